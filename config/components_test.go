@@ -20,19 +20,23 @@ import (
 // TestWebhookReplicasAreReady checks that the Service of the webhooks contains ready replicas only, that readiness does not depend on the
 // data source, and that a replica has time to stop after the API server no longer calls it.
 func TestWebhookReplicasAreReady(t *testing.T) {
-	service, craned := &corev1.Service{}, &appsv1.Deployment{}
+	service := &corev1.Service{}
+	craned := &appsv1.Deployment{}
 	for path, object := range map[string]any{"webhook/service.yaml": service, "craned/deployment.yaml": craned} {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := yaml.UnmarshalStrict(data, object); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
 	}
+
 	if service.Spec.PublishNotReadyAddresses {
 		t.Error("the Service publishes replicas that are not ready: half of the requests time out while a node is down")
 	}
+
 	container := craned.Spec.Template.Spec.Containers[0]
 	if path := container.ReadinessProbe.HTTPGet.Path; path != "/readyz?exclude=data-source" {
 		t.Errorf("the readiness probe is %s", path)
@@ -47,10 +51,12 @@ func TestWebhookReplicasAreReady(t *testing.T) {
 
 // TestRunQueueWait: with the component the agent's pods are in the host's PID namespace, and nothing else is another.
 func TestRunQueueWait(t *testing.T) {
-	plain, with := renderAgent(t, ""), renderAgent(t, "run-queue-wait")
+	plain := renderAgent(t, "")
+	with := renderAgent(t, "run-queue-wait")
 	if plain.Spec.Template.Spec.HostPID || !with.Spec.Template.Spec.HostPID {
 		t.Errorf("hostPID is %t without, %t with the component", plain.Spec.Template.Spec.HostPID, with.Spec.Template.Spec.HostPID)
 	}
+
 	with.Spec.Template.Spec.HostPID = false
 	if diff := cmp.Diff(plain, with); diff != "" {
 		t.Errorf("the component changes more (-without +with):\n%s", diff)
@@ -60,42 +66,51 @@ func TestRunQueueWait(t *testing.T) {
 // renderAgent returns the agent's DaemonSet with a component; empty for none.
 func renderAgent(t *testing.T, component string) *appsv1.DaemonSet {
 	t.Helper()
+
 	kubectl, err := exec.LookPath(filepath.Join("..", "bin", "kubectl"))
 	if err != nil {
 		if kubectl, err = exec.LookPath("kubectl"); err != nil {
 			t.Skipf("no kubectl: %v (make tools builds it)", err)
 		}
 	}
+
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := t.TempDir()
 	up, err := filepath.Rel(dir, here)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	manifest, err := os.ReadFile("crane-agent/daemonset.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	content := "resources: [daemonset.yaml]\n"
 	if component != "" {
 		content += "components: [" + filepath.Join(up, "components", component) + "]\n"
 	}
+
 	for name, text := range map[string][]byte{"daemonset.yaml": manifest, "kustomization.yaml": []byte(content)} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", dir).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+
 	set := &appsv1.DaemonSet{}
 	if err := yaml.UnmarshalStrict(out, set); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+
 	return set
 }
 
@@ -112,6 +127,7 @@ func TestAgentSeesNoSecretsOfTheNode(t *testing.T) {
 				kinds[v.Name] = v.HostPath.Path
 			}
 		}
+
 		out := map[string]string{}
 		for _, m := range set.Spec.Template.Spec.Containers[0].VolumeMounts {
 			if dir, ok := strings.CutPrefix(m.MountPath, "/host/var/lib/kubelet"); ok {
@@ -121,15 +137,19 @@ func TestAgentSeesNoSecretsOfTheNode(t *testing.T) {
 				out[dir] = filepath.Join(kinds[m.Name], m.SubPath)
 			}
 		}
+
 		return out
 	}
+
 	want := map[string]string{
 		"": "/var/lib/kubelet", "/pods": "empty", "/plugins": "empty", "/plugins_registry": "empty", "/device-plugins": "empty",
 		"/pki": "/var/lib/kubelet/pki/crane-agent-empty",
 	}
+
 	if diff := cmp.Diff(want, mounts("")); diff != "" {
 		t.Errorf("mounts (-want +got):\n%s", diff)
 	}
+
 	delete(want, "/pki")
 	if diff := cmp.Diff(want, mounts("kubelet-certificate")); diff != "" {
 		t.Errorf("mounts with the component (-want +got):\n%s", diff)

@@ -18,22 +18,27 @@ import (
 // definitions returns the decoded definitions by the name of their file.
 func definitions(t *testing.T) map[string]map[string]any {
 	t.Helper()
+
 	files, err := fs.Glob(config.CRDs, "crd/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	result := map[string]map[string]any{}
 	for _, file := range files {
 		data, err := config.CRDs.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var crd map[string]any
 		if err := yaml.UnmarshalStrict(data, &crd); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
+
 		result[path.Base(file)] = crd
 	}
+
 	return result
 }
 
@@ -53,6 +58,7 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 				}
 			})
 		}
+
 		if described < 5 {
 			t.Errorf("%s: %d descriptions", file, described)
 		}
@@ -63,6 +69,7 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 func walk(schema map[string]any, path string, visit func(path string, schema map[string]any)) {
 	visit(path, schema)
 	walkProperties(schema, path, visit)
+
 	for _, key := range []string{"items", "additionalProperties"} {
 		if nested, ok := schema[key].(map[string]any); ok {
 			walkProperties(nested, path+"[]", visit)
@@ -85,20 +92,25 @@ func TestKustomizationListsTheDefinitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var kustomization struct {
 		Resources []string `json:"resources"`
 	}
+
 	if err := yaml.Unmarshal(data, &kustomization); err != nil {
 		t.Fatal(err)
 	}
+
 	listed := map[string]bool{}
 	for _, name := range kustomization.Resources {
 		listed[name] = true
 	}
+
 	files := map[string]bool{}
 	for name := range definitions(t) {
 		files[name] = true
 	}
+
 	if diff := cmp.Diff(files, listed); diff != "" {
 		t.Errorf("(-files +kustomization):\n%s", diff)
 	}

@@ -23,29 +23,36 @@ func TestImagesArePlaceholders(t *testing.T) {
 	image := regexp.MustCompile(`(?m)\bimage: *"?([^\s"}]+)`)
 	latest := regexp.MustCompile(`:latest\b`)
 	found := 0
+
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".yaml" {
 			return err
 		}
+
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
+
 		if latest.Match(text) {
 			t.Errorf("%s has an image with the tag latest", path)
 		}
+
 		// A CRD describes fields of this name.
 		if strings.HasPrefix(path, "crd"+string(filepath.Separator)) {
 			return nil
 		}
+
 		for _, match := range image.FindAllSubmatch(text, -1) {
 			found++
 			if name, ok := strings.CutPrefix(string(match[1]), config.ImagePrefix); !ok || !strings.HasSuffix(name, ":unset") {
 				t.Errorf("%s: image %s, want %sNAME:unset", path, match[1], config.ImagePrefix)
 			}
 		}
+
 		return nil
 	})
+
 	if err != nil || found != placeholders {
 		t.Errorf("%d images, want %d: %v", found, placeholders, err)
 	}

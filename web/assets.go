@@ -45,20 +45,25 @@ func Handler() (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the bundle: %w", err)
 	}
+
 	for _, e := range entries {
 		content, err := dist.ReadFile("dist/" + e.Name())
 		if err != nil {
 			return nil, fmt.Errorf("failed to read %s of the bundle: %w", e.Name(), err)
 		}
+
 		a, err := newAsset(e.Name(), content)
 		if err != nil {
 			return nil, err
 		}
+
 		assets[e.Name()] = a
 	}
+
 	if _, ok := assets[Page]; !ok {
 		return nil, fmt.Errorf("the bundle has no %s: run 'make web'", Page)
 	}
+
 	return handler(assets), nil
 }
 
@@ -68,15 +73,19 @@ func newAsset(name string, content []byte) (asset, error) {
 	if err != nil {
 		return asset{}, fmt.Errorf("failed to compress %s: %w", name, err)
 	}
+
 	if _, err := w.Write(content); err != nil {
 		return asset{}, fmt.Errorf("failed to compress %s: %w", name, err)
 	}
+
 	if err := w.Close(); err != nil {
 		return asset{}, fmt.Errorf("failed to compress %s: %w", name, err)
 	}
+
 	sum := sha256.Sum256(content)
 	return asset{
-		plain: content, gzipped: b.Bytes(),
+		plain:       content,
+		gzipped:     b.Bytes(),
 		contentType: mime.TypeByExtension(path.Ext(name)),
 		etag:        `"` + hex.EncodeToString(sum[:12]) + `"`,
 		immutable:   name != Page && strings.Contains(name, "-"),
@@ -90,6 +99,7 @@ func handler(assets map[string]asset) http.Handler {
 			http.Error(w, "the page is read with GET", http.StatusMethodNotAllowed)
 			return
 		}
+
 		a, ok := assets[strings.TrimPrefix(r.URL.Path, "/")]
 		if !ok {
 			// Names of objects contain dots, so only the top level is taken for a file.
@@ -97,8 +107,10 @@ func handler(assets map[string]asset) http.Handler {
 				http.NotFound(w, r)
 				return
 			}
+
 			a = assets[Page]
 		}
+
 		a.serve(w, r)
 	})
 }
@@ -111,16 +123,21 @@ func (a asset) serve(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Content-Security-Policy", ContentSecurityPolicy)
 	h.Set("Cache-Control", "no-cache")
+
 	if a.immutable {
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	}
+
 	content := a.plain
 	h.Set("Etag", a.etag)
+
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		content = a.gzipped
 		h.Set("Content-Encoding", "gzip")
+
 		// Another representation has a tag of its own.
 		h.Set("Etag", strings.TrimSuffix(a.etag, `"`)+`-gzip"`)
 	}
+
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }

@@ -16,14 +16,17 @@ import (
 
 func get(t *testing.T, target string, header map[string]string) *http.Response {
 	t.Helper()
+
 	h, err := Handler()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
 	for k, v := range header {
 		r.Header.Set(k, v)
 	}
+
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w.Result()
@@ -31,10 +34,12 @@ func get(t *testing.T, target string, header map[string]string) *http.Response {
 
 func body(t *testing.T, r io.Reader) string {
 	t.Helper()
+
 	b, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(b)
 }
 
@@ -44,11 +49,13 @@ func TestPaths(t *testing.T) {
 	if !strings.Contains(page, `<div id="app">`) {
 		t.Fatalf("/ is not the page: %s", page)
 	}
+
 	for _, target := range []string{"/overview", "/worklist?sort=saving", "/workload/shop/Deployment/web.v2", "/index.html"} {
 		if got := get(t, target, nil); got.StatusCode != http.StatusOK || body(t, got.Body) != page {
 			t.Errorf("%s: status %d, or not the page", target, got.StatusCode)
 		}
 	}
+
 	for _, target := range []string{"/main-OLDHASH.js", "/robots.txt"} {
 		if got := get(t, target, nil); got.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: status %d, want 404", target, got.StatusCode)
@@ -63,11 +70,13 @@ func TestPageUsesOwnFiles(t *testing.T) {
 	if len(references) < 3 {
 		t.Fatalf("the page refers to %v", references)
 	}
+
 	for _, ref := range references {
 		if got := get(t, ref[1], nil); got.StatusCode != http.StatusOK || strings.HasPrefix(got.Header.Get("Content-Type"), "text/html") {
 			t.Errorf("%s: status %d, type %s", ref[1], got.StatusCode, got.Header.Get("Content-Type"))
 		}
 	}
+
 	if regexp.MustCompile(`<style|<script(?:\s+[^>]*)?>[^<]|\sstyle=|\son\w+=`).MatchString(page) {
 		t.Errorf("the page has inline code: %s", page)
 	}
@@ -79,6 +88,7 @@ func TestCaching(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, e := range entries {
 		plain := get(t, "/"+e.Name(), nil)
 		zipped := get(t, "/"+e.Name(), map[string]string{"Accept-Encoding": "gzip"})
@@ -86,12 +96,14 @@ func TestCaching(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", e.Name(), err)
 		}
+
 		if body(t, z) != body(t, plain.Body) {
 			t.Errorf("%s: the compressed form has another content", e.Name())
 		}
 		if immutable := strings.Contains(plain.Header.Get("Cache-Control"), "immutable"); immutable != strings.Contains(e.Name(), "-") {
 			t.Errorf("%s: Cache-Control %q", e.Name(), plain.Header.Get("Cache-Control"))
 		}
+
 		again := get(t, "/"+e.Name(), map[string]string{"Accept-Encoding": "gzip", "If-None-Match": zipped.Header.Get("Etag")})
 		if again.StatusCode != http.StatusNotModified {
 			t.Errorf("%s: status %d with its tag", e.Name(), again.StatusCode)
@@ -107,8 +119,10 @@ func TestOnlyReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/overview", nil))
+
 	if w.Code != http.StatusMethodNotAllowed {
 		t.Errorf("status %d", w.Code)
 	}

@@ -17,5 +17,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 		status = max(status, 1)
 	}
+
 	os.Exit(status)
 }

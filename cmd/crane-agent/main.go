@@ -21,6 +21,7 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process; the next start undoes its changes
 	err := agent.NewCommand().ExecuteContext(ctx)
 	stop()
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "crane-agent:", err)
 		os.Exit(1)

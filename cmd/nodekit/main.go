@@ -27,6 +27,7 @@ func run(args []string) error {
 	if filepath.Base(args[0]) == nodeinit.RuntimeName {
 		return nodeinit.RunRuntime(args)
 	}
+
 	if len(args) > 1 {
 		switch args[1] {
 		case "init":
@@ -35,19 +36,24 @@ func run(args []string) error {
 			return nodeinit.RunInside()
 		case nodeinit.MachineArg:
 			return nodeinit.RunMachine()
+
 		case "watch":
 			if len(args) != 3 {
 				return fmt.Errorf("watch: requires the directory of a session")
 			}
+
 			return cleanup.Watch(args[2], os.Stdin)
 		}
 	}
+
 	// The kernel of a virtual machine starts this program as /init, possibly with arguments of its command line.
 	if os.Getpid() == 1 && filepath.Base(args[0]) == "init" {
 		return nodeinit.BootMachine()
 	}
+
 	if len(args) < 2 {
 		return fmt.Errorf("missing argument: want init or one of %v", testprogram.Names())
 	}
+
 	return testprogram.Run(args[1], args[2:])
 }

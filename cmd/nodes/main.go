@@ -18,5 +18,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "nodes:", err)
 		status = max(status, 1)
 	}
+
 	os.Exit(status)
 }

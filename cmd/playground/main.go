@@ -22,10 +22,12 @@ func main() {
 	status := 0
 	err := command(&status).ExecuteContext(ctx)
 	stop()
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)
 		status = max(status, 1)
 	}
+
 	os.Exit(status)
 }
 
@@ -44,16 +46,20 @@ func command(status *int) *cobra.Command {
 			if err := o.Complete(cmd.Flags()); err != nil {
 				return err
 			}
+
 			if err := o.Validate(); err != nil {
 				return err
 			}
+
 			var err error
 			*status, err = playground.Enter(cmd.Context(), o, func(o *playground.Options) error {
 				return playground.Run(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			})
+
 			return err
 		},
 	}
+
 	o.AddFlags(cmd.Flags())
 	return cmd
 }

@@ -42,13 +42,16 @@ func TestKarpenterAddsNodeForLoadTaint(t *testing.T) {
 			if len(results.PodErrors) > 0 {
 				t.Fatalf("Karpenter places no pod: %v", results.PodErrors)
 			}
+
 			onOld, onAdded := 0, 0
 			for _, n := range results.ExistingNodes {
 				onOld += len(n.Pods)
 			}
+
 			for _, n := range results.NewNodeClaims {
 				onAdded += len(n.Pods)
 			}
+
 			if onOld != c.onOld || onAdded != c.onAdded || len(results.NewNodeClaims) != c.onAdded {
 				t.Errorf("%d pods on the loaded node, %d on %d new nodes; want %d and %d", onOld, onAdded, len(results.NewNodeClaims), c.onOld, c.onAdded)
 			}
@@ -59,6 +62,7 @@ func TestKarpenterAddsNodeForLoadTaint(t *testing.T) {
 // simulate returns where Karpenter's provisioner would place the pending pods of a cluster with one node pool.
 func simulate(t *testing.T, node *corev1.Node, pod *corev1.Pod) scheduling.Results {
 	t.Helper()
+
 	ctx := options.ToContext(t.Context(), &options.Options{
 		CPURequests: 1000, PreferencePolicy: options.PreferencePolicyRespect, MinValuesPolicy: options.MinValuesPolicyStrict, IgnoreDRARequests: true,
 	})
@@ -66,6 +70,7 @@ func simulate(t *testing.T, node *corev1.Node, pod *corev1.Pod) scheduling.Resul
 	pool.Spec.Template.Spec.NodeClassRef = &karpenter.NodeClassReference{Group: testv1alpha1.Group, Kind: "TestNodeClass", Name: "default"}
 	pool.StatusConditions().SetTrue(karpenter.ConditionTypeValidationSucceeded)
 	pool.StatusConditions().SetTrue(karpenter.ConditionTypeNodeClassReady)
+
 	provider := cloud.NewCloudProvider()
 	provider.InstanceTypes = []*cloudprovider.InstanceType{cloud.NewInstanceType("four-cores", cloud.WithResources(resources("4", "8Gi")))}
 	kube := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pool, node, pod).
@@ -73,15 +78,18 @@ func simulate(t *testing.T, node *corev1.Node, pod *corev1.Pod) scheduling.Resul
 			p, _ := o.(*corev1.Pod)
 			return []string{p.Spec.NodeName}
 		}).Build()
+
 	cluster := state.NewCluster(clock.RealClock{}, kube, provider)
 	if err := cluster.UpdateNode(ctx, node); err != nil {
 		t.Fatal(err)
 	}
+
 	provisioner := provisioning.NewProvisioner(kube, events.NewRecorder(&record.FakeRecorder{}), provider, cluster, clock.RealClock{}, nil, nil)
 	results, err := provisioner.Schedule(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return results
 }
 

@@ -34,6 +34,7 @@ func (o *options) writeDigests() error {
 	for _, command := range slices.Sorted(maps.Keys(o.digests)) {
 		fmt.Fprintln(&b, command, o.version, o.digests[command])
 	}
+
 	return os.WriteFile(filepath.Join(o.out, digestsFile), []byte(b.String()), 0o644)
 }
 
@@ -43,6 +44,7 @@ func (o *options) readDigests() (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no digests of images: push them with make images: %w", err)
 	}
+
 	out := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
@@ -52,8 +54,10 @@ func (o *options) readDigests() (map[string]string, error) {
 		if fields[1] != o.version {
 			return nil, fmt.Errorf("the images in %s are of version %s, not %s: push those with make images", o.out, fields[1], o.version)
 		}
+
 		out[fields[0]] = fields[2]
 	}
+
 	return out, nil
 }
 
@@ -62,42 +66,57 @@ func (o *options) writeValues(ctx context.Context, to io.Writer) error {
 	if o.push == "" {
 		return errors.New("-values needs the registry of the images: -push")
 	}
+
 	digests, err := o.readDigests()
 	if err != nil {
 		return err
 	}
+
 	values, err := os.ReadFile(o.values)
 	if err != nil {
 		return err
 	}
+
 	lines := strings.Split(string(values), "\n")
-	indent, image, filled := "", "", 0
+	indent := ""
+	image := ""
+
+	filled := 0
 	for i, line := range lines {
 		if match := repositoryLine.FindStringSubmatch(line); match != nil {
-			indent, image = match[1], match[2]
+			indent = match[1]
+			image = match[2]
 			continue
 		}
+
 		match := digestLine.FindStringSubmatch(line)
 		if match == nil || image == "" || match[1] != indent {
 			continue
 		}
+
 		digest, ok := digests[image]
 		if !ok {
 			return fmt.Errorf("%s: image %s was not built", o.values, image)
 		}
+
 		ref, err := name.NewDigest(o.push + "/" + image + "@" + digest)
 		if err != nil {
 			return err
 		}
+
 		if _, err := remote.Head(ref, access(ctx)...); err != nil {
 			return fmt.Errorf("%s is not in the registry, push it with make images: %w", ref, err)
 		}
-		lines[i], image = fmt.Sprintf(`%sdigest: "%s"`, indent, digest), ""
+
+		lines[i] = fmt.Sprintf(`%sdigest: "%s"`, indent, digest)
+		image = ""
 		filled++
 	}
+
 	if filled == 0 || filled != strings.Count(string(values), "repository: ") {
 		return fmt.Errorf("%s: %d digests for %d images", o.values, filled, strings.Count(string(values), "repository: "))
 	}
+
 	_, err = io.WriteString(to, strings.Join(lines, "\n"))
 	return err
 }

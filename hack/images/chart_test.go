@@ -36,6 +36,7 @@ other:
 // newRegistry starts a registry in memory and returns the path for images in it.
 func newRegistry(t *testing.T) string {
 	t.Helper()
+
 	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "http://") + "/crane"
@@ -44,36 +45,44 @@ func newRegistry(t *testing.T) string {
 // pushedDigest returns the digest of what a tag refers to in the registry.
 func pushedDigest(t *testing.T, tag string) string {
 	t.Helper()
+
 	ref, err := name.ParseReference(tag)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	descriptor, err := remote.Head(ref)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return descriptor.Digest.String()
 }
 
 // TestValues checks that values.yaml gets the digest of the image that was pushed, and is refused for images of another version, for images that
 // were not built, and for a registry without them.
 func TestValues(t *testing.T) {
-	to, out := newRegistry(t), t.TempDir()
+	to := newRegistry(t)
+	out := t.TempDir()
 	build(t, newModule(t), out, "--push", to)
 	file := filepath.Join(t.TempDir(), "values.yaml")
+
 	values := func(content, version, registry string) (string, error) {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		var printed bytes.Buffer
 		err := run(t.Context(), []string{"--values", file, "--version", version, "--out", out, "--push", registry}, &printed)
 		return printed.String(), err
 	}
+
 	got, err := values(chartValues, testVersion, to)
 	want := strings.Replace(chartValues, `digest: ""`, fmt.Sprintf("digest: %q", pushedDigest(t, to+"/hello:"+testVersion)), 1)
 	if err != nil || got != want {
 		t.Errorf("%v: values\n%s\nwant\n%s", err, got, want)
 	}
+
 	for message, call := range map[string][3]string{
 		"of version " + testVersion + ", not v9":           {chartValues, "v9", to},
 		"image missing was not built":                      {strings.Replace(chartValues, "repository: hello", "repository: missing", 1), testVersion, to},
@@ -94,9 +103,11 @@ func TestPushedChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := os.Stat(helm); err != nil {
 		t.Skipf("no helm: %v", err)
 	}
+
 	commands := []string{"crane", "crane-agent", "crane-scheduler", "craned", "metric-adapter"}
 	module := newModule(t)
 	for _, command := range commands {
@@ -104,14 +115,18 @@ func TestPushedChart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	to, dist := newRegistry(t), t.TempDir()
+
+	to := newRegistry(t)
+	dist := t.TempDir()
 	args := []string{
 		"--source", module, "--out", filepath.Join(dist, "images"), "--version", testVersion, "--created", "1700000000", "--platforms", "linux/amd64",
 		"--ca-file", "", "--push", to,
 	}
+
 	if err := run(t.Context(), append(args, commands...), io.Discard); err != nil {
 		t.Fatal(err)
 	}
+
 	home := t.TempDir()
 	command := func(program string, args ...string) string {
 		cmd := exec.CommandContext(t.Context(), program, args...)
@@ -120,28 +135,36 @@ func TestPushedChart(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s %v: %v: %s", program, args, err, text)
 		}
+
 		return string(text)
 	}
+
 	command("../push-chart.sh", testVersion, to, dist, "--plain-http")
 
 	plainVersion := strings.TrimPrefix(testVersion, "v")
 	rendered := command(helm, "template", "crane", "oci://"+to+"/charts/crane", "--version", plainVersion, "--plain-http", "--namespace", "crane-system",
 		"--set", "image.registry=registry.example/crane,prometheus.url=http://prometheus:9090,dashboard.enabled=true")
+
 	var want, have, lines []string
 	for _, command := range commands {
 		digest := pushedDigest(t, to+"/"+command+":"+testVersion)
-		want, lines = append(want, "registry.example/crane/"+command+"@"+digest), append(lines, command+" "+testVersion+" "+digest)
+		want = append(want, "registry.example/crane/"+command+"@"+digest)
+		lines = append(lines, command+" "+testVersion+" "+digest)
 	}
+
 	for line := range strings.Lines(rendered) {
 		if image, ok := strings.CutPrefix(strings.TrimLeft(strings.TrimSpace(line), "- "), "image: "); ok {
 			have = append(have, image)
 		}
 	}
+
 	slices.Sort(want)
 	slices.Sort(have)
+
 	if have = slices.Compact(have); !slices.Equal(have, want) {
 		t.Errorf("images of the pushed chart:\n%s\nwant\n%s", strings.Join(have, "\n"), strings.Join(want, "\n"))
 	}
+
 	lines = append(lines, "charts/crane "+testVersion+" "+pushedDigest(t, to+"/charts/crane:"+plainVersion), "")
 	digests, err := os.ReadFile(filepath.Join(dist, "digests"))
 	if err != nil || string(digests) != strings.Join(lines, "\n") {

@@ -27,15 +27,18 @@ func TestDockerfile(t *testing.T) {
 		dir := t.TempDir()
 		script := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(build, "/out/", dir+"/"))
 		script.Dir = o.source
+
 		// Settings of this machine are not those of the container.
 		script.Env = append(os.Environ(), "GOENV=off", "GOFLAGS=", "GOWORK=off", "COMMAND="+command, "VERSION="+testVersion)
 		if out, err := script.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v: %s", command, err, out)
 		}
+
 		want := filepath.Join(t.TempDir(), binaryPath)
 		if err := o.compile(t.Context(), command, &v1.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH}, want); err != nil {
 			t.Fatal(err)
 		}
+
 		if digest(t, filepath.Join(dir, binaryPath)) != digest(t, want) {
 			t.Errorf("%s: the Dockerfile and make images build different binaries", command)
 		}
@@ -45,6 +48,7 @@ func TestDockerfile(t *testing.T) {
 // checkout returns a repository with the sources of the current commit. Its state would be a part of binaries without -buildvcs=false.
 func checkout(t *testing.T) string {
 	t.Helper()
+
 	dir := t.TempDir()
 	script := exec.CommandContext(t.Context(), "sh", "-ec", `
 git -C ../.. archive HEAD | tar -x -C "$0"
@@ -52,24 +56,29 @@ cd "$0"
 git init -q
 git add -A
 git -c user.name=test -c user.email=test@example.com -c commit.gpgsign=false commit -qm test`, dir)
+
 	if out, err := script.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+
 	return dir
 }
 
 // dockerfileBuild returns the command of the Dockerfile that builds the binary.
 func dockerfileBuild(t *testing.T) string {
 	t.Helper()
+
 	text, err := os.ReadFile(filepath.Join(repository, "Dockerfile"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", "")) {
 		if command, ok := strings.CutPrefix(line, "RUN "); ok && strings.Contains(command, "go build") {
 			return command
 		}
 	}
+
 	t.Fatal("the Dockerfile builds nothing")
 	return ""
 }
@@ -77,22 +86,27 @@ func dockerfileBuild(t *testing.T) string {
 // makeLdflags returns the flags of the linker that `make images` passes for testVersion.
 func makeLdflags(t *testing.T) string {
 	t.Helper()
+
 	plan, err := exec.CommandContext(t.Context(), "make", "-C", repository, "--dry-run", "--no-print-directory", "images", "VERSION="+testVersion).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, plan)
 	}
+
 	flags := regexp.MustCompile(`(?s)-ldflags '([^']+)'`).FindSubmatch(plan)
 	if flags == nil {
 		t.Fatalf("no -ldflags in %s", plan)
 	}
+
 	return string(flags[1])
 }
 
 func digest(t *testing.T, path string) [sha256.Size]byte {
 	t.Helper()
+
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return sha256.Sum256(content)
 }

@@ -53,32 +53,44 @@ func newPlatformImage(c imageContent) (platformImage, error) {
 		from, to string
 		mode     int64
 	}{{c.caFile, caPath, 0o444}, {c.binary, binaryPath, 0o555}}
+
 	for _, f := range files {
 		if f.from == "" {
 			continue
 		}
+
 		layer, err := newLayer(f.from, f.to, f.mode, c.created)
 		if err != nil {
 			return platformImage{}, err
 		}
+
 		layers = append(layers, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: c.created}, CreatedBy: "COPY /" + f.to}})
 	}
+
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	image, err := mutate.Append(base, layers...)
 	if err != nil {
 		return platformImage{}, err
 	}
+
 	config, err := image.ConfigFile()
 	if err != nil {
 		return platformImage{}, err
 	}
+
 	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Variant = c.platform.OS, c.platform.Architecture, c.platform.Variant
+	config.OS = c.platform.OS
+	config.Architecture = c.platform.Architecture
+	config.Variant = c.platform.Variant
 	config.Created = v1.Time{Time: c.created}
-	config.Config.User, config.Config.Entrypoint, config.Config.Labels = user, []string{"/" + binaryPath}, c.labels()
+	config.Config.User = user
+
+	config.Config.Entrypoint = []string{"/" + binaryPath}
+	config.Config.Labels = c.labels()
 	if image, err = mutate.ConfigFile(image, config); err != nil {
 		return platformImage{}, err
 	}
+
 	image, _ = mutate.Annotations(image, c.labels()).(v1.Image)
 	sbom, err := newSBOM(c, image)
 	return platformImage{platform: c.platform, image: image, sbom: sbom}, err
@@ -92,9 +104,11 @@ func (c imageContent) labels() map[string]string {
 		"org.opencontainers.image.licenses": licence,
 		"org.opencontainers.image.created":  c.created.Format(time.RFC3339),
 	}
+
 	if c.revision != "" {
 		out["org.opencontainers.image.revision"] = c.revision
 	}
+
 	return out
 }
 
@@ -104,17 +118,27 @@ func newLayer(from, to string, mode int64, modified time.Time) (v1.Layer, error)
 	if err != nil {
 		return nil, err
 	}
+
 	var buffer bytes.Buffer
 	archive := tar.NewWriter(&buffer)
-	if err := archive.WriteHeader(&tar.Header{Name: to, Mode: mode, Size: int64(len(content)), ModTime: modified, Format: tar.FormatPAX}); err != nil {
+	if err := archive.WriteHeader(&tar.Header{
+		Name:    to,
+		Mode:    mode,
+		Size:    int64(len(content)),
+		ModTime: modified,
+		Format:  tar.FormatPAX,
+	}); err != nil {
 		return nil, err
 	}
+
 	if _, err := archive.Write(content); err != nil {
 		return nil, err
 	}
+
 	if err := archive.Close(); err != nil {
 		return nil, err
 	}
+
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buffer.Bytes())), nil }
 	// A quarter smaller than gzip for these binaries. Every container runtime of a supported Kubernetes version reads it.
 	return tarball.LayerFromOpener(open, tarball.WithCompression(compression.ZStd), tarball.WithCompressionLevel(zstdLevel), tarball.WithMediaType(types.OCILayerZStd))
@@ -126,19 +150,23 @@ func newSBOM(c imageContent, image v1.Image) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	size, err := image.Size()
 	if err != nil {
 		return nil, err
 	}
+
 	document, err := spdx(c, digest.String())
 	if err != nil {
 		return nil, fmt.Errorf("SBOM: %w", err)
 	}
+
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), spdxMediaType)
 	artifact, err := mutate.AppendLayers(base, static.NewLayer(document, spdxMediaType))
 	if err != nil {
 		return nil, err
 	}
+
 	subject := v1.Descriptor{MediaType: types.OCIManifestSchema1, Digest: digest, Size: size}
 	out, _ := mutate.Subject(artifact, subject).(v1.Image)
 	return out, nil
@@ -150,6 +178,7 @@ func newIndex(built []platformImage) (v1.ImageIndex, error) {
 	for _, one := range built {
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: one.image, Descriptor: v1.Descriptor{Platform: one.platform}})
 	}
+
 	return index, nil
 }
 
@@ -158,17 +187,21 @@ func writeLayout(dir, version string, index v1.ImageIndex, built []platformImage
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
+
 	path, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return err
 	}
+
 	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": version})); err != nil {
 		return err
 	}
+
 	for _, one := range built {
 		if err := path.AppendImage(one.sbom); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

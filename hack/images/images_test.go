@@ -30,6 +30,7 @@ const (
 // newModule writes a module with the command hello into a new directory.
 func newModule(t *testing.T) string {
 	t.Helper()
+
 	dir := t.TempDir()
 	for path, content := range map[string]string{
 		"go.mod":             "module example.com/hello\n\ngo 1.26\n",
@@ -40,23 +41,28 @@ func newModule(t *testing.T) string {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return dir
 }
 
 func build(t *testing.T, module, out string, more ...string) {
 	t.Helper()
+
 	args := append([]string{
 		"--source", module, "--out", out, "--version", testVersion, "--revision", testRevision, "--created", "1700000000",
 		"--ca-file", filepath.Join(module, "ca.crt"), "--ldflags", "-s -w;hello:-X main.version=" + testVersion + ";other:-X main.version=no",
 	}, more...)
+
 	var table bytes.Buffer
 	if err := run(t.Context(), append(args, "hello"), &table); err != nil {
 		t.Fatal(err)
 	}
+
 	if !strings.Contains(table.String(), "linux/arm64") {
 		t.Errorf("no platform in\n%s", table.String())
 	}
@@ -64,25 +70,30 @@ func build(t *testing.T, module, out string, more ...string) {
 
 func rootDigest(t *testing.T, dir string) string {
 	t.Helper()
+
 	index, err := os.ReadFile(filepath.Join(dir, "hello", "index.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(index)
 }
 
 // TestSameSourcesSameDigest builds two checkouts in different directories.
 func TestSameSourcesSameDigest(t *testing.T) {
-	first, second := t.TempDir(), t.TempDir()
+	first := t.TempDir()
+	second := t.TempDir()
 	module := newModule(t)
 	build(t, module, first)
 	build(t, newModule(t), second)
+
 	if one, other := rootDigest(t, first), rootDigest(t, second); one != other {
 		t.Errorf("two builds differ:\n%s\n%s", one, other)
 	}
 	if err := os.WriteFile(filepath.Join(module, "cmd/hello/more.go"), []byte("package main\n\nfunc init() { println(1) }\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	build(t, module, second)
 	if rootDigest(t, first) == rootDigest(t, second) {
 		t.Error("other sources have the same digest")
@@ -95,31 +106,39 @@ func TestReproducible(t *testing.T) {
 	commands := testedCommands()
 	var built [2]map[string]string
 	for i := range built {
-		source, out := t.TempDir(), t.TempDir()
+		source := t.TempDir()
+		out := t.TempDir()
+
 		if i > 0 {
 			t.Setenv("GOCACHE", t.TempDir())
 		}
+
 		export := exec.CommandContext(t.Context(), "sh", "-c", `git -C ../.. archive HEAD | tar -x -C "$0"`, source)
 		if text, err := export.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
+
 		args := []string{"--sbom", "--source", source, "--out", out, "--version", testVersion, "--created", "1700000000", "--platforms", "linux/amd64"}
 		if err := run(t.Context(), append(args, commands...), io.Discard); err != nil {
 			t.Fatal(err)
 		}
+
 		built[i] = map[string]string{}
 		for _, command := range commands {
 			text, err := os.ReadFile(filepath.Join(out, command+"-linux-amd64.spdx.json"))
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			var document spdxDocument
 			if err := json.Unmarshal(text, &document); err != nil || len(document.Packages) < 2 || len(document.Packages[0].Checksums) != 1 {
 				t.Fatalf("%s: %v in %s", command, err, text)
 			}
+
 			built[i][command] = string(text)
 		}
 	}
+
 	for command, text := range built[0] {
 		if text != built[1][command] {
 			t.Errorf("two builds of %s differ:\n%s\n%s", command, text, built[1][command])
@@ -132,6 +151,7 @@ func testedCommands() []string {
 	if commands := strings.Fields(os.Getenv("CRANE_REPRODUCIBLE")); len(commands) > 0 {
 		return commands
 	}
+
 	return []string{"nodekit"}
 }
 
@@ -145,23 +165,28 @@ func TestPushedImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	index, err := remote.Index(ref)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(manifest.Manifests) != 2 {
 		t.Fatalf("%d platforms", len(manifest.Manifests))
 	}
+
 	checkLayout(t, filepath.Join(out, "hello"), index)
 	for machine, descriptor := range map[elf.Machine]v1.Descriptor{elf.EM_X86_64: manifest.Manifests[0], elf.EM_AARCH64: manifest.Manifests[1]} {
 		image, err := index.Image(descriptor.Digest)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		checkImage(t, image, machine)
 		checkSBOM(t, ref.Context().Digest(descriptor.Digest.String()), descriptor)
 	}
@@ -170,22 +195,27 @@ func TestPushedImage(t *testing.T) {
 // checkLayout compares the OCI layout with what was pushed.
 func checkLayout(t *testing.T, dir string, pushed v1.ImageIndex) {
 	t.Helper()
+
 	path, err := layout.FromPath(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	root, err := path.ImageIndex()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	manifest, err := root.IndexManifest()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	digest, err := pushed.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(manifest.Manifests) != 3 || manifest.Manifests[0].Digest != digest || manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != testVersion {
 		t.Errorf("layout: %+v, pushed %s", manifest.Manifests, digest)
 	}
@@ -193,23 +223,28 @@ func checkLayout(t *testing.T, dir string, pushed v1.ImageIndex) {
 
 func checkImage(t *testing.T, image v1.Image, machine elf.Machine) {
 	t.Helper()
+
 	config, err := image.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	labels := config.Config.Labels
 	if config.Config.User != "65532:65532" || len(config.Config.Entrypoint) != 1 || labels["org.opencontainers.image.version"] != testVersion ||
 		labels["org.opencontainers.image.revision"] != testRevision || labels["org.opencontainers.image.created"] != "2023-11-14T22:13:20Z" {
 		t.Errorf("configuration %+v", config.Config)
 	}
+
 	files := filesOf(t, image)
 	if len(files) != 2 || string(files["etc/ssl/certs/ca-certificates.crt"]) != "authorities\n" {
 		t.Errorf("%d files", len(files))
 	}
+
 	binary, err := elf.NewFile(bytes.NewReader(files[strings.TrimPrefix(config.Config.Entrypoint[0], "/")]))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if libraries, _ := binary.ImportedLibraries(); binary.Machine != machine || len(libraries) > 0 {
 		t.Errorf("machine %s, libraries %v", binary.Machine, libraries)
 	}
@@ -220,10 +255,12 @@ func checkImage(t *testing.T, image v1.Image, machine elf.Machine) {
 
 func filesOf(t *testing.T, image v1.Image) map[string][]byte {
 	t.Helper()
+
 	layers, err := image.Layers()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out := map[string][]byte{}
 	for _, layer := range layers {
 		content, err := layer.Uncompressed()
@@ -231,6 +268,7 @@ func filesOf(t *testing.T, image v1.Image) map[string][]byte {
 			t.Fatal(err)
 		}
 		defer content.Close()
+
 		archive := tar.NewReader(content)
 		for {
 			header, err := archive.Next()
@@ -240,6 +278,7 @@ func filesOf(t *testing.T, image v1.Image) map[string][]byte {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if header.Uid != 0 || header.Mode&0o222 != 0 {
 				t.Errorf("%s: user %d, mode %o", header.Name, header.Uid, header.Mode)
 			}
@@ -248,40 +287,49 @@ func filesOf(t *testing.T, image v1.Image) map[string][]byte {
 			}
 		}
 	}
+
 	return out
 }
 
 // checkSBOM reads the SBOM that refers to an image.
 func checkSBOM(t *testing.T, image name.Digest, descriptor v1.Descriptor) {
 	t.Helper()
+
 	referrers, err := remote.Referrers(image)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	manifest, err := referrers.IndexManifest()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(manifest.Manifests) != 1 || manifest.Manifests[0].ArtifactType != string(spdxMediaType) {
 		t.Fatalf("referrers of %s: %+v", image, manifest.Manifests)
 	}
+
 	artifact, err := remote.Image(image.Context().Digest(manifest.Manifests[0].Digest.String()))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	layers, err := artifact.Layers()
 	if err != nil || len(layers) != 1 {
 		t.Fatalf("%d layers: %v", len(layers), err)
 	}
+
 	content, err := layers[0].Compressed()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer content.Close()
+
 	var document spdxDocument
 	if err := json.NewDecoder(content).Decode(&document); err != nil {
 		t.Fatal(err)
 	}
+
 	if document.Version != "SPDX-2.3" || !strings.HasSuffix(document.Namespace, descriptor.Digest.String()) || len(document.Packages) != 2 ||
 		document.Packages[0].Version != testVersion || !strings.HasPrefix(document.Packages[1].Version, "go1.") {
 		t.Errorf("%+v", document)

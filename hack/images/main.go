@@ -41,6 +41,7 @@ const rowFormat = "%-15s  %-11s  %-10s  %s\n"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -54,6 +55,7 @@ func run(ctx context.Context, args []string, to io.Writer) error {
 	fs.StringVar(&o.out, "out", "../../dist/images", "directory for the OCI layouts, one for each command")
 	fs.StringVar(&o.push, "push", "", "registry and path to push to, for example registry.example/crane; empty pushes nothing")
 	fs.StringVar(&o.version, "version", "unknown", "version of the images, also their tag")
+
 	fs.StringVar(&o.revision, "revision", "", "commit of the sources")
 	fs.Int64Var(&o.created, "created", 0, "time of the images, in seconds since 1970: that of the commit")
 	fs.StringVar(&o.caFile, "ca-file", "/etc/ssl/certs/ca-certificates.crt", "certificate authorities in the images; empty for none")
@@ -61,32 +63,43 @@ func run(ctx context.Context, args []string, to io.Writer) error {
 	fs.StringVar(&o.ldflags, "ldflags", "-s -w", "flags of the linker; COMMAND:FLAGS after a semicolon adds flags for one command")
 	fs.BoolVar(&o.sbom, "sbom", false, "write SPDX documents of the binaries into -out, and no images")
 	fs.StringVar(&o.values, "values", "", "values.yaml to print with the digests of the images in -out, which -push must have; nothing is built")
+
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
+
 	if o.values != "" {
 		return o.writeValues(ctx, to)
 	}
+
 	if fs.NArg() == 0 {
 		return errors.New("no command to build")
 	}
-	header, write := []any{"IMAGE", "PLATFORM", "COMPRESSED", "DIGEST"}, o.image
+
+	header := []any{"IMAGE", "PLATFORM", "COMPRESSED", "DIGEST"}
+	write := o.image
 	if o.sbom {
-		header, write = []any{"BINARY", "PLATFORM", "SIZE", "DIGEST"}, o.writeSBOMs
+		header = []any{"BINARY", "PLATFORM", "SIZE", "DIGEST"}
+		write = o.writeSBOMs
+
 		if err := os.MkdirAll(o.out, 0o755); err != nil {
 			return err
 		}
 	}
+
 	o.digests = map[string]string{}
 	fmt.Fprintf(to, rowFormat, header...)
+
 	for _, command := range fs.Args() {
 		if err := write(ctx, command, to); err != nil {
 			return fmt.Errorf("%s: %w", command, err)
 		}
 	}
+
 	if o.sbom {
 		return nil
 	}
+
 	return o.writeDigests()
 }
 
@@ -98,27 +111,34 @@ func (o *options) image(ctx context.Context, command string, table io.Writer) er
 		if err != nil {
 			return fmt.Errorf("%s: %w", text, err)
 		}
+
 		built = append(built, one)
 		if err := printImage(table, command, text, one.image); err != nil {
 			return err
 		}
 	}
+
 	index, err := newIndex(built)
 	if err != nil {
 		return err
 	}
+
 	digest, err := index.Digest()
 	if err != nil {
 		return err
 	}
+
 	o.digests[command] = digest.String()
 	fmt.Fprintf(table, rowFormat, command, "index", "", digest)
+
 	if err := writeLayout(filepath.Join(o.out, command), o.version, index, built); err != nil {
 		return err
 	}
+
 	if o.push == "" {
 		return nil
 	}
+
 	return o.pushImage(ctx, command, index, built)
 }
 
@@ -129,6 +149,7 @@ func (o *options) platformImage(ctx context.Context, command, platform string) (
 		return platformImage{}, err
 	}
 	defer remove()
+
 	return newPlatformImage(content)
 }
 
@@ -138,24 +159,34 @@ func (o *options) imageContent(ctx context.Context, command, platform string) (c
 	if err != nil {
 		return c, nil, err
 	}
+
 	dir, err := os.MkdirTemp("", "images-")
 	if err != nil {
 		return c, nil, err
 	}
+
 	remove = func() { _ = os.RemoveAll(dir) } // It is below the directory of temporary files.
 	binary := filepath.Join(dir, "crane-binary")
 	if err := o.compile(ctx, command, parsed, binary); err != nil {
 		remove()
 		return c, nil, err
 	}
+
 	bundled, err := o.npmPackages(ctx, command, parsed)
 	if err != nil {
 		remove()
 		return c, nil, err
 	}
+
 	return imageContent{
-		bundled: bundled, command: command, binary: binary, caFile: o.caFile, platform: parsed,
-		version: o.version, revision: o.revision, created: time.Unix(o.created, 0).UTC(),
+		bundled:  bundled,
+		command:  command,
+		binary:   binary,
+		caFile:   o.caFile,
+		platform: parsed,
+		version:  o.version,
+		revision: o.revision,
+		created:  time.Unix(o.created, 0).UTC(),
 	}, remove, nil
 }
 
@@ -167,10 +198,12 @@ func (o *options) compile(ctx context.Context, command string, platform *v1.Plat
 			ldflags += " " + flags
 		}
 	}
+
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", path, "./cmd/"+command)
 	build.Dir = o.source
 	build.Env = goEnvironment(platform)
 	build.Stderr = os.Stderr
+
 	return build.Run()
 }
 
@@ -185,17 +218,21 @@ func printImage(to io.Writer, command, platform string, image v1.Image) error {
 	if err != nil {
 		return err
 	}
+
 	for _, layer := range layers {
 		n, err := layer.Size()
 		if err != nil {
 			return err
 		}
+
 		size += n
 	}
+
 	digest, err := image.Digest()
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintf(to, rowFormat, command, platform, fmt.Sprintf("%.1f MB", float64(size)/1e6), digest)
 	return nil
 }
@@ -206,18 +243,22 @@ func (o *options) pushImage(ctx context.Context, command string, index v1.ImageI
 	if err != nil {
 		return err
 	}
+
 	if err := remote.WriteIndex(tag, index, access(ctx)...); err != nil {
 		return fmt.Errorf("pushing %s: %w", tag, err)
 	}
+
 	for _, one := range built {
 		digest, err := one.sbom.Digest()
 		if err != nil {
 			return err
 		}
+
 		if err := remote.Write(tag.Digest(digest.String()), one.sbom, access(ctx)...); err != nil {
 			return fmt.Errorf("pushing the SBOM of %s: %w", tag, err)
 		}
 	}
+
 	return nil
 }
 

@@ -38,14 +38,19 @@ func (p npmPackage) purl() string {
 // npmPackages returns the packages of the bundle that a command embeds, sorted by their place in the lock file; none for commands without it.
 func (o *options) npmPackages(ctx context.Context, command string, platform *v1.Platform) ([]npmPackage, error) {
 	list := exec.CommandContext(ctx, "go", "list", "-deps", "-f", webPackage, "./cmd/"+command)
-	list.Dir, list.Env, list.Stderr = o.source, goEnvironment(platform), os.Stderr
+	list.Dir = o.source
+	list.Env = goEnvironment(platform)
+
+	list.Stderr = os.Stderr
 	dir, err := list.Output()
 	if err != nil {
 		return nil, fmt.Errorf("listing the packages of %s: %w", command, err)
 	}
+
 	if dir = bytes.TrimSpace(dir); len(dir) == 0 {
 		return nil, nil
 	}
+
 	return lockedPackages(filepath.Join(string(dir), "package-lock.json"))
 }
 
@@ -55,6 +60,7 @@ func lockedPackages(file string) ([]npmPackage, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var lock struct {
 		Packages map[string]struct {
 			Version     string `json:"version"`
@@ -63,9 +69,11 @@ func lockedPackages(file string) ([]npmPackage, error) {
 			DevOptional bool   `json:"devOptional"`
 		} `json:"packages"`
 	}
+
 	if err := json.Unmarshal(text, &lock); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+
 	var out []npmPackage
 	for _, path := range slices.Sorted(maps.Keys(lock.Packages)) {
 		locked := lock.Packages[path]
@@ -74,7 +82,9 @@ func lockedPackages(file string) ([]npmPackage, error) {
 		if at < 0 || locked.Dev || locked.DevOptional {
 			continue
 		}
+
 		out = append(out, npmPackage{path[at+len(nodeModules):], locked.Version, cmp.Or(locked.License, unknown)})
 	}
+
 	return out, nil
 }

@@ -25,7 +25,9 @@ const lockFile = `{"lockfileVersion": 3, "packages": {
 
 // TestNPMPackagesInSBOM checks that the SBOM of a command with the package web lists the locked packages of npm, and that of another does not.
 func TestNPMPackagesInSBOM(t *testing.T) {
-	module, out := newModule(t), t.TempDir()
+	module := newModule(t)
+	out := t.TempDir()
+
 	for path, content := range map[string]string{
 		"web/assets.go":         "package web\n\nconst Page = \"index.html\"\n",
 		"web/package-lock.json": lockFile,
@@ -35,10 +37,12 @@ func TestNPMPackagesInSBOM(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	build(t, module, out, "--sbom", "page")
 	for command, want := range map[string][]string{
 		"hello": nil,
@@ -50,10 +54,12 @@ func TestNPMPackagesInSBOM(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var document spdxDocument
 		if err := json.Unmarshal(text, &document); err != nil {
 			t.Fatal(err)
 		}
+
 		var have []string
 		for _, p := range document.Packages[1:] {
 			if locator := p.References[0].Locator; strings.HasPrefix(locator, "pkg:npm/") {
@@ -63,6 +69,7 @@ func TestNPMPackagesInSBOM(t *testing.T) {
 				}
 			}
 		}
+
 		if !slices.Equal(have, want) {
 			t.Errorf("%s: packages %q, want %q", command, have, want)
 		}
@@ -75,18 +82,22 @@ func TestBundledPackages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var manifest struct {
 		Dependencies map[string]string `json:"dependencies"`
 	}
+
 	if err := json.Unmarshal(text, &manifest); err != nil || len(manifest.Dependencies) == 0 {
 		t.Fatalf("%d dependencies: %v", len(manifest.Dependencies), err)
 	}
+
 	o := options{source: repository}
 	for command, bundled := range map[string]bool{"crane": true, "craned": false} {
 		have, err := o.npmPackages(t.Context(), command, &v1.Platform{OS: "linux", Architecture: "amd64"})
 		if err != nil || bundled != (len(have) > 0) {
 			t.Errorf("%s: packages %v: %v", command, have, err)
 		}
+
 		for name, version := range manifest.Dependencies {
 			if bundled && !slices.ContainsFunc(have, func(p npmPackage) bool { return p.name == name && p.version == version && p.license != unknown }) {
 				t.Errorf("%s: no %s@%s in %v", command, name, version, have)

@@ -76,21 +76,26 @@ func (o *options) writeSBOMs(ctx context.Context, command string, table io.Write
 			return fmt.Errorf("%s: %w", text, err)
 		}
 		defer remove()
+
 		binary, err := os.ReadFile(content.binary)
 		if err != nil {
 			return err
 		}
+
 		digest := fmt.Sprintf("sha256:%x", sha256.Sum256(binary))
 		document, err := spdx(content, digest)
 		if err != nil {
 			return fmt.Errorf("%s: %w", text, err)
 		}
+
 		name := strings.Join([]string{command, content.platform.OS, content.platform.Architecture}, "-") + ".spdx.json"
 		if err := os.WriteFile(filepath.Join(o.out, name), append(document, '\n'), 0o644); err != nil {
 			return err
 		}
+
 		fmt.Fprintf(table, rowFormat, command, text, fmt.Sprintf("%d MiB", len(binary)>>20), digest)
 	}
+
 	return nil
 }
 
@@ -101,14 +106,19 @@ func spdx(c imageContent, digest string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	content, err := os.ReadFile(c.binary)
 	if err != nil {
 		return nil, err
 	}
+
 	sum := sha256.Sum256(content)
 	const root = "SPDXRef-binary"
 	document := spdxDocument{
-		Version: "SPDX-2.3", DataLicense: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: c.command + " " + c.version + " " + c.platform.String(),
+		Version:      "SPDX-2.3",
+		DataLicense:  "CC0-1.0",
+		ID:           "SPDXRef-DOCUMENT",
+		Name:         c.command + " " + c.version + " " + c.platform.String(),
 		Namespace:    "https://crane.io/spdx/" + c.command + "/" + digest,
 		CreationInfo: spdxCreation{Created: c.created.Format(time.RFC3339), Creators: []string{"Tool: crane-images"}},
 		Packages: []spdxPackage{{
@@ -117,25 +127,35 @@ func spdx(c imageContent, digest string) ([]byte, error) {
 		}},
 		Relationships: []spdxRelationship{{"SPDXRef-DOCUMENT", "DESCRIBES", root}},
 	}
+
 	add := func(idPrefix, name, version, license, purl string) {
 		id := "SPDXRef-" + idPrefix + regexp.MustCompile(`[^a-zA-Z0-9.]+`).ReplaceAllString(name, "-")
 		document.Packages = append(document.Packages, spdxPackage{
-			ID: id, Name: name, Version: version, DownloadLocation: unknown, LicenseDeclared: license,
-			References: []spdxExternal{{"PACKAGE-MANAGER", "purl", purl}},
+			ID:               id,
+			Name:             name,
+			Version:          version,
+			DownloadLocation: unknown,
+			LicenseDeclared:  license,
+			References:       []spdxExternal{{"PACKAGE-MANAGER", "purl", purl}},
 		})
+
 		document.Relationships = append(document.Relationships, spdxRelationship{root, "DEPENDS_ON", id})
 	}
+
 	addModule := func(name, version string) {
 		add("", name, version, unknown, fmt.Sprintf("pkg:golang/%s@%s", name, version))
 	}
 	addModule("stdlib", info.GoVersion)
+
 	for _, module := range info.Deps {
 		used := linked(module)
 		addModule(used.Path, used.Version)
 	}
+
 	for _, p := range c.bundled {
 		add("npm-", p.name, p.version, p.license, p.purl())
 	}
+
 	return json.MarshalIndent(document, "", "  ")
 }
 
@@ -144,5 +164,6 @@ func linked(m *debug.Module) *debug.Module {
 	if m.Replace != nil {
 		return m.Replace
 	}
+
 	return m
 }

@@ -25,23 +25,29 @@ func contractTypes(dir string) ([]byte, error) {
 	if err != nil || len(names) == 0 {
 		return nil, fmt.Errorf("%s has no Go files: %w", dir, os.ErrNotExist)
 	}
+
 	slices.Sort(names)
 	var b strings.Builder
 	b.WriteString(contractHeader)
-	unions, order := map[string][]string{}, []string{}
+
+	unions := map[string][]string{}
+	order := []string{}
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
+
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		if err != nil {
 			return nil, fmt.Errorf("failed to parse %s: %w", name, err)
 		}
+
 		for _, decl := range file.Decls {
 			g, ok := decl.(*ast.GenDecl)
 			if !ok {
 				continue
 			}
+
 			for _, spec := range g.Specs {
 				switch s := spec.(type) {
 				case *ast.ValueSpec:
@@ -58,13 +64,16 @@ func contractTypes(dir string) ([]byte, error) {
 			}
 		}
 	}
+
 	for _, name := range order {
 		values := unions[name]
 		if len(values) == 0 {
 			values = []string{"string"}
 		}
+
 		fmt.Fprintf(&b, "\nexport type %s = %s\n", name, strings.Join(values, " | "))
 	}
+
 	return []byte(b.String()), nil
 }
 
@@ -74,10 +83,12 @@ func constant(b *strings.Builder, s *ast.ValueSpec, unions map[string][]string) 
 		if i >= len(s.Values) {
 			continue
 		}
+
 		lit, ok := s.Values[i].(*ast.BasicLit)
 		if !ok || lit.Kind != token.STRING {
 			continue
 		}
+
 		value := "'" + strings.Trim(lit.Value, "\"`") + "'"
 		if t, ok := s.Type.(*ast.Ident); ok {
 			unions[t.Name] = append(unions[t.Name], value)
@@ -97,11 +108,14 @@ func structType(b *strings.Builder, name string, st *ast.StructType) error {
 			}
 			continue
 		}
+
 		if f.Tag == nil {
 			return fmt.Errorf("%s.%s has no JSON tag", name, f.Names[0].Name)
 		}
+
 		key, options, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
 		text, nilable := typeOf(f.Type)
+
 		optional := ""
 		if strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero") {
 			optional = "?"
@@ -109,12 +123,15 @@ func structType(b *strings.Builder, name string, st *ast.StructType) error {
 		if nilable {
 			text += " | null"
 		}
+
 		fmt.Fprintf(&fields, "  %s%s: %s\n", key, optional, text)
 	}
+
 	extends := ""
 	if len(parents) > 0 {
 		extends = " extends " + strings.Join(parents, ", ")
 	}
+
 	fmt.Fprintf(b, "\nexport interface %s%s {\n%s}\n", name, extends, fields.String())
 	return nil
 }
@@ -131,19 +148,25 @@ func typeOf(e ast.Expr) (text string, nilable bool) {
 		case "int", "int32", "int64", "uint32", "uint64", "float64", "float32":
 			return "number", false
 		}
+
 		return t.Name, false
+
 	case *ast.StarExpr:
 		text, _ = typeOf(t.X)
 		return text, true
+
 	case *ast.ArrayType:
 		text, nilable = typeOf(t.Elt)
 		if nilable {
 			return "(" + text + " | null)[]", true
 		}
+
 		return text + "[]", true
+
 	case *ast.MapType:
 		text, _ = typeOf(t.Value)
 		return "Record<string, " + text + ">", true
 	}
+
 	return "unknown", true
 }

@@ -31,6 +31,7 @@ func main() {
 	check := flag.Bool("check", false, "compare the bundle and the types with the committed ones instead of writing them")
 	tests := flag.String("tests", "", "bundle the tests for Node.js into this folder, and nothing else")
 	flag.Parse()
+
 	if err := run(*source, *contract, *check, *tests); err != nil {
 		fmt.Fprintln(os.Stderr, "webui:", err)
 		os.Exit(1)
@@ -42,27 +43,34 @@ func run(source, contract string, check bool, tests string) error {
 	if err != nil {
 		return fmt.Errorf("failed to resolve the folder of the sources: %w", err)
 	}
+
 	if tests != "" {
 		return bundleTests(source, tests)
 	}
+
 	if err := types(contract, filepath.Join(source, "src", "contract.ts"), check); err != nil {
 		return err
 	}
+
 	files, err := bundle(source)
 	if err != nil {
 		return err
 	}
+
 	total, err := report(files)
 	if err != nil {
 		return err
 	}
+
 	if total > budget {
 		return fmt.Errorf("the bundle has %d bytes gzipped, more than %d", total, budget)
 	}
+
 	dist := filepath.Join(source, "dist")
 	if check {
 		return compare(files, dist)
 	}
+
 	return write(files, dist)
 }
 
@@ -72,19 +80,24 @@ func types(contract, file string, check bool) error {
 		fmt.Printf("%s does not exist: %s is kept\n", contract, filepath.Base(file))
 		return nil
 	}
+
 	want, err := contractTypes(contract)
 	if err != nil {
 		return err
 	}
+
 	if have, err := os.ReadFile(file); err == nil && bytes.Equal(have, want) {
 		return nil
 	}
+
 	if check {
 		return fmt.Errorf("%s does not have the types of %s: run 'make web' and commit", file, contract)
 	}
+
 	if err := os.WriteFile(file, want, 0o644); err != nil {
 		return fmt.Errorf("failed to write the types of the API: %w", err)
 	}
+
 	return nil
 }
 
@@ -109,34 +122,43 @@ func options(source string) api.BuildOptions {
 func bundle(source string) (map[string][]byte, error) {
 	o := options(source)
 	o.EntryPoints = []string{"src/main.tsx"}
-	o.EntryNames, o.ChunkNames, o.Outdir = "[name]-[hash]", "[name]-[hash]", "dist"
+	o.EntryNames = "[name]-[hash]"
+	o.ChunkNames = "[name]-[hash]"
+	o.Outdir = "dist"
 	o.Splitting = true
 	o.Target = api.ES2022
+
 	o.Define = map[string]string{"process.env.NODE_ENV": `"production"`}
 	result := api.Build(o)
 	if len(result.Errors) > 0 {
 		return nil, errors.New("esbuild reported errors")
 	}
+
 	page, err := os.ReadFile(filepath.Join(source, "src", "index.html"))
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the page: %w", err)
 	}
+
 	icon, err := os.ReadFile(filepath.Join(source, "src", "icon.svg"))
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the icon: %w", err)
 	}
+
 	notices, err := licences(source)
 	if err != nil {
 		return nil, err
 	}
+
 	files := map[string][]byte{"icon.svg": icon, "licences.txt": notices}
 	for _, f := range result.OutputFiles {
 		name := filepath.Base(f.Path)
 		files[name] = f.Contents
+
 		if strings.HasPrefix(name, "main-") {
 			page = bytes.ReplaceAll(page, []byte("main"+filepath.Ext(name)), []byte(name))
 		}
 	}
+
 	files["index.html"] = page
 	return files, nil
 }
@@ -149,8 +171,10 @@ func licences(source string) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("failed to read the licence of %s: %w", library, err)
 		}
+
 		fmt.Fprintf(&b, "%s\n\n%s\n\n", library, strings.TrimSpace(string(text)))
 	}
+
 	return b.Bytes(), nil
 }
 
@@ -160,19 +184,27 @@ func bundleTests(source, out string) error {
 	if err != nil || len(entries) == 0 {
 		return fmt.Errorf("%s has no tests: %w", source, errors.Join(err, fs.ErrNotExist))
 	}
+
 	out, err = filepath.Abs(out)
 	if err != nil {
 		return fmt.Errorf("failed to resolve the folder of the tests: %w", err)
 	}
+
 	o := options(source)
-	o.EntryPoints, o.Outdir, o.Write = entries, out, true
+	o.EntryPoints = entries
+	o.Outdir = out
+	o.Write = true
 	o.Platform, o.Target = api.PlatformNode, api.ES2022
-	o.MinifyWhitespace, o.MinifyIdentifiers, o.MinifySyntax = false, false, false
+	o.MinifyWhitespace = false
+	o.MinifyIdentifiers = false
+	o.MinifySyntax = false
+
 	o.Sourcemap = api.SourceMapInline
 	o.OutExtension = map[string]string{".js": ".mjs"}
 	if result := api.Build(o); len(result.Errors) > 0 {
 		return errors.New("esbuild reported errors")
 	}
+
 	return nil
 }
 
@@ -185,15 +217,19 @@ func report(files map[string][]byte) (int, error) {
 		if err != nil {
 			return 0, fmt.Errorf("failed to compress: %w", err)
 		}
+
 		if _, err := w.Write(files[name]); err != nil {
 			return 0, fmt.Errorf("failed to compress %s: %w", name, err)
 		}
+
 		if err := w.Close(); err != nil {
 			return 0, fmt.Errorf("failed to compress %s: %w", name, err)
 		}
+
 		total += b.Len()
 		fmt.Printf("%-22s %7.1f KiB, gzipped %6.1f KiB\n", name, float64(len(files[name]))/1024, float64(b.Len())/1024)
 	}
+
 	fmt.Printf("%-22s %11s  gzipped %6.1f of %d KiB\n", "total", "", float64(total)/1024, budget>>10)
 	return total, nil
 }
@@ -203,6 +239,7 @@ func names(files map[string][]byte) []string {
 	for name := range files {
 		list = append(list, name)
 	}
+
 	slices.Sort(list)
 	return list
 }
@@ -215,18 +252,22 @@ func compare(files map[string][]byte, dist string) error {
 			differ = append(differ, name)
 		}
 	}
+
 	entries, err := os.ReadDir(dist)
 	if err != nil {
 		return fmt.Errorf("failed to read the bundle: %w", err)
 	}
+
 	for _, e := range entries {
 		if _, ok := files[e.Name()]; !ok {
 			differ = append(differ, e.Name())
 		}
 	}
+
 	if len(differ) > 0 {
 		return fmt.Errorf("web/dist is not current (%s): run 'make web' and commit", strings.Join(differ, ", "))
 	}
+
 	return nil
 }
 
@@ -235,13 +276,16 @@ func write(files map[string][]byte, dist string) error {
 	if err := os.RemoveAll(dist); err != nil {
 		return fmt.Errorf("failed to remove the old bundle: %w", err)
 	}
+
 	if err := os.MkdirAll(dist, 0o755); err != nil {
 		return fmt.Errorf("failed to create the folder of the bundle: %w", err)
 	}
+
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dist, name), content, 0o644); err != nil {
 			return fmt.Errorf("failed to write the bundle: %w", err)
 		}
 	}
+
 	return nil
 }

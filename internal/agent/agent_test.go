@@ -29,6 +29,7 @@ func (c recordedClock) After(time.Duration) <-chan time.Time {
 	c.Step(c.next())
 	ready := make(chan time.Time, 1)
 	ready <- c.Now()
+
 	return ready
 }
 
@@ -41,6 +42,7 @@ func run(t *testing.T, recording string, flags ...string) (string, error) {
 // runWithout runs the agent on a recording without some of its files.
 func runWithout(t *testing.T, recording string, missing []string, flags ...string) (string, error) {
 	t.Helper()
+
 	rec := hostrecording.ForTest(t, recording)
 	strip := func() {
 		for _, name := range missing {
@@ -49,22 +51,27 @@ func runWithout(t *testing.T, recording string, missing []string, flags ...strin
 			}
 		}
 	}
+
 	strip()
 	clk := recordedClock{clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), func() time.Duration {
 		rec.To(1)
 		strip()
 		return rec.Moments[1].At
 	}}
+
 	o := NewOptions()
 	o.BindAddress = ""
 	fs := pflag.NewFlagSet("crane-agent", pflag.ContinueOnError)
 	o.AddFlags(fs)
+
 	if err := fs.Parse(append([]string{"--host-root", rec.Dir, "--collect-interval", "10s", "--hostname-override", "node-1"}, flags...)); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := o.Validate().ToAggregate(); err != nil {
 		return "", err
 	}
+
 	var out bytes.Buffer
 	err := Run(t.Context(), o, clk, &out)
 	return out.String(), err
@@ -72,14 +79,17 @@ func runWithout(t *testing.T, recording string, missing []string, flags ...strin
 
 func runOnce(t *testing.T, recording string, flags ...string) jsonReport {
 	t.Helper()
+
 	out, err := run(t, recording, append([]string{"--dry-run", "--once", "-o", "json"}, flags...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var r jsonReport
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+
 	return r
 }
 
@@ -89,20 +99,24 @@ func TestOnce(t *testing.T) {
 	if r.Schema != jsonSchema || r.Node != "node-1" || len(r.Pods) != 4 || *r.UsedCPU != 2 || *r.CPUs != 4 {
 		t.Errorf("%+v", r)
 	}
+
 	pods := map[string]jsonPod{}
 	for _, p := range r.Pods {
 		pods[p.Namespace+"/"+p.Name] = p
 	}
+
 	if p := pods["shop/web"]; *p.UsedCPU != 0.5 || *p.Throttled != 0.5 || *p.Limit != 0.5 || len(p.Allowed) != 0 || p.Class != "Guaranteed" {
 		t.Errorf("web: %+v", p)
 	}
 	if p := pods["kube-system/proxy-node"]; p.UID != "0d1f2e3c4b5a69788796a5b4c3d2e1f0" {
 		t.Errorf("a static pod is not known by its cgroup: %+v", r.Pods)
 	}
+
 	rules := map[string]jsonRule{}
 	for _, rule := range r.Rules {
 		rules[rule.Rule] = rule
 	}
+
 	if len(rules) != 4 {
 		t.Errorf("rules of other nodes count: %+v", r.Rules)
 	}
@@ -112,24 +126,29 @@ func TestOnce(t *testing.T) {
 	if m := rules["mixed/memory"]; m.Above != 50.5 || math.Abs(*m.Value-51.17) > 0.01 {
 		t.Errorf("a threshold with a fraction: %+v", m)
 	}
+
 	if u := rules["mixed/typo"]; u.Phase != "unknown" || u.Value != nil {
 		t.Errorf("an unknown metric: %+v", u)
 	}
 	if len(r.RuleTrouble) != 1 || !strings.Contains(r.RuleTrouble[0], "cpu_total_usge") {
 		t.Errorf("problems: %v", r.RuleTrouble)
 	}
+
 	// The lowest priority first, by a step of a fifth, then the next; all are needed.
 	want := map[string]float64{"batch/grep": 0.2, "batch/sort": 0.72, "kube-system/proxy-node": 0.08}
+
 	seen := 0
 	for _, th := range r.Throttles {
 		if th.Preview {
 			continue
 		}
+
 		seen++
 		if math.Abs(want[th.Pod]-th.To) > 1e-9 || th.Container != "main" || th.From != "no limit" {
 			t.Errorf("throttle: %+v", th)
 		}
 	}
+
 	if seen == 0 || !r.Avoid.Wanted {
 		t.Errorf("nothing is throttled: %+v", r)
 	}
@@ -146,10 +165,12 @@ func TestWaterMarks(t *testing.T) {
 	if len(r.Evictions) > 0 {
 		t.Errorf("evictions below the mark: %+v", r.Evictions)
 	}
+
 	reported := false
 	for _, rule := range r.Rules {
 		reported = reported || strings.Contains(rule.Why, "water mark")
 	}
+
 	if !reported {
 		t.Errorf("no rule has the reason: %+v", r.Rules)
 	}
@@ -166,13 +187,16 @@ func TestAlone(t *testing.T) {
 		if len(r.Rules) != 5 {
 			t.Errorf("%s: %d rules, want 5", recording, len(r.Rules))
 		}
+
 		states := map[string]string{}
 		for _, f := range r.Features {
 			states[f.Name] = f.String()
 		}
+
 		if !strings.HasPrefix(states["pods"], "on") || !strings.HasPrefix(states["pod-pressure"], "on") || !strings.HasPrefix(states["cpi"], "unsupported: ") {
 			t.Errorf("%s: features %v", recording, states)
 		}
+
 		want := "unsupported: cgroup hybrid"
 		if recording != "hybrid-cgroupfs" {
 			want = "off: "
@@ -188,6 +212,7 @@ func TestTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, want := range []string{
 		"cgroup v2, driver systemd", "on: in kubepods.slice", "shop/web", "fires after 2 in a row", "to release, with a margin: 0.550 cores; 0.000 cores is being released, 0.250 cores would be released now, 0.300 cores would remain", "Would limit batch/grep container main from no limit to 0.2 cores",
 		"Would evict batch/grep with a grace period of 7s, which frees 300 MiB, by rule mixed/memory", "which frees 0.050 cores", "calm-down (preview)", "In preview", "New pods would be kept away: yes", "static pod",
@@ -203,6 +228,7 @@ func TestFlags(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("apiVersion: ensurance.crane.io/v1alpha1\nkind: NodeQOS\nmetadata: {name: a}\nspec: {rulez: []}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for want, flags := range map[string][]string{
 		"--dry-run":              {"--rules", "testdata/rules.yaml"},
 		"requires --dry-run":     {"--once", "--enforce", "cpu-throttle"},
@@ -235,14 +261,17 @@ func TestScenario(t *testing.T) {
 	if err := Run(t.Context(), o, nil, &out); err != nil || !strings.Contains(out.String(), "the node welcomes new pods again") {
 		t.Errorf("%v:\n%s", err, out.String())
 	}
+
 	text, err := os.ReadFile(o.Scenario)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	o.Scenario = filepath.Join(t.TempDir(), "wrong.txt")
 	if err := os.WriteFile(o.Scenario, bytes.ReplaceAll(text, []byte("expect evicted none"), []byte("expect evicted batch/limited")), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := Run(t.Context(), o, nil, &out); err == nil || !strings.Contains(out.String(), "FAILED line") {
 		t.Errorf("%v:\n%s", err, out.String())
 	}

@@ -28,10 +28,19 @@ func (o *Options) newBaselineStore(log logr.Logger) *baselines.Store {
 		log.Info("baselines of pods are not stored", "why", err.Error())
 		return nil
 	}
-	config := baselines.Config{Path: filepath.Join(o.StateDir, baselinesFile), BootID: boot, Mkdir: !o.DryRun, Log: log}
-	if o.DryRun {
-		config.AlsoRead, config.Path = config.Path, filepath.Join(o.StateDir, dryRunBaselinesFile)
+
+	config := baselines.Config{
+		Path:   filepath.Join(o.StateDir, baselinesFile),
+		BootID: boot,
+		Mkdir:  !o.DryRun,
+		Log:    log,
 	}
+
+	if o.DryRun {
+		config.AlsoRead = config.Path
+		config.Path = filepath.Join(o.StateDir, dryRunBaselinesFile)
+	}
+
 	return baselines.New(config)
 }
 
@@ -43,8 +52,10 @@ func (o *Options) restoredState(log logr.Logger, now time.Time) *qos.State {
 		if err != nil {
 			log.Info("failed to load the baselines of pods", "why", err.Error())
 		}
+
 		state.RestoreBaselines(list)
 	}
+
 	return state
 }
 
@@ -53,11 +64,13 @@ func (l *loop) loadBaselines(usual *baselines.Store) []Manager {
 	if usual == nil {
 		return nil
 	}
+
 	l.baselines = usual
 	list, err := usual.Load(l.clock.Now())
 	if err != nil {
 		l.log.Info("failed to load the baselines of pods; learning new ones", "why", err.Error())
 	}
+
 	l.state.RestoreBaselines(list)
 	return []Manager{usual}
 }

@@ -26,33 +26,40 @@ func (o *Options) cleanUp(log logr.Logger, files act.FileWriter, out io.Writer) 
 	if err := os.Remove(filepath.Join(o.HostRoot, emptyDirectory)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("--host-root: %w", err)
 	}
+
 	if _, err := os.Stat(o.StateDir); errors.Is(err, fs.ErrNotExist) {
 		_, err := fmt.Fprintf(out, "%s does not exist: nothing to undo\n", o.StateDir)
 		return err
 	}
+
 	layout, err := cgroup.Detect(o.hostRoot())
 	if err != nil {
 		return fmt.Errorf("detect cgroups: %w", err)
 	}
+
 	unlock, err := environment{Options: o, log: log}.lockStateDir()
 	if err != nil {
 		return err
 	}
 	defer unlock()
+
 	undone := 0
 	for _, name := range []string{changesFile, memoryFile} {
 		journal, err := act.OpenJournal(filepath.Join(o.StateDir, name), layout, files)
 		if err != nil {
 			return err
 		}
+
 		undone += len(journal.Entries())
 		if err := journal.UndoAll(); err != nil {
 			return fmt.Errorf("undo the changes in %s: %w", filepath.Join(o.StateDir, name), err)
 		}
 	}
+
 	if err := os.RemoveAll(o.StateDir); err != nil {
 		return fmt.Errorf("--state-dir: %w", err)
 	}
+
 	_, err = fmt.Fprintf(out, "undid %d changes and removed %s\n", undone, o.StateDir)
 	return err
 }

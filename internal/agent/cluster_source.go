@@ -67,15 +67,19 @@ func (o *ClusterOptions) validate() field.ErrorList {
 	if o.StartSpread < 0 || o.StartSpread > maxStartSpread {
 		errs = append(errs, invalid("start-spread", o.StartSpread, fmt.Sprintf("must be from 0s to %s", maxStartSpread)))
 	}
+
 	if o.Pods != "" && o.Kubeconfig != "" {
 		errs = append(errs, invalid("pods", o.Pods, "must not be set together with --kubeconfig"))
 	}
+
 	if o.NodeLabels != "" && o.Kubeconfig != "" {
 		errs = append(errs, invalid("node-labels", o.NodeLabels, "must not be set together with --kubeconfig: they are those of the Node"))
 	}
+
 	if _, err := labels.ConvertSelectorToLabelsMap(o.NodeLabels); err != nil {
 		errs = append(errs, invalid("node-labels", o.NodeLabels, err.Error()))
 	}
+
 	return errs
 }
 
@@ -84,13 +88,16 @@ func (o *ClusterOptions) nodeName() string {
 	if o.NodeName != "" {
 		return o.NodeName
 	}
+
 	if name := os.Getenv("NODE_NAME"); name != "" {
 		return name
 	}
+
 	name, err := os.Hostname()
 	if err != nil {
 		return ""
 	}
+
 	return name
 }
 
@@ -119,39 +126,60 @@ func (o *ClusterOptions) clients(clk clock.Clock) (clients, error) {
 	} else {
 		config, err = rest.InClusterConfig()
 	}
+
 	if err != nil {
 		return clients{}, fmt.Errorf("--kubeconfig: %w", err)
 	}
+
 	config.UserAgent = "crane-agent/" + version.String()
-	config.QPS, config.Burst = apiQPS, apiBurst
+	config.QPS = apiQPS
+
+	config.Burst = apiBurst
 	direct, err := slimclient.NewForConfig(rest.CopyConfig(config))
 	if err != nil {
 		return clients{}, fmt.Errorf("--kubeconfig: %w", err)
 	}
+
 	c := clients{config: config, pause: pause.New(direct, o.Namespace, clk)}
 	config.Wrap(c.pause.Wrap)
+
 	if c.Interface, err = slimclient.NewForConfig(config); err != nil {
 		return c, fmt.Errorf("--kubeconfig: %w", err)
 	}
+
 	if c.objects, err = dynamic.NewForConfig(config); err != nil {
 		return c, fmt.Errorf("--kubeconfig: %w", err)
 	}
+
 	if c.metadata, err = metadata.NewForConfig(config); err != nil {
 		return c, fmt.Errorf("--kubeconfig: %w", err)
 	}
+
 	return c, nil
 }
 
 // newWatcher returns a watcher of the API server; --rules replaces its rules.
 func (o *ClusterOptions) newWatcher(c clients, log logr.Logger, clk clock.WithTicker, beat func(string)) (*cluster.Watcher, error) {
-	config := cluster.Config{Client: c.Interface, Dynamic: c.objects, Node: o.nodeName(), Namespace: o.Namespace, StartSpread: o.StartSpread, Clock: clk, Log: log, Beat: beat}
+	config := cluster.Config{
+		Client:      c.Interface,
+		Dynamic:     c.objects,
+		Node:        o.nodeName(),
+		Namespace:   o.Namespace,
+		StartSpread: o.StartSpread,
+		Clock:       clk,
+		Log:         log,
+		Beat:        beat,
+	}
+
 	if o.Rules != "" {
 		set, err := o.readRules()
 		if err != nil {
 			return nil, err
 		}
+
 		config.Rules = &set
 	}
+
 	return cluster.NewWatcher(config), nil
 }
 
@@ -162,24 +190,31 @@ func (o *ClusterOptions) staticSource() (cluster.Static, error) {
 	if state.Rules, err = o.readRules(); err != nil {
 		return cluster.Static{}, err
 	}
+
 	if o.NodeLabels != "" {
 		set, err := labels.ConvertSelectorToLabelsMap(o.NodeLabels)
 		if err != nil {
 			return cluster.Static{}, fmt.Errorf("--node-labels: %w", err)
 		}
+
 		state.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.nodeName(), Labels: set}}
 	}
+
 	if o.Pods == "" {
 		return cluster.NewStatic(state), nil
 	}
+
 	content, err := os.ReadFile(o.Pods)
 	if err != nil {
 		return cluster.Static{}, fmt.Errorf("--pods: %w", err)
 	}
+
 	if state.Pods, err = inventory.Parse(content); err != nil {
 		return cluster.Static{}, fmt.Errorf("--pods %s: %w", o.Pods, err)
 	}
-	state.KnowsPods, state.Note = true, "pods are those of "+o.Pods
+
+	state.KnowsPods = true
+	state.Note = "pods are those of " + o.Pods
 	return cluster.NewStatic(state), nil
 }
 
@@ -190,33 +225,42 @@ func (o *ClusterOptions) readOnce(ctx context.Context, log logr.Logger, clk cloc
 		if err != nil {
 			return nil, nil, err
 		}
+
 		return s.State(), nil, nil
 	}
+
 	c, err := o.clients(clk)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	w, err := o.newWatcher(c, log, clk, func(string) {})
 	if err != nil {
 		return nil, nil, err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
+
 	select {
 	case <-w.Answered():
 	case <-ctx.Done():
 	}
+
 	state := w.State()
 	cancel()
+
 	if err := <-ended; err != nil {
 		return nil, nil, fmt.Errorf("ask the API server: %w", err)
 	}
+
 	if state.Node == nil {
 		// The first problem is that of the Node itself.
 		why := append(slices.Concat(state.Unavailable, state.Problems), "the API server has not answered for "+answerTimeout.String())
 		return nil, nil, errors.New(why[0])
 	}
+
 	return state, &c, nil
 }
 
@@ -224,14 +268,17 @@ func (o *ClusterOptions) readRules() (ruleset.Set, error) {
 	if o.Rules == "" {
 		return ruleset.Set{}, nil
 	}
+
 	content, err := os.ReadFile(o.Rules)
 	if err != nil {
 		return ruleset.Set{}, fmt.Errorf("--rules: %w", err)
 	}
+
 	set, err := ruleset.Parse(content)
 	if err != nil {
 		return ruleset.Set{}, fmt.Errorf("--rules %s: %w", o.Rules, err)
 	}
+
 	return set, nil
 }
 
@@ -253,6 +300,7 @@ func nodePolicy(s *cluster.State, limits qos.Limits) (qos.Policy, []string) {
 		// The node's labels select its rules.
 		return qos.Policy{Limits: limits}, append([]string{"the node is unknown, so no rule applies"}, s.Problems...)
 	}
+
 	policy, problems := s.Rules.Policy(set, limits)
 	return policy, append(problems, s.Problems...)
 }

@@ -36,14 +36,18 @@ func NewCommand() *cobra.Command {
 			if err := o.Validate().ToAggregate(); err != nil {
 				return fmt.Errorf("invalid flags: %w", err)
 			}
+
 			log := o.Log.New(cmd.ErrOrStderr())
 			klog.SetLogger(log)
+
 			for _, w := range warnings {
 				log.Info(w)
 			}
+
 			return Run(logr.NewContext(cmd.Context(), log), o, clock.RealClock{}, cmd.OutOrStdout())
 		},
 	}
+
 	o.AddFlags(cmd.Flags())
 	return cmd
 }
@@ -53,22 +57,28 @@ func Run(ctx context.Context, o *Options, clk clock.WithTicker, out io.Writer) e
 	if o.Scenario != "" {
 		return playScenario(o.Scenario, out)
 	}
+
 	if o.Replay != "" {
 		return o.replay(out)
 	}
+
 	if o.CleanUp {
 		return o.cleanUp(logr.FromContextOrDiscard(ctx), act.KernelFileWriter{}, out)
 	}
+
 	if !o.Once {
 		return runAgent(ctx, o, clk, act.KernelFileWriter{})
 	}
+
 	r, err := observeOnce(ctx, o, clk)
 	if err != nil {
 		return err
 	}
+
 	if o.Output == outputJSON {
 		return r.writeJSON(out)
 	}
+
 	return r.writeTable(out)
 }
 
@@ -78,23 +88,29 @@ func playScenario(path string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("scenario: %w", err)
 	}
+
 	s, err := scenario.Parse(string(text))
 	if err != nil {
 		return fmt.Errorf("scenario %s: %w", path, err)
 	}
+
 	played, err := s.Run()
 	if err != nil {
 		return fmt.Errorf("scenario %s: %w", path, err)
 	}
+
 	fmt.Fprintln(out, s.Title)
 	for _, e := range played.Log {
 		fmt.Fprintf(out, "%8s  %s\n", e.At, e.Text)
 	}
+
 	for _, wrong := range played.Failed {
 		fmt.Fprintln(out, "FAILED", wrong)
 	}
+
 	if n := len(played.Failed); n > 0 {
 		return fmt.Errorf("scenario %s: %d expectations do not hold", path, n)
 	}
+
 	return nil
 }

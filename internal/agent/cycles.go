@@ -15,6 +15,7 @@ func (o *Options) cyclesUnsupported(layout *cgroup.Layout) func() string {
 	if !o.Cycles || layout == nil {
 		return nil
 	}
+
 	return func() string { return perf.UnsupportedReason(o.hostRoot(), *layout) }
 }
 
@@ -23,13 +24,20 @@ func (e environment) countCycles(l *loop) []Manager {
 	if !e.Cycles {
 		return nil
 	}
+
 	sampler := perf.New(perf.Config{
-		Pods: func() []perf.Target { return sensitivePods(e.latest.Load(), e.newInventory(l.view.State()), e.layout) }, Root: e.hostRoot(), Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register((*perf.Sampler)(nil).Name()),
+		Pods:  func() []perf.Target { return sensitivePods(e.latest.Load(), e.newInventory(l.view.State()), e.layout) },
+		Root:  e.hostRoot(),
+		Clock: e.clock,
+		Log:   e.log,
+		Beat:  e.heartbeats.Register((*perf.Sampler)(nil).Name()),
 	})
+
 	l.observer.SetCyclesSource(func(uid string) (observe.Cycles, bool) {
 		s, ok := sampler.Latest(uid)
 		return observe.Cycles{At: s.At, PerInstruction: s.CyclesPerInstruction}, ok
 	})
+
 	return []Manager{sampler}
 }
 
@@ -38,15 +46,18 @@ func sensitivePods(seen *observe.Snapshot, known inventory.Pods, layout cgroup.L
 	if seen == nil {
 		return nil
 	}
+
 	var out []perf.Target
 	for i := range seen.Pods {
 		pod, ok := known.Find(seen.Pods[i].UID)
 		if !ok || pod.SensitiveReason == "" {
 			continue
 		}
+
 		if dir, err := layout.PerfDir(seen.Pods[i].Path); err == nil {
 			out = append(out, perf.Target{UID: pod.UID, Dir: dir})
 		}
 	}
+
 	return out
 }

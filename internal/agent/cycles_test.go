@@ -20,26 +20,32 @@ func TestSensitivePods(t *testing.T) {
 	if n.parts.cyclesUnsupported(&n.parts.layout) != nil {
 		t.Error("it is tried without the flag")
 	}
+
 	sensitive := func() []perf.Target {
 		return sensitivePods(n.parts.latest.Load(), n.parts.newInventory(n.loop.view.State()), n.parts.layout)
 	}
+
 	if got := sensitive(); got != nil {
 		t.Errorf("before the first look: %v", got)
 	}
+
 	n.tick(1)
 	got := sensitive()
 	if len(got) != 1 || !strings.HasPrefix(got[0].UID, "11111111-") || !strings.HasSuffix(got[0].Dir, "/sys/fs/cgroup/kubepods/burstable/pod"+got[0].UID) {
 		t.Errorf("%+v, want the web server's group", got)
 	}
+
 	n.parts.Cycles = true
 	list := n.parts.countCycles(n.loop)
 	if len(list) != 1 || list[0].Name() != "cpi" {
 		t.Errorf("%+v", list)
 	}
+
 	n.tick(1)
 	if s := n.parts.latest.Load(); s.Pods[0].Cycles.OK {
 		t.Errorf("cycles of a pod that was never counted: %+v", s.Pods[0].Cycles)
 	}
+
 	// A plain directory is not a cgroup; the reason names it, or the lack of support by this host.
 	if why := n.parts.cyclesUnsupported(&n.parts.layout)(); why == "" {
 		t.Error("a simulated host can count")

@@ -21,6 +21,7 @@ import (
 // works sets the disk demands of the pods in MiB/s.
 func (n *interferenceFixture) works(mebi ...float64) {
 	n.t.Helper()
+
 	for i, m := range mebi {
 		id := containerID(string(rune('1' + i)))
 		if err := n.host.SetDemand(strings.Repeat(string(rune('1'+i)), 8)+"-0000-0000-0000-000000000000", id, kernel.Load{CPU: 0.1, Read: m * (1 << 20)}); err != nil {
@@ -33,11 +34,13 @@ func (n *interferenceFixture) works(mebi ...float64) {
 func TestDiskInterference(t *testing.T) {
 	n := neighboursOn(t, kernel.Spec{Disk: 100 << 20}, strings.NewReplacer("pod_interference_cpu_ratio", "pod_interference_io_ratio", "throttle:", "eviction: {}, throttle:").Replace(interferenceRules))
 	n.works(20, 50, 1)
+
 	for range 27 {
 		if plan := n.tick(5); len(plan.Throttles)+len(plan.Evictions) > 0 {
 			t.Fatalf("a calm node: %+v", plan)
 		}
 	}
+
 	n.works(20, 50, 300)
 	var plan qos.Plan
 	for range 8 {
@@ -45,9 +48,11 @@ func TestDiskInterference(t *testing.T) {
 			break
 		}
 	}
+
 	if len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "hog" || len(plan.Throttles) > 0 || !strings.Contains(plan.Evictions[0].Reason, "for disks, usually") {
 		t.Fatalf("%+v", plan)
 	}
+
 	if n.limited("hog") || n.limited("steady") {
 		t.Error("cpu was taken for the sake of disks")
 	}
@@ -63,18 +68,22 @@ func TestDiskRule(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	var plan qos.Plan
 	for i := range 12 {
 		if plan = n.tick(1); len(plan.Evictions) > 0 {
 			break
 		}
+
 		if f := plan.Rules[0]; i > 2 && (f.Phase != qos.Firing || !strings.Contains(f.Reason, "no pod to evict by bytes read from disks: 0 are never evicted, 2 are unmeasured")) {
 			t.Errorf("look %d: %+v", i, f)
 		}
 	}
+
 	if len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "hog" || plan.Evictions[0].Criterion != qos.ByDiskReadBytes || !strings.HasPrefix(plan.Evictions[0].Reason, "reads 80.0 MiB/s from disks; ") {
 		t.Fatalf("%+v", plan)
 	}
+
 	if len(plan.Throttles) > 0 || n.limited("hog") || n.limited("steady") {
 		t.Error("cpu was taken for the sake of disks")
 	}
@@ -87,35 +96,47 @@ func TestBaselinesOutlast(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(boot), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	start := func(id string) {
 		t.Helper()
+
 		if err := os.WriteFile(boot, []byte(id+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		n.start()
 		n.loop.loadBaselines(n.parts.newBaselineStore(logr.Discard()))
 	}
+
 	stop := func() {
 		t.Helper()
+
 		n.loop.saveBaselines(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
+
 		if err := n.loop.baselines.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := n.parts.changes.UndoAll(); err != nil {
 			t.Fatal(err)
 		}
+
 		n.loop.observer.Close()
 	}
+
 	start("one")
 	n.want(1, 1, 0.3)
+
 	for range 27 {
 		n.tick(5)
 	}
+
 	n.want(1, 1, 6)
 	n.tick(1)
 	stop()
+
 	// --once uses the baselines too.
 	if got := n.parts.restoredState(logr.Discard(), n.clock.Now()).Baselines(); len(got) != 3 || len(got[0].Waits[series.CPU]) < 24 {
 		t.Errorf("%+v", got)
@@ -123,24 +144,29 @@ func TestBaselinesOutlast(t *testing.T) {
 	if got := n.parts.restoredState(logr.Discard(), n.clock.Now().Add(time.Hour)).Baselines(); len(got) != 0 {
 		t.Errorf("an hour later: %+v", got)
 	}
+
 	start("one")
 	// The first snapshot has no rates; the second is the first of two required ones.
 	for range 4 {
 		n.tick(1)
 	}
+
 	if !n.limited("hog") || n.limited("steady") {
 		t.Errorf("an agent that was started anew has not acted: %+v", n.tick(1).Rules)
 	}
+
 	stop()
 	if n.limited("hog") {
 		t.Fatal("not undone")
 	}
+
 	start("two")
 	for range 10 {
 		if plan := n.tick(1); plan.Rules[0].Phase != qos.Unknown {
 			t.Fatalf("what was usual before the host was started anew is used: %+v", plan.Rules)
 		}
 	}
+
 	stop()
 }
 
@@ -151,47 +177,60 @@ func TestDryRunBeside(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(boot), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(boot, []byte("one\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	write := func(o *Options, uid string) {
 		t.Helper()
+
 		k := o.newBaselineStore(logr.Discard())
 		k.Save([]qos.Baseline{{UID: uid, Uses: map[series.Resource][]float32{series.CPU: {500}}}}, n.clock.Now())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
+
 		if err := k.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	knows := func(o *Options) string {
 		t.Helper()
+
 		list := o.restoredState(logr.Discard(), n.clock.Now()).Baselines()
 		if len(list) != 1 {
 			t.Fatalf("%+v", list)
 		}
+
 		return list[0].UID
 	}
+
 	dry := *n.parts.Options
 	dry.DryRun = true
 	write(n.parts.Options, "learnt by the one that acts")
+
 	if got := knows(&dry); got != "learnt by the one that acts" {
 		t.Errorf("the dry run knows %q", got)
 	}
+
 	n.want(1, 1, 8)
 	n.tick(1)
 	before := files(t, dry.StateDir)
 	n.clock.Step(time.Minute)
 	write(&dry, "learnt by the dry run")
+
 	after := files(t, dry.StateDir)
 	if len(after) != len(before)+1 || after[dryRunBaselinesFile] == "" {
 		t.Errorf("the dry run has written %d files", len(after)-len(before))
 	}
+
 	for name, content := range before {
 		if after[name] != content {
 			t.Errorf("the dry run has changed %s", name)
 		}
 	}
+
 	if got := knows(n.parts.Options); got != "learnt by the one that acts" {
 		t.Errorf("the one that acts knows %q", got)
 	}
@@ -203,17 +242,21 @@ func TestDryRunBeside(t *testing.T) {
 // files reads the files of a directory by name.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
+
 	list, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out := map[string]string{}
 	for _, e := range list {
 		content, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		out[e.Name()] = string(content)
 	}
+
 	return out
 }

@@ -48,10 +48,12 @@ spec: {allowedActions: [go], labelSelector: {matchLabels: {app: hog}}}
 func TestHeldAboveTheOffer(t *testing.T) {
 	m := newHostFixture(t)
 	l := m.loop(t, t.TempDir())
+
 	set, err := ruleset.Parse([]byte(heldRules))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	hog := podOn("22222222-2222-2222-2222-222222222222", "hog", containerID("2"))
 	three := corev1.ResourceList{ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("3")}
 	hog.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: three, Requests: three}
@@ -62,35 +64,45 @@ func TestHeldAboveTheOffer(t *testing.T) {
 		plan := l.tick(m.run(t))
 		return plan.Rules[0], len(plan.Evictions)
 	}
+
 	// All advertised capacity is requested.
 	for range 3 {
 		if f, evictions := finding(); f.Value != 100 || evictions > 0 {
 			t.Fatalf("%+v, %d evictions", f, evictions)
 		}
 	}
-	bears, known := series.MilliCPU(2000), false
+
+	bears := series.MilliCPU(2000)
+	known := false
 	l.reclaimable = func() (room elasticrequest.ReclaimableCapacity) {
 		if known {
 			room.CPU = &bears
 		}
+
 		return room
 	}
+
 	for range 3 {
 		if f, evictions := finding(); f.Phase != qos.Unknown && f.Phase != qos.Held || evictions > 0 {
 			t.Fatalf("%+v, %d evictions", f, evictions)
 		}
 	}
+
 	known = true
 	finding()
+
 	if f, evictions := finding(); f.Phase != qos.Firing || f.Value != 150 || evictions != 1 {
 		t.Fatalf("%+v, %d evictions", f, evictions)
 	}
+
 	bears = 0
 	if f, _ := finding(); f.Value != 400 {
 		t.Errorf("nothing: %+v", f)
 	}
+
 	bears = 5000
 	finding()
+
 	if f, evictions := finding(); f.Phase == qos.Firing || f.Value != 60 || evictions > 0 {
 		t.Errorf("%+v, %d evictions", f, evictions)
 	}
@@ -104,38 +116,47 @@ func TestElasticPodsAreLimited(t *testing.T) {
 	const list = `{kind: List, items: [{kind: Pod, metadata: {namespace: "n", name: hog, uid: 22222222-2222-2222-2222-222222222222},
   spec: {containers: [{name: main, resources: {requests: {gocrane.io/cpu: "2", gocrane.io/memory: 1Gi}, limits: {gocrane.io/cpu: "2", gocrane.io/memory: 1Gi}}}]},
   status: {phase: Running, containerStatuses: [{name: main, containerID: "containerd://%s"}]}}]}`
+
 	if err := os.WriteFile(pods, fmt.Appendf(nil, list, containerID("2")), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	m.run(t)
 	p, all, err := newParts(t, m, "--enforce=pod-resource", "--bind-address=0", "--pods="+pods, "--node-labels=a=b")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	clk, ok := p.clock.(*clocktesting.FakeClock)
 	if !ok {
 		t.Fatal("another clock")
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
 		done <- managerGroup{log: p.log, clock: clk, heartbeats: p.heartbeats, stopTimeout: time.Minute}.run(ctx, all)
 	}()
+
 	memory := func() string {
 		content, err := os.ReadFile(filepath.Join(m.tree.Dir, hogGroup, containerID("2"), "memory.max"))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return strings.TrimSpace(string(content))
 	}
+
 	until(t, "the pod is limited", func() bool {
 		clk.Step(time.Second)
 		return m.hogsLimit(t) == "200000 100000" && memory() == "1073741824"
 	})
 	cancel()
+
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+
 	if m.hogsLimit(t) != "max 100000" || memory() != "max" {
 		t.Errorf("not put back: %s, %s", m.hogsLimit(t), memory())
 	}

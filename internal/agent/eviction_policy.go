@@ -52,6 +52,7 @@ func (o *EvictionOptions) validate() field.ErrorList {
 			errs = append(errs, field.NotSupported(field.NewPath("--"+evictAlsoFlag), kind, evictAlsoValues()))
 		}
 	}
+
 	return errs
 }
 
@@ -85,16 +86,20 @@ func (g replicaGuard) blockReason(ctx context.Context, ref qos.PodRef) (string, 
 	if i < 0 {
 		return "", nil // It is gone; the API server decides.
 	}
+
 	pod := list[i]
 	owner := metav1.GetControllerOfNoCopy(pod)
+
 	policy := g.policy(pod)
 	if owner == nil || pod.Status.Phase != corev1.PodRunning || policy.ReplicaBlockReason(0) == "" {
 		return "", nil
 	}
+
 	running, err := g.countRunning(ctx, pod, owner)
 	if err != nil {
 		return "", fmt.Errorf("failed to count the running pods of %s %s/%s: %w", owner.Kind, pod.Namespace, owner.Name, err)
 	}
+
 	return policy.ReplicaBlockReason(running), nil
 }
 
@@ -104,17 +109,20 @@ func (g replicaGuard) countRunning(ctx context.Context, pod *corev1.Pod, owner *
 	if hash := pod.Labels[podTemplateHash]; hash != "" {
 		opts.LabelSelector = labels.Set{podTemplateHash: hash}.String() // all pods of a ReplicaSet have it
 	}
+
 	running := 0
 	for {
 		page, err := g.pods.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(pod.Namespace).List(ctx, opts)
 		if err != nil {
 			return 0, err
 		}
+
 		for i := range page.Items {
 			if by := metav1.GetControllerOfNoCopy(&page.Items[i]); by != nil && by.UID == owner.UID && page.Items[i].DeletionTimestamp == nil {
 				running++
 			}
 		}
+
 		if opts.Continue = page.Continue; opts.Continue == "" || running > 1 {
 			return running, nil
 		}

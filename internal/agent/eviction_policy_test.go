@@ -41,7 +41,8 @@ func TestEvictedKinds(t *testing.T) {
 		"Job":           {func(p *corev1.Pod) { p.OwnerReferences = ownedBy("Job", "j") }, "", false},
 		"Job, allowed":  {func(p *corev1.Pod) { p.OwnerReferences = ownedBy("Job", "j") }, evictJobPods, true},
 		"elastic Job": {func(p *corev1.Pod) {
-			p.OwnerReferences, p.Spec.Containers[0].Resources.Limits = ownedBy("Job", "j"), elastic
+			p.OwnerReferences = ownedBy("Job", "j")
+			p.Spec.Containers[0].Resources.Limits = elastic
 		}, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,10 +51,12 @@ func TestEvictedKinds(t *testing.T) {
 			leak := podOn("22222222-2222-2222-2222-222222222222", "leak", containerID("2"))
 			test.change(leak)
 			_, l, _ := fixture{m.dir, t.TempDir(), clocktesting.NewFakeClock(m.now), nil, known(t, memoryVictimRules, leak)}.agent(t)
+
 			o := NewOptions()
 			if test.also != "" {
 				o.Eviction.Also = []string{test.also}
 			}
+
 			l.newInventory = o.newInventory
 			var plan qos.Plan
 			for range 2 {
@@ -61,11 +64,13 @@ func TestEvictedKinds(t *testing.T) {
 				m.setMemory(t, hogGroup, containerID("2"), 8*gi, 0, 0)
 				plan = l.tick(now)
 			}
+
 			if (len(plan.Evictions) == 1) != test.want {
 				t.Errorf("%+v, %+v", plan.Evictions, plan.Rules)
 			}
 		})
 	}
+
 	if _, _, err := parse(t, "--dry-run", "--evict-also=everything"); err == nil || !strings.Contains(err.Error(), evictJobPods) {
 		t.Errorf("%v", err)
 	}
@@ -77,11 +82,13 @@ func runningPods(list ...*corev1.Pod) *metadatafake.FakeMetadataClient {
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		panic(err)
 	}
+
 	var objects []runtime.Object
 	for _, p := range list {
 		o := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: p.ObjectMeta}
 		objects = append(objects, o)
 	}
+
 	return metadatafake.NewSimpleMetadataClient(scheme, objects...)
 }
 
@@ -89,13 +96,20 @@ func runningPods(list ...*corev1.Pod) *metadatafake.FakeMetadataClient {
 func TestLastReplica(t *testing.T) {
 	replica := func(n int, change func(*corev1.Pod)) *corev1.Pod {
 		p := podOn(fmt.Sprint("uid-", n), fmt.Sprint("web-", n), containerID("1"))
-		p.Labels[podTemplateHash], p.OwnerReferences = "h", ownedBy("ReplicaSet", "web")
+		p.Labels[podTemplateHash] = "h"
+		p.OwnerReferences = ownedBy("ReplicaSet", "web")
 		if change != nil {
 			change(p)
 		}
+
 		return p
 	}
-	terminating := func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = &metav1.Time{}, []string{"a/b"} }
+
+	terminating := func(p *corev1.Pod) {
+		p.DeletionTimestamp = &metav1.Time{}
+		p.Finalizers = []string{"a/b"}
+	}
+
 	other := func(p *corev1.Pod) { p.OwnerReferences = ownedBy("ReplicaSet", "other") }
 	elastic := func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("1")}
@@ -118,13 +132,16 @@ func TestLastReplica(t *testing.T) {
 		o := EvictionOptions{Also: test.also}
 		client := runningPods(slices.Concat([]*corev1.Pod{test.pod}, test.others)...)
 		guard := replicaGuard{cluster.NewStatic(cluster.State{Pods: []*corev1.Pod{test.pod}}), client, o.policyFor}
+
 		why, err := guard.blockReason(t.Context(), qos.PodRef{UID: inventory.UID(test.pod), Namespace: test.pod.Namespace, Name: test.pod.Name})
 		if err != nil || (why != "") != test.blocked {
 			t.Errorf("%s: %q, %v", name, why, err)
 		}
 	}
+
 	client := runningPods()
 	client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no answer") })
+
 	guard := replicaGuard{cluster.NewStatic(cluster.State{Pods: []*corev1.Pod{replica(1, nil)}}), client, (&EvictionOptions{}).policyFor}
 	if why, err := guard.blockReason(context.Background(), qos.PodRef{UID: "uid-1"}); err == nil || why != "" || !strings.Contains(err.Error(), "ReplicaSet n/web") {
 		t.Errorf("%q, %v", why, err)

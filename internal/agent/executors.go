@@ -57,24 +57,36 @@ type executors struct {
 // newReporter returns the reporter and the managers that write its reports.
 func (e environment) newReporter(ctx context.Context, api *clients) (*report.Reporter, []Manager, error) {
 	config := report.Config{
-		Node: e.Cluster.nodeName(), Enforced: func(k report.Kind) bool { return e.enforces(string(k)) }, Log: e.log, Clock: e.clock,
+		Node:     e.Cluster.nodeName(),
+		Enforced: func(k report.Kind) bool { return e.enforces(string(k)) },
+		Log:      e.log,
+		Clock:    e.clock,
 	}
+
 	var list []Manager
 	if e.AuditFile != "" {
 		audit, err := report.OpenAudit(report.AuditConfig{
-			Path: e.AuditFile, MaxBytes: e.AuditBytes, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("audit"),
+			Path:     e.AuditFile,
+			MaxBytes: e.AuditBytes,
+			Clock:    e.clock,
+			Log:      e.log,
+			Beat:     e.heartbeats.Register("audit"),
 		})
+
 		if err != nil {
 			return nil, nil, fmt.Errorf("--audit-file: %w", err)
 		}
+
 		config.Audit = audit
 		list = append(list, audit)
 	}
+
 	if api != nil && !e.DryRun {
 		recorder, flush := report.NewRecorder(context.WithoutCancel(ctx), api, e.Cluster.nodeName())
 		config.Events = recorder
 		list = append(list, eventManager{flush})
 	}
+
 	return report.New(config), list, nil
 }
 
@@ -82,27 +94,43 @@ func (e environment) newReporter(ctx context.Context, api *clients) (*report.Rep
 func (e environment) newExecutors(access clusterAccess, j journals, files act.FileWriter, reporter *report.Reporter) (executors, []Manager) {
 	a := executors{reporter: reporter}
 	var list []Manager
+
 	if e.enforces(enforceThrottle) {
 		a.throttler = act.NewThrottler(e.layout, j.changes)
 	}
+
 	if e.throttlesMemory() {
 		a.memory = act.NewMemoryThrottler(act.MemoryThrottlerConfig{
-			Layout: e.layout, Journal: j.memory, Files: files, Clock: e.clock, Beat: e.heartbeats.Register("memory"),
+			Layout:  e.layout,
+			Journal: j.memory,
+			Files:   files,
+			Clock:   e.clock,
+			Beat:    e.heartbeats.Register("memory"),
 			Undo: func() error {
 				if e.restart.kept() {
 					return nil
 				}
+
 				return undoJournal(j.memory, j.memory.UndoAll, reporter, reasonAgentEnded)
 			},
 		})
+
 		list = append(list, drainOnStop{a.memory, func() { a.drainResults(&qos.State{}) }})
 	}
+
 	// A taint that the previous agent left is removed even if this one sets none.
 	if enforced := e.enforces(enforceTaint); enforced || e.restart.leftTaint() && access.api != nil {
 		tainter := act.NewTainter(act.TainterConfig{
-			Name: e.Cluster.nodeName(), Nodes: access.api.CoreV1().Nodes(), Node: access.view.Node, Clock: e.clock, Log: e.log,
-			Beat: e.heartbeats.Register("taint"), Report: reporter.ReportTaint, Keep: e.restart.kept,
+			Name:   e.Cluster.nodeName(),
+			Nodes:  access.api.CoreV1().Nodes(),
+			Node:   access.view.Node,
+			Clock:  e.clock,
+			Log:    e.log,
+			Beat:   e.heartbeats.Register("taint"),
+			Report: reporter.ReportTaint,
+			Keep:   e.restart.kept,
 		})
+
 		list = append(list, tainter)
 		if enforced {
 			a.tainter = tainter
@@ -110,15 +138,26 @@ func (e environment) newExecutors(access clusterAccess, j journals, files act.Fi
 			tainter.SetDesired(false, "the agent does not set the taint (--enforce)")
 		}
 	}
+
 	if e.enforces(enforceEvict) {
 		a.evictor = act.NewEvictor(act.EvictorConfig{
-			Client: act.APIEvictionClient{Client: access.api}, Blocked: replicaGuard{access.view, access.api.metadata, e.Eviction.policyFor}.blockReason, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("evict"),
+			Client:  act.APIEvictionClient{Client: access.api},
+			Blocked: replicaGuard{access.view, access.api.metadata, e.Eviction.policyFor}.blockReason,
+			Clock:   e.clock,
+			Log:     e.log,
+			Beat:    e.heartbeats.Register("evict"),
 			Budget: act.NewBudget(act.BudgetConfig{
-				Leases: access.api.CoordinationV1().Leases(e.Cluster.Namespace), Node: e.Cluster.nodeName(), Slots: e.EvictionBudget, Window: e.BudgetWindow, Clock: e.clock,
+				Leases: access.api.CoordinationV1().Leases(e.Cluster.Namespace),
+				Node:   e.Cluster.nodeName(),
+				Slots:  e.EvictionBudget,
+				Window: e.BudgetWindow,
+				Clock:  e.clock,
 			}),
 		})
+
 		list = append(list, drainOnStop{a.evictor, func() { a.drainResults(&qos.State{}) }})
 	}
+
 	return a, list
 }
 
@@ -133,6 +172,7 @@ func (a *executors) unthrottled() map[series.Resource]bool {
 	if a.evictor == nil {
 		return nil
 	}
+
 	return map[series.Resource]bool{series.CPU: a.throttler == nil, series.Memory: a.memory == nil}
 }
 
@@ -146,9 +186,11 @@ func (a *executors) drainResults(state *qos.State) {
 			a.reporter.ReportMemoryThrottle(o.Throttle, o.Err)
 		}
 	}
+
 	if a.evictor == nil {
 		return
 	}
+
 	for _, o := range a.evictor.Drain() {
 		o.Record(state)
 		a.reporter.ReportEviction(o)
@@ -162,6 +204,7 @@ func (a *executors) execute(plan *qos.Plan, state *qos.State, snapshot *observe.
 	if a.tainter != nil && knowsRules {
 		a.tainter.SetDesired(plan.Avoid.Desired, plan.Avoid.Reason)
 	}
+
 	if a.evictor != nil {
 		for _, e := range plan.Evictions {
 			if a.evictor.Enqueue(e) {
@@ -169,10 +212,12 @@ func (a *executors) execute(plan *qos.Plan, state *qos.State, snapshot *observe.
 			}
 		}
 	}
+
 	var groups map[string]string
 	if len(plan.Throttles)+len(plan.MemoryThrottles) > 0 {
 		groups = snapshot.ContainerGroups()
 	}
+
 	if a.memory != nil {
 		for _, t := range plan.MemoryThrottles {
 			if group := groups[t.ContainerID]; group != "" && a.memory.Enqueue(t, group) {
@@ -180,6 +225,7 @@ func (a *executors) execute(plan *qos.Plan, state *qos.State, snapshot *observe.
 			}
 		}
 	}
+
 	if a.throttler != nil {
 		a.executeThrottles(plan, state, groups)
 	}
@@ -195,16 +241,24 @@ func (a *executors) executeThrottles(plan *qos.Plan, state *qos.State, groups ma
 		if err == nil {
 			state.RecordThrottle(t)
 		}
+
 		a.reporter.ReportThrottle(t, err)
 	}
+
 	for _, k := range a.throttler.RestoreUntracked(state.IsThrottled) {
 		done := report.Action{
-			Kind: report.CPURestore, Outcome: report.Done, Pod: k.Pod, Container: k.ContainerID,
-			Reason: "another process changed the container's limit, or it is gone: the limits of its pod are restored",
+			Kind:      report.CPURestore,
+			Outcome:   report.Done,
+			Pod:       k.Pod,
+			Container: k.ContainerID,
+			Reason:    "another process changed the container's limit, or it is gone: the limits of its pod are restored",
 		}
+
 		if k.Err != nil {
-			done.Outcome, done.Error = report.Failed, k.Err.Error()
+			done.Outcome = report.Failed
+			done.Error = k.Err.Error()
 		}
+
 		a.reporter.ReportAction(done)
 	}
 }
@@ -221,6 +275,7 @@ func (f drainOnStop) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		f.drain()
 	}
+
 	return err
 }
 
@@ -235,6 +290,7 @@ func (e eventManager) Run(ctx context.Context) error {
 	<-ctx.Done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventFlushTimeout)
 	defer cancel()
+
 	e.flush(ctx)
 	return nil
 }

@@ -49,6 +49,7 @@ func TestIncompleteRules(t *testing.T) {
 				Name: "n", Nodes: client.CoreV1().Nodes(), Node: taintedNode, Clock: clk, Log: logr.Discard(), Beat: func(string) {},
 			}),
 		}
+
 		a.execute(&qos.Plan{Avoid: qos.Avoidance{Reason: "no rule has fired"}}, &qos.State{}, nil, rulesComplete(&test.state))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -57,11 +58,13 @@ func TestIncompleteRules(t *testing.T) {
 			n, err := client.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
 			return err == nil && !act.IsTainted(n), err
 		}
+
 		if !test.kept {
 			if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, isGone); err != nil {
 				t.Errorf("%s: the taint stays: %v", name, err)
 			}
 		}
+
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)

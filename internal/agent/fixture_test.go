@@ -38,27 +38,36 @@ type wiredAgent struct {
 // agent wires an agent that enforces the given kinds and returns its loop and managers.
 func (b fixture) agent(t *testing.T, enforce ...string) (*wiredAgent, *loop, []Manager) {
 	t.Helper()
+
 	o := NewOptions()
-	o.StateDir, o.HostRoot, o.Enforce = b.state, b.root, enforce
+	o.StateDir = b.state
+	o.HostRoot = b.root
+
+	o.Enforce = enforce
 	layout, err := cgroup.Detect(o.hostRoot())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p := &wiredAgent{environment: environment{
 		Options: o, log: logr.Discard(), clock: b.clock, layout: layout, heartbeats: heartbeat.New(b.clock), latest: &observe.Latest{},
 	}}
+
 	p.restart = p.readHandover()
 	if p.reporter, _, err = p.newReporter(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
+
 	if p.journals, err = p.openJournals(b.files, p.reporter); err != nil {
 		t.Fatal(err)
 	}
+
 	a, beside := p.newExecutors(clusterAccess{view: b.view}, p.journals, b.files, p.reporter)
 	l, err := p.newLoop(b.view, a)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(l.observer.Close)
 	return p, l, beside
 }
@@ -66,9 +75,11 @@ func (b fixture) agent(t *testing.T, enforce ...string) (*wiredAgent, *loop, []M
 // known returns a view of pods and the rules of a file for any node labels.
 func known(t *testing.T, rules string, pods ...*corev1.Pod) cluster.Static {
 	t.Helper()
+
 	set, err := ruleset.Parse([]byte(rules))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return cluster.NewStatic(cluster.State{IgnoreNodeLabels: true, KnowsPods: true, Rules: set, Pods: pods})
 }

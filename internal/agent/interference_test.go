@@ -62,23 +62,28 @@ func newInterferenceFixture(t *testing.T, v1 bool) *interferenceFixture {
 
 func neighboursOn(t *testing.T, spec kernel.Spec, rules string) *interferenceFixture {
 	t.Helper()
+
 	n := &interferenceFixture{t: t, dir: t.TempDir(), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), group: map[string]string{}}
 	var err error
 	if n.host, err = kernel.NewMachine(n.dir, spec, n.clock); err != nil {
 		t.Fatal(err)
 	}
+
 	var pods []*corev1.Pod
 	for i, p := range []struct {
 		name, class string
 		request     int64
 	}{{"web", "Burstable", 500}, {"steady", "Burstable", 100}, {"hog", "Burstable", 2000}} {
-		uid, id := strings.Repeat(string(rune('1'+i)), 8)+"-0000-0000-0000-000000000000", containerID(string(rune('1'+i)))
+		uid := strings.Repeat(string(rune('1'+i)), 8) + "-0000-0000-0000-000000000000"
+		id := containerID(string(rune('1' + i)))
 		if err := n.host.AddPod(kernel.Pod{UID: uid, Class: p.class, Containers: []kernel.Container{{ID: id, RequestCPU: p.request}}}); err != nil {
 			t.Fatal(err)
 		}
+
 		n.group[p.name] = n.host.ContainerGroup(n.host.PodGroup(uid, p.class), id)
 		pods = append(pods, podOn(uid, p.name, id))
 	}
+
 	n.bed = fixture{n.dir, t.TempDir(), n.clock, n.host.Tree(), known(t, rules, pods...)}
 	n.start()
 	return n
@@ -93,6 +98,7 @@ func (n *interferenceFixture) start() {
 // want sets the demands of the pods in cores.
 func (n *interferenceFixture) want(cores ...float64) {
 	n.t.Helper()
+
 	for i, c := range cores {
 		id := containerID(string(rune('1' + i)))
 		if err := n.host.SetDemand(strings.Repeat(string(rune('1'+i)), 8)+"-0000-0000-0000-000000000000", id, kernel.Load{CPU: c}); err != nil {
@@ -104,24 +110,29 @@ func (n *interferenceFixture) want(cores ...float64) {
 // tick advances the clock by seconds.
 func (n *interferenceFixture) tick(seconds int) qos.Plan {
 	n.t.Helper()
+
 	n.clock.Step(time.Duration(seconds) * time.Second)
 	var err error
 	if n.got, err = n.host.Advance(); err != nil {
 		n.t.Fatal(err)
 	}
+
 	return n.loop.tick(n.clock.Now())
 }
 
 func (n *interferenceFixture) limited(name string) bool {
 	n.t.Helper()
+
 	file, none := "cpu.max", "max"
 	if n.host.Tree().V1 {
 		file, none = "cpu.cfs_quota_us", "-1"
 	}
+
 	content, err := os.ReadFile(filepath.Join(n.host.Tree().Dir, n.group[name], file))
 	if err != nil {
 		n.t.Fatal(err)
 	}
+
 	return !strings.HasPrefix(string(content), none)
 }
 
@@ -133,31 +144,39 @@ func TestInterference(t *testing.T) {
 	}{"pressure": {false, 2}, "run queues": {true, 45}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			n := newInterferenceFixture(t, test.v1)
 			n.want(1, 1, 0.3)
+
 			for range 27 {
 				if plan := n.tick(5); len(plan.Throttles) > 0 {
 					t.Fatalf("a calm node throttles: %+v", plan.Throttles)
 				}
 			}
+
 			n.want(1, 1, 6)
 			ticks := 0
 			for ; ticks < test.within && !n.limited("hog"); ticks++ {
 				n.tick(1)
 			}
+
 			if !n.limited("hog") || n.limited("steady") || n.limited("web") {
 				t.Fatalf("after %d s: the hog's limit %t, that of the steady pod %t; %+v", ticks, n.limited("hog"), n.limited("steady"), n.tick(1).Rules)
 			}
+
 			for range 30 {
 				n.tick(1)
 			}
+
 			if got := n.got[containerID("1")].CPU; got < 0.95 || n.limited("steady") {
 				t.Errorf("the web server has %g of the core that it wants; the steady pod is limited: %t", got, n.limited("steady"))
 			}
+
 			n.want(1, 1, 0.3)
 			for range 20 {
 				n.tick(5)
 			}
+
 			if n.limited("hog") {
 				t.Error("the hog does not get its cpu back")
 			}
@@ -171,10 +190,12 @@ func TestNoInterference(t *testing.T) {
 	if err := n.host.Tree().Write(filepath.Join(n.host.Tree().Dir, n.group["web"], "cpu.max"), "110000 100000"); err != nil {
 		t.Fatal(err)
 	}
+
 	n.want(1, 1, 0.3)
 	for range 27 {
 		n.tick(5)
 	}
+
 	n.want(3, 1, 1.8)
 	for range 20 {
 		if plan := n.tick(1); len(plan.Throttles) > 0 || plan.Rules[0].Phase != qos.Calm {

@@ -72,11 +72,13 @@ func TestKernelFaults(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+
 		for _, want := range c.want {
 			if !strings.Contains(out, want) {
 				t.Errorf("%s: no %q in\n%s", name, want, out)
 			}
 		}
+
 		for _, not := range c.not {
 			if strings.Contains(out, not) {
 				t.Errorf("%s: %q in\n%s", name, not, out)

@@ -69,21 +69,34 @@ func (e environment) newLoop(view cluster.Source, a executors) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	marks, err := e.newWaterMarks(e.log, e.clock)
 	if err != nil {
 		return nil, err
 	}
+
 	l := &loop{
-		newInventory: e.newInventory, log: e.log, clock: e.clock, interval: e.Interval, view: view, limits: limits, waterMarks: marks, latest: e.latest,
-		observer: observe.New(e.hostRoot(), e.layout), executors: a, exported: e.serves(),
+		newInventory:   e.newInventory,
+		log:            e.log,
+		clock:          e.clock,
+		interval:       e.Interval,
+		view:           view,
+		limits:         limits,
+		waterMarks:     marks,
+		latest:         e.latest,
+		observer:       observe.New(e.hostRoot(), e.layout),
+		executors:      a,
+		exported:       e.serves(),
 		inheritedUntil: e.restart.inheritedUntil(),
 	}
+
 	l.observer.SetKubeletDir(e.KubeletRoot)
 	beat := e.heartbeats.Register(l.Name())
 	l.observeStep = func(step string, since time.Time) {
 		beat(step)
 		e.heartbeats.ObserveStep(l.Name(), step, e.clock.Since(since))
 	}
+
 	return l, nil
 }
 
@@ -93,8 +106,10 @@ func (*loop) Name() string { return "qos" }
 // Run observes, decides and executes the enforced actions until ctx ends.
 func (l *loop) Run(ctx context.Context) error {
 	defer l.observer.Close()
+
 	ticker := l.clock.NewTicker(l.interval)
 	defer ticker.Stop()
+
 	for {
 		l.tick(l.clock.Now())
 		select {
@@ -117,9 +132,11 @@ func (e environment) openJournals(files act.FileWriter, reporter *report.Reporte
 			return j, err
 		}
 	}
+
 	if e.throttlesMemory() || e.limitsElasticPods() || e.leftJournal(memoryFile) {
 		j.memory, err = e.openJournal(memoryFile, files, reporter)
 	}
+
 	return j, err
 }
 
@@ -128,14 +145,17 @@ func (e environment) openJournal(name string, files act.FileWriter, reporter *re
 	if err := os.MkdirAll(e.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
+
 	journal, err := act.OpenJournal(filepath.Join(e.StateDir, name), e.layout, files)
 	if journal == nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
+
 	journal.Stopped = e.stopped
 	if err != nil {
 		e.log.Info("failed to undo the changes of a previous agent", "error", err.Error())
 	}
+
 	undo := journal.UndoAll
 	if e.restart != nil && e.restart.inherited {
 		undo = func() error { return journal.UndoUnless(e.ownsUnit) }
@@ -143,6 +163,7 @@ func (e environment) openJournal(name string, files act.FileWriter, reporter *re
 	if err := undoJournal(journal, undo, reporter, "left by a previous agent"); err != nil {
 		e.log.Info("failed to undo all changes; will retry at the end", "error", err.Error())
 	}
+
 	return journal, nil
 }
 
@@ -154,6 +175,7 @@ func undoJournal(journal *act.Journal, undo func() error, reporter *report.Repor
 		_, held := journal.Entry(e.Key)
 		return held
 	}), why)
+
 	return err
 }
 
@@ -164,9 +186,11 @@ func (l *loop) refreshPolicy() {
 	if now == l.clusterState {
 		return
 	}
+
 	if l.clusterState == nil || l.tainter != nil {
 		l.avoided = act.IsTainted(now.Node)
 	}
+
 	l.clusterState = now
 	marks := l.policy.WaterMarks
 	var problems []string
@@ -175,11 +199,13 @@ func (l *loop) refreshPolicy() {
 	l.pods = l.newInventory(now)
 	l.observer.SetRunQueueSampling(signals.RunQueueSampling(l.policy.Rules))
 	l.observer.SetDiskIOInterval(signals.TransferInterval(l.policy.Rules, l.exported))
+
 	for _, p := range problems {
 		if !slices.Contains(l.problems, p) {
 			l.log.Info("a part of the rules cannot be used", "problem", p)
 		}
 	}
+
 	l.problems = problems
 }
 
@@ -190,22 +216,28 @@ func (l *loop) tick(now time.Time) qos.Plan {
 	l.undoInherited(now)
 	snapshot := l.observer.Collect(now)
 	l.latest.Publish(snapshot)
+
 	if l.recorder != nil {
 		l.recorder.Record(snapshot, l.clusterState)
 	}
+
 	l.observeStep("look", now)
 	looked := l.clock.Now()
+
 	if l.reclaimable != nil {
 		l.pods.SetReclaimable(l.reclaimable())
 	}
+
 	plan := qos.Decide(&l.policy, l.signals.Build(snapshot, l.pods, l.avoided), &l.state)
 	l.observeStep("decide", looked)
 	decided := l.clock.Now()
 	l.execute(&plan, &l.state, snapshot, rulesComplete(l.clusterState))
 	l.observeStep("act", decided)
 	l.saveBaselines(false)
+
 	if l.tainter == nil {
 		l.avoided = plan.Avoid.Desired // As if the plan were executed.
 	}
+
 	return plan
 }

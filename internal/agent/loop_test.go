@@ -41,6 +41,7 @@ func containerID(n string) string { return strings.Repeat(n, 64) }
 
 func newHostFixture(t *testing.T) *hostFixture {
 	t.Helper()
+
 	m := &hostFixture{dir: t.TempDir(), now: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC), busy: 1000, idle: 1000}
 	m.tree = &kernel.Tree{Dir: filepath.Join(m.dir, "sys/fs/cgroup")}
 	for _, g := range []string{webGroup + "/" + containerID("1"), hogGroup + "/" + containerID("2")} {
@@ -48,6 +49,7 @@ func newHostFixture(t *testing.T) *hostFixture {
 			t.Fatal(err)
 		}
 	}
+
 	m.write(t, "sys/fs/cgroup/cgroup.controllers", "cpu\n")
 	m.write(t, "proc/stat", "")
 	return m
@@ -55,10 +57,12 @@ func newHostFixture(t *testing.T) *hostFixture {
 
 func (m *hostFixture) write(t *testing.T, path, content string) {
 	t.Helper()
+
 	file := filepath.Join(m.dir, path)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +71,7 @@ func (m *hostFixture) write(t *testing.T, path, content string) {
 // run advances the clock by a second.
 func (m *hostFixture) run(t *testing.T) time.Time {
 	t.Helper()
+
 	m.now = m.now.Add(time.Second)
 	m.used = 0
 	for group, wants := range map[string]float64{webGroup + "/" + containerID("1"): m.web, hogGroup + "/" + containerID("2"): m.hog} {
@@ -74,21 +79,26 @@ func (m *hostFixture) run(t *testing.T) time.Time {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		m.used += got
 	}
+
 	m.busy += 100 * m.used
 	m.idle += 100 * (4 - m.used)
 	cpu := fmt.Sprintf("%.0f 0 0 %.0f", m.busy, m.idle)
 	m.write(t, "proc/stat", "cpu "+cpu+"\ncpu0 0 0 0 0\ncpu1 0 0 0 0\ncpu2 0 0 0 0\ncpu3 0 0 0 0\n")
+
 	return m.now
 }
 
 func (m *hostFixture) hogsLimit(t *testing.T) string {
 	t.Helper()
+
 	content, err := os.ReadFile(filepath.Join(m.tree.Dir, hogGroup, containerID("2"), "cpu.max"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return strings.TrimSpace(string(content))
 }
 
@@ -126,6 +136,7 @@ spec: {allowedActions: [calm-down], labelSelector: {matchLabels: {app: hog}}}
 
 func (m *hostFixture) loop(t *testing.T, stateDir string) *loop {
 	t.Helper()
+
 	view := known(t, rules,
 		podOn("11111111-1111-1111-1111-111111111111", "web", containerID("1")), podOn("22222222-2222-2222-2222-222222222222", "hog", containerID("2")))
 	p, l, _ := fixture{m.dir, stateDir, clocktesting.NewFakeClock(m.now), m.tree, view}.agent(t, enforceThrottle)
@@ -134,12 +145,14 @@ func (m *hostFixture) loop(t *testing.T, stateDir string) *loop {
 			t.Error(err)
 		}
 	})
+
 	return l
 }
 
 // ended returns a context that has ended.
 func ended(t *testing.T) context.Context {
 	t.Helper()
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	return ctx
@@ -154,36 +167,46 @@ func TestLoop(t *testing.T) {
 	for range 3 {
 		l.tick(m.run(t))
 	}
+
 	if got := m.hogsLimit(t); got != "max 100000" {
 		t.Fatalf("a calm node throttles: %s", got)
 	}
+
 	m.hog = 3
 	l.tick(m.run(t))
+
 	if got := m.hogsLimit(t); got != "max 100000" {
 		t.Errorf("throttled after one measurement: %s", got)
 	}
+
 	l.tick(m.run(t))
 	if got := m.hogsLimit(t); got == "max 100000" {
 		t.Error("not throttled after two")
 	}
+
 	for range 5 {
 		l.tick(m.run(t))
 	}
+
 	if m.used > 3 {
 		t.Errorf("%g of 4 cores are used, want 75 %% at most; the hog's limit is %s", m.used, m.hogsLimit(t))
 	}
+
 	m.web = 0.1
 	for range 30 {
 		l.tick(m.run(t))
 	}
+
 	// 0.1 + 3 cores would exceed the threshold again, so the hog gets the headroom.
 	if m.used > 3 || m.used < 2.7 {
 		t.Errorf("%g of 4 cores are used; the hog's limit is %s", m.used, m.hogsLimit(t))
 	}
+
 	m.hog = 0.2
 	for range 60 {
 		l.tick(m.run(t))
 	}
+
 	if got := m.hogsLimit(t); got != "max 100000" {
 		t.Errorf("the hog does not get all back: %s", got)
 	}
@@ -193,14 +216,17 @@ func TestLoop(t *testing.T) {
 func TestNextStartUndoes(t *testing.T) {
 	m := newHostFixture(t)
 	state := t.TempDir()
+
 	l := m.loop(t, state)
 	m.web, m.hog = 1, 3
 	for range 5 {
 		l.tick(m.run(t))
 	}
+
 	if got := m.hogsLimit(t); got == "max 100000" {
 		t.Fatal("not throttled")
 	}
+
 	m.loop(t, state)
 	if got := m.hogsLimit(t); got != "max 100000" {
 		t.Errorf("still %s", got)
@@ -216,20 +242,25 @@ func TestForeignLimit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return strings.TrimSpace(string(content))
 	}
+
 	before := weight()
 	m.web, m.hog = 1, 3
 	for range 5 {
 		l.tick(m.run(t))
 	}
+
 	if weight() == before || m.hogsLimit(t) == "max 100000" {
 		t.Fatalf("not throttled: weight %s, limit %s", weight(), m.hogsLimit(t))
 	}
+
 	m.hog = 0.2
 	if err := m.tree.Write(filepath.Join(m.tree.Dir, hogGroup, containerID("2"), cgroup.FileMax), "300000 100000"); err != nil {
 		t.Fatal(err)
 	}
+
 	l.tick(m.run(t))
 	if weight() != before || m.hogsLimit(t) != "300000 100000" {
 		t.Errorf("weight %s, want %s; limit %s", weight(), before, m.hogsLimit(t))
@@ -242,22 +273,30 @@ func TestRunLoop(t *testing.T) {
 	m.run(t)
 	o := NewOptions()
 	o.BindAddress = "127.0.0.1:0"
-	o.HostRoot, o.DryRun, o.Cluster.Rules, o.Cluster.Pods = m.dir, true, "testdata/rules.yaml", "testdata/pods.yaml"
+	o.HostRoot = m.dir
+	o.DryRun = true
+
+	o.Cluster.Rules = "testdata/rules.yaml"
+	o.Cluster.Pods = "testdata/pods.yaml"
 	if err := o.Validate().ToAggregate(); err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	clk := clocktesting.NewFakeClock(m.now)
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, o, clk, nil) }()
+
 	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		return clk.HasWaiters(), nil
 	}); err != nil {
 		t.Error("the loop does not wait for its next tick: ", err)
 	}
+
 	for range 15 {
 		clk.Step(time.Second)
 	}
+
 	cancel()
 	select {
 	case err := <-done:

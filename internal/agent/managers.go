@@ -68,10 +68,12 @@ func (g managerGroup) run(ctx context.Context, list []Manager) error {
 	for _, m := range list {
 		r := g.start(ctx, m)
 		started = append(started, r)
+
 		if !g.waitStarted(ctx, r) {
 			break
 		}
 	}
+
 	<-ctx.Done()
 	end := g.clock.Now().Add(g.stopTimeout)
 	var errs []error
@@ -86,6 +88,7 @@ func (g managerGroup) run(ctx context.Context, list []Manager) error {
 			errs = append(errs, fmt.Errorf("%s: has not stopped in time", r.Name()))
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -95,6 +98,7 @@ func (g managerGroup) start(ctx context.Context, m Manager) *runningManager {
 	r := &runningManager{Manager: m, stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
+
 		for pause := minRetry; ; pause = min(2*pause, maxRetry) {
 			began := g.clock.Now()
 			err := m.Run(own)
@@ -102,13 +106,16 @@ func (g managerGroup) start(ctx context.Context, m Manager) *runningManager {
 				r.err = err
 				return
 			}
+
 			if err == nil {
 				g.heartbeats.Remove(m.Name()) // It has finished.
 				return
 			}
+
 			if g.clock.Since(began) > maxRetry {
 				pause = minRetry
 			}
+
 			g.log.Info("manager failed", "part", m.Name(), "error", err.Error(), "again in", pause.String())
 			select {
 			case <-own.Done():
@@ -117,6 +124,7 @@ func (g managerGroup) start(ctx context.Context, m Manager) *runningManager {
 			}
 		}
 	}()
+
 	return r
 }
 
@@ -126,6 +134,7 @@ func (g managerGroup) waitStarted(ctx context.Context, r *runningManager) bool {
 	if seen == nil {
 		return ctx.Err() == nil // It has no heartbeat.
 	}
+
 	select {
 	case <-seen:
 	case <-r.done:
@@ -134,6 +143,7 @@ func (g managerGroup) waitStarted(ctx context.Context, r *runningManager) bool {
 	case <-g.clock.After(startTimeout):
 		g.log.Info("manager is slow to start; starting the next one", "part", r.Name())
 	}
+
 	return true
 }
 
@@ -158,6 +168,7 @@ func (o *ReclaimOptions) validate() field.ErrorList {
 	if _, err := o.reserves(); err != nil {
 		return field.ErrorList{invalid(reservedFlag, o.Reserved, err.Error())}
 	}
+
 	return nil
 }
 
@@ -176,6 +187,7 @@ func (o *ReclaimOptions) reserves() (elasticresource.Reserves, error) {
 			return out, fmt.Errorf("%.40q is neither cpu nor memory", name)
 		}
 	}
+
 	return out, nil
 }
 
@@ -189,31 +201,54 @@ func (e environment) newElasticManagers(access clusterAccess, j journals, report
 		if err != nil {
 			return nil, nil, err
 		}
+
 		m := elasticresource.New(elasticresource.Config{
-			View: access.view, Latest: e.latest, NodeChanged: access.nodeChanged, Client: access.api, Objects: access.api.objects, Namespace: e.Cluster.Namespace,
-			Reserves: reserves, Enforce: e.enforces(enforceNodeResource), Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("node-resource"),
-			Report: reporter.ReportAction,
+			View:        access.view,
+			Latest:      e.latest,
+			NodeChanged: access.nodeChanged,
+			Client:      access.api,
+			Objects:     access.api.objects,
+			Namespace:   e.Cluster.Namespace,
+			Reserves:    reserves,
+			Enforce:     e.enforces(enforceNodeResource),
+			Clock:       e.clock,
+			Log:         e.log,
+			Beat:        e.heartbeats.Register("node-resource"),
+			Report:      reporter.ReportAction,
 		})
+
 		if err := register(e.registry, m); err != nil {
 			return nil, nil, err
 		}
-		list, reclaimable = append(list, m), m.ReclaimableCapacity
+
+		list = append(list, m)
+		reclaimable = m.ReclaimableCapacity
 	}
+
 	if e.FeatureGates.Enabled(featuregate.PodResource) {
 		config := podresource.Config{
-			View: access.view, Latest: e.latest, Layout: e.layout, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("pod-resource"),
+			View:   access.view,
+			Latest: e.latest,
+			Layout: e.layout,
+			Clock:  e.clock,
+			Log:    e.log,
+			Beat:   e.heartbeats.Register("pod-resource"),
 			Report: reporter.ReportAction,
 		}
+
 		if e.limitsElasticPods() {
 			config.Journal, config.MemoryJournal = j.changes, j.memory
 			list = append(list, undoOnStop{j.memory, reporter, e.restart.kept})
 		}
+
 		m := podresource.New(config)
 		if err := register(e.registry, m); err != nil {
 			return nil, nil, err
 		}
+
 		list = append(list, m)
 	}
+
 	return list, reclaimable, nil
 }
 

@@ -29,12 +29,14 @@ type eventLog struct {
 func (j *eventLog) add(what string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	j.said = append(j.said, what)
 }
 
 func (j *eventLog) all() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	return slices.Clone(j.said)
 }
 
@@ -51,6 +53,7 @@ func (w *fakeManager) Name() string { return w.name }
 func (w *fakeManager) Run(ctx context.Context) error {
 	w.to.add("start " + w.name)
 	defer w.to.add("stop " + w.name)
+
 	return w.run(ctx)
 }
 
@@ -72,6 +75,7 @@ func newManagerGroup(clk clock.WithTicker) (managerGroup, *eventLog, func(name s
 
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
+
 	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return holds(), nil }); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -85,6 +89,7 @@ func TestManagersInOrder(t *testing.T) {
 	go func() { done <- g.run(ctx, []Manager{made("a"), made("b"), made("c")}) }()
 	until(t, "all start", func() bool { return len(to.all()) == 3 })
 	cancel()
+
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -97,16 +102,19 @@ func TestManagersInOrder(t *testing.T) {
 func TestSlowManager(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
 	g, to, made := newManagerGroup(clk)
-	slow, quick := made("slow"), made("quick")
+	slow := made("slow")
+	quick := made("quick")
 	release := make(chan struct{})
 	slow.run = func(context.Context) error { <-release; return nil }
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- g.run(ctx, []Manager{slow, quick}) }()
 	until(t, "the start waits", clk.HasWaiters)
+
 	if got := to.all(); slices.Contains(got, "start quick") {
 		t.Errorf("the next does not wait: %v", got)
 	}
+
 	clk.Step(startTimeout)
 	until(t, "the next starts all the same", func() bool { return slices.Contains(to.all(), "start quick") })
 	until(t, "it alone is waited for", func() bool {
@@ -117,6 +125,7 @@ func TestSlowManager(t *testing.T) {
 	until(t, "quick stops first", func() bool { return slices.Contains(to.all(), "stop quick") })
 	until(t, "the stop waits", clk.HasWaiters)
 	clk.Step(g.stopTimeout)
+
 	if err := <-done; err == nil || !strings.Contains(err.Error(), "slow: has not stopped in time") {
 		t.Errorf("%v", err)
 	}
@@ -127,19 +136,26 @@ func TestSlowManager(t *testing.T) {
 func TestFailingManager(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
 	g, to, made := newManagerGroup(clk)
-	bad, good := made("bad"), made("good")
+	bad := made("bad")
+	good := made("good")
 	tries := 0
+
 	bad.run = func(ctx context.Context) error {
 		bad.beat("try")
-		if tries++; tries < 3 {
+		tries++
+
+		if tries < 3 {
 			return errors.New("no luck")
 		}
+
 		<-ctx.Done()
 		return errors.New("cannot undo")
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- g.run(ctx, []Manager{bad, good}) }()
+
 	starts := func() int {
 		n := 0
 		for _, s := range to.all() {
@@ -147,14 +163,18 @@ func TestFailingManager(t *testing.T) {
 				n++
 			}
 		}
+
 		return n
 	}
+
 	for want := 2; want <= 3; want++ {
 		until(t, "it pauses", clk.HasWaiters)
 		until(t, "it is started again", func() bool { clk.Step(minRetry); return starts() >= want })
 	}
+
 	until(t, "the other runs", func() bool { return slices.Contains(to.all(), "start good") })
 	cancel()
+
 	if err := <-done; err == nil || !strings.Contains(err.Error(), "bad: cannot undo") {
 		t.Errorf("%v", err)
 	}
@@ -173,6 +193,7 @@ func TestStopBeforeAllStarted(t *testing.T) {
 	go func() { done <- g.run(ctx, []Manager{made("a"), hangs, made("never")}) }()
 	until(t, "the second starts", func() bool { return slices.Contains(to.all(), "start hangs") })
 	cancel()
+
 	if err := <-done; err != nil {
 		t.Error(err)
 	}

@@ -59,15 +59,18 @@ type memoryFixture struct {
 
 func newMemoryFixture(t *testing.T, v1 bool) *memoryFixture {
 	t.Helper()
+
 	n := &memoryFixture{t: t, dir: t.TempDir(), clk: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))}
 	var err error
 	if n.host, err = kernel.NewMachine(n.dir, kernel.Spec{V1: v1, System: kernel.Load{Anon: 11 << 30}}, n.clk); err != nil {
 		t.Fatal(err)
 	}
+
 	id := containerID("3")
 	if err := n.host.AddPod(kernel.Pod{UID: readerUID, Class: "BestEffort", Containers: []kernel.Container{{ID: id}}}); err != nil {
 		t.Fatal(err)
 	}
+
 	n.high = filepath.Join(n.host.Tree().Dir, n.host.ContainerGroup(n.host.PodGroup(readerUID, "BestEffort"), id), cgroup.FileHigh)
 	return n
 }
@@ -75,8 +78,10 @@ func newMemoryFixture(t *testing.T, v1 bool) *memoryFixture {
 // start wires an agent and runs its memory throttler; the returned function stops it.
 func (n *memoryFixture) start() (end func()) {
 	n.t.Helper()
+
 	view := known(n.t, squeezeRules, podOn(readerUID, "reader", containerID("3")))
 	var beside []Manager
+
 	_, n.loop, beside = fixture{n.dir, n.t.TempDir(), n.clk, n.host.Tree(), view}.agent(n.t, enforceMemory)
 	ctx, cancel := context.WithCancel(n.t.Context())
 	var running sync.WaitGroup
@@ -87,6 +92,7 @@ func (n *memoryFixture) start() (end func()) {
 			}
 		})
 	}
+
 	return func() {
 		cancel()
 		running.Wait()
@@ -96,28 +102,34 @@ func (n *memoryFixture) start() (end func()) {
 // tick advances the clock by a second with the given anonymous memory of the pod.
 func (n *memoryFixture) tick(anon int64) qos.Plan {
 	n.t.Helper()
+
 	n.clk.Step(time.Second)
 	if err := n.host.SetDemand(readerUID, containerID("3"), kernel.Load{Anon: anon, File: 2 << 30}); err != nil {
 		n.t.Fatal(err)
 	}
+
 	if _, err := n.host.Advance(); err != nil {
 		n.t.Fatal(err)
 	}
+
 	return n.loop.tick(n.clk.Now())
 }
 
 func (n *memoryFixture) limit() string {
 	n.t.Helper()
+
 	content, err := os.ReadFile(n.high)
 	if err != nil {
 		n.t.Fatal(err)
 	}
+
 	return strings.TrimSpace(string(content))
 }
 
 // until advances the clock until the limit is as expected, which happens asynchronously.
 func (n *memoryFixture) until(anon int64, what string, wanted func(limit string) bool) {
 	n.t.Helper()
+
 	if err := wait.PollUntilContextTimeout(n.t.Context(), 5*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		n.tick(anon)
 		limit := n.limit()
@@ -133,24 +145,30 @@ func TestMemoryThrottle(t *testing.T) {
 	n := newMemoryFixture(t, false)
 	end := n.start()
 	const tight, calm = 1536 << 20, 64 << 20
+
 	bytes := func(limit string) int64 {
 		v, err := strconv.ParseInt(limit, 10, 64)
 		if err != nil {
 			return math.MaxInt64
 		}
+
 		return v
 	}
+
 	n.tick(calm)
 	if plan := n.tick(tight); len(plan.MemoryThrottles) > 0 || n.limit() != "max" {
 		t.Errorf("after one measurement: %+v", plan)
 	}
+
 	n.until(tight, "not throttled", func(limit string) bool { return bytes(limit) < 3<<30 })
 	if got := bytes(n.limit()); got < tight {
 		t.Errorf("the limit is %d, below what processes have", got)
 	}
+
 	n.until(calm, "not given back", func(limit string) bool { return limit == "max" })
 	n.until(tight, "not throttled again", func(limit string) bool { return limit != "max" })
 	end()
+
 	if got := n.limit(); got != "max" {
 		t.Errorf("after the end the limit is %s", got)
 	}
@@ -161,18 +179,22 @@ func TestMemoryThrottleWithoutHigh(t *testing.T) {
 	n := newMemoryFixture(t, true)
 	end := n.start()
 	defer end()
+
 	if n.loop.memory != nil {
 		t.Error("memory is changed by a host without memory.high")
 	}
+
 	for range 5 {
 		if plan := n.tick(1536 << 20); len(plan.MemoryThrottles) > 0 {
 			t.Errorf("%+v", plan.MemoryThrottles)
 		}
 	}
+
 	layout, err := cgroup.Detect(host.Root(n.dir))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	o := NewOptions()
 	o.Enforce = []string{enforceMemory}
 	for _, f := range o.enforceFeatures(&layout) {
@@ -190,10 +212,12 @@ func TestOnceMemory(t *testing.T) {
 	if err := os.WriteFile(rules, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	r := runOnce(t, "v2-systemd-containerd", "--rules", rules, "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
 	if len(r.MemoryThrottles) == 0 || r.MemoryThrottles[0].Rule != "mixed/memory" || r.MemoryThrottles[0].To < 16<<20 || r.MemoryThrottles[0].Container != "main" {
 		t.Errorf("%+v", r.MemoryThrottles)
 	}
+
 	out, err := run(t, "v2-systemd-containerd", "--dry-run", "--once", "--rules", rules, "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
 	if err != nil || !strings.Contains(out, "Would limit memory of batch/") {
 		t.Errorf("%v:\n%s", err, out)
@@ -204,26 +228,33 @@ func TestOnceMemory(t *testing.T) {
 func TestLeftMemory(t *testing.T) {
 	m := newHostFixture(t)
 	state := t.TempDir()
+
 	layout, err := cgroup.Detect(host.Root(m.dir))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	journal, err := act.OpenJournal(filepath.Join(state, memoryFile), layout, m.tree)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	group := hogGroup + "/" + containerID("2")
 	if err := journal.Change(act.Unit{Key: "memory/x", Changes: []act.Change{{Group: group, File: cgroup.FileHigh, Value: "104857600"}}}); err != nil {
 		t.Fatal(err)
 	}
+
 	high := func() string {
 		t.Helper()
+
 		content, err := os.ReadFile(filepath.Join(m.tree.Dir, group, cgroup.FileHigh))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return strings.TrimSpace(string(content))
 	}
+
 	if _, _, err := newParts(t, m, "--dry-run", "--state-dir="+state); err != nil || high() != "104857600" {
 		t.Errorf("a dry run: %v, the limit is %s", err, high())
 	}
@@ -235,10 +266,12 @@ func TestLeftMemory(t *testing.T) {
 	if err := journal.Change(act.Unit{Key: "memory/y", Changes: []act.Change{{Group: group, File: cgroup.FileHigh, Value: "104857600"}}}); err != nil {
 		t.Fatal(err)
 	}
+
 	o, _, err := parse(t, "--cleanup", "--host-root="+m.dir, "--state-dir="+state)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var out strings.Builder
 	if err := o.cleanUp(logr.Discard(), failingWriter{}, &out); err == nil || high() != "104857600" {
 		t.Errorf("no change can be undone: %v, the limit is %s", err, high())
@@ -249,10 +282,12 @@ func TestLeftMemory(t *testing.T) {
 	if _, err := os.Stat(state); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the state directory: %v", err)
 	}
+
 	empty := filepath.Join(m.dir, emptyDirectory)
 	if err := os.MkdirAll(empty, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := o.cleanUp(logr.Discard(), m.tree, &out); err != nil {
 		t.Errorf("a second time: %v", err)
 	}

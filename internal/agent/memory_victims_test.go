@@ -35,6 +35,7 @@ spec: {allowedActions: [go], labelSelector: {matchExpressions: [{key: app, opera
 // setMemory sets the memory of a pod of one container: anonymous memory, shared memory and page cache in use.
 func (m *hostFixture) setMemory(t *testing.T, group, container string, anon, shared, hot int64) {
 	t.Helper()
+
 	stat := fmt.Sprintf("anon %d\nfile %d\nshmem %d\ninactive_file 0\nactive_file %d\n", anon, shared+hot, shared, hot)
 	for _, dir := range []string{group, filepath.Join(group, container)} {
 		m.write(t, filepath.Join("sys/fs/cgroup", dir, "memory.stat"), stat)
@@ -48,7 +49,9 @@ func TestMemoryVictims(t *testing.T) {
 	const gi = 1 << 30
 	m := newHostFixture(t)
 	m.write(t, "proc/meminfo", fmt.Sprintf("MemTotal: %d kB\nMemAvailable: %d kB\n", 64*gi>>10, 2*gi>>10)) // 6 GiB above the threshold
-	cache, leak := podOn("11111111-1111-1111-1111-111111111111", "cache", containerID("1")), podOn("22222222-2222-2222-2222-222222222222", "leak", containerID("2"))
+	cache := podOn("11111111-1111-1111-1111-111111111111", "cache", containerID("1"))
+	leak := podOn("22222222-2222-2222-2222-222222222222", "leak", containerID("2"))
+
 	_, l, _ := fixture{m.dir, t.TempDir(), clocktesting.NewFakeClock(m.now), nil, known(t, memoryVictimRules, cache, leak)}.agent(t)
 	var plan qos.Plan
 	for range 2 {
@@ -57,6 +60,7 @@ func TestMemoryVictims(t *testing.T) {
 		m.setMemory(t, hogGroup, containerID("2"), 6*gi, 2*gi, 0)
 		plan = l.tick(now)
 	}
+
 	if len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "leak" || plan.Evictions[0].Freed != 8*gi {
 		t.Errorf("%+v, %+v", plan.Evictions, plan.Rules)
 	}

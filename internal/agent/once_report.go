@@ -156,63 +156,98 @@ type jsonEviction struct {
 func (r *onceReport) writeJSON(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
+
 	if err := enc.Encode(r.json()); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
+
 	return nil
 }
 
 func (r *onceReport) json() jsonReport {
 	n := &r.snapshot.Node
 	out := jsonReport{
-		Schema: jsonSchema, Time: r.at, Node: r.node, Features: r.features, Topology: r.zones, Pressure: pressuresOf(n.Pressure),
-		Problems: r.snapshot.Problems, RuleTrouble: r.problems, Notes: r.notes, Avoid: jsonAvoid{r.plan.Avoid.Desired, r.plan.Avoid.Reason},
-		Disks: []jsonDisk{}, Interfaces: []jsonInterface{}, Pods: []jsonPod{}, Rules: []jsonRule{}, Throttles: []jsonThrottle{}, Evictions: []jsonEviction{},
+		Schema:      jsonSchema,
+		Time:        r.at,
+		Node:        r.node,
+		Features:    r.features,
+		Topology:    r.zones,
+		Pressure:    pressuresOf(n.Pressure),
+		Problems:    r.snapshot.Problems,
+		RuleTrouble: r.problems,
+		Notes:       r.notes,
+		Avoid:       jsonAvoid{r.plan.Avoid.Desired, r.plan.Avoid.Reason},
+		Disks:       []jsonDisk{},
+		Interfaces:  []jsonInterface{},
+		Pods:        []jsonPod{},
+		Rules:       []jsonRule{},
+		Throttles:   []jsonThrottle{},
+		Evictions:   []jsonEviction{},
 	}
+
 	if n.CPUs.OK {
 		out.CPUs = &n.CPUs.Value
 	}
 	if n.UsedCPU.OK {
 		out.UsedCPU = new(float64(n.UsedCPU.Value) / 1000)
 	}
+
 	if m := n.Memory; m.OK {
-		out.Memory, out.UsedMemory = new(int64(m.Value.Total)), new(int64(m.Value.Total-m.Value.Available))
+		out.Memory = new(int64(m.Value.Total))
+		out.UsedMemory = new(int64(m.Value.Total - m.Value.Available))
 	}
+
 	if n.Load.OK {
 		out.Load = &n.Load.Value
 	}
+
 	for i := range r.snapshot.Disks {
 		if d := &r.snapshot.Disks[i]; d.Rate.OK {
 			v := d.Rate.Value
 			out.Disks = append(out.Disks, jsonDisk{d.Name, v.ReadBytes, v.WriteBytes, v.Reads, v.Writes, float64(v.Busy)})
 		}
 	}
+
 	for i := range r.snapshot.Interfaces {
 		if f := &r.snapshot.Interfaces[i]; f.Rate.OK {
 			out.Interfaces = append(out.Interfaces, jsonInterface{f.Name, f.Rate.Value.ReceivedBytes, f.Rate.Value.SentBytes})
 		}
 	}
+
 	for i := range r.snapshot.Pods {
 		out.Pods = append(out.Pods, podOf(&r.snapshot.Pods[i], &r.observation.Pods[i]))
 	}
+
 	r.addRules(&out)
 	return out
 }
 
 func podOf(seen *observe.Pod, known *qos.Pod) jsonPod {
-	p := jsonPod{UID: seen.UID, Namespace: known.Namespace, Name: known.Name, Class: string(known.Class), Allowed: known.Allowed, Pressure: pressuresOf(seen.Pressure)}
+	p := jsonPod{
+		UID:       seen.UID,
+		Namespace: known.Namespace,
+		Name:      known.Name,
+		Class:     string(known.Class),
+		Allowed:   known.Allowed,
+		Pressure:  pressuresOf(seen.Pressure),
+	}
+
 	if seen.UsedCPU.OK {
 		p.UsedCPU = new(float64(seen.UsedCPU.Value) / 1000)
 	}
+
 	if seen.Throttled.OK {
 		p.Throttled = new(float64(seen.Throttled.Value))
 	}
+
 	if seen.Memory.OK {
 		p.WorkingSet = new(int64(seen.Memory.Value.WorkingSet))
 	}
+
 	if seen.Limit.OK && !seen.Limit.Value.Unlimited() {
 		p.Limit = new(seen.Limit.Value.Cores())
 	}
+
 	return p
 }
 
@@ -221,35 +256,60 @@ func pressuresOf(p observe.Pressures) jsonPressures {
 	p.Each(func(resource string, v host.Pressure) {
 		out[resource] = jsonPressure{v.Some.Avg10 / 100, v.Some.Avg60 / 100, v.Full.Avg10 / 100, v.Full.Avg60 / 100}
 	})
+
 	return out
 }
 
 func (r *onceReport) addRules(out *jsonReport) {
 	for i, f := range r.plan.Rules {
 		rule := jsonRule{
-			Rule: f.Rule, Metric: r.policy.Rules[i].Metric, Phase: string(f.Phase), Above: f.Threshold, Unit: f.Unit, Needed: r.policy.Rules[i].TriggerCount,
-			Action: r.policy.Rules[i].Action.Name, Gap: f.Gap, Going: f.PendingRelease, Short: f.Shortfall, Why: f.Reason, Preview: f.Preview,
+			Rule:    f.Rule,
+			Metric:  r.policy.Rules[i].Metric,
+			Phase:   string(f.Phase),
+			Above:   f.Threshold,
+			Unit:    f.Unit,
+			Needed:  r.policy.Rules[i].TriggerCount,
+			Action:  r.policy.Rules[i].Action.Name,
+			Gap:     f.Gap,
+			Going:   f.PendingRelease,
+			Short:   f.Shortfall,
+			Why:     f.Reason,
+			Preview: f.Preview,
 		}
+
 		if f.Phase != qos.Unknown {
 			rule.Value = &f.Value
 		}
 		out.Rules = append(out.Rules, rule)
 	}
+
 	r.eachAction(func(preview bool, a qos.Actions) {
 		for _, t := range a.MemoryThrottles {
 			out.MemoryThrottles = append(out.MemoryThrottles, jsonMemory{t.Rule, preview, t.Pod.String(), t.ContainerName, t.From.String(), int64(t.To), int64(t.Freed), int64(t.Reclaim), t.Reason})
 		}
+
 		for _, t := range a.Throttles {
 			out.Throttles = append(out.Throttles, jsonThrottle{t.Rule, preview, t.Pod.String(), t.ContainerName, t.From.String(), float64(t.To) / 1000, float64(t.Freed) / 1000, t.Reason})
 		}
+
 		for _, e := range a.Evictions {
-			j := jsonEviction{Rule: e.Rule, Preview: preview, Pod: e.Pod.String(), Frees: e.Freed, Of: string(e.Resource), By: string(e.Criterion), Why: e.Reason}
+			j := jsonEviction{
+				Rule:    e.Rule,
+				Preview: preview,
+				Pod:     e.Pod.String(),
+				Frees:   e.Freed,
+				Of:      string(e.Resource),
+				By:      string(e.Criterion),
+				Why:     e.Reason,
+			}
+
 			if e.Resource == series.CPU {
 				j.Frees /= 1000
 			}
 			if e.GraceOverride != nil {
 				j.Grace = new(e.GraceOverride.Seconds())
 			}
+
 			out.Evictions = append(out.Evictions, j)
 		}
 	})

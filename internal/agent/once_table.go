@@ -30,38 +30,49 @@ const (
 func (r *onceReport) writeTable(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "Node %s, over %s. Nothing is changed.\n", r.node, r.snapshot.Span.Round(1e6))
+
 	for _, n := range r.notes {
 		fmt.Fprintln(out, "Note:", n)
 	}
+
 	r.section(out, []any{"FEATURE", "STATE"}, func(row func(...any)) {
 		for _, f := range r.features {
 			row(f.Name, f.String())
 		}
 	})
+
 	r.section(out, []any{"NODE", "USED", "OF", "STALLED SOME 10s / 60s", "FULL 10s / 60s"}, r.nodeRows)
 	r.section(out, []any{"ZONE", "CPUS", "CORES", "USABLE", "MEMORY", "USABLE", "DISTANCES"}, r.zoneRows)
+
 	if z := &r.zones; z.KubeletSource != "" {
 		fmt.Fprintf(out, "Usable is the part the kubelet leaves to pods, according to %s; reserved CPUs: %s\n", z.KubeletSource, cmp.Or(z.ReservedCPUs, "none"))
 	}
+
 	for _, p := range r.zones.Problems {
 		fmt.Fprintln(out, "Note:", p)
 	}
+
 	quiet := 0
 	r.section(out, []any{"DEVICE", "IN", "OUT", "IN/s", "OUT/s", "BUSY"}, func(row func(...any)) { quiet = r.deviceRows(row) })
+
 	if quiet > 0 {
 		fmt.Fprintf(out, "and %d with little or no activity (-o json has all)\n", quiet)
 	}
+
 	r.section(out, []any{"POD", "CLASS", "CORES", "LIMIT", "THROTTLED", "MEMORY", "STALLED CPU / MEMORY / IO", "ACTIONS ALLOWED"}, r.podRows)
 	if hidden := len(r.snapshot.Pods) - maxRows; hidden > 0 {
 		fmt.Fprintf(out, "and %s with less use (-o json has all)\n", series.FormatCount(hidden, "pod"))
 	}
+
 	for _, of := range slices.Sorted(maps.Keys(r.snapshot.Problems)) {
 		fmt.Fprintf(out, "\nNot measured: %s: %s\n", of, r.snapshot.Problems[of])
 	}
+
 	r.rules(out)
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
+
 	return nil
 }
 
@@ -69,6 +80,7 @@ func (r *onceReport) writeTable(w io.Writer) error {
 func (r *onceReport) section(w io.Writer, header []any, fill func(row func(...any))) {
 	t := texttable.New(header...)
 	fill(func(cells ...any) { t.AppendRow(cells) })
+
 	if t.Length() > 0 {
 		fmt.Fprintf(w, "\n%s\n", t.Render())
 	}
@@ -80,6 +92,7 @@ func cores(v observe.Known[series.MilliCPU]) string {
 	if !v.OK {
 		return unknown
 	}
+
 	return fmt.Sprintf("%.3f", float64(v.Value)/1000)
 }
 
@@ -91,22 +104,31 @@ func (r *onceReport) nodeRows(row func(...any)) {
 		if !p.OK {
 			return unknown, unknown
 		}
+
 		s, f := p.Value.Some, p.Value.Full
 		return fmt.Sprintf("%.1f %% / %.1f %%", s.Avg10, s.Avg60), fmt.Sprintf("%.1f %% / %.1f %%", f.Avg10, f.Avg60)
 	}
-	capacity, used, total := unknown, unknown, unknown
+
+	capacity := unknown
+	used := unknown
+	total := unknown
+
 	if n.CPUs.OK {
 		capacity = fmt.Sprintf("%d cores", n.CPUs.Value)
 	}
+
 	if n.Memory.OK {
-		used, total = mebibytes(n.Memory.Value.Total-n.Memory.Value.Available), mebibytes(n.Memory.Value.Total)
+		used = mebibytes(n.Memory.Value.Total - n.Memory.Value.Available)
+		total = mebibytes(n.Memory.Value.Total)
 	}
+
 	some, full := stalled(n.Pressure.CPU)
 	row("cpu", cores(n.UsedCPU), capacity, some, full)
 	some, full = stalled(n.Pressure.Memory)
 	row("memory", used, total, some, full)
 	some, full = stalled(n.Pressure.IO)
 	row("io", "", "", some, full)
+
 	if n.Load.OK {
 		l := n.Load.Value
 		row("load", fmt.Sprintf("%.2f %.2f %.2f", l[0], l[1], l[2]), "", "", "")
@@ -128,21 +150,25 @@ func (r *onceReport) deviceRows(row func(...any)) (quiet int) {
 			quiet++
 			return false
 		}
+
 		rows++
 		return true
 	}
+
 	for i := range r.snapshot.Disks {
 		if d := &r.snapshot.Disks[i]; d.Rate.OK && shown(max(d.Rate.Value.Reads, d.Rate.Value.Writes), max(d.Rate.Value.ReadBytes, d.Rate.Value.WriteBytes)) {
 			v := d.Rate.Value
 			row(d.Name, kib(v.ReadBytes), kib(v.WriteBytes), fmt.Sprintf("%.0f reads", v.Reads), fmt.Sprintf("%.0f writes", v.Writes), fmt.Sprintf("%.1f %%", 100*float64(v.Busy)))
 		}
 	}
+
 	for i := range r.snapshot.Interfaces {
 		if f := &r.snapshot.Interfaces[i]; f.Rate.OK && shown(max(f.Rate.Value.ReceivedPackets, f.Rate.Value.SentPackets), max(f.Rate.Value.ReceivedBytes, f.Rate.Value.SentBytes)) {
 			v := f.Rate.Value
 			row(f.Name, kib(v.ReceivedBytes), kib(v.SentBytes), fmt.Sprintf("%.0f packets", v.ReceivedPackets), fmt.Sprintf("%.0f packets", v.SentPackets), "")
 		}
 	}
+
 	return quiet
 }
 
@@ -151,28 +177,37 @@ func (r *onceReport) podRows(row func(...any)) {
 	for i := range order {
 		order[i] = i
 	}
+
 	slices.SortStableFunc(order, func(a, b int) int {
 		return int(r.snapshot.Pods[b].UsedCPU.Value - r.snapshot.Pods[a].UsedCPU.Value)
 	})
+
 	for _, i := range order[:min(len(order), maxRows)] {
-		seen, known := &r.snapshot.Pods[i], &r.observation.Pods[i]
-		limit, throttled, memory := unknown, unknown, unknown
+		seen := &r.snapshot.Pods[i]
+		known := &r.observation.Pods[i]
+		limit := unknown
+		throttled := unknown
+		memory := unknown
+
 		if l := seen.Limit; l.OK {
 			limit = "none"
 			if !l.Value.Unlimited() {
 				limit = fmt.Sprintf("%.3g", l.Value.Cores())
 			}
 		}
+
 		if seen.Throttled.OK {
 			throttled = fmt.Sprintf("%.0f %%", 100*float64(seen.Throttled.Value))
 		}
 		if seen.Memory.OK {
 			memory = mebibytes(seen.Memory.Value.WorkingSet)
 		}
+
 		stalled := unknown
 		if p := seen.Pressure; p.CPU.OK && p.Memory.OK && p.IO.OK {
 			stalled = fmt.Sprintf("%.1f / %.1f / %.1f %%", p.CPU.Value.Some.Avg10, p.Memory.Value.Some.Avg10, p.IO.Value.Some.Avg10)
 		}
+
 		row(qos.PodRef{UID: known.UID, Namespace: known.Namespace, Name: known.Name}, known.Class, cores(seen.UsedCPU), limit, throttled, memory, stalled, allowedText(known))
 	}
 }
@@ -184,5 +219,6 @@ func allowedText(p *qos.Pod) string {
 	case p.ExemptReason != "":
 		return strings.Join(p.Allowed, ", ") + "; never evicted: " + p.ExemptReason
 	}
+
 	return strings.Join(p.Allowed, ", ")
 }

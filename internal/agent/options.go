@@ -96,11 +96,26 @@ func NewOptions() *Options {
 	if namespace == "" {
 		namespace = defaultNamespace
 	}
+
 	return &Options{
-		HostRoot: "/", Interval: defaultInterval, Excess: "10%", Output: outputTable, StateDir: "/var/lib/crane-agent", Log: logging.DefaultOptions(),
-		BindAddress: "0.0.0.0:8081", MaxInactivity: defaultInactivity, StopTimeout: defaultStop, RestartGrace: defaultRestartGrace, KubeletRoot: "/var/lib/kubelet",
-		Cluster: ClusterOptions{Namespace: namespace}, FeatureGates: gates.New(), AuditBytes: defaultAuditBytes,
-		RecordBytes: defaultRecordBytes, EvictionBudget: defaultBudget, BudgetWindow: defaultBudgetWindow, CPUs: defaultCPUOptions(),
+		HostRoot:       "/",
+		Interval:       defaultInterval,
+		Excess:         "10%",
+		Output:         outputTable,
+		StateDir:       "/var/lib/crane-agent",
+		Log:            logging.DefaultOptions(),
+		BindAddress:    "0.0.0.0:8081",
+		MaxInactivity:  defaultInactivity,
+		StopTimeout:    defaultStop,
+		RestartGrace:   defaultRestartGrace,
+		KubeletRoot:    "/var/lib/kubelet",
+		Cluster:        ClusterOptions{Namespace: namespace},
+		FeatureGates:   gates.New(),
+		AuditBytes:     defaultAuditBytes,
+		RecordBytes:    defaultRecordBytes,
+		EvictionBudget: defaultBudget,
+		BudgetWindow:   defaultBudgetWindow,
+		CPUs:           defaultCPUOptions(),
 	}
 }
 
@@ -115,6 +130,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.StateDir, "state-dir", o.StateDir, "Directory of the journal of changes, on a disk that outlives the process.")
 	fs.StringVar(&o.PolicyConfig, "policy-config-path", o.PolicyConfig, "File of the scheduler's policy with the water marks below which no pod is evicted; empty for none.")
 	fs.DurationVar(&o.Interval, "collect-interval", o.Interval, "Interval of measurements, from 100ms to 1m.")
+
 	fs.StringVar(&o.Excess, "execute-excess", o.Excess, "Percentage to reclaim beyond the excess over the threshold.")
 	fs.StringVar(&o.Scenario, "scenario", o.Scenario, "File with a scenario of pressure on a simulated node to run in virtual time; the host is not read.")
 	fs.StringVar(&o.Record, "record", o.Record, "File for a recording of all measurements for --replay. It has the names and the use of pods, but not their environment variables. Empty for none.")
@@ -124,6 +140,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "Address of /health-check, /healthz, /readyz and /metrics; empty or 0 for none.")
 	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure,
 		"Serve --bind-address over TLS, and /metrics and /debug/pprof to clients that the API server permits to get them. Pages of health stay open.")
+
 	fs.BoolVar(&o.Profiling, "enable-profiling", o.Profiling, "Serve /debug/pprof at --bind-address as well.")
 	fs.DurationVar(&o.MaxInactivity, "max-inactivity", o.MaxInactivity, "Time without activity of a part of the agent after which health checks fail, at least 10s.")
 	fs.DurationVar(&o.StopTimeout, "stop-timeout", o.StopTimeout, "Time the agent may take to stop and undo its changes, at least 1s.")
@@ -132,6 +149,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.AuditFile, "audit-file", o.AuditFile, "File for a line of JSON per action with its target, rule, numbers and outcome. Empty for none.")
 	fs.Int64Var(&o.AuditBytes, "audit-max-bytes", o.AuditBytes, "Size in bytes at which the audit file is rotated to FILE.1.")
 	fs.IntVar(&o.EvictionBudget, "eviction-budget", o.EvictionBudget, "Number of pods that all agents of the cluster together may evict within --eviction-budget-window, up to 1000; 0 for no bound. Must be the same on all nodes.")
+
 	fs.DurationVar(&o.BudgetWindow, "eviction-budget-window", o.BudgetWindow, "Window of --eviction-budget, from 1s to 1h.")
 	fs.BoolVar(&o.Cycles, "cycles-per-instruction", o.Cycles, "Count CPU cycles and instructions of latency-sensitive pods, which requires the capability PERFMON and a CPU whose counters the kernel can use.")
 	o.FeatureGates.AddFlag(fs)
@@ -154,6 +172,7 @@ func (o *Options) excess() (series.Ratio, error) {
 	if n, _ := fmt.Sscanf(o.Excess+" end", "%g%s", &percent, &rest); n != 2 || rest != "%" && rest != "end" || !(percent >= 0 && percent <= 100) {
 		return 0, errors.New("must be a percentage from 0% to 100%")
 	}
+
 	return series.Ratio(percent / 100), nil
 }
 
@@ -161,6 +180,7 @@ func (o *Options) limits() (qos.Limits, error) {
 	l := qos.DefaultLimits()
 	var err error
 	l.Excess, err = o.excess()
+
 	return l, err
 }
 
@@ -196,8 +216,10 @@ func (o *Options) unusedFeatures() map[string]string {
 			out[feature] = "--enforce names nothing that uses it (" + strings.Join(users, ", ") + ")"
 		}
 	}
+
 	if !o.FeatureGates.Enabled(gates.NodeResourceTopology) {
 		out[features.NUMA] = "--feature-gates has no " + string(gates.NodeResourceTopology) + "=true"
 	}
+
 	return out
 }

@@ -21,12 +21,15 @@ import (
 // parse parses a command line and returns the warnings.
 func parse(t *testing.T, args ...string) (*Options, []string, error) {
 	t.Helper()
+
 	o := NewOptions()
 	fs := pflag.NewFlagSet("crane-agent", pflag.ContinueOnError)
 	o.AddFlags(fs)
+
 	if err := fs.Parse(args); err != nil {
 		return nil, nil, err
 	}
+
 	return o, o.Complete(fs), o.Validate().ToAggregate()
 }
 
@@ -46,6 +49,7 @@ func flagsOfGocrane() map[string]string {
 func TestFlagsOfGocrane(t *testing.T) {
 	fs := pflag.NewFlagSet("crane-agent", pflag.ContinueOnError)
 	NewOptions().AddFlags(fs)
+
 	// Acting within two seconds needs an evaluation per second.
 	differs := []string{"collect-interval"}
 	for name, value := range flagsOfGocrane() {
@@ -54,10 +58,12 @@ func TestFlagsOfGocrane(t *testing.T) {
 			t.Errorf("--%s is unknown", name)
 			continue
 		}
+
 		if f.DefValue != value && !slices.Contains(differs, name) {
 			t.Errorf("--%s is %q by default, gocrane's %q", name, f.DefValue, value)
 		}
 	}
+
 	gone := deprecatedFlags()
 	for _, r := range gone {
 		_, warnings, err := parse(t, "--dry-run", "--"+r.Name+"="+r.Default)
@@ -65,6 +71,7 @@ func TestFlagsOfGocrane(t *testing.T) {
 			t.Errorf("--%s: %v, %v", r.Name, warnings, err)
 		}
 	}
+
 	if _, warnings, err := parse(t, "--dry-run", "--max-inactivity=1m"); err != nil || len(warnings) != 0 {
 		t.Errorf("%v, %v", warnings, err)
 	}
@@ -102,6 +109,7 @@ func TestServingFlags(t *testing.T) {
 			t.Errorf("%v: %v, want %q", flags, err, want)
 		}
 	}
+
 	if o, _, err := parse(t, "--dry-run", "--bind-address=0"); err != nil || o.serves() {
 		t.Errorf("%v", err)
 	}
@@ -113,15 +121,18 @@ func TestDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var want []string
 	for _, r := range deprecatedFlags() {
 		if !strings.Contains(r.Replacement, "logs are lines") {
 			want = append(want, "--"+r.Name)
 		}
 	}
+
 	for _, name := range servedGates() {
 		want = append(want, string(name))
 	}
+
 	for _, w := range append(want, enforceKindNames()...) {
 		if !strings.Contains(string(text), "`"+w+"`") {
 			t.Errorf("docs/reference/agent.md does not mention %s", w)
@@ -135,10 +146,12 @@ func TestReserves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	marks := policy.Marks[series.Memory]
 	if got := float64(defaultMemoryReserve + marks.Evict); math.Abs(got-1) > 1e-9 {
 		t.Errorf("the reserve and the water mark evict of %v sum to %v", marks.Evict, got)
 	}
+
 	for args, want := range map[string]elasticresource.Reserves{
 		"":                                 {Memory: defaultMemoryReserve},
 		"--node-resource-reserved=cpu=40%": {CPU: 0.4, Memory: defaultMemoryReserve},
@@ -149,6 +162,7 @@ func TestReserves(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if got, err := o.Reclaim.reserves(); err != nil || got != want {
 			t.Errorf("%q: %+v, %v, want %+v", args, got, err, want)
 		}

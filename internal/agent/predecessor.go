@@ -50,6 +50,7 @@ func (e environment) newPredecessorManager(access clusterAccess, changes *act.Jo
 	if access.api == nil {
 		return nil
 	}
+
 	return []Manager{predecessorManager{e, access, changes, reporter}}
 }
 
@@ -66,8 +67,10 @@ func (m predecessorManager) Run(ctx context.Context) error {
 			return nil
 		case <-m.clock.After(predecessorInterval):
 		}
+
 		state = m.access.view.State()
 	}
+
 	snapshot := m.latest.Load()
 	note := m.predecessorNote(state, snapshot)
 	switch {
@@ -77,16 +80,21 @@ func (m predecessorManager) Run(ctx context.Context) error {
 		m.log.Info(note)
 		return nil
 	}
+
 	quotas := findLeftQuotas(state, snapshot)
-	left, restoreErr := len(quotas) > 0, error(nil)
+	left := len(quotas) > 0
+	restoreErr := error(nil)
 	if m.enforces(enforceThrottle) && m.changes != nil {
 		restoreErr = m.restoreQuotas(quotas)
 		left = restoreErr != nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, predecessorTimeout)
 	defer cancel()
+
 	held := elasticrequest.SumAllocated(state.Pods)
 	cores := (held.CPU + 999) / 1000
+
 	removed, err := act.RemovePredecessor(ctx, m.access.api.CoreV1().Nodes(), state.Node.Name, !m.enforces(enforceNodeResource), left, corev1.ResourceList{
 		ensurancev1alpha1.ResourceReclaimedCPU:    *resource.NewQuantity(int64(cores), resource.DecimalSI),
 		ensurancev1alpha1.ResourceReclaimedMemory: *resource.NewQuantity(int64(held.Memory), resource.DecimalSI),
@@ -97,6 +105,7 @@ func (m predecessorManager) Run(ctx context.Context) error {
 	if err == nil && left && restoreErr == nil {
 		m.log.Info("CPU quotas that gocrane's agent left stay, because --enforce lacks "+enforceThrottle, "containers", len(quotas))
 	}
+
 	return errors.Join(restoreErr, err)
 }
 
@@ -110,27 +119,39 @@ func (m predecessorManager) restoreQuotas(quotas []leftQuota) error {
 			own[file.Group] = true
 		}
 	}
+
 	var errs []error
 	for _, q := range quotas {
 		if own[q.group] {
 			errs = append(errs, fmt.Errorf("%s: its quota was left by gocrane's agent and is changed by this one; it is restored later", q.name()))
 			continue
 		}
+
 		key := "predecessor/" + q.containerID
 		err := m.changes.Change(act.Unit{Key: key, Subject: q.name(), Changes: act.QuotaChanges(m.layout.Version, q.group, q.limit)})
 		done := report.Action{
-			Kind: report.CPURestore, Outcome: report.Done, Pod: q.pod, Container: q.container, From: coresOf(q.now), To: coresOf(q.limit),
-			Reason: "gocrane's agent left a CPU quota below the limit in the pod's spec",
+			Kind:      report.CPURestore,
+			Outcome:   report.Done,
+			Pod:       q.pod,
+			Container: q.container,
+			From:      coresOf(q.now),
+			To:        coresOf(q.limit),
+			Reason:    "gocrane's agent left a CPU quota below the limit in the pod's spec",
 		}
+
 		if err == nil {
 			err = m.changes.Forget(key)
 		}
+
 		if err != nil {
-			done.Outcome, done.Error = report.Failed, err.Error()
+			done.Outcome = report.Failed
+			done.Error = err.Error()
 			errs = append(errs, err)
 		}
+
 		m.reporter.ReportAction(done)
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -140,13 +161,16 @@ func (o *Options) predecessorNote(state *cluster.State, snapshot *observe.Snapsh
 	if state.Node == nil {
 		return ""
 	}
+
 	left := act.FindPredecessor(state.Node)
 	if o.enforces(enforceNodeResource) {
 		left.Resources = nil // They are maintained.
 	}
+
 	if left.IsEmpty() {
 		return ""
 	}
+
 	note := fmt.Sprintf("gocrane's agent left %s on the node", left)
 	if quotas := findLeftQuotas(state, snapshot); len(quotas) > 0 {
 		var shown []string
@@ -155,6 +179,7 @@ func (o *Options) predecessorNote(state *cluster.State, snapshot *observe.Snapsh
 		}
 		note += fmt.Sprintf(", and %d containers with a lower CPU quota than their limit: %s", len(quotas), strings.Join(shown, ", "))
 	}
+
 	return note + "; an agent that does not run dry removes it"
 }
 
@@ -171,6 +196,7 @@ func coresOf(b cgroup.Bandwidth) string {
 	if b.Unlimited() {
 		return "no limit"
 	}
+
 	return fmt.Sprintf("%.3g cores", b.Cores())
 }
 
@@ -181,10 +207,12 @@ func findLeftQuotas(state *cluster.State, snapshot *observe.Snapshot) []leftQuot
 	if snapshot == nil {
 		return nil
 	}
+
 	corrected := slices.DeleteFunc(slices.Clone(state.Pods), func(pod *corev1.Pod) bool {
 		_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 		return mirror || pod.Spec.Resources != nil || optout.Labelled(pod.Labels) || isResizing(pod)
 	})
+
 	pods := inventory.New(corrected, func(*corev1.Pod) []string { return nil }, func(*corev1.Pod) string { return "" })
 	var out []leftQuota
 	for i := range snapshot.Pods {
@@ -194,16 +222,23 @@ func findLeftQuotas(state *cluster.State, snapshot *observe.Snapshot) []leftQuot
 			if !known || !c.Limit.OK || c.Limit.Value.Unlimited() {
 				continue
 			}
+
 			now := c.Limit.Value
 			limit := specLimit(spec, now.Period)
 			// A kubelet rounds down.
 			if limit.Unlimited() || now.Quota < limit.Quota-limit.Quota/100 {
 				out = append(out, leftQuota{
-					pod: qos.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, container: spec.Name, containerID: c.ID, group: c.Path, now: now, limit: limit,
+					pod:         qos.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name},
+					container:   spec.Name,
+					containerID: c.ID,
+					group:       c.Path,
+					now:         now,
+					limit:       limit,
 				})
 			}
 		}
 	}
+
 	return out
 }
 
@@ -219,5 +254,6 @@ func specLimit(c qos.Container, period time.Duration) cgroup.Bandwidth {
 	if c.Limit <= 0 {
 		return cgroup.Bandwidth{Quota: -1, Period: period}
 	}
+
 	return cgroup.NewBandwidth(c.Limit, period)
 }

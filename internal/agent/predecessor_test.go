@@ -53,26 +53,32 @@ func TestPredecessor(t *testing.T) {
 					Capacity:   six, Allocatable: six.DeepCopy(),
 				},
 			}
+
 			pod := podOn("1", "elastic", containerID("1"))
 			pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("3")}
 			pod.Spec.Containers[0].Resources.Limits = pod.Spec.Containers[0].Resources.Requests
 			client := fake.NewClientset(node)
 			o := NewOptions()
-			o.Enforce, o.DryRun = test.enforce, test.enforce == nil
+			o.Enforce = test.enforce
+			o.DryRun = test.enforce == nil
+
 			var log []string
 			e := environment{Options: o, clock: clocktesting.NewFakeClock(time.Unix(0, 0)), log: funcr.New(func(_, args string) { log = append(log, args) }, funcr.Options{})}
 			view := cluster.NewStatic(cluster.State{Node: node, Pods: []*corev1.Pod{pod}, KnowsPods: true})
 			e.latest = &observe.Latest{}
 			e.latest.Publish(&observe.Snapshot{})
+
 			for _, m := range e.newPredecessorManager(clusterAccess{view: view, api: &clients{Interface: client}}, nil, nil) {
 				if err := m.Run(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			got, err := client.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if cpu := got.Status.Capacity[ensurancev1alpha1.ResourceReclaimedCPU]; (len(got.Spec.Taints) == 0) != test.removes || (len(got.Status.Conditions) == 0) != test.removes || cpu.Value() != test.cpu {
 				t.Errorf("%+v, %+v, %s", got.Spec.Taints, got.Status.Conditions, cpu.String())
 			}
@@ -101,40 +107,49 @@ const (
 
 func newQuotaFixture(t *testing.T, v1 bool) *quotaFixture {
 	t.Helper()
+
 	dir := t.TempDir()
 	base := filepath.Join(dir, "sys/fs/cgroup")
 	f := &quotaFixture{tree: &kernel.Tree{Dir: base}, latest: &observe.Latest{}}
 	if v1 {
 		f.tree = &kernel.Tree{Dir: filepath.Join(base, "cpu,cpuacct"), V1: true}
 	}
+
 	pod := podOn(quotaUID, "web", "")
-	pod.Spec.Containers, pod.Status.ContainerStatuses = nil, nil
+	pod.Spec.Containers = nil
+	pod.Status.ContainerStatuses = nil
 	for i, limits := range []corev1.ResourceList{
 		{corev1.ResourceCPU: resource.MustParse("2")}, {}, {ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("1")}, {corev1.ResourceCPU: resource.MustParse("500m")},
 	} {
 		id := containerID(strconv.Itoa(i))
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "c" + strconv.Itoa(i), Resources: corev1.ResourceRequirements{Limits: limits}})
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: "c" + strconv.Itoa(i), ContainerID: "containerd://" + id})
+
 		if err := f.tree.Make(quotaPod + "/" + id); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	f.pods = []*corev1.Pod{pod}
 	if !v1 {
 		if err := os.WriteFile(filepath.Join(base, "cgroup.controllers"), []byte("cpu\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	var err error
 	if f.layout, err = cgroup.Detect(host.Root(dir)); err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range pod.Spec.Containers {
 		f.set(t, i, 50*time.Millisecond)
 	}
+
 	if f.journal, err = act.OpenJournal(filepath.Join(dir, "changes.json"), f.layout, f.tree); err != nil {
 		t.Fatal(err)
 	}
+
 	f.observer = observe.New(host.Root(dir), f.layout)
 	t.Cleanup(f.observer.Close)
 	f.latest.Publish(f.observer.Collect(time.Unix(1, 0)))
@@ -142,17 +157,20 @@ func newQuotaFixture(t *testing.T, v1 bool) *quotaFixture {
 		ObjectMeta: metav1.ObjectMeta{Name: "n"},
 		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: ensurancev1alpha1.ConditionInterferenceIdentified, Status: corev1.ConditionFalse}}},
 	})
+
 	return f
 }
 
 // set writes the quota of a container as gocrane's agent does, in a period of 100 ms.
 func (f *quotaFixture) set(t *testing.T, container int, quota time.Duration) {
 	t.Helper()
+
 	change := act.QuotaChanges(f.layout.Version, quotaPod+"/"+containerID(strconv.Itoa(container)), cgroup.Bandwidth{Quota: quota, Period: 100 * time.Millisecond})[0]
 	path, err := f.layout.SettingFile(change.Group, change.File)
 	if err == nil {
 		err = f.tree.Write(path, change.Value)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,46 +179,56 @@ func (f *quotaFixture) set(t *testing.T, container int, quota time.Duration) {
 // cores returns the quotas of all containers; -1 for none.
 func (f *quotaFixture) cores(t *testing.T) (out []float64) {
 	t.Helper()
+
 	for i := range f.pods[0].Spec.Containers {
 		limit, _, err := f.layout.ReadLimit(&host.Reader{}, quotaPod+"/"+containerID(strconv.Itoa(i)))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if limit.Unlimited() {
 			out = append(out, -1)
 		} else {
 			out = append(out, limit.Cores())
 		}
 	}
+
 	return out
 }
 
 // run runs the manager once and returns the Node's annotation.
 func (f *quotaFixture) run(t *testing.T, enforce ...string) (annotation string, err error) {
 	t.Helper()
+
 	node, err := f.client.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	o := NewOptions()
-	o.Enforce, o.DryRun = enforce, enforce == nil
+	o.Enforce = enforce
+	o.DryRun = enforce == nil
 	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
+
 	e := environment{Options: o, clock: clk, log: logr.Discard(), layout: f.layout, latest: f.latest}
 	reporter := report.New(report.Config{Node: "n", Enforced: func(report.Kind) bool { return true }, Log: logr.Discard(), Clock: clk})
 	view := cluster.NewStatic(cluster.State{Node: node, Pods: f.pods, KnowsPods: true})
 	for _, m := range e.newPredecessorManager(clusterAccess{view: view, api: &clients{Interface: f.client}}, f.journal, reporter) {
 		err = errors.Join(err, m.Run(t.Context()))
 	}
+
 	if node, getErr := f.client.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{}); getErr != nil {
 		t.Fatal(getErr)
 	} else {
 		annotation = node.Annotations[ensurancev1alpha1.AnnotationPredecessor]
 	}
+
 	return annotation, err
 }
 
 func (f *quotaFixture) expect(t *testing.T, what string, want ...float64) {
 	t.Helper()
+
 	if got := f.cores(t); !slices.Equal(got, want) {
 		t.Errorf("%s: quotas of %v cores, want %v", what, got, want)
 	}
@@ -219,10 +247,12 @@ func TestQuotasOfPredecessor(t *testing.T) {
 		if got, err := f.run(t, enforceEvict); got != left || err != nil {
 			t.Errorf("throttling is not enforced: %q, %v", got, err)
 		}
+
 		f.journal.Stopped = func() bool { return true }
 		if got, err := f.run(t, enforceThrottle); got != left || !errors.Is(err, act.ErrPaused) {
 			t.Errorf("paused: %q, %v", got, err)
 		}
+
 		f.journal.Stopped = nil
 		f.expect(t, "before", 0.5, 0.5, 0.5, 0.5)
 
@@ -231,23 +261,28 @@ func TestQuotasOfPredecessor(t *testing.T) {
 		if err := f.journal.Change(act.Unit{Key: "cpu/x", Subject: "x", Changes: own}); err != nil {
 			t.Fatal(err)
 		}
+
 		if got, err := f.run(t, enforceThrottle); got != left || err == nil {
 			t.Errorf("with a change of its own: %q, %v", got, err)
 		}
+
 		f.expect(t, "beside an own change", 0.3, -1, 1, 0.5)
 		if err := f.journal.Undo("cpu/x"); err != nil {
 			t.Fatal(err)
 		}
+
 		if got, err := f.run(t, enforceThrottle); got != "" || err != nil {
 			t.Errorf("at last: %q, %v", got, err)
 		}
 		if err := f.journal.UndoAll(); err != nil || len(f.journal.Entries()) > 0 {
 			t.Error(err)
 		}
+
 		f.expect(t, "after the agent's end", 2, -1, 1, 0.5)
 
 		// Without a mark of gocrane's agent a low quota may have any reason.
 		f.set(t, 0, 50*time.Millisecond)
+
 		if got, err := f.run(t, enforceThrottle); got != "" || err != nil {
 			t.Errorf("no mark: %q, %v", got, err)
 		}
@@ -268,6 +303,7 @@ func TestQuotasThatStay(t *testing.T) {
 	} {
 		f := newQuotaFixture(t, false)
 		change(f.pods[0])
+
 		if got, err := f.run(t, enforceThrottle); got != "" || err != nil {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}

@@ -92,33 +92,40 @@ func (*pressureFixture) names() []string { return []string{"server", "reader", "
 // newPressureFixture wires an agent that evicts and enforces the given kinds.
 func newPressureFixture(t *testing.T, enforce ...string) *pressureFixture {
 	t.Helper()
+
 	c := &pressureFixture{t: t, clk: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)), ends: map[string]time.Time{}}
 	root := t.TempDir()
 	var err error
 	if c.host, err = kernel.NewMachine(root, kernel.Spec{System: kernel.Load{Anon: 4 * gibi}}, c.clk); err != nil {
 		t.Fatal(err)
 	}
+
 	c.wants = map[string]kernel.Load{
 		"server": {Anon: 2 * gibi}, "reader": {Anon: 128 * mebi, File: 3 * gibi}, "leak": {Anon: gibi}, "keeps": {Anon: 2 * gibi},
 	}
+
 	set, err := ruleset.Parse([]byte(crowdRules))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	c.state = &cluster.State{Node: node, KnowsPods: true, KnowsRules: true, Rules: set}
 	for name := range c.wants {
 		pod := podOn(c.uid(name), name, c.id(name))
 		pod.Spec.Priority = new(map[string]int32{"server": 1000, "leak": -100, "keeps": -100}[name])
+
 		c.state.Pods = append(c.state.Pods, pod)
 		if err := c.host.AddPod(kernel.Pod{UID: c.uid(name), Class: "BestEffort", Containers: []kernel.Container{{ID: c.id(name)}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	// As a kubelet with MemoryQoS sets it.
 	if err := c.host.Tree().Write(c.file("reader", cgroup.FileHigh), readersHigh); err != nil {
 		t.Fatal(err)
 	}
+
 	c.start(root, node, enforce)
 	return c
 }
@@ -127,6 +134,7 @@ func newPressureFixture(t *testing.T, enforce ...string) *pressureFixture {
 func (c *pressureFixture) State() *cluster.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return c.state
 }
 
@@ -143,18 +151,23 @@ func (c *pressureFixture) Rules() ruleset.Set { return c.State().Rules }
 func (c *pressureFixture) Evict(_ context.Context, e *policyv1.Eviction) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.evicted = append(c.evicted, e)
 	grace := *e.DeleteOptions.GracePeriodSeconds
 	next := *c.state
+
 	next.Pods = nil
 	for _, p := range c.state.Pods {
 		if p.UID == *e.DeleteOptions.Preconditions.UID {
 			p = p.DeepCopy()
-			p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: c.clk.Now()}, &grace
+			p.DeletionTimestamp = &metav1.Time{Time: c.clk.Now()}
+			p.DeletionGracePeriodSeconds = &grace
 			c.ends[p.Name] = c.clk.Now().Add(time.Duration(grace) * time.Second)
 		}
+
 		next.Pods = append(next.Pods, p)
 	}
+
 	c.state = &next
 	return nil
 }
@@ -162,34 +175,44 @@ func (c *pressureFixture) Evict(_ context.Context, e *policyv1.Eviction) error {
 // start wires the agent and runs its executors.
 func (c *pressureFixture) start(root string, node *corev1.Node, enforce []string) {
 	c.t.Helper()
+
 	o := NewOptions()
-	o.StateDir, o.HostRoot, o.Enforce = c.t.TempDir(), root, enforce
+	o.StateDir = c.t.TempDir()
+	o.HostRoot = root
+
+	o.Enforce = enforce
 	layout, err := cgroup.Detect(o.hostRoot())
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	c.audit = filepath.Join(c.t.TempDir(), "audit.log")
 	audit, err := report.OpenAudit(report.AuditConfig{Path: c.audit, MaxBytes: defaultAuditBytes, Clock: c.clk, Log: logr.Discard(), Beat: func(string) {}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	recorder := record.NewFakeRecorder(1000)
 	c.said = recorder.Events
 	p := environment{Options: o, log: logr.Discard(), clock: c.clk, layout: layout, heartbeats: heartbeat.New(c.clk), latest: &observe.Latest{}}
+
 	reporter := report.New(report.Config{Node: "n", Enforced: func(report.Kind) bool { return true }, Events: recorder, Audit: audit, Log: p.log, Clock: p.clock})
 	open, err := p.openJournals(c.host.Tree(), reporter)
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	a, beside := p.newExecutors(clusterAccess{view: c}, open, c.host.Tree(), reporter)
 	c.nodes = fake.NewClientset(node)
 	a.evictor = act.NewEvictor(act.EvictorConfig{Client: c, Clock: c.clk, Log: p.log, Beat: func(string) {}})
 	a.tainter = act.NewTainter(act.TainterConfig{
 		Name: "n", Nodes: c.nodes.CoreV1().Nodes(), Node: c.Node, Clock: c.clk, Log: p.log, Beat: func(string) {}, Report: a.reporter.ReportTaint,
 	})
+
 	if c.loop, err = p.newLoop(c, a); err != nil {
 		c.t.Fatal(err)
 	}
+
 	c.t.Cleanup(c.loop.observer.Close)
 	ctx, cancel := context.WithCancel(c.t.Context())
 	var running sync.WaitGroup
@@ -200,6 +223,7 @@ func (c *pressureFixture) start(root string, node *corev1.Node, enforce []string
 			}
 		})
 	}
+
 	c.t.Cleanup(func() {
 		cancel()
 		running.Wait()
@@ -209,19 +233,24 @@ func (c *pressureFixture) start(root string, node *corev1.Node, enforce []string
 // tick advances the clock by a second and waits for the agent.
 func (c *pressureFixture) tick() qos.Plan {
 	c.t.Helper()
+
 	c.clk.Step(time.Second)
 	c.sync()
+
 	for name, load := range c.wants {
 		if file := c.stat(name, "file"); file > 0 {
 			load.File = min(load.File, file) // Read once, and not again.
 		}
+
 		if err := c.host.SetDemand(c.uid(name), c.id(name), load); err != nil {
 			c.t.Fatal(err)
 		}
 	}
+
 	if _, err := c.host.Advance(); err != nil {
 		c.t.Fatal(err)
 	}
+
 	plan := c.loop.tick(c.clk.Now())
 	synctest.Wait()
 	return plan
@@ -230,12 +259,15 @@ func (c *pressureFixture) tick() qos.Plan {
 // sync updates the watched Node and removes pods whose termination is over.
 func (c *pressureFixture) sync() {
 	c.t.Helper()
+
 	node, err := c.nodes.CoreV1().Nodes().Get(c.t.Context(), "n", metav1.GetOptions{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	next := *c.state
 	next.Node = node
 	next.Pods = slices.DeleteFunc(slices.Clone(c.state.Pods), func(p *corev1.Pod) bool {
@@ -247,10 +279,13 @@ func (c *pressureFixture) sync() {
 			if err := c.host.RemovePod(c.uid(name)); err != nil {
 				c.t.Fatal(err)
 			}
+
 			delete(c.wants, name)
 		}
+
 		clear(c.ends)
 	}
+
 	c.state = &next
 }
 
@@ -260,25 +295,30 @@ func (c *pressureFixture) file(name, file string) string {
 
 func (c *pressureFixture) read(name, file string) string {
 	c.t.Helper()
+
 	content, err := os.ReadFile(c.file(name, file))
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	return strings.TrimSpace(string(content))
 }
 
 // stat reads a line of memory.stat.
 func (c *pressureFixture) stat(name, key string) int64 {
 	c.t.Helper()
+
 	for line := range strings.Lines(c.read(name, "memory.stat")) {
 		if value, ok := strings.CutPrefix(line, key+" "); ok {
 			n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
 			if err != nil {
 				c.t.Fatal(err)
 			}
+
 			return n
 		}
 	}
+
 	c.t.Fatalf("memory.stat of %s has no %s", name, key)
 	return 0
 }
@@ -286,19 +326,23 @@ func (c *pressureFixture) stat(name, key string) int64 {
 // actions reads the audit file as "action outcome pod".
 func (c *pressureFixture) actions() (out []string) {
 	c.t.Helper()
+
 	content, err := os.ReadFile(c.audit)
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	for line := range strings.Lines(string(content)) {
 		var r report.Record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			c.t.Fatal(err)
 		}
+
 		if said := strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Action, r.Outcome, r.Pod)); !slices.Contains(out, said) {
 			out = append(out, said)
 		}
 	}
+
 	return out
 }
 
@@ -314,8 +358,11 @@ func reclaimThenEvict(t *testing.T) {
 		if second > 120 {
 			t.Fatalf("no pod is evicted: fired %d, dropped %d", fired, dropped)
 		}
+
 		c.leaks()
-		files, grown := c.stat("reader", "file"), c.stat("leak", "anon")
+		files := c.stat("reader", "file")
+
+		grown := c.stat("leak", "anon")
 		plan := c.tick()
 		f := plan.Rules[0]
 		switch {
@@ -325,17 +372,24 @@ func reclaimThenEvict(t *testing.T) {
 			if len(plan.MemoryThrottles)+len(plan.Evictions) > 0 {
 				t.Fatalf("%d s: something is done for a rule that is %s", second, f.Phase)
 			}
+
 			continue
+
 		case fired == 0:
-			fired, before, high = second, files, grown
+			fired = second
+			before = files
+			high = grown
+
 			if f.Value <= 0.75 || before < 3*gibi-mebi || len(plan.MemoryThrottles) == 0 {
 				t.Fatalf("%+v, the reader holds %d", f, before)
 			}
 		}
+
 		drops := slices.ContainsFunc(plan.MemoryThrottles, func(m qos.MemoryThrottle) bool { return m.Freed > 0 })
 		if drops {
 			dropped = second
 		}
+
 		if len(plan.Evictions) > 0 {
 			evicted = second
 			if drops {
@@ -343,6 +397,7 @@ func reclaimThenEvict(t *testing.T) {
 			}
 		}
 	}
+
 	if dropped != evicted-1 || evicted-fired > 30 {
 		t.Errorf("fired after %d s, dropped files until %d s, evicted at %d s", fired, dropped, evicted)
 	}
@@ -352,14 +407,17 @@ func reclaimThenEvict(t *testing.T) {
 	if grown := c.stat("leak", "anon"); grown <= high || grown > high*3/2 {
 		t.Errorf("the leak has %d MiB, at first %d: it is to be held, and no more", grown/mebi, high/mebi)
 	}
+
 	c.mu.Lock()
 	if len(c.evicted) != 1 || c.evicted[0].Name != "leak" || *c.evicted[0].DeleteOptions.GracePeriodSeconds != 5 {
 		t.Errorf("%+v", c.evicted)
 	}
+
 	c.mu.Unlock()
 	if n := c.sawNode(); len(n.Spec.Taints) != 1 {
 		t.Errorf("taints %v", n.Spec.Taints)
 	}
+
 	t.Logf("fired after %d s; files dropped for %d s, %d of %d MiB; evicted %d s after it fired", fired, dropped-fired+1, (before-c.stat("reader", "file"))/mebi, before/mebi, evicted-fired)
 	c.calm()
 }
@@ -379,8 +437,10 @@ func TestEvictWithoutReclaim(t *testing.T) {
 			if second > 60 {
 				t.Fatal("no pod is evicted")
 			}
+
 			c.leaks()
 			plan := c.tick()
+
 			fires := plan.Rules[0].Phase == qos.Firing
 			if fires != (len(plan.Evictions) == 1) {
 				t.Fatalf("%d s: %+v, %d evictions", second, plan.Rules[0], len(plan.Evictions))
@@ -389,6 +449,7 @@ func TestEvictWithoutReclaim(t *testing.T) {
 				break
 			}
 		}
+
 		if len(c.evicted) != 1 || c.evicted[0].Name != "leak" || c.read("reader", cgroup.FileHigh) != readersHigh {
 			t.Errorf("%+v, the reader's limit is %s", c.evicted, c.read("reader", cgroup.FileHigh))
 		}
@@ -404,35 +465,44 @@ func (c *pressureFixture) sawNode() *corev1.Node {
 // calm waits until everything is restored, except the evicted pod.
 func (c *pressureFixture) calm() {
 	c.t.Helper()
+
 	for second := 0; c.read("reader", cgroup.FileHigh) != readersHigh || c.read("keeps", cgroup.FileHigh) != "max" || len(c.sawNode().Spec.Taints) > 0; second++ {
 		if second > 180 {
 			c.t.Fatalf("limits %s and %s, taints %v", c.read("reader", cgroup.FileHigh), c.read("keeps", cgroup.FileHigh), c.sawNode().Spec.Taints)
 		}
+
 		c.tick()
 	}
+
 	c.tick()
 	if len(c.evicted) != 1 || c.read("server", cgroup.FileHigh) != "max" {
 		c.t.Errorf("%d evicted, the server's limit is %s", len(c.evicted), c.read("server", cgroup.FileHigh))
 	}
+
 	actions := c.actions()
 	want := []string{
 		"memory-throttle done reader", "taint done", "evict done leak", "memory-restore done reader", "untaint done",
 	}
+
 	at := -1
 	for _, w := range want {
 		i := slices.Index(actions, w)
 		if i < 0 || w != "taint done" && w != "untaint done" && i < at {
 			c.t.Errorf("%q is not where it should be in %q", w, actions)
 		}
+
 		at = max(at, i)
 	}
+
 	if i := slices.IndexFunc(actions, func(a string) bool { return strings.HasSuffix(a, " server") }); i >= 0 {
 		c.t.Errorf("the server was touched: %s", actions[i])
 	}
+
 	var reasons []string
 	for len(c.said) > 0 {
 		reasons = append(reasons, strings.Fields(<-c.said)[1])
 	}
+
 	for _, r := range []string{"AvoidanceTriggered", "MemoryThrottled", "NewPodsKeptAway", "Evicted", "RestoreTriggered", "MemoryRestored", "NewPodsWelcome"} {
 		if !slices.Contains(reasons, r) {
 			c.t.Errorf("no event %s among %q", r, reasons)

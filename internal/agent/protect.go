@@ -33,14 +33,17 @@ func protect(c *httpserver.Config, api *rest.Config, node string, log logr.Logge
 	if err != nil {
 		return fmt.Errorf("--metrics-secure: %w", err)
 	}
+
 	certificate, key, err := cert.GenerateSelfSignedCertKey(node, []net.IP{net.IPv4(127, 0, 0, 1)}, []string{"localhost"})
 	if err != nil {
 		return fmt.Errorf("--metrics-secure: making a certificate: %w", err)
 	}
+
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		return fmt.Errorf("--metrics-secure: making a certificate: %w", err)
 	}
+
 	c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{pair}}
 	c.Protect = newAccessFilter(client, log.WithName("metrics")).wrap
 	return nil
@@ -73,7 +76,12 @@ type decisionKey struct {
 }
 
 func newAccessFilter(client slimclient.Interface, log logr.Logger) *accessFilter {
-	return &accessFilter{client: client, log: log, decisions: utilcache.NewLRUExpireCache(maxDecisions), reviews: make(chan struct{}, maxReviews)}
+	return &accessFilter{
+		client:    client,
+		log:       log,
+		decisions: utilcache.NewLRUExpireCache(maxDecisions),
+		reviews:   make(chan struct{}, maxReviews),
+	}
 }
 
 // wrap returns a handler that responds with 401 to unknown clients and 403 to clients without the right to get the path.
@@ -83,6 +91,7 @@ func (f *accessFilter) wrap(next http.Handler) http.Handler {
 			http.Error(w, http.StatusText(status), status)
 			return
 		}
+
 		next.ServeHTTP(w, req)
 	})
 }
@@ -93,29 +102,35 @@ func (f *accessFilter) decide(req *http.Request) int {
 	if token = strings.TrimSpace(token); !ok || token == "" {
 		return http.StatusUnauthorized
 	}
+
 	key := decisionKey{sha256.Sum256([]byte(token)), req.URL.Path}
 	if cached, ok := f.decisions.Get(key); ok {
 		if status, ok := cached.(int); ok {
 			return status
 		}
 	}
+
 	select {
 	case f.reviews <- struct{}{}:
 		defer func() { <-f.reviews }()
 	default:
 		return http.StatusTooManyRequests
 	}
+
 	ctx, cancel := context.WithTimeout(req.Context(), reviewTimeout)
 	defer cancel()
+
 	status, err := f.review(ctx, token, req.URL.Path)
 	if err != nil {
 		f.log.Info("failed to decide on a request", "path", req.URL.Path, "error", err.Error())
 		return http.StatusInternalServerError
 	}
+
 	ttl := deniedTTL
 	if status == http.StatusOK {
 		ttl = allowedTTL
 	}
+
 	f.decisions.Add(key, status, ttl)
 	return status
 }
@@ -127,25 +142,34 @@ func (f *accessFilter) review(ctx context.Context, token, path string) (int, err
 	if err != nil {
 		return 0, errors.New("TokenReview: " + strings.ReplaceAll(err.Error(), token, "TOKEN"))
 	}
+
 	if !who.Status.Authenticated {
 		return http.StatusUnauthorized, nil
 	}
+
 	user := who.Status.User
 	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
 	for name, values := range user.Extra {
 		extra[name] = authorizationv1.ExtraValue(values)
 	}
+
 	access, err := f.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: user.Username, Groups: user.Groups, UID: user.UID, Extra: extra,
+			User:                  user.Username,
+			Groups:                user.Groups,
+			UID:                   user.UID,
+			Extra:                 extra,
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
 		},
 	}, metav1.CreateOptions{})
+
 	if err != nil {
 		return 0, fmt.Errorf("SubjectAccessReview: %w", err)
 	}
+
 	if !access.Status.Allowed {
 		return http.StatusForbidden, nil
 	}
+
 	return http.StatusOK, nil
 }

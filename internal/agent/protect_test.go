@@ -35,26 +35,33 @@ func TestAccessFilter(t *testing.T) {
 		case "broken":
 			return true, nil, errors.New("cannot review the token broken")
 		}
+
 		return true, review, nil
 	})
+
 	client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy() //nolint:forcetypeassert // A test of this type.
 		s := review.Spec
 		review.Status.Allowed = s.User == "scraper" && s.Groups[0] == "g" && s.Extra["scope"][0] == "a" && s.NonResourceAttributes.Path == "/metrics" && s.NonResourceAttributes.Verb == "get"
+
 		return true, review, nil
 	})
+
 	var log strings.Builder
 	page := newAccessFilter(client, funcr.New(func(_, args string) { log.WriteString(args) }, funcr.Options{})).wrap(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+
 	get := func(path, header string) int {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
 		if header != "" {
 			req.Header.Set("Authorization", header)
 		}
+
 		w := httptest.NewRecorder()
 		page.ServeHTTP(w, req)
 		return w.Code
 	}
+
 	for name, test := range map[string]struct {
 		path, header string
 		want         int
@@ -72,6 +79,7 @@ func TestAccessFilter(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", name, got, test.want)
 		}
 	}
+
 	before := reviews.Load()
 	if got := get("/metrics", "Bearer scraper"); got != http.StatusOK || reviews.Load() != before {
 		t.Errorf("status %d with %d further reviews, want the cached decision", got, reviews.Load()-before)

@@ -19,12 +19,15 @@ func TestRecordedHandover(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m := restartFixture(t, func(*appsv1.DaemonSet, *corev1.Namespace, *corev1.Pod) {})
 	deadline := time.Date(2026, 1, 5, 0, 2, 0, 0, time.UTC)
+
 	m.clock = clocktesting.NewFakeClock(deadline.Add(-time.Minute))
 	if err := os.WriteFile(m.handoverPath(), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	r := m.readHandover()
 	if !r.inherited || !r.leftTaint() || r.newer || !r.inheritedUntil().Equal(deadline) {
 		t.Errorf("inherited %t until %s, taint %t, newer %t", r.inherited, r.inheritedUntil(), r.leftTaint(), r.newer)

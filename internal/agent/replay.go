@@ -23,10 +23,19 @@ func (l *loop) startRecording(e environment) ([]Manager, error) {
 	if e.Record == "" {
 		return nil, nil
 	}
-	recorder, err := recording.New(recording.Config{Path: e.Record, MaxBytes: e.RecordBytes, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("record")})
+
+	recorder, err := recording.New(recording.Config{
+		Path:     e.Record,
+		MaxBytes: e.RecordBytes,
+		Clock:    e.clock,
+		Log:      e.log,
+		Beat:     e.heartbeats.Register("record"),
+	})
+
 	if err != nil {
 		return nil, fmt.Errorf("--record: %w", err)
 	}
+
 	l.recorder = recorder
 	return []Manager{recorder}, nil
 }
@@ -37,30 +46,44 @@ func (o *Options) replay(out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	file, err := os.Open(o.Replay)
 	if err != nil {
 		return fmt.Errorf("--replay: %w", err)
 	}
 	defer file.Close()
-	p := &replayer{Options: o, out: out, limits: limits, phases: map[string]qos.Phase{}, reported: map[string]bool{}}
+
+	p := &replayer{
+		Options:  o,
+		out:      out,
+		limits:   limits,
+		phases:   map[string]qos.Phase{},
+		reported: map[string]bool{},
+	}
+
 	if o.Cluster.Rules != "" {
 		set, err := o.Cluster.readRules()
 		if err != nil {
 			return err
 		}
+
 		p.rules = &set
 	}
+
 	err = recording.Read(file, p.replay)
 	if errors.Is(err, recording.ErrTruncated) {
 		fmt.Fprintf(out, "%s: %v\n", o.Replay, err)
 		err = nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("--replay %s: %w", o.Replay, err)
 	}
+
 	if p.skipped > 0 {
 		fmt.Fprintf(out, "skipped the first %d snapshots, for which the recording has no state of the cluster\n", p.skipped)
 	}
+
 	fmt.Fprintf(out, "%d snapshots over %s. Nothing was executed: each action is independent, on the node as recorded.\n", p.snapshots, p.at.Sub(p.first).Round(time.Second))
 	return nil
 }
@@ -93,16 +116,20 @@ type replayer struct {
 // replay replays one snapshot.
 func (p *replayer) replay(e recording.Entry) error {
 	p.snapshots++
-	if p.at = e.Snapshot.At; p.snapshots == 1 {
+	p.at = e.Snapshot.At
+
+	if p.snapshots == 1 {
 		p.first = p.at
 	}
 	if e.Cluster != nil {
 		p.refreshPolicy(e.Cluster)
 	}
+
 	if p.clusterState == nil {
 		p.skipped++
 		return nil
 	}
+
 	plan := qos.Decide(&p.policy, p.signals.Build(e.Snapshot, p.newInventory(p.clusterState), p.avoided), &p.state)
 	p.printChanges(&plan)
 	return nil
@@ -111,11 +138,15 @@ func (p *replayer) replay(e recording.Entry) error {
 // refreshPolicy applies a new state of the cluster.
 func (p *replayer) refreshPolicy(said *cluster.State) {
 	if p.rules != nil {
-		said.Rules, said.KnowsRules, said.Problems = *p.rules, true, nil
+		said.Rules = *p.rules
+		said.KnowsRules = true
+		said.Problems = nil
 	}
+
 	if p.clusterState == nil {
 		p.avoided = act.IsTainted(said.Node)
 	}
+
 	p.clusterState = said
 	var problems []string
 	p.policy, problems = nodePolicy(said, p.limits)
@@ -124,6 +155,7 @@ func (p *replayer) refreshPolicy(said *cluster.State) {
 			p.printf("cannot use a part of the rules: %s", problem)
 		}
 	}
+
 	p.problems = map[string]bool{}
 	for _, problem := range problems {
 		p.problems[problem] = true
@@ -141,13 +173,16 @@ func (p *replayer) printChanges(plan *qos.Plan) {
 		if p.phases[f.Rule] == f.Phase {
 			continue
 		}
+
 		p.phases[f.Rule] = f.Phase
 		if f.Phase == qos.Unknown {
 			p.printf("rule %s: %s, %s", f.Rule, f.Phase, f.Reason)
 			continue
 		}
+
 		p.printf("rule %s: %s, %s, threshold %s", f.Rule, f.Phase, qos.FormatValue(f.Value, f.Unit), qos.FormatValue(f.Threshold, f.Unit))
 	}
+
 	if plan.Avoid.Desired != p.avoided {
 		p.avoided = plan.Avoid.Desired
 		if p.avoided {
@@ -156,8 +191,10 @@ func (p *replayer) printChanges(plan *qos.Plan) {
 			p.printf("would admit new pods again")
 		}
 	}
+
 	now := map[string]bool{}
 	p.printActions(now, "would", plan.Actions)
+
 	for _, v := range plan.Previews {
 		p.printActions(now, "in preview would", v.Actions)
 	}
@@ -167,16 +204,21 @@ func (p *replayer) printChanges(plan *qos.Plan) {
 // printActions prints the actions that were not in the previous plan.
 func (p *replayer) printActions(now map[string]bool, would string, a qos.Actions) {
 	say := func(key, text string) {
-		if now[key] = true; !p.reported[key] {
+		now[key] = true
+
+		if !p.reported[key] {
 			p.printf("%s %s", would, text)
 		}
 	}
+
 	for _, t := range a.Throttles {
 		say("cpu "+t.Rule+t.ContainerID, fmt.Sprintf("throttle cpu of %s, container %s, from %s to %.3g cores (rule %s): %s", t.Pod, t.ContainerName, t.From, float64(t.To)/1000, t.Rule, t.Reason))
 	}
+
 	for _, t := range a.MemoryThrottles {
 		say("memory "+t.Rule+t.ContainerID, fmt.Sprintf("throttle memory of %s, container %s, from %s to %d bytes (rule %s): %s", t.Pod, t.ContainerName, t.From, int64(t.To), t.Rule, t.Reason))
 	}
+
 	for _, e := range a.Evictions {
 		say("evict "+e.Rule+e.Pod.UID, fmt.Sprintf("evict %s (rule %s): %s", e.Pod, e.Rule, e.Reason))
 	}

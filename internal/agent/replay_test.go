@@ -24,35 +24,43 @@ import (
 // recorded runs a hog on a host and returns the recording of a dry run and its findings.
 func recorded(t *testing.T) (file, found string) {
 	t.Helper()
+
 	m := newHostFixture(t)
 	m.web = 1
 	file = filepath.Join(t.TempDir(), "seen.gz")
+
 	clk := clocktesting.NewFakeClock(m.now)
 	recorder, err := recording.New(recording.Config{Path: file, MaxBytes: 1 << 20, Clock: clk, Log: logr.Discard(), Beat: heartbeat.New(clk).Register("record")})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	view := known(t, strings.ReplaceAll(rules, "coolDownSeconds: 60", "coolDownSeconds: 10"), podOn(webGroup[len("kubepods/pod"):], "web", containerID("1")), podOn(hogGroup[len("kubepods/besteffort/pod"):], "hog", containerID("2")))
 	_, l, _ := fixture{m.dir, t.TempDir(), clk, act.KernelFileWriter{}, view}.agent(t)
 	l.recorder = recorder
 	var out bytes.Buffer
+
 	live := &replayer{out: &out, phases: map[string]qos.Phase{}, reported: map[string]bool{}}
 	for second := range 40 {
 		m.hog = 0
 		if second >= 5 && second < 15 {
 			m.hog = 3
 		}
+
 		now := m.run(t)
 		clk.SetTime(now)
 		plan := l.tick(now)
 		live.at = plan.At
 		live.printChanges(&plan)
 	}
+
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	if err := recorder.Run(ended); err != nil || recorder.Dropped() > 0 {
 		t.Fatalf("%v, %d snapshots were dropped", err, recorder.Dropped())
 	}
+
 	return file, out.String()
 }
 
@@ -64,22 +72,27 @@ func TestReplay(t *testing.T) {
 			t.Fatalf("the agent does not say %q:\n%s", want, found)
 		}
 	}
+
 	o := NewOptions()
 	o.Replay = file
 	if errs := o.Validate(); len(errs) > 0 {
 		t.Fatal(errs)
 	}
+
 	var again bytes.Buffer
 	if err := Run(t.Context(), o, clocktesting.NewFakeClock(time.Time{}), &again); err != nil {
 		t.Fatal(err)
 	}
+
 	if got, _, _ := strings.Cut(again.String(), "40 snapshots over 39s"); got != found {
 		t.Errorf("replayed:\n%s\nat the time:\n%s", again.String(), found)
 	}
+
 	o.Cluster.Rules = filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(o.Cluster.Rules, []byte(strings.ReplaceAll(rules, "value: 75", "value: 100")), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	var other bytes.Buffer
 	if err := o.replay(&other); err != nil || strings.Contains(other.String(), "would ") {
 		t.Errorf("%v; by a rule that nothing is above:\n%s", err, other.String())
@@ -93,16 +106,19 @@ func TestReplayOfBadFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	replay := func(content []byte) (string, error) {
 		o := NewOptions()
 		o.Replay = filepath.Join(t.TempDir(), "recording")
 		if err := os.WriteFile(o.Replay, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		var out bytes.Buffer
 		err := o.replay(&out)
 		return out.String(), err
 	}
+
 	if out, err := replay(whole[:len(whole)-20]); err != nil || !strings.Contains(out, "the end is cut off") || !strings.Contains(out, strings.SplitAfter(found, "\n")[0]) {
 		t.Errorf("%v; a recording without its end:\n%s", err, out)
 	}
@@ -112,6 +128,7 @@ func TestReplayOfBadFiles(t *testing.T) {
 	if _, err := replay([]byte("this is not a recording")); err == nil || !strings.Contains(err.Error(), "recording") {
 		t.Errorf("no recording: %v", err)
 	}
+
 	o := NewOptions()
 	o.Replay = filepath.Join(t.TempDir(), "none")
 	if err := o.replay(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "--replay") {

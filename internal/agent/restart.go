@@ -64,6 +64,7 @@ func (r *restart) inheritedUntil() time.Time {
 	if r == nil || !r.inherited {
 		return time.Time{}
 	}
+
 	return r.left.Deadline
 }
 
@@ -87,25 +88,31 @@ func (e environment) readHandover() *restart {
 	if errors.Is(err, fs.ErrNotExist) {
 		return r
 	}
+
 	var left handover
 	if err == nil {
 		err = durablefile.Open(handoverVersion, content, &left)
 	}
+
 	if errors.Is(err, durablefile.ErrNewer) {
 		e.log.Info("keeping the handover of a newer version without using it; undoing the changes of the previous agent and, at the end, of this one",
 			"file", e.handoverPath(), "error", err.Error())
 		return &restart{left: &handover{Taint: true}, newer: true} // The taint may be there.
 	}
+
 	if err != nil {
 		e.log.Info("failed to read what the previous agent left; undoing its changes", "file", e.handoverPath(), "error", err.Error())
 		left = handover{Taint: true} // The taint may be there.
 	}
+
 	if err := os.Remove(e.handoverPath()); err != nil {
 		e.log.Info("failed to remove the marker of the previous agent", "error", err.Error())
 	}
+
 	r.left = &left
 	until := left.Deadline.Sub(e.clock.Now())
 	r.inherited = until > 0 && until <= maxRestartGrace
+
 	return r
 }
 
@@ -122,6 +129,7 @@ func (e environment) ownsUnit(key string) bool {
 	case cpupinning.UnitKindCPUs, cpupinning.UnitKindMems:
 		return e.pinsCPUs()
 	}
+
 	return false
 }
 
@@ -139,6 +147,7 @@ func (e environment) newRestartManager(access clusterAccess, a executors) []Mana
 	if e.DryRun || e.RestartGrace == 0 || access.api == nil || e.restart == nil || e.restart.newer {
 		return nil
 	}
+
 	return []Manager{restartManager{e, access, a.tainter != nil}}
 }
 
@@ -150,18 +159,22 @@ func (m restartManager) Run(ctx context.Context) error {
 	<-ctx.Done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restartTimeout)
 	defer cancel()
+
 	if err := m.followed(ctx); err != nil {
 		m.log.Info("undoing all changes, since no other agent follows for certain", "reason", err.Error())
 		return nil
 	}
+
 	deadline := m.clock.Now().Add(m.RestartGrace)
 	content, err := durablefile.Seal(handoverVersion, handover{Deadline: deadline, Taint: m.taints})
 	if err == nil {
 		err = durablefile.Replace(m.handoverPath(), content)
 	}
+
 	if err != nil {
 		return fmt.Errorf("undoing all changes, since the handover to the next agent cannot be written: %w", err)
 	}
+
 	m.restart.keep.Store(true)
 	m.log.Info("keeping all changes for the next agent", "until", deadline.UTC().Format(time.RFC3339))
 	return nil
@@ -176,22 +189,27 @@ func (m restartManager) followed(ctx context.Context) error {
 	if i < 0 {
 		return fmt.Errorf("there is no pod %s/%s on this node", namespace, podName())
 	}
+
 	owner := metav1.GetControllerOfNoCopy(pods[i])
 	if owner == nil || owner.Kind != "DaemonSet" {
 		return fmt.Errorf("pod %s/%s belongs to no DaemonSet", namespace, podName())
 	}
+
 	node := m.access.view.Node()
 	if node == nil {
 		return errors.New("the Node is unknown")
 	}
+
 	space, err := m.access.api.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("namespace %s: %w", namespace, err)
 	}
+
 	set, err := m.access.api.AppsV1().DaemonSets(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("DaemonSet %s/%s: %w", namespace, owner.Name, err)
 	}
+
 	selects, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: set.Spec.Template.Spec}).Match(node)
 	switch {
 	case space.DeletionTimestamp != nil:
@@ -203,6 +221,7 @@ func (m restartManager) followed(ctx context.Context) error {
 	case !selects:
 		return fmt.Errorf("DaemonSet %s/%s no longer selects the node", namespace, owner.Name)
 	}
+
 	return nil
 }
 
@@ -211,6 +230,7 @@ func (o *ClusterOptions) podNamespace() string {
 	if namespace := os.Getenv("POD_NAMESPACE"); namespace != "" {
 		return namespace
 	}
+
 	return o.Namespace
 }
 
@@ -220,10 +240,12 @@ func podName() string {
 	if name := os.Getenv("POD_NAME"); name != "" {
 		return name
 	}
+
 	name, err := os.Hostname()
 	if err != nil {
 		return ""
 	}
+
 	return name
 }
 
@@ -232,6 +254,7 @@ func (l *loop) undoInherited(now time.Time) {
 	if l.inheritedUntil.IsZero() || now.Before(l.inheritedUntil) {
 		return
 	}
+
 	l.inheritedUntil = time.Time{}
 	var errs []error
 	if l.throttler != nil {
@@ -240,6 +263,7 @@ func (l *loop) undoInherited(now time.Time) {
 	if l.memory != nil {
 		errs = append(errs, l.memory.UndoInherited(l.state.IsMemoryThrottled))
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		l.log.Info("failed to restore limits of the previous agent; retrying", "error", err.Error())
 		l.inheritedUntil = now.Add(inheritedRetry)

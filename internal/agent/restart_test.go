@@ -26,6 +26,7 @@ import (
 // restartFixture is an agent's pod of a DaemonSet on a node.
 func restartFixture(t *testing.T, change func(*appsv1.DaemonSet, *corev1.Namespace, *corev1.Pod)) restartManager {
 	t.Helper()
+
 	t.Setenv("POD_NAME", "crane-agent-x")
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "crane-agent", UID: "set"}}
 	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "crane-system"}}
@@ -33,13 +34,17 @@ func restartFixture(t *testing.T, change func(*appsv1.DaemonSet, *corev1.Namespa
 		{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "crane-agent", UID: "set", Controller: new(true)},
 	}}}
 	change(set, space, pod)
+
 	objects := []runtime.Object{space}
 	if set.Name != "" {
 		objects = append(objects, set)
 	}
+
 	o := NewOptions()
-	o.StateDir, o.Cluster.Namespace = t.TempDir(), "crane-system"
+	o.StateDir = t.TempDir()
+	o.Cluster.Namespace = "crane-system"
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"pool": "mixed"}}}
+
 	return restartManager{
 		environment: environment{Options: o, log: logr.Discard(), clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), restart: &restart{}},
 		access: clusterAccess{
@@ -59,11 +64,13 @@ func TestWhenChangesStay(t *testing.T) {
 		"upgrade":     {func(*appsv1.DaemonSet, *corev1.Namespace, *corev1.Pod) {}, ""},
 		"uninstalled": {func(s *appsv1.DaemonSet, _ *corev1.Namespace, _ *corev1.Pod) { s.Name = "" }, "not found"},
 		"being uninstalled": {func(s *appsv1.DaemonSet, _ *corev1.Namespace, _ *corev1.Pod) {
-			s.DeletionTimestamp, s.Finalizers = now, []string{"foregroundDeletion"}
+			s.DeletionTimestamp = now
+			s.Finalizers = []string{"foregroundDeletion"}
 		}, "being deleted"},
 		"created again": {func(s *appsv1.DaemonSet, _ *corev1.Namespace, _ *corev1.Pod) { s.UID = "other" }, "being deleted"},
 		"namespace": {func(_ *appsv1.DaemonSet, n *corev1.Namespace, _ *corev1.Pod) {
-			n.DeletionTimestamp, n.Finalizers = now, []string{"kubernetes"}
+			n.DeletionTimestamp = now
+			n.Finalizers = []string{"kubernetes"}
 		}, "namespace"},
 		"the node leaves": {func(s *appsv1.DaemonSet, _ *corev1.Namespace, _ *corev1.Pod) {
 			s.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "other"}
@@ -77,12 +84,14 @@ func TestWhenChangesStay(t *testing.T) {
 			if (err == nil) != (test.why == "") || err != nil && !strings.Contains(err.Error(), test.why) {
 				t.Errorf("%v, want %q", err, test.why)
 			}
+
 			if err := m.Run(ended(t)); err != nil {
 				t.Error(err)
 			}
 			if m.restart.kept() != (test.why == "") || m.leftHandover() != m.restart.kept() {
 				t.Errorf("kept %t, marker %t", m.restart.kept(), m.leftHandover())
 			}
+
 			if next := m.readHandover(); next.inherited != (test.why == "") || next.leftTaint() != next.inherited || m.leftHandover() {
 				t.Errorf("%+v", next)
 			}
@@ -93,11 +102,15 @@ func TestWhenChangesStay(t *testing.T) {
 // TestFollowedInAnotherNamespace checks that the DaemonSet is that of the agent's own namespace where craned is in another one.
 func TestFollowedInAnotherNamespace(t *testing.T) {
 	m := restartFixture(t, func(s *appsv1.DaemonSet, n *corev1.Namespace, p *corev1.Pod) {
-		s.Namespace, n.Name, p.Namespace = "crane-agent", "crane-agent", "crane-agent"
+		s.Namespace = "crane-agent"
+		n.Name = "crane-agent"
+		p.Namespace = "crane-agent"
 	})
+
 	if err := m.followed(t.Context()); err == nil {
 		t.Error("a DaemonSet of another namespace follows")
 	}
+
 	t.Setenv("POD_NAMESPACE", "crane-agent")
 	if err := m.followed(t.Context()); err != nil {
 		t.Error(err)
@@ -109,48 +122,64 @@ func TestFollowedInAnotherNamespace(t *testing.T) {
 func TestLimitsSurviveRestart(t *testing.T) {
 	throttled := func(t *testing.T) (*hostFixture, fixture, string) {
 		t.Helper()
+
 		m := newHostFixture(t)
 		m.web, m.hog = 1, 3
 		b := fixture{m.dir, t.TempDir(), clocktesting.NewFakeClock(m.now), m.tree, known(t, rules, podOn("22222222-2222-2222-2222-222222222222", "hog", containerID("2")))}
+
 		p, l, _ := b.agent(t, enforceThrottle)
 		for range 10 {
 			l.tick(m.run(t))
 		}
+
 		limit := m.hogsLimit(t)
 		if strings.HasPrefix(limit, "max") {
 			t.Fatalf("the hog is not throttled: %s", limit)
 		}
+
 		b.clock.SetTime(m.now)
 		keeper := restartFixture(t, func(*appsv1.DaemonSet, *corev1.Namespace, *corev1.Pod) {})
-		keeper.StateDir, keeper.clock, keeper.restart = b.state, b.clock, p.restart
+		keeper.StateDir = b.state
+
+		keeper.clock = b.clock
+		keeper.restart = p.restart
 		if err := keeper.Run(ended(t)); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := (undoOnStop{p.changes, p.reporter, p.restart.kept}).Run(ended(t)); err != nil || m.hogsLimit(t) != limit {
 			t.Fatalf("%v: the limit is %s, was %s", err, m.hogsLimit(t), limit)
 		}
+
 		return m, b, limit
 	}
+
 	t.Run("taken over", func(t *testing.T) {
 		m, b, limit := throttled(t)
 		_, l, _ := b.agent(t, enforceThrottle)
+
 		if m.hogsLimit(t) != limit {
 			t.Errorf("the limit is %s after the start", m.hogsLimit(t))
 		}
+
 		m.hog = 0.1
 		for range int(defaultRestartGrace/time.Second) - 2 {
 			l.tick(m.run(t))
 		}
+
 		if m.hogsLimit(t) != limit {
 			t.Errorf("the limit is %s before the deadline", m.hogsLimit(t))
 		}
+
 		for range 3 {
 			l.tick(m.run(t))
 		}
+
 		if got := m.hogsLimit(t); got != "max 100000" {
 			t.Errorf("the limit is %s after the deadline", got)
 		}
 	})
+
 	t.Run("throttled further", func(t *testing.T) {
 		m, b, limit := throttled(t)
 		p, l, _ := b.agent(t, enforceThrottle)
@@ -158,6 +187,7 @@ func TestLimitsSurviveRestart(t *testing.T) {
 		for range int(defaultRestartGrace/time.Second) + 5 {
 			l.tick(m.run(t))
 		}
+
 		if got := m.hogsLimit(t); strings.HasPrefix(got, "max") {
 			t.Errorf("the limit is %s, was %s", got, limit)
 		}
@@ -165,41 +195,50 @@ func TestLimitsSurviveRestart(t *testing.T) {
 			t.Errorf("%v: not the original but %s", err, m.hogsLimit(t))
 		}
 	})
+
 	t.Run("expired", func(t *testing.T) {
 		m, b, _ := throttled(t)
 		b.clock.Step(defaultRestartGrace)
 		b.agent(t, enforceThrottle)
+
 		if got := m.hogsLimit(t); got != "max 100000" {
 			t.Errorf("the limit is %s", got)
 		}
 	})
+
 	t.Run("another kind", func(t *testing.T) {
 		m, b, _ := throttled(t)
 		b.agent(t)
+
 		if got := m.hogsLimit(t); got != "max 100000" {
 			t.Errorf("the limit is %s", got)
 		}
 	})
+
 	t.Run("damaged", func(t *testing.T) {
 		m, b, _ := throttled(t)
 		if err := os.WriteFile(filepath.Join(b.state, handoverFile), []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		p, _, _ := b.agent(t, enforceThrottle)
 		if got := m.hogsLimit(t); got != "max 100000" || !p.restart.leftTaint() {
 			t.Errorf("the limit is %s", got)
 		}
 	})
+
 	t.Run("newer version", func(t *testing.T) {
 		m, b, _ := throttled(t)
 		newer, err := durablefile.Seal(handoverVersion+1, map[string]any{"until": 7})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		path := filepath.Join(b.state, handoverFile)
 		if err := os.WriteFile(path, newer, 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		p, _, _ := b.agent(t, enforceThrottle)
 		if got := m.hogsLimit(t); got != "max 100000" || p.restart.inherited || !p.restart.leftTaint() {
 			t.Errorf("the limit is %s, inherited %t", got, p.restart.inherited)
@@ -211,15 +250,18 @@ func TestLimitsSurviveRestart(t *testing.T) {
 			t.Errorf("the marker is %q, %v", got, err)
 		}
 	})
+
 	t.Run("earlier version", func(t *testing.T) {
 		m, b, _ := throttled(t)
 		older, err := durablefile.Seal(handoverVersion-1, handover{Deadline: b.clock.Now().Add(time.Minute)})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(filepath.Join(b.state, handoverFile), older, 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		p, _, _ := b.agent(t, enforceThrottle)
 		if got := m.hogsLimit(t); got != "max 100000" || p.leftHandover() {
 			t.Errorf("the limit is %s, marker %t", got, p.leftHandover())

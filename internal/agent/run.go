@@ -69,23 +69,37 @@ func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.F
 	if err != nil {
 		return fmt.Errorf("detect cgroups: %w", err)
 	}
+
 	e := environment{
-		Options: o, log: logr.FromContextOrDiscard(ctx), clock: clk, layout: layout, heartbeats: heartbeat.New(clk), registry: prometheus.NewRegistry(),
-		latest: &observe.Latest{},
+		Options:    o,
+		log:        logr.FromContextOrDiscard(ctx),
+		clock:      clk,
+		layout:     layout,
+		heartbeats: heartbeat.New(clk),
+		registry:   prometheus.NewRegistry(),
+		latest:     &observe.Latest{},
 	}
+
 	unlock, err := e.lockStateDir()
 	if err != nil {
 		return err
 	}
 	defer unlock()
+
 	e.restart = e.readHandover()
 	list, err := e.managers(ctx, files)
 	if err != nil {
 		return err
 	}
+
 	e.log.Info("starting crane-agent", "version", version.String(), "node", o.Cluster.nodeName(), "dryRun", o.DryRun, "enforce", o.Enforce,
 		"cgroups", layout.Version, "apiServer", o.Cluster.usesAPIServer())
-	return managerGroup{log: e.log, clock: clk, heartbeats: e.heartbeats, stopTimeout: o.StopTimeout}.run(ctx, list)
+	return managerGroup{
+		log:         e.log,
+		clock:       clk,
+		heartbeats:  e.heartbeats,
+		stopTimeout: o.StopTimeout,
+	}.run(ctx, list)
 }
 
 // managers returns the managers in start order: first those that others need, last those that change the node.
@@ -94,65 +108,84 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 	if err != nil {
 		return nil, err
 	}
+
 	if access.api != nil {
 		e.stopped = access.api.pause.Stopped
 		watchers = append(watchers, pauseManager{access.api.pause})
+
 		if err := register(e.registry, access.api.pause); err != nil {
 			return nil, err
 		}
 	}
+
 	reporter, writers, err := e.newReporter(ctx, access.api)
 	if err != nil {
 		return nil, err
 	}
+
 	open, err := e.openJournals(files, reporter)
 	if err != nil {
 		return nil, err
 	}
+
 	executors, beside := e.newExecutors(access, open, files, reporter)
 	l, err := e.newLoop(access.view, executors)
 	if err != nil {
 		return nil, err
 	}
+
 	recorders, err := l.startRecording(e)
 	if err != nil {
 		return nil, err
 	}
+
 	elastic, reclaimable, err := e.newElasticManagers(access, open, reporter)
 	if err != nil {
 		return nil, err
 	}
+
 	l.reclaimable = reclaimable
 	zones, cpus, err := e.newZoneManagers(access, open.changes, reporter, l.observer.SetExclusiveCPUs)
 	if err != nil {
 		return nil, err
 	}
+
 	publisher := e.newPublisher(access, cpus)
 	if err := errors.Join(e.registerBase(access.view), register(e.registry, publisher, reporter)); err != nil {
 		return nil, err
 	}
+
 	var undo []Manager
 	if open.changes != nil {
 		undo = []Manager{undoOnStop{open.changes, reporter, e.restart.kept}}
 	}
+
 	list := slices.Concat(watchers, e.newPredecessorManager(access, open.changes, reporter), writers, recorders, l.loadBaselines(e.newBaselineStore(e.log)), e.countCycles(l), beside, undo,
 		[]Manager{l.waterMarks, publisher}, zones, elastic, []Manager{l}, e.newRestartManager(access, executors))
+
 	if !e.serves() {
 		return list, nil
 	}
+
 	config := httpserver.Config{
-		Address: e.BindAddress, Gather: e.registry, Profiling: e.Profiling,
-		Unhealthy: func() []string { return e.heartbeats.Overdue(e.MaxInactivity) }, Unready: e.heartbeats.NotStarted,
+		Address:   e.BindAddress,
+		Gather:    e.registry,
+		Profiling: e.Profiling,
+		Unhealthy: func() []string { return e.heartbeats.Overdue(e.MaxInactivity) },
+		Unready:   e.heartbeats.NotStarted,
 	}
+
 	if e.MetricsSecure && access.api != nil {
 		if err := protect(&config, access.api.config, e.Cluster.nodeName(), e.log); err != nil {
 			return nil, err
 		}
 	}
+
 	server, err := httpserver.Listen(ctx, config)
 	if err != nil {
 		return nil, err
 	}
+
 	return append([]Manager{server}, list...), nil
 }
 
@@ -162,14 +195,17 @@ func (e environment) newClusterAccess() (clusterAccess, []Manager, error) {
 		static, err := e.Cluster.staticSource()
 		return clusterAccess{view: static}, nil, err
 	}
+
 	api, err := e.Cluster.clients(e.clock)
 	if err != nil {
 		return clusterAccess{}, nil, err
 	}
+
 	watcher, err := e.Cluster.newWatcher(api, e.log, e.clock, e.heartbeats.Register("cluster"))
 	if err != nil {
 		return clusterAccess{}, nil, err
 	}
+
 	return clusterAccess{view: watcher, api: &api, nodeChanged: watcher.NodeChanged()}, []Manager{watcher}, nil
 }
 
@@ -186,13 +222,16 @@ func (e environment) lockStateDir() (unlock func(), err error) {
 	if e.DryRun && !e.leftHandover() {
 		return func() {}, nil
 	}
+
 	if err := os.MkdirAll(e.StateDir, 0o700); err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
+
 	file, err := durablefile.Lock(e.StateDir)
 	if err != nil {
 		return nil, fmt.Errorf("--state-dir: %w", err)
 	}
+
 	return func() { file.Close() }, nil
 }
 
@@ -202,21 +241,31 @@ func (e environment) leftJournal(journal string) bool {
 	if e.DryRun && (e.restart == nil || e.restart.left == nil) {
 		return false
 	}
+
 	_, err := os.Stat(filepath.Join(e.StateDir, journal))
 	return err == nil
 }
 
 func (e environment) newPublisher(access clusterAccess, cpus *cpupinning.Manager) *features.Publisher {
-	config := features.PublisherConfig{Node: access.view.Node, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("features")}
+	config := features.PublisherConfig{
+		Node:  access.view.Node,
+		Clock: e.clock,
+		Log:   e.log,
+		Beat:  e.heartbeats.Register("features"),
+	}
+
 	config.List = func() []features.Feature {
 		if s := e.latest.Load(); s != nil {
 			return append(e.hostFeatures(&e.layout, nil, s), cpuManagerFeature(cpus))
 		}
+
 		return nil
 	}
+
 	if access.api != nil {
 		config.Client = access.api.Interface
 	}
+
 	return features.NewPublisher(config)
 }
 
@@ -233,6 +282,7 @@ func register(registry *prometheus.Registry, list ...prometheus.Collector) error
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -254,8 +304,10 @@ func (u undoOnStop) Run(ctx context.Context) error {
 	if u.kept() {
 		return nil
 	}
+
 	if err := undoJournal(u.journal, u.journal.UndoAll, u.teller, reasonAgentEnded); err != nil {
 		return fmt.Errorf("undo at the end: %w", err)
 	}
+
 	return nil
 }

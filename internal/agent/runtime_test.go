@@ -24,28 +24,38 @@ func TestRuntimeHangs(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	// The length of a socket name is bounded, so it is created from its own directory.
 	t.Chdir(filepath.Dir(socket))
+
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Base(socket), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
+
 	o := NewOptions()
-	o.HostRoot, o.DryRun, o.Once, o.Interval = rec.Dir, true, true, minInterval
+	o.HostRoot = rec.Dir
+	o.DryRun = true
+	o.Once = true
+
+	o.Interval = minInterval
 	r, err := observeOnce(logr.NewContext(t.Context(), logr.Discard()), o, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(r.snapshot.Pods) != 4 || !r.snapshot.Pods[0].UsedCPU.OK {
 		t.Errorf("%d pods: %+v", len(r.snapshot.Pods), r.snapshot.Pods)
 	}
+
 	said := ""
 	for _, f := range r.features {
 		if f.Name == "runtime" {
 			said = f.String()
 		}
 	}
+
 	if !strings.Contains(said, "/run/containerd/containerd.sock") {
 		t.Errorf("runtime: %q", said)
 	}
@@ -53,6 +63,7 @@ func TestRuntimeHangs(t *testing.T) {
 	if err := listener.SetDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
+
 	if c, err := listener.Accept(); err == nil {
 		c.Close()
 		t.Error("the runtime was asked")

@@ -34,6 +34,7 @@ func invalid(flag string, value any, why string) *field.Error {
 	if d, ok := value.(time.Duration); ok {
 		value = d.String() // instead of a number of nanoseconds
 	}
+
 	return field.Invalid(field.NewPath("--"+flag), value, why)
 }
 
@@ -46,21 +47,26 @@ func (o *Options) Validate() field.ErrorList {
 	if o.Scenario != "" && o.Replay != "" {
 		errs = append(errs, invalid("replay", o.Replay, "must not be set together with --scenario"))
 	}
+
 	if o.Scenario != "" || o.Replay != "" {
 		return errs
 	}
+
 	errs = append(errs, o.validateMode()...)
 	errs = append(errs, o.Cluster.validate()...)
 	if o.Interval < minInterval || o.Interval > maxInterval {
 		errs = append(errs, invalid("collect-interval", o.Interval, fmt.Sprintf("must be from %s to %s", minInterval, maxInterval)))
 	}
+
 	errs = append(errs, o.validateServing()...)
 	errs = append(errs, o.Eviction.validate()...)
+
 	errs = append(errs, o.Reclaim.validate()...)
 	errs = append(errs, o.CPUs.validate()...)
 	if o.FeatureGates.Enabled(gates.CraneCPUManager) && !o.FeatureGates.Enabled(gates.NodeResourceTopology) {
 		errs = append(errs, invalid("feature-gates", gates.CraneCPUManager, fmt.Sprintf("also requires %s=true", gates.NodeResourceTopology)))
 	}
+
 	errs = append(errs, o.validateActing()...)
 	errs = append(errs, o.Log.Validate()...)
 	if info, err := os.Stat(o.HostRoot); err != nil || !info.IsDir() {
@@ -69,6 +75,7 @@ func (o *Options) Validate() field.ErrorList {
 	if _, err := o.excess(); err != nil {
 		errs = append(errs, invalid("execute-excess", o.Excess, err.Error()))
 	}
+
 	return errs
 }
 
@@ -79,8 +86,10 @@ func (o *Options) validateMode() field.ErrorList {
 		if o.DryRun || len(o.Enforce) > 0 {
 			errs = append(errs, invalid("cleanup", o.CleanUp, "excludes --dry-run and --enforce"))
 		}
+
 		return errs
 	}
+
 	if o.DryRun == (len(o.Enforce) > 0) {
 		errs = append(errs, invalid("dry-run", o.DryRun, "must be set together with either --dry-run or --enforce"))
 	}
@@ -90,6 +99,7 @@ func (o *Options) validateMode() field.ErrorList {
 	if len(o.Enforce) > 0 && !o.Cluster.usesAPIServer() && o.Cluster.NodeLabels == "" {
 		errs = append(errs, invalid("enforce", o.Enforce, "requires --kubeconfig or --node-labels to select the NodeQOS of the node"))
 	}
+
 	for _, e := range o.Enforce {
 		i := slices.IndexFunc(enforceKinds(), func(k enforceKind) bool { return k.name == e })
 		switch {
@@ -101,6 +111,7 @@ func (o *Options) validateMode() field.ErrorList {
 			errs = append(errs, invalid("enforce", e, fmt.Sprintf("requires --feature-gates=%s=true", enforceKinds()[i].gate)))
 		}
 	}
+
 	return errs
 }
 
@@ -114,6 +125,7 @@ func (o *Options) validateServing() field.ErrorList {
 			errs = append(errs, invalid("bind-address", o.BindAddress, err.Error()))
 		}
 	}
+
 	if o.MaxInactivity < minInactivity {
 		errs = append(errs, invalid("max-inactivity", o.MaxInactivity, fmt.Sprintf("must be at least %s", minInactivity)))
 	}
@@ -123,6 +135,7 @@ func (o *Options) validateServing() field.ErrorList {
 	if o.RestartGrace < 0 || o.RestartGrace > maxRestartGrace {
 		errs = append(errs, invalid("restart-grace-period", o.RestartGrace, fmt.Sprintf("must be from 0 to %s", maxRestartGrace)))
 	}
+
 	return errs
 }
 
@@ -135,18 +148,23 @@ func (o *Options) validateActing() field.ErrorList {
 	if o.EvictionBudget < 0 || o.EvictionBudget > maxBudget {
 		errs = append(errs, invalid("eviction-budget", o.EvictionBudget, fmt.Sprintf("must be from 0 to %d", maxBudget)))
 	}
+
 	if o.BudgetWindow < minBudgetWindow || o.BudgetWindow > maxBudgetWindow {
 		errs = append(errs, invalid("eviction-budget-window", o.BudgetWindow, fmt.Sprintf("must be from %s to %s", minBudgetWindow, maxBudgetWindow)))
 	}
+
 	if o.RecordBytes < minRecordBytes {
 		errs = append(errs, invalid("record-max-bytes", o.RecordBytes, fmt.Sprintf("must be at least %d", minRecordBytes)))
 	}
+
 	if o.Record != "" && o.Once {
 		errs = append(errs, invalid("record", o.Record, "must not be set together with --once"))
 	}
+
 	if o.AuditBytes < minAuditBytes {
 		errs = append(errs, invalid("audit-max-bytes", o.AuditBytes, fmt.Sprintf("must be at least %d", minAuditBytes)))
 	}
+
 	return errs
 }
 
@@ -180,6 +198,7 @@ func memoryHighMissing(l cgroup.Layout) string {
 	case l.Pods != "" && !l.HasFile("memory", cgroup.FileHigh):
 		return "no memory.high"
 	}
+
 	return ""
 }
 
@@ -201,6 +220,7 @@ func enforceKindNames() []string {
 	for _, k := range enforceKinds() {
 		out = append(out, k.name)
 	}
+
 	return out
 }
 
@@ -219,16 +239,22 @@ func (o *Options) enforceFeatures(layout *cgroup.Layout) []features.Feature {
 		case k.unsupported != nil && layout != nil:
 			why = k.unsupported(*layout)
 		}
+
 		switch {
 		case why != "":
-			f.State, f.Reason = features.Unsupported, why
+			f.State = features.Unsupported
+			f.Reason = why
 		case o.DryRun:
-			f.State, f.Reason = features.Off, "--dry-run: actions are only reported"
+			f.State = features.Off
+			f.Reason = "--dry-run: actions are only reported"
 		case !o.enforces(k.name):
-			f.State, f.Reason = features.Off, "not named by --enforce: actions are only reported"
+			f.State = features.Off
+			f.Reason = "not named by --enforce: actions are only reported"
 		}
+
 		out = append(out, f)
 	}
+
 	return out
 }
 
@@ -243,10 +269,12 @@ func (o *Options) newWaterMarks(log logr.Logger, clk clock.WithTicker) (waterMar
 	if o.PolicyConfig == "" {
 		return waterMarks{configfile.Fixed[map[series.Resource]series.Ratio](nil, clk), log}, nil
 	}
+
 	file, err := configfile.Open(o.PolicyConfig, configfile.DefaultInterval, clk, decodeWaterMarks)
 	if err != nil {
 		return waterMarks{}, fmt.Errorf("--policy-config-path: %w", err)
 	}
+
 	return waterMarks{file, log}, nil
 }
 
@@ -255,10 +283,12 @@ func decodeWaterMarks(content []byte) (map[series.Resource]series.Ratio, error) 
 	if err != nil {
 		return nil, fmt.Errorf("water marks: %w", err)
 	}
+
 	out := map[series.Resource]series.Ratio{}
 	for resource, m := range policy.Marks {
 		out[resource] = m.Evict
 	}
+
 	return out, nil
 }
 
@@ -275,5 +305,6 @@ func (m waterMarks) Run(ctx context.Context) error {
 			m.log.Info("failed to load the scheduler's policy; keeping the previous water marks", "error", err.Error())
 		},
 	})
+
 	return nil
 }

@@ -56,10 +56,12 @@ func (o *CPUOptions) validate() field.ErrorList {
 	if o.Period < minPeriod {
 		errs = append(errs, invalid("cpu-manager-reconcile-period", o.Period, fmt.Sprintf("must be at least %s", minPeriod)))
 	}
+
 	all := []string{string(numa.PolicyNone), string(numa.PolicyExclusive), string(numa.PolicyNUMA), string(numa.PolicyImmovable)}
 	if !slices.Contains(all, o.Policy) {
 		errs = append(errs, field.NotSupported(field.NewPath("--default-cpu-policy"), o.Policy, all))
 	}
+
 	return errs
 }
 
@@ -71,35 +73,62 @@ func (e environment) newZoneManagers(
 	if !e.FeatureGates.Enabled(featuregate.NodeResourceTopology) {
 		return nil, nil, nil
 	}
+
 	config := topology.Config{
-		Root: e.hostRoot(), KubeletDir: e.KubeletRoot, KubeletFile: e.CPUs.KubeletConfig, View: access.view, NodeName: e.Cluster.nodeName(), PinsCPUs: e.pinsCPUs(), DryRun: e.DryRun,
-		Report: reporter.ReportAction, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("topology"),
+		Root:        e.hostRoot(),
+		KubeletDir:  e.KubeletRoot,
+		KubeletFile: e.CPUs.KubeletConfig,
+		View:        access.view,
+		NodeName:    e.Cluster.nodeName(),
+		PinsCPUs:    e.pinsCPUs(),
+		DryRun:      e.DryRun,
+		Report:      reporter.ReportAction,
+		Clock:       e.clock,
+		Log:         e.log,
+		Beat:        e.heartbeats.Register("topology"),
 	}
+
 	if access.api != nil {
 		config.Dynamic = access.api.objects
 		config.Kubelet = e.kubeletClient(access.api.config)
 	}
+
 	zones := topology.NewManager(config)
 	list := []Manager{zones}
 	if !e.FeatureGates.Enabled(featuregate.CraneCPUManager) {
 		return list, nil, nil
 	}
+
 	cpus := cpupinning.Config{
-		Layout: e.layout, View: access.view, Topology: zones.Latest, StatePath: filepath.Join(e.StateDir, cpupinning.StateFile),
-		PredecessorStatePath: e.hostRoot().Path(e.KubeletRoot, cpupinning.StateFile), Policy: numa.Policy(e.CPUs.Policy), BindMemory: e.CPUs.BindMemory, Latest: e.latest,
-		Period: e.CPUs.Period, Report: reporter.ReportAction, Clock: e.clock, Log: e.log, Beat: e.heartbeats.Register("cpu-manager"),
-		Keep: e.restart.kept,
+		Layout:               e.layout,
+		View:                 access.view,
+		Topology:             zones.Latest,
+		StatePath:            filepath.Join(e.StateDir, cpupinning.StateFile),
+		PredecessorStatePath: e.hostRoot().Path(e.KubeletRoot, cpupinning.StateFile),
+		Policy:               numa.Policy(e.CPUs.Policy),
+		BindMemory:           e.CPUs.BindMemory,
+		Latest:               e.latest,
+		Period:               e.CPUs.Period,
+		Report:               reporter.ReportAction,
+		Clock:                e.clock,
+		Log:                  e.log,
+		Beat:                 e.heartbeats.Register("cpu-manager"),
+		Keep:                 e.restart.kept,
 	}
+
 	if e.enforces(enforceCPUManager) {
 		cpus.Journal = journal
 	}
+
 	manager := cpupinning.NewManager(cpus)
 	if cpus.Journal != nil {
 		own(manager.ExclusiveCPUs)
 	}
+
 	if err := register(e.registry, manager); err != nil {
 		return nil, nil, err
 	}
+
 	return append(list, manager), manager, nil
 }
 
@@ -114,24 +143,35 @@ func cpuManagerFeature(cpus *cpupinning.Manager) features.Feature {
 	if cpus == nil {
 		return f
 	}
+
 	s := cpus.Status()
 	if s.Active {
-		f.State, f.Reason = features.On, ""
+		f.State = features.On
+		f.Reason = ""
 		return f
 	}
+
 	f.Reason = s.Reason
 	if s.Unsupported {
 		f.State = features.Unsupported
 	}
+
 	return f
 }
 
 // readZones reads the NUMA zones once, and the kubelet's reservations from the kubelet if there is an API server.
 func (o *Options) readZones(ctx context.Context, api *clients, node *corev1.Node, clk clock.PassiveClock) topology.Summary {
-	reader := &topology.KubeletReader{Root: o.hostRoot(), Dir: o.KubeletRoot, File: o.CPUs.KubeletConfig, Clock: clk}
+	reader := &topology.KubeletReader{
+		Root:  o.hostRoot(),
+		Dir:   o.KubeletRoot,
+		File:  o.CPUs.KubeletConfig,
+		Clock: clk,
+	}
+
 	if api != nil {
 		reader.Client = o.kubeletClient(api.config)
 	}
+
 	return topology.Summarize(ctx, o.hostRoot(), reader, node)
 }
 

@@ -62,9 +62,11 @@ func newAdoptCommand(s Streams) *cobra.Command {
 			if err := o.validate(names); err != nil {
 				return usageError(err)
 			}
+
 			return o.run(cmd.Context(), s, cmd.Flags(), names)
 		},
 	}
+
 	fs := cmd.Flags()
 	o.kubernetes.addFlags(fs)
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the recommendations (default: that of the kubeconfig's context)")
@@ -74,6 +76,7 @@ func newAdoptCommand(s Streams) *cobra.Command {
 	fs.StringVarP(&o.output, "output", "o", outputTable, "format of --dry-run: table, json or yaml")
 	fs.StringVar(&o.cranedNamespace, "craned-namespace", "crane-system", "namespace of craned's Deployment and of its OOM record")
 	o.adoption.AddFlags(fs)
+
 	return cmd
 }
 
@@ -88,6 +91,7 @@ func (o *adoptOptions) validate(names []string) error {
 	case !slices.Contains([]string{outputTable, outputJSON, outputYAML}, o.output):
 		return fmt.Errorf("--output %q: want %s, %s or %s", o.output, outputTable, outputJSON, outputYAML)
 	}
+
 	_, err := o.adoption.Settings()
 	return err
 }
@@ -97,28 +101,35 @@ func (o *adoptOptions) run(ctx context.Context, s Streams, flags *pflag.FlagSet,
 	if err != nil {
 		return err
 	}
+
 	if o.namespace == "" && !o.all {
 		if o.namespace, err = o.kubernetes.defaultNamespace(); err != nil {
 			return err
 		}
 	}
+
 	progress := newProgress(s.Err, "listing recommendations", nil)
 	defer progress.stop()
+
 	s.Err = progress
 	recommendations, all, err := o.selectRecommendations(ctx, c, names)
 	if err != nil {
 		return err
 	}
+
 	if o.yes {
 		progress.stop()
 		return setAuto(ctx, s.Out, c, recommendations)
 	}
+
 	progress.setPhase("comparing with the running pods")
 	previews, err := o.preview(ctx, s, flags, c, recommendations, all)
 	progress.stop()
+
 	if err != nil {
 		return err
 	}
+
 	return writePreviews(s.Out, o.output, previews)
 }
 
@@ -129,9 +140,11 @@ func (o *adoptOptions) selectRecommendations(ctx context.Context, c client.Clien
 	if err := c.List(ctx, &list, client.InNamespace(o.namespace)); err != nil {
 		return nil, nil, fmt.Errorf("failed to list recommendations: %w", err)
 	}
+
 	slices.SortFunc(list.Items, func(a, b analysisv1alpha1.Recommendation) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
+
 	if len(names) == 0 {
 		for i := range list.Items { // Skip the types that are not adopted.
 			if targetsnapshot.StateAnnotations()[list.Items[i].Spec.Type] != "" {
@@ -139,23 +152,29 @@ func (o *adoptOptions) selectRecommendations(ctx context.Context, c client.Clien
 			}
 		}
 	}
+
 	for _, name := range names {
 		named, err := recommendationsNamed(list.Items, name)
 		if err != nil {
 			if missing := missingNamespace(ctx, c, o.namespace); missing != nil {
 				return nil, nil, &exitError{code: exitNoResult, err: missing}
 			}
+
 			return nil, nil, &exitError{code: exitNoResult, err: fmt.Errorf("namespace %s: %w", o.namespace, err)}
 		}
+
 		selected = append(selected, named...)
 	}
+
 	if len(selected) == 0 {
 		where := "any namespace"
 		if !o.all {
 			where = "namespace " + o.namespace
 		}
+
 		return nil, nil, &exitError{code: exitNoResult, err: fmt.Errorf("no recommendation of requests or replicas in %s", where)}
 	}
+
 	return selected, list.Items, nil
 }
 
@@ -164,6 +183,7 @@ func missingNamespace(ctx context.Context, c client.Reader, name string) error {
 	if err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
 		return nil
 	}
+
 	var list corev1.NamespaceList
 	var names []string
 	if c.List(ctx, &list) == nil {
@@ -171,6 +191,7 @@ func missingNamespace(ctx context.Context, c client.Reader, name string) error {
 			names = append(names, list.Items[i].Name)
 		}
 	}
+
 	return fmt.Errorf("namespace %s does not exist%s", name, didYouMean(name, names))
 }
 
@@ -179,9 +200,11 @@ func setAuto(ctx context.Context, out io.Writer, c client.Client, selected []ana
 	for i := range selected {
 		rec := &selected[i]
 		before := rec.DeepCopy()
+
 		if targetsnapshot.StateAnnotations()[rec.Spec.Type] == "" {
 			return fmt.Errorf("recommendation %s/%s: type %s cannot be adopted", rec.Namespace, rec.Name, rec.Spec.Type)
 		}
+
 		result := "is already Auto"
 		if rec.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeAuto {
 			rec.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeAuto
@@ -189,13 +212,16 @@ func setAuto(ctx context.Context, out io.Writer, c client.Client, selected []ana
 			if err := c.Patch(ctx, rec, patch, client.FieldOwner("crane")); err != nil {
 				return fmt.Errorf("recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 			}
+
 			result = fmt.Sprintf("set to Auto, previously %s; kubectl patch recommendation %s -n %s --type merge -p '{\"spec\":{\"adoptionType\":%q}}' restores it",
 				before.Spec.AdoptionType, rec.Name, rec.Namespace, before.Spec.AdoptionType)
 		}
+
 		if _, err := fmt.Fprintf(out, "recommendation %s/%s %s\n", rec.Namespace, rec.Name, result); err != nil {
 			return fmt.Errorf("failed to write the output: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -208,17 +234,23 @@ func (o *adoptOptions) preview(
 	if err != nil {
 		return nil, err
 	}
+
 	previewer := targetsnapshot.Previewer{
-		SnapshotReader: targetsnapshot.SnapshotReader{Live: c, Kills: o.oomKills(ctx, c, note)}, Settings: settings, Budgets: o.loadBudgets(ctx, c, note),
+		SnapshotReader:  targetsnapshot.SnapshotReader{Live: c, Kills: o.oomKills(ctx, c, note)},
+		Settings:        settings,
+		Budgets:         o.loadBudgets(ctx, c, note),
 		SystemNamespace: o.cranedNamespace,
 	}
+
 	var out []targetsnapshot.Preview
 	for i := range selected {
 		one, err := previewer.Preview(ctx, &selected[i], all, time.Now())
 		if err != nil {
 			return nil, fmt.Errorf("recommendation %s/%s: %w", selected[i].Namespace, selected[i].Name, err)
 		}
+
 		out = append(out, one)
 	}
+
 	return out, nil
 }

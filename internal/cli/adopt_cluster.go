@@ -31,6 +31,7 @@ func (o *adoptOptions) settings(ctx context.Context, c client.Reader, flags *pfl
 	deployed := pflag.NewFlagSet("craned", pflag.ContinueOnError)
 	deployed.SetOutput(io.Discard)
 	options.AddFlags(deployed)
+
 	args, err := o.cranedArgs(ctx, c)
 	if err == nil {
 		err = deployed.Parse(args)
@@ -38,6 +39,7 @@ func (o *adoptOptions) settings(ctx context.Context, c client.Reader, flags *pfl
 	if err != nil {
 		note("The flags of craned cannot be read, using its defaults: %v", err)
 	}
+
 	flags.Visit(func(f *pflag.Flag) {
 		switch {
 		case f.Name == adoptionFlagPrefix+"window":
@@ -46,10 +48,12 @@ func (o *adoptOptions) settings(ctx context.Context, c client.Reader, flags *pfl
 			_ = deployed.Set(f.Name, f.Value.String()) // The value was validated by this command.
 		}
 	})
+
 	settings, err := options.Settings()
 	if err != nil {
 		return settings, fmt.Errorf("invalid adoption settings: %w", err)
 	}
+
 	return settings, nil
 }
 
@@ -59,13 +63,16 @@ func (o *adoptOptions) cranedArgs(ctx context.Context, c client.Reader) ([]strin
 	if err != nil {
 		return nil, fmt.Errorf("invalid selector of craned: %w", err)
 	}
+
 	var list appsv1.DeploymentList
 	if err := c.List(ctx, &list, client.InNamespace(o.cranedNamespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, fmt.Errorf("failed to list Deployments in %s: %w", o.cranedNamespace, err)
 	}
+
 	if len(list.Items) == 0 {
 		return nil, fmt.Errorf("namespace %s has no Deployment with label %s", o.cranedNamespace, cranedSelector)
 	}
+
 	var out []string
 	for _, container := range list.Items[0].Spec.Template.Spec.Containers {
 		for _, arg := range slices.Concat(container.Command, container.Args) {
@@ -75,6 +82,7 @@ func (o *adoptOptions) cranedArgs(ctx context.Context, c client.Reader) ([]strin
 			}
 		}
 	}
+
 	return out, nil
 }
 
@@ -85,6 +93,7 @@ func (o *adoptOptions) oomKills(ctx context.Context, c client.Reader, note func(
 		note("OOM kills of deleted pods cannot be read: %v", err)
 		return nil
 	}
+
 	return record
 }
 
@@ -99,5 +108,6 @@ func (o *adoptOptions) loadBudgets(ctx context.Context, c client.Reader, note fu
 	if err != nil {
 		note("Running adoptions in other namespaces cannot be read, so budgets and the circuit breaker ignore them: %v", err)
 	}
+
 	return budgets
 }

@@ -19,16 +19,20 @@ func suggestTarget(all []analysisv1alpha1.Recommendation, kind, name string) str
 		if targetsnapshot.StateAnnotations()[all[i].Spec.Type] == "" {
 			continue
 		}
+
 		target := all[i].Spec.TargetRef
 		names = append(names, target.Name)
+
 		if target.Name == name {
 			kinds = append(kinds, strings.ToLower(target.Kind)+"/"+target.Name)
 		}
 	}
+
 	if kind != "" && len(kinds) > 0 {
 		slices.Sort(kinds)
 		return "; did you mean " + strings.Join(slices.Compact(kinds), " or ") + "?"
 	}
+
 	return didYouMean(name, names)
 }
 
@@ -38,10 +42,13 @@ func recommendationsNamed(all []analysisv1alpha1.Recommendation, name string) ([
 	if i := slices.IndexFunc(all, func(r analysisv1alpha1.Recommendation) bool { return r.Name == name }); i >= 0 {
 		return all[i : i+1 : i+1], nil
 	}
+
 	kind, workload, qualified := strings.Cut(name, "/")
 	if !qualified {
-		kind, workload = "", name
+		kind = ""
+		workload = name
 	}
+
 	var out []analysisv1alpha1.Recommendation
 	var kinds []string
 	for i := range all {
@@ -49,16 +56,19 @@ func recommendationsNamed(all []analysisv1alpha1.Recommendation, name string) ([
 		if target.Name != workload || kind != "" && !kindMatches(kind, target.Kind) || targetsnapshot.StateAnnotations()[all[i].Spec.Type] == "" {
 			continue
 		}
+
 		out = append(out, all[i])
 		if qualifiedName := strings.ToLower(target.Kind) + "/" + target.Name; !slices.Contains(kinds, qualifiedName) {
 			kinds = append(kinds, qualifiedName)
 		}
 	}
+
 	switch {
 	case len(out) == 0:
 		return nil, fmt.Errorf("no recommendation %s, and none of requests or replicas for a workload of this name%s", name, suggestTarget(all, kind, workload))
 	case len(kinds) > 1:
 		return nil, fmt.Errorf("%s is the name of several workloads: use one of %s", name, strings.Join(kinds, ", "))
 	}
+
 	return out, nil
 }

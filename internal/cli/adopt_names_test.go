@@ -21,6 +21,7 @@ func TestRecommendationsNamed(t *testing.T) {
 			Spec:       analysisv1alpha1.RecommendationSpec{Type: of, TargetRef: corev1.ObjectReference{Kind: kind, Name: target}},
 		}
 	}
+
 	all := []analysisv1alpha1.Recommendation{
 		rec("checkout-hpa-1", "Deployment", "checkout", "HPA"),
 		rec("checkout-replicas-1", "Deployment", "checkout", "Replicas"),
@@ -32,6 +33,7 @@ func TestRecommendationsNamed(t *testing.T) {
 		rec("twin-resource-2", "StatefulSet", "twin", "Resource"),
 		rec("old-hpa-1", "Deployment", "old", "HPA"),
 	}
+
 	for name, want := range map[string]string{
 		"checkout":            "checkout-replicas-1 checkout-resource-1",
 		"deployment/checkout": "checkout-replicas-1 checkout-resource-1",
@@ -52,6 +54,7 @@ func TestRecommendationsNamed(t *testing.T) {
 		for i := range found {
 			names = append(names, found[i].Name)
 		}
+
 		if got := strings.Join(names, " "); err == nil && got != want || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %s, %v; want %s", name, got, err, want)
 		}

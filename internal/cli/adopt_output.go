@@ -48,20 +48,33 @@ type adoptRequest struct {
 func newAdoptPreview(p targetsnapshot.Preview) adoptPreview {
 	rec := p.Recommendation
 	out := adoptPreview{
-		Recommendation: rec.Namespace + "/" + rec.Name, Type: string(rec.Spec.Type), Phase: string(p.Phase), Refused: p.Refused,
-		Target:  fmt.Sprintf("%s %s/%s", rec.Spec.TargetRef.Kind, rec.Spec.TargetRef.Namespace, rec.Spec.TargetRef.Name),
-		Message: p.Plan.Summary, Remarks: p.Plan.Remarks, Requests: []adoptRequest{},
+		Recommendation: rec.Namespace + "/" + rec.Name,
+		Type:           string(rec.Spec.Type),
+		Phase:          string(p.Phase),
+		Refused:        p.Refused,
+		Target:         fmt.Sprintf("%s %s/%s", rec.Spec.TargetRef.Kind, rec.Spec.TargetRef.Namespace, rec.Spec.TargetRef.Name),
+		Message:        p.Plan.Summary,
+		Remarks:        p.Plan.Remarks,
+		Requests:       []adoptRequest{},
 	}
+
 	if p.Plan.RequeueAfter > 0 {
 		out.AgainAfter = p.Plan.RequeueAfter.String()
 	}
+
 	names := map[types.PatchType]string{"": "Create", types.ApplyPatchType: "Apply", types.MergePatchType: "Merge", types.StrategicMergePatchType: "StrategicMerge"}
 	for _, r := range p.Requests {
 		out.Requests = append(out.Requests, adoptRequest{
-			Namespace: r.Object.GetNamespace(), Object: r.String(), Patch: names[r.Type], FieldManager: r.Manager,
-			Force: r.Type == types.ApplyPatchType, Why: r.Reason, Body: r.Body.Object,
+			Namespace:    r.Object.GetNamespace(),
+			Object:       r.String(),
+			Patch:        names[r.Type],
+			FieldManager: r.Manager,
+			Force:        r.Type == types.ApplyPatchType,
+			Why:          r.Reason,
+			Body:         r.Body.Object,
 		})
 	}
+
 	return out
 }
 
@@ -71,6 +84,7 @@ func writePreviews(w io.Writer, output string, previews []targetsnapshot.Preview
 	for _, p := range previews {
 		views = append(views, newAdoptPreview(p))
 	}
+
 	var out strings.Builder
 	var err error
 	switch output {
@@ -85,12 +99,15 @@ func writePreviews(w io.Writer, output string, previews []targetsnapshot.Preview
 			err = cmp.Or(err, v.describe(&out))
 		}
 	}
+
 	if err == nil {
 		_, err = io.WriteString(w, out.String())
 	}
+
 	if err != nil {
 		return fmt.Errorf("failed to write the preview: %w", err)
 	}
+
 	return nil
 }
 
@@ -103,23 +120,29 @@ func (v adoptPreview) describe(out *strings.Builder) error {
 	if text := cmp.Or(v.Refused, v.Message); text != "" {
 		fmt.Fprintf(out, ": %s", text)
 	}
+
 	out.WriteString("\n")
 	for _, r := range v.Remarks {
 		fmt.Fprintf(out, "  ! %s\n", r)
 	}
+
 	for i, r := range v.Requests {
 		body, err := json.Marshal(r.Body)
 		if err != nil {
 			return fmt.Errorf("failed to encode the patch of %s: %w", r.Object, err)
 		}
+
 		method := strings.ToLower(r.Patch)
 		if r.Force {
 			method += " (forced)"
 		}
+
 		fmt.Fprintf(out, "  %d. %s, %s as %s: %s\n     %s\n", i+1, r.Object, method, r.FieldManager, r.Why, body)
 	}
+
 	if len(v.Requests) == 0 {
 		out.WriteString("  no request to send\n")
 	}
+
 	return nil
 }

@@ -27,20 +27,25 @@ func autoscalerConstraints(ctx context.Context, scaled []metrics.Autoscaler) (wo
 	for _, a := range scaled {
 		reader.autoscalers = append(reader.autoscalers, newAutoscaler(a))
 	}
+
 	lister := &workload.Lister{
 		Sources: func(schema.GroupVersionKind) workload.Source { return workload.Source{Reader: reader} },
 		Scheme:  clientgoscheme.Scheme,
 	}
+
 	out, err := lister.Constraints(ctx, nil)
 	if err != nil {
 		return workload.Constraints{}, fmt.Errorf("failed to evaluate the autoscalers in metrics: %w", err)
 	}
+
 	return out, nil
 }
 
 func newAutoscaler(a metrics.Autoscaler) autoscalingv2.HorizontalPodAutoscaler {
 	out := autoscalingv2.HorizontalPodAutoscaler{}
-	out.Namespace, out.Name = a.Target.Namespace, a.Name
+	out.Namespace = a.Target.Namespace
+	out.Name = a.Name
+
 	out.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: a.Target.APIVersion, Kind: a.Target.Kind, Name: a.Target.Name}
 	for _, m := range []struct {
 		name  corev1.ResourceName
@@ -50,6 +55,7 @@ func newAutoscaler(a metrics.Autoscaler) autoscalingv2.HorizontalPodAutoscaler {
 		if !(percent >= 1 && percent <= math.MaxInt32) {
 			continue
 		}
+
 		whole := int32(percent)
 		out.Spec.Metrics = append(out.Spec.Metrics, autoscalingv2.MetricSpec{
 			Type: autoscalingv2.ResourceMetricSourceType,
@@ -58,6 +64,7 @@ func newAutoscaler(a metrics.Autoscaler) autoscalingv2.HorizontalPodAutoscaler {
 			},
 		})
 	}
+
 	return out
 }
 
@@ -76,5 +83,6 @@ func (r *autoscalerReader) List(_ context.Context, list client.ObjectList, _ ...
 	if l, ok := list.(*autoscalingv2.HorizontalPodAutoscalerList); ok {
 		l.Items = r.autoscalers
 	}
+
 	return nil
 }

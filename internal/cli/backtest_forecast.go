@@ -63,6 +63,7 @@ func newBacktestForecastCommand(s Streams) *cobra.Command {
 			return o.run(s)
 		},
 	}
+
 	fs := cmd.Flags()
 	fs.StringVar(&o.algorithm, "algorithm", registry.Auto, "forecaster to test: "+strings.Join(registry.Names(), ", "))
 	o.calendar.addFlags(fs)
@@ -71,6 +72,7 @@ func newBacktestForecastCommand(s Streams) *cobra.Command {
 	fs.StringVar(&o.interval, "every", "24h", "distance between origins")
 	fs.Float64Var(&o.quantile, "quantile", 0.95, "quantile of the pinball loss and the coverage, from 0.5 to 0.99")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
+
 	return cmd
 }
 
@@ -80,19 +82,23 @@ func (o *backtestForecastOptions) config() (backtest.Config, []forecast.Algorith
 	errs := []error{parseDurations(
 		durationFlag{"--history", o.history, &cfg.History}, durationFlag{"--horizon", o.horizon, &cfg.Horizon}, durationFlag{"--every", o.interval, &cfg.Every},
 	)}
+
 	if !(o.quantile >= 0.5 && o.quantile <= 0.99) {
 		errs = append(errs, fmt.Errorf("--quantile %v: must be 0.5 to 0.99", o.quantile))
 	}
+
 	errs = append(errs, checkTableOrJSON(o.output))
 	if len(o.paths) == 0 {
 		errs = append(errs, errors.New("missing argument: want files or directories with series"))
 	}
+
 	names := []string{o.algorithm}
 	for _, name := range registry.Baselines() {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
+
 	options, err := o.calendar.options(o.algorithm)
 	errs = append(errs, err)
 	algorithms := make([]forecast.Algorithm, 0, len(names))
@@ -101,8 +107,10 @@ func (o *backtestForecastOptions) config() (backtest.Config, []forecast.Algorith
 		if err != nil {
 			errs = append(errs, fmt.Errorf("--algorithm: %w", err))
 		}
+
 		algorithms = append(algorithms, algorithm)
 	}
+
 	return cfg, algorithms, usageError(errors.Join(errs...))
 }
 
@@ -111,12 +119,15 @@ func (o *backtestForecastOptions) run(s Streams) error {
 	if err != nil {
 		return err
 	}
+
 	progress := newProgress(s.Err, "reading the files", nil)
 	defer progress.stop()
+
 	all, err := readSeries(s.Err, o.paths)
 	if err != nil {
 		return err
 	}
+
 	var results []backtest.Result
 	for i, named := range all {
 		progress.setPhase(fmt.Sprintf("replaying %d of %d series", i+1, len(all)))
@@ -131,9 +142,11 @@ func (o *backtestForecastOptions) run(s Streams) error {
 			results = append(results, scored...)
 		}
 	}
+
 	if len(results) == 0 {
 		return &exitError{code: exitNoResult, err: errors.New("nothing to score: no series is long enough")}
 	}
+
 	progress.stop()
 	return writeReport(s.Out, o.output, "back-test", backtest.NewReport(results), renderForecastTable)
 }
@@ -146,16 +159,19 @@ func renderForecastTable(w io.Writer, report backtest.Report) error {
 			formatFigure(r.Coverage), formatFigure(r.Skill), formatFigure(r.FitMillis),
 		})
 	}
+
 	for _, m := range report.Mean {
 		scores.AppendRow(table.Row{
 			"mean", m.Algorithm, fmt.Sprintf("%d/%d", m.Issued, m.Origins), formatFigure(m.WAPE), formatFigure(m.Pinball),
 			formatFigure(m.Coverage), formatFigure(m.Skill), formatFigure(m.FitMillis),
 		})
 	}
+
 	ratios := newFigureTable("RATIO TO PLAIN", "WAPE", "PINBALL")
 	for _, m := range report.Mean {
 		ratios.AppendRow(table.Row{m.Algorithm, formatFigure(m.WAPERatio), formatFigure(m.PinballRatio)})
 	}
+
 	_, err := fmt.Fprintf(w, "%s\n\n%s\n", scores.Render(), ratios.Render())
 	return err
 }
@@ -164,5 +180,6 @@ func formatFigure(f backtest.Figure) string {
 	if math.IsNaN(float64(f)) {
 		return emptyCell
 	}
+
 	return fmt.Sprintf("%.3f", float64(f))
 }

@@ -21,31 +21,38 @@ func TestBacktestForecastJSON(t *testing.T) {
 	dir := t.TempDir()
 	writeSeries(t, dir, "web.csv", 10)
 	writeSeries(t, dir, "young.csv", 3)
+
 	out, warnings, err := runBacktestForecast(t, "-o", "json", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var report struct {
 		Series, Mean []map[string]any
 	}
+
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatal(err)
 	}
+
 	want := []string{"auto", "seasonal-naive", "seasonal-naive-week", "plain", "gocrane-dsp"}
 	if len(report.Series) != len(want) || len(report.Mean) != len(want) {
 		t.Fatalf("%d series, %d means, want %d", len(report.Series), len(report.Mean), len(want))
 	}
+
 	for i, algorithm := range want {
 		s := report.Series[i]
 		if s["algorithm"] != algorithm || s["name"] != "web" || s["origins"] != 3.0 || report.Mean[i]["algorithm"] != algorithm {
 			t.Errorf("row %d: %v", i, s)
 		}
+
 		for _, field := range []string{"issued", "wape", "pinball", "coverage", "skill", "fitMillis"} {
 			if _, ok := s[field]; !ok {
 				t.Errorf("%s lacks %s", algorithm, field)
 			}
 		}
 	}
+
 	if !strings.Contains(warnings, "skipping young") {
 		t.Errorf("warnings %q", warnings)
 	}
@@ -57,6 +64,7 @@ func TestBacktestForecastTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, want := range []string{"SERIES", "web", "plain", "4/4", "mean", "RATIO TO PLAIN"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the table lacks %q:\n%s", want, out)
@@ -76,11 +84,14 @@ func TestSkillOfForecastAndBacktest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := json.Unmarshal([]byte(out), into); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f, b := forecasted.Series[0], replayed.Series[0]
+
+	f := forecasted.Series[0]
+	b := replayed.Series[0]
 	if f.Skill == nil || math.Abs(*f.Skill-b.Skill) > 0.05 || float64(f.Origins) != b.Origins {
 		t.Errorf("forecast: skill %v of %d origins, backtest: %.2f of %v", f.Skill, f.Origins, b.Skill, b.Origins)
 	}
@@ -108,6 +119,7 @@ func TestBacktestForecastErrors(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	if _, _, err := runBacktestForecast(t, dir+"/absent.csv"); err == nil {
 		t.Error("no error for a missing file")
 	}

@@ -73,6 +73,7 @@ func newBacktestRightsizeCommand(s Streams) *cobra.Command {
 			return o.run(s)
 		},
 	}
+
 	fs := cmd.Flags()
 	fs.StringArrayVar(&o.policies, "policy", nil, "policy to test, may be repeated (default: all): crane-default, crane-latency-sensitive, crane-batch, crane-calibrated-constant, gocrane, vpa, krr-p95, krr-p99, crane-time-of-day, blocks-3h, crane-calibrated and crane-calibrated-adopted (CPU only), or a policy file")
 	fs.StringVar(&o.resource, "resource", string(series.CPU), "resource of the series: cpu or memory")
@@ -81,6 +82,7 @@ func newBacktestRightsizeCommand(s Streams) *cobra.Command {
 	fs.IntVar(&o.generated, "generated", 0, "number of memory series to generate, instead of reading files")
 	fs.IntVar(&o.days, "days", 28, "length of the generated series in days")
 	fs.Uint64Var(&o.seed, "seed", 1, "seed of the generated series")
+
 	return cmd
 }
 
@@ -98,9 +100,11 @@ func (o *backtestRightsizeOptions) validate() error {
 	case o.generated == 0 && len(o.paths) == 0:
 		errs = append(errs, errors.New("missing argument: want files or directories with series, or --generated N"))
 	}
+
 	if o.days < 8 || o.days > 366 {
 		errs = append(errs, fmt.Errorf("--days %d: must be 8 to 366", o.days))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -109,27 +113,34 @@ func (o *backtestRightsizeOptions) run(s Streams) error {
 	if err := errors.Join(err, o.validate()); err != nil {
 		return usageError(err)
 	}
+
 	progress := newProgress(s.Err, "replaying the policies", nil)
 	defer progress.stop()
+
 	var all []requestbacktest.Named
 	if o.generated > 0 {
 		all = generate.Memory(o.seed, o.generated, o.days)
 	} else if all, err = readSeries(s.Err, o.paths); err != nil {
 		return err
 	}
+
 	report, err := requestbacktest.Run(all, rules, series.Resource(o.resource))
 	progress.stop()
+
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
 			fmt.Fprintln(s.Err, "skipping", strings.TrimSpace(line))
 		}
 	}
+
 	if len(report.LeftOut) > 0 {
 		fmt.Fprintln(s.Err, "left out, because some policy requests nothing:", strings.Join(report.LeftOut, ", "))
 	}
+
 	if len(report.Series) == 0 {
 		return &exitError{code: exitNoResult, err: errors.New("nothing to score: no series is long enough and in use")}
 	}
+
 	return writeReport(s.Out, o.output, "back-test", report, renderRightsizeTable)
 }
 
@@ -141,6 +152,7 @@ func (o *backtestRightsizeOptions) rules() ([]requestbacktest.Rule, error) {
 		rules, err := requestbacktest.Rules(resource)
 		return withTarget(rules, target, resource), err
 	}
+
 	var rules []requestbacktest.Rule
 	for _, name := range o.policies {
 		if isPolicyFile(name) {
@@ -148,15 +160,19 @@ func (o *backtestRightsizeOptions) rules() ([]requestbacktest.Rule, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			rules = append(rules, requestbacktest.OfPolicy(policy, resource))
 			continue
 		}
+
 		named, err := requestbacktest.Rules(resource, name)
 		if err != nil {
 			return nil, fmt.Errorf("--policy: %w", err)
 		}
+
 		rules = append(rules, named...)
 	}
+
 	return withTarget(rules, target, resource), nil
 }
 
@@ -170,6 +186,7 @@ func withTarget(rules []requestbacktest.Rule, target series.Ratio, resource seri
 			rules[i] = requestbacktest.OfCalibration(r.Name, s)
 		case requestbacktest.CalibratedAdopted:
 			rules[i] = requestbacktest.OfAdoption(r.Name, target)
+
 		case requestbacktest.CalibratedConstant:
 			if policy, err := rightsize.PolicyByName(rightsize.CalibratedPolicy); err == nil {
 				policy.CPU.Target = target
@@ -177,6 +194,7 @@ func withTarget(rules []requestbacktest.Rule, target series.Ratio, resource seri
 			}
 		}
 	}
+
 	return rules
 }
 
@@ -189,25 +207,31 @@ func readSeries(warnings io.Writer, paths []string) ([]requestbacktest.Named, er
 		if err != nil {
 			return nil, fmt.Errorf("failed to read series: %w", err)
 		}
+
 		if !info.IsDir() {
 			file, err := csv.ReadFile(path)
 			if err != nil {
 				return nil, err
 			}
+
 			all = append(all, requestbacktest.Named{Name: file.Name, Series: file.Series})
 			continue
 		}
+
 		files, skipped, err := csv.ReadDir(path)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, skip := range skipped {
 			fmt.Fprintln(warnings, skip)
 		}
+
 		for _, file := range files {
 			all = append(all, requestbacktest.Named{Name: file.Name, Series: file.Series})
 		}
 	}
+
 	return all, nil
 }
 
@@ -218,21 +242,26 @@ func renderRightsizeTable(w io.Writer, report requestbacktest.Report) error {
 		if s.OOMDays != nil {
 			ooms = fmt.Sprintf("%.4g", *s.OOMDays)
 		}
+
 		return table.Row{
 			name, s.Policy, fmt.Sprintf("%.3f", s.Cost), fmt.Sprintf("%.1f", s.MinutesAbove),
 			series.FormatDuration(time.Duration(s.LongestAbove * float64(time.Minute))), fmt.Sprintf("%.3f", s.Slack), fmt.Sprintf("%.2f %%", 100*s.Violation),
 			fmt.Sprintf("%.4f", s.Overrun), ooms, fmt.Sprintf("%.2f", s.Changes),
 		}
 	}
+
 	for _, s := range report.Series {
 		t.AppendRow(row(s.Name, s))
 	}
+
 	for _, s := range report.Mean {
 		t.AppendRow(row("mean", s))
 	}
+
 	for _, s := range report.Weighted {
 		t.AppendRow(row("by size", s))
 	}
+
 	_, err := fmt.Fprintln(w, t.Render())
 	return err
 }

@@ -27,15 +27,19 @@ func runBacktest(t *testing.T, args ...string) (out, warnings string, err error)
 // writeSeries writes a series with a daily cycle, one sample every five minutes.
 func writeSeries(t *testing.T, dir, name string, days int) string {
 	t.Helper()
+
 	var b strings.Builder
 	b.WriteString("ts,value\n")
+
 	for i := range days * 288 {
 		fmt.Fprintf(&b, "%d,%.4f\n", 1772409600+300*i, 1-0.5*math.Cos(2*math.Pi*float64(i)/288))
 	}
+
 	path := filepath.Join(dir, name)
 	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -43,23 +47,28 @@ func TestBacktestRightsizeJSON(t *testing.T) {
 	dir := t.TempDir()
 	writeSeries(t, dir, "web.csv", 10)
 	writeSeries(t, dir, "young.csv", 3)
+
 	if err := os.WriteFile(filepath.Join(dir, "notes.csv"), []byte("a,b\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	out, warnings, err := runBacktest(t, "-o", "json", "--policy", "crane-default", "--policy", "vpa", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var report requestbacktest.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(report.Series) != 2 || len(report.Mean) != 2 || report.Series[0].Name != "web" || report.Mean[1].Policy != "vpa" {
 		t.Errorf("%+v", report)
 	}
 	if !strings.Contains(out, `"oomDays": null`) {
 		t.Error("oomDays of CPU is not null")
 	}
+
 	for _, want := range []string{"notes.csv", "skipping series young: too short"} {
 		if !strings.Contains(warnings, want) {
 			t.Errorf("stderr lacks %q:\n%s", want, warnings)
@@ -74,10 +83,12 @@ func TestBacktestRightsizeAllPolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var report map[string][]map[string]any
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatal(err)
 	}
+
 	var names []string
 	for i, s := range report["series"] {
 		fields := slices.Sorted(maps.Keys(s))
@@ -87,8 +98,10 @@ func TestBacktestRightsizeAllPolicies(t *testing.T) {
 		if report["mean"][i]["policy"] != s["policy"] {
 			t.Errorf("mean %d: policy %v, want %v", i, report["mean"][i]["policy"], s["policy"])
 		}
+
 		names = append(names, fmt.Sprint(s["policy"]))
 	}
+
 	want := []string{
 		"crane-default", "crane-latency-sensitive", "crane-batch", "crane-calibrated-constant", "gocrane", "vpa", "krr-p95",
 		"krr-p99", "crane-time-of-day", "blocks-3h", "crane-calibrated", "crane-calibrated-adopted",
@@ -101,11 +114,13 @@ func TestBacktestRightsizeAllPolicies(t *testing.T) {
 func TestBacktestRightsizePolicyFile(t *testing.T) {
 	dir := t.TempDir()
 	series := writeSeries(t, dir, "web.csv", 10)
+
 	file := filepath.Join(dir, "mine.yaml")
 	policy := "name: mine\ncpu:\n  method: percentile\n  percentile: 0.9\n  margin: 0\n"
 	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	out, _, err := runBacktest(t, "--policy", file, series)
 	if err != nil || !strings.Contains(out, "crane-mine") {
 		t.Errorf("%v\n%s", err, out)
@@ -113,6 +128,7 @@ func TestBacktestRightsizePolicyFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte(policy+"  margn: 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, _, err := runBacktest(t, "--policy", file, series); err == nil || !strings.Contains(err.Error(), "cpu.margn") {
 		t.Errorf("a policy with an unknown field: %v", err)
 	}
@@ -145,6 +161,7 @@ func TestBacktestRightsizeErrors(t *testing.T) {
 			t.Errorf("%s: %v lacks %q", name, err, c.want)
 			continue
 		}
+
 		code := exitFailure
 		var coded *exitError
 		if errors.As(err, &coded) {
@@ -162,16 +179,20 @@ func TestBacktestTarget(t *testing.T) {
 	file := filepath.Join(dir, "web.csv")
 	var b strings.Builder
 	b.WriteString("ts,value\n")
+
 	for i := range 12 * 288 {
 		v := 1.0
 		if i%97 == 0 {
 			v = 2
 		}
+
 		fmt.Fprintf(&b, "%d,%v\n", 1772409600+300*i, v)
 	}
+
 	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, policy := range []string{"crane-calibrated-constant", "crane-calibrated-adopted", "crane-calibrated"} {
 		cost := map[string]float64{}
 		for _, target := range []string{"0.0025", "0.02"} {
@@ -179,16 +200,20 @@ func TestBacktestTarget(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			var report requestbacktest.Report
 			if err := json.Unmarshal([]byte(out), &report); err != nil {
 				t.Fatal(err)
 			}
+
 			cost[target] = report.Mean[0].Cost
 		}
+
 		if cost["0.02"] >= cost["0.0025"] {
 			t.Errorf("%s: cost %v", policy, cost)
 		}
 	}
+
 	if _, _, err := runBacktest(t, "--target", "0.001", file); err == nil || !strings.Contains(err.Error(), "--target") {
 		t.Errorf("a target of 0.1 %%: %v", err)
 	}

@@ -45,24 +45,37 @@ func newBundleCommand(s Streams) *cobra.Command {
 	var access kubernetesFlags
 	var namespace, output string
 	cmd := &cobra.Command{
-		Use: "bundle", Short: "Write a support bundle without secrets", Long: bundleLong, Args: noArgs,
+		Use:     "bundle",
+		Short:   "Write a support bundle without secrets",
+		Long:    bundleLong,
+		Args:    noArgs,
 		Example: "  crane bundle\n  crane bundle --file - | tar -tz",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := access.objectClient()
 			if err != nil {
 				return err
 			}
+
 			clients, _, err := access.clientset()
 			if err != nil {
 				return err
 			}
-			b := &bundle{client: c, logs: podLogs(clients), namespace: namespace, now: time.Now()}
+
+			b := &bundle{
+				client:    c,
+				logs:      podLogs(clients),
+				namespace: namespace,
+				now:       time.Now(),
+			}
+
 			return writeBundle(cmd.Context(), s, b, output)
 		},
 	}
+
 	access.addFlags(cmd.Flags())
 	cmd.Flags().StringVar(&namespace, "craned-namespace", "crane-system", "namespace of craned")
 	cmd.Flags().StringVarP(&output, "file", "f", "crane-bundle.tar.gz", "file to write, which must not exist; - for the standard output")
+
 	return cmd
 }
 
@@ -75,15 +88,19 @@ func writeBundle(ctx context.Context, s Streams, b *bundle, output string) (err 
 			return fmt.Errorf("failed to create the bundle: %w", openErr)
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
+
 		out = file
 	}
+
 	b.collect(ctx)
 	if err := b.write(out); err != nil {
 		return fmt.Errorf("failed to write the bundle: %w", err)
 	}
+
 	if output != "-" {
 		_, err = fmt.Fprintf(s.Out, "wrote %d files to %s; %d could not be read (errors.txt)\n", len(b.files), output, len(b.failed))
 	}
+
 	return err
 }
 
@@ -92,9 +109,13 @@ type logReader func(ctx context.Context, pod *corev1.Pod, container string) ([]b
 
 func podLogs(clients kubernetes.Interface) logReader {
 	return func(ctx context.Context, pod *corev1.Pod, container string) ([]byte, error) {
-		lines, size := int64(bundleLogLines), int64(bundleFile)
+		lines := int64(bundleLogLines)
+		size := int64(bundleFile)
 		return clients.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{
-			Container: container, TailLines: &lines, LimitBytes: &size, Timestamps: true,
+			Container:  container,
+			TailLines:  &lines,
+			LimitBytes: &size,
+			Timestamps: true,
 		}).DoRaw(ctx)
 	}
 }
@@ -140,13 +161,16 @@ func bundleKinds() []bundleKind {
 		for _, kind := range kinds {
 			out = append(out, bundleKind{group: group + ".crane.io", version: "v1alpha1", kind: kind})
 		}
+
 		return out
 	}
+
 	out := crane("analysis", "RecommendationRule", "Recommendation", "Analytics", "ConfigSet")
 	out = append(out, crane("autoscaling", "EffectiveHorizontalPodAutoscaler", "EffectiveVerticalPodAutoscaler", "Substitute")...)
 	out = append(out, crane("prediction", "TimeSeriesPrediction", "ClusterNodePrediction")...)
 	out = append(out, crane("ensurance", "NodeQOS", "PodQOS", "AvoidanceAction")...)
 	out = append(out, crane("topology", "NodeResourceTopology")...)
+
 	return append(out,
 		bundleKind{"apps", "v1", "Deployment", true}, bundleKind{"apps", "v1", "DaemonSet", true}, bundleKind{"", "v1", "Pod", true},
 		bundleKind{"", "v1", "ConfigMap", true}, bundleKind{"", "v1", "Event", true}, bundleKind{"coordination.k8s.io", "v1", "Lease", true},
@@ -165,10 +189,12 @@ func (b *bundle) collect(ctx context.Context) {
 	if err != nil {
 		b.fail("status", err)
 	}
+
 	b.add("status.txt", text.Bytes())
 	for _, kind := range bundleKinds() {
 		b.addObjects(ctx, kind)
 	}
+
 	b.addLogs(ctx)
 	b.add("errors.txt", []byte(strings.Join(b.failed, "\n")+"\n"))
 }
@@ -176,14 +202,17 @@ func (b *bundle) collect(ctx context.Context) {
 func (b *bundle) addObjects(ctx context.Context, kind bundleKind) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: kind.group, Version: kind.version, Kind: kind.kind + "List"})
+
 	options := []client.ListOption{client.Limit(bundleObjects)}
 	if kind.ownNamespace {
 		options = append(options, client.InNamespace(b.namespace))
 	}
+
 	if err := b.client.List(ctx, list, options...); err != nil {
 		b.fail(kind.kind, err)
 		return
 	}
+
 	var text bytes.Buffer
 	for i := range list.Items {
 		redactObject(&list.Items[i])
@@ -192,8 +221,10 @@ func (b *bundle) addObjects(ctx context.Context, kind bundleKind) {
 			b.fail(kind.kind, err)
 			continue
 		}
+
 		fmt.Fprintf(&text, "---\n%s", content)
 	}
+
 	if list.GetContinue() != "" {
 		fmt.Fprintf(&text, "# only the first %d objects\n", bundleObjects)
 	}
@@ -206,6 +237,7 @@ func (b *bundle) addLogs(ctx context.Context) {
 		b.fail("logs", err)
 		return
 	}
+
 	for i := range pods.Items[:min(len(pods.Items), bundleLogs)] {
 		pod := &pods.Items[i]
 		for _, c := range pod.Spec.Containers {
@@ -214,6 +246,7 @@ func (b *bundle) addLogs(ctx context.Context) {
 				b.fail("log of "+pod.Name, err)
 				continue
 			}
+
 			b.add("logs/"+pod.Name+"/"+c.Name+".log", content)
 		}
 	}
@@ -224,13 +257,21 @@ func (b *bundle) write(w io.Writer) error {
 	compressed := gzip.NewWriter(w)
 	archive := tar.NewWriter(compressed)
 	for _, f := range b.files {
-		header := &tar.Header{Name: "crane-bundle/" + f.name, Mode: 0o600, Size: int64(len(f.content)), ModTime: b.now}
+		header := &tar.Header{
+			Name:    "crane-bundle/" + f.name,
+			Mode:    0o600,
+			Size:    int64(len(f.content)),
+			ModTime: b.now,
+		}
+
 		if err := archive.WriteHeader(header); err != nil {
 			return err
 		}
+
 		if _, err := archive.Write(f.content); err != nil {
 			return err
 		}
 	}
+
 	return errors.Join(archive.Close(), compressed.Close())
 }

@@ -34,8 +34,10 @@ func redact(content []byte) []byte {
 		if i == 3 {
 			replacement += "@"
 		}
+
 		content = pattern.ReplaceAll(content, []byte(replacement))
 	}
+
 	return content
 }
 
@@ -60,8 +62,10 @@ func redactEnv(node any) {
 					}
 				}
 			}
+
 			redactEnv(child)
 		}
+
 	case []any:
 		for _, child := range n {
 			redactEnv(child)

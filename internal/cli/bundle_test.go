@@ -32,6 +32,7 @@ func TestBundle(t *testing.T) {
 		"--prometheus-address=http://user:" + plantedSecret + "@prometheus:9090", "--prometheus-bearer-token=" + plantedSecret,
 		"--prometheus-headers=X-Scope: " + plantedSecret, "--v=2",
 	}
+
 	meta := metav1.ObjectMeta{Namespace: "crane-system", Name: "craned-0", Labels: map[string]string{componentLabel: "craned"}}
 	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "craned", Env: []corev1.EnvVar{{Name: "A", Value: plantedSecret}}}}}}
 	file := &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{
@@ -39,6 +40,7 @@ func TestBundle(t *testing.T) {
 		"key.pem":     "-----BEGIN EC PRIVATE KEY-----\n" + plantedSecret + "\n-----END EC PRIVATE KEY-----\n",
 		"json":        `{"token": "` + plantedSecret + `", "kept": "value"}`,
 	}}
+
 	secret := &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"a": plantedSecret}}
 	log := "request failed Authorization: Bearer " + plantedSecret + "\n" + `url="https://u:` + plantedSecret + `@host/api" token=eyJhbGciOi.eyJ` + plantedSecret + ".abc\nkept line\n"
 
@@ -46,20 +48,24 @@ func TestBundle(t *testing.T) {
 		client: statusClient(t, deployment, pod, file, secret), namespace: "crane-system", now: time.Unix(1_700_000_000, 0),
 		logs: func(context.Context, *corev1.Pod, string) ([]byte, error) { return []byte(log), nil },
 	}
+
 	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
 	var out bytes.Buffer
 	if err := writeBundle(t.Context(), Streams{Out: &out, Err: io.Discard}, b, path); err != nil {
 		t.Fatal(err)
 	}
+
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the bundle has mode %v, %v", info.Mode(), err)
 	}
+
 	files := readBundle(t, path)
 	for name, content := range files {
 		if strings.Contains(content, plantedSecret) {
 			t.Errorf("%s has a secret:\n%s", name, content)
 		}
 	}
+
 	for name, want := range map[string]string{
 		"objects/deployment.yaml": "--v=2", "objects/configmap.yaml": "kept", "logs/craned-0/craned.log": "kept line",
 		"status.txt": "craned", "version.txt": "crane ", "objects/pod.yaml": "craned-0",
@@ -68,6 +74,7 @@ func TestBundle(t *testing.T) {
 			t.Errorf("%s has no %q:\n%s", name, want, files["crane-bundle/"+name])
 		}
 	}
+
 	if err := writeBundle(t.Context(), Streams{Out: &out}, b, path); !errors.Is(err, os.ErrExist) {
 		t.Errorf("an existing file: %v", err)
 	}
@@ -84,6 +91,7 @@ func TestBundleWithoutRights(t *testing.T) {
 		logs: func(context.Context, *corev1.Pod, string) ([]byte, error) { return nil, errors.New("forbidden") },
 	}
 	b.collect(t.Context())
+
 	last := b.files[len(b.files)-1]
 	if last.name != "errors.txt" || !strings.Contains(string(last.content), "log of craned-0: forbidden") {
 		t.Errorf("%s: %s", last.name, last.content)
@@ -93,16 +101,20 @@ func TestBundleWithoutRights(t *testing.T) {
 // readBundle returns the contents of the files of a bundle by name.
 func readBundle(t *testing.T, path string) map[string]string {
 	t.Helper()
+
 	file, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
+
 	compressed, err := gzip.NewReader(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, archive := map[string]string{}, tar.NewReader(compressed)
+
+	files := map[string]string{}
+	archive := tar.NewReader(compressed)
 	for {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
@@ -111,10 +123,12 @@ func readBundle(t *testing.T, path string) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		content, err := io.ReadAll(archive)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		files[header.Name] = string(content)
 	}
 }

@@ -43,23 +43,34 @@ type nodeCleanup struct {
 
 // newCleanupCommand returns `crane cleanup`.
 func newCleanupCommand(s Streams) *cobra.Command {
-	cmd := &cobra.Command{Use: "cleanup", Short: "Remove what Crane leaves after its removal", Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{
+		Use:   "cleanup",
+		Short: "Remove what Crane leaves after its removal",
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+
 	var access kubernetesFlags
 	c := nodeCleanup{out: s.Out}
 	node := &cobra.Command{
-		Use: "node [NAME...]", Short: "Undo what ended agents changed on nodes, by default on all", Long: cleanupLong,
+		Use:     "node [NAME...]",
+		Short:   "Undo what ended agents changed on nodes, by default on all",
+		Long:    cleanupLong,
 		Example: "  crane cleanup node --image registry.example/crane/crane-agent:0.1.0",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if c.image == "" {
 				return usageError(errors.New("--image: set the image of crane-agent that was installed"))
 			}
+
 			var err error
 			if c.clients, _, err = access.clientset(); err != nil {
 				return err
 			}
+
 			return c.run(cmd.Context(), names)
 		},
 	}
+
 	fs := node.Flags()
 	access.addFlags(fs)
 	fs.StringVar(&c.image, "image", "", "image of crane-agent")
@@ -67,6 +78,7 @@ func newCleanupCommand(s Streams) *cobra.Command {
 	fs.StringVar(&c.stateDir, "state-dir", "/var/lib/crane-agent", "the agents' --state-dir, a directory of the nodes below /var/lib")
 	fs.DurationVar(&c.timeout, "timeout", 2*time.Minute, "time to wait for the pod of a node")
 	cmd.AddCommand(node)
+
 	return cmd
 }
 
@@ -79,10 +91,12 @@ func (c nodeCleanup) run(ctx context.Context, names []string) error {
 	if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading DaemonSet %s/%s: %w", c.namespace, agentName, err)
 	}
+
 	nodes, err := c.clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("reading nodes: %w", err)
 	}
+
 	var all []string
 	noted := map[string]bool{}
 	for i := range nodes.Items {
@@ -90,27 +104,33 @@ func (c nodeCleanup) run(ctx context.Context, names []string) error {
 		all = append(all, name)
 		_, noted[name] = nodes.Items[i].Annotations[ensurancev1alpha1.AnnotationPredecessor]
 	}
+
 	if len(names) == 0 {
 		names = all
 	}
+
 	var errs []error
 	for _, name := range names {
 		if !slices.Contains(all, name) {
 			errs = append(errs, fmt.Errorf("node %s does not exist", name))
 			continue
 		}
+
 		text, err := c.node(ctx, name)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("node %s: %w", name, err))
 			continue
 		}
+
 		if noted[name] {
 			text += fmt.Sprintf("%s: CPU quotas that gocrane's agent left may still be there: restart the pods of the node, then remove its annotation %s\n", name, ensurancev1alpha1.AnnotationPredecessor)
 		}
+
 		if _, err := fmt.Fprintf(c.out, "%s: %s", name, text); err != nil {
 			return fmt.Errorf("writing: %w", err)
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -124,6 +144,7 @@ func (c nodeCleanup) node(ctx context.Context, node string) (string, error) {
 	defer func() {
 		_ = pods.Delete(context.WithoutCancel(ctx), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}) // reported below if it matters
 	}()
+
 	err = wait.PollUntilContextTimeout(ctx, cleanupPoll, c.timeout, true, func(ctx context.Context) (bool, error) {
 		pod, err = pods.Get(ctx, pod.Name, metav1.GetOptions{})
 		return err == nil && (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed), err
@@ -131,10 +152,12 @@ func (c nodeCleanup) node(ctx context.Context, node string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("pod %s/%s is %s: %w", c.namespace, pod.Name, pod.Status.Phase, err)
 	}
+
 	logs, err := pods.GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
 	if pod.Status.Phase == corev1.PodFailed {
 		return "", errors.Join(fmt.Errorf("pod %s/%s failed: %s", c.namespace, pod.Name, logs), err)
 	}
+
 	return string(logs), err
 }
 
@@ -147,12 +170,15 @@ func (c nodeCleanup) pod(node string) *corev1.Pod {
 	proc, procMount := mount("proc", "/proc", true)
 	cgroups, cgroupsMount := mount("cgroup", "/sys/fs/cgroup", false)
 	lib, libMount := mount("lib", state, false)
+
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: cleanupPrefix, Namespace: c.namespace, Labels: map[string]string{"app.kubernetes.io/name": "crane-cleanup", "app.kubernetes.io/part-of": "crane"}},
 		Spec: corev1.PodSpec{
-			NodeName: node, RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false),
-			Tolerations:     []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			SecurityContext: &corev1.PodSecurityContext{RunAsUser: new(int64(0)), RunAsGroup: new(int64(0)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			NodeName:                     node,
+			RestartPolicy:                corev1.RestartPolicyNever,
+			AutomountServiceAccountToken: new(false),
+			Tolerations:                  []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			SecurityContext:              &corev1.PodSecurityContext{RunAsUser: new(int64(0)), RunAsGroup: new(int64(0)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 			Containers: []corev1.Container{{
 				Name: agentName, Image: c.image, Args: []string{"--cleanup", "--host-root=" + root, "--state-dir=" + root + c.stateDir},
 				VolumeMounts: []corev1.VolumeMount{procMount, cgroupsMount, libMount},

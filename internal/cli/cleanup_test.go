@@ -26,21 +26,27 @@ func TestCleanupNode(t *testing.T) {
 	a.Annotations = map[string]string{ensurancev1alpha1.AnnotationPredecessor: ensurancev1alpha1.PredecessorGocrane}
 	clients := fake.NewClientset(a, node("b"))
 	var ran []string
+
 	clients.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		pod := action.(clienttesting.CreateAction).GetObject().(*corev1.Pod)
-		pod.Name, pod.Status.Phase = cleanupPrefix+pod.Spec.NodeName, corev1.PodSucceeded
+		pod.Name = cleanupPrefix + pod.Spec.NodeName
+		pod.Status.Phase = corev1.PodSucceeded
 		if pod.Spec.NodeName == "b" {
 			pod.Status.Phase = corev1.PodFailed
 		}
+
 		ran = append(ran, pod.Spec.NodeName+" "+strings.Join(pod.Spec.Containers[0].Args, " "))
 		return false, pod, nil
 	})
+
 	var out strings.Builder
 	c := nodeCleanup{clients: clients, namespace: "crane-system", image: "agent:1", stateDir: "/var/lib/crane-agent", timeout: time.Minute, out: &out}
+
 	err := c.run(t.Context(), nil)
 	if err == nil || !strings.Contains(err.Error(), "node b: pod crane-system/crane-cleanup-b failed") || strings.Contains(err.Error(), "node a") {
 		t.Error(err)
 	}
+
 	const want = "a --cleanup --host-root=/host --state-dir=/host/var/lib/crane-agent"
 	if len(ran) != 2 || ran[0] != want || !strings.HasPrefix(out.String(), "a: ") || strings.Count(out.String(), "a: CPU quotas that gocrane's agent left may still be there") != 1 {
 		t.Errorf("%q, printed %q", ran, out.String())
@@ -51,10 +57,12 @@ func TestCleanupNode(t *testing.T) {
 	if err := c.run(t.Context(), []string{"c"}); err == nil || !strings.Contains(err.Error(), "node c does not exist") || len(ran) != 2 {
 		t.Errorf("%v, %q", err, ran)
 	}
+
 	daemonSet := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: agentName, Namespace: "crane-system"}}
 	if _, err := clients.AppsV1().DaemonSets("crane-system").Create(t.Context(), daemonSet, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := c.run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "remove it first") || len(ran) != 2 {
 		t.Errorf("beside running agents: %v, %q", err, ran)
 	}

@@ -45,8 +45,12 @@ type clusterState struct {
 
 func newClusterState(k *kubernetesFlags, namespaces []string, source *prometheus.Source, server string, note func(string)) *clusterState {
 	return &clusterState{
-		kubernetes: k, namespaces: namespaces, source: source, metricState: source.ClusterState(namespaces), note: note,
-		sources: sources{history: server},
+		kubernetes:  k,
+		namespaces:  namespaces,
+		source:      source,
+		metricState: source.ClusterState(namespaces),
+		note:        note,
+		sources:     sources{history: server},
 	}
 }
 
@@ -70,9 +74,11 @@ func (e *clusterState) workloads(ctx context.Context) ([]workload.Workload, erro
 	case !errors.Is(err, errNoKubeconfig):
 		e.note(fmt.Sprintf("Warning: %v; reading workloads from Prometheus", err))
 	}
+
 	if found, err = e.metricState.Workloads(ctx); err != nil {
 		return nil, err
 	}
+
 	e.sources.workloads, e.sources.requestsUnknown = sourceMetrics, !e.metricState.HasRequests()
 	return found, nil
 }
@@ -86,20 +92,28 @@ func (e *clusterState) constraints(ctx context.Context) (workload.Constraints, e
 		return out, nil
 	case ctx.Err() != nil:
 		return out, err
+
 	case e.kubernetes.personal():
 		e.note(fmt.Sprintf("Warning: %v; recommendations may exceed the largest node and ignore autoscalers", err))
-		e.sources.nodes, e.sources.autoscalers = sourceNone, sourceNone
+		e.sources.nodes = sourceNone
+		e.sources.autoscalers = sourceNone
+
 		return workload.Constraints{}, nil
+
 	case !errors.Is(err, errNoKubeconfig):
 		e.note(fmt.Sprintf("Warning: %v; reading nodes and autoscalers from Prometheus", err))
 	}
-	e.sources.nodes, e.sources.autoscalers = sourceNone, sourceNone
+
+	e.sources.nodes = sourceNone
+	e.sources.autoscalers = sourceNone
 	if out, err = e.metricConstraints(ctx); err != nil {
 		if ctx.Err() != nil {
 			return out, err
 		}
+
 		e.note(fmt.Sprintf("Warning: %v; recommendations may exceed the largest node and ignore autoscalers", err))
 	}
+
 	return out, nil
 }
 
@@ -109,24 +123,29 @@ func (e *clusterState) metricConstraints(ctx context.Context) (workload.Constrai
 	if err != nil {
 		return workload.Constraints{}, err
 	}
+
 	out, err := autoscalerConstraints(ctx, scaled)
 	if err != nil {
 		return workload.Constraints{}, err
 	}
+
 	e.sources.autoscalers = sourceMetrics
 	largest, err := e.source.Constraints(ctx)
 	if err != nil {
 		return out, err
 	}
+
 	out.MaxCPU, out.MaxMemory = largest.MaxCPU, largest.MaxMemory
 	if out.Nodes, err = e.metricState.NodeGroups(ctx); err != nil {
 		return out, err
 	}
+
 	if out.MaxCPU == 0 || out.MaxMemory == 0 {
 		e.sources.missing = append(e.sources.missing, "kube_node_status_allocatable: the largest node is unknown, so a recommendation may exceed it")
 	} else {
 		e.sources.nodes = sourceMetrics
 	}
+
 	return out, nil
 }
 
@@ -137,6 +156,7 @@ func (e *clusterState) cluster(ctx context.Context, keys []string) (workload.Clu
 	if e.sources.workloads == "" && err == nil {
 		e.sources.workloads = e.kubernetes.serverName()
 	}
+
 	switch {
 	case err == nil:
 		e.sources.nodes = e.kubernetes.serverName()
@@ -146,9 +166,11 @@ func (e *clusterState) cluster(ctx context.Context, keys []string) (workload.Clu
 	case !errors.Is(err, errNoKubeconfig):
 		e.note(fmt.Sprintf("Warning: %v; reading nodes from Prometheus", err))
 	}
+
 	if out, err = e.metricState.Cluster(ctx, keys); err != nil {
 		return out, err
 	}
+
 	e.sources.nodes = sourceMetrics
 	if len(out.Nodes) == 0 {
 		e.sources.nodes = sourceNone
@@ -156,6 +178,7 @@ func (e *clusterState) cluster(ctx context.Context, keys []string) (workload.Clu
 	if e.sources.workloads == "" {
 		e.sources.workloads = sourceMetrics
 	}
+
 	return out, nil
 }
 
@@ -166,16 +189,20 @@ func (e *clusterState) emptyNamespaces(ctx context.Context, found []workload.Wor
 		if slices.ContainsFunc(found, func(w workload.Workload) bool { return w.Namespace == ns }) {
 			continue
 		}
+
 		if e.sources.workloads == sourceMetrics {
 			out = append(out, fmt.Sprintf("%s reports no pod in namespace %s", sourceMetrics, ns))
 			continue
 		}
+
 		if missing := e.kubernetes.missingNamespace(ctx, ns); missing != nil {
 			out = append(out, missing.Error())
 			continue
 		}
+
 		out = append(out, fmt.Sprintf("namespace %s has no workload", ns))
 	}
+
 	return out
 }
 
@@ -189,11 +216,14 @@ func (s sources) lines() []string {
 				parts = append(parts, part.data+" from "+part.source)
 			}
 		}
+
 		out = append(out, "Sources: "+strings.Join(parts, "; ")+".")
 	}
+
 	for _, m := range s.missing {
 		out = append(out, "Missing "+m+".")
 	}
+
 	return out
 }
 
@@ -213,5 +243,12 @@ func (s sources) json() *jsonSources {
 	if s.history == "" && s.workloads == "" {
 		return nil
 	}
-	return &jsonSources{History: s.history, Workloads: s.workloads, Nodes: s.nodes, Autoscalers: s.autoscalers, Missing: s.missing}
+
+	return &jsonSources{
+		History:     s.history,
+		Workloads:   s.workloads,
+		Nodes:       s.nodes,
+		Autoscalers: s.autoscalers,
+		Missing:     s.missing,
+	}
 }

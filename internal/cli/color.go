@@ -32,6 +32,7 @@ func (p painter) paint(color, text string) string {
 	if !bool(p) || text == "" {
 		return text
 	}
+
 	return color + text + colorReset
 }
 
@@ -40,6 +41,7 @@ func (p painter) row(header, row table.Row) table.Row {
 	if !p {
 		return row
 	}
+
 	out := make(table.Row, len(row))
 	for i, cell := range cellTexts(row) {
 		switch {
@@ -50,8 +52,10 @@ func (p painter) row(header, row table.Row) table.Row {
 		case header[i] == changeTitle && strings.HasPrefix(cell, "+"):
 			cell = p.paint(colorMore, cell)
 		}
+
 		out[i] = cell
 	}
+
 	return out
 }
 
@@ -60,5 +64,6 @@ func (p painter) footer(row table.Row) table.Row {
 	for i, cell := range cellTexts(row) {
 		out[i] = p.paint(colorBold, cell)
 	}
+
 	return out
 }

@@ -21,32 +21,40 @@ import (
 // runCrane runs the command line in an empty environment.
 func runCrane(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
+
 	for _, name := range []string{envAddress, envUsername, envPassword, envToken} {
 		t.Setenv(name, "")
 	}
+
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	var stdout, stderr bytes.Buffer
 	code = Main(append([]string{"crane"}, args...), strings.NewReader(""), &stdout, &stderr)
+
 	return code, stdout.String(), stderr.String()
 }
 
 // fixtureSeriesDir returns a directory with a constant series of 8 days, a series of one day and a text file.
 func fixtureSeriesDir(t *testing.T) string {
 	t.Helper()
+
 	dir := t.TempDir()
 	for name, days := range map[string]int{"steady": 8, "young": 1} {
 		var b strings.Builder
 		b.WriteString("ts,value\n")
+
 		for i := range days * 24 * 12 {
 			fmt.Fprintf(&b, "%d,0.5\n", 1_699_920_000+i*300)
 		}
+
 		if err := os.WriteFile(filepath.Join(dir, name+".csv"), []byte(b.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("hello"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return dir
 }
 
@@ -55,20 +63,25 @@ func TestRecommendFromFiles(t *testing.T) {
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
+
 	if n := strings.Count(errOut, "\n"); n != 1 || !strings.Contains(errOut, "notes.txt") {
 		t.Errorf("stderr is %q, want one line on notes.txt", errOut)
 	}
+
 	var r jsonReport
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
 	}
+
 	if r.Schema != jsonSchema || len(r.Workloads) != 2 || r.Workloads[0].Name != "steady" || r.Workloads[1].Name != "young" {
 		t.Fatalf("%s", out)
 	}
+
 	steady := r.Workloads[0].Containers[0]
 	if steady.Memory != nil || steady.CPU == nil || steady.CPU.Recommended == nil {
 		t.Fatalf("%s", out)
 	}
+
 	// 0.5 cores plus margin.
 	if v := steady.CPU.Recommended.Request.Value; v < 0.5 || v > 0.65 {
 		t.Errorf("recommendation for a constant usage of 0.5 cores: %v", v)
@@ -95,17 +108,21 @@ func TestRecommendFromTraces(t *testing.T) {
 	if _, err := os.Stat(dir); err != nil {
 		t.Skip("the traces are not available:", err)
 	}
+
 	code, out, errOut := runCrane(t, "recommend", "--from", dir, "-o", "json")
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
+
 	var r jsonReport
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(r.Workloads) != 8 {
 		t.Fatalf("%d workloads, want 8", len(r.Workloads))
 	}
+
 	for i, w := range r.Workloads {
 		if want := fmt.Sprintf("workload-%d", i); w.Name != want || w.State != "Ready" {
 			t.Errorf("%s is %s, want %s to be Ready", w.Name, w.State, want)
@@ -119,6 +136,7 @@ func TestExitCodes(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(broken, "a.csv"), []byte("ts,value\n600,abc\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct {
 		name string
 		args []string
@@ -162,9 +180,11 @@ func TestUnusablePrometheus(t *testing.T) {
 			w.WriteHeader(status)
 			fmt.Fprint(w, body)
 		}))
+
 		t.Cleanup(server.Close)
 		return server.URL
 	}
+
 	for _, c := range []struct{ name, url, want string }{
 		{"unreachable", "http://127.0.0.1:1", "connection refused"},
 		{"no rights", answer(http.StatusUnauthorized, "text/plain", "Unauthorized"), "status 401"},
@@ -185,10 +205,12 @@ func TestVersionAndPlugin(t *testing.T) {
 	if code, out, _ := runCrane(t, "version"); code != exitOK || !strings.HasPrefix(out, "crane ") {
 		t.Errorf("version: exit %d, %q", code, out)
 	}
+
 	var out bytes.Buffer
 	if code := Main([]string{"/usr/local/bin/kubectl-crane", "recommend", "--help"}, strings.NewReader(""), &out, &out); code != exitOK {
 		t.Fatalf("exit %d: %s", code, out.String())
 	}
+
 	if !strings.Contains(out.String(), "kubectl crane recommend [flags]") {
 		t.Errorf("the help text does not use the plugin name:\n%s", out.String())
 	}
@@ -199,6 +221,7 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv(envToken, "t")
 	t.Setenv(envUsername, "u")
 	t.Setenv(envPassword, "p")
+
 	for _, c := range []struct {
 		name string
 		p    prometheusFlags
@@ -226,6 +249,7 @@ func TestCompletePolicy(t *testing.T) {
 		if err := o.complete(); err != nil {
 			t.Fatal(err)
 		}
+
 		if o.historyLength != want {
 			t.Errorf("history length for --history %q: %s, want %s", history, o.historyLength, want)
 		}
@@ -233,7 +257,9 @@ func TestCompletePolicy(t *testing.T) {
 }
 
 func TestMissingRequired(t *testing.T) {
-	cpu, memory := metrics.MetricPresence{Metric: "cpu", Required: true}, metrics.MetricPresence{Metric: "memory", Required: true}
+	cpu := metrics.MetricPresence{Metric: "cpu", Required: true}
+	memory := metrics.MetricPresence{Metric: "memory", Required: true}
+
 	present := cpu
 	present.Series = 3
 	if missing, none := missingRequired(metrics.SourceReport{Metrics: []metrics.MetricPresence{present, memory, {Metric: "nice"}}}); len(missing) != 1 || none {

@@ -87,9 +87,11 @@ func newCostCommand(s Streams) *cobra.Command {
 			if err := o.complete(); err != nil {
 				return usageError(err)
 			}
+
 			return o.run(cmd.Context(), s)
 		},
 	}
+
 	fs := cmd.Flags()
 	o.prometheus.addFlags(fs)
 	o.kubernetes.addFlags(fs)
@@ -98,6 +100,7 @@ func newCostCommand(s Streams) *cobra.Command {
 	fs.StringVar(&o.window, "window", "1h", "length of the window of the mean usage, for example 1d")
 	fs.StringVar(&o.priceBook, "price-book", "", "YAML or JSON file with the prices of nodes (default: approximate prices; see docs/reference/cost.md)")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
+
 	return cmd
 }
 
@@ -110,11 +113,13 @@ func (o *costOptions) complete() error {
 	if o.by == byNode && len(o.namespaces) > 0 {
 		errs = append(errs, errors.New("--by node lists nodes, which have no namespace: omit --namespace"))
 	}
+
 	errs = append(errs, checkTableOrJSON(o.output))
 	var err error
 	if o.prices, err = pricebook.Load(o.priceBook); err != nil {
 		errs = append(errs, fmt.Errorf("--price-book: %w", err))
 	}
+
 	o.windowLength, err = series.ParseDuration(o.window)
 	const shortest = 5 * time.Minute // A rate requires several scrapes.
 	switch {
@@ -123,6 +128,7 @@ func (o *costOptions) complete() error {
 	case o.windowLength < shortest:
 		errs = append(errs, fmt.Errorf("--window %s: want at least %s", o.window, shortest))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -131,31 +137,44 @@ func (o *costOptions) run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
+
 	if len(report.Nodes) > 0 {
 		if err := report.selectNamespaces(o.namespaces); err != nil {
 			return err
 		}
 	}
+
 	render := renderCostTable
 	if o.output == outputJSON {
 		render = renderCostJSON
 	}
+
 	if err := render(s.Out, report); err != nil {
 		return fmt.Errorf("failed to write the costs: %w", err)
 	}
+
 	if len(report.Nodes) == 0 {
 		return &exitError{code: exitNoResult, err: errors.New("there is no node to price")}
 	}
+
 	return nil
 }
 
 // gather reads the cluster and the usage of its pods, and allocates the cost.
 func (o *costOptions) gather(ctx context.Context, s Streams) (*costReport, error) {
-	report := &costReport{by: o.by, now: time.Now(), window: o.windowLength, windowText: o.window, book: o.prices}
+	report := &costReport{
+		by:         o.by,
+		now:        time.Now(),
+		window:     o.windowLength,
+		windowText: o.window,
+		book:       o.prices,
+	}
+
 	source, err := o.openOptionalPrometheus(ctx, s)
 	if err != nil {
 		return nil, err
 	}
+
 	if source == nil {
 		cluster, err := o.kubernetes.listCluster(ctx, nil)
 		if errors.Is(err, errNoKubeconfig) {
@@ -164,25 +183,32 @@ func (o *costOptions) gather(ctx context.Context, s Streams) (*costReport, error
 		if err != nil {
 			return nil, err
 		}
+
 		report.sources = sources{workloads: o.kubernetes.serverName(), nodes: o.kubernetes.serverName()}
 		report.Allocation, err = allocate(o.prices, cluster, func(string, string) (cost.Amounts, bool) { return cost.Amounts{}, false })
 		return report, err
 	}
+
 	progress := newProgress(s.Err, "listing nodes and pods", source.Stats)
 	defer progress.stop()
+
 	state := newClusterState(o.kubernetes, nil, source, o.prometheus.serverName(), func(text string) { fmt.Fprintln(progress, text) })
 	cluster, err := state.cluster(ctx, o.prices.LabelKeys())
 	if err != nil {
 		return nil, err
 	}
+
 	progress.setPhase("reading the usage of pods")
 	end := report.now.Truncate(time.Minute)
 	use, err := profile.ReadPodUsage(ctx, source.Capabilities().Usage, nil, end.Add(-o.windowLength), end)
 	if err != nil {
 		return nil, err
 	}
-	report.withUsage, report.sources = true, state.reportSources()
+
+	report.withUsage = true
+	report.sources = state.reportSources()
 	report.Allocation, err = allocate(o.prices, cluster, use.Mean)
+
 	return report, err
 }
 
@@ -191,18 +217,22 @@ func (r *costReport) selectNamespaces(names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
+
 	known := make([]string, 0, len(r.Namespaces))
 	for _, n := range r.Namespaces {
 		known = append(known, n.Namespace)
 	}
+
 	for _, name := range names {
 		if !slices.Contains(known, name) {
 			return &exitError{code: exitNoResult, err: fmt.Errorf("namespace %s has no pod on a node%s", name, didYouMean(name, known))}
 		}
 	}
+
 	var sum cost.Bill
 	r.Workloads, r.Namespaces, sum = r.InNamespaces(names)
 	r.selected = &sum
+
 	return nil
 }
 
@@ -219,6 +249,7 @@ func (o *costOptions) openOptionalPrometheus(ctx context.Context, s Streams) (*p
 	case !errors.Is(err, errNoKubeconfig):
 		fmt.Fprintf(s.Err, "Warning: %v; usage is not counted\n", err)
 	}
+
 	return nil, nil
 }
 
@@ -227,5 +258,6 @@ func allocate(book *cost.PriceBook, cluster workload.Cluster, use func(namespace
 	if err != nil {
 		return cost.Allocation{}, fmt.Errorf("failed to price the nodes: %w", err)
 	}
+
 	return cost.Allocate(tariff, cluster.CostPods(use)), nil
 }

@@ -25,11 +25,13 @@ func renderCostTable(w io.Writer, r *costReport) error {
 	names := map[string]table.Row{
 		byWorkload: {"NAMESPACE", "WORKLOAD"}, byNamespace: {"NAMESPACE"}, byNode: {"NODE", "GROUP", "CAPACITY"},
 	}[r.by]
+
 	header := append(table.Row{}, names...)
 	header = append(header, "PODS", "BY REQUEST", "BY USE", "BY MAX")
 	if r.by == byNode {
 		header = append(append(table.Row{}, names...), "PODS", "PRICE", "IDLE BY REQUEST", "IDLE BY USE")
 	}
+
 	t.AppendHeader(header)
 	switch r.by {
 	case byNode:
@@ -37,6 +39,7 @@ func renderCostTable(w io.Writer, r *costReport) error {
 			t.AppendRow(table.Row{n.Node, n.Group, n.CapacityType, n.Pods, money(n.Cost), money(n.Idle.Request), r.usageCost(n.Idle.Usage)})
 		}
 		t.AppendFooter(table.Row{"TOTAL", "", "", r.Used.Pods, money(r.Cluster), money(r.Idle.Request), r.usageCost(r.Idle.Usage)})
+
 	case byNamespace:
 		for _, n := range r.Namespaces {
 			t.AppendRow(append(table.Row{n.Namespace}, r.cells(n.Bill)...))
@@ -46,14 +49,17 @@ func renderCostTable(w io.Writer, r *costReport) error {
 			t.AppendRow(append(table.Row{c.Namespace, c.Kind + "/" + c.Name}, r.cells(c.Bill)...))
 		}
 	}
+
 	if r.by != byNode {
 		blank := make(table.Row, len(names)-1)
 		for i := range blank {
 			blank[i] = ""
 		}
+
 		footer := func(name string, cells table.Row) {
 			t.AppendFooter(append(append(table.Row{name}, blank...), cells...))
 		}
+
 		if r.selected != nil {
 			footer("TOTAL", r.cells(*r.selected))
 		} else {
@@ -62,15 +68,19 @@ func renderCostTable(w io.Writer, r *costReport) error {
 			footer("NODES", table.Row{"", money(r.Cluster), money(r.Cluster), money(r.Cluster)})
 		}
 	}
+
 	t.SetColumnConfigs(columnConfigs(append(append(table.Row{}, header...), ""), len(names), maxNoteWidth)[:len(header)])
 	var text strings.Builder
 	text.WriteString(t.Render() + "\n")
+
 	for line := range strings.Lines(r.notes()) {
 		text.WriteString(wrapText("", line, terminalWidth(w)))
 	}
+
 	if _, err := io.WriteString(w, text.String()); err != nil {
 		return fmt.Errorf("failed to write the table: %w", err)
 	}
+
 	return nil
 }
 
@@ -85,6 +95,7 @@ func (r *costReport) usageCost(s cost.Split) string {
 	if !r.withUsage {
 		return emptyCell
 	}
+
 	return money(s)
 }
 
@@ -92,16 +103,19 @@ func (r *costReport) usageCost(s cost.Split) string {
 func (r *costReport) notes() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s for a month of %d hours, at prices of %s (%s).\n", r.book.Currency, cost.HoursPerMonth, r.book.Date, r.book.Source)
+
 	if r.withUsage {
 		fmt.Fprintf(&b, "Usage is the mean over %s.\n", r.windowText)
 	} else {
 		b.WriteString("Usage was not read: no Prometheus is set or was discovered.\n")
 	}
+
 	bill := r.Used
 	if r.selected != nil {
 		bill = *r.selected
 		b.WriteString("Idle capacity belongs to the whole cluster: crane cost without --namespace prints it.\n")
 	}
+
 	if r.withUsage && bill.WithoutUsage > 0 {
 		fmt.Fprintf(&b, "%s without usage data: no cost by usage, cost of the request by max.\n", series.FormatCount(bill.WithoutUsage, "pod"))
 	}
@@ -111,14 +125,17 @@ func (r *costReport) notes() string {
 	if r.OnUnknownNode > 0 {
 		fmt.Fprintf(&b, "Not counted: %s (on a deleted node).\n", series.FormatCount(r.OnUnknownNode, "pod"))
 	}
+
 	for _, line := range r.sources.lines() {
 		b.WriteString(line + "\n")
 	}
+
 	for _, n := range r.Nodes {
 		if n.Note != "" {
 			fmt.Fprintf(&b, "Node %s: %s.\n", n.Node, n.Note)
 		}
 	}
+
 	return b.String()
 }
 
@@ -183,51 +200,81 @@ type jsonClusterCost struct {
 func renderCostJSON(w io.Writer, r *costReport) error {
 	p := priceInfo{book: r.book}
 	out := jsonCosts{
-		Schema: costSchema, Time: r.now.UTC(), Prices: p.json(), Sources: r.sources.json(),
-		Workloads: []jsonBill{}, Namespaces: []jsonBill{}, Nodes: []jsonNode{},
+		Schema:     costSchema,
+		Time:       r.now.UTC(),
+		Prices:     p.json(),
+		Sources:    r.sources.json(),
+		Workloads:  []jsonBill{},
+		Namespaces: []jsonBill{},
+		Nodes:      []jsonNode{},
 		Cluster: jsonClusterCost{
-			Nodes: splitJSON(r.Cluster), Workloads: r.sharesJSON(r.Used.Cost), Idle: r.sharesJSON(r.Idle),
-			PendingPods: r.Pending, LostPods: r.OnUnknownNode,
+			Nodes:       splitJSON(r.Cluster),
+			Workloads:   r.sharesJSON(r.Used.Cost),
+			Idle:        r.sharesJSON(r.Idle),
+			PendingPods: r.Pending,
+			LostPods:    r.OnUnknownNode,
 		},
 	}
+
 	if r.withUsage {
 		out.Window = series.FormatDuration(r.window)
 	}
+
 	bill := func(b cost.Bill) jsonBill {
 		j := jsonBill{Pods: b.Pods, Cost: r.sharesJSON(b.Cost)}
 		if r.withUsage {
 			j.PodsWithoutUse = b.WithoutUsage
 		}
+
 		return j
 	}
+
 	for _, c := range r.Workloads {
 		j := bill(c.Bill)
-		j.Namespace, j.Kind, j.Name = c.Namespace, c.Kind, c.Name
+		j.Namespace = c.Namespace
+		j.Kind = c.Kind
+		j.Name = c.Name
 		out.Workloads = append(out.Workloads, j)
 	}
+
 	for _, n := range r.Namespaces {
 		j := bill(n.Bill)
 		j.Namespace = n.Namespace
 		out.Namespaces = append(out.Namespaces, j)
 	}
+
 	for _, n := range r.Nodes {
 		out.Nodes = append(out.Nodes, jsonNode{
-			Name: n.Node, Group: n.Group, CapacityType: n.CapacityType, Pods: n.Pods,
-			Cost: splitJSON(n.Cost), Idle: r.sharesJSON(n.Idle), Note: n.Note,
+			Name:         n.Node,
+			Group:        n.Group,
+			CapacityType: n.CapacityType,
+			Pods:         n.Pods,
+			Cost:         splitJSON(n.Cost),
+			Idle:         r.sharesJSON(n.Idle),
+			Note:         n.Note,
 		})
 	}
+
 	return encodeJSON(w, out)
 }
 
 func (r *costReport) sharesJSON(s cost.Shares) jsonShares {
 	out := jsonShares{ByRequest: splitJSON(s.Request)}
 	if r.withUsage {
-		use, maxCost := splitJSON(s.Usage), splitJSON(s.Max)
-		out.ByUse, out.ByMax = &use, &maxCost
+		use := splitJSON(s.Usage)
+		maxCost := splitJSON(s.Max)
+		out.ByUse = &use
+		out.ByMax = &maxCost
 	}
+
 	return out
 }
 
 func splitJSON(s cost.Split) jsonSplit {
-	return jsonSplit{CPU: s.CPU.PerHour(), Memory: s.Memory.PerHour(), GPU: s.GPU.PerHour(), Total: s.Total().PerHour()}
+	return jsonSplit{
+		CPU:    s.CPU.PerHour(),
+		Memory: s.Memory.PerHour(),
+		GPU:    s.GPU.PerHour(),
+		Total:  s.Total().PerHour(),
+	}
 }

@@ -23,10 +23,12 @@ const fixturePrices = `{"currency":"EUR","source":"contract 7","date":"2026-01-3
 
 func fixturePriceBook(t *testing.T) *cost.PriceBook {
 	t.Helper()
+
 	b, err := cost.ParsePriceBook([]byte(fixturePrices))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return b
 }
 
@@ -39,6 +41,7 @@ func fixtureCluster() workload.Cluster {
 			Requests: cost.Amounts{CPU: cpu, Memory: 1 << 30},
 		}
 	}
+
 	return workload.Cluster{
 		Nodes: []cost.Node{{Name: "n1", Size: cost.Amounts{CPU: 4000, Memory: 8 << 30}}, {Name: "n2"}},
 		Pods:  []workload.Pod{pod("web", "n1", 1000), pod("db", "n1", 500), pod("late", "", 100), pod("lost", "n9", 100)},
@@ -47,12 +50,14 @@ func fixtureCluster() workload.Cluster {
 
 func fixtureCostReport(t *testing.T, by string, withUse bool) *costReport {
 	t.Helper()
+
 	a, err := allocate(fixturePriceBook(t), fixtureCluster(), func(_, pod string) (cost.Amounts, bool) {
 		return cost.Amounts{CPU: 250, Memory: 2 << 30}, withUse && pod == "web"
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return &costReport{
 		by: by, now: time.Unix(1_700_000_000, 0), window: time.Hour, windowText: "1h", book: fixturePriceBook(t), withUsage: withUse, Allocation: a,
 	}
@@ -70,6 +75,7 @@ func TestCostTables(t *testing.T) {
 			if err := renderCostTable(&b, fixtureCostReport(t, c.by, c.withUse)); err != nil {
 				t.Fatal(err)
 			}
+
 			golden(t, name+".table", b.Bytes())
 		})
 	}
@@ -80,11 +86,14 @@ func TestCostJSON(t *testing.T) {
 	if err := renderCostJSON(&b, fixtureCostReport(t, byWorkload, true)); err != nil {
 		t.Fatal(err)
 	}
+
 	golden(t, "cost.json", b.Bytes())
 	b.Reset()
+
 	if err := renderCostJSON(&b, fixtureCostReport(t, byWorkload, false)); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, absent := range []string{"byUse", "byMax", "window", "podsWithoutUse"} {
 		if strings.Contains(b.String(), absent) {
 			t.Errorf("%s in an output without usage:\n%s", absent, b.String())
@@ -101,31 +110,39 @@ func TestCostOfNamespaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return &costReport{by: byWorkload, now: time.Unix(1_700_000_000, 0), window: time.Hour, windowText: "1h", book: fixturePriceBook(t), withUsage: true, Allocation: a}
 	}
+
 	shop := report()
 	if err := shop.selectNamespaces([]string{"shop"}); err != nil {
 		t.Fatal(err)
 	}
+
 	var table, text bytes.Buffer
 	if err := errors.Join(renderCostTable(&table, shop), renderCostJSON(&text, shop)); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := table.String(); strings.Contains(got, "Deployment/db") || strings.Contains(got, "IDLE") || !strings.Contains(got, "without --namespace") ||
 		strings.Count(got, money(shop.Workloads[0].Cost.Request)) != 2 || strings.Contains(got, "without usage data") {
 		t.Errorf("want web and a total of the same, without idle capacity and pods of data:\n%s", got)
 	}
+
 	var out jsonCosts
 	if err := json.Unmarshal(text.Bytes(), &out); err != nil {
 		t.Fatal(err)
 	}
+
 	if whole := report(); len(out.Workloads) != 1 || out.Workloads[0].Name != "web" || len(out.Namespaces) != 1 || out.Cluster.Workloads.ByRequest != splitJSON(whole.Used.Cost.Request) {
 		t.Errorf("%+v", out)
 	}
+
 	both := report()
 	if err := both.selectNamespaces([]string{"shop", "data"}); err != nil || len(both.Workloads) != 2 || *both.selected != both.Used {
 		t.Errorf("%v, %+v", err, both.selected)
 	}
+
 	exit, ok := errors.AsType[*exitError](report().selectNamespaces([]string{"shp"}))
 	if !ok || exit.code != exitNoResult || !strings.Contains(exit.Error(), "namespace shp has no pod on a node; did you mean shop?") {
 		t.Errorf("error %v", exit)
@@ -137,6 +154,7 @@ func TestCostFlags(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("currency: USD\nsource: s\ndate: \"2026-01-01\"\ndefault: {prices: {cpu: -1, memory: 1}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -165,12 +183,14 @@ func TestCostFlags(t *testing.T) {
 // savingsFixtureReport returns fixtureReport with prices; web runs on a known node.
 func savingsFixtureReport(t *testing.T) *report {
 	t.Helper()
+
 	r := fixtureReport()
 	cluster := fixtureCluster()
 	tariff, err := cost.NewTariff(fixturePriceBook(t), cluster.Nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r.price(&priceInfo{book: fixturePriceBook(t)}, tariff, cluster.Placement(), nil)
 	return r
 }
@@ -180,21 +200,27 @@ func TestSavings(t *testing.T) {
 	if err := renderTable(&b, savingsFixtureReport(t)); err != nil {
 		t.Fatal(err)
 	}
+
 	// The proxy requests 64 MiB less in each of 3 pods, the app 512 MiB more: its CPU has no current request.
 	for _, want := range []string{"EUR/MONTH", "68.44", "costs 547.50", "TOTAL", "Not counted: 2 containers", "Prices in EUR of 2026-01-31"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, b.String())
 		}
 	}
+
 	b.Reset()
 	if err := renderJSON(&b, savingsFixtureReport(t)); err != nil {
 		t.Fatal(err)
 	}
+
 	var out jsonReport
 	if err := json.Unmarshal(b.Bytes(), &out); err != nil {
 		t.Fatal(err)
 	}
-	web, young := out.Workloads[0].Saving, out.Workloads[1].Saving
+
+	web := out.Workloads[0].Saving
+	young := out.Workloads[1].Saving
+
 	monthly := 3 * (64 - 512) / 1024.0 * 0.5 * cost.HoursPerMonth
 	if web.Memory != 3*(64-512)<<20 || math.Abs(web.Monthly-monthly) > 1e-6 || web.PricedFrom != string(cost.FromNodes) {
 		t.Errorf("web: %+v, want %v a month", web, monthly)
@@ -205,6 +231,7 @@ func TestSavings(t *testing.T) {
 	if len(out.Namespaces) != 1 || out.Namespaces[0].Saving.Monthly != web.Monthly || out.Totals.Saving.Monthly != web.Monthly || out.Prices.Currency != "EUR" {
 		t.Errorf("namespaces %+v, totals %+v, prices %+v", out.Namespaces, out.Totals.Saving, out.Prices)
 	}
+
 	if text := strings.Join(web.NotCounted, ";"); text != "cpu of app: no request today" {
 		t.Errorf("not counted: %s", text)
 	}

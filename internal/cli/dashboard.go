@@ -74,9 +74,11 @@ func newDashboardCommand(s Streams) *cobra.Command {
 			if err := o.validate(); err != nil {
 				return usageError(err)
 			}
+
 			return o.run(cmd.Context(), s)
 		},
 	}
+
 	fs := cmd.Flags()
 	o.addFlags(fs)
 	o.cache.addFlags(fs)
@@ -87,6 +89,7 @@ func newDashboardCommand(s Streams) *cobra.Command {
 	fs.StringVar(&o.listen, "listen", "127.0.0.1:0", "loopback address and port; port 0 is a free one")
 	fs.BoolVar(&o.open, "open", true, "open the address in the browser")
 	cmd.AddCommand(newDashboardServeCommand(s))
+
 	return cmd
 }
 
@@ -106,10 +109,12 @@ func (o *dashboardOptions) settings() (rightsize.PolicySet, *cost.PriceBook, err
 	if err != nil {
 		return policies, nil, usageError(fmt.Errorf("--policy: %w", err))
 	}
+
 	prices, err := pricebook.Load(o.priceBook)
 	if err != nil {
 		return policies, nil, usageError(fmt.Errorf("--price-book: %w", err))
 	}
+
 	return policies, prices, nil
 }
 
@@ -120,6 +125,7 @@ func (o *dashboardOptions) validate() error {
 	} else if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
 		errs = append(errs, fmt.Errorf("--listen %q: must be a loopback address, such as 127.0.0.1:8090", o.listen))
 	}
+
 	if o.resource != string(metrics.CPU) && o.resource != string(metrics.Memory) {
 		errs = append(errs, fmt.Errorf("--resource %q: want %s or %s", o.resource, metrics.CPU, metrics.Memory))
 	}
@@ -129,6 +135,7 @@ func (o *dashboardOptions) validate() error {
 	if len(o.contexts) > 1 && (o.prometheus.address != "" || o.prometheus.service != "") {
 		errs = append(errs, errors.New("several --context need the Prometheus of each cluster: --prometheus and --prometheus-service cannot be combined with them"))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -137,27 +144,37 @@ func (o *dashboardOptions) run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
+
 	page, err := web.Handler()
 	if err != nil {
 		return err
 	}
+
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", o.listen, err)
 	}
+
 	server := dashboard.New(dashboard.Config{
-		Mode: mode, Backends: backends, Static: page, User: o.userName(), Clock: clock.RealClock{},
-		Audit: slog.New(slog.NewTextHandler(s.Err, nil)),
+		Mode:     mode,
+		Backends: backends,
+		Static:   page,
+		User:     o.userName(),
+		Clock:    clock.RealClock{},
+		Audit:    slog.New(slog.NewTextHandler(s.Err, nil)),
 	}, listener.Addr())
+
 	link := server.Link()
 	if _, err := fmt.Fprintf(s.Out, "The dashboard is open at %s\nThe address opens one session. Press Ctrl+C to end it.\n", link); err != nil {
 		return fmt.Errorf("failed to write the address: %w", err)
 	}
+
 	if o.open {
 		if err := openBrowser(ctx, link); err != nil {
 			fmt.Fprintf(s.Err, "The browser cannot be opened (%v): open the address yourself.\n", err)
 		}
 	}
+
 	return server.Serve(ctx, listener)
 }
 
@@ -167,13 +184,16 @@ func (o *dashboardOptions) backends() ([]dashboard.Backend, contract.Mode, error
 	if err != nil {
 		return nil, "", err
 	}
+
 	if o.from != "" {
 		return []dashboard.Backend{newClusterView(o.newAccess("files", &kubernetesFlags{}, policies, prices))}, contract.ModeFiles, nil
 	}
+
 	contexts := o.contexts
 	if len(contexts) == 0 {
 		contexts = []string{""}
 	}
+
 	var out []dashboard.Backend
 	for _, name := range contexts {
 		access := &kubernetesFlags{kubeconfig: o.kubeconfig, context: name}
@@ -185,13 +205,23 @@ func (o *dashboardOptions) backends() ([]dashboard.Backend, contract.Mode, error
 				name = "default"
 			}
 		}
+
 		out = append(out, newClusterView(o.newAccess(name, access, policies, prices)))
 	}
+
 	return out, contract.ModeLocal, nil
 }
 
 func (o *dashboardOptions) newAccess(name string, access *kubernetesFlags, policies rightsize.PolicySet, prices *cost.PriceBook) *viewAccess {
-	return &viewAccess{name: name, options: o, access: access, personal: access, policies: policies, prices: prices, clock: clock.RealClock{}}
+	return &viewAccess{
+		name:     name,
+		options:  o,
+		access:   access,
+		personal: access,
+		policies: policies,
+		prices:   prices,
+		clock:    clock.RealClock{},
+	}
 }
 
 // userName returns the user of the first context, for the page and the audit log.
@@ -200,17 +230,21 @@ func (o *dashboardOptions) userName() string {
 	if len(o.contexts) > 0 {
 		access.context = o.contexts[0]
 	}
+
 	raw, err := access.clientConfig().RawConfig()
 	if err != nil || o.from != "" {
 		return ""
 	}
+
 	name := access.context
 	if name == "" {
 		name = raw.CurrentContext
 	}
+
 	if of := raw.Contexts[name]; of != nil {
 		return of.AuthInfo
 	}
+
 	return ""
 }
 
@@ -223,11 +257,13 @@ func openBrowser(ctx context.Context, address string) error {
 	case "windows":
 		command = []string{"rundll32", "url.dll,FileProtocolHandler", address}
 	}
+
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("failed to start %s: %w", command[0], err)
 	}
+
 	go func() { _ = cmd.Wait() }() // reaps the process; its result does not matter
 	return nil
 }

@@ -61,6 +61,7 @@ func newClusterView(a *viewAccess) *clusterView {
 	worklist := newWorklistView(a, history)
 	status := newStatusView(a, worklist)
 	costs := newCostView(a, history)
+
 	return &clusterView{
 		a, worklist, status, costs, &overviewView{a, costs}, newAutoscalingView(a, history), newRuleView(a), newNodeView(a), &placementView{a},
 		&workloadView{a, worklist, status, history}, &seriesView{a, history}, &actionView{a, worklist},
@@ -68,7 +69,13 @@ func newClusterView(a *viewAccess) *clusterView {
 }
 
 func shared[T any](a *viewAccess, read func(context.Context) (*T, error), ttl time.Duration) *dashboard.Shared[T] {
-	return &dashboard.Shared[T]{Read: read, TTL: ttl, Timeout: readTimeout, Patience: firstWait, Clock: a.clock}
+	return &dashboard.Shared[T]{
+		Read:     read,
+		TTL:      ttl,
+		Timeout:  readTimeout,
+		Patience: firstWait,
+		Clock:    a.clock,
+	}
 }
 
 // viewAccess has the settings of a view and its access to the API server.
@@ -91,24 +98,29 @@ func (v *viewAccess) readScope(ctx context.Context) (*[]string, error) {
 	if len(v.options.namespaces) > 0 {
 		return &v.options.namespaces, nil
 	}
+
 	all := []string{""}
 	if v.access.fixed != nil {
 		return &all, nil
 	}
+
 	clients, config, err := v.access.clientset()
 	if err != nil {
 		return nil, err
 	}
+
 	for _, right := range []dashboard.Right{{Verb: "list", Group: analysisv1alpha1.GroupVersion.Group, Resource: "recommendations"}, {Verb: "list", Resource: "pods"}} {
 		allowed, err := dashboard.SelfReview(ctx, clients, right)
 		if err != nil {
 			return nil, unavailable(config.Host, err)
 		}
+
 		if !allowed {
 			namespace, err := v.access.defaultNamespace()
 			return &[]string{namespace}, err
 		}
 	}
+
 	return &all, nil
 }
 
@@ -118,6 +130,7 @@ func (v *viewAccess) namespaces(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return *found, nil
 }
 
@@ -136,6 +149,7 @@ func (v *viewAccess) Objects() (client.Client, error) {
 	if v.fromFiles() {
 		return nil, dashboard.NotServed("files have no cluster", "")
 	}
+
 	return v.personal.objectClient()
 }
 
@@ -145,5 +159,6 @@ func unavailable(host string, err error) error {
 	if failure.Body.Reason != contract.ReasonInternal {
 		return err
 	}
+
 	return dashboard.NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, fmt.Sprintf("API server %s: %v", host, err), "the page repeats the request")
 }

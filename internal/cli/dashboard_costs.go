@@ -37,18 +37,33 @@ type costView struct {
 
 func newCostView(a *viewAccess, history *clusterHistory) *costView {
 	v := &costView{viewAccess: a, history: history}
-	v.costs = dashboard.NewCache(dashboard.Limits{Size: maxCosts, TTL: costTTL, Timeout: costLimit, Patience: firstWait}, a.clock, v.readCosts)
+	v.costs = dashboard.NewCache(dashboard.Limits{
+		Size:     maxCosts,
+		TTL:      costTTL,
+		Timeout:  costLimit,
+		Patience: firstWait,
+	}, a.clock, v.readCosts)
+
 	v.labels = shared(a, v.readLabels, costTTL)
 	return v
 }
 
 // readCosts allocates the cost of the nodes, as crane cost does.
 func (v *costView) readCosts(ctx context.Context, window time.Duration) (*costReport, error) {
-	o := &costOptions{prometheus: v.history.server(), kubernetes: v.personal, by: byWorkload, window: series.FormatDuration(window), windowLength: window, prices: v.prices}
+	o := &costOptions{
+		prometheus:   v.history.server(),
+		kubernetes:   v.personal,
+		by:           byWorkload,
+		window:       series.FormatDuration(window),
+		windowLength: window,
+		prices:       v.prices,
+	}
+
 	found, err := o.gather(ctx, Streams{Out: io.Discard, Err: io.Discard})
 	if err != nil {
 		return nil, historyFailure(err)
 	}
+
 	return found, nil
 }
 
@@ -57,47 +72,69 @@ func (v *costView) Cost(ctx context.Context, of dashboard.CostQuery) (contract.C
 	if v.fromFiles() {
 		return contract.Cost{}, dashboard.NotServed("files have no cost", "")
 	}
+
 	if !slices.Contains([]string{byNamespace, byWorkload, byNode, byPool, byLabel}, of.By) {
 		return contract.Cost{}, dashboard.NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, fmt.Sprintf("by %q: must be namespace, workload, node, pool or label", of.By), "")
 	}
+
 	found, at, stale, err := v.costs.Get(ctx, of.Window)
 	if err != nil {
 		return contract.Cost{}, err
 	}
+
 	share := func(s cost.Shares) contract.CostShare {
 		out := contract.CostShare{RequestPerMonth: s.Request.Total().PerMonth(), MaxPerMonth: s.Max.Total().PerMonth()}
 		if found.withUsage {
 			used := s.Usage.Total().PerMonth()
 			out.UsagePerMonth = &used
 		}
+
 		return out
 	}
-	whole, idle := found.Allocation.Cluster.Total().PerMonth(), share(found.Idle)
+
+	whole := found.Allocation.Cluster.Total().PerMonth()
+	idle := share(found.Idle)
 	out := contract.Cost{
-		Origin:   contract.Origin{AsOf: at.Unix(), WindowSeconds: int64(of.Window.Seconds()), Source: found.source(), Stale: stale},
-		Currency: v.prices.Currency, By: of.By, Rows: []contract.CostRow{}, ClusterPerMonth: &whole, Idle: &idle, WithUsage: found.withUsage,
+		Origin: contract.Origin{
+			AsOf:          at.Unix(),
+			WindowSeconds: int64(of.Window.Seconds()),
+			Source:        found.source(),
+			Stale:         stale,
+		},
+		Currency:        v.prices.Currency,
+		By:              of.By,
+		Rows:            []contract.CostRow{},
+		ClusterPerMonth: &whole,
+		Idle:            &idle,
+		WithUsage:       found.withUsage,
 	}
+
 	switch of.By {
 	case byNamespace:
 		for _, n := range found.Namespaces {
 			out.Rows = append(out.Rows, contract.CostRow{Name: n.Namespace, Pods: n.Pods, CostShare: share(n.Cost)})
 		}
+
 	case byWorkload:
 		for _, w := range found.Workloads {
 			out.Rows = append(out.Rows, contract.CostRow{Name: w.String(), Pods: w.Pods, CostShare: share(w.Cost)})
 		}
+
 	case byLabel:
 		all, _, staleLabels, err := v.labels.Get(ctx)
 		if err != nil {
 			return contract.Cost{}, err
 		}
+
 		out.LabelKeys, out.Stale = all.keys, cmp.Or(out.Stale, staleLabels)
 		for _, g := range all.group(found.Workloads, of.Label) {
 			out.Rows = append(out.Rows, contract.CostRow{Name: g.value, Pods: g.pods, CostShare: share(g.cost)})
 		}
+
 	default:
 		out.Rows = nodeCosts(found, of.By == byPool)
 	}
+
 	return out, nil
 }
 
@@ -113,15 +150,18 @@ func nodeCosts(r *costReport, byPool bool) []contract.CostRow {
 		if byPool {
 			name = n.Group
 		}
+
 		i, ok := index[name]
 		if !ok {
 			i = len(rows)
 			index[name] = i
 			rows = append(rows, contract.CostRow{Name: name})
 		}
+
 		row := &rows[i]
 		row.Pods += n.Pods
 		price := n.Cost.Total().PerMonth()
+
 		row.RequestPerMonth += price - n.Idle.Request.Total().PerMonth()
 		row.MaxPerMonth += price - n.Idle.Max.Total().PerMonth()
 		if r.withUsage {
@@ -129,9 +169,11 @@ func nodeCosts(r *costReport, byPool bool) []contract.CostRow {
 			if row.UsagePerMonth != nil {
 				used += *row.UsagePerMonth
 			}
+
 			row.UsagePerMonth = &used
 		}
 	}
+
 	return rows
 }
 
@@ -152,16 +194,20 @@ func (v *costView) readLabels(ctx context.Context) (*workloadLabels, error) {
 	if err != nil {
 		return nil, unavailable(v.personal.serverName(), err)
 	}
+
 	out := &workloadLabels{byWorkload: map[cost.Workload]map[string]string{}}
 	counts := map[string]int{}
 	for _, w := range all {
 		out.byWorkload[cost.Workload{Namespace: w.Namespace, Kind: w.Kind, Name: w.Name}] = w.Labels
 		for key := range w.Labels {
-			if counts[key]++; counts[key] == 1 {
+			counts[key]++
+
+			if counts[key] == 1 {
 				out.keys = append(out.keys, key)
 			}
 		}
 	}
+
 	slices.SortFunc(out.keys, func(a, b string) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b)) })
 	out.keys = out.keys[:min(len(out.keys), maxLabelKeys)]
 	return out, nil
@@ -185,8 +231,10 @@ func (l *workloadLabels) group(workloads []cost.WorkloadCost, key string) []labe
 			index[value] = i
 			out = append(out, labelGroup{value: value})
 		}
+
 		out[i].pods += w.Pods
 		out[i].cost = out[i].cost.Plus(w.Cost)
 	}
+
 	return out
 }

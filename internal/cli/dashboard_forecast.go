@@ -51,7 +51,13 @@ type autoscalingView struct {
 func newAutoscalingView(a *viewAccess, history *clusterHistory) *autoscalingView {
 	v := &autoscalingView{viewAccess: a, history: history}
 	v.autoscalers = shared(a, v.readAutoscalers, rowsTTL)
-	v.forecasts = dashboard.NewCache(dashboard.Limits{Size: maxHistories, TTL: historyTTL, Timeout: readTimeout, Patience: historyWait}, a.clock, v.readForecastHistory)
+	v.forecasts = dashboard.NewCache(dashboard.Limits{
+		Size:     maxHistories,
+		TTL:      historyTTL,
+		Timeout:  readTimeout,
+		Patience: historyWait,
+	}, a.clock, v.readForecastHistory)
+
 	return v
 }
 
@@ -61,43 +67,59 @@ func (v *autoscalingView) Forecast(ctx context.Context, namespace, name string) 
 	if v.fromFiles() {
 		return out, dashboard.NotServed("files have no autoscalers", "")
 	}
+
 	c, err := v.personal.objectClient()
 	if err != nil {
 		return out, err
 	}
+
 	var ehpa autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &ehpa); err != nil {
 		return out, unavailable(v.personal.serverName(), err)
 	}
+
 	out.Marks = cronMarks(&ehpa)
 	var predictions predictionv1alpha1.TimeSeriesPredictionList
 	if err := c.List(ctx, &predictions, client.InNamespace(namespace)); err != nil {
 		return out, unavailable(v.personal.serverName(), err)
 	}
+
 	i := slices.IndexFunc(predictions.Items, func(p predictionv1alpha1.TimeSeriesPrediction) bool { return metav1.IsControlledBy(&p, &ehpa) })
 	if i < 0 {
 		return out, nil
 	}
+
 	source, problem := v.history.openHistory(ctx)
 	if problem == nil {
 		out.Source += ", " + v.history.server().serverName()
 		out.WindowSeconds = int64(forecastHistory.Seconds())
 	}
-	f := forecastReader{view: v, source: source, ehpa: &ehpa, prediction: &predictions.Items[i], now: v.clock.Now().Truncate(time.Minute)}
+
+	f := forecastReader{
+		view:       v,
+		source:     source,
+		ehpa:       &ehpa,
+		prediction: &predictions.Items[i],
+		now:        v.clock.Now().Truncate(time.Minute),
+	}
+
 	for k := range f.prediction.Spec.PredictionMetrics {
 		metric, replicas, err := f.read(ctx, &f.prediction.Spec.PredictionMetrics[k])
 		problem = cmp.Or(problem, err)
 		out.Metrics, out.Replicas = append(out.Metrics, metric), append(out.Replicas, replicas...)
 	}
+
 	if source != nil {
 		target := contract.Target{Namespace: namespace, Kind: ehpa.Spec.ScaleTargetRef.Kind, Name: ehpa.Spec.ScaleTargetRef.Name}
 		replicas, err := f.measuredReplicas(ctx, target)
 		problem = cmp.Or(problem, err)
 		out.Replicas = slices.Concat(replicas, highestReplicas(out.Replicas))
 	}
+
 	if problem != nil {
 		out.Notes = append(out.Notes, "the history is incomplete: "+dashboard.FailureOf(problem).Body.Message)
 	}
+
 	return out, nil
 }
 
@@ -112,6 +134,7 @@ func cronMarks(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) []con
 			out = append(out, contract.Mark{At: s.NextEnd.Unix(), Kind: "cron", Text: s.Name + " ends"})
 		}
 	}
+
 	return out
 }
 
@@ -131,6 +154,7 @@ func (f *forecastReader) read(ctx context.Context, spec *predictionv1alpha1.Pred
 	i := slices.IndexFunc(f.prediction.Status.PredictionMetrics, func(s predictionv1alpha1.PredictionMetricStatus) bool {
 		return s.ResourceIdentifier == spec.ResourceIdentifier
 	})
+
 	var status predictionv1alpha1.PredictionMetricStatus
 	if i >= 0 {
 		status = f.prediction.Status.PredictionMetrics[i]
@@ -138,30 +162,40 @@ func (f *forecastReader) read(ctx context.Context, spec *predictionv1alpha1.Pred
 		if skill, err := strconv.ParseFloat(status.Skill, 64); err == nil && !math.IsNaN(skill) && !math.IsInf(skill, 0) {
 			out.Skill = &skill
 		}
+
 		published = publishedForecast(status)
 	}
+
 	_, rejected := scalingmetric.ActionableForecast(f.prediction, spec.ResourceIdentifier, f.now)
 	out.Used = rejected == nil
 	if rejected != nil {
 		out.Unused = rejected.Error()
 	}
+
 	history, unit, query, err := f.history(ctx, spec)
 	add := func(kind string, s series.Series, query string) {
 		if len(s.Values) == 0 {
 			return
 		}
+
 		one, _ := dashboard.Thin(s, forecastPoints)
-		one.Kind, one.Resource, one.Unit, one.PromQL = kind, spec.ResourceIdentifier, unit, query
+		one.Kind = kind
+		one.Resource = spec.ResourceIdentifier
+		one.Unit = unit
+		one.PromQL = query
 		out.Series = append(out.Series, one)
 	}
+
 	add("usage", history.Between(f.now.Add(-forecastShown), f.now.Add(time.Hour)), query)
 	add("forecast", published, "")
+
 	if err == nil && len(history.Values) > 0 {
 		low, high, reason := band(history, f.prediction.Spec.Window())
 		add("forecastLow", low, "")
 		add("forecastHigh", high, "")
 		out.Reason = cmp.Or(out.Reason, reason)
 	}
+
 	return out, f.requestedReplicas(spec, status, history, published, rejected == nil), err
 }
 
@@ -171,15 +205,19 @@ func publishedForecast(status predictionv1alpha1.PredictionMetricStatus) series.
 	if len(status.Prediction) != 1 || len(status.Prediction[0].Samples) < 2 {
 		return out
 	}
+
 	samples := status.Prediction[0].Samples
-	out.Start, out.Step = time.Unix(samples[0].Timestamp, 0).UTC(), time.Duration(samples[1].Timestamp-samples[0].Timestamp)*time.Second
+	out.Start = time.Unix(samples[0].Timestamp, 0).UTC()
+	out.Step = time.Duration(samples[1].Timestamp-samples[0].Timestamp) * time.Second
 	for i, s := range samples {
 		value, err := strconv.ParseFloat(s.Value, 64)
 		if err != nil || out.Step <= 0 || s.Timestamp != samples[0].Timestamp+int64(i)*int64(out.Step.Seconds()) {
 			return series.Series{}
 		}
+
 		out.Values = append(out.Values, value)
 	}
+
 	return out
 }
 
@@ -189,11 +227,14 @@ func band(history series.Series, window time.Duration) (low, high series.Series,
 	if err != nil {
 		return low, high, err.Error()
 	}
+
 	low = series.Series{Start: found.Start, Step: found.Step}
 	high = low
 	for _, q := range found.Values {
-		low.Values, high.Values = append(low.Values, q.At(bandLow)), append(high.Values, q.At(bandHigh))
+		low.Values = append(low.Values, q.At(bandLow))
+		high.Values = append(high.Values, q.At(bandHigh))
 	}
+
 	return low, high, found.Reason
 }
 
@@ -203,31 +244,42 @@ func (f *forecastReader) history(ctx context.Context, spec *predictionv1alpha1.P
 	if f.source == nil {
 		return out, "", "", nil
 	}
+
 	ref := f.ehpa.Spec.ScaleTargetRef
 	container := prometheus.Matcher{Label: "container", Op: "!~", Value: "|POD"}
+
 	template := seriesTemplate{own: []prometheus.Matcher{container}}
 	person, _ := dashboard.PersonOf(ctx)
 	switch {
 	case spec.ResourceIdentifier == "resource.cpu":
-		template.metric, template.around, unit = "container_cpu_usage_seconds_total", "sum(rate(%s["+rateWindow+"]))", string(rightsize.Cores)
+		template.metric = "container_cpu_usage_seconds_total"
+		template.around = "sum(rate(%s[" + rateWindow + "]))"
+		unit = string(rightsize.Cores)
 	case spec.ResourceIdentifier == "resource.memory":
-		template.metric, template.around, unit = "container_memory_working_set_bytes", "sum(%s)", string(rightsize.BytesUnit)
+		template.metric = "container_memory_working_set_bytes"
+		template.around = "sum(%s)"
+		unit = string(rightsize.BytesUnit)
+
 	case spec.ExpressionQuery == nil:
 		return out, "value", "", nil
 	case f.view.access.fixed != nil && !person.Cluster:
 		return out, "value", "", dashboard.NewResponseError(http.StatusForbidden, contract.ReasonForbidden, "the history of "+spec.ResourceIdentifier+" is a free query, which needs the right to list all nodes and pods", "")
 	default:
-		unit, query = "value", spec.ExpressionQuery.Expression
+		unit = "value"
+		query = spec.ExpressionQuery.Expression
 	}
+
 	if query == "" {
 		if query, err = template.query(f.source, contract.Target{Namespace: f.ehpa.Namespace, Kind: ref.Kind, Name: ref.Name}); err != nil {
 			return out, unit, query, err
 		}
 	}
+
 	found, _, _, err := f.view.forecasts.Get(ctx, forecastKey{f.ehpa.Namespace, query, f.now.Truncate(forecastStep).Unix()})
 	if err != nil {
 		return out, unit, query, err
 	}
+
 	return *found, unit, query, nil
 }
 
@@ -242,17 +294,21 @@ func (v *autoscalingView) readForecastHistory(ctx context.Context, key forecastK
 	if err != nil {
 		return nil, err
 	}
+
 	to := time.Unix(key.to, 0).UTC()
 	found, err := source.Capabilities().Queries.Range(ctx, key.query, metrics.Window{Start: to.Add(-forecastHistory), End: to, Step: forecastStep})
 	if err != nil {
 		return nil, historyFailure(err)
 	}
+
 	if len(found) == 0 {
 		return &series.Series{}, nil
 	}
+
 	if len(found) > 1 {
 		return nil, fmt.Errorf("the query returns %d series, not one", len(found))
 	}
+
 	return &found[0].Series, nil
 }
 
@@ -264,11 +320,13 @@ func (f *forecastReader) requestedReplicas(
 	if spec.Scaling == nil {
 		return nil
 	}
+
 	capacity, err := strconv.ParseFloat(string(spec.Scaling.PodCapacity), 64)
 	target, err2 := strconv.ParseFloat(string(spec.Scaling.Target), 64)
 	if err != nil || err2 != nil || !(capacity > 0) || !(target > 0) {
 		return nil
 	}
+
 	out := []contract.Series{f.replicas("replicasAlone", history.Between(f.now.Add(-forecastShown), f.now.Add(time.Hour)), capacity*target)}
 	if used {
 		fill := target
@@ -277,8 +335,10 @@ func (f *forecastReader) requestedReplicas(
 				fill = chosen
 			}
 		}
+
 		out = append(out, f.replicas("replicasForecast", published, capacity*fill))
 	}
+
 	return out
 }
 
@@ -292,8 +352,12 @@ func (f *forecastReader) replicas(kind string, load series.Series, perPod float6
 		}
 		counts.Values = append(counts.Values, v)
 	}
+
 	out, _ := dashboard.Thin(counts, forecastPoints)
-	out.Kind, out.Resource, out.Unit = kind, "replicas", "replicas"
+	out.Kind = kind
+	out.Resource = "replicas"
+	out.Unit = "replicas"
+
 	return out
 }
 
@@ -305,15 +369,21 @@ func (f *forecastReader) measuredReplicas(ctx context.Context, target contract.T
 	if err != nil {
 		return nil, err
 	}
+
 	within := dashboard.SeriesRange{From: f.now.Add(-forecastShown), To: f.now, Points: forecastPoints}
 	found, _, _, err := f.view.history.series.Get(ctx, newSeriesKey(target.Namespace, query, within))
 	if err != nil {
 		return nil, err
 	}
+
 	out := slices.Clone(found.series)
 	for i := range out {
-		out[i].Kind, out[i].Resource, out[i].Unit, out[i].PromQL = "replicas", "replicas", "replicas", query
+		out[i].Kind = "replicas"
+		out[i].Resource = "replicas"
+		out[i].Unit = "replicas"
+		out[i].PromQL = query
 	}
+
 	return out, nil
 }
 
@@ -324,20 +394,24 @@ func highestReplicas(all []contract.Series) []contract.Series {
 		if len(s.T) == 0 {
 			continue
 		}
+
 		i := slices.IndexFunc(out, func(o contract.Series) bool { return o.Kind == s.Kind })
 		if i < 0 {
 			out = append(out, s)
 			continue
 		}
+
 		at := map[int64]int{}
 		for k, t := range out[i].T {
 			at[t] = k
 		}
+
 		for k, t := range s.T {
 			if have, ok := at[t]; ok && s.V[k] != nil && (out[i].V[have] == nil || *out[i].V[have] < *s.V[k]) {
 				out[i].V[have] = s.V[k]
 			}
 		}
 	}
+
 	return out
 }

@@ -34,36 +34,61 @@ type clusterHistory struct {
 
 func newClusterHistory(a *viewAccess) *clusterHistory {
 	v := &clusterHistory{viewAccess: a}
-	v.reports = dashboard.NewCache(dashboard.Limits{Size: maxHistories, TTL: historyTTL, Timeout: readTimeout, Patience: historyWait}, a.clock, v.readHistory)
-	v.series = dashboard.NewCache(dashboard.Limits{Size: maxSeries, TTL: seriesTTL, Timeout: readTimeout, Patience: historyWait}, a.clock, v.readSeries)
+	v.reports = dashboard.NewCache(dashboard.Limits{
+		Size:     maxHistories,
+		TTL:      historyTTL,
+		Timeout:  readTimeout,
+		Patience: historyWait,
+	}, a.clock, v.readHistory)
+
+	v.series = dashboard.NewCache(dashboard.Limits{
+		Size:     maxSeries,
+		TTL:      seriesTTL,
+		Timeout:  readTimeout,
+		Patience: historyWait,
+	}, a.clock, v.readSeries)
+
 	return v
 }
 
 // compute computes recommendations as crane recommend does: of all workloads, or of one.
 func (v *clusterHistory) compute(ctx context.Context, target contract.Target) (*report, error) {
 	o := &recommendOptions{
-		prometheus: v.server(), kubernetes: v.personal, cache: v.options.cache, from: v.options.from, resource: v.options.resource,
-		policies: v.policies, prices: v.prices, historyLength: v.policies.Window(), output: outputJSON, keepInputs: true,
+		prometheus:    v.server(),
+		kubernetes:    v.personal,
+		cache:         v.options.cache,
+		from:          v.options.from,
+		resource:      v.options.resource,
+		policies:      v.policies,
+		prices:        v.prices,
+		historyLength: v.policies.Window(),
+		output:        outputJSON,
+		keepInputs:    true,
 	}
+
 	if target.Name != "" {
 		if target.Namespace != "" {
 			o.namespaces = []string{target.Namespace}
 		}
+
 		o.view.names = []*regexp.Regexp{regexp.MustCompile("^(?:" + regexp.QuoteMeta(target.Name) + ")$")}
 		o.view.kinds = []string{target.Kind}
 		o.evidence = true
 	} else if err := v.limit(ctx, o); err != nil {
 		return nil, err
 	}
+
 	quiet := Streams{Out: io.Discard, Err: io.Discard}
 	gather := o.collectFromPrometheus
 	if v.fromFiles() {
 		gather = o.collectFromFiles
 	}
+
 	found, err := gather(ctx, quiet)
 	if err != nil {
 		return nil, historyFailure(err)
 	}
+
 	v.keepServer(o.prometheus)
 	return found, nil
 }
@@ -73,6 +98,7 @@ func (v *clusterHistory) limit(ctx context.Context, o *recommendOptions) error {
 	if v.fromFiles() {
 		return nil
 	}
+
 	scope, err := v.namespaces(ctx)
 	switch {
 	case errors.Is(err, errNoKubeconfig): // Prometheus alone
@@ -82,6 +108,7 @@ func (v *clusterHistory) limit(ctx context.Context, o *recommendOptions) error {
 	case scope[0] != "":
 		o.namespaces = scope
 	}
+
 	return nil
 }
 
@@ -89,6 +116,7 @@ func (v *clusterHistory) limit(ctx context.Context, o *recommendOptions) error {
 func (v *clusterHistory) server() *prometheusFlags {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+
 	flags := *v.options.prometheus
 	flags.discovered = v.discovered
 	return &flags
@@ -98,6 +126,7 @@ func (v *clusterHistory) server() *prometheusFlags {
 func (v *clusterHistory) keepServer(flags *prometheusFlags) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+
 	v.discovered = flags.discovered
 }
 
@@ -107,6 +136,7 @@ func historyFailure(err error) error {
 	if failure.Body.Reason != contract.ReasonInternal {
 		return err
 	}
+
 	return dashboard.NewResponseError(http.StatusServiceUnavailable, contract.ReasonHistoryUnavailable, metrics.PublicMessage(err),
 		"crane doctor reports what is missing; crane dashboard --prometheus sets another server")
 }
@@ -116,20 +146,25 @@ func (v *clusterHistory) openHistory(ctx context.Context) (*prometheus.Source, e
 	v.mu.Lock()
 	open := v.source
 	v.mu.Unlock()
+
 	if open != nil {
 		return open, nil
 	}
+
 	flags := v.server()
 	if err := flags.discoverServer(ctx, v.personal, func(string) {}); err != nil {
 		return nil, historyFailure(err)
 	}
+
 	open, err := flags.open()
 	if err != nil {
 		return nil, historyFailure(err)
 	}
+
 	v.keepServer(flags)
 	v.mu.Lock()
 	defer v.mu.Unlock()
+
 	v.source = open
 	return open, nil
 }
@@ -152,9 +187,11 @@ func (v *clusterHistory) workload(ctx context.Context, target contract.Target) (
 	if err != nil {
 		return nil, "", err
 	}
+
 	if len(found.items) == 0 {
 		return nil, "", dashboard.NewResponseError(http.StatusNotFound, contract.ReasonNotFound,
 			fmt.Sprintf("there is no workload %s %s/%s", target.Kind, target.Namespace, target.Name), "go back to the worklist")
 	}
+
 	return found, stale, nil
 }

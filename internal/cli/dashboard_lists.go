@@ -31,6 +31,7 @@ func (v *ruleView) Rules(ctx context.Context) (contract.RuleList, error) {
 	if v.fromFiles() {
 		return contract.RuleList{}, dashboard.NotServed("files have no rules", "")
 	}
+
 	return valueOf(ctx, v.rules, func(out *contract.RuleList, stale string) { out.Stale = stale })
 }
 
@@ -40,6 +41,7 @@ func valueOf[T any](ctx context.Context, of *dashboard.Shared[T], setStale func(
 	if err != nil {
 		return out, err
 	}
+
 	out = *found
 	setStale(&out, stale)
 	return out, nil
@@ -51,10 +53,12 @@ func (v *ruleView) readRules(ctx context.Context) (*contract.RuleList, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var list analysisv1alpha1.RecommendationRuleList
 	if err := c.List(ctx, &list); err != nil {
 		return nil, unavailable(v.access.serverName(), err)
 	}
+
 	for i := range list.Items {
 		rule := &list.Items[i]
 		rule.ManagedFields = nil
@@ -64,25 +68,38 @@ func (v *ruleView) readRules(ctx context.Context) (*contract.RuleList, error) {
 		if err != nil {
 			return nil, fmt.Errorf("failed to encode rule %s: %w", rule.Name, err)
 		}
-		one := contract.Rule{Name: rule.Name, Interval: rule.Spec.RunInterval, RunNumber: int64(rule.Status.RunNumber), Conditions: conditionsOf(rule.Status.Conditions), YAML: string(text)}
+
+		one := contract.Rule{
+			Name:       rule.Name,
+			Interval:   rule.Spec.RunInterval,
+			RunNumber:  int64(rule.Status.RunNumber),
+			Conditions: conditionsOf(rule.Status.Conditions),
+			YAML:       string(text),
+		}
+
 		for _, r := range rule.Spec.Recommenders {
 			one.Recommenders = append(one.Recommenders, r.Name)
 		}
+
 		for _, s := range rule.Spec.ResourceSelectors {
 			one.Kinds = append(one.Kinds, s.Kind)
 		}
+
 		if !rule.Spec.NamespaceSelector.Any {
 			one.Namespaces = rule.Spec.NamespaceSelector.MatchNames
 		}
+
 		if rule.Status.Targets != nil {
 			n := int64(*rule.Status.Targets)
 			one.Targets = &n
 		}
+
 		if at := rule.Status.LastUpdateTime; at != nil {
 			one.LastRun = at.Unix()
 		}
 		out.Rules = append(out.Rules, one)
 	}
+
 	return out, nil
 }
 
@@ -99,8 +116,15 @@ func recommenderNames() []string {
 func conditionsOf(all []metav1.Condition) []contract.Condition {
 	out := []contract.Condition{}
 	for _, c := range all {
-		out = append(out, contract.Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message, At: dashboard.Unix(c.LastTransitionTime.Time)})
+		out = append(out, contract.Condition{
+			Type:    c.Type,
+			Status:  string(c.Status),
+			Reason:  c.Reason,
+			Message: c.Message,
+			At:      dashboard.Unix(c.LastTransitionTime.Time),
+		})
 	}
+
 	return out
 }
 
@@ -108,6 +132,7 @@ func int64Of(v *int32) *int64 {
 	if v == nil {
 		return nil
 	}
+
 	n := int64(*v)
 	return &n
 }
@@ -117,6 +142,7 @@ func (v *autoscalingView) Autoscaling(ctx context.Context) (contract.Autoscaling
 	if v.fromFiles() {
 		return contract.Autoscaling{}, dashboard.NotServed("files have no autoscalers", "")
 	}
+
 	return valueOf(ctx, v.autoscalers, func(out *contract.Autoscaling, stale string) { out.Stale = stale })
 }
 
@@ -126,62 +152,112 @@ func (v *autoscalingView) readAutoscalers(ctx context.Context) (*contract.Autosc
 	if err != nil {
 		return nil, err
 	}
+
 	scope, err := v.namespaces(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, namespace := range scope {
 		var horizontal autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList
 		if err := c.List(ctx, &horizontal, client.InNamespace(namespace)); err != nil {
 			return nil, unavailable(v.access.serverName(), err)
 		}
+
 		for i := range horizontal.Items {
 			out.Horizontal = append(out.Horizontal, horizontalOf(v.name, &horizontal.Items[i]))
 		}
+
 		var vertical autoscalingv1alpha1.EffectiveVerticalPodAutoscalerList
 		if err := c.List(ctx, &vertical, client.InNamespace(namespace)); err != nil {
 			return nil, unavailable(v.access.serverName(), err)
 		}
+
 		for i := range vertical.Items {
 			out.Vertical = append(out.Vertical, verticalOf(v.name, &vertical.Items[i]))
 		}
 	}
+
 	return out, nil
 }
 
 func verticalOf(cluster string, o *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) contract.VerticalAutoscaler {
 	one := contract.VerticalAutoscaler{
-		Cluster: cluster, Namespace: o.Namespace, Name: o.Name, Decisions: []contract.VerticalDecision{}, Conditions: conditionsOf(o.Status.Conditions),
-		Target: contract.Target{Cluster: cluster, Namespace: o.Namespace, Kind: o.Spec.TargetRef.Kind, Name: o.Spec.TargetRef.Name},
+		Cluster:    cluster,
+		Namespace:  o.Namespace,
+		Name:       o.Name,
+		Decisions:  []contract.VerticalDecision{},
+		Conditions: conditionsOf(o.Status.Conditions),
+		Target: contract.Target{
+			Cluster:   cluster,
+			Namespace: o.Namespace,
+			Kind:      o.Spec.TargetRef.Kind,
+			Name:      o.Spec.TargetRef.Name,
+		},
 	}
+
 	if o.Spec.UpdatePolicy != nil && o.Spec.UpdatePolicy.UpdateMode != nil {
 		one.UpdateMode = string(*o.Spec.UpdatePolicy.UpdateMode)
 	}
+
 	for _, d := range o.Status.Decisions {
-		decision := contract.VerticalDecision{Container: d.ContainerName, Resource: string(d.Resource), Action: string(d.Action), Estimator: d.Estimator, Message: d.Reason}
+		decision := contract.VerticalDecision{
+			Container: d.ContainerName,
+			Resource:  string(d.Resource),
+			Action:    string(d.Action),
+			Estimator: d.Estimator,
+			Message:   d.Reason,
+		}
+
 		if d.Request != nil {
 			decision.Target = d.Request.String()
 		}
 		one.Decisions = append(one.Decisions, decision)
 	}
+
 	return one
 }
 
 func horizontalOf(cluster string, o *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) contract.HorizontalAutoscaler {
 	out := contract.HorizontalAutoscaler{
-		Cluster: cluster, Namespace: o.Namespace, Name: o.Name, Strategy: string(o.Spec.ScaleStrategy), MinReplicas: 1, MaxReplicas: int64(o.Spec.MaxReplicas),
-		Target:          contract.Target{Cluster: cluster, Namespace: o.Namespace, Kind: o.Spec.ScaleTargetRef.Kind, Name: o.Spec.ScaleTargetRef.Name},
-		CurrentReplicas: int64Of(o.Status.CurrentReplicas), DesiredReplicas: int64Of(o.Status.ExpectReplicas), Autoscaler: o.Status.Autoscaler,
-		Winner: o.Status.Winner, Why: o.Status.Why, Proposals: []contract.Proposal{}, Conditions: conditionsOf(o.Status.Conditions),
+		Cluster:     cluster,
+		Namespace:   o.Namespace,
+		Name:        o.Name,
+		Strategy:    string(o.Spec.ScaleStrategy),
+		MinReplicas: 1,
+		MaxReplicas: int64(o.Spec.MaxReplicas),
+		Target: contract.Target{
+			Cluster:   cluster,
+			Namespace: o.Namespace,
+			Kind:      o.Spec.ScaleTargetRef.Kind,
+			Name:      o.Spec.ScaleTargetRef.Name,
+		},
+		CurrentReplicas: int64Of(o.Status.CurrentReplicas),
+		DesiredReplicas: int64Of(o.Status.ExpectReplicas),
+		Autoscaler:      o.Status.Autoscaler,
+		Winner:          o.Status.Winner,
+		Why:             o.Status.Why,
+		Proposals:       []contract.Proposal{},
+		Conditions:      conditionsOf(o.Status.Conditions),
 	}
+
 	if o.Spec.MinReplicas != nil {
 		out.MinReplicas = int64(*o.Spec.MinReplicas)
 	}
 	if at := o.Status.LastScaleTime; at != nil {
 		out.LastScale = at.Unix()
 	}
+
 	for _, p := range o.Status.Proposals {
-		one := contract.Proposal{Name: p.Name, Kind: "metric", Replicas: int64Of(p.Replicas), Current: p.Current, Target: p.Target, Message: p.Message}
+		one := contract.Proposal{
+			Name:     p.Name,
+			Kind:     "metric",
+			Replicas: int64Of(p.Replicas),
+			Current:  p.Current,
+			Target:   p.Target,
+			Message:  p.Message,
+		}
+
 		switch {
 		case strings.HasPrefix(p.Name, "prediction of "):
 			one.Kind = "forecast"
@@ -190,13 +266,22 @@ func horizontalOf(cluster string, o *autoscalingv1alpha1.EffectiveHorizontalPodA
 		case one.Replicas != nil && (out.WithoutForecast == nil || *one.Replicas > *out.WithoutForecast):
 			out.WithoutForecast = one.Replicas
 		}
+
 		out.Proposals = append(out.Proposals, one)
 	}
+
 	for _, spec := range o.Spec.Crons {
-		one := contract.Cron{Name: spec.CronName, Start: string(spec.Start), End: string(spec.End), Replicas: int64(spec.TargetReplicas)}
+		one := contract.Cron{
+			Name:     spec.CronName,
+			Start:    string(spec.Start),
+			End:      string(spec.End),
+			Replicas: int64(spec.TargetReplicas),
+		}
+
 		if spec.TimeZone != nil {
 			one.TimeZone = *spec.TimeZone
 		}
+
 		for _, s := range o.Status.Crons {
 			if s.Name == spec.CronName {
 				one.Active, one.Message = s.Active, s.Message
@@ -208,8 +293,10 @@ func horizontalOf(cluster string, o *autoscalingv1alpha1.EffectiveHorizontalPodA
 				}
 			}
 		}
+
 		out.Crons = append(out.Crons, one)
 	}
+
 	if p := o.Spec.Prediction; p != nil {
 		out.Prediction = &contract.PredictionInfo{Algorithm: "auto"}
 		if p.PredictionAlgorithm != nil && p.PredictionAlgorithm.AlgorithmType != "" {
@@ -219,5 +306,6 @@ func horizontalOf(cluster string, o *autoscalingv1alpha1.EffectiveHorizontalPodA
 			out.Prediction.WindowSeconds = int64(*p.PredictionWindowSeconds)
 		}
 	}
+
 	return out
 }

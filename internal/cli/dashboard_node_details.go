@@ -53,18 +53,24 @@ func (d nodeDetails) readZones(ctx context.Context) {
 		d.note("NUMA zones", err)
 		return
 	}
+
 	for i := range list.Items {
 		n := d.index[list.Items[i].Name]
 		if n == nil {
 			continue
 		}
+
 		for _, z := range list.Items[i].Zones {
 			if z.Type != topologyv1alpha1.ZoneTypeNode || z.Resources == nil {
 				continue
 			}
+
 			allocated := int64(0)
 			n.Zones = append(n.Zones, contract.Zone{
-				Name: z.Name, CPUMilli: z.Resources.Allocatable.Cpu().MilliValue(), MemoryBytes: z.Resources.Allocatable.Memory().Value(), CPUAllocatedMilli: &allocated,
+				Name:              z.Name,
+				CPUMilli:          z.Resources.Allocatable.Cpu().MilliValue(),
+				MemoryBytes:       z.Resources.Allocatable.Memory().Value(),
+				CPUAllocatedMilli: &allocated,
 			})
 		}
 	}
@@ -76,16 +82,19 @@ func addPinned(n *contract.Node, pod *corev1.Pod) {
 	if text == "" || len(n.Zones) == 0 {
 		return
 	}
+
 	placement, err := topologyconv.DecodeResult(text)
 	if err != nil {
 		return // Anyone may write the annotation; the scheduler reports it.
 	}
+
 	for _, share := range placement {
 		i := slices.IndexFunc(n.Zones, func(z contract.Zone) bool { return z.Name == share.Zone })
 		cores := share.Resources[series.CPU] / numa.Core
 		if i < 0 || cores <= 0 {
 			continue
 		}
+
 		*n.Zones[i].CPUAllocatedMilli += int64(cores) * 1000
 		if len(n.Zones[i].Pods) < maxPinned {
 			n.Zones[i].Pods = append(n.Zones[i].Pods, pod.Namespace+"/"+pod.Name)
@@ -100,10 +109,12 @@ func (d nodeDetails) readWaterMarks(ctx context.Context) {
 		d.note("water marks", err)
 		return
 	}
+
 	d.out.WaterMarks = map[string]float64{}
 	for _, limit := range policy.Limits {
 		d.out.WaterMarks[policy.Metrics[limit.Metric].Name] = float64(limit.Max)
 	}
+
 	for i := range d.out.Nodes {
 		n := &d.out.Nodes[i]
 		for name, mark := range d.out.WaterMarks {
@@ -111,6 +122,7 @@ func (d nodeDetails) readWaterMarks(ctx context.Context) {
 				n.Above = append(n.Above, name)
 			}
 		}
+
 		slices.Sort(n.Above)
 	}
 }
@@ -125,6 +137,7 @@ func (d nodeDetails) loadPolicy(ctx context.Context) (*nodeload.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	d.out.Source += ", water marks of ConfigMap " + d.cranedNamespace + "/" + loadPolicyName
 	return policyfile.Decode([]byte(object.Data[loadPolicyKey]))
 }
@@ -136,21 +149,26 @@ func (d nodeDetails) readEvents(ctx context.Context) {
 		d.note("actions of the agent", err)
 		return
 	}
+
 	if list.Continue != "" {
 		d.out.Notes = append(d.out.Notes, "only a part of the events of the agent was read")
 	}
+
 	for i := range list.Items {
 		e := &list.Items[i]
 		n := d.index[e.Source.Host]
 		if n == nil {
 			continue
 		}
+
 		at := e.LastTimestamp.Time
 		if at.IsZero() {
 			at = e.EventTime.Time
 		}
+
 		n.Events = append(n.Events, contract.Mark{At: at.Unix(), Kind: agentAction(e.Reason), Text: eventText(e)})
 	}
+
 	for i := range d.out.Nodes {
 		n := &d.out.Nodes[i]
 		slices.SortStableFunc(n.Events, func(a, b contract.Mark) int { return cmp.Compare(b.At, a.At) })
@@ -168,6 +186,7 @@ func agentAction(reason string) string {
 	case "Evicted":
 		return "evicted"
 	}
+
 	return "node"
 }
 
@@ -175,5 +194,6 @@ func eventText(e *corev1.Event) string {
 	if e.InvolvedObject.Kind == "Pod" {
 		return e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name + ": " + e.Message
 	}
+
 	return e.Message
 }

@@ -35,6 +35,7 @@ func (v *nodeView) Nodes(ctx context.Context) (contract.NodeList, error) {
 	if v.fromFiles() {
 		return contract.NodeList{}, dashboard.NotServed("files have no nodes", "")
 	}
+
 	return valueOf(ctx, v.nodes, func(out *contract.NodeList, stale string) { out.Stale = stale })
 }
 
@@ -44,6 +45,7 @@ func (v *nodeView) readNodes(ctx context.Context) (*contract.NodeList, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var priced []cost.Node
 	if err := lister.EachNode(ctx, func(n *corev1.Node) error {
 		out.Nodes = append(out.Nodes, nodeOf(n, v.clock.Now()))
@@ -52,16 +54,20 @@ func (v *nodeView) readNodes(ctx context.Context) (*contract.NodeList, error) {
 	}); err != nil {
 		return nil, unavailable(host, err)
 	}
+
 	index := map[string]*contract.Node{}
 	for i := range out.Nodes {
 		index[out.Nodes[i].Name] = &out.Nodes[i]
 	}
+
 	c, err := v.personal.objectClient()
 	if err != nil {
 		return nil, err
 	}
+
 	details := nodeDetails{v.options.cranedNamespace, c, out, index}
 	details.readZones(ctx)
+
 	if err := lister.EachPod(ctx, nil, func(object *corev1.Pod, p workload.Pod, _ bool) error {
 		if n := index[p.Node]; n != nil {
 			n.Pods++
@@ -69,10 +75,12 @@ func (v *nodeView) readNodes(ctx context.Context) (*contract.NodeList, error) {
 			n.MemRequested += int64(p.Requests.Memory)
 			addPinned(n, object)
 		}
+
 		return nil
 	}); err != nil {
 		return nil, unavailable(host, err)
 	}
+
 	details.readWaterMarks(ctx)
 	details.readEvents(ctx)
 	return out, v.priceNodes(priced, index)
@@ -83,45 +91,58 @@ func (v *nodeView) priceNodes(nodes []cost.Node, index map[string]*contract.Node
 	if err != nil {
 		return fmt.Errorf("failed to price the nodes: %w", err)
 	}
+
 	for _, q := range cost.Allocate(tariff, nil).Nodes {
 		if n := index[q.Node]; n != nil {
 			month := q.Cost.Total().PerMonth()
-			n.PricePerMonth, n.Pool = &month, q.Group
+			n.PricePerMonth = &month
+			n.Pool = q.Group
 		}
 	}
+
 	return nil
 }
 
 // nodeOf returns a node with its loads, without those that are older than loadAge.
 func nodeOf(n *corev1.Node, now time.Time) contract.Node {
 	out := contract.Node{
-		Name: n.Name, Ready: workload.NodeReady(n), Unschedulable: n.Spec.Unschedulable,
-		CPUMilli: n.Status.Allocatable.Cpu().MilliValue(), MemoryBytes: n.Status.Allocatable.Memory().Value(),
+		Name:          n.Name,
+		Ready:         workload.NodeReady(n),
+		Unschedulable: n.Spec.Unschedulable,
+		CPUMilli:      n.Status.Allocatable.Cpu().MilliValue(),
+		MemoryBytes:   n.Status.Allocatable.Memory().Value(),
 	}
+
 	for key, text := range n.Annotations {
 		if !strings.Contains(key, "_usage_") {
 			continue
 		}
+
 		sample, err := nodeload.Format{}.ParseLoad(text)
 		if err != nil || now.Sub(sample.Time) > loadAge {
 			continue
 		}
+
 		if out.Loads == nil {
 			out.Loads = map[string]float64{}
 		}
+
 		out.Loads[key] = float64(sample.Value)
 		if at := sample.Time.Unix(); out.LoadAt == 0 || at < out.LoadAt {
 			out.LoadAt = at
 		}
 	}
+
 	if hot, err := (nodeload.Format{}).ParseHot(n.Annotations[nodeload.HotValueKey]); err == nil && now.Sub(hot.Time) <= loadAge {
 		v := float64(hot.Value)
 		out.HotValue = &v
 	}
+
 	for _, t := range n.Spec.Taints {
 		if strings.Contains(t.Key, "crane.io") {
 			out.Taints = append(out.Taints, t.Key+":"+string(t.Effect))
 		}
 	}
+
 	return out
 }

@@ -45,18 +45,22 @@ func (v *overviewView) Overview(ctx context.Context, list *contract.Worklist) (c
 	if v.fromFiles() {
 		return out, nil
 	}
+
 	out.Notes = slices.Clone(out.Notes) // those of the shared worklist
 	out.Missing = map[string]contract.Error{}
+
 	// Costs are shared; a Guard has checked the right to them, and says which one is missing.
 	if person, _ := dashboard.PersonOf(ctx); v.access.fixed == nil || person.Cluster {
 		costs, _, _, err := v.costs.costs.Get(ctx, costWindow)
 		if err == nil {
 			setClusterCost(&out.Money, costs)
-			out.CostSource, out.CostWindowSeconds = costs.source(), int64(costWindow.Seconds())
+			out.CostSource = costs.source()
+			out.CostWindowSeconds = int64(costWindow.Seconds())
 		} else {
 			out.Missing[contract.MissingCost] = dashboard.FailureOf(err).Body
 		}
 	}
+
 	v.addRecords(ctx, &out)
 	return out, nil
 }
@@ -68,6 +72,7 @@ func (v *overviewView) addRecords(ctx context.Context, out *contract.Overview) {
 	if errors.Is(err, errNoKubeconfig) {
 		return
 	}
+
 	var record *savings.Record
 	if err == nil {
 		record, err = savingsrecord.Load(ctx, c, v.options.cranedNamespace)
@@ -75,15 +80,18 @@ func (v *overviewView) addRecords(ctx context.Context, out *contract.Overview) {
 	if err != nil {
 		out.Missing[contract.MissingTrend] = dashboard.FailureOf(unavailable(v.personal.serverName(), err)).Body
 	}
+
 	if record != nil {
 		out.TrendSource = "ConfigMap " + v.options.cranedNamespace + "/" + savingsrecord.ConfigMapName
 		addTrend(out, record)
 	}
+
 	kills, err := v.readKills(ctx, c)
 	if err != nil {
 		out.Missing[contract.MissingOOMKills] = dashboard.FailureOf(err).Body
 		return
 	}
+
 	out.OOMSource = "ConfigMap " + v.options.cranedNamespace + "/" + oom.ConfigMapName
 	addKills(out, kills)
 }
@@ -96,31 +104,42 @@ func addTrend(out *contract.Overview, record *savings.Record) {
 		if err != nil {
 			continue
 		}
+
 		for _, account := range record.Months[month] {
 			if account.Currency != out.Currency {
 				out.Notes = append(out.Notes, "the days of "+month+" in "+account.Currency+" are not part of the trend")
 				continue
 			}
+
 			for _, day := range slices.Sorted(maps.Keys(account.Days)) {
 				d := account.Days[day]
 				if d.Hours <= 0 {
 					continue
 				}
-				promised, realised = promised+d.Promised, realised+d.Realised
+
+				promised = promised + d.Promised
+				realised = realised + d.Realised
 				rate := func(amount float64) *float64 { v := amount / d.Hours * cost.HoursPerMonth; return &v }
 				out.Trend = append(out.Trend, contract.TrendPoint{
-					At: first.AddDate(0, 0, day-1).Unix(), ClusterPerMonth: rate(d.Cost), RecoverablePerMonth: rate(d.Available),
-					PromisedPerMonth: rate(d.Promised), RealisedPerMonth: rate(d.Realised),
+					At:                  first.AddDate(0, 0, day-1).Unix(),
+					ClusterPerMonth:     rate(d.Cost),
+					RecoverablePerMonth: rate(d.Available),
+					PromisedPerMonth:    rate(d.Promised),
+					RealisedPerMonth:    rate(d.Realised),
 				})
 			}
 		}
 	}
+
 	if len(out.Trend) == 0 {
 		return
 	}
+
 	last := out.Trend[len(out.Trend)-1]
 	out.Adoption.PromisedPerMonth, out.Adoption.RealisedPerMonth = last.PromisedPerMonth, last.RealisedPerMonth
-	out.Adoption.Promised, out.Adoption.Realised, out.Adoption.Since = &promised, &realised, out.Trend[0].At
+	out.Adoption.Promised = &promised
+	out.Adoption.Realised = &realised
+	out.Adoption.Since = out.Trend[0].At
 	out.Trend = out.Trend[max(0, len(out.Trend)-maxTrend):]
 }
 
@@ -129,6 +148,7 @@ func (v *overviewView) readKills(ctx context.Context, c client.Client) ([]contra
 	if c == nil {
 		return nil, nil
 	}
+
 	var object corev1.ConfigMap
 	err := c.Get(ctx, client.ObjectKey{Namespace: v.options.cranedNamespace, Name: oom.ConfigMapName}, &object)
 	if apierrors.IsNotFound(err) {
@@ -137,25 +157,41 @@ func (v *overviewView) readKills(ctx context.Context, c client.Client) ([]contra
 	if err != nil {
 		return nil, unavailable(v.personal.serverName(), err)
 	}
+
 	ledger, _, err := oom.Parse(object.Data[oom.ConfigMapKey])
 	if err != nil {
 		return nil, fmt.Errorf("ConfigMap %s/%s: %w", v.options.cranedNamespace, oom.ConfigMapName, err)
 	}
+
 	out := []contract.OOMKill{}
 	after := v.clock.Now().Add(-killsShown)
 	for _, k := range ledger.Kills() {
 		if k.At.Before(after) {
 			continue
 		}
+
 		owners := k.Owners()
 		owner := owners[min(1, len(owners)-1)] // The pod, or the first controller that its name can be of.
-		one := contract.OOMKill{Target: contract.Target{Cluster: v.name, Namespace: k.Namespace, Kind: owner.Kind, Name: owner.Name}, Container: k.Container, Pod: k.Pod, At: k.At.Unix()}
+		one := contract.OOMKill{
+			Target: contract.Target{
+				Cluster:   v.name,
+				Namespace: k.Namespace,
+				Kind:      owner.Kind,
+				Name:      owner.Name,
+			},
+			Container: k.Container,
+			Pod:       k.Pod,
+			At:        k.At.Unix(),
+		}
+
 		if k.Memory > 0 {
 			bytes := int64(k.Memory)
 			one.MemoryBytes = &bytes
 		}
+
 		out = append(out, one)
 	}
+
 	slices.SortStableFunc(out, func(a, b contract.OOMKill) int { return cmp.Compare(b.At, a.At) })
 	return out, nil
 }
@@ -169,11 +205,17 @@ func addKills(out *contract.Overview, kills []contract.OOMKill) {
 		})
 		if i < 0 && len(out.Attention) < maxFindings {
 			out.Attention = append(out.Attention, contract.Attention{
-				Severity: "warning", Reason: reasonOOMKilled, Message: "container " + k.Container + " was killed for its memory", Next: "raise its memory, or find the leak",
-				Target: &target, Page: "workload", At: k.At,
+				Severity: "warning",
+				Reason:   reasonOOMKilled,
+				Message:  "container " + k.Container + " was killed for its memory",
+				Next:     "raise its memory, or find the leak",
+				Target:   &target,
+				Page:     "workload",
+				At:       k.At,
 			})
 		}
 	}
+
 	out.OOMKills = kills[:min(len(kills), maxKills)]
 }
 

@@ -27,26 +27,32 @@ func (v *placementView) Placement(ctx context.Context, namespace, pod string) (c
 	if v.fromFiles() {
 		return out, dashboard.NotServed("files have no scheduler", "")
 	}
+
 	o := &explainSchedulingOptions{kubernetes: *v.personal, scheduler: v.options.scheduler, port: defaultSchedulerPort}
 	if p, ok := dashboard.PersonOf(ctx); ok && o.kubernetes.fixed != nil {
 		o.kubernetes.fixed = withToken(*o.kubernetes.fixed, p.Token)
 	}
+
 	found, err := o.fetchExplanations(ctx, namespace, pod)
 	if err != nil {
 		return out, placementFailure(v.personal.serverName(), err)
 	}
+
 	out.Source = "crane-scheduler"
 	for i := range found {
 		out.Attempts = append(out.Attempts, attemptOf(&found[i]))
 	}
+
 	return out, nil
 }
 
 // withToken returns an access whose configuration has the token itself: the requests of a forwarded port have no context with a person.
 func withToken(access fixedAccess, token string) *fixedAccess {
 	config := rest.AnonymousClientConfig(access.config)
-	config.WrapTransport, config.BearerToken = nil, token
+	config.WrapTransport = nil
+	config.BearerToken = token
 	access.config = config
+
 	return &access
 }
 
@@ -55,25 +61,46 @@ func placementFailure(host string, err error) error {
 	if errors.Is(err, errPodNotRecorded) {
 		return dashboard.NewResponseError(http.StatusNotFound, contract.ReasonNotFound, err.Error(), next)
 	}
+
 	if errors.Is(err, errNoScheduler) {
 		return dashboard.NotServed(err.Error(), "install crane-scheduler")
 	}
+
 	// The error of a forwarded port has the message of the API server alone.
 	if forbidden := dashboard.Forbidden(err); forbidden.Body.Right != "" {
 		return forbidden
 	}
+
 	return unavailable(host, err)
 }
 
 func attemptOf(e *nodeload.Explanation) contract.PlacementAttempt {
 	out := contract.PlacementAttempt{
-		At: dashboard.Unix(e.Time), Profile: e.Profile, Strategy: string(e.Strategy), Outcome: e.Outcome, Node: e.Node,
-		CPUMilli: int64(e.CPU), MemoryBytes: int64(e.Memory), Basis: basisText(e.Basis), FreshNodes: e.Fresh, StaleNodes: e.Stale, AbsentNodes: e.Absent,
-		OtherNodes: e.NotAsked, NodeCount: len(e.Nodes), Nodes: []contract.PlacementNode{},
+		At:          dashboard.Unix(e.Time),
+		Profile:     e.Profile,
+		Strategy:    string(e.Strategy),
+		Outcome:     e.Outcome,
+		Node:        e.Node,
+		CPUMilli:    int64(e.CPU),
+		MemoryBytes: int64(e.Memory),
+		Basis:       basisText(e.Basis),
+		FreshNodes:  e.Fresh,
+		StaleNodes:  e.Stale,
+		AbsentNodes: e.Absent,
+		OtherNodes:  e.NotAsked,
+		NodeCount:   len(e.Nodes),
+		Nodes:       []contract.PlacementNode{},
 	}
+
 	for i := range e.Nodes[:min(len(e.Nodes), maxPlacementNodes)] {
 		n := &e.Nodes[i]
-		out.Nodes = append(out.Nodes, contract.PlacementNode{Name: n.Name, Verdict: string(n.Verdict), Score: n.Score, Reason: n.Reason()})
+		out.Nodes = append(out.Nodes, contract.PlacementNode{
+			Name:    n.Name,
+			Verdict: string(n.Verdict),
+			Score:   n.Score,
+			Reason:  n.Reason(),
+		})
 	}
+
 	return out
 }

@@ -23,6 +23,7 @@ func TestPlacement(t *testing.T) {
 	if err != nil || len(out.Attempts) != 1 {
 		t.Fatalf("%v %+v", err, out)
 	}
+
 	a := out.Attempts[0]
 	if out.Pod != "shop/web" || a.Node != "cool" || a.CPUMilli != 500 || a.NodeCount != 3 || a.OtherNodes != 1 || a.Nodes[0].Verdict != "Scored" || *a.Nodes[0].Score != 100 || a.Nodes[1].Reason == "" {
 		t.Errorf("%+v", out)
@@ -30,6 +31,7 @@ func TestPlacement(t *testing.T) {
 	if _, err := v.Placement(t.Context(), "shop", "other"); dashboard.FailureOf(err).Status != http.StatusNotFound {
 		t.Errorf("an unknown pod: %v", err)
 	}
+
 	v.options.scheduler = "http://127.0.0.1:1"
 	if _, err := v.Placement(t.Context(), "shop", "web"); dashboard.FailureOf(err).Body.Reason != contract.ReasonAPIServerUnavailable {
 		t.Errorf("no scheduler: %v", err)

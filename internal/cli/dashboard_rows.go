@@ -39,9 +39,13 @@ func newWorklistView(a *viewAccess, history *clusterHistory) *worklistView {
 	v := &worklistView{viewAccess: a}
 	v.objects = shared(a, v.readObjects, rowsTTL)
 	v.report = &dashboard.Shared[report]{
-		Read: func(ctx context.Context) (*report, error) { return history.compute(ctx, contract.Target{}) },
-		TTL:  reportTTL, Timeout: reportLimit, Patience: firstWait, Clock: a.clock,
+		Read:     func(ctx context.Context) (*report, error) { return history.compute(ctx, contract.Target{}) },
+		TTL:      reportTTL,
+		Timeout:  reportLimit,
+		Patience: firstWait,
+		Clock:    a.clock,
 	}
+
 	return v
 }
 
@@ -50,6 +54,7 @@ func (v *worklistView) readObjects(ctx context.Context) (*contract.Worklist, err
 	if v.fromFiles() {
 		return &contract.Worklist{}, nil
 	}
+
 	c, err := v.access.objectClient()
 	if errors.Is(err, errNoKubeconfig) && v.options.prometheus.address != "" {
 		return &contract.Worklist{}, nil
@@ -57,16 +62,19 @@ func (v *worklistView) readObjects(ctx context.Context) (*contract.Worklist, err
 	if err != nil {
 		return nil, err
 	}
+
 	scope, err := v.namespaces(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	rows := []contract.Row{}
 	var list analysisv1alpha1.RecommendationList
 	for _, namespace := range scope {
 		for more := true; more; more = list.Continue != "" {
 			token := list.Continue
 			list = analysisv1alpha1.RecommendationList{}
+
 			err := c.List(ctx, &list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(token))
 			if meta.IsNoMatchError(err) {
 				break
@@ -74,15 +82,18 @@ func (v *worklistView) readObjects(ctx context.Context) (*contract.Worklist, err
 			if err != nil {
 				return nil, unavailable(v.access.serverName(), err)
 			}
+
 			for i := range list.Items {
 				rows = append(rows, dashboard.RowOf(v.name, &list.Items[i]))
 			}
 		}
 	}
+
 	out := dashboard.NewWorklist(slices.Clip(rows), v.prices.Currency, contract.Origin{
 		AsOf: v.clock.Now().Unix(), Source: "Recommendations, " + v.access.serverName(),
 	})
 	out.Hidden = scope[0] != ""
+
 	return out, nil
 }
 
@@ -92,18 +103,23 @@ func (v *worklistView) Worklist(ctx context.Context) (*contract.Worklist, error)
 	if err != nil {
 		return nil, err
 	}
+
 	if len(rows.Rows) > 0 || v.access.fixed != nil {
 		return withStale(rows, stale), nil
 	}
+
 	found, _, stale, err := v.report.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	v.mu.Lock()
 	defer v.mu.Unlock()
+
 	if v.computedFrom != found {
 		v.computedFrom, v.computed = found, v.rowsOf(found)
 	}
+
 	return withStale(v.computed, stale), nil
 }
 
@@ -112,6 +128,7 @@ func withStale(list *contract.Worklist, stale string) *contract.Worklist {
 	if stale == "" {
 		return list
 	}
+
 	out := *list
 	out.Stale = stale
 	return &out
@@ -123,6 +140,7 @@ func (v *worklistView) rowsOf(r *report) *contract.Worklist {
 	for i := range r.items {
 		rows = append(rows, rowOf(v.name, r, &r.items[i]))
 	}
+
 	return dashboard.NewWorklist(rows, currencyOf(r, v.prices), originOf(r))
 }
 
@@ -131,6 +149,7 @@ func currencyOf(r *report, prices *cost.PriceBook) string {
 	if r.prices == nil {
 		return prices.Currency
 	}
+
 	return r.prices.book.Currency
 }
 
@@ -141,16 +160,26 @@ func originOf(r *report) contract.Origin {
 	if r.prices != nil {
 		out.Notes = append(out.Notes, r.prices.description())
 	}
+
 	return out
 }
 
 func rowOf(cluster string, r *report, it *item) contract.Row {
 	ref := it.workload.Ref
 	row := contract.Row{
-		Cluster: cluster, Namespace: ref.Namespace, Type: string(analysisv1alpha1.AnalysisTypeResource), Kind: ref.Kind, Workload: ref.Name,
-		APIVersion: ref.APIVersion, Labels: it.workload.Labels, Action: string(it.plan.Action), Message: it.plan.Description,
-		Created: dashboard.Unix(it.workload.Created), Updated: r.now.Unix(),
+		Cluster:    cluster,
+		Namespace:  ref.Namespace,
+		Type:       string(analysisv1alpha1.AnalysisTypeResource),
+		Kind:       ref.Kind,
+		Workload:   ref.Name,
+		APIVersion: ref.APIVersion,
+		Labels:     it.workload.Labels,
+		Action:     string(it.plan.Action),
+		Message:    it.plan.Description,
+		Created:    dashboard.Unix(it.workload.Created),
+		Updated:    r.now.Unix(),
 	}
+
 	row.State = map[recommend.State]contract.State{
 		recommend.Ready: contract.StateReady, recommend.Clear: contract.StateClear, recommend.Learning: contract.StateLearning,
 		recommend.NoData: contract.StateNoData, recommend.Refused: contract.StateRefused,
@@ -158,37 +187,49 @@ func rowOf(cluster string, r *report, it *item) contract.Row {
 	if row.State == contract.StateReady && it.plan.Action == recommend.NoAction {
 		row.State = contract.StateClear
 	}
+
 	if it.plan.State == recommend.Ready {
 		row.Now, row.Recommended = r.podSizes(it)
 		row.Change = sizeChange(row.Now, row.Recommended)
 	}
+
 	if it.saving.Counted > 0 {
 		monthly := it.saving.Hourly.Total().PerMonth()
-		cpu, memory := int64(it.saving.CPU), int64(it.saving.Memory)
-		row.SavingPerMonth, row.SavedCPUMilli, row.SavedMemoryBytes = &monthly, &cpu, &memory
+		cpu := int64(it.saving.CPU)
+		memory := int64(it.saving.Memory)
+		row.SavingPerMonth = &monthly
+		row.SavedCPUMilli = &cpu
+		row.SavedMemoryBytes = &memory
 	}
+
 	dashboard.Rate(&row)
 	return row
 }
 
 // podSizes returns the requests of one pod, over the containers that have both numbers.
 func (r *report) podSizes(it *item) (now, after *contract.Size) {
-	now, after = &contract.Size{}, &contract.Size{}
+	now = &contract.Size{}
+	after = &contract.Size{}
 	for _, c := range it.plan.Containers {
 		for _, s := range r.resourceSizes(c) {
 			if s.status != rightsize.Ready || s.target <= 0 || s.current <= 0 && !r.fromFiles() {
 				continue
 			}
+
 			if s.resource == metrics.CPU {
-				now.CPUMilli, after.CPUMilli = addSize(now.CPUMilli, s.current*1000), addSize(after.CPUMilli, s.target*1000)
+				now.CPUMilli = addSize(now.CPUMilli, s.current*1000)
+				after.CPUMilli = addSize(after.CPUMilli, s.target*1000)
 			} else {
-				now.MemoryBytes, after.MemoryBytes = addSize(now.MemoryBytes, s.current), addSize(after.MemoryBytes, s.target)
+				now.MemoryBytes = addSize(now.MemoryBytes, s.current)
+				after.MemoryBytes = addSize(after.MemoryBytes, s.target)
 			}
 		}
 	}
+
 	if r.fromFiles() {
 		now = nil // Files have no requests.
 	}
+
 	return now, after
 }
 
@@ -197,6 +238,7 @@ func addSize(sum *int64, v float64) *int64 {
 	if sum != nil {
 		n += *sum
 	}
+
 	return &n
 }
 
@@ -205,6 +247,7 @@ func sizeChange(now, after *contract.Size) string {
 	if now == nil || after == nil {
 		return ""
 	}
+
 	var parts []string
 	if now.CPUMilli != nil && *now.CPUMilli != *after.CPUMilli {
 		parts = append(parts, "cpu "+rightsize.FormatCPU(series.MilliCPU(*now.CPUMilli))+" → "+rightsize.FormatCPU(series.MilliCPU(*after.CPUMilli)))
@@ -212,5 +255,6 @@ func sizeChange(now, after *contract.Size) string {
 	if now.MemoryBytes != nil && *now.MemoryBytes != *after.MemoryBytes {
 		parts = append(parts, "memory "+rightsize.FormatMemory(series.Bytes(*now.MemoryBytes))+" → "+rightsize.FormatMemory(series.Bytes(*after.MemoryBytes)))
 	}
+
 	return strings.Join(parts, ", ")
 }

@@ -51,31 +51,39 @@ func (v *ruleView) CreateRule(ctx context.Context, request contract.RuleRequest)
 	if v.fromFiles() {
 		return out, dashboard.NotServed("files have no rules", "")
 	}
+
 	rule, err := parseRule(request.YAML)
 	if err != nil {
 		return out, err
 	}
+
 	out.Name = rule.Name
 	for _, r := range rule.Spec.Recommenders {
 		out.Recommenders = append(out.Recommenders, r.Name)
 	}
+
 	warnings := &warningList{}
 	c, err := v.personal.objectClientWith(func(config *rest.Config) { config.WarningHandlerWithContext = warnings })
 	if err != nil {
 		return out, err
 	}
+
 	options := []client.CreateOption{client.FieldOwner("crane"), client.FieldValidation(metav1.FieldValidationStrict)}
 	if request.DryRun {
 		options = append(options, client.DryRunAll)
 	}
+
 	if err := c.Create(ctx, rule, options...); err != nil {
 		return out, unavailable(v.personal.serverName(), err)
 	}
-	out.Created, out.Warnings = !request.DryRun, warnings.texts
+
+	out.Created = !request.DryRun
+	out.Warnings = warnings.texts
 	if out.Created {
 		v.rules.Expire()
 		return out, nil
 	}
+
 	return out, v.selectTargets(ctx, c.RESTMapper(), rule.Spec, &out)
 }
 
@@ -84,16 +92,20 @@ func parseRule(text string) (*analysisv1alpha1.RecommendationRule, error) {
 	refuse := func(message string) error {
 		return dashboard.NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, message, "correct the YAML")
 	}
+
 	rule := &analysisv1alpha1.RecommendationRule{}
 	if err := yaml.UnmarshalStrict([]byte(text), rule); err != nil {
 		return nil, refuse("the rule is not valid: " + err.Error())
 	}
+
 	if rule.APIVersion != analysisv1alpha1.GroupVersion.String() || rule.Kind != ruleKind {
 		return nil, refuse(fmt.Sprintf("%s %s: want one document of the kind %s in %s", rule.APIVersion, rule.Kind, ruleKind, analysisv1alpha1.GroupVersion))
 	}
+
 	if rule.Name == "" {
 		return nil, refuse("metadata.name is required")
 	}
+
 	return rule, nil
 }
 
@@ -103,6 +115,7 @@ func (v *ruleView) selectTargets(ctx context.Context, mapper meta.RESTMapper, sp
 	if err != nil {
 		return err
 	}
+
 	var targets []contract.Target
 	seen := map[contract.Target]bool{}
 	for i, s := range spec.ResourceSelectors {
@@ -112,22 +125,36 @@ func (v *ruleView) selectTargets(ctx context.Context, mapper meta.RESTMapper, sp
 			out.Warnings = append(out.Warnings, fmt.Sprintf("spec.resourceSelectors[%d]: %v", i, err))
 			continue
 		}
+
 		selector := labels.Everything()
 		if s.LabelSelector != nil {
 			if selector, err = metav1.LabelSelectorAsSelector(s.LabelSelector); err != nil {
 				return dashboard.NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, fmt.Sprintf("spec.resourceSelectors[%d].labelSelector: %v", i, err), "")
 			}
 		}
+
 		for _, namespace := range namespacesOf(spec.NamespaceSelector, mapping.Scope.Name() == meta.RESTScopeNameNamespace) {
-			q := workload.Query{Kind: mapping.GroupVersionKind, Namespace: namespace, Name: s.Name, Selector: selector}
+			q := workload.Query{
+				Kind:      mapping.GroupVersionKind,
+				Namespace: namespace,
+				Name:      s.Name,
+				Selector:  selector,
+			}
+
 			if err := lister.ListIdentities(ctx, q, func(w workload.Workload) error {
-				target := contract.Target{Cluster: v.name, Namespace: w.Namespace, Kind: w.Kind, Name: w.Name}
+				target := contract.Target{
+					Cluster:   v.name,
+					Namespace: w.Namespace,
+					Kind:      w.Kind,
+					Name:      w.Name,
+				}
 				if seen[target] || w.Deleting || w.Owned {
 					return nil
 				}
 				if len(seen) == maxSelected {
 					return dashboard.NewResponseError(http.StatusUnprocessableEntity, contract.ReasonTooLarge, fmt.Sprintf("the rule selects more than %d objects", maxSelected), "select fewer namespaces, or labels")
 				}
+
 				seen[target] = true
 				targets = append(targets, target)
 				return nil
@@ -136,14 +163,18 @@ func (v *ruleView) selectTargets(ctx context.Context, mapper meta.RESTMapper, sp
 				if failure.Body.Reason != contract.ReasonForbidden && failure.Body.Reason != contract.ReasonNotFound {
 					return failure
 				}
+
 				out.Warnings = append(out.Warnings, failure.Body.Message)
 			}
 		}
 	}
+
 	slices.SortFunc(targets, func(a, b contract.Target) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})
-	out.Selected, out.Targets = len(targets), targets[:min(len(targets), maxTargets)]
+	out.Selected = len(targets)
+	out.Targets = targets[:min(len(targets), maxTargets)]
+
 	return nil
 }
 
@@ -155,6 +186,7 @@ func namespacesOf(s analysisv1alpha1.NamespaceSelector, namespaced bool) []strin
 	case !namespaced:
 		return nil
 	}
+
 	return s.MatchNames
 }
 
@@ -168,6 +200,7 @@ type warningList struct {
 func (l *warningList) HandleWarningHeaderWithContext(_ context.Context, code int, _, message string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if code == 299 && len(l.texts) < 20 {
 		l.texts = append(l.texts, message)
 	}

@@ -48,6 +48,7 @@ func seriesTemplates() []seriesTemplate {
 	const cores, bytes = string(rightsize.Cores), string(rightsize.BytesUnit)
 	used, working := "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
 	requests, limits := "kube_pod_container_resource_requests", "kube_pod_container_resource_limits"
+
 	return []seriesTemplate{
 		{"usage", used, "cpu", cores, []prometheus.Matcher{container}, "max by (container) (rate(%s[" + rateWindow + "]))"},
 		{"usageMean", used, "cpu", cores, []prometheus.Matcher{container}, "avg by (container) (rate(%s[" + rateWindow + "]))"},
@@ -78,6 +79,7 @@ func podPattern(kind, name string) string {
 	case "Pod":
 		return name
 	}
+
 	return name + "-" + suffix + "{1,10}-" + suffix + "{5}"
 }
 
@@ -90,39 +92,54 @@ type seriesView struct {
 // Series implements dashboard.Backend.
 func (v *seriesView) Series(ctx context.Context, target contract.Target, within dashboard.SeriesRange) (contract.WorkloadSeries, error) {
 	out := contract.WorkloadSeries{
-		From: within.From.Unix(), To: within.To.Unix(), StepSeconds: int64(seriesStep.Seconds()), Series: []contract.Series{}, Marks: []contract.Mark{},
+		From:        within.From.Unix(),
+		To:          within.To.Unix(),
+		StepSeconds: int64(seriesStep.Seconds()),
+		Series:      []contract.Series{},
+		Marks:       []contract.Mark{},
 	}
+
 	out.AsOf = v.clock.Now().Unix()
 	if v.fromFiles() {
 		return v.fileSeries(target, within, out)
 	}
+
 	if target.Namespace == "" {
 		return out, dashboard.NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, "the namespace of the workload is required", "")
 	}
+
 	source, err := v.history.openHistory(ctx)
 	if err != nil {
 		return out, err
 	}
+
 	out.Source = v.history.server().serverName()
 	for _, template := range seriesTemplates() {
 		query, err := template.query(source, target)
 		if err != nil {
 			return out, err
 		}
+
 		found, at, stale, err := v.history.series.Get(ctx, newSeriesKey(target.Namespace, query, within))
 		if err != nil {
 			return out, err
 		}
+
 		out.AsOf, out.Stale, out.Thinned = min(out.AsOf, at.Unix()), cmp.Or(out.Stale, stale), out.Thinned || found.thinned
 		for _, one := range found.series {
-			one.Kind, one.Resource, one.Unit, one.PromQL = template.kind, template.resource, template.unit, query
+			one.Kind = template.kind
+			one.Resource = template.resource
+			one.Unit = template.unit
+			one.PromQL = query
 			out.Series = append(out.Series, one)
 		}
 	}
+
 	if out.Marks, err = v.marks(ctx, target, within); err != nil {
 		failure := dashboard.FailureOf(err).Body
 		out.MarksError = &failure
 	}
+
 	return out, nil
 }
 
@@ -134,6 +151,7 @@ func (t seriesTemplate) query(source *prometheus.Source, target contract.Target)
 	if err != nil {
 		return "", fmt.Errorf("failed to build a query: %w", err)
 	}
+
 	return fmt.Sprintf(t.around, selector), nil
 }
 
@@ -159,16 +177,20 @@ func (v *clusterHistory) readSeries(ctx context.Context, key seriesKey) (*queryS
 	if err != nil {
 		return nil, err
 	}
+
 	found, err := source.Capabilities().Queries.Range(ctx, key.query, metrics.Window{Start: time.Unix(key.from, 0).UTC(), End: time.Unix(key.to, 0).UTC(), Step: seriesStep})
 	if err != nil {
 		return nil, historyFailure(err)
 	}
+
 	out := &querySeries{}
 	for _, s := range found {
 		one, thinned := dashboard.Thin(s.Series, key.points)
 		one.Container = s.Labels["container"]
-		out.series, out.thinned = append(out.series, one), out.thinned || thinned
+		out.series = append(out.series, one)
+		out.thinned = out.thinned || thinned
 	}
+
 	return out, nil
 }
 
@@ -178,23 +200,36 @@ func (v *seriesView) fileSeries(target contract.Target, within dashboard.SeriesR
 	if err != nil {
 		return out, historyFailure(err)
 	}
+
 	i := slices.IndexFunc(files, func(f csv.File) bool { return f.Name == target.Name })
 	if i < 0 {
 		return out, dashboard.NewResponseError(http.StatusNotFound, contract.ReasonNotFound, fmt.Sprintf("%s has no file %s", v.options.from, target.Name), "")
 	}
+
 	s := files[i].Series
 	part := s.Between(within.From, within.To)
 	if len(part.Values) == 0 { // The files may end long before today.
 		part = s
 	}
+
 	unit := string(rightsize.Cores)
 	if v.options.resource == string(metrics.Memory) {
 		unit = string(rightsize.BytesUnit)
 	}
+
 	one, thinned := dashboard.Thin(part, within.Points)
-	one.Kind, one.Container, one.Resource, one.Unit = "usage", target.Name, v.options.resource, unit
-	out.Series, out.Thinned, out.Source = append(out.Series, one), thinned, v.options.from
-	out.From, out.To, out.StepSeconds = part.Start.Unix(), part.End().Unix(), int64(s.Step.Seconds())
+	one.Kind = "usage"
+	one.Container = target.Name
+	one.Resource = v.options.resource
+	one.Unit = unit
+
+	out.Series = append(out.Series, one)
+	out.Thinned = thinned
+	out.Source = v.options.from
+	out.From = part.Start.Unix()
+	out.To = part.End().Unix()
+	out.StepSeconds = int64(s.Step.Seconds())
+
 	return out, nil
 }
 
@@ -205,32 +240,38 @@ func (v *seriesView) marks(ctx context.Context, target contract.Target, within d
 	if err != nil {
 		return out, err
 	}
+
 	add := func(at time.Time, kind, text string) {
 		if !at.Before(within.From) && !at.After(within.To) {
 			out = append(out, contract.Mark{At: at.Unix(), Kind: kind, Text: text})
 		}
 	}
+
 	if target.Kind == "Deployment" {
 		var sets appsv1.ReplicaSetList
 		if err := c.List(ctx, &sets, client.InNamespace(target.Namespace)); err != nil {
 			return out, fmt.Errorf("failed to list ReplicaSets: %w", err)
 		}
+
 		for i := range sets.Items {
 			if of := metav1.GetControllerOfNoCopy(&sets.Items[i]); of != nil && of.Kind == target.Kind && of.Name == target.Name {
 				add(sets.Items[i].CreationTimestamp.Time, "rollout", "ReplicaSet "+sets.Items[i].Name)
 			}
 		}
 	}
+
 	var events corev1.EventList
 	if err := c.List(ctx, &events, client.InNamespace(target.Namespace), client.MatchingFields{
 		"involvedObject.kind": target.Kind, "involvedObject.name": target.Name,
 	}); err != nil {
 		return out, fmt.Errorf("failed to list Events: %w", err)
 	}
+
 	kinds := map[string]string{
 		"AdoptionStep": "resize", "AdoptionRaised": "resize", "AdoptionReacted": "resize", "AdoptionRolledBack": "rollback",
 		"AdoptionStopped": "adoption", "AdoptionWithdrawn": "adoption", "AdoptionTemplate": "rollout",
 	}
+
 	for i := range events.Items {
 		e := &events.Items[i]
 		if kind := kinds[e.Reason]; kind != "" {
@@ -238,24 +279,29 @@ func (v *seriesView) marks(ctx context.Context, target contract.Target, within d
 			if at.IsZero() {
 				at = e.EventTime.Time
 			}
+
 			add(at, kind, e.Message)
 		}
 	}
+
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(target.Namespace)); err != nil {
 		return out, fmt.Errorf("failed to list Pods: %w", err)
 	}
+
 	named := regexp.MustCompile("^(?:" + podPattern(target.Kind, target.Name) + ")$")
 	for i := range pods.Items {
 		if !named.MatchString(pods.Items[i].Name) {
 			continue
 		}
+
 		for _, s := range pods.Items[i].Status.ContainerStatuses {
 			if t := s.LastTerminationState.Terminated; t != nil && t.Reason == "OOMKilled" {
 				add(t.FinishedAt.Time, "oom", fmt.Sprintf("container %s of pod %s was killed for its memory", s.Name, pods.Items[i].Name))
 			}
 		}
 	}
+
 	slices.SortFunc(out, func(a, b contract.Mark) int { return cmp.Compare(a.At, b.At) })
 	return out[max(0, len(out)-maxMarks):], nil
 }

@@ -53,14 +53,17 @@ func newDashboardServeCommand(s Streams) *cobra.Command {
 			if err := o.validate(); err != nil {
 				return usageError(err)
 			}
+
 			return o.run(cmd.Context(), s)
 		},
 	}
+
 	fs := cmd.Flags()
 	o.addFlags(fs)
 	fs.StringVar(&o.clusterName, "cluster-name", "cluster", "name of the cluster on the pages")
 	fs.StringVar(&o.listen, "listen", ":8443", "address and port")
 	fs.StringVar(&o.certDir, "tls-cert-dir", "", "directory with tls.crt and tls.key, read again when they change (default: a certificate is made at the start)")
+
 	return cmd
 }
 
@@ -75,6 +78,7 @@ func (o *dashboardServeOptions) validate() error {
 	if o.prometheus.service != "" {
 		errs = append(errs, errors.New("--prometheus-service: the server has no rights to reach a service through the API server; set --prometheus"))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -83,29 +87,40 @@ func (o *dashboardServeOptions) run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
+
 	view, reviews, err := o.view()
 	if err != nil {
 		return err
 	}
+
 	certificate, follow, err := pki.ServingConfig(o.certDir, "crane-dashboard")
 	if err != nil {
 		return fmt.Errorf("--tls-cert-dir: %w", err)
 	}
+
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", o.listen, err)
 	}
+
 	server := dashboard.New(dashboard.Config{
-		Mode: contract.ModeCluster, Backends: []dashboard.Backend{dashboard.NewGuard(view, reviews)}, Static: page, Reviews: reviews,
-		Clock: clock.RealClock{}, Audit: slog.New(slog.NewJSONHandler(s.Err, nil)),
+		Mode:     contract.ModeCluster,
+		Backends: []dashboard.Backend{dashboard.NewGuard(view, reviews)},
+		Static:   page,
+		Reviews:  reviews,
+		Clock:    clock.RealClock{},
+		Audit:    slog.New(slog.NewJSONHandler(s.Err, nil)),
 	}, listener.Addr())
+
 	if _, err := fmt.Fprintf(s.Out, "The dashboard is open at https://%s\n", listener.Addr()); err != nil {
 		return fmt.Errorf("failed to write the address: %w", err)
 	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	if follow != nil {
 		group.Go(func() error { return follow(ctx) })
 	}
+
 	group.Go(func() error { return server.Serve(ctx, tls.NewListener(listener, certificate)) })
 	return group.Wait()
 }
@@ -116,26 +131,32 @@ func (o *dashboardServeOptions) view() (*clusterView, *dashboard.Reviews, error)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	own, err := (&kubernetesFlags{kubeconfig: o.kubeconfig}).config()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	reviews, err := dashboard.NewReviews(own, clock.RealClock{})
 	if err != nil {
 		return nil, nil, err
 	}
+
 	connection, err := rest.HTTPClientFor(own)
 	if err != nil {
 		return nil, nil, fmt.Errorf("API server %s: %w", own.Host, err)
 	}
+
 	mapper, err := apiutil.NewDynamicRESTMapper(own, connection)
 	if err != nil {
 		return nil, nil, fmt.Errorf("API server %s: %w", own.Host, err)
 	}
+
 	personal := rest.AnonymousClientConfig(own)
 	personal.Wrap(dashboard.PersonalTransport)
 	o.cache.off = true // A pod keeps no files.
 	access := o.newAccess(o.clusterName, &kubernetesFlags{fixed: &fixedAccess{config: own, mapper: mapper}}, policies, prices)
 	access.personal = &kubernetesFlags{fixed: &fixedAccess{config: personal, mapper: mapper, personal: true}}
+
 	return newClusterView(access), reviews, nil
 }

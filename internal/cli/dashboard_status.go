@@ -31,10 +31,12 @@ func (v *statusView) Cluster(ctx context.Context) contract.Cluster {
 	if err != nil {
 		return contract.Cluster{Name: v.name, Currency: v.prices.Currency, Error: err.Error()}
 	}
+
 	out := *found
 	if stale != "" {
 		out.Error = stale
 	}
+
 	return out
 }
 
@@ -45,6 +47,7 @@ func (v *statusView) describe(ctx context.Context) (*contract.Cluster, error) {
 		out.Rights.ClusterTotals = true
 		return out, nil
 	}
+
 	_, err := v.access.config()
 	if errors.Is(err, errNoKubeconfig) && v.options.prometheus.address != "" {
 		out.Rights.ClusterTotals = true // Prometheus alone: workloads are those of kube-state-metrics.
@@ -53,12 +56,14 @@ func (v *statusView) describe(ctx context.Context) (*contract.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	rows, _, _, err := v.worklist.objects.Get(ctx)
 	out.CraneInstalled = err == nil && rows != nil && len(rows.Rows) > 0
 	if v.access.fixed != nil {
 		out.CraneInstalled = true // The rights are those of each person.
 		return out, nil
 	}
+
 	return out, v.describeRights(ctx, out)
 }
 
@@ -68,10 +73,12 @@ func (v *statusView) describeRights(ctx context.Context, out *contract.Cluster) 
 	if err != nil {
 		return err
 	}
+
 	scope, err := v.namespaces(ctx)
 	if err != nil {
 		return err
 	}
+
 	group := analysisv1alpha1.GroupVersion.Group
 	for _, ask := range []struct {
 		right dashboard.Right
@@ -79,7 +86,12 @@ func (v *statusView) describeRights(ctx context.Context, out *contract.Cluster) 
 	}{
 		{dashboard.Right{Verb: "list", Group: group, Resource: "recommendations"}, &out.Rights.ClusterTotals},
 		{dashboard.Right{Verb: "list", Resource: "nodes"}, &out.Rights.Nodes},
-		{dashboard.Right{Verb: "patch", Group: group, Resource: "recommendations", Namespace: scope[0]}, &out.Rights.Adopt},
+		{dashboard.Right{
+			Verb:      "patch",
+			Group:     group,
+			Resource:  "recommendations",
+			Namespace: scope[0],
+		}, &out.Rights.Adopt},
 		{dashboard.Right{Verb: "list", Group: group, Resource: "recommendationrules"}, &out.Rights.Rules},
 		{dashboard.Right{Verb: "create", Group: group, Resource: "recommendationrules"}, &out.Rights.CreateRules},
 	} {
@@ -87,9 +99,12 @@ func (v *statusView) describeRights(ctx context.Context, out *contract.Cluster) 
 			return unavailable(config.Host, err)
 		}
 	}
+
 	if scope[0] != "" {
-		out.Rights.Namespaces, out.Rights.ClusterTotals = scope, false
+		out.Rights.Namespaces = scope
+		out.Rights.ClusterTotals = false
 	}
+
 	out.Rights.Adopt = out.Rights.Adopt && out.CraneInstalled
 	return nil
 }
@@ -100,17 +115,26 @@ func (v *statusView) Health(ctx context.Context) (contract.Health, error) {
 	if v.fromFiles() {
 		return out, dashboard.NotServed("files have no cluster", "")
 	}
+
 	c, err := v.personal.objectClient()
 	if err != nil {
 		return out, err
 	}
+
 	found, err := readStatus(ctx, c, v.clock.Now())
 	if err != nil {
 		return out, unavailable(v.personal.serverName(), err)
 	}
+
 	for _, c := range found.checks {
-		out.Checks = append(out.Checks, contract.Check{Name: c.Name, Status: string(c.Status), Detail: c.Detail, Next: c.Advice})
+		out.Checks = append(out.Checks, contract.Check{
+			Name:   c.Name,
+			Status: string(c.Status),
+			Detail: c.Detail,
+			Next:   c.Advice,
+		})
 	}
+
 	_, at, stale, err := v.worklist.objects.Get(ctx)
 	switch {
 	case err != nil:
@@ -120,5 +144,6 @@ func (v *statusView) Health(ctx context.Context) (contract.Health, error) {
 	default:
 		out.Server = append(out.Server, contract.Check{Name: "recommendations", Status: string(statusOK), Detail: "read at " + at.UTC().Format("15:04:05") + " UTC, shared by all pages for " + rowsTTL.String()})
 	}
+
 	return out, nil
 }

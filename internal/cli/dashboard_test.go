@@ -20,21 +20,26 @@ import (
 // newFileView returns a view of a directory with one series of 14 days at one minute.
 func newFileView(t *testing.T) (*clusterView, contract.Target) {
 	t.Helper()
+
 	dir := t.TempDir()
 	var text strings.Builder
 	text.WriteString("ts,value\n")
+
 	const start = 1_700_006_400
 	for i := range 14 * 24 * 60 {
 		text.WriteString(strconv.Itoa(start+i*60) + "," + strconv.FormatFloat(0.5+0.3*math.Sin(float64(i)/100), 'f', 4, 64) + "\n")
 	}
+
 	if err := os.WriteFile(filepath.Join(dir, "web.csv"), []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	o := &dashboardOptions{prometheus: newPrometheusFlags(), from: dir, resource: "cpu", policyName: "default"}
 	backends, mode, err := o.backends()
 	if err != nil || mode != contract.ModeFiles {
 		t.Fatal(mode, err)
 	}
+
 	return backends[0].(*clusterView), contract.Target{Cluster: "files", Kind: "Series", Name: "web"}
 }
 
@@ -46,19 +51,24 @@ func TestWhatIf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if out.CPU == nil || out.CPU.RequestRecommended == nil || out.CPU.Replay == nil || len(out.CPU.Replay.Outcomes) < 4 {
 			t.Fatalf("%+v", out.CPU)
 		}
+
 		return *out.CPU.RequestRecommended
 	}
+
 	share := func(f float64) *float64 { return &f }
-	median, high := request(contract.WhatIfSettings{CPUPercentile: share(0.5)}), request(contract.WhatIfSettings{CPUPercentile: share(0.99)})
+	median := request(contract.WhatIfSettings{CPUPercentile: share(0.5)})
+	high := request(contract.WhatIfSettings{CPUPercentile: share(0.99)})
 	if median > 0.55 || high < 0.75 {
 		t.Errorf("p50 gives %v, p99 %v: the usage is from 0.2 to 0.8 around 0.5", median, high)
 	}
 	if wide := request(contract.WhatIfSettings{CPUPercentile: share(0.5), CPUMargin: share(1)}); wide < 1.9*median {
 		t.Errorf("a margin of 100 %% gives %v, without %v", wide, median)
 	}
+
 	if loose, strict := request(contract.WhatIfSettings{Target: share(0.3)}), request(contract.WhatIfSettings{Target: share(0.005)}); loose >= strict {
 		t.Errorf("a target of 30 %% gives %v, of 0.5 %% %v", loose, strict)
 	}
@@ -74,6 +84,7 @@ func TestWorkloadOfFiles(t *testing.T) {
 	if err != nil || len(detail.Rows) != 1 || len(detail.Containers) != 1 || len(detail.Containers[0].CPU.Steps) == 0 || detail.Containers[0].Memory != nil {
 		t.Fatalf("%v %+v", err, detail)
 	}
+
 	s, err := v.Series(t.Context(), target, dashboard.SeriesRange{From: time.Now().Add(-time.Hour), To: time.Now(), Points: 500})
 	if err != nil || len(s.Series) != 1 || !s.Thinned || len(s.Series[0].T) > 500 || s.To-s.From != 14*24*3600 {
 		t.Errorf("%v, %d to %d", err, s.From, s.To)

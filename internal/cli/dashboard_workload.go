@@ -31,10 +31,16 @@ type workloadView struct {
 // Workload implements dashboard.Backend.
 func (v *workloadView) Workload(ctx context.Context, target contract.Target) (contract.WorkloadDetail, error) {
 	out := contract.WorkloadDetail{
-		Target: target, Currency: v.prices.Currency, Rows: []contract.Row{}, Containers: []contract.ContainerDetail{}, Commands: map[string]string{},
+		Target:     target,
+		Currency:   v.prices.Currency,
+		Rows:       []contract.Row{},
+		Containers: []contract.ContainerDetail{},
+		Commands:   map[string]string{},
 	}
+
 	list, err := v.worklist.Worklist(ctx)
 	listFailure := err
+
 	if err == nil {
 		out.Origin = list.Origin
 		for _, row := range list.Rows {
@@ -43,14 +49,17 @@ func (v *workloadView) Workload(ctx context.Context, target contract.Target) (co
 			}
 		}
 	}
+
 	found, stale, err := v.history.workload(ctx, target)
 	if err != nil {
 		if len(out.Rows) == 0 {
 			if listFailure != nil {
 				return out, listFailure
 			}
+
 			return out, err
 		}
+
 		failure := dashboard.FailureOf(err).Body
 		out.HistoryError = &failure
 	} else {
@@ -59,6 +68,7 @@ func (v *workloadView) Workload(ctx context.Context, target contract.Target) (co
 			out.Stale = stale
 		}
 	}
+
 	v.addSources(ctx, &out)
 	v.addCommands(&out)
 	return out, nil
@@ -68,21 +78,33 @@ func (v *workloadView) Workload(ctx context.Context, target contract.Target) (co
 func (v *workloadView) addHistory(out *contract.WorkloadDetail, r *report) {
 	it := &r.items[0]
 	n := int64(it.workload.Replicas)
-	out.Replicas, out.Labels = &n, it.workload.Labels
-	out.Policy, out.PolicyReason = it.input.Policy.Name, it.input.PolicyWhy
+	out.Replicas = &n
+	out.Labels = it.workload.Labels
+
+	out.Policy = it.input.Policy.Name
+	out.PolicyReason = it.input.PolicyWhy
 	out.Currency = currencyOf(r, v.prices)
 	if len(out.Rows) == 0 {
-		out.Rows, out.Origin = append(out.Rows, rowOf(v.name, r, it)), originOf(r)
+		out.Rows = append(out.Rows, rowOf(v.name, r, it))
+		out.Origin = originOf(r)
 	} else if out.Rows[0].Name != "" {
 		out.Notes = append(slices.Clone(out.Notes), "steps, replay and what-if are computed by this dashboard with the policy "+out.Policy+
 			"; the Recommendation has the settings of its rule")
 	}
+
 	for i := range it.plan.Containers {
 		out.Containers = append(out.Containers, containerDetail(r, it, i))
 	}
+
 	if patched, _ := (&report{items: []item{*it}, resources: r.resources}).patches(false); len(patched) == 1 && !patched[0].custom {
 		var text strings.Builder
-		if err := renderStrategicMerge(Streams{Out: &text, Err: &text}, &report{items: []item{*it}, resources: r.resources, now: r.now, window: r.window, policyName: r.policyName}); err == nil {
+		if err := renderStrategicMerge(Streams{Out: &text, Err: &text}, &report{
+			items:      []item{*it},
+			resources:  r.resources,
+			now:        r.now,
+			window:     r.window,
+			policyName: r.policyName,
+		}); err == nil {
 			out.PatchYAML = text.String()
 		}
 	}
@@ -92,26 +114,32 @@ func containerDetail(r *report, it *item, i int) contract.ContainerDetail {
 	rec := it.plan.Containers[i]
 	c, _ := it.workload.Container(rec.Container)
 	out := contract.ContainerDetail{Name: rec.Container, Role: string(c.Role)}
+
 	var evidence rightsize.Evidence
 	if i < len(it.evidence) {
 		evidence = it.evidence[i]
 	}
+
 	var saving cost.Saving
 	if i < len(it.savings) {
 		saving = it.savings[i]
 	}
+
 	var usage containerUsage
 	if i < len(it.usage) {
 		usage = it.usage[i]
 	}
+
 	if slices.Contains(r.resources, metrics.CPU) {
 		out.CPU = resourceDetail(rec, metrics.CPU, usage.cpu, evidence.CPU, monthlyPrice(it, metrics.CPU))
 		out.CPU.SavingPerMonth = monthlyIfCounted(saving, saving.Hourly.CPU)
 	}
+
 	if slices.Contains(r.resources, metrics.Memory) {
 		out.Memory = resourceDetail(rec, metrics.Memory, usage.memory, evidence.Memory, monthlyPrice(it, metrics.Memory))
 		out.Memory.SavingPerMonth = monthlyIfCounted(saving, saving.Hourly.Memory)
 	}
+
 	return out
 }
 
@@ -119,6 +147,7 @@ func monthlyIfCounted(s cost.Saving, part cost.Nanos) *float64 {
 	if s.Counted == 0 {
 		return nil
 	}
+
 	m := part.PerMonth()
 	return &m
 }
@@ -128,40 +157,76 @@ func monthlyPrice(it *item, of metrics.UsageKind) float64 {
 	if len(it.savings) == 0 {
 		return 0
 	}
+
 	pods := float64(it.workload.Replicas)
 	if of == metrics.CPU {
 		return float64(it.saving.Price.CPU) * pods * cost.HoursPerMonth
 	}
+
 	return float64(it.saving.Price.Memory) * pods * cost.HoursPerMonth / (1 << 30)
 }
 
 func resourceDetail(rec rightsize.Recommendation, of metrics.UsageKind, usage usageSummary, replay rightsize.Replay, price float64) *contract.ResourceDetail {
-	sizing, scale := rec.CPU, 1000.0
+	sizing := rec.CPU
+	scale := 1000.0
 	out := &contract.ResourceDetail{Unit: string(rightsize.Cores)}
 	if of == metrics.CPU {
-		out.RequestNow, out.LimitNow = amountOf(rec.Current.CPURequest, scale), amountOf(rec.Current.CPULimit, scale)
-		out.RequestRecommended, out.LimitRecommended = amountOf(rec.Target.CPURequest, scale), amountOf(rec.Target.CPULimit, scale)
+		out.RequestNow = amountOf(rec.Current.CPURequest, scale)
+		out.LimitNow = amountOf(rec.Current.CPULimit, scale)
+		out.RequestRecommended = amountOf(rec.Target.CPURequest, scale)
+		out.LimitRecommended = amountOf(rec.Target.CPULimit, scale)
 	} else {
-		sizing, scale = rec.Memory, 1
+		sizing = rec.Memory
+		scale = 1
 		out.Unit = string(rightsize.BytesUnit)
-		out.RequestNow, out.LimitNow = amountOf(rec.Current.MemoryRequest, scale), amountOf(rec.Current.MemoryLimit, scale)
-		out.RequestRecommended, out.LimitRecommended = amountOf(rec.Target.MemoryRequest, scale), amountOf(rec.Target.MemoryLimit, scale)
+		out.RequestNow = amountOf(rec.Current.MemoryRequest, scale)
+		out.LimitNow = amountOf(rec.Current.MemoryLimit, scale)
+		out.RequestRecommended = amountOf(rec.Target.MemoryRequest, scale)
+		out.LimitRecommended = amountOf(rec.Target.MemoryLimit, scale)
 	}
-	out.Status, out.Message, out.Confidence, out.Days = string(sizing.Status), sizing.Message, float64(sizing.Confidence), sizing.Days
-	out.Usage = contract.UsageSummary{Samples: int64(usage.samples), Mean: usage.mean, P50: usage.p50, P95: usage.p95, P99: usage.p99, Max: usage.max}
+
+	out.Status = string(sizing.Status)
+	out.Message = sizing.Message
+	out.Confidence = float64(sizing.Confidence)
+	out.Days = sizing.Days
+
+	out.Usage = contract.UsageSummary{
+		Samples: int64(usage.samples),
+		Mean:    usage.mean,
+		P50:     usage.p50,
+		P95:     usage.p95,
+		P99:     usage.p99,
+		Max:     usage.max,
+	}
+
 	out.Steps = []contract.Step{}
 	for _, s := range sizing.Steps {
-		out.Steps = append(out.Steps, contract.Step{Code: string(s.Code), From: s.From, To: s.To, Detail: s.Detail, Text: s.String()})
+		out.Steps = append(out.Steps, contract.Step{
+			Code:   string(s.Code),
+			From:   s.From,
+			To:     s.To,
+			Detail: s.Detail,
+			Text:   s.String(),
+		})
 	}
+
 	for _, f := range sizing.Flags {
 		out.Flags = append(out.Flags, contract.Flag{Code: string(f.Code), Detail: f.Detail})
 	}
+
 	if c := sizing.Calibration; c != nil {
-		out.Calibration = &contract.Calibration{Target: float64(c.Target), Achieved: float64(c.Achieved), Days: int64(c.Days), Message: c.ReplayText()}
+		out.Calibration = &contract.Calibration{
+			Target:   float64(c.Target),
+			Achieved: float64(c.Achieved),
+			Days:     int64(c.Days),
+			Message:  c.ReplayText(),
+		}
 	}
+
 	if replay.Days > 0 {
 		out.Replay = replayOf(replay, price)
 	}
+
 	return out
 }
 
@@ -169,38 +234,59 @@ func amountOf[T series.MilliCPU | series.Bytes](v *T, perUnit float64) *float64 
 	if v == nil {
 		return nil
 	}
+
 	f := float64(*v) / perUnit
 	return &f
 }
 
 // replayOf converts a replay; price is that of one unit for a month, 0 if unknown.
 func replayOf(r rightsize.Replay, price float64) *contract.Replay {
-	out := &contract.Replay{From: r.From, To: r.To, Days: r.Days, Outcomes: []contract.Outcome{}}
+	out := &contract.Replay{
+		From:     r.From,
+		To:       r.To,
+		Days:     r.Days,
+		Outcomes: []contract.Outcome{},
+	}
+
 	for _, o := range r.Outcomes {
 		if !finite(float64(o.Slack), float64(o.Violation), float64(o.Overrun), o.Request, o.Changes) {
 			continue
 		}
+
 		one := contract.Outcome{
-			Name: o.Policy, Request: o.Request, Slack: float64(o.Slack), MinutesAbovePerDay: float64(o.Violation) * minutesPerDay,
-			Overrun: float64(o.Overrun), OOMDays: o.OOMDays, ChangesPerDay: o.Changes,
+			Name:               o.Policy,
+			Request:            o.Request,
+			Slack:              float64(o.Slack),
+			MinutesAbovePerDay: float64(o.Violation) * minutesPerDay,
+			Overrun:            float64(o.Overrun),
+			OOMDays:            o.OOMDays,
+			ChangesPerDay:      o.Changes,
 		}
+
 		if o.Throttled != nil {
 			minutes := float64(*o.Throttled) * minutesPerDay
 			one.ThrottledMinutesPerDay = &minutes
 		}
+
 		if price > 0 {
 			monthly := o.Request * price
 			one.CostPerMonth = &monthly
 		}
+
 		out.Outcomes = append(out.Outcomes, one)
 	}
+
 	for _, p := range r.Curve {
 		if finite(float64(p.Slack), float64(p.Violation), p.Request) {
 			out.Curve = append(out.Curve, contract.CurvePoint{
-				Percentile: float64(p.Quantile), Request: p.Request, Slack: float64(p.Slack), MinutesAbovePerDay: float64(p.Violation) * minutesPerDay,
+				Percentile:         float64(p.Quantile),
+				Request:            p.Request,
+				Slack:              float64(p.Slack),
+				MinutesAbovePerDay: float64(p.Violation) * minutesPerDay,
 			})
 		}
 	}
+
 	return out
 }
 
@@ -214,10 +300,12 @@ func (v *workloadView) addSources(ctx context.Context, out *contract.WorkloadDet
 	if v.fromFiles() {
 		return
 	}
+
 	c, err := v.personal.objectClient()
 	if err != nil {
 		return // The page says where the other numbers are from.
 	}
+
 	explain := &explainWorkloadOptions{namespace: out.Target.Namespace}
 	target, err := explain.find(ctx, c, out.Target.Namespace+"/"+out.Target.Kind+"/"+out.Target.Name)
 	if err == nil {
@@ -227,9 +315,11 @@ func (v *workloadView) addSources(ctx context.Context, out *contract.WorkloadDet
 			out.Sources = append(out.Sources, contract.SizeSource(s))
 		}
 	}
+
 	if err != nil {
 		out.Notes = append(slices.Clone(out.Notes), "the origins of the size cannot be read: "+err.Error())
 	}
+
 	for _, row := range out.Rows {
 		out.CanAdopt = out.CanAdopt || row.Name != "" && (row.Type == "Resource" || row.Type == "Replicas") && v.status.Cluster(ctx).Rights.Adopt
 		if row.Phase != "" && out.Adoption == nil {
@@ -242,6 +332,7 @@ func (v *workloadView) addCommands(out *contract.WorkloadDetail) {
 	if v.fromFiles() || out.Target.Namespace == "" {
 		return
 	}
+
 	name := strings.ToLower(out.Target.Kind) + "/" + out.Target.Name
 	out.Commands["explain"] = fmt.Sprintf("crane explain workload %s/%s", out.Target.Namespace, name)
 	out.Commands["recommend"] = fmt.Sprintf("crane recommend -n %s --explain %s", out.Target.Namespace, name)
@@ -256,34 +347,53 @@ func (v *workloadView) WhatIf(ctx context.Context, target contract.Target, conta
 	if err != nil {
 		return contract.WhatIf{}, err
 	}
+
 	it := found.items[0]
 	i := slices.IndexFunc(it.plan.Containers, func(c rightsize.Recommendation) bool { return c.Container == container })
 	if i < 0 {
 		return contract.WhatIf{}, dashboard.NewResponseError(http.StatusNotFound, contract.ReasonNotFound, fmt.Sprintf("the workload has no container %q with a history", container), "")
 	}
+
 	in := it.input
 	policy := in.Policy
-	out := contract.WhatIf{Origin: originOf(found), Currency: currencyOf(found, v.prices), Container: container, Policy: settingsOf(policy)}
+	out := contract.WhatIf{
+		Origin:    originOf(found),
+		Currency:  currencyOf(found, v.prices),
+		Container: container,
+		Policy:    settingsOf(policy),
+	}
+
 	out.Stale = stale
 	apply(&policy, settings)
+
 	if err := policy.Validate(); err != nil {
 		return contract.WhatIf{}, dashboard.NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, err.Error(), "choose other values")
 	}
+
 	out.Settings = settingsOf(policy)
-	in.Policy, in.PolicyWhy = policy, ""
+	in.Policy = policy
+	in.PolicyWhy = ""
 	one := it
-	one.plan, one.input = resource.Decide(in), in
+	one.plan = resource.Decide(in)
+	one.input = in
+
 	one.evidence = resource.CollectEvidence(in)
 	one.saving = one.plan.SavingOf(it.saving.Price, it.workload.Replicas, runsToCompletion(it.workload.Ref))
 	one.savings = nil
 	for c := range one.plan.Containers {
 		one.savings = append(one.savings, one.plan.ContainerSaving(c, it.saving.Price, it.workload.Replicas, runsToCompletion(it.workload.Ref)))
 	}
+
 	if len(it.savings) == 0 {
-		one.savings, one.saving = nil, cost.Saving{}
+		one.savings = nil
+		one.saving = cost.Saving{}
 	}
-	detail, before := containerDetail(found, &one, i), containerDetail(found, &it, i)
-	out.CPU, out.Memory = whatIfResource(detail.CPU, before.CPU), whatIfResource(detail.Memory, before.Memory)
+
+	detail := containerDetail(found, &one, i)
+	before := containerDetail(found, &it, i)
+	out.CPU = whatIfResource(detail.CPU, before.CPU)
+	out.Memory = whatIfResource(detail.Memory, before.Memory)
+
 	return out, nil
 }
 
@@ -291,11 +401,13 @@ func whatIfResource(now, before *contract.ResourceDetail) *contract.WhatIfResour
 	if now == nil {
 		return nil
 	}
+
 	out := &contract.WhatIfResource{ResourceDetail: *now}
 	if now.SavingPerMonth != nil && before.SavingPerMonth != nil {
 		delta := *now.SavingPerMonth - *before.SavingPerMonth
 		out.SavingPerMonthDelta = &delta
 	}
+
 	return out
 }
 
@@ -308,6 +420,7 @@ func settingsOf(p rightsize.Policy) contract.WhatIfSettings {
 	} else {
 		out.CPUPercentile = value(p.CPU.Percentile)
 	}
+
 	return out
 }
 
@@ -315,18 +428,24 @@ func settingsOf(p rightsize.Policy) contract.WhatIfSettings {
 func apply(p *rightsize.Policy, s contract.WhatIfSettings) {
 	switch {
 	case s.Target != nil:
-		p.CPU.Method, p.CPU.Target = rightsize.Calibrated, series.Ratio(*s.Target)
+		p.CPU.Method = rightsize.Calibrated
+		p.CPU.Target = series.Ratio(*s.Target)
 	case s.CPUPercentile != nil:
-		p.CPU.Method, p.CPU.Target, p.CPU.Percentile = rightsize.Percentile, 0, series.Ratio(*s.CPUPercentile)
+		p.CPU.Method = rightsize.Percentile
+		p.CPU.Target = 0
+		p.CPU.Percentile = series.Ratio(*s.CPUPercentile)
 		p.CPU.Envelope = rightsize.EnvelopePolicy{}
 	}
+
 	if s.CPUMargin != nil {
 		p.CPU.Margin = series.Ratio(*s.CPUMargin)
 	}
 	if s.MemoryPercentile != nil {
 		p.Memory.Percentile = series.Ratio(*s.MemoryPercentile)
 	}
+
 	if s.MemoryMargin != nil {
-		p.Memory.Margin, p.Memory.MaxMargin = series.Ratio(*s.MemoryMargin), series.Ratio(*s.MemoryMargin)
+		p.Memory.Margin = series.Ratio(*s.MemoryMargin)
+		p.Memory.MaxMargin = series.Ratio(*s.MemoryMargin)
 	}
 }

@@ -43,10 +43,12 @@ func (v *actionView) Act(ctx context.Context, action string, dryRun bool, items 
 	if v.fromFiles() {
 		return nil, dashboard.NotServed("files have no workload to change", "")
 	}
+
 	c, err := v.personal.objectClient()
 	if err != nil {
 		return nil, err
 	}
+
 	var out []contract.ItemResult
 	for _, item := range items {
 		one := contract.ItemResult{Item: item}
@@ -54,12 +56,15 @@ func (v *actionView) Act(ctx context.Context, action string, dryRun bool, items 
 			failure := dashboard.FailureOf(err).Body
 			one.Error = &failure
 		}
+
 		one.OK = one.Error == nil
 		out = append(out, one)
 	}
+
 	if !dryRun {
 		v.worklist.objects.Expire()
 	}
+
 	return out, nil
 }
 
@@ -68,24 +73,30 @@ func (v *actionView) actOn(ctx context.Context, c client.Client, action string, 
 	if one.Item.Name == "" || one.Item.Namespace == "" {
 		return dashboard.NotServed("Crane is not installed in this cluster, so nothing can be adopted", "export a patch and apply it, or install Crane")
 	}
+
 	if err := c.Get(ctx, client.ObjectKey{Namespace: one.Item.Namespace, Name: one.Item.Name}, rec); err != nil {
 		return fmt.Errorf("recommendation %s/%s: %w", one.Item.Namespace, one.Item.Name, err)
 	}
+
 	if targetsnapshot.StateAnnotations()[rec.Spec.Type] == "" {
 		return dashboard.NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, fmt.Sprintf("recommendations of type %s cannot be adopted", rec.Spec.Type), "export its patch")
 	}
+
 	var options []client.PatchOption
 	if dryRun {
 		options = append(options, client.DryRunAll)
 	}
+
 	options = append(options, client.FieldOwner("crane"))
 	switch action {
 	case contract.ActionAdopt:
 		if dryRun {
 			return v.previewAdoption(ctx, c, rec, one)
 		}
+
 		one.Message = "craned applies the recommendation in steps"
 		return setAdoptionType(ctx, c, rec, analysisv1alpha1.AdoptionTypeAuto, options)
+
 	case contract.ActionRollback:
 		one.Message = "craned restores the requests that the pods had before"
 		return setAdoptionType(ctx, c, rec, analysisv1alpha1.AdoptionTypeStatusAndAnnotation, options)
@@ -93,6 +104,7 @@ func (v *actionView) actOn(ctx context.Context, c client.Client, action string, 
 		one.Message = "pods keep their requests; new pods follow their template"
 		return setAdoptionLabel(ctx, c, rec, analysisv1alpha1.LabelAdoptionOff, options)
 	}
+
 	one.Message = "the adoption continues"
 	return setAdoptionLabel(ctx, c, rec, nil, options)
 }
@@ -104,6 +116,7 @@ func setAdoptionType(ctx context.Context, c client.Client, rec *analysisv1alpha1
 	if err := c.Patch(ctx, rec, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), options...); err != nil {
 		return fmt.Errorf("recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 	}
+
 	return nil
 }
 
@@ -114,13 +127,16 @@ func setAdoptionLabel(ctx context.Context, c client.Client, rec *analysisv1alpha
 	o.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
 	o.SetNamespace(rec.Namespace)
 	o.SetName(ref.Name)
+
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{analysisv1alpha1.LabelAdoption: value}}})
 	if err != nil {
 		return fmt.Errorf("failed to encode a patch: %w", err)
 	}
+
 	if err := c.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), options...); err != nil {
 		return fmt.Errorf("%s %s/%s: %w", ref.Kind, rec.Namespace, ref.Name, err)
 	}
+
 	return nil
 }
 
@@ -131,19 +147,23 @@ func (v *actionView) previewAdoption(ctx context.Context, c client.Client, rec *
 	if err := c.List(ctx, &list, client.InNamespace(rec.Namespace)); err != nil {
 		return fmt.Errorf("failed to list recommendations: %w", err)
 	}
+
 	var notes bytes.Buffer
 	previews, err := o.preview(ctx, Streams{Out: io.Discard, Err: &notes}, pflag.NewFlagSet("adopt", pflag.ContinueOnError), c, []analysisv1alpha1.Recommendation{*rec}, list.Items)
 	if err != nil {
 		return err
 	}
+
 	for line := range bytes.Lines(notes.Bytes()) {
 		one.Remarks = append(one.Remarks, string(bytes.TrimSpace(line)))
 	}
+
 	for _, p := range previews {
 		view := newAdoptPreview(p)
 		if view.Refused != "" {
 			return dashboard.NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, view.Refused, "")
 		}
+
 		one.Message = view.Message
 		one.Remarks = append(one.Remarks, view.Remarks...)
 		for _, r := range view.Requests {
@@ -151,9 +171,11 @@ func (v *actionView) previewAdoption(ctx context.Context, c client.Client, rec *
 			if err != nil {
 				return fmt.Errorf("failed to encode a request: %w", err)
 			}
+
 			one.Requests = append(one.Requests, contract.PlannedRequest{Object: r.Object, Patch: string(body)})
 		}
 	}
+
 	return nil
 }
 
@@ -163,37 +185,50 @@ func (v *actionView) Export(ctx context.Context, format string, items []contract
 	if err != nil {
 		return nil, "", err
 	}
+
 	wanted := map[contract.Item]bool{}
 	for _, i := range items {
 		wanted[i] = true
 	}
+
 	var rows []contract.Row
 	for _, r := range list.Rows {
 		if wanted[contract.Item{Cluster: r.Cluster, Namespace: r.Namespace, Name: r.Name}] && r.Name != "" ||
-			wanted[contract.Item{Cluster: r.Cluster, Namespace: r.Namespace, Kind: r.Kind, Workload: r.Workload}] {
+			wanted[contract.Item{
+				Cluster:   r.Cluster,
+				Namespace: r.Namespace,
+				Kind:      r.Kind,
+				Workload:  r.Workload,
+			}] {
 			rows = append(rows, r)
 		}
 	}
+
 	if len(rows) == 0 {
 		return nil, "", dashboard.NewResponseError(http.StatusNotFound, contract.ReasonNotFound, "the selected rows do not exist any more", "reload the worklist")
 	}
+
 	if format == "csv" {
 		content, err := rowsCSV(rows, list.Currency)
 		return content, "text/csv", err
 	}
+
 	r, err := v.reportOfRows(ctx, rows)
 	if err != nil {
 		return nil, "", err
 	}
+
 	var out, notes bytes.Buffer
 	render := rendererFor(map[string]string{"kustomize": outputKustomize, "patch": outputStrategicMerge, "helm": outputHelmValues}[format])
 	if err := render(Streams{Out: &out, Err: &notes}, r); err != nil {
 		return nil, "", fmt.Errorf("failed to export: %w", err)
 	}
+
 	var content []byte
 	for line := range bytes.Lines(notes.Bytes()) {
 		content = append(append(content, "# "...), line...)
 	}
+
 	return append(content, out.Bytes()...), "text/plain", nil
 }
 
@@ -205,12 +240,15 @@ func rowsCSV(rows []contract.Row, currency string) ([]byte, error) {
 		"cluster", "namespace", "kind", "workload", "type", "state", "change", "cpu_now_milli", "cpu_recommended_milli", "memory_now_bytes",
 		"memory_recommended_bytes", "replicas_now", "replicas_recommended", "saving_per_month", "currency", "risk", "rule", "recommendation",
 	}}
+
 	number := func(s *contract.Size, of func(*contract.Size) *int64) string {
 		if s == nil || of(s) == nil {
 			return ""
 		}
+
 		return strconv.FormatInt(*of(s), 10)
 	}
+
 	cpu := func(s *contract.Size) *int64 { return s.CPUMilli }
 	memory := func(s *contract.Size) *int64 { return s.MemoryBytes }
 	replicas := func(s *contract.Size) *int64 { return s.Replicas }
@@ -219,15 +257,18 @@ func rowsCSV(rows []contract.Row, currency string) ([]byte, error) {
 		if r.SavingPerMonth != nil {
 			saving = strconv.FormatFloat(*r.SavingPerMonth, 'f', 2, 64)
 		}
+
 		lines = append(lines, []string{
 			escapeFormula(r.Cluster), escapeFormula(r.Namespace), r.Kind, escapeFormula(r.Workload), r.Type, string(r.State), escapeFormula(r.Change),
 			number(r.Now, cpu), number(r.Recommended, cpu), number(r.Now, memory), number(r.Recommended, memory),
 			number(r.Now, replicas), number(r.Recommended, replicas), saving, currency, strconv.Itoa(r.Risk), escapeFormula(r.Rule), r.Name,
 		})
 	}
+
 	if err := w.WriteAll(lines); err != nil {
 		return nil, fmt.Errorf("failed to write CSV: %w", err)
 	}
+
 	return out.Bytes(), nil
 }
 
@@ -239,41 +280,51 @@ func (v *actionView) reportOfRows(ctx context.Context, rows []contract.Row) (*re
 		if err != nil {
 			return nil, err
 		}
+
 		out := *found
 		out.items = slices.DeleteFunc(slices.Clone(found.items), func(it item) bool {
 			return !slices.ContainsFunc(rows, func(r contract.Row) bool {
 				return r.Namespace == it.workload.Namespace && r.Kind == it.workload.Kind && r.Workload == it.workload.Name
 			})
 		})
+
 		return &out, nil
 	}
+
 	lister, _, err := v.personal.lister()
 	if err != nil {
 		return nil, err
 	}
+
 	c, err := v.personal.objectClient()
 	if err != nil {
 		return nil, err
 	}
+
 	out := (&recommendOptions{policies: v.policies, historyLength: v.policies.Window()}).newReport(v.clock.Now())
 	for _, row := range rows {
 		rec := &analysisv1alpha1.Recommendation{}
 		if err := c.Get(ctx, client.ObjectKey{Namespace: row.Namespace, Name: row.Name}, rec); err != nil {
 			return nil, fmt.Errorf("recommendation %s/%s: %w", row.Namespace, row.Name, err)
 		}
+
 		size, err := targetsnapshot.DesiredSize(rec)
 		if err != nil || len(size.Containers) == 0 {
 			continue // A number of replicas or a proposal has no patch of requests.
 		}
+
 		w, err := lister.Get(ctx, workload.KindOf(row.APIVersion, row.Kind), client.ObjectKey{Namespace: row.Namespace, Name: row.Workload})
 		if err != nil {
 			return nil, fmt.Errorf("%s %s/%s: %w", row.Kind, row.Namespace, row.Workload, err)
 		}
+
 		out.items = append(out.items, itemOf(w, size))
 	}
+
 	if len(out.items) == 0 {
 		return nil, dashboard.NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, "none of the selected rows changes requests", "select recommendations of the type Resource")
 	}
+
 	return out, nil
 }
 
@@ -286,6 +337,7 @@ func itemOf(w workload.Workload, size adoption.Size) item {
 		if !ok {
 			continue
 		}
+
 		rec := rightsize.Recommendation{Container: now.Name, Current: profile.CurrentResources(now), Target: target}
 		if target.CPURequest != nil {
 			rec.CPU.Status = rightsize.Ready
@@ -293,7 +345,9 @@ func itemOf(w workload.Workload, size adoption.Size) item {
 		if target.MemoryRequest != nil {
 			rec.Memory.Status = rightsize.Ready
 		}
+
 		it.plan.Containers = append(it.plan.Containers, rec)
 	}
+
 	return it
 }

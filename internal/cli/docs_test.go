@@ -22,30 +22,36 @@ func TestRecommendReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	page := string(content)
 	wanted := append(append(outputFormats(), sortNames()...), groupingNames()...)
 	for _, finding := range findingNames() {
 		wanted = append(wanted, "--only "+finding)
 	}
+
 	newRecommendCommand(Streams{}).Flags().VisitAll(func(f *pflag.Flag) {
 		if !strings.HasPrefix(f.Name, "prometheus-") {
 			wanted = append(wanted, "--"+f.Name)
 		}
 	})
+
 	for _, word := range wanted {
 		if !regexp.MustCompile("[`\\s]" + regexp.QuoteMeta(word) + "[`\\s]").MatchString(page) {
 			t.Errorf("docs/reference/crane-recommend.md lacks %s", word)
 		}
 	}
+
 	for code := exitOK; code <= exitFailOn; code++ {
 		if !strings.Contains(page, fmt.Sprintf("| %d | ", code)) {
 			t.Errorf("docs/reference/crane-recommend.md lacks exit code %d", code)
 		}
 	}
+
 	examples := regexp.MustCompile("(?s)<!-- from (\\S+) -->\n```\\w+\n(.*?)```").FindAllStringSubmatch(page, -1)
 	if len(examples) < 5 {
 		t.Errorf("%d examples, want at least 5", len(examples))
 	}
+
 	for _, e := range examples {
 		output, err := os.ReadFile(filepath.Join("testdata", e[1]))
 		if err != nil {
@@ -60,12 +66,15 @@ func TestRecommendReference(t *testing.T) {
 func TestPlugin(t *testing.T) {
 	dir := fixtureSeriesDir(t)
 	_, want, _ := runCrane(t, "recommend", "--from", dir, "-o", "csv")
+
 	var out, errOut bytes.Buffer
 	if code := Main([]string{"/usr/local/bin/kubectl-crane", "recommend", "--from", dir, "-o", "csv"}, strings.NewReader(""), &out, &errOut); code != exitOK {
 		t.Fatalf("exit %d: %s", code, errOut.String())
 	}
+
 	var help bytes.Buffer
 	Main([]string{"/usr/local/bin/kubectl-crane", "recommend", "--help"}, strings.NewReader(""), &help, &errOut)
+
 	if !strings.Contains(help.String(), "\n  kubectl crane recommend --prometheus") || strings.Contains(help.String(), "\n  crane ") {
 		t.Errorf("the examples name another program:\n%s", help.String())
 	}

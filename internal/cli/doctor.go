@@ -75,15 +75,18 @@ func newDoctorCommand(s Streams) *cobra.Command {
 			if err := o.complete(); err != nil {
 				return usageError(err)
 			}
+
 			return o.run(cmd.Context(), s)
 		},
 	}
+
 	fs := cmd.Flags()
 	o.prometheus.addFlags(fs)
 	o.kubernetes.addFlags(fs)
 	fs.StringSliceVarP(&o.namespaces, "namespace", "n", nil, "namespaces in which permissions are checked (default: all); may be repeated")
 	fs.StringVar(&o.policyName, "policy", rightsize.DefaultPolicy, "policy whose history requirement is checked: "+strings.Join(rightsize.PolicyNames(), ", ")+", or a file")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
+
 	return cmd
 }
 
@@ -93,11 +96,13 @@ func (o *doctorOptions) complete() error {
 	if err != nil {
 		errs = append(errs, fmt.Errorf("--policy: %w", err))
 	}
+
 	o.policy = policies.Default
 	errs = append(errs, checkTableOrJSON(o.output))
 	if o.prometheus.service != "" && o.prometheus.address != "" {
 		errs = append(errs, errors.New("--prometheus and --prometheus-service are mutually exclusive"))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -106,19 +111,24 @@ func (o *doctorOptions) run(ctx context.Context, s Streams) error {
 	progress := newProgress(s.Err, "checking the cluster and Prometheus", nil)
 	d.run(ctx)
 	progress.stop()
+
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+
 	render := renderDoctorTable
 	if o.output == outputJSON {
 		render = renderDoctorJSON
 	}
+
 	if err := render(s.Out, d.checks); err != nil {
 		return fmt.Errorf("failed to write the report: %w", err)
 	}
+
 	if missing := d.missing(); len(missing) > 0 {
 		return fmt.Errorf("missing: %s", strings.Join(missing, ", "))
 	}
+
 	return nil
 }
 
@@ -130,7 +140,12 @@ type diagnosis struct {
 }
 
 func (d *diagnosis) add(name string, s status, detail, advice string) {
-	d.checks = append(d.checks, check{Name: name, Status: s, Detail: detail, Advice: advice})
+	d.checks = append(d.checks, check{
+		Name:   name,
+		Status: s,
+		Detail: detail,
+		Advice: advice,
+	})
 }
 
 func (d *diagnosis) missing() (names []string) {
@@ -139,6 +154,7 @@ func (d *diagnosis) missing() (names []string) {
 			names = append(names, c.Name)
 		}
 	}
+
 	return names
 }
 
@@ -148,6 +164,7 @@ func (d *diagnosis) run(ctx context.Context) {
 	if cluster != nil {
 		d.checkPermissions(ctx, cluster)
 	}
+
 	d.checkServer(ctx, cluster != nil)
 	if cluster != nil {
 		d.checkComponents(ctx, cluster)
@@ -158,6 +175,7 @@ func renderDoctorTable(w io.Writer, checks []check) error {
 	if _, err := io.WriteString(w, formatChecks(checks, terminalWidth(w))); err != nil {
 		return fmt.Errorf("failed to write the table: %w", err)
 	}
+
 	return nil
 }
 
@@ -165,11 +183,14 @@ func renderDoctorTable(w io.Writer, checks []check) error {
 // the terminal is too narrow for two text columns.
 func formatChecks(checks []check, columns int) string {
 	t := texttable.New("CHECK", "STATUS", "DETAIL", "ADVICE")
-	name, state := len("CHECK"), len("STATUS")
+	name := len("CHECK")
+	state := len("STATUS")
 	for _, c := range checks {
-		name, state = max(name, len(c.Name)), max(state, len(c.Status))
+		name = max(name, len(c.Name))
+		state = max(state, len(c.Status))
 		t.AppendRow(table.Row{c.Name, c.Status, c.Detail, c.Advice})
 	}
+
 	width := maxNoteWidth
 	if columns > 0 {
 		const minTextWidth = 30
@@ -178,9 +199,11 @@ func formatChecks(checks []check, columns int) string {
 			return formatCheckList(checks, state, columns)
 		}
 	}
+
 	t.SetColumnConfigs([]table.ColumnConfig{
 		{Number: 3, WidthMax: width, WidthMaxEnforcer: text.WrapSoft}, {Number: 4, WidthMax: width, WidthMaxEnforcer: text.WrapSoft},
 	})
+
 	return t.Render() + "\n"
 }
 
@@ -192,6 +215,7 @@ func formatCheckList(checks []check, state, columns int) string {
 			b.WriteString(wrapText(strings.Repeat(" ", state)+"  > ", c.Advice, columns))
 		}
 	}
+
 	return b.String()
 }
 

@@ -40,10 +40,12 @@ func (d *diagnosis) checkCluster(ctx context.Context) kubernetes.Interface {
 		if d.options.prometheus.address != "" && errors.Is(err, errNoKubeconfig) {
 			severity = statusWarn // kube-state-metrics replaces the API server.
 		}
+
 		d.add(checkKubeconfig, severity, err.Error(),
 			"set $KUBECONFIG or --kubeconfig, or set --prometheus to read workloads from kube-state-metrics in Prometheus")
 		return nil
 	}
+
 	d.add(checkKubeconfig, statusOK, k.contextName(), "")
 	config.Timeout = doctorTimeout
 	client, err := kubernetes.NewForConfig(config)
@@ -51,11 +53,13 @@ func (d *diagnosis) checkCluster(ctx context.Context) kubernetes.Interface {
 		d.add(checkAPIServer, statusMissing, err.Error(), "correct the kubeconfig")
 		return nil
 	}
+
 	version, err := serverVersion(ctx, client)
 	if err != nil {
 		d.add(checkAPIServer, statusMissing, fmt.Sprintf("%s: %v", config.Host, err), "check that the cluster is running and reachable and that the context is correct (--context)")
 		return nil
 	}
+
 	d.add(checkAPIServer, statusOK, fmt.Sprintf("%s, Kubernetes %s", config.Host, version), "")
 	return client
 }
@@ -66,6 +70,7 @@ func serverVersion(ctx context.Context, client kubernetes.Interface) (string, er
 		version string
 		err     error
 	}
+
 	done := make(chan result, 1) // The goroutine ends with the timeout of the client.
 	go func() {
 		v, err := client.Discovery().ServerVersion()
@@ -73,8 +78,10 @@ func serverVersion(ctx context.Context, client kubernetes.Interface) (string, er
 			done <- result{err: err}
 			return
 		}
+
 		done <- result{version: v.GitVersion}
 	}()
+
 	select {
 	case r := <-done:
 		return r.version, r.err
@@ -91,14 +98,17 @@ func (k *kubernetesFlags) contextName() string {
 	if err != nil || raw.CurrentContext == "" && k.context == "" {
 		return "service account of this pod"
 	}
+
 	name := k.context
 	if name == "" {
 		name = raw.CurrentContext
 	}
+
 	from := ""
 	if c := raw.Contexts[name]; c != nil && c.LocationOfOrigin != "" {
 		from = " of " + c.LocationOfOrigin
 	}
+
 	return "context " + name + from
 }
 
@@ -121,6 +131,7 @@ func (r permission) String() string {
 	if r.group != "" {
 		name += "." + r.group
 	}
+
 	return r.verb + " " + name
 }
 
@@ -136,16 +147,49 @@ func (o *doctorOptions) requiredPermissions() []permission {
 		{"batch", "jobs"},
 		{"", "pods"},
 	} {
-		out = append(out, permission{group: r[0], resource: r[1], verb: "list", required: true, impact: "workloads cannot be listed"})
+		out = append(out, permission{
+			group:    r[0],
+			resource: r[1],
+			verb:     "list",
+			required: true,
+			impact:   "workloads cannot be listed",
+		})
 	}
-	out = append(out, permission{group: "autoscaling", resource: "horizontalpodautoscalers", verb: "list", impact: "autoscalers are read from kube-state-metrics"})
-	out = append(out, permission{resource: "nodes", verb: "list", clusterWide: true, impact: "nodes are read from kube-state-metrics"})
+
+	out = append(out, permission{
+		group:    "autoscaling",
+		resource: "horizontalpodautoscalers",
+		verb:     "list",
+		impact:   "autoscalers are read from kube-state-metrics",
+	})
+
+	out = append(out, permission{
+		resource:    "nodes",
+		verb:        "list",
+		clusterWide: true,
+		impact:      "nodes are read from kube-state-metrics",
+	})
+
 	if o.prometheus.address == "" {
 		if o.prometheus.service == "" {
-			out = append(out, permission{resource: "services", verb: "list", clusterWide: true, required: true, impact: "Prometheus cannot be discovered; set its address"})
+			out = append(out, permission{
+				resource:    "services",
+				verb:        "list",
+				clusterWide: true,
+				required:    true,
+				impact:      "Prometheus cannot be discovered; set its address",
+			})
 		}
-		out = append(out, permission{resource: "services", subresource: "proxy", verb: "get", clusterWide: true, impact: "Prometheus cannot be reached through the API server, unless a Role in its namespace allows it"})
+
+		out = append(out, permission{
+			resource:    "services",
+			subresource: "proxy",
+			verb:        "get",
+			clusterWide: true,
+			impact:      "Prometheus cannot be reached through the API server, unless a Role in its namespace allows it",
+		})
 	}
+
 	return out
 }
 
@@ -155,6 +199,7 @@ func (d *diagnosis) checkPermissions(ctx context.Context, client kubernetes.Inte
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
+
 	var denied []permission
 	permissions := d.options.requiredPermissions()
 	for _, r := range permissions {
@@ -163,26 +208,32 @@ func (d *diagnosis) checkPermissions(ctx context.Context, client kubernetes.Inte
 			if r.clusterWide {
 				ns = metav1.NamespaceAll
 			}
+
 			ok, err := isAllowed(ctx, client, r, ns)
 			if err != nil {
 				d.add(checkPermissionsName, statusWarn, fmt.Sprintf("the permission to %s cannot be checked: %v", r, err), "grant create on selfsubjectaccessreviews.authorization.k8s.io, which every user has by default")
 				return
 			}
+
 			allowed = allowed && ok
 		}
+
 		if !allowed {
 			denied = append(denied, r)
 		}
 	}
+
 	if len(denied) == 0 {
 		d.add(checkPermissionsName, statusOK, fmt.Sprintf("all %d required permissions are granted", len(permissions)), "")
 		return
 	}
+
 	for _, r := range denied {
 		severity := statusWarn
 		if r.required {
 			severity = statusMissing
 		}
+
 		d.add(checkPermissionsName, severity, fmt.Sprintf("cannot %s: %s", r, r.impact), d.options.grantAdvice(r))
 	}
 }
@@ -198,18 +249,25 @@ func (o *doctorOptions) grantAdvice(r permission) string {
 	case len(o.namespaces) > 0 && !r.clusterWide:
 		return "bind ClusterRole view with a RoleBinding in " + strings.Join(o.namespaces, ", ")
 	}
+
 	return "bind ClusterRole view with a ClusterRoleBinding, or restrict the namespaces (-n)"
 }
 
 func isAllowed(ctx context.Context, client kubernetes.Interface, r permission, namespace string) (bool, error) {
 	review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: namespace, Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.subresource,
+			Namespace:   namespace,
+			Verb:        r.verb,
+			Group:       r.group,
+			Resource:    r.resource,
+			Subresource: r.subresource,
 		}},
 	}, metav1.CreateOptions{})
+
 	if err != nil {
 		return false, err
 	}
+
 	return review.Status.Allowed, nil
 }
 
@@ -220,6 +278,7 @@ func (d *diagnosis) checkComponents(ctx context.Context, client kubernetes.Inter
 		d.add("API groups", statusWarn, err.Error(), "check the permissions of the user: system:discovery is granted to every user by default")
 		return
 	}
+
 	has := func(group string) bool {
 		return slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == group })
 	}
@@ -228,18 +287,23 @@ func (d *diagnosis) checkComponents(ctx context.Context, client kubernetes.Inter
 	} else {
 		d.add("metrics-server", statusOK, "not installed; crane recommend does not need it", "install it for the HPA and kubectl top")
 	}
+
 	if !has("analysis.crane.io") {
 		d.add("craned", statusOK, "not installed; crane recommend does not need it", "for recommendations as objects and their adoption: kubectl apply -k config")
 		return
 	}
+
 	deployments, err := client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: cranedSelector})
 	switch {
 	case apierrors.IsForbidden(err):
 		d.add("craned", statusOK, "the CRDs are installed; no permission to check whether craned runs", "")
+
 	case err != nil:
 		d.add("craned", statusWarn, err.Error(), "")
+
 	case len(deployments.Items) == 0:
 		d.checkLeader(ctx, client)
+
 	default:
 		item := deployments.Items[0]
 		text := fmt.Sprintf("%s/%s, %d of %d ready", item.Namespace, item.Name, item.Status.ReadyReplicas, item.Status.Replicas)
@@ -247,6 +311,7 @@ func (d *diagnosis) checkComponents(ctx context.Context, client kubernetes.Inter
 			d.add("craned", statusWarn, text, fmt.Sprintf("kubectl -n %s logs deployment/%s", item.Namespace, item.Name))
 			return
 		}
+
 		d.add("craned", statusOK, text, "")
 	}
 }
@@ -258,15 +323,18 @@ func (d *diagnosis) checkLeader(ctx context.Context, client kubernetes.Interface
 		d.add("craned", statusWarn, "the CRDs are installed; craned has no Deployment, and there is no permission to check whether it runs outside the cluster", "kubectl apply -k config")
 		return
 	}
+
 	for _, l := range leases.Items {
 		if l.Spec.RenewTime == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
 			continue
 		}
+
 		if age := d.now.Sub(l.Spec.RenewTime.Time); age < maxLeaseAge {
 			d.add("craned", statusOK, "runs outside the cluster and holds the lease "+l.Namespace+"/"+l.Name, "")
 			return
 		}
 	}
+
 	d.add("craned", statusWarn, "the CRDs are installed and craned does not run: no rule is executed", "kubectl apply -k config")
 }
 

@@ -44,34 +44,42 @@ func (d *diagnosis) checkServer(ctx context.Context, withCluster bool) {
 		d.add(checkPrometheus, statusMissing, "no address is set, and there is no cluster for discovery", "set --prometheus URL (or $"+envAddress+")")
 		return
 	}
+
 	var notes []string
 	if err := p.discoverServer(ctx, d.options.kubernetes, func(text string) { notes = append(notes, text) }); err != nil {
 		d.addServerNotFound(err)
 		return
 	}
+
 	source, err := p.open()
 	if err != nil {
 		d.add(checkPrometheus, statusMissing, err.Error(), "correct the flags")
 		return
 	}
+
 	report, err := source.Probe(ctx)
 	if err != nil {
 		reason := err.Error()
 		if p.discovered != nil {
 			reason = p.describeProxyError(err)
 		}
+
 		d.add(checkPrometheus, statusMissing, reason, "check the address, the credentials (--prometheus-username, --prometheus-token-file) and the network")
 		return
 	}
+
 	detail := p.serverName()
 	if report.Server != "" {
 		detail += ", " + report.Server
 	}
+
 	d.add(checkPrometheus, statusOK, detail, strings.Join(notes, " "))
 	d.checkMetrics(report, withCluster)
+
 	if report.Newest.IsZero() {
 		return
 	}
+
 	d.checkHistory(report)
 	d.checkScrapeInterval(report)
 	d.checkClockSkew(report)
@@ -87,6 +95,7 @@ func (d *diagnosis) addServerNotFound(err error) {
 		d.add(checkPrometheus, statusMissing, "not found: no service has the labels or the name of "+strings.Join(discover.ServerNames(), ", "), installPrometheus)
 		return
 	}
+
 	for _, a := range none.rejected {
 		d.add(checkPrometheus, statusMissing, fmt.Sprintf("service %s: %s", a.service, a.reason), "check that it runs and scrapes the kubelets (/metrics/cadvisor), or set another: "+configureServerHint)
 	}
@@ -96,23 +105,28 @@ func (d *diagnosis) addServerNotFound(err error) {
 func (d *diagnosis) checkMetrics(report metrics.SourceReport, withCluster bool) {
 	missing := report.Missing()
 	d.add(checkMetrics, statusOK, fmt.Sprintf("%d of %d required metrics are present", len(report.Metrics)-len(missing), len(report.Metrics)), "")
+
 	if len(missing) == len(report.Metrics) {
 		d.checks[len(d.checks)-1].Status = statusMissing
 		d.checks[len(d.checks)-1].Advice = "this Prometheus scrapes no cluster, or --prometheus-labels match no series: scrape the kubelets' /metrics/cadvisor and kube-state-metrics, or set another server"
 		return
 	}
+
 	exported := slices.ContainsFunc(report.Metrics, func(m metrics.MetricPresence) bool { return m.Series > 0 && strings.HasPrefix(m.Metric, "kube_") })
 	for _, m := range missing {
 		if exported && mayBeAbsent(m.Metric) {
 			d.add(m.Metric, statusOK, "no such object at present: "+m.Impact, "")
 			continue
 		}
+
 		severity := statusWarn
 		if m.Required || !withCluster && m.Metric == containerInfo {
 			severity = statusMissing
 		}
+
 		d.add(m.Metric, severity, m.Impact, exporterAdvice(m.Metric))
 	}
+
 	for _, w := range report.Warnings {
 		if strings.Contains(w, "honorLabels") {
 			d.add("labels of kube-state-metrics", statusWarn, w, "set honorLabels: true in the ServiceMonitor or honor_labels: true in the scrape job")
@@ -142,16 +156,19 @@ func exporterAdvice(metric string) string {
 	case strings.HasPrefix(metric, "kube_"):
 		return "install kube-state-metrics and scrape it with honor_labels"
 	}
+
 	return "install node-exporter and scrape it"
 }
 
 func (d *diagnosis) checkHistory(report metrics.SourceReport) {
 	policy := d.options.policy
 	window := max(policy.CPU.Window, policy.Memory.Window)
+
 	detail := days(report.History)
 	if report.HistoryTruncated {
 		detail = "at least " + detail
 	}
+
 	switch {
 	case report.History < policy.MinHistory && !report.HistoryTruncated:
 		d.add(checkHistory, statusMissing, fmt.Sprintf("%s; policy %s requires at least %s", detail, policy.Name, days(policy.MinHistory)),
@@ -162,6 +179,7 @@ func (d *diagnosis) checkHistory(report metrics.SourceReport) {
 	default:
 		d.add(checkHistory, statusOK, fmt.Sprintf("%s; policy %s uses %s", detail, policy.Name, days(window)), "")
 	}
+
 	if age := d.now.Sub(report.Newest); age > staleAfter {
 		d.add("newest sample", statusWarn, fmt.Sprintf("%v old", age.Round(time.Minute)), "check whether the cluster is still scraped: up{} in Prometheus")
 	}
@@ -173,6 +191,7 @@ func days(length time.Duration) string {
 	if length < day {
 		return fmt.Sprintf("%d hours", int(length.Hours()))
 	}
+
 	return fmt.Sprintf("%.4g days", math.Floor(10*length.Hours()/24)/10)
 }
 
@@ -181,6 +200,7 @@ func (d *diagnosis) checkScrapeInterval(report metrics.SourceReport) {
 		d.add(checkScrape, statusWarn, fmt.Sprintf("%v: short peaks are missed", report.ScrapeInterval), "scrape the kubelets every 30s or 60s")
 		return
 	}
+
 	d.add(checkScrape, statusOK, shortDuration(report.ScrapeInterval), "")
 }
 
@@ -190,6 +210,7 @@ func (d *diagnosis) checkClockSkew(report metrics.SourceReport) {
 		d.add(checkClock, statusWarn, fmt.Sprintf("the server's clock differs from the local clock by %v", skew), "synchronize the clocks; recent samples may be missing")
 		return
 	}
+
 	d.add(checkClock, statusOK, fmt.Sprintf("the server's clock differs from the local clock by %v", skew), "")
 }
 
@@ -202,5 +223,6 @@ func shortDuration(d time.Duration) string {
 	if strings.HasSuffix(text, "h0m") {
 		text = strings.TrimSuffix(text, "0m")
 	}
+
 	return text
 }

@@ -25,6 +25,7 @@ func TestLeaderOutsideCluster(t *testing.T) {
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed},
 		}
 	}
+
 	for name, c := range map[string]struct {
 		lease  *coordinationv1.Lease
 		status status
@@ -36,6 +37,7 @@ func TestLeaderOutsideCluster(t *testing.T) {
 	} {
 		d := &diagnosis{now: now}
 		d.checkLeader(t.Context(), fake.NewClientset(c.lease))
+
 		if len(d.checks) != 1 || d.checks[0].Status != c.status || !strings.Contains(d.checks[0].Detail, c.want) {
 			t.Errorf("%s: %+v", name, d.checks)
 		}
@@ -50,15 +52,19 @@ func TestAbsentMetrics(t *testing.T) {
 	check := func() map[string]status {
 		d := &diagnosis{}
 		d.checkMetrics(report, true)
+
 		out := map[string]status{}
 		for _, c := range d.checks {
 			out[c.Name] = c.Status
 		}
+
 		return out
 	}
+
 	if got := check(); got["kube_job_owner"] != statusWarn || got["kube_pod_owner"] != statusWarn {
 		t.Errorf("without kube-state-metrics: %v", got)
 	}
+
 	report.Metrics[1].Series = 3
 	if got := check(); got["kube_job_owner"] != statusOK {
 		t.Errorf("with kube-state-metrics: %v", got)
@@ -71,6 +77,7 @@ func TestDoctorFitsTerminal(t *testing.T) {
 		{"container_memory_total_active_file_bytes", statusWarn, strings.Repeat("some words ", 20), strings.Repeat("some advice ", 20)},
 		{"API server", statusOK, "https://127.0.0.1:6443", ""},
 	}
+
 	for _, columns := range []int{60, 80, 100, 120, 160} {
 		out := formatChecks(checks, columns)
 		for line := range strings.Lines(out) {
@@ -78,6 +85,7 @@ func TestDoctorFitsTerminal(t *testing.T) {
 				t.Errorf("%d columns in a terminal of %d: %s", len(line)-1, columns, line)
 			}
 		}
+
 		if !strings.Contains(out, checks[0].Name) || !strings.Contains(out, "advice") {
 			t.Errorf("%d columns:\n%s", columns, out)
 		}

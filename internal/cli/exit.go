@@ -36,6 +36,7 @@ func usageError(err error) error {
 	if err == nil {
 		return nil
 	}
+
 	return &exitError{code: exitUsage, err: err}
 }
 
@@ -43,19 +44,24 @@ func usageError(err error) error {
 func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+
 	cmd := NewCommand(Streams{In: in, Out: out, Err: errOut}, args[0])
 	cmd.SetArgs(args[1:])
+
 	err := cmd.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
 	}
+
 	if ctx.Err() != nil {
 		err = fmt.Errorf("interrupted: %w", err)
 	}
+
 	fmt.Fprintln(errOut, "Error:", err)
 	var coded *exitError
 	if errors.As(err, &coded) {
 		return coded.code
 	}
+
 	return exitFailure
 }

@@ -27,6 +27,7 @@ func selectExplained(reference string, all []workload.Workload) ([]workload.Work
 			similar = append(similar, w)
 		}
 	}
+
 	switch {
 	case len(found) == 1:
 		return found, nil
@@ -35,6 +36,7 @@ func selectExplained(reference string, all []workload.Workload) ([]workload.Work
 	case len(similar) > 0:
 		return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: no workload matches; similar names: %s", reference, listRefs(similar))}
 	}
+
 	return nil, &exitError{code: exitNoResult, err: fmt.Errorf("--explain %s: none of %s matches%s", reference, series.FormatCount(len(all), "workload"), didYouMean(name, workloadNames(all)))}
 }
 
@@ -44,6 +46,7 @@ func workloadNames(all []workload.Workload) []string {
 	for _, w := range all {
 		names = append(names, w.Name)
 	}
+
 	return names
 }
 
@@ -52,6 +55,7 @@ func refMatches(ref workload.Ref, reference string) bool {
 	if ref.Name != parts[len(parts)-1] {
 		return false
 	}
+
 	switch len(parts) {
 	case 1:
 		return true
@@ -60,6 +64,7 @@ func refMatches(ref workload.Ref, reference string) bool {
 	case 3:
 		return ref.Namespace == parts[0] && kindMatches(parts[1], ref.Kind)
 	}
+
 	return false
 }
 
@@ -69,10 +74,12 @@ func listRefs(all []workload.Workload) string {
 	for _, w := range all {
 		names = append(names, w.String())
 	}
+
 	slices.Sort(names)
 	if len(names) > maxListed {
 		names = append(names[:maxListed], fmt.Sprintf("and %d more", len(names)-maxListed))
 	}
+
 	return strings.Join(names, ", ")
 }
 
@@ -82,6 +89,7 @@ func (o *recommendOptions) selectWorkloads(all []workload.Workload) ([]workload.
 	if o.explain == "" {
 		return all, nil
 	}
+
 	return selectExplained(o.explain, all)
 }
 
@@ -90,6 +98,7 @@ func (o *recommendOptions) validateExplain() error {
 	if o.explain == "" {
 		return nil
 	}
+
 	var errs []error
 	if !slices.Contains([]string{outputTable, outputJSON, outputYAML, outputHTML}, o.output) {
 		errs = append(errs, fmt.Errorf("--explain cannot be combined with --output %s: want %s, %s, %s or %s", o.output, outputTable, outputJSON, outputYAML, outputHTML))
@@ -97,5 +106,6 @@ func (o *recommendOptions) validateExplain() error {
 	if o.view.groupBy != "" || len(o.view.only) > 0 {
 		errs = append(errs, errors.New("--explain describes a whole workload and cannot be combined with --group-by or --only"))
 	}
+
 	return errors.Join(errs...)
 }

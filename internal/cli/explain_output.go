@@ -43,12 +43,15 @@ func renderExplain(s Streams, r *report) error {
 		const page = 110
 		e.width = page
 	}
+
 	for _, it := range r.items {
 		e.writeWorkload(it)
 	}
+
 	if _, err := io.WriteString(s.Out, e.String()); err != nil {
 		return fmt.Errorf("failed to write the explanation: %w", err)
 	}
+
 	return nil
 }
 
@@ -57,21 +60,25 @@ func (e *explainer) writeWorkload(it item) {
 	r := e.report
 	e.writeText("", fmt.Sprintf("%s; policy %s over %s, computed at %s.", series.FormatCount(int(it.workload.Replicas), "pod"), r.policyName,
 		series.FormatDuration(r.window), r.now.UTC().Format("2006-01-02 15:04 MST")))
+
 	if r.prices != nil {
 		e.writeText("", savingSentence(r, it))
 		for _, part := range it.saving.NotCounted {
 			e.writeText("  ", "not counted: "+part)
 		}
 	}
+
 	for _, line := range r.sources.lines() {
 		e.writeText("", line)
 	}
+
 	for i, c := range it.plan.Containers {
 		if i < len(it.savings) {
 			e.WriteString("\n")
 			e.writeTitle(c.Container)
 			e.writeText("  ", containerSaving(r, it, i))
 		}
+
 		for _, s := range r.resourceSizes(c) {
 			var replay *rightsize.Replay
 			if i < len(it.evidence) {
@@ -80,6 +87,7 @@ func (e *explainer) writeWorkload(it item) {
 					replay = &it.evidence[i].CPU
 				}
 			}
+
 			e.writeResource(it, i, s, it.usage[i].of(s.resource), replay)
 		}
 	}
@@ -91,14 +99,17 @@ func containerSaving(r *report, it item, i int) string {
 	if s.Counted == 0 {
 		return "saving not counted: " + strings.Join(s.NotCounted, "; ")
 	}
+
 	money := func(split cost.Nanos) string {
 		return formatMoney(math.Abs(split.PerMonth())) + " " + r.prices.book.Currency
 	}
 	text := fmt.Sprintf("%s over %s: %s (%s) and %s (%s)", r.moneyText(s.Hourly.Total()), series.FormatCount(int(it.workload.Replicas), "pod"),
 		coresChangeText(s), money(s.Hourly.CPU), memoryChangeText(s), money(s.Hourly.Memory))
+
 	if len(s.NotCounted) > 0 {
 		text += "; not counted: " + strings.Join(s.NotCounted, "; ")
 	}
+
 	return text
 }
 
@@ -110,10 +121,13 @@ func savingSentence(r *report, it item) string {
 
 // moneyText returns for example "saves 3.20 USD a month", or "costs" for a negative saving.
 func (r *report) moneyText(saving cost.Nanos) string {
-	monthly, verb := saving.PerMonth(), "saves"
+	monthly := saving.PerMonth()
+	verb := "saves"
 	if monthly < 0 {
-		verb, monthly = "costs", -monthly
+		verb = "costs"
+		monthly = -monthly
 	}
+
 	return fmt.Sprintf("%s %s %s a month", verb, formatMoney(monthly), r.prices.book.Currency)
 }
 
@@ -129,6 +143,7 @@ func lessOrMore(more bool) string {
 	if more {
 		return "more"
 	}
+
 	return "less"
 }
 
@@ -136,26 +151,31 @@ func (e *explainer) writeResource(it item, i int, s resourceSize, u usageSummary
 	c := it.plan.Containers[i]
 	e.WriteString("\n")
 	e.writeTitle(fmt.Sprintf("%s, %s: %s", c.Container, s.resource, changeText(s, s.current, s.target)))
+
 	if limit := limitText(c, s); limit != "" {
 		e.writeText("  ", "limit: "+limit)
 	}
 	if s.status != rightsize.Ready {
 		e.writeText("  ", "no recommendation yet: "+s.sizing.Message)
 	}
+
 	e.writeText("  ", fmt.Sprintf("%.1f days of history in the window, confidence %.0f%%; %s", s.sizing.Days, float64(s.sizing.Confidence)*100, useText(s, u)))
 	e.writeText("  ", "policy: "+e.report.policyText(s))
+
 	if groups := e.report.nodeGroupLines(it, i, s.resource); len(groups) > 0 {
 		e.writeHeading("by node group")
 		for _, g := range groups {
 			e.writeText("   -  ", g)
 		}
 	}
+
 	if len(s.sizing.Steps) > 0 {
 		e.writeHeading("steps from usage to recommendation")
 		for i, step := range s.sizing.Steps {
 			e.writeText(fmt.Sprintf("  %2d. ", i+1), step.String())
 		}
 	}
+
 	flags := slices.DeleteFunc(slices.Clone(s.sizing.Flags), func(f rightsize.Flag) bool {
 		return e.report.fromFiles() && f.Code == rightsize.FlagNoRequest // Files contain no requests.
 	})
@@ -165,6 +185,7 @@ func (e *explainer) writeResource(it item, i int, s resourceSize, u usageSummary
 			e.writeText("   -  ", string(f.Code)+": "+f.Detail)
 		}
 	}
+
 	if s.sizing.Calibration != nil {
 		e.writeCalibration(*s.sizing.Calibration)
 	}
@@ -184,27 +205,35 @@ func changeText(s resourceSize, now, target float64) string {
 		if v <= 0 {
 			return "not set"
 		}
+
 		return s.format(v)
 	}
+
 	if s.status != rightsize.Ready {
 		return format(now) + " now"
 	}
+
 	text := format(now) + " -> " + format(target)
 	if percent := percentText(now, target); percent != emptyCell {
 		text += " (" + percent + ")"
 	}
+
 	return text
 }
 
 // limitText returns the change of the limit, empty if there is no limit before and after.
 func limitText(c rightsize.Recommendation, s resourceSize) string {
-	now, target := floatValue(c.Current.MemoryLimit, 1), floatValue(c.Target.MemoryLimit, 1)
+	now := floatValue(c.Current.MemoryLimit, 1)
+	target := floatValue(c.Target.MemoryLimit, 1)
 	if s.resource == metrics.CPU {
-		now, target = floatValue(c.Current.CPULimit, 1000), floatValue(c.Target.CPULimit, 1000)
+		now = floatValue(c.Current.CPULimit, 1000)
+		target = floatValue(c.Target.CPULimit, 1000)
 	}
+
 	if now <= 0 && target <= 0 {
 		return ""
 	}
+
 	return changeText(s, now, target)
 }
 
@@ -212,6 +241,7 @@ func useText(s resourceSize, u usageSummary) string {
 	if u.samples == 0 {
 		return "no usage was measured"
 	}
+
 	return fmt.Sprintf("%d samples: mean %s, p50 %s, p95 %s, p99 %s, maximum %s", u.samples,
 		s.formatMeasured(u.mean), s.formatMeasured(u.p50), s.formatMeasured(u.p95), s.formatMeasured(u.p99), s.formatMeasured(u.max))
 }
@@ -222,6 +252,7 @@ func (r *report) policyText(s resourceSize) string {
 	if own, known := r.otherPolicies[s.policy]; known {
 		p = own
 	}
+
 	percent := func(share series.Ratio) string { return fmt.Sprintf("%.3g%%", float64(share)*100) }
 	if s.resource == metrics.Memory {
 		m := p.Memory
@@ -229,21 +260,26 @@ func (r *report) policyText(s resourceSize) string {
 		if m.MaxMargin > m.Margin {
 			text += " to " + percent(m.MaxMargin) + ", higher if days differ"
 		}
+
 		return text
 	}
+
 	c := p.CPU
 	text := fmt.Sprintf("%s of %s", quantileText(c.Percentile), series.FormatDuration(c.Window))
 	if c.Method == rightsize.Envelope {
 		text = fmt.Sprintf("lowest-cost point of each day of %s between %s and its maximum, covering %s of the days",
 			series.FormatDuration(c.Window), quantileText(c.Percentile), percent(c.Envelope.Cover))
 	}
+
 	if c.Method == rightsize.Calibrated {
 		return text + fmt.Sprintf(" times the cheapest factor that left at most %s minutes a day above the request in a replay", minutesText(c.Target))
 	}
+
 	text += ", margin " + percent(c.Margin)
 	if c.Envelope.MaxMargin > c.Margin {
 		text += " to " + percent(c.Envelope.MaxMargin) + ", higher if days differ"
 	}
+
 	return text
 }
 
@@ -251,6 +287,7 @@ func quantileText(q series.Ratio) string {
 	if q >= 1 {
 		return "the maximum"
 	}
+
 	return fmt.Sprintf("p%.4g", float64(q)*100)
 }
 
@@ -260,31 +297,41 @@ func (e *explainer) writeReplay(s resourceSize, r rightsize.Replay) {
 		e.writeHeading("replay: not enough history, a day needs a week of history before it")
 		return
 	}
+
 	e.writeHeading(fmt.Sprintf("replay: each of %s from %s to %s, computed from the preceding days", series.FormatCount(r.Days, "day"), r.From, r.To))
 	t := texttable.New()
+
 	last := "DAYS ABOVE LIMIT"
 	if s.resource == metrics.CPU {
 		last = "THROTTLED"
 	}
+
 	header := table.Row{"  POLICY", "SLACK", "MIN/DAY OVER", last, "CHANGES/DAY", "MEAN REQUEST", ""}
 	t.AppendHeader(header)
+
 	for i, o := range r.Outcomes {
 		t.AppendRow(replayRow(s.outcomeCells(i, o)))
 	}
+
 	t.SetColumnConfigs(columnConfigs(header, 1, maxNoteWidth))
 	e.WriteString(t.Render() + "\n")
+
 	if len(r.Curve) == 0 {
 		return
 	}
+
 	e.writeHeading("other points: the quantile of the window before each day, without margin")
 	t = texttable.New()
 	header = table.Row{"  QUANTILE", "SLACK", "MIN/DAY OVER", "LAST REQUEST", ""}
 	t.AppendHeader(header)
+
 	for _, p := range r.Curve {
 		t.AppendRow(replayRow(s.curveCells(p)))
 	}
+
 	t.SetColumnConfigs(columnConfigs(header, 1, maxNoteWidth))
 	e.WriteString(t.Render() + "\n")
+
 	if s.resource == metrics.CPU {
 		e.writeText("  ", customPolicyHint)
 	}
@@ -296,6 +343,7 @@ func replayRow(cells []string) table.Row {
 	for _, cell := range cells[1:] {
 		row = append(row, cell)
 	}
+
 	return append(row, "")
 }
 
@@ -306,6 +354,7 @@ func (s resourceSize) outcomeCells(i int, o rightsize.Outcome) []string {
 	if i == 0 && slices.ContainsFunc(s.sizing.Flags, func(f rightsize.Flag) bool { return f.Code == rightsize.FlagAutoscaled }) {
 		policy += ": not applied, an autoscaler holds the request at " + s.format(s.current)
 	}
+
 	limited := emptyCell
 	switch {
 	case o.OOMDays != nil:
@@ -313,6 +362,7 @@ func (s resourceSize) outcomeCells(i int, o rightsize.Outcome) []string {
 	case o.Throttled != nil:
 		limited = shareText(*o.Throttled)
 	}
+
 	return []string{policy, shareText(o.Slack), minutesText(o.Violation), limited, fmt.Sprintf("%.2f", o.Changes), s.formatMeasured(o.Request)}
 }
 
@@ -340,6 +390,7 @@ func wrapText(mark, text string, columns int) string {
 	var b strings.Builder
 	column := len(mark)
 	b.WriteString(mark)
+
 	for i, word := range strings.Fields(text) {
 		if i > 0 {
 			if columns > 0 && column+1+len(word) > columns {
@@ -350,9 +401,11 @@ func wrapText(mark, text string, columns int) string {
 				column++
 			}
 		}
+
 		b.WriteString(word)
 		column += len(word)
 	}
+
 	b.WriteString("\n")
 	return b.String()
 }

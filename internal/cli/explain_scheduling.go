@@ -56,15 +56,19 @@ func newExplainSchedulingCommand(s Streams) *cobra.Command {
 			if err != nil {
 				return usageError(err)
 			}
+
 			progress := newProgress(s.Err, "asking the schedulers", nil)
 			found, err := o.fetchExplanations(cmd.Context(), namespace, name)
 			progress.stop()
+
 			if err != nil {
 				return err
 			}
+
 			return o.write(s.Out, found)
 		},
 	}
+
 	fs := cmd.Flags()
 	o.kubernetes.addFlags(fs)
 	fs.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of the pod, unless POD is NAMESPACE/NAME")
@@ -73,14 +77,18 @@ func newExplainSchedulingCommand(s Streams) *cobra.Command {
 	fs.StringVarP(&o.output, "output", "o", outputTable, "format: table or json")
 	fs.StringSliceVar(&o.nodes, "node", nil, "only these nodes")
 	fs.IntVar(&o.rows, "rows", 20, "maximum number of rows per verdict; 0 for all")
+
 	return cmd
 }
 
 func (o *explainSchedulingOptions) validate(pod string) (namespace, name string, err error) {
-	namespace, name = o.namespace, pod
+	namespace = o.namespace
+	name = pod
 	if before, after, ok := strings.Cut(pod, "/"); ok {
-		namespace, name = before, after
+		namespace = before
+		name = after
 	}
+
 	switch {
 	case namespace == "" || name == "" || strings.Contains(name, "/"):
 		return "", "", fmt.Errorf("pod %q: want NAME or NAMESPACE/NAME", pod)
@@ -91,6 +99,7 @@ func (o *explainSchedulingOptions) validate(pod string) (namespace, name string,
 	case o.port < 1 || o.port > 65535:
 		return "", "", fmt.Errorf("--scheduler-port %d: want 1 to 65535", o.port)
 	}
+
 	return namespace, name, nil
 }
 
@@ -100,6 +109,7 @@ func (o *explainSchedulingOptions) write(w io.Writer, found []nodeload.Explanati
 			found[i].Nodes = slices.DeleteFunc(found[i].Nodes, func(n nodeload.NodeExplanation) bool { return !slices.Contains(o.nodes, n.Name) })
 		}
 	}
+
 	var out strings.Builder
 	if o.output == outputJSON {
 		if err := encodeJSON(&out, map[string]any{"explanations": found}); err != nil {
@@ -110,9 +120,11 @@ func (o *explainSchedulingOptions) write(w io.Writer, found []nodeload.Explanati
 			o.describe(&out, &found[i])
 		}
 	}
+
 	if _, err := io.WriteString(w, out.String()); err != nil {
 		return fmt.Errorf("failed to write the explanation: %w", err)
 	}
+
 	return nil
 }
 
@@ -121,6 +133,7 @@ func (o *explainSchedulingOptions) describe(out *strings.Builder, e *nodeload.Ex
 	fmt.Fprintf(out, "Pod %s: %s at %s by profile %s, strategy %s\n", e.Pod, e.Outcome, e.Time.Format("2006-01-02 15:04:05Z"), e.Profile, e.Strategy)
 	fmt.Fprintf(out, "Expected usage: %dm CPU and %.1f MiB memory, from its %s\n", e.CPU, float64(e.Memory)/(1<<20), basisText(e.Basis))
 	fmt.Fprintf(out, "Nodes: %d with fresh load, %d with stale load, %d without load; %d not evaluated\n", e.Fresh, e.Stale, e.Absent, e.NotAsked)
+
 	if len(e.LeftOut) > 0 {
 		fmt.Fprintf(out, "Ignored metrics, reported by too few nodes: %s\n", strings.Join(e.LeftOut, ", "))
 	}
@@ -130,31 +143,41 @@ func (o *explainSchedulingOptions) describe(out *strings.Builder, e *nodeload.Ex
 	if e.Exempt {
 		out.WriteString("Load limits do not apply to this pod: it belongs to a DaemonSet or is system-critical\n")
 	}
+
 	if len(e.Nodes) == 0 {
 		out.WriteString("\n")
 		return
 	}
+
 	t := texttable.New()
 	t.AppendHeader([]any{"NODE", "VERDICT", "SCORE", "REASON"})
-	hidden, rows := map[nodeload.Verdict]int{}, map[nodeload.Verdict]int{}
+
+	hidden := map[nodeload.Verdict]int{}
+	rows := map[nodeload.Verdict]int{}
 	for i := range e.Nodes {
 		n := &e.Nodes[i]
-		if rows[n.Verdict]++; o.rows > 0 && rows[n.Verdict] > o.rows {
+		rows[n.Verdict]++
+
+		if o.rows > 0 && rows[n.Verdict] > o.rows {
 			hidden[n.Verdict]++
 			continue
 		}
+
 		score := emptyCell
 		if n.Score != nil {
 			score = fmt.Sprint(*n.Score)
 		}
+
 		t.AppendRow([]any{n.Name, string(n.Verdict), text.AlignRight.Apply(score, len("SCORE")), n.Reason()})
 	}
+
 	out.WriteString("\n" + t.Render() + "\n")
 	for _, verdict := range []nodeload.Verdict{nodeload.Scored, nodeload.Passed, nodeload.Closed} {
 		if n := hidden[verdict]; n > 0 {
 			fmt.Fprintf(out, "... and %d more that are %s (--rows 0 shows all)\n", n, verdict)
 		}
 	}
+
 	out.WriteString("\n")
 }
 
@@ -163,5 +186,6 @@ func basisText(basis string) string {
 	texts := map[string]string{
 		"history": "workload's Recommendation", "request": "requests", "limit": "limits", "nothing": "lack of requests",
 	}
+
 	return cmp.Or(texts[basis], basis)
 }

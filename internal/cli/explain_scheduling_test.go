@@ -17,6 +17,7 @@ import (
 // newFixtureScheduler starts a server with the explanation of one pod.
 func newFixtureScheduler(t *testing.T) string {
 	t.Helper()
+
 	best := int64(100)
 	e := nodeload.Explanation{
 		Pod: "shop/web", Profile: "default-scheduler", Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Outcome: "placed on cool", Node: "cool",
@@ -27,6 +28,7 @@ func newFixtureScheduler(t *testing.T) string {
 			{Name: "hotter", Verdict: nodeload.Closed, Metric: "cpu_usage_avg_5m", Load: 0.9, Incoming: 0.05, Limit: 0.65},
 		},
 	}
+
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Query().Get("pod") {
 		case "shop/web":
@@ -38,6 +40,7 @@ func newFixtureScheduler(t *testing.T) string {
 			_ = json.NewEncoder(w).Encode(map[string]string{"error": "unknown"})
 		}
 	}))
+
 	t.Cleanup(server.Close)
 	return server.URL
 }
@@ -56,12 +59,14 @@ hot   Closed       -  cpu_usage_avg_5m: load 70.0% + on its way 0.0% + this pod 
 ... and 1 more that are Closed (--rows 0 shows all)
 
 `
+
 	if code != exitOK || out != want {
 		t.Errorf("exit %d, %s\n%s\nwant\n%s", code, errOut, out, want)
 	}
 	if _, out, _ = runCrane(t, "explain", "scheduling", "shop/web", "--scheduler", address, "--node", "hotter"); strings.Contains(out, "\ncool ") || !strings.Contains(out, "\nhotter ") {
 		t.Errorf("with --node:\n%s", out)
 	}
+
 	_, out, _ = runCrane(t, "explain", "scheduling", "shop/web", "--scheduler", address, "-o", "json")
 	var got struct{ Explanations []nodeload.Explanation }
 	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Explanations) != 1 || len(got.Explanations[0].Nodes) != 3 {

@@ -23,10 +23,12 @@ import (
 // requests, and a sidecar with one day.
 func explainFixtureReport(t *testing.T) *report {
 	t.Helper()
+
 	policy, err := rightsize.PolicyByName(rightsize.DefaultPolicy)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	now := time.Date(2026, 1, 20, 0, 0, 0, 0, time.UTC)
 	profile := func(days int) *rightsize.Profile {
 		p := rightsize.NewProfile()
@@ -35,32 +37,39 @@ func explainFixtureReport(t *testing.T) *report {
 			for i := range s.Values {
 				s.Values[i] = scale * (1 - 0.5*math.Cos(2*math.Pi*float64(i)/288))
 			}
+
 			return rightsize.Usage{Pod: "p", Series: s}
 		}
+
 		p.AddCPU(usage(0.2))
 		p.AddMemory(usage(200 << 20))
 		return p
 	}
+
 	w := workload.Workload{
 		Ref:        workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
 		Replicas:   3,
 		Containers: []workload.Container{{Name: "app", Role: workload.App}, {Name: "proxy", Role: workload.Sidecar}},
 	}
+
 	in := resource.Input{Policy: policy, Now: now, Containers: []resource.Container{
 		{Name: "app", Profile: profile(10), Current: rightsize.Resources{
 			CPURequest: new(series.MilliCPU(1000)), CPULimit: new(series.MilliCPU(2000)), MemoryRequest: new(series.Bytes(1 << 30)), MemoryLimit: new(series.Bytes(1 << 30)),
 		}},
 		{Name: "proxy", Profile: profile(1)},
 	}}
+
 	it := item{workload: w, plan: resource.Decide(in), evidence: resource.CollectEvidence(in)}
 	for _, c := range in.Containers {
 		it.usage = append(it.usage, summariseUsage(c.Profile, now.AddDate(0, 0, -14), now))
 	}
+
 	r := &report{
 		policyName: policy.Name, window: 14 * 24 * time.Hour, now: now, resources: []metrics.UsageKind{metrics.CPU, metrics.Memory},
 		defaultPolicy: policy, items: []item{it},
 	}
 	setDefaultPrices(t, r)
+
 	return r
 }
 
@@ -69,6 +78,7 @@ func TestExplainPage(t *testing.T) {
 	if err := renderExplain(Streams{Out: &out}, explainFixtureReport(t)); err != nil {
 		t.Fatal(err)
 	}
+
 	golden(t, "explain.txt", out.Bytes())
 	for line := range strings.Lines(out.String()) {
 		if len(line) > 111 {
@@ -87,16 +97,20 @@ func TestHTMLShowsReplay(t *testing.T) {
 		"saves 54.41 USD a month over 3 pods", "Each of 3 days from 2026-01-17", "<td>vpa</td>", "<td>krr-p95</td>", "<td>gocrane</td>", "<td>today</td>",
 		"Days above limit", "Throttled", "Min/day over", "<polyline points=", "p99.5: slack", "Policy: the maximum of the daily maxima of 14d", "Not replayed: not enough history",
 	}
+
 	for _, text := range want {
 		if !strings.Contains(page, text) {
 			t.Errorf("the page lacks %q", text)
 		}
 	}
+
 	if n := strings.Count(page, "<svg "); n != 2 {
 		t.Errorf("%d charts, want one for CPU and one for memory of the app", n)
 	}
+
 	checkSelfContained(t, page)
-	r.items[0].evidence, r.withReplays = nil, false
+	r.items[0].evidence = nil
+	r.withReplays = false
 	if page = render(t, outputHTML, r); strings.Contains(page, "<svg ") || strings.Contains(page, "Not replayed") {
 		t.Error("the page without evidence mentions replays")
 	}
@@ -107,11 +121,14 @@ func TestReplayNamesAutoscaler(t *testing.T) {
 	r := explainFixtureReport(t)
 	r.withReplays = true
 	const text = "default: not applied, an autoscaler holds the request at 1"
+
 	if page := render(t, outputHTML, r); strings.Contains(page, "not applied") {
 		t.Error("the page mentions an autoscaler that does not exist")
 	}
+
 	cpu := &r.items[0].plan.Containers[0].CPU
 	cpu.Flags = append(cpu.Flags, rightsize.Flag{Code: rightsize.FlagAutoscaled, Detail: "an autoscaler acts at 60 %"})
+
 	if page := render(t, outputHTML, r); strings.Count(page, "not applied") != 1 || !strings.Contains(page, "<td>"+text+"</td>") {
 		t.Errorf("the page lacks the row %q", text)
 	}
@@ -132,6 +149,7 @@ func TestReplayChartBounds(t *testing.T) {
 				t.Errorf("%s: point outside the chart: %v, %v", name, m.X, m.Y)
 			}
 		}
+
 		for i, a := range c.Marks {
 			for _, b := range c.Marks[:i] {
 				if math.Abs(a.X-b.X) < 9 && math.Abs(a.LabelY-b.LabelY) < 11 {
@@ -139,6 +157,7 @@ func TestReplayChartBounds(t *testing.T) {
 				}
 			}
 		}
+
 		if n := len(c.XTicks); n < 2 || n > 8 {
 			t.Errorf("%s: %d ticks", name, n)
 		}
@@ -149,23 +168,28 @@ func TestExplainFiles(t *testing.T) {
 	dir := t.TempDir()
 	writeSeries(t, dir, "web.csv", 10)
 	writeSeries(t, dir, "webhook.csv", 10)
+
 	code, out, errOut := runCrane(t, "recommend", "--from", dir, "--explain", "web")
 	if code != exitOK || strings.Contains(out, "webhook") || strings.Contains(out, "no-request-today") {
 		t.Errorf("exit %d, %s\n%s", code, errOut, out)
 	}
+
 	for _, want := range []string{"Series/web", "steps from usage to recommendation", "gocrane", "vpa", "krr-p95", "krr-p99", "other points", "p99.9"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the page lacks %q:\n%s", want, out)
 		}
 	}
+
 	code, out, _ = runCrane(t, "recommend", "--from", dir, "--explain", "series/web", "-o", "json")
 	if code != exitOK || strings.Contains(out, "webhook") || !strings.Contains(out, `"replay"`) {
 		t.Errorf("exit %d\n%s", code, out)
 	}
+
 	code, _, errOut = runCrane(t, "recommend", "--from", dir, "--explain", "eb")
 	if code != exitNoResult || !strings.Contains(errOut, "similar names: Series/web, Series/webhook") {
 		t.Errorf("exit %d, %s", code, errOut)
 	}
+
 	for args, want := range map[string]string{"-o csv": "--output csv", "--only over": "a whole workload"} {
 		if code, _, errOut = runCrane(t, append([]string{"recommend", "--from", dir, "--explain", "web"}, strings.Fields(args)...)...); code != exitUsage || !strings.Contains(errOut, want) {
 			t.Errorf("%s: exit %d, %s", args, code, errOut)
@@ -177,6 +201,7 @@ func TestSelectExplained(t *testing.T) {
 	ref := func(namespace, kind, name string) workload.Workload {
 		return workload.Workload{Ref: workload.Ref{Namespace: namespace, Kind: kind, Name: name}}
 	}
+
 	all := []workload.Workload{
 		ref("shop", "Deployment", "web"), ref("shop", "StatefulSet", "web"), ref("test", "Deployment", "web"), ref("shop", "CronJob", "report"),
 	}
@@ -209,30 +234,36 @@ func TestSelectExplained(t *testing.T) {
 func TestExplainCalibration(t *testing.T) {
 	dir := t.TempDir()
 	writeSeries(t, dir, "web.csv", 15)
+
 	out, _, err := execute(t, "recommend", "--from", dir, "--policy", "calibrated", "--target", "0.01", "--explain", "web")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, want := range []string{"calibration: ", "target 14.4 minutes a day: met", "FACTOR MIN/DAY OVER MEAN CORES", "selected", "at most 14.4 minutes a day above the request"} {
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
 			t.Errorf("the explanation lacks %q:\n%s", want, out)
 		}
 	}
+
 	out, _, err = execute(t, "recommend", "--from", dir, "--policy", "calibrated", "-o", "json")
 	if err != nil || !strings.Contains(out, `"achieved"`) || !strings.Contains(out, `"target": 0.005`) {
 		t.Errorf("%v\n%s", err, out)
 	}
+
 	out, _, err = execute(t, "recommend", "--from", dir, "--policy", "calibrated", "-o", "html")
 	if err != nil || strings.Count(out, "<title>factor ") != 39 || strings.Count(out, "selected</text>") != 1 ||
 		!strings.Contains(out, `<line class="target"`) || !strings.Contains(out, "Calibration: 0.0 minutes a day above the request in the replay of 12 days") {
 		t.Errorf("the page lacks the chart of the calibration: %v", err)
 	}
+
 	if _, _, err := execute(t, "recommend", "--from", dir, "--target", "0.01"); err == nil || !strings.Contains(err.Error(), "--policy calibrated") {
 		t.Errorf("a target without a calibrated policy: %v", err)
 	}
 	if _, _, err := execute(t, "recommend", "--from", dir, "--reaction"); err == nil || !strings.Contains(err.Error(), "--reaction requires") {
 		t.Errorf("a reaction without a calibrated policy: %v", err)
 	}
+
 	out, _, err = execute(t, "recommend", "--from", dir, "--policy", "calibrated", "--reaction", "--explain", "web")
 	if err != nil || !strings.Contains(strings.Join(strings.Fields(out), " "), "in the replay of 12 days, with raises within the day, target 7.2 minutes a day: met") {
 		t.Errorf("%v\n%s", err, out)

@@ -55,10 +55,12 @@ func newExplainWorkloadCommand(s Streams) *cobra.Command {
 		Args:    func(cmd *cobra.Command, args []string) error { return usageError(cobra.ExactArgs(1)(cmd, args)) },
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), s, args[0]) },
 	}
+
 	fs := cmd.Flags()
 	o.kubernetes.addFlags(fs)
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the workload, unless it is part of NAME (default: all namespaces)")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
+
 	return cmd
 }
 
@@ -66,22 +68,28 @@ func (o *explainWorkloadOptions) run(ctx context.Context, s Streams, name string
 	if err := checkTableOrJSON(o.output); err != nil {
 		return usageError(err)
 	}
+
 	c, err := o.kubernetes.objectClient()
 	if err != nil {
 		return err
 	}
+
 	progress := newProgress(s.Err, "listing workloads", nil)
 	defer progress.stop()
+
 	target, err := o.find(ctx, c, name)
 	if err != nil {
 		return err
 	}
+
 	progress.setPhase("reading recommendations and autoscalers")
 	found, err := readSizeSources(ctx, c, target)
 	progress.stop()
+
 	if err != nil {
 		return err
 	}
+
 	return writeReport(s.Out, o.output, "explanation", found, renderSizeSources)
 }
 
@@ -91,34 +99,40 @@ func (o *explainWorkloadOptions) find(ctx context.Context, c client.Client, name
 	if o.namespace != "" {
 		namespaces = []string{o.namespace}
 	}
+
 	direct := workload.Source{Reader: c, PageSize: pageSize}
 	lister := &workload.Lister{Sources: func(schema.GroupVersionKind) workload.Source { return direct }, Scales: c, Scheme: c.Scheme()}
 	all, err := lister.Inventory(ctx, namespaces)
 	if err != nil {
 		return workload.Workload{}, fmt.Errorf("failed to list workloads: %w", err)
 	}
+
 	namespace, _, qualified := strings.Cut(name, "/")
 	if !qualified {
 		namespace = o.namespace
 	}
+
 	var found []workload.Workload
 	for _, w := range all {
 		if refMatches(w.Ref, name) {
 			found = append(found, w)
 		}
 	}
+
 	switch {
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
 		return workload.Workload{}, usageError(fmt.Errorf("%s is the name of several workloads: use one of %s", name, listRefs(found)))
 	}
+
 	hint := suggestWorkload(name, all)
 	if hint == "" && namespace != "" {
 		if missing := missingNamespace(ctx, c, namespace); missing != nil {
 			return workload.Workload{}, &exitError{code: exitNoResult, err: missing}
 		}
 	}
+
 	return workload.Workload{}, &exitError{code: exitNoResult, err: fmt.Errorf("no workload %s%s", name, hint)}
 }
 
@@ -128,6 +142,7 @@ func suggestWorkload(name string, all []workload.Workload) string {
 	if same := slices.DeleteFunc(slices.Clone(all), func(w workload.Workload) bool { return w.Name != last }); len(same) > 0 {
 		return "; did you mean " + listRefs(same) + "?"
 	}
+
 	return didYouMean(last, workloadNames(all))
 }
 
@@ -162,24 +177,36 @@ func readSizeSources(ctx context.Context, c client.Reader, target workload.Workl
 		if err != nil && !meta.IsNoMatchError(err) {
 			return out, err
 		}
+
 		out.Sources = append(out.Sources, found...)
 	}
+
 	for i := range out.Sources[1:] {
 		if one := &out.Sources[1+i]; one.Acts && (one.CPU != "" || one.Memory != "") {
-			out.Sources[0].Acts, out.Sources[0].Why = false, "running pods and new pods get the requests of "+one.Source
+			out.Sources[0].Acts = false
+			out.Sources[0].Why = "running pods and new pods get the requests of " + one.Source
 		}
 	}
+
 	return out, nil
 }
 
 func templateSource(w workload.Workload) sizeSource {
-	out := sizeSource{Source: "pod template", Replicas: fmt.Sprint(w.Replicas), Acts: true, Why: "nothing else sets requests"}
+	out := sizeSource{
+		Source:   "pod template",
+		Replicas: fmt.Sprint(w.Replicas),
+		Acts:     true,
+		Why:      "nothing else sets requests",
+	}
+
 	var sum workload.Resources
 	for _, c := range w.Containers {
 		if c.Role != workload.Init {
-			sum.CPU, sum.Memory = sum.CPU+c.Requests.CPU, sum.Memory+c.Requests.Memory
+			sum.CPU = sum.CPU + c.Requests.CPU
+			sum.Memory = sum.Memory + c.Requests.Memory
 		}
 	}
+
 	out.setRequests(sum)
 	return out
 }
@@ -190,13 +217,16 @@ func recommendationSources(ctx context.Context, c client.Reader, target workload
 	if err := c.List(ctx, &list, client.InNamespace(target.Namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list recommendations: %w", err)
 	}
+
 	list.Items = slices.DeleteFunc(list.Items, func(r analysisv1alpha1.Recommendation) bool {
 		return r.Spec.TargetRef.Kind != target.Kind || r.Spec.TargetRef.Name != target.Name
 	})
+
 	owned, err := targetsnapshot.AutoscalerOwned(ctx, c, list.Items)
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the owners of recommendations: %w", err)
 	}
+
 	var out []sizeSource
 	for i := range list.Items {
 		rec := &list.Items[i]
@@ -207,10 +237,12 @@ func recommendationSources(ctx context.Context, c client.Reader, target workload
 				one.Replicas = fmt.Sprint(*size.Replicas)
 			}
 		}
+
 		active := targetsnapshot.ActiveRecommendation(list.Items, rec.Spec.Type, owned)
 		one.Acts, one.Why = recommendationActs(rec, active)
 		out = append(out, one)
 	}
+
 	return out, nil
 }
 
@@ -219,9 +251,11 @@ func recommendationOwner(rec *analysisv1alpha1.Recommendation) string {
 	if rule := rec.Labels[analysisv1alpha1.LabelRuleName]; rule != "" {
 		return " (rule " + rule + ")"
 	}
+
 	if of := metav1.GetControllerOfNoCopy(rec); of != nil {
 		return fmt.Sprintf(" (%s %s)", of.Kind, of.Name)
 	}
+
 	return ""
 }
 
@@ -231,8 +265,10 @@ func recommendationActs(rec, active *analysisv1alpha1.Recommendation) (bool, str
 		if c := meta.FindStatusCondition(rec.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse {
 			return c
 		}
+
 		return nil
 	}
+
 	switch {
 	case isFalse(analysisv1alpha1.ConditionReady) != nil:
 		return false, explainCondition(isFalse(analysisv1alpha1.ConditionReady))
@@ -240,6 +276,7 @@ func recommendationActs(rec, active *analysisv1alpha1.Recommendation) (bool, str
 		return false, fmt.Sprintf("a proposal: Crane does not apply recommendations of type %s", rec.Spec.Type)
 	case isFalse(analysisv1alpha1.ConditionApplicable) != nil:
 		return false, explainCondition(isFalse(analysisv1alpha1.ConditionApplicable))
+
 	case rec.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeAuto:
 		return false, fmt.Sprintf("its adoptionType is %s: crane adopt %s/%s -n %s --yes applies it", cmp.Or(rec.Spec.AdoptionType, analysisv1alpha1.AdoptionTypeStatusAndAnnotation),
 			strings.ToLower(rec.Spec.TargetRef.Kind), rec.Spec.TargetRef.Name, rec.Namespace)
@@ -250,6 +287,7 @@ func recommendationActs(rec, active *analysisv1alpha1.Recommendation) (bool, str
 	case rec.Status.Adoption != nil:
 		return true, strings.TrimSuffix(rec.Status.Adoption.Phase+": "+rec.Status.Adoption.Message, ": ")
 	}
+
 	return true, "its adoptionType is Auto; craned has not started yet"
 }
 
@@ -261,26 +299,33 @@ func verticalSources(ctx context.Context, c client.Reader, target workload.Workl
 	if err := c.List(ctx, &list, client.InNamespace(target.Namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list vertical autoscalers: %w", err)
 	}
+
 	var out []sizeSource
 	for i := range list.Items {
 		evpa := &list.Items[i]
 		if evpa.Spec.TargetRef.Kind != target.Kind || evpa.Spec.TargetRef.Name != target.Name {
 			continue
 		}
+
 		one := sizeSource{Source: "EffectiveVerticalPodAutoscaler " + evpa.Name}
 		one.setRequests(sumOf(targetsnapshot.VerticalSize(evpa)))
+
 		one.Why = notEvaluatedYet
 		if applied := meta.FindStatusCondition(evpa.Status.Conditions, "Applied"); applied != nil {
-			one.Acts, one.Why = applied.Status == metav1.ConditionTrue, explainCondition(applied)
+			one.Acts = applied.Status == metav1.ConditionTrue
+			one.Why = explainCondition(applied)
 		}
+
 		if basis := estimatorsOf(evpa); basis != "" {
 			one.Why += "; sized by its estimators " + basis
 		}
 		if ready := meta.FindStatusCondition(evpa.Status.Conditions, autoscalingv1alpha1.ConditionReady); ready != nil {
 			one.Why += "; " + ready.Message
 		}
+
 		out = append(out, one)
 	}
+
 	return out, nil
 }
 
@@ -292,6 +337,7 @@ func estimatorsOf(evpa *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) stri
 			names = append(names, d.Estimator)
 		}
 	}
+
 	slices.Sort(names)
 	return strings.Join(names, ", ")
 }
@@ -302,16 +348,19 @@ func aheadSources(ctx context.Context, c client.Reader, target workload.Workload
 	if err := c.List(ctx, &list, client.InNamespace(target.Namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list effective horizontal autoscalers: %w", err)
 	}
+
 	var out []sizeSource
 	for i := range list.Items {
 		ehpa := &list.Items[i]
 		if ehpa.Spec.ScaleTargetRef.Kind != target.Kind || ehpa.Spec.ScaleTargetRef.Name != target.Name {
 			continue
 		}
+
 		one := sizeSource{Source: effectiveHPAKind + " " + ehpa.Name, Why: notEvaluatedYet}
 		if ehpa.Status.ExpectReplicas != nil {
 			one.Replicas = fmt.Sprint(*ehpa.Status.ExpectReplicas)
 		}
+
 		if ready := meta.FindStatusCondition(ehpa.Status.Conditions, autoscalingv1alpha1.ConditionReady); ready != nil {
 			one.Acts = ready.Status == metav1.ConditionTrue && ehpa.Spec.ScaleStrategy != autoscalingv1alpha1.ScaleStrategyPreview
 			one.Why = strings.TrimSuffix(explainCondition(ready), ": ")
@@ -319,8 +368,10 @@ func aheadSources(ctx context.Context, c client.Reader, target workload.Workload
 				one.Why += "; " + ehpa.Status.Why
 			}
 		}
+
 		out = append(out, one)
 	}
+
 	return out, nil
 }
 
@@ -330,16 +381,19 @@ func horizontalSources(ctx context.Context, c client.Reader, target workload.Wor
 	if err := c.List(ctx, &list, client.InNamespace(target.Namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list horizontal autoscalers: %w", err)
 	}
+
 	var out []sizeSource
 	for i := range list.Items {
 		hpa := &list.Items[i]
 		if hpa.Spec.ScaleTargetRef.Kind != target.Kind || hpa.Spec.ScaleTargetRef.Name != target.Name {
 			continue
 		}
+
 		owner := metav1.GetControllerOfNoCopy(hpa)
 		owned := owner != nil && owner.Kind == effectiveHPAKind
 		var why strings.Builder
 		fmt.Fprintf(&why, "sets replicas within %d and %d", max(1, valueOrZero(hpa.Spec.MinReplicas)), hpa.Spec.MaxReplicas)
+
 		for _, m := range hpa.Spec.Metrics {
 			if m.Resource != nil && m.Resource.Target.AverageUtilization != nil {
 				fmt.Fprintf(&why, ", at %d %% of the %s request", *m.Resource.Target.AverageUtilization, m.Resource.Name)
@@ -348,13 +402,19 @@ func horizontalSources(ctx context.Context, c client.Reader, target workload.Wor
 				}
 			}
 		}
+
 		if owned {
 			fmt.Fprintf(&why, "; written by %s %s", owner.Kind, owner.Name)
 		}
+
 		out = append(out, sizeSource{
-			Source: "HorizontalPodAutoscaler " + hpa.Name, Replicas: desiredReplicas(hpa), Acts: true, Why: why.String(),
+			Source:   "HorizontalPodAutoscaler " + hpa.Name,
+			Replicas: desiredReplicas(hpa),
+			Acts:     true,
+			Why:      why.String(),
 		})
 	}
+
 	return out, nil
 }
 
@@ -362,8 +422,10 @@ func horizontalSources(ctx context.Context, c client.Reader, target workload.Wor
 func sumOf(size adoption.Size) workload.Resources {
 	var sum workload.Resources
 	for _, c := range size.Containers {
-		sum.CPU, sum.Memory = sum.CPU+valueOrZero(c.CPURequest), sum.Memory+valueOrZero(c.MemoryRequest)
+		sum.CPU = sum.CPU + valueOrZero(c.CPURequest)
+		sum.Memory = sum.Memory + valueOrZero(c.MemoryRequest)
 	}
+
 	return sum
 }
 
@@ -382,6 +444,7 @@ func valueOrZero[T any](v *T) T {
 		var zero T
 		return zero
 	}
+
 	return *v
 }
 
@@ -390,13 +453,16 @@ func renderSizeSources(w io.Writer, found sizeSources) error {
 	t := texttable.New()
 	t.SetColumnConfigs([]table.ColumnConfig{{Name: "WHY", WidthMax: whyWidth, WidthMaxEnforcer: text.WrapSoft}})
 	t.AppendHeader(table.Row{"SOURCE", "CPU", "MEMORY", "REPLICAS", "ACTS", "WHY"})
+
 	for _, s := range found.Sources {
 		acts := "no"
 		if s.Acts {
 			acts = "yes"
 		}
+
 		t.AppendRow(table.Row{s.Source, cmp.Or(s.CPU, emptyCell), cmp.Or(s.Memory, emptyCell), cmp.Or(s.Replicas, emptyCell), acts, s.Why})
 	}
+
 	_, err := fmt.Fprintf(w, "%s\n\n%s\n", found.Workload, t.Render())
 	return err
 }
@@ -406,5 +472,6 @@ func desiredReplicas(hpa *autoscalingv2.HorizontalPodAutoscaler) string {
 	if hpa.Status.LastScaleTime == nil && hpa.Status.DesiredReplicas == 0 {
 		return ""
 	}
+
 	return fmt.Sprint(hpa.Status.DesiredReplicas)
 }

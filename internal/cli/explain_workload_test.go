@@ -28,6 +28,7 @@ func TestSizeSources(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	frontend := workload.Workload{
 		Ref: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "frontend"}, Replicas: 3,
 		Containers: []workload.Container{
@@ -35,6 +36,7 @@ func TestSizeSources(t *testing.T) {
 			{Name: "app", Role: workload.App, Requests: workload.Resources{CPU: 1000, Memory: 384 << 20}},
 		},
 	}
+
 	recommendation := func(name string, adoption analysisv1alpha1.AdoptionType) *analysisv1alpha1.Recommendation {
 		return &analysisv1alpha1.Recommendation{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{analysisv1alpha1.LabelRuleName: "playground"}},
@@ -46,6 +48,7 @@ func TestSizeSources(t *testing.T) {
 			}},
 		}
 	}
+
 	ehpa := func(name string, strategy autoscalingv1alpha1.ScaleStrategy, reason, why string) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
 		return &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
@@ -58,6 +61,7 @@ func TestSizeSources(t *testing.T) {
 			},
 		}
 	}
+
 	percent := int32(70)
 	autoscalers := []runtime.Object{
 		&autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{
@@ -95,6 +99,7 @@ func TestSizeSources(t *testing.T) {
 			},
 		},
 	}
+
 	for name, c := range map[string]struct {
 		adoption analysisv1alpha1.AdoptionType
 		want     []string
@@ -118,10 +123,12 @@ func TestSizeSources(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var out strings.Builder
 		if err := renderSizeSources(&out, found); err != nil {
 			t.Fatal(err)
 		}
+
 		for _, want := range c.want {
 			if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), strings.Join(strings.Fields(want), " ")) && !strings.Contains(out.String(), want) {
 				t.Errorf("%s: no %q in\n%s", name, want, out.String())

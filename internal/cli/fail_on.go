@@ -37,8 +37,10 @@ func parseFailRules(values []string) ([]failRule, error) {
 			errs = append(errs, fmt.Errorf("--fail-on %q: %w", text, err))
 			continue
 		}
+
 		rules = append(rules, rule)
 	}
+
 	return rules, errors.Join(errs...)
 }
 
@@ -50,6 +52,7 @@ func parseFailRule(text string) (failRule, error) {
 	if finding != onlyOver && finding != onlyUnder || !valued {
 		return failRule{}, errors.New(failOnSyntax)
 	}
+
 	digits, isPercent := strings.CutSuffix(strings.TrimSpace(value), "%")
 	percent, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
 	if err != nil || !isPercent || math.IsNaN(percent) || math.IsInf(percent, 0) {
@@ -58,6 +61,7 @@ func parseFailRule(text string) (failRule, error) {
 	if percent < 0 || finding == onlyUnder && percent >= 100 {
 		return failRule{}, fmt.Errorf("%s is out of range: over takes 0%% or more, under 0%% to below 100%%", value)
 	}
+
 	return failRule{finding: finding, share: percent / 100, text: text}, nil
 }
 
@@ -67,11 +71,14 @@ func (f failRule) violation(s resourceSize) string {
 	if s.status != rightsize.Ready {
 		return ""
 	}
+
 	const noise = 1e-9 // 1.3/1 - 1 is a little more than 0.3.
-	change, known := 0.0, s.current > 0 && s.target > 0
+	change := 0.0
+	known := s.current > 0 && s.target > 0
 	if known {
 		change = s.current/s.target - 1
 	}
+
 	switch {
 	case f.finding == onlyMissing && s.current <= 0:
 		return fmt.Sprintf("%s has no request, %s is recommended", s.resource, s.format(s.target))
@@ -80,6 +87,7 @@ func (f failRule) violation(s resourceSize) string {
 	case f.finding == onlyUnder && known && -change > f.share+noise:
 		return fmt.Sprintf("%s request %s is %.0f%% below the recommendation %s", s.resource, s.format(s.current), -change*100, s.format(s.target))
 	}
+
 	return ""
 }
 
@@ -95,18 +103,24 @@ func (r *report) failOn(w io.Writer, rules []failRule) error {
 					if text == "" {
 						continue
 					}
-					if violations++; violations <= maxListed {
+
+					violations++
+
+					if violations <= maxListed {
 						fmt.Fprintf(w, "%s, container %s: %s (--fail-on %s)\n", it.workload.Ref, c.Container, text, rule.text)
 					}
 				}
 			}
 		}
 	}
+
 	if violations == 0 {
 		return nil
 	}
+
 	if violations > maxListed {
 		fmt.Fprintf(w, "... and %d more\n", violations-maxListed)
 	}
+
 	return &exitError{code: exitFailOn, err: fmt.Errorf("%s outside the limits of --fail-on", series.FormatCount(violations, "request"))}
 }

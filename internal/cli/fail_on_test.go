@@ -28,6 +28,7 @@ func TestFailOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var w bytes.Buffer
 		err = fixtureReport().failOn(&w, rules)
 		var coded *exitError
@@ -37,6 +38,7 @@ func TestFailOn(t *testing.T) {
 		if strings.Count(w.String(), "\n") != len(c.want) {
 			t.Errorf("%s: unexpected output\n%s", c.rules, w.String())
 		}
+
 		for _, want := range c.want {
 			if !strings.Contains(w.String(), want) {
 				t.Errorf("%s: want %q in\n%s", c.rules, want, w.String())
@@ -51,12 +53,14 @@ func TestFailOnBoundary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := fixtureReport()
 	r.items[0].plan.Containers[0].Current.CPURequest = new(series.MilliCPU(130))
 	r.items[0].plan.Containers[0].Current.MemoryRequest = nil
 	if err := r.failOn(&bytes.Buffer{}, rules); err != nil {
 		t.Error(err)
 	}
+
 	r.items[0].plan.Containers[0].Current.CPURequest = new(series.MilliCPU(131))
 	if err := r.failOn(&bytes.Buffer{}, rules); err == nil {
 		t.Error("131m is within 30 % of 100m")
@@ -69,10 +73,12 @@ func TestFailOnErrors(t *testing.T) {
 		if bad == "" { // an empty list is valid
 			continue
 		}
+
 		if code != exitUsage || !strings.Contains(errOut, "over=30%,under=10%") && !strings.Contains(errOut, "out of range") {
 			t.Errorf("%q: exit %d, %s", bad, code, errOut)
 		}
 	}
+
 	if code, _, errOut := runCrane(t, "recommend", "--from", t.TempDir(), "--fail-on", "over=1%"); code != exitUsage || !strings.Contains(errOut, "--fail-on cannot be combined") {
 		t.Errorf("exit %d, %s", code, errOut)
 	}
@@ -82,6 +88,7 @@ func FuzzFailRule(f *testing.F) {
 	for _, seed := range []string{"over=30%", "under=10%", "missing", "over=1e3%", "=%"} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		rule, err := parseFailRule(text)
 		if err == nil && (!(rule.share >= 0) || rule.finding == onlyUnder && rule.share >= 1) {

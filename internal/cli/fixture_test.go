@@ -30,6 +30,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // golden compares got with a file of testdata. The style sheet of a page is compared with that of the template instead.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
+
 	path := filepath.Join("testdata", name)
 	if filepath.Ext(name) == ".html" {
 		page, sheet := cutStyle(t, got)
@@ -37,20 +38,24 @@ func golden(t *testing.T, name string, got []byte) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if _, want := cutStyle(t, template); sheet != want {
 			t.Errorf("%s has another style sheet than the template:\n%s", name, cmp.Diff(want, sheet))
 		}
 		got = page
 	}
+
 	if *update {
 		if err := os.WriteFile(path, got, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatalf("%v (write it with go test ./internal/cli -update)", err)
 	}
+
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
@@ -59,36 +64,43 @@ func golden(t *testing.T, name string, got []byte) {
 // cutStyle splits a page into the page without its style sheet and the sheet.
 func cutStyle(t *testing.T, page []byte) (rest []byte, sheet string) {
 	t.Helper()
+
 	const begin, end = "<style>\n", "</style>\n"
 	before, tail, found := bytes.Cut(page, []byte(begin))
 	style, after, ended := bytes.Cut(tail, []byte(end))
 	if !found || !ended || len(style) == 0 {
 		t.Fatal("the page has no style sheet")
 	}
+
 	return slices.Concat(before, []byte(begin+end), after), string(style)
 }
 
 // execute runs the command line without the exit code of Main and returns its output and error.
 func execute(t *testing.T, args ...string) (out, errOut string, err error) {
 	t.Helper()
+
 	var stdout, stderr bytes.Buffer
 	cmd := NewCommand(Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}, "crane")
 	cmd.SetArgs(args)
 	err = cmd.ExecuteContext(t.Context())
+
 	return stdout.String(), stderr.String(), err
 }
 
 // setDefaultPrices prices the report with the default price book.
 func setDefaultPrices(t *testing.T, r *report) {
 	t.Helper()
+
 	book, err := pricebook.Load("")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	tariff, err := cost.NewTariff(book, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r.price(&priceInfo{book: book}, tariff, workload.Cluster{}.Placement(), nil)
 }
 
@@ -101,14 +113,17 @@ func fixtureReport() *report {
 			Steps: []rightsize.Step{{Code: rightsize.StepEstimate, Unit: rightsize.Cores, To: 0.2, Detail: message}},
 		}
 	}
+
 	web := workload.Workload{
 		Ref:        workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
 		Replicas:   3,
 		Containers: []workload.Container{{Name: "proxy", Role: workload.Sidecar}, {Name: "app", Role: workload.App}},
 	}
+
 	young := web
 	young.Name = "a-workload-with-a-rather-long-name"
 	learning := rightsize.Sizing{Status: rightsize.Learning, Message: "learning, 3 of 7 days", Days: 3}
+
 	return &report{
 		policyName: "default", window: 14 * 24 * time.Hour, now: time.Unix(1_700_000_000, 0),
 		resources: []metrics.UsageKind{metrics.CPU, metrics.Memory},
@@ -148,6 +163,7 @@ func TestRenderers(t *testing.T) {
 			if err := render(&b, fixtureReport()); err != nil {
 				t.Fatal(err)
 			}
+
 			golden(t, name, b.Bytes())
 		})
 	}
@@ -159,6 +175,7 @@ func TestEmptyReport(t *testing.T) {
 	if err := renderJSON(&b, empty); err != nil {
 		t.Fatal(err)
 	}
+
 	if !strings.Contains(b.String(), `"workloads": []`) {
 		t.Errorf("the JSON of an empty report lacks an empty list of workloads:\n%s", b.String())
 	}

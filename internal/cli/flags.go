@@ -21,9 +21,11 @@ func readInputFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if !info.Mode().IsRegular() || info.Size() > maxInputFileBytes {
 		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, maxInputFileBytes)
 	}
+
 	return os.ReadFile(path)
 }
 
@@ -44,7 +46,9 @@ func parseDurations(flags ...durationFlag) error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", f.name, err))
 		}
+
 		*f.value = d
 	}
+
 	return errors.Join(errs...)
 }

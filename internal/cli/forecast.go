@@ -80,20 +80,24 @@ func newForecastCommand(s Streams) *cobra.Command {
 			if hint := didYouMean(strings.Join(args, " "), subcommands(cmd)); errors.Is(err, fs.ErrNotExist) && hint != "" {
 				err = fmt.Errorf("%w%s", err, strings.Replace(hint, "mean ", "mean "+cmd.CommandPath()+" ", 1))
 			}
+
 			return err
 		},
 	}
+
 	flags := cmd.Flags()
 	o.prometheus.addFlags(flags)
 	flags.StringVar(&o.query, "query", "", "PromQL query of the series, instead of files; requires --prometheus")
 	flags.StringVar(&o.step, "step", "1m", "step of the samples of --query")
 	flags.StringVar(&o.algorithm, "algorithm", registry.Auto, "forecaster: "+strings.Join(registry.Names(), ", "))
+
 	o.calendar.addFlags(flags)
 	flags.StringVar(&o.history, "history", "14d", "length of the history")
 	flags.StringVar(&o.horizon, "horizon", "24h", "length of the forecast")
 	flags.IntVar(&o.width, "width", 0, "width of the chart in columns (default: that of the terminal, or 100)")
 	flags.StringVarP(&o.output, "output", "o", outputTable, "output format: table, json, chart or svg")
 	cmd.AddCommand(newForecastScheduleCommand(s))
+
 	return cmd
 }
 
@@ -102,12 +106,14 @@ func (o *forecastOptions) complete() (forecast.Algorithm, error) {
 	errs := []error{parseDurations(
 		durationFlag{"--history", o.history, &o.historyLength}, durationFlag{"--horizon", o.horizon, &o.horizonLength}, durationFlag{"--step", o.step, &o.stepLength},
 	)}
+
 	if !slices.Contains([]string{outputTable, outputJSON, outputChart, outputSVG}, o.output) {
 		errs = append(errs, fmt.Errorf("--output %q: want %s, %s, %s or %s", o.output, outputTable, outputJSON, outputChart, outputSVG))
 	}
 	if o.width != 0 && (o.width < minChartWidth || o.width > maxChartWidth) {
 		errs = append(errs, fmt.Errorf("--width %d: must be %d to %d", o.width, minChartWidth, maxChartWidth))
 	}
+
 	o.prometheus.complete()
 	switch {
 	case o.query != "" && len(o.paths) > 0:
@@ -119,12 +125,14 @@ func (o *forecastOptions) complete() (forecast.Algorithm, error) {
 	case o.query != "" && o.stepLength > 0 && o.historyLength/o.stepLength > forecast.MaxSamples:
 		errs = append(errs, fmt.Errorf("--history %s at --step %s: more than %d samples", o.history, o.step, forecast.MaxSamples))
 	}
+
 	options, err := o.calendar.options(o.algorithm)
 	errs = append(errs, err)
 	algorithm, err := registry.New(o.algorithm, options)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("--algorithm: %w", err))
 	}
+
 	return algorithm, usageError(errors.Join(errs...))
 }
 
@@ -133,16 +141,20 @@ func (o *forecastOptions) run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
+
 	progress := newProgress(s.Err, "reading the history", nil)
 	defer progress.stop()
+
 	all, err := o.read(ctx, s)
 	if err != nil {
 		return err
 	}
+
 	var out []seriesForecast
 	for i, named := range all {
 		progress.setPhase(fmt.Sprintf("forecasting %d of %d series", i+1, len(all)))
 		history := named.Series.Between(named.Series.End().Add(-o.historyLength), named.Series.End())
+
 		f, err := algorithm.Forecast(history, o.horizonLength)
 		if errors.Is(err, forecast.ErrHorizon) {
 			return usageError(fmt.Errorf("--horizon %s for %s: %w", o.horizon, named.Name, err))
@@ -151,15 +163,24 @@ func (o *forecastOptions) run(ctx context.Context, s Streams) error {
 			fmt.Fprintf(progress, "skipping %s: %v\n", named.Name, err)
 			continue
 		}
-		out = append(out, seriesForecast{name: named.Name, algorithm: algorithm.Name(), history: history, forecast: f})
+
+		out = append(out, seriesForecast{
+			name:      named.Name,
+			algorithm: algorithm.Name(),
+			history:   history,
+			forecast:  f,
+		})
 	}
+
 	if len(out) == 0 {
 		return &exitError{code: exitNoResult, err: errors.New("nothing to forecast: no series has a usable sample")}
 	}
+
 	progress.stop()
 	if err := o.render(s, out); err != nil {
 		return fmt.Errorf("failed to write the forecast: %w", err)
 	}
+
 	return nil
 }
 
@@ -168,23 +189,29 @@ func (o *forecastOptions) read(ctx context.Context, s Streams) ([]requestbacktes
 	if o.query == "" {
 		return readSeries(s.Err, o.paths)
 	}
+
 	source, err := o.prometheus.open()
 	if err != nil {
 		return nil, err
 	}
+
 	// The window ends with a completed step.
 	end := o.clock().UTC().Truncate(o.stepLength)
+
 	found, err := source.Range(ctx, o.query, metrics.Window{Start: end.Add(-o.historyLength), End: end, Step: o.stepLength})
 	if err != nil {
 		return nil, err
 	}
+
 	if len(found) > maxForecasts {
 		return nil, fmt.Errorf("the query returns %d series, want at most %d: aggregate or filter them", len(found), maxForecasts)
 	}
+
 	var all []requestbacktest.Named
 	for _, f := range found {
 		all = append(all, requestbacktest.Named{Name: seriesName(f.Labels, o.query), Series: f.Series})
 	}
+
 	return all, nil
 }
 
@@ -196,12 +223,15 @@ func seriesName(labels metrics.Labels, query string) string {
 			names = append(names, name)
 		}
 	}
+
 	if len(names) == 0 {
 		return cmp.Or(labels["__name__"], strings.Join(strings.Fields(query), " "))
 	}
+
 	slices.Sort(names)
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%s=%q", name, labels[name])
 	}
+
 	return labels["__name__"] + "{" + strings.Join(names, ", ") + "}"
 }

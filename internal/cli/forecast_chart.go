@@ -38,6 +38,7 @@ func (f seriesForecast) columns(n int) (out []column, from time.Time, interval t
 	if from.Before(f.history.Start) {
 		from = f.history.Start
 	}
+
 	interval = max(end.Sub(from)/time.Duration(n), 1)
 	out = make([]column, n)
 	for i := range out {
@@ -45,6 +46,7 @@ func (f seriesForecast) columns(n int) (out []column, from time.Time, interval t
 		stop := start.Add(interval)
 		out[i] = f.column(start, stop)
 	}
+
 	return out, from, interval
 }
 
@@ -53,6 +55,7 @@ func (f seriesForecast) column(start, stop time.Time) column {
 	if !c.isHistory {
 		// An interval can be shorter than a step.
 		q, ok := f.forecast.At(start)
+
 		c.known = ok
 		for l, level := range outputLevels() {
 			c.quantiles[l] = q.At(level)
@@ -60,9 +63,12 @@ func (f seriesForecast) column(start, stop time.Time) column {
 				c.quantiles[l] = max(c.quantiles[l], v)
 			}
 		}
-		c.lower, c.upper = c.quantiles[0], c.quantiles[3]
+
+		c.lower = c.quantiles[0]
+		c.upper = c.quantiles[3]
 		return c
 	}
+
 	begin := start.Add(-start.Sub(f.history.Start) % max(f.history.Step, 1))
 	c.lower = math.Inf(1)
 	for _, v := range f.history.Between(begin, stop).Values {
@@ -70,6 +76,7 @@ func (f seriesForecast) column(start, stop time.Time) column {
 			c.known, c.lower, c.upper = true, min(c.lower, v), max(c.upper, v)
 		}
 	}
+
 	return c
 }
 
@@ -78,22 +85,26 @@ func formatChart(f seriesForecast, width int) string {
 	width = min(max(width, minChartWidth), maxChartWidth)
 	cols, from, interval := f.columns(width - chartMargin)
 	top := maxUpper(cols)
+
 	var b strings.Builder
 	for row := chartHeight - 1; row >= 0; row-- {
 		label := ""
 		if row%5 == 0 {
 			label = fmt.Sprintf("%.3g", top*float64(row)/(chartHeight-1))
 		}
+
 		line := make([]rune, len(cols))
 		for i, c := range cols {
 			line[i] = c.mark(row, top)
 		}
 		fmt.Fprintf(&b, "%*s │%s\n", chartMargin-2, label, strings.TrimRight(string(line), " "))
 	}
+
 	now := min(int(f.forecast.Start.Sub(from)/interval), len(cols)-1)
 	fmt.Fprintf(&b, "%*s └%s\n", chartMargin-2, "", strings.Repeat("─", now)+"┴"+strings.Repeat("─", len(cols)-now-1))
 	b.WriteString(timeAxis(f, from, chartMargin, now, len(cols)))
 	b.WriteString("█ history   ━ p50   ▓ to p90   ▒ to p95   ░ to p99\n")
+
 	return b.String()
 }
 
@@ -105,9 +116,11 @@ func maxUpper(cols []column) float64 {
 			top = max(top, c.upper)
 		}
 	}
+
 	if top <= 0 {
 		return 1
 	}
+
 	return top
 }
 
@@ -116,13 +129,16 @@ func (c column) mark(row int, top float64) rune {
 	if !c.known {
 		return ' '
 	}
+
 	rowOf := func(v float64) int { return int(math.Round(v / top * (chartHeight - 1))) }
 	if c.isHistory {
 		if row >= rowOf(c.lower) && row <= rowOf(c.upper) {
 			return '█'
 		}
+
 		return ' '
 	}
+
 	switch {
 	case row == rowOf(c.quantiles[0]):
 		return '━'
@@ -133,6 +149,7 @@ func (c column) mark(row int, top float64) rune {
 	case row <= rowOf(c.quantiles[2]):
 		return '▒'
 	}
+
 	return '░'
 }
 
@@ -147,10 +164,13 @@ func timeAxis(f seriesForecast, from time.Time, margin, now, n int) string {
 				return
 			}
 		}
+
 		copy(line[at:], []rune(text))
 	}
+
 	put(margin+now-len(layout)/2, f.forecast.Start.UTC().Format(layout))
 	put(margin, from.UTC().Format(layout))
 	put(len(line)-len(layout), f.forecast.End().UTC().Format(layout))
+
 	return strings.TrimRight(string(line), " ") + "\n"
 }

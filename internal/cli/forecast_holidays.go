@@ -29,20 +29,24 @@ func (f *holidayFlags) options(algorithm string) (registry.Options, error) {
 	if f.holidays != "" && algorithm != "" && algorithm != registry.Auto {
 		return registry.Options{}, fmt.Errorf("--holidays requires the algorithm %s, not %s", registry.Auto, algorithm)
 	}
+
 	zone, err := time.LoadLocation(f.zone)
 	if err != nil {
 		return registry.Options{}, fmt.Errorf("--time-zone %q: %w", f.zone, err)
 	}
+
 	var dates []string
 	if f.holidays != "" {
 		if dates, err = parseHolidayDates(f.holidays); err != nil {
 			return registry.Options{}, fmt.Errorf("--holidays: %w", err)
 		}
 	}
+
 	calendar, err := auto.NewCalendar(dates, zone)
 	if err != nil {
 		return registry.Options{}, fmt.Errorf("--holidays: %w", err)
 	}
+
 	return registry.Options{Holidays: calendar}, nil
 }
 
@@ -55,6 +59,7 @@ func parseHolidayDates(text string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var dates []string
 	for line := range strings.Lines(string(content)) {
 		date, _, _ := strings.Cut(line, "#")
@@ -62,8 +67,10 @@ func parseHolidayDates(text string) ([]string, error) {
 			dates = append(dates, date)
 		}
 	}
+
 	if len(dates) == 0 {
 		return nil, fmt.Errorf("%s: contains no dates", text)
 	}
+
 	return dates, nil
 }

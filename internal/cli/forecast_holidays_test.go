@@ -13,14 +13,17 @@ import (
 func TestForecastHolidays(t *testing.T) {
 	dir := t.TempDir()
 	path := writeSeries(t, dir, "web.csv", 10) // to 2026-03-11
+
 	dates := filepath.Join(dir, "holidays.txt")
 	if err := os.WriteFile(dates, []byte("# bank holidays\n2026-03-04 # a Wednesday\n\n2026-03-12\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	code, plain, errOut := runCrane(t, "forecast", path)
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
+
 	for _, args := range [][]string{
 		{"forecast", "--holidays", dates, path}, {"forecast", "--holidays", "2026-03-04,2026-03-12", "--time-zone", "Europe/Berlin", path},
 	} {
@@ -29,16 +32,19 @@ func TestForecastHolidays(t *testing.T) {
 			t.Errorf("%v: exit %d, or unchanged forecast\n%s", args, code, errOut)
 		}
 	}
+
 	if code, _, errOut := runCrane(t, "backtest", "forecast", "--holidays", dates, path); code != exitOK {
 		t.Errorf("exit %d: %s", code, errOut)
 	}
 	if code, _, errOut := runCrane(t, "forecast", "schedule", "--holidays", dates, path); code != exitOK {
 		t.Errorf("exit %d: %s", code, errOut)
 	}
+
 	empty := filepath.Join(dir, "empty.txt")
 	if err := os.WriteFile(empty, []byte("# none\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for want, args := range map[string][]string{
 		"tomorrow":      {"--holidays", "tomorrow"},
 		"no dates":      {"--holidays", empty},

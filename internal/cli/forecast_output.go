@@ -27,12 +27,14 @@ func (o *forecastOptions) render(s Streams, all []seriesForecast) error {
 	case outputSVG:
 		return renderSVG(s.Out, all)
 	}
+
 	width := o.width
 	if width == 0 {
 		if width = terminalWidth(s.Out); width == 0 {
 			width = defaultChartWidth
 		}
 	}
+
 	for i, f := range all {
 		text := f.headline() + forecastRows(f)
 		if o.output == outputChart {
@@ -41,10 +43,12 @@ func (o *forecastOptions) render(s Streams, all []seriesForecast) error {
 		if i > 0 {
 			text = "\n" + text
 		}
+
 		if _, err := io.WriteString(s.Out, text); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -56,15 +60,18 @@ func (f seriesForecast) headline() string {
 	} else {
 		parts = append(parts, "no season, "+series.FormatCount(f.forecast.Periods, "day")+" of history")
 	}
+
 	if math.IsNaN(f.forecast.Skill) {
 		parts = append(parts, "skill unknown")
 	} else {
 		parts = append(parts, fmt.Sprintf("skill %.2f over %s", f.forecast.Skill, series.FormatCount(f.forecast.Origins, "origin")))
 	}
+
 	text := f.name + "\n" + strings.Join(parts, "; ") + "\n"
 	if f.forecast.Reason != "" {
 		text += "reason: " + f.forecast.Reason + "\n"
 	}
+
 	return text
 }
 
@@ -80,10 +87,13 @@ func forecastRows(f seriesForecast) string {
 			if v, ok := f.forecast.Max(level, from, from.Add(step)); ok {
 				cell = fmt.Sprintf("%.4g", v)
 			}
+
 			row = append(row, cell)
 		}
+
 		t.AppendRow(row)
 	}
+
 	return t.Render() + "\n"
 }
 
@@ -116,28 +126,40 @@ func renderForecastsJSON(w io.Writer, all []seriesForecast) error {
 	for _, f := range all {
 		out.Series = append(out.Series, f.json())
 	}
+
 	return encodeJSON(w, out)
 }
 
 func (f seriesForecast) json() jsonForecast {
 	j := jsonForecast{
-		Name: f.name, Algorithm: f.algorithm, Model: f.forecast.Model, Periods: f.forecast.Periods, Origins: f.forecast.Origins, Reason: f.forecast.Reason,
-		Start: f.forecast.Start.UTC(), Step: f.forecast.Step.Seconds(), Quantiles: map[string][]float64{},
-		History: jsonHistory{Start: f.history.Start.UTC(), Step: f.history.Step.Seconds(), Values: make([]*float64, len(f.history.Values))},
+		Name:      f.name,
+		Algorithm: f.algorithm,
+		Model:     f.forecast.Model,
+		Periods:   f.forecast.Periods,
+		Origins:   f.forecast.Origins,
+		Reason:    f.forecast.Reason,
+		Start:     f.forecast.Start.UTC(),
+		Step:      f.forecast.Step.Seconds(),
+		Quantiles: map[string][]float64{},
+		History:   jsonHistory{Start: f.history.Start.UTC(), Step: f.history.Step.Seconds(), Values: make([]*float64, len(f.history.Values))},
 	}
+
 	if f.forecast.Period > 0 {
 		j.Period = series.FormatDuration(f.forecast.Period)
 	}
 	if !math.IsNaN(f.forecast.Skill) && !math.IsInf(f.forecast.Skill, 0) {
 		j.Skill = &f.forecast.Skill
 	}
+
 	for _, level := range outputLevels() {
 		j.Quantiles[strconv.FormatFloat(level, 'g', -1, 64)] = f.forecast.Quantile(level).Values
 	}
+
 	for i, v := range f.history.Values {
 		if forecast.Usable(v) {
 			j.History.Values[i] = &f.history.Values[i]
 		}
 	}
+
 	return j
 }

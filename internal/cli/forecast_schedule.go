@@ -52,8 +52,11 @@ type seriesSchedule struct {
 
 func newForecastScheduleCommand(s Streams) *cobra.Command {
 	o := &forecastScheduleOptions{settings: schedule.DefaultSettings()}
-	o.prometheus, o.clock = newPrometheusFlags(), time.Now
-	o.algorithm, o.horizon = registry.Auto, schedule.Horizon.String()
+	o.prometheus = newPrometheusFlags()
+	o.clock = time.Now
+	o.algorithm = registry.Auto
+	o.horizon = schedule.Horizon.String()
+
 	cmd := &cobra.Command{
 		Use:   "schedule [flags] FILE|DIR... | --query EXPR | --workload KIND/NAMESPACE/NAME",
 		Short: "Print CPU requests by time of day and the reaction rule",
@@ -65,6 +68,7 @@ func newForecastScheduleCommand(s Streams) *cobra.Command {
 			return o.run(cmd.Context(), s)
 		},
 	}
+
 	fs := cmd.Flags()
 	o.prometheus.addFlags(fs)
 	fs.StringVar(&o.query, "query", "", "PromQL query of the usage of one container, instead of files; requires --prometheus")
@@ -75,6 +79,7 @@ func newForecastScheduleCommand(s Streams) *cobra.Command {
 	fs.StringVar(&o.step, "step", "1m", "step of the samples")
 	fs.StringVar(&o.history, "history", "14d", "length of the history")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
+
 	return cmd
 }
 
@@ -88,11 +93,13 @@ func (o *forecastScheduleOptions) complete() (forecast.Algorithm, []string, erro
 	if !forecast.Usable(o.request) {
 		errs = append(errs, fmt.Errorf("--request %v: must be 0 or more", o.request))
 	}
+
 	var target []string
 	common := o.forecastOptions
 	if common.output == outputJSON {
 		common.output = outputTable
 	}
+
 	if o.workload != "" {
 		target = strings.Split(o.workload, "/")
 		if len(target) != 3 || target[0] == "" || target[1] == "" || target[2] == "" {
@@ -101,13 +108,20 @@ func (o *forecastScheduleOptions) complete() (forecast.Algorithm, []string, erro
 		if o.query != "" || len(o.paths) > 0 {
 			errs = append(errs, errors.New("--workload, --query and files are mutually exclusive"))
 		}
-		common.query, common.paths = o.workload, nil // validate the other flags as for a query
+
+		// validate the other flags as for a query
+		common.query = o.workload
+		common.paths = nil
 	} else if o.pods != 1 {
 		errs = append(errs, errors.New("--pods requires --workload"))
 	}
+
 	algorithm, err := common.complete()
 	errs = append(errs, err)
-	o.historyLength, o.horizonLength, o.stepLength = common.historyLength, common.horizonLength, common.stepLength
+	o.historyLength = common.historyLength
+	o.horizonLength = common.horizonLength
+	o.stepLength = common.stepLength
+
 	return algorithm, target, usageError(errors.Join(errs...))
 }
 
@@ -116,12 +130,15 @@ func (o *forecastScheduleOptions) run(ctx context.Context, s Streams) error {
 	if err != nil {
 		return err
 	}
+
 	progress := newProgress(s.Err, "reading the history", nil)
 	defer progress.stop()
+
 	all, err := o.readUsage(ctx, s, target)
 	if err != nil {
 		return err
 	}
+
 	var out []seriesSchedule
 	for i, named := range all {
 		progress.setPhase(fmt.Sprintf("forecasting %d of %d series", i+1, len(all)))
@@ -131,25 +148,31 @@ func (o *forecastScheduleOptions) run(ctx context.Context, s Streams) error {
 			fmt.Fprintf(progress, "skipping %s: %v\n", named.Name, err)
 			continue
 		}
+
 		plan, err := schedule.New(f, o.request, o.settings)
 		if err != nil {
 			fmt.Fprintf(progress, "skipping %s: %v\n", named.Name, err)
 			continue
 		}
+
 		out = append(out, seriesSchedule{name: named.Name, forecast: f, plan: plan})
 	}
+
 	if len(out) == 0 {
 		return &exitError{code: exitNoResult, err: errors.New("nothing to schedule: no series has a usable sample")}
 	}
+
 	progress.stop()
 	if o.output == outputJSON {
 		err = renderSchedulesJSON(s.Out, out, o.settings)
 	} else {
 		err = renderSchedules(s.Out, out, o.settings)
 	}
+
 	if err != nil {
 		return fmt.Errorf("failed to write the schedule: %w", err)
 	}
+
 	return nil
 }
 
@@ -158,29 +181,39 @@ func (o *forecastScheduleOptions) readUsage(ctx context.Context, s Streams, targ
 	if target == nil {
 		return o.read(ctx, s)
 	}
+
 	source, err := o.prometheus.open()
 	if err != nil {
 		return nil, err
 	}
+
 	end := o.clock().UTC().Truncate(o.stepLength)
 	found, err := source.Capabilities().Aggregates.WorkloadUsage(ctx, metrics.WorkloadsRequest{
-		Resource: metrics.CPU, Kind: target[0], Namespace: target[1], Names: target[2:],
-		Window: metrics.Window{Start: end.Add(-o.historyLength), End: end, Step: o.stepLength},
+		Resource:  metrics.CPU,
+		Kind:      target[0],
+		Namespace: target[1],
+		Names:     target[2:],
+		Window:    metrics.Window{Start: end.Add(-o.historyLength), End: end, Step: o.stepLength},
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	use, ok := found[target[2]]
 	if !ok {
 		return nil, nil
 	}
+
 	for i := range use.Values {
 		use.Values[i] /= float64(o.pods)
 	}
+
 	name := o.workload
 	if o.pods > 1 {
 		name += fmt.Sprintf(", one of %d pods", o.pods)
 	}
+
 	return []requestbacktest.Named{{Name: name, Series: use}}, nil
 }
 
@@ -200,15 +233,18 @@ func renderSchedules(w io.Writer, all []seriesSchedule, settings schedule.Settin
 				fmt.Sprintf("%.2f %%", 100*step.Risk), step.Reason,
 			})
 		}
+
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
+
 		_, err := fmt.Fprintf(w, "%s\nplan: %d changes, slack %.2f, %.2f %% of the time above; %s\n%s\n%s\n", item.name, item.plan.Changes,
 			item.plan.Slack, 100*item.plan.Risk, item.plan.Reason, t.Render(), reactionRule(settings))
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -246,16 +282,33 @@ func renderSchedulesJSON(w io.Writer, all []seriesSchedule, settings schedule.Se
 	}{}
 	for _, item := range all {
 		j := jsonSchedule{
-			Name: item.name, Model: item.forecast.Model, Changes: item.plan.Changes, Slack: item.plan.Slack, Above: item.plan.Risk, Reason: item.plan.Reason,
+			Name:    item.name,
+			Model:   item.forecast.Model,
+			Changes: item.plan.Changes,
+			Slack:   item.plan.Slack,
+			Above:   item.plan.Risk,
+			Reason:  item.plan.Reason,
 			Reaction: jsonReaction{
-				DelaySeconds: settings.Delay.Seconds(), MostADay: settings.Reactions, Raise: float64(settings.Raise),
-				HoldSeconds: schedule.Hold.Seconds(), Rule: reactionRule(settings),
+				DelaySeconds: settings.Delay.Seconds(),
+				MostADay:     settings.Reactions,
+				Raise:        float64(settings.Raise),
+				HoldSeconds:  schedule.Hold.Seconds(),
+				Rule:         reactionRule(settings),
 			},
 		}
+
 		for _, step := range item.plan.Steps {
-			j.Steps = append(j.Steps, jsonScheduleStep{From: step.From.UTC(), To: step.To.UTC(), Request: step.Request, Above: step.Risk, Reason: step.Reason})
+			j.Steps = append(j.Steps, jsonScheduleStep{
+				From:    step.From.UTC(),
+				To:      step.To.UTC(),
+				Request: step.Request,
+				Above:   step.Risk,
+				Reason:  step.Reason,
+			})
 		}
+
 		out.Series = append(out.Series, j)
 	}
+
 	return encodeJSON(w, out)
 }

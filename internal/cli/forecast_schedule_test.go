@@ -18,30 +18,39 @@ func TestForecastSchedule(t *testing.T) {
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
+
 	for _, want := range []string{"web\nplan: ", "FROM (UTC)", "down from 4 by the most that one step gives up", "up at once from", "reaction: if two samples", "2 minutes after", "at most 6 times a day"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the schedule lacks %q:\n%s", want, out)
 		}
 	}
+
 	code, out, errOut = runCrane(t, "forecast", "schedule", "-o", "json", path)
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
+
 	var got struct{ Series []jsonSchedule }
 	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Series) != 1 {
 		t.Fatalf("%v in %s", err, out)
 	}
+
 	s := got.Series[0]
 	if s.Changes < 1 || s.Changes > 8 || len(s.Steps) < 2 || s.Reaction.DelaySeconds != 120 || s.Reaction.MostADay != 6 {
 		t.Errorf("%+v", s)
 	}
-	least, most := s.Steps[0].Request, 0.0
+
+	least := s.Steps[0].Request
+	most := 0.0
 	for i, step := range s.Steps {
-		least, most = min(least, step.Request), max(most, step.Request)
+		least = min(least, step.Request)
+		most = max(most, step.Request)
+
 		if step.To.Sub(step.From).Hours() < 1 || i > 0 && !step.From.Equal(s.Steps[i-1].To) || step.Reason == "" {
 			t.Errorf("step %d: %+v", i, step)
 		}
 	}
+
 	// The usage is a wave from 0.5 to 1.5.
 	if least > 1 || most < 1.4 || most > 1.8 {
 		t.Errorf("requests from %v to %v", least, most)
@@ -76,13 +85,16 @@ func TestForecastScheduleForWorkload(t *testing.T) {
 		if err := r.ParseForm(); err != nil {
 			t.Error(err)
 		}
+
 		if !strings.Contains(r.Form.Get("query"), "workload") {
 			_, _ = fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[]}}`)
 			return
 		}
+
 		_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"workload":"cart"},"values":[[%s,"6"]]}]}}`, r.Form.Get("end"))
 	}))
 	defer server.Close()
+
 	code, out, errOut := runCrane(t, "forecast", "schedule", "--prometheus", server.URL, "--workload", "Deployment/shop/cart", "--pods", "3", "--history", "1h")
 	if code != exitOK || !strings.Contains(out, "Deployment/shop/cart, one of 3 pods") || !strings.Contains(out, "2.04 holds") {
 		t.Errorf("exit %d\n%s%s", code, out, errOut)

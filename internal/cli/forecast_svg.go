@@ -29,9 +29,11 @@ func renderSVG(w io.Writer, all []seriesForecast) error {
 	for i, f := range all {
 		m.Group(svg.Point{Y: float64(i * svgHeight)}, func() { f.drawPanel(m) })
 	}
+
 	if _, err := m.WriteTo(w); err != nil {
 		return fmt.Errorf("failed to write the output: %w", err)
 	}
+
 	return nil
 }
 
@@ -44,16 +46,20 @@ func (f seriesForecast) drawPanel(m *svg.Image) {
 	y := func(v float64) float64 { return svgTop + svgPlotHeight*(1-v/top) }
 	lines := strings.Split(strings.TrimSpace(f.headline()), "\n")
 	m.Text(svg.Point{X: left, Y: 16}, lines[0], "font-weight", "bold")
+
 	for i, line := range lines[1:] {
 		m.Text(svg.Point{X: left, Y: float64(32 + 14*i)}, line, "fill", grey)
 	}
+
 	for i := range svgTicks + 1 {
-		v, at := top*float64(i)/svgTicks, from.Add(interval*time.Duration(svgPlotWidth*i/svgTicks))
+		v := top * float64(i) / svgTicks
+		at := from.Add(interval * time.Duration(svgPlotWidth*i/svgTicks))
 		m.Line(svg.Point{X: left, Y: y(v)}, svg.Point{X: right, Y: y(v)}, "stroke", "#dddddd")
 		m.Text(svg.Point{X: left - 6, Y: y(v) + 4}, fmt.Sprintf("%.3g", v), "text-anchor", "end")
 		m.Line(svg.Point{X: x(at), Y: svgTop}, svg.Point{X: x(at), Y: bottom}, "stroke", "#dddddd")
 		m.Text(svg.Point{X: min(x(at), svgWidth-42), Y: bottom + 16}, at.UTC().Format("01-02 15:04"), "text-anchor", "middle")
 	}
+
 	var history strings.Builder
 	quantiles := make([][]svg.Point, len(outputLevels()))
 	for i, c := range cols {
@@ -67,13 +73,16 @@ func (f seriesForecast) drawPanel(m *svg.Image) {
 			}
 		}
 	}
+
 	m.Path(history.String(), "stroke", "#3b75af")
 	median := slices.Clone(quantiles[0])
 	slices.Reverse(median)
+
 	colors := []string{"#f58b2c", "#fbb777", "#fde0c5"}
 	for level, color := range slices.Backward(colors) { // from the widest band to the narrowest
 		m.Polygon(slices.Concat(quantiles[level+1], median), "fill", color)
 	}
+
 	m.Polyline(quantiles[0], "stroke", "#b3440a", "stroke-width", "1.5")
 	start := x(f.forecast.Start)
 	m.Line(svg.Point{X: start, Y: svgTop}, svg.Point{X: start, Y: bottom}, "stroke", "#888888", "stroke-dasharray", "4 3")

@@ -24,10 +24,12 @@ func TestForecastTable(t *testing.T) {
 	dir := t.TempDir()
 	writeSeries(t, dir, "web.csv", 10)
 	writeSeries(t, dir, "young.csv", 1)
+
 	code, out, errOut := runCrane(t, "forecast", dir)
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
+
 	for _, want := range []string{"web\nmodel auto", "season 1d, 10 in the history", "skill 0.9", " over 7 origins", "FROM", "P99", "2026-03-12 23:00", "young\nmodel", "skill unknown", "reason: "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the table lacks %q:\n%s", want, out)
@@ -41,14 +43,17 @@ func TestForecastJSON(t *testing.T) {
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
+
 	var got struct{ Series []jsonForecast }
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		t.Fatal(err)
 	}
+
 	s := got.Series[0]
 	if s.Name != "web" || s.Algorithm != "plain" || s.Step != 300 || len(s.History.Values) != 3*288 || len(s.Quantiles) != 4 {
 		t.Errorf("%s by %s, step %v, %d of history, %d quantiles", s.Name, s.Algorithm, s.Step, len(s.History.Values), len(s.Quantiles))
 	}
+
 	for _, level := range []string{"0.5", "0.9", "0.95", "0.99"} {
 		if len(s.Quantiles[level]) != 72 {
 			t.Errorf("%d steps at %s", len(s.Quantiles[level]), level)
@@ -63,21 +68,26 @@ func TestForecastChartWidth(t *testing.T) {
 		if code != exitOK {
 			t.Fatalf("exit %d: %s", code, errOut)
 		}
+
 		_, plot, found := strings.Cut(out, "\n") // The name.
 		_, plot, found2 := strings.Cut(plot, "\n")
 		if !found || !found2 {
 			t.Fatalf("no plot:\n%s", out)
 		}
+
 		widest := 0
 		for line := range strings.Lines(plot) {
 			if strings.HasPrefix(line, "█ history") {
 				continue
 			}
+
 			widest = max(widest, utf8.RuneCountInString(strings.TrimRight(line, "\n")))
 		}
+
 		if widest != width {
 			t.Errorf("the chart is %d wide, want %d:\n%s", widest, width, out)
 		}
+
 		for _, mark := range []string{"█", "━", "┴", "1.5 │", "0 │"} {
 			if !strings.Contains(plot, mark) {
 				t.Errorf("the chart lacks %q:\n%s", mark, out)
@@ -90,13 +100,16 @@ func TestForecastSVGIsXML(t *testing.T) {
 	dir := t.TempDir()
 	writeSeries(t, dir, "a <b> & c.csv", 10)
 	writeSeries(t, dir, "zero.csv", 2)
+
 	if err := os.WriteFile(filepath.Join(dir, "flat.csv"), []byte("ts,value\n0,0\n60,0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	code, out, errOut := runCrane(t, "forecast", "-o", "svg", dir)
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
+
 	elements := map[string]int{}
 	for d := xml.NewDecoder(strings.NewReader(out)); ; {
 		token, err := d.Token()
@@ -106,13 +119,16 @@ func TestForecastSVGIsXML(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if start, ok := token.(xml.StartElement); ok {
 			elements[start.Name.Local]++
 		}
 	}
+
 	if elements["g"] != 3 || elements["polygon"] != 9 || elements["polyline"] != 3 || !strings.Contains(out, "a &lt;b&gt; &amp; c") {
 		t.Errorf("%v", elements)
 	}
+
 	for _, bad := range []string{"NaN", "Inf"} {
 		if strings.Contains(out, bad) {
 			t.Errorf("the chart contains %s", bad)
@@ -126,11 +142,13 @@ func TestForecastFromQuery(t *testing.T) {
 		if err := r.ParseForm(); err != nil {
 			t.Error(err)
 		}
+
 		query = r.Form.Get("query") + " step " + r.Form.Get("step")
 		end := r.Form.Get("end")
 		_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"use","pod":"a"},"values":[[%s,"2.5"]]}]}}`, end)
 	}))
 	defer server.Close()
+
 	code, out, errOut := runCrane(t, "forecast", "--prometheus", server.URL, "--query", "use", "--history", "1h", "--horizon", "1h", "--step", "5m")
 	if code != exitOK || !strings.Contains(out, `use{pod="a"}`) || !strings.Contains(out, "2.5") || query != "use step 300" {
 		t.Errorf("exit %d, query %q\n%s%s", code, query, out, errOut)
@@ -143,6 +161,7 @@ func TestForecastErrors(t *testing.T) {
 	if err := os.WriteFile(empty, []byte("ts,value\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, c := range map[string]struct {
 		args []string
 		code int

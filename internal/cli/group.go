@@ -45,28 +45,36 @@ func (r *report) groups() []group {
 	if r.groupBy == "" {
 		return nil
 	}
+
 	var all []group
 	index := map[string]int{}
 	for _, it := range r.items {
 		ref := it.workload.Ref
-		key, names := ref.String(), []string{ref.Namespace, ref.Kind + "/" + ref.Name}
+		key := ref.String()
+		names := []string{ref.Namespace, ref.Kind + "/" + ref.Name}
 		switch r.groupBy {
 		case byNamespace:
-			key, names = ref.Namespace, []string{ref.Namespace}
+			key = ref.Namespace
+			names = []string{ref.Namespace}
 		case byKind:
-			key, names = ref.Kind, []string{ref.Kind}
+			key = ref.Kind
+			names = []string{ref.Kind}
 		}
+
 		i, ok := index[key]
 		if !ok {
 			i = len(all)
 			index[key] = i
 			all = append(all, group{names: names})
 		}
+
 		all[i].items = append(all[i].items, it)
 	}
+
 	if key := r.sortKey(r.sortBy); key != nil && r.sortBy != sortChange { // Relative changes have no sum.
 		slices.SortStableFunc(all, func(a, b group) int { return cmp.Compare(b.sum(key), a.sum(key)) })
 	}
+
 	return all
 }
 
@@ -76,6 +84,7 @@ func (g group) sum(key func(item) float64) float64 {
 	for _, it := range g.items {
 		sum += key(it)
 	}
+
 	return sum
 }
 
@@ -87,6 +96,7 @@ func (g group) saving() namespaceSaving {
 			sum.add(s)
 		}
 	}
+
 	return sum
 }
 
@@ -100,20 +110,24 @@ func (g group) containers(r *report) (all, without int) {
 			}
 		}
 	}
+
 	return all, without
 }
 
 func (g group) json(r *report) jsonGroup {
 	t := sumRequests(g.items)
 	out := jsonGroup{
-		Name: g.name(), Workloads: len(g.items),
-		CPU:    jsonTotal{Current: t.cpuNow, Recommended: t.cpuRecommended},
-		Memory: jsonTotal{Current: t.memoryNow, Recommended: t.memoryRecommended},
+		Name:      g.name(),
+		Workloads: len(g.items),
+		CPU:       jsonTotal{Current: t.cpuNow, Recommended: t.cpuRecommended},
+		Memory:    jsonTotal{Current: t.memoryNow, Recommended: t.memoryRecommended},
 	}
+
 	out.Containers, out.WithoutNumber = g.containers(r)
 	if r.prices != nil {
 		out.Saving = newJSONSaving(g.saving().Saving)
 	}
+
 	return out
 }
 
@@ -125,6 +139,7 @@ func (g group) name() string {
 		}
 		name += n
 	}
+
 	return name
 }
 
@@ -134,6 +149,7 @@ func (r rowReport) groupData() tableData {
 	for _, title := range groupTitles(r.groupBy) {
 		s.header = append(s.header, title)
 	}
+
 	s.names = len(s.header)
 	s.header = append(append(s.header, workloadsTitle), append(r.amountTitles(), "NOTE")...)
 	row := func(names []string, g group, note string) table.Row {
@@ -141,25 +157,31 @@ func (r rowReport) groupData() tableData {
 		for _, n := range names {
 			out = append(out, n)
 		}
+
 		out = append(out, len(g.items))
 		out = append(out, r.amountCells(sumRequests(g.items))...)
 		if r.prices != nil {
 			out = append(out, savingCell(g.saving().Saving))
 		}
+
 		return append(out, note)
 	}
+
 	for _, g := range r.groups() {
 		note := ""
 		if all, without := g.containers(r.report); without > 0 {
 			note = fmt.Sprintf("%d of %s without a recommendation", without, series.FormatCount(all, "container"))
 		}
+
 		s.rows = append(s.rows, row(g.names, g, note))
 	}
+
 	if len(r.items) > 0 {
 		names := make([]string, s.names)
 		names[0] = "TOTAL"
 		s.footer = row(names, group{items: r.items}, "requests of all pods")
 	}
+
 	return s
 }
 
@@ -167,11 +189,17 @@ func (r rowReport) groupData() tableData {
 func (r rowReport) amountCells(t requestTotals) table.Row {
 	var row table.Row
 	for _, resource := range r.resources {
-		now, after, format := t.memoryNow, t.memoryRecommended, formatGiB
+		now := t.memoryNow
+		after := t.memoryRecommended
+		format := formatGiB
 		if resource == metrics.CPU {
-			now, after, format = t.cpuNow, t.cpuRecommended, formatCores
+			now = t.cpuNow
+			after = t.cpuRecommended
+			format = formatCores
 		}
+
 		row = append(row, format(now), format(after), percentText(now, after))
 	}
+
 	return row
 }

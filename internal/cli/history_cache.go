@@ -30,6 +30,7 @@ func (c *cacheFlags) open(note func(string)) *profile.Cache {
 	if c.off {
 		return nil
 	}
+
 	dir := c.dir
 	if dir == "" {
 		base, err := os.UserCacheDir()
@@ -37,9 +38,15 @@ func (c *cacheFlags) open(note func(string)) *profile.Cache {
 			note(fmt.Sprintf("history is not cached: %v; set --cache-dir", err))
 			return nil
 		}
+
 		dir = filepath.Join(base, "crane")
 	}
+
 	return &profile.Cache{
-		Dir: dir, MaxAge: profile.DefaultCacheAge, MaxBytes: profile.DefaultCacheBytes, Now: time.Now, Warn: note,
+		Dir:      dir,
+		MaxAge:   profile.DefaultCacheAge,
+		MaxBytes: profile.DefaultCacheBytes,
+		Now:      time.Now,
+		Warn:     note,
 	}
 }

@@ -76,10 +76,12 @@ func (k *kubernetesFlags) newClient(config *rest.Config, scheme *runtime.Scheme)
 	if k.fixed != nil {
 		options.Mapper = k.fixed.mapper
 	}
+
 	c, err := client.New(config, options)
 	if err != nil {
 		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
 	}
+
 	return c, nil
 }
 
@@ -94,6 +96,7 @@ func (k *kubernetesFlags) config() (*rest.Config, error) {
 	if k.fixed != nil {
 		return rest.CopyConfig(k.fixed.config), nil
 	}
+
 	config, err := k.clientConfig().ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, errNoKubeconfig
@@ -101,8 +104,12 @@ func (k *kubernetesFlags) config() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
+
 	config.UserAgent = "crane/" + version.String()
-	config.QPS, config.Burst, config.Timeout = apiQPS, apiBurst, apiTimeout
+	config.QPS = apiQPS
+	config.Burst = apiBurst
+	config.Timeout = apiTimeout
+
 	return config, nil
 }
 
@@ -117,11 +124,13 @@ func (k *kubernetesFlags) objectClientWith(change func(*rest.Config)) (client.Cl
 	if err != nil {
 		return nil, err
 	}
+
 	change(config)
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme), topologyv1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("failed to build the scheme: %w", err)
 	}
+
 	return k.newClient(config, scheme)
 }
 
@@ -131,10 +140,12 @@ func (k *kubernetesFlags) clientset() (kubernetes.Interface, *rest.Config, error
 	if err != nil {
 		return nil, nil, err
 	}
+
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("API server %s: %w", config.Host, err)
 	}
+
 	return clients, config, nil
 }
 
@@ -144,6 +155,7 @@ func (k *kubernetesFlags) defaultNamespace() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("kubeconfig: %w", err)
 	}
+
 	return name, nil
 }
 
@@ -153,14 +165,17 @@ func (k *kubernetesFlags) lister() (lister *workload.Lister, host string, err er
 	if err != nil {
 		return nil, "", err
 	}
+
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return nil, "", fmt.Errorf("failed to build the scheme: %w", err)
 	}
+
 	c, err := k.newClient(config, scheme)
 	if err != nil {
 		return nil, "", err
 	}
+
 	direct := workload.Source{Reader: c, PageSize: pageSize}
 	return &workload.Lister{
 		Sources: func(schema.GroupVersionKind) workload.Source { return direct }, Scales: c, Scheme: scheme,
@@ -174,10 +189,12 @@ func listFrom[T any](k *kubernetesFlags, list func(*workload.Lister) (T, error))
 	if err != nil {
 		return none, err
 	}
+
 	found, err := list(lister)
 	if err != nil {
 		return none, fmt.Errorf("API server %s: %w", host, err)
 	}
+
 	return found, nil
 }
 
@@ -202,6 +219,7 @@ func (k *kubernetesFlags) missingNamespace(ctx context.Context, name string) err
 	if err != nil {
 		return nil //nolint:nilerr // whether it exists is unknown
 	}
+
 	return missingNamespace(ctx, lister.Sources(corev1.SchemeGroupVersion.WithKind("Namespace")).Reader, name)
 }
 
@@ -211,5 +229,6 @@ func (k *kubernetesFlags) serverName() string {
 	if err != nil {
 		return "Kubernetes API"
 	}
+
 	return "Kubernetes API " + config.Host
 }

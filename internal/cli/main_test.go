@@ -19,11 +19,13 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+
 	for name, value := range map[string]string{"HOME": dir, "XDG_CACHE_HOME": dir, "KUBECONFIG": ""} {
 		if err := os.Setenv(name, value); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 	}
+
 	return m.Run()
 }

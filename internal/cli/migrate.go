@@ -24,9 +24,13 @@ continues where it ended.`
 // newMigrateCommand returns `crane migrate`.
 func newMigrateCommand(s Streams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "migrate", Short: "Move a cluster from gocrane to Crane and back, or away from Crane", Long: migrateLong, Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:   "migrate",
+		Short: "Move a cluster from gocrane to Crane and back, or away from Crane",
+		Long:  migrateLong,
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	cmd.AddCommand(newMigrateCheckCommand(s), newMigrateExportCommand(s), newMigratePlanCommand(s), newMigrateRunCommand(s), newMigrateStatusCommand(s), newMigrateUndoCommand(s),
 		newMigrateFinishCommand(s), newMigrateAwayCommand(s))
 	return cmd
@@ -51,19 +55,23 @@ func (k *kubernetesFlags) untypedClient() (clusterAccess, error) {
 	if err != nil {
 		return clusterAccess{}, err
 	}
+
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	c, err := client.New(config, client.Options{})
 	if err != nil {
 		return clusterAccess{}, fmt.Errorf("API server %s: %w", config.Host, err)
 	}
+
 	d, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return clusterAccess{}, fmt.Errorf("API server %s: %w", config.Host, err)
 	}
+
 	v, err := d.ServerVersion()
 	if err != nil {
 		return clusterAccess{}, fmt.Errorf("API server %s: %w", config.Host, err)
 	}
+
 	return clusterAccess{c, v.GitVersion}, nil
 }
 
@@ -71,15 +79,20 @@ func newMigrateCheckCommand(s Streams) *cobra.Command {
 	var access kubernetesFlags
 	var output string
 	cmd := &cobra.Command{
-		Use: "check", Short: "Print what gocrane has in the cluster and what becomes of it", Long: migrateCheckLong, Args: noArgs,
+		Use:     "check",
+		Short:   "Print what gocrane has in the cluster and what becomes of it",
+		Long:    migrateCheckLong,
+		Args:    noArgs,
 		Example: "  crane migrate check\n  crane migrate check -o html > check.html",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains([]string{outputTable, outputJSON, outputHTML}, output) {
 				return usageError(fmt.Errorf("--output %q: want %s, %s or %s", output, outputTable, outputJSON, outputHTML))
 			}
+
 			return runMigrateCheck(cmd.Context(), s, &access, output)
 		},
 	}
+
 	access.addFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&output, "output", "o", outputTable, "output format: table, json or html")
 	return cmd
@@ -90,24 +103,29 @@ func runMigrateCheck(ctx context.Context, s Streams, access *kubernetesFlags, ou
 	if err != nil {
 		return err
 	}
+
 	report, err := migrate.Check(ctx, cluster.client, cluster.version)
 	if err != nil {
 		return fmt.Errorf("failed to read the cluster: %w", err)
 	}
+
 	render := map[string]func() error{
 		outputTable: func() error { return renderMigrateCheck(s.Out, report) },
 		outputJSON:  func() error { return encodeJSON(s.Out, report) },
 		outputHTML:  func() error { return executeTemplate(s.Out, "migrate", migratePage(report)) },
 	}[output]
+
 	if err := render(); err != nil {
 		return fmt.Errorf("failed to write the report: %w", err)
 	}
+
 	switch n := report.Decisions(); {
 	case !report.Installed:
 		return &exitError{exitNoResult, errors.New("gocrane is not installed")}
 	case n > 0:
 		return &exitError{exitFailOn, fmt.Errorf("%d findings need a decision", n)}
 	}
+
 	return nil
 }
 
@@ -115,7 +133,8 @@ func newMigrateExportCommand(s Streams) *cobra.Command {
 	var access kubernetesFlags
 	var choices migrate.Options
 	cmd := &cobra.Command{
-		Use: "export DIR", Short: "Write everything of gocrane to files",
+		Use:   "export DIR",
+		Short: "Write everything of gocrane to files",
 		Long: `Export writes every object of a gocrane installation to a directory: below backup/ as the API server stores it, with managedFields and the records of
 Helm, and below import/ the objects of users and their namespaces without what a server sets, for another cluster with Crane:
 kubectl apply -R -f DIR/import. EffectiveVerticalPodAutoscalers that gocrane ignored and Crane acts on are Off there, unless --evpa is act.
@@ -126,36 +145,45 @@ values.yaml has gocrane's configuration as values of Crane's chart. Export chang
 			if err := choices.Validate(); err != nil {
 				return usageError(err)
 			}
+
 			cluster, err := access.untypedClient()
 			if err != nil {
 				return err
 			}
+
 			inv, err := migrate.ReadInventory(cmd.Context(), cluster.client)
 			if err != nil {
 				return fmt.Errorf("failed to read the cluster: %w", err)
 			}
+
 			if !inv.Installed() {
 				return &exitError{exitNoResult, errors.New("gocrane is not installed")}
 			}
+
 			if len(inv.Unreadable) > 0 {
 				return fmt.Errorf("an export would be incomplete: %v", inv.Unreadable)
 			}
+
 			written, err := migrate.Export(inv, args[0], choices)
 			if err != nil {
 				return err
 			}
+
 			_, err = fmt.Fprintf(s.Out, "%d objects in %s/backup, %d of them for another cluster in %s/import\n", written.Backup, args[0], written.Import, args[0])
 			for _, name := range written.Held {
 				if err == nil {
 					_, err = fmt.Fprintf(s.Out, "%s is Off in %s/import: gocrane ignored its mode, Crane acts on it; --evpa=act keeps it\n", name, args[0])
 				}
 			}
+
 			return err
 		},
 	}
+
 	access.addFlags(cmd.Flags())
 	cmd.Flags().StringVar(&choices.EVPA, "evpa", migrate.EVPAOff, "EffectiveVerticalPodAutoscalers that gocrane ignored and Crane acts on, in the files for another cluster: off or act")
 	cmd.Flags().StringVar(&choices.ImageRegistry, "image-registry", "", "registry and path before the names of the images, in the values of the chart")
 	cmd.Flags().StringVar(&choices.ImageTag, "image-tag", "", "tag of the images, in the values of the chart")
+
 	return cmd
 }

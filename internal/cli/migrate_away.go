@@ -20,9 +20,13 @@ crane migrate status, undo and finish act on it as on a migration: until finish,
 // newMigrateAwayCommand returns `crane migrate away`.
 func newMigrateAwayCommand(s Streams) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "away", Short: "Remove Crane and leave plain HPAs and requests", Long: migrateAwayLong, Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:   "away",
+		Short: "Remove Crane and leave plain HPAs and requests",
+		Long:  migrateAwayLong,
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	cmd.AddCommand(newMigrateAwayPlanCommand(s), newMigrateAwayRunCommand(s))
 	return cmd
 }
@@ -38,27 +42,34 @@ func (o *migrateOptions) addAwayChoices(fs *pflag.FlagSet) {
 func newMigrateAwayPlanCommand(s Streams) *cobra.Command {
 	o := &migrateOptions{}
 	cmd := &cobra.Command{
-		Use: "plan", Short: "Print the steps that remove Crane", Args: noArgs,
+		Use:     "plan",
+		Short:   "Print the steps that remove Crane",
+		Args:    noArgs,
 		Long:    "Plan prints the steps that crane migrate away run takes, or the remaining ones, and what needs a decision. It changes nothing.",
 		Example: "  crane migrate away plan",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(checkTableOrJSON(o.output), o.choices.Validate()); err != nil {
 				return usageError(err)
 			}
+
 			m, _, err := o.migration(s)
 			if err != nil {
 				return err
 			}
+
 			plan, err := m.Plan(cmd.Context(), o.choices, nil)
 			if err != nil {
 				return err
 			}
+
 			return renderMigratePlan(s, plan, o.output)
 		},
 	}
+
 	o.addFlags(cmd.Flags())
 	o.addAwayChoices(cmd.Flags())
 	cmd.Flags().StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
+
 	return cmd
 }
 
@@ -66,7 +77,9 @@ func newMigrateAwayRunCommand(s Streams) *cobra.Command {
 	o := &migrateOptions{}
 	var confirmed, dryRun bool
 	cmd := &cobra.Command{
-		Use: "run", Short: "Remove Crane, step by step", Args: noArgs,
+		Use:   "run",
+		Short: "Remove Crane, step by step",
+		Args:  noArgs,
 		Long: `Run removes Crane. Each step is recorded in ConfigMap crane-migration in Crane's namespace, beside a backup in Secrets; a run that was interrupted continues
 where it ended. It pauses once HPAs are released and craned has stopped; --continue confirms the removal. The Namespace stays.
 
@@ -76,16 +89,20 @@ Exit codes: 0 every step is done, or the dry run passed; 1 a step failed; 2 the 
 			if err := o.choices.Validate(); err != nil {
 				return usageError(err)
 			}
+
 			m, _, err := o.migration(s)
 			if err != nil {
 				return err
 			}
+
 			return runMigration(cmd.Context(), m, o.choices, nil, confirmed, dryRun)
 		},
 	}
+
 	o.addFlags(cmd.Flags())
 	o.addAwayChoices(cmd.Flags())
 	cmd.Flags().BoolVar(&confirmed, "continue", false, "continue after the pause")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "let the server check all writes and store none")
+
 	return cmd
 }

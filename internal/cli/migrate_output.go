@@ -25,18 +25,22 @@ func renderMigrateCheck(w io.Writer, r *migrate.Report) error {
 	for _, line := range migrateSummary(r) {
 		b.WriteString(wrapText("", line, columns))
 	}
+
 	if len(r.Items) > 0 {
 		b.WriteString("\n" + formatMigrateGroups(r.Groups()) + "\n")
 	}
+
 	for _, f := range r.Findings {
 		b.WriteString(wrapText(fmt.Sprintf("%-9s ", f.Severity), f.Reason+": "+f.Message, columns))
 		for _, object := range firstNames(f.Objects) {
 			b.WriteString(wrapText("          - ", object, columns))
 		}
 	}
+
 	if len(r.Imports) > 0 {
 		b.WriteString("\nOther projects:\n")
 	}
+
 	for _, i := range r.Imports {
 		line := i.Source + " " + i.Object + " -> nothing"
 		if i.To != "" {
@@ -45,11 +49,14 @@ func renderMigrateCheck(w io.Writer, r *migrate.Report) error {
 		if len(i.Unmapped) > 0 {
 			line += "; without counterpart: " + strings.Join(i.Unmapped, ", ")
 		}
+
 		b.WriteString(wrapText("  ", line, columns))
 	}
+
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("failed to write the report: %w", err)
 	}
+
 	return nil
 }
 
@@ -59,17 +66,21 @@ func migrateSummary(r *migrate.Report) []string {
 	if !r.Installed {
 		return append(lines, "gocrane is not installed")
 	}
+
 	lines = append(lines, "gocrane in namespace "+strings.Join(r.Namespaces, ", ")+", installed by "+r.InstalledBy)
 	for _, release := range r.Releases {
 		lines = append(lines, fmt.Sprintf("Helm release %s/%s: chart %s %s (app %s), revision %d, %s", release.Namespace, release.Name, release.Chart, release.ChartVersion, release.AppVersion, release.Revision, release.Status))
 	}
+
 	for _, image := range r.Images {
 		lines = append(lines, "image "+image)
 	}
+
 	counts := make([]string, 0, len(r.Counts))
 	for _, fate := range migrate.Fates() {
 		counts = append(counts, fmt.Sprintf("%d %s", r.Counts[fate], fate))
 	}
+
 	return append(lines, fmt.Sprintf("%d objects: %s", len(r.Items), strings.Join(counts, ", ")))
 }
 
@@ -78,6 +89,7 @@ func firstNames(names []string) []string {
 	if len(names) <= maxListedNames {
 		return names
 	}
+
 	return append(append([]string{}, names[:maxListedNames]...), fmt.Sprintf("%d more", len(names)-maxListedNames))
 }
 
@@ -86,9 +98,11 @@ func formatMigrateGroups(groups []migrate.Group) string {
 	for _, g := range groups {
 		t.AppendRow(table.Row{g.Fate, g.Component, g.Kind, len(g.Names), strings.Join(firstNames(g.Names), ", "), g.Note})
 	}
+
 	t.SetColumnConfigs([]table.ColumnConfig{
 		{Number: 5, WidthMax: maxNoteWidth, WidthMaxEnforcer: text.WrapSoft}, {Number: 6, WidthMax: maxNoteWidth, WidthMaxEnforcer: text.WrapSoft},
 	})
+
 	return t.Render() + "\n"
 }
 

@@ -53,21 +53,29 @@ func (o *migrateOptions) migration(s Streams) (*migrate.Migration, []*migrate.Ob
 	if err != nil {
 		return nil, nil, err
 	}
+
 	m := &migrate.Migration{
-		Client: cluster.client, ServerVersion: cluster.version, Clock: clock.RealClock{}, Timeout: o.timeout,
-		Log: func(format string, args ...any) { fmt.Fprintf(s.Err, format+"\n", args...) },
+		Client:        cluster.client,
+		ServerVersion: cluster.version,
+		Clock:         clock.RealClock{},
+		Timeout:       o.timeout,
+		Log:           func(format string, args ...any) { fmt.Fprintf(s.Err, format+"\n", args...) },
 	}
+
 	if o.manifests == "" {
 		return m, nil, nil
 	}
+
 	content, err := os.ReadFile(o.manifests)
 	if err != nil {
 		return nil, nil, usageError(err)
 	}
+
 	objects, err := manifest.ParseString(string(content))
 	if err != nil {
 		return nil, nil, usageError(fmt.Errorf("%s: %w", o.manifests, err))
 	}
+
 	return m, objects, nil
 }
 
@@ -75,7 +83,9 @@ func newMigratePlanCommand(s Streams) *cobra.Command {
 	o := &migrateOptions{}
 	var values string
 	cmd := &cobra.Command{
-		Use: "plan", Short: "Print the steps of a migration", Args: noArgs,
+		Use:   "plan",
+		Short: "Print the steps of a migration",
+		Args:  noArgs,
 		Long: `Plan prints the steps that crane migrate run takes, or the remaining ones of a migration that has begun, and changes nothing. With --helm-values it
 writes gocrane's configuration as values of Crane's chart: helm template with these values gives the file for --manifests.`,
 		Example: "  crane migrate plan --image-registry registry.example/crane --evpa off\n  crane migrate plan --image-registry registry.example/crane --helm-values values.yaml",
@@ -83,30 +93,37 @@ writes gocrane's configuration as values of Crane's chart: helm template with th
 			if err := errors.Join(checkTableOrJSON(o.output), o.choices.Validate()); err != nil {
 				return usageError(err)
 			}
+
 			m, manifests, err := o.migration(s)
 			if err != nil {
 				return err
 			}
+
 			plan, err := m.Plan(cmd.Context(), o.choices, manifests)
 			if err != nil {
 				return err
 			}
+
 			if values != "" {
 				content, err := plan.Settings.HelmValues(o.choices)
 				if err == nil {
 					err = os.WriteFile(values, content, 0o600)
 				}
+
 				if err != nil {
 					return fmt.Errorf("failed to write values: %w", err)
 				}
 			}
+
 			return renderMigratePlan(s, plan, o.output)
 		},
 	}
+
 	o.addFlags(cmd.Flags())
 	o.addChoices(cmd.Flags())
 	cmd.Flags().StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
 	cmd.Flags().StringVar(&values, "helm-values", "", "file to which values of Crane's chart are written")
+
 	return cmd
 }
 
@@ -114,35 +131,42 @@ func renderMigratePlan(s Streams, plan *migrate.Plan, output string) error {
 	if output == outputJSON {
 		return encodeJSON(s.Out, plan)
 	}
+
 	for n, step := range plan.Steps {
 		pause := ""
 		if step.Pause {
 			pause = ", after a pause"
 		}
+
 		if _, err := fmt.Fprintf(s.Out, "%d. %s (%s%s): %s\n", n+1, step.Name, step.State, pause, step.Purpose); err != nil {
 			return fmt.Errorf("failed to write the plan: %w", err)
 		}
+
 		for _, op := range firstNames(step.Operations) {
 			if _, err := fmt.Fprintf(s.Out, "   - %s\n", op); err != nil {
 				return fmt.Errorf("failed to write the plan: %w", err)
 			}
 		}
 	}
+
 	for _, f := range plan.Findings {
 		if _, err := fmt.Fprintf(s.Out, "%s %s: %s\n", f.Severity, f.Reason, f.Message); err != nil {
 			return fmt.Errorf("failed to write the plan: %w", err)
 		}
+
 		for _, object := range f.Objects {
 			if _, err := fmt.Fprintf(s.Out, "   - %s\n", object); err != nil {
 				return fmt.Errorf("failed to write the plan: %w", err)
 			}
 		}
 	}
+
 	for _, dropped := range plan.Settings.Dropped {
 		if _, err := fmt.Fprintln(s.Out, "without counterpart:", dropped); err != nil {
 			return fmt.Errorf("failed to write the plan: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -150,7 +174,9 @@ func newMigrateRunCommand(s Streams) *cobra.Command {
 	o := &migrateOptions{}
 	var confirmed, dryRun bool
 	cmd := &cobra.Command{
-		Use: "run", Short: "Replace gocrane by Crane, step by step", Args: noArgs,
+		Use:   "run",
+		Short: "Replace gocrane by Crane, step by step",
+		Args:  noArgs,
 		Long: `Run replaces gocrane by Crane. Each step is recorded in ConfigMap crane-migration in the namespace of gocrane's craned, beside a backup in Secrets. A run
 that was interrupted, on this machine or another, continues where it ended. It pauses before the step that removes what is left of gocrane; --continue
 confirms it. Until crane migrate finish, crane migrate undo brings gocrane back.
@@ -161,17 +187,21 @@ Exit codes: 0 every step is done, or the dry run passed; 1 a step failed; 2 the 
 			if err := o.choices.Validate(); err != nil {
 				return usageError(err)
 			}
+
 			m, manifests, err := o.migration(s)
 			if err != nil {
 				return err
 			}
+
 			return runMigration(cmd.Context(), m, o.choices, manifests, confirmed, dryRun)
 		},
 	}
+
 	o.addFlags(cmd.Flags())
 	o.addChoices(cmd.Flags())
 	cmd.Flags().BoolVar(&confirmed, "continue", false, "continue after the pause")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "let the server check all writes and store none")
+
 	return cmd
 }
 
@@ -181,25 +211,31 @@ func runMigration(ctx context.Context, m *migrate.Migration, choices migrate.Opt
 	if errors.Is(err, migrate.ErrPaused) {
 		return &exitError{exitFailOn, err}
 	}
+
 	return err
 }
 
 func newMigrateStatusCommand(s Streams) *cobra.Command {
 	o := &migrateOptions{}
 	cmd := &cobra.Command{
-		Use: "status", Short: "Print the steps of the recorded migration", Args: noArgs,
-		Long: "Status prints the recorded migration, and the nodes on which CPU quotas of gocrane's agent may be left.\n\nExit codes: 0 a migration is recorded; 1 the API server cannot be read; 3 no migration is recorded.",
+		Use:   "status",
+		Short: "Print the steps of the recorded migration",
+		Args:  noArgs,
+		Long:  "Status prints the recorded migration, and the nodes on which CPU quotas of gocrane's agent may be left.\n\nExit codes: 0 a migration is recorded; 1 the API server cannot be read; 3 no migration is recorded.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkTableOrJSON(o.output); err != nil {
 				return usageError(err)
 			}
+
 			m, _, err := o.migration(s)
 			if err != nil {
 				return err
 			}
+
 			return printMigrateStatus(cmd.Context(), s, m, o.output)
 		},
 	}
+
 	o.addFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
 	return cmd
@@ -218,10 +254,12 @@ func printMigrateStatus(ctx context.Context, s Streams, m *migrate.Migration, ou
 	if err != nil {
 		return err
 	}
+
 	nodes, nodesErr := migrate.NodesWithQuotas(ctx, m.Client)
 	if nodesErr != nil {
 		fmt.Fprintf(s.Err, "nodes with CPU quotas of gocrane's agent are not known: %v\n", nodesErr)
 	}
+
 	switch {
 	case output == outputJSON && j != nil:
 		return encodeJSON(s.Out, migrateStatus{j, nodes})
@@ -230,9 +268,11 @@ func printMigrateStatus(ctx context.Context, s Streams, m *migrate.Migration, ou
 	default:
 		err = &exitError{exitNoResult, errors.New("no migration is recorded")}
 	}
+
 	if _, printErr := io.WriteString(s.Out, quotaNote(nodes)); printErr != nil {
 		return fmt.Errorf("failed to write the status: %w", printErr)
 	}
+
 	return err
 }
 
@@ -241,6 +281,7 @@ func quotaNote(nodes []string) string {
 	if len(nodes) == 0 {
 		return ""
 	}
+
 	return fmt.Sprintf("CPU quotas of gocrane's agent may be left on %d nodes until crane-agent runs there with --enforce=cpu-throttle: %s\n", len(nodes), strings.Join(firstNames(nodes), ", "))
 }
 
@@ -251,12 +292,15 @@ func printMigrateSteps(w io.Writer, j *migrate.Journal) error {
 		if !step.At.IsZero() {
 			at = step.At.Format(time.RFC3339)
 		}
+
 		t.AppendRow(table.Row{step.Name, step.State, at})
 	}
+
 	what := "migration"
 	if j.Options.Away {
 		what = "removal of Crane"
 	}
+
 	_, err := fmt.Fprintf(w, "%s of %s: %s\n%s\n", what, j.Started.Format(time.RFC3339), j.Phase, t.Render())
 	return err
 }
@@ -264,16 +308,20 @@ func printMigrateSteps(w io.Writer, j *migrate.Journal) error {
 func newMigrateUndoCommand(s Streams) *cobra.Command {
 	o := &migrateOptions{}
 	cmd := &cobra.Command{
-		Use: "undo", Short: "Bring gocrane back, or Crane after crane migrate away", Args: noArgs,
-		Long: "Undo undoes the steps of the recorded migration in reverse order and removes its records. Objects of users stay as they are. It can be interrupted and repeated.",
+		Use:   "undo",
+		Short: "Bring gocrane back, or Crane after crane migrate away",
+		Args:  noArgs,
+		Long:  "Undo undoes the steps of the recorded migration in reverse order and removes its records. Objects of users stay as they are. It can be interrupted and repeated.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			m, _, err := o.migration(s)
 			if err != nil {
 				return err
 			}
+
 			return m.Undo(cmd.Context())
 		},
 	}
+
 	o.addFlags(cmd.Flags())
 	return cmd
 }
@@ -282,16 +330,20 @@ func newMigrateFinishCommand(s Streams) *cobra.Command {
 	o := &migrateOptions{}
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "finish", Short: "Remove the backup: there is no way back afterwards", Args: noArgs,
-		Long: "Finish removes the backup and the journal of a migration of which every step is done. It cannot be undone. It names the nodes on which CPU quotas of\ngocrane's agent may be left; crane-agent restores them afterwards as well.",
+		Use:   "finish",
+		Short: "Remove the backup: there is no way back afterwards",
+		Args:  noArgs,
+		Long:  "Finish removes the backup and the journal of a migration of which every step is done. It cannot be undone. It names the nodes on which CPU quotas of\ngocrane's agent may be left; crane-agent restores them afterwards as well.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
 				return usageError(errors.New("finish cannot be undone: confirm it with --yes, after crane migrate export if you want to keep a copy"))
 			}
+
 			m, _, err := o.migration(s)
 			if err != nil {
 				return err
 			}
+
 			nodes, err := migrate.NodesWithQuotas(cmd.Context(), m.Client)
 			if err == nil {
 				err = m.Finish(cmd.Context())
@@ -299,9 +351,11 @@ func newMigrateFinishCommand(s Streams) *cobra.Command {
 			if err == nil {
 				_, err = io.WriteString(s.Out, quotaNote(nodes))
 			}
+
 			return err
 		},
 	}
+
 	o.addFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&yes, "yes", false, "confirm that there is no way back")
 	return cmd

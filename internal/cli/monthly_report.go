@@ -69,11 +69,13 @@ func newReportCommand(s Streams) *cobra.Command {
 			return o.run(cmd.Context(), s, time.Now())
 		},
 	}
+
 	fs := cmd.Flags()
 	o.kubernetes.addFlags(fs)
 	fs.StringVar(&o.cranedNamespace, "craned-namespace", "crane-system", "namespace of craned and of its record of savings")
 	fs.StringVar(&o.month, "month", "", "month of the report, for example 2026-11 (default: the current month in UTC)")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table, markdown, html, csv or json")
+
 	return cmd
 }
 
@@ -82,26 +84,32 @@ func (o *reportOptions) run(ctx context.Context, s Streams, now time.Time) error
 		outputTable: renderReportTable, outputMarkdown: renderReportMarkdown, outputHTML: renderReportHTML,
 		outputCSV: renderReportCSV, outputJSON: renderReportJSON,
 	}
+
 	render, known := renderers[o.output]
 	if !known {
 		return usageError(fmt.Errorf("--output %q: want %s", o.output, strings.Join(slices.Sorted(maps.Keys(renderers)), ", ")))
 	}
+
 	month, err := savings.ParseMonth(cmp.Or(o.month, now.UTC().Format(savings.MonthLayout)))
 	if err != nil {
 		return usageError(fmt.Errorf("--month: %w", err))
 	}
+
 	c, err := o.kubernetes.objectClient()
 	if err != nil {
 		return err
 	}
+
 	r, err := o.read(ctx, c, month, func(warning error) { fmt.Fprintf(s.Err, "Warning: %v\n", warning) })
 	if err != nil {
 		return err
 	}
+
 	r.server = o.kubernetes.serverName()
 	if err := render(s.Out, r); err != nil {
 		return fmt.Errorf("failed to write the report: %w", err)
 	}
+
 	return nil
 }
 
@@ -112,27 +120,33 @@ func (o *reportOptions) read(ctx context.Context, c client.Reader, month time.Ti
 		if record == nil || len(record.Months[month.Format(savings.MonthLayout)]) == 0 {
 			return nil, err
 		}
+
 		warn(err)
 	}
+
 	if record == nil {
 		return nil, &exitError{code: exitNoResult, err: fmt.Errorf(
 			"no ConfigMap %s/%s: craned (--controllers with cost) writes it after two intervals of --cost-interval", o.cranedNamespace, savingsrecord.ConfigMapName)}
 	}
+
 	out := &monthlyReport{month: month, until: record.Until, accounts: record.Months[month.Format(savings.MonthLayout)]}
 	if len(out.accounts) == 0 {
 		recorded := slices.Sorted(maps.Keys(record.Months))
 		return nil, &exitError{code: exitNoResult, err: fmt.Errorf(
 			"month %s is not recorded; recorded are: %s", month.Format(savings.MonthLayout), cmp.Or(strings.Join(recorded, ", "), "none"))}
 	}
+
 	if o.output == outputCSV {
 		system := &corev1.Namespace{}
 		if err := c.Get(ctx, client.ObjectKey{Name: "kube-system"}, system); err != nil {
 			return nil, fmt.Errorf("failed to identify the cluster by the UID of namespace kube-system: %w", err)
 		}
+
 		if out.cluster = string(system.UID); out.cluster == "" {
 			return nil, errors.New("failed to identify the cluster: namespace kube-system has no UID")
 		}
 	}
+
 	return out, nil
 }
 
@@ -142,6 +156,7 @@ func (r *monthlyReport) elapsed() float64 {
 	if r.until.Before(end) {
 		end = r.until
 	}
+
 	return end.Sub(r.month).Hours()
 }
 
@@ -151,6 +166,7 @@ func (r *monthlyReport) observed() float64 {
 	for _, a := range r.accounts {
 		sum += a.Total().Hours
 	}
+
 	return sum
 }
 
@@ -160,5 +176,6 @@ func (r *monthlyReport) unknown() int {
 	for _, a := range r.accounts {
 		most = max(most, a.Total().Unknown)
 	}
+
 	return most
 }

@@ -46,10 +46,12 @@ func (r *monthlyReport) tables() []reportTable {
 		for _, name := range namespacesByCost(a) {
 			t.Rows = append(t.Rows, reportRow(name, a.Namespaces[name]))
 		}
+
 		t.Rows = append(t.Rows, []string{idleRow, formatMoney(a.Idle()), emptyCell, emptyCell, emptyCell, emptyCell})
 		t.Footer = reportRow("TOTAL", a.Total().Amounts)
 		out = append(out, t)
 	}
+
 	return out
 }
 
@@ -64,6 +66,7 @@ func reportRow(name string, a savings.Amounts) []string {
 	if a.Promised > 0 {
 		share = strconv.FormatFloat(a.Realised/a.Promised*100, 'f', 0, 64) + "%"
 	}
+
 	return []string{name, formatMoney(a.Cost), formatMoney(a.Promised), formatMoney(a.Realised), share, formatMoney(a.Available)}
 }
 
@@ -72,15 +75,18 @@ func (r *monthlyReport) title() string { return "Savings of " + r.month.Format("
 
 // notes returns what the amounts contain, and what they do not.
 func (r *monthlyReport) notes() []string {
-	elapsed, observed := r.elapsed(), r.observed()
+	elapsed := r.elapsed()
+	observed := r.observed()
 	out := []string{fmt.Sprintf("Observed: %s of %s hours until %s.", formatHours(observed), formatHours(elapsed), r.until.Format(time.RFC3339))}
 	if missing := elapsed - observed; missing > elapsed/100 {
 		out = append(out, fmt.Sprintf("Not known: %s hours in which craned did not record. They are in no amount.", formatHours(missing)))
 	}
+
 	if n := r.unknown(); n > 0 {
 		out = append(out, fmt.Sprintf("Not known: the savings of up to %s at a time, which are in no amount: adopted replicas, or no readable state of the adoption.",
 			series.FormatCount(n, "adopted workload")))
 	}
+
 	return append(out, "Cost is by request. A lower request releases capacity; the bill falls when nodes are removed.")
 }
 
@@ -89,20 +95,25 @@ func formatHours(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 func renderReportTable(w io.Writer, r *monthlyReport) error {
 	var text strings.Builder
 	text.WriteString(r.title() + "\n")
+
 	for _, data := range r.tables() {
 		t := texttable.New()
 		t.AppendHeader(toRow(data.Header))
+
 		for _, row := range data.Rows {
 			t.AppendRow(toRow(row))
 		}
+
 		t.AppendFooter(toRow(data.Footer))
 		t.SetColumnConfigs(columnConfigs(append(toRow(data.Header), ""), 1, maxNoteWidth)[:len(data.Header)])
 		text.WriteString("\n" + data.Currency + "\n" + t.Render() + "\n")
 	}
+
 	text.WriteString("\n")
 	for _, note := range r.notes() {
 		text.WriteString(wrapText("", note, terminalWidth(w)))
 	}
+
 	_, err := io.WriteString(w, text.String())
 	return err
 }
@@ -112,6 +123,7 @@ func toRow(cells []string) table.Row {
 	for _, cell := range cells {
 		out = append(out, cell)
 	}
+
 	return out
 }
 
@@ -124,19 +136,23 @@ func renderReportMarkdown(w io.Writer, r *monthlyReport) error {
 		}
 		b.WriteString("|\n")
 	}
+
 	for _, data := range r.tables() {
 		fmt.Fprintf(&b, "\n%s\n\n", markdownText(data.Currency))
 		line(data.Header, "")
 		b.WriteString("| --- " + strings.Repeat("| ---: ", len(data.Header)-1) + "|\n")
+
 		for _, row := range data.Rows {
 			line(row, "")
 		}
 		line(data.Footer, "**")
 	}
+
 	b.WriteString("\n")
 	for _, note := range r.notes() {
 		fmt.Fprintf(&b, "- %s\n", markdownText(note))
 	}
+
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -149,6 +165,7 @@ func renderReportHTML(w io.Writer, r *monthlyReport) error {
 	if err != nil {
 		return fmt.Errorf("failed to parse the template: %w", err)
 	}
+
 	return page.Execute(w, struct {
 		Title  string
 		Tables []reportTable
@@ -171,8 +188,13 @@ type jsonMonthlyReport struct {
 
 func renderReportJSON(w io.Writer, r *monthlyReport) error {
 	return encodeJSON(w, jsonMonthlyReport{
-		Schema: reportSchema, Month: r.month.Format(savings.MonthLayout), Until: r.until, ElapsedHours: r.elapsed(),
-		ObservedHours: r.observed(), Unknown: r.unknown(), Accounts: r.accounts,
+		Schema:        reportSchema,
+		Month:         r.month.Format(savings.MonthLayout),
+		Until:         r.until,
+		ElapsedHours:  r.elapsed(),
+		ObservedHours: r.observed(),
+		Unknown:       r.unknown(),
+		Accounts:      r.accounts,
 	})
 }
 
@@ -195,10 +217,12 @@ func renderReportCSV(w io.Writer, r *monthlyReport) error {
 	if err := out.Write(columns); err != nil {
 		return err
 	}
+
 	for _, a := range r.accounts {
 		hours := decimal(a.Total().Hours)
 		row := func(name, description string, cost float64) map[string]string {
-			start, end := r.month.Format(time.RFC3339), r.month.AddDate(0, 1, 0).Format(time.RFC3339)
+			start := r.month.Format(time.RFC3339)
+			end := r.month.AddDate(0, 1, 0).Format(time.RFC3339)
 			return map[string]string{
 				"BilledCost": "0", "ContractedCost": decimal(cost), "EffectiveCost": decimal(cost), "ListCost": decimal(cost),
 				"BillingAccountId": r.cluster, "BillingAccountName": r.server, "BillingCurrency": a.Currency,
@@ -210,27 +234,33 @@ func renderReportCSV(w io.Writer, r *monthlyReport) error {
 				"ResourceId": r.cluster + "/" + name, "ResourceName": name,
 			}
 		}
+
 		for _, name := range namespacesByCost(a) {
 			amounts := a.Namespaces[name]
 			line := row(name, "Requests of namespace "+name, amounts.Cost)
+
 			tags, err := json.Marshal(map[string]string{"namespace": name})
 			if err != nil {
 				return err
 			}
+
 			maps.Copy(line, map[string]string{
 				"ResourceType": "Namespace", "SubAccountId": r.cluster + "/" + name, "SubAccountName": name, "Tags": string(tags),
 				"x_PromisedSaving": decimal(amounts.Promised), "x_RealisedSaving": decimal(amounts.Realised), "x_AvailableSaving": decimal(amounts.Available),
 			})
+
 			if err := writeColumns(out, columns, line); err != nil {
 				return err
 			}
 		}
+
 		line := row(idleRow, "Capacity of nodes that no pod requests", a.Idle())
 		line["ResourceType"] = "Idle capacity"
 		if err := writeColumns(out, columns, line); err != nil {
 			return err
 		}
 	}
+
 	out.Flush()
 	return out.Error()
 }
@@ -240,6 +270,7 @@ func writeColumns(out *csv.Writer, columns []string, line map[string]string) err
 	for i, name := range columns {
 		cells[i] = line[name]
 	}
+
 	return out.Write(cells)
 }
 

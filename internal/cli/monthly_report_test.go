@@ -27,12 +27,14 @@ import (
 // savingsConfigMap returns a record of November 2026 that begins on the 2nd at 0:00, with a gap of 3 hours, and ends on the 3rd at 0:00.
 func savingsConfigMap(t *testing.T) *corev1.ConfigMap {
 	t.Helper()
+
 	r := &savings.Record{}
 	start := time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
 	for i := range 25 {
 		if i == 12 || i == 13 {
 			continue
 		}
+
 		err := r.Add(start.Add(time.Duration(i)*time.Hour), 90*time.Minute, savings.Sample{
 			Currency: "EUR", Cluster: 10, Unknown: 2,
 			Namespaces: map[string]savings.Amounts{"shop": {Cost: 6, Promised: 2, Realised: 1.5}, "a|b<i>": {Cost: 1, Promised: -1, Realised: -1, Available: 0.5}},
@@ -41,24 +43,29 @@ func savingsConfigMap(t *testing.T) *corev1.ConfigMap {
 			t.Fatal(err)
 		}
 	}
+
 	data, err := r.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	data["2026-10"] = "unreadable"
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: savingsrecord.ConfigMapName}, Data: data}
 }
 
 func readMonth(t *testing.T, o reportOptions, month string, objects ...client.Object) (*monthlyReport, []error, error) {
 	t.Helper()
+
 	at, err := savings.ParseMonth(month)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	o.cranedNamespace = "crane-system"
 	c := fake.NewClientBuilder().WithObjects(objects...).WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "id"}}).Build()
 	var warnings []error
 	r, err := o.read(t.Context(), c, at, func(err error) { warnings = append(warnings, err) })
+
 	return r, warnings, err
 }
 
@@ -68,13 +75,16 @@ func TestMonthlyReport(t *testing.T) {
 	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0].Error(), "key 2026-10") {
 		t.Fatalf("%v, warnings %v", err, warnings)
 	}
+
 	text := func(render func(*bytes.Buffer) error) string {
 		var b bytes.Buffer
 		if err := render(&b); err != nil {
 			t.Fatal(err)
 		}
+
 		return b.String()
 	}
+
 	for name, page := range map[string]string{
 		"table":    text(func(b *bytes.Buffer) error { return renderReportTable(b, r) }),
 		"markdown": text(func(b *bytes.Buffer) error { return renderReportMarkdown(b, r) }),
@@ -88,14 +98,17 @@ func TestMonthlyReport(t *testing.T) {
 				t.Errorf("%s lacks %q:\n%s", name, want, page)
 			}
 		}
+
 		if name == "html" && strings.Contains(page, "<i>") || name == "markdown" && !strings.Contains(page, `a\|b`) {
 			t.Errorf("%s does not escape names:\n%s", name, page)
 		}
 	}
+
 	var got jsonMonthlyReport
 	if err := json.Unmarshal([]byte(text(func(b *bytes.Buffer) error { return renderReportJSON(b, r) })), &got); err != nil {
 		t.Fatal(err)
 	}
+
 	if got.Schema != reportSchema || got.ObservedHours != 21 || got.ElapsedHours != 48 || got.Accounts[0].Namespaces["shop"].Realised != 31.5 {
 		t.Errorf("%+v", got)
 	}
@@ -107,14 +120,17 @@ func TestMonthlyReportFOCUS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var b bytes.Buffer
 	if err := renderReportCSV(&b, r); err != nil {
 		t.Fatal(err)
 	}
+
 	rows, err := csv.NewReader(&b).ReadAll()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	column := func(row []string, name string) string { return row[slices.Index(rows[0], name)] }
 	sum := 0.0
 	for _, row := range rows[1:] {
@@ -122,6 +138,7 @@ func TestMonthlyReportFOCUS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		sum += cost
 		for name, want := range map[string]string{
 			"BilledCost": "0", "BillingAccountId": "id", "BillingCurrency": "EUR", "ChargeCategory": "Usage", "ListCost": column(row, "ContractedCost"),
@@ -132,6 +149,7 @@ func TestMonthlyReportFOCUS(t *testing.T) {
 			}
 		}
 	}
+
 	if math.Abs(sum-210) > 1e-6 || len(rows) != 4 {
 		t.Errorf("%d rows cost %v", len(rows), sum)
 	}
@@ -165,6 +183,7 @@ func TestMonthlyReportErrors(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	for _, args := range [][]string{{"--month", "November"}, {"-o", "pdf"}, {"more"}} {
 		if code, _, errOut := runCrane(t, append([]string{"report"}, args...)...); code != exitUsage {
 			t.Errorf("%v: exit %d: %s", args, code, errOut)

@@ -36,11 +36,13 @@ func newJSONNodeGroups(groups []rightsize.NodeGroupSize) []jsonNodeGroup {
 	var out []jsonNodeGroup
 	for _, g := range groups {
 		out = append(out, jsonNodeGroup{
-			Group: g.Group, Pods: g.Pods,
+			Group:  g.Group,
+			Pods:   g.Pods,
 			CPU:    newJSONGroupSize(g.CPU, amounts(g.Target.CPURequest, g.Target.CPULimit, rightsize.FormatCPU, 1000)),
 			Memory: newJSONGroupSize(g.Memory, amounts(g.Target.MemoryRequest, g.Target.MemoryLimit, rightsize.FormatMemory, 1)),
 		})
 	}
+
 	return out
 }
 
@@ -49,6 +51,7 @@ func newJSONGroupSize(s rightsize.Sizing, target jsonAmounts) *jsonGroupSize {
 	if s.Status == rightsize.Ready {
 		out.Recommended = &target
 	}
+
 	return out
 }
 
@@ -56,10 +59,13 @@ func newJSONGroupSize(s rightsize.Sizing, target jsonAmounts) *jsonGroupSize {
 func (r *report) nodeGroupLines(it item, i int, of metrics.UsageKind) []string {
 	var out []string
 	for n, g := range it.plan.Containers[i].NodeGroups {
-		sizing, s := g.Memory, resourceSize{resource: of, target: floatValue(g.Target.MemoryRequest, 1)}
+		sizing := g.Memory
+		s := resourceSize{resource: of, target: floatValue(g.Target.MemoryRequest, 1)}
 		if of == metrics.CPU {
-			sizing, s.target = g.CPU, floatValue(g.Target.CPURequest, 1000)
+			sizing = g.CPU
+			s.target = floatValue(g.Target.CPURequest, 1000)
 		}
+
 		text := sizing.Message
 		if sizing.Status == rightsize.Ready {
 			text = s.format(s.target)
@@ -68,10 +74,13 @@ func (r *report) nodeGroupLines(it item, i int, of metrics.UsageKind) []string {
 				if of == metrics.CPU {
 					saving = it.groupSavings[i][n].Hourly.CPU
 				}
+
 				text += ", " + r.moneyText(saving)
 			}
 		}
+
 		out = append(out, fmt.Sprintf("%s (%s): %s", g.Group, series.FormatCount(g.Pods, "pod"), text))
 	}
+
 	return out
 }

@@ -35,6 +35,7 @@ func rendererFor(output string) renderer {
 	plain := func(render func(io.Writer, *report) error) renderer {
 		return func(s Streams, r *report) error { return render(s.Out, r) }
 	}
+
 	return map[string]renderer{
 		outputTable: plain(renderTable), outputJSON: plain(renderJSON), outputYAML: plain(renderYAML),
 		outputCSV: plain(renderCSV), outputMarkdown: plain(renderMarkdown), outputHTML: plain(renderHTML),
@@ -48,6 +49,7 @@ func checkTableOrJSON(output string) error {
 	if output != outputTable && output != outputJSON {
 		return fmt.Errorf("--output %q: want %s or %s", output, outputTable, outputJSON)
 	}
+
 	return nil
 }
 
@@ -56,9 +58,11 @@ func writeReport[T any](w io.Writer, output, name string, report T, render func(
 	if output == outputJSON {
 		render = func(w io.Writer, report T) error { return encodeJSON(w, report) }
 	}
+
 	if err := render(w, report); err != nil {
 		return fmt.Errorf("failed to write the %s: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -68,9 +72,11 @@ func encodeJSON(w io.Writer, value any) error {
 	if err != nil {
 		return err
 	}
+
 	if _, err := w.Write(append(text, '\n')); err != nil {
 		return fmt.Errorf("failed to write JSON: %w", err)
 	}
+
 	return nil
 }
 
@@ -80,27 +86,33 @@ func renderYAML(w io.Writer, r *report) error {
 	const last = "workloads: []\n" // Fields are sorted by name.
 	out := r.json()
 	workloads := out.Workloads
+
 	out.Workloads = []jsonWorkload{}
 	head, err := yaml.Marshal(out)
 	if err != nil {
 		return fmt.Errorf("failed to encode YAML: %w", err)
 	}
+
 	text, ok := strings.CutSuffix(string(head), last)
 	if !ok {
 		return errors.New("failed to encode YAML: workloads is not the last field")
 	}
+
 	if len(workloads) == 0 {
 		text += last
 	} else {
 		text += "workloads:\n"
 	}
+
 	if _, err := io.WriteString(w, text); err != nil {
 		return fmt.Errorf("failed to write YAML: %w", err)
 	}
+
 	for i := range workloads {
 		if err := writeYAML(w, "", workloads[i:i+1]); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

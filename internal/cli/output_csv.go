@@ -22,15 +22,18 @@ func renderCSV(w io.Writer, r *report) error {
 	if r.groupBy != "" {
 		lines = csvReport{r}.groupLines
 	}
+
 	for _, line := range lines() {
 		if err := out.Write(line); err != nil {
 			return fmt.Errorf("failed to write CSV: %w", err)
 		}
 	}
+
 	out.Flush()
 	if err := out.Error(); err != nil {
 		return fmt.Errorf("failed to write CSV: %w", err)
 	}
+
 	return nil
 }
 
@@ -44,6 +47,7 @@ func (r csvReport) containers() [][]string {
 		header = append(header, name+"_status", name+"_request_"+unit, name+"_limit_"+unit,
 			name+"_recommended_request_"+unit, name+"_recommended_limit_"+unit, name+"_change", name+"_days", name+"_confidence")
 	}
+
 	lines := [][]string{append(header, "saved_cpu_cores", "saved_memory_bytes", "saved_per_month", "currency", "note")}
 	for i, w := range r.json().Workloads {
 		for c, container := range w.Containers {
@@ -56,6 +60,7 @@ func (r csvReport) containers() [][]string {
 			lines = append(lines, append(line, escapeFormula(r.note(r.items[i], c))))
 		}
 	}
+
 	return lines
 }
 
@@ -65,6 +70,7 @@ func csvResourceCells(r *jsonResource) []string {
 	if r == nil {
 		return cells
 	}
+
 	recommended := ptr.Deref(r.Recommended, jsonAmounts{})
 	cells[0] = r.Status
 	for i, a := range []*jsonAmount{r.Current.Request, r.Current.Limit, recommended.Request, recommended.Limit} {
@@ -72,10 +78,13 @@ func csvResourceCells(r *jsonResource) []string {
 			cells[i+1] = formatNumber(a.Value)
 		}
 	}
+
 	if r.Change != nil {
 		cells[5] = formatNumber(*r.Change)
 	}
-	cells[6], cells[7] = formatNumber(r.Evidence.Days), formatNumber(r.Evidence.Confidence)
+
+	cells[6] = formatNumber(r.Evidence.Days)
+	cells[7] = formatNumber(r.Evidence.Confidence)
 	return cells
 }
 
@@ -83,6 +92,7 @@ func (r csvReport) savingCells(s *jsonSaving) []string {
 	if s == nil || r.prices == nil {
 		return make([]string, 4)
 	}
+
 	return []string{formatNumber(s.CPU), strconv.FormatInt(s.Memory, 10), formatNumber(s.Monthly), escapeFormula(r.prices.book.Currency)}
 }
 
@@ -91,6 +101,7 @@ func (r csvReport) groupLines() [][]string {
 		r.groupBy, "workloads", "containers", "without_number", "cpu_request_cores", "cpu_recommended_request_cores",
 		"memory_request_bytes", "memory_recommended_request_bytes", "saved_cpu_cores", "saved_memory_bytes", "saved_per_month", "currency",
 	}}
+
 	for _, g := range r.json().Groups {
 		line := []string{
 			escapeFormula(g.Name), strconv.Itoa(g.Workloads), strconv.Itoa(g.Containers), strconv.Itoa(g.WithoutNumber),
@@ -98,6 +109,7 @@ func (r csvReport) groupLines() [][]string {
 		}
 		lines = append(lines, append(line, r.savingCells(g.Saving)...))
 	}
+
 	return lines
 }
 
@@ -107,6 +119,7 @@ func formatNumber(v float64) string {
 	if r := math.Round(v*digits) / digits; math.Abs(v) < digits {
 		v = r
 	}
+
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
@@ -115,5 +128,6 @@ func escapeFormula(s string) string {
 	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
 		return "'" + s
 	}
+
 	return s
 }

@@ -72,9 +72,11 @@ func executeTemplate(w io.Writer, name string, data any) error {
 	if err != nil {
 		return fmt.Errorf("failed to parse the templates: %w", err)
 	}
+
 	if err := templates.ExecuteTemplate(w, name, data); err != nil {
 		return fmt.Errorf("failed to write the output: %w", err)
 	}
+
 	return nil
 }
 
@@ -82,7 +84,8 @@ func executeTemplate(w io.Writer, name string, data any) error {
 type htmlReport struct{ *report }
 
 func (r htmlReport) page() htmlPage {
-	s, t := rowReport(r).data(), r.totals()
+	s := rowReport(r).data()
+	t := r.totals()
 	page := htmlPage{Subtitle: r.subtitle(), Sources: r.sources.lines()}
 	if !r.fromFiles() {
 		page.Totals = []htmlTotal{
@@ -90,11 +93,13 @@ func (r htmlReport) page() htmlPage {
 			{"Memory requests", formatGiB(t.memoryNow), formatGiB(t.memoryRecommended), percentText(t.memoryNow, t.memoryRecommended)},
 		}
 	}
+
 	if r.prices != nil {
 		page.Prices = r.prices.description()
 		_, all := r.savingsByNamespace()
 		page.Totals = append(page.Totals, htmlTotal{Title: "Saving", New: savingCell(all.Saving) + " " + r.prices.book.Currency, Change: "a month"})
 	}
+
 	last := len(s.header) - 1 // the column of notes
 	titles := cellTexts(s.header)
 	cells := func(row []string) []htmlCell {
@@ -111,8 +116,10 @@ func (r htmlReport) page() htmlPage {
 				out[i].Class = "n"
 			}
 		}
+
 		return out
 	}
+
 	labelled := func(row []string) htmlRow {
 		out := htmlRow{Cells: cells(row), Note: row[last]}
 		for i := range out.Cells {
@@ -120,28 +127,40 @@ func (r htmlReport) page() htmlPage {
 				out.Cells[i].Label = titles[i]
 			}
 		}
+
 		return out
 	}
+
 	page.Header = cells(titles)
 	for _, row := range s.rows {
 		page.Rows = append(page.Rows, labelled(cellTexts(row)))
 	}
+
 	r.linkRows(page.Rows, max(0, s.names-2))
 	if len(s.footer) > 0 {
 		footer := labelled(cellTexts(s.footer))
 		page.Footer = &footer
 	}
+
 	const maxExpanded = 3
 	for i, w := range r.json().Workloads {
-		view := htmlWorkload{jsonWorkload: w, ID: explanationID(i), Title: r.items[i].workload.Ref.String(), Open: len(r.items) <= maxExpanded}
+		view := htmlWorkload{
+			jsonWorkload: w,
+			ID:           explanationID(i),
+			Title:        r.items[i].workload.Ref.String(),
+			Open:         len(r.items) <= maxExpanded,
+		}
+
 		if r.prices != nil && savingCell(r.items[i].saving) != emptyCell {
 			view.Money = savingCell(r.items[i].saving) + " " + r.prices.book.Currency + " a month"
 		}
+
 		for c := range w.Containers {
 			view.Details = append(view.Details, r.container(r.items[i], c, w.Containers[c]))
 		}
 		page.Workloads = append(page.Workloads, view)
 	}
+
 	return page
 }
 
@@ -150,6 +169,7 @@ func (r htmlReport) linkRows(rows []htmlRow, column int) {
 	if r.groupBy != "" {
 		return
 	}
+
 	next := 0
 	for i, it := range r.items {
 		for range it.plan.Containers {
@@ -184,25 +204,31 @@ func (r htmlReport) container(it item, i int, c jsonContainer) htmlContainer {
 	if i < len(it.savings) {
 		out.Saving = containerSaving(r.report, it, i)
 	}
+
 	for _, view := range []htmlResource{{Name: "CPU", jsonResource: c.CPU}, {Name: "Memory", jsonResource: c.Memory}} {
 		if view.jsonResource == nil {
 			continue
 		}
+
 		for _, s := range view.Reasons {
 			view.Lines = append(view.Lines, s.Text)
 		}
+
 		for _, f := range view.Flags {
 			view.Findings = append(view.Findings, string(f.Code)+": "+f.Detail)
 		}
+
 		resource := metrics.UsageKind(strings.ToLower(view.Name))
 		s := newResourceSize(it.plan.Containers[i], resource)
-		view.Use, view.Policy = useText(s, it.usage[i].of(resource)), r.policyText(s)
+		view.Use = useText(s, it.usage[i].of(resource))
+		view.Policy = r.policyText(s)
 		view.Groups = r.nodeGroupLines(it, i, s.resource)
 		view.ReplayView = newHTMLReplay(view.Replay, s)
 		view.CalibrationChart = newCalibrationChart(view.Calibration, s)
 		view.NoReplayYet = r.withReplays && view.ReplayView == nil
 		out.Resources = append(out.Resources, view)
 	}
+
 	return out
 }
 
@@ -210,5 +236,6 @@ func htmlAmount(a *jsonAmount) string {
 	if a == nil {
 		return emptyCell
 	}
+
 	return a.Quantity
 }

@@ -73,19 +73,25 @@ func newHTMLReplay(r *rightsize.Replay, s resourceSize) *htmlReplay {
 	if r == nil || r.Days == 0 {
 		return nil
 	}
+
 	out := &htmlReplay{Days: fmt.Sprintf("Each of %s from %s to %s, computed from the preceding days.", series.FormatCount(r.Days, "day"), r.From, r.To), LimitTitle: "Days above limit"}
 	if s.resource == metrics.CPU {
-		out.LimitTitle, out.Hint = "Throttled", customPolicyHint
+		out.LimitTitle = "Throttled"
+		out.Hint = customPolicyHint
 	}
+
 	for i, o := range r.Outcomes {
 		out.Outcomes = append(out.Outcomes, htmlOutcome{Mark: outcomeLetter(i), Selected: i == 0, Cells: s.outcomeCells(i, o)})
 	}
+
 	for _, p := range r.Curve {
 		out.Curve = append(out.Curve, s.curveCells(p))
 	}
+
 	if len(r.Curve) > 0 {
 		out.Chart = newReplayChart(r, s)
 	}
+
 	return out
 }
 
@@ -97,6 +103,7 @@ func newReplayChart(r *rightsize.Replay, s resourceSize) *htmlChart {
 	low, high := slackRange(r)
 	c := newViolationChart("Slack against minutes per day above the request, for quantiles of the usage and for each policy",
 		"slack: unused share of the request")
+
 	x := func(slack float64) float64 { return c.x(slack, low, high) }
 	var line []string
 	for _, p := range r.Curve {
@@ -105,21 +112,32 @@ func newReplayChart(r *rightsize.Replay, s resourceSize) *htmlChart {
 		c.Dots = append(c.Dots, m)
 		line = append(line, fmt.Sprintf("%g,%g", m.X, m.Y))
 	}
+
 	c.Line = strings.Join(line, " ")
 	for i, o := range r.Outcomes {
-		m := htmlMark{X: x(float64(o.Slack)), Y: c.y(o.Violation), Label: outcomeLetter(i), Class: "peer"}
+		m := htmlMark{
+			X:     x(float64(o.Slack)),
+			Y:     c.y(o.Violation),
+			Label: outcomeLetter(i),
+			Class: "peer",
+		}
+
 		if i == 0 {
 			m.Class = "selected"
 		}
+
 		m.Tip = fmt.Sprintf("%s: slack %s, %s min/day over, mean request %s", o.Policy, shareText(o.Slack), minutesText(o.Violation), s.formatMeasured(o.Request))
 		c.Marks = append(c.Marks, m)
 	}
+
 	spreadLabels(c.Marks)
 	const maxTicks = 6
+
 	step := max(1, math.Ceil((high-low)*10/maxTicks)) / 10
 	for v := low; v <= high+1e-9; v += step {
 		c.XTicks = append(c.XTicks, htmlMark{X: x(v), LabelX: x(v), Label: fmt.Sprintf("%.0f%%", math.Round(v*100)+0)})
 	}
+
 	return c
 }
 
@@ -129,43 +147,58 @@ func newCalibrationChart(of *calibrate.Calibration, s resourceSize) *htmlChart {
 	if of == nil || len(of.Points) == 0 {
 		return nil
 	}
+
 	c := newViolationChart("Mean request against minutes per day above the request, for each factor in the replay of the past days", "mean request")
 	c.Heading, c.TargetY = "Calibration: "+of.Summary()+".", c.y(of.Target)
+
 	low, high := of.Points[0].Request, of.Points[0].Request
 	for _, p := range of.Points {
-		low, high = min(low, p.Request), max(high, p.Request)
+		low = min(low, p.Request)
+		high = max(high, p.Request)
 	}
+
 	var line []string
 	for _, p := range of.Points {
 		m := htmlMark{X: c.x(p.Request, low, high), Y: c.y(p.Violation)}
 		m.Tip = fmt.Sprintf("factor %.3g: %s min/day over, mean request %s", p.Multiplier, minutesText(p.Violation), s.formatMeasured(p.Request))
 		line = append(line, fmt.Sprintf("%g,%g", m.X, m.Y))
+
 		if p.Multiplier == of.Multiplier {
 			m.Label, m.Class = "selected", "selected"
 			c.Marks = append(c.Marks, m)
 			continue
 		}
+
 		c.Dots = append(c.Dots, m)
 	}
+
 	c.Line = strings.Join(line, " ")
 	spreadLabels(c.Marks)
+
 	const ticks = 5
 	for i := range ticks + 1 {
 		v := low + (high-low)*float64(i)/ticks
 		c.XTicks = append(c.XTicks, htmlMark{X: c.x(v, low, high), LabelX: c.x(v, low, high), Label: s.formatMeasured(v)})
 	}
+
 	return c
 }
 
 // newViolationChart returns a chart without points whose y axis is the minutes per day above the request.
 func newViolationChart(description, xTitle string) *htmlChart {
 	c := &htmlChart{Description: description, XTitle: xTitle, chartFrame: chartFrame{
-		Width: replayChartWidth, Height: replayChartHeight, Left: replayChartLeft, Right: replayChartWidth - replayChartRight,
-		Top: replayChartTop, Bottom: replayChartHeight - replayChartBottom,
+		Width:  replayChartWidth,
+		Height: replayChartHeight,
+		Left:   replayChartLeft,
+		Right:  replayChartWidth - replayChartRight,
+		Top:    replayChartTop,
+		Bottom: replayChartHeight - replayChartBottom,
 	}}
+
 	for _, minutes := range []float64{0, 1, 10, 60, 360, minutesPerDay} {
 		c.YTicks = append(c.YTicks, htmlMark{Y: c.y(series.Ratio(minutes / minutesPerDay)), Label: fmt.Sprintf("%g", minutes)})
 	}
+
 	return c
 }
 
@@ -174,6 +207,7 @@ func (c *htmlChart) x(v, low, high float64) float64 {
 	if high <= low {
 		return c.Left
 	}
+
 	return roundTenths(c.Left + (c.Right-c.Left)*(min(max(v, low), high)-low)/(high-low))
 }
 
@@ -186,14 +220,18 @@ func (c *htmlChart) y(share series.Ratio) float64 {
 func slackRange(r *rightsize.Replay) (low, high float64) {
 	low, high = 0, 0.1
 	extend := func(slack series.Ratio) {
-		low, high = min(low, math.Floor(float64(slack)*10)/10), max(high, math.Ceil(float64(slack)*10)/10)
+		low = min(low, math.Floor(float64(slack)*10)/10)
+		high = max(high, math.Ceil(float64(slack)*10)/10)
 	}
+
 	for _, p := range r.Curve {
 		extend(p.Slack)
 	}
+
 	for _, o := range r.Outcomes {
 		extend(o.Slack)
 	}
+
 	return max(low, -1), high
 }
 
@@ -205,7 +243,9 @@ func spreadLabels(marks []htmlMark) {
 		m.LabelY = m.Y - above
 		for j := 0; j < i; j++ {
 			if math.Abs(m.X-marks[j].X) < near && math.Abs(m.LabelY-marks[j].LabelY) < apart {
-				m.LabelY, j = marks[j].LabelY-apart, -1 // Restart: the label may now overlap an earlier one.
+				// Restart: the label may now overlap an earlier one.
+				m.LabelY = marks[j].LabelY - apart
+				j = -1
 			}
 		}
 	}

@@ -106,8 +106,16 @@ func reasons(steps []rightsize.Step) []jsonReason {
 	var out []jsonReason
 	for _, s := range steps {
 		// The step's own encoding would escape > as \u003e when nested.
-		out = append(out, jsonReason{Code: s.Code, Unit: s.Unit, From: s.From, To: s.To, Detail: s.Detail, Text: s.String()})
+		out = append(out, jsonReason{
+			Code:   s.Code,
+			Unit:   s.Unit,
+			From:   s.From,
+			To:     s.To,
+			Detail: s.Detail,
+			Text:   s.String(),
+		})
 	}
+
 	return out
 }
 
@@ -156,30 +164,37 @@ func renderJSON(w io.Writer, r *report) error {
 	const noWorkloads = "\n  \"workloads\": []"
 	out := r.json()
 	workloads := out.Workloads
+
 	out.Workloads = []jsonWorkload{}
 	frame, err := indented("", out)
 	if err != nil {
 		return err
 	}
+
 	before, after, found := bytes.Cut(frame, []byte(noWorkloads))
 	if !found || len(workloads) == 0 {
 		_, err = w.Write(append(frame, '\n'))
 		return err
 	}
+
 	buffer := bufio.NewWriter(w)
 	_, _ = buffer.Write(before) // The buffer keeps the first error, and Flush returns it.
 	_, _ = buffer.WriteString(strings.TrimSuffix(noWorkloads, "]"))
+
 	for i := range workloads {
 		text, err := indented("    ", workloads[i])
 		if err != nil {
 			return err
 		}
+
 		if i > 0 {
 			_ = buffer.WriteByte(',')
 		}
+
 		_, _ = buffer.WriteString("\n    ")
 		_, _ = buffer.Write(text)
 	}
+
 	_, _ = buffer.WriteString("\n  ]")
 	_, _ = buffer.Write(append(after, '\n'))
 	return buffer.Flush()
@@ -191,9 +206,11 @@ func indented(prefix string, value any) ([]byte, error) {
 	enc := json.NewEncoder(&text)
 	enc.SetIndent(prefix, "  ")
 	enc.SetEscapeHTML(false)
+
 	if err := enc.Encode(value); err != nil {
 		return nil, fmt.Errorf("failed to encode JSON: %w", err)
 	}
+
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
@@ -201,29 +218,43 @@ func indented(prefix string, value any) ([]byte, error) {
 func (r *report) json() jsonReport {
 	t := r.totals()
 	out := jsonReport{
-		Sources: r.sources.json(), Schema: jsonSchema, Time: r.now.UTC(), Policy: r.policyName, Window: series.FormatDuration(r.window),
+		Sources:   r.sources.json(),
+		Schema:    jsonSchema,
+		Time:      r.now.UTC(),
+		Policy:    r.policyName,
+		Window:    series.FormatDuration(r.window),
 		Workloads: make([]jsonWorkload, 0, len(r.items)),
 		Totals: jsonTotals{
 			CPU:    jsonTotal{Current: t.cpuNow, Recommended: t.cpuRecommended},
 			Memory: jsonTotal{Current: t.memoryNow, Recommended: t.memoryRecommended},
 		},
 	}
+
 	for _, it := range r.items {
 		out.Workloads = append(out.Workloads, r.jsonWorkload(it))
 	}
+
 	out.addSavings(r)
 	for _, g := range r.groups() {
 		out.Groups = append(out.Groups, g.json(r))
 	}
+
 	return out
 }
 
 func (r *report) jsonWorkload(it item) jsonWorkload {
 	w := jsonWorkload{
-		Namespace: it.workload.Namespace, APIVersion: it.workload.APIVersion, Kind: it.workload.Kind, Name: it.workload.Name,
-		Replicas: it.workload.Replicas, State: string(it.plan.State), Action: string(it.plan.Action),
-		Description: it.plan.Description, Containers: make([]jsonContainer, 0, len(it.plan.Containers)),
+		Namespace:   it.workload.Namespace,
+		APIVersion:  it.workload.APIVersion,
+		Kind:        it.workload.Kind,
+		Name:        it.workload.Name,
+		Replicas:    it.workload.Replicas,
+		State:       string(it.plan.State),
+		Action:      string(it.plan.Action),
+		Description: it.plan.Description,
+		Containers:  make([]jsonContainer, 0, len(it.plan.Containers)),
 	}
+
 	for i, rec := range it.plan.Containers {
 		c, _ := it.workload.Container(rec.Container)
 		out := jsonContainer{Name: rec.Container, Role: string(c.Role), NodeGroups: newJSONNodeGroups(rec.NodeGroups)}
@@ -232,16 +263,19 @@ func (r *report) jsonWorkload(it item) jsonWorkload {
 				amounts(rec.Current.CPURequest, rec.Current.CPULimit, rightsize.FormatCPU, 1000),
 				amounts(rec.Target.CPURequest, rec.Target.CPULimit, rightsize.FormatCPU, 1000))
 		}
+
 		if slices.Contains(r.resources, metrics.Memory) {
 			out.Memory = jsonSizing(rec.Memory, it.usage[i].memory,
 				amounts(rec.Current.MemoryRequest, rec.Current.MemoryLimit, rightsize.FormatMemory, 1),
 				amounts(rec.Target.MemoryRequest, rec.Target.MemoryLimit, rightsize.FormatMemory, 1))
 		}
+
 		if i < len(it.evidence) {
 			out.addReplays(it.evidence[i])
 		}
 		w.Containers = append(w.Containers, out)
 	}
+
 	return w
 }
 
@@ -256,21 +290,36 @@ func (c *jsonContainer) addReplays(e rightsize.Evidence) {
 
 func jsonSizing(s rightsize.Sizing, u usageSummary, current, target jsonAmounts) *jsonResource {
 	out := &jsonResource{
-		Status: string(s.Status), Message: s.Message, Current: current, Reasons: reasons(s.Steps), Flags: s.Flags, Calibration: s.Calibration,
+		Status:      string(s.Status),
+		Message:     s.Message,
+		Current:     current,
+		Reasons:     reasons(s.Steps),
+		Flags:       s.Flags,
+		Calibration: s.Calibration,
 		Evidence: jsonEvidence{
-			Days: s.Days, Confidence: float64(s.Confidence), Samples: u.samples, Mean: u.mean,
-			P50: u.p50, P95: u.p95, P99: u.p99, Max: u.max, Estimate: s.Estimate,
+			Days:       s.Days,
+			Confidence: float64(s.Confidence),
+			Samples:    u.samples,
+			Mean:       u.mean,
+			P50:        u.p50,
+			P95:        u.p95,
+			P99:        u.p99,
+			Max:        u.max,
+			Estimate:   s.Estimate,
 		},
 	}
+
 	if s.Status != rightsize.Ready {
 		return out
 	}
+
 	out.Recommended = &target
 	if current.Request != nil && target.Request != nil {
 		if change, ok := ratio(current.Request.Value, target.Request.Value); ok {
 			out.Change = &change
 		}
 	}
+
 	return out
 }
 
@@ -279,7 +328,9 @@ func amounts[T series.MilliCPU | series.Bytes](request, limit *T, format func(T)
 		if v == nil {
 			return nil
 		}
+
 		return &jsonAmount{Quantity: format(*v), Value: float64(*v) / perUnit}
 	}
+
 	return jsonAmounts{Request: one(request), Limit: one(limit)}
 }

@@ -18,6 +18,7 @@ func renderMarkdown(w io.Writer, r *report) error {
 	s := rowReport{r}.data()
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Recommended requests\n\n%s\n\n", markdownText(r.subtitle()))
+
 	line := func(row table.Row, mark string) {
 		b.WriteString("|")
 		for _, cell := range cellTexts(row) {
@@ -26,10 +27,13 @@ func renderMarkdown(w io.Writer, r *report) error {
 			}
 			b.WriteString(cell + " |")
 		}
+
 		b.WriteString("\n")
 	}
+
 	line(s.header, "")
 	b.WriteString("|")
+
 	for i := range s.header {
 		if i < s.names || i == len(s.header)-1 {
 			b.WriteString(" --- |")
@@ -37,22 +41,27 @@ func renderMarkdown(w io.Writer, r *report) error {
 			b.WriteString(" ---: |")
 		}
 	}
+
 	b.WriteString("\n")
 	for _, row := range s.rows {
 		line(row, "")
 	}
+
 	if len(s.footer) > 0 {
 		line(s.footer, "**")
 	}
 	if r.prices != nil {
 		fmt.Fprintf(&b, "\n%s\n", markdownText(r.prices.description()))
 	}
+
 	for _, text := range r.sources.lines() {
 		fmt.Fprintf(&b, "\n%s\n", markdownText(text))
 	}
+
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("failed to write Markdown: %w", err)
 	}
+
 	return nil
 }
 
@@ -73,6 +82,7 @@ func markdownText(s string) string {
 			b.WriteString("&lt;")
 		case c == '&':
 			b.WriteString("&amp;")
+
 		case strings.ContainsRune("\\`*_[]|~", c):
 			b.WriteByte('\\')
 			b.WriteRune(c)
@@ -80,5 +90,6 @@ func markdownText(s string) string {
 			b.WriteRune(c)
 		}
 	}
+
 	return b.String()
 }

@@ -30,6 +30,7 @@ import (
 // pricedFixtureReport returns fixtureReport with the default prices.
 func pricedFixtureReport(t *testing.T) *report {
 	t.Helper()
+
 	r := fixtureReport()
 	setDefaultPrices(t, r)
 	return r
@@ -37,10 +38,12 @@ func pricedFixtureReport(t *testing.T) *report {
 
 func render(t *testing.T, output string, r *report) string {
 	t.Helper()
+
 	var out, errOut bytes.Buffer
 	if err := rendererFor(output)(Streams{Out: &out, Err: &errOut}, r); err != nil {
 		t.Fatalf("%s: %v", output, err)
 	}
+
 	return out.String()
 }
 
@@ -63,9 +66,11 @@ func TestYAMLMatchesJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(render(t, outputJSON, pricedFixtureReport(t))), &fromJSON); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := yaml.Unmarshal([]byte(render(t, outputYAML, pricedFixtureReport(t))), &fromYAML); err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff(fromJSON, fromYAML); diff != "" {
 		t.Error(diff)
 	}
@@ -86,6 +91,7 @@ func markupFixtureReport() *report {
 	it.plan.Containers[1].CPU.Steps[0].Detail = bad
 	it.plan.Containers[1].CPU.Message = bad
 	r.items = r.items[:1]
+
 	return r
 }
 
@@ -102,6 +108,7 @@ func TestMarkupIsEscaped(t *testing.T) {
 			}
 		}
 	}
+
 	out := render(t, outputHTML, pricedFixtureReport(t))
 	checkSelfContained(t, out)
 }
@@ -110,20 +117,24 @@ func TestMarkupIsEscaped(t *testing.T) {
 // Content-Security-Policy allows.
 func checkSelfContained(t *testing.T, page string) {
 	t.Helper()
+
 	for _, asset := range []string{"src=", "url(", "@import", "http:", "//", "NaN", "ZgotmplZ"} {
 		if strings.Contains(page, asset) {
 			t.Errorf("the page contains %q", asset)
 		}
 	}
+
 	for _, link := range regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(page, -1) {
 		if id, local := strings.CutPrefix(link[1], "#"); !local || !strings.Contains(page, `id="`+id+`"`) {
 			t.Errorf("the link %q has no target in the page", link[1])
 		}
 	}
+
 	scripts := regexp.MustCompile(`(?s)<script>(.*?)</script>`).FindAllStringSubmatch(page, -1)
 	if len(scripts) != 1 {
 		t.Fatalf("%d scripts", len(scripts))
 	}
+
 	hash := sha256.Sum256([]byte(scripts[0][1]))
 	if allowed := "script-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"; !strings.Contains(html.UnescapeString(page), allowed) {
 		t.Errorf("the policy of the page does not have %s", allowed)
@@ -136,18 +147,22 @@ func TestHTMLNavigation(t *testing.T) {
 	if err := view.complete(outputHTML); err != nil {
 		t.Fatal(err)
 	}
+
 	r := pricedFixtureReport(t)
 	view.apply(r)
+
 	for i := 1; i < len(r.items); i++ {
 		if a, b := r.items[i-1].saving.Hourly.Total().PerHour(), r.items[i].saving.Hourly.Total().PerHour(); a < b {
 			t.Errorf("row %d saves %g, the next one %g", i, a, b)
 		}
 	}
+
 	page := render(t, outputHTML, r)
 	var rows int
 	for i, it := range r.items {
 		id := fmt.Sprintf("workload-%d", i+1)
 		rows += len(it.plan.Containers)
+
 		if n := strings.Count(page, `<a href="#`+id+`">`); n != len(it.plan.Containers) {
 			t.Errorf("%s: %d rows link to its explanation, want %d", it.workload.Ref, n, len(it.plan.Containers))
 		}
@@ -155,6 +170,7 @@ func TestHTMLNavigation(t *testing.T) {
 			t.Errorf("no explanation of %s with %s", it.workload.Ref, want)
 		}
 	}
+
 	if rows < 3 || !strings.Contains(page, `<p class="search" hidden>`) {
 		t.Errorf("%d rows; the search box is missing or shown without scripts", rows)
 	}
@@ -168,6 +184,7 @@ func TestCSVIsRectangular(t *testing.T) {
 	files := fixtureReport()
 	files.resources = []metrics.UsageKind{metrics.CPU}
 	grouped := pricedFixtureReport(t)
+
 	grouped.groupBy = byWorkload
 	for name, r := range map[string]*report{
 		"priced": pricedFixtureReport(t), "without prices": fixtureReport(), "files": files, "groups": grouped, "markup": markupFixtureReport(), "empty": {},
@@ -190,6 +207,7 @@ func TestTableFitsTerminal(t *testing.T) {
 		if err := writeTable(&b, r, columns, painter(true)); err != nil {
 			t.Fatal(err)
 		}
+
 		for line := range strings.Lines(b.String()) {
 			if width := text.StringWidthWithoutEscSequences(strings.TrimSuffix(line, "\n")); width > columns {
 				t.Errorf("%d columns in a terminal of %d: %q", width, columns, line)
@@ -206,18 +224,22 @@ func TestNodeGroups(t *testing.T) {
 		{Group: "pool=big", Pods: 4, CPU: c.CPU, Memory: c.Memory, Target: rightsize.Resources{CPURequest: new(series.MilliCPU(100)), MemoryRequest: new(series.Bytes(64 << 20))}},
 		{Group: "pool=small", Pods: 1, CPU: c.CPU, Memory: rightsize.Sizing{Status: rightsize.Learning, Message: "learning, 1 of 7 days"}, Target: rightsize.Resources{CPURequest: new(series.MilliCPU(30))}},
 	}
+
 	var out jsonReport
 	if err := json.Unmarshal([]byte(render(t, outputJSON, r)), &out); err != nil {
 		t.Fatal(err)
 	}
+
 	groups := out.Workloads[0].Containers[0].NodeGroups
 	if len(groups) != 2 || groups[1].CPU.Recommended.Request.Quantity != "30m" || groups[1].Memory.Recommended != nil || groups[1].Memory.Message == "" {
 		t.Errorf("%+v", groups)
 	}
+
 	var page bytes.Buffer
 	if err := renderExplain(Streams{Out: &page}, r); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, text := range []string{page.String(), render(t, outputHTML, r)} {
 		for _, want := range []string{"pool=big (4 pods): 100m", "pool=small (1 pod): 30m", "pool=small (1 pod): learning, 1 of 7 days"} {
 			if !strings.Contains(text, want) {
@@ -233,39 +255,49 @@ func TestNodeGroupSavings(t *testing.T) {
 	web := &r.items[0]
 	web.workload.Kind = "DaemonSet"
 	c := &web.plan.Containers[0]
-	c.Current.CPURequest, c.Current.MemoryRequest = new(series.MilliCPU(1000)), new(series.Bytes(1<<30))
+	c.Current.CPURequest = new(series.MilliCPU(1000))
+	c.Current.MemoryRequest = new(series.Bytes(1 << 30))
+
 	target := rightsize.Resources{CPURequest: new(series.MilliCPU(500)), MemoryRequest: new(series.Bytes(1 << 30))}
 	c.CPU.Status, c.Memory.Status = rightsize.Ready, rightsize.Ready
 	c.NodeGroups = []rightsize.NodeGroupSize{
 		{Group: "pool=cheap", Pods: 2, CPU: c.CPU, Memory: c.Memory, Target: target},
 		{Group: "pool=dear", Pods: 1, CPU: c.CPU, Memory: c.Memory, Target: target},
 	}
+
 	book, err := cost.ParsePriceBook([]byte(`{"currency":"USD","source":"s","date":"2026-01-01","default":{"prices":{"cpu":0.01,"memory":0.001}},
 		"groups":[{"name":"dear","selector":{"matchLabels":{"pool":"dear"}},"prices":{"cpu":0.1,"memory":0.01}}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodes, placed, groupOf := []cost.Node{}, workload.Cluster{}, map[string]string{}
+
+	nodes := []cost.Node{}
+	placed := workload.Cluster{}
+	groupOf := map[string]string{}
 	for name, pool := range map[string]string{"a": "cheap", "b": "cheap", "c": "dear"} {
 		nodes = append(nodes, cost.Node{Name: name, Labels: map[string]string{"pool": pool}, Size: cost.Amounts{CPU: 4000, Memory: 8 << 30}})
 		placed.Pods = append(placed.Pods, workload.Pod{Name: name, Node: name, Owner: web.workload.Ref})
 		groupOf[name] = "pool=" + pool
 	}
+
 	tariff, err := cost.NewTariff(book, nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r.price(&priceInfo{book: book}, tariff, placed.Placement(), groupOf)
 	var out jsonReport
 	if err := json.Unmarshal([]byte(render(t, outputJSON, r)), &out); err != nil {
 		t.Fatal(err)
 	}
+
 	// Half a core less: 2 pods at 0.01 USD an hour, 1 pod at 0.1 USD.
 	for i, want := range []float64{0.01, 0.05} {
 		if got := out.Workloads[0].Containers[0].NodeGroups[i].Saving; got == nil || math.Abs(got.Hourly-want) > 1e-9 {
 			t.Errorf("group %d: saving %+v, want %g an hour", i, got, want)
 		}
 	}
+
 	if page := render(t, outputHTML, r); !strings.Contains(page, "pool=dear (1 pod): 500m, saves 36.50 USD a month") {
 		t.Errorf("no price per node group:\n%s", page)
 	}
@@ -275,16 +307,19 @@ func TestNodeGroupSavings(t *testing.T) {
 func TestStackedTable(t *testing.T) {
 	r := pricedFixtureReport(t)
 	r.items[0].plan.Containers[0].Container = "a-container-whose-name-has-no-room-beside-its-numbers"
+
 	grouped := *r
 	grouped.groupBy = byWorkload
 	if out := formatTable(&grouped, 80, painter(false)); !strings.Contains(out, "\nshop\n  Deployment/web ") || strings.Contains(out, "WORKLOADS") || strings.Count(out, "\nshop\n") != 1 {
 		t.Errorf("groups:\n%s", out)
 	}
+
 	out := formatTable(r, 80, painter(false))
 	want := []string{
 		"\nshop Deployment/web\n  a-container-whose-name-has-no-room-beside-its-numbers\n", "100m     100m      0%", "\n  app ", "-4.64",
 		"\n      cpu: throttled, demand unknown\n", "\nshop Deployment/a-workload-with-a-rather-long-name\n", "\nTOTAL ",
 	}
+
 	at := 0
 	for _, text := range want {
 		if i := strings.Index(out[at:], text); i < 0 {
@@ -293,6 +328,7 @@ func TestStackedTable(t *testing.T) {
 			at += i
 		}
 	}
+
 	if strings.Contains(formatTable(r, 200, painter(false)), "\n  app") {
 		t.Error("the stacked table is printed on a wide terminal")
 	}
@@ -303,9 +339,11 @@ func TestColors(t *testing.T) {
 	if err := writeTable(&plain, fixtureReport(), 0, painter(false)); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := writeTable(&painted, fixtureReport(), 0, painter(true)); err != nil {
 		t.Fatal(err)
 	}
+
 	if strings.Contains(plain.String(), "\x1b") || !strings.Contains(painted.String(), colorLess+"-50%"+colorReset) ||
 		!strings.Contains(painted.String(), colorMore+"+50%"+colorReset) {
 		t.Errorf("plain:\n%q\npainted:\n%q", plain.String(), painted.String())

@@ -67,9 +67,11 @@ func (r *report) patches(helmValues bool) (patches []patch, skipped []string) {
 				p.containers = append(p.containers, change)
 			}
 		}
+
 		if len(p.containers) == 0 {
 			continue
 		}
+
 		path, reason := patchPath(it.workload.Ref)
 		if p.custom = isCustom(it.workload.Ref); p.custom {
 			path, reason = it.template.podSpecPath(it.workload.Ref)
@@ -77,13 +79,16 @@ func (r *report) patches(helmValues bool) (patches []patch, skipped []string) {
 		if helmValues && p.custom {
 			reason = ""
 		}
+
 		if reason != "" {
 			skipped = append(skipped, it.workload.Ref.String()+" is skipped: "+reason)
 			continue
 		}
+
 		p.path = path
 		patches = append(patches, p)
 	}
+
 	return patches, skipped
 }
 
@@ -103,9 +108,11 @@ func patchPath(ref workload.Ref) (path []string, reason string) {
 	case "apps/ReplicaSet", "/ReplicationController":
 		return nil, "a " + ref.Kind + " does not replace its pods when its template changes"
 	}
+
 	if ref.Kind == csv.Kind {
 		return nil, "a file is not a workload of a cluster"
 	}
+
 	return nil, ""
 }
 
@@ -123,21 +130,26 @@ func newContainerPatch(w workload.Workload, c rightsize.Recommendation) (contain
 	if out.Role != workload.App {
 		out.list = "initContainers"
 	}
+
 	if w.UID != "" { // The Kubernetes API provides the order of the template.
 		for _, other := range w.Containers {
 			if (other.Role == workload.App) == (out.Role == workload.App) {
 				out.index++
 			}
+
 			if other.Name == c.Container {
 				break
 			}
 		}
 	}
-	cpu, memory := c.CPU.Status == rightsize.Ready, c.Memory.Status == rightsize.Ready
+
+	cpu := c.CPU.Status == rightsize.Ready
+	memory := c.Memory.Status == rightsize.Ready
 	addAmount(&out, amount{kind: "requests", resource: "cpu"}, c.Current.CPURequest, c.Target.CPURequest, cpu, rightsize.FormatCPU)
 	addAmount(&out, amount{kind: "requests", resource: "memory"}, c.Current.MemoryRequest, c.Target.MemoryRequest, memory, rightsize.FormatMemory)
 	addAmount(&out, amount{kind: "limits", resource: "cpu"}, c.Current.CPULimit, c.Target.CPULimit, cpu, rightsize.FormatCPU)
 	addAmount(&out, amount{kind: "limits", resource: "memory"}, c.Current.MemoryLimit, c.Target.MemoryLimit, memory, rightsize.FormatMemory)
+
 	return out, len(out.set)+len(out.unset) > 0
 }
 
@@ -146,6 +158,7 @@ func addAmount[T comparable](c *containerPatch, a amount, now, target *T, ready 
 	if !ready {
 		target = now
 	}
+
 	switch {
 	case target == nil && now != nil:
 		c.unset = append(c.unset, a)
@@ -167,6 +180,7 @@ func (c containerPatch) resources() map[string]any {
 		}
 		out[a.kind].(map[string]any)[a.resource] = nil
 	}
+
 	return out
 }
 
@@ -179,10 +193,12 @@ func groupAmounts(amounts []amount) map[string]any {
 				values[a.resource] = a.quantity
 			}
 		}
+
 		if len(values) > 0 {
 			out[kind] = values
 		}
 	}
+
 	return out
 }
 
@@ -193,13 +209,16 @@ func (p patch) strategicMerge() map[string]any {
 		list, _ := lists[c.list].([]any)
 		lists[c.list] = append(list, map[string]any{"name": c.Name, "resources": c.resources()})
 	}
+
 	inner := lists
 	for _, field := range slices.Backward(p.path) {
 		inner = map[string]any{field: inner}
 	}
+
 	ref := p.item.workload.Ref
 	inner["apiVersion"], inner["kind"] = ref.APIVersion, ref.Kind
 	inner["metadata"] = map[string]any{"name": ref.Name, "namespace": ref.Namespace}
+
 	return inner
 }
 
@@ -217,5 +236,6 @@ func writePatches(s Streams, r *report, helmValues bool, write func([]patch) err
 	if len(patches) == 0 {
 		fmt.Fprintln(s.Err, "Nothing to patch.")
 	}
+
 	return write(patches)
 }

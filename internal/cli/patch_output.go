@@ -38,7 +38,13 @@ type patchTarget struct {
 
 func newPatchTarget(ref workload.Ref) patchTarget {
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
-	return patchTarget{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Name: ref.Name, Namespace: ref.Namespace}
+	return patchTarget{
+		Group:     gvk.Group,
+		Version:   gvk.Version,
+		Kind:      gvk.Kind,
+		Name:      ref.Name,
+		Namespace: ref.Namespace,
+	}
 }
 
 // renderKustomize writes a component for a kustomization; patches without a matching object have no effect.
@@ -49,6 +55,7 @@ func renderKustomize(s Streams, r *report) error {
 			Kind       string           `json:"kind"`
 			Patches    []kustomizePatch `json:"patches"`
 		}{"kustomize.config.k8s.io/v1alpha1", "Component", make([]kustomizePatch, 0, len(patches))}
+
 		for _, p := range patches {
 			var content any = p.strategicMerge()
 			if p.custom {
@@ -57,16 +64,20 @@ func renderKustomize(s Streams, r *report) error {
 					fmt.Fprintln(s.Err, p.orderUnknownMessage())
 					continue
 				}
+
 				content = operations
 			}
+
 			text, err := yaml.Marshal(content)
 			if err != nil {
 				return fmt.Errorf("failed to encode the patch of %s: %w", p.item.workload.Ref, err)
 			}
+
 			target := newPatchTarget(p.item.workload.Ref)
 			target.Name = regexp.QuoteMeta(target.Name) // kustomize matches it as an anchored regular expression.
 			component.Patches = append(component.Patches, kustomizePatch{target, string(text)})
 		}
+
 		return writeYAML(s.Out, r.patchHeader(), component)
 	})
 }
@@ -81,14 +92,18 @@ func renderStrategicMerge(s Streams, r *report) error {
 					p.item.workload.Ref, outputJSONPatch, outputKustomize)
 				continue
 			}
+
 			if p.removesLimit() {
 				fmt.Fprintf(s.Err, "%s: a limit is removed, which kubectl patch and kustomize support and kubectl apply --server-side rejects\n", p.item.workload.Ref)
 			}
+
 			if err := writeYAML(s.Out, head, p.strategicMerge()); err != nil {
 				return err
 			}
+
 			head = "---\n"
 		}
+
 		return nil
 	})
 }
@@ -116,8 +131,10 @@ func renderJSONPatch(s Streams, r *report) error {
 				fmt.Fprintln(s.Err, p.orderUnknownMessage())
 				continue
 			}
+
 			out = append(out, jsonPatch{newPatchTarget(p.item.workload.Ref), operations})
 		}
+
 		return encodeJSON(s.Out, out)
 	})
 }
@@ -135,10 +152,12 @@ func (p patch) operations() []jsonOperation {
 		if c.index < 0 {
 			return nil
 		}
+
 		at := "/" + strings.Join(p.path, "/") + "/" + c.list + "/" + strconv.Itoa(c.index)
 		out = append(out, jsonOperation{"test", at + "/name", c.Name})
 		out = append(out, c.operations(at+"/resources")...)
 	}
+
 	return out
 }
 
@@ -147,27 +166,32 @@ func (c containerPatch) operations(at string) []jsonOperation {
 	if !c.Declared.Resources {
 		return []jsonOperation{{"add", at, groupAmounts(c.set)}}
 	}
+
 	var out []jsonOperation
 	for _, kind := range []string{"requests", "limits"} {
 		declared := c.Declared.Requests
 		if kind == "limits" {
 			declared = c.Declared.Limits
 		}
+
 		if values, ok := groupAmounts(c.set)[kind]; ok && !declared {
 			out = append(out, jsonOperation{"add", at + "/" + kind, values})
 			continue
 		}
+
 		for _, a := range c.set {
 			if a.kind == kind { // add replaces an existing value.
 				out = append(out, jsonOperation{"add", at + "/" + kind + "/" + a.resource, a.quantity})
 			}
 		}
+
 		for _, a := range c.unset {
 			if a.kind == kind {
 				out = append(out, jsonOperation{Op: "remove", Path: at + "/" + kind + "/" + a.resource})
 			}
 		}
 	}
+
 	return out
 }
 
@@ -184,12 +208,14 @@ func renderHelmValues(s Streams, r *report) error {
 			if values[ref.Namespace][ref.Kind] == nil {
 				values[ref.Namespace][ref.Kind] = map[string]map[string]any{}
 			}
+
 			containers := map[string]any{}
 			for _, c := range p.containers {
 				containers[c.Name] = groupAmounts(c.full)
 			}
 			values[ref.Namespace][ref.Kind][ref.Name] = containers
 		}
+
 		return writeYAML(s.Out, r.patchHeader(), map[string]any{"crane": values})
 	})
 }
@@ -199,8 +225,10 @@ func writeYAML(w io.Writer, head string, content any) error {
 	if err != nil {
 		return fmt.Errorf("failed to encode YAML: %w", err)
 	}
+
 	if _, err := io.WriteString(w, head+string(text)); err != nil {
 		return fmt.Errorf("failed to write YAML: %w", err)
 	}
+
 	return nil
 }

@@ -37,8 +37,10 @@ func fixtureDeployment() *appsv1.Deployment {
 		for i := 0; i < len(pairs); i += 2 {
 			out[corev1.ResourceName(pairs[i])] = kresource.MustParse(pairs[i+1])
 		}
+
 		return out
 	}
+
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web.v1", UID: "u"},
@@ -64,15 +66,18 @@ func fixtureDeployment() *appsv1.Deployment {
 // for the young one.
 func patchFixtureReport(t *testing.T) *report {
 	t.Helper()
+
 	w, err := workload.FromObject(fixtureDeployment(), schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	it := item{workload: w, plan: resource.Plan{State: recommend.Ready, Action: recommend.Patch}}
 	for _, c := range w.Containers {
 		if c.Role == workload.Init {
 			continue
 		}
+
 		rec := rightsize.Recommendation{Container: c.Name, Current: profile.CurrentResources(c)}
 		rec.CPU.Status, rec.Memory.Status = rightsize.Ready, rightsize.Ready
 		rec.Target = rightsize.Resources{CPURequest: new(series.MilliCPU(250)), MemoryRequest: new(series.Bytes(256 << 20))}
@@ -83,8 +88,10 @@ func patchFixtureReport(t *testing.T) *report {
 			rec.Target = rightsize.Resources{}
 			rec.CPU.Status, rec.Memory.Status = rightsize.Learning, rightsize.NoData
 		}
+
 		it.plan.Containers, it.usage = append(it.plan.Containers, rec), append(it.usage, containerUsage{})
 	}
+
 	return &report{policyName: "default", resources: []metrics.UsageKind{metrics.CPU, metrics.Memory}, items: []item{it}}
 }
 
@@ -96,9 +103,11 @@ func patchedDeployment() *appsv1.Deployment {
 		if c.Resources.Requests == nil {
 			c.Resources.Requests = corev1.ResourceList{}
 		}
+
 		c.Resources.Requests[corev1.ResourceCPU] = kresource.MustParse("250m")
 		c.Resources.Requests[corev1.ResourceMemory] = kresource.MustParse("256Mi")
 	}
+
 	delete(spec.Containers[2].Resources.Limits, corev1.ResourceCPU)
 	spec.Containers[2].Resources.Limits[corev1.ResourceMemory] = kresource.MustParse("512Mi")
 	return d
@@ -106,19 +115,23 @@ func patchedDeployment() *appsv1.Deployment {
 
 func mustMarshal(t *testing.T, v any) []byte {
 	t.Helper()
+
 	out, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return out
 }
 
 func checkPatched(t *testing.T, patched []byte) {
 	t.Helper()
+
 	var got appsv1.Deployment
 	if err := json.Unmarshal(patched, &got); err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff(string(mustMarshal(t, patchedDeployment())), string(mustMarshal(t, &got))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -126,16 +139,20 @@ func checkPatched(t *testing.T, patched []byte) {
 
 func jsonPatchOf(t *testing.T, r *report) []byte {
 	t.Helper()
+
 	var list []struct {
 		Target patchTarget
 		Patch  json.RawMessage
 	}
+
 	if err := json.Unmarshal([]byte(render(t, outputJSONPatch, r)), &list); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(list) != 1 || list[0].Target != (patchTarget{"apps", "v1", "Deployment", "web.v1", "shop"}) {
 		t.Fatalf("%+v", list)
 	}
+
 	return list[0].Patch
 }
 
@@ -145,10 +162,12 @@ func TestJSONPatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	patched, err := p.Apply(mustMarshal(t, fixtureDeployment()))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, operations)
 	}
+
 	checkPatched(t, patched)
 	reordered := fixtureDeployment()
 	reordered.Spec.Template.Spec.Containers = append([]corev1.Container{{Name: "new"}}, reordered.Spec.Template.Spec.Containers...)
@@ -165,6 +184,7 @@ func TestJSONPatchRequiresContainerOrder(t *testing.T) {
 	if err := renderJSONPatch(Streams{Out: &out, Err: &errOut}, r); err != nil {
 		t.Fatal(err)
 	}
+
 	if strings.TrimSpace(out.String()) != "[]" || !strings.Contains(errOut.String(), "order of its containers") {
 		t.Errorf("%s\n%s", out.String(), errOut.String())
 	}
@@ -173,14 +193,17 @@ func TestJSONPatchRequiresContainerOrder(t *testing.T) {
 func TestStrategicMerge(t *testing.T) {
 	out := render(t, outputStrategicMerge, patchFixtureReport(t))
 	golden(t, "patch.strategic-merge", []byte(out))
+
 	p, err := yaml.YAMLToJSON([]byte(out))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	patched, err := strategicpatch.StrategicMergePatch(mustMarshal(t, fixtureDeployment()), p, appsv1.Deployment{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	checkPatched(t, patched)
 }
 
@@ -201,11 +224,13 @@ func TestSkippedPatches(t *testing.T) {
 	} {
 		r := patchFixtureReport(t)
 		r.items[0].workload.APIVersion, r.items[0].workload.Kind = c.apiVersion, c.kind
+
 		patches, skipped := r.patches(false)
 		if len(patches) != 0 || len(skipped) != 1 || !strings.Contains(skipped[0], c.want) {
 			t.Errorf("%s: %v, %v", c.kind, patches, skipped)
 		}
 	}
+
 	r := patchFixtureReport(t)
 	r.items[0].workload.APIVersion, r.items[0].workload.Kind = "batch/v1", "CronJob"
 	if out := render(t, outputStrategicMerge, r); !strings.Contains(out, "jobTemplate:\n    spec:\n      template:") {
@@ -221,10 +246,12 @@ func TestNothingToPatch(t *testing.T) {
 			c := &r.items[0].plan.Containers[i]
 			c.Target = c.Current
 		}
+
 		var out, errOut bytes.Buffer
 		if err := rendererFor(output)(Streams{Out: &out, Err: &errOut}, r); err != nil || strings.Contains(out.String(), "web") {
 			t.Errorf("%s: %v\n%s", output, err, out.String())
 		}
+
 		var v any
 		if err := yaml.Unmarshal(out.Bytes(), &v); err != nil || !strings.Contains(errOut.String(), "Nothing to patch") {
 			t.Errorf("%s: %v, %s", output, err, errOut.String())

@@ -26,25 +26,35 @@ func newPauseCommand(s Streams, paused bool) *cobra.Command {
 	var access kubernetesFlags
 	var namespace, reason string
 	cmd := &cobra.Command{
-		Use: "pause", Short: "Stop all writes of Crane to objects that are not Crane's", Long: pauseLong, Args: noArgs,
+		Use:     "pause",
+		Short:   "Stop all writes of Crane to objects that are not Crane's",
+		Long:    pauseLong,
+		Args:    noArgs,
 		Example: "  crane pause --reason 'incident 7'\n  crane resume",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			clients, _, err := access.clientset()
 			if err != nil {
 				return err
 			}
+
 			return setPaused(cmd.Context(), s.Out, clients, namespace, paused, reason)
 		},
 	}
+
 	if !paused {
-		cmd.Use, cmd.Short, cmd.Long = "resume", "Permit the writes that crane pause stopped", ""
+		cmd.Use = "resume"
+		cmd.Short = "Permit the writes that crane pause stopped"
+		cmd.Long = ""
 	}
+
 	fs := cmd.Flags()
 	access.addFlags(fs)
 	fs.StringVar(&namespace, "craned-namespace", "crane-system", "namespace of craned")
+
 	if paused {
 		fs.StringVar(&reason, "reason", "", "text that conditions and errors repeat")
 	}
+
 	return cmd
 }
 
@@ -52,16 +62,20 @@ func setPaused(ctx context.Context, out io.Writer, clients kubernetes.Interface,
 	apply := corev1.ConfigMap(pause.ConfigMapName, namespace).WithData(map[string]string{
 		pause.KeyPaused: strconv.FormatBool(paused), pause.KeyReason: reason,
 	})
+
 	_, err := clients.CoreV1().ConfigMaps(namespace).Apply(ctx, apply, metav1.ApplyOptions{FieldManager: "crane", Force: true})
 	if err != nil {
 		return fmt.Errorf("writing ConfigMap %s/%s: %w", namespace, pause.ConfigMapName, err)
 	}
+
 	text := "Crane is paused"
 	if !paused {
 		text = "Crane writes again"
 	}
+
 	if _, err := fmt.Fprintf(out, "%s (ConfigMap %s/%s)\n", text, namespace, pause.ConfigMapName); err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}
+
 	return nil
 }

@@ -19,6 +19,7 @@ func TestSetPaused(t *testing.T) {
 		if err := setPaused(t.Context(), io.Discard, api, "crane-system", paused, "why"); err != nil {
 			t.Fatal(err)
 		}
+
 		cm, err := api.CoreV1().ConfigMaps("crane-system").Get(t.Context(), pause.ConfigMapName, metav1.GetOptions{})
 		if err != nil || (cm.Data[pause.KeyPaused] == "true") != paused || cm.Data[pause.KeyReason] != "why" {
 			t.Errorf("%+v, %v, want paused %v", cm, err, paused)

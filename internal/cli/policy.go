@@ -36,6 +36,7 @@ func loadPolicy(name string) (rightsize.Policy, error) {
 	if err == nil && len(set.Rules) > 0 {
 		err = fmt.Errorf("%s: rules are not supported here, because they select a policy per workload", name)
 	}
+
 	return set.Default, err
 }
 
@@ -47,19 +48,24 @@ func loadPolicies(name string) (rightsize.PolicySet, error) {
 		if err != nil {
 			return none, fmt.Errorf("%w, or a .yaml or .json file", err)
 		}
+
 		return rightsize.NewPolicySet(policy), nil
 	}
+
 	content, err := readInputFile(name)
 	if err != nil {
 		return none, fmt.Errorf("failed to read the policy: %w", err)
 	}
+
 	data, err := yaml.YAMLToJSONStrict(content)
 	if err != nil {
 		return none, fmt.Errorf("%s: %w", name, err)
 	}
+
 	set, err := rightsize.ParsePolicySet(data)
 	if err != nil {
 		return none, fmt.Errorf("%s: %w", name, err)
 	}
+
 	return set, nil
 }

@@ -19,19 +19,23 @@ func TestDocumentedPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, rest, found := strings.Cut(string(page), "```yaml\n")
 	example, _, ended := strings.Cut(rest, "```")
 	if !found || !ended {
 		t.Fatal("the page has no example in YAML")
 	}
+
 	file := filepath.Join(t.TempDir(), "web.yaml")
 	if err := os.WriteFile(file, []byte(example), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	set, err := loadPolicies(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	policy := set.Default
 	if len(set.Rules) == 0 {
 		t.Error("the example has no rules")
@@ -51,8 +55,10 @@ func TestLoadPolicyErrors(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		return path
 	}
+
 	for name, c := range map[string]struct{ policy, want string }{
 		"unknown name":  {"gold", "want one of default"},
 		"missing file":  {filepath.Join(dir, "none.yaml"), "none.yaml"},

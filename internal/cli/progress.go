@@ -40,31 +40,45 @@ type progress struct {
 
 // newProgress returns a progress in its first phase that prints the counters of stats, if not nil.
 func newProgress(out io.Writer, phase string, stats func() metrics.Stats) *progress {
-	p := &progress{out: out, stats: stats, startTime: time.Now(), done: make(chan struct{}), stopped: make(chan struct{}), text: phase}
+	p := &progress{
+		out:       out,
+		stats:     stats,
+		startTime: time.Now(),
+		done:      make(chan struct{}),
+		stopped:   make(chan struct{}),
+		text:      phase,
+	}
+
 	p.stop = sync.OnceFunc(func() {
 		close(p.done)
 		<-p.stopped
 	})
+
 	if isTerminal(out) {
 		go p.loop(progressInterval, progressInterval, p.draw)
 	} else {
 		go p.loop(plainDelay, plainInterval, p.printLine)
 	}
+
 	return p
 }
 
 // loop calls show after delay and then every interval.
 func (p *progress) loop(delay, interval time.Duration, show func()) {
 	defer close(p.stopped)
+
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
+
 	for {
 		select {
 		case <-p.done:
 			p.mu.Lock()
 			p.erase()
 			p.mu.Unlock()
+
 			return
+
 		case <-timer.C:
 			show()
 			timer.Reset(interval)
@@ -78,6 +92,7 @@ func (p *progress) status() string {
 	if p.stats == nil {
 		return fmt.Sprintf("%s: %s", p.text, elapsed)
 	}
+
 	s := p.stats()
 	return fmt.Sprintf("%s: %d queries, %d samples, %s", p.text, s.Queries, s.Samples, elapsed)
 }
@@ -85,17 +100,21 @@ func (p *progress) status() string {
 func (p *progress) printLine() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	fmt.Fprintln(p.out, p.status())
 }
 
 func (p *progress) draw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	line := p.status()
 	p.erase()
+
 	if columns := terminalWidth(p.out); columns > 0 && len(line) >= columns {
 		line = line[:columns-1] // A wrapped line cannot be erased.
 	}
+
 	fmt.Fprint(p.out, line)
 	p.width = len(line)
 }
@@ -112,6 +131,7 @@ func (p *progress) erase() {
 func (p *progress) setPhase(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.text = text
 }
 
@@ -119,6 +139,7 @@ func (p *progress) setPhase(text string) {
 func (p *progress) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.erase()
 	return p.out.Write(b)
 }
@@ -134,9 +155,11 @@ func terminalWidth(w io.Writer) int {
 	if !ok {
 		return 0
 	}
+
 	width, _, err := term.GetSize(int(f.Fd()))
 	if err != nil {
 		return 0
 	}
+
 	return width
 }

@@ -30,13 +30,16 @@ func TestProgressWithoutTerminal(t *testing.T) {
 				for second := range test.seconds {
 					time.Sleep(time.Second)
 					synctest.Wait()
+
 					if second == 4 {
 						p.setPhase("sizing")
 					}
 				}
+
 				p.stop()
 				p.stop()
 				time.Sleep(time.Minute)
+
 				if out.String() != test.want {
 					t.Errorf("printed %q, want %q", out.String(), test.want)
 				}

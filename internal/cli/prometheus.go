@@ -56,6 +56,7 @@ func (p *prometheusFlags) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&p.passwordFile, "prometheus-password-file", "", "file with the password for basic authentication (default: $"+envPassword+")")
 	fs.StringVar(&p.tokenFile, "prometheus-token-file", "", "file with the bearer token (default: $"+envToken+")")
 	fs.StringVar(&p.caFile, "prometheus-ca-file", "", "PEM file with additional certificate authorities")
+
 	fs.StringVar(&p.certFile, "prometheus-cert-file", "", "PEM file with a client certificate")
 	fs.StringVar(&p.keyFile, "prometheus-key-file", "", "PEM file with the key of the client certificate")
 	fs.BoolVar(&p.insecure, "prometheus-insecure-skip-verify", false, "do not verify the certificate of Prometheus")
@@ -71,12 +72,15 @@ func (p *prometheusFlags) complete() {
 	if p.address == "" && p.service == "" {
 		p.address = os.Getenv(envAddress)
 	}
+
 	if p.username != "" || p.tokenFile != "" {
 		if p.username != "" && p.passwordFile == "" {
 			p.password = os.Getenv(envPassword)
 		}
+
 		return
 	}
+
 	p.token = os.Getenv(envToken)
 	if p.token == "" {
 		p.username = os.Getenv(envUsername)
@@ -91,10 +95,12 @@ func (p *prometheusFlags) serverName() string {
 	if p.discovered != nil {
 		return "service " + p.discovered.service.String()
 	}
+
 	u, err := url.Parse(p.address)
 	if err != nil {
 		return "the server" // rejected by open
 	}
+
 	return u.Redacted()
 }
 
@@ -104,34 +110,49 @@ func (p *prometheusFlags) open() (*prometheus.Source, error) {
 	cfg.Address = p.address
 	if p.discovered != nil {
 		// The API server authenticates with the kubeconfig and does not forward other credentials.
-		cfg.Address, cfg.Transport, cfg.GetOnly = p.discovered.address, p.discovered.transport, true
+		cfg.Address = p.discovered.address
+		cfg.Transport = p.discovered.transport
+		cfg.GetOnly = true
 	} else {
-		cfg.Username, cfg.Password, cfg.PasswordFile = p.username, p.password, p.passwordFile
+		cfg.Username = p.username
+		cfg.Password = p.password
+		cfg.PasswordFile = p.passwordFile
 		cfg.BearerToken, cfg.BearerTokenFile = p.token, p.tokenFile
-		cfg.TLS = prometheus.TLSConfig{CAFile: p.caFile, CertFile: p.certFile, KeyFile: p.keyFile, InsecureSkipVerify: p.insecure}
+		cfg.TLS = prometheus.TLSConfig{
+			CAFile:             p.caFile,
+			CertFile:           p.certFile,
+			KeyFile:            p.keyFile,
+			InsecureSkipVerify: p.insecure,
+		}
 	}
+
 	cfg.Concurrency, cfg.Timeout = p.concurrency, p.timeout
 	if p.maxAttempts > 0 {
 		cfg.MaxAttempts = p.maxAttempts
 	}
+
 	for _, h := range p.headers {
 		name, value, err := prometheus.ParseHeader(h)
 		if err != nil {
 			return nil, usageError(fmt.Errorf("--prometheus-header: %w", err))
 		}
+
 		if cfg.Headers == nil {
 			cfg.Headers = map[string]string{}
 		}
 		cfg.Headers[name] = value
 	}
+
 	matchers, err := prometheus.ParseMatchers(p.labels)
 	if err != nil {
 		return nil, usageError(fmt.Errorf("--prometheus-labels: %w", err))
 	}
+
 	cfg.Matchers = matchers
 	source, err := prometheus.New(cfg)
 	if err != nil {
 		return nil, usageError(err)
 	}
+
 	return source, nil
 }

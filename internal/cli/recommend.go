@@ -85,12 +85,15 @@ func newRecommendCommand(s Streams) *cobra.Command {
 			if o.output == outputHTML && !cmd.Flags().Changed("evidence") {
 				o.evidence = true // The page is self-contained.
 			}
+
 			if err := errors.Join(o.complete(), o.validate(cmd.Flags())); err != nil {
 				return usageError(err)
 			}
+
 			return o.run(cmd.Context(), s)
 		},
 	}
+
 	addRecommendVerbs(cmd, s)
 	fs := cmd.Flags()
 	o.prometheus.addFlags(fs)
@@ -100,6 +103,7 @@ func newRecommendCommand(s Streams) *cobra.Command {
 	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces; this is the default")
 	fs.StringVar(&o.from, "from", "", "directory of CSV files (header ts,value) to read instead of Prometheus; each file is a workload")
 	fs.StringVar(&o.resource, "resource", string(metrics.CPU), "resource in the CSV files: cpu (cores) or memory (bytes)")
+
 	fs.StringVar(&o.history, "history", "", "length of the history, for example 7d (default: the window of the policy)")
 	fs.StringVar(&o.policyName, "policy", rightsize.DefaultPolicy, "policy: "+strings.Join(rightsize.PolicyNames(), ", ")+", or a file in YAML or JSON (see docs/reference/sizing-policy.md)")
 	fs.Float64Var(&o.target, "target", 0, targetFlagHelp+"; 0: the target of the policy")
@@ -110,6 +114,7 @@ func newRecommendCommand(s Streams) *cobra.Command {
 	o.view.addFlags(fs)
 	fs.StringVar(&o.explain, "explain", "", "explain the recommendations of one workload, by name, kind/name or namespace/name")
 	fs.StringSliceVar(&o.failOn, "fail-on", nil, "exit with 4 if a request exceeds (over=30%) or falls below (under=10%) the recommendation by more than a percentage, or is not set (missing)")
+
 	return cmd
 }
 
@@ -119,34 +124,43 @@ func (o *recommendOptions) complete() error {
 	if o.policies, err = loadPolicies(o.policyName); err != nil {
 		return fmt.Errorf("--policy: %w", err)
 	}
+
 	if err := o.applyTarget(); err != nil {
 		return err
 	}
+
 	if o.prices, err = pricebook.Load(o.priceBook); err != nil {
 		return fmt.Errorf("--price-book: %w", err)
 	}
+
 	if o.history != "" {
 		length, err := series.ParseDuration(o.history)
 		if err != nil {
 			return fmt.Errorf("--history: %w", err)
 		}
+
 		// The window of the policy is whole days. A history shorter than its minimum lowers that minimum.
 		const day, longest = 24 * time.Hour, 366
 		if length <= 0 || length > longest*day {
 			return fmt.Errorf("--history %s: must be above 0 and at most %dd", o.history, longest)
 		}
+
 		window := (length + day - 1) / day * day
 		o.policies.RequestedHistory = length
 		err = o.policies.Each(func(p *rightsize.Policy) error {
-			p.CPU.Window, p.Memory.Window = window, window
+			p.CPU.Window = window
+			p.Memory.Window = window
 			p.Memory.OOM.Window = min(p.Memory.OOM.Window, window)
 			p.MinHistory = min(p.MinHistory, length)
+
 			return p.Validate()
 		})
+
 		if err != nil {
 			return fmt.Errorf("--history %s: %w", o.history, err)
 		}
 	}
+
 	o.historyLength = o.policies.Window()
 	return nil
 }
@@ -164,6 +178,7 @@ func (o *recommendOptions) applyTarget() error {
 	default:
 		return nil
 	}
+
 	found := false
 	err := o.policies.Each(func(p *rightsize.Policy) error {
 		if p.CPU.Method == rightsize.Calibrated {
@@ -172,11 +187,14 @@ func (o *recommendOptions) applyTarget() error {
 				p.CPU.Target = series.Ratio(o.target)
 			}
 		}
+
 		return nil
 	})
+
 	if err == nil && !found {
 		err = fmt.Errorf("%s requires a policy with the method calibrated, for example --policy %s", name, rightsize.CalibratedPolicy)
 	}
+
 	return err
 }
 
@@ -185,6 +203,7 @@ func (o *recommendOptions) validate(fs *pflag.FlagSet) error {
 	if o.resource != string(metrics.CPU) && o.resource != string(metrics.Memory) {
 		errs = append(errs, fmt.Errorf("--resource %q: want %s or %s", o.resource, metrics.CPU, metrics.Memory))
 	}
+
 	if o.from == "" {
 		if o.prometheus.service != "" && fs.Changed("prometheus") {
 			errs = append(errs, errors.New("--prometheus and --prometheus-service are mutually exclusive"))
@@ -199,12 +218,14 @@ func (o *recommendOptions) validate(fs *pflag.FlagSet) error {
 			}
 		}
 	}
+
 	if o.all && len(o.namespaces) > 0 {
 		errs = append(errs, errors.New("--all-namespaces and --namespace are mutually exclusive"))
 	}
 	if slices.Contains(o.namespaces, "") {
 		errs = append(errs, errors.New("--namespace must not be empty"))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -217,11 +238,13 @@ func (o *recommendOptions) validateOutput() error {
 	if o.evidence && !slices.Contains([]string{outputJSON, outputYAML, outputHTML}, o.output) {
 		errs = append(errs, errors.New("--evidence requires --output json, yaml or html"))
 	}
+
 	errs = append(errs, o.view.complete(o.output), o.validateExplain())
 	var err error
 	if o.failRules, err = parseFailRules(o.failOn); err != nil {
 		errs = append(errs, err)
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -230,20 +253,25 @@ func (o *recommendOptions) run(ctx context.Context, s Streams) error {
 	if o.from != "" {
 		gather = o.collectFromFiles
 	}
+
 	report, err := gather(ctx, s)
 	if err != nil {
 		return err
 	}
+
 	o.view.apply(report)
 	render := rendererFor(o.output)
 	if o.explain != "" && o.output == outputTable {
 		render = renderExplain
 	}
+
 	if err := render(s, report); err != nil {
 		return fmt.Errorf("failed to write the recommendations: %w", err)
 	}
+
 	if !report.hasNumbers() {
 		return &exitError{code: exitNoResult, err: errors.New(report.emptyMessage())}
 	}
+
 	return report.failOn(s.Err, o.failRules)
 }

@@ -25,76 +25,99 @@ func (o *recommendOptions) collectFromPrometheus(ctx context.Context, s Streams)
 	if err := o.prometheus.discoverServer(ctx, o.kubernetes, func(text string) { fmt.Fprintln(s.Err, text) }); err != nil {
 		return nil, err
 	}
+
 	source, err := o.prometheus.open()
 	if err != nil {
 		return nil, err
 	}
+
 	progress := newProgress(s.Err, "checking Prometheus", source.Stats)
 	defer progress.stop()
 
 	if err := o.probe(ctx, source, progress); err != nil {
 		return nil, err
 	}
+
 	progress.setPhase("listing workloads")
 	state := newClusterState(o.kubernetes, o.namespaces, source, o.prometheus.serverName(), func(text string) { fmt.Fprintln(progress, text) })
 	workloads, err := state.workloads(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	now := time.Now()
 	deserted := state.emptyNamespaces(ctx, workloads)
 	if len(workloads) == 0 {
 		out := o.newReport(now)
-		out.sources, out.emptyNamespaces = state.reportSources(), deserted
+		out.sources = state.reportSources()
+		out.emptyNamespaces = deserted
+
 		return out, nil
 	}
+
 	for _, d := range deserted {
 		fmt.Fprintln(progress, "Warning: "+d)
 	}
+
 	if state.sources.requestsUnknown && o.needsRequests() {
 		return nil, errors.New("--fail-on and --only compare with the current requests, which are unknown: " +
 			"there is neither a Kubernetes API nor the metric kube_pod_container_resource_requests in Prometheus")
 	}
+
 	if workloads, err = o.selectWorkloads(workloads); err != nil {
 		return nil, err
 	}
+
 	progress.setPhase("listing nodes and autoscalers")
 	limits, err := state.constraints(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	progress.setPhase("reading the history of " + series.FormatCount(len(workloads), "workload"))
 	usage, err := o.collectUsage(ctx, source, progress, profile.Request{
-		Workloads: workloads, End: now.Truncate(time.Minute), Length: o.historyLength, NodeGroups: limits.Nodes.Of, Reaction: o.reaction,
+		Workloads:  workloads,
+		End:        now.Truncate(time.Minute),
+		Length:     o.historyLength,
+		NodeGroups: limits.Nodes.Of,
+		Reaction:   o.reaction,
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	usage.SetConstraints(limits)
 	out := o.newReport(now)
 	action := "computing"
 	if out.withReplays {
 		action = "computing and replaying"
 	}
+
 	for i, w := range workloads {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+
 		progress.setPhase(fmt.Sprintf("%s %d of %d workloads", action, i+1, len(workloads)))
 		in := o.decisionInput(w, usage, now)
 		out.add(w, resource.Decide(in), usage, in)
 	}
+
 	out.sortByName()
 	progress.setPhase("pricing nodes")
+
 	if err := o.priceReport(ctx, out, state, limits.Nodes.Of); err != nil {
 		return nil, err
 	}
+
 	if isPatch(o.output) && o.output != outputHelmValues {
 		progress.setPhase("reading pod templates")
 		if err := state.findTemplates(ctx, out); err != nil {
 			return nil, err
 		}
 	}
+
 	out.sources = state.reportSources()
 	return out, nil
 }
@@ -111,14 +134,17 @@ func (o *recommendOptions) collectUsage(
 	note := func(text string) { fmt.Fprintln(progress, "Warning: "+text) }
 	cache := o.cache.open(note)
 	usage, err := profile.Collect(ctx, profile.Source{Capabilities: source.Capabilities(), Cache: cache}, req)
+
 	if cache != nil && ctx.Err() != nil {
 		fmt.Fprintln(progress, "Finished days are cached in "+cache.Dir+"; the next run continues from them.")
 	}
+
 	if cache != nil {
 		if err := cache.Prune(); err != nil {
 			note(err.Error())
 		}
 	}
+
 	return usage, err
 }
 
@@ -128,16 +154,20 @@ func (o *recommendOptions) probe(ctx context.Context, source *prometheus.Source,
 	if err != nil {
 		return err
 	}
+
 	for _, w := range found.Warnings {
 		fmt.Fprintln(progress, "Warning: "+w)
 	}
+
 	missing, none := missingRequired(found)
 	if none {
 		return fmt.Errorf("%s responds, but required metrics are missing: %s", o.prometheus.serverName(), strings.Join(missing, "; "))
 	}
+
 	for _, m := range missing {
 		fmt.Fprintln(progress, "Warning: missing "+m)
 	}
+
 	return nil
 }
 
@@ -146,21 +176,26 @@ func (o *recommendOptions) probe(ctx context.Context, source *prometheus.Source,
 func (o *recommendOptions) collectFromFiles(ctx context.Context, s Streams) (*report, error) {
 	progress := newProgress(s.Err, "reading the files", nil)
 	defer progress.stop()
+
 	files, skipped, err := csv.ReadDir(o.from)
 	for _, f := range skipped {
 		fmt.Fprintln(progress, f)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("--from: %w", err)
 	}
+
 	source := csv.NewSource(files, metrics.UsageKind(o.resource))
 	start, end, ok := source.Span()
 	out := o.newReport(end)
+
 	out.resources = []metrics.UsageKind{metrics.UsageKind(o.resource)}
 	out.sources = sources{history: o.from}
 	if !ok {
 		return out, nil
 	}
+
 	workloads := make([]workload.Workload, len(files))
 	ends := make(map[string]time.Time, len(files))
 	for i, f := range files {
@@ -171,15 +206,21 @@ func (o *recommendOptions) collectFromFiles(ctx context.Context, s Streams) (*re
 			Containers: []workload.Container{{Name: f.Name, Role: workload.App}},
 		}
 	}
+
 	if workloads, err = o.selectWorkloads(workloads); err != nil {
 		return nil, err
 	}
+
 	usage, err := profile.Collect(ctx, profile.Source{Capabilities: source.Capabilities()}, profile.Request{
-		Workloads: workloads, End: end, Length: end.Sub(start), Reaction: o.reaction,
+		Workloads: workloads,
+		End:       end,
+		Length:    end.Sub(start),
+		Reaction:  o.reaction,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--from %s: %w", o.from, err)
 	}
+
 	for i, w := range workloads {
 		progress.setPhase(fmt.Sprintf("sizing %d of %d workloads", i+1, len(workloads)))
 		now := ends[w.Name]
@@ -189,6 +230,7 @@ func (o *recommendOptions) collectFromFiles(ctx context.Context, s Streams) (*re
 		plan.Description = o.fileDescription(plan)
 		out.add(w, plan, usage, in)
 	}
+
 	return out, nil
 }
 
@@ -198,5 +240,6 @@ func (o *recommendOptions) fileDescription(plan resource.Plan) string {
 	if o.resource == string(metrics.Memory) {
 		return "memory: " + c.Memory.Message
 	}
+
 	return "cpu: " + c.CPU.Message
 }

@@ -16,14 +16,17 @@ func TestRecommendEvidence(t *testing.T) {
 		out, _, err := execute(t, append([]string{"recommend", "--from", dir}, args...)...)
 		return out, err
 	}
+
 	out, err := run("-o", "json", "--evidence")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var report jsonReport
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatal(err)
 	}
+
 	replay := report.Workloads[0].Containers[0].CPU.Replay
 	if replay == nil || replay.Days != 3 || len(replay.Outcomes) != 5 || replay.Outcomes[0].Violation != 0 || len(replay.Curve) == 0 {
 		t.Errorf("%+v", replay)

@@ -74,6 +74,7 @@ func (u containerUsage) of(resource metrics.UsageKind) usageSummary {
 	if resource == metrics.CPU {
 		return u.cpu
 	}
+
 	return u.memory
 }
 
@@ -85,8 +86,13 @@ type usageSummary struct {
 
 func (o *recommendOptions) newReport(now time.Time) *report {
 	return &report{
-		policyName: o.policies.Default.Name, window: o.historyLength, now: now, resources: []metrics.UsageKind{metrics.CPU, metrics.Memory},
-		withReplays: o.evidence || o.explain != "", keepInputs: o.keepInputs, defaultPolicy: o.policies.Default,
+		policyName:    o.policies.Default.Name,
+		window:        o.historyLength,
+		now:           now,
+		resources:     []metrics.UsageKind{metrics.CPU, metrics.Memory},
+		withReplays:   o.evidence || o.explain != "",
+		keepInputs:    o.keepInputs,
+		defaultPolicy: o.policies.Default,
 	}
 }
 
@@ -94,10 +100,13 @@ func (o *recommendOptions) newReport(now time.Time) *report {
 func (o *recommendOptions) decisionInput(w workload.Workload, usage *profile.Usage, now time.Time) resource.Input {
 	policy, reason := o.policies.For(w.Subject())
 	in := usage.ResourceInput(w, policy, now)
-	in.PolicyWhy, in.Reacts = reason, o.reaction
+
+	in.PolicyWhy = reason
+	in.Reacts = o.reaction
 	if isPatch(o.output) {
 		in.Autoscaler = nil // The patch of a request cannot change the targets of an autoscaler.
 	}
+
 	return in
 }
 
@@ -107,15 +116,18 @@ func (r *report) add(w workload.Workload, plan resource.Plan, usage *profile.Usa
 	if r.keepInputs {
 		it.input = in
 	}
+
 	if in.PolicyWhy != "" {
 		if r.otherPolicies == nil {
 			r.otherPolicies = map[string]rightsize.Policy{}
 		}
 		r.otherPolicies[in.Policy.Name] = in.Policy
 	}
+
 	if r.withReplays {
 		it.evidence = resource.CollectEvidence(in)
 	}
+
 	for _, c := range plan.Containers {
 		it.usage = append(it.usage, summariseUsage(usage.Profile(w.Ref, c.Container), now.Add(-r.window), now))
 	}
@@ -125,7 +137,8 @@ func (r *report) add(w workload.Workload, plan resource.Plan, usage *profile.Usa
 // sortByName sorts the items by namespace, name and kind.
 func (r *report) sortByName() {
 	slices.SortFunc(r.items, func(a, b item) int {
-		x, y := a.workload.Ref, b.workload.Ref
+		x := a.workload.Ref
+		y := b.workload.Ref
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Kind, y.Kind))
 	})
 }
@@ -138,6 +151,7 @@ func summariseUsage(p *rightsize.Profile, from, to time.Time) containerUsage {
 			memory.Merge(&d.Memory)
 		}
 	}
+
 	return containerUsage{cpu: summariseCounts(&cpu), memory: summariseCounts(&memory)}
 }
 
@@ -145,9 +159,14 @@ func summariseCounts(c *histogram.Counts) usageSummary {
 	if c.Total() == 0 {
 		return usageSummary{}
 	}
+
 	return usageSummary{
-		samples: c.Total(), mean: c.Sum() / float64(c.Total()),
-		p50: c.Quantile(0.5), p95: c.Quantile(0.95), p99: c.Quantile(0.99), max: c.Max(),
+		samples: c.Total(),
+		mean:    c.Sum() / float64(c.Total()),
+		p50:     c.Quantile(0.5),
+		p95:     c.Quantile(0.95),
+		p99:     c.Quantile(0.99),
+		max:     c.Max(),
 	}
 }
 
@@ -157,6 +176,7 @@ func (r *report) hasNumbers() bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -165,17 +185,21 @@ func (r *report) emptyMessage() string {
 	if len(r.items) == 0 && len(r.emptyNamespaces) > 0 {
 		return "nothing to recommend: " + strings.Join(r.emptyNamespaces, "; ")
 	}
+
 	if len(r.items) == 0 && r.filtered {
 		return "nothing to recommend: no workload matches the filters" + r.filterHint
 	}
+
 	if len(r.items) == 0 {
 		return strings.Join(append([]string{"nothing to recommend: no workload was found"}, r.sources.missing...), "; missing metric: ")
 	}
+
 	for _, it := range r.items {
 		if it.plan.State == recommend.Learning {
 			return "nothing to recommend yet: no workload has enough history (a shorter --history requires less)"
 		}
 	}
+
 	return "nothing to recommend: the history contains no usage of any workload"
 }
 
@@ -197,6 +221,7 @@ func sumRequests(items []item) requestTotals {
 		t.memoryNow += float64(now.Memory)
 		t.memoryRecommended += float64(after.Memory)
 	}
+
 	return t
 }
 
@@ -205,5 +230,6 @@ func ratio(before, after float64) (change float64, ok bool) {
 	if before <= 0 || math.IsNaN(before) || math.IsNaN(after) {
 		return 0, false
 	}
+
 	return after/before - 1, true
 }

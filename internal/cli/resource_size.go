@@ -28,6 +28,7 @@ func (r *report) resourceSizes(c rightsize.Recommendation) []resourceSize {
 	for _, resource := range r.resources {
 		out = append(out, newResourceSize(c, resource))
 	}
+
 	return out
 }
 
@@ -35,6 +36,7 @@ func newResourceSize(c rightsize.Recommendation, of metrics.UsageKind) resourceS
 	if of == metrics.CPU {
 		return resourceSize{of, c.CPU.Status, floatValue(c.Current.CPURequest, 1000), floatValue(c.Target.CPURequest, 1000), c.CPU, c.Policy}
 	}
+
 	return resourceSize{of, c.Memory.Status, floatValue(c.Current.MemoryRequest, 1), floatValue(c.Target.MemoryRequest, 1), c.Memory, c.Policy}
 }
 
@@ -43,6 +45,7 @@ func (s resourceSize) reduction() (less float64, known bool) {
 	if s.status != rightsize.Ready || s.current <= 0 || s.target <= 0 {
 		return 0, false
 	}
+
 	return s.current - s.target, true
 }
 
@@ -51,9 +54,11 @@ func (s resourceSize) format(v float64) string {
 	if v <= 0 {
 		return emptyCell
 	}
+
 	if s.resource == metrics.CPU {
 		return rightsize.FormatCPU(series.MilliCPU(v*1000 + 0.5))
 	}
+
 	return rightsize.FormatMemory(series.Bytes(v + 0.5))
 }
 
@@ -61,12 +66,15 @@ func (s resourceSize) format(v float64) string {
 func (s resourceSize) formatMeasured(v float64) string {
 	unit, suffix := 1e-3, "m"
 	if s.resource == metrics.Memory {
-		unit, suffix = 1<<20, "Mi"
+		unit = 1 << 20
+		suffix = "Mi"
 	}
+
 	decimals := 0
 	if v < 100*unit {
 		decimals = 1
 	}
+
 	return strconv.FormatFloat(v/unit, 'f', decimals, 64) + suffix
 }
 
@@ -74,5 +82,6 @@ func floatValue[T series.MilliCPU | series.Bytes](v *T, perUnit float64) float64
 	if v == nil {
 		return 0
 	}
+
 	return float64(*v) / perUnit
 }

@@ -32,18 +32,22 @@ func NewCommand(s Streams, called string) *cobra.Command {
 		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	if strings.HasPrefix(filepath.Base(called), "kubectl-") {
 		cmd.Use = "kubectl-crane"
 		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl crane"}
 	}
+
 	cmd.SetIn(s.In)
 	cmd.SetOut(s.Out)
 	cmd.SetErr(s.Err)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
 	cmd.AddCommand(newRecommendCommand(s), newAdoptCommand(s), newCostCommand(s), newReportCommand(s), newForecastCommand(s), newBacktestCommand(s), newSimulateCommand(s), newDoctorCommand(s), newStatusCommand(s), newBundleCommand(s), newDashboardCommand(s), newPauseCommand(s, true), newPauseCommand(s, false), newCleanupCommand(s), newExplainCommand(s), newMigrateCommand(s), newRecommendationRuleCommand(s), newViewRecommendCommand(s), newVersionCommand(s))
+
 	for _, sub := range cmd.Commands() {
 		setExampleName(sub, cmd.DisplayName())
 	}
+
 	return cmd
 }
 
@@ -64,6 +68,7 @@ func newVersionCommand(s Streams) *cobra.Command {
 			if _, err := fmt.Fprintln(s.Out, "crane", version.Long()); err != nil {
 				return fmt.Errorf("failed to write the version: %w", err)
 			}
+
 			return nil
 		},
 	}
@@ -77,6 +82,7 @@ func newGroupCommand(use, short string, members ...*cobra.Command) *cobra.Comman
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	cmd.AddCommand(members...)
 	return cmd
 }
@@ -87,6 +93,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	if err == nil {
 		return nil
 	}
+
 	return usageError(fmt.Errorf("%w%s", err, didYouMean(args[0], subcommands(cmd))))
 }
 
@@ -96,5 +103,6 @@ func subcommands(cmd *cobra.Command) []string {
 	for _, sub := range cmd.Commands() {
 		names = append(names, sub.Name())
 	}
+
 	return names
 }

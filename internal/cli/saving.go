@@ -33,6 +33,7 @@ func (r *report) price(p *priceInfo, tariff *cost.Tariff, placed workload.Placem
 	for i := range r.items {
 		it := &r.items[i]
 		w := it.workload
+
 		pods := placed.PodsByNode(w.Ref)
 		unit := tariff.At(pods)
 		it.saving = it.plan.SavingOf(unit, w.Replicas, runsToCompletion(w.Ref))
@@ -44,6 +45,7 @@ func (r *report) price(p *priceInfo, tariff *cost.Tariff, placed workload.Placem
 				maps.DeleteFunc(there, func(node string, _ int) bool { return groupOf[node] != group.Group })
 				groups = append(groups, it.plan.NodeGroupSaving(c, g, tariff.At(there)))
 			}
+
 			it.groupSavings = append(it.groupSavings, groups)
 		}
 	}
@@ -66,10 +68,12 @@ func (o *recommendOptions) priceReport(ctx context.Context, out *report, state *
 	case len(cluster.Nodes) == 0:
 		found.note = "there are no nodes"
 	}
+
 	tariff, err := cost.NewTariff(o.prices, cluster.Nodes)
 	if err != nil {
 		return fmt.Errorf("failed to price the nodes: %w", err)
 	}
+
 	out.price(found, tariff, cluster.Placement(), groupOf)
 	return nil
 }
@@ -91,20 +95,24 @@ func (r *report) savingsByNamespace() (sums []namespaceSaving, all namespaceSavi
 			sum = &namespaceSaving{namespace: it.workload.Namespace}
 			byName[it.workload.Namespace] = sum
 		}
+
 		for _, s := range it.savings {
 			sum.add(s)
 			all.add(s)
 		}
 	}
+
 	for _, name := range slices.SortedFunc(maps.Keys(byName), cmp.Compare) {
 		sums = append(sums, *byName[name])
 	}
+
 	return sums, all
 }
 
 func (n *namespaceSaving) add(s cost.Saving) {
 	n.CPU += s.CPU
 	n.Memory += s.Memory
+
 	n.Counted += s.Counted
 	n.Hourly = n.Hourly.Plus(s.Hourly)
 	if len(s.NotCounted) > 0 {
@@ -122,6 +130,7 @@ func savingCell(s cost.Saving) string {
 	case s.Hourly.Total() < 0:
 		return "costs " + formatMoney(-monthly)
 	}
+
 	return formatMoney(monthly)
 }
 
@@ -131,18 +140,22 @@ func formatSavings(r *report, columns int) string {
 	t := texttable.New()
 	header := table.Row{"NAMESPACE", "CORES SAVED", "MEMORY SAVED", r.prices.book.Currency + "/MONTH"}
 	t.AppendHeader(header)
+
 	row := func(name string, s namespaceSaving) table.Row {
 		return table.Row{name, formatCores(float64(s.CPU) / 1000), formatGiB(float64(s.Memory)), formatMoney(s.Hourly.Total().PerMonth())}
 	}
 	for _, n := range sums {
 		t.AppendRow(row(n.namespace, n))
 	}
+
 	t.AppendFooter(row("TOTAL", all))
 	t.SetColumnConfigs(columnConfigs(append(slices.Clone(header), ""), 1, maxNoteWidth)[:len(header)])
+
 	text := "\n" + t.Render() + "\n" + wrapText("", r.prices.description(), columns)
 	if all.notCounted > 0 {
 		text += wrapText("", fmt.Sprintf("Not counted: %s (no current request, no recommendation yet, or no job run).", series.FormatCount(all.notCounted, "container")), columns)
 	}
+
 	return text
 }
 
@@ -152,6 +165,7 @@ func (p *priceInfo) description() string {
 	if p.note != "" {
 		text += "; " + p.note + ", so the default prices of the price book apply"
 	}
+
 	return text + ". Negative savings are costs. Savings are realized when nodes are removed."
 }
 
@@ -161,6 +175,7 @@ func formatMoney(v float64) string {
 	if v != 0 && v > -0.005 && v < 0.005 {
 		return strconv.FormatFloat(v, 'g', 1, 64)
 	}
+
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
@@ -197,13 +212,25 @@ func (p *priceInfo) json() *jsonPrices {
 	if p == nil {
 		return nil
 	}
-	return &jsonPrices{Currency: p.book.Currency, Source: p.book.Source, Date: p.book.Date, HoursPerMonth: cost.HoursPerMonth, Note: p.note}
+
+	return &jsonPrices{
+		Currency:      p.book.Currency,
+		Source:        p.book.Source,
+		Date:          p.book.Date,
+		HoursPerMonth: cost.HoursPerMonth,
+		Note:          p.note,
+	}
 }
 
 func newJSONSaving(s cost.Saving) *jsonSaving {
 	return &jsonSaving{
-		CPU: float64(s.CPU) / 1000, Memory: int64(s.Memory), Hourly: s.Hourly.Total().PerHour(), Monthly: s.Hourly.Total().PerMonth(),
-		PricedFrom: string(s.Price.From), Groups: s.Price.Groups, NotCounted: s.NotCounted,
+		CPU:        float64(s.CPU) / 1000,
+		Memory:     int64(s.Memory),
+		Hourly:     s.Hourly.Total().PerHour(),
+		Monthly:    s.Hourly.Total().PerMonth(),
+		PricedFrom: string(s.Price.From),
+		Groups:     s.Price.Groups,
+		NotCounted: s.NotCounted,
 	}
 }
 
@@ -212,6 +239,7 @@ func (j *jsonReport) addSavings(r *report) {
 	if r.prices == nil {
 		return
 	}
+
 	j.Prices = r.prices.json()
 	for i, it := range r.items {
 		j.Workloads[i].Saving = newJSONSaving(it.saving)
@@ -219,12 +247,14 @@ func (j *jsonReport) addSavings(r *report) {
 			// The workload states the source of the prices.
 			one := it.savings[c]
 			one.Price = cost.UnitPrice{}
+
 			j.Workloads[i].Containers[c].Saving = newJSONSaving(one)
 			for g, s := range it.groupSavings[c] {
 				j.Workloads[i].Containers[c].NodeGroups[g].Saving = newJSONSaving(s)
 			}
 		}
 	}
+
 	sums, all := r.savingsByNamespace()
 	for _, n := range sums {
 		j.Namespaces = append(j.Namespaces, jsonNamespace{Namespace: n.namespace, Saving: *newJSONSaving(n.Saving)})

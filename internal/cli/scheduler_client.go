@@ -51,25 +51,31 @@ func (o *explainSchedulingOptions) fetchExplanations(ctx context.Context, namesp
 		found, err := fetchFrom(ctx, strings.TrimSuffix(o.scheduler, "/"), pod)
 		return found, notRecordedError(pod, err)
 	}
+
 	client, config, err := o.kubernetes.clientset()
 	if err != nil {
 		return nil, err
 	}
+
 	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: schedulerSelector, FieldSelector: "status.phase=Running"})
 	if err != nil {
 		return nil, fmt.Errorf("failed to list the pods of crane-scheduler at %s: %w", config.Host, err)
 	}
+
 	if len(pods.Items) == 0 {
 		return nil, fmt.Errorf("%w: set the address with --scheduler", errNoScheduler)
 	}
+
 	var errs []error
 	for i := range pods.Items {
 		found, err := o.fetchFromPod(ctx, client, config, &pods.Items[i], pod)
 		if err == nil {
 			return found, nil
 		}
+
 		errs = append(errs, fmt.Errorf("%s/%s: %w", pods.Items[i].Namespace, pods.Items[i].Name, err))
 	}
+
 	return nil, notRecordedError(pod, errors.Join(errs...))
 }
 
@@ -78,6 +84,7 @@ func notRecordedError(pod string, err error) error {
 	if errors.Is(err, errPodNotRecorded) {
 		return &exitError{code: exitNoResult, err: fmt.Errorf("pod %s: %w", pod, err)}
 	}
+
 	return err
 }
 
@@ -87,16 +94,21 @@ func (o *explainSchedulingOptions) fetchFromPod(ctx context.Context, client kube
 	if err != nil {
 		return nil, fmt.Errorf("failed to connect: %w", err)
 	}
+
 	to := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(scheduler.Namespace).Name(scheduler.Name).SubResource("portforward").URL()
-	stop, ready := make(chan struct{}), make(chan struct{})
+	stop := make(chan struct{})
+
+	ready := make(chan struct{})
 	forwarder, err := portforward.NewOnAddresses(spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, to),
 		[]string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", o.port)}, stop, ready, io.Discard, io.Discard)
 	if err != nil {
 		return nil, fmt.Errorf("failed to forward port %d: %w", o.port, err)
 	}
+
 	failed := make(chan error, 1)
 	go func() { failed <- forwarder.ForwardPorts() }()
 	defer close(stop)
+
 	select {
 	case <-ready:
 	case err := <-failed:
@@ -104,10 +116,12 @@ func (o *explainSchedulingOptions) fetchFromPod(ctx context.Context, client kube
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+
 	ports, err := forwarder.GetPorts()
 	if err != nil {
 		return nil, fmt.Errorf("failed to forward port %d: %w", o.port, err)
 	}
+
 	return fetchFrom(ctx, fmt.Sprintf("http://127.0.0.1:%d", ports[0].Local), pod)
 }
 
@@ -115,33 +129,41 @@ func (o *explainSchedulingOptions) fetchFromPod(ctx context.Context, client kube
 func fetchFrom(ctx context.Context, address, pod string) ([]nodeload.Explanation, error) {
 	ctx, cancel := context.WithTimeout(ctx, schedulerTimeout)
 	defer cancel()
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+explainPath+"?pod="+url.QueryEscape(pod), nil)
 	if err != nil {
 		return nil, usageError(fmt.Errorf("--scheduler: %w", err))
 	}
+
 	// Connect directly, not through a proxy of the environment.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 	response, err := client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("failed to query the scheduler: %w", err)
 	}
 	defer response.Body.Close()
+
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxResponseBytes))
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the response of the scheduler: %w", err)
 	}
+
 	var content struct {
 		Explanations []nodeload.Explanation `json:"explanations"`
 		Error        string                 `json:"error"`
 	}
+
 	if err := json.Unmarshal(body, &content); err != nil {
 		return nil, fmt.Errorf("%s returned %s, not a response of crane-scheduler: %w", address, response.Status, err)
 	}
+
 	switch {
 	case response.StatusCode == http.StatusNotFound && content.Error != "":
 		return nil, errPodNotRecorded
 	case response.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("the scheduler returned %s: %s", response.Status, content.Error)
 	}
+
 	return content.Explanations, nil
 }

@@ -44,12 +44,15 @@ type serverNotFoundError struct {
 func (e *serverNotFoundError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "no Prometheus found in the cluster at %s", e.host)
+
 	if len(e.rejected) == 0 {
 		fmt.Fprintf(&b, ": no service has the labels or the name of %s", strings.Join(discover.ServerNames(), ", "))
 	}
+
 	for _, a := range e.rejected {
 		fmt.Fprintf(&b, "; %s: %s", a.service, a.reason)
 	}
+
 	b.WriteString(". " + configureServerHint)
 	return b.String()
 }
@@ -61,6 +64,7 @@ func (p *prometheusFlags) discoverServer(ctx context.Context, k *kubernetesFlags
 	if p.address != "" || p.discovered != nil {
 		return nil
 	}
+
 	config, err := k.config()
 	if errors.Is(err, errNoKubeconfig) {
 		return usageError(fmt.Errorf("the address of Prometheus is not set and cannot be discovered: %w. %s", err, configureServerHint))
@@ -68,26 +72,32 @@ func (p *prometheusFlags) discoverServer(ctx context.Context, k *kubernetesFlags
 	if err != nil {
 		return err
 	}
+
 	finder, err := discover.NewFinder(config)
 	if err != nil {
 		return err
 	}
+
 	if p.service != "" {
 		choice, err := discover.ParseServiceAddress(p.service)
 		if err != nil {
 			return usageError(fmt.Errorf("--prometheus-service: %w", err))
 		}
+
 		c, err := finder.Resolve(ctx, choice)
 		if err != nil {
 			return fmt.Errorf("--prometheus-service: %w", err)
 		}
+
 		p.useCandidate(finder, c)
 		return nil
 	}
+
 	candidates, err := finder.Find(ctx)
 	if err != nil {
 		return fmt.Errorf("API server %s: %w. %s", config.Host, err, configureServerHint)
 	}
+
 	return p.selectCandidate(ctx, config.Host, finder, candidates, note)
 }
 
@@ -100,20 +110,25 @@ func (p *prometheusFlags) selectCandidate(ctx context.Context, host string, find
 		if err != nil {
 			return err
 		}
+
 		if reason != "" {
 			attempts = append(attempts, rejectedService{c, reason})
 			continue
 		}
+
 		for _, a := range attempts {
 			note(fmt.Sprintf("%s is not used: %s", a.service, a.reason))
 		}
+
 		text := fmt.Sprintf("Using %s %s, discovered through the API server", c.Server, c)
 		if rest := candidates[i+1:]; len(rest) > 0 {
 			text += "; other candidates: " + listCandidates(rest)
 		}
+
 		note(text + ". Select another with --prometheus-service or --prometheus.")
 		return nil
 	}
+
 	p.discovered = nil
 	return &serverNotFoundError{host: host, rejected: attempts}
 }
@@ -126,8 +141,10 @@ func listCandidates(candidates []discover.Candidate) string {
 			names = append(names, fmt.Sprintf("%d more", len(candidates)-maxListed))
 			break
 		}
+
 		names = append(names, c.String())
 	}
+
 	return strings.Join(names, ", ")
 }
 
@@ -139,11 +156,14 @@ func (p *prometheusFlags) useCandidate(finder *discover.Finder, c discover.Candi
 // error.
 func (p *prometheusFlags) rejectReason(ctx context.Context) (reason string, err error) {
 	quick := *p
-	quick.timeout, quick.maxAttempts = min(p.timeout, findTimeout), findAttempts
+	quick.timeout = min(p.timeout, findTimeout)
+
+	quick.maxAttempts = findAttempts
 	source, err := quick.open()
 	if err != nil {
 		return "", err
 	}
+
 	report, err := source.ProbeWithoutHistory(ctx)
 	switch {
 	case ctx.Err() != nil:
@@ -151,11 +171,13 @@ func (p *prometheusFlags) rejectReason(ctx context.Context) (reason string, err 
 	case err != nil:
 		return p.describeProxyError(err), nil
 	}
+
 	for _, m := range report.Metrics {
 		if m.Required && m.Series > 0 {
 			return "", nil
 		}
 	}
+
 	return "it responds but has no container metrics", nil
 }
 
@@ -165,6 +187,7 @@ func (p *prometheusFlags) describeProxyError(err error) string {
 	if errors.As(err, &failure) && failure.Kind == prometheus.Denied {
 		return fmt.Sprintf("%v; access through the API server requires permission to get services/proxy in namespace %s", err, p.discovered.service.Namespace)
 	}
+
 	return err.Error()
 }
 
@@ -181,5 +204,6 @@ func missingRequired(report metrics.SourceReport) (missing []string, none bool) 
 			missing = append(missing, fmt.Sprintf("%s (%s)", m.Metric, m.Impact))
 		}
 	}
+
 	return missing, none
 }

@@ -65,6 +65,7 @@ func newSimulateAutoscaleCommand(s Streams) *cobra.Command {
 			return o.run(s)
 		},
 	}
+
 	plan := replay.DefaultPlan()
 	fs := cmd.Flags()
 	fs.IntSliceVar(&o.pods, "pods", plan.Pods, "number of pods required by the 95th percentile of a series; several values run one by one")
@@ -73,6 +74,7 @@ func newSimulateAutoscaleCommand(s Streams) *cobra.Command {
 	fs.StringVar(&o.warmup, "warmup", "7d", "length of the start of a series that is not scored")
 	fs.Float64Var(&o.budget, "budget", plan.Budget, "additional replica hours that the forecasts of all series may cost, as a fraction, from 0 to 10")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
+
 	return cmd
 }
 
@@ -85,23 +87,28 @@ func (o *simulateAutoscaleOptions) plan() (replay.Plan, error) {
 			errs = append(errs, fmt.Errorf("--pods %d: must be 1 to 10000", n))
 		}
 	}
+
 	for _, text := range o.startups {
 		d, err := series.ParseDuration(text)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("--startup: %w", err))
 		}
+
 		plan.Startups = append(plan.Startups, d)
 	}
+
 	if !(o.target > 0 && o.target <= 1) {
 		errs = append(errs, fmt.Errorf("--target %v: must be above 0 and at most 1", o.target))
 	}
 	if _, err := scaling.NewFleet(o.budget); err != nil {
 		errs = append(errs, fmt.Errorf("--budget: %w", err))
 	}
+
 	var err error
 	if plan.Warmup, err = series.ParseDuration(o.warmup); err != nil {
 		errs = append(errs, fmt.Errorf("--warmup: %w", err))
 	}
+
 	errs = append(errs, checkTableOrJSON(o.output))
 	if len(o.paths) == 0 {
 		errs = append(errs, errors.New("missing argument: want files or directories with series"))
@@ -109,6 +116,7 @@ func (o *simulateAutoscaleOptions) plan() (replay.Plan, error) {
 	if len(o.pods) == 0 || len(o.startups) == 0 {
 		errs = append(errs, errors.New("--pods and --startup require a value"))
 	}
+
 	return plan, usageError(errors.Join(errs...))
 }
 
@@ -117,24 +125,31 @@ func (o *simulateAutoscaleOptions) run(s Streams) error {
 	if err != nil {
 		return err
 	}
+
 	progress := newProgress(s.Err, "replaying the autoscalers", nil)
 	defer progress.stop()
+
 	all, err := readSeries(s.Err, o.paths)
 	if err != nil {
 		return err
 	}
+
 	named := make([]replay.Named, len(all))
 	for i, one := range all {
 		named[i] = replay.Named{Name: one.Name, Series: one.Series}
 	}
+
 	results, skipped := replay.Compare(plan, named)
 	progress.stop()
+
 	for _, err := range skipped {
 		fmt.Fprintln(s.Err, "skipping", err)
 	}
+
 	if len(results) == 0 {
 		return &exitError{code: exitNoResult, err: errors.New("nothing to simulate: no series is long enough")}
 	}
+
 	return writeReport(s.Out, o.output, "simulation", replay.NewReport(results), renderAutoscaleTable)
 }
 
@@ -146,6 +161,7 @@ func renderAutoscaleTable(w io.Writer, report replay.Report) error {
 			fmt.Sprintf("%.1f", r.ReplicaHours), r.Scalings, accountText(r),
 		})
 	}
+
 	totals := newFigureTable("SERIES", "SCALER", "UNDER CAPACITY MIN", "RATIO", "REPLICA HOURS", "RATIO", "SCALINGS")
 	for _, t := range report.Total {
 		totals.AppendRow(table.Row{
@@ -153,6 +169,7 @@ func renderAutoscaleTable(w io.Writer, report replay.Report) error {
 			fmt.Sprintf("%.1f", t.ReplicaHours), ratioText(t.ReplicaHoursRatio), t.Scalings,
 		})
 	}
+
 	_, err := fmt.Fprintf(w, "%s\n\n%s\n", cases.Render(), totals.Render())
 	return err
 }
@@ -162,6 +179,7 @@ func accountText(r replay.Row) string {
 	if r.SparedTime == nil || r.ExtraReplicas == nil {
 		return emptyCell
 	}
+
 	return fmt.Sprintf("-%.0f %% for +%.1f %%", 100**r.SparedTime, 100**r.ExtraReplicas)
 }
 
@@ -169,5 +187,6 @@ func ratioText(r *float64) string {
 	if r == nil {
 		return emptyCell
 	}
+
 	return fmt.Sprintf("%.3f", *r)
 }

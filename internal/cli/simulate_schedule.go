@@ -44,19 +44,26 @@ func runScheduler(ctx context.Context, s Streams, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	cmd := exec.CommandContext(ctx, path, args...)
 	progress := newProgress(s.Err, "simulating", nil)
 	defer progress.stop()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.In, stopWriter{progress, s.Out}, progress
+
+	cmd.Stdin = s.In
+	cmd.Stdout = stopWriter{progress, s.Out}
+	cmd.Stderr = progress
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = schedulerStopTimeout
+
 	err = cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() > 0 {
 		return &exitError{code: exit.ExitCode(), err: fmt.Errorf("%s simulate: %w", schedulerBinary, err)}
 	}
+
 	if err != nil {
 		return fmt.Errorf("failed to run %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -77,14 +84,17 @@ func findScheduler() (string, error) {
 		if target, err := filepath.EvalSymlinks(self); err == nil {
 			self = target
 		}
+
 		candidate := filepath.Join(filepath.Dir(self), schedulerBinary)
 		if info, err := os.Stat(candidate); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return candidate, nil
 		}
 	}
+
 	path, err := exec.LookPath(schedulerBinary)
 	if err != nil {
 		return "", fmt.Errorf("%s is neither in the directory of crane nor in PATH: build it with `make build`: %w", schedulerBinary, err)
 	}
+
 	return path, nil
 }

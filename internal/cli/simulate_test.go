@@ -18,15 +18,19 @@ import (
 // writeDailyLoad writes nine days of load that increases every morning.
 func writeDailyLoad(t *testing.T, dir, name string) {
 	t.Helper()
+
 	var b strings.Builder
 	b.WriteString("ts,value\n")
+
 	for m := range 9 * 24 * 60 {
 		load := 5 + math.Sin(float64(m))
 		if hour := m / 60 % 24; hour >= 9 && hour < 17 {
 			load *= 8
 		}
+
 		fmt.Fprintf(&b, "%d,%.3f\n", 1_700_006_400+60*m, load)
 	}
+
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -35,21 +39,26 @@ func writeDailyLoad(t *testing.T, dir, name string) {
 func TestSimulateAutoscale(t *testing.T) {
 	dir := t.TempDir()
 	writeDailyLoad(t, dir, "office.csv")
+
 	if err := os.WriteFile(filepath.Join(dir, "idle.csv"), []byte("ts,value\n1700006400,0\n1700006460,0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	var out, errOut strings.Builder
 	args := []string{"crane", "simulate", "autoscale", "--pods", "10", "--startup", "180s", "-o", "json", dir}
 	if code := Main(args, strings.NewReader(""), &out, &errOut); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errOut.String())
 	}
+
 	if !strings.Contains(errOut.String(), "skipping idle") {
 		t.Errorf("no warning about a series of zeros: %q", errOut.String())
 	}
+
 	var report replay.Report
 	if err := json.Unmarshal([]byte(out.String()), &report); err != nil {
 		t.Fatal(err)
 	}
+
 	var names []string
 	for _, r := range report.Series {
 		names = append(names, r.Name+"/"+r.Scaler)
@@ -57,6 +66,7 @@ func TestSimulateAutoscale(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
+
 	if got, want := strings.Join(names, " "), "office/reactive office/ehpa office/plain office/low-target office/cron office/oracle"; got != want {
 		t.Errorf("rows %q, want %q", got, want)
 	}

@@ -18,6 +18,7 @@ func (r *report) note(it item, i int) string {
 			all = append(all, string(s.resource)+": "+text)
 		}
 	}
+
 	return strings.Join(all, "; ")
 }
 
@@ -26,22 +27,27 @@ func sizingNote(s rightsize.Sizing) string {
 	if s.Status != rightsize.Ready {
 		return s.Message
 	}
+
 	var all []string
 	add := func(text string) {
 		if text != "" && !slices.Contains(all, text) {
 			all = append(all, text)
 		}
 	}
+
 	for _, step := range s.Steps {
 		add(stepNotes()[step.Code]) // -o json and --explain list all steps.
 	}
+
 	for _, f := range s.Flags {
 		text, known := flagNotes()[f.Code]
 		if !known {
 			text = strings.ReplaceAll(string(f.Code), "-", " ")
 		}
+
 		add(text)
 	}
+
 	return strings.Join(all, ", ")
 }
 

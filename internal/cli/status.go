@@ -50,13 +50,16 @@ func newStatusCommand(s Streams) *cobra.Command {
 			if len(args) == 1 {
 				return o.run(cmd.Context(), s, args[0])
 			}
+
 			return runStatus(cmd.Context(), s, o)
 		},
 	}
+
 	fs := cmd.Flags()
 	o.kubernetes.addFlags(fs)
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the workload, unless it is part of its name")
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")
+
 	return cmd
 }
 
@@ -64,35 +67,44 @@ func runStatus(ctx context.Context, s Streams, o *explainWorkloadOptions) error 
 	if err := checkTableOrJSON(o.output); err != nil {
 		return usageError(err)
 	}
+
 	if o.namespace != "" {
 		return usageError(errors.New("--namespace requires the name of a workload"))
 	}
+
 	c, err := o.kubernetes.objectClient()
 	if err != nil {
 		return err
 	}
+
 	progress := newProgress(s.Err, "reading the state of Crane", nil)
 	report, err := readStatus(ctx, c, time.Now())
 	progress.stop()
+
 	if err != nil {
 		return err
 	}
+
 	render := renderDoctorTable
 	if o.output == outputJSON {
 		render = renderDoctorJSON
 	}
+
 	if err := render(s.Out, report.checks); err != nil {
 		return fmt.Errorf("failed to write the report: %w", err)
 	}
+
 	var warned []string
 	for _, c := range report.checks {
 		if c.Status == statusWarn {
 			warned = append(warned, c.Name)
 		}
 	}
+
 	if len(warned) > 0 {
 		return fmt.Errorf("warnings: %s", strings.Join(warned, ", "))
 	}
+
 	return nil
 }
 
@@ -137,6 +149,7 @@ func readStatus(ctx context.Context, c client.Reader, now time.Time) (*statusRep
 			return r, fmt.Errorf("failed to read the state of %s: %w", read.name, err)
 		}
 	}
+
 	return r, nil
 }
 
@@ -148,27 +161,33 @@ func (r *statusReport) addComponents(ctx context.Context) error {
 	found := map[string]bool{}
 	var deployments appsv1.DeploymentList
 	var daemons appsv1.DaemonSetList
+
 	names := client.MatchingLabelsSelector{Selector: componentSelector()}
 	if err := r.client.List(ctx, &deployments, names); err != nil {
 		return err
 	}
+
 	if err := r.client.List(ctx, &daemons, names); err != nil {
 		return err
 	}
+
 	for i := range deployments.Items {
 		d := &deployments.Items[i]
 		found[d.Labels[componentLabel]] = true
 		r.addComponent(d, d.Spec.Template.Spec, d.Status.ReadyReplicas, d.Status.UpdatedReplicas, ptr.Deref(d.Spec.Replicas, 1))
 	}
+
 	for i := range daemons.Items {
 		d := &daemons.Items[i]
 		found[d.Labels[componentLabel]] = true
 		r.addComponent(d, d.Spec.Template.Spec, d.Status.NumberReady, d.Status.UpdatedNumberScheduled, d.Status.DesiredNumberScheduled)
 	}
+
 	leader, err := r.leader(ctx, cranedLease)
 	if err != nil {
 		return err
 	}
+
 	switch {
 	case leader != "":
 		r.add("leader", statusOK, leader, "")
@@ -177,20 +196,24 @@ func (r *statusReport) addComponents(ctx context.Context) error {
 	default:
 		r.add("leader", statusWarn, "no craned runs, in the cluster or outside: nothing is processed", "")
 	}
+
 	for _, name := range components() {
 		if found[name] || name == "craned" && leader != "" {
 			continue
 		}
+
 		outside, err := r.outside(ctx, name)
 		if err != nil {
 			return err
 		}
+
 		if outside != "" {
 			r.add(name, statusOK, "runs outside the cluster: "+outside, "")
 		} else {
 			r.add(name, statusOff, "no Deployment or DaemonSet has the label "+componentLabel+"="+name, "")
 		}
 	}
+
 	return nil
 }
 
@@ -204,8 +227,10 @@ func (r *statusReport) outside(ctx context.Context, name string) (string, error)
 		if err == nil && problem == "" && service[strings.LastIndex(service, "/")+1:] == name {
 			return "it serves the external metrics API", nil
 		}
+
 		return "", client.IgnoreNotFound(err)
 	}
+
 	return "", nil
 }
 
@@ -216,6 +241,7 @@ func (r *statusReport) addComponent(o client.Object, pod corev1.PodSpec, ready, 
 	if len(pod.Containers) > 0 {
 		image = pod.Containers[0].Image
 	}
+
 	detail := fmt.Sprintf("%s/%s: %d of %d ready, %s", o.GetNamespace(), o.GetName(), ready, want, image[strings.LastIndex(image, "/")+1:])
 	switch {
 	case want == 0:
@@ -235,14 +261,17 @@ func (r *statusReport) leader(ctx context.Context, lease string) (string, error)
 	if err := r.client.List(ctx, &leases, client.MatchingFields{"metadata.name": lease}); err != nil {
 		return "", err
 	}
+
 	for _, l := range leases.Items {
 		if l.Spec.RenewTime == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
 			continue
 		}
+
 		if age := r.now.Sub(l.Spec.RenewTime.Time); age < maxLeaseAge {
 			return fmt.Sprintf("%s holds the lease %s/%s, renewed %s ago", *l.Spec.HolderIdentity, l.Namespace, l.Name, shortDuration(max(age, 0).Truncate(time.Second))), nil
 		}
 	}
+
 	return "", nil
 }
 
@@ -260,6 +289,7 @@ func (r *statusReport) addExternalMetrics(ctx context.Context) error {
 	default:
 		r.add(name, statusOK, "served by "+service, "")
 	}
+
 	return nil
 }
 
@@ -268,17 +298,21 @@ func (r *statusReport) externalMetrics(ctx context.Context) (service, problem st
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion("apiregistration.k8s.io/v1")
 	o.SetKind("APIService")
+
 	if err := r.client.Get(ctx, client.ObjectKey{Name: "v1beta1.external.metrics.k8s.io"}, o); err != nil {
 		return "", "", err
 	}
+
 	namespace, _, _ := unstructured.NestedString(o.Object, "spec", "service", "namespace")
 	name, _, _ := unstructured.NestedString(o.Object, "spec", "service", "name")
+
 	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {
 		if one, _ := c.(map[string]any); one["type"] == "Available" && one["status"] != "True" {
 			problem = fmt.Sprint(one["message"])
 		}
 	}
+
 	return namespace + "/" + name, problem, nil
 }
 
@@ -288,12 +322,14 @@ func (r *statusReport) addPause(ctx context.Context) error {
 	if err := r.client.List(ctx, &all, client.MatchingFields{"metadata.name": pause.ConfigMapName}); err != nil {
 		return err
 	}
+
 	for i := range all.Items {
 		if m := &all.Items[i]; pause.IsPaused(m) {
 			r.add("writes", statusWarn, fmt.Sprintf("paused by ConfigMap %s/%s: %s", m.Namespace, m.Name, m.Data[pause.KeyReason]), "crane resume --craned-namespace "+m.Namespace)
 			return nil
 		}
 	}
+
 	r.add("writes", statusOK, "not paused", "")
 	return nil
 }
@@ -304,6 +340,7 @@ func (r *statusReport) addRules(ctx context.Context) error {
 	if err := r.client.List(ctx, &list); err != nil {
 		return err
 	}
+
 	var newest time.Time
 	var failing []string
 	for i := range list.Items {
@@ -315,10 +352,12 @@ func (r *statusReport) addRules(ctx context.Context) error {
 			failing = append(failing, rule.Name)
 		}
 	}
+
 	detail := ""
 	if !newest.IsZero() {
 		detail = ", the last round ended " + shortDuration(max(r.now.Sub(newest), 0).Truncate(time.Second)) + " ago"
 	}
+
 	r.addReadiness("rules", readinessOf(&list), detail, describeRules(failing))
 	return nil
 }
@@ -328,6 +367,7 @@ func (r *statusReport) addObjects(ctx context.Context, name string, list client.
 	if err := r.client.List(ctx, list); err != nil {
 		return err
 	}
+
 	r.addReadiness(name, readinessOf(list), "", "")
 	return nil
 }

@@ -28,12 +28,14 @@ func (r *statusReport) addReadiness(name string, of readiness, text, advice stri
 	for _, n := range of {
 		total += n
 	}
+
 	var reasons []string
 	for _, reason := range slices.Sorted(maps.Keys(of)) {
 		if reason != "" {
 			reasons = append(reasons, fmt.Sprintf("%d %s", of[reason], reason))
 		}
 	}
+
 	detail := fmt.Sprintf("%d, all ready", total)
 	switch {
 	case total == 0:
@@ -42,10 +44,12 @@ func (r *statusReport) addReadiness(name string, of readiness, text, advice stri
 	case len(reasons) > 0:
 		detail = fmt.Sprintf("%d of %d ready; %s", of[""], total, strings.Join(reasons, ", "))
 	}
+
 	state := statusOK
 	if of[""] == 0 || advice != "" {
 		state = statusWarn
 	}
+
 	r.add(name, state, detail+text, advice)
 }
 
@@ -57,10 +61,12 @@ func describeRules(names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
+
 	command := "kubectl describe recommendationrules " + strings.Join(names[:min(maxNamedRules, len(names))], " ")
 	if more := len(names) - maxNamedRules; more > 0 {
 		command += fmt.Sprintf(" (and %d more)", more)
 	}
+
 	return command
 }
 
@@ -78,12 +84,14 @@ func readinessOf(list client.ObjectList) readiness {
 	if err != nil {
 		return out
 	}
+
 	for _, item := range items {
 		var o conditioned
 		if err := convertObject(item, &o); err != nil {
 			out["Unreadable"]++
 			continue
 		}
+
 		switch c := meta.FindStatusCondition(o.Status.Conditions, "Ready"); {
 		case c == nil:
 			out["NotEvaluated"]++
@@ -93,6 +101,7 @@ func readinessOf(list client.ObjectList) readiness {
 			out[c.Reason]++
 		}
 	}
+
 	return out
 }
 
@@ -102,6 +111,7 @@ func convertObject(from runtime.Object, to any) error {
 	if err == nil {
 		err = json.Unmarshal(content, to)
 	}
+
 	return err
 }
 
@@ -115,5 +125,6 @@ func componentSelector() labels.Selector {
 	if err != nil {
 		return labels.Nothing()
 	}
+
 	return labels.NewSelector().Add(*is)
 }

@@ -33,6 +33,7 @@ func TestStatus(t *testing.T) {
 			cranedLeaseOf(now.Add(-3 * time.Second)), ruleWith(now.Add(-2*time.Hour), metav1.ConditionTrue, "RoundCompleted"),
 		}
 	}
+
 	for name, test := range map[string]struct {
 		objects []client.Object
 		want    map[string]string
@@ -84,6 +85,7 @@ func TestStatus(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			got := map[string]string{}
 			for _, c := range report.checks {
 				got[c.Name] = string(c.Status) + " " + c.Detail
@@ -91,6 +93,7 @@ func TestStatus(t *testing.T) {
 					got[c.Name] += " (" + c.Advice + ")"
 				}
 			}
+
 			for line, want := range test.want {
 				if !strings.HasPrefix(got[line], want) {
 					t.Errorf("%s: %q, want %q", line, got[line], want)
@@ -102,6 +105,7 @@ func TestStatus(t *testing.T) {
 
 func statusClient(t *testing.T, objects ...client.Object) client.Client {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, analysisv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme, predictionv1alpha1.AddToScheme,
@@ -110,6 +114,7 @@ func statusClient(t *testing.T, objects ...client.Object) client.Client {
 			t.Fatal(err)
 		}
 	}
+
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).WithIndex(&corev1.ConfigMap{}, "metadata.name", byName).Build()
@@ -149,7 +154,8 @@ func externalMetricsOf(service, available string) client.Object {
 }
 
 func leaseOf(name string, renewed time.Time) *coordinationv1.Lease {
-	holder, at := "craned-0", metav1.NewMicroTime(renewed)
+	holder := "craned-0"
+	at := metav1.NewMicroTime(renewed)
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: name},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &at},

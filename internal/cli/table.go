@@ -48,17 +48,22 @@ func writeTable(w io.Writer, r *report, columns int, paint painter) error {
 	if len(r.items) == 0 {
 		return nil
 	}
+
 	var text strings.Builder
 	text.WriteString(formatTable(r, columns, paint))
+
 	if r.prices != nil && r.groupBy == "" {
 		text.WriteString(formatSavings(r, columns))
 	}
+
 	for _, line := range r.sources.lines() {
 		text.WriteString(wrapText("", line, columns))
 	}
+
 	if _, err := io.WriteString(w, text.String()); err != nil {
 		return fmt.Errorf("failed to write the table: %w", err)
 	}
+
 	return nil
 }
 
@@ -72,20 +77,27 @@ func formatTable(r *report, columns int, paint painter) string {
 		if excessWidth(widths, columns) > 0 && !r.fromFiles() {
 			return formatStackedTable(rowReport{r}.data(), columns, paint)
 		}
+
 		narrowNames(widths, s.names, columns)
 	}
+
 	t := texttable.New()
 	t.AppendHeader(s.header)
+
 	for _, row := range s.rows {
 		t.AppendRow(paint.row(s.header, row))
 	}
+
 	if len(s.footer) > 0 {
 		t.AppendFooter(paint.footer(s.footer))
 	}
+
 	configs := columnConfigs(s.header, s.names, noteWidth(columns, widths))
 	for i := range s.names {
-		configs[i].WidthMax, configs[i].WidthMaxEnforcer = widths[i], text.WrapHard
+		configs[i].WidthMax = widths[i]
+		configs[i].WidthMaxEnforcer = text.WrapHard
 	}
+
 	t.SetColumnConfigs(configs)
 	return t.Render() + "\n"
 }
@@ -95,11 +107,13 @@ func excessWidth(widths []int, columns int) int {
 	if columns == 0 {
 		return 0
 	}
+
 	last := len(widths) - 1
 	excess := min(widths[last], minNoteWidth) + 1 - columns
 	for _, w := range widths[:last] {
 		excess += w + len("  ")
 	}
+
 	return excess
 }
 
@@ -114,9 +128,11 @@ func narrowNames(widths []int, names, columns int) {
 				widest = i
 			}
 		}
+
 		if widths[widest] <= minWidth {
 			return
 		}
+
 		widths[widest]--
 	}
 }
@@ -129,6 +145,7 @@ func (r rowReport) tableRow(it item, i, names int) table.Row {
 	if names == 1 {
 		row = table.Row{it.workload.Name}
 	}
+
 	for _, resource := range r.resources {
 		switch resource {
 		case metrics.CPU:
@@ -137,9 +154,11 @@ func (r rowReport) tableRow(it item, i, names int) table.Row {
 			row = append(row, r.visibleCells(sizingCells(c.Memory, c.Current.MemoryRequest, c.Target.MemoryRequest, rightsize.FormatMemory))...)
 		}
 	}
+
 	if r.prices != nil {
 		row = append(row, savingCell(it.savings[i]))
 	}
+
 	return append(row, r.note(it, i))
 }
 
@@ -148,6 +167,7 @@ func (r rowReport) visibleCells(all table.Row) table.Row {
 	if r.fromFiles() {
 		return all[1:2]
 	}
+
 	return all
 }
 
@@ -157,13 +177,16 @@ func sizingCells[T series.MilliCPU | series.Bytes](s rightsize.Sizing, now, targ
 	if now != nil {
 		row[0] = format(*now)
 	}
+
 	if s.Status != rightsize.Ready || target == nil {
 		return row
 	}
+
 	row[1] = format(*target)
 	if now != nil {
 		row[2] = percentText(float64(*now), float64(*target))
 	}
+
 	return row
 }
 
@@ -172,10 +195,12 @@ func percentText(now, target float64) string {
 	if !ok {
 		return emptyCell
 	}
+
 	rounded := math.Round(change * 100)
 	if rounded == 0 {
 		return "0%"
 	}
+
 	return fmt.Sprintf("%+.0f%%", rounded)
 }
 
@@ -185,12 +210,14 @@ func (r rowReport) totalsRow(names int) table.Row {
 	for i := range row {
 		row[i] = ""
 	}
+
 	row[0] = "TOTAL"
 	row = append(row, r.amountCells(t)...)
 	if r.prices != nil {
 		_, all := r.savingsByNamespace()
 		row = append(row, savingCell(all.Saving))
 	}
+
 	return append(row, "requests of all pods")
 }
 
@@ -200,6 +227,7 @@ func formatCPU(m series.MilliCPU) string {
 	if m < many {
 		return rightsize.FormatCPU(m)
 	}
+
 	return strconv.FormatFloat(float64(m)/1000, 'f', 1, 64)
 }
 
@@ -224,24 +252,37 @@ func noteWidth(total int, widths []int) int {
 	if total == 0 {
 		return maxNoteWidth
 	}
+
 	used := 0
 	for _, w := range widths[:len(widths)-1] {
 		used += w + len("  ")
 	}
+
 	return max(minNoteWidth, total-used-1)
 }
 
 func columnConfigs(header table.Row, names, note int) []table.ColumnConfig {
 	configs := make([]table.ColumnConfig, 0, len(header))
 	for i := range header {
-		c := table.ColumnConfig{Number: i + 1, Align: text.AlignLeft, AlignHeader: text.AlignLeft, AlignFooter: text.AlignLeft}
+		c := table.ColumnConfig{
+			Number:      i + 1,
+			Align:       text.AlignLeft,
+			AlignHeader: text.AlignLeft,
+			AlignFooter: text.AlignLeft,
+		}
+
 		switch {
 		case i == len(header)-1:
-			c.WidthMax, c.WidthMaxEnforcer = note, text.WrapSoft
+			c.WidthMax = note
+			c.WidthMaxEnforcer = text.WrapSoft
 		case i >= names:
-			c.Align, c.AlignHeader, c.AlignFooter = text.AlignRight, text.AlignRight, text.AlignRight
+			c.Align = text.AlignRight
+			c.AlignHeader = text.AlignRight
+			c.AlignFooter = text.AlignRight
 		}
+
 		configs = append(configs, c)
 	}
+
 	return slices.Clip(configs)
 }

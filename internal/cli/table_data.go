@@ -36,10 +36,12 @@ func (r rowReport) data() tableData {
 	if r.groupBy != "" {
 		return r.groupData()
 	}
+
 	s := tableData{header: table.Row{"NAMESPACE", "WORKLOAD", "CONTAINER"}}
 	if r.fromFiles() {
 		s.header = table.Row{"SERIES"}
 	}
+
 	s.names = len(s.header)
 	s.header = append(append(s.header, r.amountTitles()...), "NOTE")
 	for _, it := range r.items {
@@ -47,9 +49,11 @@ func (r rowReport) data() tableData {
 			s.rows = append(s.rows, r.tableRow(it, i, s.names))
 		}
 	}
+
 	if !r.fromFiles() && len(r.items) > 0 {
 		s.footer = r.totalsRow(s.names)
 	}
+
 	return s
 }
 
@@ -62,11 +66,14 @@ func (r rowReport) amountTitles() table.Row {
 			titles = append(titles, title)
 			continue
 		}
+
 		titles = append(titles, title+" NOW", title+" NEW", changeTitle)
 	}
+
 	if r.prices != nil {
 		titles = append(titles, r.prices.book.Currency+"/MONTH")
 	}
+
 	return titles
 }
 
@@ -74,12 +81,15 @@ func (r rowReport) amountTitles() table.Row {
 func (s tableData) widths() []int {
 	widths := make([]int, len(s.header))
 	updateWidths(widths, s.header)
+
 	for _, row := range s.rows {
 		updateWidths(widths, row)
 	}
+
 	if len(s.footer) > 0 {
 		updateWidths(widths, s.footer)
 	}
+
 	return widths
 }
 
@@ -89,6 +99,7 @@ func (s tableData) shortenKinds() {
 	if column < 0 {
 		return
 	}
+
 	for _, row := range s.rows {
 		kind, name, _ := strings.Cut(fmt.Sprint(row[column]), "/")
 		for short, long := range shortKinds() {
@@ -105,5 +116,6 @@ func cellTexts(row table.Row) []string {
 	for i, cell := range row {
 		out[i] = fmt.Sprint(cell)
 	}
+
 	return out
 }

@@ -28,6 +28,7 @@ func (t podTemplate) podSpecPath(ref workload.Ref) (path []string, reason string
 	if t.path == nil && t.unknownReason == "" {
 		return nil, templateUnknownPrefix(ref) + "the object was not read"
 	}
+
 	return t.path, t.unknownReason
 }
 
@@ -48,19 +49,23 @@ func (e *clusterState) findTemplates(ctx context.Context, r *report) error {
 		if !isCustom(it.workload.Ref) {
 			continue
 		}
+
 		var changed []string
 		for _, c := range it.plan.Containers {
 			if change, ok := newContainerPatch(it.workload, c); ok {
 				changed = append(changed, change.list+"/"+change.Name)
 			}
 		}
+
 		if len(changed) > 0 {
 			it.template = e.template(ctx, it.workload.Ref, changed)
 		}
+
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
+
 	return nil
 }
 
@@ -71,12 +76,15 @@ func (e *clusterState) template(ctx context.Context, ref workload.Ref, container
 	if err != nil || e.sources.workloads == sourceMetrics {
 		return podTemplate{unknownReason: unknown + "it can be read from the Kubernetes API only (see --kubeconfig)"}
 	}
+
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
 		return podTemplate{unknownReason: unknown + err.Error()}
 	}
+
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(gv.WithKind(ref.Kind))
+
 	err = lister.Sources(object.GroupVersionKind()).Reader.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, object)
 	switch {
 	case apierrors.IsForbidden(err):
@@ -84,6 +92,7 @@ func (e *clusterState) template(ctx context.Context, ref workload.Ref, container
 	case err != nil:
 		return podTemplate{unknownReason: unknown + err.Error()}
 	}
+
 	return templateOf(object, containers)
 }
 
@@ -94,18 +103,22 @@ func templateOf(object *unstructured.Unstructured, containers []string) podTempl
 		if len(names) == 0 {
 			continue
 		}
+
 		for _, c := range containers {
 			if !slices.Contains(names, c) {
 				return podTemplate{unknownReason: fmt.Sprintf("its template at %s has no %s; the container was probably injected into its pods", strings.Join(path, "."), c)}
 			}
 		}
+
 		return podTemplate{path: path}
 	}
+
 	kind, _, _ := unstructured.NestedString(object.Object, "spec", "workloadRef", "kind")
 	name, _, _ := unstructured.NestedString(object.Object, "spec", "workloadRef", "name")
 	if kind != "" && name != "" {
 		return podTemplate{unknownReason: fmt.Sprintf("its pods are created from the template of %s/%s (spec.workloadRef): patch that object", kind, name)}
 	}
+
 	return podTemplate{unknownReason: fmt.Sprintf("%s %s has no pod template at spec.template or spec.jobTemplate.spec.template", object.GetKind(), object.GetAPIVersion())}
 }
 
@@ -117,17 +130,21 @@ func containerKeys(object *unstructured.Unstructured, path []string) []string {
 		if err != nil {
 			return nil
 		}
+
 		for _, c := range containers {
 			fields, ok := c.(map[string]any)
 			if !ok {
 				return nil
 			}
+
 			name, _, err := unstructured.NestedString(fields, "name")
 			if err != nil {
 				return nil
 			}
+
 			names = append(names, list+"/"+name)
 		}
 	}
+
 	return names
 }

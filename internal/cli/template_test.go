@@ -40,8 +40,10 @@ func TestTemplateOf(t *testing.T) {
 		if err := json.Unmarshal([]byte(c.object), &object.Object); err != nil {
 			t.Fatal(err)
 		}
+
 		object.SetAPIVersion("argoproj.io/v1alpha1")
 		object.SetKind("Rollout")
+
 		got := templateOf(object, c.containers)
 		if strings.Join(got.path, ".") != c.path || !strings.Contains(got.unknownReason, c.reason) || (got.unknownReason == "") != (c.reason == "") {
 			t.Errorf("%s: %+v", name, got)
@@ -62,30 +64,37 @@ func TestCustomKind(t *testing.T) {
 			Patch  string
 		}
 	}
+
 	if err := yaml.Unmarshal([]byte(render(t, outputKustomize, r)), &component); err != nil || len(component.Patches) != 1 {
 		t.Fatalf("%v, %+v", err, component)
 	}
+
 	if target := component.Patches[0].Target; target.Group != "argoproj.io" || target.Kind != "Rollout" {
 		t.Errorf("%+v", target)
 	}
+
 	operations, err := yaml.YAMLToJSON([]byte(component.Patches[0].Patch))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p, err := jsonpatch.DecodePatch(operations)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	patched, err := p.Apply(mustMarshal(t, fixtureDeployment()))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	checkPatched(t, patched)
 
 	var out, errOut bytes.Buffer
 	if err := renderStrategicMerge(Streams{Out: &out, Err: &errOut}, r); err != nil || out.Len() > 0 || !strings.Contains(errOut.String(), "replaces the whole list of containers") {
 		t.Errorf("%v\n%s\n%s", err, out.String(), errOut.String())
 	}
+
 	r.items[0].template = podTemplate{}
 	if out := render(t, outputHelmValues, r); !strings.Contains(out, "Rollout:") {
 		t.Errorf("Helm values do not contain the workload without a known template:\n%s", out)

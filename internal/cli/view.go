@@ -73,31 +73,38 @@ func (v *viewFlags) complete(output string) error {
 			errs = append(errs, fmt.Errorf("--workload %q: want a name or a regular expression", text))
 			continue
 		}
+
 		v.names = append(v.names, name)
 	}
+
 	if v.sortBy == "" {
 		v.sortBy = sortName
 		if output == outputHTML {
 			v.sortBy = sortSaving
 		}
 	}
+
 	if !slices.Contains(sortNames(), v.sortBy) {
 		errs = append(errs, fmt.Errorf("--sort %q: want one of %s", v.sortBy, strings.Join(sortNames(), ", ")))
 	}
+
 	for _, only := range v.only {
 		if !slices.Contains(findingNames(), only) {
 			errs = append(errs, fmt.Errorf("--only %q: want one of %s", only, strings.Join(findingNames(), ", ")))
 		}
 	}
+
 	if v.groupBy == "" {
 		return errors.Join(errs...)
 	}
+
 	if !slices.Contains(groupingNames(), v.groupBy) {
 		errs = append(errs, fmt.Errorf("--group-by %q: want one of %s", v.groupBy, strings.Join(groupingNames(), ", ")))
 	}
 	if isPatch(output) {
 		errs = append(errs, fmt.Errorf("--group-by cannot be combined with --output %s", output))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -107,6 +114,7 @@ func (v *viewFlags) filterWorkloads(all []workload.Workload) []workload.Workload
 	if len(kept) == 0 {
 		v.hint = v.suggestFilter(all)
 	}
+
 	return kept
 }
 
@@ -116,16 +124,19 @@ func (v *viewFlags) suggestFilter(all []workload.Workload) string {
 	for _, w := range all {
 		kinds = append(kinds, w.Kind)
 	}
+
 	for _, kind := range v.kinds {
 		if !slices.ContainsFunc(kinds, func(found string) bool { return kindMatches(kind, found) }) {
 			return fmt.Sprintf(": none of %s is a %s%s", series.FormatCount(len(all), "workload"), kind, didYouMean(kind, kinds))
 		}
 	}
+
 	for i, name := range v.names {
 		if names := workloadNames(all); !slices.ContainsFunc(names, name.MatchString) {
 			return fmt.Sprintf(": none of %s is called %s%s", series.FormatCount(len(all), "workload"), v.workloads[i], didYouMean(v.workloads[i], names))
 		}
 	}
+
 	return ""
 }
 
@@ -137,7 +148,8 @@ func (v *viewFlags) matches(ref workload.Ref) bool {
 
 // kindMatches compares kinds as kubectl does: case-insensitively, in the plural, or by short name.
 func kindMatches(written, kind string) bool {
-	written, kind = strings.ToLower(written), strings.ToLower(kind)
+	written = strings.ToLower(written)
+	kind = strings.ToLower(kind)
 	return written == kind || written == kind+"s" || shortKinds()[written] == kind
 }
 
@@ -154,11 +166,13 @@ func (v *viewFlags) apply(r *report) {
 	r.groupBy, r.sortBy = v.groupBy, v.sortBy
 	r.filterHint = v.hint
 	r.filtered = len(v.names)+len(v.kinds)+len(v.only) > 0
+
 	var kept []item
 	for _, it := range r.items {
 		if !v.matches(it.workload.Ref) {
 			continue
 		}
+
 		if len(v.only) > 0 {
 			it = it.filterContainers(func(c rightsize.Recommendation) bool { return r.hasFinding(c, v.only) })
 		}
@@ -166,6 +180,7 @@ func (v *viewFlags) apply(r *report) {
 			kept = append(kept, it)
 		}
 	}
+
 	r.items = kept
 	if key := r.sortKey(v.sortBy); key != nil {
 		slices.SortStableFunc(r.items, func(a, b item) int { return cmp.Compare(key(b), key(a)) })
@@ -175,7 +190,12 @@ func (v *viewFlags) apply(r *report) {
 // filterContainers returns the item with the containers that keep accepts and the sum of their savings.
 func (it item) filterContainers(keep func(rightsize.Recommendation) bool) item {
 	out := it
-	out.plan.Containers, out.usage, out.evidence, out.savings, out.groupSavings = nil, nil, nil, nil, nil
+	out.plan.Containers = nil
+	out.usage = nil
+	out.evidence = nil
+
+	out.savings = nil
+	out.groupSavings = nil
 	sum := cost.Saving{Price: it.saving.Price}
 	for i, c := range it.plan.Containers {
 		if !keep(c) {
@@ -184,11 +204,13 @@ func (it item) filterContainers(keep func(rightsize.Recommendation) bool) item {
 			}
 			continue
 		}
+
 		out.plan.Containers = append(out.plan.Containers, c)
 		out.usage = append(out.usage, it.usage[i])
 		if i < len(it.evidence) {
 			out.evidence = append(out.evidence, it.evidence[i])
 		}
+
 		if i < len(it.savings) {
 			s := it.savings[i]
 			out.savings = append(out.savings, s)
@@ -196,6 +218,7 @@ func (it item) filterContainers(keep func(rightsize.Recommendation) bool) item {
 			sum.CPU, sum.Memory, sum.Hourly, sum.NotCounted = sum.CPU+s.CPU, sum.Memory+s.Memory, sum.Hourly.Plus(s.Hourly), append(sum.NotCounted, s.NotCounted...)
 		}
 	}
+
 	out.saving = sum
 	return out
 }
@@ -214,6 +237,7 @@ func (r *report) hasFinding(c rightsize.Recommendation, only []string) bool {
 				if known && difference < 0 {
 					return true
 				}
+
 			case onlyMissing:
 				if s.current <= 0 && !r.fromFiles() {
 					return true
@@ -225,6 +249,7 @@ func (r *report) hasFinding(c rightsize.Recommendation, only []string) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -238,6 +263,7 @@ func (r *report) sortKey(by string) func(item) float64 {
 	case sortChange:
 		return r.largestChange
 	}
+
 	return nil
 }
 
@@ -250,6 +276,7 @@ func (r *report) requestReduction(it item, name string) float64 {
 			if string(s.resource) != name {
 				continue
 			}
+
 			if difference, known := s.reduction(); known {
 				sum += difference * float64(it.workload.Replicas)
 			} else if r.fromFiles() {
@@ -257,6 +284,7 @@ func (r *report) requestReduction(it item, name string) float64 {
 			}
 		}
 	}
+
 	return sum
 }
 
@@ -270,5 +298,6 @@ func (r *report) largestChange(it item) float64 {
 			}
 		}
 	}
+
 	return largest
 }

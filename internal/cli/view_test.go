@@ -21,15 +21,19 @@ import (
 // applyView applies flags to a report and returns workload/container of the remaining items in order.
 func applyView(t *testing.T, r *report, args ...string) []string {
 	t.Helper()
+
 	v := &viewFlags{}
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	v.addFlags(fs)
+
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := v.complete(outputTable); err != nil {
 		t.Fatal(err)
 	}
+
 	v.apply(r)
 	var out []string
 	for _, it := range r.items {
@@ -37,6 +41,7 @@ func applyView(t *testing.T, r *report, args ...string) []string {
 			out = append(out, strings.TrimPrefix(it.workload.Name, "a-workload-with-a-rather-")+"/"+c.Container)
 		}
 	}
+
 	return out
 }
 
@@ -73,6 +78,7 @@ func TestView(t *testing.T) {
 func TestOnlyUpdatesSums(t *testing.T) {
 	r := pricedFixtureReport(t)
 	applyView(t, r, "--only", "over")
+
 	if it := r.items[0]; it.saving.Memory != it.savings[0].Memory || it.saving.Hourly != it.savings[0].Hourly || it.saving.Memory != 3*64<<20 {
 		t.Errorf("%+v", it.saving)
 	}
@@ -91,6 +97,7 @@ func TestViewErrors(t *testing.T) {
 			t.Errorf("%s: exit %d, %q, want %q in it", c.args, code, errOut, c.want)
 		}
 	}
+
 	if code, _, errOut := runCrane(t, "recommend", "--from", fixtureSeriesDir(t), "--workload", "none"); code != exitNoResult || !strings.Contains(errOut, "no workload matches") {
 		t.Errorf("exit %d, %q", code, errOut)
 	}
@@ -102,6 +109,7 @@ func TestFilterWorkloads(t *testing.T) {
 	if kept := v.filterWorkloads(all); len(kept) != 1 || kept[0].Name != "a" || !slices.ContainsFunc(all, func(w workload.Workload) bool { return w.Name == "b" }) {
 		t.Errorf("%v of %v", kept, all)
 	}
+
 	for want, filters := range map[string]*viewFlags{
 		": none of 2 workloads is a cronjb; did you mean CronJob?":        {kinds: []string{"cronjb"}},
 		": none of 2 workloads is a Deployment":                           {kinds: []string{"Deployment"}},
@@ -123,9 +131,11 @@ func TestGroups(t *testing.T) {
 		if len(g) == 0 || g[0].Name != want {
 			t.Fatalf("by %s: %+v", by, g)
 		}
+
 		if by == byWorkload {
 			continue
 		}
+
 		if g[0].Workloads != 2 || g[0].Containers != 3 || g[0].WithoutNumber != 1 || g[0].Saving.Monthly != r.json().Totals.Saving.Monthly {
 			t.Errorf("by %s: %+v", by, g)
 		}
@@ -139,33 +149,46 @@ func TestGroupsSortBySum(t *testing.T) {
 	web := r.items[0]
 	add := func(namespace, kind string, after series.MilliCPU, meanPods float64) {
 		it := web
-		it.workload.Namespace, it.workload.Kind = namespace, kind
+		it.workload.Namespace = namespace
+		it.workload.Kind = kind
 		c := web.plan.Containers[0]
-		c.Current.CPURequest, c.Target.CPURequest = new(series.MilliCPU(1000)), new(after)
-		it.plan.Containers, it.plan.MeanPods = []rightsize.Recommendation{c}, meanPods
-		it.usage, it.saving, it.savings, it.groupSavings = it.usage[:1], cost.Saving{}, nil, nil
+		c.Current.CPURequest = new(series.MilliCPU(1000))
+		c.Target.CPURequest = new(after)
+
+		it.plan.Containers = []rightsize.Recommendation{c}
+		it.plan.MeanPods = meanPods
+		it.usage = it.usage[:1]
+		it.saving = cost.Saving{}
+		it.savings = nil
+		it.groupSavings = nil
 		r.items = append(r.items, it)
 	}
+
 	r.items = nil
 	add("one-large", "Deployment", 400, 0)
 	add("two-small", "Deployment", 600, 0)
 	add("two-small", "CronJob", 600, 2.5)
+
 	book := fixturePriceBook(t)
 	tariff, err := cost.NewTariff(book, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r.price(&priceInfo{book: book}, tariff, workload.Cluster{}.Placement(), nil)
 	(&viewFlags{sortBy: sortSaving, groupBy: byNamespace}).apply(r)
+
 	groups := r.json().Groups
 	if len(groups) != 2 || groups[0].Name != "two-small" {
 		t.Fatalf("order %+v", groups)
 	}
+
 	for _, g := range groups {
 		if saved := g.CPU.Current - g.CPU.Recommended; math.Abs(saved-g.Saving.CPU) > 1e-9 {
 			t.Errorf("%s: the totals differ by %g cores, the saving is %g", g.Name, saved, g.Saving.CPU)
 		}
 	}
+
 	if total := r.json().Totals; math.Abs(total.CPU.Current-total.CPU.Recommended-total.Saving.CPU) > 1e-9 || math.Abs(total.Saving.CPU-(3*0.6+3*0.4+2.5*0.4)) > 1e-9 {
 		t.Errorf("totals %+v", total)
 	}

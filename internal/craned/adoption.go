@@ -62,6 +62,7 @@ func (a *Adoption) validate() field.ErrorList {
 	if a.ReactionInterval < 0 || a.ReactionInterval > time.Hour {
 		errs = append(errs, field.Invalid(flag("adoption-reaction-interval"), a.ReactionInterval.String(), "must be 0 to 1h"))
 	}
+
 	return errs
 }
 
@@ -70,6 +71,7 @@ func addTargets(ctx context.Context, p *dependencies) error {
 	if !p.FeatureGates.Enabled(featuregate.Analysis) && !p.FeatureGates.Enabled(featuregate.Autoscaling) {
 		return nil
 	}
+
 	return targetindex.AddIndex(ctx, p.mgr.GetFieldIndexer())
 }
 
@@ -79,28 +81,41 @@ func addAdoption(ctx context.Context, p *dependencies) error {
 	if err != nil {
 		return err
 	}
+
 	settings.DryRun = p.Adoption.DryRun
 	cfg := controller.Config{
-		Settings: settings, SystemNamespace: p.Namespace, Pause: p.pause,
-		Registry: ctrlmetrics.Registry, Clock: wallclock.New(), Notify: p.notify,
+		Settings:        settings,
+		SystemNamespace: p.Namespace,
+		Pause:           p.pause,
+		Registry:        ctrlmetrics.Registry,
+		Clock:           wallclock.New(),
+		Notify:          p.notify,
 	}
+
 	if p.source != nil {
-		cfg.Reaction, cfg.ReactionInterval = p.source, p.Adoption.ReactionInterval
+		cfg.Reaction = p.source
+		cfg.ReactionInterval = p.Adoption.ReactionInterval
 		cfg.Throttling = &controller.PrometheusThrottling{Querier: p.source, Clock: wallclock.New()}
 	}
+
 	if p.recorder != nil {
-		cfg.Kills, cfg.Wake = p.recorder, controller.WakeOnKills(p.recorder.OnRecorded)
+		cfg.Kills = p.recorder
+		cfg.Wake = controller.WakeOnKills(p.recorder.OnRecorded)
 	}
+
 	if err := controller.AddToManager(p.mgr, cfg); err != nil {
 		return fmt.Errorf("adding adoption: %w", err)
 	}
+
 	if !p.Webhook.Enabled || p.Adoption.DryRun {
 		return nil
 	}
+
 	find, err := newpods.NewCacheFinder(ctx, p.mgr.GetCache())
 	if err != nil {
 		return fmt.Errorf("adding what gives new pods the adopted requests: %w", err)
 	}
+
 	p.mutators = append(p.mutators, newpods.Mutator{FindWorkload: find})
 	return nil
 }

@@ -22,7 +22,9 @@ func TestReactsAsReplayed(t *testing.T) {
 		"no adoption": {func(o *Options) { o.Controllers = []string{"*", "-adoption"} }, false},
 	} {
 		o := NewOptions()
-		if test.change(o); o.reactsAsReplayed() != test.want {
+		test.change(o)
+
+		if o.reactsAsReplayed() != test.want {
 			t.Errorf("%s: %v, want %v", name, o.reactsAsReplayed(), test.want)
 		}
 	}

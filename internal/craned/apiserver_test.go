@@ -32,6 +32,7 @@ type fakeAPIServer struct {
 
 func newFakeAPIServer(t *testing.T) *fakeAPIServer {
 	t.Helper()
+
 	m := &fakeAPIServer{closing: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1", func(w http.ResponseWriter, _ *http.Request) {
@@ -42,6 +43,7 @@ func newFakeAPIServer(t *testing.T) *fakeAPIServer {
 			},
 		})
 	})
+
 	mux.HandleFunc("GET /api", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"}, Versions: []string{"v1"}})
 	})
@@ -52,18 +54,23 @@ func newFakeAPIServer(t *testing.T) *fakeAPIServer {
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/events", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, http.StatusCreated, map[string]any{"kind": "Event", "apiVersion": "v1", "metadata": map[string]any{"name": "e"}})
 	})
+
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 	mux.HandleFunc("POST "+leases, m.putLease)
 	mux.HandleFunc("PUT "+leases+"/{name}", m.putLease)
+
 	mux.HandleFunc("GET "+leases+"/{name}", func(w http.ResponseWriter, _ *http.Request) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
+
 		if m.lease == nil {
 			replyError(w, http.StatusNotFound, metav1.StatusReasonNotFound)
 			return
 		}
+
 		reply(w, http.StatusOK, m.lease)
 	})
+
 	m.Server = httptest.NewServer(mux)
 	t.Cleanup(m.stop)
 	return m
@@ -91,14 +98,17 @@ func (m *fakeAPIServer) configMaps(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusOK, map[string]any{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{}})
 		return
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
 		m.note("list")
 		fmt.Fprintln(w, `{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}`)
 	}
+
 	if f, ok := w.(http.Flusher); ok {
 		f.Flush()
 	}
+
 	select {
 	case <-r.Context().Done():
 	case <-m.closing:
@@ -111,12 +121,15 @@ func (m *fakeAPIServer) putLease(w http.ResponseWriter, r *http.Request) {
 		replyError(w, http.StatusBadRequest, metav1.StatusReasonBadRequest)
 		return
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if m.lease != nil && next.ResourceVersion != m.lease.ResourceVersion {
 		replyError(w, http.StatusConflict, metav1.StatusReasonConflict)
 		return
 	}
+
 	what := "renewed"
 	switch holder := next.Spec.HolderIdentity; {
 	case holder == nil || *holder == "":
@@ -124,16 +137,20 @@ func (m *fakeAPIServer) putLease(w http.ResponseWriter, r *http.Request) {
 	case m.lease == nil || m.lease.Spec.HolderIdentity == nil || *m.lease.Spec.HolderIdentity != *holder:
 		what = "elected"
 	}
+
 	m.keep(&next)
 	if what != "renewed" {
 		m.record = append(m.record, what)
 	}
+
 	reply(w, http.StatusOK, m.lease)
 }
 
 func (m *fakeAPIServer) keep(next *coordinationv1.Lease) {
 	m.version++
-	next.Kind, next.APIVersion, next.ResourceVersion = "Lease", "coordination.k8s.io/v1", strconv.Itoa(m.version)
+	next.Kind = "Lease"
+	next.APIVersion = "coordination.k8s.io/v1"
+	next.ResourceVersion = strconv.Itoa(m.version)
 	m.lease = next
 }
 
@@ -141,30 +158,36 @@ func (m *fakeAPIServer) keep(next *coordinationv1.Lease) {
 func (m *fakeAPIServer) steal(thief string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	stolen := m.lease.DeepCopy()
 	now := metav1.NowMicro()
-	stolen.Spec.HolderIdentity, stolen.Spec.RenewTime = &thief, &now
+	stolen.Spec.HolderIdentity = &thief
+	stolen.Spec.RenewTime = &now
 	m.keep(stolen)
 }
 
 func (m *fakeAPIServer) holder() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if m.lease == nil || m.lease.Spec.HolderIdentity == nil {
 		return ""
 	}
+
 	return *m.lease.Spec.HolderIdentity
 }
 
 func (m *fakeAPIServer) note(what string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.record = append(m.record, what)
 }
 
 func (m *fakeAPIServer) noted() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	return strings.Join(m.record, " ")
 }
 

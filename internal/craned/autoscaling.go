@@ -54,12 +54,14 @@ func (a *Autoscaling) addFlags(fs *pflag.FlagSet) {
 		"Prefixes of labels of an EffectiveHorizontalPodAutoscaler that its HPA gets.")
 	fs.StringSliceVar(&p.AnnotationPrefixes, "ehpa-propagation-annotation-prefixes", p.AnnotationPrefixes,
 		"Prefixes of annotations of an EffectiveHorizontalPodAutoscaler that its HPA gets.")
+
 	fs.StringSliceVar(&p.Labels, "ehpa-propagation-labels", p.Labels,
 		"Labels of an EffectiveHorizontalPodAutoscaler that its HPA gets.")
 	fs.StringSliceVar(&p.Annotations, "ehpa-propagation-annotations", p.Annotations,
 		"Annotations of an EffectiveHorizontalPodAutoscaler that its HPA gets.")
 	fs.BoolVar(&a.LocalTime, "ehpa-cron-local-time", a.LocalTime,
 		"Evaluate cron schedules without a time zone in the local one, as gocrane does, instead of UTC. Set it as for metric-adapter.")
+
 	fs.DurationVar(&a.Probe, "ehpa-metrics-probe-interval", a.Probe,
 		"Time between two looks at whether the cluster serves the metric with the forecasts.")
 	fs.DurationVar(&a.Grace, "ehpa-metrics-grace", a.Grace,
@@ -67,6 +69,7 @@ func (a *Autoscaling) addFlags(fs *pflag.FlagSet) {
 	r := &a.Rules
 	fs.StringVar(&r.File, "prometheus-adapter-config", r.File,
 		"File with prometheus-adapter's configuration, whose rules say the PromQL of metrics that are forecast. It is followed.")
+
 	fs.StringVar(&r.Namespace, "prometheus-adapter-configmap-namespace", r.Namespace, "Namespace of a ConfigMap with that configuration.")
 	fs.StringVar(&r.Name, "prometheus-adapter-configmap-name", r.Name, "Name of the ConfigMap.")
 	fs.StringVar(&r.Key, "prometheus-adapter-configmap-key", r.Key, "Key of the configuration in the ConfigMap.")
@@ -81,11 +84,13 @@ func (a *Autoscaling) validate() field.ErrorList {
 			errs = append(errs, notPositive(name, d))
 		}
 	}
+
 	r := a.Rules
 	inMap := r.Namespace != "" || r.Name != "" || r.Key != ""
 	if r.File != "" && inMap {
 		errs = append(errs, field.Forbidden(flag("prometheus-adapter-config"), "the configuration is either in a file or in a ConfigMap"))
 	}
+
 	for name, value := range map[string]string{
 		"prometheus-adapter-configmap-namespace": r.Namespace, "prometheus-adapter-configmap-name": r.Name, "prometheus-adapter-configmap-key": r.Key,
 	} {
@@ -93,9 +98,11 @@ func (a *Autoscaling) validate() field.ErrorList {
 			errs = append(errs, field.Required(flag(name), "a ConfigMap needs a namespace, a name and a key"))
 		}
 	}
+
 	if _, err := prometheus.ParseMatchers(r.ExtensionLabels); err != nil {
 		errs = append(errs, field.Invalid(flag("prometheus-adapter-extension-labels"), r.ExtensionLabels, err.Error()))
 	}
+
 	return errs
 }
 
@@ -106,22 +113,32 @@ func addAutoscaling(ctx context.Context, p *dependencies) error {
 	if err != nil {
 		return err
 	}
+
 	queries := &ehpa.QueryBuilder{Selector: p.data.selector, Pods: prometheus.PodMatchers, Rules: rules.Current}
 	if p.source == nil {
 		queries.NoPromQL = fmt.Errorf("its forecast needs PromQL, and --datasource has no %s", dataSourceProm)
 	}
+
 	err = ehpa.AddToManager(ctx, p.mgr, ehpa.Config{
-		Settings:      ehpa.Settings{Propagation: p.Autoscaling.Propagation, Zones: scalingmetric.NewZones(p.Autoscaling.LocalTime)},
-		Queries:       queries,
-		ProbeInterval: p.Autoscaling.Probe, ProbeGracePeriod: p.Autoscaling.Grace,
-		Mapper: p.mapper, Changed: changed, RuleErrors: rules.Problem, Registry: ctrlmetrics.Registry, Clock: wallclock.New(),
+		Settings:         ehpa.Settings{Propagation: p.Autoscaling.Propagation, Zones: scalingmetric.NewZones(p.Autoscaling.LocalTime)},
+		Queries:          queries,
+		ProbeInterval:    p.Autoscaling.Probe,
+		ProbeGracePeriod: p.Autoscaling.Grace,
+		Mapper:           p.mapper,
+		Changed:          changed,
+		RuleErrors:       rules.Problem,
+		Registry:         ctrlmetrics.Registry,
+		Clock:            wallclock.New(),
 	})
+
 	if err != nil {
 		return fmt.Errorf("adding the controller of effective HPAs: %w", err)
 	}
+
 	if err := substitute.AddToManager(p.mgr, wallclock.New()); err != nil {
 		return fmt.Errorf("adding the controller of substitutes: %w", err)
 	}
+
 	return nil
 }
 
@@ -132,15 +149,24 @@ func newRulesFollower(p *dependencies, changed chan<- event.TypedGenericEvent[cl
 	if err != nil {
 		return nil, fmt.Errorf("--prometheus-adapter-extension-labels: %w", err)
 	}
+
 	follower := &ehpa.RulesWatcher{
-		File: at.File, ConfigMap: client.ObjectKey{Namespace: at.Namespace, Name: at.Name}, Key: at.Key,
-		Reader: p.mgr.GetAPIReader(), ExtraMatchers: extra, Changed: changed, Clock: wallclock.New(),
+		File:          at.File,
+		ConfigMap:     client.ObjectKey{Namespace: at.Namespace, Name: at.Name},
+		Key:           at.Key,
+		Reader:        p.mgr.GetAPIReader(),
+		ExtraMatchers: extra,
+		Changed:       changed,
+		Clock:         wallclock.New(),
 	}
+
 	if at.File == "" && at.Name == "" {
 		return follower, nil
 	}
+
 	if err := p.mgr.Add(follower); err != nil {
 		return nil, fmt.Errorf("adding what follows prometheus-adapter's configuration: %w", err)
 	}
+
 	return follower, nil
 }

@@ -29,19 +29,24 @@ func NewCommand() *cobra.Command {
 			if err := o.ApplyFile(cmd.Flags()); err != nil {
 				return err
 			}
+
 			warnings := o.Complete(cmd.Flags())
 			if err := o.Validate().ToAggregate(); err != nil {
 				return fmt.Errorf("invalid flags: %w", err)
 			}
+
 			log := o.Log.New(cmd.ErrOrStderr())
 			ctrl.SetLogger(log)
 			klog.SetLogger(log)
+
 			for _, w := range warnings {
 				log.Info(w)
 			}
+
 			return Run(ctrl.LoggerInto(cmd.Context(), log), o)
 		},
 	}
+
 	o.AddFlags(cmd.Flags())
 	return cmd
 }

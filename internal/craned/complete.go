@@ -21,9 +21,11 @@ func (o *Options) Complete(fs *pflag.FlagSet) []string {
 			o.DataSources[i] = canonical
 		}
 	}
+
 	for i, name := range o.Controllers {
 		o.Controllers[i] = strings.TrimSpace(name)
 	}
+
 	o.Prometheus.Address = strings.TrimSpace(o.Prometheus.Address)
 	o.requireConfiguration = fs.Changed("recommendation-configuration-file")
 	o.NodeLoad.requirePolicy = fs.Changed("policy-config-path")
@@ -33,5 +35,6 @@ func (o *Options) Complete(fs *pflag.FlagSet) []string {
 		warnings = append(warnings, "--datasource: none of "+strings.Join(o.DataSources, ",")+
 			" keeps history: there will be no recommendations and no forecasts")
 	}
+
 	return append(warnings, featuregate.Warnings(fs, "craned", gateHasEffect)...)
 }

@@ -31,10 +31,12 @@ func (o *Options) ApplyFile(fs *pflag.FlagSet) error {
 	if o.ConfigFile == "" {
 		return nil
 	}
+
 	values, err := readConfigFile(o.ConfigFile)
 	if err != nil {
 		return fmt.Errorf("--%s: %w", configFlag, err)
 	}
+
 	var errs field.ErrorList
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		path := field.NewPath(key)
@@ -45,6 +47,7 @@ func (o *Options) ApplyFile(fs *pflag.FlagSet) error {
 		case key == configFlag:
 			errs = append(errs, field.Forbidden(path, "a file must not name another file"))
 		case f.Changed:
+
 			// The command line takes precedence.
 		default:
 			if err := setFlag(fs, f, path, values[key]); err != nil {
@@ -52,9 +55,11 @@ func (o *Options) ApplyFile(fs *pflag.FlagSet) error {
 			}
 		}
 	}
+
 	if err := errs.ToAggregate(); err != nil {
 		return fmt.Errorf("--%s %s: %w", configFlag, o.ConfigFile, err)
 	}
+
 	return nil
 }
 
@@ -63,27 +68,34 @@ func readConfigFile(name string) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if info.Size() > maxConfigBytes {
 		return nil, fmt.Errorf("%s has %d bytes, more than %d", name, info.Size(), maxConfigBytes)
 	}
+
 	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
+
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+
 	if len(bytes.TrimSpace(asJSON)) == 0 || string(asJSON) == "null" {
 		return nil, nil // An empty file sets nothing.
 	}
+
 	// Numbers keep their spelling, because a flag parses them itself.
 	decoder := json.NewDecoder(bytes.NewReader(asJSON))
 	decoder.UseNumber()
+
 	values := map[string]any{}
 	if err := decoder.Decode(&values); err != nil {
 		return nil, fmt.Errorf("%s: want a map from names of flags to values: %w", name, err)
 	}
+
 	return values, nil
 }
 
@@ -93,21 +105,26 @@ func setFlag(fs *pflag.FlagSet, f *pflag.Flag, path *field.Path, value any) *fie
 	if err != nil {
 		return err
 	}
+
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		if err := list.Replace(text); err != nil {
 			return field.Invalid(path, strings.Join(text, ","), err.Error())
 		}
+
 		f.Changed = true
 		return nil
 	}
+
 	one := strings.Join(text, ",")
 	if err := fs.Set(f.Name, one); err != nil {
 		// The error of a flag repeats its name and value; only the rest is new.
 		if inner := errors.Unwrap(err); inner != nil {
 			err = inner
 		}
+
 		return field.Invalid(path, one, err.Error())
 	}
+
 	return nil
 }
 
@@ -119,33 +136,42 @@ func flagText(f *pflag.Flag, path *field.Path, value any) ([]string, *field.Erro
 		if !several {
 			return nil, field.TypeInvalid(path, "a list", "want one value")
 		}
+
 		out := make([]string, len(v))
 		for i, element := range v {
 			text, ok := scalar(element)
 			if !ok {
 				return nil, field.TypeInvalid(path.Index(i), element, "want a text, a number or a boolean")
 			}
+
 			out[i] = text
 		}
+
 		return out, nil
+
 	case map[string]any:
 		if f.Name != "feature-gates" {
 			return nil, field.TypeInvalid(path, "a map", "want a value")
 		}
+
 		var out []string
 		for _, gate := range slices.Sorted(maps.Keys(v)) {
 			on, ok := v[gate].(bool)
 			if !ok {
 				return nil, field.TypeInvalid(path.Key(gate), v[gate], "want true or false")
 			}
+
 			out = append(out, fmt.Sprintf("%s=%t", gate, on))
 		}
+
 		return out, nil
+
 	default:
 		text, ok := scalar(value)
 		if !ok {
 			return nil, field.TypeInvalid(path, value, "want a value")
 		}
+
 		return []string{text}, nil
 	}
 }

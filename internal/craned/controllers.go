@@ -33,5 +33,6 @@ func (o *Options) runsController(name string) bool {
 	if slices.Contains(o.Controllers, "-"+name) {
 		return false
 	}
+
 	return slices.Contains(o.Controllers, name) || slices.Contains(o.Controllers, "*")
 }

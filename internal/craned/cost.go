@@ -33,6 +33,7 @@ func newCostLedger(mgr manager.Manager, o *Options, usage metrics.UsageReader) (
 	if err != nil {
 		return nil, fmt.Errorf("--price-book: %w", err)
 	}
+
 	ledger, err := costcontroller.New(costcontroller.Config{
 		PriceBook: book,
 		Cluster:   newLiveLister(mgr),
@@ -40,9 +41,11 @@ func newCostLedger(mgr manager.Manager, o *Options, usage metrics.UsageReader) (
 		Interval:  o.CostInterval,
 		Clock:     wallclock.New(),
 	})
+
 	if err != nil {
 		return nil, fmt.Errorf("building the ledger: %w", err)
 	}
+
 	return ledger, nil
 }
 
@@ -51,26 +54,39 @@ func addCost(_ context.Context, p *dependencies) error {
 	if err := ctrlmetrics.Registry.Register(p.ledger); err != nil {
 		return fmt.Errorf("registering the metrics of costs: %w", err)
 	}
+
 	if err := p.mgr.Add(p.ledger); err != nil {
 		return fmt.Errorf("adding the ledger: %w", err)
 	}
+
 	cfg := savingsrecorder.Config{
-		Ledger: p.ledger, Live: p.mgr.GetAPIReader(), Writer: p.mgr.GetClient(), Pods: newLiveLister(p.mgr),
-		Namespace: p.Namespace, Interval: p.CostInterval, Clock: wallclock.New(), Notify: p.notify,
+		Ledger:    p.ledger,
+		Live:      p.mgr.GetAPIReader(),
+		Writer:    p.mgr.GetClient(),
+		Pods:      newLiveLister(p.mgr),
+		Namespace: p.Namespace,
+		Interval:  p.CostInterval,
+		Clock:     wallclock.New(),
+		Notify:    p.notify,
 	}
+
 	var err error
 	if cfg.Report, err = p.Notifications.schedule(); err != nil {
 		return fmt.Errorf("--weekly-report: %w", err)
 	}
+
 	if p.FeatureGates.Enabled(featuregate.Analysis) {
 		cfg.Recommendations = p.mgr.GetClient()
 	}
+
 	recorder := savingsrecorder.New(cfg)
 	if err := ctrlmetrics.Registry.Register(recorder); err != nil {
 		return fmt.Errorf("registering the metrics of the record of savings: %w", err)
 	}
+
 	if err := p.mgr.Add(recorder); err != nil {
 		return fmt.Errorf("adding the recorder of savings: %w", err)
 	}
+
 	return nil
 }

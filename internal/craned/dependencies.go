@@ -53,18 +53,29 @@ func newDependencies(ctx context.Context, mgr probedManager, o *Options) (*depen
 	if err != nil {
 		return nil, err
 	}
+
 	if err := ctrlmetrics.Registry.Register(data.list); err != nil {
 		return nil, fmt.Errorf("registering the metrics of data sources: %w", err)
 	}
+
 	ledger, err := newCostLedger(mgr, o, data.list.Recent())
 	if err != nil {
 		return nil, err
 	}
+
 	mapper, err := optionalcrd.NewMapper(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, err
 	}
-	return &dependencies{Options: o, mgr: mgr, mapper: mapper, data: data, source: data.prom, ledger: ledger}, nil
+
+	return &dependencies{
+		Options: o,
+		mgr:     mgr,
+		mapper:  mapper,
+		data:    data,
+		source:  data.prom,
+		ledger:  ledger,
+	}, nil
 }
 
 // predictor returns the shared predictor. The first call adds it to the manager; it is idle until a feature requests a forecast.
@@ -72,10 +83,12 @@ func (p *dependencies) predictor(ctx context.Context) (*predictor.Predictor, err
 	if p.models != nil {
 		return p.models, nil
 	}
+
 	owner, err := addPredictor(ctx, p)
 	if err != nil {
 		return nil, err
 	}
+
 	p.models = owner
 	return owner, nil
 }

@@ -55,6 +55,7 @@ func (d *Diagnostics) validate(secure bool) field.ErrorList {
 	if r := d.TracingSamplingRatePerMillion; r < 1 || r > 1_000_000 {
 		errs = append(errs, field.Invalid(flag("tracing-sampling-rate-per-million"), r, "must be 1 to 1000000"))
 	}
+
 	return errs
 }
 
@@ -72,21 +73,27 @@ func addTracing(ctx context.Context, p *dependencies) error {
 	if d.TracingEndpoint == "" {
 		return nil
 	}
+
 	stop, err := tracing.Export(ctx, "craned", version.String(), d.TracingEndpoint, d.TracingSamplingRatePerMillion)
 	if err != nil {
 		return fmt.Errorf("--tracing-endpoint: %w", err)
 	}
+
 	err = p.mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
 		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceFlushTimeout)
 		defer cancel()
+
 		if err := stop(flush); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "failed to export the last traces")
 		}
+
 		return nil
 	}))
+
 	if err != nil {
 		return fmt.Errorf("adding the export of traces: %w", err)
 	}
+
 	return nil
 }

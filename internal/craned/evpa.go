@@ -44,6 +44,7 @@ func (v *VerticalAutoscaling) validate() field.ErrorList {
 			errs = append(errs, notPositive(name, d))
 		}
 	}
+
 	return errs
 }
 
@@ -55,11 +56,14 @@ func addVerticalAutoscaling(_ context.Context, p *dependencies) error {
 		Interval: p.VerticalAutoscaling.Every, HistoryMaxAge: p.VerticalAutoscaling.Fresh,
 		Mapper: p.mapper, Registry: ctrlmetrics.Registry, Clock: wallclock.New(),
 	}
+
 	if p.recorder != nil {
 		cfg.Kills = p.recorder
 	}
+
 	if err := evpa.AddToManager(p.mgr, cfg); err != nil {
 		return fmt.Errorf("adding the controller of effective VPAs: %w", err)
 	}
+
 	return nil
 }

@@ -64,6 +64,7 @@ func (o *Options) isEnabled(f feature) bool {
 	if f.gate != "" && !o.FeatureGates.Enabled(f.gate) {
 		return false
 	}
+
 	return len(f.names) == 0 || slices.ContainsFunc(f.names, o.runsController)
 }
 
@@ -80,10 +81,12 @@ func (o *Options) disabledKinds() map[string]string {
 		default:
 			continue
 		}
+
 		for _, kind := range f.kinds {
 			out[kind] = reason
 		}
 	}
+
 	return out
 }
 
@@ -93,10 +96,12 @@ func addFeatures(ctx context.Context, p *dependencies) error {
 		if !p.isEnabled(f) {
 			continue
 		}
+
 		if err := f.add(ctx, p); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -106,6 +111,7 @@ func controllerNames() []string {
 	for _, f := range features() {
 		out = append(out, f.names...)
 	}
+
 	return out
 }
 

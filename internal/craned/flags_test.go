@@ -44,6 +44,7 @@ func flagsOfGocrane() map[string]string {
 			out[name] = value
 		}
 	}
+
 	return out
 }
 
@@ -53,18 +54,22 @@ func TestEveryFlagOfGocrane(t *testing.T) {
 	if n := len(flagsOfGocrane()); n < 60 {
 		t.Fatalf("the list has %d flags", n)
 	}
+
 	var gone []string
 	for _, r := range deprecatedFlags() {
 		gone = append(gone, r.Name)
 	}
+
 	for name, value := range flagsOfGocrane() {
 		t.Run(name, func(t *testing.T) {
 			_, warnings, err := parse(t, address, "--"+name+"="+value)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			fs := pflag.NewFlagSet("craned", pflag.ContinueOnError)
 			NewOptions().AddFlags(fs)
+
 			dashed := strings.ReplaceAll(name, "_", "-")
 			_, hasNone := fs.Lookup(dashed).Annotations[deprecatedflags.Annotation]
 			if hasNone != slices.Contains(gone, dashed) {
@@ -75,6 +80,7 @@ func TestEveryFlagOfGocrane(t *testing.T) {
 			}
 		})
 	}
+
 	// Booleans need no value, and a flag without an effect does no harm.
 	_, warnings, err := parse(t, address, "--server-enable-grafana", "--cache-unstructured", "--logtostderr", "--alsologtostderr=false")
 	if err != nil || len(warnings) != 4 {
@@ -88,6 +94,7 @@ func TestRetiredFlagsAreGocranes(t *testing.T) {
 	for name, value := range flagsOfGocrane() {
 		known[strings.ReplaceAll(name, "_", "-")] = value
 	}
+
 	for _, r := range deprecatedFlags() {
 		if value, ok := known[r.Name]; !ok || value != r.Default || r.Replacement == "" {
 			t.Errorf("--%s: gocrane's default is %q (%v), here %q", r.Name, value, ok, r.Default)
@@ -98,19 +105,24 @@ func TestRetiredFlagsAreGocranes(t *testing.T) {
 // applyConfig parses a command line with a configuration file of the given text.
 func applyConfig(t *testing.T, text string, args ...string) (*Options, error) {
 	t.Helper()
+
 	name := filepath.Join(t.TempDir(), "craned.yaml")
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	o := NewOptions()
 	fs := pflag.NewFlagSet("craned", pflag.ContinueOnError)
 	o.AddFlags(fs)
+
 	if err := fs.Parse(append(args, "--config="+name)); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := o.ApplyFile(fs); err != nil {
 		return nil, err
 	}
+
 	o.Complete(fs)
 	return o, o.Validate().ToAggregate()
 }
@@ -128,20 +140,24 @@ feature-gates: {ClusterNodePrediction: true, Analysis: false}
 recommendation-configuration-file: /etc/crane/recommendation.yaml
 v: 2
 `, "--controllers=nodeload", "--api-burst=7")
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if o.Prometheus.Address != "http://prometheus:9090" || o.APIQPS != 12.5 || o.APIBurst != 7 || o.Prometheus.Timeout.String() != "1m30s" ||
 		o.LeaderElection.Enabled || o.Log.Verbosity != 2 || !o.requireConfiguration ||
 		!o.FeatureGates.Enabled(featuregate.ClusterNodePrediction) || o.FeatureGates.Enabled(featuregate.Analysis) {
 		t.Errorf("%+v", o)
 	}
+
 	if !slices.Equal(o.Controllers, []string{"nodeload"}) {
 		t.Errorf("the command line does not win: %v", o.Controllers)
 	}
 	if o, err = applyConfig(t, "controllers: [\"*\", -cost]\n", address); err != nil || !slices.Equal(o.Controllers, []string{"*", "-cost"}) {
 		t.Errorf("%v, %v", o, err)
 	}
+
 	for _, empty := range []string{"", "{}", "---\n", "# nothing\n"} {
 		if _, err := applyConfig(t, empty, address); err != nil {
 			t.Errorf("file %q: %v", empty, err)
@@ -174,6 +190,7 @@ func TestBadConfigFile(t *testing.T) {
 			}
 		})
 	}
+
 	o := NewOptions()
 	o.ConfigFile = filepath.Join(t.TempDir(), "none.yaml")
 	if err := o.ApplyFile(pflag.NewFlagSet("", pflag.ContinueOnError)); err == nil || !strings.Contains(err.Error(), "none.yaml") {
@@ -186,16 +203,19 @@ func FuzzConfigFile(f *testing.F) {
 	f.Add("v: 1\ncontrollers: ['*']\nfeature-gates: {Analysis: true}\n")
 	f.Add("a: &a [*a]\n")
 	f.Add("? {}\n: {}\n")
+
 	f.Fuzz(func(t *testing.T, text string) {
 		name := filepath.Join(t.TempDir(), "craned.yaml")
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		var first error
 		for i := range 2 {
 			o := NewOptions()
 			fs := pflag.NewFlagSet("craned", pflag.ContinueOnError)
 			o.AddFlags(fs)
+
 			o.ConfigFile = name
 			if err := o.ApplyFile(fs); i == 0 {
 				first = err
@@ -212,12 +232,14 @@ func TestDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	page := string(text)
 	for _, r := range deprecatedFlags() {
 		if !strings.Contains(r.Replacement, "logs are lines") && !strings.Contains(page, "`--"+r.Name+"`") {
 			t.Errorf("docs/reference/craned.md does not tell of --%s", r.Name)
 		}
 	}
+
 	for name, spec := range featuregate.Specs() {
 		if !slices.ContainsFunc(strings.Split(page, "\n"), func(line string) bool {
 			cells := strings.Split(line, "|")
@@ -228,6 +250,7 @@ func TestDocumented(t *testing.T) {
 			t.Errorf("docs/reference/craned.md does not tell gate %s, its stage %s and its default %v", name, spec.PreRelease, spec.Default)
 		}
 	}
+
 	for _, source := range dataSourceNames() {
 		if !strings.Contains(page, "| `"+source+"`") {
 			t.Errorf("docs/reference/craned.md does not tell of the data source %s", source)

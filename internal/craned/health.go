@@ -47,6 +47,7 @@ func newSourceHealth(name string, ask func(context.Context) error) *sourceHealth
 func (h *sourceHealth) Start(ctx context.Context) error {
 	tick := time.NewTicker(sourceCheckInterval)
 	defer tick.Stop()
+
 	for {
 		h.check(ctx)
 		select {
@@ -63,21 +64,26 @@ func (h *sourceHealth) NeedLeaderElection() bool { return false }
 func (h *sourceHealth) check(ctx context.Context) {
 	asking, cancel := context.WithTimeout(ctx, sourceCheckTimeout)
 	defer cancel()
+
 	err := h.probe(asking)
 	if ctx.Err() != nil {
 		return
 	}
+
 	h.mu.Lock()
 	changed := (err == nil) != (h.err == nil)
 	h.err = err
 	h.mu.Unlock()
+
 	if !changed {
 		return
 	}
+
 	if err != nil {
 		log.FromContext(ctx).Info("Data source does not answer", "source", h.name, "reason", err.Error())
 		return
 	}
+
 	log.FromContext(ctx).Info("Data source answers", "source", h.name)
 }
 
@@ -85,9 +91,11 @@ func (h *sourceHealth) check(ctx context.Context) {
 func (h *sourceHealth) Check(*http.Request) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	if h.err != nil {
 		return fmt.Errorf("data source %s: %w", h.name, h.err)
 	}
+
 	return nil
 }
 
@@ -98,6 +106,7 @@ func anySourceHealthy(all []*sourceHealth) healthz.Checker {
 	if len(historic) == 0 {
 		historic = all
 	}
+
 	return func(req *http.Request) error {
 		var errs []error
 		for _, h := range historic {
@@ -105,8 +114,10 @@ func anySourceHealthy(all []*sourceHealth) healthz.Checker {
 			if err == nil {
 				return nil
 			}
+
 			errs = append(errs, err)
 		}
+
 		return errors.Join(errs...)
 	}
 }
@@ -130,6 +141,7 @@ func (g sourceUpCollector) Collect(to chan<- prometheus.Metric) {
 		if h.Check(nil) != nil {
 			up = 0
 		}
+
 		to <- prometheus.MustNewConstMetric(upDesc(), prometheus.GaugeValue, up, h.name)
 	}
 }
@@ -139,9 +151,11 @@ func cachesSynced(c cache.Cache) healthz.Checker {
 	return func(req *http.Request) error {
 		ctx, cancel := context.WithTimeout(req.Context(), cacheCheckTimeout)
 		defer cancel()
+
 		if !c.WaitForCacheSync(ctx) {
 			return errors.New("caches are not synced")
 		}
+
 		return nil
 	}
 }

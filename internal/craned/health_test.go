@@ -19,31 +19,39 @@ func TestSourceHealth(t *testing.T) {
 		var mu sync.Mutex
 		var answer error
 		asked := 0
+
 		h := newSourceHealth(dataSourceProm, func(ctx context.Context) error {
 			if _, bounded := ctx.Deadline(); !bounded {
 				t.Error("a question without a time limit")
 			}
+
 			mu.Lock()
 			defer mu.Unlock()
+
 			asked++
 			return answer
 		})
+
 		if h.Check(nil) == nil {
 			t.Error("ready before anybody asked")
 		}
+
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- h.Start(ctx) }()
+
 		for _, next := range []error{nil, errors.New("connection refused"), nil} {
 			mu.Lock()
 			answer = next
 			mu.Unlock()
 			time.Sleep(sourceCheckInterval)
 			synctest.Wait()
+
 			if err := h.Check(nil); (err == nil) != (next == nil) {
 				t.Errorf("source says %v, readiness %v", next, err)
 			}
 		}
+
 		cancel()
 		if err := <-ended; err != nil || asked < 3 {
 			t.Errorf("%v after %d questions", err, asked)

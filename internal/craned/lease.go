@@ -49,18 +49,23 @@ type lease struct {
 func newLease(config *rest.Config, o *Options) (*lease, error) {
 	own := rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
 	own.RateLimiter = nil
+
 	// A request that hangs must leave time for another before the deadline.
 	own.Timeout = max(o.LeaderElection.RenewDeadline/2, time.Second)
+
 	clients, err := slimclient.NewForConfig(own)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the lease: %w", err)
 	}
+
 	name, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("naming this replica: %w", err)
 	}
+
 	events := record.NewBroadcaster()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clients.CoreV1().Events(o.Namespace)})
+
 	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, o.Namespace, leaderElectionID, clients.CoreV1(), clients.CoordinationV1(),
 		resourcelock.ResourceLockConfig{
 			// Two processes on one host are two replicas.
@@ -71,7 +76,14 @@ func newLease(config *rest.Config, o *Options) (*lease, error) {
 		events.Shutdown()
 		return nil, fmt.Errorf("building the lease: %w", err)
 	}
-	return &lease{Interface: lock, clock: clock.RealClock{}, limit: o.LeaderElection.limit(), lost: make(chan error, 1), events: events}, nil
+
+	return &lease{
+		Interface: lock,
+		clock:     clock.RealClock{},
+		limit:     o.LeaderElection.limit(),
+		lost:      make(chan error, 1),
+		events:    events,
+	}, nil
 }
 
 // limit returns how long a leader may run after its last renewal: as long as client-go's elector tries to renew, and always less than the lease.
@@ -88,6 +100,7 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	if err == nil {
 		l.observeHolder(record.HolderIdentity)
 	}
+
 	return record, raw, err
 }
 
@@ -111,8 +124,10 @@ func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 		if getErr != nil || current.HolderIdentity != l.Identity() {
 			break
 		}
+
 		err = l.Interface.Update(ctx, record)
 	}
+
 	return l.recordWrite(record, sent, err)
 }
 
@@ -121,19 +136,23 @@ func (l *lease) recordWrite(record resourcelock.LeaderElectionRecord, sent time.
 	if err != nil {
 		return err
 	}
+
 	held := record.HolderIdentity == l.Identity()
 	l.held.Store(held)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.expiry != nil {
 		l.expiry.Stop()
 		l.expiry = nil
 	}
+
 	if held {
 		l.expiry = l.clock.AfterFunc(l.limit-l.clock.Since(sent), func() {
 			l.report(fmt.Errorf("the lease %s was not renewed for %s", leaderElectionID, l.limit))
 		})
 	}
+
 	return nil
 }
 

@@ -28,9 +28,12 @@ func (l *conflictingLock) Get(context.Context) (*resourcelock.LeaderElectionReco
 }
 
 func (l *conflictingLock) Update(context.Context, resourcelock.LeaderElectionRecord) error {
-	if l.updates++; l.updates <= l.conflicts {
+	l.updates++
+
+	if l.updates <= l.conflicts {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, "craned", nil)
 	}
+
 	return nil
 }
 
@@ -66,6 +69,7 @@ func TestLeaseExpires(t *testing.T) {
 			t.Errorf("%+v: limit %s, want %s", settings, got, want)
 		}
 	}
+
 	const limit = 12 * time.Second
 	for name, test := range map[string]struct {
 		holders []string // of the writes, of which each but the first is sent half of the limit after the one before
@@ -84,10 +88,12 @@ func TestLeaseExpires(t *testing.T) {
 			if i > 0 {
 				clk.Step(limit / 2)
 			}
+
 			if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: holder}); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		clk.Step(test.after)
 		got := ""
 		select {
@@ -95,6 +101,7 @@ func TestLeaseExpires(t *testing.T) {
 			got = err.Error()
 		default:
 		}
+
 		if got != test.want {
 			t.Errorf("%s: reported %q, want %q", name, got, test.want)
 		}

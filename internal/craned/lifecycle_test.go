@@ -45,9 +45,11 @@ func (p *testRunnable) Start(ctx context.Context) error {
 	p.server.note(p.name)
 	close(p.started)
 	<-ctx.Done()
+
 	if p.stuck != nil {
 		<-p.stuck
 	}
+
 	p.server.note("end-" + p.name)
 	return nil
 }
@@ -85,31 +87,38 @@ func (m recordingManager) Start(ctx context.Context) error {
 
 func startFixture(t *testing.T, m *fakeAPIServer, shutdown time.Duration, configure func(*Options), add ...manager.Runnable) *fixture {
 	t.Helper()
+
 	o := NewOptions()
 	o.MetricsBindAddress, o.HealthProbeBindAddress = "0", "0"
 	o.ShutdownTimeout = shutdown
 	if configure != nil {
 		configure(o)
 	}
+
 	// A long deadline: it does not end leadership in these tests.
 	o.LeaderElection = LeaderElection{Enabled: true, LeaseDuration: 300 * time.Second, RenewDeadline: 200 * time.Second, RetryPeriod: 100 * time.Millisecond}
 	ctx, cancel := context.WithCancel(ctrl.LoggerInto(context.WithoutCancel(t.Context()), logr.Discard()))
+
 	lock, err := newLease(m.config(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	h, err := newManager(ctx, m.config(), o, lock)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := h.GetCache().GetInformer(ctx, &corev1.ConfigMap{}); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, r := range add {
 		if err := h.Add(r); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	recording := recordingManager{h.Manager, make(chan context.Context, 1)}
 	h.Manager = recording
 	l := &fixture{
@@ -117,15 +126,18 @@ func startFixture(t *testing.T, m *fakeAPIServer, shutdown time.Duration, config
 		running: func() context.Context { return <-recording.started },
 	}
 	go func() { l.ended <- start(ctx, h, o.ShutdownDelay, l.clock, lock.lost) }()
+
 	t.Cleanup(func() {
 		cancel()
 		lock.close()
 	})
+
 	return l
 }
 
 func await(t *testing.T, what string, c <-chan struct{}) {
 	t.Helper()
+
 	select {
 	case <-c:
 	case <-time.After(patience):
@@ -135,6 +147,7 @@ func await(t *testing.T, what string, c <-chan struct{}) {
 
 func (l *fixture) waitEnd(t *testing.T) error {
 	t.Helper()
+
 	select {
 	case err := <-l.ended:
 		return err
@@ -147,12 +160,14 @@ func (l *fixture) waitEnd(t *testing.T) error {
 // expectOrder fails unless the entries are in the record in that order.
 func expectOrder(t *testing.T, record string, words ...string) {
 	t.Helper()
+
 	rest := " " + record + " "
 	for _, word := range words {
 		_, after, found := strings.Cut(rest, " "+word+" ")
 		if !found {
 			t.Fatalf("record %q: %v are not in that order: no %s", record, words, word)
 		}
+
 		rest = " " + after
 	}
 }
@@ -160,7 +175,10 @@ func expectOrder(t *testing.T, record string, words ...string) {
 // TestLife checks the order of start and stop that the comment of Run describes, with a runnable that is added while others run.
 func TestLife(t *testing.T) {
 	m := newFakeAPIServer(t)
-	hook, every, leading := fakeWebhookServer{m.runnable("webhook", false)}, m.runnable("every", false), m.runnable("leading", true)
+	hook := fakeWebhookServer{m.runnable("webhook", false)}
+	every := m.runnable("every", false)
+	leading := m.runnable("leading", true)
+
 	// Added in reverse order.
 	l := startFixture(t, m, patience, nil, leading, every, hook)
 	await(t, "the leader's work", leading.started)
@@ -168,11 +186,13 @@ func TestLife(t *testing.T) {
 	expectOrder(t, m.noted(), "webhook", "every", "elected", "leading")
 	expectOrder(t, m.noted(), "list", "every")
 
-	late, lateLeading := m.runnable("late", false), m.runnable("late-leading", true)
+	late := m.runnable("late", false)
+	lateLeading := m.runnable("late-leading", true)
 	for _, p := range []*testRunnable{late, lateLeading} {
 		if err := l.Add(p); err != nil {
 			t.Fatal(err)
 		}
+
 		await(t, "a part that was added later", p.started)
 	}
 
@@ -180,9 +200,11 @@ func TestLife(t *testing.T) {
 	if err := l.waitEnd(t); err != nil {
 		t.Errorf("an orderly stop ends with %v", err)
 	}
+
 	expectOrder(t, m.noted(), "end-every", "end-webhook")
 	expectOrder(t, m.noted(), "end-leading", "released")
 	expectOrder(t, m.noted(), "end-late-leading", "released")
+
 	if m.holder() != "" {
 		t.Errorf("the lease is still %s's", m.holder())
 	}
@@ -195,23 +217,28 @@ func TestStandbyDoesNothing(t *testing.T) {
 	first := m.runnable("first", true)
 	one := startFixture(t, m, patience, nil, first)
 	await(t, "the first", first.started)
-	every, second := m.runnable("every", false), m.runnable("second", true)
+	every := m.runnable("every", false)
+	second := m.runnable("second", true)
 	two := startFixture(t, m, patience, nil, every, second)
 	await(t, "the work of every replica", every.started)
+
 	for l, want := range map[*fixture]string{one: "[+]role-leader ok", two: "[+]role-standby ok"} {
 		if page := l.probePage(t, "/readyz?verbose"); !strings.Contains(page, want) {
 			t.Errorf("readyz says %q, want %s in it", page, want)
 		}
 	}
+
 	select {
 	case <-second.started:
 		t.Error("two lead")
 	default:
 	}
+
 	one.cancel()
 	if err := one.waitEnd(t); err != nil {
 		t.Error(err)
 	}
+
 	await(t, "the second", second.started)
 	expectOrder(t, m.noted(), "end-first", "released", "elected", "second")
 }
@@ -219,6 +246,7 @@ func TestStandbyDoesNothing(t *testing.T) {
 // probePage returns a page of the probes.
 func (l *fixture) probePage(t *testing.T, path string) string {
 	t.Helper()
+
 	w := httptest.NewRecorder()
 	l.probes.handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
 	return w.Body.String()
@@ -227,28 +255,34 @@ func (l *fixture) probePage(t *testing.T, path string) string {
 // TestShutdownDelay checks that a replica that receives a signal is not ready, and serves webhooks and leads until the delay has passed.
 func TestShutdownDelay(t *testing.T) {
 	m := newFakeAPIServer(t)
-	hook, leading := fakeWebhookServer{m.runnable("webhook", false)}, m.runnable("leading", true)
+	hook := fakeWebhookServer{m.runnable("webhook", false)}
+	leading := m.runnable("leading", true)
 	l := startFixture(t, m, patience, func(o *Options) { o.ShutdownDelay = time.Minute }, leading, hook)
 	await(t, "the leader's work", leading.started)
+
 	if page := l.probePage(t, "/readyz/shutdown"); page != "ok" {
 		t.Errorf("before the signal: %s", page)
 	}
+
 	l.cancel()
 	for deadline := time.Now().Add(patience); !l.clock.HasWaiters(); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatal("no delay begins")
 		}
 	}
+
 	if page := l.probePage(t, "/readyz/shutdown"); !strings.Contains(page, "shutting down") {
 		t.Errorf("after the signal: %s", page)
 	}
 	if err := l.running().Err(); err != nil {
 		t.Errorf("the context of the manager before the delay: %v, parts %s", err, m.noted())
 	}
+
 	l.clock.Step(time.Minute)
 	if err := l.waitEnd(t); err != nil {
 		t.Error(err)
 	}
+
 	expectOrder(t, m.noted(), "end-leading", "released")
 }
 
@@ -256,23 +290,28 @@ func TestShutdownDelay(t *testing.T) {
 // stop; the lease is not released.
 func TestStolenLease(t *testing.T) {
 	m := newFakeAPIServer(t)
-	leading, stuck := m.runnable("leading", true), m.runnable("stuck", true)
+	leading := m.runnable("leading", true)
+	stuck := m.runnable("stuck", true)
 	stuck.stuck = make(chan struct{})
 	t.Cleanup(func() { close(stuck.stuck) })
 	l := startFixture(t, m, patience, nil, leading, stuck)
 	await(t, "the leader's work", leading.started)
 	await(t, "the leader's work", stuck.started)
 	m.steal("thief")
+
 	if err := l.waitEnd(t); err == nil || !strings.Contains(err.Error(), "the lease craned was taken by thief") {
 		t.Errorf("ended with %v", err)
 	}
+
 	deadline := time.Now().Add(patience)
 	for !strings.Contains(m.noted(), "end-leading") {
 		if time.Now().After(deadline) {
 			t.Fatal("the leader's work goes on")
 		}
+
 		runtime.Gosched()
 	}
+
 	if m.holder() != "thief" {
 		t.Errorf("the lease of the thief is now %q's", m.holder())
 	}
@@ -287,6 +326,7 @@ func TestStopIsBounded(t *testing.T) {
 	l := startFixture(t, m, 200*time.Millisecond, nil, stuck)
 	await(t, "the leader's work", stuck.started)
 	l.cancel()
+
 	if err := l.waitEnd(t); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("ended with %v", err)
 	}
@@ -301,16 +341,20 @@ func TestNothingLeft(t *testing.T) {
 		l := startFixture(t, m, patience, nil, leading, m.runnable("every", false))
 		await(t, "the leader's work", leading.started)
 		l.cancel()
+
 		if err := l.waitEnd(t); err != nil {
 			t.Fatal(err)
 		}
+
 		l.lock.close()
 		l.GetHTTPClient().CloseIdleConnections()
 		m.stop()
+
 		if i == 0 {
 			before = settledGoroutines(t, 0) // With what the first one starts for the whole process.
 		}
 	}
+
 	if after := settledGoroutines(t, before); after > before {
 		buf := make([]byte, 1<<20)
 		t.Errorf("%d goroutines, %d before:\n%s", after, before, buf[:runtime.Stack(buf, true)])
@@ -320,19 +364,24 @@ func TestNothingLeft(t *testing.T) {
 // settledGoroutines returns the number of goroutines when it has fallen to want, or, for want 0, has not changed for a second.
 func settledGoroutines(t *testing.T, want int) int {
 	t.Helper()
+
 	began := time.Now()
-	last, since := runtime.NumGoroutine(), began
+	last := runtime.NumGoroutine()
+	since := began
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+
 	for range tick.C {
 		now := runtime.NumGoroutine()
 		switch {
 		case want > 0 && now <= want, want == 0 && now == last && time.Since(since) > time.Second, time.Since(began) > patience:
 			return now
 		case now != last:
-			last, since = now, time.Now()
+			last = now
+			since = time.Now()
 		}
 	}
+
 	return last
 }
 
@@ -341,15 +390,18 @@ func TestProbes(t *testing.T) {
 	elected := make(chan struct{})
 	h := probedManager{probes: newProbes(elected)}
 	l := &fixture{probedManager: h}
+
 	sick := errors.New("no certificate yet")
 	if err := h.AddReadyzCheck("webhook", func(*http.Request) error { return sick }); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, check := range map[string]healthz.Checker{"webhook": healthz.Ping, roleLeader: healthz.Ping, "": healthz.Ping, "nothing": nil} {
 		if h.AddReadyzCheck(name, check) == nil {
 			t.Errorf("a check %q is added", name)
 		}
 	}
+
 	if page := l.probePage(t, "/readyz"); !strings.Contains(page, "[-]webhook failed") || !strings.Contains(page, "[+]role-standby ok") {
 		t.Error(page)
 	}
@@ -359,11 +411,14 @@ func TestProbes(t *testing.T) {
 	if page := l.probePage(t, "/readyz?exclude=webhook"); page != "ok" {
 		t.Errorf("without a failing check: %q", page)
 	}
+
 	if page := l.probePage(t, "/healthz"); page != "ok" {
 		t.Errorf("alive: %q", page)
 	}
+
 	sick = nil
 	close(elected)
+
 	if page := l.probePage(t, "/readyz"); page != "ok" {
 		t.Errorf("ready: %q", page)
 	}

@@ -34,8 +34,10 @@ func serveMetrics(ctx context.Context, h probedManager, o *Options) error {
 	if o.MetricsBindAddress == "" || o.MetricsBindAddress == "0" {
 		return nil
 	}
+
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(ctrlmetrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+
 	var handler http.Handler = mux
 	var config *tls.Config
 	timeout := scrapeTimeout
@@ -46,26 +48,37 @@ func serveMetrics(ctx context.Context, h probedManager, o *Options) error {
 				mux.Handle(path, page)
 			}
 		}
+
 		filter, err := filters.WithAuthenticationAndAuthorization(h.GetConfig(), h.GetHTTPClient())
 		if err != nil {
 			return fmt.Errorf("building the access filter of metrics: %w", err)
 		}
+
 		if handler, err = filter(ctrl.LoggerFrom(ctx).WithName("metrics"), mux); err != nil {
 			return fmt.Errorf("building the access filter of metrics: %w", err)
 		}
+
 		if config, err = servingTLS(h, "metrics-cert-dir", o.MetricsCertDir); err != nil {
 			return err
 		}
 	}
+
 	listener, err := boundedserver.Listen(ctx, o.MetricsBindAddress, maxConnections, config)
 	if err != nil {
 		return fmt.Errorf("--metrics-bind-address: %w", err)
 	}
+
 	shutdown := serverShutdown
 	server := boundedserver.New(limitRequests(maxScrapes, handler), timeout)
-	if err := h.Add(&manager.Server{Name: "metrics", Listener: listener, Server: server, ShutdownTimeout: &shutdown}); err != nil {
+	if err := h.Add(&manager.Server{
+		Name:            "metrics",
+		Listener:        listener,
+		Server:          server,
+		ShutdownTimeout: &shutdown,
+	}); err != nil {
 		return fmt.Errorf("adding the server of metrics: %w", err)
 	}
+
 	return nil
 }
 
@@ -77,6 +90,7 @@ func limitRequests(n int, next http.Handler) http.Handler {
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
+
 			next.ServeHTTP(w, req)
 		case <-req.Context().Done(): // The client is gone.
 		}
@@ -91,6 +105,7 @@ func leaderGauge(leads func() bool) prometheus.Collector {
 		if leads() {
 			return 1
 		}
+
 		return 0
 	})
 }

@@ -25,16 +25,19 @@ func TestRequestsBeforeAuthentication(t *testing.T) {
 		running.Add(-1)
 		handled.Add(1)
 	}))
+
 	var clients sync.WaitGroup
 	for range all {
 		clients.Go(func() {
 			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
 		})
 	}
+
 	clients.Wait()
 	if n := most.Load(); n > bound || handled.Load() != all {
 		t.Errorf("%d requests at the same time, want at most %d; %d of %d handled", n, bound, handled.Load(), all)
 	}
+
 	blocked := limitRequests(0, http.NotFoundHandler())
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

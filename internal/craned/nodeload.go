@@ -53,7 +53,11 @@ type NodeLoad struct {
 // min; two hundredths of a node are less than one pod of a usual size uses.
 func newNodeLoad() NodeLoad {
 	return NodeLoad{
-		PolicyFile: policyfile.DefaultPath, Labels: []string{"node", "instance"}, Material: 0.02, APIQPS: 100, Workers: 10,
+		PolicyFile: policyfile.DefaultPath,
+		Labels:     []string{"node", "instance"},
+		Material:   0.02,
+		APIQPS:     100,
+		Workers:    10,
 	}
 }
 
@@ -64,6 +68,7 @@ func (n *NodeLoad) addFlags(fs *pflag.FlagSet) {
 		"Labels of series that name a node, by its name or internal IP, with or without a port; the first that matches counts.")
 	fs.Float64Var(&n.Material, "node-load-material-change", n.Material,
 		"Change of a load, as a fraction of the node's capacity, from which it is written before it expires.")
+
 	fs.StringVar(&n.TimeZone, "node-load-time-zone", n.TimeZone,
 		"Time zone of the times in annotations, such as Asia/Shanghai, for readers and writers of gocrane. Empty: UTC.")
 	fs.Float32Var(&n.APIQPS, "node-load-api-qps", n.APIQPS, "Patches of nodes per second, beside --api-qps.")
@@ -78,21 +83,27 @@ func (n *NodeLoad) validate() field.ErrorList {
 	if len(n.Labels) == 0 || slices.Contains(n.Labels, "") {
 		errs = append(errs, field.Required(flag("node-load-labels"), "want the names of labels, such as node,instance"))
 	}
+
 	if !(n.Material >= 0 && n.Material <= 1) {
 		errs = append(errs, field.Invalid(flag("node-load-material-change"), n.Material, "must be a fraction from 0 to 1"))
 	}
+
 	if _, err := n.format(); err != nil {
 		errs = append(errs, field.Invalid(flag("node-load-time-zone"), n.TimeZone, err.Error()))
 	}
+
 	if !(n.APIQPS > 0) {
 		errs = append(errs, field.Invalid(flag("node-load-api-qps"), n.APIQPS, "must be more than 0"))
 	}
+
 	if !(n.TaintAbove >= 0 && n.TaintAbove <= 1) {
 		errs = append(errs, field.Invalid(flag("node-load-taint-above"), n.TaintAbove, "must be a fraction from 0 to 1"))
 	}
+
 	if n.Workers < 1 {
 		errs = append(errs, field.Invalid(flag("node-load-workers"), n.Workers, "must be 1 or more"))
 	}
+
 	return errs
 }
 
@@ -101,6 +112,7 @@ func (n *NodeLoad) format() (nodeload.Format, error) {
 	if err != nil {
 		return nodeload.Format{}, err
 	}
+
 	return nodeload.Format{Zone: zone}, nil
 }
 
@@ -113,11 +125,14 @@ func (n *NodeLoad) openPolicy(ctx context.Context) (*policyfile.File, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		return policyfile.Fixed(builtin, wallclock.New()), nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("--policy-config-path: %w", err)
 	}
+
 	return policy, nil
 }
 
@@ -126,8 +141,11 @@ func trimNodes() map[client.Object]cache.ByObject {
 	strip := cache.TransformStripManagedFields()
 	return map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: func(o any) (any, error) {
 		if n, ok := o.(*corev1.Node); ok {
-			n.Status.Images, n.Status.VolumesAttached, n.Status.VolumesInUse = nil, nil, nil
+			n.Status.Images = nil
+			n.Status.VolumesAttached = nil
+			n.Status.VolumesInUse = nil
 		}
+
 		return strip(o)
 	}}}
 }
@@ -141,35 +159,45 @@ func addNodeLoad(
 	if err != nil {
 		return nil, err
 	}
+
 	clients, err := slimclient.NewForConfig(mgr.GetConfig())
 	if err != nil {
 		return nil, fmt.Errorf("building the client of pods: %w", err)
 	}
+
 	binds := nodeloadcontroller.NewBinds(clients.CoreV1(), wallclock.New())
 	metrics := nodeloadcontroller.NewMetrics()
 	controller, err := nodeloadcontroller.New(nodeloadcontroller.Config{
-		Policy:   policy,
-		Sources:  sources,
-		Nodes:    mgr.GetCache(),
-		Patches:  patches,
-		Binds:    binds,
-		Format:   format,
-		Labels:   o.NodeLoad.Labels,
-		Material: series.Ratio(o.NodeLoad.Material),
-		Workers:  o.NodeLoad.Workers,
-		DryRun:   o.NodeLoad.DryRun, TaintAbove: series.Ratio(o.NodeLoad.TaintAbove), Namespace: o.Namespace,
-		Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: wallclock.New(),
+		Policy:     policy,
+		Sources:    sources,
+		Nodes:      mgr.GetCache(),
+		Patches:    patches,
+		Binds:      binds,
+		Format:     format,
+		Labels:     o.NodeLoad.Labels,
+		Material:   series.Ratio(o.NodeLoad.Material),
+		Workers:    o.NodeLoad.Workers,
+		DryRun:     o.NodeLoad.DryRun,
+		TaintAbove: series.Ratio(o.NodeLoad.TaintAbove),
+		Namespace:  o.Namespace,
+		Events:     mgr.GetEventRecorder("craned"),
+		Metrics:    metrics,
+		Clock:      wallclock.New(),
 	})
+
 	if err != nil {
 		return nil, fmt.Errorf("building the node-load controller: %w", err)
 	}
+
 	if err := ctrlmetrics.Registry.Register(metrics); err != nil {
 		return nil, fmt.Errorf("registering the metrics of node loads: %w", err)
 	}
+
 	for _, part := range []manager.Runnable{binds, controller} {
 		if err := mgr.Add(part); err != nil {
 			return nil, fmt.Errorf("adding the node-load controller: %w", err)
 		}
 	}
+
 	return controller, nil
 }

@@ -42,6 +42,7 @@ func (n *Notifications) validate() field.ErrorList {
 	if _, err := n.schedule(); err != nil {
 		return field.ErrorList{field.Invalid(flag("weekly-report"), n.WeeklyReport, err.Error())}
 	}
+
 	return nil
 }
 
@@ -51,18 +52,22 @@ func (n *Notifications) schedule() (savings.Schedule, error) {
 	if len(fields) == 2 {
 		fields = append(fields, "UTC")
 	}
+
 	if len(fields) != 3 {
 		return savings.Schedule{}, errors.New("must be a day, a full hour and a time zone, such as Friday 09:00 Asia/Shanghai")
 	}
+
 	days := []time.Weekday{time.Sunday, time.Monday, time.Tuesday, time.Wednesday, time.Thursday, time.Friday, time.Saturday}
 	day := slices.IndexFunc(days, func(d time.Weekday) bool { return strings.EqualFold(d.String(), fields[0]) })
 	if day < 0 {
 		return savings.Schedule{}, fmt.Errorf("%q is not a day of the week, such as Monday", fields[0])
 	}
+
 	hour, err := time.Parse("15:04", fields[1])
 	if err != nil || hour.Minute() != 0 {
 		return savings.Schedule{}, fmt.Errorf("%q is not a full hour, such as 09:00", fields[1])
 	}
+
 	zone, err := time.LoadLocation(fields[2])
 	return savings.Schedule{Day: days[day], Hour: hour.Hour(), Zone: zone}, err
 }
@@ -81,25 +86,32 @@ func addNotifications(_ context.Context, p *dependencies) error {
 		if endpoint.file == "" {
 			continue
 		}
+
 		if err := notification.CheckURLFile(endpoint.file); err != nil {
 			return fmt.Errorf("--%s: %w", endpoint.flag, err)
 		}
+
 		sender := notification.NewSender(endpoint.format, endpoint.file, wallclock.New(), counts)
 		if err := p.mgr.Add(sender); err != nil {
 			return fmt.Errorf("adding the sender of notifications: %w", err)
 		}
+
 		senders = append(senders, sender)
 	}
+
 	if len(senders) == 0 {
 		return nil
 	}
+
 	if err := ctrlmetrics.Registry.Register(counts); err != nil {
 		return fmt.Errorf("registering the metric of notifications: %w", err)
 	}
+
 	p.notify = func(e notification.Event) {
 		for _, sender := range senders {
 			sender.Enqueue(e)
 		}
 	}
+
 	return nil
 }

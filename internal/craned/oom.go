@@ -50,6 +50,7 @@ func (o *OOM) validate() field.ErrorList {
 	if o.MaxRecords < 1 {
 		return field.ErrorList{field.Invalid(flag("oom-record-max-number"), o.MaxRecords, "must be 1 or more")}
 	}
+
 	return nil
 }
 
@@ -59,20 +60,33 @@ func addOOM(_ context.Context, p *dependencies) error {
 	if err != nil {
 		return fmt.Errorf("building the client of the OOM recorder: %w", err)
 	}
+
 	series := oomcontroller.NewMetrics()
 	if err := ctrlmetrics.Registry.Register(series); err != nil {
 		return fmt.Errorf("registering the metrics of OOM kills: %w", err)
 	}
+
 	p.recorder = oomcontroller.NewRecorder(oomcontroller.Config{
-		Pods: clients.CoreV1(), ConfigMaps: clients.CoreV1(), Objects: p.mgr.GetAPIReader(),
+		Pods:       clients.CoreV1(),
+		ConfigMaps: clients.CoreV1(),
+		Objects:    p.mgr.GetAPIReader(),
 		Namespace:  p.Namespace,
-		Limits:     oom.Limits{Count: p.OOM.MaxRecords, Bytes: oomBytes, PerContainer: oomPerContainer, Age: oomAge},
+		Limits: oom.Limits{
+			Count:        p.OOM.MaxRecords,
+			Bytes:        oomBytes,
+			PerContainer: oomPerContainer,
+			Age:          oomAge,
+		},
 		CleanEvery: oomClean,
-		Events:     p.mgr.GetEventRecorder("craned"), Metrics: series, Clock: wallclock.New(),
+		Events:     p.mgr.GetEventRecorder("craned"),
+		Metrics:    series,
+		Clock:      wallclock.New(),
 	})
+
 	if err := p.mgr.Add(p.recorder); err != nil {
 		return fmt.Errorf("adding the OOM recorder: %w", err)
 	}
+
 	return nil
 }
 
@@ -81,5 +95,6 @@ func (p *dependencies) combinedKills(source metrics.OOMReader) metrics.OOMReader
 	if p.recorder == nil {
 		return source
 	}
+
 	return oomcontroller.Reader{Ledger: p.recorder, Other: source}
 }

@@ -113,6 +113,7 @@ func NewOptions() *Options {
 	if namespace == "" {
 		namespace = defaultNamespace
 	}
+
 	return &Options{
 		Namespace:              namespace,
 		APIQPS:                 300,
@@ -122,7 +123,10 @@ func NewOptions() *Options {
 		HealthProbeBindAddress: ":8081",
 		ShutdownTimeout:        20 * time.Second,
 		LeaderElection: LeaderElection{
-			Enabled: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+			Enabled:       true,
+			LeaseDuration: 15 * time.Second,
+			RenewDeadline: 10 * time.Second,
+			RetryPeriod:   2 * time.Second,
 		},
 		DataSources:                     []string{dataSourceProm},
 		Prometheus:                      promflags.New(),
@@ -157,6 +161,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Kubeconfig to reach the API server with. Empty: the service account in a cluster, else the usual loading rules.")
 	fs.Float32Var(&o.APIQPS, "api-qps", o.APIQPS, "Requests per second to the API server, on average.")
 	fs.IntVar(&o.APIBurst, "api-burst", o.APIBurst, "Requests to the API server at once.")
+
 	o.addMetricsFlags(fs)
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
 		"Address that serves /healthz and /readyz; 0 serves none.")
@@ -191,16 +196,19 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Age from which crane_analysis_recommendations_status calls a recommendation OutDate.")
 	fs.StringVar(&o.PriceBook, "price-book", o.PriceBook,
 		"File that says what nodes cost, in YAML or JSON. Empty: rough prices that Crane comes with.")
+
 	fs.DurationVar(&o.CostInterval, "cost-interval", o.CostInterval,
 		"Time between two readings of what the cluster costs, for metrics and savings.")
 	o.Prediction.addFlags(fs)
 	o.Isolation.addFlags(fs)
 	o.NodeLoad.addFlags(fs)
+
 	o.Autoscaling.addFlags(fs)
 	o.VerticalAutoscaling.addFlags(fs)
 	addRebalanceFlags(fs, &o.Rebalance)
 	o.OOM.addFlags(fs)
 	o.Adoption.addFlags(fs)
+
 	o.Webhook.addFlags(fs)
 	o.Notifications.addFlags(fs)
 	o.Diagnostics.addFlags(fs)

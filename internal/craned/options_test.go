@@ -19,12 +19,15 @@ import (
 // parse returns the completed options of a command line.
 func parse(t *testing.T, args ...string) (o *Options, warnings []string, err error) {
 	t.Helper()
+
 	o = NewOptions()
 	fs := pflag.NewFlagSet("craned", pflag.ContinueOnError)
 	o.AddFlags(fs)
+
 	if err := fs.Parse(args); err != nil {
 		return nil, nil, err
 	}
+
 	return o, o.Complete(fs), nil
 }
 
@@ -36,12 +39,14 @@ func TestDefaultsAreValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if errs := o.Validate(); len(errs) > 0 || len(warnings) > 0 {
 		t.Errorf("errors %v, warnings %v", errs, warnings)
 	}
 	if o.Namespace != "crane-system" || !o.runsController(recommendationController) || !o.FeatureGates.Enabled(featuregate.Analysis) {
 		t.Errorf("%+v", o)
 	}
+
 	t.Setenv("CRANE_SYSTEM_NAMESPACE", "elsewhere")
 	if o := NewOptions(); o.Namespace != "elsewhere" {
 		t.Errorf("namespace %s", o.Namespace)
@@ -52,6 +57,7 @@ func TestDefaultsAreValid(t *testing.T) {
 func TestDefaultsAreGocranes(t *testing.T) {
 	fs := pflag.NewFlagSet("craned", pflag.ContinueOnError)
 	NewOptions().AddFlags(fs)
+
 	for name, want := range map[string]string{
 		"api-qps": "300", "api-burst": "400", "metrics-bind-address": ":8080", "health-probe-bind-address": ":8081",
 		"leader-elect": "true", "lease-duration": "15s", "lease-retry-period": "2s", "lease-renew-period": "10s",
@@ -68,6 +74,7 @@ func TestDefaultsAreGocranes(t *testing.T) {
 			t.Errorf("there is no --%s", name)
 			continue
 		}
+
 		if f.DefValue != want {
 			t.Errorf("--%s is %s by default, want %s", name, f.DefValue, want)
 		}
@@ -139,10 +146,12 @@ func TestValidate(t *testing.T) {
 			if name == "no namespace" {
 				t.Setenv("CRANE_SYSTEM_NAMESPACE", "Not_A_Name")
 			}
+
 			o, _, err := parse(t, c.args...)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			err = o.Validate().ToAggregate()
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q in it", err, c.want)
@@ -167,6 +176,7 @@ func TestAccepted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if errs := o.Validate(); len(errs) > 0 {
 				t.Error(errs)
 			}
@@ -178,6 +188,7 @@ func TestAccepted(t *testing.T) {
 			}
 		})
 	}
+
 	if _, _, err := parse(t, address, "--feature-gates=Nonsense=true"); err == nil {
 		t.Error("an unknown gate is accepted")
 	}
@@ -188,10 +199,12 @@ func TestRecommendationSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	o.RecommendationConfigurationFile = filepath.Join(t.TempDir(), "none.yaml")
 	if _, err := recommendationSettings(t.Context(), o); err != nil {
 		t.Errorf("without a file: %v", err)
 	}
+
 	o.requireConfiguration = true
 	if _, err := recommendationSettings(t.Context(), o); err == nil || !strings.Contains(err.Error(), "none.yaml") {
 		t.Errorf("without a file that was named: %v", err)
@@ -199,6 +212,7 @@ func TestRecommendationSettings(t *testing.T) {
 	if err := os.WriteFile(o.RecommendationConfigurationFile, []byte("kind: Nonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := recommendationSettings(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--recommendation-configuration-file") {
 		t.Errorf("with a file that is something else: %v", err)
 	}
@@ -210,10 +224,12 @@ func TestSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var source *prometheus.Source
 	if source, err = newSource(o.Prometheus); err != nil || source == nil {
 		t.Error(err)
 	}
+
 	o.Prometheus.CAFile = filepath.Join(t.TempDir(), "none.pem")
 	if _, err := newSource(o.Prometheus); err == nil {
 		t.Error("a file that is not there is accepted")
@@ -227,14 +243,17 @@ func TestNodeLoadAlone(t *testing.T) {
 	if err != nil || len(o.Validate()) > 0 {
 		t.Fatal(err, o.Validate())
 	}
+
 	for name, want := range map[string]bool{nodeLoadController: true, rebalanceController: false, recommendationController: false} {
 		if o.runsController(name) != want {
 			t.Errorf("%s runs: %v", name, !want)
 		}
 	}
+
 	if !o.Rebalance.DryRun {
 		t.Error("rebalancing is no dry run by default")
 	}
+
 	format, err := (&NodeLoad{TimeZone: "Asia/Shanghai"}).format()
 	if err != nil || format.Zone.String() != "Asia/Shanghai" {
 		t.Errorf("zone %v, %v", format.Zone, err)
@@ -248,14 +267,17 @@ func TestDisabledKinds(t *testing.T) {
 	if diff := cmp.Diff(want, o.disabledKinds()); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
 	}
+
 	o.Controllers = []string{"*", "-" + effectiveVPAController}
 	if err := o.FeatureGates.Set("Analysis=false,ClusterNodePrediction=true"); err != nil {
 		t.Fatal(err)
 	}
+
 	want = map[string]string{
 		"RecommendationRule": "the feature gate Analysis is off", "Analytics": "the feature gate Analysis is off",
 		"EffectiveVerticalPodAutoscaler": "--controllers excludes " + effectiveVPAController,
 	}
+
 	if diff := cmp.Diff(want, o.disabledKinds()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

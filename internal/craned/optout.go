@@ -17,9 +17,16 @@ func addOptOuts(ctx context.Context, p *dependencies) error {
 	if err := optoutlist.Watch(ctx, p.mgr.GetCache()); err != nil {
 		return err
 	}
-	err := p.mgr.Add(optoutlist.Publisher{Namespace: p.Namespace, Cache: p.mgr.GetCache(), Client: p.mgr.GetClient(), Clock: wallclock.New()})
+
+	err := p.mgr.Add(optoutlist.Publisher{
+		Namespace: p.Namespace,
+		Cache:     p.mgr.GetCache(),
+		Client:    p.mgr.GetClient(),
+		Clock:     wallclock.New(),
+	})
 	if err != nil {
 		return fmt.Errorf("adding the list of workloads that have opted out: %w", err)
 	}
+
 	return nil
 }

@@ -48,7 +48,12 @@ type Prediction struct {
 func newPrediction() Prediction {
 	c := predictor.DefaultConfig()
 	return Prediction{
-		UpdateFrequency: 30 * time.Second, ModelUpdate: c.ModelUpdate, Refresh: c.Refresh, TimeZone: "UTC", AtOnce: 10, MaxSeries: c.MaxSeries,
+		UpdateFrequency:    30 * time.Second,
+		ModelUpdate:        c.ModelUpdate,
+		Refresh:            c.Refresh,
+		TimeZone:           "UTC",
+		AtOnce:             10,
+		MaxSeries:          c.MaxSeries,
 		MaxMemory:          bytesValue(c.MaxBytes),
 		MaxNamespaceMemory: bytesValue(c.MaxNamespaceBytes),
 		ScalingBudget:      c.ScalingBudget,
@@ -70,6 +75,7 @@ func (p *Prediction) addFlags(fs *pflag.FlagSet) {
 		"Time zone, such as Europe/Berlin, whose midnight ends a day for forecasts: working days and weekends change there.")
 	fs.IntVar(&p.AtOnce, "time-series-prediction-max-concurrent-reconciles", p.AtOnce,
 		"TimeSeriesPredictions that are looked at once.")
+
 	fs.StringVar(&p.StateDir, "prediction-state-dir", p.StateDir,
 		"Directory for checkpoints of models, so that a restart reads what is new and not all history. Empty: none are kept.")
 	fs.IntVar(&p.MaxSeries, "prediction-max-series", p.MaxSeries,
@@ -91,6 +97,7 @@ func (p *Prediction) validate() field.ErrorList {
 			errs = append(errs, notPositive(name, d))
 		}
 	}
+
 	if p.Refresh < time.Second {
 		errs = append(errs, field.Invalid(flag("prediction-refresh-interval"), p.Refresh.String(), "must be 1s or more"))
 	}
@@ -100,6 +107,7 @@ func (p *Prediction) validate() field.ErrorList {
 	if p.AtOnce < 1 {
 		errs = append(errs, field.Invalid(flag("time-series-prediction-max-concurrent-reconciles"), p.AtOnce, "must be 1 or more"))
 	}
+
 	for name, q := range map[string]resource.QuantityValue{
 		"prediction-max-memory": p.MaxMemory, "prediction-max-memory-per-namespace": p.MaxNamespaceMemory,
 	} {
@@ -107,12 +115,14 @@ func (p *Prediction) validate() field.ErrorList {
 			errs = append(errs, field.Invalid(flag(name), q.String(), "must be more than 0"))
 		}
 	}
+
 	if _, err := scaling.NewFleet(p.ScalingBudget); err != nil {
 		errs = append(errs, field.Invalid(flag("scaling-ahead-budget"), p.ScalingBudget, "must be from 0 to 10"))
 	}
 	if p.MaxSeries < 1 {
 		errs = append(errs, field.Invalid(flag("prediction-max-series"), p.MaxSeries, "must be 1 or more"))
 	}
+
 	return errs
 }
 
@@ -141,6 +151,7 @@ func (i *Isolation) validate() field.ErrorList {
 	if err := (prometheus.Matcher{Label: i.Label, Op: "="}).Validate(); err != nil {
 		return field.ErrorList{field.Invalid(flag("tenant-namespace-label"), i.Label, err.Error())}
 	}
+
 	return nil
 }
 
@@ -148,7 +159,11 @@ func (i *Isolation) validate() field.ErrorList {
 func (p *dependencies) isolation() controller.Isolation {
 	i := p.Isolation
 	return controller.Isolation{
-		Enabled: i.Enabled, Label: i.Label, SystemNamespace: p.Namespace, Unrestricted: i.Unrestricted, ClusterScope: i.ClusterScope,
+		Enabled:         i.Enabled,
+		Label:           i.Label,
+		SystemNamespace: p.Namespace,
+		Unrestricted:    i.Unrestricted,
+		ClusterScope:    i.ClusterScope,
 	}
 }
 
@@ -157,6 +172,7 @@ func addClusterNodePrediction(ctx context.Context, p *dependencies) error {
 	if err := controller.AddNodesToManager(ctx, p.mgr, p.Namespace, wallclock.New()); err != nil {
 		return fmt.Errorf("adding the controller of cluster node predictions: %w", err)
 	}
+
 	return nil
 }
 
@@ -166,13 +182,22 @@ func addTimeSeriesPrediction(ctx context.Context, p *dependencies) error {
 	if err != nil {
 		return err
 	}
+
 	err = controller.AddToManager(p.mgr, controller.Config{
-		Predictor: owner, Selector: p.data.selector, Registry: ctrlmetrics.Registry, Clock: wallclock.New(),
-		Isolation: p.isolation(), SystemNamespace: p.Namespace, Frequency: p.Prediction.UpdateFrequency, MaxConcurrent: p.Prediction.AtOnce,
+		Predictor:       owner,
+		Selector:        p.data.selector,
+		Registry:        ctrlmetrics.Registry,
+		Clock:           wallclock.New(),
+		Isolation:       p.isolation(),
+		SystemNamespace: p.Namespace,
+		Frequency:       p.Prediction.UpdateFrequency,
+		MaxConcurrent:   p.Prediction.AtOnce,
 	})
+
 	if err != nil {
 		return fmt.Errorf("adding the controller of time series predictions: %w", err)
 	}
+
 	return nil
 }
 
@@ -180,26 +205,34 @@ func addTimeSeriesPrediction(ctx context.Context, p *dependencies) error {
 func addPredictor(ctx context.Context, p *dependencies) (*predictor.Predictor, error) {
 	config := predictor.DefaultConfig()
 	config.Clock = wallclock.New()
-	config.Source, config.IsQueryError = p.data.list, isRequestError
+	config.Source = p.data.list
+	config.IsQueryError = isRequestError
 	config.StateDir, config.MaxSeries = p.Prediction.StateDir, p.Prediction.MaxSeries
-	config.MaxBytes, config.MaxNamespaceBytes = p.Prediction.MaxMemory.Value(), p.Prediction.MaxNamespaceMemory.Value()
-	config.Refresh, config.StaleAfter = p.Prediction.Refresh, 3*p.Prediction.Refresh
+	config.MaxBytes = p.Prediction.MaxMemory.Value()
+	config.MaxNamespaceBytes = p.Prediction.MaxNamespaceMemory.Value()
+	config.Refresh = p.Prediction.Refresh
+	config.StaleAfter = 3 * p.Prediction.Refresh
 	config.ModelUpdate, config.ScalingBudget = p.Prediction.ModelUpdate, p.Prediction.ScalingBudget
+
 	config.Log = ctrl.LoggerFrom(ctx).WithName("predictor")
 	var err error
 	if config.TimeZone, err = time.LoadLocation(p.Prediction.TimeZone); err != nil {
 		return nil, fmt.Errorf("--prediction-time-zone: %w", err)
 	}
+
 	owner, err := predictor.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("building the predictor: %w", err)
 	}
+
 	if err := ctrlmetrics.Registry.Register(owner); err != nil {
 		return nil, fmt.Errorf("registering the metrics of the predictor: %w", err)
 	}
+
 	if err := p.mgr.Add(owner); err != nil {
 		return nil, fmt.Errorf("adding the predictor: %w", err)
 	}
+
 	return owner, nil
 }
 
@@ -208,6 +241,7 @@ func isRequestError(err error) bool {
 	if errors.Is(err, metrics.ErrUnsupported) {
 		return true
 	}
+
 	var e *prometheus.Error
 	return errors.As(err, &e) && (e.Kind == prometheus.Refused || e.Kind == prometheus.TooLarge)
 }

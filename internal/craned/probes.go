@@ -55,6 +55,7 @@ func (p *probes) checkDraining(*http.Request) error {
 	if p.draining.Load() {
 		return errors.New("shutting down")
 	}
+
 	return nil
 }
 
@@ -72,11 +73,14 @@ func (p *probes) addCheck(to map[string]healthz.Checker, name string, check heal
 	if name == "" || check == nil {
 		return errors.New("a check needs a name and a function")
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if _, twice := to[name]; twice || name == roleLeader || name == roleStandby {
 		return fmt.Errorf("there is a check %s already", name)
 	}
+
 	to[name] = check
 	return nil
 }
@@ -89,6 +93,7 @@ func (p *probes) handler() http.Handler {
 			p.mu.RLock()
 			now := maps.Clone(checks)
 			p.mu.RUnlock()
+
 			role := roleStandby
 			if p.isLeader() {
 				role = roleLeader
@@ -96,11 +101,14 @@ func (p *probes) handler() http.Handler {
 			if path == "/readyz" {
 				now[role] = healthz.Ping
 			}
+
 			(&healthz.Handler{Checks: now}).ServeHTTP(w, r)
 		}))
+
 		mux.Handle(path, page)
 		mux.Handle(path+"/", page)
 	}
+
 	return mux
 }
 
@@ -126,20 +134,30 @@ func serveProbes(ctx context.Context, h probedManager, address string) error {
 	if address == "" || address == "0" {
 		return nil
 	}
+
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("--health-probe-bind-address: %w", err)
 	}
+
 	timeout := serverShutdown
 	err = h.Add(&manager.Server{
-		Name: "health probe", Listener: listener, ShutdownTimeout: &timeout,
+		Name:            "health probe",
+		Listener:        listener,
+		ShutdownTimeout: &timeout,
 		Server: &http.Server{
-			Handler: h.probes.handler(), ReadHeaderTimeout: probeTimeout, ReadTimeout: probeTimeout, WriteTimeout: 2 * probeTimeout,
-			IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 14,
+			Handler:           h.probes.handler(),
+			ReadHeaderTimeout: probeTimeout,
+			ReadTimeout:       probeTimeout,
+			WriteTimeout:      2 * probeTimeout,
+			IdleTimeout:       time.Minute,
+			MaxHeaderBytes:    1 << 14,
 		},
 	})
+
 	if err != nil {
 		return fmt.Errorf("adding the probes: %w", err)
 	}
+
 	return nil
 }

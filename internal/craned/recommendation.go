@@ -26,9 +26,11 @@ func addRecommendation(ctx context.Context, p *dependencies) error {
 	if err != nil {
 		return err
 	}
+
 	p.validateRecommender = func(r analysisv1alpha1.Recommender) error { return settings.Content().Check(r) }
 	history := p.data.history()
 	history.OOM = p.combinedKills(history.OOM)
+
 	err = controller.AddToManager(ctx, p.mgr, controller.Config{
 		History:   profile.Source{Capabilities: history},
 		Settings:  settings,
@@ -39,28 +41,35 @@ func addRecommendation(ctx context.Context, p *dependencies) error {
 		Registry:  ctrlmetrics.Registry,
 		Clock:     wallclock.New(),
 	})
+
 	if err != nil {
 		return fmt.Errorf("adding the recommendation controllers: %w", err)
 	}
+
 	return nil
 }
 
 // recommendationSettings opens the configuration file. Only the default path may be missing.
 func recommendationSettings(ctx context.Context, o *Options) (*configfile.File[controller.Settings], error) {
-	path, parse := o.RecommendationConfigurationFile, controller.ParseSettings
+	path := o.RecommendationConfigurationFile
+	parse := controller.ParseSettings
 	if o.requireConfiguration {
 		file, err := configfile.Open(path, configfile.DefaultInterval, wallclock.New(), parse)
 		if err != nil {
 			return nil, fmt.Errorf("--recommendation-configuration-file: %w", err)
 		}
+
 		return file, nil
 	}
+
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		ctrl.LoggerFrom(ctx).Info("No recommendation configuration file; using the built-in configuration until there is one", "file", path)
 	}
+
 	file, err := configfile.OpenOptional(path, configfile.DefaultInterval, wallclock.New(), parse, controller.BuiltinSettings())
 	if err != nil {
 		return nil, fmt.Errorf("--recommendation-configuration-file: %w", err)
 	}
+
 	return file, nil
 }

@@ -61,33 +61,41 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
+
 	stop, err := newPause(config, o)
 	if err != nil {
 		return err
 	}
+
 	lock, err := newLease(config, o)
 	if err != nil {
 		return err
 	}
 	defer lock.close()
+
 	h, err := newManager(ctx, config, o, lock)
 	if err != nil {
 		return err
 	}
+
 	p, err := newDependencies(ctx, h, o)
 	if err != nil {
 		return err
 	}
+
 	p.pause = stop
 	if err := errors.Join(h.Add(stop), h.AddReadyzCheck("pause", stop.Check), ctrlmetrics.Registry.Register(stop)); err != nil {
 		return fmt.Errorf("adding the switch that stops writes: %w", err)
 	}
+
 	if err := addHealth(h, p.data); err != nil {
 		return err
 	}
+
 	if err := addFeatures(ctx, p); err != nil {
 		return err
 	}
+
 	ctrl.LoggerFrom(ctx).Info("Starting craned", "version", version.String(), "namespace", o.Namespace,
 		"dataSources", o.DataSources, "leaderElection", o.LeaderElection.Enabled)
 	return start(ctx, h, o.ShutdownDelay, wallclock.New(), lock.lost)
@@ -98,6 +106,7 @@ func Run(ctx context.Context, o *Options) error {
 func start(ctx context.Context, mgr probedManager, delay time.Duration, clk clock.Clock, lost <-chan error) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+
 	drain := context.AfterFunc(ctx, func() {
 		mgr.probes.drain()
 		if delay > 0 {
@@ -107,17 +116,22 @@ func start(ctx context.Context, mgr probedManager, delay time.Duration, clk cloc
 			case <-running.Done():
 			}
 		}
+
 		stop()
 	})
 	defer drain()
+
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(running) }()
+
 	select {
 	case err := <-ended:
 		if err != nil {
 			return fmt.Errorf("running the manager: %w", err)
 		}
+
 		return nil
+
 	case err := <-lost:
 		return fmt.Errorf("running the manager: %w", err)
 	}
@@ -131,6 +145,7 @@ func restConfig(o *Options) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the API server: %w", err)
 	}
+
 	config.QPS, config.Burst = o.APIQPS, o.APIBurst
 	config.UserAgent = "craned/" + version.String()
 	return config, nil
@@ -142,6 +157,7 @@ func newPause(config *rest.Config, o *Options) (*pause.Switch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the switch that stops writes: %w", err)
 	}
+
 	out := pause.New(clients, o.Namespace, wallclock.New())
 	config.Wrap(out.Wrap)
 	return out, nil
@@ -158,6 +174,7 @@ func newScheme() (*runtime.Scheme, error) {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
 	}
+
 	return scheme, nil
 }
 
@@ -167,6 +184,7 @@ func newManager(ctx context.Context, config *rest.Config, o *Options, lock *leas
 	if err != nil {
 		return probedManager{}, err
 	}
+
 	le := o.LeaderElection
 	mgr, err := ctrl.NewManager(config, manager.Options{
 		Scheme: scheme,
@@ -186,13 +204,16 @@ func newManager(ctx context.Context, config *rest.Config, o *Options, lock *leas
 		RetryPeriod:                         &le.RetryPeriod,
 		GracefulShutdownTimeout:             &o.ShutdownTimeout,
 	})
+
 	if err != nil {
 		return probedManager{}, fmt.Errorf("building the manager: %w", err)
 	}
+
 	h := probedManager{Manager: mgr, probes: newProbes(mgr.Elected())}
 	if err := errors.Join(serveProbes(ctx, h, o.HealthProbeBindAddress), serveMetrics(ctx, h, o)); err != nil {
 		return probedManager{}, err
 	}
+
 	return h, nil
 }
 
@@ -200,14 +221,17 @@ func addHealth(h probedManager, data *sources) error {
 	if err := ctrlmetrics.Registry.Register(leaderGauge(h.probes.isLeader)); err != nil {
 		return fmt.Errorf("registering the metric of the role: %w", err)
 	}
+
 	if err := ctrlmetrics.Registry.Register(newSourceUpCollector(data.health)); err != nil {
 		return fmt.Errorf("registering the metric of data sources: %w", err)
 	}
+
 	for _, source := range data.health {
 		if err := h.Add(source); err != nil {
 			return fmt.Errorf("adding the look at the data source: %w", err)
 		}
 	}
+
 	for name, check := range map[string]healthz.Checker{
 		"caches":      cachesSynced(h.GetCache()),
 		"data-source": anySourceHealthy(data.health),
@@ -216,5 +240,6 @@ func addHealth(h probedManager, data *sources) error {
 			return fmt.Errorf("adding the readiness check: %w", err)
 		}
 	}
+
 	return nil
 }

@@ -31,6 +31,7 @@ func addRebalanceFlags(fs *pflag.FlagSet, s *rebalancer.Settings) {
 	fs.IntVar(&s.Rounds, "rebalance-rounds", s.Rounds, "Readings in a row above the mark evict before pods are moved.")
 	fs.IntVar(&s.PerRound, "rebalance-max-moves", s.PerRound, "Pods that are moved at once in the cluster.")
 	fs.IntVar(&s.PerNode, "rebalance-max-moves-per-node", s.PerNode, "Pods that are moved off one node at once.")
+
 	fs.IntVar(&s.PerHour, "rebalance-max-moves-per-hour", s.PerHour, "Pods that are moved in any hour.")
 	fs.DurationVar(&s.CoolDown, "rebalance-cool-down", s.CoolDown,
 		"Time for which a node that a pod has left, and the pod's workload, are left alone.")
@@ -47,6 +48,7 @@ func validateRebalance(s rebalancer.Settings) field.ErrorList {
 	if s.CoolDown < 0 {
 		errs = append(errs, field.Invalid(flag("rebalance-cool-down"), s.CoolDown.String(), "must be 0 or more"))
 	}
+
 	for _, at := range []struct {
 		name string
 		n    int
@@ -60,9 +62,11 @@ func validateRebalance(s rebalancer.Settings) field.ErrorList {
 			errs = append(errs, field.Invalid(flag(at.name), at.n, "must be 1 or more"))
 		}
 	}
+
 	if len(s.Schedulers) == 0 {
 		errs = append(errs, field.Required(flag("rebalance-schedulers"), "names the schedulers whose pods may be moved"))
 	}
+
 	return errs
 }
 
@@ -73,33 +77,41 @@ func addScheduling(ctx context.Context, p *dependencies) error {
 	if err != nil {
 		return err
 	}
+
 	if err := ctrlmetrics.Registry.Register(policy); err != nil {
 		return fmt.Errorf("registering the metrics of the node-load policy: %w", err)
 	}
+
 	format, err := o.NodeLoad.format()
 	if err != nil {
 		return fmt.Errorf("--node-load-time-zone: %w", err)
 	}
+
 	follower := nodeloadcontroller.Follower{Policy: policy, Events: mgr.GetEventRecorder("craned"), Namespace: o.Namespace}
 	if o.runsController(nodeLoadController) {
 		owner, err := p.predictor(ctx)
 		if err != nil {
 			return err
 		}
+
 		usages, err := nodeloadcontroller.NewMetricsServer(mgr.GetConfig())
 		if err != nil {
 			return err
 		}
+
 		from := nodeloadcontroller.Sources{MetricsServer: usages, Forecast: nodeloadcontroller.NewPeaks(owner, wallclock.New())}
 		if p.source != nil {
 			from.Prometheus = p.source
 		}
+
 		writer, err := addNodeLoad(mgr, o, policy, format, from)
 		if err != nil {
 			return err
 		}
+
 		follower.Loaded = writer.Wake
 	}
+
 	switch {
 	case !o.runsController(rebalanceController):
 	case p.source == nil:
@@ -109,9 +121,11 @@ func addScheduling(ctx context.Context, p *dependencies) error {
 			return err
 		}
 	}
+
 	if err := mgr.Add(follower); err != nil {
 		return fmt.Errorf("adding what follows the node-load policy: %w", err)
 	}
+
 	return nil
 }
 
@@ -121,27 +135,41 @@ func addRebalance(mgr manager.Manager, o *Options, policy *policyfile.File, form
 	if err != nil {
 		return fmt.Errorf("building the client of evictions: %w", err)
 	}
+
 	patches, err := nodeloadcontroller.NewPatcher(mgr.GetConfig(), o.NodeLoad.APIQPS, max(1, int(o.NodeLoad.APIQPS)))
 	if err != nil {
 		return err
 	}
+
 	metrics := rebalancer.NewMetrics()
 	controller, err := rebalancer.New(rebalancer.Config{
-		Settings: o.Rebalance, Policy: policy, Format: format, Nodes: mgr.GetCache(), Live: mgr.GetAPIReader(),
+		Settings: o.Rebalance,
+		Policy:   policy,
+		Format:   format,
+		Nodes:    mgr.GetCache(),
+		Live:     mgr.GetAPIReader(),
 		OptOuts: func(ctx context.Context) (optout.Set, error) {
 			return optoutlist.Read(ctx, mgr.GetAPIReader(), mgr.GetScheme())
 		},
-		Usage: source, Evictor: rebalancer.APIEvictor{Client: clients}, Patches: patches,
-		Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: wallclock.New(),
+		Usage:   source,
+		Evictor: rebalancer.APIEvictor{Client: clients},
+		Patches: patches,
+		Events:  mgr.GetEventRecorder("craned"),
+		Metrics: metrics,
+		Clock:   wallclock.New(),
 	})
+
 	if err != nil {
 		return fmt.Errorf("building the rebalancing controller: %w", err)
 	}
+
 	if err := ctrlmetrics.Registry.Register(metrics); err != nil {
 		return fmt.Errorf("registering the metrics of rebalancing: %w", err)
 	}
+
 	if err := mgr.Add(controller); err != nil {
 		return fmt.Errorf("adding the rebalancing controller: %w", err)
 	}
+
 	return nil
 }

@@ -38,6 +38,7 @@ func dataSourceName(name string) (string, bool) {
 		dataSourceMetricsServer: dataSourceMetricsServer, "metricsserver": dataSourceMetricsServer, "metrics-server": dataSourceMetricsServer,
 		dataSourceGRPC: dataSourceGRPC, dataSourceCSV: dataSourceCSV,
 	}
+
 	canonical, ok := known[strings.ToLower(strings.TrimSpace(name))]
 	return canonical, ok
 }
@@ -69,12 +70,15 @@ func newSources(ctx context.Context, mgr manager.Manager, o *Options) (*sources,
 		if err != nil {
 			return nil, err
 		}
+
 		members = append(members, fallback.Source{Name: name, Capabilities: capabilities})
 		s.health = append(s.health, newSourceHealth(name, ask))
 	}
+
 	s.list = fallback.New(fallback.Config{
 		IsQueryError: isRequestError, Clock: wallclock.New(), Log: ctrl.LoggerFrom(ctx).WithName("data-source"),
 	}, members...)
+
 	return s, nil
 }
 
@@ -86,29 +90,42 @@ func (s *sources) open(mgr manager.Manager, o *Options, name string) (metrics.Ca
 		if err != nil {
 			return metrics.Capabilities{}, nil, err
 		}
+
 		s.prom = prom
 		return prom.Capabilities(), probeSource(prom), nil
+
 	case dataSourceMetricsServer:
 		server, err := metricsserver.New(mgr.GetConfig())
 		if err != nil {
 			return metrics.Capabilities{}, nil, fmt.Errorf("data source %s: %w", name, err)
 		}
+
 		return server.Capabilities(), server.Check, nil
+
 	case dataSourceGRPC:
 		server, err := grpc.New(grpc.Config{
-			Address: o.GRPC.Address, CAFile: o.GRPC.CAFile, Insecure: o.GRPC.Insecure, Timeout: o.GRPC.Timeout,
-			Inventory: newLiveLister(mgr), Clock: wallclock.New(),
+			Address:   o.GRPC.Address,
+			CAFile:    o.GRPC.CAFile,
+			Insecure:  o.GRPC.Insecure,
+			Timeout:   o.GRPC.Timeout,
+			Inventory: newLiveLister(mgr),
+			Clock:     wallclock.New(),
 		})
+
 		if err != nil {
 			return metrics.Capabilities{}, nil, fmt.Errorf("data source %s: %w", name, err)
 		}
+
 		return server.Capabilities(), server.Check, nil
+
 	case dataSourceCSV:
 		dir, err := csv.OpenDir(o.CSVDir)
 		if err != nil {
 			return metrics.Capabilities{}, nil, fmt.Errorf("--csv-dir: %w", err)
 		}
+
 		return dir.Capabilities(), dir.Check, nil
+
 	default:
 		return metrics.Capabilities{}, nil, fmt.Errorf("--datasource: %q is none of %s", name, knownDataSources())
 	}
@@ -131,6 +148,7 @@ func (s *sources) history() metrics.Capabilities {
 		out = s.prom.Capabilities()
 		out.OOM = kills
 	}
+
 	return out
 }
 
@@ -139,6 +157,7 @@ func (s *sources) selector(metric string, own ...prometheus.Matcher) (string, er
 	if s.prom == nil {
 		return "", fmt.Errorf("series %s: --datasource has no %s: %w", metric, dataSourceProm, metrics.ErrUnsupported)
 	}
+
 	return s.prom.Selector(metric, own...)
 }
 
@@ -148,10 +167,12 @@ func newSource(p Prometheus) (*prometheus.Source, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	source, err := prometheus.New(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("data source prom: %w", err)
 	}
+
 	return source, nil
 }
 
@@ -162,6 +183,7 @@ func probeSource(q metrics.Querier) func(context.Context) error {
 		if err != nil {
 			return fmt.Errorf("asking the data source: %w", err)
 		}
+
 		return nil
 	}
 }

@@ -60,6 +60,7 @@ func (a *WebAPI) validate() field.ErrorList {
 	if a.CertDir != "" && !a.Secure {
 		errs = append(errs, field.Forbidden(flag("server-cert-dir"), "--server-secure is false"))
 	}
+
 	return errs
 }
 
@@ -68,20 +69,30 @@ func addWebAPI(ctx context.Context, p *dependencies) error {
 	if p.WebAPI.BindPort == 0 {
 		return nil
 	}
+
 	who, may, err := webapi.NewDelegatedAuth(p.mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("adding the web API: %w", err)
 	}
+
 	api, err := webapi.New(webapi.Config{
-		Objects: p.mgr.GetCache(), Queries: p.data.list, MaxPoints: p.Prometheus.MaxPoints, PastSeries: p.pastSeries(&controller.NodeTemplates{Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace, Clock: wallclock.New()}),
-		Authenticator: who, Authorizer: may, Clock: wallclock.New(),
+		Objects:       p.mgr.GetCache(),
+		Queries:       p.data.list,
+		MaxPoints:     p.Prometheus.MaxPoints,
+		PastSeries:    p.pastSeries(&controller.NodeTemplates{Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace, Clock: wallclock.New()}),
+		Authenticator: who,
+		Authorizer:    may,
+		Clock:         wallclock.New(),
 	})
+
 	if err != nil {
 		return fmt.Errorf("adding the web API: %w", err)
 	}
+
 	if err := ctrlmetrics.Registry.Register(api); err != nil {
 		return fmt.Errorf("registering the metrics of the web API: %w", err)
 	}
+
 	address := net.JoinHostPort(p.WebAPI.BindAddress, strconv.Itoa(p.WebAPI.BindPort))
 	var config *tls.Config
 	if p.WebAPI.Secure {
@@ -89,10 +100,12 @@ func addWebAPI(ctx context.Context, p *dependencies) error {
 			return err
 		}
 	}
+
 	listener, err := boundedserver.Listen(ctx, address, maxConnections, config)
 	if err != nil {
 		return fmt.Errorf("--server-bind-port: %w", err)
 	}
+
 	timeout := serverShutdown
 	server := boundedserver.New(api, webapi.Timeout+probeTimeout)
 	server.ReadTimeout = probeTimeout
@@ -100,9 +113,16 @@ func addWebAPI(ctx context.Context, p *dependencies) error {
 	server.BaseContext = func(net.Listener) context.Context {
 		return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithName("web-api"))
 	}
-	if err := p.mgr.Add(&manager.Server{Name: "web API", Listener: listener, ShutdownTimeout: &timeout, Server: server}); err != nil {
+
+	if err := p.mgr.Add(&manager.Server{
+		Name:            "web API",
+		Listener:        listener,
+		ShutdownTimeout: &timeout,
+		Server:          server,
+	}); err != nil {
 		return fmt.Errorf("adding the web API: %w", err)
 	}
+
 	return nil
 }
 
@@ -116,11 +136,13 @@ func servingTLS(mgr manager.Manager, flag, dir string) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
+
 	if follow != nil {
 		if err := mgr.Add(onEveryReplica(follow)); err != nil {
 			return nil, fmt.Errorf("adding what follows --%s: %w", flag, err)
 		}
 	}
+
 	return config, nil
 }
 
@@ -132,6 +154,7 @@ func (p *dependencies) pastSeries(templates *controller.NodeTemplates) webapi.Pa
 		if err := templates.Check(ctx, tsp); err != nil {
 			return nil, fmt.Errorf("metric %s: %w", metric.ResourceIdentifier, err)
 		}
+
 		return p.readPast(ctx, tsp, metric, w)
 	}
 }
@@ -143,28 +166,39 @@ func (p *dependencies) readPast(
 	if err != nil {
 		return nil, fmt.Errorf("metric %s: %w", metric.ResourceIdentifier, err)
 	}
+
 	if query.Expression != "" {
 		return p.data.list.Range(ctx, query.Expression, w)
 	}
+
 	target := query.Target
 	if target.Name == "" {
 		return nil, errors.New("there is no target")
 	}
+
 	read := func() (map[string]series.Series, error) {
 		if target.Namespace == "" {
 			return p.data.list.NodeUsage(ctx, metrics.NodesRequest{Resource: query.Resource, Names: []string{target.Name}, Window: w})
 		}
+
 		return p.data.list.WorkloadUsage(ctx, metrics.WorkloadsRequest{
-			Resource: query.Resource, Namespace: target.Namespace, Kind: target.Kind, Names: []string{target.Name}, Window: w,
+			Resource:  query.Resource,
+			Namespace: target.Namespace,
+			Kind:      target.Kind,
+			Names:     []string{target.Name},
+			Window:    w,
 		})
 	}
+
 	byName, err := read()
 	if err != nil {
 		return nil, fmt.Errorf("metric %s: %w", metric.ResourceIdentifier, err)
 	}
+
 	one, known := byName[target.Name]
 	if !known {
 		return nil, nil
 	}
+
 	return []metrics.LabelledSeries{{Series: one}}, nil
 }

@@ -64,6 +64,7 @@ func (w *Webhook) validate(qosInitializer bool) field.ErrorList {
 	if !w.Enabled {
 		return nil
 	}
+
 	if w.Port < 1 || w.Port > 65535 {
 		errs = append(errs, field.Invalid(flag("webhook-port"), w.Port, "must be from 1 to 65535; --webhook-enabled=false serves none"))
 	}
@@ -73,6 +74,7 @@ func (w *Webhook) validate(qosInitializer bool) field.ErrorList {
 	if qosInitializer && w.QOSConfigFile == "" {
 		errs = append(errs, field.Required(flag("qos-config-file"), "the feature gate QOSInitializer is on"))
 	}
+
 	return errs
 }
 
@@ -82,6 +84,7 @@ func (w *Webhook) hosts(namespace string) []string {
 	if ip := net.ParseIP(w.Host); ip != nil && !ip.IsUnspecified() {
 		hosts = append(hosts, ip.String())
 	}
+
 	return hosts
 }
 
@@ -90,38 +93,52 @@ func addWebhooks(_ context.Context, p *dependencies) error {
 	if !p.Webhook.Enabled {
 		return nil
 	}
+
 	chain := newPodChain(p)
 	endpoints, err := admission.Endpoints(admission.CachedFacts{
-		Namespace: p.Namespace, Cache: p.mgr.GetCache(), ValidateRecommender: p.validateRecommender, DisabledKinds: p.disabledKinds(),
+		Namespace:           p.Namespace,
+		Cache:               p.mgr.GetCache(),
+		ValidateRecommender: p.validateRecommender,
+		DisabledKinds:       p.disabledKinds(),
 	}, chain, admission.EvictionGuard{
 		Pods: p.mgr.GetAPIReader(), OptOuts: func(ctx context.Context) (optout.Set, error) {
 			return optoutlist.Read(ctx, p.mgr.GetCache(), p.mgr.GetScheme())
 		},
 	})
+
 	if err != nil {
 		return fmt.Errorf("building the webhooks: %w", err)
 	}
+
 	options := admission.ServerOptions{
-		Host: p.Webhook.Host, Port: p.Webhook.Port, CertDir: p.Webhook.CertDir, Draining: p.mgr.probes.draining.Load,
+		Host:     p.Webhook.Host,
+		Port:     p.Webhook.Port,
+		CertDir:  p.Webhook.CertDir,
+		Draining: p.mgr.probes.draining.Load,
 	}
 	if options.CertDir == "" {
 		if options.Rotator, err = newCertificateRotator(p); err != nil {
 			return err
 		}
+
 		if err := ctrlmetrics.Registry.Register(options.Rotator); err != nil {
 			return fmt.Errorf("registering the metrics of certificates: %w", err)
 		}
 	}
+
 	server := admission.NewServer(options, endpoints)
 	if err := ctrlmetrics.Registry.Register(chain); err != nil {
 		return fmt.Errorf("registering the metrics of pod mutations: %w", err)
 	}
+
 	if err := p.mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the webhooks: %w", err)
 	}
+
 	if err := p.mgr.AddReadyzCheck("webhooks", server.Check); err != nil {
 		return fmt.Errorf("adding the readiness check of webhooks: %w", err)
 	}
+
 	return nil
 }
 
@@ -133,6 +150,7 @@ func newPodChain(p *dependencies) *podwebhook.Chain {
 	chain.OptedOut = func(ctx context.Context, pod *corev1.Pod) (bool, error) {
 		return optoutlist.ExcludesPod(ctx, p.mgr.GetCache(), pod)
 	}
+
 	return chain
 }
 
@@ -142,24 +160,29 @@ func addQOSInitializer(ctx context.Context, p *dependencies) error {
 		ctrl.LoggerFrom(ctx).Info("The feature gate QOSInitializer has no effect: webhooks are not served")
 		return nil
 	}
+
 	file, err := configfile.Open(p.Webhook.QOSConfigFile, configfile.DefaultInterval, wallclock.New(), qosinitializer.Parse)
 	if err != nil {
 		return fmt.Errorf("--qos-config-file: %w", err)
 	}
+
 	log := ctrl.LoggerFrom(ctx).WithValues("file", p.Webhook.QOSConfigFile)
 	follow := onEveryReplica(func(ctx context.Context) error {
 		file.Run(ctx, configfile.Observer[qosinitializer.Config]{
 			Loaded:   func(qosinitializer.Config) { log.Info("QOSConfig loaded") },
 			Rejected: func(err error) { log.Info("QOSConfig refused; the old one stays in force", "reason", err.Error()) },
 		})
+
 		return nil
 	})
+
 	store := qosinitializer.PodQOSLister{Cache: p.mgr.GetCache()}
 	for _, r := range []manager.Runnable{follow, store} {
 		if err := p.mgr.Add(r); err != nil {
 			return fmt.Errorf("adding the QOSInitializer: %w", err)
 		}
 	}
+
 	p.mutators = append(p.mutators, qosinitializer.Mutator{Config: file.Content, PodQOSs: store.List})
 	return nil
 }
@@ -176,20 +199,30 @@ func newCertificateRotator(p *dependencies) (*certificates.Rotator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the client of certificates: %w", err)
 	}
+
 	objects, err := dynamic.NewForConfig(p.mgr.GetConfig())
 	if err != nil {
 		return nil, fmt.Errorf("building the client of webhook configurations: %w", err)
 	}
+
 	keeper, err := certificates.New(certificates.Config{
-		Clients: clients, Dynamic: objects, Namespace: p.Namespace, Secret: certificateSecret, Hosts: p.Webhook.hosts(p.Namespace),
+		Clients:   clients,
+		Dynamic:   objects,
+		Namespace: p.Namespace,
+		Secret:    certificateSecret,
+		Hosts:     p.Webhook.hosts(p.Namespace),
 		Targets: []certificates.Target{
 			certificates.ValidatingWebhooks(webhookConfig), certificates.MutatingWebhooks(webhookConfig),
 			certificates.MutatingWebhooks(podWebhookConfig),
 		},
-		Manager: "craned-certificates", Lifetimes: certificates.DefaultLifetimes(), Clock: wallclock.New(),
+		Manager:   "craned-certificates",
+		Lifetimes: certificates.DefaultLifetimes(),
+		Clock:     wallclock.New(),
 	})
+
 	if err != nil {
 		return nil, fmt.Errorf("building the keeper of certificates: %w", err)
 	}
+
 	return keeper, nil
 }

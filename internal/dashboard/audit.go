@@ -26,6 +26,7 @@ func (a auditLog) record(ctx context.Context, err error, values ...any) {
 	if err != nil {
 		result = FailureOf(err).Body.Message
 	}
+
 	a.log.Info("write", slices.Concat([]any{"user", cmp.Or(person.Name, a.user)}, values, []any{"result", result})...)
 }
 

@@ -85,6 +85,7 @@ func Starting(message string) *ResponseError {
 	const retry = 3
 	f := NewResponseError(http.StatusServiceUnavailable, contract.ReasonStarting, message, "the page repeats the request")
 	f.Body.RetryAfterSeconds = retry
+
 	return f
 }
 
@@ -96,6 +97,7 @@ func missingRight(message string) string {
 	if found == nil {
 		return ""
 	}
+
 	resource := found[3]
 	if group := found[4]; group != "" {
 		resource += "." + group
@@ -103,6 +105,7 @@ func missingRight(message string) string {
 	if name := strings.Trim(found[1], `"`); name != "" && name != resource {
 		resource += "/" + name
 	}
+
 	return Right{Verb: found[2], Resource: resource, Namespace: found[5]}.String()
 }
 
@@ -125,6 +128,7 @@ func FailureOf(err error) *ResponseError {
 		return Forbidden(err)
 	case apierrors.IsUnauthorized(err):
 		return NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, "the API server does not accept the credentials: "+err.Error(), "renew the login of kubectl")
+
 	case apierrors.IsNotFound(err):
 		return NewResponseError(http.StatusNotFound, contract.ReasonNotFound, err.Error(), "")
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
@@ -134,5 +138,6 @@ func FailureOf(err error) *ResponseError {
 	case apierrors.IsTooManyRequests(err):
 		return NewResponseError(http.StatusTooManyRequests, contract.ReasonBusy, err.Error(), "repeat the request")
 	}
+
 	return NewResponseError(http.StatusInternalServerError, contract.ReasonInternal, err.Error(), "")
 }

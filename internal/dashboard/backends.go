@@ -20,10 +20,12 @@ func (all backends) named(name string) (Backend, error) {
 	if name == "" {
 		return all[0], nil
 	}
+
 	i := slices.IndexFunc(all, func(b Backend) bool { return b.Name() == name })
 	if i < 0 {
 		return nil, NewResponseError(http.StatusNotFound, contract.ReasonNotFound, fmt.Sprintf("there is no cluster %q", name), "")
 	}
+
 	return all[i], nil
 }
 

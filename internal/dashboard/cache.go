@@ -31,8 +31,11 @@ type Limits struct {
 func NewCache[K comparable, T any](of Limits, clock clock.Clock, read func(ctx context.Context, key K) (*T, error)) *Cache[K, T] {
 	return &Cache[K, T]{values: lru.New(of.Size), newValue: func(key K) *Shared[T] {
 		return &Shared[T]{
-			Read: func(ctx context.Context) (*T, error) { return read(ctx, key) },
-			TTL:  of.TTL, Timeout: of.Timeout, Patience: of.Patience, Clock: clock,
+			Read:     func(ctx context.Context) (*T, error) { return read(ctx, key) },
+			TTL:      of.TTL,
+			Timeout:  of.Timeout,
+			Patience: of.Patience,
+			Clock:    clock,
 		}
 	}}
 }
@@ -45,10 +48,12 @@ func (c *Cache[K, T]) Get(ctx context.Context, key K) (value *T, at time.Time, s
 func (c *Cache[K, T]) of(key K) *Shared[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if found, ok := c.values.Get(key); ok {
 		one, _ := found.(*Shared[T])
 		return one
 	}
+
 	one := c.newValue(key)
 	c.values.Add(key, one)
 	return one

@@ -20,12 +20,15 @@ func TestCache(t *testing.T) {
 		n := reads[key]
 		return &n, nil
 	})
+
 	get := func(key string, want int) {
 		t.Helper()
+
 		if got, _, _, err := c.Get(t.Context(), key); err != nil || *got != want {
 			t.Errorf("%s: read %d times, want %d; %v", key, *got, want, err)
 		}
 	}
+
 	get("a", 1)
 	get("b", 1)
 	get("a", 1)

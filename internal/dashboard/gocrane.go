@@ -48,31 +48,38 @@ func (s *Server) gocraneRoutes() {
 	if s.config.Reviews != nil {
 		scheme = "https"
 	}
+
 	s.gocrane("GET /cluster", func(r *http.Request) (any, error) {
 		all := gocraneList[gocraneCluster]{Items: []gocraneCluster{}}
 		for _, b := range s.backends {
 			all.Items = append(all.Items, newGocraneCluster(scheme, r.Host, b.Name()))
 		}
+
 		all.TotalCount = len(all.Items)
 		return all, nil
 	})
+
 	s.gocrane("GET /cluster/{cluster}", func(r *http.Request) (any, error) {
 		b, err := s.backends.of(r)
 		if err != nil {
 			return nil, err
 		}
+
 		return newGocraneCluster(scheme, r.Host, b.Name()), nil
 	})
+
 	for _, route := range []string{"POST /cluster", "PUT /cluster/{cluster}", "DELETE /cluster/{cluster}"} {
 		s.gocrane(route, func(*http.Request) (any, error) {
 			return nil, NotServed("clusters are not stored: they are the contexts with which crane dashboard is started", "crane dashboard --context prod --context staging")
 		})
 	}
+
 	s.gocrane("GET /namespaces/{cluster}", personal(s, listNamespaces))
 	s.gocrane("GET /recommendationRule", personal(s, func(ctx context.Context, c client.Client, _ *http.Request) (any, error) {
 		var list analysisv1alpha1.RecommendationRuleList
 		return &list, c.List(ctx, &list)
 	}))
+
 	s.gocrane("POST /recommendationRule", personal(s, createRuleObject))
 	s.gocrane("PUT /recommendationRule/{rule}", personal(s, replaceRule))
 	s.gocrane("DELETE /recommendationRule/{rule}", personal(s, func(ctx context.Context, c client.Client, r *http.Request) (any, error) {
@@ -80,6 +87,7 @@ func (s *Server) gocraneRoutes() {
 		rule.Name = r.PathValue("rule")
 		return nil, c.Delete(ctx, rule)
 	}))
+
 	s.gocrane("POST /recommendation/adopt/{namespace}/{recommendation}", s.gocraneAdopt)
 }
 
@@ -92,6 +100,7 @@ func (s *Server) gocrane(route string, answer func(r *http.Request) (any, error)
 		if err == nil && writes {
 			err = checkCSRF(r, one)
 		}
+
 		var out gocraneAnswer
 		if err == nil {
 			out.Data, err = answer(r)
@@ -99,21 +108,29 @@ func (s *Server) gocrane(route string, answer func(r *http.Request) (any, error)
 				s.audit.record(r.Context(), err, "action", method+" "+r.URL.Path)
 			}
 		}
+
 		if err != nil {
 			failure := FailureOf(s.endIfUnauthorized(r, err))
-			out.Error, out.Data = failure.Body.Message, nil
+			out.Error = failure.Body.Message
+			out.Data = nil
 			if slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests}, failure.Status) {
 				sendJSON(w, failure.Status, out)
 				return
 			}
 		}
+
 		sendJSON(w, http.StatusOK, out)
 	})
 }
 
 // newGocraneCluster describes a cluster whose address is that of the request.
 func newGocraneCluster(scheme, host, name string) gocraneCluster {
-	return gocraneCluster{ID: name, Name: name, CraneURL: scheme + "://" + host, Discount: 100}
+	return gocraneCluster{
+		ID:       name,
+		Name:     name,
+		CraneURL: scheme + "://" + host,
+		Discount: 100,
+	}
 }
 
 // personal returns the answer of a route that reads or writes objects with the rights of the person, in the cluster of the path or of
@@ -124,10 +141,12 @@ func personal(s *Server, of func(context.Context, client.Client, *http.Request) 
 		if err != nil {
 			return nil, err
 		}
+
 		c, err := b.Objects()
 		if err != nil {
 			return nil, err
 		}
+
 		return of(r.Context(), c, r)
 	}
 }
@@ -137,10 +156,12 @@ func listNamespaces(ctx context.Context, c client.Client, _ *http.Request) (any,
 	if err := c.List(ctx, &list); err != nil {
 		return nil, err
 	}
+
 	out := gocraneList[string]{TotalCount: len(list.Items), Items: []string{}}
 	for i := range list.Items {
 		out.Items = append(out.Items, list.Items[i].Name)
 	}
+
 	return out, nil
 }
 
@@ -149,23 +170,29 @@ func createRuleObject(ctx context.Context, c client.Client, r *http.Request) (an
 	if err := decode(r, rule); err != nil {
 		return nil, err
 	}
+
 	rule.ResourceVersion, rule.UID = "", ""
 	return nil, c.Create(ctx, rule, client.FieldOwner("crane"))
 }
 
 // replaceRule replaces the spec of a rule.
 func replaceRule(ctx context.Context, c client.Client, r *http.Request) (any, error) {
-	wanted, rule := &analysisv1alpha1.RecommendationRule{}, &analysisv1alpha1.RecommendationRule{}
+	wanted := &analysisv1alpha1.RecommendationRule{}
+	rule := &analysisv1alpha1.RecommendationRule{}
+
 	if err := decode(r, wanted); err != nil {
 		return nil, err
 	}
+
 	name := r.PathValue("rule")
 	if wanted.Name != name {
 		return nil, invalid("the rule of the body is %q, that of the path %q", wanted.Name, name)
 	}
+
 	if err := c.Get(ctx, client.ObjectKey{Name: name}, rule); err != nil {
 		return nil, err
 	}
+
 	rule.Spec = wanted.Spec
 	return nil, c.Update(ctx, rule, client.FieldOwner("crane"))
 }
@@ -176,10 +203,12 @@ func (s *Server) gocraneAdopt(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	item := contract.Item{Cluster: b.Name(), Namespace: r.PathValue("namespace"), Name: r.PathValue("recommendation")}
 	results, err := b.Act(r.Context(), contract.ActionAdopt, false, []contract.Item{item})
 	if err != nil {
 		return nil, err
 	}
+
 	return nil, itemError(results[0])
 }

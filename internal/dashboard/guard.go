@@ -48,7 +48,12 @@ func NewGuard(backend Backend, reviews *Reviews) *Guard {
 }
 
 func listRecommendations(namespace string) Right {
-	return Right{Verb: "list", Group: analysisv1alpha1.GroupVersion.Group, Resource: "recommendations", Namespace: namespace}
+	return Right{
+		Verb:      "list",
+		Group:     analysisv1alpha1.GroupVersion.Group,
+		Resource:  "recommendations",
+		Namespace: namespace,
+	}
 }
 
 // clusterRights are required for what adds up or names objects of all namespaces: costs, nodes and totals.
@@ -63,11 +68,13 @@ func (g *Guard) Name() string { return g.backend.Name() }
 func (g *Guard) Cluster(ctx context.Context) contract.Cluster {
 	out := g.backend.Cluster(ctx)
 	out.Rights = contract.Rights{}
+
 	rights, err := g.rights(ctx)
 	if err != nil {
 		out.Error = FailureOf(err).Body.Message
 		return out
 	}
+
 	out.Rights = rights
 	out.Rights.Adopt = rights.Adopt && out.CraneInstalled
 	return out
@@ -75,8 +82,13 @@ func (g *Guard) Cluster(ctx context.Context) contract.Cluster {
 
 func (g *Guard) rights(ctx context.Context) (out contract.Rights, err error) {
 	rules := Right{Group: analysisv1alpha1.GroupVersion.Group, Resource: "recommendationrules"}
-	list, create, patch := rules, rules, listRecommendations("")
-	list.Verb, create.Verb, patch.Verb = "list", "create", "patch"
+	list := rules
+	create := rules
+	patch := listRecommendations("")
+
+	list.Verb = "list"
+	create.Verb = "create"
+	patch.Verb = "patch"
 	for _, ask := range []struct {
 		right Right
 		into  *bool
@@ -85,21 +97,25 @@ func (g *Guard) rights(ctx context.Context) (out contract.Rights, err error) {
 			return out, err
 		}
 	}
+
 	out.ClusterTotals = out.ClusterTotals && out.Nodes
 	in, all, err := g.readable(ctx)
 	if err != nil || all {
 		return out, err
 	}
+
 	out.Namespaces = slices.Sorted(maps.Keys(in))
 	for _, namespace := range out.Namespaces {
 		if out.Adopt {
 			break
 		}
+
 		patch.Namespace = namespace
 		if out.Adopt, err = g.reviews.Allowed(ctx, patch); err != nil {
 			return out, err
 		}
 	}
+
 	return out, nil
 }
 
@@ -109,6 +125,7 @@ func (g *Guard) readable(ctx context.Context) (in map[string]bool, all bool, err
 	if err != nil {
 		return nil, false, err
 	}
+
 	return g.reviews.allowedIn(ctx, listRecommendations(""), namespacesOf(list.Rows, func(r contract.Row) string { return r.Namespace }))
 }
 
@@ -117,6 +134,7 @@ func namespacesOf[T any](of []T, namespace func(T) string) []string {
 	for i := range of {
 		seen[namespace(of[i])] = true
 	}
+
 	return slices.Sorted(maps.Keys(seen))
 }
 
@@ -126,34 +144,42 @@ func (g *Guard) Worklist(ctx context.Context) (*contract.Worklist, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	in, all, err := g.readable(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	if all {
 		return list, nil
 	}
+
 	if len(in) == 0 {
 		return nil, forbidden(listRecommendations(""))
 	}
+
 	key := strings.Join(slices.Sorted(maps.Keys(in)), ",")
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	for _, f := range g.filtered {
 		if f.from == list && f.namespaces == key {
 			return f.list, nil
 		}
 	}
+
 	var rows []contract.Row
 	for _, row := range list.Rows {
 		if in[row.Namespace] {
 			rows = append(rows, row)
 		}
 	}
+
 	out := NewWorklist(rows, list.Currency, list.Origin)
 	out.Hidden = true
 	g.filtered = append(g.filtered, filteredWorklist{list, key, out})
 	g.filtered = g.filtered[max(0, len(g.filtered)-maxFiltered):]
+
 	return out, nil
 }
 
@@ -162,17 +188,22 @@ func (g *Guard) Worklist(ctx context.Context) (*contract.Worklist, error) {
 func (g *Guard) Overview(ctx context.Context, list *contract.Worklist) (contract.Overview, error) {
 	p, _ := PersonOf(ctx)
 	lacking := g.reviews.require(ctx, clusterRights()...)
-	if p.Cluster = lacking == nil; lacking != nil && FailureOf(lacking).Body.Reason != contract.ReasonForbidden {
+	p.Cluster = lacking == nil
+
+	if lacking != nil && FailureOf(lacking).Body.Reason != contract.ReasonForbidden {
 		return contract.Overview{}, lacking
 	}
+
 	out, err := g.backend.Overview(WithPerson(ctx, p), list)
 	if err != nil || lacking == nil {
 		return out, err
 	}
+
 	out.Missing = maps.Clone(out.Missing)
 	if out.Missing == nil {
 		out.Missing = map[string]contract.Error{}
 	}
+
 	out.Missing[contract.MissingCost] = FailureOf(lacking).Body
 	return out, nil
 }
@@ -183,14 +214,22 @@ func (g *Guard) mayReadWorkload(ctx context.Context, target contract.Target) (co
 	if target.Namespace == "" {
 		return ctx, NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, "the namespace of the workload is required", "")
 	}
+
 	resource, err := g.resourceOf(ctx, target)
 	if err != nil {
 		return ctx, err
 	}
+
 	if err := g.reviews.require(ctx, listRecommendations(target.Namespace), Right{Verb: "list", Resource: "pods", Namespace: target.Namespace},
-		Right{Verb: "list", Group: resource.Group, Resource: resource.Resource, Namespace: target.Namespace}); err != nil {
+		Right{
+			Verb:      "list",
+			Group:     resource.Group,
+			Resource:  resource.Resource,
+			Namespace: target.Namespace,
+		}); err != nil {
 		return ctx, err
 	}
+
 	return g.withClusterRight(ctx)
 }
 
@@ -198,9 +237,12 @@ func (g *Guard) mayReadWorkload(ctx context.Context, target contract.Target) (co
 func (g *Guard) withClusterRight(ctx context.Context) (context.Context, error) {
 	p, _ := PersonOf(ctx)
 	err := g.reviews.require(ctx, clusterRights()...)
-	if p.Cluster = err == nil; err != nil && FailureOf(err).Body.Reason != contract.ReasonForbidden {
+	p.Cluster = err == nil
+
+	if err != nil && FailureOf(err).Body.Reason != contract.ReasonForbidden {
 		return ctx, err
 	}
+
 	return WithPerson(ctx, p), nil
 }
 
@@ -210,6 +252,7 @@ func (g *Guard) resourceOf(ctx context.Context, target contract.Target) (schema.
 		plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: group, Kind: target.Kind})
 		return plural, nil
 	}
+
 	switch target.Kind {
 	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet":
 		return of("apps")
@@ -218,15 +261,18 @@ func (g *Guard) resourceOf(ctx context.Context, target contract.Target) (schema.
 	case "Pod", "ReplicationController":
 		return of("")
 	}
+
 	list, err := g.backend.Worklist(ctx)
 	if err != nil {
 		return schema.GroupVersionResource{}, err
 	}
+
 	for _, row := range list.Rows {
 		if row.Namespace == target.Namespace && row.Kind == target.Kind && row.Workload == target.Name {
 			return of(schema.FromAPIVersionAndKind(row.APIVersion, row.Kind).Group)
 		}
 	}
+
 	// The same answer as for a workload that the person may not read.
 	return schema.GroupVersionResource{}, forbidden(Right{Verb: "list", Resource: strings.ToLower(target.Kind), Namespace: target.Namespace})
 }
@@ -237,13 +283,16 @@ func (g *Guard) Workload(ctx context.Context, target contract.Target) (contract.
 	if err != nil {
 		return contract.WorkloadDetail{}, err
 	}
+
 	out, err := g.backend.Workload(ctx, target)
 	if err != nil || !out.CanAdopt {
 		return out, err
 	}
+
 	patch := listRecommendations(target.Namespace)
 	patch.Verb = "patch"
 	out.CanAdopt, err = g.reviews.Allowed(ctx, patch)
+
 	return out, err
 }
 
@@ -253,6 +302,7 @@ func (g *Guard) Series(ctx context.Context, target contract.Target, of SeriesRan
 	if err != nil {
 		return contract.WorkloadSeries{}, err
 	}
+
 	return g.backend.Series(ctx, target, of)
 }
 
@@ -262,6 +312,7 @@ func (g *Guard) WhatIf(ctx context.Context, target contract.Target, container st
 	if err != nil {
 		return contract.WhatIf{}, err
 	}
+
 	return g.backend.WhatIf(ctx, target, container, settings)
 }
 
@@ -271,12 +322,15 @@ func (g *Guard) Autoscaling(ctx context.Context) (contract.Autoscaling, error) {
 	if err != nil {
 		return out, err
 	}
+
 	group := autoscalingv1alpha1.GroupVersion.Group
 	horizontal := Right{Verb: "list", Group: group, Resource: "effectivehorizontalpodautoscalers"}
 	vertical := Right{Verb: "list", Group: group, Resource: "effectiveverticalpodautoscalers"}
+
 	if out.Horizontal, err = visible(ctx, g.reviews, horizontal, out.Horizontal, func(a contract.HorizontalAutoscaler) string { return a.Namespace }); err != nil {
 		return contract.Autoscaling{}, err
 	}
+
 	out.Vertical, err = visible(ctx, g.reviews, vertical, out.Vertical, func(a contract.VerticalAutoscaler) string { return a.Namespace })
 	return out, err
 }
@@ -284,16 +338,28 @@ func (g *Guard) Autoscaling(ctx context.Context) (contract.Autoscaling, error) {
 // Forecast implements Backend. The objects are read with the token of the person; the history is that of the pods of the target.
 func (g *Guard) Forecast(ctx context.Context, namespace, name string) (contract.Forecast, error) {
 	if err := g.reviews.require(ctx,
-		Right{Verb: "list", Group: autoscalingv1alpha1.GroupVersion.Group, Resource: "effectivehorizontalpodautoscalers", Namespace: namespace},
-		Right{Verb: "list", Group: predictionv1alpha1.GroupVersion.Group, Resource: "timeseriespredictions", Namespace: namespace},
+		Right{
+			Verb:      "list",
+			Group:     autoscalingv1alpha1.GroupVersion.Group,
+			Resource:  "effectivehorizontalpodautoscalers",
+			Namespace: namespace,
+		},
+		Right{
+			Verb:      "list",
+			Group:     predictionv1alpha1.GroupVersion.Group,
+			Resource:  "timeseriespredictions",
+			Namespace: namespace,
+		},
 		Right{Verb: "list", Resource: "pods", Namespace: namespace},
 	); err != nil {
 		return contract.Forecast{}, err
 	}
+
 	ctx, err := g.withClusterRight(ctx)
 	if err != nil {
 		return contract.Forecast{}, err
 	}
+
 	return g.backend.Forecast(ctx, namespace, name)
 }
 
@@ -303,9 +369,11 @@ func visible[T any](ctx context.Context, r *Reviews, right Right, of []T, namesp
 	if err != nil {
 		return nil, err
 	}
+
 	if all {
 		return of, nil
 	}
+
 	return slices.DeleteFunc(slices.Clone(of), func(one T) bool { return !in[namespace(one)] }), nil
 }
 
@@ -314,6 +382,7 @@ func (g *Guard) Nodes(ctx context.Context) (contract.NodeList, error) {
 	if err := g.reviews.require(ctx, clusterRights()...); err != nil {
 		return contract.NodeList{}, err
 	}
+
 	return g.backend.Nodes(ctx)
 }
 
@@ -323,6 +392,7 @@ func (g *Guard) Placement(ctx context.Context, namespace, pod string) (contract.
 	if err := g.reviews.require(ctx, clusterRights()...); err != nil {
 		return contract.Placement{}, err
 	}
+
 	return g.backend.Placement(ctx, namespace, pod)
 }
 
@@ -331,6 +401,7 @@ func (g *Guard) Cost(ctx context.Context, of CostQuery) (contract.Cost, error) {
 	if err := g.reviews.require(ctx, clusterRights()...); err != nil {
 		return contract.Cost{}, err
 	}
+
 	return g.backend.Cost(ctx, of)
 }
 
@@ -339,6 +410,7 @@ func (g *Guard) Rules(ctx context.Context) (contract.RuleList, error) {
 	if err := g.reviews.require(ctx, Right{Verb: "list", Group: analysisv1alpha1.GroupVersion.Group, Resource: "recommendationrules"}); err != nil {
 		return contract.RuleList{}, err
 	}
+
 	return g.backend.Rules(ctx)
 }
 
@@ -360,6 +432,7 @@ func (g *Guard) Export(ctx context.Context, format string, items []contract.Item
 			return nil, "", err
 		}
 	}
+
 	return g.backend.Export(ctx, format, items)
 }
 

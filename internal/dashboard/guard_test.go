@@ -36,9 +36,11 @@ type fakeReviewer struct {
 
 func newFakeReviewer(t *testing.T, rights ...string) *fakeReviewer {
 	t.Helper()
+
 	f := &fakeReviewer{rights: rights, revoked: map[string]bool{}}
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Close)
+
 	return f
 }
 
@@ -46,25 +48,31 @@ func newFakeReviewer(t *testing.T, rights ...string) *fakeReviewer {
 func (f *fakeReviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	name, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	name, _, _ = strings.Cut(name, ".")
 	w.Header().Set("Content-Type", "application/json")
+
 	if name == "" || f.revoked[name] {
 		status := apierrors.NewUnauthorized("no").Status()
 		w.WriteHeader(http.StatusUnauthorized)
 		_ = json.NewEncoder(w).Encode(status)
+
 		return
 	}
+
 	if strings.HasSuffix(r.URL.Path, "/selfsubjectreviews") {
 		f.asked = append(f.asked, name)
 		fmt.Fprintf(w, `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview","status":{"userInfo":{"username":%q}}}`, name)
 		return
 	}
+
 	var review authorizationv1.SelfSubjectAccessReview
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+
 	a := review.Spec.ResourceAttributes
 	line := strings.Join([]string{name, a.Verb, a.Resource, a.Namespace}, " ")
 	f.asked = append(f.asked, line)
@@ -77,6 +85,7 @@ func (f *fakeReviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *fakeReviewer) take() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	out := f.asked
 	f.asked = nil
 	return out
@@ -91,19 +100,26 @@ type clusterFixture struct {
 // setupCluster returns a server in a cluster, with rows in three namespaces.
 func setupCluster(t *testing.T, rights ...string) *clusterFixture {
 	t.Helper()
+
 	f := &clusterFixture{fixture: setup(t), api: newFakeReviewer(t, rights...)}
 	var err error
 	if f.reviews, err = NewReviews(&rest.Config{Host: f.api.URL}, f.clock); err != nil {
 		t.Fatal(err)
 	}
+
 	var rows []contract.Row
 	for _, namespace := range []string{"shop", "shop", "pay", "db"} {
 		rows = append(rows, contract.Row{Cluster: "prod", Namespace: namespace, Kind: "Rollout", APIVersion: "argoproj.io/v1", Workload: "web", Type: "Resource"})
 	}
+
 	f.prod.list = NewWorklist(rows, "USD", contract.Origin{})
 	config := f.config
-	config.Mode, config.User, config.Reviews, config.Backends = contract.ModeCluster, "", f.reviews, []Backend{NewGuard(f.prod, f.reviews)}
+	config.Mode = contract.ModeCluster
+	config.User = ""
+	config.Reviews = f.reviews
+	config.Backends = []Backend{NewGuard(f.prod, f.reviews)}
 	f.Server = New(config, &net.TCPAddr{Port: 8443})
+
 	return f
 }
 
@@ -120,12 +136,14 @@ func TestGuardFiltersRows(t *testing.T) {
 	if err != nil || len(ann.Rows) != 2 || ann.Rows[0].Namespace != "shop" || !ann.Hidden {
 		t.Fatalf("%v %+v", err, ann)
 	}
+
 	if amy, err := g.Worklist(as(t, "amy")); err != nil || amy != ann {
 		t.Errorf("persons with the same rights do not share a worklist: %v", err)
 	}
 	if root, err := g.Worklist(as(t, "root")); err != nil || root != f.prod.list {
 		t.Errorf("the worklist of all rows is copied: %v", err)
 	}
+
 	var refused *ResponseError
 	if _, err := g.Worklist(as(t, "eve")); !errors.As(err, &refused) || refused.Status != http.StatusForbidden || refused.Body.Right == "" {
 		t.Errorf("without rights: %v", err)
@@ -133,8 +151,10 @@ func TestGuardFiltersRows(t *testing.T) {
 	if _, err := g.Worklist(t.Context()); !errors.Is(err, errNoPerson) {
 		t.Errorf("without a person: %v", err)
 	}
+
 	f.clock.Step(reviewTTL)
 	f.api.Close()
+
 	if _, err := g.Worklist(as(t, "ann")); err == nil || FailureOf(err).Body.Reason != contract.ReasonAPIServerUnavailable {
 		t.Errorf("without an API server: %v", err)
 	}
@@ -150,16 +170,23 @@ func TestGuardOfCustomKinds(t *testing.T) {
 		_, err := g.mayReadWorkload(as(t, "ann"), target)
 		return err
 	}
+
 	if err := may(); err == nil || FailureOf(err).Body.Right != "list rollouts.argoproj.io in namespace shop" {
 		t.Errorf("without the right to Rollouts: %v", err)
 	}
+
 	f.api.mu.Lock()
 	f.api.rights = append(f.api.rights, "ann list rollouts shop")
 	f.api.mu.Unlock()
-	if f.clock.Step(reviewTTL); may() != nil {
+	f.clock.Step(reviewTTL)
+
+	if may() != nil {
 		t.Errorf("with the right to Rollouts: %v", may())
 	}
-	if target.Name = "other"; may() == nil {
+
+	target.Name = "other"
+
+	if may() == nil {
 		t.Error("a workload of an unknown kind is shown")
 	}
 }
@@ -171,49 +198,67 @@ func TestReviewsAreCached(t *testing.T) {
 	if login.Code != http.StatusOK {
 		t.Fatalf("login: %d %s", login.Code, login.Body)
 	}
+
 	f.cookie = login.Result().Cookies()[0]
 	if f.cookie.Name != "__Host-crane-dashboard" || !f.cookie.Secure || !f.cookie.HttpOnly || f.cookie.SameSite != http.SameSiteStrictMode {
 		t.Errorf("cookie %+v", f.cookie)
 	}
+
 	list := func() int { return f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, "").Code }
 	f.api.take()
+
 	for range 3 {
 		if status := list(); status != http.StatusOK {
 			t.Fatalf("status %d", status)
 		}
 	}
+
 	if asked := f.api.take(); len(asked) > 0 {
 		t.Errorf("asked again within a minute: %v", asked)
 	}
+
 	f.clock.Step(reviewTTL)
-	if list(); len(f.api.take()) == 0 {
+	list()
+
+	if len(f.api.take()) == 0 {
 		t.Error("not asked again after a minute")
 	}
+
 	f.api.mu.Lock()
 	rights := f.api.rights
 	f.api.rights = nil
 	f.api.mu.Unlock()
-	if f.clock.Step(reviewTTL); list() != http.StatusForbidden {
+	f.clock.Step(reviewTTL)
+
+	if list() != http.StatusForbidden {
 		t.Error("a right that was withdrawn is used after a minute")
 	}
+
 	f.api.mu.Lock()
-	f.api.rights, f.api.revoked["ann"] = rights, true
+	f.api.rights = rights
+	f.api.revoked["ann"] = true
 	f.api.mu.Unlock()
 	f.clock.Step(reviewTTL)
+
 	if status := list(); status != http.StatusServiceUnavailable {
 		t.Errorf("a token that is refused for the first time: status %d", status)
 	}
+
 	// The API server had started and accepts it again.
 	setRevoked := func(revoked bool) {
 		f.api.mu.Lock()
 		defer f.api.mu.Unlock()
+
 		f.api.revoked["ann"] = revoked
 	}
+
 	f.clock.Step(refusalGrace - time.Second)
 	setRevoked(false)
+
 	if status := list(); status != http.StatusOK {
 		t.Errorf("a token that is accepted again: status %d", status)
 	}
+
 	setRevoked(true)
 	for _, want := range []int{http.StatusServiceUnavailable, http.StatusUnauthorized} {
 		f.clock.Step(reviewTTL)
@@ -221,6 +266,7 @@ func TestReviewsAreCached(t *testing.T) {
 			t.Errorf("a revoked token: status %d, want %d", status, want)
 		}
 	}
+
 	setRevoked(false)
 	if status := list(); status != http.StatusUnauthorized {
 		t.Errorf("the session of a revoked token goes on: status %d", status)
@@ -235,12 +281,16 @@ func TestSessionEndsWithTheToken(t *testing.T) {
 	if login.Code != http.StatusOK {
 		t.Fatalf("login: %d %s", login.Code, login.Body)
 	}
+
 	f.cookie = login.Result().Cookies()[0]
 	list := func() int { return f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, "").Code }
 	if status := list(); status != http.StatusOK {
 		t.Errorf("status %d", status)
 	}
-	if f.clock.Step(11 * time.Second); list() != http.StatusUnauthorized {
+
+	f.clock.Step(11 * time.Second)
+
+	if list() != http.StatusUnauthorized {
 		t.Error("the session outlives its token")
 	}
 }
@@ -251,9 +301,11 @@ func TestUnknownTokensAreBounded(t *testing.T) {
 	list := func(token string) int {
 		return f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, "", "Authorization", "Bearer "+token).Code
 	}
+
 	if status := list("ann"); status != http.StatusOK {
 		t.Fatalf("status %d", status)
 	}
+
 	f.api.take()
 	busy := 0
 	for i := range 3 * newTokensBurst {
@@ -261,10 +313,12 @@ func TestUnknownTokensAreBounded(t *testing.T) {
 		f.api.mu.Lock()
 		f.api.revoked[name] = true
 		f.api.mu.Unlock()
+
 		if list(name) == http.StatusTooManyRequests {
 			busy++
 		}
 	}
+
 	if busy < 2*newTokensBurst {
 		t.Errorf("%d of %d unknown tokens were refused without a review", busy, 3*newTokensBurst)
 	}
@@ -282,16 +336,20 @@ func TestGuardOverview(t *testing.T) {
 	g := f.config.Backends[0]
 	overview := func(name string) contract.Overview {
 		t.Helper()
+
 		list, err := g.Worklist(as(t, name))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		out, err := g.Overview(as(t, name), list)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return out
 	}
+
 	out := overview("ann")
 	if missing := out.Missing[contract.MissingCost]; missing.Reason != contract.ReasonForbidden || missing.Right != "list nodes in all namespaces" || f.prod.cluster || out.Coverage.Workloads != 2 {
 		t.Errorf("ann: %+v, cluster %v, coverage %+v", out.Missing, f.prod.cluster, out.Coverage)

@@ -47,6 +47,7 @@ func (t personalTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !ok {
 		return nil, errNoPerson
 	}
+
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+p.Token)
 	return t.base.RoundTrip(r)
@@ -61,9 +62,11 @@ func (r Right) String() string {
 	if r.Group != "" {
 		text += "." + r.Group
 	}
+
 	if r.Namespace == "" {
 		return text + " in all namespaces"
 	}
+
 	return text + " in namespace " + r.Namespace
 }
 

@@ -31,11 +31,13 @@ func encode(value any) (encoded, error) {
 	if err != nil {
 		return encoded{}, fmt.Errorf("failed to encode the answer: %w", err)
 	}
+
 	sum := sha256.Sum256(plain)
 	out := encoded{plain: plain, etag: `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
 	if len(plain) < minGzip {
 		return out, nil
 	}
+
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
 	if err == nil {
@@ -44,9 +46,11 @@ func encode(value any) (encoded, error) {
 	if err == nil {
 		err = w.Close()
 	}
+
 	if err != nil {
 		return encoded{}, fmt.Errorf("failed to compress the answer: %w", err)
 	}
+
 	out.gzipped = b.Bytes()
 	return out, nil
 }
@@ -57,15 +61,18 @@ func (e encoded) send(w http.ResponseWriter, r *http.Request) {
 	h.Set("ETag", e.etag)
 	h.Set("Content-Type", "application/json; charset=utf-8")
 	h.Set("Vary", "Accept-Encoding, Cookie")
+
 	if r.Method == http.MethodGet && r.Header.Get("If-None-Match") == e.etag {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
+
 	body := e.plain
 	if e.gzipped != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		h.Set("Content-Encoding", "gzip")
 		body = e.gzipped
 	}
+
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	_, _ = w.Write(body) // The client has disconnected.
 }
@@ -76,6 +83,7 @@ func sendFailure(w http.ResponseWriter, err error) {
 	if failure.Body.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(failure.Body.RetryAfterSeconds))
 	}
+
 	sendJSON(w, failure.Status, contract.ErrorBody{Error: failure.Body})
 }
 
@@ -86,6 +94,7 @@ func sendJSON(w http.ResponseWriter, status int, value any) {
 		http.Error(w, "failed to encode the answer", http.StatusInternalServerError)
 		return
 	}
+
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // The client has disconnected.

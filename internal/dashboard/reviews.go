@@ -64,6 +64,7 @@ func (k *reviewed) refuse(now time.Time) bool {
 	if k.refused.IsZero() {
 		k.refused = now
 	}
+
 	k.until = time.Time{} // asks again with the next request
 	return now.Sub(k.refused) >= refusalGrace
 }
@@ -78,16 +79,25 @@ func NewReviews(config *rest.Config, clock clock.PassiveClock) (*Reviews, error)
 	config = rest.AnonymousClientConfig(config)
 	config.Wrap(PersonalTransport)
 	config.ContentType = "application/json"
-	config.QPS, config.Burst, config.Timeout = 200, 400, 10*time.Second
+	config.QPS = 200
+	config.Burst = 400
+
+	config.Timeout = 10 * time.Second
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
 	}
+
 	return newReviews(client, clock), nil
 }
 
 func newReviews(client kubernetes.Interface, clock clock.PassiveClock) *Reviews {
-	return &Reviews{client: client, clock: clock, persons: lru.New(maxPersons), unknown: limiter.NewLimiter(newTokensPerSecond, newTokensBurst)}
+	return &Reviews{
+		client:  client,
+		clock:   clock,
+		persons: lru.New(maxPersons),
+		unknown: limiter.NewLimiter(newTokensPerSecond, newTokensBurst),
+	}
 }
 
 // Identify returns the person who sends a token. The error of a token that the API server does not accept is Unauthorized.
@@ -96,18 +106,24 @@ func (r *Reviews) Identify(ctx context.Context, token string) (Person, error) {
 	if token == "" || len(token) > maxToken {
 		return p, apierrors.NewUnauthorized("the token is empty or too long")
 	}
+
 	key := sha256.Sum256([]byte(token))
 	known := r.known(key)
 	if known == nil && !r.unknown.AllowN(r.clock.Now(), 1) {
 		return p, NewResponseError(http.StatusTooManyRequests, contract.ReasonBusy, "too many logins at the same time", "repeat the login in some seconds")
 	}
+
 	if known != nil {
 		known.mu.Lock()
 		defer known.mu.Unlock()
-		if p.Name = known.name; r.clock.Now().Before(known.until) {
+
+		p.Name = known.name
+
+		if r.clock.Now().Before(known.until) {
 			return p, nil
 		}
 	}
+
 	answer, err := r.client.AuthenticationV1().SelfSubjectReviews().Create(WithPerson(ctx, p), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsUnauthorized(err) && known != nil && !known.refuse(r.clock.Now()):
@@ -120,12 +136,17 @@ func (r *Reviews) Identify(ctx context.Context, token string) (Person, error) {
 	case err != nil:
 		return p, NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, fmt.Sprintf("the API server does not say who you are: %v", err), "the page repeats the request")
 	}
+
 	p.Name = answer.Status.UserInfo.Username
 	until := r.clock.Now().Add(reviewTTL)
 	if known != nil {
-		known.name, known.until, known.refused = p.Name, until, time.Time{}
+		known.name = p.Name
+		known.until = until
+		known.refused = time.Time{}
+
 		return p, nil
 	}
+
 	r.persons.Add(key, &reviewed{name: p.Name, until: until, rights: map[Right]decision{}})
 	return p, nil
 }
@@ -135,6 +156,7 @@ func (r *Reviews) known(key [sha256.Size]byte) *reviewed {
 		known, _ := found.(*reviewed)
 		return known
 	}
+
 	return nil
 }
 
@@ -144,10 +166,12 @@ func (r *Reviews) Refuse(token string) bool {
 	if known := r.known(key); known != nil {
 		known.mu.Lock()
 		defer known.mu.Unlock()
+
 		if !known.refuse(r.clock.Now()) {
 			return false
 		}
 	}
+
 	r.persons.Remove(key)
 	return true
 }
@@ -162,15 +186,18 @@ func (r *Reviews) Allowed(ctx context.Context, right Right) (bool, error) {
 	if !ok {
 		return false, errNoPerson
 	}
+
 	known := r.known(sha256.Sum256([]byte(p.Token)))
 	if known != nil {
 		known.mu.Lock()
 		last, found := known.rights[right]
 		known.mu.Unlock()
+
 		if found && r.clock.Now().Before(last.until) {
 			return last.allowed, nil
 		}
 	}
+
 	allowed, err := SelfReview(ctx, r.client, right)
 	if apierrors.IsUnauthorized(err) {
 		return false, err
@@ -178,26 +205,36 @@ func (r *Reviews) Allowed(ctx context.Context, right Right) (bool, error) {
 	if err != nil {
 		return false, NewResponseError(http.StatusServiceUnavailable, contract.ReasonAPIServerUnavailable, fmt.Sprintf("the API server does not say whether you may %s: %v", right, err), "the page repeats the request")
 	}
+
 	if known != nil {
 		known.mu.Lock()
 		defer known.mu.Unlock()
+
 		if len(known.rights) >= maxRights {
 			clear(known.rights)
 		}
 		known.rights[right] = decision{allowed: allowed, until: r.clock.Now().Add(reviewTTL)}
 	}
+
 	return allowed, nil
 }
 
 // SelfReview asks the API server whether the user of a client has a right.
 func SelfReview(ctx context.Context, client kubernetes.Interface, right Right) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: right.Verb, Group: right.Group, Resource: right.Resource, Namespace: right.Namespace},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb:      right.Verb,
+			Group:     right.Group,
+			Resource:  right.Resource,
+			Namespace: right.Namespace,
+		},
 	}}
+
 	answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
 		return false, err
 	}
+
 	return answer.Status.Allowed, nil
 }
 
@@ -208,10 +245,12 @@ func (r *Reviews) require(ctx context.Context, rights ...Right) error {
 		if err != nil {
 			return err
 		}
+
 		if !allowed {
 			return forbidden(right)
 		}
 	}
+
 	return nil
 }
 
@@ -221,25 +260,33 @@ func (r *Reviews) allowedIn(ctx context.Context, right Right, namespaces []strin
 	if all, err = r.Allowed(ctx, right); err != nil || all {
 		return nil, all, err
 	}
+
 	in = map[string]bool{}
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelReviews)
+
 	for _, namespace := range namespaces {
 		one := right
-		if one.Namespace = namespace; namespace == "" {
+		one.Namespace = namespace
+
+		if namespace == "" {
 			continue // needs the right in all namespaces
 		}
+
 		group.Go(func() error {
 			allowed, err := r.Allowed(ctx, one)
 			if err != nil || !allowed {
 				return err
 			}
+
 			mu.Lock()
 			defer mu.Unlock()
+
 			in[namespace] = true
 			return nil
 		})
 	}
+
 	return in, false, group.Wait()
 }

@@ -39,14 +39,17 @@ func (s *Server) routes() {
 		s.sessions.setCookie(w, "")
 		return sendValue(w, r, s.describe(r, session{}, false))
 	})
+
 	s.read(contract.PathWorklist, s.getWorklist)
 	s.read(contract.PathOverview, ask(s, func(b Backend, ctx context.Context) (contract.Overview, error) {
 		list, err := b.Worklist(ctx)
 		if err != nil {
 			return contract.Overview{}, err
 		}
+
 		return b.Overview(ctx, list)
 	}))
+
 	s.read(contract.PathWorkload, askTarget(s, func(ctx context.Context, b Backend, _ *http.Request, of contract.Target) (any, error) {
 		return b.Workload(ctx, of)
 	}))
@@ -55,15 +58,19 @@ func (s *Server) routes() {
 		if err != nil {
 			return nil, err
 		}
+
 		return b.Series(ctx, of, within)
 	}))
+
 	s.read(contract.PathWhatIf, askTarget(s, func(ctx context.Context, b Backend, r *http.Request, of contract.Target) (any, error) {
 		settings, err := whatIfSettings(r)
 		if err != nil {
 			return nil, err
 		}
+
 		return b.WhatIf(ctx, of, r.URL.Query().Get("container"), settings)
 	}))
+
 	s.read(contract.PathAutoscaling, ask(s, Backend.Autoscaling))
 	s.read(contract.PathForecast, askNamed(s, "name", "namespace and name of the EffectiveHorizontalPodAutoscaler are required", Backend.Forecast))
 	s.read(contract.PathNodes, ask(s, Backend.Nodes))
@@ -71,6 +78,7 @@ func (s *Server) routes() {
 	s.read(contract.PathCost, s.getCost)
 	s.read(contract.PathRules, ask(s, Backend.Rules))
 	s.write(contract.PathRules, s.createRule)
+
 	s.read(contract.PathHealth, ask(s, Backend.Health))
 	s.write(contract.PathExport, s.export)
 	s.write(contract.PathAction, s.act)
@@ -88,6 +96,7 @@ func ask[T any](s *Server, of func(Backend, context.Context) (T, error)) func(*h
 		if err != nil {
 			return nil, err
 		}
+
 		return of(b, r.Context())
 	}
 }
@@ -101,11 +110,18 @@ func askTarget(
 		if err != nil {
 			return nil, err
 		}
+
 		q := r.URL.Query()
-		target := contract.Target{Cluster: b.Name(), Namespace: q.Get("namespace"), Kind: q.Get("kind"), Name: q.Get("name")}
+		target := contract.Target{
+			Cluster:   b.Name(),
+			Namespace: q.Get("namespace"),
+			Kind:      q.Get("kind"),
+			Name:      q.Get("name"),
+		}
 		if target.Kind == "" || target.Name == "" {
 			return nil, invalid("kind and name of the workload are required")
 		}
+
 		return of(r.Context(), b, r, target)
 	}
 }
@@ -122,12 +138,17 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 		s.config.Static.ServeHTTP(w, r)
 		return
 	}
+
 	if cookie, ok := s.sessions.redeem(token); ok {
 		s.sessions.setCookie(w, cookie)
 	}
+
 	q.Del("token")
 	to := *r.URL
-	to.Scheme, to.Host, to.User, to.RawQuery = "", "", nil, q.Encode()
+	to.Scheme = ""
+	to.Host = ""
+	to.User = nil
+	to.RawQuery = q.Encode()
 	to.Path = "/" + trimSlashes(to.Path)                  // A path such as //host would leave this server.
 	http.Redirect(w, r, to.String(), http.StatusSeeOther) //nolint:gosec // has no host, and one slash at its start
 }
@@ -136,6 +157,7 @@ func trimSlashes(path string) string {
 	for path != "" && (path[0] == '/' || path[0] == '\\') {
 		path = path[1:]
 	}
+
 	return path
 }
 
@@ -145,6 +167,7 @@ func (s *Server) getSession(w http.ResponseWriter, r *http.Request) {
 		sendFailure(w, failure)
 		return
 	}
+
 	if err := sendValue(w, r, s.describe(r, one, failure == nil)); err != nil {
 		sendFailure(w, err)
 	}
@@ -155,6 +178,7 @@ func sendValue(w http.ResponseWriter, r *http.Request, value any) error {
 	if err != nil {
 		return err
 	}
+
 	body.send(w, r)
 	return nil
 }
@@ -167,13 +191,16 @@ func (s *Server) getWorklist(r *http.Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		if !slices.Contains(backends, b) {
 			backends = append(backends, b)
 		}
 	}
+
 	if len(backends) == 0 {
 		backends = s.backends
 	}
+
 	var parts []*contract.Worklist
 	var problems []contract.ClusterProblem
 	var first error
@@ -184,25 +211,32 @@ func (s *Server) getWorklist(r *http.Request) (any, error) {
 			problems = append(problems, contract.ClusterProblem{Cluster: b.Name(), Error: FailureOf(err).Body})
 			continue
 		}
+
 		parts = append(parts, part)
 	}
+
 	if len(parts) == 0 {
 		return nil, first
 	}
+
 	if len(problems) > 0 {
 		out := mergeWorklists(parts)
 		out.Problems = problems
 		return out, nil
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if i := slices.IndexFunc(s.worklists, func(e encodedWorklist) bool { return slices.Equal(parts, e.parts) }); i >= 0 {
 		return s.worklists[i].body, nil
 	}
+
 	body, err := encode(mergeWorklists(parts))
 	if err != nil {
 		return nil, err
 	}
+
 	s.worklists = append(s.worklists, encodedWorklist{parts, body})
 	s.worklists = s.worklists[max(0, len(s.worklists)-maxEncoded):]
 	return body, nil
@@ -214,20 +248,25 @@ func seriesRange(r *http.Request, now time.Time) (SeriesRange, error) {
 	if out.From, err = timeParameter(r, "from", now.Add(-14*24*time.Hour)); err != nil {
 		return out, err
 	}
+
 	if out.To, err = timeParameter(r, "to", now); err != nil {
 		return out, err
 	}
+
 	points, err := numberParameter(r, "points", minPoints, maxPoints)
 	if err != nil {
 		return out, err
 	}
+
 	out.Points = defaultPoints
 	if points != nil {
 		out.Points = int(*points)
 	}
+
 	if length := out.To.Sub(out.From); length < time.Minute || length > maxRange {
 		return out, invalid("the time range must be between 1m and %s", series.FormatDuration(maxRange))
 	}
+
 	return out, nil
 }
 
@@ -237,6 +276,7 @@ func timeParameter(r *http.Request, name string, otherwise time.Time) (time.Time
 	if err != nil || v == nil {
 		return otherwise, err
 	}
+
 	return time.Unix(int64(*v), 0), nil
 }
 
@@ -246,10 +286,12 @@ func numberParameter(r *http.Request, name string, least, most float64) (*float6
 	if text == "" {
 		return nil, nil //nolint:nilnil // absent
 	}
+
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(v) || v < least || v > most {
 		return nil, invalid("%s: %q is not a number from %v to %v", name, text, least, most)
 	}
+
 	return &v, nil
 }
 
@@ -270,8 +312,10 @@ func whatIfSettings(r *http.Request) (contract.WhatIfSettings, error) {
 		if err != nil {
 			return out, err
 		}
+
 		*p.into = v
 	}
+
 	return out, nil
 }
 
@@ -282,10 +326,12 @@ func askNamed[T any](s *Server, parameter, missing string, of func(b Backend, ct
 		if err != nil {
 			return nil, err
 		}
+
 		q := r.URL.Query()
 		if q.Get("namespace") == "" || q.Get(parameter) == "" {
 			return nil, invalid("%s", missing)
 		}
+
 		return of(b, r.Context(), q.Get("namespace"), q.Get(parameter))
 	}
 }
@@ -301,6 +347,7 @@ func (s *Server) getCost(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	q := r.URL.Query()
 	of := CostQuery{By: cmp.Or(q.Get("by"), "namespace"), Label: q.Get("label"), Window: time.Hour}
 	if text := q.Get("window"); text != "" {
@@ -308,8 +355,10 @@ func (s *Server) getCost(r *http.Request) (any, error) {
 			return nil, invalid("window: %q must be 1h, 1d, 7d or 14d", text)
 		}
 	}
+
 	if of.By == "label" && of.Label == "" {
 		return nil, invalid("label: the key of a label is required")
 	}
+
 	return b.Cost(r.Context(), of)
 }

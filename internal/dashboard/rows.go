@@ -35,21 +35,29 @@ func RowOf(cluster string, rec *analysisv1alpha1.Recommendation) contract.Row {
 		Labels: ownLabels(rec.Labels), Change: rec.Status.Change, Action: string(rec.Status.Action),
 		AdoptionType: string(rec.Spec.AdoptionType), Created: rec.CreationTimestamp.Unix(),
 	}
+
 	if at := rec.Status.LastUpdateTime; at != nil {
 		row.Updated = at.Unix()
 	}
 	if rec.Status.Adoption != nil {
 		row.Phase = rec.Status.Adoption.Phase
 	}
+
 	row.State, row.Reason, row.Message = stateOf(rec)
-	row.Now, row.Recommended = podSize(rec.Status.CurrentInfo), podSize(rec.Status.RecommendedInfo)
+	row.Now = podSize(rec.Status.CurrentInfo)
+	row.Recommended = podSize(rec.Status.RecommendedInfo)
+
 	if s := rec.Status.Savings; s != nil {
-		cpu, memory := s.CPU.MilliValue(), s.Memory.Value()
-		row.SavedCPUMilli, row.SavedMemoryBytes = &cpu, &memory
+		cpu := s.CPU.MilliValue()
+		memory := s.Memory.Value()
+
+		row.SavedCPUMilli = &cpu
+		row.SavedMemoryBytes = &memory
 		if monthly, err := strconv.ParseFloat(s.Monthly, 64); err == nil && !math.IsNaN(monthly) && !math.IsInf(monthly, 0) {
 			row.SavingPerMonth = &monthly
 		}
 	}
+
 	rate(&row, rec.Status.Evidence)
 	return row
 }
@@ -64,10 +72,12 @@ func ownLabels(all map[string]string) map[string]string {
 			keys = append(keys, key)
 		}
 	}
+
 	slices.Sort(keys)
 	for _, key := range keys[:min(len(keys), maxLabels)] {
 		out[key] = all[key]
 	}
+
 	return out
 }
 
@@ -77,11 +87,14 @@ func stateOf(rec *analysisv1alpha1.Recommendation) (state contract.State, reason
 		if c := meta.FindStatusCondition(rec.Status.Conditions, kind); c != nil && c.Status == status {
 			return c
 		}
+
 		return nil
 	}
+
 	of := func(state contract.State, c *metav1.Condition) (contract.State, string, string) {
 		return state, c.Reason, c.Message
 	}
+
 	auto := rec.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto
 	if progress := rec.Status.Adoption; auto && progress != nil {
 		switch adoption.Phase(progress.Phase) {
@@ -91,39 +104,50 @@ func stateOf(rec *analysisv1alpha1.Recommendation) (state contract.State, reason
 			return contract.StateStopped, progress.Phase, progress.Message
 		}
 	}
+
 	if c := is(analysisv1alpha1.ConditionFailed, metav1.ConditionTrue); c != nil {
 		return of(contract.StateFailed, c)
 	}
+
 	ready := meta.FindStatusCondition(rec.Status.Conditions, analysisv1alpha1.ConditionReady)
 	if ready == nil {
 		return contract.StateNoData, "NotEvaluated", "it has not been evaluated yet"
 	}
+
 	if ready.Status != metav1.ConditionTrue {
 		if c := is(analysisv1alpha1.ConditionLearning, metav1.ConditionTrue); c != nil {
 			return of(contract.StateLearning, c)
 		}
+
 		if ready.Reason == "NoUsage" {
 			return of(contract.StateNoData, ready)
 		}
+
 		return of(contract.StateRefused, ready)
 	}
+
 	if c := is(analysisv1alpha1.ConditionApplicable, metav1.ConditionFalse); c != nil {
 		return of(contract.StateRefused, c)
 	}
+
 	if auto {
 		if c := is(analysisv1alpha1.ConditionAdopted, metav1.ConditionFalse); c != nil {
 			return of(contract.StatePaused, c)
 		}
+
 		if p := rec.Status.Adoption; p != nil && adoption.Phase(p.Phase) == adoption.Resting {
 			return contract.StateAdopted, p.Phase, p.Message
 		} else if p != nil {
 			return contract.StateAdopting, p.Phase, p.Message
 		}
+
 		return contract.StateAdopting, "Waiting", "craned has not started yet"
 	}
+
 	if rec.Status.Action == analysisv1alpha1.ActionNone {
 		return contract.StateClear, ready.Reason, rec.Status.Description
 	}
+
 	return contract.StateReady, ready.Reason, rec.Status.Description
 }
 
@@ -156,16 +180,19 @@ func podSize(info string) *contract.Size {
 	if info == "" || json.Unmarshal([]byte(info), &o) != nil {
 		return nil
 	}
+
 	out := &contract.Size{Replicas: o.Spec.Replicas}
 	for _, c := range slices.Concat(o.Spec.Template.Spec.Containers, o.Spec.JobTemplate.Spec.Template.Spec.Containers) {
 		for name, text := range c.Resources.Requests {
 			if text == nil {
 				continue
 			}
+
 			q, err := apiresource.ParseQuantity(*text)
 			if err != nil {
 				continue
 			}
+
 			switch name {
 			case "cpu":
 				out.CPUMilli = plus(out.CPUMilli, q.MilliValue())
@@ -174,9 +201,11 @@ func podSize(info string) *contract.Size {
 			}
 		}
 	}
+
 	if *out == (contract.Size{}) {
 		return nil
 	}
+
 	return out
 }
 
@@ -184,6 +213,7 @@ func plus(sum *int64, v int64) *int64 {
 	if sum != nil {
 		v += *sum
 	}
+
 	return &v
 }
 
@@ -193,25 +223,30 @@ func rate(row *contract.Row, evidence []analysisv1alpha1.CalibrationEvidence) {
 		row.Risk = min(row.Risk+points, 100)
 		row.RiskReasons = append(row.RiskReasons, reason)
 	}
+
 	if row.State == contract.StateRolledBack {
 		add(50, "RolledBack")
 	}
+
 	if cut := reduction(row.Now, row.Recommended, func(s *contract.Size) *int64 { return s.MemoryBytes }); cut >= 0.5 {
 		add(30, "MemoryHalved")
 	} else if cut > 0 {
 		add(15, "MemoryLowered")
 	}
+
 	if cut := reduction(row.Now, row.Recommended, func(s *contract.Size) *int64 { return s.CPUMilli }); cut >= 0.75 {
 		add(20, "CPUQuartered")
 	} else if cut > 0 {
 		add(5, "CPULowered")
 	}
+
 	if cut := reduction(row.Now, row.Recommended, func(s *contract.Size) *int64 { return s.Replicas }); cut > 0 {
 		add(15, "ReplicasLowered")
 	}
 	if row.Action == string(analysisv1alpha1.ActionDelete) {
 		add(40, "Deletes")
 	}
+
 	for _, e := range evidence {
 		target, err := strconv.ParseFloat(e.Target, 64)
 		achieved, err2 := strconv.ParseFloat(e.Achieved, 64)
@@ -227,10 +262,13 @@ func reduction(now, after *contract.Size, of func(*contract.Size) *int64) float6
 	if now == nil || after == nil {
 		return 0
 	}
-	a, b := of(now), of(after)
+
+	a := of(now)
+	b := of(after)
 	if a == nil || b == nil || *a <= 0 || *b >= *a {
 		return 0
 	}
+
 	return 1 - float64(*b)/float64(*a)
 }
 
@@ -262,10 +300,12 @@ func NewWorklist(rows []contract.Row, currency string, from contract.Origin) *co
 			counts[key]++
 		}
 	}
+
 	out := &contract.Worklist{Origin: from, Currency: currency, Rows: rows}
 	for key := range counts {
 		out.LabelKeys = append(out.LabelKeys, key)
 	}
+
 	slices.SortFunc(out.LabelKeys, func(a, b string) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b)) })
 	for _, key := range teamLabels() {
 		if counts[key] > 0 {
@@ -273,6 +313,7 @@ func NewWorklist(rows []contract.Row, currency string, from contract.Origin) *co
 			break
 		}
 	}
+
 	return out
 }
 
@@ -281,17 +322,20 @@ func mergeWorklists(parts []*contract.Worklist) *contract.Worklist {
 	if len(parts) == 1 {
 		return parts[0]
 	}
+
 	from := contract.Origin{Source: "several clusters", AsOf: math.MaxInt64}
 	var rows []contract.Row
 	for _, p := range parts {
 		rows = append(rows, p.Rows...)
 		from.AsOf = min(from.AsOf, p.AsOf)
+
 		from.Stale = cmp.Or(from.Stale, p.Stale)
 		from.Notes = append(from.Notes, p.Notes...)
 		if p.Currency != parts[0].Currency {
 			from.Notes = append(from.Notes, "savings of the clusters are in different currencies ("+parts[0].Currency+", "+p.Currency+"): compare them within a cluster only")
 		}
 	}
+
 	return NewWorklist(rows, parts[0].Currency, from)
 }
 
@@ -300,5 +344,6 @@ func Unix(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
+
 	return t.Unix()
 }

@@ -27,15 +27,19 @@ func recommendation(change func(*analysisv1alpha1.Recommendation)) *analysisv1al
 		Namespace: "shop", Name: "web-resource-1", Labels: map[string]string{"team": "a", analysisv1alpha1.LabelRuleName: "all", "pod-template-hash": "x"},
 	}}
 	rec.Spec.Type = analysisv1alpha1.AnalysisTypeResource
-	rec.Spec.TargetRef.Kind, rec.Spec.TargetRef.Name, rec.Spec.TargetRef.Namespace = "Deployment", "web", "shop"
+	rec.Spec.TargetRef.Kind = "Deployment"
+	rec.Spec.TargetRef.Name = "web"
+	rec.Spec.TargetRef.Namespace = "shop"
 	rec.Status.Action = analysisv1alpha1.ActionPatch
 	rec.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "RecommendationReady"}}
 	rec.Status.CurrentInfo = `{"spec":{"template":{"spec":{"containers":[{"name":"a","resources":{"requests":{"cpu":"1","memory":"1Gi"}}},{"name":"b","resources":{"requests":{"cpu":"500m","memory":"1Gi"}}}]}}}}`
+
 	rec.Status.RecommendedInfo = `{"spec":{"template":{"spec":{"containers":[{"name":"a","resources":{"requests":{"cpu":"200m","memory":"512Mi"},"limits":{"cpu":null}}},{"name":"b","resources":{"requests":{"cpu":"100m","memory":"256Mi"}}}]}}}}`
 	rec.Status.Savings = &analysisv1alpha1.Savings{CPU: resource.MustParse("2400m"), Memory: resource.MustParse("1Gi"), Monthly: "12.34", Currency: "USD"}
 	if change != nil {
 		change(rec)
 	}
+
 	return rec
 }
 
@@ -50,8 +54,11 @@ func TestRowOf(t *testing.T) {
 	if want := []string{"MemoryHalved", "CPUQuartered"}; !slices.Equal(row.RiskReasons, want) || row.Risk != 50 {
 		t.Errorf("risk %d %v", row.Risk, row.RiskReasons)
 	}
+
 	broken := RowOf("prod", recommendation(func(r *analysisv1alpha1.Recommendation) {
-		r.Status.Savings.Monthly, r.Status.CurrentInfo, r.Status.RecommendedInfo = "NaN", "{", `{"spec":{"template":{"spec":{"containers":[{"resources":{"requests":{"cpu":"x"}}}]}}}}`
+		r.Status.Savings.Monthly = "NaN"
+		r.Status.CurrentInfo = "{"
+		r.Status.RecommendedInfo = `{"spec":{"template":{"spec":{"containers":[{"resources":{"requests":{"cpu":"x"}}}]}}}}`
 	}))
 	if broken.SavingPerMonth != nil || broken.Now != nil || broken.Recommended != nil {
 		t.Errorf("invalid numbers are shown: %+v", broken)
@@ -65,6 +72,7 @@ func TestStateOf(t *testing.T) {
 				metav1.Condition{Type: kind, Status: status, Reason: reason})
 		}
 	}
+
 	auto := func(phase string) func(*analysisv1alpha1.Recommendation) {
 		return func(r *analysisv1alpha1.Recommendation) {
 			r.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeAuto
@@ -73,6 +81,7 @@ func TestStateOf(t *testing.T) {
 			}
 		}
 	}
+
 	for name, c := range map[string]struct {
 		want   contract.State
 		change []func(*analysisv1alpha1.Recommendation)
@@ -107,6 +116,7 @@ func TestSummarize(t *testing.T) {
 	row := func(state contract.State, saving float64, kind string) contract.Row {
 		return contract.Row{Cluster: "c", Namespace: "shop", Type: kind, State: state, SavingPerMonth: &saving, AdoptionType: map[contract.State]string{contract.StateAdopted: "Auto", contract.StateRolledBack: "Auto"}[state]}
 	}
+
 	out := Summarize(NewWorklist([]contract.Row{
 		row(contract.StateReady, 10, "Resource"), row(contract.StateReady, -4, "Resource"), row(contract.StateAdopted, 100, "Resource"),
 		row(contract.StateRolledBack, 0, "Resource"), row(contract.StateLearning, 0, "Resource"), row(contract.StateReady, 7, "Replicas"),
@@ -117,6 +127,7 @@ func TestSummarize(t *testing.T) {
 	if c := out.Coverage; c.Workloads != 5 || c.Learning != 1 || c.WithNumber != 4 || c.Adopted != 2 {
 		t.Errorf("coverage %+v", c)
 	}
+
 	if len(out.Attention) != 2 || out.Attention[0].Reason != "RolledBack" || out.Attention[1].Reason != "UnderRequested" {
 		t.Errorf("attention %+v", out.Attention)
 	}
@@ -132,26 +143,33 @@ func TestThin(t *testing.T) {
 	for i := range s.Values {
 		s.Values[i] = math.Sin(float64(i) / 100)
 	}
-	s.Values[777], s.Values[15_001] = 50, -50
+
+	s.Values[777] = 50
+	s.Values[15_001] = -50
 	for i := 5000; i < 6000; i++ {
 		s.Values[i] = math.NaN()
 	}
+
 	out, thinned := Thin(s, 1200)
 	if !thinned || len(out.T) > 1200 || len(out.T) != len(out.V) {
 		t.Fatalf("thinned %v, %d times, %d values", thinned, len(out.T), len(out.V))
 	}
+
 	found := map[float64]int64{}
 	gaps := 0
 	for i, v := range out.V {
 		if i > 0 && out.T[i] <= out.T[i-1] {
 			t.Fatalf("time %d after %d", out.T[i], out.T[i-1])
 		}
+
 		if v == nil {
 			gaps++
 			continue
 		}
+
 		found[*v] = out.T[i]
 	}
+
 	if found[50] != 777*60 || found[-50] != 15_001*60 || gaps < 20 {
 		t.Errorf("extremes at %d and %d, %d gaps", found[50], found[-50], gaps)
 	}
@@ -166,19 +184,25 @@ func TestShared(t *testing.T) {
 	var fail atomic.Bool
 	clock := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
 	release := make(chan struct{})
+
 	s := &Shared[int]{Clock: clock, TTL: time.Minute, Timeout: time.Hour, Patience: time.Second, Read: func(context.Context) (*int, error) {
 		n := int(reads.Add(1))
 		<-release
+
 		if fail.Load() {
 			return nil, errors.New("no route to host")
 		}
+
 		return &n, nil
 	}}
+
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	if _, _, _, err := s.Get(canceled); !errors.Is(err, context.Canceled) {
 		t.Errorf("a request that ended: %v", err)
 	}
+
 	results := make(chan error, 10)
 	for range cap(results) {
 		go func() {
@@ -186,34 +210,42 @@ func TestShared(t *testing.T) {
 			results <- err
 		}()
 	}
+
 	for !clock.HasWaiters() {
 		runtime.Gosched()
 	}
+
 	close(release)
 	for range cap(results) {
 		if err := <-results; err != nil {
 			t.Error(err)
 		}
 	}
+
 	if n := reads.Load(); n != 1 {
 		t.Errorf("%d reads for 11 callers", n)
 	}
+
 	fail.Store(true)
 	if v, _, stale, err := s.Get(t.Context()); err != nil || *v != 1 || stale != "" {
 		t.Errorf("fresh: %v %q %v", v, stale, err)
 	}
+
 	clock.Step(2 * time.Minute)
 	if v, _, stale, err := s.Get(t.Context()); err != nil || *v != 1 || stale == "" {
 		t.Errorf("after an error: %v %q %v", v, stale, err)
 	}
+
 	first := &Shared[int]{Clock: clock, TTL: time.Minute, Timeout: time.Hour, Patience: time.Second, Read: func(context.Context) (*int, error) { <-t.Context().Done(); return nil, errors.New("ended") }}
 	go func() {
 		_, _, _, err := first.Get(t.Context())
 		results <- err
 	}()
+
 	for !clock.HasWaiters() {
 		runtime.Gosched()
 	}
+
 	clock.Step(time.Second)
 	if err := <-results; FailureOf(err).Body.Reason != contract.ReasonStarting {
 		t.Errorf("during the first read: %v", err)

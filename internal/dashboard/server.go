@@ -81,14 +81,23 @@ type encodedWorklist struct {
 func New(config Config, listen net.Addr) *Server {
 	_, port, _ := net.SplitHostPort(listen.String())
 	s := &Server{
-		config: config, backends: config.Backends, audit: auditLog{config.Audit, config.User}, host: listen.String(), slots: make(chan struct{}, maxConcurrent), mux: http.NewServeMux(),
+		config:   config,
+		backends: config.Backends,
+		audit:    auditLog{config.Audit, config.User},
+		host:     listen.String(),
+		slots:    make(chan struct{}, maxConcurrent),
+		mux:      http.NewServeMux(),
 		sessions: &sessions{clock: config.Clock, key: []byte(randomToken()), byHash: map[[32]byte]session{}},
 	}
+
 	if config.Reviews == nil {
-		s.sessions.cookie, s.sessions.oneTime = "crane-dashboard-"+port, randomToken()
+		s.sessions.cookie = "crane-dashboard-" + port
+		s.sessions.oneTime = randomToken()
 	} else {
-		s.sessions.cookie, s.sessions.secure = "__Host-crane-dashboard", true
+		s.sessions.cookie = "__Host-crane-dashboard"
+		s.sessions.secure = true
 	}
+
 	s.routes()
 	return s
 }
@@ -99,14 +108,22 @@ func (s *Server) Link() string { return "http://" + s.host + "/?token=" + s.sess
 // Serve serves until the context ends.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
-		Handler: s, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: 2 * requestTimeout, IdleTimeout: requestTimeout,
-		MaxHeaderBytes: maxHeader, BaseContext: func(net.Listener) context.Context { return ctx },
+		Handler:           s,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       requestTimeout,
+		WriteTimeout:      2 * requestTimeout,
+		IdleTimeout:       requestTimeout,
+		MaxHeaderBytes:    maxHeader,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
+
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
+
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("failed to serve the dashboard: %w", err)
 	}
+
 	return nil
 }
 
@@ -123,10 +140,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sendFailure(w, NewResponseError(http.StatusForbidden, contract.ReasonForbidden, "the address "+r.Host+" is not the one of this dashboard", "open the address that crane dashboard prints"))
 		return
 	}
+
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
 		sendFailure(w, NewResponseError(http.StatusForbidden, contract.ReasonCSRF, "the request is from another origin", "reload the page"))
 		return
 	}
+
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
@@ -134,9 +153,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sendFailure(w, NewResponseError(http.StatusTooManyRequests, contract.ReasonBusy, "too many requests at the same time", "repeat the request"))
 		return
 	}
+
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
+
 	s.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
@@ -162,22 +183,31 @@ func (s *Server) authenticate(r *http.Request) (session, *http.Request, error) {
 		if !ok {
 			return one, r, errNoSession("open the address that crane dashboard prints; start it again for a new one")
 		}
+
 		return one, r, nil
 	}
+
 	token, forwarded := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !forwarded {
 		token = one.person.Token
 	}
+
 	if token == "" {
 		return one, r, errNoSession("")
 	}
+
 	person, err := s.config.Reviews.Identify(r.Context(), token)
 	if err != nil {
 		return one, r, s.endIfUnauthorized(r, err)
 	}
-	if one.person = person; forwarded {
-		one.csrf, one.expires = s.sessions.csrfOf(person.Name), time.Time{}
+
+	one.person = person
+
+	if forwarded {
+		one.csrf = s.sessions.csrfOf(person.Name)
+		one.expires = time.Time{}
 	}
+
 	return one, r.WithContext(WithPerson(r.Context(), person)), nil
 }
 
@@ -186,9 +216,11 @@ func (s *Server) endIfUnauthorized(r *http.Request, err error) error {
 	if s.config.Reviews == nil || !apierrors.IsUnauthorized(err) {
 		return err
 	}
+
 	if p, ok := PersonOf(r.Context()); ok && !s.config.Reviews.Refuse(p.Token) {
 		return errRefusedForNow()
 	}
+
 	s.sessions.end(r)
 	return errNoSession("")
 }
@@ -201,11 +233,13 @@ func (s *Server) read(path string, answer func(r *http.Request) (any, error)) {
 			sendFailure(w, err)
 			return
 		}
+
 		value, err := answer(r)
 		if err != nil {
 			sendFailure(w, s.endIfUnauthorized(r, err))
 			return
 		}
+
 		w.Header().Set("Cache-Control", "private, no-cache")
 		body, ok := value.(encoded)
 		if !ok {
@@ -214,6 +248,7 @@ func (s *Server) read(path string, answer func(r *http.Request) (any, error)) {
 				return
 			}
 		}
+
 		body.send(w, r)
 	})
 }
@@ -239,6 +274,7 @@ func checkCSRF(r *http.Request, one session) error {
 	if !sameToken(r.Header.Get(contract.CSRFHeader), one.csrf) {
 		return NewResponseError(http.StatusForbidden, contract.ReasonCSRF, "the request lacks the token of the session", "reload the page")
 	}
+
 	return nil
 }
 
@@ -248,6 +284,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		sendFailure(w, NotServed("this dashboard has no login by token", "open the address that crane dashboard prints"))
 		return
 	}
+
 	_ = http.NewResponseController(w).SetReadDeadline(s.config.Clock.Now().Add(loginTimeout)) // Recorders of tests have none.
 	r.Body = http.MaxBytesReader(w, r.Body, maxToken+maxHeader)
 	var request contract.LoginRequest
@@ -255,18 +292,22 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		sendFailure(w, err)
 		return
 	}
+
 	person, err := s.config.Reviews.Identify(r.Context(), request.Token)
 	if err != nil {
 		sendFailure(w, s.endIfUnauthorized(r, err))
 		return
 	}
+
 	cookie, one, err := s.sessions.start(person)
 	if err != nil {
 		sendFailure(w, err)
 		return
 	}
+
 	s.config.Audit.Info("login", "user", person.Name)
 	s.sessions.setCookie(w, cookie)
+
 	if err := sendValue(w, r, s.describe(r.WithContext(WithPerson(r.Context(), person)), one, true)); err != nil {
 		sendFailure(w, err)
 	}
@@ -281,8 +322,10 @@ func decode(r *http.Request, into any) error {
 	if media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); media != "application/json" {
 		return NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, "the body must be application/json", "")
 	}
+
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
+
 	err := d.Decode(into)
 	var tooLarge *http.MaxBytesError
 	switch {
@@ -291,25 +334,36 @@ func decode(r *http.Request, into any) error {
 	case err != nil:
 		return NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, "the body is not valid: "+err.Error(), "")
 	}
+
 	return nil
 }
 
 // describe returns the session of a request.
 func (s *Server) describe(r *http.Request, one session, ok bool) contract.Session {
 	out := contract.Session{
-		Authenticated: ok, Mode: s.config.Mode, LoginMethods: s.loginMethods(), Clusters: []contract.Cluster{}, Version: version.String(),
-		Pages: []string{"overview", "worklist", "workload", "autoscaling", "nodes", "cost", "rules", "health"},
+		Authenticated: ok,
+		Mode:          s.config.Mode,
+		LoginMethods:  s.loginMethods(),
+		Clusters:      []contract.Cluster{},
+		Version:       version.String(),
+		Pages:         []string{"overview", "worklist", "workload", "autoscaling", "nodes", "cost", "rules", "health"},
 	}
+
 	if s.config.Mode == contract.ModeFiles {
 		out.Pages = out.Pages[:3]
 	}
+
 	if !ok {
 		return out
 	}
-	out.User, out.CSRFToken, out.Expires = cmp.Or(one.person.Name, s.config.User), one.csrf, Unix(one.expires)
+
+	out.User = cmp.Or(one.person.Name, s.config.User)
+	out.CSRFToken = one.csrf
+	out.Expires = Unix(one.expires)
 	for _, b := range s.backends {
 		out.Clusters = append(out.Clusters, b.Cluster(r.Context()))
 	}
+
 	return out
 }
 
@@ -317,5 +371,6 @@ func (s *Server) loginMethods() []string {
 	if s.config.Reviews != nil {
 		return []string{"token"}
 	}
+
 	return []string{"link"}
 }

@@ -44,6 +44,7 @@ func (f *fakeBackend) Worklist(context.Context) (*contract.Worklist, error) {
 	if f.wait != nil {
 		f.wait()
 	}
+
 	return f.list, f.err
 }
 
@@ -59,6 +60,7 @@ func (f *fakeBackend) Act(_ context.Context, action string, dryRun bool, items [
 		f.acted = append(f.acted, action+" "+i.Name)
 		out = append(out, contract.ItemResult{Item: i, OK: true})
 	}
+
 	return out, f.err
 }
 
@@ -76,6 +78,7 @@ const address = "127.0.0.1:8090"
 
 func setup(t *testing.T) *fixture {
 	t.Helper()
+
 	saving := 12.5
 	rows := []contract.Row{{Cluster: "prod", Namespace: "shop", Name: "web-resource-1", Type: "Resource", Kind: "Deployment", Workload: "web", State: contract.StateReady, SavingPerMonth: &saving}}
 	f := &fixture{clock: clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0)), prod: &fakeBackend{name: "prod", list: NewWorklist(rows, "USD", contract.Origin{Source: "test"})}}
@@ -85,16 +88,19 @@ func setup(t *testing.T) *fixture {
 		Static: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") }),
 		Audit:  slog.New(slog.NewTextHandler(&f.audit, nil)),
 	}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8090})
+
 	return f
 }
 
 // login opens the printed address.
 func (f *fixture) login(t *testing.T) {
 	t.Helper()
+
 	w := f.do(t, http.MethodGet, strings.TrimPrefix(f.Link(), "http://"+address), "")
 	if w.Code != http.StatusSeeOther || len(w.Result().Cookies()) != 1 {
 		t.Fatalf("status %d, cookies %v", w.Code, w.Result().Cookies())
 	}
+
 	f.cookie = w.Result().Cookies()[0]
 	var s contract.Session
 	f.get(t, contract.PathSession, &s)
@@ -103,17 +109,21 @@ func (f *fixture) login(t *testing.T) {
 
 func (f *fixture) do(t *testing.T, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
+
 	r := httptest.NewRequestWithContext(t.Context(), method, "http://"+address+path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
+
 	if f.cookie != nil {
 		r.AddCookie(f.cookie)
 	}
+
 	for i := 0; i < len(headers); i += 2 {
 		if headers[i] == "Host" {
 			r.Host = headers[i+1]
 		}
 		r.Header.Set(headers[i], headers[i+1])
 	}
+
 	w := httptest.NewRecorder()
 	f.ServeHTTP(w, r)
 	return w
@@ -121,19 +131,23 @@ func (f *fixture) do(t *testing.T, method, path, body string, headers ...string)
 
 func (f *fixture) get(t *testing.T, path string, into any) *httptest.ResponseRecorder {
 	t.Helper()
+
 	w := f.do(t, http.MethodGet, contract.Prefix+path, "")
 	if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
 		t.Fatalf("%s: status %d: %v: %s", path, w.Code, err, w.Body)
 	}
+
 	return w
 }
 
 func reasonOf(t *testing.T, w *httptest.ResponseRecorder) contract.Reason {
 	t.Helper()
+
 	var body contract.ErrorBody
 	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
 		t.Fatalf("status %d: no error body: %s", w.Code, w.Body)
 	}
+
 	return body.Error.Reason
 }
 
@@ -144,25 +158,33 @@ func TestSession(t *testing.T) {
 	if w := f.get(t, contract.PathSession, &s); w.Code != http.StatusOK || s.Authenticated || s.CSRFToken != "" || len(s.Clusters) != 0 {
 		t.Errorf("before the login: %d %+v", w.Code, s)
 	}
+
 	link := strings.TrimPrefix(f.Link(), "http://"+address)
 	if w := f.do(t, http.MethodGet, "/?token=wrong", ""); len(w.Result().Cookies()) != 0 {
 		t.Error("a wrong token opens a session")
 	}
+
 	w := f.do(t, http.MethodGet, "/%5Cevil.example/x"+strings.TrimPrefix(link, "/")+"&q=1", "")
 	if to := w.Header().Get("Location"); to != "/evil.example/x?q=1" {
 		t.Errorf("redirects to %q", to)
 	}
+
 	cookies := w.Result().Cookies()
 	if len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode {
 		t.Fatalf("cookies %+v", cookies)
 	}
+
 	if w := f.do(t, http.MethodGet, link, ""); len(w.Result().Cookies()) != 0 {
 		t.Error("the token opens a second session")
 	}
+
 	f.cookie = cookies[0]
-	if f.get(t, contract.PathSession, &s); !s.Authenticated || s.User != "ann" || s.CSRFToken == "" || len(s.Clusters) != 2 {
+	f.get(t, contract.PathSession, &s)
+
+	if !s.Authenticated || s.User != "ann" || s.CSRFToken == "" || len(s.Clusters) != 2 {
 		t.Errorf("session %+v", s)
 	}
+
 	f.clock.Step(sessionLength)
 	if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, ""); w.Code != http.StatusUnauthorized || reasonOf(t, w) != contract.ReasonUnauthenticated {
 		t.Errorf("an expired session: status %d", w.Code)
@@ -173,9 +195,11 @@ func TestSession(t *testing.T) {
 func TestLogout(t *testing.T) {
 	f := setup(t)
 	f.login(t)
+
 	if w := f.do(t, http.MethodPost, contract.Prefix+contract.PathLogout, "", contract.CSRFHeader, f.csrf); w.Code != http.StatusOK {
 		t.Fatalf("status %d", w.Code)
 	}
+
 	if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, ""); w.Code != http.StatusUnauthorized {
 		t.Errorf("after the logout: status %d", w.Code)
 	}
@@ -189,16 +213,19 @@ func TestAccess(t *testing.T) {
 		contract.PathForecast, contract.PathNodes, contract.PathCost, contract.PathRules, contract.PathHealth,
 	}
 	writes := []string{contract.PathExport, contract.PathAction, contract.PathRules, contract.PathLogout}
+
 	for _, path := range reads {
 		if w := f.do(t, http.MethodGet, contract.Prefix+path, ""); w.Code != http.StatusUnauthorized {
 			t.Errorf("GET %s without a session: status %d", path, w.Code)
 		}
 	}
+
 	for _, path := range writes {
 		if w := f.do(t, http.MethodPost, contract.Prefix+path, "{}"); w.Code != http.StatusUnauthorized {
 			t.Errorf("POST %s without a session: status %d", path, w.Code)
 		}
 	}
+
 	f.login(t)
 	for _, path := range writes {
 		for _, token := range []string{"", "wrong"} {
@@ -207,11 +234,13 @@ func TestAccess(t *testing.T) {
 			}
 		}
 	}
+
 	for host, want := range map[string]int{"evil.example": 403, "127.0.0.1:8091": 403, "localhost:8090": 200, address: 200} {
 		if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, "", "Host", host); w.Code != want {
 			t.Errorf("host %s: status %d, want %d", host, w.Code, want)
 		}
 	}
+
 	if w := f.do(t, http.MethodGet, "/workload/prod/shop", ""); !strings.Contains(w.Header().Get("Content-Security-Policy"), "default-src 'none'; script-src 'self'") || w.Body.String() != "page" {
 		t.Errorf("page %s %v", w.Body, w.Header())
 	}
@@ -224,27 +253,33 @@ func TestAccess(t *testing.T) {
 func TestBounds(t *testing.T) {
 	f := setup(t)
 	f.login(t)
-	entered, release := make(chan struct{}), make(chan struct{})
+	entered := make(chan struct{})
+	release := make(chan struct{})
+
 	f.prod.wait = func() { entered <- struct{}{}; <-release }
 	done := make(chan int, maxConcurrent)
 	for range maxConcurrent {
 		go func() { done <- f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, "").Code }()
 		<-entered
 	}
+
 	if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathSession, ""); w.Code != http.StatusTooManyRequests {
 		t.Errorf("one request too many: status %d", w.Code)
 	}
+
 	close(release)
 	for range maxConcurrent {
 		if code := <-done; code != http.StatusOK {
 			t.Errorf("status %d", code)
 		}
 	}
+
 	f.prod.wait = nil
 	big := `{"format":"csv","items":[{"cluster":"` + strings.Repeat("x", maxBody) + `"}]}`
 	if w := f.do(t, http.MethodPost, contract.Prefix+contract.PathExport, big, contract.CSRFHeader, f.csrf); w.Code != http.StatusRequestEntityTooLarge {
 		t.Errorf("a large body: status %d", w.Code)
 	}
+
 	for query, want := range map[string]int{
 		"/series?kind=D&name=a&from=NaN": 400, "/series?kind=D&name=a&from=5&to=4": 400, "/series?kind=D&name=a&points=1e9": 400, "/series?name=a": 400,
 		"/whatif?kind=D&name=a&cpuPercentile=2": 400, "/whatif?kind=D&name=a&target=x": 400, "/cost?window=1s": 400, "/worklist?cluster=none": 404,
@@ -261,26 +296,33 @@ func TestWorklist(t *testing.T) {
 	for range 200 {
 		f.prod.list.Rows = append(f.prod.list.Rows, f.prod.list.Rows[0])
 	}
+
 	f.login(t)
 	w := f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, "", "Accept-Encoding", "gzip")
 	z, err := gzip.NewReader(w.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var list contract.Worklist
 	if err := json.NewDecoder(z).Decode(&list); err != nil || len(list.Rows) != 202 {
 		t.Fatalf("%v, %d rows", err, len(list.Rows))
 	}
+
 	tag := w.Header().Get("ETag")
 	if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, "", "If-None-Match", tag); w.Code != http.StatusNotModified || w.Body.Len() != 0 {
 		t.Errorf("unchanged: status %d, %d bytes", w.Code, w.Body.Len())
 	}
+
 	f.test.list = NewWorklist([]contract.Row{{Cluster: "test", Workload: "other"}}, "USD", contract.Origin{})
 	if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, "", "If-None-Match", tag); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "other") {
 		t.Errorf("changed: status %d", w.Code)
 	}
+
 	f.test.err = errors.New("no route to host")
-	if f.get(t, contract.PathWorklist, &list); len(list.Rows) != 201 || len(list.Problems) != 1 || list.Problems[0].Cluster != "test" {
+	f.get(t, contract.PathWorklist, &list)
+
+	if len(list.Rows) != 201 || len(list.Problems) != 1 || list.Problems[0].Cluster != "test" {
 		t.Errorf("%d rows, problems %+v", len(list.Rows), list.Problems)
 	}
 	if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist+"?cluster=test", ""); w.Code != http.StatusInternalServerError {
@@ -293,21 +335,25 @@ func TestAction(t *testing.T) {
 	f := setup(t)
 	f.login(t)
 	body := `{"action":"adopt","dryRun":true,"items":[{"cluster":"prod","namespace":"shop","name":"a"},{"cluster":"test","namespace":"shop","name":"b"}]}`
+
 	var result contract.ActionResult
 	w := f.do(t, http.MethodPost, contract.Prefix+contract.PathAction, body, contract.CSRFHeader, f.csrf)
 	if err := json.Unmarshal(w.Body.Bytes(), &result); err != nil || len(result.Results) != 2 || !result.DryRun || f.audit.Len() != 0 {
 		t.Fatalf("%v %s %s", err, w.Body, f.audit.String())
 	}
+
 	f.test.err = errors.New("no route to host")
 	w = f.do(t, http.MethodPost, contract.Prefix+contract.PathAction, strings.Replace(body, "true", "false", 1), contract.CSRFHeader, f.csrf)
 	if log := f.audit.String(); w.Code != http.StatusOK || !strings.Contains(log, "user=ann action=adopt cluster=prod namespace=shop recommendation=a result=ok") || !strings.Contains(log, "no route to host") {
 		t.Errorf("status %d, log %s", w.Code, log)
 	}
+
 	for _, bad := range []string{`{"action":"delete","items":[{"cluster":"prod"}]}`, `{"action":"adopt","items":[]}`, `{"action":"adopt","more":1}`, `{`, ``} {
 		if w := f.do(t, http.MethodPost, contract.Prefix+contract.PathAction, bad, contract.CSRFHeader, f.csrf); w.Code != 400 && w.Code != 422 {
 			t.Errorf("%s: status %d", bad, w.Code)
 		}
 	}
+
 	if w := f.do(t, http.MethodPost, contract.Prefix+contract.PathAction, body, contract.CSRFHeader, f.csrf, "Content-Type", "text/plain"); w.Code != 400 {
 		t.Errorf("a form of another page: status %d", w.Code)
 	}

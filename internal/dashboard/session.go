@@ -58,9 +58,11 @@ func randomToken() string {
 func (s *sessions) redeem(token string) (cookie string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.oneTime == "" || subtle.ConstantTimeCompare([]byte(token), []byte(s.oneTime)) != 1 {
 		return "", false
 	}
+
 	s.oneTime = ""
 	return s.add(Person{}, sessionLength), true
 }
@@ -73,8 +75,10 @@ func (s *sessions) start(p Person) (cookie string, one session, err error) {
 			return "", session{}, errNoSession("")
 		}
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	cookie = s.add(p, life)
 	return cookie, s.byHash[sha256.Sum256([]byte(cookie))], nil
 }
@@ -83,6 +87,7 @@ func (s *sessions) add(p Person, life time.Duration) (cookie string) {
 	cookie = randomToken()
 	s.byHash[sha256.Sum256([]byte(cookie))] = session{csrf: randomToken(), expires: s.clock.Now().Add(life), person: p}
 	s.dropOldest()
+
 	return cookie
 }
 
@@ -92,6 +97,7 @@ func expiry(token string) time.Time {
 	if len(parts) != 3 {
 		return time.Time{}
 	}
+
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	var claims struct {
 		Expires float64 `json:"exp"`
@@ -99,6 +105,7 @@ func expiry(token string) time.Time {
 	if err != nil || json.Unmarshal(payload, &claims) != nil || claims.Expires < 1 || claims.Expires > 1<<40 {
 		return time.Time{}
 	}
+
 	return time.Unix(int64(claims.Expires), 0)
 }
 
@@ -116,9 +123,11 @@ func (s *sessions) dropOldest() {
 		var at time.Time
 		for hash, one := range s.byHash {
 			if at.IsZero() || one.expires.Before(at) {
-				oldest, at = hash, one.expires
+				oldest = hash
+				at = one.expires
 			}
 		}
+
 		delete(s.byHash, oldest)
 	}
 }
@@ -129,14 +138,17 @@ func (s *sessions) of(r *http.Request) (session, bool) {
 	if err != nil {
 		return session{}, false
 	}
+
 	hash := sha256.Sum256([]byte(cookie.Value))
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	one, ok := s.byHash[hash]
 	if ok && !s.clock.Now().Before(one.expires) {
 		delete(s.byHash, hash)
 		return session{}, false
 	}
+
 	return one, ok
 }
 
@@ -145,6 +157,7 @@ func (s *sessions) end(r *http.Request) {
 	if cookie, err := r.Cookie(s.cookie); err == nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+
 		delete(s.byHash, sha256.Sum256([]byte(cookie.Value)))
 	}
 }
@@ -155,6 +168,15 @@ func (s *sessions) setCookie(w http.ResponseWriter, value string) {
 	if value == "" {
 		age = -1
 	}
+
 	// Loopback has no TLS; the cookie leaves the machine on no path.
-	http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: value, Path: "/", MaxAge: age, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: s.secure}) //nolint:gosec // Secure wherever there is TLS
+	http.SetCookie(w, &http.Cookie{
+		Name:     s.cookie,
+		Value:    value,
+		Path:     "/",
+		MaxAge:   age,
+		HttpOnly: true,
+		SameSite: http.SameSiteStrictMode,
+		Secure:   s.secure,
+	}) //nolint:gosec // Secure wherever there is TLS
 }

@@ -35,25 +35,31 @@ func (s *Shared[T]) Get(ctx context.Context) (value *T, at time.Time, stale stri
 	s.mu.Lock()
 	if s.fresh() {
 		defer s.mu.Unlock()
+
 		return s.result()
 	}
+
 	if s.pending == nil {
 		s.pending = make(chan struct{})
 		go s.refresh(context.WithoutCancel(ctx), s.pending)
 	}
+
 	pending := s.pending
 	s.mu.Unlock()
 
 	patience := s.Clock.NewTimer(s.Patience)
 	defer patience.Stop()
+
 	select {
 	case <-pending:
 	case <-patience.C():
 	case <-ctx.Done():
 		return nil, time.Time{}, "", context.Cause(ctx)
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.result()
 }
 
@@ -61,6 +67,7 @@ func (s *Shared[T]) Get(ctx context.Context) (value *T, at time.Time, stale stri
 func (s *Shared[T]) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.readAt = time.Time{}
 }
 
@@ -72,24 +79,32 @@ func (s *Shared[T]) result() (value *T, at time.Time, stale string, err error) {
 	if s.value == nil && s.err != nil {
 		return nil, time.Time{}, "", s.err
 	}
+
 	if s.value != nil {
 		if s.err != nil {
 			stale = fmt.Sprintf("the last attempt to read it failed: %v", s.err)
 		}
+
 		return s.value, s.readAt, stale, nil
 	}
+
 	return nil, time.Time{}, "", Starting("the data are being read for the first time")
 }
 
 func (s *Shared[T]) refresh(ctx context.Context, done chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
+
 	value, err := s.Read(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err = err; err == nil {
+
+	s.err = err
+
+	if err == nil {
 		s.value, s.readAt = value, s.Clock.Now()
 	}
+
 	s.pending = nil
 	close(done)
 }

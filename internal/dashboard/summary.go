@@ -21,9 +21,15 @@ const (
 // backend.
 func Summarize(list *contract.Worklist) contract.Overview {
 	out := contract.Overview{
-		Origin: list.Origin, Currency: list.Currency, Partial: list.Hidden, Trend: []contract.TrendPoint{}, Attention: []contract.Attention{},
-		Top: []contract.Row{}, Namespaces: []contract.NamespaceSum{},
+		Origin:     list.Origin,
+		Currency:   list.Currency,
+		Partial:    list.Hidden,
+		Trend:      []contract.TrendPoint{},
+		Attention:  []contract.Attention{},
+		Top:        []contract.Row{},
+		Namespaces: []contract.NamespaceSum{},
 	}
+
 	spaces := map[[2]string]*contract.NamespaceSum{}
 	for _, row := range list.Rows {
 		if row.Type == string(analysisv1alpha1.AnalysisTypeResource) {
@@ -33,12 +39,15 @@ func Summarize(list *contract.Worklist) contract.Overview {
 				space = &contract.NamespaceSum{Cluster: row.Cluster, Namespace: row.Namespace}
 				spaces[[2]string{row.Cluster, row.Namespace}] = space
 			}
+
 			space.Workloads++
 			if row.SavingPerMonth != nil {
 				space.SavingPerMonth += *row.SavingPerMonth
 			}
+
 			addSaving(&out.Money, row)
 		}
+
 		if row.AdoptionType == string(analysisv1alpha1.AdoptionTypeAuto) {
 			addAdoption(&out.Adoption, row)
 		}
@@ -49,14 +58,17 @@ func Summarize(list *contract.Worklist) contract.Overview {
 			out.Attention = append(out.Attention, a)
 		}
 	}
+
 	for _, space := range slices.SortedFunc(maps.Values(spaces), func(a, b *contract.NamespaceSum) int {
 		return cmp.Or(cmp.Compare(b.SavingPerMonth, a.SavingPerMonth), cmp.Compare(a.Namespace, b.Namespace))
 	}) {
 		out.Namespaces = append(out.Namespaces, *space)
 	}
+
 	urgency := map[string]int{"error": 0, "warning": 1, "info": 2}
 	slices.SortStableFunc(out.Attention, func(a, b contract.Attention) int { return cmp.Compare(urgency[a.Severity], urgency[b.Severity]) })
 	out.Attention = out.Attention[:min(len(out.Attention), maxAttention)]
+
 	return out
 }
 
@@ -65,6 +77,7 @@ func count(c *contract.Coverage, row contract.Row) {
 	if row.AdoptionType == string(analysisv1alpha1.AdoptionTypeAuto) {
 		c.Adopted++
 	}
+
 	switch row.State {
 	case contract.StateLearning:
 		c.Learning++
@@ -84,10 +97,12 @@ func addSaving(m *contract.Money, row contract.Row) {
 	if row.SavingPerMonth == nil || row.State == contract.StateAdopted {
 		return
 	}
+
 	if *row.SavingPerMonth < 0 {
 		m.NeededPerMonth -= *row.SavingPerMonth
 		return
 	}
+
 	m.RecoverablePerMonth += *row.SavingPerMonth
 	if row.SavedCPUMilli != nil && row.SavedMemoryBytes != nil {
 		m.SavedCPUMilli += *row.SavedCPUMilli
@@ -108,20 +123,40 @@ func addAdoption(a *contract.AdoptionSum, row contract.Row) {
 // attentionOf returns what is to do about a row; ok is false for nothing.
 func attentionOf(row contract.Row) (out contract.Attention, ok bool) {
 	out = contract.Attention{
-		Message: row.Message, Page: "workload", At: row.Updated,
-		Target: &contract.Target{Cluster: row.Cluster, Namespace: row.Namespace, Kind: row.Kind, Name: row.Workload},
+		Message: row.Message,
+		Page:    "workload",
+		At:      row.Updated,
+		Target: &contract.Target{
+			Cluster:   row.Cluster,
+			Namespace: row.Namespace,
+			Kind:      row.Kind,
+			Name:      row.Workload,
+		},
 	}
+
 	switch {
 	case row.State == contract.StateRolledBack:
-		out.Severity, out.Reason, out.Next = "error", "RolledBack", "read why, before it is lowered again"
+		out.Severity = "error"
+		out.Reason = "RolledBack"
+		out.Next = "read why, before it is lowered again"
 	case row.State == contract.StateStopped:
-		out.Severity, out.Reason, out.Next = "error", "Stopped", "another client changes the requests; delete the annotation analysis.crane.io/adoption to start again"
+		out.Severity = "error"
+		out.Reason = "Stopped"
+		out.Next = "another client changes the requests; delete the annotation analysis.crane.io/adoption to start again"
+
 	case row.State == contract.StateFailed:
-		out.Severity, out.Reason, out.Next = "warning", "Failed", "the number is that of an earlier evaluation"
+		out.Severity = "warning"
+		out.Reason = "Failed"
+		out.Next = "the number is that of an earlier evaluation"
 	case row.SavingPerMonth != nil && *row.SavingPerMonth < 0 && row.State == contract.StateReady:
-		out.Severity, out.Reason, out.Message, out.Next = "warning", "UnderRequested", row.Change, "adopt the larger request"
+		out.Severity = "warning"
+		out.Reason = "UnderRequested"
+		out.Message = row.Change
+		out.Next = "adopt the larger request"
+
 	default:
 		return out, false
 	}
+
 	return out, true
 }

@@ -19,17 +19,23 @@ func Thin(s series.Series, points int) (out contract.Series, thinned bool) {
 			out.T = append(out.T, s.Time(i).Unix())
 			out.V = append(out.V, known(v))
 		}
+
 		return out, false
 	}
+
 	buckets := max(points/2, 1)
 	for b := range buckets {
-		from, to := b*n/buckets, (b+1)*n/buckets
-		low, high := -1, -1
+		from := b * n / buckets
+		to := (b + 1) * n / buckets
+		low := -1
+
+		high := -1
 		for i := from; i < to; i++ {
 			v := s.Values[i]
 			if math.IsNaN(v) {
 				continue
 			}
+
 			if low < 0 || v < s.Values[low] {
 				low = i
 			}
@@ -37,19 +43,23 @@ func Thin(s series.Series, points int) (out contract.Series, thinned bool) {
 				high = i
 			}
 		}
+
 		if low < 0 {
 			out.T = append(out.T, s.Time(from).Unix())
 			out.V = append(out.V, nil)
 			continue
 		}
+
 		for _, i := range []int{min(low, high), max(low, high)} {
 			if k := len(out.T); k > 0 && out.T[k-1] == s.Time(i).Unix() {
 				continue
 			}
+
 			out.T = append(out.T, s.Time(i).Unix())
 			out.V = append(out.V, known(s.Values[i]))
 		}
 	}
+
 	return out, true
 }
 
@@ -57,5 +67,6 @@ func known(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
 	}
+
 	return &v
 }

@@ -19,28 +19,35 @@ func (s *Server) export(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(r, &request); err != nil {
 		return err
 	}
+
 	if !slices.Contains([]string{"csv", "kustomize", "patch", "helm"}, request.Format) {
 		return invalid("format %q: must be kustomize, patch, helm or csv", request.Format)
 	}
+
 	most := maxPatchItems
 	if request.Format == "csv" {
 		most = maxItems
 	}
+
 	if err := checkItems(len(request.Items), most); err != nil {
 		return err
 	}
+
 	name := request.Items[0].Cluster
 	if slices.ContainsFunc(request.Items, func(i contract.Item) bool { return i.Cluster != name }) {
 		return NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, "the rows belong to several clusters", "export the rows of one cluster at a time")
 	}
+
 	b, err := s.backends.named(name)
 	if err != nil {
 		return err
 	}
+
 	content, media, err := b.Export(r.Context(), request.Format, request.Items)
 	if err != nil {
 		return err
 	}
+
 	w.Header().Set("Content-Type", media+"; charset=utf-8")
 	_, _ = w.Write(content) // The client has disconnected.
 	return nil
@@ -50,6 +57,7 @@ func checkItems(n, most int) error {
 	if n == 0 || n > most {
 		return NewResponseError(http.StatusUnprocessableEntity, contract.ReasonInvalid, fmt.Sprintf("%d rows are selected: must be 1 to %d", n, most), "select other rows")
 	}
+
 	return nil
 }
 
@@ -59,12 +67,15 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(r, &request); err != nil {
 		return err
 	}
+
 	if !slices.Contains([]string{contract.ActionAdopt, contract.ActionPause, contract.ActionResume, contract.ActionRollback}, request.Action) {
 		return invalid("action %q: must be adopt, pause, resume or rollback", request.Action)
 	}
+
 	if err := checkItems(len(request.Items), maxActions); err != nil {
 		return err
 	}
+
 	out := contract.ActionResult{DryRun: request.DryRun}
 	var order []string
 	byCluster := map[string][]contract.Item{}
@@ -74,11 +85,13 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
 		}
 		byCluster[item.Cluster] = append(byCluster[item.Cluster], item)
 	}
+
 	for _, name := range order {
 		b, err := s.backends.named(name)
 		if err != nil {
 			return err
 		}
+
 		results, err := b.Act(r.Context(), request.Action, request.DryRun, byCluster[name])
 		if err != nil {
 			failure := FailureOf(err).Body
@@ -86,11 +99,14 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) error {
 				results = append(results, contract.ItemResult{Item: item, Error: &failure})
 			}
 		}
+
 		out.Results = append(out.Results, results...)
 	}
+
 	if !request.DryRun {
 		s.audit.recordItems(r.Context(), request.Action, out.Results)
 	}
+
 	return sendValue(w, r, out)
 }
 
@@ -100,23 +116,29 @@ func (s *Server) createRule(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(r, &request); err != nil {
 		return err
 	}
+
 	if len(request.YAML) > maxRule {
 		return NewResponseError(http.StatusRequestEntityTooLarge, contract.ReasonTooLarge, fmt.Sprintf("the rule exceeds %d bytes", maxRule), "split it")
 	}
+
 	b, err := s.backends.of(r)
 	if err != nil {
 		return err
 	}
+
 	out, err := b.CreateRule(r.Context(), request)
 	if !request.DryRun {
 		s.audit.record(r.Context(), err, "action", "create rule", "cluster", b.Name(), "rule", out.Name)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if request.DryRun {
 		out.Rows = previewRule(r.Context(), b, out)
 	}
+
 	return sendValue(w, r, out)
 }
 
@@ -128,36 +150,49 @@ func previewRule(ctx context.Context, b Backend, of contract.RuleResult) []contr
 	for _, t := range of.Targets {
 		targets[t] = true
 	}
+
 	targetOf := func(row contract.Row) contract.Target {
-		return contract.Target{Cluster: row.Cluster, Namespace: row.Namespace, Kind: row.Kind, Name: row.Workload}
+		return contract.Target{
+			Cluster:   row.Cluster,
+			Namespace: row.Namespace,
+			Kind:      row.Kind,
+			Name:      row.Workload,
+		}
 	}
+
 	found := map[contract.Target]bool{}
 	if list, err := b.Worklist(ctx); err == nil {
 		for _, row := range list.Rows {
 			if target := targetOf(row); targets[target] && slices.Contains(of.Recommenders, row.Type) {
-				out, found[target] = append(out, row), true
+				out = append(out, row)
+				found[target] = true
 			}
 		}
 	}
+
 	if !slices.Contains(of.Recommenders, string(analysisv1alpha1.AnalysisTypeResource)) {
 		return out
 	}
+
 	computed := 0
 	for _, target := range of.Targets {
 		if found[target] || computed == maxPreviews || ctx.Err() != nil {
 			continue
 		}
+
 		computed++
 		detail, err := b.Workload(ctx, target)
 		if err != nil {
 			continue
 		}
+
 		for _, row := range detail.Rows {
 			if row.Type == string(analysisv1alpha1.AnalysisTypeResource) {
 				out = append(out, row)
 			}
 		}
 	}
+
 	return out
 }
 
@@ -166,9 +201,11 @@ func itemError(one contract.ItemResult) error {
 	if one.Error == nil {
 		return nil
 	}
+
 	status := http.StatusUnprocessableEntity
 	if one.Error.Reason == contract.ReasonForbidden {
 		status = http.StatusForbidden
 	}
+
 	return &ResponseError{Status: status, Body: *one.Error}
 }

@@ -30,20 +30,26 @@ type objectCaches struct {
 func newObjectCaches(ctx context.Context, config *rest.Config) (*objectCaches, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, metav1.SchemeGroupVersion)
+
 	if err := errors.Join(predictionv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("building the scheme: %w", err)
 	}
+
 	managed := labels.SelectorFromSet(labels.Set{autoscalingv1alpha1.LabelManagedBy: autoscalingv1alpha1.ManagedByEffectiveHPA})
 	store, err := cache.New(config, cache.Options{
-		Scheme: scheme, DefaultTransform: cranemetrics.TrimObject, ReaderFailOnMissingInformer: true,
+		Scheme:                      scheme,
+		DefaultTransform:            cranemetrics.TrimObject,
+		ReaderFailOnMissingInformer: true,
 		ByObject: map[client.Object]cache.ByObject{
 			&predictionv1alpha1.TimeSeriesPrediction{}:              {Label: managed},
 			&autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}: {},
 		},
 	})
+
 	if err != nil {
 		return nil, fmt.Errorf("building the cache: %w", err)
 	}
+
 	c := &objectCaches{Cache: store, synced: map[string]func() bool{}}
 	for resource, o := range map[string]client.Object{
 		"timeseriespredictions":             &predictionv1alpha1.TimeSeriesPrediction{},
@@ -53,8 +59,10 @@ func newObjectCaches(ctx context.Context, config *rest.Config) (*objectCaches, e
 		if err != nil {
 			return nil, fmt.Errorf("watching %s: %w", resource, err)
 		}
+
 		c.synced[resource] = informer.HasSynced
 	}
+
 	return c, cranemetrics.AddIndexes(ctx, store)
 }
 
@@ -65,5 +73,6 @@ func (c *objectCaches) checkSynced() error {
 			return fmt.Errorf("%s have not been read yet", resource)
 		}
 	}
+
 	return nil
 }

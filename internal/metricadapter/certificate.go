@@ -36,23 +36,34 @@ func newCertificateKeeper(config *rest.Config, o *Options) (*certificates.Rotato
 	if err != nil {
 		return nil, fmt.Errorf("building a client: %w", err)
 	}
+
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("building a client: %w", err)
 	}
+
 	var targets []certificates.Target
 	for _, name := range apiServices() {
 		targets = append(targets, certificates.APIService(name, o.Namespace, o.Service))
 	}
+
 	host := o.Service + "." + o.Namespace
 	keeper, err := certificates.New(certificates.Config{
-		Clients: clients, Dynamic: objects, Namespace: o.Namespace, Secret: o.CertificateSecret,
-		Hosts: []string{host + ".svc", host}, Targets: targets, Manager: "metric-adapter",
-		Lifetimes: certificates.DefaultLifetimes(), Clock: clock.RealClock{},
+		Clients:   clients,
+		Dynamic:   objects,
+		Namespace: o.Namespace,
+		Secret:    o.CertificateSecret,
+		Hosts:     []string{host + ".svc", host},
+		Targets:   targets,
+		Manager:   "metric-adapter",
+		Lifetimes: certificates.DefaultLifetimes(),
+		Clock:     clock.RealClock{},
 	})
+
 	if err != nil {
 		return nil, fmt.Errorf("keeping a certificate: %w", err)
 	}
+
 	return keeper, nil
 }
 
@@ -75,6 +86,7 @@ func (k *certificateProvider) Name() string { return "kept-certificate" }
 func (k *certificateProvider) CurrentCertKeyContent() (cert, key []byte) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	return k.cert, k.key
 }
 
@@ -82,6 +94,7 @@ func (k *certificateProvider) CurrentCertKeyContent() (cert, key []byte) {
 func (k *certificateProvider) AddListener(l dynamiccertificates.Listener) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	k.listeners = append(k.listeners, l)
 }
 
@@ -91,19 +104,26 @@ func (k *certificateProvider) refresh() error {
 	if err != nil {
 		return err
 	}
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	if current == k.lastCertificate {
 		return nil
 	}
+
 	cert, key, err := encodePEM(current)
 	if err != nil {
 		return err
 	}
-	k.lastCertificate, k.cert, k.key = current, cert, key
+
+	k.lastCertificate = current
+	k.cert = cert
+	k.key = key
 	for _, l := range k.listeners {
 		l.Enqueue()
 	}
+
 	return nil
 }
 
@@ -111,10 +131,12 @@ func (k *certificateProvider) refresh() error {
 func (k *certificateProvider) run(ctx context.Context) {
 	ticker := time.NewTicker(certificatePollInterval)
 	defer ticker.Stop()
+
 	for {
 		if err := k.refresh(); err != nil {
 			logr.FromContextOrDiscard(ctx).V(1).Info("no serving certificate", "reason", err.Error())
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -127,10 +149,12 @@ func (k *certificateProvider) run(ctx context.Context) {
 func (k *certificateProvider) waitUntilValid(ctx context.Context, check func() error) error {
 	ticker := time.NewTicker(certificatePollInterval / 10)
 	defer ticker.Stop()
+
 	for {
 		if check() == nil && k.refresh() == nil {
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -143,9 +167,11 @@ func encodePEM(c *tls.Certificate) (cert, key []byte, err error) {
 	for _, der := range c.Certificate {
 		cert = append(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
 	}
+
 	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encoding the key of the certificate: %w", err)
 	}
+
 	return cert, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }

@@ -61,9 +61,11 @@ func (s *sources[S]) query(metric string, read func(S) error) (found bool, err e
 			start := time.Now()
 			err := read(source)
 			s.metrics.observe(s.api, s.names[i], time.Since(start), err)
+
 			return true, err
 		}
 	}
+
 	return false, nil
 }
 
@@ -74,10 +76,12 @@ func mergedList[S any, T comparable](sources []S, list func(S) []T) []T {
 	for _, s := range sources {
 		for _, metric := range list(s) {
 			if !seen[metric] {
-				seen[metric], all = true, append(all, metric)
+				seen[metric] = true
+				all = append(all, metric)
 			}
 		}
 	}
+
 	return all
 }
 
@@ -95,6 +99,7 @@ func (e *externalSources) GetExternalMetric(
 	if !found {
 		err = status.NotFound("%s: no rule finds series of it, and neither a remote adapter nor Crane itself serves it", info.Metric)
 	}
+
 	return list, err
 }
 
@@ -114,6 +119,7 @@ func (c *customSources) GetMetricByName(
 		value, err = s.GetMetricByName(ctx, name, info, selector)
 		return err
 	})
+
 	return value, err
 }
 
@@ -125,6 +131,7 @@ func (c *customSources) GetMetricBySelector(
 		list, err = s.GetMetricBySelector(ctx, namespace, selector, info, metricSelector)
 		return err
 	})
+
 	return list, err
 }
 
@@ -133,6 +140,7 @@ func (c *customSources) read(info provider.CustomMetricInfo, read func(customSou
 	if !found {
 		return status.NotFound("%s of %s: no rule finds series of it, and no remote adapter serves it", info.Metric, info.GroupResource.String())
 	}
+
 	return err
 }
 
@@ -147,33 +155,45 @@ func (a *adapter) addRules(ctx context.Context) error {
 	if o.RulesFile == "" {
 		return nil
 	}
+
 	extra, err := prometheus.ParseMatchers(o.RulesLabels)
 	if err != nil {
 		return fmt.Errorf("--prometheus-adapter-extension-labels: %w", err)
 	}
+
 	file, err := configfile.Open(o.RulesFile, configfile.DefaultInterval, clock.RealClock{}, func(text []byte) (*promadapter.Rules, error) {
 		return promadapter.Parse(text, extra)
 	})
 	if err != nil {
 		return fmt.Errorf("rules: %w", err)
 	}
+
 	history, err := a.openPrometheus()
 	if err != nil {
 		return err
 	}
+
 	client, err := metadata.NewForConfig(a.config)
 	if err != nil {
 		return fmt.Errorf("building a client: %w", err)
 	}
+
 	disco, err := discovery.NewDiscoveryClientForConfig(a.config)
 	if err != nil {
 		return fmt.Errorf("building a client: %w", err)
 	}
+
 	resources := &rules.Resources{Discovery: disco, Interval: o.DiscoveryInterval, Clock: clock.RealClock{}}
 	objects := rules.NewObjects(client)
 	defined := rules.New(rules.Config{
-		Rules: file.Content, Query: history.Vector, Resources: resources, Objects: objects, ListInterval: o.ListInterval, Clock: clock.RealClock{},
+		Rules:        file.Content,
+		Query:        history.Vector,
+		Resources:    resources,
+		Objects:      objects,
+		ListInterval: o.ListInterval,
+		Clock:        clock.RealClock{},
 	})
+
 	log := logr.FromContextOrDiscard(ctx).WithName("rules")
 	follow := func(ctx context.Context) error {
 		file.Run(ctx, configfile.Observer[*promadapter.Rules]{
@@ -183,13 +203,17 @@ func (a *adapter) addRules(ctx context.Context) error {
 			},
 			Rejected: func(err error) { log.Error(err, "invalid rules, keeping the previous ones") },
 		})
+
 		return nil
 	}
+
 	a.runners = append(a.runners, follow, resources.Run, objects.Run, defined.Run)
 	a.addReadyCheck("prometheus", defined.Ready)
+
 	if err := a.metrics.registerRules(file.State); err != nil {
 		return err
 	}
+
 	a.external.add("rules", rules.External{Provider: defined})
 	a.custom.add("rules", rules.Custom{Provider: defined})
 	return nil
@@ -201,11 +225,14 @@ func (a *adapter) openPrometheus() (*prometheus.Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prometheus: %w", err)
 	}
-	config.MaxAttempts, config.MaxSamples = 1, maxSamples
+
+	config.MaxAttempts = 1
+	config.MaxSamples = maxSamples
 	source, err := prometheus.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("prometheus: %w", err)
 	}
+
 	return source, nil
 }
 
@@ -218,16 +245,25 @@ func (a *adapter) addRemote(context.Context) error {
 	if !r.Enabled {
 		return nil
 	}
+
 	other, err := remote.New(remote.Config{
-		Namespace: r.Namespace, Service: r.Service, Port: r.Port, Address: r.Address, CAFile: r.CAFile,
-		Token: a.config.BearerToken, TokenFile: a.config.BearerTokenFile,
+		Namespace: r.Namespace,
+		Service:   r.Service,
+		Port:      r.Port,
+		Address:   r.Address,
+		CAFile:    r.CAFile,
+		Token:     a.config.BearerToken,
+		TokenFile: a.config.BearerTokenFile,
 	}, a.options.DiscoveryInterval, clock.RealClock{})
+
 	if err != nil {
 		return err
 	}
+
 	a.runners = append(a.runners, other.Run)
 	a.addReadyCheck("remote-adapter", other.Ready)
 	a.external.add("remote", remote.External{Provider: other})
 	a.custom.add("remote", remote.Custom{Provider: other})
+
 	return nil
 }

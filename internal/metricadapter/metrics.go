@@ -37,11 +37,13 @@ func newAdapterMetrics(r prometheus.Registerer) (*adapterMetrics, error) {
 			Help: "Requests to the Kubernetes API server, by method: watches, access reviews and certificates.",
 		}, []string{"method"}),
 	}
+
 	for _, c := range []prometheus.Collector{f.duration, f.requests} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
 	}
+
 	return f, nil
 }
 
@@ -53,6 +55,7 @@ func (f *adapterMetrics) observe(api, source string, took time.Duration, err err
 			code = int(status.Status().Code)
 		}
 	}
+
 	f.duration.WithLabelValues(api, source, strconv.Itoa(code)).Observe(took.Seconds())
 }
 
@@ -84,6 +87,7 @@ func (f *adapterMetrics) registerRules(state func() configfile.State) error {
 			if state().Invalid {
 				return 1
 			}
+
 			return 0
 		}),
 	} {
@@ -91,5 +95,6 @@ func (f *adapterMetrics) registerRules(state func() configfile.State) error {
 			return err
 		}
 	}
+
 	return nil
 }

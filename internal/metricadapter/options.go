@@ -72,19 +72,29 @@ func NewOptions() *Options {
 	if namespace == "" {
 		namespace = defaultNamespace
 	}
+
 	server := options.NewCustomMetricsAdapterServerOptions()
 	server.SecureServing.BindPort = 6443
 	server.SecureServing.ServerCert.CertDirectory = "" // Without files the adapter creates its certificate.
+
 	// The HPA controller costs one access review in this time. A revoked permission remains effective for as long.
 	server.Authorization.AllowCacheTTL = time.Minute
 	history := promflags.New()
+
 	// The API server waits a minute for a response, and an HPA repeats its request after 15 s.
 	history.Timeout = 15 * time.Second
 	return &Options{
-		Prometheus: history, ListInterval: time.Minute, Remote: RemoteAdapter{Port: 6443},
-		Server: server, Namespace: namespace, APIQPS: 300, APIBurst: 400, DiscoveryInterval: 10 * time.Minute,
-		Service: "metric-adapter", CertificateSecret: "metric-adapter-certificate",
-		Log: logging.DefaultOptions(),
+		Prometheus:        history,
+		ListInterval:      time.Minute,
+		Remote:            RemoteAdapter{Port: 6443},
+		Server:            server,
+		Namespace:         namespace,
+		APIQPS:            300,
+		APIBurst:          400,
+		DiscoveryInterval: 10 * time.Minute,
+		Service:           "metric-adapter",
+		CertificateSecret: "metric-adapter-certificate",
+		Log:               logging.DefaultOptions(),
 	}
 }
 
@@ -97,6 +107,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "lister-kubeconfig", o.Kubeconfig,
 		"Kubeconfig file for the API server, also for authentication and authorization unless their flags are set. "+
 			"Empty: the service account of the pod.")
+
 	fs.Float32Var(&o.APIQPS, "api-qps", o.APIQPS, "Requests per second to the API server, on average.")
 	fs.IntVar(&o.APIBurst, "api-burst", o.APIBurst, "Maximum burst of requests to the API server.")
 	fs.DurationVar(&o.DiscoveryInterval, "discovery-interval", o.DiscoveryInterval,
@@ -107,6 +118,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Prometheus.AddAccessFlags(fs)
 	fs.StringVar(&o.RulesFile, "prometheus-adapter-config", o.RulesFile,
 		"File with prometheus-adapter's configuration, whose rules define external and custom metrics. It is reloaded when it changes. Empty: none.")
+
 	fs.StringVar(&o.RulesLabels, "prometheus-adapter-extension-labels", o.RulesLabels,
 		"Label matchers added to each query of a rule, as k=v,k2=v2.")
 	fs.DurationVar(&o.ListInterval, "metrics-relist-interval", o.ListInterval,
@@ -116,6 +128,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&r.Namespace, "remote-adapter-service-namespace", r.Namespace, "Namespace of the other adapter's Service.")
 	fs.StringVar(&r.Service, "remote-adapter-service-name", r.Service,
 		"Name of the other adapter's Service. Its certificate must be valid for <name>.<namespace>.svc.")
+
 	fs.IntVar(&r.Port, "remote-adapter-service-port", r.Port, "Port of the other adapter's Service.")
 	fs.StringVar(&r.CAFile, "remote-adapter-ca-file", r.CAFile,
 		"PEM file with the authorities that verify the certificate of the other adapter, reloaded when it changes. Empty: the system's.")
@@ -142,23 +155,29 @@ func (o *Options) Validate() field.ErrorList {
 	for _, err := range o.Server.Validate() {
 		errs = append(errs, field.Invalid(field.NewPath("server"), "", err.Error()))
 	}
+
 	if o.Server.SecureServing.BindPort == 0 && o.Server.SecureServing.Listener == nil {
 		errs = append(errs, field.Invalid(flagPath("secure-port"), 0, "must not be 0"))
 	}
+
 	if o.APIQPS <= 0 {
 		errs = append(errs, field.Invalid(flagPath("api-qps"), o.APIQPS, "must be greater than 0"))
 	}
+
 	if o.APIBurst <= 0 {
 		errs = append(errs, field.Invalid(flagPath("api-burst"), o.APIBurst, "must be greater than 0"))
 	}
+
 	if o.DiscoveryInterval <= 0 {
 		errs = append(errs, field.Invalid(flagPath("discovery-interval"), o.DiscoveryInterval.String(), "must be greater than 0"))
 	}
+
 	for name, value := range map[string]string{"service-name": o.Service, "certificate-secret": o.CertificateSecret} {
 		if reasons := validation.IsDNS1123Subdomain(value); len(reasons) > 0 {
 			errs = append(errs, field.Invalid(flagPath(name), value, reasons[0]))
 		}
 	}
+
 	errs = append(errs, o.validateRules()...)
 	errs = append(errs, o.validateRemote()...)
 	return append(errs, o.Log.Validate()...)
@@ -175,6 +194,7 @@ func (o *Options) validateRules() field.ErrorList {
 	if o.RulesFile != "" {
 		errs = append(errs, o.Prometheus.Validate()...)
 	}
+
 	return errs
 }
 
@@ -183,22 +203,27 @@ func (o *Options) validateRemote() field.ErrorList {
 	if !r.Enabled {
 		return nil
 	}
+
 	var errs field.ErrorList
 	for name, value := range map[string]string{"remote-adapter-service-namespace": r.Namespace, "remote-adapter-service-name": r.Service} {
 		if reasons := validation.IsDNS1123Label(value); len(reasons) > 0 {
 			errs = append(errs, field.Invalid(flagPath(name), value, reasons[0]))
 		}
 	}
+
 	for _, reason := range validation.IsValidPortNum(r.Port) {
 		errs = append(errs, field.Invalid(flagPath("remote-adapter-service-port"), r.Port, reason))
 	}
+
 	if r.Address != "" {
 		if _, _, err := net.SplitHostPort(r.Address); err != nil {
 			errs = append(errs, field.Invalid(flagPath("remote-adapter-address"), r.Address, err.Error()))
 		}
 	}
+
 	if r.Service == o.Service && r.Namespace == o.Namespace {
 		errs = append(errs, field.Invalid(flagPath("remote-adapter-service-name"), r.Service, "must not be this adapter itself"))
 	}
+
 	return errs
 }

@@ -50,38 +50,52 @@ func Run(ctx context.Context, o *Options) error {
 	if a.metrics, err = newAdapterMetrics(legacyregistry.Registerer()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	a.external.api, a.external.metrics = "external", a.metrics
-	a.custom.api, a.custom.metrics = "custom", a.metrics
+
+	a.external.api = "external"
+	a.external.metrics = a.metrics
+
+	a.custom.api = "custom"
+	a.custom.metrics = a.metrics
 	if a.config, err = a.clientConfig(); err != nil {
 		return err
 	}
+
 	s := serverConfig{}
 	for _, add := range []func(context.Context) error{a.addCraneMetrics, a.addRules, a.addRemote} {
 		if err := add(ctx); err != nil {
 			return err
 		}
 	}
+
 	waitForCertificate := func(context.Context) error { return nil }
 	if o.managesCertificate() {
 		if s.certificate, waitForCertificate, err = a.addCertificate(); err != nil {
 			return err
 		}
 	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	for _, run := range a.runners {
 		group.Go(func() error { return run(ctx) })
 	}
+
 	group.Go(func() error {
 		if waitForCertificate(ctx) != nil { // ctx ended before there was a certificate.
 			return nil //nolint:nilerr // the process is stopping before it was ready
 		}
-		s.external, s.custom, s.ready = &a.external, &a.custom, a.readyChecks
+
+		s.external = &a.external
+		s.custom = &a.custom
+
+		s.ready = a.readyChecks
 		server, err := newServer(o, s)
 		if err != nil {
 			return err
 		}
+
 		return server.PrepareRun().RunWithContext(ctx)
 	})
+
 	return group.Wait()
 }
 
@@ -91,9 +105,11 @@ func (a *adapter) clientConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reaching the API server: %w", err)
 	}
+
 	config.QPS, config.Burst = o.APIQPS, o.APIBurst
 	config.UserAgent = "crane-metric-adapter/" + version.String()
 	config.Wrap(a.metrics.countRequests)
+
 	authentication, authorization := o.Server.Authentication, o.Server.Authorization
 	if authentication.RemoteKubeConfigFile == "" {
 		authentication.RemoteKubeConfigFile = o.Kubeconfig
@@ -101,6 +117,7 @@ func (a *adapter) clientConfig() (*rest.Config, error) {
 	if authorization.RemoteKubeConfigFile == "" {
 		authorization.RemoteKubeConfigFile = o.Kubeconfig
 	}
+
 	authentication.CustomRoundTripperFn, authorization.CustomRoundTripperFn = a.metrics.countRequests, a.metrics.countRequests
 	return config, nil
 }
@@ -110,9 +127,16 @@ func (a *adapter) addCraneMetrics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	a.runners = append(a.runners, store.Start)
 	a.addReadyCheck("informers", store.checkSynced)
-	own := &cranemetrics.Provider{Reader: store, CheckSynced: store.checkSynced, Zones: scalingmetric.NewZones(a.options.CronLocalTime), Clock: clock.RealClock{}}
+	own := &cranemetrics.Provider{
+		Reader:      store,
+		CheckSynced: store.checkSynced,
+		Zones:       scalingmetric.NewZones(a.options.CronLocalTime),
+		Clock:       clock.RealClock{},
+	}
+
 	a.external.add("crane", own)
 	return nil
 }
@@ -123,12 +147,14 @@ func (a *adapter) addCertificate() (*certificateProvider, func(context.Context) 
 	if err != nil {
 		return nil, nil, err
 	}
+
 	k := &certificateProvider{current: func() (*tls.Certificate, error) { return keeper.GetCertificate(nil) }}
 	a.runners = append(a.runners, keeper.Run, func(ctx context.Context) error {
 		k.run(ctx)
 		return nil
 	})
 	a.addReadyCheck("certificate", keeper.Check)
+
 	return k, func(ctx context.Context) error { return k.waitUntilValid(ctx, keeper.Check) }, nil
 }
 
@@ -154,15 +180,19 @@ func NewCommand() *cobra.Command {
 			if err := o.Validate().ToAggregate(); err != nil {
 				return fmt.Errorf("invalid flags: %w", err)
 			}
+
 			log := o.Log.New(cmd.ErrOrStderr())
 			ctrl.SetLogger(log)
 			klog.SetLogger(log)
+
 			for _, warning := range warnings {
 				log.Info(warning)
 			}
+
 			return Run(ctrl.LoggerInto(cmd.Context(), log), o)
 		},
 	}
+
 	o.AddFlags(cmd.Flags())
 	return cmd
 }

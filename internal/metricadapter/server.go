@@ -40,29 +40,38 @@ func newServer(o *Options, s serverConfig) (*genericapiserver.GenericAPIServer, 
 	if s.certificate != nil {
 		o.Server.SecureServing.ServerCert.GeneratedCert = s.certificate
 	}
+
 	if err := o.Server.SecureServing.ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
 		return nil, fmt.Errorf("serving: %w", err)
 	}
+
 	if err := o.Server.Authentication.ApplyTo(&config.Authentication, config.SecureServing, nil); err != nil {
 		return nil, fmt.Errorf("authentication: %w", err)
 	}
+
 	if err := o.Server.Authorization.ApplyTo(&config.Authorization); err != nil {
 		return nil, fmt.Errorf("authorization: %w", err)
 	}
+
 	config.Authorization.Authorizer = groupAuthorizer{config.Authorization.Authorizer}
 	if err := o.Server.Audit.ApplyTo(config); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
+
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openAPIDefinitions, openapinamer.NewDefinitionNamer(apiserver.Scheme))
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openAPIDefinitions, openapinamer.NewDefinitionNamer(apiserver.Scheme))
-	config.OpenAPIConfig.Info.Title, config.OpenAPIV3Config.Info.Title = serverName, serverName
-	config.OpenAPIConfig.Info.Version, config.OpenAPIV3Config.Info.Version = version.String(), version.String()
+	config.OpenAPIConfig.Info.Title = serverName
+	config.OpenAPIV3Config.Info.Title = serverName
+	config.OpenAPIConfig.Info.Version = version.String()
+	config.OpenAPIV3Config.Info.Version = version.String()
 	config.EnableMetrics = true
 	config.AddReadyzChecks(s.ready...)
+
 	adapter, err := (&apiserver.Config{GenericConfig: config}).Complete(nil).New(serverName, s.custom, s.external)
 	if err != nil {
 		return nil, fmt.Errorf("building the API server: %w", err)
 	}
+
 	return adapter.GenericAPIServer, nil
 }
 
@@ -70,6 +79,7 @@ func openAPIDefinitions(ref openapicommon.ReferenceCallback) map[string]openapic
 	all := generatedcore.GetOpenAPIDefinitions(ref)
 	maps.Copy(all, generatedcustommetrics.GetOpenAPIDefinitions(ref))
 	maps.Copy(all, generatedexternalmetrics.GetOpenAPIDefinitions(ref))
+
 	return all
 }
 
@@ -82,12 +92,18 @@ type groupAuthorizer struct{ authorizer.Authorizer }
 func (w groupAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if a.IsResourceRequest() && a.GetVerb() != "*" && isMetricsGroup(a.GetAPIGroup()) {
 		every := authorizer.AttributesRecord{
-			User: a.GetUser(), Verb: a.GetVerb(), APIGroup: a.GetAPIGroup(), APIVersion: a.GetAPIVersion(),
-			Resource: "*", ResourceRequest: true,
+			User:            a.GetUser(),
+			Verb:            a.GetVerb(),
+			APIGroup:        a.GetAPIGroup(),
+			APIVersion:      a.GetAPIVersion(),
+			Resource:        "*",
+			ResourceRequest: true,
 		}
+
 		if decision, reason, err := w.Authorizer.Authorize(ctx, every); err == nil && decision == authorizer.DecisionAllow {
 			return decision, reason, nil
 		}
 	}
+
 	return w.Authorizer.Authorize(ctx, a)
 }

@@ -29,6 +29,7 @@ func (r *fakeAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (
 	if r.allow(a) {
 		return authorizer.DecisionAllow, "", nil
 	}
+
 	return authorizer.DecisionNoOpinion, "no", nil
 }
 
@@ -40,6 +41,7 @@ func TestWideRights(t *testing.T) {
 		Resource: "queue", ResourceRequest: true,
 	}
 	page := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "hpa"}, Verb: "get", Path: "/metrics"}
+
 	other := metric
 	other.APIGroup = "apps"
 	every := func(a authorizer.Attributes) bool { return a.GetResource() == "*" }
@@ -76,29 +78,37 @@ func TestKeptCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	issue := func() *tls.Certificate {
 		pair, err := authority.IssueServingFor(time.Minute, "a.b.svc")
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		both, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return &both
 	}
+
 	var current *tls.Certificate
 	k := &certificateProvider{current: func() (*tls.Certificate, error) {
 		if current == nil {
 			return nil, errors.New("none")
 		}
+
 		return current, nil
 	}}
+
 	l := &countingListener{}
 	k.AddListener(l)
+
 	if k.refresh() == nil || l.count != 0 {
 		t.Fatalf("without a certificate: %d notifications", l.count)
 	}
+
 	for i := range 2 {
 		current = issue()
 		for range 2 {
@@ -106,13 +116,16 @@ func TestKeptCertificate(t *testing.T) {
 				t.Fatalf("certificate %d: %v, %d notifications", i, err, l.count)
 			}
 		}
+
 		got, err := tls.X509KeyPair(k.CurrentCertKeyContent())
 		if err != nil || !got.Leaf.Equal(current.Leaf) {
 			t.Errorf("serving %v, %v", got.Leaf, err)
 		}
 	}
+
 	last := current.Leaf
 	current = nil
+
 	if k.refresh() == nil {
 		t.Error("a missing certificate is no error")
 	}
@@ -126,6 +139,7 @@ func TestFlags(t *testing.T) {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o := NewOptions()
 	o.AddFlags(fs)
+
 	for name, want := range map[string]string{
 		"secure-port": "6443", "remote-adapter": "false", "remote-adapter-service-namespace": "", "remote-adapter-service-name": "",
 		"remote-adapter-service-port": "6443", "api-qps": "300", "api-burst": "400", "lister-kubeconfig": "", "discovery-interval": "10m0s",
@@ -135,9 +149,11 @@ func TestFlags(t *testing.T) {
 			t.Errorf("flag %s: %+v, want %q", name, f, want)
 		}
 	}
+
 	if err := o.Validate().ToAggregate(); err != nil {
 		t.Errorf("the defaults: %v", err)
 	}
+
 	err := fs.Parse([]string{
 		"--secure-port=0", "--api-qps=0", "--api-burst=0", "--discovery-interval=0", "--metrics-relist-interval=-1s", "--service-name=A",
 		"--prometheus-adapter-config=x", "--prometheus-address=ftp://x", "--prometheus-adapter-extension-labels=a",
@@ -146,6 +162,7 @@ func TestFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	err = o.Validate().ToAggregate()
 	for _, want := range []string{
 		"--secure-port", "--api-qps", "--api-burst", "--discovery-interval", "--metrics-relist-interval", "--service-name", "--prometheus-address",
@@ -155,9 +172,11 @@ func TestFlags(t *testing.T) {
 			t.Errorf("nothing of %s in %v", want, err)
 		}
 	}
+
 	if strings.Contains(err.Error(), "--remote-adapter-service-name:") {
 		t.Errorf("a good name is refused: %v", err)
 	}
+
 	self := NewOptions()
 	self.Remote = RemoteAdapter{Enabled: true, Namespace: self.Namespace, Service: self.Service, Port: 443}
 	if err := self.Validate().ToAggregate(); err == nil || !strings.Contains(err.Error(), "itself") {

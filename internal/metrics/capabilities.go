@@ -46,6 +46,7 @@ func (c Capabilities) WithCache() Capabilities {
 	if c.Caching == nil {
 		return c
 	}
+
 	return c.Caching()
 }
 
@@ -107,6 +108,7 @@ func (r SourceReport) Missing() []MetricPresence {
 			out = append(out, m)
 		}
 	}
+
 	return out
 }
 
@@ -120,19 +122,25 @@ func SplitDays(ctx context.Context, key ContainerKey, s series.Series) iter.Seq2
 				yield(Chunk{}, context.Cause(ctx))
 				return
 			}
+
 			midnight := s.Time(i).Truncate(24 * time.Hour).Add(24 * time.Hour)
 			next := min(len(s.Values), i+int((midnight.Sub(s.Time(i))+s.Step-1)/s.Step))
-			from, to := i, next
+
+			from := i
+			to := next
 			for from < to && series.IsGap(s.Values[from]) {
 				from++
 			}
+
 			for to > from && series.IsGap(s.Values[to-1]) {
 				to--
 			}
+
 			i = next
 			if from == to {
 				continue
 			}
+
 			buffer = append(buffer[:0], s.Values[from:to]...)
 			if !yield(Chunk{Key: key, Series: series.Series{Start: s.Time(from), Step: s.Step, Values: buffer}}, nil) {
 				return

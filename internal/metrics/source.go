@@ -147,6 +147,7 @@ func PublicMessage(err error) string {
 	if public := PublicError(nil); errors.As(err, &public) {
 		return public.PublicMessage()
 	}
+
 	return err.Error()
 }
 

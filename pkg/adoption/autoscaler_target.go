@@ -36,6 +36,7 @@ func (t Target) String() string {
 	if t.Container != "" {
 		text += " of " + t.Container
 	}
+
 	return fmt.Sprintf("%s at %d %%", text, t.Percent)
 }
 
@@ -56,6 +57,7 @@ func trackTargets(tracked []AdjustedTarget, targets []Target) []AdjustedTarget {
 			tracked = append(tracked, AdjustedTarget{Target: t, Set: t.Percent, Previous: t.Percent})
 		}
 	}
+
 	return tracked
 }
 
@@ -70,30 +72,38 @@ func findTargetDrift(in Input, s State) string {
 		if i < 0 {
 			continue
 		}
+
 		if a := s.AdjustedTargets[i]; t.Percent != a.Percent && t.Percent != a.Set && t.Percent != a.Previous {
 			return fmt.Sprintf("the target of the autoscaler was set to %s by another client, it was %d %%", t, a.Set)
 		}
 	}
+
 	return ""
 }
 
 // adjustTargets returns the targets that keep the scale points of the autoscaler when the resizes are done, and those of them to
 // write now. original reports whether all have the value that they had before adoption.
 func adjustTargets(in Input, s State, resizes []PodResize) (adjusted []AdjustedTarget, write []Target, original bool) {
-	adjusted, original = trackTargets(s.AdjustedTargets, in.Targets), true
+	adjusted = trackTargets(s.AdjustedTargets, in.Targets)
+	original = true
 	for _, t := range in.Targets {
 		a := &adjusted[indexTarget(adjusted, t)]
 		to := a.Target
 		to.Percent = keepScalePoint(in, s, resizes, *a)
 		original = original && to.Percent == a.Percent && t.Percent == a.Percent
+
 		if to.Percent == t.Percent {
 			continue
 		}
+
 		if a.Set != to.Percent {
-			a.Previous, a.Set = t.Percent, to.Percent
+			a.Previous = t.Percent
+			a.Set = to.Percent
 		}
+
 		write = append(write, to)
 	}
+
 	return adjusted, write, original
 }
 
@@ -103,6 +113,7 @@ func keepScalePoint(in Input, s State, resizes []PodResize, a AdjustedTarget) in
 	for _, r := range resizes {
 		resized[r.UID] = r.To
 	}
+
 	var before, after float64
 	for _, p := range in.Pods {
 		now := p.size()
@@ -113,11 +124,15 @@ func keepScalePoint(in Input, s State, resizes []PodResize, a AdjustedTarget) in
 		if to, ok := resized[p.UID]; ok {
 			now = now.merge(to)
 		}
-		before, after = before+float64(then.sumRequests(a.Target)), after+float64(now.sumRequests(a.Target))
+
+		before = before + float64(then.sumRequests(a.Target))
+		after = after + float64(now.sumRequests(a.Target))
 	}
+
 	if before <= 0 || after <= 0 {
 		return a.Set // Without requests there is nothing to compare.
 	}
+
 	return int32(min(max(math.Round(float64(a.Percent)*before/after), 1), math.MaxInt32))
 }
 
@@ -128,6 +143,7 @@ func (s Size) merge(other Size) Size {
 		v, _ := other.get(a)
 		out.set(a, v)
 	}
+
 	return out
 }
 
@@ -140,6 +156,7 @@ func (s Size) sumRequests(t Target) int64 {
 	if t.Container != "" {
 		s = s.restrictTo(Size{Containers: map[string]rightsize.Resources{t.Container: {}}})
 	}
+
 	sum := int64(0)
 	for _, a := range s.amounts() {
 		if a.field == f {
@@ -147,5 +164,6 @@ func (s Size) sumRequests(t Target) int64 {
 			sum += v
 		}
 	}
+
 	return sum
 }

@@ -17,6 +17,7 @@ func (b *fixture) scalePoint() float64 {
 	for _, p := range b.in.Pods {
 		sum += float64(p.size().sumRequests(b.in.Targets[0]))
 	}
+
 	return sum * float64(b.in.Targets[0].Percent) / 100
 }
 
@@ -30,26 +31,32 @@ func TestTargetsMoveWithRequests(t *testing.T) {
 		b := newFixture(t, 7, requests(1000, 1000), requests(400, 1000))
 		b.in.Targets = []Target{{Percent: 60}, {Container: "app", Percent: 50}, {Memory: true, Percent: 80}, {Container: "other", Percent: 70}}
 		was := b.scalePoint()
+
 		check := func() {
 			t.Helper()
+
 			b.reconcile()
 			if now := b.scalePoint(); math.Abs(now/was-1) > 0.02 { // Targets are whole percents: half a percent of 60.
 				t.Fatalf("%s: at %s the scale point is %v, it was %v", name, b.in.Targets[0], now, was)
 			}
 		}
+
 		for range 400 {
 			check()
 			b.in.Now = b.in.Now.Add(15 * time.Second)
 		}
+
 		b.expectSize(requests(410, 1000))
 		if got := b.in.Targets; got[0].Percent != 146 || got[1].Percent != 122 || got[2].Percent != 80 || got[3].Percent != 70 {
 			t.Errorf("%s: targets %v", name, got)
 		}
+
 		end(b)
 		for range 10 {
 			check()
 			b.in.Now = b.in.Now.Add(15 * time.Second)
 		}
+
 		if name == "withdrawn" && (b.in.Targets[0].Percent != 60 || b.in.State.Phase != Untouched) {
 			t.Errorf("%s: %v, %s", name, b.in.Targets, b.in.State.Phase)
 		}
@@ -62,13 +69,16 @@ func TestTargetDrift(t *testing.T) {
 		b := newFixture(t, 1, requests(1000, 1000), requests(800, 1000))
 		b.in.Targets = []Target{{Percent: 60}}
 		b.reconcile()
+
 		return b
 	}
+
 	b := begin()
 	b.in.Targets[0].Percent = 60 // The write of 75 was lost.
 	if plan := b.reconcile(); plan.State.Phase == Stopped || len(plan.Targets) != 1 || plan.Targets[0].Percent != 75 {
 		t.Errorf("%+v", plan)
 	}
+
 	b = begin()
 	b.in.Targets[0].Percent = 90
 	if plan := b.reconcile(); plan.State.Phase != Stopped || !strings.Contains(plan.Summary, "cpu at 90 %") || len(plan.Targets)+len(plan.Resizes) > 0 {
@@ -84,10 +94,12 @@ func TestBlocked(t *testing.T) {
 		b.wait(time.Hour)
 		b.expectPhase(Untouched)
 		b.expectSize(requests(1000, 1000))
+
 		if !strings.Contains(b.plan.Summary, "foreign autoscaler") {
 			t.Errorf("%s: %q", name, b.plan.Summary)
 		}
 	}
+
 	b := newFixture(t, 2, requests(1000, 1000), requests(500, 1000))
 	b.wait(3 * time.Minute)
 	b.in.Blocked = "a foreign autoscaler"
@@ -95,10 +107,12 @@ func TestBlocked(t *testing.T) {
 	b.expectSize(requests(800, 1000))
 	b.in.Signals.KilledAt = b.in.Now
 	b.reconcile()
+
 	b.expectSize(requests(1000, 1000))
 	b = newFixture(t, 2, requests(1000, 1000), requests(2000, 1000))
 	b.reconcile()
-	b.in.Blocked, b.in.DesiredSize = "a foreign autoscaler", Size{}
+	b.in.Blocked = "a foreign autoscaler"
+	b.in.DesiredSize = Size{}
 	b.wait(5 * time.Minute)
 	b.expectSize(requests(1000, 1000))
 }
@@ -107,7 +121,10 @@ func TestBlocked(t *testing.T) {
 func TestTargetInvariants(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	for range 15 {
-		from, want, percent := 1+r.Int64N(100000), 1+r.Int64N(100000), 1+r.Int32N(1000)
+		from := 1 + r.Int64N(100000)
+		want := 1 + r.Int64N(100000)
+		percent := 1 + r.Int32N(1000)
+
 		b := newFixture(t, r.IntN(10), requests(from, 100), requests(want, 100))
 		b.in.Targets = []Target{{Percent: percent}}
 		for range 60 {
@@ -115,10 +132,13 @@ func TestTargetInvariants(t *testing.T) {
 			if got := b.in.Targets[0].Percent; got < 1 {
 				t.Fatalf("from %dm to %dm: target %d", from, want, got)
 			}
+
 			b.in.Now = b.in.Now.Add(30 * time.Second)
 		}
+
 		b.in.DesiredSize = Size{}
 		b.wait(10 * time.Minute)
+
 		if got := b.in.Targets[0].Percent; got != percent || b.in.State.Phase != Untouched {
 			t.Fatalf("from %dm to %dm with %d pods: target %d, it was %d; phase %q", from, want, len(b.in.Pods), got, percent, b.in.State.Phase)
 		}

@@ -50,6 +50,7 @@ func (b *BudgetTracker) Set(key Key, s State) {
 	if s.Phase == Untouched {
 		return
 	}
+
 	e := budgetEntry{underWay: s.UnderWay(), outcomes: s.Outcomes}
 	b.entries[key] = e
 	if e.underWay {
@@ -62,10 +63,13 @@ func (b *BudgetTracker) Set(key Key, s State) {
 func (b *BudgetTracker) Remove(key Key) {
 	if b.entries[key].underWay {
 		b.total--
-		if b.underWay[key.Namespace]--; b.underWay[key.Namespace] == 0 {
+		b.underWay[key.Namespace]--
+
+		if b.underWay[key.Namespace] == 0 {
 			delete(b.underWay, key.Namespace)
 		}
 	}
+
 	delete(b.entries, key)
 }
 
@@ -81,22 +85,28 @@ func (b *BudgetTracker) AllowanceFor(key Key, p Policy, now time.Time) Allowance
 			a.BreakerOpen = fmt.Sprintf("the circuit breaker is open: %d of %d workloads of the namespace lowered within %s got worse", breaker.Worse, breaker.Of, p.BreakerWindow)
 		}
 	}
-	inNamespace, total := b.underWay[key.Namespace], 0
+
+	inNamespace := b.underWay[key.Namespace]
+	total := 0
+
 	if b.entries[key].underWay {
 		inNamespace--
 	}
+
 	for namespace, n := range b.underWay {
 		if namespace == key.Namespace {
 			n = inNamespace
 		}
 		total += min(n, p.MaxPerNamespace)
 	}
+
 	switch {
 	case inNamespace >= p.MaxPerNamespace:
 		a.BudgetSpent = fmt.Sprintf("the maximum of %s lowered at once in a namespace is reached", series.FormatCount(inNamespace, "workload"))
 	case total >= p.MaxPerCluster:
 		a.BudgetSpent = fmt.Sprintf("the maximum of %s lowered at once in the cluster is reached", series.FormatCount(total, "workload"))
 	}
+
 	return a
 }
 
@@ -128,10 +138,13 @@ func (b *BudgetTracker) OpenBreakers(p Policy, now time.Time) []Breaker {
 				}
 			}
 		}
+
 		of := byNamespace[key.Namespace]
 		byNamespace[key.Namespace] = Breaker{Namespace: key.Namespace, Worse: of.Worse + bad, Of: of.Of + lowered}
-		cluster.Worse, cluster.Of = cluster.Worse+bad, cluster.Of+lowered
+		cluster.Worse = cluster.Worse + bad
+		cluster.Of = cluster.Of + lowered
 	}
+
 	var out []Breaker
 	open := cluster.exceeds(p)
 	for _, own := range byNamespace {
@@ -140,9 +153,11 @@ func (b *BudgetTracker) OpenBreakers(p Policy, now time.Time) []Breaker {
 		}
 		open = open && Breaker{Worse: cluster.Worse - own.Worse, Of: cluster.Of - own.Of}.exceeds(p)
 	}
+
 	if open {
 		out = append(out, cluster)
 	}
+
 	slices.SortFunc(out, func(x, y Breaker) int { return cmp.Compare(x.Namespace, y.Namespace) })
 	return out
 }

@@ -19,8 +19,10 @@ func TestStatesOfOneNamespaceDoNotStopOthers(t *testing.T) {
 		for i := range 30 {
 			b.Set(Key{Namespace: "tenant", Name: fmt.Sprint(i)}, s)
 		}
+
 		return b
 	}
+
 	for name, s := range map[string]State{
 		"outcomes in the future": {Phase: Stopped, Outcomes: []Outcome{{At: noon.AddDate(100, 0, 0), Regression: "killed"}}},
 		"outcomes of now":        {Phase: Stopped, Outcomes: []Outcome{{At: noon, Regression: "killed"}}},
@@ -33,6 +35,7 @@ func TestStatesOfOneNamespaceDoNotStopOthers(t *testing.T) {
 			}
 		})
 	}
+
 	if got := tracker(State{Phase: Stopped, Outcomes: []Outcome{{At: noon, Regression: "killed"}}}).AllowanceFor(Key{Namespace: "tenant", Name: "x"}, p, noon); got.BreakerOpen == "" {
 		t.Error("the breaker of the own namespace is closed")
 	}
@@ -51,36 +54,51 @@ func TestAllowanceBesideHostileStates(t *testing.T) {
 				if rng.IntN(3) == 0 {
 					o.Regression = "killed"
 				}
+
 				s.Outcomes = append(s.Outcomes, o)
 			}
+
 			return s
 		}
-		alone, beside, underWay := NewBudgetTracker(), NewBudgetTracker(), map[string]int{}
+
+		alone := NewBudgetTracker()
+		beside := NewBudgetTracker()
+		underWay := map[string]int{}
 		for i := range rng.IntN(40) {
-			key, s := Key{Namespace: fmt.Sprintf("shop-%d", rng.IntN(8)), Name: fmt.Sprint(i)}, state(0)
+			key := Key{Namespace: fmt.Sprintf("shop-%d", rng.IntN(8)), Name: fmt.Sprint(i)}
+			s := state(0)
 			if s.UnderWay() {
 				if underWay[key.Namespace] == p.MaxPerNamespace {
 					continue
 				}
+
 				underWay[key.Namespace]++
 			}
+
 			alone.Set(key, s)
 			beside.Set(key, s)
 		}
+
 		for i := range rng.IntN(60) {
 			beside.Set(Key{Namespace: "tenant", Name: fmt.Sprint(i)}, state(100*time.Hour))
 		}
+
 		worse, of := 0, 0
 		for _, e := range alone.entries {
 			lowered, bad := countOutcomes(e.outcomes, p)
-			worse, of = worse+bad, of+lowered
+			worse = worse + bad
+			of = of + lowered
 		}
+
 		for n := range 9 {
 			key := Key{Namespace: fmt.Sprintf("shop-%d", n), Name: "web"}
-			without, with := alone.AllowanceFor(key, p, noon), beside.AllowanceFor(key, p, noon)
+			without := alone.AllowanceFor(key, p, noon)
+
+			with := beside.AllowanceFor(key, p, noon)
 			if alone.UnderWay()+p.MaxPerNamespace < p.MaxPerCluster && with.BudgetSpent != without.BudgetSpent {
 				t.Fatalf("seed %d: budget of %s: %q, without the tenant %q", seed, key.Namespace, with.BudgetSpent, without.BudgetSpent)
 			}
+
 			if opens := worse >= p.BreakerMinWorkloads && float64(worse) > float64(p.BreakerShare)*float64(of); with.BreakerOpen != "" && without.BreakerOpen == "" && !opens {
 				t.Fatalf("seed %d: the tenant opens the breaker of %s: %s, others have %d of %d", seed, key.Namespace, with.BreakerOpen, worse, of)
 			}
@@ -92,10 +110,13 @@ func TestAllowanceBesideHostileStates(t *testing.T) {
 func countOutcomes(outcomes []Outcome, p Policy) (lowered, bad int) {
 	for _, o := range outcomes {
 		if age := noon.Sub(o.At); age < p.BreakerWindow {
-			if lowered = 1; o.Regression != "" {
+			lowered = 1
+
+			if o.Regression != "" {
 				bad = 1
 			}
 		}
 	}
+
 	return lowered, bad
 }

@@ -17,6 +17,7 @@ func Decide(in Input) Plan {
 	if p.State.Phase != Untouched {
 		p.State.ChangedAt = changedAt(in, p.State)
 	}
+
 	return p
 }
 
@@ -32,34 +33,42 @@ func decide(in Input) Plan {
 	case p.State.Phase == Stopped:
 		return p.withSummary("stopped: %s", p.State.Reason)
 	}
+
 	if t := p.State.Template; t != nil && in.Template.contains(*t) {
 		p.State.TemplateSeen = true
 	}
+
 	if p.State.Phase != Untouched && p.State.Phase != Withdrawing {
 		if reason := findDrift(in, p.State); reason != "" {
 			return stop(in, p, reason)
 		}
 	}
+
 	if in.DesiredSize.Empty() {
 		return withdraw(in, p)
 	}
+
 	if p.State.Phase == Withdrawing { // The recommendation was switched on again.
 		p.State = p.State.enter(Resting, in.Now)
 	}
+
 	p.State.Recommendation, p.State.Reach = in.Recommendation, in.Reach
 	if reason := findRegression(in, p.State); reason != "" {
 		p = rollBack(in, p, reason)
 	}
+
 	if p.State.Phase == RollingBack {
 		p, _ = finishRollback(in, p).withTargets(in)
 		return p
 	}
+
 	p = raise(in, p)
 	p = react(in, p)
 	p = advance(in, p)
 	p = lower(in, p)
 	p = changePods(in, p)
 	p, _ = p.withTargets(in)
+
 	return updateTemplate(in, p)
 }
 
@@ -68,9 +77,13 @@ func start(in Input, s State) State {
 	if s.Phase != Untouched {
 		return s
 	}
-	s.Original, s.Owner = in.Template.Clone(), in.Owner
-	s.Previous, s.Current = in.Template.Clone(), in.Template.Clone()
+
+	s.Original = in.Template.Clone()
+	s.Owner = in.Owner
+	s.Previous = in.Template.Clone()
+	s.Current = in.Template.Clone()
 	s.AdjustedTargets = trackTargets(s.AdjustedTargets, in.Targets)
+
 	return s.enter(Resting, in.Now)
 }
 
@@ -79,6 +92,7 @@ func currentSize(in Input, s State) Size {
 	if s.Phase == Untouched {
 		return in.Template.Clone()
 	}
+
 	return s.Current
 }
 
@@ -89,17 +103,21 @@ func raise(in Input, p Plan) Plan {
 	if !changed {
 		return p
 	}
+
 	if reason := cmp.Or(in.Blocked, in.Allowance.BreakerOpen); reason != "" {
 		p.Summary = reason
 		return p
 	}
+
 	s := start(in, p.State)
 	p = p.withEvent(false, "AdoptionRaised", "raised at once, from %s to %s", s.Current, to)
 	s = s.rememberSize(s.Current)
+
 	// A later rollback must not undo this increase.
 	s.Previous, _ = Raise(s.Previous, to, Policy{})
 	s.Current = to
 	p.State = s
+
 	return p
 }
 
@@ -113,6 +131,7 @@ func advance(in Input, p Plan) Plan {
 	case Held:
 		return hold(in, p)
 	}
+
 	return p
 }
 
@@ -132,10 +151,12 @@ func settle(in Input, p Plan) Plan {
 			resizing++
 		}
 	}
+
 	passed := in.Now.Sub(p.State.PhaseSince)
 	if unchanged > 0 && passed < maxSettleFactor*in.Policy.Settle || resizing > 0 && passed < in.Policy.Settle {
 		return p.withSummary("lowering, step %d: %s; %s without these requests yet", p.State.Steps, p.State.Current, series.FormatCount(unchanged+resizing, "pod")).withRequeue(in.Policy.PollInterval)
 	}
+
 	// StepAt stays: regressions during the resize count.
 	p.State = p.State.enter(Watching, in.Now)
 	return watch(in, p)
@@ -148,6 +169,7 @@ func watch(in Input, p Plan) Plan {
 		return p.withSummary("watching step %d, until %s: %s", p.State.Steps, formatClock(end), p.State.Current).
 			withRequeue(min(in.Policy.PollInterval, end.Sub(in.Now)))
 	}
+
 	p.State = p.State.recordOutcome(in.Now, "").enter(Resting, in.Now)
 	p.State.Rollbacks = 0
 	return p
@@ -158,6 +180,7 @@ func hold(in Input, p Plan) Plan {
 	if until := p.State.HeldUntil; in.Now.Before(until) {
 		return p.withSummary("rolled back, %s; nothing is lowered before %s", p.State.Reason, until.UTC().Format(time.RFC3339)).withRequeue(until.Sub(in.Now))
 	}
+
 	p.State.Reason = ""
 	p.State = p.State.enter(Resting, in.Now)
 	return p
@@ -168,25 +191,31 @@ func lower(in Input, p Plan) Plan {
 	if p.State.Phase != Resting && p.State.Phase != Untouched {
 		return p
 	}
+
 	policy := in.Policy
 	if p.State.Reach == Recreate {
 		policy.Step = 1 // Each step replaces all pods, so one step applies the final size.
 	}
+
 	to, changed := Lower(currentSize(in, p.State), in.DesiredSize, policy, in.MinHealthy)
 	if !changed {
 		p.Summary = cmp.Or(p.Summary, "as recommended")
 		return p
 	}
+
 	if reason := delayReason(in); reason != "" {
 		return p.withSummary("waiting to lower to %s: %s", to, reason).withRequeue(in.Policy.PollInterval)
 	}
+
 	s := start(in, p.State)
 	s = s.rememberSize(s.Current).enter(Lowering, in.Now)
-	s.Previous, s.Current = s.Current, to
+	s.Previous = s.Current
+	s.Current = to
 	s.Throttled = in.Signals.Throttled
 	s.Steps++
 	s.StepAt = in.Now
 	p.State = s
+
 	return p.withEvent(false, "AdoptionStep", "step %d down, from %s to %s", s.Steps, s.Previous, s.Current).
 		withSummary("lowering, step %d: %s", s.Steps, s.Current).withRequeue(in.Policy.PollInterval)
 }
@@ -197,12 +226,14 @@ func delayReason(in Input) string {
 	if reason := cmp.Or(in.Blocked, in.Stale, a.BreakerOpen, a.WindowClosed, a.BudgetSpent); reason != "" {
 		return reason
 	}
+
 	switch {
 	case in.RolloutInProgress:
 		return "a roll-out is in progress"
 	case len(in.Pods) == 0:
 		return "no pod is running that could be watched"
 	}
+
 	return unhealthyReason(in)
 }
 
@@ -211,10 +242,14 @@ func changePods(in Input, p Plan) Plan {
 	if p.State.Phase == Untouched || p.State.Phase == Stopped {
 		return p
 	}
+
 	changes := planResizes(in, p.State, p.State.Current)
-	if p = p.withChanges(changes); changes.remaining > 0 {
+	p = p.withChanges(changes)
+
+	if changes.remaining > 0 {
 		return p.withRequeue(in.Policy.PollInterval)
 	}
+
 	return p
 }
 
@@ -224,11 +259,14 @@ func rollBack(in Input, p Plan, reason string) Plan {
 	if s.Phase == Held {
 		s.Previous, _ = Raise(s.Current, s.Original, Policy{})
 	}
+
 	p = p.withEvent(true, "AdoptionRolledBack", "step %d caused a regression: %s; back from %s to %s", s.Steps, reason, s.Current, s.Previous)
 	s = s.recordOutcome(in.Now, reason).rememberSize(s.Current).enter(RollingBack, in.Now)
-	s.Current, s.Reason = s.Previous.Clone(), reason
+	s.Current = s.Previous.Clone()
+	s.Reason = reason
 	s.Rollbacks++
 	p.State = s
+
 	return p
 }
 
@@ -239,9 +277,11 @@ func finishRollback(in Input, p Plan) Plan {
 	if changes.remaining > 0 {
 		return p.withRequeue(in.Policy.PollInterval)
 	}
+
 	if p.State.Rollbacks >= in.Policy.MaxRollbacks {
 		return stop(in, p, fmt.Sprintf("%d steps in a row were rolled back, the last because %s", p.State.Rollbacks, p.State.Reason))
 	}
+
 	p.State.HeldUntil = in.Now.Add(in.Policy.CoolDown)
 	p.State = p.State.enter(Held, in.Now)
 	return hold(in, p)
@@ -260,21 +300,26 @@ func withdraw(in Input, p Plan) Plan {
 	if p.State.Phase == Untouched {
 		return p
 	}
+
 	if s := p.State; s.Phase != Withdrawing {
 		p = p.withEvent(false, "AdoptionWithdrawn", "no longer adopted: back from %s to %s", s.Current, s.Original)
 		p.State = s.rememberSize(s.Current).enter(Withdrawing, in.Now).endRaises(in.Now)
 	}
+
 	p = p.withSummary("restoring the original size: %s", p.State.Original)
 	if p.State.Template != nil {
 		original := p.State.Original.Clone()
-		p.Template, p.RestoreTemplate = &original, true
+		p.Template = &original
+		p.RestoreTemplate = true
 	}
+
 	changes := planResizes(in, p.State, p.State.Original)
 	p, restored := p.withChanges(changes).withTargets(in)
 	waiting := (changes.remaining > 0 || !restored) && in.Now.Sub(p.State.PhaseSince) < in.Policy.Settle
 	if waiting || p.Replicas != nil || p.Template != nil && !in.Template.contains(p.State.Original) {
 		return p.withRequeue(in.Policy.PollInterval)
 	}
+
 	p.State = State{}
 	return p
 }
@@ -284,18 +329,23 @@ func updateTemplate(in Input, p Plan) Plan {
 	if !in.UpdateTemplate || p.State.Phase != Resting || p.State.Current.Replicas != nil || p.Template != nil {
 		return p
 	}
+
 	if _, more := Lower(p.State.Current, in.DesiredSize, in.Policy, 0); more || in.Template.contains(p.State.Current) {
 		return p // More steps follow, or the template has the size.
 	}
+
 	to := p.State.Current.Clone()
 	if p.State.Template == nil || !p.State.Template.Equal(to) {
 		if in.Allowance.WindowClosed != "" || in.Allowance.BreakerOpen != "" || in.Blocked != "" || in.RolloutInProgress {
 			return p.withRequeue(in.Policy.PollInterval)
 		}
+
 		p.State = p.State.rememberSize(in.Template)
-		p.State.Template, p.State.TemplateSeen = &to, false
+		p.State.Template = &to
+		p.State.TemplateSeen = false
 		p = p.withEvent(false, "AdoptionTemplate", "the pod template gets %s", to)
 	}
+
 	p.Template = &to
 	return p
 }

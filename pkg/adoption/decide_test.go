@@ -17,19 +17,24 @@ func TestDown(t *testing.T) {
 	b := newFixture(t, 8, requests(1000, 1000), requests(500, 1000))
 	b.reconcile()
 	b.expectPhase(Lowering)
+
 	if b.resized != 2 {
 		t.Errorf("%d pods at once, want a quarter of 8", b.resized)
 	}
+
 	b.wait(5 * time.Minute)
 	b.expectPhase(Watching)
 	b.expectSize(requests(800, 1000))
 	b.wait(6 * time.Minute)
+
 	if b.in.State.Steps != 2 {
 		t.Errorf("%d steps after 11 minutes", b.in.State.Steps)
 	}
+
 	b.wait(time.Hour)
 	b.expectPhase(Resting)
 	b.expectSize(requests(512, 1000)) // Within 5 % of the goal.
+
 	if b.in.State.Steps != 3 || b.plan.Summary != "as recommended" || b.plan.RequeueAfter != 0 {
 		t.Errorf("%d steps, %q, again in %s", b.in.State.Steps, b.plan.Summary, b.plan.RequeueAfter)
 	}
@@ -51,6 +56,7 @@ func TestUp(t *testing.T) {
 	b.expectPhase(Resting)
 	b.in.Allowance = Allowance{}
 	b.wait(2 * time.Minute)
+
 	b.expectSize(requests(1000, 800))
 	b.in.DesiredSize = appSize(requests(2000, 500))
 	b.reconcile()
@@ -80,12 +86,14 @@ func TestRollBack(t *testing.T) {
 			b.expectSize(requests(1000, 1000))
 			b.reconcile()
 			b.expectPhase(Held)
+
 			if !slices.Contains(b.events, "AdoptionRolledBack") || !b.in.State.HeldUntil.Equal(b.in.Now.Add(b.in.Policy.CoolDown)) {
 				t.Errorf("events %v, held until %s", b.events, b.in.State.HeldUntil)
 			}
 			if size, _ := b.in.State.NewPodSize(); !size.Equal(appSize(requests(1000, 1000))) {
 				t.Errorf("new pods get %s", size)
 			}
+
 			b.wait(time.Hour)
 			b.expectSize(requests(1000, 1000))
 		})
@@ -99,6 +107,7 @@ func TestSecondKill(t *testing.T) {
 	b.expectSize(requests(1000, 640))
 	b.in.Pods[0].Containers[0].KilledAt = b.in.Now
 	b.wait(2 * time.Minute)
+
 	b.expectPhase(Held)
 	b.expectSize(requests(1000, 800))
 	b.in.Pods[0].Containers[0].KilledAt = b.in.Now
@@ -125,13 +134,17 @@ func TestStopsAfterRollbacks(t *testing.T) {
 	b := newFixture(t, 2, requests(1000, 1000), requests(500, 500))
 	for range 3 {
 		for range 10 * 60 {
-			if b.wait(time.Minute); b.in.State.UnderWay() {
+			b.wait(time.Minute)
+
+			if b.in.State.UnderWay() {
 				break
 			}
 		}
+
 		b.in.Pods[0].Containers[0].KilledAt = b.in.Now
 		b.wait(time.Minute)
 	}
+
 	b.expectPhase(Stopped)
 	b.expectSize(requests(1000, 1000))
 	b.in.DesiredSize = Size{}
@@ -154,29 +167,35 @@ func TestDrift(t *testing.T) {
 			write(b)
 			b.reconcile()
 			b.expectPhase(Stopped)
+
 			if b.resized != 0 || !slices.Contains(b.events, "AdoptionStopped") {
 				t.Errorf("%d resized, events %v", b.resized, b.events)
 			}
 			if _, ok := b.in.State.NewPodSize(); ok {
 				t.Error("new pods are still changed")
 			}
+
 			b.wait(time.Hour)
 			if b.resized != 0 {
 				t.Error("a pod was resized after adoption stopped")
 			}
 		})
 	}
+
 	b := newFixture(t, 2, requests(1000, 1000), requests(800, 1000))
 	b.wait(20 * time.Minute)
+
 	// A new pod that another webhook changed is left alone and does not count as drift.
 	foreign := newPod(7, requests(333, 1000))
 	foreign.Created = b.in.Now
 	b.in.Pods = append(b.in.Pods, foreign)
 	b.reconcile()
 	b.expectPhase(Resting)
+
 	if b.resized != 0 || len(b.plan.Remarks) != 1 {
 		t.Errorf("resized %d, remarks %v", b.resized, b.plan.Remarks)
 	}
+
 	// A pod that got the size of its template while the webhook was down is resized.
 	b.in.Pods[2] = newPod(8, requests(1000, 1000))
 	b.reconcile()
@@ -201,12 +220,16 @@ func TestNothingIsTouched(t *testing.T) {
 		"just killed":  {func(in *Input) { in.Signals.KilledAt = in.Now.Add(-time.Minute) }, "killed"},
 		"just crashed": {func(in *Input) { in.Pods[1].Containers[0].EndedAt = in.Now.Add(-time.Minute) }, "restarted"},
 		"near enough":  {func(in *Input) { in.DesiredSize = appSize(requests(970, 1000)) }, "as recommended"},
-		"at the floor": {func(in *Input) { in.Template, in.DesiredSize = appSize(requests(10, 16)), appSize(requests(1, 1)) }, "as recommended"},
-		"not wanted":   {func(in *Input) { in.DesiredSize = Size{} }, ""},
+		"at the floor": {func(in *Input) {
+			in.Template = appSize(requests(10, 16))
+			in.DesiredSize = appSize(requests(1, 1))
+		}, "as recommended"},
+		"not wanted": {func(in *Input) { in.DesiredSize = Size{} }, ""},
 	} {
 		b := newFixture(t, 2, requests(1000, 1000), requests(500, 500))
 		c.change(&b.in)
 		b.reconcile()
+
 		if b.resized != 0 || b.in.State.Phase != Untouched || !strings.Contains(b.plan.Summary, c.want) {
 			t.Errorf("%s: %d resized, phase %q, %q", name, b.resized, b.in.State.Phase, b.plan.Summary)
 		}
@@ -227,27 +250,35 @@ func TestWithdraw(t *testing.T) {
 func TestTemplate(t *testing.T) {
 	b := newFixture(t, 2, requests(1000, 1000), requests(800, 1000))
 	b.wait(time.Hour)
+
 	if b.in.State.Template != nil {
 		t.Fatal("changed without being asked for")
 	}
+
 	b.in.UpdateTemplate = true
 	if plan := b.reconcile(); plan.Template == nil || !b.in.Template.Equal(appSize(requests(800, 1000))) {
 		t.Fatalf("%+v", plan)
 	}
+
 	b.wait(time.Hour)
 	b.expectPhase(Resting)
+
 	if b.plan.Template != nil || !b.in.State.TemplateSeen {
 		t.Error("written repeatedly")
 	}
+
 	saved := b.in.State.Clone()
 	b.in.Template = appSize(requests(1000, 1000))
 	b.reconcile()
 	b.expectPhase(Stopped)
-	b.in.State, b.in.Template = saved, appSize(requests(800, 1000))
+	b.in.State = saved
+
+	b.in.Template = appSize(requests(800, 1000))
 	b.in.DesiredSize = Size{}
 	if plan := b.reconcile(); plan.Template == nil || !plan.RestoreTemplate || !b.in.Template.Equal(appSize(requests(1000, 1000))) {
 		t.Errorf("not restored: %+v", plan)
 	}
+
 	b.wait(10 * time.Minute)
 	b.expectPhase(Untouched)
 	b.expectSize(requests(1000, 1000))
@@ -260,17 +291,23 @@ func TestReplicas(t *testing.T) {
 	b.in.DesiredSize, b.in.Template = Size{Replicas: n(2)}, Size{Replicas: n(10)}
 	b.in.MinHealthy = 6
 	b.wait(2 * time.Minute)
+
 	if *b.in.Template.Replicas != 8 {
 		t.Errorf("%d replicas after the first step", *b.in.Template.Replicas)
 	}
+
 	b.wait(2 * time.Hour)
 	if *b.in.Template.Replicas != 6 {
 		t.Errorf("%d replicas, a budget wants 6", *b.in.Template.Replicas)
 	}
+
 	b.in.DesiredSize = Size{Replicas: n(20)}
-	if b.reconcile(); *b.in.Template.Replicas != 20 {
+	b.reconcile()
+
+	if *b.in.Template.Replicas != 20 {
 		t.Errorf("%d replicas", *b.in.Template.Replicas)
 	}
+
 	b.in.Template.Replicas = n(13)
 	b.reconcile()
 	b.expectPhase(Stopped)

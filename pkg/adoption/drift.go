@@ -16,17 +16,21 @@ func findDrift(in Input, s State) string {
 	if s.Original.Replicas != nil {
 		return findReplicasDrift(in, s)
 	}
+
 	if reason := cmp.Or(findTemplateDrift(in, s), findTargetDrift(in, s)); reason != "" {
 		return reason
 	}
+
 	if s.Phase == Lowering || s.Phase == RollingBack {
 		return "" // Pods are being resized.
 	}
+
 	for _, p := range in.Pods {
 		if p.NotResizable == "" && p.Created.Before(s.PhaseSince) && !s.isKnownSize(p) {
 			return fmt.Sprintf("pod %s was resized to %s by another client", p.Name, p.size().restrictTo(s.Current))
 		}
 	}
+
 	return ""
 }
 
@@ -39,24 +43,29 @@ func findTemplateDrift(in Input, s State) string {
 			return "" // The write has not been read back yet.
 		}
 	}
+
 	for _, a := range in.Template.amounts() {
 		if _, managed := s.Original.Containers[a.container]; !managed {
 			continue
 		}
+
 		now, _ := in.Template.get(a)
 		if then, had := want.get(a); !had || now != then {
 			return fmt.Sprintf("the owner has set %s of container %s in the pod template, it was %s", a.field.text(now), a.container, textOrNotSet(a.field, then, had))
 		}
 	}
+
 	for _, a := range want.amounts() {
 		if _, exists := in.Template.Containers[a.container]; !exists {
 			continue // The container was removed with its size.
 		}
+
 		if _, has := in.Template.get(a); !has {
 			then, _ := want.get(a)
 			return fmt.Sprintf("the owner has removed %s of container %s from the pod template", a.field.text(then), a.container)
 		}
 	}
+
 	return ""
 }
 
@@ -64,6 +73,7 @@ func textOrNotSet(f field, v int64, set bool) string {
 	if !set {
 		return "not set"
 	}
+
 	return f.text(v)
 }
 
@@ -75,5 +85,6 @@ func findReplicasDrift(in Input, s State) string {
 	}) {
 		return ""
 	}
+
 	return fmt.Sprintf("another client scaled the workload to %s", series.FormatCount(int(now), "replica"))
 }

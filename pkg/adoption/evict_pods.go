@@ -50,9 +50,11 @@ func (p Pod) replacementSize(goal Size) (to Size, reason string) {
 			}
 		}
 	}
+
 	if p.Guaranteed() && !p.withSize(to).Guaranteed() {
 		return p.size(), "it would no longer be guaranteed its resources"
 	}
+
 	return to, ""
 }
 
@@ -78,6 +80,7 @@ func untouchedReason(in Input, s State) string {
 	case in.MinReplicas > 0 && len(in.Pods) < int(in.MinReplicas):
 		return fmt.Sprintf("no pod is touched with fewer than %d running: %s now", in.MinReplicas, series.FormatCount(len(in.Pods), "pod"))
 	}
+
 	return ""
 }
 
@@ -97,6 +100,7 @@ func planRecreation(in Input, s State, goal Size) podChanges {
 			all = append(all, newEviction(p, goal, to, "the update mode is Recreate"))
 		}
 	}
+
 	changes.remaining = len(all)
 	return changes.merge(limitEvictions(in, s, all))
 }
@@ -107,17 +111,20 @@ func planUnresizable(in Input, s State, goal Size) podChanges {
 	if s.Reach != InPlaceOrRecreate || s.Phase == Withdrawing {
 		return changes
 	}
+
 	var all []Eviction
 	for _, p := range podsByAge(in.Pods) {
 		if p.NotResizable != "" || !s.isKnownSize(p) {
 			continue
 		}
+
 		to, reason := p.replacementSize(goal)
 		obstacle := p.inPlaceObstacle(goal, to)
 		if reason == "" && obstacle != "" && changes.evictable(in, s, p) {
 			all = append(all, newEviction(p, goal, to, "not possible in place: "+obstacle))
 		}
 	}
+
 	changes.remaining = len(all)
 	return changes.merge(limitEvictions(in, s, all))
 }
@@ -128,6 +135,7 @@ func (p Pod) inPlaceObstacle(goal, to Size) string {
 	if obstacle == "" && p.Refused != "" && p.RefusedSize.Equal(inPlace.restrictTo(goal)) {
 		obstacle = p.Refused
 	}
+
 	switch {
 	case obstacle != "" && p.size().Equal(to):
 		return ""
@@ -136,11 +144,18 @@ func (p Pod) inPlaceObstacle(goal, to Size) string {
 	case p.ResizeStatus == ResizeInfeasible && p.size().Equal(inPlace):
 		return "its node can never provide " + to.restrictTo(goal).String()
 	}
+
 	return "" // A resize in place is possible, or the next one may be.
 }
 
 func newEviction(p Pod, goal, to Size, reason string) Eviction {
-	return Eviction{Pod: p.Name, UID: p.UID, From: p.size().restrictTo(goal), To: to.restrictTo(goal), Reason: reason}
+	return Eviction{
+		Pod:    p.Name,
+		UID:    p.UID,
+		From:   p.size().restrictTo(goal),
+		To:     to.restrictTo(goal),
+		Reason: reason,
+	}
 }
 
 // evictable reports whether a replacement of the pod would get another size. A pod that was created after the size was stored and did
@@ -149,6 +164,7 @@ func (c *podChanges) evictable(in Input, s State, p Pod) bool {
 	if createdBeforeChange(in, s, p) {
 		return true
 	}
+
 	c.remarkf("pod %s was created without the adopted size: the webhook for new pods did not change it, so it is not evicted", p.Name)
 	return false
 }
@@ -163,9 +179,11 @@ func changedAt(in Input, s State) time.Time {
 	if !s.Current.Equal(in.State.Current) || in.State.Phase == Untouched {
 		return in.Now
 	}
+
 	if s.ChangedAt.IsZero() {
 		return s.PhaseSince
 	}
+
 	return s.ChangedAt
 }
 
@@ -176,11 +194,15 @@ func limitEvictions(in Input, s State, all []Eviction) podChanges {
 	if len(all) == 0 {
 		return changes
 	}
+
 	changes.requeueAfter = in.Policy.PollInterval
-	minReplicas, running := int(in.MinReplicas), len(in.Pods)
+	minReplicas := int(in.MinReplicas)
+	running := len(in.Pods)
+
 	if minReplicas == 0 {
 		minReplicas = defaultMinReplicas
 	}
+
 	switch {
 	case running < minReplicas:
 		changes.remarkf("no pod is evicted with fewer than %d running: %s now", minReplicas, series.FormatCount(running, "pod"))
@@ -192,22 +214,28 @@ func limitEvictions(in Input, s State, all []Eviction) podChanges {
 		changes.requeueAfter = shorterWait(in.Policy.PollInterval, webhookDelay)
 		return changes
 	}
+
 	limit := podsAtOnce(in)
 	if in.DisruptionsAllowed >= 0 {
 		limit = min(limit, in.DisruptionsAllowed)
 	}
-	ready, allReady := map[string]bool{}, true
+
+	ready := map[string]bool{}
+	allReady := true
 	for _, p := range in.Pods {
 		ready[p.UID] = p.Ready
 		allReady = allReady && p.Ready
 	}
+
 	for _, e := range all {
 		if len(changes.evictions) < limit && (allReady || !ready[e.UID]) {
 			changes.evictions = append(changes.evictions, e)
 		}
 	}
+
 	if len(changes.evictions) < len(all) {
 		changes.remarkf("more pods are evicted when all others are ready and the disruption budgets allow it")
 	}
+
 	return changes
 }

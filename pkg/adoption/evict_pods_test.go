@@ -35,17 +35,20 @@ func newEvictionFixture(t *testing.T, pods int, reach Reach, now, want rightsize
 // reconcile also carries out evictions.
 func (n *evictionFixture) reconcile() Plan {
 	n.t.Helper()
+
 	for i := range n.in.Pods {
 		if p := &n.in.Pods[i]; !p.Ready && n.in.Now.Sub(p.Created) >= n.readyAfter {
 			p.Ready = true
 		}
 	}
+
 	serving := 0
 	for _, p := range n.in.Pods {
 		if p.Ready {
 			serving++
 		}
 	}
+
 	plan := n.fixture.reconcile()
 	n.maxAtOnce = max(n.maxAtOnce, len(plan.Evictions))
 	for _, e := range plan.Evictions {
@@ -54,31 +57,37 @@ func (n *evictionFixture) reconcile() Plan {
 			if p.UID != e.UID {
 				continue
 			}
+
 			if p.Ready && serving < len(n.in.Pods) {
 				n.t.Errorf("%s was evicted while only %d of %d pods served", p.Name, serving, len(n.in.Pods))
 			}
+
 			n.created++
 			n.evicted[p.Name]++
 			size := n.in.Template.Containers["app"]
 			if given, ok := n.in.State.NewPodSize(); ok && !n.webhookDown {
 				size = given.Containers["app"]
 			}
+
 			*p = Pod{
 				Name: p.Name, UID: fmt.Sprint("new-", n.created), Created: n.in.Now.Truncate(time.Second), UnreadySince: n.in.Now, Containers: []Container{{Name: "app", Size: size}},
 			}
 		}
 	}
+
 	return plan
 }
 
 func (n *evictionFixture) wait(d time.Duration) {
 	n.t.Helper()
+
 	for end := n.in.Now.Add(d); !n.in.Now.After(end); {
 		n.reconcile()
 		step := n.plan.RequeueAfter
 		if step <= 0 || step > 10*time.Second {
 			step = 10 * time.Second
 		}
+
 		n.in.Now = n.in.Now.Add(step)
 	}
 }
@@ -88,13 +97,16 @@ func TestNewPodsOnly(t *testing.T) {
 	n := newEvictionFixture(t, 4, NewPods, requests(1000, 512), requests(500, 512))
 	n.wait(3 * time.Hour)
 	n.expectSize(requests(1000, 512))
+
 	given, ok := n.in.State.NewPodSize()
 	if !ok || !given.Equal(appSize(requests(512, 512))) || n.in.State.Steps != 3 { // The remaining change is below the minimum of a step.
 		t.Errorf("new pods get %s in %d steps", given, n.in.State.Steps)
 	}
+
 	n.in.DesiredSize = Size{}
 	n.wait(time.Hour)
 	n.expectSize(requests(1000, 512))
+
 	if n.in.State.Phase != Untouched || n.created > 0 {
 		t.Errorf("%+v, %d pods made", n.in.State, n.created)
 	}
@@ -106,12 +118,15 @@ func TestRecreate(t *testing.T) {
 		n := newEvictionFixture(t, 8, Recreate, requests(1000, 512), want)
 		n.wait(3 * time.Hour)
 		n.expectSize(want)
+
 		if n.maxAtOnce > 2 || n.created != 8 || n.in.State.Phase != Resting {
 			t.Errorf("%s: %d evictions, %d at once: %+v", name, n.created, n.maxAtOnce, n.plan)
 		}
+
 		// Restoring the original size evicts no pod.
 		n.in.DesiredSize = Size{}
 		n.wait(time.Hour)
+
 		if n.created != 8 || n.in.State.Phase != Untouched {
 			t.Errorf("%s: %d pods were evicted on the way out; %+v", name, n.created-8, n.in.State)
 		}
@@ -123,11 +138,13 @@ func TestRecreateWithoutWebhook(t *testing.T) {
 	n := newEvictionFixture(t, 4, Recreate, requests(1000, 512), requests(200, 512))
 	n.webhookDown = true
 	n.wait(12 * time.Hour)
+
 	for name, times := range n.evicted {
 		if times > 1 {
 			t.Errorf("%s was evicted %d times", name, times)
 		}
 	}
+
 	if text := strings.Join(n.plan.Remarks, "\n"); !strings.Contains(text, "the webhook for new pods did not change it") {
 		t.Errorf("remarks %q", text)
 	}
@@ -137,9 +154,11 @@ func TestRecreateWithoutWebhook(t *testing.T) {
 func TestRecreateIsLimited(t *testing.T) {
 	alone := newEvictionFixture(t, 1, Recreate, requests(1000, 512), requests(200, 512))
 	alone.wait(2 * time.Hour)
+
 	if alone.created > 0 || !strings.Contains(strings.Join(alone.plan.Remarks, "\n"), "no pod is evicted with fewer than 2 running: 1 pod now") {
 		t.Errorf("the only pod: %d evictions, %+v", alone.created, alone.plan)
 	}
+
 	alone.in.MinReplicas = 1
 	alone.wait(2 * time.Hour)
 	alone.expectSize(requests(200, 512))
@@ -147,6 +166,7 @@ func TestRecreateIsLimited(t *testing.T) {
 	few := newEvictionFixture(t, 4, Recreate, requests(1000, 512), requests(200, 512))
 	few.in.MinReplicas = 5
 	few.wait(2 * time.Hour)
+
 	if few.created > 0 || !strings.Contains(strings.Join(few.plan.Remarks, "\n"), "no pod is touched with fewer than 5 running: 4 pods now") {
 		t.Errorf("%d evictions, %+v", few.created, few.plan)
 	}
@@ -154,6 +174,7 @@ func TestRecreateIsLimited(t *testing.T) {
 	budget := newEvictionFixture(t, 4, Recreate, requests(1000, 512), requests(200, 512))
 	budget.in.DisruptionsAllowed = 0
 	budget.wait(2 * time.Hour)
+
 	if budget.created > 0 {
 		t.Errorf("%d evictions beyond the budget", budget.created)
 	}
@@ -161,9 +182,11 @@ func TestRecreateIsLimited(t *testing.T) {
 	ill := newEvictionFixture(t, 8, Recreate, requests(1000, 512), requests(200, 512))
 	ill.readyAfter = 10000 * time.Hour
 	ill.wait(4 * time.Minute)
+
 	if ill.created != 2 {
 		t.Errorf("%d evictions although the first pods do not come up", ill.created)
 	}
+
 	ill.wait(time.Hour)
 	if ill.in.State.Rollbacks != 1 || !strings.Contains(ill.in.State.Reason, "replaced another") {
 		t.Errorf("%+v", ill.in.State)
@@ -176,15 +199,19 @@ func TestInfeasible(t *testing.T) {
 	for reach, want := range map[Reach]int{InPlace: 0, InPlaceOrRecreate: 1} {
 		n := newEvictionFixture(t, 4, reach, requests(1000, 512), requests(3000, 512))
 		n.reconcile()
+
 		for i := range n.in.Pods { // Every pod has the new size in its spec; one node reports it as infeasible.
 			if n.in.Pods[i].Name == "web-2" {
-				n.in.Pods[i].ResizeStatus, n.in.Pods[i].ResizeMessage = ResizeInfeasible, "Node didn't have enough capacity"
+				n.in.Pods[i].ResizeStatus = ResizeInfeasible
+				n.in.Pods[i].ResizeMessage = "Node didn't have enough capacity"
 			}
 		}
+
 		n.wait(time.Hour)
 		if n.created != want || n.evicted["web-2"] != want {
 			t.Errorf("reach %q: evicted %v, want %d", reach, n.evicted, want)
 		}
+
 		n.expectSize(requests(3000, 512))
 	}
 }
@@ -201,9 +228,11 @@ func TestRefused(t *testing.T) {
 		"of another size": {InPlaceOrRecreate, requests(4000, 512), 0},
 	} {
 		n := newEvictionFixture(t, 4, c.reach, requests(1000, 512), requests(3000, 512))
-		n.in.Pods[2].Refused, n.in.Pods[2].RefusedSize = "no room, ever", appSize(c.refused)
+		n.in.Pods[2].Refused = "no room, ever"
+		n.in.Pods[2].RefusedSize = appSize(c.refused)
 		n.refusing = map[string]bool{"uid-2": true}
 		n.wait(10 * time.Minute)
+
 		if n.created != c.want || n.evicted["web-2"] != c.want {
 			t.Errorf("%s: evicted %v, want %d", name, n.evicted, c.want)
 		}
@@ -215,6 +244,7 @@ func TestBestEffort(t *testing.T) {
 	for reach, want := range map[Reach]int{InPlace: 0, InPlaceOrRecreate: 4, Recreate: 4, NewPods: 0} {
 		n := newEvictionFixture(t, 4, reach, requests(0, 0), requests(300, 512))
 		n.wait(2 * time.Hour)
+
 		if n.created != want {
 			t.Errorf("reach %q: %d evictions, want %d; %+v", reach, n.created, want, n.plan)
 		}
@@ -227,15 +257,19 @@ func TestEvictionsAreBounded(t *testing.T) {
 	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		n := newEvictionFixture(t, 2+r.IntN(9), []Reach{Recreate, InPlaceOrRecreate}[r.IntN(2)], requests(1000, 512), requests(1000, 512))
-		n.readyAfter, n.webhookDown = time.Duration(r.IntN(120))*time.Second, r.IntN(3) == 0
+
+		n.readyAfter = time.Duration(r.IntN(120)) * time.Second
+		n.webhookDown = r.IntN(3) == 0
 		sizes := 1 + r.IntN(3)
 		for range sizes {
 			n.in.DesiredSize = appSize(requests(100+r.Int64N(3000), 64+r.Int64N(2000)))
 			n.wait(40 * time.Minute)
 		}
+
 		if most := max(1, len(n.in.Pods)/4); n.maxAtOnce > most {
 			t.Fatalf("seed %d: %d evicted at once, want at most %d", seed, n.maxAtOnce, most)
 		}
+
 		for name, times := range n.evicted {
 			if changes := n.in.State.Steps + n.in.State.Rollbacks + sizes; times > changes {
 				t.Fatalf("seed %d: %s was evicted %d times for %d sizes", seed, name, times, changes)

@@ -30,6 +30,7 @@ func requestsAndLimits(cpu, cpuLimit, memory, memoryLimit int64) rightsize.Resou
 			*f.to = &v
 		}
 	}
+
 	for _, f := range []struct {
 		to *(*series.Bytes)
 		v  int64
@@ -39,6 +40,7 @@ func requestsAndLimits(cpu, cpuLimit, memory, memoryLimit int64) rightsize.Resou
 			*f.to = &v
 		}
 	}
+
 	return r
 }
 
@@ -61,12 +63,14 @@ type fixture struct {
 
 func newFixture(t *testing.T, pods int, now, want rightsize.Resources) *fixture {
 	t.Helper()
+
 	b := &fixture{t: t, in: Input{
 		Now: noon, Policy: DefaultPolicy(), DesiredSize: appSize(want), Recommendation: "shop/web", Template: appSize(now), Owner: "kubectl", DisruptionsAllowed: -1,
 	}}
 	for i := range pods {
 		b.in.Pods = append(b.in.Pods, newPod(i, now))
 	}
+
 	return b
 }
 
@@ -80,17 +84,21 @@ func newPod(i int, r rightsize.Resources) Pod {
 // reconcile decides, encodes and parses the state, and carries out the plan.
 func (b *fixture) reconcile() Plan {
 	b.t.Helper()
+
 	plan := Decide(b.in)
 	text, err := plan.State.Encode()
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	if b.in.State, err = ParseState(text); err != nil {
 		b.t.Fatalf("%v in %s", err, text)
 	}
+
 	for _, n := range plan.Events {
 		b.events = append(b.events, n.Reason)
 	}
+
 	b.resized = 0
 	for _, c := range plan.Resizes {
 		for i := range b.in.Pods {
@@ -98,6 +106,7 @@ func (b *fixture) reconcile() Plan {
 			if p.UID != c.UID || b.refusing[c.UID] {
 				continue
 			}
+
 			b.resized++
 			for j := range p.Containers {
 				if size, ok := c.To.Containers[p.Containers[j].Name]; ok {
@@ -106,6 +115,7 @@ func (b *fixture) reconcile() Plan {
 			}
 		}
 	}
+
 	for _, to := range plan.Targets {
 		for i := range b.in.Targets {
 			if b.in.Targets[i].sameRequest(to) {
@@ -113,12 +123,14 @@ func (b *fixture) reconcile() Plan {
 			}
 		}
 	}
+
 	if plan.Replicas != nil {
 		b.in.Template.Replicas = plan.Replicas
 	}
 	if plan.Template != nil {
 		b.in.Template = plan.Template.Clone()
 	}
+
 	b.plan = plan
 	return plan
 }
@@ -126,6 +138,7 @@ func (b *fixture) reconcile() Plan {
 // wait reconciles until the given time has passed.
 func (b *fixture) wait(d time.Duration) {
 	b.t.Helper()
+
 	end := b.in.Now.Add(d)
 	for !b.in.Now.After(end) {
 		b.reconcile()
@@ -133,6 +146,7 @@ func (b *fixture) wait(d time.Duration) {
 		if step <= 0 || step > time.Minute {
 			step = time.Minute
 		}
+
 		b.in.Now = b.in.Now.Add(step)
 	}
 }
@@ -142,12 +156,14 @@ func (b *fixture) sizes() map[string]int {
 	for _, p := range b.in.Pods {
 		out[p.size().String()]++
 	}
+
 	return out
 }
 
 // expectSize fails the test unless every pod has the size.
 func (b *fixture) expectSize(want rightsize.Resources) {
 	b.t.Helper()
+
 	if got := b.sizes(); len(got) != 1 || got[appSize(want).String()] != len(b.in.Pods) {
 		b.t.Errorf("pods have %v, want %s", got, appSize(want))
 	}
@@ -155,6 +171,7 @@ func (b *fixture) expectSize(want rightsize.Resources) {
 
 func (b *fixture) expectPhase(want Phase) {
 	b.t.Helper()
+
 	if b.in.State.Phase != want {
 		b.t.Errorf("phase %q (%s), want %q", b.in.State.Phase, b.plan.Summary, want)
 	}

@@ -30,6 +30,7 @@ func newClusterFixture(t *testing.T, seed uint64) *clusterFixture {
 		b.in.Policy.MaxPerNamespace, b.in.Policy.MaxPerCluster = 2, 4
 		w.workloads = append(w.workloads, b)
 	}
+
 	return w
 }
 
@@ -42,7 +43,8 @@ func (w *clusterFixture) harm(b *fixture) {
 	case 1:
 		p.Containers[0].EndedAt = b.in.Now
 	case 2:
-		p.Ready, p.UnreadySince = !p.Ready, b.in.Now
+		p.Ready = !p.Ready
+		p.UnreadySince = b.in.Now
 	default:
 		b.in.Signals.KilledAt = b.in.Now
 	}
@@ -62,11 +64,13 @@ func TestInvariants(t *testing.T) {
 				if w.rng.IntN(60) == 0 {
 					b.in.DesiredSize = appSize(requests(20+w.rng.Int64N(2000), 20+w.rng.Int64N(2000)))
 				}
+
 				for j := range b.in.Pods { // Unready pods recover at random.
 					b.in.Pods[j].Ready = b.in.Pods[j].Ready || w.rng.IntN(3) == 0
 				}
 				w.step(t, i, b)
 			}
+
 			w.checkBudgets(t)
 		}
 	}
@@ -74,22 +78,29 @@ func TestInvariants(t *testing.T) {
 
 func (w *clusterFixture) step(t *testing.T, i int, b *fixture) {
 	t.Helper()
+
 	key := w.key(i)
 	b.in.Allowance = w.budgets.AllowanceFor(key, b.in.Policy, b.in.Now)
 	before := b.in.State.Clone()
-	first, second := Decide(b.in), Decide(b.in)
+	first := Decide(b.in)
+
+	second := Decide(b.in)
 	if fmt.Sprintf("%+v", first.Resizes) != fmt.Sprintf("%+v", second.Resizes) || !first.State.Current.Equal(second.State.Current) {
 		t.Fatal("two plans for one input")
 	}
+
 	b.reconcile()
 	w.budgets.Set(key, b.in.State)
+
 	if b.in.State.Phase == Untouched && before.Phase == Untouched && b.resized > 0 {
 		t.Fatal("pods were resized without a stored state")
 	}
+
 	now := b.in.State
 	if now.Steps > before.Steps {
 		checkStep(t, b, now)
 	}
+
 	if len(now.Outcomes) > 0 && len(before.Outcomes) < len(now.Outcomes) && now.Outcomes[len(now.Outcomes)-1].Regression != "" {
 		if before.Phase != Held && !now.Current.Equal(before.Previous) {
 			t.Fatalf("rolled back to %s, it had %s", now.Current, before.Previous)
@@ -100,23 +111,29 @@ func (w *clusterFixture) step(t *testing.T, i int, b *fixture) {
 // checkStep checks the amounts of one step down.
 func checkStep(t *testing.T, b *fixture, s State) {
 	t.Helper()
+
 	for _, a := range s.Current.amounts() {
 		now, _ := s.Current.get(a)
 		had, ok := s.Previous.get(a)
 		want, _ := b.in.DesiredSize.get(a)
+
 		if !ok || now >= had {
 			if ok && now > had {
 				t.Fatalf("a step down raises %v from %d to %d", a, had, now)
 			}
+
 			continue
 		}
+
 		if now < want || now < b.in.Policy.floor(a.field) {
 			t.Fatalf("lowered %v to %d, wanted %d, floor %d", a, now, want, b.in.Policy.floor(a.field))
 		}
+
 		if float64(had-now) > float64(b.in.Policy.Step)*float64(had)+1 {
 			t.Fatalf("lowered %v from %d to %d in one step", a, had, now)
 		}
 	}
+
 	atOnce := max(1, len(b.in.Pods)/4)
 	if b.resized > atOnce && len(b.plan.Resizes) > 0 && reduces(b.plan.Resizes[0].From, b.plan.Resizes[0].To) {
 		t.Fatalf("%d of %d pods at once", b.resized, len(b.in.Pods))
@@ -125,16 +142,20 @@ func checkStep(t *testing.T, b *fixture, s State) {
 
 func (w *clusterFixture) checkBudgets(t *testing.T) {
 	t.Helper()
-	perNamespace, all := map[string]int{}, 0
+
+	perNamespace := map[string]int{}
+	all := 0
 	for i, b := range w.workloads {
 		if b.in.State.UnderWay() {
 			perNamespace[w.key(i).Namespace]++
 			all++
 		}
 	}
+
 	if all > 4 || all != w.budgets.UnderWay() {
 		t.Fatalf("%d under way, the tracker counts %d", all, w.budgets.UnderWay())
 	}
+
 	for ns, n := range perNamespace {
 		if n > 2 {
 			t.Fatalf("%d under way in %s", n, ns)
@@ -152,12 +173,15 @@ func TestBreaker(t *testing.T) {
 	for i := range 20 {
 		set(b, "shop", i, "")
 	}
+
 	for i := range 4 {
 		set(b, "shop", i, "killed")
 	}
+
 	if open := b.OpenBreakers(p, noon); len(open) != 0 {
 		t.Errorf("open %v, the limit is a fifth", open)
 	}
+
 	set(b, "shop", 4, "killed")
 	if room := b.AllowanceFor(Key{Namespace: "shop", Name: "x"}, p, noon); room.BreakerOpen == "" {
 		t.Error("not open at 5 of 20")
@@ -165,9 +189,11 @@ func TestBreaker(t *testing.T) {
 	if room := b.AllowanceFor(Key{Namespace: "bank", Name: "x"}, p, noon); room.BreakerOpen != "" {
 		t.Errorf("open for another namespace: %s", room.BreakerOpen)
 	}
+
 	for i := range 3 {
 		set(b, "mail", i, "killed")
 	}
+
 	want := []Breaker{{Worse: 8, Of: 23}, {Namespace: "mail", Worse: 3, Of: 3}, {Namespace: "shop", Worse: 5, Of: 20}}
 	if open := b.OpenBreakers(p, noon); !slices.Equal(open, want) {
 		t.Errorf("open %v, want %v", open, want)
@@ -178,15 +204,19 @@ func TestBreaker(t *testing.T) {
 	if open := b.OpenBreakers(p, noon.Add(p.BreakerWindow)); len(open) != 0 {
 		t.Error("the breakers do not close")
 	}
+
 	few := NewBudgetTracker()
 	set(few, "shop", 0, "killed")
+
 	if open := few.OpenBreakers(p, noon); len(open) != 0 {
 		t.Error("one workload opens the breaker")
 	}
+
 	for i := range 20 {
 		b.Set(Key{Namespace: "shop", Name: fmt.Sprint(i)}, State{})
 		b.Set(Key{Namespace: "mail", Name: fmt.Sprint(i)}, State{})
 	}
+
 	if b.Len() != 0 || b.UnderWay() != 0 {
 		t.Errorf("%d are left", b.Len())
 	}
@@ -196,6 +226,7 @@ func TestPolicies(t *testing.T) {
 	if err := DefaultPolicy().Validate(); err != nil {
 		t.Error(err)
 	}
+
 	for name, change := range map[string]func(*Policy){
 		"step 0":    func(p *Policy) { p.Step = 0 },
 		"step 1":    func(p *Policy) { p.Step = 1 },
@@ -206,6 +237,7 @@ func TestPolicies(t *testing.T) {
 	} {
 		p := DefaultPolicy()
 		change(&p)
+
 		if p.Validate() == nil {
 			t.Errorf("%s: accepted", name)
 		}
@@ -217,17 +249,21 @@ func FuzzState(f *testing.F) {
 	f.Add("", int64(500), int64(100))
 	f.Add(`{"phase":"Watching","since":"2026-03-01T11:59:00Z","earlier":{"containers":{"app":{"cpuRequest":1000}}},"before":{"containers":{"app":{"cpuRequest":1000}}},"current":{"containers":{"app":{"cpuRequest":800}}},"steps":1}`, int64(1), int64(1))
 	f.Add(`{"phase":"Held","earlier":{"replicas":3},"current":{"replicas":1}}`, int64(9), int64(9))
+
 	f.Fuzz(func(t *testing.T, text string, cpu, memory int64) {
 		state, err := ParseState(text)
 		if err != nil {
 			if !state.Current.Empty() {
 				t.Fatal("a state together with an error")
 			}
+
 			return
 		}
+
 		b := newFixture(t, 3, requests(1000, 1000), requests(max(0, cpu%(1<<40)), max(0, memory%(1<<30))))
 		b.in.State = state
 		b.reconcile() // Parses the new state.
+
 		for _, c := range b.plan.Resizes {
 			for _, a := range c.To.amounts() {
 				if v, _ := c.To.get(a); v < 0 {

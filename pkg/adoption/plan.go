@@ -65,7 +65,11 @@ func (p Plan) withRequeue(after time.Duration) Plan {
 
 // withChanges returns the plan with the changes of pods.
 func (p Plan) withChanges(c podChanges) Plan {
-	p.Resizes, p.Evictions, p.Replicas, p.Remarks = c.resizes, c.evictions, c.replicas, c.remarks
+	p.Resizes = c.resizes
+	p.Evictions = c.evictions
+	p.Replicas = c.replicas
+	p.Remarks = c.remarks
+
 	return p.withRequeue(c.requeueAfter)
 }
 
@@ -75,6 +79,7 @@ func (p Plan) withTargets(in Input) (next Plan, original bool) {
 	if p.State.Phase == Untouched || p.State.Phase == Stopped {
 		return p, true
 	}
+
 	p.State.AdjustedTargets, p.Targets, original = adjustTargets(in, p.State, p.Resizes)
 	return p, original
 }
@@ -83,6 +88,7 @@ func shorterWait(a, b time.Duration) time.Duration {
 	if a <= 0 || b > 0 && b < a {
 		return max(b, 0)
 	}
+
 	return a
 }
 
@@ -114,5 +120,6 @@ func (c podChanges) merge(other podChanges) podChanges {
 	c.remarks = c.remarks[:min(len(c.remarks), maxRemarks)]
 	c.remaining += other.remaining
 	c.requeueAfter = shorterWait(c.requeueAfter, other.requeueAfter)
+
 	return c
 }

@@ -72,7 +72,8 @@ const (
 )
 
 func (p Pod) qosClass() qosClass {
-	some, all := false, len(p.Containers) > 0
+	some := false
+	all := len(p.Containers) > 0
 	for _, c := range p.Containers {
 		s := Size{Containers: map[string]rightsize.Resources{"": c.Size}}
 		for _, pair := range [][2]field{{cpuRequest, cpuLimit}, {memoryRequest, memoryLimit}} {
@@ -82,6 +83,7 @@ func (p Pod) qosClass() qosClass {
 			all = all && r && l && request == limit && limit > 0
 		}
 	}
+
 	switch {
 	case all:
 		return guaranteed
@@ -101,6 +103,7 @@ func (p Pod) size() Size {
 	for _, c := range p.Containers {
 		out.Containers[c.Name] = c.Size
 	}
+
 	return out.Clone()
 }
 
@@ -111,6 +114,7 @@ func (p Pod) withSize(s Size) Pod {
 		c.Size = s.Containers[c.Name]
 		resized[i] = c
 	}
+
 	p.Containers = resized
 	return p
 }
@@ -123,28 +127,33 @@ func (p Pod) InPlaceSize(goal Size) (to Size, reason string) {
 	for _, c := range p.Containers {
 		frozen[c.Name] = c.Frozen
 	}
+
 	for _, a := range to.amounts() {
 		if v, ok := goal.get(a); ok && !frozen[a.container] {
 			to.set(a, v)
 		}
 	}
+
 	// The API server refuses a request above its limit.
 	for _, a := range to.amounts() {
 		if !a.field.limit() {
 			continue
 		}
+
 		limit, _ := to.get(a)
 		of := amount{a.container, a.field.request()}
 		if request, ok := to.get(of); ok && request > limit {
 			to.set(of, limit)
 		}
 	}
+
 	switch class := p.qosClass(); {
 	case class == bestEffort:
 		return p.size(), "it is BestEffort: requests in place would change its QoS class; new pods get them"
 	case class != p.withSize(to).qosClass():
 		return p.size(), "its QoS class would change"
 	}
+
 	return to, ""
 }
 
@@ -156,12 +165,14 @@ func (p Pod) restarts(to Size) bool {
 			a := amount{c.Name, f}
 			now, _ := from.get(a)
 			then, _ := to.get(a)
+
 			cpu := f == cpuRequest || f == cpuLimit
 			if now != then && (cpu && c.RestartsForCPU || !cpu && c.RestartsForMemory) {
 				return true
 			}
 		}
 	}
+
 	return false
 }
 
@@ -170,5 +181,6 @@ func (p Pod) resizeRemark() string {
 	if p.ResizeStatus == ResizeDone {
 		return ""
 	}
+
 	return fmt.Sprintf("pod %s: resize %s: %s", p.Name, p.ResizeStatus, cmp.Or(p.ResizeMessage, "the kubelet has given no reason yet"))
 }

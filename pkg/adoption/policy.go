@@ -50,12 +50,24 @@ type Policy struct {
 // a small process answer its probes.
 func DefaultPolicy() Policy {
 	return Policy{
-		Step: 0.2, MinChange: 0.05, MinCPU: 10, MinMemory: 16 << 20,
-		Watch: 10 * time.Minute, Settle: 5 * time.Minute, PollInterval: 15 * time.Second, ReadyGrace: time.Minute,
-		CoolDown: 6 * time.Hour, MaxRollbacks: 3,
-		PodsAtOnce: 0.25, Throttled: 0.25, ThrottledIncrease: 0.1,
-		MaxPerNamespace: 3, MaxPerCluster: 20,
-		BreakerShare: 0.2, BreakerMinWorkloads: 3, BreakerWindow: 24 * time.Hour,
+		Step:                0.2,
+		MinChange:           0.05,
+		MinCPU:              10,
+		MinMemory:           16 << 20,
+		Watch:               10 * time.Minute,
+		Settle:              5 * time.Minute,
+		PollInterval:        15 * time.Second,
+		ReadyGrace:          time.Minute,
+		CoolDown:            6 * time.Hour,
+		MaxRollbacks:        3,
+		PodsAtOnce:          0.25,
+		Throttled:           0.25,
+		ThrottledIncrease:   0.1,
+		MaxPerNamespace:     3,
+		MaxPerCluster:       20,
+		BreakerShare:        0.2,
+		BreakerMinWorkloads: 3,
+		BreakerWindow:       24 * time.Hour,
 	}
 }
 
@@ -67,22 +79,27 @@ func (p Policy) Validate() error {
 			errs = append(errs, fmt.Errorf("%s %v: must be %s", name, v, allowed))
 		}
 	}
+
 	check(p.Step > 0 && p.Step < 1, "step", p.Step, "more than 0 and less than 1")
 	check(p.BreakerShare > 0 && p.BreakerShare < 1, "breakerShare", p.BreakerShare, "more than 0 and less than 1")
 	check(p.PodsAtOnce > 0 && p.PodsAtOnce <= 1, "podsAtOnce", p.PodsAtOnce, "more than 0 and at most 1")
+
 	for name, v := range map[string]series.Ratio{"minChange": p.MinChange, "throttled": p.Throttled, "throttledIncrease": p.ThrottledIncrease} {
 		check(v >= 0 && v < 1, name, v, "at least 0 and less than 1")
 	}
+
 	for name, d := range map[string]time.Duration{
 		"watch": p.Watch, "settle": p.Settle, "pollInterval": p.PollInterval, "readyGrace": p.ReadyGrace, "coolDown": p.CoolDown, "breakerWindow": p.BreakerWindow,
 	} {
 		check(d > 0, name, d, "more than 0")
 	}
+
 	for name, n := range map[string]int{
 		"maxRollbacks": p.MaxRollbacks, "maxPerNamespace": p.MaxPerNamespace, "maxPerCluster": p.MaxPerCluster, "breakerMinWorkloads": p.BreakerMinWorkloads,
 	} {
 		check(n >= 1, name, n, "1 or more")
 	}
+
 	check(p.MinCPU >= 0 && p.MinMemory >= 0, "minCPU and minMemory", fmt.Sprintf("%d and %d", p.MinCPU, p.MinMemory), "0 or more")
 	return errors.Join(errs...)
 }

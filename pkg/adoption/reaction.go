@@ -42,15 +42,18 @@ func react(in Input, p Plan) Plan {
 			p = p.withRequeue(r.Until.Sub(in.Now))
 		}
 	}
+
 	if len(in.Demands) == 0 || p.State.Reach == NewPods || p.State.Reach == Recreate || cmp.Or(in.Blocked, in.Allowance.BreakerOpen) != "" {
 		return p
 	}
+
 	var raised []string
 	for _, d := range in.Demands {
 		r, ok := raisedRequest(in, p.State, d)
 		if !ok {
 			continue
 		}
+
 		i := slices.IndexFunc(p.State.Raised, r.sameContainer)
 		switch {
 		case i >= 0:
@@ -61,18 +64,22 @@ func react(in Input, p Plan) Plan {
 			p.State = start(in, p.State)
 			p.State.Raised = append(p.State.Raised, r)
 		}
+
 		p = p.withRequeue(r.Until.Sub(in.Now))
 		raised = append(raised, fmt.Sprintf("container %s of pod %s used %s, %s until %s", d.Container, d.Pod,
 			rightsize.FormatCPU(d.Use), cpuRequest.text(int64(r.CPU)), formatClock(r.Until)))
 	}
+
 	if len(raised) == 0 {
 		return p
 	}
+
 	const maxListed = 5
 	text := strings.Join(raised[:min(len(raised), maxListed)], "; ")
 	if more := len(raised) - maxListed; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
+
 	return p.withEvent(false, "AdoptionReacted", "%s", text)
 }
 
@@ -82,20 +89,26 @@ func raisedRequest(in Input, s State, d Demand) (r RaisedRequest, ok bool) {
 	if i < 0 || in.Pods[i].NotResizable != "" || untouchedReason(in, s) != "" {
 		return r, false
 	}
+
 	p := in.Pods[i]
-	size, of := p.size(), amount{d.Container, cpuRequest}
+	size := p.size()
+
+	of := amount{d.Container, cpuRequest}
 	now, has := size.get(of)
 	if goal, managed := in.DesiredSize.get(of); !has || !managed || goal <= 0 {
 		return r, false
 	}
+
 	r = RaisedRequest{Pod: p.Name, UID: p.UID, Container: d.Container}
 	effective := now
 	if j := slices.IndexFunc(s.Raised, r.sameContainer); j >= 0 && s.Raised[j].Until.After(in.Now) {
 		effective = max(effective, int64(s.Raised[j].CPU))
 	}
+
 	if int64(d.Use) <= effective {
 		return r, false
 	}
+
 	to := int64(math.Ceil(in.Reaction.Headroom * float64(d.Use)))
 	if p.Room != nil {
 		to = min(to, now+int64(*p.Room))
@@ -103,12 +116,15 @@ func raisedRequest(in Input, s State, d Demand) (r RaisedRequest, ok bool) {
 	if limit, limited := size.get(amount{d.Container, cpuLimit}); limited {
 		to = min(to, limit)
 	}
-	r.CPU, r.Until = series.MilliCPU(to), in.Now.Add(in.Reaction.Hold)
+
+	r.CPU = series.MilliCPU(to)
+	r.Until = in.Now.Add(in.Reaction.Hold)
 	if goal := size.Clone(); to > effective {
 		goal.set(of, to)
 		_, reason := p.InPlaceSize(goal)
 		return r, reason == "" && !p.restarts(goal) && (s.Phase == Untouched || s.isKnownSize(p))
 	}
+
 	return r, false
 }
 
@@ -122,6 +138,7 @@ func hasEnded(in Input, s State, r RaisedRequest) bool {
 	if i < 0 {
 		return true
 	}
+
 	to, reason := in.Pods[i].InPlaceSize(s.Current)
 	return !r.Until.After(in.Now) && reason == "" && in.Pods[i].size().Equal(to)
 }
@@ -136,6 +153,7 @@ func (s State) raisedSize(p Pod, size Size, now time.Time) Size {
 			out.set(a, int64(r.CPU))
 		}
 	}
+
 	return out
 }
 
@@ -158,5 +176,6 @@ func (s State) endRaises(now time.Time) State {
 			s.Raised[i].Until = now
 		}
 	}
+
 	return s
 }

@@ -16,19 +16,23 @@ import (
 // newReaction returns a workload whose pods request what is recommended, and in which pod web-1 uses an amount of CPU.
 func newReaction(t *testing.T, pods int, use series.MilliCPU) *fixture {
 	t.Helper()
+
 	b := newFixture(t, pods, requests(1000, 1000), requests(1000, 1000))
 	b.in.Reaction = calibrate.Reaction{Headroom: 1.2, Hold: time.Hour}
 	b.in.Demands = []Demand{{Pod: "web-1", Container: "app", Use: use}}
+
 	return b
 }
 
 // expectPods fails the test unless the pods have these CPU requests.
 func (b *fixture) expectPods(want ...series.MilliCPU) {
 	b.t.Helper()
+
 	var got []series.MilliCPU
 	for _, p := range b.in.Pods {
 		got = append(got, *p.Containers[0].Size.CPURequest)
 	}
+
 	if !slices.Equal(got, want) {
 		b.t.Fatalf("pods request %v, want %v; %s, remarks %v", got, want, b.plan.Summary, b.plan.Remarks)
 	}
@@ -40,9 +44,11 @@ func TestReaction(t *testing.T) {
 	b.reconcile()
 	b.expectPods(1000, 1800, 1000)
 	b.reconcile()
+
 	if !slices.Equal(b.events, []string{"AdoptionReacted"}) || b.plan.RequeueAfter != time.Hour {
 		t.Errorf("events %v, again after %v", b.events, b.plan.RequeueAfter)
 	}
+
 	b.wait(30 * time.Minute) // The usage is below the raised request: nothing more happens.
 	b.expectPods(1000, 1800, 1000)
 	b.in.Demands[0].Use = 2000
@@ -53,6 +59,7 @@ func TestReaction(t *testing.T) {
 	b.expectPods(1000, 2400, 1000)
 	b.wait(2 * time.Minute)
 	b.expectPods(1000, 1000, 1000)
+
 	if len(b.in.State.Raised) != 0 || b.in.State.Phase != Resting || len(b.events) != 2 {
 		t.Errorf("%+v, events %v", b.in.State, b.events)
 	}
@@ -66,9 +73,12 @@ func TestReactionBetweenStoreAndResize(t *testing.T) {
 	b.reconcile()
 	until := b.in.State.Raised[0].Until
 	b.in.Now = b.in.Now.Add(time.Minute)
-	if b.reconcile(); len(b.plan.Resizes) != 1 || !b.in.State.Raised[0].Until.Equal(until) {
+	b.reconcile()
+
+	if len(b.plan.Resizes) != 1 || !b.in.State.Raised[0].Until.Equal(until) {
 		t.Errorf("%+v, %+v", b.plan.Resizes, b.in.State.Raised)
 	}
+
 	b.refusing = nil
 	b.reconcile()
 	b.refusing = map[string]bool{"uid-1": true}
@@ -76,6 +86,7 @@ func TestReactionBetweenStoreAndResize(t *testing.T) {
 	b.reconcile()
 	b.wait(2 * time.Minute)
 	b.expectPods(1000, 1800)
+
 	if b.in.State.Phase != Resting {
 		t.Errorf("phase %s: %s", b.in.State.Phase, b.in.State.Reason)
 	}
@@ -119,6 +130,7 @@ func TestReactionLimits(t *testing.T) {
 			c.change(b)
 			b.reconcile()
 			b.expectPods(1000, c.want, 1000)
+
 			if stored := len(b.in.State.Raised); (stored == 1) != (c.want > 1000) {
 				t.Errorf("%d raises are stored", stored)
 			}
@@ -133,20 +145,26 @@ func TestReactionIsBounded(t *testing.T) {
 	for i := range 80 {
 		b.in.Demands = append(b.in.Demands, Demand{Pod: fmt.Sprintf("web-%d", i), Container: "app", Use: 2000})
 	}
+
 	b.reconcile()
 	if b.resized != maxRaised || len(b.in.State.Raised) != maxRaised {
 		t.Errorf("%d pods were raised, %d are stored", b.resized, len(b.in.State.Raised))
 	}
+
 	b.in.Demands = nil
 	b.in.Now = b.in.Now.Add(time.Hour)
 	b.reconcile()
+
 	if b.resized != 20 { // A quarter of the pods at once.
 		t.Errorf("%d pods were lowered at once", b.resized)
 	}
+
 	b.wait(10 * time.Minute)
 	b.expectSize(requests(1000, 1000))
 	b.in.Pods = b.in.Pods[1:] // Pods that are gone leave no raise behind.
-	if b.reconcile(); len(b.in.State.Raised) != 0 {
+	b.reconcile()
+
+	if len(b.in.State.Raised) != 0 {
 		t.Errorf("%+v", b.in.State.Raised)
 	}
 }
@@ -163,15 +181,18 @@ func TestReactionDuringLowering(t *testing.T) {
 		b.in.Demands = nil
 		b.wait(50 * time.Minute)
 		b.expectPods(512, 1800) // The rest is not worth a step.
+
 		if withdraw {
 			b.in.DesiredSize = Size{}
 			b.wait(3 * time.Minute)
 			b.expectPods(1000, 1000)
+
 			if b.in.State.Phase != Untouched {
 				t.Errorf("phase %s", b.in.State.Phase)
 			}
 			continue
 		}
+
 		b.wait(15 * time.Minute)
 		b.expectPods(512, 512)
 	}
@@ -183,7 +204,9 @@ func TestReactionDrift(t *testing.T) {
 	b.reconcile()
 	b.in.Now = b.in.Now.Add(time.Minute)
 	b.in.Pods[1].Containers[0].Size = requests(1801, 1000)
-	if b.reconcile(); b.in.State.Phase != Stopped {
+	b.reconcile()
+
+	if b.in.State.Phase != Stopped {
 		t.Errorf("phase %s", b.in.State.Phase)
 	}
 }

@@ -28,23 +28,30 @@ func findRegression(in Input, s State) string {
 	if !s.UnderWay() && !onlyKills && !held {
 		return ""
 	}
+
 	// Kubernetes reports ends of containers in whole seconds.
 	since := s.StepAt.Truncate(time.Second)
 	if held {
-		since, onlyKills = s.PhaseSince.Truncate(time.Second).Add(time.Second), true
+		since = s.PhaseSince.Truncate(time.Second).Add(time.Second)
+		onlyKills = true
 	}
+
 	if notBefore(in.Signals.KilledAt, since) {
 		return "a container was OOM-killed at " + formatClock(in.Signals.KilledAt)
 	}
+
 	for _, p := range in.Pods {
 		if reason := findPodRegression(in, p, since, onlyKills); reason != "" {
 			return reason
 		}
 	}
-	now, before := in.Signals.Throttled, s.Throttled
+
+	now := in.Signals.Throttled
+	before := s.Throttled
 	if !onlyKills && now != nil && before != nil && *now >= in.Policy.Throttled && *now-*before >= in.Policy.ThrottledIncrease {
 		return fmt.Sprintf("throttled in %.0f %% of CPU periods, %.0f %% before", 100*float64(*now), 100*float64(*before))
 	}
+
 	return ""
 }
 
@@ -56,14 +63,17 @@ func findPodRegression(in Input, p Pod, since time.Time, onlyKills bool) string 
 		if notBefore(c.KilledAt, since) {
 			return fmt.Sprintf("container %s of pod %s was OOM-killed at %s", c.Name, p.Name, formatClock(c.KilledAt))
 		}
+
 		// A container that restarts for a resize ends because of it.
 		if !onlyKills && notBefore(c.EndedAt, since) && !c.RestartsForCPU && !c.RestartsForMemory {
 			return fmt.Sprintf("container %s of pod %s restarted at %s", c.Name, p.Name, formatClock(c.EndedAt))
 		}
 	}
+
 	if onlyKills || p.Ready {
 		return ""
 	}
+
 	older := p.Created.Before(since)
 	switch {
 	case older && p.NotResizable == "" && notBefore(p.UnreadySince, since) && in.Now.Sub(p.UnreadySince) >= in.Policy.ReadyGrace:
@@ -71,6 +81,7 @@ func findPodRegression(in Input, p Pod, since time.Time, onlyKills bool) string 
 	case !older && in.Reach == Recreate && in.Now.Sub(p.Created) >= in.Policy.Settle:
 		return fmt.Sprintf("pod %s, which replaced another, is not ready after %s", p.Name, in.Policy.Settle)
 	}
+
 	return ""
 }
 
@@ -80,16 +91,19 @@ func unhealthyReason(in Input) string {
 	if in.Signals.KilledAt.After(recent) {
 		return "a container was OOM-killed at " + formatClock(in.Signals.KilledAt)
 	}
+
 	for _, p := range in.Pods {
 		if !p.Ready {
 			return fmt.Sprintf("pod %s is not ready", p.Name)
 		}
+
 		for _, c := range p.Containers {
 			if c.EndedAt.After(recent) || c.KilledAt.After(recent) {
 				return fmt.Sprintf("container %s of pod %s restarted at %s", c.Name, p.Name, formatClock(c.EndedAt))
 			}
 		}
 	}
+
 	return ""
 }
 

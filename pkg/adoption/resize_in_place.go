@@ -10,16 +10,20 @@ func planResizes(in Input, s State, goal Size) podChanges {
 	if goal.Replicas != nil {
 		return planScale(in, *goal.Replicas)
 	}
+
 	if reason := untouchedReason(in, s); reason != "" {
 		var changes podChanges
 		if s.Reach != NewPods {
 			changes.remarkf("%s", reason)
 		}
+
 		return changes
 	}
+
 	if s.Reach == Recreate {
 		return planRecreation(in, s, goal)
 	}
+
 	return planUnresizable(in, s, goal).merge(planInPlaceResizes(in, s, goal))
 }
 
@@ -27,6 +31,7 @@ func planScale(in Input, replicas int32) podChanges {
 	if in.Template.Replicas == nil || *in.Template.Replicas == replicas {
 		return podChanges{}
 	}
+
 	return podChanges{replicas: &replicas, remaining: 1}
 }
 
@@ -39,23 +44,35 @@ func planInPlaceResizes(in Input, s State, goal Size) podChanges {
 		if p.NotResizable != "" {
 			continue
 		}
+
 		to, reason := p.InPlaceSize(s.raisedSize(p, goal, in.Now))
 		switch {
 		case reason != "":
 			changes.remarkf("pod %s: %s", p.Name, reason)
+
 		case p.size().Equal(to):
 			if remark := p.resizeRemark(); remark != "" {
 				changes.remarkf("%s", remark)
 				changes.requeueAfter = in.Policy.Settle // The node reports the result later.
 			}
+
 			if p.ResizeStatus == ResizeInProgress {
 				changes.remaining++
 			}
+
 		case !s.isKnownSize(p):
 			changes.remarkf(unknownSizeRemark, p.Name, p.size().restrictTo(goal))
+
 		default:
 			changes.remaining++
-			resize := PodResize{Pod: p.Name, UID: p.UID, From: p.size().restrictTo(goal), To: to.restrictTo(goal), Restarts: p.restarts(to)}
+			resize := PodResize{
+				Pod:      p.Name,
+				UID:      p.UID,
+				From:     p.size().restrictTo(goal),
+				To:       to.restrictTo(goal),
+				Restarts: p.restarts(to),
+			}
+
 			allowed, reason := limits.take(reduces(p.size(), to), resize.Restarts)
 			if reason != "" {
 				changes.remarkf("pod %s: %s", p.Name, reason)
@@ -65,6 +82,7 @@ func planInPlaceResizes(in Input, s State, goal Size) podChanges {
 			}
 		}
 	}
+
 	return changes
 }
 
@@ -81,11 +99,13 @@ func newResizeLimits(in Input) resizeLimits {
 	if in.DisruptionsAllowed >= 0 {
 		limits.restarts = min(atOnce, in.DisruptionsAllowed)
 	}
+
 	for _, p := range in.Pods {
 		if p.ResizeStatus == ResizeInProgress || p.ResizeStatus == ResizeFailed {
 			limits.reductions--
 		}
 	}
+
 	return limits
 }
 
@@ -95,14 +115,18 @@ func (l *resizeLimits) take(reduces, restarts bool) (allowed bool, reason string
 		if l.reductions <= 0 {
 			return false, ""
 		}
+
 		l.reductions--
 	}
+
 	if restarts {
 		if l.restarts <= 0 {
 			return false, "the resize restarts it, and a disruption budget or the share of pods at once does not allow that now"
 		}
+
 		l.restarts--
 	}
+
 	return true, ""
 }
 

@@ -28,9 +28,11 @@ func TestInPlaceSize(t *testing.T) {
 	} {
 		r := func(v []int64) Size { return appSize(requestsAndLimits(v[0], v[1], v[2], v[3])) }
 		p := newPod(0, r(c.pod).Containers["app"])
+
 		if name == "a request above the pod's limit" {
 			c.want = []int64{150, 150, 100, 0}
 		}
+
 		got, why := p.InPlaceSize(r(c.goal))
 		if !got.Equal(r(c.want)) || (c.why == "") != (why == "") || !strings.Contains(why, c.why) {
 			t.Errorf("%s: %s (%q), want %s", name, got, why, r(c.want))
@@ -48,8 +50,11 @@ func TestRestartsWithinBudget(t *testing.T) {
 		for i := range b.in.Pods {
 			b.in.Pods[i].Containers[0].RestartsForMemory = c.restarts
 		}
+
 		b.in.DisruptionsAllowed = c.disruptions
-		if b.reconcile(); b.resized != c.want {
+		b.reconcile()
+
+		if b.resized != c.want {
 			t.Errorf("%+v: %d resized", c, b.resized)
 		}
 	}
@@ -61,8 +66,10 @@ func TestSlowNodes(t *testing.T) {
 		b := newFixture(t, 4, requests(1000, 1000), requests(800, 1000))
 		b.reconcile()
 		b.wait(time.Minute)
-		b.in.Pods[0].ResizeStatus, b.in.Pods[0].ResizeMessage = how, "no room"
+		b.in.Pods[0].ResizeStatus = how
+		b.in.Pods[0].ResizeMessage = "no room"
 		b.wait(6 * time.Minute)
+
 		if b.in.State.Phase != Watching || b.resized != 0 {
 			t.Errorf("%s: phase %s, resized %d", how, b.in.State.Phase, b.resized)
 		}

@@ -41,6 +41,7 @@ func (f field) request() field {
 	if f == cpuLimit {
 		return cpuRequest
 	}
+
 	return memoryRequest
 }
 
@@ -51,9 +52,11 @@ func (s Size) Clone() Size {
 		v, _ := s.get(a)
 		out.set(a, v)
 	}
+
 	for name := range s.Containers { // Containers without any amount are kept.
 		out.addContainer(name)
 	}
+
 	return out
 }
 
@@ -75,6 +78,7 @@ func (s Size) amounts() []amount {
 	if s.Replicas != nil {
 		out = append(out, amount{field: replicas})
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(s.Containers)) {
 		for f := cpuRequest; f <= memoryLimit; f++ {
 			a := amount{name, f}
@@ -83,6 +87,7 @@ func (s Size) amounts() []amount {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -106,6 +111,7 @@ func dereference[T int32 | series.MilliCPU | series.Bytes](p *T) (int64, bool) {
 	if p == nil {
 		return 0, false
 	}
+
 	return int64(*p), true
 }
 
@@ -115,9 +121,12 @@ func (s *Size) set(a amount, v int64) {
 		s.Replicas = &n
 		return
 	}
+
 	s.addContainer(a.container)
 	r := s.Containers[a.container]
-	cpu, memory := series.MilliCPU(v), series.Bytes(v)
+	cpu := series.MilliCPU(v)
+
+	memory := series.Bytes(v)
 	switch a.field {
 	case cpuRequest:
 		r.CPURequest = &cpu
@@ -128,6 +137,7 @@ func (s *Size) set(a amount, v int64) {
 	default:
 		r.MemoryLimit = &memory
 	}
+
 	s.Containers[a.container] = r
 }
 
@@ -144,6 +154,7 @@ func (s Size) contains(other Size) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -154,9 +165,11 @@ func (s Size) restrictTo(of Size) Size {
 		_, ok := of.Containers[name]
 		return !ok
 	})
+
 	if of.Replicas == nil {
 		out.Replicas = nil
 	}
+
 	return out
 }
 
@@ -168,6 +181,7 @@ func reduces(from, to Size) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -177,6 +191,7 @@ func (s Size) String() string {
 	if s.Replicas != nil {
 		parts = append(parts, replicas.text(int64(*s.Replicas)))
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(s.Containers)) {
 		var amounts []string
 		for f := cpuRequest; f <= memoryLimit; f++ {
@@ -184,10 +199,12 @@ func (s Size) String() string {
 				amounts = append(amounts, f.text(v))
 			}
 		}
+
 		if len(amounts) > 0 {
 			parts = append(parts, name+": "+strings.Join(amounts, ", "))
 		}
 	}
+
 	return strings.Join(parts, "; ")
 }
 

@@ -91,17 +91,23 @@ type Outcome struct {
 // Clone returns a deep copy.
 func (s State) Clone() State {
 	out := s
-	out.Original, out.Previous, out.Current = s.Original.Clone(), s.Previous.Clone(), s.Current.Clone()
+	out.Original = s.Original.Clone()
+
+	out.Previous = s.Previous.Clone()
+	out.Current = s.Current.Clone()
 	if s.Template != nil {
 		t := s.Template.Clone()
 		out.Template = &t
 	}
-	out.Outcomes, out.AdjustedTargets = slices.Clone(s.Outcomes), slices.Clone(s.AdjustedTargets)
+
+	out.Outcomes = slices.Clone(s.Outcomes)
+	out.AdjustedTargets = slices.Clone(s.AdjustedTargets)
 	out.Raised = slices.Clone(s.Raised)
 	out.EarlierSizes = nil
 	for _, size := range s.EarlierSizes {
 		out.EarlierSizes = append(out.EarlierSizes, size.Clone())
 	}
+
 	return out
 }
 
@@ -120,7 +126,8 @@ func (s State) NewPodSize() (size Size, ok bool) {
 
 // enter returns the state in another phase.
 func (s State) enter(phase Phase, now time.Time) State {
-	s.Phase, s.PhaseSince = phase, now
+	s.Phase = phase
+	s.PhaseSince = now
 	return s
 }
 
@@ -136,6 +143,7 @@ func (s State) rememberSize(size Size) State {
 	if slices.ContainsFunc(s.EarlierSizes, size.Equal) {
 		return s
 	}
+
 	s.EarlierSizes = append(slices.Clip(s.EarlierSizes), size.Clone())
 	s.EarlierSizes = s.EarlierSizes[max(0, len(s.EarlierSizes)-maxEarlierSizes):]
 	return s
@@ -146,10 +154,12 @@ func (s State) Encode() (string, error) {
 	if s.Phase == Untouched && s.Original.Empty() {
 		return "", nil
 	}
+
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return "", fmt.Errorf("encoding the adoption state: %w", err)
 	}
+
 	return string(raw), nil
 }
 
@@ -160,13 +170,16 @@ func ParseState(text string) (State, error) {
 	if text == "" {
 		return s, nil
 	}
+
 	err := json.Unmarshal([]byte(text), &s)
 	if err == nil {
 		err = s.validate()
 	}
+
 	if err != nil {
 		return State{}, fmt.Errorf("adoption state: %w", err)
 	}
+
 	return s, nil
 }
 
@@ -174,9 +187,11 @@ func (s State) validate() error {
 	if !slices.Contains([]Phase{Resting, Lowering, Watching, RollingBack, Held, Withdrawing, Stopped}, s.Phase) {
 		return fmt.Errorf("unknown phase %q", s.Phase)
 	}
+
 	if !slices.Contains([]Reach{InPlace, NewPods, Recreate, InPlaceOrRecreate}, s.Reach) {
 		return fmt.Errorf("unknown reach %q", s.Reach)
 	}
+
 	for name, size := range map[string]Size{"earlier": s.Original, "before": s.Previous, "current": s.Current} {
 		for _, a := range size.amounts() {
 			if v, _ := size.get(a); v < 0 {
@@ -184,20 +199,25 @@ func (s State) validate() error {
 			}
 		}
 	}
+
 	for _, t := range s.AdjustedTargets {
 		if t.Percent < 1 || t.Set < 1 || t.Previous < 1 {
 			return fmt.Errorf("target %s: must be 1 or more", t.Target)
 		}
 	}
+
 	// The original size of a container without requests has no amounts.
 	if len(s.Original.Containers) == 0 && s.Original.Replicas == nil || s.Current.Empty() {
 		return fmt.Errorf("phase %s without its sizes", s.Phase)
 	}
+
 	if len(s.Raised) > maxRaised || slices.ContainsFunc(s.Raised, func(r RaisedRequest) bool { return r.CPU <= 0 }) {
 		return fmt.Errorf("raised: must be at most %d requests above 0", maxRaised)
 	}
+
 	if s.Steps < 0 || s.Rollbacks < 0 {
 		return errors.New("steps and rollbacks must not be negative")
 	}
+
 	return nil
 }

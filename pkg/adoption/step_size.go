@@ -8,16 +8,19 @@ import "crane.io/crane/pkg/series"
 // Raise returns the size with every amount that should grow at its goal, and whether that changes anything. Requests that from lacks
 // are added, which only new pods can get; limits are not, since a new limit is a reduction.
 func Raise(from, goal Size, p Policy) (Size, bool) {
-	to, changed := from.Clone(), false
+	to := from.Clone()
+	changed := false
 	for _, a := range goal.amounts() {
 		want, _ := goal.get(a)
 		now, has := from.get(a)
 		if want <= 0 || has && (want <= now || !isMaterial(now, want, p)) || !has && a.field.limit() {
 			continue
 		}
+
 		to.set(a, want)
 		changed = true
 	}
+
 	raiseLimitsToRequests(&to)
 	return to, changed
 }
@@ -25,24 +28,29 @@ func Raise(from, goal Size, p Policy) (Size, bool) {
 // Lower returns the size one step down towards its goal, and whether that changes anything. Replicas are not lowered below
 // minReplicas.
 func Lower(from, goal Size, p Policy, minReplicas int32) (Size, bool) {
-	to, changed := from.Clone(), false
+	to := from.Clone()
+	changed := false
 	for _, a := range goal.amounts() {
 		want, _ := goal.get(a)
 		now, has := from.get(a)
+
 		least := p.floor(a.field)
 		if a.field == replicas {
 			least = max(least, int64(minReplicas))
 		}
+
 		want = max(want, least)
 		if !has || want >= now || !isMaterial(now, want, p) {
 			continue
 		}
+
 		step := roundMemory(a.field, now, now-stepAmount(now, p.Step))
 		if next := max(want, step); next < now {
 			to.set(a, next)
 			changed = true
 		}
 	}
+
 	// A request that is still above its goal keeps its limit up.
 	raiseLimitsToRequests(&to)
 	return to, changed
@@ -54,9 +62,11 @@ func roundMemory(f field, now, next int64) int64 {
 	if f != memoryRequest && f != memoryLimit {
 		return next
 	}
+
 	if up := (next + unit - 1) / unit * unit; up < now {
 		return up
 	}
+
 	return next
 }
 
@@ -77,6 +87,7 @@ func raiseLimitsToRequests(s *Size) {
 		if !a.field.limit() {
 			continue
 		}
+
 		limit, _ := s.get(a)
 		if request, ok := s.get(amount{a.container, a.field.request()}); ok && request > limit {
 			s.set(a, request)

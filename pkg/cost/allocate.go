@@ -111,6 +111,7 @@ func Allocate(t *Tariff, pods []Pod) Allocation {
 			byNode[p.Node] = append(byNode[p.Node], p)
 		}
 	}
+
 	workloads := map[Workload]*Bill{}
 	namespaces := map[string]*Bill{}
 	for _, name := range slices.Sorted(maps.Keys(t.quotes)) {
@@ -121,22 +122,27 @@ func Allocate(t *Tariff, pods []Pod) Allocation {
 			billOf(namespaces, p.Workload.Namespace).add(bills[i])
 			out.Used.add(bills[i])
 		}
+
 		out.Nodes = append(out.Nodes, NodeCost{Quote: q, Pods: len(bills), Idle: idle})
 		out.Idle = out.Idle.Plus(idle)
 		out.Cluster = out.Cluster.Plus(q.Cost)
 	}
+
 	for w, b := range workloads {
 		out.Workloads = append(out.Workloads, WorkloadCost{Workload: w, Bill: *b})
 	}
+
 	for ns, b := range namespaces {
 		out.Namespaces = append(out.Namespaces, NamespaceCost{Namespace: ns, Bill: *b})
 	}
+
 	slices.SortFunc(out.Workloads, func(a, b WorkloadCost) int {
 		return cmp.Or(compareCost(a.Bill, b.Bill), cmp.Compare(a.Workload.String(), b.Workload.String()))
 	})
 	slices.SortFunc(out.Namespaces, func(a, b NamespaceCost) int {
 		return cmp.Or(compareCost(a.Bill, b.Bill), cmp.Compare(a.Namespace, b.Namespace))
 	})
+
 	return out
 }
 
@@ -147,12 +153,14 @@ func (a Allocation) InNamespaces(names []string) (workloads []WorkloadCost, name
 			workloads = append(workloads, w)
 		}
 	}
+
 	for _, n := range a.Namespaces {
 		if slices.Contains(names, n.Namespace) {
 			namespaces = append(namespaces, n)
 			sum.add(n.Bill)
 		}
 	}
+
 	return workloads, namespaces, sum
 }
 
@@ -162,6 +170,7 @@ func billOf[K comparable](m map[K]*Bill, key K) *Bill {
 	if m[key] == nil {
 		m[key] = &Bill{}
 	}
+
 	return m[key]
 }
 
@@ -169,18 +178,24 @@ func billOf[K comparable](m map[K]*Bill, key K) *Bill {
 func shareNode(q Quote, pods []Pod) ([]Bill, Shares) {
 	bills := make([]Bill, len(pods))
 	idle := Shares{Request: q.Cost, Usage: q.Cost, Max: q.Cost}
-	request, use, most := make([]Amounts, len(pods)), make([]Amounts, len(pods)), make([]Amounts, len(pods))
+
+	request := make([]Amounts, len(pods))
+	use := make([]Amounts, len(pods))
+	most := make([]Amounts, len(pods))
 	for i, p := range pods {
 		bills[i].Pods = 1
 		request[i] = p.Request.clamped()
+
 		if p.Usage == nil {
 			bills[i].WithoutUsage = 1
 		} else {
 			use[i] = p.Usage.clamped()
 		}
+
 		use[i].GPU = request[i].GPU
 		most[i] = request[i].Max(use[i])
 	}
+
 	for _, m := range []struct {
 		held []Amounts
 		of   func(*Shares) *Split
@@ -194,6 +209,7 @@ func shareNode(q Quote, pods []Pod) ([]Bill, Shares) {
 		left.Memory = divide(q.Cost.Memory, int64(q.Size.Memory), len(pods), func(i int) (int64, *Nanos) { return int64(m.held[i].Memory), &m.of(&bills[i].Cost).Memory })
 		left.GPU = divide(q.Cost.GPU, q.Size.GPU, len(pods), func(i int) (int64, *Nanos) { return m.held[i].GPU, &m.of(&bills[i].Cost).GPU })
 	}
+
 	return bills, idle
 }
 
@@ -205,11 +221,14 @@ func divide(cost Nanos, capacity int64, n int, holder func(i int) (held int64, s
 		held, _ := holder(i)
 		sum += held
 	}
+
 	whole := max(capacity, sum)
 	if whole == 0 || cost <= 0 {
 		return cost
 	}
-	running, given := int64(0), Nanos(0)
+
+	running := int64(0)
+	given := Nanos(0)
 	for i := range n {
 		held, share := holder(i)
 		running += held
@@ -217,6 +236,7 @@ func divide(cost Nanos, capacity int64, n int, holder func(i int) (held int64, s
 		*share = upTo - given
 		given = upTo
 	}
+
 	return cost - given
 }
 

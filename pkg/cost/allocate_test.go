@@ -18,10 +18,12 @@ const plain = `{"currency":"USD","source":"s","date":"2026-01-01","default":{"pr
 
 func mustTariff(t testing.TB, b *PriceBook, nodes []Node) *Tariff {
 	t.Helper()
+
 	tariff, err := NewTariff(b, nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return tariff
 }
 
@@ -34,7 +36,9 @@ func TestAllocate(t *testing.T) {
 	tariff := mustTariff(t, mustParse(t, plain), []Node{
 		{Name: "a", Size: Amounts{CPU: 4000, Memory: 8 * oneGiB}}, {Name: "b", Size: Amounts{CPU: 2000, Memory: 4 * oneGiB}},
 	})
-	web, sum := Workload{"shop", "Deployment", "web"}, Workload{"batch", "Job", "sum"}
+
+	web := Workload{"shop", "Deployment", "web"}
+	sum := Workload{"batch", "Job", "sum"}
 	got := Allocate(tariff, []Pod{
 		{Workload: web, Node: "a", Request: Amounts{CPU: 2000, Memory: 2 * oneGiB}, Usage: used(500, oneGiB)},
 		{Workload: sum, Node: "a", Request: Amounts{CPU: 1000, Memory: 4 * oneGiB}, Usage: used(3000, 2*oneGiB)},
@@ -42,9 +46,11 @@ func TestAllocate(t *testing.T) {
 		{Workload: web, Node: "gone", Request: Amounts{CPU: 1000}},
 		{Workload: web},
 	})
+
 	if !near(got.Cluster.Total().PerHour(), 8+4) || got.OnUnknownNode != 1 || got.Pending != 1 || len(got.Workloads) != 2 || len(got.Namespaces) != 2 {
 		t.Fatalf("%+v", got)
 	}
+
 	w := got.Workloads[slices.IndexFunc(got.Workloads, func(w WorkloadCost) bool { return w.Workload == web })]
 	if w.Pods != 2 || w.WithoutUsage != 1 ||
 		!near(w.Cost.Request.Total().PerHour(), 2+1+1+0.5) || !near(w.Cost.Usage.Total().PerHour(), 0.5+0.5) {
@@ -54,6 +60,7 @@ func TestAllocate(t *testing.T) {
 	if !near(w.Cost.Max.CPU.PerHour(), 4*2.0/5+1) || !near(w.Cost.Max.Memory.PerHour(), 1+0.5) {
 		t.Errorf("by max %+v", w.Cost.Max)
 	}
+
 	if !near(got.Idle.Request.Total().PerHour(), 12-4.5-3) || !near(got.Idle.Usage.Total().PerHour(), 12-1-4) || got.Nodes[0].Idle.Max.CPU != 0 {
 		t.Errorf("idle %+v", got.Idle)
 	}
@@ -82,21 +89,25 @@ func TestAllocationAddsUp(t *testing.T) {
 			node := Node{Name: string(rune('a' + n)), Size: Amounts{
 				CPU: series.MilliCPU(rng.IntN(8000)), Memory: series.Bytes(rng.Int64N(32 * oneGiB)), GPU: rng.Int64N(3),
 			}}
+
 			if rng.IntN(2) == 0 {
 				node.Labels = map[string]string{"pool": "big", "zone": string(rune('a' + rng.IntN(3)))}
 			}
+
 			nodes = append(nodes, node)
 			for range rng.IntN(8) {
 				p := Pod{
 					Workload: Workload{fmt.Sprint(rng.IntN(2)), "Deployment", string(rune('a' + rng.IntN(4)))}, Node: node.Name,
 					Request: Amounts{CPU: series.MilliCPU(rng.IntN(4000) - 200), Memory: series.Bytes(rng.Int64N(16*oneGiB)) - oneGiB, GPU: rng.Int64N(2)},
 				}
+
 				if rng.IntN(4) > 0 {
 					p.Usage = used(series.MilliCPU(rng.IntN(4000)-200), series.Bytes(rng.Int64N(16*oneGiB)))
 				}
 				pods = append(pods, p)
 			}
 		}
+
 		got := Allocate(mustTariff(t, b, nodes), pods)
 		byWorkload, byNamespace := got.Idle, got.Idle
 		for _, w := range got.Workloads {
@@ -107,9 +118,11 @@ func TestAllocationAddsUp(t *testing.T) {
 				}
 			}
 		}
+
 		for _, ns := range got.Namespaces {
 			byNamespace = byNamespace.Plus(ns.Cost)
 		}
+
 		whole := Shares{Request: got.Cluster, Usage: got.Cluster, Max: got.Cluster}
 		if byWorkload != whole || byNamespace != whole || got.Idle.Plus(got.Used.Cost) != whole {
 			t.Fatalf("round %d: %+v and %+v are not %+v", round, byWorkload, byNamespace, whole)
@@ -126,6 +139,7 @@ func TestMoreRequestedNeverCheaper(t *testing.T) {
 			{Workload: Workload{Name: "a"}, Node: "a", Request: Amounts{CPU: cpu}},
 			{Workload: Workload{Name: "b"}, Node: "a", Request: Amounts{CPU: 1500}},
 		})
+
 		i := slices.IndexFunc(got.Workloads, func(w WorkloadCost) bool { return w.Name == "a" })
 		if now := got.Workloads[i].Cost.Request.CPU; now < before {
 			t.Fatalf("%d milli cost %d, less than %d", cpu, now, before)
@@ -142,6 +156,7 @@ func TestTariff(t *testing.T) {
 		{Name: "cheap", Labels: map[string]string{"pool": "big"}, Size: Amounts{CPU: 12000, Memory: 16 * oneGiB}},
 		{Name: "empty"},
 	}
+
 	tariff := mustTariff(t, b, nodes)
 	for name, c := range map[string]struct {
 		pods   map[string]int
@@ -161,16 +176,20 @@ func TestTariff(t *testing.T) {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}
+
 	if p := mustTariff(t, b, nil).At(nil); p.CPU != 0.03 || p.Memory != 0.005 || p.From != FromPriceBook {
 		t.Errorf("without nodes: %+v", p)
 	}
+
 	rich := Node{Size: Amounts{CPU: 1 << 30, Memory: 1}}
 	b.Default.Rates.CPU = 0.9
+
 	many := make([]Node, 10_000)
 	for i := range many {
 		many[i] = rich
 		many[i].Name = fmt.Sprint(i)
 	}
+
 	if _, err := NewTariff(b, many); err == nil || !strings.Contains(err.Error(), "together") {
 		t.Errorf("a cluster beyond counting: %v", err)
 	}
@@ -184,11 +203,13 @@ func TestSavingOf(t *testing.T) {
 		Container: "app", CPUNow: ptr(series.MilliCPU(1000)), CPUNew: ptr(series.MilliCPU(400)),
 		MemoryNow: ptr(series.Bytes(2 * oneGiB)), MemoryNew: ptr(series.Bytes(3 * oneGiB)),
 	}
+
 	s := SavingOf(price, 3, []Resize{less})
 	if s.CPU != 1800 || s.Memory != -3*oneGiB || len(s.NotCounted) != 0 || !near(s.Hourly.Total().PerHour(), 0.18-0.03) ||
 		!near(s.Hourly.Total().PerMonth(), (0.18-0.03)*730) {
 		t.Errorf("%+v", s)
 	}
+
 	for name, c := range map[string]struct {
 		pods int32
 		r    Resize
@@ -216,6 +237,7 @@ func BenchmarkAllocate(b *testing.B) {
 	for i := range nodes {
 		nodes[i] = Node{Name: fmt.Sprint("n", i), Size: Amounts{CPU: 32_000, Memory: 128 * oneGiB}}
 	}
+
 	pods := make([]Pod, 20_000)
 	for i := range pods {
 		w := rng.IntN(2000)
@@ -225,6 +247,7 @@ func BenchmarkAllocate(b *testing.B) {
 			Usage:   used(series.MilliCPU(rng.IntN(1000)), series.Bytes(rng.Int64N(4*oneGiB))),
 		}
 	}
+
 	book := mustParse(b, plain)
 	for b.Loop() {
 		Allocate(mustTariff(b, book, nodes), pods)

@@ -46,6 +46,7 @@ func (s Selector) Matches(labels map[string]string) bool {
 			return false
 		}
 	}
+
 	for _, r := range s.MatchExpressions {
 		value, exists := labels[r.Key]
 		var ok bool
@@ -59,10 +60,12 @@ func (s Selector) Matches(labels map[string]string) bool {
 		case DoesNotExist:
 			ok = !exists
 		}
+
 		if !ok {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -76,11 +79,14 @@ func ParsePriceBook(data []byte) (*PriceBook, error) {
 	for field, given := range map[string]bool{"name": d.Name != "", "selector": !d.Selector.empty(), "source": d.Source != "", "date": d.Date != ""} {
 		errs.Check(!given, "default."+field, "", "unknown field; the default group has none")
 	}
+
 	d.Name = DefaultGroup
 	errs.AddUnreported(b.problems())
+
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}
+
 	return b, nil
 }
 
@@ -105,6 +111,7 @@ func decodePrice[T ~float64](raw json.RawMessage, into *T) (allowed string) {
 	case v <= 0:
 		return "a price must be above zero"
 	}
+
 	*into = T(v)
 	return ""
 }
@@ -115,6 +122,7 @@ func (d *Discount) DecodeField(raw json.RawMessage) string {
 	if err != nil || v <= 0 || v >= 1 {
 		return "must be a number between 0 and 1: 0.6 takes 60 % off"
 	}
+
 	*d = Discount(v)
 	return ""
 }

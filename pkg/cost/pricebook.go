@@ -96,18 +96,27 @@ type Node struct {
 func (b *PriceBook) Quote(n Node) (Quote, error) {
 	group := b.groupOf(n.Labels)
 	capacity := b.capacityTypeOf(n.Labels)
-	q := Quote{Node: n.Name, Group: group.Name, CapacityType: OnDemand, Size: n.Size.clamped()}
-	price, factor := group.Price, 1.0
+	q := Quote{
+		Node:         n.Name,
+		Group:        group.Name,
+		CapacityType: OnDemand,
+		Size:         n.Size.clamped(),
+	}
+
+	price := group.Price
+	factor := 1.0
 	if capacity != nil {
 		q.CapacityType = capacity.Name
 		factor = 1 - float64(capacity.Discount)
 		if own, ok := group.Capacity[capacity.Name]; ok {
 			factor = 1 - float64(own.Discount)
 			if own.Price != (Price{}) {
-				price, factor = own.Price, 1
+				price = own.Price
+				factor = 1
 			}
 		}
 	}
+
 	weights := price.Rates
 	if weights.CPU == 0 {
 		weights = b.Default.Rates
@@ -115,26 +124,34 @@ func (b *PriceBook) Quote(n Node) (Quote, error) {
 	if weights.GPU == 0 {
 		weights.GPU = b.gpuRate(group)
 	}
+
 	cpu := cores(q.Size.CPU) * float64(weights.CPU)
 	memory := gib(q.Size.Memory) * float64(weights.Memory)
 	gpu := float64(q.Size.GPU) * float64(weights.GPU)
+
 	if q.Size.GPU > 0 && weights.GPU == 0 {
 		q.Note = "the price book has no price for its GPUs"
 	}
+
 	if price.Node > 0 {
 		total := cpu + memory + gpu
 		if total == 0 { // A node of unknown size still has its price, but its parts have none.
 			q.Note = "its size is not known"
 			cpu, total = 1, 1
 		}
+
 		scale := float64(price.Node) / total
-		cpu, memory, gpu = cpu*scale, memory*scale, gpu*scale
+		cpu = cpu * scale
+		memory = memory * scale
+		gpu = gpu * scale
 	} else if cpu+memory == 0 {
 		q.Note = "its size is not known: it has no price"
 	}
+
 	if all := cpu + memory + gpu; all > maxPrice || math.IsNaN(all) {
 		return Quote{}, fmt.Errorf("node %s: %s %s an hour is out of range: at most %s", n.Name, formatFloat(all), b.Currency, formatFloat(maxPrice))
 	}
+
 	q.Cost = Split{CPU: nanos(cpu * factor), Memory: nanos(memory * factor), GPU: nanos(gpu * factor)}
 	return q, nil
 }
@@ -144,6 +161,7 @@ func (b *PriceBook) gpuRate(g *Group) PerGPUHour {
 	if g.Rates.GPU > 0 {
 		return g.Rates.GPU
 	}
+
 	return b.Default.Rates.GPU
 }
 
@@ -156,14 +174,17 @@ func (b *PriceBook) LabelKeys() []string {
 			keys = append(keys, r.Key)
 		}
 	}
+
 	for _, g := range b.Groups {
 		add(g.Selector)
 	}
+
 	for _, c := range b.CapacityTypes {
 		for _, s := range c.Selectors {
 			add(s)
 		}
 	}
+
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }
@@ -174,6 +195,7 @@ func (b *PriceBook) groupOf(labels map[string]string) *Group {
 			return &b.Groups[i]
 		}
 	}
+
 	return &b.Default
 }
 
@@ -185,6 +207,7 @@ func (b *PriceBook) capacityTypeOf(labels map[string]string) *CapacityType {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -196,11 +219,13 @@ func (b *PriceBook) problems() settings.Errors {
 	v.text("currency", b.Currency, 16)
 	v.provenance("", b.Source, b.Date)
 	v.capacityTypes(b.CapacityTypes)
+
 	if b.Default.Node != 0 {
 		v.Fail("default.node", formatFloat(float64(b.Default.Node)), "the default needs prices of cpu and memory, since its nodes may have any size")
 	} else if b.Default.Rates == (Rates{}) {
 		v.Fail("default.prices", "", "must be given")
 	}
+
 	v.group("default", &b.Default)
 	names := map[string]bool{DefaultGroup: true}
 	for i := range b.Groups {
@@ -212,5 +237,6 @@ func (b *PriceBook) problems() settings.Errors {
 		v.Check(g.Price != (Price{}), path, "", "needs prices, or node")
 		v.group(path, g)
 	}
+
 	return v.Errors
 }

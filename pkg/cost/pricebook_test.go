@@ -31,10 +31,12 @@ const book = `{"currency": "EUR", "source": "contract 7", "date": "2026-01-31",
 
 func mustParse(t testing.TB, file string) *PriceBook {
 	t.Helper()
+
 	b, err := ParsePriceBook([]byte(file))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return b
 }
 
@@ -71,6 +73,7 @@ func TestQuote(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if q.Group != c.group || q.CapacityType != c.capacity || !near(q.Cost.Total().PerHour(), c.hour) || q.Note != c.note {
 			t.Errorf("%s: %+v, %v an hour, want %v", name, q, q.Cost.Total().PerHour(), c.hour)
 		}
@@ -94,6 +97,7 @@ func TestQuoteSplits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !near(q.Cost.CPU.PerHour(), 1.4*0.12/0.2) || !near(q.Cost.Memory.PerHour(), 1.4*0.08/0.2) {
 		t.Errorf("%v and %v", q.Cost.CPU.PerHour(), q.Cost.Memory.PerHour())
 	}
@@ -105,10 +109,12 @@ func TestQuoteOfOddNodes(t *testing.T) {
 	if err != nil || q.Cost != (Split{}) || !strings.Contains(q.Note, "no price") {
 		t.Errorf("a node of no size: %+v, %v", q, err)
 	}
+
 	q, err = b.Quote(Node{Name: "empty", Labels: map[string]string{"pool": "big", "zone": "a"}})
 	if err != nil || !near(q.Cost.Total().PerHour(), 1.4) || q.Note == "" {
 		t.Errorf("a node of no size and a whole price: %+v, %v", q, err)
 	}
+
 	q, err = b.Quote(Node{Name: "below", Size: Amounts{CPU: -1000, Memory: -5}})
 	if err != nil || q.Cost != (Split{}) {
 		t.Errorf("a node below zero: %+v, %v", q, err)
@@ -116,6 +122,7 @@ func TestQuoteOfOddNodes(t *testing.T) {
 	if _, err = b.Quote(Node{Name: "huge", Size: Amounts{CPU: math.MaxInt64, Memory: 1}}); err == nil || !strings.Contains(err.Error(), "node huge") {
 		t.Errorf("a node out of range: %v", err)
 	}
+
 	b.Default.Rates.GPU = 0
 	if q, err = b.Quote(Node{Size: Amounts{CPU: 1000, Memory: oneGiB, GPU: 1}}); err != nil || !strings.Contains(q.Note, "GPU") || q.Cost.GPU != 0 {
 		t.Errorf("a GPU without a price: %+v, %v", q, err)
@@ -125,9 +132,11 @@ func TestQuoteOfOddNodes(t *testing.T) {
 // replaced is the good book with one text replaced.
 func replaced(t *testing.T, old, with string) string {
 	t.Helper()
+
 	if !strings.Contains(book, old) {
 		t.Fatalf("the book has no %s", old)
 	}
+
 	return strings.Replace(book, old, with, 1)
 }
 
@@ -182,6 +191,7 @@ func TestParsePriceBookRefuses(t *testing.T) {
 			}
 		})
 	}
+
 	for _, file := range []string{"", "[]", "null", "1", book + "{}", `{"currency":`, `{"currency": "EUR"`, `{"a"}`} {
 		if _, err := ParsePriceBook([]byte(file)); err == nil {
 			t.Errorf("%q is taken", file)
@@ -195,6 +205,7 @@ func paths(err error) []string {
 	if !errors.As(err, &joined) {
 		return nil
 	}
+
 	var out []string
 	for _, e := range joined.Unwrap() {
 		var field *settings.FieldError
@@ -202,6 +213,7 @@ func paths(err error) []string {
 			out = append(out, field.Path)
 		}
 	}
+
 	return out
 }
 
@@ -209,22 +221,27 @@ func FuzzParsePriceBook(f *testing.F) {
 	f.Add([]byte(book))
 	f.Add([]byte(`{"currency":"USD","source":"s","date":"2026-01-01","default":{"prices":{"cpu":1,"memory":1}}}`))
 	f.Add([]byte(`{"groups":[{"capacity":{"":{}}}]}`))
+
 	f.Fuzz(func(t *testing.T, file []byte) {
 		b, err := ParsePriceBook(file)
 		if (b == nil) != (err != nil) {
 			t.Fatalf("%v and %v", b, err)
 		}
+
 		if err != nil {
 			if err.Error() == "" {
 				t.Fatal("an error without words")
 			}
+
 			return
 		}
+
 		for _, labels := range []map[string]string{nil, {"pool": "big"}, {"cheap": ""}} {
 			q, err := b.Quote(Node{Name: "n", Labels: labels, Size: Amounts{CPU: 1000, Memory: oneGiB}})
 			if err != nil {
 				continue // Out of range, with an error.
 			}
+
 			if q.Cost.CPU < 0 || q.Cost.Memory < 0 || q.Group == "" || q.CapacityType == "" {
 				t.Fatalf("quote %+v", q)
 			}

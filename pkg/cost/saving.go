@@ -49,6 +49,7 @@ func SavingOfMean(price UnitPrice, pods float64, resizes []Resize) Saving {
 		s.NotCounted = append(s.NotCounted, "it has no pods now")
 		return s
 	}
+
 	var cpu, memory float64
 	for _, r := range resizes {
 		if r.ZeroCounts {
@@ -56,18 +57,26 @@ func SavingOfMean(price UnitPrice, pods float64, resizes []Resize) Saving {
 			memory += differenceOf(&s, r.MemoryNow, r.MemoryNew)
 			continue
 		}
+
 		cpu += reductionOf(&s, "cpu of "+r.Container, r.CPUNow, r.CPUNew)
 		memory += reductionOf(&s, "memory of "+r.Container, r.MemoryNow, r.MemoryNew)
 	}
-	cpu, memory = cpu*pods, memory*pods
+
+	cpu = cpu * pods
+	memory = memory * pods
 	money := math.Abs(cpu/milliPerCore*float64(price.CPU)) + math.Abs(memory/bytesPerGiB*float64(price.Memory))
+
 	const most = 1 << 53 // Beyond this a float64 cannot hold every whole number.
 	if math.Abs(cpu) > most || math.Abs(memory) > most || !(money <= maxClusterPrice) {
-		s.NotCounted, s.Counted = append(s.NotCounted, "the amounts are too large to be counted"), 0
+		s.NotCounted = append(s.NotCounted, "the amounts are too large to be counted")
+		s.Counted = 0
 		return s
 	}
-	s.CPU, s.Memory = series.MilliCPU(cpu), series.Bytes(memory)
+
+	s.CPU = series.MilliCPU(cpu)
+	s.Memory = series.Bytes(memory)
 	s.Hourly = Split{CPU: nanos(cores(s.CPU) * float64(price.CPU)), Memory: nanos(gib(s.Memory) * float64(price.Memory))}
+
 	return s
 }
 
@@ -76,6 +85,7 @@ func differenceOf[T series.MilliCPU | series.Bytes](s *Saving, now, after *T) fl
 	if now == nil || after == nil {
 		return 0
 	}
+
 	s.Counted++
 	return float64(*now) - float64(*after)
 }
@@ -93,5 +103,6 @@ func reductionOf[T series.MilliCPU | series.Bytes](s *Saving, what string, now, 
 		s.Counted++
 		return float64(*now) - float64(*after)
 	}
+
 	return 0
 }

@@ -24,21 +24,30 @@ const maxClusterPrice = 9e9
 // NewTariff prices nodes, each name once. The error names a node, or states that the sum is out of range.
 func NewTariff(b *PriceBook, nodes []Node) (*Tariff, error) {
 	t := &Tariff{Currency: b.Currency, quotes: make(map[string]Quote, len(nodes))}
-	t.fallback = UnitPrice{CPU: b.Default.Rates.CPU, Memory: b.Default.Rates.Memory, From: FromPriceBook, Groups: []string{DefaultGroup}}
+	t.fallback = UnitPrice{
+		CPU:    b.Default.Rates.CPU,
+		Memory: b.Default.Rates.Memory,
+		From:   FromPriceBook,
+		Groups: []string{DefaultGroup},
+	}
+
 	total := 0.0
 	for _, n := range nodes {
 		q, err := b.Quote(n)
 		if err != nil {
 			return nil, err
 		}
+
 		if _, twice := t.quotes[n.Name]; !twice {
 			total += q.Cost.Total().PerHour()
 		}
 		t.quotes[n.Name] = q
 	}
+
 	if total > maxClusterPrice {
 		return nil, fmt.Errorf("the nodes cost %s %s an hour together: at most %s can be counted", formatFloat(total), b.Currency, formatFloat(maxClusterPrice))
 	}
+
 	var mean priceAverage
 	for _, name := range slices.Sorted(maps.Keys(t.quotes)) {
 		// The mean is weighted by size: the mean price of a core is the cost of all cores divided by their number.
@@ -46,9 +55,11 @@ func NewTariff(b *PriceBook, nodes []Node) (*Tariff, error) {
 		mean.memory.add(t.quotes[name].Cost.Memory.PerHour(), gib(t.quotes[name].Size.Memory))
 		mean.addGroup(t.quotes[name].Group)
 	}
+
 	if p, ok := mean.price(FromClusterMean); ok {
 		t.fallback = p
 	}
+
 	return t, nil
 }
 
@@ -89,14 +100,17 @@ func (t *Tariff) At(pods map[string]int) UnitPrice {
 		if !known || pods[name] <= 0 || q.Size.CPU == 0 || q.Size.Memory == 0 {
 			continue
 		}
+
 		n := float64(pods[name])
 		mean.cpu.add(n*q.Cost.CPU.PerHour()/cores(q.Size.CPU), n)
 		mean.memory.add(n*q.Cost.Memory.PerHour()/gib(q.Size.Memory), n)
 		mean.addGroup(q.Group)
 	}
+
 	if p, ok := mean.price(FromNodes); ok {
 		return p
 	}
+
 	return t.fallback
 }
 
@@ -125,7 +139,11 @@ func (a *priceAverage) price(from PricedFrom) (UnitPrice, bool) {
 	if a.cpu.weight == 0 || a.memory.weight == 0 {
 		return UnitPrice{}, false
 	}
+
 	return UnitPrice{
-		CPU: PerCoreHour(a.cpu.sum / a.cpu.weight), Memory: PerGiBHour(a.memory.sum / a.memory.weight), From: from, Groups: a.groups,
+		CPU:    PerCoreHour(a.cpu.sum / a.cpu.weight),
+		Memory: PerGiBHour(a.memory.sum / a.memory.weight),
+		From:   from,
+		Groups: a.groups,
 	}, true
 }

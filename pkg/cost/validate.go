@@ -45,9 +45,11 @@ func (v *validator) provenance(path, source, date string) {
 	if path == "" || source != "" {
 		v.text(settings.Join(path, "source"), source, 500)
 	}
+
 	if path != "" && date == "" {
 		return
 	}
+
 	_, err := time.Parse(time.DateOnly, date)
 	v.Check(err == nil, settings.Join(path, "date"), date, "must be a date such as 2026-01-31")
 }
@@ -57,11 +59,13 @@ func (v *validator) capacityTypes(all []CapacityType) {
 		path := fmt.Sprintf("capacityTypes[%d]", i)
 		v.name(path+".name", c.Name, v.types)
 		v.Check(len(c.Selectors) > 0, path+".selectors", "", "must have at least one")
+
 		for j, s := range c.Selectors {
 			at := fmt.Sprintf("%s.selectors[%d]", path, j)
 			v.Check(!s.empty(), at, "", "must match labels; an empty one would select every node")
 			v.selector(at, s)
 		}
+
 		if c.Discount != 0 {
 			v.discount(path+".discount", c.Discount)
 		}
@@ -71,6 +75,7 @@ func (v *validator) capacityTypes(all []CapacityType) {
 func (v *validator) selector(path string, s Selector) {
 	_, unnamed := s.MatchLabels[""]
 	v.Check(!unnamed, path, "", "a label needs a key")
+
 	for _, r := range s.MatchExpressions {
 		v.Check(r.Key != "", path, "", "a label needs a key")
 		switch r.Operator {
@@ -91,13 +96,16 @@ func (v *validator) discount(path string, d Discount) {
 func (v *validator) group(path string, g *Group) {
 	v.provenance(path, g.Source, g.Date)
 	v.price(path, g.Price)
+
 	for _, name := range slices.Sorted(maps.Keys(g.Capacity)) {
-		c, at := g.Capacity[name], path+".capacity."+name
+		c := g.Capacity[name]
+		at := path + ".capacity." + name
 		if name == OnDemand {
 			v.Fail(at, "", "the prices of the group are the on-demand prices")
 		} else {
 			v.Check(v.types[name], at, "", "capacityTypes has none of this name")
 		}
+
 		switch {
 		case c.Discount != 0 && c.Price != (Price{}):
 			v.Fail(at, "", "discount contradicts prices and node: give one of them")
@@ -114,11 +122,14 @@ func (v *validator) price(path string, p Price) {
 	if p.Node != 0 {
 		v.amount(path+".node", float64(p.Node))
 	}
+
 	if p.Rates == (Rates{}) {
 		return
 	}
+
 	v.amount(path+".prices.cpu", float64(p.Rates.CPU))
 	v.amount(path+".prices.memory", float64(p.Rates.Memory))
+
 	if p.Rates.GPU != 0 {
 		v.amount(path+".prices.gpu", float64(p.Rates.GPU))
 	}

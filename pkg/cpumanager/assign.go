@@ -82,6 +82,7 @@ func (p *Plan) CPUs(id ID) numa.CPUSet {
 	if cpus, ok := p.cpus[id]; ok {
 		return cpus
 	}
+
 	return p.Shared
 }
 
@@ -92,6 +93,7 @@ func (p *Plan) Exclusive() (cpus numa.CPUSet) {
 			cpus = cpus.Union(h.CPUs)
 		}
 	}
+
 	return cpus
 }
 
@@ -103,12 +105,14 @@ func Assign(m Machine, before []Assignment, pods []Pod) Plan {
 	for _, h := range before {
 		a.previous[h.ID] = h
 	}
+
 	a.restorePrevious(pods)
 	plan := Plan{cpus: map[ID]numa.CPUSet{}}
 	counts := map[ID]map[string]int{}
 	for i := range pods {
 		plan.Refused = append(plan.Refused, a.assignPod(&pods[i], counts)...)
 	}
+
 	for i := range pods {
 		for _, c := range pods[i].Containers {
 			id := ID{pods[i].UID, c.Name}
@@ -116,14 +120,17 @@ func Assign(m Machine, before []Assignment, pods []Pod) Plan {
 			if !held {
 				continue
 			}
+
 			h := Assignment{ID: id, Policy: policy, Zones: counts[id]}
 			plan.cpus[id] = a.allocator.CPUs(id.String())
 			if policy != numa.PolicyNUMA {
 				h.CPUs = plan.cpus[id]
 			}
+
 			plan.Assignments = append(plan.Assignments, h)
 		}
 	}
+
 	plan.Shared = a.allocator.Shared()
 	return plan
 }
@@ -144,9 +151,11 @@ func (a *assigner) restorePrevious(pods []Pod) {
 				if !had {
 					continue
 				}
+
 				if h.Policy == "" {
 					h.Policy = pods[i].Policy
 				}
+
 				cpus := h.CPUs.Intersection(a.machine.Layout.All()) // The others are offline.
 				// Assignments that cannot be restored are requested again, which reports the reason.
 				switch {
@@ -166,14 +175,19 @@ func (a *assigner) assignPod(p *Pod, counts map[ID]map[string]int) (refused []Re
 		for _, c := range p.Containers {
 			a.allocator.Release(ID{p.UID, c.Name}.String())
 		}
+
 		return nil
 	}
-	wants, had := make([]int, len(p.Containers)), make([]map[string]int, len(p.Containers))
+
+	wants := make([]int, len(p.Containers))
+	had := make([]map[string]int, len(p.Containers))
 	for i, c := range p.Containers {
 		id := ID{p.UID, c.Name}
-		wants[i], had[i] = c.CPUs, a.countByZone(id)
+		wants[i] = c.CPUs
+		had[i] = a.countByZone(id)
 		counts[id] = had[i]
 	}
+
 	zones := a.growZones(p, wants, had)
 	shares, err := Divide(zones, wants, had)
 	// Containers that shrink come first, because others may request what they release.
@@ -183,13 +197,16 @@ func (a *assigner) assignPod(p *Pod, counts map[ID]map[string]int) (refused []Re
 		if failed == nil {
 			failed = a.allocator.Allocate(id.String(), p.Policy, shares[i], a.previous[id].CPUs)
 		}
+
 		if failed == nil {
 			counts[id] = shares[i]
 			continue
 		}
+
 		_, keeps := a.allocator.Policy(id.String())
 		refused = append(refused, Refusal{ID: id, KeepsCPUs: keeps, Reason: failed.Error()})
 	}
+
 	return refused
 }
 
@@ -202,6 +219,7 @@ func (a *assigner) orderShrinkingFirst(wants []int, had []map[string]int) []int 
 			others = append(others, i)
 		}
 	}
+
 	return append(giving, others...)
 }
 
@@ -214,6 +232,7 @@ func (a *assigner) countByZone(id ID) map[string]int {
 	case policy == numa.PolicyNUMA:
 		return a.previous[id].Zones
 	}
+
 	return a.machine.Layout.CountByZone(a.allocator.CPUs(id.String()))
 }
 
@@ -227,13 +246,16 @@ func (a *assigner) growZones(p *Pod, wants []int, had []map[string]int) map[stri
 		if sumCounts(had[i]) == 0 {
 			return p.Zones
 		}
+
 		for zone, n := range had[i] {
 			held[zone] += n
 		}
 	}
+
 	if missing <= 0 {
 		return p.Zones
 	}
+
 	zones := maps.Clone(p.Zones)
 	names := slices.Sorted(maps.Keys(zones))
 	for _, zone := range names {
@@ -241,20 +263,25 @@ func (a *assigner) growZones(p *Pod, wants []int, had []map[string]int) map[stri
 		zones[zone] += more
 		missing -= more
 	}
+
 	for missing > 0 {
 		best, most := "", 0
 		for _, zone := range names {
 			if spare := a.allocator.Available(zone) - max(0, zones[zone]-held[zone]); spare > most {
-				best, most = zone, spare
+				best = zone
+				most = spare
 			}
 		}
+
 		if best == "" {
 			break // Divide reports the shortage.
 		}
+
 		more := min(missing, most)
 		zones[best] += more
 		missing -= more
 	}
+
 	return zones
 }
 
@@ -262,6 +289,7 @@ func sumCounts(zones map[string]int) (n int) {
 	for _, c := range zones {
 		n += c
 	}
+
 	return n
 }
 
@@ -277,6 +305,7 @@ func Validate(holdings []Assignment) error {
 		case h.Policy != "" && h.Policy != numa.PolicyExclusive && h.Policy != numa.PolicyImmovable && h.Policy != numa.PolicyNUMA:
 			return fmt.Errorf("container %s has policy %q", h.ID, h.Policy)
 		}
+
 		seen[h.ID] = true
 		for zone, n := range h.Zones {
 			if n < 0 || n > numa.MaxCPU+1 {
@@ -284,5 +313,6 @@ func Validate(holdings []Assignment) error {
 			}
 		}
 	}
+
 	return nil
 }

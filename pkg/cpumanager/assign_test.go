@@ -16,19 +16,23 @@ import (
 // 64z+c and 64z+c+cores.
 func newMachine(t testing.TB, zones, cores int, reserved ...int) Machine {
 	t.Helper()
+
 	m := Machine{Reserved: numa.NewCPUSet(reserved...), Memory: map[string]series.Bytes{}}
 	var threads []numa.Thread
 	for z := range zones {
 		name := fmt.Sprint("node", z)
 		m.Memory[name] = 8 << 30
+
 		for c := range cores {
 			threads = append(threads, numa.Thread{CPU: 64*z + c, Core: 100*z + c, Zone: name}, numa.Thread{CPU: 64*z + c + cores, Core: 100*z + c, Zone: name})
 		}
 	}
+
 	var err error
 	if m.Layout, err = numa.NewLayout(threads); err != nil {
 		t.Fatal(err)
 	}
+
 	return m
 }
 
@@ -38,6 +42,7 @@ func newPod(uid string, policy numa.Policy, zones map[string]int, wants ...int) 
 	for i, n := range wants {
 		p.Containers = append(p.Containers, Container{Name: string(rune('a' + i)), CPUs: n, Memory: 1 << 30})
 	}
+
 	return p
 }
 
@@ -47,9 +52,11 @@ func formatPlan(p *Plan) string {
 	for _, h := range p.Assignments {
 		out = append(out, fmt.Sprintf("%s=%s", h.ID, p.CPUs(h.ID)))
 	}
+
 	for _, r := range p.Refused {
 		out = append(out, fmt.Sprintf("%s refused, keeps %t", r.ID, r.KeepsCPUs))
 	}
+
 	return strings.Join(append(out, "shared="+p.Shared.String()), " ")
 }
 
@@ -91,10 +98,12 @@ func TestSharedNeverEmpty(t *testing.T) {
 	if plan := Assign(m, nil, []Pod{all}); formatPlan(&plan) != "p/a refused, keeps false shared=0-3" || !strings.Contains(plan.Refused[0].Reason, "none to share") {
 		t.Errorf("%s: %+v", formatPlan(&plan), plan.Refused)
 	}
+
 	parts := newPod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 2, 2)
 	if plan := Assign(m, nil, []Pod{parts}); formatPlan(&plan) != "p/a=0,2 p/b refused, keeps false shared=1,3" {
 		t.Error(formatPlan(&plan))
 	}
+
 	before := []Assignment{{ID: ID{"p", "a"}, Policy: numa.PolicyExclusive, CPUs: numa.NewCPUSet(0, 1, 2, 3)}}
 	if plan := Assign(m, before, []Pod{all}); formatPlan(&plan) != "p/a refused, keeps false shared=0-3" {
 		t.Error(formatPlan(&plan))
@@ -108,8 +117,10 @@ func TestChanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return Assignment{ID: ID{"p", "a"}, Policy: numa.PolicyExclusive, CPUs: set, Zones: map[string]int{"node0": n}}
 	}
+
 	zones := map[string]int{"node0": 2}
 	p := newPod("p", numa.PolicyExclusive, zones, 2)
 	for name, test := range map[string]struct {
@@ -145,6 +156,7 @@ func TestChanges(t *testing.T) {
 			if got := formatPlan(&plan); got != test.want {
 				t.Errorf("\ngot  %s\nwant %s", got, test.want)
 			}
+
 			again := Assign(newMachine(t, 2, 4, test.reserved...), plan.Assignments, test.pods)
 			if formatPlan(&again) != formatPlan(&plan) {
 				t.Errorf("decided again on the same:\ngot  %s\nwant %s", formatPlan(&again), formatPlan(&plan))
@@ -173,6 +185,7 @@ func TestDivide(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %s", name, got, err, test.want)
 		}
 	}
+
 	if _, err := Divide(map[string]int{"n0": 1}, []int{1, 1}, nil); err == nil || !strings.Contains(err.Error(), "have 1 CPUs, but its containers request 2") {
 		t.Errorf("too much: %v", err)
 	}
@@ -188,6 +201,7 @@ func TestBindMemory(t *testing.T) {
 		newPod("bare", numa.PolicyExclusive, map[string]int{"node1": 2}, 2), newPod("both", numa.PolicyExclusive, map[string]int{"node0": 1, "node1": 1}, 2),
 		newPod("numa", numa.PolicyNUMA, map[string]int{"node0": 1}, 1), newPod("late", numa.PolicyNUMA, map[string]int{"node0": 1}, 1),
 	}
+
 	plan := Assign(m, nil, pods)
 	zones, why := BindMemory(m, &plan, pods, nil)
 	for uid, want := range map[string]string{"fits": "node0", "too": "node0", "none": "no limit", "bare": "zone node1 has 0 MiB left", "both": "zone node1", "numa": "node0", "late": "zone node0 has 0 MiB left"} {
@@ -196,6 +210,7 @@ func TestBindMemory(t *testing.T) {
 			t.Errorf("%s: %q, want %q", uid, got, want)
 		}
 	}
+
 	m.MemoryBoundByKubelet = true
 	if zones, why = BindMemory(m, &plan, pods, nil); len(zones) != 0 || len(why) != len(pods) {
 		t.Errorf("the kubelet binds memory: %v, %v", zones, why)
@@ -208,6 +223,7 @@ func TestOtherMemory(t *testing.T) {
 	m := newMachine(t, 1, 4)
 	pods := []Pod{newPod("web", numa.PolicyExclusive, map[string]int{"node0": 1}, 1)} // 1 of 8 GiB
 	plan := Assign(m, nil, pods)
+
 	id := ID{"web", "a"}
 	for _, test := range []struct {
 		others       series.Bytes
@@ -231,6 +247,7 @@ func TestValidate(t *testing.T) {
 	if err := Validate([]Assignment{good, {ID: ID{"p", "b"}}}); err != nil {
 		t.Error(err)
 	}
+
 	for want, list := range map[string][]Assignment{
 		"is listed twice":    {good, good},
 		"names no container": {{ID: ID{"", "a"}}},

@@ -20,17 +20,21 @@ const otherMemoryMargin = 8
 // containers fit into the zone beside everything else in use there; a limit is divided among zones in proportion to the CPUs. bound holds
 // the containers that are bound now, which may use the last of a zone. why holds the reason for assigned containers that are not bound.
 func BindMemory(m Machine, plan *Plan, pods []Pod, bound map[ID][]string) (zones map[ID][]string, why map[ID]string) {
-	zones, why = map[ID][]string{}, map[ID]string{}
+	zones = map[ID][]string{}
+	why = map[ID]string{}
+
 	limits := map[ID]series.Bytes{}
 	for i := range pods {
 		for _, c := range pods[i].Containers {
 			limits[ID{pods[i].UID, c.Name}] = c.Memory
 		}
 	}
+
 	left := maps.Clone(m.Memory)
 	for zone, used := range m.OtherMemory {
 		left[zone] -= used
 	}
+
 	for _, h := range plan.Assignments {
 		reason := "the kubelet binds containers to memory zones itself"
 		if !m.MemoryBoundByKubelet {
@@ -38,18 +42,22 @@ func BindMemory(m Machine, plan *Plan, pods []Pod, bound map[ID][]string) (zones
 			if bound[h.ID] == nil {
 				margins = m.OtherMemory
 			}
+
 			reason = reserveMemory(left, margins, h.Zones, limits[h.ID])
 		}
+
 		if reason != "" {
 			why[h.ID] = reason
 			continue
 		}
+
 		for _, zone := range slices.Sorted(maps.Keys(h.Zones)) {
 			if h.Zones[zone] > 0 {
 				zones[h.ID] = append(zones[h.ID], zone)
 			}
 		}
 	}
+
 	return zones, why
 }
 
@@ -59,9 +67,11 @@ func reserveMemory(left, others map[string]series.Bytes, zones map[string]int, l
 	if cpus == 0 {
 		return "it has no CPUs in any zone"
 	}
+
 	if limit <= 0 {
 		return "it has no limit on memory"
 	}
+
 	needs := map[string]series.Bytes{}
 	for zone, n := range zones {
 		switch {
@@ -71,13 +81,16 @@ func reserveMemory(left, others map[string]series.Bytes, zones map[string]int, l
 			needs[zone] = limit/series.Bytes(cpus)*series.Bytes(n) + series.Bytes(n) // rounded up
 		}
 	}
+
 	for _, zone := range slices.Sorted(maps.Keys(needs)) {
 		if needs[zone]+others[zone]/otherMemoryMargin > left[zone] {
 			return fmt.Sprintf("zone %s has %d MiB left, it may use %d MiB there", zone, max(left[zone], 0)>>20, needs[zone]>>20)
 		}
 	}
+
 	for zone, n := range needs {
 		left[zone] -= n
 	}
+
 	return ""
 }

@@ -19,6 +19,7 @@ func TestProperties(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 21))
 		m := newMachine(t, 1+r.IntN(3), 1+r.IntN(5))
 		var pods []Pod
+
 		var before []Assignment
 		for step := range 60 {
 			switch {
@@ -27,27 +28,35 @@ func TestProperties(t *testing.T) {
 				if r.IntN(2) == 0 {
 					p.Containers = append(p.Containers, Container{Name: "z", CPUs: 1 + r.IntN(3)})
 				}
+
 				for z := range r.IntN(3) + 1 {
 					p.Zones[fmt.Sprint("node", z)] = r.IntN(4)
 				}
 				pods = append(pods, p)
+
 			case r.IntN(3) > 0 && len(pods) > 0:
 				i := r.IntN(len(pods))
 				pods[i].Containers[0].CPUs = 1 + r.IntN(5)
 				pods[i].Policy = policies[r.IntN(4)]
+
 			case r.IntN(4) == 0:
 				m.Reserved = numa.NewCPUSet(r.IntN(8), 64+r.IntN(8))
+
 			case len(pods) > 0:
 				i := r.IntN(len(pods))
 				pods = append(pods[:i:i], pods[i+1:]...)
 			}
+
 			plan := Assign(m, before, pods)
 			verifyPlan(t, m, &plan, before, pods, fmt.Sprintf("seed %d step %d", seed, step))
+
 			if again := Assign(m, plan.Assignments, pods); len(plan.Refused) == 0 && formatPlan(&again) != formatPlan(&plan) {
 				t.Fatalf("seed %d step %d: decided again on the same:\ngot  %s\nwant %s", seed, step, formatPlan(&again), formatPlan(&plan))
 			}
+
 			before = plan.Assignments
 		}
+
 		if plan := Assign(m, before, nil); plan.Shared != m.Layout.All() || len(plan.Assignments) != 0 {
 			t.Fatalf("seed %d: without pods %s", seed, formatPlan(&plan))
 		}
@@ -58,54 +67,71 @@ func TestProperties(t *testing.T) {
 // than it requested.
 func verifyPlan(t *testing.T, m Machine, plan *Plan, before []Assignment, pods []Pod, when string) {
 	t.Helper()
-	had, refused, wants := map[ID]numa.CPUSet{}, map[ID]Refusal{}, map[ID]int{}
+
+	had := map[ID]numa.CPUSet{}
+	refused := map[ID]Refusal{}
+	wants := map[ID]int{}
+
 	for _, h := range before {
 		had[h.ID] = h.CPUs
 	}
+
 	for _, r := range plan.Refused {
 		if r.Reason == "" {
 			t.Fatalf("%s: %s is refused without a reason", when, r.ID)
 		}
+
 		refused[r.ID] = r
 	}
+
 	for _, p := range pods {
 		for _, c := range p.Containers {
 			wants[ID{p.UID, c.Name}] = c.CPUs
 		}
 	}
+
 	if plan.Shared == (numa.CPUSet{}) {
 		t.Fatalf("%s: nothing is left to share", when)
 	}
+
 	var given, alone numa.CPUSet
 	for _, h := range plan.Assignments {
 		_, isRefused := refused[h.ID]
 		if !isRefused && sumCounts(h.Zones) != wants[h.ID] {
 			t.Fatalf("%s: %s has %v, wants %d", when, h.ID, h.Zones, wants[h.ID])
 		}
+
 		cpus := plan.CPUs(h.ID)
 		if cpus == (numa.CPUSet{}) {
 			t.Fatalf("%s: %s runs nowhere", when, h.ID)
 		}
+
 		if h.Policy == numa.PolicyNUMA {
 			if cpus.Difference(plan.Shared).Len() > 0 || cpus.Len() < sumCounts(h.Zones) {
 				t.Fatalf("%s: %s shares %s of %s, asked for %v", when, h.ID, cpus, plan.Shared, h.Zones)
 			}
+
 			continue
 		}
+
 		if cpus.Intersection(given).Len() > 0 {
 			t.Fatalf("%s: %s has CPUs of another: %s", when, h.ID, formatPlan(plan))
 		}
+
 		if m.Reserved.Intersection(cpus).Difference(had[h.ID]).Len() > 0 {
 			t.Fatalf("%s: %s has reserved CPUs that it had not: %s", when, h.ID, cpus)
 		}
+
 		if !isRefused && cpus.Len() != wants[h.ID] {
 			t.Fatalf("%s: %s has %s, wants %d", when, h.ID, cpus, wants[h.ID])
 		}
+
 		given = given.Union(cpus)
 		if h.Policy == numa.PolicyExclusive {
 			alone = alone.Union(cpus)
 		}
 	}
+
 	if alone != plan.Exclusive() || alone.Union(plan.Shared) != m.Layout.All() || alone.Intersection(plan.Shared).Len() > 0 {
 		t.Fatalf("%s: %s alone and %s shared are not the machine", when, alone, plan.Shared)
 	}
@@ -117,6 +143,7 @@ func FuzzDivide(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b, x, y, hadA, hadB uint8) {
 		zones := map[string]int{"node0": int(a), "node1": int(b)}
 		wants := []int{int(x), int(y)}
+
 		out, err := Divide(zones, wants, []map[string]int{{"node0": int(hadA)}, {"node1": int(hadB), "gone": 3}})
 		if (err != nil) != (int(x)+int(y) > int(a)+int(b)) {
 			t.Fatalf("%v of %v: %v", wants, zones, err)
@@ -124,11 +151,13 @@ func FuzzDivide(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		for i, share := range out {
 			if sumCounts(share) != wants[i] {
 				t.Fatalf("%v of %v: container %d has %v", wants, zones, i, share)
 			}
 		}
+
 		for zone, n := range zones {
 			if out[0][zone]+out[1][zone] > n {
 				t.Fatalf("%v of %v: %v", wants, zones, out)

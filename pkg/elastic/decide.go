@@ -54,7 +54,8 @@ type State[T Amount] struct {
 
 // Resume makes the next decision with complete inputs start from the amount of an agent that stopped in order at ended.
 func (s *State[T]) Resume(advertised T, ended time.Time, p Policy[T]) {
-	s.resumeAmount, s.resumeUntil = advertised, ended.Add(p.Resume)
+	s.resumeAmount = advertised
+	s.resumeUntil = ended.Add(p.Resume)
 }
 
 // Decide decides for the time in.At, which increases between decisions; after a clock was set back or decisions were missed, an offer has
@@ -63,19 +64,26 @@ func Decide[T Amount](in Input[T], p Policy[T], s *State[T]) Result[T] {
 	t, bounded := computeTerms(&in, &p)
 	r := Result[T]{Terms: t, At: in.At}
 	now := s.advanceTime(&in, &p)
+
 	if !in.PodsKnown {
 		r.Problem = joinProblems(r.Problem, "the pods of the node are unknown")
 		s.resetOffers()
-		r.Phase, r.Advertise, r.NeedsWrite = Holding, now, differsFromNode(&in, now)
+		r.Phase = Holding
+		r.Advertise = now
+		r.NeedsWrite = differsFromNode(&in, now)
+
 		return r
 	}
+
 	target := now
 	switch {
 	case r.Problem == "":
 		target = s.followOffer(&r, &p, now)
 	case in.At.Sub(s.lastComplete) > p.Hold:
 		s.resetOffers()
-		r.Phase, target = Withdrawn, 0
+		r.Phase = Withdrawn
+		target = 0
+
 	default:
 		s.resetOffers()
 		r.Phase = Holding
@@ -83,14 +91,17 @@ func Decide[T Amount](in Input[T], p Policy[T], s *State[T]) Result[T] {
 			target = min(now, r.Offer)
 		}
 	}
+
 	if r.Allocatable > 0 {
 		target = min(target, r.ceiling(p.Unit))
 	}
+
 	target = max(target, r.Allocated)
 	if r.Known = r.Problem == ""; r.Known {
 		r.Deficit = max(r.Allocated-r.Offer, 0)
 		r.AllocatedShare = AllocatedShare(r.Allocated, r.Offer, p.Unit)
 	}
+
 	s.applyTarget(&in, &p, &r, now, target)
 	return r
 }
@@ -98,15 +109,19 @@ func Decide[T Amount](in Input[T], p Policy[T], s *State[T]) Result[T] {
 // advanceTime records the time and returns the advertised amount.
 func (s *State[T]) advanceTime(in *Input[T], p *Policy[T]) T {
 	if !s.started {
-		s.started, s.lastComplete, s.lastAt = true, in.At, in.At
+		s.started = true
+		s.lastComplete = in.At
+		s.lastAt = in.At
 		s.advertised = roundDown(in.Advertised, p.Unit)
 	}
+
 	if d := in.At.Sub(s.lastAt); d < 0 || d > p.MaxAge {
 		s.resetOffers()
 		if d < 0 {
 			s.lastComplete = in.At
 		}
 	}
+
 	s.lastAt = in.At
 	return s.advertised
 }
@@ -123,9 +138,13 @@ func (s *State[T]) followOffer(r *Result[T], p *Policy[T], now T) T {
 	if left := s.resumeUntil.Sub(r.At); left >= 0 && left <= p.Resume+clockTolerance {
 		now = max(now, min(s.resumeAmount, r.Offer))
 	}
-	s.resumeAmount, s.resumeUntil = 0, time.Time{}
+
+	s.resumeAmount = 0
+	s.resumeUntil = time.Time{}
 	covered := s.offers.add(r.At, r.Offer, p.Stable)
-	r.Stable, r.Since = s.offers.minimum(), s.offers.since
+
+	r.Stable = s.offers.minimum()
+	r.Since = s.offers.since
 	r.Phase = Steady
 	switch {
 	case r.Offer < now:
@@ -137,13 +156,17 @@ func (s *State[T]) followOffer(r *Result[T], p *Policy[T], now T) T {
 		if r.Offer > now {
 			r.Phase = Waiting
 		}
+
 		return now
+
 	case s.growingSince.IsZero():
 		s.growingSince = r.At
 	}
+
 	r.Phase = Growing
 	// It grows by at most one minute's step at once, however long ago the last decision was.
 	step := float64(p.Growth) * min(r.At.Sub(s.growingSince).Minutes(), 1) * float64(r.Allocatable)
+
 	return min(r.Stable, now+roundDown(T(step+1e-6), p.Unit))
 }
 
@@ -152,18 +175,24 @@ func (s *State[T]) applyTarget(in *Input[T], p *Policy[T], r *Result[T], now, ta
 	if r.Known && r.Deficit > 0 {
 		r.Phase = Deficit
 	}
+
 	changed := target - now
 	step := max(fraction(r.Allocatable, p.Material), p.Unit)
+
 	must := target == 0 || now == 0 || now < r.Allocated || r.Allocatable > 0 && now > max(r.ceiling(p.Unit), r.Allocated)
 	if changed == 0 || !must && max(changed, -changed) < step {
-		r.Advertise, r.NeedsWrite = now, differsFromNode(in, now)
+		r.Advertise = now
+		r.NeedsWrite = differsFromNode(in, now)
 		return
 	}
+
 	if changed > 0 && !s.growingSince.IsZero() {
 		s.growingSince = r.At
 	}
+
 	s.advertised = target
-	r.Advertise, r.NeedsWrite = target, true
+	r.Advertise = target
+	r.NeedsWrite = true
 }
 
 // differsFromNode reports whether the node shows another amount than decided, as after a kubelet has reset it. That is written whether or
@@ -172,6 +201,7 @@ func differsFromNode[T Amount](in *Input[T], now T) bool {
 	if in.NotAdvertised {
 		return now > 0
 	}
+
 	return in.Advertised != now
 }
 
@@ -179,6 +209,7 @@ func joinProblems(a, b string) string {
 	if a == "" {
 		return b
 	}
+
 	return a + "; " + b
 }
 
@@ -201,19 +232,23 @@ func (w *window[T]) add(at time.Time, value T, span time.Duration) (covered bool
 	if w.since.IsZero() {
 		w.since = at
 	}
+
 	for n := len(w.points); n > 0 && w.points[n-1].value >= value; n-- {
 		w.points = w.points[:n-1]
 	}
+
 	old := 0
 	for old < len(w.points) && at.Sub(w.points[old].at) > span {
 		old++
 	}
+
 	w.points = append(w.points[:0], w.points[old:]...)
 	if len(w.points) == maxPoints {
 		// The older value is smaller and takes the place of the younger.
 		w.points[maxPoints-1].value = w.points[maxPoints-2].value
 		w.points = append(w.points[:maxPoints-2], w.points[maxPoints-1])
 	}
+
 	w.points = append(w.points, point[T]{at, value})
 	return at.Sub(w.since) >= span
 }
@@ -223,5 +258,6 @@ func (w *window[T]) minimum() T {
 	if len(w.points) == 0 {
 		return 0
 	}
+
 	return w.points[0].value
 }

@@ -37,15 +37,18 @@ func (n *fixture) step() Result[series.MilliCPU] {
 	if !n.in.Use.At.IsZero() {
 		n.in.Use.At = n.in.At
 	}
+
 	return n.decide()
 }
 
 func (n *fixture) decide() Result[series.MilliCPU] {
 	n.last = Decide(n.in, n.policy, &n.state)
 	if n.last.NeedsWrite {
-		n.in.Advertised, n.in.NotAdvertised = n.last.Advertise, false
+		n.in.Advertised = n.last.Advertise
+		n.in.NotAdvertised = false
 		n.writes++
 	}
+
 	return n.last
 }
 
@@ -54,6 +57,7 @@ func (n *fixture) advance(d time.Duration) Result[series.MilliCPU] {
 	for range int(d / period) {
 		n.step()
 	}
+
 	return n.last
 }
 
@@ -68,13 +72,25 @@ func TestWorkedExamples(t *testing.T) {
 		want   series.MilliCPU
 		from   Source
 	}{
-		"12.5 cores are expected, 3 used: gocrane says 13":  {func(n *fixture) { n.in.Forecast = newForecast(12500) }, 3000, SourceForecast},
-		"the same with its 40 % in reserve: gocrane says 6": {func(n *fixture) { n.in.Forecast, n.in.Reserve = newForecast(12500), 0.4 }, 0, SourceForecast},
-		"a tenth of the need is kept beside it":             {func(n *fixture) { n.in.Forecast, n.policy.Margin = newForecast(12500), 0.1 }, 2000, SourceForecast},
-		"15.9 cores, 12.5 expected: gocrane takes 16":       {func(n *fixture) { n.in.Allocatable, n.in.Forecast = 15900, newForecast(12500) }, 3000, SourceForecast},
-		"0.9 core is none":                                            {func(n *fixture) { n.in.Use.Total = 15100 }, 0, SourceUse},
-		"no forecast is requested":                                    {func(*fixture) {}, 13000, SourceUse},
-		"the use is above the forecast":                               {func(n *fixture) { n.in.Forecast, n.in.Use.Total = newForecast(2000), 9500 }, 6000, SourceUse},
+		"12.5 cores are expected, 3 used: gocrane says 13": {func(n *fixture) { n.in.Forecast = newForecast(12500) }, 3000, SourceForecast},
+		"the same with its 40 % in reserve: gocrane says 6": {func(n *fixture) {
+			n.in.Forecast = newForecast(12500)
+			n.in.Reserve = 0.4
+		}, 0, SourceForecast},
+		"a tenth of the need is kept beside it": {func(n *fixture) {
+			n.in.Forecast = newForecast(12500)
+			n.policy.Margin = 0.1
+		}, 2000, SourceForecast},
+		"15.9 cores, 12.5 expected: gocrane takes 16": {func(n *fixture) {
+			n.in.Allocatable = 15900
+			n.in.Forecast = newForecast(12500)
+		}, 3000, SourceForecast},
+		"0.9 core is none":         {func(n *fixture) { n.in.Use.Total = 15100 }, 0, SourceUse},
+		"no forecast is requested": {func(*fixture) {}, 13000, SourceUse},
+		"the use is above the forecast": {func(n *fixture) {
+			n.in.Forecast = newForecast(2000)
+			n.in.Use.Total = 9500
+		}, 6000, SourceUse},
 		"elastic pods use 8 of 11 cores":                              {func(n *fixture) { n.in.Use.Total, n.in.Use.Elastic = 11000, 8000 }, 13000, SourceUse},
 		"elastic pods use more than the node, which cannot be":        {func(n *fixture) { n.in.Use.Elastic = 99000 }, 16000, SourceUse},
 		"2 cores are held exclusively and idle":                       {func(n *fixture) { n.in.Use.Exclusive = 2000 }, 11000, SourceUse},
@@ -89,6 +105,7 @@ func TestWorkedExamples(t *testing.T) {
 			n := newFixture()
 			n.policy.Margin = 0
 			c.change(n)
+
 			r := n.advance(15 * time.Minute)
 			if r.Advertise != c.want || n.in.Advertised != c.want || r.NeedSource != c.from {
 				t.Errorf("advertises %d from the %s, want %d from the %s: %+v", r.Advertise, r.NeedSource, c.want, c.from, r)
@@ -102,6 +119,7 @@ func TestMemory(t *testing.T) {
 	const gi = 1 << 30
 	p := Memory()
 	p.Margin = 0
+
 	var s State[series.Bytes]
 	in := Input[series.Bytes]{At: start, Allocatable: 32 * gi, Reserve: 0.4, PodsKnown: true, NotAdvertised: true, Use: Use[series.Bytes]{At: start, Total: 8 * gi}}
 	var r Result[series.Bytes]
@@ -109,9 +127,11 @@ func TestMemory(t *testing.T) {
 		in.At = in.At.Add(period)
 		in.Use.At = in.At
 		if r = Decide(in, p, &s); r.NeedsWrite {
-			in.Advertised, in.NotAdvertised = r.Advertise, false
+			in.Advertised = r.Advertise
+			in.NotAdvertised = false
 		}
 	}
+
 	if want := series.Bytes(32*gi) - 13743895348 - 8*gi; r.Offer != want || want-r.Advertise > fraction(in.Allocatable, p.Material) {
 		t.Errorf("offers %d and advertises %d, want %d", r.Offer, r.Advertise, want)
 	}
@@ -124,33 +144,41 @@ func TestUpSlowly(t *testing.T) {
 	if r := n.advance(2 * time.Minute); r.Advertise != 0 || r.Phase != Waiting || n.writes != 0 {
 		t.Fatalf("after two minutes %+v", r)
 	}
-	before, at := series.MilliCPU(0), n.in.At
+
+	before := series.MilliCPU(0)
+	at := n.in.At
 	for range 60 {
 		r := n.step()
 		minutes := r.At.Sub(at).Minutes()
 		if limit := series.MilliCPU(0.2*16000*minutes + 1e-6); r.Advertise > limit || r.Advertise < before {
 			t.Fatalf("advertises %d after %.1f minutes of growth, %d before", r.Advertise, minutes, before)
 		}
+
 		before = r.Advertise
 	}
+
 	if before != 13000 || n.last.Phase != Steady {
 		t.Errorf("ends at %d, %s", before, n.last.Phase)
 	}
 	if n.writes > 13 {
 		t.Errorf("wrote %d times for 13 cores", n.writes)
 	}
+
 	// Capacity that is needed every minute is never offered.
 	m := newFixture()
+
 	m.policy.Margin = 0
 	for i := range 200 {
 		m.in.Use.Total = 3000
 		if i%6 == 0 {
 			m.in.Use.Total = 12000
 		}
+
 		if r := m.step(); r.Advertise > 4000 {
 			t.Fatalf("advertises %d though 12 cores are used each minute", r.Advertise)
 		}
 	}
+
 	if m.last.Advertise != 4000 {
 		t.Errorf("ends at %d", m.last.Advertise)
 	}
@@ -160,18 +188,26 @@ func TestUpSlowly(t *testing.T) {
 func TestDownAtOnce(t *testing.T) {
 	n := newFixture()
 	n.advance(15 * time.Minute)
-	n.in.Allocated, n.in.Use.Total, n.in.Use.Elastic = 5000, 9000, 1000
+	n.in.Allocated = 5000
+
+	n.in.Use.Total = 9000
+	n.in.Use.Elastic = 1000
 	if r := n.step(); r.Advertise != 7000 || r.Phase != Shrinking || r.Deficit != 0 || math.Round(float64(100*r.AllocatedShare)) != 71 {
 		t.Errorf("%+v", r)
 	}
+
 	n.in.Use.Total = 13000
 	r := n.step()
 	if r.Advertise != 5000 || r.Phase != Deficit || r.Offer != 2000 || r.Deficit != 3000 || r.AllocatedShare != 2.5 {
 		t.Errorf("%+v", r)
 	}
-	if n.in.Use.Total = 20000; n.step().AllocatedShare != 6 {
+
+	n.in.Use.Total = 20000
+
+	if n.step().AllocatedShare != 6 {
 		t.Errorf("an offer of nothing: %+v", n.last)
 	}
+
 	// Without the pods their amount is withdrawn.
 	n.in.Allocated = 0
 	if r := n.step(); r.Advertise != 0 || r.Deficit != 0 || r.AllocatedShare != 0 {
@@ -183,21 +219,26 @@ func TestDownAtOnce(t *testing.T) {
 func TestNoChurn(t *testing.T) {
 	p := Memory()
 	var s State[series.Bytes]
+
 	const gi = 1 << 30
 	in := Input[series.Bytes]{At: start, Allocatable: 100 * gi, PodsKnown: true, NotAdvertised: true, Use: Use[series.Bytes]{Total: 50 * gi}}
 	wrote := 0
 	for i := range 1000 {
 		in.At = in.At.Add(period)
-		in.Use.At, in.Use.Total = in.At, 50*gi+series.Bytes(i%7)*gi/10
+		in.Use.At = in.At
+		in.Use.Total = 50*gi + series.Bytes(i%7)*gi/10
 		r := Decide(in, p, &s)
 		if r.NeedsWrite {
-			in.Advertised, in.NotAdvertised = r.Advertise, false
+			in.Advertised = r.Advertise
+			in.NotAdvertised = false
 			wrote++
 		}
+
 		if i > 100 && r.NeedsWrite {
 			t.Fatalf("wrote %d again at %d: %+v", r.Advertise, i, r)
 		}
 	}
+
 	if wrote == 0 || wrote > 30 {
 		t.Errorf("wrote %d times", wrote)
 	}
@@ -226,30 +267,40 @@ func TestUnknown(t *testing.T) {
 			n.in.Forecast = newForecast(1000)
 			n.in.Forecast.Until = n.in.At
 		}, "ended", 13000},
-		"forecast below nothing":        {func(n *fixture) { n.in.Forecast = newForecast(-1) }, "out of range", 13000},
-		"no use, and a higher forecast": {func(n *fixture) { n.in.Use, n.in.Forecast = Use[series.MilliCPU]{}, newForecast(10000) }, "use", 6000},
+		"forecast below nothing": {func(n *fixture) { n.in.Forecast = newForecast(-1) }, "out of range", 13000},
+		"no use, and a higher forecast": {func(n *fixture) {
+			n.in.Use = Use[series.MilliCPU]{}
+			n.in.Forecast = newForecast(10000)
+		}, "use", 6000},
 		"no forecast, and more use": {func(n *fixture) {
-			n.in.Forecast, n.in.Use.Total = Forecast[series.MilliCPU]{Requested: true}, 8000
+			n.in.Forecast = Forecast[series.MilliCPU]{Requested: true}
+			n.in.Use.Total = 8000
 		}, "no forecast", 8000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newFixture()
 			n.policy.Margin = 0
 			n.advance(15 * time.Minute)
+
 			n.in.Allocated = 2000
 			for i := range 60 {
 				n.in.At = n.in.At.Add(period)
 				n.in.Use = Use[series.MilliCPU]{At: n.in.At, Total: 3000}
 				c.lose(n)
 				r := n.decide()
-				want, phase := c.hold, Holding
+
+				want := c.hold
+				phase := Holding
 				if i >= 30 {
-					want, phase = 2000, Withdrawn
+					want = 2000
+					phase = Withdrawn
 				}
+
 				if r.Advertise != want || r.Phase != phase || !strings.Contains(r.Problem, c.why) || r.Known {
 					t.Fatalf("after %s: %+v, want %d, %s", time.Duration(i+1)*period, r, want, phase)
 				}
 			}
+
 			// Once known again, the offer has to be stable first.
 			n.in = Input[series.MilliCPU]{At: n.in.At, Allocatable: 16000, PodsKnown: true, Advertised: n.in.Advertised, Use: Use[series.MilliCPU]{At: n.in.At, Total: 3000}}
 			if r := n.advance(2 * time.Minute); r.Advertise != 2000 || !r.Known {
@@ -266,12 +317,17 @@ func TestUnknown(t *testing.T) {
 func TestPodsUnknown(t *testing.T) {
 	n := newFixture()
 	n.advance(15 * time.Minute)
-	n.in.PodsKnown, n.in.Use.Total = false, 16000
+
+	n.in.PodsKnown = false
+	n.in.Use.Total = 16000
 	if r := n.advance(time.Hour); r.Advertise != 12000 || r.Phase != Holding || r.NeedsWrite || !strings.Contains(r.Problem, "pods") {
 		t.Errorf("%+v", r)
 	}
+
 	// A reset by the kubelet is still corrected.
-	if n.in.Advertised = 0; !n.step().NeedsWrite {
+	n.in.Advertised = 0
+
+	if !n.step().NeedsWrite {
 		t.Errorf("%+v", n.last)
 	}
 }
@@ -280,17 +336,24 @@ func TestPodsUnknown(t *testing.T) {
 func TestKubelet(t *testing.T) {
 	n := newFixture()
 	n.advance(15 * time.Minute)
+
 	n.in.Advertised = 0
 	if r := n.step(); !r.NeedsWrite || r.Advertise != 12000 {
 		t.Errorf("%+v", r)
 	}
-	n.in.NotAdvertised, n.in.Advertised = true, 0 // the Node was recreated
+
+	// the Node was recreated
+	n.in.NotAdvertised = true
+	n.in.Advertised = 0
 	if r := n.step(); !r.NeedsWrite || r.Advertise != 12000 {
 		t.Errorf("%+v", r)
 	}
+
 	// An agent that starts just after the reset advertises what pods hold.
 	m := newFixture()
-	m.in.Allocated, m.in.NotAdvertised = 4000, false
+
+	m.in.Allocated = 4000
+	m.in.NotAdvertised = false
 	if r := m.step(); !r.NeedsWrite || r.Advertise != 4000 {
 		t.Errorf("%+v", r)
 	}
@@ -302,6 +365,7 @@ func TestClocks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newFixture()
 			n.advance(110 * time.Second)
+
 			n.in.At = n.in.At.Add(jump)
 			if r := n.advance(110 * time.Second); r.Advertise != 0 || r.Problem != "" {
 				t.Errorf("%+v", r)
@@ -311,9 +375,11 @@ func TestClocks(t *testing.T) {
 			}
 		})
 	}
+
 	// A pause does not count as growth.
 	n := newFixture()
 	n.advance(3 * time.Minute)
+
 	was := n.last.Advertise
 	n.in.At = n.in.At.Add(50 * time.Minute)
 	if r := n.step(); r.Advertise != was {
@@ -336,12 +402,16 @@ func TestResume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newFixture()
-			n.in.Advertised, n.in.NotAdvertised, n.in.Allocated = 2000, false, 2000
+			n.in.Advertised = 2000
+			n.in.NotAdvertised = false
+			n.in.Allocated = 2000
 			n.state.Resume(c.was, start.Add(c.ended), n.policy)
+
 			n.in.Use.At = time.Time{}
 			if r := n.decide(); r.Advertise != 2000 {
 				t.Errorf("advertises %d though the use is unknown", r.Advertise)
 			}
+
 			n.in.Use.At = n.in.At
 			if r := n.decide(); r.Advertise != c.want {
 				t.Errorf("advertises %d, want %d", r.Advertise, c.want)

@@ -72,6 +72,7 @@ func (u Use[T]) problemAt(now time.Time, maxAge time.Duration) string {
 	case u.Total < 0 || u.Total > maxAmount || u.Exclusive > maxAmount:
 		return fmt.Sprintf("use of %d is out of range", u.Total)
 	}
+
 	return ""
 }
 
@@ -89,6 +90,7 @@ func (f Forecast[T]) problemAt(now time.Time) string {
 	case !f.Until.After(now):
 		return "no forecast: it ended at " + f.Until.UTC().Format(time.RFC3339)
 	}
+
 	return ""
 }
 
@@ -117,8 +119,14 @@ type Policy[T Amount] struct {
 // changes of a tenth and more in both directions at once, and ignored use older than 20 s.
 func defaultPolicy[T Amount](unit T) Policy[T] {
 	return Policy[T]{
-		Unit: unit, Margin: 0.1, Stable: 2 * time.Minute, Growth: 0.2, Material: 0.02, MaxAge: time.Minute,
-		Hold: 5 * time.Minute, Resume: 10 * time.Minute,
+		Unit:     unit,
+		Margin:   0.1,
+		Stable:   2 * time.Minute,
+		Growth:   0.2,
+		Material: 0.02,
+		MaxAge:   time.Minute,
+		Hold:     5 * time.Minute,
+		Resume:   10 * time.Minute,
 	}
 }
 

@@ -18,23 +18,29 @@ func randomInput[T Amount](r *rand.Rand, at time.Time, size T) Input[T] {
 	rarely := func() bool { return r.IntN(12) == 0 }
 	in := Input[T]{At: at, Allocatable: size, PodsKnown: !rarely(), Use: Use[T]{At: at, Total: amount(), Elastic: amount() / 2}}
 	in.Reserve = []series.Ratio{0, 0, 0.1, 0.4, 1}[r.IntN(5)]
+
 	in.Use.Exclusive = amount() / 8
 	in.Allocated = amount() / 3
 	if r.IntN(2) == 0 {
 		in.Forecast = Forecast[T]{Requested: true, OK: !rarely(), Peak: amount(), Until: at.Add(time.Hour)}
 	}
+
 	if rarely() {
 		in.Use.At = at.Add(time.Duration(r.IntN(200)-150) * time.Second)
 	}
+
 	if rarely() {
 		in.Reserve = series.Ratio([]float64{math.NaN(), math.Inf(1), -1, 2}[r.IntN(4)])
 	}
+
 	if rarely() {
 		in.Use.Total = -amount() - 1
 	}
+
 	if rarely() {
 		in.Allocatable = 0
 	}
+
 	return in
 }
 
@@ -45,6 +51,7 @@ func runRandom[T Amount](seed uint64, size T, p Policy[T], check func(in Input[T
 	at := start
 	var shown T
 	absent := true
+
 	// Inputs stay the same for many steps, so that amounts grow.
 	kept := randomInput(random, at, size)
 	for range 400 {
@@ -52,21 +59,28 @@ func runRandom[T Amount](seed uint64, size T, p Policy[T], check func(in Input[T
 		if random.IntN(20) == 0 {
 			kept = randomInput(random, at, size)
 		}
+
 		in := kept
-		in.At, in.Advertised, in.NotAdvertised = at, shown, absent
+		in.At = at
+		in.Advertised = shown
+		in.NotAdvertised = absent
 		if in.Use.At.Equal(kept.At) {
 			in.Use.At = at
 		}
 		if in.Forecast.Requested && random.IntN(10) > 0 {
 			in.Forecast.Until = at.Add(time.Hour)
 		}
+
 		before := s
 		before.offers.points = append([]point[T](nil), s.offers.points...)
 		r := Decide(in, p, &s)
 		check(in, before, r, shown)
+
 		if r.NeedsWrite {
-			shown, absent = r.Advertise, false
+			shown = r.Advertise
+			absent = false
 		}
+
 		if random.IntN(50) == 0 {
 			shown = 0 // as by a kubelet
 		}
@@ -77,6 +91,7 @@ func forBoth(t *testing.T, cpu func(in Input[series.MilliCPU], before State[seri
 	memory func(in Input[series.Bytes], before State[series.Bytes], r Result[series.Bytes], shown series.Bytes),
 ) {
 	t.Helper()
+
 	for seed := range uint64(40) {
 		runRandom(seed, 16000, CPU(), cpu)
 		runRandom(seed, 3900, CPU(), cpu)
@@ -90,12 +105,15 @@ func checkBounds[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], R
 		if r.Advertise%p.Unit != 0 || r.Advertise < 0 {
 			t.Fatalf("advertises %d, not whole units: %+v", r.Advertise, in)
 		}
+
 		if !in.PodsKnown {
 			if before.started && r.Advertise != before.advertised {
 				t.Fatalf("changes %d to %d without knowing the pods", before.advertised, r.Advertise)
 			}
+
 			return
 		}
+
 		held := roundUpUnits(in.Allocated, p.Unit)
 		if r.Advertise < held {
 			t.Fatalf("advertises %d below the %d that pods hold: %+v", r.Advertise, held, in)
@@ -103,14 +121,17 @@ func checkBounds[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], R
 		if r.Problem != "" && r.Advertise > max(before.advertised, held) {
 			t.Fatalf("opens from %d to %d though %s", before.advertised, r.Advertise, r.Problem)
 		}
+
 		if in.Allocatable > 0 && in.Reserve >= 0 && in.Reserve <= 1 {
 			if limit := max(roundDown(in.Allocatable-fraction(in.Allocatable, in.Reserve), p.Unit), held); r.Advertise > limit {
 				t.Fatalf("advertises %d above %d: %+v", r.Advertise, limit, in)
 			}
 		}
+
 		if r.Known && r.Deficit != max(held-r.Offer, 0) {
 			t.Fatalf("deficit %d, offer %d, held %d", r.Deficit, r.Offer, held)
 		}
+
 		// The amount exceeds the offer by less than a material change.
 		if step := max(fraction(in.Allocatable, p.Material), p.Unit); r.Known && r.Advertise >= max(r.Offer, held)+step {
 			t.Fatalf("advertises %d, offer %d, held %d", r.Advertise, r.Offer, held)
@@ -126,6 +147,7 @@ func checkMonotone[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T],
 		if !in.PodsKnown || r.Problem != "" {
 			return
 		}
+
 		for name, change := range map[string]func(*Input[T]){
 			"use":       func(in *Input[T]) { in.Use.Total += in.Allocatable / 7 },
 			"exclusive": func(in *Input[T]) { in.Use.Exclusive += in.Allocatable / 9 },
@@ -135,6 +157,7 @@ func checkMonotone[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T],
 		} {
 			more := in
 			change(&more)
+
 			state := before
 			state.offers.points = append([]point[T](nil), before.offers.points...)
 			if other := Decide(more, p, &state); other.Advertise > r.Advertise {
@@ -153,10 +176,12 @@ func TestBounded(t *testing.T) {
 	for i := range 5 * maxPoints {
 		at = at.Add(time.Millisecond)
 		w.add(at, series.Bytes(i), time.Hour) // Rising values must all be kept.
+
 		if len(w.points) > maxPoints || w.minimum() != 0 {
 			t.Fatalf("%d points, least %d", len(w.points), w.minimum())
 		}
 	}
+
 	if w.add(at.Add(time.Minute), 5, time.Hour) {
 		t.Error("a minute covers an hour")
 	}
@@ -171,9 +196,11 @@ func TestParseAmounts(t *testing.T) {
 			t.Errorf("%v cores: %d, %v", v, got, err)
 		}
 	}
+
 	if b, err := ParseBytes(1.5); err != nil || b != 2 {
 		t.Errorf("%d, %v", b, err)
 	}
+
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e30} {
 		if _, err := ParseCores(v); err == nil {
 			t.Errorf("%v cores are an amount", v)
@@ -190,6 +217,7 @@ func TestParseReserve(t *testing.T) {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
+
 	for _, text := range []string{"", "%", "-1%", "101", "NaN", "Inf", "40%%", "forty", "0x1p-2%x"} {
 		if got, err := ParseReserve(text); err == nil {
 			t.Errorf("%q is %v", text, got)
@@ -201,6 +229,7 @@ func FuzzParseReserve(f *testing.F) {
 	for _, s := range []string{"40%", "40", "", "NaN", "1e400", "-0"} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		if r, err := ParseReserve(text); err == nil && !(r >= 0 && r <= 1) {
 			t.Errorf("%q is %v", text, r)

@@ -47,37 +47,50 @@ func (t *Terms[T]) ceiling(unit T) T { return roundDown(t.Allocatable-t.Reserve,
 
 // computeTerms evaluates the formula. bounded means that Offer is at least an upper bound, since a part of the need is known.
 func computeTerms[T Amount](in *Input[T], p *Policy[T]) (t Terms[T], bounded bool) {
-	t.NeedSource, t.Allocated = SourceNone, roundUpUnits(min(max(in.Allocated, 0), maxAmount), p.Unit)
+	t.NeedSource = SourceNone
+	t.Allocated = roundUpUnits(min(max(in.Allocated, 0), maxAmount), p.Unit)
 	var problems []string
 	note := func(problem string) bool {
 		if problem != "" {
 			problems = append(problems, problem)
 		}
+
 		return problem == ""
 	}
-	useOK, forecastOK := note(in.Use.problemAt(in.At, p.MaxAge)), note(in.Forecast.problemAt(in.At)) && in.Forecast.Requested
+
+	useOK := note(in.Use.problemAt(in.At, p.MaxAge))
+	forecastOK := note(in.Forecast.problemAt(in.At)) && in.Forecast.Requested
+
 	nodeOK := in.Allocatable > 0 && in.Allocatable < maxAmount
 	if !nodeOK {
 		note("allocatable is unknown")
 	}
+
 	reserveOK := in.Reserve >= 0 && in.Reserve <= 1 && in.ReserveProblem == ""
 	if !reserveOK {
 		note("the reserve is unknown" + formatReason(in.ReserveProblem))
 	}
+
 	t.Problem = strings.Join(problems, "; ")
 	if useOK {
-		t.Use, t.Need, t.NeedSource = in.Use.need(), in.Use.need(), SourceUse
+		t.Use = in.Use.need()
+		t.Need = in.Use.need()
+		t.NeedSource = SourceUse
 	}
+
 	if forecastOK {
 		t.Forecast = in.Forecast.Peak
 		if !useOK || t.Forecast > t.Need {
-			t.Need, t.NeedSource = t.Forecast, SourceForecast
+			t.Need = t.Forecast
+			t.NeedSource = SourceForecast
 		}
 	}
+
 	t.Margin = fraction(t.Need, p.Margin)
 	if !nodeOK {
 		return t, false
 	}
+
 	t.Allocatable = in.Allocatable
 	if reserveOK {
 		t.Reserve = fraction(in.Allocatable, in.Reserve)
@@ -85,6 +98,7 @@ func computeTerms[T Amount](in *Input[T], p *Policy[T]) (t Terms[T], bounded boo
 	if t.NeedSource != SourceNone {
 		t.Offer = roundDown(t.Allocatable-t.Reserve-t.Need-t.Margin, p.Unit)
 	}
+
 	return t, t.NeedSource != SourceNone
 }
 
@@ -92,6 +106,7 @@ func formatReason(why string) string {
 	if why == "" {
 		return ""
 	}
+
 	return ": " + why
 }
 
@@ -109,6 +124,7 @@ func ParseCores(v float64) (series.MilliCPU, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%v cores %w", v, err)
 	}
+
 	return series.MilliCPU(m), nil
 }
 
@@ -118,6 +134,7 @@ func ParseBytes(v float64) (series.Bytes, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%v bytes %w", v, err)
 	}
+
 	return series.Bytes(b), nil
 }
 
@@ -129,6 +146,7 @@ func parseAmount(v float64) (int64, error) {
 	if !(v >= 0 && v < maxAmount) {
 		return 0, amountError("are out of range")
 	}
+
 	return roundUp(v), nil
 }
 
@@ -147,11 +165,13 @@ func roundUpUnits[T Amount](v, unit T) T { return roundDown(v+unit-1, unit) }
 // AllocatedShare returns the share of an offer that pods hold; 1 is all of it. Above the offer it is 1 plus the deficit as a share of the
 // offer, or of one unit if the offer is less; any allocation of an empty offer is above 1.
 func AllocatedShare[T Amount](held, offer, unit T) series.Ratio {
-	held, offer = max(held, 0), max(offer, 0)
+	held = max(held, 0)
+	offer = max(offer, 0)
 	of := float64(max(offer, unit, 1))
 	if held > offer {
 		return series.Ratio(1 + float64(held-offer)/of)
 	}
+
 	return series.Ratio(float64(held) / of)
 }
 
@@ -162,5 +182,6 @@ func ParseReserve(text string) (series.Ratio, error) {
 	if err != nil || !(percent >= 0 && percent <= 100) {
 		return 0, fmt.Errorf("%.40q is not a percentage from 0%% to 100%%", text)
 	}
+
 	return series.Ratio(percent / 100), nil
 }

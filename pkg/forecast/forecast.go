@@ -39,12 +39,14 @@ func (q Quantiles) At(level float64) float64 {
 	if !(level > levels[0]) {
 		return q[0]
 	}
+
 	for i := 1; i < NumLevels; i++ {
 		if level <= levels[i] {
 			w := (level - levels[i-1]) / (levels[i] - levels[i-1])
 			return q[i-1] + w*(q[i]-q[i-1])
 		}
 	}
+
 	return q[NumLevels-1]
 }
 
@@ -54,6 +56,7 @@ func Constant(v float64) Quantiles {
 	for i := range q {
 		q[i] = v
 	}
+
 	return q
 }
 
@@ -92,15 +95,18 @@ const HighStep = 15 * time.Minute
 func (f Forecast) OfHighs() Forecast {
 	first := f.Start.Truncate(HighStep)
 	values := f.Values
+
 	f.Values = nil
 	if len(f.Highs) == 0 {
 		return f
 	}
+
 	f.Values = make([]Quantiles, len(values))
 	for i := range values {
 		at := int(f.Start.Add(time.Duration(i)*f.Step).Sub(first) / HighStep)
 		f.Values[i] = f.Highs[min(at, len(f.Highs)-1)]
 	}
+
 	return f
 }
 
@@ -112,6 +118,7 @@ func (f Forecast) At(t time.Time) (Quantiles, bool) {
 	if f.Step <= 0 || t.Before(f.Start) || !t.Before(f.End()) {
 		return Quantiles{}, false
 	}
+
 	return f.Values[int(t.Sub(f.Start)/f.Step)], true
 }
 
@@ -121,6 +128,7 @@ func (f Forecast) Quantile(level float64) series.Series {
 	for i, q := range f.Values {
 		out.Values[i] = q.At(level)
 	}
+
 	return out
 }
 
@@ -129,14 +137,20 @@ func (f Forecast) Max(level float64, from, to time.Time) (float64, bool) {
 	if f.Step <= 0 || len(f.Values) == 0 || !from.Before(to) {
 		return 0, false
 	}
-	best, found := 0.0, false
+
+	best := 0.0
+	found := false
+
 	first := 0
 	if from.After(f.Start) {
 		first = int(from.Sub(f.Start) / f.Step)
 	}
+
 	for i := first; i < len(f.Values) && f.Start.Add(time.Duration(i)*f.Step).Before(to); i++ {
-		best, found = math.Max(best, f.Values[i].At(level)), true
+		best = math.Max(best, f.Values[i].At(level))
+		found = true
 	}
+
 	return best, found
 }
 
@@ -149,6 +163,7 @@ func Span(d time.Duration) string {
 	if short, ok := strings.CutSuffix(text, "h0m"); ok {
 		text = short + "h"
 	}
+
 	return text
 }
 
@@ -200,21 +215,26 @@ func Check(history series.Series, horizon time.Duration) (series.Series, error) 
 	if len(history.Values) == 0 {
 		return series.Series{}, fmt.Errorf("%w: it is empty", ErrEmpty)
 	}
+
 	if history.Step < MinStep || history.Step > MaxStep {
 		return series.Series{}, fmt.Errorf("%w: %s is not within %s and %s", ErrStep, history.Step, MinStep, MaxStep)
 	}
+
 	if horizon <= 0 || Steps(horizon, history.Step) > MaxSteps {
 		return series.Series{}, fmt.Errorf("%w: %s at a step of %s is not within 1 and %d steps",
 			ErrHorizon, horizon, history.Step, MaxSteps)
 	}
+
 	if extra := len(history.Values) - MaxSamples; extra > 0 {
 		history = series.Series{Start: history.Time(extra), Step: history.Step, Values: history.Values[extra:]}
 	}
+
 	for _, v := range slices.Backward(history.Values) {
 		if Usable(v) {
 			return history, nil
 		}
 	}
+
 	return series.Series{}, fmt.Errorf("%w: all %d samples are gaps, negative or out of range",
 		ErrEmpty, len(history.Values))
 }
@@ -224,6 +244,7 @@ func Steps(horizon, step time.Duration) int {
 	if horizon <= 0 || step <= 0 {
 		return 0
 	}
+
 	return int((horizon-1)/step) + 1
 }
 
@@ -238,7 +259,10 @@ func (q Quantiles) Ordered() Quantiles {
 		if math.IsNaN(v) {
 			v = 0
 		}
-		q[i], floor = v, v
+
+		q[i] = v
+		floor = v
 	}
+
 	return q
 }

@@ -52,9 +52,11 @@ func TestQuantiles(t *testing.T) {
 			t.Errorf("at %v: %v, want %v", level, got, want)
 		}
 	}
+
 	if got := q.At(math.NaN()); got != 1 {
 		t.Errorf("at NaN: %v", got)
 	}
+
 	for name, c := range map[string]struct{ in, want Quantiles }{
 		"falling":  {Quantiles{3, 2, 5, 1, 6}, Quantiles{3, 3, 5, 5, 6}},
 		"unusable": {Quantiles{math.NaN(), -1, 2, math.Inf(1), 3}, Quantiles{0, 0, 2, 2, 3}},
@@ -72,11 +74,13 @@ func TestForecastAccess(t *testing.T) {
 	if q, ok := f.At(start.Add(90 * time.Second)); !ok || q[0] != 5 {
 		t.Errorf("at 90 s: %v, %v", q, ok)
 	}
+
 	for _, at := range []time.Time{start.Add(-1), f.End()} {
 		if _, ok := f.At(at); ok {
 			t.Errorf("a value at %s", at)
 		}
 	}
+
 	for name, c := range map[string]struct {
 		from, to time.Duration
 		want     float64
@@ -90,6 +94,7 @@ func TestForecastAccess(t *testing.T) {
 			t.Errorf("max of %s: %v, %v; want %v, %v", name, got, ok, c.want, c.ok)
 		}
 	}
+
 	if s := f.Quantile(0.9); len(s.Values) != 3 || s.Values[1] != 5 || !s.Start.Equal(start) {
 		t.Errorf("quantile %v", s)
 	}

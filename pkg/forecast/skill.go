@@ -23,24 +23,33 @@ const skillOrigins = 7
 func Skill(history series.Series, first time.Duration, run func(series.Series, time.Duration) (Forecast, error)) (float64, int) {
 	const horizon = 24 * time.Hour
 	day := int(horizon / history.Step)
-	loss, reference, count := 0.0, 0.0, 0
+
+	loss := 0.0
+	reference := 0.0
+	count := 0
 	for at := len(history.Values) - day; day > 0 && at >= max(1, int(first/history.Step)) && count < skillOrigins; at -= day {
-		past, future := series.Series{Start: history.Start, Step: history.Step, Values: history.Values[:at:at]}, history.Values[at:at+day]
+		past := series.Series{Start: history.Start, Step: history.Step, Values: history.Values[:at:at]}
+		future := history.Values[at : at+day]
+
 		forecasted, err := run(past, horizon)
 		if err != nil || len(forecasted.Values) < day {
 			continue
 		}
+
 		count++
 		reference += ConstantLoss(past.Values, future, SkillLevel)
+
 		for i, y := range future {
 			if Usable(y) {
 				loss += Pinball(y, forecasted.Values[i].At(SkillLevel), SkillLevel)
 			}
 		}
 	}
+
 	if !(reference > 0) {
 		return math.NaN(), count
 	}
+
 	return 1 - loss/reference, count
 }
 
@@ -51,12 +60,15 @@ func ConstantLoss(past, future []float64, level float64) float64 {
 	if len(known) == 0 {
 		return 0
 	}
-	quantile, sum := series.Quantile(known, level), 0.0
+
+	quantile := series.Quantile(known, level)
+	sum := 0.0
 	for _, y := range future {
 		if Usable(y) {
 			sum += Pinball(y, quantile, level)
 		}
 	}
+
 	return sum
 }
 
@@ -66,5 +78,6 @@ func Pinball(actual, quantile, level float64) float64 {
 	if actual > quantile {
 		return level * (actual - quantile)
 	}
+
 	return (1 - level) * (quantile - actual)
 }

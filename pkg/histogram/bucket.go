@@ -63,13 +63,15 @@ type view[T number] struct {
 
 // edges returns the range of values of bins[i]: its bucket, limited to the smallest and largest added value.
 func (v view[T]) edges(i int) (lower, upper float64) {
-	lower, upper = lowerEdge(v.first+i), lowerEdge(v.first+i+1)
+	lower = lowerEdge(v.first + i)
+	upper = lowerEdge(v.first + i + 1)
 	if v.high < upper {
 		upper = max(v.high, lower)
 	}
 	if v.low > lower {
 		lower = min(v.low, upper)
 	}
+
 	return lower, upper
 }
 
@@ -78,12 +80,14 @@ func (v view[T]) quantile(q float64) float64 {
 	if !(v.total > 0) || math.IsNaN(q) {
 		return math.NaN()
 	}
+
 	switch {
 	case q >= 1:
 		return v.high
 	case q <= 0:
 		return v.low
 	}
+
 	// Iterate from the top, where the usual quantiles are.
 	above := (1 - q) * v.total
 	for i, v0 := range slices.Backward(v.bins) {
@@ -91,13 +95,16 @@ func (v view[T]) quantile(q float64) float64 {
 		if n == 0 {
 			continue
 		}
+
 		w := float64(n)
 		if above <= w {
 			lower, upper := v.edges(i)
 			return min(max(upper-above/w*(upper-lower), v.low), v.high)
 		}
+
 		above -= w
 	}
+
 	return v.low
 }
 
@@ -107,11 +114,13 @@ func (v view[T]) above(x float64) (weight, excess float64) {
 	if !(x < v.high) || !(v.total > 0) {
 		return 0, 0
 	}
+
 	for i, v0 := range slices.Backward(v.bins) {
 		w := float64(v0)
 		if w == 0 {
 			continue
 		}
+
 		lower, upper := v.edges(i)
 		switch {
 		case x <= lower:
@@ -125,5 +134,6 @@ func (v view[T]) above(x float64) (weight, excess float64) {
 			return weight, excess
 		}
 	}
+
 	return weight, excess
 }

@@ -34,12 +34,14 @@ func (c *Counts) AppendBinary(out []byte) ([]byte, error) {
 	out = binary.AppendUvarint(out, uint64(c.zero))
 	out = binary.LittleEndian.AppendUint32(out, math.Float32bits(c.low))
 	out = binary.LittleEndian.AppendUint32(out, math.Float32bits(c.high))
+
 	out = binary.LittleEndian.AppendUint64(out, math.Float64bits(c.sum))
 	out = binary.AppendUvarint(out, uint64(c.first))
 	out = binary.AppendUvarint(out, uint64(c.len()))
 	for i := range c.len() {
 		out = binary.AppendUvarint(out, uint64(c.at(i)))
 	}
+
 	return binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(out[begin:])), nil
 }
 
@@ -50,33 +52,47 @@ func (c *Counts) UnmarshalBinary(data []byte) error {
 	if err != nil {
 		return err
 	}
-	total, zero := r.uvarint(), r.uvarint()
+
+	total := r.uvarint()
+	zero := r.uvarint()
 	read := Counts{low: r.float32(), high: r.float32(), sum: r.float()}
-	first, n := r.uvarint(), r.uvarint()
+	first := r.uvarint()
+
+	n := r.uvarint()
 	if n > MaxCountBuckets || first > maxBucket || first+n > maxBucket || total > math.MaxUint32 || zero > total || read.low > read.high {
 		return fmt.Errorf("%w: %d samples, %d of them zero, in %d buckets from %d", ErrCorrupt, total, zero, n, first)
 	}
-	read.total, read.zero, read.first = uint32(total), uint32(zero), int32(first)
+
+	read.total = uint32(total)
+	read.zero = uint32(zero)
+	read.first = int32(first)
 	sum := zero
+
 	if n > 0 {
 		read.narrow = make([]uint16, n)
 	}
+
 	for i := range int(n) {
 		v := r.uvarint()
 		if sum += v; v > total || sum > total {
 			return fmt.Errorf("%w: the buckets hold more than the %d samples there are", ErrCorrupt, total)
 		}
+
 		if v > 0 && int(first)+i > bucketOf(max(float64(read.high), ValueFloor)) {
 			return fmt.Errorf("%w: samples above the maximum of %v", ErrCorrupt, read.high)
 		}
+
 		read.bump(i, uint32(v))
 	}
+
 	if err := r.done(); err != nil {
 		return err
 	}
+
 	if sum != total {
 		return fmt.Errorf("%w: the buckets hold %d of %d samples", ErrCorrupt, sum, total)
 	}
+
 	*c = read
 	return nil
 }
@@ -86,16 +102,21 @@ func open(data []byte) (*reader, error) {
 	if len(data) < 2+checksumSize {
 		return nil, fmt.Errorf("%w: %d bytes", ErrCorrupt, len(data))
 	}
+
 	if data[0] != kindCounts {
 		return nil, fmt.Errorf("%w: it holds a %q, want %q", ErrCorrupt, data[0], kindCounts)
 	}
+
 	if data[1] != codecVersion {
 		return nil, fmt.Errorf("histogram checkpoint of version %d: this program reads version %d", data[1], codecVersion)
 	}
-	body, sum := data[:len(data)-checksumSize], data[len(data)-checksumSize:]
+
+	body := data[:len(data)-checksumSize]
+	sum := data[len(data)-checksumSize:]
 	if crc32.ChecksumIEEE(body) != binary.LittleEndian.Uint32(sum) {
 		return nil, fmt.Errorf("%w: the checksum does not match", ErrCorrupt)
 	}
+
 	return &reader{rest: body[2:]}, nil
 }
 
@@ -110,6 +131,7 @@ func (r *reader) take(n int) []byte {
 		r.bad = true
 		return make([]byte, 8)[:n]
 	}
+
 	out := r.rest[:n]
 	r.rest = r.rest[n:]
 	return out
@@ -121,6 +143,7 @@ func (r *reader) uvarint() uint64 {
 		r.bad = true
 		return 0
 	}
+
 	r.rest = r.rest[n:]
 	return v
 }
@@ -132,6 +155,7 @@ func (r *reader) float() float64 {
 		r.bad = true
 		return 0
 	}
+
 	return v
 }
 
@@ -141,6 +165,7 @@ func (r *reader) float32() float32 {
 		r.bad = true
 		return 0
 	}
+
 	return v
 }
 
@@ -149,5 +174,6 @@ func (r *reader) done() error {
 	if r.bad || len(r.rest) != 0 {
 		return fmt.Errorf("%w: cut off, or a value is out of bounds", ErrCorrupt)
 	}
+
 	return nil
 }

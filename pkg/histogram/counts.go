@@ -38,30 +38,36 @@ func (c *Counts) Add(value float64) bool {
 	if !usable(value) || value > math.MaxFloat32 || c.total == math.MaxUint32 {
 		return false
 	}
+
 	if value < float64(c.low) || value > float64(c.high) || c.total == 0 {
 		c.extremes(roundDown(value), roundUp(value))
 	}
+
 	c.total++
 	c.sum += value
 	if value < ValueFloor {
 		c.zero++
 		return true
 	}
+
 	bucket := bucketOf(value)
 	i := bucket - int(c.first)
 	if i < 0 || i >= c.len() {
 		c.widen(bucket, bucket)
 		i = max(bucket-int(c.first), 0)
 	}
+
 	if c.wide != nil {
 		c.wide[i]++
 		return true
 	}
+
 	if c.narrow[i] == math.MaxUint16 {
 		c.broaden()
 		c.wide[i]++
 		return true
 	}
+
 	c.narrow[i]++
 	return true
 }
@@ -72,21 +78,26 @@ func (c *Counts) Merge(other *Counts) bool {
 	if other.total == 0 {
 		return true
 	}
+
 	if c.total > math.MaxUint32-other.total {
 		return false
 	}
+
 	c.extremes(other.low, other.high)
 	if n := other.len(); n > 0 {
 		c.widen(int(other.first), int(other.first)+n-1)
 	}
+
 	for i := range other.len() {
 		if n := other.at(i); n > 0 {
 			c.bump(max(int(other.first)+i-int(c.first), 0), n)
 		}
 	}
+
 	c.total += other.total
 	c.zero += other.zero
 	c.sum += other.sum
+
 	return true
 }
 
@@ -101,6 +112,7 @@ func (c *Counts) Max() float64 {
 	if c.total == 0 {
 		return math.NaN()
 	}
+
 	return float64(c.high)
 }
 
@@ -110,6 +122,7 @@ func (c *Counts) Quantile(q float64) float64 {
 	if c.wide != nil {
 		return viewOf(c, c.wide).quantile(q)
 	}
+
 	return viewOf(c, c.narrow).quantile(q)
 }
 
@@ -118,6 +131,7 @@ func (c *Counts) Above(x float64) (samples, excess float64) {
 	if c.wide != nil {
 		return viewOf(c, c.wide).above(x)
 	}
+
 	return viewOf(c, c.narrow).above(x)
 }
 
@@ -131,33 +145,44 @@ func (c *Counts) AppendTail(dst []Point, share float64) []Point {
 	if c.wide != nil {
 		return appendTail(dst, c, c.wide, share)
 	}
+
 	return appendTail(dst, c, c.narrow, share)
 }
 
 func appendTail[T uint16 | uint32](dst []Point, c *Counts, bins []T, share float64) []Point {
 	dst = slices.Grow(dst, len(bins)+1)
 	tail := dst[len(dst) : len(dst)+len(bins)+1]
+
 	// Which buckets are empty cannot be foreseen; so each is written down, and the next one overwrites an empty one.
-	n, seen, reached, each := 0, uint32(0), 0.0, 1/float64(c.total)
+	n := 0
+
+	seen := uint32(0)
+	reached := 0.0
+	each := 1 / float64(c.total)
 	for i := len(bins) - 1; i >= 0 && reached < share; i-- {
 		seen += uint32(bins[i])
 		reached = float64(seen) * each
 		tail[n] = Point{Value: lowerEdge(int(c.first) + i), Share: reached}
+
 		if bins[i] != 0 {
 			n++
 		}
 	}
+
 	if n == 0 {
 		return dst
 	}
+
 	if last := &tail[n-1]; last.Share > share {
 		above := 0.0
 		if n > 1 {
 			above = tail[n-2].Share
 		}
+
 		upper := max(last.Value, min(lowerEdge(bucketOf(last.Value)+1), float64(c.high)))
 		*last = Point{Value: upper - (share-above)/(last.Share-above)*(upper-last.Value), Share: share}
 	}
+
 	return dst[:len(dst)+n]
 }
 
@@ -171,17 +196,21 @@ func (c *Counts) CountAbove(x float64) float64 {
 	case c.wide != nil:
 		return countAbove(c, c.wide, x)
 	}
+
 	return countAbove(c, c.narrow, x)
 }
 
 func countAbove[T uint16 | uint32](c *Counts, bins []T, x float64) float64 {
-	at, seen := bucketOf(x)-int(c.first), uint32(0)
+	at := bucketOf(x) - int(c.first)
+	seen := uint32(0)
 	for i := len(bins) - 1; i > at && i >= 0; i-- {
 		seen += uint32(bins[i])
 	}
+
 	if at < 0 || at >= len(bins) || bins[at] == 0 {
 		return float64(seen)
 	}
+
 	lower, upper := viewOf(c, bins).edges(at)
 	switch {
 	case x <= lower:
@@ -189,6 +218,7 @@ func countAbove[T uint16 | uint32](c *Counts, bins []T, x float64) float64 {
 	case x >= upper:
 		return float64(seen)
 	}
+
 	return float64(seen) + float64(bins[at])*(upper-x)/(upper-lower)
 }
 
@@ -204,8 +234,12 @@ func (c *Counts) Compact() {
 
 func viewOf[T number](c *Counts, bins []T) view[T] {
 	return view[T]{
-		zero: float64(c.zero), first: int(c.first), bins: bins,
-		total: float64(c.total), low: float64(c.low), high: float64(c.high),
+		zero:  float64(c.zero),
+		first: int(c.first),
+		bins:  bins,
+		total: float64(c.total),
+		low:   float64(c.low),
+		high:  float64(c.high),
 	}
 }
 
@@ -215,6 +249,7 @@ func (c *Counts) at(i int) uint32 {
 	if c.wide != nil {
 		return c.wide[i]
 	}
+
 	return uint32(c.narrow[i])
 }
 
@@ -223,10 +258,12 @@ func (c *Counts) bump(i int, n uint32) {
 	if c.wide == nil && uint32(c.narrow[i])+n > math.MaxUint16 {
 		c.broaden()
 	}
+
 	if c.wide != nil {
 		c.wide[i] += n
 		return
 	}
+
 	c.narrow[i] += uint16(n)
 }
 
@@ -241,35 +278,44 @@ func (c *Counts) broaden() {
 
 func (c *Counts) extremes(low, high float32) {
 	if c.total == 0 {
-		c.low, c.high = low, high
+		c.low = low
+		c.high = high
 		return
 	}
+
 	c.low, c.high = min(c.low, low), max(c.high, high)
 }
 
 // widen makes the window hold the buckets low to high, as far as MaxCountBuckets allows below the largest value; the
 // lowest fold into one. The extremes are up to date when it is called.
 func (c *Counts) widen(low, high int) {
-	first, last := int(c.first), int(c.first)+c.len()-1
+	first := int(c.first)
+	last := int(c.first) + c.len() - 1
 	if c.len() == 0 {
-		first, last = low, high
+		first = low
+		last = high
 	}
+
 	if low >= first && high <= last && c.len() > 0 {
 		return
 	}
+
 	if low < first {
 		low = max(low-growCountsBy, 0)
 	}
 	if high > last {
 		high += growCountsBy
 	}
+
 	// Spare buckets above the largest value must not push out buckets that are in use.
 	largest := bucketOf(max(float64(c.high), ValueFloor))
+
 	first = max(min(first, low), largest-MaxCountBuckets+1)
 	last = min(max(last, high), first+MaxCountBuckets-1)
 	if c.len() > 0 && first == int(c.first) && last == first+c.len()-1 {
 		return
 	}
+
 	if c.wide != nil {
 		c.wide = moveWide(c.wide, int(c.first)-first, last-first+1)
 	} else {
@@ -280,6 +326,7 @@ func (c *Counts) widen(low, high int) {
 			c.wide[0] += lost
 		}
 	}
+
 	c.first = int32(first)
 }
 
@@ -291,6 +338,7 @@ func moveWide(old []uint32, offset, n int) []uint32 {
 			moved[max(i+offset, 0)] += v
 		}
 	}
+
 	return moved
 }
 
@@ -307,6 +355,7 @@ func moveNarrow(old []uint16, offset, n int) (moved []uint16, lost uint32) {
 			moved[i+offset] = v
 		}
 	}
+
 	moved[0] = uint16(min(folded, math.MaxUint16))
 	return moved, folded - uint32(moved[0])
 }
@@ -317,6 +366,7 @@ func roundDown(v float64) float32 {
 	if float64(f) > v {
 		f = math.Nextafter32(f, 0)
 	}
+
 	return f
 }
 
@@ -325,5 +375,6 @@ func roundUp(v float64) float32 {
 	if float64(f) < v {
 		f = math.Nextafter32(f, math.MaxFloat32)
 	}
+
 	return f
 }

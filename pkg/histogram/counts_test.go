@@ -21,15 +21,18 @@ func TestCountAboveAgreesWithAbove(t *testing.T) {
 			values[i] = math.Exp(rng.NormFloat64()) * math.Floor(4*rng.Float64())
 			c.Add(values[i])
 		}
+
 		for _, x := range []float64{0, 1e-12, 0.5, 1, values[0], 2 * values[0], 100, -1} {
 			above, excess := c.Above(x)
 			fast := c.CountAbove(x)
 			if math.Abs(above-fast) > 1e-9 {
 				t.Fatalf("above %v: %v and %v", x, above, fast)
 			}
+
 			if x < c.Max()/127 || math.IsNaN(excess) || excess < 0 {
 				continue
 			}
+
 			low, high := 0, 0
 			for _, v := range values {
 				if v > x*(1+RelativeError) {
@@ -39,6 +42,7 @@ func TestCountAboveAgreesWithAbove(t *testing.T) {
 					high++
 				}
 			}
+
 			if above < float64(low)-1e-9 || above > float64(high)+1e-9 {
 				t.Fatalf("%v of %d samples above %v, want %d to %d", above, len(values), x, low, high)
 			}
@@ -53,6 +57,7 @@ func TestAppendTailEndsAtTheShare(t *testing.T) {
 		values[i] = float64(i + 1)
 		c.Add(values[i])
 	}
+
 	tail := c.AppendTail(nil, 0.05)
 	last := tail[len(tail)-1]
 	if last.Share != 0.05 || math.Abs(last.Value-950) > 950*RelativeError || tail[0].Share == 0 || tail[0].Value > 1000 {
@@ -61,11 +66,13 @@ func TestAppendTailEndsAtTheShare(t *testing.T) {
 	if !slices.IsSortedFunc(tail, func(a, b Point) int { return cmp.Compare(b.Value, a.Value) }) {
 		t.Error("the points are not in order")
 	}
+
 	for _, p := range tail[1 : len(tail)-1] {
 		if want := c.CountAbove(p.Value) / 1000; math.Abs(p.Share-want) > 1e-12 {
 			t.Errorf("above %v lie %v of the samples, want %v", p.Value, p.Share, want)
 		}
 	}
+
 	if got := new(Counts).AppendTail(nil, 1); len(got) != 0 {
 		t.Errorf("the tail of nothing is %v", got)
 	}

@@ -31,6 +31,7 @@ func (h *Histogram) Add(c *Counts, weight float64) {
 	if c.Total() == 0 || !usable(weight) || weight == 0 {
 		return
 	}
+
 	h.extremes(float64(c.low), float64(c.high))
 	h.total += weight * float64(c.total)
 	h.zero += weight * float64(c.zero)
@@ -38,6 +39,7 @@ func (h *Histogram) Add(c *Counts, weight float64) {
 		addBins(h, int(c.first), c.wide, weight)
 		return
 	}
+
 	addBins(h, int(c.first), c.narrow, weight)
 }
 
@@ -47,14 +49,23 @@ func (h *Histogram) Add(c *Counts, weight float64) {
 func (h *Histogram) Quantile(q float64) float64 { return h.view().quantile(q) }
 
 func (h *Histogram) view() view[float64] {
-	return view[float64]{zero: h.zero, first: h.first, bins: h.weights, total: h.total, low: h.low, high: h.high}
+	return view[float64]{
+		zero:  h.zero,
+		first: h.first,
+		bins:  h.weights,
+		total: h.total,
+		low:   h.low,
+		high:  h.high,
+	}
 }
 
 func (h *Histogram) extremes(low, high float64) {
 	if h.total == 0 {
-		h.low, h.high = low, high
+		h.low = low
+		h.high = high
 		return
 	}
+
 	h.low, h.high = min(h.low, low), max(h.high, high)
 }
 
@@ -64,26 +75,34 @@ func (h *Histogram) widen(low, high int) {
 		h.first = max(low, high-MaxBuckets+1)
 		h.weights = resize(h.weights, high-h.first+1)
 		clear(h.weights)
+
 		return
 	}
+
 	last := h.first + len(h.weights) - 1
 	high = max(high, last)
+
 	first := h.first
 	if low < first {
 		first = max(low-growBy, 0)
 	}
+
 	first = max(first, high-MaxBuckets+1)
 	if first == h.first {
 		old := len(h.weights)
 		h.weights = resize(h.weights, high-first+1)
 		clear(h.weights[old:])
+
 		return
 	}
+
 	moved := make([]float64, high-first+1)
 	for i, w := range h.weights {
 		moved[max(h.first+i-first, 0)] += w
 	}
-	h.first, h.weights = first, moved
+
+	h.first = first
+	h.weights = moved
 }
 
 // addBins adds bins, whose first bucket is first, to h.
@@ -91,9 +110,11 @@ func addBins[T number](h *Histogram, first int, bins []T, weight float64) {
 	if len(bins) == 0 {
 		return
 	}
+
 	if last := first + len(bins) - 1; len(h.weights) == 0 || first < h.first || last >= h.first+len(h.weights) {
 		h.widen(first, last)
 	}
+
 	for i, n := range bins {
 		h.weights[max(first+i-h.first, 0)] += weight * float64(n)
 	}
@@ -104,5 +125,6 @@ func resize(s []float64, n int) []float64 {
 	if n <= cap(s) {
 		return s[:n]
 	}
+
 	return append(s[:cap(s)], make([]float64, n-cap(s))...)[:n]
 }

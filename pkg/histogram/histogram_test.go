@@ -28,6 +28,7 @@ func draw(shape string, n int, rng *rand.Rand) []float64 {
 			out[i] = 1 + 9*math.Floor(rng.Float64()*1.3)
 		}
 	}
+
 	return out
 }
 
@@ -45,19 +46,24 @@ func TestQuantileError(t *testing.T) {
 					t.Fatalf("%v was refused", values[i])
 				}
 			}
+
 			h := sum(&c)
 			slices.Sort(values)
+
 			bias := 0.0
 			for _, q := range []float64{0, 0.5, 0.66, 0.9, 0.95, 0.99, 0.999, 1} {
 				rank := q * float64(len(values)-1)
-				low, high := values[max(0, int(rank)-1)], values[min(len(values)-1, int(rank)+2)]
+				low := values[max(0, int(rank)-1)]
+				high := values[min(len(values)-1, int(rank)+2)]
 				for name, got := range map[string]float64{"Histogram": h.Quantile(q), "Counts": c.Quantile(q)} {
 					if got < low*(1-RelativeError) || got > high*(1+RelativeError) {
 						t.Errorf("%s, %s of scale %v: quantile %v = %v, exact within %v..%v", name, shape, scale, q, got, low, high)
 					}
 				}
+
 				bias += (h.Quantile(q)/values[int(math.Round(rank))] - 1) / 8
 			}
+
 			if math.Abs(bias) > 0.004 {
 				t.Errorf("%s of scale %v: mean error %+.4f, want no bias", shape, scale, bias)
 			}
@@ -71,6 +77,7 @@ func sum(all ...*Counts) *Histogram {
 	for _, c := range all {
 		h.Add(c, 1)
 	}
+
 	return h
 }
 
@@ -80,6 +87,7 @@ func counted(values ...float64) *Counts {
 	for _, v := range values {
 		c.Add(v)
 	}
+
 	return c
 }
 
@@ -90,6 +98,7 @@ func TestConstantIsExact(t *testing.T) {
 			t.Errorf("%s: quantile of a constant 0.3 = %v", name, got)
 		}
 	}
+
 	if samples, excess := c.Above(0.2); samples != 100 || math.Abs(excess-10) > 1e-5 {
 		t.Errorf("above 0.2: %v samples with %v in excess, want 100 and 10", samples, excess)
 	}
@@ -102,14 +111,19 @@ func TestRefusesWhatIsNoMeasurement(t *testing.T) {
 			t.Errorf("%v was counted", v)
 		}
 	}
+
 	h := sum(&c)
 	for _, weight := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 0} {
 		h.Add(counted(1), weight)
 	}
+
 	if !math.IsNaN(h.Quantile(0.5)) || !math.IsNaN(c.Quantile(0.5)) {
 		t.Error("an empty histogram has statistics")
 	}
-	if h.Add(counted(0), 1); h.Quantile(0.99) != 0 {
+
+	h.Add(counted(0), 1)
+
+	if h.Quantile(0.99) != 0 {
 		t.Errorf("quantile of a zero = %v", h.Quantile(0.99))
 	}
 }
@@ -118,11 +132,15 @@ func TestWeights(t *testing.T) {
 	var h Histogram
 	h.Add(counted(slices.Repeat([]float64{1}, 1000)...), 1)
 	h.Add(counted(slices.Repeat([]float64{2}, 1000)...), 2)
+
 	// Weights 1 and 2: two thirds lie at 2.
 	if below, above := h.Quantile(0.33), h.Quantile(0.34); below > 1.1 || above < 1.9 {
 		t.Errorf("quantiles around a third are %v and %v, want 1 and 2", below, above)
 	}
-	if h.Reset(); !math.IsNaN(h.Quantile(0.5)) {
+
+	h.Reset()
+
+	if !math.IsNaN(h.Quantile(0.5)) {
 		t.Error("a histogram holds something after Reset")
 	}
 }
@@ -133,16 +151,19 @@ func TestMergeEqualsAddingAll(t *testing.T) {
 	for i := range 4000 {
 		v := 1 + 3*rng.Float64() // No value is low enough relative to the highest to be folded.
 		all.Add(v)
+
 		if i%3 == 0 {
 			a.Add(v)
 		} else {
 			b.Add(v)
 		}
 	}
+
 	both := sum(&a, &b)
 	if !a.Merge(&b) {
 		t.Fatal("not merged")
 	}
+
 	for q := 0.0; q <= 1; q += 0.05 {
 		want := all.Quantile(q)
 		if got := both.Quantile(q); math.Abs(got-want) > 2*RelativeError*want {
@@ -162,13 +183,16 @@ func TestQuantileIsMonotoneAndScales(t *testing.T) {
 		c.Add(v)
 		larger.Add(4 * v)
 	}
-	one, four := sum(&c), sum(&larger)
+
+	one := sum(&c)
+	four := sum(&larger)
 	last := 0.0
 	for q := 0.0; q <= 1; q += 0.001 {
 		got := one.Quantile(q)
 		if got < last {
 			t.Fatalf("quantile falls at %v", q)
 		}
+
 		last = got
 		if scaled := four.Quantile(q); math.Abs(scaled-4*got) > 1e-6*scaled {
 			t.Fatalf("quantile %v: %v times 4 is not %v", q, got, scaled)
@@ -183,9 +207,11 @@ func TestWideRangesStayBounded(t *testing.T) {
 		h.Add(counted(v), 1)
 		c.Add(v)
 	}
+
 	if len(h.weights) > MaxBuckets || c.len() > MaxCountBuckets {
 		t.Fatalf("%d and %d buckets", len(h.weights), c.len())
 	}
+
 	if math.Abs(h.Quantile(1)/1e30-1) > 1e-6 || c.Total() != 6 || math.Abs(h.Quantile(0)/1e-8-1) > 1e-6 {
 		t.Errorf("max %v, total %v, min %v", h.Quantile(1), c.Total(), h.Quantile(0))
 	}
@@ -197,6 +223,7 @@ func TestCountsBroaden(t *testing.T) {
 		c.Add(1)
 		other.Add(1.01)
 	}
+
 	c.Add(2)
 	if c.Total() != 70_001 || c.narrow != nil || !c.Merge(&other) || c.Total() != 140_001 {
 		t.Errorf("total %d", c.Total())
@@ -204,12 +231,14 @@ func TestCountsBroaden(t *testing.T) {
 	if samples, _ := c.Above(1.5); samples != 1 {
 		t.Errorf("%v samples above 1.5, want 1", samples)
 	}
+
 	// The lowest buckets fold into one, beyond the range of two bytes.
 	var low Counts
 	for range 40_000 {
 		low.Add(1)
 		low.Add(1.1)
 	}
+
 	low.Add(1000)
 	if got, _ := low.Above(100); low.Total() != 80_001 || got != 1 {
 		t.Errorf("folded: total %d, %v above 100", low.Total(), got)
@@ -223,21 +252,25 @@ func TestCheckpoints(t *testing.T) {
 		for range n {
 			c.Add(math.Exp(rng.NormFloat64()) * math.Floor(rng.Float64()*3))
 		}
+
 		data, _ := c.MarshalBinary()
 		if err := read.UnmarshalBinary(data); err != nil {
 			t.Fatalf("%d samples: %v", n, err)
 		}
+
 		for _, q := range []float64{0.1, 0.5, 0.99, 1} {
 			if x, y := c.Quantile(q), read.Quantile(q); x != y && !(math.IsNaN(x) && math.IsNaN(y)) {
 				t.Errorf("%d samples: quantile %v is %v, was %v", n, q, y, x)
 			}
 		}
+
 		for i := range data {
 			broken := bytes.Clone(data)
 			broken[i] ^= 0x40
 			if err := new(Counts).UnmarshalBinary(broken); err == nil {
 				t.Fatalf("byte %d altered, no error", i)
 			}
+
 			if err := new(Counts).UnmarshalBinary(data[:i]); err == nil {
 				t.Fatalf("cut to %d bytes, no error", i)
 			}
@@ -250,6 +283,7 @@ func FuzzUnmarshal(f *testing.F) {
 	for i := range 50 {
 		c.Add(float64(i))
 	}
+
 	data, _ := c.MarshalBinary()
 	f.Add(data[:len(data)-checksumSize])
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -258,11 +292,13 @@ func FuzzUnmarshal(f *testing.F) {
 		if c.UnmarshalBinary(binary.LittleEndian.AppendUint32(body, crc32.ChecksumIEEE(body))) != nil || c.Total() == 0 {
 			return
 		}
+
 		for name, q := range map[string]float64{"counts": c.Quantile(0.9), "a histogram": sum(&c).Quantile(0.9)} {
 			if math.IsNaN(q) || q < 0 {
 				t.Fatalf("quantile of %s %v", name, q)
 			}
 		}
+
 		c.Add(1)
 	})
 }
@@ -273,6 +309,7 @@ func BenchmarkCountsAdd(b *testing.B) {
 	for _, v := range values {
 		c.Add(v)
 	}
+
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
@@ -286,8 +323,10 @@ func BenchmarkHistogramAdd(b *testing.B) {
 	for _, v := range draw("lognormal", 1440, rand.New(rand.NewPCG(1, 1))) {
 		c.Add(v)
 	}
+
 	var h Histogram
 	b.ReportAllocs()
+
 	for b.Loop() {
 		h.Reset()
 		h.Add(&c, 1)

@@ -23,6 +23,7 @@ func TestFirstBucketOverflows(t *testing.T) {
 		out = binary.AppendUvarint(out, first)
 		out = binary.AppendUvarint(out, 1) // buckets
 		out = binary.AppendUvarint(out, 1) // samples of the first
+
 		out = binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(out))
 		var c Counts
 		if err := c.UnmarshalBinary(out); valid != (err == nil) || !valid && !errors.Is(err, ErrCorrupt) {

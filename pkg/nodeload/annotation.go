@@ -66,6 +66,7 @@ func (f Format) zone() *time.Location {
 	if f.Zone == nil {
 		return time.UTC
 	}
+
 	return f.Zone
 }
 
@@ -74,6 +75,7 @@ func (f Format) Load(s Sample) string {
 	b := make([]byte, 0, maxLength)
 	b = strconv.AppendFloat(b, float64(s.Value), 'f', 5, 64)
 	b = append(b, ',')
+
 	return string(s.Time.In(f.zone()).AppendFormat(b, layout))
 }
 
@@ -82,6 +84,7 @@ func (f Format) Hot(h Hot) string {
 	b := make([]byte, 0, maxLength)
 	b = strconv.AppendInt(b, h.Value, 10)
 	b = append(b, ',')
+
 	return string(h.Time.In(f.zone()).AppendFormat(b, layout))
 }
 
@@ -92,14 +95,17 @@ func (f Format) ParseLoad(text string) (Sample, error) {
 	if !ok {
 		return Sample{}, ErrForm
 	}
+
 	v, err := strconv.ParseFloat(value, 64)
 	if err != nil || math.IsNaN(v) || v < 0 || v > float64(MaxLoad) {
 		return Sample{}, ErrValue
 	}
+
 	at, err := f.time(stamp)
 	if err != nil {
 		return Sample{}, err
 	}
+
 	// A negative zero is accepted and written as zero.
 	return Sample{Value: series.Ratio(math.Abs(v)), Time: at}, nil
 }
@@ -110,14 +116,17 @@ func (f Format) ParseHot(text string) (Hot, error) {
 	if !ok {
 		return Hot{}, ErrForm
 	}
+
 	v, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || v < 0 || v > MaxHot {
 		return Hot{}, ErrHotValue
 	}
+
 	at, err := f.time(stamp)
 	if err != nil {
 		return Hot{}, err
 	}
+
 	return Hot{Value: v, Time: at}, nil
 }
 
@@ -125,6 +134,7 @@ func split(text string) (value, stamp string, ok bool) {
 	if len(text) > maxLength {
 		return "", "", false
 	}
+
 	value, stamp, ok = strings.Cut(text, ",")
 	return value, stamp, ok && !strings.Contains(stamp, ",")
 }
@@ -134,6 +144,7 @@ func (f Format) time(text string) (time.Time, error) {
 	if err != nil || at.IsZero() {
 		return time.Time{}, ErrTime
 	}
+
 	return at.UTC(), nil
 }
 

@@ -72,6 +72,7 @@ func TestParseLoad(t *testing.T) {
 			t.Errorf("%q: time %v", text, got.Time)
 		}
 	}
+
 	got, err := shanghai(t).ParseLoad("0.5,2023-10-17T20:00:00Z")
 	if err != nil || !got.Time.Equal(noon) || got.Value != 0.5 {
 		t.Errorf("in local time: %v, %v", got, err)
@@ -101,14 +102,17 @@ func FuzzParseLoad(f *testing.F) {
 	for _, text := range []string{"0.63012,2023-10-17T15:04:32Z", "1e308,2023-10-17T15:04:32Z", "0x1p-2,2023-10-17T15:04:32.5Z", "-0,9999-12-31T23:59:59Z", ",,"} {
 		f.Add(text)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := (nodeload.Format{}).ParseLoad(text)
 		if err != nil {
 			return
 		}
+
 		if !(s.Value >= 0 && s.Value <= nodeload.MaxLoad) || math.Signbit(float64(s.Value)) || s.Time.IsZero() {
 			t.Fatalf("%q gives %v", text, s)
 		}
+
 		again, err := (nodeload.Format{}).ParseLoad((nodeload.Format{}).Load(s))
 		if err != nil || math.Abs(float64(again.Value-s.Value)) > 0.000005001 || !again.Time.Equal(s.Time.Truncate(time.Second)) {
 			t.Fatalf("%q gives %v, and that %v, %v", text, s, again, err)
@@ -143,6 +147,7 @@ func TestStates(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
+
 	if got := (nodeload.Sample{}).StateAt(noon, active); got != nodeload.Absent {
 		t.Errorf("no sample is %v", got)
 	}

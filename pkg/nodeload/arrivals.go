@@ -41,6 +41,7 @@ func (a *Arrivals) Len() int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -64,6 +65,7 @@ func (a *Arrivals) Start(pod string, started time.Time) bool {
 	if !on || !p.started.IsZero() || !p.ended.IsZero() || started.IsZero() {
 		return false
 	}
+
 	p.started = started
 	a.pods[pod] = p
 	return true
@@ -74,6 +76,7 @@ func (a *Arrivals) Remove(pod string) bool {
 	if !a.Has(pod) {
 		return false
 	}
+
 	delete(a.pods, pod)
 	return true
 }
@@ -86,17 +89,22 @@ func (a *Arrivals) End(pod string, credit Credit, started, ended time.Time) bool
 	if !on {
 		p = pendingPod{started: started}
 	}
+
 	switch {
 	case !p.ended.IsZero():
 		return false
 	case p.started.IsZero():
 		return a.Remove(pod)
 	}
+
 	if a.pods == nil {
 		a.pods = map[string]pendingPod{}
 	}
-	p.credit, p.ended = credit, ended
+
+	p.credit = credit
+	p.ended = ended
 	a.pods[pod] = p
+
 	return true
 }
 
@@ -112,6 +120,7 @@ func Coverage(started, measured time.Time, window time.Duration) series.Ratio {
 	if started.IsZero() || measured.IsZero() {
 		return 0
 	}
+
 	since := measured.Sub(started) - Warmup
 	switch {
 	case since <= 0:
@@ -119,6 +128,7 @@ func Coverage(started, measured time.Time, window time.Duration) series.Ratio {
 	case since >= window:
 		return 1
 	}
+
 	return series.Ratio(float64(since) / float64(window))
 }
 
@@ -141,10 +151,12 @@ func (a *Arrivals) pendingLoad(kind kind, measured time.Time, window time.Durati
 			coming += p.use.of(kind) * float64(1-Coverage(p.started, measured, window))
 			continue
 		}
+
 		residual := float64(ResidualShare(p.started, p.ended, measured, window))
 		estimated += p.credit.Estimated.of(kind) * residual
 		left += p.credit.Measured.of(kind) * residual
 	}
+
 	return max(coming-estimated, 0) - left
 }
 
@@ -161,6 +173,7 @@ func (a *Arrivals) dropCovered(measured []time.Time, windows []time.Duration, co
 				covered = measured[m].Sub(p.ended) >= windows[m]
 			}
 		}
+
 		if covered {
 			delete(a.pods, name)
 		}

@@ -37,6 +37,7 @@ func NewBinds(ranges []HotRange) *Binds {
 	for _, r := range ranges {
 		b.longest = max(b.longest, r.Range)
 	}
+
 	return b
 }
 
@@ -48,16 +49,20 @@ func (b *Binds) Add(pod, node string, at, now time.Time) {
 		if old.node == node {
 			return
 		}
+
 		b.Remove(pod)
 	}
+
 	if b.expired(at, now, b.longest) {
 		return
 	}
+
 	window := b.expire(node, now)
 	i := len(window)
 	for i > 0 && window[i-1].at.After(at) {
 		i--
 	}
+
 	b.nodes[node] = slices.Insert(window, i, placement{at: at, pod: pod})
 	b.pods[pod] = placed{node: node, at: at}
 }
@@ -68,6 +73,7 @@ func (b *Binds) Remove(pod string) {
 	if !known {
 		return
 	}
+
 	delete(b.pods, pod)
 	window := b.nodes[old.node]
 	if i := slices.IndexFunc(window, func(p placement) bool { return p.pod == pod }); i >= 0 {
@@ -80,16 +86,20 @@ func (b *Binds) Remove(pod string) {
 func (b *Binds) Count(node string, now time.Time) []int64 {
 	window := b.expire(node, now)
 	b.keep(node, window)
+
 	counts := make([]int64, len(b.ranges))
 	for i, r := range b.ranges {
 		from, _ := slices.BinarySearchFunc(window, now, func(p placement, now time.Time) int {
 			if b.expired(p.at, now, r.Range) {
 				return -1
 			}
+
 			return 1
 		})
+
 		counts[i] = int64(len(window) - from)
 	}
+
 	return counts
 }
 
@@ -106,6 +116,7 @@ func (b *Binds) expire(node string, now time.Time) []placement {
 		delete(b.pods, window[n].pod)
 		n++
 	}
+
 	return window[n:]
 }
 
@@ -114,5 +125,6 @@ func (b *Binds) keep(node string, window []placement) {
 		delete(b.nodes, node)
 		return
 	}
+
 	b.nodes[node] = window
 }

@@ -21,6 +21,7 @@ func TestBindsWindows(t *testing.T) {
 	b.Add("b", "n1", at(30), at(30))
 	b.Add("b", "n1", at(40), at(40)) // Added again: it keeps its time.
 	b.Add("c", "n2", at(30), at(30))
+
 	for _, c := range []struct {
 		now  int
 		want []int64
@@ -37,6 +38,7 @@ func TestBindsWindows(t *testing.T) {
 			t.Errorf("at %d s: %v, want %v", c.now, got, c.want)
 		}
 	}
+
 	if b.Len() != 1 {
 		t.Errorf("%d pods are kept, want only that of n2", b.Len())
 	}
@@ -47,15 +49,19 @@ func TestBindsMoveAndGo(t *testing.T) {
 	b.Add("a", "n1", at(0), at(0))
 	b.Add("b", "n1", at(0), at(0))
 	b.Add("a", "n2", at(1), at(1))
+
 	if got := b.Count("n1", at(2)); got[0] != 1 {
 		t.Errorf("n1 has %v after one of two moved", got)
 	}
+
 	b.Remove("b")
 	b.Remove("b")
 	b.Remove("a")
+
 	if got := b.Count("n2", at(2)); got[0] != 0 || b.Len() != 0 || len(b.nodes) != 0 {
 		t.Errorf("%v, %d pods, %d nodes are left", got, b.Len(), len(b.nodes))
 	}
+
 	b.Add("old", "n1", at(-400), at(0))
 	if b.Len() != 0 {
 		t.Error("a placement outside of every range is kept")
@@ -67,6 +73,7 @@ func TestBindsCountExactly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	b := NewBinds(hotRanges())
 	alive := map[string]int{}
+
 	now := 0
 	for i := range 20000 {
 		now += rng.IntN(2)
@@ -78,13 +85,16 @@ func TestBindsCountExactly(t *testing.T) {
 			if _, known := alive[pod]; known {
 				continue
 			}
+
 			when := now - rng.IntN(20)
 			b.Add(pod, "n", at(when), at(now))
 			alive[pod] = when
 		}
+
 		if i%500 != 0 {
 			continue
 		}
+
 		got := b.Count("n", at(now))
 		for r, hot := range hotRanges() {
 			var want int64
@@ -93,15 +103,18 @@ func TestBindsCountExactly(t *testing.T) {
 					want++
 				}
 			}
+
 			if got[r] != want {
 				t.Fatalf("step %d, range %v: %d, want %d", i, hot.Range, got[r], want)
 			}
 		}
+
 		for pod, when := range alive {
 			if now-when >= 300 {
 				delete(alive, pod)
 			}
 		}
+
 		if b.Len() != len(alive) {
 			t.Fatalf("%d pods are kept, %d are in a range", b.Len(), len(alive))
 		}
@@ -116,6 +129,7 @@ func BenchmarkBindsAdd(b *testing.B) {
 	for i := range pods {
 		pods[i] = fmt.Sprint(i)
 	}
+
 	b.ResetTimer()
 	for i := range b.N {
 		binds.Add(pods[i], "node", at(i/1000), at(i/1000))

@@ -55,26 +55,34 @@ func (w ChangeDetector) WriteCause(old, next Sample, now time.Time) Cause {
 		if old.Time.After(now) || next.Time.After(old.Time) {
 			return Outdated
 		}
+
 		return ""
+
 	case Fresh:
 	}
+
 	if !next.Time.After(old.Time) {
 		return ""
 	}
+
 	for _, t := range w.Thresholds {
 		if (old.Value > t) != (next.Value > t) {
 			return Crossed
 		}
 	}
+
 	if w.Evict > 0 && next.Value > w.Evict {
 		return AboveEvict
 	}
+
 	if math.Abs(float64(next.Value-old.Value)) >= float64(w.MinChange) {
 		return Moved
 	}
+
 	if old.Time.Add(w.Active).Before(now.Add(w.Period + writeTime)) {
 		return Expiring
 	}
+
 	return ""
 }
 
@@ -87,9 +95,11 @@ func (p *Policy) Thresholds(metric int) []series.Ratio {
 			out = append(out, l.Max)
 		}
 	}
+
 	if m, ok := p.Marks[p.Metrics[metric].Resource]; ok {
 		out = append(out, m.Low, m.Schedule, m.Evict)
 	}
+
 	return out
 }
 
@@ -99,6 +109,7 @@ func (p *Policy) EvictMark(metric int) series.Ratio {
 	if gauge, ok := p.Gauge(resource); !ok || gauge != metric {
 		return 0
 	}
+
 	return p.Marks[resource].Evict
 }
 
@@ -115,13 +126,16 @@ func HotCause(have Hot, want int64, now time.Time, interval time.Duration) Cause
 		if want > 0 || have.Time.After(now) {
 			return Outdated
 		}
+
 	case Fresh:
 		if have.Value != want {
 			return Moved
 		}
+
 		if want > 0 && have.Time.Add(HotActive).Before(now.Add(interval+writeTime)) {
 			return Expiring
 		}
 	}
+
 	return ""
 }

@@ -16,6 +16,7 @@ func TestDue(t *testing.T) {
 	w := nodeload.ChangeDetector{
 		MinChange: 0.02, Thresholds: []series.Ratio{0.65}, Evict: 0.9, Active: 8 * time.Minute, Period: 3 * time.Minute,
 	}
+
 	at := func(value series.Ratio, age time.Duration) nodeload.Sample {
 		return nodeload.Sample{Value: value, Time: noon.Add(-age)}
 	}
@@ -55,11 +56,14 @@ func TestNothingExpiresBetweenRounds(t *testing.T) {
 			if round > 0 && have.StateAt(now.Add(30*time.Second), m.Active()) != nodeload.Fresh {
 				t.Fatalf("%s: stale in round %d", m.Name, round)
 			}
+
 			next := nodeload.Sample{Value: 0.4, Time: now}
 			if w.WriteCause(have, next, now) != "" {
-				have, writes = next, writes+1
+				have = next
+				writes = writes + 1
 			}
 		}
+
 		if m.Period == 3*time.Minute && writes != 50 {
 			t.Errorf("%s: %d writes in 100 rounds", m.Name, writes)
 		}
@@ -73,6 +77,7 @@ func TestThresholds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if got, want := p.Thresholds(0), []series.Ratio{0.6, 0.3, 0.6, 0.8}; !slices.Equal(got, want) {
 		t.Errorf("of CPU %v, want %v", got, want)
 	}

@@ -20,18 +20,22 @@ func testCapacity() Amount { return Amount{CPU: 10_000, Memory: 100 * gib} }
 
 func rules(t testing.TB, strategy Strategy, change ...func(*Spec)) *Rules {
 	t.Helper()
+
 	spec := GocraneSpec()
 	for _, c := range change {
 		c(&spec)
 	}
+
 	policy, err := NewPolicy(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r, err := NewRules(policy, strategy)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return r
 }
 
@@ -44,8 +48,10 @@ func loadedReport(r *Rules, cpu, memory series.Ratio, measured time.Time) Report
 		if m.Resource == series.Memory {
 			value = memory
 		}
+
 		report.Samples = append(report.Samples, Sample{Value: value, Time: measured})
 	}
+
 	return report
 }
 
@@ -54,6 +60,7 @@ func fleet(r *Rules, now time.Time, nodes ...*Node) *Fleet {
 	for _, n := range nodes {
 		count.Add(n, Amount{CPU: 8_000, Memory: 80 * gib})
 	}
+
 	return count.Fleet(DefaultMinFresh)
 }
 
@@ -87,8 +94,10 @@ func TestClosed(t *testing.T) {
 			for i, a := range c.arrivals {
 				arrivals.Add(fmt.Sprint(i), a, time.Time{})
 			}
+
 			others := r.NodeAt(loadedReport(r, 0.3, 0.3, now), &Arrivals{}, now)
 			n := r.NodeAt(loadedReport(r, c.cpu, c.memory, now.Add(-c.age)), &arrivals, now)
+
 			limit, unknown := fleet(r, now, others, others, n).Closed(n, c.use, now.UnixNano())
 			got := ""
 			if limit != Open {
@@ -105,6 +114,7 @@ func TestWaterMarkCloses(t *testing.T) {
 	r := rules(t, Strategy{}, func(s *Spec) {
 		s.Marks = map[series.Resource]WaterMarks{series.CPU: {Low: 0.2, Schedule: 0.5, Evict: 0.8}}
 	})
+
 	n := r.NodeAt(loadedReport(r, 0.49, 0.1, at(0)), &Arrivals{}, at(0))
 	f := fleet(r, at(0), n)
 	if limit, _ := f.Closed(n, Amount{CPU: 50}, at(0).UnixNano()); limit != Open {
@@ -126,6 +136,7 @@ func TestCoverage(t *testing.T) {
 			t.Errorf("started %d, measured %d: %v, want %v", c.started, c.measured, got, c.want)
 		}
 	}
+
 	if Coverage(time.Time{}, at(0), time.Minute) != 0 || Coverage(at(0), time.Time{}, time.Minute) != 0 {
 		t.Error("a pod that does not run, or a sample that is none, covers something")
 	}
@@ -134,25 +145,31 @@ func TestCoverage(t *testing.T) {
 // TestArrivalIsHandedOver follows one pod: the sample and the pending load add up to the pod's usage at any time.
 func TestArrivalIsHandedOver(t *testing.T) {
 	r := rules(t, Strategy{}, func(s *Spec) {
-		s.Metrics, s.Predicates = s.Metrics[:1], s.Predicates[:1]
+		s.Metrics = s.Metrics[:1]
+		s.Predicates = s.Predicates[:1]
 		s.Priorities = s.Priorities[:1]
 	})
+
 	var arrivals Arrivals
 	arrivals.Add("pod", Amount{CPU: 1000}, time.Time{})
 	sum := func(second int) series.Ratio {
 		// A five-minute average of a node at 30 % to which 10 % arrive, started at 60 and warm at 90.
 		held := min(max(float64(second-90)/300, 0), 1) * 0.1
 		n := r.NodeAt(Report{Capacity: testCapacity(), Samples: []Sample{{Value: series.Ratio(0.3 + held), Time: at(second)}}}, &arrivals, at(second))
+
 		return n.Loads[0].Value + n.Loads[0].OnWay
 	}
+
 	for second := 0; second <= 900; second += 15 {
 		if second == 60 && !arrivals.Start("pod", at(60)) {
 			t.Fatal("the start was no news")
 		}
+
 		if got := sum(second); math.Abs(float64(got)-0.4) > 1e-9 {
 			t.Errorf("at %d s: %v, want 0.4", second, got)
 		}
 	}
+
 	if arrivals.Len() != 0 {
 		t.Error("the pod is still on its way")
 	}
@@ -167,21 +184,26 @@ func TestDepartureIsTakenOff(t *testing.T) {
 	for _, lived := range []int{100, 3000} {
 		var arrivals Arrivals
 		arrivals.Add("pod", Amount{CPU: 1000}, at(-lived-30))
+
 		if lived == 3000 {
 			// Covered long ago: nothing was kept of it.
 			arrivals = Arrivals{}
 		}
+
 		if !arrivals.End("pod", Credit{Measured: Amount{CPU: 1000}}, at(-lived-30), at(0)) || arrivals.End("pod", Credit{Measured: Amount{CPU: 1000}}, at(-lived-30), at(9)) {
 			t.Fatal("the end was no news, or twice")
 		}
+
 		if arrivals.Len() != 0 {
 			t.Error("a pod that ended is on its way")
 		}
+
 		for second := 0; second <= 600; second += 15 {
 			// An average over five minutes of a node at 30 % on which 10 % ran until 0.
 			ran := min(max(min(lived, 300-second), 0), min(lived, 300))
 			ran = min(ran, max(min(lived+second, 300)-second, 0))
 			report := loadedReport(r, 0.3+series.Ratio(ran)/300*0.1, 0.3, at(second))
+
 			n := r.NodeAt(report, &arrivals, at(second))
 			if got := n.Loads[0].Value + n.Loads[0].OnWay; math.Abs(float64(got)-0.3) > 1e-9 {
 				t.Errorf("lived %d s, %d s later: %v, want 0.3", lived, second, got)
@@ -190,13 +212,16 @@ func TestDepartureIsTakenOff(t *testing.T) {
 				t.Errorf("a maximum forgets: %v", n.Loads[1].OnWay)
 			}
 		}
+
 		if len(arrivals.pods) != 0 {
 			t.Error("the pod is still remembered")
 		}
 	}
+
 	// Never more is subtracted than there is, and nothing without a fresh sample.
 	var arrivals Arrivals
 	arrivals.End("pod", Credit{Measured: Amount{CPU: 9000}}, at(-3000), at(0))
+
 	if n := r.NodeAt(loadedReport(r, 0.1, 0.1, at(0)), &arrivals, at(0)); n.Loads[0].Value+n.Loads[0].OnWay != 0 {
 		t.Errorf("%v is left of 0.1", n.Loads[0].Value+n.Loads[0].OnWay)
 	}
@@ -213,6 +238,7 @@ func TestArrivalsOnUnknownNodesEnd(t *testing.T) {
 	r := rules(t, Strategy{})
 	var arrivals Arrivals
 	arrivals.Add("pod", Amount{CPU: 1000, Memory: gib}, at(0))
+
 	report := Report{Capacity: testCapacity(), Samples: make([]Sample, len(r.Policy.Metrics))}
 	if n := r.NodeAt(report, &arrivals, at(60)); math.Abs(float64(n.Loads[0].OnWay)-0.1) > 1e-9 || n.Arriving != 1 {
 		t.Errorf("after a minute %v is on its way, of %d pods", n.Loads[0].OnWay, n.Arriving)
@@ -242,6 +268,7 @@ func TestEstimate(t *testing.T) {
 			t.Errorf("%s: %v from %v, want %v from %v", c.name, got, basis, c.want, c.basis)
 		}
 	}
+
 	if got := LearnShare(Amount{CPU: 300, Memory: gib}, Amount{CPU: 1000}); got.CPU != 0.3 || got.Memory != DefaultShare().Memory {
 		t.Errorf("learned %v", got)
 	}
@@ -267,10 +294,12 @@ func TestDeviation(t *testing.T) {
 		steady.Add(Sample{Value: 0.4, Time: at(180 * i)})
 		swinging.Add(Sample{Value: 0.4 + 0.2*series.Ratio(i%2*2-1), Time: at(180 * i)})
 		swinging.Add(Sample{Value: 1, Time: at(180*i - 60)}) // Older than the last.
+
 		if i == 2 && swinging.Ratio() != 0 {
 			t.Error("three samples are enough")
 		}
 	}
+
 	if steady.Ratio() != 0 || math.Abs(float64(swinging.Ratio())-0.2) > 0.01 {
 		t.Errorf("steady %v, swinging by 0.2 %v", steady.Ratio(), swinging.Ratio())
 	}
@@ -283,9 +312,12 @@ func BenchmarkClosedAndWeigh(b *testing.B) {
 	for i := range nodes {
 		nodes[i] = r.NodeAt(loadedReport(r, series.Ratio(rng.Float64()*0.6), 0.3, at(0)), &Arrivals{}, at(0))
 	}
+
 	f := fleet(r, at(0), nodes...)
-	now, pod := at(10).UnixNano(), Amount{CPU: 100, Memory: gib}
+	now := at(10).UnixNano()
+	pod := Amount{CPU: 100, Memory: gib}
 	b.ReportAllocs()
+
 	for i := 0; b.Loop(); i++ {
 		n := nodes[i%len(nodes)]
 		if limit, _ := f.Closed(n, pod, now); limit == Open {

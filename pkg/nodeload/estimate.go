@@ -68,6 +68,7 @@ func LearnShare(used, requested Amount) Share {
 	if used.Memory > 0 && requested.Memory > 0 {
 		share.Memory = series.Ratio(min(max(float64(used.Memory)/float64(requested.Memory), minShare), maxShare))
 	}
+
 	return share
 }
 
@@ -103,11 +104,13 @@ func DepartureCredit(ask PodRequest, history Amount, share Share) Credit {
 	} else {
 		c.Estimated.CPU = use.CPU
 	}
+
 	if history.Memory > 0 {
 		c.Measured.Memory = use.Memory
 	} else {
 		c.Estimated.Memory = use.Memory
 	}
+
 	return c
 }
 
@@ -116,17 +119,24 @@ func estimate(request, limit, history, share, nothing float64) (float64, Basis) 
 	var basis Basis
 	switch {
 	case history > 0:
-		use, basis = history, FromHistory
+		use = history
+		basis = FromHistory
 	case request > 0:
-		use, basis = request*share, FromRequest
+		use = request * share
+		basis = FromRequest
+
 	case limit > 0:
-		use, basis = limit*share, FromLimit
+		use = limit * share
+		basis = FromLimit
 	default:
-		use, basis = nothing, FromNothing
+		use = nothing
+		basis = FromNothing
 	}
+
 	if limit > 0 {
 		use = min(use, limit)
 	}
+
 	// With an estimate of 0 any number of pods would fit.
 	return max(math.Round(use), 1), basis
 }

@@ -78,17 +78,21 @@ func (n *NodeExplanation) Reason() string {
 	if n.Unknown {
 		unknown = "; a metric is not fresh and counts as the mean"
 	}
+
 	switch n.Verdict {
 	case Closed:
 		limit := "limit"
 		if n.Mark {
 			limit = "water mark"
 		}
+
 		return fmt.Sprintf("%s: %s is above the %s of %s", n.Metric, parts, limit, percent(n.Limit))
+
 	case Scored:
 		return parts + unknown
 	case Passed:
 	}
+
 	return "below every limit" + unknown
 }
 

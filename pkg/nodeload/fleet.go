@@ -62,8 +62,13 @@ type mask struct {
 func (r *Rules) NewCount(now time.Time) *Count {
 	n := len(r.Policy.Metrics)
 	return &Count{
-		fleet: Fleet{Rules: r, Time: now, FreshNodes: make([]int, n), Mean: make([]series.Ratio, n)},
-		sums:  make([]float64, n), masks: map[mask]int{},
+		fleet: Fleet{
+			Rules:      r,
+			Time:       now,
+			FreshNodes: make([]int, n),
+			Mean:       make([]series.Ratio, n),
+		},
+		sums: make([]float64, n), masks: map[mask]int{},
 	}
 }
 
@@ -82,6 +87,7 @@ func (c *Count) Add(n *Node, requested Amount) {
 			c.sums[i] += min(float64(l.Value), 1)
 		}
 	}
+
 	c.masks[m]++
 	c.capacity.CPU += n.Capacity.CPU
 	c.capacity.Memory += n.Capacity.Memory
@@ -90,6 +96,7 @@ func (c *Count) Add(n *Node, requested Amount) {
 		c.used.CPU += used.CPU
 		c.requested.CPU += requested.CPU
 	}
+
 	if used.Memory > 0 {
 		c.used.Memory += used.Memory
 		c.requested.Memory += requested.Memory
@@ -105,11 +112,13 @@ func (c *Count) Fleet(minFresh series.Ratio) *Fleet {
 		if n == 0 {
 			continue
 		}
+
 		f.Mean[i] = series.Ratio(c.sums[i] / float64(n))
 		if float64(n) >= float64(minFresh)*float64(f.Nodes) {
 			f.force |= 1 << i
 		}
 	}
+
 	for m, n := range c.masks {
 		switch {
 		case !m.some:
@@ -120,6 +129,7 @@ func (c *Count) Fleet(minFresh series.Ratio) *Fleet {
 			f.States[Stale] += n
 		}
 	}
+
 	f.Share = LearnShare(c.used, c.requested)
 	f.applyForce(c.capacity)
 	return &f
@@ -132,6 +142,7 @@ func (f *Fleet) applyForce(capacity Amount) {
 			f.limits = append(f.limits, i)
 		}
 	}
+
 	var sum float64
 	for _, w := range f.Rules.Policy.Weights {
 		if f.InForce(w.Metric) {
@@ -139,9 +150,11 @@ func (f *Fleet) applyForce(capacity Amount) {
 			sum += w.Weight
 		}
 	}
+
 	for i := range f.weights {
 		f.weights[i].Weight /= sum
 	}
+
 	for k := range kind(kinds) {
 		if c := capacity.of(k); c > 0 {
 			f.inverse[k] = float64(f.Nodes) / c

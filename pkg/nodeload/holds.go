@@ -45,18 +45,22 @@ func ParseHolds(text string) ([]Hold, error) {
 	if text == "" {
 		return nil, nil
 	}
+
 	var holds []Hold
 	if err := json.Unmarshal([]byte(text), &holds); err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", HoldsKey, err)
 	}
+
 	if len(holds) > maxHolds {
 		return nil, fmt.Errorf("annotation %s: %d holds, want at most %d", HoldsKey, len(holds), maxHolds)
 	}
+
 	for _, h := range holds {
 		if h.Pod == "" || h.Workload == "" || h.CPU < 0 || h.Memory < 0 {
 			return nil, fmt.Errorf("annotation %s: want a pod, a workload and no negative amount, got %+v", HoldsKey, h)
 		}
 	}
+
 	return holds, nil
 }
 
@@ -65,10 +69,12 @@ func FormatHolds(holds []Hold) (string, error) {
 	if len(holds) > maxHolds {
 		return "", fmt.Errorf("%d holds on a node, want at most %d", len(holds), maxHolds)
 	}
+
 	text, err := json.Marshal(holds)
 	if err != nil {
 		return "", fmt.Errorf("writing holds: %w", err)
 	}
+
 	return string(text), nil
 }
 
@@ -80,5 +86,6 @@ func ValidHolds(holds []Hold, now time.Time) []Hold {
 			out = append(out, h)
 		}
 	}
+
 	return out
 }

@@ -18,7 +18,9 @@ const present, hourly, daily = 0, 1, 2
 
 func report(r *Rules, now, peak series.Ratio, measured time.Time) Report {
 	out := loadedReport(r, now, 0.1, measured)
-	out.Samples[hourly].Value, out.Samples[daily].Value = peak, peak
+	out.Samples[hourly].Value = peak
+	out.Samples[daily].Value = peak
+
 	return out
 }
 
@@ -48,16 +50,20 @@ func TestMaximumIsPassedOnce(t *testing.T) {
 			for i := range c.arrivals {
 				arrivals.Add(fmt.Sprint("new", i), Amount{CPU: 1000}, time.Time{})
 			}
+
 			for i := range c.ended {
 				arrivals.End(fmt.Sprint("old", i), Credit{Measured: Amount{CPU: 1000}}, at(-3000), at(0))
 			}
+
 			n := r.NodeAt(report(r, c.now, c.peak, at(0)), &arrivals, at(0))
 			for _, metric := range []int{hourly, daily} {
-				l, incoming := n.Loads[metric], n.Incoming(metric, Amount{CPU: 1000})
+				l := n.Loads[metric]
+				incoming := n.Incoming(metric, Amount{CPU: 1000})
 				if !near(l.OnWay, c.onWay) || !near(l.Slack, c.slack) || !near(incoming, c.incoming) {
 					t.Errorf("on its way %v, slack %v, a pod adds %v; want %v, %v, %v", l.OnWay, l.Slack, incoming, c.onWay, c.slack, c.incoming)
 				}
 			}
+
 			if l := n.Loads[present]; l.Slack != 0 || !near(n.Incoming(present, Amount{CPU: 1000}), 0.1) {
 				t.Errorf("an average has slack %v", l.Slack)
 			}
@@ -75,17 +81,23 @@ func TestMaximumWithoutPresent(t *testing.T) {
 	stale.Samples[present].Time = at(-3600)
 	var arrivals Arrivals
 	arrivals.Add("pod", Amount{CPU: 1000}, time.Time{})
+
 	if l := r.NodeAt(stale, &arrivals, at(0)).Loads[hourly]; !near(l.OnWay, 0.1) || l.Slack != 0 {
 		t.Errorf("a stale present: %+v", l)
 	}
+
 	absent := loadedReport(r, 0.2, 0.1, at(0))
 	absent.Samples[hourly] = Sample{}
 	if l := r.NodeAt(absent, &arrivals, at(0)).Loads[hourly]; l.OnWay < 0 || l.Slack != 0 {
 		t.Errorf("an absent maximum: %+v", l)
 	}
+
 	alone := rules(t, Strategy{}, func(s *Spec) {
-		s.Metrics, s.Predicates, s.Priorities = s.Metrics[1:2], s.Predicates[1:2], s.Priorities[1:2]
+		s.Metrics = s.Metrics[1:2]
+		s.Predicates = s.Predicates[1:2]
+		s.Priorities = s.Priorities[1:2]
 	})
+
 	arrivals.End("old", Credit{Measured: Amount{CPU: 3000}}, at(-3000), at(0))
 	one := Report{Capacity: testCapacity(), Samples: []Sample{{Value: 0.5, Time: at(0)}}}
 	if l := alone.NodeAt(one, &arrivals, at(0)).Loads[0]; l.OnWay != 0 || !near(l.Slack, 0.2) {
@@ -104,7 +116,8 @@ func TestMaxima(t *testing.T) {
 		r := rules(t, Strategy{})
 		var arrivals Arrivals
 		for i := range rng.IntN(8) {
-			use, started := Amount{CPU: series.MilliCPU(rng.IntN(3000)), Memory: series.Bytes(rng.IntN(10)) * gib}, at(-rng.IntN(900))
+			use := Amount{CPU: series.MilliCPU(rng.IntN(3000)), Memory: series.Bytes(rng.IntN(10)) * gib}
+			started := at(-rng.IntN(900))
 			switch rng.IntN(3) {
 			case 0:
 				arrivals.Add(fmt.Sprint(i), use, time.Time{})
@@ -114,17 +127,21 @@ func TestMaxima(t *testing.T) {
 				arrivals.End(fmt.Sprint(i), Credit{Measured: use}, started.Add(-time.Hour), started)
 			}
 		}
+
 		seen := report(r, series.Ratio(rng.Float64()), series.Ratio(rng.Float64()), at(-rng.IntN(200)))
 		n := r.NodeAt(seen, &arrivals, at(0))
 		for _, metric := range []int{hourly, daily} {
-			l, p := n.Loads[metric], n.Loads[present]
+			l := n.Loads[metric]
+			p := n.Loads[present]
 			if got, want := l.Value+l.OnWay, max(l.Value, p.Value+p.OnWay); !near(got, want) || l.OnWay < 0 || l.Slack < 0 || l.OnWay > 0 && l.Slack > 0 {
 				t.Fatalf("%+v beside a present of %+v", l, p)
 			}
 		}
+
 		pod := Amount{CPU: series.MilliCPU(rng.IntN(4000)), Memory: gib}
 		joined := n.WithPod(pod)
 		arrivals.Add("pod", pod, time.Time{})
+
 		looked := r.NodeAt(seen, &arrivals, at(0))
 		for i := range joined.Loads {
 			// An average cannot become negative by pods that ended: it stays at 0, and new load is added from there.
@@ -144,22 +161,27 @@ func TestChurnDoesNotClose(t *testing.T) {
 	const pods, life, use, second = 8, 600, 500, time.Second
 	r := rules(t, Strategy{})
 	var arrivals Arrivals
+
 	seen := report(r, 0.4, 0.4, at(0))
 	for now := 0; now < 4*3600; now += 15 {
 		if now%(life/pods) == 0 {
 			name := func(born int) string { return fmt.Sprint(born) }
 			arrivals.End(name(now-life), Credit{Measured: Amount{CPU: use}}, at(now-life), at(now))
+
 			f := fleet(r, at(now), r.NodeAt(seen, &arrivals, at(now)))
 			if limit, _ := f.Closed(r.NodeAt(seen, &arrivals, at(now)), Amount{CPU: use}, at(now).UnixNano()); limit != Open {
 				t.Fatalf("after %v closed by %s", time.Duration(now)*second, r.Policy.Metrics[r.Policy.Limits[limit].Metric].Name)
 			}
+
 			arrivals.Add(name(now), Amount{CPU: use}, at(now))
 		}
+
 		for i, m := range r.Policy.Metrics {
 			if now%int(m.Period/second) == 0 {
 				seen.Samples[i].Time = at(now)
 			}
 		}
+
 		if n := r.NodeAt(seen, &arrivals, at(now)); n.Arriving > 3*pods {
 			t.Fatalf("after %v %d pods are remembered", time.Duration(now)*second, n.Arriving)
 		}
@@ -182,9 +204,11 @@ func TestGauge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i := range p.Metrics {
 			p.Metrics[i].Resource = series.CPU
 		}
+
 		if at, found := p.Gauge(series.CPU); !found || at != c.want {
 			t.Errorf("%+v: %d, want %d", c.metrics, at, c.want)
 		}
@@ -197,6 +221,7 @@ func TestForecastIsNoMaximum(t *testing.T) {
 	r := rules(t, Strategy{}, func(s *Spec) { s.Metrics[hourly].From = FromForecast })
 	var arrivals Arrivals
 	arrivals.Add("pod", Amount{CPU: 2000}, time.Time{})
+
 	n := r.NodeAt(report(r, 0.2, 0.6, at(0)), &arrivals, at(0))
 	if l := n.Loads[hourly]; !near(l.OnWay, 0.2) || l.Slack != 0 {
 		t.Errorf("a forecast: %+v", l)
@@ -227,6 +252,7 @@ func TestHeld(t *testing.T) {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
+
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 2000 {
 		ended := rng.IntN(4000) - 2000
@@ -234,9 +260,11 @@ func TestHeld(t *testing.T) {
 		measured := ended + rng.IntN(1000) - 200
 		got := ResidualShare(at(started), at(ended), at(measured), window)
 		later := ResidualShare(at(started), at(ended), at(measured+1), window)
+
 		if got < 0 || got > Coverage(at(started), at(measured), window) {
 			t.Fatalf("started %d, ended %d, measured %d: %v", started, ended, measured, got)
 		}
+
 		if measured >= ended && measured >= started+30+300 && later > got+1e-12 {
 			t.Fatalf("started %d, ended %d, measured %d: %v, then %v", started, ended, measured, got, later)
 		}
@@ -248,9 +276,11 @@ func TestEnd(t *testing.T) {
 	var a Arrivals
 	use := Amount{CPU: 100}
 	a.Add("waiting", use, time.Time{})
+
 	if !a.End("waiting", Credit{Measured: use}, time.Time{}, at(0)) || a.Has("waiting") {
 		t.Error("a pod that did not run is remembered after its end")
 	}
+
 	a.Add("running", use, at(-60))
 	if !a.End("running", Credit{Measured: use}, at(-60), at(0)) || a.End("running", Credit{Measured: use}, at(-60), at(1)) || !a.Has("running") || a.Len() != 0 {
 		t.Error("the end of a pod that ran is not told once")
@@ -261,6 +291,7 @@ func TestEnd(t *testing.T) {
 	if !a.Remove("running") || a.Has("running") {
 		t.Error("it cannot be taken off")
 	}
+
 	if !a.End("covered", Credit{Measured: use}, at(-9000), at(0)) || a.Len() != 0 || !a.Has("covered") {
 		t.Error("the end of a pod that was covered is no news")
 	}

@@ -32,6 +32,7 @@ func (l *Load) StateAt(now int64) State {
 	case now < l.from || now > l.until:
 		return Stale
 	}
+
 	return Fresh
 }
 
@@ -70,6 +71,7 @@ func (r *Rules) NodeAt(report Report, arrivals *Arrivals, now time.Time) *Node {
 	measured := n.measured(report.Samples, now)
 	arrivals.dropCovered(measured, r.windows, r.counting)
 	n.add(arrivals, measured)
+
 	return n
 }
 
@@ -81,21 +83,31 @@ func (r *Rules) PeekNode(report Report, arrivals *Arrivals, now time.Time) *Node
 }
 
 func (r *Rules) glance(report Report, now time.Time) *Node {
-	n := &Node{Rules: r, Capacity: report.Capacity, Loads: make([]Load, len(report.Samples)), Deviation: report.Deviation}
+	n := &Node{
+		Rules:     r,
+		Capacity:  report.Capacity,
+		Loads:     make([]Load, len(report.Samples)),
+		Deviation: report.Deviation,
+	}
+
 	for k := range kind(kinds) {
 		if c := report.Capacity.of(k); c > 0 {
 			n.inverse[k] = 1 / c
 		}
 	}
+
 	for i, s := range report.Samples {
 		l := &n.Loads[i]
 		l.Value = s.Value
+
 		if s.Time.IsZero() {
 			continue
 		}
+
 		l.from = s.Time.Add(-MaxSkew).UnixNano()
 		l.until = s.Time.Add(r.Policy.Metrics[i].Active()).UnixNano()
 	}
+
 	n.Fresh = n.FreshAt(now)
 	return n
 }
@@ -109,6 +121,7 @@ func (n *Node) FreshAt(now time.Time) uint64 {
 			fresh |= 1 << i
 		}
 	}
+
 	return fresh
 }
 
@@ -125,6 +138,7 @@ func (n *Node) measured(samples []Sample, now time.Time) []time.Time {
 			measured[i] = s.Time
 		}
 	}
+
 	return measured
 }
 
@@ -134,14 +148,18 @@ func (n *Node) add(arrivals *Arrivals, measured []time.Time) {
 		if !n.Rules.counting[i] || n.Arriving == 0 {
 			continue
 		}
+
 		k := n.Rules.kinds[i]
 		coming := series.Ratio(arrivals.pendingLoad(k, measured[i], n.Rules.windows[i]) * n.inverse[k])
+
 		least := series.Ratio(0)
 		if n.fresh(i) {
 			least = -n.Loads[i].Value
 		}
+
 		n.Loads[i].OnWay = max(coming, least)
 	}
+
 	for i := range n.Loads {
 		if n.Rules.maxima[i] && n.Rules.kinds[i] != kindOther {
 			n.adjustMaximum(i)
@@ -156,7 +174,8 @@ func (n *Node) add(arrivals *Arrivals, measured []time.Time) {
 //
 // where the present load is that of Policy.Gauge of the resource. If that is missing or not fresh, M bounds it.
 func (n *Node) adjustMaximum(metric int) {
-	l, gauge := &n.Loads[metric], n.Rules.present(metric)
+	l := &n.Loads[metric]
+	gauge := n.Rules.present(metric)
 	above := n.Loads[gauge].OnWay
 	switch {
 	case !n.fresh(metric):
@@ -164,7 +183,9 @@ func (n *Node) adjustMaximum(metric int) {
 	case gauge != metric && n.fresh(gauge):
 		above += n.Loads[gauge].Value - l.Value
 	}
-	l.OnWay, l.Slack = max(above, 0), max(-above, 0)
+
+	l.OnWay = max(above, 0)
+	l.Slack = max(-above, 0)
 }
 
 func (n *Node) fresh(metric int) bool { return n.Fresh&(1<<metric) != 0 }
@@ -190,6 +211,7 @@ func (n *Node) Used(now time.Time) Amount {
 			used[k] = min(float64(n.Loads[gauge].Value), 1) * n.Capacity.of(kind(k))
 		}
 	}
+
 	return Amount{CPU: series.MilliCPU(used[kindCPU]), Memory: series.Bytes(used[kindMemory])}
 }
 
@@ -199,10 +221,12 @@ func (n *Node) WithPod(use Amount) *Node {
 	joined := *n
 	joined.Loads = slices.Clone(n.Loads)
 	for i := range joined.Loads {
-		l, share := &joined.Loads[i], n.share(i, use)
+		l := &joined.Loads[i]
+		share := n.share(i, use)
 		l.OnWay += l.increase(share)
 		l.Slack = max(l.Slack-share, 0)
 	}
+
 	joined.Arriving++
 	return &joined
 }
@@ -256,8 +280,10 @@ func stateAt(at, now time.Time, active time.Duration) State {
 	if at.IsZero() {
 		return Absent
 	}
+
 	if age := now.Sub(at); age > active || age < -MaxSkew {
 		return Stale
 	}
+
 	return Fresh
 }

@@ -32,14 +32,17 @@ func (p *Peaks) Raise(n *Node) {
 	if n.Rules != p.rules {
 		return
 	}
+
 	for i := range p.loads {
 		metric := p.rules.Policy.Limits[i].Metric
 		load := math.Inf(1)
 		if n.fresh(metric) {
 			load = float64(n.Loads[metric].Value + n.Loads[metric].OnWay)
 		}
+
 		raise(&p.loads[i], load)
 	}
+
 	for k := range p.inverses {
 		raise(&p.inverses[k], n.inverse[k])
 	}
@@ -62,6 +65,7 @@ func (f *Fleet) MayClose(p *Peaks, use Amount) bool {
 	for k := range inverse {
 		inverse[k] = math.Float64frombits(p.inverses[k].Load())
 	}
+
 	for _, i := range f.limits {
 		l := &f.Rules.Policy.Limits[i]
 		share := f.Rules.share(use, f.Rules.kinds[l.Metric], inverse)
@@ -69,6 +73,7 @@ func (f *Fleet) MayClose(p *Peaks, use Amount) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -92,6 +97,7 @@ func (d *Deviation) Add(s Sample) {
 	if !s.Time.After(d.last) {
 		return
 	}
+
 	x := min(float64(s.Value), 1)
 	if d.samples == 0 {
 		d.mean = x
@@ -102,6 +108,7 @@ func (d *Deviation) Add(s Sample) {
 		d.mean += weight * delta
 		d.variance = (1 - weight) * (d.variance + weight*delta*delta)
 	}
+
 	d.last = s.Time
 	d.samples = min(d.samples+1, math.MaxInt32)
 }
@@ -111,5 +118,6 @@ func (d *Deviation) Ratio() series.Ratio {
 	if d.samples < minSamples {
 		return 0
 	}
+
 	return series.Ratio(math.Sqrt(max(d.variance, 0)))
 }

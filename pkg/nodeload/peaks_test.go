@@ -21,47 +21,58 @@ func TestPeaksAnswerForAllNodes(t *testing.T) {
 		r := rules(t, strategies()[rng.IntN(3)], func(s *Spec) {
 			s.Marks = map[series.Resource]WaterMarks{series.CPU: {Low: 0.2, Schedule: 0.6, Evict: 0.8}}
 		})
-		nodes, peaks := make([]*Node, 1+rng.IntN(5)), r.NewPeaks()
+
+		nodes := make([]*Node, 1+rng.IntN(5))
+		peaks := r.NewPeaks()
 		for i := range nodes {
 			seen := report(r, series.Ratio(rng.Float64()*0.5), series.Ratio(rng.Float64()*0.6), at(-rng.IntN(130)))
 			if rng.IntN(30) == 0 {
 				seen.Samples[rng.IntN(len(seen.Samples))] = Sample{}
 			}
+
 			seen.Capacity.CPU = series.MilliCPU(1000 + rng.IntN(20_000))
 			nodes[i] = r.NodeAt(seen, &Arrivals{}, at(0))
 			peaks.Raise(nodes[i])
 		}
+
 		f := fleet(r, at(0), nodes...)
 		for range rng.IntN(4) {
 			i := rng.IntN(len(nodes))
 			nodes[i] = nodes[i].WithPod(Amount{CPU: series.MilliCPU(rng.IntN(1000))})
 			peaks.Raise(nodes[i])
 		}
+
 		use := Amount{CPU: series.MilliCPU(rng.IntN(2000)), Memory: series.Bytes(rng.IntN(5)) * gib}
 		may := f.MayClose(peaks, use)
 		if !may {
 			no++
 		}
+
 		for _, n := range nodes {
 			limit, unknown := f.Closed(n, use, at(0).UnixNano())
 			if limit != Open {
 				closed++
 			}
+
 			if !may && (limit != Open || unknown) {
 				t.Fatalf("closed by %d, unknown %v: %+v", limit, unknown, n.Loads)
 			}
 		}
 	}
+
 	if no < 500 || closed < 500 {
 		t.Errorf("%d times no node may be closed, %d nodes were: too few to say anything", no, closed)
 	}
 }
 
 func TestPeaksOfOthers(t *testing.T) {
-	r, other := rules(t, Strategy{}), rules(t, Strategy{})
+	r := rules(t, Strategy{})
+	other := rules(t, Strategy{})
 	full := other.NodeAt(loadedReport(other, 0.99, 0.99, at(0)), &Arrivals{}, at(0))
 	half := r.NodeAt(loadedReport(r, 0.5, 0.5, at(0)), &Arrivals{}, at(0))
-	f, peaks := fleet(r, at(0), half), r.NewPeaks()
+	f := fleet(r, at(0), half)
+
+	peaks := r.NewPeaks()
 	var wait sync.WaitGroup
 	for range 4 {
 		wait.Go(func() {
@@ -71,18 +82,22 @@ func TestPeaksOfOthers(t *testing.T) {
 			}
 		})
 	}
+
 	wait.Wait()
 	if f.MayClose(peaks, Amount{CPU: 100}) {
 		t.Error("a node of other rules counts")
 	}
+
 	peaks.Raise(r.NodeAt(loadedReport(r, 0.5, 0.5, at(-90000)), &Arrivals{}, at(0)))
 	if !f.MayClose(peaks, Amount{CPU: 100}) {
 		t.Error("a node that does not say how loaded it is passes for empty")
 	}
+
 	var arrivals Arrivals
 	arrivals.Add("pod", Amount{CPU: 1000}, time.Time{})
 	again := r.NewPeaks()
 	again.Raise(r.NodeAt(loadedReport(r, 0.5, 0.5, at(0)), &arrivals, at(0)))
+
 	if f.MayClose(again, Amount{CPU: 500}) || !f.MayClose(again, Amount{CPU: 501}) {
 		t.Error("60 % and 5 % are at the limit of 65 %, and no more than that")
 	}

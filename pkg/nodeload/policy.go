@@ -52,12 +52,14 @@ func (m Metric) DefaultSampleTime() string {
 	if m.Query != "" || m.SampleTime != "" {
 		return ""
 	}
+
 	switch m.Resource {
 	case series.CPU:
 		return "node_cpu_sample_time_seconds"
 	case series.Memory:
 		return "node_memory_sample_time_seconds"
 	}
+
 	return ""
 }
 
@@ -140,24 +142,30 @@ func NewPolicy(spec Spec) (*Policy, error) {
 		if strings.Contains(m.Name, "/") {
 			errs = append(errs, fmt.Errorf("metric %q: want a name without a slash: the name is the key of an annotation, and keys with a prefix are not of node load", m.Name))
 		}
-		index[m.Name], p.Metrics[i] = i, m
+
+		index[m.Name] = i
+		p.Metrics[i] = m
 	}
+
 	for _, h := range spec.Hot {
 		if h.Range <= 0 || h.Count < 1 {
 			errs = append(errs, fmt.Errorf("hot value of %d in %v: want a count of 1 or more and a range of more than 0", h.Count, h.Range))
 		}
 	}
+
 	errs = append(errs, p.limit(spec.Predicates, index)...)
 	errs = append(errs, p.weigh(spec.Priorities, index)...)
 	errs = append(errs, p.applyMarks()...)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+
 	for _, m := range p.Metrics {
 		if m.From == FromMetricsServer && m.Resource == series.Memory {
 			p.warnf("metric %q counts page cache in use as load: metrics-server reports no other memory of nodes; read it from Prometheus", m.Name)
 		}
 	}
+
 	return p, nil
 }
 
@@ -168,18 +176,22 @@ func (p *Policy) limit(predicates []NamedLimit, index map[string]int) []error {
 			errs = append(errs, fmt.Errorf("predicate %q: want a limit from 0 to 1, got %v", l.Name, l.Max))
 			continue
 		}
+
 		at, read := index[l.Name]
 		if !read {
 			p.warnf("predicate %q has no effect: syncPolicy does not read it", l.Name)
 			continue
 		}
+
 		if l.Max == 0 {
 			continue
 		}
+
 		schedule := p.Marks[p.Metrics[at].Resource].Schedule
 		closes := ClosesAt(l.Max, schedule)
 		p.Limits = append(p.Limits, Limit{Metric: at, Max: closes, Mark: closes < l.Max})
 	}
+
 	return errs
 }
 
@@ -189,6 +201,7 @@ func (p *Policy) weigh(priorities []NamedWeight, index map[string]int) []error {
 		if !(w.Weight >= 0) || math.IsInf(w.Weight, 0) {
 			return []error{fmt.Errorf("priority %q: want a weight of 0 or more, got %v", w.Name, w.Weight)}
 		}
+
 		at, read := index[w.Name]
 		switch {
 		case !read:
@@ -198,12 +211,15 @@ func (p *Policy) weigh(priorities []NamedWeight, index map[string]int) []error {
 			sum += w.Weight
 		}
 	}
+
 	if math.IsInf(sum, 0) || len(priorities) > 0 && len(p.Weights) == 0 && len(p.Warnings) == 0 {
 		return []error{fmt.Errorf("the sum of the weights is %v: want more than 0 and finite", sum)}
 	}
+
 	for i := range p.Weights {
 		p.Weights[i].Weight /= sum
 	}
+
 	return nil
 }
 
@@ -216,19 +232,23 @@ func (p *Policy) applyMarks() []error {
 			errs = append(errs, fmt.Errorf("water marks of %s: %w", resource, err))
 			continue
 		}
+
 		gauge, ok := p.Gauge(resource)
 		if !ok {
 			p.warnf("water marks of %s have no effect on scheduling: syncPolicy reads no metric of it", resource)
 			continue
 		}
+
 		limited := false
 		for _, l := range p.Limits {
 			limited = limited || l.Metric == gauge
 		}
+
 		if !limited {
 			p.Limits = append(p.Limits, Limit{Metric: gauge, Max: marks.Schedule, Mark: true})
 		}
 	}
+
 	return errs
 }
 
@@ -240,12 +260,15 @@ func (p *Policy) warnf(format string, args ...any) {
 // resource the one with the shortest period, the first of equals. Forecasts and maxima are used only if there is no
 // other.
 func (p *Policy) Gauge(of series.Resource) (int, bool) {
-	best, found := 0, false
+	best := 0
+	found := false
 	for i, m := range p.Metrics {
 		if m.Resource == of && (!found || m.preferredOver(p.Metrics[best])) {
-			best, found = i, true
+			best = i
+			found = true
 		}
 	}
+
 	return best, found
 }
 
@@ -254,6 +277,7 @@ func (m Metric) preferredOver(other Metric) bool {
 	if m.ofNow() != other.ofNow() {
 		return m.ofNow()
 	}
+
 	return m.Period < other.Period
 }
 
@@ -271,6 +295,7 @@ func ResourceOf(metric string) series.Resource {
 	case strings.HasPrefix(metric, "mem_"), strings.HasPrefix(metric, "memory_"):
 		return series.Memory
 	}
+
 	return ""
 }
 
@@ -281,5 +306,6 @@ func HotValue(ranges []HotRange, placements []int64) int64 {
 	for i, r := range ranges {
 		sum += placements[i] / r.Count
 	}
+
 	return sum
 }

@@ -19,13 +19,16 @@ func TestDefaultPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(p.Metrics) != 6 || len(p.Limits) != 4 || len(p.Weights) != 6 || len(p.Warnings) != 0 {
 		t.Fatalf("%+v", p)
 	}
+
 	var sum float64
 	for _, w := range p.Weights {
 		sum += w.Weight
 	}
+
 	if math.Abs(sum-1) > 1e-12 {
 		t.Errorf("the weights add up to %v", sum)
 	}
@@ -45,6 +48,7 @@ func limits(p *nodeload.Policy) map[string]nodeload.Limit {
 		l.Metric = 0
 		out[name] = l
 	}
+
 	return out
 }
 
@@ -54,27 +58,33 @@ func TestMarksCloseFilter(t *testing.T) {
 		series.CPU:    {Low: 0.3, Schedule: 0.7, Evict: 0.85},
 		series.Memory: {Low: 0.3, Schedule: 0.6, Evict: 0.9},
 	}
+
 	// The mark applies although the predicate is disabled.
 	spec.Predicates[2].Max = 0
+
 	p, err := nodeload.NewPolicy(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := map[string]nodeload.Limit{
 		"cpu_usage_avg_5m":     {Max: 0.65},
 		"cpu_usage_max_avg_1h": {Max: 0.7, Mark: true},
 		"mem_usage_avg_5m":     {Max: 0.6, Mark: true},
 		"mem_usage_max_avg_1h": {Max: 0.6, Mark: true},
 	}
+
 	got := limits(p)
 	if len(got) != len(want) {
 		t.Fatalf("%v", got)
 	}
+
 	for name, l := range want {
 		if got[name] != l {
 			t.Errorf("%s: %+v, want %+v", name, got[name], l)
 		}
 	}
+
 	for _, l := range p.Limits {
 		if marks, ok := p.Marks[p.Metrics[l.Metric].Resource]; ok && l.Max >= marks.Evict {
 			t.Errorf("%s takes pods up to %v, and they are evicted from %v", p.Metrics[l.Metric].Name, l.Max, marks.Evict)
@@ -100,6 +110,7 @@ func TestPartsWithoutEffect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(p.Limits) != 0 || len(p.Weights) != 0 || len(p.Warnings) != 3 {
 		t.Errorf("%+v", p)
 	}

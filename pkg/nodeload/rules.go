@@ -32,6 +32,7 @@ func kindOf(r series.Resource) kind {
 	case series.Memory:
 		return kindMemory
 	}
+
 	return kindOther
 }
 
@@ -42,6 +43,7 @@ func (a Amount) of(k kind) float64 {
 	case kindMemory:
 		return float64(a.Memory)
 	}
+
 	return 0
 }
 
@@ -66,23 +68,28 @@ func NewRules(policy *Policy, strategy Strategy) (*Rules, error) {
 	if len(policy.Metrics) > maxMetrics {
 		return nil, fmt.Errorf("the policy reads %d metrics: want at most %d", len(policy.Metrics), maxMetrics)
 	}
+
 	if err := strategy.check(); err != nil {
 		return nil, err
 	}
+
 	r := &Rules{Policy: policy, Strategy: strategy, gauges: [kinds]int{-1, -1}}
 	for _, m := range policy.Metrics {
 		r.kinds = append(r.kinds, kindOf(m.Resource))
 		r.windows = append(r.windows, Window(m))
 		r.maxima = append(r.maxima, m.maximum())
 	}
+
 	for _, resource := range []series.Resource{series.CPU, series.Memory} {
 		if at, found := policy.Gauge(resource); found {
 			r.gauges[kindOf(resource)] = at
 		}
 	}
+
 	for i := range policy.Metrics {
 		r.counting = append(r.counting, r.kinds[i] != kindOther && r.present(i) == i)
 	}
+
 	return r, nil
 }
 
@@ -93,6 +100,7 @@ func (r *Rules) present(metric int) int {
 	if !r.maxima[metric] || k == kindOther || r.maxima[r.gauges[k]] {
 		return metric
 	}
+
 	return r.gauges[k]
 }
 
@@ -104,17 +112,21 @@ func Window(m Metric) time.Duration {
 	if m.From == FromMetricsServer {
 		return time.Minute
 	}
+
 	_, after, found := strings.Cut(m.Name, "_avg_")
 	if !found || strings.Contains(m.Name, "max_avg_") {
 		return usual
 	}
+
 	if i := strings.IndexByte(after, '_'); i >= 0 {
 		after = after[:i]
 	}
+
 	window, err := time.ParseDuration(after)
 	if err != nil || window <= 0 || window > 24*time.Hour {
 		return usual
 	}
+
 	return window
 }
 
@@ -133,6 +145,7 @@ func (r *Rules) Read(format Format, annotations map[string]string) ([]Sample, Pa
 		if !found {
 			continue
 		}
+
 		sample, err := format.ParseLoad(text)
 		switch {
 		case err == nil:
@@ -145,6 +158,7 @@ func (r *Rules) Read(format Format, annotations map[string]string) ([]Sample, Pa
 			bad.Form++
 		}
 	}
+
 	return samples, bad
 }
 
@@ -154,6 +168,7 @@ func (r *Rules) GaugeSample(of series.Resource, samples []Sample) Sample {
 	if k == kindOther || r.gauges[k] < 0 {
 		return Sample{}
 	}
+
 	return samples[r.gauges[k]]
 }
 
@@ -165,6 +180,7 @@ func (r *Rules) Horizon() time.Duration {
 			longest = max(longest, m.Active()+r.windows[i])
 		}
 	}
+
 	return longest + Warmup
 }
 
@@ -172,6 +188,7 @@ func (r *Rules) share(a Amount, of kind, inverse [kinds]float64) series.Ratio {
 	if of == kindOther {
 		return 0
 	}
+
 	return series.Ratio(a.of(of) * inverse[of])
 }
 
@@ -191,6 +208,7 @@ func (w WaterMarks) Check() error {
 	if 0 <= w.Low && w.Low < w.Schedule && w.Schedule < w.Evict && w.Evict <= 1 {
 		return nil
 	}
+
 	return fmt.Errorf("want 0 <= low < schedule < evict <= 1, got low %v, schedule %v, evict %v", w.Low, w.Schedule, w.Evict)
 }
 
@@ -203,5 +221,6 @@ func ClosesAt(limit, schedule series.Ratio) series.Ratio {
 	case schedule == 0:
 		return limit
 	}
+
 	return min(limit, schedule)
 }

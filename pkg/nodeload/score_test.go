@@ -21,6 +21,7 @@ func TestCostFollowsLoad(t *testing.T) {
 	for _, s := range strategies() {
 		r := rules(t, s)
 		f := fleet(r, at(0), r.NodeAt(loadedReport(r, 0.3, 0.3, at(0)), &Arrivals{}, at(0)))
+
 		cost := func(load series.Ratio) Cost {
 			return f.CostOf(r.NodeAt(loadedReport(r, load, load, at(0)), &Arrivals{}, at(0)), Amount{}, at(0).UnixNano()).Cost
 		}
@@ -35,6 +36,7 @@ func TestCostFollowsLoad(t *testing.T) {
 				t.Fatalf("%s: cost does not rise above the target at %v", s.Name, load)
 			}
 		}
+
 		if s.Name == Pack && cost(0.51) <= cost(0) {
 			t.Error("a node above the target is better than an empty one")
 		}
@@ -43,10 +45,13 @@ func TestCostFollowsLoad(t *testing.T) {
 
 func TestRiskPrefersTheSteadyNode(t *testing.T) {
 	r := rules(t, Strategy{Name: Risk})
-	steady, swinging := loadedReport(r, 0.4, 0.3, at(0)), loadedReport(r, 0.35, 0.3, at(0))
+	steady := loadedReport(r, 0.4, 0.3, at(0))
+	swinging := loadedReport(r, 0.35, 0.3, at(0))
 	swinging.Deviation = [2]series.Ratio{0.2, 0}
-	a, b := r.NodeAt(steady, &Arrivals{}, at(0)), r.NodeAt(swinging, &Arrivals{}, at(0))
+	a := r.NodeAt(steady, &Arrivals{}, at(0))
+	b := r.NodeAt(swinging, &Arrivals{}, at(0))
 	f := fleet(r, at(0), a, b)
+
 	ca := f.CostOf(a, Amount{CPU: 100}, at(0).UnixNano()).Cost
 	cb := f.CostOf(b, Amount{CPU: 100}, at(0).UnixNano()).Cost
 	if ca >= cb {
@@ -61,14 +66,17 @@ func TestUnknownIsNeutral(t *testing.T) {
 	look := func(load series.Ratio) *Node { return r.NodeAt(loadedReport(r, load, load, at(0)), &Arrivals{}, at(0)) }
 	stale := r.NodeAt(loadedReport(r, 0.01, 0.01, at(-90000)), &Arrivals{}, at(0))
 	absent := r.NodeAt(Report{Capacity: testCapacity(), Samples: make([]Sample, len(r.Policy.Metrics))}, &Arrivals{}, at(0))
+
 	f := fleet(r, at(0), look(0.2), look(0.4), look(0.6), stale, absent)
 	if f.States != [3]int{Absent: 1, Stale: 1, Fresh: 3} {
 		t.Errorf("states %v", f.States)
 	}
+
 	cost := func(n *Node) (Cost, bool) {
 		p := f.CostOf(n, Amount{CPU: 100, Memory: gib}, at(0).UnixNano())
 		return p.Cost, p.Unknown
 	}
+
 	middle, _ := cost(look(0.4))
 	for _, n := range []*Node{stale, absent} {
 		got, unknown := cost(n)
@@ -76,8 +84,10 @@ func TestUnknownIsNeutral(t *testing.T) {
 			t.Errorf("cost %v, unknown %v; want that of the mean, %v", got, unknown, middle)
 		}
 	}
+
 	var arrivals Arrivals
 	arrivals.Add("pod", Amount{CPU: 1000, Memory: gib}, time.Time{})
+
 	if got, _ := cost(r.NodeAt(Report{Capacity: testCapacity(), Samples: make([]Sample, len(r.Policy.Metrics))}, &arrivals, at(0))); got <= middle {
 		t.Error("what is on its way to an unknown node does not count")
 	}
@@ -91,6 +101,7 @@ func TestMetricsOutOfForce(t *testing.T) {
 	for _, daily := range []int{2, 5} {
 		report.Samples[daily] = Sample{}
 	}
+
 	hot := r.NodeAt(report, &Arrivals{}, at(0))
 	f := fleet(r, at(0), hot, hot)
 	if f.InForce(2) || !f.InForce(0) || f.States[Fresh] != 2 {
@@ -99,11 +110,13 @@ func TestMetricsOutOfForce(t *testing.T) {
 	if p := f.CostOf(hot, Amount{}, at(0).UnixNano()); p.Unknown || math.Abs(float64(p.Cost)-0.5) > 1e-9 {
 		t.Errorf("%+v; want the mean of 0.9 and 0.1", p)
 	}
+
 	absent := r.NodeAt(Report{Capacity: testCapacity(), Samples: make([]Sample, len(r.Policy.Metrics))}, &Arrivals{}, at(0))
 	f = fleet(r, at(0), hot, absent, absent)
 	if !f.Abstains() || f.HasWeights() {
 		t.Error("does not abstain where a third of the nodes report")
 	}
+
 	if limit, _ := f.Closed(hot, Amount{}, at(0).UnixNano()); limit != Open {
 		t.Error("closes a node while it abstains")
 	}
@@ -148,31 +161,39 @@ func TestScoresOfAnything(t *testing.T) {
 			if rng.IntN(4) == 0 {
 				report.Capacity = Amount{CPU: series.MilliCPU(rng.IntN(2))}
 			}
+
 			var arrivals Arrivals
 			arrivals.Add("pod", use, at(rng.IntN(20000)-10000))
 			nodes[i] = r.NodeAt(report, &arrivals, at(0))
 		}
+
 		checkScores(t, fleet(r, at(0), nodes...), nodes, use)
 	}
 }
 
 func checkScores(t *testing.T, f *Fleet, nodes []*Node, use Amount) {
 	t.Helper()
+
 	costs := make([]Cost, len(nodes))
-	lowest, highest := Cost(math.Inf(1)), Cost(math.Inf(-1))
+	lowest := Cost(math.Inf(1))
+	highest := Cost(math.Inf(-1))
 	for i, n := range nodes {
 		costs[i] = f.CostOf(n, use, f.Time.UnixNano()).Cost
 		if c := float64(costs[i]); math.IsNaN(c) || math.IsInf(c, 0) {
 			t.Fatalf("cost %v", c)
 		}
-		lowest, highest = min(lowest, costs[i]), max(highest, costs[i])
+
+		lowest = min(lowest, costs[i])
+		highest = max(highest, costs[i])
 	}
+
 	scale := NewScale(lowest, highest, f.Step(use))
 	for i := range costs {
 		score := scale.Score(costs[i])
 		if score < 0 || score > 100 || (costs[i] == lowest) != (score == 100) {
 			t.Fatalf("score %d of cost %v, lowest %v, highest %v", score, costs[i], lowest, highest)
 		}
+
 		for j := range costs {
 			if costs[i] < costs[j] && score < scale.Score(costs[j]) {
 				t.Fatalf("cost %v scores %d, the higher %v more", costs[i], score, costs[j])
@@ -189,16 +210,20 @@ func FuzzAnnotationToScore(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		r := rules(t, Strategy{})
 		samples, bad := r.Read(Format{}, map[string]string{"cpu_usage_avg_5m": text})
 		usual := r.NodeAt(loadedReport(r, 0.3, 0.3, at(0)), &Arrivals{}, at(0))
+
 		n := r.NodeAt(Report{Capacity: testCapacity(), Samples: samples}, &Arrivals{}, at(0))
 		if bad != (ParseErrors{}) && n.Fresh != 0 {
 			t.Fatalf("%q is unreadable and fresh", text)
 		}
+
 		fl := fleet(r, at(0), usual, usual, n)
 		checkScores(t, fl, []*Node{usual, n}, Amount{CPU: 100, Memory: gib})
+
 		if limit, _ := fl.Closed(n, Amount{CPU: 100}, at(0).UnixNano()); limit != Open && samples[0].Value+0.01 <= 0.65 {
 			t.Fatalf("%q closes the node", text)
 		}
@@ -210,11 +235,13 @@ func TestStrategiesAreChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, s := range []Strategy{{Name: "Best"}, {Target: 1}, {Target: -1}, {Margin: math.Inf(1)}, {Margin: math.NaN()}, {Target: series.Ratio(math.NaN())}} {
 		if _, err := NewRules(policy, s); err == nil {
 			t.Errorf("%+v passes", s)
 		}
 	}
+
 	if r, err := NewRules(policy, Strategy{}); err != nil || r.Strategy.Name != Spread {
 		t.Errorf("the zero strategy: %v", err)
 	}

@@ -50,17 +50,21 @@ func (s *Strategy) check() error {
 	if s.Margin == 0 {
 		s.Margin = DefaultRiskMargin
 	}
+
 	switch s.Name {
 	case Spread, Pack, Risk:
 	default:
 		return fmt.Errorf("strategy %q: want %s, %s or %s", s.Name, Spread, Pack, Risk)
 	}
+
 	if !(s.Target > 0 && s.Target < 1) {
 		return fmt.Errorf("target of %s: want more than 0 and less than 1, got %v", Pack, s.Target)
 	}
+
 	if !(s.Margin > 0) || math.IsInf(s.Margin, 0) {
 		return fmt.Errorf("margin of %s: want more than 0 and finite, got %v", Risk, s.Margin)
 	}
+
 	return nil
 }
 
@@ -76,11 +80,14 @@ func (s *Strategy) cost(load, deviation float64) float64 {
 		if load <= target {
 			return (1 - load/target) / 2
 		}
+
 		return 0.5 + (load-target)/(1-target)/2
+
 	case Risk:
 		return load + s.Margin*deviation
 	case Spread:
 	}
+
 	return load
 }
 
@@ -89,6 +96,7 @@ func (s *Strategy) step(incoming float64) float64 {
 	if s.Name == Pack {
 		return incoming / float64(s.Target) / 2
 	}
+
 	return incoming
 }
 
@@ -117,6 +125,7 @@ func (f *Fleet) Closed(n *Node, use Amount, now int64) (limit int, unknown bool)
 			return i, unknown
 		}
 	}
+
 	return Open, unknown
 }
 
@@ -161,19 +170,23 @@ func (f *Fleet) CostOf(n *Node, use Amount, now int64) CostParts {
 		load := &n.Loads[w.Metric]
 		value := load.Value
 		if now < load.from || now > load.until {
-			value, p.Unknown = f.Mean[w.Metric], true
+			value = f.Mean[w.Metric]
+			p.Unknown = true
 		}
+
 		incoming := n.Incoming(w.Metric, use)
 		var deviation float64
 		if k := f.Rules.kinds[w.Metric]; k != kindOther {
 			deviation = float64(n.Deviation[k])
 		}
+
 		weight := series.Ratio(w.Weight)
 		p.Load += weight * value
 		p.OnWay += weight * load.OnWay
 		p.Incoming += weight * incoming
 		sum += w.Weight * f.Rules.Strategy.cost(float64(value+load.OnWay+incoming), deviation)
 	}
+
 	p.Cost = Cost(min(max(sum, -maxCost), maxCost))
 	return p
 }
@@ -187,6 +200,7 @@ func (f *Fleet) Incoming(use Amount) series.Ratio {
 	for _, w := range f.weights {
 		sum += series.Ratio(w.Weight) * f.Rules.share(use, f.Rules.kinds[w.Metric], f.inverse)
 	}
+
 	return sum
 }
 
@@ -224,5 +238,6 @@ func (s Scale) Score(cost Cost) int64 {
 	if !(score > 0) {
 		return 0
 	}
+
 	return int64(math.Floor(min(score, 100)))
 }

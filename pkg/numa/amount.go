@@ -41,6 +41,7 @@ func compareResources(a, b series.Resource) int {
 	case b == series.CPU:
 		return 1
 	}
+
 	return cmp.Compare(a, b)
 }
 
@@ -57,6 +58,7 @@ func (r Resources) String() string {
 			parts = append(parts, fmt.Sprintf("%s=%d", name, a))
 		}
 	}
+
 	return strings.Join(parts, ", ")
 }
 
@@ -65,12 +67,15 @@ func (r Resources) validate() error {
 	found := false
 	for name, a := range r {
 		if (a < 0 || a > MaxAmount) && (!found || compareResources(name, bad) < 0) {
-			bad, found = name, true
+			bad = name
+			found = true
 		}
 	}
+
 	if !found {
 		return nil
 	}
+
 	return fmt.Errorf("%s is %d, allowed are 0 to %d", bad, r[bad], MaxAmount)
 }
 
@@ -84,10 +89,12 @@ func Usable(capacity, allocatable Resources, reservedCPUs int) Resources {
 	if total, known := usable[series.CPU]; known {
 		usable[series.CPU] = max(0, total-Amount(min(max(0, reservedCPUs), int(MaxAmount/Core)))*Core)
 	}
+
 	for name, a := range allocatable {
 		if total, known := usable[name]; !known || a < total {
 			usable[name] = a
 		}
 	}
+
 	return usable
 }

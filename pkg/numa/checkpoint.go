@@ -29,11 +29,13 @@ func (n *Node) Undo(m Checkpoint) {
 			n.capacity.adjustUsed(now, -1)
 			delete(n.placements, c.owner)
 		}
+
 		if c.had {
 			n.capacity.adjustUsed(c.before, 1)
 			n.placements[c.owner] = c.before
 		}
 	}
+
 	n.truncateUndo(m, recording)
 }
 

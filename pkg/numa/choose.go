@@ -21,17 +21,21 @@ func (c *capacity) chooseZones(need []Amount, single bool) ([]int, bool) {
 	if !c.fits(need, single, c.free) {
 		return nil, false
 	}
+
 	if i, ok := c.bestSingle(need); ok {
 		return []int{i}, true
 	}
+
 	if len(c.zones) > maxExhaustiveZones {
 		return c.greedySet(need), true
 	}
+
 	for size := c.minZones(need); size <= len(c.zones); size++ {
 		if set := c.bestSet(need, size); set != nil {
 			return set, true
 		}
 	}
+
 	return nil, false // unreachable: all zones together have enough
 }
 
@@ -43,6 +47,7 @@ func (c *capacity) bestSingle(need []Amount) (int, bool) {
 			best = i
 		}
 	}
+
 	return best, best >= 0
 }
 
@@ -54,13 +59,16 @@ func (c *capacity) minZones(need []Amount) int {
 		for i := range free {
 			free[i] = c.free(i, k)
 		}
+
 		slices.Sort(free)
 		size := 0
 		for ; want > 0 && size < len(free); size++ {
 			want -= free[len(free)-1-size]
 		}
+
 		least = max(least, size)
 	}
+
 	return least
 }
 
@@ -73,21 +81,28 @@ func (c *capacity) bestSet(need []Amount, size int) []int {
 		bestFree = Amount(math.MaxInt64)
 		set      = make([]int, 0, size)
 	)
+
 	for mask := uint64(1)<<size - 1; mask < 1<<len(c.zones); {
 		set = set[:0]
 		for m := mask; m != 0; m &= m - 1 {
 			set = append(set, bits.TrailingZeros64(m))
 		}
+
 		if c.setCovers(need, set) {
-			far, free := c.sumDistances(set), c.sumFreeCPU(set)
+			far := c.sumDistances(set)
+			free := c.sumFreeCPU(set)
 			if far < bestFar || far == bestFar && free < bestFree {
-				best, bestFar, bestFree = slices.Clone(set), far, free
+				best = slices.Clone(set)
+				bestFar = far
+				bestFree = free
 			}
 		}
+
 		low := mask & -mask
 		up := mask + low
 		mask = up | (mask^up)/low>>2
 	}
+
 	return best
 }
 
@@ -97,20 +112,25 @@ func (c *capacity) greedySet(need []Amount) []int {
 	for i := range order {
 		order[i] = i
 	}
+
 	slices.SortStableFunc(order, func(a, b int) int { return int(c.freeCPU(b) - c.freeCPU(a)) })
 	var best []int
 	for _, seed := range order[:min(maxSeeds, len(order))] {
 		rest := slices.DeleteFunc(slices.Clone(order), func(i int) bool { return i == seed })
 		slices.SortStableFunc(rest, func(a, b int) int { return c.distance(seed, a) - c.distance(seed, b) })
+
 		set := []int{seed}
 		for !c.setCovers(need, set) {
-			set, rest = append(set, rest[0]), rest[1:]
+			set = append(set, rest[0])
+			rest = rest[1:]
 		}
+
 		set = c.prune(need, set)
 		if best == nil || len(set) < len(best) || len(set) == len(best) && c.sumDistances(set) < c.sumDistances(best) {
 			best = set
 		}
 	}
+
 	slices.Sort(best)
 	return best
 }
@@ -122,6 +142,7 @@ func (c *capacity) prune(need []Amount, set []int) []int {
 			set = without
 		}
 	}
+
 	return set
 }
 
@@ -131,10 +152,12 @@ func (c *capacity) setCovers(need []Amount, set []int) bool {
 		for _, i := range set {
 			want -= c.free(i, k)
 		}
+
 		if want > 0 {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -142,6 +165,7 @@ func (c *capacity) sumFreeCPU(set []int) (sum Amount) {
 	for _, i := range set {
 		sum += c.freeCPU(i)
 	}
+
 	return sum
 }
 
@@ -152,6 +176,7 @@ func (c *capacity) sumDistances(set []int) (sum int) {
 			sum += c.distance(i, j)
 		}
 	}
+
 	return sum
 }
 
@@ -159,6 +184,7 @@ func (c *capacity) closeness(set []int) float64 {
 	if len(set) < 2 {
 		return 1
 	}
+
 	sum, pairs := 0.0, 0
 	for a, i := range set {
 		for _, j := range set[a+1:] {
@@ -166,6 +192,7 @@ func (c *capacity) closeness(set []int) float64 {
 			pairs++
 		}
 	}
+
 	return sum / float64(pairs)
 }
 
@@ -174,6 +201,7 @@ func (c *capacity) distance(i, j int) int {
 	if i == j {
 		return localDistance
 	}
+
 	var d int32
 	if row := c.zones[i].distances; row != nil {
 		d = row[j]
@@ -181,9 +209,11 @@ func (c *capacity) distance(i, j int) int {
 	if row := c.zones[j].distances; row != nil {
 		d = max(d, row[i])
 	}
+
 	if d == 0 {
 		return remoteDistance
 	}
+
 	return int(d)
 }
 
@@ -195,5 +225,6 @@ func newDistanceRow(z Zone, zones []Zone) []int32 {
 			row[j] = int32(min(max(d, localDistance), math.MaxInt16))
 		}
 	}
+
 	return row
 }

@@ -46,12 +46,14 @@ func NewCPUAllocator(layout *Layout, reserved CPUSet) *CPUAllocator {
 func (l *CPUAllocator) Allocate(owner string, policy Policy, counts map[string]int, had CPUSet) error {
 	before, held := l.allocations[owner]
 	delete(l.allocations, owner)
+
 	h, err := l.planAllocation(owner, policy, counts, had)
 	if err == nil {
 		l.allocations[owner] = h
 	} else if held {
 		l.allocations[owner] = before
 	}
+
 	return err
 }
 
@@ -64,28 +66,38 @@ func (l *CPUAllocator) planAllocation(owner string, policy Policy, counts map[st
 	default:
 		return h, fmt.Errorf("policy %q is not %s, %s, %s or %s", policy, PolicyNone, PolicyExclusive, PolicyNUMA, PolicyImmovable)
 	}
+
 	for _, zone := range slices.Sorted(maps.Keys(counts)) {
-		n, room, spare := counts[zone], l.unallocated(zone), l.Available(zone)
+		n := counts[zone]
+		room := l.unallocated(zone)
+		spare := l.Available(zone)
+
 		var lost CPUSet // previous CPUs that are now reserved
 		if policy != PolicyNUMA {
 			lost = had.Intersection(l.layout.zones[zone]).Intersection(l.reserved).Difference(l.pinned())
 		}
+
 		if n < 0 || n > spare+lost.Len() {
 			return h, fmt.Errorf("%d CPUs of zone %q requested for %s, %d are available", n, zone, owner, spare)
 		}
+
 		if policy == PolicyNUMA {
 			continue
 		}
+
 		h.cpus = h.cpus.Union(l.takePreferring(had, room, min(n, spare)))
 		rest, _ := l.layout.Take(lost, max(0, n-spare))
 		h.cpus = h.cpus.Union(rest)
 	}
+
 	if policy == PolicyNUMA {
 		h.counts = maps.Clone(counts)
 	}
+
 	if policy == PolicyExclusive && l.Shared().Difference(h.cpus) == (CPUSet{}) {
 		return h, fmt.Errorf("%d CPUs for %s would leave none to share", h.cpus.Len(), owner)
 	}
+
 	return h, nil
 }
 
@@ -96,6 +108,7 @@ func (l *CPUAllocator) takePreferring(had, room CPUSet, n int) CPUSet {
 		cpus, _ := l.layout.Take(own, n)
 		return cpus
 	}
+
 	more, _ := l.layout.Take(room.Difference(own), n-own.Len())
 	return own.Union(more)
 }
@@ -111,15 +124,19 @@ func (l *CPUAllocator) Restore(owner string, policy Policy, cpus CPUSet) error {
 	if policy != PolicyExclusive && policy != PolicyImmovable {
 		return fmt.Errorf("%s: policy %q has no CPUs of its own", owner, policy)
 	}
+
 	if bad := cpus.Difference(l.layout.all.Difference(l.pinned())); bad.Len() > 0 {
 		return fmt.Errorf("%s: CPUs %s are unknown or belong to another owner", owner, bad)
 	}
+
 	if _, ok := l.allocations[owner]; ok {
 		return fmt.Errorf("%s already has CPUs", owner)
 	}
+
 	if policy == PolicyExclusive && l.Shared().Difference(cpus) == (CPUSet{}) {
 		return fmt.Errorf("%s: CPUs %s would leave none to share", owner, cpus)
 	}
+
 	l.allocations[owner] = allocation{policy: policy, cpus: cpus}
 	return nil
 }
@@ -139,6 +156,7 @@ func (l *CPUAllocator) CPUs(owner string) CPUSet {
 	switch h.policy {
 	case PolicyExclusive, PolicyImmovable:
 		return h.cpus
+
 	case PolicyNUMA:
 		var zones CPUSet
 		for zone, n := range h.counts {
@@ -146,7 +164,9 @@ func (l *CPUAllocator) CPUs(owner string) CPUSet {
 				zones = zones.Union(l.layout.zones[zone])
 			}
 		}
+
 		return zones.Intersection(l.Shared()).Difference(l.reserved)
+
 	default:
 		return l.Shared()
 	}
@@ -160,6 +180,7 @@ func (l *CPUAllocator) Shared() CPUSet {
 			shared = shared.Difference(h.cpus)
 		}
 	}
+
 	return shared
 }
 
@@ -168,6 +189,7 @@ func (l *CPUAllocator) pinned() (cpus CPUSet) {
 	for _, h := range l.allocations {
 		cpus = cpus.Union(h.cpus)
 	}
+
 	return cpus
 }
 
@@ -181,5 +203,6 @@ func (l *CPUAllocator) promised(zone string) (n int) {
 	for _, h := range l.allocations {
 		n += h.counts[zone]
 	}
+
 	return n
 }

@@ -27,11 +27,13 @@ func NewCPUSet(cpus ...int) CPUSet {
 		if c < 0 || c > MaxCPU {
 			continue
 		}
+
 		for len(words) <= c/64 {
 			words = append(words, 0)
 		}
 		words[c/64] |= 1 << (c % 64)
 	}
+
 	return pack(words)
 }
 
@@ -39,10 +41,12 @@ func pack(words []uint64) CPUSet {
 	for len(words) > 0 && words[len(words)-1] == 0 {
 		words = words[:len(words)-1]
 	}
+
 	b := make([]byte, 0, 8*len(words))
 	for _, w := range words {
 		b = append(b, byte(w), byte(w>>8), byte(w>>16), byte(w>>24), byte(w>>32), byte(w>>40), byte(w>>48), byte(w>>56))
 	}
+
 	return CPUSet{words: string(b)}
 }
 
@@ -50,6 +54,7 @@ func (s CPUSet) word(i int) uint64 {
 	if 8*i >= len(s.words) {
 		return 0
 	}
+
 	b := s.words[8*i:]
 	return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
 		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
@@ -60,6 +65,7 @@ func (s CPUSet) combine(o CPUSet, op func(a, b uint64) uint64) CPUSet {
 	for i := range words {
 		words[i] = op(s.word(i), o.word(i))
 	}
+
 	return pack(words)
 }
 
@@ -83,6 +89,7 @@ func (s CPUSet) Len() (n int) {
 	for i := range len(s.words) / 8 {
 		n += bits.OnesCount64(s.word(i))
 	}
+
 	return n
 }
 
@@ -111,15 +118,19 @@ func (s CPUSet) String() string {
 		for j+1 < len(cpus) && cpus[j+1] == cpus[j]+1 {
 			j++
 		}
+
 		if i > 0 {
 			b.WriteByte(',')
 		}
+
 		b.WriteString(strconv.Itoa(cpus[i]))
 		if j > i {
 			b.WriteString("-" + strconv.Itoa(cpus[j]))
 		}
+
 		i = j + 1
 	}
+
 	return b.String()
 }
 
@@ -129,6 +140,7 @@ func ParseCPUSet(list string) (CPUSet, error) {
 	if list == "" {
 		return CPUSet{}, nil
 	}
+
 	words := make([]uint64, MaxCPU/64+1)
 	for part := range strings.SplitSeq(list, ",") {
 		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
@@ -136,19 +148,23 @@ func ParseCPUSet(list string) (CPUSet, error) {
 		if err != nil {
 			return CPUSet{}, fmt.Errorf("CPU list: %q: %w", part, err)
 		}
+
 		to := from
 		if isRange {
 			if to, err = parseCPU(last); err != nil {
 				return CPUSet{}, fmt.Errorf("CPU list: %q: %w", part, err)
 			}
 		}
+
 		if to < from {
 			return CPUSet{}, fmt.Errorf("CPU list: %q is descending", part)
 		}
+
 		for c := from; c <= to; c++ {
 			words[c/64] |= 1 << (c % 64)
 		}
 	}
+
 	return pack(words), nil
 }
 
@@ -157,8 +173,10 @@ func parseCPU(s string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%q is not a CPU number", s)
 	}
+
 	if c > MaxCPU {
 		return 0, fmt.Errorf("CPU %d is not at most %d", c, MaxCPU)
 	}
+
 	return int(c), nil
 }

@@ -20,6 +20,7 @@ func TestParseCPUSet(t *testing.T) {
 			t.Errorf("%q: %q, %v, want %q", in, s, err, want)
 		}
 	}
+
 	for in, want := range map[string]string{
 		"8192": "at most 8191", "3-1": "is descending", "1,,2": "not a CPU number", "-1": "not a CPU number", "1-": "not a CPU number",
 		"0x3": "not a CPU number", "1-2-3": "not a CPU number", "99999999999999999999": "not a CPU number", "0-4294967295": "at most",
@@ -38,6 +39,7 @@ func FuzzParseCPUSet(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		again, err := ParseCPUSet(s.String())
 		if err != nil || again != s || s.Len() != len(slices.Collect(s.All())) {
 			t.Fatalf("%q became %q: %v", in, s, err)
@@ -54,12 +56,15 @@ func TestCPUSetIsASet(t *testing.T) {
 			for range r.IntN(40) {
 				m[r.IntN(300)] = true
 			}
+
 			var cpus []int
 			for c := range m {
 				cpus = append(cpus, c)
 			}
+
 			return NewCPUSet(cpus...), m
 		}
+
 		a, am := draw()
 		b, bm := draw()
 		for c := range 301 {
@@ -68,10 +73,12 @@ func TestCPUSetIsASet(t *testing.T) {
 				t.Fatalf("CPU %d of %s and %s", c, a, b)
 			}
 		}
+
 		if a.Len() != len(am) || a.Difference(a) != (CPUSet{}) || a.Union(b) != b.Union(a) {
 			t.Fatalf("%s has %d, want %d", a, a.Len(), len(am))
 		}
 	}
+
 	if NewCPUSet(-1, 9000) != (CPUSet{}) {
 		t.Error("numbers out of range are in the set")
 	}
@@ -81,6 +88,7 @@ func TestCPUSetIsASet(t *testing.T) {
 // zones.
 func newHyperthreadedLayout(t testing.TB, zones, cores int) *Layout {
 	t.Helper()
+
 	var threads []Thread
 	for z := range zones {
 		for c := range cores {
@@ -90,10 +98,12 @@ func newHyperthreadedLayout(t testing.TB, zones, cores int) *Layout {
 				Thread{CPU: 64*z + c + cores, Core: core, Zone: fmt.Sprint("node", z)})
 		}
 	}
+
 	l, err := NewLayout(threads)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return l
 }
 
@@ -118,10 +128,12 @@ func TestTakeWholeCores(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if got, ok := l.Take(free, c.n); !ok || got.String() != c.want {
 			t.Errorf("%d of %s: %s (%v), want %s", c.n, c.free, got, ok, c.want)
 		}
 	}
+
 	if _, ok := l.Take(NewCPUSet(0, 900), 2); ok {
 		t.Error("a CPU that the machine has not was taken")
 	}
@@ -148,6 +160,7 @@ func TestCPUAllocator(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		layout := newHyperthreadedLayout(t, 2, 4)
 		reserved := NewCPUSet(0, 64)
+
 		l := NewCPUAllocator(layout, reserved)
 		asked := map[string]map[string]int{}
 		for step := range 60 {
@@ -157,29 +170,39 @@ func TestCPUAllocator(t *testing.T) {
 				delete(asked, owner)
 				continue
 			}
+
 			// An owner with an allocation requests another, as for a resize; it kept its CPUs, or is new on the machine.
 			var had CPUSet
 			if h := l.allocations[owner]; r.IntN(3) > 0 {
 				had = h.cpus
 			}
+
 			counts := map[string]int{"node0": r.IntN(4), "node1": r.IntN(4)}
 			policy := policies[r.IntN(len(policies))]
-			before, own, shared := l.pinned(), l.CPUs(owner), l.Shared()
+			before := l.pinned()
+
+			own := l.CPUs(owner)
+			shared := l.Shared()
 			if err := l.Allocate(owner, policy, counts, had); err != nil {
 				if l.pinned() != before || l.CPUs(owner) != own || l.Shared() != shared {
 					t.Fatalf("seed %d: a refusal changed something", seed)
 				}
+
 				continue
 			}
+
 			asked[owner] = counts
 			if policy == PolicyNone {
 				asked[owner] = map[string]int{}
 			}
+
 			verifyAllocator(t, l, asked, fmt.Sprintf("seed %d step %d", seed, step))
 		}
+
 		for owner := range asked {
 			l.Release(owner)
 		}
+
 		if l.Shared() != layout.All() || len(l.allocations) != 0 {
 			t.Fatalf("seed %d: in the end %s are shared", seed, l.Shared())
 		}
@@ -189,6 +212,7 @@ func TestCPUAllocator(t *testing.T) {
 // verifyAllocator fails if a CPU is assigned twice, a reserved one at all, or an owner has fewer than promised.
 func verifyAllocator(t *testing.T, l *CPUAllocator, asked map[string]map[string]int, when string) {
 	t.Helper()
+
 	given := map[int]string{}
 	for owner, counts := range asked {
 		h := l.allocations[owner]
@@ -198,12 +222,15 @@ func verifyAllocator(t *testing.T, l *CPUAllocator, asked map[string]map[string]
 				if other, twice := given[c]; twice {
 					t.Fatalf("%s: CPU %d is %s's and %s's", when, c, owner, other)
 				}
+
 				given[c] = owner
 			}
 		}
+
 		if h.policy != PolicyNone && cpus.Intersection(l.reserved).Len() > 0 {
 			t.Fatalf("%s: %s runs on reserved CPUs", when, owner)
 		}
+
 		for zone, n := range counts {
 			has := cpus.Intersection(l.layout.zones[zone]).Len()
 			if fixed := h.policy == PolicyExclusive || h.policy == PolicyImmovable; fixed && has != n || !fixed && has < n {
@@ -211,6 +238,7 @@ func verifyAllocator(t *testing.T, l *CPUAllocator, asked map[string]map[string]
 			}
 		}
 	}
+
 	for owner := range asked {
 		for other := range asked {
 			if owner != other && l.allocations[owner].policy == PolicyExclusive && l.CPUs(owner).Intersection(l.CPUs(other)).Len() > 0 {
@@ -225,6 +253,7 @@ func TestRestore(t *testing.T) {
 	if err := l.Restore("a", PolicyExclusive, NewCPUSet(1, 5)); err != nil {
 		t.Fatal(err)
 	}
+
 	for what, err := range map[string]error{
 		"another's": l.Restore("b", PolicyImmovable, NewCPUSet(5, 6)),
 		"all":       l.Restore("b", PolicyExclusive, NewCPUSet(0, 2, 3, 4, 6, 7)),
@@ -239,6 +268,7 @@ func TestRestore(t *testing.T) {
 			t.Errorf("%s: no error", what)
 		}
 	}
+
 	if err := l.Allocate("b", PolicyExclusive, map[string]int{"node0": 6}, CPUSet{}); err == nil {
 		t.Error("6 of the 5 CPUs that are left were given")
 	}

@@ -34,8 +34,10 @@ func (c *capacity) neededAmounts(r Request, buf []Amount) []Amount {
 		if kind == series.CPU {
 			a = (a + Core - 1) / Core * Core
 		}
+
 		buf = append(buf, a)
 	}
+
 	return buf
 }
 
@@ -43,6 +45,7 @@ func (c *capacity) neededAmounts(r Request, buf []Amount) []Amount {
 func (n *Node) Fit(r Request) Fit {
 	c := &n.capacity
 	var buf [4]Amount
+
 	need := c.neededAmounts(r, buf[:0])
 	switch {
 	case c.fits(need, r.SingleZone, c.free):
@@ -50,6 +53,7 @@ func (n *Node) Fit(r Request) Fit {
 	case c.fits(need, r.SingleZone, func(i, k int) Amount { return c.roundFree(k, c.zones[i].usable[k]) }):
 		return NotNow
 	}
+
 	return Never
 }
 
@@ -60,19 +64,24 @@ func (c *capacity) fits(need []Amount, single bool, free func(i, k int) Amount) 
 				return true
 			}
 		}
+
 		return false
 	}
+
 	for k, want := range need {
 		for i := range c.zones {
 			if want <= 0 {
 				break
 			}
+
 			want -= free(i, k)
 		}
+
 		if want > 0 {
 			return false
 		}
 	}
+
 	return len(c.zones) > 0
 }
 
@@ -83,6 +92,7 @@ func (c *capacity) covers(need []Amount, i int, free func(i, k int) Amount) bool
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -92,13 +102,16 @@ func (c *capacity) covers(need []Amount, i int, free func(i, k int) Amount) bool
 func (n *Node) Assign(r Request) (Placement, bool) {
 	c := &n.capacity
 	var buf [4]Amount
+
 	need := c.neededAmounts(r, buf[:0])
 	set, ok := c.chooseZones(need, r.SingleZone)
 	if !ok {
 		return nil, false
 	}
+
 	// The zone with the most free CPU contributes first.
 	byFree := slices.SortedStableFunc(slices.Values(set), func(a, b int) int { return int(c.freeCPU(b) - c.freeCPU(a)) })
+
 	given := make(map[int]Resources, len(set))
 	for _, i := range byFree {
 		given[i] = Resources{}
@@ -109,12 +122,14 @@ func (n *Node) Assign(r Request) (Placement, bool) {
 			}
 		}
 	}
+
 	p := make(Placement, 0, len(set))
 	for _, i := range set {
 		if len(given[i]) > 0 {
 			p = append(p, Share{Zone: c.zones[i].name, Resources: given[i]})
 		}
 	}
+
 	return p, true
 }
 
@@ -126,6 +141,7 @@ func (n *Node) Spread(r Request) (zones int, closeness float64) {
 	if !ok {
 		return 0, 0
 	}
+
 	return len(set), n.capacity.closeness(set)
 }
 
@@ -134,6 +150,7 @@ func (c *capacity) freeCPU(i int) Amount {
 	if len(c.resources) == 0 {
 		return 0
 	}
+
 	return c.free(i, 0)
 }
 
@@ -153,11 +170,14 @@ func ReserveNamed(has, named []Amount, reserved Amount) (taken []Amount, beyond 
 		taken[i] += n
 		beyond -= n
 	}
+
 	for i := range min(len(has), len(named)) {
 		take(i, named[i])
 	}
+
 	for i := range has {
 		take(i, beyond)
 	}
+
 	return taken, beyond
 }

@@ -27,25 +27,35 @@ type Layout struct {
 // NewLayout returns an error for duplicate CPUs, CPUs without a zone or out of range, and cores in two zones.
 func NewLayout(threads []Thread) (*Layout, error) {
 	l := &Layout{threads: map[int]Thread{}, zones: map[string]CPUSet{}, cores: map[int]CPUSet{}}
-	zone, zones, cores := map[int]string{}, map[string][]int{}, map[int][]int{}
+	zone := map[int]string{}
+
+	zones := map[string][]int{}
+	cores := map[int][]int{}
 	all := make([]int, 0, len(threads))
 	for _, t := range threads {
 		if _, twice := l.threads[t.CPU]; twice || t.CPU < 0 || t.CPU > MaxCPU || t.Zone == "" {
 			return nil, fmt.Errorf("CPU %d (core %d, zone %q): is listed twice, has no zone, or is not between 0 and %d", t.CPU, t.Core, t.Zone, MaxCPU)
 		}
+
 		if z, known := zone[t.Core]; known && z != t.Zone {
 			return nil, fmt.Errorf("core %d is in the zones %q and %q", t.Core, z, t.Zone)
 		}
+
 		zone[t.Core] = t.Zone
 		l.threads[t.CPU] = t
-		zones[t.Zone], cores[t.Core], all = append(zones[t.Zone], t.CPU), append(cores[t.Core], t.CPU), append(all, t.CPU)
+		zones[t.Zone] = append(zones[t.Zone], t.CPU)
+		cores[t.Core] = append(cores[t.Core], t.CPU)
+		all = append(all, t.CPU)
 	}
+
 	for name, cpus := range zones {
 		l.zones[name] = NewCPUSet(cpus...)
 	}
+
 	for id, cpus := range cores {
 		l.cores[id] = NewCPUSet(cpus...)
 	}
+
 	l.all = NewCPUSet(all...)
 	return l, nil
 }
@@ -61,6 +71,7 @@ func (l *Layout) CountByZone(cpus CPUSet) map[string]int {
 			counts[zone] = n
 		}
 	}
+
 	return counts
 }
 
@@ -71,23 +82,28 @@ func (l *Layout) Take(free CPUSet, n int) (CPUSet, bool) {
 	if n < 0 || free.Len() < n {
 		return CPUSet{}, false
 	}
+
 	type core struct {
 		cpus  []int
 		whole bool
 	}
+
 	byCore := map[int]*core{}
 	for c := range free.All() {
 		id := l.threads[c].Core
 		if byCore[id] == nil {
 			byCore[id] = &core{}
 		}
+
 		byCore[id].cpus = append(byCore[id].cpus, c)
 	}
+
 	cores := make([]*core, 0, len(byCore))
 	for id, c := range byCore {
 		c.whole = len(c.cpus) == l.cores[id].Len()
 		cores = append(cores, c)
 	}
+
 	slices.SortFunc(cores, func(a, b *core) int { return cmp.Compare(a.cpus[0], b.cpus[0]) })
 	var taken []int
 	for _, c := range cores {
@@ -96,6 +112,7 @@ func (l *Layout) Take(free CPUSet, n int) (CPUSet, bool) {
 			c.cpus = nil
 		}
 	}
+
 	slices.SortStableFunc(cores, func(a, b *core) int { return cmp.Compare(len(a.cpus), len(b.cpus)) })
 	for _, whole := range []bool{false, true} {
 		for _, c := range cores {
@@ -104,5 +121,6 @@ func (l *Layout) Take(free CPUSet, n int) (CPUSet, bool) {
 			}
 		}
 	}
+
 	return NewCPUSet(taken...), true
 }

@@ -48,17 +48,21 @@ func (p Placement) Validate() error {
 	if len(p) > MaxZones {
 		return fmt.Errorf("%d zones, at most %d are allowed", len(p), MaxZones)
 	}
+
 	for i, s := range p {
 		if s.Zone == "" {
 			return fmt.Errorf("share %d names no zone", i)
 		}
+
 		if slices.ContainsFunc(p[:i], func(o Share) bool { return o.Zone == s.Zone }) {
 			return fmt.Errorf("zone %q is listed twice", s.Zone)
 		}
+
 		if err := s.Resources.validate(); err != nil {
 			return fmt.Errorf("zone %q: %w", s.Zone, err)
 		}
 	}
+
 	return nil
 }
 
@@ -94,10 +98,12 @@ func (n *Node) SetZones(zones []Zone) error {
 	if err := validateZones(zones); err != nil {
 		return err
 	}
+
 	n.capacity = newCapacity(zones)
 	for _, p := range n.placements {
 		n.capacity.adjustUsed(p, 1)
 	}
+
 	return nil
 }
 
@@ -107,16 +113,19 @@ func newCapacity(zones []Zone) capacity {
 	for _, z := range zones {
 		maps.Copy(named, z.Usable)
 	}
+
 	c := capacity{resources: named.names(), zones: make([]zone, len(zones))}
 	for i, z := range zones {
 		c.zones[i] = zone{name: z.Name, usable: make([]Amount, len(c.resources)), used: make([]Amount, len(c.resources))}
 		for k, kind := range c.resources {
 			c.zones[i].usable[k] = z.Usable[kind]
 		}
+
 		if len(z.Distances) > 0 {
 			c.zones[i].distances = newDistanceRow(z, zones)
 		}
 	}
+
 	return c
 }
 
@@ -124,19 +133,23 @@ func validateZones(zones []Zone) error {
 	if len(zones) > MaxZones {
 		return fmt.Errorf("%d zones, at most %d are allowed", len(zones), MaxZones)
 	}
+
 	seen := make(map[string]bool, len(zones))
 	for i, z := range zones {
 		if z.Name == "" {
 			return fmt.Errorf("zone %d has no name", i)
 		}
+
 		if seen[z.Name] {
 			return fmt.Errorf("zone %q is listed twice", z.Name)
 		}
+
 		seen[z.Name] = true
 		if err := z.Usable.validate(); err != nil {
 			return fmt.Errorf("zone %q: %w", z.Name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -146,13 +159,16 @@ func (n *Node) Place(owner string, p Placement) error {
 	if owner == "" {
 		return errors.New("placement without an owner")
 	}
+
 	if err := p.Validate(); err != nil {
 		return err
 	}
+
 	before, had := n.placements[owner]
 	if !had && len(n.placements) >= MaxOwners {
 		return fmt.Errorf("too many owners, at most %d are allowed", MaxOwners)
 	}
+
 	n.recordUndo(undoRecord{owner: owner, before: before, had: had})
 	if had {
 		n.capacity.adjustUsed(before, -1)
@@ -160,6 +176,7 @@ func (n *Node) Place(owner string, p Placement) error {
 	if n.placements == nil {
 		n.placements = map[string]Placement{}
 	}
+
 	n.placements[owner] = p
 	n.capacity.adjustUsed(p, 1)
 	return nil
@@ -171,9 +188,11 @@ func (n *Node) Remove(owner string) bool {
 	if !had {
 		return false
 	}
+
 	n.recordUndo(undoRecord{owner: owner, before: before, had: true})
 	n.capacity.adjustUsed(before, -1)
 	delete(n.placements, owner)
+
 	return true
 }
 
@@ -196,6 +215,7 @@ func (n *Node) Free() Placement {
 			free[i].Resources[kind] = c.free(i, k)
 		}
 	}
+
 	return free
 }
 
@@ -211,6 +231,7 @@ func (c *capacity) clone() capacity {
 		used = append(used, out.zones[i].used...)
 		out.zones[i].used = used[len(used)-len(c.resources):]
 	}
+
 	return out
 }
 
@@ -221,6 +242,7 @@ func (c *capacity) adjustUsed(p Placement, sign Amount) {
 		if i < 0 {
 			continue
 		}
+
 		for k, kind := range c.resources {
 			c.zones[i].used[k] += sign * s.Resources[kind]
 		}
@@ -236,6 +258,7 @@ func (c *capacity) roundFree(k int, a Amount) Amount {
 	if c.resources[k] == series.CPU {
 		a = a / Core * Core
 	}
+
 	return max(0, a)
 }
 
@@ -247,15 +270,19 @@ func compareNames(a, b string) int {
 		if err != nil {
 			return s, -1
 		}
+
 		return t, id
 	}
+
 	as, ai := stem(a)
 	bs, bi := stem(b)
 	if c := strings.Compare(as, bs); c != 0 {
 		return c
 	}
+
 	if ai != bi {
 		return ai - bi
 	}
+
 	return strings.Compare(a, b)
 }

@@ -18,15 +18,18 @@ func newZones(counts ...int) []Zone {
 	for i, c := range counts {
 		zones = append(zones, Zone{Name: fmt.Sprintf("node%d", i), Usable: Resources{series.CPU: Amount(c) * Core}})
 	}
+
 	return zones
 }
 
 func newNode(t testing.TB, zones ...Zone) *Node {
 	t.Helper()
+
 	n := &Node{}
 	if err := n.SetZones(zones); err != nil {
 		t.Fatal(err)
 	}
+
 	return n
 }
 
@@ -35,6 +38,7 @@ func formatPlacement(p Placement) string {
 	for _, s := range p {
 		parts = append(parts, fmt.Sprintf("%s(%s)", s.Zone, s.Resources))
 	}
+
 	return strings.Join(parts, " ")
 }
 
@@ -152,9 +156,11 @@ func TestAssign(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			if got := n.Fit(c.req); got != c.fit {
 				t.Errorf("fit %d, want %d", got, c.fit)
 			}
+
 			p, ok := n.Assign(c.req)
 			if ok != (c.fit == Fits) || formatPlacement(p) != c.want {
 				t.Errorf("assigned %q (%v), want %q", formatPlacement(p), ok, c.want)
@@ -169,6 +175,7 @@ func TestAssign(t *testing.T) {
 func TestCloseness(t *testing.T) {
 	near := newNode(t, Zone{Name: "a", Usable: Resources{series.CPU: Core}, Distances: map[string]int{"b": 12}}, Zone{Name: "b", Usable: Resources{series.CPU: Core}})
 	unknown := newNode(t, newZones(1, 1)...)
+
 	req := Request{Resources: Resources{series.CPU: 2 * Core}}
 	if _, c := near.Spread(req); c != 10.0/12 {
 		t.Errorf("closeness %v, want 10/12", c)
@@ -186,6 +193,7 @@ func TestZonesComeAndGo(t *testing.T) {
 	if err := n.Place("early", Placement{{Zone: "node0", Resources: Resources{series.CPU: 3 * Core}}}); err != nil {
 		t.Fatal(err)
 	}
+
 	three := Request{Resources: Resources{series.CPU: 3 * Core}, SingleZone: true}
 	for _, step := range []struct {
 		zones []Zone
@@ -194,10 +202,12 @@ func TestZonesComeAndGo(t *testing.T) {
 		if err := n.SetZones(step.zones); err != nil {
 			t.Fatal(err)
 		}
+
 		if got := n.Fit(three); got != step.fit {
 			t.Errorf("with %d zones fit %d, want %d", len(step.zones), got, step.fit)
 		}
 	}
+
 	if !n.Remove("early") || n.Remove("early") || n.Fit(three) != Fits {
 		t.Error("what the early holder had is not free again")
 	}
@@ -216,6 +226,7 @@ func TestImpossibleInputChangesNothing(t *testing.T) {
 			t.Errorf("zones %s: no error", name)
 		}
 	}
+
 	for name, p := range map[string]Placement{
 		"nameless": {{Resources: Resources{series.CPU: Core}}},
 		"twice":    {{Zone: "node0"}, {Zone: "node0"}},
@@ -227,6 +238,7 @@ func TestImpossibleInputChangesNothing(t *testing.T) {
 			t.Errorf("placement %s: no error", name)
 		}
 	}
+
 	if err := n.Place("", nil); err == nil {
 		t.Error("a placement without an owner: no error")
 	}
@@ -242,15 +254,18 @@ func TestOwnersAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := n.Place("one more", nil); err == nil {
 		t.Error("no bound")
 	}
 	if err := n.Place("0", nil); err != nil {
 		t.Errorf("a holder of before may not change: %v", err)
 	}
+
 	for i := range MaxOwners {
 		n.Remove(fmt.Sprint(i))
 	}
+
 	if got := formatPlacement(n.Free()); got != "node0(cpu=4)" {
 		t.Errorf("after all have left %s is free: a sum overflowed", got)
 	}
@@ -281,6 +296,7 @@ func TestUsable(t *testing.T) {
 func TestNaturalOrder(t *testing.T) {
 	names := []string{"b", "node10", "node2", "node02", "a1", "node", "node9999999999999999999999"}
 	slices.SortFunc(names, compareNames)
+
 	if got := strings.Join(names, " "); got != "a1 b node node02 node2 node10 node9999999999999999999999" {
 		t.Error(got)
 	}
@@ -295,16 +311,19 @@ func TestSmallRequestsKeepZonesFree(t *testing.T) {
 		if !ok {
 			t.Fatal("one CPU does not fit")
 		}
+
 		if err := n.Place(fmt.Sprint("small", i), p); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	whole := Request{Resources: Resources{series.CPU: 8 * Core}, SingleZone: true}
 	for i := range 3 {
 		p, ok := n.Assign(whole)
 		if !ok {
 			t.Fatalf("after eight small ones %d whole zones are left, want 3", i)
 		}
+
 		if err := n.Place(fmt.Sprint("large", i), p); err != nil {
 			t.Fatal(err)
 		}

@@ -21,6 +21,7 @@ func randomZones(r *rand.Rand, zones int) []Zone {
 		out[i] = Zone{Name: fmt.Sprintf("node%d", 3*i), Usable: Resources{
 			series.CPU: Amount(r.IntN(17))*Core + Amount(r.IntN(2)*500), "memory": Amount(r.IntN(64)) << 30,
 		}}
+
 		if r.IntN(3) > 0 {
 			out[i].Distances = map[string]int{}
 			for j := range out {
@@ -28,6 +29,7 @@ func randomZones(r *rand.Rand, zones int) []Zone {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -36,6 +38,7 @@ func randomRequest(r *rand.Rand) Request {
 	if r.IntN(2) == 0 {
 		req.Resources["memory"] = Amount(r.IntN(40)) << 30
 	}
+
 	return req
 }
 
@@ -47,6 +50,7 @@ func minimalZones(n *Node, req Request) int {
 		if best != 0 && size >= best || req.SingleZone && size > 1 {
 			continue
 		}
+
 		enough := true
 		for kind, want := range req.Resources {
 			for i, s := range n.Free() {
@@ -54,12 +58,15 @@ func minimalZones(n *Node, req Request) int {
 					want -= s.Resources[kind]
 				}
 			}
+
 			enough = enough && want <= 0
 		}
+
 		if enough {
 			best = size
 		}
 	}
+
 	return best
 }
 
@@ -70,6 +77,7 @@ func TestAssignIsMinimalExactAndNeverOver(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		n := newNode(t, randomZones(r, 1+r.IntN(7))...)
 		empty := n.Free()
+
 		var owners []string
 		for step := range 40 {
 			if len(owners) > 0 && r.IntN(3) == 0 {
@@ -78,8 +86,10 @@ func TestAssignIsMinimalExactAndNeverOver(t *testing.T) {
 				owners = slices.Delete(owners, i, i+1)
 				continue
 			}
+
 			req := randomRequest(r)
 			want := minimalZones(n, req)
+
 			p, ok := n.Assign(req)
 			if ok != (want > 0) || ok != (n.Fit(req) == Fits) {
 				t.Fatalf("seed %d: assign says %v and fit %d, all sets say %d, for %v", seed, ok, n.Fit(req), want, req)
@@ -87,19 +97,24 @@ func TestAssignIsMinimalExactAndNeverOver(t *testing.T) {
 			if !ok {
 				continue
 			}
+
 			verifyPlacement(t, n, req, p)
 			if len(p) != want {
 				t.Fatalf("seed %d: %d zones, %d are enough: %s for %v", seed, len(p), want, formatPlacement(p), req)
 			}
+
 			owner := fmt.Sprint("pod", step)
 			if err := n.Place(owner, p); err != nil {
 				t.Fatal(err)
 			}
+
 			owners = append(owners, owner)
 		}
+
 		for _, o := range owners {
 			n.Remove(o)
 		}
+
 		if !reflect.DeepEqual(n.Free(), empty) {
 			t.Fatalf("seed %d: %v free in the end, %v in the beginning", seed, n.Free(), empty)
 		}
@@ -109,9 +124,11 @@ func TestAssignIsMinimalExactAndNeverOver(t *testing.T) {
 // verifyPlacement fails if p is not the request or more than is free.
 func verifyPlacement(t *testing.T, n *Node, req Request, p Placement) {
 	t.Helper()
+
 	if err := p.Validate(); err != nil {
 		t.Fatal(err)
 	}
+
 	sum := Resources{}
 	for _, s := range p {
 		i := slices.IndexFunc(n.Free(), func(f Share) bool { return f.Zone == s.Zone })
@@ -122,6 +139,7 @@ func verifyPlacement(t *testing.T, n *Node, req Request, p Placement) {
 			}
 		}
 	}
+
 	for kind, a := range req.Resources {
 		if sum[kind] != a {
 			t.Fatalf("asked %d of %s, given %d", a, kind, sum[kind])
@@ -134,11 +152,13 @@ func TestManyZones(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		n := newNode(t, randomZones(r, maxExhaustiveZones+1+r.IntN(80))...)
+
 		req := Request{Resources: Resources{series.CPU: Amount(20+r.IntN(200)) * Core, "memory": Amount(r.IntN(200)) << 30}}
 		p, ok := n.Assign(req)
 		if ok != (n.Fit(req) == Fits) {
 			t.Fatalf("assign %v, fit %d", ok, n.Fit(req))
 		}
+
 		if ok {
 			verifyPlacement(t, n, req, p)
 		}
@@ -156,28 +176,36 @@ func TestUndoRestoresExactly(t *testing.T) {
 				n.Remove(owner)
 				return
 			}
+
 			if err := n.Place(owner, Placement{{Zone: fmt.Sprintf("node%d", 3*r.IntN(5)), Resources: Resources{series.CPU: Amount(r.IntN(9000)), "memory": Amount(r.IntN(99))}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		for range 10 {
 			act()
 		}
+
 		outer := n.Clone()
 		m1 := n.Checkpoint()
+
 		for range 10 {
 			act()
 		}
+
 		inner := n.Clone()
 		m2 := n.Checkpoint()
+
 		for range 10 {
 			act()
 		}
+
 		n.Undo(m2)
 		expectEqual(t, n, inner)
 		n.Undo(m1)
 		expectEqual(t, n, outer)
 		act()
+
 		if len(n.undoLog) != 0 {
 			t.Fatal("the journal goes on after the last undo")
 		}
@@ -186,6 +214,7 @@ func TestUndoRestoresExactly(t *testing.T) {
 
 func expectEqual(t *testing.T, a, b *Node) {
 	t.Helper()
+
 	if !reflect.DeepEqual(a.capacity.zones, b.capacity.zones) || len(a.placements)+len(b.placements) > 0 && !reflect.DeepEqual(a.placements, b.placements) {
 		t.Fatalf("got %+v %v\nwant %+v %v", a.capacity.zones, a.placements, b.capacity.zones, b.placements)
 	}
@@ -194,9 +223,11 @@ func expectEqual(t *testing.T, a, b *Node) {
 func TestCommit(t *testing.T) {
 	n := newNode(t, newZones(4)...)
 	n.Checkpoint()
+
 	if err := n.Place("pod", Placement{{Zone: "node0", Resources: Resources{series.CPU: Core}}}); err != nil {
 		t.Fatal(err)
 	}
+
 	n.Commit()
 	if n.recording || len(n.undoLog) != 0 || formatPlacement(n.Free()) != "node0(cpu=3)" {
 		t.Errorf("recording %v, %d changes, %s free", n.recording, len(n.undoLog), formatPlacement(n.Free()))
@@ -209,6 +240,7 @@ func TestCloneSharesNothing(t *testing.T) {
 	if err := c.Place("pod", Placement{{Zone: "node1", Resources: Resources{series.CPU: 3 * Core}}}); err != nil {
 		t.Fatal(err)
 	}
+
 	if formatPlacement(n.Free()) != "node0(cpu=4) node1(cpu=4)" || formatPlacement(c.Free()) != "node0(cpu=4) node1(cpu=1)" {
 		t.Errorf("original %s, copy %s", formatPlacement(n.Free()), formatPlacement(c.Free()))
 	}
@@ -222,19 +254,23 @@ func FuzzNode(f *testing.F) {
 		if len(in) < 3 {
 			return
 		}
+
 		n := newNode(t, newZones(int(in[0]), int(in[1]), int(in[2]))...)
 		empty := n.Free()
+
 		for ; len(in) >= 3; in = in[3:] {
 			owner := fmt.Sprint(in[0] % 16)
 			switch in[1] % 4 {
 			case 0:
 				n.Remove(owner)
+
 			case 1:
 				m := n.Checkpoint()
 				before := n.Clone()
 				_ = n.Place(owner, Placement{{Zone: "node1", Resources: Resources{series.CPU: Amount(in[2]) << 40}}})
 				n.Undo(m)
 				expectEqual(t, n, before)
+
 			default:
 				n.Remove(owner)
 				req := Request{Resources: Resources{series.CPU: Amount(in[2]) * Core}, SingleZone: in[1]%4 == 2}
@@ -242,15 +278,18 @@ func FuzzNode(f *testing.F) {
 					if in[2] > 0 {
 						verifyPlacement(t, n, req, p)
 					}
+
 					if err := n.Place(owner, p); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
 		}
+
 		for i := range 16 {
 			n.Remove(fmt.Sprint(i))
 		}
+
 		if !reflect.DeepEqual(n.Free(), empty) {
 			t.Fatalf("%v free in the end", n.Free())
 		}
@@ -264,8 +303,10 @@ func BenchmarkFit(b *testing.B) {
 			_ = n.Place(fmt.Sprint(i), p)
 		}
 	}
+
 	req := Request{Resources: Resources{series.CPU: 2 * Core}, SingleZone: true}
 	b.ReportAllocs()
+
 	for b.Loop() {
 		n.Fit(req)
 	}
@@ -275,6 +316,7 @@ func BenchmarkAssign(b *testing.B) {
 	n := newNode(b, randomZones(rand.New(rand.NewPCG(1, 1)), 8)...)
 	req := Request{Resources: Resources{series.CPU: 24 * Core}}
 	b.ReportAllocs()
+
 	for b.Loop() {
 		n.Assign(req)
 	}

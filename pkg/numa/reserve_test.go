@@ -39,6 +39,7 @@ func TestReserveIsExact(t *testing.T) {
 		for i := range has {
 			has[i] = Amount(r.IntN(12))
 		}
+
 		reserved := Amount(r.IntN(40))
 		taken, beyond := Reserve(has, reserved)
 		sum := beyond
@@ -47,10 +48,12 @@ func TestReserveIsExact(t *testing.T) {
 			if n < 0 || n > has[i] {
 				t.Fatalf("%d of %v: zone %d gives %d", reserved, has, i, n)
 			}
+
 			if n > 0 && i > 0 && taken[i-1] != has[i-1] {
 				t.Fatalf("%d of %v: zone %d gives before zone %d is used up: %v", reserved, has, i, i-1, taken)
 			}
 		}
+
 		if sum != reserved || beyond > 0 && slices.ContainsFunc(has, func(h Amount) bool { return h > 0 }) && taken[len(taken)-1] != has[len(has)-1] {
 			t.Fatalf("%d of %v: %v and %d beyond", reserved, has, taken, beyond)
 		}
@@ -75,24 +78,33 @@ func TestReserveNamed(t *testing.T) {
 			t.Errorf("%d of %v, named %v: %v and %d beyond, want %v and %d", c.reserved, c.has, c.named, got, beyond, c.want, c.beyond)
 		}
 	}
+
 	r := rand.New(rand.NewPCG(4, 6))
 	for range 2000 {
-		has, named := make([]Amount, r.IntN(6)), make([]Amount, r.IntN(8))
+		has := make([]Amount, r.IntN(6))
+		named := make([]Amount, r.IntN(8))
+
 		for i := range has {
 			has[i] = Amount(r.IntN(12))
 		}
+
 		for i := range named {
 			named[i] = Amount(r.IntN(8)) - 1
 		}
+
 		reserved := Amount(r.IntN(40))
 		got, beyond := ReserveNamed(has, named, reserved)
 		_, plain := Reserve(has, reserved)
+
 		sum := beyond
 		for i, n := range got {
-			if sum += n; n < 0 || n > has[i] {
+			sum += n
+
+			if n < 0 || n > has[i] {
 				t.Fatalf("%d of %v, named %v: %v", reserved, has, named, got)
 			}
 		}
+
 		if sum != reserved || beyond != plain {
 			t.Fatalf("%d of %v, named %v: %v and %d beyond, without names %d beyond", reserved, has, named, got, beyond, plain)
 		}

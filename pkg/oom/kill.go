@@ -57,6 +57,7 @@ func NewID(podUID, container, run string) string {
 		h.Write([]byte(part))
 		h.Write([]byte{0})
 	}
+
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
@@ -65,6 +66,7 @@ func (k Kill) isSame(other Kill) bool {
 	if k.ID != "" && other.ID != "" {
 		return k.ID == other.ID
 	}
+
 	return k.containerPath() == other.containerPath() && k.At.Equal(other.At)
 }
 
@@ -76,6 +78,7 @@ func (k Kill) ownerPath() string {
 	if k.Owner.Kind == "" {
 		return k.containerPath()
 	}
+
 	return k.Namespace + "/" + k.Owner.APIVersion + "/" + k.Owner.Kind + "/" + k.Owner.Name + "/" + k.Container
 }
 
@@ -94,12 +97,19 @@ type record struct {
 // MarshalJSON returns the record in gocrane's format.
 func (k Kill) MarshalJSON() ([]byte, error) {
 	w := record{
-		Namespace: k.Namespace, Pod: k.Pod, Container: k.Container, OOMAt: k.At.UTC(), ID: k.ID, Cause: k.Cause,
-		Memory: resource.NewQuantity(int64(k.Memory), resource.BinarySI).String(),
+		Namespace: k.Namespace,
+		Pod:       k.Pod,
+		Container: k.Container,
+		OOMAt:     k.At.UTC(),
+		ID:        k.ID,
+		Cause:     k.Cause,
+		Memory:    resource.NewQuantity(int64(k.Memory), resource.BinarySI).String(),
 	}
+
 	if k.Owner != (Owner{}) {
 		w.Owner = &k.Owner
 	}
+
 	return json.Marshal(w)
 }
 
@@ -112,31 +122,44 @@ func (k *Kill) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &w); err != nil {
 		return fmt.Errorf("OOM record: %w", err)
 	}
+
 	for field, value := range map[string]string{"Namespace": w.Namespace, "Pod": w.Pod, "Container": w.Container} {
 		if value == "" || len(value) > maxNameLength {
 			return fmt.Errorf("OOM record: %s has %d bytes, want 1 to %d", field, len(value), maxNameLength)
 		}
 	}
+
 	if len(w.ID) > maxNameLength || w.Owner != nil && max(len(w.Owner.APIVersion), len(w.Owner.Kind), len(w.Owner.Name)) > 2*maxNameLength {
 		return errors.New("OOM record: ID or Owner is too long")
 	}
+
 	memory, err := resource.ParseQuantity(w.Memory)
 	if err != nil {
 		return fmt.Errorf("OOM record: Memory %q: %w", w.Memory, err)
 	}
+
 	if memory.Sign() < 0 {
 		return fmt.Errorf("OOM record: Memory %q is negative", w.Memory)
 	}
+
 	if year := w.OOMAt.Year(); w.OOMAt.IsZero() || year < 2000 || year > 2200 {
 		return fmt.Errorf("OOM record: OOMAt %s is not a time at which a container ran", w.OOMAt.Format(time.RFC3339))
 	}
+
 	*k = Kill{
-		ID: w.ID, Namespace: w.Namespace, Pod: w.Pod, Container: w.Container,
-		Memory: series.Bytes(memory.Value()), At: w.OOMAt.UTC(), Cause: w.Cause,
+		ID:        w.ID,
+		Namespace: w.Namespace,
+		Pod:       w.Pod,
+		Container: w.Container,
+		Memory:    series.Bytes(memory.Value()),
+		At:        w.OOMAt.UTC(),
+		Cause:     w.Cause,
 	}
+
 	if w.Owner != nil {
 		k.Owner = *w.Owner
 	}
+
 	return nil
 }
 
@@ -153,6 +176,7 @@ func (k Kill) Owners() []Owner {
 	if k.Owner.Kind != "" {
 		return []Owner{k.Owner}
 	}
+
 	out := []Owner{{APIVersion: "v1", Kind: "Pod", Name: k.Pod}}
 	for _, rule := range []struct {
 		kind string
@@ -162,5 +186,6 @@ func (k Kill) Owners() []Owner {
 			out = append(out, Owner{APIVersion: "apps/v1", Kind: rule.kind, Name: m[1]})
 		}
 	}
+
 	return out
 }

@@ -55,10 +55,12 @@ func Parse(text string) (*Ledger, []UnreadableRecord, error) {
 	if len(bytes.TrimSpace([]byte(text))) == 0 {
 		return l, nil, nil
 	}
+
 	var raw []json.RawMessage
 	if err := json.Unmarshal([]byte(text), &raw); err != nil {
 		return l, nil, fmt.Errorf("OOM records: want a JSON list: %w", err)
 	}
+
 	var bad []UnreadableRecord
 	var kills []Kill
 	for _, r := range raw {
@@ -67,8 +69,10 @@ func Parse(text string) (*Ledger, []UnreadableRecord, error) {
 			bad = append(bad, UnreadableRecord{Text: string(r), Err: err})
 			continue
 		}
+
 		kills = append(kills, k)
 	}
+
 	l.merge(kills)
 	return l, bad, nil
 }
@@ -82,6 +86,7 @@ func (l *Ledger) merge(kills []Kill) {
 			l.kills = append(l.kills, k)
 		}
 	}
+
 	slices.SortStableFunc(l.kills, byTime)
 }
 
@@ -101,6 +106,7 @@ func newIndex(kills []Kill) index {
 	for _, k := range kills {
 		x.add(k)
 	}
+
 	return x
 }
 
@@ -119,25 +125,30 @@ func (x index) has(k Kill) bool {
 	if k.ID != "" && x.ids[k.ID] {
 		return true
 	}
+
 	for _, id := range x.places[x.key(k)] {
 		if id == "" || k.ID == "" {
 			return true
 		}
 	}
+
 	return false
 }
 
 // Add adds kills and returns the new ones: those that are not known, not older than the limit, and not dropped before.
 func (l *Ledger) Add(kills []Kill, now time.Time, limits Limits) []Kill {
-	seen, surplus := newIndex(l.kills), l.surplus(limits)
+	seen := newIndex(l.kills)
+	surplus := l.surplus(limits)
 	var added []Kill
 	for _, k := range kills {
 		if seen.has(k) || now.Sub(k.At) > limits.Age || l.isDropped(k) || surplus(k) {
 			continue
 		}
+
 		seen.add(k)
 		added = append(added, k)
 	}
+
 	l.kills = append(l.kills, added...)
 	slices.SortStableFunc(l.kills, byTime)
 	return added
@@ -148,6 +159,7 @@ func (l *Ledger) Known(k Kill, now time.Time, limits Limits) bool {
 	if now.Sub(k.At) > limits.Age || l.isDropped(k) || l.surplus(limits)(k) {
 		return true
 	}
+
 	return slices.ContainsFunc(l.kills, k.isSame)
 }
 
@@ -158,16 +170,19 @@ func (l *Ledger) Prune(now time.Time, limits Limits) int {
 	before := len(l.kills)
 	l.kills = slices.DeleteFunc(l.kills, func(k Kill) bool { return now.Sub(k.At) > limits.Age })
 	maps.DeleteFunc(l.droppedThrough, func(_ string, t time.Time) bool { return now.Sub(t) > limits.Age })
+
 	if limits.PerContainer > 0 {
 		surplus := map[string]int{}
 		for _, k := range l.kills {
 			surplus[k.ownerPath()]++
 		}
+
 		l.kills = slices.DeleteFunc(l.kills, func(k Kill) bool { // The oldest come first.
 			surplus[k.ownerPath()]--
 			return surplus[k.ownerPath()] >= limits.PerContainer
 		})
 	}
+
 	l.dropLargest(limits)
 	return before - len(l.kills)
 }
@@ -179,34 +194,47 @@ func (l *Ledger) dropLargest(limits Limits) {
 		// records are the indices of the records of the namespace that are left, oldest first.
 		records []int
 	}
-	shares, sizes, total := map[string]*share{}, make([]int, len(l.kills)), 2 // The brackets.
+
+	// The brackets.
+	shares := map[string]*share{}
+
+	sizes := make([]int, len(l.kills))
+	total := 2
 	for i, k := range l.kills {
 		raw, err := json.Marshal(k)
 		if err != nil {
 			continue // Encoding a kill does not fail.
 		}
+
 		s := shares[k.Namespace]
 		if s == nil {
 			s = &share{}
 			shares[k.Namespace] = s
 		}
+
 		sizes[i] = len(raw) + 1 // The comma.
 		total, s.bytes, s.records = total+sizes[i], s.bytes+sizes[i], append(s.records, i)
 	}
-	names, dropped := slices.Sorted(maps.Keys(shares)), map[int]bool{}
+
+	names := slices.Sorted(maps.Keys(shares))
+	dropped := map[int]bool{}
 	for len(dropped) < len(l.kills) && (len(l.kills)-len(dropped) > limits.Count || total > limits.Bytes) {
 		largest := shares[slices.MaxFunc(names, func(a, b string) int { return cmp.Compare(shares[a].bytes, shares[b].bytes) })]
 		i := largest.records[0]
-		dropped[i], largest.records = true, largest.records[1:]
-		total, largest.bytes = total-sizes[i], largest.bytes-sizes[i]
+		dropped[i] = true
+		largest.records = largest.records[1:]
+		total = total - sizes[i]
+		largest.bytes = largest.bytes - sizes[i]
 		l.setDroppedThrough(l.kills[i].Namespace, l.kills[i].At)
 	}
+
 	kept := make([]Kill, 0, len(l.kills)-len(dropped))
 	for i, k := range l.kills {
 		if !dropped[i] {
 			kept = append(kept, k)
 		}
 	}
+
 	l.kills = kept
 }
 
@@ -214,6 +242,7 @@ func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
+
 	return b
 }
 
@@ -233,6 +262,7 @@ func (l *Ledger) setDroppedThrough(namespace string, t time.Time) {
 	if l.droppedThrough == nil {
 		l.droppedThrough = map[string]time.Time{}
 	}
+
 	l.droppedThrough[namespace] = later(l.droppedThrough[namespace], t)
 	if len(l.droppedThrough) > maxNamespaces {
 		oldest := slices.MinFunc(slices.Sorted(maps.Keys(l.droppedThrough)), func(a, b string) int {
@@ -253,15 +283,18 @@ func (l *Ledger) surplus(limits Limits) func(Kill) bool {
 		count  int
 		oldest time.Time
 	}
+
 	byOwner := map[string]records{}
 	for _, k := range l.kills { // The oldest come first.
 		r := byOwner[k.ownerPath()]
 		if r.count == 0 {
 			r.oldest = k.At
 		}
+
 		r.count++
 		byOwner[k.ownerPath()] = r
 	}
+
 	return func(k Kill) bool {
 		r := byOwner[k.ownerPath()]
 		return limits.PerContainer > 0 && r.count >= limits.PerContainer && k.At.Before(r.oldest)
@@ -273,9 +306,11 @@ func (l *Ledger) Encode() (string, error) {
 	if len(l.kills) == 0 {
 		return "[]", nil
 	}
+
 	raw, err := json.Marshal(l.kills)
 	if err != nil {
 		return "", fmt.Errorf("writing OOM records: %w", err)
 	}
+
 	return string(raw), nil
 }

@@ -30,10 +30,12 @@ func kill(n int, at time.Time) Kill {
 func TestReadGocrane(t *testing.T) {
 	const theirs = `[{"Namespace":"shop","Pod":"web-1","Container":"app","Memory":"512Mi","OOMAt":"2026-03-01T11:00:00Z"},
 		{"Namespace":"shop","Pod":"web-2","Container":"app","Memory":"1073741824","OOMAt":"2026-03-01T13:00:00+02:00"}]`
+
 	l, bad, err := Parse(theirs)
 	if err != nil || len(bad) != 0 || len(l.Kills()) != 2 {
 		t.Fatalf("%v, %v, %v", l.Kills(), bad, err)
 	}
+
 	for i, want := range []Kill{
 		{Namespace: "shop", Pod: "web-1", Container: "app", Memory: 512 << 20, At: noon.Add(-time.Hour)},
 		{Namespace: "shop", Pod: "web-2", Container: "app", Memory: 1 << 30, At: noon.Add(-time.Hour)},
@@ -42,10 +44,12 @@ func TestReadGocrane(t *testing.T) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
+
 	seen := kill(1, noon.Add(-time.Hour))
 	if added := l.Add([]Kill{seen, kill(3, noon)}, noon, roomy); len(added) != 1 || added[0].Pod != "web-3" {
 		t.Errorf("added %v", added)
 	}
+
 	text, err := l.Encode()
 	if err != nil || !strings.Contains(text, `{"Namespace":"shop","Pod":"web-1","Container":"app","Memory":"512Mi","OOMAt":"2026-03-01T11:00:00Z"}`) {
 		t.Errorf("%v: gocrane cannot read %s", err, text)
@@ -87,21 +91,27 @@ func TestReadNonsense(t *testing.T) {
 // TestOnce: a kill that is seen again, by the same process or another, is no new one; another run's is.
 func TestOnce(t *testing.T) {
 	l := &Ledger{}
-	first, second := kill(1, noon), kill(1, noon.Add(time.Second))
+	first := kill(1, noon)
+	second := kill(1, noon.Add(time.Second))
+
 	if got := l.Add([]Kill{first, first}, noon, roomy); len(got) != 1 {
 		t.Errorf("added %v", got)
 	}
+
 	text, err := l.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	next, _, err := Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if got := next.Add([]Kill{first, second}, noon.Add(time.Minute), roomy); len(got) != 1 || got[0] != second {
 		t.Errorf("added %v", got)
 	}
+
 	// Two runs that ended within one second are two kills.
 	third := second
 	third.ID = "another"
@@ -116,26 +126,32 @@ func TestDroppedStaysDropped(t *testing.T) {
 	l := &Ledger{}
 	all := []Kill{kill(1, noon), kill(2, noon.Add(time.Minute)), kill(3, noon.Add(2*time.Minute))}
 	l.Add(all, noon.Add(time.Hour), tight)
+
 	if n := l.Prune(noon.Add(time.Hour), tight); n != 1 || !l.DroppedThrough()[all[0].Namespace].Equal(noon) {
 		t.Errorf("%d dropped, through %s", n, l.DroppedThrough())
 	}
+
 	text, err := l.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	next, _, err := Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for namespace, through := range l.DroppedThrough() {
 		next.SetDroppedThrough(namespace, through)
 	}
+
 	if got := next.Add(all, noon.Add(time.Hour), tight); len(got) != 0 {
 		t.Errorf("came back: %v", got)
 	}
 	if !next.Known(all[0], noon.Add(time.Hour), tight) || next.Known(kill(4, noon.Add(time.Hour)), noon.Add(time.Hour), tight) {
 		t.Error("known and unknown are mixed up")
 	}
+
 	old := kill(5, noon.Add(-roomy.Age))
 	if got := next.Add([]Kill{old}, noon.Add(time.Hour), tight); len(got) != 0 {
 		t.Errorf("took %v, which is too old", got)
@@ -147,23 +163,30 @@ func TestFloodOfOneNamespace(t *testing.T) {
 	limits := Limits{Count: 10_000, Bytes: 10 << 10, PerContainer: 20, Age: roomy.Age}
 	l := &Ledger{}
 	honest := kill(1, noon)
-	honest.Namespace, honest.Owner = "honest", Owner{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
+	honest.Namespace = "honest"
+	honest.Owner = Owner{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
 	l.Add([]Kill{honest}, noon, limits)
+
 	at := noon
 	for i := range 600 {
 		at = at.Add(time.Second)
 		flood := kill(1000+i, at)
+
 		// Pods without an owner: each has a limit of its own, so that only the share of the namespace bounds them.
-		flood.Namespace, flood.Pod, flood.Owner = "attacker", fmt.Sprintf("bare-%d", i), Owner{}
+		flood.Namespace = "attacker"
+		flood.Pod = fmt.Sprintf("bare-%d", i)
+		flood.Owner = Owner{}
 		l.Add([]Kill{flood}, at, limits)
 		l.Prune(at, limits)
 	}
+
 	// It was killed a while ago, and is seen only now.
 	late := kill(2, at.Add(-5*time.Minute))
 	late.Namespace, late.Owner = honest.Namespace, honest.Owner
 	if added := l.Add([]Kill{late}, at, limits); len(added) != 1 {
 		t.Error("the records that another namespace lost keep a kill out")
 	}
+
 	l.Prune(at, limits)
 	count := 0
 	for _, k := range l.Kills() {
@@ -171,6 +194,7 @@ func TestFloodOfOneNamespace(t *testing.T) {
 			count++
 		}
 	}
+
 	if text, err := l.Encode(); err != nil || len(text) > limits.Bytes || count != 2 {
 		t.Errorf("%d of the 2 records are left in %d bytes, %v", count, len(text), err)
 	}
@@ -180,14 +204,19 @@ func TestFloodOfOneNamespace(t *testing.T) {
 func TestCapPerContainer(t *testing.T) {
 	limits := Limits{Count: 10_000, Bytes: 1 << 20, PerContainer: 3, Age: roomy.Age}
 	l := &Ledger{}
+
 	var all []Kill
 	for i := range 10 {
 		k := kill(i, noon.Add(time.Duration(i)*time.Minute))
-		k.Pod, k.Container, k.Owner = fmt.Sprintf("web-%d", i), "app", Owner{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
+		k.Pod = fmt.Sprintf("web-%d", i)
+		k.Container = "app"
+		k.Owner = Owner{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
 		all = append(all, k)
 	}
+
 	now := noon.Add(time.Hour)
 	l.Add(all, now, limits)
+
 	if n := l.Prune(now, limits); n != 7 || !slices.Equal(l.Kills(), all[7:]) {
 		t.Errorf("%d dropped, %v left", n, l.Kills())
 	}
@@ -210,9 +239,11 @@ func TestLimits(t *testing.T) {
 			for range rng.IntN(5) {
 				batch = append(batch, kill(rng.IntN(40), now.Add(-time.Duration(rng.IntN(200))*time.Hour)))
 			}
+
 			for _, k := range l.Add(batch, now, limits) {
 				youngest = later(youngest, k.At)
 			}
+
 			l.Prune(now, limits)
 			text, err := l.Encode()
 			if err != nil || len(text) > limits.Bytes || len(l.Kills()) > limits.Count {
@@ -221,13 +252,16 @@ func TestLimits(t *testing.T) {
 			if !slices.IsSortedFunc(l.Kills(), byTime) {
 				t.Fatal("not in order")
 			}
+
 			ids := map[string]bool{}
 			for _, k := range l.Kills() {
 				if ids[k.ID] {
 					t.Fatalf("%+v is there twice", k)
 				}
+
 				ids[k.ID] = true
 			}
+
 			if again, bad, err := Parse(text); err != nil || len(bad) > 0 || !slices.Equal(again.Kills(), l.Kills()) {
 				t.Fatalf("what is written reads otherwise: %v, %v", bad, err)
 			}
@@ -239,24 +273,29 @@ func FuzzRead(f *testing.F) {
 	f.Add("")
 	f.Add(`[{"Namespace":"a","Pod":"b","Container":"c","Memory":"1Gi","OOMAt":"2026-03-01T11:00:00Z"}]`)
 	f.Add(`[{"Namespace":"a","Pod":"b","Container":"c","Memory":"1e99","OOMAt":"2026-03-01T11:00:00Z","Owner":{"kind":"x"},"ID":"y"},{}]`)
+
 	f.Fuzz(func(t *testing.T, text string) {
 		l, _, err := Parse(text)
 		if err != nil && len(l.Kills()) > 0 {
 			t.Fatal("records out of what is no list")
 		}
+
 		written, err := l.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		again, bad, err := Parse(written)
 		if err != nil || len(bad) > 0 || !slices.Equal(again.Kills(), l.Kills()) {
 			t.Fatalf("%q becomes %q: %v, %v", text, written, bad, err)
 		}
+
 		for _, k := range l.Kills() {
 			if k.Memory < 0 {
 				t.Fatalf("negative memory in %+v", k)
 			}
 		}
+
 		l.Prune(noon, Limits{Count: 1, Bytes: 100, Age: time.Hour})
 	})
 }

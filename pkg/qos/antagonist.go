@@ -39,6 +39,7 @@ func (i Interference) String() string {
 	case i.Increase > 0:
 		return text + fmt.Sprintf("; %s uses %s, %s more than usual", i.Antagonist, formatAmount(i.Of, i.Usage), formatAmount(i.Of, i.Increase))
 	}
+
 	return text + fmt.Sprintf("; no pod's use rose with it, %s uses the most: %s", i.Antagonist, formatAmount(i.Of, i.Usage))
 }
 
@@ -51,13 +52,16 @@ func (d decision) orderVictims(r *Rule, by Criterion) []*Pod {
 	list := slices.DeleteFunc(orderedVictims(d.observation, r.Action.Name, by), func(p *Pod) bool {
 		return !metric.includes(p) || by == ByDiskWait && p.SensitiveReason != ""
 	})
+
 	if above := d.podsAbove(r); len(above) > 0 {
 		slices.SortStableFunc(list, func(a, b *Pod) int { return trueFirst(above[a.UID], above[b.UID]) })
 	}
+
 	v := d.interferedPod(r)
 	if v == nil {
 		return list
 	}
+
 	of := interferenceResource(r.Metric)
 	increases := make(map[string]float64, len(list))
 	for _, p := range list {
@@ -65,17 +69,21 @@ func (d decision) orderVictims(r *Rule, by Criterion) []*Pod {
 			increases[p.UID] = by
 		}
 	}
+
 	list = slices.DeleteFunc(list, func(p *Pod) bool {
 		// Disks allow evictions only, and a pod with its usual use is not the cause.
 		return p.UID == v.pod.UID || p.SensitiveReason != "" && p.Priority >= v.pod.Priority || of == Disks && increases[p.UID] == 0
 	})
 	rose := slices.ContainsFunc(list, func(p *Pod) bool { return increases[p.UID] > 0 })
+
 	slices.SortStableFunc(list, func(a, b *Pod) int {
 		if rose {
 			return cmp.Compare(increases[b.UID], increases[a.UID])
 		}
+
 		return cmp.Compare(b.knownUse(of, d.observation.At, r.MaxAge), a.knownUse(of, d.observation.At, r.MaxAge))
 	})
+
 	return list
 }
 
@@ -85,6 +93,7 @@ func (d decision) increase(p *Pod, of series.Resource, r *Rule) float64 {
 	if p.Terminating || by < d.observation.minRise(of, r.MaxAge) {
 		return 0
 	}
+
 	return by
 }
 
@@ -93,6 +102,7 @@ func (m Metric) includes(p *Pod) bool {
 	if m.HolderResource != NoResource {
 		return p.holds(m.HolderResource)
 	}
+
 	return !m.elasticOnly || p.Elastic
 }
 
@@ -101,6 +111,7 @@ func (d decision) podsAbove(r *Rule) map[string]bool {
 	if !d.metric(r).perPod {
 		return nil
 	}
+
 	out := map[string]bool{}
 	samples, _ := d.observation.samples(r.Metric)
 	for _, s := range samples {
@@ -108,6 +119,7 @@ func (d decision) podsAbove(r *Rule) map[string]bool {
 			out[s.Labels[labelPod]] = true
 		}
 	}
+
 	return out
 }
 
@@ -120,9 +132,11 @@ func (d decision) interferedPod(r *Rule) *verdict {
 	if of == NoResource {
 		return nil
 	}
+
 	if v := d.state.detector.worst(r, of); v != nil && v.excess > 0 {
 		return v
 	}
+
 	return nil
 }
 
@@ -133,23 +147,35 @@ func (d decision) describeInterference(r *Rule) *Interference {
 	if of == NoResource {
 		return nil
 	}
+
 	v := d.state.detector.worst(r, of)
 	if v == nil || v.excess == 0 && v.ownCause == "" {
 		return nil
 	}
+
 	i := &Interference{
-		Of: of, Victim: v.pod.ref(), SensitiveReason: v.pod.SensitiveReason, Wait: series.Ratio(v.wait), Median: series.Ratio(v.median),
-		Deviation: series.Ratio(v.deviation), OwnCause: v.ownCause,
+		Of:              of,
+		Victim:          v.pod.ref(),
+		SensitiveReason: v.pod.SensitiveReason,
+		Wait:            series.Ratio(v.wait),
+		Median:          series.Ratio(v.median),
+		Deviation:       series.Ratio(v.deviation),
+		OwnCause:        v.ownCause,
 	}
+
 	if v.excess == 0 {
 		return i
 	}
+
 	for _, p := range d.orderVictims(r, d.metric(r).victimCriterion()) {
 		if use := p.knownUse(of, d.observation.At, r.MaxAge); use > 0 && !p.Terminating {
-			i.Antagonist, i.Usage, i.Increase = p.ref(), use, d.increase(p, of, r)
+			i.Antagonist = p.ref()
+			i.Usage = use
+			i.Increase = d.increase(p, of, r)
 			break
 		}
 	}
+
 	return i
 }
 
@@ -161,17 +187,22 @@ func (s *State) deriveInterference(rules []Rule, o *Observation) *Observation {
 			age = max(age, r.MaxAge)
 		}
 	}
+
 	if age == 0 {
 		if s.detector.expired(o.At) {
 			s.detector = nil
 		}
+
 		return o
 	}
+
 	if s.detector == nil {
 		s.detector = &detector{}
 	}
+
 	s.detector.restored = false
 	s.detector.update(o, age)
+
 	with := *o
 	with.derived = map[string]derivedMetric{}
 	for i := range rules {
@@ -181,6 +212,7 @@ func (s *State) deriveInterference(rules []Rule, o *Observation) *Observation {
 			with.derived[rules[i].Metric] = found
 		}
 	}
+
 	return &with
 }
 
@@ -196,6 +228,7 @@ func (st *ruleState) restoreDelay(r *Rule) time.Duration {
 	if r.Action.CoolDown >= maxRestoreDelay {
 		return r.Action.CoolDown // Doubling the longest duration would overflow.
 	}
+
 	return min(r.Action.CoolDown<<st.refires, maxRestoreDelay)
 }
 
@@ -204,6 +237,7 @@ func (st *ruleState) countRefires(r *Rule, now time.Time) int {
 	if st.lastFired.IsZero() || now.Sub(st.lastFired) > 2*st.restoreDelay(r) {
 		return 0
 	}
+
 	return min(st.refires+1, maxRefires)
 }
 
@@ -214,5 +248,6 @@ func (d decision) restoreDelayed(r *Rule) bool {
 	if interferenceResource(r.Metric) == NoResource || st.lastFired.IsZero() {
 		return false
 	}
+
 	return d.observation.At.Before(st.lastFired.Add(st.restoreDelay(r))) || absolute(d.observation.At.Sub(d.state.lastProbe)) < st.metric.Settle
 }

@@ -37,12 +37,14 @@ func (s *State) Baselines() []Baseline {
 	if s.detector == nil {
 		return nil
 	}
+
 	out := make([]Baseline, 0, min(len(s.detector.pods), maxBaselines))
 	for uid, h := range s.detector.pods {
 		if b, learnt := h.baseline(uid); learnt && len(out) < maxBaselines {
 			out = append(out, b)
 		}
 	}
+
 	slices.SortFunc(out, func(a, b Baseline) int { return cmp.Compare(a.UID, b.UID) })
 	return out
 }
@@ -52,6 +54,7 @@ func (s *State) RestoreBaselines(list []Baseline) {
 	if len(list) == 0 {
 		return
 	}
+
 	s.detector = &detector{pods: make(map[string]*podHistory, min(len(list), maxBaselines)), restored: true}
 	for i := range list {
 		if len(s.detector.pods) < maxBaselines {
@@ -65,14 +68,22 @@ func (d *detector) expired(now time.Time) bool {
 	if d == nil || !d.restored {
 		return true
 	}
+
 	if d.restoredAt.IsZero() {
 		d.restoredAt = now
 	}
+
 	return absolute(now.Sub(d.restoredAt)) >= baselineWait
 }
 
 func (h *podHistory) baseline(uid string) (b Baseline, learnt bool) {
-	b = Baseline{UID: uid, Waits: map[series.Resource][]float32{}, Uses: map[series.Resource][]float32{}, Above: map[series.Resource]time.Time{}}
+	b = Baseline{
+		UID:   uid,
+		Waits: map[series.Resource][]float32{},
+		Uses:  map[series.Resource][]float32{},
+		Above: map[series.Resource]time.Time{},
+	}
+
 	for k, r := range contendedResources {
 		if waits := h.waits[k].evenSamples(persistedSamples); len(waits) > 0 {
 			b.Waits[r] = waits
@@ -84,6 +95,7 @@ func (h *podHistory) baseline(uid string) (b Baseline, learnt bool) {
 			b.Above[r] = h.aboveSince[k]
 		}
 	}
+
 	return b, len(b.Waits)+len(b.Uses) > 0
 }
 
@@ -96,13 +108,16 @@ func (b *Baseline) history() *podHistory {
 				h.waits[k].add(float64(v))
 			}
 		}
+
 		for _, v := range b.Uses[r] {
 			if v >= 0 {
 				h.uses[k].add(float64(v))
 			}
 		}
+
 		h.aboveSince[k] = b.Above[r]
 	}
+
 	return h
 }
 
@@ -129,9 +144,11 @@ func (r *ring) add(v float64) {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return
 	}
+
 	r.values[r.next] = float32(v)
 	r.next = (r.next + 1) % ringSize
-	r.n, r.cached = min(r.n+1, ringSize), false
+	r.n = min(r.n+1, ringSize)
+	r.cached = false
 }
 
 func (r *ring) clear() { *r = ring{} }
@@ -143,14 +160,18 @@ func (r *ring) stats() (middle, deviation float64) {
 	if r.cached || r.n == 0 {
 		return r.median, r.deviation
 	}
+
 	var scratch [ringSize]float32
 	sorted := scratch[:copy(scratch[:], r.values[:r.n])]
 	r.median = median(sorted)
 	for i := range sorted {
 		sorted[i] = float32(math.Abs(float64(sorted[i]) - r.median))
 	}
+
 	const normal = 1.4826
-	r.deviation, r.cached = normal*median(sorted), true
+	r.deviation = normal * median(sorted)
+	r.cached = true
+
 	return r.median, r.deviation
 }
 
@@ -161,6 +182,7 @@ func median(values []float32) float64 {
 	if len(values)%2 == 1 {
 		return float64(values[half])
 	}
+
 	return (float64(values[half-1]) + float64(values[half])) / 2
 }
 
@@ -171,5 +193,6 @@ func (r *ring) evenSamples(most int) []float32 {
 	for i := range out {
 		out[i] = r.values[(r.next-r.n+i*r.n/n+ringSize)%ringSize]
 	}
+
 	return out
 }

@@ -17,14 +17,17 @@ import (
 // restart returns a new state that loaded the baselines of the previous one from JSON.
 func (c *fixture) restart(t *testing.T) {
 	t.Helper()
+
 	raw, err := json.Marshal(c.state.Baselines())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var list []Baseline
 	if err := json.Unmarshal(raw, &list); err != nil {
 		t.Fatal(err)
 	}
+
 	c.state = State{}
 	c.state.RestoreBaselines(list)
 }
@@ -34,6 +37,7 @@ func TestRestoreBaselines(t *testing.T) {
 	c := newFixture()
 	c.calm(t)
 	c.restart(t)
+
 	c.policy.Rules[0].Preview = true // so that it lasts
 	for look := range 100 {
 		f := c.tick(0.4, 500, 1000, 6500).Rules[0]
@@ -41,16 +45,20 @@ func TestRestoreBaselines(t *testing.T) {
 			t.Fatalf("look %d: %+v, %+v", look, f, i)
 		}
 	}
+
 	// The agent restarts once more during the interference.
 	c.restart(t)
+
 	if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Firing {
 		t.Errorf("the third agent: %+v", f)
 	}
+
 	// Without baselines the wait becomes the usual one.
 	c.state = State{}
 	for range 200 {
 		c.tick(0.4, 500, 1000, 6500)
 	}
+
 	if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase == Firing {
 		t.Errorf("an agent that remembers nothing: %+v", f)
 	}
@@ -60,19 +68,23 @@ func TestRestoreBaselines(t *testing.T) {
 func TestRestoreBaselinesAge(t *testing.T) {
 	c := newFixture()
 	c.calm(t)
+
 	c.policy.Rules[0].Preview = true
 	c.every = 5 * time.Second
 	for i := range 3600 / 5 {
 		if i%100 == 0 {
 			c.restart(t)
 		}
+
 		if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Firing {
 			t.Fatalf("after %d looks: %+v", i, f)
 		}
 	}
+
 	for range 60 {
 		c.tick(0.4, 500, 1000, 6500)
 	}
+
 	if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase == Firing {
 		t.Errorf("after more than an hour: %+v", f)
 	}
@@ -84,28 +96,34 @@ func TestRestoreBaselinesGone(t *testing.T) {
 	c.calm(t)
 	c.restart(t)
 	rules := c.policy.Rules
+
 	c.policy.Rules = nil
 	for range 60 {
 		c.tick(0.4, 500, 1000, 6500)
 	}
+
 	if got := c.state.Baselines(); len(got) != 3 {
 		t.Errorf("%d baselines are kept until there are rules, want 3", len(got))
 	}
+
 	c.o.Pods[2].UID, c.o.Pods[2].Name = "three", "three"
 	c.policy.Rules = rules
 	if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Firing || f.Interference.Antagonist.Name != "three" || f.Interference.Increase != 6500 {
 		t.Errorf("%+v, %+v", f, f.Interference)
 	}
+
 	for _, b := range c.state.Baselines() {
 		if b.UID == "two" {
 			t.Error("what was usual with a pod that is gone is still there")
 		}
 	}
+
 	c.restart(t)
 	c.policy.Rules = nil
 	for range 301 {
 		c.tick(0.01, 500, 1000, 1000)
 	}
+
 	if got := c.state.Baselines(); len(got) != 0 {
 		t.Errorf("%d baselines are kept for five minutes without a rule", len(got))
 	}
@@ -120,17 +138,21 @@ func TestRestoreBaselinesInvalid(t *testing.T) {
 		bad.Uses[series.CPU] = append(bad.Uses[series.CPU], float32(math.Inf(-1)), -5, 500)
 		bad.Waits["heat"] = append(bad.Waits["heat"], 1)
 	}
+
 	c.state.RestoreBaselines([]Baseline{bad, {UID: "one"}})
 	f := c.tick(0.4, 500, 1000, 6500).Rules[0]
 	if f.Phase != Firing || math.Abs(float64(f.Interference.Median)-0.01) > 1e-6 || f.Interference.Deviation != 0 {
 		t.Errorf("%+v, %+v", f, f.Interference)
 	}
+
 	var many []Baseline
 	for i := range 2 * maxBaselines {
 		many = append(many, Baseline{UID: fmt.Sprint(i), Uses: map[series.Resource][]float32{series.CPU: {1}}})
 	}
+
 	var s State
 	s.RestoreBaselines(many)
+
 	if got := s.Baselines(); len(got) != maxBaselines {
 		t.Errorf("%d pods are remembered, want %d", len(got), maxBaselines)
 	}
@@ -143,11 +165,14 @@ func TestRingEvenSamples(t *testing.T) {
 		for i := range n {
 			r.add(float64(i))
 		}
+
 		list := r.evenSamples(40)
-		first, last := float32(max(0, n-ringSize)), float32(n-1)
+		first := float32(max(0, n-ringSize))
+		last := float32(n - 1)
 		if len(list) != min(n, 40) || n > 0 && (list[0] != first || last-list[len(list)-1] > ringSize/40) {
 			t.Errorf("%d samples: %v", n, list)
 		}
+
 		for i := 1; i < len(list); i++ {
 			if list[i] <= list[i-1] {
 				t.Errorf("%d samples: %v", n, list)
@@ -165,17 +190,21 @@ func TestDisks(t *testing.T) {
 		for i, w := range work {
 			c.o.Pods[i].UsedDisks = Measurement[DiskWork]{w, now}
 		}
+
 		c.o.Pods[0].StalledDisks = Measurement[series.Ratio]{waits, now}
 		return c.tick(0, 500, 1000, 1000)
 	}
+
 	if f := c.tick(0, 500, 1000, 1000).Rules[0]; f.Phase != Unknown || f.Reason != "the disk use of pods is unknown" {
 		t.Errorf("without any measurement: %+v", f)
 	}
+
 	for range 200 {
 		if plan := look(0.02, 100, 2000, 50); plan.Rules[0].Phase == Firing {
 			t.Fatalf("calm: %+v", plan.Rules[0])
 		}
 	}
+
 	// A pod with a slightly higher use is not the cause.
 	if f := look(0.5, 100, 2000, 100).Rules[0]; f.Phase != Calm || !strings.Contains(f.Reason, "no other pod uses more than usual") {
 		t.Errorf("%+v", f)
@@ -183,18 +212,24 @@ func TestDisks(t *testing.T) {
 	if f := look(0.5, 1200, 2000, 500).Rules[0]; f.Phase != Calm || !strings.Contains(f.Reason, "the pod itself uses 1100 disk operations/s more") {
 		t.Errorf("%+v", f)
 	}
+
 	plan := look(0.5, 100, 2000, 3050)
 	want := "n/web (cpuPriority 0) waits 50.0 % of the time for disks, usually 2.0 % ± 0.0 %; n/two uses 3050 disk operations/s, 3000 disk operations/s more than usual"
 	if f := plan.Rules[0]; f.Phase != Firing || f.Reason != want || len(plan.Throttles)+len(plan.Evictions) > 0 || !plan.Avoid.Desired {
 		t.Errorf("%+v\n%+v", f, plan)
 	}
+
 	c.policy.Rules[0].Action.Evict = &EvictionSettings{}
 	plan = look(0.5, 100, 2000, 3050)
 	if len(plan.Throttles) > 0 || len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "two" || plan.Evictions[0].Resource != Disks || plan.Evictions[0].Freed != 3050 {
 		t.Errorf("%+v", plan)
 	}
+
 	// The pod with the higher use is exempt, and the candidate has its usual use.
-	c.o.Pods[2].Allowed, c.state.terminating, c.state.evicted = nil, nil, nil
+	c.o.Pods[2].Allowed = nil
+	c.state.terminating = nil
+	c.state.evicted = nil
+
 	plan = look(0.5, 100, 2000, 3050)
 	if f := plan.Rules[0]; f.Phase != Firing || len(plan.Evictions) > 0 || !strings.HasPrefix(f.Reason, "no pod to evict: n/web") || !strings.HasSuffix(f.Reason, "no permitted pod can be the cause") {
 		t.Errorf("%+v, %+v, %+v", f, f.Interference, plan.Evictions)

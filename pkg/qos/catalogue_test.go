@@ -57,16 +57,20 @@ func TestCatalogue(t *testing.T) {
 		if !ok || m.victimCriterion() != want.by || m.Resource != want.of {
 			t.Errorf("%s: by %s of %q, want %s of %q (%t)", name, m.victimCriterion(), m.Resource, want.by, want.of, ok)
 		}
+
 		o := &Observation{At: at(0), Node: node}
-		o.Node.UsedCPU, o.Node.UsedMemory = Measurement[series.MilliCPU]{8000, at(0)}, Measurement[series.Bytes]{1 << 30, at(0)}
+		o.Node.UsedCPU = Measurement[series.MilliCPU]{8000, at(0)}
+		o.Node.UsedMemory = Measurement[series.Bytes]{1 << 30, at(0)}
 		for i, who := range []string{anybody, elastic, own, holders} {
 			p := Pod{
 				UID: who, Name: who, Class: BestEffort, Priority: int32(i), Allowed: []string{"act"}, Elastic: who == elastic, HoldsCPU: who == holders,
 				UsedCPU: Measurement[series.MilliCPU]{2000, at(0)}, UsedMemory: Measurement[series.Bytes]{200 << 20, at(0)},
 				DiskRates: DiskRates{1000, 1000, 1 << 20, 1 << 20}, UsedDisks: Measurement[DiskWork]{2032, at(0)},
 			}
+
 			o.Pods = append(o.Pods, p)
 		}
+
 		// Elastic pods come first, so any selects the elastic one.
 		o.Samples = map[string][]Sample{name: {
 			{Value: 1.5, At: at(0), Labels: map[string]string{labelPod: anybody}}, {Value: 3, At: at(0), Labels: map[string]string{labelPod: own}},
@@ -75,14 +79,17 @@ func TestCatalogue(t *testing.T) {
 			Name: "r", Metric: name, Threshold: 2, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "act", Evict: &EvictionSettings{}},
 		}}}
 		plan := Decide(&policy, o, &State{})
+
 		f := plan.Rules[0]
 		if f.Phase != Firing || math.Abs(f.Gap-want.gap) > 1e-6*want.gap {
 			t.Errorf("%s: %s, %g has to go, want %g", name, f.Phase, f.Gap, want.gap)
 		}
+
 		who := want.who
 		if who == anybody {
 			who = elastic // the first of all
 		}
+
 		got := none
 		if len(plan.Evictions) > 0 {
 			got = plan.Evictions[0].Pod.Name
@@ -90,8 +97,10 @@ func TestCatalogue(t *testing.T) {
 		if len(plan.Evictions) > 1 || got != who {
 			t.Errorf("%s: %d go, the first is %s, want %s: %s", name, len(plan.Evictions), got, who, f.Reason)
 		}
+
 		// A water mark applies only to the metric's resource.
 		policy.WaterMarks = map[series.Resource]series.Ratio{series.CPU: 1, series.Memory: 1}
+
 		held := Decide(&policy, o, &State{}).Rules[0].Withheld == WithheldByWaterMark
 		if held != (want.of != NoResource) {
 			t.Errorf("%s: held back by a water mark: %t", name, held)
@@ -108,12 +117,14 @@ func TestOwnUse(t *testing.T) {
 			UID: name, Name: name, Class: BestEffort, Priority: int32(i), Allowed: []string{"act"}, UsedMemory: Measurement[series.Bytes]{series.Bytes(1+i) << 30, at(0)},
 		})
 	}
+
 	o.Pods = append(o.Pods, Pod{UID: "static", Name: "static", UsedMemory: Measurement[series.Bytes]{4 << 30, at(0)}})
 	o.Samples = map[string][]Sample{}
 	for i := range o.Pods {
 		p := &o.Pods[i]
 		o.Samples["container_mem_total_usage"] = append(o.Samples["container_mem_total_usage"], Sample{Value: float64(p.UsedMemory.Value), At: at(0), Labels: map[string]string{labelPod: p.UID}})
 	}
+
 	for name, test := range map[string]struct {
 		above   float64
 		selects func(map[string]string) bool
@@ -127,6 +138,7 @@ func TestOwnUse(t *testing.T) {
 		policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
 			Name: "r", Metric: "container_mem_total_usage", Threshold: test.above, Matches: test.selects, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "act", Evict: &EvictionSettings{}},
 		}}}
+
 		if plan := Decide(&policy, o, &State{}); len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != test.want {
 			t.Errorf("%s: %+v, want %s", name, plan.Evictions, test.want)
 		}
@@ -140,6 +152,7 @@ func TestElasticRuleKeepsOthers(t *testing.T) {
 			{Name: "cpu", Metric: "cpu_total_usage", Threshold: 6000, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "act", Throttle: &CPUThrottling{Step: 0.5}}},
 			{Name: "elastic", Metric: "ext_res_container_cpu_total_usage", Threshold: 2, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "act", Throttle: &CPUThrottling{Step: 0.5}}},
 		}}
+
 		var state State
 		quota := Unlimited
 		look := func(second int, cpu float64) Plan {
@@ -149,19 +162,26 @@ func TestElasticRuleKeepsOthers(t *testing.T) {
 				Containers: []Container{{ID: "c", Quota: quota, UsedCPU: used}},
 			}}}
 			o.Samples = map[string][]Sample{"cpu_total_usage": {{Value: cpu, At: o.At}}, "ext_res_container_cpu_total_usage": {{Value: 1.95, At: o.At}}}
+
 			plan := Decide(&policy, o, &state)
 			for _, step := range plan.Throttles {
 				state.RecordThrottle(step)
 				quota = step.To
 			}
+
 			return plan
 		}
-		if look(0, 7000); quota == Unlimited {
+
+		look(0, 7000)
+
+		if quota == Unlimited {
 			t.Fatal("not throttled")
 		}
+
 		for i := range 20 {
 			look(1+i, 1000)
 		}
+
 		if (quota != Unlimited) != elastic {
 			t.Errorf("elastic %t: in the end it has %s", elastic, quota)
 		}

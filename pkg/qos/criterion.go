@@ -40,17 +40,21 @@ func (d decision) criterion(r *Rule) Criterion {
 	if !metric.IsDisk() || interferenceResource(r.Metric) != NoResource {
 		return c
 	}
+
 	measured := false
 	for i := range d.observation.Pods {
 		p := &d.observation.Pods[i]
 		if c.value(p) > 0 {
 			return c
 		}
+
 		measured = measured || !p.UsedDisks.At.IsZero()
 	}
+
 	if n := &d.observation.Node; n.DiskUsageUnavailable != "" || n.DiskUsagePartial && measured && c.countsWrites() {
 		return ByDiskWait
 	}
+
 	return c
 }
 
@@ -68,6 +72,7 @@ func (c Criterion) resource() series.Resource {
 		return series.Memory
 	case ByDiskWork, ByDiskReads, ByDiskWrites, ByDiskReadBytes, ByDiskWriteBytes, ByDiskWait:
 	}
+
 	return Disks
 }
 
@@ -82,6 +87,7 @@ func (c Criterion) value(p *Pod) float64 {
 		return float64(p.UsedDisks.Value)
 	case ByDiskReads:
 		return p.DiskRates.Reads
+
 	case ByDiskWrites:
 		return p.DiskRates.Writes
 	case ByDiskReadBytes:
@@ -91,6 +97,7 @@ func (c Criterion) value(p *Pod) float64 {
 	case ByDiskWait:
 		return float64(p.StalledDisks.Value)
 	}
+
 	return 0
 }
 
@@ -100,6 +107,7 @@ func (c Criterion) valueOf(p *Pod, now time.Time, maxAge time.Duration) (float64
 	if c == ByDiskWait {
 		return v, p.StalledDisks.fresh(now, maxAge)
 	}
+
 	_, known := p.use(c.resource(), now, maxAge)
 	return v, known && v >= 0
 }
@@ -110,18 +118,22 @@ func (c Criterion) minimum(o *Observation) float64 {
 	if c.resource() != Disks {
 		return math.SmallestNonzeroFloat64
 	}
+
 	if c == ByDiskWait {
 		return minDiskWait
 	}
+
 	sum := 0.0
 	for i := range o.Pods {
 		sum += max(c.value(&o.Pods[i]), 0)
 	}
+
 	switch c {
 	case ByDiskReadBytes, ByDiskWriteBytes:
 		return max(minDiskShare*sum, minDiskWork*diskUnit)
 	case ByCPU, ByMemory, ByDiskWork, ByDiskReads, ByDiskWrites, ByDiskWait:
 	}
+
 	return max(minDiskShare*sum, minDiskWork)
 }
 
@@ -130,6 +142,7 @@ func (c Criterion) suffix() string {
 	if c.resource() == Disks {
 		return " by " + string(c)
 	}
+
 	return ""
 }
 
@@ -145,13 +158,17 @@ func (c Criterion) describe(v float64, n *Node) string {
 		return fmt.Sprintf("reads %.1f MiB/s from disks", v/mebi)
 	case ByDiskWriteBytes:
 		return fmt.Sprintf("writes %.1f MiB/s to disks", v/mebi)
+
 	case ByDiskWait:
 		why := n.DiskUsageUnavailable
 		if why == "" {
 			why = "the kernel counts none of the pods' writes"
 		}
+
 		return fmt.Sprintf("waits %.1f %% of the time for disks; its disk use is unknown: %s", 100*v, why)
+
 	case ByCPU, ByMemory, ByDiskWork:
 	}
+
 	return "uses " + formatAmount(c.resource(), v)
 }

@@ -32,10 +32,12 @@ func planFor(metric string, o *Observation) Plan {
 		Name: "r", Metric: metric, Threshold: 0.1, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute,
 		Action: Action{Name: "act", Throttle: &CPUThrottling{Step: 0.5}, ThrottleMemory: &MemoryThrottleSettings{}, Evict: &EvictionSettings{}},
 	}}}
+
 	o.Samples = map[string][]Sample{metric: {{Value: 0.9, At: o.At}}}
 	for i := range o.Pods {
 		o.Samples[metric] = append(o.Samples[metric], Sample{Value: 0.9, At: o.At, Labels: map[string]string{labelPod: o.Pods[i].UID}})
 	}
+
 	return Decide(&policy, o, &State{})
 }
 
@@ -46,6 +48,7 @@ func TestCriteria(t *testing.T) {
 			t.Errorf("%s: by %s, want %s (%t)", name, m.victimCriterion(), want, ok)
 		}
 	}
+
 	for _, m := range nodeMetrics() {
 		if strings.Contains(m.Name, "disk") && diskRules()[m.Name] == "" {
 			t.Errorf("%s is in no table", m.Name)
@@ -61,6 +64,7 @@ func TestDiskVictims(t *testing.T) {
 		if interferenceResource(metric) != NoResource {
 			continue
 		}
+
 		for range 100 {
 			o := &Observation{At: at(0), Node: Node{CPUs: 8000, Memory: 32 << 30}}
 			for i := range 2 + rng.IntN(8) {
@@ -69,20 +73,24 @@ func TestDiskVictims(t *testing.T) {
 					UsedCPU:    Measurement[series.MilliCPU]{series.MilliCPU(rng.IntN(4000)), at(0)},
 					UsedMemory: Measurement[series.Bytes]{series.Bytes(rng.IntN(4 << 30)), at(0)},
 				}
+
 				p.Containers = []Container{{ID: p.UID, Quota: Unlimited, UsedCPU: p.UsedCPU, MemoryHigh: NoMemoryHigh, MemoryUsage: p.UsedMemory, WorkingSet: Measurement[series.Bytes]{1, at(0)}}}
 				p.DiskRates = DiskRates{
 					Reads: float64(rng.IntN(3) * rng.IntN(5000)), Writes: float64(rng.IntN(3) * rng.IntN(5000)),
 					ReadBytes: float64(rng.IntN(3) * rng.IntN(1<<28)), WriteBytes: float64(rng.IntN(3) * rng.IntN(1<<28)),
 				}
+
 				if rng.IntN(4) > 0 {
 					p.UsedDisks = Measurement[DiskWork]{p.DiskRates.Work(), at(-rng.IntN(3) * 40)}
 				}
 				o.Pods = append(o.Pods, p)
 			}
+
 			plan := planFor(metric, o)
 			if len(plan.Throttles)+len(plan.MemoryThrottles) > 0 {
 				t.Fatalf("%s: throttled: %+v", metric, plan)
 			}
+
 			var want *Pod
 			for i := range o.Pods {
 				p := &o.Pods[i]
@@ -90,8 +98,10 @@ func TestDiskVictims(t *testing.T) {
 				if !known || v <= 0 || v < by.minimum(o) || want != nil && (p.Priority > want.Priority || p.Priority == want.Priority && v <= by.value(want)) {
 					continue
 				}
+
 				want = p
 			}
+
 			switch {
 			case want == nil && len(plan.Evictions) > 0, want != nil && (len(plan.Evictions) != 1 || plan.Evictions[0].Pod != want.ref()):
 				t.Fatalf("%s: %+v, want %+v", metric, plan.Evictions, want)
@@ -115,13 +125,18 @@ func TestDisksUncounted(t *testing.T) {
 			if measured {
 				p.UsedDisks = Measurement[DiskWork]{Value: 0, At: at(0)}
 			}
+
 			o.Pods = append(o.Pods, p)
 		}
+
 		if measured {
-			o.Pods[0].DiskRates, o.Pods[0].UsedDisks.Value = rates, rates.Work()
+			o.Pods[0].DiskRates = rates
+			o.Pods[0].UsedDisks.Value = rates.Work()
 		}
+
 		return o
 	}
+
 	for name, test := range map[string]struct {
 		metric     string
 		rates      DiskRates
@@ -147,11 +162,15 @@ func TestDisksUncounted(t *testing.T) {
 		if test.sensitive {
 			o.Pods[1].SensitiveReason = "cpuPriority 0"
 		}
+
 		plan := planFor(test.metric, o)
-		got, why := "", plan.Rules[0].Reason
+		got := ""
+		why := plan.Rules[0].Reason
 		if len(plan.Evictions) > 0 {
-			got, why = plan.Evictions[0].Pod.Name, plan.Evictions[0].Reason
+			got = plan.Evictions[0].Pod.Name
+			why = plan.Evictions[0].Reason
 		}
+
 		if len(plan.Evictions) > 1 || got != test.victim || !strings.Contains(why, test.by) {
 			t.Errorf("%s: %q goes, want %q: %s", name, got, test.victim, why)
 		}

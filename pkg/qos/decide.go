@@ -34,6 +34,7 @@ type planned struct {
 func Decide(policy *Policy, o *Observation, s *State) Plan {
 	s.reconcile(o, policy.Limits)
 	d := decision{policy: policy, observation: s.deriveInterference(policy.Rules, o), state: s}
+
 	findings, breaching := d.evaluateRules()
 	done := planned{limits: map[limitKey]bool{}, pods: map[string]bool{}, freed: map[series.Resource]float64{}}
 	plan := Plan{At: o.At, Rules: findings}
@@ -41,19 +42,23 @@ func Decide(policy *Policy, o *Observation, s *State) Plan {
 		if !breaching[i] {
 			continue
 		}
+
 		actions, f := d.planRule(&policy.Rules[i], findings[i], &done)
 		findings[i] = f
 		actions.addCause(f.Interference)
+
 		if f.Preview {
 			plan.Previews = append(plan.Previews, Preview{Rule: f.Rule, Actions: actions})
 		} else {
 			done.add(actions, d.observation)
 		}
 	}
+
 	plan.Actions = done.Actions
 	plan.Throttles = append(plan.Throttles, d.planCPURestore(findings, done.limits)...)
 	plan.MemoryThrottles = append(plan.MemoryThrottles, d.planMemoryRestore(findings, done.limits)...)
 	plan.Avoid = d.planAvoidance(findings)
+
 	return plan
 }
 
@@ -62,7 +67,8 @@ func (d decision) metric(r *Rule) Metric { return d.state.rules[r.Name].metric }
 
 // evaluateRules evaluates every rule and drops the state of removed rules. breaching reports, by rule, whether to plan its actions.
 func (d decision) evaluateRules() (findings []Finding, breaching []bool) {
-	findings, breaching = make([]Finding, len(d.policy.Rules)), make([]bool, len(d.policy.Rules))
+	findings = make([]Finding, len(d.policy.Rules))
+	breaching = make([]bool, len(d.policy.Rules))
 	states := make(map[string]*ruleState, len(d.policy.Rules))
 	for i := range d.policy.Rules {
 		r := &d.policy.Rules[i]
@@ -72,9 +78,11 @@ func (d decision) evaluateRules() (findings []Finding, breaching []bool) {
 			st.metric, st.metricKnown = Lookup(r.Metric)
 			st.metric.Name = r.Metric // Also for an unknown name, until it is corrected.
 		}
+
 		states[r.Name] = st
 		findings[i], breaching[i] = st.evaluate(r, d.observation, d.policy.Limits)
 	}
+
 	d.state.rules = states
 	for i := range d.policy.Rules {
 		f := &findings[i]
@@ -82,6 +90,7 @@ func (d decision) evaluateRules() (findings []Finding, breaching []bool) {
 			f.Reason = f.Interference.String()
 		}
 	}
+
 	return findings, breaching
 }
 
@@ -89,6 +98,7 @@ func (d decision) evaluateRules() (findings []Finding, breaching []bool) {
 func (d decision) planRule(r *Rule, f Finding, earlier *planned) (Actions, Finding) {
 	metric := d.metric(r)
 	var quantified bool
+
 	var reason string
 	f.Gap, f.PendingRelease, quantified, reason = d.computeGap(r, f.Value, earlier)
 	gap := f.Gap - f.PendingRelease
@@ -98,37 +108,47 @@ func (d decision) planRule(r *Rule, f Finding, earlier *planned) (Actions, Findi
 	case reason == "" && quantified && gap <= 0:
 		reason = "pending releases close the gap"
 	}
+
 	var a Actions
 	if reason != "" {
 		f.Reason = reason
 		return a, f
 	}
+
 	if metric.throttled(&r.Action, series.CPU) {
 		// The throttled CPU does not predict the memory use.
 		a.Throttles, f.Shortfall, reason = d.planThrottles(r, gap, quantified && f.Resource == series.CPU, earlier)
 		f.Reason = cmp.Or(reason, f.Reason)
 	}
+
 	a.MemoryThrottles, reason = d.planMemoryThrottles(r, gap, quantified, earlier)
 	f.Reason = cmp.Or(f.Reason, reason)
 	if r.Action.Evict == nil {
 		return a, f
 	}
+
 	if deferred, reason := d.deferEvictions(r, a); deferred {
 		f.Reason = cmp.Or(f.Reason, reason)
 		return a, f
 	}
+
 	if f.Reason = d.policy.belowWaterMark(d.observation, f.Resource, r.MaxAge); f.Reason != "" {
 		f.Withheld = WithheldByWaterMark
 		return a, f
 	}
+
 	e := d.planEvictions(r, d.policy.capAtWaterMark(d.observation, f, gap), quantified, earlier)
-	a.Evictions, f.Withheld, f.Reason = e.evictions, e.withheld, e.reason
+	a.Evictions = e.evictions
+
+	f.Withheld = e.withheld
+	f.Reason = e.reason
 	if e.shortfall >= 0 {
 		f.Shortfall = e.shortfall
 	}
 	if i := f.Interference; i != nil && f.Withheld == WithheldNoCandidate && i.Antagonist == (PodRef{}) {
 		f.Reason = "no pod to evict: " + i.String()
 	}
+
 	return a, f
 }
 
@@ -139,10 +159,12 @@ func (d decision) computeGap(r *Rule, value float64, earlier *planned) (gap, pen
 	if metric.Resource == NoResource {
 		return 0, 0, false, ""
 	}
+
 	excess, ok := metric.toAmount(value-r.Threshold, d.observation.Node)
 	if !ok {
 		return 0, 0, true, "the capacity of the node is unknown"
 	}
+
 	pending = d.state.pendingRelease(metric.Resource, d.observation.At, d.policy.Limits) + earlier.freed[metric.Resource]
 	return excess * (1 + float64(d.policy.Limits.Excess)), pending, true, ""
 }
@@ -153,6 +175,7 @@ func (p *Policy) belowWaterMark(o *Observation, r series.Resource, maxAge time.D
 	if !ok || r == NoResource {
 		return ""
 	}
+
 	used, known := o.Node.used(r, o.At, maxAge)
 	switch {
 	case !known:
@@ -160,6 +183,7 @@ func (p *Policy) belowWaterMark(o *Observation, r series.Resource, maxAge time.D
 	case used <= mark:
 		return fmt.Sprintf("no pod is evicted: %.1f %% of %s is used, the water mark is %.0f %%", 100*used, r, 100*mark)
 	}
+
 	return ""
 }
 
@@ -169,6 +193,7 @@ func (p *Policy) capAtWaterMark(o *Observation, f Finding, gap float64) float64 
 	if !ok || f.Resource == NoResource {
 		return gap
 	}
+
 	used, _ := o.Node.used(f.Resource, o.At, time.Duration(1<<62))
 	return min(gap, float64(used-mark)*o.Node.capacity(f.Resource)*(1+float64(p.Limits.Excess))-f.PendingRelease)
 }
@@ -179,10 +204,12 @@ func (p *planned) add(a Actions, o *Observation) {
 		// Reclaimable page cache already counts as available memory and closes no gap.
 		p.limits[limitKey{series.Memory, t.ContainerID}] = true
 	}
+
 	for _, t := range a.Throttles {
 		p.limits[limitKey{series.CPU, t.ContainerID}] = true
 		p.freed[series.CPU] += float64(t.Freed)
 	}
+
 	for _, e := range a.Evictions {
 		p.pods[e.Pod.UID] = true
 		if i := slices.IndexFunc(o.Pods, func(q Pod) bool { return q.UID == e.Pod.UID }); i >= 0 {
@@ -190,6 +217,7 @@ func (p *planned) add(a Actions, o *Observation) {
 			p.freed[series.Memory] += float64(max(o.Pods[i].UsedMemory.Value, 0))
 		}
 	}
+
 	p.Throttles = append(p.Throttles, a.Throttles...)
 	p.MemoryThrottles = append(p.MemoryThrottles, a.MemoryThrottles...)
 	p.Evictions = append(p.Evictions, a.Evictions...)
@@ -201,10 +229,14 @@ func (d decision) planAvoidance(findings []Finding) Avoidance {
 	a := Avoidance{}
 	var reasons []string
 	for i := range d.policy.Rules {
-		r, st, f := &d.policy.Rules[i], d.state.rules[d.policy.Rules[i].Name], &findings[i]
+		r := &d.policy.Rules[i]
+		st := d.state.rules[d.policy.Rules[i].Name]
+		f := &findings[i]
+
 		if r.Preview {
 			continue
 		}
+
 		end := st.lastFired.Add(r.Action.CoolDown)
 		switch {
 		case st.firing:
@@ -214,14 +246,19 @@ func (d decision) planAvoidance(findings []Finding) Avoidance {
 			if end.After(a.Until) {
 				a.Until = end
 			}
+
 		case d.observation.Node.Avoided && !st.evaluated:
 			reasons = append(reasons, fmt.Sprintf("rule %s was not calm yet", r.Name))
 		}
 	}
-	a.Desired, a.Reason = len(reasons) > 0, strings.Join(reasons, ", ")
+
+	a.Desired = len(reasons) > 0
+	a.Reason = strings.Join(reasons, ", ")
 	if !a.Desired {
-		a.Reason, a.Until = "no rule has fired", time.Time{}
+		a.Reason = "no rule has fired"
+		a.Until = time.Time{}
 	}
+
 	a.Change = a.Desired != d.observation.Node.Avoided
 	return a
 }
@@ -243,12 +280,25 @@ type State struct {
 
 // RecordThrottle records that a throttle was executed.
 func (s *State) RecordThrottle(t Throttle) {
-	s.quotas.record(throttleRecord[Quota]{Pod: t.Pod, ContainerID: t.ContainerID, Original: t.Original, Set: t.To, Before: t.To + Quota(t.Freed), Step: t.Step})
+	s.quotas.record(throttleRecord[Quota]{
+		Pod:         t.Pod,
+		ContainerID: t.ContainerID,
+		Original:    t.Original,
+		Set:         t.To,
+		Before:      t.To + Quota(t.Freed),
+		Step:        t.Step,
+	})
 }
 
 // RecordMemoryThrottle records that a memory throttle was executed.
 func (s *State) RecordMemoryThrottle(t MemoryThrottle) {
-	s.highs.record(throttleRecord[MemoryHigh]{Pod: t.Pod, ContainerID: t.ContainerID, Original: t.Original, Set: t.To, Before: t.To + MemoryHigh(t.Freed)})
+	s.highs.record(throttleRecord[MemoryHigh]{
+		Pod:         t.Pod,
+		ContainerID: t.ContainerID,
+		Original:    t.Original,
+		Set:         t.To,
+		Before:      t.To + MemoryHigh(t.Freed),
+	})
 }
 
 // BeginMemoryThrottle records that a memory throttle is being executed, which takes as long as the kernel reclaims. Until
@@ -277,5 +327,6 @@ func earlier(t, now time.Time) time.Time {
 	if t.After(now) {
 		return now
 	}
+
 	return t
 }

@@ -33,20 +33,26 @@ func (d decision) planEvictions(r *Rule, gap float64, quantified bool, earlier *
 	if quantified && gap <= 0 {
 		return evictionPlan{shortfall: -1, withheld: WithheldByWaterMark, reason: "pending releases bring the node down to the water mark"}
 	}
+
 	if reason := d.state.pauseReason(d.observation.At); reason != "" {
 		return evictionPlan{shortfall: gap, withheld: WithheldByPause, reason: reason}
 	}
+
 	recent := d.state.recentEvictions() + len(earlier.Evictions)
 	allowed := limits.MaxEvictions - recent
 	if allowed <= 0 {
 		return evictionPlan{shortfall: gap, withheld: WithheldByRate, reason: fmt.Sprintf("the limit of %s evicted within %s is reached", series.FormatCount(recent, "pod"), limits.EvictionWindow)}
 	}
+
 	if !quantified {
 		if reason := d.waitReason(r, earlier); reason != "" {
 			return evictionPlan{shortfall: -1, withheld: WithheldForMetric, reason: reason}
 		}
-		gap, allowed = math.SmallestNonzeroFloat64, 1
+
+		gap = math.SmallestNonzeroFloat64
+		allowed = 1
 	}
+
 	by := d.criterion(r)
 	chosen, spared := d.chooseVictims(r, by, gap, quantified, earlier)
 	out := evictionPlan{shortfall: -1}
@@ -55,25 +61,37 @@ func (d decision) planEvictions(r *Rule, gap float64, quantified bool, earlier *
 		out.reason = fmt.Sprintf("%d more have to wait: at most %d pods are evicted within %s", len(chosen)-allowed, limits.MaxEvictions, limits.EvictionWindow)
 		chosen = chosen[:allowed]
 	}
+
 	left := gap
 	for _, p := range chosen {
 		use, _ := by.valueOf(p, d.observation.At, r.MaxAge)
 		left -= use
 		e := Eviction{
-			Pod: p.ref(), GraceOverride: r.Action.Evict.GracePeriod, GracePeriod: p.Grace, Freed: use, Resource: by.resource(), Criterion: by, Rule: r.Name,
-			Reason: fmt.Sprintf("%s; %s", by.describe(use, &d.observation.Node), p.describe(d.observation.At)),
+			Pod:           p.ref(),
+			GraceOverride: r.Action.Evict.GracePeriod,
+			GracePeriod:   p.Grace,
+			Freed:         use,
+			Resource:      by.resource(),
+			Criterion:     by,
+			Rule:          r.Name,
+			Reason:        fmt.Sprintf("%s; %s", by.describe(use, &d.observation.Node), p.describe(d.observation.At)),
 		}
+
 		if e.GraceOverride != nil {
 			e.GracePeriod = *e.GraceOverride
 		}
 		out.evictions = append(out.evictions, e)
 	}
+
 	if quantified {
 		out.shortfall = max(left, 0)
 	}
+
 	if len(out.evictions) == 0 && out.reason == "" {
-		out.withheld, out.reason = WithheldNoCandidate, "no pod to evict"+spared
+		out.withheld = WithheldNoCandidate
+		out.reason = "no pod to evict" + spared
 	}
+
 	return out
 }
 
@@ -81,16 +99,21 @@ func (d decision) planEvictions(r *Rule, gap float64, quantified bool, earlier *
 func (d decision) chooseVictims(r *Rule, by Criterion, gap float64, quantified bool, earlier *planned) (chosen []*Pod, spared string) {
 	left := gap
 	var kept, unmeasured, trifling, refused int
-	candidates, least := d.orderVictims(r, by), by.minimum(d.observation)
+	candidates := d.orderVictims(r, by)
+	least := by.minimum(d.observation)
+
 	// Reserved capacity is released with its holder, however little of it is used.
 	held := d.metric(r).HolderResource != NoResource
+
 	if len(candidates) == 0 {
 		return nil, ": " + noCandidate
 	}
+
 	for _, p := range candidates {
 		if left <= 0 {
 			break
 		}
+
 		use, known := by.valueOf(p, d.observation.At, r.MaxAge)
 		switch {
 		case p.Terminating || d.state.terminating[p.UID] != nil || earlier.pods[p.UID]:
@@ -102,6 +125,7 @@ func (d decision) chooseVictims(r *Rule, by Criterion, gap float64, quantified b
 			trifling++
 		case !d.state.refused[p.UID].IsZero():
 			refused++
+
 		default:
 			chosen = append(chosen, p)
 			left -= use
@@ -110,15 +134,18 @@ func (d decision) chooseVictims(r *Rule, by Criterion, gap float64, quantified b
 			}
 		}
 	}
+
 	for i := len(chosen) - 1; i >= 0 && quantified; i-- {
 		if use, _ := by.valueOf(chosen[i], d.observation.At, r.MaxAge); left+use <= 0 {
 			left += use
 			chosen = slices.Delete(chosen, i, i+1)
 		}
 	}
+
 	if n := kept + unmeasured + trifling + refused; n > 0 {
 		spared = by.suffix() + fmt.Sprintf(": %d are never evicted, %d are unmeasured, %d use too little, %d were just refused", kept, unmeasured, trifling, refused)
 	}
+
 	return chosen, spared
 }
 
@@ -127,12 +154,14 @@ func (d decision) waitReason(r *Rule, earlier *planned) string {
 	if d.state.anyTerminating(d.observation.At, d.policy.Limits) || len(earlier.Evictions) > 0 {
 		return "waits for a terminating pod"
 	}
+
 	settle := d.metric(r).Settle
 	for _, at := range d.state.evicted {
 		if since := d.observation.At.Sub(at); since < settle {
 			return fmt.Sprintf("waits for the metric to show the last eviction, %s ago", since.Truncate(time.Second))
 		}
 	}
+
 	return ""
 }
 
@@ -144,6 +173,7 @@ func (c Class) rank() int {
 	case Burstable:
 		return 1
 	}
+
 	return 2
 }
 
@@ -156,6 +186,7 @@ func orderedVictims(o *Observation, action string, by Criterion) []*Pod {
 			out = append(out, p)
 		}
 	}
+
 	slices.SortFunc(out, func(a, b *Pod) int {
 		return cmp.Or(
 			trueFirst(a.Elastic, b.Elastic),
@@ -166,6 +197,7 @@ func orderedVictims(o *Observation, action string, by Criterion) []*Pod {
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID),
 		)
 	})
+
 	return out
 }
 
@@ -176,6 +208,7 @@ func trueFirst(a, b bool) int {
 	case a:
 		return -1
 	}
+
 	return 1
 }
 
@@ -185,9 +218,11 @@ func (p *Pod) describe(now time.Time) string {
 	if p.Elastic {
 		kind = "elastic, " + kind
 	}
+
 	text := kind + ", priority " + itoa(p.Priority)
 	if !p.Started.IsZero() {
 		text += ", runs for " + now.Sub(p.Started).Truncate(time.Second).String()
 	}
+
 	return text
 }

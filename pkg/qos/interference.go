@@ -79,6 +79,7 @@ func (d *detector) update(o *Observation, maxAge time.Duration) {
 	if d.pods == nil {
 		d.pods = map[string]*podHistory{}
 	}
+
 	d.runs++
 	for i := range o.Pods {
 		p := &o.Pods[i]
@@ -87,17 +88,23 @@ func (d *detector) update(o *Observation, maxAge time.Duration) {
 			h = &podHistory{}
 			d.pods[p.UID] = h
 		}
+
 		h.lastRun = d.runs
 	}
+
 	for uid, h := range d.pods {
 		if h.lastRun != d.runs {
 			delete(d.pods, uid)
 		}
 	}
+
 	for k, r := range contendedResources {
-		d.verdicts[k], d.learning[k] = d.verdicts[k][:0], 0
+		d.verdicts[k] = d.verdicts[k][:0]
+		d.learning[k] = 0
 		used, known := o.used(r, maxAge)
-		if d.useUnknown[k] = !known; known {
+		d.useUnknown[k] = !known
+
+		if known {
 			d.evaluate(k, used, o, maxAge)
 			d.learn(k, o, maxAge)
 		}
@@ -110,6 +117,7 @@ func (p *Pod) waitShare(r series.Resource, now time.Time, maxAge time.Duration) 
 	if !m.fresh(now, maxAge) {
 		return 0, time.Time{}, false
 	}
+
 	share := min(float64(m.Value), 1)
 	if r == series.CPU {
 		if p.Throttled.fresh(now, maxAge) {
@@ -117,6 +125,7 @@ func (p *Pod) waitShare(r series.Resource, now time.Time, maxAge time.Duration) 
 			share = max(share-float64(p.Throttled.Value), 0)
 		}
 	}
+
 	return share, m.At, true
 }
 
@@ -127,15 +136,18 @@ func (d *detector) evaluate(k int, used series.Ratio, o *Observation, maxAge tim
 		if p.SensitiveReason == "" {
 			continue
 		}
+
 		h := d.pods[p.UID]
 		share, at, ok := p.waitShare(contendedResources[k], o.At, maxAge)
 		if !ok {
 			continue
 		}
+
 		if h.waits[k].n < minSamples {
 			d.learning[k]++
 			continue
 		}
+
 		v := verdict{pod: p, wait: share, at: at}
 		v.median, v.deviation = h.waits[k].stats()
 		if share > v.median+max(deviationFactor*v.deviation, minExcess) {
@@ -143,6 +155,7 @@ func (d *detector) evaluate(k int, used series.Ratio, o *Observation, maxAge tim
 				v.excess = share - v.median
 			}
 		}
+
 		d.verdicts[k] = append(d.verdicts[k], v)
 	}
 }
@@ -156,25 +169,31 @@ func (d *detector) ownCause(k int, p *Pod, used series.Ratio, o *Observation, ma
 	case r == series.CPU && p.ExclusiveCPUs:
 		return "it has exclusive CPUs"
 	}
+
 	if used >= contentionThreshold {
 		return ""
 	}
+
 	room := fmt.Sprintf("the node uses %.0f %% of its %s", 100*used, r)
 	if r == series.Memory {
 		// While memory is available the pod waits for its own limit, whatever other pods do.
 		return room
 	}
+
 	if r == Disks {
 		// A slow disk is no interference.
 		room = "the capacity of disks is unknown"
 	}
+
 	most, all := 0.0, 0.0
 	for i := range o.Pods {
 		if other := &o.Pods[i]; other.UID != p.UID {
 			rise := d.increase(k, other, o.At, maxAge)
-			most, all = max(most, rise), all+max(rise, 0)
+			most = max(most, rise)
+			all = all + max(rise, 0)
 		}
 	}
+
 	own := d.increase(k, p, o.At, maxAge)
 	switch {
 	case most < o.minRise(r, maxAge):
@@ -182,6 +201,7 @@ func (d *detector) ownCause(k int, p *Pod, used series.Ratio, o *Observation, ma
 	case own > all:
 		return fmt.Sprintf("%s, and the pod itself uses %s more than usual", room, formatAmount(r, own))
 	}
+
 	return ""
 }
 
@@ -190,6 +210,7 @@ func (o *Observation) used(r series.Resource, maxAge time.Duration) (series.Rati
 	if r != Disks {
 		return o.Node.used(r, o.At, maxAge)
 	}
+
 	return 0, slices.ContainsFunc(o.Pods, func(p Pod) bool { return p.UsedDisks.fresh(o.At, maxAge) })
 }
 
@@ -198,11 +219,13 @@ func (o *Observation) minRise(r series.Resource, maxAge time.Duration) float64 {
 	if r != Disks {
 		return minRise * o.Node.capacity(r)
 	}
+
 	sum := 0.0
 	for i := range o.Pods {
 		use, _ := o.Pods[i].use(Disks, o.At, maxAge)
 		sum += use
 	}
+
 	return max(minDiskShare*sum, minDiskWork)
 }
 
@@ -214,6 +237,7 @@ func (p *Pod) atMemoryLimit(now time.Time, maxAge time.Duration) bool {
 		if c.MemoryHigh > 0 && (limit == 0 || c.MemoryHigh < limit) {
 			limit = c.MemoryHigh
 		}
+
 		return limit > 0 && c.WorkingSet.fresh(now, maxAge) && float64(c.WorkingSet.Value) >= nearly*float64(limit)
 	})
 }
@@ -225,19 +249,23 @@ func (d *detector) increase(k int, p *Pod, now time.Time, maxAge time.Duration) 
 	if !ok || h == nil {
 		return 0
 	}
+
 	if h.uses[k].n < minSamples {
 		return use
 	}
+
 	usual, _ := h.uses[k].stats()
 	return use - usual
 }
 
 // learn adds the measurements of calm times to the rings.
 func (d *detector) learn(k int, o *Observation, maxAge time.Duration) {
-	calm, above := true, map[string]bool(nil)
+	calm := true
+	above := map[string]bool(nil)
 	for i := range d.verdicts[k] {
 		v := &d.verdicts[k][i]
 		calm = calm && v.excess == 0
+
 		if v.excess > 0 || v.ownCause != "" {
 			if above == nil {
 				above = map[string]bool{}
@@ -245,18 +273,23 @@ func (d *detector) learn(k int, o *Observation, maxAge time.Duration) {
 			above[v.pod.UID] = true
 		}
 	}
+
 	for i := range o.Pods {
 		p := &o.Pods[i]
 		h := d.pods[p.UID]
 		h.measured[k], h.learnt[k], h.aboveSince[k] = earlier(h.measured[k], o.At), earlier(h.learnt[k], o.At), earlier(h.aboveSince[k], o.At)
 		d.relearn(k, h, above[p.UID], o.At)
 		use, uses := p.use(contendedResources[k], o.At, maxAge)
+
 		at := p.measuredAt(contendedResources[k])
 		if !calm || !uses || !at.After(h.measured[k]) || o.At.Sub(h.learnt[k]) < sampleInterval {
 			continue
 		}
-		h.measured[k], h.learnt[k] = at, o.At
+
+		h.measured[k] = at
+		h.learnt[k] = o.At
 		h.uses[k].add(use)
+
 		if share, _, ok := p.waitShare(contendedResources[k], o.At, maxAge); ok && !above[p.UID] && p.SensitiveReason != "" {
 			h.waits[k].add(share)
 		}
@@ -293,6 +326,7 @@ func interferenceResource(metric string) series.Resource {
 	case InterferenceIO:
 		return Disks
 	}
+
 	return NoResource
 }
 
@@ -307,18 +341,23 @@ func (d *detector) samples(r series.Resource) (samples []Sample, why string) {
 	for _, v := range d.verdicts[k] {
 		samples = append(samples, Sample{Value: v.excess, At: v.at, Labels: v.pod.Labels})
 	}
+
 	if len(samples) > 0 {
 		return samples, ""
 	}
+
 	if d.useUnknown[k] {
 		if r == Disks {
 			return nil, "the disk use of pods is unknown"
 		}
+
 		return nil, fmt.Sprintf("the use of %s by the node is unknown", r)
 	}
+
 	if n := d.learning[k]; n > 0 {
 		return nil, fmt.Sprintf("the usual wait of %d latency-sensitive pods is not known yet: learning takes %s", n, minSamples*sampleInterval)
 	}
+
 	return nil, "no waiting time of a latency-sensitive pod is known"
 }
 
@@ -331,9 +370,11 @@ func (d *detector) worst(r *Rule, of series.Resource) *verdict {
 		if r.Matches != nil && !r.Matches(v.pod.Labels) {
 			continue
 		}
+
 		if out == nil || v.excess > out.excess || v.excess == out.excess && out.ownCause == "" && v.ownCause != "" {
 			out = v
 		}
 	}
+
 	return out
 }

@@ -25,23 +25,28 @@ func TestRing(t *testing.T) {
 		if i%20 == 0 {
 			v = 1e6
 		}
+
 		r.add(v)
 		r.add(math.NaN())
 		r.add(math.Inf(1))
 		all = append(all, v)
 		last := slices.Clone(all[max(0, len(all)-ringSize):])
 		slices.Sort(last)
+
 		middle, deviation := r.stats()
 		if want := (last[len(last)/2] + last[(len(last)-1)/2]) / 2; math.Abs(middle-want) > 1e-6*math.Max(1, want) {
 			t.Fatalf("%d samples: the median is %g, want %g", len(last), middle, want)
 		}
+
 		if i > 100 && (middle < 0.2 || middle > 0.8 || deviation < 0.1 || deviation > 0.7) {
 			t.Fatalf("outliers make it %g ± %g", middle, deviation)
 		}
 	}
+
 	if r.n != ringSize {
 		t.Errorf("%d samples, want the last %d", r.n, ringSize)
 	}
+
 	r.clear()
 	if middle, deviation := r.stats(); r.n != 0 || middle != 0 || deviation != 0 {
 		t.Errorf("an empty ring: %g ± %g", middle, deviation)
@@ -59,6 +64,7 @@ type fixture struct {
 func newFixture() *fixture {
 	c := &fixture{every: time.Second, o: Observation{At: at(0), Node: Node{CPUs: 8000, Memory: 32 << 30}}}
 	action := Action{Name: "a", CoolDown: time.Minute, Throttle: &CPUThrottling{Step: 0.5}}
+
 	c.policy = Policy{Limits: DefaultLimits(), Rules: []Rule{{
 		Name: "r", Metric: "pod_interference_cpu_ratio", Threshold: 0.1, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: action,
 	}}}
@@ -70,6 +76,7 @@ func newFixture() *fixture {
 		p.Containers = []Container{{ID: "c-" + p.UID, Quota: Unlimited}}
 		c.o.Pods = append(c.o.Pods, p)
 	}
+
 	return c
 }
 
@@ -79,9 +86,11 @@ func (c *fixture) tick(waits float64, used ...series.MilliCPU) Plan {
 	var sum series.MilliCPU
 	for i := range c.o.Pods {
 		p := &c.o.Pods[i]
-		p.UsedCPU, sum = Measurement[series.MilliCPU]{used[i], c.o.At}, sum+used[i]
+		p.UsedCPU = Measurement[series.MilliCPU]{used[i], c.o.At}
+		sum = sum + used[i]
 		p.Containers[0].UsedCPU = p.UsedCPU
 	}
+
 	c.o.Pods[0].StalledCPU = Measurement[series.Ratio]{series.Ratio(waits), c.o.At}
 	c.o.Node.UsedCPU = Measurement[series.MilliCPU]{min(sum, c.o.Node.CPUs), c.o.At}
 	return Decide(&c.policy, &c.o, &c.state)
@@ -89,6 +98,7 @@ func (c *fixture) tick(waits float64, used ...series.MilliCPU) Plan {
 
 func (c *fixture) calm(t *testing.T) {
 	t.Helper()
+
 	for range 200 {
 		if plan := c.tick(0.01, 500, 1000, 1000); len(plan.Throttles) > 0 || plan.Rules[0].Phase == Firing {
 			t.Fatalf("calm: %+v", plan)
@@ -102,13 +112,16 @@ func TestInterference(t *testing.T) {
 	if f := c.tick(0.9, 500, 1000, 6000).Rules[0]; f.Phase != Unknown || !strings.Contains(f.Reason, "not known yet") {
 		t.Errorf("before anything is learnt: %+v", f)
 	}
+
 	c = newFixture()
 	c.calm(t)
 	plan := c.tick(0.4, 500, 1000, 6500)
+
 	f := plan.Rules[0]
 	if i := f.Interference; i == nil || i.Victim.Name != "web" || i.Antagonist.Name != "two" || i.Increase != 5500 || math.Abs(float64(i.Wait)-0.4) > 1e-6 || math.Abs(f.Value-0.39) > 1e-6 {
 		t.Fatalf("%+v, %+v", f, f.Interference)
 	}
+
 	want := "n/web (cpuPriority 0) waits 40.0 % of the time for cpu, usually 1.0 % ± 0.0 %; n/two uses 6500m cpu, 5500m cpu more than usual"
 	if f.Reason != want {
 		t.Errorf("it says %q, want %q", f.Reason, want)
@@ -134,13 +147,16 @@ func TestNoInterference(t *testing.T) {
 		"its own limit": {func(c *fixture) {
 			c.o.Pods[0].Throttled = Measurement[series.Ratio]{1, c.o.At.Add(time.Second)}
 		}, 0.9, []series.MilliCPU{500, 1000, 6500}, Calm, ""},
-		"CPUs of its own":    {func(c *fixture) { c.o.Pods[0].ExclusiveCPUs = true }, 0.9, []series.MilliCPU{500, 1000, 6500}, Calm, "it has exclusive CPUs"},
-		"its own load":       {nil, 0.4, []series.MilliCPU{3000, 1000, 1500}, Calm, "the pod itself uses 2500m cpu more than usual"},
-		"nobody did more":    {nil, 0.4, []series.MilliCPU{500, 1000, 1000}, Calm, "no other pod uses more than usual"},
-		"the node's use":     {func(c *fixture) { c.o.Node.CPUs = 0 }, 0.4, []series.MilliCPU{500, 1000, 6500}, Unknown, "the use of cpu by the node is unknown"},
-		"not sensitive":      {func(c *fixture) { c.o.Pods[0].SensitiveReason = "" }, 0.9, []series.MilliCPU{500, 1000, 6500}, Unknown, "no waiting time of a latency-sensitive pod"},
-		"not a number":       {nil, math.NaN(), []series.MilliCPU{500, 1000, 6500}, Unknown, "no waiting time of a latency-sensitive pod"},
-		"nobody may be hurt": {func(c *fixture) { c.o.Pods[1].Allowed, c.o.Pods[2].Allowed = nil, nil }, 0.4, []series.MilliCPU{500, 1000, 6500}, Firing, noCandidate},
+		"CPUs of its own": {func(c *fixture) { c.o.Pods[0].ExclusiveCPUs = true }, 0.9, []series.MilliCPU{500, 1000, 6500}, Calm, "it has exclusive CPUs"},
+		"its own load":    {nil, 0.4, []series.MilliCPU{3000, 1000, 1500}, Calm, "the pod itself uses 2500m cpu more than usual"},
+		"nobody did more": {nil, 0.4, []series.MilliCPU{500, 1000, 1000}, Calm, "no other pod uses more than usual"},
+		"the node's use":  {func(c *fixture) { c.o.Node.CPUs = 0 }, 0.4, []series.MilliCPU{500, 1000, 6500}, Unknown, "the use of cpu by the node is unknown"},
+		"not sensitive":   {func(c *fixture) { c.o.Pods[0].SensitiveReason = "" }, 0.9, []series.MilliCPU{500, 1000, 6500}, Unknown, "no waiting time of a latency-sensitive pod"},
+		"not a number":    {nil, math.NaN(), []series.MilliCPU{500, 1000, 6500}, Unknown, "no waiting time of a latency-sensitive pod"},
+		"nobody may be hurt": {func(c *fixture) {
+			c.o.Pods[1].Allowed = nil
+			c.o.Pods[2].Allowed = nil
+		}, 0.4, []series.MilliCPU{500, 1000, 6500}, Firing, noCandidate},
 		"as important": {func(c *fixture) {
 			for i := range c.o.Pods {
 				c.o.Pods[i].SensitiveReason, c.o.Pods[i].Priority = "class Guaranteed", 5
@@ -150,9 +166,11 @@ func TestNoInterference(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newFixture()
 			c.calm(t)
+
 			if test.change != nil {
 				test.change(c)
 			}
+
 			plan := c.tick(test.waits, test.used...)
 			if f := plan.Rules[0]; f.Phase != test.phase || !strings.Contains(f.Reason, test.why) || len(plan.Throttles) > 0 {
 				t.Errorf("%+v, %+v; throttles %+v", f, f.Interference, plan.Throttles)
@@ -176,17 +194,23 @@ func TestOwnMemory(t *testing.T) {
 		c := newFixture()
 		c.policy.Rules[0].Metric = InterferenceMemory
 		c.o.Node.UsedMemory.Value = 31 << 30
+
 		look := func(waits series.Ratio) Finding {
 			now := c.o.At.Add(time.Second)
 			p := &c.o.Pods[0]
 			test.container.WorkingSet = Measurement[series.Bytes]{4 << 30, now}
-			p.Containers, p.UsedMemory, p.StalledMemory = []Container{test.container}, test.container.WorkingSet, Measurement[series.Ratio]{waits, now}
+			p.Containers = []Container{test.container}
+			p.UsedMemory = test.container.WorkingSet
+			p.StalledMemory = Measurement[series.Ratio]{waits, now}
 			c.o.Node.UsedMemory.At = now
+
 			return c.tick(0, 500, 1000, 1000).Rules[0]
 		}
+
 		for range 200 {
 			look(0)
 		}
+
 		if f := look(0.5); f.Phase != test.phase {
 			t.Errorf("%s: %+v, %+v", name, f, f.Interference)
 		}
@@ -200,6 +224,7 @@ func TestSelectedVictims(t *testing.T) {
 	for range 200 {
 		c.tick(0.01, 500, 1000, 1000)
 	}
+
 	if plan := c.tick(0.6, 500, 1000, 6500); plan.Rules[0].Phase != Unknown || len(plan.Throttles) > 0 {
 		t.Errorf("%+v", plan)
 	}
@@ -209,6 +234,7 @@ func TestSelectedVictims(t *testing.T) {
 func TestNotLearntWhileFiring(t *testing.T) {
 	c := newFixture()
 	c.calm(t)
+
 	c.policy.Rules[0].Preview = true // so that no action helps
 	c.every = 5 * time.Second
 	for i := range 3600 / 5 {
@@ -216,9 +242,11 @@ func TestNotLearntWhileFiring(t *testing.T) {
 			t.Fatalf("after %d looks: %+v, %+v", i, f, f.Interference)
 		}
 	}
+
 	for range 60 {
 		c.tick(0.4, 500, 1000, 6500)
 	}
+
 	if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Calm {
 		t.Errorf("after more than an hour: %+v", f)
 	}
@@ -234,24 +262,30 @@ func TestRestoreDelay(t *testing.T) {
 		st.countMeasurement(r, false, now)
 		return st.restoreDelay(r)
 	}
+
 	for i, want := range []time.Duration{5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute, time.Hour, time.Hour} {
 		if got := fire(); got != want {
 			t.Errorf("time %d: %s, want %s", i, got, want)
 		}
 		now = now.Add(want + 10*time.Second)
 	}
+
 	now = now.Add(2 * time.Hour)
 	if got := fire(); got != 5*time.Minute {
 		t.Errorf("after two calm hours: %s", got)
 	}
+
 	r.Action.CoolDown = 3 * time.Hour
 	if got := st.restoreDelay(r); got != 3*time.Hour {
 		t.Errorf("a cool-down of three hours became %s", got)
 	}
-	st.refires, r.Action.CoolDown = maxRefires, math.MaxInt32*time.Second
+
+	st.refires = maxRefires
+	r.Action.CoolDown = math.MaxInt32 * time.Second
 	if got := st.restoreDelay(r); got != r.Action.CoolDown {
 		t.Errorf("a cool-down of %s became %s", r.Action.CoolDown, got)
 	}
+
 	r.Action.CoolDown = 0
 	if got := fire(); got != 0 {
 		t.Errorf("no cool-down became %s", got)
@@ -262,6 +296,7 @@ func TestRestoreDelay(t *testing.T) {
 func TestDrift(t *testing.T) {
 	c := newFixture()
 	c.calm(t)
+
 	c.every = 5 * time.Second
 	for i := range 4 * 3600 / 5 {
 		waits := 0.01 + 0.4*(1-math.Cos(2*math.Pi*float64(5*i)/(8*3600)))/2
@@ -275,34 +310,45 @@ func TestDrift(t *testing.T) {
 func TestDetectorIsBounded(t *testing.T) {
 	policy := newFixture().policy
 	var s State
+
 	o := &Observation{At: at(0), Node: Node{CPUs: 8000}}
 	for i := range 500 {
 		o.Pods = append(o.Pods, Pod{UID: fmt.Sprint(i), SensitiveReason: "x"})
 	}
+
 	look := func() {
 		o.At = o.At.Add(5 * time.Second)
 		o.Node.UsedCPU = Measurement[series.MilliCPU]{500, o.At}
 		for i := range o.Pods {
-			o.Pods[i].UsedCPU, o.Pods[i].StalledCPU = Measurement[series.MilliCPU]{1, o.At}, Measurement[series.Ratio]{0.1, o.At}
+			o.Pods[i].UsedCPU = Measurement[series.MilliCPU]{1, o.At}
+			o.Pods[i].StalledCPU = Measurement[series.Ratio]{0.1, o.At}
 		}
+
 		Decide(&policy, o, &s)
 	}
+
 	for range 2 * ringSize {
 		look()
 	}
+
 	if len(s.detector.pods) != 500 || s.detector.pods["0"].waits[0].n != ringSize {
 		t.Errorf("%d pods with %d samples", len(s.detector.pods), s.detector.pods["0"].waits[0].n)
 	}
+
 	o.Pods = o.Pods[:100]
 	look()
+
 	if len(s.detector.pods) != 100 {
 		t.Errorf("%d pods are remembered of 100", len(s.detector.pods))
 	}
 	if allocations := testing.AllocsPerRun(10, look); allocations > 150 {
 		t.Errorf("a look at 100 pods allocates %g times", allocations)
 	}
+
 	policy.Rules[0].Metric = "cpu_total_usage"
-	if look(); s.detector != nil {
+	look()
+
+	if s.detector != nil {
 		t.Error("something is remembered that no rule asks for")
 	}
 }
@@ -313,18 +359,22 @@ func TestClockAndDetector(t *testing.T) {
 	for range 60 {
 		c.tick(0.01, 500, 1000, 1000)
 	}
+
 	n := c.state.detector.pods["web"].waits[0].n
 	for range 60 {
 		c.o.At = c.o.At.Add(time.Second)
 		Decide(&c.policy, &c.o, &c.state)
 	}
+
 	if got := c.state.detector.pods["web"].waits[0].n; got > n+1 {
 		t.Errorf("%d samples became %d without a measurement", n, got)
 	}
+
 	c.o.At = c.o.At.Add(-24 * time.Hour)
 	for range 60 {
 		c.tick(0.01, 500, 1000, 1000)
 	}
+
 	if got := c.state.detector.pods["web"].waits[0].n; got < n+11 || got > n+14 {
 		t.Errorf("%d samples became %d in a minute after the clock was set back", n, got)
 	}
@@ -337,6 +387,7 @@ func TestAnyWaits(t *testing.T) {
 	for range 30 {
 		c := newFixture()
 		c.policy.Rules = append(c.policy.Rules, c.policy.Rules[0])
+
 		c.policy.Rules[1].Name, c.policy.Rules[1].Metric = "m", "pod_interference_memory_ratio"
 		c.o.Pods[1].SensitiveReason = []string{"", "class Guaranteed"}[rng.IntN(2)]
 		c.o.Pods[1].Priority = int32(rng.IntN(10))
@@ -345,16 +396,19 @@ func TestAnyWaits(t *testing.T) {
 			if i%50 > 40 {
 				waits = rng.Float64()
 			}
+
 			c.o.Pods[1].StalledMemory = Measurement[series.Ratio]{series.Ratio(rng.Float64()), c.o.At}
 			plan := c.tick(waits, 500, series.MilliCPU(rng.IntN(5000)), series.MilliCPU(rng.IntN(5000)))
 			for _, th := range plan.Throttles {
 				if p := c.o.Pods[1]; th.Rule != "" && th.Pod.UID == "one" && p.SensitiveReason != "" && p.Priority >= 5 {
 					t.Fatalf("%+v is throttled: %+v", p, th)
 				}
+
 				fired++
 			}
 		}
 	}
+
 	if fired < 100 {
 		t.Errorf("%d throttles show too little", fired)
 	}

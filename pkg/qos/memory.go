@@ -64,6 +64,7 @@ func (h MemoryHigh) String() string {
 	case h <= 0:
 		return "unknown"
 	}
+
 	return fmt.Sprintf("%.0f MiB", float64(h)/(1<<20))
 }
 
@@ -72,6 +73,7 @@ func (a *Action) throttles(r series.Resource) bool {
 	if r == series.Memory {
 		return a.ThrottleMemory != nil
 	}
+
 	return a.Throttle != nil
 }
 
@@ -82,11 +84,17 @@ func (d decision) planMemoryThrottles(r *Rule, gap float64, quantified bool, ear
 	if r.Action.ThrottleMemory == nil || !d.metric(r).IsMemory() {
 		return nil, ""
 	}
-	left, unmeasured, done, kept := gap, 0, 0, false
+
+	left := gap
+	unmeasured := 0
+	done := 0
+
+	kept := false
 	for _, p := range d.orderVictims(r, ByMemory) {
 		if p.Terminating || d.memoryStalled(p, r) {
 			continue
 		}
+
 		for i := range p.Containers {
 			c := &p.Containers[i]
 			switch {
@@ -96,6 +104,7 @@ func (d decision) planMemoryThrottles(r *Rule, gap float64, quantified bool, ear
 				unmeasured++
 				continue
 			}
+
 			step, ok := d.nextMemoryStep(r, p, c)
 			switch {
 			case !ok:
@@ -104,16 +113,20 @@ func (d decision) planMemoryThrottles(r *Rule, gap float64, quantified bool, ear
 			case step.Freed == 0 && kept:
 				continue
 			}
+
 			out = append(out, step)
 			kept = kept || step.Freed == 0
+
 			if left -= float64(step.Freed); step.Freed > 0 && (left <= 0 || !quantified) {
 				return out, ""
 			}
 		}
 	}
+
 	if len(out) == 0 {
 		reason = fmt.Sprintf("no memory to throttle: %d containers have nothing above their use or request, %d are unmeasured", done, unmeasured)
 	}
+
 	return out, reason
 }
 
@@ -123,16 +136,26 @@ func (d decision) nextMemoryStep(r *Rule, p *Pod, c *Container) (MemoryThrottle,
 	if to == c.MemoryHigh {
 		return MemoryThrottle{}, false
 	}
+
 	step := MemoryThrottle{
-		Pod: p.ref(), ContainerID: c.ID, ContainerName: c.Name, From: c.MemoryHigh, To: to, Original: c.MemoryHigh, Freed: frees, Rule: r.Name,
-		Reason: fmt.Sprintf("holds %s, of which %s in use; %s", MemoryHigh(c.MemoryUsage.Value), MemoryHigh(c.WorkingSet.Value), p.describe(d.observation.At)),
+		Pod:           p.ref(),
+		ContainerID:   c.ID,
+		ContainerName: c.Name,
+		From:          c.MemoryHigh,
+		To:            to,
+		Original:      c.MemoryHigh,
+		Freed:         frees,
+		Rule:          r.Name,
+		Reason:        fmt.Sprintf("holds %s, of which %s in use; %s", MemoryHigh(c.MemoryUsage.Value), MemoryHigh(c.WorkingSet.Value), p.describe(d.observation.At)),
 	}
+
 	if k := d.state.highs[c.ID]; k != nil {
 		step.Original = k.Original
 	}
 	if r.Action.ThrottleMemory.Reclaim {
 		step.Reclaim = reclaim
 	}
+
 	return step, true
 }
 
@@ -152,15 +175,18 @@ func (c *Container) memoryMeasured(now time.Time, maxAge time.Duration) bool {
 func (c *Container) nextMemoryHigh() (to MemoryHigh, frees, reclaim series.Bytes) {
 	used := MemoryHigh(float64(c.WorkingSet.Value) * (1 + workingSetMargin))
 	floor := max(MemoryHigh(c.RequestMemory), used, minMemoryHigh)
+
 	held := min(MemoryHigh(c.MemoryUsage.Value), c.MemoryHigh)
 	to = floor
 	if above := held - floor; float64(above) > minStepRatio*float64(held) {
 		to = floor + above/2
 		reclaim = series.Bytes(above)
 	}
+
 	if to >= c.MemoryHigh || c.MemoryHigh != NoMemoryHigh && float64(c.MemoryHigh-to) < minStepRatio*float64(c.MemoryHigh) {
 		return c.MemoryHigh, 0, 0
 	}
+
 	return to, series.Bytes(max(held-to, 0)), reclaim
 }
 
@@ -176,14 +202,18 @@ func (d decision) deferEvictions(r *Rule, a Actions) (deferred bool, reason stri
 	if !st.metric.IsDisk() && !st.metric.IsMemory() {
 		return len(a.Throttles) > 0 && !d.policy.Unthrottled[series.CPU], ""
 	}
+
 	if !reclaimsFiles(a.MemoryThrottles) || d.policy.Unthrottled[series.Memory] {
 		return false, ""
 	}
+
 	if st.reclaimingSince = earlier(st.reclaimingSince, d.observation.At); st.reclaimingSince.IsZero() {
 		st.reclaimingSince = d.observation.At
 	}
+
 	if d.observation.At.Sub(st.reclaimingSince) >= d.policy.Limits.ReclaimWait {
 		return false, ""
 	}
+
 	return true, fmt.Sprintf("no pod is evicted while page cache is reclaimed, for at most %s", d.policy.Limits.ReclaimWait)
 }

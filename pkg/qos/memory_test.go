@@ -57,6 +57,7 @@ func (n *memoryFixture) decide(used float64) Plan {
 			p.Containers[k].MemoryUsage.At, p.Containers[k].WorkingSet.At = n.o.At, n.o.At
 		}
 	}
+
 	return Decide(&n.policy, &n.o, &n.s)
 }
 
@@ -72,6 +73,7 @@ func (n *memoryFixture) tick(used float64) Plan {
 			}
 		}
 	}
+
 	return plan
 }
 
@@ -81,6 +83,7 @@ func TestThrottleMemory(t *testing.T) {
 	n := newMemoryFixture(memoryPod("reader", 4*gibi, 1*gibi, 0))
 	c := &n.o.Pods[0].Containers[0]
 	floor := MemoryHigh(gibi * 21 / 20)
+
 	steps := 0
 	for ; steps < 20; steps++ {
 		before := c.MemoryHigh
@@ -88,24 +91,30 @@ func TestThrottleMemory(t *testing.T) {
 		if len(plan.MemoryThrottles) == 0 {
 			break
 		}
+
 		if c.MemoryHigh >= before || c.MemoryHigh < floor {
 			t.Fatalf("step %d: from %s to %s", steps, before, c.MemoryHigh)
 		}
+
 		if th := plan.MemoryThrottles[0]; th.Freed > 0 && len(plan.Evictions) > 0 {
 			t.Errorf("somebody is evicted while memory can be had back: %+v", plan)
 		}
 	}
+
 	if !near(c.MemoryHigh, floor) || steps < 3 || steps > 8 {
 		t.Errorf("after %d steps the limit is %s, want %s", steps, c.MemoryHigh, floor)
 	}
 	if plan := n.tick(13 * gibi); len(plan.Evictions) != 1 {
 		t.Errorf("no pod is evicted when nothing more can be had back: %+v", plan.Rules)
 	}
+
 	// After enough calm measurements limits are restored in steps, up to no limit.
 	n.tick(11.9 * gibi)
+
 	if plan := n.tick(11.9 * gibi); len(plan.MemoryThrottles) > 0 {
 		t.Errorf("given back without room below the threshold: %+v", plan.MemoryThrottles)
 	}
+
 	last := c.MemoryHigh
 	for range 40 {
 		for _, th := range n.tick(8 * gibi).MemoryThrottles {
@@ -115,6 +124,7 @@ func TestThrottleMemory(t *testing.T) {
 			last = th.To
 		}
 	}
+
 	if c.MemoryHigh != NoMemoryHigh || len(n.s.highs) > 0 {
 		t.Errorf("the limit is %s, want none", c.MemoryHigh)
 	}
@@ -129,8 +139,10 @@ func TestEvictWaitsForFiles(t *testing.T) {
 				return second
 			}
 		}
+
 		return 100
 	}
+
 	n := newMemoryFixture(memoryPod("reader", 4*gibi, gibi, 0))
 	for range 2 {
 		// As if writes fail: the planned limits are never in force.
@@ -140,20 +152,25 @@ func TestEvictWaitsForFiles(t *testing.T) {
 		if more := len(n.decide(13 * gibi).MemoryThrottles); more == 0 {
 			t.Error("files are not dropped any more")
 		}
+
 		for range 3 {
 			n.decide(8 * gibi)
 		}
 	}
+
 	n = newMemoryFixture(memoryPod("reader", 4*gibi, gibi, 0))
 	n.policy.Unthrottled = map[series.Resource]bool{series.Memory: true}
 	if got := seconds(n); got != 0 {
 		t.Errorf("waits for %d s for what nobody does", got)
 	}
+
 	n = newMemoryFixture(memoryPod("reader", 4*gibi, gibi, 0))
 	n.policy.Unthrottled = map[series.Resource]bool{series.CPU: true}
 	n.policy.Rules[0].Action.Throttle = &CPUThrottling{Step: 0.1}
 	c := &n.o.Pods[0].Containers[0]
-	c.Quota, c.UsedCPU = Unlimited, Measurement[series.MilliCPU]{Value: 2000, At: n.o.At}
+	c.Quota = Unlimited
+	c.UsedCPU = Measurement[series.MilliCPU]{Value: 2000, At: n.o.At}
+
 	if got := seconds(n); got != int(DefaultLimits().ReclaimWait.Seconds()) {
 		t.Errorf("waits for %d s where cpu is not taken", got)
 	}
@@ -184,9 +201,11 @@ func TestThrottleMemoryFloors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newMemoryFixture(memoryPod("reader", 4*gibi, 1*gibi, 0))
 			test.change(n)
+
 			for range 20 {
 				n.tick(13 * gibi)
 			}
+
 			if got := n.o.Pods[0].Containers[0].MemoryHigh; !near(got, test.want) {
 				t.Errorf("%s, want %s", got, test.want)
 			}
@@ -198,6 +217,7 @@ func TestThrottleMemoryFloors(t *testing.T) {
 func TestThrottleMemoryPreview(t *testing.T) {
 	n := newMemoryFixture(memoryPod("reader", 4*gibi, 1*gibi, 0))
 	n.policy.Rules[0].Preview = true
+
 	plan := n.tick(13 * gibi)
 	if len(plan.MemoryThrottles) > 0 || len(plan.Previews) != 1 || len(plan.Previews[0].MemoryThrottles) != 1 {
 		t.Errorf("%+v", plan)
@@ -209,6 +229,7 @@ func TestThrottleMemoryNoMoreThanNeeded(t *testing.T) {
 	important := memoryPod("important", 6*gibi, gibi, 0)
 	important.Priority = 1000
 	n := newMemoryFixture(important, memoryPod("reader", 4*gibi, gibi, 0))
+
 	plan := n.tick(12.5 * gibi)
 	if len(plan.MemoryThrottles) != 1 || plan.MemoryThrottles[0].Pod.Name != "reader" {
 		t.Errorf("%+v", plan.MemoryThrottles)
@@ -216,6 +237,7 @@ func TestThrottleMemoryNoMoreThanNeeded(t *testing.T) {
 	if th := plan.MemoryThrottles[0]; th.Reclaim != 0 || !strings.Contains(th.Reason, "4096 MiB") || th.From.String() != "no limit" {
 		t.Errorf("%+v", th)
 	}
+
 	n = newMemoryFixture(memoryPod("reader", 4*gibi, gibi, 0))
 	n.policy.Rules[0].Action.ThrottleMemory.Reclaim = true
 	if th := n.tick(13 * gibi).MemoryThrottles; len(th) != 1 || th[0].Reclaim <= th[0].Freed {
@@ -229,23 +251,29 @@ func TestThrottleMemoryOthers(t *testing.T) {
 	n.tick(13 * gibi)
 	n.o.Pods[0].Containers[0].MemoryHigh = 2 * gibi
 	n.tick(8 * gibi)
+
 	if plan := n.tick(8 * gibi); len(plan.MemoryThrottles) > 0 || len(n.s.highs) > 0 {
 		t.Errorf("%+v", plan.MemoryThrottles)
 	}
+
 	// The rule is deleted: the limit is restored at once.
 	n = newMemoryFixture(memoryPod("reader", 4*gibi, gibi, 0))
 	n.tick(13 * gibi)
+
 	n.policy.Rules = nil
 	if plan := n.tick(13 * gibi); len(plan.MemoryThrottles) != 1 || plan.MemoryThrottles[0].To != NoMemoryHigh {
 		t.Errorf("%+v", plan.MemoryThrottles)
 	}
+
 	// The record of a removed container is dropped.
 	n = newMemoryFixture(memoryPod("reader", 4*gibi, gibi, 0))
 	n.tick(13 * gibi)
+
 	n.o.Pods = nil
 	for range forgetAfter + 1 {
 		n.tick(13 * gibi)
 	}
+
 	if len(n.s.highs) > 0 {
 		t.Errorf("%+v", n.s.highs)
 	}
@@ -261,14 +289,17 @@ func TestThrottleMemoryBounds(t *testing.T) {
 			if rng.IntN(3) == 0 {
 				p.Containers[0].MemoryHigh = MemoryHigh(1 + rng.Int64N(4*gibi))
 			}
+
 			pods = append(pods, p)
 		}
+
 		n := newMemoryFixture(pods...)
 		originals := map[string]MemoryHigh{}
 		for i := range n.o.Pods {
 			c := &n.o.Pods[i].Containers[0]
 			originals[c.ID] = c.MemoryHigh
 		}
+
 		for range 50 {
 			floors := map[string]MemoryHigh{}
 			for i := range n.o.Pods {
@@ -277,6 +308,7 @@ func TestThrottleMemoryBounds(t *testing.T) {
 				c.WorkingSet.Value = series.Bytes(rng.Int64N(int64(c.MemoryUsage.Value) + 1))
 				floors[c.ID] = max(MemoryHigh(c.RequestMemory), MemoryHigh(c.WorkingSet.Value))
 			}
+
 			for _, th := range n.tick(10*gibi + float64(rng.IntN(4*gibi))).MemoryThrottles {
 				if th.To > originals[th.ContainerID] || th.Original != originals[th.ContainerID] || th.To == th.From ||
 					th.Freed >= 0 && (th.To < floors[th.ContainerID] || th.To > th.From) || th.Freed < 0 && th.To < th.From {

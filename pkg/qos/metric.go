@@ -67,9 +67,16 @@ func Lookup(name string) (Metric, bool) {
 			return m, true
 		}
 	}
+
 	if of := interferenceResource(name); of != NoResource {
-		return Metric{Name: name, Unit: "ratio", Settle: shortSpan, Victims: criterionOf(of)}, true
+		return Metric{
+			Name:    name,
+			Unit:    "ratio",
+			Settle:  shortSpan,
+			Victims: criterionOf(of),
+		}, true
 	}
+
 	return pressureMetric(name)
 }
 
@@ -140,6 +147,7 @@ func criterionOf(r series.Resource) Criterion {
 		return ByDiskWork
 	case series.CPU, NoResource:
 	}
+
 	return ByCPU
 }
 
@@ -147,15 +155,24 @@ func criterionOf(r series.Resource) Criterion {
 func pressureMetric(name string) (Metric, bool) {
 	spans := map[string]time.Duration{"avg10": 10 * time.Second, "avg60": time.Minute}
 	resources := map[string]series.Resource{"cpu": series.CPU, "memory": series.Memory, "io": Disks}
+
 	parts := strings.Split(name, "_")
 	if len(parts) != 6 || parts[0] != "node" && parts[0] != "pod" || parts[1] != "pressure" || parts[3] != "some" && parts[3] != "full" || parts[5] != "ratio" {
 		return Metric{}, false
 	}
-	of, span := resources[parts[2]], spans[parts[4]]
+
+	of := resources[parts[2]]
+	span := spans[parts[4]]
 	if of == NoResource || span == 0 {
 		return Metric{}, false
 	}
-	return Metric{Name: name, Unit: "ratio", Settle: span, Victims: criterionOf(of)}, true
+
+	return Metric{
+		Name:    name,
+		Unit:    "ratio",
+		Settle:  span,
+		Victims: criterionOf(of),
+	}, true
 }
 
 // victimCriterion returns the criterion that orders victims.
@@ -188,6 +205,7 @@ func (m Metric) MaxValue() float64 {
 	case m.Unit == "ratio":
 		return 1
 	}
+
 	return math.Inf(1)
 }
 
@@ -199,6 +217,7 @@ func (m Metric) toAmount(value float64, n Node) (float64, bool) {
 	case !m.share:
 		return value * m.amount, true
 	}
+
 	capacity := n.capacity(m.Resource)
 	return value * m.amount * capacity, capacity > 0
 }

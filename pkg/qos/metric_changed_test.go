@@ -13,6 +13,7 @@ func TestMetricCorrected(t *testing.T) {
 	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
 		Name: "r", Metric: "cpu_load_1_mim", Threshold: 10, TriggerCount: 2, RestoreCount: 2, MaxAge: time.Minute, Action: Action{Name: "a", CoolDown: time.Second},
 	}}}
+
 	var state State
 	for i, step := range []struct {
 		metric string

@@ -25,6 +25,7 @@ func absolute(d time.Duration) time.Duration {
 	if d < 0 {
 		return -d
 	}
+
 	return d
 }
 
@@ -63,6 +64,7 @@ func (o *Observation) samples(metric string) (samples []Sample, why string) {
 	if d, ok := o.derived[metric]; ok {
 		return d.samples, d.reason
 	}
+
 	return o.Samples[metric], "the metric is missing"
 }
 
@@ -90,6 +92,7 @@ func (n Node) capacity(r series.Resource) float64 {
 		return float64(max(n.Memory, 0))
 	case Disks, NoResource:
 	}
+
 	return 0
 }
 
@@ -99,9 +102,11 @@ func (n Node) used(r series.Resource, now time.Time, maxAge time.Duration) (seri
 	if capacity <= 0 {
 		return 0, false
 	}
+
 	if r == series.CPU {
 		return series.Ratio(float64(n.UsedCPU.Value) / capacity), n.UsedCPU.fresh(now, maxAge)
 	}
+
 	return series.Ratio(float64(n.UsedMemory.Value) / capacity), n.UsedMemory.fresh(now, maxAge)
 }
 
@@ -171,6 +176,7 @@ func (p *Pod) use(r series.Resource, now time.Time, maxAge time.Duration) (float
 		return float64(p.UsedDisks.Value), p.UsedDisks.fresh(now, maxAge)
 	case NoResource:
 	}
+
 	return 0, false
 }
 
@@ -179,6 +185,7 @@ func (p *Pod) knownUse(r series.Resource, now time.Time, maxAge time.Duration) f
 	if use, ok := p.use(r, now, maxAge); ok {
 		return use
 	}
+
 	return 0
 }
 
@@ -193,6 +200,7 @@ func (p *Pod) stalled(r series.Resource) Measurement[series.Ratio] {
 		return p.StalledDisks
 	case NoResource:
 	}
+
 	return Measurement[series.Ratio]{}
 }
 
@@ -207,6 +215,7 @@ func (p *Pod) measuredAt(r series.Resource) time.Time {
 		return p.UsedDisks.At
 	case NoResource:
 	}
+
 	return time.Time{}
 }
 

@@ -27,13 +27,17 @@ func TestOrder(t *testing.T) {
 		{Name: "guaranteed", Class: Guaranteed, UsedCPU: Measurement[series.MilliCPU]{Value: 900}, UsedMemory: Measurement[series.Bytes]{Value: 9 << 30}, Started: at(200)},
 		{Name: "important", Priority: 7, Class: BestEffort, UsedCPU: Measurement[series.MilliCPU]{Value: 900}, UsedMemory: Measurement[series.Bytes]{Value: 9 << 30}, Started: at(200)},
 	}
+
 	for i := range want {
-		want[i].UID, want[i].Allowed = fmt.Sprint("uid-", i), []string{"evict"}
+		want[i].UID = fmt.Sprint("uid-", i)
+		want[i].Allowed = []string{"evict"}
 	}
+
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
 		pods := append(slices.Clone(want), Pod{UID: "other", Name: "not-allowed", Priority: -9})
 		rng.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
+
 		for _, by := range []Criterion{ByCPU, ByMemory} {
 			got := orderedVictims(&Observation{Pods: pods}, "evict", by)
 			if !slices.EqualFunc(got, want, func(p *Pod, w Pod) bool { return p.UID == w.UID }) {

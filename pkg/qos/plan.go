@@ -24,12 +24,15 @@ func (a *Actions) addCause(i *Interference) {
 	if i == nil {
 		return
 	}
+
 	for k := range a.Throttles {
 		a.Throttles[k].Reason += "; " + i.String()
 	}
+
 	for k := range a.MemoryThrottles {
 		a.MemoryThrottles[k].Reason += "; " + i.String()
 	}
+
 	for k := range a.Evictions {
 		a.Evictions[k].Reason += "; " + i.String()
 	}
@@ -133,6 +136,7 @@ func (r PodRef) String() string {
 	if r.Name == "" {
 		return r.UID
 	}
+
 	return r.Namespace + "/" + r.Name
 }
 
@@ -179,6 +183,7 @@ func (q Quota) String() string {
 	case q <= 0:
 		return "unknown"
 	}
+
 	return fmt.Sprintf("%.3g cores", float64(q)/milli)
 }
 
@@ -191,5 +196,6 @@ func formatAmount(r series.Resource, amount float64) string {
 		return fmt.Sprintf("%.0f disk operations/s", amount)
 	case series.Memory, NoResource:
 	}
+
 	return fmt.Sprintf("%.0f MiB memory", amount/(1<<20))
 }

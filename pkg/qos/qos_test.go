@@ -27,6 +27,7 @@ func TestThresholds(t *testing.T) {
 	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
 		Name: "r", Metric: "cpu_load_1_min", Threshold: 10, TriggerCount: 3, RestoreCount: 2, MaxAge: time.Minute, Action: Action{Name: "a", CoolDown: time.Second},
 	}}}
+
 	var state State
 	for i, step := range []struct {
 		value float64
@@ -64,6 +65,7 @@ func TestSameMeasurement(t *testing.T) {
 	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
 		Name: "r", Metric: "cpu_load_1_min", Threshold: 10, TriggerCount: 2, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "a"},
 	}}}
+
 	var state State
 	o := observation(0, "cpu_load_1_min", 11)
 	for i := range 5 {
@@ -72,6 +74,7 @@ func TestSameMeasurement(t *testing.T) {
 			t.Errorf("look %d: %+v", i, got)
 		}
 	}
+
 	if got := Decide(&policy, observation(5, "cpu_load_1_min", 11), &state).Rules[0]; got.Phase != Firing {
 		t.Errorf("the second measurement: %+v", got)
 	}
@@ -82,6 +85,7 @@ func TestUnknown(t *testing.T) {
 	stale := observation(100, "cpu_load_1_min", 11)
 	stale.Samples["cpu_load_1_min"][0].At = at(0)
 	future := observation(100, "cpu_load_1_min", 11)
+
 	future.Samples["cpu_load_1_min"][0].At = at(1000)
 	for want, test := range map[string]struct {
 		metric  string
@@ -113,6 +117,7 @@ func TestLookup(t *testing.T) {
 			t.Errorf("%s: %+v, %t", name, got, ok)
 		}
 	}
+
 	for _, name := range []string{
 		"", "cpu", "node_pressure_", "node_pressure_cpu_some_avg10", "node_pressure_gpu_some_avg10_ratio", "node_pressure_cpu_most_avg10_ratio",
 		"node_pressure_cpu_some_avg300_ratio", "host_pressure_cpu_some_avg10_ratio", "pod_pressure_cpu_some_avg10_ratio_x",
@@ -135,10 +140,12 @@ func TestAmounts(t *testing.T) {
 			t.Errorf("2 of %s are %g, %t; want %g", name, got, ok, want)
 		}
 	}
+
 	m, _ := Lookup("cpu_total_utilization")
 	if _, ok := m.toAmount(2, Node{}); ok {
 		t.Error("a share of a capacity that is not known is known")
 	}
+
 	m, _ = Lookup("cpu_load_1_min")
 	if _, ok := m.toAmount(2, n); ok {
 		t.Error("a load is an amount of cpu")
@@ -154,9 +161,11 @@ func TestThrottleRecords(t *testing.T) {
 	throttle("b", Unlimited, 500, 300)
 	throttle("a", Unlimited, 700, 100)
 	throttle("b", 500, 250, 100)
+
 	if b := s.quotas["b"]; len(s.quotas) != 2 || b.Set != 250 || b.Before != 800 || b.Step != 0.5 || b.Original != Unlimited {
 		t.Errorf("%+v", b)
 	}
+
 	throttle("b", 250, Unlimited, -500)
 	if len(s.quotas) != 1 || s.quotas.contains("b") {
 		t.Errorf("%+v", s.quotas)
@@ -172,21 +181,25 @@ func TestThrottleRecordWhileWritten(t *testing.T) {
 		s.reconcile(&o, DefaultLimits())
 		return s.highs["c"]
 	}
+
 	var s State
 	first := MemoryThrottle{ContainerID: "c", From: NoMemoryHigh, To: 800 << 20, Original: NoMemoryHigh, Freed: 200 << 20}
 	s.BeginMemoryThrottle(first)
 	s.RecordMemoryThrottle(first)
 	next := MemoryThrottle{ContainerID: "c", From: 800 << 20, To: 600 << 20, Original: NoMemoryHigh, Freed: 200 << 20}
 	s.BeginMemoryThrottle(next)
+
 	for _, high := range []MemoryHigh{800 << 20, 600 << 20, 600<<20 - 4096} {
 		if k := see(&s, high); k == nil || k.Before != 1000<<20 {
 			t.Fatalf("at %s: %+v", high, k)
 		}
 	}
+
 	s.RecordMemoryThrottle(next)
 	if k := see(&s, 600<<20); k == nil || k.Set != 600<<20 || k.Before != 1000<<20 {
 		t.Fatalf("%+v", k)
 	}
+
 	if k := see(&s, 800<<20); k != nil {
 		t.Errorf("somebody else's limit is taken for ours: %+v", k)
 	}

@@ -19,13 +19,33 @@ func TestReclaimed(t *testing.T) {
 		p := Pod{UID: name, Namespace: "n", Name: name, Class: BestEffort, Allowed: []string{"go"}, UsedCPU: Measurement[series.MilliCPU]{Value: 500, At: at(0)}}
 		p.UsedMemory = Measurement[series.Bytes]{Value: 1 << 30, At: at(0)}
 		change(&p)
+
 		return p
 	}
+
 	web := pod("web", func(*Pod) {})
-	idle := pod("idle", func(p *Pod) { p.Elastic, p.HoldsCPU, p.UsedCPU.Value = true, true, 0 })
-	unmeasured := pod("unmeasured", func(p *Pod) { p.Elastic, p.HoldsCPU, p.UsedCPU = true, true, Measurement[series.MilliCPU]{} })
-	cache := pod("cache", func(p *Pod) { p.Elastic, p.HoldsMemory = true, true })
-	kept := pod("kept", func(p *Pod) { p.Elastic, p.HoldsCPU, p.ExemptReason = true, true, "it would come back" })
+	idle := pod("idle", func(p *Pod) {
+		p.Elastic = true
+		p.HoldsCPU = true
+		p.UsedCPU.Value = 0
+	})
+
+	unmeasured := pod("unmeasured", func(p *Pod) {
+		p.Elastic = true
+		p.HoldsCPU = true
+		p.UsedCPU = Measurement[series.MilliCPU]{}
+	})
+
+	cache := pod("cache", func(p *Pod) {
+		p.Elastic = true
+		p.HoldsMemory = true
+	})
+	kept := pod("kept", func(p *Pod) {
+		p.Elastic = true
+		p.HoldsCPU = true
+		p.ExemptReason = "it would come back"
+	})
+
 	for name, test := range map[string]struct {
 		metric string
 		pods   []Pod
@@ -40,12 +60,14 @@ func TestReclaimed(t *testing.T) {
 		policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
 			Name: "held", Metric: test.metric, Threshold: 100, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "go", Evict: &EvictionSettings{}},
 		}}}
+
 		o := observation(0, test.metric, 150)
 		o.Pods = test.pods
 		got := []string{}
 		for _, e := range Decide(&policy, o, &State{}).Evictions {
 			got = append(got, e.Pod.Name)
 		}
+
 		if got := strings.Join(got, ""); got != test.want {
 			t.Errorf("%s: %q goes, want %q", name, got, test.want)
 		}

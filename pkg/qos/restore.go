@@ -15,10 +15,18 @@ func (d decision) planCPURestore(findings []Finding, changed map[limitKey]bool) 
 	var out []Throttle
 	for _, g := range planRestore(d, findings, changed, d.state.quotas, cpuLimits()) {
 		out = append(out, Throttle{
-			Pod: g.pod.ref(), ContainerID: g.container.ID, ContainerName: g.container.Name, From: g.container.Quota, To: g.to, Original: g.record.Original,
-			Freed: -series.MilliCPU(g.gain), Weight: g.pod.reducedWeight(g.to, series.MilliCPU(g.record.Before)), Reason: g.reason,
+			Pod:           g.pod.ref(),
+			ContainerID:   g.container.ID,
+			ContainerName: g.container.Name,
+			From:          g.container.Quota,
+			To:            g.to,
+			Original:      g.record.Original,
+			Freed:         -series.MilliCPU(g.gain),
+			Weight:        g.pod.reducedWeight(g.to, series.MilliCPU(g.record.Before)),
+			Reason:        g.reason,
 		})
 	}
+
 	return out
 }
 
@@ -27,10 +35,17 @@ func (d decision) planMemoryRestore(findings []Finding, changed map[limitKey]boo
 	var out []MemoryThrottle
 	for _, g := range planRestore(d, findings, changed, d.state.highs, memoryLimits()) {
 		out = append(out, MemoryThrottle{
-			Pod: g.pod.ref(), ContainerID: g.container.ID, ContainerName: g.container.Name, From: g.container.MemoryHigh, To: g.to, Original: g.record.Original,
-			Freed: -max(series.Bytes(g.gain), 1), Reason: g.reason,
+			Pod:           g.pod.ref(),
+			ContainerID:   g.container.ID,
+			ContainerName: g.container.Name,
+			From:          g.container.MemoryHigh,
+			To:            g.to,
+			Original:      g.record.Original,
+			Freed:         -max(series.Bytes(g.gain), 1),
+			Reason:        g.reason,
 		})
 	}
+
 	return out
 }
 
@@ -42,6 +57,7 @@ func (o *Observation) mostImportant(throttled func(id string) bool) []*Pod {
 			pods = append(pods, &o.Pods[i])
 		}
 	}
+
 	slices.SortFunc(pods, func(a, b *Pod) int { return -trueFirst(a.Elastic, b.Elastic) })
 	slices.SortStableFunc(pods, func(a, b *Pod) int { return int(b.Priority) - int(a.Priority) })
 	return pods
@@ -56,16 +72,22 @@ func (d decision) headroom(findings []Finding, p *Pod, of series.Resource) (room
 		if d.metric(r).elasticOnly && !p.Elastic {
 			continue
 		}
+
 		throttles := d.metric(r).throttled(&r.Action, of) && slices.Contains(p.Allowed, r.Action.Name)
 		if r.Preview || !throttles && (r.Action.Evict == nil || findings[i].Resource != of) {
 			continue
 		}
+
 		free, holds := d.headroomBelow(r, &findings[i], of)
-		room, held, bound = min(room, free), held || holds, bound || throttles
+		room = min(room, free)
+		held = held || holds
+		bound = bound || throttles
 	}
+
 	if held && bound {
 		return 0, true, true
 	}
+
 	return room, false, bound
 }
 
@@ -76,19 +98,23 @@ func (d decision) headroomBelow(r *Rule, f *Finding, of series.Resource) (room f
 	switch f.Phase {
 	case Firing, Falling, Held:
 		return 0, true
+
 	case Calm, Rising:
 		// After a start, until the rule was calm often enough.
 		if !st.evaluated || d.restoreDelayed(r) {
 			return 0, true
 		}
+
 		free, ok := st.metric.toAmount(r.Threshold*(1-float64(d.policy.Limits.RestoreMargin))-f.Value, d.observation.Node)
 		if ok && f.Resource == of {
 			return free, false
 		}
+
 	case Unknown:
 		// The metric may be known again soon.
 		return math.Inf(1), !st.evaluated || d.observation.At.Sub(st.unknownSince) < holdFor(r, d.policy.Limits)
 	}
+
 	return math.Inf(1), false
 }
 
@@ -110,15 +136,19 @@ func raiseQuota(k *throttleRecord[Quota], room float64) Quota {
 	if to >= end {
 		to = max(end, k.Set)
 	}
+
 	if float64(to-k.Set) > room {
 		if room < float64(minQuota) {
 			return k.Set
 		}
+
 		to = k.Set + Quota(room)
 	}
+
 	if to >= end {
 		return k.Original
 	}
+
 	return to
 }
 
@@ -139,8 +169,10 @@ func raiseMemoryHigh(k *throttleRecord[MemoryHigh], room float64) MemoryHigh {
 	if step = min(step, float64(end-k.Set)); step > room {
 		return k.Set
 	}
+
 	if to := k.Set + MemoryHigh(step); to < end {
 		return to
 	}
+
 	return k.Original
 }

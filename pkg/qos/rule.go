@@ -32,7 +32,15 @@ type ruleState struct {
 // evaluate updates the state with the rule's metric. breaching reports that a new measurement is above the threshold while the rule fires:
 // only then actions are planned.
 func (st *ruleState) evaluate(r *Rule, o *Observation, l Limits) (f Finding, breaching bool) {
-	f = Finding{Rule: r.Name, Action: r.Action.Name, Threshold: r.Threshold, Unit: st.metric.Unit, Resource: st.metric.Resource, Preview: r.Preview}
+	f = Finding{
+		Rule:      r.Name,
+		Action:    r.Action.Name,
+		Threshold: r.Threshold,
+		Unit:      st.metric.Unit,
+		Resource:  st.metric.Resource,
+		Preview:   r.Preview,
+	}
+
 	st.sampled, st.lastFired = earlier(st.sampled, o.At), earlier(st.lastFired, o.At)
 	value, at, why := st.measure(r, o)
 	if why != "" {
@@ -40,26 +48,40 @@ func (st *ruleState) evaluate(r *Rule, o *Observation, l Limits) (f Finding, bre
 		f.Reason = why
 		return f, false
 	}
+
 	st.unknownSince = time.Time{}
 	f.Value = value
+
 	fresh := at.After(st.sampled)
 	if fresh {
 		st.sampled = at
 		st.countMeasurement(r, value > r.Threshold, o.At)
 	}
+
 	switch {
 	case value > r.Threshold && st.firing:
-		f.Phase, f.Count, f.Needed = Firing, st.breaches, r.TriggerCount
+		f.Phase = Firing
+		f.Count = st.breaches
+		f.Needed = r.TriggerCount
 		if !fresh {
 			f.Reason = "the same measurement as before"
 		}
+
 	case value > r.Threshold:
-		f.Phase, f.Count, f.Needed = Rising, st.breaches, r.TriggerCount
+		f.Phase = Rising
+		f.Count = st.breaches
+		f.Needed = r.TriggerCount
+
 	case st.firing:
-		f.Phase, f.Count, f.Needed = Falling, st.calm, r.RestoreCount
+		f.Phase = Falling
+		f.Count = st.calm
+		f.Needed = r.RestoreCount
 	default:
-		f.Phase, f.Count, f.Needed = Calm, st.calm, r.RestoreCount
+		f.Phase = Calm
+		f.Count = st.calm
+		f.Needed = r.RestoreCount
 	}
+
 	return f, fresh && f.Phase == Firing
 }
 
@@ -70,16 +92,23 @@ func (st *ruleState) countMeasurement(r *Rule, above bool, now time.Time) {
 		st.breaches = min(st.breaches+1, r.TriggerCount)
 		if st.breaches >= r.TriggerCount {
 			if !st.firing {
-				st.refires, st.reclaimingSince = st.countRefires(r, now), time.Time{}
+				st.refires = st.countRefires(r, now)
+				st.reclaimingSince = time.Time{}
 			}
-			st.firing, st.evaluated, st.lastFired = true, true, now
+
+			st.firing = true
+			st.evaluated = true
+			st.lastFired = now
 		}
+
 		return
 	}
+
 	st.breaches = 0
 	st.calm = min(st.calm+1, r.RestoreCount)
 	if st.calm >= r.RestoreCount {
-		st.firing, st.evaluated = false, true
+		st.firing = false
+		st.evaluated = true
 	}
 }
 
@@ -89,9 +118,12 @@ func (st *ruleState) markUnknown(r *Rule, now time.Time, l Limits, f *Finding) {
 	if st.unknownSince.IsZero() || st.unknownSince.After(now) {
 		st.unknownSince = now
 	}
+
 	if now.Sub(st.unknownSince) >= holdFor(r, l) {
-		st.firing, st.evaluated = false, true
+		st.firing = false
+		st.evaluated = true
 	}
+
 	f.Phase = Unknown
 	if st.firing {
 		f.Phase = Held
@@ -103,33 +135,40 @@ func (st *ruleState) measure(r *Rule, o *Observation) (value float64, at time.Ti
 	if !st.metricKnown {
 		return 0, at, "unknown metric"
 	}
+
 	samples, why := o.samples(r.Metric)
 	if len(samples) == 0 {
 		return 0, at, why
 	}
+
 	selected, counted := 0, 0
 	for _, s := range samples {
 		if r.Matches != nil && !r.Matches(s.Labels) {
 			continue
 		}
+
 		selected++
 		if !s.fresh(o.At, r.MaxAge) {
 			continue
 		}
+
 		if counted == 0 || s.Value > value {
 			value = s.Value
 		}
 		if s.At.After(at) {
 			at = s.At
 		}
+
 		counted++
 	}
+
 	switch {
 	case selected == 0:
 		return 0, at, "no series has the selected labels"
 	case counted == 0:
 		return 0, at, fmt.Sprintf("no measurement of the last %s is a number", r.MaxAge)
 	}
+
 	return value, at, ""
 }
 
@@ -173,8 +212,14 @@ type Limits struct {
 // each, since pods take seconds to end; half a minute suffices to reclaim page cache in several steps.
 func DefaultLimits() Limits {
 	return Limits{
-		MaxEvictions: 5, EvictionWindow: time.Minute, Excess: 0.1, RestoreMargin: 0.05,
-		UnknownHold: 5 * time.Minute, StuckAfter: time.Minute, ReclaimWait: 30 * time.Second, RefusalBackoff: 10 * time.Second,
+		MaxEvictions:   5,
+		EvictionWindow: time.Minute,
+		Excess:         0.1,
+		RestoreMargin:  0.05,
+		UnknownHold:    5 * time.Minute,
+		StuckAfter:     time.Minute,
+		ReclaimWait:    30 * time.Second,
+		RefusalBackoff: 10 * time.Second,
 	}
 }
 
@@ -228,5 +273,6 @@ func FormatValue(v float64, unit string) string {
 	if rest, ok := strings.CutPrefix(unit, "bytes"); ok && math.Abs(v) >= mib {
 		return fmt.Sprintf("%.1f MiB%s", v/mib, rest)
 	}
+
 	return strings.TrimSpace(fmt.Sprintf("%.4g %s", v, unit))
 }

@@ -52,6 +52,7 @@ func (s *State) RecordRefusal(pod PodRef, at time.Time) {
 	if s.refused == nil {
 		s.refused = map[string]time.Time{}
 	}
+
 	s.refused[pod.UID] = at
 	s.RecordFailure(pod)
 }
@@ -73,9 +74,13 @@ func (s *State) trackTermination(pod PodRef, v *termination) {
 	if s.terminating == nil {
 		s.terminating = map[string]*termination{}
 	}
+
 	if old := s.terminating[pod.UID]; old != nil {
-		v.terminating, v.cpu, v.memory = old.terminating, old.cpu, old.memory
+		v.terminating = old.terminating
+		v.cpu = old.cpu
+		v.memory = old.memory
 	}
+
 	s.terminating[pod.UID] = v
 }
 
@@ -85,6 +90,7 @@ func (s *State) pauseReason(now time.Time) string {
 	if now.Sub(s.pause.from) >= s.pause.span {
 		s.pause = evictionPause{}
 	}
+
 	return s.pause.reason
 }
 
@@ -96,6 +102,7 @@ func (s *State) recentEvictions() int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -110,12 +117,16 @@ func (s *State) reconcilePods(o *Observation, l Limits) {
 		if s.terminating[p.UID] == nil && p.Terminating {
 			s.trackTermination(p.ref(), &termination{since: o.At, grace: p.Grace})
 		}
+
 		v := s.terminating[p.UID]
 		if v == nil {
 			continue
 		}
+
 		seen[p.UID] = true
-		v.terminating, v.absent = v.terminating || p.Terminating, false
+		v.terminating = v.terminating || p.Terminating
+		v.absent = false
+
 		// An unmeasured use is taken as unchanged.
 		if !p.UsedCPU.At.IsZero() {
 			v.cpu = max(p.UsedCPU.Value, 0)
@@ -124,6 +135,7 @@ func (s *State) reconcilePods(o *Observation, l Limits) {
 			v.memory = max(p.UsedMemory.Value, 0)
 		}
 	}
+
 	for uid, v := range s.terminating {
 		v.since = earlier(v.since, o.At)
 		switch {
@@ -138,10 +150,12 @@ func (s *State) reconcilePods(o *Observation, l Limits) {
 			v.absent = true
 		}
 	}
+
 	s.evicted = slices.DeleteFunc(s.evicted, func(at time.Time) bool { return o.At.Sub(at) >= l.EvictionWindow })
 	for i := range s.evicted {
 		s.evicted[i] = earlier(s.evicted[i], o.At)
 	}
+
 	for uid := range s.refused {
 		if !slices.ContainsFunc(o.Pods, func(p Pod) bool { return p.UID == uid }) {
 			delete(s.refused, uid)
@@ -155,12 +169,14 @@ func (s *State) pendingRelease(r series.Resource, now time.Time, l Limits) (sum 
 		if now.Sub(v.since) > v.grace+l.StuckAfter {
 			continue
 		}
+
 		if r == series.CPU {
 			sum += float64(v.cpu)
 		} else {
 			sum += float64(v.memory)
 		}
 	}
+
 	return sum
 }
 
@@ -171,5 +187,6 @@ func (s *State) anyTerminating(now time.Time, l Limits) bool {
 			return true
 		}
 	}
+
 	return false
 }

@@ -31,6 +31,7 @@ func memoryObservation(seconds int, used float64, uses ...int64) *Observation {
 		p.UsedMemory = Measurement[series.Bytes]{Value: series.Bytes(use), At: at(seconds)}
 		o.Pods = append(o.Pods, p)
 	}
+
 	return o
 }
 
@@ -38,6 +39,7 @@ func podNames(list []Eviction) (out []string) {
 	for _, e := range list {
 		out = append(out, e.Pod.Name)
 	}
+
 	return out
 }
 
@@ -45,10 +47,12 @@ func podNames(list []Eviction) (out []string) {
 func TestBeginEviction(t *testing.T) {
 	policy := memoryRule()
 	var s State
+
 	plan := Decide(&policy, memoryObservation(0, 1500, 600, 600, 600), &s)
 	if got := podNames(plan.Evictions); !slices.Equal(got, []string{"p0"}) {
 		t.Fatalf("%v", got)
 	}
+
 	s.BeginEviction(plan.Evictions[0], plan.At)
 	for second := 1; second < 120; second++ {
 		o := memoryObservation(second, 1500, 600, 600, 600)
@@ -56,15 +60,18 @@ func TestBeginEviction(t *testing.T) {
 		if got := Decide(&policy, o, &s); len(got.Evictions) > 0 || got.Rules[0].PendingRelease != 600 && second <= 90 {
 			t.Fatalf("second %d: %v, going %g", second, podNames(got.Evictions), got.Rules[0].PendingRelease)
 		}
+
 		if second == 89 {
 			break // It counts as stuck from here on, and another pod is evicted.
 		}
 	}
+
 	policy.Limits.MaxEvictions = 1
 	got := Decide(&policy, memoryObservation(90, 5000, 600, 600, 600), &s)
 	if len(got.Evictions) > 0 || got.Rules[0].Withheld != WithheldByRate {
 		t.Errorf("one is asked and one is allowed: %v, %+v", podNames(got.Evictions), got.Rules[0])
 	}
+
 	s.RecordFailure(plan.Evictions[0].Pod)
 	if got := Decide(&policy, memoryObservation(91, 1500, 600, 600, 600), &s); !slices.Equal(podNames(got.Evictions), []string{"p0"}) {
 		t.Errorf("it has come to nothing: %v", podNames(got.Evictions))
@@ -78,6 +85,7 @@ func TestUnmeasuredTermination(t *testing.T) {
 	plan := Decide(&policy, memoryObservation(0, 1500, 600, 600), &s)
 	s.RecordEviction(plan.Evictions[0].Pod, plan.At, 30*time.Second)
 	Decide(&policy, memoryObservation(1, 1500, 600, 600), &s)
+
 	o := memoryObservation(2, 1500, 600, 600)
 	o.Pods[0].UsedMemory = Measurement[series.Bytes]{}
 	if got := Decide(&policy, o, &s); len(got.Evictions) > 0 || got.Rules[0].PendingRelease != 600 {
@@ -91,12 +99,14 @@ func TestPauseEvictions(t *testing.T) {
 	for _, back := range []int{0, -100_000} {
 		var s State
 		s.PauseEvictions(at(0), 30*time.Second, "the cluster's budget is used up")
+
 		for second := range 30 {
 			got := Decide(&policy, memoryObservation(back+second, 1500, 600), &s)
 			if f := got.Rules[0]; len(got.Evictions) > 0 || f.Withheld != WithheldByPause || !strings.Contains(f.Reason, "budget is used up") || f.Shortfall != 500 {
 				t.Fatalf("second %d: %v, %+v", second, podNames(got.Evictions), f)
 			}
 		}
+
 		if got := Decide(&policy, memoryObservation(back+31, 1500, 600), &s); len(got.Evictions) != 1 || got.Rules[0].Withheld != NotWithheld {
 			t.Errorf("afterwards: %v, %+v", podNames(got.Evictions), got.Rules[0])
 		}
@@ -118,9 +128,11 @@ func TestWithholdReasons(t *testing.T) {
 			}
 		},
 	} {
-		policy, o := memoryRule(), memoryObservation(0, 1500, 600)
+		policy := memoryRule()
+		o := memoryObservation(0, 1500, 600)
 		var s State
 		change(&policy, o, &s)
+
 		got := Decide(&policy, o, &s)
 		if f := got.Rules[0]; f.Withheld != want || (len(got.Evictions) == 0) != (want != NotWithheld) || (f.Reason == "") != (want == NotWithheld) || f.Action != "a" {
 			t.Errorf("want %q: %v, %+v", want, podNames(got.Evictions), f)
@@ -132,13 +144,16 @@ func TestWithholdReasons(t *testing.T) {
 func TestLargestMemoryUser(t *testing.T) {
 	for metric, want := range map[string]string{"node_pressure_memory_some_avg10_ratio": "p1", "node_pressure_cpu_some_avg10_ratio": "p0"} {
 		policy := memoryRule()
-		policy.Rules[0].Metric, policy.Rules[0].Threshold = metric, 0.1
+		policy.Rules[0].Metric = metric
+		policy.Rules[0].Threshold = 0.1
+
 		o := observation(0, metric, 0.5)
 		o.Pods = memoryObservation(0, 0, 100, 900).Pods
 		for i := range o.Pods {
 			o.Pods[i].Priority = 0
 			o.Pods[i].UsedCPU = Measurement[series.MilliCPU]{Value: series.MilliCPU(1000 - 900*i), At: o.At}
 		}
+
 		got := Decide(&policy, o, &State{})
 		if !slices.Equal(podNames(got.Evictions), []string{want}) {
 			t.Errorf("%s: %v", metric, podNames(got.Evictions))
@@ -155,17 +170,21 @@ func TestExactlyAsMany(t *testing.T) {
 			uses = append(uses, int64(1+(seed*7919+i*104729)%997))
 			total += uses[i]
 		}
+
 		gap := float64(1 + (seed*31337)%1500)
 		policy := memoryRule()
 		policy.Limits.MaxEvictions = len(uses)
+
 		got := Decide(&policy, memoryObservation(0, 1000+gap, uses...), &State{}).Evictions
 		freed := 0.0
 		for _, e := range got {
 			freed += e.Freed
 		}
+
 		if freed < gap && len(got) < len(uses) && float64(total) >= gap*1.1 {
 			t.Fatalf("%v for %g: %v are not enough", uses, gap, podNames(got))
 		}
+
 		for _, e := range got {
 			if freed-e.Freed >= gap {
 				t.Fatalf("%v for %g: %v, and %s is not needed", uses, gap, podNames(got), e.Pod.Name)
@@ -179,6 +198,7 @@ func TestGoneIsStillMeasured(t *testing.T) {
 	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
 		Name: "r", Metric: "memory_total_usage", Threshold: 10 << 30, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "evict", Evict: &EvictionSettings{}},
 	}}}
+
 	var state State
 	tick := func(second int, names ...string) []Eviction {
 		o := observation(second, "memory_total_usage", 13<<30)
@@ -188,12 +208,15 @@ func TestGoneIsStillMeasured(t *testing.T) {
 				UsedMemory: Measurement[series.Bytes]{Value: 4 << 30, At: o.At},
 			})
 		}
+
 		plan := Decide(&policy, o, &state)
 		for _, e := range plan.Evictions {
 			state.RecordEviction(e.Pod, o.At, e.GracePeriod)
 		}
+
 		return plan.Evictions
 	}
+
 	for second, step := range []struct {
 		pods []string
 		want string
@@ -202,6 +225,7 @@ func TestGoneIsStillMeasured(t *testing.T) {
 		for _, e := range tick(second, step.pods...) {
 			got = append(got, e.Pod.Name)
 		}
+
 		if got := strings.Join(got, ""); got != step.want {
 			t.Errorf("second %d, pods %v: evicts %q, want %q", second, step.pods, got, step.want)
 		}

@@ -24,19 +24,26 @@ func itoa(n int32) string { return strconv.Itoa(int(n)) }
 func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *planned) (out []Throttle, shortfall float64, reason string) {
 	t := r.Action.Throttle
 	left := gap
-	unmeasured, done, others, bare := 0, 0, 0, 0
+	unmeasured := 0
+	done := 0
+
+	others := 0
+	bare := 0
 	candidates := d.orderVictims(r, ByCPU)
 	for _, p := range candidates {
 		if p.Terminating {
 			continue
 		}
+
 		if len(p.Containers) == 0 {
 			bare++
 		}
+
 		for i := range p.Containers {
 			if quantified && left <= 0 || !quantified && len(out) > 0 {
 				break
 			}
+
 			c := &p.Containers[i]
 			if earlier.limits[limitKey{series.CPU, c.ID}] {
 				others++
@@ -46,25 +53,41 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 				unmeasured++
 				continue
 			}
+
 			to, frees := nextQuota(c, t, left, quantified)
 			if frees <= 0 {
 				done++
 				continue
 			}
-			original, before := c.Quota, c.UsedCPU.Value
+
+			original := c.Quota
+			before := c.UsedCPU.Value
 			if k := d.state.quotas[c.ID]; k != nil {
-				original, before = k.Original, series.MilliCPU(k.Before)
+				original = k.Original
+				before = series.MilliCPU(k.Before)
 			}
+
 			left -= float64(frees)
 			out = append(out, Throttle{
-				Pod: p.ref(), ContainerID: c.ID, ContainerName: c.Name, From: c.Quota, To: to, Original: original, Freed: frees,
-				Step: t.Step, Weight: p.reducedWeight(to, before), Rule: r.Name, Reason: fmt.Sprintf("uses %dm; %s", c.UsedCPU.Value, p.describe(d.observation.At)),
+				Pod:           p.ref(),
+				ContainerID:   c.ID,
+				ContainerName: c.Name,
+				From:          c.Quota,
+				To:            to,
+				Original:      original,
+				Freed:         frees,
+				Step:          t.Step,
+				Weight:        p.reducedWeight(to, before),
+				Rule:          r.Name,
+				Reason:        fmt.Sprintf("uses %dm; %s", c.UsedCPU.Value, p.describe(d.observation.At)),
 			})
 		}
 	}
+
 	if quantified {
 		shortfall = max(left, 0)
 	}
+
 	switch {
 	case len(candidates) == 0:
 		reason = noCandidate
@@ -74,6 +97,7 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 			reason += fmt.Sprintf(", %d pods have no known container", bare)
 		}
 	}
+
 	return out, shortfall, reason
 }
 
@@ -83,6 +107,7 @@ func (p *Pod) reducedWeight(to Quota, before series.MilliCPU) series.Ratio {
 	if !p.Elastic && p.Class != BestEffort || before <= 0 || to == Unlimited {
 		return 0
 	}
+
 	return min(max(series.Ratio(float64(to)/float64(before)), least), 1)
 }
 
@@ -93,15 +118,18 @@ func nextQuota(c *Container, t *CPUThrottling, left float64, quantified bool) (Q
 	if c.Quota != Unlimited {
 		base = min(base, series.MilliCPU(c.Quota))
 	}
+
 	to := ceilMilli(float64(base) * (1 - float64(t.Step)))
 	if quantified {
 		// No more than needed.
 		to = max(to, used-ceilMilli(math.Min(left, math.MaxInt32)))
 	}
+
 	to = max(to, c.Request, ceilMilli(float64(c.Limit)*float64(t.Floor)), minQuota)
 	if to >= used || c.Quota != Unlimited && to >= series.MilliCPU(c.Quota) {
 		return 0, 0
 	}
+
 	return Quota(to), used - to
 }
 

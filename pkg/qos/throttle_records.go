@@ -47,15 +47,20 @@ func (b *throttleRecords[L]) record(next throttleRecord[L]) {
 		delete(*b, next.ContainerID)
 		return
 	}
+
 	if *b == nil {
 		*b = throttleRecords[L]{}
 	}
+
 	k := (*b)[next.ContainerID]
 	if k == nil {
 		(*b)[next.ContainerID] = &next
 		return
 	}
-	k.Set, k.pending, k.missed = next.Set, 0, 0
+
+	k.Set = next.Set
+	k.pending = 0
+	k.missed = 0
 	if next.Step > 0 {
 		k.Step = next.Step
 	}
@@ -67,9 +72,11 @@ func (b throttleRecords[L]) reconcile(o *Observation, kind limitKind[L]) {
 	if len(b) == 0 {
 		return
 	}
+
 	for _, k := range b {
 		k.missed++
 	}
+
 	for i := range o.Pods {
 		for j := range o.Pods[i].Containers {
 			c := &o.Pods[i].Containers[j]
@@ -77,12 +84,14 @@ func (b throttleRecords[L]) reconcile(o *Observation, kind limitKind[L]) {
 			if k == nil {
 				continue
 			}
+
 			k.missed = 0
 			if now := kind.inForce(c); now > 0 && !kind.same(now, k.Set) && (k.pending == 0 || !kind.same(now, k.pending)) {
 				delete(b, c.ID)
 			}
 		}
 	}
+
 	for id, k := range b {
 		if k.missed > forgetAfter {
 			delete(b, id)
@@ -123,40 +132,60 @@ func planRestore[L limit](d decision, findings []Finding, changed map[limitKey]b
 	if len(b) == 0 {
 		return nil
 	}
+
 	var out []restoreStep[L]
-	given, stepped := 0.0, false
+	given := 0.0
+	stepped := false
 	for _, p := range d.observation.mostImportant(b.contains) {
 		room, held, bound := d.headroom(findings, p, kind.resource)
 		if held {
 			continue
 		}
+
 		for i := range p.Containers {
 			c := &p.Containers[i]
 			k := b[c.ID]
 			if k == nil || kind.inForce(c) <= 0 || changed[limitKey{kind.resource, c.ID}] {
 				continue
 			}
-			to, why := k.Original, "no rule throttles this pod any more"
+
+			to := k.Original
+			why := "no rule throttles this pod any more"
 			switch {
 			case bound && math.IsInf(room, 1):
 				// The headroom is unknown: raise one container by a step and wait for the next measurement.
 				if stepped {
 					continue
 				}
-				to, why = kind.raise(k, room), "the node is calm"
-				stepped, d.state.lastProbe = true, d.observation.At
+
+				to = kind.raise(k, room)
+				why = "the node is calm"
+				stepped = true
+				d.state.lastProbe = d.observation.At
+
 			case bound:
 				to = kind.raise(k, room-given)
 				why = fmt.Sprintf("the node is calm, %s is free below the threshold and its margin", formatAmount(kind.resource, room-given))
 			}
+
 			if kind.same(to, kind.inForce(c)) {
 				continue
 			}
-			g := restoreStep[L]{pod: p, container: c, record: k, to: to, gain: k.gain(to), reason: why}
+
+			g := restoreStep[L]{
+				pod:       p,
+				container: c,
+				record:    k,
+				to:        to,
+				gain:      k.gain(to),
+				reason:    why,
+			}
+
 			given += float64(g.gain)
 			out = append(out, g)
 		}
 	}
+
 	return out
 }
 
@@ -165,6 +194,7 @@ func (k *throttleRecord[L]) gain(to L) L {
 	if to == noLimit {
 		to = max(k.Before, k.Set)
 	}
+
 	return to - k.Set
 }
 
@@ -173,5 +203,6 @@ func (k *throttleRecord[L]) restoreTarget() L {
 	if k.Original == noLimit {
 		return max(k.Before, k.Set)
 	}
+
 	return k.Original
 }

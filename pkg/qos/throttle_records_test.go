@@ -16,13 +16,18 @@ func TestMissed(t *testing.T) {
 			b.reconcile(o, cpuLimits())
 		}
 	}
+
 	look(&Observation{}, forgetAfter)
 	look(seen, 1)
 	look(&Observation{}, forgetAfter)
+
 	if !b.contains("c") {
 		t.Error("forgotten too early")
 	}
-	if look(&Observation{}, 1); b.contains("c") {
+
+	look(&Observation{}, 1)
+
+	if b.contains("c") {
 		t.Error("never forgotten")
 	}
 }

@@ -18,10 +18,16 @@ func TestThrottleWeight(t *testing.T) {
 		change func(*Pod)
 		loses  bool
 	}{
-		"best effort":         {func(*Pod) {}, true},
-		"elastic":             {func(p *Pod) { p.Class, p.Elastic = Burstable, true }, true},
-		"burstable":           {func(p *Pod) { p.Class = Burstable }, false},
-		"guaranteed, elastic": {func(p *Pod) { p.Class, p.Elastic = Guaranteed, true }, true},
+		"best effort": {func(*Pod) {}, true},
+		"elastic": {func(p *Pod) {
+			p.Class = Burstable
+			p.Elastic = true
+		}, true},
+		"burstable": {func(p *Pod) { p.Class = Burstable }, false},
+		"guaranteed, elastic": {func(p *Pod) {
+			p.Class = Guaranteed
+			p.Elastic = true
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
@@ -33,21 +39,26 @@ func TestThrottleWeight(t *testing.T) {
 			o := Observation{At: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC), Node: Node{CPUs: 4000}, Pods: []Pod{pod}}
 			var s State
 			c := &o.Pods[0].Containers[0]
+
 			tick := func(node float64, used series.MilliCPU) []Throttle {
 				o.At = o.At.Add(time.Second)
 				o.Samples = map[string][]Sample{"cpu_total_usage": {{Value: node, At: o.At}}}
+
 				c.UsedCPU = Measurement[series.MilliCPU]{Value: used, At: o.At}
 				plan := Decide(&policy, &o, &s)
 				for _, th := range plan.Throttles {
 					s.RecordThrottle(th)
 					c.Quota = th.To
 				}
+
 				return plan.Throttles
 			}
+
 			steps := append(append(tick(4000, 2000), tick(4000, 1600)...), tick(2000, 1000)...)
 			if len(steps) != 3 {
 				t.Fatalf("%+v", steps)
 			}
+
 			for _, th := range steps {
 				want := 0.0
 				if test.loses {

@@ -95,17 +95,21 @@ func Decide(in Input) Plan {
 	for i := range in.Nodes {
 		d.loads = append(d.loads, in.Nodes[i].Load)
 	}
+
 	for _, i := range hottest(in.Nodes) {
 		if in.Fleet.Abstains() {
 			d.refusef(i, "", "too few nodes report their load")
 			continue
 		}
+
 		if in.Nodes[i].Cooling {
 			d.refusef(i, "", CoolingDown)
 			continue
 		}
+
 		d.cool(i)
 	}
+
 	return d.plan
 }
 
@@ -126,10 +130,13 @@ func hottest(nodes []Node) []int {
 			out = append(out, i)
 		}
 	}
+
 	slices.SortStableFunc(out, func(a, b int) int {
-		x, y := nodes[a].Hot[0], nodes[b].Hot[0]
+		x := nodes[a].Hot[0]
+		y := nodes[b].Hot[0]
 		return cmp.Or(cmp.Compare(y.Load-y.Evict, x.Load-x.Evict), cmp.Compare(nodes[a].Name, nodes[b].Name))
 	})
+
 	return out
 }
 
@@ -147,17 +154,21 @@ func (d *decision) cool(from int) {
 		if moves >= d.Limits.PerNode {
 			return // the next rounds continue, with readings that reflect these moves
 		}
+
 		if len(d.plan.Moves) >= d.Limits.Total {
 			d.refusef(from, "", "the limit of %d moves in a round is reached", d.Limits.Total)
 			return
 		}
+
 		move, ok := d.next(from, heat, load, target)
 		if !ok {
 			if moves == 0 {
 				d.refusef(from, "", "no pod can be moved")
 			}
+
 			return
 		}
+
 		load = move.After
 		d.take(move)
 	}
@@ -178,26 +189,42 @@ func (d *decision) next(from int, heat Heat, load, target series.Ratio) (Move, b
 			}
 			continue
 		}
+
 		order = append(order, p)
 	}
+
 	relief := load - target
 	slices.SortStableFunc(order, func(a, b *Pod) int {
-		x, y := share(a), share(b)
+		x := share(a)
+		y := share(b)
 		enough := cmp.Compare(b2i(y >= relief), b2i(x >= relief))
+
 		size := cmp.Compare(y, x)
 		if x >= relief && y >= relief {
 			size = -size
 		}
+
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.DeletionCost, b.DeletionCost), enough, size, cmp.Compare(a.UID, b.UID))
 	})
+
 	for _, p := range order {
 		to, toLoad, why := d.destination(from, heat.Resource, p)
 		if why != "" {
 			d.refusef(from, p.Namespace+"/"+p.Name, "%s", why)
 			continue
 		}
-		return Move{Pod: *p, From: from, To: to, Heat: heat, Before: load, After: load - share(p), ToLoad: toLoad}, true
+
+		return Move{
+			Pod:    *p,
+			From:   from,
+			To:     to,
+			Heat:   heat,
+			Before: load,
+			After:  load - share(p),
+			ToLoad: toLoad,
+		}, true
 	}
+
 	return Move{}, false
 }
 
@@ -207,6 +234,7 @@ func largest(pods []Pod, share func(*Pod) series.Ratio) []int {
 	for i := range order {
 		order[i] = i
 	}
+
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(share(&pods[b]), share(&pods[a])) })
 	return order
 }
@@ -215,6 +243,7 @@ func b2i(b bool) int {
 	if b {
 		return 1
 	}
+
 	return 0
 }
 
@@ -229,6 +258,7 @@ func (d *decision) blocked(p *Pod, share series.Ratio) string {
 	if slices.ContainsFunc(d.plan.Moves, func(m Move) bool { return m.Pod.UID == p.UID }) {
 		return taken
 	}
+
 	switch {
 	case p.Blocked != "":
 		return p.Blocked
@@ -239,11 +269,13 @@ func (d *decision) blocked(p *Pod, share series.Ratio) string {
 	case d.moved[p.Workload] >= d.Limits.PerWorkload:
 		return fmt.Sprintf("%s of its workload moved already", series.FormatCount(d.moved[p.Workload], "pod"))
 	}
+
 	for _, b := range p.Budgets {
 		if d.allowed[b] < 1 {
 			return "its disruption budget allows none"
 		}
 	}
+
 	return ""
 }
 
@@ -255,33 +287,43 @@ func (d *decision) destination(from int, resource series.Resource, p *Pod) (best
 		if i == from {
 			continue
 		}
+
 		with, no := d.with(i, resource, p.Use)
 		if no == "" {
 			no = d.Fits(p, i)
 		}
+
 		if no != "" {
 			reasons[no]++
 			continue
 		}
+
 		if best < 0 || with < load {
-			best, load = i, with
+			best = i
+			load = with
 		}
 	}
+
 	if best >= 0 {
 		return best, load, ""
 	}
+
 	return -1, 0, "no other node: " + summary(reasons)
 }
 
 // with returns the load of a node with the pod, or why it must not get it.
 func (d *decision) with(i int, resource series.Resource, use nodeload.Amount) (series.Ratio, string) {
-	n, at := d.loads[i], d.Now.UnixNano()
+	n := d.loads[i]
+	at := d.Now.UnixNano()
+
 	if len(d.Nodes[i].Hot) > 0 {
 		return 0, "hot itself"
 	}
+
 	if limit, _ := d.Fleet.Closed(n, use, at); limit != nodeload.Open {
 		return 0, "closed by " + d.Fleet.Rules.Policy.Metrics[d.Fleet.Rules.Policy.Limits[limit].Metric].Name
 	}
+
 	var of series.Ratio
 	for _, r := range []series.Resource{series.CPU, series.Memory} {
 		marks, marked := d.Fleet.Rules.Policy.Marks[r]
@@ -289,18 +331,22 @@ func (d *decision) with(i int, resource series.Resource, use nodeload.Amount) (s
 		if !marked || !measured {
 			continue
 		}
+
 		l := &n.Loads[gauge]
 		if l.StateAt(at) != nodeload.Fresh {
 			return 0, "its load is not known"
 		}
+
 		with := l.Value + max(l.OnWay, 0) + n.Incoming(gauge, use)
 		if with > marks.Schedule {
 			return 0, "would become hot"
 		}
+
 		if r == resource {
 			of = with
 		}
 	}
+
 	return of, ""
 }
 
@@ -310,6 +356,7 @@ func (d *decision) share(node int, of series.Resource, use nodeload.Amount) seri
 	if !ok {
 		return 0
 	}
+
 	return d.loads[node].Incoming(gauge, use)
 }
 
@@ -321,6 +368,7 @@ func (d *decision) take(m Move) {
 	for _, b := range m.Pod.Budgets {
 		d.allowed[b]--
 	}
+
 	if d.Placed != nil {
 		d.Placed(&m.Pod, m.To)
 	}
@@ -332,18 +380,22 @@ func summary(reasons map[string]int) string {
 		reason string
 		n      int
 	}
+
 	var all []count
 	for reason, n := range reasons {
 		all = append(all, count{reason, n})
 	}
+
 	slices.SortFunc(all, func(a, b count) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.reason, b.reason)) })
 	if len(all) == 0 {
 		return "there is none"
 	}
+
 	parts := make([]string, len(all))
 	for i, c := range all {
 		parts[i] = fmt.Sprintf("%d %s", c.n, c.reason)
 	}
+
 	text := strings.Join(parts, ", ")
 	return text
 }

@@ -19,6 +19,7 @@ var now = time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
 
 func rules(t *testing.T) *nodeload.Rules {
 	t.Helper()
+
 	policy, err := nodeload.NewPolicy(nodeload.Spec{
 		Metrics:    []nodeload.Metric{{Name: "cpu_usage_avg_5m", Period: time.Minute}, {Name: "mem_usage_avg_5m", Period: time.Minute}},
 		Predicates: []nodeload.NamedLimit{{Name: "cpu_usage_avg_5m", Max: 0.65}},
@@ -26,13 +27,16 @@ func rules(t *testing.T) *nodeload.Rules {
 			series.CPU: {Low: 0.3, Schedule: 0.7, Evict: 0.85}, series.Memory: {Low: 0.3, Schedule: 0.7, Evict: 0.85},
 		},
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r, err := nodeload.NewRules(policy, nodeload.Strategy{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return r
 }
 
@@ -65,13 +69,16 @@ func input(r *nodeload.Rules, pods []rebalance.Pod, others ...series.Ratio) reba
 			Hot: []rebalance.Heat{{Resource: series.CPU, Load: 0.95, Evict: 0.85, Rounds: 3}},
 		}},
 	}
+
 	for i, load := range others {
 		in.Nodes = append(in.Nodes, rebalance.Node{Name: fmt.Sprint("n", i), Load: node(r, load, 0.2, now)})
 	}
+
 	count := r.NewCount(now)
 	for _, n := range in.Nodes {
 		count.Add(n.Load, nodeload.Amount{})
 	}
+
 	in.Fleet = count.Fleet(nodeload.DefaultMinFresh)
 	return in
 }
@@ -81,6 +88,7 @@ func moved(p rebalance.Plan) string {
 	for _, m := range p.Moves {
 		out = append(out, fmt.Sprintf("%s->%d", m.Pod.Name, m.To))
 	}
+
 	return strings.Join(out, " ")
 }
 
@@ -120,7 +128,10 @@ func TestDecide(t *testing.T) {
 			"", "cooling down",
 		},
 		"a budget of none": {
-			func(in *rebalance.Input) { in.Nodes[0].Pods[0].Budgets, in.Allowed = []int{0}, []int32{0} },
+			func(in *rebalance.Input) {
+				in.Nodes[0].Pods[0].Budgets = []int{0}
+				in.Allowed = []int32{0}
+			},
 			[]rebalance.Pod{pod("a", 2.6, 0)},
 			[]series.Ratio{0.1},
 			"", "disruption budget",
@@ -167,6 +178,7 @@ func TestDecide(t *testing.T) {
 			if test.change != nil {
 				test.change(&in)
 			}
+
 			p := rebalance.Decide(in)
 			if got := moved(p); got != test.want {
 				t.Errorf("moves %q, want %q; %+v", got, test.want, p.Refusals)
@@ -200,27 +212,35 @@ func TestNobodyBecomesHot(t *testing.T) {
 			p.Budgets = []int{random.IntN(3)}
 			pods = append(pods, p)
 		}
+
 		others := make([]series.Ratio, random.IntN(6))
 		for i := range others {
 			others[i] = series.Ratio(random.Float64())
 		}
+
 		in := input(r, pods, others...)
 		in.Allowed = []int32{0, 1, 3}
 		plan := rebalance.Decide(in)
-		added, spent, seen := map[int]float64{}, map[int]int32{}, map[string]bool{}
+
+		added := map[int]float64{}
+		spent := map[int]int32{}
+		seen := map[string]bool{}
 		for _, m := range plan.Moves {
 			if seen[m.Pod.UID] || m.To == m.From {
 				t.Fatalf("seed %d: %+v", seed, m)
 			}
+
 			seen[m.Pod.UID] = true
 			added[m.To] += float64(m.Pod.Use.CPU) / 10_000
 			spent[m.Pod.Budgets[0]]++
 		}
+
 		for to, more := range added {
 			if load := float64(others[to-1]) + more; load > 0.7+1e-9 {
 				t.Fatalf("seed %d: node %d ends at %v", seed, to, load)
 			}
 		}
+
 		for b, n := range spent {
 			if n > in.Allowed[b] {
 				t.Fatalf("seed %d: budget %d allows %d and gives %d", seed, b, in.Allowed[b], n)
@@ -237,8 +257,10 @@ func TestStreaks(t *testing.T) {
 		if len(heat) == 0 {
 			return 0
 		}
+
 		return heat[0].Rounds
 	}
+
 	for i, step := range []struct {
 		cpu  series.Ratio
 		age  time.Duration
@@ -257,10 +279,12 @@ func TestStreaks(t *testing.T) {
 			t.Errorf("step %d: %d rounds, want %d", i, got, step.want)
 		}
 	}
+
 	s.Keep(func(string) bool { return false })
 	if got := look(0.9, 0); got != 1 {
 		t.Errorf("a node that was gone has a streak of %d", got)
 	}
+
 	both := s.Look("m", r.Policy, samples(0.87, 0.99, now), now)
 	if len(both) != 2 || both[0].Resource != series.Memory {
 		t.Errorf("the hottest resource comes first: %+v", both)

@@ -43,32 +43,44 @@ func (s *Streaks) Look(name string, policy *nodeload.Policy, samples []nodeload.
 	if s.nodes == nil {
 		s.nodes = map[streakKey]streak{}
 	}
+
 	var out []Heat
 	for _, resource := range []series.Resource{series.CPU, series.Memory} {
 		key := streakKey{name, resource}
 		marks, marked := policy.Marks[resource]
+
 		gauge, measured := policy.Gauge(resource)
 		if !marked || !measured {
 			delete(s.nodes, key)
 			continue
 		}
+
 		load := samples[gauge]
 		if load.StateAt(now, policy.Metrics[gauge].Active()) != nodeload.Fresh || load.Value <= marks.Evict {
 			delete(s.nodes, key)
 			continue
 		}
+
 		of := s.nodes[key]
 		if load.Time.After(of.last) {
-			of.last, of.rounds = load.Time, of.rounds+1
+			of.last = load.Time
+			of.rounds = of.rounds + 1
 			s.nodes[key] = of
 		}
-		heat := Heat{Resource: resource, Load: load.Value, Evict: marks.Evict, Rounds: of.rounds}
+
+		heat := Heat{
+			Resource: resource,
+			Load:     load.Value,
+			Evict:    marks.Evict,
+			Rounds:   of.rounds,
+		}
 		if len(out) > 0 && heat.Load-heat.Evict > out[0].Load-out[0].Evict {
 			out = append([]Heat{heat}, out...)
 		} else {
 			out = append(out, heat)
 		}
 	}
+
 	return out
 }
 

@@ -79,6 +79,7 @@ func (e Evidence) String() string {
 	if e.Limit != nil {
 		text += " (limit " + formatNumber(*e.Limit) + ")"
 	}
+
 	return text
 }
 
@@ -101,9 +102,11 @@ func (p Plan) Explain() string {
 		}
 		text += evidenceMark + strings.Join(parts, "; ") + "."
 	}
+
 	if len(p.Steps) > 0 {
 		text += stepsMark + strings.Join(p.Steps, "; ") + "."
 	}
+
 	return text
 }
 

@@ -21,6 +21,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("said %q, want %q", got, p.Description)
 		}
 	}
+
 	if got := WithoutEvidence(""); got != "" {
 		t.Errorf("%q", got)
 	}

@@ -22,16 +22,20 @@ func fleet(containers, days int, by *calibrate.Reaction) []*Profile {
 		size := math.Exp(2*rng.NormFloat64() - 2)
 		load := daily(rng)
 		out[i] = NewProfile()
+
 		out[i].AddCPU(Usage{Pod: "a", Reaction: by, Series: minutes(days*1440, func(m int) float64 {
 			v := size * load(m) * math.Exp(0.3*rng.NormFloat64())
 			if rng.Float64() < 0.01 {
 				v *= 1 + 4*rng.Float64()
 			}
+
 			return v
 		})})
+
 		out[i].AddMemory(Usage{Pod: "a", Series: minutes(days*1440, func(m int) float64 { return 1e8 * size * (1 + 0.1*load(m)) * (1 + 0.01*rng.NormFloat64()) })})
 		out[i].Compact()
 	}
+
 	return out
 }
 
@@ -41,9 +45,11 @@ func BenchmarkRecommend10000(b *testing.B) {
 	profiles := fleet(500, 14, nil)
 	policy := mustPolicy(b, DefaultPolicy)
 	now := start.Add(14 * day)
-	request, limit := series.MilliCPU(500), series.MilliCPU(1000)
+	request := series.MilliCPU(500)
+	limit := series.MilliCPU(1000)
 	current := Resources{CPURequest: &request, CPULimit: &limit}
 	b.ReportAllocs()
+
 	for b.Loop() {
 		for i := range 10_000 {
 			r := Recommend(Input{Container: "app", Profile: profiles[i%len(profiles)], Current: current, Now: now}, policy)
@@ -60,6 +66,7 @@ func BenchmarkProve(b *testing.B) {
 	policy := mustPolicy(b, DefaultPolicy)
 	in := Input{Container: "app", Profile: profile, Now: start.Add(14 * day)}
 	b.ReportAllocs()
+
 	for b.Loop() {
 		if e := CollectEvidence(in, policy); e.CPU.Days != 7 {
 			b.Fatal(e.CPU.Days)
@@ -78,6 +85,7 @@ func BenchmarkAddCPU(b *testing.B) {
 				p := NewProfile()
 				p.AddCPU(Usage{Series: s, Reaction: by})
 			}
+
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1440, "ns/sample")
 		})
 	}
@@ -97,6 +105,7 @@ func TestMemoryOfTenThousandContainers(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		mib := float64(after.HeapAlloc-before.HeapAlloc) / (1 << 20) * 10_000 / 200
 		t.Logf("10,000 containers of 14 days, reaction %v: %.0f MiB", test.by != nil, mib)
+
 		if mib > test.most {
 			t.Errorf("10,000 containers of 14 days, reaction %v, take %.0f MiB, want at most %v", test.by != nil, mib, test.most)
 		}

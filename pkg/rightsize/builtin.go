@@ -39,23 +39,39 @@ func PolicyByName(name string) (Policy, error) {
 	p := builtin()
 	switch name {
 	case DefaultPolicy:
+
 	case LatencySensitivePolicy:
 		p.Name = LatencySensitivePolicy
 		p.CPU.Percentile, p.CPU.Envelope.ViolationPrice = 0.985, 7
-		p.Memory.Margin, p.Memory.TailMargin, p.Memory.MaxMargin = 0.10, 3, 0.35
+		p.Memory.Margin = 0.10
+		p.Memory.TailMargin = 3
+		p.Memory.MaxMargin = 0.35
 		p.Memory.PageCache.LeaveOut = 0.25
+
 	case BatchPolicy:
 		p.Name = BatchPolicy
 		// Three of four days cover nine tenths of their usage; the rest takes longer, but not into the next day.
-		p.CPU.Percentile, p.CPU.Envelope = 0.90, EnvelopePolicy{ViolationPrice: 2, Cover: 0.75, SpreadMargin: 0.5, MaxMargin: 0.10, HoldMean: true}
+		p.CPU.Percentile = 0.90
+		p.CPU.Envelope = EnvelopePolicy{
+			ViolationPrice: 2,
+			Cover:          0.75,
+			SpreadMargin:   0.5,
+			MaxMargin:      0.10,
+			HoldMean:       true,
+		}
+
 		p.Memory.PageCache.LeaveOut = 0.75
 		p.MinHistory = 3 * day
+
 	case CalibratedPolicy:
 		p.Name = CalibratedPolicy
-		p.CPU.Method, p.CPU.Target = Calibrated, calibrate.DefaultTarget
+		p.CPU.Method = Calibrated
+		p.CPU.Target = calibrate.DefaultTarget
+
 	default:
 		return Policy{}, fmt.Errorf("unknown policy %q: want one of %s", name, strings.Join(PolicyNames(), ", "))
 	}
+
 	return p, nil
 }
 

@@ -21,7 +21,9 @@ func (p CPUPolicy) Plan(days []*Day, now time.Time, reacts bool) (calibrate.Plan
 	today := series.DayOf(now)
 	finished := func(d *Day) bool { return d.Day < today }
 	s := calibrate.ConstantSettings()
-	s.Target, s.Window = p.Target, int(p.Window/day)
+
+	s.Target = p.Target
+	s.Window = int(p.Window / day)
 	if reacts {
 		reacting := calibrate.DefaultSettings()
 		s.Reaction = reacting.Reaction
@@ -29,12 +31,14 @@ func (p CPUPolicy) Plan(days []*Day, now time.Time, reacts bool) (calibrate.Plan
 			s.Newest = reacting.Newest
 		}
 	}
+
 	m := calibrate.New(s)
 	for _, d := range days {
 		if finished(d) {
 			m.AddSketch(d.Day, &d.CPU, d.Reaction)
 		}
 	}
+
 	return m.Plan(today)
 }
 
@@ -46,13 +50,16 @@ func (p CPUPolicy) calibrated(days []*Day, now time.Time, reacts bool) cpuEstima
 		if !errors.Is(err, calibrate.ErrIdle) {
 			out.notCalibrated = err
 		}
+
 		return out
 	}
+
 	c := plan.Calibration
 	window := daysText(p.Window)
 	if c.NewestDays > 0 {
 		window = fmt.Sprintf("the newest %d days", c.NewestDays)
 	}
+
 	return cpuEstimate{
 		value:  plan.Requests[0] / c.Multiplier,
 		margin: series.Ratio(c.Multiplier - 1),
@@ -68,18 +75,22 @@ func (s *sizer) calibration(found cpuEstimate) {
 		s.flag(FlagNotCalibrated, fmt.Sprintf("%v for a replay: sized as the default policy, which promises no target", found.notCalibrated))
 		return
 	}
+
 	c := found.calibration
 	if c == nil {
 		return
 	}
+
 	s.Calibration = c
 	s.step(StepCalibration, s.value*(1+float64(found.margin)), fmt.Sprintf("times %.3g: %s above the request in %s, target %s",
 		c.Multiplier, minutesText(c.Achieved), c.ReplayText(), minutesText(c.Target)))
+
 	if !c.Met() {
 		reaction := " without raising requests within the day"
 		if c.Reaction {
 			reaction = ""
 		}
+
 		s.flag(FlagTargetMissed, fmt.Sprintf("%s above the request in %s, %s more than the target of %s: "+
 			"no factor up to %.3g meets it%s", minutesText(c.Achieved), c.ReplayText(),
 			minutesText(c.Achieved-c.Target), minutesText(c.Target), c.Points[len(c.Points)-1].Multiplier, reaction))

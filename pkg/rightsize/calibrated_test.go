@@ -20,6 +20,7 @@ func calibratedInput(days int, f func(i int) float64) Input {
 	for i := range s.Values {
 		s.Values[i] = f(i)
 	}
+
 	p := NewProfile()
 	p.AddCPU(Usage{Pod: "web-1", Series: s, Reaction: calibrate.DefaultSettings().Reaction})
 	return Input{Container: "web", Profile: p, Now: s.End()}
@@ -27,14 +28,17 @@ func calibratedInput(days int, f func(i int) float64) Input {
 
 func calibratedCPU(t *testing.T, in Input, target series.Ratio) Recommendation {
 	t.Helper()
+
 	p, err := PolicyByName(CalibratedPolicy)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p.CPU.Target = target
 	if err := p.Validate(); err != nil {
 		t.Fatal(err)
 	}
+
 	return Recommend(in, p)
 }
 
@@ -44,18 +48,23 @@ func TestCalibratedMeetsItsTarget(t *testing.T) {
 		if i%100 == 7 { // 1 % of the time
 			return 2
 		}
+
 		return 1
 	})
-	strict, lax := calibratedCPU(t, in, 0.005), calibratedCPU(t, in, 0.02)
+
+	strict := calibratedCPU(t, in, 0.005)
+	lax := calibratedCPU(t, in, 0.02)
 	if *strict.Target.CPURequest < 2000 || *lax.Target.CPURequest > 1100 {
 		t.Errorf("requests %v and %v", *strict.Target.CPURequest, *lax.Target.CPURequest)
 	}
+
 	for _, r := range []Recommendation{strict, lax} {
 		c := r.CPU.Calibration
 		if c == nil || !c.Met() || hasFlag(r.CPU, FlagTargetMissed) || !strings.Contains(r.CPU.Message, "target") {
 			t.Errorf("%+v, %q", c, r.CPU.Message)
 		}
 	}
+
 	if c := lax.CPU.Calibration; math.Abs(float64(c.Achieved)-0.01) > 0.001 {
 		t.Errorf("achieved %v, want 1 %%", c.Achieved)
 	}
@@ -66,6 +75,7 @@ func jumping(i int) float64 {
 	if d, step := i/288, i%288; d%3 == 1 && step > 20*(d%7) && step < 20*(d%7)+24 {
 		return 2
 	}
+
 	return 1
 }
 
@@ -75,30 +85,37 @@ func TestCalibratedWithReaction(t *testing.T) {
 	in := calibratedInput(14, jumping)
 	without := calibratedCPU(t, in, 0.005)
 	in.Reacts = true
+
 	with := calibratedCPU(t, in, 0.005)
 	if *with.Target.CPURequest > 1250 || *without.Target.CPURequest < 1900 {
 		t.Errorf("requests %v with the reaction, %v without", *with.Target.CPURequest, *without.Target.CPURequest)
 	}
+
 	c := with.CPU.Calibration
 	if !c.Reaction || !c.Met() || without.CPU.Calibration.Reaction || !strings.Contains(with.CPU.Message, "the replay of 12 days, with raises within the day") {
 		t.Errorf("%+v, %q", c, with.CPU.Message)
 	}
+
 	p, err := PolicyByName(CalibratedPolicy)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	now := CollectEvidence(in, p).CPU.Outcomes[0]
 	in.Reacts = false
 	if then := CollectEvidence(in, p); now.Violation > 0.005 || now.Request >= then.CPU.Outcomes[0].Request {
 		t.Errorf("%+v, without the reaction %+v", now, then.CPU.Outcomes[0])
 	}
+
 	plain := NewProfile()
 	for _, d := range in.Profile.Days() {
 		copied := *d
 		copied.Reaction = nil
 		plain.days = append(plain.days, &copied)
 	}
-	in.Profile, in.Reacts = plain, true
+
+	in.Profile = plain
+	in.Reacts = true
 	if r := calibratedCPU(t, in, 0.005); *r.Target.CPURequest != *without.Target.CPURequest {
 		t.Errorf("%v without the order of samples, want %v", *r.Target.CPURequest, *without.Target.CPURequest)
 	}
@@ -111,10 +128,13 @@ func TestCalibratedFollowsALevel(t *testing.T) {
 		if i < 6*288 {
 			return 10
 		}
+
 		return 1
 	})
+
 	without := calibratedCPU(t, in, 0.005)
 	in.Reacts = true
+
 	with := calibratedCPU(t, in, 0.005)
 	if c := with.CPU.Calibration; c.NewestDays != 3 || *with.Target.CPURequest > 1200 || !strings.Contains(with.CPU.Message, "of the newest 3 days") {
 		t.Errorf("%v with raises, %+v, %q", *with.Target.CPURequest, c, with.CPU.Message)
@@ -134,9 +154,12 @@ func TestReactionOfProfiles(t *testing.T) {
 		for i := range s.Values {
 			s.Values[i] = 1 + float64((i*seed+i*i/97)%89)/30
 		}
+
 		return Usage{Pod: name, Series: s, Reaction: by}
 	}
-	all, merged := NewProfile(), NewProfile()
+
+	all := NewProfile()
+	merged := NewProfile()
 	for i, name := range []string{"a", "b", "c"} {
 		u := pod(name, 7+i)
 		all.AddCPU(u)
@@ -144,16 +167,20 @@ func TestReactionOfProfiles(t *testing.T) {
 		one.AddCPU(u)
 		u.Reaction = nil
 		one.AddMemory(u)
+
 		data, err := one.MarshalBinary()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var read Profile
 		if err := read.UnmarshalBinary(data); err != nil {
 			t.Fatal(err)
 		}
+
 		merged.Merge(&read)
 	}
+
 	for i, d := range all.Days() {
 		for _, request := range []float64{0.5, 1, 1.7, 2.4, 3, 4} {
 			above, added, ok := d.Reaction.At(request)
@@ -163,18 +190,22 @@ func TestReactionOfProfiles(t *testing.T) {
 			}
 		}
 	}
+
 	unknown := pod("d", 3)
 	unknown.Reaction = nil
 	merged.AddCPU(unknown)
 	other := NewProfile()
 	other.AddCPU(unknown)
 	all.Merge(other)
+
 	if merged.Days()[0].Reaction != nil || all.Days()[1].Reaction != nil || other.Days()[0].Reaction != nil {
 		t.Error("the effect of the reaction is known, though that on one pod is not")
 	}
+
 	starting := Usage{Pod: "e", Started: start, Reaction: by, Series: series.Series{Start: start, Step: time.Minute, Values: []float64{9, 9, 9, 9, 9, 1, 1, 1}}}
 	p := NewProfile()
 	p.AddCPU(starting)
+
 	if above, added, ok := p.Days()[0].Reaction.At(2); above != 0 || added != 0 || !ok || math.IsNaN(starting.Series.Values[0]) {
 		t.Errorf("a starting pod: %v above, %v added, %v", above, added, ok)
 	}
@@ -195,19 +226,24 @@ func TestNotCalibratedIsAFinding(t *testing.T) {
 		if i/288 == 3 {
 			return series.Gap()
 		}
+
 		return 1 + float64(i%12)/12
 	})
+
 	in.Now = in.Now.Add(-20 * time.Hour) // six finished days with usage, and four hours
 	p, err := PolicyByName(CalibratedPolicy)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p.MinHistory = 3 * day
 	r := Recommend(in, p)
+
 	q, err := PolicyByName(DefaultPolicy)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	q.MinHistory = 3 * day
 	want := Recommend(in, q)
 	if !hasFlag(r.CPU, FlagNotCalibrated) || r.CPU.Calibration != nil || *r.Target.CPURequest != *want.Target.CPURequest {
@@ -234,6 +270,7 @@ func TestTargetOfPolicyFiles(t *testing.T) {
 			t.Errorf("%s: %v, %v", text, p.CPU.Target, err)
 		}
 	}
+
 	for _, text := range []string{
 		`{"name": "a", "cpu": {"target": 0.01}}`,
 		`{"name": "a", "cpu": {"method": "calibrated", "target": 0.001}}`,

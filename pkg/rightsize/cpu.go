@@ -39,40 +39,50 @@ func sizeCPU(in Input, p Policy) (*sizer, bool) {
 		if !s.runs(len(runs)) {
 			return s, false
 		}
+
 		found = p.CPU.estimateOfRuns(runs)
 	} else {
 		if !s.history(observedHours(days, func(d *Day) uint32 { return d.CPUHours }), p.CPU.Window, p.MinHistory) {
 			return s, false
 		}
+
 		found = p.CPU.estimate(days, in.Now, in.Reacts)
 	}
+
 	s.Estimate, s.Message = found.value, found.detail
 	s.step(StepEstimate, found.value, found.detail)
+
 	if found.value == 0 {
 		s.flag(FlagIdle, fmt.Sprintf("no CPU use above zero in %.1f days", s.Days))
 	}
+
 	s.spike(found.points, false)
 	s.throttled(days, floatOf(in.Current.CPULimit)/1000)
 	s.calibration(found)
+
 	if found.calibration == nil {
 		s.margin(found.margin, found.marginDetail)
 	}
 	if found.busiest > s.value {
 		s.step(StepBusiestDay, found.busiest, "the mean of the busiest day: its work must fit in the day")
 	}
+
 	if found.recent > s.value {
 		s.flag(FlagLevelShift, "the last day used more than most days of the window")
 		s.step(StepRecent, found.recent, "the "+percentile(p.CPU.Envelope.Recent)+" of the last day")
 	}
+
 	s.utilization(p.CPU.TargetUtilization)
 	current := floatOf(in.Current.CPURequest) / 1000
 	s.noRequest(current)
+
 	if in.HPA != nil && s.value > 0 {
 		s.scalePoint(in.HPA.CPUUtilization, current)
 	}
 	if start := startPeak(days, func(d *Day) float32 { return d.StartCPU }); start > startupFactor*s.value {
 		s.flag(FlagStartup, fmt.Sprintf("starting took up to %s, which steady use never needs: a start-up boost, or a limit that allows it", Cores.format(start)))
 	}
+
 	s.clamp(float64(p.CPU.Step)/1000, float64(p.CPU.Floor)/1000, float64(p.CPU.Ceiling)/1000, float64(in.MaxCPU)/1000)
 	return s, true
 }
@@ -82,11 +92,13 @@ func (s *sizer) throttled(days []*Day, limit float64) {
 	if limit <= 0 {
 		return
 	}
+
 	held, total := 0.0, 0.0
 	for _, d := range days {
 		held += d.CPU.CountAbove(atLimitShare * limit)
 		total += float64(d.CPU.Total())
 	}
+
 	share := held / total
 	switch {
 	case !(share > 0):
@@ -128,14 +140,17 @@ func (p CPUPolicy) estimate(days []*Day, now time.Time, reacts bool) cpuEstimate
 	case Calibrated:
 		return p.calibrated(days, now, reacts)
 	}
+
 	h := histogram.Histogram{}
 	for _, d := range days {
 		h.Add(&d.CPU, dayWeight(now, d, p.HalfLife))
 	}
+
 	return cpuEstimate{
-		value:  h.Quantile(float64(p.Percentile)),
-		margin: p.Margin, marginDetail: percent(p.Margin) + " on top",
-		detail: fmt.Sprintf("p%.4g of %s%s", float64(p.Percentile)*100, daysText(p.Window), halfLifeText(p.HalfLife)),
+		value:        h.Quantile(float64(p.Percentile)),
+		margin:       p.Margin,
+		marginDetail: percent(p.Margin) + " on top",
+		detail:       fmt.Sprintf("p%.4g of %s%s", float64(p.Percentile)*100, daysText(p.Window), halfLifeText(p.HalfLife)),
 	}
 }
 
@@ -146,8 +161,10 @@ func (p CPUPolicy) envelope(days []*Day, now time.Time) cpuEstimate {
 		use += d.CPU.Sum()
 		samples += float64(d.CPU.Total())
 	}
+
 	mean := use / samples
 	points := make([]dayValue, 0, 16)
+
 	var buffer [histogram.MaxCountBuckets + 1]histogram.Point
 	var last *Day
 	busiest := 0.0
@@ -155,8 +172,10 @@ func (p CPUPolicy) envelope(days []*Day, now time.Time) cpuEstimate {
 		if d.CPU.Total() == 0 {
 			continue
 		}
+
 		seen := float64(bits.OnesCount32(d.CPUHours)) / 24
 		points = append(points, dayValue{tailPoint(&d.CPU, mean, float64(p.Percentile), p.Envelope.ViolationPrice, buffer[:0]), seen * dayWeight(now, d, p.HalfLife)})
+
 		if p.Envelope.HoldMean {
 			busiest = max(busiest, d.CPU.Sum()/float64(d.CPU.Total()))
 		}
@@ -164,16 +183,22 @@ func (p CPUPolicy) envelope(days []*Day, now time.Time) cpuEstimate {
 			last = d
 		}
 	}
+
 	recent := 0.0
 	if last != nil {
 		recent = last.CPU.Quantile(float64(p.Envelope.Recent))
 	}
+
 	value := weightedQuantile(points, float64(p.Envelope.Cover))
 	wide := spread(points) // Sorted points need less work.
 	margin := min(p.Margin+p.Envelope.SpreadMargin*series.Ratio(wide), p.Envelope.MaxMargin)
+
 	return cpuEstimate{
-		value:  value,
-		margin: margin, recent: recent, busiest: busiest, points: points,
+		value:        value,
+		margin:       margin,
+		recent:       recent,
+		busiest:      busiest,
+		points:       points,
 		detail:       "covers " + percent(p.Envelope.Cover) + " of " + strconv.Itoa(len(points)) + " calendar days" + halfLifeText(p.HalfLife) + ", each at its lowest-cost point from " + percentile(p.Percentile) + " up",
 		marginDetail: percent(margin) + " on top: the days differ by " + percent(series.Ratio(wide)),
 	}
@@ -186,15 +211,19 @@ func tailPoint(c *histogram.Counts, mean, lowest, price float64, buffer []histog
 	// even is the difference in cost, one point of slack, at which the weight of a value falls to 1/e; from farthest times
 	// it on the weight is 0.
 	const even, farthest = 0.01, 5
+
 	// smallest is the weight of an isolated value.
 	const smallest = 1e-4
+
 	if price == 0 || lowest >= 1 {
 		return c.Quantile(lowest)
 	}
+
 	tail := c.AppendTail(buffer, 1-lowest)
 	if len(tail) == 0 {
 		return 0
 	}
+
 	best := math.Inf(1)
 	for i := range tail {
 		// From here on only the cost of the share is needed.
@@ -203,15 +232,20 @@ func tailPoint(c *histogram.Counts, mean, lowest, price float64, buffer []histog
 			best = tail[i].Share
 		}
 	}
-	sum, weights, above := 0.0, 0.0, c.Max()
+
+	sum := 0.0
+	weights := 0.0
+	above := c.Max()
 	for _, p := range tail {
 		if over := p.Share - best; over < farthest*even {
 			w := (above/p.Value - 1 + smallest) * math.Exp(-over/even)
 			sum += w * p.Value
 			weights += w
 		}
+
 		above = p.Value
 	}
+
 	return sum / weights
 }
 
@@ -224,14 +258,17 @@ func spread(values []dayValue) float64 {
 			logs = append(logs, math.Log(v.value))
 		}
 	}
+
 	if len(logs) < 2 {
 		return 0
 	}
+
 	slices.Sort(logs)
 	center := series.QuantileSorted(logs, 0.5)
 	for i, v := range logs {
 		logs[i] = math.Abs(v - center)
 	}
+
 	slices.Sort(logs)
 	return 1.4826 * series.QuantileSorted(logs, 0.5)
 }
@@ -247,12 +284,14 @@ func weightedQuantile(values []dayValue, q float64) float64 {
 	for _, v := range values {
 		total += v.weight
 	}
+
 	sum := 0.0
 	for _, v := range values {
 		if sum += v.weight; sum >= q*total*(1-1e-12) {
 			return v.value
 		}
 	}
+
 	return math.NaN()
 }
 
@@ -263,11 +302,14 @@ func sortByValue(values []dayValue) {
 		slices.SortFunc(values, func(a, b dayValue) int { return cmp.Compare(a.value, b.value) })
 		return
 	}
+
 	for i := 1; i < len(values); i++ {
-		v, j := values[i], i
+		v := values[i]
+		j := i
 		for ; j > 0 && v.value < values[j-1].value; j-- {
 			values[j] = values[j-1]
 		}
+
 		values[j] = v
 	}
 }
@@ -277,6 +319,7 @@ func dayWeight(now time.Time, d *Day, halfLife time.Duration) float64 {
 	if halfLife == 0 {
 		return 1
 	}
+
 	old := max(0, now.Sub(d.Day.End()))
 	return math.Exp2(-float64(old) / float64(halfLife))
 }
@@ -285,6 +328,7 @@ func halfLifeText(halfLife time.Duration) string {
 	if halfLife == 0 {
 		return ""
 	}
+
 	return ", half weight after " + series.FormatDuration(halfLife)
 }
 
@@ -293,5 +337,6 @@ func startPeak(days []*Day, of func(*Day) float32) float64 {
 	for _, d := range days {
 		peak = max(peak, of(d))
 	}
+
 	return float64(peak)
 }

@@ -79,8 +79,20 @@ type sizes struct {
 // the days, so shares are exact to the width of a bucket (1.6 %).
 func CollectEvidence(in Input, p Policy) Evidence {
 	days := windowDays(in.Profile, in.Now, 366*day)
-	cpu := resourceReplay{unit: Cores, counts: cpuCounts, window: p.CPU.Window, policy: p.Name}
-	memory := resourceReplay{unit: BytesUnit, counts: memoryCounts, window: p.Memory.Window, policy: p.Name}
+	cpu := resourceReplay{
+		unit:   Cores,
+		counts: cpuCounts,
+		window: p.CPU.Window,
+		policy: p.Name,
+	}
+
+	memory := resourceReplay{
+		unit:   BytesUnit,
+		counts: memoryCounts,
+		window: p.Memory.Window,
+		policy: p.Name,
+	}
+
 	cpu.current = sizes{request: floatOf(in.Current.CPURequest) / 1000, limit: floatOf(in.Current.CPULimit) / 1000}
 	memory.current = sizes{request: floatOf(in.Current.MemoryRequest), limit: floatOf(in.Current.MemoryLimit)}
 	then := in
@@ -88,6 +100,7 @@ func CollectEvidence(in Input, p Policy) Evidence {
 		if i < peerHistory {
 			continue
 		}
+
 		then.Now = d.Day.Start()
 		r := Recommend(then, p)
 		if r.CPU.Status == Ready && d.CPU.Total() > 0 {
@@ -95,17 +108,21 @@ func CollectEvidence(in Input, p Policy) Evidence {
 			if r.CPU.Calibration != nil && r.CPU.Calibration.Reaction {
 				made.reaction = d.Reaction
 			}
+
 			cpu.add(d, made)
 		}
+
 		if r.Memory.Status == Ready && d.Memory.Total() > 0 {
 			limit := floatOf(r.Target.MemoryLimit)
 			if limit == 0 {
 				// Without a limit the memory of the node is the limit; the container can only rely on its request.
 				limit = floatOf(r.Target.MemoryRequest)
 			}
+
 			memory.add(d, sizes{request: floatOf(r.Target.MemoryRequest), limit: limit})
 		}
 	}
+
 	return Evidence{CPU: cpu.replay(in.Profile), Memory: memory.replay(in.Profile)}
 }
 
@@ -130,6 +147,7 @@ func (r *resourceReplay) replay(p *Profile) Replay {
 	if len(r.days) == 0 {
 		return Replay{}
 	}
+
 	out := Replay{From: r.days[0].Day.String(), To: r.days[len(r.days)-1].Day.String(), Days: len(r.days)}
 	out.Outcomes = append(out.Outcomes, r.score(r.policy, func(i int) sizes { return r.sizes[i] }))
 	if r.current.request > 0 {
@@ -137,8 +155,10 @@ func (r *resourceReplay) replay(p *Profile) Replay {
 		if r.unit == BytesUnit && today.limit == 0 {
 			today.limit = today.request
 		}
+
 		out.Outcomes = append(out.Outcomes, r.score(CurrentSetting, func(int) sizes { return today }))
 	}
+
 	for _, peer := range Peers() {
 		out.Outcomes = append(out.Outcomes, r.score(peer.Name, func(i int) sizes {
 			now := r.days[i].Day.Start()
@@ -146,9 +166,11 @@ func (r *resourceReplay) replay(p *Profile) Replay {
 				need := peer.Memory(windowDays(p, now, peer.Window), now)
 				return sizes{request: need, limit: need}
 			}
+
 			return sizes{request: peer.CPU(windowDays(p, now, peer.Window), now)}
 		}))
 	}
+
 	out.Curve = r.curve(p)
 	return out
 }
@@ -159,6 +181,7 @@ func (r *resourceReplay) score(name string, decide func(i int) sizes) Outcome {
 	for i, d := range r.days {
 		t.day(r.counts(d), r.peak(d), decide(i))
 	}
+
 	return t.outcome(name, r.unit)
 }
 
@@ -176,6 +199,7 @@ func (r *resourceReplay) peak(d *Day) float64 {
 	if r.unit == BytesUnit && d.ReclaimBasis == WithoutActiveFile {
 		return d.requiredPeak(1, nil)
 	}
+
 	return r.counts(d).Max()
 }
 
@@ -183,6 +207,7 @@ func (t *replayStats) day(c *histogram.Counts, peak float64, made sizes) {
 	if !(made.request > 0) || math.IsInf(made.request, 0) {
 		return
 	}
+
 	n := float64(c.Total())
 	over, excess := c.Above(made.request)
 	if made.reaction != nil {
@@ -191,20 +216,24 @@ func (t *replayStats) day(c *histogram.Counts, peak float64, made sizes) {
 			t.requested += added
 		}
 	}
+
 	t.use += c.Sum()
 	t.requested += n * made.request
 	t.samples += n
 	t.over += over
+
 	t.excess += excess
 	t.days++
 	if made.limit > 0 {
 		t.limited = true
 		above, _ := c.Above(made.limit)
+
 		t.overSize += above
 		if peak > made.limit {
 			t.oomDays++
 		}
 	}
+
 	if t.last > 0 && math.Abs(made.request/t.last-1) > materialChange {
 		t.changes++
 	}
@@ -216,18 +245,22 @@ func (t *replayStats) outcome(name string, unit Unit) Outcome {
 	if t.samples == 0 || t.requested == 0 {
 		return o
 	}
+
 	o.Slack = series.Ratio(1 - t.use/t.requested)
 	o.Violation = series.Ratio(t.over / t.samples)
 	if t.use > 0 {
 		o.Overrun = series.Ratio(t.excess / t.use)
 	}
+
 	if t.limited && unit == Cores {
 		throttled := series.Ratio(t.overSize / t.samples)
 		o.Throttled = &throttled
 	}
+
 	if unit == BytesUnit {
 		o.OOMDays = &t.oomDays
 	}
+
 	o.Changes = float64(t.changes) / float64(t.days)
 	o.Request = t.requested / t.samples
 	return o
@@ -243,15 +276,23 @@ func (r *resourceReplay) curve(p *Profile) []CurvePoint {
 		for _, past := range windowDays(p, d.Day.Start(), r.window) {
 			h.Add(r.counts(past), 1)
 		}
+
 		for i, q := range quantiles {
 			tallies[i].day(r.counts(d), r.peak(d), sizes{request: h.Quantile(q)})
 		}
 	}
+
 	curve := make([]CurvePoint, 0, len(quantiles))
 	for i, q := range quantiles {
 		if o := tallies[i].outcome("", r.unit); tallies[i].days > 0 {
-			curve = append(curve, CurvePoint{Quantile: series.Ratio(q), Slack: o.Slack, Violation: o.Violation, Request: tallies[i].last})
+			curve = append(curve, CurvePoint{
+				Quantile:  series.Ratio(q),
+				Slack:     o.Slack,
+				Violation: o.Violation,
+				Request:   tallies[i].last,
+			})
 		}
 	}
+
 	return curve
 }

@@ -50,49 +50,66 @@ func GocranePolicy(config map[string]string) (Policy, error) {
 	)
 	r := settings.Read(config)
 	p := builtin()
-	p.Name, p.MinHistory = GocranePolicyName, day
+	p.Name = GocranePolicyName
+	p.MinHistory = day
+
 	p.CPU = CPUPolicy{
-		Method: Percentile, Floor: p.CPU.Floor, Step: p.CPU.Step, Limit: LimitPolicy{Mode: LimitKeep},
+		Method:            Percentile,
+		Floor:             p.CPU.Floor,
+		Step:              p.CPU.Step,
+		Limit:             LimitPolicy{Mode: LimitKeep},
 		Percentile:        r.Ratio("cpu-request-percentile", 0.99, tiny, 1),
 		Margin:            r.Ratio("cpu-request-margin-fraction", 0.15, 0, 10),
 		TargetUtilization: r.Ratio("cpu-target-utilization", 1, tiny, 1),
 		Window:            wholeDays(r, "cpu-model-history-length"),
 		HalfLife:          r.Duration("cpu-half-life", 0, 0, longest),
 	}
+
 	m := &p.Memory
-	m.Limit, m.TailMargin, m.MaxMargin = LimitPolicy{Mode: LimitKeep}, 0, 0
+	m.Limit = LimitPolicy{Mode: LimitKeep}
+	m.TailMargin = 0
+	m.MaxMargin = 0
 	m.Percentile = r.Ratio("mem-request-percentile", 0.99, tiny, 1)
 	m.Margin = r.Ratio("mem-request-margin-fraction", 0.15, 0, 10)
 	m.TargetUtilization = r.Ratio("mem-target-utilization", 1, tiny, 1)
+
 	m.Window = wholeDays(r, "mem-model-history-length")
 	m.HalfLife = r.Duration("mem-half-life", 0, 0, longest)
 	m.OOM.Enabled = r.Flag("oom-protection", true)
-	m.OOM.Window, m.OOM.HalfLife = wholeDays(r, "oom-history-length"), 0
+	m.OOM.Window = wholeDays(r, "oom-history-length")
+	m.OOM.HalfLife = 0
 	m.OOM.Ratio = r.Ratio("oom-bump-ratio", 1.2, 1, 10)
 	m.OOM.Cap = max(m.OOM.Cap, m.OOM.Ratio)
+
 	for _, ignored := range []string{"cpu-histogram-bucket-size", "cpu-histogram-max-value", "mem-histogram-bucket-size", "mem-histogram-max-value"} {
 		r.Number(ignored, 1, 1e-9, math.MaxFloat64)
 	}
+
 	for _, ignored := range []string{"cpu-sample-interval", "mem-sample-interval"} {
 		wholeDays(r, ignored)
 	}
+
 	specifications, err := ParseSpecifications(gocraneSpecifications)
 	if err != nil {
 		return Policy{}, err
 	}
+
 	r.Parse("specification-config", func(text string) error {
 		specifications, err = ParseSpecifications(text)
 		return err
 	})
+
 	if r.Flag("specification", false) {
 		p.Specifications = specifications
 	}
 	if r.Flag("history-completion-check", false) {
 		p.MinHistory = max(day, max(p.CPU.Window, m.Window)-day)
 	}
+
 	if err := r.Err(); err != nil {
 		return Policy{}, err
 	}
+
 	return p, p.Validate()
 }
 
@@ -111,13 +128,17 @@ func ParseSpecifications(text string) ([]Specification, error) {
 		if parts == nil {
 			return nil, fmt.Errorf("entry %q: must be cores and GiB, for example 0.25c0.5g", entry)
 		}
+
 		cores, errCPU := strconv.ParseFloat(parts[1], 64)
 		gib, errMemory := strconv.ParseFloat(parts[2], 64)
+
 		const most = 1e6
 		if errCPU != nil || errMemory != nil || cores < 0.001 || gib < 0.001 || cores > most || gib > most {
 			return nil, fmt.Errorf("entry %q: cores and GiB must be 0.001 to %g", entry, most)
 		}
+
 		specs = append(specs, Specification{CPU: milliUp(cores), Memory: series.Bytes(gib * (1 << 30))})
 	}
+
 	return specs, nil
 }

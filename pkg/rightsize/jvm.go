@@ -28,11 +28,13 @@ func FindJVM(args []string, env map[string]string) *JVM {
 			options = append(options, strings.Fields(env[name])...)
 		}
 	}
+
 	add(before)
 	for _, arg := range args {
 		// The whole command may be one argument of a shell.
 		options = append(options, strings.Fields(arg)...)
 	}
+
 	add(after)
 	found := JVM{}
 	for _, option := range options {
@@ -43,15 +45,18 @@ func FindJVM(args []string, env map[string]string) *JVM {
 		if size, ok := strings.CutPrefix(option, "-XX:MaxHeapSize="); ok {
 			found.MaxHeap = javaSize(size, found.MaxHeap)
 		}
+
 		if share, ok := strings.CutPrefix(option, "-XX:MaxRAMPercentage="); ok {
 			if v, err := strconv.ParseFloat(share, 64); err == nil && v > 0 && v <= 100 {
 				found.MaxRAMPercentage = series.Ratio(v / 100)
 			}
 		}
 	}
+
 	if found == (JVM{}) {
 		return nil
 	}
+
 	return &found
 }
 
@@ -60,6 +65,7 @@ func javaSize(text string, before series.Bytes) series.Bytes {
 	if text == "" {
 		return before
 	}
+
 	shift := 0
 	switch text[len(text)-1] | 0x20 {
 	case 'k':
@@ -71,13 +77,16 @@ func javaSize(text string, before series.Bytes) series.Bytes {
 	case 't':
 		shift = 40
 	}
+
 	if shift > 0 {
 		text = text[:len(text)-1]
 	}
+
 	n, err := strconv.ParseUint(text, 10, 63)
 	const most = 1 << 50
 	if err != nil || n == 0 || n > most>>shift {
 		return before
 	}
+
 	return series.Bytes(n << shift)
 }

@@ -43,21 +43,28 @@ func findLeaks(days []*Day) leaks {
 	for _, d := range days {
 		most = max(most, len(d.Peaks))
 	}
+
 	if most < minSiblings {
 		return leaks{}
 	}
+
 	lives := slices.DeleteFunc(podLives(days), func(l podLife) bool { return l.peak == 0 })
 	if len(lives) < minSiblings {
 		return leaks{}
 	}
-	peaks, growths := make([]float64, len(lives)), make([]float64, len(lives))
+
+	peaks := make([]float64, len(lives))
+	growths := make([]float64, len(lives))
 	for i, l := range lives {
-		peaks[i], growths[i] = float64(l.peak), l.growth()
+		peaks[i] = float64(l.peak)
+		growths[i] = l.growth()
 	}
+
 	median, grown := median(peaks), median(growths)
 	if median == 0 || grown > siblingGrowth {
 		return leaks{}
 	}
+
 	found := leaks{pods: map[uint32]bool{}}
 	worst := podLife{}
 	for _, l := range lives {
@@ -68,9 +75,11 @@ func findLeaks(days []*Day) leaks {
 			}
 		}
 	}
+
 	if n := len(found.pods); n == 0 || float64(n) > max(1, maxLeakShare*float64(len(lives))) {
 		return leaks{}
 	}
+
 	found.detail = fmt.Sprintf("%d of %d replicas grew up to %.1f times, to %s, while the others stayed at about %s: sized by the others",
 		len(found.pods), len(lives), worst.growth(), formatBytes(float64(worst.peak)), formatBytes(median))
 	return found
@@ -88,14 +97,17 @@ func podLives(days []*Day) []podLife {
 				index[p.Pod] = i
 				lives = append(lives, podLife{pod: p.Pod, first: p.First})
 			}
+
 			if lives[i].first == 0 {
 				lives[i].first = p.First
 			}
+
 			lives[i].peak = max(lives[i].peak, p.Peak)
 			lives[i].cpu = max(lives[i].cpu, p.CPU)
 			lives[i].unreclaimable = max(lives[i].unreclaimable, p.unreclaimable())
 		}
 	}
+
 	return lives
 }
 
@@ -103,6 +115,7 @@ func (l podLife) growth() float64 {
 	if l.first <= 0 {
 		return 1
 	}
+
 	return float64(l.peak) / float64(l.first)
 }
 
@@ -111,6 +124,7 @@ func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}
+
 	slices.Sort(values)
 	return values[len(values)/2]
 }

@@ -38,34 +38,49 @@ func sizeMemory(in Input, p Policy) (*sizer, bool) {
 		if !s.history(observedHours(days, func(d *Day) uint32 { return d.MemoryHours }), p.Memory.Window, p.MinHistory) {
 			return s, false
 		}
+
 		found = p.Memory.estimate(days, in.Now)
 	}
+
 	s.Estimate, s.Message = found.value, found.detail
 	s.step(StepEstimate, max(found.value, found.cache.whole), found.detail)
+
 	if len(found.leaks.pods) > 0 {
 		s.flag(FlagLeak, found.leaks.detail)
-		s.Steps = append(s.Steps, Step{Code: StepLeakExcluded, Unit: BytesUnit, From: found.largest, To: s.value, Detail: found.leaks.detail})
+		s.Steps = append(s.Steps, Step{
+			Code:   StepLeakExcluded,
+			Unit:   BytesUnit,
+			From:   found.largest,
+			To:     s.value,
+			Detail: found.leaks.detail,
+		})
 	}
+
 	s.pageCache(found.cache)
 	s.spike(found.maxima, true)
 	s.noRequest(floatOf(in.Current.MemoryRequest))
+
 	if s.value == 0 {
 		s.flag(FlagIdle, fmt.Sprintf("no memory use above zero in %.1f days", s.Days))
 	}
+
 	if found.ahead > s.value {
 		detail := fmt.Sprintf("the largest use of a day only grows: %d days of further growth provided for", growingAhead)
 		s.flag(FlagGrowing, detail+"; a leak or a cache without a bound?")
 		s.Confidence /= 2
 		s.step(StepTrend, found.ahead, detail)
 	}
+
 	s.startup(days)
 	s.oom(in, p.Memory.OOM)
 	s.jvm(in.JVM)
 	s.margin(found.margin, found.marginDetail)
 	s.utilization(p.Memory.TargetUtilization)
+
 	if in.HPA != nil && s.value > 0 {
 		s.scalePoint(in.HPA.MemoryUtilization, floatOf(in.Current.MemoryRequest))
 	}
+
 	s.clamp(float64(p.Memory.Step), float64(p.Memory.Floor), float64(p.Memory.Ceiling), float64(in.MaxMemory))
 	return s, true
 }
@@ -96,9 +111,11 @@ func (p MemoryPolicy) estimate(days []*Day, now time.Time) memoryEstimate {
 	largest, n := 0.0, 0
 	for _, d := range days {
 		if d.Memory.Total() > 0 {
-			largest, n = max(largest, d.maxPeak()), n+1
+			largest = max(largest, d.maxPeak())
+			n = n + 1
 		}
 	}
+
 	e := p.estimateWithoutCache(basisOf(days), strconv.Itoa(n)+" calendar days"+halfLifeText(p.HalfLife), func(leaveOut series.Ratio) []dayValue {
 		maxima := make([]dayValue, 0, 32)
 		for _, d := range days {
@@ -106,9 +123,12 @@ func (p MemoryPolicy) estimate(days []*Day, now time.Time) memoryEstimate {
 				maxima = append(maxima, dayValue{d.requiredPeak(leaveOut, leaking.pods), dayWeight(now, d, p.HalfLife)})
 			}
 		}
+
 		return maxima
 	})
-	e.leaks, e.largest = leaking, largest
+
+	e.leaks = leaking
+	e.largest = largest
 	return e
 }
 
@@ -117,6 +137,7 @@ func (p MemoryPolicy) estimateOfRuns(days []*Day) memoryEstimate {
 	runs := func(leaveOut series.Ratio) []dayValue {
 		return runPeaks(days, func(l podLife) float32 { return float32(requiredMemory(l.peak, l.unreclaimable, leaveOut)) })
 	}
+
 	return p.estimateWithoutCache(basisOf(days), fmt.Sprintf("%d runs", len(runs(0))), runs)
 }
 
@@ -127,14 +148,18 @@ func (p MemoryPolicy) estimateWithoutCache(basis ReclaimBasis, of string, maxima
 	if basis == BasisUnknown || len(e.maxima) == 0 {
 		return e
 	}
+
 	split := cacheSplit{basis: basis, whole: e.value, unreclaimable: weightedQuantile(maxima(1), float64(p.Percentile))}
 	if leaveOut := p.PageCache.excludedShare(basis); leaveOut > 0 {
 		part := p.estimateOfMaxima(maxima(leaveOut), of)
 		if !(part.need() < e.need()) {
 			return e
 		}
-		e, split.leaveOut = part, leaveOut
+
+		e = part
+		split.leaveOut = leaveOut
 	}
+
 	split.needed = e.value
 	e.cache = split
 	return e
@@ -155,15 +180,18 @@ func (p MemoryPolicy) estimateOfMaxima(maxima []dayValue, of string) memoryEstim
 	} else {
 		tail = tailSpread(maxima) // Sorted maxima need less work.
 	}
+
 	e.margin = min(p.Margin+p.TailMargin*series.Ratio(tail), max(p.MaxMargin, p.Margin))
 	e.marginDetail = percent(e.margin) + " on top"
 	if p.TailMargin > 0 {
 		e.marginDetail += ": the upper half of the maxima spreads by " + percent(series.Ratio(tail))
 	}
+
 	e.detail = "the maximum of " + of
 	if p.Percentile < 1 {
 		e.detail = percentile(p.Percentile) + " of the maxima of " + of
 	}
+
 	return e
 }
 
@@ -177,15 +205,19 @@ func tailSpread(values []dayValue) float64 {
 			logs = append(logs, math.Log(v.value))
 		}
 	}
+
 	if len(logs) < 2 {
 		return 0
 	}
+
 	slices.Sort(logs)
 	upper := len(logs) / 2
-	base, sum := logs[len(logs)-upper-1], 0.0
+	base := logs[len(logs)-upper-1]
+	sum := 0.0
 	for _, v := range logs[len(logs)-upper:] {
 		sum += v - base
 	}
+
 	return sum / float64(upper)
 }
 
@@ -195,17 +227,22 @@ func growth(maxima []dayValue) (grows bool, ahead float64) {
 	for i := len(maxima) - 1; i > 0 && maxima[i].value >= growingNoise*maxima[i-1].value; i-- {
 		run++
 	}
+
 	if run < growingDays {
 		return false, 0
 	}
-	first, last := maxima[len(maxima)-run].value, maxima[len(maxima)-1].value
+
+	first := maxima[len(maxima)-run].value
+	last := maxima[len(maxima)-1].value
 	if !(first > 0) || last < growingFactor*first {
 		return false, 0
 	}
+
 	// Both halves must have grown, or it was one step to a new level.
 	if middle := maxima[len(maxima)-1-run/2].value; middle < first+(last-first)/4 || middle > last-(last-first)/4 {
 		return false, 0
 	}
+
 	return true, min(last+growingAhead*(last-first)/float64(run-1), growingCap*last)
 }
 
@@ -216,6 +253,7 @@ func (s *sizer) oom(in Input, p OOMPolicy) {
 	if !p.Enabled {
 		return
 	}
+
 	var kills []OOM
 	lowest := math.Inf(1)
 	for _, kill := range in.OOMs {
@@ -224,27 +262,38 @@ func (s *sizer) oom(in Input, p OOMPolicy) {
 			lowest = min(lowest, float64(kill.Memory))
 		}
 	}
+
 	if len(kills) == 0 {
 		return
 	}
+
 	most := float64(p.Cap) * max(lowest, s.value)
-	best, bestAt, capped := s.value, OOM{}, false
+	best := s.value
+	bestAt := OOM{}
+
+	capped := false
 	for _, kill := range kills {
 		m := float64(kill.Memory)
 		asked := max(m*float64(p.Ratio), m+float64(p.MinBump))
+
 		wanted := min(asked, most)
 		if p.HalfLife > 0 && wanted > s.value {
 			old := in.Now.Sub(kill.At)
 			wanted = s.value + (wanted-s.value)*math.Exp2(-float64(old)/float64(p.HalfLife))
 		}
+
 		if wanted > best {
-			best, bestAt, capped = wanted, kill, asked > most
+			best = wanted
+			bestAt = kill
+			capped = asked > most
 		}
 	}
+
 	detail := fmt.Sprintf("killed for lack of memory %d times in %s", len(kills), daysText(p.Window))
 	if capped {
 		detail += fmt.Sprintf("; no more than %s is given for that: look for a leak", s.unit.format(most))
 	}
+
 	s.flag(FlagOOM, detail)
 	if best > s.value {
 		s.step(StepOOM, best, fmt.Sprintf("killed at %s, %s ago", s.unit.format(float64(bestAt.Memory)), in.Now.Sub(bestAt.At).Round(time.Hour)))
@@ -258,6 +307,7 @@ func (s *sizer) startup(days []*Day) {
 	if start < s.Estimate || start == 0 {
 		return
 	}
+
 	if steady := quantileOf(days, memoryCounts, 0.99); startupFactor*steady < start {
 		s.flag(FlagStartup, fmt.Sprintf("starting took up to %s, 99 %% of all use stays below %s", s.unit.format(start), s.unit.format(steady)))
 	}
@@ -272,6 +322,7 @@ func (s *sizer) jvm(j *JVM) {
 		// nonHeap is the share of the heap that threads, classes and buffers need, unless it was measured.
 		nonHeap = 0.25
 	)
+
 	switch {
 	case j == nil:
 	case j.MaxHeap > 0:
@@ -282,6 +333,7 @@ func (s *sizer) jvm(j *JVM) {
 		if wanted := float64(j.MaxHeap) + outside; wanted > s.value {
 			s.step(StepJVM, wanted, fmt.Sprintf("the heap may grow to %s, and %s lies outside of it", formatBytes(float64(j.MaxHeap)), formatBytes(outside)))
 		}
+
 	case j.MaxRAMPercentage > 0 && j.PeakHeap > 0:
 		if wanted := heapHeadroom * float64(j.PeakHeap) / float64(j.MaxRAMPercentage); wanted > s.value {
 			s.step(StepJVM, wanted, fmt.Sprintf("the heap is %s of the limit; live data of %s and headroom need that much", percent(j.MaxRAMPercentage), formatBytes(float64(j.PeakHeap))))
@@ -296,16 +348,20 @@ func applySpecification(specs []Specification, cpu, memory *sizer) {
 		if float64(spec.CPU) < cpu.value*1000-1e-6 || float64(spec.Memory) < memory.value-0.5 {
 			continue
 		}
+
 		if best < 0 || spec.CPU < specs[best].CPU || spec.CPU == specs[best].CPU && spec.Memory < specs[best].Memory {
 			best = i
 		}
 	}
+
 	if best < 0 {
 		detail := "no specification is large enough: left as it is"
 		cpu.step(StepSpecification, cpu.value, detail)
 		memory.step(StepSpecification, memory.value, detail)
+
 		return
 	}
+
 	detail := fmt.Sprintf("the smallest specification that holds both: %s and %s", FormatCPU(specs[best].CPU), FormatMemory(specs[best].Memory))
 	cpu.step(StepSpecification, float64(specs[best].CPU)/1000, detail)
 	memory.step(StepSpecification, float64(specs[best].Memory), detail)
@@ -316,14 +372,17 @@ func (d *Day) maxPeakWithout(pods map[uint32]bool) float64 {
 	if len(pods) == 0 {
 		return d.maxPeak()
 	}
+
 	peak := float32(0)
 	for _, p := range d.Peaks {
 		if !pods[p.Pod] {
 			peak = max(peak, p.Peak)
 		}
 	}
+
 	if peak == 0 {
 		return d.maxPeak()
 	}
+
 	return float64(peak)
 }

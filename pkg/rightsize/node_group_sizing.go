@@ -50,43 +50,64 @@ func recommendByNodeGroup(in Input, p Policy) Recommendation {
 			out.NodeGroups = append(out.NodeGroups, size)
 		}
 	}
+
 	if len(out.NodeGroups) < 2 {
 		out.NodeGroups = nil
 		return out
 	}
+
 	cpu := groupComparison{
-		unit: Cores, value: func(r Resources) float64 { return floatOf(r.CPURequest) / 1000 },
-		sizing: func(s *NodeGroupSize) Sizing { return s.CPU }, capacity: func(s NodeGroupShape) float64 { return float64(s.PodCPU) / 1000 },
+		unit:     Cores,
+		value:    func(r Resources) float64 { return floatOf(r.CPURequest) / 1000 },
+		sizing:   func(s *NodeGroupSize) Sizing { return s.CPU },
+		capacity: func(s NodeGroupShape) float64 { return float64(s.PodCPU) / 1000 },
 	}
+
 	if by := cpu.apply(&out.CPU, out.Target, out.NodeGroups); by != nil {
 		out.Target.CPURequest, out.Target.CPULimit = by.CPURequest, by.CPULimit
 	}
+
 	memory := groupComparison{
-		unit: BytesUnit, value: func(r Resources) float64 { return floatOf(r.MemoryRequest) },
-		sizing: func(s *NodeGroupSize) Sizing { return s.Memory }, capacity: func(s NodeGroupShape) float64 { return float64(s.PodMemory) },
+		unit:     BytesUnit,
+		value:    func(r Resources) float64 { return floatOf(r.MemoryRequest) },
+		sizing:   func(s *NodeGroupSize) Sizing { return s.Memory },
+		capacity: func(s NodeGroupShape) float64 { return float64(s.PodMemory) },
 	}
+
 	if by := memory.apply(&out.Memory, out.Target, out.NodeGroups); by != nil {
 		out.Target.MemoryRequest, out.Target.MemoryLimit = by.MemoryRequest, by.MemoryLimit
 	}
+
 	return out
 }
 
 // groupSize sizes the container as if it ran on the nodes of one group only; ran is false if it was not observed there.
 func groupSize(in Input, p Policy, g NodeGroupUse) (size NodeGroupSize, ran bool) {
-	in.Profile, in.MaxCPU, in.MaxMemory = g.Profile, g.PodCPU, g.PodMemory
+	in.Profile = g.Profile
+	in.MaxCPU = g.PodCPU
+
+	in.MaxMemory = g.PodMemory
 	days := windowDays(g.Profile, in.Now, max(p.CPU.Window, p.Memory.Window))
 	if len(days) == 0 {
 		return NodeGroupSize{}, false
 	}
+
 	r := Recommend(in, p)
 	size = NodeGroupSize{
-		Group: g.Name, Pods: min(g.Nodes, len(days[len(days)-1].Peaks)), CPU: r.CPU, Memory: r.Memory, Target: r.Target,
-		preliminary: r.Target, shape: g.NodeGroupShape,
+		Group:       g.Name,
+		Pods:        min(g.Nodes, len(days[len(days)-1].Peaks)),
+		CPU:         r.CPU,
+		Memory:      r.Memory,
+		Target:      r.Target,
+		preliminary: r.Target,
+		shape:       g.NodeGroupShape,
 	}
+
 	if !r.Ready() {
 		p.MinHistory = 1
 		size.preliminary = Recommend(in, p).Target
 	}
+
 	return size, true
 }
 
@@ -103,13 +124,16 @@ func (g groupComparison) apply(all *Sizing, target Resources, groups []NodeGroup
 	if all.Status != Ready {
 		return nil
 	}
+
 	most := g.value(target)
 	ruler := -1
 	for i := range groups {
 		if v := g.value(groups[i].Target); g.sizing(&groups[i]).Status == Ready && v > most {
-			ruler, most = i, v
+			ruler = i
+			most = v
 		}
 	}
+
 	for i := range groups {
 		s := g.sizing(&groups[i])
 		if v := g.value(groups[i].preliminary); s.Status == Learning && v > most {
@@ -117,15 +141,18 @@ func (g groupComparison) apply(all *Sizing, target Resources, groups []NodeGroup
 				Status: Learning, Days: all.Days,
 				Message: fmt.Sprintf("nodes of %s: %s, and they already ask for %s, all others for %s", groups[i].Group, s.Message, g.unit.format(v), g.unit.format(most)),
 			}
+
 			return &Resources{}
 		}
 	}
+
 	if ruler >= 0 {
 		*all = g.sizing(&groups[ruler])
 		all.Message = "the nodes of " + groups[ruler].Group + " rule: " + all.Message
 		all.Flags = slices.Clone(all.Flags)
 		becomes = &groups[ruler].Target
 	}
+
 	g.addFindings(all, most, groups)
 	return becomes
 }
@@ -133,27 +160,32 @@ func (g groupComparison) apply(all *Sizing, target Resources, groups []NodeGroup
 // addFindings records how much one size for all nodes wastes on some of them, and on which it does not fit.
 func (g groupComparison) addFindings(all *Sizing, most float64, groups []NodeGroupSize) {
 	var sizes, small []string
-	least, less := most, 0.0
+	least := most
+	less := 0.0
 	for i := range groups {
 		size := &groups[i]
 		if room := g.capacity(size.shape); room > 0 && most > room {
 			small = append(small, fmt.Sprintf("%s (%s)", size.Group, g.unit.format(room)))
 		}
+
 		s := g.sizing(size)
 		if s.Status != Ready {
 			sizes = append(sizes, size.Group+" "+s.Message)
 			continue
 		}
+
 		v := g.value(size.Target)
 		least = min(least, v)
 		less += float64(size.Pods) * (most - v)
 		sizes = append(sizes, fmt.Sprintf("%s needs %s (%d pods)", size.Group, g.unit.format(v), size.Pods))
 	}
+
 	if least < similarSizes*most {
 		all.Flags = append(all.Flags, Flag{Code: FlagDissimilarNodes, Detail: fmt.Sprintf(
 			"one template serves unlike nodes with %s: %s; a DaemonSet for each group would ask for %s less in all",
 			g.unit.format(most), formatFirst(sizes), g.unit.format(less))})
 	}
+
 	if len(small) > 0 {
 		all.Flags = append(all.Flags, Flag{Code: FlagTooLarge, Detail: fmt.Sprintf("%s does not fit on the nodes of %s", g.unit.format(most), formatFirst(small))})
 	}
@@ -164,5 +196,6 @@ func formatFirst(all []string) string {
 	if len(all) > maxListed {
 		all = append(slices.Clone(all[:maxListed]), fmt.Sprintf("and %d more", len(all)-maxListed))
 	}
+
 	return strings.Join(all, ", ")
 }

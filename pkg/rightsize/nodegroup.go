@@ -48,6 +48,7 @@ func NodeGroup(n NodeShape) string {
 			return key + "=" + v
 		}
 	}
+
 	return fmt.Sprintf("%s cores, %s", FormatCPU(n.CPU), formatBytes(float64(n.Memory)))
 }
 
@@ -73,37 +74,45 @@ func GroupNodes(nodes []NodeShape) NodeGroups {
 	if len(nodes) == 0 {
 		return NodeGroups{}
 	}
+
 	counts := map[string]int{}
 	names := make([]string, len(nodes))
 	for i, n := range nodes {
 		names[i] = NodeGroup(n)
 		counts[names[i]]++
 	}
+
 	if len(counts) > maxNodeGroups {
 		order := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 			return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
 		})
+
 		small := map[string]bool{}
 		for _, name := range order[maxNodeGroups-1:] {
 			small[name] = true
 		}
+
 		for i := range names {
 			if small[names[i]] {
 				names[i] = otherNodes
 			}
 		}
 	}
+
 	out := NodeGroups{Of: make(map[string]string, len(nodes))}
 	shapes := map[string]NodeGroupShape{}
 	for i, n := range nodes {
 		out.Of[n.Name] = names[i]
 		g := shapes[names[i]]
-		g.Name, g.Nodes = names[i], g.Nodes+1
+		g.Name = names[i]
+		g.Nodes = g.Nodes + 1
 		g.PodCPU, g.PodMemory = max(g.PodCPU, n.PodCPU), max(g.PodMemory, n.PodMemory)
 		shapes[names[i]] = g
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(shapes)) {
 		out.Groups = append(out.Groups, shapes[name])
 	}
+
 	return out
 }

@@ -35,17 +35,21 @@ func TestGroupNodesIsBounded(t *testing.T) {
 			nodes = append(nodes, NodeShape{Name: fmt.Sprintf("n-%d-%d", i, n), PodCPU: series.MilliCPU(1000 + n), Labels: map[string]string{"crane.io/nodepool": fmt.Sprintf("p%02d", i)}})
 		}
 	}
+
 	got := GroupNodes(nodes)
 	if len(got.Groups) != maxNodeGroups || len(got.Of) != len(nodes) {
 		t.Fatalf("%d groups of %d nodes", len(got.Groups), len(got.Of))
 	}
+
 	if got.Of["n-0-0"] != "crane.io/nodepool=p00" || got.Of["n-39-0"] != otherNodes {
 		t.Errorf("%q, %q", got.Of["n-0-0"], got.Of["n-39-0"])
 	}
+
 	sum := 0
 	for _, g := range got.Groups {
 		sum += g.Nodes
 	}
+
 	if first := got.Groups[0]; sum != len(nodes) || first.Nodes != 41 || first.PodCPU != 1040 {
 		t.Errorf("%d nodes in all, first %+v", sum, first)
 	}
@@ -64,9 +68,11 @@ func onNodes(groups ...groupDays) Input {
 			use.Profile.AddCPU(Usage{Pod: fmt.Sprint(g.name, i), Series: s})
 			use.Profile.AddMemory(Usage{Pod: fmt.Sprint(g.name, i), Series: m})
 		}
+
 		in.Profile.Merge(use.Profile)
 		in.Groups = append(in.Groups, use)
 	}
+
 	return in
 }
 
@@ -80,19 +86,23 @@ type groupDays struct {
 func TestUnlikeNodes(t *testing.T) {
 	policy := mustPolicy(t, DefaultPolicy)
 	small := groupDays{"small", 60, 10, 0.2, 5e8, 1000}
+
 	// One pod of 61 is on a large node: the points of all pods together do not hold it, its group does.
 	in := onNodes(small, groupDays{"big", 1, 10, 2, 4e9, 16000})
 	r := Recommend(in, policy)
 	checkRecommendation(t, r)
+
 	if *r.Target.CPURequest < 2000 || *r.Target.MemoryRequest < 4e9 || len(r.NodeGroups) != 2 {
 		t.Fatalf("%+v", r)
 	}
+
 	if !strings.HasPrefix(r.CPU.Message, "the nodes of big rule") {
 		t.Errorf("message %q", r.CPU.Message)
 	}
 	if got := r.NodeGroups[0]; got.Group != "small" || got.Pods != 60 || *got.Target.CPURequest > 300 {
 		t.Errorf("%+v", got)
 	}
+
 	// 60 x (2.04 - 0.204) cores.
 	said := detail(r.CPU, string(FlagDissimilarNodes))
 	for _, part := range []string{"small needs 204m (60 pods)", "big needs 2040m (1 pods)", "would ask for 110160m less"} {
@@ -100,9 +110,11 @@ func TestUnlikeNodes(t *testing.T) {
 			t.Errorf("%q is not in %q", part, said)
 		}
 	}
+
 	if said := detail(r.CPU, string(FlagTooLarge)); !strings.Contains(said, "2040m does not fit on the nodes of small (1)") {
 		t.Errorf("fit: %q", said)
 	}
+
 	evidence := CollectEvidence(in, policy)
 	if request := evidence.CPU.Outcomes[0].Request; request < 2 {
 		t.Errorf("the replay decides without node groups: %v cores", request)
@@ -112,6 +124,7 @@ func TestUnlikeNodes(t *testing.T) {
 func TestAlikeNodes(t *testing.T) {
 	r := Recommend(onNodes(groupDays{"a", 2, 10, 1, 1e9, 0}, groupDays{"b", 2, 10, 0.95, 1.02e9, 0}), mustPolicy(t, DefaultPolicy))
 	checkRecommendation(t, r)
+
 	if hasFlag(r.CPU, FlagDissimilarNodes) || *r.Target.MemoryRequest < 1.02e9 || *r.Target.CPURequest < 1000 || len(r.NodeGroups) != 2 {
 		t.Errorf("%+v", r)
 	}
@@ -122,14 +135,17 @@ func TestLearningNodeGroup(t *testing.T) {
 	old := groupDays{"old", 60, 10, 1, 1e9, 0}
 	greedy := Recommend(onNodes(old, groupDays{"new", 1, 2, 5, 5e8, 0}), policy)
 	checkRecommendation(t, greedy)
+
 	if greedy.CPU.Status != Learning || greedy.Target.CPURequest != nil || !strings.Contains(greedy.CPU.Message, "nodes of new: learning, 2 of 7 days") {
 		t.Errorf("a group that already needs more does not hold back: %+v", greedy.CPU)
 	}
 	if greedy.Memory.Status != Ready {
 		t.Errorf("memory, of which it needs less: %+v", greedy.Memory)
 	}
+
 	modest := Recommend(onNodes(old, groupDays{"new", 1, 2, 0.1, 1e8, 0}), policy)
 	checkRecommendation(t, modest)
+
 	if !modest.Ready() {
 		t.Errorf("a group that needs less holds back: %+v", modest)
 	}

@@ -43,6 +43,7 @@ func (p *Profile) AddUnreclaimable(u Usage, basis ReclaimBasis) (counted int) {
 			counted += d.addUnreclaimable(pod, part, newDayClock(date, part, u.Started), basis)
 		}
 	}
+
 	return counted
 }
 
@@ -52,14 +53,17 @@ func (d *Day) addUnreclaimable(pod uint32, part series.Series, clock dayClock, b
 		if !(v >= 0 && v <= maxFloat32) {
 			continue
 		}
+
 		counted++
 		peak.Unreclaimable = max(peak.Unreclaimable, float32(v))
 		peak.UnreclaimableHours |= 1 << clock.hour(i)
 	}
+
 	if counted > 0 {
 		d.ReclaimBasis = max(d.ReclaimBasis, basis)
 		d.addPeak(peak)
 	}
+
 	return counted
 }
 
@@ -70,6 +74,7 @@ func (p PodPeak) unreclaimable() float32 {
 	if p.UnreclaimableHours == 0 || missing&^(1<<(bits.Len32(p.MemoryHours|1)-1)) != 0 {
 		return p.Peak
 	}
+
 	return min(p.Unreclaimable, p.Peak)
 }
 
@@ -85,16 +90,20 @@ func (d *Day) requiredPeak(leaveOut series.Ratio, without map[uint32]bool) float
 	if leaveOut == 0 || !d.hasCacheSplit() {
 		return whole
 	}
-	most, lowest := 0.0, float64(maxFloat32)
+
+	most := 0.0
+	lowest := float64(maxFloat32)
 	for _, p := range d.Peaks {
 		lowest = min(lowest, float64(p.Peak))
 		if !without[p.Pod] {
 			most = max(most, requiredMemory(p.Peak, p.unreclaimable(), leaveOut))
 		}
 	}
+
 	if len(d.Peaks) == maxPodsPerDay {
 		most = max(most, lowest) // Dropped pods may have had as much.
 	}
+
 	return min(most, whole)
 }
 
@@ -106,6 +115,7 @@ func basisOf(days []*Day) (basis ReclaimBasis) {
 	for _, d := range days {
 		basis = max(basis, d.ReclaimBasis)
 	}
+
 	return basis
 }
 
@@ -123,6 +133,7 @@ func (p PageCachePolicy) excludedShare(basis ReclaimBasis) series.Ratio {
 	if basis == BasisUnknown || basis == AnonymousOnly && !p.TrustRSS {
 		return 0
 	}
+
 	return p.LeaveOut
 }
 
@@ -134,22 +145,27 @@ func (s *sizer) pageCache(c cacheSplit) {
 	if c.whole <= 0 || c.unreclaimable >= c.whole {
 		return
 	}
+
 	cache := c.whole - c.unreclaimable
 	if c.leaveOut == 0 {
 		if cache >= notableCacheShare*c.whole && c.basis == AnonymousOnly {
 			s.flag(FlagPageCache, fmt.Sprintf("of %s only %s are anonymous memory; up to %s may be page cache and count all the same, "+
 				"because rss does not tell it from shared memory, which cannot be given back", s.unit.format(c.whole), s.unit.format(c.unreclaimable), s.unit.format(cache)))
 		}
+
 		return
 	}
+
 	detail := fmt.Sprintf("of %s only %s cannot be given back; %s are page cache, %s of which the request holds",
 		s.unit.format(c.whole), s.unit.format(c.unreclaimable), s.unit.format(cache), percent(1-c.leaveOut))
+
 	if c.basis == AnonymousOnly {
 		detail += ", taken from rss as the policy says"
 	}
 	if cache >= notableCacheShare*c.whole {
 		s.flag(FlagPageCache, detail)
 	}
+
 	s.Message += "; " + detail
 	s.step(StepPageCache, c.needed, detail)
 }

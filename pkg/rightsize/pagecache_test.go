@@ -20,6 +20,7 @@ func hours(n int, f func(i int) float64) series.Series {
 	for i := range s.Values {
 		s.Values[i] = f(i)
 	}
+
 	return s
 }
 
@@ -35,6 +36,7 @@ func caching(days int, held float64, basis ReclaimBasis) Input {
 func TestPageCache(t *testing.T) {
 	const mb, gib = 1 << 20, 1 << 30
 	whole := *Recommend(constant(10, 0.1, gib), mustPolicy(t, DefaultPolicy)).Target.MemoryRequest
+
 	for _, c := range []struct {
 		policy string
 		basis  ReclaimBasis
@@ -48,9 +50,11 @@ func TestPageCache(t *testing.T) {
 	} {
 		r := Recommend(caching(10, 100*mb, c.basis), mustPolicy(t, c.policy))
 		checkRecommendation(t, r)
+
 		if got := r.Memory.Estimate / mb; got < c.at-0.01 || got > c.at+0.01 {
 			t.Errorf("%s, basis %d: estimate %v MiB, want %v", c.policy, c.basis, got, c.at)
 		}
+
 		// Both numbers are reported, whether the cache is left out or not.
 		said := detail(r.Memory, string(FlagPageCache))
 		if !strings.Contains(said, "1.00Gi") || !strings.Contains(said, "100.0Mi") {
@@ -60,11 +64,13 @@ func TestPageCache(t *testing.T) {
 			t.Errorf("%s, basis %d: %v", c.policy, c.basis, r.Memory.Steps)
 		}
 	}
+
 	trusting := mustPolicy(t, DefaultPolicy)
 	trusting.Memory.PageCache.TrustRSS = true
 	if got := Recommend(caching(10, 100*mb, AnonymousOnly), trusting); *got.Target.MemoryRequest >= whole || !strings.Contains(got.Memory.Message, "taken from rss") {
 		t.Errorf("a policy that trusts rss: %+v", got.Memory)
 	}
+
 	steady := Recommend(caching(10, 1020*mb, WithoutActiveFile), mustPolicy(t, DefaultPolicy))
 	if hasFlag(steady.Memory, FlagPageCache) || *steady.Target.MemoryRequest > whole {
 		t.Errorf("hardly any cache: %+v", steady.Memory)
@@ -76,17 +82,21 @@ func TestPageCacheIsNeverGuessed(t *testing.T) {
 	const gib = 1 << 30
 	policy := mustPolicy(t, DefaultPolicy)
 	whole := *Recommend(constant(10, 0.1, gib), policy).Target.MemoryRequest
+
 	request := func(add func(p *Profile)) series.Bytes {
 		in := constant(10, 0.1, gib)
 		add(in.Profile)
 		r := Recommend(in, policy)
 		checkRecommendation(t, r)
+
 		return *r.Target.MemoryRequest
 	}
+
 	held := func(pod string, n int, f func(int) float64) Usage { return Usage{Pod: pod, Series: hours(n, f)} }
 	if got := request(func(p *Profile) { p.AddUnreclaimable(held("a", 239, same(1e8)), WithoutActiveFile) }); got >= whole {
 		t.Errorf("only the newest hour is missing: %d of %d", got, whole)
 	}
+
 	for name, add := range map[string]func(p *Profile){
 		"the last day":   func(p *Profile) { p.AddUnreclaimable(held("a", 216, same(1e8)), WithoutActiveFile) },
 		"two hours":      func(p *Profile) { p.AddUnreclaimable(held("a", 238, same(1e8)), WithoutActiveFile) },
@@ -101,6 +111,7 @@ func TestPageCacheIsNeverGuessed(t *testing.T) {
 			t.Errorf("%s is not told: %d, want %d", name, got, whole)
 		}
 	}
+
 	// The request is never below the unreclaimable memory.
 	for i := range 20 {
 		low := float64(i) * 5e7
@@ -115,6 +126,7 @@ func gapsAt(from, to int) func(int) float64 {
 		if i >= from && i < to {
 			return series.Gap()
 		}
+
 		return 1e8
 	}
 }
@@ -128,6 +140,7 @@ func TestPageCacheOfManyPods(t *testing.T) {
 		p.AddMemory(Usage{Pod: pod, Series: minutes(60, same(float64(1000+i)))})
 		p.AddUnreclaimable(Usage{Pod: pod, Series: hours(1, same(10))}, WithoutActiveFile)
 	}
+
 	if got := d.requiredPeak(1, nil); got < 1100 || got > 1101 {
 		t.Errorf("held %v, want the lowest peak that is kept", got)
 	}
@@ -147,7 +160,8 @@ func TestReplayKnowsPageCache(t *testing.T) {
 // TestJobsWithPageCache: a run is sized without its cache as well.
 func TestJobsWithPageCache(t *testing.T) {
 	in := constant(10, 0.1, 1e9)
-	in.Profile, in.RunsToCompletion = NewProfile(), true
+	in.Profile = NewProfile()
+	in.RunsToCompletion = true
 	for i := range 6 {
 		s := minutes(60, same(1e9))
 		h := hours(1, same(1e8))
@@ -156,6 +170,7 @@ func TestJobsWithPageCache(t *testing.T) {
 		in.Profile.AddMemory(Usage{Pod: fmt.Sprint(i), Series: s})
 		in.Profile.AddUnreclaimable(Usage{Pod: fmt.Sprint(i), Series: h}, WithoutActiveFile)
 	}
+
 	r := Recommend(in, mustPolicy(t, DefaultPolicy))
 	if r.Memory.Status != Ready || r.Memory.Estimate > 5.6e8 || !hasStep(r.Memory, StepPageCache) {
 		t.Errorf("%+v", r.Memory)
@@ -173,18 +188,22 @@ func TestFirstProfileVersion(t *testing.T) {
 	out = binary.AppendUvarint(out, 1)
 	out = binary.LittleEndian.AppendUint32(out, 99)
 	out = appendFloat32(appendFloat32(appendFloat32(out, 10), 20), 0.5)
+
 	empty, err := new(Day).CPU.MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for range 2 {
 		out = append(binary.AppendUvarint(out, uint64(len(empty))), empty...)
 	}
+
 	out = binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(out))
 	var p Profile
 	if err := p.UnmarshalBinary(out); err != nil {
 		t.Fatal(err)
 	}
+
 	d := p.Days()[0]
 	if d.Day != 20000 || d.CPUHours != 3 || d.MemoryHours != 7 || d.StartMemory != 2 || d.ReclaimBasis != BasisUnknown || d.MemoryTime != 0 {
 		t.Errorf("%+v", d)
@@ -197,9 +216,11 @@ func TestFirstProfileVersion(t *testing.T) {
 // TestHeldSurvivesTheCache: days that are stored apart and merged lead to the same sketch, in any order.
 func TestHeldSurvivesTheCache(t *testing.T) {
 	whole := caching(3, 1e8, WithoutActiveFile).Profile
-	memory, held := NewProfile(), NewProfile()
+	memory := NewProfile()
+	held := NewProfile()
 	memory.Merge(constant(3, 0.1, 1<<30).Profile)
 	held.AddUnreclaimable(Usage{Pod: "a", Series: hours(72, same(1e8))}, WithoutActiveFile)
+
 	want, _ := whole.MarshalBinary()
 	for _, order := range [][2]*Profile{{memory, held}, {held, memory}} {
 		merged := NewProfile()
@@ -208,12 +229,15 @@ func TestHeldSurvivesTheCache(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			again := NewProfile()
 			if err := again.UnmarshalBinary(stored); err != nil {
 				t.Fatal(err)
 			}
+
 			merged.Merge(again)
 		}
+
 		if got, _ := merged.MarshalBinary(); string(got) != string(want) {
 			t.Errorf("merged days differ: %+v, want %+v", merged.Days()[0], whole.Days()[0])
 		}

@@ -58,6 +58,7 @@ func quantileOf(days []*Day, of func(*Day) *histogram.Counts, q float64) float64
 	for _, d := range days {
 		h.Add(of(d), 1)
 	}
+
 	return h.Quantile(q)
 }
 
@@ -69,6 +70,7 @@ func vpaCPU(days []*Day, now time.Time) float64 {
 		noon := now.Sub(d.Day.Start().Add(12 * time.Hour))
 		h.Add(&d.CPU, math.Exp2(-float64(noon)/float64(vpaHalfLife)))
 	}
+
 	return 1.15 * h.Quantile(0.90)
 }
 
@@ -79,5 +81,6 @@ func vpaMemory(days []*Day, now time.Time) float64 {
 			peaks = append(peaks, dayValue{d.maxPeak(), dayWeight(now, d, vpaHalfLife)})
 		}
 	}
+
 	return 1.15 * weightedQuantile(peaks, 0.90)
 }

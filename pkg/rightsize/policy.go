@@ -177,6 +177,7 @@ func (p Policy) problems() settings.Errors {
 	v.Check(slices.Contains([]Method{Percentile, Envelope, Calibrated}, cpu.Method), "cpu.method", cpu.Method, "must be percentile, envelope or calibrated")
 	v.target(cpu)
 	v.share("cpu.percentile", cpu.Percentile)
+
 	v.envelope(cpu)
 	v.window("cpu", cpu.Window, cpu.HalfLife)
 	v.Check(cpu.Margin >= 0 && cpu.Margin <= 10, "cpu.margin", cpu.Margin, "must be 0 to 10 (0.15 is 15 %)")
@@ -184,12 +185,14 @@ func (p Policy) problems() settings.Errors {
 	v.Check(cpu.Floor > 0, "cpu.floor", cpu.Floor, "must be above zero: a request of zero is never recommended")
 	v.Check(cpu.Step > 0, "cpu.step", cpu.Step, "must be above zero")
 	v.Check(cpu.Ceiling == 0 || cpu.Ceiling >= cpu.Floor, "cpu.ceiling", cpu.Ceiling, "must be 0 (none) or at least the floor")
+
 	v.limit("cpu.limit", cpu.Limit)
 	mem := p.Memory
 	v.share("memory.percentile", mem.Percentile)
 	v.window("memory", mem.Window, mem.HalfLife)
 	v.Check(mem.Margin >= 0 && mem.Margin <= 10, "memory.margin", mem.Margin, "must be 0 to 10 (0.15 is 15 %)")
 	v.Check(mem.TailMargin >= 0 && mem.TailMargin <= 100, "memory.tailMargin", mem.TailMargin, "must be 0 to 100")
+
 	v.Check(mem.MaxMargin >= 0 && mem.MaxMargin <= 10, "memory.maxMargin", mem.MaxMargin, "must be 0 to 10")
 	v.share("memory.targetUtilization", mem.TargetUtilization)
 	v.Check(mem.Floor > 0, "memory.floor", mem.Floor, "must be above zero: a request of zero is never recommended")
@@ -197,6 +200,7 @@ func (p Policy) problems() settings.Errors {
 	v.Check(mem.Ceiling == 0 || mem.Ceiling >= mem.Floor, "memory.ceiling", mem.Ceiling, "must be 0 (none) or at least the floor")
 	v.limit("memory.limit", mem.Limit)
 	v.Check(mem.PageCache.LeaveOut >= 0 && mem.PageCache.LeaveOut <= 1, "memory.pageCache.leaveOut", mem.PageCache.LeaveOut, "must be 0 to 1 (0.5 is half of it)")
+
 	if oom := mem.OOM; oom.Enabled {
 		v.Check(oom.Ratio >= 1 && oom.Ratio <= 10, "memory.oom.ratio", oom.Ratio, "must be 1 to 10")
 		v.Check(oom.MinBump >= 0, "memory.oom.minBump", oom.MinBump, "must not be below zero")
@@ -204,9 +208,11 @@ func (p Policy) problems() settings.Errors {
 		v.Check(oom.Window > 0, "memory.oom.window", oom.Window, "must be above zero")
 		v.Check(oom.HalfLife >= 0, "memory.oom.halfLife", oom.HalfLife, "must not be below zero")
 	}
+
 	for i, s := range p.Specifications {
 		v.Check(s.CPU > 0 && s.Memory > 0, fmt.Sprintf("specifications[%d]", i), s, "CPU and memory must be above zero")
 	}
+
 	return v.Errors
 }
 
@@ -223,6 +229,7 @@ func (v *validator) envelope(cpu CPUPolicy) {
 		v.Check(e == EnvelopePolicy{}, "cpu.envelope", e, "contradicts the method: percentile has none")
 		return
 	}
+
 	v.Check(e.ViolationPrice >= 0 && e.ViolationPrice <= 1000, "cpu.envelope.violationPrice", e.ViolationPrice, "must be 0 to 1000")
 	v.share("cpu.envelope.cover", e.Cover)
 	v.Check(e.SpreadMargin >= 0 && e.SpreadMargin <= 10, "cpu.envelope.spreadMargin", e.SpreadMargin, "must be 0 to 10")
@@ -235,6 +242,7 @@ func (v *validator) target(cpu CPUPolicy) {
 		v.Check(cpu.Target == 0, "cpu.target", cpu.Target, "contradicts the method: only calibrated has one")
 		return
 	}
+
 	calibrate.CheckTarget(&v.Errors, "cpu.target", cpu.Target)
 	least := time.Duration(calibrate.ConstantSettings().MinDays) * day
 	v.Check(cpu.Window >= least, "cpu.window", cpu.Window, "must be 7d or more with the method calibrated")
@@ -259,5 +267,6 @@ func joinModes(modes []LimitMode) string {
 	for i, m := range modes {
 		names[i] = string(m)
 	}
+
 	return strings.Join(names, ", ")
 }

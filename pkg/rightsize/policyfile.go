@@ -36,24 +36,30 @@ func (f *policyFile) decode(data []byte, into any) (errs settings.Errors) {
 		CPU  struct{ Method *Method }
 	}
 	_ = json.Unmarshal(data, &first) // Fields of another type are reported below.
+
 	name := DefaultPolicy
 	if first.Base != nil {
 		name = *first.Base
 	}
+
 	var err error
 	if f.Policy, err = PolicyByName(name); err != nil {
 		errs.Fail("base", name, "must be one of "+strings.Join(PolicyNames(), ", "))
 		return errs
 	}
+
 	f.Name = ""
 	if m := first.CPU.Method; m != nil {
 		f.CPU.selectMethod(*m)
 	}
+
 	errs = settings.Decode(data, into)
 	errs.Check(f.Name != "" || len(errs) > 0, "name", "", "must be given: it is shown with each recommendation")
+
 	if len(errs) == 0 {
 		errs = f.problems()
 	}
+
 	return errs
 }
 
@@ -62,6 +68,7 @@ func (p *CPUPolicy) selectMethod(m Method) {
 	if m == Percentile {
 		p.Envelope = EnvelopePolicy{}
 	}
+
 	switch {
 	case m != Calibrated:
 		p.Target = 0
@@ -93,14 +100,17 @@ func ParsePolicySet(data []byte) (PolicySet, error) {
 	errs := f.decode(data, &f)
 	set := PolicySet{Default: f.Policy}
 	errs.Check(f.Rules == nil || len(f.Rules) > 0, "rules", "[]", "must be a list of objects with match and policy")
+
 	for i, r := range f.Rules {
 		rule, problems := parseRule(r.Match, r.Policy)
 		errs.AddUnreported(problems.Below(fmt.Sprintf("rules[%d]", i)))
 		set.Rules = append(set.Rules, rule)
 	}
+
 	if err := errs.Err(); err != nil {
 		return PolicySet{}, err
 	}
+
 	return set, nil
 }
 
@@ -111,6 +121,7 @@ func parseRule(match *PolicyMatch, raw json.RawMessage) (rule PolicyRule, errs s
 		rule.Match = *match
 		errs = match.problems().Below("match")
 	}
+
 	var name string
 	switch {
 	case raw == nil:
@@ -124,15 +135,18 @@ func parseRule(match *PolicyMatch, raw json.RawMessage) (rule PolicyRule, errs s
 		errs = append(errs, f.decode(raw, &f).Below("policy")...)
 		rule.Policy = f.Policy
 	}
+
 	return rule, errs
 }
 
 func (m PolicyMatch) problems() (errs settings.Errors) {
 	errs.Check(len(m.Namespaces)+len(m.Kinds)+len(m.Names)+len(m.Labels) > 0, "", "",
 		"must select something: all other workloads have the policy at the top of the file")
+
 	for field, list := range map[string][]string{"namespaces": m.Namespaces, "kinds": m.Kinds, "names": m.Names} {
 		errs.Check(!slices.Contains(list, ""), field, "", "must not contain an empty text")
 	}
+
 	return errs
 }
 
@@ -146,11 +160,14 @@ func (s *Specifications) DecodeField(raw json.RawMessage) string {
 	if err == nil && len(entries) == 0 {
 		err = errors.New("no entry")
 	}
+
 	if err != nil {
 		return `must be a list such as ["0.5c1g", "1c2g"]`
 	}
+
 	if *s, err = ParseSpecifications(strings.Join(entries, ",")); err != nil {
 		return err.Error()
 	}
+
 	return ""
 }

@@ -25,6 +25,7 @@ func TestParsePolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if p.Name != "web" || p.MinHistory != 3*day || p.CPU.Method != Percentile || p.CPU.Envelope != (EnvelopePolicy{}) || p.CPU.Window != 7*day ||
 		p.CPU.Floor != 50 || p.CPU.Ceiling != 8000 || p.CPU.Limit.Mode != LimitNone || p.Memory.Ceiling != 8<<30 ||
 		p.Memory.Limit != (LimitPolicy{LimitHeadroom, 0.5}) || p.Memory.OOM.Ratio != 1.3 || p.Memory.OOM.Cap != 2 || len(p.Specifications) != 2 {
@@ -62,6 +63,7 @@ func TestParsePolicyRefuses(t *testing.T) {
 			t.Errorf("%s: error %v does not say %q", name, err, c.says)
 			continue
 		}
+
 		var field *settings.FieldError
 		if c.path != "" && (!errors.As(err, &field) || field.Path != c.path) {
 			t.Errorf("%s: path %v, want %s (%v)", name, field, c.path, err)
@@ -86,9 +88,11 @@ func FuzzParsePolicy(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		if err := p.Validate(); err != nil {
 			t.Fatalf("parsed, but not valid: %v", err)
 		}
+
 		checkRecommendation(t, Recommend(steadyInput(8, 1), p))
 	})
 }

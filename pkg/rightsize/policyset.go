@@ -55,14 +55,17 @@ func (s PolicySet) For(w Subject) (p Policy, why string) {
 			return r.Policy, fmt.Sprintf("policy %s by rule %d of the policy file", r.Policy.Name, i+1)
 		}
 	}
+
 	class, given := w.Annotations[ClassAnnotation]
 	if !given || s.IgnoreClasses {
 		return s.Default, ""
 	}
+
 	p, err := PolicyByName(class)
 	if err != nil {
 		return s.Default, fmt.Sprintf("policy %s: the annotation %s names no class: %v", s.Default.Name, ClassAnnotation, err)
 	}
+
 	return s.limitHistory(p), "policy " + p.Name + " by the annotation " + ClassAnnotation
 }
 
@@ -71,9 +74,12 @@ func (s PolicySet) limitHistory(p Policy) Policy {
 	longest := s.Window()
 	p.CPU.Window, p.Memory.Window = min(p.CPU.Window, longest), min(p.Memory.Window, longest)
 	p.Memory.OOM.Window = min(p.Memory.OOM.Window, p.Memory.Window)
-	if p.MinHistory = min(p.MinHistory, longest); s.RequestedHistory > 0 {
+	p.MinHistory = min(p.MinHistory, longest)
+
+	if s.RequestedHistory > 0 {
 		p.MinHistory = min(p.MinHistory, s.RequestedHistory)
 	}
+
 	return p
 }
 
@@ -83,6 +89,7 @@ func (s PolicySet) Window() time.Duration {
 	for _, r := range s.Rules {
 		longest = max(longest, r.Policy.CPU.Window, r.Policy.Memory.Window)
 	}
+
 	return longest
 }
 
@@ -91,11 +98,13 @@ func (s *PolicySet) Each(change func(*Policy) error) error {
 	if err := change(&s.Default); err != nil {
 		return err
 	}
+
 	for i := range s.Rules {
 		if err := change(&s.Rules[i].Policy); err != nil {
 			return fmt.Errorf("rules[%d].policy: %w", i, err)
 		}
 	}
+
 	return nil
 }
 
@@ -104,10 +113,12 @@ func (m PolicyMatch) matches(w Subject) bool {
 	if !in(m.Namespaces, w.Namespace) || !in(m.Kinds, w.Kind) || !in(m.Names, w.Name) {
 		return false
 	}
+
 	for k, v := range m.Labels {
 		if got, there := w.Labels[k]; !there || got != v {
 			return false
 		}
 	}
+
 	return true
 }

@@ -23,6 +23,7 @@ func TestPolicySet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	class := func(name string) map[string]string { return map[string]string{ClassAnnotation: name} }
 	for name, c := range map[string]struct {
 		subject Subject
@@ -46,21 +47,26 @@ func TestPolicySet(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	// The policy of the rule has a longer window than the default of the file; that of a class has no longer window.
 	if got := set.Window(); got != 14*day {
 		t.Errorf("window %v", got)
 	}
+
 	short := NewPolicySet(mustPolicy(t, DefaultPolicy))
 	short.RequestedHistory = 36 * time.Hour
 	if err := short.Each(func(p *Policy) error {
-		p.CPU.Window, p.Memory.Window = 2*day, 2*day
+		p.CPU.Window = 2 * day
+		p.Memory.Window = 2 * day
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
+
 	if p, _ := short.For(Subject{Annotations: class("latency-sensitive")}); p.CPU.Window != 2*day || p.MinHistory != 36*time.Hour || p.Validate() != nil {
 		t.Errorf("a class with a short history: %v, %v, %v", p.CPU.Window, p.MinHistory, p.Validate())
 	}
+
 	short.IgnoreClasses = true
 	if p, why := short.For(Subject{Annotations: class("batch")}); p.Name != DefaultPolicy || why != "" {
 		t.Errorf("ignored classes: %q, %q", p.Name, why)
@@ -92,6 +98,7 @@ func TestParsePolicySetRefuses(t *testing.T) {
 			t.Errorf("%s: no error", file)
 			continue
 		}
+
 		got := fieldPaths(err)
 		for _, path := range paths {
 			if !got[path] {
@@ -109,6 +116,7 @@ func fieldPaths(err error) map[string]bool {
 		if field, ok := err.(*settings.FieldError); ok {
 			out[field.Path] = true
 		}
+
 		switch e := err.(type) {
 		case interface{ Unwrap() []error }:
 			for _, inner := range e.Unwrap() {
@@ -118,6 +126,7 @@ func fieldPaths(err error) map[string]bool {
 			walk(e.Unwrap())
 		}
 	}
+
 	walk(err)
 	return out
 }
@@ -130,9 +139,11 @@ func FuzzParsePolicySet(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		if err := set.Each(func(p *Policy) error { return errors.Join(p.Validate()) }); err != nil {
 			t.Fatalf("accepted and not valid: %v", err)
 		}
+
 		set.For(Subject{Kind: "Job"})
 	})
 }

@@ -95,6 +95,7 @@ func (p *Profile) AddCPU(u Usage) (counted int) {
 			counted += d.addCPU(pod, part, clock)
 		}
 	}
+
 	return counted
 }
 
@@ -107,6 +108,7 @@ func (p *Profile) AddMemory(u Usage) (counted int) {
 			counted += d.addMemory(pod, part, newDayClock(date, part, u.Started))
 		}
 	}
+
 	return counted
 }
 
@@ -117,6 +119,7 @@ func (p *Profile) dayOf(date series.Day, part series.Series) *Day {
 			return p.day(date)
 		}
 	}
+
 	return nil
 }
 
@@ -127,6 +130,7 @@ func (d *Day) addReaction(others uint32, part series.Series, clock dayClock, by 
 		d.mergeReaction(others, nil)
 		return
 	}
+
 	if clock.startFrom != clock.startTo {
 		part.Values = slices.Clone(part.Values)
 		for i := range part.Values {
@@ -135,6 +139,7 @@ func (d *Day) addReaction(others uint32, part series.Series, clock dayClock, by 
 			}
 		}
 	}
+
 	d.mergeReaction(others, calibrate.NewCurve(part, *by))
 }
 
@@ -154,11 +159,13 @@ func (d *Day) mergeReaction(others uint32, curve *calibrate.Curve) {
 }
 
 func (d *Day) addCPU(pod uint32, part series.Series, clock dayClock) (counted int) {
-	peak, seen := PodPeak{Pod: pod}, 0
+	peak := PodPeak{Pod: pod}
+	seen := 0
 	for i, v := range part.Values {
 		if v >= 0 && v <= maxFloat32 {
 			seen++
 		}
+
 		if clock.isStarting(i) {
 			if v > float64(d.StartCPU) && v <= maxFloat32 {
 				d.StartCPU = float32(v)
@@ -166,33 +173,41 @@ func (d *Day) addCPU(pod uint32, part series.Series, clock dayClock) (counted in
 			if v > float64(peak.CPU) && v <= maxFloat32 {
 				peak.CPU = float32(v)
 			}
+
 			continue
 		}
+
 		if d.CPU.Add(v) {
 			d.CPUHours |= 1 << clock.hour(i)
 			counted++
 			peak.CPU = max(peak.CPU, float32(v))
 		}
 	}
+
 	d.CPUTime += float64(seen) * part.Step.Seconds()
 	if peak.CPU > 0 {
 		d.addPeak(peak)
 	}
+
 	return counted
 }
 
 func (d *Day) addMemory(pod uint32, part series.Series, clock dayClock) (counted int) {
-	peak, firstHour := PodPeak{Pod: pod}, uint(0)
+	peak := PodPeak{Pod: pod}
+	firstHour := uint(0)
 	for i, v := range part.Values {
 		if !d.Memory.Add(v) {
 			continue
 		}
+
 		hour := clock.hour(i)
 		d.MemoryHours |= 1 << hour
 		peak.MemoryHours |= 1 << hour
+
 		if counted == 0 {
 			firstHour = hour
 		}
+
 		counted++
 		peak.Peak = max(peak.Peak, float32(v))
 		if hour == firstHour {
@@ -202,10 +217,12 @@ func (d *Day) addMemory(pod uint32, part series.Series, clock dayClock) (counted
 			d.StartMemory = max(d.StartMemory, float32(v))
 		}
 	}
+
 	if counted > 0 {
 		d.MemoryTime += float64(counted) * part.Step.Seconds()
 		d.addPeak(peak)
 	}
+
 	return counted
 }
 
@@ -224,6 +241,7 @@ func newDayClock(date series.Day, part series.Series, started time.Time) dayCloc
 		c.startFrom = started.Sub(midnight)
 		c.startTo = c.startFrom + StartupWindow
 	}
+
 	return c
 }
 
@@ -242,12 +260,14 @@ func (p *Profile) Merge(other *Profile) {
 		if from.CPU.Total() > 0 {
 			into.mergeReaction(into.CPU.Total(), from.Reaction)
 		}
+
 		into.CPU.Merge(&from.CPU)
 		into.Memory.Merge(&from.Memory)
 		into.CPUHours |= from.CPUHours
 		into.MemoryHours |= from.MemoryHours
 		into.StartCPU = max(into.StartCPU, from.StartCPU)
 		into.StartMemory = max(into.StartMemory, from.StartMemory)
+
 		into.CPUTime += from.CPUTime
 		into.MemoryTime += from.MemoryTime
 		into.ReclaimBasis = max(into.ReclaimBasis, from.ReclaimBasis)
@@ -262,6 +282,7 @@ func (p *Profile) Days() []*Day {
 	if p == nil {
 		return nil
 	}
+
 	return p.days
 }
 
@@ -285,6 +306,7 @@ func (p *Profile) between(from, to series.Day) *Profile {
 	if p == nil {
 		return &Profile{}
 	}
+
 	i, _ := p.search(from)
 	j, _ := p.search(to)
 	return &Profile{days: p.days[i:max(i, j)]}
@@ -299,10 +321,12 @@ func (p *Profile) day(date series.Day) *Day {
 	if n := len(p.days); n > 0 && p.days[n-1].Day == date {
 		return p.days[n-1]
 	}
+
 	i, found := p.search(date)
 	if !found {
 		p.days = slices.Insert(p.days, i, &Day{Day: date})
 	}
+
 	return p.days[i]
 }
 
@@ -314,16 +338,19 @@ func (d *Day) addPeak(peak PodPeak) {
 			return
 		}
 	}
+
 	if len(d.Peaks) < maxPodsPerDay {
 		d.Peaks = append(d.Peaks, peak)
 		return
 	}
+
 	lowest := 0
 	for i := range d.Peaks {
 		if d.Peaks[i].less(d.Peaks[lowest]) {
 			lowest = i
 		}
 	}
+
 	if d.Peaks[lowest].less(peak) {
 		d.Peaks[lowest] = peak
 	}
@@ -337,6 +364,7 @@ func (p *PodPeak) merge(o PodPeak) {
 		// Of two parts of one day the lower start is the better estimate.
 		p.First = min(p.First, o.First)
 	}
+
 	p.Peak = max(p.Peak, o.Peak)
 	p.CPU = max(p.CPU, o.CPU)
 	p.Unreclaimable = max(p.Unreclaimable, o.Unreclaimable)
@@ -353,6 +381,7 @@ func (d *Day) maxPeak() float64 {
 	if d.Memory.Total() == 0 {
 		return 0
 	}
+
 	return d.Memory.Max()
 }
 

@@ -38,6 +38,7 @@ func (p *Profile) MarshalBinary() ([]byte, error) {
 		out = appendFloat32(out, d.StartCPU)
 		out = appendFloat32(out, d.StartMemory)
 		out = binary.LittleEndian.AppendUint64(out, math.Float64bits(d.CPUTime))
+
 		out = binary.LittleEndian.AppendUint64(out, math.Float64bits(d.MemoryTime))
 		out = append(out, byte(d.ReclaimBasis))
 		out = binary.AppendUvarint(out, uint64(len(d.Peaks)))
@@ -50,23 +51,28 @@ func (p *Profile) MarshalBinary() ([]byte, error) {
 			out = binary.LittleEndian.AppendUint32(out, peak.MemoryHours)
 			out = binary.LittleEndian.AppendUint32(out, peak.UnreclaimableHours)
 		}
+
 		for _, counts := range []interface{ MarshalBinary() ([]byte, error) }{&d.CPU, &d.Memory} {
 			sketch, err := counts.MarshalBinary()
 			if err != nil {
 				return nil, fmt.Errorf("write the sketch of %v: %w", d.Day, err)
 			}
+
 			out = binary.AppendUvarint(out, uint64(len(sketch)))
 			out = append(out, sketch...)
 		}
+
 		// The length is one more than that of the curve, and 0 for none.
 		if d.Reaction == nil {
 			out = binary.AppendUvarint(out, 0)
 			continue
 		}
+
 		curve := d.Reaction.Append(nil)
 		out = binary.AppendUvarint(out, uint64(len(curve))+1)
 		out = append(out, curve...)
 	}
+
 	return binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(out)), nil
 }
 
@@ -76,13 +82,16 @@ func (p *Profile) UnmarshalBinary(data []byte) error {
 	if len(data) < 7 || data[0] != profileKind {
 		return fmt.Errorf("%w: not a profile", ErrCorrupt)
 	}
+
 	if data[1] < firstProfileVersion || data[1] > profileVersion {
 		return fmt.Errorf("profile checkpoint of version %d: this program reads versions %d to %d", data[1], firstProfileVersion, profileVersion)
 	}
+
 	body := data[:len(data)-4]
 	if crc32.ChecksumIEEE(body) != binary.LittleEndian.Uint32(data[len(body):]) {
 		return fmt.Errorf("%w: the checksum does not match", ErrCorrupt)
 	}
+
 	r := &decoder{rest: body[2:], version: data[1]}
 	n := r.count(maxProfileDays)
 	days := make([]*Day, 0, n)
@@ -91,14 +100,18 @@ func (p *Profile) UnmarshalBinary(data []byte) error {
 		if err != nil {
 			return err
 		}
+
 		if len(days) > 0 && days[len(days)-1].Day >= d.Day {
 			return fmt.Errorf("%w: the days are not in order", ErrCorrupt)
 		}
+
 		days = append(days, d)
 	}
+
 	if r.bad || len(r.rest) != 0 {
 		return fmt.Errorf("%w: cut off, or a value is out of bounds", ErrCorrupt)
 	}
+
 	p.days = days
 	return nil
 }
@@ -115,36 +128,56 @@ func (r *decoder) day() (*Day, error) {
 	if n <= 0 || date < math.MinInt32 || date > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: no date", ErrCorrupt)
 	}
+
 	r.rest = r.rest[n:]
 	d := &Day{Day: series.Day(date), CPUHours: r.uint32(), MemoryHours: r.uint32()}
-	d.StartCPU, d.StartMemory = r.float32(), r.float32()
+
+	d.StartCPU = r.float32()
+	d.StartMemory = r.float32()
 	if r.version > firstProfileVersion {
-		d.CPUTime, d.MemoryTime, d.ReclaimBasis = r.seconds(), r.seconds(), r.basis()
+		d.CPUTime = r.seconds()
+		d.MemoryTime = r.seconds()
+		d.ReclaimBasis = r.basis()
 	}
+
 	if peaks := r.count(maxPodsPerDay); peaks > 0 {
 		d.Peaks = make([]PodPeak, peaks)
 	}
+
 	for i := range d.Peaks {
-		d.Peaks[i] = PodPeak{Pod: r.uint32(), First: r.float32(), Peak: r.float32(), CPU: r.float32()}
+		d.Peaks[i] = PodPeak{
+			Pod:   r.uint32(),
+			First: r.float32(),
+			Peak:  r.float32(),
+			CPU:   r.float32(),
+		}
+
 		if r.version > firstProfileVersion {
-			d.Peaks[i].Unreclaimable, d.Peaks[i].MemoryHours, d.Peaks[i].UnreclaimableHours = r.float32(), r.uint32(), r.uint32()
+			d.Peaks[i].Unreclaimable = r.float32()
+			d.Peaks[i].MemoryHours = r.uint32()
+			d.Peaks[i].UnreclaimableHours = r.uint32()
 		}
 	}
+
 	if err := d.CPU.UnmarshalBinary(r.take(r.count(len(r.rest)))); err != nil {
 		return nil, fmt.Errorf("%w: CPU of %v: %w", ErrCorrupt, d.Day, err)
 	}
+
 	if err := d.Memory.UnmarshalBinary(r.take(r.count(len(r.rest)))); err != nil {
 		return nil, fmt.Errorf("%w: memory of %v: %w", ErrCorrupt, d.Day, err)
 	}
+
 	if r.version < reactionVersion {
 		return d, nil
 	}
+
 	if n := r.count(len(r.rest)); n > 0 {
 		var err error
 		if d.Reaction, err = calibrate.ParseCurve(r.take(n - 1)); err != nil {
 			return nil, fmt.Errorf("%w: reaction of %v: %w", ErrCorrupt, d.Day, err)
 		}
 	}
+
 	return d, nil
 }
 
@@ -153,6 +186,7 @@ func (r *decoder) take(n int) []byte {
 		r.bad = true
 		return nil
 	}
+
 	out := r.rest[:n]
 	r.rest = r.rest[n:]
 	return out
@@ -165,6 +199,7 @@ func (r *decoder) count(limit int) int {
 		r.bad = true
 		return 0
 	}
+
 	r.rest = r.rest[n:]
 	return int(v)
 }
@@ -175,11 +210,13 @@ func (r *decoder) seconds() float64 {
 	if b == nil {
 		return 0
 	}
+
 	v := math.Float64frombits(binary.LittleEndian.Uint64(b))
 	if !(v >= 0 && v <= maxFloat32) {
 		r.bad = true
 		return 0
 	}
+
 	return v
 }
 
@@ -189,6 +226,7 @@ func (r *decoder) basis() ReclaimBasis {
 		r.bad = true
 		return 0
 	}
+
 	return ReclaimBasis(b[0])
 }
 
@@ -197,6 +235,7 @@ func (r *decoder) uint32() uint32 {
 	if b == nil {
 		return 0
 	}
+
 	return binary.LittleEndian.Uint32(b)
 }
 
@@ -207,6 +246,7 @@ func (r *decoder) float32() float32 {
 		r.bad = true
 		return 0
 	}
+
 	return v
 }
 

@@ -28,17 +28,21 @@ func randomInput(rng *rand.Rand) Input {
 				return scale * x * float64(1+i/5000)
 			}
 		})
+
 		u := Usage{Pod: string(rune('a' + pod)), Series: s}
 		if rng.Float64() < 0.5 {
 			u.Started = start.Add(time.Duration(rng.IntN(1440)) * time.Minute)
 		}
+
 		in.Profile.AddCPU(u)
 		u.Series.Values = slices.Clone(s.Values)
 		for i := range u.Series.Values {
 			u.Series.Values[i] *= 1e9
 		}
+
 		in.Profile.AddMemory(u)
 	}
+
 	maybe := func(limit int64) int64 { return rng.Int64N(limit) - limit/8 }
 	if rng.Float64() < 0.7 {
 		in.Current = Resources{
@@ -46,29 +50,37 @@ func randomInput(rng *rand.Rand) Input {
 			MemoryRequest: new(series.Bytes(maybe(1 << 33))), MemoryLimit: new(series.Bytes(maybe(1 << 34))),
 		}
 	}
+
 	for range rng.IntN(3) {
 		in.OOMs = append(in.OOMs, OOM{At: in.Now.Add(-time.Duration(maybe(int64(20 * day)))), Memory: series.Bytes(maybe(1 << 34))})
 	}
+
 	if rng.Float64() < 0.3 {
 		in.HPA = &HPA{CPUUtilization: series.Ratio(rng.Float64()), MemoryUtilization: series.Ratio(rng.Float64())}
 		in.JVM = &JVM{MaxHeap: series.Bytes(maybe(1 << 32)), PeakHeap: series.Bytes(maybe(1 << 32)), MaxRAMPercentage: series.Ratio(rng.Float64())}
 	}
+
 	if rng.Float64() < 0.3 {
-		in.MaxCPU, in.MaxMemory = 4000, 1<<33
+		in.MaxCPU = 4000
+		in.MaxMemory = 1 << 33
 	}
+
 	return in
 }
 
 func TestRecommendNeverSurprises(t *testing.T) {
 	rng := rand.New(rand.NewPCG(31, 32))
 	policies := []Policy{mustPolicy(t, DefaultPolicy), mustPolicy(t, LatencySensitivePolicy), mustPolicy(t, BatchPolicy)}
+
 	gocrane, err := GocranePolicy(map[string]string{"specification": "true", "cpu-target-utilization": "0.8"})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range 150 {
 		in := randomInput(rng)
 		checkRecommendation(t, Recommend(in, append(policies, gocrane)[i%4]))
+
 		if i%10 == 0 {
 			checkEvidence(t, CollectEvidence(in, policies[i%3]))
 		}
@@ -77,20 +89,24 @@ func TestRecommendNeverSurprises(t *testing.T) {
 
 func checkEvidence(t *testing.T, e Evidence) {
 	t.Helper()
+
 	for _, r := range []Replay{e.CPU, e.Memory} {
 		if (r.Days == 0) != (len(r.Outcomes) == 0) {
 			t.Fatalf("%d days and %d outcomes", r.Days, len(r.Outcomes))
 		}
+
 		for _, o := range r.Outcomes {
 			for _, v := range []series.Ratio{o.Violation, o.Overrun} {
 				if !(v >= 0 && v <= 1.0000001) {
 					t.Fatalf("%+v", o)
 				}
 			}
+
 			if math.IsNaN(float64(o.Slack)) || o.Slack > 1 || math.IsNaN(o.Request) {
 				t.Fatalf("%+v", o)
 			}
 		}
+
 		for i := 1; i < len(r.Curve); i++ {
 			if r.Curve[i].Violation > r.Curve[i-1].Violation+1e-9 || r.Curve[i].Slack < r.Curve[i-1].Slack-1e-9 {
 				t.Fatalf("the curve is not monotone at %v: %+v", r.Curve[i].Quantile, r.Curve)
@@ -104,24 +120,31 @@ func TestNeedIsMonotone(t *testing.T) {
 	days := in.Profile.Days()
 	cpu := mustPolicy(t, DefaultPolicy).CPU
 	last := 0.0
+
 	rise := func(what string, need float64) {
 		t.Helper()
+
 		// The content of a bucket is spread evenly, so a bound that moves within a bucket may change the result by a
 		// thousandth.
 		if need < last*0.999 || math.IsNaN(need) {
 			t.Errorf("%s: need falls from %v to %v", what, last, need)
 		}
+
 		last = need
 	}
+
 	for _, q := range []series.Ratio{0.5, 0.9, 0.95, 0.98, 0.99, 1} {
-		cpu.Method, cpu.Percentile = Percentile, q
+		cpu.Method = Percentile
+		cpu.Percentile = q
 		rise("percentile", cpu.Need(days, in.Now))
 	}
+
 	last = 0
 	for _, m := range []series.Ratio{0, 0.1, 0.2, 1} {
 		cpu.Margin = m
 		rise("margin", cpu.Need(days, in.Now))
 	}
+
 	for _, set := range []func(*CPUPolicy, float64){
 		func(p *CPUPolicy, v float64) { p.Envelope.ViolationPrice = 20 * v },
 		func(p *CPUPolicy, v float64) { p.Envelope.Cover = series.Ratio(v) },
@@ -135,8 +158,10 @@ func TestNeedIsMonotone(t *testing.T) {
 			rise("envelope", cpu.Need(days, in.Now))
 		}
 	}
+
 	memory := mustPolicy(t, DefaultPolicy).Memory
 	last = 0
+
 	for _, q := range []series.Ratio{0.3, 0.6, 0.9, 1} {
 		memory.Percentile = q
 		rise("memory percentile", memory.Need(days, in.Now))
@@ -166,7 +191,9 @@ func TestNoiseDoesNotDecide(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(61, seed))
 		load := daily(rng)
-		a, b := NewProfile(), NewProfile()
+		a := NewProfile()
+		b := NewProfile()
+
 		use := minutes(14*1440, func(int) float64 { return 0 })
 		again := minutes(14*1440, func(int) float64 { return 0 })
 		burst := 1 + 2*rng.Float64()
@@ -175,12 +202,17 @@ func TestNoiseDoesNotDecide(t *testing.T) {
 			if i%1440 < 12 {
 				v *= burst
 			}
-			use.Values[i], again.Values[i] = v, v*(1+0.01*rng.NormFloat64())
+
+			use.Values[i] = v
+			again.Values[i] = v * (1 + 0.01*rng.NormFloat64())
 		}
+
 		a.AddCPU(Usage{Series: use})
 		b.AddCPU(Usage{Series: again})
 		policy := mustPolicy(t, DefaultPolicy).CPU
-		x, y := policy.Need(a.Days(), use.End()), policy.Need(b.Days(), use.End())
+
+		x := policy.Need(a.Days(), use.End())
+		y := policy.Need(b.Days(), use.End())
 		if math.Abs(y/x-1) > 0.02 {
 			t.Errorf("seed %d: %v and %v", seed, x, y)
 		}
@@ -197,6 +229,7 @@ func TestDecisionLooksOnlyBack(t *testing.T) {
 	future.Start = in.Now
 	in.Profile.AddCPU(Usage{Pod: "b", Series: future})
 	in.Profile.AddMemory(Usage{Pod: "b", Series: future})
+
 	after := Recommend(in, policy)
 	if *before.Target.CPURequest != *after.Target.CPURequest || *before.Target.MemoryRequest != *after.Target.MemoryRequest {
 		t.Error("the decision knows the future")
@@ -207,30 +240,38 @@ func TestProfileMergeAndCheckpoint(t *testing.T) {
 	rng := rand.New(rand.NewPCG(41, 42))
 	whole := randomInput(rng)
 	whole.Profile.Merge(steadyInput(5, 1).Profile)
-	parts, again := NewProfile(), NewProfile()
+	parts := NewProfile()
+	again := NewProfile()
+
 	for _, d := range whole.Profile.Days() {
 		oneDay := NewProfile()
 		oneDay.Merge(whole.Profile.between(d.Day, d.Day+1))
+
 		stored, err := oneDay.MarshalBinary()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var part Profile
 		if err := part.UnmarshalBinary(stored); err != nil {
 			t.Fatal(err)
 		}
+
 		parts.Merge(&part)
 	}
+
 	all, _ := whole.Profile.MarshalBinary()
 	if err := again.UnmarshalBinary(all); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, p := range []*Profile{parts, again} {
 		got, _ := p.MarshalBinary()
 		if !bytes.Equal(got, all) {
 			t.Error("a profile put together from days differs from the whole")
 		}
 	}
+
 	for _, i := range []int{0, 1, 2, 10, len(all) / 2, len(all) - 1} {
 		broken := bytes.Clone(all)
 		broken[i] ^= 0x55
@@ -249,21 +290,26 @@ func FuzzProfileUnmarshal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		sum := crc32.ChecksumIEEE(body)
 		data := append(bytes.Clone(body), byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24))
+
 		var p Profile
 		if p.UnmarshalBinary(data) != nil {
 			return
 		}
+
 		if _, err := p.MarshalBinary(); err != nil {
 			t.Fatal(err)
 		}
+
 		in := Input{Profile: &p, Now: start.Add(3 * day)}
 		if days := p.Days(); len(days) > 0 {
 			in.Now = days[len(days)-1].Day.End()
 		}
+
 		policy, err := GocranePolicy(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		checkRecommendation(t, Recommend(in, policy))
 		checkRecommendation(t, Recommend(in, mustPolicy(t, DefaultPolicy)))
 	})
@@ -276,11 +322,13 @@ func TestEvidenceAgreesWithPlainCounting(t *testing.T) {
 	s := minutes(12*1440, func(i int) float64 { return load(i) * math.Exp(0.2*rng.NormFloat64()) })
 	in := Input{Container: "app", Profile: NewProfile(), Now: start.Add(12 * day)}
 	in.Profile.AddCPU(Usage{Series: s})
+
 	in.Current.CPURequest = ptr(series.MilliCPU(1300))
 	e := CollectEvidence(in, mustPolicy(t, DefaultPolicy))
 	if e.CPU.Days != 5 || e.CPU.From != "2026-03-09" || len(e.CPU.Outcomes) != 6 || e.Memory.Days != 0 {
 		t.Fatalf("%+v", e)
 	}
+
 	over, use := 0, 0.0
 	tested := s.Values[7*1440:]
 	for _, v := range tested {
@@ -289,11 +337,13 @@ func TestEvidenceAgreesWithPlainCounting(t *testing.T) {
 			over++
 		}
 	}
+
 	today := e.CPU.Outcomes[1]
 	n := float64(len(tested))
 	if today.Policy != CurrentSetting || math.Abs(float64(today.Violation)-float64(over)/n) > 0.003 || math.Abs(float64(today.Slack)-(1-use/(1.3*n))) > 1e-9 {
 		t.Errorf("%+v, want violation %v and slack %v", today, float64(over)/n, 1-use/(1.3*n))
 	}
+
 	for _, o := range e.CPU.Outcomes[2:] {
 		if o.Policy == "krr-p95" && math.Abs(float64(o.Violation)-0.05) > 0.01 {
 			t.Errorf("p95 of a steady load is violated %v of the time", o.Violation)

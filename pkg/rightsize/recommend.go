@@ -29,21 +29,36 @@ func Recommend(in Input, p Policy) Recommendation {
 	if len(in.Groups) > 1 {
 		return recommendByNodeGroup(in, p)
 	}
-	r := Recommendation{Container: in.Container, Policy: p.Name, Init: in.Init, Current: in.Current}
+
+	r := Recommendation{
+		Container: in.Container,
+		Policy:    p.Name,
+		Init:      in.Init,
+		Current:   in.Current,
+	}
+
 	cpu, cpuSized := sizeCPU(in, p)
 	memory, memorySized := sizeMemory(in, p)
 	if len(p.Specifications) > 0 && cpuSized && memorySized {
 		applySpecification(p.Specifications, cpu, memory)
 	}
+
 	if cpuSized {
-		request, limit := cpu.milliCPU(), cpu.limitOf(p.CPU.Limit, floatOf(in.Current.CPURequest), floatOf(in.Current.CPULimit))
-		r.Target.CPURequest, r.Target.CPULimit = &request, toUnit(limit, series.MilliCPU(0), 1000)
+		request := cpu.milliCPU()
+		limit := cpu.limitOf(p.CPU.Limit, floatOf(in.Current.CPURequest), floatOf(in.Current.CPULimit))
+		r.Target.CPURequest = &request
+		r.Target.CPULimit = toUnit(limit, series.MilliCPU(0), 1000)
 	}
+
 	if memorySized {
-		request, limit := memory.bytes(), memory.limitOf(p.Memory.Limit, floatOf(in.Current.MemoryRequest), floatOf(in.Current.MemoryLimit))
-		r.Target.MemoryRequest, r.Target.MemoryLimit = &request, toUnit(limit, series.Bytes(0), 1)
+		request := memory.bytes()
+		limit := memory.limitOf(p.Memory.Limit, floatOf(in.Current.MemoryRequest), floatOf(in.Current.MemoryLimit))
+		r.Target.MemoryRequest = &request
+		r.Target.MemoryLimit = toUnit(limit, series.Bytes(0), 1)
 	}
-	r.CPU, r.Memory = cpu.Sizing, memory.Sizing
+
+	r.CPU = cpu.Sizing
+	r.Memory = memory.Sizing
 	if cpu.hpaTarget > 0 || memory.hpaTarget > 0 {
 		target := *in.HPA
 		if cpu.hpaTarget > 0 {
@@ -56,6 +71,7 @@ func Recommend(in Input, p Policy) Recommendation {
 			r.HPA = &target
 		}
 	}
+
 	return r
 }
 
@@ -77,7 +93,15 @@ func (s *sizer) step(code StepCode, to float64, detail string) {
 	if s.Steps == nil {
 		s.Steps = make([]Step, 0, usualSteps)
 	}
-	s.Steps = append(s.Steps, Step{Code: code, Unit: s.unit, From: s.value, To: to, Detail: detail})
+
+	s.Steps = append(s.Steps, Step{
+		Code:   code,
+		Unit:   s.unit,
+		From:   s.value,
+		To:     to,
+		Detail: detail,
+	})
+
 	s.value = to
 }
 
@@ -102,13 +126,16 @@ func (s *sizer) spike(values []dayValue, counts bool) {
 			second = max(second, v.value)
 		}
 	}
+
 	if len(values) < 3 || highest < spikeFactor*second || second == 0 {
 		return
 	}
+
 	does := "it counts, because a lack of memory ends the container"
 	if !counts {
 		does = "it does not decide alone"
 	}
+
 	s.flag(FlagSpike, fmt.Sprintf("one day of %d reached %s, all others at most %s: %s", len(values), s.unit.format(highest), s.unit.format(second), does))
 }
 
@@ -118,12 +145,14 @@ func (s *sizer) history(observedHours int, window, needed time.Duration) bool {
 	s.Confidence = series.Ratio(min(1, s.Days/(window.Hours()/24)))
 	switch {
 	case observedHours == 0:
-		s.Status, s.Message = NoData, "no use was measured"
+		s.Status = NoData
+		s.Message = "no use was measured"
 		return false
 	case float64(observedHours) < enoughHistory*needed.Hours():
 		s.Status, s.Message = Learning, fmt.Sprintf("learning, %.*f of %s", decimals(s.Days), s.Days, daysText(needed))
 		return false
 	}
+
 	s.Status = Ready
 	return true
 }
@@ -153,6 +182,7 @@ func (s *sizer) clamp(unit, floor, ceiling, node float64) {
 	if ceiling > 0 && s.value > ceiling {
 		s.step(StepCeiling, ceiling, "the policy's ceiling")
 	}
+
 	if node > 0 && s.value > node {
 		s.flag(FlagTooLarge, fmt.Sprintf("%s would not fit: the largest node has %s for pods", s.unit.format(s.value), s.unit.format(node)))
 		s.step(StepNode, node, "the largest node has no more for pods")
@@ -172,12 +202,16 @@ func (s *sizer) scalePoint(target series.Ratio, current float64) {
 	if target <= 0 {
 		return
 	}
+
 	if current <= 0 {
 		// Utilization is undefined without a request, so there is no scale point to keep.
 		return
 	}
+
 	// A chosen target outside the range may stay.
-	from, to := min(lowest, target), max(highest, target)
+	from := min(lowest, target)
+
+	to := max(highest, target)
 	point := float64(target) * current
 	wanted := point / s.value
 	if kept := min(max(wanted, float64(from)), float64(to)); kept != wanted {
@@ -185,18 +219,29 @@ func (s *sizer) scalePoint(target series.Ratio, current float64) {
 			s.unit.format(point), percent(from), percent(to)))
 		wanted = kept
 	}
+
 	s.hpaTarget = series.Ratio(float64(int(wanted*100+0.5)) / 100)
 }
 
 // limitOf returns the limit for the value, 0 for none, and records it. Current values are 0 if absent.
 func (s *sizer) limitOf(p LimitPolicy, request, limit float64) float64 {
 	if s.unit == Cores {
-		request, limit = request/1000, limit/1000
+		request = request / 1000
+		limit = limit / 1000
 	}
+
 	record := func(to float64, detail string) float64 {
-		s.Steps = append(s.Steps, Step{Code: StepLimit, Unit: s.unit, From: limit, To: to, Detail: detail})
+		s.Steps = append(s.Steps, Step{
+			Code:   StepLimit,
+			Unit:   s.unit,
+			From:   limit,
+			To:     to,
+			Detail: detail,
+		})
+
 		return to
 	}
+
 	switch {
 	case p.Mode == LimitEqual:
 		return record(s.value, "equal to the request")
@@ -204,6 +249,7 @@ func (s *sizer) limitOf(p LimitPolicy, request, limit float64) float64 {
 		return record(s.value*(1+float64(p.Headroom)), percent(p.Headroom)+" above the request")
 	case p.Mode == LimitNone || limit <= 0:
 		return 0
+
 	case p.Mode == LimitKeepRatio && request > 0 && limit >= request && limit <= maxRatio*request:
 		return record(s.value*limit/request, strconv.FormatFloat(limit/request, 'g', 3, 64)+" times the request, as today")
 	case limit < s.value:
@@ -220,6 +266,7 @@ func windowDays(p *Profile, now time.Time, window time.Duration) []*Day {
 	if now.After(last.Start()) {
 		last++
 	}
+
 	return p.between(series.DayOf(now.Add(-window)), last).days
 }
 
@@ -228,6 +275,7 @@ func observedHours(days []*Day, hours func(*Day) uint32) (n int) {
 	for _, d := range days {
 		n += bits.OnesCount32(hours(d))
 	}
+
 	return n
 }
 
@@ -235,6 +283,7 @@ func floatOf[T series.MilliCPU | series.Bytes](v *T) float64 {
 	if v == nil || *v < 0 {
 		return 0
 	}
+
 	return float64(*v)
 }
 
@@ -243,6 +292,7 @@ func toUnit[T series.MilliCPU | series.Bytes](v float64, _ T, perUnit float64) *
 	if v <= 0 {
 		return nil
 	}
+
 	out := T(min(v*perUnit+0.5, maxQuantity))
 	return &out
 }
@@ -253,6 +303,7 @@ func roundUp(v, unit float64) float64 {
 	if n-whole > 1e-9 {
 		whole++
 	}
+
 	return whole * unit
 }
 
@@ -262,6 +313,7 @@ func daysText(d time.Duration) string {
 		days := d.Hours() / 24
 		return fmt.Sprintf("%.*f days", decimals(days), days)
 	}
+
 	return fmt.Sprintf("%.0f hours", d.Hours())
 }
 
@@ -269,5 +321,6 @@ func decimals(v float64) int {
 	if v == float64(int(v)) {
 		return 0
 	}
+
 	return 1
 }

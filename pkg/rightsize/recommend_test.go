@@ -21,6 +21,7 @@ func minutes(n int, f func(i int) float64) series.Series {
 	for i := range s.Values {
 		s.Values[i] = f(i)
 	}
+
 	return s
 }
 
@@ -30,6 +31,7 @@ func minutesOf(s series.Series, factor float64) series.Series {
 	for i, v := range s.Values {
 		out.Values[i] = factor * v
 	}
+
 	return out
 }
 
@@ -46,15 +48,18 @@ func steadyInput(days int, scale float64) Input {
 	p := NewProfile()
 	p.AddCPU(Usage{Pod: "a", Series: minutes(days*1440, func(i int) float64 { return scale * load(i) })})
 	p.AddMemory(Usage{Pod: "a", Series: minutes(days*1440, func(i int) float64 { return scale * 1e9 * load(i) })})
+
 	return Input{Container: "app", Profile: p, Now: start.Add(time.Duration(days) * day)}
 }
 
 func mustPolicy(t testing.TB, name string) Policy {
 	t.Helper()
+
 	p, err := PolicyByName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return p
 }
 
@@ -64,6 +69,7 @@ func hasStep(s Sizing, code StepCode) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -73,6 +79,7 @@ func hasFlag(s Sizing, code FlagCode) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -82,10 +89,12 @@ func TestRecommendSteadyLoad(t *testing.T) {
 		if err := policy.Validate(); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
+
 		r := Recommend(steadyInput(14, 1), policy)
 		if !r.Ready() {
 			t.Fatalf("%s: %+v", name, r)
 		}
+
 		if cpu := *r.Target.CPURequest; cpu < 1200 || cpu > 2000 {
 			t.Errorf("%s: CPU %d, want about 1500 to 1800", name, cpu)
 		}
@@ -104,10 +113,12 @@ func TestTooLittleHistory(t *testing.T) {
 	if r.CPU.Status != Learning || r.CPU.Message != "learning, 3 of 7 days" || r.Target != (Resources{}) {
 		t.Errorf("3 days: %+v", r)
 	}
+
 	r = Recommend(Input{Profile: NewProfile(), Now: start}, policy)
 	if r.CPU.Status != NoData || r.Memory.Status != NoData || r.Target != (Resources{}) {
 		t.Errorf("nothing: %+v", r)
 	}
+
 	r = Recommend(Input{Now: start}, policy)
 	if r.CPU.Status != NoData {
 		t.Errorf("nil profile: %+v", r)
@@ -119,9 +130,11 @@ func TestGocranePolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if p.CPU.Percentile != 0.99 || p.CPU.Margin != 0.15 || p.CPU.Window != 7*day || p.Memory.OOM.Ratio != 1.2 || len(p.Specifications) != 0 {
 		t.Errorf("defaults: %+v", p)
 	}
+
 	p, err = GocranePolicy(map[string]string{
 		"cpu-request-percentile": "0.5", "mem-request-margin-fraction": "0", "specification": "true",
 		"specification-config": "0.25c0.25g, 1c2g", "cpu-model-history-length": "3d", "oom-protection": "false",
@@ -129,17 +142,21 @@ func TestGocranePolicy(t *testing.T) {
 	if err != nil || p.CPU.Percentile != 0.5 || p.Memory.Margin != 0 || len(p.Specifications) != 2 || p.CPU.Window != 3*day || p.Memory.OOM.Enabled {
 		t.Errorf("%+v, %v", p, err)
 	}
+
 	decaying, err := GocranePolicy(map[string]string{"cpu-half-life": "24h"})
 	if err != nil || decaying.CPU.HalfLife != day {
 		t.Errorf("%+v, %v", decaying, err)
 	}
+
 	// Use that has doubled weighs more where the past decays.
 	in := Input{Profile: NewProfile(), Now: start.Add(7 * day)}
 	in.Profile.AddCPU(Usage{Series: minutes(7*1440, func(i int) float64 { return 1 + float64(i/(6*1440)) })})
+
 	p.CPU.Percentile, decaying.CPU.Percentile = 0.8, 0.8
 	if plain, weighed := p.CPU.Need(in.Profile.Days(), in.Now), decaying.CPU.Need(in.Profile.Days(), in.Now); plain > 1.2 || weighed < 2 {
 		t.Errorf("need %v without decay, %v with it", plain, weighed)
 	}
+
 	_, err = GocranePolicy(map[string]string{"cpu-request-percentil": "0.9", "cpu-target-utilization": "NaN", "specification-config": "1c"})
 	for _, want := range []string{"did you mean cpu-request-percentile?", "cpu-target-utilization", `"NaN"`, "0.001 to 1", `entry "1c"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -23,6 +23,7 @@ func runPeaks(days []*Day, of func(podLife) float32) []dayValue {
 			peaks = append(peaks, dayValue{value: float64(peak), weight: 1})
 		}
 	}
+
 	return peaks
 }
 
@@ -31,12 +32,15 @@ func (s *sizer) runs(seen int) bool {
 	s.Confidence = series.Ratio(min(1, float64(seen)/fullRuns))
 	switch {
 	case seen == 0:
-		s.Status, s.Message = NoData, "no use of a run was measured"
+		s.Status = NoData
+		s.Message = "no use of a run was measured"
 		return false
 	case seen < minRuns:
-		s.Status, s.Message = Learning, fmt.Sprintf("learning, %d of %d runs", seen, minRuns)
+		s.Status = Learning
+		s.Message = fmt.Sprintf("learning, %d of %d runs", seen, minRuns)
 		return false
 	}
+
 	s.Status = Ready
 	return true
 }
@@ -50,8 +54,11 @@ func (p CPUPolicy) estimateOfRuns(peaks []dayValue) cpuEstimate {
 		cover = p.Envelope.Cover
 		margin = min(p.Margin+p.Envelope.SpreadMargin*series.Ratio(wide), p.Envelope.MaxMargin)
 	}
+
 	return cpuEstimate{
-		value: weightedQuantile(peaks, float64(cover)), margin: margin, points: peaks,
+		value:        weightedQuantile(peaks, float64(cover)),
+		margin:       margin,
+		points:       peaks,
 		detail:       fmt.Sprintf("holds the peak of %s of %d runs", percent(cover), len(peaks)),
 		marginDetail: fmt.Sprintf("%s on top: the runs differ by %s", percent(margin), percent(series.Ratio(wide))),
 	}

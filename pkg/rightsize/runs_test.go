@@ -17,12 +17,15 @@ func nightlyJob(nights int, peak func(night int) float64) Input {
 			if i == 10 {
 				return peak(night)
 			}
+
 			return 0.2
 		})
+
 		s.Start = start.Add(time.Duration(night)*day + 2*time.Hour)
 		in.Profile.AddCPU(Usage{Pod: fmt.Sprint("job-", night), Started: s.Start, Series: s})
 		in.Profile.AddMemory(Usage{Pod: fmt.Sprint("job-", night), Started: s.Start, Series: minutesOf(s, 1e9)})
 	}
+
 	return in
 }
 
@@ -30,6 +33,7 @@ func TestRunsAreSizedByTheirPeaks(t *testing.T) {
 	policy := mustPolicy(t, DefaultPolicy)
 	r := Recommend(nightlyJob(12, func(night int) float64 { return 1 + 0.01*float64(night) }), policy)
 	checkRecommendation(t, r)
+
 	// The steady use is 0.2 cores; a percentile of all samples would return it and throttle each run at its peak.
 	if got := *r.Target.CPURequest; got < 1090 || got > 1400 {
 		t.Errorf("CPU request %d, want a little more than the peak of most runs", got)
@@ -46,9 +50,11 @@ func TestRunsAreCountedNotDays(t *testing.T) {
 	policy := mustPolicy(t, DefaultPolicy)
 	r := Recommend(nightlyJob(2, func(int) float64 { return 1 }), policy)
 	checkRecommendation(t, r)
+
 	if r.CPU.Status != Learning || r.CPU.Message != "learning, 2 of 3 runs" || r.Memory.Status != Learning {
 		t.Errorf("%+v", r)
 	}
+
 	in := nightlyJob(0, nil)
 	if r := Recommend(in, policy); r.CPU.Status != NoData {
 		t.Errorf("%+v", r)

@@ -21,12 +21,15 @@ func TestOddShapes(t *testing.T) {
 				used = append(used, v)
 			}
 		}
+
 		slices.Sort(used)
-		low, high := series.QuantileSorted(used, 0.5), used[len(used)-1]
+		low := series.QuantileSorted(used, 0.5)
+		high := used[len(used)-1]
 		const mega = 1 << 20
 		p := NewProfile()
 		p.AddCPU(Usage{Pod: "a", Series: load})
 		p.AddMemory(Usage{Pod: "a", Series: minutesOf(load, mega)})
+
 		for _, policyName := range PolicyNames() {
 			policy := mustPolicy(t, policyName)
 			r := Recommend(Input{Container: "app", Profile: p, Now: load.End()}, policy)
@@ -36,6 +39,7 @@ func TestOddShapes(t *testing.T) {
 					t.Errorf("%s, %s: %s of %g, the use is %g to %g", name, policyName, resource, got, unit*low, unit*high)
 				}
 			}
+
 			if v := r.Target.CPURequest; v != nil {
 				check("CPU", float64(*v), float64(policy.CPU.Floor), 1000)
 			}

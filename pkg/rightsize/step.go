@@ -62,6 +62,7 @@ func (s Step) String() string {
 	if s.From == s.To || s.From == 0 {
 		return fmt.Sprintf("%s: %s (%s)", s.Code, s.Unit.format(s.To), s.Detail)
 	}
+
 	return fmt.Sprintf("%s: %s -> %s (%s)", s.Code, s.Unit.format(s.From), s.Unit.format(s.To), s.Detail)
 }
 
@@ -79,6 +80,7 @@ func (u Unit) format(v float64) string {
 	if u == BytesUnit {
 		return formatBytes(v)
 	}
+
 	return FormatCPU(milliUp(v))
 }
 
@@ -87,6 +89,7 @@ func FormatCPU(m series.MilliCPU) string {
 	if m%1000 == 0 {
 		return strconv.FormatInt(int64(m/1000), 10)
 	}
+
 	return strconv.FormatInt(int64(m), 10) + "m"
 }
 
@@ -100,6 +103,7 @@ func FormatMemory(b series.Bytes) string {
 			return strconv.FormatInt(int64(b/unit.size), 10) + unit.suffix
 		}
 	}
+
 	return strconv.FormatInt(int64(b), 10)
 }
 
@@ -122,8 +126,11 @@ func percent(r series.Ratio) string {
 	if !(math.Abs(hundredths) < exact) || hundredths < 0 {
 		return strconv.FormatFloat(hundredths/100, 'f', -1, 64) + " %"
 	}
+
 	var room [24]byte
-	whole, rest := uint64(hundredths)/100, uint64(hundredths)%100
+	whole := uint64(hundredths) / 100
+
+	rest := uint64(hundredths) % 100
 	text := strconv.AppendUint(room[:0], whole, 10)
 	if rest > 0 {
 		text = append(text, '.', byte('0'+rest/10))
@@ -131,6 +138,7 @@ func percent(r series.Ratio) string {
 			text = append(text, byte('0'+rest%10))
 		}
 	}
+
 	return string(append(text, " %"...))
 }
 

@@ -22,20 +22,25 @@ const untilKey = "until"
 func (r *Record) Encode() (map[string]string, error) {
 	out := map[string]string{}
 	size := 0
+
 	if !r.Until.IsZero() {
 		out[untilKey] = r.Until.UTC().Format(time.RFC3339)
 	}
+
 	months := slices.Sorted(maps.Keys(r.Months))
 	for _, month := range slices.Backward(months) {
 		text, err := json.Marshal(rounded(r.Months[month]))
 		if err != nil {
 			return nil, fmt.Errorf("month %s: %w", month, err)
 		}
+
 		if size += len(text) + len(month); size > maxBytes {
 			break
 		}
+
 		out[month] = string(text)
 	}
+
 	return out, nil
 }
 
@@ -51,17 +56,24 @@ func rounded(all []Account) []Account {
 			day.Amounts, day.Hours = day.rounded(), math.Round(day.Hours*digits)/digits
 			next.Days[n] = day
 		}
+
 		for name, amounts := range a.Namespaces {
 			next.Namespaces[name] = amounts.rounded()
 		}
 		out = append(out, next)
 	}
+
 	return out
 }
 
 func (a Amounts) rounded() Amounts {
 	round := func(v float64) float64 { return math.Round(v*digits) / digits }
-	return Amounts{Cost: round(a.Cost), Promised: round(a.Promised), Realised: round(a.Realised), Available: round(a.Available)}
+	return Amounts{
+		Cost:      round(a.Cost),
+		Promised:  round(a.Promised),
+		Realised:  round(a.Realised),
+		Available: round(a.Available),
+	}
 }
 
 // Parse reads the texts of Encode. A key that cannot be read is an error that names it: an amount is never replaced by zero. The record has
@@ -77,10 +89,12 @@ func Parse(data map[string]string) (*Record, error) {
 		} else {
 			err = r.parseMonth(key, data[key])
 		}
+
 		if err != nil {
 			errs = append(errs, fmt.Errorf("key %s: %w", key, err))
 		}
 	}
+
 	return r, errors.Join(errs...)
 }
 
@@ -88,19 +102,24 @@ func (r *Record) parseMonth(key, text string) error {
 	if _, err := ParseMonth(key); err != nil {
 		return err
 	}
+
 	var all []Account
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
+
 	if err := decoder.Decode(&all); err != nil {
 		return err
 	}
+
 	if len(all) > maxAccounts {
 		return fmt.Errorf("%d currencies: at most %d are allowed", len(all), maxAccounts)
 	}
+
 	for i := range all {
 		if err := all[i].validate(); err != nil {
 			return fmt.Errorf("currency %q: %w", all[i].Currency, err)
 		}
+
 		if all[i].Namespaces == nil {
 			all[i].Namespaces = map[string]Amounts{}
 		}
@@ -108,6 +127,7 @@ func (r *Record) parseMonth(key, text string) error {
 			all[i].Days = map[int]Day{}
 		}
 	}
+
 	r.Months[key] = all
 	return nil
 }
@@ -118,6 +138,7 @@ func ParseMonth(text string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, fmt.Errorf("%q is not a month, for example 2026-11", text)
 	}
+
 	return month, nil
 }
 
@@ -125,21 +146,26 @@ func (a Account) validate() error {
 	if a.Currency == "" || len(a.Currency) > 16 {
 		return errors.New("the currency must have 1 to 16 characters")
 	}
+
 	if len(a.Namespaces) > MaxNamespaces+1 {
 		return fmt.Errorf("%d namespaces: at most %d are allowed", len(a.Namespaces), MaxNamespaces+1)
 	}
+
 	for n, day := range a.Days {
 		if n < 1 || n > 31 || math.IsNaN(day.Hours) || day.Hours < 0 || day.Hours > 24.01 || day.Unknown < 0 {
 			return fmt.Errorf("day %d: %v hours, %d unknown", n, day.Hours, day.Unknown)
 		}
+
 		if err := day.validate(); err != nil {
 			return fmt.Errorf("day %d: %w", n, err)
 		}
 	}
+
 	for name, amounts := range a.Namespaces {
 		if err := amounts.validate(); err != nil {
 			return fmt.Errorf("namespace %s: %w", name, err)
 		}
 	}
+
 	return nil
 }

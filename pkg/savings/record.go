@@ -49,8 +49,10 @@ func (a Amounts) Plus(b Amounts) Amounts { return a.plus(b, 1) }
 // plus returns a plus b times a factor.
 func (a Amounts) plus(b Amounts, factor float64) Amounts {
 	return Amounts{
-		Cost: a.Cost + b.Cost*factor, Promised: a.Promised + b.Promised*factor,
-		Realised: a.Realised + b.Realised*factor, Available: a.Available + b.Available*factor,
+		Cost:      a.Cost + b.Cost*factor,
+		Promised:  a.Promised + b.Promised*factor,
+		Realised:  a.Realised + b.Realised*factor,
+		Available: a.Available + b.Available*factor,
 	}
 }
 
@@ -60,9 +62,11 @@ func (a Amounts) validate() error {
 			return fmt.Errorf("%s: %v is not an amount of at most %g", name, v, maxAmount)
 		}
 	}
+
 	if a.Cost < 0 || a.Available < 0 {
 		return fmt.Errorf("cost %v, available %v: must not be negative", a.Cost, a.Available)
 	}
+
 	return nil
 }
 
@@ -101,6 +105,7 @@ func (a Account) Total() Day {
 		sum.Hours += day.Hours
 		sum.Unknown = max(sum.Unknown, day.Unknown)
 	}
+
 	return sum
 }
 
@@ -110,6 +115,7 @@ func (a Account) Idle() float64 {
 	for _, ns := range a.Namespaces {
 		idle -= ns.Cost
 	}
+
 	return max(idle, 0)
 }
 
@@ -127,6 +133,7 @@ func (r *Record) Add(at time.Time, maxGap time.Duration, s Sample) error {
 	if err := s.validate(); err != nil {
 		return err
 	}
+
 	at = at.UTC().Truncate(time.Second)
 	from := r.Until
 	switch span := at.Sub(from); {
@@ -136,16 +143,20 @@ func (r *Record) Add(at time.Time, maxGap time.Duration, s Sample) error {
 	case span <= 0:
 		return nil
 	}
+
 	for from.Before(at) {
 		to := from.AddDate(0, 0, 1).Truncate(24 * time.Hour)
 		if to.After(at) {
 			to = at
 		}
+
 		if err := r.addSpan(from, to, s); err != nil {
 			return err
 		}
+
 		from = to
 	}
+
 	r.Until = at
 	r.prune()
 	return nil
@@ -155,15 +166,18 @@ func (s Sample) validate() error {
 	if s.Currency == "" || len(s.Currency) > 16 {
 		return fmt.Errorf("currency %q: must have 1 to 16 characters", s.Currency)
 	}
+
 	sum := Amounts{Cost: s.Cluster}
 	if err := sum.validate(); err != nil {
 		return fmt.Errorf("cluster: %w", err)
 	}
+
 	for name, a := range s.Namespaces {
 		if err := a.validate(); err != nil {
 			return fmt.Errorf("namespace %s: %w", name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -173,24 +187,31 @@ func (r *Record) addSpan(from, to time.Time, s Sample) error {
 	if err != nil {
 		return err
 	}
+
 	day := account.Days[from.Day()]
 	hours := min(to.Sub(from).Hours(), 24-day.Hours) // Less after a clock was set back to a time that is recorded.
 	if hours <= 0 {
 		return nil
 	}
+
 	sum := Amounts{Cost: s.Cluster}
 	for _, name := range byCost(s.Namespaces) {
 		rate := s.Namespaces[name]
-		sum.Promised, sum.Realised, sum.Available = sum.Promised+rate.Promised, sum.Realised+rate.Realised, sum.Available+rate.Available
+		sum.Promised = sum.Promised + rate.Promised
+		sum.Realised = sum.Realised + rate.Realised
+		sum.Available = sum.Available + rate.Available
+
 		if _, known := account.Namespaces[name]; !known && len(account.Namespaces) >= MaxNamespaces {
 			name = Other
 		}
 		account.Namespaces[name] = account.Namespaces[name].plus(rate, hours)
 	}
+
 	day.Amounts = day.plus(sum, hours)
 	day.Hours += hours
 	day.Unknown = max(day.Unknown, s.Unknown)
 	account.Days[from.Day()] = day
+
 	return nil
 }
 
@@ -199,6 +220,7 @@ func byCost(all map[string]Amounts) []string {
 	names := slices.Collect(maps.Keys(all))
 	names = slices.DeleteFunc(names, func(name string) bool { return all[name] == Amounts{} })
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(all[b].Cost, all[a].Cost), cmp.Compare(a, b)) })
+
 	return names
 }
 
@@ -207,15 +229,19 @@ func (r *Record) account(month, currency string) (*Account, error) {
 	if r.Months == nil {
 		r.Months = map[string][]Account{}
 	}
+
 	all := r.Months[month]
 	i := slices.IndexFunc(all, func(a Account) bool { return a.Currency == currency })
 	if i < 0 {
 		if len(all) == maxAccounts {
 			return nil, fmt.Errorf("month %s has %d currencies already; %s is not recorded", month, maxAccounts, currency)
 		}
-		i, all = len(all), append(all, Account{Currency: currency, Days: map[int]Day{}, Namespaces: map[string]Amounts{}})
+
+		i = len(all)
+		all = append(all, Account{Currency: currency, Days: map[int]Day{}, Namespaces: map[string]Amounts{}})
 		r.Months[month] = all
 	}
+
 	return &all[i], nil
 }
 

@@ -20,6 +20,7 @@ func at(text string) time.Time {
 	if err != nil {
 		panic(err)
 	}
+
 	return t
 }
 
@@ -33,6 +34,7 @@ func sample() savings.Sample {
 // add adds samples that are five minutes apart.
 func add(t *testing.T, r *savings.Record, from, to string, s savings.Sample) {
 	t.Helper()
+
 	for now := at(from); !now.After(at(to)); now = now.Add(5 * time.Minute) {
 		if err := r.Add(now, gap, s); err != nil {
 			t.Fatal(err)
@@ -42,6 +44,7 @@ func add(t *testing.T, r *savings.Record, from, to string, s savings.Sample) {
 
 func near(t *testing.T, what string, got, want float64) {
 	t.Helper()
+
 	if math.Abs(got-want) > 1e-6 {
 		t.Errorf("%s: %v, want %v", what, got, want)
 	}
@@ -51,26 +54,32 @@ func near(t *testing.T, what string, got, want float64) {
 func TestAdd(t *testing.T) {
 	r := &savings.Record{}
 	add(t, r, "2026-10-31T22:00:00Z", "2026-11-01T03:00:00Z", sample())
-	october, november := r.Months["2026-10"][0], r.Months["2026-11"][0]
+	october := r.Months["2026-10"][0]
+	november := r.Months["2026-11"][0]
 	near(t, "hours of October", october.Total().Hours, 2)
 	near(t, "hours of November", november.Total().Hours, 3)
+
 	near(t, "cost", november.Days[1].Cost, 30)
 	near(t, "promised", november.Days[1].Promised, 6)
 	near(t, "realised", november.Total().Realised, 3)
 	near(t, "available", november.Total().Available, 12)
 	near(t, "shop", november.Namespaces["shop"].Realised, 3)
 	near(t, "idle", november.Idle(), 9)
+
 	if _, ok := november.Namespaces["empty"]; ok || november.Total().Unknown != 1 {
 		t.Errorf("%+v", november)
 	}
+
 	// Two hours without craned were not observed.
 	add(t, r, "2026-11-01T05:00:00Z", "2026-11-01T06:00:00Z", sample())
 	near(t, "hours with a gap", r.Months["2026-11"][0].Total().Hours, 4)
+
 	// A clock that was set back by less than the gap counts nothing twice; by more, it counts from there.
 	add(t, r, "2026-11-01T05:50:00Z", "2026-11-01T06:00:00Z", sample())
 	near(t, "hours after a step back", r.Months["2026-11"][0].Total().Hours, 4)
 	add(t, r, "2026-10-01T00:00:00Z", "2026-10-01T01:00:00Z", sample())
 	near(t, "hours of October", r.Months["2026-10"][0].Total().Hours, 3)
+
 	for range 3 { // A day has 24 hours, however often it is repeated.
 		add(t, r, "2026-10-05T00:00:00Z", "2026-10-05T23:00:00Z", sample())
 	}
@@ -83,11 +92,13 @@ func TestCurrencies(t *testing.T) {
 	for i := range 6 {
 		s := sample()
 		s.Currency = fmt.Sprintf("C%d", i)
+
 		err := r.Add(at("2026-11-02T00:00:00Z").Add(time.Duration(i)*5*time.Minute), gap, s)
 		if (err != nil) != (i > 4) { // The first sample begins the record.
 			t.Errorf("currency %d: %v", i, err)
 		}
 	}
+
 	if n := len(r.Months["2026-11"]); n != 4 {
 		t.Errorf("%d accounts", n)
 	}
@@ -102,6 +113,7 @@ func TestBounds(t *testing.T) {
 			name := fmt.Sprintf("%s-%d-%d", strings.Repeat("n", 50), i%7, n)
 			s.Namespaces[name] = savings.Amounts{Cost: 1234.567891 + float64(n), Promised: -9876.54321, Realised: 1111.22222, Available: 3333.44444}
 		}
+
 		// Two samples a day: one hour of each day is observed.
 		day := at("2024-01-01T00:00:00Z").AddDate(0, i/28, i%28)
 		for _, now := range []time.Time{day, day.Add(10 * time.Minute)} {
@@ -110,26 +122,32 @@ func TestBounds(t *testing.T) {
 			}
 		}
 	}
+
 	if len(r.Months) != savings.MaxMonths {
 		t.Errorf("%d months", len(r.Months))
 	}
+
 	last := r.Months["2028-12"][0]
 	if len(last.Namespaces) != savings.MaxNamespaces+1 || last.Namespaces[savings.Other].Cost == 0 {
 		t.Errorf("%d namespaces", len(last.Namespaces))
 	}
+
 	sum := 0.0
 	for _, a := range last.Namespaces {
 		sum += a.Realised
 	}
+
 	near(t, "sum of the namespaces", sum/last.Total().Realised, 1)
 	data, err := r.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	size := 0
 	for key, text := range data {
 		size += len(key) + len(text)
 	}
+
 	t.Logf("%d bytes for %d months", size, len(data)-1)
 	if size > 900<<10 || data["2028-12"] == "" {
 		t.Errorf("%d bytes", size)
@@ -140,14 +158,17 @@ func TestBounds(t *testing.T) {
 func TestEncode(t *testing.T) {
 	r := &savings.Record{}
 	add(t, r, "2026-11-01T00:00:00Z", "2026-11-01T02:00:00Z", sample())
+
 	data, err := r.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := savings.Parse(data)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	add(t, got, "2026-11-01T02:05:00Z", "2026-11-01T03:00:00Z", sample())
 	near(t, "hours", got.Months["2026-11"][0].Total().Hours, 3)
 	near(t, "shop", got.Months["2026-11"][0].Namespaces["shop"].Promised, 6)
@@ -166,6 +187,7 @@ func TestParseErrors(t *testing.T) {
 			t.Errorf("%s: %v, %+v", key, err, r)
 		}
 	}
+
 	if err := (&savings.Record{}).Add(at("2026-11-01T00:00:00Z"), gap, savings.Sample{Currency: "USD", Cluster: math.NaN()}); err == nil {
 		t.Error("NaN was added")
 	}
@@ -179,10 +201,12 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		data, err := r.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := savings.Parse(data); err != nil {
 			t.Errorf("%q: %v", data, err)
 		}

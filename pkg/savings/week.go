@@ -28,6 +28,7 @@ func (s Schedule) Due(at time.Time) time.Time {
 	if due.After(at) {
 		due = time.Date(local.Year(), local.Month(), local.Day()-daysSince-7, s.Hour, 0, 0, 0, s.Zone)
 	}
+
 	return due
 }
 
@@ -44,11 +45,13 @@ func (r *Record) Week(end time.Time) map[string]Day {
 			if !ok {
 				continue
 			}
+
 			sum := out[account.Currency]
 			sum.Amounts, sum.Hours, sum.Unknown = sum.Plus(day.Amounts), sum.Hours+day.Hours, max(sum.Unknown, day.Unknown)
 			out[account.Currency] = sum
 		}
 	}
+
 	return out
 }
 
@@ -56,22 +59,27 @@ func (r *Record) Week(end time.Time) map[string]Day {
 func (r *Record) WeeklyText(end time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Savings from %s to %s (UTC).\n", end.AddDate(0, 0, -7).Format(time.DateOnly), end.AddDate(0, 0, -1).Format(time.DateOnly))
+
 	week := r.Week(end)
 	if len(week) == 0 {
 		return b.String() + "Not known: nothing was recorded.\n"
 	}
+
 	hours, unknown := 0.0, 0
 	for _, currency := range slices.Sorted(maps.Keys(week)) {
 		sum := week[currency]
 		fmt.Fprintf(&b, "%.2f %s saved of %.2f promised by adopted recommendations; %.2f recommended and not adopted; the nodes cost %.2f.\n",
 			sum.Realised, currency, sum.Promised, sum.Available, sum.Cost)
-		hours, unknown = hours+sum.Hours, max(unknown, sum.Unknown)
+		hours = hours + sum.Hours
+		unknown = max(unknown, sum.Unknown)
 	}
+
 	if missing := hoursPerWeek - hours; missing > hoursPerWeek/100. {
 		fmt.Fprintf(&b, "Not known: %.1f of %d hours, in which craned did not record.\n", missing, hoursPerWeek)
 	}
 	if unknown > 0 {
 		fmt.Fprintf(&b, "Not known: the savings of up to %d adopted workloads at a time.\n", unknown)
 	}
+
 	return b.String()
 }

@@ -16,11 +16,14 @@ func TestSchedule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
 	}
-	monday, east := savings.Schedule{Day: time.Monday, Zone: time.UTC}, savings.Schedule{Day: time.Monday, Hour: 9, Zone: shanghai}
+
+	monday := savings.Schedule{Day: time.Monday, Zone: time.UTC}
+	east := savings.Schedule{Day: time.Monday, Hour: 9, Zone: shanghai}
 	summer := savings.Schedule{Day: time.Sunday, Hour: 8, Zone: berlin}
 	for _, test := range []struct {
 		schedule       savings.Schedule
@@ -47,19 +50,23 @@ func TestWeeklyText(t *testing.T) {
 	if got, want := r.WeeklyText(at("2026-11-02T00:00:00Z")), "Savings from 2026-10-26 to 2026-11-01 (UTC).\nNot known: nothing was recorded.\n"; got != want {
 		t.Errorf("%q", got)
 	}
+
 	s := sample()
 	s.Unknown = 0
 	add(t, r, "2026-10-25T00:00:00Z", "2026-11-03T00:00:00Z", s)
 	want := "Savings from 2026-10-26 to 2026-11-01 (UTC).\n" +
 		"168.00 USD saved of 336.00 promised by adopted recommendations; 672.00 recommended and not adopted; the nodes cost 1680.00.\n"
+
 	if got := r.WeeklyText(at("2026-11-02T00:00:00Z")); got != want {
 		t.Errorf("%q", got)
 	}
+
 	r = &savings.Record{}
 	add(t, r, "2026-11-01T12:00:00Z", "2026-11-02T06:00:00Z", sample())
 	want = "Savings from 2026-10-26 to 2026-11-01 (UTC).\n" +
 		"12.00 USD saved of 24.00 promised by adopted recommendations; 48.00 recommended and not adopted; the nodes cost 120.00.\n" +
 		"Not known: 156.0 of 168 hours, in which craned did not record.\nNot known: the savings of up to 1 adopted workloads at a time.\n"
+
 	if got := r.WeeklyText(at("2026-11-02T00:00:00Z")); got != want {
 		t.Errorf("%q", got)
 	}

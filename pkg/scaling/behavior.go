@@ -80,6 +80,7 @@ func (h *History) Limit(b Behavior, now time.Time, current, desired, low, high i
 	if stable < current {
 		stable = max(stable, min(h.lowerLimit(b.Down, now, current), current))
 	}
+
 	return min(max(stable, low), high)
 }
 
@@ -92,7 +93,8 @@ func (h *History) RecordScaling(now time.Time, from, to int32) {
 
 // stabilize returns the number nearest to current among the recommendations in the window of each direction.
 func (h *History) stabilize(b Behavior, now time.Time, current, desired int32) int32 {
-	up, down := desired, desired
+	up := desired
+	down := desired
 	for _, r := range h.recommendations {
 		if r.at.After(now.Add(-b.Up.StabilizationWindow)) {
 			up = min(up, r.replicas)
@@ -101,6 +103,7 @@ func (h *History) stabilize(b Behavior, now time.Time, current, desired int32) i
 			down = max(down, r.replicas)
 		}
 	}
+
 	return min(max(current, up), down)
 }
 
@@ -111,6 +114,7 @@ func (h *History) upperLimit(r DirectionRules, now time.Time, current int32) int
 		if p.Percent > 0 {
 			return ceilReplicas(float64(start) * (1 + float64(p.Percent)/100))
 		}
+
 		return start + p.Pods
 	})
 }
@@ -122,6 +126,7 @@ func (h *History) lowerLimit(r DirectionRules, now time.Time, current int32) int
 		if p.Percent > 0 {
 			return int32(math.Floor(float64(start) * (1 - float64(p.Percent)/100)))
 		}
+
 		return start - p.Pods
 	})
 }
@@ -131,15 +136,18 @@ func selectLimit(r DirectionRules, free, current int32, lowest bool, limit func(
 	if r.Select == SelectDisabled {
 		return current
 	}
+
 	if len(r.Policies) == 0 {
 		return free
 	}
+
 	out := limit(r.Policies[0])
 	for _, p := range r.Policies[1:] {
 		if l := limit(p); lowest == (l < out) {
 			out = l
 		}
 	}
+
 	return max(out, 0)
 }
 
@@ -150,6 +158,7 @@ func (h *History) replicasAtPeriodStart(period time.Duration, now time.Time, cur
 			current -= c.replicas
 		}
 	}
+
 	return max(current, 0)
 }
 
@@ -159,9 +168,11 @@ func (h *History) dropExpired(b Behavior, now time.Time) {
 	for _, p := range b.Up.Policies {
 		memory = max(memory, p.Period)
 	}
+
 	for _, p := range b.Down.Policies {
 		memory = max(memory, p.Period)
 	}
+
 	old := func(m replicaRecord) bool { return !m.at.After(now.Add(-memory)) }
 	h.recommendations = slices.DeleteFunc(h.recommendations, old)
 	h.changes = slices.DeleteFunc(h.changes, old)

@@ -44,6 +44,7 @@ func (a *Account) balance(c scalingCost) Balance {
 	if a.reactive.shortageSeconds > 0 {
 		b.SparedShortage = 1 - c.shortageSeconds/a.reactive.shortageSeconds
 	}
+
 	return b
 }
 
@@ -60,16 +61,20 @@ func (a *Account) best(price float64, first int) (level int, benefit float64) {
 	if !a.valid || a.useless() {
 		return level, 0
 	}
+
 	for i := first; i < levelCount; i++ {
 		c := &a.levels[i]
 		spared := a.reactive.shortageSeconds - c.shortageSeconds
 		if spared < minSparedSeconds || spared < minSparedShare*a.reactive.shortageSeconds {
 			continue
 		}
+
 		if v := spared - price/minutesPerHour*(c.replicaSeconds-a.reactive.replicaSeconds); v > benefit {
-			level, benefit = i, v
+			level = i
+			benefit = v
 		}
 	}
+
 	return level, benefit
 }
 
@@ -94,14 +99,21 @@ func (l *Ledger) Choose(price float64) Choice {
 	a := l.Account()
 	out := Choice{Actual: a.balance(a.actual)}
 	var i int
+
 	i, out.Reason = a.choose(price)
 	if out.Actual != (Balance{}) {
 		out.Reason += fmt.Sprintf("; what was used on the past days spared %.0f %% for %.1f %% more replica hours",
 			100*out.Actual.SparedShortage, 100*out.Actual.ExtraCost)
 	}
-	if l.inUse = i; i >= 0 {
-		out.Use, out.Level, out.Balance = true, Levels()[i], a.balance(a.levels[i])
+
+	l.inUse = i
+
+	if i >= 0 {
+		out.Use = true
+		out.Level = Levels()[i]
+		out.Balance = a.balance(a.levels[i])
 	}
+
 	return out
 }
 
@@ -114,19 +126,24 @@ func (a *Account) choose(price float64) (int, string) {
 	case a.reactive.shortageSeconds < 1:
 		return -1, "the HPA alone was never under capacity"
 	}
+
 	if a.useless() {
 		return -1, "the forecast spared no time under capacity on the past days, so the HPA scales alone until the cost of these days has decayed"
 	}
+
 	i, benefit := a.best(price, targetLevels)
 	if i < 0 {
 		return -1, fmt.Sprintf("on the past days no level of the forecast was worth its replica hours at the price of %.2g minutes under capacity for a replica hour", price)
 	}
+
 	b := a.balance(a.levels[i])
 	text := fmt.Sprintf("on the past days %s would have spared %.0f %% of the time under capacity for %.1f %% more replica hours",
 		Levels()[i], 100*b.SparedShortage, 100*b.ExtraCost)
+
 	if t, more := a.best(price, 0); t >= 0 && t < targetLevels && more > benefit {
 		b = a.balance(a.levels[t])
 		text += fmt.Sprintf("; %s would have been better: %.0f %% for %.1f %%", Levels()[t], 100*b.SparedShortage, 100*b.ExtraCost)
 	}
+
 	return i, text
 }

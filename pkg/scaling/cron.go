@@ -30,10 +30,12 @@ func NewCronWindow(name, start, end string, location *time.Location, replicas in
 	if replicas < 0 {
 		return CronWindow{}, fmt.Errorf("targetReplicas %d: must not be negative", replicas)
 	}
+
 	w := CronWindow{name: name, location: location, replicas: replicas}
 	if location == nil {
 		w.location = time.UTC
 	}
+
 	var errs []error
 	for _, f := range []struct {
 		field, text string
@@ -45,6 +47,7 @@ func NewCronWindow(name, start, end string, location *time.Location, replicas in
 			errs = append(errs, fmt.Errorf("%s %q: %w", f.field, f.text, err))
 		case !ok || spec.Location != time.Local && spec.Location != nil:
 			errs = append(errs, fmt.Errorf("%s %q: must be a cron expression without @every or a time zone of its own", f.field, f.text))
+
 		default:
 			// Wall-clock times are represented in UTC, where no hour is skipped or repeated.
 			spec.Location = time.UTC
@@ -54,9 +57,11 @@ func NewCronWindow(name, start, end string, location *time.Location, replicas in
 			}
 		}
 	}
+
 	if len(errs) == 0 && *w.start.(*cron.SpecSchedule) == *w.end.(*cron.SpecSchedule) {
 		errs = append(errs, fmt.Errorf("start and end are both %q: the window would never close", start))
 	}
+
 	return w, errors.Join(errs...)
 }
 
@@ -67,6 +72,7 @@ func (w CronWindow) IsOpen(now time.Time) bool {
 	if !ok {
 		return false
 	}
+
 	ended, ok := lastScheduled(w.end, wall)
 	return !ok || !ended.After(started)
 }
@@ -93,6 +99,7 @@ func FloorAt(windows []CronWindow, now time.Time) Floor {
 			f.Replicas, f.OpenWindows = max(f.Replicas, w.replicas), append(f.OpenWindows, w.name)
 		}
 	}
+
 	return f
 }
 
@@ -101,14 +108,17 @@ func FloorAt(windows []CronWindow, now time.Time) Floor {
 func wallClock(t time.Time, location *time.Location) time.Time {
 	t = t.In(location)
 	shown := asUTC(t)
+
 	since, _ := t.ZoneBounds()
 	if since.IsZero() {
 		return shown
 	}
+
 	_, before := since.Add(-time.Nanosecond).Zone()
 	if reached := since.UTC().Add(time.Duration(before) * time.Second); shown.Before(reached) {
 		return reached.Add(-time.Nanosecond)
 	}
+
 	return shown
 }
 
@@ -125,14 +135,17 @@ func lastScheduled(s cron.Schedule, wall time.Time) (time.Time, bool) {
 		if at.IsZero() || at.After(wall) {
 			continue
 		}
+
 		for {
 			next := s.Next(at)
 			if next.IsZero() || next.After(wall) {
 				return at, true
 			}
+
 			at = next
 		}
 	}
+
 	return time.Time{}, false
 }
 
@@ -141,19 +154,24 @@ func firstInstant(wall, now time.Time, location *time.Location) time.Time {
 	if wall.IsZero() {
 		return time.Time{}
 	}
+
 	guess := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(), 0, location)
 	if guess.After(now) && wallClock(guess, location).Equal(wall) {
 		return guess
 	}
+
 	// The clock skips or repeats this hour. No time zone shifts by more than three hours.
 	const reach = 3 * 60
+
 	minutes := make([]time.Time, 0, 2*reach)
 	for m := guess.Add(-reach * time.Minute); m.Before(guess.Add(reach * time.Minute)); m = m.Add(time.Minute) {
 		minutes = append(minutes, m)
 	}
+
 	i := slices.IndexFunc(minutes, func(m time.Time) bool { return m.After(now) && !wallClock(m, location).Before(wall) })
 	if i < 0 {
 		return guess
 	}
+
 	return minutes[i]
 }

@@ -12,10 +12,12 @@ import (
 
 func zone(t *testing.T, name string) *time.Location {
 	t.Helper()
+
 	l, err := time.LoadLocation(name)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return l
 }
 
@@ -28,7 +30,8 @@ type dailyWindow struct {
 
 // calendar computes by brute force, minute by minute on a wall clock without changes, when the window is open in a year.
 func (d dailyWindow) calendar(year int) map[time.Time]bool {
-	open, out := false, make(map[time.Time]bool, 366*24*60)
+	open := false
+	out := make(map[time.Time]bool, 366*24*60)
 	for m := time.Date(year-1, 12, 20, 0, 0, 0, 0, time.UTC); m.Year() <= year; m = m.Add(time.Minute) {
 		minute := m.Hour()*60 + m.Minute()
 		if minute == d.to {
@@ -37,8 +40,10 @@ func (d dailyWindow) calendar(year int) map[time.Time]bool {
 		if minute == d.from && d.opens(m.Weekday()) {
 			open = true
 		}
+
 		out[m] = open
 	}
+
 	return out
 }
 
@@ -51,6 +56,7 @@ func TestCronWindowAgainstBruteForceOverALeapYear(t *testing.T) {
 		{"0 8 * * 1-5", "45 17 * * *", 480, 17*60 + 45, weekday},
 		{"30 1 * * *", "30 2 * * *", 90, 150, every},
 	}
+
 	places := []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Shanghai"}
 	for _, d := range windows {
 		calendar := d.calendar(2024)
@@ -66,25 +72,31 @@ func checkYear(t *testing.T, d dailyWindow, calendar map[time.Time]bool, place *
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	begin := time.Date(2024, 1, 1, 0, 0, 0, 0, place)
 	before := w.IsOpen(begin)
 	opens, closes := w.Next(begin)
+
 	latest := time.Time{}
 	for now := begin; now.Year() < 2025; now = now.Add(stepAt(now, place)) {
 		// The brute-force clock pauses while the wall clock repeats an hour.
 		if shown := asUTC(now.In(place)).Truncate(time.Minute); shown.After(latest) {
 			latest = shown
 		}
+
 		got := w.IsOpen(now)
 		if want := calendar[latest]; got != want {
 			t.Fatalf("at %s: open is %v, want %v", now, got, want)
 		}
+
 		if got && !before && opens.After(now) {
 			t.Fatalf("opened by %s, expected to open at %s", now, opens)
 		}
+
 		if !got && before && closes.After(now) {
 			t.Fatalf("closed by %s, expected to close at %s", now, closes)
 		}
+
 		before = got
 		if !opens.After(now) || !closes.After(now) {
 			opens, closes = w.Next(now)
@@ -99,6 +111,7 @@ func stepAt(now time.Time, place *time.Location) time.Duration {
 	if yesterday != tomorrow {
 		return time.Minute
 	}
+
 	return 47 * time.Minute
 }
 
@@ -108,11 +121,13 @@ func TestCronWindowSkippedStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// On 31 March 2024 the clock goes from 02:00 to 03:00.
 	before := time.Date(2024, 3, 31, 0, 59, 0, 0, time.UTC)
 	if w.IsOpen(before) {
 		t.Errorf("open at %s", before.In(berlin))
 	}
+
 	opens, closes := w.Next(before)
 	if want := time.Date(2024, 3, 31, 1, 0, 0, 0, time.UTC); !opens.Equal(want) || !w.IsOpen(want) {
 		t.Errorf("opens at %s, want %s", opens, want)
@@ -128,14 +143,17 @@ func TestFloorOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return w
 	}
+
 	windows := []CronWindow{
 		window("day", "0 8 * * *", "0 20 * * *", 4),
 		window("lunch", "0 11 * * *", "0 13 * * *", 9),
 		window("hourly", "0 * * * *", "0 18 * * *", 2), // opens again each hour and stays open to 18:00
 		window("new year", "0 0 1 1 *", "0 0 2 1 *", 50),
 	}
+
 	for _, c := range []struct {
 		at       string
 		replicas int32
@@ -151,6 +169,7 @@ func TestFloorOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got := FloorAt(windows, now)
 		if got.Replicas != c.replicas || strings.Join(got.OpenWindows, " ") != c.open {
 			t.Errorf("%s: %d by %v, want %d by %s", c.at, got.Replicas, got.OpenWindows, c.replicas, c.open)
@@ -187,6 +206,7 @@ func FuzzCronWindow(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		now := time.Unix(at%4_000_000_000, 0)
 		opens, closes := w.Next(now)
 		if !opens.IsZero() && !opens.After(now) || !closes.IsZero() && !closes.After(now) {

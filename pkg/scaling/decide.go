@@ -38,6 +38,7 @@ func (b Bounds) Validate() error {
 	case b.Max < b.Min:
 		return fmt.Errorf("maxReplicas %d: must not be below minReplicas %d", b.Max, b.Min)
 	}
+
 	return nil
 }
 
@@ -63,6 +64,7 @@ func Decide(h *History, b Behavior, bounds Bounds, now time.Time, current int32,
 	if err := bounds.Validate(); err != nil {
 		return Decision{Replicas: current}, err
 	}
+
 	switch {
 	case current == 0 && bounds.Min != 0:
 		return Decision{}, ErrDisabled
@@ -71,6 +73,7 @@ func Decide(h *History, b Behavior, bounds Bounds, now time.Time, current int32,
 	case current < bounds.Min:
 		return Decision{Replicas: bounds.Min, Desired: bounds.Min, Reason: fmt.Sprintf("%s, less than minReplicas %d", series.FormatCount(int(current), "replica"), bounds.Min)}, nil
 	}
+
 	var d Decision
 	var failed []error
 	asked := false
@@ -79,19 +82,26 @@ func Decide(h *History, b Behavior, bounds Bounds, now time.Time, current int32,
 		case p.Err != nil:
 			failed = append(failed, fmt.Errorf("%s: %w", p.Metric, p.Err))
 		case !asked || p.Replicas > d.Desired:
-			d.Desired, d.Winner, d.Reason, asked = p.Replicas, p.Metric, p.Reason, true
+			d.Desired = p.Replicas
+			d.Winner = p.Metric
+			d.Reason = p.Reason
+			asked = true
 		}
 	}
+
 	missing := errors.Join(failed...)
 	if !asked || missing != nil && d.Desired <= current {
 		if missing == nil {
 			missing = ErrNoMetric
 		}
+
 		return Decision{Replicas: current, Desired: current}, missing
 	}
+
 	d.Replicas = h.Limit(b, now, current, d.Desired, bounds.Min, bounds.Max)
 	if d.Replicas != d.Desired {
 		d.Reason = fmt.Sprintf("%s; limited to %d by stabilisation, rates and [%d, %d]", d.Reason, d.Replicas, bounds.Min, bounds.Max)
 	}
+
 	return d, nil
 }

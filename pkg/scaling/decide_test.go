@@ -16,23 +16,28 @@ func noon() time.Time { return time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC) }
 // runLoop runs an HPA that gets a proposal every 15 s and returns its replicas.
 func runLoop(t *testing.T, b Behavior, bounds Bounds, start int32, asked ...int32) []int32 {
 	t.Helper()
+
 	var h History
-	current, out := start, []int32(nil)
+	current := start
+	out := []int32(nil)
 	for i, n := range asked {
 		now := noon().Add(time.Duration(i) * 15 * time.Second)
 		d, err := Decide(&h, b, bounds, now, current, []Proposal{{Metric: "cpu", Replicas: n}})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		h.RecordScaling(now, current, d.Replicas)
 		current = d.Replicas
 		out = append(out, current)
 	}
+
 	return out
 }
 
 func equal(t *testing.T, name string, got, want []int32) {
 	t.Helper()
+
 	for i := range want {
 		if got[i] != want[i] {
 			t.Errorf("%s: %v, want %v", name, got, want)
@@ -82,6 +87,7 @@ func TestDecideMetrics(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %d by %q, error %q", c.name, d, err, c.want, c.winner, c.err)
 		}
 	}
+
 	if _, err := Decide(&History{}, Behavior{}, Bounds{Min: 5, Max: 2}, noon(), 3, nil); err == nil || !strings.Contains(err.Error(), "maxReplicas 2") {
 		t.Errorf("contradictory bounds: %v", err)
 	}
@@ -92,6 +98,7 @@ func TestDecideMetrics(t *testing.T) {
 func TestDecideStaysWithinBounds(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	b := DefaultBehavior(time.Minute)
+
 	bounds := Bounds{Min: 2, Max: 40}
 	var h History
 	current := int32(2)
@@ -101,8 +108,10 @@ func TestDecideStaysWithinBounds(t *testing.T) {
 		if err != nil || d.Replicas < bounds.Min || d.Replicas > bounds.Max || d.Replicas > max(2*current, current+4) {
 			t.Fatalf("round %d: from %d to %+v, %v", i, current, d, err)
 		}
+
 		h.RecordScaling(now, current, d.Replicas)
 		current = d.Replicas
+
 		if len(h.recommendations) > 5 || len(h.changes) > 5 {
 			t.Fatalf("round %d: remembers %d recommendations and %d changes of a minute", i, len(h.recommendations), len(h.changes))
 		}

@@ -68,10 +68,17 @@ func NewFleetWith(budget float64, rules PriceRules) (*Fleet, error) {
 	if !(budget >= 0 && budget <= most) {
 		return nil, fmt.Errorf("budget %v: must be from 0 to %d", budget, most)
 	}
+
 	if !(rules.MinPrice > 0) {
 		return nil, fmt.Errorf("lowest price %v: must be positive", rules.MinPrice)
 	}
-	return &Fleet{budget: budget, rules: rules, members: map[string]fleetMember{}, price: rules.MinPrice}, nil
+
+	return &Fleet{
+		budget:  budget,
+		rules:   rules,
+		members: map[string]fleetMember{},
+		price:   rules.MinPrice,
+	}, nil
 }
 
 // Update sets the account of a tenant's workload and returns the tenant's price in minutes under capacity for a replica hour. The name is
@@ -80,6 +87,7 @@ func NewFleetWith(budget float64, rules PriceRules) (*Fleet, error) {
 func (f *Fleet) Update(tenant, name string, a Account, now, expires time.Time) float64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	_, known := f.members[name]
 	switch {
 	case !a.usable():
@@ -87,11 +95,15 @@ func (f *Fleet) Update(tenant, name string, a Account, now, expires time.Time) f
 	case known || len(f.members) < maxMembers:
 		f.members[name] = fleetMember{tenant, a, expires}
 	}
-	if f.changes++; f.changes > int(repriceShare*float64(len(f.members))) {
+
+	f.changes++
+
+	if f.changes > int(repriceShare*float64(len(f.members))) {
 		maps.DeleteFunc(f.members, func(_ string, m fleetMember) bool { return !m.expires.IsZero() && m.expires.Before(now) })
 		f.reprice()
 		f.changes = 0
 	}
+
 	return f.priceOf(tenant)
 }
 
@@ -99,6 +111,7 @@ func (f *Fleet) Update(tenant, name string, a Account, now, expires time.Time) f
 func (f *Fleet) Price(tenant string) float64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return f.priceOf(tenant)
 }
 
@@ -106,6 +119,7 @@ func (f *Fleet) priceOf(tenant string) float64 {
 	if own, ok := f.ownPrices[tenant]; ok {
 		return own
 	}
+
 	return f.price
 }
 
@@ -115,6 +129,7 @@ func (f *Fleet) reprice() {
 	for _, m := range f.members {
 		tenants[m.tenant] = append(tenants[m.tenant], &m.account)
 	}
+
 	own := make(map[string]float64, len(tenants))
 	var all []*Account
 	for tenant, accounts := range tenants {
@@ -125,15 +140,19 @@ func (f *Fleet) reprice() {
 			return extra <= budget*total
 		})
 	}
+
 	budget := f.corrected(all)
 	f.price = f.clearingPrice(func(price float64) bool {
 		extra, total := 0.0, 0.0
 		for tenant, accounts := range tenants {
 			e, t := spending(accounts, min(price, own[tenant]))
-			extra, total = extra+e, total+t
+			extra = extra + e
+			total = total + t
 		}
+
 		return extra <= budget*total
 	})
+
 	f.ownPrices = own
 	maps.DeleteFunc(own, func(_ string, price float64) bool { return price >= f.price })
 }
@@ -146,10 +165,12 @@ func (f *Fleet) corrected(accounts []*Account) float64 {
 		extra += a.actual.replicaSeconds - a.reactive.replicaSeconds
 		total += a.reactive.replicaSeconds
 	}
+
 	aim := f.rules.Aim * f.budget
 	if total <= 0 {
 		return aim
 	}
+
 	return aim + min(f.rules.MaxCorrection*aim, max(-f.rules.MaxCorrection*aim, aim-extra/total))
 }
 
@@ -158,7 +179,9 @@ func (f *Fleet) clearingPrice(affordable func(price float64) bool) float64 {
 	if affordable(f.rules.MinPrice) {
 		return f.rules.MinPrice
 	}
-	low, high := math.Log(f.rules.MinPrice), math.Log(maxPrice)
+
+	low := math.Log(f.rules.MinPrice)
+	high := math.Log(maxPrice)
 	const halvings = 40
 	for range halvings {
 		if mid := (low + high) / 2; affordable(math.Exp(mid)) {
@@ -167,6 +190,7 @@ func (f *Fleet) clearingPrice(affordable func(price float64) bool) float64 {
 			low = mid
 		}
 	}
+
 	return math.Exp(high)
 }
 
@@ -178,6 +202,7 @@ func spending(accounts []*Account, price float64) (extra, total float64) {
 			extra += a.levels[i].replicaSeconds - a.reactive.replicaSeconds
 		}
 	}
+
 	return extra, total
 }
 
@@ -191,5 +216,6 @@ func (a *Account) usable() bool {
 			return false
 		}
 	}
+
 	return a.valid && valid(a.reactive) && valid(a.actual)
 }

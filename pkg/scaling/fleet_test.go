@@ -17,9 +17,11 @@ func account(levels ...[2]float64) Account {
 	for i := range a.levels {
 		a.levels[i] = a.reactive
 	}
+
 	for i, l := range levels {
 		a.levels[targetLevels+i] = scalingCost{3.6e6 * (1 + l[1]), 6000 * (1 - l[0])}
 	}
+
 	return a
 }
 
@@ -28,10 +30,12 @@ func testRules() PriceRules { return PriceRules{MinPrice: 0.005, Aim: 0.8, MaxCo
 
 func fleet(t *testing.T, budget float64) *Fleet {
 	t.Helper()
+
 	f, err := NewFleetWith(budget, testRules())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return f
 }
 
@@ -43,16 +47,19 @@ func extra(price float64, all ...Account) float64 {
 			sum += a.levels[i].replicaSeconds - a.reactive.replicaSeconds
 		}
 	}
+
 	return sum / (3.6e6 * float64(len(all)))
 }
 
 // TestFleetSpendsWhereItBuysMost checks that a workload may exceed the budget where the fleet stays within it.
 func TestFleetSpendsWhereItBuysMost(t *testing.T) {
 	f := fleet(t, 0.1)
-	bursty, calm := account([2]float64{0.9, 0.23}), account([2]float64{0.2, 0.15})
+	bursty := account([2]float64{0.9, 0.23})
+	calm := account([2]float64{0.2, 0.15})
 	idle := account()
 	f.Update("", "bursty", bursty, noon(), time.Time{})
 	f.Update("", "calm", calm, noon(), time.Time{})
+
 	price := f.Update("", "idle", idle, noon(), time.Time{})
 	if i, _ := bursty.best(price, targetLevels); i != targetLevels {
 		t.Errorf("at %v minutes for a replica hour the bursty workload uses level %d", price, i)
@@ -71,6 +78,7 @@ func TestFleetBudgets(t *testing.T) {
 		x := float64(i+1) / 50
 		all[i] = account([2]float64{x, 0.02}, [2]float64{x + (1-x)/2, 0.1}, [2]float64{1, 0.4})
 	}
+
 	last := math.Inf(1)
 	for _, budget := range []float64{0, 0.01, 0.05, 0.1, 0.2, 10} {
 		f := fleet(t, budget)
@@ -78,6 +86,7 @@ func TestFleetBudgets(t *testing.T) {
 			a.actual.replicaSeconds = 3.6e6 * (1 + testRules().Aim*budget)
 			f.Update("", fmt.Sprint(i), a, noon(), time.Time{})
 		}
+
 		price := f.Price("")
 		if got := extra(price, all...); got > testRules().Aim*budget+1e-9 || budget > 0 && got < testRules().Aim*math.Min(budget, 0.2)/2 {
 			t.Errorf("a budget of %v: spends %v at %v minutes for a replica hour", budget, got, price)
@@ -85,6 +94,7 @@ func TestFleetBudgets(t *testing.T) {
 		if price > last {
 			t.Errorf("a budget of %v has a higher price than a smaller one", budget)
 		}
+
 		last = price
 	}
 }
@@ -107,10 +117,12 @@ func TestFleetFollowsWhatWasPaid(t *testing.T) {
 			all[i].actual.replicaSeconds = 3.6e6 * (1 + c.paid)
 			f.Update("shop", fmt.Sprint(i), all[i], noon(), time.Time{})
 		}
+
 		got := extra(f.Price("shop"), all...)
 		if !(got >= c.least && got <= c.most+1e-9 && got <= last) {
 			t.Errorf("after %v was paid, it spends %v, want %v to %v and no more than %v", c.paid, got, c.least, c.most, last)
 		}
+
 		last = got
 	}
 }
@@ -123,19 +135,24 @@ func TestFleetIgnoresBadAccounts(t *testing.T) {
 	if want <= testRules().MinPrice {
 		t.Fatalf("the budget does not bind: %v", want)
 	}
+
 	young := account()
 	young.valid = false
+
 	for _, v := range []float64{math.NaN(), math.Inf(1), -1} {
 		bad := account()
 		bad.reactive.replicaSeconds = v
 		for i := range bad.levels {
 			bad.levels[i].replicaSeconds = v
 		}
+
 		f.Update("", "bad", bad, noon(), time.Time{})
 	}
+
 	if got := f.Update("", "young", young, noon(), time.Time{}); got != want || len(f.members) != 1 {
 		t.Errorf("the price is %v with %d members, want %v with one", got, len(f.members), want)
 	}
+
 	// The hours of an idle workload raise the budget of the fleet until its account expires.
 	idle := account()
 	if got := f.Update("", "idle", idle, noon(), noon().Add(time.Hour)); got >= want {
@@ -144,6 +161,7 @@ func TestFleetIgnoresBadAccounts(t *testing.T) {
 	if got := f.Update("", "good", good, noon().Add(2*time.Hour), time.Time{}); got != want {
 		t.Errorf("the price is %v after the other account expired, want %v", got, want)
 	}
+
 	for _, budget := range []float64{-0.1, math.NaN(), 11} {
 		if _, err := NewFleet(budget); err == nil {
 			t.Errorf("takes a budget of %v", budget)
@@ -160,29 +178,39 @@ func TestTenantsDoNotRaiseEachOthersPrice(t *testing.T) {
 	if i, _ := small.best(alone, targetLevels); i != targetLevels {
 		t.Fatalf("at %v minutes for a replica hour the workload alone uses level %d", alone, i)
 	}
+
 	greedy := account([2]float64{0.5, 0.05}, [2]float64{0.9, 0.2})
 	for i := range 50 {
 		f.Update("batch", fmt.Sprint("batch/", i), greedy, noon(), time.Time{})
 	}
-	price, theirs := f.Update("shop", "shop/web", small, noon(), time.Time{}), f.Price("batch")
+
+	price := f.Update("shop", "shop/web", small, noon(), time.Time{})
+	theirs := f.Price("batch")
+
 	if i, _ := small.best(price, targetLevels); i != targetLevels {
 		t.Errorf("beside a tenant of 50 workloads, at %v, it uses level %d", price, i)
 	}
 	if !(price < theirs) {
 		t.Errorf("both pay %v and %v", price, theirs)
 	}
+
 	sum := extra(price, small)
 	for range 50 {
 		sum += extra(theirs, greedy)
 	}
+
 	if sum > 51*testRules().Aim*0.1+1e-9 {
 		t.Errorf("together they spend %v of the replica hours of 51 workloads", sum)
 	}
+
 	// What a tenant leaves, another may take: the bursty one alone exceeds the budget of its own hours.
-	pooled, bursty := fleet(t, 0.1), account([2]float64{0.9, 0.29})
+	pooled := fleet(t, 0.1)
+	bursty := account([2]float64{0.9, 0.29})
+
 	for i := range 5 {
 		pooled.Update("calm", fmt.Sprint("calm/", i), account(), noon(), time.Time{})
 	}
+
 	if got := pooled.Update("shop", "shop/web", bursty, noon(), time.Time{}); got > maxPrice/2 {
 		t.Errorf("the price of the bursty workload is %v", got)
 	} else if i, _ := bursty.best(got, targetLevels); i != targetLevels {

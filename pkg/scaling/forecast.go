@@ -37,6 +37,7 @@ func IndexesInWindow(n int, at func(i int) time.Time, now time.Time, window time
 	if from > 0 && from < n && at(from).After(now) {
 		from--
 	}
+
 	end := now.Add(window)
 	to = from + sort.Search(n-from, func(i int) bool { return !at(from + i).Before(end) })
 	return from, to
@@ -46,20 +47,25 @@ func IndexesInWindow(n int, at func(i int) time.Time, now time.Time, window time
 // crane_autoscaling_prediction. The points are in time order; the one that is valid now is included, whenever it begins. The error
 // wraps ErrOutdated where the forecast has ended, and ErrNoMetric for a value that is no amount.
 func PeakInWindow(points []Point, now time.Time, window time.Duration) (float64, error) {
-	peak, found := 0.0, false
+	peak := 0.0
+	found := false
 	from, to := IndexesInWindow(len(points), func(i int) time.Time { return points[i].At }, now, window)
 	for _, p := range points[from:to] {
 		if !(p.Value >= 0) || math.IsInf(p.Value, 0) {
 			return 0, fmt.Errorf("the forecast for %s is %v: %w", p.At.UTC().Format(time.RFC3339), p.Value, ErrNoMetric)
 		}
-		peak, found = math.Max(peak, p.Value), true
+
+		peak = math.Max(peak, p.Value)
+		found = true
 	}
+
 	switch {
 	case found:
 		return peak, nil
 	case len(points) == 0:
 		return 0, fmt.Errorf("the forecast has no values: %w", ErrNoMetric)
 	}
+
 	return 0, fmt.Errorf("it ends at %s: %w", points[len(points)-1].At.UTC().Format(time.RFC3339), ErrOutdated)
 }
 

@@ -17,6 +17,7 @@ func minutes(values ...float64) []Point {
 	for i, v := range values {
 		out[i] = Point{At: noon().Add(time.Duration(i) * time.Minute), Value: v}
 	}
+
 	return out
 }
 
@@ -59,13 +60,16 @@ func TestPeakIsOfTheForecast(t *testing.T) {
 		for i := range values {
 			values[i] = float64(r.IntN(20))
 		}
+
 		points := minutes(values...)
 		now := noon().Add(time.Duration(r.IntN(3600)) * time.Second)
+
 		window := time.Duration(r.IntN(3600)) * time.Second
 		narrow, err := PeakInWindow(points, now, window)
 		if err != nil {
 			continue
 		}
+
 		wide, err := PeakInWindow(points, now, window+time.Minute)
 		if err != nil || wide < narrow {
 			t.Fatalf("%v at %s: %v in %s, %v (%v) in a minute more", values, now, narrow, window, wide, err)
@@ -78,11 +82,13 @@ func TestCronReplicas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for after, want := range map[time.Duration]int32{0: 5, time.Hour - time.Second: 5, time.Hour: 2, -time.Second: 2} {
 		if got := CronReplicas([]CronWindow{w}, 2, noon().Add(after)); got != want {
 			t.Errorf("%s after noon: %d, want %d", after, got, want)
 		}
 	}
+
 	if got := CronReplicas([]CronWindow{w}, 9, noon()); got != 9 {
 		t.Errorf("a floor below minReplicas: %d", got)
 	}

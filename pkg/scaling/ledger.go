@@ -88,6 +88,7 @@ func (l Level) String() string {
 	case BasisHighs:
 		return fmt.Sprintf("the %g quantile of the quarter-hour highs of past days at %.0f %% of capacity", l.Quantile, 100*l.Utilization)
 	}
+
 	return fmt.Sprintf("the %g quantile at %.0f %% of capacity", l.Quantile, 100*l.Utilization)
 }
 
@@ -148,9 +149,12 @@ func (l *Ledger) SetPlant(plant Plant) error {
 	if err := plant.validate(); err != nil {
 		return err
 	}
+
 	if plant != l.plant {
-		l.plant, l.requests = plant, l.requests[:0]
+		l.plant = plant
+		l.requests = l.requests[:0]
 	}
+
 	return nil
 }
 
@@ -170,6 +174,7 @@ func NewLedger(plant Plant) (*Ledger, error) {
 	if err := plant.validate(); err != nil {
 		return nil, err
 	}
+
 	return &Ledger{plant: plant, inUse: -1}, nil
 }
 
@@ -182,6 +187,7 @@ func (p Plant) validate() error {
 	case p.Lag < 0 || p.StabilizationWindow < 0 || p.Lag+p.StabilizationWindow > maxLookback:
 		return fmt.Errorf("lag %s and stabilisation %s: must be neither negative nor more than %s together", p.Lag, p.StabilizationWindow, maxLookback)
 	}
+
 	return nil
 }
 
@@ -191,11 +197,15 @@ func (l *Ledger) Observe(now time.Time, load float64, peak func(Level) (value fl
 	if !(load >= 0) || math.IsInf(load, 0) || !now.After(l.lastSample) {
 		return
 	}
+
 	if span := now.Sub(l.lastSample); !l.lastSample.IsZero() && span <= maxSampleGap {
 		l.accrueSpan(now, span)
 	}
-	l.lastSample, l.lastLoad = now, load
+
+	l.lastSample = now
+	l.lastLoad = load
 	hpa := l.plant.Capacity * l.plant.Target
+
 	r := replicaRequest{at: now, reactive: ReplicasForLoad(load, hpa)}
 	for i, level := range Levels() {
 		if level.Basis == BasisTarget {
@@ -204,6 +214,7 @@ func (l *Ledger) Observe(now time.Time, load float64, peak func(Level) (value fl
 			r.levels[i] = level.Replicas(v, l.plant.Capacity)
 		}
 	}
+
 	if l.inUse >= 0 {
 		r.actual = r.levels[l.inUse]
 	}
@@ -221,32 +232,39 @@ func (l *Ledger) accrueSpan(now time.Time, span time.Duration) {
 
 // accrue accounts a span around now: replicas requested between stabilization window plus lag and lag ago are ready now.
 func (l *Ledger) accrue(now time.Time, load float64, span time.Duration) {
-	from, to := now.Add(-l.plant.Lag-l.plant.StabilizationWindow), now.Add(-l.plant.Lag)
+	from := now.Add(-l.plant.Lag - l.plant.StabilizationWindow)
+	to := now.Add(-l.plant.Lag)
+
 	old := 0
 	for old+1 < len(l.requests) && !l.requests[old+1].at.After(from) { // A request is valid until the next sample.
 		old++
 	}
+
 	l.requests = append(l.requests[:0], l.requests[old:]...)
 	if len(l.requests) == 0 || l.requests[0].at.After(to) {
 		return // no observed request could be ready by now
 	}
+
 	ready := replicaRequest{reactive: 1}
 	for i := range l.requests {
 		r := &l.requests[i]
 		if r.at.After(to) {
 			break
 		}
+
 		ready.reactive, ready.actual = max(ready.reactive, r.reactive), max(ready.actual, r.actual)
 		for i, n := range r.levels {
 			ready.levels[i] = max(ready.levels[i], n)
 		}
 	}
+
 	l.observed += span
 	keep := math.Exp2(-span.Seconds() / ledgerHalfLife.Seconds())
 	short := func(n int32) bool { return load > float64(n)*l.plant.Capacity }
 	l.reactive.add(keep, span, ready.reactive, short(ready.reactive))
 	n := max(ready.actual, ready.reactive)
 	l.actual.add(keep, span, n, short(n))
+
 	for i, n := range ready.levels {
 		n = max(n, ready.reactive)
 		l.levels[i].add(keep, span, n, short(n))

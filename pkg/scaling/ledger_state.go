@@ -37,6 +37,7 @@ func (l *Ledger) MarshalBinary() ([]byte, error) {
 		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(a.replicaSeconds)))
 		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(a.shortageSeconds)))
 	}
+
 	return out, nil
 }
 
@@ -45,10 +46,13 @@ func (l *Ledger) UnmarshalBinary(data []byte) error {
 	if len(data) != stateSize || data[0] != stateVersion {
 		return fmt.Errorf("%w: %d bytes", ErrInvalidState, len(data))
 	}
-	last, seen := binary.LittleEndian.Uint64(data[1:]), binary.LittleEndian.Uint64(data[9:])
+
+	last := binary.LittleEndian.Uint64(data[1:])
+	seen := binary.LittleEndian.Uint64(data[9:])
 	if last > maxUnixSeconds || seen > last {
 		return fmt.Errorf("%w: %d s seen until %d", ErrInvalidState, seen, last)
 	}
+
 	var accounts [accountCount]scalingCost
 	for i := range accounts {
 		at := data[17+8*i:]
@@ -58,13 +62,21 @@ func (l *Ledger) UnmarshalBinary(data []byte) error {
 		if !(a.replicaSeconds >= 0 && a.shortageSeconds >= 0) || math.IsInf(a.replicaSeconds, 0) || math.IsInf(a.shortageSeconds, 0) {
 			return fmt.Errorf("%w: account %d has %v replica-seconds and %v s under capacity", ErrInvalidState, i, a.replicaSeconds, a.shortageSeconds)
 		}
+
 		accounts[i] = a
 	}
-	l.lastSample, l.observed, l.requests = time.Time{}, time.Duration(seen)*time.Second, nil
+
+	l.lastSample = time.Time{}
+	l.observed = time.Duration(seen) * time.Second
+	l.requests = nil
 	if last > 0 {
 		l.lastSample = time.Unix(int64(last), 0).UTC()
 	}
-	l.reactive, l.actual, l.inUse = accounts[0], accounts[1], -1
+
+	l.reactive = accounts[0]
+	l.actual = accounts[1]
+	l.inUse = -1
 	copy(l.levels[:], accounts[2:])
+
 	return nil
 }

@@ -20,20 +20,25 @@ func TestLedgerGoesOnFromItsState(t *testing.T) {
 	if err != nil || len(state) > 256 {
 		t.Fatalf("%d bytes of state, error %v", len(state), err)
 	}
+
 	again, err := NewLedger(plant())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := again.UnmarshalBinary(state); err != nil {
 		t.Fatal(err)
 	}
-	want, got := whole.Choose(testPrice), again.Choose(testPrice)
+
+	want := whole.Choose(testPrice)
+	got := again.Choose(testPrice)
 	if !want.Use || got.Level != want.Level || math.Abs(got.ExtraCost-want.ExtraCost) > 1e-5 || math.Abs(got.SparedShortage-want.SparedShortage) > 1e-5 {
 		t.Errorf("chooses %+v, and %+v after a restart", want, got)
 	}
 	if !again.LastSample().Equal(whole.LastSample()) {
 		t.Errorf("the newest sample is of %s, and of %s after a restart", whole.LastSample(), again.LastSample())
 	}
+
 	// Both observe another day; only its first minutes are not accounted.
 	for m := range 24 * 60 {
 		at := whole.LastSample().Add(time.Minute)
@@ -42,6 +47,7 @@ func TestLedgerGoesOnFromItsState(t *testing.T) {
 		}
 		_ = m
 	}
+
 	if a, b := whole.Choose(testPrice), again.Choose(testPrice); a.Level != b.Level || math.Abs(a.ExtraCost-b.ExtraCost) > 0.01 {
 		t.Errorf("a day later: %+v and %+v", a, b)
 	}
@@ -52,15 +58,18 @@ func TestLedgerRefusesBadState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	change := func(at int, b byte) []byte {
 		out := bytes.Clone(good)
 		out[at] = b
 		return out
 	}
+
 	longAgo := bytes.Clone(good)
 	for _, at := range []int{1, 9} {
 		binary.LittleEndian.PutUint64(longAgo[at:], 1<<34)
 	}
+
 	for name, state := range map[string][]byte{
 		"nothing":                  nil,
 		"too short":                good[:len(good)-1],
@@ -74,6 +83,7 @@ func TestLedgerRefusesBadState(t *testing.T) {
 	} {
 		l := days(t, 1, func(time.Time, Level) (float64, bool) { return 5, true })
 		before := l.Choose(testPrice)
+
 		if err := l.UnmarshalBinary(state); !errors.Is(err, ErrInvalidState) {
 			t.Errorf("%s: error %v", name, err)
 		}
@@ -86,14 +96,17 @@ func TestLedgerRefusesBadState(t *testing.T) {
 func TestLedgerTakesAnotherPlant(t *testing.T) {
 	l := days(t, 4, func(at time.Time, _ Level) (float64, bool) { return max(jump(at), jump(at.Add(4*time.Minute))), true })
 	before := l.Choose(testPrice)
+
 	bigger := plant()
 	bigger.Capacity = 2
 	if err := l.SetPlant(bigger); err != nil {
 		t.Fatal(err)
 	}
+
 	if after := l.Choose(testPrice); after != before || !after.Use {
 		t.Errorf("pods of another size: %+v, then %+v", before, after)
 	}
+
 	bigger.Target = 2
 	if err := l.SetPlant(bigger); err == nil {
 		t.Error("takes a target of 200 %")
@@ -105,23 +118,28 @@ func FuzzLedgerState(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	empty, err := l.MarshalBinary()
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	f.Add(empty)
 	f.Fuzz(func(t *testing.T, state []byte) {
 		l, err := NewLedger(plant())
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if l.UnmarshalBinary(state) != nil {
 			return
 		}
+
 		c := l.Choose(testPrice)
 		if c.Use && !(c.SparedShortage > 0 && c.SparedShortage <= 1) {
 			t.Errorf("chooses %+v", c)
 		}
+
 		l.Observe(l.LastSample().Add(time.Minute), 5, func(Level) (float64, bool) { return 6, true })
 		l.Choose(0)
 	})

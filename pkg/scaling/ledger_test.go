@@ -21,14 +21,17 @@ func plant() Plant {
 // say.
 func days(t *testing.T, n int, say func(at time.Time, level Level) (float64, bool)) *Ledger {
 	t.Helper()
+
 	l, err := NewLedger(plant())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for m := range n * 24 * 60 {
 		at := noon().Add(time.Duration(m) * time.Minute)
 		l.Observe(at, jump(at), func(level Level) (float64, bool) { return say(at, level) })
 	}
+
 	return l
 }
 
@@ -36,6 +39,7 @@ func jump(at time.Time) float64 {
 	if at.Hour() == 14 {
 		return 20
 	}
+
 	return 5
 }
 
@@ -43,6 +47,7 @@ func TestLedgerChoosesWhatSpares(t *testing.T) {
 	l := days(t, 4, func(at time.Time, _ Level) (float64, bool) {
 		return max(jump(at), jump(at.Add(4*time.Minute))), true
 	})
+
 	c := l.Choose(testPrice)
 	if !c.Use || c.SparedShortage < 0.9 || c.ExtraCost > 0.1 {
 		t.Errorf("a forecast that is right: %+v", c)
@@ -73,15 +78,19 @@ func TestLedgerIgnoresWhatDoesNotPay(t *testing.T) {
 // TestLedgerBooksBetweenSamples checks that a request is valid until the next sample, even without a stabilization window.
 func TestLedgerBooksBetweenSamples(t *testing.T) {
 	p := plant()
-	p.StabilizationWindow, p.Lag = 0, 95*time.Second
+	p.StabilizationWindow = 0
+
+	p.Lag = 95 * time.Second
 	l, err := NewLedger(p)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for m := range 3 * 24 * 60 {
 		at := noon().Add(time.Duration(m) * time.Minute)
 		l.Observe(at, jump(at), func(Level) (float64, bool) { return max(jump(at), jump(at.Add(3*time.Minute))), true })
 	}
+
 	if c := l.Choose(testPrice); !c.Use || l.observed < 70*time.Hour {
 		t.Errorf("%s seen, %+v", l.observed, c)
 	}
@@ -93,10 +102,12 @@ func TestLedgerAccountsWhatWasUsed(t *testing.T) {
 	if c := l.Choose(testPrice); !c.Use || c.Actual != (Balance{}) {
 		t.Fatalf("before a choice was used: %+v", c)
 	}
+
 	for m := range 4 * 24 * 60 {
 		at := noon().Add(4*24*time.Hour + time.Duration(m)*time.Minute)
 		l.Observe(at, jump(at), func(Level) (float64, bool) { return max(jump(at), jump(at.Add(4*time.Minute))), true })
 	}
+
 	if c := l.Choose(testPrice); c.Actual.SparedShortage < 0.5 || c.Actual.SparedShortage > 0.9 || !(c.Actual.ExtraCost > 0) {
 		t.Errorf("half of the weight is of days with a choice: %+v", c)
 	}
@@ -109,10 +120,12 @@ func TestLedgerAccountsCoarseSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range 2 * 24 * 12 {
 		at := noon().Add(time.Duration(i) * 5 * time.Minute)
 		l.Observe(at, jump(at), func(Level) (float64, bool) { return 0, false })
 	}
+
 	// Two jumps, each short for the lag of 3 minutes; the first has lost part of its weight.
 	if got := l.reactive.shortageSeconds; got < 250 || got > 360 {
 		t.Errorf("%v s under capacity in two jumps of three minutes", got)
@@ -125,14 +138,17 @@ func TestLedgerComparesTargets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for m := range 4 * 24 * 60 {
 		at := noon().Add(time.Duration(m) * time.Minute)
 		load := 7.0
 		if m%97 < 6 { // above the capacity of the HPA at its target, and within that of a lower one
 			load = 11
 		}
+
 		l.Observe(at, load, func(level Level) (float64, bool) { return 60, level == PlainPlan() })
 	}
+
 	c := l.Choose(0.01)
 	if !c.Use || c.Level != PlainPlan() || !strings.Contains(c.Reason, "a target of the HPA") {
 		t.Errorf("%+v", c)
@@ -147,6 +163,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for s := range 20_000 {
 		at := noon().Add(time.Duration(s) * 15 * time.Second)
 		l.Observe(at, 5, func(Level) (float64, bool) { return 5, true })
@@ -155,6 +172,7 @@ func TestLedgerIsBounded(t *testing.T) {
 		l.Observe(at.Add(2*time.Second), math.Inf(1), nil) // no load
 		l.Observe(at.Add(3*time.Second), -1, nil)          // no load
 	}
+
 	if len(l.requests) > 40 {
 		t.Errorf("keeps %d requests for a reach of 8 minutes", len(l.requests))
 	}
@@ -183,8 +201,10 @@ func BenchmarkLedgerObserve(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	at := noon()
 	b.ReportAllocs()
+
 	for b.Loop() {
 		at = at.Add(15 * time.Second)
 		l.Observe(at, 5, func(Level) (float64, bool) { return 5, true })

@@ -57,12 +57,15 @@ func ReplicasForPods(pods []Pod, current int32, target float64, tolerance Tolera
 	if !(target > 0) || math.IsInf(target, 0) {
 		return 0, fmt.Errorf("target %v: must be a positive number", target)
 	}
+
 	var ready usageSum
-	unready, missing := false, false
+	unready := false
+	missing := false
 	for _, p := range pods {
 		if !(p.Request > 0) {
 			return 0, fmt.Errorf("a pod requests %v: %w", p.Request, ErrNoMetric)
 		}
+
 		switch p.effectiveState() {
 		case Missing:
 			missing = true
@@ -72,9 +75,11 @@ func ReplicasForPods(pods []Pod, current int32, target float64, tolerance Tolera
 			ready.add(p.Usage, p.Request)
 		}
 	}
+
 	if ready.pods == 0 {
 		return 0, fmt.Errorf("no ready pod with a sample among %d: %w", len(pods), ErrNoMetric)
 	}
+
 	ratio := ready.ratio(target)
 	if missing || unready && ratio > 1 {
 		return replicasWithAssumptions(pods, ratio, current, target, tolerance), nil
@@ -82,6 +87,7 @@ func ReplicasForPods(pods []Pod, current int32, target float64, tolerance Tolera
 	if tolerance.contains(ratio) {
 		return current, nil
 	}
+
 	return ceilReplicas(ratio * float64(ready.pods)), nil
 }
 
@@ -90,6 +96,7 @@ func (p Pod) effectiveState() PodState {
 	if p.State == Ready && (!(p.Usage >= 0) || math.IsInf(p.Usage, 0)) {
 		return Missing
 	}
+
 	return p.State
 }
 
@@ -106,14 +113,17 @@ func replicasWithAssumptions(pods []Pod, ratio float64, current int32, target fl
 			all.add(p.Usage, p.Request)
 		}
 	}
+
 	assumed := all.ratio(target)
 	if tolerance.contains(assumed) || (ratio < 1) != (assumed < 1) {
 		return current
 	}
+
 	wanted := ceilReplicas(assumed * float64(all.pods))
 	if assumed < 1 && wanted > current || assumed > 1 && wanted < current {
 		return current
 	}
+
 	return wanted
 }
 
@@ -124,7 +134,9 @@ type usageSum struct {
 }
 
 func (s *usageSum) add(use, request float64) {
-	s.usage, s.request, s.pods = s.usage+use, s.request+request, s.pods+1
+	s.usage = s.usage + use
+	s.request = s.request + request
+	s.pods = s.pods + 1
 }
 
 func (s *usageSum) ratio(target float64) float64 { return s.usage / s.request / target }
@@ -138,9 +150,11 @@ func ReplicasForTotal(value, perPod float64, current int32, tolerance Tolerance)
 	case !(perPod > 0) || math.IsInf(perPod, 0):
 		return 0, fmt.Errorf("target %v: must be a positive number", perPod)
 	}
+
 	if current > 0 && tolerance.contains(value/(perPod*float64(current))) {
 		return current, nil
 	}
+
 	return ceilReplicas(value / perPod), nil
 }
 
@@ -153,10 +167,12 @@ func ReplicasForValue(value, target float64, current, ready int32, tolerance Tol
 	case !(target > 0) || math.IsInf(target, 0):
 		return 0, fmt.Errorf("target %v: must be a positive number", target)
 	}
+
 	ratio := value / target
 	if tolerance.contains(ratio) {
 		return current, nil
 	}
+
 	return ceilReplicas(ratio * float64(ready)), nil
 }
 
@@ -178,5 +194,6 @@ func ReplicasForLoad(load, perPod float64) int32 {
 	if !(load >= 0) || !(perPod > 0) || math.IsInf(load, 0) {
 		return 0
 	}
+
 	return ceilReplicas(load / perPod)
 }

@@ -16,12 +16,14 @@ func pods(n int, use float64) []Pod {
 	for i := range out {
 		out[i] = Pod{Usage: use, Request: 1}
 	}
+
 	return out
 }
 
 func TestPerPod(t *testing.T) {
 	with := func(base []Pod, more ...Pod) []Pod { return append(base, more...) }
-	missing, unready := Pod{State: Missing, Request: 1}, Pod{State: Unready, Usage: 0.9, Request: 1}
+	missing := Pod{State: Missing, Request: 1}
+	unready := Pod{State: Unready, Usage: 0.9, Request: 1}
 	for _, c := range []struct {
 		name string
 		pods []Pod
@@ -65,6 +67,7 @@ func TestPerPodRefuses(t *testing.T) {
 			t.Errorf("%s: %d, %v; want ErrNoMetric", name, got, err)
 		}
 	}
+
 	for _, target := range []float64{0, -1, math.NaN(), math.Inf(1)} {
 		if _, err := ReplicasForPods(pods(1, 1), 1, target, DefaultTolerance()); err == nil {
 			t.Errorf("PerPod takes a target of %v", target)
@@ -88,6 +91,7 @@ func TestTotalAndRatio(t *testing.T) {
 			t.Errorf("Total(%v) at %d: %d, %v; want %d", c.value, c.current, got, err, c.want)
 		}
 	}
+
 	if got, err := ReplicasForValue(150, 100, 4, 4, DefaultTolerance()); err != nil || got != 6 {
 		t.Errorf("Ratio: %d, %v; want 6", got, err)
 	}
@@ -99,11 +103,14 @@ func TestTotalAndRatio(t *testing.T) {
 func TestReplicasRiseWithUse(t *testing.T) {
 	check := func(n uint8, a, b uint16) bool {
 		count := int(n)%50 + 1
-		low, high := float64(min(a, b))/10_000, float64(max(a, b))/10_000
+		low := float64(min(a, b)) / 10_000
+		high := float64(max(a, b)) / 10_000
 		x, errX := ReplicasForPods(pods(count, low), int32(count), 0.7, DefaultTolerance())
 		y, errY := ReplicasForPods(pods(count, high), int32(count), 0.7, DefaultTolerance())
+
 		return errX == nil && errY == nil && x <= y && x >= 0
 	}
+
 	if err := quick.Check(check, nil); err != nil {
 		t.Error(err)
 	}

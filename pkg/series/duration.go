@@ -23,28 +23,35 @@ func ParseDuration(text string) (time.Duration, error) {
 	if trimmed == "" {
 		return 0, errors.New("empty duration: want for example 7d, 36h or 90s")
 	}
+
 	days, rest, hasDays := strings.Cut(trimmed, "d")
 	if !hasDays {
 		rest = trimmed
 	}
+
 	var total time.Duration
 	if hasDays {
 		n, err := strconv.ParseUint(days, 10, 32)
 		if err != nil || n > maxDays {
 			return 0, fmt.Errorf("invalid duration %q: want a whole number of days up to %d before \"d\"", text, maxDays)
 		}
+
 		total = time.Duration(n) * 24 * time.Hour
 	}
+
 	if rest != "" {
 		d, err := time.ParseDuration(rest)
 		if err != nil {
 			return 0, fmt.Errorf("invalid duration %q: want for example 7d, 36h or 90s", text)
 		}
+
 		if d < 0 || strings.HasPrefix(rest, "+") && hasDays || total+d < total {
 			return 0, fmt.Errorf("invalid duration %q: must not be negative or signed", text)
 		}
+
 		total += d
 	}
+
 	return total, nil
 }
 
@@ -55,10 +62,13 @@ func FormatDuration(d time.Duration) string {
 	if d < day {
 		return d.String()
 	}
-	days, rest := d/day, d%day
+
+	days := d / day
+	rest := d % day
 	if rest == 0 {
 		return strconv.FormatInt(int64(days), 10) + "d"
 	}
+
 	return strconv.FormatInt(int64(days), 10) + "d" + rest.String()
 }
 
@@ -75,6 +85,7 @@ func DayOf(t time.Time) Day {
 	if s%secondsPerDay < 0 {
 		d--
 	}
+
 	return Day(d)
 }
 
@@ -101,9 +112,11 @@ func (s Series) Days() iter.Seq2[Day, Series] {
 				left := day.End().Sub(s.Time(i))
 				j = min(j, i+int((left+s.Step-1)/s.Step))
 			}
+
 			if !yield(day, s.Slice(i, j)) {
 				return
 			}
+
 			i = j
 		}
 	}
@@ -124,9 +137,11 @@ func (s Series) indexAtOrAfter(t time.Time) int {
 	if len(s.Values) == 0 || !t.After(s.Start) {
 		return 0
 	}
+
 	if s.Step <= 0 || !t.Before(s.End()) {
 		return len(s.Values)
 	}
+
 	return int((t.Sub(s.Start) + s.Step - 1) / s.Step)
 }
 
@@ -135,5 +150,6 @@ func FormatCount[N int | int32 | int64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
+
 	return strconv.FormatInt(int64(n), 10) + " " + noun + "s"
 }

@@ -27,21 +27,30 @@ func (s Series) Resample(step time.Duration, how Aggregate) (Series, error) {
 	if step <= 0 || step < s.Step {
 		return Series{}, fmt.Errorf("resample to a step of %v: must be at least the step of the series, %v", step, s.Step)
 	}
+
 	if len(s.Values) == 0 {
 		return Series{Start: s.Start, Step: step}, nil
 	}
+
 	first := s.Start.Truncate(step)
 	cells := int(s.Time(len(s.Values)-1).Sub(first)/step) + 1
 	out := Series{Start: first, Step: step, Values: make([]float64, cells)}
+
 	offset := s.Start.Sub(first)
 	for i, cell := 0, 0; cell < cells; cell++ {
 		end := time.Duration(cell+1) * step
-		sum, peak, n := 0.0, math.Inf(-1), 0
+		sum := 0.0
+		peak := math.Inf(-1)
+
+		n := 0
 		for ; i < len(s.Values) && offset+time.Duration(i)*s.Step < end; i++ {
 			if v := s.Values[i]; !IsGap(v) {
-				sum, peak, n = sum+v, max(peak, v), n+1
+				sum = sum + v
+				peak = max(peak, v)
+				n = n + 1
 			}
 		}
+
 		switch {
 		case n == 0:
 			out.Values[cell] = Gap()
@@ -51,6 +60,7 @@ func (s Series) Resample(step time.Duration, how Aggregate) (Series, error) {
 			out.Values[cell] = sum / float64(n)
 		}
 	}
+
 	return out, nil
 }
 
@@ -63,5 +73,6 @@ func (s Series) Clean() (refused int) {
 			refused++
 		}
 	}
+
 	return refused
 }

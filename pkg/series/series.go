@@ -72,13 +72,16 @@ func (s Series) Summarize() Summary {
 			out.Gaps++
 			continue
 		}
+
 		out.Count++
 		out.Sum += v
 		out.Min, out.Max = min(out.Min, v), max(out.Max, v)
 	}
+
 	if out.Count == 0 {
 		return Summary{Gaps: out.Gaps}
 	}
+
 	out.Mean = out.Sum / float64(out.Count)
 	return out
 }
@@ -93,6 +96,7 @@ func Quantile(values []float64, q float64) float64 {
 			sorted = append(sorted, v)
 		}
 	}
+
 	slices.Sort(sorted)
 	return QuantileSorted(sorted, q)
 }
@@ -102,10 +106,12 @@ func QuantileSorted(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 || math.IsNaN(q) {
 		return Gap()
 	}
+
 	rank := min(max(q, 0), 1) * float64(len(sorted)-1)
 	low := int(rank)
 	if low >= len(sorted)-1 {
 		return sorted[len(sorted)-1]
 	}
+
 	return sorted[low] + (rank-float64(low))*(sorted[low+1]-sorted[low])
 }

@@ -23,6 +23,7 @@ func TestParseDuration(t *testing.T) {
 			t.Errorf("ParseDuration(%q) = %v, %v; want %v", text, got, err, want)
 		}
 	}
+
 	for _, text := range []string{"", " ", "d", "-7d", "-1h", "7", "1.5d", "7d7d", "7d-1h", "7d+1h", "seven", "106752d", "7D", "1h7d", "9999999999999999999d"} {
 		if got, err := ParseDuration(text); err == nil {
 			t.Errorf("ParseDuration(%q) = %v, want an error", text, got)
@@ -36,14 +37,17 @@ func FuzzParseDuration(f *testing.F) {
 	for _, s := range []string{"7d", "1d12h", "", "-1h", "1h30m", "99999d23h59m59s"} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		d, err := ParseDuration(text)
 		if err != nil {
 			return
 		}
+
 		if d < 0 {
 			t.Fatalf("ParseDuration(%q) = %v, below zero", text, d)
 		}
+
 		back, err := ParseDuration(FormatDuration(d))
 		if err != nil || back != d {
 			t.Fatalf("FormatDuration(%v) = %q reads back as %v, %v", d, FormatDuration(d), back, err)
@@ -54,19 +58,24 @@ func FuzzParseDuration(f *testing.F) {
 func TestDaysSplitsAtMidnightUTC(t *testing.T) {
 	// 1000 samples of 7 minutes, from half past eleven at night: no sample falls on midnight.
 	s := Series{Start: midnight.Add(-30 * time.Minute), Step: 7 * time.Minute, Values: make([]float64, 1000)}
-	total, last := 0, Day(math.MinInt32)
+
+	total := 0
+	last := Day(math.MinInt32)
 	for day, part := range s.Days() {
 		if day <= last {
 			t.Fatalf("day %v after %v", day, last)
 		}
+
 		last = day
 		for i := range part.Values {
 			if DayOf(part.Time(i)) != day {
 				t.Fatalf("sample at %v is in the part of %v", part.Time(i), day)
 			}
 		}
+
 		total += len(part.Values)
 	}
+
 	if total != len(s.Values) {
 		t.Fatalf("parts hold %d samples of %d", total, len(s.Values))
 	}
@@ -100,9 +109,11 @@ func TestResample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !mean.Start.Equal(midnight) || len(mean.Values) != 3 || mean.Values[0] != 2 || mean.Values[1] != 15 || mean.Values[2] != 7 {
 		t.Errorf("mean = %v from %v", mean.Values, mean.Start)
 	}
+
 	peak, err := s.Resample(5*time.Minute, Max)
 	if err != nil || peak.Values[0] != 3 || peak.Values[1] != 20 || peak.Values[2] != 7 {
 		t.Errorf("max = %v, %v", peak.Values, err)
@@ -110,6 +121,7 @@ func TestResample(t *testing.T) {
 	if _, err := s.Resample(time.Second, Mean); err == nil {
 		t.Error("a finer grid was made up")
 	}
+
 	hole, err := Series{Start: midnight, Step: time.Minute, Values: []float64{1, Gap(), Gap(), 4}}.Resample(time.Minute, Mean)
 	if err != nil || !IsGap(hole.Values[1]) {
 		t.Errorf("a cell without samples is %v, %v; want a gap", hole.Values, err)
@@ -124,6 +136,7 @@ func TestClean(t *testing.T) {
 	if !IsGap(s.Values[2]) || !IsGap(s.Values[3]) || s.Values[1] != 1 || s.Values[8] != 8 {
 		t.Errorf("cleaned to %v", s.Values)
 	}
+
 	sum := s.Summarize()
 	if sum.Count != 3 || sum.Gaps != 7 || sum.Max != 8 || sum.Min != 1 || math.Abs(sum.Mean-13.0/3) > 1e-12 {
 		t.Errorf("summary = %+v", sum)
@@ -136,6 +149,7 @@ func TestQuantileIsMonotoneAndBounded(t *testing.T) {
 	for i := range values {
 		values[i] = rng.ExpFloat64()
 	}
+
 	values[7] = Gap()
 	last := -1.0
 	for q := 0.0; q <= 1; q += 0.01 {
@@ -143,8 +157,10 @@ func TestQuantileIsMonotoneAndBounded(t *testing.T) {
 		if got < last {
 			t.Fatalf("quantile %v = %v below %v", q, got, last)
 		}
+
 		last = got
 	}
+
 	if !IsGap(Quantile(nil, 0.5)) || Quantile([]float64{3}, 0.99) != 3 || Quantile([]float64{0, 1}, 0.25) != 0.25 {
 		t.Error("edge cases")
 	}

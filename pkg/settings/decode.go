@@ -43,12 +43,14 @@ type decoder struct{ errs Errors }
 func (d *decoder) object(path string, raw json.RawMessage, into reflect.Value) {
 	known := map[string]reflect.Value{}
 	addFields(known, into)
+
 	for _, m := range d.members(path, raw) {
 		field, ok := known[m.name]
 		if !ok {
 			d.errs.Fail(Join(path, printable(m.name)), valueText(m.raw), "unknown field; "+nearest(m.name, slices.Collect(maps.Keys(known))))
 			continue
 		}
+
 		d.value(Join(path, m.name), m.raw, field)
 	}
 }
@@ -78,15 +80,20 @@ func (d *decoder) members(path string, raw json.RawMessage) []member {
 		if path == "" {
 			allowed = fmt.Sprintf("not a JSON object: %v", err)
 		}
+
 		d.errs.Fail(path, valueText(raw), allowed)
 		return nil
 	}
+
 	seen := map[string]bool{}
 	return slices.DeleteFunc(members, func(m member) bool {
 		repeated := seen[m.name]
-		if seen[m.name] = true; repeated {
+		seen[m.name] = true
+
+		if repeated {
 			d.errs.Fail(Join(path, m.name), "", "is given more than once")
 		}
+
 		return repeated
 	})
 }
@@ -97,27 +104,34 @@ func splitObject(raw json.RawMessage) ([]member, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if start != json.Delim('{') {
 		return nil, errors.New("it does not start with {")
 	}
+
 	var out []member
 	for decoder.More() {
 		token, err := decoder.Token()
 		if err != nil {
 			return nil, err
 		}
+
 		m := member{name: fmt.Sprint(token)}
 		if err := decoder.Decode(&m.raw); err != nil {
 			return nil, err
 		}
+
 		out = append(out, m)
 	}
+
 	if _, err := decoder.Token(); err != nil {
 		return nil, err
 	}
+
 	if decoder.More() {
 		return nil, errors.New("data after the object")
 	}
+
 	return out, nil
 }
 
@@ -131,6 +145,7 @@ func (d *decoder) value(path string, raw json.RawMessage, into reflect.Value) {
 		*v = raw
 	case *time.Duration:
 		allowed = decodeDuration(raw, v)
+
 	case *series.MilliCPU:
 		allowed = decodeQuantity(raw, func(q resource.Quantity) { *v = series.MilliCPU(q.MilliValue()) })
 	case *series.Bytes:
@@ -138,6 +153,7 @@ func (d *decoder) value(path string, raw json.RawMessage, into reflect.Value) {
 	default:
 		allowed = d.kind(path, raw, into)
 	}
+
 	if allowed != "" {
 		d.errs.Fail(path, valueText(raw), allowed)
 	}
@@ -148,9 +164,11 @@ func (d *decoder) kind(path string, raw json.RawMessage, into reflect.Value) (al
 	switch into.Kind() {
 	case reflect.Struct:
 		d.object(path, raw, into)
+
 	case reflect.Pointer:
 		into.Set(reflect.New(into.Type().Elem()))
 		d.value(path, raw, into.Elem())
+
 	case reflect.Map:
 		into.Set(reflect.MakeMap(into.Type()))
 		for _, m := range d.members(path, raw) {
@@ -158,25 +176,32 @@ func (d *decoder) kind(path string, raw json.RawMessage, into reflect.Value) (al
 			d.value(Join(path, m.name), m.raw, item)
 			into.SetMapIndex(reflect.ValueOf(m.name), item)
 		}
+
 	case reflect.Slice:
 		var items []json.RawMessage
 		if json.Unmarshal(raw, &items) != nil || items == nil {
 			return "must be a list"
 		}
+
 		list := reflect.MakeSlice(into.Type(), len(items), len(items))
 		for i, item := range items {
 			d.value(path+"["+strconv.Itoa(i)+"]", item, list.Index(i))
 		}
 		into.Set(list)
+
 	case reflect.String:
 		return decodeBasic(raw, into, "must be a text")
+
 	case reflect.Bool:
 		return decodeBasic(raw, into, "must be true or false")
+
 	case reflect.Float64:
 		return decodeBasic(raw, into, "must be a number, for example 0.15")
+
 	default:
 		panic(fmt.Sprintf("%s: no way to decode a %s", path, into.Type()))
 	}
+
 	return ""
 }
 
@@ -185,6 +210,7 @@ func decodeBasic(raw json.RawMessage, into reflect.Value, allowed string) string
 	if string(raw) == "null" || json.Unmarshal(raw, into.Addr().Interface()) != nil {
 		return allowed
 	}
+
 	return ""
 }
 
@@ -194,9 +220,11 @@ func decodeDuration(raw json.RawMessage, into *time.Duration) (allowed string) {
 	if err == nil {
 		*into, err = series.ParseDuration(text)
 	}
+
 	if err != nil {
 		return "must be a duration such as 7d, 36h or 90s"
 	}
+
 	return ""
 }
 
@@ -208,6 +236,7 @@ func decodeQuantity(raw json.RawMessage, set func(resource.Quantity)) (allowed s
 	if err != nil || q.Sign() < 0 || q.CmpInt64(maxQuantity) > 0 {
 		return "must be a quantity such as 250m, 2 or 512Mi, not below zero"
 	}
+
 	set(q)
 	return ""
 }
@@ -218,6 +247,7 @@ func unquote(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &text) != nil {
 		return string(raw)
 	}
+
 	return text
 }
 
@@ -230,6 +260,7 @@ func valueText(raw json.RawMessage) string {
 	if len(text) > maxValueText {
 		return strings.ToValidUTF8(text[:maxValueText], "") + "..."
 	}
+
 	return text
 }
 
@@ -239,5 +270,6 @@ func printable(name string) string {
 	if quoted == `"`+name+`"` && len(name) <= maxValueText {
 		return name
 	}
+
 	return valueText(json.RawMessage(quoted))
 }

@@ -19,9 +19,12 @@ type upper string
 
 func (u *upper) DecodeField(raw json.RawMessage) string {
 	text := unquote(raw)
-	if *u = upper(text); strings.ToUpper(text) != text {
+	*u = upper(text)
+
+	if strings.ToUpper(text) != text {
 		return "must be in capitals"
 	}
+
 	return ""
 }
 
@@ -50,6 +53,7 @@ func TestDecode(t *testing.T) {
 	got := document{Omitted: "default"}
 	errs := Decode([]byte(`{"number": 1.5, "text": "", "flag": true, "window": "7d", "cpu": "250m", "memory": 1024, "loud": "A",
 		"below": {"number": 2}, "list": [{}, {"number": 3}], "byName": {"a": {"number": 4}}, "raw": [1]}`), &got)
+
 	want := document{
 		inner: inner{Number: 1.5}, Flag: true, Window: 7 * 24 * time.Hour, CPU: 250, Memory: 1024, Loud: "A", Below: &inner{Number: 2},
 		List: []inner{{}, {Number: 3}}, ByName: map[string]inner{"a": {Number: 4}}, Raw: json.RawMessage("[1]"), Omitted: "default",
@@ -92,6 +96,7 @@ func TestErrors(t *testing.T) {
 	more.Check(false, "b.c.d", 3, "must be 4")
 	more.Check(false, "a[1]", 3, "must be 4")
 	errs.AddUnreported(more)
+
 	if got := errs.Below("top").Err().Error(); got != "top.a[1]: \"3\": must be 4\ntop.b.c: \"1\": must be 2" {
 		t.Error(got)
 	}
@@ -102,6 +107,7 @@ func TestReaderOfFewSettings(t *testing.T) {
 	if r.Has("a") || r.Number("a", 7, 0, 9) != 7 || r.Duration("b", 0, 0, time.Hour) != 0 || !slices.Equal(r.Keys("ratio."), []string{"ratio.x", "ratio.y"}) {
 		t.Error(r)
 	}
+
 	r.Parse("c", func(string) error { t.Error("called for an absent field"); return nil })
 	if text := r.Text("d", "none"); text != "none" {
 		t.Error(text)

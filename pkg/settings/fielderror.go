@@ -37,6 +37,7 @@ func (e *FieldError) Error() string {
 	if e.Value != "" {
 		fmt.Fprintf(&b, "%q: ", e.Value)
 	}
+
 	return b.String() + e.Allowed
 }
 
@@ -48,11 +49,13 @@ func SplitUnknown(config map[string]string, err error) (known map[string]string,
 	maps.DeleteFunc(known, func(key, _ string) bool {
 		return slices.ContainsFunc(paths, func(path string) bool { return key == path || strings.HasSuffix(key, "."+path) })
 	})
+
 	for key := range config {
 		if _, isKnown := known[key]; !isKnown {
 			unknown = append(unknown, key)
 		}
 	}
+
 	slices.Sort(unknown)
 	return known, unknown
 }
@@ -63,8 +66,10 @@ func unknownPaths(err error) []string {
 		if e.Unknown {
 			return []string{e.Path}
 		}
+
 		return nil
 	}
+
 	switch e := err.(type) { //nolint:errorlint // the tree is walked node by node
 	case interface{ Unwrap() error }:
 		return unknownPaths(e.Unwrap())
@@ -73,8 +78,10 @@ func unknownPaths(err error) []string {
 		for _, one := range e.Unwrap() {
 			out = append(out, unknownPaths(one)...)
 		}
+
 		return out
 	}
+
 	return nil
 }
 
@@ -117,6 +124,7 @@ func (e Errors) Below(parent string) Errors {
 	for i, err := range e {
 		out[i] = &FieldError{Path: Join(parent, err.Path), Value: err.Value, Allowed: err.Allowed}
 	}
+
 	return out
 }
 
@@ -127,6 +135,7 @@ func (e Errors) Err() error {
 	for i, err := range e {
 		errs[i] = err
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -135,6 +144,7 @@ func Join(path, name string) string {
 	if path == "" || name == "" {
 		return path + name
 	}
+
 	return path + "." + name
 }
 
@@ -142,18 +152,22 @@ func Join(path, name string) string {
 // is similar.
 func nearest(name string, known []string) string {
 	slices.Sort(known)
-	best, near := len(name)/2+1, []string(nil)
+	best := len(name)/2 + 1
+	near := []string(nil)
 	for _, k := range known {
 		switch d := editDistance(name, k); {
 		case d < best:
-			best, near = d, []string{k}
+			best = d
+			near = []string{k}
 		case d == best && len(near) > 0:
 			near = append(near, k)
 		}
 	}
+
 	if len(near) == 0 {
 		return "known are " + strings.Join(known, ", ")
 	}
+
 	return "did you mean " + strings.Join(near, " or ") + "?"
 }
 
@@ -163,6 +177,7 @@ func editDistance(a, b string) int {
 	for j := range row {
 		row[j] = j
 	}
+
 	for i := range len(a) {
 		diagonal := row[0]
 		row[0] = i + 1
@@ -171,9 +186,12 @@ func editDistance(a, b string) int {
 			if a[i] == b[j] {
 				cost = 0
 			}
+
 			next := min(row[j+1]+1, row[j]+1, diagonal+cost)
-			diagonal, row[j+1] = row[j+1], next
+			diagonal = row[j+1]
+			row[j+1] = next
 		}
 	}
+
 	return row[len(b)]
 }

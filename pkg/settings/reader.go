@@ -42,6 +42,7 @@ func (r *Reader) Keys(prefix string) []string {
 			out = append(out, key)
 		}
 	}
+
 	return out
 }
 
@@ -53,6 +54,7 @@ func (r *Reader) Parse(key string, parse func(text string) error) {
 	if !given {
 		return
 	}
+
 	if err := parse(strings.TrimSpace(text)); err != nil {
 		r.Fail(key, text, err.Error())
 	}
@@ -70,6 +72,7 @@ func (r *Reader) Number(key string, absent, low, high float64) float64 {
 		if err != nil || !(v >= low && v <= high) {
 			return 0, fmt.Errorf("must be a number from %g to %g", low, high)
 		}
+
 		return v, nil
 	})
 }
@@ -91,6 +94,7 @@ func (r *Reader) Duration(key string, absent, low, high time.Duration) time.Dura
 		if err != nil || d < low || d > high {
 			return 0, fmt.Errorf("must be a duration from %s to %s", series.FormatDuration(low), series.FormatDuration(high))
 		}
+
 		return d, nil
 	})
 }
@@ -108,6 +112,7 @@ func (r *Reader) Flag(key string, absent bool) bool {
 		if err != nil {
 			return false, errors.New("must be true or false")
 		}
+
 		return v, nil
 	})
 }
@@ -121,6 +126,7 @@ func (r *Reader) Words(key string, absent, allowed []string) []string {
 				return nil, fmt.Errorf("must be one or more of %s", strings.Join(allowed, ", "))
 			}
 		}
+
 		return words, nil
 	})
 }
@@ -133,8 +139,10 @@ func read[T any](r *Reader, key string, absent T, parse func(text string) (T, er
 		if err == nil {
 			out = v
 		}
+
 		return err
 	})
+
 	return out
 }
 
@@ -147,8 +155,14 @@ func (r *Reader) Err() error {
 	for _, key := range slices.Sorted(maps.Keys(r.config)) {
 		if !r.known[key] {
 			allowed := "unknown key; " + nearest(key, slices.Collect(maps.Keys(r.known)))
-			r.errs = append(r.errs, &FieldError{Path: key, Value: r.config[key], Allowed: allowed, Unknown: true})
+			r.errs = append(r.errs, &FieldError{
+				Path:    key,
+				Value:   r.config[key],
+				Allowed: allowed,
+				Unknown: true,
+			})
 		}
 	}
+
 	return r.errs.Err()
 }

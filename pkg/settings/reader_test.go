@@ -13,8 +13,12 @@ import (
 
 func readAll(config map[string]string) (number float64, share float64, hours int, flag bool, words []string, err error) {
 	r := Read(config)
-	number, share = r.Number("number", 7, 0, 10), float64(r.Share("share", 0.5))
-	hours, flag, words = r.Hours("hours", 24, 1, 48), r.Flag("flag", true), r.Words("words", []string{"a"}, []string{"a", "b"})
+	number = r.Number("number", 7, 0, 10)
+	share = float64(r.Share("share", 0.5))
+	hours = r.Hours("hours", 24, 1, 48)
+	flag = r.Flag("flag", true)
+	words = r.Words("words", []string{"a"}, []string{"a", "b"})
+
 	return number, share, hours, flag, words, r.Err()
 }
 
@@ -23,6 +27,7 @@ func TestRead(t *testing.T) {
 	if number != 7 || share != 0.5 || hours != 24 || !flag || !slices.Equal(words, []string{"a"}) || err != nil {
 		t.Error("defaults:", number, share, hours, flag, words, err)
 	}
+
 	number, share, hours, flag, words, err = readAll(map[string]string{
 		"number": " 3.5 ", "share": "0", "hours": "90m", "flag": "false", "words": "b, a",
 	})
@@ -45,6 +50,7 @@ func TestErrorsNameKeyAndWhatIsAllowed(t *testing.T) {
 			}
 		}
 	}
+
 	_, _, _, _, _, err := readAll(map[string]string{"number": "x", "other": "y"})
 	if err == nil || !strings.Contains(err.Error(), "number") || !strings.Contains(err.Error(), "other") || !strings.Contains(err.Error(), "flag, hours") {
 		t.Error("want both errors and the keys:", err)

@@ -26,6 +26,7 @@ func New(width, height int) *Image {
 	m := &Image{}
 	fmt.Fprintf(&m.body, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
 	m.Rect(Point{}, float64(width), float64(height), "fill", "#ffffff")
+
 	return m
 }
 
@@ -93,6 +94,7 @@ func coordinates(points []Point) string {
 	for i, p := range points {
 		pairs[i] = number(p.X) + "," + number(p.Y)
 	}
+
 	return strings.Join(pairs, " ")
 }
 
@@ -101,5 +103,6 @@ func number(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		v = 0
 	}
+
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0")
 }

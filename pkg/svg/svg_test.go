@@ -23,6 +23,7 @@ func TestImage(t *testing.T) {
 	m.Polyline([]svg.Point{{X: 1, Y: 2}, {X: math.NaN(), Y: math.Inf(1)}})
 	m.Polygon([]svg.Point{{X: 1, Y: 2}, {X: 3, Y: 4.04}})
 	m.Path("M1 2V3", "stroke", "blue")
+
 	want := `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 200 100" font-family="sans-serif" font-size="12">
 <rect x="0" y="0" width="200" height="100" fill="#ffffff"/>
 <g transform="translate(0 10)">
@@ -34,9 +35,11 @@ func TestImage(t *testing.T) {
 <path fill="none" d="M1 2V3" stroke="blue"/>
 </svg>
 `
+
 	if got := m.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+
 	for d := xml.NewDecoder(strings.NewReader(m.String())); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			return

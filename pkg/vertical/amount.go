@@ -20,6 +20,7 @@ func unitOf(r series.Resource) int64 {
 	if r == series.CPU {
 		return 1
 	}
+
 	return 1 << 20
 }
 
@@ -28,6 +29,7 @@ func Format(r series.Resource, amount int64) string {
 	if r == series.CPU {
 		return rightsize.FormatCPU(series.MilliCPU(amount))
 	}
+
 	return rightsize.FormatMemory(series.Bytes(amount))
 }
 
@@ -36,6 +38,7 @@ func maxAmount(r series.Resource) float64 {
 	if r == series.CPU {
 		return 1e9
 	}
+
 	return 1 << 60
 }
 
@@ -45,6 +48,7 @@ func RoundUp(r series.Resource, v float64) int64 {
 	if !(v > 0) {
 		return 0
 	}
+
 	return roundUp(r, v)
 }
 
@@ -61,6 +65,7 @@ func (e Estimate) Validated(r series.Resource) Estimate {
 	if e.Failure == "" && e.Pending == "" && !isValid(r, e.Value) {
 		e.Failure = fmt.Sprintf("its answer %v is no size", e.Value)
 	}
+
 	return e
 }
 

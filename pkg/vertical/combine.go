@@ -29,11 +29,13 @@ func combine(r series.Resource, all []Estimate) combinedEstimate {
 	for i := range ranked {
 		ranked[i] = ranked[i].Validated(r)
 	}
+
 	// The larger of equal priority comes first; the name makes the order deterministic.
 	slices.SortStableFunc(ranked, func(a, b Estimate) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(b.effectiveValue(), a.effectiveValue()), cmp.Compare(a.Estimator, b.Estimator))
 	})
 	out := combinedEstimate{}
+
 	floor := true
 	var missing, silent []string
 	level := 0
@@ -41,6 +43,7 @@ func combine(r series.Resource, all []Estimate) combinedEstimate {
 		if out.value > 0 && !floor && e.Priority < level {
 			break // An answer of higher priority decides.
 		}
+
 		switch {
 		case e.Failure != "":
 			missing = append(missing, e.Estimator+" fails")
@@ -54,10 +57,13 @@ func combine(r series.Resource, all []Estimate) combinedEstimate {
 			out.include(e)
 		}
 	}
+
 	if out.value > 0 && floor {
 		missing = append(missing, "the maximum need is unknown")
 	}
-	out.missing, out.failures = strings.Join(missing, ", "), strings.Join(silent, "; ")
+
+	out.missing = strings.Join(missing, ", ")
+	out.failures = strings.Join(silent, "; ")
 	return out
 }
 
@@ -66,6 +72,7 @@ func (e Estimate) effectiveValue() float64 {
 	if e.Failure != "" || e.Pending != "" {
 		return 0
 	}
+
 	return e.Value
 }
 
@@ -73,6 +80,8 @@ func (e Estimate) effectiveValue() float64 {
 func (c *combinedEstimate) include(e Estimate) {
 	c.lower, c.upper = max(c.lower, e.Lower), max(c.upper, e.Upper)
 	if e.Value > c.value {
-		c.value, c.winner, c.reason = e.Value, e.Estimator, e.Reason
+		c.value = e.Value
+		c.winner = e.Estimator
+		c.reason = e.Reason
 	}
 }

@@ -66,28 +66,36 @@ func Decide(in Input) Sizing {
 		out.Reason = "not among the controlled resources"
 		return out
 	}
+
 	if why := in.Policy.contradiction(r); why != "" {
-		out.Reason, out.PolicyInvalid = why, true
+		out.Reason = why
+		out.PolicyInvalid = true
 		return out.keepCurrent(in)
 	}
+
 	c := combine(r, in.Estimates)
 	if c.value <= 0 {
 		out.Reason = "no estimator has an answer"
 		if c.failures != "" {
 			out.Reason += ": " + c.failures
 		}
+
 		return out.keepCurrent(in)
 	}
+
 	limit := in.Limit
-	out.Uncapped, out.Estimator = roundUp(r, c.value), c.winner
+	out.Uncapped = roundUp(r, c.value)
+	out.Estimator = c.winner
 	var bounded string
 	out.Target, bounded = in.Policy.clamp(r, out.Uncapped, in.NodeCapacity, limit)
 	out.setBounds(in, c)
 	out.decideChange(in, c)
+
 	out.Reason = fmt.Sprintf("%s estimates %s (%s)", c.winner, Format(r, out.Uncapped), c.reason) + prefixed(", ", bounded) + "; " + out.Reason
 	if out.Request > 0 {
 		out.Limit = in.Policy.limitFor(out.Request, in.Request, in.Limit)
 	}
+
 	return out
 }
 
@@ -95,15 +103,18 @@ func prefixed(separator, why string) string {
 	if why == "" {
 		return ""
 	}
+
 	return separator + why
 }
 
 // keepCurrent keeps a current request that differs from that of the template.
 func (s Sizing) keepCurrent(in Input) Sizing {
 	if in.Current > 0 && in.Current != in.Request {
-		s.Action, s.Request = Hold, in.Current
+		s.Action = Hold
+		s.Request = in.Current
 		s.Limit = in.Policy.limitFor(s.Request, in.Request, in.Limit)
 	}
+
 	return s
 }
 
@@ -113,9 +124,11 @@ func (s *Sizing) setBounds(in Input, c combinedEstimate) {
 		if !isValid(s.Resource, v) {
 			return 0
 		}
+
 		to, _ := in.Policy.clamp(s.Resource, roundUp(s.Resource, v), in.NodeCapacity, in.Limit)
 		return to
 	}
+
 	if s.Lower = within(c.lower); s.Lower > 0 {
 		s.Lower = min(s.Lower, s.Target)
 	}
@@ -130,10 +143,15 @@ func (s *Sizing) decideChange(in Input, c combinedEstimate) {
 		s.setFirst(in)
 		return
 	}
-	r, now := s.Resource, in.Current
-	s.Action, s.Request = Hold, now
+
+	r := s.Resource
+	now := in.Current
+	s.Action = Hold
+	s.Request = now
+
 	share := 100 * float64(s.Target) / float64(now)
-	low, high := in.Policy.Min[r], in.Policy.Max[r]
+	low := in.Policy.Min[r]
+	high := in.Policy.Max[r]
 	switch {
 	case s.Target == now:
 		s.Reason = "that is the current request"
@@ -149,17 +167,23 @@ func (s *Sizing) decideChange(in Input, c combinedEstimate) {
 // setFirst sets the request of a container that has none.
 func (s *Sizing) setFirst(in Input) {
 	if in.Policy.Up.Off {
-		s.Action, s.Reason = None, "it requests nothing, and raising is off"
+		s.Action = None
+		s.Reason = "it requests nothing, and raising is off"
 		return
 	}
-	s.Action, s.Request, s.Reason = Raise, s.Target, "it requests nothing yet"
+
+	s.Action = Raise
+	s.Request = s.Target
+	s.Reason = "it requests nothing yet"
 	s.LastChanges.RaisedAt = in.Now
 }
 
 // raise raises the request to the target, if the policy allows it now. must means that the request is below the allowed minimum.
 func (s *Sizing) raise(in Input, share float64, must bool) {
-	r, threshold := s.Resource, in.Policy.Up.Thresholds[s.Resource]
+	r := s.Resource
+	threshold := in.Policy.Up.Thresholds[s.Resource]
 	now := Format(r, in.Current)
+
 	wait := remaining(in.Now, in.Policy.Up.Window, in.LastChanges.RaisedAt)
 	switch {
 	case in.Policy.Up.Off:
@@ -168,8 +192,10 @@ func (s *Sizing) raise(in Input, share float64, must bool) {
 		s.Reason = fmt.Sprintf("that is %.0f %% of %s, and it is raised above %d %%", share, now, threshold)
 	case !must && wait > 0:
 		s.hold(in, wait, "raised", in.LastChanges.RaisedAt)
+
 	default:
-		s.Action, s.Request = Raise, s.Target
+		s.Action = Raise
+		s.Request = s.Target
 		s.Reason = fmt.Sprintf("to be raised from %s", now)
 		s.LastChanges.RaisedAt = in.Now
 	}
@@ -177,12 +203,18 @@ func (s *Sizing) raise(in Input, share float64, must bool) {
 
 // lower lowers the request to the target, if the policy allows it now. must means that the request is above the allowed maximum.
 func (s *Sizing) lower(in Input, c combinedEstimate, share float64, must bool) {
-	r, threshold := s.Resource, in.Policy.Down.Thresholds[s.Resource]
-	now, window := Format(r, in.Current), in.Policy.Down.Window
-	what, at := "lowered", in.LastChanges.LoweredAt
+	r := s.Resource
+	threshold := in.Policy.Down.Thresholds[s.Resource]
+	now := Format(r, in.Current)
+
+	window := in.Policy.Down.Window
+	what := "lowered"
+	at := in.LastChanges.LoweredAt
 	if remaining(in.Now, window, in.LastChanges.RaisedAt) > remaining(in.Now, window, at) {
-		what, at = "raised", in.LastChanges.RaisedAt
+		what = "raised"
+		at = in.LastChanges.RaisedAt
 	}
+
 	wait := remaining(in.Now, window, at)
 	switch {
 	case in.Policy.Down.Off:
@@ -193,8 +225,10 @@ func (s *Sizing) lower(in Input, c combinedEstimate, share float64, must bool) {
 		s.Reason = fmt.Sprintf("it stays %s: %s, and without that nothing is lowered", now, c.missing)
 	case !must && wait > 0:
 		s.hold(in, wait, what, at)
+
 	default:
-		s.Action, s.Request = Lower, s.Target
+		s.Action = Lower
+		s.Request = s.Target
 		s.Reason = fmt.Sprintf("to be lowered from %s", now)
 		s.LastChanges.LoweredAt = in.Now
 	}
@@ -215,5 +249,6 @@ func remaining(now time.Time, window time.Duration, at time.Time) time.Duration 
 	if at.IsZero() || at.Sub(now) > maxClockSkew {
 		return 0
 	}
+
 	return max(0, at.Add(window).Sub(now))
 }

@@ -28,6 +28,7 @@ func TestDecide(t *testing.T) {
 		change(&p)
 		return p
 	}
+
 	same := policy(func(*Policy) {})
 	for name, c := range map[string]struct {
 		in     Input
@@ -36,30 +37,33 @@ func TestDecide(t *testing.T) {
 		request, target int64
 		reason          string
 	}{
-		"more is needed":          {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(600)}}, Raise, 600, 600, "to be raised from 500m"},
-		"a little less":           {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(490)}}, Hold, 500, 490, "98 % of 500m"},
-		"less, above 35 %":        {Input{Policy: same, Current: 1000, Estimates: []Estimate{estimate(360)}}, Hold, 1000, 360, "lowered below 35 %"},
-		"much less":               {Input{Policy: same, Current: 1000, Estimates: []Estimate{estimate(340)}}, Lower, 340, 340, "to be lowered from 1"},
-		"no request":              {Input{Policy: same, Estimates: []Estimate{estimate(340)}}, Raise, 340, 340, "requests nothing yet"},
-		"equal":                   {Input{Policy: same, Current: 340, Estimates: []Estimate{estimate(340)}}, Hold, 340, 340, "that is the current request"},
-		"no estimate":             {Input{Policy: same, Current: 500, Request: 500}, None, 0, 0, "no estimator has an answer"},
-		"estimates are gone":      {Input{Policy: same, Current: 600, Request: 500, Estimates: []Estimate{failedEstimate(TypePercentile, 0)}}, Hold, 600, 0, "Percentile: no answer"},
-		"NaN":                     {Input{Policy: same, Current: 500, Request: 500, Estimates: []Estimate{estimate(math.NaN())}}, None, 0, 0, "NaN is no size"},
-		"infinite":                {Input{Policy: same, Current: 500, Request: 500, Estimates: []Estimate{estimate(math.Inf(1))}}, None, 0, 0, "no size"},
-		"negative":                {Input{Policy: same, Current: 500, Request: 500, Estimates: []Estimate{estimate(-3)}}, None, 0, 0, "no size"},
-		"NaN beside a number":     {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(math.NaN()), estimate(900)}}, Raise, 900, 900, ""},
-		"higher priority wins":    {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900), {Estimator: "Mine", Priority: 5, Value: 700}}}, Raise, 700, 700, "Mine estimates 700m"},
-		"larger of equals":        {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(600), {Estimator: "Mine", Value: 700}}}, Raise, 700, 700, "Mine"},
-		"higher priority fails":   {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900), failedEstimate("Mine", 5)}}, Raise, 900, 900, "Percentile"},
-		"fails, nothing lowered":  {Input{Policy: same, Current: 1000, Estimates: []Estimate{estimate(100), failedEstimate("Mine", 5)}}, Hold, 1000, 100, "Mine fails, and without that nothing is lowered"},
-		"lower priority fails":    {Input{Policy: same, Current: 1000, Estimates: []Estimate{estimate(100), failedEstimate("Mine", -5)}}, Lower, 100, 100, ""},
-		"learning":                {Input{Policy: same, Current: 1000, Estimates: []Estimate{{Estimator: "Mine", Value: 100}, {Estimator: TypePercentile, Pending: "learning"}}}, Hold, 1000, 100, "has no answer yet"},
-		"a floor hides nothing":   {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900), {Estimator: TypeOOM, Priority: 9, Value: 700, LowerBoundOnly: true}}}, Raise, 900, 900, "Percentile"},
-		"a floor never lowers":    {Input{Policy: same, Current: 5000, Estimates: []Estimate{{Estimator: TypeOOM, Value: 700, LowerBoundOnly: true}}}, Hold, 5000, 700, "the maximum need is unknown"},
-		"maxAllowed":              {Input{Policy: policy(func(p *Policy) { p.Max = Amounts{series.CPU: 800} }), Current: 500, Estimates: []Estimate{estimate(900)}}, Raise, 800, 800, "maxAllowed is 800m"},
-		"above maxAllowed":        {Input{Policy: policy(func(p *Policy) { p.Max = Amounts{series.CPU: 800} }), Current: 900, Estimates: []Estimate{estimate(900)}}, Lower, 800, 800, "to be lowered from 900m"},
-		"minAllowed":              {Input{Policy: policy(func(p *Policy) { p.Min = Amounts{series.CPU: 300} }), Current: 1000, Estimates: []Estimate{estimate(10)}}, Lower, 300, 300, "minAllowed is 300m"},
-		"min above max":           {Input{Policy: policy(func(p *Policy) { p.Min, p.Max = Amounts{series.CPU: 300}, Amounts{series.CPU: 200} }), Current: 1000, Request: 1000, Estimates: []Estimate{estimate(10)}}, None, 0, 0, "is above maxAllowed 200m"},
+		"more is needed":         {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(600)}}, Raise, 600, 600, "to be raised from 500m"},
+		"a little less":          {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(490)}}, Hold, 500, 490, "98 % of 500m"},
+		"less, above 35 %":       {Input{Policy: same, Current: 1000, Estimates: []Estimate{estimate(360)}}, Hold, 1000, 360, "lowered below 35 %"},
+		"much less":              {Input{Policy: same, Current: 1000, Estimates: []Estimate{estimate(340)}}, Lower, 340, 340, "to be lowered from 1"},
+		"no request":             {Input{Policy: same, Estimates: []Estimate{estimate(340)}}, Raise, 340, 340, "requests nothing yet"},
+		"equal":                  {Input{Policy: same, Current: 340, Estimates: []Estimate{estimate(340)}}, Hold, 340, 340, "that is the current request"},
+		"no estimate":            {Input{Policy: same, Current: 500, Request: 500}, None, 0, 0, "no estimator has an answer"},
+		"estimates are gone":     {Input{Policy: same, Current: 600, Request: 500, Estimates: []Estimate{failedEstimate(TypePercentile, 0)}}, Hold, 600, 0, "Percentile: no answer"},
+		"NaN":                    {Input{Policy: same, Current: 500, Request: 500, Estimates: []Estimate{estimate(math.NaN())}}, None, 0, 0, "NaN is no size"},
+		"infinite":               {Input{Policy: same, Current: 500, Request: 500, Estimates: []Estimate{estimate(math.Inf(1))}}, None, 0, 0, "no size"},
+		"negative":               {Input{Policy: same, Current: 500, Request: 500, Estimates: []Estimate{estimate(-3)}}, None, 0, 0, "no size"},
+		"NaN beside a number":    {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(math.NaN()), estimate(900)}}, Raise, 900, 900, ""},
+		"higher priority wins":   {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900), {Estimator: "Mine", Priority: 5, Value: 700}}}, Raise, 700, 700, "Mine estimates 700m"},
+		"larger of equals":       {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(600), {Estimator: "Mine", Value: 700}}}, Raise, 700, 700, "Mine"},
+		"higher priority fails":  {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900), failedEstimate("Mine", 5)}}, Raise, 900, 900, "Percentile"},
+		"fails, nothing lowered": {Input{Policy: same, Current: 1000, Estimates: []Estimate{estimate(100), failedEstimate("Mine", 5)}}, Hold, 1000, 100, "Mine fails, and without that nothing is lowered"},
+		"lower priority fails":   {Input{Policy: same, Current: 1000, Estimates: []Estimate{estimate(100), failedEstimate("Mine", -5)}}, Lower, 100, 100, ""},
+		"learning":               {Input{Policy: same, Current: 1000, Estimates: []Estimate{{Estimator: "Mine", Value: 100}, {Estimator: TypePercentile, Pending: "learning"}}}, Hold, 1000, 100, "has no answer yet"},
+		"a floor hides nothing":  {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900), {Estimator: TypeOOM, Priority: 9, Value: 700, LowerBoundOnly: true}}}, Raise, 900, 900, "Percentile"},
+		"a floor never lowers":   {Input{Policy: same, Current: 5000, Estimates: []Estimate{{Estimator: TypeOOM, Value: 700, LowerBoundOnly: true}}}, Hold, 5000, 700, "the maximum need is unknown"},
+		"maxAllowed":             {Input{Policy: policy(func(p *Policy) { p.Max = Amounts{series.CPU: 800} }), Current: 500, Estimates: []Estimate{estimate(900)}}, Raise, 800, 800, "maxAllowed is 800m"},
+		"above maxAllowed":       {Input{Policy: policy(func(p *Policy) { p.Max = Amounts{series.CPU: 800} }), Current: 900, Estimates: []Estimate{estimate(900)}}, Lower, 800, 800, "to be lowered from 900m"},
+		"minAllowed":             {Input{Policy: policy(func(p *Policy) { p.Min = Amounts{series.CPU: 300} }), Current: 1000, Estimates: []Estimate{estimate(10)}}, Lower, 300, 300, "minAllowed is 300m"},
+		"min above max": {Input{Policy: policy(func(p *Policy) {
+			p.Min = Amounts{series.CPU: 300}
+			p.Max = Amounts{series.CPU: 200}
+		}), Current: 1000, Request: 1000, Estimates: []Estimate{estimate(10)}}, None, 0, 0, "is above maxAllowed 200m"},
 		"thresholds that fight":   {Input{Policy: policy(func(p *Policy) { p.Down.Thresholds = Amounts{series.CPU: 99} }), Current: 1000, Request: 1000, Estimates: []Estimate{estimate(10)}}, None, 0, 0, "threshold"},
 		"larger than any node":    {Input{Policy: same, Current: 500, NodeCapacity: 4000, Estimates: []Estimate{estimate(9000)}}, Raise, 4000, 4000, "the largest node has 4 for pods"},
 		"not controlled":          {Input{Policy: policy(func(p *Policy) { p.Controlled = []series.Resource{series.Memory} }), Current: 500, Estimates: []Estimate{estimate(900)}}, None, 0, 0, "not among"},
@@ -72,7 +76,8 @@ func TestDecide(t *testing.T) {
 		"moved in the far future": {Input{Policy: same, Current: 500, Estimates: []Estimate{estimate(900)}, LastChanges: ChangeTimes{RaisedAt: start.Add(1000 * time.Hour)}}, Raise, 900, 900, ""},
 		"a limit that stays":      {Input{Policy: policy(func(p *Policy) { p.RequestsOnly = true }), Current: 500, Request: 500, Limit: 600, Estimates: []Estimate{estimate(900)}}, Raise, 600, 600, "its limit stays 600m"},
 	} {
-		c.in.Resource, c.in.Now = series.CPU, start
+		c.in.Resource = series.CPU
+		c.in.Now = start
 		got := Decide(c.in)
 		if got.Action != c.action || got.Request != c.request || got.Target != c.target || !strings.Contains(got.Reason, c.reason) {
 			t.Errorf("%s: %+v", name, got)
@@ -111,10 +116,12 @@ func TestBounds(t *testing.T) {
 	p.Max = Amounts{series.CPU: 1000}
 	e := estimate(600)
 	e.Lower, e.Upper = 300, 1500
+
 	got := Decide(Input{Resource: series.CPU, Now: start, Policy: p, Current: 500, Estimates: []Estimate{e}})
 	if got.Lower != 300 || got.Upper != 1000 || got.Uncapped != 600 {
 		t.Errorf("%+v", got)
 	}
+
 	got = Decide(Input{Resource: series.CPU, Now: start, Policy: p, Current: 500, Estimates: []Estimate{estimate(600)}})
 	if got.Lower != 0 || got.Upper != 0 {
 		t.Errorf("unknown bounds: %+v", got)

@@ -21,8 +21,10 @@ func constantProfile(days int, cores, bytes float64) *rightsize.Profile {
 		for i := range s.Values {
 			s.Values[i] = v
 		}
+
 		return rightsize.Usage{Pod: "web-1", Series: s}
 	}
+
 	p.AddCPU(fill(cores))
 	p.AddMemory(fill(bytes))
 	return p
@@ -30,14 +32,17 @@ func constantProfile(days int, cores, bytes float64) *rightsize.Profile {
 
 func estimates(t *testing.T, config map[string]string, profile *rightsize.Profile) map[series.Resource]Estimate {
 	t.Helper()
+
 	p, err := ParsePercentileEstimator(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	in := resource.Input{
 		Now: start, Policy: p.Policy(rightsize.Subject{}), MaxCPU: 100,
 		Containers: []resource.Container{{Name: "app", Profile: profile, OOMs: []rightsize.OOM{{At: start.Add(-time.Hour), Memory: 8 << 30}}, HPA: &rightsize.HPA{CPUUtilization: 0.5}}},
 	}
+
 	return p.Estimate(in, 3)["app"]
 }
 
@@ -46,7 +51,9 @@ func estimates(t *testing.T, config map[string]string, profile *rightsize.Profil
 func TestPercentile(t *testing.T) {
 	gocrane := map[string]string{"cpu-request-percentile": "0.9", "cpu-request-margin-fraction": "0.5", "cpu-model-init-mode": "history"}
 	long := estimates(t, gocrane, constantProfile(7, 0.2, 100<<20))
-	cpu, memory := long[series.CPU], long[series.Memory]
+	cpu := long[series.CPU]
+	memory := long[series.Memory]
+
 	if cpu.Value < 297 || cpu.Value > 310 || cpu.Priority != 3 || cpu.Estimator != TypePercentile || cpu.LowerBoundOnly {
 		t.Errorf("%+v", cpu)
 	}
@@ -56,6 +63,7 @@ func TestPercentile(t *testing.T) {
 	if !(cpu.Lower > 0 && cpu.Lower <= cpu.Value && cpu.Value <= cpu.Upper) {
 		t.Errorf("bounds %v, %v, %v", cpu.Lower, cpu.Value, cpu.Upper)
 	}
+
 	short := estimates(t, gocrane, constantProfile(1, 0.2, 100<<20))[series.CPU]
 	if short.Upper < cpu.Upper {
 		t.Errorf("upper bound %v of one day, %v of a week", short.Upper, cpu.Upper)
@@ -66,6 +74,7 @@ func TestPercentile(t *testing.T) {
 	if e := estimates(t, nil, nil)[series.CPU]; e.Pending == "" || e.Value != 0 {
 		t.Errorf("%+v", e)
 	}
+
 	if e := estimates(t, map[string]string{"policy": "batch"}, constantProfile(9, 0.2, 100<<20))[series.CPU]; e.Value <= 0 {
 		t.Errorf("%+v", e)
 	}
@@ -83,6 +92,7 @@ func TestBadSettings(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
+
 	for name, config := range map[string]map[string]string{
 		"unknown key": {"ratio": "2"}, "below one": {"oom-bump-ratio": "0.5"}, "no number": {"workload.web": "NaN"}, "no duration": {"oom-history-length": "-1h"},
 	} {
@@ -97,6 +107,7 @@ func TestOOM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const gib = 1 << 30
 	ago := func(d time.Duration, memory series.Bytes) rightsize.OOM {
 		return rightsize.OOM{At: start.Add(-d), Memory: memory}
@@ -127,12 +138,14 @@ func FuzzSettings(f *testing.F) {
 	f.Add("cpu-request-percentile", "0.9")
 	f.Add("oom-bump-ratio", "1e300")
 	f.Add("workload.", "2")
+
 	f.Fuzz(func(t *testing.T, key, value string) {
 		if p, err := ParsePercentileEstimator(map[string]string{key: value}); err == nil {
 			if err := p.Policy(rightsize.Subject{}).Validate(); err != nil {
 				t.Errorf("%q=%q: %v", key, value, err)
 			}
 		}
+
 		if o, err := ParseOOMEstimator(map[string]string{key: value}); err == nil {
 			e, _ := o.Estimate("web", []rightsize.OOM{{At: start, Memory: 1 << 40}}, start, 0)
 			if !isValid(series.Memory, e.Value) {

@@ -38,20 +38,25 @@ func ParseOOMEstimator(config map[string]string) (OOMEstimator, error) {
 	const workload = "workload."
 	r := settings.Read(config)
 	out := OOMEstimator{Ratio: r.Number("oom-bump-ratio", oomRatio, minRatio, maxRatio), Window: oomWindow, ratios: map[string]float64{}}
+
 	r.Parse("oom-history-length", func(text string) error {
 		d, err := series.ParseDuration(text)
 		if err != nil || d <= 0 {
 			return errors.New("must be a duration above zero, for example 168h")
 		}
+
 		out.Window = d
 		return nil
 	})
+
 	for _, key := range r.Keys(workload) {
 		out.ratios[strings.TrimPrefix(key, workload)] = r.Number(key, oomRatio, minRatio, maxRatio)
 	}
+
 	if err := r.Err(); err != nil {
 		return OOMEstimator{}, err
 	}
+
 	return out, nil
 }
 
@@ -61,16 +66,19 @@ func (o OOMEstimator) Estimate(workload string, kills []rightsize.OOM, now time.
 	if !own {
 		ratio = o.Ratio
 	}
+
 	out := Estimate{Estimator: TypeOOM, Priority: priority, LowerBoundOnly: true}
 	for _, k := range kills {
 		if age := now.Sub(k.At); age > o.Window || age < -maxClockSkew || k.Memory <= 0 {
 			continue
 		}
+
 		m := float64(k.Memory)
 		if need := math.Max(m*ratio, m+oomBumpBytes); need > out.Value {
 			out.Value = need
 			out.Reason = fmt.Sprintf("it was killed with %s at %s", Format(series.Memory, int64(k.Memory)), k.At.UTC().Format(time.RFC3339))
 		}
 	}
+
 	return out, out.Value > 0
 }

@@ -44,29 +44,36 @@ func ParsePercentileEstimator(config map[string]string) (PercentileEstimator, er
 	for _, key := range []string{"cpu-model-init-mode", "mem-model-init-mode"} {
 		delete(rest, key)
 	}
+
 	name, named := rest[policyKey]
 	switch {
 	case named && len(rest) > 1:
 		return PercentileEstimator{}, errors.New("config[policy] cannot be combined with other settings")
+
 	case named || len(rest) == 0:
 		if !named {
 			name = rightsize.DefaultPolicy
 		}
+
 		policy, err := rightsize.PolicyByName(strings.TrimSpace(name))
 		if err != nil {
 			return PercentileEstimator{}, fmt.Errorf("config[policy]: %w", err)
 		}
+
 		return PercentileEstimator{rightsize.PolicySet{Default: policy, IgnoreClasses: named}}, nil
 	}
+
 	for key, value := range map[string]string{"cpu-model-history-length": "24h", "mem-model-history-length": "48h"} {
 		if _, given := rest[key]; !given {
 			rest[key] = value
 		}
 	}
+
 	policy, err := rightsize.GocranePolicy(rest)
 	if err != nil {
 		return PercentileEstimator{}, fmt.Errorf("config: %w", err)
 	}
+
 	return PercentileEstimator{rightsize.PolicySet{Default: policy, IgnoreClasses: true}}, nil
 }
 
@@ -87,22 +94,31 @@ func (p PercentileEstimator) Estimate(in resource.Input, priority int) map[strin
 	for i := range in.Containers {
 		in.Containers[i].OOMs = nil
 	}
+
 	low := in
-	low.Autoscaler, low.Containers = nil, slices.Clone(in.Containers)
+	low.Autoscaler = nil
+	low.Containers = slices.Clone(in.Containers)
 	for i := range low.Containers {
 		low.Containers[i].HPA = nil // An autoscaler moves the request, not the need.
 	}
+
 	high := low
-	low.Policy, high.Policy = quantilePolicy(in.Policy, 0.5, 0), quantilePolicy(in.Policy, 0.95, vpaMargin)
-	lower, upper := recommendations(low), recommendations(high)
+	low.Policy = quantilePolicy(in.Policy, 0.5, 0)
+	high.Policy = quantilePolicy(in.Policy, 0.95, vpaMargin)
+
+	lower := recommendations(low)
+	upper := recommendations(high)
 	out := map[string]map[series.Resource]Estimate{}
 	for _, r := range resource.Decide(in).Containers {
-		l, u := lower[r.Container], upper[r.Container]
+		l := lower[r.Container]
+		u := upper[r.Container]
 		cpu := newEstimate(r.CPU, amountOrZero(r.Target.CPURequest), amountOrZero(l.Target.CPURequest), amountOrZero(u.Target.CPURequest))
 		memory := newEstimate(r.Memory, amountOrZero(r.Target.MemoryRequest), amountOrZero(l.Target.MemoryRequest), amountOrZero(u.Target.MemoryRequest))
-		cpu.Priority, memory.Priority = priority, priority
+		cpu.Priority = priority
+		memory.Priority = priority
 		out[r.Container] = map[series.Resource]Estimate{series.CPU: cpu, series.Memory: memory}
 	}
+
 	return out
 }
 
@@ -111,6 +127,7 @@ func recommendations(in resource.Input) map[string]rightsize.Recommendation {
 	for _, r := range resource.Decide(in).Containers {
 		out[r.Container] = r
 	}
+
 	return out
 }
 
@@ -119,14 +136,17 @@ const vpaMargin = 0.15
 
 // quantilePolicy returns a policy that requests a plain quantile of the usage in the same window.
 func quantilePolicy(p rightsize.Policy, q, margin float64) rightsize.Policy {
-	cpu, memory := &p.CPU, &p.Memory
-	cpu.Method, cpu.Envelope = rightsize.Percentile, rightsize.EnvelopePolicy{}
+	cpu := &p.CPU
+	memory := &p.Memory
+	cpu.Method = rightsize.Percentile
+	cpu.Envelope = rightsize.EnvelopePolicy{}
 	setRatio(&cpu.Percentile, q)
 	setRatio(&memory.Percentile, q)
 	setRatio(&cpu.Margin, margin)
 	setRatio(&memory.Margin, margin)
 	memory.TailMargin, memory.MaxMargin = 0, 0
 	p.Specifications = nil
+
 	return p
 }
 
@@ -136,6 +156,7 @@ func amountOrZero[T ~int64](v *T) float64 {
 	if v == nil {
 		return 0
 	}
+
 	return float64(*v)
 }
 
@@ -148,10 +169,12 @@ func newEstimate(s rightsize.Sizing, value, lower, upper float64) Estimate {
 		out.Pending = s.Message
 		return out
 	}
+
 	out.Value = value
 	// Whole days keep the bounds constant between hours.
 	days := math.Max(1, math.Floor(s.Days))
 	out.Lower = min(value, lower*math.Pow(1+0.001/days, -2))
 	out.Upper = max(value, upper*(1+1/days))
+
 	return out
 }

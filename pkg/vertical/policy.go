@@ -54,14 +54,18 @@ func DefaultPolicy() Policy {
 
 // contradiction describes a contradiction in the policy of a resource, empty for none.
 func (p Policy) contradiction(r series.Resource) string {
-	low, high := p.Min[r], p.Max[r]
+	low := p.Min[r]
+	high := p.Max[r]
 	if low > 0 && high > 0 && low > high {
 		return fmt.Sprintf("minAllowed %s is above maxAllowed %s: nothing is changed until one of them is", Format(r, low), Format(r, high))
 	}
-	up, down := p.Up.Thresholds[r], p.Down.Thresholds[r]
+
+	up := p.Up.Thresholds[r]
+	down := p.Down.Thresholds[r]
 	if !p.Up.Off && !p.Down.Off && up < down {
 		return fmt.Sprintf("the threshold to raise, %d %%, is below the one to lower, %d %%: nothing is changed until one of them is", up, down)
 	}
+
 	return ""
 }
 
@@ -74,18 +78,22 @@ func (p Policy) clamp(r series.Resource, need, node, limit int64) (int64, string
 		to = node
 		why = append(why, "the largest node has "+Format(r, node)+" for pods")
 	}
+
 	if high := p.Max[r]; high > 0 && to > high {
 		to = high
 		why = append(why, "maxAllowed is "+Format(r, high))
 	}
+
 	if low := p.Min[r]; to < low {
 		to = low
 		why = append(why, "minAllowed is "+Format(r, low))
 	}
+
 	if p.RequestsOnly && limit > 0 && to > limit {
 		to = limit
 		why = append(why, "its limit stays "+Format(r, limit))
 	}
+
 	return to, strings.Join(why, ", ")
 }
 
@@ -103,6 +111,7 @@ func (p Policy) limitFor(to, request, limit int64) int64 {
 	case limit < to:
 		return to
 	}
+
 	return limit
 }
 

@@ -16,15 +16,18 @@ import (
 // randomPolicy returns a random policy without contradictions.
 func randomPolicy(r *rand.Rand) Policy {
 	p := DefaultPolicy()
-	p.Up.Window, p.Down.Window = time.Duration(r.IntN(3600))*time.Second, time.Duration(r.IntN(36000))*time.Second
+	p.Up.Window = time.Duration(r.IntN(3600)) * time.Second
+	p.Down.Window = time.Duration(r.IntN(36000)) * time.Second
 	down := int64(r.IntN(99))
 	p.Down.Thresholds = Amounts{series.CPU: down, series.Memory: down}
 	up := down + int64(r.IntN(60))
+
 	p.Up.Thresholds = Amounts{series.CPU: up, series.Memory: up}
 	if r.IntN(3) == 0 {
 		p.Min = Amounts{series.CPU: 1 + r.Int64N(300)}
 		p.Max = Amounts{series.CPU: p.Min[series.CPU] + r.Int64N(3000)}
 	}
+
 	p.RequestsOnly = r.IntN(4) == 0
 	return p
 }
@@ -41,15 +44,19 @@ func randomEstimates(r *rand.Rand) []Estimate {
 			e.Value = math.Inf(1 - 2*r.IntN(2))
 		case 2:
 			e.Value = -e.Value
+
 		case 3:
 			e.Failure = "no"
 		case 4:
 			e.Pending = "not yet"
 		case 5:
-			e.Lower, e.Upper = math.NaN(), math.Inf(1)
+			e.Lower = math.NaN()
+			e.Upper = math.Inf(1)
 		}
+
 		out = append(out, e)
 	}
+
 	return out
 }
 
@@ -71,8 +78,10 @@ func simulate(in Input, steps int, next func(int) ([]Estimate, time.Duration)) (
 		if got.Request > 0 {
 			in.Current = got.Request
 		}
+
 		in.LastChanges = got.LastChanges
 	}
+
 	return all, in
 }
 
@@ -87,24 +96,29 @@ func TestWindowsHold(t *testing.T) {
 		if in.Policy.Max[series.CPU] > 0 {
 			in.Current = min(max(in.Current, in.Policy.Min[series.CPU]), in.Policy.Max[series.CPU])
 		}
+
 		in.Limit = in.Current * r.Int64N(3)
 		changes, _ := simulate(in, 60, func(int) ([]Estimate, time.Duration) {
 			return randomEstimates(r), time.Duration(r.IntN(1800)) * time.Second
 		})
+
 		var raised, lowered time.Time
 		for _, c := range changes {
 			if c.action == Raise {
 				if !raised.IsZero() && c.at.Sub(raised) < in.Policy.Up.Window {
 					t.Fatalf("seed %d: raised at %s and %s, window %s", seed, raised, c.at, in.Policy.Up.Window)
 				}
+
 				raised = c.at
 				continue
 			}
+
 			for _, before := range []time.Time{raised, lowered} {
 				if !before.IsZero() && c.at.Sub(before) < in.Policy.Down.Window {
 					t.Fatalf("seed %d: changed at %s and lowered at %s, window %s", seed, before, c.at, in.Policy.Down.Window)
 				}
 			}
+
 			lowered = c.at
 		}
 	}
@@ -120,6 +134,7 @@ func TestNoFlapping(t *testing.T) {
 		high := 100 + r.Float64()*5000
 		low := high * (0.36 + 0.6*r.Float64())
 		in := Input{Resource: series.CPU, Now: start, Policy: p, Request: 50, Current: 50}
+
 		changes, end := simulate(in, 200, func(int) ([]Estimate, time.Duration) {
 			return []Estimate{estimate(low + (high-low)*r.Float64())}, time.Minute
 		})
@@ -128,6 +143,7 @@ func TestNoFlapping(t *testing.T) {
 				t.Fatalf("seed %d: lowered although the answers lay between %v and %v", seed, low, high)
 			}
 		}
+
 		if end.Current > roundUp(series.CPU, high) {
 			t.Fatalf("seed %d: %d is more than was ever asked for", seed, end.Current)
 		}
@@ -140,6 +156,7 @@ func TestSettles(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		in := Input{Resource: series.CPU, Now: start, Policy: randomPolicy(r), Request: 1 + r.Int64N(2000)}
 		in.Current = in.Request
+
 		need := estimate(math.Exp(r.Float64() * 9))
 		changes, _ := simulate(in, 100, func(int) ([]Estimate, time.Duration) { return []Estimate{need}, time.Hour })
 		if len(changes) > 1 {
@@ -155,6 +172,7 @@ func TestAlwaysSane(t *testing.T) {
 		for _, resource := range Resources() {
 			in := Input{Resource: resource, Now: start, Policy: randomPolicy(r), Estimates: randomEstimates(r), Request: r.Int64N(3000), NodeCapacity: r.Int64N(2) * 4000}
 			in.Current = in.Request
+
 			in.Limit = in.Request * r.Int64N(3)
 			got := Decide(in)
 			if got.Reason == "" {
@@ -169,9 +187,11 @@ func TestAlwaysSane(t *testing.T) {
 			if got.Limit > 0 && got.Limit < got.Request {
 				t.Fatalf("seed %d: a limit below its request: %+v", seed, got)
 			}
+
 			if high := in.Policy.Max[resource]; got.Target > 0 && high > 0 && got.Target > high {
 				t.Fatalf("seed %d: above maxAllowed: %+v", seed, got)
 			}
+
 			if got.Lower > got.Target || got.Upper > 0 && got.Upper < got.Target {
 				t.Fatalf("seed %d: the target is not within its bounds: %+v", seed, got)
 			}
@@ -187,9 +207,11 @@ func TestMoreNeedsNoLess(t *testing.T) {
 		if len(in.Estimates) == 0 {
 			continue
 		}
+
 		before := Decide(in)
 		more := append([]Estimate(nil), in.Estimates...)
 		more[r.IntN(len(more))].Value *= 2
+
 		in.Estimates = more
 		if after := Decide(in); after.Target < before.Target && before.Target > 0 {
 			t.Fatalf("seed %d: %+v, then %+v", seed, before, after)

@@ -49,12 +49,14 @@ func TestFieldsAndConstantsAreUsed(t *testing.T) {
 	for _, pkg := range program.sources {
 		program.recordUses(pkg)
 	}
+
 	for _, pkg := range program.sources {
 		program.checkConstants(t, pkg)
 		if strings.HasPrefix(pkg.types.Path(), module+"/api/") {
 			program.checkKinds(t, pkg)
 		}
 	}
+
 	for name := range exempt() {
 		if !program.exempted[name] {
 			t.Errorf("%s is exempt from the check and needs not be", name)
@@ -90,12 +92,16 @@ type listedPackage struct {
 
 func loadProgram(t *testing.T) *program {
 	t.Helper()
+
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles,Module", "./cmd/...", "./internal/...", "./pkg/...")
-	cmd.Dir, cmd.Stderr = root, os.Stderr
+	cmd.Dir = root
+
+	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
+
 	exports := map[string]string{}
 	var own []listedPackage
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
@@ -105,24 +111,29 @@ func loadProgram(t *testing.T) *program {
 		} else if err != nil {
 			t.Fatal(err)
 		}
+
 		exports[p.ImportPath] = p.Export
 		if p.Module != nil && p.Module.Main {
 			own = append(own, p)
 		}
 	}
+
 	p := &program{
 		fileSet: token.NewFileSet(), reads: map[string]bool{}, writes: map[string]bool{}, constants: map[string]bool{},
 		docs: map[string]string{}, exempted: map[string]bool{}, visited: map[string]bool{},
 	}
+
 	from := importer.ForCompiler(p.fileSet, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	for _, listed := range own {
 		p.sources = append(p.sources, p.load(t, listed, from))
 	}
+
 	return p
 }
 
 func (p *program) load(t *testing.T, listed listedPackage, from types.Importer) *source {
 	t.Helper()
+
 	s := &source{info: &types.Info{
 		Selections: map[*ast.SelectorExpr]*types.Selection{}, Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{},
 	}}
@@ -131,12 +142,15 @@ func (p *program) load(t *testing.T, listed listedPackage, from types.Importer) 
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		s.files = append(s.files, file)
 	}
+
 	var err error
 	if s.types, err = (&types.Config{Importer: from}).Check(listed.ImportPath, p.fileSet, s.files, s.info); err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
@@ -156,6 +170,7 @@ func (p *program) recordUses(pkg *source) {
 		if strings.HasPrefix(filepath.Base(p.fileSet.Position(file.Pos()).Filename), "zz_generated") {
 			continue
 		}
+
 		assigned := map[ast.Node]bool{}
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -165,6 +180,7 @@ func (p *program) recordUses(pkg *source) {
 						assigned[assignedField(left)] = true
 					}
 				}
+
 			case *ast.SelectorExpr:
 				p.recordSelection(pkg.types, pkg.info.Selections[n], assigned[n])
 			case *ast.KeyValueExpr:
@@ -173,11 +189,13 @@ func (p *program) recordUses(pkg *source) {
 						p.writes[p.key(field)] = true
 					}
 				}
+
 			case *ast.Ident:
 				if c, ok := pkg.info.Uses[n].(*types.Const); ok && c.Pkg() != nil && strings.HasPrefix(c.Pkg().Path(), module+"/") {
 					p.constants[p.key(c)] = true
 				}
 			}
+
 			return true
 		})
 	}
@@ -189,6 +207,7 @@ func (p *program) recordSelection(reader *types.Package, s *types.Selection, isA
 	if s == nil || s.Kind() != types.FieldVal || !isAPI(s.Obj()) || strings.HasPrefix(reader.Path(), module+"/internal/craned/admission") {
 		return
 	}
+
 	if isAssigned {
 		p.writes[p.key(s.Obj())] = true
 	} else {
@@ -214,6 +233,7 @@ func assignedField(e ast.Expr) ast.Node {
 
 func (p *program) checkConstants(t *testing.T, pkg *source) {
 	t.Helper()
+
 	var constants []*types.Const
 	usedTypes := map[types.Object]bool{}
 	for _, name := range pkg.types.Scope().Names() {
@@ -224,8 +244,10 @@ func (p *program) checkConstants(t *testing.T, pkg *source) {
 			}
 		}
 	}
+
 	for _, c := range constants {
-		name, enumeration := c.Name(), namedType(c.Type())
+		name := c.Name()
+		enumeration := namedType(c.Type())
 		if enumeration != nil {
 			name = enumeration.Name()
 		}
@@ -238,9 +260,11 @@ func (p *program) checkConstants(t *testing.T, pkg *source) {
 // checkKinds checks the fields of the kinds of a package. Kinds are the types with a TypeMeta.
 func (p *program) checkKinds(t *testing.T, pkg *source) {
 	t.Helper()
+
 	for _, file := range pkg.files {
 		p.readDocs(pkg.types, file)
 	}
+
 	for _, name := range pkg.types.Scope().Names() {
 		s, ok := pkg.types.Scope().Lookup(name).Type().Underlying().(*types.Struct)
 		if ok && s.NumFields() > 0 && s.Field(0).Name() == "TypeMeta" && !strings.HasSuffix(name, "List") {
@@ -256,23 +280,28 @@ func (p *program) readDocs(pkg *types.Package, file *ast.File) {
 		if !ok || decl.Tok != token.TYPE {
 			return true
 		}
+
 		for _, spec := range decl.Specs {
 			named, ok := spec.(*ast.TypeSpec)
 			if !ok {
 				continue
 			}
+
 			name := pkg.Name() + "." + named.Name.Name
 			p.docs[pkg.Path()+name] = decl.Doc.Text() + named.Doc.Text()
+
 			fields, ok := named.Type.(*ast.StructType)
 			if !ok {
 				continue
 			}
+
 			for _, field := range fields.Fields.List {
 				for _, id := range field.Names {
 					p.docs[pkg.Path()+name+"."+id.Name] = field.Doc.Text()
 				}
 			}
 		}
+
 		return true
 	})
 }
@@ -280,26 +309,32 @@ func (p *program) readDocs(pkg *types.Package, file *ast.File) {
 // checkStruct checks the fields of a type and of the types inside of it. With isStatus, fields have to be set instead of read.
 func (p *program) checkStruct(t *testing.T, named types.Object, isStatus bool) {
 	t.Helper()
+
 	name := named.Pkg().Name() + "." + named.Name()
 	fields, ok := named.Type().Underlying().(*types.Struct)
+
 	visit := fmt.Sprint(named.Pkg().Path(), name, isStatus)
 	if !ok || p.visited[visit] || inert.MatchString(p.docs[named.Pkg().Path()+name]) {
 		return
 	}
+
 	p.visited[visit] = true
 	for field := range fields.Fields() {
 		if field.Embedded() {
 			continue
 		}
+
 		path := name + "." + field.Name()
 		if inert.MatchString(p.docs[named.Pkg().Path()+path]) {
 			continue
 		}
+
 		key := p.key(field)
 		if used := p.reads[key] || isStatus && p.writes[key]; !used && !p.isExempt(path) {
 			t.Errorf("%s: no code %s %s: implement it, or state in its description that it has no effect", p.fileSet.Position(field.Pos()),
 				map[bool]string{true: "sets", false: "reads"}[isStatus], path)
 		}
+
 		if inner := namedType(field.Type()); isAPI(inner) {
 			p.checkStruct(t, inner, isStatus || field.Name() == "Status")
 		}
@@ -318,6 +353,7 @@ func namedType(of types.Type) types.Object {
 	case *types.Named:
 		return x.Obj()
 	}
+
 	return nil
 }
 

@@ -36,11 +36,13 @@ var packages = sync.OnceValues(func() ([]goPackage, error) {
 	cmd := exec.CommandContext(context.Background(), "go", "list", "-e", "-json=ImportPath,Dir,Name,Doc,Imports,Deps,GoFiles", "./...")
 	cmd.Dir = filepath.Join("..", "..")
 	var stderr bytes.Buffer
+
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w\n%s", err, stderr.String())
 	}
+
 	var pkgs []goPackage
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p goPackage
@@ -49,6 +51,7 @@ var packages = sync.OnceValues(func() ([]goPackage, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("decoding go list: %w", err)
 		}
+
 		pkgs = append(pkgs, p)
 	}
 })
@@ -56,28 +59,34 @@ var packages = sync.OnceValues(func() ([]goPackage, error) {
 // listPackages returns the packages of the repository below some folders; all without folders.
 func listPackages(t *testing.T, folders ...string) []goPackage {
 	t.Helper()
+
 	all, err := packages()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(folders) == 0 {
 		return all
 	}
+
 	var out []goPackage
 	for _, p := range all {
 		if slices.ContainsFunc(folders, func(f string) bool { return below(p.ImportPath, []string{module + "/" + f}) }) {
 			out = append(out, p)
 		}
 	}
+
 	return out
 }
 
 func root(t *testing.T) string {
 	t.Helper()
+
 	dir, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return dir
 }
 
@@ -205,19 +214,23 @@ func (r rule) violations(p goPackage) []string {
 	if !below(p.ImportPath, r.from) || below(p.ImportPath, r.except) {
 		return nil
 	}
+
 	deps := p.Imports
 	if r.transitive {
 		deps = p.Deps
 	}
+
 	var bad []string
 	for _, d := range deps {
 		if d != p.ImportPath && below(d, r.deny) && !below(d, r.allow) {
 			bad = append(bad, d)
 		}
 	}
+
 	if len(bad) > 3 {
 		bad = bad[:3]
 	}
+
 	return bad
 }
 
@@ -234,12 +247,14 @@ func TestRulesBite(t *testing.T) {
 	for _, p := range listPackages(t) {
 		known = append(append(known, p.ImportPath), p.Deps...)
 	}
+
 	for _, r := range rules {
 		for _, path := range slices.Concat(r.from, r.except, r.deny, r.allow) {
 			if !slices.ContainsFunc(known, func(p string) bool { return below(p, []string{path}) }) {
 				t.Errorf("rule %q names %s, which no package is or imports", r.name, path)
 			}
 		}
+
 		for _, from := range r.from {
 			for _, deny := range r.deny {
 				planted := goPackage{ImportPath: from + "/planted", Imports: []string{deny + "/planted"}, Deps: []string{deny + "/planted"}}

@@ -37,6 +37,7 @@ func subjectOf(importPath string) string {
 	if !ok {
 		return ""
 	}
+
 	subject, _, _ := strings.Cut(rest, "/")
 	return subject
 }
@@ -50,12 +51,14 @@ func subjectViolations(p goPackage) []string {
 	if layerOf(from) < 0 {
 		return []string{fmt.Sprintf("%s: internal/%s is not a subject; add the package to one of %v", p.ImportPath, from, layers)}
 	}
+
 	var bad []string
 	for _, d := range p.Imports {
 		if to := subjectOf(d); to != "" && to != from && layerOf(to) >= layerOf(from) {
 			bad = append(bad, fmt.Sprintf("%s imports %s: %s is not in a layer below %s (%v)", p.ImportPath, d, to, from, layers))
 		}
 	}
+
 	return bad
 }
 
@@ -67,6 +70,7 @@ func TestSubjectsImportLowerLayers(t *testing.T) {
 			t.Error(v)
 		}
 	}
+
 	if len(subjects) > maxSubjects {
 		t.Errorf("internal/ has %d folders, more than %d", len(subjects), maxSubjects)
 	}
@@ -88,6 +92,7 @@ func controllerViolations(p goPackage) []string {
 			bad = append(bad, fmt.Sprintf("%s imports %s: only craned imports controllers, so that crane and the agent stay small", p.ImportPath, d))
 		}
 	}
+
 	return bad
 }
 
@@ -108,11 +113,13 @@ func duplicateNames(pkgs []goPackage) []string {
 		if len(p.GoFiles) == 0 || slices.Contains([]string{"main", "controller", "v1alpha1"}, p.Name) || p.isTestOnly() {
 			continue
 		}
+
 		if other, ok := seen[p.Name]; ok {
 			bad = append(bad, fmt.Sprintf("%s and %s are both called %s: rename one", other, p.ImportPath, p.Name))
 		}
 		seen[p.Name] = p.ImportPath
 	}
+
 	return bad
 }
 
@@ -134,8 +141,10 @@ func TestSubjectRulesBite(t *testing.T) {
 		for _, i := range imports {
 			p.Imports = append(p.Imports, module+"/internal/"+i)
 		}
+
 		return p
 	}
+
 	for name, tc := range map[string]struct {
 		got  []string
 		want int

@@ -25,29 +25,36 @@ func buildBinary(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("build the controlplane binary: %w", err)
 	}
+
 	ldflags, err := os.ReadFile(filepath.Join(root, ldflagsFile))
 	if err != nil {
 		return "", fmt.Errorf("build the controlplane binary: %w", err)
 	}
+
 	bin := filepath.Join(root, "bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return "", fmt.Errorf("build the controlplane binary: %w", err)
 	}
+
 	lock, err := os.OpenFile(filepath.Join(bin, ".controlplane.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return "", fmt.Errorf("build the controlplane binary: %w", err)
 	}
 	defer lock.Close()
+
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", fmt.Errorf("build the controlplane binary: lock: %w", err)
 	}
+
 	path := filepath.Join(bin, "controlplane")
 	cmd := exec.CommandContext(ctx, "go", "build", "-race=false", "-ldflags="+strings.TrimSpace(string(ldflags)),
 		"-o", path, "./cmd/controlplane")
+
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the controlplane binary: %w\n%s", err, out)
 	}
+
 	return path, nil
 }
 
@@ -57,6 +64,7 @@ func moduleRoot() (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	for {
 		_, err := os.Stat(filepath.Join(dir, "go.mod"))
 		if err == nil {
@@ -65,10 +73,12 @@ func moduleRoot() (string, error) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}
+
 		parent := filepath.Dir(dir)
 		if parent == dir {
 			return "", errors.New("no go.mod in the working directory or its parents")
 		}
+
 		dir = parent
 	}
 }

@@ -25,21 +25,25 @@ const testStop = 30 * time.Second
 // no process is left. If the test failed, it logs the last lines of the components.
 func ForTest(t testing.TB, o controlplane.Options) *controlplane.ControlPlane {
 	t.Helper()
+
 	c, err := start(t.Context(), o)
 	if err != nil {
 		t.Fatalf("%v", err)
 		return nil
 	}
+
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, component := range c.Running() {
 				t.Logf("last lines of %s:\n%s", component, strings.Join(c.LastLines(component), "\n"))
 			}
 		}
+
 		if err := stop(c); err != nil {
 			t.Errorf("%v", err)
 		}
 	})
+
 	return c
 }
 
@@ -64,6 +68,7 @@ func ForMain(m Runner, o controlplane.Options, use func(*controlplane.ControlPla
 			status = 1
 		}
 	}()
+
 	use(c)
 	return m.Run()
 }
@@ -74,8 +79,10 @@ func start(ctx context.Context, o controlplane.Options) (*controlplane.ControlPl
 		if err != nil {
 			return nil, err
 		}
+
 		o.Binary = binary
 	}
+
 	return controlplane.Start(ctx, o)
 }
 
@@ -83,15 +90,18 @@ func start(ctx context.Context, o controlplane.Options) (*controlplane.ControlPl
 func stop(c *controlplane.ControlPlane) error {
 	ctx, cancel := context.WithTimeout(context.Background(), testStop)
 	defer cancel()
+
 	pids := map[controlplane.Component]int{}
 	for _, component := range c.Running() {
 		pids[component] = c.PID(component)
 	}
+
 	err := c.Stop(ctx)
 	for component, pid := range pids {
 		if !errors.Is(syscall.Kill(-pid, 0), syscall.ESRCH) {
 			err = errors.Join(err, fmt.Errorf("a process of %s (group %d) is left after Stop", component, pid))
 		}
 	}
+
 	return err
 }

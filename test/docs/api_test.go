@@ -20,26 +20,32 @@ import (
 // apiPage renders every field of the kinds that are defined in a folder.
 func apiPage(t *testing.T, dir string) string {
 	t.Helper()
+
 	paths, err := filepath.Glob(filepath.Join(root, dir, "*.crane.io_*.yaml"))
 	if err != nil || len(paths) < 5 {
 		t.Fatalf("%d definitions: %v", len(paths), err)
 	}
+
 	var b strings.Builder
 	b.WriteString("# Fields of the API\n\nLook up any field of Crane's kinds: its type, default, range and meaning. " + generatedBy +
 		"\n[Kinds](api-kinds.md) lists the kinds and what the API server and the webhooks check.\n\nA field in bold is required. `[]` is an element of a list, `{}` a value of a map.\n")
+
 	for _, path := range paths {
 		content, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var crd apiextensionsv1.CustomResourceDefinition
 		if err := yaml.Unmarshal(content, &crd); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
+
 		for _, version := range crd.Spec.Versions {
 			schema := version.Schema.OpenAPIV3Schema
 			fmt.Fprintf(&b, "\n## %s\n\n`%s/%s`, %s.\n\n%s\n\n| field | type | default | range | description |\n| --- | --- | --- | --- | --- |\n",
 				crd.Spec.Names.Kind, crd.Spec.Group, version.Name, strings.ToLower(string(crd.Spec.Scope)), cell(schema.Description))
+
 			for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 				if name != "apiVersion" && name != "kind" && name != "metadata" {
 					writeField(&b, name, schema.Properties[name], slices.Contains(schema.Required, name))
@@ -47,6 +53,7 @@ func apiPage(t *testing.T, dir string) string {
 			}
 		}
 	}
+
 	return b.String()
 }
 
@@ -56,18 +63,23 @@ func writeField(b *strings.Builder, path string, s apiextensionsv1.JSONSchemaPro
 	if required {
 		name = "**" + name + "**"
 	}
+
 	standard := ""
 	if s.Default != nil {
 		standard = code(string(s.Default.Raw))
 	}
+
 	fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", name, schemaType(s), standard, schemaRange(s), cell(s.Description))
 	inner := s
 	switch {
 	case s.Items != nil && s.Items.Schema != nil:
-		path, inner = path+"[]", *s.Items.Schema
+		path = path + "[]"
+		inner = *s.Items.Schema
 	case s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil:
-		path, inner = path+"{}", *s.AdditionalProperties.Schema
+		path = path + "{}"
+		inner = *s.AdditionalProperties.Schema
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(inner.Properties)) {
 		writeField(b, path+"."+name, inner.Properties[name], slices.Contains(inner.Required, name))
 	}
@@ -84,6 +96,7 @@ func schemaType(s apiextensionsv1.JSONSchemaProps) string {
 	case s.Format != "" && s.Type == "string":
 		return s.Format
 	}
+
 	return s.Type
 }
 
@@ -100,16 +113,20 @@ func schemaRange(s apiextensionsv1.JSONSchemaProps) string {
 			if value == "" {
 				value = `""`
 			}
+
 			values = append(values, code(fmt.Sprint(value)))
 		}
+
 		parts = append(parts, strings.Join(values, ", "))
 	}
+
 	if s.Minimum != nil {
 		parts = append(parts, fmt.Sprintf("%s %v", map[bool]string{true: ">", false: "≥"}[s.ExclusiveMinimum], *s.Minimum))
 	}
 	if s.Maximum != nil {
 		parts = append(parts, fmt.Sprintf("%s %v", map[bool]string{true: "<", false: "≤"}[s.ExclusiveMaximum], *s.Maximum))
 	}
+
 	for _, length := range []struct {
 		value *int64
 		text  string
@@ -125,13 +142,16 @@ func schemaRange(s apiextensionsv1.JSONSchemaProps) string {
 			parts = append(parts, fmt.Sprintf(length.text, *length.value))
 		}
 	}
+
 	if s.Pattern != "" {
 		parts = append(parts, "pattern "+code(s.Pattern))
 	}
+
 	for _, rule := range s.XValidations {
 		if rule.Message != "" {
 			parts = append(parts, cell(rule.Message))
 		}
 	}
+
 	return strings.Join(parts, "; ")
 }

@@ -17,20 +17,24 @@ import (
 // comment, or a name above it that has one and none below.
 func chartPage(t *testing.T, path string) string {
 	t.Helper()
+
 	content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(path)))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var values map[string]any
 	if err := yaml.UnmarshalStrict(content, &values); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
+
 	var b strings.Builder
 	b.WriteString("# Values of the chart\n\nLook up a value of the chart `charts/crane`, its default and what it does. " + generatedBy + "\n\n" +
 		"[Install Crane](../how-to/install.md) has the tasks. Unknown names are refused (`values.schema.json`).\n\n" +
 		"| value | default | description |\n| --- | --- | --- |\n")
 	comments := valueComments(string(content))
 	writeValues(t, &b, values, comments)
+
 	return b.String()
 }
 
@@ -56,29 +60,36 @@ func valueComments(content string) []valueComment {
 				out = append(out, valueComment{strings.Join(names, "."), strings.Join(comment, " ")})
 			}
 		}
+
 		comment = nil
 	}
+
 	return out
 }
 
 func writeValues(t *testing.T, b *strings.Builder, values map[string]any, comments []valueComment) {
 	t.Helper()
+
 	covered := map[string]bool{}
 	for i, c := range comments {
 		if i+1 < len(comments) && strings.HasPrefix(comments[i+1].path, c.path+".") {
 			continue // Its parts are described.
 		}
+
 		value, ok := valueAt(values, c.path)
 		if !ok {
 			t.Errorf("comment of %s, which is no value", c.path)
 		}
+
 		covered[c.path] = true
 		raw, err := json.Marshal(value)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		b.WriteString("| " + code(c.path) + " | " + code(string(raw)) + " | " + cell(c.text) + " |\n")
 	}
+
 	checkCovered(t, "", values, covered)
 }
 
@@ -89,16 +100,19 @@ func valueAt(values map[string]any, path string) (any, bool) {
 		if !ok {
 			return nil, false
 		}
+
 		if current, ok = m[name]; !ok {
 			return nil, false
 		}
 	}
+
 	return current, true
 }
 
 // checkCovered fails for values without a comment.
 func checkCovered(t *testing.T, prefix string, values map[string]any, covered map[string]bool) {
 	t.Helper()
+
 	for name, value := range values {
 		nested, ok := value.(map[string]any)
 		switch {

@@ -27,9 +27,11 @@ func commands() map[string]*cobra.Command {
 		"metric-adapter": metricadapter.NewCommand(),
 		"playground":     play,
 	}
+
 	for _, c := range out {
 		c.InitDefaultHelpFlag()
 		c.InitDefaultVersionFlag()
 	}
+
 	return out
 }

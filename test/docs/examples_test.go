@@ -32,10 +32,12 @@ func TestPrintedCommands(t *testing.T) {
 		content := readPage(t, page)
 		blocks := consoleBlocks(content)
 		n += len(blocks)
+
 		for _, problem := range c.check(blocks, content) {
 			t.Errorf("%s: %s", page, problem)
 		}
 	}
+
 	if n < 30 {
 		t.Errorf("%d commands only", n)
 	}
@@ -43,13 +45,16 @@ func TestPrintedCommands(t *testing.T) {
 
 func newChecker(t *testing.T) *checker {
 	t.Helper()
+
 	c := &checker{commands: commands(), exists: func(p string) bool {
 		_, err := os.Stat(filepath.Join(root, filepath.FromSlash(p)))
 		return err == nil
 	}}
+
 	for _, m := range regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`).FindAllStringSubmatch(readPage(t, "Makefile"), -1) {
 		c.targets = append(c.targets, m[1])
 	}
+
 	scheduler := &cobra.Command{Use: "crane-scheduler", Args: cobra.NoArgs, FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true}}
 	simulate := &cobra.Command{Use: "simulate", Args: cobra.NoArgs}
 	for _, f := range simulateFlags(t) {
@@ -59,6 +64,7 @@ func newChecker(t *testing.T) *checker {
 			simulate.Flags().StringP(f.name, f.short, "", f.doc)
 		}
 	}
+
 	scheduler.AddCommand(simulate)
 	c.commands["crane-scheduler"] = scheduler
 	return c
@@ -67,13 +73,16 @@ func newChecker(t *testing.T) *checker {
 // consoleBlocks returns the commands of ```console blocks, with continuation lines joined.
 func consoleBlocks(content string) []string {
 	var found []string
-	in, open := false, false
+	in := false
+	open := false
 	for line := range strings.SplitSeq(content, "\n") {
 		trimmed := strings.TrimSpace(line)
 		switch {
 		case strings.HasPrefix(trimmed, "```"):
-			in, open = !in && trimmed == "```console", false
+			in = !in && trimmed == "```console"
+			open = false
 			continue
+
 		case !in:
 			continue
 		case open:
@@ -83,11 +92,13 @@ func consoleBlocks(content string) []string {
 		default:
 			continue
 		}
+
 		last := found[len(found)-1]
 		if open = strings.HasSuffix(last, `\`); open {
 			found[len(found)-1] = strings.TrimSpace(strings.TrimSuffix(last, `\`))
 		}
 	}
+
 	return found
 }
 
@@ -102,26 +113,31 @@ func (c *checker) check(lines []string, content string) []string {
 			report("make "+m[1], "the Makefile has no target %s", m[1])
 		}
 	}
+
 	made := map[string]bool{} // files that earlier commands of the page write or show
 	for _, line := range lines {
 		for _, words := range simpleCommands(line) {
 			for len(words) > 0 && regexp.MustCompile(`^[A-Z_]+=`).MatchString(words[0]) {
 				words = words[1:]
 			}
+
 			if len(words) == 0 {
 				continue
 			}
+
 			for i, w := range words {
 				switch {
 				case w == ">" && i+1 < len(words):
 					made[words[i+1]] = true
 					made[path.Dir(words[i+1])] = true
 				case words[0] == "cat" && i > 0:
-					made[w], made[path.Dir(w)] = true, true
+					made[w] = true
+					made[path.Dir(w)] = true
 				case words[0] == "mkdir" && i > 0:
 					made[w] = true
 				}
 			}
+
 			if i := slices.Index(words, ">"); i >= 0 {
 				words = words[:i]
 			}
@@ -130,6 +146,7 @@ func (c *checker) check(lines []string, content string) []string {
 			}
 		}
 	}
+
 	return problems
 }
 
@@ -143,29 +160,36 @@ func (c *checker) command(words []string, made map[string]bool) string {
 				return "the Makefile has no target " + w
 			}
 		}
+
 	case name == "kubectl" && len(words) > 1 && words[1] == "crane":
 		return c.arguments(c.commands["crane"], words[2:])
+
 	case name == "kubectl":
 		return c.kubectl(words, made)
+
 	case name == "go" && len(words) > 1:
 		for _, w := range words[2:] {
 			if strings.HasPrefix(w, "./") && !strings.Contains(w, "...") && !c.exists(w) {
 				return w + " does not exist"
 			}
 		}
+
 	case strings.HasPrefix(name, "hack/"), strings.HasPrefix(name, ".ci/"):
 		if !c.exists(name) {
 			return name + " does not exist"
 		}
+
 	default:
 		binary := strings.TrimPrefix(name, "bin/")
 		if command, ok := c.commands[binary]; ok {
 			return c.arguments(command, words[1:])
 		}
+
 		if strings.HasPrefix(name, "bin/") && !slices.Contains([]string{"nodes", "kubectl", "controlplane"}, binary) {
 			return "nothing builds " + name
 		}
 	}
+
 	return ""
 }
 
@@ -175,6 +199,7 @@ func (c *checker) kubectl(words []string, made map[string]bool) string {
 		if (w != "-f" && w != "-k") || i+1 >= len(words) {
 			continue
 		}
+
 		file := words[i+1]
 		if made[file] || strings.Contains(file, "://") || file == "-" || strings.ToUpper(file) == file {
 			continue
@@ -183,6 +208,7 @@ func (c *checker) kubectl(words []string, made map[string]bool) string {
 			return file + " does not exist"
 		}
 	}
+
 	return ""
 }
 
@@ -194,21 +220,26 @@ func (c *checker) arguments(command *cobra.Command, words []string) string {
 		if w == "--" || command.FParseErrWhitelist.UnknownFlags && strings.HasPrefix(w, "-") {
 			return ""
 		}
+
 		if !strings.HasPrefix(w, "-") || w == "-" {
 			if sub := subcommand(command, w); sub != nil && len(positional) == 0 {
 				command = sub
 				if sub.DisableFlagParsing { // It passes its arguments on.
 					command = subcommand(c.commands["crane-scheduler"], "simulate")
 				}
+
 				continue
 			}
+
 			positional = append(positional, w)
 			continue
 		}
+
 		f, hasValue, problem := lookUp(command, w)
 		if problem != "" {
 			return problem
 		}
+
 		if f != nil && !hasValue && f.NoOptDefVal == "" {
 			i++
 			if i == len(words) {
@@ -216,9 +247,11 @@ func (c *checker) arguments(command *cobra.Command, words []string) string {
 			}
 		}
 	}
+
 	if len(positional) > 0 && command.ValidateArgs(positional) != nil {
 		return fmt.Sprintf("%s has no subcommand or argument %s", command.CommandPath(), positional[0])
 	}
+
 	return ""
 }
 
@@ -228,6 +261,7 @@ func subcommand(c *cobra.Command, name string) *cobra.Command {
 			return sub
 		}
 	}
+
 	return nil
 }
 
@@ -237,6 +271,7 @@ func lookUp(c *cobra.Command, word string) (*pflag.Flag, bool, string) {
 	if name == "help" || name == "h" || name == "version" {
 		return nil, hasValue, ""
 	}
+
 	var f *pflag.Flag
 	if strings.HasPrefix(word, "--") {
 		if f = c.Flags().Lookup(name); f == nil {
@@ -248,9 +283,11 @@ func lookUp(c *cobra.Command, word string) (*pflag.Flag, bool, string) {
 		}
 		hasValue = hasValue || len(name) > 1
 	}
+
 	if f == nil {
 		return nil, false, fmt.Sprintf("%s has no flag --%s", c.CommandPath(), name)
 	}
+
 	return f, hasValue, ""
 }
 
@@ -259,21 +296,27 @@ func simpleCommands(line string) [][]string {
 	var out [][]string
 	var words []string
 	var word strings.Builder
-	quote, started := rune(0), false
+	quote := rune(0)
+	started := false
+
 	endWord := func() {
 		if started {
 			words = append(words, word.String())
 		}
+
 		word.Reset()
 		started = false
 	}
+
 	endCommand := func() {
 		endWord()
 		if len(words) > 0 {
 			out = append(out, words)
 		}
+
 		words = nil
 	}
+
 	for _, r := range line {
 		switch {
 		case quote != 0:
@@ -282,13 +325,16 @@ func simpleCommands(line string) [][]string {
 			} else {
 				word.WriteRune(r)
 			}
+
 		case r == '\'' || r == '"':
-			quote, started = r, true
+			quote = r
+			started = true
 		case r == '#' && !started:
 			endCommand()
 			return out
 		case r == '|' || r == '&' || r == ';' || r == '(' || r == ')':
 			endCommand()
+
 		case r == '>':
 			endWord()
 			words = append(words, ">")
@@ -299,6 +345,7 @@ func simpleCommands(line string) [][]string {
 			started = true
 		}
 	}
+
 	endCommand()
 	return out
 }
@@ -339,6 +386,7 @@ func TestPrintedCommandsFail(t *testing.T) {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
+
 	if problems := c.check(nil, "run `make nothing-like-it` first"); len(problems) != 1 {
 		t.Errorf("inline: %v", problems)
 	}

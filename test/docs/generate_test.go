@@ -19,10 +19,12 @@ func TestGenerated(t *testing.T) {
 		"docs/reference/chart-values.md":          chartPage(t, "charts/crane/values.yaml"),
 		"docs/reference/flags-crane-scheduler.md": schedulerPage(t),
 	}
+
 	pages["docs/reference/messages.md"] = messagesPage(t)
 	for name, command := range commands() {
 		pages["docs/reference/flags-"+name+".md"] = flagsPage(name, command)
 	}
+
 	for path, want := range pages {
 		file := filepath.Join(root, filepath.FromSlash(path))
 		if os.Getenv("CRANE_UPDATE_DOCS") != "" {
@@ -31,6 +33,7 @@ func TestGenerated(t *testing.T) {
 			}
 			continue
 		}
+
 		got, err := os.ReadFile(file)
 		if err != nil {
 			t.Error(err)
@@ -45,12 +48,15 @@ func difference(got, want string) string {
 	if got == want {
 		return ""
 	}
-	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+
+	g := strings.Split(got, "\n")
+	w := strings.Split(want, "\n")
 	for i := range min(len(g), len(w)) {
 		if g[i] != w[i] {
 			return "got " + g[i] + "\nwant " + w[i]
 		}
 	}
+
 	return "one page is longer than the other"
 }
 
@@ -61,6 +67,7 @@ func TestDifference(t *testing.T) {
 			t.Errorf("%q and %q count as equal", c.got, c.want)
 		}
 	}
+
 	if d := difference("a\n", "a\n"); d != "" {
 		t.Error(d)
 	}
@@ -88,6 +95,7 @@ func cell(text string) string {
 			out.WriteRune(r)
 		}
 	}
+
 	return out.String()
 }
 
@@ -96,6 +104,7 @@ func code(text string) string {
 	if text == "" {
 		return ""
 	}
+
 	return "`" + strings.ReplaceAll(text, "|", "\\|") + "`"
 }
 

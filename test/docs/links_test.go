@@ -37,6 +37,7 @@ func TestMap(t *testing.T) {
 		if !ok || inside == "README.md" {
 			continue
 		}
+
 		if !regexp.MustCompile(`(?m)^\| \[[^\]]+\]\(` + regexp.QuoteMeta(inside) + `\) \| \S.* \|$`).MatchString(listed) {
 			t.Errorf("docs/README.md does not list %s", inside)
 		}
@@ -52,10 +53,12 @@ func TestOpening(t *testing.T) {
 		if !strings.HasPrefix(page, "docs/") {
 			continue
 		}
+
 		if !opens(readPage(t, page)) {
 			t.Errorf("%s does not start with a title and a sentence", page)
 		}
 	}
+
 	for _, bad := range []string{"", "text\n", "# Title\n\n| a | b |\n", "# Title\n\n## Next\n", "# Title\n\n- list\n"} {
 		if opens(bad) {
 			t.Errorf("%q counts as an opening", bad)
@@ -82,24 +85,29 @@ func checkLinks(page, content string, read func(string) ([]byte, error), exists 
 			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
 				continue
 			}
+
 			file, anchor, _ := strings.Cut(target, "#")
 			resolved := page
 			if file != "" {
 				resolved = path.Join(path.Dir(page), file)
 			}
+
 			if strings.HasPrefix(resolved, "../") || !exists(resolved) {
 				problems = append(problems, fmt.Sprintf("%s:%d: %s does not exist", page, i+1, target))
 				continue
 			}
+
 			if anchor == "" {
 				continue
 			}
+
 			linked, err := read(resolved)
 			if err != nil || !slices.Contains(anchors(string(linked)), anchor) {
 				problems = append(problems, fmt.Sprintf("%s:%d: %s has no heading #%s", page, i+1, resolved, anchor))
 			}
 		}
 	}
+
 	return problems
 }
 
@@ -119,6 +127,7 @@ func proseLines(content string) []string {
 			lines[i] = ""
 		}
 	}
+
 	return lines
 }
 
@@ -131,6 +140,7 @@ func anchors(content string) []string {
 		if m == nil {
 			continue
 		}
+
 		heading := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(m[1], "$1")
 		var b strings.Builder
 		for _, r := range strings.ToLower(strings.TrimSpace(heading)) {
@@ -141,14 +151,17 @@ func anchors(content string) []string {
 				b.WriteByte('-')
 			}
 		}
+
 		anchor := b.String()
 		if n := seen[anchor]; n > 0 {
 			found = append(found, fmt.Sprintf("%s-%d", anchor, n))
 		} else {
 			found = append(found, anchor)
 		}
+
 		seen[anchor]++
 	}
+
 	return found
 }
 
@@ -163,8 +176,10 @@ func TestCheckLinks(t *testing.T) {
 		if !ok {
 			return nil, os.ErrNotExist
 		}
+
 		return []byte(content), nil
 	}
+
 	exists := func(p string) bool { _, ok := pages[p]; return ok }
 	for content, want := range map[string]string{
 		"[x](a.md)":                          "",

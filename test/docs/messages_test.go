@@ -22,10 +22,12 @@ import (
 // among them, nor are the texts of flags, metrics and API fields, which have pages of their own.
 func messagesPage(t *testing.T) string {
 	t.Helper()
+
 	messages := userMessages(t)
 	var out strings.Builder
 	out.WriteString("# Messages\n\nThis page lists every text of Crane in errors, conditions, events and the output of its commands, so that a text can be found and " +
 		"reviewed. `…` is a value. " + generatedBy + "\n")
+
 	for _, dir := range slices.Sorted(maps.Keys(messages)) {
 		out.WriteString("\n## " + dir + "\n\n| kind | message |\n| --- | --- |\n")
 		for _, m := range slices.Sorted(maps.Keys(messages[dir])) {
@@ -33,6 +35,7 @@ func messagesPage(t *testing.T) string {
 			out.WriteString("| " + kind + " | `` " + strings.ReplaceAll(text, "|", `\|`) + " `` |\n")
 		}
 	}
+
 	return out.String()
 }
 
@@ -52,6 +55,7 @@ func TestMessagesArePlain(t *testing.T) {
 			}
 		}
 	}
+
 	if total < 1000 {
 		t.Errorf("only %d messages were found", total)
 	}
@@ -60,27 +64,33 @@ func TestMessagesArePlain(t *testing.T) {
 // userMessages returns the messages of each package as kind and text, separated by a zero byte.
 func userMessages(t *testing.T) map[string]map[string]bool {
 	t.Helper()
+
 	out := map[string]map[string]bool{}
 	for _, top := range []string{"internal", "pkg", "cmd"} {
 		err := filepath.WalkDir(filepath.Join(root, top), func(file string, entry fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
+
 			slashed := filepath.ToSlash(file)
 			if entry.IsDir() {
 				// Of the test bed only the playground talks to users.
 				if entry.Name() == "testdata" || strings.HasSuffix(path.Dir(slashed), "internal/testbed") && entry.Name() != "playground" {
 					return filepath.SkipDir
 				}
+
 				return nil
 			}
+
 			if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") || strings.HasSuffix(file, ".pb.go") {
 				return nil
 			}
+
 			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 			if err != nil {
 				return err
 			}
+
 			dir := strings.TrimPrefix(path.Dir(slashed), root+"/")
 			for _, m := range fileMessages(parsed) {
 				if out[dir] == nil {
@@ -88,12 +98,15 @@ func userMessages(t *testing.T) map[string]map[string]bool {
 				}
 				out[dir][m] = true
 			}
+
 			return nil
 		})
+
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return out
 }
 
@@ -113,28 +126,35 @@ func fileMessages(file *ast.File) []string {
 			stack = stack[:len(stack)-1]
 			return true
 		}
+
 		switch n := n.(type) {
 		case *ast.ImportSpec, *ast.Field: // struct tags
 			return false
+
 		case *ast.ValueSpec: // texts of help
 			if name := n.Names[0].Name; strings.HasSuffix(name, "Long") || strings.HasSuffix(name, "Example") {
 				return false
 			}
+
 		case *ast.BasicLit, *ast.BinaryExpr:
 			text, literal := joined(n.(ast.Expr))
 			if !literal {
 				break
 			}
+
 			kind := messageKind(stack)
 			text = strings.Join(strings.Fields(strings.ReplaceAll(verb.ReplaceAllString(strings.ReplaceAll(text, "%%", "\x01"), "…"), "\x01", "%")), " ")
 			if kind != "" && sentence.MatchString(text) && !query.MatchString(text) && strings.Trim(text, "… :,;./") != "" {
 				out = append(out, kind+"\x00"+text)
 			}
+
 			return false
 		}
+
 		stack = append(stack, n)
 		return true
 	})
+
 	return out
 }
 
@@ -145,22 +165,28 @@ func joined(e ast.Expr) (text string, literal bool) {
 		if e.Kind != token.STRING {
 			return "", false
 		}
+
 		text, err := strconv.Unquote(e.Value)
 		return text, err == nil
+
 	case *ast.BinaryExpr:
 		if e.Op != token.ADD {
 			return "", false
 		}
+
 		left, ok := joined(e.X)
 		right, also := joined(e.Y)
+
 		if !ok {
 			left = "…"
 		}
 		if !also {
 			right = "…"
 		}
+
 		return left + right, ok || also
 	}
+
 	return "", false
 }
 
@@ -176,6 +202,7 @@ func messageKind(stack []ast.Node) string {
 			if slices.Contains([]string{"Help", "Long", "Short", "Example", "Use"}, key.Name) { // pages of metrics and flags
 				return ""
 			}
+
 		case *ast.CallExpr:
 			name := ""
 			switch f := n.Fun.(type) {
@@ -184,6 +211,7 @@ func messageKind(stack []ast.Node) string {
 			case *ast.SelectorExpr:
 				name = f.Sel.Name
 			}
+
 			switch {
 			case name == "Errorf" || name == "New" || name == "Wrapf":
 				return "error"
@@ -196,5 +224,6 @@ func messageKind(stack []ast.Node) string {
 			}
 		}
 	}
+
 	return "text"
 }

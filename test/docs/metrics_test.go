@@ -13,16 +13,19 @@ import (
 // metricsPage renders the metrics of Crane's binaries, grouped by the binary that exports them.
 func metricsPage(t *testing.T) string {
 	t.Helper()
+
 	found, unresolved := scanMetrics(t, root)
 	for _, at := range unresolved {
 		t.Errorf("%s: the name, labels or help of this metric cannot be read; use constants", at)
 	}
+
 	var b strings.Builder
 	b.WriteString("# Metrics\n\nLook up any metric that a binary of Crane exports on `/metrics`: its type, labels and meaning. " + generatedBy + `
 
 The metrics API ` + "(`external.metrics.k8s.io`)" + ` of [metric-adapter](metric-adapter.md) also serves ` + "`crane_autoscaling_prediction` and\n`crane_autoscaling_cron`" + `.
 Names that start with ` + "`crane_craneAgent_`" + ` are those of gocrane.
 `)
+
 	for _, binary := range []string{"craned", "crane-agent", "metric-adapter", "crane-scheduler"} {
 		fmt.Fprintf(&b, "\n## %s\n\n| metric | type | labels | description |\n| --- | --- | --- | --- |\n", binary)
 		n := 0
@@ -30,20 +33,24 @@ Names that start with ` + "`crane_craneAgent_`" + ` are those of gocrane.
 			if !slices.Contains(binariesOf(m.dir), binary) {
 				continue
 			}
+
 			n++
 			var labels []string
 			for _, l := range m.labels {
 				labels = append(labels, code(l))
 			}
+
 			if strings.TrimSpace(m.help) == "" {
 				t.Errorf("%s has no help", m.name)
 			}
 			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(m.name), m.kind, strings.Join(labels, ", "), cell(m.help))
 		}
+
 		if n == 0 {
 			t.Errorf("%s has no metrics", binary)
 		}
 	}
+
 	return b.String()
 }
 
@@ -61,6 +68,7 @@ func binariesOf(dir string) []string {
 	case strings.HasSuffix(dir, "/certificates"):
 		return []string{"craned", "metric-adapter"}
 	}
+
 	return []string{"craned"}
 }
 
@@ -71,6 +79,7 @@ func TestScanMetrics(t *testing.T) {
 	for _, m := range found {
 		got = append(got, fmt.Sprintf("%s %s %v %s", m.name, m.kind, m.labels, m.help))
 	}
+
 	want := []string{
 		"crane_a_total counter [x y] Plain.",
 		"crane_b gauge [] By a wrapper.",
@@ -78,6 +87,7 @@ func TestScanMetrics(t *testing.T) {
 		"crane_e_total counter [x] By a closure.",
 		"crane_f gauge [x z] Appended labels.",
 	}
+
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

@@ -19,9 +19,11 @@ func TestAdoptionDemo(t *testing.T) {
 	case <-time.After(2 * bound):
 		t.Fatalf("the demo has not ended after %s", 2*bound)
 	}
+
 	if s.err != nil {
 		t.Fatalf("the playground ended with %v", s.err)
 	}
+
 	for _, c := range []struct{ what, command, want string }{
 		{"what would be sent", "crane adopt generous", `(?s)1\. deployments/generous, .*2\. pods/generous-\S+/resize, .*"cpu":"600m"`},
 		{"an idle node", "kubectl get recommendations -n crane-system", `(?m)^spare-01\s+Delete\s+\S.* Evidence: `},
@@ -37,6 +39,7 @@ func TestAdoptionDemo(t *testing.T) {
 			t.Errorf("%s: want %s behind `%s`", c.what, c.want, c.command)
 		}
 	}
+
 	if said := shown(s.output(), "kubectl "); strings.Contains(said, "timed out") || strings.Contains(said, "(exit status") {
 		t.Error("a command of the demo failed")
 	}
@@ -51,5 +54,6 @@ func shown(output, command string) string {
 			out.WriteString(part + "\n")
 		}
 	}
+
 	return out.String()
 }

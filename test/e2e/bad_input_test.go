@@ -24,9 +24,11 @@ import (
 // cause.
 func checkRefused(t *testing.T, r result, wants ...string) {
 	t.Helper()
+
 	if r.code == 0 || r.out != "" || strings.Contains(r.errOut, "goroutine ") {
 		t.Errorf("exit code %d, stdout %q, stderr %q; want a failure and nothing on stdout", r.code, r.out, r.errOut)
 	}
+
 	for _, want := range wants {
 		if !strings.Contains(r.errOut, want) {
 			t.Errorf("stderr %q does not contain %q", r.errOut, want)
@@ -44,6 +46,7 @@ func TestServersThatAreNoPrometheus(t *testing.T) {
 			_, _ = io.WriteString(w, body) // the client may have disconnected
 		}
 	}
+
 	const jsonType = "application/json"
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
@@ -72,26 +75,33 @@ func TestServersThatAreNoPrometheus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			server := httptest.NewServer(c.handler)
 			t.Cleanup(server.Close)
 			checkRefused(t, execute(t, crane, "recommend", "--prometheus", server.URL), c.want, strings.TrimPrefix(server.URL, "http://"))
 		})
 	}
+
 	t.Run("no listener", func(t *testing.T) {
 		t.Parallel()
+
 		port, err := loopback.Reserve(t.Context(), 0) // reserved, so that concurrent tests do not use it
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		t.Cleanup(func() {
 			if err := port.Close(); err != nil {
 				t.Error(err)
 			}
 		})
+
 		checkRefused(t, execute(t, crane, "recommend", "--prometheus", "http://"+port.Address()), "connection refused", port.Address())
 	})
+
 	t.Run("TLS by an unknown authority", func(t *testing.T) {
 		t.Parallel()
+
 		server := httptest.NewTLSServer(respond(200, jsonType, `{}`))
 		t.Cleanup(server.Close)
 		checkRefused(t, execute(t, crane, "recommend", "--prometheus", server.URL), "certificate", strings.TrimPrefix(server.URL, "https://"))
@@ -120,19 +130,23 @@ func csvOf(edit func(i int, line string) string) string {
 	noise := rand.New(rand.NewPCG(1, 2))
 	var b strings.Builder
 	b.WriteString("ts,value\n")
+
 	for i := range 10 * 24 * 12 {
 		v := 0.2 + 0.1*float64(i/144%2) + 0.02*noise.Float64()
 		b.WriteString(edit(i, fmt.Sprintf("%d,%.6f\n", 1_699_920_000+i*300, v)))
 	}
+
 	return b.String()
 }
 
 func recommendCSV(t *testing.T, content string) result {
 	t.Helper()
+
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "app.csv"), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return execute(t, binary(t, "crane"), "recommend", "--from", dir, "-o", "json")
 }
 
@@ -143,22 +157,27 @@ func TestFilesWithFlaws(t *testing.T) {
 	if clean.code != 0 {
 		t.Fatal(clean.errOut)
 	}
+
 	var want amount
 	for _, a := range amounts(t, clean.out) {
 		want = a
 	}
+
 	if !want.set || want.value < 0.3 || want.value > 0.5 {
 		t.Fatalf("the flawless file leads to %+v", want)
 	}
+
 	every := func(n int, replace string) func(int, string) string {
 		return func(i int, line string) string {
 			if i%n != 0 {
 				return line
 			}
+
 			ts, _, _ := strings.Cut(line, ",")
 			return ts + "," + replace + "\n"
 		}
 	}
+
 	for name, content := range map[string]string{
 		"byte order mark": "\xef\xbb\xbf" + csvOf(same),
 		"CRLF":            strings.ReplaceAll(csvOf(same), "\n", "\r\n"),
@@ -166,6 +185,7 @@ func TestFilesWithFlaws(t *testing.T) {
 			if i%7 == 3 || i > 1000 && i < 1050 {
 				return ""
 			}
+
 			return line
 		}),
 		"empty values":    csvOf(every(9, "")),
@@ -184,6 +204,7 @@ func TestFilesWithFlaws(t *testing.T) {
 			if r.code != 0 {
 				t.Fatalf("exit code %d: %s", r.code, r.errOut)
 			}
+
 			for _, got := range amounts(t, r.out) {
 				if !near(got, want, 0.05) {
 					t.Errorf("%+v, want %+v within 5 %%", got, want)
@@ -205,6 +226,7 @@ func near(got, want amount, tolerance float64) bool {
 	if got.set != want.set || got.status != want.status {
 		return false
 	}
+
 	return math.Abs(got.value-want.value) <= max(want.value*tolerance, 0.0015)
 }
 
@@ -231,8 +253,10 @@ func TestFilesThatAreBroken(t *testing.T) {
 				if got := amounts(t, r.out); len(got) > 0 || !strings.Contains(r.errOut, c.want) {
 					t.Errorf("%v, stderr %q; want no number and %q", got, r.errOut, c.want)
 				}
+
 				return
 			}
+
 			checkRefused(t, r, c.want)
 		})
 	}

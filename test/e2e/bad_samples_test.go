@@ -37,19 +37,23 @@ type promAnswer struct {
 // between returns a proxy in front of a Prometheus that modifies the series of range queries.
 func between(t *testing.T, prometheus string, spoil func([]promSeries) []promSeries) string {
 	t.Helper()
+
 	return proxy(t, prometheus, func(r *http.Response) error {
 		if !strings.HasSuffix(r.Request.URL.Path, "/query_range") || r.StatusCode != http.StatusOK {
 			return nil
 		}
+
 		var a promAnswer
 		if err := json.NewDecoder(r.Body).Decode(&a); err != nil {
 			return err
 		}
+
 		a.Data.Result = spoil(a.Data.Result)
 		body, err := json.Marshal(a)
 		if err != nil {
 			return err
 		}
+
 		setBody(r, body)
 		return nil
 	})
@@ -57,16 +61,19 @@ func between(t *testing.T, prometheus string, spoil func([]promSeries) []promSer
 
 func proxy(t *testing.T, prometheus string, modify func(*http.Response) error) string {
 	t.Helper()
+
 	target, err := url.Parse(prometheus)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	handler := &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		ModifyResponse: modify,
 	}
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
+
 	return server.URL
 }
 
@@ -88,6 +95,7 @@ func hourly(s promSeries) bool {
 	if len(s.Values) < 2 {
 		return s.Metric["container"] != ""
 	}
+
 	first, _ := s.Values[0][0].(float64)
 	second, _ := s.Values[1][0].(float64)
 	return second-first >= time.Hour.Seconds()
@@ -103,6 +111,7 @@ func replaced(n int, texts ...string) func([]promSeries) []promSeries {
 				}
 			}
 		}
+
 		return all
 	}
 }
@@ -120,12 +129,14 @@ func testBadSamples(t *testing.T, s *session) {
 			for i := range all {
 				all[i].Values = append(all[i].Values, all[i].Values...)
 			}
+
 			return all
 		}, 0.02},
 		"backwards": {func(all []promSeries) []promSeries {
 			for i := range all {
 				slices.Reverse(all[i].Values)
 			}
+
 			return all
 		}, 0.02},
 		"a hole": {func(all []promSeries) []promSeries {
@@ -140,6 +151,7 @@ func testBadSamples(t *testing.T, s *session) {
 					})
 				}
 			}
+
 			return all
 		}, 0.12},
 		"samples off the grid": {func(all []promSeries) []promSeries {
@@ -148,12 +160,14 @@ func testBadSamples(t *testing.T, s *session) {
 					all[i].Values = append(all[i].Values, [2]any{1, "1e9"}, [2]any{4e9, "1e9"})
 				}
 			}
+
 			return all
 		}, 0.02},
 		"foreign labels": {func(all []promSeries) []promSeries {
 			for i := range all {
 				all[i].Metric["quotes\"and{braces}"] = "\\\"{}=~,\n"
 			}
+
 			return append(all, promSeries{Metric: map[string]string{}, Values: [][2]any{{1, "1"}}})
 		}, 0.02},
 	} {
@@ -162,6 +176,7 @@ func testBadSamples(t *testing.T, s *session) {
 			compare(t, got, want, c.tolerance)
 		})
 	}
+
 	t.Run("hours without page cache", func(t *testing.T) {
 		got := recommend(t, "--prometheus", between(t, s.prometheus, func(all []promSeries) []promSeries {
 			for i := range all {
@@ -169,14 +184,17 @@ func testBadSamples(t *testing.T, s *session) {
 					all[i].Values = slices.Delete(all[i].Values, n/3, n/3+n/10+1)
 				}
 			}
+
 			return all
 		}))
+
 		for key, w := range want {
 			if a := got[key]; a.status != w.status || a.value < 0.98*w.value {
 				t.Errorf("%s: %+v, want no less than %+v: what is not known to be page cache is memory", key, a, w)
 			}
 		}
 	})
+
 	t.Run("one container has no good sample", func(t *testing.T) {
 		got := recommend(t, "--prometheus", between(t, s.prometheus, func(all []promSeries) []promSeries {
 			for _, one := range all {
@@ -186,8 +204,10 @@ func testBadSamples(t *testing.T, s *session) {
 					}
 				}
 			}
+
 			return all
 		}))
+
 		for _, resource := range []string{"cpu", "memory"} {
 			key := "shop/Deployment/catalog/catalog/" + resource
 			if a, ok := got[key]; !ok || a.set || a.status == "Ready" {
@@ -195,6 +215,7 @@ func testBadSamples(t *testing.T, s *session) {
 			}
 		}
 	})
+
 	t.Run("text in a sample", func(t *testing.T) {
 		r := execute(t, binary(t, "crane"), "recommend", "--prometheus", between(t, s.prometheus, replaced(100, "plenty")))
 		checkRefused(t, r, "plenty")
@@ -209,9 +230,11 @@ func testBadSamples(t *testing.T, s *session) {
 
 func compare(t *testing.T, got, want map[string]amount, tolerance float64) {
 	t.Helper()
+
 	if len(got) != len(want) {
 		t.Errorf("%d numbers, want %d", len(got), len(want))
 	}
+
 	for key, w := range want {
 		if !near(got[key], w, tolerance) {
 			t.Errorf("%s: %+v, want %+v within %g %%", key, got[key], w, tolerance*100)
@@ -226,11 +249,13 @@ func testSkew(t *testing.T, s *session, want map[string]amount) {
 			r.Header.Set("Date", time.Now().Add(by).UTC().Format(http.TimeFormat))
 			return nil
 		})
+
 		r := execute(t, binary(t, "crane"), "recommend", "-o", "json", "--prometheus", address)
 		if r.code != 0 || !strings.Contains(r.errOut, "clock") {
 			t.Errorf("%s: exit code %d, stderr %q; want a warning of the clock", by, r.code, r.errOut)
 			continue
 		}
+
 		compare(t, amounts(t, r.out), want, 0.02)
 	}
 }
@@ -248,8 +273,10 @@ func testFailuresOnTheWay(t *testing.T, s *session, want map[string]amount) {
 			r.Header.Set("Retry-After", "1")
 			setBody(r, []byte("slow down"))
 		}
+
 		return nil
 	})
+
 	compare(t, recommend(t, "--prometheus", address), want, 0.02)
 
 	n.Store(0)
@@ -259,9 +286,12 @@ func testFailuresOnTheWay(t *testing.T, s *session, want map[string]amount) {
 			if err != nil {
 				return err
 			}
+
 			setBody(r, body[:len(body)/2])
 		}
+
 		return nil
 	})
+
 	checkRefused(t, execute(t, binary(t, "crane"), "recommend", "-o", "json", "--prometheus", address), strings.TrimPrefix(address, "http://"))
 }

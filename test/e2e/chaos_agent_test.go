@@ -71,36 +71,47 @@ const chaosPressure = `    ---
 // quota returns the limit of the throttled pod in cores; 0 without one.
 func (c *chaos) quota(t *testing.T) float64 {
 	t.Helper()
+
 	found, err := filepath.Glob(filepath.Join(c.state, "hosts/agent-01/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/*/*.scope/cpu.max"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, file := range found {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			continue // The container has ended.
 		}
+
 		var quota, period float64
 		// No other pod there has a limit.
 		if n, _ := fmt.Sscanf(string(content), "%g %g", &quota, &period); n == 2 && period > 0 {
 			return quota / period
 		}
 	}
+
 	return 0
 }
 
 // checkThrottled fails the test if a pod is throttled below its request, or further while Crane is paused.
 func (c *chaos) checkThrottled(t *testing.T) {
 	t.Helper()
-	last, read, now := c.limit, c.limitRead, time.Now()
+
+	last := c.limit
+	read := c.limitRead
+	now := time.Now()
 	quota := c.quota(t)
-	c.limit, c.limitRead = quota, now
+	c.limit = quota
+	c.limitRead = now
+
 	if quota == 0 {
 		return
 	}
+
 	if lower := last == 0 || quota < last; lower && c.stopped(read) {
 		t.Errorf("cruncher is throttled to %g cores from %g while Crane is paused", quota, last)
 	}
+
 	c.throttled = true
 	if quota < chaosRequest-0.001 {
 		t.Errorf("cruncher is throttled to %g cores, below its request of %g", quota, chaosRequest)
@@ -110,13 +121,16 @@ func (c *chaos) checkThrottled(t *testing.T) {
 // servingCertificate returns an error if the certificate of a Secret is not valid.
 func (c *chaos) servingCertificate(t *testing.T, name string) error {
 	t.Helper()
+
 	data := c.certificates(t, name).Data
 	pair, err := tls.X509KeyPair(data["tls.crt"], data["tls.key"])
 	if err != nil {
 		return fmt.Errorf("certificate of %s: %w", name, err)
 	}
+
 	if end := pair.Leaf.NotAfter; time.Now().After(end) {
 		return fmt.Errorf("the certificate of %s ended on %s and was not replaced", name, end)
 	}
+
 	return nil
 }

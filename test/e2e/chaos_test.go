@@ -44,7 +44,8 @@ const (
 // After the faults every workload gets its size and its node, and what is deleted leaves nothing. CRANE_CHAOS_DURATION is the time of the faults; without it they are five
 // minutes of one sequence. CRANE_CHAOS_SEED repeats a sequence.
 func TestChaos(t *testing.T) {
-	duration, seed := 5*time.Minute, uint64(1)
+	duration := 5 * time.Minute
+	seed := uint64(1)
 	var err error
 	if text := os.Getenv("CRANE_CHAOS_DURATION"); text != "" {
 		seed = uint64(time.Now().UnixNano())
@@ -52,26 +53,32 @@ func TestChaos(t *testing.T) {
 			t.Fatalf("CRANE_CHAOS_DURATION: %v", err)
 		}
 	}
+
 	if text := os.Getenv("CRANE_CHAOS_SEED"); text != "" {
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
 			t.Fatalf("CRANE_CHAOS_SEED: %v", err)
 		}
 	}
+
 	t.Logf("%s of faults with CRANE_CHAOS_SEED=%d", duration, seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	proxy := newFaultProxy(t)
 	binaries, offsetFile := chaosBinaries(t)
+
 	// Two workloads are lowered at once, each for about two minutes.
 	workloads := min(40, 3+int(duration/(90*time.Second)))
 	s := launch(t, t.TempDir(), "--keep", "--demo", chaosScenario(t, random, proxy.url, workloads, duration), "--nodes", strconv.Itoa(4+workloads/4), "--workloads", "6",
 		"--days", "2", "--bin-dir", binaries, "--only", "apiserver,controller-manager,scheduler,prometheus,craned,crane-scheduler,metric-adapter")
+
 	eventually(t, "Prometheus serves", func() error {
 		m := regexp.MustCompile(`Prometheus serves at (\S+)`).FindStringSubmatch(s.output())
 		if m == nil {
 			return errors.New(s.output())
 		}
+
 		return proxy.forward(m[1])
 	})
+
 	// The steps of the scenario stop and start Prometheus while the faults below are injected.
 	s.awaitOutput(t, "the scenario starts", chaosDescription)
 	c := &chaos{session: s, proxy: proxy, random: random, offsetFile: offsetFile, pods: map[types.UID]podSize{}, recommendations: map[string]types.UID{}}
@@ -80,25 +87,31 @@ func TestChaos(t *testing.T) {
 	end := time.Now().Add(duration)
 	tick := time.NewTicker(chaosPoll)
 	defer tick.Stop()
+
 	for next := time.Now(); time.Now().Before(end) && !t.Failed(); <-tick.C {
 		c.check(t)
 		c.repair(t, time.Now())
+
 		if now := time.Now(); now.After(next) && c.fault == nil {
 			c.inject(t, end)
 			next = now.Add(time.Duration(1+random.IntN(8)) * time.Second)
 		}
 	}
+
 	c.repair(t, end.Add(time.Hour))
 	t.Logf("faults: %v; most workloads at once: %d; throttled: %t", c.counts, c.mostUnderWay, c.throttled)
+
 	if t.Failed() {
 		return
 	}
+
 	c.checkEnd(t, workloads)
 }
 
 // chaosScenario writes the scenario: the workloads, and times at which Prometheus stops and starts.
 func chaosScenario(t *testing.T, random *rand.Rand, prometheus string, workloads int, duration time.Duration) string {
 	t.Helper()
+
 	var b strings.Builder
 	fmt.Fprintf(&b, `description: %s
 controllerManager: {horizontal-pod-autoscaler-sync-period: 5s}
@@ -148,6 +161,7 @@ steps:
       behavior: {scaleDown: {stabilizationWindowSeconds: 30}}
       prediction: {predictionAlgorithm: {algorithmType: auto}}
 `, chaosDescription, prometheus, chaosWatch, chaosStep, chaosBudget, chaosMinReplicas, chaosMaxReplicas)
+
 	b.WriteString(chaosPressure)
 	for i := range workloads {
 		fmt.Fprintf(&b, `    ---
@@ -170,16 +184,19 @@ steps:
       targetRef: {apiVersion: apps/v1, kind: Deployment, namespace: shop, name: generous-%[1]d}
 `, i)
 	}
+
 	for at := 30 * time.Second; at < duration; {
 		at += time.Duration(20+random.IntN(40)) * time.Second
 		fmt.Fprintf(&b, "- {at: %s, stop: prometheus}\n", at)
 		at += time.Duration(3+random.IntN(10)) * time.Second
 		fmt.Fprintf(&b, "- {at: %s, start: prometheus}\n", at)
 	}
+
 	path := filepath.Join(t.TempDir(), "chaos.yaml")
 	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -222,6 +239,7 @@ type podSize struct {
 // adopt gives the Recommendations a value, waits for the pods, and starts adoption.
 func (c *chaos) adopt(t *testing.T, workloads int) {
 	t.Helper()
+
 	eventually(t, "Recommendations and pods", func() error {
 		running := 0
 		for _, p := range c.podsOf(t) {
@@ -229,11 +247,14 @@ func (c *chaos) adopt(t *testing.T, workloads int) {
 				running++
 			}
 		}
+
 		if running < workloads {
 			return fmt.Errorf("%d of %d pods run", running, workloads)
 		}
+
 		return nil
 	})
+
 	for i := range workloads {
 		name := fmt.Sprintf("generous-%d", i)
 		c.kubectl(t, "patch", "recommendation", name, "-n", "shop", "--subresource=status", "--type=merge", "-p",
@@ -245,6 +266,7 @@ func (c *chaos) adopt(t *testing.T, workloads int) {
 // read decodes the answer of kubectl get.
 func (c *chaos) read(t *testing.T, into any, args ...string) {
 	t.Helper()
+
 	if err := json.Unmarshal([]byte(c.kubectl(t, append([]string{"get", "-o", "json"}, args...)...)), into); err != nil {
 		t.Fatal(err)
 	}
@@ -253,6 +275,7 @@ func (c *chaos) read(t *testing.T, into any, args ...string) {
 // check fails the test for each invariant that does not hold.
 func (c *chaos) check(t *testing.T) {
 	t.Helper()
+
 	c.checkRecommendations(t)
 	c.checkPods(t)
 	c.checkReplicas(t)
@@ -261,32 +284,40 @@ func (c *chaos) check(t *testing.T) {
 
 func (c *chaos) checkRecommendations(t *testing.T) {
 	t.Helper()
+
 	var list analysisv1alpha1.RecommendationList
 	c.read(t, &list, "recommendations", "-A")
-	present, underWay := map[string]types.UID{}, 0
+
+	present := map[string]types.UID{}
+	underWay := 0
 	for _, r := range list.Items {
 		present[r.Namespace+"/"+r.Name] = r.UID
 		a := r.Status.Adoption
 		if a == nil {
 			continue
 		}
+
 		switch a.Phase {
 		case "Lowering", "Watching":
 			underWay++
 		case "RollingBack", "Held", "Stopped":
 			t.Errorf("%s is %s: %s", r.Name, a.Phase, a.Message)
 		}
+
 		if a.Steps > chaosSteps {
 			t.Errorf("%s was lowered %d times, want at most %d", r.Name, a.Steps, chaosSteps)
 		}
 	}
+
 	for name, uid := range c.recommendations {
 		if present[name] != uid {
 			t.Errorf("Recommendation %s with UID %s is lost; there is %q", name, uid, present[name])
 		}
 	}
+
 	c.recommendations = present
 	c.mostUnderWay = max(c.mostUnderWay, underWay)
+
 	if underWay > chaosBudget {
 		t.Errorf("%d workloads are lowered at once, want at most %d", underWay, chaosBudget)
 	}
@@ -296,23 +327,30 @@ func (c *chaos) checkRecommendations(t *testing.T) {
 // the step before it.
 func (c *chaos) checkPods(t *testing.T) {
 	t.Helper()
-	last, begin := c.podsRead, time.Now()
+
+	last := c.podsRead
+	begin := time.Now()
+
 	pods := c.podsOf(t)
 	c.podsRead = begin
 	end := time.Now()
 	for _, p := range pods {
-		size, before := podSize{cpu: p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()}, c.pods[p.UID]
+		size := podSize{cpu: p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()}
+		before := c.pods[p.UID]
 		size.lowered = before.lowered
 		switch {
 		case before.cpu == 0:
+
 			// New since the last check.
 		case size.cpu > before.cpu:
 			t.Errorf("%s was raised from %dm to %dm", p.Name, before.cpu, size.cpu)
+
 		case size.cpu < before.cpu:
 			size.lowered = last // or later
 			if c.stopped(last) {
 				t.Errorf("%s was lowered from %dm to %dm while Crane was paused", p.Name, before.cpu, size.cpu)
 			}
+
 			// Several steps fit between two checks that are far apart, and a clock that jumps ends a watch.
 			jumped := before.lowered.Before(c.jumped) || last.Before(c.jumped)
 			steps := 1 + math.Floor(float64(end.Sub(last))/float64(chaosWatch))
@@ -322,25 +360,31 @@ func (c *chaos) checkPods(t *testing.T) {
 			if least := int64(float64(before.cpu)*math.Pow(1-chaosStep, steps)) - 1; size.cpu < least {
 				t.Errorf("%s was lowered from %dm to %dm, below %dm: a step was applied twice", p.Name, before.cpu, size.cpu, least)
 			}
+
 			if since := end.Sub(before.lowered); !jumped && !before.lowered.IsZero() && since < chaosWatch {
 				t.Errorf("%s was lowered at most %s after the step before, want %s or more", p.Name, since, chaosWatch)
 			}
 		}
+
 		c.pods[p.UID] = size
 	}
 }
 
 func (c *chaos) checkReplicas(t *testing.T) {
 	t.Helper()
+
 	var storefront appsv1.Deployment
 	c.read(t, &storefront, "deployment", "storefront", "-n", "shop")
+
 	if n := *storefront.Spec.Replicas; n < chaosMinReplicas || n > chaosMaxReplicas {
 		t.Errorf("storefront has %d replicas, want %d to %d", n, chaosMinReplicas, chaosMaxReplicas)
 	}
+
 	var scalers struct {
 		Items []autoscalingv2.HorizontalPodAutoscaler
 	}
 	c.read(t, &scalers, "hpa", "-n", "shop")
+
 	for _, h := range scalers.Items {
 		if h.Spec.ScaleTargetRef.Name == "storefront" && (h.Name != "ehpa-storefront" || h.Spec.MaxReplicas != chaosMaxReplicas || h.Spec.MinReplicas == nil || *h.Spec.MinReplicas != chaosMinReplicas) {
 			t.Errorf("unexpected HPA %s: %+v", h.Name, h.Spec)
@@ -351,74 +395,94 @@ func (c *chaos) checkReplicas(t *testing.T) {
 // checkEnd waits until the system without faults has adopted everything, then deletes and withdraws everything, and checks that nothing is left.
 func (c *chaos) checkEnd(t *testing.T, workloads int) {
 	t.Helper()
+
 	sizes := func(want int64) error {
 		for _, p := range c.podsOf(t) {
 			if cpu := p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); cpu != want {
 				return fmt.Errorf("%s requests %dm, want %dm", p.Name, cpu, want)
 			}
 		}
+
 		return nil
 	}
+
 	deadline := time.Now().Add(2*bound + time.Duration(workloads)*time.Minute)
 	tick := time.NewTicker(chaosPoll)
 	defer tick.Stop()
+
 	for sizes(200) != nil && !t.Failed() {
 		if time.Now().After(deadline) {
 			t.Fatal(sizes(200))
 		}
+
 		c.check(t)
 		<-tick.C
 	}
+
 	for _, p := range c.podsOf(t) {
 		if n := p.Status.ContainerStatuses[0].RestartCount; n > 0 {
 			t.Errorf("%s was restarted %d times", p.Name, n)
 		}
 	}
+
 	eventually(t, "no throttled pod and no taint", func() error {
 		taints := c.kubectl(t, "get", "node", "agent-01", "-o", "jsonpath={.spec.taints[*].key}")
 		if quota := c.quota(t); quota != 0 || strings.Contains(taints, "interference") {
 			return fmt.Errorf("cruncher has %g cores, taints %s", quota, taints)
 		}
+
 		return nil
 	})
+
 	for _, name := range chaosCertificates {
 		eventually(t, "a valid certificate", func() error { return c.servingCertificate(t, name) })
 	}
+
 	eventually(t, "a node for each pod of crane-scheduler", func() error { return c.scheduled(t) })
 	c.kubectl(t, "delete", "ehpa", "storefront", "-n", "shop")
+
 	for i := range workloads {
 		c.kubectl(t, "patch", "recommendation", fmt.Sprintf("generous-%d", i), "-n", "shop", "--type=merge", "-p", `{"spec":{"adoptionType":"Status"}}`)
 	}
+
 	eventually(t, "original sizes, and no HPA or TimeSeriesPrediction", func() error {
 		if left := c.kubectl(t, "get", "hpa,tsp", "-n", "shop", "-o", "name"); strings.Contains(left, "ehpa-storefront") {
 			return fmt.Errorf("left behind: %s", left)
 		}
+
 		return sizes(1000)
 	})
+
 	c.interrupt(t)
 }
 
 // podsOf returns the pods that are lowered.
 func (c *chaos) podsOf(t *testing.T) []corev1.Pod {
 	t.Helper()
+
 	var list struct{ Items []corev1.Pod }
 	c.read(t, &list, "pods", "-n", "shop")
+
 	var out []corev1.Pod
 	for _, p := range list.Items {
 		if strings.HasPrefix(p.Labels["app"], "generous-") {
 			out = append(out, p)
 		}
 	}
+
 	return out
 }
 
 // scheduled returns an error unless the pods of the workload that crane-scheduler schedules run.
 func (c *chaos) scheduled(t *testing.T) error {
 	t.Helper()
+
 	var storefront appsv1.Deployment
 	c.read(t, &storefront, "deployment", "storefront", "-n", "shop")
+
 	if want := *storefront.Spec.Replicas; storefront.Status.ReadyReplicas != want {
 		return fmt.Errorf("storefront has %d ready pods, want %d", storefront.Status.ReadyReplicas, want)
 	}
+
 	return nil
 }

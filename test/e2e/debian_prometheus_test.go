@@ -26,6 +26,7 @@ func TestReleasedPrometheusAgrees(t *testing.T) {
 	if err := os.CopyFS(data, os.DirFS(filepath.Join(s.state, "prometheus"))); err != nil {
 		t.Fatal(err)
 	}
+
 	got := recommend(t, "--prometheus", metricstore.Prometheus(t, data, "global: {scrape_interval: 1m}\n"))
 	numbers, worst := 0, 0.0
 	for key, w := range want {
@@ -34,10 +35,12 @@ func TestReleasedPrometheusAgrees(t *testing.T) {
 			worst = max(worst, math.Abs(g.value/w.value-1))
 		}
 	}
+
 	t.Logf("%d numbers, the worst differs by %.3f %%", numbers, worst*100)
 	if numbers < 30 {
 		t.Errorf("only %d numbers were compared", numbers)
 	}
+
 	compare(t, got, want, 0.02)
 }
 
@@ -46,10 +49,12 @@ func TestReleasedPrometheusAgrees(t *testing.T) {
 func TestHostileSeries(t *testing.T) {
 	dir := t.TempDir()
 	promtool := metricstore.Program(t, "promtool")
+
 	file := filepath.Join(dir, "samples")
 	if err := os.WriteFile(file, []byte(hostileSeries(time.Now())), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	data := filepath.Join(dir, "data")
 	run(t, promtool, "tsdb", "create-blocks-from", "openmetrics", file, data)
 	got := recommend(t, "--prometheus", metricstore.Prometheus(t, data, "global: {scrape_interval: 1m}\n"), "--history", "2d")
@@ -58,6 +63,7 @@ func TestHostileSeries(t *testing.T) {
 	if !plain.set || plain.value < 0.5 || plain.value > 0.75 {
 		t.Fatalf("half a core leads to %+v; all: %v", plain, got)
 	}
+
 	for _, name := range []string{"shop/Deployment/resets", "shop/Deployment/twice", odd + "/Deployment/" + odd} {
 		for resource, want := range map[string]amount{"cpu": plain, "memory": got["shop/Deployment/plain/app/memory"]} {
 			if a := got[name+"/app/"+resource]; !near(a, want, 0.05) {
@@ -81,9 +87,11 @@ func hostileSeries(now time.Time) string {
 		copies          int
 		reset           time.Duration
 	}
+
 	workloads := []workload{
 		{"shop", "plain", 1, 0}, {"shop", "resets", 1, 3*time.Hour + 7*time.Minute}, {"shop", "twice", 2, 0}, {odd, odd, 1, 0},
 	}
+
 	var b strings.Builder
 	family := func(metric, kind string, extra func(w workload) string, value func(w workload, age time.Duration) float64) {
 		fmt.Fprintf(&b, "# TYPE %s %s\n", strings.TrimSuffix(metric, "_total"), kind)
@@ -96,6 +104,7 @@ func hostileSeries(now time.Time) string {
 			}
 		}
 	}
+
 	one := func(workload, time.Duration) float64 { return 1 }
 	pod := func(w workload) string { return fmt.Sprintf(`pod="%s-5d98ff48bc-fd8vp"`, quote(w.name)) }
 	container := func(w workload) string { return pod(w) + `,container="app"` }
@@ -103,8 +112,10 @@ func hostileSeries(now time.Time) string {
 		if w.reset > 0 {
 			age %= w.reset
 		}
+
 		return 0.5 * age.Seconds()
 	})
+
 	family("container_memory_working_set_bytes", "gauge", container, func(workload, time.Duration) float64 { return 300 << 20 })
 	family("kube_pod_container_info", "gauge", container, one)
 	family("kube_pod_owner", "gauge", func(w workload) string {
@@ -114,5 +125,6 @@ func hostileSeries(now time.Time) string {
 		return fmt.Sprintf(`replicaset="%s-5d98ff48bc",owner_kind="Deployment",owner_name="%s"`, quote(w.name), quote(w.name))
 	}, one)
 	b.WriteString("# EOF\n")
+
 	return b.String()
 }

@@ -25,27 +25,33 @@ const bound = 4 * time.Minute
 
 func binary(t *testing.T, name string) string {
 	t.Helper()
+
 	dir := os.Getenv("CRANE_BIN")
 	if dir == "" {
 		t.Skip("CRANE_BIN does not name the directory of the built binaries; run make test-e2e")
 	}
+
 	path := filepath.Join(dir, name)
 	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("CRANE_BIN: %v", err)
 	}
+
 	return path
 }
 
 // traces returns the directory of real traces beside the repository.
 func traces(t *testing.T) string {
 	t.Helper()
+
 	dir, err := filepath.Abs("../../../shared/traces")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := os.Stat(dir); err != nil {
 		t.Skipf("the real traces are not on this machine: %v", err)
 	}
+
 	return dir
 }
 
@@ -58,46 +64,57 @@ type result struct {
 // execute runs a command to its end without a kubeconfig and without a home directory.
 func execute(t *testing.T, name string, args ...string) result {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
+
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second
 	home := t.TempDir()
 	cmd.Env = append(os.Environ(), "HOME="+home, "KUBECONFIG="+filepath.Join(home, "none"), "CRANE_PROMETHEUS_URL=")
 	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
+	cmd.Stdout = &out
+	cmd.Stderr = &errOut
+
 	err := cmd.Run()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatalf("%s %v: %v\n%s\n%s", filepath.Base(name), args, err, out.String(), errOut.String())
 	}
+
 	return result{code: cmd.ProcessState.ExitCode(), out: out.String(), errOut: errOut.String()}
 }
 
 // run executes a command that must succeed.
 func run(t *testing.T, name string, args ...string) (stdout, stderr string) {
 	t.Helper()
+
 	r := execute(t, name, args...)
 	if r.code != 0 {
 		t.Fatalf("%s %v: exit code %d\n%s\n%s", filepath.Base(name), args, r.code, r.out, r.errOut)
 	}
+
 	return r.out, r.errOut
 }
 
 // eventually polls until check returns nil.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
+
 	deadline := time.Now().Add(bound)
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
+
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not within %s: %v", what, bound, err)
 		}
+
 		<-tick.C
 	}
 }
@@ -118,12 +135,14 @@ type session struct {
 func (s *session) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.log.Write(p)
 }
 
 func (s *session) output() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.log.String()
 }
 
@@ -136,6 +155,7 @@ func start(t *testing.T, args ...string) *session {
 // startIn starts a playground on a given state directory and waits until it is ready.
 func startIn(t *testing.T, state string, args ...string) *session {
 	t.Helper()
+
 	s := launch(t, state, args...)
 	s.awaitReady(t)
 	return s
@@ -150,17 +170,21 @@ func (s *session) awaitReady(t *testing.T) {
 // awaitOutput waits until the playground has printed a text after its addresses, and reads them.
 func (s *session) awaitOutput(t *testing.T, what, text string) {
 	t.Helper()
+
 	eventually(t, what, func() error {
 		select {
 		case <-s.done:
 			t.Fatalf("the playground ended (%v):\n%s", s.err, s.output())
 		default:
 		}
+
 		if !strings.Contains(s.output(), text) {
 			return fmt.Errorf("output:\n%s", s.output())
 		}
+
 		return nil
 	})
+
 	s.kubeconfig, s.prometheus = value(s.output(), "kubeconfig"), value(s.output(), "prometheus")
 	if s.kubeconfig == "" {
 		t.Fatalf("the playground does not say where it is:\n%s", s.output())
@@ -181,14 +205,18 @@ func launchTemporary(t *testing.T, args ...string) *session {
 
 func begin(t *testing.T, s *session, args ...string) *session {
 	t.Helper()
+
 	s.done = make(chan struct{})
 	s.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), binary(t, "playground"), args...)
 	s.cmd.Env = append(os.Environ(), "TMPDIR="+s.state)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	s.cmd.Stdout, s.cmd.Stderr = s, s
+
+	s.cmd.Stdout = s
+	s.cmd.Stderr = s
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	go func() {
 		s.err = s.cmd.Wait()
 		close(s.done)
@@ -199,12 +227,14 @@ func begin(t *testing.T, s *session, args ...string) *session {
 			t.Logf("output of the playground:\n%s", s.output())
 		}
 	})
+
 	return s
 }
 
 // end sends a signal and waits until the playground is gone.
 func (s *session) end(t *testing.T, signal syscall.Signal) {
 	t.Helper()
+
 	_ = s.cmd.Process.Signal(signal) // the process may have exited
 	select {
 	case <-s.done:
@@ -220,6 +250,7 @@ func value(output, name string) string {
 	if m := regexp.MustCompile(`(?m)^\s*` + name + `\s+(\S+)$`).FindStringSubmatch(output); m != nil {
 		return m[1]
 	}
+
 	return ""
 }
 
@@ -233,20 +264,24 @@ func (s *session) kubectl(t *testing.T, args ...string) string {
 // interrupt sends SIGINT and checks that nothing is left.
 func (s *session) interrupt(t *testing.T) {
 	t.Helper()
+
 	s.end(t, syscall.SIGINT)
 	if s.err != nil {
 		t.Errorf("the playground ended with %v after an interrupt:\n%s", s.err, s.output())
 	}
+
 	s.checkGone(t)
 }
 
 // checkGone fails the test if a process of the playground is left.
 func (s *session) checkGone(t *testing.T) {
 	t.Helper()
+
 	eventually(t, "every process gone", func() error {
 		if left := processes(t, s.state); len(left) > 0 {
 			return fmt.Errorf("left behind: %v", left)
 		}
+
 		return nil
 	})
 }
@@ -260,24 +295,29 @@ type process struct {
 // processes returns those whose command line contains a text, except zombies and this one.
 func processes(t *testing.T, text string) []process {
 	t.Helper()
+
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil || len(files) == 0 {
 		t.Skip("no /proc on this machine")
 	}
+
 	var found []process
 	for _, f := range files {
 		content, err := os.ReadFile(f)
 		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH) {
 			t.Fatal(err)
 		}
+
 		p := process{line: strings.ReplaceAll(string(content), "\x00", " ")}
 		if _, err := fmt.Sscanf(f, "/proc/%d/cmdline", &p.pid); err != nil {
 			t.Fatal(err)
 		}
+
 		if p.pid != os.Getpid() && strings.Contains(p.line, text) {
 			found = append(found, p)
 		}
 	}
+
 	return found
 }
 
@@ -297,6 +337,7 @@ func recommend(t *testing.T, args ...string) map[string]amount {
 
 func amounts(t *testing.T, answer string) map[string]amount {
 	t.Helper()
+
 	type resource struct {
 		Status      string
 		Recommended *struct{ Request *struct{ Value float64 } }
@@ -310,9 +351,11 @@ func amounts(t *testing.T, answer string) map[string]amount {
 			}
 		}
 	}
+
 	if err := json.Unmarshal([]byte(answer), &report); err != nil {
 		t.Fatalf("%v in\n%s", err, answer)
 	}
+
 	all := map[string]amount{}
 	for _, w := range report.Workloads {
 		for _, c := range w.Containers {
@@ -320,13 +363,17 @@ func amounts(t *testing.T, answer string) map[string]amount {
 				if r == nil {
 					continue
 				}
+
 				a := amount{status: r.Status}
 				if r.Recommended != nil && r.Recommended.Request != nil {
-					a.value, a.set = r.Recommended.Request.Value, true
+					a.value = r.Recommended.Request.Value
+					a.set = true
 				}
+
 				all[strings.Join([]string{w.Namespace, w.Kind, w.Name, c.Name, name}, "/")] = a
 			}
 		}
 	}
+
 	return all
 }

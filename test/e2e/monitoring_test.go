@@ -31,6 +31,7 @@ func TestDashboardsHaveData(t *testing.T) {
 	if err := os.WriteFile(scenario, monitoringScenario(t), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	s := start(t, "--nodes", "3", "--workloads", "16", "--days", "8", "--alert-speed", "5", "--demo", scenario, "--keep")
 	missing := map[string]string{}
 	for _, d := range dashboards.All() {
@@ -42,6 +43,7 @@ func TestDashboardsHaveData(t *testing.T) {
 			}
 		}
 	}
+
 	all := len(missing)
 	eventually(t, "data of every panel", func() error {
 		for panel, expr := range missing {
@@ -49,11 +51,14 @@ func TestDashboardsHaveData(t *testing.T) {
 				delete(missing, panel)
 			}
 		}
+
 		if len(missing) > 0 {
 			return fmt.Errorf("%d of %d queries without data: %s", len(missing), all, strings.Join(slices.Sorted(maps.Keys(missing)), "; "))
 		}
+
 		return nil
 	})
+
 	t.Logf("%d queries returned data", all)
 	s.interrupt(t)
 }
@@ -82,6 +87,7 @@ spec:
 // monitoringScenario returns the objects and settings of the demos peak and pressure as one scenario.
 func monitoringScenario(t *testing.T) []byte {
 	t.Helper()
+
 	merged := map[string]any{"craned": map[string]any{"cost-interval": "10s"}, "description": "peak and pressure"}
 	var steps []any
 	for _, name := range []string{"peak", "pressure"} {
@@ -89,10 +95,12 @@ func monitoringScenario(t *testing.T) []byte {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var one map[string]any
 		if err := yaml.Unmarshal(content, &one); err != nil {
 			t.Fatal(err)
 		}
+
 		for _, step := range one["steps"].([]any) {
 			if manifest, ok := step.(map[string]any)["apply"].(string); ok {
 				// The pressure lasts until the agent has throttled.
@@ -100,20 +108,24 @@ func monitoringScenario(t *testing.T) []byte {
 				steps = append(steps, map[string]any{"at": "0s", "apply": manifest})
 			}
 		}
+
 		if flags, ok := one["craned"].(map[string]any); ok {
 			maps.Copy(merged["craned"].(map[string]any), flags)
 		}
+
 		for _, key := range []string{"controllerManager", "metricRules", "load", "agentNodes", "agent"} {
 			if v, ok := one[key]; ok {
 				merged[key] = v
 			}
 		}
 	}
+
 	merged["steps"] = append(steps, map[string]any{"at": "0s", "apply": scheduledPod + "---\n" + limitedPod})
 	out, err := yaml.Marshal(merged)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return out
 }
 
@@ -130,8 +142,10 @@ func TestAlertsAreQuiet(t *testing.T) {
 		if fired := watchAlerts(t, s, time.Minute); len(fired) > 0 {
 			t.Errorf("alerts fired: %v", fired)
 		}
+
 		s.interrupt(t)
 	})
+
 	t.Run("faults", func(t *testing.T) {
 		s := startIn(t, t.TempDir(), "--nodes", "3", "--workloads", "16", "--days", "8", "--alert-speed", alertSpeed, "--demo", "faults", "--keep")
 		// The steps have ended; their alerts are in the history.
@@ -140,6 +154,7 @@ func TestAlertsAreQuiet(t *testing.T) {
 		if !maps.Equal(fired, want) {
 			t.Errorf("alerts fired: %v, want %v", fired, want)
 		}
+
 		s.interrupt(t)
 	})
 }
@@ -147,10 +162,12 @@ func TestAlertsAreQuiet(t *testing.T) {
 // watchAlerts waits and returns how often each alert began to fire since the start of the playground.
 func watchAlerts(t *testing.T, s *session, wait time.Duration) map[string]int {
 	t.Helper()
+
 	<-time.After(wait)
 	if len(query(t, s.prometheus, `crane_leader`)) == 0 {
 		t.Fatal("Prometheus does not scrape craned")
 	}
+
 	fired := map[string]int{}
 	for _, series := range query(t, s.prometheus, `ALERTS{alertstate="firing"}[30m]`) {
 		last := 0.0
@@ -160,9 +177,11 @@ func watchAlerts(t *testing.T, s *session, wait time.Duration) map[string]int {
 			if at-last > 5 {
 				fired[series.Metric["alertname"]]++
 			}
+
 			last = at
 		}
 	}
+
 	return fired
 }
 
@@ -175,28 +194,35 @@ type alertSeries struct {
 // query returns the series of an instant query.
 func query(t *testing.T, address, expr string) []alertSeries {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/api/v1/query?query="+url.QueryEscape(expr), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
+
 	var answer struct {
 		Status, Error string
 		Data          struct {
 			Result []alertSeries `json:"result"`
 		} `json:"data"`
 	}
+
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
 		t.Fatalf("%s: %v", expr, err)
 	}
+
 	if answer.Status != "success" {
 		t.Fatalf("%s: %s", expr, answer.Error)
 	}
+
 	return answer.Data.Result
 }

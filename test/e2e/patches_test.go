@@ -33,15 +33,18 @@ func TestPatches(t *testing.T) {
 // patchesFor runs crane recommend with a patch format.
 func patchesFor(t *testing.T, s *session, output string, args ...string) string {
 	t.Helper()
+
 	out, _ := run(t, binary(t, "crane"), append([]string{
 		"recommend", "--prometheus", s.prometheus, "--kubeconfig", s.kubeconfig, "-o", output,
 	}, args...)...)
+
 	return out
 }
 
 // asked maps list/container/requests/resource to the amounts of an object or a patch.
 func asked(t *testing.T, object map[string]any) map[string]string {
 	t.Helper()
+
 	out := map[string]string{}
 	for _, path := range [][]string{{"spec", "template", "spec"}, {"spec", "jobTemplate", "spec", "template", "spec"}} {
 		for _, list := range []string{"containers", "initContainers"} {
@@ -49,6 +52,7 @@ func asked(t *testing.T, object map[string]any) map[string]string {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for _, c := range containers {
 				container := unstructured.Unstructured{Object: c.(map[string]any)}
 				for _, kind := range []string{"requests", "limits"} {
@@ -56,6 +60,7 @@ func asked(t *testing.T, object map[string]any) map[string]string {
 					if err != nil {
 						t.Fatal(err)
 					}
+
 					name, _, _ := unstructured.NestedString(container.Object, "name")
 					for resource, amount := range amounts {
 						out[strings.Join([]string{list, name, kind, resource}, "/")] = fmt.Sprint(amount)
@@ -64,26 +69,33 @@ func asked(t *testing.T, object map[string]any) map[string]string {
 			}
 		}
 	}
+
 	return out
 }
 
 func (s *session) object(t *testing.T, kind, namespace, name string) map[string]any {
 	t.Helper()
+
 	var object map[string]any
 	if err := json.Unmarshal([]byte(s.kubectl(t, "get", kind, name, "-n", namespace, "-o", "json")), &object); err != nil {
 		t.Fatal(err)
 	}
+
 	return object
 }
 
 // checkPatched compares a live object with the applied patch.
 func checkPatched(t *testing.T, before, after, patch map[string]string) {
 	t.Helper()
+
 	if len(patch) == 0 {
 		t.Fatal("the patch is empty")
 	}
+
 	for key, want := range patch {
-		got, was := after[key], before[key]
+		got := after[key]
+		was := before[key]
+
 		if got == "" || !same(got, want) {
 			t.Errorf("%s is %q after the patch, want %s", key, got, want)
 		}
@@ -91,6 +103,7 @@ func checkPatched(t *testing.T, before, after, patch map[string]string) {
 			t.Errorf("%s was %s already and is in the patch", key, was)
 		}
 	}
+
 	for key, was := range before {
 		if _, patched := patch[key]; !patched && after[key] != was {
 			t.Errorf("%s was %s, is %q and is not in the patch", key, was, after[key])
@@ -100,7 +113,8 @@ func checkPatched(t *testing.T, before, after, patch map[string]string) {
 
 // same reports whether quantities are equal in any notation.
 func same(a, b string) bool {
-	x, y := resource.MustParse(a), resource.MustParse(b)
+	x := resource.MustParse(a)
+	y := resource.MustParse(b)
 	return x.Cmp(y) == 0
 }
 
@@ -113,52 +127,65 @@ func testJSONPatch(t *testing.T, s *session) {
 			Value    any
 		}
 	}
+
 	out := patchesFor(t, s, "json-patch", "--kind", "StatefulSet,DaemonSet,CronJob")
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatal(err)
 	}
+
 	var raw []struct{ Patch json.RawMessage }
 	if err := json.Unmarshal([]byte(out), &raw); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(list) < 2 {
 		t.Fatalf("patches for %d workloads only:\n%s", len(list), out)
 	}
+
 	for i, p := range list {
 		file := filepath.Join(t.TempDir(), "patch.json")
 		if err := os.WriteFile(file, raw[i].Patch, 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		before := asked(t, s.object(t, p.Target.Kind, p.Target.Namespace, p.Target.Name))
 		s.kubectl(t, "patch", p.Target.Kind, p.Target.Name, "-n", p.Target.Namespace, "--type", "json", "--patch-file", file)
 		after := asked(t, s.object(t, p.Target.Kind, p.Target.Namespace, p.Target.Name))
-		patch, container := map[string]string{}, ""
+
+		patch := map[string]string{}
+		container := ""
 		for _, o := range p.Patch {
 			parts := strings.Split(o.Path, "/")
 			if o.Op == "test" {
 				container = parts[len(parts)-3] + "/" + fmt.Sprint(o.Value)
 				continue
 			}
+
 			if amount, ok := o.Value.(string); ok && o.Op == "add" {
 				patch[container+"/"+strings.Join(parts[len(parts)-2:], "/")] = amount
 			}
 		}
+
 		checkPatched(t, before, after, patch)
 	}
+
 	t.Logf("%d workloads were patched", len(list))
 }
 
 // documents returns the documents of a YAML file.
 func documents(t *testing.T, text string) []map[string]any {
 	t.Helper()
+
 	var all []map[string]any
 	for part := range strings.SplitSeq(text, "\n---\n") {
 		var one map[string]any
 		if err := yaml.Unmarshal([]byte(part), &one); err != nil {
 			t.Fatal(err)
 		}
+
 		all = append(all, one)
 	}
+
 	return all
 }
 
@@ -168,15 +195,18 @@ func testStrategicMerge(t *testing.T, s *session) {
 	if err := os.WriteFile(file, []byte(out), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	all := documents(t, out)
 	before := make([]map[string]string, len(all))
 	name := func(i int) string {
 		name, _, _ := unstructured.NestedString(all[i], "metadata", "name")
 		return name
 	}
+
 	for i := range all {
 		before[i] = asked(t, s.object(t, "deployment", "shop", name(i)))
 	}
+
 	s.kubectl(t, "apply", "--server-side", "--force-conflicts", "-f", file)
 	for i := range all {
 		checkPatched(t, before[i], asked(t, s.object(t, "deployment", "shop", name(i))), asked(t, all[i]))
@@ -194,19 +224,23 @@ func testKustomize(t *testing.T, s *session) {
 			Patch  string
 		}
 	}
+
 	if err := yaml.Unmarshal([]byte(component), &parsed); err != nil || len(parsed.Patches) < 2 {
 		t.Fatalf("%v\n%s", err, component)
 	}
+
 	chosen := parsed.Patches[0]
 	namespace, name := chosen.Target.Namespace, chosen.Target.Name
 	live := s.object(t, "deployment", namespace, name)
 	before := asked(t, live)
+
 	manifest, err := yaml.Marshal(map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": name, "namespace": namespace}, "spec": live["spec"],
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := t.TempDir()
 	for path, content := range map[string]string{
 		"crane/kustomization.yaml": component,
@@ -217,10 +251,12 @@ func testKustomize(t *testing.T, s *session) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	s.kubectl(t, "apply", "-k", filepath.Join(dir, "app"))
 	checkPatched(t, before, asked(t, s.object(t, "deployment", namespace, name)), asked(t, documents(t, chosen.Patch)[0]))
 }
@@ -229,10 +265,12 @@ func testHelmValues(t *testing.T, s *session) {
 	var values struct {
 		Crane map[string]map[string]map[string]map[string]struct{ Requests map[string]string }
 	}
+
 	out := patchesFor(t, s, "helm-values", "-n", "payments,search,data")
 	if err := yaml.Unmarshal([]byte(out), &values); err != nil || len(values.Crane) == 0 {
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	for namespace, kinds := range values.Crane {
 		for kind, workloads := range kinds {
 			for name, containers := range workloads {
@@ -251,6 +289,7 @@ func testFailOn(t *testing.T, s *session) {
 	if r.code != 4 || !strings.Contains(r.errOut, "above the recommendation") {
 		t.Errorf("exit code %d: %s", r.code, r.errOut)
 	}
+
 	r = execute(t, binary(t, "crane"), "recommend", "--prometheus", s.prometheus, "--kubeconfig", s.kubeconfig, "--fail-on", "over=1000000%")
 	if r.code != 0 {
 		t.Errorf("exit code %d: %s", r.code, r.errOut)
@@ -264,6 +303,7 @@ func testExplain(t *testing.T, s *session) {
 			t.Errorf("the page lacks %q:\n%s", want, out)
 		}
 	}
+
 	t.Log(out)
 }
 
@@ -295,31 +335,42 @@ func testMetricsOnly(t *testing.T, s *session) {
 		if err := json.Unmarshal([]byte(text), &out); err != nil {
 			t.Fatal(err)
 		}
+
 		return out
 	}
+
 	amounts := func(p priced) map[string]float64 {
 		out := map[string]float64{}
 		for _, w := range p.Workloads {
 			name := w.Namespace + "/" + w.Kind + "/" + w.Name
 			out[name+" saving"] = w.Saving.Monthly
 			for _, c := range w.Containers {
-				out[name+"/"+c.Name+" cpu now"], out[name+"/"+c.Name+" cpu"] = c.CPU.Current.Request.Value, c.CPU.Recommended.Request.Value
-				out[name+"/"+c.Name+" memory now"], out[name+"/"+c.Name+" memory"] = c.Memory.Current.Request.Value, c.Memory.Recommended.Request.Value
+				out[name+"/"+c.Name+" cpu now"] = c.CPU.Current.Request.Value
+				out[name+"/"+c.Name+" cpu"] = c.CPU.Recommended.Request.Value
+				out[name+"/"+c.Name+" memory now"] = c.Memory.Current.Request.Value
+				out[name+"/"+c.Name+" memory"] = c.Memory.Recommended.Request.Value
 			}
+
 			if w.Saving.PricedFrom != "nodes of its pods" {
 				t.Errorf("%s is priced from the %s", name, w.Saving.PricedFrom)
 			}
 		}
+
 		return out
 	}
-	byAPI, byMetrics := read("--kubeconfig", s.kubeconfig), read()
+
+	byAPI := read("--kubeconfig", s.kubeconfig)
+	byMetrics := read()
 	if from := byMetrics.Sources; from.Workloads != "kube-state-metrics" || from.Nodes != "kube-state-metrics" || from.Autoscalers != "kube-state-metrics" || len(from.Missing) > 0 {
 		t.Errorf("sources %+v", from)
 	}
-	want, got := amounts(byAPI), amounts(byMetrics)
+
+	want := amounts(byAPI)
+	got := amounts(byMetrics)
 	if len(want) < 50 || len(got) != len(want) {
 		t.Errorf("%d amounts by metrics, %d by the API", len(got), len(want))
 	}
+
 	for name, w := range want {
 		// A sample may have been added in between.
 		if g, there := got[name]; !there || math.Abs(g-w) > 0.02*math.Abs(w)+0.01 {
@@ -334,11 +385,13 @@ func testHTML(t *testing.T, s *session) {
 	if n := strings.Count(out, "<svg "); n < 4 {
 		t.Errorf("%d charts", n)
 	}
+
 	for _, banned := range []string{"src=", "http://", "https://", "NaN", "ZgotmplZ"} {
 		if strings.Contains(out, banned) {
 			t.Errorf("the page has %q", banned)
 		}
 	}
+
 	if all, own := strings.Count(out, "href="), strings.Count(out, `href="#`); all == 0 || all != own {
 		t.Errorf("%d links, %d of them within the page", all, own)
 	}

@@ -81,11 +81,13 @@ func testKubectl(t *testing.T, s *session) {
 			t.Errorf("kubectl %s: want %s in\n%s", c.args, c.want, out)
 		}
 	}
+
 	eventually(t, "the autoscalers read use", func() error {
 		out := s.kubectl(t, "get", "hpa", "-A")
 		if !regexp.MustCompile(`cpu: \d+%/\d+%`).MatchString(out) || strings.Contains(out, "<unknown>") {
 			return errors.New(out)
 		}
+
 		return nil
 	})
 }
@@ -98,18 +100,22 @@ func testInventories(t *testing.T, s *session) {
 		"jsonpath={range .items[*]}{.metadata.namespace}/{.spec.scaleTargetRef.kind}/{.spec.scaleTargetRef.name} {end}")) {
 		scaled[target] = true
 	}
+
 	if len(scaled) == 0 {
 		t.Fatal("the playground has no autoscaler")
 	}
+
 	autoscaled := func(key string) bool {
 		parts := strings.Split(key, "/")
 		return len(parts) == 5 && parts[4] == "cpu" && scaled[strings.Join(parts[:3], "/")]
 	}
 	fromAPI := recommend(t, "--prometheus", s.prometheus, "--kubeconfig", s.kubeconfig)
+
 	fromMetrics := recommend(t, "--prometheus", s.prometheus)
 	if len(fromMetrics) < 30 {
 		t.Fatalf("numbers for %d containers and resources only: %v", len(fromMetrics), fromMetrics)
 	}
+
 	for key, want := range fromAPI {
 		if got, ok := fromMetrics[key]; ok && got != want && !autoscaled(key) {
 			t.Errorf("%s: %v with a kubeconfig, %v without", key, want, got)
@@ -117,6 +123,7 @@ func testInventories(t *testing.T, s *session) {
 			t.Errorf("%s is not found without a kubeconfig", key)
 		}
 	}
+
 	for key := range fromMetrics {
 		if _, ok := fromAPI[key]; !ok {
 			t.Errorf("%s is not found with a kubeconfig", key)
@@ -132,6 +139,7 @@ func testControllers(t *testing.T, s *session) {
 	pod := strings.TrimSpace(s.kubectl(t, "get", "pods", "-n", "search", "-l", "app.kubernetes.io/name=query", "-o", "jsonpath={.items[0].metadata.name}"))
 	s.kubectl(t, "patch", "pod", pod, "-n", "search", "--subresource", "resize", "-p",
 		`{"spec":{"containers":[{"name":"query","resources":{"requests":{"cpu":"2500m"}}}]}}`)
+
 	for _, c := range []struct{ what, args, want string }{
 		{"five replicas", "get deployment gateway -n payments -o jsonpath={.status.readyReplicas}", `^5$`},
 		{"the recommendation goes with its target", "get recommendations -n shop -o name -l analysis.crane.io/recommendation-target-name=checkout", `^$`},
@@ -143,6 +151,7 @@ func testControllers(t *testing.T, s *session) {
 			if out := s.kubectl(t, strings.Fields(c.args)...); !regexp.MustCompile(c.want).MatchString(out) {
 				return fmt.Errorf("kubectl %s: %s", c.args, out)
 			}
+
 			return nil
 		})
 	}
@@ -155,22 +164,27 @@ func testChildren(t *testing.T, s *session) {
 		if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
+
 		eventually(t, name+" comes back", func() error {
 			said := regexp.MustCompile(`(?m)^.*\b` + name + ` \(pid ` + strconv.Itoa(before) + `\) ended .*killed; restart in .*\n(    .*\n)+`)
 			if !said.MatchString(s.output()) {
 				return errors.New("the playground does not report the exit with the last lines")
 			}
+
 			if now := s.child(t, name); now == before || now == 0 {
 				return fmt.Errorf("process %d, it was %d", now, before)
 			}
+
 			return nil
 		})
 	}
+
 	eventually(t, "the API server is ready again", func() error {
 		r := execute(t, binary(t, "kubectl"), "--kubeconfig", s.kubeconfig, "get", "--raw", "/readyz")
 		if r.code != 0 {
 			return errors.New(r.errOut)
 		}
+
 		return nil
 	})
 }
@@ -178,11 +192,13 @@ func testChildren(t *testing.T, s *session) {
 // child is the process id of a child, 0 where there is none.
 func (s *session) child(t *testing.T, name string) int {
 	t.Helper()
+
 	for _, p := range processes(t, s.state) {
 		fields := strings.Fields(p.line)
 		if strings.HasSuffix(fields[0], "/"+name) || strings.HasSuffix(fields[0], "/controlplane") && fields[1] == name {
 			return p.pid
 		}
 	}
+
 	return 0
 }

@@ -16,16 +16,20 @@ func TestKubectlPlugin(t *testing.T) {
 	if err := os.Symlink(binary(t, "crane"), filepath.Join(plugins, "kubectl-crane")); err != nil {
 		t.Fatal(err)
 	}
+
 	kubectl := binary(t, "kubectl")
 	t.Setenv("PATH", plugins+string(os.PathListSeparator)+os.Getenv("PATH"))
+
 	series := t.TempDir()
 	if err := os.WriteFile(filepath.Join(series, "web.csv"), []byte("ts,value\n600,0.5\n1200,0.5\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	r := execute(t, kubectl, "crane", "recommend", "--from", series, "-o", "csv")
 	if r.code != 3 || !strings.Contains(r.out, ",Series,web,") || !strings.Contains(r.errOut, "nothing to recommend yet") {
 		t.Errorf("exit code %d\n%s\n%s", r.code, r.out, r.errOut)
 	}
+
 	help, _ := run(t, kubectl, "crane", "recommend", "--help")
 	if !strings.Contains(help, "kubectl crane recommend [flags]") {
 		t.Errorf("the help text does not use the plugin name:\n%s", help)

@@ -24,18 +24,22 @@ func TestPressureDemo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, file := range found {
 			content, err := os.ReadFile(file)
 			if err != nil {
 				return "", err
 			}
+
 			// No other pod there has a limit.
 			if quota, _, _ := strings.Cut(string(content), " "); quota != "max" && quota != "" {
 				return quota, nil
 			}
 		}
+
 		return "max", nil
 	}
+
 	tainted := func() bool {
 		return strings.Contains(s.kubectl(t, "get", "node", "agent-01", "-o", "jsonpath={.spec.taints[*].key}"), "interference.crane.io")
 	}
@@ -44,23 +48,29 @@ func TestPressureDemo(t *testing.T) {
 		if of == "agent-01" {
 			namespace = "default"
 		}
+
 		return strings.Fields(s.kubectl(t, "get", "events", "-n", namespace, "--field-selector", "involvedObject.name="+of, "-o", "jsonpath={.items[*].reason}"))
 	}
+
 	throttled := func() error {
 		quota, err := limit()
 		if err != nil {
 			return err
 		}
+
 		if quota == "max" || !tainted() {
 			return fmt.Errorf("the quota is %s, tainted: %v", quota, tainted())
 		}
+
 		return nil
 	}
+
 	eventually(t, "the cruncher is throttled and the node tainted", throttled)
 	eventually(t, "events of it", func() error {
 		if pod, node := events("cruncher"), events("agent-01"); !slices.Contains(pod, "CPUThrottled") || !slices.Contains(node, "AvoidanceTriggered") {
 			return fmt.Errorf("events of the pod %v, of the node %v", pod, node)
 		}
+
 		return nil
 	})
 
@@ -70,17 +80,22 @@ func TestPressureDemo(t *testing.T) {
 		if err != nil {
 			return err
 		}
+
 		if quota != "max" || tainted() {
 			return fmt.Errorf("the quota is %s, tainted: %v", quota, tainted())
 		}
+
 		return nil
 	})
+
 	eventually(t, "events of that", func() error {
 		if pod, node := events("cruncher"), events("agent-01"); !slices.Contains(pod, "CPURestored") || !slices.Contains(node, "RestoreTriggered") {
 			return fmt.Errorf("events of the pod %v, of the node %v", pod, node)
 		}
+
 		return nil
 	})
+
 	s.interrupt(t)
 	if quota, err := limit(); err != nil || quota != "max" {
 		t.Errorf("after the end the quota is %s, error %v", quota, err)
@@ -90,18 +105,22 @@ func TestPressureDemo(t *testing.T) {
 // endlessRush is the scenario of the demo without what is shown, whose rush does not end by itself.
 func endlessRush(t *testing.T) string {
 	t.Helper()
+
 	content, err := os.ReadFile("../../internal/testbed/playground/demo/demos/pressure.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	text, _, found := strings.Cut(string(content), "- at: 45s\n")
 	if !found || !strings.Contains(text, "        sim.crane.io/duration: 45s\n") {
 		t.Fatal(errors.New("the demo is another than the one that this test is for"))
 	}
+
 	text = strings.Replace(text, "        sim.crane.io/duration: 45s\n", "", 1)
 	path := filepath.Join(t.TempDir(), "pressure.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }

@@ -27,14 +27,17 @@ func TestInterruptedStart(t *testing.T) {
 				if !strings.Contains(s.output(), moment) {
 					return errors.New(s.output())
 				}
+
 				return nil
 			})
+
 			if moment == "" {
 				s.end(t, syscall.SIGINT) // the signal may end the process before it has a handler
 				s.checkGone(t)
 			} else {
 				s.interrupt(t)
 			}
+
 			if entries, err := os.ReadDir(s.state); err != nil || len(entries) > 0 {
 				t.Errorf("left in the temporary directory: %v, %v", entries, err)
 			}
@@ -49,10 +52,13 @@ func TestHangUp(t *testing.T) {
 		if !strings.Contains(s.output(), "Ctrl-C") {
 			return errors.New(s.output())
 		}
+
 		return nil
 	})
+
 	s.end(t, syscall.SIGHUP)
 	s.checkGone(t)
+
 	if entries, err := os.ReadDir(s.state); err != nil || len(entries) > 0 || s.err != nil {
 		t.Errorf("%v; left in the temporary directory: %v, %v", s.err, entries, err)
 	}
@@ -73,9 +79,11 @@ func TestStateSurvives(t *testing.T) {
 			t.Errorf("%s was %s and is %q", name, uid, after[name])
 		}
 	}
+
 	if len(after) != len(before) {
 		t.Errorf("%d objects before, %d after", len(before), len(after))
 	}
+
 	checkHistory(t, again.prometheus)
 	again.interrupt(t)
 }
@@ -83,16 +91,20 @@ func TestStateSurvives(t *testing.T) {
 // objects returns the UIDs of workloads and recommendations by name.
 func (s *session) objects(t *testing.T) map[string]string {
 	t.Helper()
+
 	out := s.kubectl(t, "get", "deployments,statefulsets,daemonsets,cronjobs,recommendations", "-A", "-o",
 		`jsonpath={range .items[*]}{.kind}/{.metadata.namespace}/{.metadata.name} {.metadata.uid}{"\n"}{end}`)
+
 	all := map[string]string{}
 	for line := range strings.Lines(out) {
 		name, uid, _ := strings.Cut(strings.TrimSpace(line), " ")
 		all[name] = uid
 	}
+
 	if len(all) < 10 {
 		t.Fatalf("only these objects: %s", out)
 	}
+
 	return all
 }
 
@@ -100,6 +112,7 @@ func (s *session) objects(t *testing.T) map[string]string {
 // and that no pod is duplicated since the restart.
 func checkHistory(t *testing.T, prometheus string) {
 	t.Helper()
+
 	end := time.Now().Truncate(time.Minute)
 	const minutes, recent = 2 * 24 * 60, 15
 	const pods = `container_cpu_usage_seconds_total{namespace!="analytics"}`
@@ -117,6 +130,7 @@ func checkHistory(t *testing.T, prometheus string) {
 		if len(values) != c.minutes+1 {
 			t.Errorf("%s has %d values, want %d: there are gaps", c.query, len(values), c.minutes+1)
 		}
+
 		for at, v := range values {
 			if !c.check(v) {
 				t.Errorf("%s is %g at %s", c.query, v, at.UTC())
@@ -129,6 +143,7 @@ func checkHistory(t *testing.T, prometheus string) {
 // rangeOf queries one series at every minute.
 func rangeOf(t *testing.T, prometheus, query string, from, to time.Time) map[time.Time]float64 {
 	t.Helper()
+
 	resp, err := http.PostForm(prometheus+"/api/v1/query_range", url.Values{
 		"query": {query}, "step": {"60"}, "start": {strconv.FormatInt(from.Unix(), 10)}, "end": {strconv.FormatInt(to.Unix(), 10)},
 	})
@@ -136,14 +151,17 @@ func rangeOf(t *testing.T, prometheus, query string, from, to time.Time) map[tim
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
+
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var a promAnswer
 	if err := json.Unmarshal(body, &a); err != nil || len(a.Data.Result) != 1 {
 		t.Fatalf("%s: %v, %s", query, err, body)
 	}
+
 	values := map[time.Time]float64{}
 	for _, sample := range a.Data.Result[0].Values {
 		seconds, _ := sample[0].(float64)
@@ -151,7 +169,9 @@ func rangeOf(t *testing.T, prometheus, query string, from, to time.Time) map[tim
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		values[time.Unix(int64(seconds), 0)] = v
 	}
+
 	return values
 }

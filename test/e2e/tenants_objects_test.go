@@ -47,18 +47,22 @@ func worstObjects() map[string]func(namespace string, i int) (apiVersion, spec s
 		"Analytics": func(string, int) (string, string) {
 			var b strings.Builder
 			b.WriteString("spec:\n  type: Resource\n  completionStrategy: {completionStrategyType: Periodical, periodSeconds: 1}\n  resourceSelectors:\n")
+
 			for m := range 100 {
 				// Each selector lists all Deployments of the namespace.
 				fmt.Fprintf(&b, "  - {apiVersion: apps/v1, kind: Deployment, labelSelector: {matchExpressions: [{key: none-%d, operator: DoesNotExist}]}}\n", m)
 			}
+
 			return "analysis.crane.io/v1alpha1", b.String()
 		},
 		"ConfigSet": func(string, int) (string, string) {
 			var b strings.Builder
 			b.WriteString("configs:\n")
+
 			for m := range 2000 {
 				fmt.Fprintf(&b, "- {targets: [{kind: Deployment, name: %q}], properties: {\"a\": \"%d\"}}\n", strings.Repeat("n", 253), m)
 			}
+
 			return "analysis.crane.io/v1alpha1", b.String()
 		},
 	}
@@ -69,11 +73,14 @@ func worstStatus(kind string) string {
 	if kind != "Recommendation" {
 		return ""
 	}
+
 	var b strings.Builder
 	b.WriteString(`{"status": {"recommendedValue": "resourceRequest:\n  containers:\n`)
+
 	for c := range targetContainers {
 		fmt.Fprintf(&b, `  - containerName: c%d\n    target: {cpu: 1m, memory: 4Mi}\n`, c)
 	}
+
 	return b.String() + `"}}`
 }
 
@@ -86,6 +93,7 @@ func worstObject(kind, namespace string, i int) string {
 	if kind == "EffectiveHorizontalPodAutoscaler" {
 		annotations = worstQueries(namespace, i)
 	}
+
 	return fmt.Sprintf("apiVersion: %s\nkind: %s\nmetadata: {name: worst-%d, namespace: %s%s}\n%s", apiVersion, kind, i, namespace, annotations, spec)
 }
 
@@ -95,6 +103,7 @@ func worstTarget(namespace string, i int) string {
 	for c := range targetContainers {
 		fmt.Fprintf(&containers, `{name: c%d, image: "pause:3.10", resources: {requests: {cpu: 3m, memory: 8Mi}}},`, c)
 	}
+
 	return fmt.Sprintf(`apiVersion: apps/v1
 kind: Deployment
 metadata: {name: target-%[1]d, namespace: %[2]s}
@@ -111,9 +120,11 @@ func worstHorizontal(_ string, i int) (apiVersion, spec string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "spec:\n  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: target-%d}\n  minReplicas: 1\n  maxReplicas: 2\n  scaleStrategy: Preview\n", i%worstTargets)
 	b.WriteString("  prediction: {predictionWindowSeconds: 86400, predictionAlgorithm: {algorithmType: auto}}\n  metrics:\n")
+
 	for m := range 100 {
 		fmt.Fprintf(&b, "  - {type: External, external: {metric: {name: metric_%d_%d}, target: {type: AverageValue, averageValue: \"1\"}}}\n", i, m)
 	}
+
 	return "autoscaling.crane.io/v1alpha1", b.String()
 }
 
@@ -121,9 +132,11 @@ func worstHorizontal(_ string, i int) (apiVersion, spec string) {
 func worstQueries(namespace string, i int) string {
 	var b strings.Builder
 	b.WriteString(", annotations: {")
+
 	for m := range 100 {
 		fmt.Fprintf(&b, "metric-query.autoscaling.crane.io/external.metric_%d_%d: %q, ", i, m, longExpression(fmt.Sprintf("ehpa-%s-%d-%d", namespace, i, m)))
 	}
+
 	return b.String() + "}"
 }
 
@@ -131,13 +144,16 @@ func worstVertical(_ string, i int) (apiVersion, spec string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "spec:\n  targetRef: {apiVersion: apps/v1, kind: Deployment, name: target-%d}\n  updatePolicy: {updateMode: Auto}\n  resourceEstimators:\n", i%worstTargets)
 	fmt.Fprintf(&b, "  - {type: External, priority: 0, config: {cpu-metric-name: metric_%[1]d, memory-metric-name: metric_%[1]d}}\n", i)
+
 	for p, estimator := range []string{"Percentile", "Forecast", "OOM"} {
 		fmt.Fprintf(&b, "  - {type: %s, priority: %d}\n", estimator, p+1)
 	}
+
 	b.WriteString("  resourcePolicy:\n    containerPolicies:\n")
 	for m := range 100 {
 		fmt.Fprintf(&b, "    - {containerName: c%d, minAllowed: {cpu: 1m}, maxAllowed: {cpu: \"1000\"}}\n", m)
 	}
+
 	return "autoscaling.crane.io/v1alpha1", b.String()
 }
 
@@ -146,9 +162,11 @@ func worstVertical(_ string, i int) (apiVersion, spec string) {
 func worstMetrics(name string) string {
 	var b strings.Builder
 	b.WriteString("predictionWindowSeconds: 86400\npredictionMetrics:\n")
+
 	for m := range 100 {
 		fmt.Fprintf(&b, "- {resourceIdentifier: m%d, type: ExpressionQuery, expressionQuery: {expression: %q}, algorithm: {algorithmType: auto}}\n", m, longExpression(fmt.Sprintf("%s-%d", name, m)))
 	}
+
 	return b.String()
 }
 
@@ -156,9 +174,11 @@ func worstMetrics(name string) string {
 func longExpression(name string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `sum(max_over_time({name=~"%s|.+"}[7d]))`, name)
+
 	for i := 0; b.Len() < 600; i++ {
 		fmt.Fprintf(&b, ` + sum(max_over_time({__name__=~".+",x!="%d"}[7d]))`, i)
 	}
+
 	return b.String()
 }
 
@@ -172,24 +192,29 @@ func TestEveryTenantKindIsMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	page, err := os.ReadFile("../../docs/explanation/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var kinds []string
 	for _, o := range objects {
 		if scope, _, _ := unstructured.NestedString(o.Object, "spec", "scope"); scope != "Namespaced" {
 			continue
 		}
+
 		kind, _, err := unstructured.NestedString(o.Object, "spec", "names", "kind")
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		kinds = append(kinds, kind)
 		if !strings.Contains(string(page), "\n| `"+kind+"` | ") {
 			t.Errorf("docs/explanation/security.md has no figures of %s", kind)
 		}
 	}
+
 	slices.Sort(kinds)
 	if !slices.Equal(kinds, tenantKinds()) {
 		t.Errorf("the namespaced kinds are %v, of which %v are measured", kinds, tenantKinds())

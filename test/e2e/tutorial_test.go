@@ -27,15 +27,18 @@ func TestFirstHour(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	text, demos, found := strings.Cut(string(page), "## 7. Watch demonstrations")
 	if !found || !strings.Contains(demos, "--demo all") {
 		t.Fatal("the section with the demonstrations is missing")
 	}
+
 	commands := printedCommands(text)
 	const first = `make playground ARGS="--data-dir ` + tutorialData + `"`
 	if len(commands) < 15 || commands[0] != first {
 		t.Fatalf("commands %q, want %s first", commands, first)
 	}
+
 	started := time.Now()
 	s := start(t) // make builds the binaries, which CRANE_BIN has
 	t.Logf("%.1f s from the start to the first recommendations", time.Since(started).Seconds())
@@ -48,19 +51,25 @@ func TestFirstHour(t *testing.T) {
 			InvolvedObject                            struct{ Kind, Namespace, Name string }
 		}
 	}
+
 	if err := json.Unmarshal([]byte(s.kubectl(t, "get", "events", "-A", "-o", "json")), &events); err != nil {
 		t.Fatal(err)
 	}
+
 	crane := 0
 	for _, e := range events.Items {
 		component := e.ReportingComponent + e.Source.Component
 		if !strings.Contains(component, "crane") && !strings.Contains(component, "metric-adapter") {
 			continue
 		}
-		if crane++; e.Type == "Warning" {
+
+		crane++
+
+		if e.Type == "Warning" {
 			t.Errorf("Warning event of %s on %s %s/%s: %s: %s", component, e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name, e.Reason, e.Message)
 		}
 	}
+
 	if crane == 0 {
 		t.Errorf("none of %d events is of Crane", len(events.Items))
 	}
@@ -77,22 +86,27 @@ func printedCommands(page string) []string {
 			}
 		}
 	}
+
 	return commands
 }
 
 // shell runs commands in one shell in the directory of the repository, and logs how long each takes.
 func (s *session) shell(t *testing.T, commands []string) {
 	t.Helper()
+
 	reports := t.TempDir()
 	var script strings.Builder
 	script.WriteString("set -o pipefail\n")
+
 	paths := strings.NewReplacer(tutorialData, s.state, "/tmp/", reports+"/")
 	for i, c := range commands {
 		c = paths.Replace(c)
 		fmt.Fprintf(&script, "echo '##' %d\nSECONDS=0\n%s || { echo \"exit code $?\"; exit 1; }\necho \"## $SECONDS s\"\n", i, c)
 	}
+
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
+
 	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
 	cmd.Dir = "../.."
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
@@ -100,13 +114,16 @@ func (s *session) shell(t *testing.T, commands []string) {
 	cmd.WaitDelay = 30 * time.Second
 	cmd.Env = append(os.Environ(), "HOME="+reports, "PATH="+filepath.Dir(binary(t, "kubectl"))+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
+
 	answers := regexp.MustCompile(`(?m)^## \d+$`).Split(string(out), -1)[1:]
 	for i, answer := range answers {
 		t.Logf("$ %s%s", commands[i], answer)
 	}
+
 	if err != nil || len(answers) != len(commands) {
 		t.Fatalf("%v after %d of %d commands", err, len(answers), len(commands))
 	}
+
 	if page, err := os.ReadFile(filepath.Join(reports, "crane-report.html")); err != nil || !strings.Contains(string(page), "</html>") {
 		t.Errorf("the report has %d bytes and no end: %v", len(page), err)
 	}

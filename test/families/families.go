@@ -43,6 +43,7 @@ func (f Family) Make(seed uint64, days int, step time.Duration) series.Series {
 	out := series.Series{Start: start(), Step: step}
 	per := max(1, int(step/time.Minute))
 	count := int(time.Duration(days) * 24 * time.Hour / step)
+
 	out.Values = make([]float64, count)
 	for i := range out.Values {
 		at := out.Time(i)
@@ -51,8 +52,10 @@ func (f Family) Make(seed uint64, days int, step time.Duration) series.Series {
 		for j := range per {
 			sum += max(0, f.value(s, at.Add(time.Duration(j)*time.Minute), minute+j))
 		}
+
 		out.Values[i] = sum / float64(per)
 	}
+
 	return out
 }
 
@@ -74,6 +77,7 @@ func All() []Family {
 			if m%1440 == 0 {
 				s.level *= s.noise(0.15)
 			}
+
 			return s.level * (10 + 50*wave(t, 9, 24*time.Hour)) * s.noise(0.08)
 		}},
 		{Name: "weekday and weekend", value: func(s *state, t time.Time, _ int) float64 {
@@ -81,6 +85,7 @@ func All() []Family {
 			if weekend(t) {
 				high = 25
 			}
+
 			return (10 + high*math.Pow(wave(t, 11, 24*time.Hour), 2)) * s.noise(0.12)
 		}},
 		{Name: "holiday", value: func(s *state, t time.Time, m int) float64 {
@@ -88,6 +93,7 @@ func All() []Family {
 			if weekend(t) || m/1440 >= 8 && m/1440 <= 11 {
 				high = 30
 			}
+
 			return (10 + high*wave(t, 11, 24*time.Hour)) * s.noise(0.12)
 		}},
 		{Name: "weeks with holidays", value: holidays},
@@ -99,6 +105,7 @@ func All() []Family {
 			if m%60 < 4 {
 				return 3 * s.noise(0.2)
 			}
+
 			return 0.3 * s.noise(0.1)
 		}},
 		{Name: "near constant", value: func(s *state, _ time.Time, _ int) float64 { return 0.004 * s.noise(0.12) }},
@@ -108,12 +115,14 @@ func All() []Family {
 			if m%10 == 0 {
 				s.level = min(20, max(0.05, s.level*s.noise(0.04)))
 			}
+
 			return s.level * s.noise(0.1)
 		}},
 		{Name: "idle", value: func(s *state, _ time.Time, _ int) float64 {
 			if s.Float64() < 0.01 {
 				return 0.5 * s.noise(0.5)
 			}
+
 			return 0
 		}},
 		{Name: "trend", value: func(s *state, t time.Time, m int) float64 {
@@ -131,6 +140,7 @@ func All() []Family {
 			if m > 1440*s.days*2/3 {
 				v *= 6
 			}
+
 			return v
 		}},
 	}
@@ -144,6 +154,7 @@ func holidays(s *state, t time.Time, m int) float64 {
 			s.height = 25
 		}
 	}
+
 	return (15 + s.height*wave(t, 13, 24*time.Hour)) * s.noise(0.1)
 }
 
@@ -152,6 +163,7 @@ func shapes(s *state, t time.Time, m int) float64 {
 	if m%1440 == 0 {
 		s.height = s.noise(0.2)
 	}
+
 	peak := []float64{3, 9, 16, 11, 20, 13, 6}[t.Weekday()]
 	high := []float64{20, 80, 50, 100, 60, 30, 40}[t.Weekday()]
 	return s.height * (10 + high*math.Pow(wave(t, peak, 24*time.Hour), 4)) * s.noise(0.1)
@@ -165,9 +177,11 @@ func plateau(s *state, t time.Time, m int) float64 {
 			s.until += 240
 		}
 	}
+
 	if m < s.until {
 		return min(530, 525*s.height*s.noise(0.05))
 	}
+
 	return 40 * s.noise(0.3)
 }
 
@@ -177,9 +191,11 @@ func batch(s *state, _ time.Time, m int) float64 {
 		s.until = s.since + 100 + s.IntN(60)
 		s.height = 8 + 6*s.Float64()
 	}
+
 	if m >= s.since && m < s.until {
 		return s.height * s.noise(0.2)
 	}
+
 	return 1.2 * s.noise(0.03)
 }
 
@@ -188,9 +204,11 @@ func bursts(s *state, _ time.Time, m int) float64 {
 		s.until = m + 3 + s.IntN(20)
 		s.height = 2 + 6*s.Float64()
 	}
+
 	if m < s.until {
 		return s.height * s.noise(0.2)
 	}
+
 	return 0.5 * s.noise(0.15)
 }
 
@@ -199,10 +217,12 @@ func ramps(s *state, _ time.Time, m int) float64 {
 		s.since = m + 300 + s.IntN(1500)
 		s.until = s.since + 300 + s.IntN(600)
 	}
+
 	base := 0.6
 	if m > s.since {
 		base *= 1 + float64(m-s.since)/250
 	}
+
 	return base * s.noise(0.06)
 }
 
@@ -211,8 +231,10 @@ func levels(s *state, _ time.Time, m int) float64 {
 		s.until = m + 1440 + s.IntN(4*1440)
 		s.level = 0.1 + 2*s.Float64()
 	}
+
 	if s.Float64() < 0.003 {
 		return s.level * 3
 	}
+
 	return s.level * s.noise(0.05)
 }

@@ -21,8 +21,10 @@ func Odd() map[string]series.Series {
 		for i := range s.Values {
 			s.Values[i] = shape.load(r, s.Time(i).Sub(s.Start).Hours())
 		}
+
 		out[name] = s
 	}
+
 	return out
 }
 
@@ -40,32 +42,38 @@ func oddShapes() map[string]oddShape {
 	scaled := func(by float64) func(*rand.Rand, float64) float64 {
 		return func(r *rand.Rand, hour float64) float64 { return by * daily(r, hour) }
 	}
+
 	after := func(at, before, then float64) func(*rand.Rand, float64) float64 {
 		return func(r *rand.Rand, hour float64) float64 {
 			if hour < at {
 				return before * daily(r, hour)
 			}
+
 			return then * daily(r, hour)
 		}
 	}
+
 	const step = 5 * time.Minute
 	return map[string]oddShape{
 		"bursts": {step, 7, func(r *rand.Rand, hour float64) float64 {
 			if r.Float64() < 0.03 {
 				return 20 * daily(r, hour)
 			}
+
 			return daily(r, hour)
 		}},
 		"sparse": {step, 7, func(r *rand.Rand, _ float64) float64 {
 			if r.Float64() < 0.1 {
 				return 5 * r.ExpFloat64()
 			}
+
 			return 0
 		}},
 		"weeks with a holiday": {step, 16, func(r *rand.Rand, hour float64) float64 {
 			if d := int(hour / 24); d%7 >= 5 || d == 10 {
 				return 0.2 * daily(r, hour)
 			}
+
 			return daily(r, hour)
 		}},
 		"a rise":   {step, 7, after(100, 1, 5)},
@@ -76,6 +84,7 @@ func oddShapes() map[string]oddShape {
 			if hour > 90 && hour < 101 {
 				return 0
 			}
+
 			return daily(r, hour)
 		}},
 		"gaps": {step, 7, func(r *rand.Rand, hour float64) float64 {
@@ -85,12 +94,14 @@ func oddShapes() map[string]oddShape {
 			case u < 0.4 || hour > 80 && hour < 92:
 				return series.Gap()
 			}
+
 			return daily(r, hour)
 		}},
 		"a gap each night": {step, 9, func(r *rand.Rand, hour float64) float64 {
 			if math.Mod(hour, 24) < 12 {
 				return series.Gap()
 			}
+
 			return daily(r, hour)
 		}},
 		"a jump before a gap each day": {step, 9, func(r *rand.Rand, hour float64) float64 {
@@ -100,18 +111,21 @@ func oddShapes() map[string]oddShape {
 			case h > 8:
 				return 10 * daily(r, hour)
 			}
+
 			return daily(r, hour)
 		}},
 		"one value of a counter that was reset": {step, 7, func(r *rand.Rand, hour float64) float64 {
 			if hour == 75 {
 				return 1e12
 			}
+
 			return daily(r, hour)
 		}},
 		"one that starts": {step, 7, func(r *rand.Rand, hour float64) float64 {
 			if hour < 90 {
 				return series.Gap()
 			}
+
 			return daily(r, hour)
 		}},
 		"one that stops": {step, 7, after(100, 1, 0)},
@@ -119,6 +133,7 @@ func oddShapes() map[string]oddShape {
 			if r.Float64() < 0.2 {
 				return -daily(r, hour)
 			}
+
 			return daily(r, hour)
 		}},
 		"tiny values": {step, 5, scaled(1e-12)},

@@ -22,6 +22,7 @@ func Random(seed uint64, days int, step time.Duration) series.Series {
 	for i := range out.Values {
 		out.Values[i] = p.at(r, out.Time(i), step.Hours())
 	}
+
 	return out
 }
 
@@ -59,22 +60,42 @@ func drawProfile(r *rand.Rand) *profile {
 		if r.Float64() < share {
 			return f()
 		}
+
 		return 0
 	}
+
 	between := func(low, high float64) func() float64 {
 		return func() float64 { return low * math.Pow(high/low, r.Float64()) }
 	}
 	p := &profile{
-		base: between(0.02, 2)(), noise: between(0.01, 0.5)(), dayNoise: some(0.6, between(0.02, 0.4)), dayMemory: []float64{0, 0.5, 0.9}[r.IntN(3)],
-		slowNoise: some(0.6, between(0.03, 0.6)), slowHours: between(0.3, 24)(), spikes: some(0.4, between(0.3, 30)), spikeHeight: between(0.3, 10)(),
-		shifts: some(0.4, between(0.05, 0.4)), shiftSize: between(0.1, 1.2)(), trend: some(0.3, func() float64 { return 0.04 * r.NormFloat64() }),
-		growth: some(0.15, between(0.05, 1)), restarts: between(0.1, 2)(), jitter: some(0.3, between(0.1, 2)), additive: r.IntN(4) == 0,
-		outages: some(0.1, between(0.1, 0.5)), outageHours: between(0.3, 8)(), oddDays: some(0.1, between(0.03, 0.2)), oddLevel: between(0.05, 6)(),
-		unit: some(0.15, between(0.02, 0.5)), day: math.MinInt, level: 1,
+		base:        between(0.02, 2)(),
+		noise:       between(0.01, 0.5)(),
+		dayNoise:    some(0.6, between(0.02, 0.4)),
+		dayMemory:   []float64{0, 0.5, 0.9}[r.IntN(3)],
+		slowNoise:   some(0.6, between(0.03, 0.6)),
+		slowHours:   between(0.3, 24)(),
+		spikes:      some(0.4, between(0.3, 30)),
+		spikeHeight: between(0.3, 10)(),
+		shifts:      some(0.4, between(0.05, 0.4)),
+		shiftSize:   between(0.1, 1.2)(),
+		trend:       some(0.3, func() float64 { return 0.04 * r.NormFloat64() }),
+		growth:      some(0.15, between(0.05, 1)),
+		restarts:    between(0.1, 2)(),
+		jitter:      some(0.3, between(0.1, 2)),
+		additive:    r.IntN(4) == 0,
+		outages:     some(0.1, between(0.1, 0.5)),
+		outageHours: between(0.3, 8)(),
+		oddDays:     some(0.1, between(0.03, 0.2)),
+		oddLevel:    between(0.05, 6)(),
+		unit:        some(0.15, between(0.02, 0.5)),
+		day:         math.MinInt,
+		level:       1,
 	}
+
 	for range r.IntN(5) {
 		p.bumps = append(p.bumps, bump{24 * r.Float64(), between(0.2, 8)(), between(0.2, 5)(), r.IntN(3) == 0})
 	}
+
 	if r.IntN(6) == 0 { // the same each few hours
 		every := []float64{1, 2, 4, 6, 8, 12}[r.IntN(6)]
 		one := bump{every * r.Float64(), between(0.1, 0.5)() * every, between(0.2, 5)(), r.IntN(2) == 0}
@@ -83,10 +104,12 @@ func drawProfile(r *rand.Rand) *profile {
 			p.bumps = append(p.bumps, bump{one.hour + at, one.hours, one.height, one.square})
 		}
 	}
+
 	weekend := 1.0
 	if r.IntN(2) == 0 {
 		weekend = between(0.1, 1.3)()
 	}
+
 	each := some(0.2, between(0.05, 0.6))
 	for d := range p.weekdays {
 		p.weekdays[d] = math.Exp(each * r.NormFloat64())
@@ -94,6 +117,7 @@ func drawProfile(r *rand.Rand) *profile {
 			p.weekdays[d] *= weekend
 		}
 	}
+
 	return p
 }
 
@@ -107,17 +131,20 @@ func (p *profile) at(r *rand.Rand, t time.Time, hours float64) float64 {
 			p.odd = p.oddLevel
 		}
 	}
+
 	keep := math.Exp(-hours / p.slowHours)
 	p.slow = keep*p.slow + math.Sqrt(1-keep*keep)*p.slowNoise*r.NormFloat64()
 	p.level *= math.Exp(p.trend * hours / 24)
 	if r.Float64() < p.shifts*hours/24 {
 		p.level *= math.Exp(p.shiftSize * r.NormFloat64())
 	}
+
 	p.level = min(20, max(0.05, p.level))
 	p.grown += p.growth * hours / 24
 	if r.Float64() < p.restarts*hours/24 {
 		p.grown = 0
 	}
+
 	load := 0.0
 	hour := float64(t.Unix()%86400) / 3600
 	for _, b := range p.bumps {
@@ -129,24 +156,29 @@ func (p *profile) at(r *rand.Rand, t time.Time, hours float64) float64 {
 			load += b.height
 		}
 	}
+
 	level := p.level * math.Exp(p.dayLevel+p.slow)
 	v := (p.base + p.weekdays[t.Weekday()]*load) * level
 	if p.additive {
 		v = p.base*level + p.weekdays[t.Weekday()]*load
 	}
+
 	v = v*math.Exp(p.noise*r.NormFloat64()) + p.grown*p.base
 	if r.Float64() < p.spikes*hours/24 {
 		v += p.spikeHeight * r.ExpFloat64()
 	}
+
 	v *= p.odd
 	if p.out -= hours; p.out > 0 {
 		return 0
 	}
+
 	if r.Float64() < p.outages*hours/24 {
 		p.out = p.outageHours * r.ExpFloat64()
 	}
 	if p.unit > 0 {
 		v = p.unit * math.Round(v/p.unit)
 	}
+
 	return v
 }

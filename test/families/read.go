@@ -19,6 +19,7 @@ func readCSV(path string) (series.Series, error) {
 	if err != nil {
 		return series.Series{}, err
 	}
+
 	var at []int64
 	var values []float64
 	counts := map[int64]int{}
@@ -27,34 +28,43 @@ func readCSV(path string) (series.Series, error) {
 		if stamp == "ts" {
 			continue
 		}
+
 		seconds, errStamp := strconv.ParseInt(stamp, 10, 64)
 		v, errValue := strconv.ParseFloat(value, 64)
 		if err := errors.Join(errStamp, errValue); err != nil {
 			return series.Series{}, err
 		}
+
 		if len(at) > 0 {
 			counts[seconds-at[len(at)-1]]++
 		}
-		at, values = append(at, seconds), append(values, v)
+
+		at = append(at, seconds)
+		values = append(values, v)
 	}
+
 	step := int64(0)
 	for d, n := range counts {
 		if d > 0 && (n > counts[step] || n == counts[step] && d < step) {
 			step = d
 		}
 	}
+
 	if step == 0 {
 		return series.Series{}, errors.New("fewer than two samples")
 	}
+
 	out := series.Series{Start: time.Unix(at[0], 0).UTC(), Step: time.Duration(step) * time.Second}
 	out.Values = make([]float64, (at[len(at)-1]-at[0])/step+1)
 	for i := range out.Values {
 		out.Values[i] = series.Gap()
 	}
+
 	for i, v := range values {
 		if cell := (at[i] - at[0] + step/2) / step; cell >= 0 && int(cell) < len(out.Values) {
 			out.Values[cell] = v
 		}
 	}
+
 	return out, nil
 }

@@ -43,22 +43,27 @@ type RecordedSeries struct {
 // Read returns every nth series of the family by name, from the first on. It skips the test where there are none.
 func (f RecordedFamily) Read(tb testing.TB, nth int) []RecordedSeries {
 	tb.Helper()
+
 	root, err := moduleRoot()
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	paths, err := filepath.Glob(filepath.Join(seriesRoot(root), f.pattern))
 	if err != nil || len(paths) == 0 {
 		tb.Skipf("no series %s in ../shared beside the repository or in $CRANE_SERIES", f.pattern)
 	}
+
 	var out []RecordedSeries
 	for i := 0; i < len(paths); i += nth {
 		s, err := readCSV(paths[i])
 		if err != nil {
 			tb.Fatalf("%s: %v", paths[i], err)
 		}
+
 		out = append(out, RecordedSeries{strings.TrimSuffix(filepath.Base(paths[i]), ".csv"), s})
 	}
+
 	return out
 }
 
@@ -67,6 +72,7 @@ func seriesRoot(module string) string {
 	if dir := os.Getenv("CRANE_SERIES"); dir != "" {
 		return dir
 	}
+
 	return filepath.Join(module, "..", "shared")
 }
 
@@ -78,22 +84,26 @@ func moduleRoot() (string, error) {
 			return dir, nil
 		}
 	}
+
 	return "", errors.Join(err, errors.New("no go.mod in the parents of the working directory"))
 }
 
 // ScoreEach returns the scores of all recorded series by family, in the order of the series.
 func ScoreEach[T any](tb testing.TB, score func(family string, s RecordedSeries) T) map[string][]T {
 	tb.Helper()
+
 	var scores []func()
 	out := map[string][]T{}
 	for _, f := range Recorded() {
 		all := f.Read(tb, 1)
 		results := make([]T, len(all))
 		out[f.Name] = results
+
 		for i, s := range all {
 			scores = append(scores, func() { results[i] = score(f.Name, s) })
 		}
 	}
+
 	OnAllCores(scores)
 	return out
 }
@@ -106,15 +116,18 @@ func OnAllCores(all []func()) {
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
+
 			f()
 		})
 	}
+
 	group.Wait()
 }
 
 // LeastLoss returns which of a number of variants has the least sum of losses on the families of other groups, all families alike.
 func LeastLoss(variants int, group string, loss func(family string, variant int) float64) int {
-	best, least := 0, math.Inf(1)
+	best := 0
+	least := math.Inf(1)
 	for k := range variants {
 		sum := 0.0
 		for _, f := range Recorded() {
@@ -122,9 +135,12 @@ func LeastLoss(variants int, group string, loss func(family string, variant int)
 				sum += loss(f.Name, k)
 			}
 		}
+
 		if sum < least {
-			best, least = k, sum
+			best = k
+			least = sum
 		}
 	}
+
 	return best
 }

@@ -19,10 +19,12 @@ func Multiply(rec Recording, dir, uid string, copies int) error {
 			if !strings.Contains(path, pod) {
 				continue
 			}
+
 			made := strings.ReplaceAll(path, pod, fmt.Sprintf("%08x%s", i+1, pod[8:]))
 			if err := writeFile(filepath.Join(dir, made), content); err != nil {
 				return err
 			}
+
 			if group, file := filepath.Split(made); strings.HasSuffix(group, ".scope/") {
 				if err := writeFile(filepath.Join(dir, sandboxOf(group), file), content); err != nil {
 					return err
@@ -30,6 +32,7 @@ func Multiply(rec Recording, dir, uid string, copies int) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -44,8 +47,10 @@ func writeFile(path, content string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write recording: %w", err)
 	}
+
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		return fmt.Errorf("write recording: %w", err)
 	}
+
 	return nil
 }

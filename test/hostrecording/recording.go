@@ -37,14 +37,17 @@ func Recorded(name string) (Recording, error) {
 		r, err := Recorded(v.of)
 		return v.rename(r), err
 	}
+
 	content, err := recorded.ReadFile("recorded/" + name + ".txt")
 	if err != nil {
 		return Recording{}, fmt.Errorf("recording %s: %w", name, err)
 	}
+
 	r, err := Parse(string(content))
 	if err != nil {
 		return Recording{}, fmt.Errorf("recording %s: %w", name, err)
 	}
+
 	return r, nil
 }
 
@@ -59,32 +62,42 @@ func Parse(text string) (Recording, error) {
 			if err != nil {
 				return Recording{}, fmt.Errorf("moment: %w", err)
 			}
+
 			r.Moments = append(r.Moments, Moment{At: d, Files: map[string]string{}})
 			path = ""
 			continue
 		}
+
 		if len(r.Moments) == 0 {
 			if !strings.HasPrefix(line, "#") {
 				return Recording{}, fmt.Errorf("%q before the first moment", line)
 			}
+
 			continue
 		}
+
 		files := r.Moments[len(r.Moments)-1].Files
 		if name, ok := between(line, "-- "); ok {
 			if !filepath.IsLocal(name) {
 				return Recording{}, fmt.Errorf("file %q leaves the root", name)
 			}
-			path, files[name] = name, ""
+
+			path = name
+			files[name] = ""
 			continue
 		}
+
 		if path == "" {
 			return Recording{}, fmt.Errorf("%q belongs to no file", line)
 		}
+
 		files[path] += line
 	}
+
 	if len(r.Moments) == 0 {
 		return Recording{}, errors.New("has no moment")
 	}
+
 	return r, nil
 }
 
@@ -93,6 +106,7 @@ func between(line, mark string) (string, bool) {
 	if !ok {
 		return "", false
 	}
+
 	return strings.CutPrefix(text, mark)
 }
 
@@ -107,5 +121,6 @@ func (r Recording) Write(dir string, i int) error {
 			return err
 		}
 	}
+
 	return nil
 }

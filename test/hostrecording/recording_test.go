@@ -16,11 +16,13 @@ func TestRecordings(t *testing.T) {
 			t.Error(err)
 			continue
 		}
+
 		dir := t.TempDir()
 		for i, m := range r.Moments {
 			if err := r.Write(dir, i); err != nil {
 				t.Error(err)
 			}
+
 			for path, want := range m.Files {
 				if got, err := os.ReadFile(filepath.Join(dir, path)); err != nil || string(got) != want {
 					t.Errorf("%s at %s: %q, %v", path, m.At, got, err)
@@ -28,9 +30,11 @@ func TestRecordings(t *testing.T) {
 			}
 		}
 	}
+
 	if _, err := Recorded("none"); err == nil {
 		t.Error("an unknown recording is accepted")
 	}
+
 	for _, bad := range []string{"", "x\n", "# x\n-- a --\n", "== 1x ==\n", "== 0s ==\nx\n", "== 0s ==\n-- ../a --\nx\n"} {
 		if _, err := Parse(bad); err == nil {
 			t.Errorf("%q is read", bad)

@@ -48,9 +48,11 @@ func (v variant) rename(r Recording) Recording {
 			if v.v1 && strings.HasPrefix(path, "sys/fs/cgroup/unified/") {
 				continue
 			}
+
 			out.Moments[i].Files[v.path(path)] = content
 		}
 	}
+
 	return out
 }
 
@@ -59,6 +61,7 @@ func (v variant) path(path string) string {
 	if !ok || !strings.HasPrefix(path, "sys/fs/cgroup/") {
 		return path
 	}
+
 	parts := strings.Split("kubepods"+below, "/")
 	above := ""
 	for i, part := range parts[:len(parts)-1] {
@@ -68,6 +71,7 @@ func (v variant) path(path string) string {
 			parts[i] = v.plain(part)
 		}
 	}
+
 	return before + "/" + strings.Join(parts, "/")
 }
 
@@ -82,6 +86,7 @@ func (v variant) slice(part, above string) (name, stem string) {
 	case len(part) == idLength:
 		return v.prefix + part + ".scope", above
 	}
+
 	stem = above + "-" + part
 	return stem + ".slice", stem
 }
@@ -96,16 +101,21 @@ func (v variant) plain(part string) string {
 		if uid, pod := strings.CutPrefix(stem, "pod"); pod {
 			return "pod" + strings.ReplaceAll(uid, "_", "-")
 		}
+
 		return stem
 	}
+
 	if stem, ok := strings.CutSuffix(part, ".scope"); ok {
 		if v.prefix == "" {
 			return stem[max(len(stem)-idLength, 0):]
 		}
+
 		return stem
 	}
+
 	if len(part) == idLength {
 		return v.prefix + part
 	}
+
 	return part
 }

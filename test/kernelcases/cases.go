@@ -25,6 +25,7 @@ func Cases(v1 bool) []Case {
 	if v1 {
 		return casesV1()
 	}
+
 	return casesV2()
 }
 
@@ -50,12 +51,19 @@ func groups(paths ...string) []conformance.Step {
 	for i, p := range paths {
 		out[i] = conformance.Step{Op: conformance.Make, Path: p}
 	}
+
 	return out
 }
 
 // set returns a step that writes.
 func set(path, value string, err syscall.Errno, reads string) conformance.Step {
-	return conformance.Step{Op: conformance.Write, Path: path, Value: value, Err: err, Reads: reads}
+	return conformance.Step{
+		Op:    conformance.Write,
+		Path:  path,
+		Value: value,
+		Err:   err,
+		Reads: reads,
+	}
 }
 
 func read(path, reads string) conformance.Step {
@@ -230,6 +238,7 @@ func delegate(groups ...string) []conformance.Step {
 		}
 		out = append(out, set(g+"cgroup.subtree_control", "+cpu +cpuset +memory", none, "cpuset cpu memory"))
 	}
+
 	return out
 }
 
@@ -402,6 +411,7 @@ func Differences(steps []conformance.Step, got []conformance.Outcome) []string {
 	if len(got) != len(steps) {
 		return []string{fmt.Sprintf("%d answers to %d steps", len(got), len(steps))}
 	}
+
 	var out []string
 	for i, s := range steps {
 		g := got[i]
@@ -414,6 +424,7 @@ func Differences(steps []conformance.Step, got []conformance.Outcome) []string {
 			out = append(out, fmt.Sprintf("step %d, %s: reads %q, want %q", i, s, g.Reads, s.Reads))
 		}
 	}
+
 	return out
 }
 
@@ -421,5 +432,6 @@ func name(e syscall.Errno) string {
 	if e == 0 {
 		return "no error"
 	}
+
 	return e.Error()
 }

@@ -52,21 +52,27 @@ usage_stats: {enabled: false}
 // Mimir runs a Mimir of one process with the history of a tenant in its bucket until the test ends and returns the URL of its Prometheus API.
 func Mimir(t testing.TB, grid promserver.Grid, series []promserver.Series) string {
 	t.Helper()
-	program, dir := Program(t, "mimir"), t.TempDir()
+
+	program := Program(t, "mimir")
+	dir := t.TempDir()
+
 	bucket := filepath.Join(dir, "bucket", Tenant)
 	if err := os.CopyFS(bucket, os.DirFS(writeBlocks(t, grid, series))); err != nil {
 		t.Fatal(err)
 	}
+
 	_, httpPort, _ := net.SplitHostPort(harness.FreeAddress(t))
 	_, grpcPort, _ := net.SplitHostPort(harness.FreeAddress(t))
 	file := filepath.Join(dir, "mimir.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, mimirConfiguration, dir, httpPort, grpcPort), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	start(t, program, "-config.file="+file, "-target=all")
 	address := "http://127.0.0.1:" + httpPort
 	await(t, address+"/ready", "ready")
 	awaitMimirSeries(t, address+"/prometheus", bucket, grid, len(series))
+
 	return address + "/prometheus"
 }
 
@@ -77,31 +83,38 @@ var _ Start = Mimir
 // minute that there is none.
 func awaitMimirSeries(t testing.TB, api, bucket string, grid promserver.Grid, want int) {
 	t.Helper()
+
 	query := url.Values{"match[]": {`{__name__!=""}`}, "start": {fmt.Sprint(grid.Start.Unix())}, "end": {fmt.Sprint(grid.End.Unix())}}
 	harness.Eventually(t.Context(), t, startTimeout, "series of Mimir", func(ctx context.Context) error {
 		if _, err := os.Stat(filepath.Join(bucket, "bucket-index.json.gz")); err != nil {
 			return err
 		}
+
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, api+"/api/v1/series?"+query.Encode(), http.NoBody)
 		if err != nil {
 			return err
 		}
+
 		request.Header.Set(TenantHeader, Tenant)
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
 			return err
 		}
 		defer response.Body.Close()
+
 		var answer struct {
 			Data  []json.RawMessage
 			Error string
 		}
+
 		if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
 			return err
 		}
+
 		if len(answer.Data) != want {
 			return fmt.Errorf("%d of %d, %s %s", len(answer.Data), want, response.Status, answer.Error)
 		}
+
 		return nil
 	})
 }

@@ -19,6 +19,7 @@ func TestCustomResourceState(t *testing.T) {
 		ValueFrom      []string            `json:"valueFrom"`
 		NilIsZero      bool                `json:"nilIsZero"`
 	}
+
 	var file struct {
 		Kind string `json:"kind"`
 		Spec struct {
@@ -37,31 +38,38 @@ func TestCustomResourceState(t *testing.T) {
 			} `json:"resources"`
 		} `json:"spec"`
 	}
+
 	if err := yaml.UnmarshalStrict(readFile(t, "../../config/monitoring/kube-state-metrics.yaml"), &file); err != nil {
 		t.Fatal(err)
 	}
+
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := yaml.Unmarshal(readFile(t, "../../config/crd/analysis.crane.io_recommendations.yaml"), &crd); err != nil {
 		t.Fatal(err)
 	}
+
 	resource := file.Spec.Resources[0]
 	if k := resource.GroupVersionKind; k.Group != crd.Spec.Group || k.Version != crd.Spec.Versions[0].Name || k.Kind != crd.Spec.Names.Kind {
 		t.Errorf("no kind %+v", k)
 	}
+
 	schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 	check := func(base, path []string) {
 		if !hasField(schema, append(append([]string{}, base...), path...)) {
 			t.Errorf("a Recommendation has no field %s", strings.Join(append(base, path...), "."))
 		}
 	}
+
 	for _, path := range resource.LabelsFromPath {
 		check(nil, path)
 	}
+
 	for _, m := range resource.Metrics {
 		from := m.Each.Info
 		if from == nil {
 			from = m.Each.Gauge
 		}
+
 		check(nil, from.Path)
 		for _, path := range append([][]string{from.ValueFrom}, valuesOf(from.LabelsFromPath)...) {
 			check(from.Path, path)
@@ -74,6 +82,7 @@ func valuesOf(m map[string][]string) [][]string {
 	for _, v := range m {
 		out = append(out, v)
 	}
+
 	return out
 }
 
@@ -82,9 +91,11 @@ func hasField(schema *apiextensionsv1.JSONSchemaProps, path []string) bool {
 	if schema.Items != nil {
 		schema = schema.Items.Schema
 	}
+
 	if len(path) == 0 || path[0] == "metadata" {
 		return true
 	}
+
 	next, ok := schema.Properties[path[0]]
 	return ok && hasField(&next, path[1:])
 }

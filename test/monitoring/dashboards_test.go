@@ -25,21 +25,26 @@ func TestGenerated(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		path := filepath.Join(dashboardDir, d.UID+".json")
 		want[d.UID+".json"] = true
+
 		if os.Getenv("CRANE_UPDATE_DOCS") != "" {
 			if err := os.WriteFile(path, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		if committed, err := os.ReadFile(path); err != nil || !bytes.Equal(committed, content) {
 			t.Errorf("%s is not current (%v): run make generate", path, err)
 		}
 	}
+
 	entries, err := os.ReadDir(dashboardDir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, e := range entries {
 		if !want[e.Name()] {
 			t.Errorf("%s has no definition", e.Name())
@@ -59,26 +64,31 @@ func TestDashboards(t *testing.T) {
 				if titles[p.Title] || p.Title == "" {
 					t.Errorf("%s: two panels %q, or one without title", d.UID, p.Title)
 				}
+
 				titles[p.Title] = true
 				for _, q := range p.Queries {
 					checkExpression(t, known, d.UID+": "+p.Title, dashboards.Expand(q.Expr))
 				}
 			}
 		}
+
 		for _, v := range d.Variables {
 			if v.Query != "" {
 				checkExpression(t, known, d.UID+": $"+v.Name, dashboards.Expand(v.Query))
 			}
 		}
 	}
+
 	t.Logf("%d dashboards, %d panels", len(dashboards.All()), panels)
 }
 
 func checkExpression(t *testing.T, known func(string) bool, at, expression string) {
 	t.Helper()
+
 	if strings.Contains(regexp.MustCompile(`"\$1"`).ReplaceAllString(expression, ""), "$") {
 		t.Errorf("%s: an unknown variable in %s", at, expression)
 	}
+
 	for _, name := range selectors(t, expression) {
 		if !known(name) && name != "ALERTS" {
 			t.Errorf("%s: no metric %s", at, name)
@@ -102,6 +112,7 @@ func TestSuccessors(t *testing.T) {
 			}
 		}
 	}
+
 	sections := map[string]int{}
 	row := regexp.MustCompile("(?m)^\\| .+ \\| `([^`]+ / [^`]+)` \\|$")
 	for part := range strings.SplitSeq(string(readFile(t, "../../docs/reference/dashboards.md")), "\n### ") {
@@ -113,6 +124,7 @@ func TestSuccessors(t *testing.T) {
 			}
 		}
 	}
+
 	if !maps.Equal(sections, gocranePanels) {
 		t.Errorf("successors by dashboard: %v, want %v", sections, gocranePanels)
 	}

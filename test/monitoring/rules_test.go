@@ -27,34 +27,41 @@ type rule struct {
 
 func readRules(t *testing.T) []rule {
 	t.Helper()
+
 	var file struct {
 		Groups []struct {
 			Name  string `json:"name"`
 			Rules []rule `json:"rules"`
 		} `json:"groups"`
 	}
+
 	if err := yaml.UnmarshalStrict(readFile(t, "../../config/monitoring/rules.yaml"), &file); err != nil {
 		t.Fatal(err)
 	}
+
 	var all []rule
 	for _, g := range file.Groups {
 		all = append(all, g.Rules...)
 	}
+
 	return all
 }
 
 func readFile(t *testing.T, path string) []byte {
 	t.Helper()
+
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return content
 }
 
 // knownMetrics returns a function that reports whether Crane exports a metric, records it by a rule, or reads it from an exporter.
 func knownMetrics(t *testing.T) func(string) bool {
 	t.Helper()
+
 	known := map[string]bool{"up": true}
 	for _, match := range regexp.MustCompile("(?m)^\\| `(crane_\\w+)` \\| (\\w+)").FindAllStringSubmatch(string(readFile(t, "../../docs/reference/metrics.md")), -1) {
 		known[match[1]] = true
@@ -64,9 +71,11 @@ func knownMetrics(t *testing.T) func(string) bool {
 			}
 		}
 	}
+
 	for _, r := range readRules(t) {
 		known[r.Record] = true
 	}
+
 	return func(name string) bool {
 		return known[name] || regexp.MustCompile("^(kube|node|container|process|go)_").MatchString(name)
 	}
@@ -75,42 +84,51 @@ func knownMetrics(t *testing.T) func(string) bool {
 // selectors returns the names of the metrics that an expression reads.
 func selectors(t *testing.T, expression string) []string {
 	t.Helper()
+
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
 	if err != nil {
 		t.Errorf("%s: %v", expression, err)
 		return nil
 	}
+
 	var names []string
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
 		if selector, ok := node.(*parser.VectorSelector); ok {
 			names = append(names, selector.Name)
 		}
+
 		return nil
 	})
+
 	return names
 }
 
 // TestRules checks that rules are PromQL on metrics that exist, and that each alert has its texts.
 func TestRules(t *testing.T) {
-	known, alerts := knownMetrics(t), 0
+	known := knownMetrics(t)
+	alerts := 0
 	for _, r := range readRules(t) {
 		names := selectors(t, r.Expr)
 		if len(names) == 0 {
 			t.Errorf("%s%s reads no metric", r.Alert, r.Record)
 		}
+
 		for _, name := range names {
 			if !known(name) {
 				t.Errorf("%s%s: no metric %s", r.Alert, r.Record, name)
 			}
 		}
+
 		if r.Alert == "" {
 			continue
 		}
+
 		alerts++
 		if r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" || r.For == "" {
 			t.Errorf("%s: no severity, duration, summary or description", r.Alert)
 		}
 	}
+
 	if alerts == 0 {
 		t.Error("no alert")
 	}
@@ -126,10 +144,13 @@ func TestAlertsAreTested(t *testing.T) {
 			} `json:"alert_rule_test"`
 		} `json:"tests"`
 	}
+
 	if err := yaml.Unmarshal(readFile(t, "alerts.yaml"), &file); err != nil {
 		t.Fatal(err)
 	}
-	fires, quiet := map[string]bool{}, map[string]bool{}
+
+	fires := map[string]bool{}
+	quiet := map[string]bool{}
 	for _, group := range file.Tests {
 		for _, test := range group.AlertRuleTest {
 			if len(test.ExpAlerts) > 0 {
@@ -139,6 +160,7 @@ func TestAlertsAreTested(t *testing.T) {
 			}
 		}
 	}
+
 	for _, r := range readRules(t) {
 		if r.Alert != "" && (!fires[r.Alert] || !quiet[r.Alert]) {
 			t.Errorf("%s: test in which it fires %v, in which it does not %v", r.Alert, fires[r.Alert], quiet[r.Alert])
@@ -154,11 +176,13 @@ func TestRunbooks(t *testing.T) {
 		title, text, _ := strings.Cut(part, "\n")
 		sections[title] = text
 	}
+
 	var alerts []string
 	for _, r := range readRules(t) {
 		if r.Alert == "" {
 			continue
 		}
+
 		alerts = append(alerts, r.Alert)
 		if want := page + "#" + strings.ToLower(r.Alert); r.Annotations["runbook"] != want {
 			t.Errorf("%s: runbook %q, want %q", r.Alert, r.Annotations["runbook"], want)
@@ -167,6 +191,7 @@ func TestRunbooks(t *testing.T) {
 			t.Errorf("%s: %s has no section with a command", r.Alert, page)
 		}
 	}
+
 	for title := range sections {
 		if strings.HasPrefix(title, "Crane") && !slices.Contains(alerts, title) {
 			t.Errorf("%s: no alert %s", page, title)

@@ -12,6 +12,7 @@ import (
 // Only skips a test unless CRANE_NIGHTLY is set.
 func Only(t *testing.T) {
 	t.Helper()
+
 	if os.Getenv("CRANE_NIGHTLY") == "" {
 		t.Skip("takes some minutes; runs where CRANE_NIGHTLY is set, as in make nightly")
 	}

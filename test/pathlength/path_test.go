@@ -50,6 +50,7 @@ func now() time.Time { return time.Date(2026, 1, 20, 12, 0, 30, 0, time.UTC) }
 // serveUsage serves eight days in which the container app of pod web-1-a uses half a core and 100 MiB.
 func serveUsage(t *testing.T) string {
 	t.Helper()
+
 	grid := promserver.Grid{Start: now().AddDate(0, 0, -8).Truncate(time.Minute), End: now().Truncate(time.Minute), Step: time.Minute}
 	constant := func(v float64, pairs ...string) promserver.Series {
 		return promserver.Series{Labels: labels.FromStrings(append(pairs, "namespace", "shop", "pod", "web-1-a", "container", "app")...), Fill: func(dst []float64, _ int) {
@@ -58,12 +59,14 @@ func serveUsage(t *testing.T) string {
 			}
 		}}
 	}
+
 	cpu := constant(0, "__name__", "container_cpu_usage_seconds_total", "cpu", "total")
 	cpu.Fill = func(dst []float64, first int) {
 		for i := range dst {
 			dst[i] = float64(first+i) * 30
 		}
 	}
+
 	dir := t.TempDir()
 	owned := func(metric, by, object, kind, owner string) promserver.Series {
 		return promserver.Series{
@@ -75,22 +78,27 @@ func serveUsage(t *testing.T) string {
 			},
 		}
 	}
+
 	all := []promserver.Series{
 		cpu, constant(100<<20, "__name__", "container_memory_working_set_bytes"),
 		owned("kube_pod_owner", "pod", "web-1-a", "ReplicaSet", "web-1"), owned("kube_replicaset_owner", "replicaset", "web-1", "Deployment", "web"),
 	}
+
 	if _, err := promserver.WriteBlocks(t.Context(), dir, grid, all); err != nil {
 		t.Fatal(err)
 	}
+
 	s, err := promserver.Open(promserver.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return s.URL()
 }
 
@@ -103,6 +111,7 @@ func objects() []client.Object {
 	}}}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labelSet}, Spec: corev1.PodSpec{Containers: []corev1.Container{container}}}
 	replicas := int32(1)
+
 	owner := func(kind, name string) []metav1.OwnerReference {
 		controller := true
 		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "uid-" + "of", Controller: &controller}}
@@ -110,6 +119,7 @@ func objects() []client.Object {
 	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web", CreationTimestamp: created, Generation: 1}}
 	web.Spec = appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labelSet}, Template: template}
 	web.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, UpdatedReplicas: 1}
+
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "uid-web-1", CreationTimestamp: created, Labels: labelSet, OwnerReferences: owner("Deployment", "web")}}
 	set.OwnerReferences[0].UID = web.UID
 	set.Spec = appsv1.ReplicaSetSpec{Replicas: &replicas, Selector: web.Spec.Selector, Template: template}
@@ -117,6 +127,7 @@ func objects() []client.Object {
 	pod.OwnerReferences[0].UID = set.UID
 	pod.Spec = template.Spec
 	pod.Spec.NodeName = "node-1"
+
 	pod.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, StartTime: &created, QOSClass: corev1.PodQOSBurstable,
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: created}},
@@ -125,6 +136,7 @@ func objects() []client.Object {
 			AllocatedResources: container.Resources.Requests,
 		}},
 	}
+
 	rule := &analysisv1alpha1.RecommendationRule{ObjectMeta: metav1.ObjectMeta{Name: "requests", UID: "uid-rule", Generation: 1}}
 	rule.Spec.RunInterval = "1d"
 	rule.Spec.ResourceSelectors = []analysisv1alpha1.ResourceSelector{{Kind: "Deployment", APIVersion: "apps/v1"}}
@@ -132,6 +144,7 @@ func objects() []client.Object {
 	rule.Spec.Recommenders = []analysisv1alpha1.Recommender{{Name: "Resource"}}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+
 	return []client.Object{namespace, node, web, set, pod, rule}
 }
 
@@ -151,19 +164,23 @@ func (u *usageAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body == nil {
 		return http.DefaultTransport.RoundTrip(r)
 	}
+
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
 	}
+
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	response, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil || !strings.HasSuffix(r.URL.Path, "/query_range") || !bytes.Contains(body, []byte("container_cpu_usage")) && !bytes.Contains(body, []byte("working_set")) {
 		return response, err
 	}
+
 	if !u.done {
 		u.done = true
 		calltrace.Start()
 	}
+
 	response.Body = markedBody{response.Body}
 	return response, nil
 }
@@ -183,6 +200,7 @@ func TestPath(t *testing.T) {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
+
 	var resized string
 	var trace calltrace.Trace
 	patched := interceptor.Funcs{
@@ -195,6 +213,7 @@ func TestPath(t *testing.T) {
 			return c.SubResource(sub).Update(ctx, o, opts...)
 		},
 	}
+
 	patched.Apply = func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 		return nil // The fake client has no server-side apply for the annotation of a partial object.
 	}
@@ -202,25 +221,35 @@ func TestPath(t *testing.T) {
 		if sub != "resize" {
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		}
+
 		calltrace.Mark()
 		trace = calltrace.Stop()
 		resized = o.GetName()
+
 		return nil
 	}
+
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects()...).WithInterceptorFuncs(patched).
 		WithStatusSubresource(&analysisv1alpha1.Recommendation{}, &analysisv1alpha1.RecommendationRule{}).
 		WithIndex(&analysisv1alpha1.Recommendation{}, targetindex.Index, targetindex.IndexValues)
+
 	if err := recommendationcontroller.AddIndexes(t.Context(), indexes{builder}); err != nil {
 		t.Fatal(err)
 	}
+
 	c := builder.Build()
 	config := prometheus.DefaultConfig()
-	config.Address, config.Now, config.Transport = serveUsage(t), now, &usageAnswers{}
+	config.Address = serveUsage(t)
+	config.Now = now
+
+	config.Transport = &usageAnswers{}
 	source, err := prometheus.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock, recorder := clocktesting.NewFakePassiveClock(now()), events.NewFakeRecorder(1000)
+
+	clock := clocktesting.NewFakePassiveClock(now())
+	recorder := events.NewFakeRecorder(1000)
 	rules := &recommendationcontroller.RuleReconciler{
 		Client: c, Live: c, Lister: &workload.Lister{Sources: workload.CachedSources(c, c, 500), Scales: c, Scheme: scheme},
 		Kinds: recommendationcontroller.DiscoveryKinds{
@@ -231,51 +260,63 @@ func TestPath(t *testing.T) {
 		Events: recorder, Metrics: recommendationcontroller.NewMetrics(clock.Now, time.Hour), Clock: clock,
 		Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Second, time.Minute),
 	}
+
 	if _, err := rules.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "requests"}}); err != nil {
 		t.Fatal(err)
 	}
+
 	calltrace.Pause()
 	var list analysisv1alpha1.RecommendationList
 	if err := c.List(t.Context(), &list); err != nil || len(list.Items) != 1 || list.Items[0].Status.RecommendedValue == "" {
 		t.Fatalf("%v, %+v", err, list.Items)
 	}
+
 	rec := &list.Items[0]
 	rec.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeAuto
 	if err := c.Update(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
+
 	reconciler := adoptioncontroller.NewReconciler(c, c, recorder, clock, targetsnapshot.Settings{Policy: adoption.DefaultPolicy()})
 	reconciler.SystemNamespace = "crane-system"
 	key := targetindex.KeyOf(rec.Spec.TargetRef)
 	calltrace.Resume()
+
 	for range 3 { // The state is stored first.
 		result, err := reconciler.Reconcile(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if resized != "" {
 			break
 		}
+
 		clock.SetTime(clock.Now().Add(result.RequeueAfter))
 	}
+
 	if resized != "web-1-a" {
 		err := c.Get(t.Context(), client.ObjectKeyFromObject(rec), rec)
 		t.Fatalf("no pod was resized: %v, %+v, %+v", err, rec.Status.Adoption, rec.Status.Conditions)
 	}
+
 	report(t, trace)
 }
 
 // report logs a trace; there is none without instrumented sources.
 func report(t *testing.T, trace calltrace.Trace) {
 	t.Helper()
+
 	total := 0
 	for _, folder := range slices.Sorted(maps.Keys(trace.Functions)) {
 		total += len(trace.Functions[folder])
 		t.Logf("%4d functions of %s", len(trace.Functions[folder]), folder)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(trace.Path)) {
 		t.Logf("path: %s", name)
 	}
+
 	for _, c := range trace.TurnBacks {
 		t.Logf("turn-back: %s -> %s", c.From, c.To)
 	}

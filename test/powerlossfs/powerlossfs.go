@@ -65,6 +65,7 @@ func (d *Disk) Create(path string) (durablefile.File, error) {
 		f = &file{disk: d}
 		d.setEntry(path, f)
 	}
+
 	f.content, f.dirty = nil, f.dirty || len(f.content) > 0
 	d.stepDone()
 	return f, nil
@@ -76,9 +77,11 @@ func (d *Disk) Rename(from, to string) error {
 	if f == nil {
 		return fmt.Errorf("rename %s: %w", from, fs.ErrNotExist)
 	}
+
 	d.setEntry(to, f)
 	d.setEntry(from, nil)
 	d.stepDone()
+
 	return nil
 }
 
@@ -87,6 +90,7 @@ func (d *Disk) Remove(path string) error {
 	if d.entries[path] == nil {
 		return fmt.Errorf("remove %s: %w", path, fs.ErrNotExist)
 	}
+
 	d.setEntry(path, nil)
 	d.stepDone()
 	return nil
@@ -98,20 +102,25 @@ func (d *Disk) SyncDir(string) error {
 	clear(d.synced)
 	maps.Copy(d.synced, d.entries)
 	d.stepDone()
+
 	return nil
 }
 
 // Write implements durablefile.File.
 func (f *file) Write(content []byte) (int, error) {
-	f.content, f.dirty = append(slices.Clone(f.content), content...), true
+	f.content = append(slices.Clone(f.content), content...)
+	f.dirty = true
 	f.disk.stepDone()
+
 	return len(content), nil
 }
 
 // Sync implements durablefile.File.
 func (f *file) Sync() error {
-	f.durable, f.dirty = f.content, false
+	f.durable = f.content
+	f.dirty = false
 	f.disk.stepDone()
+
 	return nil
 }
 
@@ -125,20 +134,24 @@ func (d *Disk) PossibleContents(path string) (all [][]byte) {
 			all = append(all, content)
 		}
 	}
+
 	for _, f := range append([]*file{d.synced[path]}, d.previous[path]...) {
 		if f == nil {
 			add(nil)
 			continue
 		}
+
 		if !f.dirty {
 			add(append([]byte{}, f.content...))
 			continue
 		}
+
 		// The durable content, the written content, its first half, and a file of the same length that was never filled.
 		for _, content := range [][]byte{f.durable, f.content, f.content[:len(f.content)/2], nil, make([]byte, len(f.content))} {
 			add(append([]byte{}, content...))
 		}
 	}
+
 	return all
 }
 
@@ -147,8 +160,10 @@ func (d *Disk) LosePower(path string, found []byte) {
 	clear(d.entries)
 	clear(d.previous)
 	clear(d.synced)
+
 	if found != nil {
 		f := &file{disk: d, content: found, durable: found}
-		d.entries[path], d.synced[path] = f, f
+		d.entries[path] = f
+		d.synced[path] = f
 	}
 }

@@ -35,6 +35,7 @@ func (r right) String() string {
 	if r.name != "" {
 		text += " " + r.name
 	}
+
 	return text
 }
 
@@ -53,10 +54,12 @@ func TestEveryRightIsUsed(t *testing.T) {
 	if dir == "" {
 		t.Skipf("%s does not name the directory with audit logs; run make test-rbac", controlplane.AuditEnv)
 	}
+
 	rights, err := grantedRights()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	used := map[right]bool{}
 	requests := readRequests(t, dir, func(e *auditv1.Event) {
 		for _, r := range rights {
@@ -65,16 +68,19 @@ func TestEveryRightIsUsed(t *testing.T) {
 			}
 		}
 	})
+
 	for _, account := range []string{"craned", "crane-agent", "metric-adapter", "crane-scheduler"} {
 		if requests[account] == 0 {
 			t.Errorf("the logs in %s have no request of %s", dir, account)
 		}
 	}
+
 	for _, r := range rights {
 		if _, ok := exceptions[r.String()]; !used[r] && !ok {
 			t.Errorf("no test uses %s", r)
 		}
 	}
+
 	t.Logf("%d rights, requests %v", len(rights), requests)
 }
 
@@ -84,6 +90,7 @@ func grantedRights() ([]right, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	roles := map[string][]rbacv1.PolicyRule{}
 	for _, o := range objects {
 		if kind := o.GetKind(); kind == "ClusterRole" || kind == "Role" {
@@ -91,27 +98,33 @@ func grantedRights() ([]right, error) {
 			if err := decode(o, &role); err != nil {
 				return nil, err
 			}
+
 			roles[kind+" "+o.GetName()] = role.Rules
 		}
 	}
+
 	var all []right
 	for _, o := range objects {
 		if kind := o.GetKind(); kind != "ClusterRoleBinding" && kind != "RoleBinding" {
 			continue
 		}
+
 		var binding rbacv1.ClusterRoleBinding
 		if err := decode(o, &binding); err != nil {
 			return nil, err
 		}
+
 		for _, s := range binding.Subjects {
 			if s.Kind != rbacv1.ServiceAccountKind || s.Namespace != "crane-system" {
 				continue
 			}
+
 			for _, rule := range roles[binding.RoleRef.Kind+" "+binding.RoleRef.Name] {
 				all = append(all, expand(s.Name, binding.RoleRef.Name, rule)...)
 			}
 		}
 	}
+
 	return all, nil
 }
 
@@ -119,6 +132,7 @@ func decode(o *unstructured.Unstructured, into any) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into); err != nil {
 		return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
 	}
+
 	return nil
 }
 
@@ -128,6 +142,7 @@ func expand(account, role string, rule rbacv1.PolicyRule) []right {
 	if len(names) == 0 {
 		names = []string{""}
 	}
+
 	var all []right
 	for _, group := range rule.APIGroups {
 		for _, resource := range rule.Resources {
@@ -138,6 +153,7 @@ func expand(account, role string, rule rbacv1.PolicyRule) []right {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -149,6 +165,7 @@ func (r right) allows(e *auditv1.Event) bool {
 	if o.Subresource != "" {
 		resource += "/" + o.Subresource
 	}
+
 	return accountPrefix+r.account == e.User.Username && (r.verb == e.Verb || r.verb == "list" && e.Verb == "watch") && (r.group == "*" || r.group == o.APIGroup) &&
 		(r.resource == "*" || r.resource == resource || r.resource == "*/"+o.Subresource) && (r.name == "" || r.name == o.Name)
 }
@@ -157,39 +174,49 @@ func (r right) allows(e *auditv1.Event) bool {
 // account. Requests that tests make with a component's token do not count: they have the user agent of the test.
 func readRequests(t *testing.T, dir string, use func(*auditv1.Event)) map[string]int {
 	t.Helper()
+
 	files, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no audit logs in %s: %v", dir, err)
 	}
-	counts, seen := map[string]int{}, map[string]bool{}
+
+	counts := map[string]int{}
+	seen := map[string]bool{}
 	for _, file := range files {
 		f, err := os.Open(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		lines := bufio.NewScanner(f)
 		lines.Buffer(nil, 1<<20)
+
 		for lines.Scan() {
 			var e auditv1.Event
 			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 				continue // The last line of an API server that was killed.
 			}
+
 			account, ok := strings.CutPrefix(e.User.Username, accountPrefix)
 			agent, _, _ := strings.Cut(e.UserAgent, "/")
 			if !ok || e.ObjectRef == nil || e.Annotations["authorization.k8s.io/decision"] != "allow" || !slices.Contains(userAgents[account], agent) {
 				continue
 			}
+
 			counts[account]++
 			if key := fmt.Sprint(account, e.Verb, *e.ObjectRef); !seen[key] {
 				seen[key] = true
 				use(&e)
 			}
 		}
+
 		if err := lines.Err(); err != nil {
 			t.Fatal(err)
 		}
+
 		f.Close()
 	}
+
 	return counts
 }
 

@@ -61,28 +61,34 @@ func TestRelease(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte(read(t, dir, "rightsize.yaml")), &plugin); err != nil {
 		t.Fatal(err)
 	}
+
 	if plugin.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || plugin.Kind != "Plugin" || plugin.Metadata.Name != "rightsize" ||
 		plugin.Spec.Version != version || plugin.Spec.ShortDescription == "" || len(plugin.Spec.Platforms) != 2 {
 		t.Errorf("krew manifest: %+v", plugin)
 	}
+
 	for _, p := range plugin.Spec.Platforms {
 		archive := path.Base(p.URI)
 		if sum := sums[archive]; sum == "" || sum != p.SHA256 || !strings.Contains(p.URI, "/"+version+"/") {
 			t.Errorf("krew manifest: %s has checksum %s, want %q", p.URI, p.SHA256, sum)
 		}
+
 		files := unpack(t, filepath.Join(dir, archive))
 		if len(files) != 2 || files[p.Bin] == "" || files["LICENSE"] == "" {
 			t.Errorf("%s holds %v, want %s and LICENSE", archive, files, p.Bin)
 		}
+
 		checkSBOM(t, dir, sums, p.Selector.MatchLabels["os"]+"-"+p.Selector.MatchLabels["arch"], files[p.Bin])
 		if p.Selector.MatchLabels["os"]+"/"+p.Selector.MatchLabels["arch"] != host {
 			continue
 		}
+
 		out, err := exec.CommandContext(t.Context(), files[p.Bin], "version").CombinedOutput()
 		if err != nil || !strings.Contains(string(out), version) {
 			t.Errorf("crane version: %v: %s", err, out)
 		}
 	}
+
 	if notes := read(t, dir, "NOTES.md"); !strings.HasPrefix(notes, "# Crane "+version+"\n") || !strings.Contains(notes, "\n## ") || !strings.Contains(notes, "\n- ") {
 		t.Errorf("release notes: %.200s", notes)
 	}
@@ -97,17 +103,20 @@ func TestRelease(t *testing.T) {
 
 func release(t *testing.T, platforms ...string) string {
 	t.Helper()
+
 	dir := t.TempDir()
 	command := exec.CommandContext(t.Context(), "../../hack/release.sh", append([]string{version, dir}, platforms...)...)
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+
 	return dir
 }
 
 // checksums returns the content of SHA256SUMS by file, each of which must be right.
 func checksums(t *testing.T, dir string) map[string]string {
 	t.Helper()
+
 	sums := map[string]string{}
 	for line := range strings.Lines(read(t, dir, "SHA256SUMS")) {
 		sum, file, _ := strings.Cut(strings.TrimSpace(line), "  ")
@@ -115,26 +124,32 @@ func checksums(t *testing.T, dir string) map[string]string {
 		if hex.EncodeToString(actual[:]) != sum {
 			t.Errorf("SHA256SUMS: %s has another checksum", file)
 		}
+
 		sums[file] = sum
 	}
+
 	if len(sums) != 5 {
 		t.Errorf("SHA256SUMS: %d files, want 2 archives, their SBOMs and the krew manifest", len(sums))
 	}
+
 	return sums
 }
 
 // checkSBOM checks that the SBOM of a platform has a checksum and is that of the binary in the archive.
 func checkSBOM(t *testing.T, dir string, sums map[string]string, platform, binary string) {
 	t.Helper()
+
 	file := "crane-" + platform + ".spdx.json"
 	if sums[file] == "" {
 		t.Errorf("SHA256SUMS does not have %s", file)
 		return
 	}
+
 	content, err := os.ReadFile(binary)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	sum := sha256.Sum256(content)
 	if !strings.Contains(read(t, dir, file), hex.EncodeToString(sum[:])) {
 		t.Errorf("%s is not the SBOM of the binary in the archive", file)
@@ -143,26 +158,32 @@ func checkSBOM(t *testing.T, dir string, sums map[string]string, platform, binar
 
 func read(t *testing.T, dir, file string) string {
 	t.Helper()
+
 	text, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(text)
 }
 
 // unpack extracts an archive into a new directory and returns the paths of its files by name.
 func unpack(t *testing.T, archive string) map[string]string {
 	t.Helper()
+
 	f, err := os.Open(archive)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
+
 	unzipped, err := gzip.NewReader(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, files := t.TempDir(), map[string]string{}
+
+	dir := t.TempDir()
+	files := map[string]string{}
 	for r := tar.NewReader(unzipped); ; {
 		header, err := r.Next()
 		if err == io.EOF {
@@ -171,15 +192,18 @@ func unpack(t *testing.T, archive string) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		file := filepath.Join(dir, filepath.Base(header.Name))
 		out, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_EXCL, header.FileInfo().Mode())
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		_, err = io.Copy(out, r)
 		if closeErr := out.Close(); err != nil || closeErr != nil {
 			t.Fatal(err, closeErr)
 		}
+
 		files[header.Name] = file
 	}
 }

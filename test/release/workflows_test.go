@@ -52,11 +52,13 @@ type step struct {
 // readWorkflow returns a workflow and its text.
 func readWorkflow(t *testing.T, name string) (workflow, string) {
 	t.Helper()
+
 	text := read(t, root, filepath.Join(".github/workflows", name))
 	var out workflow
 	if err := yaml.Unmarshal([]byte(text), &out); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
+
 	return out, text
 }
 
@@ -66,16 +68,19 @@ func (j job) commands() string {
 	for _, s := range j.Steps {
 		all = append(all, s.Run)
 	}
+
 	return strings.Join(all, "\n")
 }
 
 // step returns the step of a job by its name or ID.
 func (j job) step(t *testing.T, name string) step {
 	t.Helper()
+
 	i := slices.IndexFunc(j.Steps, func(s step) bool { return s.ID == name || s.Name == name })
 	if i < 0 {
 		t.Fatalf("no step %s", name)
 	}
+
 	return j.Steps[i]
 }
 
@@ -86,24 +91,29 @@ func TestWorkflows(t *testing.T) {
 	if err != nil || len(files) < 2 {
 		t.Fatalf("workflows %v: %v", files, err)
 	}
+
 	makefile := read(t, root, "Makefile")
 	pinned := regexp.MustCompile(`^[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 	uses := regexp.MustCompile(`\buses: *(.*)`)
+
 	invocation := regexp.MustCompile(`\bmake ([^\n|;&]+)`)
 	for _, file := range files {
 		w, text := readWorkflow(t, filepath.Base(file))
 		if w.Permissions == nil || len(*w.Permissions) > 0 || len(w.Jobs) == 0 {
 			t.Errorf("%s: permissions %v, %d jobs", file, w.Permissions, len(w.Jobs))
 		}
+
 		for _, match := range uses.FindAllStringSubmatch(text, -1) {
 			if !pinned.MatchString(match[1]) {
 				t.Errorf("%s: %s is not pinned to a commit with its tag in a comment", file, match[1])
 			}
 		}
+
 		for name, j := range w.Jobs {
 			if j.TimeoutMinutes == 0 || len(j.Permissions) == 0 || len(j.Steps) == 0 {
 				t.Errorf("%s: job %s: %+v", file, name, j)
 			}
+
 			for _, match := range invocation.FindAllStringSubmatch(j.commands(), -1) {
 				for target := range strings.FieldsSeq(match[1]) {
 					if !strings.Contains(target, "=") && !strings.Contains(makefile, "\n"+target+":") {
@@ -123,9 +133,11 @@ func TestNightly(t *testing.T) {
 	for _, j := range w.Jobs {
 		all = append(all, strings.Split(j.commands(), "\n")...)
 	}
+
 	if len(w.On.Schedule) == 0 || !slices.Contains(all, "make vulncheck audit-web") || !slices.Contains(all, "make nightly") {
 		t.Errorf("schedule %v of %q", w.On.Schedule, all)
 	}
+
 	_, recipe, _ := strings.Cut(read(t, root, "Makefile"), "\nnightly:")
 	recipe, _, _ = strings.Cut(recipe, "\n\n")
 	for _, target := range []string{"test-rbac", "vulncheck audit-web"} {
@@ -138,10 +150,12 @@ func TestNightly(t *testing.T) {
 // releasedNames are the images and the chart of a release.
 func releasedNames(t *testing.T) []string {
 	t.Helper()
+
 	images := regexp.MustCompile(`(?m)^IMAGES := (.+)$`).FindStringSubmatch(read(t, root, "Makefile"))
 	if images == nil {
 		t.Fatal("no IMAGES in the Makefile")
 	}
+
 	return append(strings.Fields(images[1]), "charts/crane")
 }
 
@@ -149,17 +163,23 @@ func releasedNames(t *testing.T) []string {
 // a cosign that records its arguments: every image and the chart are signed by their digests and have a provenance of these.
 func TestReleaseWorkflow(t *testing.T) {
 	w, _ := readWorkflow(t, "release.yaml")
-	release, provenance := w.Jobs["release"], w.Jobs["provenance"]
+	release := w.Jobs["release"]
+	provenance := w.Jobs["provenance"]
+
 	if order := regexp.MustCompile(`(?s)make vulncheck .*make release .*make images .*make push-chart .*cosign sign `); !order.MatchString(release.commands()) {
 		t.Errorf("steps %s", release.commands())
 	}
 
-	names, dir := releasedNames(t), t.TempDir()
-	want, file := map[string]string{}, ""
+	names := releasedNames(t)
+	dir := t.TempDir()
+
+	want := map[string]string{}
+	file := ""
 	for i, name := range names {
 		want[name] = "sha256:" + strings.Repeat(string(rune('a'+i)), 64)
 		file += name + " " + version + " " + want[name] + "\n"
 	}
+
 	for path, text := range map[string]string{
 		"dist/digests": file, "dist/release/SHA256SUMS": "", "bin/cosign": "#!/bin/sh\necho \"$@\" >>signed\n[ -z \"$FAIL\" ]\n",
 	} {
@@ -167,10 +187,12 @@ func TestReleaseWorkflow(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	run := func(name string, env ...string) error {
 		cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c", release.step(t, name).Run) // the shell of GitHub for steps
 		cmd.Dir = dir
@@ -180,6 +202,7 @@ func TestReleaseWorkflow(t *testing.T) {
 		cmd.Stderr = &stderr
 		err := cmd.Run()
 		t.Logf("%s: %v %s", name, err, stderr.String())
+
 		return err
 	}
 
@@ -190,15 +213,18 @@ func TestReleaseWorkflow(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "signed")); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := run(sign); err != nil {
 		t.Fatal(err)
 	}
+
 	signed := strings.Split(strings.TrimSpace(read(t, dir, "signed")), "\n")
 	for _, name := range names {
 		if line := "sign --yes registry.example/crane/" + name + "@" + want[name]; !slices.Contains(signed, line) {
 			t.Errorf("no %q in %q", line, signed)
 		}
 	}
+
 	if len(signed) != len(names)+1 || !strings.HasSuffix(signed[len(signed)-1], "dist/release/SHA256SUMS") {
 		t.Errorf("signed: %q", signed)
 	}
@@ -206,22 +232,26 @@ func TestReleaseWorkflow(t *testing.T) {
 	if err := run("digests"); err != nil {
 		t.Fatal(err)
 	}
+
 	text, ok := strings.CutPrefix(read(t, dir, "output"), "digests=")
 	have := map[string]string{}
 	if err := json.Unmarshal([]byte(text), &have); err != nil || !ok || release.Outputs["digests"] != "${{ steps.digests.outputs.digests }}" {
 		t.Fatalf("outputs %v, %q: %v", release.Outputs, text, err)
 	}
+
 	for name, digest := range want {
 		if have[name] != digest || !slices.Contains(provenance.Strategy.Matrix["name"], name) {
 			t.Errorf("%s: digest %s, want %s; provenance of %v", name, have[name], digest, provenance.Strategy.Matrix["name"])
 		}
 	}
+
 	attest := provenance.Steps[len(provenance.Steps)-1]
 	if !strings.HasPrefix(attest.Uses, "actions/attest-build-provenance@") || attest.With["push-to-registry"] != true ||
 		attest.With["subject-name"] != "${{ env.REGISTRY }}/${{ matrix.name }}" ||
 		attest.With["subject-digest"] != "${{ fromJSON(needs.release.outputs.digests)[matrix.name] }}" {
 		t.Errorf("provenance: %+v", attest)
 	}
+
 	for _, right := range []string{"packages", "id-token", "attestations"} {
 		if provenance.Permissions[right] != "write" {
 			t.Errorf("the provenance needs the permission %s: write: %v", right, provenance.Permissions)

@@ -23,6 +23,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&Analytics{}, &AnalyticsList{},
 		&ConfigSet{}, &ConfigSetList{},
 	)
+
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -22,6 +22,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&Substitute{}, &SubstituteList{},
 		&EffectiveVerticalPodAutoscaler{}, &EffectiveVerticalPodAutoscalerList{},
 	)
+
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

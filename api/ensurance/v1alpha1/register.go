@@ -22,6 +22,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&PodQOS{}, &PodQOSList{},
 		&AvoidanceAction{}, &AvoidanceActionList{},
 	)
+
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -42,9 +42,11 @@ func decodeValid[T any, P validated[T]](data []byte, kind string) (P, error) {
 	if err := decode(data, object); err != nil {
 		return nil, fmt.Errorf("decode %s: %w", kind, err)
 	}
+
 	if err := object.Validate().ToAggregate(); err != nil {
 		return nil, fmt.Errorf("invalid %s: %w", kind, err)
 	}
+
 	return object, nil
 }
 
@@ -54,22 +56,27 @@ func decode(data []byte, into runtime.Object) error {
 	if err != nil {
 		return err
 	}
+
 	scheme := runtime.NewScheme()
 	if err := AddToScheme(scheme); err != nil {
 		return err
 	}
+
 	wanted, _, err := scheme.ObjectKinds(into)
 	if err != nil {
 		return err
 	}
+
 	var header metav1.TypeMeta
 	if err := yaml.Unmarshal(document, &header); err != nil {
 		return err
 	}
+
 	if found := header.GroupVersionKind(); found != wanted[0] {
 		return fmt.Errorf("want apiVersion %s and kind %s, found %q and %q",
 			wanted[0].GroupVersion(), wanted[0].Kind, header.APIVersion, header.Kind)
 	}
+
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	return runtime.DecodeInto(decoder, document, into)
 }
@@ -86,20 +93,26 @@ func onlyDocument(data []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		asJSON, err := yaml.ToJSON(next)
 		if err != nil {
 			return nil, err
 		}
+
 		if string(asJSON) == "null" {
 			continue
 		}
+
 		if document != nil {
 			return nil, errors.New("the file has more than one document")
 		}
+
 		document = next
 	}
+
 	if document == nil {
 		return nil, errors.New("the file is empty")
 	}
+
 	return document, nil
 }

@@ -33,9 +33,11 @@ func TestDecodeDynamicSchedulerPolicy(t *testing.T) {
   waterMarks:
     cpu: {low: 0, schedule: 0.65, evict: 1}
 `))
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := &v1alpha1.DynamicSchedulerPolicy{
 		TypeMeta: metav1.TypeMeta{APIVersion: "scheduler.policy.crane.io/v1alpha1", Kind: "DynamicSchedulerPolicy"},
 		Spec: v1alpha1.PolicySpec{
@@ -49,6 +51,7 @@ func TestDecodeDynamicSchedulerPolicy(t *testing.T) {
 			WaterMarks: map[corev1.ResourceName]v1alpha1.WaterMarks{"cpu": {Schedule: 0.65, Evict: 1}},
 		},
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -99,6 +102,7 @@ func TestBadDynamicSchedulerPolicies(t *testing.T) {
 			if err == nil {
 				t.Fatalf("accepted: %+v", policy)
 			}
+
 			if !strings.Contains(err.Error(), test.want) {
 				t.Errorf("want %q in: %v", test.want, err)
 			}
@@ -121,9 +125,11 @@ func TestDecodeRecommendationConfiguration(t *testing.T) {
 recommenderPlugins:
 - anything: {goes: here}
 `))
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := &v1alpha1.RecommendationConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: "analysis.crane.io/v1alpha1", Kind: "RecommendationConfiguration"},
 		Recommenders: []v1alpha1.RecommenderConfiguration{
@@ -136,6 +142,7 @@ recommenderPlugins:
 		},
 		RecommenderPlugins: []runtime.RawExtension{{Raw: []byte(`{"anything":{"goes":"here"}}`)}},
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -155,6 +162,7 @@ func TestBadRecommendationConfigurations(t *testing.T) {
 			if err == nil {
 				t.Fatalf("accepted: %+v", config)
 			}
+
 			if !strings.Contains(err.Error(), test.want) {
 				t.Errorf("want %q in: %v", test.want, err)
 			}
@@ -168,16 +176,19 @@ func FuzzDecodeDynamicSchedulerPolicy(f *testing.F) {
 	f.Add([]byte(policyHeader + "spec: {waterMarks: {cpu: {low: 0.5, schedule: 0.6, evict: 0.8}}}"))
 	f.Add([]byte(policyHeader + "spec: {priority: [{name: a, weight: .inf}]}"))
 	f.Add([]byte(`{"apiVersion":"scheduler.policy.crane.io/v1alpha1","kind":"DynamicSchedulerPolicy","spec":{"hotValue":[{"timeRange":"5m","count":5}]}}`))
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		policy, err := v1alpha1.DecodeDynamicSchedulerPolicy(data)
 		if err != nil {
 			return
 		}
+
 		for resource, marks := range policy.Spec.WaterMarks {
 			if !(0 <= marks.Low && marks.Low < marks.Schedule && marks.Schedule < marks.Evict && marks.Evict <= 1) {
 				t.Errorf("accepted the marks %+v of %s", marks, resource)
 			}
 		}
+
 		for _, hot := range policy.Spec.HotValue {
 			if hot.Count < 1 || hot.TimeRange.Duration <= 0 {
 				t.Errorf("accepted %+v", hot)
@@ -195,6 +206,7 @@ func FuzzDecodeRecommendationConfiguration(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		seen := map[string]bool{}
 		for _, recommender := range config.Recommenders {
 			if recommender.Name == "" || seen[recommender.Name] {

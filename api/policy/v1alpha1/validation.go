@@ -27,6 +27,7 @@ func (p *DynamicSchedulerPolicy) Validate() field.ErrorList {
 		errs = append(errs, validateName(predicate.Name, path)...)
 		errs = append(errs, validateFraction(predicate.MaxLimitPercent, path.Child("maxLimitPecent"))...)
 	}
+
 	errs = append(errs, validatePriority(p.Spec.Priority, spec.Child("priority"))...)
 	for i, hot := range p.Spec.HotValue {
 		path := spec.Child("hotValue").Index(i)
@@ -37,13 +38,16 @@ func (p *DynamicSchedulerPolicy) Validate() field.ErrorList {
 			errs = append(errs, field.Invalid(path.Child("count"), hot.Count, "must be 1 or more"))
 		}
 	}
+
 	for _, resource := range slices.Sorted(maps.Keys(p.Spec.WaterMarks)) {
 		path := spec.Child("waterMarks").Key(string(resource))
 		if resource != corev1.ResourceCPU && resource != corev1.ResourceMemory {
 			errs = append(errs, field.NotSupported(path, resource, []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}))
 		}
+
 		errs = append(errs, validateWaterMarks(p.Spec.WaterMarks[resource], path)...)
 	}
+
 	return errs
 }
 
@@ -55,11 +59,13 @@ func validateSyncPolicy(policies []SyncPolicy, path *field.Path) field.ErrorList
 		if seen[policy.Name] {
 			errs = append(errs, field.Duplicate(path.Index(i).Child("name"), policy.Name))
 		}
+
 		seen[policy.Name] = true
 		if policy.Period.Duration <= 0 {
 			errs = append(errs, field.Invalid(path.Index(i).Child("period"), policy.Period.Duration.String(), "must be more than 0"))
 		}
 	}
+
 	return errs
 }
 
@@ -74,17 +80,21 @@ func validateMeasures(policies []SyncPolicy, path *field.Path) field.ErrorList {
 		if policy.Name == "" {
 			continue // reported above
 		}
+
 		if policy.Name == AnnotationNodeHotValue {
 			errs = append(errs, field.Invalid(at.Child("name"), policy.Name, "is the key of the hot value"))
 		}
+
 		for _, msg := range validation.IsQualifiedName(policy.Name) {
 			errs = append(errs, field.Invalid(at.Child("name"), policy.Name, "is the key of an annotation: "+msg))
 		}
+
 		switch policy.Source {
 		case "", MetricSourcePrometheus:
 			if policy.Query == "" && !seriesName.MatchString(policy.Name) {
 				errs = append(errs, field.Invalid(at.Child("name"), policy.Name, "is not the name of a series: give a query"))
 			}
+
 		case MetricSourceMetricsServer, MetricSourceForecast:
 			if policy.Query != "" {
 				errs = append(errs, field.Forbidden(at.Child("query"), "only a metric of source Prometheus has one"))
@@ -95,15 +105,18 @@ func validateMeasures(policies []SyncPolicy, path *field.Path) field.ErrorList {
 			if policy.Resource == "" && !measuresByName(policy.Name) {
 				errs = append(errs, field.Required(at.Child("resource"), "the name does not say which: want cpu or memory"))
 			}
+
 		default:
 			errs = append(errs, field.NotSupported(at.Child("source"), policy.Source,
 				[]MetricSource{MetricSourcePrometheus, MetricSourceMetricsServer, MetricSourceForecast}))
 		}
+
 		if policy.Resource != "" && policy.Resource != corev1.ResourceCPU && policy.Resource != corev1.ResourceMemory {
 			errs = append(errs, field.NotSupported(at.Child("resource"), policy.Resource,
 				[]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}))
 		}
 	}
+
 	return errs
 }
 
@@ -119,11 +132,14 @@ func validatePriority(policies []PriorityPolicy, path *field.Path) field.ErrorLi
 		if math.IsNaN(policy.Weight) || math.IsInf(policy.Weight, 0) || policy.Weight < 0 {
 			errs = append(errs, field.Invalid(path.Index(i).Child("weight"), policy.Weight, "must be a number of 0 or more"))
 		}
+
 		sum += policy.Weight
 	}
+
 	if len(policies) > 0 && len(errs) == 0 && (sum == 0 || math.IsInf(sum, 0)) {
 		errs = append(errs, field.Invalid(path, sum, "the sum of the weights must be more than 0 and finite"))
 	}
+
 	return errs
 }
 
@@ -134,12 +150,14 @@ func validateWaterMarks(marks WaterMarks, path *field.Path) field.ErrorList {
 	if len(errs) > 0 {
 		return errs
 	}
+
 	if marks.Low >= marks.Schedule {
 		errs = append(errs, field.Invalid(path.Child("low"), marks.Low, fmt.Sprintf("must be less than schedule, %v", marks.Schedule)))
 	}
 	if marks.Schedule >= marks.Evict {
 		errs = append(errs, field.Invalid(path.Child("schedule"), marks.Schedule, fmt.Sprintf("must be less than evict, %v", marks.Evict)))
 	}
+
 	return errs
 }
 
@@ -148,6 +166,7 @@ func validateFraction(value float64, path *field.Path) field.ErrorList {
 	if value >= 0 && value <= 1 {
 		return nil
 	}
+
 	return field.ErrorList{field.Invalid(path, value, "must be a fraction from 0 to 1")}
 }
 
@@ -155,6 +174,7 @@ func validateName(name string, path *field.Path) field.ErrorList {
 	if name != "" {
 		return nil
 	}
+
 	return field.ErrorList{field.Required(path.Child("name"), "")}
 }
 
@@ -168,6 +188,7 @@ func (c *RecommendationConfiguration) Validate() field.ErrorList {
 		if seen[recommender.Name] {
 			errs = append(errs, field.Duplicate(path.Index(i).Child("name"), recommender.Name))
 		}
+
 		seen[recommender.Name] = true
 		for j, accepted := range recommender.AcceptedResources {
 			if accepted.Kind == "" {
@@ -175,5 +196,6 @@ func (c *RecommendationConfiguration) Validate() field.ErrorList {
 			}
 		}
 	}
+
 	return errs
 }

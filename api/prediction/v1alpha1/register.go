@@ -22,5 +22,6 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&ClusterNodePrediction{}, &ClusterNodePredictionList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
+
 	return nil
 }

@@ -21,5 +21,6 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&NodeResourceTopology{}, &NodeResourceTopologyList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
+
 	return nil
 }

@@ -28,6 +28,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: protogen ROOT FILE OUT")
 		os.Exit(2)
 	}
+
 	if err := generate(os.Args[1], os.Args[2], os.Args[3]); err != nil {
 		fmt.Fprintln(os.Stderr, "protogen:", err)
 		os.Exit(1)
@@ -40,10 +41,12 @@ func generate(root, file, out string) error {
 		Resolver:       &protocompile.SourceResolver{ImportPaths: []string{root}},
 		SourceInfoMode: protocompile.SourceInfoStandard,
 	}
+
 	files, err := compiler.Compile(context.Background(), file)
 	if err != nil {
 		return err
 	}
+
 	plugin, err := protogen.Options{}.New(&pluginpb.CodeGeneratorRequest{
 		FileToGenerate: []string{file},
 		Parameter:      proto.String("paths=source_relative"),
@@ -52,10 +55,12 @@ func generate(root, file, out string) error {
 	if err != nil {
 		return err
 	}
+
 	internal_gengo.GenerateFile(plugin, plugin.FilesByPath[file])
 	response := plugin.Response()
 	if response.Error != nil {
 		return fmt.Errorf("generating %s: %s", out, response.GetError())
 	}
+
 	return os.WriteFile(out, []byte(response.GetFile()[0].GetContent()), 0o644)
 }

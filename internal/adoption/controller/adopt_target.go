@@ -27,6 +27,7 @@ func (r *Reconciler) adoptTarget(
 	if !ok {
 		return outcome{reason: reasonNotSupported, message: fmt.Sprintf("Pods of a %s are not adopted; the value is in the annotation.", key.Kind)}, nil
 	}
+
 	reader := targetsnapshot.SnapshotReader{Live: r.Live, Kills: r.Kills, Throttling: r.Throttling}
 	target, err := reader.Read(ctx, watched, client.ObjectKey{Namespace: key.Namespace, Name: key.Name})
 	switch {
@@ -36,24 +37,34 @@ func (r *Reconciler) adoptTarget(
 	case err != nil:
 		return outcome{}, err
 	}
+
 	state, invalid := targetsnapshot.ReadState(target.Object, kind)
 	if invalid != nil {
 		return outcome{reason: reasonUnreadableState, message: fmt.Sprintf("Annotation %s of the target: %v. Correct or delete it; until then nothing is changed.",
 			targetsnapshot.StateAnnotations()[kind], invalid)}, nil
 	}
+
 	if rec == nil && state.Phase == adoption.Untouched {
 		r.forgetBudget(key, kind)
 		return outcome{}, nil
 	}
+
 	in, block, err := reader.DecisionInput(ctx, target, targetsnapshot.DecisionRequest{
-		Type: kind, Recommendation: rec, State: state, Policy: r.Settings.Policy, Now: r.Clock.Now(),
+		Type:           kind,
+		Recommendation: rec,
+		State:          state,
+		Policy:         r.Settings.Policy,
+		Now:            r.Clock.Now(),
 	})
+
 	if err != nil {
 		return outcome{}, err
 	}
+
 	if err := r.loadBudgets(ctx); err != nil {
 		return outcome{}, err
 	}
+
 	in.Pods = r.refusals.mark(in.Pods, in.Now)
 	if kind == analysisv1alpha1.AnalysisTypeResource {
 		if in.Demands = r.Reactor.demandsOf(key, rec); len(in.Demands) > 0 {
@@ -64,10 +75,19 @@ func (r *Reconciler) adoptTarget(
 			}
 		}
 	}
-	o, err := r.execute(ctx, execution{target: target, kind: kind, rec: rec, before: state, plan: r.decide(target.BudgetKey(kind), in)})
+
+	o, err := r.execute(ctx, execution{
+		target: target,
+		kind:   kind,
+		rec:    rec,
+		before: state,
+		plan:   r.decide(target.BudgetKey(kind), in),
+	})
+
 	if o.reason == "" {
 		o.reason, o.message = block.Reason, block.Message
 	}
+
 	return o, err
 }
 
@@ -75,12 +95,15 @@ func (r *Reconciler) adoptTarget(
 func (r *Reconciler) decide(key adoption.Key, in adoption.Input) adoption.Plan {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	in.Allowance = r.budgets.AllowanceFor(key, in.Policy, in.Now)
 	in.Allowance.WindowClosed = r.Settings.WindowClosed(in.Now)
+
 	plan := adoption.Decide(in)
 	if !r.Settings.DryRun {
 		r.budgets.Set(key, plan.State)
 	}
+
 	return plan
 }
 
@@ -88,5 +111,11 @@ func (r *Reconciler) decide(key adoption.Key, in adoption.Input) adoption.Plan {
 func (r *Reconciler) forgetBudget(key targetindex.Key, kind analysisv1alpha1.AnalysisType) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.budgets.Remove(adoption.Key{Namespace: key.Namespace, Kind: key.Kind, Name: key.Name, Type: string(kind)})
+
+	r.budgets.Remove(adoption.Key{
+		Namespace: key.Namespace,
+		Kind:      key.Kind,
+		Name:      key.Name,
+		Type:      string(kind),
+	})
 }

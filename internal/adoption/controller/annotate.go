@@ -55,6 +55,7 @@ func annotationValue(rec *analysisv1alpha1.Recommendation) (string, error) {
 	if err := yaml.Unmarshal([]byte(rec.Status.RecommendedValue), &value); err != nil {
 		return "", fmt.Errorf("recommendedValue: %w", err)
 	}
+
 	switch {
 	case rec.Spec.Type == analysisv1alpha1.AnalysisTypeResource && value.ResourceRequest != nil:
 		for _, c := range value.ResourceRequest.Containers {
@@ -64,12 +65,16 @@ func annotationValue(rec *analysisv1alpha1.Recommendation) (string, error) {
 				}
 			}
 		}
+
 		return encodeAnnotation(value.ResourceRequest)
+
 	case rec.Spec.Type == analysisv1alpha1.AnalysisTypeReplicas && value.ReplicasRecommendation != nil:
 		return encodeAnnotation(value.ReplicasRecommendation)
+
 	case rec.Spec.Type == analysisv1alpha1.AnalysisTypeHPA && value.EffectiveHPA != nil:
 		return encodeAnnotation(value.EffectiveHPA)
 	}
+
 	return "", nil
 }
 
@@ -78,6 +83,7 @@ func encodeAnnotation(value any) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encoding the annotation: %w", err)
 	}
+
 	return string(raw), nil
 }
 
@@ -89,6 +95,7 @@ func typesOf(all []analysisv1alpha1.Recommendation) []analysisv1alpha1.AnalysisT
 			out = append(out, all[i].Spec.Type)
 		}
 	}
+
 	slices.Sort(out)
 	return out
 }
@@ -108,6 +115,7 @@ func (a *annotator) annotate(ctx context.Context, rec *analysisv1alpha1.Recommen
 	if !known {
 		return outcome{}, nil
 	}
+
 	wait, err := a.writeOnce(ctx, rec, target, annotation, value)
 	switch {
 	case apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
@@ -115,6 +123,7 @@ func (a *annotator) annotate(ctx context.Context, rec *analysisv1alpha1.Recommen
 	case err != nil && !apierrors.IsNotFound(err): // A deletion event follows.
 		return outcome{}, err
 	}
+
 	return outcome{requeueAfter: wait}, nil
 }
 
@@ -128,12 +137,15 @@ func (a *annotator) writeOnce(
 		a.recentWrites.forget(key)
 		return 0, nil
 	}
+
 	if wait := a.recentWrites.wait(key, target.GetUID(), value, a.clock.Now()); wait > 0 {
 		return wait, nil
 	}
+
 	if err := a.applyAnnotation(ctx, rec, target, annotation, value); err != nil {
 		return 0, err
 	}
+
 	a.recentWrites.record(key, target.GetUID(), value, a.clock.Now())
 	return 0, nil
 }
@@ -144,11 +156,13 @@ func (a *annotator) applyAnnotation(ctx context.Context, rec *analysisv1alpha1.R
 	ref := rec.Spec.TargetRef
 	apply := identityOf(ref, target)
 	apply.SetAnnotations(map[string]string{annotation: value})
+
 	// Each type has a manager of its own: applying one annotation must not remove another.
 	manager := annotationManager
 	if rec.Spec.Type != analysisv1alpha1.AnalysisTypeResource {
 		manager += "-" + string(rec.Spec.Type)
 	}
+
 	err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(manager))
 	if apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
 		version, legacy, readErr := a.ownedByGocrane(ctx, apply, annotation)
@@ -160,9 +174,11 @@ func (a *annotator) applyAnnotation(ctx context.Context, rec *analysisv1alpha1.R
 			err = a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(manager), client.ForceOwnership)
 		}
 	}
+
 	if err != nil {
 		return fmt.Errorf("writing annotation %s on %s %s/%s: %w", annotation, ref.Kind, ref.Namespace, ref.Name, err)
 	}
+
 	// No event: the annotation shows the result, and a round over a whole cluster would record one event per workload.
 	return nil
 }
@@ -172,26 +188,33 @@ func (a *annotator) applyAnnotation(ctx context.Context, rec *analysisv1alpha1.R
 func (a *annotator) ownedByGocrane(ctx context.Context, target *unstructured.Unstructured, annotation string) (version string, owned bool, err error) {
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(target.GroupVersionKind())
+
 	if err := a.live.Get(ctx, client.ObjectKeyFromObject(target), live); err != nil {
 		return "", false, fmt.Errorf("reading the owners of the annotation: %w", err)
 	}
+
 	field := fieldpath.MakePathOrDie("metadata", "annotations", annotation)
 	for _, entry := range live.ManagedFields {
 		if entry.FieldsV1 == nil {
 			continue
 		}
+
 		var fields fieldpath.Set
 		if err := fields.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())); err != nil {
 			return "", false, fmt.Errorf("reading the fields of manager %s: %w", entry.Manager, err)
 		}
+
 		if !fields.Has(field) {
 			continue
 		}
+
 		if entry.Manager != gocraneManager || entry.Operation != metav1.ManagedFieldsOperationUpdate || entry.Subresource != "status" {
 			return "", false, nil
 		}
+
 		owned = true
 	}
+
 	return live.ResourceVersion, owned, nil
 }
 
@@ -203,5 +226,6 @@ func identityOf(ref corev1.ObjectReference, target client.Object) *unstructured.
 	out.SetNamespace(ref.Namespace)
 	out.SetName(ref.Name)
 	out.SetUID(target.GetUID())
+
 	return out
 }

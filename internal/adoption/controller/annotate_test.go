@@ -53,10 +53,12 @@ var webKey = targetindex.Key{Group: "apps", Kind: "Deployment", Namespace: "shop
 // reconcileOne reconciles the target of one Recommendation in a cluster with other objects.
 func reconcileOne(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs interceptor.Funcs, others ...client.Object) fixture {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
+
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(others, rec)...).
 		WithStatusSubresource(&analysisv1alpha1.Recommendation{}).WithInterceptorFuncs(funcs).
 		WithIndex(&analysisv1alpha1.Recommendation{}, targetindex.Index, targetindex.IndexValues).Build()
@@ -65,14 +67,18 @@ func reconcileOne(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs inte
 	out := fixture{rec: &analysisv1alpha1.Recommendation{}, target: &appsv1.Deployment{}, reconciler: NewReconciler(c, c, recorder, clock, targetsnapshot.Settings{Policy: adoption.DefaultPolicy()})}
 	out.reconciler.SystemNamespace = "crane-system"
 	result, err := out.reconciler.Reconcile(t.Context(), targetindex.KeyOf(rec.Spec.TargetRef))
-	out.again, out.err = result.RequeueAfter, err
+	out.again = result.RequeueAfter
+
+	out.err = err
 	out.events = len(recorder.Events)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(rec), out.rec); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := client.IgnoreNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, out.target)); err != nil {
 		t.Fatal(err)
 	}
+
 	return out
 }
 
@@ -106,6 +112,7 @@ func adopted(l fixture) string {
 	if c == nil {
 		return ""
 	}
+
 	return c.Reason
 }
 
@@ -117,6 +124,7 @@ func TestAdoption(t *testing.T) {
 	recovered := adoptable("recovered", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
 	recovered.Status.Conditions = []metav1.Condition{{Type: analysisv1alpha1.ConditionAdopted, Status: metav1.ConditionFalse, Reason: "Earlier"}}
 	older := adoptable("a-older", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
+
 	older.CreationTimestamp = metav1.NewTime(time.Unix(10, 0))
 	onlyStatus := adoptable("b-older", analysisv1alpha1.AdoptionTypeStatus)
 	onlyStatus.CreationTimestamp = metav1.NewTime(time.Unix(10, 0))
@@ -139,6 +147,7 @@ func TestAdoption(t *testing.T) {
 			if got.err != nil {
 				t.Fatal(got.err)
 			}
+
 			if a := got.target.Annotations[analysisv1alpha1.AnnotationResourceRecommendation]; a != c.annotation {
 				t.Errorf("annotation %q, want %q", a, c.annotation)
 			}
@@ -179,9 +188,11 @@ func TestAnnotationFormat(t *testing.T) {
 			if got.err != nil || adopted(got) != "" {
 				t.Fatalf("%v, %s", got.err, adopted(got))
 			}
+
 			if a := got.target.Annotations[c.key]; a != c.wanted {
 				t.Errorf("annotation %q, want %q", a, c.wanted)
 			}
+
 			for key, value := range got.target.Annotations {
 				if key != c.key {
 					t.Errorf("annotation %s: %q", key, value)
@@ -209,12 +220,14 @@ func TestAnnotationRefused(t *testing.T) {
 	resource := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	annotate := func(t *testing.T, refusal error) fixture {
 		t.Helper()
+
 		return reconcileOne(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation), interceptor.Funcs{
 			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 				return refusal
 			},
 		}, deployment("web"))
 	}
+
 	for name, refusal := range map[string]error{
 		"another owner": apierrors.NewApplyConflict([]metav1.StatusCause{{Type: metav1.CauseTypeFieldManagerConflict}}, "conflict with \"kubectl\""),
 		"no rights":     apierrors.NewForbidden(resource, "web", errors.New("no")),
@@ -226,6 +239,7 @@ func TestAnnotationRefused(t *testing.T) {
 			}
 		})
 	}
+
 	for name, refusal := range map[string]error{
 		"unavailable": apierrors.NewServiceUnavailable("soon"),
 		"overtaken":   apierrors.NewConflict(resource, "web", errors.New("changed")),
@@ -259,9 +273,11 @@ func TestKindGone(t *testing.T) {
 			if _, partial := o.(*metav1.PartialObjectMetadata); partial {
 				return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "argoproj.io", Kind: "Rollout"}}
 			}
+
 			return c.Get(ctx, key, o, opts...)
 		},
 	})
+
 	if got.err != nil || got.rec == nil || adopted(got) != reasonTargetGone {
 		t.Errorf("%+v", got)
 	}
@@ -283,15 +299,18 @@ func TestTargetOfAnotherKind(t *testing.T) {
 			rec := adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
 			rec.Spec.TargetRef = corev1.ObjectReference{APIVersion: c.apiVersion, Kind: c.kind, Namespace: "shop", Name: "web"}
 			reads := 0
+
 			got := reconcileOne(t, rec, interceptor.Funcs{
 				Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 					if _, partial := o.(*metav1.PartialObjectMetadata); partial {
 						reads++
 						return apierrors.NewForbidden(schema.GroupResource{Resource: c.kind}, key.Name, errors.New("no"))
 					}
+
 					return inner.Get(ctx, key, o, opts...)
 				},
 			})
+
 			if got.err != nil || adopted(got) != c.reason || reads != c.reads || got.again != c.again {
 				t.Errorf("error %v, reason %s, %d reads, again after %s", got.err, adopted(got), reads, got.again)
 			}
@@ -312,14 +331,17 @@ func TestOneWriteForOneValue(t *testing.T) {
 	if got.err != nil {
 		t.Fatal(got.err)
 	}
+
 	result, err := got.reconciler.Reconcile(t.Context(), webKey)
 	if err != nil || applied != 1 || result.RequeueAfter != cacheLag {
 		t.Errorf("%v, %v after %d writes", result, err, applied)
 	}
+
 	clock, ok := got.reconciler.Clock.(*clocktesting.FakePassiveClock)
 	if !ok {
 		t.Fatal("no fake clock")
 	}
+
 	clock.SetTime(clock.Now().Add(cacheLag))
 	if result, err = got.reconciler.Reconcile(t.Context(), webKey); err != nil || applied != 2 || result.RequeueAfter != 0 {
 		t.Errorf("%v, %v after %d writes; the annotation was removed", result, err, applied)
@@ -348,6 +370,7 @@ func TestForeignTarget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rec := adoptable("x", analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
 			rec.Namespace, rec.Spec.TargetRef = c.namespace, c.target
+
 			wrote := false
 			got := reconcileOne(t, rec, interceptor.Funcs{
 				Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
@@ -368,9 +391,13 @@ func TestForgedOwner(t *testing.T) {
 	older.CreationTimestamp = metav1.NewTime(time.Unix(10, 0))
 	evpa := func(target string) *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler {
 		e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "sizer", UID: "e-1"}}
-		e.Spec.TargetRef.APIVersion, e.Spec.TargetRef.Kind, e.Spec.TargetRef.Name = "apps/v1", "Deployment", target
+		e.Spec.TargetRef.APIVersion = "apps/v1"
+		e.Spec.TargetRef.Kind = "Deployment"
+		e.Spec.TargetRef.Name = target
+
 		return e
 	}
+
 	for name, c := range map[string]struct {
 		uid    string
 		others []client.Object
@@ -386,6 +413,7 @@ func TestForgedOwner(t *testing.T) {
 			rec.OwnerReferences = []metav1.OwnerReference{{
 				APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: "EffectiveVerticalPodAutoscaler", Name: "sizer", UID: types.UID(c.uid), Controller: new(true),
 			}}
+
 			got := reconcileOne(t, rec, interceptor.Funcs{}, append(c.others, older, deployment("web"))...)
 			if got.err != nil || adopted(got) != c.reason {
 				t.Errorf("error %v, reason %q, want %q", got.err, adopted(got), c.reason)

@@ -22,15 +22,18 @@ import (
 func (r *Reconciler) loadBudgets(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.budgetsLoaded {
 		return nil
 	}
+
 	err := targetsnapshot.LoadBudgets(ctx, r.budgets, r.Client, func(kind schema.GroupVersionKind) (client.ObjectList, error) {
 		return newList(r.Client.Scheme(), kind)
 	})
 	if err != nil {
 		return err
 	}
+
 	r.budgetsLoaded = true
 	return nil
 }
@@ -40,10 +43,12 @@ func newList(scheme *runtime.Scheme, kind schema.GroupVersionKind) (client.Objec
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", kind.Kind, err)
 	}
+
 	list, ok := object.(client.ObjectList)
 	if !ok {
 		return nil, fmt.Errorf("listing %s: %T is no list", kind.Kind, object)
 	}
+
 	return list, nil
 }
 
@@ -54,15 +59,18 @@ func (r *Reconciler) typesWithState(ctx context.Context, key targetindex.Key) ma
 	if !ok || r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, kind.Object) != nil {
 		return out // The target is gone, or its event follows.
 	}
+
 	for what, annotation := range targetsnapshot.StateAnnotations() {
 		_, out[what] = kind.Object.GetAnnotations()[annotation]
 	}
+
 	return out
 }
 
 func (r *Reconciler) workloadsUnderWay() float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	return float64(r.budgets.UnderWay())
 }
 
@@ -70,9 +78,11 @@ func (r *Reconciler) workloadsUnderWay() float64 {
 func (r *Reconciler) breakerOpen(ofCluster bool) float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	open := r.budgets.OpenBreakers(r.Settings.Policy, r.Clock.Now())
 	if slices.ContainsFunc(open, func(b adoption.Breaker) bool { return (b.Namespace == "") == ofCluster }) {
 		return 1
 	}
+
 	return 0
 }

@@ -41,6 +41,7 @@ func (r *Reconciler) execute(ctx context.Context, e execution) (outcome, error) 
 	if r.Settings.DryRun {
 		return r.previewPlan(ctx, e)
 	}
+
 	o := outcome{requeueAfter: e.plan.RequeueAfter}
 	started, err := r.prepare(ctx, e)
 	if apierrors.IsConflict(err) {
@@ -49,6 +50,7 @@ func (r *Reconciler) execute(ctx context.Context, e execution) (outcome, error) 
 	if err != nil || !started {
 		return o, err
 	}
+
 	remarks, wait, errs := r.changePods(ctx, e)
 	if e.plan.Replicas != nil {
 		errs = append(errs, send(ctx, r.Client, e.target, e.target.ScaleRequest(*e.plan.Replicas)))
@@ -59,9 +61,14 @@ func (r *Reconciler) execute(ctx context.Context, e execution) (outcome, error) 
 	if e.rec != nil {
 		errs = append(errs, r.writeAdoptionStatus(ctx, e.rec, e.plan, remarks, nil))
 	}
-	if o.requeueAfter = wait; e.plan.State.Phase == adoption.Stopped {
-		o.reason, o.message = reasonStopped, e.plan.State.Reason
+
+	o.requeueAfter = wait
+
+	if e.plan.State.Phase == adoption.Stopped {
+		o.reason = reasonStopped
+		o.message = e.plan.State.Reason
 	}
+
 	for _, err := range errs {
 		if apierrors.IsConflict(err) {
 			o.requeueAfter = earliest(o.requeueAfter, retryConflict)
@@ -69,6 +76,7 @@ func (r *Reconciler) execute(ctx context.Context, e execution) (outcome, error) 
 			return o, errors.Join(errs...)
 		}
 	}
+
 	return o, nil
 }
 
@@ -79,24 +87,30 @@ func (r *Reconciler) prepare(ctx context.Context, e execution) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	if state != nil {
 		if err := send(ctx, r.Client, e.target, state); err != nil {
 			return false, client.IgnoreNotFound(err)
 		}
+
 		r.recordEvents(e) // Once per step, since a plan without a new state has no events.
 	}
+
 	request := e.target.AutoscalerRequest(e.plan.Targets)
 	if request == nil {
 		return true, nil
 	}
+
 	err = send(ctx, r.Client, e.target, request)
 	if apierrors.IsNotFound(err) {
 		return false, nil // The next decision finds the other autoscaler.
 	}
+
 	if err != nil && e.rec != nil && !apierrors.IsConflict(err) {
 		remarks := append(slices.Clip(e.plan.Remarks), fmt.Sprintf("%v; so no pod is changed either", err))
 		err = errors.Join(err, r.writeAdoptionStatus(ctx, e.rec, e.plan, remarks, nil))
 	}
+
 	return err == nil, err
 }
 
@@ -109,7 +123,8 @@ type podResult struct {
 
 // changePods sends the resizes and evictions of a plan. It returns the remarks on pods and the wait until the next decision.
 func (r *Reconciler) changePods(ctx context.Context, e execution) (remarks []string, wait time.Duration, errs []error) {
-	remarks, wait = slices.Clip(e.plan.Remarks), e.plan.RequeueAfter
+	remarks = slices.Clip(e.plan.Remarks)
+	wait = e.plan.RequeueAfter
 	collect := func(result podResult, err error) {
 		errs = append(errs, err)
 		if result.remark != "" {
@@ -122,12 +137,15 @@ func (r *Reconciler) changePods(ctx context.Context, e execution) (remarks []str
 			wait = earliest(wait, result.retry)
 		}
 	}
+
 	for _, resize := range e.plan.Resizes {
 		collect(r.resizePod(ctx, e, resize))
 	}
+
 	for _, eviction := range e.plan.Evictions {
 		collect(r.evictPod(ctx, e, eviction))
 	}
+
 	return remarks, wait, errs
 }
 
@@ -137,22 +155,27 @@ func (r *Reconciler) resizePod(ctx context.Context, e execution, resize adoption
 	if request == nil {
 		return podResult{}, nil
 	}
+
 	err := send(ctx, r.Client, e.target, request)
 	switch {
 	case err == nil:
 		r.Metrics.countResize("resized")
 		logChange(ctx, e, "resized pod", resize.Pod, resize.From, resize.To)
 		return podResult{}, nil
+
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
 		r.Metrics.countResize("refused")
 		r.refusals.record(resize, err, r.Clock.Now())
 		r.Events.Eventf(podReference(e, resize.Pod, resize.UID), nil, corev1.EventTypeWarning, "AdoptionRefused", "Resize", "%s", truncate(err.Error()))
+
 		pause := r.Settings.Policy.Settle // It is refused again until something changes.
 		if e.plan.State.Reach == adoption.InPlaceOrRecreate {
 			pause = r.Settings.Policy.PollInterval // The next decision may evict the pod.
 		}
+
 		return podResult{remark: fmt.Sprintf("pod %s: %v", resize.Pod, err), pause: pause}, nil
 	}
+
 	return r.failedChange(err)
 }
 
@@ -164,12 +187,15 @@ func (r *Reconciler) evictPod(ctx context.Context, e execution, evicted adoption
 		text := fmt.Sprintf("evicted to go from %s to %s: %s", evicted.From, evicted.To, evicted.Reason)
 		r.Events.Eventf(podReference(e, evicted.Pod, evicted.UID), nil, corev1.EventTypeNormal, "AdoptionEvicted", "Evict", "%s", truncate(text))
 		logChange(ctx, e, "evicted pod", evicted.Pod, evicted.From, evicted.To)
+
 		return podResult{}, nil
 	}
+
 	if _, blocked := eviction.BlockedByPDB(err); blocked {
 		r.Metrics.countResize("refused")
 		return podResult{remark: fmt.Sprintf("pod %s: %v", evicted.Pod, err)}, nil
 	}
+
 	return r.failedChange(err)
 }
 
@@ -179,6 +205,7 @@ func (r *Reconciler) failedChange(err error) (podResult, error) {
 		r.Metrics.countResize("overtaken")
 		return podResult{retry: retryConflict}, nil
 	}
+
 	r.Metrics.countResize("failed")
 	return podResult{}, err
 }
@@ -188,7 +215,13 @@ func logChange(ctx context.Context, e execution, message, pod string, from, to a
 }
 
 func podReference(e execution, name, uid string) *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: e.target.Object.GetNamespace(), Name: name, UID: types.UID(uid)}
+	return &corev1.ObjectReference{
+		APIVersion: "v1",
+		Kind:       "Pod",
+		Namespace:  e.target.Object.GetNamespace(),
+		Name:       name,
+		UID:        types.UID(uid),
+	}
 }
 
 // send sends a request. A request to the target itself updates the version that the next request names.
@@ -197,31 +230,41 @@ func send(ctx context.Context, c client.Client, target *targetsnapshot.TargetSna
 	if toTarget {
 		request.Body.SetResourceVersion(target.Object.GetResourceVersion())
 	}
-	object, subresource := request.Object.DeepCopy(), c.SubResource(request.Subresource)
+
+	object := request.Object.DeepCopy()
+	subresource := c.SubResource(request.Subresource)
 	if request.Type == "" {
 		if err := subresource.Create(ctx, object, request.Body.DeepCopy()); err != nil {
 			return fmt.Errorf("creating %s in %s: %w", request, object.GetNamespace(), err)
 		}
+
 		return nil
 	}
+
 	raw, err := json.Marshal(request.Body)
 	if err != nil {
 		return fmt.Errorf("encoding the patch of %s: %w", request, err)
 	}
-	patch, options := client.RawPatch(request.Type, raw), client.PatchOptions{FieldManager: request.Manager}
+
+	patch := client.RawPatch(request.Type, raw)
+	options := client.PatchOptions{FieldManager: request.Manager}
 	if request.Type == types.ApplyPatchType {
 		options.Force = new(true)
 	}
+
 	if request.Subresource != "" {
 		err = subresource.Patch(ctx, object, patch, &client.SubResourcePatchOptions{PatchOptions: options})
 	} else {
 		err = c.Patch(ctx, object, patch, &options)
 	}
+
 	if err != nil {
 		return fmt.Errorf("patching %s in %s: %w", request, request.Object.GetNamespace(), err)
 	}
+
 	if toTarget && request.Subresource == "" {
 		target.Object.SetResourceVersion(object.GetResourceVersion())
 	}
+
 	return nil
 }

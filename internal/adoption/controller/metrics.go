@@ -23,6 +23,7 @@ func newMetrics(underWay func() float64, breakerOpen func(ofCluster bool) float6
 			ConstLabels: prometheus.Labels{"scope": scope},
 		}, func() float64 { return breakerOpen(ofCluster) })
 	}
+
 	return &Metrics{
 		resizes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_adoption_resizes_total", Help: "Pods that were to be given another size: resized in place or evicted, overtaken, refused or failed.",

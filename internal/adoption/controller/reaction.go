@@ -70,12 +70,18 @@ type demands struct {
 // NewReactor returns a reactor that reads usage once in an interval of more than 0, unless everything is paused.
 func NewReactor(reader client.Reader, querier Querier, clk clock.WithTicker, paused func() bool, systemNamespace string, interval time.Duration) *Reactor {
 	return &Reactor{
-		client: reader, querier: querier, clock: clk, paused: paused, interval: interval, systemNamespace: systemNamespace,
-		wake: make(chan event.TypedGenericEvent[targetindex.Key], wakeBuffer),
+		client:          reader,
+		querier:         querier,
+		clock:           clk,
+		paused:          paused,
+		interval:        interval,
+		systemNamespace: systemNamespace,
+		wake:            make(chan event.TypedGenericEvent[targetindex.Key], wakeBuffer),
 		queries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_adoption_reaction_queries_total", Help: "Queries of CPU usage by which calibrated workloads react, by result: succeeded or failed.",
 		}, []string{"result"}),
-		observed: map[observedContainer]*calibrate.Recent{}, demands: map[targetindex.Key]demands{},
+		observed: map[observedContainer]*calibrate.Recent{},
+		demands:  map[targetindex.Key]demands{},
 	}
 }
 
@@ -83,6 +89,7 @@ func NewReactor(reader client.Reader, querier Querier, clk clock.WithTicker, pau
 func (r *Reactor) Start(ctx context.Context) error {
 	ticker := r.clock.NewTicker(r.interval)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -114,17 +121,21 @@ func (r *Reactor) read(ctx context.Context) {
 			return
 		}
 	}
+
 	r.mu.Lock()
 	now := r.clock.Now()
+
 	for key := range r.observed {
 		if all[key.namespace] == nil {
 			delete(r.observed, key)
 		}
 	}
+
 	clear(r.demands)
 	r.mu.Unlock()
 	var group errgroup.Group
 	group.SetLimit(reactionConcurrency)
+
 	for namespace, targets := range all {
 		group.Go(func() error {
 			samples, err := r.query(ctx, namespace, targets, now)
@@ -133,11 +144,13 @@ func (r *Reactor) read(ctx context.Context) {
 				result = "failed"
 				log.V(1).Info("CPU usage is not known", "namespace", namespace, "reason", err.Error())
 			}
+
 			r.queries.WithLabelValues(result).Inc()
 			r.observe(namespace, targets, samples, now)
 			return nil
 		})
 	}
+
 	_ = group.Wait() // The functions return no errors.
 }
 
@@ -147,6 +160,7 @@ func (r *Reactor) targets(ctx context.Context) (map[string]reactionTargets, erro
 	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // The objects of the cache are read only.
 		return nil, fmt.Errorf("listing recommendations: %w", err)
 	}
+
 	out := map[string]reactionTargets{}
 	for i := range list.Items {
 		rec := &list.Items[i]
@@ -156,29 +170,35 @@ func (r *Reactor) targets(ctx context.Context) (map[string]reactionTargets, erro
 			r.client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, kind.Object) != nil {
 			continue // The target is gone, or its event follows.
 		}
+
 		size, raised, ok := targetsnapshot.RequestsInForce(kind.Object)
 		if !ok {
 			continue
 		}
+
 		t := reactionTarget{key: key, requests: map[string]series.MilliCPU{}, raised: map[[2]string]series.MilliCPU{}}
 		for _, c := range rec.Status.Evidence {
 			if cpu := size.Containers[c.Container].CPURequest; cpu != nil {
 				t.requests[c.Container] = *cpu
 			}
 		}
+
 		for _, one := range raised {
 			if one.Until.After(r.clock.Now()) {
 				t.raised[[2]string{one.Pod, one.Container}] = one.CPU
 			}
 		}
+
 		if len(t.requests) == 0 {
 			continue
 		}
+
 		if out[key.Namespace] == nil {
 			out[key.Namespace] = reactionTargets{}
 		}
 		out[key.Namespace][key.Name] = append(out[key.Namespace][key.Name], t)
 	}
+
 	return out, nil
 }
 
@@ -197,18 +217,22 @@ func (r *Reactor) query(ctx context.Context, namespace string, targets reactionT
 			}
 		}
 	}
+
 	selector, err := r.querier.Selector("container_cpu_usage_seconds_total",
 		source.Matcher{Label: "namespace", Op: "=", Value: namespace},
 		source.Matcher{Label: "container", Op: "!=", Value: ""}, source.Matcher{Label: "container", Op: "!=", Value: "POD"})
 	if err != nil {
 		return nil, fmt.Errorf("asking for CPU usage: %w", err)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, reactionTimeout)
 	defer cancel()
+
 	samples, err := r.querier.Vector(ctx, fmt.Sprintf(reactionQuery, selector, float64(lowest)/1000), now)
 	if err != nil {
 		return nil, fmt.Errorf("asking for CPU usage: %w", err)
 	}
+
 	return samples, nil
 }
 
@@ -217,6 +241,7 @@ func (r *Reactor) query(ctx context.Context, namespace string, targets reactionT
 func (r *Reactor) observe(namespace string, targets reactionTargets, samples []metrics.Sample, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	found := map[targetindex.Key][]adoption.Demand{}
 	current := map[observedContainer]bool{}
 	for _, s := range samples {
@@ -225,30 +250,39 @@ func (r *Reactor) observe(namespace string, targets reactionTargets, samples []m
 		if request == 0 || !(s.Value > 0 && s.Value < maxCores) {
 			continue
 		}
+
 		cores := float64(request) / 1000
 		recent := r.observed[key]
 		if recent == nil {
 			if s.Value <= cores || len(r.observed) >= maxObserved {
 				continue
 			}
+
 			window := calibrate.NewRecent(r.interval)
 			recent = &window
 			r.observed[key] = recent
 		}
+
 		current[key] = true
 		recent.Add(s.Value)
+
 		if recent.Exceeds(cores) {
 			found[target] = append(found[target], adoption.Demand{Pod: key.pod, Container: key.container, Use: series.MilliCPU(math.Ceil(1000 * recent.Max()))})
 		}
 	}
+
 	for key, recent := range r.observed {
 		if key.namespace != namespace || current[key] {
 			continue
 		}
-		if recent.Add(0); recent.Max() == 0 {
+
+		recent.Add(0)
+
+		if recent.Max() == 0 {
 			delete(r.observed, key)
 		}
 	}
+
 	for target, list := range found {
 		r.demands[target] = demands{list, now}
 		select {
@@ -267,6 +301,7 @@ func (t reactionTargets) find(c observedContainer) (targetindex.Key, series.Mill
 		if i < 0 {
 			break
 		}
+
 		name = name[:i]
 		for _, one := range t[name] {
 			if cpu := one.requests[c.container]; cpu > 0 {
@@ -274,6 +309,7 @@ func (t reactionTargets) find(c observedContainer) (targetindex.Key, series.Mill
 			}
 		}
 	}
+
 	return targetindex.Key{}, 0
 }
 
@@ -282,21 +318,26 @@ func (r *Reactor) demandsOf(key targetindex.Key, rec *analysisv1alpha1.Recommend
 	if r == nil || rec == nil || !reacts(rec, r.systemNamespace) {
 		return nil
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	d := r.demands[key]
 	if r.clock.Since(d.at) > 2*r.interval {
 		return nil
 	}
+
 	calibrated := map[string]bool{}
 	for _, c := range rec.Status.Evidence {
 		calibrated[c.Container] = true
 	}
+
 	var out []adoption.Demand
 	for _, one := range d.list {
 		if calibrated[one.Container] {
 			out = append(out, one)
 		}
 	}
+
 	return out
 }

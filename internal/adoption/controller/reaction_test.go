@@ -50,6 +50,7 @@ func (c *cachedObjects) Get(_ context.Context, key client.ObjectKey, o client.Ob
 		c.deployments[key].DeepCopyInto(d)
 		return nil
 	}
+
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
@@ -57,6 +58,7 @@ func (c *cachedObjects) List(_ context.Context, list client.ObjectList, _ ...cli
 	if recommendations, ok := list.(*analysisv1alpha1.RecommendationList); ok {
 		recommendations.Items = c.recommendations
 	}
+
 	return nil
 }
 
@@ -67,12 +69,14 @@ func (c *cachedObjects) add(namespace, name string) (*appsv1.Deployment, *analys
 		Name: "app", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("1")}},
 	}}
 	c.deployments[client.ObjectKeyFromObject(d)] = d
+
 	rec := analysisv1alpha1.Recommendation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	rec.Spec.Type, rec.Spec.AdoptionType = analysisv1alpha1.AnalysisTypeResource, analysisv1alpha1.AdoptionTypeAuto
 	rec.Spec.TargetRef = corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: namespace, Name: name}
 	rec.Status.RecommendedValue = sampleValue
 	rec.Status.Evidence = []analysisv1alpha1.CalibrationEvidence{{Container: "app", Target: "0.005", Achieved: "0"}}
 	c.recommendations = append(c.recommendations, rec)
+
 	return d, &c.recommendations[len(c.recommendations)-1]
 }
 
@@ -91,11 +95,13 @@ func (u *usage) Selector(metric string, own ...source.Matcher) (string, error) {
 func (u *usage) Vector(_ context.Context, query string, _ time.Time) ([]metrics.Sample, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	u.queries = append(u.queries, query)
 	var out []metrics.Sample
 	for pod, v := range u.cores {
 		out = append(out, metrics.Sample{Labels: metrics.Labels{"pod": pod, "container": "app"}, Value: v})
 	}
+
 	return out, u.err
 }
 
@@ -103,14 +109,18 @@ var shopWeb = targetindex.Key{Group: "apps", Kind: "Deployment", Namespace: "sho
 
 func newTestReactor(t *testing.T) (*Reactor, *cachedObjects, *usage, *clocktesting.FakeClock) {
 	t.Helper()
-	objects, use := &cachedObjects{deployments: map[client.ObjectKey]*appsv1.Deployment{}}, &usage{cores: map[string]float64{}}
+
+	objects := &cachedObjects{deployments: map[client.ObjectKey]*appsv1.Deployment{}}
+	use := &usage{cores: map[string]float64{}}
 	clk := clocktesting.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+
 	return NewReactor(objects, use, clk, func() bool { return false }, "crane-system", time.Minute), objects, use, clk
 }
 
 // read reads the usage of the next minute with these cores of pod web-1-a.
 func (r *Reactor) readNext(t *testing.T, use *usage, clk *clocktesting.FakeClock, cores float64) {
 	t.Helper()
+
 	clk.Step(time.Minute)
 	use.cores["web-1-a"] = cores
 	r.read(ctrl.LoggerInto(t.Context(), logr.Discard()))
@@ -147,17 +157,22 @@ func TestReactionFollowsTheReplay(t *testing.T) {
 		if c.want > 0 {
 			want = []adoption.Demand{{Pod: "web-1-a", Container: "app", Use: c.want}}
 		}
+
 		if got := r.demandsOf(shopWeb, rec); !slices.Equal(got, want) {
 			t.Errorf("minute %d, %v cores: %v, want %v", i, c.cores, got, want)
 		}
 		if woken := len(r.wake); woken != len(want) {
 			t.Errorf("minute %d: %d targets are woken", i, woken)
 		}
+
 		for len(r.wake) > 0 {
 			<-r.wake
 		}
 	}
-	if clk.Step(3 * time.Minute); r.demandsOf(shopWeb, rec) != nil {
+
+	clk.Step(3 * time.Minute)
+
+	if r.demandsOf(shopWeb, rec) != nil {
 		t.Error("an old demand is valid")
 	}
 	if want := `namespace`; len(use.queries) != 16 || !strings.Contains(use.queries[0], want) || !strings.HasSuffix(use.queries[0], "> 1") {
@@ -170,14 +185,19 @@ func TestReactionFollowsTheReplay(t *testing.T) {
 func TestReactionQueriesByNamespace(t *testing.T) {
 	r, objects, use, clk := newTestReactor(t)
 	r.readNext(t, use, clk, 2)
+
 	if len(use.queries) != 0 {
 		t.Errorf("%d queries without a workload", len(use.queries))
 	}
+
 	for i := range 100 {
 		objects.add("shop", fmt.Sprintf("web%d", i))
 		objects.add("bank", fmt.Sprintf("web%d", i))
 	}
-	if r.readNext(t, use, clk, 2); len(use.queries) != 2 {
+
+	r.readNext(t, use, clk, 2)
+
+	if len(use.queries) != 2 {
 		t.Errorf("%d queries for two namespaces", len(use.queries))
 	}
 	if n := testutil.ToFloat64(r.queries.WithLabelValues("succeeded")); n != 2 {
@@ -207,6 +227,7 @@ func TestReactionOnlyWhereAdopted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			d.Annotations = map[string]string{analysisv1alpha1.AnnotationAdoption: text}
 		},
 		"no request": func(d *appsv1.Deployment, _ *analysisv1alpha1.Recommendation) {
@@ -217,6 +238,7 @@ func TestReactionOnlyWhereAdopted(t *testing.T) {
 		d, rec := objects.add("shop", "web")
 		change(d, rec)
 		r.readNext(t, use, clk, 5)
+
 		if len(use.queries) != 0 || len(r.wake) != 0 || r.demandsOf(shopWeb, rec) != nil {
 			t.Errorf("%s: %d queries, %v", name, len(use.queries), r.demandsOf(shopWeb, rec))
 		}
@@ -233,15 +255,22 @@ func TestReactionRaisedRequest(t *testing.T) {
 	state := adoption.State{Phase: adoption.Resting, Original: size, Previous: size, Current: size, Raised: []adoption.RaisedRequest{
 		{Pod: "web-1-a", UID: "u", Container: "app", CPU: 3000, Until: clk.Now().Add(90 * time.Second)},
 	}}
+
 	text, err := state.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	d.Annotations = map[string]string{analysisv1alpha1.AnnotationAdoption: text}
-	if r.readNext(t, use, clk, 2); r.demandsOf(shopWeb, rec) != nil {
+	r.readNext(t, use, clk, 2)
+
+	if r.demandsOf(shopWeb, rec) != nil {
 		t.Error("a demand below the raised request")
 	}
-	if r.readNext(t, use, clk, 2); len(r.demandsOf(shopWeb, rec)) != 1 {
+
+	r.readNext(t, use, clk, 2)
+
+	if len(r.demandsOf(shopWeb, rec)) != 1 {
 		t.Error("no demand after the raise")
 	}
 }
@@ -254,12 +283,17 @@ func TestReactionAfterFailedQuery(t *testing.T) {
 	use.err = errors.New("unavailable")
 	saved := use.cores
 	use.cores = map[string]float64{}
+
 	for range 5 {
 		clk.Step(time.Minute)
 		r.read(ctrl.LoggerInto(t.Context(), logr.Discard()))
 	}
-	use.err, use.cores = nil, saved
-	if r.readNext(t, use, clk, 1.1); r.demandsOf(shopWeb, rec) != nil || testutil.ToFloat64(r.queries.WithLabelValues("failed")) != 5 {
+
+	use.err = nil
+	use.cores = saved
+	r.readNext(t, use, clk, 1.1)
+
+	if r.demandsOf(shopWeb, rec) != nil || testutil.ToFloat64(r.queries.WithLabelValues("failed")) != 5 {
 		t.Error("usage from before the failure counts")
 	}
 }
@@ -271,11 +305,16 @@ func TestReactionPaused(t *testing.T) {
 	r.readNext(t, use, clk, 1.1)
 	paused := true
 	r.paused = func() bool { return paused }
-	if r.readNext(t, use, clk, 5); len(use.queries) != 1 || len(r.wake) != 0 || r.demandsOf(shopWeb, rec) != nil {
+	r.readNext(t, use, clk, 5)
+
+	if len(use.queries) != 1 || len(r.wake) != 0 || r.demandsOf(shopWeb, rec) != nil {
 		t.Errorf("%d queries while paused", len(use.queries))
 	}
+
 	paused = false
-	if r.readNext(t, use, clk, 1.1); r.demandsOf(shopWeb, rec) != nil {
+	r.readNext(t, use, clk, 1.1)
+
+	if r.demandsOf(shopWeb, rec) != nil {
 		t.Error("usage from before the pause counts")
 	}
 }
@@ -285,14 +324,17 @@ func TestReactionPaused(t *testing.T) {
 func BenchmarkReaction(b *testing.B) {
 	const namespaces, workloads, pods, scrapes, period = 50, 100, 2, 21, 15 * time.Second
 	ctx := ctrl.LoggerInto(b.Context(), logr.Discard())
+
 	server, err := promserver.Open(promserver.Options{Dir: b.TempDir()})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer func() { _ = server.Close() }()
+
 	if err := server.Start(); err != nil {
 		b.Fatal(err)
 	}
+
 	objects := &cachedObjects{deployments: map[client.ObjectKey]*appsv1.Deployment{}}
 	var counters []labels.Labels
 	for n := range namespaces {
@@ -305,6 +347,7 @@ func BenchmarkReaction(b *testing.B) {
 			}
 		}
 	}
+
 	now := time.Now()
 	for scrape := range scrapes {
 		batch := make([]promserver.Sample, len(counters))
@@ -313,28 +356,35 @@ func BenchmarkReaction(b *testing.B) {
 			if i%50 == 0 {
 				cores = 1.5
 			}
+
 			batch[i] = promserver.Sample{Labels: counters[i], Value: cores * period.Seconds() * float64(scrape)}
 		}
+
 		if err := server.Append(ctx, "cadvisor", now.Add(time.Duration(scrape+1-scrapes)*period), batch); err != nil {
 			b.Fatal(err)
 		}
 	}
+
 	cfg := source.DefaultConfig()
 	cfg.Address = server.URL()
 	prometheus, err := source.New(cfg)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	r := NewReactor(objects, prometheus, clocktesting.NewFakeClock(now), func() bool { return false }, "crane-system", time.Minute)
 	b.ReportAllocs()
+
 	for b.Loop() {
 		r.read(ctx)
 		for len(r.wake) > 0 {
 			<-r.wake
 		}
 	}
+
 	if len(r.observed) != len(counters)/50 {
 		b.Fatalf("%d containers above their request", len(r.observed))
 	}
+
 	b.ReportMetric(testutil.ToFloat64(r.queries.WithLabelValues("succeeded"))/float64(b.N), "queries/op")
 }

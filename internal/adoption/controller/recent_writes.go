@@ -39,6 +39,7 @@ type recentWrite struct {
 func (w *recentWrites) record(key writeKey, target types.UID, value string, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if w.entries == nil {
 		w.entries = map[writeKey]recentWrite{}
 	}
@@ -49,10 +50,12 @@ func (w *recentWrites) record(key writeKey, target types.UID, value string, now 
 func (w *recentWrites) wait(key writeKey, target types.UID, value string, now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	e, found := w.entries[key]
 	if !found || e.target != target || e.value != value {
 		return 0
 	}
+
 	return max(0, e.at.Add(cacheLag).Sub(now))
 }
 
@@ -60,5 +63,6 @@ func (w *recentWrites) wait(key writeKey, target types.UID, value string, now ti
 func (w *recentWrites) forget(key writeKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	delete(w.entries, key)
 }

@@ -65,9 +65,20 @@ type Reconciler struct {
 
 // NewReconciler returns a Reconciler whose budgets are not loaded yet.
 func NewReconciler(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, settings targetsnapshot.Settings) *Reconciler {
-	r := &Reconciler{Client: c, Live: live, Events: recorder, Clock: clk, Settings: settings, budgets: adoption.NewBudgetTracker()}
-	r.annotator.client, r.annotator.live, r.annotator.clock = c, live, clk
+	r := &Reconciler{
+		Client:   c,
+		Live:     live,
+		Events:   recorder,
+		Clock:    clk,
+		Settings: settings,
+		budgets:  adoption.NewBudgetTracker(),
+	}
+
+	r.annotator.client = c
+	r.annotator.live = live
+	r.annotator.clock = clk
 	r.Metrics = newMetrics(r.workloadsUnderWay, r.breakerOpen)
+
 	return r
 }
 
@@ -77,20 +88,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, key targetindex.Key) (ctrl.R
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	all, refused := r.separateForeign(all)
 	if r.Pause.Paused() {
 		return ctrl.Result{RequeueAfter: pausePoll}, r.reportPause(ctx, all)
 	}
+
 	owned, err := targetsnapshot.AutoscalerOwned(ctx, r.Live, all)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	outcomes, auto, annotateErr := r.annotateTargets(ctx, all, owned)
 	adopted, adoptErr := r.adoptTypes(ctx, key, auto)
+
 	errs := []error{annotateErr, adoptErr}
 	for rec, reason := range refused {
 		errs = append(errs, r.reportStatus(ctx, rec, outcome{reason: reasonForeignTarget, message: reason.Error()}))
 	}
+
 	var requeueAfter time.Duration
 	for kind, o := range adopted {
 		requeueAfter = earliest(requeueAfter, o.requeueAfter)
@@ -98,12 +114,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, key targetindex.Key) (ctrl.R
 			outcomes[rec] = outcomes[rec].withAdoption(o)
 		}
 	}
+
 	for i := range all {
 		if o, ok := outcomes[&all[i]]; ok {
 			errs = append(errs, r.reportStatus(ctx, &all[i], o))
 			requeueAfter = earliest(requeueAfter, o.requeueAfter)
 		}
 	}
+
 	return ctrl.Result{RequeueAfter: requeueAfter}, errors.Join(errs...)
 }
 
@@ -125,6 +143,7 @@ func (r *Reconciler) reportPause(ctx context.Context, all []analysisv1alpha1.Rec
 			errs = append(errs, r.reportStatus(ctx, rec, outcome{reason: reasonPaused, message: r.Pause.Message(), adopted: adopted}))
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -140,6 +159,7 @@ func (r *Reconciler) separateForeign(
 			refused[&all[i]] = err
 		}
 	}
+
 	return permitted, refused
 }
 
@@ -147,7 +167,8 @@ func (r *Reconciler) separateForeign(
 func (r *Reconciler) annotateTargets(
 	ctx context.Context, all []analysisv1alpha1.Recommendation, autoscalerOwned sets.Set[client.ObjectKey],
 ) (outcomesByRecommendation, recommendationsByType, error) {
-	outcomes, auto := outcomesByRecommendation{}, recommendationsByType{}
+	outcomes := outcomesByRecommendation{}
+	auto := recommendationsByType{}
 	var errs []error
 	for _, kind := range typesOf(all) {
 		active := targetsnapshot.ActiveRecommendation(all, kind, autoscalerOwned)
@@ -156,15 +177,19 @@ func (r *Reconciler) annotateTargets(
 			if rec.Spec.Type != kind || rec.DeletionTimestamp != nil {
 				continue
 			}
+
 			o, err := r.annotateTarget(ctx, rec, active)
 			errs = append(errs, err)
+
 			// An unreadable value does not undo an adoption; a missing target needs nothing.
 			if o.reason != reasonTargetGone && rec == active && rec.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto {
 				auto[kind] = rec
 			}
+
 			outcomes[rec] = o
 		}
 	}
+
 	return outcomes, auto, errors.Join(errs...)
 }
 
@@ -179,12 +204,14 @@ func (r *Reconciler) adoptTypes(ctx context.Context, key targetindex.Key, auto r
 			r.forgetBudget(key, kind) // Most targets end here, without a request to the API server.
 			continue
 		}
+
 		adopting, span := tracing.Start(ctx, "adoption.evaluate", "type", string(kind), "target", key.String())
 		o, err := r.adoptTarget(adopting, key, kind, rec)
 		tracing.End(span, err)
 		errs = append(errs, err)
 		outcomes[kind] = o
 	}
+
 	return outcomes, errors.Join(errs...)
 }
 
@@ -193,10 +220,12 @@ func (r *Reconciler) annotateTarget(ctx context.Context, rec, active *analysisv1
 	if _, known := annotationOf(rec.Spec.Type); !known {
 		return outcome{}, nil // Nothing of this type is written on a target.
 	}
+
 	ref := rec.Spec.TargetRef
 	if workload.GroupOf(ref.APIVersion, ref.Kind) == "" && !slices.Contains([]string{"Pod", "ReplicationController", "Node"}, ref.Kind) {
 		return outcome{reason: reasonNotSupported, message: fmt.Sprintf("Recommendations are not written on objects of kind %s. Correct spec.targetRef.", ref.Kind)}, nil
 	}
+
 	target, err := targetindex.Find(ctx, r.Client, r.Live, ref)
 	switch {
 	case errors.Is(err, targetindex.ErrOtherNamespace):
@@ -205,6 +234,7 @@ func (r *Reconciler) annotateTarget(ctx context.Context, rec, active *analysisv1
 		return outcome{}, nil // The rule deletes its Recommendation.
 	case apierrors.IsNotFound(err): // Most kinds are not watched, so that no event reports the next object of this name.
 		return outcome{reason: reasonTargetGone, message: "The target does not exist.", requeueAfter: retryRefused}, nil
+
 	case err != nil && meta.IsNoMatchError(err): // The kind may be installed again.
 		return outcome{reason: reasonTargetGone, message: err.Error(), requeueAfter: retryRefused}, nil
 	case apierrors.IsForbidden(err): // Only an administrator can change this.
@@ -212,10 +242,12 @@ func (r *Reconciler) annotateTarget(ctx context.Context, rec, active *analysisv1
 	case err != nil:
 		return outcome{}, err
 	}
+
 	value, invalid := annotationValue(rec)
 	if invalid != nil {
 		return outcome{reason: analysisv1alpha1.ReasonFailedUpdateRecommendationValue, message: invalid.Error()}, nil //nolint:nilerr // the error is reported in the returned value
 	}
+
 	switch {
 	case !targetsnapshot.Applicable(rec), value == "":
 		return outcome{}, nil
@@ -225,5 +257,6 @@ func (r *Reconciler) annotateTarget(ctx context.Context, rec, active *analysisv1
 			message: fmt.Sprintf("Recommendation %s, which takes precedence, is written on the target.", active.Name),
 		}, nil
 	}
+
 	return r.annotator.annotate(ctx, rec, target, value)
 }

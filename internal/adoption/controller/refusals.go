@@ -43,8 +43,10 @@ func (r *refusals) record(c adoption.PodResize, err error, now time.Time) {
 	if !apierrors.HasStatusCause(err, causeNodeCapacity) && !strings.Contains(err.Error(), textNodeCapacity) {
 		return
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.byPod == nil || len(r.byPod) >= maxRefusals {
 		r.byPod = map[types.UID]refusal{}
 	}
@@ -55,6 +57,7 @@ func (r *refusals) record(c adoption.PodResize, err error, now time.Time) {
 func (r *refusals) mark(pods []adoption.Pod, now time.Time) []adoption.Pod {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	marked := slices.Clone(pods)
 	for i := range marked {
 		p := &marked[i]
@@ -67,5 +70,6 @@ func (r *refusals) mark(pods []adoption.Pod, now time.Time) []adoption.Pod {
 			p.Refused, p.RefusedSize = recorded.reason, recorded.size
 		}
 	}
+
 	return marked
 }

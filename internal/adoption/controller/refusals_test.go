@@ -21,6 +21,7 @@ func TestRefusals(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	pods := schema.GroupResource{Resource: "pods"}
 	cause := apierrors.NewForbidden(pods, "web-1", errors.New("no"))
+
 	cause.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: "NodeCapacity"}}
 	for name, c := range map[string]struct {
 		err   error
@@ -34,15 +35,18 @@ func TestRefusals(t *testing.T) {
 	} {
 		var r refusals
 		r.record(adoption.PodResize{UID: "uid-1"}, c.err, now)
+
 		all := r.mark([]adoption.Pod{{UID: "uid-0"}, {UID: "uid-1"}}, now.Add(c.after))
 		if all[0].Refused != "" || (all[1].Refused != "") != c.known {
 			t.Errorf("%s: %+v", name, all)
 		}
 	}
+
 	var r refusals
 	for i := range 2*maxRefusals + 1 {
 		r.record(adoption.PodResize{UID: fmt.Sprint(i)}, cause, now)
 	}
+
 	if len(r.byPod) > maxRefusals {
 		t.Errorf("%d are remembered", len(r.byPod))
 	}

@@ -58,40 +58,51 @@ type Config struct {
 // AddToManager adds the controller to a manager that has not started. The index of package targetindex must have been added.
 func AddToManager(mgr manager.Manager, cfg Config) error {
 	r := NewReconciler(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("craned"), cfg.Clock, cfg.Settings)
-	r.Kills, r.Throttling, r.SystemNamespace = cfg.Kills, cfg.Throttling, cfg.SystemNamespace
+	r.Kills = cfg.Kills
+	r.Throttling = cfg.Throttling
+
+	r.SystemNamespace = cfg.SystemNamespace
 	r.Pause, r.Notify = cfg.Pause, cfg.Notify
 	if err := cfg.Registry.Register(r.Metrics); err != nil {
 		return fmt.Errorf("registering the metrics of adoption: %w", err)
 	}
+
 	shares := fairqueue.New(cfg.Clock, func(k targetindex.Key) string { return k.Namespace })
 	b := builder.TypedControllerManagedBy[targetindex.Key](mgr).
 		Named("adoption").
 		WithOptions(shares.Options(maxConcurrentTargets, maxConcurrentTargets*3/4)).
 		Watches(&analysisv1alpha1.Recommendation{}, enqueueRecommendationTargets())
+
 	for _, kind := range workload.WatchedKinds() {
 		b = b.Watches(kind.Object, enqueueWorkload(kind.GVK), builder.WithPredicates(relevantChanges()))
 	}
+
 	wakes := []<-chan event.TypedGenericEvent[targetindex.Key]{cfg.Wake}
 	if cfg.Reaction != nil && cfg.ReactionInterval > 0 {
 		r.Reactor = NewReactor(mgr.GetClient(), cfg.Reaction, cfg.Clock, cfg.Pause.Paused, cfg.SystemNamespace, cfg.ReactionInterval)
 		wakes = append(wakes, r.Reactor.wake)
+
 		if err := errors.Join(mgr.Add(r.Reactor), cfg.Registry.Register(r.Reactor.queries)); err != nil {
 			return fmt.Errorf("adding the reaction of adoption: %w", err)
 		}
 	}
+
 	for _, wake := range wakes {
 		if wake == nil {
 			continue
 		}
+
 		b = b.WatchesRawSource(source.TypedChannel(wake, handler.TypedFuncs[targetindex.Key, targetindex.Key]{
 			GenericFunc: func(_ context.Context, e event.TypedGenericEvent[targetindex.Key], q workqueue.TypedRateLimitingInterface[targetindex.Key]) {
 				q.Add(e.Object)
 			},
 		}))
 	}
+
 	if err := b.Complete(shares.Reconciler(enqueue.OnConflict(r))); err != nil {
 		return fmt.Errorf("building the controller of adoption: %w", err)
 	}
+
 	return nil
 }
 
@@ -133,8 +144,10 @@ func relevantChanges() predicate.Predicate {
 				return true
 			}
 		}
+
 		return false
 	}
+
 	return predicate.Funcs{
 		// A Recommendation may have waited for the new object.
 		CreateFunc:  func(e event.CreateEvent) bool { return !e.IsInInitialList || adopted(e.Object) },
@@ -144,9 +157,11 @@ func relevantChanges() predicate.Predicate {
 			if adopted(e.ObjectNew) && e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() {
 				return true
 			}
+
 			if targetsnapshot.OptedOut(e.ObjectOld.GetLabels()) != targetsnapshot.OptedOut(e.ObjectNew.GetLabels()) {
 				return true
 			}
+
 			for _, key := range []string{
 				analysisv1alpha1.AnnotationResourceRecommendation,
 				analysisv1alpha1.AnnotationReplicasRecommendation,
@@ -159,6 +174,7 @@ func relevantChanges() predicate.Predicate {
 					return true
 				}
 			}
+
 			return false
 		},
 	}

@@ -58,6 +58,7 @@ func (o outcome) withAdoption(adopted outcome) outcome {
 	if o.reason != "" {
 		adopted.reason, adopted.message = o.reason, o.message
 	}
+
 	return adopted
 }
 
@@ -66,6 +67,7 @@ func earliest(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}
+
 	return a
 }
 
@@ -78,23 +80,32 @@ func (r *Reconciler) reportStatus(ctx context.Context, rec *analysisv1alpha1.Rec
 		meta.RemoveStatusCondition(&changed.Status.Conditions, analysisv1alpha1.ConditionAdopted)
 	} else {
 		newReason = meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
-			Type: analysisv1alpha1.ConditionAdopted, Status: metav1.ConditionFalse, Reason: o.reason, Message: truncate(o.message),
-			ObservedGeneration: rec.Generation, LastTransitionTime: metav1.NewTime(r.Clock.Now()),
+			Type:               analysisv1alpha1.ConditionAdopted,
+			Status:             metav1.ConditionFalse,
+			Reason:             o.reason,
+			Message:            truncate(o.message),
+			ObservedGeneration: rec.Generation,
+			LastTransitionTime: metav1.NewTime(r.Clock.Now()),
 		})
 	}
+
 	if !o.adopted {
 		changed.Status.Adoption = nil
 	}
+
 	if equality.Semantic.DeepEqual(rec.Status, changed.Status) {
 		return nil
 	}
+
 	if err := r.patchStatus(ctx, rec, changed); err != nil {
 		return err
 	}
+
 	if newReason {
 		about, note := o.event(rec)
 		r.Events.Eventf(about, nil, corev1.EventTypeWarning, o.reason, "Adopt", "%s", note)
 	}
+
 	return nil
 }
 
@@ -104,8 +115,16 @@ func (o outcome) event(rec *analysisv1alpha1.Recommendation) (about runtime.Obje
 	if o.reason != reasonOtherRecommendation || len(rec.OwnerReferences) == 0 {
 		return rec, truncate(o.message)
 	}
+
 	owner := rec.OwnerReferences[0]
-	about = &corev1.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID, Namespace: ownerNamespace(owner.Kind, rec.Namespace)}
+	about = &corev1.ObjectReference{
+		APIVersion: owner.APIVersion,
+		Kind:       owner.Kind,
+		Name:       owner.Name,
+		UID:        owner.UID,
+		Namespace:  ownerNamespace(owner.Kind, rec.Namespace),
+	}
+
 	return about, "Recommendations of it are not written on their targets, because others take precedence: the condition Adopted of each names the other."
 }
 
@@ -116,6 +135,7 @@ func ownerNamespace(kind, namespace string) string {
 	if kind == kindRecommendationRule {
 		return ""
 	}
+
 	return namespace
 }
 
@@ -126,6 +146,7 @@ func (r *Reconciler) patchStatus(ctx context.Context, rec, changed *analysisv1al
 	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, patch)); err != nil {
 		return fmt.Errorf("writing the status of recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 	}
+
 	return nil
 }
 
@@ -134,20 +155,28 @@ func (r *Reconciler) writeAdoptionStatus(
 	ctx context.Context, rec *analysisv1alpha1.Recommendation, plan adoption.Plan, remarks []string, preview []analysisv1alpha1.AdoptionPatch,
 ) error {
 	status := &analysisv1alpha1.AdoptionStatus{
-		Phase: string(plan.State.Phase), Message: truncate(plan.Summary), Steps: int32(min(plan.State.Steps, 1<<30)), DryRun: preview,
+		Phase:   string(plan.State.Phase),
+		Message: truncate(plan.Summary),
+		Steps:   int32(min(plan.State.Steps, 1<<30)),
+		DryRun:  preview,
 	}
+
 	for _, remark := range remarks[:min(len(remarks), maxShown)] {
 		status.Remarks = append(status.Remarks, truncate(remark))
 	}
+
 	if equality.Semantic.DeepEqual(rec.Status.Adoption, status) {
 		return nil
 	}
+
 	changed := rec.DeepCopy()
 	changed.Status.Adoption = status
 	if err := r.patchStatus(ctx, rec, changed); err != nil {
 		return err
 	}
-	rec.Status.Adoption, rec.ResourceVersion = status, changed.ResourceVersion
+
+	rec.Status.Adoption = status
+	rec.ResourceVersion = changed.ResourceVersion
 	return nil
 }
 
@@ -160,15 +189,24 @@ func (r *Reconciler) recordEvents(e execution) {
 		if event.Warning {
 			kind = corev1.EventTypeWarning
 		}
+
 		r.Metrics.countEvent(event.Reason)
 		r.Events.Eventf(e.target.Identity(), nil, kind, event.Reason, action, "%s", truncate(event.Text))
+
 		if e.rec != nil {
 			r.Events.Eventf(e.rec, nil, kind, event.Reason, action, "%s", truncate(event.Text))
 		}
+
 		if r.Notify != nil && (event.Reason == notification.ReasonRolledBack || event.Reason == notification.ReasonStopped) {
-			r.Notify(notification.Event{Time: r.Clock.Now(), Reason: event.Reason, Object: e.target.String(), Message: event.Text})
+			r.Notify(notification.Event{
+				Time:    r.Clock.Now(),
+				Reason:  event.Reason,
+				Object:  e.target.String(),
+				Message: event.Text,
+			})
 		}
 	}
+
 	if r.Notify != nil && len(e.plan.Events) > 0 {
 		r.notifyBreakers()
 	}
@@ -177,20 +215,27 @@ func (r *Reconciler) recordEvents(e execution) {
 // notifyBreakers sends an event when a circuit breaker opens. Only a step changes it, besides the time, which closes it.
 func (r *Reconciler) notifyBreakers() {
 	r.mu.Lock()
-	open, notified := r.budgets.OpenBreakers(r.Settings.Policy, r.Clock.Now()), map[string]bool{}
+	open := r.budgets.OpenBreakers(r.Settings.Policy, r.Clock.Now())
+	notified := map[string]bool{}
+
 	var opened []adoption.Breaker
 	for _, b := range open {
-		if notified[b.Namespace] = true; !r.breakersNotified[b.Namespace] {
+		notified[b.Namespace] = true
+
+		if !r.breakersNotified[b.Namespace] {
 			opened = append(opened, b)
 		}
 	}
+
 	r.breakersNotified = notified
 	r.mu.Unlock()
+
 	for _, b := range opened {
 		where := "of the cluster"
 		if b.Namespace != "" {
 			where = "of namespace " + b.Namespace
 		}
+
 		r.Notify(notification.Event{Time: r.Clock.Now(), Reason: notification.ReasonBreakerOpen, Message: fmt.Sprintf(
 			"%d of %d workloads lowered within %s got worse: no adoption %s starts or continues until they are older; rollbacks continue",
 			b.Worse, b.Of, r.Settings.Policy.BreakerWindow, where)})
@@ -204,20 +249,24 @@ func (r *Reconciler) previewPlan(ctx context.Context, e execution) (outcome, err
 	if e.rec == nil {
 		return o, nil
 	}
+
 	plan := e.plan
 	plan.State = e.before
 	requests, err := e.target.Requests(e.kind, e.before, plan)
 	if err != nil {
 		return o, err
 	}
+
 	var patches []analysisv1alpha1.AdoptionPatch
 	for _, request := range requests[:min(len(requests), maxShown)] {
 		raw, err := json.Marshal(request.Body)
 		if err != nil {
 			return o, fmt.Errorf("encoding the patch of %s: %w", request, err)
 		}
+
 		patches = append(patches, analysisv1alpha1.AdoptionPatch{Object: request.String(), Patch: string(raw)})
 	}
+
 	plan.State = adoption.State{Phase: e.before.Phase}
 	plan.Summary = "dry run: " + plan.Summary
 	return o, r.writeAdoptionStatus(ctx, e.rec, plan, plan.Remarks, patches)
@@ -227,5 +276,6 @@ func truncate(text string) string {
 	if len(text) <= maxMessage {
 		return text
 	}
+
 	return strings.ToValidUTF8(text[:maxMessage], "") + " (truncated)"
 }

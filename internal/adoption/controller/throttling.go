@@ -51,19 +51,24 @@ func (t *PrometheusThrottling) Throttled(ctx context.Context, pods []corev1.Pod)
 	t.mu.Lock()
 	quiet := t.Clock.Now().Before(t.skipUntil)
 	t.mu.Unlock()
+
 	if len(pods) == 0 || quiet {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, throttlingTimeout)
 	defer cancel()
+
 	worst, err := t.query(ctx, pods)
 	if err != nil {
 		t.mu.Lock()
 		t.skipUntil = t.Clock.Now().Add(throttlingBackoff)
 		t.mu.Unlock()
 		ctrl.LoggerFrom(ctx).WithName("adoption").V(1).Info("Throttling is not known", "namespace", pods[0].Namespace, "reason", err.Error())
+
 		return nil
 	}
+
 	return worst
 }
 
@@ -72,30 +77,37 @@ func (t *PrometheusThrottling) query(ctx context.Context, pods []corev1.Pod) (*s
 	for i := range pods[:min(len(pods), throttlingPods)] {
 		names = append(names, regexp.QuoteMeta(pods[i].Name))
 	}
+
 	rate := func(metric string) (string, error) {
 		selector, err := t.Querier.Selector(metric,
 			prometheus.Matcher{Label: "namespace", Op: "=", Value: pods[0].Namespace},
 			prometheus.Matcher{Label: "pod", Op: "=~", Value: strings.Join(names, "|")},
 			prometheus.Matcher{Label: "container", Op: "!=", Value: ""})
+
 		return fmt.Sprintf("sum by (pod, container) (rate(%s[%s]))", selector, throttlingWindow), err
 	}
+
 	throttled, err := rate("container_cpu_cfs_throttled_periods_total")
 	if err != nil {
 		return nil, fmt.Errorf("asking for throttled periods: %w", err)
 	}
+
 	periods, err := rate("container_cpu_cfs_periods_total")
 	if err != nil {
 		return nil, fmt.Errorf("asking for CFS periods: %w", err)
 	}
+
 	samples, err := t.Querier.Vector(ctx, "max("+throttled+" / "+periods+")", t.Clock.Now())
 	if err != nil {
 		return nil, fmt.Errorf("asking for throttling: %w", err)
 	}
+
 	for _, s := range samples {
 		if s.Value >= 0 && s.Value <= 1 { // False for NaN, the value of a container without work.
 			share := series.Ratio(s.Value)
 			return &share, nil
 		}
 	}
+
 	return nil, nil
 }

@@ -21,7 +21,13 @@ func WakeOnKills(tell func(func([]oom.Kill))) <-chan event.TypedGenericEvent[tar
 	tell(func(kills []oom.Kill) {
 		for _, k := range kills {
 			for _, o := range k.Owners() {
-				key := targetindex.Key{Group: workload.GroupOf(o.APIVersion, o.Kind), Kind: o.Kind, Namespace: k.Namespace, Name: o.Name}
+				key := targetindex.Key{
+					Group:     workload.GroupOf(o.APIVersion, o.Kind),
+					Kind:      o.Kind,
+					Namespace: k.Namespace,
+					Name:      o.Name,
+				}
+
 				select {
 				case out <- event.TypedGenericEvent[targetindex.Key]{Object: key}:
 				default:
@@ -29,5 +35,6 @@ func WakeOnKills(tell func(func([]oom.Kill))) <-chan event.TypedGenericEvent[tar
 			}
 		}
 	})
+
 	return out
 }

@@ -28,17 +28,21 @@ func ExcludesPod(ctx context.Context, from client.Reader, pod *corev1.Pod) (bool
 	if optout.Labelled(pod.Labels) {
 		return true, nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
+
 	for _, candidate := range optout.Candidates(pod) {
 		object := newObject(pod, candidate.Kind)
 		if object == nil {
 			continue
 		}
+
 		key := client.ObjectKey{Namespace: candidate.Namespace, Name: candidate.Name}
 		if candidate.Kind == optout.KindNamespace {
 			key = client.ObjectKey{Name: candidate.Namespace}
 		}
+
 		err := from.Get(ctx, key, object)
 		if candidate.Kind == "CronJob" && apierrors.IsNotFound(err) {
 			continue // The Job only has a name like those of CronJobs.
@@ -46,10 +50,12 @@ func ExcludesPod(ctx context.Context, from client.Reader, pod *corev1.Pod) (bool
 		if err != nil {
 			return false, fmt.Errorf("reading the labels of %s %s: %w", candidate.Kind, key, err)
 		}
+
 		if optout.Labelled(object.GetLabels()) {
 			return true, nil
 		}
 	}
+
 	return false, nil
 }
 
@@ -58,12 +64,15 @@ func newObject(pod *corev1.Pod, kind string) client.Object {
 	if kind == optout.KindNamespace {
 		return &corev1.Namespace{}
 	}
+
 	owner := metav1.GetControllerOfNoCopy(pod)
 	group := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group
+
 	kinds := workload.WatchedKinds()
 	i := slices.IndexFunc(kinds, func(k workload.WatchedKind) bool { return k.GVK.Group == group && k.GVK.Kind == kind })
 	if i < 0 {
 		return nil
 	}
+
 	return kinds[i].Object
 }

@@ -24,6 +24,7 @@ func podOf(namespace, apiVersion, kind, name string, labels map[string]string) *
 	if kind != "" {
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, Controller: new(true)}}
 	}
+
 	return p
 }
 
@@ -35,6 +36,7 @@ func TestExcludesPod(t *testing.T) {
 	meta := func(name string, labels map[string]string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: labels}
 	}
+
 	objects := []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"crane.io/opt-out": "false"}}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "quiet", Labels: optedOut}},
@@ -42,6 +44,7 @@ func TestExcludesPod(t *testing.T) {
 		&appsv1.StatefulSet{ObjectMeta: meta("db", optedOut)}, &appsv1.DaemonSet{ObjectMeta: meta("log", optedOut)},
 		&batchv1.CronJob{ObjectMeta: meta("report", optedOut)},
 	}
+
 	reader := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).Build()
 	for name, test := range map[string]struct {
 		pod     *corev1.Pod
@@ -69,14 +72,17 @@ func TestExcludesPod(t *testing.T) {
 			}
 		})
 	}
+
 	unsynced := interceptor.NewClient(reader, interceptor.Funcs{
 		Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 			if _, bounded := ctx.Deadline(); !bounded {
 				t.Error("the wait for the cache is not bounded")
 			}
+
 			return errors.New("not synced")
 		},
 	})
+
 	if _, err := ExcludesPod(t.Context(), unsynced, podOf("shop", "", "", "", nil)); err == nil {
 		t.Error("no error while the cache is not synced")
 	}

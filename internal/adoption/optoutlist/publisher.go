@@ -31,37 +31,46 @@ const interval = time.Minute
 
 // Read returns the namespaces and the watched kinds of workloads that have the label.
 func Read(ctx context.Context, from client.Reader, scheme *runtime.Scheme) (optout.Set, error) {
-	out, selector := optout.Set{}, client.MatchingLabels{analysisv1alpha1.LabelOptOut: "true"}
+	out := optout.Set{}
+	selector := client.MatchingLabels{analysisv1alpha1.LabelOptOut: "true"}
 	var namespaces corev1.NamespaceList
 	if err := from.List(ctx, &namespaces, selector, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing namespaces that have opted out: %w", err)
 	}
+
 	for i := range namespaces.Items {
 		out.AddNamespace(namespaces.Items[i].Name)
 	}
+
 	for _, kind := range workload.WatchedKinds() {
 		made, err := scheme.New(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
 		if err != nil {
 			return nil, fmt.Errorf("a list of %s: %w", kind.GVK.Kind, err)
 		}
+
 		list, ok := made.(client.ObjectList)
 		if !ok {
 			return nil, fmt.Errorf("%T is not a list", made)
 		}
+
 		if err := from.List(ctx, list, selector, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing workloads of kind %s that have opted out: %w", kind.GVK.Kind, err)
 		}
+
 		err = meta.EachListItem(list, func(o runtime.Object) error {
 			object, err := meta.Accessor(o)
 			if err == nil {
 				out.Add(optout.Workload{Kind: kind.GVK.Kind, Namespace: object.GetNamespace(), Name: object.GetName()})
 			}
+
 			return err
 		})
+
 		if err != nil {
 			return nil, fmt.Errorf("reading the list of %s: %w", kind.GVK.Kind, err)
 		}
 	}
+
 	return out, nil
 }
 
@@ -71,6 +80,7 @@ func objects() []client.Object {
 	for _, kind := range workload.WatchedKinds() {
 		out = append(out, kind.Object)
 	}
+
 	return out
 }
 
@@ -81,6 +91,7 @@ func Watch(ctx context.Context, c cache.Cache) error {
 			return fmt.Errorf("watching %T: %w", o, err)
 		}
 	}
+
 	return nil
 }
 
@@ -102,12 +113,15 @@ func (p Publisher) Start(ctx context.Context) error {
 	if err := p.watch(ctx, changed); err != nil {
 		return err
 	}
+
 	ticker := p.Clock.NewTicker(interval)
 	defer ticker.Stop()
+
 	for {
 		if err := p.publish(ctx); err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).WithName("opt-outs").Error(err, "failed to publish the list of workloads that have opted out; agents keep the previous one")
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -123,16 +137,19 @@ func (p Publisher) watch(ctx context.Context, changed chan<- struct{}) error {
 		if !relevant {
 			return
 		}
+
 		select {
 		case changed <- struct{}{}:
 		default: // One is pending.
 		}
 	}
+
 	for _, o := range objects() {
 		informer, err := p.Cache.GetInformer(ctx, o)
 		if err != nil {
 			return fmt.Errorf("watching %T: %w", o, err)
 		}
+
 		if _, err := informer.AddEventHandler(clientcache.ResourceEventHandlerFuncs{
 			AddFunc:    func(o any) { signal(labelled(o)) },
 			UpdateFunc: func(before, after any) { signal(labelled(before) != labelled(after)) },
@@ -146,6 +163,7 @@ func (p Publisher) watch(ctx context.Context, changed chan<- struct{}) error {
 			return fmt.Errorf("watching %T: %w", o, err)
 		}
 	}
+
 	return nil
 }
 
@@ -160,17 +178,21 @@ func (p Publisher) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	cm := &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: optout.ConfigMapName},
 		Data:       map[string]string{optout.KeyWorkloads: set.Encode()},
 	}
+
 	raw, err := json.Marshal(cm)
 	if err != nil {
 		return fmt.Errorf("encoding ConfigMap %s: %w", cm.Name, err)
 	}
+
 	if err := p.Client.Patch(ctx, cm, client.RawPatch(types.ApplyPatchType, raw), client.FieldOwner("craned-opt-outs"), client.ForceOwnership); err != nil {
 		return fmt.Errorf("writing ConfigMap %s/%s: %w", p.Namespace, cm.Name, err)
 	}
+
 	return nil
 }

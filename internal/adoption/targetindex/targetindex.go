@@ -29,7 +29,12 @@ type Key struct{ Group, Kind, Namespace, Name string }
 
 // KeyOf returns the key of a reference.
 func KeyOf(ref corev1.ObjectReference) Key {
-	return Key{Group: workload.GroupOf(ref.APIVersion, ref.Kind), Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+	return Key{
+		Group:     workload.GroupOf(ref.APIVersion, ref.Kind),
+		Kind:      ref.Kind,
+		Namespace: ref.Namespace,
+		Name:      ref.Name,
+	}
 }
 
 // String returns the value of the key in the index.
@@ -41,6 +46,7 @@ func IndexValues(o client.Object) []string {
 	if !ok {
 		return nil
 	}
+
 	return []string{KeyOf(rec.Spec.TargetRef).String()}
 }
 
@@ -49,6 +55,7 @@ func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := indexer.IndexField(ctx, &analysisv1alpha1.Recommendation{}, Index, IndexValues); err != nil {
 		return fmt.Errorf("indexing recommendations by target: %w", err)
 	}
+
 	return nil
 }
 
@@ -56,7 +63,9 @@ func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 // namespace is cluster-scoped and needs a Recommendation in systemNamespace. Without this check the right to write Recommendations in one
 // namespace would be the right to change workloads in all. Find checks kinds that only the API server knows to be cluster-scoped.
 func CheckNamespace(rec *analysisv1alpha1.Recommendation, systemNamespace string) *field.Error {
-	ref, path := rec.Spec.TargetRef, field.NewPath("spec", "targetRef", "namespace")
+	ref := rec.Spec.TargetRef
+	path := field.NewPath("spec", "targetRef", "namespace")
+
 	namespace := ref.Namespace
 	if namespace != "" && workload.IsClusterScoped(schema.GroupKind{Group: workload.GroupOf(ref.APIVersion, ref.Kind), Kind: ref.Kind}) {
 		return field.Invalid(path, namespace, fmt.Sprintf("must be empty: a %s has no namespace, and needs a Recommendation in Crane's own", ref.Kind))
@@ -64,6 +73,7 @@ func CheckNamespace(rec *analysisv1alpha1.Recommendation, systemNamespace string
 	if namespace == rec.Namespace || namespace == "" && rec.Namespace == systemNamespace {
 		return nil
 	}
+
 	return field.Invalid(path, namespace, fmt.Sprintf(
 		"must be the namespace of the Recommendation, %s; cluster-scoped targets need a Recommendation in Crane's own namespace", rec.Namespace))
 }
@@ -79,6 +89,7 @@ func ListRecommendations(ctx context.Context, reader client.Reader, key Key) ([]
 	if err := reader.List(ctx, &list, client.MatchingFields{Index: key.String()}); err != nil {
 		return nil, fmt.Errorf("listing the recommendations of %s %s/%s: %w", key.Kind, key.Namespace, key.Name, err)
 	}
+
 	return list.Items, nil
 }
 
@@ -93,27 +104,34 @@ func Find(ctx context.Context, cached, live client.Reader, ref corev1.ObjectRefe
 	if err != nil {
 		return nil, fmt.Errorf("apiVersion of the target: %w", err)
 	}
+
 	gvk := gv.WithKind(ref.Kind)
 	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
 	for _, kind := range workload.WatchedKinds() {
 		if kind.GVK != gvk {
 			continue
 		}
+
 		obj := kind.Object
 		if err := cached.Get(ctx, key, obj); err == nil {
 			return obj, nil
 		} else if !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("reading target %s %s: %w", ref.Kind, key, err)
 		}
+
 		break // The cache may lag: the API server decides whether the target exists.
 	}
+
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(gvk)
+
 	if err := live.Get(ctx, key, obj); err != nil {
 		return nil, fmt.Errorf("reading target %s %s: %w", ref.Kind, key, workload.ExplainNotFound(err, gvk))
 	}
+
 	if obj.Namespace != ref.Namespace {
 		return nil, fmt.Errorf("reading target %s %s: %w", ref.Kind, key, ErrOtherNamespace)
 	}
+
 	return obj, nil
 }

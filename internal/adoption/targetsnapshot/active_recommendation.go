@@ -31,18 +31,22 @@ func ActiveRecommendation(
 		if autoscalerOwned.Has(client.ObjectKeyFromObject(rec)) {
 			return 0
 		}
+
 		return 1
 	}
+
 	for i := range all {
 		rec := &all[i]
 		if rec.Spec.Type != kind || !Applicable(rec) {
 			continue
 		}
+
 		if first == nil || cmp.Or(cmp.Compare(rank(rec), rank(first)), rec.CreationTimestamp.Compare(first.CreationTimestamp.Time),
 			cmp.Compare(rec.Namespace, first.Namespace), cmp.Compare(rec.Name, first.Name)) < 0 {
 			first = rec
 		}
 	}
+
 	return first
 }
 
@@ -56,6 +60,7 @@ func AutoscalerOwned(ctx context.Context, live client.Reader, all []analysisv1al
 		if of == nil || of.Kind != "EffectiveVerticalPodAutoscaler" || !Applicable(rec) {
 			continue
 		}
+
 		evpa := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
 		err := live.Get(ctx, client.ObjectKey{Namespace: rec.Namespace, Name: of.Name}, evpa)
 		switch {
@@ -64,12 +69,19 @@ func AutoscalerOwned(ctx context.Context, live client.Reader, all []analysisv1al
 		case err != nil:
 			return nil, fmt.Errorf("reading the owner of recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 		}
+
 		selected := evpa.Spec.TargetRef
-		ref := corev1.ObjectReference{APIVersion: selected.APIVersion, Kind: selected.Kind, Namespace: evpa.Namespace, Name: selected.Name}
+		ref := corev1.ObjectReference{
+			APIVersion: selected.APIVersion,
+			Kind:       selected.Kind,
+			Namespace:  evpa.Namespace,
+			Name:       selected.Name,
+		}
 		if evpa.UID == of.UID && isSameObject(ref, rec.Spec.TargetRef) {
 			out.Insert(client.ObjectKeyFromObject(rec))
 		}
 	}
+
 	return out, nil
 }
 
@@ -85,10 +97,12 @@ func Reacts(rec *analysisv1alpha1.Recommendation, systemNamespace string) bool {
 	if _, ok := SupportedKind(key.Group, key.Kind); !ok || !targetindex.IsPermitted(rec, systemNamespace) {
 		return false
 	}
+
 	reach := analysisv1alpha1.AdoptionReachInPlace
 	if rec.Spec.Adoption != nil && rec.Spec.Adoption.Reach != "" {
 		reach = rec.Spec.Adoption.Reach
 	}
+
 	return rec.Spec.Type == analysisv1alpha1.AnalysisTypeResource && rec.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto &&
 		(reach == analysisv1alpha1.AdoptionReachInPlace || reach == analysisv1alpha1.AdoptionReachInPlaceOrRecreate)
 }

@@ -40,6 +40,7 @@ func (l SnapshotReader) readAutoscaler(ctx context.Context, s *TargetSnapshot, o
 	if err := l.Live.List(ctx, &list, client.InNamespace(s.Object.GetNamespace())); err != nil {
 		return fmt.Errorf("listing the autoscalers of %s: %w", s.Object.GetNamespace(), err)
 	}
+
 	s.autoscaler = targetAutoscaler{}
 	for i := range list.Items {
 		ref := list.Items[i].Spec.ScaleTargetRef
@@ -47,19 +48,25 @@ func (l SnapshotReader) readAutoscaler(ctx context.Context, s *TargetSnapshot, o
 		if !s.isReferredToBy(ref.APIVersion, ref.Kind, ref.Name) || of == analysisv1alpha1.AnalysisTypeResource && len(one.UtilizationTargets()) == 0 {
 			continue
 		}
+
 		utilization := slices.Concat(s.autoscaler.utilization, one.UtilizationTargets())
 		if s.autoscaler.name != "" { // It is unknown which of two acts.
 			s.autoscaler = targetAutoscaler{name: s.autoscaler.name + " and " + one.Name, utilization: utilization}
 			continue
 		}
-		s.autoscaler.name, s.autoscaler.utilization = one.Name, utilization
+
+		s.autoscaler.name = one.Name
+		s.autoscaler.utilization = utilization
+
 		if of != analysisv1alpha1.AnalysisTypeResource || one.Owner == "" {
 			continue
 		}
+
 		if err := l.readEffectiveHPA(ctx, s, one.Owner); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -67,6 +74,7 @@ func (l SnapshotReader) readAutoscaler(ctx context.Context, s *TargetSnapshot, o
 func (l SnapshotReader) readEffectiveHPA(ctx context.Context, s *TargetSnapshot, name string) error {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(autoscalingv1alpha1.GroupVersion.WithKind("EffectiveHorizontalPodAutoscaler"))
+
 	err := l.Live.Get(ctx, client.ObjectKey{Namespace: s.Object.GetNamespace(), Name: name}, o)
 	if apierrors.IsNotFound(err) {
 		return nil // Its HorizontalPodAutoscaler is about to be deleted too.
@@ -74,17 +82,21 @@ func (l SnapshotReader) readEffectiveHPA(ctx context.Context, s *TargetSnapshot,
 	if err != nil {
 		return fmt.Errorf("reading EffectiveHorizontalPodAutoscaler %s/%s: %w", s.Object.GetNamespace(), name, err)
 	}
+
 	if o.GetDeletionTimestamp() != nil {
 		return nil
 	}
+
 	for _, t := range (workload.Autoscaler{Metrics: decodeMetrics(o)}).UtilizationTargets() {
 		s.autoscaler.targets = append(s.autoscaler.targets, adoption.Target{
 			Container: t.Container, Memory: t.Resource == corev1.ResourceMemory, Percent: t.Percent,
 		})
 	}
+
 	if len(s.autoscaler.targets) > 0 {
 		s.autoscaler.object = o
 	}
+
 	return nil
 }
 
@@ -93,10 +105,12 @@ func decodeMetrics(o *unstructured.Unstructured) []autoscalingv2.MetricSpec {
 	var spec struct {
 		Metrics []autoscalingv2.MetricSpec `json:"metrics"`
 	}
+
 	raw, _, err := unstructured.NestedMap(o.Object, "spec")
 	if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &spec) != nil {
 		return nil
 	}
+
 	return spec.Metrics
 }
 
@@ -112,6 +126,7 @@ func (a targetAutoscaler) actsOn(now, wanted adoption.Size) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -133,16 +148,20 @@ func (a targetAutoscaler) blockReason(of analysisv1alpha1.AnalysisType, rec *ana
 		return BlockReason{ReasonAutoscaled, fmt.Sprintf("HorizontalPodAutoscaler %s acts on the share of a request that would change, "+
 			"and its target is not Crane's to change with it; so neither is applied", a.name)}
 	}
+
 	text := rec.Annotations[analysisv1alpha1.AnnotationScalePoint]
 	if text == "" {
 		return BlockReason{}
 	}
+
 	var point scalePoint
 	if err := json.Unmarshal([]byte(text), &point); err != nil {
 		return BlockReason{ReasonNotApplicable, fmt.Sprintf("annotation %s of the recommendation: %v", analysisv1alpha1.AnnotationScalePoint, err)}
 	}
+
 	if point.Name != a.object.GetName() {
 		return BlockReason{ReasonNotApplicable, fmt.Sprintf("the recommendation was decided with autoscaler %s, and the workload has %s now", point.Name, a.object.GetName())}
 	}
+
 	return BlockReason{}
 }

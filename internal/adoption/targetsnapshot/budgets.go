@@ -32,15 +32,18 @@ func (s Settings) WindowClosed(now time.Time) string {
 	if len(s.Windows) == 0 {
 		return ""
 	}
+
 	var next time.Time
 	for _, w := range s.Windows {
 		if w.IsOpen(now) {
 			return ""
 		}
+
 		if opens, _ := w.Next(now); !opens.IsZero() && (next.IsZero() || opens.Before(next)) {
 			next = opens
 		}
 	}
+
 	return "no maintenance window is open; the next opens at " + next.UTC().Format(time.RFC3339)
 }
 
@@ -51,19 +54,24 @@ func LoadBudgets(ctx context.Context, book *adoption.BudgetTracker, reader clien
 		if err != nil {
 			return err
 		}
+
 		if err := reader.List(ctx, list); err != nil {
 			return fmt.Errorf("listing %s: %w", kind.GVK.Kind, err)
 		}
+
 		err = meta.EachListItem(list, func(o runtime.Object) error {
 			if object, ok := o.(client.Object); ok {
 				recordState(book, kind, object)
 			}
+
 			return nil
 		})
+
 		if err != nil {
 			return fmt.Errorf("listing %s: %w", kind.GVK.Kind, err)
 		}
 	}
+
 	return nil
 }
 

@@ -21,7 +21,13 @@ func PodEnded(pod *corev1.Pod) bool {
 
 // ConvertPod returns what decisions need of a pod.
 func ConvertPod(pod *corev1.Pod) adoption.Pod {
-	out := adoption.Pod{Name: pod.Name, UID: string(pod.UID), Created: pod.CreationTimestamp.Time, NotResizable: notResizableReason(pod)}
+	out := adoption.Pod{
+		Name:         pod.Name,
+		UID:          string(pod.UID),
+		Created:      pod.CreationTimestamp.Time,
+		NotResizable: notResizableReason(pod),
+	}
+
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
@@ -29,37 +35,49 @@ func ConvertPod(pod *corev1.Pod) adoption.Pod {
 		if next.Frozen = !sidecar; next.Frozen {
 			next.EndedAt = next.KilledAt // Init containers end by design.
 		}
+
 		out.Containers = append(out.Containers, next)
 	}
+
 	for i := range pod.Spec.Containers {
 		out.Containers = append(out.Containers, convertContainer(&pod.Spec.Containers[i], pod.Status.ContainerStatuses))
 	}
+
 	out.UnreadySince = pod.CreationTimestamp.Time
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		switch c.Type {
 		case corev1.PodReady:
-			out.Ready, out.UnreadySince = c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
+			out.Ready = c.Status == corev1.ConditionTrue
+			out.UnreadySince = c.LastTransitionTime.Time
 		case corev1.PodResizePending:
 			if c.Status == corev1.ConditionTrue {
-				out.ResizeStatus, out.ResizeMessage = adoption.ResizeDeferred, c.Message
+				out.ResizeStatus = adoption.ResizeDeferred
+				out.ResizeMessage = c.Message
 				if c.Reason == corev1.PodReasonInfeasible {
 					out.ResizeStatus = adoption.ResizeInfeasible
 				}
 			}
+
 		case corev1.PodResizeInProgress:
 			if c.Status == corev1.ConditionTrue && out.ResizeStatus == adoption.ResizeDone {
-				out.ResizeStatus, out.ResizeMessage = adoption.ResizeInProgress, c.Message
+				out.ResizeStatus = adoption.ResizeInProgress
+				out.ResizeMessage = c.Message
 				if c.Reason == corev1.PodReasonError {
 					out.ResizeStatus = adoption.ResizeFailed
 				}
 			}
+
 		default:
 		}
 	}
+
 	if seen := pod.Status.ObservedGeneration; out.ResizeStatus == adoption.ResizeDone && seen != 0 && seen < pod.Generation {
-		out.ResizeStatus, out.ResizeMessage = adoption.ResizeInProgress, "its node has not seen it yet" // Kubelets before 1.34 do not report the observed generation.
+		// Kubelets before 1.34 do not report the observed generation.
+		out.ResizeStatus = adoption.ResizeInProgress
+		out.ResizeMessage = "its node has not seen it yet"
 	}
+
 	return out
 }
 
@@ -72,6 +90,7 @@ func notResizableReason(pod *corev1.Pod) string {
 		return "it does not run yet"
 	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
 		return "it is a static pod"
+
 	case pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows:
 		return "it runs on Windows"
 	case pod.Spec.Resources != nil:
@@ -93,21 +112,25 @@ func convertContainer(c *corev1.Container, statuses []corev1.ContainerStatus) ad
 		default:
 		}
 	}
+
 	for i := range statuses {
 		s := &statuses[i]
 		if s.Name != c.Name {
 			continue
 		}
+
 		for _, end := range []*corev1.ContainerStateTerminated{s.LastTerminationState.Terminated, s.State.Terminated} {
 			if end == nil {
 				continue
 			}
+
 			out.EndedAt = latest(out.EndedAt, end.FinishedAt)
 			if end.Reason == "OOMKilled" {
 				out.KilledAt = latest(out.KilledAt, end.FinishedAt)
 			}
 		}
 	}
+
 	return out
 }
 
@@ -115,13 +138,17 @@ func latest(a time.Time, b metav1.Time) time.Time {
 	if b.After(a) {
 		return b.Time
 	}
+
 	return a
 }
 
 // ConvertResources returns the requests and limits of a container; a zero amount counts as absent.
 func ConvertResources(r corev1.ResourceRequirements) rightsize.Resources {
 	return rightsize.Resources{
-		CPURequest: cpuAmount(r.Requests), CPULimit: cpuAmount(r.Limits), MemoryRequest: memoryAmount(r.Requests), MemoryLimit: memoryAmount(r.Limits),
+		CPURequest:    cpuAmount(r.Requests),
+		CPULimit:      cpuAmount(r.Limits),
+		MemoryRequest: memoryAmount(r.Requests),
+		MemoryLimit:   memoryAmount(r.Limits),
 	}
 }
 
@@ -129,6 +156,7 @@ func cpuAmount(list corev1.ResourceList) *series.MilliCPU {
 	if v := series.MilliCPU(list.Cpu().MilliValue()); v > 0 {
 		return &v
 	}
+
 	return nil
 }
 
@@ -136,6 +164,7 @@ func memoryAmount(list corev1.ResourceList) *series.Bytes {
 	if v := series.Bytes(list.Memory().Value()); v > 0 {
 		return &v
 	}
+
 	return nil
 }
 
@@ -149,5 +178,6 @@ func TemplateSize(spec *corev1.PodSpec, of adoption.Size) adoption.Size {
 			}
 		}
 	}
+
 	return out
 }

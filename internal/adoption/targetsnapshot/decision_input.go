@@ -67,36 +67,51 @@ type BlockReason struct{ Reason, Message string }
 // DecisionInput returns the input of a decision, without the limits of budgets and maintenance windows, which the caller adds.
 func (l SnapshotReader) DecisionInput(ctx context.Context, s *TargetSnapshot, q DecisionRequest) (adoption.Input, BlockReason, error) {
 	in := adoption.Input{
-		Now: q.Now, Policy: q.Policy, State: q.State,
-		OptedOut: s.optedOut, Terminating: s.terminating, RolloutInProgress: s.rolloutInProgress, Owner: resourceOwner(s.Object),
-		UpdateTemplate: s.Object.GetAnnotations()[analysisv1alpha1.AnnotationAdoptTemplate] == "true",
+		Now:               q.Now,
+		Policy:            q.Policy,
+		State:             q.State,
+		OptedOut:          s.optedOut,
+		Terminating:       s.terminating,
+		RolloutInProgress: s.rolloutInProgress,
+		Owner:             resourceOwner(s.Object),
+		UpdateTemplate:    s.Object.GetAnnotations()[analysisv1alpha1.AnnotationAdoptTemplate] == "true",
 	}
+
 	if s.terminating || s.optedOut {
 		return in, BlockReason{}, nil // Nothing else matters.
 	}
+
 	block, err := l.addDesiredSize(ctx, s, q, &in)
 	if err != nil {
 		return in, block, err
 	}
+
 	in.Blocked = block.Message
 	in.Template = s.template(q.State.Original, in.DesiredSize)
 	if err := l.readPods(ctx, s); err != nil {
 		return in, block, err
 	}
+
 	for i := range s.Pods {
 		in.Pods = append(in.Pods, ConvertPod(&s.Pods[i]))
 	}
+
 	if err := l.readBudgets(ctx, s); err != nil {
 		return in, block, err
 	}
-	in.DisruptionsAllowed, in.MinHealthy, in.DesiredReplicas = s.disruptionsAllowed, s.minHealthy, s.desiredReplicas
+
+	in.DisruptionsAllowed = s.disruptionsAllowed
+	in.MinHealthy = s.minHealthy
+	in.DesiredReplicas = s.desiredReplicas
 	if in.Signals.KilledAt, err = l.killedAt(ctx, s); err != nil {
 		return in, block, err
 	}
+
 	if l.Throttling != nil && !in.DesiredSize.Empty() {
 		// Unknown throttling counts neither for nor against a step.
 		in.Signals.Throttled = l.Throttling.Throttled(ctx, s.Pods)
 	}
+
 	return in, block, nil
 }
 
@@ -106,28 +121,35 @@ func (l SnapshotReader) addDesiredSize(ctx context.Context, s *TargetSnapshot, q
 	if err := l.readAutoscaler(ctx, s, q.Type); err != nil {
 		return BlockReason{}, err
 	}
+
 	in.Targets = s.autoscaler.targets
 	rec := q.Recommendation
 	if rec == nil {
 		return BlockReason{}, nil
 	}
+
 	in.Recommendation = rec.Namespace + "/" + rec.Name
 	in.Reach, in.MinReplicas = reachOf(rec)
+
 	desired, err := DesiredSize(rec)
 	if err != nil { // Without a desired size, the current size stays and is still observed.
 		in.DesiredSize = q.State.Current.Clone()
 		return BlockReason{analysisv1alpha1.ReasonFailedUpdateRecommendationValue, err.Error()}, nil //nolint:nilerr // The reason contains it.
 	}
+
 	in.DesiredSize = desired
 	if meta.IsStatusConditionTrue(rec.Status.Conditions, analysisv1alpha1.ConditionFailed) {
 		in.Stale = "the last evaluation of the recommendation failed"
 	}
+
 	if block := s.autoscaler.blockReason(q.Type, rec, s.template(desired), desired); block != (BlockReason{}) {
 		return block, nil
 	}
+
 	if c := meta.FindStatusCondition(rec.Status.Conditions, analysisv1alpha1.ConditionApplicable); c != nil && c.Status == metav1.ConditionFalse {
 		return BlockReason{ReasonNotApplicable, "the recommendation is a proposal alone: " + c.Message}, nil
 	}
+
 	return BlockReason{}, nil
 }
 
@@ -136,12 +158,14 @@ func reachOf(rec *analysisv1alpha1.Recommendation) (of adoption.Reach, minReplic
 	if rec.Spec.Adoption == nil {
 		return adoption.InPlace, 0
 	}
+
 	if n := rec.Spec.Adoption.MinReplicas; n != nil {
 		minReplicas = *n
 	}
 	if r := rec.Spec.Adoption.Reach; r != analysisv1alpha1.AdoptionReachInPlace {
 		of = adoption.Reach(r)
 	}
+
 	return of, minReplicas
 }
 
@@ -154,13 +178,16 @@ func resourceOwner(o client.Object) string {
 		if f.Subresource != "" || f.Manager == FieldManager(analysisv1alpha1.AnalysisTypeResource) || f.FieldsV1 == nil || !mentionsResources(f.FieldsV1.GetRawBytes()) {
 			continue
 		}
+
 		if last == nil || f.Time != nil && last.Time != nil && last.Time.Before(f.Time) {
 			last = f
 		}
 	}
+
 	if last == nil {
 		return ""
 	}
+
 	return last.Manager
 }
 
@@ -172,20 +199,24 @@ func (l SnapshotReader) killedAt(ctx context.Context, s *TargetSnapshot) (time.T
 	if l.Kills == nil {
 		return last, nil
 	}
+
 	kills, err := l.Kills.Kills(ctx)
 	if err != nil {
 		return last, fmt.Errorf("reading the OOM kills: %w", err)
 	}
+
 	for _, k := range kills {
 		if k.Namespace != s.Object.GetNamespace() {
 			continue
 		}
+
 		for _, o := range k.Owners() {
 			if s.isReferredToBy(o.APIVersion, o.Kind, o.Name) && k.At.After(last) {
 				last = k.At
 			}
 		}
 	}
+
 	return last, nil
 }
 

@@ -46,35 +46,44 @@ func DesiredSize(rec *analysisv1alpha1.Recommendation) (adoption.Size, error) {
 	if err := yaml.Unmarshal([]byte(rec.Status.RecommendedValue), &value); err != nil {
 		return adoption.Size{}, fmt.Errorf("recommendedValue: %w", err)
 	}
+
 	if value.ReplicasRecommendation != nil && value.ReplicasRecommendation.Replicas != nil {
 		n := *value.ReplicasRecommendation.Replicas
 		if n < 0 {
 			return adoption.Size{}, fmt.Errorf("recommendedValue: %d replicas", n)
 		}
+
 		return adoption.Size{Replicas: &n}, nil
 	}
+
 	if value.ResourceRequest == nil {
 		return adoption.Size{}, nil
 	}
+
 	all := map[string]corev1.ResourceRequirements{}
 	for _, c := range value.ResourceRequest.Containers {
 		requests := quantityTexts{}
 		for name, text := range c.Target {
 			requests[name] = &text
 		}
+
 		list, err := parseQuantities(c.ContainerName, requests)
 		if err != nil {
 			return adoption.Size{}, fmt.Errorf("recommendedValue: %w", err)
 		}
+
 		all[c.ContainerName] = corev1.ResourceRequirements{Requests: list}
 	}
+
 	if err := addLimits(rec.Status.RecommendedInfo, all); err != nil {
 		return adoption.Size{}, err
 	}
+
 	out := adoption.Size{Containers: map[string]rightsize.Resources{}}
 	for name, r := range all {
 		out.Containers[name] = ConvertResources(r)
 	}
+
 	return out, nil
 }
 
@@ -83,22 +92,27 @@ func addLimits(info string, to map[string]corev1.ResourceRequirements) error {
 	if info == "" {
 		return nil
 	}
+
 	var patch templatePatch
 	if err := json.Unmarshal([]byte(info), &patch); err != nil {
 		return fmt.Errorf("recommendedInfo: %w", err)
 	}
+
 	for _, c := range append(patch.Spec.Template.Spec.InitContainers, patch.Spec.Template.Spec.Containers...) {
 		r, known := to[c.Name]
 		if !known {
 			continue
 		}
+
 		list, err := parseQuantities(c.Name, c.Resources.Limits)
 		if err != nil {
 			return fmt.Errorf("recommendedInfo: %w", err)
 		}
+
 		r.Limits = list
 		to[c.Name] = r
 	}
+
 	return nil
 }
 
@@ -108,14 +122,18 @@ func parseQuantities(container string, from quantityTexts) (corev1.ResourceList,
 		if text == nil {
 			continue
 		}
+
 		q, err := apiresource.ParseQuantity(*text)
 		if err != nil {
 			return nil, fmt.Errorf("container %s: %s %q: %w", container, name, *text, err)
 		}
+
 		if q.Sign() < 0 {
 			return nil, fmt.Errorf("container %s: %s %q is negative", container, name, *text)
 		}
+
 		list[name] = q
 	}
+
 	return list, nil
 }

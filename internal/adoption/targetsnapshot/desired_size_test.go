@@ -19,7 +19,9 @@ import (
 
 func recommended(value, info string) *analysisv1alpha1.Recommendation {
 	rec := &analysisv1alpha1.Recommendation{}
-	rec.Status.RecommendedValue, rec.Status.RecommendedInfo = value, info
+	rec.Status.RecommendedValue = value
+	rec.Status.RecommendedInfo = info
+
 	return rec
 }
 
@@ -79,6 +81,7 @@ func running(change func(*corev1.Pod)) *corev1.Pod {
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
+
 	change(p)
 	return p
 }
@@ -89,6 +92,7 @@ func TestPod(t *testing.T) {
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, Reason: reason})
 		}
 	}
+
 	for name, c := range map[string]struct {
 		change func(*corev1.Pod)
 		fixed  string
@@ -115,6 +119,7 @@ func TestPod(t *testing.T) {
 			t.Errorf("%s: what runs to its end cannot be resized, all else can: %+v", name, got.Containers)
 		}
 	}
+
 	killed := ConvertPod(running(func(p *corev1.Pod) {
 		at := metav1.NewTime(time.Unix(1000, 0))
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", LastTerminationState: corev1.ContainerState{
@@ -132,10 +137,12 @@ func TestResizeOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	raw, err := json.Marshal(ResizePatch(running(func(*corev1.Pod) {}), size))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const want = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-1","namespace":"shop","resourceVersion":"7","uid":"uid"},` +
 		`"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"250m","memory":"256Mi"}}}]}}`
 	if string(raw) != want {

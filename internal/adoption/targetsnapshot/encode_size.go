@@ -27,20 +27,25 @@ func EncodeSize(kind string, spec *corev1.PodSpec, size adoption.Size) (value, i
 				requests[corev1.ResourceName(resource)] = fmt.Sprint(text)
 			}
 		}
+
 		proposed.ResourceRequest.Containers = append(proposed.ResourceRequest.Containers,
 			analysisv1alpha1.ContainerRecommendation{ContainerName: name, Target: requests})
 	}
+
 	document, err := yaml.Marshal(proposed)
 	if err != nil {
 		return "", "", fmt.Errorf("encoding the recommended value: %w", err)
 	}
+
 	patch := jsonObject{"template": TemplatePatch(spec, size)}
 	if kind == "CronJob" {
 		patch = jsonObject{"jobTemplate": jsonObject{"spec": patch}}
 	}
+
 	raw, err := json.Marshal(jsonObject{"spec": patch})
 	if err != nil {
 		return "", "", fmt.Errorf("encoding the patch: %w", err)
 	}
+
 	return string(document), string(raw), nil
 }

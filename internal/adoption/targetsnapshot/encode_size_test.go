@@ -16,15 +16,19 @@ import (
 
 // TestEncodeSize: DesiredSize decodes the result of EncodeSize, with sidecars and limits.
 func TestContent(t *testing.T) {
-	cpu, memory, limit := series.MilliCPU(250), series.Bytes(100<<20), series.Bytes(300<<20)
+	cpu := series.MilliCPU(250)
+	memory := series.Bytes(100 << 20)
+	limit := series.Bytes(300 << 20)
 	size := adoption.Size{Containers: map[string]rightsize.Resources{
 		"app": {CPURequest: &cpu, MemoryRequest: &memory, MemoryLimit: &limit}, "proxy": {CPURequest: &cpu},
 	}}
+
 	spec := &corev1.PodSpec{InitContainers: []corev1.Container{{Name: "proxy"}}, Containers: []corev1.Container{{Name: "app"}, {Name: "other"}}}
 	value, info, err := EncodeSize("Deployment", spec, size)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := DesiredSize(recommended(value, info))
 	if err != nil || !got.Equal(size) {
 		t.Errorf("%s, %v, want %s", got, err, size)

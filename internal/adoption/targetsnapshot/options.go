@@ -38,6 +38,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&p.BreakerMinWorkloads, "adoption-breaker-least", p.BreakerMinWorkloads, "Minimum number of degraded workloads that opens the circuit breaker.")
 	fs.DurationVar(&p.BreakerWindow, "adoption-breaker-window", p.BreakerWindow, "Length of the window of --adoption-breaker-share.")
 	fs.DurationVar(&p.Watch, "adoption-watch", p.Watch, "Time for which the pods are watched after a step down, before the next step.")
+
 	fs.DurationVar(&p.Settle, "adoption-settle", p.Settle, "Maximum time to wait until nodes have resized the pods of a step.")
 	fs.DurationVar(&p.PollInterval, "adoption-look-interval", p.PollInterval, "Interval at which workloads that are lowered or watched are evaluated.")
 	fs.DurationVar(&p.ReadyGrace, "adoption-ready-grace", p.ReadyGrace, "Time for which a pod may be unready before the workload counts as degraded.")
@@ -55,21 +56,26 @@ func (o *Options) Settings() (Settings, error) {
 	if err := o.Policy.Validate(); err != nil {
 		return Settings{}, fmt.Errorf("--adoption-...: %w", err)
 	}
+
 	out := Settings{Policy: o.Policy}
 	zone, err := time.LoadLocation(o.TimeZone)
 	if err != nil {
 		return Settings{}, fmt.Errorf("--adoption-time-zone %q: %w", o.TimeZone, err)
 	}
+
 	for _, text := range o.Windows {
 		start, end, ok := strings.Cut(text, ";")
 		if !ok {
 			return Settings{}, fmt.Errorf("--adoption-window %q: want START;END", text)
 		}
+
 		w, err := scaling.NewCronWindow(text, strings.TrimSpace(start), strings.TrimSpace(end), zone, 0)
 		if err != nil {
 			return Settings{}, fmt.Errorf("--adoption-window %q: %w", text, err)
 		}
+
 		out.Windows = append(out.Windows, w)
 	}
+
 	return out, nil
 }

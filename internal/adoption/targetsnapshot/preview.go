@@ -46,17 +46,20 @@ func (p Previewer) Preview(
 ) (Preview, error) {
 	rec = rec.DeepCopy()
 	rec.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeAuto
+
 	out := Preview{Recommendation: rec}
 	var err error
 	if out.Refused, err = p.refusalReason(ctx, rec, all); err != nil || out.Refused != "" {
 		return out, err
 	}
+
 	ref := rec.Spec.TargetRef
 	kind, ok := SupportedKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group, ref.Kind)
 	if !ok {
 		out.Refused = fmt.Sprintf("pods of a %s are not adopted", ref.Kind)
 		return out, nil
 	}
+
 	target, err := p.Read(ctx, kind, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
 	if apierrors.IsNotFound(err) {
 		out.Refused = "the target does not exist"
@@ -65,22 +68,35 @@ func (p Previewer) Preview(
 	if err != nil {
 		return out, err
 	}
+
 	of := rec.Spec.Type
 	state, err := ReadState(target.Object, of)
 	if err != nil {
 		out.Refused = fmt.Sprintf("annotation %s of the target: %v", StateAnnotations()[of], err)
 		return out, nil
 	}
-	in, block, err := p.DecisionInput(ctx, target, DecisionRequest{Type: of, Recommendation: rec, State: state, Policy: p.Settings.Policy, Now: now})
+
+	in, block, err := p.DecisionInput(ctx, target, DecisionRequest{
+		Type:           of,
+		Recommendation: rec,
+		State:          state,
+		Policy:         p.Settings.Policy,
+		Now:            now,
+	})
+
 	if err != nil {
 		return out, err
 	}
+
 	entry := target.BudgetKey(of)
 	in.Allowance = p.Budgets.AllowanceFor(entry, in.Policy, now)
 	in.Allowance.WindowClosed = p.Settings.WindowClosed(now)
-	out.Phase, out.Refused, out.Plan = state.Phase, block.Message, adoption.Decide(in)
+	out.Phase = state.Phase
+	out.Refused = block.Message
+	out.Plan = adoption.Decide(in)
 	p.Budgets.Set(entry, out.Plan.State)
 	out.Requests, err = target.Requests(of, state, out.Plan)
+
 	return out, err
 }
 
@@ -91,12 +107,14 @@ func (p Previewer) refusalReason(
 	if err := targetindex.CheckNamespace(rec, p.SystemNamespace); err != nil {
 		return err.Error(), nil
 	}
+
 	switch {
 	case StateAnnotations()[rec.Spec.Type] == "":
 		return fmt.Sprintf("recommendations of type %s are not adopted", rec.Spec.Type), nil
 	case rec.Status.RecommendedValue == "":
 		return "nothing is recommended yet", nil
 	}
+
 	same := []analysisv1alpha1.Recommendation{*rec}
 	for i := range all {
 		o := &all[i]
@@ -104,13 +122,16 @@ func (p Previewer) refusalReason(
 			same = append(same, *o)
 		}
 	}
+
 	owned, err := AutoscalerOwned(ctx, p.Live, same)
 	if err != nil {
 		return "", err
 	}
+
 	if first := ActiveRecommendation(same, rec.Spec.Type, owned); first != nil && first.UID != rec.UID {
 		return fmt.Sprintf("recommendation %s has precedence for the same target", first.Name), nil
 	}
+
 	return "", nil
 }
 
@@ -118,6 +139,7 @@ func isSameObject(a, b corev1.ObjectReference) bool {
 	kind := func(r corev1.ObjectReference) schema.GroupKind {
 		return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind).GroupKind()
 	}
+
 	return kind(a) == kind(b) && a.Namespace == b.Namespace && a.Name == b.Name
 }
 
@@ -137,9 +159,11 @@ func (k ConfigMapKillReader) Kills(ctx context.Context) ([]oom.Kill, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading ConfigMap %s/%s: %w", k.Namespace, oom.ConfigMapName, err)
 	}
+
 	ledger, _, err := oom.Parse(cm.Data[oom.ConfigMapKey])
 	if err != nil {
 		return nil, fmt.Errorf("ConfigMap %s/%s: %w", k.Namespace, oom.ConfigMapName, err)
 	}
+
 	return ledger.Kills(), nil
 }

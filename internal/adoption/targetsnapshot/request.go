@@ -37,6 +37,7 @@ func (r Request) String() string {
 	if r.Subresource != "" {
 		name += "/" + r.Subresource
 	}
+
 	return name
 }
 
@@ -52,6 +53,7 @@ func (s *TargetSnapshot) Identity() *unstructured.Unstructured {
 	out.SetNamespace(s.Object.GetNamespace())
 	out.SetName(s.Object.GetName())
 	out.SetUID(s.Object.GetUID())
+
 	return out
 }
 
@@ -68,16 +70,26 @@ func (s *TargetSnapshot) StateRequest(of analysisv1alpha1.AnalysisType, before, 
 	if err != nil {
 		return nil, err
 	}
+
 	text, err := after.Encode()
 	if err != nil || text == old {
 		return nil, err
 	}
-	body, why := s.identityWithVersion(), "remove the record of the adoption"
+
+	body := s.identityWithVersion()
+	why := "remove the record of the adoption"
 	if text != "" { // An apply without the annotation removes it.
 		body.SetAnnotations(map[string]string{StateAnnotations()[of]: text})
 		why = "record the previous and the new size before pods change"
 	}
-	return &Request{Object: s.Identity(), Type: types.ApplyPatchType, Manager: FieldManager(of) + "-state", Body: body, Reason: why}, nil
+
+	return &Request{
+		Object:  s.Identity(),
+		Type:    types.ApplyPatchType,
+		Manager: FieldManager(of) + "-state",
+		Body:    body,
+		Reason:  why,
+	}, nil
 }
 
 // ResizeRequest resizes one pod in place; nil if the snapshot does not contain the pod.
@@ -86,13 +98,23 @@ func (s *TargetSnapshot) ResizeRequest(of analysisv1alpha1.AnalysisType, c adopt
 		if string(s.Pods[i].UID) != c.UID {
 			continue
 		}
+
 		why := fmt.Sprintf("from %s to %s", c.From, c.To)
 		if c.Restarts {
 			why += "; its containers restart for it"
 		}
+
 		body := ResizePatch(&s.Pods[i], c.To)
-		return &Request{Object: body, Subresource: "resize", Type: types.ApplyPatchType, Manager: FieldManager(of), Body: body, Reason: why}
+		return &Request{
+			Object:      body,
+			Subresource: "resize",
+			Type:        types.ApplyPatchType,
+			Manager:     FieldManager(of),
+			Body:        body,
+			Reason:      why,
+		}
 	}
+
 	return nil
 }
 
@@ -107,7 +129,13 @@ func (s *TargetSnapshot) EvictionRequest(e adoption.Eviction) *Request {
 	body.SetGroupVersionKind(policyv1.SchemeGroupVersion.WithKind("Eviction"))
 	body.SetNamespace(pod.GetNamespace())
 	body.SetName(e.Pod)
-	return &Request{Object: pod, Subresource: "eviction", Body: body, Reason: fmt.Sprintf("from %s to %s; %s", e.From, e.To, e.Reason)}
+
+	return &Request{
+		Object:      pod,
+		Subresource: "eviction",
+		Body:        body,
+		Reason:      fmt.Sprintf("from %s to %s; %s", e.From, e.To, e.Reason),
+	}
 }
 
 // ScaleRequest sets the number of replicas through the scale subresource.
@@ -116,9 +144,14 @@ func (s *TargetSnapshot) ScaleRequest(to int32) *Request {
 	body.SetAPIVersion("autoscaling/v1")
 	body.SetKind("Scale")
 	body.Object["spec"] = jsonObject{"replicas": int64(to)}
+
 	return &Request{
-		Object: s.Identity(), Subresource: "scale", Type: types.ApplyPatchType, Manager: FieldManager(analysisv1alpha1.AnalysisTypeReplicas),
-		Body: body, Reason: "to " + series.FormatCount(int(to), "replica"),
+		Object:      s.Identity(),
+		Subresource: "scale",
+		Type:        types.ApplyPatchType,
+		Manager:     FieldManager(analysisv1alpha1.AnalysisTypeReplicas),
+		Body:        body,
+		Reason:      "to " + series.FormatCount(int(to), "replica"),
 	}
 }
 
@@ -128,10 +161,12 @@ func (s *TargetSnapshot) AutoscalerRequest(to []adoption.Target) *Request {
 	if o == nil || len(to) == 0 {
 		return nil
 	}
+
 	metrics, _, err := unstructured.NestedSlice(o.Object, "spec", "metrics") // NestedSlice returns a deep copy.
 	if err != nil {
 		return nil
 	}
+
 	var parts []string
 	for _, t := range to {
 		for _, m := range metrics {
@@ -139,8 +174,10 @@ func (s *TargetSnapshot) AutoscalerRequest(to []adoption.Target) *Request {
 				share["averageUtilization"] = int64(t.Percent)
 			}
 		}
+
 		parts = append(parts, t.String())
 	}
+
 	who := &unstructured.Unstructured{}
 	who.SetGroupVersionKind(o.GroupVersionKind())
 	who.SetNamespace(o.GetNamespace())
@@ -150,9 +187,13 @@ func (s *TargetSnapshot) AutoscalerRequest(to []adoption.Target) *Request {
 		"metadata": jsonObject{"uid": string(o.GetUID()), "resourceVersion": o.GetResourceVersion()},
 		"spec":     jsonObject{"metrics": metrics},
 	}}
+
 	return &Request{
-		Object: who, Type: types.MergePatchType, Manager: FieldManager(analysisv1alpha1.AnalysisTypeResource), Body: body,
-		Reason: "the autoscaler acts at the use at which it acted before: " + strings.Join(parts, "; "),
+		Object:  who,
+		Type:    types.MergePatchType,
+		Manager: FieldManager(analysisv1alpha1.AnalysisTypeResource),
+		Body:    body,
+		Reason:  "the autoscaler acts at the use at which it acted before: " + strings.Join(parts, "; "),
 	}
 }
 
@@ -166,12 +207,15 @@ func utilizationTarget(metric any, t adoption.Target) map[string]any {
 	if t.Memory {
 		name = "memory"
 	}
+
 	source, _ := m[key].(map[string]any)
 	container, _ := source["container"].(string)
+
 	target, _ := source["target"].(map[string]any)
 	if source["name"] != name || container != t.Container || target["averageUtilization"] == nil {
 		return nil
 	}
+
 	return target
 }
 
@@ -183,11 +227,21 @@ func (s *TargetSnapshot) TemplateRequest(of analysisv1alpha1.AnalysisType, plan 
 	if s.Kind.GVK.Kind == "CronJob" {
 		spec = jsonObject{"jobTemplate": jsonObject{"spec": spec}}
 	}
+
 	body.Object["spec"] = spec
-	out := &Request{Object: s.Identity(), Type: types.ApplyPatchType, Manager: FieldManager(of), Body: body, Reason: "by a roll-out: " + plan.Template.String()}
-	if plan.RestoreTemplate && before.Owner != "" {
-		out.Type, out.Manager = types.StrategicMergePatchType, before.Owner
+	out := &Request{
+		Object:  s.Identity(),
+		Type:    types.ApplyPatchType,
+		Manager: FieldManager(of),
+		Body:    body,
+		Reason:  "by a roll-out: " + plan.Template.String(),
 	}
+
+	if plan.RestoreTemplate && before.Owner != "" {
+		out.Type = types.StrategicMergePatchType
+		out.Manager = before.Owner
+	}
+
 	return out
 }
 
@@ -198,24 +252,29 @@ func (s *TargetSnapshot) Requests(of analysisv1alpha1.AnalysisType, before adopt
 	if err != nil {
 		return nil, err
 	}
+
 	all := []*Request{state, s.AutoscalerRequest(plan.Targets)}
 	for _, c := range plan.Resizes {
 		all = append(all, s.ResizeRequest(of, c))
 	}
+
 	for _, e := range plan.Evictions {
 		all = append(all, s.EvictionRequest(e))
 	}
+
 	if plan.Replicas != nil {
 		all = append(all, s.ScaleRequest(*plan.Replicas))
 	}
 	if plan.Template != nil {
 		all = append(all, s.TemplateRequest(of, plan, before))
 	}
+
 	var out []Request
 	for _, r := range all {
 		if r != nil {
 			out = append(out, *r)
 		}
 	}
+
 	return out, nil
 }

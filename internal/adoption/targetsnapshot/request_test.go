@@ -29,15 +29,19 @@ import (
 // newFixture returns Deployment shop/web with one pod that requests one core, a Recommendation of 500m for it, and other objects.
 func newFixture(t *testing.T, others ...client.Object) (Previewer, *analysisv1alpha1.Recommendation) {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	yes, one := true, int32(1)
+
+	yes := true
+	one := int32(1)
 	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("1"), corev1.ResourceMemory: apiresource.MustParse("1Gi")},
 	}}}}
 	labels := map[string]string{"app": "web"}
+
 	owned := func(kind, name, uid string) []metav1.OwnerReference {
 		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: types.UID("uid-" + uid), Controller: &yes}}
 	}
@@ -46,22 +50,28 @@ func newFixture(t *testing.T, others ...client.Object) (Previewer, *analysisv1al
 		Spec:       appsv1.DeploymentSpec{Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{Spec: spec}},
 		Status:     appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1},
 	}
+
 	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "uid-r", Labels: labels, OwnerReferences: owned("Deployment", "web", "d")}}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1-a", UID: "uid-p", Labels: labels, OwnerReferences: owned("ReplicaSet", "web-1", "r")},
 		Spec:       spec,
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
+
 	rec := recommended(value, "")
 	rec.Status.RecommendedValue = strings.Replace(strings.Replace(value, "250m", "500m", 1), "256Mi", "1Gi", 1)
-	rec.Namespace, rec.Name, rec.UID = "shop", "web", "uid-rec"
+	rec.Namespace = "shop"
+	rec.Name = "web"
+	rec.UID = "uid-rec"
 	rec.Spec = analysisv1alpha1.RecommendationSpec{
 		Type: analysisv1alpha1.AnalysisTypeResource, TargetRef: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web"},
 	}
+
 	objects := append([]client.Object{d, rs, pod, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}, others...)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	policy := adoption.DefaultPolicy()
 	policy.Step = 0.5
+
 	return Previewer{SnapshotReader: SnapshotReader{Live: c}, Settings: Settings{Policy: policy}, Budgets: adoption.NewBudgetTracker()}, rec
 }
 
@@ -84,10 +94,12 @@ func hpa(name, owner string, m []autoscalingv2.MetricSpec) *autoscalingv2.Horizo
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, MaxReplicas: 3, Metrics: m,
 		},
 	}
+
 	if owner != "" {
 		yes := true
 		out.OwnerReferences = []metav1.OwnerReference{{APIVersion: "autoscaling.crane.io/v1alpha1", Kind: "EffectiveHorizontalPodAutoscaler", Name: owner, Controller: &yes}}
 	}
+
 	return out
 }
 
@@ -105,9 +117,11 @@ func TestScalePoint(t *testing.T) {
 			r.Annotations = map[string]string{analysisv1alpha1.AnnotationScalePoint: text}
 		}
 	}
+
 	held := func(r *analysisv1alpha1.Recommendation) {
 		r.Status.Conditions = []metav1.Condition{{Type: analysisv1alpha1.ConditionApplicable, Status: metav1.ConditionFalse, Message: "not by itself"}}
 	}
+
 	cpu := metrics(corev1.ResourceCPU, 60)
 	for name, c := range map[string]struct {
 		others  []client.Object
@@ -134,6 +148,7 @@ func TestScalePoint(t *testing.T) {
 			if c.edit != nil {
 				c.edit(rec)
 			}
+
 			got, err := p.Preview(t.Context(), rec, nil, time.Now())
 			if err != nil || !strings.Contains(got.Refused, c.refused) || (got.Refused == "") != (c.refused == "") {
 				t.Fatalf("refused %q, %v; want %q", got.Refused, err, c.refused)
@@ -141,6 +156,7 @@ func TestScalePoint(t *testing.T) {
 			if len(got.Requests) != len(c.want) {
 				t.Fatalf("%v, want %v", got.Requests, c.want)
 			}
+
 			for i, r := range got.Requests {
 				if r.String() != c.want[i] {
 					t.Errorf("request %d is %s, want %s", i, r, c.want[i])
@@ -158,18 +174,22 @@ func TestTargetsRequest(t *testing.T) {
 	if err != nil || len(got.Requests) != 3 {
 		t.Fatal(got, err)
 	}
+
 	r := got.Requests[1]
 	raw, err := json.Marshal(r.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var body struct {
 		Metadata struct{ UID, ResourceVersion string }
 		Spec     struct{ Metrics []autoscalingv2.MetricSpec }
 	}
+
 	if err := json.Unmarshal(raw, &body); err != nil {
 		t.Fatal(err)
 	}
+
 	m := body.Spec.Metrics
 	if body.Metadata.UID != "uid-e" || body.Metadata.ResourceVersion == "" || len(m) != 2 || m[0].Pods == nil || m[0].Pods.Target.AverageValue.String() != "10" ||
 		*m[1].Resource.Target.AverageUtilization != 120 || r.Manager != "craned-adoption-resource" || r.Reason == "" {

@@ -28,10 +28,12 @@ func ResizePatch(pod *corev1.Pod, to adoption.Size) *unstructured.Unstructured {
 				list = append(list, jsonObject{"name": part.list[i].Name, "resources": FormatResources(r)})
 			}
 		}
+
 		if len(list) > 0 {
 			spec[part.key] = list
 		}
 	}
+
 	out := &unstructured.Unstructured{Object: jsonObject{"spec": spec}}
 	out.SetAPIVersion("v1")
 	out.SetKind("Pod")
@@ -39,6 +41,7 @@ func ResizePatch(pod *corev1.Pod, to adoption.Size) *unstructured.Unstructured {
 	out.SetName(pod.Name)
 	out.SetUID(pod.UID)
 	out.SetResourceVersion(pod.ResourceVersion)
+
 	return out
 }
 
@@ -51,19 +54,25 @@ func TemplatePatch(spec *corev1.PodSpec, to adoption.Size) map[string]any {
 
 // FormatResources returns requests and limits as quantities; absent amounts are left out.
 func FormatResources(r rightsize.Resources) map[string]any {
-	requests, limits := jsonObject{}, jsonObject{}
+	requests := jsonObject{}
+	limits := jsonObject{}
+
 	if r.CPURequest != nil {
 		requests["cpu"] = rightsize.FormatCPU(*r.CPURequest)
 	}
+
 	if r.MemoryRequest != nil {
 		requests["memory"] = rightsize.FormatMemory(*r.MemoryRequest)
 	}
+
 	if r.CPULimit != nil {
 		limits["cpu"] = rightsize.FormatCPU(*r.CPULimit)
 	}
+
 	if r.MemoryLimit != nil {
 		limits["memory"] = rightsize.FormatMemory(*r.MemoryLimit)
 	}
+
 	out := jsonObject{}
 	if len(requests) > 0 {
 		out["requests"] = requests
@@ -71,5 +80,6 @@ func FormatResources(r rightsize.Resources) map[string]any {
 	if len(limits) > 0 {
 		out["limits"] = limits
 	}
+
 	return out
 }

@@ -27,16 +27,19 @@ func (l SnapshotReader) ReadRoom(ctx context.Context, s *TargetSnapshot, demands
 			byNode[node] = append(byNode[node], i)
 		}
 	}
+
 	for node, indices := range byNode {
 		room, err := l.readNodeRoom(ctx, node)
 		if err != nil {
 			return err
 		}
+
 		room /= series.MilliCPU(len(indices))
 		for _, i := range indices {
 			pods[i].Room = &room
 		}
 	}
+
 	return nil
 }
 
@@ -55,6 +58,7 @@ func (l SnapshotReader) readNodeRoom(ctx context.Context, name string) (series.M
 	if err := l.Live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 		return 0, fmt.Errorf("reading node %s: %w", name, err)
 	}
+
 	room := node.Status.Allocatable.Cpu().MilliValue()
 	next := ""
 	for {
@@ -63,14 +67,17 @@ func (l SnapshotReader) readNodeRoom(ctx context.Context, name string) (series.M
 		if err != nil {
 			return 0, fmt.Errorf("listing the pods of node %s: %w", name, err)
 		}
+
 		for i := range list.Items {
 			pod := &list.Items[i]
 			if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 				continue
 			}
+
 			requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{UseStatusResources: true})
 			room -= requests.Cpu().MilliValue()
 		}
+
 		if next = list.Continue; next == "" {
 			return series.MilliCPU(max(room, 0)), nil
 		}
@@ -87,16 +94,20 @@ func RequestsInForce(o client.Object) (size adoption.Size, raised []adoption.Rai
 	if state.Phase != adoption.Untouched {
 		return state.Current, state.Raised, true
 	}
+
 	s := &TargetSnapshot{Object: o}
 	s.readKindFields()
+
 	if s.podSpec == nil {
 		return size, nil, false
 	}
+
 	size.Containers = map[string]rightsize.Resources{}
 	for _, list := range [][]corev1.Container{s.podSpec.InitContainers, s.podSpec.Containers} {
 		for i := range list {
 			size.Containers[list[i].Name] = ConvertResources(list[i].Resources)
 		}
 	}
+
 	return size, nil, true
 }

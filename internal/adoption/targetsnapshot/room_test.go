@@ -46,12 +46,14 @@ func TestReadRoom(t *testing.T) {
 		podOn("one", "web-0", "1", corev1.PodRunning), podOn("one", "web-1", "1", corev1.PodRunning), podOn("one", "web-2", "1", corev1.PodRunning),
 		podOn("full", "web-3", "2", corev1.PodRunning), podOn("", "web-4", "1", corev1.PodPending), podOn("gone", "web-5", "1", corev1.PodRunning),
 	}
+
 	objects := []client.Object{node, full, podOn("one", "db", "2", corev1.PodRunning), podOn("one", "done", "5", corev1.PodSucceeded)}
 	s := &TargetSnapshot{}
 	for _, p := range pods {
 		objects = append(objects, p)
 		s.Pods = append(s.Pods, *p)
 	}
+
 	reader := SnapshotReader{Live: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()}
 	read := func(names ...string) ([]string, error) {
@@ -59,10 +61,12 @@ func TestReadRoom(t *testing.T) {
 		for _, name := range names {
 			demands = append(demands, adoption.Demand{Pod: name, Container: "app", Use: 1500})
 		}
+
 		var input []adoption.Pod
 		for i := range s.Pods {
 			input = append(input, ConvertPod(&s.Pods[i]))
 		}
+
 		err := reader.ReadRoom(t.Context(), s, demands, input)
 		var out []string
 		for _, p := range input {
@@ -70,10 +74,13 @@ func TestReadRoom(t *testing.T) {
 			if p.Room != nil {
 				text = fmt.Sprint(*p.Room)
 			}
+
 			out = append(out, text)
 		}
+
 		return out, err
 	}
+
 	for want, names := range map[string][]string{
 		"[3000 - - - - -]":    {"web-0"},
 		"[1500 1500 - - - -]": {"web-0", "web-1", "web-3", "web-4"}, // web-3 requests more than its demand.
@@ -83,9 +90,11 @@ func TestReadRoom(t *testing.T) {
 			t.Errorf("%v: %v, %v, want %s", names, got, err, want)
 		}
 	}
+
 	if _, err := read("web-5"); err == nil {
 		t.Error("a node that is gone has room")
 	}
+
 	s.Pods[3].Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	if got, err := read("web-3"); err != nil || got[3] != "0" {
 		t.Errorf("%v, %v: more is requested than the node has", got, err)
@@ -102,11 +111,14 @@ func TestRequestsInForce(t *testing.T) {
 		if c := size.Containers["app"].CPURequest; ok && c != nil {
 			return *c
 		}
+
 		return 0
 	}
+
 	if got := cpu(); got != 700 {
 		t.Errorf("%v, want that of the template", got)
 	}
+
 	probe := adoption.State{Phase: adoption.Resting, Original: sizeOf(700), Current: sizeOf(500)}
 	for phase, want := range map[adoption.Phase]series.MilliCPU{adoption.Resting: 500, adoption.Lowering: 500, adoption.Stopped: 0, adoption.Withdrawing: 0} {
 		probe.Phase = phase
@@ -114,16 +126,21 @@ func TestRequestsInForce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		d.Annotations = map[string]string{analysisv1alpha1.AnnotationAdoption: encoded}
 		if got := cpu(); got != want {
 			t.Errorf("%s: %v, want %v", phase, got, want)
 		}
 	}
+
 	d.Annotations[analysisv1alpha1.AnnotationAdoption] = "{"
 	if got := cpu(); got != 0 {
 		t.Errorf("%v with a state that cannot be read", got)
 	}
-	d.Annotations, d.Labels = nil, map[string]string{analysisv1alpha1.LabelOptOut: "true"}
+
+	d.Annotations = nil
+	d.Labels = map[string]string{analysisv1alpha1.LabelOptOut: "true"}
+
 	if got := cpu(); got != 0 {
 		t.Errorf("%v of a workload that is opted out", got)
 	}

@@ -36,11 +36,19 @@ func EncodeScalePoint(owner string, moves []resource.TargetChange) (string, erro
 		if m.Memory {
 			of = corev1.ResourceMemory
 		}
-		point.Targets = append(point.Targets, scalePointShift{Resource: of, Container: m.Container, From: m.Percent, To: m.To})
+
+		point.Targets = append(point.Targets, scalePointShift{
+			Resource:  of,
+			Container: m.Container,
+			From:      m.Percent,
+			To:        m.To,
+		})
 	}
+
 	raw, err := json.Marshal(point)
 	if err != nil {
 		return "", fmt.Errorf("encoding the scale point: %w", err)
 	}
+
 	return string(raw), nil
 }

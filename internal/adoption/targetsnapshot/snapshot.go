@@ -57,6 +57,7 @@ func SupportedKind(group, kind string) (workload.WatchedKind, bool) {
 			return k, true
 		}
 	}
+
 	return workload.WatchedKind{}, false
 }
 
@@ -79,11 +80,13 @@ func (l SnapshotReader) Read(ctx context.Context, kind workload.WatchedKind, key
 	if err := l.Live.Get(ctx, key, s.Object); err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", kind.GVK.Kind, key, err)
 	}
+
 	s.readKindFields()
 	var ns corev1.Namespace
 	if err := l.Live.Get(ctx, client.ObjectKey{Name: key.Namespace}, &ns); err != nil {
 		return nil, fmt.Errorf("reading namespace %s: %w", key.Namespace, err)
 	}
+
 	s.terminating = ns.DeletionTimestamp != nil || s.Object.GetDeletionTimestamp() != nil
 	s.optedOut = OptedOut(ns.Labels) || OptedOut(s.Object.GetLabels())
 	return s, nil
@@ -106,24 +109,38 @@ func (s *TargetSnapshot) String() string {
 
 // BudgetKey returns the key of the target in the budgets.
 func (s *TargetSnapshot) BudgetKey(of analysisv1alpha1.AnalysisType) adoption.Key {
-	return adoption.Key{Namespace: s.Object.GetNamespace(), Kind: s.Kind.GVK.Kind, Name: s.Object.GetName(), Type: string(of)}
+	return adoption.Key{
+		Namespace: s.Object.GetNamespace(),
+		Kind:      s.Kind.GVK.Kind,
+		Name:      s.Object.GetName(),
+		Type:      string(of),
+	}
 }
 
 // readKindFields reads the fields that depend on the kind of the object.
 func (s *TargetSnapshot) readKindFields() {
 	switch o := s.Object.(type) {
 	case *appsv1.Deployment:
-		s.podSpec, s.selector, s.replicas = &o.Spec.Template.Spec, o.Spec.Selector, o.Spec.Replicas
+		s.podSpec = &o.Spec.Template.Spec
+		s.selector = o.Spec.Selector
+		s.replicas = o.Spec.Replicas
 		want := ptr.Deref(o.Spec.Replicas, 1)
 		s.desiredReplicas = want
 		s.rolloutInProgress = o.Status.ObservedGeneration < o.Generation || o.Status.UpdatedReplicas != want || o.Status.Replicas != want
+
 	case *appsv1.StatefulSet:
-		s.podSpec, s.selector, s.replicas = &o.Spec.Template.Spec, o.Spec.Selector, o.Spec.Replicas
+		s.podSpec = &o.Spec.Template.Spec
+		s.selector = o.Spec.Selector
+		s.replicas = o.Spec.Replicas
 		s.desiredReplicas = ptr.Deref(o.Spec.Replicas, 1)
 		s.rolloutInProgress = o.Status.ObservedGeneration < o.Generation || o.Status.CurrentRevision != o.Status.UpdateRevision
+
 	case *appsv1.DaemonSet:
-		s.podSpec, s.selector, s.desiredReplicas = &o.Spec.Template.Spec, o.Spec.Selector, o.Status.DesiredNumberScheduled
+		s.podSpec = &o.Spec.Template.Spec
+		s.selector = o.Spec.Selector
+		s.desiredReplicas = o.Status.DesiredNumberScheduled
 		s.rolloutInProgress = o.Status.ObservedGeneration < o.Generation || o.Status.UpdatedNumberScheduled < o.Status.DesiredNumberScheduled
+
 	case *batchv1.CronJob:
 		s.podSpec = &o.Spec.JobTemplate.Spec.Template.Spec
 	}
@@ -134,16 +151,19 @@ func (l SnapshotReader) readPods(ctx context.Context, s *TargetSnapshot) error {
 	if s.selector == nil {
 		return nil
 	}
+
 	selector, err := metav1.LabelSelectorAsSelector(s.selector)
 	if err != nil {
 		return fmt.Errorf("selector of %s: %w", s, err)
 	}
+
 	owners := map[types.UID]bool{s.Object.GetUID(): true}
 	if s.Kind.GVK.Kind == "Deployment" {
 		if err := l.addReplicaSets(ctx, s, selector, owners); err != nil {
 			return err
 		}
 	}
+
 	next := ""
 	for {
 		var list corev1.PodList
@@ -152,12 +172,14 @@ func (l SnapshotReader) readPods(ctx context.Context, s *TargetSnapshot) error {
 		if err != nil {
 			return fmt.Errorf("listing the pods of %s: %w", s, err)
 		}
+
 		for i := range list.Items {
 			pod := &list.Items[i]
 			if of := metav1.GetControllerOfNoCopy(pod); of != nil && owners[of.UID] && !PodEnded(pod) {
 				s.Pods = append(s.Pods, *pod)
 			}
 		}
+
 		if next = list.Continue; next == "" {
 			return nil
 		}
@@ -168,15 +190,18 @@ func (l SnapshotReader) readPods(ctx context.Context, s *TargetSnapshot) error {
 func (l SnapshotReader) addReplicaSets(ctx context.Context, s *TargetSnapshot, selector labels.Selector, owners map[types.UID]bool) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ReplicaSetList"))
+
 	err := l.Live.List(ctx, list, client.InNamespace(s.Object.GetNamespace()), client.MatchingLabelsSelector{Selector: selector})
 	if err != nil {
 		return fmt.Errorf("listing the ReplicaSets of %s: %w", s, err)
 	}
+
 	for i := range list.Items {
 		if of := metav1.GetControllerOfNoCopy(&list.Items[i]); of != nil && of.UID == s.Object.GetUID() {
 			owners[list.Items[i].UID] = true
 		}
 	}
+
 	return nil
 }
 
@@ -185,21 +210,25 @@ func (l SnapshotReader) readBudgets(ctx context.Context, s *TargetSnapshot) erro
 	if len(s.Pods) == 0 {
 		return nil
 	}
+
 	var list policyv1.PodDisruptionBudgetList
 	if err := l.Live.List(ctx, &list, client.InNamespace(s.Object.GetNamespace())); err != nil {
 		return fmt.Errorf("listing the disruption budgets of %s: %w", s.Object.GetNamespace(), err)
 	}
+
 	for i := range list.Items {
 		b := &list.Items[i]
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if err != nil || !slices.ContainsFunc(s.Pods, func(p corev1.Pod) bool { return selector.Matches(labels.Set(p.Labels)) }) {
 			continue
 		}
+
 		if allowed := int(b.Status.DisruptionsAllowed); s.disruptionsAllowed < 0 || allowed < s.disruptionsAllowed {
 			s.disruptionsAllowed = allowed
 		}
 		s.minHealthy = max(s.minHealthy, b.Status.DesiredHealthy)
 	}
+
 	return nil
 }
 
@@ -210,14 +239,18 @@ func (s *TargetSnapshot) template(of ...adoption.Size) adoption.Size {
 		if size.Replicas != nil {
 			return adoption.Size{Replicas: new(ptr.Deref(s.replicas, 1))}
 		}
+
 		if all.Containers == nil {
 			all = size.Clone()
 			continue
 		}
+
 		maps.Copy(all.Containers, size.Clone().Containers)
 	}
+
 	if s.podSpec == nil {
 		return adoption.Size{}
 	}
+
 	return TemplateSize(s.podSpec, all)
 }

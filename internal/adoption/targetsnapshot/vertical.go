@@ -22,6 +22,7 @@ func VerticalSize(of *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) adopti
 	if of.Status.Recommendation == nil {
 		return out
 	}
+
 	for _, c := range of.Status.Recommendation.ContainerRecommendations {
 		var size rightsize.Resources
 		if cpu := series.MilliCPU(c.Target.Cpu().MilliValue()); cpu > 0 {
@@ -30,8 +31,10 @@ func VerticalSize(of *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) adopti
 		if memory := series.Bytes(c.Target.Memory().Value()); memory > 0 {
 			size.MemoryRequest = &memory
 		}
+
 		out.Containers[c.ContainerName] = size
 	}
+
 	return out
 }
 
@@ -41,7 +44,8 @@ func VerticalSize(of *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) adopti
 func DescribeDifference(name string, other, own adoption.Size, vertical *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) string {
 	var parts []string
 	for _, container := range slices.Sorted(maps.Keys(own.Containers)) {
-		a, b := other.Containers[container], own.Containers[container]
+		a := other.Containers[container]
+		b := own.Containers[container]
 		if differ(a.CPURequest, b.CPURequest) {
 			parts = append(parts, fmt.Sprintf("cpu of %s %s (here %s)", container, rightsize.FormatCPU(*a.CPURequest), rightsize.FormatCPU(*b.CPURequest)))
 		}
@@ -49,9 +53,11 @@ func DescribeDifference(name string, other, own adoption.Size, vertical *autosca
 			parts = append(parts, fmt.Sprintf("memory of %s %s (here %s)", container, rightsize.FormatMemory(*a.MemoryRequest), rightsize.FormatMemory(*b.MemoryRequest)))
 		}
 	}
+
 	if len(parts) == 0 {
 		return ""
 	}
+
 	why := "the rule has settings of its own, or the two were evaluated at different times"
 	switch {
 	case len(vertical.Spec.ResourceEstimators) > 0:
@@ -59,6 +65,7 @@ func DescribeDifference(name string, other, own adoption.Size, vertical *autosca
 	case vertical.Spec.ResourcePolicy != nil:
 		why = "the vertical autoscaler has bounds of its own"
 	}
+
 	return fmt.Sprintf("%s recommends %s, because %s", name, strings.Join(parts, ", "), why)
 }
 

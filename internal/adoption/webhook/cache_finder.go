@@ -25,22 +25,28 @@ func NewCacheFinder(ctx context.Context, c cache.Cache) (WorkloadFinder, error) 
 			return nil, fmt.Errorf("watching %s: %w", kind.GVK.Kind, err)
 		}
 	}
+
 	if _, err := c.GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false)); err != nil {
 		return nil, fmt.Errorf("watching namespaces: %w", err)
 	}
+
 	return func(kind, namespace, name string) (Workload, bool) {
 		asking, cancel := context.WithTimeout(context.Background(), cacheTimeout)
 		defer cancel()
+
 		for _, k := range workload.WatchedKinds() {
 			if k.GVK.Kind != kind {
 				continue
 			}
+
 			var ns corev1.Namespace
 			if c.Get(asking, client.ObjectKey{Namespace: namespace, Name: name}, k.Object) != nil || c.Get(asking, client.ObjectKey{Name: namespace}, &ns) != nil {
 				return Workload{}, false
 			}
+
 			return Workload{Annotations: k.Object.GetAnnotations(), Labels: k.Object.GetLabels(), NamespaceLabels: ns.Labels}, true
 		}
+
 		return Workload{}, false
 	}, nil
 }

@@ -43,14 +43,17 @@ func (m Mutator) Mutate(pod *corev1.Pod) ([]podwebhook.Operation, error) {
 	if !ok {
 		return nil, nil
 	}
+
 	w, ok := m.FindWorkload(kind, pod.Namespace, name)
 	if !ok || targetsnapshot.AdoptionDisabled(w.Labels) || targetsnapshot.AdoptionDisabled(w.NamespaceLabels) {
 		return nil, nil
 	}
+
 	state, err := adoption.ParseState(w.Annotations[analysisv1alpha1.AnnotationAdoption])
 	if err != nil {
 		return nil, fmt.Errorf("%s %s/%s: %w", kind, pod.Namespace, name, err)
 	}
+
 	return patchOperations(pod, state), nil
 }
 
@@ -63,6 +66,7 @@ func owner(pod *corev1.Pod) (kind, name string, ok bool) {
 	if of == nil {
 		return "", "", false
 	}
+
 	switch of.Kind {
 	case "StatefulSet", "DaemonSet":
 		return of.Kind, of.Name, true
@@ -74,6 +78,7 @@ func owner(pod *corev1.Pod) (kind, name string, ok bool) {
 			return "CronJob", m[1], true
 		}
 	}
+
 	return "", "", false
 }
 
@@ -84,6 +89,7 @@ func patchOperations(pod *corev1.Pod, state adoption.State) []podwebhook.Operati
 	if !ok {
 		return nil
 	}
+
 	changed := pod.DeepCopy()
 	var out []podwebhook.Operation
 	for _, part := range []struct {
@@ -96,14 +102,17 @@ func patchOperations(pod *corev1.Pod, state adoption.State) []podwebhook.Operati
 			if !adopted || !sameResources(targetsnapshot.ConvertResources(c.Resources), state.Original.Containers[c.Name]) || sameResources(targetsnapshot.ConvertResources(c.Resources), to) {
 				continue
 			}
+
 			setResources(&c.Resources, to)
 			out = append(out, podwebhook.Operation{Operation: "add", Path: fmt.Sprintf("/spec/%s/%d/resources", part.path, i), Value: c.Resources})
 		}
 	}
+
 	// A Guaranteed pod keeps its class; a pod of a lower class may get requests.
 	if len(out) > 0 && guaranteed(pod) && !guaranteed(changed) {
 		return nil
 	}
+
 	return out
 }
 
@@ -123,11 +132,13 @@ func setResources(to *corev1.ResourceRequirements, size rightsize.Resources) {
 		if q == nil {
 			return
 		}
+
 		if *list == nil {
 			*list = corev1.ResourceList{}
 		}
 		(*list)[name] = *q
 	}
+
 	set(&to.Requests, corev1.ResourceCPU, cpuQuantity(size.CPURequest))
 	set(&to.Requests, corev1.ResourceMemory, memoryQuantity(size.MemoryRequest))
 	set(&to.Limits, corev1.ResourceCPU, cpuQuantity(size.CPULimit))
@@ -138,6 +149,7 @@ func cpuQuantity(v *series.MilliCPU) *apiresource.Quantity {
 	if v == nil {
 		return nil
 	}
+
 	return apiresource.NewMilliQuantity(int64(*v), apiresource.DecimalSI)
 }
 
@@ -145,5 +157,6 @@ func memoryQuantity(v *series.Bytes) *apiresource.Quantity {
 	if v == nil {
 		return nil
 	}
+
 	return apiresource.NewQuantity(int64(*v), apiresource.BinarySI)
 }

@@ -34,9 +34,11 @@ func newPod(cpu, memory string, change ...func(*corev1.Pod)) *corev1.Pod {
 			}}},
 		}},
 	}
+
 	for _, f := range change {
 		f(p)
 	}
+
 	return p
 }
 
@@ -66,11 +68,13 @@ func TestMutate(t *testing.T) {
 			return c.workload, kind == "Deployment" && namespace == "shop" && name == "web"
 		}}
 		before := c.pod.DeepCopy()
+
 		got, err := m.Mutate(c.pod)
 		text, encodeErr := json.Marshal(got)
 		if encodeErr != nil {
 			t.Fatal(encodeErr)
 		}
+
 		if string(text) != c.want || (err != nil) != c.fails {
 			t.Errorf("%s: %s, %v, want %s", name, text, err, c.want)
 		}
@@ -87,11 +91,13 @@ func TestGuaranteedStays(t *testing.T) {
 		delete(p.Spec.Containers[0].Resources.Requests, "example.com/card")
 		p.Spec.Containers[0].Resources.Limits = p.Spec.Containers[0].Resources.Requests.DeepCopy()
 	})
+
 	const state = `{"phase":"Resting","earlier":{"containers":{"app":{"cpuRequest":1000,"cpuLimit":1000,"memoryRequest":536870912,"memoryLimit":536870912}}},` +
 		`"current":{"containers":{"app":{"cpuRequest":800,"cpuLimit":1000,"memoryRequest":536870912,"memoryLimit":536870912}}}}`
 	m := Mutator{FindWorkload: func(string, string, string) (Workload, bool) {
 		return Workload{Annotations: map[string]string{"analysis.crane.io/adoption": state}}, true
 	}}
+
 	if got, err := m.Mutate(pod); err != nil || len(got) != 0 {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -107,6 +113,7 @@ func TestOwners(t *testing.T) {
 			Labels:          map[string]string{"pod-template-hash": "5d4f"},
 			OwnerReferences: []metav1.OwnerReference{{Kind: of[0], Name: of[1], Controller: &controller}},
 		}}
+
 		kind, name, ok := owner(pod)
 		if !ok {
 			kind, name = "", ""

@@ -27,27 +27,33 @@ type fixture struct {
 
 func newFixture(t testing.TB, v1 bool) fixture {
 	t.Helper()
+
 	dir := t.TempDir()
 	n := fixture{group: "kubepods/besteffort/podx/c", journal: filepath.Join(dir, "journal")}
+
 	base := filepath.Join(dir, "sys/fs/cgroup")
 	n.tree = &kernel.Tree{Dir: base}
 	if v1 {
 		n.tree = &kernel.Tree{Dir: filepath.Join(base, "cpu,cpuacct"), V1: true}
 	}
+
 	n.makeGroups(t, v1)
 	var err error
 	if n.layout, err = cgroup.Detect(host.Root(dir)); err != nil {
 		t.Fatal(err)
 	}
+
 	return n
 }
 
 // makeGroups creates the container's cgroup with a process.
 func (n fixture) makeGroups(t testing.TB, v1 bool) {
 	t.Helper()
+
 	if err := n.tree.Make(n.group); err != nil {
 		t.Fatal(err)
 	}
+
 	parts := strings.Split(n.group, "/")
 	for i := range parts {
 		for file, value := range map[string]string{"cpuset.cpus": "0-3", "cpuset.mems": "0"} {
@@ -57,6 +63,7 @@ func (n fixture) makeGroups(t testing.TB, v1 bool) {
 			}
 		}
 	}
+
 	if err := n.tree.Attach(n.group, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -64,18 +71,22 @@ func (n fixture) makeGroups(t testing.TB, v1 bool) {
 
 func (n fixture) limit(t *testing.T) string {
 	t.Helper()
+
 	b, burst, err := n.layout.ReadLimit(&host.Reader{}, n.group)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if b.Unlimited() {
 		return fmt.Sprintf("none burst %s", burst)
 	}
+
 	return fmt.Sprintf("%s of %s burst %s", b.Quota, b.Period, burst)
 }
 
 func (n fixture) set(t *testing.T, quota, burst string) {
 	t.Helper()
+
 	q, b := n.layout.LimitFiles(n.group)
 	for _, w := range [][2]string{{q, quota}, {b, burst}} {
 		if err := n.tree.Write(w[0], w[1]); err != nil {
@@ -86,10 +97,12 @@ func (n fixture) set(t *testing.T, quota, burst string) {
 
 func (n fixture) open(t *testing.T, files FileWriter) *Journal {
 	t.Helper()
+
 	j, err := OpenJournal(n.journal, n.layout, files)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return j
 }
 
@@ -111,20 +124,25 @@ func TestThrottleAndRestore(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		n := newFixture(t, v1)
 		n.set(t, "40000", "20000")
+
 		th := n.throttler(t, n.tree)
 		for i, want := range []string{"30ms of 100ms burst 20ms", "10ms of 100ms burst 10ms", "20ms of 100ms burst 20ms", "40ms of 100ms burst 20ms"} {
 			if err := th.Throttle(steps()[i], n.group); err != nil {
 				t.Fatal(err)
 			}
+
 			if got := n.limit(t); got != want {
 				t.Errorf("v1 %t, step %d: %s, want %s", v1, i, got, want)
 			}
 		}
+
 		if left := n.throttler(t, n.tree).journal.Entries(); len(left) > 0 {
 			t.Errorf("the journal still has %+v", left)
 		}
+
 		// Without a limit.
 		n.set(t, map[bool]string{true: "-1", false: "max"}[v1], "0")
+
 		if err := th.Throttle(plan(qos.Unlimited, 5, qos.Unlimited), n.group); err != nil || n.limit(t) != "1ms of 100ms burst 0s" {
 			t.Errorf("%v, %s; want the least that there is", err, n.limit(t))
 		}
@@ -138,10 +156,12 @@ func TestThrottleAndRestore(t *testing.T) {
 func TestNotOurs(t *testing.T) {
 	n := newFixture(t, false)
 	n.set(t, "40000", "0")
+
 	th := n.throttler(t, n.tree)
 	if err := th.Throttle(steps()[0], n.group); err != nil {
 		t.Fatal(err)
 	}
+
 	n.set(t, "70000", "0")
 	if err := th.UndoAll(); err != nil || n.limit(t) != "70ms of 100ms burst 0s" {
 		t.Errorf("%v, %s", err, n.limit(t))
@@ -150,6 +170,7 @@ func TestNotOurs(t *testing.T) {
 	if err := th.Throttle(plan(700, 300, 700), n.group); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := th.UndoAll(); err != nil || n.limit(t) != "70ms of 100ms burst 0s" {
 		t.Errorf("%v, %s", err, n.limit(t))
 	}
@@ -161,9 +182,11 @@ func TestGone(t *testing.T) {
 	if err := th.Throttle(steps()[0], n.group); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.RemoveAll(filepath.Join(n.tree.Dir, n.group)); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := th.Throttle(steps()[1], n.group); err != nil || len(th.journal.Entries()) > 0 {
 		t.Errorf("a container that is gone: %v, %v", err, th.journal.Entries())
 	}
@@ -173,6 +196,7 @@ func TestGone(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	n := newFixture(t, false)
 	n.set(t, "40000", "0")
+
 	n.journal = filepath.Join(t.TempDir(), "not/there/journal")
 	th := n.throttler(t, n.tree)
 	if err := th.Throttle(steps()[0], n.group); !errors.Is(err, ErrJournal) {
@@ -188,6 +212,7 @@ func TestRefused(t *testing.T) {
 	n := newFixture(t, false)
 	n.set(t, "40000", "0")
 	refusing := filesFunc(func(file, _ string) error { return fmt.Errorf("%s: invalid argument", file) })
+
 	th := n.throttler(t, refusing)
 	if err := th.Throttle(steps()[0], n.group); err == nil || !strings.Contains(err.Error(), "batch/hog") {
 		t.Errorf("%v", err)
@@ -207,9 +232,11 @@ func TestKernelFilesReplace(t *testing.T) {
 	if err := os.WriteFile(file, []byte("130800 100000\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := (KernelFileWriter{}).Write(file, "97600 100000"); err != nil {
 		t.Fatal(err)
 	}
+
 	if content, err := os.ReadFile(file); err != nil || string(content) != "97600 100000\n" {
 		t.Errorf("%q, %v", content, err)
 	}

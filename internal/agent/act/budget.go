@@ -64,6 +64,7 @@ func NewBudget(cfg BudgetConfig) *Budget {
 	if cfg.Slots <= 0 {
 		return nil
 	}
+
 	return &Budget{cfg: cfg}
 }
 
@@ -79,11 +80,16 @@ func (b *Budget) Take(ctx context.Context) (*Slot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("leases: %w", err)
 	}
+
 	there := make(map[string]*coordinationv1.Lease, len(list.Items))
 	for i := range list.Items {
 		there[list.Items[i].Name] = &list.Items[i]
 	}
-	now, soonest, lost := b.cfg.Clock.Now(), b.cfg.Window, 0
+
+	now := b.cfg.Clock.Now()
+	soonest := b.cfg.Window
+	lost := 0
+
 	start := rand.IntN(b.cfg.Slots)
 	for i := range b.cfg.Slots {
 		name := fmt.Sprintf("%s%d", slotPrefix, (start+i)%b.cfg.Slots)
@@ -91,18 +97,25 @@ func (b *Budget) Take(ctx context.Context) (*Slot, error) {
 			soonest = min(soonest, left)
 			continue
 		}
+
 		lease, err := b.write(ctx, name, there[name], now)
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-			if lost++; lost < maxConflicts {
+			lost++
+
+			if lost < maxConflicts {
 				continue
 			}
+
 			break
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("lease %s: %w", name, err)
 		}
+
 		return b.verifyClock(ctx, lease)
 	}
+
 	return nil, &BudgetError{Slots: b.cfg.Slots, Window: b.cfg.Window, FreeIn: soonest}
 }
 
@@ -111,14 +124,17 @@ func (b *Budget) remaining(lease *coordinationv1.Lease, now time.Time) time.Dura
 	if lease == nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil {
 		return 0
 	}
+
 	window := b.cfg.Window
 	if s := lease.Spec.LeaseDurationSeconds; s != nil && *s > 0 {
 		window = min(time.Duration(*s)*time.Second, maxWindow)
 	}
+
 	left := lease.Spec.RenewTime.Add(window).Sub(now)
 	if left > maxWindow+maxClockSkew {
 		return 0 // A clock in agreement with the API server's cannot have written this.
 	}
+
 	return max(left, 0)
 }
 
@@ -126,13 +142,18 @@ func (b *Budget) remaining(lease *coordinationv1.Lease, now time.Time) time.Dura
 func (b *Budget) write(ctx context.Context, name string, last *coordinationv1.Lease, now time.Time) (*coordinationv1.Lease, error) {
 	at := metav1.NewMicroTime(now)
 	spec := coordinationv1.LeaseSpec{
-		HolderIdentity: &b.cfg.Node, LeaseDurationSeconds: new(int32(max(b.cfg.Window.Seconds(), 1))), AcquireTime: &at, RenewTime: &at,
+		HolderIdentity:       &b.cfg.Node,
+		LeaseDurationSeconds: new(int32(max(b.cfg.Window.Seconds(), 1))),
+		AcquireTime:          &at,
+		RenewTime:            &at,
 	}
+
 	if last == nil {
 		return b.cfg.Leases.Create(ctx, &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{slotLabel: "true"}}, Spec: spec,
 		}, metav1.CreateOptions{FieldManager: fieldManager})
 	}
+
 	next := last.DeepCopy()
 	next.Spec = spec
 	return b.cfg.Leases.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
@@ -145,14 +166,17 @@ func (b *Budget) verifyClock(ctx context.Context, lease *coordinationv1.Lease) (
 		if m.Manager != fieldManager || m.Time == nil {
 			continue
 		}
+
 		if off := b.cfg.Clock.Now().Sub(m.Time.Time); off > maxClockSkew || off < -maxClockSkew {
 			err := fmt.Errorf("the node's clock is %s from the API server's", off.Round(time.Second))
 			if back := slot.Release(ctx); back != nil {
 				err = fmt.Errorf("%w; and its slot %s stays taken: %w", err, lease.Name, back)
 			}
+
 			return nil, err
 		}
 	}
+
 	return slot, nil
 }
 
@@ -163,5 +187,6 @@ func (s *Slot) Release(ctx context.Context) error {
 	if _, err := s.budget.cfg.Leases.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
 		return fmt.Errorf("lease %s: %w", next.Name, err)
 	}
+
 	return nil
 }

@@ -41,18 +41,22 @@ func (a *fakeEvictions) Evict(ctx context.Context, e *policyv1.Eviction) error {
 	a.asked = append(a.asked, e)
 	err := a.err
 	a.mu.Unlock()
+
 	if err == nil {
 		return nil
 	}
+
 	return err(ctx, e.Name)
 }
 
 func (a *fakeEvictions) names() (out []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	for _, e := range a.asked {
 		out = append(out, e.Name)
 	}
+
 	return out
 }
 
@@ -74,6 +78,7 @@ func evictionOf(name string, grace *time.Duration) qos.Eviction {
 	if grace != nil {
 		e.GracePeriod = *grace
 	}
+
 	return e
 }
 
@@ -110,6 +115,7 @@ func TestClassifyAnswer(t *testing.T) {
 
 func runEvictor(t *testing.T, client EvictionClient, budget *Budget, clk *clocktesting.FakeClock) *Evictor {
 	t.Helper()
+
 	e := NewEvictor(EvictorConfig{Client: client, Budget: budget, Clock: clk, Log: logr.Discard(), Beat: func(string) {}})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -120,18 +126,21 @@ func runEvictor(t *testing.T, client EvictionClient, budget *Budget, clk *clockt
 			t.Error(err)
 		}
 	})
+
 	return e
 }
 
 // drained waits for n outcomes.
 func drained(t *testing.T, e *Evictor, n int) (out []EvictionOutcome) {
 	t.Helper()
+
 	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		out = append(out, e.Drain()...)
 		return len(out) >= n, nil
 	}); err != nil {
 		t.Fatalf("%d outcomes: %+v", len(out), out)
 	}
+
 	return out
 }
 
@@ -141,15 +150,20 @@ var evictionEpoch = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 func TestEvictor(t *testing.T) {
 	client := &fakeEvictions{}
 	e := runEvictor(t, client, nil, clocktesting.NewFakeClock(evictionEpoch))
+
 	grace := 7 * time.Second
 	if !e.Enqueue(evictionOf("a", &grace)) || !e.Enqueue(evictionOf("b", nil)) {
 		t.Fatal("full")
 	}
+
 	out := drained(t, e, 2)
 	if len(out) != 2 || out[0].Result != Evicted || out[0].Eviction.Pod.Name != "a" || out[1].Eviction.Pod.Name != "b" || out[0].Pause != 0 {
 		t.Errorf("%+v", out)
 	}
-	a, b := client.asked[0], client.asked[1]
+
+	a := client.asked[0]
+	b := client.asked[1]
+
 	if *a.DeleteOptions.GracePeriodSeconds != 7 || string(*a.DeleteOptions.Preconditions.UID) != "uid-a" || a.Namespace != "n" {
 		t.Errorf("%+v", a)
 	}
@@ -173,6 +187,7 @@ func TestEvictorHangs(t *testing.T) {
 			return nil
 		}
 	}}
+
 	e := runEvictor(t, client, nil, clk)
 	taken := 0
 	for i := range 10 * evictionQueueSize {
@@ -180,11 +195,14 @@ func TestEvictorHangs(t *testing.T) {
 			taken++
 		}
 	}
+
 	if taken > evictionQueueSize+1 {
 		t.Errorf("%d wait", taken)
 	}
+
 	clk.Step(maxWait + time.Second)
 	close(release)
+
 	out := drained(t, e, taken)
 	late := 0
 	for _, o := range out {
@@ -192,6 +210,7 @@ func TestEvictorHangs(t *testing.T) {
 			late++
 		}
 	}
+
 	if n := len(client.names()); len(out) != taken || late < taken-1 || n > 1 {
 		t.Errorf("%d outcomes, %d too late, %d asked", len(out), late, n)
 	}
@@ -208,12 +227,15 @@ func TestEvictorPauses(t *testing.T) {
 		if o.Result != Failed || o.Pause < minPause || o.Pause > maxPause*5/4 || i > 0 && i < 4 && o.Pause <= last {
 			t.Errorf("failure %d: %+v after %s", i, o, last)
 		}
+
 		last = o.Pause
 	}
+
 	client.mu.Lock()
 	client.err = nil
 	client.mu.Unlock()
 	e.Enqueue(evictionOf("a", nil))
+
 	if o := drained(t, e, 1)[0]; o.Result != Evicted || o.Pause != 0 {
 		t.Errorf("%+v", o)
 	}
@@ -225,8 +247,10 @@ func TestEvictorRefusals(t *testing.T) {
 		if name == "kept" {
 			return apierrors.NewBadRequest("admission webhook denied it")
 		}
+
 		return nil
 	}}
+
 	e := runEvictor(t, client, nil, clocktesting.NewFakeClock(evictionEpoch))
 	for i, want := range []Result{Failed, Failed, Refused, Refused} {
 		e.Enqueue(evictionOf("kept", nil))
@@ -234,10 +258,12 @@ func TestEvictorRefusals(t *testing.T) {
 			t.Errorf("no %d: %+v, want %s", i+1, o, want)
 		}
 	}
+
 	for i, want := range map[string]Result{"other": Evicted, "kept": Failed} {
 		e.Enqueue(evictionOf("other", nil))
 		drained(t, e, 1)
 		e.Enqueue(evictionOf(i, nil))
+
 		if o := drained(t, e, 1)[0]; o.Result != want {
 			t.Errorf("%s after another answer: %+v", i, o)
 		}
@@ -255,11 +281,14 @@ func TestOutcomes(t *testing.T) {
 		o := &qos.Observation{At: at, Node: qos.Node{CPUs: 4000, Memory: 4000}, Samples: map[string][]qos.Sample{"memory_total_usage": {{Value: 1500, At: at}}}}
 		for i, name := range []string{"first", "second"} {
 			p := qos.Pod{UID: "uid-" + name, Namespace: "n", Name: name, Class: qos.BestEffort, Priority: int32(i), Allowed: []string{"x"}, Grace: 30 * time.Second}
-			p.UsedMemory.Value, p.UsedMemory.At = 800, at
+			p.UsedMemory.Value = 800
+			p.UsedMemory.At = at
 			o.Pods = append(o.Pods, p)
 		}
+
 		return qos.Decide(&policy, o, s)
 	}
+
 	for _, test := range []struct {
 		result Result
 		pause  time.Duration
@@ -278,12 +307,14 @@ func TestOutcomes(t *testing.T) {
 		if len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "first" || plan.Evictions[0].GracePeriod != 30*time.Second {
 			t.Fatalf("%+v", plan)
 		}
+
 		s.BeginEviction(plan.Evictions[0], plan.At)
 		for second := 1; second < 40; second++ {
 			if waiting := look(&s, second); len(waiting.Evictions) > 0 {
 				t.Fatalf("%s: while the answer is out %+v is evicted", test.result, waiting.Evictions)
 			}
 		}
+
 		EvictionOutcome{Eviction: plan.Evictions[0], Result: test.result, At: evictionEpoch.Add(40 * time.Second), Reason: "the API server", Pause: test.pause}.Record(&s)
 		next := look(&s, 40)
 		got := ""
@@ -293,6 +324,7 @@ func TestOutcomes(t *testing.T) {
 		if got != test.want || !strings.Contains(next.Rules[0].Reason, test.why) {
 			t.Errorf("after %s: %q, %q", test.result, got, next.Rules[0].Reason)
 		}
+
 		if test.pause > 0 {
 			if late := look(&s, 101); len(late.Evictions) != 1 || late.Evictions[0].Pod.Name != "first" {
 				t.Errorf("after the pause: %+v", late)
@@ -311,6 +343,7 @@ func (l timeless) Create(ctx context.Context, lease *coordinationv1.Lease, o met
 	if err == nil {
 		out.ManagedFields = nil
 	}
+
 	return out, err
 }
 
@@ -319,6 +352,7 @@ func (l timeless) Update(ctx context.Context, lease *coordinationv1.Lease, o met
 	if err == nil {
 		out.ManagedFields = nil
 	}
+
 	return out, err
 }
 
@@ -330,16 +364,20 @@ func newBudget(client *fake.Clientset, node string, slots int, clk *clocktesting
 func TestBudget(t *testing.T) {
 	client := fake.NewClientset()
 	clk := clocktesting.NewFakeClock(time.Now())
-	a, b := newBudget(client, "a", 3, clk), newBudget(client, "b", 3, clk)
+
+	a := newBudget(client, "a", 3, clk)
+	b := newBudget(client, "b", 3, clk)
 	var slots []*Slot
 	for i, from := range []*Budget{a, b, a} {
 		slot, err := from.Take(t.Context())
 		if err != nil {
 			t.Fatalf("slot %d: %v", i, err)
 		}
+
 		slots = append(slots, slot)
 		clk.Step(time.Second)
 	}
+
 	var used *BudgetError
 	if _, err := b.Take(t.Context()); !errors.As(err, &used) || used.FreeIn < 55*time.Second || used.FreeIn > 57*time.Second || !strings.Contains(err.Error(), "budget of 3 evictions within 1m0s") {
 		t.Errorf("a fourth: %v", err)
@@ -347,12 +385,14 @@ func TestBudget(t *testing.T) {
 	if err := slots[1].Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := a.Take(t.Context()); err != nil {
 		t.Errorf("one was given back: %v", err)
 	}
 	if _, err := a.Take(t.Context()); !errors.As(err, &used) {
 		t.Errorf("a fifth: %v", err)
 	}
+
 	clk.Step(58 * time.Second)
 	if _, err := b.Take(t.Context()); err != nil {
 		t.Errorf("the first is a minute ago: %v", err)
@@ -369,10 +409,12 @@ func TestBudget(t *testing.T) {
 func TestBudgetRace(t *testing.T) {
 	client := fake.NewClientset()
 	clk := clocktesting.NewFakeClock(time.Now())
+
 	// Unlike a real API server, the fake's tracker accepts any version.
 	client.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, a.(clienttesting.UpdateAction).GetObject().(*coordinationv1.Lease).Name, errors.New("modified"))
 	})
+
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	got := 0
@@ -385,6 +427,7 @@ func TestBudgetRace(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	if got != 3 {
 		t.Errorf("%d of 8 nodes got one of 3 slots", got)
@@ -413,10 +456,12 @@ func TestBudgetGarbage(t *testing.T) {
 		client := fake.NewClientset(&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: slotPrefix + "0", Labels: map[string]string{slotLabel: "true"}}, Spec: test.spec,
 		})
+
 		if _, err := newBudget(client, "a", 1, clk).Take(t.Context()); (err == nil) != test.free {
 			t.Errorf("%s: %v, want free %t", name, err, test.free)
 		}
 	}
+
 	// A Lease without its label still exists.
 	client := fake.NewClientset(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: slotPrefix + "0"}})
 	var used *BudgetError
@@ -436,9 +481,11 @@ func TestBudgetClock(t *testing.T) {
 			if err := client.Tracker().Add(lease); err != nil {
 				t.Error(err)
 			}
+
 			lease.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: fieldManager, Time: new(metav1.NewTime(clk.Now().Add(-off)))}}
 			return true, lease, nil
 		})
+
 		b := NewBudget(BudgetConfig{Leases: client.CoordinationV1().Leases("crane-system"), Node: "a", Slots: 1, Window: time.Minute, Clock: clk})
 		if _, err := b.Take(t.Context()); err == nil || !strings.Contains(err.Error(), "clock") {
 			t.Errorf("%s: %v", off, err)
@@ -458,12 +505,15 @@ func TestEvictorBudget(t *testing.T) {
 		if name == "kept" {
 			return oneBudget()
 		}
+
 		return nil
 	}}
+
 	e := runEvictor(t, api, newBudget(client, "a", 1, clk), clk)
 	for _, name := range []string{"kept", "a", "b"} {
 		e.Enqueue(evictionOf(name, nil))
 	}
+
 	out := drained(t, e, 3)
 	if out[0].Result != Refused || out[1].Result != Evicted || out[2].Result != Withheld || out[2].Pause < minPause || !strings.Contains(out[2].Reason, "budget of 1 evictions") {
 		t.Errorf("%+v", out)
@@ -471,10 +521,12 @@ func TestEvictorBudget(t *testing.T) {
 	if got := strings.Join(api.names(), " "); got != "kept a" {
 		t.Errorf("asked for %s", got)
 	}
+
 	client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "", errors.New("no right"))
 	})
 	e.Enqueue(evictionOf("c", nil))
+
 	if o := drained(t, e, 1)[0]; o.Result != Failed || o.Pause < minPause || !strings.Contains(o.Reason, "budget of evictions cannot be asked") {
 		t.Errorf("%+v", o)
 	}
@@ -494,14 +546,17 @@ func TestBlockedPods(t *testing.T) {
 		case "unknown":
 			return "", errors.New("no answer")
 		}
+
 		return "", nil
 	}})
+
 	for name, want := range map[string]Result{"last": Refused, "unknown": Failed, "one": Evicted} {
 		o := e.execute(t.Context(), evictionRequest{evictionOf(name, nil), clk.Now()})
 		if o.Result != want || (o.Pause > 0) != (want == Failed) || (o.Reason == "") != (want == Evicted) {
 			t.Errorf("%s: %+v", name, o)
 		}
 	}
+
 	if got := api.names(); len(got) != 1 || got[0] != "one" {
 		t.Errorf("requested %v", got)
 	}

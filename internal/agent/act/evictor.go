@@ -98,6 +98,7 @@ func (e *Evictor) Enqueue(eviction qos.Eviction) bool {
 func (e *Evictor) Drain() []EvictionOutcome {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	out := e.outcomes
 	e.outcomes = nil
 	return out
@@ -107,18 +108,23 @@ func (e *Evictor) Drain() []EvictionOutcome {
 func (e *Evictor) Run(ctx context.Context) error {
 	ticker := e.cfg.Clock.NewTicker(idleBeat)
 	defer ticker.Stop()
+
 	for {
 		e.cfg.Beat("evict")
 		select {
 		case <-ctx.Done():
 			return nil
+
 		case <-ticker.C():
+
 		case a := <-e.queue:
 			if ctx.Err() != nil {
 				return nil
 			}
+
 			o := e.execute(ctx, a)
-			o.Eviction, o.At = a.eviction, e.cfg.Clock.Now()
+			o.Eviction = a.eviction
+			o.At = e.cfg.Clock.Now()
 			e.mu.Lock()
 			e.outcomes = append(e.outcomes, o)
 			e.mu.Unlock()
@@ -130,27 +136,35 @@ func (e *Evictor) execute(ctx context.Context, a evictionRequest) EvictionOutcom
 	if waited := e.cfg.Clock.Since(a.requestedAt); waited > maxWait {
 		return EvictionOutcome{Result: Failed, Reason: "it has waited for " + waited.Round(time.Second).String()}
 	}
+
 	if o := e.checkBlocked(ctx, a.eviction.Pod); o.Result != "" {
 		return o
 	}
+
 	slot, o := e.takeSlot(ctx)
 	if o.Result != "" {
 		return o
 	}
+
 	asking, cancel := context.WithTimeout(ctx, evictionTimeout)
 	defer cancel()
+
 	result, why, again, open := classifyAnswer(e.cfg.Client.Evict(asking, newEviction(a.eviction)))
 	if result == Refused && again && !e.refusedRepeatedly(a.eviction.Pod.UID) {
 		result = Failed
 	}
+
 	o = EvictionOutcome{Result: result, Reason: why}
 	if !open {
 		e.releaseSlot(ctx, slot)
 	}
+
 	if !again {
-		e.failures, e.refused = 0, refusals{}
+		e.failures = 0
+		e.refused = refusals{}
 		return o
 	}
+
 	o.Pause = e.nextPause()
 	return o
 }
@@ -160,8 +174,10 @@ func (e *Evictor) checkBlocked(ctx context.Context, pod qos.PodRef) EvictionOutc
 	if e.cfg.Blocked == nil {
 		return EvictionOutcome{}
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, evictionTimeout)
 	defer cancel()
+
 	why, err := e.cfg.Blocked(ctx, pod)
 	switch {
 	case err != nil:
@@ -170,6 +186,7 @@ func (e *Evictor) checkBlocked(ctx context.Context, pod qos.PodRef) EvictionOutc
 		e.failures = 0
 		return EvictionOutcome{Result: Refused, Reason: why}
 	}
+
 	return EvictionOutcome{}
 }
 
@@ -179,6 +196,7 @@ func (e *Evictor) refusedRepeatedly(uid string) bool {
 	if e.refused.uid != uid {
 		e.refused = refusals{uid: uid}
 	}
+
 	e.refused.count++
 	return e.refused.count >= maxRefusals
 }
@@ -188,8 +206,10 @@ func (e *Evictor) takeSlot(ctx context.Context) (*Slot, EvictionOutcome) {
 	if e.cfg.Budget == nil {
 		return nil, EvictionOutcome{}
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, budgetTimeout)
 	defer cancel()
+
 	slot, err := e.cfg.Budget.Take(ctx)
 	var used *BudgetError
 	switch {
@@ -199,6 +219,7 @@ func (e *Evictor) takeSlot(ctx context.Context) (*Slot, EvictionOutcome) {
 	case err != nil:
 		return nil, EvictionOutcome{Result: Failed, Reason: "the cluster's budget of evictions cannot be asked: " + err.Error(), Pause: e.nextPause()}
 	}
+
 	return slot, EvictionOutcome{}
 }
 
@@ -206,8 +227,10 @@ func (e *Evictor) releaseSlot(ctx context.Context, slot *Slot) {
 	if slot == nil {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, budgetTimeout)
 	defer cancel()
+
 	if err := slot.Release(ctx); err != nil {
 		e.cfg.Log.V(1).Info("failed to release a slot of the eviction budget; it expires", "error", err.Error())
 	}
@@ -260,6 +283,7 @@ func (o EvictionOutcome) Record(s *qos.State) {
 	default:
 		s.RecordFailure(o.Eviction.Pod)
 	}
+
 	if o.Pause > 0 {
 		s.PauseEvictions(o.At, o.Pause, fmt.Sprintf("no pod is evicted for %s: %s", o.Pause.Round(100*time.Millisecond), o.Reason))
 	}
@@ -288,9 +312,11 @@ func newEviction(e qos.Eviction) *policyv1.Eviction {
 		ObjectMeta:    metav1.ObjectMeta{Namespace: e.Pod.Namespace, Name: e.Pod.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
 	}
+
 	if e.GraceOverride != nil {
 		out.DeleteOptions.GracePeriodSeconds = new(int64(e.GraceOverride.Seconds()))
 	}
+
 	return out
 }
 
@@ -299,6 +325,7 @@ func classifyAnswer(err error) (result Result, why string, again, open bool) {
 	if why, kept := disruption.BlockedByPDB(err); kept {
 		return Refused, why, false, false
 	}
+
 	switch {
 	case err == nil:
 		return Evicted, "", false, true
@@ -308,6 +335,7 @@ func classifyAnswer(err error) (result Result, why string, again, open bool) {
 		return Gone, "another pod has its name: " + err.Error(), false, false
 	case apierrors.IsConflict(err):
 		return Failed, "it was changed at the same time: " + err.Error(), true, false
+
 	case apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err):
 		return Failed, "the API server rejected the request: " + err.Error(), true, false
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), missingRight):
@@ -316,6 +344,7 @@ func classifyAnswer(err error) (result Result, why string, again, open bool) {
 	case disruption.OutcomeUnknown(err):
 		return Failed, "the API server has not answered: " + err.Error(), true, true
 	}
+
 	// A statement about this pod, as from a webhook.
 	return Refused, err.Error(), true, false
 }
@@ -342,6 +371,7 @@ func RetryAtEnd(ctx context.Context, clk clock.Clock, do func(context.Context) e
 		if err == nil || try == endTries || ctx.Err() != nil || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 			return err // A retry would not help.
 		}
+
 		select {
 		case <-ctx.Done():
 			return err

@@ -19,19 +19,24 @@ func TestWriteReturnsEAGAIN(t *testing.T) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Skipf("no pipes here: %v", err)
 	}
+
 	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = syscall.Close(fd) }()
+
 	for err == nil {
 		_, err = syscall.Write(fd, make([]byte, 4096))
 	}
+
 	if !errors.Is(err, syscall.EAGAIN) {
 		t.Fatal(err)
 	}
+
 	said := make(chan error, 1)
 	go func() { said <- KernelFileWriter{}.Write(path, "1") }()
+
 	select {
 	case err := <-said:
 		if !errors.Is(err, syscall.EAGAIN) {
@@ -51,9 +56,11 @@ func TestWriteCreatesNothing(t *testing.T) {
 	if err := os.WriteFile(path, []byte("before"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := (KernelFileWriter{}).Write(path, ""); err != nil {
 		t.Fatal(err)
 	}
+
 	if got, err := os.ReadFile(path); err != nil || string(got) != "\n" {
 		t.Errorf("%q, %v", got, err)
 	}

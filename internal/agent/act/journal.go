@@ -79,10 +79,12 @@ func (e *Entry) isOwnValue(h *FileRecord, now string) bool {
 	if cgroup.EqualSettings(h.File, now, h.Set) || cgroup.EqualSettings(h.File, now, h.Before) {
 		return true
 	}
+
 	// With cpu.idle the kernel sets the weight to the least and back to the default (sched_group_set_idle in kernel/sched/fair.c).
 	if idle := e.record(h.Group, cgroup.FileIdle); idle == nil || idle.Condition {
 		return false
 	}
+
 	return h.File == cgroup.FileWeight && (now == "0" || now == "100") || h.File == cgroup.FileSharesV1 && (now == "3" || now == "1024")
 }
 
@@ -116,8 +118,10 @@ func (j *Journal) Change(u Unit) error {
 	if j.Paused() {
 		return fmt.Errorf("%s: %w", u.Subject, ErrPaused)
 	}
+
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	j.sweep()
 	next, err := j.prepare(u)
 	if errors.Is(err, host.ErrGone) {
@@ -126,20 +130,25 @@ func (j *Journal) Change(u Unit) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", u.Subject, err)
 	}
+
 	old := j.entries[u.Key]
 	if err := j.put(next); err != nil {
 		return err
 	}
+
 	for i, s := range next.steps {
 		err := j.files.writer.Write(s.path, s.value)
 		if err == nil {
 			continue
 		}
+
 		if j.files.isGone(s.group, s.file) {
 			return j.dropGone(u.Key)
 		}
+
 		return errors.Join(fmt.Errorf("%s: write %q: %w", u.Subject, s.value, err), j.rollBack(u.Key, old, next.steps[:i+1]))
 	}
+
 	return nil
 }
 
@@ -149,13 +158,16 @@ func (j *Journal) rollBack(key string, old *Entry, written []step) error {
 		if now, err := j.files.read(s.group, s.file); err == nil && cgroup.EqualSettings(s.file, now, s.before) {
 			continue
 		}
+
 		if err := j.files.writer.Write(s.path, s.before); err != nil {
 			return fmt.Errorf("take back: %w", err)
 		}
 	}
+
 	if old == nil {
 		return j.forget(key)
 	}
+
 	return j.put(&change{entry: old})
 }
 
@@ -179,17 +191,21 @@ func (j *Journal) prepare(u Unit) (*change, error) {
 	if u.Key == "" || len(u.Key) > maxText || len(u.Subject) > maxText {
 		return nil, fmt.Errorf("%w: %.80q is not a key", ErrJournal, u.Key)
 	}
+
 	next := &change{entry: &Entry{Key: u.Key, Subject: u.Subject, Seq: j.last + 1}}
 	if old := j.entries[u.Key]; old != nil {
-		next.entry.Seq, next.entry.Files = old.Seq, slices.Clone(old.Files)
+		next.entry.Seq = old.Seq
+		next.entry.Files = slices.Clone(old.Files)
 	} else if len(j.entries) >= maxEntries {
 		return nil, fmt.Errorf("%w: holds %d units, the most there are", ErrJournal, maxEntries)
 	}
+
 	for _, c := range u.Changes {
 		if err := j.addChange(next, c); err != nil {
 			return nil, err
 		}
 	}
+
 	return next, nil
 }
 
@@ -199,37 +215,58 @@ func (j *Journal) addChange(next *change, c Change) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}
+
 	value := strings.TrimSpace(c.Value)
 	if !isPlainLine(value) {
 		return fmt.Errorf("%w: %.80q is not a value", ErrJournal, value)
 	}
+
 	now, err := j.files.read(c.Group, c.File)
 	if err != nil {
 		return err
 	}
+
 	over := j.recordAbove(next.entry, c.Group, c.File)
 	if over != nil {
 		now = over.Original
 	}
+
 	h := next.entry.record(c.Group, c.File)
 	if h == nil {
-		next.entry.Files = append(next.entry.Files, FileRecord{Group: c.Group, File: c.File, Original: now, Set: now, Before: now})
+		next.entry.Files = append(next.entry.Files, FileRecord{
+			Group:    c.Group,
+			File:     c.File,
+			Original: now,
+			Set:      now,
+			Before:   now,
+		})
+
 		h = &next.entry.Files[len(next.entry.Files)-1]
 	}
+
 	if c.Condition {
-		h.Condition, h.Original, h.Set, h.Before = true, now, now, now
+		h.Condition = true
+		h.Original = now
+		h.Set = now
+		h.Before = now
+
 		return nil
 	}
+
 	if !next.entry.isOwnValue(h, now) {
 		h.Original = now
 	}
-	h.Before, h.Set = now, value
+
+	h.Before = now
+	h.Set = value
+
 	switch {
 	case over != nil:
 		next.undos = append(next.undos, undo{over, value})
 	case !cgroup.EqualSettings(c.File, now, value):
 		next.steps = append(next.steps, step{c.Group, c.File, path, value, now})
 	}
+
 	return nil
 }
 
@@ -239,6 +276,7 @@ func (e *Entry) record(group, file string) *FileRecord {
 			return &e.Files[i]
 		}
 	}
+
 	return nil
 }
 
@@ -250,10 +288,13 @@ func (j *Journal) recordAbove(e *Entry, group, file string) *FileRecord {
 		if other.Seq <= e.Seq || over != nil && other.Seq >= lowest {
 			continue
 		}
+
 		if h := other.record(group, file); h != nil && !h.Condition {
-			over, lowest = h, other.Seq
+			over = h
+			lowest = other.Seq
 		}
 	}
+
 	return over
 }
 
@@ -261,11 +302,18 @@ func (j *Journal) recordAbove(e *Entry, group, file string) *FileRecord {
 func (j *Journal) Entry(key string) (Entry, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	e := j.entries[key]
 	if e == nil {
 		return Entry{}, false
 	}
-	return Entry{Key: e.Key, Subject: e.Subject, Seq: e.Seq, Files: slices.Clone(e.Files)}, true
+
+	return Entry{
+		Key:     e.Key,
+		Subject: e.Subject,
+		Seq:     e.Seq,
+		Files:   slices.Clone(e.Files),
+	}, true
 }
 
 // Original returns the value that undoing a unit restores to a file, or its current value if the unit did not change it or another process
@@ -273,15 +321,18 @@ func (j *Journal) Entry(key string) (Entry, bool) {
 func (j *Journal) Original(key, group, file string) (string, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	now, err := j.files.read(group, file)
 	if err != nil {
 		return "", err
 	}
+
 	if e := j.entries[key]; e != nil {
 		if h := e.record(group, file); h != nil && (e.isOwnValue(h, now) || j.recordAbove(e, group, file) != nil) {
 			return h.Original, nil
 		}
 	}
+
 	return now, nil
 }
 
@@ -289,10 +340,17 @@ func (j *Journal) Original(key, group, file string) (string, error) {
 func (j *Journal) Entries() []Entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	out := make([]Entry, 0, len(j.entries))
 	for _, e := range j.entriesBySeq() {
-		out = append(out, Entry{Key: e.Key, Subject: e.Subject, Seq: e.Seq, Files: slices.Clone(e.Files)})
+		out = append(out, Entry{
+			Key:     e.Key,
+			Subject: e.Subject,
+			Seq:     e.Seq,
+			Files:   slices.Clone(e.Files),
+		})
 	}
+
 	return out
 }
 
@@ -301,11 +359,14 @@ func (j *Journal) entriesBySeq() []*Entry {
 	for _, e := range j.entries {
 		out = append(out, e)
 	}
+
 	slices.SortFunc(out, func(a, b *Entry) int {
 		if a.Seq < b.Seq {
 			return -1
 		}
+
 		return 1
 	})
+
 	return out
 }

@@ -42,7 +42,13 @@ type journalFile struct {
 // usable journal: its changes cannot be undone any more. One of a newer version stays as it is, and the error has no journal beside it: only
 // the newer agent can undo what it holds.
 func OpenJournal(path string, layout cgroup.Layout, files FileWriter) (*Journal, error) {
-	j := &Journal{path: path, files: settingFiles{layout, files}, replace: durablefile.Replace, entries: map[string]*Entry{}}
+	j := &Journal{
+		path:    path,
+		files:   settingFiles{layout, files},
+		replace: durablefile.Replace,
+		entries: map[string]*Entry{},
+	}
+
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return j, nil
@@ -50,14 +56,18 @@ func OpenJournal(path string, layout cgroup.Layout, files FileWriter) (*Journal,
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrJournal, err)
 	}
+
 	err = j.decode(content)
 	if errors.Is(err, ErrNewerJournal) {
 		return nil, fmt.Errorf("%w: %s: %w: run the newer agent again, which undoes its changes when it stops", ErrJournal, path, err)
 	}
+
 	if err != nil {
-		j.entries, j.last = map[string]*Entry{}, 0
+		j.entries = map[string]*Entry{}
+		j.last = 0
 		return j, errors.Join(fmt.Errorf("%w: %s is damaged, and moved to %s.bad: %w", ErrJournal, path, path, err), os.Rename(path, path+".bad"))
 	}
+
 	return j, nil
 }
 
@@ -68,9 +78,11 @@ func (j *Journal) decode(content []byte) error {
 	if err := json.Unmarshal(content, &file); err != nil {
 		return fmt.Errorf("invalid JSON: %w", err)
 	}
+
 	if checksum(file.Entries) != file.Checksum {
 		return errors.New("has another checksum than its entries")
 	}
+
 	var list []*Entry
 	var err error
 	switch file.Version {
@@ -80,23 +92,29 @@ func (j *Journal) decode(content []byte) error {
 		}
 	case versionOne:
 		list, err = decodeV1(file.Entries, j.files.layout.Version)
+
 	default:
 		if file.Version > journalVersion {
 			err = fmt.Errorf("%w: has version %d, and this agent reads up to %d", ErrNewerJournal, file.Version, journalVersion)
 			break
 		}
+
 		err = fmt.Errorf("has version %d, want %d", file.Version, journalVersion)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	for _, e := range list {
 		if e == nil || j.entries[e.Key] != nil || len(j.entries) >= maxEntries || !j.files.valid(e) {
 			return errors.New("an entry is null")
 		}
+
 		j.entries[e.Key] = e
 		j.last = max(j.last, e.Seq)
 	}
+
 	return nil
 }
 
@@ -128,26 +146,38 @@ func decodeV1(raw []byte, version cgroup.Version) ([]*Entry, error) {
 	if err := json.Unmarshal(raw, &entries); err != nil {
 		return nil, fmt.Errorf("entries: %w", err)
 	}
+
 	out := make([]*Entry, 0, len(entries))
 	for id, old := range entries {
 		if id != old.ContainerID || !old.Original.valid() || !old.Set.valid() || !old.Before.valid() {
 			return nil, fmt.Errorf("entry %.80q is null", id)
 		}
+
 		e := &Entry{Key: cpuKey(id), Subject: old.Pod, Seq: uint64(len(out) + 1)}
 		hold := func(file string, value func(limitV1) string) *FileRecord {
-			e.Files = append(e.Files, FileRecord{Group: old.Group, File: file, Original: value(old.Original), Set: value(old.Set), Before: value(old.Before)})
+			e.Files = append(e.Files, FileRecord{
+				Group:    old.Group,
+				File:     file,
+				Original: value(old.Original),
+				Set:      value(old.Set),
+				Before:   value(old.Before),
+			})
+
 			return &e.Files[len(e.Files)-1]
 		}
+
 		names := cpuLimitFiles(version)
 		if version != cgroup.V2 {
 			hold(cgroup.FilePeriodV1, func(l limitV1) string { return strconv.FormatInt(l.Period, 10) }).Condition = true
 		}
+
 		hold(names.burst, func(l limitV1) string { return strconv.FormatInt(l.Burst, 10) })
 		hold(names.quota, func(l limitV1) string {
 			return names.format(cgroup.Bandwidth{Quota: time.Duration(l.Quota) * time.Microsecond, Period: time.Duration(l.Period) * time.Microsecond})
 		})
 		out = append(out, e)
 	}
+
 	return out, nil
 }
 
@@ -156,22 +186,27 @@ func (j *Journal) put(c *change) error {
 	old := j.entries[c.entry.Key]
 	before := make([]string, len(c.undos))
 	for i, l := range c.undos {
-		before[i], l.record.Original = l.record.Original, l.original
+		before[i] = l.record.Original
+		l.record.Original = l.original
 	}
+
 	j.entries[c.entry.Key] = c.entry
 	err := j.save()
 	if err == nil {
 		j.last = max(j.last, c.entry.Seq)
 		return nil
 	}
+
 	for i, l := range c.undos {
 		l.record.Original = before[i]
 	}
+
 	if old != nil {
 		j.entries[c.entry.Key] = old
 	} else {
 		delete(j.entries, c.entry.Key)
 	}
+
 	return err
 }
 
@@ -181,13 +216,16 @@ func (j *Journal) save() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}
+
 	content, err := json.Marshal(journalFile{Version: journalVersion, Checksum: checksum(raw), Entries: raw})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}
+
 	if err := j.replace(j.path, content); err != nil {
 		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}
+
 	return nil
 }
 
@@ -207,6 +245,7 @@ func (KernelFileWriter) Write(file, value string) error {
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(writeOnce(f, value+"\n"), f.Close())
 }
 
@@ -218,15 +257,19 @@ func writeOnce(f *os.File, text string) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", f.Name(), err)
 	}
+
 	var said error
 	err = conn.Write(func(fd uintptr) (done bool) {
 		for said = syscall.EINTR; errors.Is(said, syscall.EINTR); {
 			_, said = syscall.Write(int(fd), []byte(text))
 		}
+
 		return true
 	})
+
 	if said != nil {
 		return &os.PathError{Op: "write", Path: f.Name(), Err: said}
 	}
+
 	return err
 }

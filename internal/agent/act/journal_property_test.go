@@ -20,10 +20,13 @@ import (
 func TestJournalHolds(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		n := newFixture(t, v1)
-		file, least := cgroup.FileWeight, 1
+		file := cgroup.FileWeight
+		least := 1
 		if v1 {
-			file, least = cgroup.FileSharesV1, 2
+			file = cgroup.FileSharesV1
+			least = 2
 		}
+
 		for seed := range uint64(15) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			value := func() string { return strconv.Itoa(least + rng.IntN(1000)) }
@@ -34,6 +37,7 @@ func TestJournalHolds(t *testing.T) {
 				j.replace = replaceUnsynced
 				return j
 			}
+
 			j := open()
 			var log strings.Builder
 			for range 30 {
@@ -50,6 +54,7 @@ func TestJournalHolds(t *testing.T) {
 				case do < 8:
 					log.WriteString(" undo kind")
 					err = j.UndoKind(key[:1])
+
 				case do < 9:
 					log.WriteString(" restart")
 					j = open()
@@ -59,13 +64,16 @@ func TestJournalHolds(t *testing.T) {
 					log.WriteString(" other=" + want)
 					n.put(t, n.group, file, want)
 				}
+
 				if err != nil {
 					t.Fatalf("seed %d:%s: %v", seed, log.String(), err)
 				}
+
 				if len(j.Entries()) == 0 && n.get(t, n.group, file) != want {
 					t.Fatalf("seed %d:%s: nothing is held and %s is there, want %s", seed, log.String(), n.get(t, n.group, file), want)
 				}
 			}
+
 			if err := open().UndoAll(); err != nil || n.get(t, n.group, file) != want {
 				t.Fatalf("seed %d:%s: %v, %s at the end, want %s", seed, log.String(), err, n.get(t, n.group, file), want)
 			}
@@ -81,11 +89,13 @@ func TestJournalOthers(t *testing.T) {
 		n.change(t, j, "a/x", "50")
 		n.change(t, j, "b/x", "20")
 		n.put(t, n.group, cgroup.FileWeight, "66")
+
 		for _, key := range keys {
 			if err := j.Undo(key); err != nil {
 				t.Error(err)
 			}
 		}
+
 		if err := j.UndoAll(); err != nil || n.weight(t) != "66" {
 			t.Errorf("%v: %v, weight %s, want 66", keys, err, n.weight(t))
 		}
@@ -98,12 +108,14 @@ func TestDiskFills(t *testing.T) {
 	j := n.open(t, n.tree)
 	n.change(t, j, "a/x", "50")
 	n.change(t, j, "b/x", "20")
+
 	j.replace = func(string, []byte) error { return syscall.ENOSPC }
 	for _, key := range []string{"a/x", "b/x", "c/x"} {
 		if err := j.Change(n.weightOf(key, "10")); !errors.Is(err, ErrJournal) || !errors.Is(err, syscall.ENOSPC) || n.weight(t) != "20" {
 			t.Errorf("%s: %v, weight %s", key, err, n.weight(t))
 		}
 	}
+
 	if e, ok := j.Entry("b/x"); !ok || e.Files[0].Original != "50" || e.Files[0].Set != "20" || len(j.Entries()) != 2 {
 		t.Errorf("%+v", j.Entries())
 	}

@@ -20,24 +20,29 @@ func (n fixture) weightOf(key, value string) Unit {
 	if n.layout.Version != cgroup.V2 {
 		file = cgroup.FileSharesV1
 	}
+
 	return Unit{Key: key, Subject: "batch/hog", Changes: []Change{{Group: n.group, File: file, Value: value}}}
 }
 
 func (n fixture) weight(t *testing.T) string {
 	t.Helper()
+
 	file := "cpu.weight"
 	if n.layout.Version != cgroup.V2 {
 		file = "cpu.shares"
 	}
+
 	content, err := os.ReadFile(filepath.Join(n.tree.Dir, n.group, file))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return strings.TrimSpace(string(content))
 }
 
 func (n fixture) change(t *testing.T, j *Journal, key, value string) {
 	t.Helper()
+
 	if err := j.Change(n.weightOf(key, value)); err != nil {
 		t.Fatal(err)
 	}
@@ -48,9 +53,11 @@ func TestChangeAndUndo(t *testing.T) {
 	j := n.open(t, n.tree)
 	n.change(t, j, "weight/c", "50")
 	n.change(t, j, "weight/c", "20")
+
 	if got := n.weight(t); got != "20" {
 		t.Errorf("weight %s, want 20", got)
 	}
+
 	e, ok := n.open(t, n.tree).Entry("weight/c")
 	if want := (FileRecord{Group: n.group, File: "cpu.weight", Original: "100", Set: "20", Before: "50"}); !ok || len(e.Files) != 1 || e.Files[0] != want {
 		t.Errorf("the next start reads %+v, want %+v", e, want)
@@ -91,6 +98,7 @@ func TestLayers(t *testing.T) {
 			change := func(key, value string) { n.change(t, j, key, value) }
 			change("a/x", "50")
 			change("b/x", "20")
+
 			if err := test.do(j, change); err != nil || n.weight(t) != test.want {
 				t.Errorf("%v, weight %s, want %s", err, n.weight(t), test.want)
 			}
@@ -105,11 +113,13 @@ func TestLayers(t *testing.T) {
 func TestRollBack(t *testing.T) {
 	n := newFixture(t, false)
 	j := n.open(t, n.tree)
+
 	u := n.weightOf("both/c", "50")
 	u.Changes = append(u.Changes, Change{Group: n.group, File: cgroup.FileMax, Value: "10 100000"})
 	if err := j.Change(u); err == nil || n.weight(t) != "100" || len(j.Entries()) > 0 {
 		t.Errorf("%v, weight %s, %+v", err, n.weight(t), j.Entries())
 	}
+
 	n.change(t, j, "both/c", "70")
 	if err := j.Change(u); err == nil || n.weight(t) != "70" {
 		t.Errorf("%v, weight %s", err, n.weight(t))
@@ -123,13 +133,16 @@ func TestRollBack(t *testing.T) {
 func TestCondition(t *testing.T) {
 	n := newFixture(t, true)
 	n.set(t, "40000", "0")
+
 	th := n.throttler(t, n.tree)
 	if err := th.Throttle(steps()[0], n.group); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := n.tree.Write(filepath.Join(n.tree.Dir, n.group, "cpu.cfs_period_us"), "50000"); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := th.UndoAll(); err != nil || n.limit(t) != "30ms of 50ms burst 0s" || len(th.journal.Entries()) > 0 {
 		t.Errorf("%v, %s", err, n.limit(t))
 	}
@@ -151,6 +164,7 @@ func TestChangesNothingElse(t *testing.T) {
 			t.Errorf("%.100v: %v", c, err)
 		}
 	}
+
 	if err := j.Change(Unit{Changes: n.weightOf("", "50").Changes}); !errors.Is(err, ErrJournal) {
 		t.Errorf("without a key: %v", err)
 	}
@@ -163,6 +177,7 @@ func TestFull(t *testing.T) {
 	for i := range maxEntries {
 		j.entries[fmt.Sprint(i)] = &Entry{Key: fmt.Sprint(i), Seq: uint64(i)}
 	}
+
 	if err := j.Change(n.weightOf("a/x", "50")); !errors.Is(err, ErrJournal) || n.weight(t) != "100" {
 		t.Errorf("%v, weight %s", err, n.weight(t))
 	}
@@ -180,13 +195,16 @@ func TestFirstVersion(t *testing.T) {
 		n.set(t, "30000", "5000")
 		content := written(1, `{"c":{"containerID":"c","group":"`+n.group+`","pod":"batch/hog","original":{"quota":40000,"period":100000,"burst":20000},`+
 			`"set":{"quota":30000,"period":100000,"burst":5000},"before":{"quota":40000,"period":100000,"burst":20000}}}`)
+
 		if err := os.WriteFile(n.journal, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		j := n.open(t, n.tree)
 		if len(j.Entries()) != 1 {
 			t.Fatalf("%+v", j.Entries())
 		}
+
 		if err := j.UndoAll(); err != nil || n.limit(t) != "40ms of 100ms burst 20ms" {
 			t.Errorf("v1 %t: %v, %s", v1, err, n.limit(t))
 		}
@@ -199,10 +217,12 @@ func TestDamagedJournal(t *testing.T) {
 	if err := th.Throttle(steps()[0], n.group); err != nil {
 		t.Fatal(err)
 	}
+
 	good, err := os.ReadFile(n.journal)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, content := range map[string]string{
 		"half": string(good[:len(good)/2]), "empty": "", "another version": strings.Replace(string(good), `"version":2`, `"version":0`, 1),
 		"changed":     strings.Replace(string(good), "batch/hog", "batch/cow", 1),
@@ -216,10 +236,12 @@ func TestDamagedJournal(t *testing.T) {
 			if err := os.WriteFile(n.journal, []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
+
 			j, err := OpenJournal(n.journal, n.layout, n.tree)
 			if !errors.Is(err, ErrJournal) || j == nil || len(j.Entries()) > 0 {
 				t.Fatalf("%+v, %v", j, err)
 			}
+
 			if bad, err := os.ReadFile(n.journal + ".bad"); err != nil || string(bad) != content {
 				t.Errorf("moved aside: %q, %v", bad, err)
 			}
@@ -232,6 +254,7 @@ func TestPausedJournal(t *testing.T) {
 	n := newFixture(t, false)
 	j := n.open(t, n.tree)
 	n.change(t, j, "weight/a", "20")
+
 	j.Stopped = func() bool { return true }
 	if err := j.Change(n.weightOf("weight/a", "10")); !errors.Is(err, ErrPaused) || n.weight(t) != "20" {
 		t.Errorf("%v, the weight is %s", err, n.weight(t))
@@ -249,6 +272,7 @@ func TestNewerJournal(t *testing.T) {
 	if err := os.WriteFile(n.journal, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	j, err := OpenJournal(n.journal, n.layout, n.tree)
 	if j != nil || !errors.Is(err, ErrJournal) || !errors.Is(err, ErrNewerJournal) {
 		t.Errorf("%+v, %v", j, err)
@@ -267,11 +291,13 @@ func FuzzJournal(f *testing.F) {
 	f.Add(string(written(2, `[{"key":"a","seq":1,"files":[{"group":"x","file":"cpu.max","original":"max 100000","set":"5000 100000","before":"max 100000"}]}]`)))
 	f.Add(string(written(1, `{"c":{"containerID":"c","group":"x","original":{"quota":4,"period":1},"set":{"quota":4,"period":1},"before":{"quota":4,"period":1}}}`)))
 	n := newFixture(f, false)
+
 	f.Fuzz(func(t *testing.T, content string) {
 		j := &Journal{files: settingFiles{layout: n.layout}, entries: map[string]*Entry{}}
 		if j.decode([]byte(content)) != nil {
 			return
 		}
+
 		for _, e := range j.Entries() {
 			for _, h := range e.Files {
 				if !filepath.IsLocal(h.Group) || strings.Contains(h.File, "/") || strings.ContainsAny(h.Original+h.Set, "\n\x00") {
@@ -288,28 +314,34 @@ func TestSweep(t *testing.T) {
 	j := n.open(t, n.tree)
 	j.replace = func(string, []byte) error { return nil } // thousands of times
 	n.change(t, j, "weight/c", "20")
+
 	most := 0
 	for i := range 4 * minSweepFiles {
 		group := fmt.Sprintf("kubepods/besteffort/podx/%d", i)
 		if err := n.tree.Make(group); err != nil {
 			t.Fatal(err)
 		}
+
 		key := "cpu/podx"
 		if i%2 == 0 {
 			key = fmt.Sprintf("cpu/pod%d", i)
 		}
+
 		if err := j.Change(Unit{Key: key, Subject: "batch/short", Changes: []Change{{Group: group, File: cgroup.FileWeight, Value: "50"}}}); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := n.tree.Remove(group); err != nil {
 			t.Fatal(err)
 		}
+
 		held := 0
 		for _, e := range j.Entries() {
 			held += len(e.Files)
 		}
 		most = max(most, held)
 	}
+
 	if most > minSweepFiles+1 {
 		t.Errorf("%d files are held, of which one is there", most)
 	}

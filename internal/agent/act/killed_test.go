@@ -25,13 +25,17 @@ type killingWriter struct {
 type killedPanic struct{}
 
 func (m killingWriter) Write(file, value string) error {
-	if *m.left--; *m.left < 0 && !m.after {
+	*m.left--
+
+	if *m.left < 0 && !m.after {
 		panic(killedPanic{})
 	}
+
 	err := m.FileWriter.Write(file, value)
 	if *m.left < 0 {
 		panic(killedPanic{})
 	}
+
 	return err
 }
 
@@ -45,8 +49,10 @@ type journalAction struct {
 func (n fixture) to(file, value string) Change {
 	group := n.group
 	if rest, ok := strings.CutPrefix(file, "/"); ok {
-		group, file = filepath.Dir(group), rest
+		group = filepath.Dir(group)
+		file = rest
 	}
+
 	return Change{Group: group, File: file, Value: value}
 }
 
@@ -60,6 +66,7 @@ func throttleAll(n fixture, j *Journal) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -70,6 +77,7 @@ func inTurn(units ...func(n fixture) Unit) func(fixture, *Journal) error {
 				return err
 			}
 		}
+
 		return j.UndoAll()
 	}
 }
@@ -86,6 +94,7 @@ func journalActions(v1 bool) map[string]journalAction {
 			func(n fixture) Unit { return unit(n.to("/cpuset.cpus", "1-3"), n.to("cpuset.cpus", "1-3")) },
 		)},
 	}
+
 	if v1 {
 		all["quota and burst"] = journalAction{map[string]string{"cpu.cfs_quota_us": "40000", "cpu.cfs_burst_us": "20000"}, throttleAll}
 		all["quota and burst in a pod"] = journalAction{map[string]string{"/cpu.cfs_quota_us": "40000", "/cpu.shares": "512", "cpu.cfs_quota_us": "40000", "cpu.cfs_burst_us": "20000"}, throttleAll}
@@ -97,6 +106,7 @@ func journalActions(v1 bool) map[string]journalAction {
 			func(n fixture) Unit { return unit(n.to("cpu.shares", "2"), n.to("cpu.idle", "1")) },
 			func(n fixture) Unit { return unit(n.to("cpu.idle", "0")) },
 		)}
+
 		all["quota of pod and container"] = journalAction{map[string]string{"/cpu.cfs_quota_us": "80000", "cpu.cfs_quota_us": "40000"}, inTurn(
 			func(n fixture) Unit {
 				return unit(n.to("cpu.cfs_quota_us", "20000"), n.to("/cpu.cfs_quota_us", "30000"))
@@ -105,8 +115,10 @@ func journalActions(v1 bool) map[string]journalAction {
 				return unit(n.to("/cpu.cfs_quota_us", "90000"), n.to("cpu.cfs_quota_us", "85000"))
 			},
 		)}
+
 		return all
 	}
+
 	all["quota and burst"] = journalAction{map[string]string{"cpu.max": "40000", "cpu.max.burst": "20000"}, throttleAll}
 	all["quota and burst in a pod"] = journalAction{map[string]string{"/cpu.max": "40000", "/cpu.weight": "39", "cpu.max": "40000", "cpu.max.burst": "20000"}, throttleAll}
 	all["cpus, where there were none"] = journalAction{nil, inTurn(func(n fixture) Unit { return unit(n.to("cpuset.cpus", "1")) })}
@@ -114,10 +126,12 @@ func journalActions(v1 bool) map[string]journalAction {
 		func(n fixture) Unit { return unit(n.to("cpu.weight", "20")) },
 		func(n fixture) Unit { return unit(n.to("cpu.weight", "1")) },
 	)}
+
 	all["idle"] = journalAction{map[string]string{"cpu.weight": "39"}, inTurn(
 		func(n fixture) Unit { return unit(n.to("cpu.weight", "1"), n.to("cpu.idle", "1")) },
 		func(n fixture) Unit { return unit(n.to("cpu.idle", "0")) },
 	)}
+
 	all["memory.high"] = journalAction{map[string]string{"memory.high": "100000000"}, inTurn(
 		func(n fixture) Unit { return unit(n.to("memory.high", "90000001")) },
 		func(n fixture) Unit { return unit(n.to("memory.high", "80000000")) },
@@ -130,12 +144,14 @@ func journalActions(v1 bool) map[string]journalAction {
 			return unit(n.to("/cpu.max", "30000"), n.to("cpu.max", "30000"), n.to("cpu.weight", "20"))
 		},
 	)}
+
 	return all
 }
 
 // settings reads the settings of the pod's and the container's cgroup.
 func (n fixture) settings(t *testing.T) map[string]string {
 	t.Helper()
+
 	out := map[string]string{}
 	for _, group := range []string{n.group, filepath.Dir(n.group)} {
 		for _, file := range []string{"cpu.max", "cpu.max.burst", "cpu.weight", "cpu.cfs_quota_us", "cpu.cfs_burst_us", "cpu.shares", "cpu.idle", "cpuset.cpus", "cpuset.mems", "memory.high"} {
@@ -143,10 +159,12 @@ func (n fixture) settings(t *testing.T) map[string]string {
 			if err != nil {
 				continue
 			}
+
 			content, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			value := strings.TrimSpace(string(content))
 			if n.layout.Version == cgroup.V2 && strings.HasPrefix(file, "cpuset.") && value == "" {
 				// A cgroup with processes cannot be reset to an empty list and gets the effective one.
@@ -154,17 +172,21 @@ func (n fixture) settings(t *testing.T) map[string]string {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				value = strings.TrimSpace(string(content))
 			}
+
 			out[group+" "+file] = value
 		}
 	}
+
 	return out
 }
 
 // prepare creates a node in the state before an action.
 func (a journalAction) prepare(t *testing.T, v1 bool) fixture {
 	t.Helper()
+
 	n := newFixture(t, v1)
 	// cgroup v1 limits a container to its pod's limit; the pod sorts first.
 	for _, file := range slices.Sorted(maps.Keys(a.before)) {
@@ -174,41 +196,49 @@ func (a journalAction) prepare(t *testing.T, v1 bool) fixture {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := n.tree.Write(path, value); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return n
 }
 
 // files reads all files of the node's cgroups.
 func (n fixture) files(t *testing.T) map[string]string {
 	t.Helper()
+
 	out := map[string]string{}
 	if err := filepath.WalkDir(filepath.Join(filepath.Dir(n.journal), "sys"), func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
+
 		content, err := os.ReadFile(path)
 		out[path] = string(content)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
+
 	return out
 }
 
 // reset restores a node, which is faster than creating another.
 func (n fixture) reset(t *testing.T, files map[string]string) {
 	t.Helper()
+
 	for path, now := range n.files(t) {
 		if now == files[path] {
 			continue
 		}
+
 		if err := os.WriteFile(path, []byte(files[path]), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err := os.Remove(n.journal); err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
@@ -217,6 +247,7 @@ func (n fixture) reset(t *testing.T, files map[string]string) {
 // run runs an action with an agent that is killed at a write, and starts the next agent; forgetful removes the journal in between.
 func (a journalAction) run(t *testing.T, n fixture, at int, after, forgetful bool) (died bool, changed []string) {
 	t.Helper()
+
 	before := n.settings(t)
 	left := at
 	died = dies(t, func() error {
@@ -224,21 +255,25 @@ func (a journalAction) run(t *testing.T, n fixture, at int, after, forgetful boo
 		j.replace = replaceUnsynced
 		return a.do(n, j)
 	})
+
 	if forgetful {
 		if err := os.Remove(n.journal); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
 	}
+
 	// What an interrupted write of the journal leaves.
 	if err := os.WriteFile(n.journal+".tmp", []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return died, n.undone(t, before)
 }
 
 // undone starts an agent, which undoes its journal, and returns the settings that still differ.
 func (n fixture) undone(t *testing.T, before map[string]string) (changed []string) {
 	t.Helper()
+
 	next := n.open(t, n.tree)
 	next.replace = replaceUnsynced
 	if err := next.UndoAll(); err != nil {
@@ -247,11 +282,13 @@ func (n fixture) undone(t *testing.T, before map[string]string) (changed []strin
 	if len(next.Entries()) > 0 || len(n.open(t, n.tree).Entries()) > 0 {
 		t.Errorf("%+v are left", next.Entries())
 	}
+
 	for file, value := range n.settings(t) {
 		if !cgroup.EqualSettings(filepath.Base(strings.Fields(file)[1]), value, before[file]) {
 			changed = append(changed, file+": "+value+", was "+before[file])
 		}
 	}
+
 	return changed
 }
 
@@ -267,12 +304,15 @@ func dies(t *testing.T, do func() error) (died bool) {
 			if _, ok := r.(killedPanic); !ok {
 				panic(r)
 			}
+
 			died = true
 		}
 	}()
+
 	if err := do(); err != nil {
 		t.Error(err)
 	}
+
 	return false
 }
 
@@ -288,18 +328,24 @@ func TestKilled(t *testing.T) {
 					for _, after := range []bool{false, true} {
 						var changed []string
 						n.reset(t, files)
+
 						if died, changed = a.run(t, n, points, after, false); len(changed) > 0 {
 							t.Errorf("killed at write %d, after it %t: %v", points, after, changed)
 						}
+
 						n.reset(t, files)
 						if _, changed = a.run(t, n, points, after, true); len(changed) > 0 {
 							damage++
 						}
 					}
-					if points++; points > 100 {
+
+					points++
+
+					if points > 100 {
 						t.Fatal("the action does not end")
 					}
 				}
+
 				if points < 3 || damage < 2 {
 					t.Errorf("killed at %d writes, of which %d would have done damage", points-1, damage)
 				}

@@ -74,6 +74,7 @@ func NewMemoryThrottler(cfg MemoryThrottlerConfig) *MemoryThrottler {
 	if cfg.Undo == nil {
 		cfg.Undo = cfg.Journal.UndoAll
 	}
+
 	return &MemoryThrottler{cfg: cfg, queue: make(chan memoryRequest, memoryQueueSize), pending: map[string]bool{}}
 }
 
@@ -85,9 +86,11 @@ func (*MemoryThrottler) Name() string { return "memory" }
 func (m *MemoryThrottler) Enqueue(t qos.MemoryThrottle, group string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if m.pending[t.ContainerID] {
 		return false
 	}
+
 	select {
 	case m.queue <- memoryRequest{t, group, m.cfg.Clock.Now()}:
 		m.pending[t.ContainerID] = true
@@ -101,11 +104,13 @@ func (m *MemoryThrottler) Enqueue(t qos.MemoryThrottle, group string) bool {
 func (m *MemoryThrottler) Drain() []MemoryOutcome {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	out := m.outcomes
 	m.outcomes = nil
 	for _, o := range out {
 		delete(m.pending, o.Throttle.ContainerID)
 	}
+
 	return out
 }
 
@@ -121,6 +126,7 @@ func (m *MemoryThrottler) UndoInherited(throttled func(containerID string) bool)
 func (m *MemoryThrottler) Run(ctx context.Context) error {
 	ticker := m.cfg.Clock.NewTicker(idleBeat)
 	defer ticker.Stop()
+
 	for {
 		m.cfg.Beat("memory")
 		select {
@@ -128,8 +134,11 @@ func (m *MemoryThrottler) Run(ctx context.Context) error {
 			if err := m.cfg.Undo(); err != nil {
 				return fmt.Errorf("undo limits of memory: %w", err)
 			}
+
 			return nil
+
 		case <-ticker.C():
+
 		case a := <-m.queue:
 			o := MemoryOutcome{Throttle: a.throttle}
 			if waited := m.cfg.Clock.Since(a.requestedAt); waited > maxWait {
@@ -137,6 +146,7 @@ func (m *MemoryThrottler) Run(ctx context.Context) error {
 			} else if ctx.Err() == nil {
 				o.Err = m.execute(ctx, a.throttle, a.group)
 			}
+
 			m.mu.Lock()
 			m.outcomes = append(m.outcomes, o)
 			m.mu.Unlock()
@@ -149,6 +159,7 @@ func (m *MemoryThrottler) execute(ctx context.Context, t qos.MemoryThrottle, gro
 	if t.To == t.Original || t.To == qos.NoMemoryHigh {
 		return m.cfg.Journal.Undo(key)
 	}
+
 	text, err := m.cfg.Journal.Original(key, group, cgroup.FileHigh)
 	if errors.Is(err, host.ErrGone) {
 		return m.cfg.Journal.Forget(key)
@@ -156,15 +167,18 @@ func (m *MemoryThrottler) execute(ctx context.Context, t qos.MemoryThrottle, gro
 	if err != nil {
 		return err
 	}
+
 	to := int64(t.To)
 	// A kubelet with MemoryQoS may have set a lower limit since.
 	if original, err := strconv.ParseInt(text, 10, 64); err == nil {
 		to = min(to, original)
 	}
+
 	// Reclaim before lowering the limit, because the limit's own reclaim would also swap.
 	if err := m.reclaim(ctx, group, max(t.Reclaim, t.Freed)); err != nil {
 		return fmt.Errorf("%s: %w", t.Pod, err)
 	}
+
 	change := Change{Group: group, File: cgroup.FileHigh, Value: strconv.FormatInt(to, 10)}
 	return m.cfg.Journal.Change(Unit{Key: key, Subject: t.Pod.String(), Changes: []Change{change}})
 }
@@ -178,6 +192,7 @@ func (m *MemoryThrottler) reclaim(ctx context.Context, group string, want series
 		if m.cfg.Journal.Paused() {
 			return ErrPaused
 		}
+
 		part := min(want, reclaimChunk)
 		err := m.cfg.Files.Write(file, strconv.FormatInt(int64(part), 10)+how)
 		switch {
@@ -192,7 +207,9 @@ func (m *MemoryThrottler) reclaim(ctx context.Context, group string, want series
 		default:
 			return fmt.Errorf("reclaim: %w", err)
 		}
+
 		m.cfg.Beat("memory")
 	}
+
 	return nil
 }

@@ -35,13 +35,16 @@ type memoryFixture struct {
 
 func newMemoryFixture(t *testing.T, files func(*kernel.Tree) FileWriter) memoryFixture {
 	t.Helper()
+
 	n := memoryFixture{fixture: newFixture(t, false), clock: clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))}
 	if _, err := n.tree.Tick(time.Second, []kernel.Load{{Group: n.group, Anon: 100 * mebi, File: 300 * mebi}}); err != nil {
 		t.Fatal(err)
 	}
+
 	n.throttler = NewMemoryThrottler(MemoryThrottlerConfig{
 		Layout: n.layout, Journal: n.open(t, files(n.tree)), Files: files(n.tree), Clock: n.clock, Beat: func(string) {},
 	})
+
 	return n
 }
 
@@ -49,19 +52,23 @@ func itself(t *kernel.Tree) FileWriter { return t }
 
 func (n memoryFixture) read(t *testing.T, file string) string {
 	t.Helper()
+
 	content, err := os.ReadFile(filepath.Join(n.tree.Dir, n.group, file))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return strings.TrimSpace(string(content))
 }
 
 // start runs the throttler; the returned function stops it.
 func (n memoryFixture) start(t *testing.T) (end func() error) {
 	t.Helper()
+
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- n.throttler.Run(ctx) }()
+
 	return func() error {
 		cancel()
 		return <-done
@@ -71,9 +78,11 @@ func (n memoryFixture) start(t *testing.T) (end func() error) {
 // did enqueues a change and returns its outcome.
 func (n memoryFixture) did(t *testing.T, th qos.MemoryThrottle) error {
 	t.Helper()
+
 	if !n.throttler.Enqueue(th, n.group) {
 		t.Fatal("is not taken")
 	}
+
 	var got []MemoryOutcome
 	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		got = n.throttler.Drain()
@@ -81,6 +90,7 @@ func (n memoryFixture) did(t *testing.T, th qos.MemoryThrottle) error {
 	}); err != nil {
 		t.Fatal("no outcome: ", err)
 	}
+
 	return got[0].Err
 }
 
@@ -91,6 +101,7 @@ func memoryPlan(from, to, original qos.MemoryHigh, reclaim series.Bytes) qos.Mem
 func TestMemoryThrottle(t *testing.T) {
 	n := newMemoryFixture(t, itself)
 	end := n.start(t)
+
 	if err := n.did(t, memoryPlan(qos.NoMemoryHigh, 300*mebi, qos.NoMemoryHigh, 0)); err != nil || n.read(t, "memory.high") != "314572800" || n.read(t, "memory.current") != "314572800" {
 		t.Errorf("%v, high %s, %s held", err, n.read(t, "memory.high"), n.read(t, "memory.current"))
 	}
@@ -101,6 +112,7 @@ func TestMemoryThrottle(t *testing.T) {
 	if err := n.did(t, memoryPlan(250*mebi, 280*mebi, qos.NoMemoryHigh, 0)); err != nil || n.read(t, "memory.high") != "293601280" {
 		t.Errorf("a step back: %v, high %s", err, n.read(t, "memory.high"))
 	}
+
 	if err := n.did(t, memoryPlan(280*mebi, qos.NoMemoryHigh, qos.NoMemoryHigh, 0)); err != nil || n.read(t, "memory.high") != "max" || len(n.throttler.cfg.Journal.Entries()) > 0 {
 		t.Errorf("all back: %v, high %s", err, n.read(t, "memory.high"))
 	}
@@ -119,6 +131,7 @@ func TestMemoryQoS(t *testing.T) {
 	if err := n.tree.Write(high, "350M"); err != nil {
 		t.Fatal(err)
 	}
+
 	end := n.start(t)
 	if err := n.did(t, memoryPlan(350*mebi, 200*mebi, 350*mebi, 0)); err != nil || n.read(t, "memory.high") != "209715200" {
 		t.Errorf("%v, high %s", err, n.read(t, "memory.high"))
@@ -129,10 +142,12 @@ func TestMemoryQoS(t *testing.T) {
 	if err := n.did(t, memoryPlan(350*mebi, 200*mebi, 350*mebi, 0)); err != nil {
 		t.Error(err)
 	}
+
 	// A limit it changes meanwhile is kept.
 	if err := n.tree.Write(high, "360M"); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := end(); err != nil || n.read(t, "memory.high") != "377487360" {
 		t.Errorf("%v, high %s", err, n.read(t, "memory.high"))
 	}
@@ -156,9 +171,11 @@ func TestMemoryReclaimsFiles(t *testing.T) {
 						return syscall.EINVAL
 					}
 				}
+
 				return tree.Write(file, value)
 			})
 		})
+
 		end := n.start(t)
 		th := memoryPlan(qos.NoMemoryHigh, 133*mebi, qos.NoMemoryHigh, 0)
 		th.Freed = 267 * mebi
@@ -168,6 +185,7 @@ func TestMemoryReclaimsFiles(t *testing.T) {
 		if err := end(); err != nil {
 			t.Error(err)
 		}
+
 		if !slices.Equal(asked, test.want) {
 			t.Errorf("%s: asked for %q, want %q", name, asked, test.want)
 		}
@@ -180,27 +198,34 @@ func TestMemoryThrottlePaused(t *testing.T) {
 	var paused atomic.Bool
 	pauseAfter := -1 // chunks
 	var reclaimed []string
+
 	n := newMemoryFixture(t, func(tree *kernel.Tree) FileWriter {
 		return filesFunc(func(file, value string) error {
 			if strings.HasSuffix(file, "memory.reclaim") {
 				reclaimed = append(reclaimed, value)
 				paused.Store(len(reclaimed) == pauseAfter)
 			}
+
 			return tree.Write(file, value)
 		})
 	})
+
 	n.throttler.cfg.Journal.Stopped = paused.Load
 	end := n.start(t)
+
 	if err := n.did(t, memoryPlan(qos.NoMemoryHigh, 300*mebi, qos.NoMemoryHigh, 0)); err != nil {
 		t.Fatal(err)
 	}
+
 	paused.Store(true)
 	lower := memoryPlan(300*mebi, 133*mebi, qos.NoMemoryHigh, 267*mebi)
 	if err := n.did(t, lower); !errors.Is(err, ErrPaused) || len(reclaimed) > 0 || n.read(t, "memory.high") != "314572800" {
 		t.Errorf("paused: %v, reclaimed %q, high %s", err, reclaimed, n.read(t, "memory.high"))
 	}
+
 	paused.Store(false)
 	pauseAfter = 1
+
 	if err := n.did(t, lower); !errors.Is(err, ErrPaused) || len(reclaimed) != 1 || n.read(t, "memory.high") != "314572800" {
 		t.Errorf("paused after a chunk: %v, reclaimed %q, high %s", err, reclaimed, n.read(t, "memory.high"))
 	}
@@ -218,9 +243,11 @@ func TestMemoryThrottleFails(t *testing.T) {
 			if strings.HasSuffix(file, "memory.reclaim") {
 				return syscall.EIO
 			}
+
 			return tree.Write(file, value)
 		})
 	})
+
 	end := n.start(t)
 	if err := n.did(t, memoryPlan(qos.NoMemoryHigh, 200*mebi, qos.NoMemoryHigh, mebi)); !errors.Is(err, syscall.EIO) {
 		t.Errorf("%v", err)
@@ -228,17 +255,20 @@ func TestMemoryThrottleFails(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(n.tree.Dir, n.group)); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := n.did(t, memoryPlan(qos.NoMemoryHigh, 200*mebi, qos.NoMemoryHigh, 0)); err != nil {
 		t.Errorf("a container that is gone: %v", err)
 	}
 	if err := end(); err != nil {
 		t.Error(err)
 	}
+
 	// Before Run, one change per container is queued, and stale ones are dropped.
 	n = newMemoryFixture(t, itself)
 	if !n.throttler.Enqueue(memoryPlan(qos.NoMemoryHigh, 200*mebi, qos.NoMemoryHigh, 0), n.group) || n.throttler.Enqueue(memoryPlan(qos.NoMemoryHigh, 100*mebi, qos.NoMemoryHigh, 0), n.group) {
 		t.Error("want one to be taken, and not another of the same container")
 	}
+
 	for i := range 2 * memoryQueueSize {
 		th := memoryPlan(qos.NoMemoryHigh, 200*mebi, qos.NoMemoryHigh, 0)
 		th.ContainerID = strconv.Itoa(i)
@@ -246,17 +276,21 @@ func TestMemoryThrottleFails(t *testing.T) {
 			t.Fatalf("change %d: taken %t", i, taken)
 		}
 	}
+
 	n.clock.Step(2 * maxWait)
 	end = n.start(t)
+
 	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		outcomes := n.throttler.Drain()
 		if len(outcomes) > 0 && outcomes[0].Err == nil {
 			return true, errors.New("carried out")
 		}
+
 		return len(outcomes) > 0, nil
 	}); err != nil {
 		t.Error(err)
 	}
+
 	if err := end(); err != nil || n.read(t, "memory.high") != "max" {
 		t.Errorf("%v, high %s", err, n.read(t, "memory.high"))
 	}

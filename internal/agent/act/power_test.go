@@ -32,9 +32,12 @@ func TestUnsynced(t *testing.T) {
 			if !slices.Contains([]string{"quota and burst in a pod", "idle", "cpus of pod and container", "memory.high"}, name) {
 				continue // TestKilled covers them; the disk behaves the same.
 			}
+
 			t.Run(map[bool]string{false: "v2 ", true: "v1 "}[v1]+name, func(t *testing.T) {
 				n := a.prepare(t, v1)
-				clean, settings := n.files(t), n.settings(t)
+				clean := n.files(t)
+				settings := n.settings(t)
+
 				steps, several := 0, 0
 				for died := true; died; steps++ {
 					n.reset(t, clean)
@@ -43,6 +46,7 @@ func TestUnsynced(t *testing.T) {
 					if len(found) > 1 {
 						several++
 					}
+
 					state := n.files(t)
 					for _, journal := range found {
 						n.reset(t, state)
@@ -51,11 +55,13 @@ func TestUnsynced(t *testing.T) {
 								t.Fatal(err)
 							}
 						}
+
 						if changed := n.undone(t, settings); len(changed) > 0 {
 							t.Errorf("ended at step %d with journal %s: %v", steps, journal, changed)
 						}
 					}
 				}
+
 				if steps < 15 || several == 0 {
 					t.Errorf("%d steps, %d of them with more than one journal that may be found", steps, several)
 				}
@@ -67,17 +73,22 @@ func TestUnsynced(t *testing.T) {
 // unsynced runs an action with an agent that ends at a step and returns the possible journals.
 func (a journalAction) unsynced(t *testing.T, n fixture, at int) (found [][]byte, died bool) {
 	t.Helper()
+
 	disk := powerlossfs.New()
 	step := func() {
-		if at--; at < 0 {
+		at--
+
+		if at < 0 {
 			panic(killedPanic{})
 		}
 	}
+
 	disk.Step = step
 	died = dies(t, func() error {
 		j := n.open(t, countingWriter{n.tree, step})
 		j.replace = func(path string, content []byte) error { return durablefile.ReplaceOn(disk, path, content) }
 		return a.do(n, j)
 	})
+
 	return disk.PossibleContents(n.journal), died
 }

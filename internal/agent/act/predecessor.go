@@ -35,16 +35,19 @@ func FindPredecessor(node *corev1.Node) (s PredecessorState) {
 	s.Condition = slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == ensurancev1alpha1.ConditionInterferenceIdentified && c.Reason == ""
 	})
+
 	s.Taint = s.Condition && IsTainted(node)
 	_, s.Annotation = node.Annotations[ensurancev1alpha1.AnnotationPredecessor]
 	if _, own := node.Annotations[ensurancev1alpha1.AnnotationElasticResources]; own {
 		return s
 	}
+
 	for _, name := range []corev1.ResourceName{ensurancev1alpha1.ResourceReclaimedCPU, ensurancev1alpha1.ResourceReclaimedMemory} {
 		if _, ok := node.Status.Capacity[name]; ok {
 			s.Resources = append(s.Resources, name)
 		}
 	}
+
 	return s
 }
 
@@ -62,12 +65,15 @@ func (s PredecessorState) String() string {
 	if s.Condition {
 		parts = append(parts, "condition "+string(ensurancev1alpha1.ConditionInterferenceIdentified))
 	}
+
 	for _, name := range s.Resources {
 		parts = append(parts, "capacity "+string(name))
 	}
+
 	if s.Annotation {
 		parts = append(parts, "annotation "+ensurancev1alpha1.AnnotationPredecessor)
 	}
+
 	return strings.Join(parts, ", ")
 }
 
@@ -80,18 +86,22 @@ func RemovePredecessor(ctx context.Context, nodes typedcorev1.NodeInterface, nam
 		if node, err = nodes.Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return removed, fmt.Errorf("node %s: %w", name, err)
 		}
+
 		left := FindPredecessor(node)
 		if !withResources {
 			left.Resources = nil
 		}
+
 		if err = removePredecessor(ctx, nodes, node, left, quotasLeft, held); err == nil {
 			left.Annotation = left.Annotation && !quotasLeft
 			return left, nil
 		}
+
 		if !apierrors.IsConflict(err) {
 			break
 		}
 	}
+
 	return removed, fmt.Errorf("failed to remove from node %s what gocrane's agent left: %w", name, err)
 }
 
@@ -105,31 +115,38 @@ func removePredecessor(ctx context.Context, nodes typedcorev1.NodeInterface, nod
 		if err != nil {
 			return err
 		}
+
 		_, err = nodes.Patch(ctx, node.Name, kind, raw, metav1.PatchOptions{FieldManager: fieldManager}, subresources...)
 		return err
 	}
+
 	annotate := func(value any) error {
 		return patch(types.MergePatchType, map[string]any{"annotations": map[string]any{ensurancev1alpha1.AnnotationPredecessor: value}}, map[string]any{})
 	}
+
 	if quotasLeft && !left.Annotation {
 		if err := annotate(ensurancev1alpha1.PredecessorGocrane); err != nil {
 			return err
 		}
 	}
+
 	if left.Taint {
 		taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), isTaint)
 		if err := patch(types.MergePatchType, map[string]any{"resourceVersion": node.ResourceVersion}, map[string]any{"spec": map[string]any{"taints": taints}}); err != nil {
 			return err
 		}
 	}
+
 	if status := removedStatus(left, held); len(status) > 0 {
 		if err := patch(types.StrategicMergePatchType, map[string]any{}, map[string]any{"status": status}, "status"); err != nil {
 			return err
 		}
 	}
+
 	if quotasLeft || !left.Annotation {
 		return nil
 	}
+
 	return annotate(nil)
 }
 
@@ -139,6 +156,7 @@ func removedStatus(left PredecessorState, held corev1.ResourceList) map[string]a
 	if left.Condition {
 		status["conditions"] = []any{map[string]any{"type": ensurancev1alpha1.ConditionInterferenceIdentified, "$patch": "delete"}}
 	}
+
 	if len(left.Resources) > 0 {
 		amounts := map[corev1.ResourceName]*resource.Quantity{}
 		for _, name := range left.Resources {
@@ -147,7 +165,10 @@ func removedStatus(left PredecessorState, held corev1.ResourceList) map[string]a
 				amounts[name] = &q
 			}
 		}
-		status["capacity"], status["allocatable"] = amounts, amounts
+
+		status["capacity"] = amounts
+		status["allocatable"] = amounts
 	}
+
 	return status
 }

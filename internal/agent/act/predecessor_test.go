@@ -22,11 +22,13 @@ func gocranesNode() *corev1.Node {
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"},
 		{Type: ensurancev1alpha1.ConditionInterferenceIdentified, Status: corev1.ConditionTrue},
 	}
+
 	node.Status.Capacity = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("8"), ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("6"),
 		ensurancev1alpha1.ResourceReclaimedMemory: resource.MustParse("8Gi"),
 	}
 	node.Status.Allocatable = node.Status.Capacity.DeepCopy()
+
 	return node
 }
 
@@ -34,20 +36,24 @@ func gocranesNode() *corev1.Node {
 func TestRemovePredecessor(t *testing.T) {
 	client := fake.NewClientset(gocranesNode())
 	held := corev1.ResourceList{ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("2")}
+
 	removed, err := RemovePredecessor(t.Context(), client.CoreV1().Nodes(), "n", true, false, held)
 	if err != nil || removed.String() != "taint interference.crane.io, condition interference-identified, capacity gocrane.io/cpu, capacity gocrane.io/memory" {
 		t.Errorf("%s, %v", removed, err)
 	}
+
 	node := stored(t, client)
 	if !slices.Equal(node.Spec.Taints, others) || conditionOf(node) != nil || len(node.Status.Conditions) != 1 {
 		t.Errorf("%+v, %+v", node.Spec.Taints, node.Status.Conditions)
 	}
+
 	for _, list := range []corev1.ResourceList{node.Status.Capacity, node.Status.Allocatable} {
 		cpu := list[ensurancev1alpha1.ResourceReclaimedCPU]
 		if _, has := list[ensurancev1alpha1.ResourceReclaimedMemory]; has || cpu.Value() != 2 || list.Cpu().Value() != 8 {
 			t.Errorf("%v", list)
 		}
 	}
+
 	client = fake.NewClientset(gocranesNode())
 	if removed, err := RemovePredecessor(t.Context(), client.CoreV1().Nodes(), "n", false, false, nil); err != nil || len(removed.Resources) > 0 || len(stored(t, client).Status.Capacity) != 3 {
 		t.Errorf("resources that are maintained: %s, %v", removed, err)
@@ -92,14 +98,17 @@ func TestFindPredecessor(t *testing.T) {
 	} {
 		node := gocranesNode()
 		change(node)
+
 		if got := FindPredecessor(node); !got.IsEmpty() {
 			t.Errorf("%s: %s", name, got)
 		}
+
 		client := fake.NewClientset(node)
 		if removed, err := RemovePredecessor(t.Context(), client.CoreV1().Nodes(), "n", true, false, nil); err != nil || !removed.IsEmpty() || len(client.Actions()) != 1 {
 			t.Errorf("%s: %s, %v", name, removed, err)
 		}
 	}
+
 	if got := FindPredecessor(gocranesNode()); got.IsEmpty() || !got.Taint {
 		t.Errorf("gocrane's: %s", got)
 	}

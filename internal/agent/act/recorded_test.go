@@ -29,15 +29,19 @@ func TestRecordedJournals(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			n := newFixture(t, test.cgroupV1)
 			n.set(t, map[bool]string{true: "10000", false: "10000 100000"}[test.cgroupV1], "10000")
+
 			if err := os.WriteFile(n.journal, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
+
 			j := n.open(t, n.tree)
 			if got := n.limit(t); len(j.Entries()) != 1 || got != "10ms of 100ms burst 10ms" {
 				t.Fatalf("%d entries, limit %s", len(j.Entries()), got)
 			}
+
 			if err := j.UndoAll(); err != nil || n.limit(t) != "40ms of 100ms burst 20ms" {
 				t.Errorf("%v, limit %s", err, n.limit(t))
 			}
@@ -53,23 +57,28 @@ func TestRecordedJournals(t *testing.T) {
 func TestDowngradedJournal(t *testing.T) {
 	n := newFixture(t, false)
 	n.set(t, "40000 100000", "20000")
+
 	th := n.throttler(t, n.tree)
 	for _, step := range steps()[:2] {
 		if err := th.Throttle(step, n.group); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	written, err := os.ReadFile(n.journal)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	newer := []byte(strings.Replace(string(written), `"version":2`, `"version":3`, 1))
 	if bytes.Equal(newer, written) {
 		t.Fatal("the version is not in the journal")
 	}
+
 	if err := os.WriteFile(n.journal, newer, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if j, err := OpenJournal(n.journal, n.layout, n.tree); j != nil || err == nil || n.limit(t) != "10ms of 100ms burst 10ms" {
 		t.Errorf("journal %+v, %v, limit %s", j, err, n.limit(t))
 	}
@@ -79,6 +88,7 @@ func TestDowngradedJournal(t *testing.T) {
 	if err := os.WriteFile(n.journal, written, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := n.open(t, n.tree).UndoAll(); err != nil || n.limit(t) != "40ms of 100ms burst 20ms" {
 		t.Errorf("%v, limit %s", err, n.limit(t))
 	}

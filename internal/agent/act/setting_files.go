@@ -28,6 +28,7 @@ func (s settingFiles) read(group, file string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrJournal, err)
 	}
+
 	content, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENODEV):
@@ -35,10 +36,12 @@ func (s settingFiles) read(group, file string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("read: %w", err)
 	}
+
 	text, whole := strings.CutSuffix(string(content), "\n")
 	if !whole || !isPlainLine(text) {
 		return "", fmt.Errorf("%s: %.80q: %w", path, content, host.ErrTruncated)
 	}
+
 	return strings.TrimSpace(text), nil
 }
 
@@ -51,15 +54,18 @@ func (s settingFiles) valid(e *Entry) bool {
 	if e.Key == "" || len(e.Key) > maxText || len(e.Subject) > maxText || e.Seq > math.MaxInt64 {
 		return false
 	}
+
 	for i := range e.Files {
 		h := &e.Files[i]
 		if _, err := s.layout.SettingFile(h.Group, h.File); err != nil {
 			return false
 		}
+
 		if !isPlainLine(h.Original) || !isPlainLine(h.Set) || !isPlainLine(h.Before) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -69,11 +75,13 @@ func (s settingFiles) conditionsHold(e *Entry) bool {
 		if !h.Condition {
 			continue
 		}
+
 		now, err := s.read(h.Group, h.File)
 		if err == nil && !cgroup.EqualSettings(h.File, now, h.Set) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -85,6 +93,7 @@ func (s settingFiles) withoutGone(e *Entry) *Entry {
 			kept.Files = append(kept.Files, h)
 		}
 	}
+
 	return kept
 }
 
@@ -95,13 +104,16 @@ func (s settingFiles) restore(h *FileRecord) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}
+
 	err = s.writer.Write(path, h.Original)
 	if h.Original != "" || !errors.Is(err, syscall.ENOSPC) {
 		return err
 	}
+
 	effective, readErr := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(path)), h.File+".effective"))
 	if readErr != nil {
 		return errors.Join(err, readErr)
 	}
+
 	return s.writer.Write(path, strings.TrimSpace(string(effective)))
 }

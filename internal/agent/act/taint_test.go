@@ -37,6 +37,7 @@ func calmNode() *corev1.Node {
 
 func newTainter(t *testing.T, node *corev1.Node) (*Tainter, *fake.Clientset, *clocktesting.FakeClock) {
 	t.Helper()
+
 	client := fake.NewClientset(node)
 	clk := clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))
 	return NewTainter(TainterConfig{
@@ -47,11 +48,13 @@ func newTainter(t *testing.T, node *corev1.Node) (*Tainter, *fake.Clientset, *cl
 
 func stored(t *testing.T, client *fake.Clientset) *corev1.Node {
 	t.Helper()
+
 	o, err := client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", "n")
 	if err != nil {
 		t.Error(err)
 		return nil
 	}
+
 	return o.(*corev1.Node).DeepCopy()
 }
 
@@ -61,6 +64,7 @@ func conditionOf(node *corev1.Node) *corev1.NodeCondition {
 			return &node.Status.Conditions[i]
 		}
 	}
+
 	return nil
 }
 
@@ -73,6 +77,7 @@ func patches(client *fake.Clientset) (spec, status []string) {
 			spec = append(spec, string(p.GetPatch()))
 		}
 	}
+
 	return spec, status
 }
 
@@ -83,38 +88,48 @@ func TestTaintAndBack(t *testing.T) {
 	began := clk.Now()
 	sync := func(want bool, why string) bool {
 		t.Helper()
+
 		changed, err := tainter.Sync(t.Context(), stored(t, client), want, why)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return changed
 	}
+
 	if sync(false, "no rule has fired") || len(client.Actions()) > 0 {
 		t.Errorf("a calm node is asked for: %v", client.Actions())
 	}
 	if !sync(true, "rule a/b is firing") {
 		t.Error("the change is not reported")
 	}
+
 	node := stored(t, client)
 	if !IsTainted(node) || len(node.Spec.Taints) != 3 || !slices.Equal(node.Spec.Taints[:2], others) {
 		t.Errorf("taints: %+v", node.Spec.Taints)
 	}
+
 	c := conditionOf(node)
 	if c == nil || c.Status != corev1.ConditionTrue || c.Reason != "RuleFires" || c.Message != "rule a/b is firing" || !c.LastTransitionTime.Time.Equal(began) {
 		t.Fatalf("condition: %+v", c)
 	}
+
 	spec, _ := patches(client)
 	var body struct {
 		Metadata struct{ UID, ResourceVersion string }
 	}
+
 	if err := json.Unmarshal([]byte(spec[0]), &body); err != nil || body.Metadata.ResourceVersion != "7" || body.Metadata.UID != "u" {
 		t.Errorf("a list is replaced without saying which: %s", spec[0])
 	}
+
 	client.ClearActions()
 	clk.Step(10 * time.Second)
+
 	if sync(true, "rule a/b is falling") || len(client.Actions()) > 0 {
 		t.Errorf("a new word every second: %v", client.Actions())
 	}
+
 	clk.Step(time.Minute)
 	if sync(true, "rule a/b cools down") {
 		t.Error("a new message is no change")
@@ -125,6 +140,7 @@ func TestTaintAndBack(t *testing.T) {
 	if !sync(false, "no rule has fired") {
 		t.Error("the change is not reported")
 	}
+
 	node = stored(t, client)
 	if !slices.Equal(node.Spec.Taints, others) {
 		t.Errorf("taints: %+v", node.Spec.Taints)
@@ -132,6 +148,7 @@ func TestTaintAndBack(t *testing.T) {
 	if c := conditionOf(node); c.Status != corev1.ConditionFalse || c.Reason != "NoRuleFires" || c.LastTransitionTime.Time.Equal(began) {
 		t.Errorf("condition: %+v", c)
 	}
+
 	client.ClearActions()
 	if sync(false, "something else") || len(client.Actions()) > 0 {
 		t.Errorf("a node that is as it should be is asked for: %v", client.Actions())
@@ -143,21 +160,26 @@ func TestTaintConflict(t *testing.T) {
 	tainter, client, _ := newTainter(t, calmNode())
 	theirs := corev1.Taint{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}
 	overtaken := false
+
 	client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if overtaken || a.GetSubresource() != "" {
 			return false, nil, nil
 		}
+
 		overtaken = true
 		node := calmNode()
 		node.ResourceVersion, node.Spec.Taints = "8", append(node.Spec.Taints, theirs)
 		if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node, ""); err != nil {
 			t.Error(err)
 		}
+
 		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n", errors.New("modified"))
 	})
+
 	if changed, err := tainter.Sync(t.Context(), calmNode(), true, "why"); err != nil || !changed {
 		t.Error(changed, err)
 	}
+
 	node := stored(t, client)
 	if !IsTainted(node) || !slices.Contains(node.Spec.Taints, theirs) || conditionOf(node) == nil {
 		t.Errorf("%+v", node)
@@ -171,6 +193,7 @@ func TestTaintFails(t *testing.T) {
 		client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			return a.GetSubresource() == sub, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n", errors.New("no right"))
 		})
+
 		changed, err := tainter.Sync(t.Context(), nil, true, "why")
 		node := stored(t, client)
 		if !apierrors.IsForbidden(err) || changed != (sub == "status") || IsTainted(node) != (sub == "status") || (conditionOf(node) != nil) != (sub == "") {
@@ -183,7 +206,9 @@ func TestTaintFails(t *testing.T) {
 // others are not.
 func TestTaintReportedOnce(t *testing.T) {
 	tainter, client, _ := newTainter(t, calmNode())
-	lost, overtaken := true, false
+	lost := true
+	overtaken := false
+
 	client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		switch {
 		case lost && a.GetSubresource() == "":
@@ -193,33 +218,41 @@ func TestTaintReportedOnce(t *testing.T) {
 			if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node, ""); err != nil {
 				t.Error(err)
 			}
+
 			return true, nil, context.DeadlineExceeded
+
 		case overtaken && a.GetSubresource() == "status":
 			overtaken = false
 			return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n", errors.New("modified"))
 		}
+
 		return false, nil, nil
 	})
+
 	var reports []TaintOutcome
 	tainter.cfg.Report = func(o TaintOutcome) { reports = append(reports, o) }
 	bring := func(what string, want, fails bool) {
 		t.Helper()
+
 		if err := tainter.apply(t.Context(), stored(t, client), &taintState{want, what}); (err != nil) != fails {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+
 	bring("the answer is lost", true, true)
 	bring("it is there", true, false)
 	bring("it still is", true, false)
 	overtaken = true
 	bring("the condition is overtaken", false, false)
 	bring("calm", false, false)
+
 	var changes []bool
 	for _, o := range reports {
 		if o.Err == nil {
 			changes = append(changes, o.Avoided)
 		}
 	}
+
 	if !slices.Equal(changes, []bool{true, false}) || IsTainted(stored(t, client)) {
 		t.Errorf("reports %+v", reports)
 	}
@@ -229,9 +262,11 @@ func TestTaintReportedOnce(t *testing.T) {
 func TestTaintRemovedAtTheEnd(t *testing.T) {
 	tainter, client, clk := newTainter(t, calmNode())
 	tainter.SetDesired(true, "why")
+
 	if _, err := tainter.Sync(t.Context(), nil, true, "why"); err != nil {
 		t.Fatal(err)
 	}
+
 	refuse := 2
 	client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		refuse--
@@ -239,15 +274,19 @@ func TestTaintRemovedAtTheEnd(t *testing.T) {
 	})
 	done := make(chan error, 1)
 	go func() { done <- tainter.removeTaint(t.Context()) }()
+
 	for {
 		select {
 		case err := <-done:
 			if err != nil || IsTainted(stored(t, client)) {
 				t.Errorf("%v: %+v", err, stored(t, client))
 			}
+
 			return
+
 		default:
 		}
+
 		if clk.HasWaiters() {
 			clk.Step(10 * time.Second)
 		}
@@ -258,45 +297,59 @@ func TestTaintRemovedAtTheEnd(t *testing.T) {
 func TestTainterRuns(t *testing.T) {
 	tainter, client, clk := newTainter(t, calmNode())
 	var mu sync.Mutex
-	gone, asked := true, 0
+	gone := true
+	asked := 0
 	var reports []TaintOutcome
+
 	tainter.cfg.Report = func(o TaintOutcome) {
 		mu.Lock()
 		defer mu.Unlock()
+
 		reports = append(reports, o)
 	}
+
 	client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		mu.Lock()
 		defer mu.Unlock()
+
 		asked++
 		return gone, nil, apierrors.NewServiceUnavailable("gone")
 	})
+
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- tainter.Run(ctx) }()
 	eventually := func(what string, ok func() bool) {
 		t.Helper()
+
 		if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return ok(), nil }); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
+
 	tries := func() int {
 		mu.Lock()
 		defer mu.Unlock()
+
 		return asked
 	}
+
 	tainter.SetDesired(true, "one")
 	eventually("the first try", func() bool { return tries() == 1 })
+
 	for i := range 100 {
 		tainter.SetDesired(i%2 == 1, "other wishes")
 	}
+
 	for range 120 {
 		eventually("a wait", clk.HasWaiters)
 		clk.Step(time.Second)
 	}
+
 	if n := tries(); n < 4 || n > 20 {
 		t.Errorf("asked %d times within two minutes of an outage", n)
 	}
+
 	tainter.SetDesired(true, "the latest")
 	mu.Lock()
 	gone = false
@@ -306,6 +359,7 @@ func TestTainterRuns(t *testing.T) {
 		node := stored(t, client)
 		return IsTainted(node) && conditionOf(node) != nil && conditionOf(node).Message == "the latest"
 	})
+
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -313,8 +367,10 @@ func TestTainterRuns(t *testing.T) {
 	if node := stored(t, client); IsTainted(node) || conditionOf(node).Status != corev1.ConditionFalse {
 		t.Errorf("the agent has ended: %+v", node)
 	}
+
 	mu.Lock()
 	defer mu.Unlock()
+
 	if last := reports[len(reports)-1]; last.Avoided || last.Err != nil || reports[0].Err == nil {
 		t.Errorf("reports: %+v", reports)
 	}
@@ -326,11 +382,14 @@ func TestTainterKeepsState(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- tainter.Run(ctx) }()
+
 	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return clk.HasWaiters(), nil }); err != nil {
 		t.Fatal(err)
 	}
+
 	clk.Step(time.Minute)
 	cancel()
+
 	if err := <-done; err != nil || len(client.Actions()) > 0 {
 		t.Errorf("%v: %v", err, client.Actions())
 	}
@@ -342,13 +401,16 @@ func TestTaintStaysForTheNextAgent(t *testing.T) {
 	if _, err := tainter.Sync(t.Context(), nil, true, "a rule fires"); err != nil {
 		t.Fatal(err)
 	}
+
 	tainter.SetDesired(true, "a rule fires")
 	tainter.cfg.Keep = func() bool { return true }
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	if err := tainter.removeTaint(ctx); err != nil || !IsTainted(stored(t, client)) {
 		t.Errorf("%v: the taint was removed", err)
 	}
+
 	tainter.cfg.Keep = func() bool { return false }
 	if err := tainter.removeTaint(ctx); err != nil || IsTainted(stored(t, client)) {
 		t.Errorf("%v: the taint is still there", err)

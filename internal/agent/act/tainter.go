@@ -89,9 +89,11 @@ func (t *Tainter) SetDesired(want bool, why string) {
 	changed := t.desired == nil || t.desired.taint != want
 	t.desired = &taintState{want, why}
 	t.mu.Unlock()
+
 	if !changed {
 		return
 	}
+
 	select {
 	case t.wake <- struct{}{}:
 	default:
@@ -101,19 +103,25 @@ func (t *Tainter) SetDesired(want bool, why string) {
 func (t *Tainter) desiredState() *taintState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	return t.desired
 }
 
 // Run applies the desired state until ctx ends and then removes the taint. Without any desired state the node is left unchanged.
 func (t *Tainter) Run(ctx context.Context) error {
 	t.cfg.Beat("begin")
-	pause, logged := time.Duration(0), ""
+	pause := time.Duration(0)
+	logged := ""
 	for {
 		// After a failure a new desired state waits too, so that not all nodes load a failing API server.
-		wait, wake := compareInterval, t.wake
+		wait := compareInterval
+
+		wake := t.wake
 		if pause > 0 {
-			wait, wake = pause+rand.N(pause/2), nil
+			wait = pause + rand.N(pause/2)
+			wake = nil
 		}
+
 		timer := t.cfg.Clock.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -123,12 +131,15 @@ func (t *Tainter) Run(ctx context.Context) error {
 			timer.Stop()
 		case <-timer.C():
 		}
+
 		err := t.apply(ctx, t.cfg.Node(), t.desiredState())
 		t.cfg.Beat("compare")
+
 		if err == nil {
 			pause, logged = 0, ""
 			continue
 		}
+
 		pause = min(max(2*pause, minRetry), maxRetry)
 		if logged != err.Error() && ctx.Err() == nil {
 			logged = err.Error()
@@ -142,8 +153,10 @@ func (t *Tainter) apply(ctx context.Context, node *corev1.Node, w *taintState) e
 	if w == nil {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, taintTimeout)
 	defer cancel()
+
 	changed, err := t.Sync(ctx, node, w.taint, w.reason)
 	if t.cfg.Report != nil && changed { // The taint; the condition may have failed.
 		t.cfg.Report(TaintOutcome{Avoided: w.taint, Reason: w.reason})
@@ -151,6 +164,7 @@ func (t *Tainter) apply(ctx context.Context, node *corev1.Node, w *taintState) e
 	if t.cfg.Report != nil && err != nil {
 		t.cfg.Report(TaintOutcome{Avoided: w.taint, Reason: w.reason, Err: err})
 	}
+
 	return err
 }
 
@@ -159,12 +173,15 @@ func (t *Tainter) removeTaint(ctx context.Context) error {
 	if t.desiredState() == nil || t.cfg.Keep != nil && t.cfg.Keep() {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), taintTimeout)
 	defer cancel()
+
 	err := RetryAtEnd(ctx, t.cfg.Clock, func(ctx context.Context) error { return t.apply(ctx, nil, &taintState{reason: "the agent has ended"}) })
 	if err != nil {
 		return fmt.Errorf("taint at the end: %w", err)
 	}
+
 	return nil
 }
 
@@ -198,19 +215,23 @@ func (t *Tainter) Sync(ctx context.Context, node *corev1.Node, want bool, why st
 	if node != nil && IsTainted(node) == want && t.condition(node, want, why) == nil {
 		return t.confirmWrite(want), nil
 	}
+
 	for range maxTaintConflicts {
 		var fresh *corev1.Node
 		if fresh, err = t.cfg.Nodes.Get(ctx, t.cfg.Name, metav1.GetOptions{}); err != nil {
 			return false, fmt.Errorf("node %s: %w", t.cfg.Name, err)
 		}
+
 		var is bool
 		if is, err = t.write(ctx, fresh, want, why); is && t.confirmWrite(want) {
 			changed = true
 		}
+
 		if !apierrors.IsConflict(err) {
 			break
 		}
 	}
+
 	return changed, err
 }
 
@@ -227,10 +248,12 @@ func (t *Tainter) write(ctx context.Context, node *corev1.Node, want bool, why s
 	if apierrors.IsConflict(taintErr) {
 		return false, taintErr
 	}
+
 	var conditionErr error
 	if c := t.condition(node, want, why); c != nil {
 		conditionErr = t.patch(ctx, types.StrategicMergePatchType, map[string]any{"status": map[string]any{"conditions": []any{c}}}, "status")
 	}
+
 	return taintErr == nil, errors.Join(taintErr, conditionErr)
 }
 
@@ -240,11 +263,15 @@ func (t *Tainter) writeTaint(ctx context.Context, node *corev1.Node, want bool) 
 	if IsTainted(node) == want {
 		return nil
 	}
-	t.writePending, t.pendingTaint = true, want
+
+	t.writePending = true
+	t.pendingTaint = want
+
 	taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), isTaint)
 	if want {
 		taints = append(taints, corev1.Taint{Key: ensurancev1alpha1.TaintKey, Effect: corev1.TaintEffectPreferNoSchedule})
 	}
+
 	return t.patch(ctx, types.MergePatchType, map[string]any{
 		"metadata": map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}, "spec": map[string]any{"taints": taints},
 	})
@@ -255,9 +282,11 @@ func (t *Tainter) patch(ctx context.Context, kind types.PatchType, body any, sub
 	if err != nil {
 		return fmt.Errorf("node %s: %w", t.cfg.Name, err)
 	}
+
 	if _, err := t.cfg.Nodes.Patch(ctx, t.cfg.Name, kind, raw, metav1.PatchOptions{FieldManager: fieldManager}, subresources...); err != nil {
 		return fmt.Errorf("node %s: %w", t.cfg.Name, err)
 	}
+
 	return nil
 }
 
@@ -265,24 +294,36 @@ func (t *Tainter) patch(ctx context.Context, kind types.PatchType, body any, sub
 func (t *Tainter) condition(node *corev1.Node, want bool, why string) *corev1.NodeCondition {
 	at := metav1.NewTime(t.cfg.Clock.Now().Truncate(time.Second))
 	next := corev1.NodeCondition{
-		Type: ensurancev1alpha1.ConditionInterferenceIdentified, Status: corev1.ConditionFalse, Reason: reasonNoRuleFires, Message: why,
-		LastHeartbeatTime: at, LastTransitionTime: at,
+		Type:               ensurancev1alpha1.ConditionInterferenceIdentified,
+		Status:             corev1.ConditionFalse,
+		Reason:             reasonNoRuleFires,
+		Message:            why,
+		LastHeartbeatTime:  at,
+		LastTransitionTime: at,
 	}
+
 	if want {
-		next.Status, next.Reason = corev1.ConditionTrue, reasonRuleFires
+		next.Status = corev1.ConditionTrue
+		next.Reason = reasonRuleFires
 	}
+
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == next.Type })
 	if i < 0 {
 		if !want {
 			return nil
 		}
+
 		return &next
 	}
+
 	last := &node.Status.Conditions[i]
 	if last.Status == next.Status {
-		if next.LastTransitionTime = last.LastTransitionTime; !want || last.Message == why || at.Sub(last.LastHeartbeatTime.Time) < messageInterval {
+		next.LastTransitionTime = last.LastTransitionTime
+
+		if !want || last.Message == why || at.Sub(last.LastHeartbeatTime.Time) < messageInterval {
 			return nil
 		}
 	}
+
 	return &next
 }

@@ -59,6 +59,7 @@ func (t *Throttler) UndoInherited() error {
 	for pod := range t.losses {
 		own[cpuKey(filepath.Base(pod))] = true
 	}
+
 	return t.journal.UndoUnless(func(key string) bool { return !strings.HasPrefix(key, KindCPU+"/") || own[key] })
 }
 
@@ -72,39 +73,49 @@ func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 	if err != nil {
 		return fmt.Errorf("limit of cpu: %w", err)
 	}
+
 	key := cpuKey(filepath.Base(pod))
 	original, err := t.originalLimit(key, group, now.Period)
 	if err != nil {
 		return err
 	}
+
 	next := cgroup.NewBandwidth(series.MilliCPU(plan.To), now.Period)
 	back := plan.To == plan.Original || plan.To == qos.Unlimited
 	// A kubelet may have set a lower limit since.
 	if back || next.Cores() > original.Cores() && !original.Unlimited() {
 		next = original
 	}
+
 	changes, err := t.containerChanges(key, group, next, burst)
 	if err != nil {
 		return err
 	}
+
 	if back {
 		return t.release(plan.Pod, plan.ContainerID, pod, changes)
 	}
+
 	if t.losses[pod] == nil {
 		t.losses[pod] = map[string]throttleLoss{}
 	}
+
 	lost := throttleLoss{pod: plan.Pod, weight: plan.Weight}
 	if !original.Unlimited() {
 		lost.cores = max(original.Cores()-next.Cores(), 0)
 	}
+
 	before, had := t.losses[pod][plan.ContainerID]
 	t.losses[pod][plan.ContainerID] = lost
 	up := !now.Unlimited() && next.Cores() > now.Cores()
 	if err = t.applyChanges(plan.Pod, pod, changes, up); err != nil {
-		if delete(t.losses[pod], plan.ContainerID); had {
+		delete(t.losses[pod], plan.ContainerID)
+
+		if had {
 			t.losses[pod][plan.ContainerID] = before
 		}
 	}
+
 	return err
 }
 
@@ -126,6 +137,7 @@ func (t *Throttler) RestoreUntracked(throttled func(containerID string) bool) []
 			}
 		}
 	}
+
 	return out
 }
 
@@ -133,6 +145,7 @@ func (t *Throttler) RestoreUntracked(throttled func(containerID string) bool) []
 func (t *Throttler) release(of qos.PodRef, containerID, pod string, changes []Change) error {
 	before, had := t.losses[pod][containerID]
 	delete(t.losses[pod], containerID)
+
 	var err error
 	if len(t.losses[pod]) == 0 {
 		delete(t.losses, pod)
@@ -140,12 +153,14 @@ func (t *Throttler) release(of qos.PodRef, containerID, pod string, changes []Ch
 	} else {
 		err = t.applyChanges(of, pod, changes, true)
 	}
+
 	if err != nil && had {
 		if t.losses[pod] == nil {
 			t.losses[pod] = map[string]throttleLoss{}
 		}
 		t.losses[pod][containerID] = before
 	}
+
 	return err
 }
 
@@ -157,11 +172,13 @@ func (t *Throttler) applyChanges(of qos.PodRef, pod string, container []Change, 
 	if err != nil {
 		return err
 	}
+
 	if up {
 		changes = append(changes, container...)
 	} else {
 		changes = append(container, changes...)
 	}
+
 	return t.journal.Change(Unit{Key: key, Subject: of.String(), Changes: changes})
 }
 
@@ -170,6 +187,7 @@ func (t *Throttler) applyChanges(of qos.PodRef, pod string, container []Change, 
 func (t *Throttler) containerChanges(key, group string, next cgroup.Bandwidth, burst time.Duration) ([]Change, error) {
 	names := cpuLimitFiles(t.layout.Version)
 	changes := QuotaChanges(t.layout.Version, group, next)
+
 	text, err := t.journal.Original(key, group, names.burst)
 	if errors.Is(err, host.ErrGone) {
 		return changes, nil
@@ -177,18 +195,22 @@ func (t *Throttler) containerChanges(key, group string, next cgroup.Bandwidth, b
 	if err != nil {
 		return nil, err
 	}
+
 	most, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", names.burst, err)
 	}
+
 	to := time.Duration(most) * time.Microsecond
 	if !next.Unlimited() {
 		to = min(to, next.Quota)
 	}
+
 	change := Change{Group: group, File: names.burst, Value: micros(to)}
 	if to < burst {
 		return append([]Change{change}, changes...), nil
 	}
+
 	return append(changes, change), nil
 }
 
@@ -202,8 +224,10 @@ func (t *Throttler) podChanges(key, pod string) ([]Change, error) {
 		if c.weight == 0 {
 			keep = 1 // A container with a claim to its full weight.
 		}
+
 		keep = max(keep, c.weight)
 	}
+
 	limit, _, err := t.layout.ReadLimit(&t.reader, pod)
 	if errors.Is(err, host.ErrGone) {
 		return nil, nil
@@ -211,10 +235,12 @@ func (t *Throttler) podChanges(key, pod string) ([]Change, error) {
 	if err != nil {
 		return nil, fmt.Errorf("limit of cpu: %w", err)
 	}
+
 	original, err := t.originalLimit(key, pod, limit.Period)
 	if err != nil {
 		return nil, err
 	}
+
 	var changes []Change
 	if !original.Unlimited() {
 		names := cpuLimitFiles(t.layout.Version)
@@ -222,20 +248,25 @@ func (t *Throttler) podChanges(key, pod string) ([]Change, error) {
 		original.Quota = max(time.Duration(cores*float64(original.Period)).Round(time.Microsecond), cgroup.MinQuota)
 		changes = append(changes, Change{Group: pod, File: names.quota, Value: names.format(original)})
 	}
+
 	weight, err := t.weightChange(key, pod, keep)
 	return append(changes, weight...), err
 }
 
 // weightChange returns the change of a pod's weight to a share of the original. Idle cgroups have no weight.
 func (t *Throttler) weightChange(key, pod string, keep series.Ratio) ([]Change, error) {
-	file, least := cgroup.FileWeight, 1.0
+	file := cgroup.FileWeight
+	least := 1.0
 	if t.layout.Version != cgroup.V2 {
-		file, least = cgroup.FileSharesV1, 2
+		file = cgroup.FileSharesV1
+		least = 2
 	}
+
 	idle, err := t.journal.Original(key, pod, cgroup.FileIdle)
 	if err != nil && !errors.Is(err, host.ErrGone) {
 		return nil, err
 	}
+
 	text, err := t.journal.Original(key, pod, file)
 	if errors.Is(err, host.ErrGone) || idle == "1" {
 		return nil, nil
@@ -243,14 +274,17 @@ func (t *Throttler) weightChange(key, pod string, keep series.Ratio) ([]Change, 
 	if err != nil {
 		return nil, err
 	}
+
 	original, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+
 	to := max(float64(original)*float64(keep), least)
 	if to >= float64(original) {
 		to = float64(original)
 	}
+
 	return []Change{{Group: pod, File: file, Value: strconv.FormatUint(uint64(to+0.5), 10)}}, nil
 }
 
@@ -261,17 +295,21 @@ func (t *Throttler) originalLimit(key, group string, period time.Duration) (cgro
 	if err != nil {
 		return cgroup.Bandwidth{}, err
 	}
+
 	if names.v2 {
 		b, err := cgroup.ParseCPUMax([]byte(text + "\n"))
 		if err != nil {
 			return b, fmt.Errorf("%s: %w", names.quota, err)
 		}
+
 		return b, nil
 	}
+
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return cgroup.Bandwidth{}, fmt.Errorf("%s: %w", names.quota, err)
 	}
+
 	return cgroup.Bandwidth{Quota: time.Duration(n) * time.Microsecond, Period: period}, nil
 }
 
@@ -285,6 +323,7 @@ func cpuLimitFiles(v cgroup.Version) limitFiles {
 	if v == cgroup.V2 {
 		return limitFiles{quota: cgroup.FileMax, burst: cgroup.FileMaxBurst, v2: true}
 	}
+
 	return limitFiles{quota: cgroup.FileQuotaV1, burst: cgroup.FileBurstV1}
 }
 
@@ -293,8 +332,14 @@ func QuotaChanges(v cgroup.Version, group string, limit cgroup.Bandwidth) []Chan
 	names := cpuLimitFiles(v)
 	changes := []Change{{Group: group, File: names.quota, Value: names.format(limit)}}
 	if !names.v2 {
-		changes = append(changes, Change{Group: group, File: cgroup.FilePeriodV1, Value: micros(limit.Period), Condition: true})
+		changes = append(changes, Change{
+			Group:     group,
+			File:      cgroup.FilePeriodV1,
+			Value:     micros(limit.Period),
+			Condition: true,
+		})
 	}
+
 	return changes
 }
 
@@ -307,9 +352,11 @@ func (f limitFiles) format(b cgroup.Bandwidth) string {
 	case b.Unlimited():
 		text = "-1"
 	}
+
 	if f.v2 {
 		text += " " + micros(b.Period)
 	}
+
 	return text
 }
 

@@ -17,23 +17,28 @@ import (
 // get reads a file of a cgroup.
 func (n fixture) get(t *testing.T, group, file string) string {
 	t.Helper()
+
 	path, err := n.layout.SettingFile(group, file)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return strings.TrimSpace(string(content))
 }
 
 func (n fixture) put(t *testing.T, group, file, value string) {
 	t.Helper()
+
 	path, err := n.layout.SettingFile(group, file)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := n.tree.Write(path, value); err != nil {
 		t.Fatal(err)
 	}
@@ -43,51 +48,70 @@ func (n fixture) put(t *testing.T, group, file, value string) {
 func TestThrottlePod(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		n := newFixture(t, v1)
-		quota, weight, period, share := "cpu.max", "cpu.weight", " 100000", "80"
+		quota := "cpu.max"
+
+		weight := "cpu.weight"
+		period := " 100000"
+		share := "80"
 		if v1 {
-			quota, weight, period, share = "cpu.cfs_quota_us", "cpu.shares", "", "80"
+			quota = "cpu.cfs_quota_us"
+			weight = "cpu.shares"
+			period = ""
+			share = "80"
 		}
+
 		pod := filepath.Dir(n.group)
 		other := filepath.Join(pod, "d")
 		if err := n.tree.Make(other); err != nil {
 			t.Fatal(err)
 		}
+
 		n.put(t, pod, quota, "100000")
 		n.put(t, pod, weight, share)
 		n.put(t, n.group, quota, "60000")
 		n.put(t, other, quota, "40000")
 		th := n.throttler(t, n.tree)
+
 		step := func(id string, from, to, original qos.Quota, keep series.Ratio, want string) {
 			t.Helper()
+
 			group := n.group
 			if id == "d" {
 				group = other
 			}
+
 			p := plan(from, to, original)
-			p.ContainerID, p.Weight = id, keep
+			p.ContainerID = id
+			p.Weight = keep
 			if err := th.Throttle(p, group); err != nil {
 				t.Fatalf("v1 %t: %v", v1, err)
 			}
+
 			fields := []string{n.get(t, n.group, quota), n.get(t, other, quota), n.get(t, pod, quota), n.get(t, pod, weight)}
 			if got := strings.ReplaceAll(strings.Join(fields, " "), period+" ", " "); strings.TrimSuffix(got, period) != want {
 				t.Errorf("v1 %t: %s, want %s", v1, got, want)
 			}
 		}
+
 		step("c", 600, 300, 600, 0.5, "30000 40000 70000 40")
 		step("d", 400, 100, 400, 0.25, "30000 10000 40000 40") // the weight is the larger share
 		step("c", 300, 100, 600, 0.1, "10000 10000 20000 20")
 		step("c", 100, 400, 600, 0.7, "40000 10000 50000 56")
 		step("c", 400, 600, 600, 0, "60000 10000 70000 20")
 		step("d", 100, 400, 400, 0, "60000 40000 100000 80")
+
 		if left := th.journal.Entries(); len(left) > 0 {
 			t.Errorf("%+v are left", left)
 		}
+
 		// One of two containers ends; the share of the other stays.
 		step("c", 600, 300, 600, 0.5, "30000 40000 70000 40")
 		step("d", 400, 100, 400, 0.5, "30000 10000 40000 40")
+
 		if err := n.tree.Remove(other); err != nil {
 			t.Fatal(err)
 		}
+
 		p := plan(100, 50, 400)
 		p.ContainerID = "d"
 		if err := th.Throttle(p, other); err != nil || strings.TrimSuffix(n.get(t, pod, quota), period) != "70000" {
@@ -103,13 +127,17 @@ func TestThrottlePod(t *testing.T) {
 func TestThrottleLeastWeight(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		n := newFixture(t, v1)
-		weight, least := cgroup.FileWeight, "1"
+		weight := cgroup.FileWeight
+		least := "1"
 		if v1 {
-			weight, least = cgroup.FileSharesV1, "2"
+			weight = cgroup.FileSharesV1
+			least = "2"
 		}
+
 		pod := filepath.Dir(n.group)
 		n.put(t, pod, weight, least)
 		th := n.throttler(t, n.tree)
+
 		p := plan(qos.Unlimited, 300, qos.Unlimited)
 		p.Weight = 0.1
 		if err := th.Throttle(p, n.group); err != nil || n.get(t, pod, weight) != least {
@@ -118,6 +146,7 @@ func TestThrottleLeastWeight(t *testing.T) {
 		if err := th.UndoAll(); err != nil {
 			t.Error(err)
 		}
+
 		n.put(t, pod, cgroup.FileIdle, "1")
 		if err := th.Throttle(p, n.group); err != nil || n.limit(t) != "30ms of 100ms burst 0s" {
 			t.Errorf("an idle group: %v, %s", err, n.limit(t))
@@ -133,53 +162,71 @@ func TestThrottleLeastWeight(t *testing.T) {
 func TestRestoreUntracked(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		n := newFixture(t, v1)
-		quota, weight, period := "cpu.max", "cpu.weight", " 100000"
+		quota := "cpu.max"
+		weight := "cpu.weight"
+		period := " 100000"
 		if v1 {
-			quota, weight, period = "cpu.cfs_quota_us", "cpu.shares", ""
+			quota = "cpu.cfs_quota_us"
+			weight = "cpu.shares"
+			period = ""
 		}
+
 		pod := filepath.Dir(n.group)
 		other := filepath.Join(pod, "d")
 		if err := n.tree.Make(other); err != nil {
 			t.Fatal(err)
 		}
+
 		n.put(t, pod, quota, "100000")
 		n.put(t, pod, weight, "80")
 		n.put(t, n.group, quota, "60000")
 		n.put(t, other, quota, "40000")
+
 		th := n.throttler(t, n.tree)
 		for id, group := range map[string]string{"c": n.group, "d": other} {
 			p := plan(400, 200, 400)
-			p.ContainerID, p.Weight = id, 0.5
+			p.ContainerID = id
+			p.Weight = 0.5
 			if id == "c" {
-				p.From, p.To, p.Original = 600, 300, 600
+				p.From = 600
+				p.To = 300
+				p.Original = 600
 			}
+
 			if err := th.Throttle(p, group); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		has := func(what string, kept []RestoreResult, pods int, want string) {
 			t.Helper()
+
 			got := strings.TrimSuffix(n.get(t, pod, quota), period) + " " + n.get(t, pod, weight)
 			if len(kept) != pods || got != want {
 				t.Errorf("v1 %t: %s: %+v, the pod has %s, want %s", v1, what, kept, got, want)
 			}
+
 			for _, k := range kept {
 				if k.Err != nil || k.Pod.Name != "hog" {
 					t.Errorf("v1 %t: %s: %+v", v1, what, k)
 				}
 			}
 		}
+
 		all := func(string) bool { return true }
 		has("both are throttled", th.RestoreUntracked(all), 0, "50000 40")
 		n.put(t, n.group, quota, "45000") // as a kubelet does
 		has("one was changed", th.RestoreUntracked(func(id string) bool { return id == "d" }), 1, "80000 40")
+
 		if err := n.tree.Remove(other); err != nil {
 			t.Fatal(err)
 		}
+
 		has("the other is gone", th.RestoreUntracked(func(string) bool { return false }), 1, "100000 80")
 		if got := strings.TrimSuffix(n.get(t, n.group, quota), period); got != "45000" || len(th.journal.Entries()) > 0 {
 			t.Errorf("v1 %t: the value of another process is %s, left %+v", v1, got, th.journal.Entries())
 		}
+
 		has("nothing is left", th.RestoreUntracked(func(string) bool { return false }), 0, "100000 80")
 	}
 }
@@ -188,10 +235,12 @@ func TestRestoreUntracked(t *testing.T) {
 func TestThrottleNotAboveTheKubelets(t *testing.T) {
 	n := newFixture(t, false)
 	n.set(t, "200000", "0")
+
 	th := n.throttler(t, n.tree)
 	if err := th.Throttle(plan(2000, 1200, 2000), n.group); err != nil {
 		t.Fatal(err)
 	}
+
 	n.set(t, "100000", "0")
 	if err := th.Throttle(plan(1200, 1600, 2000), n.group); err != nil || n.limit(t) != "100ms of 100ms burst 0s" {
 		t.Errorf("%v, %s", err, n.limit(t))

@@ -18,10 +18,12 @@ import (
 func (j *Journal) Undo(key string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	e := j.entries[key]
 	if e == nil {
 		return nil
 	}
+
 	return errors.Join(j.undo([]*Entry{e}), j.save())
 }
 
@@ -42,10 +44,12 @@ func (j *Journal) UndoKind(kind string) error {
 func (j *Journal) undoIf(chosen func(*Entry) bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	newestFirst := slices.DeleteFunc(j.entriesBySeq(), func(e *Entry) bool { return !chosen(e) })
 	if len(newestFirst) == 0 {
 		return nil
 	}
+
 	slices.Reverse(newestFirst)
 	return errors.Join(j.undo(newestFirst), j.save())
 }
@@ -60,13 +64,17 @@ func (j *Journal) undo(list []*Entry) error {
 		for _, e := range list {
 			wrote, err := j.undoEntry(e)
 			moved = moved || wrote
+
 			if err != nil {
-				errs, left = append(errs, err), append(left, e)
+				errs = append(errs, err)
+				left = append(left, e)
 				continue
 			}
+
 			moved = true
 			delete(j.entries, e.Key)
 		}
+
 		if list = left; len(list) == 0 || !moved {
 			return errors.Join(errs...)
 		}
@@ -78,6 +86,7 @@ func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
 	if !j.files.conditionsHold(e) {
 		return false, nil
 	}
+
 	var errs []error
 	var theirs, refused bool
 	for i := range slices.Backward(e.Files) {
@@ -85,10 +94,12 @@ func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
 		if h.Condition {
 			continue
 		}
+
 		if over := j.recordAbove(e, h.Group, h.File); over != nil {
 			over.Original = h.Original
 			continue
 		}
+
 		now, err := j.files.read(h.Group, h.File)
 		switch {
 		case errors.Is(err, host.ErrGone):
@@ -102,6 +113,7 @@ func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
 		case cgroup.EqualSettings(h.File, now, h.Original):
 			continue
 		}
+
 		err = j.files.restore(h)
 		switch {
 		case err == nil:
@@ -112,10 +124,12 @@ func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
 			errs = append(errs, fmt.Errorf("restore %s: %s to %q: %w", e.Subject, h.File, h.Original, err))
 		}
 	}
+
 	if theirs && refused && len(errs) == 1 {
 		// The value of another process contradicts the original.
 		return wrote, nil
 	}
+
 	return wrote, errors.Join(errs...)
 }
 
@@ -125,10 +139,12 @@ func (j *Journal) dropGone(key string) error {
 	if e == nil {
 		return nil
 	}
+
 	kept := j.files.withoutGone(e)
 	if len(kept.Files) == 0 {
 		return j.forget(key)
 	}
+
 	return j.put(&change{entry: kept})
 }
 
@@ -139,18 +155,24 @@ func (j *Journal) sweep() {
 	for _, e := range j.entries {
 		held += len(e.Files)
 	}
+
 	if held < max(j.sweepThreshold, minSweepFiles) {
 		return
 	}
+
 	held = 0
 	for key, e := range j.entries {
 		kept := j.files.withoutGone(e)
-		if held += len(kept.Files); len(kept.Files) == 0 {
+		held += len(kept.Files)
+
+		if len(kept.Files) == 0 {
 			delete(j.entries, key)
 			continue
 		}
+
 		e.Files = kept.Files
 	}
+
 	j.sweepThreshold = 2 * held
 }
 
@@ -158,6 +180,7 @@ func (j *Journal) sweep() {
 func (j *Journal) Forget(key string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+
 	return j.forget(key)
 }
 
@@ -166,6 +189,7 @@ func (j *Journal) forget(key string) error {
 	if j.entries[key] == nil {
 		return nil
 	}
+
 	delete(j.entries, key)
 	return j.save()
 }

@@ -78,9 +78,11 @@ func BootID(root host.Root) (string, error) {
 	if err == nil && id == "" {
 		err = errors.New("boot_id is empty")
 	}
+
 	if err != nil {
 		return "", fmt.Errorf("failed to identify the boot of the host: %w", err)
 	}
+
 	return id, nil
 }
 
@@ -90,19 +92,23 @@ func (k *Store) Load(now time.Time) ([]qos.Baseline, error) {
 	k.mu.Lock()
 	k.last = now
 	k.mu.Unlock()
+
 	var newest content
 	var bad error
 	for _, path := range []string{k.config.Path, k.config.AlsoRead} {
 		if path == "" {
 			continue
 		}
+
 		c, err := readFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+
 		if err == nil {
 			err = c.validate(k.config.BootID, now)
 		}
+
 		switch {
 		case err != nil:
 			bad = errors.Join(bad, fmt.Errorf("%s: %w", path, err))
@@ -110,9 +116,11 @@ func (k *Store) Load(now time.Time) ([]qos.Baseline, error) {
 			newest = c
 		}
 	}
+
 	if !newest.At.IsZero() {
 		bad = nil
 	}
+
 	return newest.Pods, bad
 }
 
@@ -122,6 +130,7 @@ func readFile(path string) (c content, err error) {
 		return c, err
 	}
 	defer f.Close()
+
 	raw, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
 	if err == nil && len(raw) > maxBytes {
 		err = fmt.Errorf("longer than %d bytes", maxBytes)
@@ -129,6 +138,7 @@ func readFile(path string) (c content, err error) {
 	if err == nil {
 		err = durablefile.Open(version, raw, &c)
 	}
+
 	return c, err
 }
 
@@ -142,6 +152,7 @@ func (c *content) validate(boot string, now time.Time) error {
 	case age < -saveInterval:
 		return fmt.Errorf("it was written %s in the future", (-age).Truncate(time.Second))
 	}
+
 	return nil
 }
 
@@ -149,14 +160,17 @@ func (c *content) validate(boot string, now time.Time) error {
 func (k *Store) Due(now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	return k.last.IsZero() || now.Sub(k.last) >= saveInterval || now.Before(k.last)
 }
 
 // Save replaces the list to be written next, without waiting for the disk. The list must not be changed afterwards.
 func (k *Store) Save(list []qos.Baseline, now time.Time) {
 	k.mu.Lock()
-	k.next, k.last = &content{Boot: k.config.BootID, At: now, Pods: list}, now
+	k.next = &content{Boot: k.config.BootID, At: now, Pods: list}
+	k.last = now
 	k.mu.Unlock()
+
 	select {
 	case k.wake <- struct{}{}:
 	default:
@@ -175,6 +189,7 @@ func (k *Store) Run(ctx context.Context) error {
 			k.write()
 			return nil
 		}
+
 		k.write()
 	}
 }
@@ -185,16 +200,20 @@ func (k *Store) write() {
 	c := k.next
 	k.next = nil
 	k.mu.Unlock()
+
 	if c == nil || len(c.Pods) == 0 && k.lastEmpty {
 		return
 	}
+
 	err := k.replaceFile(c)
 	if errors.Is(err, errNoDirectory) {
 		return
 	}
+
 	switch {
 	case err == nil:
-		k.lastError, k.lastEmpty = "", len(c.Pods) == 0
+		k.lastError = ""
+		k.lastEmpty = len(c.Pods) == 0
 	case k.lastError != err.Error():
 		k.lastError = err.Error()
 		k.config.Log.Info("failed to store the baselines of pods", "error", k.lastError)
@@ -213,12 +232,15 @@ func (k *Store) replaceFile(c *content) error {
 	} else if _, err := os.Stat(dir); err != nil {
 		return errNoDirectory
 	}
+
 	sealed, err := durablefile.Seal(version, c)
 	if err != nil {
 		return fmt.Errorf("%s: %w", k.config.Path, err)
 	}
+
 	if len(sealed) > maxBytes {
 		return fmt.Errorf("%s: %d bytes are too many", k.config.Path, len(sealed))
 	}
+
 	return durablefile.Replace(k.config.Path, sealed)
 }

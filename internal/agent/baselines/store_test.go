@@ -34,8 +34,10 @@ func learnt() []qos.Baseline {
 // run lets a store write what was saved, as at the end.
 func run(t *testing.T, k *Store) {
 	t.Helper()
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	if err := k.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -50,10 +52,12 @@ func TestKeep(t *testing.T) {
 	if k.Due(now()) || !k.Due(now().Add(time.Minute)) {
 		t.Error("due at the start, or not a minute after it")
 	}
+
 	k.Save(learnt(), now())
 	if k.Due(now().Add(59*time.Second)) || !k.Due(now().Add(time.Minute)) || !k.Due(now().Add(-time.Second)) {
 		t.Error("due before a minute is over, or not after it")
 	}
+
 	run(t, k)
 	for later, want := range map[time.Duration]string{
 		0: "", 30 * time.Minute: "", -30 * time.Second: "", 31 * time.Minute: "is 31m0s old", -2 * time.Minute: "was written 2m0s in the future",
@@ -63,6 +67,7 @@ func TestKeep(t *testing.T) {
 			t.Errorf("%s later: %+v, %v, want %q", later, list, err, want)
 		}
 	}
+
 	config.BootID = "two"
 	if list, err := New(config).Load(now()); list != nil || err == nil || !strings.Contains(err.Error(), "rebooted") {
 		t.Errorf("of another boot: %v, %v", list, err)
@@ -72,13 +77,16 @@ func TestKeep(t *testing.T) {
 // TestAlsoRead checks that the other file is read if it is newer and usable, and never written.
 func TestAlsoRead(t *testing.T) {
 	dir := t.TempDir()
-	other, own := filepath.Join(dir, "other.json"), filepath.Join(dir, "own.json")
+	other := filepath.Join(dir, "other.json")
+	own := filepath.Join(dir, "own.json")
 	keep := func(path, uid string, at time.Time) {
 		t.Helper()
+
 		k := New(Config{Path: path, BootID: "one", Log: logr.Discard()})
 		k.Save([]qos.Baseline{{UID: uid}}, at)
 		run(t, k)
 	}
+
 	k := New(Config{Path: own, AlsoRead: other, BootID: "one", Log: logr.Discard()})
 	for _, step := range []struct {
 		name string
@@ -101,15 +109,19 @@ func TestAlsoRead(t *testing.T) {
 			t.Errorf("%s: %q, %v, want %q", step.name, got, err, step.want)
 		}
 	}
+
 	if list, err := k.Load(now().Add(24 * time.Hour)); list != nil || err == nil || !strings.Contains(err.Error(), own) || !strings.Contains(err.Error(), other) {
 		t.Errorf("both are old: %v, %v", list, err)
 	}
+
 	before, err := os.ReadFile(other)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	k.Save(learnt(), now())
 	run(t, k)
+
 	if after, err := os.ReadFile(other); err != nil || string(after) != string(before) {
 		t.Errorf("the other's file was written: %v", err)
 	}
@@ -121,18 +133,22 @@ func TestBadFiles(t *testing.T) {
 	k := New(config)
 	k.Save(learnt(), now())
 	run(t, k)
+
 	good, err := os.ReadFile(config.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	newer, err := durablefile.Seal(version+1, content{Boot: "one", At: now(), Pods: learnt()})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	journal, err := durablefile.Seal(version, []string{"another", "version"})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, bad := range map[string]struct{ content, want string }{
 		"empty":   {"", "invalid JSON"},
 		"torn":    {string(good[:len(good)/2]), "invalid JSON"},
@@ -145,12 +161,15 @@ func TestBadFiles(t *testing.T) {
 		if err := os.WriteFile(config.Path, []byte(bad.content), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		k := New(config)
 		if list, err := k.Load(now()); list != nil || err == nil || !strings.Contains(err.Error(), bad.want) || !strings.Contains(err.Error(), config.Path) {
 			t.Errorf("%s: %v, %v, want %q", name, list, err, bad.want)
 		}
+
 		k.Save(learnt(), now())
 		run(t, k)
+
 		if list, err := k.Load(now()); err != nil || len(list) != 1 {
 			t.Errorf("%s, written again: %v, %v", name, list, err)
 		}
@@ -162,27 +181,33 @@ func TestFullDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("this host has no /dev/full: ", err)
 	}
+
 	var logged []string
 	path := filepath.Join(t.TempDir(), "baselines.json")
 	k := New(Config{Path: path, BootID: "one", Log: funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{})})
 	k.Save(learnt(), now())
 	run(t, k)
+
 	// The temporary file of the replacement does not fit and is removed.
 	for i := range 3 {
 		if err := os.Symlink("/dev/full", path+".tmp"); err != nil {
 			t.Fatal(err)
 		}
+
 		k.Save(nil, now().Add(time.Duration(i)*time.Minute))
 		run(t, k)
 	}
+
 	if len(logged) != 1 || !strings.Contains(logged[0], "no space left") {
 		t.Errorf("logged %q, want the full disk once", logged)
 	}
 	if list, err := k.Load(now()); err != nil || len(list) != 1 {
 		t.Errorf("the file of before: %v, %v", list, err)
 	}
+
 	k.Save(nil, now())
 	run(t, k)
+
 	if list, err := k.Load(now()); err != nil || len(list) != 0 {
 		t.Errorf("with room: %v, %v", list, err)
 	}
@@ -194,6 +219,7 @@ func TestNoDirectory(t *testing.T) {
 	k := New(Config{Path: filepath.Join(dir, "baselines.json"), BootID: "one", Log: funcr.New(func(_, args string) { t.Error(args) }, funcr.Options{})})
 	k.Save(learnt(), now())
 	run(t, k)
+
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("the directory was made: %v", err)
 	}
@@ -205,6 +231,7 @@ func TestNothing(t *testing.T) {
 	k := New(Config{Path: path, BootID: "one", Log: logr.Discard()})
 	k.Save(nil, now())
 	run(t, k)
+
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("a file of nothing: %v", err)
 	}
@@ -218,12 +245,14 @@ func TestRunWrites(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- k.Run(ctx) }()
 	k.Save(learnt(), now())
+
 	if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		list, err := New(k.config).Load(now())
 		return err == nil && len(list) == 1, nil
 	}); err != nil {
 		t.Error("nothing was written within a minute: ", err)
 	}
+
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -235,14 +264,17 @@ func TestBootID(t *testing.T) {
 	if id, err := BootID(host.Root(dir)); err == nil {
 		t.Errorf("%q without a file", id)
 	}
+
 	file := filepath.Join(dir, "proc/sys/kernel/random/boot_id")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	for content, want := range map[string]string{"4a2f-11\n": "4a2f-11", "\n": ""} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		if id, err := BootID(host.Root(dir)); id != want || (err == nil) != (want != "") {
 			t.Errorf("%q: %q, %v", content, id, err)
 		}

@@ -72,18 +72,27 @@ func (f *kindCache) reflector(kind any, selector metav1.ListOptions, list lister
 			begin(ctx, &o)
 			out, err := list(ctx, o)
 			f.recordAnswer(ctx, err)
+
 			return out, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			begin(ctx, &o)
 			out, err := follow(ctx, o)
 			f.recordAnswer(ctx, err)
+
 			return out, err
 		},
 	}
+
 	return cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, client), kind, f, cache.ReflectorOptions{
 		Name: f.name, TypeDescription: f.name,
-		Backoff: &wait.Backoff{Duration: minRetry, Cap: maxRetry, Steps: retrySteps, Factor: 2, Jitter: 1},
+		Backoff: &wait.Backoff{
+			Duration: minRetry,
+			Cap:      maxRetry,
+			Steps:    retrySteps,
+			Factor:   2,
+			Jitter:   1,
+		},
 	})
 }
 
@@ -94,13 +103,17 @@ func (f *kindCache) waitWhileMissing(ctx context.Context) {
 	if missing {
 		f.missingWait = min(max(2*f.missingWait, minMissingPause), maxMissingPause)
 	}
+
 	pause := f.missingWait
 	f.w.mu.Unlock()
+
 	if !missing {
 		return
 	}
+
 	timer := f.w.config.Clock.NewTimer(pause)
 	defer timer.Stop()
+
 	select {
 	case <-ctx.Done():
 	case <-timer.C():
@@ -112,13 +125,16 @@ func (f *kindCache) recordAnswer(ctx context.Context, err error) {
 	if err != nil && (ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err)) {
 		return // The watch ends or starts over with a list.
 	}
+
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
+
 	f.recordMissing(err)
 	err = withoutRequest(err)
 	if err == nil && f.lastError == nil || err != nil && f.lastError != nil && err.Error() == f.lastError.Error() {
 		return
 	}
+
 	f.lastError = err
 	f.answered = f.answered || err != nil
 	f.w.changed()
@@ -129,7 +145,8 @@ func (f *kindCache) recordMissing(err error) {
 	now := f.w.config.Clock.Now()
 	switch {
 	case err == nil:
-		f.missingSince, f.missingWait = time.Time{}, 0
+		f.missingSince = time.Time{}
+		f.missingWait = 0
 	case !apierrors.IsNotFound(err): // No statement about the kind.
 	case f.missingSince.IsZero():
 		f.missingSince = now
@@ -149,6 +166,7 @@ func withoutRequest(err error) error {
 	if errors.As(err, &request) {
 		return request.Err
 	}
+
 	return err
 }
 
@@ -157,6 +175,7 @@ func (f *kindCache) problem() string {
 	if f.lastError == nil {
 		return ""
 	}
+
 	rest := "no objects are known"
 	switch {
 	case len(f.items) > 0:
@@ -164,9 +183,11 @@ func (f *kindCache) problem() string {
 	case f.synced:
 		rest = "there are none"
 	}
+
 	if apierrors.IsNotFound(f.lastError) {
 		return fmt.Sprintf("%s: the API server does not serve this kind: its CustomResourceDefinition is not installed; %s", f.name, rest)
 	}
+
 	return fmt.Sprintf("%s: watch failed: %v; %s", f.name, f.lastError, rest)
 }
 
@@ -176,11 +197,13 @@ func (f *kindCache) put(obj any) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.name, err)
 	}
+
 	key := o.GetNamespace() + "/" + o.GetName()
 	if f.selects != nil && !f.selects(obj) {
 		delete(f.items, key)
 		return nil
 	}
+
 	o.SetManagedFields(nil)
 	f.items[key] = obj
 	if f == f.w.caches.nodes {
@@ -189,6 +212,7 @@ func (f *kindCache) put(obj any) error {
 		default: // A change is already pending.
 		}
 	}
+
 	return nil
 }
 
@@ -197,6 +221,7 @@ func (f *kindCache) Add(obj any) error {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	defer f.w.changed()
+
 	return f.put(obj)
 }
 
@@ -209,9 +234,11 @@ func (f *kindCache) Delete(obj any) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.name, err)
 	}
+
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	defer f.w.changed()
+
 	delete(f.items, o.GetNamespace()+"/"+o.GetName())
 	return nil
 }
@@ -221,13 +248,18 @@ func (f *kindCache) Replace(list []any, _ string) error {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	defer f.w.changed()
-	f.synced, f.answered, f.lastError = true, true, nil
+
+	f.synced = true
+	f.answered = true
+	f.lastError = nil
 	clear(f.items)
+
 	for _, obj := range list {
 		if err := f.put(obj); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -81,11 +81,17 @@ func NewWatcher(c Config) *Watcher {
 	w.caches.pods = w.newCache("pods", func(o any) bool { p, ok := o.(*corev1.Pod); return ok && p.Spec.NodeName == c.Node })
 	w.caches.namespaces, w.caches.optOuts = w.newCache("namespaces", nil), w.newCache("ConfigMap "+optout.ConfigMapName, nil)
 	w.caches.nodeQOS, w.caches.podQOS, w.caches.actions = w.newCache("NodeQOS", nil), w.newCache("PodQOS", nil), w.newCache("AvoidanceActions", nil)
+
 	return w
 }
 
 func (w *Watcher) newCache(name string, keep func(any) bool) *kindCache {
-	return &kindCache{w: w, name: name, selects: keep, items: map[string]any{}}
+	return &kindCache{
+		w:       w,
+		name:    name,
+		selects: keep,
+		items:   map[string]any{},
+	}
 }
 
 // activeCaches returns the caches in use.
@@ -93,6 +99,7 @@ func (w *Watcher) activeCaches() []*kindCache {
 	if w.config.Rules != nil {
 		return w.builtIn()
 	}
+
 	return append(w.builtIn(), w.caches.nodeQOS, w.caches.podQOS, w.caches.actions)
 }
 
@@ -125,16 +132,21 @@ func (w *Watcher) Run(ctx context.Context) error {
 	if !w.awaitStart(ctx) {
 		return nil
 	}
+
 	var running sync.WaitGroup
 	// Reflectors log every attempt; logProblems logs changes.
 	quiet := klog.NewContext(ctx, logr.Discard())
 	for _, r := range w.reflectors() {
 		running.Go(func() { r.RunWithContext(quiet) })
 	}
+
 	defer running.Wait()
+
 	ticker := w.config.Clock.NewTicker(logInterval)
 	defer ticker.Stop()
-	answered, began := w.answered, w.config.Clock.Now()
+
+	answered := w.answered
+	began := w.config.Clock.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -146,6 +158,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 				continue // It has not started yet.
 			}
 		}
+
 		w.logProblems()
 		w.config.Beat("watch")
 	}
@@ -156,8 +169,10 @@ func (w *Watcher) awaitStart(ctx context.Context) bool {
 	if w.config.StartSpread <= 0 {
 		return true
 	}
+
 	timer := w.config.Clock.NewTimer(rand.N(w.config.StartSpread)) //nolint:gosec // spreads requests and protects no secret
 	defer timer.Stop()
+
 	select {
 	case <-ctx.Done():
 		return false
@@ -172,6 +187,7 @@ func (w *Watcher) reflectors() []*cache.Reflector {
 	named := func(name string) metav1.ListOptions {
 		return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 	}
+
 	out := []*cache.Reflector{
 		w.caches.nodes.reflector(&corev1.Node{}, named(w.config.Node),
 			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -194,12 +210,15 @@ func (w *Watcher) reflectors() []*cache.Reflector {
 			},
 			configMaps.Watch, w.config.Client),
 	}
+
 	if w.config.Rules != nil {
 		return out
 	}
+
 	for resource, f := range map[string]*kindCache{"nodeqoss": w.caches.nodeQOS, "podqoss": w.caches.podQOS, "avoidanceactions": w.caches.actions} {
 		out = append(out, w.dynamic(resource, f))
 	}
+
 	return out
 }
 
@@ -208,6 +227,7 @@ func (w *Watcher) dynamic(resource string, f *kindCache) *cache.Reflector {
 	objects := w.config.Dynamic.Resource(schema.GroupVersionResource{
 		Group: ensurancev1alpha1.GroupName, Version: ensurancev1alpha1.GroupVersion.Version, Resource: resource,
 	})
+
 	return f.reflector(&unstructured.Unstructured{}, metav1.ListOptions{},
 		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return objects.List(ctx, o) },
 		func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return objects.Watch(ctx, o) }, w.config.Dynamic)
@@ -217,6 +237,7 @@ func (w *Watcher) dynamic(resource string, f *kindCache) *cache.Reflector {
 func (w *Watcher) logProblems() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	for _, f := range w.activeCaches() {
 		now := f.problem()
 		switch now {
@@ -226,6 +247,7 @@ func (w *Watcher) logProblems() {
 		default:
 			w.config.Log.Info("watch failed", "problem", now)
 		}
+
 		f.loggedProblem = now
 	}
 }
@@ -234,9 +256,11 @@ func (w *Watcher) logProblems() {
 func (w *Watcher) State() *State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if w.state == nil {
 		w.state = w.buildState()
 	}
+
 	return w.state
 }
 
@@ -252,35 +276,44 @@ func (w *Watcher) Rules() ruleset.Set { return w.State().Rules }
 func (w *Watcher) buildState() *State {
 	// While it is unknown which namespaces and workloads have opted out, no pod may be changed.
 	knowsPods := w.caches.pods.synced && w.caches.namespaces.synced && w.caches.optOuts.synced
+
 	s := &State{KnowsPods: knowsPods, Note: fmt.Sprintf("pods and labels are those of the API server for node %s", w.config.Node)}
 	for _, f := range w.activeCaches() {
 		if p := f.problem(); p != "" {
 			s.Unavailable = append(s.Unavailable, p)
 		}
 	}
+
 	for _, o := range w.caches.nodes.items {
 		s.Node, _ = o.(*corev1.Node)
 	}
+
 	if w.caches.nodes.synced && w.caches.nodes.lastError == nil && s.Node == nil {
 		s.Problems = append(s.Problems, fmt.Sprintf("there is no Node %s (--hostname-override)", w.config.Node))
 	}
+
 	excluded := w.optOuts()
 	for _, o := range w.caches.pods.items {
 		if p, ok := o.(*corev1.Pod); ok && knowsPods {
 			s.Pods = append(s.Pods, labelled(p, excluded))
 		}
 	}
+
 	slices.SortFunc(s.Pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+
 	if w.config.Rules != nil {
-		s.Rules, s.KnowsRules = *w.config.Rules, true
+		s.Rules = *w.config.Rules
+		s.KnowsRules = true
 		return s
 	}
+
 	s.KnowsRules = w.caches.nodeQOS.complete() && w.caches.podQOS.complete() && w.caches.actions.complete()
 	s.Rules.NodeQOS = decode[ensurancev1alpha1.NodeQOS](w.caches.nodeQOS, s)
 	s.Rules.PodQOS = decode[ensurancev1alpha1.PodQOS](w.caches.podQOS, s)
 	s.Rules.Actions = decode[ensurancev1alpha1.AvoidanceAction](w.caches.actions, s)
+
 	return s
 }
 
@@ -292,11 +325,13 @@ func (w *Watcher) optOuts() optout.Set {
 			out.AddNamespace(ns.Name)
 		}
 	}
+
 	for _, o := range w.caches.optOuts.items {
 		if cm, ok := o.(*corev1.ConfigMap); ok {
 			out.Decode(cm.Data[optout.KeyWorkloads])
 		}
 	}
+
 	return out
 }
 
@@ -305,11 +340,13 @@ func labelled(pod *corev1.Pod, excluded optout.Set) *corev1.Pod {
 	if optout.Labelled(pod.Labels) || !excluded.Excludes(pod) {
 		return pod
 	}
+
 	out := *pod
 	out.Labels = maps.Clone(pod.Labels)
 	if out.Labels == nil {
 		out.Labels = map[string]string{}
 	}
+
 	out.Labels[analysisv1alpha1.LabelOptOut] = "true"
 	return &out
 }
@@ -322,13 +359,16 @@ func decode[T any](f *kindCache, s *State) []T {
 		if !ok {
 			continue
 		}
+
 		var made T
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &made); err != nil {
 			s.Problems = append(s.Problems, fmt.Sprintf("%s %s cannot be read: %v", o.GetKind(), o.GetName(), err))
 			continue
 		}
+
 		out = append(out, made)
 	}
+
 	return out
 }
 

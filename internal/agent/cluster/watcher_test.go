@@ -58,24 +58,29 @@ func podOn(node, name string) *corev1.Pod {
 
 func newFixture(t *testing.T, rules *ruleset.Set) *fixture {
 	t.Helper()
+
 	w := &fixture{clock: clocktesting.NewFakeClock(time.Unix(0, 0))}
 	w.core = fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"pool": "mixed"}}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-2"}}, podOn("node-1", "b"), podOn("node-1", "a"), podOn("node-2", "c"))
 	w.rules = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		resource("nodeqoss"): "NodeQOSList", resource("podqoss"): "PodQOSList", resource("avoidanceactions"): "AvoidanceActionList",
 	})
+
 	if _, err := w.rules.Resource(resource("nodeqoss")).Create(t.Context(), nodeQOS("mixed", rule("cpu_total_usage", "0.5")), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	w.rules.ClearActions()
 	w.Watcher = NewWatcher(Config{
 		Client: w.core, Dynamic: w.rules, Node: "node-1", Namespace: "crane-system", Rules: rules, Clock: w.clock, Log: logr.Discard(), Beat: func(string) { w.beats.Add(1) },
 	})
+
 	return w
 }
 
 func (w *fixture) start(t *testing.T) {
 	t.Helper()
+
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
@@ -89,6 +94,7 @@ func (w *fixture) start(t *testing.T) {
 
 func (w *fixture) until(t *testing.T, what string, holds func(*State) bool) {
 	t.Helper()
+
 	var last *State
 	err := wait.PollUntilContextTimeout(t.Context(), 2*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		last = w.State()
@@ -102,6 +108,7 @@ func (w *fixture) until(t *testing.T, what string, holds func(*State) bool) {
 // noOptOuts lets the watcher know that nothing has opted out.
 func (w *fixture) noOptOuts(t *testing.T) {
 	t.Helper()
+
 	if err := errors.Join(w.caches.namespaces.Replace(nil, "1"), w.caches.optOuts.Replace(nil, "1")); err != nil {
 		t.Fatal(err)
 	}
@@ -112,12 +119,15 @@ func (w *fixture) noOptOuts(t *testing.T) {
 func TestOptOut(t *testing.T) {
 	w := newFixture(t, nil)
 	ctx := t.Context()
+
 	if err := w.caches.pods.Replace([]any{podOn("node-1", "a")}, "1"); err != nil {
 		t.Fatal(err)
 	}
+
 	if s := w.State(); s.KnowsPods || len(s.Pods) != 0 {
 		t.Errorf("pods may be changed though it is unknown which have opted out: %+v", s)
 	}
+
 	optedOut := func(want ...string) func(*State) bool {
 		return func(s *State) bool {
 			var got []string
@@ -126,29 +136,38 @@ func TestOptOut(t *testing.T) {
 					got = append(got, p.Name)
 				}
 			}
+
 			return s.KnowsPods && slices.Equal(got, want)
 		}
 	}
+
 	pod := podOn("node-1", "web-77-x")
-	pod.Labels, pod.OwnerReferences = map[string]string{"pod-template-hash": "77"}, []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-77", Controller: new(true)}}
+	pod.Labels = map[string]string{"pod-template-hash": "77"}
+
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-77", Controller: new(true)}}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"crane.io/opt-out": "true"}}}
 	if err := errors.Join(w.core.Tracker().Add(pod), w.core.Tracker().Add(namespace)); err != nil {
 		t.Fatal(err)
 	}
+
 	w.start(t)
 	w.until(t, "all of the namespace", optedOut("a", "b", "web-77-x"))
+
 	if err := w.core.CoreV1().Namespaces().Delete(ctx, "n", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	w.until(t, "none", optedOut())
 	list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "crane-opt-outs"}, Data: map[string]string{"workloads": "Deployment n/web\n"}}
 	if _, err := w.core.CoreV1().ConfigMaps("crane-system").Create(ctx, list, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	w.until(t, "those of the workload", optedOut("web-77-x"))
 	if err := w.core.CoreV1().ConfigMaps("crane-system").Delete(ctx, "crane-opt-outs", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	w.until(t, "none again", optedOut())
 }
 
@@ -157,11 +176,13 @@ func TestWatcher(t *testing.T) {
 	if s := w.State(); s.Node != nil || s.KnowsPods || len(s.Problems) != 0 {
 		t.Errorf("a watcher that has heard nothing knows %+v", s)
 	}
+
 	w.start(t)
 	<-w.Answered()
 	w.until(t, "all of the node is known", func(s *State) bool {
 		return s.Node != nil && s.Node.Labels["pool"] == "mixed" && s.KnowsPods && len(s.Rules.NodeQOS) == 1 && len(s.Problems) == 0
 	})
+
 	s := w.State()
 	if len(w.Pods()) != 2 || s.Pods[0].Name != "a" || s.Pods[1].Name != "b" || s.Pods[0].ManagedFields != nil || w.Node().Name != "node-1" {
 		t.Errorf("pods %v of %v", s.Pods, w.Node())
@@ -172,28 +193,34 @@ func TestWatcher(t *testing.T) {
 	if w.State() != s {
 		t.Error("nothing has changed, and the state is another one")
 	}
+
 	ctx := t.Context()
 	objects := w.rules.Resource(resource("nodeqoss"))
 	if _, err := objects.Update(ctx, nodeQOS("mixed", rule("cpu_total_usage", "0.7")), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	w.until(t, "a change", func(s *State) bool {
 		return len(s.Rules.NodeQOS) == 1 && s.Rules.NodeQOS[0].Spec.Rules[0].MetricRule.Value.String() == "700m"
 	})
+
 	if w.State() == s {
 		t.Error("the rules have changed, and the state is the same")
 	}
 	if _, err := objects.Create(ctx, nodeQOS("second", rule("memory_total_usage", "1Gi")), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	w.until(t, "two", func(s *State) bool { return len(s.Rules.NodeQOS) == 2 })
 	if err := objects.Delete(ctx, "mixed", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	w.until(t, "one again", func(s *State) bool { return len(s.Rules.NodeQOS) == 1 && s.Rules.NodeQOS[0].Name == "second" })
 	if err := w.core.CoreV1().Pods("n").Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	w.until(t, "a pod less", func(s *State) bool { return len(s.Pods) == 1 && s.Pods[0].Name == "b" })
 }
 
@@ -201,9 +228,11 @@ func TestWatcher(t *testing.T) {
 func TestBadObject(t *testing.T) {
 	w := newFixture(t, nil)
 	w.start(t)
+
 	if _, err := w.rules.Resource(resource("nodeqoss")).Create(t.Context(), nodeQOS("bad", rule("cpu_total_usage", "lots")), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	w.until(t, "a problem", func(s *State) bool {
 		return len(s.Rules.NodeQOS) == 1 && s.Rules.NodeQOS[0].Name == "mixed" &&
 			slices.ContainsFunc(s.Problems, func(p string) bool { return strings.HasPrefix(p, "NodeQOS bad cannot be read: ") })
@@ -216,6 +245,7 @@ func TestMissingKind(t *testing.T) {
 	var missing atomic.Bool
 	missing.Store(true)
 	var asked atomic.Int64
+
 	refuse := func(clienttesting.Action) (bool, runtime.Object, error) {
 		asked.Add(1)
 		return missing.Load(), nil, apierrors.NewNotFound(resource("nodeqoss").GroupResource(), "")
@@ -223,6 +253,7 @@ func TestMissingKind(t *testing.T) {
 	w.rules.PrependReactor("list", "nodeqoss", refuse)
 	w.start(t)
 	<-w.Answered()
+
 	w.until(t, "reported", func(s *State) bool {
 		return s.Node != nil && len(s.Unavailable) == 1 && strings.Contains(s.Unavailable[0], "CustomResourceDefinition is not installed")
 	})
@@ -239,35 +270,46 @@ func TestDefinitionRemoved(t *testing.T) {
 	w := newFixture(t, nil)
 	rules, pods := w.caches.nodeQOS, w.caches.pods
 	w.noOptOuts(t)
+
 	if err := errors.Join(rules.Replace([]any{nodeQOS("mixed", rule("cpu_total_usage", "0.5"))}, "1"), pods.Replace([]any{podOn("node-1", "a")}, "1")); err != nil {
 		t.Fatal(err)
 	}
+
 	gone := apierrors.NewNotFound(resource("nodeqoss").GroupResource(), "")
 	for range 4 {
 		rules.recordAnswer(t.Context(), gone)
 		pods.recordAnswer(t.Context(), gone)
 		rules.recordAnswer(t.Context(), errors.New("connection refused"))
+
 		if s := w.State(); len(s.Rules.NodeQOS) != 1 {
 			t.Errorf("%+v after %s", s.Rules, w.clock.Since(time.Unix(0, 0)))
 		}
 		w.clock.Step(missingHold / 4)
 	}
+
 	rules.recordAnswer(t.Context(), gone)
 	pods.recordAnswer(t.Context(), gone)
+
 	if s := w.State(); len(s.Rules.NodeQOS) != 0 || len(s.Pods) != 1 || !slices.ContainsFunc(s.Unavailable, func(p string) bool { return strings.HasSuffix(p, "is not installed; there are none") }) {
 		t.Errorf("%+v", s)
 	}
+
 	pause := func(want time.Duration) {
 		t.Helper()
+
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if rules.waitWhileMissing(ctx); rules.missingWait != want {
+		rules.waitWhileMissing(ctx)
+
+		if rules.missingWait != want {
 			t.Errorf("waits for %s, want %s", rules.missingWait, want)
 		}
 	}
+
 	for _, want := range []time.Duration{2, 4, 8, 16, 32, 60, 60} {
 		pause(want * time.Second)
 	}
+
 	rules.recordAnswer(t.Context(), nil)
 	pause(0)
 	rules.recordAnswer(t.Context(), gone)
@@ -281,6 +323,7 @@ func TestForbidden(t *testing.T) {
 	w.core.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return gone.Load(), nil, errors.New("connection refused")
 	})
+
 	gone.Store(true)
 	w.start(t)
 	w.until(t, "reported", func(s *State) bool {
@@ -288,6 +331,7 @@ func TestForbidden(t *testing.T) {
 			return strings.HasPrefix(p, "pods: ") && strings.Contains(p, "connection refused") && strings.Contains(p, "no objects are known")
 		})
 	})
+
 	gone.Store(false)
 	w.until(t, "known", func(s *State) bool { return s.KnowsPods && len(s.Pods) == 2 && len(s.Unavailable) == 0 })
 }
@@ -297,21 +341,26 @@ func TestHolds(t *testing.T) {
 	w := newFixture(t, nil)
 	pods := w.caches.pods
 	w.noOptOuts(t)
+
 	if err := pods.Replace([]any{podOn("node-1", "a"), podOn("node-2", "b"), podOn("node-1", "c")}, "1"); err != nil {
 		t.Fatal(err)
 	}
+
 	refused := func(query string) error {
 		return &url.Error{Op: "Get", URL: "https://x/pods?" + query, Err: errors.New("connection refused")}
 	}
 	pods.recordAnswer(t.Context(), refused("timeout=5m"))
+
 	s := w.State()
 	if len(s.Pods) != 2 || len(s.Unavailable) != 1 || s.Unavailable[0] != "pods: watch failed: connection refused; the last known objects are kept" {
 		t.Errorf("%+v", s)
 	}
+
 	pods.recordAnswer(t.Context(), refused("timeout=6m"))
 	if w.State() != s {
 		t.Error("the same error is another state")
 	}
+
 	pods.recordAnswer(t.Context(), nil)
 	if s := w.State(); len(s.Pods) != 2 || len(s.Unavailable) != 0 {
 		t.Errorf("%+v", s)
@@ -324,6 +373,7 @@ func TestRulesOfAFile(t *testing.T) {
 	w.start(t)
 	<-w.Answered()
 	w.until(t, "known", func(s *State) bool { return s.Node != nil && s.KnowsPods })
+
 	if s := w.State(); len(s.Rules.NodeQOS) != 0 || len(w.rules.Actions()) != 0 {
 		t.Errorf("%+v, asked for %v", s.Rules, w.rules.Actions())
 	}
@@ -334,6 +384,7 @@ func TestUnknownNode(t *testing.T) {
 	if err := w.core.CoreV1().Nodes().Delete(t.Context(), "node-1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	w.start(t)
 	w.until(t, "reported", func(s *State) bool {
 		return s.Node == nil && slices.ContainsFunc(s.Problems, func(p string) bool { return strings.HasPrefix(p, "there is no Node node-1") })
@@ -359,10 +410,12 @@ func TestSilence(t *testing.T) {
 	})
 	w.start(t)
 	defer close(release)
+
 	w.until(t, "the others are known", func(s *State) bool { return s.Node != nil && s.KnowsPods })
 	if w.beats.Load() != 0 {
 		t.Error("it counts as ready before the rules were listed")
 	}
+
 	w.until(t, "a beat all the same", func(*State) bool { w.clock.Step(logInterval); return w.beats.Load() > 0 })
 	if s := w.State(); s.KnowsRules {
 		t.Error("rules are known before they were listed")
@@ -382,14 +435,17 @@ func TestStartSpread(t *testing.T) {
 	w := newFixture(t, nil)
 	w.config.StartSpread = time.Minute
 	w.start(t)
+
 	select {
 	case <-w.Answered():
 		t.Error("the API server was asked before the wait")
 	case <-time.After(100 * time.Millisecond): // A watcher that does not wait has its answers within a few milliseconds.
 	}
+
 	if n := len(w.core.Actions()) + len(w.rules.Actions()); n > 0 {
 		t.Errorf("%d requests before the wait", n)
 	}
+
 	w.clock.Step(time.Minute)
 	<-w.Answered()
 }

@@ -56,6 +56,7 @@ func UnsupportedReason(layout cgroup.Layout) string {
 	case !layout.HasFile("cpuset", cgroup.FileCPUs):
 		return fmt.Sprintf("cgroup %s has no %s for pods", layout.Version, cgroup.FileCPUs)
 	}
+
 	return ""
 }
 
@@ -65,13 +66,16 @@ func (c *cpusetWriter) readAllowed(file string) (set numa.CPUSet, ok bool) {
 	if err != nil {
 		return set, false
 	}
+
 	if c.layout.Version == cgroup.V2 {
 		path += ".effective" // An empty list of a v2 group means that of its parent.
 	}
+
 	content, err := c.reader.ReadPath(path)
 	if err != nil {
 		return set, false
 	}
+
 	set, err = numa.ParseCPUSet(string(content))
 	return set, err == nil && set.Len() > 0
 }
@@ -82,11 +86,13 @@ func (c *cpusetWriter) readSetting(path, file string) (value string, gone bool, 
 	if !errors.Is(err, host.ErrGone) {
 		return value, false, err
 	}
+
 	if name, err := c.layout.SettingFile(path, file); err == nil {
 		if _, err := os.Stat(filepath.Dir(name)); err == nil {
 			return "", false, fmt.Errorf("%s does not exist: the controller is disabled for the group", name)
 		}
 	}
+
 	return "", true, nil
 }
 
@@ -96,6 +102,7 @@ func (c *cpusetWriter) apply(g *containerTarget) (wrote bool, err error) {
 	if err != nil {
 		return wrote, err
 	}
+
 	wroteMems, err := c.applySetting(g, UnitKindMems, cgroup.FileMems, g.mems)
 	return wrote || wroteMems, err
 }
@@ -106,15 +113,19 @@ func (c *cpusetWriter) applySetting(g *containerTarget, kind, file, value string
 	if c.journal != nil {
 		_, held = c.journal.Entry(key)
 	}
+
 	if value == "" {
 		if !held {
 			return false, nil
 		}
+
 		if err := c.journal.Undo(key); err != nil {
 			return false, fmt.Errorf("failed to restore %s of %s: %w", file, g.owner, err)
 		}
+
 		return true, nil
 	}
+
 	now, gone, err := c.readSetting(g.path, file)
 	if gone || err == nil && cgroup.EqualSettings(file, now, value) {
 		return false, nil
@@ -122,10 +133,12 @@ func (c *cpusetWriter) applySetting(g *containerTarget, kind, file, value string
 	if err != nil || c.journal == nil {
 		return err == nil, err
 	}
+
 	err = c.journal.Change(act.Unit{Key: key, Subject: g.owner, Changes: []act.Change{{Group: g.path, File: file, Value: value}}})
 	if err != nil {
 		return false, fmt.Errorf("set %s: %w", file, err)
 	}
+
 	return true, nil
 }
 
@@ -134,6 +147,7 @@ func (c *cpusetWriter) undoRemoved(containers map[string]bool) error {
 	if c.journal == nil {
 		return nil
 	}
+
 	var errs []error
 	for _, e := range c.journal.Entries() {
 		kind, id, _ := strings.Cut(e.Key, "/")
@@ -141,6 +155,7 @@ func (c *cpusetWriter) undoRemoved(containers map[string]bool) error {
 			errs = append(errs, c.journal.Undo(e.Key))
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -150,6 +165,7 @@ func (c *cpusetWriter) clearInherited(containers map[string][]*cgroup.Container)
 	if c.journal == nil || !limited {
 		return nil
 	}
+
 	var errs []error
 	for uid, list := range containers {
 		for _, container := range list {
@@ -160,9 +176,11 @@ func (c *cpusetWriter) clearInherited(containers map[string][]*cgroup.Container)
 					err = c.journal.Forget(UnitKindCPUs + "/" + g.id)
 				}
 			}
+
 			errs = append(errs, err)
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -171,6 +189,7 @@ func (c *cpusetWriter) undoAll() error {
 	if c.journal == nil {
 		return nil
 	}
+
 	return errors.Join(c.journal.UndoKind(UnitKindCPUs), c.journal.UndoKind(UnitKindMems))
 }
 
@@ -180,12 +199,15 @@ func (m *Manager) listContainers() (map[string][]*cgroup.Container, error) {
 	if err := m.tree.Scan(); err != nil && !errors.Is(err, host.ErrGone) {
 		return nil, fmt.Errorf("pods' groups: %w", err)
 	}
+
 	if changes := m.tree.Version(); m.containersByPod == nil || m.containersVersion != changes {
-		m.containersByPod, m.containersVersion = map[string][]*cgroup.Container{}, changes
+		m.containersByPod = map[string][]*cgroup.Container{}
+		m.containersVersion = changes
 		for _, p := range m.tree.Pods() {
 			m.containersByPod[p.UID] = append(m.containersByPod[p.UID], p.Containers...)
 		}
 	}
+
 	return m.containersByPod, nil
 }
 
@@ -198,12 +220,14 @@ func (m *Manager) bindMemory(machine cpumanager.Machine, facts *topology.NodeTop
 	if !m.config.BindMemory {
 		return
 	}
+
 	var err error
 	if machine.OtherMemory, err = m.measureOtherMemory(machine, facts); err != nil {
 		m.problems.Log("memory", "binding no memory to zones: "+err.Error())
 		m.boundMemory = nil
 		return
 	}
+
 	m.problems.Log("memory", "")
 	bound, unbound := cpumanager.BindMemory(machine, &m.plan, requests, m.boundMemory)
 	m.logUnboundMemory(unbound)
@@ -217,28 +241,34 @@ func (m *Manager) measureOtherMemory(machine cpumanager.Machine, facts *topology
 	if s == nil {
 		return nil, errors.New("the use of memory is unknown")
 	}
+
 	if age := m.config.Clock.Since(s.At); age > maxUseAge {
 		return nil, fmt.Errorf("the use of memory was measured %s ago", age.Truncate(time.Second))
 	}
+
 	used := map[string]series.Bytes{}
 	for i := range facts.Machine.Zones {
 		z := &facts.Machine.Zones[i]
 		found := false
 		for j := range s.Node.Zones {
 			if seen := &s.Node.Zones[j]; seen.ID == z.ID && seen.Memory.OK {
-				used[z.Name()], found = seen.Memory.Value.Used(), true
+				used[z.Name()] = seen.Memory.Value.Used()
+				found = true
 			}
 		}
+
 		if !found && machine.Memory[z.Name()] > 0 {
 			return nil, fmt.Errorf("the use of memory of zone %s is unknown", z.Name())
 		}
 	}
+
 	counts := map[cpumanager.ID]map[string]int{}
 	for _, h := range m.plan.Assignments {
 		if m.boundMemory[h.ID] != nil {
 			counts[h.ID] = h.Zones
 		}
 	}
+
 	for i := range s.Pods {
 		for j := range s.Pods[i].Containers {
 			c := &s.Pods[i].Containers[j]
@@ -246,19 +276,23 @@ func (m *Manager) measureOtherMemory(machine cpumanager.Machine, facts *topology
 			if zones == nil || !c.Memory.OK {
 				continue
 			}
+
 			cpus := 0
 			for _, n := range zones {
 				cpus += n
 			}
+
 			for zone, n := range zones {
 				used[zone] -= c.Memory.Value.Unreclaimable() * series.Bytes(n) / series.Bytes(cpus)
 			}
 		}
 	}
+
 	for i := range facts.Machine.Zones {
 		z := &facts.Machine.Zones[i]
 		used[z.Name()] = max(used[z.Name()]-(z.Memory-machine.Memory[z.Name()]), 0)
 	}
+
 	return used, nil
 }
 
@@ -269,5 +303,6 @@ func (m *Manager) logUnboundMemory(unbound map[cpumanager.ID]string) {
 			m.config.Log.V(1).Info("memory is not bound to zones", "container", id.String(), "why", why)
 		}
 	}
+
 	m.loggedMemory = unbound
 }

@@ -129,9 +129,15 @@ type planInputs struct {
 func NewManager(c Config) *Manager {
 	reader := &host.Reader{}
 	m := &Manager{
-		config: c, tree: cgroup.NewTree(c.Layout, reader), cpusets: cpusetWriter{layout: c.Layout, reader: reader, journal: c.Journal},
-		containerNames: map[string]string{}, reportedRefusals: map[cpumanager.ID]string{}, loggedMemory: map[cpumanager.ID]string{}, problems: oncelog.New(c.Log),
+		config:           c,
+		tree:             cgroup.NewTree(c.Layout, reader),
+		cpusets:          cpusetWriter{layout: c.Layout, reader: reader, journal: c.Journal},
+		containerNames:   map[string]string{},
+		reportedRefusals: map[cpumanager.ID]string{},
+		loggedMemory:     map[cpumanager.ID]string{},
+		problems:         oncelog.New(c.Log),
 	}
+
 	m.tree.CheckLinks() // A new container runs on exclusive CPUs of others until it is detected.
 	m.status.Store(&Status{Reason: "not started"})
 	return m
@@ -147,8 +153,10 @@ func (m *Manager) Status() Status { return *m.status.Load() }
 // The state file stays, so that the next agent assigns the same CPUs.
 func (m *Manager) Run(ctx context.Context) error {
 	defer m.tree.Close()
+
 	ticker := m.config.Clock.NewTicker(min(scanInterval, m.config.Period))
 	defer ticker.Stop()
+
 	for {
 		m.Reconcile()
 		select {
@@ -156,10 +164,13 @@ func (m *Manager) Run(ctx context.Context) error {
 			if m.config.Keep != nil && m.config.Keep() {
 				return nil
 			}
+
 			if err := m.cpusets.undoAll(); err != nil {
 				return fmt.Errorf("failed to restore containers: %w", err)
 			}
+
 			return nil
+
 		case <-ticker.C():
 		}
 	}
@@ -168,51 +179,62 @@ func (m *Manager) Run(ctx context.Context) error {
 // Reconcile detects changes, computes a new plan if there are any, and applies it.
 func (m *Manager) Reconcile() {
 	defer m.config.Beat("reconcile")
+
 	facts, why := m.inactiveReason()
 	if why != "" {
 		m.deactivate(why)
 		return
 	}
+
 	state := m.config.View.State()
 	if !state.KnowsPods {
 		m.problems.Log("pods", "assigning no CPUs until the node's pods are known; previous CPUs stay")
 		return
 	}
+
 	m.problems.Log("pods", "")
 	if !m.loadState() {
 		return
 	}
+
 	if state != m.lastInputs.state {
 		m.tree.RescanAll() // A container may have restarted.
 	}
+
 	containers, err := m.listContainers()
 	if err != nil {
 		m.problems.Log("groups", err.Error())
 		return
 	}
+
 	m.problems.Log("groups", "")
 	if !m.clearInheritedCPUs(containers) {
 		return
 	}
+
 	now := planInputs{state: state, topology: facts, containersVersion: m.containersVersion}
 	now.cpus, now.limitedCPUs = m.cpusets.readAllowed(cgroup.FileCPUs)
+
 	now.mems, now.limitedMems = m.cpusets.readAllowed(cgroup.FileMems)
 	changed := now != m.lastInputs
 	if !changed && m.config.Clock.Since(m.lastCompared) < m.config.Period {
 		return
 	}
+
 	m.lastCompared = m.config.Clock.Now()
 	machine, err := now.machine()
 	if err != nil {
 		m.problems.Log("machine", err.Error())
 		return
 	}
+
 	m.problems.Log("machine", "")
 	pods := readPods(state.Pods, m.config.Policy)
 	requests := collectRequests(pods, m.plan.Assignments, containers)
 	if changed && m.updatePlan(machine, requests, pods) {
 		m.lastInputs = now
 	}
+
 	m.bindMemory(machine, facts, requests)
 	m.applyTargets(m.buildTargets(machine, pods, containers), changed)
 }
@@ -222,6 +244,7 @@ func (m *Manager) inactiveReason() (*topology.NodeTopology, string) {
 	if why := UnsupportedReason(m.config.Layout); why != "" {
 		return nil, why
 	}
+
 	facts := m.config.Topology()
 	switch {
 	case facts == nil:
@@ -229,6 +252,7 @@ func (m *Manager) inactiveReason() (*topology.NodeTopology, string) {
 	case facts.Kubelet.Static:
 		return facts, "the kubelet assigns CPUs itself (policy static, by " + facts.Kubelet.Source + ")"
 	}
+
 	return facts, ""
 }
 
@@ -236,12 +260,16 @@ func (m *Manager) inactiveReason() (*topology.NodeTopology, string) {
 func (m *Manager) deactivate(why string) {
 	m.problems.Log("aside", "assigning no CPUs: "+why)
 	m.status.Store(&Status{Reason: why, Unsupported: UnsupportedReason(m.config.Layout) != ""})
+
 	if err := m.cpusets.undoAll(); err != nil {
 		m.problems.Log("undo", err.Error())
 		return
 	}
+
 	m.problems.Log("undo", "")
-	m.lastInputs, m.lastCompared, m.boundMemory = planInputs{}, time.Time{}, nil
+	m.lastInputs = planInputs{}
+	m.lastCompared = time.Time{}
+	m.boundMemory = nil
 }
 
 // loadState reads the state file once. A damaged file is moved aside, and containers get CPUs as if they were new. An unreadable file is
@@ -250,6 +278,7 @@ func (m *Manager) loadState() bool {
 	if m.loaded {
 		return true
 	}
+
 	path := m.config.StatePath
 	assignments, found, err := readState(path)
 	inherits := !found && m.config.PredecessorStatePath != ""
@@ -257,11 +286,13 @@ func (m *Manager) loadState() bool {
 		path = m.config.PredecessorStatePath
 		assignments, inherits, err = readState(path)
 	}
+
 	if err != nil {
 		m.problems.Log("state", err.Error())
 		if !errors.Is(err, errDamaged) {
 			return false
 		}
+
 		if m.config.Journal != nil && path == m.config.StatePath {
 			if err := moveDamaged(path); err != nil {
 				m.problems.Log("state", err.Error())
@@ -269,10 +300,17 @@ func (m *Manager) loadState() bool {
 			}
 		}
 	}
-	m.plan.Assignments, m.saved, m.loaded, m.inheritsState, m.unsaved = assignments, assignments, true, inherits, inherits || err != nil
+
+	m.plan.Assignments = assignments
+	m.saved = assignments
+	m.loaded = true
+
+	m.inheritsState = inherits
+	m.unsaved = inherits || err != nil
 	if inherits {
 		m.config.Log.Info(m.dryRunVerb("adopting", "would adopt")+" the CPUs assigned by gocrane's agent", "file", path, "containers", len(assignments))
 	}
+
 	return true
 }
 
@@ -282,9 +320,11 @@ func (m *Manager) clearInheritedCPUs(containers map[string][]*cgroup.Container) 
 	if !m.inheritsState {
 		return true
 	}
+
 	err := m.cpusets.clearInherited(containers)
 	m.problems.Error("inherit", "failed to reset the CPUs set by gocrane's agent", err)
 	m.inheritsState = errors.Is(err, act.ErrPaused)
+
 	return !m.inheritsState
 }
 
@@ -294,23 +334,34 @@ func (d *planInputs) machine() (cpumanager.Machine, error) {
 	if d.limitedCPUs {
 		cpus = cpus.Intersection(d.cpus)
 	}
+
 	if cpus == (numa.CPUSet{}) {
 		return cpumanager.Machine{}, errors.New("pods may not run on any known CPU")
 	}
+
 	reserved, err := d.topology.ReservedCPUs()
 	if err != nil {
 		return cpumanager.Machine{}, fmt.Errorf("reserved CPUs: %w", err)
 	}
+
 	layout, err := d.topology.Machine.Layout(cpus)
 	if err != nil {
 		return cpumanager.Machine{}, fmt.Errorf("CPUs: %w", err)
 	}
-	m := cpumanager.Machine{Layout: layout, Reserved: reserved, Memory: d.topology.UsableMemory(), MemoryBoundByKubelet: d.topology.Kubelet.StaticMemory}
+
+	m := cpumanager.Machine{
+		Layout:               layout,
+		Reserved:             reserved,
+		Memory:               d.topology.UsableMemory(),
+		MemoryBoundByKubelet: d.topology.Kubelet.StaticMemory,
+	}
+
 	for i := range d.topology.Machine.Zones {
 		if z := &d.topology.Machine.Zones[i]; d.limitedMems && !d.mems.Contains(z.ID) {
 			delete(m.Memory, z.Name())
 		}
 	}
+
 	return m, nil
 }
 
@@ -323,26 +374,36 @@ func (m *Manager) updatePlan(machine cpumanager.Machine, requests []cpumanager.P
 		if err == nil {
 			err = durablefile.Replace(m.config.StatePath, content)
 		}
+
 		if err != nil {
 			m.problems.Log("save", "failed to save the CPU assignments; the previous ones stay: "+err.Error())
 			if m.plan.Shared == (numa.CPUSet{}) { // loaded from the file, not planned yet
 				m.plan = cpumanager.Assign(machine, m.saved, requestsForAssignments(m.saved))
 			}
+
 			m.publishStatus()
 			return false
 		}
-		m.saved, m.unsaved = plan.Assignments, false
+
+		m.saved = plan.Assignments
+		m.unsaved = false
 	}
+
 	m.problems.Log("save", "")
 	m.reportPlan(&plan, pods)
 	m.plan = plan
 	m.publishStatus()
+
 	return true
 }
 
 func (m *Manager) publishStatus() {
 	m.status.Store(&Status{
-		Active: true, Exclusive: m.plan.Exclusive(), Shared: m.plan.Shared, Containers: len(m.plan.Assignments), Refused: len(m.plan.Refused),
+		Active:     true,
+		Exclusive:  m.plan.Exclusive(),
+		Shared:     m.plan.Shared,
+		Containers: len(m.plan.Assignments),
+		Refused:    len(m.plan.Refused),
 	})
 }
 
@@ -369,6 +430,7 @@ func (m *Manager) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value int, label string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), label)
 	}
+
 	if s.Active {
 		active = 1
 		gauge(cpusDesc, s.Exclusive.Len(), "exclusive")
@@ -376,6 +438,7 @@ func (m *Manager) Collect(to chan<- prometheus.Metric) {
 		gauge(containersDesc, s.Containers, "assigned")
 		gauge(containersDesc, s.Refused, "refused")
 	}
+
 	to <- prometheus.MustNewConstMetric(activeDesc, prometheus.GaugeValue, active)
 	for outcome, n := range map[string]*atomic.Int64{"moved": &m.counts.moved, "mended": &m.counts.corrected, "failed": &m.counts.failed} {
 		to <- prometheus.MustNewConstMetric(writesDesc, prometheus.CounterValue, float64(n.Load()), outcome)

@@ -39,6 +39,7 @@ func TestExclusive(t *testing.T) {
 		web := b.runPod("web", "node0=2,node1=2", 2, 2, 0)
 		b.advance()
 		b.expectCPUs("alone", "web/a=0-1", "web/b=4-5", "web/c=2-3,6-7", "web/sandbox=2-3,6-7", "other/a=2-3,6-7", "other/sandbox=2-3,6-7")
+
 		if b.mems("web", "a") != "0" || b.mems("web", "b") != "1" || b.mems("web", "c") != b.mems("other", "a") {
 			t.Errorf("memory %q, %q, %q", b.mems("web", "a"), b.mems("web", "b"), b.mems("web", "c"))
 		}
@@ -48,22 +49,28 @@ func TestExclusive(t *testing.T) {
 		if s := b.Status(); !s.Active || s.Exclusive.String() != "0-1,4-5" || s.Shared.String() != "2-3,6-7" || s.Containers != 2 {
 			t.Errorf("%+v", s)
 		}
+
 		b.runPod("late", "", 0)
 		b.advance()
 		b.expectCPUs("a pod that comes later", "late/a=2-3,6-7")
 		writes := len(b.writes)
+
 		for range 12 {
 			b.advance()
 		}
+
 		if len(b.writes) != writes {
 			t.Errorf("writes without a reason: %s", b.writes[writes:])
 		}
+
 		web.Status.Phase = corev1.PodSucceeded
 		b.invalidateState()
 		b.advance()
+
 		if all == "" {
 			all = "0-7" // Kernels before 6.17 do not accept an empty list for a group with processes.
 		}
+
 		b.expectCPUs("handed back", "web/a="+all, "web/c="+all, "other/a="+all, "late/a="+all, "other/sandbox="+all)
 		if e := b.config.Journal.Entries(); len(e) > 0 {
 			t.Errorf("the journal holds %+v", e)
@@ -77,6 +84,7 @@ func TestOrder(t *testing.T) {
 	b.runPod("web", "node0=2", 2)
 	b.runPod("other", "", 0)
 	b.advance()
+
 	if got := strings.Join(b.writes, " "); got != "cpuset.cpus=2-7 cpuset.cpus=2-7 cpuset.cpus=2-7 cpuset.cpus=0-1 cpuset.mems=0" {
 		t.Error(got)
 	}
@@ -95,6 +103,7 @@ func TestPolicies(t *testing.T) {
 			b.invalidateState()
 			b.advance()
 		}
+
 		if !strings.Contains(strings.Join(b.events, "\n"), `"sometimes", which is not a policy: exclusive applies`) {
 			t.Error(b.log)
 		}
@@ -108,6 +117,7 @@ func TestLive(t *testing.T) {
 	b.runPod("other", "", 0)
 	b.advance()
 	b.expectCPUs("exclusive", "web/a=0-1", "other/a=2-7")
+
 	for _, c := range []struct{ policy, zones, web, other string }{
 		{"immovable", "node0=2", "0-1", "0-7"}, {"numa", "node0=2", "0-3", "0-7"}, {"exclusive", "node1=2", "4-5", "0-3,6-7"}, {"none", "node1=2", "0-7", "0-7"},
 	} {
@@ -130,8 +140,10 @@ func TestResize(t *testing.T) {
 	web = web.DeepCopy()
 	b.pods[0] = web
 	now := resources(2)
-	web.Spec.Containers[0].Resources, web.Status.ContainerStatuses[0].Resources = resources(4), &now
+	web.Spec.Containers[0].Resources = resources(4)
+	web.Status.ContainerStatuses[0].Resources = &now
 	b.invalidateState()
+
 	b.advance()
 	b.expectCPUs("asked for", "web/a=0-1", "other/a=2-7")
 	now = resources(4)
@@ -142,9 +154,11 @@ func TestResize(t *testing.T) {
 	b.invalidateState()
 	b.advance()
 	b.expectCPUs("too much", "web/a=0-3", "other/a=4-7")
+
 	if !b.reported("container a keeps its CPUs") {
 		t.Error(b.events)
 	}
+
 	now = resources(2)
 	b.invalidateState()
 	b.advance()
@@ -166,6 +180,7 @@ func TestRestart(t *testing.T) {
 	b.stopContainer("first", "a")
 	b.stopContainer("first", "sandbox")
 	b.invalidateState()
+
 	b.advance()
 	b.startAgent() // It undoes the changes of the previous agent.
 	b.expectCPUs("started", "second/a=0-7")
@@ -184,18 +199,22 @@ func TestDrift(t *testing.T) {
 		b.runPod("web", "node0=2", 2)
 		b.runPod("other", "", 0)
 		b.advance()
+
 		for _, pod := range []string{"web", "other"} {
 			path, err := b.layout.SettingFile(containerPath(pod, "a"), "cpuset.cpus")
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if err := b.tree.Write(path, "0-7"); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		for range 5 {
 			b.advance()
 		}
+
 		b.expectCPUs("put right", "web/a=0-1", "other/a=2-7")
 		if !b.reported("corrected container CPUs that were changed by others") {
 			t.Error(b.log)
@@ -213,6 +232,7 @@ func TestRefused(t *testing.T) {
 	b.runPod("nowhere", "node9=2", 2)
 	b.advance()
 	b.expectCPUs("refused", "web/a=0-1", "big/a=2-7", "broken/a=2-7", "nowhere/a=2-7")
+
 	for _, want := range []string{
 		"big CPUsRefused: container a shares CPUs: 8 CPUs for big/a would leave none to share", "broken CPUsRefused: cannot parse its assigned zones",
 		`nowhere CPUsRefused: container a shares CPUs: 2 CPUs of zone "node9"`,
@@ -221,10 +241,12 @@ func TestRefused(t *testing.T) {
 			t.Errorf("not reported: %s\n%s", want, strings.Join(b.events, "\n"))
 		}
 	}
+
 	reported := len(b.events)
 	for range 10 {
 		b.advance()
 	}
+
 	if len(b.events) != reported {
 		t.Errorf("reported again: %s", b.events[reported:])
 	}
@@ -240,6 +262,7 @@ func TestReserved(t *testing.T) {
 	b.advance()
 	b.expectCPUs("reserved", "web/a=2-3", "spared/a=4-7", "spared/sandbox=4-7", "web/sandbox=0-1,4-7")
 	b.setKubeletConfig("reservedSystemCPUs: 2-3\n")
+
 	b.advance()
 	b.expectCPUs("others reserved", "web/a=0-1", "spared/a=4-7", "web/sandbox=2-7")
 	b.setKubeletConfig("reservedSystemCPUs: 0-3\n")
@@ -256,15 +279,19 @@ func TestStandsAside(t *testing.T) {
 		b.runPod("web", "node0=2", 2)
 		b.advance()
 		b.expectCPUs("ours", "web/a=0-1")
+
 		if all == "" {
 			all = "0-7"
 		}
+
 		b.setKubeletConfig("cpuManagerPolicy: static\n")
 		b.advance()
 		b.expectCPUs("the kubelet's", "web/a="+all)
+
 		if s := b.Status(); s.Active || !strings.Contains(s.Reason, "the kubelet assigns CPUs itself") {
 			t.Errorf("%+v", s)
 		}
+
 		b.setKubeletConfig("")
 		b.advance()
 		b.expectCPUs("ours again", "web/a=0-1")
@@ -277,12 +304,15 @@ func TestMemoryIsTheKubelets(t *testing.T) {
 		b.runPod("web", "node0=2", 2)
 		before := b.mems("web", "a")
 		b.advance()
+
 		if got := b.mems("web", "a"); got != "0" {
 			t.Errorf("memory of %q", got)
 		}
+
 		b.setKubeletConfig("memoryManagerPolicy: Static\n")
 		b.advance()
 		b.expectCPUs("CPUs stay", "web/a=0-1")
+
 		if got := b.mems("web", "a"); got != before && got != "0-1" {
 			t.Errorf("memory of %q, before it was %q", got, before)
 		}
@@ -298,6 +328,7 @@ func TestMemoryIsNotBoundByDefault(t *testing.T) {
 		before := b.mems("web", "a")
 		b.advance()
 		b.expectCPUs("CPUs are bound", "web/a=0-1")
+
 		if got := b.mems("web", "a"); got != before {
 			t.Errorf("memory of %q, before it was %q", got, before)
 		}
@@ -311,22 +342,28 @@ func TestMemoryOfOthers(t *testing.T) {
 	forEachVersion(t, func(t *testing.T, b *fixture, _ string) {
 		restored := func(what string) {
 			t.Helper()
+
 			for range 5 {
 				b.advance()
 			}
+
 			if got := b.mems("web", "a"); got != "" && got != "0-1" {
 				t.Errorf("%s: memory of %q", what, got)
 			}
 		}
+
 		bound := func(what string) {
 			t.Helper()
+
 			for range 5 {
 				b.advance()
 			}
+
 			if got := b.mems("web", "a"); got != "0" {
 				t.Errorf("%s: memory of %q", what, got)
 			}
 		}
+
 		b.usedMemory = [2]series.Bytes{15 * gi / 2, 0}
 		b.runPod("web", "node0=2", 2)
 		restored("others use 7.5 of 8 GiB")
@@ -334,8 +371,11 @@ func TestMemoryOfOthers(t *testing.T) {
 		bound("others use 6 GiB")
 		id := strings.TrimPrefix(containerPath("web", "a"), "kubepods/podweb/")
 		use := observe.Container{ID: id}
-		use.Memory.Value, use.Memory.OK = observe.Memory{RSS: gi / 2, Shared: gi / 2}, true
-		b.webContainers, b.usedMemory[0] = []observe.Container{use}, 15*gi/2
+		use.Memory.Value = observe.Memory{RSS: gi / 2, Shared: gi / 2}
+		use.Memory.OK = true
+
+		b.webContainers = []observe.Container{use}
+		b.usedMemory[0] = 15 * gi / 2
 		bound("others use 6.5 GiB, the container 1 GiB")
 		b.webContainers = nil
 		restored("others use 7.5 GiB")
@@ -343,6 +383,7 @@ func TestMemoryOfOthers(t *testing.T) {
 		bound("others use nothing")
 		b.clock.Step(2 * maxUseAge)
 		b.Reconcile()
+
 		if got := b.mems("web", "a"); got != "" && got != "0-1" || !b.reported("was measured") {
 			t.Errorf("stale: memory of %q", got)
 		}
@@ -358,14 +399,17 @@ func TestUnknown(t *testing.T) {
 	b.startAgent()
 	b.state = &cluster.State{}
 	b.advance()
+
 	if b.readFile(filepath.Join(b.dir, StateFile)) != state || b.cpus("web", "a") != "0-7" || !b.reported("until the node's pods are known") {
 		t.Error(b.log)
 	}
+
 	b.invalidateState()
 	b.advance()
 	b.expectCPUs("known", "web/a=0-1")
 	b.topology = nil
 	b.advance()
+
 	if s := b.Status(); s.Active || !strings.Contains(s.Reason, "topology is not known") {
 		t.Errorf("%+v", s)
 	}
@@ -379,6 +423,7 @@ func TestForgottenPod(t *testing.T) {
 	b.advance()
 	b.pods = b.pods[1:]
 	b.invalidateState()
+
 	b.advance()
 	b.expectCPUs("forgotten", "web/a=0-1", "other/a=2-7")
 	b.stopContainer("web", "a")
@@ -393,17 +438,22 @@ func TestKernelRefuses(t *testing.T) {
 	b.runPod("web", "node0=2", 2)
 	b.runPod("other", "", 0)
 	busy := true
+
 	b.writeError = func(file, _ string) error {
 		if busy && strings.Contains(file, containerPath("other", "a")) || strings.HasSuffix(file, "mems") {
 			return &os.PathError{Op: "write", Path: file, Err: syscall.EBUSY}
 		}
+
 		return nil
 	}
+
 	b.advance()
 	b.expectCPUs("busy", "web/a=0-1", "other/a=", "other/sandbox=2-7")
+
 	if !b.reported("failed to set the CPUs of 2 of 4 containers") || b.mems("web", "a") != "" {
 		t.Error(b.log)
 	}
+
 	busy = false
 	for range 5 {
 		b.advance()
@@ -416,22 +466,26 @@ func TestFullDisk(t *testing.T) {
 	b := newFixture(t, false)
 	b.runPod("first", "node0=2", 2)
 	b.advance()
+
 	block := filepath.Join(b.dir, StateFile+".tmp", "full")
 	if err := os.MkdirAll(block, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	b.runPod("second", "node0=2", 2)
 	b.advance()
 	b.expectCPUs("full", "first/a=0-1", "second/a=2-7")
 	b.startAgent()
 	b.advance()
 	b.expectCPUs("full, started anew", "first/a=0-1", "second/a=2-7")
+
 	if !b.reported("failed to save the CPU assignments") {
 		t.Error(b.log)
 	}
 	if err := os.RemoveAll(filepath.Dir(block)); err != nil {
 		t.Fatal(err)
 	}
+
 	b.advance()
 	b.expectCPUs("space again", "first/a=0-1", "second/a=2-3")
 }
@@ -443,6 +497,7 @@ func TestDamagedState(t *testing.T) {
 	b.writeFile(StateFile, `{"version":1,"checksum":5,"content":[{"pod":"web"`)
 	b.advance()
 	b.expectCPUs("damaged", "web/a=0-1")
+
 	if _, err := os.Stat(filepath.Join(b.dir, StateFile+".bad")); err != nil || !b.reported("is damaged") {
 		t.Error(err, b.log)
 	}
@@ -457,12 +512,14 @@ func TestNewerState(t *testing.T) {
 	b.writeFile(StateFile, newer)
 	b.advance()
 	b.expectCPUs("untouched", "web/a=")
+
 	if got := b.readFile(filepath.Join(b.dir, StateFile)); got != newer || !b.reported("written by a newer version") {
 		t.Errorf("the file is %s, log %v", got, b.log)
 	}
 	if err := os.Remove(filepath.Join(b.dir, StateFile)); err != nil {
 		t.Fatal(err)
 	}
+
 	b.advance()
 	b.expectCPUs("without the file", "web/a=0-1")
 }
@@ -470,19 +527,23 @@ func TestNewerState(t *testing.T) {
 // setUpPredecessor simulates a host on which gocrane's agent had assigned CPUs 2 and 3 to web/a.
 func (b *fixture) setUpPredecessor(file string) {
 	b.t.Helper()
+
 	b.writeFile(predecessorStatePath, file)
 	b.runPod("web", "node0=2", 2)
 	b.runPod("other", "", 0)
+
 	for name, cpus := range map[string]string{"web/a": "2-3", "web/sandbox": "0-1,4-7", "other/a": "0-1,4-7", "other/sandbox": "0-1,4-7"} {
 		pod, container, _ := strings.Cut(name, "/")
 		path, err := b.layout.SettingFile(containerPath(pod, container), cgroup.FileCPUs)
 		if err == nil {
 			err = b.tree.Write(path, cpus)
 		}
+
 		if err != nil {
 			b.t.Fatal(err)
 		}
 	}
+
 	b.startAgent()
 }
 
@@ -494,17 +555,21 @@ func TestStateOfGocrane(t *testing.T) {
 		b.setUpPredecessor(predecessorState)
 		b.advance()
 		b.expectCPUs("taken over", "web/a=2-3", "web/sandbox=0-1,4-7", "other/a=0-1,4-7")
+
 		if !b.reported("adopting the CPUs assigned by gocrane's agent") {
 			t.Error(b.log)
 		}
+
 		b.startAgent()
 		b.expectCPUs("undone for a moment", "other/a=0-7")
+
 		// From here on there is an own state file.
 		b.writeFile(predecessorStatePath, "no JSON")
 		b.advance()
 		b.expectCPUs("started anew", "web/a=2-3", "other/a=0-1,4-7")
 		b.stopContainer("web", "a")
 		b.stopContainer("web", "sandbox")
+
 		b.pods = b.pods[1:]
 		b.invalidateState()
 		b.advance()
@@ -523,9 +588,11 @@ func TestPausedStateOfGocrane(t *testing.T) {
 	b.config.Journal.Stopped = func() bool { return paused }
 	b.advance()
 	b.expectCPUs("paused", "web/a=2-3", "other/a=0-1,4-7")
+
 	if b.Status().Active {
 		t.Error("paused: CPUs are assigned")
 	}
+
 	paused = false
 	b.advance()
 	b.expectCPUs("taken over", "web/a=2-3", "other/a=0-1,4-7")
@@ -539,14 +606,17 @@ func TestNothingOfGocrane(t *testing.T) {
 	b.setUpPredecessor("no JSON")
 	b.advance()
 	b.expectCPUs("damaged", "web/a=0-1", "other/a=2-7")
+
 	if got := b.readFile(filepath.Join(b.dir, predecessorStatePath)); got != "no JSON" || !b.reported("is damaged") {
 		t.Errorf("%q, %s", got, b.log)
 	}
+
 	b = newFixture(t, false)
 	b.dryRun = true
 	b.setUpPredecessor(predecessorState)
 	b.advance()
 	b.expectCPUs("dry", "web/a=2-3", "other/a=0-1,4-7")
+
 	if !b.reported("would adopt") || len(b.writes) > 0 || !b.reported("container a runs on CPUs 2-3") {
 		t.Errorf("%s, %s", b.log, b.writes)
 	}
@@ -558,9 +628,11 @@ func TestDryRun(t *testing.T) {
 	b.startAgent()
 	b.runPod("web", "node0=2", 2)
 	b.runPod("other", "", 0)
+
 	for range 10 {
 		b.advance()
 	}
+
 	b.expectCPUs("dry", "web/a=", "other/a=")
 	if _, err := os.Stat(filepath.Join(b.dir, StateFile)); !os.IsNotExist(err) || len(b.writes) > 0 || len(b.events) > 0 {
 		t.Errorf("%v, %s, %s", err, b.writes, b.events)
@@ -582,12 +654,14 @@ func TestEnds(t *testing.T) {
 		go func() { done <- b.Run(ctx) }()
 		<-began
 		cancel()
+
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 		if all == "" {
 			all = "0-7"
 		}
+
 		b.expectCPUs("the end", "web/a="+all, "other/a="+all)
 		if holdings, _, err := readState(filepath.Join(b.dir, StateFile)); err != nil || len(holdings) != 1 {
 			t.Errorf("%v, %v", holdings, err)
@@ -601,9 +675,11 @@ func TestUnsupported(t *testing.T) {
 	if err := os.Remove(filepath.Join(b.dir, "sys/fs/cgroup/kubepods/cpuset.cpus")); err != nil {
 		t.Fatal(err)
 	}
+
 	b.runPod("web", "node0=2", 2)
 	b.startAgent()
 	b.advance()
+
 	if s := b.Status(); s.Active || !s.Unsupported || !strings.Contains(s.Reason, "cgroup v2 has no cpuset.cpus") {
 		t.Errorf("%+v", s)
 	}
@@ -614,21 +690,28 @@ func TestKilled(t *testing.T) {
 	forEachVersion(t, func(t *testing.T, b *fixture, _ string) {
 		b.runPod("web", "node0=2", 2)
 		b.runPod("other", "", 0)
+
 		for at := range 8 {
 			n := 0
 			b.writeError = func(string, string) error {
-				if n++; n > at {
+				n++
+
+				if n > at {
 					return errors.New("killed") // No write succeeds from here on, neither to the kernel nor to the disk.
 				}
+
 				return nil
 			}
+
 			b.advance()
 			b.writeError = nil
 			b.startAgent()
+
 			if got := b.cpus("web", "a") + b.cpus("other", "a"); got != "" && got != "0-7" && got != "0-70-7" {
 				t.Fatalf("killed after %d writes: %q", at, got)
 			}
 		}
+
 		b.advance()
 		b.expectCPUs("the rest", "web/a=0-1", "other/a=2-7")
 	})
@@ -639,9 +722,11 @@ func TestMetrics(t *testing.T) {
 	b.runPod("web", "node0=2", 2)
 	b.runPod("big", "node0=9", 9)
 	b.advance()
+
 	if cpus, ok := b.ExclusiveCPUs(); !ok || cpus.String() != "0-1" {
 		t.Errorf("%s, %t", cpus, ok)
 	}
+
 	want := `
 # HELP crane_agent_cpu_manager_containers Number of containers by state: assigned CPUs by a policy, or refused.
 # TYPE crane_agent_cpu_manager_containers gauge
@@ -657,11 +742,14 @@ crane_agent_cpu_manager_writes_total{outcome="failed"} 0
 crane_agent_cpu_manager_writes_total{outcome="mended"} 0
 crane_agent_cpu_manager_writes_total{outcome="moved"} 4
 `
+
 	if err := testutil.CollectAndCompare(b.Manager, strings.NewReader(want), "crane_agent_cpu_manager_containers", "crane_agent_cpu_manager_cpus", "crane_agent_cpu_manager_writes_total"); err != nil {
 		t.Error(err)
 	}
+
 	b.setKubeletConfig("cpuManagerPolicy: static\n")
 	b.advance()
+
 	if _, ok := b.ExclusiveCPUs(); ok {
 		t.Error("it stands aside and gives CPUs")
 	}
@@ -674,9 +762,11 @@ crane_agent_cpu_manager_writes_total{outcome="moved"} 4
 func BenchmarkStep(b *testing.B) {
 	bed := newFixture(b, false)
 	bed.runPod("web", "node0=2", 2)
+
 	for i := range 109 {
 		bed.runPod(fmt.Sprintf("pod-%d", i), "", 0)
 	}
+
 	bed.advance()
 	b.Run("quiet", func(b *testing.B) {
 		b.ReportAllocs()
@@ -684,6 +774,7 @@ func BenchmarkStep(b *testing.B) {
 			bed.Reconcile()
 		}
 	})
+
 	b.Run("compare", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -700,15 +791,18 @@ func TestCPUsStayForTheNextAgent(t *testing.T) {
 		b.advance()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
+
 		b.config.Keep = func() bool { return true }
 		if err := b.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
+
 		b.expectCPUs("kept", "web/a=0-1", "web/sandbox=2-7")
 		b.config.Keep = nil
 		if err := b.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
+
 		if got := b.cpus("web", "sandbox"); got != all && got != "0-7" {
 			t.Errorf("the sandbox runs on %q at the end", got)
 		}

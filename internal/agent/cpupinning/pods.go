@@ -43,13 +43,17 @@ func readPods(list []*corev1.Pod, policy numa.Policy) []nodePod {
 	sorted := slices.SortedStableFunc(slices.Values(list), func(a, b *corev1.Pod) int {
 		return cmp.Or(startTime(a).Compare(startTime(b)), strings.Compare(string(a.UID), string(b.UID)))
 	})
+
 	out := make([]nodePod, 0, len(sorted))
 	for _, pod := range sorted {
 		p := nodePod{
-			Pod: pod, uid: inventory.UID(pod), containers: map[string]string{},
+			Pod:            pod,
+			uid:            inventory.UID(pod),
+			containers:     map[string]string{},
 			terminated:     pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
 			avoidsReserved: pod.Annotations[topologyv1alpha1.AnnotationPodExcludeReservedCPUs] == "true",
 		}
+
 		for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 			for i := range statuses {
 				if _, id, ok := strings.Cut(statuses[i].ContainerID, "://"); ok && id != "" {
@@ -57,11 +61,13 @@ func readPods(list []*corev1.Pod, policy numa.Policy) []nodePod {
 				}
 			}
 		}
+
 		if !p.terminated {
 			p.request, p.problem = readRequest(pod, p.uid, policy)
 		}
 		out = append(out, p)
 	}
+
 	return out
 }
 
@@ -69,6 +75,7 @@ func startTime(pod *corev1.Pod) time.Time {
 	if pod.Status.StartTime != nil {
 		return pod.Status.StartTime.Time
 	}
+
 	return pod.CreationTimestamp.Time
 }
 
@@ -78,6 +85,7 @@ func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (request *cpum
 	if !ok || result == "" {
 		return nil, ""
 	}
+
 	if named, ok := pod.Annotations[topologyv1alpha1.AnnotationPodCPUPolicy]; ok {
 		if IsPolicyName(named) {
 			policy = numa.Policy(named)
@@ -85,18 +93,22 @@ func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (request *cpum
 			problem = fmt.Sprintf("annotation %s is %.40q, which is not a policy: %s applies", topologyv1alpha1.AnnotationPodCPUPolicy, named, policy)
 		}
 	}
+
 	if policy == numa.PolicyNone {
 		return nil, problem
 	}
+
 	placement, err := topologyconv.DecodeResult(result)
 	if err != nil {
 		return nil, fmt.Sprintf("cannot parse its assigned zones: %v", err)
 	}
+
 	request = &cpumanager.Pod{UID: uid, Policy: policy, Zones: map[string]int{}}
 	for _, share := range placement {
 		// Everything above the largest CPU number is equally too much.
 		request.Zones[share.Zone] = int(min(share.Resources[series.CPU]/numa.Core, numa.MaxCPU+1))
 	}
+
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		r := appliedResources(pod, c)
@@ -104,15 +116,19 @@ func readRequest(pod *corev1.Pod, uid string, policy numa.Policy) (request *cpum
 		if n == 0 || n > numa.MaxCPU+1 {
 			continue
 		}
+
 		limit, err := topologyconv.ParseAmount(corev1.ResourceMemory, r.Limits[corev1.ResourceMemory])
 		if err != nil {
 			limit = 0
 		}
+
 		request.Containers = append(request.Containers, cpumanager.Container{Name: c.Name, CPUs: n, Memory: series.Bytes(limit)})
 	}
+
 	if len(request.Containers) == 0 {
 		return nil, problem
 	}
+
 	return request, problem
 }
 
@@ -123,12 +139,14 @@ func appliedResources(pod *corev1.Pod, c *corev1.Container) *corev1.ResourceRequ
 		if s.Name != c.Name || s.Resources == nil {
 			continue
 		}
+
 		_, requested := s.Resources.Requests[corev1.ResourceCPU]
 		_, limited := s.Resources.Limits[corev1.ResourceCPU]
 		if requested && limited {
 			return s.Resources
 		}
 	}
+
 	return &c.Resources
 }
 

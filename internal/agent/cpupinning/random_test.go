@@ -26,20 +26,25 @@ func TestRandomSequence(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 4))
 				b := newFixture(t, v1)
 				b.runPod("other", "", 0)
+
 				for step := range 30 {
 					what := b.changeAtRandom(r, step)
 					b.clock.Step(DefaultPeriod)
 					b.Reconcile()
 					b.verifyPlan(fmt.Sprintf("step %d: %s", step, what))
 				}
+
 				b.pods = b.pods[:1]
 				b.invalidateState()
+
 				for _, p := range b.deletedPods() {
 					b.stopContainer(p, "a")
 					b.stopContainer(p, "sandbox")
 				}
+
 				b.clock.Step(DefaultPeriod)
 				b.Reconcile()
+
 				if got := b.cpus("other", "a"); got != "" && got != "0-7" || len(b.config.Journal.Entries()) > 0 {
 					t.Errorf("in the end it runs on %q, and the journal holds %+v", got, b.config.Journal.Entries())
 				}
@@ -54,11 +59,13 @@ func (b *fixture) deletedPods() (out []string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	for uid := range there {
 		if uid != "other" {
 			out = append(out, uid)
 		}
 	}
+
 	return out
 }
 
@@ -69,58 +76,77 @@ func (b *fixture) changeAtRandom(r *rand.Rand, step int) string {
 		i := 1 + r.IntN(len(b.pods)-1)
 		b.pods[i] = b.pods[i].DeepCopy()
 		b.invalidateState()
+
 		return i, b.pods[i]
 	}
+
 	kind := r.IntN(9)
 	if len(b.pods) == 1 || kind < 3 && len(b.pods) < 6 {
 		p := b.runPod(fmt.Sprintf("p%d", step), fmt.Sprintf("node0=%d,node1=%d", r.IntN(3), r.IntN(3)), 1+r.IntN(3))
 		p.Annotations[topologyv1alpha1.AnnotationPodCPUPolicy] = policies[r.IntN(len(policies))]
 		return "run " + p.Name
 	}
+
 	i, p := one()
 	switch kind {
 	case 0, 1, 2, 3:
 		p.Annotations[topologyv1alpha1.AnnotationPodCPUPolicy] = policies[r.IntN(len(policies))]
 		return "policy of " + p.Name
+
 	case 4:
 		now := resources(1 + r.IntN(4))
 		p.Spec.Containers[0].Resources = now
 		p.Status.ContainerStatuses[0].Resources = &now
+
 		return "resize " + p.Name
+
 	case 5:
 		b.stopContainer(p.Name, "a")
 		b.startContainer(p.Name, "a")
 		return "restart " + p.Name
+
 	case 6:
 		path, err := b.layout.SettingFile(containerPath(p.Name, "a"), "cpuset.cpus")
 		if err != nil {
 			b.t.Fatal(err)
 		}
+
 		if err := b.tree.Write(path, fmt.Sprint(r.IntN(8))); err != nil {
 			b.t.Fatal(err)
 		}
+
 		return "a stranger moves " + p.Name
+
 	case 7:
 		if r.IntN(2) == 0 {
 			b.setKubeletConfig(fmt.Sprintf("reservedSystemCPUs: \"%d\"\n", r.IntN(8)))
 			return "other reserved CPUs"
 		}
-		n, at := 0, r.IntN(4)
+
+		n := 0
+		at := r.IntN(4)
 		b.writeError = func(string, string) error {
-			if n++; n > at {
+			n++
+
+			if n > at {
 				return fmt.Errorf("killed")
 			}
+
 			return nil
 		}
+
 		b.clock.Step(time.Minute)
 		b.Reconcile()
 		b.writeError = nil
 		b.startAgent()
+
 		return "an agent was killed"
+
 	default:
 		b.pods = append(b.pods[:i:i], b.pods[i+1:]...)
 		b.stopContainer(p.Name, "a")
 		b.stopContainer(p.Name, "sandbox")
+
 		return "end " + p.Name
 	}
 }
@@ -128,10 +154,12 @@ func (b *fixture) changeAtRandom(r *rand.Rand, step int) string {
 // verifyPlan compares the cgroups with the plan and checks the plan's invariants.
 func (b *fixture) verifyPlan(when string) {
 	b.t.Helper()
+
 	there, err := b.listContainers()
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	own := map[string]cpumanager.Assignment{}
 	var alone numa.CPUSet
 	for _, h := range b.plan.Assignments {
@@ -140,22 +168,27 @@ func (b *fixture) verifyPlan(when string) {
 			if alone.Intersection(h.CPUs).Len() > 0 {
 				b.t.Fatalf("%s: two containers have CPUs of %s alone", when, h.CPUs)
 			}
+
 			alone = alone.Union(h.CPUs)
 		}
 	}
+
 	for uid, list := range there {
 		for _, c := range list {
 			text, _, err := b.cpusets.readSetting(c.Path, "cpuset.cpus")
 			if err != nil {
 				b.t.Fatal(err)
 			}
+
 			if text == "" {
 				text = "0-7" // inherited from the parent
 			}
+
 			runs, err := numa.ParseCPUSet(text)
 			if err != nil || runs.Len() == 0 {
 				b.t.Fatalf("%s: %s of %s runs on %q: %v", when, c.ID, uid, text, err)
 			}
+
 			h, holds := own[uid]
 			switch main := strings.HasSuffix(containerPath(uid, "a"), c.ID); {
 			case holds && main && h.Policy != numa.PolicyNUMA:
@@ -167,6 +200,7 @@ func (b *fixture) verifyPlan(when string) {
 			}
 		}
 	}
+
 	if b.plan.Shared == (numa.CPUSet{}) {
 		b.t.Fatalf("%s: nothing is left to share", when)
 	}

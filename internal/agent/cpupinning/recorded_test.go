@@ -17,6 +17,7 @@ func TestRecordedState(t *testing.T) {
 		{ID: cpumanager.ID{Pod: "pod-a", Container: "app"}, Policy: numa.PolicyExclusive, CPUs: numa.NewCPUSet(2, 3, 6), Zones: map[string]int{"node0": 3}},
 		{ID: cpumanager.ID{Pod: "pod-b", Container: "app"}, Policy: numa.PolicyNUMA, CPUs: numa.NewCPUSet(4, 5)},
 	}
+
 	got, found, err := readState("testdata/state-v1-2fe0246b.json")
 	if err != nil || !found || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, found %t, %v", got, found, err)

@@ -52,13 +52,16 @@ func parseState(content []byte) ([]cpumanager.Assignment, error) {
 	if len(content) > maxStateBytes {
 		return nil, fmt.Errorf("%d bytes, at most %d are allowed", len(content), maxStateBytes)
 	}
+
 	var head struct {
 		Version    *int    `json:"version"`
 		PolicyName *string `json:"policyName"`
 	}
+
 	if err := json.Unmarshal(content, &head); err != nil {
 		return nil, fmt.Errorf("invalid JSON: %w", err)
 	}
+
 	var out []cpumanager.Assignment
 	var err error
 	if head.Version == nil && head.PolicyName != nil {
@@ -66,15 +69,19 @@ func parseState(content []byte) ([]cpumanager.Assignment, error) {
 	} else {
 		out, err = parseCurrent(content)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	if len(out) > maxAssignments {
 		return nil, fmt.Errorf("%d containers, at most %d are allowed", len(out), maxAssignments)
 	}
+
 	if err := cpumanager.Validate(out); err != nil {
 		return nil, err
 	}
+
 	return out, nil
 }
 
@@ -83,14 +90,22 @@ func parseCurrent(content []byte) ([]cpumanager.Assignment, error) {
 	if err := durablefile.Open(stateVersion, content, &entries); err != nil {
 		return nil, err
 	}
+
 	out := make([]cpumanager.Assignment, 0, len(entries))
 	for _, e := range entries {
 		cpus, err := numa.ParseCPUSet(e.CPUs)
 		if err != nil {
 			return nil, fmt.Errorf("container %.80q: %w", e.Pod+"/"+e.Container, err)
 		}
-		out = append(out, cpumanager.Assignment{ID: cpumanager.ID{Pod: e.Pod, Container: e.Container}, Policy: e.Policy, CPUs: cpus, Zones: e.Zones})
+
+		out = append(out, cpumanager.Assignment{
+			ID:     cpumanager.ID{Pod: e.Pod, Container: e.Container},
+			Policy: e.Policy,
+			CPUs:   cpus,
+			Zones:  e.Zones,
+		})
 	}
+
 	return out, nil
 }
 
@@ -99,9 +114,11 @@ func parseGocrane(content []byte) ([]cpumanager.Assignment, error) {
 	if err := json.Unmarshal(content, &s); err != nil {
 		return nil, fmt.Errorf("of gocrane: %w", err)
 	}
+
 	if _, err := numa.ParseCPUSet(s.DefaultCPUSet); err != nil {
 		return nil, fmt.Errorf("of gocrane: defaultCpuSet: %w", err)
 	}
+
 	var out []cpumanager.Assignment
 	for _, pod := range slices.Sorted(maps.Keys(s.Entries)) {
 		for _, container := range slices.Sorted(maps.Keys(s.Entries[pod])) {
@@ -109,17 +126,26 @@ func parseGocrane(content []byte) ([]cpumanager.Assignment, error) {
 			if err != nil {
 				return nil, fmt.Errorf("of gocrane: container %.80q: %w", pod+"/"+container, err)
 			}
+
 			out = append(out, cpumanager.Assignment{ID: cpumanager.ID{Pod: pod, Container: container}, CPUs: cpus})
 		}
 	}
+
 	return out, nil
 }
 
 func encodeState(assignments []cpumanager.Assignment) ([]byte, error) {
 	entries := make([]stateEntry, len(assignments))
 	for i, h := range assignments {
-		entries[i] = stateEntry{Pod: h.Pod, Container: h.Container, Policy: h.Policy, CPUs: h.CPUs.String(), Zones: h.Zones}
+		entries[i] = stateEntry{
+			Pod:       h.Pod,
+			Container: h.Container,
+			Policy:    h.Policy,
+			CPUs:      h.CPUs.String(),
+			Zones:     h.Zones,
+		}
 	}
+
 	return durablefile.Seal(stateVersion, entries)
 }
 
@@ -135,6 +161,7 @@ func readState(path string) (assignments []cpumanager.Assignment, found bool, er
 	if err != nil {
 		return nil, true, fmt.Errorf("CPU state file: %w", err)
 	}
+
 	assignments, err = parseState(content)
 	if errors.Is(err, durablefile.ErrNewer) {
 		return nil, true, fmt.Errorf("CPU state file %s: %w: no CPUs are assigned until the newer agent runs again, or the file is removed", path, err)
@@ -142,6 +169,7 @@ func readState(path string) (assignments []cpumanager.Assignment, found bool, er
 	if err != nil {
 		return nil, true, fmt.Errorf("CPU state file %s %w: %w", path, errDamaged, err)
 	}
+
 	return assignments, true, nil
 }
 
@@ -150,5 +178,6 @@ func moveDamaged(path string) error {
 	if err := os.Rename(path, path+".bad"); err != nil {
 		return fmt.Errorf("failed to move the CPU state file: %w", err)
 	}
+
 	return nil
 }

@@ -27,9 +27,11 @@ func TestState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if got, err := parseState(content); err != nil || !reflect.DeepEqual(got, testAssignments()) {
 		t.Errorf("%+v, %v", got, err)
 	}
+
 	for want, bad := range map[string]string{
 		"invalid JSON":            string(content[:len(content)-3]),
 		"reads up to 1":           strings.Replace(string(content), `"version":1`, `"version":2`, 1),
@@ -53,6 +55,7 @@ func manyEntries(n int) string {
 	for i := range parts {
 		parts[i] = fmt.Sprintf(`"c%d":"1"`, i)
 	}
+
 	return strings.Join(parts, ",")
 }
 
@@ -62,6 +65,7 @@ func TestGocraneState(t *testing.T) {
 	if err != nil || len(got) != 3 {
 		t.Fatalf("%+v, %v", got, err)
 	}
+
 	want := cpumanager.Assignment{ID: cpumanager.ID{Pod: "0f0e", Container: "side"}, CPUs: numa.NewCPUSet(1, 2)}
 	if !reflect.DeepEqual(got[1], want) {
 		t.Errorf("%+v, want %+v", got[1], want)
@@ -76,6 +80,7 @@ func TestReadState(t *testing.T) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	if got, _, err := readState(path); err == nil {
 		t.Errorf("a directory: %v", got)
 	}
@@ -86,26 +91,32 @@ func FuzzParseState(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	f.Add(own)
 	f.Add([]byte(`{"policyName":"static","defaultCpuSet":"0-3","entries":{"p":{"a":"1-2"}},"checksum":1}`))
 	f.Add([]byte(`{"version":1,"checksum":0,"content":null}`))
+
 	f.Fuzz(func(t *testing.T, content []byte) {
 		assignments, err := parseState(content)
 		if err != nil {
 			return
 		}
+
 		again, err := encodeState(assignments)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if back, err := parseState(again); err != nil || len(back) != len(assignments) {
 			t.Fatalf("%q became %q: %v", content, again, err)
 		}
+
 		// Whatever was accepted can be requested and assigned.
 		layout, err := numa.NewLayout([]numa.Thread{{CPU: 0, Zone: "node0"}, {CPU: 1, Core: 1, Zone: "node0"}})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		plan := cpumanager.Assign(cpumanager.Machine{Layout: layout}, assignments, requestsForAssignments(assignments))
 		if plan.Shared == (numa.CPUSet{}) {
 			t.Fatalf("%q leaves nothing to share", content)

@@ -26,13 +26,16 @@ func Lock(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		err = ErrLocked
 	}
+
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), f.Close())
 	}
+
 	return f, nil
 }
 
@@ -65,6 +68,7 @@ func ReplaceOn(disk Disk, path string, content []byte) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = f.Write(content)
 	if err == nil {
 		err = f.Sync()
@@ -72,9 +76,11 @@ func ReplaceOn(disk Disk, path string, content []byte) error {
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = disk.Rename(temporary, path)
 	}
+
 	if err != nil {
 		return errors.Join(err, disk.Remove(temporary))
 	}
+
 	return disk.SyncDir(filepath.Dir(path))
 }
 
@@ -94,6 +100,7 @@ func (osDisk) SyncDir(path string) error {
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
@@ -110,10 +117,12 @@ func Seal(version int, value any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write: %w", err)
 	}
+
 	out, err := json.Marshal(Envelope{Version: version, Checksum: checksum(raw), Content: raw})
 	if err != nil {
 		return nil, fmt.Errorf("write: %w", err)
 	}
+
 	return out, nil
 }
 
@@ -126,18 +135,23 @@ func Open(version int, sealed []byte, value any) error {
 	if err := json.Unmarshal(sealed, &e); err != nil {
 		return fmt.Errorf("invalid JSON: %w", err)
 	}
+
 	if e.Version > version {
 		return fmt.Errorf("%w: has version %d, and this agent reads up to %d", ErrNewer, e.Version, version)
 	}
+
 	if e.Version != version {
 		return fmt.Errorf("has version %d, want %d", e.Version, version)
 	}
+
 	if checksum(e.Content) != e.Checksum {
 		return errors.New("checksum does not match the content")
 	}
+
 	if err := json.Unmarshal(e.Content, value); err != nil {
 		return fmt.Errorf("content: %w", err)
 	}
+
 	return nil
 }
 

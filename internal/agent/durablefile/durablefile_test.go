@@ -17,10 +17,12 @@ func TestReplace(t *testing.T) {
 		if err := Replace(path, []byte(content)); err != nil {
 			t.Fatal(err)
 		}
+
 		if got, err := os.ReadFile(path); err != nil || string(got) != content {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
+
 	if _, err := os.Stat(path + ".tmp"); !os.IsNotExist(err) {
 		t.Errorf("something was left beside the file: %v", err)
 	}
@@ -33,10 +35,12 @@ func TestReplaceFails(t *testing.T) {
 	if err := Replace(path, []byte("old")); err != nil {
 		t.Fatal(err)
 	}
+
 	// A directory instead of the temporary file makes the write fail, as a full disk would.
 	if err := os.MkdirAll(filepath.Join(path+".tmp", "full"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := Replace(path, []byte("new")); err == nil {
 		t.Error("no error")
 	}
@@ -53,10 +57,12 @@ func TestSeal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := map[string]int{}
 	if err := Open(3, sealed, &got); err != nil || got["a"] != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
+
 	for want, bad := range map[string]string{
 		"invalid JSON":            string(sealed[:len(sealed)/2]),
 		"version 4":               strings.Replace(string(sealed), `"version":3`, `"version":4`, 1),
@@ -66,6 +72,7 @@ func TestSeal(t *testing.T) {
 			t.Errorf("%s: %v, want %q", bad, err, want)
 		}
 	}
+
 	if err := Open(3, sealed, new(int)); err == nil || !strings.Contains(err.Error(), "content") {
 		t.Errorf("into a number: %v", err)
 	}
@@ -78,17 +85,20 @@ func TestLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := Lock(dir); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("the second has it as well: %v", err)
 	}
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	file, err = Lock(dir)
 	if err != nil {
 		t.Fatal("it is not free again: ", err)
 	}
 	defer file.Close()
+
 	if _, err := Lock(filepath.Join(dir, "nowhere")); err == nil {
 		t.Error("no error without a directory")
 	}

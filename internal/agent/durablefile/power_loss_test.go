@@ -17,13 +17,16 @@ func TestPowerLoss(t *testing.T) {
 	const path = "/state/file"
 	for name, begin := range map[string][]string{"first": nil, "second": {"old"}, "after one that was cut off": {"older", "old"}} {
 		t.Run(name, func(t *testing.T) {
-			disk, want := powerlossfs.New(), []string{"none"}
+			disk := powerlossfs.New()
+			want := []string{"none"}
 			for _, content := range begin {
 				if err := durablefile.ReplaceOn(disk, path, []byte(content)); err != nil {
 					t.Fatal(err)
 				}
+
 				want = []string{"have " + content}
 			}
+
 			steps := 0
 			may := append(slices.Clone(want), "have new")
 			disk.Step = func() {
@@ -34,9 +37,11 @@ func TestPowerLoss(t *testing.T) {
 					}
 				}
 			}
+
 			if err := durablefile.ReplaceOn(disk, path, []byte("new")); err != nil {
 				t.Fatal(err)
 			}
+
 			if got := possibleContents(disk, path); !slices.Equal(got, []string{"have new"}) {
 				t.Errorf("afterwards: %v", got)
 			}
@@ -62,6 +67,7 @@ func (c unsyncedDisk) Create(path string) (durablefile.File, error) {
 	if !c.content {
 		f = unsyncedFile{f}
 	}
+
 	return f, err
 }
 
@@ -69,6 +75,7 @@ func (c unsyncedDisk) SyncDir(path string) error {
 	if !c.names {
 		return nil
 	}
+
 	return c.Disk.SyncDir(path)
 }
 
@@ -83,9 +90,11 @@ func TestPowerLossWithoutSync(t *testing.T) {
 		if err := durablefile.ReplaceOn(disk, path, []byte("old")); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := durablefile.ReplaceOn(unsyncedDisk{disk, test.content, test.names}, path, []byte("newer")); err != nil {
 			t.Fatal(err)
 		}
+
 		if got := possibleContents(disk, path); !slices.Contains(got, test.want) {
 			t.Errorf("content synced %t, names %t: %v, want %s among them", test.content, test.names, got, test.want)
 		}
@@ -99,7 +108,9 @@ func possibleContents(disk *powerlossfs.Disk, path string) (out []string) {
 			out = append(out, "none")
 			continue
 		}
+
 		out = append(out, fmt.Sprintf("have %s", content))
 	}
+
 	return out
 }

@@ -41,11 +41,13 @@ func SumAllocated(pods []*corev1.Pod) Amounts {
 		if isTerminated(pod) {
 			continue
 		}
+
 		requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
 		a := readAmounts(requests)
 		sum.CPU += a.CPU
 		sum.Memory += a.Memory
 	}
+
 	return sum
 }
 
@@ -58,6 +60,7 @@ func Containers(pod *corev1.Pod) []Container {
 	if isTerminated(pod) {
 		return nil
 	}
+
 	var out []Container
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
@@ -66,6 +69,7 @@ func Containers(pod *corev1.Pod) []Container {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -75,17 +79,21 @@ func SumContainers(pod *corev1.Pod) (sum Amounts) {
 		sum.CPU += c.CPU
 		sum.Memory += c.Memory
 	}
+
 	return sum
 }
 
 // ReadContainer returns the elastic resources of a container. The API server requires limits and requests to be equal.
 func ReadContainer(c *corev1.Container) Amounts {
-	a, requests := readAmounts(c.Resources.Limits), readAmounts(c.Resources.Requests)
+	a := readAmounts(c.Resources.Limits)
+	requests := readAmounts(c.Resources.Requests)
 	return Amounts{CPU: max(a.CPU, requests.CPU), Memory: max(a.Memory, requests.Memory)}
 }
 
 func readAmounts(list corev1.ResourceList) Amounts {
-	cpu, memory := list[ensurancev1alpha1.ResourceReclaimedCPU], list[ensurancev1alpha1.ResourceReclaimedMemory]
+	cpu := list[ensurancev1alpha1.ResourceReclaimedCPU]
+	memory := list[ensurancev1alpha1.ResourceReclaimedMemory]
+
 	// The API server admits whole, non-negative numbers; sums of hostile ones must not overflow.
 	return Amounts{CPU: series.MilliCPU(1000 * clampQuantity(cpu, maxCores)), Memory: series.Bytes(clampQuantity(memory, maxBytes))}
 }
@@ -106,6 +114,7 @@ func containerID(pod *corev1.Pod, name string) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -126,6 +135,7 @@ func ReadReclaimableCapacity(list corev1.ResourceList) (r ReclaimableCapacity) {
 	if q := list[ensurancev1alpha1.ResourceReclaimedMemory]; q.Sign() > 0 {
 		r.Memory = new(series.Bytes(clampQuantity(q, maxBytes)))
 	}
+
 	return r
 }
 
@@ -137,5 +147,6 @@ func (r ReclaimableCapacity) AllocatedShares(held Amounts) (s AllocatedShares) {
 	if r.Memory != nil {
 		s.Memory = new(elastic.AllocatedShare(held.Memory, *r.Memory, elastic.Memory().Unit))
 	}
+
 	return s
 }

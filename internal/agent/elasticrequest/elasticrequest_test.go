@@ -21,6 +21,7 @@ func container(name, cpu, memory string) corev1.Container {
 	if memory != "" {
 		list[ensurancev1alpha1.ResourceReclaimedMemory] = resource.MustParse(memory)
 	}
+
 	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Limits: list, Requests: list}}
 }
 
@@ -35,14 +36,17 @@ func TestContainers(t *testing.T) {
 			ContainerStatuses:     []corev1.ContainerStatus{{Name: "none", ContainerID: "containerd://n"}, {Name: "both", ContainerID: "cri-o://b"}, {Name: "late"}},
 		},
 	}
+
 	want := []Container{
 		{Name: "first", ID: "f", Amounts: Amounts{CPU: 1000}},
 		{Name: "both", ID: "b", Amounts: Amounts{CPU: 2000, Memory: 1 << 30}},
 		{Name: "late", Amounts: Amounts{CPU: 3000}},
 	}
+
 	if got := Containers(pod); !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
+
 	pod.Status.Phase = corev1.PodSucceeded
 	if got := Containers(pod); got != nil {
 		t.Errorf("a pod that has ended: %+v", got)
@@ -57,6 +61,7 @@ func TestSumAllocated(t *testing.T) {
 	if got := SumAllocated([]*corev1.Pod{running, starting, over, {}}); got != (Amounts{CPU: 8000, Memory: 1 << 30}) {
 		t.Errorf("%+v", got)
 	}
+
 	hostile := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{container("a", "-4", "9E"), container("b", "9E", "-1")}}}
 	if got := SumAllocated([]*corev1.Pod{hostile, hostile}); got.CPU < 0 || got.Memory < 0 {
 		t.Errorf("%+v", got)

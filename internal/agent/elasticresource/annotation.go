@@ -53,12 +53,24 @@ type resourceAnnotation struct {
 
 // describeResult returns the terms of a result.
 func describeResult[T model.Amount](r *result[T]) *resourceAnnotation {
-	out := &resourceAnnotation{Advertised: formatQuantity(r.Advertise), Phase: string(r.Phase), Allocated: formatQuantity(r.Allocated), Problem: r.Problem}
-	if r.Allocatable > 0 {
-		out.Allocatable, out.Reserve = formatQuantity(r.Allocatable), formatQuantity(r.Reserve)
+	out := &resourceAnnotation{
+		Advertised: formatQuantity(r.Advertise),
+		Phase:      string(r.Phase),
+		Allocated:  formatQuantity(r.Allocated),
+		Problem:    r.Problem,
 	}
+
+	if r.Allocatable > 0 {
+		out.Allocatable = formatQuantity(r.Allocatable)
+		out.Reserve = formatQuantity(r.Reserve)
+	}
+
 	if r.NeedSource != model.SourceNone {
-		out.Need, out.From, out.Margin, out.Use = formatQuantity(r.Need), string(r.NeedSource), formatQuantity(r.Margin), formatQuantity(r.Use)
+		out.Need = formatQuantity(r.Need)
+		out.From = string(r.NeedSource)
+
+		out.Margin = formatQuantity(r.Margin)
+		out.Use = formatQuantity(r.Use)
 		if r.hasForecast {
 			out.Forecast = formatQuantity(r.Forecast)
 		}
@@ -66,13 +78,17 @@ func describeResult[T model.Amount](r *result[T]) *resourceAnnotation {
 			out.Offer = formatQuantity(r.Offer)
 		}
 	}
+
 	if !r.Since.IsZero() {
 		since := r.Since.UTC()
-		out.Stable, out.StableSince = formatQuantity(r.Stable), &since
+		out.Stable = formatQuantity(r.Stable)
+		out.StableSince = &since
 	}
+
 	if r.Deficit > 0 {
 		out.Deficit = formatQuantity(r.Deficit)
 	}
+
 	return out
 }
 
@@ -84,6 +100,7 @@ func formatQuantity[T model.Amount](v T) string {
 	case series.Bytes:
 		return resource.NewQuantity(int64(v), resource.BinarySI).String()
 	}
+
 	return ""
 }
 
@@ -93,6 +110,7 @@ func parseAnnotation(annotation string) *nodeAnnotation {
 	if annotation == "" || json.Unmarshal([]byte(annotation), &a) != nil {
 		return nil
 	}
+
 	return &a
 }
 
@@ -101,10 +119,12 @@ func (r *resourceAnnotation) previousQuantity() resource.Quantity {
 	if r == nil {
 		return resource.Quantity{}
 	}
+
 	q, err := resource.ParseQuantity(r.Previous)
 	if err != nil {
 		return resource.Quantity{}
 	}
+
 	return q
 }
 
@@ -113,6 +133,7 @@ func (a *nodeAnnotation) encode() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("annotation: %w", err)
 	}
+
 	return string(raw), nil
 }
 

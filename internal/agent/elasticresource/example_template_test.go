@@ -22,22 +22,27 @@ func TestExampleTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var cm corev1.ConfigMap
 	if err := yaml.UnmarshalStrict(content, &cm); err != nil {
 		t.Fatal(err)
 	}
+
 	if cm.Name != predictionv1alpha1.NodeResourceTemplateConfigMap {
 		t.Errorf("name %s", cm.Name)
 	}
+
 	spec, err := nodetemplate.Render(cm.Data[predictionv1alpha1.NodeResourceTemplateKey], newNode())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if _, ok := findIdentifier(&spec, name); !ok {
 			t.Errorf("nothing of %s", name)
 		}
 	}
+
 	for _, m := range spec.PredictionMetrics {
 		if _, err := parser.NewParser(parser.Options{}).ParseExpr(m.ExpressionQuery.Expression); err != nil {
 			t.Errorf("%s: %v\n%s", m.ResourceIdentifier, err, m.ExpressionQuery.Expression)

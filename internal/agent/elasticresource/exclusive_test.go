@@ -22,11 +22,14 @@ func TestExclusive(t *testing.T) {
 		at = at.Add(time.Second)
 		u.add(&observe.Snapshot{At: at, Node: observe.Node{UsedCPU: known(2000), ExclusiveIdle: idle}}, nil)
 	}
+
 	if cpu, _ := u.drain(); cpu.Exclusive != 1500 || cpu.Total != 2000 {
 		t.Errorf("%+v, want 1500m idle", cpu)
 	}
+
 	at = at.Add(time.Second)
 	u.add(&observe.Snapshot{At: at, Node: observe.Node{UsedCPU: known(2000)}}, nil)
+
 	if cpu, _ := u.drain(); cpu.Exclusive != 0 {
 		t.Errorf("%+v, want nothing of the span before", cpu)
 	}

@@ -37,7 +37,9 @@ func snapshot(at time.Time, total series.MilliCPU, used series.Bytes) *observe.S
 		{UID: "2", Containers: []observe.Container{container("c", 200, 2*gi)}},
 		{UID: "3", Containers: []observe.Container{container("n", 1000, 3*gi), container("m", 300, gi/2)}},
 	}}
-	s.Node.UsedCPU, s.Node.Memory = known(total), known(host.Memory{Total: 64 * gi, Available: 64*gi - used})
+
+	s.Node.UsedCPU = known(total)
+	s.Node.Memory = known(host.Memory{Total: 64 * gi, Available: 64*gi - used})
 	return s
 }
 
@@ -48,6 +50,7 @@ func TestUsage(t *testing.T) {
 	if cpu, memory := u.drain(); !cpu.At.IsZero() || !memory.At.IsZero() {
 		t.Errorf("nothing was measured: %+v, %+v", cpu, memory)
 	}
+
 	u.add(nil, testRequests)
 	u.add(snapshot(start, 3000, 10*gi), testRequests)
 	u.add(snapshot(start, 9000, 10*gi), testRequests) // the same snapshot again
@@ -55,6 +58,7 @@ func TestUsage(t *testing.T) {
 	swapped := snapshot(start.Add(2*time.Second), 5000, 15*gi)
 	swapped.Node.Memory.Value.SwappedOut = 7 * gi
 	u.add(swapped, testRequests)
+
 	cpu, memory := u.drain()
 	if want := (model.Use[series.MilliCPU]{At: start.Add(2 * time.Second), Total: 4001, Elastic: 700}); cpu != want {
 		t.Errorf("%+v, want %+v", cpu, want)
@@ -62,10 +66,12 @@ func TestUsage(t *testing.T) {
 	if want := (model.Use[series.Bytes]{At: start.Add(2 * time.Second), Total: 22 * gi, Elastic: gi + gi/2}); memory != want {
 		t.Errorf("%+v, want %+v", memory, want)
 	}
+
 	// Without a new snapshot the last measurement keeps its time.
 	if again, _ := u.drain(); again != cpu {
 		t.Errorf("%+v, want %+v", again, cpu)
 	}
+
 	// Unknown use of elastic pods counts as that of others. Without the node's use there is no measurement.
 	s := snapshot(start.Add(time.Minute), 5000, 15*gi)
 	s.Pods[0].Containers[0].Use = observe.Use{}
@@ -73,6 +79,7 @@ func TestUsage(t *testing.T) {
 	lost := snapshot(start.Add(time.Minute+time.Second), 5000, 15*gi)
 	lost.Node = observe.Node{}
 	u.add(lost, testRequests)
+
 	cpu, memory = u.drain()
 	if cpu.Elastic != 200 || memory.Elastic != gi/2 || !cpu.At.Equal(s.At) || !memory.At.Equal(s.At) {
 		t.Errorf("%+v, %+v", cpu, memory)
@@ -89,6 +96,7 @@ func TestPageCacheOfElasticPods(t *testing.T) {
 	u.add(s, testRequests)
 	_, memory := u.drain()
 	var state model.State[series.Bytes]
+
 	got := model.Decide(model.Input[series.Bytes]{At: start, Allocatable: 64 * gi, Use: memory, PodsKnown: true}, model.Memory(), &state)
 	if got.Offer != 42*gi {
 		t.Errorf("offers %d GiB, want 42 GiB", got.Offer/gi)
@@ -114,12 +122,14 @@ func TestRender(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if e := spec.PredictionMetrics[0].ExpressionQuery.Expression; !strings.Contains(e, `instance=~"(n1)(:\\d+)?",pool="mixed"`) {
 		t.Errorf("expression %s", e)
 	}
 	if spec.TargetRef.Name != "n1" || spec.TargetRef.Kind != "Node" || spec.PredictionWindowSeconds != 3600 {
 		t.Errorf("%+v", spec)
 	}
+
 	for text, why := range map[string]string{
 		"{{.metadata.labels.nothing}}": "nothing",
 		"{{.metadata.nothing.name}}":   "nothing",
@@ -147,10 +157,12 @@ func newForecast(values ...string) *predictionv1alpha1.TimeSeriesPrediction {
 			{ResourceIdentifier: "memory", Type: predictionv1alpha1.ResourceQueryMetricType, ResourceQuery: &memory},
 		},
 	}
+
 	var samples []predictionv1alpha1.Sample
 	for i, v := range values {
 		samples = append(samples, predictionv1alpha1.Sample{Value: v, Timestamp: start.Add(time.Duration(i) * time.Minute).Unix()})
 	}
+
 	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{{ResourceIdentifier: "cpu", Ready: true, Prediction: []predictionv1alpha1.MetricTimeSeries{{Samples: samples}}}}
 	return tsp
 }
@@ -160,6 +172,7 @@ func TestForecast(t *testing.T) {
 	cpu := func(e forecastState) model.Forecast[series.MilliCPU] {
 		return readForecast(e, newNode(), corev1.ResourceCPU, start.Add(30*time.Second), model.ParseCores)
 	}
+
 	if f := cpu(forecastState{tsp: newForecast("2.00000", "12.50000", "3.00000")}); !f.OK || !f.Requested || f.Peak != 12500 || !f.Until.Equal(start.Add(2*time.Minute)) {
 		t.Errorf("%+v", f)
 	}
@@ -169,14 +182,17 @@ func TestForecast(t *testing.T) {
 	if f := cpu(forecastState{requested: true, reason: "not yet"}); !f.Requested || f.OK || f.Detail != "not yet" {
 		t.Errorf("%+v", f)
 	}
+
 	if f := readForecast(forecastState{tsp: newForecast("1")}, newNode(), corev1.ResourceMemory, start, model.ParseBytes); !f.Requested || f.OK || f.Detail == "" {
 		t.Errorf("memory is asked for and not forecast: %+v", f)
 	}
+
 	other := newForecast("1")
 	other.Spec.PredictionMetrics = other.Spec.PredictionMetrics[:1]
 	if f := readForecast(forecastState{tsp: other}, newNode(), corev1.ResourceMemory, start, model.ParseBytes); f.Requested {
 		t.Errorf("memory is not requested: %+v", f)
 	}
+
 	two := newForecast("1")
 	two.Status.PredictionMetrics[0].Prediction = append(two.Status.PredictionMetrics[0].Prediction, two.Status.PredictionMetrics[0].Prediction[0])
 	stranger := newForecast("1")
@@ -184,7 +200,9 @@ func TestForecast(t *testing.T) {
 	old := newForecast("1")
 	made := metav1.NewTime(start)
 	long := metav1.NewTime(start.Add(-3 * time.Hour))
-	old.Status.PredictionMetrics[0].UpdateTime, old.Status.PredictionMetrics[0].LastSampleTime = &made, &long
+
+	old.Status.PredictionMetrics[0].UpdateTime = &made
+	old.Status.PredictionMetrics[0].LastSampleTime = &long
 	for name, c := range map[string]struct {
 		tsp *predictionv1alpha1.TimeSeriesPrediction
 		why string
@@ -198,9 +216,11 @@ func TestForecast(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", name, f, c.why)
 		}
 	}
+
 	if f := readForecast(forecastState{tsp: newForecast("1", "2")}, newNode(), corev1.ResourceCPU, start.Add(time.Hour), model.ParseCores); f.OK || !strings.Contains(f.Detail, "ends at") {
 		t.Errorf("%+v", f)
 	}
+
 	byAddress := newForecast("1", "1")
 	byAddress.Spec.TargetRef.Name = "10.0.0.1"
 	if f := cpu(forecastState{tsp: byAddress}); !f.OK {
@@ -213,6 +233,7 @@ func TestReserveOf(t *testing.T) {
 	if r, why := readReserve(n, reserveCPU, 0.25); r != 0.25 || why != "" {
 		t.Errorf("%v %s", r, why)
 	}
+
 	n.Annotations = map[string]string{reserveCPU: "40", reserveMemory: "much"}
 	if r, why := readReserve(n, reserveCPU, 0.25); r != 0.4 || why != "" {
 		t.Errorf("%v %s", r, why)
@@ -226,10 +247,13 @@ func FuzzParseAnnotation(f *testing.F) {
 	for _, s := range []string{"", "{}", "null", `{"at":"2026-01-01T00:00:00Z","ended":true,"cpu":{"was":"9"}}`, `{"cpu":{"was":"-9e99"}}`} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(_ *testing.T, text string) {
 		if a := parseAnnotation(text); a != nil {
-			cpu, memory := a.CPU.previousQuantity(), a.Memory.previousQuantity()
-			_, _ = cpu.Value(), memory.Value()
+			cpu := a.CPU.previousQuantity()
+			memory := a.Memory.previousQuantity()
+			_ = cpu.Value()
+			_ = memory.Value()
 		}
 	})
 }

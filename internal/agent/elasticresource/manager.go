@@ -96,7 +96,14 @@ type decision struct {
 // New returns a Manager.
 func New(c Config) *Manager {
 	m := &Manager{Config: c, cpu: newCPUTracker(), memory: newMemoryTracker()}
-	m.predictions = predictionSync{core: c.Client, objects: c.Objects, namespace: c.Namespace, write: c.Enforce, changes: oncelog.New(c.Log)}
+	m.predictions = predictionSync{
+		core:      c.Client,
+		objects:   c.Objects,
+		namespace: c.Namespace,
+		write:     c.Enforce,
+		changes:   oncelog.New(c.Log),
+	}
+
 	return m
 }
 
@@ -108,17 +115,21 @@ func (m *Manager) Run(ctx context.Context) error {
 	var reading sync.WaitGroup
 	reading.Go(func() { m.readPredictions(ctx) })
 	defer reading.Wait()
+
 	ticker := m.Clock.NewTicker(collectInterval)
 	defer ticker.Stop()
+
 	// The first decision waits for the first measurement, at most one interval.
 	decided := m.Clock.Now()
 	m.collectUse(m.View.State())
+
 	for {
 		now := m.Clock.Now()
 		if d := now.Sub(decided); d >= decideInterval || d < 0 || m.lastDecision() == nil && m.usage.complete() || m.isOverwritten(now) {
 			decided = now
 			m.reconcile(ctx, now)
 		}
+
 		m.Beat("decide")
 		select {
 		case <-ctx.Done():
@@ -133,8 +144,10 @@ func (m *Manager) Run(ctx context.Context) error {
 // collectUse adds the latest measurement.
 func (m *Manager) collectUse(state *cluster.State) {
 	if m.requests.state != state {
-		m.requests.state, m.requests.byContainer = state, readContainerRequests(state.Pods)
+		m.requests.state = state
+		m.requests.byContainer = readContainerRequests(state.Pods)
 	}
+
 	m.usage.add(m.Latest.Load(), m.requests.byContainer)
 }
 
@@ -148,6 +161,7 @@ func (m *Manager) readPredictions(ctx context.Context) {
 			m.predictions.sync(bounded, node)
 			cancel()
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -159,13 +173,15 @@ func (m *Manager) readPredictions(ctx context.Context) {
 // isOverwritten reports whether the node no longer shows what was written. A kubelet that registers its node again sets extended
 // resources to 0 and admits no pods until they are back. Repeated overwrites are answered once per decision.
 func (m *Manager) isOverwritten(now time.Time) bool {
-	node, latest := m.View.Node(), m.lastDecision()
+	node := m.View.Node()
+	latest := m.lastDecision()
 	if !m.Enforce || node == nil || latest == nil || node.UID != m.node || now.Sub(m.written.overwritten) < minAnnotationInterval || now.Sub(m.written.tried) < watchDelay && !isAtLeastVersion(node.ResourceVersion, m.written.version) {
 		return false
 	}
 	if !m.cpu.differs(node, latest.cpu.Advertise) && !m.memory.differs(node, latest.memory.Advertise) {
 		return false
 	}
+
 	m.written.overwritten = now
 	return true
 }
@@ -181,6 +197,7 @@ func isAtLeastVersion(version, other string) bool {
 func (m *Manager) lastDecision() *decision {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	return m.latest
 }
 
@@ -191,9 +208,11 @@ func (m *Manager) reconcile(ctx context.Context, now time.Time) {
 	if node == nil {
 		return // The pods and the patch need a Node.
 	}
+
 	if node.UID != m.node {
 		m.resetNode(node, now)
 	}
+
 	r := m.evaluate(state, now)
 	m.mu.Lock()
 	m.latest = r
@@ -203,13 +222,16 @@ func (m *Manager) reconcile(ctx context.Context, now time.Time) {
 
 // resetNode drops the state of the previous Node and resumes from its annotation.
 func (m *Manager) resetNode(node *corev1.Node, now time.Time) {
-	m.node, m.written = node.UID, writeRecord{}
+	m.node = node.UID
+	m.written = writeRecord{}
 	m.cpu.reset(node)
 	m.memory.reset(node)
+
 	before := parseAnnotation(node.Annotations[annotationName])
 	if before == nil || !before.Ended || before.At.After(now.Add(minAnnotationInterval)) {
 		return
 	}
+
 	m.cpu.state.Resume(m.cpu.parseElastic(before.CPU.previousQuantity()), before.At, m.cpu.policy)
 	m.memory.state.Resume(m.memory.parseElastic(before.Memory.previousQuantity()), before.At, m.memory.policy)
 }
@@ -218,13 +240,26 @@ func (m *Manager) resetNode(node *corev1.Node, now time.Time) {
 func (m *Manager) evaluate(state *cluster.State, now time.Time) *decision {
 	m.collectUse(state)
 	cpuUse, memoryUse := m.usage.drain()
-	node, forecast, held := state.Node, m.predictions.latest(), elasticrequest.SumAllocated(state.Pods)
+	node := state.Node
+	forecast := m.predictions.latest()
+	held := elasticrequest.SumAllocated(state.Pods)
+
 	cpu := model.Input[series.MilliCPU]{
-		At: now, Allocatable: series.MilliCPU(node.Status.Allocatable.Cpu().MilliValue()), Use: cpuUse, Allocated: held.CPU, PodsKnown: state.KnowsPods,
+		At:          now,
+		Allocatable: series.MilliCPU(node.Status.Allocatable.Cpu().MilliValue()),
+		Use:         cpuUse,
+		Allocated:   held.CPU,
+		PodsKnown:   state.KnowsPods,
 	}
+
 	memory := model.Input[series.Bytes]{
-		At: now, Allocatable: series.Bytes(node.Status.Allocatable.Memory().Value()), Use: memoryUse, Allocated: held.Memory, PodsKnown: state.KnowsPods,
+		At:          now,
+		Allocatable: series.Bytes(node.Status.Allocatable.Memory().Value()),
+		Use:         memoryUse,
+		Allocated:   held.Memory,
+		PodsKnown:   state.KnowsPods,
 	}
+
 	return &decision{
 		at: now, cpu: m.cpu.decide(cpu, node, forecast, m.Reserves.CPU, m.Enforce),
 		memory: m.memory.decide(memory, node, forecast, m.Reserves.Memory, m.Enforce),
@@ -238,15 +273,18 @@ func (m *Manager) ReclaimableCapacity() (capacity elasticrequest.ReclaimableCapa
 	if latest == nil {
 		return capacity
 	}
+
 	if age := m.Clock.Since(latest.at); age < 0 || age > m.cpu.policy.MaxAge {
 		return capacity
 	}
+
 	if latest.cpu.Known {
 		capacity.CPU = new(latest.cpu.Offer)
 	}
 	if latest.memory.Known {
 		capacity.Memory = new(latest.memory.Offer)
 	}
+
 	return capacity
 }
 

@@ -60,6 +60,7 @@ func (w *fixture) State() *cluster.State {
 func (w *fixture) Node() *corev1.Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	return w.node
 }
 func (w *fixture) Pods() []*corev1.Pod { return w.pods }
@@ -67,10 +68,12 @@ func (w *fixture) Rules() ruleset.Set  { return ruleset.Set{} }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
+
 	w := &fixture{t: t, clock: clocktesting.NewFakeClock(start), node: newNode(), podsKnown: true, cpu: 3000}
 	w.node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi")}
 	w.node.Status.Capacity = maps.Clone(w.node.Status.Allocatable)
 	w.manager = w.newManager(true)
+
 	return w
 }
 
@@ -82,11 +85,14 @@ func (w *fixture) newManager(enforce bool) *Manager {
 		if !ok || a.GetSubresource() != "status" {
 			w.t.Errorf("writes %v", a)
 		}
+
 		if w.patchError != nil {
 			return true, nil, w.patchError
 		}
+
 		return true, w.applyPatch(patch.GetPatch()), nil
 	})
+
 	return New(Config{
 		View: w, Latest: &observe.Latest{}, Client: client, Objects: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), Namespace: "crane-system",
 		Enforce: enforce, Clock: w.clock, Log: logr.Discard(), Beat: func(string) {}, Report: func(a report.Action) { w.events = append(w.events, a.EventReason+": "+a.Reason) },
@@ -97,23 +103,28 @@ func (w *fixture) newManager(enforce bool) *Manager {
 func (w *fixture) applyPatch(patch []byte) *corev1.Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	var content map[string]any
 	if err := json.Unmarshal(patch, &content); err != nil {
 		w.t.Fatal(err)
 	}
+
 	w.patches = append(w.patches, content)
 	original, err := json.Marshal(w.node)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	merged, err := strategicpatch.StrategicMergePatch(original, patch, corev1.Node{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	w.node = &corev1.Node{}
 	if err := json.Unmarshal(merged, w.node); err != nil {
 		w.t.Fatal(err)
 	}
+
 	return w.node
 }
 
@@ -135,18 +146,22 @@ func (w *fixture) advertised(name corev1.ResourceName) string {
 	if !ok {
 		return "none"
 	}
+
 	if allocatable := w.node.Status.Allocatable[name]; allocatable.Cmp(capacity) != 0 {
 		w.t.Errorf("capacity of %s is %s, allocatable %s", name, &capacity, &allocatable)
 	}
+
 	return capacity.String()
 }
 
 func (w *fixture) annotation() nodeAnnotation {
 	w.t.Helper()
+
 	a := parseAnnotation(w.node.Annotations[annotationName])
 	if a == nil {
 		w.t.Fatalf("annotation %q", w.node.Annotations[annotationName])
 	}
+
 	return *a
 }
 
@@ -164,11 +179,14 @@ func elasticPod(name string, cores int64) *corev1.Pod {
 func TestOffers(t *testing.T) {
 	w := newFixture(t)
 	w.advance(time.Minute)
+
 	if w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "none" || w.annotation().CPU.Phase != "waiting" {
 		t.Errorf("opens at once: %+v", w.annotation().CPU)
 	}
+
 	w.pods = []*corev1.Pod{elasticPod("a", 2)}
 	w.advance(15 * time.Minute)
+
 	// 16 - (3.7 - 0.5 of the elastic pod), less a margin of a tenth.
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "12" {
 		t.Errorf("shows %s cores", got)
@@ -177,15 +195,18 @@ func TestOffers(t *testing.T) {
 		a.From != "use" || a.Forecast != "" || a.Problem != "" || a.Deficit != "" {
 		t.Errorf("%+v", a)
 	}
+
 	// 64 GiB - 10 GiB, less a margin of a tenth; differences below a fiftieth of the node are not written.
 	q, err := resource.ParseQuantity(w.advertised(ensurancev1alpha1.ResourceReclaimedMemory))
 	if err != nil || q.Value() > 53*gi || q.Value() < 51*gi {
 		t.Errorf("shows %s of memory", w.advertised(ensurancev1alpha1.ResourceReclaimedMemory))
 	}
+
 	for _, p := range w.patches {
 		if keys := slices.Sorted(maps.Keys(p)); !slices.Equal(keys, []string{"metadata", "status"}) && !slices.Equal(keys, []string{"metadata"}) {
 			t.Errorf("writes %v", keys)
 		}
+
 		status, _ := p["status"].(map[string]any)
 		for part, list := range status {
 			for name := range list.(map[string]any) {
@@ -195,12 +216,15 @@ func TestOffers(t *testing.T) {
 			}
 		}
 	}
+
 	if len(w.events) == 0 || !slices.Contains(w.events, "UpdateNode: Updating elastic resource local-cpu with 12.") {
 		t.Errorf("events %q", w.events)
 	}
+
 	// In a steady state only the annotation is written, every ten minutes.
 	before := len(w.patches)
 	w.advance(time.Hour)
+
 	if wrote := len(w.patches) - before; wrote < 5 || wrote > 7 {
 		t.Errorf("%d writes in a steady hour", wrote)
 	}
@@ -217,28 +241,35 @@ func TestDeficit(t *testing.T) {
 	w.pods = []*corev1.Pod{elasticPod("a", 6)}
 	w.cpu = 12300
 	w.advance(decideInterval)
+
 	a := w.annotation().CPU
 	// 16 - 12.5, less a margin of a tenth, is 2 whole cores.
 	if w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "6" || a.Phase != "deficit" || a.Deficit != "4" || a.Offer != "2" {
 		t.Errorf("%+v", a)
 	}
+
 	if room := w.manager.ReclaimableCapacity(); room.CPU == nil || *room.CPU != 2000 {
 		t.Errorf("bears %+v", room)
 	}
 	if got := w.manager.lastDecision().cpu.AllocatedShare; got != 3 {
 		t.Errorf("distributed %v", got)
 	}
+
 	// The use becomes unknown, which must not evict pods.
 	w.clock.Step(2 * time.Minute)
 	w.manager.reconcile(t.Context(), w.clock.Now())
+
 	if room := w.manager.ReclaimableCapacity(); room.CPU != nil || room.Memory != nil || w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "6" {
 		t.Errorf("bears what is not known")
 	}
+
 	// Decisions stop.
 	w.advance(decideInterval)
+
 	if room := w.manager.ReclaimableCapacity(); room.CPU == nil || room.Memory == nil {
 		t.Error("all is known again")
 	}
+
 	w.clock.Step(2 * time.Minute)
 	if room := w.manager.ReclaimableCapacity(); room.CPU != nil || room.Memory != nil {
 		t.Error("of two minutes ago")
@@ -250,16 +281,20 @@ func TestForecastCounts(t *testing.T) {
 	w := newFixture(t)
 	w.manager.predictions.state = forecastState{requested: true, reason: "not yet"}
 	w.advance(10 * time.Minute)
+
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "none" || !strings.Contains(w.annotation().CPU.Problem, "not yet") {
 		t.Errorf("shows %s though no forecast is there: %+v", got, w.annotation().CPU)
 	}
+
 	values := make([]string, 120)
 	for i := range values {
 		values[i] = "12.50000"
 	}
+
 	w.manager.predictions.state = forecastState{tsp: newForecast(values...), requested: true}
 	w.manager.predictions.state.tsp.Spec.PredictionMetrics = w.manager.predictions.state.tsp.Spec.PredictionMetrics[:1]
 	w.advance(15 * time.Minute)
+
 	if a := w.annotation().CPU; w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "2" || a.From != "forecast" || a.Forecast != "12500m" || a.Need != "12500m" || a.Use != "3700m" {
 		t.Errorf("shows %s: %+v", w.advertised(ensurancev1alpha1.ResourceReclaimedCPU), a)
 	}
@@ -273,16 +308,21 @@ func TestReserve(t *testing.T) {
 	w := newFixture(t)
 	w.manager.Reserves.CPU = 0.25
 	w.advance(15 * time.Minute)
+
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "7" {
 		t.Errorf("shows %s with a quarter in reserve", got)
 	}
+
 	w.node.Annotations[reserveCPU] = "50%"
 	w.advance(time.Minute)
+
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "3" {
 		t.Errorf("shows %s with half in reserve", got)
 	}
+
 	w.node.Annotations[reserveCPU] = "none"
 	w.advance(time.Hour)
+
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "0" || !strings.Contains(w.annotation().CPU.Problem, "none") {
 		t.Errorf("shows %s with a reserve that cannot be read: %+v", got, w.annotation().CPU)
 	}
@@ -297,26 +337,33 @@ func TestKubelet(t *testing.T) {
 	w.advance(15 * time.Minute)
 	w.advance(time.Minute)
 	was := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU)
+
 	if w.manager.isOverwritten(w.clock.Now().Add(time.Minute)) {
 		t.Error("reports an overwrite without one")
 	}
+
 	zero := w.resetAdvertised
 	zero()
 	w.clock.Step(4 * time.Second)
 	w.publishSnapshot()
+
 	if !w.manager.isOverwritten(w.clock.Now()) {
 		t.Fatal("does not see it")
 	}
+
 	w.manager.reconcile(t.Context(), w.clock.Now())
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != was {
 		t.Errorf("shows %s, before %s", got, was)
 	}
+
 	// Repeated overwrites are answered at decisions only.
 	zero()
 	w.clock.Step(4 * time.Second)
+
 	if w.manager.isOverwritten(w.clock.Now()) {
 		t.Error("runs a race")
 	}
+
 	w.advance(decideInterval)
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != was {
 		t.Errorf("shows %s, before %s", got, was)
@@ -342,7 +389,9 @@ func TestOverwriteAfterWrite(t *testing.T) {
 		w.advance(15 * time.Minute)
 		w.resetAdvertised()
 		w.node.ResourceVersion = c.seen
-		w.manager.written.tried, w.manager.written.version = w.clock.Now(), c.version
+
+		w.manager.written.tried = w.clock.Now()
+		w.manager.written.version = c.version
 		if got := w.manager.isOverwritten(w.clock.Now().Add(c.after)); got != c.want {
 			t.Errorf("%+v: undone %t", c, got)
 		}
@@ -353,9 +402,11 @@ func TestOverwriteAfterWrite(t *testing.T) {
 func (w *fixture) resetAdvertised() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	w.node = w.node.DeepCopy()
 	for _, list := range []corev1.ResourceList{w.node.Status.Capacity, w.node.Status.Allocatable} {
-		list[ensurancev1alpha1.ResourceReclaimedCPU], list[ensurancev1alpha1.ResourceReclaimedMemory] = resource.Quantity{}, resource.Quantity{}
+		list[ensurancev1alpha1.ResourceReclaimedCPU] = resource.Quantity{}
+		list[ensurancev1alpha1.ResourceReclaimedMemory] = resource.Quantity{}
 	}
 }
 
@@ -366,8 +417,10 @@ func TestOverwriteIsRestoredAtOnce(t *testing.T) {
 	w.advance(15 * time.Minute)
 	w.clock.Step(watchDelay)
 	was := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU)
-	changed, beats := make(chan struct{}), make(chan string)
+	changed := make(chan struct{})
+	beats := make(chan string)
 	w.manager.NodeChanged = changed
+
 	ctx, cancel := context.WithCancel(t.Context())
 	w.manager.Beat = func(step string) {
 		select {
@@ -375,18 +428,23 @@ func TestOverwriteIsRestoredAtOnce(t *testing.T) {
 		case <-ctx.Done():
 		}
 	}
+
 	done := make(chan error)
 	go func() { done <- w.manager.Run(ctx) }()
 	<-beats
 	w.resetAdvertised()
+
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "0" {
 		t.Fatalf("shows %s", got)
 	}
+
 	changed <- struct{}{} // without moving the clock
 	<-beats
+
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != was {
 		t.Errorf("shows %s, before %s", got, was)
 	}
+
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -398,13 +456,16 @@ func TestAnotherNode(t *testing.T) {
 	w := newFixture(t)
 	w.advance(15 * time.Minute)
 	w.node = w.node.DeepCopy()
-	w.node.UID, w.node.Annotations = "u2", nil
+	w.node.UID = "u2"
+	w.node.Annotations = nil
 	delete(w.node.Status.Capacity, ensurancev1alpha1.ResourceReclaimedCPU)
 	delete(w.node.Status.Allocatable, ensurancev1alpha1.ResourceReclaimedCPU)
 	w.advance(time.Minute)
+
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "none" {
 		t.Errorf("shows %s", got)
 	}
+
 	w.node = nil
 	w.advance(time.Minute)
 }
@@ -414,6 +475,7 @@ func TestDryRun(t *testing.T) {
 	w := newFixture(t)
 	w.manager = w.newManager(false)
 	w.advance(15 * time.Minute)
+
 	if len(w.patches) > 0 || len(w.events) == 0 || !strings.HasPrefix(w.events[0], ": Updating") || w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "none" {
 		t.Errorf("wrote %v", w.patches)
 	}
@@ -441,22 +503,28 @@ func TestWithdraw(t *testing.T) {
 		w := newFixture(t)
 		w.pods = c.held
 		w.advance(15 * time.Minute)
+
 		if err := w.manager.withdraw(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		if a := w.annotation(); w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != c.left || !a.Ended || a.CPU.Phase != "withdrawn" {
 			t.Errorf("leaves %s: %+v", w.advertised(ensurancev1alpha1.ResourceReclaimedCPU), a)
 		}
+
 		w.clock.Step(c.away)
 		w.manager = w.newManager(true)
 		w.advance(decideInterval)
+
 		if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != c.next || w.annotation().Ended {
 			t.Errorf("after %s: shows %s, want %s", c.away, got, c.next)
 		}
 	}
+
 	// Nothing is withdrawn while the pods are unknown.
 	w := newFixture(t)
 	w.advance(15 * time.Minute)
+
 	w.podsKnown = false
 	before := len(w.patches)
 	if err := w.manager.withdraw(t.Context()); err != nil || len(w.patches) != before {
@@ -472,12 +540,15 @@ func TestWithdrawTriedAgain(t *testing.T) {
 	w.patchError = apierrors.NewServiceUnavailable("gone")
 	done := make(chan error, 1)
 	go func() { done <- w.manager.withdraw(t.Context()) }()
+
 	paused := func(context.Context) (bool, error) { return w.clock.HasWaiters(), nil }
 	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, paused); err != nil {
 		t.Fatal("it does not pause after the first try")
 	}
+
 	w.patchError = nil
 	w.clock.Step(time.Minute)
+
 	if err := <-done; err != nil || !w.annotation().Ended || w.manager.failed != failed+1 {
 		t.Errorf("%v, %+v", err, w.annotation())
 	}
@@ -488,14 +559,17 @@ func TestRefused(t *testing.T) {
 	w := newFixture(t)
 	w.patchError = apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n1", errors.New("no"))
 	w.advance(10 * time.Minute)
+
 	if w.manager.failed == 0 || w.manager.wrote != 0 || !strings.Contains(w.manager.written.failure, "no") {
 		t.Errorf("%v failed, %v written, %s", w.manager.failed, w.manager.wrote, w.manager.written.failure)
 	}
 	if err := w.manager.withdraw(t.Context()); err == nil {
 		t.Error("withdraws")
 	}
+
 	w.patchError = nil
 	w.advance(decideInterval)
+
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got == "none" {
 		t.Errorf("is not tried again")
 	}
@@ -505,9 +579,11 @@ func TestMetrics(t *testing.T) {
 	w := newFixture(t)
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(w.manager)
+
 	if _, err := registry.Gather(); err != nil {
 		t.Fatal(err)
 	}
+
 	w.advance(15 * time.Minute)
 	const want = `# HELP crane_craneAgent_node_resource_recommended_from Source of the need: 1 for the forecast, 0 for the measured use.
 # TYPE crane_craneAgent_node_resource_recommended_from gauge
@@ -526,6 +602,7 @@ crane_agent_elastic_cpu_cores{term="reserve"} 0
 crane_agent_elastic_cpu_cores{term="stable"} 11
 crane_agent_elastic_cpu_cores{term="use"} 3.7
 `
+
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "crane_craneAgent_node_resource_recommended_from", "crane_agent_elastic_cpu_cores"); err != nil {
 		t.Error(err)
 	}
@@ -543,13 +620,16 @@ func TestRun(t *testing.T) {
 		default:
 		}
 	}
+
 	done := make(chan error)
 	go func() { done <- w.manager.Run(ctx) }()
 	<-beats
 	cancel()
+
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+
 	if a := w.annotation(); !a.Ended {
 		t.Errorf("%+v", a)
 	}

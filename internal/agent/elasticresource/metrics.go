@@ -40,13 +40,17 @@ func (m *Manager) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	m.mu.Lock()
-	latest, wrote, failed := m.latest, m.wrote, m.failed
+	latest := m.latest
+	wrote := m.wrote
+	failed := m.failed
 	m.mu.Unlock()
 	ch <- prometheus.MustNewConstMetric(writesDesc, prometheus.CounterValue, wrote, "written")
 	ch <- prometheus.MustNewConstMetric(writesDesc, prometheus.CounterValue, failed, "failed")
+
 	if latest == nil {
 		return
 	}
+
 	const milli = 1000
 	gauge(cpuNotReclaimedDesc, float64(latest.cpu.Need))
 	gauge(memoryNotReclaimedDesc, float64(latest.memory.Need))
@@ -58,6 +62,7 @@ func collectResult[T series.MilliCPU | series.Bytes](gauge func(*prometheus.Desc
 	gauge(recommendedDesc, float64(r.Advertise)/by, "", "", name)
 	gauge(recommendedFromDesc, boolValue(r.NeedSource == model.SourceForecast), "", "", name)
 	gauge(problemDesc, boolValue(r.Problem != ""), name)
+
 	for _, term := range []struct {
 		name  string
 		value T
@@ -79,6 +84,7 @@ func collectResult[T series.MilliCPU | series.Bytes](gauge func(*prometheus.Desc
 			gauge(terms, float64(term.value)/by, term.name)
 		}
 	}
+
 	if r.Known {
 		gauge(distributedDesc, float64(r.AllocatedShare), name)
 	}
@@ -88,5 +94,6 @@ func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}
+
 	return 0
 }

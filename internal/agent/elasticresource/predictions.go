@@ -52,6 +52,7 @@ type predictionSync struct {
 func (p *predictionSync) latest() forecastState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.state
 }
 
@@ -65,34 +66,44 @@ func (p *predictionSync) sync(ctx context.Context, node *corev1.Node) {
 		if now.tsp == nil {
 			now = forecastState{requested: true, reason: err.Error()}
 		}
+
 	case !now.requested:
 		p.changes.Log("forecast", "no forecast of the node is configured; only its use counts", "reason", fmt.Sprintf("there is no ConfigMap %s/%s", p.namespace, predictionv1alpha1.NodeResourceTemplateConfigMap))
 	default:
 		p.changes.Log("forecast", "using the forecast of the node", "reason", predictionv1alpha1.NodeResourcePrefix+node.Name)
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.state = now
 }
 
 func (p *predictionSync) read(ctx context.Context, node *corev1.Node) (forecastState, error) {
 	resource := p.objects.Resource(predictionv1alpha1.GroupVersion.WithResource("timeseriespredictions")).Namespace(p.namespace)
 	name := predictionv1alpha1.NodeResourcePrefix + node.Name
+
 	// The API server's cache is fresh enough: forecasts are written once per window.
 	raw, err := resource.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
+
 	var have *predictionv1alpha1.TimeSeriesPrediction
 	if err == nil {
 		have, err = decodePrediction(raw)
 	}
+
 	if err != nil && !apierrors.IsNotFound(err) {
 		return forecastState{}, fmt.Errorf("reading TimeSeriesPrediction %s/%s: %w", p.namespace, name, err)
 	}
-	if p.reads++; p.reads%readsPerTemplateCheck == 1 || have == nil && p.hasTemplate {
+
+	p.reads++
+
+	if p.reads%readsPerTemplateCheck == 1 || have == nil && p.hasTemplate {
 		if have, err = p.ensure(ctx, resource, node, have); err != nil {
 			p.reads = 0 // check again at the next read
 			return forecastState{}, err
 		}
 	}
+
 	return forecastState{tsp: have, requested: have != nil || p.hasTemplate}, nil
 }
 
@@ -101,6 +112,7 @@ func decodePrediction(o *unstructured.Unstructured) (*predictionv1alpha1.TimeSer
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
 		return nil, fmt.Errorf("is none: %w", err)
 	}
+
 	return out, nil
 }
 
@@ -117,29 +129,36 @@ func (p *predictionSync) ensure(
 	if err != nil {
 		return nil, fmt.Errorf("reading ConfigMap %s: %w", where, err)
 	}
+
 	p.hasTemplate = true
 	text, ok := cm.Data[predictionv1alpha1.NodeResourceTemplateKey]
 	if !ok {
 		return nil, fmt.Errorf("ConfigMap %s has no key %s", where, predictionv1alpha1.NodeResourceTemplateKey)
 	}
+
 	spec, err := nodetemplate.Render(text, node)
 	if err != nil {
 		return nil, fmt.Errorf("ConfigMap %s: %w", where, err)
 	}
+
 	want := newPrediction(p.namespace, node, spec)
 	if have != nil && equality.Semantic.DeepEqual(have.Spec, want.Spec) && equality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences) {
 		return have, nil
 	}
+
 	if !p.write {
 		if have == nil {
 			have = want
 		}
+
 		return have, nil
 	}
+
 	made, err := applyPrediction(ctx, resource, want)
 	if err != nil {
 		return nil, fmt.Errorf("writing TimeSeriesPrediction %s/%s: %w", want.Namespace, want.Name, err)
 	}
+
 	return made, nil
 }
 
@@ -148,11 +167,13 @@ func applyPrediction(ctx context.Context, resource dynamic.ResourceInterface, wa
 	if err != nil {
 		return nil, err
 	}
+
 	delete(content, "status")
 	made, err := resource.Apply(ctx, want.Name, &unstructured.Unstructured{Object: content}, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if err != nil {
 		return nil, err
 	}
+
 	return decodePrediction(made)
 }
 
@@ -177,24 +198,32 @@ func readForecast[T model.Amount](e forecastState, node *corev1.Node, name corev
 	if e.tsp == nil {
 		return model.Forecast[T]{Requested: e.requested, Detail: e.reason}
 	}
+
 	identifier, ok := findIdentifier(&e.tsp.Spec, name)
 	if !ok {
 		return model.Forecast[T]{}
 	}
+
 	out := model.Forecast[T]{Requested: true}
 	if !targetsNode(e.tsp.Spec.TargetRef, node) {
 		out.Detail = fmt.Sprintf("TimeSeriesPrediction %s does not target this node", e.tsp.Name)
 		return out
 	}
+
 	f, err := scalingmetric.PeakForecast(e.tsp, identifier, now)
 	if err == nil {
 		out.Peak, err = amount(f.Value)
 	}
+
 	if err != nil {
 		out.Detail = err.Error()
 		return out
 	}
-	out.OK, out.Until, out.Detail = true, f.ExpiresAt, f.Reason
+
+	out.OK = true
+	out.Until = f.ExpiresAt
+	out.Detail = f.Reason
+
 	return out
 }
 
@@ -207,12 +236,15 @@ func findIdentifier(spec *predictionv1alpha1.TimeSeriesPredictionSpec, name core
 			if m.ResourceQuery != nil && *m.ResourceQuery == name {
 				return m.ResourceIdentifier, true
 			}
+
 			continue
 		}
+
 		if slices.Contains([]string{string(name), "resource." + string(name)}, m.ResourceIdentifier) {
 			return m.ResourceIdentifier, true
 		}
 	}
+
 	return "", false
 }
 
@@ -221,5 +253,6 @@ func targetsNode(target *corev1.ObjectReference, node *corev1.Node) bool {
 	if target == nil || !strings.EqualFold(target.Kind, kindNode) {
 		return false
 	}
+
 	return target.Name == node.Name || slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == target.Name })
 }

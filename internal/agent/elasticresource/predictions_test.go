@@ -30,6 +30,7 @@ func TestDefinitionReinstalled(t *testing.T) {
 	var stored *unstructured.Unstructured
 	var refused error
 	applied := 0
+
 	objects.PrependReactor("*", resource.Resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
 		patch, writes := a.(clienttesting.PatchAction)
 		switch {
@@ -42,19 +43,26 @@ func TestDefinitionReinstalled(t *testing.T) {
 		case stored == nil:
 			return true, nil, apierrors.NewNotFound(resource, "x")
 		}
+
 		return true, stored.DeepCopy(), nil
 	})
+
 	core := fake.NewClientset(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: predictionv1alpha1.NodeResourceTemplateConfigMap},
 		Data:       map[string]string{predictionv1alpha1.NodeResourceTemplateKey: testTemplate},
 	})
 	p := &predictionSync{core: core, objects: objects, namespace: "crane-system", write: true, changes: oncelog.New(logr.Discard())}
+
 	reads := func(what string, made int, known bool) {
 		t.Helper()
-		if p.sync(t.Context(), newNode()); applied != made || (p.latest().tsp != nil) != known || !p.latest().requested {
+
+		p.sync(t.Context(), newNode())
+
+		if applied != made || (p.latest().tsp != nil) != known || !p.latest().requested {
 			t.Errorf("%s: made %d times, want %d; %+v", what, applied, made, p.latest())
 		}
 	}
+
 	gone := apierrors.NewNotFound(resource, "")
 	refused = gone
 	reads("not installed yet", 0, false)
@@ -62,8 +70,10 @@ func TestDefinitionReinstalled(t *testing.T) {
 	reads("overtaken", 0, false)
 	refused = nil
 	reads("installed", 1, true)
+
 	reads("it is there", 1, true)
-	stored, refused = nil, gone
+	stored = nil
+	refused = gone
 	reads("removed", 1, true)
 	reads("still away", 1, true)
 	refused = nil

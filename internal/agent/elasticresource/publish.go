@@ -43,10 +43,12 @@ func (m *Manager) publish(ctx context.Context, node *corev1.Node, r *decision) {
 	m.memory.logCondition(m.Log, &r.memory)
 	since := r.at.Sub(m.written.written)
 	changed := (m.cpu.logged != m.cpu.annotated || m.memory.logged != m.memory.annotated) && since >= minAnnotationInterval
+
 	c := nodeChange{cpu: r.cpu.change(), memory: r.memory.change()}
 	if c.cpu == nil && c.memory == nil && !changed && since >= 0 && since < refreshInterval {
 		return
 	}
+
 	if m.Enforce {
 		m.written.tried = r.at
 		if err := m.patchNode(ctx, node, r, c, false); err != nil {
@@ -54,40 +56,60 @@ func (m *Manager) publish(ctx context.Context, node *corev1.Node, r *decision) {
 				m.written.failure = err.Error()
 				m.Log.Info("failed to write the node's elastic resources; retrying", "error", err.Error())
 			}
+
 			return
 		}
-		m.written.written, m.written.failure = r.at, ""
-		m.cpu.annotated, m.memory.annotated = m.cpu.logged, m.memory.logged
+
+		m.written.written = r.at
+		m.written.failure = ""
+		m.cpu.annotated = m.cpu.logged
+		m.memory.annotated = m.memory.logged
 	}
+
 	m.cpu.report(m.Report, node, &r.cpu, m.Enforce)
 	m.memory.report(m.Report, node, &r.memory, m.Enforce)
 }
 
 // patchNode patches the Node.
 func (m *Manager) patchNode(ctx context.Context, node *corev1.Node, r *decision, c nodeChange, ended bool) error {
-	a := nodeAnnotation{At: r.at.UTC(), Ended: ended, CPU: describeResult(&r.cpu), Memory: describeResult(&r.memory)}
-	if ended {
-		a.CPU.Previous, a.Memory.Previous = a.CPU.Advertised, a.Memory.Advertised
-		a.CPU.Advertised, a.Memory.Advertised = formatQuantity(*c.cpu), formatQuantity(*c.memory)
-		a.CPU.Phase, a.Memory.Phase = string(model.Withdrawn), string(model.Withdrawn)
+	a := nodeAnnotation{
+		At:     r.at.UTC(),
+		Ended:  ended,
+		CPU:    describeResult(&r.cpu),
+		Memory: describeResult(&r.memory),
 	}
+
+	if ended {
+		a.CPU.Previous = a.CPU.Advertised
+		a.Memory.Previous = a.Memory.Advertised
+		a.CPU.Advertised = formatQuantity(*c.cpu)
+		a.Memory.Advertised = formatQuantity(*c.memory)
+		a.CPU.Phase = string(model.Withdrawn)
+		a.Memory.Phase = string(model.Withdrawn)
+	}
+
 	var err error
 	if c.annotation, err = a.encode(); err != nil {
 		return err
 	}
+
 	raw, err := c.patch(node)
 	if err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+
 	now, err := m.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, raw, metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if err != nil {
 		m.failed++
 		return fmt.Errorf("patching Node %s: %w", node.Name, err)
 	}
+
 	m.wrote++
 	m.written.version = now.ResourceVersion
 	return nil
@@ -101,17 +123,21 @@ func (m *Manager) withdraw(ctx context.Context) error {
 	if !m.Enforce || r == nil || state.Node == nil || state.Node.UID != m.node || !state.KnowsPods {
 		return nil
 	}
-	held, last := elasticrequest.SumAllocated(state.Pods), *r
+
+	held := elasticrequest.SumAllocated(state.Pods)
+	last := *r
 	last.at = m.Clock.Now()
 	cpu, memory := held.CPU, held.Memory
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+
 	err := act.RetryAtEnd(ctx, m.Clock, func(ctx context.Context) error {
 		return m.patchNode(ctx, state.Node, &last, nodeChange{cpu: &cpu, memory: &memory, remove: true}, true)
 	})
 	if err != nil {
 		return errors.Join(errors.New("the node keeps its elastic resources, with the time of the last decision in its annotation"), err)
 	}
+
 	m.Log.Info("offering only what pods hold", "cpu", formatQuantity(cpu), "memory", formatQuantity(memory))
 	return nil
 }
@@ -134,24 +160,30 @@ func (c nodeChange) patch(node *corev1.Node) ([]byte, error) {
 			amounts[name] = nil
 			return
 		}
+
 		amounts[name] = new(resource.NewQuantity(v, resource.DecimalSI).String())
 	}
+
 	if c.cpu != nil {
 		put(ensurancev1alpha1.ResourceReclaimedCPU, int64(*c.cpu)/1000)
 	}
 	if c.memory != nil {
 		put(ensurancev1alpha1.ResourceReclaimedMemory, int64(*c.memory))
 	}
+
 	body := map[string]any{
 		"metadata": map[string]any{"uid": node.UID, "annotations": map[string]string{ensurancev1alpha1.AnnotationElasticResources: c.annotation}},
 	}
+
 	if len(amounts) > 0 {
 		body["status"] = map[string]any{"capacity": amounts, "allocatable": amounts}
 	}
+
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return nil, fmt.Errorf("failed to encode the patch of Node %s: %w", node.Name, err)
 	}
+
 	return raw, nil
 }
 
@@ -161,9 +193,11 @@ func readReserve(node *corev1.Node, annotation string, otherwise series.Ratio) (
 	if !ok {
 		return otherwise, ""
 	}
+
 	r, err := model.ParseReserve(value)
 	if err != nil {
 		return 0, fmt.Sprintf("annotation %s: %v", annotation, err)
 	}
+
 	return r, ""
 }

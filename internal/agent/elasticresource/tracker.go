@@ -50,9 +50,13 @@ func newCPUTracker() tracker[series.MilliCPU] {
 
 func newMemoryTracker() tracker[series.Bytes] {
 	return tracker[series.Bytes]{
-		name: corev1.ResourceMemory, elastic: ensurancev1alpha1.ResourceReclaimedMemory, unit: 1, reserve: reserveMemory,
-		parseForecast: model.ParseBytes, policy: model.Memory(),
-		parseElastic: func(q resource.Quantity) series.Bytes { return series.Bytes(max(q.Value(), 0)) },
+		name:          corev1.ResourceMemory,
+		elastic:       ensurancev1alpha1.ResourceReclaimedMemory,
+		unit:          1,
+		reserve:       reserveMemory,
+		parseForecast: model.ParseBytes,
+		policy:        model.Memory(),
+		parseElastic:  func(q resource.Quantity) series.Bytes { return series.Bytes(max(q.Value(), 0)) },
 	}
 }
 
@@ -69,6 +73,7 @@ func (t *tracker[T]) advertised(node *corev1.Node) (amount T, absent bool) {
 	if allocatable, has := node.Status.Allocatable[t.elastic]; ok && has && allocatable.Cmp(q) < 0 {
 		q = allocatable
 	}
+
 	return t.parseElastic(q), !ok
 }
 
@@ -80,7 +85,9 @@ func (t *tracker[T]) differs(node *corev1.Node, decided T) bool {
 
 // reset starts with a new Node.
 func (t *tracker[T]) reset(node *corev1.Node) {
-	t.state, t.logged, t.annotated = model.State[T]{}, condition{}, condition{}
+	t.state = model.State[T]{}
+	t.logged = condition{}
+	t.annotated = condition{}
 	t.dryRun, t.notInDryRun = t.advertised(node)
 }
 
@@ -92,6 +99,7 @@ func (t *tracker[T]) decide(in model.Input[T], node *corev1.Node, forecast forec
 	if enforce {
 		in.Advertised, in.NotAdvertised = t.advertised(node)
 	}
+
 	return result[T]{model.Decide(in, t.policy, &t.state), in.Forecast.OK}
 }
 
@@ -107,6 +115,7 @@ func (r *result[T]) condition() condition {
 	if r.Deficit > 0 {
 		s.deficit = formatQuantity(r.Deficit)
 	}
+
 	return s
 }
 
@@ -115,12 +124,14 @@ func (r *result[T]) change() *T {
 	if !r.NeedsWrite {
 		return nil
 	}
+
 	return &r.Advertise
 }
 
 // logCondition logs the beginning and the end of problems and deficits.
 func (t *tracker[T]) logCondition(log logr.Logger, r *result[T]) {
-	before, now := t.logged, r.condition()
+	before := t.logged
+	now := r.condition()
 	t.logged = now
 	switch {
 	case now.problem && !before.problem:
@@ -128,6 +139,7 @@ func (t *tracker[T]) logCondition(log logr.Logger, r *result[T]) {
 	case !now.problem && before.problem:
 		log.Info("all inputs of the offer are known again", "resource", t.elastic)
 	}
+
 	if now.deficit != "" && before.deficit == "" {
 		log.Info("pods hold more than the offer; a rule on ext_cpu_total_distribute above 100 evicts for it", "resource", t.elastic, "deficit", now.deficit)
 	}
@@ -139,12 +151,24 @@ func (t *tracker[T]) report(emit func(report.Action), node *corev1.Node, r *resu
 	if to == nil {
 		return
 	}
-	a := report.Action{Kind: report.NodeResource, Outcome: report.Done, EventReason: ensurancev1alpha1.ReasonUpdateNode, Container: string(t.elastic), To: formatQuantity(*to)}
+
+	a := report.Action{
+		Kind:        report.NodeResource,
+		Outcome:     report.Done,
+		EventReason: ensurancev1alpha1.ReasonUpdateNode,
+		Container:   string(t.elastic),
+		To:          formatQuantity(*to),
+	}
+
 	before, _ := t.advertised(node)
 	if !enforced {
-		before, a.Outcome, a.EventReason = t.dryRun, report.NotEnforced, ""
-		t.dryRun, t.notInDryRun = *to, false
+		before = t.dryRun
+		a.Outcome = report.NotEnforced
+		a.EventReason = ""
+		t.dryRun = *to
+		t.notInDryRun = false
 	}
+
 	a.From = formatQuantity(before)
 	a.Reason = fmt.Sprintf("Updating elastic resource %s-%s with %d.", sourceLabel(r.NeedSource), t.name, int64(*to/t.unit))
 	emit(a)
@@ -155,5 +179,6 @@ func sourceLabel(s model.Source) string {
 	if s == model.SourceForecast {
 		return "tsp"
 	}
+
 	return "local"
 }

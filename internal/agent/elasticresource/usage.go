@@ -39,24 +39,29 @@ func (u *usage) add(s *observe.Snapshot, requests map[string]elasticrequest.Amou
 	if s == nil || s.At.Equal(u.lastSeen) {
 		return
 	}
+
 	u.lastSeen = s.At
 	cpu, memory := sumElasticUse(s, requests)
 	if s.Node.UsedCPU.OK {
 		u.cpu.at = s.At
 		u.cpu.total += s.Node.UsedCPU.Value
+
 		u.cpu.elastic += cpu
 		u.cpu.count++
 		if idle := s.Node.ExclusiveIdle; idle.OK {
 			u.cpu.exclusive = max(u.cpu.exclusive, idle.Value)
 		}
 	}
+
 	if m := s.Node.Memory; m.OK {
 		// Swapped-out memory needs room when it comes back; otherwise elastic pods would push others out of memory for good.
 		now := model.Use[series.Bytes]{At: s.At, Total: m.Value.Total - m.Value.Available + m.Value.SwappedOut, Elastic: memory}
 		if !u.memoryOK || now.Total-now.Elastic > u.memory.Total-u.memory.Elastic {
 			u.memory.Total, u.memory.Elastic = now.Total, now.Elastic
 		}
-		u.memory.At, u.memoryOK = s.At, true
+
+		u.memory.At = s.At
+		u.memoryOK = true
 	}
 }
 
@@ -66,12 +71,22 @@ func (u *usage) complete() bool { return u.cpu.count > 0 && u.memoryOK }
 // drain returns the measurement and starts the next one. Without new snapshots it returns the previous measurement with its time.
 func (u *usage) drain() (model.Use[series.MilliCPU], model.Use[series.Bytes]) {
 	if n := u.cpu.count; n > 0 {
-		u.lastCPU = model.Use[series.MilliCPU]{At: u.cpu.at, Total: (u.cpu.total + n - 1) / n, Elastic: u.cpu.elastic / n, Exclusive: u.cpu.exclusive}
+		u.lastCPU = model.Use[series.MilliCPU]{
+			At:        u.cpu.at,
+			Total:     (u.cpu.total + n - 1) / n,
+			Elastic:   u.cpu.elastic / n,
+			Exclusive: u.cpu.exclusive,
+		}
 	}
+
 	if u.memoryOK {
 		u.lastMemory = u.memory
 	}
-	u.cpu, u.memory, u.memoryOK = meanCPU{}, model.Use[series.Bytes]{}, false
+
+	u.cpu = meanCPU{}
+	u.memory = model.Use[series.Bytes]{}
+	u.memoryOK = false
+
 	return u.lastCPU, u.lastMemory
 }
 
@@ -81,6 +96,7 @@ func sumElasticUse(s *observe.Snapshot, requests map[string]elasticrequest.Amoun
 	if len(requests) == 0 {
 		return 0, 0
 	}
+
 	for i := range s.Pods {
 		for j := range s.Pods[i].Containers {
 			c := &s.Pods[i].Containers[j]
@@ -88,6 +104,7 @@ func sumElasticUse(s *observe.Snapshot, requests map[string]elasticrequest.Amoun
 			if !ok {
 				continue
 			}
+
 			if request.CPU > 0 && c.UsedCPU.OK {
 				cpu += c.UsedCPU.Value
 			}
@@ -96,6 +113,7 @@ func sumElasticUse(s *observe.Snapshot, requests map[string]elasticrequest.Amoun
 			}
 		}
 	}
+
 	return cpu, memory
 }
 
@@ -109,5 +127,6 @@ func readContainerRequests(pods []*corev1.Pod) map[string]elasticrequest.Amounts
 			}
 		}
 	}
+
 	return out
 }

@@ -20,17 +20,21 @@ func TestCycles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	h := Host{Root: host.Root(dir), Layout: &layout}
 	is := func(want string) {
 		t.Helper()
+
 		if got := h.cyclesPerInstruction().String(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
+
 	is("unsupported: no hardware performance counters: the kernel has no device cpu in /sys/bus/event_source/devices")
 	if err := os.MkdirAll(filepath.Join(dir, "sys/bus/event_source/devices/cpu"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	is("off: the agent runs without --cycles-per-instruction")
 	why := "perf_event_open is not allowed"
 	h.CyclesUnsupported = func() string { return why }

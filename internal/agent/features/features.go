@@ -42,6 +42,7 @@ func (f Feature) String() string {
 	if f.Reason == "" {
 		return string(f.State)
 	}
+
 	return string(f.State) + ": " + f.Reason
 }
 
@@ -52,6 +53,7 @@ func onIf(name string, ok bool, why string) Feature {
 	if ok {
 		return on(name, "")
 	}
+
 	return unsupported(name, why)
 }
 
@@ -63,6 +65,7 @@ func (h Host) usable(name string, ok bool, why string) Feature {
 	case h.UnusedReasons[name] != "":
 		return off(name, h.UnusedReasons[name])
 	}
+
 	return on(name, "")
 }
 
@@ -101,6 +104,7 @@ func List(h Host, s *observe.Snapshot) []Feature {
 	} else {
 		out = append(out, h.cgroups(s)...)
 	}
+
 	out = append(out,
 		measured("node-cpu", s.Node.CPUs.OK, s, "cpu"), measured("node-memory", s.Node.Memory.OK, s, "memory"),
 		pressure("node-pressure", s.Node.Pressure.Supported(), s.Problems["pressure cpu"]),
@@ -109,6 +113,7 @@ func List(h Host, s *observe.Snapshot) []Feature {
 		h.kubeletPolicy("kubelet-cpu-manager", "cpu_manager_state"), h.kubeletPolicy("kubelet-memory-manager", "memory_manager_state"),
 		runtimeSocket(h.Root),
 	)
+
 	return out
 }
 
@@ -120,6 +125,7 @@ func pressure(name string, ok bool, problem string) Feature {
 	if !ok && strings.HasSuffix(problem, host.ErrGone.Error()) {
 		problem = "the kernel was built without PSI, or started with psi=0"
 	}
+
 	return onIf(name, ok, problem)
 }
 
@@ -135,11 +141,13 @@ func (h Host) cgroups(s *observe.Snapshot) []Feature {
 			pods.Reason += "; " + problem
 		}
 	}
+
 	v2 := l.Version == cgroup.V2
 	onV1 := fmt.Sprintf("cgroup %s", l.Version)
 	if v2 {
 		onV1 = "the kernel is too old"
 	}
+
 	podPressure := l.HasFile("unified", "cpu.pressure")
 	return []Feature{
 		on("cgroups", found), pods,
@@ -158,6 +166,7 @@ func burstFile(v2 bool) string {
 	if v2 {
 		return "cpu.max.burst"
 	}
+
 	return "cpu.cfs_burst_us"
 }
 
@@ -169,10 +178,12 @@ func (h Host) numaZones() Feature {
 			zones++
 		}
 	})
+
 	f := h.usable(NUMA, err == nil && zones > 0, "no NUMA zones in /sys/devices/system/node")
 	if f.State == On {
 		f.Reason = fmt.Sprintf("%d zones", zones)
 	}
+
 	return f
 }
 
@@ -180,10 +191,12 @@ func (h Host) runQueue() Feature {
 	if !exists(h.Root.Path("proc/self/schedstat")) {
 		return unsupported(RunQueueWait, "the kernel has no schedstat")
 	}
+
 	// PIDs of the host's /proc are valid for this process only in the host's PID namespace.
 	if pid, err := os.Readlink(h.Root.Path("proc/self")); err != nil || pid != strconv.Itoa(os.Getpid()) {
 		return unsupported(RunQueueWait, "the agent is not in the host's PID namespace (hostPID), and threads cannot be found")
 	}
+
 	return on(RunQueueWait, "sampled where a rule asks for it")
 }
 
@@ -199,6 +212,7 @@ func (h Host) interference() Feature {
 	case queue.State == On:
 		return on(name, "by run queues, since pods have no pressure: for cpu alone")
 	}
+
 	return unsupported(name, "pods have no pressure, and run queues cannot be sampled: "+queue.Reason)
 }
 
@@ -208,12 +222,15 @@ func (h Host) podDisks() Feature {
 	if h.Layout == nil || h.Layout.Pods == "" {
 		return unsupported(name, "there are no pods")
 	}
+
 	if _, err := h.Layout.DiskIOFiles(); err != nil {
 		return unsupported(name, err.Error())
 	}
+
 	if h.Layout.Version != cgroup.V2 {
 		return on(name, "without writes of dirty pages, which cgroup v1 does not count per pod")
 	}
+
 	return on(name, "")
 }
 
@@ -223,16 +240,20 @@ func (h Host) cyclesPerInstruction() Feature {
 	if h.Layout == nil || h.Layout.Pods == "" {
 		return unsupported(name, "there are no pods")
 	}
+
 	if h.CyclesUnsupported != nil {
 		if why := h.CyclesUnsupported(); why != "" {
 			return unsupported(name, why)
 		}
+
 		return on(name, "counted of latency-sensitive pods")
 	}
+
 	devices := h.Root.Path("sys/bus/event_source/devices")
 	if !exists(filepath.Join(devices, "cpu")) && !exists(filepath.Join(devices, "cpu_core")) {
 		return unsupported(name, "no hardware performance counters: the kernel has no device cpu in /sys/bus/event_source/devices")
 	}
+
 	return off(name, "the agent runs without --cycles-per-instruction")
 }
 
@@ -245,9 +266,11 @@ func (h Host) kubeletPolicy(name, file string) Feature {
 	if err != nil {
 		return unsupported(name, err.Error())
 	}
+
 	if policy == "none" || policy == "" {
 		return off(name, "policy none")
 	}
+
 	return on(name, "policy "+policy)
 }
 
@@ -262,6 +285,7 @@ func runtimeSocket(root host.Root) Feature {
 			return off("runtime", "/"+s+"; cgroups are read and written directly")
 		}
 	}
+
 	return unsupported("runtime", "no socket of containerd, CRI-O or cri-dockerd")
 }
 

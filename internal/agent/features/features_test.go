@@ -20,13 +20,16 @@ import (
 
 func report(t *testing.T, dir string) map[string]string {
 	t.Helper()
+
 	layout, err := cgroup.Detect(host.Root(dir))
 	o := observe.New(host.Root(dir), layout)
 	defer o.Close()
+
 	present := &layout
 	if err != nil {
 		present = nil
 	}
+
 	out := map[string]string{}
 	for _, f := range List(Host{Root: host.Root(dir), KubeletRoot: "/var/lib/kubelet", Layout: present, LayoutError: err, UnusedReasons: map[string]string{MemoryHigh: "nobody asks"}}, o.Collect(time.Now())) {
 		if f.State != On && f.Reason == "" {
@@ -34,6 +37,7 @@ func report(t *testing.T, dir string) map[string]string {
 		}
 		out[f.Name] = f.String()
 	}
+
 	return out
 }
 
@@ -44,13 +48,16 @@ func TestReport(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	write("var/lib/kubelet/cpu_manager_state", `{"policyName":"static","defaultCpuSet":"0-3"}`)
 	write("var/lib/kubelet/memory_manager_state", `{"policyName":`)
 	write("run/crio/crio.sock", "")
+
 	got := report(t, dir)
 	for name, want := range map[string]string{
 		"cgroups": "on: cgroup v2, driver systemd", "pods": "on: in kubepods.slice", "pod-pressure": "on", "memory-high": "off: nobody asks",
@@ -61,6 +68,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}
 	}
+
 	for name, want := range map[string]string{
 		"run-queue-wait": "unsupported: the kernel has no schedstat", "cpi": "unsupported: no hardware performance counters",
 	} {
@@ -68,26 +76,33 @@ func TestReport(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}
 	}
+
 	// Another PID namespace, and this one.
 	write("proc/1/schedstat", "1 2 3\n")
 	write(fmt.Sprintf("proc/%d/schedstat", os.Getpid()), "1 2 3\n")
+
 	for pid, want := range map[int]string{1: "unsupported: the agent is not in the host's PID namespace", os.Getpid(): "on: sampled where"} {
 		if pid == os.Getpid() && pid == 1 {
 			continue
 		}
+
 		link := filepath.Join(dir, "proc/self")
 		_ = os.Remove(link)
+
 		if err := os.Symlink(strconv.Itoa(pid), link); err != nil {
 			t.Fatal(err)
 		}
+
 		if got := report(t, dir)["run-queue-wait"]; !strings.HasPrefix(got, want) {
 			t.Errorf("with PID %d: %q, want %q", pid, got, want)
 		}
 	}
+
 	// The same host without PSI.
 	if err := os.RemoveAll(filepath.Join(dir, "proc/pressure")); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := report(t, dir)["node-pressure"]; got != "unsupported: the kernel was built without PSI, or started with psi=0" {
 		t.Errorf("a kernel without PSI: %q", got)
 	}
@@ -100,6 +115,7 @@ func TestEmptyHost(t *testing.T) {
 			t.Errorf("%s is %q on a host that has nothing", name, f)
 		}
 	}
+
 	if !strings.Contains(got["cgroups"], cgroup.ErrNoCgroups.Error()) {
 		t.Errorf("cgroups: %q", got["cgroups"])
 	}

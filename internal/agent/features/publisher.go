@@ -62,12 +62,15 @@ func (*Publisher) Name() string { return "features" }
 func (a *Publisher) Run(ctx context.Context) error {
 	ticker := a.config.Clock.NewTicker(detectInterval)
 	defer ticker.Stop()
+
 	// The first snapshot is available soon after the start.
 	soon := a.config.Clock.NewTimer(2 * time.Second)
 	defer soon.Stop()
+
 	for {
 		a.publish(ctx)
 		a.config.Beat("publish")
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -82,26 +85,33 @@ func (a *Publisher) publish(ctx context.Context) {
 	if list == nil {
 		return
 	}
+
 	a.latest.Store(&list)
 	node := a.config.Node()
 	if a.config.Client == nil || node == nil {
 		return
 	}
+
 	text, err := encode(list)
 	if err == nil && text == node.Annotations[ensurancev1alpha1.AnnotationAgentFeatures] {
 		return
 	}
+
 	now := a.config.Clock.Now()
 	if since := now.Sub(a.lastWrite); since >= 0 && since < minWriteInterval && !a.lastWrite.IsZero() {
 		return
 	}
+
 	if err == nil {
 		err = a.write(ctx, node.Name, text)
 	}
+
 	if err == nil {
-		a.lastWrite, a.failed = now, false
+		a.lastWrite = now
+		a.failed = false
 		return
 	}
+
 	if !a.failed && ctx.Err() == nil {
 		a.config.Log.Info("failed to write the features to the node; will retry", "error", err.Error())
 	}
@@ -113,10 +123,12 @@ func encode(list []Feature) (string, error) {
 	for _, f := range list {
 		all[f.Name] = f.String()
 	}
+
 	text, err := json.Marshal(all)
 	if err != nil {
 		return "", fmt.Errorf("features: %w", err)
 	}
+
 	return string(text), nil
 }
 
@@ -125,12 +137,15 @@ func (a *Publisher) write(ctx context.Context, node, text string) error {
 	if err != nil {
 		return fmt.Errorf("features: %w", err)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+
 	_, err = a.config.Client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "crane-agent"})
 	if err != nil {
 		return fmt.Errorf("annotate node %s: %w", node, err)
 	}
+
 	return nil
 }
 
@@ -145,6 +160,7 @@ func (a *Publisher) Collect(to chan<- prometheus.Metric) {
 	if list == nil {
 		return
 	}
+
 	for _, f := range *list {
 		to <- prometheus.MustNewConstMetric(featureDesc, prometheus.GaugeValue, 1, f.Name, string(f.State))
 	}

@@ -26,62 +26,81 @@ func TestPublish(t *testing.T) {
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Annotations: map[string]string{"other": "stays"}}})
 	clk := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	var list []Feature
+
 	read := func() *corev1.Node {
 		n, err := client.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return n
 	}
+
 	patches := func() (n int) {
 		for _, a := range client.Actions() {
 			if a.GetVerb() == "patch" {
 				n++
 			}
 		}
+
 		return n
 	}
+
 	a := NewPublisher(PublisherConfig{List: func() []Feature { return list }, Node: read, Client: client, Clock: clk, Log: logr.Discard(), Beat: func(string) {}})
 	a.publish(t.Context())
+
 	if patches() != 0 || testutil.CollectAndCount(a) != 0 {
 		t.Error("published before anything was detected")
 	}
+
 	list = []Feature{on("cgroups", "cgroup v2"), unsupported("cpi", "no counters")}
 	a.publish(t.Context())
+
 	if got, want := read().Annotations[key], `{"cgroups":"on: cgroup v2","cpi":"unsupported: no counters"}`; got != want || read().Annotations["other"] != "stays" {
 		t.Errorf("%s, want %s", got, want)
 	}
+
 	a.publish(t.Context())
 	if patches() != 1 {
 		t.Errorf("%d patches where nothing has changed", patches()-1)
 	}
+
 	// Flapping does not write each time.
 	list = []Feature{on("cgroups", "cgroup v2"), on("cpi", "")}
 	clk.Step(minWriteInterval / 2)
 	a.publish(t.Context())
+
 	if patches() != 1 {
 		t.Error("written again within a minute")
 	}
+
 	clk.Step(minWriteInterval)
 	a.publish(t.Context())
+
 	if got := read().Annotations[key]; !strings.Contains(got, `"cpi":"on"`) {
 		t.Error(got)
 	}
+
 	// The annotation is removed while the API server fails.
 	fails := true
 	client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) { return fails, nil, errors.New("refused") })
+
 	if _, err := client.CoreV1().Nodes().Update(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	clk.Step(minWriteInterval)
 	a.publish(t.Context())
 	fails = false
 	a.publish(t.Context())
+
 	if got := read().Annotations[key]; !strings.Contains(got, `"cpi":"on"`) {
 		t.Errorf("not written after an error: %q", got)
 	}
+
 	want := "# HELP crane_agent_feature 1 for each feature in the state that it is in: on, off or unsupported.\n# TYPE crane_agent_feature gauge\n" +
 		"crane_agent_feature{feature=\"cgroups\",state=\"on\"} 1\ncrane_agent_feature{feature=\"cpi\",state=\"on\"} 1\n"
+
 	if err := testutil.CollectAndCompare(a, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
@@ -94,6 +113,7 @@ func TestPublishMetricOnly(t *testing.T) {
 		Clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), Log: logr.Discard(), Beat: func(string) {},
 	})
 	a.publish(t.Context())
+
 	if testutil.CollectAndCount(a) != 1 {
 		t.Error("the metric has no series")
 	}

@@ -34,13 +34,20 @@ type part struct {
 
 // New returns heartbeats without parts.
 func New(clk clock.PassiveClock) *Heartbeats {
-	return &Heartbeats{clock: clk, parts: map[string]*part{}, durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "crane_craneAgent_step_duration_seconds", Help: "Duration of a step of a part of the agent, in seconds.",
-		Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
-	}, labels()), quantiles: prometheus.NewSummaryVec(prometheus.SummaryOpts{
-		Name: "crane_craneAgent_step_duration_quantile_summary", Help: "Duration of a step of a part of the agent over the last hour, in seconds.",
-		Objectives: map[float64]float64{0.5: 0.05, 0.9: 0.01, 0.99: 0.001}, MaxAge: time.Hour,
-	}, labels())}
+	return &Heartbeats{
+		clock: clk,
+		parts: map[string]*part{},
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "crane_craneAgent_step_duration_seconds", Help: "Duration of a step of a part of the agent, in seconds.",
+			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
+		}, labels()),
+		quantiles: prometheus.NewSummaryVec(prometheus.SummaryOpts{
+			Name:       "crane_craneAgent_step_duration_quantile_summary",
+			Help:       "Duration of a step of a part of the agent over the last hour, in seconds.",
+			Objectives: map[float64]float64{0.5: 0.05, 0.9: 0.01, 0.99: 0.001},
+			MaxAge:     time.Hour,
+		}, labels()),
+	}
 }
 
 // labels returns gocrane's labels.
@@ -56,12 +63,14 @@ func moduleLabel(part, step string) string {
 	case "qos/act":
 		return "ActionExecutor"
 	}
+
 	switch part {
 	case "node-resource":
 		return "ModuleNodeResourceManager"
 	case "pod-resource":
 		return "ModulePodResourceManager"
 	}
+
 	return part
 }
 
@@ -69,13 +78,16 @@ func moduleLabel(part, step string) string {
 func (p *Heartbeats) Register(name string) func(step string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	added := &part{last: p.clock.Now(), started: make(chan struct{}), steps: map[string]time.Time{}}
 	p.parts[name] = added
 	return func(step string) {
 		now := p.clock.Now()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		added.last, added.steps[step] = now, now
+
+		added.last = now
+		added.steps[step] = now
 		if !added.seen {
 			added.seen = true
 			close(added.started)
@@ -93,9 +105,11 @@ func (p *Heartbeats) ObserveStep(name, step string, d time.Duration) {
 func (p *Heartbeats) Started(name string) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if part := p.parts[name]; part != nil {
 		return part.started
 	}
+
 	return nil
 }
 
@@ -103,6 +117,7 @@ func (p *Heartbeats) Started(name string) <-chan struct{} {
 func (p *Heartbeats) Remove(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	delete(p.parts, name)
 }
 
@@ -111,12 +126,14 @@ func (p *Heartbeats) Overdue(most time.Duration) []string {
 	now := p.clock.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	var out []string
 	for name, part := range p.parts {
 		if since := now.Sub(part.last); since > most {
 			out = append(out, fmt.Sprintf("%s was not seen for %s", name, since.Round(time.Second)))
 		}
 	}
+
 	slices.Sort(out)
 	return out
 }
@@ -125,12 +142,14 @@ func (p *Heartbeats) Overdue(most time.Duration) []string {
 func (p *Heartbeats) NotStarted() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	var out []string
 	for name, part := range p.parts {
 		if !part.seen {
 			out = append(out, name+" has not begun")
 		}
 	}
+
 	slices.Sort(out)
 	return out
 }
@@ -153,16 +172,20 @@ func (p *Heartbeats) Collect(to chan<- prometheus.Metric) {
 	}
 	var all []beat
 	p.mu.Lock()
+
 	for name, part := range p.parts {
 		for step, at := range part.steps {
 			all = append(all, beat{name, step, at})
 		}
 	}
+
 	p.mu.Unlock()
 	slices.SortFunc(all, func(a, b beat) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.step, b.step)) })
+
 	for _, b := range all {
 		to <- prometheus.MustNewConstMetric(activityDesc, prometheus.GaugeValue, float64(b.at.UnixMilli())/1000, moduleLabel(b.name, b.step), "", b.step)
 	}
+
 	p.durations.Collect(to)
 	p.quantiles.Collect(to)
 }

@@ -18,32 +18,40 @@ func TestHeartbeats(t *testing.T) {
 	p := New(clk)
 	beat := p.Register("qos")
 	p.Register("cluster")
+
 	if got := p.NotStarted(); len(got) != 2 || got[0] != "cluster has not begun" {
 		t.Errorf("waiting %v", got)
 	}
+
 	clk.SetTime(time.Unix(1060, 0))
 	beat("tick")
+
 	select {
 	case <-p.Started("qos"):
 	default:
 		t.Error("a part that was seen has not begun")
 	}
+
 	if p.Started("unknown") != nil {
 		t.Error("a part that is not there can be waited for")
 	}
 	if got := p.Overdue(30 * time.Second); len(got) != 1 || got[0] != "cluster was not seen for 1m0s" {
 		t.Errorf("late %v", got)
 	}
+
 	p.Remove("cluster")
 	clk.SetTime(time.Unix(1100, 500e6))
+
 	if got := p.Overdue(time.Minute); len(got) != 0 {
 		t.Errorf("late %v", got)
 	}
 	if got := p.Overdue(30 * time.Second); len(got) != 1 {
 		t.Errorf("late %v", got)
 	}
+
 	// A clock set back makes no part overdue.
 	clk.SetTime(time.Unix(0, 0))
+
 	if got := p.Overdue(time.Second); len(got) != 0 {
 		t.Errorf("late %v", got)
 	}
@@ -58,19 +66,23 @@ func TestMetrics(t *testing.T) {
 	beat("tick")
 	p.Register("node-resource")("update")
 	p.ObserveStep("qos", "look", 12*time.Millisecond)
+
 	r := prometheus.NewPedanticRegistry()
 	if err := r.Register(p); err != nil {
 		t.Fatal(err)
 	}
+
 	want := `# HELP crane_craneAgent_last_activity Time of the last completed step of a part of the agent, in seconds since 1970.
 # TYPE crane_craneAgent_last_activity gauge
 crane_craneAgent_last_activity{module="ModuleNodeResourceManager",step="update",subcomponent=""} 1000.25
 crane_craneAgent_last_activity{module="StateCollector",step="look",subcomponent=""} 1000.25
 crane_craneAgent_last_activity{module="qos",step="tick",subcomponent=""} 1000.25
 `
+
 	if err := testutil.GatherAndCompare(r, strings.NewReader(want), "crane_craneAgent_last_activity"); err != nil {
 		t.Error(err)
 	}
+
 	for _, name := range []string{"crane_craneAgent_step_duration_seconds", "crane_craneAgent_step_duration_quantile_summary"} {
 		if n, err := testutil.GatherAndCount(r, name); err != nil || n != 1 {
 			t.Errorf("%s: %d, %v", name, n, err)

@@ -17,16 +17,19 @@ func TestOnlineCPUs(t *testing.T) {
 	if _, err := r.OnlineCPUs(root); !errors.Is(err, ErrGone) {
 		t.Errorf("without the file: %v", err)
 	}
+
 	path := root.Path("sys/devices/system/cpu/online")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	for content, c := range map[string]struct{ want, problem string }{
 		"0-3,8\n": {"0-3,8", ""}, "": {"", "middle of a line"}, "\n": {"", "is empty"}, "0-": {"", "middle of a line"}, "3-1\n": {"", "cpu/online: "},
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := r.OnlineCPUs(root)
 		if got.String() != c.want || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
 			t.Errorf("%q: %s, %v", content, got, err)

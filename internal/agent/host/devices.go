@@ -29,24 +29,33 @@ func ParseDiskstats(content []byte, each func(name []byte, d Disk)) error {
 	if len(content) == 0 {
 		return nil // no block device
 	}
+
 	err := Lines(content, func(line []byte) error {
 		_, rest := Field(line)
 		_, rest = Field(rest)
 		name, rest := Field(rest)
+
 		// reads, merged, sectors, ms, writes, merged, sectors, ms, in flight, ms busy
 		var c [10]uint64
 		if n, err := parseColumns(rest, c[:]); err != nil || n < len(c) {
 			return errors.Join(err, fmt.Errorf("%.40q has fewer than ten counters", name))
 		}
+
 		each(name, Disk{
-			Reads: c[0], Writes: c[4], ReadBytes: c[2] * sectorBytes, WriteBytes: c[6] * sectorBytes,
-			Busy: time.Duration(min(c[9], 1<<40)) * time.Millisecond,
+			Reads:      c[0],
+			Writes:     c[4],
+			ReadBytes:  c[2] * sectorBytes,
+			WriteBytes: c[6] * sectorBytes,
+			Busy:       time.Duration(min(c[9], 1<<40)) * time.Millisecond,
 		})
+
 		return nil
 	})
+
 	if err != nil {
 		return fmt.Errorf("diskstats: %w", err)
 	}
+
 	return nil
 }
 
@@ -65,29 +74,40 @@ func ParseNetDev(content []byte, each func(name []byte, i Interface)) error {
 			header--
 			return nil
 		}
+
 		// A name may contain any byte except blanks and /; counters start after the last colon.
 		colon := bytes.LastIndexByte(line, ':')
 		if colon < 0 {
 			return fmt.Errorf("%.40q has no colon", line)
 		}
+
 		name, _ := Field(line[:colon])
 		// bytes packets errs drop fifo frame compressed multicast, bytes packets errs drop
 		var c [12]uint64
 		if n, err := parseColumns(line[colon+1:], c[:]); err != nil || n < len(c) {
 			return errors.Join(err, fmt.Errorf("%.40q has fewer than twelve counters", name))
 		}
+
 		each(name, Interface{
-			ReceivedBytes: c[0], ReceivedPackets: c[1], DroppedIn: c[3],
-			SentBytes: c[8], SentPackets: c[9], DroppedOut: c[11],
+			ReceivedBytes:   c[0],
+			ReceivedPackets: c[1],
+			DroppedIn:       c[3],
+			SentBytes:       c[8],
+			SentPackets:     c[9],
+			DroppedOut:      c[11],
 		})
+
 		return nil
 	})
+
 	if err == nil && header > 0 {
 		err = errors.New("no header")
 	}
+
 	if err != nil {
 		return fmt.Errorf("net/dev: %w", err)
 	}
+
 	return nil
 }
 
@@ -106,9 +126,11 @@ func ReadRegularFile(path string, maxBytes int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if !info.Mode().IsRegular() || info.Size() > maxBytes {
 		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, maxBytes)
 	}
+
 	return os.ReadFile(path)
 }
 
@@ -119,11 +141,14 @@ func ReadKubeletPolicy(root Root, dir, file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	var state struct {
 		PolicyName string `json:"policyName"`
 	}
+
 	if err := json.Unmarshal(content, &state); err != nil {
 		return "", fmt.Errorf("%s: %w", file, err)
 	}
+
 	return strings.ToLower(state.PolicyName), nil
 }

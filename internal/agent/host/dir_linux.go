@@ -27,17 +27,21 @@ func (r *Reader) Subdirectories(path string, each func(name []byte)) error {
 		return wrapFileError(path, err)
 	}
 	defer func() { _ = syscall.Close(fd) }()
+
 	if r.buf == nil {
 		r.buf = make([]byte, initialBufferBytes)
 	}
+
 	for {
 		n, err := retryInterrupted(func() (int, error) { return syscall.ReadDirent(fd, r.buf) })
 		if err != nil {
 			return wrapFileError(path, err)
 		}
+
 		if n == 0 {
 			return nil
 		}
+
 		if err := parseDirents(r.buf[:n], each); err != nil {
 			return wrapFileError(path, err)
 		}
@@ -51,6 +55,7 @@ func Links(path string) (uint64, error) {
 	if _, err := retryInterrupted(func() (int, error) { return 0, syscall.Stat(path, &st) }); err != nil {
 		return 0, wrapFileError(path, err)
 	}
+
 	return uint64(st.Nlink), nil //nolint:unconvert // It is smaller on some processors.
 }
 
@@ -59,19 +64,26 @@ func parseDirents(buf []byte, each func(name []byte)) error {
 		if len(buf) < direntName {
 			return fmt.Errorf("directory entry of %d bytes is too short", len(buf))
 		}
+
 		length := int(binary.NativeEndian.Uint16(buf[direntLength:]))
 		if length <= direntName || length > len(buf) {
 			return fmt.Errorf("invalid directory entry of %d bytes", length)
 		}
-		name, kind := buf[direntName:length], buf[direntType]
+
+		name := buf[direntName:length]
+		kind := buf[direntType]
+
 		if end := bytes.IndexByte(name, 0); end >= 0 {
 			name = name[:end]
 		}
+
 		// /sys/block contains links to directories.
 		if (kind == syscall.DT_DIR || kind == syscall.DT_LNK) && string(name) != "." && string(name) != ".." {
 			each(name)
 		}
+
 		buf = buf[length:]
 	}
+
 	return nil
 }

@@ -13,11 +13,13 @@ func (r *Reader) Subdirectories(path string, each func(name []byte)) error {
 	if err != nil {
 		return wrapFileError(path, err)
 	}
+
 	for _, e := range entries {
 		if e.IsDir() || e.Type()&os.ModeSymlink != 0 {
 			each([]byte(e.Name()))
 		}
 	}
+
 	return nil
 }
 
@@ -26,5 +28,6 @@ func Links(path string) (uint64, error) {
 	if _, err := os.Stat(path); err != nil {
 		return 0, wrapFileError(path, err)
 	}
+
 	return 0, nil
 }

@@ -62,13 +62,17 @@ func (r *Reader) Read(f *File) ([]byte, error) {
 		if err != nil {
 			return nil, wrapFileError(f.path, err)
 		}
-		f.fd, f.open = fd, true
+
+		f.fd = fd
+		f.open = true
 	}
+
 	content, err := r.readAll(f.fd)
 	if err != nil {
 		f.Close()
 		return nil, wrapFileError(f.path, err)
 	}
+
 	return content, nil
 }
 
@@ -76,6 +80,7 @@ func (r *Reader) Read(f *File) ([]byte, error) {
 func (r *Reader) ReadPath(path string) ([]byte, error) {
 	file := NewFile(path)
 	defer file.Close()
+
 	return r.Read(&file)
 }
 
@@ -83,20 +88,25 @@ func (r *Reader) readAll(fd int) ([]byte, error) {
 	if r.buf == nil {
 		r.buf = make([]byte, initialBufferBytes)
 	}
+
 	for n := 0; ; {
 		got, err := retryInterrupted(func() (int, error) { return syscall.Pread(fd, r.buf[n:], int64(n)) })
 		if err != nil {
 			return nil, err
 		}
+
 		if got == 0 {
 			return r.buf[:n], nil
 		}
+
 		if n += got; n < len(r.buf) {
 			continue
 		}
+
 		if len(r.buf) >= maxFileBytes {
 			return nil, fmt.Errorf("longer than %d bytes", maxFileBytes)
 		}
+
 		r.buf = append(r.buf, make([]byte, len(r.buf))...)
 	}
 }
@@ -114,5 +124,6 @@ func wrapFileError(path string, err error) error {
 	if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("%s: %w", path, ErrGone)
 	}
+
 	return fmt.Errorf("%s: %w", path, err)
 }

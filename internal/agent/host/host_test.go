@@ -24,11 +24,13 @@ func TestParsePressure(t *testing.T) {
 	if err != nil || math.Abs(p.Some.Avg10-73.67) > 1e-9 || math.Abs(p.Some.Avg60-57.83) > 1e-9 || p.Some.Total != want.Some.Total || p.Full != want.Full {
 		t.Errorf("%+v, %v; want %+v", p, err, want)
 	}
+
 	// Older kernels have no line "full" for CPU.
 	some, _, _ := strings.Cut(good, "full")
 	if p, err := ParsePressure([]byte(some)); err != nil || p.Full != (Stall{}) {
 		t.Errorf("without full: %+v, %v", p, err)
 	}
+
 	for _, bad := range []string{
 		"", good[:len(good)-1], "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n", "some avg10=x avg60=0 avg300=0 total=0\n",
 		"some avg10=1 avg60=0 total=\n", "some avg10=1 total=4\n", "some avg10=-1 avg60=0 total=0\n", "some avg10=1e3 avg60=0 total=0\n", "some avg10=250 avg60=0 total=0\n",
@@ -45,6 +47,7 @@ func TestParseStat(t *testing.T) {
 	if want := (CPUTimes{Busy: 10 + 20 + 30 + 1 + 2 + 3, Idle: 450, CPUs: 2}); err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
+
 	for _, bad := range []string{"", "cpu 1 2 3 4\n", "cpu0 1 2 3 4\n", "cpu 1 2 3\ncpu0 1\n", "cpu 1 -2 3 4\ncpu0 1\n", "cpu 1 2 3 4\ncpu0 1"} {
 		if got, err := ParseStat([]byte(bad)); err == nil {
 			t.Errorf("%q is read as %+v", bad, got)
@@ -57,6 +60,7 @@ func TestParseMeminfo(t *testing.T) {
 	if want := (Memory{24684096 << 10, 22707160 << 10, 0}); err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
+
 	// Pages that are also in memory, and counts that were not read at the same time.
 	for text, want := range map[string]series.Bytes{
 		"SwapCached: 30 kB\nSwapTotal: 1000 kB\nSwapFree: 600 kB\n": 370 << 10,
@@ -67,6 +71,7 @@ func TestParseMeminfo(t *testing.T) {
 			t.Errorf("%q is read as %+v, %v; want %d in swap", text, got, err, want)
 		}
 	}
+
 	for _, bad := range []string{"", "MemTotal: 5 kB\n", "MemAvailable: 5 kB\n", "MemTotal: 0 kB\nMemAvailable: 0 kB\n", "MemTotal: x kB\nMemAvailable: 1 kB\n", "MemTotal: 5 kB\nMemAvailable: 4 kB\nSwapTotal: x kB\n", "MemTotal: 99999999999999999 kB\nMemAvailable: 1 kB\n"} {
 		if got, err := ParseMeminfo([]byte(bad)); err == nil {
 			t.Errorf("%q is read as %+v", bad, got)
@@ -78,6 +83,7 @@ func TestParseLoadavg(t *testing.T) {
 	if got, err := ParseLoadavg([]byte("3.57 3.05 2.00 7/118 7830\n")); err != nil || math.Abs(got[0]-3.57) > 1e-9 || got[2] != 2 {
 		t.Errorf("%v, %v", got, err)
 	}
+
 	for _, bad := range []string{"", "1 2\n", "a b c\n", "1 2 3"} {
 		if got, err := ParseLoadavg([]byte(bad)); err == nil {
 			t.Errorf("%q is read as %v", bad, got)
@@ -91,17 +97,21 @@ func TestParseDevices(t *testing.T) {
 	if want := (Disk{Reads: 10, Writes: 40, ReadBytes: 200 * 512, WriteBytes: 600 * 512, Busy: 800 * time.Millisecond}); err != nil || disks["vda"] != want {
 		t.Errorf("%+v, %v; want %+v", disks, err, want)
 	}
+
 	interfaces := map[string]Interface{}
 	err = ParseNetDev([]byte("Inter-| Receive | Transmit\n face |bytes\n  eth0:532 31 1 2 0 0 0 0 251 23 0 4 0 0 0 0\n eth0:1: 1 2 3 4 5 6 7 8 9 10 11 12 13\n"),
 		func(name []byte, i Interface) { interfaces[string(name)] = i })
+
 	if want := (Interface{532, 251, 31, 23, 2, 4}); err != nil || interfaces["eth0"] != want || interfaces["eth0:1"].SentBytes != 9 {
 		t.Errorf("%+v, %v; want %+v", interfaces, err, want)
 	}
+
 	for _, bad := range []string{"1 1 sda 1 2 3\n", "1 1 sda 1 2 3 4 5 6 7 8 9 x\n", "1 1 sda 1 2"} {
 		if err := ParseDiskstats([]byte(bad), func([]byte, Disk) {}); err == nil {
 			t.Errorf("%q is read", bad)
 		}
 	}
+
 	for _, bad := range []string{"", "a\n", "a\nb\neth0 1 2\n", "a\nb\neth0: 1 2\n"} {
 		if err := ParseNetDev([]byte(bad), func([]byte, Interface) {}); err == nil {
 			t.Errorf("%q is read", bad)
@@ -115,16 +125,19 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("%s: %d, %v", text, got, err)
 		}
 	}
+
 	for _, bad := range []string{"", "18446744073709551616", "-1", "+1", "1 ", "0x1", "max"} {
 		if got, err := Uint([]byte(bad)); err == nil {
 			t.Errorf("%q is read as %d", bad, got)
 		}
 	}
+
 	for text, want := range map[string]int64{"-1": -1, "5": 5} {
 		if got, err := Int([]byte(text)); err != nil || got != want {
 			t.Errorf("%s: %d, %v", text, got, err)
 		}
 	}
+
 	for _, bad := range []string{"", "-", "--1", "9223372036854775808"} {
 		if got, err := Int([]byte(bad)); err == nil {
 			t.Errorf("%q is read as %d", bad, got)
@@ -136,11 +149,13 @@ func TestParseSchedStat(t *testing.T) {
 	if got, err := ParseSchedStat([]byte("1000 2000 3\n")); err != nil || got != (SchedStat{RunTime: 1000, WaitTime: 2000, Timeslices: 3}) {
 		t.Errorf("%+v, %v", got, err)
 	}
+
 	for _, bad := range []string{"", "1 2\n", "1 2 3", "1 -2 3\n", "0 0 0\n", "a b c\n"} {
 		if got, err := ParseSchedStat([]byte(bad)); err == nil {
 			t.Errorf("%q is read as %+v", bad, got)
 		}
 	}
+
 	var threads []uint64
 	each := func(n uint64) { threads = append(threads, n) }
 	if err := ParseThreads([]byte("12\n0\n7\n"), each); err != nil || len(threads) != 3 || threads[1] != 0 {
@@ -149,6 +164,7 @@ func TestParseSchedStat(t *testing.T) {
 	if err := ParseThreads(nil, each); err != nil {
 		t.Errorf("a group without threads: %v", err)
 	}
+
 	for _, bad := range []string{"12", "x\n", "-1\n"} {
 		if err := ParseThreads([]byte(bad), each); err == nil {
 			t.Errorf("%q is read", bad)
@@ -161,6 +177,7 @@ func TestParseZone(t *testing.T) {
 	if err != nil || got != (ZoneMemory{Total: 100 << 10, Free: 10 << 10}) || got.Used() != 90<<10 {
 		t.Errorf("%+v, %v", got, err)
 	}
+
 	for _, bad := range []string{"", "Node 0 MemTotal: 100 kB\n", "Node 0 MemTotal: x kB\nNode 0 MemFree: 1 kB\n", "Node 0 MemTotal: 1 kB\nNode 0 MemFree: 1 kB"} {
 		if got, err := ParseZoneMeminfo([]byte(bad)); err == nil {
 			t.Errorf("%q is read as %+v", bad, got)
@@ -171,10 +188,12 @@ func TestParseZone(t *testing.T) {
 func TestParseStatCPUs(t *testing.T) {
 	got := map[int][2]uint64{}
 	each := func(cpu int, busy, idle uint64) { got[cpu] = [2]uint64{busy, idle} }
+
 	err := ParseStatCPUs([]byte("cpu 1 2 3 4\ncpu0 10 20 30 400 50 1 2 3\ncpu17 1 1 1 1\nintr 5\n"), each)
 	if err != nil || len(got) != 2 || got[0] != [2]uint64{66, 450} || got[17] != [2]uint64{3, 1} {
 		t.Errorf("%v, %v", got, err)
 	}
+
 	for _, bad := range []string{"", "cpux 1 2 3 4\n", "cpu9999 1 2 3 4\n", "cpu0 1 2 3\n", "cpu0 1 2 3 4"} {
 		if err := ParseStatCPUs([]byte(bad), each); err == nil {
 			t.Errorf("%q is read", bad)
@@ -189,18 +208,22 @@ func TestReader(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	var r Reader
 	f := NewFile(path)
 	defer f.Close()
+
 	if _, err := r.Read(&f); !errors.Is(err, ErrGone) {
 		t.Errorf("a file that is not there: %v", err)
 	}
+
 	for _, content := range []string{"one\n", "two\n", strings.Repeat("x", 3*initialBufferBytes), ""} {
 		write(content)
 		if got, err := r.Read(&f); err != nil || string(got) != content {
 			t.Errorf("%d bytes, %v; want %d", len(got), err, len(content))
 		}
 	}
+
 	write("1 2 3\n")
 	if allocations := testing.AllocsPerRun(100, func() {
 		if _, err := r.Read(&f); err != nil {
@@ -209,6 +232,7 @@ func TestReader(t *testing.T) {
 	}); allocations > 0 {
 		t.Errorf("reading an open file again allocates %g times", allocations)
 	}
+
 	write(strings.Repeat("x", maxFileBytes+1))
 	if _, err := r.Read(&f); err == nil {
 		t.Error("a file without bounds is read")
@@ -221,20 +245,25 @@ func TestEndedProcess(t *testing.T) {
 	if err := child.Start(); err != nil {
 		t.Skip("no process can be started: ", err)
 	}
+
 	var r Reader
 	f := NewSchedStatFile("/", uint64(child.Process.Pid))
 	defer f.Close()
+
 	_, before := r.Read(&f)
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
+
 	_ = child.Wait() // It was killed.
 	if before != nil {
 		t.Skip("no schedstat: ", before)
 	}
+
 	if _, err := r.Read(&f); !errors.Is(err, ErrGone) {
 		t.Errorf("%v, want %v", err, ErrGone)
 	}
+
 	// Other errors do not mean gone.
 	dir := NewFile(t.TempDir())
 	if _, err := r.Read(&dir); err == nil || errors.Is(err, ErrGone) {
@@ -247,6 +276,7 @@ func TestThisHost(t *testing.T) {
 	if _, err := os.Stat("/proc/stat"); err != nil {
 		t.Skip("no /proc: ", err)
 	}
+
 	var r Reader
 	for name, parse := range map[string]func([]byte) error{
 		"stat":      func(b []byte) error { _, err := ParseStat(b); return err },
@@ -263,6 +293,7 @@ func TestThisHost(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+
 		f.Close()
 	}
 }
@@ -277,6 +308,7 @@ func FuzzParsers(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
+
 	f.Fuzz(func(t *testing.T, content []byte) {
 		if p, err := ParsePressure(content); err == nil {
 			for _, v := range []float64{p.Some.Avg10, p.Some.Avg60, p.Full.Avg10, p.Full.Avg60} {
@@ -284,10 +316,12 @@ func FuzzParsers(f *testing.F) {
 					t.Errorf("a share of %v", v)
 				}
 			}
+
 			if p.Some.Total < 0 || p.Full.Total < 0 {
 				t.Errorf("a time of %v", p)
 			}
 		}
+
 		if c, err := ParseStat(content); err == nil && c.CPUs < 1 {
 			t.Error("no CPU")
 		}
@@ -297,24 +331,29 @@ func FuzzParsers(f *testing.F) {
 		if l, err := ParseLoadavg(content); err == nil && !(l[0] >= 0 && !math.IsInf(l[0], 0)) {
 			t.Errorf("%v", l)
 		}
+
 		_ = ParseDiskstats(content, func(_ []byte, d Disk) {
 			if d.Busy < 0 {
 				t.Errorf("%+v", d)
 			}
 		})
+
 		_ = ParseNetDev(content, func([]byte, Interface) {})
 		_ = ParseKeyValues(content, func([]byte, uint64) {})
+
 		if s, err := ParseSchedStat(content); err == nil && (s.RunTime < 0 || s.WaitTime < 0) {
 			t.Errorf("%+v", s)
 		}
 		if z, err := ParseZoneMeminfo(content); err == nil && (z.Used() < 0 || z.Free > z.Total || z.PageCache < 0) {
 			t.Errorf("%+v", z)
 		}
+
 		_ = ParseStatCPUs(content, func(cpu int, _, _ uint64) {
 			if cpu < 0 || cpu > numa.MaxCPU {
 				t.Errorf("CPU %d", cpu)
 			}
 		})
+
 		_ = ParseThreads(content, func(uint64) {})
 		if n, err := ParseSingle(content); err == nil && len(content) > 200 && n == 0 && !strings.HasPrefix(string(content), "0") {
 			t.Errorf("%q is a number", content)

@@ -39,14 +39,18 @@ func ParsePressure(content []byte) (Pressure, error) {
 		case "full":
 			return parseStall(rest, &p.Full)
 		}
+
 		return nil // reserved for newer kernels
 	})
+
 	if err == nil && !some {
 		err = errors.New("no line \"some\"")
 	}
+
 	if err != nil {
 		return Pressure{}, fmt.Errorf("pressure: %w", err)
 	}
+
 	return p, nil
 }
 
@@ -57,6 +61,7 @@ func parseStall(line []byte, s *Stall) error {
 		if field, line = Field(line); len(field) == 0 {
 			break
 		}
+
 		key, value, _ := bytes.Cut(field, []byte("="))
 		var err error
 		switch string(key) {
@@ -66,19 +71,23 @@ func parseStall(line []byte, s *Stall) error {
 		case "avg60":
 			s.Avg60, err = parsePercent(value)
 			seen++
+
 		case "total":
 			var n uint64
 			n, err = Uint(value)
 			s.Total = time.Duration(min(n, uint64(1<<62)/uint64(time.Microsecond))) * time.Microsecond
 			seen++
 		}
+
 		if err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
 	}
+
 	if seen != 3 {
 		return errors.New("requires avg10, avg60 and total")
 	}
+
 	return nil
 }
 
@@ -88,5 +97,6 @@ func parsePercent(text []byte) (float64, error) {
 	if err == nil && v > maxPercent+1 {
 		err = fmt.Errorf("%s is more than 100 percent", text)
 	}
+
 	return min(v, maxPercent), err
 }

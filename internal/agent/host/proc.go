@@ -38,17 +38,22 @@ func ParseStat(content []byte) (CPUTimes, error) {
 			t.CPUs++
 			return nil
 		}
+
 		var err error
 		total = true
 		t.Busy, t.Idle, err = parseTicks(rest)
+
 		return err
 	})
+
 	if err == nil && (!total || t.CPUs == 0) {
 		err = errors.New("missing line of all CPUs or of a single one")
 	}
+
 	if err != nil {
 		return CPUTimes{}, fmt.Errorf("stat: %w", err)
 	}
+
 	return t, nil
 }
 
@@ -60,19 +65,24 @@ func ParseStatCPUs(content []byte, each func(cpu int, busy, idle uint64)) error 
 		if !ok || len(number) == 0 {
 			return nil
 		}
+
 		cpu, err := Uint(number)
 		if err != nil || cpu > numa.MaxCPU {
 			return errors.Join(err, fmt.Errorf("%.40q is not a CPU", name))
 		}
+
 		busy, idle, err := parseTicks(rest)
 		if err == nil {
 			each(int(cpu), busy, idle)
 		}
+
 		return err
 	})
+
 	if err != nil {
 		return fmt.Errorf("stat: %w", err)
 	}
+
 	return nil
 }
 
@@ -83,6 +93,7 @@ func parseTicks(line []byte) (busy, idle uint64, err error) {
 	if err != nil || n < 4 {
 		return 0, 0, errors.Join(err, errors.New("cpu requires user, nice, system and idle"))
 	}
+
 	return c[0] + c[1] + c[2] + c[5] + c[6] + c[7], c[3] + c[4], nil
 }
 
@@ -100,16 +111,19 @@ func parseMeminfo(content []byte, skip int, field func(key []byte) *uint64) erro
 		for range skip {
 			_, line = Field(line)
 		}
+
 		key, rest := Field(line)
 		into := field(key)
 		if into == nil {
 			return nil
 		}
+
 		number, _ := Field(rest)
 		n, err := Uint(number)
 		if err != nil || n > 1<<50 {
 			return fmt.Errorf("%s %.40q is not a number of KiB", key, number)
 		}
+
 		*into = n << 10
 		return nil
 	})
@@ -118,8 +132,10 @@ func parseMeminfo(content []byte, skip int, field func(key []byte) *uint64) erro
 // ParseMeminfo parses /proc/meminfo. Available is at most Total.
 func ParseMeminfo(content []byte) (Memory, error) {
 	const unset = math.MaxUint64
-	total, available := uint64(unset), uint64(unset)
+	total := uint64(unset)
+	available := uint64(unset)
 	var swap, swapFree, swapCached uint64
+
 	err := parseMeminfo(content, 0, func(key []byte) *uint64 {
 		switch string(key) {
 		case "MemTotal:":
@@ -133,18 +149,23 @@ func ParseMeminfo(content []byte) (Memory, error) {
 		case "SwapCached:":
 			return &swapCached
 		}
+
 		return nil
 	})
+
 	if err == nil && (total == unset || available == unset || total == 0) {
 		err = errors.New("missing MemTotal or MemAvailable")
 	}
+
 	if err != nil {
 		return Memory{}, fmt.Errorf("meminfo: %w", err)
 	}
+
 	m := Memory{Total: series.Bytes(total), Available: series.Bytes(min(available, total))}
 	if inMemory := swapFree + swapCached; inMemory < swap {
 		m.SwappedOut = series.Bytes(swap - inMemory)
 	}
+
 	return m, nil
 }
 
@@ -162,13 +183,17 @@ func ParseLoadavg(content []byte) (Load, error) {
 			if err != nil {
 				return err
 			}
+
 			l[i] = v
 		}
+
 		return nil
 	})
+
 	if err != nil {
 		return Load{}, fmt.Errorf("loadavg: %w", err)
 	}
+
 	return l, nil
 }
 
@@ -190,16 +215,20 @@ func ParseSchedStat(content []byte) (SchedStat, error) {
 		if n, err := parseColumns(line, c[:]); err != nil || n < len(c) {
 			return errors.Join(err, errSchedStat)
 		}
+
 		const longest = uint64(1 << 62)
 		s = SchedStat{RunTime: time.Duration(min(c[0], longest)), WaitTime: time.Duration(min(c[1], longest)), Timeslices: c[2]}
 		return nil
 	})
+
 	if err == nil && s == (SchedStat{}) {
 		err = errors.New("the kernel keeps no statistics")
 	}
+
 	if err != nil {
 		return SchedStat{}, fmt.Errorf("schedstat: %w", err)
 	}
+
 	return s, nil
 }
 
@@ -214,15 +243,19 @@ func ParseThreads(content []byte, each func(thread uint64)) error {
 	if len(content) == 0 {
 		return nil
 	}
+
 	err := Lines(content, func(line []byte) error {
 		n, err := Uint(line)
 		if err == nil {
 			each(n)
 		}
+
 		return err
 	})
+
 	if err != nil {
 		return fmt.Errorf("threads: %w", err)
 	}
+
 	return nil
 }

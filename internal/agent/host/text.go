@@ -21,13 +21,16 @@ func Lines(content []byte, each func(line []byte) error) error {
 	if len(content) == 0 || content[len(content)-1] != '\n' {
 		return ErrTruncated
 	}
+
 	for len(content) > 0 {
 		end := bytes.IndexByte(content, '\n')
 		if err := each(content[:end]); err != nil {
 			return err
 		}
+
 		content = content[end+1:]
 	}
+
 	return nil
 }
 
@@ -36,10 +39,12 @@ func Field(line []byte) (field, rest []byte) {
 	for len(line) > 0 && isBlank(line[0]) {
 		line = line[1:]
 	}
+
 	end := 0
 	for end < len(line) && !isBlank(line[end]) {
 		end++
 	}
+
 	return line[:end], line[end:]
 }
 
@@ -50,14 +55,17 @@ func Uint(text []byte) (uint64, error) {
 	if len(text) == 0 {
 		return 0, errNotNumber
 	}
+
 	var n uint64
 	for _, c := range text {
 		d := uint64(c - '0')
 		if d > 9 || n > (math.MaxUint64-d)/10 {
 			return 0, fmt.Errorf("%.40q: %w", text, errNotNumber)
 		}
+
 		n = 10*n + d
 	}
+
 	return n, nil
 }
 
@@ -67,16 +75,20 @@ func Int(text []byte) (int64, error) {
 	if negative {
 		text = text[1:]
 	}
+
 	n, err := Uint(text)
 	if err != nil {
 		return 0, err
 	}
+
 	if n > math.MaxInt64 {
 		return 0, fmt.Errorf("%.40q: %w", text, errNotNumber)
 	}
+
 	if negative {
 		return -int64(n), nil
 	}
+
 	return int64(n), nil
 }
 
@@ -84,13 +96,17 @@ func Int(text []byte) (int64, error) {
 func ParseSingle(content []byte) (n uint64, err error) {
 	lines := 0
 	err = Lines(content, func(line []byte) error {
-		if lines++; lines > 1 {
+		lines++
+
+		if lines > 1 {
 			return errors.New("more than one line")
 		}
+
 		var failed error
 		n, failed = Uint(line)
 		return failed
 	})
+
 	return n, err
 }
 
@@ -101,17 +117,21 @@ func parseDecimal(text []byte) (float64, error) {
 	if err != nil || !hasPart {
 		return float64(n), err
 	}
+
 	if len(part) > 9 {
 		return 0, fmt.Errorf("%.40q: more than 9 decimals", text)
 	}
+
 	f, err := Uint(part)
 	if err != nil {
 		return 0, err
 	}
+
 	scale := 1.0
 	for range part {
 		scale *= 10
 	}
+
 	return float64(n) + float64(f)/scale, nil
 }
 
@@ -123,10 +143,12 @@ func ParseKeyValues(content []byte, each func(key []byte, value uint64)) error {
 		if end, _ := Field(rest); len(end) > 0 {
 			return fmt.Errorf("%.40q: requires a key and a number", line)
 		}
+
 		n, err := Uint(number)
 		if err != nil {
 			return fmt.Errorf("%.40s: %w", key, err)
 		}
+
 		each(key, n)
 		return nil
 	})
@@ -139,11 +161,14 @@ func parseColumns(line []byte, out []uint64) (int, error) {
 		if field, line = Field(line); len(field) == 0 {
 			return i, nil
 		}
+
 		n, err := Uint(field)
 		if err != nil {
 			return i, err
 		}
+
 		out[i] = n
 	}
+
 	return len(out), nil
 }

@@ -43,6 +43,7 @@ func (r *Reader) ListZones(root Root) ([]int, error) {
 	if errors.Is(err, ErrGone) {
 		err = nil
 	}
+
 	slices.Sort(ids)
 	return ids, err
 }
@@ -50,8 +51,10 @@ func (r *Reader) ListZones(root Root) ([]int, error) {
 // ParseZoneMeminfo parses /sys/devices/system/node/nodeN/meminfo with lines such as "Node 0 MemTotal: 16384 kB".
 func ParseZoneMeminfo(content []byte) (ZoneMemory, error) {
 	const unset = math.MaxUint64
-	total, free := uint64(unset), uint64(unset)
+	total := uint64(unset)
+	free := uint64(unset)
 	var files, shared uint64
+
 	err := parseMeminfo(content, 2, func(key []byte) *uint64 {
 		switch string(key) {
 		case "MemTotal:":
@@ -63,14 +66,18 @@ func ParseZoneMeminfo(content []byte) (ZoneMemory, error) {
 		case "Shmem:":
 			return &shared
 		}
+
 		return nil
 	})
+
 	if err == nil && (total == unset || free == unset) {
 		err = errors.New("missing MemTotal or MemFree")
 	}
+
 	if err != nil {
 		return ZoneMemory{}, fmt.Errorf("meminfo: %w", err)
 	}
+
 	return ZoneMemory{Total: series.Bytes(total), Free: series.Bytes(min(free, total)), PageCache: series.Bytes(files - min(shared, files))}, nil
 }
 
@@ -81,6 +88,7 @@ func (r *Reader) ReadCPUs(path string) (numa.CPUSet, error) {
 	if err != nil {
 		return numa.CPUSet{}, err
 	}
+
 	var set numa.CPUSet
 	err = Lines(content, func(line []byte) error {
 		var failed error
@@ -90,6 +98,7 @@ func (r *Reader) ReadCPUs(path string) (numa.CPUSet, error) {
 	if err != nil {
 		return numa.CPUSet{}, fmt.Errorf("%s: %w", path, err)
 	}
+
 	return set, nil
 }
 
@@ -100,8 +109,10 @@ func (r *Reader) OnlineCPUs(root Root) (numa.CPUSet, error) {
 	if err == nil && set.Len() == 0 {
 		err = fmt.Errorf("%s is empty", path)
 	}
+
 	if err != nil {
 		return numa.CPUSet{}, fmt.Errorf("online CPUs are unknown: %w", err)
 	}
+
 	return set, nil
 }

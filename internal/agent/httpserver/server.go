@@ -59,13 +59,17 @@ func Listen(ctx context.Context, c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--bind-address: %w", err)
 	}
+
 	s := &Server{listener: listener, server: boundedserver.New(Handler(c), 2*requestTimeout)}
 	s.server.ReadTimeout = requestTimeout
+
 	// Otherwise clients without a token could hold all connections, and the kubelet's probe would restart the agent.
 	s.server.SetKeepAlivesEnabled(false)
+
 	if c.Profiling {
 		s.server.WriteTimeout = profileTimeout
 	}
+
 	return s, nil
 }
 
@@ -82,16 +86,20 @@ func (s *Server) Close() { s.listener.Close() }
 func (s *Server) Run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.server.Serve(s.listener) }()
+
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve %s: %w", s.Address(), err)
 	case <-ctx.Done():
 	}
+
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
+
 	if err := s.server.Shutdown(closing); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("stop serving: %w", err)
 	}
+
 	_ = s.server.Close() // Requests still running had their time.
 	return nil
 }
@@ -103,10 +111,12 @@ func Handler(c Config) http.Handler {
 	mux.Handle("GET /health-check", healthy)
 	mux.Handle("GET /healthz", healthy)
 	mux.Handle("GET /readyz", statusPage(c.Unready, "ok"))
+
 	protect := c.Protect
 	if protect == nil {
 		protect = func(h http.Handler) http.Handler { return h }
 	}
+
 	mux.Handle("GET /metrics", protect(promhttp.HandlerFor(c.Gather, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError})))
 	if c.Profiling {
 		for path, page := range map[string]http.HandlerFunc{
@@ -115,6 +125,7 @@ func Handler(c Config) http.Handler {
 			mux.Handle("GET /debug/pprof/"+path, protect(page))
 		}
 	}
+
 	return mux
 }
 
@@ -127,6 +138,7 @@ func statusPage(wrong func() []string, fine string) http.Handler {
 			fmt.Fprintln(w, strings.Join(list, "\n"))
 			return
 		}
+
 		fmt.Fprint(w, fine)
 	})
 }

@@ -17,28 +17,34 @@ import (
 
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
+
 	resp, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
+
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return resp.StatusCode, string(body)
 }
 
 func serve(t *testing.T, c Config) string {
 	t.Helper()
+
 	c.Address = "127.0.0.1:0"
 	s, err := Listen(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
+
 	t.Cleanup(func() {
 		cancel()
 		select {
@@ -50,6 +56,7 @@ func serve(t *testing.T, c Config) string {
 			t.Error("does not end")
 		}
 	})
+
 	return "http://" + s.Address()
 }
 
@@ -61,22 +68,27 @@ func TestPages(t *testing.T) {
 		if sick.Load() {
 			return []string{"qos was not seen for 6m0s", "cluster was not seen for 7m0s"}
 		}
+
 		return nil
 	}})
+
 	for path, want := range map[string]string{"/health-check": "OK", "/healthz": "OK", "/readyz": "ok"} {
 		if status, body := get(t, url+path); status != http.StatusOK || body != want {
 			t.Errorf("%s: %d %q", path, status, body)
 		}
 	}
+
 	if status, body := get(t, url+"/metrics"); status != http.StatusOK || !strings.Contains(body, "probe 7") {
 		t.Errorf("%d %q", status, body)
 	}
+
 	sick.Store(true)
 	for _, path := range []string{"/health-check", "/healthz"} {
 		if status, body := get(t, url+path); status != http.StatusInternalServerError || body != "qos was not seen for 6m0s\ncluster was not seen for 7m0s\n" {
 			t.Errorf("%s: %d %q", path, status, body)
 		}
 	}
+
 	for _, path := range []string{"/", "/debug/pprof/", "/debug/pprof/heap"} {
 		if status, _ := get(t, url+path); status != http.StatusNotFound {
 			t.Errorf("%s: %d, want it disabled", path, status)
@@ -98,6 +110,7 @@ func TestAddressTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+
 	if _, err := Listen(t.Context(), Config{Address: s.Address()}); err == nil || !strings.Contains(err.Error(), "--bind-address") {
 		t.Errorf("%v", err)
 	}

@@ -58,13 +58,16 @@ func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string, exempt func(*co
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue // It has no processes, and its cgroup is about to be removed.
 		}
+
 		uid := UID(pod)
 		if optout.Labelled(pod.Labels) {
 			p.known[uid] = newPod(uid, pod, nil, optout.Reason)
 			continue
 		}
+
 		p.known[uid] = newPod(uid, pod, allowed(pod), exempt(pod))
 	}
+
 	return p
 }
 
@@ -91,6 +94,7 @@ func UID(pod *corev1.Pod) string {
 	if hash := pod.Annotations[annotationHash]; hash != "" && pod.Annotations[annotationMirror] != "" {
 		return hash
 	}
+
 	return string(pod.UID)
 }
 
@@ -98,28 +102,42 @@ func newPod(uid string, pod *corev1.Pod, allowed []string, exempt string) knownP
 	out := knownPod{Pod: pod, containers: map[string]qos.Container{}}
 	claims := elasticrequest.SumContainers(pod)
 	out.qos = qos.Pod{
-		UID: uid, Namespace: pod.Namespace, Name: pod.Name, Class: qos.Class(podqos.QOSClass(pod)), Elastic: !claims.IsZero(),
-		HoldsCPU: claims.CPU > 0, HoldsMemory: claims.Memory > 0,
-		Terminating: pod.DeletionTimestamp != nil, Grace: defaultGracePeriod, ExemptReason: exempt, Allowed: allowed,
+		UID:          uid,
+		Namespace:    pod.Namespace,
+		Name:         pod.Name,
+		Class:        qos.Class(podqos.QOSClass(pod)),
+		Elastic:      !claims.IsZero(),
+		HoldsCPU:     claims.CPU > 0,
+		HoldsMemory:  claims.Memory > 0,
+		Terminating:  pod.DeletionTimestamp != nil,
+		Grace:        defaultGracePeriod,
+		ExemptReason: exempt,
+		Allowed:      allowed,
 	}
+
 	if pod.Spec.Priority != nil {
 		out.qos.Priority = *pod.Spec.Priority
 	}
+
 	if pod.Status.StartTime != nil {
 		out.qos.Started = pod.Status.StartTime.Time
 	}
+
 	if pod.Spec.TerminationGracePeriodSeconds != nil {
 		out.qos.Grace = time.Duration(max(*pod.Spec.TerminationGracePeriodSeconds, 0)) * time.Second
 	}
+
 	if out.qos.Class == qos.Guaranteed && !out.qos.Elastic {
 		out.qos.SensitiveReason = "class Guaranteed"
 	}
+
 	specs := map[string]*corev1.Container{}
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
 			specs[list[i].Name] = &list[i]
 		}
 	}
+
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for _, status := range list {
 			_, id, ok := strings.Cut(status.ContainerID, "://")
@@ -128,6 +146,7 @@ func newPod(uid string, pod *corev1.Pod, allowed []string, exempt string) knownP
 			}
 		}
 	}
+
 	return out
 }
 
@@ -137,9 +156,12 @@ func newContainer(id string, spec *corev1.Container) qos.Container {
 		return series.MilliCPU(max(q.MilliValue(), 0))
 	}
 	c := qos.Container{
-		ID: id, Name: spec.Name,
-		Request: milli(spec.Resources.Requests, corev1.ResourceCPU), Limit: milli(spec.Resources.Limits, corev1.ResourceCPU),
+		ID:      id,
+		Name:    spec.Name,
+		Request: milli(spec.Resources.Requests, corev1.ResourceCPU),
+		Limit:   milli(spec.Resources.Limits, corev1.ResourceCPU),
 	}
+
 	if q := spec.Resources.Requests.Memory(); q != nil {
 		c.RequestMemory = series.Bytes(max(q.Value(), 0))
 	}
@@ -149,6 +171,7 @@ func newContainer(id string, spec *corev1.Container) qos.Container {
 	if c.Limit == 0 {
 		c.Limit = elasticrequest.ReadContainer(spec).CPU
 	}
+
 	return c
 }
 
@@ -160,10 +183,12 @@ func (p Pods) MarkSensitive(cpuPriority func(*corev1.Pod) (int32, bool)) {
 		if !ok {
 			continue
 		}
+
 		k.qos.SensitiveReason = ""
 		if priority == 0 && !k.qos.Elastic {
 			k.qos.SensitiveReason = "cpuPriority 0"
 		}
+
 		p.known[uid] = k
 	}
 }
@@ -173,9 +198,11 @@ func (p Pods) Find(uid string) (qos.Pod, bool) {
 	if k, ok := p.known[uid]; ok {
 		return k.qos, true
 	}
+
 	if name, ok := p.names[uid]; ok {
 		return qos.Pod{UID: uid, Namespace: name[0], Name: name[1]}, false
 	}
+
 	return qos.Pod{UID: uid}, false
 }
 
@@ -191,6 +218,7 @@ func (p *Pods) ReadNamesFromLogs(root host.Root) {
 	if err != nil {
 		return
 	}
+
 	p.names = make(map[string][2]string, len(entries))
 	for _, e := range entries {
 		// Namespaces, names and UIDs contain no underscore.
@@ -206,18 +234,22 @@ func Parse(content []byte) ([]*corev1.Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pods: %w", err)
 	}
+
 	var head metav1.TypeMeta
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return nil, fmt.Errorf("pods: %w", err)
 	}
+
 	if head.Kind == "Pod" {
 		var pod corev1.Pod
 		err = json.Unmarshal(raw, &pod)
 		return validate([]corev1.Pod{pod}, err)
 	}
+
 	if head.Kind != "List" && head.Kind != "PodList" {
 		return nil, fmt.Errorf("pods: kind is %q, want List, PodList or Pod", head.Kind)
 	}
+
 	var list corev1.PodList
 	err = json.Unmarshal(raw, &list)
 	return validate(list.Items, err)
@@ -227,15 +259,19 @@ func validate(pods []corev1.Pod, err error) ([]*corev1.Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pods: %w", err)
 	}
+
 	out := make([]*corev1.Pod, 0, len(pods))
 	for i := range pods {
 		if kind := pods[i].Kind; kind != "" && kind != "Pod" {
 			return nil, fmt.Errorf("pods: items[%d] is a %s", i, kind)
 		}
+
 		if pods[i].UID == "" || pods[i].Name == "" {
 			return nil, fmt.Errorf("pods: items[%d] %s/%s: %w", i, pods[i].Namespace, pods[i].Name, errors.New("must have a name and a uid"))
 		}
+
 		out = append(out, &pods[i])
 	}
+
 	return out, nil
 }

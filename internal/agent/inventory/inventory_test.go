@@ -32,9 +32,11 @@ func pod(change func(*corev1.Pod)) corev1.Pod {
 			ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://abc"}, {Name: "waits"}, {Name: "unheard-of", ContainerID: "x://y"}},
 		},
 	}
+
 	if change != nil {
 		change(&p)
 	}
+
 	return p
 }
 
@@ -43,6 +45,7 @@ func inventory(list ...corev1.Pod) Pods {
 	for i := range list {
 		pods = append(pods, &list[i])
 	}
+
 	return New(pods, func(*corev1.Pod) []string { return []string{"evict"} }, func(p *corev1.Pod) string { return p.Annotations["exempt"] })
 }
 
@@ -56,11 +59,13 @@ func TestFind(t *testing.T) {
 	if c, ok := p.Container("uid-1", "abc"); !ok || c.Name != "main" || c.Request != 900 || c.Limit != 1500 {
 		t.Errorf("%+v, %t", c, ok)
 	}
+
 	for _, id := range []string{"", "y", "sandbox"} {
 		if c, ok := p.Container("uid-1", id); ok {
 			t.Errorf("%q is container %+v", id, c)
 		}
 	}
+
 	if got, ok := p.Find("unknown"); ok || got.UID != "unknown" {
 		t.Errorf("%+v, %t", got, ok)
 	}
@@ -89,15 +94,18 @@ func TestKinds(t *testing.T) {
 			}
 		})
 	}
+
 	p := inventory(pod(func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"gocrane.io/cpu": resource.MustParse("2")}
 	}))
+
 	if c, _ := p.Container("uid-1", "abc"); c.Limit != 2000 {
 		t.Errorf("a limit of reclaimed cpu: %+v", c)
 	}
 	if p := inventory(pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })); len(p.known) != 0 {
 		t.Error("a pod that has ended counts")
 	}
+
 	p = inventory(pod(func(p *corev1.Pod) { p.Annotations = map[string]string{annotationMirror: "x", annotationHash: "hash"} }))
 	if _, ok := p.Find("hash"); !ok {
 		t.Error("a static pod is not found by the UID that its cgroup has")
@@ -111,13 +119,17 @@ func TestNamesFromLogs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	var p Pods
 	p.ReadNamesFromLogs(host.Root(dir))
+
 	if got, ok := p.Find("uid-1"); ok || got.Name != "web-1" || got.Namespace != "shop" || got.Allowed != nil {
 		t.Errorf("%+v, %t", got, ok)
 	}
+
 	p = Pods{}
 	p.ReadNamesFromLogs(host.Root(filepath.Join(dir, "nowhere")))
+
 	if got, _ := p.Find("uid-1"); got.Name != "" {
 		t.Errorf("%+v", got)
 	}
@@ -134,6 +146,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: %d pods, %v; want %d", text, len(got), err, want)
 		}
 	}
+
 	for _, bad := range []string{"", "kind: Node\n", "kind: List\nitems: [{kind: Service, metadata: {name: a, uid: b}}]\n", "kind: Pod\nmetadata: {name: a}\n", "kind: List\nitems: 5\n", "{"} {
 		if got, err := Parse([]byte(bad)); err == nil {
 			t.Errorf("%q: %+v", bad, got)

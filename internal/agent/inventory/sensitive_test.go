@@ -17,6 +17,7 @@ func TestMarkSensitive(t *testing.T) {
 		guaranteed(p)
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"gocrane.io/cpu": resource.MustParse("2")}
 	}
+
 	for name, test := range map[string]struct {
 		change   func(*corev1.Pod)
 		priority int32
@@ -32,6 +33,7 @@ func TestMarkSensitive(t *testing.T) {
 	} {
 		p := inventory(pod(test.change))
 		p.MarkSensitive(func(*corev1.Pod) (int32, bool) { return test.priority, test.said })
+
 		if got, _ := p.Find("uid-1"); got.SensitiveReason != test.want {
 			t.Errorf("%s: sensitive by %q, want %q", name, got.SensitiveReason, test.want)
 		}
@@ -45,19 +47,23 @@ func TestDistributed(t *testing.T) {
 			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"gocrane.io/cpu": resource.MustParse(cpu)}
 		}
 	}
+
 	ended := pod(asks("100"))
 	ended.Status.Phase = corev1.PodSucceeded
+
 	p := inventory(pod(asks("2")), pod(asks("1")), pod(nil), ended)
 	for offered, want := range map[string]float64{"6": 0.5, "2": 1.5, "0": -1, "": -1} {
 		node := &corev1.Node{}
 		if offered != "" {
 			node.Status.Allocatable = corev1.ResourceList{"gocrane.io/cpu": resource.MustParse(offered)}
 		}
+
 		p.SetOffered(node)
 		if got := p.Distributed().CPU; (got != nil) != (want >= 0) || got != nil && float64(*got) != want {
 			t.Errorf("of %q: %v; want %g", offered, got, want)
 		}
 	}
+
 	if got := (Pods{}).Distributed(); got.CPU != nil || got.Memory != nil {
 		t.Error("the node is unknown")
 	}

@@ -51,22 +51,33 @@ func (o *Observer) SetDiskIOInterval(every time.Duration) { o.diskIO.interval = 
 
 // collectDiskIO samples all pods in the same round, so that samples are comparable, and reports the last sample.
 func (o *Observer) collectDiskIO() {
-	t, now, n := &o.diskIO, o.snapshot.At, &o.snapshot.Node
+	t := &o.diskIO
+	now := o.snapshot.At
+
+	n := &o.snapshot.Node
 	if t.interval <= 0 {
-		t.groups, t.sampleError = nil, nil
-		n.DiskIOUnsupported, n.DiskIOPartial = "", false
+		t.groups = nil
+		t.sampleError = nil
+		n.DiskIOUnsupported = ""
+		n.DiskIOPartial = false
+
 		for i := range o.snapshot.Pods {
 			o.snapshot.Pods[i].DiskIO = Known[DiskIORate]{}
 		}
+
 		return
 	}
+
 	if t.groups == nil {
-		t.groups, t.sampledAt = map[string]*podDiskIO{}, time.Time{}
+		t.groups = map[string]*podDiskIO{}
+		t.sampledAt = time.Time{}
 	}
+
 	if t.sampledAt.IsZero() || now.Sub(t.sampledAt) >= t.interval || now.Before(t.sampledAt) {
 		t.sampledAt = now
 		o.sampleDiskIO()
 	}
+
 	o.recordProblem("pod disks", t.sampleError)
 	for i, p := range o.tree.Pods() {
 		out := &o.snapshot.Pods[i].DiskIO
@@ -78,16 +89,21 @@ func (o *Observer) collectDiskIO() {
 }
 
 func (o *Observer) sampleDiskIO() {
-	t, n := &o.diskIO, &o.snapshot.Node
+	t := &o.diskIO
+	n := &o.snapshot.Node
 	files, err := o.layout.DiskIOFiles()
-	n.DiskIOUnsupported, n.DiskIOPartial = "", o.layout.Version != cgroup.V2
+
+	n.DiskIOUnsupported = ""
+	n.DiskIOPartial = o.layout.Version != cgroup.V2
 	if err != nil {
 		n.DiskIOUnsupported = err.Error()
 		clear(t.groups) // A host that does not count is unsupported and not a problem.
 		return
 	}
+
 	t.sampleError = nil
 	t.listDevices(o.hostFiles, o.snapshot.At, o.wholeDisks)
+
 	kind := func(device []byte) cgroup.DeviceKind { return t.devices[string(device)] }
 	for _, p := range o.tree.Pods() {
 		total, err := files.Read(o.reader, p, kind)
@@ -96,16 +112,20 @@ func (o *Observer) sampleDiskIO() {
 			if !errors.Is(err, host.ErrGone) {
 				t.sampleError = err
 			}
+
 			continue
 		}
+
 		g := t.groups[p.Path]
 		if g == nil {
 			g = &podDiskIO{}
 			t.groups[p.Path] = g
 		}
+
 		g.update(o.snapshot.At, total)
 		g.round = o.round
 	}
+
 	for path, g := range t.groups {
 		if g.round != o.round {
 			delete(t.groups, path)
@@ -115,10 +135,21 @@ func (o *Observer) sampleDiskIO() {
 
 // update computes rates since the previous sample. A counter that decreased, as after a disk was removed, yields no rate.
 func (g *podDiskIO) update(now time.Time, total cgroup.DiskIO) {
-	first, last, span := g.at.IsZero(), g.total, now.Sub(g.at)
-	g.at, g.total, g.rate = now, total, Known[DiskIORate]{}
+	first := g.at.IsZero()
+	last := g.total
+	span := now.Sub(g.at)
+	g.at = now
+
+	g.total = total
+	g.rate = Known[DiskIORate]{}
 	if r, ok := computeRates(podCounters(last), podCounters(total), span); ok && !first {
-		g.rate = known(DiskIORate{At: now, Reads: r[0], Writes: r[1], ReadBytes: r[2], WriteBytes: r[3]})
+		g.rate = known(DiskIORate{
+			At:         now,
+			Reads:      r[0],
+			Writes:     r[1],
+			ReadBytes:  r[2],
+			WriteBytes: r[3],
+		})
 	}
 }
 
@@ -131,10 +162,12 @@ func (t *diskIOState) listDevices(from hostFiles, now time.Time, wholeDisks map[
 	if !t.devicesListedAt.IsZero() && now.Sub(t.devicesListedAt) < deviceListInterval && !now.Before(t.devicesListedAt) {
 		return
 	}
+
 	t.devicesListedAt = now
 	if t.devices == nil {
 		t.devices = map[string]cgroup.DeviceKind{}
 	}
+
 	clear(t.devices)
 	for name := range wholeDisks {
 		kind := cgroup.WholeDisk
@@ -147,9 +180,11 @@ func (t *diskIOState) listDevices(from hostFiles, now time.Time, wholeDisks map[
 				kind = cgroup.IntermediateDevice
 			}
 		}
+
 		if kind == cgroup.WholeDisk {
 			continue
 		}
+
 		if content, err := from.reader.ReadPath(from.root.Path("sys/block", name, "dev")); err == nil {
 			t.devices[string(bytes.TrimSpace(content))] = kind
 		}

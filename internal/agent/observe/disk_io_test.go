@@ -24,19 +24,23 @@ type diskFixture struct {
 
 func newDiskFixture(t *testing.T, every time.Duration) *diskFixture {
 	t.Helper()
+
 	d := &diskFixture{t: t, dir: hostrecording.ForTest(t, "v2-systemd-containerd").Dir, now: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)}
 	d.write("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n")
 	d.o = newObserver(t, d.dir)
 	d.o.SetDiskIOInterval(every)
+
 	return d
 }
 
 func (d *diskFixture) write(path, content string) {
 	d.t.Helper()
+
 	path = filepath.Join(d.dir, path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		d.t.Fatal(err)
 	}
+
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		d.t.Fatal(err)
 	}
@@ -45,6 +49,7 @@ func (d *diskFixture) write(path, content string) {
 // setCounters sets the pod's disk I/O since its creation.
 func (d *diskFixture) setCounters(device string, reads, writes, readBytes, writeBytes int) {
 	d.t.Helper()
+
 	file := filepath.Join(podFiles(d.dir, burstable), "io.stat")
 	if err := os.WriteFile(file, fmt.Appendf(nil, "%s rbytes=%d wbytes=%d rios=%d wios=%d dbytes=0 dios=0\n", device, readBytes, writeBytes, reads, writes), 0o600); err != nil {
 		d.t.Fatal(err)
@@ -60,15 +65,18 @@ func (d *diskFixture) collect(after time.Duration) *Snapshot {
 func TestDiskIO(t *testing.T) {
 	d := newDiskFixture(t, 5*time.Second)
 	d.setCounters("259:0", 100, 200, 4096000, 0)
+
 	if s := d.collect(0); findPod(s, burstable).DiskIO.OK || len(s.Problems) > 0 {
 		t.Errorf("the first look has rates, or problems: %v", s.Problems)
 	}
+
 	d.setCounters("259:0", 150, 300, 4096000+51200, 1<<20)
 	for range 4 {
 		if s := d.collect(time.Second); findPod(s, burstable).DiskIO.OK {
 			t.Fatal("it was read before it was due")
 		}
 	}
+
 	sampled := d.now.Add(time.Second)
 	want := DiskIORate{At: sampled, Reads: 10, Writes: 20, ReadBytes: 10240, WriteBytes: (1 << 20) / 5.0}
 	for range 5 {
@@ -76,14 +84,18 @@ func TestDiskIO(t *testing.T) {
 			t.Fatalf("%+v, want %+v", findPod(s, burstable).DiskIO, want)
 		}
 	}
+
 	if s := d.o.Collect(d.now); findPod(s, guaranteed).DiskIO.OK {
 		t.Error("a pod without the file has a rate")
 	}
+
 	// A decreased counter yields no rate until the next sample.
 	d.setCounters("259:0", 1, 300, 4096000+51200, 1<<20)
+
 	if s := d.collect(5 * time.Second); findPod(s, burstable).DiskIO.OK {
 		t.Errorf("%+v", findPod(s, burstable).DiskIO)
 	}
+
 	d.setCounters("259:0", 11, 300, 4096000+51200, 1<<20)
 	if s := d.collect(5 * time.Second); findPod(s, burstable).DiskIO.Value.Reads != 2 {
 		t.Errorf("%+v", findPod(s, burstable).DiskIO)
@@ -92,6 +104,7 @@ func TestDiskIO(t *testing.T) {
 	if s := d.collect(-time.Hour); findPod(s, burstable).DiskIO.OK {
 		t.Errorf("%+v", findPod(s, burstable).DiskIO)
 	}
+
 	d.setCounters("259:0", 21, 300, 4096000+51200, 1<<20)
 	if s := d.collect(5 * time.Second); findPod(s, burstable).DiskIO.Value.Reads != 2 {
 		t.Errorf("after the clock was set back: %+v", findPod(s, burstable).DiskIO)
@@ -100,14 +113,18 @@ func TestDiskIO(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(podFiles(d.dir, burstable), "io.stat"), []byte("259:0 rbytes=4"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if s := d.collect(5 * time.Second); findPod(s, burstable).DiskIO.OK || !strings.Contains(s.Problems["pod disks"], "io.stat") || !findPod(s, burstable).UsedCPU.OK {
 		t.Errorf("%+v, %v", findPod(s, burstable).DiskIO, s.Problems)
 	}
 	if s := d.collect(time.Second); !strings.Contains(s.Problems["pod disks"], "io.stat") {
 		t.Errorf("a problem that was there before the next sample is not reported any more: %v", s.Problems)
 	}
+
 	d.o.SetDiskIOInterval(0)
-	if d.collect(time.Second); d.o.diskIO.groups != nil {
+	d.collect(time.Second)
+
+	if d.o.diskIO.groups != nil {
 		t.Error("state is kept while disabled")
 	}
 }
@@ -118,16 +135,20 @@ func TestDiskIOUnsupported(t *testing.T) {
 	d.write("sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
 	d.setCounters("259:0", 1, 1, 1, 1)
 	d.collect(0)
+
 	if s := d.collect(time.Second); findPod(s, burstable).DiskIO.OK || len(s.Problems) > 0 || !strings.Contains(s.Node.DiskIOUnsupported, "no controller io") || s.Node.DiskIOPartial {
 		t.Errorf("%+v, %v, %+v", findPod(s, burstable).DiskIO, s.Problems, s.Node)
 	}
+
 	d.write("sys/fs/cgroup/cgroup.controllers", "cpu io memory\n")
 	if s := d.collect(time.Second); s.Node.DiskIOUnsupported != "" {
 		t.Errorf("it counts now: %+v", s.Node)
 	}
+
 	d.write("sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
 	d.collect(time.Second)
 	d.o.SetDiskIOInterval(0)
+
 	if s := d.collect(time.Second); s.Node.DiskIOUnsupported != "" {
 		t.Errorf("disabled: %+v", s.Node)
 	}
@@ -142,13 +163,16 @@ func TestStackedDevices(t *testing.T) {
 	} {
 		d.write(path, content)
 	}
+
 	for device, want := range map[string]float64{"7:0": 0, "259:0": 10, "253:0": 10, "9:0": 0, "8:0": 10, "253:9": 10} {
 		d.setCounters(device, 0, 0, 0, 0)
 		d.collect(time.Second)
 		d.setCounters(device, 10, 0, 0, 0)
+
 		if s := d.collect(time.Second); findPod(s, burstable).DiskIO.Value.Reads != want {
 			t.Errorf("%s: %+v, want %g reads", device, findPod(s, burstable).DiskIO, want)
 		}
+
 		d.setCounters(device, 0, 0, 0, 0)
 		d.collect(time.Second)
 	}

@@ -55,27 +55,35 @@ func (o *Observer) SetExclusiveCPUs(of func() (cpus numa.CPUSet, ok bool)) { o.e
 
 // collectExclusiveIdle measures the idle part of exclusive CPUs.
 func (o *Observer) collectExclusiveIdle() {
-	w, n := &o.exclusive, &o.snapshot.Node
+	w := &o.exclusive
+	n := &o.snapshot.Node
 	n.ExclusiveIdle = Known[series.MilliCPU]{}
+
 	if at := o.snapshot.At; w.readAt.IsZero() || at.Sub(w.readAt) >= kubeletStateInterval || at.Before(w.readAt) {
 		w.readAt = at
 		w.kubelet, w.static, w.readError = w.readKubelet(o.hostFiles)
 	}
+
 	o.recordProblem("exclusive cpus", w.readError)
 	cpus, managed := w.kubelet, w.static
 	if w.source != nil {
 		if more, ok := w.source(); ok {
-			cpus, managed = cpus.Union(more), true
+			cpus = cpus.Union(more)
+			managed = true
 		}
 	}
+
 	if !managed || w.readError != nil {
 		clear(w.lastTicks)
 		w.cpus = numa.CPUSet{}
 		return
 	}
+
 	if w.cpus != cpus {
-		w.cpus, w.podsCheckedAt = cpus, time.Time{}
+		w.cpus = cpus
+		w.podsCheckedAt = time.Time{}
 	}
+
 	idle, err := w.measureIdle(o.hostFiles, &o.files.stat, cpus)
 	o.recordProblem("exclusive cpus", err)
 	n.ExclusiveIdle = idle
@@ -90,6 +98,7 @@ func (w *exclusiveState) readKubelet(from hostFiles) (cpus numa.CPUSet, static b
 	if err != nil {
 		return numa.CPUSet{}, false, err
 	}
+
 	return parseKubeletState(content)
 }
 
@@ -103,35 +112,43 @@ func parseKubeletState(content []byte) (cpus numa.CPUSet, static bool, err error
 			CPUs string `json:"cpuSet"`
 		} `json:"podEntries"`
 	}
+
 	if err := json.Unmarshal(content, &state); err != nil {
 		return numa.CPUSet{}, false, fmt.Errorf("cpu_manager_state: %w", err)
 	}
+
 	if !strings.EqualFold(state.PolicyName, "static") {
 		return numa.CPUSet{}, false, nil
 	}
+
 	shared, err := numa.ParseCPUSet(state.Shared)
 	take := func(list string) {
 		set, failed := numa.ParseCPUSet(list)
 		err = errors.Join(err, failed)
 		cpus = cpus.Union(set)
 	}
+
 	for _, pod := range state.Entries {
 		for _, list := range pod {
 			take(list)
 		}
 	}
+
 	for _, pod := range state.Pods {
 		take(pod.CPUs)
 	}
+
 	if err != nil {
 		return numa.CPUSet{}, false, fmt.Errorf("cpu_manager_state: %w", err)
 	}
+
 	return cpus.Difference(shared), true, nil
 }
 
 // collectExclusivePods marks pods with a container on exclusive CPUs, which does not compete with others.
 func (o *Observer) collectExclusivePods() {
-	w, at := &o.exclusive, o.snapshot.At
+	w := &o.exclusive
+	at := o.snapshot.At
 	if w.cpus.Len() == 0 {
 		clear(w.pods)
 	} else if w.podsCheckedAt.IsZero() || at.Sub(w.podsCheckedAt) >= kubeletStateInterval || at.Before(w.podsCheckedAt) {
@@ -139,6 +156,7 @@ func (o *Observer) collectExclusivePods() {
 		if w.pods == nil {
 			w.pods = map[string]bool{}
 		}
+
 		clear(w.pods)
 		for i := range o.snapshot.Pods {
 			p := &o.snapshot.Pods[i]
@@ -147,6 +165,7 @@ func (o *Observer) collectExclusivePods() {
 			}
 		}
 	}
+
 	for i := range o.snapshot.Pods {
 		p := &o.snapshot.Pods[i]
 		p.HasExclusiveCPUs = w.pods[p.UID]
@@ -159,6 +178,7 @@ func (o *Observer) runsOnExclusiveCPUs(c Container) bool {
 	if err != nil {
 		return false
 	}
+
 	cpus, err := numa.ParseCPUSet(content)
 	return err == nil && cpus.Len() > 0 && cpus.Difference(o.exclusive.cpus).Len() == 0
 }
@@ -168,13 +188,17 @@ func (w *exclusiveState) measureIdle(from hostFiles, stat *host.File, cpus numa.
 	if cpus.Len() == 0 {
 		return known(series.MilliCPU(0)), nil
 	}
+
 	content, err := from.reader.Read(stat)
 	if err != nil {
 		return Known[series.MilliCPU]{}, err
 	}
+
 	if w.ticks == nil {
-		w.ticks, w.lastTicks = map[int]cpuTicks{}, map[int]cpuTicks{}
+		w.ticks = map[int]cpuTicks{}
+		w.lastTicks = map[int]cpuTicks{}
 	}
+
 	clear(w.ticks)
 	if err := host.ParseStatCPUs(content, func(cpu int, busy, idle uint64) {
 		if cpus.Contains(cpu) {
@@ -183,18 +207,23 @@ func (w *exclusiveState) measureIdle(from hostFiles, stat *host.File, cpus numa.
 	}); err != nil {
 		return Known[series.MilliCPU]{}, fmt.Errorf("idle time of exclusive CPUs: %w", err)
 	}
-	sum, whole := 0.0, len(w.ticks) == len(w.lastTicks)
+
+	sum := 0.0
+	whole := len(w.ticks) == len(w.lastTicks)
 	for cpu, now := range w.ticks {
 		last, ok := w.lastTicks[cpu]
 		if !ok || now.busy < last.busy || now.idle < last.idle || now.busy+now.idle == last.busy+last.idle {
 			whole = false
 			break
 		}
+
 		sum += float64(now.idle-last.idle) / float64(now.busy+now.idle-last.busy-last.idle)
 	}
+
 	w.lastTicks, w.ticks = w.ticks, w.lastTicks
 	if !whole {
 		return Known[series.MilliCPU]{}, nil
 	}
+
 	return known(series.MilliCPU(1000*sum + 0.5)), nil
 }

@@ -18,8 +18,10 @@ import (
 // writeStat writes busy and idle ticks per CPU.
 func writeStat(t *testing.T, dir string, cpus ...[2]int) {
 	t.Helper()
+
 	var text strings.Builder
 	text.WriteString("cpu 1 0 0 1\n")
+
 	for i, c := range cpus {
 		fmt.Fprintf(&text, "cpu%d %d 0 0 %d\n", i, c[0], c[1])
 	}
@@ -34,29 +36,37 @@ func TestExclusiveIdle(t *testing.T) {
 	look := func() Node { now = now.Add(10 * time.Second); return o.Collect(now).Node }
 	state := func(content string) { writeFile(t, filepath.Join(dir, defaultKubeletDir, kubeletStateFile), content) }
 	writeStat(t, dir, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0})
+
 	if n := look(); n.ExclusiveIdle.OK {
 		t.Errorf("no CPU manager: %+v", n.ExclusiveIdle)
 	}
+
 	state(`{"policyName":"none","defaultCpuSet":"","checksum":1}`)
 	if n := look(); n.ExclusiveIdle.OK {
 		t.Errorf("policy none: %+v", n.ExclusiveIdle)
 	}
+
 	state(`{"policyName":"static","defaultCpuSet":"0-3","checksum":1}`)
 	if n := look(); !n.ExclusiveIdle.OK || n.ExclusiveIdle.Value != 0 {
 		t.Errorf("no exclusive CPUs: %+v", n.ExclusiveIdle)
 	}
+
 	state(`{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"main":"1"}},"podEntries":{"other":{"cpuSet":"2-3"}},"checksum":1}`)
 	if n := look(); n.ExclusiveIdle.OK {
 		t.Errorf("a first look at them: %+v", n.ExclusiveIdle)
 	}
+
 	// CPU 1 is a quarter idle, 2 completely; 3 is shared.
 	writeStat(t, dir, [2]int{500, 500}, [2]int{750, 250}, [2]int{0, 1000}, [2]int{0, 1000})
+
 	if n := look(); !n.ExclusiveIdle.OK || n.ExclusiveIdle.Value != 1250 {
 		t.Errorf("%+v, want 1250m", n.ExclusiveIdle)
 	}
+
 	o.SetExclusiveCPUs(func() (numa.CPUSet, bool) { return numa.NewCPUSet(0), true })
 	look()
 	writeStat(t, dir, [2]int{1000, 1000}, [2]int{850, 1150}, [2]int{0, 2000}, [2]int{0, 2000})
+
 	if n := look(); !n.ExclusiveIdle.OK || n.ExclusiveIdle.Value != 500+900+1000 {
 		t.Errorf("%+v, want 2400m", n.ExclusiveIdle)
 	}
@@ -64,15 +74,19 @@ func TestExclusiveIdle(t *testing.T) {
 	if n := look(); n.ExclusiveIdle.OK {
 		t.Errorf("ticks that stand still: %+v", n.ExclusiveIdle)
 	}
+
 	writeStat(t, dir, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0})
 	if n := look(); n.ExclusiveIdle.OK {
 		t.Errorf("ticks that went back: %+v", n.ExclusiveIdle)
 	}
+
 	// A truncated checkpoint yields no value until it is complete.
 	state(`{"policyName":"static","defaultCpuSet":"0`)
+
 	if n := look(); n.ExclusiveIdle.OK || !strings.Contains(o.snapshot.Problems["exclusive cpus"], "cpu_manager_state") {
 		t.Errorf("%+v, %v", n.ExclusiveIdle, o.snapshot.Problems)
 	}
+
 	state(`{"policyName":"static","defaultCpuSet":"3","entries":{"uid":{"main":"9-1"}}}`)
 	if n := look(); n.ExclusiveIdle.OK || o.snapshot.Problems["exclusive cpus"] == "" {
 		t.Errorf("%+v, %v", n.ExclusiveIdle, o.snapshot.Problems)
@@ -85,6 +99,7 @@ func TestExclusivePods(t *testing.T) {
 	o := newObserver(t, dir)
 	o.SetKubeletDir("srv/kubelet")
 	now := time.Now()
+
 	s := o.Collect(now)
 	for _, p := range s.Pods {
 		for _, c := range p.Containers {
@@ -92,9 +107,11 @@ func TestExclusivePods(t *testing.T) {
 			if cpus == "" {
 				cpus = "\n" // as for a sandbox
 			}
+
 			writeFile(t, filepath.Join(dir, "sys/fs/cgroup", c.Path, "cpuset.cpus"), cpus)
 		}
 	}
+
 	own := func() (uids []string) {
 		now = now.Add(kubeletStateInterval)
 		for _, p := range o.Collect(now).Pods {
@@ -102,15 +119,19 @@ func TestExclusivePods(t *testing.T) {
 				uids = append(uids, p.UID)
 			}
 		}
+
 		return uids
 	}
+
 	if got := own(); len(got) > 0 {
 		t.Errorf("no CPU manager: %v", got)
 	}
+
 	writeFile(t, filepath.Join(dir, "srv/kubelet", kubeletStateFile), `{"policyName":"static","defaultCpuSet":"0-1","entries":{"x":{"main":"2-3"}}}`)
 	if got := own(); len(got) != 1 || got[0] != guaranteed {
 		t.Errorf("%v, want %s", got, guaranteed)
 	}
+
 	writeFile(t, filepath.Join(dir, "srv/kubelet", kubeletStateFile), `{"policyName":"static","defaultCpuSet":"0-2","entries":{"x":{"main":"3"}}}`)
 	if got := own(); len(got) > 0 {
 		t.Errorf("one of its CPUs is shared: %v", got)
@@ -121,19 +142,23 @@ func TestExclusivePods(t *testing.T) {
 func TestZones(t *testing.T) {
 	dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir
 	o := newObserver(t, dir)
+
 	now := time.Now()
 	n := o.Collect(now).Node
 	if len(n.Zones) != 2 || n.Zones[0].ID != 0 || n.Zones[1].ID != 2 || n.Zones[1].Memory.Value != (host.ZoneMemory{Total: 8192000 << 10, Free: 1024000 << 10}) {
 		t.Fatalf("%+v", n.Zones)
 	}
+
 	writeFile(t, filepath.Join(dir, host.ZonesDir, "node1/meminfo"), "Node 1 MemTotal: 100 kB\nNode 1 MemFree: 10 kB\nNode 1 FilePages: 50 kB\nNode 1 Shmem: 20 kB\n")
 	writeFile(t, filepath.Join(dir, host.ZonesDir, "node2/meminfo"), "Node 2 MemTotal: 100")
 	writeFile(t, filepath.Join(dir, host.ZonesDir, "node9999/meminfo"), "")
 	writeFile(t, filepath.Join(dir, host.ZonesDir, "power/x"), "")
+
 	for range roundsPerZoneList {
 		now = now.Add(time.Second)
 		n = o.Collect(now).Node
 	}
+
 	if len(n.Zones) != 3 || n.Zones[1].ID != 1 || n.Zones[1].Memory.Value.Used() != 60<<10 || n.Zones[2].Memory.OK || o.snapshot.Problems["numa"] == "" {
 		t.Errorf("%+v, %v", n.Zones, o.snapshot.Problems)
 	}

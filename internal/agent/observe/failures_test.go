@@ -19,6 +19,7 @@ func podFiles(dir, uid string) string {
 	if len(matches) == 0 {
 		matches, _ = filepath.Glob(filepath.Join(dir, "sys/fs/cgroup/kubepods.slice", "*"+strings.ReplaceAll(uid, "-", "_")+".slice"))
 	}
+
 	return matches[0]
 }
 
@@ -34,30 +35,37 @@ func TestStalled(t *testing.T) {
 				"some avg10=0.00 avg60=0.00 avg300=0.00 total="+total+"\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
 		}
 	}
+
 	look := func(after time.Duration) StallShares {
 		now = now.Add(after)
 		return findPod(o.Collect(now), burstable).StallShares
 	}
 	pressure("1000000")
+
 	if s := look(0); s.CPU.OK || s.Memory.OK || s.IO.OK {
 		t.Errorf("the first look: %+v", s)
 	}
+
 	pressure("1500000")
 	if s := look(2 * time.Second); !isNear(float64(s.CPU.Value), 0.25) || !isNear(float64(s.Memory.Value), 0.25) || !s.IO.OK {
 		t.Errorf("%+v, want a quarter", s)
 	}
+
 	pressure("9500000")
 	if s := look(time.Second); s.CPU.Value != 1 {
 		t.Errorf("more than all of the time: %+v", s)
 	}
+
 	pressure("10")
 	if s := look(time.Second); s.CPU.OK {
 		t.Errorf("a counter that went back: %+v", s)
 	}
+
 	pressure("20")
 	if s := look(-time.Hour); s.CPU.OK {
 		t.Errorf("a clock that was set back: %+v", s)
 	}
+
 	pressure("500020")
 	if s := look(time.Second); !isNear(float64(s.CPU.Value), 0.5) {
 		t.Errorf("after that: %+v", s)
@@ -66,16 +74,20 @@ func TestStalled(t *testing.T) {
 	if err := os.Remove(filepath.Join(podFiles(dir, burstable), "io.pressure")); err != nil {
 		t.Fatal(err)
 	}
+
 	o.tree.Close() // Open plain files stay readable.
 	look(time.Second)
+
 	if s := look(time.Second); s.CPU.OK {
 		t.Errorf("a pod without pressure of disks: %+v", s)
 	}
 	if p := findPod(&o.snapshot, burstable); !p.UsedCPU.OK || !p.Memory.OK {
 		t.Errorf("%+v", p)
 	}
+
 	rec.To(1)
 	look(time.Second)
+
 	if len(o.stallTimes) != 4 {
 		t.Errorf("%d pods are remembered, want 4", len(o.stallTimes))
 	}
@@ -88,12 +100,15 @@ func TestCannotRead(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.Mkdir(file, 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	o := newObserver(t, dir)
 	now := time.Now()
 	o.Collect(now)
+
 	s := o.Collect(now.Add(time.Second))
 	if p := findPod(s, burstable); p.UsedCPU.OK || p.Throttled.OK || !p.Memory.OK || !p.Limit.OK {
 		t.Errorf("%+v", p)
@@ -114,11 +129,13 @@ func TestVanished(t *testing.T) {
 	o.SetRunQueueSampling(Always)
 	now := time.Now()
 	o.Collect(now)
+
 	group := podFiles(dir, burstable)
 	files, err := filepath.Glob(filepath.Join(group, "*.*"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, f := range files {
 		if info, err := os.Stat(f); err == nil && !info.IsDir() {
 			if err := os.Remove(f); err != nil {
@@ -126,6 +143,7 @@ func TestVanished(t *testing.T) {
 			}
 		}
 	}
+
 	o.tree.Close()
 	s := o.Collect(now.Add(time.Second))
 	if p := findPod(s, burstable); p == nil || p.UsedCPU.OK || p.Memory.OK || p.Pressure.Supported() || len(s.Problems) > 0 {
@@ -134,15 +152,18 @@ func TestVanished(t *testing.T) {
 	if err := os.RemoveAll(group); err != nil {
 		t.Fatal(err)
 	}
+
 	s = o.Collect(now.Add(2 * time.Second))
 	if findPod(s, burstable) != nil || len(s.Problems) > 0 {
 		t.Errorf("it is still there: %v", s.Problems)
 	}
+
 	for path := range o.counters {
 		if strings.Contains(path, strings.ReplaceAll(burstable, "-", "_")) {
 			t.Errorf("%s is remembered", path)
 		}
 	}
+
 	if len(o.stallTimes) != 3 || len(o.runQueues.groups) != 4 {
 		t.Errorf("%d pods and %d containers are remembered, want 3 and 4", len(o.stallTimes), len(o.runQueues.groups))
 	}
@@ -153,6 +174,7 @@ func TestWrongRuntime(t *testing.T) {
 	for recording, socket := range map[string]string{"v2-systemd-crio": "run/containerd/containerd.sock", "v2-systemd-containerd": "run/crio/crio.sock"} {
 		dir := hostrecording.ForTest(t, recording).Dir
 		writeFile(t, filepath.Join(dir, socket), "")
+
 		s := newObserver(t, dir).Collect(time.Now())
 		if p := findPod(s, guaranteed); p == nil || len(p.Containers) != 2 || len(s.Problems) > 0 {
 			t.Errorf("%s: %+v, %v", recording, p, s.Problems)

@@ -18,6 +18,7 @@ func TestLatest(t *testing.T) {
 	if s := latest.Load(); s != nil {
 		t.Fatalf("a snapshot before the first look: %+v", s)
 	}
+
 	rec := hostrecording.ForTest(t, "v2-systemd-containerd")
 	dir := rec.Dir
 	o := newObserver(t, dir)
@@ -25,19 +26,23 @@ func TestLatest(t *testing.T) {
 	latest.Publish(o.Collect(now))
 	first := latest.Load()
 	rec.To(1)
+
 	for i := range 5 {
 		latest.Publish(o.Collect(now.Add(rec.Moments[1].At + time.Duration(i)*time.Second)))
 		if i == 0 && findPod(latest.Load(), guaranteed).UsedCPU.Value != 500 {
 			t.Errorf("the latest is %+v", findPod(latest.Load(), guaranteed))
 		}
 	}
+
 	if !first.At.Equal(now) || first.Node.UsedCPU.OK || len(first.Pods) != 4 || findPod(first, guaranteed).UsedCPU.OK || len(findPod(first, guaranteed).Containers) != 2 {
 		t.Errorf("a loaded snapshot has changed: %+v", first)
 	}
+
 	// The copy is complete; this fails for a new field that copyFrom misses.
 	s := o.Collect(now.Add(time.Minute))
 	s.Problems["x"] = "y"
 	latest.Publish(s)
+
 	if got := latest.Load(); !reflect.DeepEqual(got, s) {
 		t.Errorf("%+v is not a copy of %+v", got, s)
 	}
@@ -53,6 +58,7 @@ func TestLatestMakesNoGarbage(t *testing.T) {
 	var latest Latest
 	latest.Publish(s)
 	latest.Publish(s)
+
 	if allocations := testing.AllocsPerRun(20, func() { latest.Publish(s) }); allocations > 0 {
 		t.Errorf("publishing allocates %g times", allocations)
 	}
@@ -63,6 +69,7 @@ func TestLatestConcurrently(t *testing.T) {
 	o := newObserver(t, recordManyPods(t, 3))
 	var latest Latest
 	var readers sync.WaitGroup
+
 	stop := make(chan struct{})
 	for range 4 {
 		readers.Go(func() {
@@ -72,17 +79,20 @@ func TestLatestConcurrently(t *testing.T) {
 					return
 				default:
 				}
+
 				if s := latest.Load(); s != nil && findPod(s, guaranteed) == nil {
 					t.Error("half a snapshot")
 				}
 			}
 		})
 	}
+
 	now := time.Now()
 	for range 50 {
 		now = now.Add(time.Second)
 		latest.Publish(o.Collect(now))
 	}
+
 	close(stop)
 	readers.Wait()
 }

@@ -23,10 +23,12 @@ const (
 
 func newObserver(t testing.TB, dir string) *Observer {
 	t.Helper()
+
 	layout, err := cgroup.Detect(host.Root(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	o := New(host.Root(dir), layout)
 	t.Cleanup(o.Close)
 	return o
@@ -38,6 +40,7 @@ func findPod(s *Snapshot, uid string) *Pod {
 			return &s.Pods[i]
 		}
 	}
+
 	return nil
 }
 
@@ -49,6 +52,7 @@ func TestRates(t *testing.T) {
 	dir := rec.Dir
 	o := newObserver(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 	s := o.Collect(now)
 	if s.Node.UsedCPU.OK || findPod(s, guaranteed).UsedCPU.OK || s.Disks[0].Rate.OK || s.Interfaces[0].Rate.OK {
 		t.Error("the first look has rates")
@@ -56,6 +60,7 @@ func TestRates(t *testing.T) {
 	if !s.Node.Memory.OK || !findPod(s, guaranteed).Memory.OK {
 		t.Error("the first look has no memory")
 	}
+
 	rec.To(1)
 	s = o.Collect(now.Add(rec.Moments[1].At))
 	if len(s.Problems) > 0 {
@@ -65,9 +70,11 @@ func TestRates(t *testing.T) {
 	if n := s.Node; !isNear(float64(n.UsedCPU.Value), 2000) || n.CPUs.Value != 4 || n.Memory.Value.Total != 16384000<<10 || n.Load.Value[0] != 1.2 {
 		t.Errorf("node: %+v", n)
 	}
+
 	if p := s.Node.Pressure; !p.CPU.OK || p.CPU.Value.Some.Avg10 != 1.5 || p.IO.Value.Full.Avg60 != 0.1 {
 		t.Errorf("pressure: %+v", p)
 	}
+
 	p := findPod(s, guaranteed)
 	if p.UsedCPU.Value != 500 || !isNear(float64(p.Throttled.Value), 0.5) || p.Memory.Value.WorkingSet != (512-64)<<20 || p.Limit.Value.Cores() != 0.5 {
 		t.Errorf("pod: %+v", p)
@@ -78,10 +85,12 @@ func TestRates(t *testing.T) {
 	if p := findPod(s, burstable); p.UsedCPU.Value != 900 || !p.Limit.Value.Unlimited() {
 		t.Errorf("pod: %+v", p)
 	}
+
 	// Whole disks only; 100 reads of 8 sectors, 600 writes of 16 in ten seconds.
 	if len(s.Disks) != 1 {
 		t.Fatalf("disks: %+v", s.Disks)
 	}
+
 	if d := s.Disks[0]; d.Name != "nvme0n1" || d.Rate.Value.Reads != 10 || d.Rate.Value.Writes != 60 || d.Rate.Value.ReadBytes != 10*8*512 ||
 		d.Rate.Value.WriteBytes != 60*16*512 || !isNear(float64(d.Rate.Value.Busy), 0.12) {
 		t.Errorf("disk: %+v", d)
@@ -100,10 +109,12 @@ func TestBack(t *testing.T) {
 	rec.To(1)
 	o.Collect(now)
 	rec.To(0)
+
 	s := o.Collect(now.Add(10 * time.Second))
 	if p := findPod(s, guaranteed); s.Node.UsedCPU.OK || p.UsedCPU.OK || p.Throttled.OK || s.Disks[0].Rate.OK || s.Interfaces[0].Rate.OK {
 		t.Errorf("counters that went back have rates: %+v, %+v", s.Node, p)
 	}
+
 	rec.To(1)
 	if s = o.Collect(now.Add(20 * time.Second)); findPod(s, guaranteed).UsedCPU.Value != 500 || !s.Node.UsedCPU.OK {
 		t.Errorf("no rates after counters went back: %+v", s.Node)
@@ -122,13 +133,16 @@ func TestLacks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := os.WriteFile(filepath.Join(dir, "proc/loadavg"), []byte("0.5 0."), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	s := newObserver(t, dir).Collect(time.Now())
 	if s.Node.Pressure.Supported() || s.Node.Memory.OK || s.Node.Load.OK || len(s.Disks)+len(s.Interfaces) > 0 || !s.Node.CPUs.OK || len(s.Pods) != 4 {
 		t.Errorf("%+v", s)
 	}
+
 	for _, of := range []string{"pressure cpu", "memory", "load", "disks", "network"} {
 		if s.Problems[of] == "" {
 			t.Errorf("no word of %s: %v", of, s.Problems)
@@ -142,8 +156,10 @@ func TestThisHost(t *testing.T) {
 	if err != nil {
 		t.Skip("no cgroups: ", err)
 	}
+
 	o := New("/", layout)
 	defer o.Close()
+
 	if s := o.Collect(time.Now()); !s.Node.CPUs.OK || !s.Node.Memory.OK {
 		t.Errorf("%+v", s.Node)
 	}
@@ -152,9 +168,11 @@ func TestThisHost(t *testing.T) {
 // recordManyPods writes a tree with pods of one container and a sandbox each.
 func recordManyPods(t testing.TB, pods int) string {
 	t.Helper()
+
 	rec := hostrecording.ForTest(t, "v2-systemd-containerd")
 	dir := rec.Dir
 	rec.Multiply(burstable, pods)
+
 	return dir
 }
 
@@ -165,6 +183,7 @@ func TestCollectAllocatesLittle(t *testing.T) {
 	look := func() { now = now.Add(time.Second); o.Collect(now) }
 	look()
 	look()
+
 	if allocations := testing.AllocsPerRun(20, look); allocations > 40 {
 		t.Errorf("a look allocates %g times", allocations)
 	}
@@ -178,10 +197,12 @@ func TestBound(t *testing.T) {
 		if err := os.Mkdir(pod, 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(filepath.Join(pod, "cpu.stat"), []byte("usage_usec 1\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if s := newObserver(t, dir).Collect(time.Now()); len(s.Pods) != 504 || len(s.Problems) > 0 {
 		t.Errorf("%d pods, %v", len(s.Pods), s.Problems)
 	}

@@ -39,18 +39,27 @@ type Observer struct {
 
 // New returns an observer of the host below root and its cgroups.
 func New(root host.Root, layout cgroup.Layout) *Observer {
-	o := &Observer{hostFiles: hostFiles{root: root, reader: &host.Reader{}}, layout: layout, counters: map[string]*cpuCounters{}, stallTimes: map[string]*stallTotals{}, wholeDisks: map[string]bool{}}
+	o := &Observer{
+		hostFiles:  hostFiles{root: root, reader: &host.Reader{}},
+		layout:     layout,
+		counters:   map[string]*cpuCounters{},
+		stallTimes: map[string]*stallTotals{},
+		wholeDisks: map[string]bool{},
+	}
+
 	o.tree = cgroup.NewTree(layout, o.reader)
 	o.files.stat = host.NewFile(root.Path("proc/stat"))
 	o.files.meminfo = host.NewFile(root.Path("proc/meminfo"))
 	o.files.loadavg = host.NewFile(root.Path("proc/loadavg"))
 	o.files.diskstats = host.NewFile(root.Path("proc/diskstats"))
+
 	// The network namespace of the host's first process; the agent's own may be that of a container.
 	o.files.netdev = host.NewFile(root.Path("proc/1/net/dev"))
 	o.files.cpu = host.NewFile(root.Path("proc/pressure/cpu"))
 	o.files.memory = host.NewFile(root.Path("proc/pressure/memory"))
 	o.files.io = host.NewFile(root.Path("proc/pressure/io"))
 	o.snapshot.Problems = map[string]string{}
+
 	return o
 }
 
@@ -58,6 +67,7 @@ func New(root host.Root, layout cgroup.Layout) *Observer {
 func (o *Observer) Close() {
 	o.tree.Close()
 	o.snapshot.Node.closeZones()
+
 	f := &o.files
 	for _, file := range []*host.File{&f.stat, &f.meminfo, &f.loadavg, &f.diskstats, &f.netdev, &f.cpu, &f.memory, &f.io} {
 		file.Close()
@@ -73,17 +83,20 @@ func (o *Observer) Collect(now time.Time) *Snapshot {
 	if o.round > 1 {
 		s.Span = max(now.Sub(s.At), 0)
 	}
+
 	s.At = now
 	clear(s.Problems)
 	o.collectNode()
 	o.collectExclusiveIdle()
 	o.collectZones()
+
 	o.collectDisks()
 	o.collectInterfaces()
 	o.collectPods()
 	o.collectExclusivePods()
 	o.collectRunQueues()
 	o.collectDiskIO()
+
 	return s
 }
 
@@ -102,6 +115,7 @@ func readFile[T any](o *Observer, of string, f *host.File, parse func([]byte) (T
 			return known(v)
 		}
 	}
+
 	o.recordProblem(of, err)
 	return Known[T]{}
 }
@@ -110,13 +124,16 @@ func (o *Observer) collectNode() {
 	n := &o.snapshot.Node
 	before := o.lastCPU
 	o.lastCPU = readFile(o, "cpu", &o.files.stat, host.ParseStat)
-	n.CPUs, n.UsedCPU = Known[int]{}, Known[series.MilliCPU]{}
+
+	n.CPUs = Known[int]{}
+	n.UsedCPU = Known[series.MilliCPU]{}
 	if o.lastCPU.OK {
 		n.CPUs = known(o.lastCPU.Value.CPUs)
 		if before.OK {
 			n.UsedCPU = computeNodeCPU(before.Value, o.lastCPU.Value)
 		}
 	}
+
 	n.Memory = readFile(o, "memory", &o.files.meminfo, host.ParseMeminfo)
 	n.Load = readFile(o, "load", &o.files.loadavg, host.ParseLoadavg)
 	n.Pressure.CPU = readFile(o, "pressure cpu", &o.files.cpu, host.ParsePressure)
@@ -130,7 +147,9 @@ func computeNodeCPU(a, b host.CPUTimes) Known[series.MilliCPU] {
 	if b.Busy < a.Busy || b.Idle < a.Idle || b.Busy+b.Idle == a.Busy+a.Idle {
 		return Known[series.MilliCPU]{}
 	}
-	busy, idle := float64(b.Busy-a.Busy), float64(b.Idle-a.Idle)
+
+	busy := float64(b.Busy - a.Busy)
+	idle := float64(b.Idle - a.Idle)
 	return known(series.MilliCPU(1000*float64(b.CPUs)*busy/(busy+idle) + 0.5))
 }
 
@@ -143,23 +162,28 @@ func computeRates(last, now counterSet, span time.Duration) (rates [len(counterS
 		if span <= 0 || now[i] < last[i] {
 			return rates, false
 		}
+
 		rates[i] = float64(now[i]-last[i]) / span.Seconds()
 	}
+
 	return rates, true
 }
 
 func (o *Observer) collectDisks() {
 	s := &o.snapshot
 	clear(o.wholeDisks)
+
 	if err := o.reader.Subdirectories(o.root.Path("sys/block"), func(name []byte) { o.wholeDisks[string(name)] = true }); err != nil {
 		o.recordProblem("disks", err)
 		s.Disks = s.Disks[:0]
 		return
 	}
+
 	content, err := o.reader.Read(&o.files.diskstats)
 	if err == nil {
 		err = host.ParseDiskstats(content, o.addDisk)
 	}
+
 	o.recordProblem("disks", err)
 	s.Disks = filterInPlace(s.Disks, func(d *Disk) bool { return d.round == o.round })
 }
@@ -169,20 +193,33 @@ func (o *Observer) addDisk(name []byte, now host.Disk) {
 	if !o.wholeDisks[string(name)] || now.Reads == 0 && now.Writes == 0 {
 		return
 	}
+
 	s := &o.snapshot
 	for i := range s.Disks {
 		d := &s.Disks[i]
 		if d.Name != string(name) {
 			continue
 		}
+
 		last := d.last
-		d.Rate, d.last, d.round = Known[DiskRate]{}, now, o.round
+		d.Rate = Known[DiskRate]{}
+
+		d.last = now
+		d.round = o.round
 		if r, ok := computeRates(diskCounters(last), diskCounters(now), s.Span); ok {
 			busy := series.Ratio(min(r[4]/float64(time.Second), 1))
-			d.Rate = known(DiskRate{Reads: r[0], Writes: r[1], ReadBytes: r[2], WriteBytes: r[3], Busy: busy})
+			d.Rate = known(DiskRate{
+				Reads:      r[0],
+				Writes:     r[1],
+				ReadBytes:  r[2],
+				WriteBytes: r[3],
+				Busy:       busy,
+			})
 		}
+
 		return
 	}
+
 	s.Disks = append(s.Disks, Disk{Name: string(name), last: now, round: o.round})
 }
 
@@ -196,6 +233,7 @@ func (o *Observer) collectInterfaces() {
 	if err == nil {
 		err = host.ParseNetDev(content, o.addInterface)
 	}
+
 	o.recordProblem("network", err)
 	s.Interfaces = filterInPlace(s.Interfaces, func(i *Interface) bool { return i.round == o.round })
 }
@@ -204,19 +242,26 @@ func (o *Observer) addInterface(name []byte, now host.Interface) {
 	if string(name) == "lo" || now.ReceivedPackets == 0 && now.SentPackets == 0 {
 		return
 	}
+
 	s := &o.snapshot
 	for i := range s.Interfaces {
 		f := &s.Interfaces[i]
 		if f.Name != string(name) {
 			continue
 		}
+
 		last := f.last
-		f.Rate, f.last, f.round = Known[InterfaceRate]{}, now, o.round
+		f.Rate = Known[InterfaceRate]{}
+
+		f.last = now
+		f.round = o.round
 		if r, ok := computeRates(interfaceCounters(last), interfaceCounters(now), s.Span); ok {
 			f.Rate = known(InterfaceRate{r[0], r[1], r[2], r[3], r[4], r[5]})
 		}
+
 		return
 	}
+
 	s.Interfaces = append(s.Interfaces, Interface{Name: string(name), last: now, round: o.round})
 }
 
@@ -232,5 +277,6 @@ func filterInPlace[T any](list []T, still func(*T) bool) []T {
 			out = append(out, list[i])
 		}
 	}
+
 	return out
 }

@@ -30,24 +30,31 @@ type stallTotals struct {
 func (o *Observer) collectPods() {
 	s := &o.snapshot
 	o.recordProblem("pods", o.tree.Scan())
+
 	// The reads take some milliseconds; all files of a group are read together, so that its rates cover the same time.
 	o.recordProblem("pods", o.tree.Read(cgroup.CPU|cgroup.Quota|cgroup.Memory|cgroup.Pressure, cgroup.CPU|cgroup.Quota|cgroup.Memory|cgroup.High))
+
 	pods := o.tree.Pods()
 	// Reuse the slices of containers.
 	if cap(s.Pods) < len(pods) {
 		s.Pods = append(s.Pods[:cap(s.Pods)], make([]Pod, len(pods)-cap(s.Pods))...)
 	}
+
 	s.Pods = s.Pods[:len(pods)]
 	for i, p := range pods {
 		out := &s.Pods[i]
-		out.UID, out.Class, out.Path = p.UID, p.Class, p.Path
+		out.UID = p.UID
+		out.Class = p.Class
+		out.Path = p.Path
 		out.Cycles = o.readCycles(p.UID)
+
 		out.Use = o.computeUse(p.Path, &p.Stat)
 		out.Pressure = Pressures{}
 		if p.Stat.Has&cgroup.Pressure != 0 {
 			stalled := &p.Stat.Stalled
 			out.Pressure = Pressures{CPU: known(stalled.CPU), Memory: known(stalled.Memory), IO: known(stalled.IO)}
 		}
+
 		out.StallShares = o.computeStalls(p.Path, &out.Pressure)
 		out.Containers = out.Containers[:0]
 		for _, c := range p.Containers {
@@ -55,14 +62,17 @@ func (o *Observer) collectPods() {
 			if c.Stat.Has&cgroup.High != 0 {
 				seen.High = known(c.Stat.High)
 			}
+
 			out.Containers = append(out.Containers, seen)
 		}
 	}
+
 	for path, c := range o.counters {
 		if c.round != o.round {
 			delete(o.counters, path)
 		}
 	}
+
 	for path, w := range o.stallTimes {
 		if w.round != o.round {
 			delete(o.stallTimes, path)
@@ -77,6 +87,7 @@ func (o *Observer) readCycles(uid string) (k Known[Cycles]) {
 	if o.cyclesSource != nil {
 		k.Value, k.OK = o.cyclesSource(uid)
 	}
+
 	return k
 }
 
@@ -85,18 +96,21 @@ func (o *Observer) computeStalls(path string, p *Pressures) StallShares {
 	if !p.CPU.OK || !p.Memory.OK || !p.IO.OK {
 		return StallShares{} // The next round has no previous values.
 	}
+
 	now := stallTotals{[...]time.Duration{p.CPU.Value.Some.Total, p.Memory.Value.Some.Total, p.IO.Value.Some.Total}, o.round}
 	last := o.stallTimes[path]
 	if last == nil {
 		o.stallTimes[path] = &stallTotals{now.totals, now.round} // &now would escape to the heap in every round.
 		return StallShares{}
 	}
+
 	var shares [len(now.totals)]Known[series.Ratio]
 	for i := range shares {
 		if span := o.snapshot.Span; span > 0 && now.totals[i] >= last.totals[i] {
 			shares[i] = known(series.Ratio(min(float64(now.totals[i]-last.totals[i])/float64(span), 1)))
 		}
 	}
+
 	*last = now
 	return StallShares{CPU: shares[0], Memory: shares[1], IO: shares[2]}
 }
@@ -107,29 +121,54 @@ func (o *Observer) computeUse(path string, now *cgroup.Stat) Use {
 	if now.Has&cgroup.Quota != 0 {
 		u.Limit = known(now.Limit)
 	}
+
 	if now.Has&cgroup.Memory != 0 {
-		u.Memory = known(Memory{Used: now.Used, WorkingSet: now.WorkingSet, RSS: now.RSS, Cache: now.Cache, Shared: now.Shared})
+		u.Memory = known(Memory{
+			Used:       now.Used,
+			WorkingSet: now.WorkingSet,
+			RSS:        now.RSS,
+			Cache:      now.Cache,
+			Shared:     now.Shared,
+		})
 	}
+
 	if now.Has&cgroup.CPU == 0 {
 		return u // The next round has no previous counters.
 	}
+
 	last := o.counters[path]
 	if last == nil {
-		o.counters[path] = &cpuCounters{cpu: now.CPUTime, periods: now.Periods, throttled: now.Throttled, round: o.round}
+		o.counters[path] = &cpuCounters{
+			cpu:       now.CPUTime,
+			periods:   now.Periods,
+			throttled: now.Throttled,
+			round:     o.round,
+		}
+
 		return u
 	}
+
 	span := o.snapshot.Span
 	if span > 0 && now.CPUTime >= last.cpu {
 		u.UsedCPU = known(series.MilliCPU(1000*float64(now.CPUTime-last.cpu)/float64(span) + 0.5))
 	}
+
 	if now.Periods >= last.periods && now.Throttled >= last.throttled {
 		share := 0.0
 		if ran := now.Periods - last.periods; ran > 0 {
 			share = min(float64(now.Throttled-last.throttled)/float64(ran), 1)
 		}
+
 		u.Throttled = known(series.Ratio(share))
 	}
-	*last = cpuCounters{cpu: now.CPUTime, periods: now.Periods, throttled: now.Throttled, round: o.round}
+
+	*last = cpuCounters{
+		cpu:       now.CPUTime,
+		periods:   now.Periods,
+		throttled: now.Throttled,
+		round:     o.round,
+	}
+
 	return u
 }
 
@@ -164,6 +203,7 @@ func (o *Observer) collectZones() {
 			o.recordProblem("numa", err)
 		}
 	}
+
 	for i := range n.Zones {
 		z := &n.Zones[i]
 		z.Memory = readFile(o, "numa", &z.file, host.ParseZoneMeminfo)
@@ -176,19 +216,23 @@ func (n *Node) listZones(from hostFiles) error {
 	if err != nil {
 		return err
 	}
+
 	ids = ids[:min(len(ids), maxZones)]
 	n.Zones = slices.DeleteFunc(n.Zones, func(z Zone) bool {
 		gone := !slices.Contains(ids, z.ID)
 		if gone {
 			z.file.Close()
 		}
+
 		return gone
 	})
+
 	for _, id := range ids {
 		if !slices.ContainsFunc(n.Zones, func(z Zone) bool { return z.ID == id }) {
 			n.Zones = append(n.Zones, Zone{ID: id, file: host.NewFile(from.root.Path(host.ZonesDir, "node"+strconv.Itoa(id), "meminfo"))})
 		}
 	}
+
 	slices.SortFunc(n.Zones, func(a, b Zone) int { return cmp.Compare(a.ID, b.ID) })
 	return nil
 }

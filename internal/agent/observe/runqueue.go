@@ -44,14 +44,17 @@ func (p *Pod) RunQueue() (sum Known[RunQueue]) {
 		if !q.OK {
 			continue // The sandbox has one idle thread.
 		}
+
 		if !sum.OK || q.Value.At.Before(sum.Value.At) {
 			sum.Value.At = q.Value.At
 		}
+
 		sum.Value.Waiting += q.Value.Waiting
 		sum.Value.Sampled += q.Value.Sampled
 		sum.Value.Threads += q.Value.Threads
 		sum.OK = true
 	}
+
 	return sum
 }
 
@@ -107,15 +110,20 @@ func (o *Observer) collectRunQueues() {
 	} else if q.groups == nil {
 		q.groups = map[string]*containerThreads{}
 	}
-	q.readsLeft, q.exhausted = maxReadsPerRound, false
+
+	q.readsLeft = maxReadsPerRound
+	q.exhausted = false
+
 	containers := 0
 	for i := range o.snapshot.Pods {
 		containers += len(o.snapshot.Pods[i].Containers)
 	}
+
 	start := 0
 	if containers > 0 {
 		start = q.nextContainer % containers
 	}
+
 	// Two passes: from nextContainer to the end, and from the beginning.
 	for range 2 {
 		n := 0
@@ -128,8 +136,10 @@ func (o *Observer) collectRunQueues() {
 				n++
 			}
 		}
+
 		start = 0
 	}
+
 	for path, w := range q.groups {
 		if w.round != o.round {
 			delete(q.groups, path)
@@ -138,26 +148,36 @@ func (o *Observer) collectRunQueues() {
 }
 
 func (o *Observer) collectRunQueue(p *Pod, c *Container, at int) {
-	q, now := &o.runQueues, o.snapshot.At
+	q := &o.runQueues
+	now := o.snapshot.At
+
 	if q.sampling == Never || q.sampling == WithoutPressure && p.Pressure.CPU.OK {
 		c.RunQueue = Known[RunQueue]{}
 		return
 	}
+
 	w := q.groups[c.Path]
 	if w == nil {
 		w = &containerThreads{list: host.NewFile(o.layout.ThreadsFile(c.Path))}
 		q.groups[c.Path] = w
 	}
+
 	w.round = o.round
 	if w.sampledAt.After(now) {
-		w.sampledAt, w.last = time.Time{}, Known[RunQueue]{} // The clock was set back.
+		// The clock was set back.
+		w.sampledAt = time.Time{}
+		w.last = Known[RunQueue]{}
 	}
+
 	switch due := now.Sub(w.sampledAt) >= runQueueInterval; {
 	case due && q.readsLeft >= maxReadsPerSample:
 		o.recordProblem("run queue", q.sample(o.hostFiles, now, w))
 	case due && !q.exhausted:
-		q.exhausted, q.nextContainer = true, at // It comes first in the next round.
+		// It comes first in the next round.
+		q.exhausted = true
+		q.nextContainer = at
 	}
+
 	c.RunQueue = w.last
 	if w.last.OK && now.Sub(w.last.Value.At) > maxRunQueueAge {
 		c.RunQueue = Known[RunQueue]{}
@@ -168,11 +188,14 @@ func (o *Observer) collectRunQueue(p *Pod, c *Container, at int) {
 func (q *runQueueState) sample(from hostFiles, now time.Time, w *containerThreads) error {
 	span := now.Sub(w.sampledAt)
 	first := w.sampledAt.IsZero()
-	w.sampledAt, w.last = now, Known[RunQueue]{}
+	w.sampledAt = now
+
+	w.last = Known[RunQueue]{}
 	threads, err := q.listThreads(from, w)
 	if err != nil || threads == 0 {
 		return err
 	}
+
 	sample := RunQueue{At: now, Threads: threads}
 	var waited time.Duration
 	w.threads = slices.DeleteFunc(w.threads, func(t threadSample) bool { return !slices.Contains(q.threadIDs, t.id) })
@@ -184,11 +207,13 @@ func (q *runQueueState) sample(from hostFiles, now time.Time, w *containerThread
 			sample.Sampled++
 		}
 	}
+
 	w.threads = slices.DeleteFunc(w.threads, func(t threadSample) bool { return !t.read })
 	if sample.Sampled > 0 && !first && span > 0 {
 		sample.Waiting = float64(waited) / float64(span)
 		w.last = known(sample)
 	}
+
 	return q.addThreads(from, w)
 }
 
@@ -198,22 +223,28 @@ func (q *runQueueState) listThreads(from hostFiles, w *containerThreads) (int, e
 	q.threadIDs = q.threadIDs[:0]
 	content, err := from.reader.Read(&w.list)
 	w.list.Close() // It is read rarely, and there is one per container.
+
 	if errors.Is(err, host.ErrGone) {
 		return 0, nil
 	}
-	n, hidden := 0, false
+
+	n := 0
+	hidden := false
 	if err == nil {
 		err = host.ParseThreads(content, func(id uint64) {
 			n++
 			hidden = hidden || id == 0
+
 			if id != 0 && len(q.threadIDs) < maxListedThreads {
 				q.threadIDs = append(q.threadIDs, id)
 			}
 		})
 	}
+
 	if err == nil && hidden {
 		err = errHiddenThreads
 	}
+
 	return n, err
 }
 
@@ -226,6 +257,7 @@ func (q *runQueueState) addThreads(from hostFiles, w *containerThreads) error {
 			if slices.ContainsFunc(w.threads, func(t threadSample) bool { return t.id == list[i] }) {
 				continue
 			}
+
 			t := threadSample{id: list[i], file: host.NewSchedStatFile(from.root, list[i])}
 			err := q.readThread(from, &t)
 			if err == nil {
@@ -235,6 +267,7 @@ func (q *runQueueState) addThreads(from hostFiles, w *containerThreads) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -242,9 +275,11 @@ func (q *runQueueState) readThread(from hostFiles, t *threadSample) error {
 	q.readsLeft--
 	content, err := from.reader.Read(&t.file)
 	t.file.Close()
+
 	if err != nil {
 		return err
 	}
+
 	s, err := host.ParseSchedStat(content)
 	t.waited = s.WaitTime
 	return err

@@ -24,9 +24,11 @@ type threadFiles struct {
 
 func writeFile(t *testing.T, path, content string) {
 	t.Helper()
+
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +37,7 @@ func writeFile(t *testing.T, path, content string) {
 // setWaited sets the threads and their wait times in milliseconds.
 func (h threadFiles) setWaited(t *testing.T, waited map[int]int) {
 	t.Helper()
+
 	var list strings.Builder
 	for id := range 1000 {
 		if ms, ok := waited[id]; ok {
@@ -42,17 +45,20 @@ func (h threadFiles) setWaited(t *testing.T, waited map[int]int) {
 			writeFile(t, filepath.Join(h.dir, "proc", strconv.Itoa(id), "schedstat"), fmt.Sprintf("1000 %d 5\n", ms*int(time.Millisecond)))
 		}
 	}
+
 	writeFile(t, filepath.Join(h.dir, "sys/fs/cgroup", h.group, "cgroup.threads"), list.String())
 }
 
 // newRunQueueFixture returns a tree with a sampled container.
 func newRunQueueFixture(t *testing.T) (*Observer, threadFiles, func(time.Duration) Known[RunQueue]) {
 	t.Helper()
+
 	dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir
 	o := newObserver(t, dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	h := threadFiles{dir: dir, group: findPod(o.Collect(now), burstable).Containers[0].Path}
 	o.SetRunQueueSampling(Always)
+
 	return o, h, func(d time.Duration) Known[RunQueue] {
 		now = now.Add(d)
 		return findPod(o.Collect(now), burstable).Containers[0].RunQueue
@@ -63,9 +69,11 @@ func newRunQueueFixture(t *testing.T) (*Observer, threadFiles, func(time.Duratio
 func TestRunQueue(t *testing.T) {
 	_, h, look := newRunQueueFixture(t)
 	h.setWaited(t, map[int]int{11: 100, 12: 5000})
+
 	if q := look(time.Second); q.OK {
 		t.Errorf("one sample says %+v", q.Value)
 	}
+
 	h.setWaited(t, map[int]int{11: 2100, 12: 10000, 13: 99999})
 	if q := look(5 * time.Second); q.OK {
 		t.Errorf("sampled again after five seconds: %+v", q.Value)
@@ -74,8 +82,10 @@ func TestRunQueue(t *testing.T) {
 	if q := look(5 * time.Second); !q.OK || math.Abs(q.Value.Waiting-0.7) > 1e-9 || q.Value.Sampled != 2 || q.Value.Threads != 3 {
 		t.Errorf("%+v", q)
 	}
+
 	// One thread has ended, its ID was reused with a lower counter, and one continues.
 	h.setWaited(t, map[int]int{11: 5, 13: 99999 + 1000})
+
 	if q := look(10 * time.Second); !q.OK || math.Abs(q.Value.Waiting-0.1) > 1e-9 || q.Value.Sampled != 1 || q.Value.Threads != 2 {
 		t.Errorf("%+v", q)
 	}
@@ -83,17 +93,21 @@ func TestRunQueue(t *testing.T) {
 	if q := look(time.Second); !q.OK {
 		t.Error("the last sample is gone")
 	}
+
 	h.setWaited(t, map[int]int{})
 	if q := look(10 * time.Second); q.OK {
 		t.Errorf("a container without threads: %+v", q.Value)
 	}
+
 	// A clock set back yields no sample, and sampling continues.
 	h.setWaited(t, map[int]int{11: 10})
 	look(10 * time.Second)
 	h.setWaited(t, map[int]int{11: 20})
+
 	if q := look(-time.Hour); q.OK {
 		t.Errorf("a clock that was set back: %+v", q.Value)
 	}
+
 	h.setWaited(t, map[int]int{11: 1020})
 	if q := look(10 * time.Second); !q.OK || math.Abs(q.Value.Waiting-0.1) > 1e-9 {
 		t.Errorf("after that: %+v", q)
@@ -116,6 +130,7 @@ func TestRunQueueLacks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o, h, look := newRunQueueFixture(t)
 			writeFile(t, filepath.Join(h.dir, "sys/fs/cgroup", h.group, "cgroup.threads"), test.list)
+
 			if test.stat != "" {
 				writeFile(t, filepath.Join(h.dir, "proc/11/schedstat"), test.stat)
 			}
@@ -127,19 +142,25 @@ func TestRunQueueLacks(t *testing.T) {
 			}
 		})
 	}
+
 	// A missing file, or disabled sampling, is no problem.
 	o, h, look := newRunQueueFixture(t)
 	if q := look(time.Second); q.OK || o.snapshot.Problems["run queue"] != "" {
 		t.Errorf("%+v, %v", q, o.snapshot.Problems)
 	}
+
 	h.setWaited(t, map[int]int{11: 10})
 	look(10 * time.Second)
 	o.SetRunQueueSampling(WithoutPressure)
+
 	if q := look(10 * time.Second); q.OK {
 		t.Errorf("a pod with pressure is sampled: %+v", q)
 	}
+
 	o.SetRunQueueSampling(Never)
-	if look(10 * time.Second); len(o.runQueues.groups) > 0 {
+	look(10 * time.Second)
+
+	if len(o.runQueues.groups) > 0 {
 		t.Error("state is kept while disabled")
 	}
 }
@@ -151,23 +172,28 @@ func TestRunQueueIsBounded(t *testing.T) {
 	now := time.Now()
 	s := o.Collect(now)
 	o.SetRunQueueSampling(Always)
+
 	var list strings.Builder
 	for id := range 200 {
 		fmt.Fprintln(&list, 1000+id)
 		writeFile(t, filepath.Join(dir, "proc", strconv.Itoa(1000+id), "schedstat"), "1000 1000 5\n")
 	}
+
 	for i := range s.Pods {
 		for _, c := range s.Pods[i].Containers {
 			writeFile(t, filepath.Join(dir, "sys/fs/cgroup", c.Path, "cgroup.threads"), list.String())
 		}
 	}
+
 	for range 60 {
 		now = now.Add(time.Second)
 		o.Collect(now)
+
 		if read := maxReadsPerRound - o.runQueues.readsLeft; read > maxReadsPerRound {
 			t.Fatalf("%d files are read in a look, want %d at most", read, maxReadsPerRound)
 		}
 	}
+
 	sampled := 0
 	for i := range s.Pods {
 		for _, c := range s.Pods[i].Containers {
@@ -179,6 +205,7 @@ func TestRunQueueIsBounded(t *testing.T) {
 			}
 		}
 	}
+
 	if sampled != 65 {
 		t.Errorf("%d of 65 containers had a turn within a minute", sampled)
 	}
@@ -189,13 +216,16 @@ func TestOwnThreads(t *testing.T) {
 	var r host.Reader
 	f := host.NewSchedStatFile("/", uint64(os.Getpid()))
 	defer f.Close()
+
 	content, err := r.Read(&f)
 	if err != nil {
 		t.Skip("no schedstat: ", err)
 	}
+
 	if strings.HasPrefix(string(content), "0 0 0") {
 		t.Skip("the kernel does not count")
 	}
+
 	if s, err := host.ParseSchedStat(content); err != nil || s.WaitTime < 0 {
 		t.Errorf("%+v, %v", s, err)
 	}

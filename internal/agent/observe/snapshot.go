@@ -43,6 +43,7 @@ func (s *Snapshot) ContainerGroups() map[string]string {
 			out[c.ID] = c.Path
 		}
 	}
+
 	return out
 }
 
@@ -185,22 +186,28 @@ type Latest struct {
 func (l *Latest) Publish(s *Snapshot) {
 	next := l.spare
 	l.spare = nil
+
 	if next == nil {
 		next = &Snapshot{}
 	}
+
 	next.copyFrom(s)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if !l.shared {
 		l.spare = l.current
 	}
-	l.current, l.shared = next, false
+
+	l.current = next
+	l.shared = false
 }
 
 // Load returns the latest snapshot, which never changes, or nil before the first.
 func (l *Latest) Load() *Snapshot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.shared = true
 	return l.current
 }
@@ -214,19 +221,28 @@ func (s *Snapshot) copyFrom(from *Snapshot) {
 	if len(pods) < len(from.Pods) {
 		pods = append(pods, make([]Pod, len(from.Pods)-len(pods))...)
 	}
+
 	pods = pods[:len(from.Pods)]
 	for i := range from.Pods {
 		containers := copyInto(pods[i].Containers, from.Pods[i].Containers)
 		pods[i] = from.Pods[i]
 		pods[i].Containers = containers
 	}
-	disks, interfaces, zones := copyInto(s.Disks, from.Disks), copyInto(s.Interfaces, from.Interfaces), copyInto(s.Node.Zones, from.Node.Zones)
+
+	disks := copyInto(s.Disks, from.Disks)
+	interfaces := copyInto(s.Interfaces, from.Interfaces)
+	zones := copyInto(s.Node.Zones, from.Node.Zones)
 	problems := s.Problems
 	*s = *from
-	s.Pods, s.Disks, s.Interfaces, s.Node.Zones = pods, disks, interfaces, zones
+	s.Pods = pods
+	s.Disks = disks
+	s.Interfaces = interfaces
+	s.Node.Zones = zones
+
 	if problems == nil {
 		problems = map[string]string{}
 	}
+
 	clear(problems)
 	maps.Copy(problems, from.Problems)
 	s.Problems = problems

@@ -27,14 +27,19 @@ func (l *Logger) Log(subject, message string, values ...any) {
 	if message != "" && len(values) > 0 {
 		text += ": " + strings.TrimSpace(fmt.Sprintln(values...))
 	}
+
 	before := l.last[subject]
 	if text == before {
 		return
 	}
-	if l.last[subject] = text; message == "" {
+
+	l.last[subject] = text
+
+	if message == "" {
 		l.log.Info("problem resolved", "problem", before)
 		return
 	}
+
 	l.log.Info(message, values...)
 }
 
@@ -44,5 +49,6 @@ func (l *Logger) Error(subject, message string, err error) {
 		l.Log(subject, "")
 		return
 	}
+
 	l.Log(subject, message, "error", err.Error())
 }

@@ -19,9 +19,11 @@ func TestLog(t *testing.T) {
 		l.Log("a", "")
 		l.Log("b", "moved", "n", 1)
 	}
+
 	for _, err := range []error{errors.New("x"), errors.New("x"), errors.New("y"), nil, nil, errors.New("y")} {
 		l.Error("a", "failed to read", err)
 	}
+
 	l.Log("b", "moved", "n", 2)
 	want := []string{
 		`"level"=0 "msg"="moved" "n"=1`, `"level"=0 "msg"="failed to read" "error"="x"`, `"level"=0 "msg"="failed to read" "error"="y"`,

@@ -42,21 +42,32 @@ func (e events) open(dir string, cpu int) (counter, error) {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	defer func() { _ = unix.Close(fd) }() // The counters keep the cgroup.
+
 	const format = unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_TOTAL_TIME_RUNNING | unix.PERF_FORMAT_GROUP
-	attr := unix.PerfEventAttr{Type: e.eventType, Config: e.cycles, Read_format: format, Bits: unix.PerfBitDisabled}
+	attr := unix.PerfEventAttr{
+		Type:        e.eventType,
+		Config:      e.cycles,
+		Read_format: format,
+		Bits:        unix.PerfBitDisabled,
+	}
+
 	attr.Size = uint32(unsafe.Sizeof(attr))
 	g := &eventGroup{}
 	if g.leader, err = unix.PerfEventOpen(&attr, fd, cpu, -1, unix.PERF_FLAG_PID_CGROUP|unix.PERF_FLAG_FD_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("perf_event_open: %w", err)
 	}
-	attr.Config, attr.Bits = e.instructions, 0
+
+	attr.Config = e.instructions
+	attr.Bits = 0
 	if g.member, err = unix.PerfEventOpen(&attr, fd, cpu, g.leader, unix.PERF_FLAG_PID_CGROUP|unix.PERF_FLAG_FD_CLOEXEC); err != nil {
 		return nil, errors.Join(fmt.Errorf("perf_event_open: %w", err), unix.Close(g.leader))
 	}
+
 	if err := unix.IoctlSetInt(g.leader, unix.PERF_EVENT_IOC_ENABLE, unix.PERF_IOC_FLAG_GROUP); err != nil {
 		g.close()
 		return nil, fmt.Errorf("enable counters: %w", err)
 	}
+
 	return g, nil
 }
 
@@ -68,11 +79,19 @@ func (g *eventGroup) read() (reading, error) {
 	if err != nil {
 		return reading{}, fmt.Errorf("read counters: %w", err)
 	}
+
 	word := func(i int) uint64 { return binary.NativeEndian.Uint64(buf[8*i:]) }
 	if n != len(buf) || word(0) != 2 {
 		return reading{}, fmt.Errorf("read counters: %d bytes of %d counters instead of %d of 2", n, word(0), len(buf))
 	}
-	r := reading{enabled: toDuration(word(1)), running: toDuration(word(2)), cycles: word(3), instructions: word(4)}
+
+	r := reading{
+		enabled:      toDuration(word(1)),
+		running:      toDuration(word(2)),
+		cycles:       word(3),
+		instructions: word(4),
+	}
+
 	return r, r.validate()
 }
 
@@ -96,17 +115,21 @@ func UnsupportedReason(root host.Root, layout cgroup.Layout) string {
 	if layout.Pods == "" {
 		return "no kubepods cgroup: no kubelet runs on this host"
 	}
+
 	dir, err := layout.PerfDir(layout.Pods)
 	if err != nil {
 		return err.Error()
 	}
+
 	cpus, err := listOnlineCPUs(root)
 	if err != nil {
 		return err.Error()
 	}
+
 	if most := 2 * len(cpus); most > maxDescriptors {
 		return fmt.Sprintf("%d CPUs need %d open counters per pod, more than %d", len(cpus), most, maxDescriptors)
 	}
+
 	return refusalReason(root, dir, cpus[0], clockEvents(), hardwareEvents())
 }
 
@@ -124,10 +147,12 @@ func refusalReason(root host.Root, dir string, cpu int, usual, wanted events) st
 	case err != nil:
 		return err.Error()
 	}
+
 	c.close()
 	if c, err = wanted.open(dir, cpu); err != nil {
 		return "no hardware performance counters: " + err.Error()
 	}
+
 	c.close()
 	return ""
 }
@@ -139,5 +164,6 @@ func readParanoidLevel(root host.Root) string {
 	if err != nil || len(content) == 0 {
 		return "kernel.perf_event_paranoid is unknown"
 	}
+
 	return "kernel.perf_event_paranoid is " + string(content[:len(content)-1])
 }

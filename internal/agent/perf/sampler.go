@@ -71,7 +71,14 @@ type Sampler struct {
 
 // New returns a sampler.
 func New(config Config) *Sampler {
-	return &Sampler{config: config, problems: oncelog.New(config.Log), openCounter: openHardware, dirExists: dirExists, onlineCPUs: listOnlineCPUs, samples: map[string]Sample{}}
+	return &Sampler{
+		config:      config,
+		problems:    oncelog.New(config.Log),
+		openCounter: openHardware,
+		dirExists:   dirExists,
+		onlineCPUs:  listOnlineCPUs,
+		samples:     map[string]Sample{},
+	}
 }
 
 func dirExists(dir string) bool {
@@ -86,6 +93,7 @@ func listOnlineCPUs(root host.Root) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return slices.Collect(set.All()), nil
 }
 
@@ -93,6 +101,7 @@ func listOnlineCPUs(root host.Root) ([]int, error) {
 func (s *Sampler) Latest(uid string) (Sample, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	sample, ok := s.samples[uid]
 	age := s.config.Clock.Since(sample.At)
 	return sample, ok && age <= maxAge && age >= -maxAge
@@ -107,12 +116,15 @@ func (s *Sampler) Run(ctx context.Context) error {
 		s.config.Beat("begin")
 		pods := s.config.Pods()
 		s.removeMissing(pods)
+
 		if len(pods) == 0 {
 			if !s.wait(ctx, idleInterval) {
 				return nil
 			}
+
 			continue
 		}
+
 		if !s.sampleWindow(ctx, pods) || !s.wait(ctx, periodLength-windowLength) {
 			return nil
 		}
@@ -129,6 +141,7 @@ func (s *Sampler) wait(ctx context.Context, span time.Duration) bool {
 			s.config.Beat("wait")
 		}
 	}
+
 	return ctx.Err() == nil
 }
 
@@ -138,8 +151,10 @@ func (s *Sampler) removeMissing(pods []Target) {
 	for _, p := range pods {
 		here[p.UID] = true
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for uid := range s.samples {
 		if !here[uid] {
 			delete(s.samples, uid)
@@ -169,19 +184,23 @@ func (s *Sampler) sampleWindow(ctx context.Context, pods []Target) bool {
 			list[i].close()
 		}
 	}()
+
 	for range int(windowLength / pollInterval) {
 		if !s.wait(ctx, pollInterval) {
 			return false
 		}
+
 		for i := range list {
 			if c := &list[i]; c.counters != nil && !s.dirExists(c.Dir) {
 				c.close()
 			}
 		}
 	}
+
 	for i := range list {
 		s.recordSample(&list[i])
 	}
+
 	return true
 }
 
@@ -192,8 +211,10 @@ func (s *Sampler) openCounters(pods []Target) []podCounters {
 		s.problems.Error("counters", "failed to count cycles and instructions of pods", err)
 		return nil
 	}
+
 	room := min(maxDescriptors/(2*len(cpus)), len(pods))
 	start := s.nextPod % len(pods)
+
 	s.nextPod = start + room
 	list := make([]podCounters, 0, room)
 	var first error
@@ -205,13 +226,17 @@ func (s *Sampler) openCounters(pods []Target) []podCounters {
 				if s.dirExists(c.Dir) && first == nil {
 					first = err
 				}
+
 				c.close() // A sum needs all CPUs.
 				break
 			}
+
 			c.counters = append(c.counters, k)
 		}
+
 		list = append(list, c)
 	}
+
 	s.problems.Error("counters", "failed to count cycles and instructions of pods", first)
 	return list
 }
@@ -225,10 +250,13 @@ func (s *Sampler) recordSample(c *podCounters) {
 			s.problems.Error("counters", "failed to count cycles and instructions of pods", err)
 			return
 		}
+
 		all.add(n)
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if v, ok := all.cyclesPerInstruction(); ok {
 		s.samples[c.UID] = Sample{At: s.config.Clock.Now(), CyclesPerInstruction: v}
 	} else if len(c.counters) > 0 {
@@ -253,6 +281,7 @@ func (r reading) validate() error {
 	if r.cycles > 0 && r.enabled == 0 {
 		return errNoTimes
 	}
+
 	return nil
 }
 
@@ -275,6 +304,7 @@ func (s *totals) add(c reading) {
 	if c.running <= 0 || c.enabled < c.running {
 		return
 	}
+
 	scale := float64(c.enabled) / float64(c.running)
 	s.running += c.running
 	s.cycles += scale * float64(c.cycles)
@@ -293,5 +323,6 @@ func (s *totals) cyclesPerInstruction() (float64, bool) {
 	if s.running < minRunning || float64(s.running) < minRunningShare*float64(s.enabled) || s.instructions <= 0 || s.cycles <= 0 {
 		return 0, false
 	}
+
 	return s.cycles / s.instructions, true
 }

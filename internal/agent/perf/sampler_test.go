@@ -42,6 +42,7 @@ func TestSum(t *testing.T) {
 		for _, c := range test.counts {
 			s.add(c)
 		}
+
 		if got, ok := s.cyclesPerInstruction(); got != test.want || ok != test.ok {
 			t.Errorf("%s: %g, %t", name, got, ok)
 		}
@@ -83,6 +84,7 @@ func (f *fakeCounter) read() (reading, error) {
 func (f *fakeCounter) close() {
 	f.b.mu.Lock()
 	defer f.b.mu.Unlock()
+
 	f.b.open--
 }
 
@@ -91,24 +93,33 @@ func newFixture(t *testing.T, cpus, pods int) *fixture {
 	for i := range pods {
 		b.pods = append(b.pods, Target{UID: fmt.Sprint(i), Dir: fmt.Sprint("/", i)})
 	}
+
 	b.sampler = New(Config{
+
 		Pods:  func() []Target { b.mu.Lock(); defer b.mu.Unlock(); return slices.Clone(b.pods) },
 		Clock: b.clock, Beat: func(string) {},
+
 		Log: funcr.New(func(_, args string) { b.mu.Lock(); defer b.mu.Unlock(); b.logged = append(b.logged, args) }, funcr.Options{}),
 	})
+
 	b.sampler.onlineCPUs = func(host.Root) ([]int, error) { return make([]int, cpus), nil }
+
 	b.sampler.dirExists = func(dir string) bool { b.mu.Lock(); defer b.mu.Unlock(); return !b.gone[dir] }
 	b.sampler.openCounter = func(dir string, _ int) (counter, error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
+
 		if b.err != nil {
 			return nil, b.err
 		}
+
 		b.open++
 		b.most = max(b.most, b.open)
 		b.opened[dir]++
+
 		return &fakeCounter{b}, nil
 	}
+
 	return b
 }
 
@@ -118,16 +129,20 @@ func (b *fixture) start() (stop func()) {
 	done := make(chan error, 1)
 	go func() { done <- b.sampler.Run(ctx) }()
 	stopped := false
+
 	stop = func() {
 		if stopped {
 			return
 		}
+
 		stopped = true
 		cancel()
+
 		if err := <-done; err != nil {
 			b.t.Error(err)
 		}
 	}
+
 	b.t.Cleanup(stop)
 	return stop
 }
@@ -135,6 +150,7 @@ func (b *fixture) start() (stop func()) {
 // advance moves the clock second by second, each time after the sampler waits.
 func (b *fixture) advance(seconds int) {
 	b.t.Helper()
+
 	for range seconds {
 		b.awaitTimer()
 		b.clock.Step(time.Second)
@@ -144,6 +160,7 @@ func (b *fixture) advance(seconds int) {
 
 func (b *fixture) awaitTimer() {
 	b.t.Helper()
+
 	if err := wait.PollUntilContextTimeout(b.t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		return b.clock.HasWaiters(), nil
 	}); err != nil {
@@ -158,37 +175,47 @@ func TestSampler(t *testing.T) {
 	b := newFixture(t, 4, 3)
 	stop := b.start()
 	b.awaitTimer()
+
 	if _, ok := b.sampler.Latest("0"); ok || b.openGroups() != 12 {
 		t.Errorf("%d counters are open, want 12 groups of two", b.openGroups())
 	}
+
 	b.advance(10)
 	if s, ok := b.sampler.Latest("0"); !ok || s.CyclesPerInstruction != 3 || !s.At.Equal(b.clock.Now()) || b.openGroups() != 0 {
 		t.Errorf("%+v, %t, %d open", s, ok, b.openGroups())
 	}
+
 	b.advance(34)
 	if b.openGroups() != 0 {
 		t.Errorf("%d are open between two windows", b.openGroups())
 	}
+
 	b.advance(1)
 	if b.openGroups() != 12 {
 		t.Errorf("%d are open in the second window", b.openGroups())
 	}
+
 	// A removed pod loses its counters and its sample.
 	b.mu.Lock()
-	b.gone["/1"], b.pods = true, b.pods[:1]
+	b.gone["/1"] = true
+	b.pods = b.pods[:1]
 	b.mu.Unlock()
 	b.advance(1)
+
 	if b.openGroups() != 8 {
 		t.Errorf("%d are open after a pod went, want 8", b.openGroups())
 	}
+
 	b.advance(44)
 	if _, ok := b.sampler.Latest("1"); ok || b.openGroups() != 4 {
 		t.Errorf("a pod that is gone has a sample: %t; %d open", ok, b.openGroups())
 	}
+
 	stop()
 	if b.openGroups() != 0 {
 		t.Errorf("%d are open after the end", b.openGroups())
 	}
+
 	b.clock.Step(2 * maxAge)
 	if _, ok := b.sampler.Latest("0"); ok {
 		t.Error("a sample of long ago is shown")
@@ -201,9 +228,11 @@ func TestSamplerIsBounded(t *testing.T) {
 	b.start()
 	b.awaitTimer()
 	b.advance(3 * 45)
+
 	if b.most > maxDescriptors/2 || b.most < 4*128 {
 		t.Errorf("%d groups of two were open at a time", b.most)
 	}
+
 	for i := range 11 {
 		if b.opened[fmt.Sprint("/", i)] == 0 {
 			t.Errorf("pod %d was never counted", i)
@@ -219,12 +248,15 @@ func TestSamplerFails(t *testing.T) {
 	b.awaitTimer()
 	b.advance(3 * 45)
 	b.mu.Lock()
+
 	if len(b.logged) != 1 || !strings.Contains(b.logged[0], "permission denied") {
 		t.Errorf("logged %q", b.logged)
 	}
+
 	b.err = nil
 	b.mu.Unlock()
 	b.advance(45 + 10)
+
 	if _, ok := b.sampler.Latest("1"); !ok {
 		t.Error("not tried again")
 	}

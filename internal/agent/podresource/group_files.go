@@ -53,12 +53,14 @@ func (g groupFiles) pendingChanges(group string, w groupTarget) ([]pendingChange
 		if errors.Is(err, host.ErrGone) {
 			return nil, nil
 		}
+
 		if err != nil {
 			errs = append(errs, err)
 		} else if len(n.changes) > 0 {
 			out = append(out, n)
 		}
 	}
+
 	return out, errors.Join(errs...)
 }
 
@@ -67,21 +69,32 @@ func (g groupFiles) pendingQuota(group string, w groupTarget) (pendingChange, er
 	if w.limits.CPU <= 0 {
 		return pendingChange{}, nil
 	}
+
 	now, _, err := g.layout.ReadLimit(g.reader, group)
 	if err != nil {
 		return pendingChange{}, fmt.Errorf("CPU limit: %w", err)
 	}
+
 	if now.Period <= 0 {
 		return pendingChange{}, fmt.Errorf("CPU limit: period %s", now.Period)
 	}
+
 	limit := cgroup.NewBandwidth(w.limits.CPU, now.Period)
 	if !now.Unlimited() && now.Quota <= limit.Quota {
 		return pendingChange{}, nil
 	}
-	n := pendingChange{aspect: aspectCPU, changes: act.QuotaChanges(g.layout.Version, group, limit), from: "none", to: formatCores(w.limits.CPU)}
+
+	n := pendingChange{
+		aspect:  aspectCPU,
+		changes: act.QuotaChanges(g.layout.Version, group, limit),
+		from:    "none",
+		to:      formatCores(w.limits.CPU),
+	}
+
 	if !now.Unlimited() {
 		n.from = fmt.Sprintf("%.3g cores", now.Cores())
 	}
+
 	return n, nil
 }
 
@@ -92,25 +105,42 @@ func (g groupFiles) pendingWeight(group string, w groupTarget) (pendingChange, e
 	if w.weight <= 0 {
 		return pendingChange{}, nil
 	}
-	file, value := cgroup.FileWeight, formatWeight(w.weight)
+
+	file := cgroup.FileWeight
+	value := formatWeight(w.weight)
 	if g.layout.Version != cgroup.V2 {
-		file, value = cgroup.FileSharesV1, formatShares(w.weight)
+		file = cgroup.FileSharesV1
+		value = formatShares(w.weight)
 	}
+
 	if g.idle && w.idle {
 		now, err := g.readSetting(group, cgroup.FileIdle)
 		if err != nil || now == "1" {
 			return pendingChange{}, err
 		}
+
 		// The weight comes first: an idle group accepts none, and the unit must restore it.
-		return pendingChange{aspect: aspectWeight, from: "weight", to: "idle", changes: []act.Change{
-			{Group: group, File: file, Value: value}, {Group: group, File: cgroup.FileIdle, Value: "1"},
-		}}, nil
+		return pendingChange{
+			aspect: aspectWeight,
+			from:   "weight",
+			to:     "idle",
+			changes: []act.Change{
+				{Group: group, File: file, Value: value}, {Group: group, File: cgroup.FileIdle, Value: "1"},
+			},
+		}, nil
 	}
+
 	now, err := g.readSetting(group, file)
 	if err != nil || now == value {
 		return pendingChange{}, err
 	}
-	return pendingChange{aspect: aspectWeight, from: now, to: value, changes: []act.Change{{Group: group, File: file, Value: value}}}, nil
+
+	return pendingChange{
+		aspect:  aspectWeight,
+		from:    now,
+		to:      value,
+		changes: []act.Change{{Group: group, File: file, Value: value}},
+	}, nil
 }
 
 // formatShares and formatWeight return the cpu.shares and cpu.weight that a kubelet sets for the same request (formula of KEP-2254).
@@ -131,35 +161,44 @@ func (g groupFiles) pendingMemory(group string, w groupTarget) (pendingChange, e
 	if w.limits.Memory <= 0 {
 		return pendingChange{}, nil
 	}
+
 	file := cgroup.FileMemory
 	if g.layout.Version != cgroup.V2 {
 		file = cgroup.FileMemoryV1
 	}
+
 	limit := w.limits.Memory
 	now, err := g.readBytes(group, file)
 	if err != nil || now <= limit {
 		return pendingChange{}, err
 	}
+
 	n := pendingChange{aspect: aspectMemory, from: formatMiB(now), to: formatMiB(limit)}
 	value := strconv.FormatInt(int64(limit), 10)
 	if g.layout.Version != cgroup.V2 {
 		n.changes = []act.Change{{Group: group, File: file, Value: value}}
 		return n, nil
 	}
+
 	used, err := g.readMemoryUse(group)
 	if err != nil {
 		return pendingChange{}, err
 	}
+
 	if used <= limit {
 		n.changes = []act.Change{{Group: group, File: file, Value: value}}
 		return n, nil
 	}
+
 	high, err := g.readBytes(group, cgroup.FileHigh)
 	if err != nil || high <= limit {
 		return pendingChange{}, err
 	}
+
 	return pendingChange{
-		aspect: aspectMemoryHigh, from: formatMiB(high), to: formatMiB(limit) + " as memory.high, since more is used",
+		aspect:  aspectMemoryHigh,
+		from:    formatMiB(high),
+		to:      formatMiB(limit) + " as memory.high, since more is used",
 		changes: []act.Change{{Group: group, File: cgroup.FileHigh, Value: value}},
 	}, nil
 }
@@ -169,6 +208,7 @@ func (g groupFiles) isMemoryLimited(group string, w groupTarget) bool {
 	if w.limits.Memory <= 0 || g.layout.Version != cgroup.V2 {
 		return false
 	}
+
 	now, err := g.readBytes(group, cgroup.FileMemory)
 	return err == nil && now <= w.limits.Memory
 }
@@ -179,10 +219,12 @@ func (g groupFiles) readMemoryUse(group string) (series.Bytes, error) {
 	if err != nil {
 		return 0, fmt.Errorf("memory use: %w", err)
 	}
+
 	content, err := g.reader.ReadPath(filepath.Join(filepath.Dir(path), "memory.current"))
 	if err != nil {
 		return 0, err
 	}
+
 	used, err := host.ParseSingle(content)
 	return series.Bytes(min(used, math.MaxInt64)), err
 }
@@ -194,6 +236,7 @@ func formatMiB(b series.Bytes) string {
 	if b >= 1<<60 {
 		return "none" // v1 shows a page-size dependent maximum
 	}
+
 	return fmt.Sprintf("%d MiB", int64(b)>>20)
 }
 
@@ -203,10 +246,12 @@ func (g groupFiles) readBytes(group, file string) (series.Bytes, error) {
 	if err != nil || text == "max" {
 		return noLimit, err
 	}
+
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %.40q: %w", file, text, host.ErrTruncated)
 	}
+
 	return series.Bytes(n), nil
 }
 

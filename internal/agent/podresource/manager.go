@@ -63,7 +63,12 @@ type Manager struct {
 
 // New returns a Manager.
 func New(c Config) *Manager {
-	return &Manager{Config: c, groups: newGroupFiles(c.Layout), reported: map[string]string{}, metrics: newMetrics()}
+	return &Manager{
+		Config:   c,
+		groups:   newGroupFiles(c.Layout),
+		reported: map[string]string{},
+		metrics:  newMetrics(),
+	}
 }
 
 // Name implements the agent's manager interface.
@@ -73,9 +78,11 @@ func (m *Manager) Name() string { return Kind }
 func (m *Manager) Run(ctx context.Context) error {
 	ticker := m.Clock.NewTicker(reconcileInterval)
 	defer ticker.Stop()
+
 	for {
 		m.reconcile()
 		m.Beat("reconcile")
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -89,15 +96,18 @@ func (m *Manager) journalFor(aspect string) *act.Journal {
 	if aspect == aspectMemory || aspect == aspectMemoryHigh {
 		return m.MemoryJournal
 	}
+
 	return m.Journal
 }
 
 // reconcile updates every group independently: waiting containers and refused writes do not delay others.
 func (m *Manager) reconcile() {
-	snapshot, state := m.Latest.Load(), m.View.State()
+	snapshot := m.Latest.Load()
+	state := m.View.State()
 	if snapshot == nil || !state.KnowsPods {
 		return
 	}
+
 	where := snapshot.ContainerGroups()
 	seen := map[string]bool{}
 	var containers containerCounts
@@ -108,13 +118,17 @@ func (m *Manager) reconcile() {
 			containers.waiting += len(p.containers) - known
 		}
 	}
+
 	m.metrics.setContainers(containers)
 	for key := range m.reported {
 		if !seen[key] {
 			delete(m.reported, key)
 		}
 	}
-	if m.reconciles++; m.reconciles%reconcilesPerCleanup == 1 {
+
+	m.reconciles++
+
+	if m.reconciles%reconcilesPerCleanup == 1 {
 		m.undoRemoved(seen)
 	}
 }
@@ -127,19 +141,24 @@ func (m *Manager) reconcilePod(pod *corev1.Pod, p *plan, where map[string]string
 	for id, w := range p.containers {
 		unit := unit{pod: ref, container: p.names[id], owner: id}
 		unit.markSeen(seen)
+
 		group, ok := where[id]
 		if !ok {
 			continue
 		}
+
 		known++
 		above = path.Dir(group)
 		m.reconcileGroup(unit, group, w)
 	}
+
 	unit := unit{pod: ref, container: podName, owner: ref.UID}
 	unit.markSeen(seen)
+
 	if above != "" {
 		m.reconcileGroup(unit, above, p.pod)
 	}
+
 	return known
 }
 
@@ -165,6 +184,7 @@ func (m *Manager) reconcileGroup(u unit, group string, w groupTarget) {
 	if err != nil {
 		m.reportFailure(u, "read", err)
 	}
+
 	for _, n := range needs {
 		key := u.key(n.aspect)
 		if m.Journal == nil {
@@ -172,16 +192,20 @@ func (m *Manager) reconcileGroup(u unit, group string, w groupTarget) {
 				m.reported[key] = n.to
 				m.Report(m.newAction(u, n, report.NotEnforced))
 			}
+
 			continue
 		}
+
 		if err := m.journalFor(n.aspect).Change(act.Unit{Key: key, Subject: u.pod.String() + " " + u.container, Changes: n.changes}); err != nil {
 			m.reportFailure(u, n.aspect, err)
 			continue
 		}
+
 		delete(m.reported, key)
 		m.metrics.writes.WithLabelValues(n.aspect).Inc()
 		m.Report(m.newAction(u, n, report.Done))
 	}
+
 	if m.Journal != nil && m.groups.isMemoryLimited(group, w) {
 		if err := m.MemoryJournal.Undo(u.key(aspectMemoryHigh)); err != nil {
 			m.reportFailure(u, aspectMemoryHigh, err)
@@ -191,8 +215,13 @@ func (m *Manager) reconcileGroup(u unit, group string, w groupTarget) {
 
 func (m *Manager) newAction(u unit, n pendingChange, outcome report.Outcome) report.Action {
 	return report.Action{
-		Kind: report.PodResource, Outcome: outcome, Pod: u.pod, Container: u.container, From: n.from, To: n.to,
-		Reason: "requests elastic resources: " + n.aspect,
+		Kind:      report.PodResource,
+		Outcome:   outcome,
+		Pod:       u.pod,
+		Container: u.container,
+		From:      n.from,
+		To:        n.to,
+		Reason:    "requests elastic resources: " + n.aspect,
 	}
 }
 
@@ -203,8 +232,16 @@ func (m *Manager) reportFailure(u unit, aspect string, err error) {
 	if m.reported[key] == err.Error() {
 		return
 	}
+
 	m.reported[key] = err.Error()
-	m.Report(report.Action{Kind: report.PodResource, Outcome: report.Failed, Pod: u.pod, Container: u.container, Reason: "requests elastic resources: " + aspect, Error: err.Error()})
+	m.Report(report.Action{
+		Kind:      report.PodResource,
+		Outcome:   report.Failed,
+		Pod:       u.pod,
+		Container: u.container,
+		Reason:    "requests elastic resources: " + aspect,
+		Error:     err.Error(),
+	})
 }
 
 // undoRemoved restores units of removed pods, including those of a previous agent.
@@ -212,6 +249,7 @@ func (m *Manager) undoRemoved(seen map[string]bool) {
 	if m.Journal == nil {
 		return
 	}
+
 	var errs []error
 	for _, j := range []*act.Journal{m.Journal, m.MemoryJournal} {
 		for _, e := range j.Entries() {
@@ -220,6 +258,7 @@ func (m *Manager) undoRemoved(seen map[string]bool) {
 			}
 		}
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		m.Log.Info("failed to restore limits of removed pods", "error", err.Error())
 	}
@@ -243,6 +282,7 @@ func newMetrics() metrics {
 			Name: "crane_craneAgent_pod_resource_error_total", Help: "Limits of pods on elastic resources that could not be read or written.",
 		}, []string{"subcomponent", "step"}),
 	}
+
 	m.setContainers(containerCounts{})
 	return m
 }

@@ -37,6 +37,7 @@ func newPlan(pod *corev1.Pod) *plan {
 	if len(containers) == 0 {
 		return nil
 	}
+
 	p := &plan{containers: map[string]groupTarget{}, names: map[string]string{}}
 	own := containersRequestingCPU(pod)
 	for _, c := range containers {
@@ -44,10 +45,13 @@ func newPlan(pod *corev1.Pod) *plan {
 		if !own[c.Name] {
 			w.weight = c.CPU
 		}
+
 		if c.ID != "" {
-			p.containers[c.ID], p.names[c.ID] = w, c.Name
+			p.containers[c.ID] = w
+			p.names[c.ID] = c.Name
 		}
 	}
+
 	limited, bound := withElasticLimits(pod)
 	limits := podresource.PodLimits(limited, podresource.PodResourcesOptions{})
 	if bound.cpu {
@@ -56,10 +60,12 @@ func newPlan(pod *corev1.Pod) *plan {
 	if bound.memory {
 		p.pod.limits.Memory = series.Bytes(limits.Memory().Value())
 	}
+
 	if len(own) == 0 {
 		p.pod.weight = elasticrequest.SumAllocated([]*corev1.Pod{pod}).CPU
 		p.pod.idle = p.pod.weight > 0
 	}
+
 	return p
 }
 
@@ -73,6 +79,7 @@ func containersRequestingCPU(pod *corev1.Pod) map[string]bool {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -82,27 +89,37 @@ type limitedResources struct{ cpu, memory bool }
 // withElasticLimits returns the pod with elastic requests as CPU and memory limits of containers that have no ordinary ones.
 func withElasticLimits(pod *corev1.Pod) (*corev1.Pod, limitedResources) {
 	out := &corev1.Pod{Spec: corev1.PodSpec{Overhead: pod.Spec.Overhead}}
-	all, some := limitedResources{true, true}, limitedResources{}
+	all := limitedResources{true, true}
+	some := limitedResources{}
+
 	limited := func(list []corev1.Container) []corev1.Container {
 		made := make([]corev1.Container, len(list))
 		for i := range list {
 			a := elasticrequest.ReadContainer(&list[i])
 			limits := corev1.ResourceList{}
 			own := list[i].Resources.Limits
-			cpu, memory := own[corev1.ResourceCPU], own[corev1.ResourceMemory]
+			cpu := own[corev1.ResourceCPU]
+			memory := own[corev1.ResourceMemory]
+
 			if cpu.IsZero() {
 				cpu = *resource.NewMilliQuantity(int64(a.CPU), resource.DecimalSI)
 			}
 			if memory.IsZero() {
 				memory = *resource.NewQuantity(int64(a.Memory), resource.BinarySI)
 			}
-			limits[corev1.ResourceCPU], limits[corev1.ResourceMemory] = cpu, memory
-			all.cpu, all.memory = all.cpu && !cpu.IsZero(), all.memory && !memory.IsZero()
-			some.cpu, some.memory = some.cpu || a.CPU > 0, some.memory || a.Memory > 0
+
+			limits[corev1.ResourceCPU] = cpu
+			limits[corev1.ResourceMemory] = memory
+			all.cpu = all.cpu && !cpu.IsZero()
+			all.memory = all.memory && !memory.IsZero()
+			some.cpu = some.cpu || a.CPU > 0
+			some.memory = some.memory || a.Memory > 0
 			made[i] = corev1.Container{Name: list[i].Name, RestartPolicy: list[i].RestartPolicy, Resources: corev1.ResourceRequirements{Limits: limits}}
 		}
+
 		return made
 	}
+
 	out.Spec.InitContainers, out.Spec.Containers = limited(pod.Spec.InitContainers), limited(pod.Spec.Containers)
 	return out, limitedResources{all.cpu && some.cpu, all.memory && some.memory}
 }

@@ -33,6 +33,7 @@ func newContainer(name string, amounts ...string) corev1.Container {
 		}[key]
 		list[name] = resource.MustParse(value)
 	}
+
 	return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Limits: list, Requests: list}}
 }
 
@@ -44,6 +45,7 @@ func newPod(uid string, containers ...corev1.Container) *corev1.Pod {
 	for _, c := range containers {
 		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, ContainerID: "containerd://" + containerID(c.Name)})
 	}
+
 	return p
 }
 
@@ -77,19 +79,23 @@ func TestPlan(t *testing.T) {
 			}
 		})
 	}
+
 	if p := newPlan(newPod("u", newContainer("1", "cpu=1"), newContainer("2"))); p != nil {
 		t.Errorf("a pod that claims nothing: %+v", p)
 	}
+
 	// An init container without a limit leaves the pod unlimited; one above the sum of all others determines the pod's limit.
 	pod := newPod("u", newContainer("1", "elastic-cpu=2"))
 	pod.Spec.InitContainers = []corev1.Container{newContainer("0")}
 	if p := newPlan(pod); p.pod.limits.CPU != 0 {
 		t.Errorf("%+v", p.pod)
 	}
+
 	pod.Spec.InitContainers = []corev1.Container{newContainer("0", "elastic-cpu=5")}
 	if p := newPlan(pod); p.pod.limits.CPU != 5000 || len(p.containers) != 1 {
 		t.Errorf("%+v", p)
 	}
+
 	// A waiting container counts for the pod but has no target.
 	waits := newPod("u", newContainer("1", "elastic-cpu=2"), newContainer("2", "elastic-cpu=4"))
 	waits.Status.ContainerStatuses = waits.Status.ContainerStatuses[:1]

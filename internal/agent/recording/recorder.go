@@ -67,15 +67,24 @@ type Recorder struct {
 func New(cfg Config) (*Recorder, error) {
 	r := &Recorder{cfg: cfg}
 	r.Spool = spool.New(spool.Config{
-		QueueSize: queueSize, Write: r.write, Close: r.close, FailureMessage: "failed to write the recording", Clock: cfg.Clock, Log: cfg.Log, Beat: cfg.Beat,
+		QueueSize:      queueSize,
+		Write:          r.write,
+		Close:          r.close,
+		FailureMessage: "failed to write the recording",
+		Clock:          cfg.Clock,
+		Log:            cfg.Log,
+		Beat:           cfg.Beat,
 	})
+
 	r.zip = gzip.NewWriter(&r.line)
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o750); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
+
 	if err := r.beginFile(); err != nil {
 		return nil, err
 	}
+
 	return r, nil
 }
 
@@ -85,18 +94,24 @@ func (*Recorder) Name() string { return "record" }
 // Record queues a snapshot with the state of the cluster, both encoded before it returns.
 func (r *Recorder) Record(seen *observe.Snapshot, said *cluster.State) {
 	e := Entry{Snapshot: seen}
-	if r.sinceState++; said != r.lastState || r.sinceState >= stateInterval {
+	r.sinceState++
+
+	if said != r.lastState || r.sinceState >= stateInterval {
 		e.Cluster = withoutSecrets(said)
 	}
+
 	r.line.Reset()
 	r.zip.Reset(&r.line)
+
 	err := json.NewEncoder(r.zip).Encode(e)
 	if err = errors.Join(err, r.zip.Close()); err != nil {
 		r.CountDropped() // A number without JSON representation.
 		return
 	}
+
 	if r.Enqueue(bytes.Clone(r.line.Bytes())) && e.Cluster != nil {
-		r.lastState, r.sinceState = said, 0
+		r.lastState = said
+		r.sinceState = 0
 	}
 }
 
@@ -107,9 +122,11 @@ func (r *Recorder) write(line []byte) error {
 			return err
 		}
 	}
+
 	if _, err := r.file.Write(line); err != nil {
 		return errors.Join(fmt.Errorf("record: %w", err), r.file.Truncate(r.size))
 	}
+
 	r.size += int64(len(line))
 	return nil
 }
@@ -119,14 +136,18 @@ func (r *Recorder) beginFile() error {
 	if err := r.close(); err != nil {
 		r.cfg.Log.Info("failed to close the recording", "error", err.Error())
 	}
+
 	if err := os.Rename(r.cfg.Path, r.cfg.Path+rotatedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("record: %w", err)
 	}
+
 	file, err := os.OpenFile(r.cfg.Path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
-	r.file, r.size = file, 0
+
+	r.file = file
+	r.size = 0
 	return nil
 }
 
@@ -134,6 +155,7 @@ func (r *Recorder) close() error {
 	if r.file == nil {
 		return nil
 	}
+
 	err := r.file.Close()
 	r.file = nil
 	return err
@@ -155,28 +177,37 @@ func Read(from io.Reader, each func(Entry) error) error {
 	if err != nil {
 		return fmt.Errorf("not a recording: %w", asTruncated(err))
 	}
+
 	lines := bufio.NewScanner(zip)
 	lines.Buffer(nil, maxLine)
+
 	n := 0
 	for lines.Scan() {
 		n++
 		var e Entry
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			if lines.Scan(); errors.Is(lines.Err(), io.ErrUnexpectedEOF) {
+			lines.Scan()
+
+			if errors.Is(lines.Err(), io.ErrUnexpectedEOF) {
 				return fmt.Errorf("line %d: %w", n, ErrTruncated)
 			}
+
 			return fmt.Errorf("line %d: %w", n, err)
 		}
+
 		if e.Snapshot == nil {
 			return fmt.Errorf("line %d: nothing was seen", n)
 		}
+
 		if err := each(e); err != nil {
 			return err
 		}
 	}
+
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("after line %d: %w", n, asTruncated(err))
 	}
+
 	return nil
 }
 
@@ -184,6 +215,7 @@ func asTruncated(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return ErrTruncated
 	}
+
 	return err
 }
 
@@ -202,10 +234,12 @@ func withoutSecrets(s *cluster.State) *cluster.State {
 		out.Node.Spec.Taints = s.Node.Spec.Taints
 		out.Node.Status.Capacity, out.Node.Status.Allocatable = s.Node.Status.Capacity, s.Node.Status.Allocatable
 	}
+
 	out.Pods = make([]*corev1.Pod, len(s.Pods))
 	for i, p := range s.Pods {
 		out.Pods[i] = podWithoutSecrets(p)
 	}
+
 	return &out
 }
 
@@ -216,11 +250,18 @@ func podWithoutSecrets(p *corev1.Pod) *corev1.Pod {
 	out := p.DeepCopy()
 	out.ManagedFields = nil
 	delete(out.Annotations, lastApplied)
+
 	out.Spec = corev1.PodSpec{
-		NodeName: p.Spec.NodeName, Priority: p.Spec.Priority, PriorityClassName: p.Spec.PriorityClassName, Overhead: p.Spec.Overhead,
-		Resources: p.Spec.Resources, TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds,
-		Containers: containersWithoutSecrets(p.Spec.Containers), InitContainers: containersWithoutSecrets(p.Spec.InitContainers),
+		NodeName:                      p.Spec.NodeName,
+		Priority:                      p.Spec.Priority,
+		PriorityClassName:             p.Spec.PriorityClassName,
+		Overhead:                      p.Spec.Overhead,
+		Resources:                     p.Spec.Resources,
+		TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds,
+		Containers:                    containersWithoutSecrets(p.Spec.Containers),
+		InitContainers:                containersWithoutSecrets(p.Spec.InitContainers),
 	}
+
 	return out
 }
 
@@ -230,5 +271,6 @@ func containersWithoutSecrets(list []corev1.Container) []corev1.Container {
 		c := &out[i]
 		*c = corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
 	}
+
 	return out
 }

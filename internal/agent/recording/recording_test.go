@@ -29,18 +29,22 @@ var start = time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 
 func newRecorder(t *testing.T, path string, most int64) *Recorder {
 	t.Helper()
+
 	r, err := New(Config{Path: path, MaxBytes: most, Clock: clocktesting.NewFakeClock(start), Log: logr.Discard(), Beat: func(string) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return r
 }
 
 // finish writes what is queued.
 func finish(t *testing.T, r *Recorder) {
 	t.Helper()
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	if err := r.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -52,14 +56,17 @@ func look(second int) *observe.Snapshot {
 
 func read(t *testing.T, path string) []Entry {
 	t.Helper()
+
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var out []Entry
 	if err := Read(bytes.NewReader(content), func(e Entry) error { out = append(out, e); return nil }); err != nil {
 		t.Fatal(err)
 	}
+
 	return out
 }
 
@@ -77,27 +84,33 @@ func secret() *corev1.Pod {
 func TestRecorder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "seen.gz")
 	r := newRecorder(t, path, 1<<20)
-	first, second := &cluster.State{KnowsPods: true, Pods: []*corev1.Pod{secret()}}, &cluster.State{}
+	first := &cluster.State{KnowsPods: true, Pods: []*corev1.Pod{secret()}}
+	second := &cluster.State{}
 	for i, s := range []*cluster.State{first, first, second} {
 		r.Record(look(i), s)
 	}
+
 	finish(t, r)
 	all := read(t, path)
 	if len(all) != 3 || all[0].Cluster == nil || all[1].Cluster != nil || all[2].Cluster == nil || !all[1].Snapshot.At.Equal(start.Add(time.Second)) || all[2].Snapshot.Node.CPUs.Value != 4 {
 		t.Fatalf("recorded: %+v", all)
 	}
+
 	if p := all[0].Cluster.Pods[0]; p.Labels["app"] != "p" || p.Annotations["kept"] != "yes" || p.Spec.Containers[0].Name != "main" {
 		t.Errorf("the pod is %+v", p)
 	}
+
 	zipped, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer zipped.Close()
+
 	zip, err := gzip.NewReader(zipped)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var text bytes.Buffer
 	if _, err := text.ReadFrom(zip); err != nil || strings.Contains(text.String(), "hunter2") {
 		t.Errorf("%v; the recording holds what was secret: %s", err, text.String())
@@ -116,29 +129,35 @@ func TestRotation(t *testing.T) {
 	if err := os.WriteFile(path, []byte("of an agent before"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	const most = 8 << 10
 	r := newRecorder(t, path, most)
 	written := make(chan string)
 	r.Spool = spool.New(spool.Config{
 		QueueSize: queueSize, Write: r.write, Close: r.close, Clock: clocktesting.NewFakeClock(start), Log: logr.Discard(), Beat: func(string) { written <- "" },
 	})
+
 	if before, err := os.ReadFile(path + rotatedSuffix); err != nil || string(before) != "of an agent before" {
 		t.Fatalf("%v; what an agent before has left is %q", err, before)
 	}
+
 	state := &cluster.State{KnowsPods: true}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	<-written // Nothing yet.
+
 	const looks = 200
 	for i := range looks {
 		r.Record(look(i), state)
 		<-written
 	}
+
 	cancel()
 	if err := <-ended; err != nil || r.Dropped() > 0 {
 		t.Fatal(err, r.Dropped())
 	}
+
 	for _, p := range []string{path, path + rotatedSuffix} {
 		info, err := os.Stat(p)
 		if err != nil || info.Size() > most {
@@ -154,20 +173,26 @@ func TestRotation(t *testing.T) {
 func TestNothingWaits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "seen.gz")
 	r := newRecorder(t, path, 1<<20)
-	old, now := &cluster.State{}, &cluster.State{KnowsPods: true}
+	old := &cluster.State{}
+	now := &cluster.State{KnowsPods: true}
+
 	for i := range queueSize {
 		r.Record(look(i), old)
 	}
+
 	r.Record(look(queueSize), now)
 	bad := look(0)
 	bad.Disks = []observe.Disk{{Rate: observe.Known[observe.DiskRate]{Value: observe.DiskRate{Reads: math.NaN()}}}}
 	r.Record(bad, now)
+
 	if r.Dropped() != 2 {
 		t.Errorf("%d looks were dropped, want 2", r.Dropped())
 	}
+
 	finish(t, r)
 	r.Record(look(queueSize+1), now)
 	finish(t, r) // Another file, because the first recorder has closed its own.
+
 	all := append(read(t, path+rotatedSuffix), read(t, path)...)
 	if last := all[len(all)-1].Cluster; len(all) != queueSize+1 || last == nil || !last.KnowsPods {
 		t.Errorf("%d looks, the last one with %+v", len(all), last)
@@ -181,11 +206,13 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
+
 	r.file.Close()
 	r.file = full
 	r.Record(look(0), &cluster.State{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	if err := r.Run(ctx); err == nil || r.Dropped() != 1 {
 		t.Errorf("%v, %d dropped", err, r.Dropped())
 	}
@@ -198,11 +225,14 @@ func TestReadBadFiles(t *testing.T) {
 		if _, err := w.Write([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		return b.Bytes()
 	}
+
 	good := zipped("{\"look\":{}}\n")
 	for name, c := range map[string]struct {
 		content []byte
@@ -225,6 +255,7 @@ func TestReadBadFiles(t *testing.T) {
 			t.Errorf("%s: %d looks, %v", name, looks, err)
 		}
 	}
+
 	stop := errors.New("stop")
 	if err := Read(bytes.NewReader(good), func(Entry) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("stopped: %v", err)
@@ -235,6 +266,7 @@ func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
+
 	return err.Error()
 }
 
@@ -247,13 +279,16 @@ func FuzzRead(f *testing.F) {
 		if _, err := w.Write(text); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		_ = Read(&b, func(e Entry) error {
 			if e.Snapshot == nil {
 				t.Fatal("an entry without a look")
 			}
+
 			return nil
 		})
 	})

@@ -42,12 +42,14 @@ func (k Kind) executorLabels() (part, step string) {
 		return throttle, restore
 	case Evict:
 		return evict, avoid
+
 	case Taint:
 		return schedule, avoid
 	case Untaint:
 		return schedule, restore
 	case NodeResource, PodResource, CPUManager, NodeZones, RuleFires, RuleEnds:
 	}
+
 	return "", ""
 }
 
@@ -97,9 +99,20 @@ type Action struct {
 // toRecord converts the action to an audit record.
 func (a *Action) toRecord() Record {
 	r := Record{
-		Action: a.Kind, Outcome: a.Outcome, Error: a.Error, Rule: a.Rule, AvoidanceAction: a.Action,
-		Namespace: a.Pod.Namespace, Pod: a.Pod.Name, UID: a.Pod.UID, Container: a.Container, From: a.From, To: a.To, Reason: a.Reason,
+		Action:          a.Kind,
+		Outcome:         a.Outcome,
+		Error:           a.Error,
+		Rule:            a.Rule,
+		AvoidanceAction: a.Action,
+		Namespace:       a.Pod.Namespace,
+		Pod:             a.Pod.Name,
+		UID:             a.Pod.UID,
+		Container:       a.Container,
+		From:            a.From,
+		To:              a.To,
+		Reason:          a.Reason,
 	}
+
 	switch a.Resource {
 	case series.CPU:
 		r.FreesCores = new(a.Freed / milli)
@@ -107,43 +120,77 @@ func (a *Action) toRecord() Record {
 		r.FreesBytes = &a.Freed
 	case qos.Disks, qos.NoResource: // Not an amount.
 	}
+
 	if a.Criterion != "" {
-		r.OrderedBy, r.Usage = a.Criterion, &a.Freed
+		r.OrderedBy = a.Criterion
+		r.Usage = &a.Freed
 		if a.Resource == series.CPU {
 			r.Usage = r.FreesCores
 		}
 	}
+
 	if a.Grace != nil {
 		r.GraceSeconds = new(a.Grace.Seconds())
 	}
+
 	return r
 }
 
 // throttleAction converts a change of a CPU limit.
 func throttleAction(t *qos.Throttle, outcome Outcome) Action {
 	a := Action{
-		Kind: CPUThrottle, Outcome: outcome, Rule: t.Rule, Pod: t.Pod, Container: t.ContainerName, From: t.From.String(), To: t.To.String(),
-		Freed: float64(t.Freed), Resource: series.CPU, Reason: t.Reason,
+		Kind:      CPUThrottle,
+		Outcome:   outcome,
+		Rule:      t.Rule,
+		Pod:       t.Pod,
+		Container: t.ContainerName,
+		From:      t.From.String(),
+		To:        t.To.String(),
+		Freed:     float64(t.Freed),
+		Resource:  series.CPU,
+		Reason:    t.Reason,
 	}
+
 	if t.Freed < 0 {
 		a.Kind = CPURestore
 	}
+
 	return a
 }
 
 // memoryThrottleAction converts a change of a memory limit.
 func memoryThrottleAction(t *qos.MemoryThrottle, outcome Outcome) Action {
 	a := Action{
-		Kind: MemoryThrottle, Outcome: outcome, Rule: t.Rule, Pod: t.Pod, Container: t.ContainerName, From: t.From.String(), To: t.To.String(),
-		Freed: float64(t.Freed), Resource: series.Memory, Reason: t.Reason,
+		Kind:      MemoryThrottle,
+		Outcome:   outcome,
+		Rule:      t.Rule,
+		Pod:       t.Pod,
+		Container: t.ContainerName,
+		From:      t.From.String(),
+		To:        t.To.String(),
+		Freed:     float64(t.Freed),
+		Resource:  series.Memory,
+		Reason:    t.Reason,
 	}
+
 	if t.Freed < 0 {
 		a.Kind = MemoryRestore
 	}
+
 	return a
 }
 
 // evictionAction converts an eviction.
 func evictionAction(e *qos.Eviction, outcome Outcome) Action {
-	return Action{Kind: Evict, Outcome: outcome, Rule: e.Rule, Pod: e.Pod, Freed: e.Freed, Resource: e.Resource, Criterion: e.Criterion, Grace: &e.GracePeriod, Reason: e.Reason}
+	return Action{
+		Kind:      Evict,
+		Outcome:   outcome,
+		Rule:      e.Rule,
+		Pod:       e.Pod,
+		Freed:     e.Freed,
+		Resource:  e.Resource,
+		Criterion: e.Criterion,
+		Grace:     &e.GracePeriod,
+		Reason:    e.Reason,
+	}
 }

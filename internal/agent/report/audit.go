@@ -87,14 +87,22 @@ func OpenAudit(cfg AuditConfig) (*Audit, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o750); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
+
 	a := &Audit{cfg: cfg}
 	a.Spool = spool.New(spool.Config{
-		QueueSize: queueSize, Write: a.write, Close: a.close, Clock: cfg.Clock, Log: cfg.Log, Beat: cfg.Beat,
+		QueueSize:      queueSize,
+		Write:          a.write,
+		Close:          a.close,
+		Clock:          cfg.Clock,
+		Log:            cfg.Log,
+		Beat:           cfg.Beat,
 		FailureMessage: "failed to write the audit file; actions continue and are logged",
 	})
+
 	if err := a.open(); err != nil {
 		return nil, err
 	}
+
 	return a, nil
 }
 
@@ -108,6 +116,7 @@ func (a *Audit) Write(r Record) {
 		a.CountDropped() // A number without JSON representation.
 		return
 	}
+
 	a.Enqueue(append(line, '\n'))
 }
 
@@ -115,6 +124,7 @@ func (a *Audit) close() error {
 	if a.file == nil {
 		return nil
 	}
+
 	err := a.file.Close()
 	a.file = nil
 	return err
@@ -125,22 +135,30 @@ func (a *Audit) open() error {
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
+
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("not a file")
 	}
+
 	if err != nil {
 		return errors.Join(fmt.Errorf("audit: %s: %w", a.cfg.Path, err), f.Close())
 	}
+
 	torn := false
 	if info.Size() > 0 {
 		var last [1]byte
 		if _, err := f.ReadAt(last[:], info.Size()-1); err != nil && !errors.Is(err, io.EOF) {
 			return errors.Join(fmt.Errorf("audit: %w", err), f.Close())
 		}
+
 		torn = last[0] != '\n'
 	}
-	a.file, a.size, a.torn = f, info.Size(), torn
+
+	a.file = f
+	a.size = info.Size()
+	a.torn = torn
+
 	return nil
 }
 
@@ -151,22 +169,27 @@ func (a *Audit) write(line []byte) error {
 			return err
 		}
 	}
+
 	if a.file == nil {
 		if err := a.open(); err != nil {
 			return err
 		}
 	}
+
 	if a.torn {
 		line = append([]byte{'\n'}, line...)
 	}
+
 	n, err := a.file.Write(line)
 	a.size += int64(n)
 	if n > 0 {
 		a.torn = line[n-1] != '\n'
 	}
+
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
+
 	return nil
 }
 
@@ -175,10 +198,13 @@ func (a *Audit) rotate() error {
 	if err := os.Rename(a.cfg.Path, a.cfg.Path+rotatedSuffix); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
+
 	last := a.file
 	a.file = nil
+
 	if err := last.Close(); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
+
 	return a.open()
 }

@@ -19,12 +19,15 @@ func BenchmarkPlan(b *testing.B) {
 	plan := qos.Plan{}
 	for i := range 10 {
 		f := finding(qos.Calm)
-		f.Rule, f.Preview = fmt.Sprint("mixed/r", i), i%2 == 0
+		f.Rule = fmt.Sprint("mixed/r", i)
+		f.Preview = i%2 == 0
 		if i > 7 {
 			f.Phase = qos.Firing
 		}
+
 		plan.Rules = append(plan.Rules, f)
 	}
+
 	b.ReportAllocs()
 	for b.Loop() {
 		t.ReportPlan(&plan)

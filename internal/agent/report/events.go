@@ -34,12 +34,14 @@ func NewRecorder(ctx context.Context, client slimclient.Interface, node string) 
 	to := &eventSink{EventSinkImpl: typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, last: make(chan struct{})}
 	broadcaster.StartRecordingToSink(to)
 	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component, Host: node})
+
 	return recorder, func(ctx context.Context) {
 		recorder.Event(&corev1.ObjectReference{Kind: endMarker, Name: node}, corev1.EventTypeNormal, endMarker, "")
 		select {
 		case <-to.last:
 		case <-ctx.Done():
 		}
+
 		broadcaster.Shutdown()
 	}
 }
@@ -61,6 +63,7 @@ func (s *eventSink) Create(event *corev1.Event) (*corev1.Event, error) {
 		s.once.Do(func() { close(s.last) })
 		return event, nil
 	}
+
 	out, err := s.EventSinkImpl.Create(event)
 	return out, asRetryable(err)
 }
@@ -77,9 +80,11 @@ func asRetryable(err error) error {
 	if !errors.As(err, &status) {
 		return err
 	}
+
 	if code := status.Status().Code; code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err) || apierrors.IsConflict(err) {
 		return fmt.Errorf("the event is not written yet: %w", err)
 	}
+
 	return err
 }
 
@@ -104,18 +109,21 @@ func (l *eventLimiter) allow(key string, now time.Time) (ok bool, kept int) {
 	if l.last == nil {
 		l.last = map[string]lastEvent{}
 	}
+
 	m, known := l.last[key]
 	if since := now.Sub(m.at); known && since >= 0 && since < minEventInterval {
 		m.suppressed++
 		l.last[key] = m
 		return false, 0
 	}
+
 	if !known && len(l.last) >= maxTracked {
 		l.forget(now)
 		if len(l.last) >= maxTracked {
 			return false, 0
 		}
 	}
+
 	l.last[key] = lastEvent{at: now}
 	return true, m.suppressed
 }

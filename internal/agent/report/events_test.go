@@ -28,24 +28,29 @@ func TestRecorderEnds(t *testing.T) {
 		<-hold
 		return false, nil, nil
 	})
+
 	recorder, end := NewRecorder(t.Context(), client, "node-1")
 	const events = 20
 	for i := range events {
 		recorder.Event(&corev1.ObjectReference{Kind: "Pod", Namespace: "batch", Name: fmt.Sprintf("sort-%d", i)}, corev1.EventTypeNormal, reasonCPURestored, "all back")
 	}
+
 	close(hold)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+
 	end(ctx)
 	list, err := client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != events || ctx.Err() != nil {
 		t.Errorf("%d of %d events are written, %v, %v", len(list.Items), events, err, ctx.Err())
 	}
+
 	for i := range list.Items {
 		if list.Items[i].Reason != reasonCPURestored {
 			t.Errorf("%+v", list.Items[i])
 		}
 	}
+
 	recorder.Event(&corev1.ObjectReference{Kind: "Node", Name: "node-1"}, corev1.EventTypeNormal, reasonChangesUndone, "too late") // no panic
 }
 

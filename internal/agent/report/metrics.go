@@ -46,13 +46,15 @@ type metrics struct {
 }
 
 func newMetrics() *metrics {
-	key, step := []string{"key", "type"}, []string{"subcomponent", "step"}
+	key := []string{"key", "type"}
+	step := []string{"subcomponent", "step"}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
+
 	return &metrics{
 		analyzer: gauge("crane_craneAgent_analyzer_status", "1 if the last evaluation of a rule had this result.", key...),
 		analyzed: counter("crane_craneAgent_analyzer_status_total", "How often a rule began to fire (avoidance) and ended (restore).", key...),
@@ -91,6 +93,7 @@ func (m *metrics) removeRule(rule string) {
 	} {
 		v.DeletePartialMatch(labels)
 	}
+
 	m.analyzer.DeletePartialMatch(prometheus.Labels{"key": keyOf(rule)})
 	m.analyzed.DeletePartialMatch(prometheus.Labels{"key": keyOf(rule)})
 }
@@ -100,18 +103,22 @@ func (m *metrics) setRule(key string, f *qos.Finding, fires bool) {
 	m.analyzer.WithLabelValues(key, typeAvoidance).Set(boolValue(f.Phase == qos.Firing))
 	m.analyzer.WithLabelValues(key, typeRestore).Set(boolValue(!fires))
 	m.analyzer.WithLabelValues(key, typeError).Set(boolValue(f.Phase == qos.Unknown || f.Phase == qos.Held))
+
 	// A rule may become a preview or change its resource.
 	m.firing.DeleteLabelValues(f.Rule, strconv.FormatBool(!f.Preview))
 	m.firing.WithLabelValues(f.Rule, strconv.FormatBool(f.Preview)).Set(boolValue(fires))
+
 	gap := max(f.Gap-f.PendingRelease, 0)
 	if f.Phase != qos.Firing {
 		gap = 0
 	}
+
 	if f.Resource == series.CPU {
 		m.gapCores.WithLabelValues(f.Rule).Set(gap / milli)
 	} else {
 		m.gapCores.DeleteLabelValues(f.Rule)
 	}
+
 	if f.Resource == series.Memory {
 		m.gapBytes.WithLabelValues(f.Rule).Set(gap)
 	} else {
@@ -126,12 +133,14 @@ func (m *metrics) countAction(a *Action) {
 	if part == "" {
 		return
 	}
+
 	switch a.Outcome {
 	case Done:
 		m.executed.WithLabelValues(part, step).Inc()
 		if a.Kind == Evict {
 			m.evicted.Inc()
 		}
+
 	case Failed, Refused:
 		m.failed.WithLabelValues(part, step).Inc()
 	case NotEnforced, Previewed, Withheld, Gone:
@@ -142,6 +151,7 @@ func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}
+
 	return 0
 }
 

@@ -98,6 +98,7 @@ func (t *Reporter) Collect(to chan<- prometheus.Metric) {
 	for _, c := range t.metrics.collectors() {
 		c.Collect(to)
 	}
+
 	if t.cfg.Audit != nil {
 		to <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(t.cfg.Audit.Dropped()))
 	}
@@ -113,12 +114,15 @@ func (t *Reporter) ReportThrottle(plan qos.Throttle, err error) {
 func (t *Reporter) reportLimit(a Action, first, restored bool, throttledReason, restoredReason string, err error) {
 	switch {
 	case err != nil:
-		a.Outcome, a.Error = Failed, err.Error()
+		a.Outcome = Failed
+		a.Error = err.Error()
 	case first:
-		a.EventReason, a.Warning = throttledReason, true
+		a.EventReason = throttledReason
+		a.Warning = true
 	case restored:
 		a.EventReason = restoredReason
 	}
+
 	t.ReportAction(a)
 }
 
@@ -133,27 +137,44 @@ func (t *Reporter) ReportEviction(o act.EvictionOutcome) {
 	a.Error = o.Reason
 	switch o.Result {
 	case act.Evicted:
-		a.Outcome, a.EventReason, a.Warning = Done, reasonEvicted, true
+		a.Outcome = Done
+		a.EventReason = reasonEvicted
+		a.Warning = true
 	case act.Refused:
-		a.Outcome, a.EventReason = Refused, reasonEvictionRefused
+		a.Outcome = Refused
+		a.EventReason = reasonEvictionRefused
+
 	case act.Gone:
 		a.Outcome = Gone
 	case act.Withheld:
 		a.Outcome = Withheld
 	case act.Failed:
 	}
+
 	t.ReportAction(a)
 }
 
 // ReportTaint reports a change of the taint or its error.
 func (t *Reporter) ReportTaint(o act.TaintOutcome) {
-	a := Action{Kind: Untaint, Outcome: Done, Reason: o.Reason, EventReason: reasonNewPodsWelcome}
+	a := Action{
+		Kind:        Untaint,
+		Outcome:     Done,
+		Reason:      o.Reason,
+		EventReason: reasonNewPodsWelcome,
+	}
+
 	if o.Avoided {
-		a.Kind, a.EventReason, a.Warning = Taint, reasonNewPodsKeptAway, true
+		a.Kind = Taint
+		a.EventReason = reasonNewPodsKeptAway
+		a.Warning = true
 	}
+
 	if o.Err != nil {
-		a.Outcome, a.Error, a.EventReason = Failed, o.Err.Error(), ""
+		a.Outcome = Failed
+		a.Error = o.Err.Error()
+		a.EventReason = ""
 	}
+
 	t.ReportAction(a)
 }
 
@@ -161,18 +182,27 @@ func (t *Reporter) ReportTaint(o act.TaintOutcome) {
 func (t *Reporter) ReportUndo(list []act.Entry, why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	for i := range list {
 		e := &list[i]
 		kind, container, _ := strings.Cut(e.Key, "/")
-		a := Action{Kind: undoneKind(kind), Outcome: Done, Container: container, Reason: e.Subject + ": " + why}
+		a := Action{
+			Kind:      undoneKind(kind),
+			Outcome:   Done,
+			Container: container,
+			Reason:    e.Subject + ": " + why,
+		}
+
 		a.Pod.Namespace, a.Pod.Name, _ = strings.Cut(e.Subject, "/")
 		for j := range e.Files {
 			if f := &e.Files[j]; !f.Condition {
 				a.From, a.To = join(a.From, f.File+" "+f.Set), join(a.To, f.File+" "+f.Original)
 			}
 		}
+
 		t.reportAction(a)
 	}
+
 	if len(list) > 0 {
 		t.writeEvent(qos.PodRef{}, corev1.EventTypeNormal, reasonChangesUndone, why, fmt.Sprintf("%d changes of the host were undone: %s", len(list), why))
 	}
@@ -188,6 +218,7 @@ func undoneKind(unit string) Kind {
 	case "cpuset", "memset":
 		return CPUManager
 	}
+
 	return Kind(unit)
 }
 
@@ -195,6 +226,7 @@ func join(list, next string) string {
 	if list == "" {
 		return next
 	}
+
 	return list + ", " + next
 }
 
@@ -202,6 +234,7 @@ func join(list, next string) string {
 func (t *Reporter) ReportAction(a Action) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	t.reportAction(a)
 }
 
@@ -209,6 +242,7 @@ func (t *Reporter) reportAction(a Action) {
 	if a.Action == "" && t.rules[a.Rule] != nil {
 		a.Action = t.rules[a.Rule].action
 	}
+
 	t.metrics.countAction(&a)
 	if a.Outcome == Failed {
 		// A repeated error adds nothing.
@@ -216,15 +250,19 @@ func (t *Reporter) reportAction(a Action) {
 			return
 		}
 	}
+
 	t.writeAudit(a.toRecord())
 	t.logAction(&a)
+
 	if a.EventReason == "" {
 		return
 	}
+
 	kind := corev1.EventTypeNormal
 	if a.Warning {
 		kind = corev1.EventTypeWarning
 	}
+
 	t.writeEvent(a.Pod, kind, a.EventReason, a.Container, a.sentence())
 }
 
@@ -238,6 +276,7 @@ func (a *Action) sentence() string {
 		text = fmt.Sprintf("evicted with %s to end", a.Grace)
 	case a.Kind == Taint:
 		return "new pods are kept away: " + a.Reason
+
 	case a.Kind == NodeResource, a.Kind == CPUManager, a.Kind == NodeZones:
 		return a.Reason
 	case a.Kind == Untaint:
@@ -245,9 +284,11 @@ func (a *Action) sentence() string {
 	default:
 		text = fmt.Sprintf("container %s: limit from %s to %s", a.Container, a.From, a.To)
 	}
+
 	if a.Rule != "" {
 		text += fmt.Sprintf("; rule %s, action %s", a.Rule, a.Action)
 	}
+
 	return text + ": " + a.Reason
 }
 
@@ -255,7 +296,9 @@ func (t *Reporter) writeAudit(r Record) {
 	if t.cfg.Audit == nil {
 		return
 	}
-	r.Time, r.Node = t.cfg.Clock.Now(), t.cfg.Node
+
+	r.Time = t.cfg.Clock.Now()
+	r.Node = t.cfg.Node
 	t.cfg.Audit.Write(r)
 }
 
@@ -266,15 +309,18 @@ func (t *Reporter) logAction(a *Action) {
 			values = append(values, name, value)
 		}
 	}
+
 	if a.Pod.UID != "" {
 		add("pod", a.Pod.String())
 	}
+
 	add("container", a.Container)
 	add("from", a.From)
 	add("to", a.To)
 	add("rule", a.Rule)
 	add("why", a.Reason)
 	add("error", a.Error)
+
 	if a.Grace != nil {
 		add("grace", a.Grace.String())
 	}
@@ -286,20 +332,36 @@ func (t *Reporter) writeEvent(pod qos.PodRef, kind, reason, of, text string) {
 	if t.cfg.Events == nil {
 		return
 	}
+
 	ok, kept := t.limits.allow(reason+" "+pod.UID+" "+of, t.cfg.Clock.Now())
 	if !ok {
 		t.metrics.suppressed.Inc()
 		return
 	}
+
 	if len(text) > maxMessageBytes {
 		text = strings.ToValidUTF8(text[:maxMessageBytes], "") + "..."
 	}
 	if kept > 0 {
 		text += fmt.Sprintf(" (%d more times since the last event)", kept)
 	}
-	regarding := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: t.cfg.Node, UID: types.UID(t.cfg.Node)}
-	if pod.UID != "" {
-		regarding = &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}
+
+	regarding := &corev1.ObjectReference{
+		APIVersion: "v1",
+		Kind:       "Node",
+		Name:       t.cfg.Node,
+		UID:        types.UID(t.cfg.Node),
 	}
+
+	if pod.UID != "" {
+		regarding = &corev1.ObjectReference{
+			APIVersion: "v1",
+			Kind:       "Pod",
+			Namespace:  pod.Namespace,
+			Name:       pod.Name,
+			UID:        types.UID(pod.UID),
+		}
+	}
+
 	t.cfg.Events.Event(regarding, kind, reason, text)
 }

@@ -36,6 +36,7 @@ func (e *fakeEvents) Event(object runtime.Object, kind, reason, message string) 
 	if ref.Namespace != "" {
 		name = ref.Namespace + "/" + name
 	}
+
 	e.list = append(e.list, fmt.Sprintf("%s %s %s %s: %s", kind, reason, ref.Kind, name, message))
 }
 
@@ -52,6 +53,7 @@ func (e *fakeEvents) reasons() (out []string) {
 	for _, text := range e.list {
 		out = append(out, strings.Fields(text)[1])
 	}
+
 	e.list = nil
 	return out
 }
@@ -71,75 +73,93 @@ type fixture struct {
 
 func newFixture(t *testing.T, enforced ...Kind) *fixture {
 	t.Helper()
+
 	s := &fixture{events: &fakeEvents{}, clock: clocktesting.NewFakeClock(at), registry: prometheus.NewRegistry()}
 	s.path = filepath.Join(t.TempDir(), "deep", "audit.log")
 	s.audit = newAudit(t, s.path, 1<<20, s.clock)
 	s.Reporter = New(Config{
 		Node: "node-1", Enforced: func(k Kind) bool { return slices.Contains(enforced, k) }, Events: s.events, Audit: s.audit, Log: logr.Discard(), Clock: s.clock,
 	})
+
 	if err := s.registry.Register(s.Reporter); err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
 func newAudit(t *testing.T, path string, most int64, clk *clocktesting.FakeClock) *Audit {
 	t.Helper()
+
 	a, err := OpenAudit(AuditConfig{Path: path, MaxBytes: most, Clock: clk, Log: logr.Discard(), Beat: func(string) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return a
 }
 
 // records ends the audit and returns its records.
 func (s *fixture) records(t *testing.T) (out []Record) {
 	t.Helper()
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	if err := s.audit.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
+
 	content, err := os.ReadFile(s.path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for line := range strings.Lines(string(content)) {
 		var r Record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
+
 		out = append(out, r)
 	}
+
 	return out
 }
 
 // value returns the value of a series such as name{a="b"}; -1 if missing.
 func (s *fixture) value(t *testing.T, series string) float64 {
 	t.Helper()
+
 	families, err := s.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			var labels []string
 			for _, l := range m.GetLabel() {
 				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
 			}
+
 			name := f.GetName()
 			if len(labels) > 0 {
 				name += "{" + strings.Join(labels, ",") + "}"
 			}
+
 			if name != series {
 				continue
 			}
+
 			if m.GetCounter() != nil {
 				return m.GetCounter().GetValue()
 			}
+
 			return m.GetGauge().GetValue()
 		}
 	}
+
 	return -1
 }
 
@@ -158,14 +178,17 @@ func TestRule(t *testing.T) {
 	s := newFixture(t, CPUThrottle)
 	plan := qos.Plan{Rules: []qos.Finding{finding(qos.Rising)}}
 	s.ReportPlan(&plan)
+
 	if len(s.events.list) > 0 {
 		t.Errorf("reported too early: %v", s.events.list)
 	}
+
 	plan.Rules[0] = finding(qos.Firing)
 	plan.Rules[0].Reason = "no pod is evicted: 60.0 % of cpu is used, the water mark is 80 %"
 	plan.Throttles = []qos.Throttle{step(qos.Unlimited, 700, qos.Unlimited)}
 	plan.Evictions = []qos.Eviction{{Pod: qos.PodRef{UID: "v", Namespace: "batch", Name: "other"}, Rule: "mixed/cpu"}}
 	s.ReportPlan(&plan)
+
 	want := "Warning AvoidanceTriggered Node node-1: mixed/cpu triggered action calm-down: 91.25 percent, above 75 percent, 2 times in a row; " +
 		"throttles batch/hog; would evict batch/other; no pod is evicted: 60.0 % of cpu is used, the water mark is 80 %"
 	if len(s.events.list) != 1 || s.events.list[0] != want {
@@ -174,21 +197,26 @@ func TestRule(t *testing.T) {
 	if got := s.value(t, `crane_agent_rule_gap_cores{rule="mixed/cpu"}`); got != 0.715 {
 		t.Errorf("gap: %g", got)
 	}
+
 	s.events.reasons()
 	for i := range 600 {
 		s.clock.Step(time.Second)
 		plan.Rules[0].Phase = []qos.Phase{qos.Firing, qos.Falling}[i%2]
 		s.ReportPlan(&plan)
 	}
+
 	if len(s.events.list) > 0 {
 		t.Errorf("%d events while it fires: %q", len(s.events.list), s.events.list[0])
 	}
+
 	plan = qos.Plan{Rules: []qos.Finding{finding(qos.Calm)}}
 	plan.Rules[0].Value = 60
 	s.ReportPlan(&plan)
+
 	if want := "Normal RestoreTriggered Node node-1: mixed/cpu restored action calm-down: 60 percent, not above 75 percent, 2 times in a row"; len(s.events.list) != 1 || s.events.list[0] != want {
 		t.Errorf("%q, want %q", s.events.list, want)
 	}
+
 	for series, want := range map[string]float64{
 		`crane_craneAgent_analyzer_status_total{key="mixed.cpu",type="avoidance"}`:  1,
 		`crane_craneAgent_analyzer_status_total{key="mixed.cpu",type="restore"}`:    1,
@@ -208,6 +236,7 @@ func TestRule(t *testing.T) {
 			t.Errorf("%s is %g, want %g", series, got, want)
 		}
 	}
+
 	records := s.records(t)
 	if len(records) != 3 || records[0].Action != RuleFires || *records[0].Value != 91.25 || *records[0].Threshold != 75 || records[0].Gap != 715 ||
 		records[1].Action != Evict || records[1].Outcome != NotEnforced || records[2].Action != RuleEnds || records[2].Node != "node-1" || records[2].Time.IsZero() {
@@ -222,6 +251,7 @@ func TestRuleFlaps(t *testing.T) {
 		s.ReportPlan(&qos.Plan{Rules: []qos.Finding{finding([]qos.Phase{qos.Firing, qos.Calm}[i%2])}})
 		s.clock.Step(time.Second)
 	}
+
 	if n := len(s.events.list); n < 4 || n > 6 || !strings.Contains(s.events.list[2], "29 more times") {
 		t.Errorf("%d events in two minutes: %q", n, s.events.list)
 	}
@@ -239,9 +269,11 @@ func TestRuleDeleted(t *testing.T) {
 	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{finding(qos.Firing)}})
 	s.events.reasons()
 	s.ReportPlan(&qos.Plan{})
+
 	if len(s.events.list) != 1 || !strings.HasSuffix(s.events.list[0], "mixed/cpu restored action calm-down: the rule was deleted") {
 		t.Errorf("%q", s.events.list)
 	}
+
 	for _, series := range []string{
 		`crane_agent_rule_firing{preview="false",rule="mixed/cpu"}`, `crane_agent_rule_gap_cores{rule="mixed/cpu"}`,
 		`crane_craneAgent_analyzer_status{key="mixed.cpu",type="avoidance"}`, `crane_craneAgent_analyzer_status_total{key="mixed.cpu",type="avoidance"}`,
@@ -257,9 +289,11 @@ func TestRuleChanged(t *testing.T) {
 	s := newFixture(t)
 	f := finding(qos.Firing)
 	memory := f
-	memory.Resource, memory.Preview = series.Memory, true
+	memory.Resource = series.Memory
+	memory.Preview = true
 	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{f}})
 	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{memory}})
+
 	for series, want := range map[string]float64{
 		`crane_agent_rule_firing{preview="false",rule="mixed/cpu"}`: -1, `crane_agent_rule_firing{preview="true",rule="mixed/cpu"}`: 1,
 		`crane_agent_rule_gap_cores{rule="mixed/cpu"}`: -1, `crane_agent_rule_gap_bytes{rule="mixed/cpu"}`: 715, `crane_agent_preview_freed_cores{rule="mixed/cpu"}`: 0,
@@ -268,6 +302,7 @@ func TestRuleChanged(t *testing.T) {
 			t.Errorf("%s is %g, want %g", series, got, want)
 		}
 	}
+
 	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{f}})
 	for series, want := range map[string]float64{
 		`crane_agent_rule_firing{preview="false",rule="mixed/cpu"}`: 1, `crane_agent_rule_firing{preview="true",rule="mixed/cpu"}`: -1,
@@ -286,19 +321,24 @@ func TestWithheld(t *testing.T) {
 	plan := qos.Plan{Rules: []qos.Finding{f}}
 	s.ReportPlan(&plan)
 	s.events.reasons()
-	plan.Rules[0].Withheld, plan.Rules[0].Reason = qos.WithheldByWaterMark, "no pod is evicted: 60.0 % of memory is used, the water mark is 80 %"
+
+	plan.Rules[0].Withheld = qos.WithheldByWaterMark
+	plan.Rules[0].Reason = "no pod is evicted: 60.0 % of memory is used, the water mark is 80 %"
 	for range 100 {
 		s.ReportPlan(&plan)
 		s.clock.Step(time.Second)
 	}
+
 	if want := "Warning EvictionWithheld Node node-1: mixed/cpu: no pod is evicted: 60.0 % of memory is used, the water mark is 80 %"; len(s.events.list) != 1 || s.events.list[0] != want {
 		t.Errorf("%q, want %q", s.events.list, want)
 	}
+
 	s.events.reasons()
 	plan.Rules[0].Withheld = qos.WithheldForMetric
 	s.ReportPlan(&plan)
 	plan.Rules[0].Withheld = qos.WithheldByRate
 	s.ReportPlan(&plan)
+
 	if got := s.events.reasons(); !slices.Equal(got, []string{"EvictionWithheld"}) {
 		t.Errorf("%v", got)
 	}
@@ -314,11 +354,16 @@ func TestThrottled(t *testing.T) {
 	s.events.reasons()
 	s.ReportThrottle(step(qos.Unlimited, 700, qos.Unlimited), nil)
 	s.ReportThrottle(step(700, 490, qos.Unlimited), nil)
+
 	back := step(490, 700, qos.Unlimited)
-	back.Freed, back.Rule, back.Reason = -210, "", "the node is calm"
+	back.Freed = -210
+	back.Rule = ""
+	back.Reason = "the node is calm"
 	s.ReportThrottle(back, nil)
-	back.From, back.To = 700, qos.Unlimited
+	back.From = 700
+	back.To = qos.Unlimited
 	s.ReportThrottle(back, nil)
+
 	want := []string{
 		"Warning CPUThrottled Pod batch/hog: container main: limit from no limit to 0.7 cores; rule mixed/cpu, action calm-down: uses 1000m",
 		"Normal CPURestored Pod batch/hog: container main: limit from 0.7 cores to no limit: the node is calm",
@@ -326,9 +371,11 @@ func TestThrottled(t *testing.T) {
 	if !slices.Equal(s.events.list, want) {
 		t.Errorf("%q\nwant %q", s.events.list, want)
 	}
+
 	for range 100 {
 		s.ReportThrottle(step(700, 490, qos.Unlimited), errors.New("no space left"))
 	}
+
 	for series, want := range map[string]float64{
 		`crane_craneAgent_executor_status_total{step="avoid",subcomponent="throttle"}`:   2,
 		`crane_craneAgent_executor_status_total{step="restore",subcomponent="throttle"}`: 2,
@@ -339,6 +386,7 @@ func TestThrottled(t *testing.T) {
 			t.Errorf("%s is %g, want %g", series, got, want)
 		}
 	}
+
 	records := s.records(t)[1:]
 	if len(records) != 5 || records[0].From != "no limit" || records[0].To != "0.7 cores" || *records[0].FreesCores != 0.3 || records[0].AvoidanceAction != "calm-down" ||
 		records[2].Action != CPURestore || *records[2].FreesCores != -0.21 || records[4].Outcome != Failed || records[4].Error != "no space left" {
@@ -356,11 +404,13 @@ func TestEvictions(t *testing.T) {
 			Pod: hog, GracePeriod: 7 * time.Second, Freed: 1 << 30, Resource: series.Memory, Criterion: qos.ByMemory, Rule: "mixed/cpu", Reason: "uses 1024 MiB memory; BestEffort, priority 0",
 		}}
 	}
+
 	s.ReportEviction(outcome(act.Refused, "The disruption budget web needs 2 healthy pods and has 2 currently"))
 	s.ReportEviction(outcome(act.Withheld, "the cluster's budget is used up"))
 	s.ReportEviction(outcome(act.Failed, "gone"))
 	s.ReportEviction(outcome(act.Gone, "not found"))
 	s.ReportEviction(outcome(act.Evicted, ""))
+
 	want := []string{
 		"Normal EvictionRefused Pod batch/hog: is not evicted: The disruption budget web needs 2 healthy pods and has 2 currently; rule mixed/cpu, action calm-down: uses 1024 MiB memory; BestEffort, priority 0",
 		"Warning Evicted Pod batch/hog: evicted with 7s to end; rule mixed/cpu, action calm-down: uses 1024 MiB memory; BestEffort, priority 0",
@@ -371,6 +421,7 @@ func TestEvictions(t *testing.T) {
 	if got := s.value(t, "crane_craneAgent_executor_evict_total"); got != 1 {
 		t.Errorf("evicted: %g", got)
 	}
+
 	var outcomes []string
 	for _, r := range s.records(t)[1:] {
 		outcomes = append(outcomes, string(r.Outcome))
@@ -378,6 +429,7 @@ func TestEvictions(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
+
 	if got := strings.Join(outcomes, " "); got != "refused withheld failed gone done" {
 		t.Error(got)
 	}
@@ -389,6 +441,7 @@ func TestTaints(t *testing.T) {
 	s.ReportTaint(act.TaintOutcome{Avoided: true, Reason: "rule mixed/cpu is firing"})
 	s.ReportTaint(act.TaintOutcome{Avoided: true, Err: errors.New("gone")})
 	s.ReportTaint(act.TaintOutcome{Reason: "no rule has fired"})
+
 	want := []string{
 		"Warning NewPodsKeptAway Node node-1: new pods are kept away: rule mixed/cpu is firing",
 		"Normal NewPodsWelcome Node node-1: new pods are admitted again: no rule has fired",
@@ -412,15 +465,18 @@ func TestPreview(t *testing.T) {
 			Evictions: []qos.Eviction{{Pod: hog, Freed: 1 << 30, Resource: series.Memory, Rule: f.Rule}},
 		},
 	}}}
+
 	for range 10 {
 		s.ReportPlan(&plan)
 		s.clock.Step(time.Second)
 	}
+
 	want := "Warning AvoidanceTriggered Node node-1: mixed/cpu triggered action calm-down: 91.25 percent, above 75 percent, 2 times in a row; " +
 		"in preview, nothing is done; would throttle batch/hog; would evict batch/hog"
 	if !slices.Equal(s.events.list, []string{want}) {
 		t.Errorf("%q, want %q", s.events.list, want)
 	}
+
 	for series, want := range map[string]float64{
 		`crane_agent_preview_actions_total{action="cpu-throttle",rule="mixed/cpu"}`:    1,
 		`crane_agent_preview_actions_total{action="evict",rule="mixed/cpu"}`:           1,
@@ -433,19 +489,23 @@ func TestPreview(t *testing.T) {
 			t.Errorf("%s is %g, want %g", series, got, want)
 		}
 	}
+
 	// The next time it fires they are reported again.
 	plan = qos.Plan{Rules: []qos.Finding{finding(qos.Calm)}}
 	plan.Rules[0].Preview = true
 	s.ReportPlan(&plan)
 	f.Phase = qos.Firing
 	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{f}, Previews: []qos.Preview{{Rule: f.Rule, Actions: qos.Actions{Throttles: []qos.Throttle{step(qos.Unlimited, 700, qos.Unlimited)}}}}})
+
 	if got := s.value(t, `crane_agent_preview_actions_total{action="cpu-throttle",rule="mixed/cpu"}`); got != 2 {
 		t.Errorf("the second time: %g", got)
 	}
+
 	outcomes := map[Outcome]int{}
 	for _, r := range s.records(t) {
 		outcomes[r.Outcome]++
 	}
+
 	if outcomes[Previewed] != 5 || outcomes[NotEnforced] > 0 {
 		t.Errorf("%v", outcomes)
 	}
@@ -457,6 +517,7 @@ func TestNotEnforcedTaint(t *testing.T) {
 	for i := range 30 {
 		s.ReportPlan(&qos.Plan{Avoid: qos.Avoidance{Desired: i >= 10 && i < 20, Change: true, Reason: "why"}})
 	}
+
 	records := s.records(t)
 	if len(records) != 2 || records[0].Action != Taint || records[1].Action != Untaint || records[0].Outcome != NotEnforced {
 		t.Errorf("%+v", records)
@@ -471,40 +532,49 @@ func TestAudit(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"half":`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	clk := clocktesting.NewFakeClock(time.Now())
 	const most = 2000
 	a := newAudit(t, path, most, clk)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
+
 	for i := range 500 {
 		a.Write(Record{Action: Evict, Outcome: Done, Pod: fmt.Sprint("pod-", i)})
 	}
+
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+
 	if a.Dropped() > 0 {
 		t.Errorf("%d dropped", a.Dropped())
 	}
+
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 2 {
 		t.Fatalf("%v %v", entries, err)
 	}
+
 	last := ""
 	for _, name := range []string{path + ".1", path} {
 		content, err := os.ReadFile(name)
 		if err != nil || len(content) > most {
 			t.Fatalf("%s: %d bytes, %v", name, len(content), err)
 		}
+
 		for line := range strings.Lines(string(content)) {
 			var r Record
 			if err := json.Unmarshal([]byte(line), &r); err != nil {
 				t.Errorf("%q: %v", line, err)
 			}
+
 			last = r.Pod
 		}
 	}
+
 	if last != "pod-499" {
 		t.Errorf("the last is %s", last)
 	}
@@ -516,14 +586,17 @@ func TestAuditTorn(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"half":`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	a := newAudit(t, path, 1<<20, clocktesting.NewFakeClock(time.Now()))
 	a.Write(Record{Action: Evict})
 	a.Write(Record{Action: Taint})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	if err := a.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
+
 	content, err := os.ReadFile(path)
 	if lines := strings.Split(string(content), "\n"); err != nil || len(lines) != 4 || lines[0] != `{"half":` || !json.Valid([]byte(lines[1])) || !json.Valid([]byte(lines[2])) {
 		t.Errorf("%q %v", content, err)
@@ -536,10 +609,12 @@ func TestAuditCannotWrite(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.log")
 	clk := clocktesting.NewFakeClock(time.Now())
+
 	a := newAudit(t, path, 200, clk)
 	for range 3 * queueSize {
 		a.Write(Record{Action: Evict}) // Run is not called.
 	}
+
 	if a.Dropped() != 2*queueSize {
 		t.Errorf("%d dropped", a.Dropped())
 	}
@@ -547,22 +622,27 @@ func TestAuditCannotWrite(t *testing.T) {
 	if err := os.MkdirAll(path+".1/x", 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
+
 	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		return a.Dropped() > 3*queueSize-10, nil
 	}); err != nil {
 		t.Errorf("%d dropped", a.Dropped())
 	}
+
 	if info, err := os.Stat(path); err != nil || info.Size() > 200 {
 		t.Errorf("%v %v", info, err)
 	}
 	if err := os.RemoveAll(path + ".1"); err != nil {
 		t.Fatal(err)
 	}
+
 	a.Write(Record{Action: Taint})
 	cancel()
+
 	if err := <-done; err != nil {
 		t.Errorf("it can be written again: %v", err)
 	}
@@ -583,6 +663,7 @@ func TestLimiter(t *testing.T) {
 			t.Fatalf("thing %d: %t", i, ok)
 		}
 	}
+
 	if ok, _ := l.allow("another", now.Add(minEventInterval)); !ok || len(l.last) != 1 {
 		t.Errorf("after a while: %t, %d remembered", ok, len(l.last))
 	}
@@ -596,19 +677,23 @@ func TestLimiter(t *testing.T) {
 func TestUndone(t *testing.T) {
 	s := newFixture(t, CPUThrottle)
 	s.ReportUndo(nil, "the agent has ended")
+
 	if len(s.events.list) > 0 {
 		t.Errorf("events without an action: %q", s.events.list)
 	}
+
 	s.ReportUndo([]act.Entry{
 		{Key: "cpu/c1", Subject: "batch/hog", Files: []act.FileRecord{{File: "cpu.max", Set: "70000 100000", Original: "max 100000"}, {File: "cpu.max.burst", Set: "0", Original: "0", Condition: true}}},
 		{Key: "memory/c2", Subject: "batch/reader", Files: []act.FileRecord{{File: "memory.high", Set: "1000", Original: "max"}}},
 	}, "the agent has ended")
+
 	if want := "Normal ChangesUndone Node node-1: 2 changes of the host were undone: the agent has ended"; !slices.Equal(s.events.list, []string{want}) {
 		t.Errorf("%q, want %q", s.events.list, want)
 	}
 	if got := s.value(t, `crane_craneAgent_executor_status_total{step="restore",subcomponent="throttle"}`); got != 2 {
 		t.Errorf("counted: %g", got)
 	}
+
 	records := s.records(t)
 	if len(records) != 2 || records[0].Action != CPURestore || records[0].Pod != "hog" || records[0].Container != "c1" || records[0].From != "cpu.max 70000 100000" ||
 		records[0].To != "cpu.max max 100000" || records[1].Action != MemoryRestore || !strings.Contains(records[1].Reason, "the agent has ended") {
@@ -635,6 +720,7 @@ func TestOrderedBy(t *testing.T) {
 			t.Errorf("%s: %+v", test.by, r)
 		}
 	}
+
 	if a := throttleAction(&qos.Throttle{Freed: 5}, Done); a.toRecord().Usage != nil {
 		t.Error("a step of throttling says by what victims were ordered")
 	}

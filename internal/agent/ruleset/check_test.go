@@ -34,10 +34,12 @@ func TestOutOfRange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		policy, problems := set.Policy(nil, qos.DefaultLimits())
 		if len(policy.Rules) != test.rules || !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, want) }) {
 			t.Errorf("%s: %+v, %q", want, policy.Rules, problems)
 		}
+
 		for _, r := range policy.Rules {
 			if r.Action.Throttle != nil || r.Action.Evict != nil {
 				t.Errorf("%s: the action is taken all the same: %+v", want, r.Action)
@@ -53,12 +55,14 @@ func TestUnreadablePodQOS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, problems := set.Policy(nil, qos.DefaultLimits())
 	if !slices.ContainsFunc(problems, func(p string) bool {
 		return strings.Contains(p, `PodQOS a: scopeSelector.matchExpressions[0]: unknown operator "in"`)
 	}) {
 		t.Errorf("%q", problems)
 	}
+
 	for _, namespace := range []string{"batch", "shop"} {
 		if got := set.PodRules().Allowed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}); got != nil {
 			t.Errorf("allowed in %s: %v", namespace, got)
@@ -75,6 +79,7 @@ func TestParseList(t *testing.T) {
 	if err != nil || len(set.NodeQOS) != 1 || len(set.PodQOS) != 1 || len(set.Actions) != 1 || set.NodeQOS[0].Spec.Rules[0].Name != "r" {
 		t.Errorf("%+v, %v", set, err)
 	}
+
 	for want, text := range map[string]string{
 		"unknown field":     "apiVersion: v1\nkind: List\nitems:\n" + item + "kind: NodeQOS, spec: {rulez: []}}\n",
 		"rules: no NodeQOS": "apiVersion: v1\nkind: List\nitems: [5, null, [], {}]\n",
@@ -106,6 +111,7 @@ func TestNeverFires(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		policy, problems := set.Policy(nil, qos.DefaultLimits())
 		if reported := slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, "never fires") }); reported != test.reported || len(policy.Rules) != 1 {
 			t.Errorf("%s above %s: %q, reported: want %t", metric, test.value, problems, test.reported)

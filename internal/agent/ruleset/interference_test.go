@@ -22,6 +22,7 @@ func TestNoThrottleOfDisks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if _, problems := set.Policy(nil, qos.DefaultLimits()); len(problems) != want || want > 0 && !strings.Contains(problems[0], "throttles nothing for "+metric) {
 			t.Errorf("%s: %q", metric, problems)
 		}
@@ -36,6 +37,7 @@ func TestNothingToTake(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if _, problems := set.Policy(nil, qos.DefaultLimits()); len(problems) != want || want > 0 && !strings.Contains(problems[0], "does nothing for "+metric) {
 			t.Errorf("%s: %q", metric, problems)
 		}
@@ -48,17 +50,21 @@ func TestInterferenceExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	set, err := Parse(content)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	policy, problems := set.Policy(map[string]string{"pool": "mixed"}, qos.DefaultLimits())
 	if len(problems) > 0 || len(policy.Rules) != 3 || !policy.Rules[2].Preview || policy.Rules[2].Metric != qos.InterferenceIO || policy.Rules[2].Action.Evict == nil || policy.Rules[0].Threshold != 0.1 || !policy.Rules[1].Preview || policy.Rules[0].Action.Throttle == nil || policy.Rules[0].Action.ThrottleMemory == nil {
 		t.Errorf("%+v, %q", policy.Rules, problems)
 	}
+
 	pod := func(workload string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"workload": workload}}}
 	}
+
 	if p, ok := set.PodRules().CPUPriority(pod("web")); !ok || p != 0 || len(set.PodRules().Allowed(pod("web"))) > 0 {
 		t.Errorf("web: %d, %t, %v", p, ok, set.PodRules().Allowed(pod("web")))
 	}

@@ -21,6 +21,7 @@ func TestMemoryThrottle(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			policy, problems := set.Policy(nil, qos.DefaultLimits())
 			if len(policy.Rules) != 1 || policy.Rules[0].Action.ThrottleMemory == nil || policy.Rules[0].Action.ThrottleMemory.Reclaim != reclaim {
 				t.Errorf("%s %s: %+v", metric, text, policy.Rules)

@@ -24,23 +24,28 @@ func Parse(content []byte) (Set, error) {
 	if err != nil {
 		return Set{}, fmt.Errorf("rules: %w", err)
 	}
+
 	var set Set
 	for _, o := range flattenLists(objects) {
 		gvk := o.GroupVersionKind()
 		if gvk.Group != ensurancev1alpha1.GroupName {
 			continue
 		}
+
 		name := fmt.Sprintf("%s %s", gvk.Kind, o.GetName())
 		if gvk.Version != ensurancev1alpha1.GroupVersion.Version {
 			return Set{}, fmt.Errorf("rules: %s: apiVersion is %s, want %s", name, o.GetAPIVersion(), ensurancev1alpha1.GroupVersion)
 		}
+
 		if err := set.add(o); err != nil {
 			return Set{}, fmt.Errorf("rules: %s: %w", name, err)
 		}
 	}
+
 	if len(set.NodeQOS) == 0 {
 		return Set{}, errors.New("rules: no NodeQOS")
 	}
+
 	return set, nil
 }
 
@@ -53,11 +58,13 @@ func flattenLists(objects []*unstructured.Unstructured) []*unstructured.Unstruct
 			out = append(out, o)
 			continue
 		}
+
 		for _, item := range list {
 			content, _ := item.(map[string]any)
 			out = append(out, &unstructured.Unstructured{Object: content})
 		}
 	}
+
 	return out
 }
 
@@ -65,6 +72,7 @@ func (s *Set) add(o *unstructured.Unstructured) error {
 	if o.GetName() == "" {
 		return errors.New("has no name")
 	}
+
 	var err error
 	switch o.GetKind() {
 	case "NodeQOS":
@@ -76,6 +84,7 @@ func (s *Set) add(o *unstructured.Unstructured) error {
 	default:
 		err = errors.New("unknown kind")
 	}
+
 	return err
 }
 
@@ -84,9 +93,11 @@ func decode[T any](list []T, o *unstructured.Unstructured, name func(*T) string)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &made, true); err != nil {
 		return list, fmt.Errorf("bad object: %w", err)
 	}
+
 	if slices.ContainsFunc(list, func(t T) bool { return name(&t) == o.GetName() }) {
 		return list, errors.New("is there twice")
 	}
+
 	return append(list, made), nil
 }
 
@@ -98,12 +109,15 @@ func checkRule(r *ensurancev1alpha1.Rule) error {
 	default:
 		return fmt.Errorf("strategy: %q: must be %s or %s", r.Strategy, ensurancev1alpha1.AvoidanceActionStrategyNone, ensurancev1alpha1.AvoidanceActionStrategyPreview)
 	}
+
 	if n := r.AvoidanceThreshold; n != nil && *n < 1 {
 		return fmt.Errorf("avoidanceThreshold: %d: must be at least 1", *n)
 	}
+
 	if n := r.RestoreThreshold; n != nil && *n < 1 {
 		return fmt.Errorf("restoreThreshold: %d: must be at least 1", *n)
 	}
+
 	return nil
 }
 
@@ -112,6 +126,7 @@ func checkAction(a *ensurancev1alpha1.AvoidanceActionSpec) error {
 	if n := a.CoolDownSeconds; n != nil && *n < 1 {
 		return fmt.Errorf("coolDownSeconds: %d: must be at least 1", *n)
 	}
+
 	if a.Throttle != nil && a.Throttle.CPUThrottle != nil {
 		t := a.Throttle.CPUThrottle
 		if t.MinCPURatio < 0 || t.MinCPURatio > 100 {
@@ -121,8 +136,10 @@ func checkAction(a *ensurancev1alpha1.AvoidanceActionSpec) error {
 			return fmt.Errorf("throttle.cpuThrottle.stepCPURatio: %d: must be from 0 to 100", t.StepCPURatio)
 		}
 	}
+
 	if a.Eviction != nil && a.Eviction.TerminationGracePeriodSeconds != nil && *a.Eviction.TerminationGracePeriodSeconds < 0 {
 		return fmt.Errorf("eviction.terminationGracePeriodSeconds: %d: must be at least 0", *a.Eviction.TerminationGracePeriodSeconds)
 	}
+
 	return nil
 }

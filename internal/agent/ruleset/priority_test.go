@@ -21,6 +21,7 @@ func TestCPUPriority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, test := range []struct {
 		labels map[string]string
 		want   int32

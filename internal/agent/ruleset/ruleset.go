@@ -44,42 +44,53 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 			problems = append(problems, fmt.Sprintf("AvoidanceAction %s: %v: it is ignored", a.Name, err))
 			continue
 		}
+
 		actions[a.Name] = a
 	}
+
 	for i := range s.PodQOS {
 		if _, err := podqos.NewRule(&s.PodQOS[i]); err != nil {
 			problems = append(problems, fmt.Sprintf("PodQOS %s: %v: it matches no pod", s.PodQOS[i].Name, err))
 		}
 	}
-	names, judges := map[string]bool{}, conflicts{}
+
+	names := map[string]bool{}
+	judges := conflicts{}
 	list := slices.Clone(s.NodeQOS)
 	slices.SortFunc(list, func(a, b ensurancev1alpha1.NodeQOS) int { return cmp.Compare(a.Name, b.Name) })
+
 	for i := range list {
 		q := &list[i]
 		complain := func(format string, args ...any) {
 			problems = append(problems, "NodeQOS "+q.Name+": "+fmt.Sprintf(format, args...))
 		}
+
 		matches, err := newMatcher(q.Spec.Selector)
 		if err != nil {
 			complain("selector: %v", err)
 			continue
 		}
+
 		if matches != nil && node != nil && !matches(node) {
 			continue
 		}
+
 		for j := range q.Spec.Rules {
 			rule, err := newRule(q, &q.Spec.Rules[j], actions)
 			if err != nil {
 				complain("rules[%d]: %v", j, err)
 				continue
 			}
+
 			for _, why := range ineffectiveParts(&rule) {
 				complain("rules[%d].%s", j, why)
 			}
+
 			if names[rule.Name] {
 				complain("rules[%d].name: duplicate of rule %s: this one is ignored", j, q.Spec.Rules[j].Name)
 				continue
 			}
+
 			names[rule.Name] = true
 			if actions[rule.Action.Name] == nil {
 				complain("rules[%d].actionName: AvoidanceAction %s does not exist: the rule only taints the node", j, rule.Action.Name)
@@ -87,9 +98,11 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 			if other := judges.add(&q.Spec.Rules[j], &rule); other != "" {
 				complain("rules[%d]: rule %s: both apply, and the one that fires first acts first", j, other)
 			}
+
 			policy.Rules = append(policy.Rules, rule)
 		}
 	}
+
 	return policy, problems
 }
 
@@ -109,6 +122,7 @@ func (j conflicts) add(r *ensurancev1alpha1.Rule, rule *qos.Rule) string {
 	case other.Preview != rule.Preview:
 		return fmt.Sprintf("%s also evaluates %s above %g, and one of them is a preview", other.Name, rule.Metric, rule.Threshold)
 	}
+
 	return ""
 }
 
@@ -125,12 +139,14 @@ func ineffectiveParts(r *qos.Rule) (out []string) {
 	case r.Action.ThrottleMemory != nil && r.Action.Throttle == nil && !metric.IsMemory(): // An action with both is used by rules of either resource.
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s throttles no memory: %s does not measure memory", r.Action.Name, r.Metric))
 	}
+
 	if most := metric.MaxValue(); ok && r.Threshold >= most {
 		out = append(out, fmt.Sprintf("metricRule.value: %g: %s is %g at most: the rule never fires", r.Threshold, r.Metric, most))
 	}
 	if t := r.Action.Throttle; t != nil && t.Step == 0 {
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s has stepCPURatio 0: CPU is never throttled", r.Action.Name))
 	}
+
 	return out
 }
 
@@ -139,45 +155,59 @@ func newMatcher(s *metav1.LabelSelector) (func(map[string]string) bool, error) {
 	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
 		return nil, nil
 	}
+
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
 		return nil, fmt.Errorf("bad selector: %w", err)
 	}
+
 	return func(set map[string]string) bool { return selector.Matches(labels.Set(set)) }, nil
 }
 
 func newRule(q *ensurancev1alpha1.NodeQOS, r *ensurancev1alpha1.Rule, actions map[string]*ensurancev1alpha1.AvoidanceAction) (qos.Rule, error) {
 	out := qos.Rule{
-		Name: q.Name + "/" + r.Name, TriggerCount: 1, RestoreCount: 1, MaxAge: defaultAge,
-		Preview: r.Strategy == ensurancev1alpha1.AvoidanceActionStrategyPreview,
-		Action:  newAction(r.AvoidanceActionName, actions[r.AvoidanceActionName]),
+		Name:         q.Name + "/" + r.Name,
+		TriggerCount: 1,
+		RestoreCount: 1,
+		MaxAge:       defaultAge,
+		Preview:      r.Strategy == ensurancev1alpha1.AvoidanceActionStrategyPreview,
+		Action:       newAction(r.AvoidanceActionName, actions[r.AvoidanceActionName]),
 	}
+
 	m := r.MetricRule
 	if m == nil {
 		return out, fmt.Errorf("%s has no metricRule", r.Name)
 	}
+
 	// Fractions are kept: 0.5 is not 1.
-	out.Metric, out.Threshold = m.Name, m.Value.AsApproximateFloat64()
+	out.Metric = m.Name
+
+	out.Threshold = m.Value.AsApproximateFloat64()
 	if !(out.Threshold > 0) || math.IsInf(out.Threshold, 0) {
 		return out, fmt.Errorf("metricRule.value: %s: must be more than 0", m.Value.String())
 	}
+
 	var err error
 	if out.Matches, err = newMatcher(m.Selector); err != nil {
 		return out, fmt.Errorf("metricRule.selector: %w", err)
 	}
+
 	if err := checkRule(r); err != nil {
 		return out, err
 	}
+
 	if r.AvoidanceThreshold != nil {
 		out.TriggerCount = int(*r.AvoidanceThreshold)
 	}
 	if r.RestoreThreshold != nil {
 		out.RestoreCount = int(*r.RestoreThreshold)
 	}
+
 	if p := q.Spec.NodeQualityProbe; p != nil && p.NodeLocalGet != nil && p.NodeLocalGet.LocalCacheTTLSeconds != nil {
 		// 0 means the current measurement, which takes a moment to arrive.
 		out.MaxAge = max(time.Duration(*p.NodeLocalGet.LocalCacheTTLSeconds)*time.Second, time.Second)
 	}
+
 	return out, nil
 }
 
@@ -187,16 +217,20 @@ func newAction(name string, a *ensurancev1alpha1.AvoidanceAction) qos.Action {
 	if a == nil {
 		return out
 	}
+
 	if a.Spec.CoolDownSeconds != nil {
 		out.CoolDown = time.Duration(*a.Spec.CoolDownSeconds) * time.Second
 	}
+
 	if t := a.Spec.Throttle; t != nil && t.CPUThrottle != nil {
 		const percent = 100
 		out.Throttle = &qos.CPUThrottling{Step: series.Ratio(t.CPUThrottle.StepCPURatio) / percent, Floor: series.Ratio(t.CPUThrottle.MinCPURatio) / percent}
 	}
+
 	if t := a.Spec.Throttle; t != nil && t.MemoryThrottle != nil {
 		out.ThrottleMemory = &qos.MemoryThrottleSettings{Reclaim: t.MemoryThrottle.ForceGC}
 	}
+
 	if e := a.Spec.Eviction; e != nil {
 		out.Evict = &qos.EvictionSettings{}
 		if e.TerminationGracePeriodSeconds != nil {
@@ -204,6 +238,7 @@ func newAction(name string, a *ensurancev1alpha1.AvoidanceAction) qos.Action {
 			out.Evict.GracePeriod = &grace
 		}
 	}
+
 	return out
 }
 
@@ -219,12 +254,14 @@ func (s Set) PodRules() PodRules {
 	for i := range list {
 		list[i] = &s.PodQOS[i]
 	}
+
 	out := PodRules{all: podqos.NewRules(list)}
 	for _, r := range out.all {
 		if q := r.Spec.ResourceQOS; q != nil && q.CPUQOS != nil && q.CPUQOS.CPUPriority != nil {
 			out.withPriority = append(out.withPriority, r)
 		}
 	}
+
 	return out
 }
 
@@ -234,6 +271,7 @@ func (r PodRules) CPUPriority(pod *corev1.Pod) (priority int32, ok bool) {
 	if best == nil {
 		return 0, false
 	}
+
 	return *best.Spec.ResourceQOS.CPUQOS.CPUPriority, true
 }
 
@@ -244,11 +282,13 @@ func (r PodRules) Allowed(pod *corev1.Pod) []string {
 		if !q.Matches(pod) {
 			continue
 		}
+
 		for _, a := range q.Spec.AllowedActions {
 			if !slices.Contains(out, a) {
 				out = append(out, a)
 			}
 		}
 	}
+
 	return out
 }

@@ -22,15 +22,20 @@ func TestExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	set, err := Parse(content)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	policy, problems := set.Policy(map[string]string{"pool": "mixed"}, qos.DefaultLimits())
 	if len(problems) > 0 || len(policy.Rules) != 2 {
 		t.Fatalf("%v, %+v", problems, policy.Rules)
 	}
-	cpu, memory := policy.Rules[0], policy.Rules[1]
+
+	cpu := policy.Rules[0]
+	memory := policy.Rules[1]
+
 	if cpu.Name != "mixed/cpu-high" || cpu.Threshold != 80 || cpu.TriggerCount != 2 || cpu.RestoreCount != 5 || cpu.Preview || cpu.MaxAge != time.Minute ||
 		cpu.Action.CoolDown != time.Minute || cpu.Action.Throttle.Step != 0.2 || cpu.Action.Throttle.Floor != 0.1 || cpu.Action.Evict != nil {
 		t.Errorf("%+v", cpu)
@@ -41,13 +46,16 @@ func TestExample(t *testing.T) {
 	if policy, _ = set.Policy(map[string]string{"pool": "other"}, qos.DefaultLimits()); len(policy.Rules) > 0 {
 		t.Errorf("rules for a node that is not selected: %+v", policy.Rules)
 	}
+
 	if policy, _ = set.Policy(nil, qos.DefaultLimits()); len(policy.Rules) != 2 {
 		t.Errorf("rules for a node whose labels are not known: %+v", policy.Rules)
 	}
+
 	batch := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"workload": "batch"}}, Status: corev1.PodStatus{QOSClass: corev1.PodQOSBurstable}}
 	if got := set.PodRules().Allowed(batch); !slices.Equal(got, []string{"throttle-batch", "evict-batch"}) {
 		t.Errorf("allowed on a batch pod: %v", got)
 	}
+
 	batch.Status.QOSClass = corev1.PodQOSGuaranteed
 	if got := set.PodRules().Allowed(batch); got != nil {
 		t.Errorf("allowed on a Guaranteed pod: %v", got)
@@ -63,6 +71,7 @@ func TestFractions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		policy, problems := set.Policy(nil, qos.DefaultLimits())
 		if len(policy.Rules) != 1 || policy.Rules[0].Threshold != want {
 			t.Errorf("%s: %+v", text, policy.Rules)
@@ -84,13 +93,16 @@ spec:
   - {name: selector, metricRule: {name: cpu_total_usage, value: 1, selector: {matchExpressions: [{key: a, operator: Near}]}}, actionName: x}
   - {name: good, metricRule: {name: cpu_total_usage, value: 1}, actionName: x}
 `))
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	policy, problems := set.Policy(nil, qos.DefaultLimits())
 	if len(policy.Rules) != 1 || policy.Rules[0].Name != "a/good" || len(problems) != 5 {
 		t.Errorf("%+v, %q", policy.Rules, problems)
 	}
+
 	for i, want := range []string{"rules[0]: none has no metricRule", "rules[1]", "rules[2]", "rules[3]: metricRule.selector", "rules[4].actionName"} {
 		if i < len(problems) && !strings.Contains(problems[i], want) {
 			t.Errorf("%q, want %q", problems[i], want)
@@ -126,13 +138,16 @@ kind: AvoidanceAction
 metadata: {name: evict}
 spec: {throttle: {cpuThrottle: {minCPURatio: 10}}}
 `))
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	policy, problems := set.Policy(nil, qos.DefaultLimits())
 	if len(policy.Rules) != 6 || policy.Rules[0].Threshold != 1000 {
 		t.Errorf("%+v", policy.Rules)
 	}
+
 	for i, want := range []string{
 		"NodeQOS a: rules[1].name: duplicate of rule cpu", "rules[2].actionName: AvoidanceAction evict has stepCPURatio 0",
 		"NodeQOS b: rules[0]: rule a/cpu also evaluates cpu_total_usage, above 1000 and not above 4000", "NodeQOS b: rules[3]: rule b/other-disk", "",
@@ -140,6 +155,7 @@ spec: {throttle: {cpuThrottle: {minCPURatio: 10}}}
 		if i == len(problems) && want == "" {
 			break
 		}
+
 		if i >= len(problems) || want == "" || !strings.Contains(problems[i], want) {
 			t.Errorf("problem %d: %q, want %q", i, problems, want)
 			break
@@ -173,6 +189,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		policy, _ := set.Policy(nil, qos.DefaultLimits())
 		for _, r := range policy.Rules {
 			if !(r.Threshold > 0) || r.TriggerCount < 1 || r.RestoreCount < 1 || r.MaxAge <= 0 {

@@ -27,22 +27,28 @@ type SignalBuilder struct {
 // Build returns the observation of a snapshot, valid until the next call. avoided reports that new pods are kept away.
 func (s *SignalBuilder) Build(snapshot *observe.Snapshot, pods inventory.Pods, avoided bool) *qos.Observation {
 	if s.observation.Samples == nil {
-		s.observation.Samples, s.labels, s.usedLabels = map[string][]qos.Sample{}, map[string]map[string]string{}, map[string]bool{}
+		s.observation.Samples = map[string][]qos.Sample{}
+		s.labels = map[string]map[string]string{}
+		s.usedLabels = map[string]bool{}
 	}
+
 	for name, list := range s.observation.Samples {
 		s.observation.Samples[name] = list[:0]
 	}
+
 	clear(s.usedLabels)
 	s.observation.At = snapshot.At
 	s.addNode(snapshot)
 	s.observation.Node.Avoided = avoided
 	s.addDevices(snapshot)
 	s.addPods(snapshot, pods)
+
 	for key := range s.labels {
 		if !s.usedLabels[key] {
 			delete(s.labels, key)
 		}
 	}
+
 	return &s.observation
 }
 
@@ -55,12 +61,14 @@ func (s *SignalBuilder) addAt(at time.Time, name string, value float64, labels m
 }
 
 func (s *SignalBuilder) addNode(snapshot *observe.Snapshot) {
-	n, out := &snapshot.Node, &s.observation.Node
+	n := &snapshot.Node
+	out := &s.observation.Node
 	*out = qos.Node{DiskUsageUnavailable: n.DiskIOUnsupported, DiskUsagePartial: n.DiskIOPartial}
 	if n.CPUs.OK {
 		out.CPUs = series.MilliCPU(1000 * n.CPUs.Value)
 		s.add(ensurancev1alpha1.MetricCPUCoreNumbers, float64(n.CPUs.Value), nil)
 	}
+
 	if n.UsedCPU.OK && n.CPUs.OK {
 		used := float64(n.UsedCPU.Value)
 		share := used / float64(out.CPUs)
@@ -70,28 +78,34 @@ func (s *SignalBuilder) addNode(snapshot *observe.Snapshot) {
 		s.add("node_cpu_usage_cores", used/1000, nil)
 		s.add("node_cpu_usage_ratio", share, nil)
 	}
+
 	if n.Memory.OK {
 		total := n.Memory.Value.Total
 		used := total - n.Memory.Value.Available
-		out.Memory, out.UsedMemory = total, qos.Measurement[series.Bytes]{Value: used, At: s.observation.At}
+		out.Memory = total
+		out.UsedMemory = qos.Measurement[series.Bytes]{Value: used, At: s.observation.At}
 		s.add(ensurancev1alpha1.MetricMemoryTotal, float64(total), nil)
 		s.add(ensurancev1alpha1.MetricMemoryTotalUsage, float64(used), nil)
 		s.add(ensurancev1alpha1.MetricMemoryTotalUtilization, 100*float64(used)/float64(total), nil)
 		s.add("node_memory_usage_bytes", float64(used), nil)
 		s.add("node_memory_usage_ratio", float64(used)/float64(total), nil)
 	}
+
 	if n.Load.OK {
 		s.add(ensurancev1alpha1.MetricCPULoad1Min, n.Load.Value[0], nil)
 		s.add(ensurancev1alpha1.MetricCPULoad5Min, n.Load.Value[1], nil)
 		s.add(ensurancev1alpha1.MetricCPULoad15Min, n.Load.Value[2], nil)
 	}
+
 	n.Pressure.Each(func(resource string, p host.Pressure) { s.addPressure(nodePressures[resource], p, nil) })
 	if n.ExclusiveIdle.OK {
 		s.add(ensurancev1alpha1.MetricExclusiveCPUIdle, float64(n.ExclusiveIdle.Value), nil)
 	}
+
 	for i := range n.Zones {
 		if z := &n.Zones[i]; z.Memory.OK && z.Memory.Value.Total > 0 {
-			used, labels := float64(z.Memory.Value.Used()), s.zoneLabels(z.ID)
+			used := float64(z.Memory.Value.Used())
+			labels := s.zoneLabels(z.ID)
 			s.add("node_numa_memory_usage_bytes", used, labels)
 			s.add("node_numa_memory_usage_ratio", used/float64(z.Memory.Value.Total), labels)
 		}
@@ -129,10 +143,13 @@ func (s *SignalBuilder) addDevices(snapshot *observe.Snapshot) {
 		if !d.Rate.OK {
 			continue
 		}
-		r, labels := d.Rate.Value, s.deviceLabels("disk "+d.Name, ensurancev1alpha1.LabelMetricDiskName, d.Name)
+
+		r := d.Rate.Value
+		labels := s.deviceLabels("disk "+d.Name, ensurancev1alpha1.LabelMetricDiskName, d.Name)
 		s.add(ensurancev1alpha1.MetricDiskReadKiBps, r.ReadBytes/kibi, labels)
 		s.add(ensurancev1alpha1.MetricDiskWriteKiBps, r.WriteBytes/kibi, labels)
 		s.add(ensurancev1alpha1.MetricDiskReadIOPS, r.Reads, labels)
+
 		s.add(ensurancev1alpha1.MetricDiskReadUtilization, 100*float64(r.Busy), labels)
 		s.add("node_disk_read_bytes_per_second", r.ReadBytes, labels)
 		s.add("node_disk_write_bytes_per_second", r.WriteBytes, labels)
@@ -140,12 +157,15 @@ func (s *SignalBuilder) addDevices(snapshot *observe.Snapshot) {
 		s.add("node_disk_writes_per_second", r.Writes, labels)
 		s.add("node_disk_busy_ratio", float64(r.Busy), labels)
 	}
+
 	for i := range snapshot.Interfaces {
 		f := &snapshot.Interfaces[i]
 		if !f.Rate.OK {
 			continue
 		}
-		r, labels := f.Rate.Value, s.deviceLabels("interface "+f.Name, ensurancev1alpha1.LabelMetricNetInterface, f.Name)
+
+		r := f.Rate.Value
+		labels := s.deviceLabels("interface "+f.Name, ensurancev1alpha1.LabelMetricNetInterface, f.Name)
 		s.add(ensurancev1alpha1.MetricNetworkReceiveKiBps, r.ReceivedBytes/kilobit, labels)
 		s.add(ensurancev1alpha1.MetricNetworkSentKiBps, r.SentBytes/kilobit, labels)
 		s.add(ensurancev1alpha1.MetricNetworkReceivePackets, r.ReceivedPackets, labels)
@@ -163,12 +183,15 @@ func (s *SignalBuilder) deviceLabels(key, name, value string) map[string]string 
 	if s.labels[key] == nil {
 		s.labels[key] = map[string]string{name: value}
 	}
+
 	return s.labels[key]
 }
 
 func (s *SignalBuilder) addPods(snapshot *observe.Snapshot, pods inventory.Pods) {
-	s.observation.Pods, s.containerBuffer = s.observation.Pods[:0], s.containerBuffer[:0]
+	s.observation.Pods = s.observation.Pods[:0]
+	s.containerBuffer = s.containerBuffer[:0]
 	var elasticCPU, elasticMemory float64
+
 	anyElastic := false
 	for i := range snapshot.Pods {
 		seen := &snapshot.Pods[i]
@@ -176,23 +199,29 @@ func (s *SignalBuilder) addPods(snapshot *observe.Snapshot, pods inventory.Pods)
 		if !known {
 			pod.Class = qos.Class(seen.Class)
 		}
+
 		if seen.UsedCPU.OK {
 			pod.UsedCPU = qos.Measurement[series.MilliCPU]{Value: seen.UsedCPU.Value, At: s.observation.At}
 		}
 		if seen.Memory.OK {
 			pod.UsedMemory = qos.Measurement[series.Bytes]{Value: seen.Memory.Value.Unreclaimable(), At: s.observation.At}
 		}
+
 		if pod.Elastic {
 			anyElastic = true
 			elasticCPU += float64(pod.UsedCPU.Value) / 1000
 			elasticMemory += float64(seen.Memory.Value.WorkingSet)
 		}
+
 		labels := s.podLabels(&pod, "", "")
-		pod.Labels, pod.ExclusiveCPUs = labels, seen.HasExclusiveCPUs
+		pod.Labels = labels
+		pod.ExclusiveCPUs = seen.HasExclusiveCPUs
 		s.addTransfers(&pod, seen)
+
 		if c := seen.Cycles; c.OK {
 			s.addAt(c.Value.At, "pod_cycles_per_instruction", c.Value.PerInstruction, labels)
 		}
+
 		s.setStalls(&pod, seen)
 		s.addUse(&seen.Use, labels)
 		seen.Pressure.Each(func(resource string, p host.Pressure) { s.addPressure(podPressures[resource], p, labels) })
@@ -200,14 +229,17 @@ func (s *SignalBuilder) addPods(snapshot *observe.Snapshot, pods inventory.Pods)
 		s.addPodTotals(&pod, seen)
 		s.observation.Pods = append(s.observation.Pods, pod)
 	}
+
 	held := pods.Distributed()
 	if held.CPU != nil {
 		s.add(ensurancev1alpha1.MetricExtCPUTotalDistribute, 100*float64(*held.CPU), nil)
 		s.add("node_elastic_cpu_distributed_ratio", float64(*held.CPU), nil)
 	}
+
 	if held.Memory != nil {
 		s.add("node_elastic_memory_distributed_ratio", float64(*held.Memory), nil)
 	}
+
 	if anyElastic {
 		s.add(ensurancev1alpha1.MetricExtResContainerCPUTotalUsage, elasticCPU, nil)
 		s.add(ensurancev1alpha1.MetricExtResContainerMemTotalUsage, elasticMemory, nil)
@@ -220,19 +252,23 @@ func (s *SignalBuilder) setStalls(pod *qos.Pod, seen *observe.Pod) {
 		if k.OK {
 			m = qos.Measurement[series.Ratio]{Value: k.Value, At: s.observation.At}
 		}
+
 		return m
 	}
+
 	pod.StalledCPU, pod.StalledMemory, pod.StalledDisks = measured(seen.StallShares.CPU), measured(seen.StallShares.Memory), measured(seen.StallShares.IO)
 	if q := seen.RunQueue(); q.OK && !seen.Pressure.CPU.OK {
 		// Without pressure the waiting time of threads is used: one thread that always waits is a pod that does.
 		pod.StalledCPU = qos.Measurement[series.Ratio]{Value: series.Ratio(min(q.Value.Waiting, 1)), At: q.Value.At}
 	}
+
 	throttled := seen.Throttled
 	for i := range seen.Containers {
 		if c := seen.Containers[i].Throttled; c.OK && (!throttled.OK || c.Value > throttled.Value) {
 			throttled = c
 		}
 	}
+
 	pod.Throttled = measured(throttled)
 }
 
@@ -245,27 +281,33 @@ func (s *SignalBuilder) buildContainers(seen *observe.Pod, pod *qos.Pod, pods in
 		if !ok {
 			continue
 		}
+
 		if c.Limit.OK {
 			known.Quota = quotaOf(c.Limit.Value)
 		}
 		if c.UsedCPU.OK {
 			known.UsedCPU = qos.Measurement[series.MilliCPU]{Value: c.UsedCPU.Value, At: s.observation.At}
 		}
+
 		if c.Memory.OK {
 			known.MemoryUsage = qos.Measurement[series.Bytes]{Value: c.Memory.Value.Used, At: s.observation.At}
 			known.WorkingSet = qos.Measurement[series.Bytes]{Value: c.Memory.Value.WorkingSet, At: s.observation.At}
 		}
+
 		if c.High.OK {
 			known.MemoryHigh = qos.MemoryHigh(c.High.Value)
 		}
+
 		s.containerBuffer = append(s.containerBuffer, known)
 		labels := s.podLabels(pod, c.ID, known.Name)
 		s.addUse(&c.Use, labels)
 		s.add(ensurancev1alpha1.MetricContainerCPULimit, cpuShares(known.Request), labels)
+
 		if c.RunQueue.OK {
 			s.addRunQueue(c.RunQueue.Value, labels)
 		}
 	}
+
 	return s.containerBuffer[start:len(s.containerBuffer):len(s.containerBuffer)]
 }
 
@@ -274,6 +316,7 @@ func quotaOf(b cgroup.Bandwidth) qos.Quota {
 	if b.Unlimited() {
 		return qos.Unlimited
 	}
+
 	return max(qos.Quota(1000*b.Cores()+0.5), 1)
 }
 
@@ -287,12 +330,14 @@ func (s *SignalBuilder) addUse(u *observe.Use, labels map[string]string) {
 	if u.Throttled.OK {
 		s.add("container_cpu_throttled_ratio", float64(u.Throttled.Value), labels)
 	}
+
 	if u.Limit.OK {
 		b := u.Limit.Value
 		quota := -1.0
 		if !b.Unlimited() {
 			quota = float64(b.Quota) / float64(time.Microsecond)
 		}
+
 		s.add(ensurancev1alpha1.MetricContainerCPUQuota, quota, labels)
 		s.add(ensurancev1alpha1.MetricContainerCPUPeriod, float64(b.Period)/float64(time.Microsecond), labels)
 	}
@@ -304,14 +349,17 @@ func (s *SignalBuilder) podLabels(p *qos.Pod, id, container string) map[string]s
 	if l := s.labels[key]; l != nil && l[ensurancev1alpha1.LabelMetricPodName] == p.Name && (l[ensurancev1alpha1.LabelMetricHasExtRes] == "true") == p.Elastic {
 		return l
 	}
+
 	elastic := "false"
 	if p.Elastic {
 		elastic = "true"
 	}
+
 	s.labels[key] = map[string]string{
 		ensurancev1alpha1.LabelMetricPodName: p.Name, ensurancev1alpha1.LabelMetricPodNamespace: p.Namespace, ensurancev1alpha1.LabelMetricPodUID: p.UID,
 		ensurancev1alpha1.LabelMetricContainerName: container, ensurancev1alpha1.LabelMetricContainerID: id,
 		ensurancev1alpha1.LabelMetricHasExtRes: elastic,
 	}
+
 	return s.labels[key]
 }

@@ -35,17 +35,21 @@ func snapshot(t testing.TB, copies int) (*observe.Observer, *observe.Snapshot) {
 // recorded returns a recorded tree, its observer and the second snapshot.
 func recorded(t testing.TB, copies int) (string, *observe.Observer, *observe.Snapshot) {
 	t.Helper()
+
 	rec := hostrecording.ForTest(t, "v2-systemd-containerd")
 	rec.Multiply(burstable, copies)
+
 	layout, err := cgroup.Detect(host.Root(rec.Dir))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	o := observe.New(host.Root(rec.Dir), layout)
 	t.Cleanup(o.Close)
 	now := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	o.Collect(now)
 	rec.To(1)
+
 	return rec.Dir, o, o.Collect(now.Add(rec.Moments[1].At))
 }
 
@@ -58,19 +62,23 @@ func pods(s *observe.Snapshot) inventory.Pods {
 		if seen.UID == burstable {
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"gocrane.io/cpu": resource.MustParse("2")}
 		}
+
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://" + seen.Containers[0].ID}}
 		list = append(list, p)
 	}
+
 	return inventory.New(list, func(*corev1.Pod) []string { return nil }, func(*corev1.Pod) string { return "" })
 }
 
 func value(t *testing.T, o *qos.Observation, name, label, is string) float64 {
 	t.Helper()
+
 	for _, s := range o.Samples[name] {
 		if label == "" || s.Labels[label] == is {
 			return s.Value
 		}
 	}
+
 	t.Errorf("there is no %s with %s=%s", name, label, is)
 	return math.NaN()
 }
@@ -79,10 +87,12 @@ func value(t *testing.T, o *qos.Observation, name, label, is string) float64 {
 func TestUnits(t *testing.T) {
 	_, s := snapshot(t, 0)
 	var eyes SignalBuilder
+
 	o := eyes.Build(s, pods(s), true)
 	if !o.Node.Avoided || o.Node.CPUs != 4000 || o.Node.UsedCPU.Value != 2000 {
 		t.Errorf("%+v", o.Node)
 	}
+
 	for _, test := range []struct {
 		name, label, is string
 		want            float64
@@ -125,6 +135,7 @@ func TestUnits(t *testing.T) {
 			t.Errorf("no rule can name %s", test.name)
 		}
 	}
+
 	for name := range o.Samples {
 		if _, ok := qos.Lookup(name); !ok {
 			t.Errorf("no rule can name %s", name)
@@ -140,6 +151,7 @@ func TestPods(t *testing.T) {
 		if len(p.Containers) != 1 || p.Containers[0].Name != "main" || p.UsedCPU.At.IsZero() || p.UsedMemory.Value <= 0 {
 			t.Errorf("%+v", p)
 		}
+
 		want := qos.Unlimited
 		if p.UsedCPU.Value == 500 {
 			want = 500
@@ -148,14 +160,19 @@ func TestPods(t *testing.T) {
 			t.Errorf("a quota of %s, want %s", p.Containers[0].Quota, want)
 		}
 	}
+
 	// Unknown pods have a class and no containers.
 	for _, p := range eyes.Build(s, inventory.Pods{}, false).Pods {
 		if p.Class == "" || len(p.Containers) > 0 || p.Allowed != nil {
 			t.Errorf("%+v", p)
 		}
 	}
+
 	// Labels of removed pods are dropped.
-	s.Pods, s.Disks, s.Interfaces = nil, nil, nil
+	s.Pods = nil
+
+	s.Disks = nil
+	s.Interfaces = nil
 	if o := eyes.Build(s, inventory.Pods{}, false); len(o.Pods) > 0 || len(eyes.labels) > 0 || len(o.Samples["container_cpu_total_usage"]) > 0 {
 		t.Errorf("%d pods, %d labels", len(o.Pods), len(eyes.labels))
 	}
@@ -167,17 +184,20 @@ func policy() qos.Policy {
 	for _, m := range []string{"cpu_total_utilization", "memory_total_utilization", "node_pressure_cpu_some_avg10_ratio", "node_pressure_memory_full_avg10_ratio", "container_cpu_total_usage"} {
 		p.Rules = append(p.Rules, qos.Rule{Name: "n/" + m, Metric: m, Threshold: 99, TriggerCount: 2, RestoreCount: 2, MaxAge: time.Minute, Action: qos.Action{Name: "a", Evict: &qos.EvictionSettings{}}})
 	}
+
 	return p
 }
 
 // BenchmarkTick110 measures a whole tick, from files to plan, of a node with 110 pods of a container and a sandbox each.
 func BenchmarkTick110(b *testing.B) {
 	observer, s := snapshot(b, 106)
-	known, rules := pods(s), policy()
+	known := pods(s)
+	rules := policy()
 	var eyes SignalBuilder
 	var state qos.State
 	now := s.At
 	b.ReportAllocs()
+
 	for b.Loop() {
 		now = now.Add(time.Second)
 		o := eyes.Build(observer.Collect(now), known, false)

@@ -33,6 +33,7 @@ func RunQueueSampling(rules []qos.Rule) observe.Sampling {
 	case names(qos.InterferenceCPU):
 		return observe.WithoutPressure
 	}
+
 	return observe.Never
 }
 
@@ -46,9 +47,11 @@ func (s *SignalBuilder) addPodTotals(pod *qos.Pod, seen *observe.Pod) {
 	if q := seen.RunQueue(); q.OK {
 		s.addRunQueue(q.Value, pod.Labels)
 	}
+
 	if len(pod.Containers) == 0 {
 		return
 	}
+
 	var request series.MilliCPU
 	for i := range pod.Containers {
 		request += pod.Containers[i].Request
@@ -68,9 +71,11 @@ func (s *SignalBuilder) zoneLabels(id int) map[string]string {
 	if l, ok := s.zoneLabelCache[id]; ok {
 		return l
 	}
+
 	if s.zoneLabelCache == nil {
 		s.zoneLabelCache = map[int]map[string]string{}
 	}
+
 	s.zoneLabelCache[id] = map[string]string{labelZone: topologyv1alpha1.ZoneNamePrefix + strconv.Itoa(id)}
 	return s.zoneLabelCache[id]
 }
@@ -90,9 +95,11 @@ func TransferInterval(rules []qos.Rule, shown bool) time.Duration {
 	}) {
 		return transfersForRules
 	}
+
 	if shown {
 		return transfersForMetrics
 	}
+
 	return 0
 }
 
@@ -101,8 +108,15 @@ func (s *SignalBuilder) addTransfers(pod *qos.Pod, seen *observe.Pod) {
 	if !seen.DiskIO.OK {
 		return
 	}
+
 	t := &seen.DiskIO.Value
-	pod.DiskRates = qos.DiskRates{Reads: t.Reads, Writes: t.Writes, ReadBytes: t.ReadBytes, WriteBytes: t.WriteBytes}
+	pod.DiskRates = qos.DiskRates{
+		Reads:      t.Reads,
+		Writes:     t.Writes,
+		ReadBytes:  t.ReadBytes,
+		WriteBytes: t.WriteBytes,
+	}
+
 	pod.UsedDisks = qos.Measurement[qos.DiskWork]{Value: pod.DiskRates.Work(), At: t.At}
 	s.addAt(t.At, "pod_disk_read_bytes_per_second", t.ReadBytes, pod.Labels)
 	s.addAt(t.At, "pod_disk_write_bytes_per_second", t.WriteBytes, pod.Labels)

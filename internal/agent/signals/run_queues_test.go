@@ -26,22 +26,26 @@ func known[T any](v T) observe.Known[T] { return observe.Known[T]{Value: v, OK: 
 // at returns a pod of a snapshot.
 func at(t *testing.T, s *observe.Snapshot, uid string) *observe.Pod {
 	t.Helper()
+
 	for i := range s.Pods {
 		if s.Pods[i].UID == uid {
 			return &s.Pods[i]
 		}
 	}
+
 	t.Fatal("no pod ", uid)
 	return nil
 }
 
 func judged(t *testing.T, o *qos.Observation, uid string) *qos.Pod {
 	t.Helper()
+
 	for i := range o.Pods {
 		if o.Pods[i].UID == uid {
 			return &o.Pods[i]
 		}
 	}
+
 	t.Fatal("no pod ", uid)
 	return nil
 }
@@ -58,6 +62,7 @@ func TestRareMetrics(t *testing.T) {
 	list := pods(s)
 	list.SetOffered(&corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"gocrane.io/cpu": resource.MustParse("8")}}})
 	var eyes SignalBuilder
+
 	o := eyes.Build(s, list, false)
 	for _, test := range []struct {
 		name, label, is string
@@ -76,15 +81,18 @@ func TestRareMetrics(t *testing.T) {
 			t.Errorf("%s{%s=%s} = %g, want %g", test.name, test.label, test.is, got, test.want)
 		}
 	}
+
 	for name := range o.Samples {
 		if _, ok := qos.Lookup(name); !ok {
 			t.Errorf("no rule can name %s", name)
 		}
 	}
+
 	// A sample has the time of its measurement, so that a rule counts it once.
 	if got := o.Samples["container_run_queue_wait_ratio"][0].At; !got.Equal(when) {
 		t.Errorf("a sample of %s, want %s", got, when)
 	}
+
 	list.SetOffered(nil)
 	if o := eyes.Build(s, list, false); len(o.Samples["ext_cpu_total_distribute"]) > 0 {
 		t.Error("a share of nothing")
@@ -106,16 +114,23 @@ func TestStalls(t *testing.T) {
 	_, s := snapshot(t, 0)
 	p := at(t, s, burstable)
 	p.StallShares = observe.StallShares{CPU: known(series.Ratio(0.3)), Memory: known(series.Ratio(0.2))}
-	p.Throttled, p.Containers[0].Throttled, p.HasExclusiveCPUs = known(series.Ratio(0.1)), known(series.Ratio(0.4)), true
+	p.Throttled = known(series.Ratio(0.1))
+	p.Containers[0].Throttled = known(series.Ratio(0.4))
+	p.HasExclusiveCPUs = true
 	var eyes SignalBuilder
+
 	q := judged(t, eyes.Build(s, pods(s), false), burstable)
 	if q.StalledCPU.Value != 0.3 || q.StalledMemory.Value != 0.2 || q.Throttled.Value != 0.4 || !q.ExclusiveCPUs || !q.StalledCPU.At.Equal(s.At) || q.Labels["PodUid"] != burstable {
 		t.Errorf("%+v", q)
 	}
-	p.StallShares, p.Pressure = observe.StallShares{}, observe.Pressures{}
+
+	p.StallShares = observe.StallShares{}
+	p.Pressure = observe.Pressures{}
+
 	if q = judged(t, eyes.Build(s, pods(s), false), burstable); !q.StalledCPU.At.IsZero() {
 		t.Errorf("without pressure and samples: %+v", q)
 	}
+
 	p.Containers[0].RunQueue = known(observe.RunQueue{At: s.At.Add(-time.Second), Waiting: 3, Sampled: 8, Threads: 8})
 	if q = judged(t, eyes.Build(s, pods(s), false), burstable); q.StalledCPU.Value != 1 || !q.StalledCPU.At.Equal(s.At.Add(-time.Second)) {
 		t.Errorf("without pressure: %+v", q)
@@ -144,20 +159,25 @@ func TestTick500(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if s = observer.Collect(s.At.Add(time.Second)); len(s.Pods) != 500 {
 		t.Fatalf("%d pods, want 500", len(s.Pods))
 	}
+
 	list := pods(s)
 	rules := policy()
 	for _, metric := range []string{"pod_interference_cpu_ratio", "pod_interference_memory_ratio", "container_sched_run_queue_time"} {
 		rule := rules.Rules[0]
-		rule.Name, rule.Metric = "n/"+metric, metric
+		rule.Name = "n/" + metric
+		rule.Metric = metric
 		rules.Rules = append(rules.Rules, rule)
 	}
+
 	observer.SetRunQueueSampling(RunQueueSampling(rules.Rules))
 	var eyes SignalBuilder
 	var state qos.State
 	now := s.At
+
 	tick := func() {
 		now = now.Add(time.Second)
 		o := eyes.Build(observer.Collect(now), list, false)
@@ -165,9 +185,11 @@ func TestTick500(t *testing.T) {
 			t.Fatalf("%d pods, %d rules", len(o.Pods), len(plan.Rules))
 		}
 	}
+
 	for range 3 {
 		tick()
 	}
+
 	if len(s.Problems) > 0 {
 		t.Errorf("problems: %v", s.Problems)
 	}
@@ -180,17 +202,23 @@ func TestTick500(t *testing.T) {
 // BenchmarkInterference110 measures a tick with rules on interference and 110 latency-sensitive pods, the most expensive case.
 func BenchmarkInterference110(b *testing.B) {
 	observer, s := snapshot(b, 106)
-	list, rules := pods(s), policy()
+	list := pods(s)
+	rules := policy()
 	list.MarkSensitive(func(*corev1.Pod) (int32, bool) { return 0, true })
+
 	for _, metric := range []string{qos.InterferenceCPU, qos.InterferenceMemory} {
 		rule := rules.Rules[0]
-		rule.Name, rule.Metric, rule.Threshold = "n/"+metric, metric, 0.1
+		rule.Name = "n/" + metric
+		rule.Metric = metric
+		rule.Threshold = 0.1
 		rules.Rules = append(rules.Rules, rule)
 	}
+
 	var eyes SignalBuilder
 	var state qos.State
 	now := s.At
 	b.ReportAllocs()
+
 	for b.Loop() {
 		now = now.Add(time.Second)
 		o := eyes.Build(observer.Collect(now), list, false)

@@ -21,9 +21,11 @@ func TestTransfers(t *testing.T) {
 	when := s.At.Add(-3 * time.Second)
 	p.DiskIO = known(observe.DiskIORate{At: when, Reads: 10, Writes: 20, ReadBytes: 64 << 10, WriteBytes: 128 << 10})
 	p.StallShares = observe.StallShares{IO: known(series.Ratio(0.3))}
-	s.Node.DiskIOUnsupported, s.Node.DiskIOPartial = "not by this kernel", true
+	s.Node.DiskIOUnsupported = "not by this kernel"
+	s.Node.DiskIOPartial = true
 	p.Cycles = known(observe.Cycles{At: when, PerInstruction: 1.5})
 	var eyes SignalBuilder
+
 	o := eyes.Build(s, pods(s), false)
 	for name, want := range map[string]float64{
 		"pod_cycles_per_instruction": 1.5, "pod_disk_reads_per_second": 10, "pod_disk_writes_per_second": 20, "pod_disk_read_bytes_per_second": 64 << 10, "pod_disk_write_bytes_per_second": 128 << 10,
@@ -38,6 +40,7 @@ func TestTransfers(t *testing.T) {
 			t.Errorf("no rule can name %s", name)
 		}
 	}
+
 	if q := judged(t, o, burstable); q.UsedDisks.Value != 33 || !q.UsedDisks.At.Equal(when) || q.StalledDisks.Value != 0.3 || !q.StalledDisks.At.Equal(s.At) ||
 		q.DiskRates != (qos.DiskRates{Reads: 10, Writes: 20, ReadBytes: 64 << 10, WriteBytes: 128 << 10}) {
 		t.Errorf("%+v", q)
@@ -59,12 +62,14 @@ func TestTransfersEvery(t *testing.T) {
 			t.Errorf("%s, shown: every %s", metric, got)
 		}
 	}
+
 	// Rules on the node's disks need pod disk use for the order of victims.
 	for metric, want := range map[string]time.Duration{"node_disk_busy_ratio": 5 * time.Second, "disk_write_kibps": 5 * time.Second, "node_pressure_io_full_avg10_ratio": 5 * time.Second, "node_pressure_cpu_full_avg10_ratio": 0} {
 		if got := TransferInterval([]qos.Rule{{Metric: metric, Action: qos.Action{Evict: &qos.EvictionSettings{}}}}, false); got != want {
 			t.Errorf("%s, evicting: every %s, want %s", metric, got, want)
 		}
 	}
+
 	if got := TransferInterval(nil, true); got != 15*time.Second {
 		t.Errorf("shown alone: every %s", got)
 	}
@@ -77,12 +82,15 @@ func BenchmarkTransfers110(b *testing.B) {
 	if err != nil || len(groups) < 100 {
 		b.Fatal(len(groups), err)
 	}
+
 	for _, group := range groups {
 		if err := os.WriteFile(filepath.Join(group, "io.stat"), []byte("259:0 rbytes=1459200 wbytes=314773504 rios=192 wios=353 dbytes=0 dios=0\n"), 0o600); err != nil {
 			b.Fatal(err)
 		}
 	}
-	known, rules := pods(s), policy()
+
+	known := pods(s)
+	rules := policy()
 	now := s.At
 	for name, every := range map[string]time.Duration{"never": 0, "shown": transfersForMetrics, "rule": transfersForRules} {
 		b.Run(name, func(b *testing.B) {
@@ -90,6 +98,7 @@ func BenchmarkTransfers110(b *testing.B) {
 			var eyes SignalBuilder
 			var state qos.State
 			b.ReportAllocs()
+
 			for b.Loop() {
 				now = now.Add(time.Second)
 				o := eyes.Build(observer.Collect(now), known, false)
@@ -97,6 +106,7 @@ func BenchmarkTransfers110(b *testing.B) {
 					b.Fatal("a plan without rules")
 				}
 			}
+
 			if s := observer.Collect(now); every > 0 && len(s.Problems) > 0 {
 				b.Fatal(s.Problems)
 			}

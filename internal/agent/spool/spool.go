@@ -62,18 +62,22 @@ func (s *Spool) Dropped() int64 { return s.dropped.Load() }
 func (s *Spool) Run(ctx context.Context) error {
 	ticker := s.cfg.Clock.NewTicker(idleBeat)
 	defer ticker.Stop()
+
 	logged := ""
 	for ctx.Err() == nil {
 		s.cfg.Beat("write")
 		select {
 		case <-ctx.Done():
+
 		case <-ticker.C():
+
 		case line := <-s.lines:
 			err := s.cfg.Write(line)
 			if err == nil {
 				logged = ""
 				continue
 			}
+
 			s.CountDropped()
 			if logged != err.Error() {
 				logged = err.Error()
@@ -81,6 +85,7 @@ func (s *Spool) Run(ctx context.Context) error {
 			}
 		}
 	}
+
 	return s.drain()
 }
 
@@ -94,6 +99,7 @@ func (s *Spool) drain() error {
 				s.CountDropped()
 				failed = err
 			}
+
 		default:
 			return errors.Join(failed, s.cfg.Close())
 		}

@@ -18,22 +18,27 @@ func TestSpool(t *testing.T) {
 	full := errors.New("full")
 	var written []string
 	closed := 0
+
 	s := New(Config{
 		QueueSize: 3, Clock: clocktesting.NewFakeClock(time.Time{}), Log: logr.Discard(), Beat: func(string) {},
 		Write: func(line []byte) error {
 			if string(line) == "bad" {
 				return full
 			}
+
 			written = append(written, string(line))
 			return nil
 		},
 		Close: func() error { closed++; return nil },
 	})
+
 	if !s.Enqueue([]byte("a")) || !s.Enqueue([]byte("bad")) || !s.Enqueue([]byte("c")) || s.Enqueue([]byte("d")) {
 		t.Error("there is room for three lines")
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	if err := s.Run(ctx); !errors.Is(err, full) || closed != 1 || s.Dropped() != 2 || len(written) != 2 || written[1] != "c" {
 		t.Errorf("%v, closed %d times, %d dropped, written %v", err, closed, s.Dropped(), written)
 	}

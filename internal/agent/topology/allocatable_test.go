@@ -34,9 +34,11 @@ func (w kubeletSettings) file() []byte {
 		"kind": "KubeletConfiguration", "kubeReserved": w.KubeReserved, "systemReserved": w.SystemReserved, "memoryManagerPolicy": w.Memory,
 		"mergeDefaultEvictionSettings": w.Merge, "reservedMemory": w.ReservedMemory, "enforceNodeAllocatable": w.Enforce,
 	}
+
 	if w.EvictionHard != nil {
 		c["evictionHard"] = w.EvictionHard
 	}
+
 	out, _ := json.Marshal(c) // JSON is YAML.
 	return out
 }
@@ -48,6 +50,7 @@ func (w kubeletSettings) configz() []byte {
 	if len(hard) > 0 {
 		c["evictionHard"] = hard
 	}
+
 	out, _ := json.Marshal(map[string]any{"kubeletconfig": c})
 	return out
 }
@@ -58,10 +61,12 @@ func (w kubeletSettings) effectiveEvictionHard() map[string]string {
 	if w.EvictionHard == nil {
 		return defaults
 	}
+
 	out := map[string]string{}
 	if w.Merge {
 		out = defaults
 	}
+
 	maps.Copy(out, w.EvictionHard)
 	return out
 }
@@ -69,12 +74,14 @@ func (w kubeletSettings) effectiveEvictionHard() map[string]string {
 // allocatable computes the node's allocatable memory as pkg/kubelet/cm (GetNodeAllocatableReservation, hardEvictionReservation) and
 // pkg/kubelet/nodestatus (MachineInfo) of Kubernetes 1.36 do.
 func (w kubeletSettings) allocatable(capacity, hugePages int64) int64 {
-	value, reserved := resource.NewQuantity(capacity, resource.BinarySI), resource.NewQuantity(0, resource.DecimalSI)
+	value := resource.NewQuantity(capacity, resource.BinarySI)
+	reserved := resource.NewQuantity(0, resource.DecimalSI)
 	for _, list := range []map[string]string{w.SystemReserved, w.KubeReserved} {
 		if text, there := list["memory"]; there {
 			reserved.Add(resource.MustParse(text))
 		}
 	}
+
 	switch text := w.effectiveEvictionHard()["memory.available"]; {
 	case text == "", text == "0%", text == "100%":
 	case strings.HasSuffix(text, "%"):
@@ -83,14 +90,17 @@ func (w kubeletSettings) allocatable(capacity, hugePages int64) int64 {
 	default:
 		reserved.Add(resource.MustParse(text))
 	}
+
 	value.Sub(*reserved)
 	if value.Sign() < 0 {
 		value.Set(0)
 	}
+
 	value.Sub(*resource.NewQuantity(hugePages, resource.BinarySI))
 	if value.Sign() < 0 {
 		value.Set(0)
 	}
+
 	return value.Value()
 }
 
@@ -104,27 +114,34 @@ func randomMachine(r *rand.Rand) (*Machine, kubeletSettings) {
 	for range 1 + r.IntN(4) {
 		z := Zone{ID: id}
 		id += 1 + r.IntN(3)
+
 		if r.IntN(5) > 0 {
 			z.Memory = series.Bytes(r.Int64N(8<<20)) << 10
 		}
 		if z.Memory > 1<<30 && r.IntN(3) == 0 {
 			z.HugePages = map[series.Bytes]series.Bytes{2 << 20: series.Bytes(r.Int64N(512)) << 21}
 		}
+
 		for range r.IntN(5) {
-			z.CPUs, m.coreByCPU[cpu] = z.CPUs.Union(numa.NewCPUSet(cpu)), cpu
+			z.CPUs = z.CPUs.Union(numa.NewCPUSet(cpu))
+			m.coreByCPU[cpu] = cpu
 			cpu++
 		}
+
 		m.Zones = append(m.Zones, z)
 	}
+
 	one := func(from ...string) string { return from[r.IntN(len(from))] }
 	w := kubeletSettings{
 		KubeReserved: map[string]string{"cpu": one("0", "500m", "3"), "memory": one("0", "1Gi", "123456789", "700M", "1.5Gi")},
 		Memory:       one("", "None", "Static"), Merge: r.IntN(3) == 0,
 		Enforce: [][]string{nil, {"none"}, {"pods"}, {"pods", "system-reserved", "kube-reserved"}, {"system-reserved-compressible"}}[r.IntN(5)],
 	}
+
 	if r.IntN(2) == 0 {
 		w.SystemReserved = map[string]string{"memory": one("64Mi", "9Gi", "100k")}
 	}
+
 	switch r.IntN(6) {
 	case 0:
 		w.EvictionHard = map[string]string{"nodefs.available": one("10%", "0%")}
@@ -133,6 +150,7 @@ func randomMachine(r *rand.Rand) (*Machine, kubeletSettings) {
 	case 2, 3, 4:
 		w.EvictionHard = map[string]string{"memory.available": one("100Mi", "1Gi", "5%", "10%", "0.5%", "33.3%", "0%", "100%", "12345678", "99.9%")}
 	}
+
 	return m, w
 }
 
@@ -143,11 +161,13 @@ func divideReserved(r *rand.Rand, m *Machine, reserved int64) (out []any) {
 		if i < len(m.Zones)-1 && n > 0 {
 			n = r.Int64N(n + 1)
 		}
+
 		reserved -= n
 		if n > 0 {
 			out = append(out, map[string]any{"numaNode": m.Zones[i].ID, "limits": map[string]string{"memory": strconv.FormatInt(n, 10)}})
 		}
 	}
+
 	return out
 }
 
@@ -162,12 +182,14 @@ func TestZonesAreTheNodesAllocatable(t *testing.T) {
 			capacity += int64(m.Zones[i].Memory)
 			huge += int64(m.Zones[i].hugePageBytes())
 		}
+
 		reserved := w.reserved(capacity)
 		if r.IntN(4) > 0 {
 			w.ReservedMemory = divideReserved(r, m, reserved)
 		} else if r.IntN(2) == 0 { // A kubelet with a static memory manager would not start with this.
 			w.ReservedMemory = append(divideReserved(r, m, r.Int64N(4<<30)), map[string]any{"numaNode": 99, "limits": map[string]string{"memory": "1Gi"}})
 		}
+
 		want := w.allocatable(capacity, huge)
 		for source, parse := range map[string]func() (KubeletConfig, error){
 			"file":    func() (KubeletConfig, error) { return ParseKubelet(w.file()) },
@@ -177,11 +199,13 @@ func TestZonesAreTheNodesAllocatable(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s of %+v: %v", source, w, err)
 			}
+
 			status := corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(want, resource.BinarySI)}
 			f := newNodeTopology(m, k, &corev1.Node{Status: corev1.NodeStatus{Allocatable: status}})
 			if got := sumUsableMemory(t, f); got != want {
 				t.Fatalf("%s of %+v on %+v: pods can have %d bytes of the zones, and %d of the node", source, w, m.Zones, got, want)
 			}
+
 			if p := strings.Join(f.Problems(), ";"); strings.Contains(p, "by the node's status") {
 				t.Fatalf("%s of %+v: %s", source, w, p)
 			}
@@ -192,14 +216,18 @@ func TestZonesAreTheNodesAllocatable(t *testing.T) {
 // sumUsableMemory returns the allocatable memory of all zones after checking that each is within its capacity.
 func sumUsableMemory(t *testing.T, f *NodeTopology) (all int64) {
 	t.Helper()
+
 	usable := f.UsableMemory()
 	for _, z := range f.Build().Zones {
-		memory, capacity := z.Resources.Allocatable.Memory().Value(), z.Resources.Capacity.Memory().Value()
+		memory := z.Resources.Allocatable.Memory().Value()
+		capacity := z.Resources.Capacity.Memory().Value()
 		if memory < 0 || memory > capacity || int64(usable[z.Name]) != memory {
 			t.Fatalf("zone %s: %d of %d bytes, to bind containers to %d", z.Name, memory, capacity, usable[z.Name])
 		}
+
 		all += memory
 	}
+
 	return all
 }
 
@@ -220,8 +248,10 @@ func TestStaticMemory(t *testing.T) {
 		if strings.Contains(c.text, "systemReserved") {
 			text = "evictionHard: {memory.available: 1Gi}\n" + c.text
 		}
+
 		f := NodeTopology{Machine: readTestMachine(t, twoZoneFiles()), Kubelet: parseTestKubelet(t, text)}
 		n := f.Build()
+
 		got := fmt.Sprint(n.Zones[0].Resources.Allocatable.Memory().Value()>>20, n.Zones[1].Resources.Allocatable.Memory().Value()>>20)
 		if got != c.want {
 			t.Errorf("%s: %s MiB, want %s", name, got, c.want)
@@ -239,6 +269,7 @@ func TestStatusDiffers(t *testing.T) {
 	if p := strings.Join(f.Problems(), ";"); !strings.Contains(p, "23452 MiB of the zones' memory are allocatable, but 23552 MiB") {
 		t.Error(p)
 	}
+
 	node.Status.Allocatable[corev1.ResourceMemory] = resource.MustParse("23452Mi") // 24 GiB less 1 GiB of huge pages and the default threshold
 	if p := newNodeTopology(readTestMachine(t, twoZoneFiles()), parseTestKubelet(t, ""), node).Problems(); len(p) > 0 {
 		t.Error(p)

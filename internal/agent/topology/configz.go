@@ -57,22 +57,27 @@ func (c *KubeletClient) Configz(ctx context.Context, node *corev1.Node) ([]byte,
 	if address == "" || port == 0 {
 		return nil, fmt.Errorf("Node %s has no kubelet address or port", node.Name)
 	}
+
 	client, err := c.newHTTPClient(node.Name, address)
 	if err != nil {
 		return nil, fmt.Errorf("failed to query the kubelet: %w", err)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
+
 	target := url.URL{Scheme: "https", Host: net.JoinHostPort(address, strconv.Itoa(port)), Path: "/configz"}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("failed to query the kubelet: %w", err)
 	}
+
 	reply, err := client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("failed to query the kubelet: %w", stableError(err))
 	}
 	defer reply.Body.Close()
+
 	switch reply.StatusCode {
 	case http.StatusOK:
 	case http.StatusForbidden:
@@ -83,6 +88,7 @@ func (c *KubeletClient) Configz(ctx context.Context, node *corev1.Node) ([]byte,
 		// This includes Unauthorized, which the kubelet also returns while it cannot reach the API server.
 		return nil, fmt.Errorf("failed to query the kubelet: %s", reply.Status)
 	}
+
 	content, err := io.ReadAll(io.LimitReader(reply.Body, maxConfigurationBytes+1))
 	switch {
 	case err != nil:
@@ -90,6 +96,7 @@ func (c *KubeletClient) Configz(ctx context.Context, node *corev1.Node) ([]byte,
 	case len(content) > maxConfigurationBytes:
 		return nil, fmt.Errorf("failed to query the kubelet: the answer is longer than %d bytes", maxConfigurationBytes)
 	}
+
 	return content, nil
 }
 
@@ -100,6 +107,7 @@ func kubeletEndpoint(node *corev1.Node) (address string, port int) {
 			return a.Address, int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)
 		}
 	}
+
 	return "", 0
 }
 
@@ -108,9 +116,11 @@ func stableError(err error) error {
 	if operation := (*net.OpError)(nil); errors.As(err, &operation) {
 		return fmt.Errorf("%s: %w", operation.Op, operation.Err)
 	}
+
 	if request := (*url.Error)(nil); errors.As(err, &request) {
 		return request.Err
 	}
+
 	return err
 }
 
@@ -120,23 +130,29 @@ func (c *KubeletClient) newHTTPClient(node, address string) (*http.Client, error
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}
+
 	if config == nil {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
+
 	roots := config.RootCAs
 	if roots == nil {
 		roots = x509.NewCertPool() // not the system's public authorities
 	}
+
 	own := c.readServingCertificates()
 	// Go's own verification supports neither alternative names nor a pinned certificate.
-	config.ServerName, config.InsecureSkipVerify = "", true
+	config.ServerName = ""
+	config.InsecureSkipVerify = true
 	config.VerifyConnection = func(state tls.ConnectionState) error {
 		return verifyCertificate(state.PeerCertificates, roots, own, node, address)
 	}
+
 	transport, err := rest.HTTPWrappersForConfig(c.Credentials, &http.Transport{TLSClientConfig: config, DisableKeepAlives: true})
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}
+
 	// A redirect would forward the token.
 	refuse := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &http.Client{Transport: transport, CheckRedirect: refuse}, nil
@@ -148,19 +164,24 @@ func verifyCertificate(shown []*x509.Certificate, roots *x509.CertPool, own []*x
 	if len(shown) == 0 {
 		return fmt.Errorf("%w: no certificate", errUntrusted)
 	}
+
 	if slices.ContainsFunc(own, shown[0].Equal) {
 		return nil
 	}
+
 	between := x509.NewCertPool()
 	for _, c := range shown[1:] {
 		between.AddCert(c)
 	}
+
 	if _, err := shown[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between}); err != nil {
 		return fmt.Errorf("%w: its certificate is not in the kubelet's directory, and %w", errUntrusted, err)
 	}
+
 	if !slices.ContainsFunc(names, func(name string) bool { return shown[0].VerifyHostname(name) == nil }) {
 		return fmt.Errorf("%w: its certificate names none of %q", errUntrusted, names)
 	}
+
 	return nil
 }
 
@@ -172,9 +193,11 @@ func (c *KubeletClient) readServingCertificates() (out []*x509.Certificate) {
 		if block, left = pem.Decode(left); block == nil {
 			break
 		}
+
 		if parsed, failed := x509.ParseCertificate(block.Bytes); failed == nil {
 			out = append(out, parsed)
 		}
 	}
+
 	return out
 }

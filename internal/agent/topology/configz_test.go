@@ -39,32 +39,40 @@ type fakeKubelet struct {
 
 func newKubelet(t *testing.T) *fakeKubelet {
 	t.Helper()
+
 	k := &fakeKubelet{status: http.StatusOK, body: `{"kubeletconfig":{"reservedSystemCPUs":"0"}}`}
 	k.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
+
 		k.requests = append(k.requests, r.URL.Path+" "+r.Header.Get("Authorization"))
 		if k.status == http.StatusFound {
 			w.Header().Set("Location", k.body)
 		}
+
 		w.WriteHeader(k.status)
 		_, _ = w.Write([]byte(k.body))
 	}))
+
 	k.Config.ErrorLog = log.New(io.Discard, "", 0)
 	k.StartTLS()
 	t.Cleanup(k.Close)
+
 	return k
 }
 
 func (k *fakeKubelet) setResponse(status int, body string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.status, k.body = status, body
+
+	k.status = status
+	k.body = body
 }
 
 func (k *fakeKubelet) requestLog() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	return k.requests
 }
 
@@ -89,6 +97,7 @@ func (k *fakeKubelet) node() *corev1.Node {
 // client returns a client with a token that trusts authority; nil for none.
 func (k *fakeKubelet) client(t *testing.T, authority []byte) *KubeletClient {
 	t.Helper()
+
 	return &KubeletClient{
 		Credentials: &rest.Config{Host: "https://example.com", BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{CAData: authority, ServerName: "kubernetes"}},
 		Root:        writeHost(t, nil), Dir: kubeletDir,
@@ -98,15 +107,18 @@ func (k *fakeKubelet) client(t *testing.T, authority []byte) *KubeletClient {
 // newAuthority returns an unrelated certificate authority.
 func newAuthority(t *testing.T) []byte {
 	t.Helper()
+
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})
 }
 
@@ -119,6 +131,7 @@ func TestConfigz(t *testing.T) {
 	if got := k.requestLog(); len(got) != 1 || got[0] != "/configz Bearer secret" {
 		t.Errorf("%q", got)
 	}
+
 	// A certificate in the kubelet's own directory needs no authority.
 	c := k.client(t, nil)
 	c.Root = writeHost(t, map[string]string{"var/lib/kubelet/pki/kubelet.crt": "no certificate\n" + string(k.authority())})
@@ -139,11 +152,14 @@ func TestTokenIsForTheKubelet(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	if got := k.requestLog(); len(got) != 0 {
 		t.Errorf("it got %q", got)
 	}
+
 	roots := x509.NewCertPool()
 	roots.AddCert(k.Certificate())
+
 	shown := []*x509.Certificate{k.Certificate()}
 	if err := verifyCertificate(shown, roots, nil, "n", "127.0.0.1"); err != nil {
 		t.Error(err)
@@ -154,9 +170,11 @@ func TestTokenIsForTheKubelet(t *testing.T) {
 	if err := verifyCertificate(nil, roots, nil, "n"); !errors.Is(err, errUntrusted) {
 		t.Errorf("no certificate: %v", err)
 	}
+
 	// Redirects are not followed.
 	elsewhere := newKubelet(t)
 	k.setResponse(http.StatusFound, elsewhere.URL+"/configz")
+
 	if _, err := k.client(t, k.authority()).Configz(t.Context(), k.node()); err == nil || len(elsewhere.requestLog()) != 0 {
 		t.Errorf("%v, %q", err, elsewhere.requestLog())
 	}
@@ -171,19 +189,23 @@ func TestConfigzRefused(t *testing.T) {
 			t.Errorf("%d: %v", status, err)
 		}
 	}
+
 	k.setResponse(http.StatusUnauthorized, "no")
 	if _, err := c.Configz(t.Context(), k.node()); err == nil || errors.Is(err, errRefused) {
 		t.Errorf("unauthorized: %v", err)
 	}
+
 	k.setResponse(http.StatusOK, strings.Repeat("x", maxConfigurationBytes+1))
 	if _, err := c.Configz(t.Context(), k.node()); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("an answer without an end: %v", err)
 	}
+
 	nowhere := k.node()
 	nowhere.Status.Addresses = nil
 	if _, err := c.Configz(t.Context(), nowhere); err == nil || !strings.Contains(err.Error(), "has no kubelet address") {
 		t.Errorf("without an address: %v", err)
 	}
+
 	k.Close()
 	_, first := c.Configz(t.Context(), k.node())
 	_, second := c.Configz(t.Context(), k.node())

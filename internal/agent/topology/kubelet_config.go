@@ -61,12 +61,15 @@ func ParseKubelet(content []byte) (KubeletConfig, error) {
 	if err := yaml.Unmarshal(content, &c); err != nil {
 		return KubeletConfig{}, fmt.Errorf("invalid configuration: %w", err)
 	}
+
 	if c.Kind != "KubeletConfiguration" {
 		return KubeletConfig{}, fmt.Errorf("kind is %.40q instead of KubeletConfiguration", c.Kind)
 	}
+
 	if _, found := c.EvictionHard[memoryAvailable]; !found && (c.EvictionHard == nil || c.MergeDefaults) {
 		c.EvictionHard = map[string]string{memoryAvailable: defaultEviction}
 	}
+
 	return c.convert()
 }
 
@@ -75,12 +78,15 @@ func parseConfigz(content []byte) (KubeletConfig, error) {
 	var answer struct {
 		Configuration *kubeletConfiguration `json:"kubeletconfig"`
 	}
+
 	if err := json.Unmarshal(content, &answer); err != nil {
 		return KubeletConfig{}, fmt.Errorf("invalid JSON: %w", err)
 	}
+
 	if answer.Configuration == nil {
 		return KubeletConfig{}, errors.New("has no kubeletconfig")
 	}
+
 	return answer.Configuration.convert()
 }
 
@@ -99,25 +105,32 @@ func (c *kubeletConfiguration) convert() (KubeletConfig, error) {
 					_, err = topologyconv.ParseAmount(name, sum)
 				}
 			}
+
 			if err != nil {
 				return KubeletConfig{}, fmt.Errorf("%s: %.40q of %.40q: %w", field, text, name, err)
 			}
+
 			k.Reserved[name] = sum
 		}
 	}
+
 	var err error
 	if k.ReservedCPUs, err = numa.ParseCPUSet(c.ReservedSystemCPUs); err != nil {
 		return KubeletConfig{}, fmt.Errorf("reservedSystemCPUs: %w", err)
 	}
+
 	if n := k.ReservedCPUs.Len(); n > 0 {
 		k.Reserved[corev1.ResourceCPU] = *resource.NewQuantity(int64(n), resource.DecimalSI)
 	}
+
 	if k.EvictionThreshold, err = parseEvictionThreshold(c.EvictionHard[memoryAvailable]); err != nil {
 		return KubeletConfig{}, fmt.Errorf("evictionHard: %s: %w", memoryAvailable, err)
 	}
+
 	if k.ReservedMemory, err = c.parseReservedMemory(); err != nil {
 		return KubeletConfig{}, fmt.Errorf("reservedMemory: %w", err)
 	}
+
 	return k, nil
 }
 
@@ -130,18 +143,22 @@ func (c *kubeletConfiguration) parseReservedMemory() (map[int]numa.Amount, error
 		if !found {
 			continue
 		}
+
 		n, err := topologyconv.ParseAmount(corev1.ResourceMemory, q)
 		if err != nil {
 			return nil, fmt.Errorf("zone %d: %w", r.Zone, err)
 		}
+
 		if _, duplicate := out[r.Zone]; duplicate {
 			return nil, fmt.Errorf("zone %d is listed twice", r.Zone)
 		}
+
 		if out == nil {
 			out = map[int]numa.Amount{}
 		}
 		out[r.Zone] = n
 	}
+
 	return out, nil
 }
 
@@ -164,6 +181,7 @@ func (t EvictionThreshold) Resolve(memory numa.Amount) numa.Amount {
 	if t.Bytes > 0 {
 		return t.Bytes
 	}
+
 	return numa.Amount(float64(memory) * float64(t.Share))
 }
 
@@ -172,24 +190,30 @@ func parseEvictionThreshold(text string) (EvictionThreshold, error) {
 	if text == "" || text == "0%" || text == "100%" {
 		return EvictionThreshold{}, nil
 	}
+
 	if percent, ok := strings.CutSuffix(text, "%"); ok {
 		v, err := strconv.ParseFloat(percent, 32)
 		share := float32(v) / 100
 		if err != nil || !(share >= 0 && share <= 1) {
 			return EvictionThreshold{}, fmt.Errorf("%.40q is not a percentage from 0 to 100", text)
 		}
+
 		return EvictionThreshold{Share: share}, nil
 	}
+
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
 		return EvictionThreshold{}, fmt.Errorf("%.40q: %w", text, err)
 	}
+
 	n, err := topologyconv.ParseAmount(corev1.ResourceMemory, q)
 	if err != nil {
 		return EvictionThreshold{}, fmt.Errorf("%.40q: %w", text, err)
 	}
+
 	if n == 0 {
 		return EvictionThreshold{}, errors.New("a threshold of 0 bytes is not allowed; use 0% for none")
 	}
+
 	return EvictionThreshold{Bytes: n}, nil
 }

@@ -10,13 +10,15 @@ import (
 
 func TestParseKubelet(t *testing.T) {
 	k := parseTestKubelet(t, "cpuManagerPolicy: static\nkubeReserved: {cpu: 500m, memory: 1Gi}\nsystemReserved: {cpu: \"1\"}\nreservedSystemCPUs: 0-1\nnewField: {a: [b]}\n")
-	cpu, memory := k.Reserved["cpu"], k.Reserved["memory"]
+	cpu := k.Reserved["cpu"]
+	memory := k.Reserved["memory"]
 	if !k.Static || cpu.String() != "2" || memory.String() != "1Gi" || k.ReservedCPUs.String() != "0-1" {
 		t.Errorf("%+v", k)
 	}
 	if k := parseTestKubelet(t, "memoryManagerPolicy: Static\n"); !k.StaticMemory || k.Static {
 		t.Errorf("%+v", k)
 	}
+
 	for want, text := range map[string]string{
 		"kind is":                "kind: Pod\n",
 		"kubeReserved":           "kind: KubeletConfiguration\nkubeReserved: {cpu: -1}\n",
@@ -44,12 +46,14 @@ func FuzzParseKubelet(f *testing.F) {
 	f.Add([]byte("kind: KubeletConfiguration\nkubeReserved: {cpu: 500m, memory: 1Gi}\nreservedSystemCPUs: 0-1\n"))
 	f.Add([]byte(`{"kubeletconfig":{"cpuManagerPolicy":"static"}}`))
 	f.Add([]byte("kind: KubeletConfiguration\nmemoryManagerPolicy: Static\nevictionHard: {memory.available: 5%}\nreservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]\n"))
+
 	f.Fuzz(func(t *testing.T, content []byte) {
 		for _, parse := range []func([]byte) (KubeletConfig, error){ParseKubelet, parseConfigz} {
 			k, err := parse(content)
 			if err != nil {
 				continue
 			}
+
 			facts := NodeTopology{Machine: &Machine{Zones: []Zone{{Memory: 1 << 30}}}, Kubelet: k}
 			n := facts.Build()
 			for _, q := range n.Reserved {
@@ -57,6 +61,7 @@ func FuzzParseKubelet(f *testing.F) {
 					t.Fatalf("%q reserves %s", content, q.String())
 				}
 			}
+
 			if left := n.Zones[0].Resources.Allocatable.Memory().Value(); left < 0 || left > 1<<30 {
 				t.Fatalf("%q leaves %d bytes of 1 GiB", content, left)
 			}

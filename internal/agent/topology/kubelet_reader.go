@@ -69,6 +69,7 @@ func (r *KubeletReader) Read(ctx context.Context, node *corev1.Node) (KubeletCon
 			return KubeletConfig{}, err
 		}
 	}
+
 	r.applyStateFile("cpu_manager_state", &k.Static, &k)
 	r.applyStateFile("memory_manager_state", &k.StaticMemory, &k)
 	return k, nil
@@ -79,17 +80,22 @@ func (r *KubeletReader) queryKubelet(ctx context.Context, node *corev1.Node) {
 	if r.Client == nil {
 		return
 	}
+
 	if born := r.readStartTime(); !born.Equal(r.startedAt) {
-		r.startedAt, r.nextQuery = born, time.Time{}
+		r.startedAt = born
+		r.nextQuery = time.Time{}
 	}
+
 	now := r.Clock.Now()
 	if now.Before(r.nextQuery) {
 		return
 	}
+
 	if node == nil {
 		r.lastError = errUnknownEndpoint
 		return
 	}
+
 	content, err := r.Client.Configz(ctx, node)
 	var k KubeletConfig
 	if err == nil {
@@ -98,9 +104,13 @@ func (r *KubeletReader) queryKubelet(ctx context.Context, node *corev1.Node) {
 	if err == nil || errors.Is(err, errRefused) {
 		r.nextQuery = now.Add(kubeletQueryInterval)
 	}
-	if r.lastError = err; err == nil {
+
+	r.lastError = err
+
+	if err == nil {
 		k.Source = "the kubelet (/configz)"
-		r.lastConfig, r.hasConfig = k, true
+		r.lastConfig = k
+		r.hasConfig = true
 	}
 }
 
@@ -110,6 +120,7 @@ func (r *KubeletReader) readStartTime() time.Time {
 	if err != nil {
 		return time.Time{}
 	}
+
 	return info.ModTime()
 }
 
@@ -125,10 +136,12 @@ func (r *KubeletReader) readFile() (KubeletConfig, error) {
 	case err != nil:
 		return KubeletConfig{}, fmt.Errorf("the kubelet's configuration: %w", err)
 	}
+
 	k, err := ParseKubelet(content)
 	if err != nil {
 		return KubeletConfig{}, fmt.Errorf("the kubelet's configuration %s: %w", path, err)
 	}
+
 	k.Source = path
 	return k, nil
 }
@@ -138,6 +151,7 @@ func (r *KubeletReader) applyStateFile(file string, isStatic *bool, k *KubeletCo
 	if *isStatic {
 		return
 	}
+
 	// A missing or unreadable file is ignored.
 	if policy, err := host.ReadKubeletPolicy(r.Root, r.Dir, file); err == nil && policy == policyStatic {
 		*isStatic = true

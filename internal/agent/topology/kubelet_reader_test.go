@@ -27,36 +27,46 @@ func TestKubeletFile(t *testing.T) {
 	if k, err := r.Read(t.Context(), nil); err != nil || k.Static || k.Source != "/var/lib/kubelet/config.yaml" {
 		t.Errorf("%+v, %v", k, err)
 	}
+
 	// A policy set by the flag --cpu-manager-policy is only in the state file.
 	files["var/lib/kubelet/cpu_manager_state"] = `{"policyName":"static","defaultCpuSet":"0-3"}`
+
 	r.Root = writeHost(t, files)
 	if k, err := r.Read(t.Context(), nil); err != nil || !k.Static || !strings.Contains(k.Source, "cpu_manager_state") {
 		t.Errorf("%+v, %v", k, err)
 	}
+
 	files["var/lib/kubelet/memory_manager_state"] = `{"policyName":"Static","machineState":{}}`
 	r.Root = writeHost(t, files)
 	if k, err := r.Read(t.Context(), nil); err != nil || !k.StaticMemory || !strings.Contains(k.Source, "memory_manager_state") {
 		t.Errorf("%+v, %v", k, err)
 	}
+
 	files["var/lib/kubelet/config.yaml"] = "kind: KubeletConf"
 	r.Root = writeHost(t, files)
 	if k, err := r.Read(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "/var/lib/kubelet/config.yaml") {
 		t.Errorf("half a file: %+v, %v", k, err)
 	}
+
 	files["var/lib/kubelet/config.yaml"] = strings.Repeat("#", maxConfigurationBytes+1)
 	r.Root = writeHost(t, files)
 	if k, err := r.Read(t.Context(), nil); err == nil {
 		t.Errorf("a file without an end: %+v", k)
 	}
+
 	r.Root = writeHost(t, map[string]string{"var/lib/kubelet/config.yaml/directory": ""})
 	if k, err := r.Read(t.Context(), nil); err == nil {
 		t.Errorf("a directory: %+v", k)
 	}
-	r.Root, r.File = writeHost(t, map[string]string{"etc/kubernetes/kubelet.json": `{"kind":"KubeletConfiguration","cpuManagerPolicy":"static"}`}), "/etc/kubernetes/kubelet.json"
+
+	r.Root = writeHost(t, map[string]string{"etc/kubernetes/kubelet.json": `{"kind":"KubeletConfiguration","cpuManagerPolicy":"static"}`})
+	r.File = "/etc/kubernetes/kubelet.json"
 	if k, err := r.Read(t.Context(), nil); err != nil || !k.Static || k.Source != "/etc/kubernetes/kubelet.json" {
 		t.Errorf("a file elsewhere: %+v, %v", k, err)
 	}
-	r.Root, r.File = writeHost(t, nil), ""
+
+	r.Root = writeHost(t, nil)
+	r.File = ""
 	if k, err := r.Read(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no API server (--kubeconfig)") {
 		t.Errorf("nothing: %+v, %v", k, err)
 	}
@@ -70,38 +80,47 @@ func TestConfigzTakesPrecedence(t *testing.T) {
 	r := newTestReader(root, k.client(t, k.authority()))
 	clock := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
 	r.Clock = clock
+
 	read := func(reserved, source string) {
 		t.Helper()
+
 		got, err := r.Read(t.Context(), k.node())
 		if err != nil || got.ReservedCPUs.String() != reserved || !strings.Contains(got.Source, source) {
 			t.Errorf("%+v, %v, want %s by %s", got, err, reserved, source)
 		}
 	}
+
 	// The file is not used before the kubelet could be queried.
 	if got, err := r.Read(t.Context(), nil); err == nil {
 		t.Errorf("before the node is known: %+v", got)
 	}
+
 	for range 3 {
 		read("0", "/configz")
 	}
+
 	if n := len(k.requestLog()); n != 1 {
 		t.Errorf("asked %d times", n)
 	}
+
 	// The kubelet also returns Unauthorized while it cannot reach the API server.
 	for _, status := range []int{http.StatusInternalServerError, http.StatusUnauthorized, http.StatusForbidden} {
 		clock.SetTime(clock.Now().Add(kubeletQueryInterval))
 		k.setResponse(status, "no")
 		read("0", "/configz")
+
 		if r.LastError() == nil {
 			t.Errorf("%d: nothing is said of it", status)
 		}
 	}
+
 	clock.SetTime(clock.Now().Add(kubeletQueryInterval))
 	k.setResponse(http.StatusOK, `{}`)
 	read("0", "/configz")
 	clock.SetTime(clock.Now().Add(kubeletQueryInterval))
 	k.setResponse(http.StatusOK, `{"kubeletconfig":{"reservedSystemCPUs":"1"}}`)
 	read("1", "/configz")
+
 	if err := r.LastError(); err != nil {
 		t.Error(err)
 	}
@@ -114,23 +133,28 @@ func TestKubeletRestart(t *testing.T) {
 	r := newTestReader(root, k.client(t, k.authority()))
 	read := func(reserved string) {
 		t.Helper()
+
 		if got, err := r.Read(t.Context(), k.node()); err != nil || got.ReservedCPUs.String() != reserved {
 			t.Errorf("%+v, %v, want %s", got, err, reserved)
 		}
 	}
+
 	read("0")
 	k.setResponse(http.StatusServiceUnavailable, "not yet")
 	read("0")
+
 	if n := len(k.requestLog()); n != 1 {
 		t.Errorf("asked %d times", n)
 	}
 	if err := os.Chtimes(root.Path(kubeletDir, socketFile), time.Time{}, time.Unix(2000, 0)); err != nil {
 		t.Fatal(err)
 	}
+
 	read("0")
 	k.setResponse(http.StatusOK, `{"kubeletconfig":{"reservedSystemCPUs":"1"}}`)
 	read("1")
 	read("1")
+
 	if n := len(k.requestLog()); n != 3 {
 		t.Errorf("asked %d times", n)
 	}
@@ -140,18 +164,21 @@ func TestKubeletRestart(t *testing.T) {
 func TestKubeletRefuses(t *testing.T) {
 	k := newKubelet(t)
 	k.setResponse(http.StatusForbidden, "Forbidden")
+
 	r := newTestReader(writeHost(t, map[string]string{"var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\nreservedSystemCPUs: \"7\"\n"}), k.client(t, k.authority()))
 	for range 3 {
 		if got, err := r.Read(t.Context(), k.node()); err != nil || got.ReservedCPUs.String() != "7" || got.Source != "/var/lib/kubelet/config.yaml" {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}
+
 	if err := r.LastError(); err == nil || !strings.Contains(err.Error(), "right to get nodes/configz") {
 		t.Error(err)
 	}
 	if n := len(k.requestLog()); n != 1 {
 		t.Errorf("who refuses was asked %d times", n)
 	}
+
 	r = newTestReader(writeHost(t, nil), k.client(t, k.authority()))
 	if got, err := r.Read(t.Context(), k.node()); err == nil || !strings.Contains(err.Error(), "there is no /var/lib/kubelet/config.yaml, and the kubelet refuses: 403") {
 		t.Errorf("without a file: %+v, %v", got, err)

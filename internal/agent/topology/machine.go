@@ -49,6 +49,7 @@ func (m *Machine) CPUs() (all numa.CPUSet) {
 	for i := range m.Zones {
 		all = all.Union(m.Zones[i].CPUs)
 	}
+
 	return all
 }
 
@@ -58,6 +59,7 @@ func (m *Machine) Cores(cpus numa.CPUSet) int {
 	for c := range cpus.All() {
 		cores[m.coreByCPU[c]] = true
 	}
+
 	return len(cores)
 }
 
@@ -69,10 +71,12 @@ func (m *Machine) Layout(within numa.CPUSet) (*numa.Layout, error) {
 			threads = append(threads, numa.Thread{CPU: c, Core: m.coreByCPU[c], Zone: m.Zones[i].Name()})
 		}
 	}
+
 	l, err := numa.NewLayout(threads)
 	if err != nil {
 		return nil, fmt.Errorf("CPUs in /sys: %w", err)
 	}
+
 	return l, nil
 }
 
@@ -81,36 +85,46 @@ func (m *Machine) Layout(within numa.CPUSet) (*numa.Layout, error) {
 func ReadMachine(root host.Root) (*Machine, error) {
 	s := &sysfsReader{root: root}
 	m := &Machine{}
+
 	online, err := s.reader.OnlineCPUs(root)
 	if err != nil {
 		s.problemf("%v: using those of the zones", err)
 	}
+
 	for _, id := range s.listZones() {
 		z := s.readZone(id)
 		if err == nil {
 			z.CPUs = z.CPUs.Intersection(online)
 		}
+
 		if twice := z.CPUs.Intersection(m.CPUs()); twice.Len() > 0 {
 			s.problemf("CPUs %s are in zone %d and in a previous one, which keeps them", twice, id)
 			z.CPUs = z.CPUs.Difference(twice)
 		}
+
 		m.Zones = append(m.Zones, z)
 	}
+
 	if len(m.Zones) == 0 {
 		if err != nil {
 			return nil, err
 		}
+
 		m.Zones = []Zone{s.singleZone(online)}
 	}
+
 	if lost := online.Difference(m.CPUs()); lost.Len() > 0 {
 		s.problemf("CPUs %s are in no zone and are ignored", lost)
 	}
+
 	if m.CPUs() == (numa.CPUSet{}) {
 		return nil, errors.New("no zone has an online CPU")
 	}
+
 	s.readDistances(m.Zones)
 	m.coreByCPU = s.readCores(m.Zones)
 	m.Problems = s.problems
+
 	return m, nil
 }
 
@@ -144,20 +158,24 @@ func (s *sysfsReader) listZones() []int {
 	if err != nil {
 		s.problemf("zones: %v", err)
 	}
+
 	if len(ids) > numa.MaxZones {
 		s.problemf("%d zones, using the first %d", len(ids), numa.MaxZones)
 		ids = ids[:numa.MaxZones]
 	}
+
 	return ids
 }
 
 // readZone reads a zone without its distances.
 func (s *sysfsReader) readZone(id int) Zone {
-	z, dir := Zone{ID: id}, fmt.Sprintf("node/node%d", id)
+	z := Zone{ID: id}
+	dir := fmt.Sprintf("node/node%d", id)
 	var err error
 	if z.CPUs, err = s.readCPUs(dir + "/cpulist"); err != nil {
 		s.problemf("CPUs of zone %d: %v", id, err)
 	}
+
 	content, err := s.read("sys/devices/system", dir, "meminfo")
 	if err == nil {
 		var memory host.ZoneMemory
@@ -169,9 +187,11 @@ func (s *sysfsReader) readZone(id int) Zone {
 			z.Memory = memory.Total
 		}
 	}
+
 	if err != nil {
 		s.problemf("memory of zone %d: %v", id, err)
 	}
+
 	z.HugePages = s.readHugePages(dir + "/hugepages")
 	return z
 }
@@ -186,9 +206,11 @@ func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 			sizes = append(sizes, kib)
 		}
 	})
+
 	if err != nil {
 		return nil // a kernel without huge pages or a zone without memory
 	}
+
 	slices.Sort(sizes)
 	var out map[series.Bytes]series.Bytes
 	for _, kib := range sizes {
@@ -200,10 +222,12 @@ func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 		if err == nil && n > uint64(numa.MaxAmount)>>10/kib {
 			err = fmt.Errorf("%d pages exceed the maximum", n)
 		}
+
 		if err != nil {
 			s.problemf("%s of %d KiB: %v", dir, kib, err)
 			continue
 		}
+
 		if n > 0 {
 			if out == nil {
 				out = map[series.Bytes]series.Bytes{}
@@ -211,6 +235,7 @@ func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 			out[series.Bytes(kib<<10)] = series.Bytes(n * kib << 10)
 		}
 	}
+
 	return out
 }
 
@@ -218,6 +243,7 @@ func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 func (s *sysfsReader) singleZone(online numa.CPUSet) Zone {
 	z := Zone{CPUs: online}
 	s.problemf("/sys/devices/system/node has no zones: the machine counts as one zone")
+
 	content, err := s.read("proc/meminfo")
 	var memory host.Memory
 	if err == nil {
@@ -226,6 +252,7 @@ func (s *sysfsReader) singleZone(online numa.CPUSet) Zone {
 	if err != nil {
 		s.problemf("memory: %v", err)
 	}
+
 	z.Memory = memory.Total
 	return z
 }
@@ -240,11 +267,13 @@ func (s *sysfsReader) readDistances(zones []Zone) {
 			}
 			continue
 		}
+
 		fields := strings.Fields(string(content))
 		if len(fields) != len(zones) {
 			s.problemf("zone %d has %d distances for %d zones: they are ignored", zones[i].ID, len(fields), len(zones))
 			continue
 		}
+
 		row := make(map[int]int, len(fields))
 		for k, text := range fields {
 			d, err := strconv.ParseUint(text, 10, 15)
@@ -253,8 +282,10 @@ func (s *sysfsReader) readDistances(zones []Zone) {
 				row = nil
 				break
 			}
+
 			row[zones[k].ID] = int(d)
 		}
+
 		zones[i].Distances = row
 	}
 }
@@ -263,29 +294,37 @@ func (s *sysfsReader) readDistances(zones []Zone) {
 // ignored.
 func (s *sysfsReader) readCores(zones []Zone) map[int]int {
 	core := map[int]int{}
-	unknown, first := 0, error(nil)
+	unknown := 0
+	first := error(nil)
 	for i := range zones {
 		for c := range zones[i].CPUs.All() {
 			if _, known := core[c]; known {
 				continue
 			}
+
 			siblings, err := s.readSiblings(c)
 			if err != nil {
-				if unknown++; first == nil {
+				unknown++
+
+				if first == nil {
 					first = err
 				}
 			}
+
 			for sibling := range siblings.Intersection(zones[i].CPUs).All() {
 				if _, known := core[sibling]; !known {
 					core[sibling] = c
 				}
 			}
+
 			core[c] = c
 		}
 	}
+
 	if unknown > 0 {
 		s.problemf("cores of %d CPUs are unknown, each CPU counts as one: %v", unknown, first)
 	}
+
 	return core
 }
 
@@ -295,11 +334,13 @@ func (s *sysfsReader) readSiblings(cpu int) (numa.CPUSet, error) {
 	if errors.Is(err, host.ErrGone) {
 		set, err = s.readCPUs(dir + "thread_siblings_list") // name before Linux 5.3
 	}
+
 	if errors.Is(err, host.ErrGone) {
 		err = fmt.Errorf("there is neither core_cpus_list nor thread_siblings_list in /sys/devices/system/%s", dir)
 	}
 	if err == nil && !set.Contains(cpu) {
 		err = fmt.Errorf("CPU %d is not among its own siblings %s", cpu, set)
 	}
+
 	return set, err
 }

@@ -37,6 +37,7 @@ func twoZoneFiles() map[string]string {
 		"proc/meminfo": "MemTotal: 1024 kB\nMemAvailable: 512 kB\n",
 		"sys/devices/system/node/node0/hugepages/hugepages-2048kB/unreadable/something": "\n",
 	}
+
 	for c := range 15 {
 		siblings := fmt.Sprintf("%d,%d\n", c%8, c%8+8)
 		switch c {
@@ -45,33 +46,40 @@ func twoZoneFiles() map[string]string {
 		case 7:
 			siblings = "7\n"
 		}
+
 		files[fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/core_cpus_list", c)] = siblings
 	}
+
 	delete(files, "sys/devices/system/node/node0/hugepages/hugepages-2048kB/unreadable/something")
 	return files
 }
 
 func writeHost(t testing.TB, files map[string]string) host.Root {
 	t.Helper()
+
 	dir := t.TempDir()
 	for name, content := range files {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return host.Root(dir)
 }
 
 func readTestMachine(t testing.TB, files map[string]string) *Machine {
 	t.Helper()
+
 	m, err := ReadMachine(writeHost(t, files))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return m
 }
 
@@ -80,23 +88,28 @@ func TestReadMachine(t *testing.T) {
 	if len(m.Problems) > 0 || len(m.Zones) != 2 || m.Zones[0].ID != 0 || m.Zones[1].ID != 2 {
 		t.Fatalf("%+v", m)
 	}
-	a, b := &m.Zones[0], &m.Zones[1]
+
+	a := &m.Zones[0]
+	b := &m.Zones[1]
 	if a.CPUs.String() != "0-3,8-10" || b.CPUs.String() != "4-7,12-14" || a.Memory != 16<<30 || b.Memory != 8<<30 {
 		t.Errorf("%+v", m.Zones)
 	}
 	if fmt.Sprint(a.Distances, b.Distances, a.HugePages, b.HugePages) != "map[0:10 2:21] map[0:21 2:10] map[] map[2097152:1073741824]" {
 		t.Errorf("%v %v %v %v", a.Distances, b.Distances, a.HugePages, b.HugePages)
 	}
+
 	layout, err := m.Layout(m.CPUs())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// 3 and 7 have no siblings, so that they are single-threaded cores.
 	for n, want := range map[int]string{2: "0,8", 3: "0,3,8", 6: "0-2,8-10"} {
 		if got, ok := layout.Take(a.CPUs, n); !ok || got.String() != want {
 			t.Errorf("%d CPUs: %s, want %s", n, got, want)
 		}
 	}
+
 	if m.Cores(m.CPUs()) != 8 || m.Cores(a.CPUs) != 4 {
 		t.Errorf("%d cores", m.Cores(m.CPUs()))
 	}
@@ -136,11 +149,13 @@ func TestOddMachines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			files := twoZoneFiles()
 			test.change(files)
+
 			m := readTestMachine(t, files)
 			var zones []string
 			for _, z := range m.Zones {
 				zones = append(zones, fmt.Sprintf("%d: %s %dMiB", z.ID, z.CPUs, z.Memory>>20))
 			}
+
 			if got := strings.Join(zones, "; "); name != "no zones" && got != test.zones || name == "no zones" && !strings.HasPrefix(got, "0: 0-10,12-14") {
 				t.Errorf("zones %s\nwant  %s", got, test.zones)
 			}
@@ -152,6 +167,7 @@ func TestOddMachines(t *testing.T) {
 			}
 		})
 	}
+
 	if m, err := ReadMachine(writeHost(t, nil)); err == nil {
 		t.Errorf("a host without /sys: %+v", m)
 	}
@@ -166,11 +182,13 @@ func TestRecordedMachines(t *testing.T) {
 	for _, name := range hostrecording.Nodes() {
 		zones[name] = 1
 	}
+
 	for name, want := range zones {
 		m, err := ReadMachine(host.Root(hostrecording.ForTest(t, name).Dir))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
+
 		if len(m.Zones) != want || m.Zones[0].Memory == 0 || m.Zones[0].CPUs.Len() == 0 || len(m.Zones[0].Distances) != want {
 			t.Errorf("%s: %+v", name, m)
 		}

@@ -87,8 +87,16 @@ type Manager struct {
 // NewManager returns a Manager.
 func NewManager(c Config) *Manager {
 	return &Manager{
-		config: c, problems: oncelog.New(c.Log), object: topologyObject{client: c.Dynamic, dryRun: c.DryRun},
-		kubelet: KubeletReader{Root: c.Root, Dir: c.KubeletDir, File: c.KubeletFile, Client: c.Kubelet, Clock: c.Clock},
+		config:   c,
+		problems: oncelog.New(c.Log),
+		object:   topologyObject{client: c.Dynamic, dryRun: c.DryRun},
+		kubelet: KubeletReader{
+			Root:   c.Root,
+			Dir:    c.KubeletDir,
+			File:   c.KubeletFile,
+			Client: c.Kubelet,
+			Clock:  c.Clock,
+		},
 	}
 }
 
@@ -103,6 +111,7 @@ func (m *Manager) Latest() *NodeTopology { return m.latest.Load() }
 func (m *Manager) Run(ctx context.Context) error {
 	ticker := m.config.Clock.NewTicker(readInterval)
 	defer ticker.Stop()
+
 	for {
 		m.Reconcile(ctx)
 		select {
@@ -120,16 +129,19 @@ func (m *Manager) Reconcile(ctx context.Context) {
 	if err == nil || ctx.Err() == nil {
 		m.problems.Error("read", "failed to read the node's topology; its NodeResourceTopology stays unchanged", err)
 	}
+
 	if err == nil {
 		if before := m.latest.Load(); before == nil || !reflect.DeepEqual(before, facts) {
 			m.latest.Store(facts)
 			m.logChanges(before, facts)
 		}
 	}
+
 	m.config.Beat("read")
 	if err != nil || m.config.Dynamic == nil || node == nil {
 		return
 	}
+
 	m.write(ctx, node, facts.Build())
 	m.config.Beat("write")
 }
@@ -139,11 +151,14 @@ func (m *Manager) read(ctx context.Context, node *corev1.Node) (*NodeTopology, e
 	if err != nil {
 		return nil, err
 	}
+
 	kubelet, err := m.kubelet.Read(ctx, node)
 	m.problems.Error("kubelet", "failed to query the kubelet's configuration; using its last answer, or its file without flags and drop-in files", m.kubelet.LastError())
+
 	if err != nil {
 		return nil, err
 	}
+
 	facts := newNodeTopology(machine, kubelet, node)
 	facts.PinsCPUs = m.config.PinsCPUs
 	return facts, nil
@@ -156,11 +171,14 @@ func (m *Manager) write(ctx context.Context, node *corev1.Node, want *topologyv1
 	if changed && m.backoff == 0 {
 		m.nextSync = now
 	}
+
 	if now.Before(m.nextSync) {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
+
 	did, err := m.object.sync(ctx, node, want)
 	switch {
 	case apierrors.IsConflict(err):
@@ -168,14 +186,18 @@ func (m *Manager) write(ctx context.Context, node *corev1.Node, want *topologyv1
 		return
 	case err != nil && ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return // The agent stops.
+
 	case err != nil:
 		m.backoff = min(max(2*m.backoff, minBackoff), maxBackoff)
 		m.nextSync = now.Add(m.backoff)
 		m.problems.Error("write", "failed to write the NodeResourceTopology; retrying", err)
+
 		return
 	}
+
 	m.scheduleNext(now, did, changed, want)
-	m.lastWritten.want, m.lastWritten.uid = want, string(node.UID)
+	m.lastWritten.want = want
+	m.lastWritten.uid = string(node.UID)
 }
 
 // scheduleNext sets the time of the next comparison. If another client keeps changing the object, the intervals grow, so that the two do
@@ -190,21 +212,32 @@ func (m *Manager) scheduleNext(now time.Time, did operation, changed bool, want 
 	case did == operationNone:
 		m.conflictBackoff = 0
 		return
+
 	case did == operationPatch && !changed && !m.config.DryRun:
 		m.conflictBackoff = min(max(2*m.conflictBackoff, 2*resyncInterval), maxConflictBackoff)
 		m.nextSync = now.Add(m.conflictBackoff)
 		m.config.Log.Info("corrected the NodeResourceTopology after a change by another client; comparing it less often", "next", m.conflictBackoff.String())
+
 		return
+
 	case m.config.DryRun && !changed:
 		return
 	}
-	a := report.Action{Kind: report.NodeZones, Outcome: report.Done, To: describe(want), Reason: "the NodeResourceTopology does not exist"}
+
+	a := report.Action{
+		Kind:    report.NodeZones,
+		Outcome: report.Done,
+		To:      describe(want),
+		Reason:  "the NodeResourceTopology does not exist",
+	}
+
 	if did == operationPatch {
 		a.Reason = "the node or the kubelet's reservations have changed"
 	}
 	if m.config.DryRun {
 		a.Outcome = report.NotEnforced
 	}
+
 	m.config.Report(a)
 }
 
@@ -221,6 +254,7 @@ func (m *Manager) logChanges(before, now *NodeTopology) {
 	if before == nil || before.Kubelet.Source != k.Source || before.Kubelet.Static != k.Static || before.Kubelet.StaticMemory != k.StaticMemory {
 		m.config.Log.Info("read the kubelet's configuration", "source", k.Source, "staticCPUs", k.Static, "staticMemory", k.StaticMemory)
 	}
+
 	if problems := strings.Join(now.Problems(), "; "); problems == "" {
 		m.problems.Log("topology", "")
 	} else {
@@ -235,5 +269,6 @@ func describe(t *topologyv1alpha1.NodeResourceTopology) string {
 		r := t.Zones[i].Resources
 		parts[i] = fmt.Sprintf("%s: cpu %s of %s", t.Zones[i].Name, r.Allocatable.Cpu(), r.Capacity.Cpu())
 	}
+
 	return strings.Join(parts, ", ")
 }

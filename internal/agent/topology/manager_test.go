@@ -43,24 +43,29 @@ type fixture struct {
 
 func newFixture(t *testing.T, change func(*Config)) *fixture {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	if err := topologyv1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+
 	files := twoZoneFiles()
 	files["var/lib/kubelet/config.yaml"] = "kind: KubeletConfiguration\nkubeReserved: {cpu: \"1\"}\n"
 	b := &fixture{
 		t: t, client: fake.NewSimpleDynamicClient(scheme), clock: testingclock.NewFakeClock(time.Unix(1000, 0)), root: writeHost(t, files),
 		node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "node-uid"}},
 	}
+
 	c := Config{
 		Root: b.root, KubeletDir: kubeletDir, View: b, Dynamic: b.client, NodeName: "n", PinsCPUs: true, Clock: b.clock, Beat: func(string) {},
 		Report: func(a report.Action) { b.log = append(b.log, string(a.Outcome)+" "+a.Reason+" "+a.To) },
 		Log:    funcr.New(func(_, args string) { b.log = append(b.log, args) }, funcr.Options{}),
 	}
+
 	if change != nil {
 		change(&c)
 	}
+
 	b.Manager = NewManager(c)
 	return b
 }
@@ -74,35 +79,43 @@ func (b *fixture) advance(after time.Duration) string {
 	b.client.ClearActions()
 	b.clock.Step(after)
 	b.Reconcile(b.t.Context())
+
 	var verbs []string
 	for _, a := range b.client.Actions() {
 		verbs = append(verbs, a.GetVerb())
 	}
+
 	return strings.Join(verbs, " ")
 }
 
 func (b *fixture) readObject() *topologyv1alpha1.NodeResourceTopology {
 	b.t.Helper()
+
 	raw, err := b.Manager.object.resource().Get(b.t.Context(), "n", metav1.GetOptions{})
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	out := &topologyv1alpha1.NodeResourceTopology{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, out); err != nil {
 		b.t.Fatal(err)
 	}
+
 	return out
 }
 
 // updateObject changes the object as another client.
 func (b *fixture) updateObject(change func(*topologyv1alpha1.NodeResourceTopology)) {
 	b.t.Helper()
+
 	o := b.readObject()
 	change(o)
+
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	if _, err := b.Manager.object.resource().Update(b.t.Context(), &unstructured.Unstructured{Object: raw}, metav1.UpdateOptions{}); err != nil {
 		b.t.Fatal(err)
 	}
@@ -121,6 +134,7 @@ func TestObject(t *testing.T) {
 	if got := b.advance(0); got != "get create" {
 		t.Fatal(got, b.log)
 	}
+
 	o := b.readObject()
 	if len(o.OwnerReferences) != 1 || o.OwnerReferences[0].UID != "node-uid" || o.OwnerReferences[0].Kind != "Node" || !*o.OwnerReferences[0].Controller {
 		t.Errorf("%+v", o.OwnerReferences)
@@ -128,37 +142,46 @@ func TestObject(t *testing.T) {
 	if len(o.Zones) != 2 || o.Zones[0].Resources.ReservedCPUNums != 1 || o.CraneManagerPolicy.CPUManagerPolicy != "Static" {
 		t.Errorf("%+v", o)
 	}
+
 	for range 10 {
 		if got := b.advance(readInterval); got != "" {
 			t.Errorf("asks for nothing: %s", got)
 		}
 	}
+
 	b.setKubeletConfig("kubeReserved: {cpu: 1000m}\n")
 	if got := b.advance(readInterval); got != "get" && got != "" {
 		t.Errorf("the same in other words is written: %s", got)
 	}
+
 	b.setKubeletConfig("kubeReserved: {cpu: \"2\"}\nreservedSystemCPUs: 4-5\n")
 	if got := b.advance(readInterval); got != "get patch" {
 		t.Fatal(got, b.log)
 	}
+
 	if o := b.readObject(); o.Zones[0].Resources.ReservedCPUNums != 0 || o.Zones[1].Resources.ReservedCPUNums != 2 || o.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != "4-5" {
 		t.Errorf("%+v", o)
 	}
+
 	// Attributes of other clients stay; a removed reservation is removed.
 	b.updateObject(func(o *topologyv1alpha1.NodeResourceTopology) { o.Attributes["example.com/rack"] = "7" })
 	b.setKubeletConfig("kubeReserved: {memory: 1Gi}\n")
+
 	if got := b.advance(readInterval); got != "get patch" {
 		t.Fatal(got)
 	}
+
 	o = b.readObject()
 	if _, there := o.Reserved["cpu"]; there || fmt.Sprint(o.Attributes) != "map[example.com/rack:7]" {
 		t.Errorf("%v, %v", o.Reserved, o.Attributes)
 	}
+
 	b.node = b.node.DeepCopy()
 	b.node.Labels = map[string]string{topologyv1alpha1.LabelNodeTopologyAwareness: "false"}
 	if got := b.advance(readInterval); got != "get patch" || b.readObject().CraneManagerPolicy.TopologyManagerPolicy != "None" {
 		t.Error(got)
 	}
+
 	b.node.UID = "another" // The Node was recreated before the object was garbage collected.
 	if got := b.advance(readInterval); got != "get patch" || b.readObject().OwnerReferences[0].UID != "another" || len(b.readObject().OwnerReferences) != 1 {
 		t.Error(got, b.readObject().OwnerReferences)
@@ -169,9 +192,11 @@ func TestObject(t *testing.T) {
 func TestComesBack(t *testing.T) {
 	b := newFixture(t, nil)
 	b.advance(0)
+
 	if err := b.Manager.object.resource().Delete(t.Context(), "n", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := b.advance(resyncInterval + time.Minute); got != "get create" {
 		t.Error(got)
 	}
@@ -185,6 +210,7 @@ func TestOtherOwner(t *testing.T) {
 		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "n", UID: "x", Controller: new(true)}}
 		o.Zones = nil
 	})
+
 	if got := b.advance(resyncInterval + time.Minute); got != "get" || !b.logged("has another controller") || len(b.readObject().Zones) != 0 {
 		t.Error(got, b.log)
 	}
@@ -194,6 +220,7 @@ func TestOtherOwner(t *testing.T) {
 func TestConflictBackoff(t *testing.T) {
 	b := newFixture(t, nil)
 	b.advance(0)
+
 	patches := 0
 	for range 6 * 12 { // six hours
 		b.updateObject(func(o *topologyv1alpha1.NodeResourceTopology) { o.Zones = nil })
@@ -201,12 +228,15 @@ func TestConflictBackoff(t *testing.T) {
 			patches++
 		}
 	}
+
 	if patches < 4 || patches > 12 || !b.logged("after a change by another client") {
 		t.Errorf("%d patches in six hours", patches)
 	}
+
 	for range 3 * 12 {
 		b.advance(resyncInterval)
 	}
+
 	if len(b.readObject().Zones) != 2 || b.conflictBackoff != 0 {
 		t.Error("it is not calm again")
 	}
@@ -219,19 +249,23 @@ func TestNoDefinition(t *testing.T) {
 	b.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return missing, nil, apierrors.NewNotFound(schema.GroupResource{Group: "topology.crane.io", Resource: "noderesourcetopologies"}, "n")
 	})
+
 	tries := 0
 	for range 120 { // an hour
 		if b.advance(3*readInterval) != "" {
 			tries++
 		}
 	}
+
 	if logged := strings.Count(strings.Join(b.log, "\n"), "CustomResourceDefinition is not installed"); logged != 1 || tries < 8 || tries > 20 {
 		t.Errorf("logged %d times, tried %d times", logged, tries)
 	}
+
 	missing = false
 	for range 11 {
 		b.advance(time.Minute)
 	}
+
 	if len(b.readObject().Zones) != 2 {
 		t.Error("it is not made when it can be")
 	}
@@ -244,9 +278,12 @@ func TestConflict(t *testing.T) {
 	once := true
 	b.client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		defer func() { once = false }()
+
 		return once, nil, apierrors.NewConflict(schema.GroupResource{}, "n", errors.New("changed"))
 	})
+
 	b.setKubeletConfig("kubeReserved: {cpu: \"3\"}\n")
+
 	if got := b.advance(readInterval) + " " + b.advance(readInterval); got != "get patch get patch" {
 		t.Error(got)
 	}
@@ -259,6 +296,7 @@ func TestDryRun(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
+
 	if logged := strings.Count(strings.Join(b.log, "\n"), "would the NodeResourceTopology does not exist node0: cpu 6 of 7, node2: cpu 7 of 7"); logged != 1 {
 		t.Errorf("logged %d times: %s", logged, strings.Join(b.log, "\n"))
 	}
@@ -271,22 +309,30 @@ func TestUnknown(t *testing.T) {
 	if got := b.advance(0); got != "" || b.Latest() != nil || !b.logged("failed to read the node's topology") {
 		t.Error(got, b.log)
 	}
+
 	b.setKubeletConfig("")
 	if got := b.advance(readInterval); got != "get create" || b.Latest() == nil {
 		t.Error(got)
 	}
+
 	known := b.Latest()
 	b.setKubeletConfig("")
 	b.advance(readInterval)
+
 	if b.Latest() != known {
 		t.Error("nothing has changed, and it is another")
 	}
+
 	b.kubelet.Root = writeHost(t, nil)
-	if b.advance(readInterval); b.Latest() != known {
+	b.advance(readInterval)
+
+	if b.Latest() != known {
 		t.Error("what was known is not any more")
 	}
+
 	b.node = nil
 	b.setKubeletConfig("kubeReserved: {cpu: \"3\"}\n")
+
 	if got := b.advance(time.Hour); got != "" {
 		t.Errorf("without a node: %s", got)
 	}
@@ -298,6 +344,7 @@ func TestRunEnds(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- b.Run(ctx) }()
 	cancel()
+
 	if err := <-done; err != nil {
 		t.Error(err)
 	}

@@ -38,6 +38,7 @@ func newNodeTopology(machine *Machine, kubelet KubeletConfig, node *corev1.Node)
 		// An invalid amount counts as unknown.
 		f.Allocatable, _ = topologyconv.ParseAmount(corev1.ResourceMemory, node.Status.Allocatable[corev1.ResourceMemory])
 	}
+
 	return f
 }
 
@@ -62,21 +63,27 @@ func (f *NodeTopology) reserveCPU() (out []numa.Amount, problems []string) {
 		for i := range zones {
 			out = append(out, numa.Amount(zones[i].CPUs.Intersection(fixed).Len())*numa.Core)
 		}
+
 		if gone := fixed.Difference(f.Machine.CPUs()); gone.Len() > 0 {
 			problems = append(problems, fmt.Sprintf("the kubelet reserves the CPUs %s, which are not online", gone))
 		}
+
 		return out, problems
 	}
+
 	has := make([]numa.Amount, len(zones))
 	for i := range zones {
 		has[i] = numa.Amount(zones[i].CPUs.Len()) * numa.Core
 	}
+
 	// The configuration was validated when it was parsed.
 	cpu, _ := topologyconv.ParseAmount(corev1.ResourceCPU, f.Kubelet.Reserved[corev1.ResourceCPU])
+
 	out, beyond := numa.Reserve(has, cpu)
 	if beyond > 0 {
 		problems = append(problems, fmt.Sprintf("the kubelet reserves %dm of CPU more than there is", beyond))
 	}
+
 	return out, problems
 }
 
@@ -86,29 +93,36 @@ const allocatableTolerance numa.Amount = 1 << 20
 // reserveMemory returns the reserved memory by zone in bytes, and problems: the kubelet's reservations and its hard eviction threshold, which
 // both are not allocatable, whether or not the kubelet enforces them. A static memory manager determines the zones.
 func (f *NodeTopology) reserveMemory() (out []numa.Amount, problems []string) {
-	zones, k := f.Machine.Zones, &f.Kubelet
+	zones := f.Machine.Zones
+	k := &f.Kubelet
+
 	has := make([]numa.Amount, len(zones))
 	var all, left numa.Amount
 	for i := range zones {
 		all += numa.Amount(zones[i].Memory)
 		has[i] = numa.Amount(zones[i].Memory - zones[i].hugePageBytes())
 	}
+
 	reserved, _ := topologyconv.ParseAmount(corev1.ResourceMemory, k.Reserved[corev1.ResourceMemory])
 	reserved += k.EvictionThreshold.Resolve(all)
 	var named []numa.Amount
 	if k.StaticMemory && len(k.ReservedMemory) > 0 {
 		named, problems = f.reservedMemoryByZone(reserved)
 	}
+
 	out, beyond := numa.ReserveNamed(has, named, reserved)
 	if beyond > 0 {
 		problems = append(problems, fmt.Sprintf("the kubelet reserves %d MiB of memory more than there is", toMiB(beyond)))
 	}
+
 	for i := range has {
 		left += has[i] - out[i]
 	}
+
 	if found := f.Allocatable; found > 0 && max(found-left, left-found) >= allocatableTolerance {
 		problems = append(problems, fmt.Sprintf("%d MiB of the zones' memory are allocatable, but %d MiB by the node's status: the kubelet uses another configuration or other memory", toMiB(left), toMiB(found)))
 	}
+
 	return out, problems
 }
 
@@ -122,15 +136,18 @@ func (f *NodeTopology) reservedMemoryByZone(reserved numa.Amount) (named []numa.
 		if found {
 			known++
 		}
+
 		named[i] = n
 		sum += n
 	}
+
 	switch {
 	case known < len(f.Kubelet.ReservedMemory):
 		problems = append(problems, fmt.Sprintf("the kubelet's reservedMemory names %d zones that do not exist", len(f.Kubelet.ReservedMemory)-known))
 	case sum != reserved:
 		problems = append(problems, fmt.Sprintf("the kubelet's reservedMemory sums up to %d MiB, but %d MiB are reserved on the node: it is used as far as it fits, the rest is reserved from the first zone on", toMiB(sum), toMiB(reserved)))
 	}
+
 	return named, problems
 }
 
@@ -140,6 +157,7 @@ func (z *Zone) hugePageBytes() (sum series.Bytes) {
 	for _, n := range z.HugePages {
 		sum += n
 	}
+
 	return min(sum, z.Memory)
 }
 
@@ -149,15 +167,18 @@ func (f *NodeTopology) ReservedCPUs() (numa.CPUSet, error) {
 	if f.Kubelet.ReservedCPUs.Len() > 0 {
 		return f.Kubelet.ReservedCPUs.Intersection(f.Machine.CPUs()), nil
 	}
+
 	layout, err := f.Machine.Layout(f.Machine.CPUs())
 	if err != nil {
 		return numa.CPUSet{}, err
 	}
+
 	var out numa.CPUSet
 	for i, n := range f.computeReservations().cpu {
 		cpus, _ := layout.Take(f.Machine.Zones[i].CPUs, roundUpCPUs(n))
 		out = out.Union(cpus)
 	}
+
 	return out, nil
 }
 
@@ -165,13 +186,15 @@ func roundUpCPUs(a numa.Amount) int { return int((a + numa.Core - 1) / numa.Core
 
 // UsableMemory returns the allocatable memory by zone name, without empty zones.
 func (f *NodeTopology) UsableMemory() map[string]series.Bytes {
-	out, reserved := map[string]series.Bytes{}, f.computeReservations().memory
+	out := map[string]series.Bytes{}
+	reserved := f.computeReservations().memory
 	for i := range f.Machine.Zones {
 		z := &f.Machine.Zones[i]
 		if n := z.Memory - z.hugePageBytes() - series.Bytes(reserved[i]); n > 0 {
 			out[z.Name()] = n
 		}
 	}
+
 	return out
 }
 
@@ -189,12 +212,14 @@ func (f *NodeTopology) Build() *topologyv1alpha1.NodeResourceTopology {
 			TopologyManagerPolicy: topologyv1alpha1.TopologyManagerPolicySingleNUMANodePodLevel,
 		},
 	}
+
 	if f.PinsCPUs && !f.Kubelet.Static {
 		t.CraneManagerPolicy.CPUManagerPolicy = topologyv1alpha1.CPUManagerPolicyStatic
 	}
 	if aware, err := strconv.ParseBool(f.Labels[topologyv1alpha1.LabelNodeTopologyAwareness]); err == nil && !aware {
 		t.CraneManagerPolicy.TopologyManagerPolicy = topologyv1alpha1.TopologyManagerPolicyNone
 	}
+
 	for name, q := range f.Kubelet.Reserved {
 		if !q.IsZero() {
 			if t.Reserved == nil {
@@ -203,13 +228,16 @@ func (f *NodeTopology) Build() *topologyv1alpha1.NodeResourceTopology {
 			t.Reserved[name] = q.DeepCopy()
 		}
 	}
+
 	if f.Kubelet.ReservedCPUs.Len() > 0 {
 		t.Attributes = map[string]string{topologyv1alpha1.AttributeReservedSystemCPUs: f.Kubelet.ReservedCPUs.String()}
 	}
+
 	reserved := f.computeReservations()
 	for i := range f.Machine.Zones {
 		t.Zones = append(t.Zones, f.Machine.buildZone(i, reserved.cpu[i], reserved.memory[i]))
 	}
+
 	return t
 }
 
@@ -219,19 +247,24 @@ func (m *Machine) buildZone(i int, cpu, memory numa.Amount) topologyv1alpha1.Zon
 	all := numa.Amount(z.CPUs.Len()) * numa.Core
 	r := &topologyv1alpha1.ResourceInfo{Capacity: corev1.ResourceList{}, Allocatable: corev1.ResourceList{}, ReservedCPUNums: int32(roundUpCPUs(cpu))}
 	set := func(name corev1.ResourceName, capacity, allocatable numa.Amount) {
-		r.Capacity[name], r.Allocatable[name] = topologyconv.NewQuantity(series.Resource(name), capacity), topologyconv.NewQuantity(series.Resource(name), allocatable)
+		r.Capacity[name] = topologyconv.NewQuantity(series.Resource(name), capacity)
+		r.Allocatable[name] = topologyconv.NewQuantity(series.Resource(name), allocatable)
 	}
 	set(corev1.ResourceCPU, all, all-cpu)
+
 	if z.Memory > 0 {
 		set(corev1.ResourceMemory, numa.Amount(z.Memory), numa.Amount(z.Memory-z.hugePageBytes())-memory)
 	}
+
 	for _, size := range slices.Sorted(maps.Keys(z.HugePages)) {
 		name := corev1.ResourceHugePagesPrefix + resource.NewQuantity(int64(size), resource.BinarySI).String()
 		set(corev1.ResourceName(name), numa.Amount(z.HugePages[size]), numa.Amount(z.HugePages[size]))
 	}
+
 	out := topologyv1alpha1.Zone{Name: z.Name(), Type: topologyv1alpha1.ZoneTypeNode, Resources: r}
 	for _, id := range slices.Sorted(maps.Keys(z.Distances)) {
 		out.Costs = append(out.Costs, topologyv1alpha1.CostInfo{Name: topologyv1alpha1.ZoneNamePrefix + strconv.Itoa(id), Value: int64(z.Distances[id])})
 	}
+
 	return out
 }

@@ -20,10 +20,12 @@ import (
 
 func parseTestKubelet(t testing.TB, text string) KubeletConfig {
 	t.Helper()
+
 	k, err := ParseKubelet([]byte("kind: KubeletConfiguration\n" + text))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return k
 }
 
@@ -33,6 +35,7 @@ kubeReserved: {cpu: 500m, memory: 1Gi, ephemeral-storage: 1Gi, pid: "100"}
 systemReserved: {cpu: "7", memory: 16Gi}
 evictionHard: {memory.available: 512Mi}
 `)}
+
 	want := `
 craneManagerPolicy: {cpuManagerPolicy: Static, topologyManagerPolicy: SingleNUMANodePodLevel}
 reserved: {cpu: 7500m, memory: 17Gi, ephemeral-storage: 1Gi, pid: "100"}
@@ -52,14 +55,17 @@ zones:
     allocatable: {cpu: 6500m, memory: 5632Mi, hugepages-2Mi: 1Gi}
     reservedCPUNums: 1
 `
+
 	var expected topologyv1alpha1.NodeResourceTopology
 	if err := yaml.UnmarshalStrict([]byte(want), &expected); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := f.Build(); !equality.Semantic.DeepEqual(got, &expected) {
 		out, _ := yaml.Marshal(got)
 		t.Errorf("got\n%s", out)
 	}
+
 	if p := f.Problems(); len(p) > 0 {
 		t.Error(p)
 	}
@@ -75,10 +81,12 @@ func TestPolicies(t *testing.T) {
 			t.Errorf("label %q: %+v", label, got)
 		}
 	}
+
 	f := NodeTopology{Machine: m}
 	if got := f.Build().CraneManagerPolicy.CPUManagerPolicy; got != topologyv1alpha1.CPUManagerPolicyNone {
 		t.Errorf("nothing assigns CPUs: policy %s", got)
 	}
+
 	f = NodeTopology{Machine: m, PinsCPUs: true, Kubelet: parseTestKubelet(t, "cpuManagerPolicy: static\n")}
 	if got := f.Build(); got.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyNone || got.Reserved != nil || got.Attributes != nil {
 		t.Errorf("the kubelet's policy is static: %+v", got)
@@ -96,6 +104,7 @@ func TestReservedByNumber(t *testing.T) {
 	if n.Zones[0].Resources.ReservedCPUNums != 1 || n.Zones[1].Resources.ReservedCPUNums != 2 || n.Zones[1].Resources.Allocatable.Cpu().Value() != 5 {
 		t.Errorf("%+v", n.Zones)
 	}
+
 	if got, err := f.ReservedCPUs(); err != nil || got.String() != "0,4-5" {
 		t.Errorf("%s, %v", got, err)
 	}
@@ -130,42 +139,57 @@ func TestReservationsAreRight(t *testing.T) {
 		for z := range 1 + r.IntN(4) {
 			zone := Zone{ID: 2 * z, Memory: series.Bytes(r.IntN(8)) << 30}
 			for range r.IntN(6) {
-				zone.CPUs, m.coreByCPU[next] = zone.CPUs.Union(numa.NewCPUSet(next)), next
+				zone.CPUs = zone.CPUs.Union(numa.NewCPUSet(next))
+				m.coreByCPU[next] = next
 				next += 1 + r.IntN(3)
 			}
+
 			m.Zones = append(m.Zones, zone)
 		}
+
 		f := NodeTopology{Machine: m, Kubelet: parseTestKubelet(t, fmt.Sprintf("kubeReserved: {cpu: %dm, memory: %dMi}\nsystemReserved: {cpu: %q}\nevictionHard: {}\n", r.IntN(9000), r.IntN(20000), fmt.Sprint(r.IntN(4))))}
 		n := f.Build()
-		reservedCPU, reservedMemory := n.Reserved["cpu"], n.Reserved["memory"]
+		reservedCPU := n.Reserved["cpu"]
+		reservedMemory := n.Reserved["memory"]
+
 		var all, usable, memory, usableMemory, nums int64
 		for i := range n.Zones {
 			res := n.Zones[i].Resources
-			all, usable, nums = all+res.Capacity.Cpu().MilliValue(), usable+res.Allocatable.Cpu().MilliValue(), nums+int64(res.ReservedCPUNums)
-			memory, usableMemory = memory+res.Capacity.Memory().Value(), usableMemory+res.Allocatable.Memory().Value()
+			all = all + res.Capacity.Cpu().MilliValue()
+			usable = usable + res.Allocatable.Cpu().MilliValue()
+			nums = nums + int64(res.ReservedCPUNums)
+			memory = memory + res.Capacity.Memory().Value()
+			usableMemory = usableMemory + res.Allocatable.Memory().Value()
+
 			if res.Allocatable.Cpu().Sign() < 0 || res.Allocatable.Memory().Sign() < 0 {
 				t.Fatalf("%+v", n.Zones)
 			}
 		}
+
 		if want := min(reservedCPU.MilliValue(), all); all-usable != want || nums != (want+999)/1000 {
 			t.Fatalf("of %dm cpu %dm are left and %d CPUs reserved; the kubelet reserves %s: %+v", all, usable, nums, reservedCPU.String(), n.Zones)
 		}
+
 		if want := min(reservedMemory.Value(), memory); memory-usableMemory != want {
 			t.Fatalf("of %d bytes %d are left; the kubelet reserves %s", memory, usableMemory, reservedMemory.String())
 		}
+
 		zones, err := topologyconv.ReadZones(n)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var account numa.Node
 		if err := account.SetZones(zones); err != nil {
 			t.Fatal(err)
 		}
+
 		// The scheduler can allocate exactly the CPUs that the agent can assign.
 		cpus, err := f.ReservedCPUs()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i, free := range account.Free() {
 			left := m.Zones[i].CPUs.Difference(cpus).Len()
 			if int(free.Resources[series.CPU]/numa.Core) != left {

@@ -66,17 +66,21 @@ func (o *topologyObject) sync(ctx context.Context, node *corev1.Node, want *topo
 	if err != nil {
 		return operationNone, fmt.Errorf("get NodeResourceTopology %s: %w", node.Name, err)
 	}
+
 	now := &topologyv1alpha1.NodeResourceTopology{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, now); err != nil {
 		return operationNone, fmt.Errorf("failed to decode NodeResourceTopology %s: %w", node.Name, err)
 	}
+
 	if c := metav1.GetControllerOf(now); c != nil && (c.Kind != "Node" || c.Name != node.Name) {
 		return operationNone, fmt.Errorf("NodeResourceTopology %s of %s %s: %w", node.Name, c.Kind, c.Name, errOtherOwner)
 	}
+
 	next := mergeObject(now, node, want)
 	if equality.Semantic.DeepEqual(now, next) {
 		return operationNone, nil
 	}
+
 	return operationPatch, o.patch(ctx, now, next)
 }
 
@@ -85,12 +89,15 @@ func mergeObject(now *topologyv1alpha1.NodeResourceTopology, node *corev1.Node, 
 	next := now.DeepCopy()
 	next.OwnerReferences = ownerReferences(now.OwnerReferences, node)
 	next.CraneManagerPolicy, next.Zones = want.CraneManagerPolicy, want.Zones
+
 	// Empty lists are omitted, so that they come back as nil.
 	next.Reserved = want.Reserved
 	delete(next.Attributes, topologyv1alpha1.AttributeReservedSystemCPUs)
+
 	if len(want.Attributes) > 0 && next.Attributes == nil {
 		next.Attributes = map[string]string{}
 	}
+
 	maps.Copy(next.Attributes, want.Attributes)
 	return next
 }
@@ -99,26 +106,31 @@ func mergeObject(now *topologyv1alpha1.NodeResourceTopology, node *corev1.Node, 
 func ownerReferences(found []metav1.OwnerReference, node *corev1.Node) []metav1.OwnerReference {
 	own := *metav1.NewControllerRef(node, corev1.SchemeGroupVersion.WithKind("Node"))
 	own.BlockOwnerDeletion = nil // It would need a right to the finalizers of nodes.
+
 	out := []metav1.OwnerReference{own}
 	for _, r := range found {
 		if r.Kind != "Node" || r.Name != node.Name {
 			out = append(out, r)
 		}
 	}
+
 	return out
 }
 
 func (o *topologyObject) create(ctx context.Context, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) error {
 	made := want.DeepCopy()
 	made.TypeMeta = metav1.TypeMeta{APIVersion: topologyv1alpha1.GroupVersion.String(), Kind: "NodeResourceTopology"}
+
 	made.ObjectMeta = metav1.ObjectMeta{Name: node.Name, OwnerReferences: ownerReferences(nil, node)}
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(made)
 	if err != nil {
 		return fmt.Errorf("write NodeResourceTopology %s: %w", node.Name, err)
 	}
+
 	if o.dryRun {
 		return nil
 	}
+
 	_, err = o.resource().Create(ctx, &unstructured.Unstructured{Object: raw}, metav1.CreateOptions{FieldManager: fieldManager})
 	if apierrors.IsNotFound(err) {
 		return errNoDefinition
@@ -126,6 +138,7 @@ func (o *topologyObject) create(ctx context.Context, node *corev1.Node, want *to
 	if err != nil {
 		return fmt.Errorf("create NodeResourceTopology %s: %w", node.Name, err)
 	}
+
 	return nil
 }
 
@@ -133,6 +146,7 @@ func (o *topologyObject) create(ctx context.Context, node *corev1.Node, want *to
 func (o *topologyObject) patch(ctx context.Context, now, next *topologyv1alpha1.NodeResourceTopology) error {
 	unversioned := now.DeepCopy()
 	unversioned.ResourceVersion = "" // so that the patch contains it
+
 	before, err := json.Marshal(unversioned)
 	var after, content []byte
 	if err == nil {
@@ -141,15 +155,19 @@ func (o *topologyObject) patch(ctx context.Context, now, next *topologyv1alpha1.
 	if err == nil {
 		content, err = jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
 	}
+
 	if err != nil {
 		return fmt.Errorf("encode NodeResourceTopology %s: %w", now.Name, err)
 	}
+
 	if o.dryRun {
 		return nil
 	}
+
 	if _, err := o.resource().Patch(ctx, now.Name, types.MergePatchType, content, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
 		return fmt.Errorf("patch NodeResourceTopology %s: %w", now.Name, err)
 	}
+
 	return nil
 }
 
@@ -184,14 +202,17 @@ func Summarize(ctx context.Context, root host.Root, kubelet *KubeletReader, node
 	if err != nil {
 		return Summary{Zones: []ZoneSummary{}, Problems: []string{fmt.Sprintf("the CPUs are unknown: %v", err)}}
 	}
+
 	out := Summary{Zones: make([]ZoneSummary, len(machine.Zones))}
 	k, readErr := kubelet.Read(ctx, node)
 	f := newNodeTopology(machine, k, node)
+
 	if readErr == nil {
 		out.KubeletSource, out.KubeletAssignsCPUs = k.Source, k.Static
 		if reserved, err := f.ReservedCPUs(); err == nil {
 			out.ReservedCPUs = reserved.String()
 		}
+
 		out.Problems = f.Problems()
 		if queryErr := kubelet.LastError(); queryErr != nil {
 			out.Problems = append(out.Problems, fmt.Sprintf("the kubelet did not return its configuration; its file is used, which lacks flags and drop-in files: %v", queryErr))
@@ -200,19 +221,28 @@ func Summarize(ctx context.Context, root host.Root, kubelet *KubeletReader, node
 		// Allocatable amounts are meaningless while the reservations are unknown.
 		out.Problems = append(slices.Clone(machine.Problems), readErr.Error())
 	}
+
 	object := f.Build()
 	for i := range machine.Zones {
 		z := &machine.Zones[i]
-		out.Zones[i] = ZoneSummary{Name: z.Name(), CPUs: z.CPUs.String(), Cores: machine.Cores(z.CPUs), Memory: z.Memory}
+		out.Zones[i] = ZoneSummary{
+			Name:   z.Name(),
+			CPUs:   z.CPUs.String(),
+			Cores:  machine.Cores(z.CPUs),
+			Memory: z.Memory,
+		}
+
 		for _, id := range slices.Sorted(maps.Keys(z.Distances)) {
 			out.Zones[i].Distances = append(out.Zones[i].Distances, z.Distances[id])
 		}
+
 		if readErr == nil {
 			usable := object.Zones[i].Resources.Allocatable
 			out.Zones[i].UsableCPU = new(float64(usable.Cpu().MilliValue()) / 1000)
 			out.Zones[i].UsableMemory = new(usable.Memory().Value())
 		}
 	}
+
 	return out
 }
 
@@ -228,14 +258,17 @@ func (s *Summary) Rows() [][7]string {
 		if z.UsableMemory != nil {
 			row[5] = formatMiB(*z.UsableMemory)
 		}
+
 		for k, d := range z.Distances {
 			if k > 0 {
 				row[6] += " "
 			}
 			row[6] += strconv.Itoa(d)
 		}
+
 		out[i] = row
 	}
+
 	return out
 }
 

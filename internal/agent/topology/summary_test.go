@@ -18,17 +18,21 @@ func TestSummarize(t *testing.T) {
 	files := twoZoneFiles()
 	files["var/lib/kubelet/config.yaml"] = "kind: KubeletConfiguration\nkubeReserved: {cpu: 1500m, memory: 1Gi}\nevictionHard: {memory.available: 1Gi}\n"
 	root := writeHost(t, files)
+
 	summary := Summarize(t.Context(), root, &KubeletReader{Root: root, Dir: kubeletDir}, nil) // as --once without an API server
 	want := "[[node0 0-3,8-10 4 5.5 16384 MiB 14336 MiB 10 21] [node2 4-7,12-14 4 7 8192 MiB 7168 MiB 21 10]]"
 	if got := fmt.Sprint(summary.Rows()); got != want || summary.ReservedCPUs != "0,8" || summary.KubeletSource != "/var/lib/kubelet/config.yaml" || len(summary.Problems) > 0 {
 		t.Errorf("%s\nwant %s\n%+v", got, want, summary)
 	}
+
 	delete(files, "var/lib/kubelet/config.yaml")
 	root = writeHost(t, files)
+
 	summary = Summarize(t.Context(), root, newTestReader(root, nil), nil)
 	if rows := summary.Rows(); rows[0][3] != "unknown" || rows[0][5] != "unknown" || !strings.Contains(strings.Join(summary.Problems, ""), "configuration is unknown") {
 		t.Errorf("%+v", summary)
 	}
+
 	root = writeHost(t, nil)
 	if summary := Summarize(t.Context(), root, newTestReader(root, nil), nil); len(summary.Zones) != 0 || len(summary.Problems) != 1 {
 		t.Errorf("%+v", summary)
@@ -47,11 +51,13 @@ func TestSummarizeQueriesKubelet(t *testing.T) {
 	kubelet := func() *KubeletReader {
 		return &KubeletReader{Root: root, Dir: kubeletDir, Client: k.client(t, k.authority()), Clock: clock.RealClock{}}
 	}
+
 	summary := Summarize(t.Context(), root, kubelet(), node)
 	want := "[[node0 0-3,8-10 4 6 16384 MiB 4096 MiB 10 21] [node2 4-7,12-14 4 7 8192 MiB 7168 MiB 21 10]]"
 	if got := fmt.Sprint(summary.Rows()); got != want || summary.ReservedCPUs != "0" || summary.KubeletSource != "the kubelet (/configz)" || len(summary.Problems) > 0 {
 		t.Errorf("%s\nwant %s\n%+v", got, want, summary)
 	}
+
 	k.setResponse(http.StatusForbidden, "no")
 	summary = Summarize(t.Context(), root, kubelet(), node)
 	problems := strings.Join(summary.Problems, "; ")

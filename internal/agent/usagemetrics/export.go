@@ -59,15 +59,19 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if s == nil {
 		return
 	}
+
 	out := sink{ch}
 	out.gauge(observedDesc, float64(s.At.UnixMilli())/1000)
+
 	if age := c.config.Clock.Since(s.At); age > maxSnapshotAge {
 		return
 	}
+
 	out.gauge(podsDesc, float64(len(s.Pods)))
 	for of := range s.Problems {
 		out.gauge(problemDesc, 1, of)
 	}
+
 	out.node(&s.Node)
 	out.devices(s)
 	c.pods(out, s)
@@ -86,6 +90,7 @@ func (s sink) send(d *prometheus.Desc, kind prometheus.ValueType, v float64, lab
 			labels[i] = strconv.QuoteToASCII(l) // Interface names may contain nearly any byte.
 		}
 	}
+
 	s.ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
 }
 
@@ -96,20 +101,24 @@ func (s sink) node(n *observe.Node) {
 	if n.UsedCPU.OK {
 		s.gauge(nodeCPUDesc, cores(float64(n.UsedCPU.Value)))
 	}
+
 	if n.Memory.OK {
 		s.gauge(nodeMemoryDesc, float64(n.Memory.Value.Total))
 		s.gauge(nodeMemoryUsedDesc, float64(n.Memory.Value.Total-n.Memory.Value.Available))
 		s.gauge(nodeSwappedDesc, float64(n.Memory.Value.SwappedOut))
 	}
+
 	if n.Load.OK {
 		for i, minutes := range [...]string{"1", "5", "15"} {
 			s.gauge(nodeLoadDesc, n.Load.Value[i], minutes)
 		}
 	}
+
 	s.stalled(nodeStalledDesc, n.Pressure)
 	if n.ExclusiveIdle.OK {
 		s.gauge(exclusiveIdleDesc, cores(float64(n.ExclusiveIdle.Value)))
 	}
+
 	for i := range n.Zones {
 		if z := &n.Zones[i]; z.Memory.OK {
 			name := topologyv1alpha1.ZoneNamePrefix + strconv.Itoa(z.ID)
@@ -134,6 +143,7 @@ func (s sink) devices(snapshot *observe.Snapshot) {
 		if !d.Rate.OK {
 			continue
 		}
+
 		r := d.Rate.Value
 		s.gauge(diskReadDesc, r.ReadBytes, d.Name)
 		s.gauge(diskWriteDesc, r.WriteBytes, d.Name)
@@ -141,6 +151,7 @@ func (s sink) devices(snapshot *observe.Snapshot) {
 		s.gauge(diskWritesDesc, r.Writes, d.Name)
 		s.gauge(diskBusyDesc, float64(r.Busy), d.Name)
 	}
+
 	for i := range snapshot.Interfaces {
 		if f := &snapshot.Interfaces[i]; f.Rate.OK {
 			s.gauge(networkReceiveDesc, f.Rate.Value.ReceivedBytes, f.Name)
@@ -156,15 +167,18 @@ func (c *Collector) pods(out sink, s *observe.Snapshot) {
 			names[inventory.UID(p)] = p
 		}
 	}
+
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if i > 0 && s.Pods[i-1].UID == p.UID {
 			continue // Pods are ordered by UID; two cgroups of one pod would duplicate its series.
 		}
+
 		labels := []string{"", "", p.UID}
 		if known := names[p.UID]; known != nil {
 			labels[0], labels[1] = known.Namespace, known.Name
 		}
+
 		out.pod(p, labels)
 	}
 }
@@ -179,22 +193,26 @@ func (s sink) pod(p *observe.Pod, labels []string) {
 	if p.Limit.OK && !p.Limit.Value.Unlimited() {
 		s.gauge(podLimitDesc, p.Limit.Value.Cores(), labels...)
 	}
+
 	if m := p.Memory; m.OK {
 		s.gauge(podMemoryDesc, float64(m.Value.Used), labels...)
 		s.gauge(podWorkingSetDesc, float64(m.Value.WorkingSet), labels...)
 		s.gauge(podRSSDesc, float64(m.Value.RSS), labels...)
 		s.gauge(podCacheDesc, float64(m.Value.Cache), labels...)
 	}
+
 	s.stalled(podStalledDesc, p.Pressure, labels...)
 	if c := p.Cycles; c.OK {
 		s.gauge(podCyclesDesc, c.Value.PerInstruction, labels...)
 	}
+
 	if t := p.DiskIO; t.OK {
 		s.gauge(podDiskReadDesc, t.Value.ReadBytes, labels...)
 		s.gauge(podDiskWriteDesc, t.Value.WriteBytes, labels...)
 		s.gauge(podDiskReadsDesc, t.Value.Reads, labels...)
 		s.gauge(podDiskWritesDesc, t.Value.Writes, labels...)
 	}
+
 	if q := p.RunQueue(); q.OK {
 		s.gauge(podQueueDesc, q.Value.Waiting, labels...)
 		s.gauge(podThreadsDesc, float64(q.Value.Threads), labels...)

@@ -38,22 +38,27 @@ type fixture struct {
 
 func newFixture(t *testing.T, copies int) *fixture {
 	t.Helper()
+
 	b := &fixture{rec: hostrecording.ForTest(t, "v2-systemd-containerd"), clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))}
 	b.rec.Multiply(burstable, copies)
+
 	layout, err := cgroup.Detect(host.Root(b.rec.Dir))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b.observer = observe.New(host.Root(b.rec.Dir), layout)
 	t.Cleanup(b.observer.Close)
 	b.collector = New(Config{Latest: &b.latest, Clock: b.clock, Pods: func() []*corev1.Pod {
 		return []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: guaranteed}}}
 	}})
+
 	return b
 }
 
 func (b *fixture) observe(t *testing.T, moment int) {
 	t.Helper()
+
 	b.rec.To(moment)
 	b.clock.SetTime(b.clock.Now().Add(10 * time.Second))
 	b.latest.Publish(b.observer.Collect(b.clock.Now()))
@@ -69,6 +74,7 @@ func transferring(latest *observe.Latest) {
 			p.DiskIO = observe.Known[observe.DiskIORate]{Value: observe.DiskIORate{At: s.At, Reads: 1, Writes: 2, ReadBytes: 3, WriteBytes: 4}, OK: true}
 		}
 	}
+
 	latest.Publish(&s)
 }
 
@@ -78,16 +84,20 @@ func TestCollect(t *testing.T) {
 	if n := testutil.CollectAndCount(b.collector); n != 0 {
 		t.Errorf("%d series before the first look", n)
 	}
+
 	b.observe(t, 0)
 	if n := testutil.CollectAndCount(b.collector, "crane_agent_node_cpu_usage_cores", "crane_agent_pod_cpu_usage_cores"); n != 0 {
 		t.Errorf("%d rates after one look", n)
 	}
+
 	b.observe(t, 1)
 	transferring(&b.latest)
+
 	registry := prometheus.NewPedanticRegistry()
 	if err := registry.Register(b.collector); err != nil {
 		t.Fatal(err)
 	}
+
 	want := `
 # HELP crane_agent_node_cpu_usage_cores CPU use between the last two measurements, in cores.
 # TYPE crane_agent_node_cpu_usage_cores gauge
@@ -126,19 +136,23 @@ crane_agent_pod_disk_write_bytes_per_second{namespace="shop",pod="web",uid="` + 
 # TYPE crane_agent_pod_disk_writes_per_second gauge
 crane_agent_pod_disk_writes_per_second{namespace="shop",pod="web",uid="` + guaranteed + `"} 2
 `
+
 	names := []string{
 		"crane_agent_node_cpu_usage_cores", "crane_agent_node_disk_write_bytes_per_second", "crane_agent_node_memory_usage_bytes",
 		"crane_agent_node_network_receive_bytes_per_second", "crane_agent_observed_pods", "crane_agent_observed_timestamp_seconds",
 		"crane_agent_pod_cpu_limit_cores", "crane_agent_pod_cycles_per_instruction", "crane_agent_pod_disk_read_bytes_per_second", "crane_agent_pod_disk_reads_per_second",
 		"crane_agent_pod_disk_write_bytes_per_second", "crane_agent_pod_disk_writes_per_second",
 	}
+
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
+
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	found := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -149,6 +163,7 @@ crane_agent_pod_disk_writes_per_second{namespace="shop",pod="web",uid="` + guara
 			found[strings.Join(key, ",")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
+
 	for key, want := range map[string]float64{
 		"crane_agent_pod_cpu_usage_cores,shop,web," + guaranteed:          0.5,
 		"crane_agent_pod_cpu_usage_cores,,," + burstable:                  0.9, // its name is unknown
@@ -162,13 +177,16 @@ crane_agent_pod_disk_writes_per_second{namespace="shop",pod="web",uid="` + guara
 			t.Errorf("%s = %g, %t; want %g", key, got, ok, want)
 		}
 	}
+
 	if n := testutil.CollectAndCount(b.collector, "crane_agent_pod_pressure_stalled_seconds_total"); n != 4*3*2 {
 		t.Errorf("%d series of pressure, want those of 4 pods, 3 resources, some and full", n)
 	}
+
 	s := *b.latest.Load()
 	s.Node.ExclusiveIdle = observe.Known[series.MilliCPU]{Value: 1500, OK: true}
 	s.Pods[0].Containers[0].RunQueue = observe.Known[observe.RunQueue]{Value: observe.RunQueue{Waiting: 0.5, Sampled: 8, Threads: 20}, OK: true}
 	b.latest.Publish(&s)
+
 	for name, want := range map[string]int{
 		"crane_agent_node_exclusive_cpu_idle_cores": 1, "crane_agent_node_numa_memory_bytes": 2, "crane_agent_node_numa_memory_usage_bytes": 2,
 		"crane_agent_pod_run_queue_wait_ratio": 1, "crane_agent_pod_run_queue_threads": 1, "crane_agent_pod_run_queue_sampled_threads": 1,
@@ -177,6 +195,7 @@ crane_agent_pod_disk_writes_per_second{namespace="shop",pod="web",uid="` + guara
 			t.Errorf("%d series of %s, want %d", n, name, want)
 		}
 	}
+
 	problems, err := testutil.CollectAndLint(b.collector)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
@@ -188,16 +207,20 @@ func TestGone(t *testing.T) {
 	b := newFixture(t, 0)
 	b.observe(t, 0)
 	b.observe(t, 1)
+
 	if n := testutil.CollectAndCount(b.collector, "crane_agent_pod_memory_usage_bytes"); n != 4 {
 		t.Fatalf("%d pods, want 4", n)
 	}
+
 	s := b.latest.Load()
 	without := *s
 	without.Pods = without.Pods[1:]
 	b.latest.Publish(&without)
+
 	if n := testutil.CollectAndCount(b.collector, "crane_agent_pod_memory_usage_bytes"); n != 3 {
 		t.Errorf("%d pods, want 3", n)
 	}
+
 	b.clock.SetTime(b.clock.Now().Add(2 * time.Minute))
 	if n := testutil.CollectAndCount(b.collector); n != 1 {
 		t.Errorf("%d series of two minutes ago, want that of the time alone", n)
@@ -213,6 +236,7 @@ func TestBound(t *testing.T) {
 	b = newFixture(t, 100)
 	b.observe(t, 0)
 	b.observe(t, 1)
+
 	many := testutil.CollectAndCount(b.collector)
 	if each := (many - few) / 100; each > 13 || many-few < 100 {
 		t.Errorf("%d series for 4 pods, %d for 104: %d each, want 13 at most", few, many, each)
@@ -230,10 +254,12 @@ func TestHostileNames(t *testing.T) {
 	s.Interfaces = []observe.Interface{s.Interfaces[0], odd}
 	s.Pods = append([]observe.Pod{s.Pods[0]}, s.Pods...)
 	b.latest.Publish(&s)
+
 	registry := prometheus.NewPedanticRegistry()
 	if err := registry.Register(b.collector); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := registry.Gather(); err != nil {
 		t.Error(err)
 	}

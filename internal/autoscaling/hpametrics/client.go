@@ -47,6 +47,7 @@ func NewClient(mgr manager.Manager) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the metrics APIs: %w", err)
 	}
+
 	return &Client{REST: disco.RESTClient(), Pods: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper()}, nil
 }
 
@@ -74,6 +75,7 @@ func (c *Client) Read(ctx context.Context, namespace, selector string, m *autosc
 	case autoscalingv2.ExternalMetricSourceType:
 		return c.external(ctx, namespace, selector, m.External.Metric)
 	}
+
 	return Value{}, fmt.Errorf("metric type %q: %w", m.Type, scaling.ErrNoMetric)
 }
 
@@ -84,6 +86,7 @@ func (c *Client) ExternalValues(ctx context.Context, namespace, name, selector s
 	if err == nil && len(list.Items) == 0 {
 		err = fmt.Errorf("%s has no value: %w", name, scaling.ErrNoMetric)
 	}
+
 	return list.Items, err
 }
 
@@ -94,10 +97,12 @@ func (c *Client) get(ctx context.Context, prefix string, segments []string, para
 		if segment == "" {
 			return fmt.Errorf("%w: a name in the metric is empty", scaling.ErrNoMetric)
 		}
+
 		if reasons := content.IsPathSegmentName(segment); len(reasons) > 0 {
 			return fmt.Errorf("%w: name %q in the metric: %s", scaling.ErrNoMetric, segment, reasons[0])
 		}
 	}
+
 	at := path.Join(append([]string{prefix}, segments...)...)
 	req := c.REST.Get().AbsPath(at)
 	for k, v := range params {
@@ -105,11 +110,13 @@ func (c *Client) get(ctx context.Context, prefix string, segments []string, para
 			req = req.Param(k, v)
 		}
 	}
+
 	body, err := req.SetHeader("Accept", "application/json").Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", scaling.ErrNoMetric, err)
 	}
 	defer func() { _ = body.Close() }()
+
 	data, err := io.ReadAll(io.LimitReader(body, maxResponse+1))
 	switch {
 	case err != nil:
@@ -117,9 +124,11 @@ func (c *Client) get(ctx context.Context, prefix string, segments []string, para
 	case len(data) > maxResponse:
 		return fmt.Errorf("%w: the response of %s has more than %d MiB", scaling.ErrNoMetric, at, maxResponse>>20)
 	}
+
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("%w: decoding the response of %s: %w", scaling.ErrNoMetric, at, err)
 	}
+
 	return nil
 }
 
@@ -128,10 +137,12 @@ func (c *Client) listPods(ctx context.Context, namespace, selector string) ([]co
 	if err != nil || parsed.Empty() {
 		return nil, fmt.Errorf("the scale of the target has the selector %q, which selects no pods: %w", selector, scaling.ErrNoMetric)
 	}
+
 	var list corev1.PodList
 	if err := c.Pods.List(ctx, &list, &client.ListOptions{Namespace: namespace, LabelSelector: parsed}); err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
+
 	return list.Items, nil
 }
 
@@ -140,21 +151,25 @@ func (c *Client) resource(ctx context.Context, namespace, selector string, s pod
 	if err != nil {
 		return Value{}, err
 	}
+
 	var list metricsv1beta1.PodMetricsList
 	err = c.get(ctx, "/apis/metrics.k8s.io/v1beta1/namespaces", []string{namespace, "pods"}, map[string]string{"labelSelector": selector}, &list)
 	if err != nil {
 		return Value{}, err
 	}
+
 	byName := make(map[string]*metricsv1beta1.PodMetrics, len(list.Items))
 	for i := range list.Items {
 		byName[list.Items[i].Name] = &list.Items[i]
 	}
+
 	var out Value
 	for i := range pods {
 		if pod, ok := s.sample(&pods[i], byName[pods[i].Name]); ok {
 			out.Pods = append(out.Pods, pod)
 		}
 	}
+
 	return out, nil
 }
 
@@ -176,6 +191,7 @@ func (c *Client) custom(ctx context.Context, object []string, params map[string]
 	if err == nil && len(out.Items) == 0 {
 		err = fmt.Errorf("%s has no value: %w", path.Join(object...), scaling.ErrNoMetric)
 	}
+
 	return out, err
 }
 
@@ -184,21 +200,25 @@ func (c *Client) perPod(ctx context.Context, namespace, selector string, m autos
 	if err != nil {
 		return Value{}, err
 	}
+
 	values, err := c.custom(ctx, []string{namespace, "pods", "*", m.Name}, map[string]string{
 		"labelSelector": selector, "metricLabelSelector": formatSelector(m.Selector),
 	})
 	if err != nil {
 		return Value{}, err
 	}
+
 	byName := map[string]float64{}
 	for i := range values.Items {
 		byName[values.Items[i].DescribedObject.Name] = values.Items[i].Value.AsApproximateFloat64()
 	}
+
 	var out Value
 	for i := range pods {
 		if !Counted(&pods[i]) {
 			continue
 		}
+
 		usage, found := byName[pods[i].Name]
 		pod := scaling.Pod{Usage: usage, Request: 1}
 		switch {
@@ -207,8 +227,10 @@ func (c *Client) perPod(ctx context.Context, namespace, selector string, m autos
 		case !found:
 			pod.State = scaling.Missing
 		}
+
 		out.Pods = append(out.Pods, pod)
 	}
+
 	return out, nil
 }
 
@@ -217,10 +239,12 @@ func (c *Client) object(ctx context.Context, namespace, selector string, m *auto
 	if err != nil {
 		return Value{}, fmt.Errorf("describedObject.apiVersion: %w", err)
 	}
+
 	mapping, err := c.Mapper.RESTMapping(gv.WithKind(m.DescribedObject.Kind).GroupKind(), gv.Version)
 	if err != nil {
 		return Value{}, fmt.Errorf("describedObject: %w", err)
 	}
+
 	object := []string{namespace, mapping.Resource.GroupResource().String(), m.DescribedObject.Name, m.Metric.Name}
 	switch kind := mapping.GroupVersionKind.GroupKind(); {
 	case kind == schema.GroupKind{Kind: "Namespace"}:
@@ -229,15 +253,18 @@ func (c *Client) object(ctx context.Context, namespace, selector string, m *auto
 	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
 		return Value{}, fmt.Errorf("describedObject: %s belongs to no namespace: %w", kind, scaling.ErrNoMetric)
 	}
+
 	values, err := c.custom(ctx, object,
 		map[string]string{"metricLabelSelector": formatSelector(m.Metric.Selector)})
 	if err != nil {
 		return Value{}, err
 	}
+
 	sum := 0.0
 	for i := range values.Items {
 		sum += values.Items[i].Value.AsApproximateFloat64()
 	}
+
 	return c.sumWithReadyPods(ctx, namespace, selector, sum)
 }
 
@@ -246,10 +273,12 @@ func (c *Client) external(ctx context.Context, namespace, selector string, m aut
 	if err != nil {
 		return Value{}, err
 	}
+
 	sum := 0.0
 	for i := range values {
 		sum += values[i].Value.AsApproximateFloat64()
 	}
+
 	return c.sumWithReadyPods(ctx, namespace, selector, sum)
 }
 
@@ -259,12 +288,14 @@ func (c *Client) sumWithReadyPods(ctx context.Context, namespace, selector strin
 	if err != nil {
 		return Value{}, err
 	}
+
 	out := Value{Sum: sum}
 	for i := range pods {
 		if ready := readyCondition(&pods[i]); Counted(&pods[i]) && ready != nil && ready.Status == corev1.ConditionTrue {
 			out.Ready++
 		}
 	}
+
 	return out, nil
 }
 
@@ -273,5 +304,6 @@ func formatSelector(s *metav1.LabelSelector) string {
 	if s == nil {
 		return ""
 	}
+
 	return metav1.FormatLabelSelector(s)
 }

@@ -28,12 +28,14 @@ import (
 // newFixture returns a client of a server that answers every request with body, and the paths that were requested.
 func newFixture(t *testing.T, body string) (*Client, *[]string) {
 	t.Helper()
+
 	var paths []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		paths = append(paths, r.URL.EscapedPath())
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, body)
 	}))
+
 	t.Cleanup(server.Close)
 	restClient, err := rest.UnversionedRESTClientFor(&rest.Config{
 		Host: server.URL, ContentConfig: rest.ContentConfig{NegotiatedSerializer: scheme.Codecs.WithoutConversion()},
@@ -41,6 +43,7 @@ func newFixture(t *testing.T, body string) (*Client, *[]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Service"}, meta.RESTScopeNamespace)
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, meta.RESTScopeRoot)
@@ -49,6 +52,7 @@ func newFixture(t *testing.T, body string) (*Client, *[]string) {
 	pods := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0", Labels: map[string]string{"app": "web"}},
 	}).Build()
+
 	return &Client{REST: restClient, Pods: pods, Mapper: mapper}, &paths
 }
 
@@ -78,12 +82,14 @@ func TestNamesAreOnePathSegment(t *testing.T) {
 			}}
 		},
 	}
+
 	const values = `{"items": [{"metricName": "x", "value": "7", "describedObject": {"name": "web-0"}}]}`
 	for name, spec := range metrics {
 		for _, bad := range hostile {
 			t.Run(name+" "+bad, func(t *testing.T) {
 				c, paths := newFixture(t, values)
 				m := spec(bad)
+
 				value, err := c.Read(t.Context(), "shop", "app=web", &m, time.Now())
 				if !errors.Is(err, scaling.ErrNoMetric) {
 					t.Errorf("got %+v, %v: want an error that wraps ErrNoMetric", value, err)
@@ -93,12 +99,14 @@ func TestNamesAreOnePathSegment(t *testing.T) {
 				}
 			})
 		}
+
 		t.Run(name+" with unusual characters", func(t *testing.T) {
 			c, paths := newFixture(t, values)
 			m := spec("http:requests?x=1#rate 5m")
 			if _, err := c.Read(t.Context(), "shop", "app=web", &m, time.Now()); err != nil {
 				t.Fatal(err)
 			}
+
 			if len(*paths) != 1 || !strings.Contains((*paths)[0], "/http:requests%3Fx=1%23rate%205m") || !strings.Contains((*paths)[0], "/namespaces/shop/") {
 				t.Errorf("requested %q", *paths)
 			}
@@ -122,6 +130,7 @@ func TestObjectsOfTheCluster(t *testing.T) {
 				DescribedObject: autoscalingv2.CrossVersionObjectReference{APIVersion: c.apiVersion, Kind: c.kind, Name: c.name},
 				Metric:          autoscalingv2.MetricIdentifier{Name: "hits"},
 			}}
+
 			value, err := reader.Read(t.Context(), "shop", "app=web", &m, time.Now())
 			switch {
 			case c.want == "" && (!errors.Is(err, scaling.ErrNoMetric) || len(*paths) > 0):

@@ -31,10 +31,12 @@ func (s podSampler) sample(pod *corev1.Pod, sample *metricsv1beta1.PodMetrics) (
 	if !Counted(pod) {
 		return scaling.Pod{}, false
 	}
+
 	request, err := Request(pod, s.resource, s.container)
 	if err != nil {
 		request = 0 // The calculation of the replicas reports a missing request.
 	}
+
 	out := scaling.Pod{Request: request}
 	switch {
 	case pod.Status.Phase == corev1.PodPending:
@@ -44,6 +46,7 @@ func (s podSampler) sample(pod *corev1.Pod, sample *metricsv1beta1.PodMetrics) (
 	case s.resource == corev1.ResourceCPU && isInitializing(pod, sample, s.now):
 		out.State = scaling.Unready
 	}
+
 	if sample != nil {
 		use, found := s.usage(sample)
 		out.Usage = use
@@ -51,6 +54,7 @@ func (s podSampler) sample(pod *corev1.Pod, sample *metricsv1beta1.PodMetrics) (
 			out.State = scaling.Missing
 		}
 	}
+
 	return out, true
 }
 
@@ -65,10 +69,12 @@ func isInitializing(pod *corev1.Pod, sample *metricsv1beta1.PodMetrics, now time
 	if ready == nil || pod.Status.StartTime == nil {
 		return true
 	}
+
 	since := ready.LastTransitionTime.Time
 	if pod.Status.StartTime.Add(cpuInitializationPeriod).After(now) {
 		return ready.Status == corev1.ConditionFalse || sample.Timestamp.Time.Before(since.Add(sample.Window.Duration))
 	}
+
 	return ready.Status == corev1.ConditionFalse && pod.Status.StartTime.Add(initialReadinessDelay).After(since)
 }
 
@@ -78,22 +84,28 @@ func readyCondition(pod *corev1.Pod) *corev1.PodCondition {
 			return &pod.Status.Conditions[i]
 		}
 	}
+
 	return nil
 }
 
 // usage returns the sum over the selected containers, and false where one of them has no value.
 func (s podSampler) usage(sample *metricsv1beta1.PodMetrics) (float64, bool) {
-	total, found := 0.0, false
+	total := 0.0
+	found := false
 	for i := range sample.Containers {
 		c := &sample.Containers[i]
 		if s.container != "" && c.Name != s.container {
 			continue
 		}
+
 		q, ok := c.Usage[s.resource]
 		if !ok {
 			return 0, false
 		}
-		total, found = total+q.AsApproximateFloat64(), true
+
+		total = total + q.AsApproximateFloat64()
+		found = true
 	}
+
 	return total, found
 }

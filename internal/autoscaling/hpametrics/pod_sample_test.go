@@ -35,6 +35,7 @@ func TestPodSamples(t *testing.T) {
 			},
 		}
 	}
+
 	sample := &metricsv1beta1.PodMetrics{
 		Timestamp: metav1.NewTime(now), Window: metav1.Duration{Duration: 30 * time.Second},
 		Containers: []metricsv1beta1.ContainerMetrics{containerUsage("main", "200m"), containerUsage("proxy", "50m")},
@@ -42,6 +43,7 @@ func TestPodSamples(t *testing.T) {
 	pending := pod(0, 0, corev1.ConditionFalse)
 	pending.Status.Phase = corev1.PodPending
 	over := pod(time.Hour, time.Hour, corev1.ConditionTrue)
+
 	over.Status.Phase = corev1.PodFailed
 	bare := pod(time.Hour, time.Hour, corev1.ConditionTrue)
 	bare.Spec.Containers[0].Resources = corev1.ResourceRequirements{}

@@ -19,22 +19,30 @@ func Request(pod *corev1.Pod, name corev1.ResourceName, container string) (float
 		if !ok {
 			return 0, fmt.Errorf("the pod requests no %s, which averageUtilization refers to", name)
 		}
+
 		return q.AsApproximateFloat64(), nil
 	}
-	total, found := 0.0, false
+
+	total := 0.0
+	found := false
 	for _, c := range longRunningContainers(&pod.Spec) {
 		if container != "" && c.Name != container {
 			continue
 		}
+
 		q, ok := c.Resources.Requests[name]
 		if !ok {
 			return 0, fmt.Errorf("container %s requests no %s, which averageUtilization refers to", c.Name, name)
 		}
-		total, found = total+q.AsApproximateFloat64(), true
+
+		total = total + q.AsApproximateFloat64()
+		found = true
 	}
+
 	if !found {
 		return 0, fmt.Errorf("the request for %s is unknown: there is no container %s", name, container)
 	}
+
 	return total, nil
 }
 
@@ -46,8 +54,10 @@ func longRunningContainers(spec *corev1.PodSpec) []*corev1.Container {
 			out = append(out, &spec.InitContainers[i])
 		}
 	}
+
 	for i := range spec.Containers {
 		out = append(out, &spec.Containers[i])
 	}
+
 	return out
 }

@@ -14,6 +14,7 @@ import (
 func BenchmarkPrediction(b *testing.B) {
 	one := newPrediction("0.5", 0.9)
 	b.ReportAllocs()
+
 	for b.Loop() {
 		if _, err := ActionableForecast(one, "resource.cpu", noon().Add(30*time.Minute)); err != nil {
 			b.Fatal(err)
@@ -26,6 +27,7 @@ func BenchmarkCron(b *testing.B) {
 	e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}
 	e.Spec.Crons = []autoscalingv1alpha1.CronSpec{{CronName: "office", Start: "0 8 * * 1-5", End: "0 18 * * 1-5", TargetReplicas: 10, TimeZone: &zone}}
 	b.ReportAllocs()
+
 	for b.Loop() {
 		CronReplicas(e, &Zones{}, noon())
 	}

@@ -35,6 +35,7 @@ func NewZones(localTime bool) *Zones {
 	if localTime {
 		return &Zones{Default: time.Local}
 	}
+
 	return &Zones{}
 }
 
@@ -46,15 +47,18 @@ func (z *Zones) location(name *string) (*time.Location, error) {
 	case *name == LocalZone:
 		return cmp.Or(z.Local, time.Local), nil
 	}
+
 	if found, ok := z.cache.Load(*name); ok {
 		if place, ok := found.(*time.Location); ok {
 			return place, nil
 		}
 	}
+
 	place, err := time.LoadLocation(*name)
 	if err != nil {
 		return nil, fmt.Errorf("timezone %q: %w", *name, err)
 	}
+
 	z.cache.Store(*name, place)
 	return place, nil
 }
@@ -70,13 +74,16 @@ func CronWindows(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, zon
 			failed[i] = err
 			continue
 		}
+
 		w, err := scaling.NewCronWindow(c.CronName, string(c.Start), string(c.End), place, c.TargetReplicas)
 		if err != nil {
 			failed[i] = err
 			continue
 		}
+
 		out = append(out, w)
 	}
+
 	return out, failed
 }
 

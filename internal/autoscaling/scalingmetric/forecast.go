@@ -51,23 +51,34 @@ func ActionableForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier
 	if err != nil {
 		return Forecast{}, err
 	}
+
 	spec := MetricSpec(tsp, identifier)
 	part, err := selectForecast(spec, m, whole)
 	if err != nil {
 		return Forecast{}, err
 	}
+
 	samples := m.Prediction[0].Samples
 	peak, err := peakValue(samples, now, part.window)
 	if err != nil {
 		return Forecast{}, err
 	}
+
 	if part.rejection != nil {
 		return Forecast{}, part.rejection
 	}
-	out := Forecast{Value: peak * part.factor, ExpiresAt: time.Unix(samples[len(samples)-1].Timestamp, 0), Window: part.window, Reason: part.reason}
+
+	out := Forecast{
+		Value:     peak * part.factor,
+		ExpiresAt: time.Unix(samples[len(samples)-1].Timestamp, 0),
+		Window:    part.window,
+		Reason:    part.reason,
+	}
+
 	if m.UpdateTime != nil {
 		out.CreatedAt = m.UpdateTime.Time
 	}
+
 	return out, nil
 }
 
@@ -78,15 +89,24 @@ func PeakForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier strin
 	if err != nil {
 		return Forecast{}, err
 	}
+
 	samples := m.Prediction[0].Samples
 	peak, err := peakValue(samples, now, whole)
 	if err != nil {
 		return Forecast{}, err
 	}
-	out := Forecast{Value: peak, ExpiresAt: time.Unix(samples[len(samples)-1].Timestamp, 0), Window: whole, Reason: "the highest of the next " + whole.String()}
+
+	out := Forecast{
+		Value:     peak,
+		ExpiresAt: time.Unix(samples[len(samples)-1].Timestamp, 0),
+		Window:    whole,
+		Reason:    "the highest of the next " + whole.String(),
+	}
+
 	if m.UpdateTime != nil {
 		out.CreatedAt = m.UpdateTime.Time
 	}
+
 	return out, nil
 }
 
@@ -101,10 +121,12 @@ func latestForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier str
 	case len(m.Prediction) == 0:
 		return nil, 0, withReason(ErrNotReady, m.Reason)
 	}
+
 	whole := tsp.Spec.Window()
 	if m.UpdateTime != nil && m.LastSampleTime != nil && m.UpdateTime.Sub(m.LastSampleTime.Time) > whole {
 		return nil, 0, fmt.Errorf("the newest sample is of %s: %w", m.LastSampleTime.UTC().Format(time.RFC3339), scaling.ErrOutdated)
 	}
+
 	return m, whole, nil
 }
 
@@ -125,6 +147,7 @@ func selectForecast(spec *predictionv1alpha1.PredictionMetric, m *predictionv1al
 		out.rejection = checkSkill(spec, m)
 		return out, nil
 	}
+
 	choice := m.Scaling
 	if choice == nil {
 		return out, fmt.Errorf("%w with a rating", ErrNotReady)
@@ -133,12 +156,15 @@ func selectForecast(spec *predictionv1alpha1.PredictionMetric, m *predictionv1al
 		out.rejection = withReason(ErrNotWorthwhile, choice.Why)
 		return out, nil
 	}
+
 	out.window = time.Duration(choice.LeadSeconds) * time.Second
 	target, errTarget := strconv.ParseFloat(string(spec.Scaling.Target), 64)
+
 	fill, errFill := strconv.ParseFloat(choice.Fill, 64)
 	if errTarget != nil || errFill != nil || !(target > 0 && target <= 1) || !(fill > 0 && fill <= 1) {
 		return out, fmt.Errorf("the choice is a target of %q and pods filled to %q: %w", spec.Scaling.Target, choice.Fill, scaling.ErrNoMetric)
 	}
+
 	out.factor = scaling.Plant{Capacity: 1, Target: target}.EquivalentLoad(scaling.Level{Utilization: fill}, 1)
 	out.reason = fmt.Sprintf("the %s quantile of the next %s, in pods filled to %.0f %%: %s", choice.Quantile, out.window, 100*fill, choice.Why)
 	return out, nil
@@ -156,6 +182,7 @@ func MetricSpec(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string)
 			return m
 		}
 	}
+
 	return nil
 }
 
@@ -165,6 +192,7 @@ func metricStatus(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier strin
 			return m
 		}
 	}
+
 	return nil
 }
 
@@ -174,16 +202,20 @@ func checkSkill(spec *predictionv1alpha1.PredictionMetric, m *predictionv1alpha1
 	if spec != nil && spec.Algorithm.AlgorithmType == predictionv1alpha1.AlgorithmTypePercentile {
 		return nil
 	}
+
 	if m.Skill == "" && m.UpdateTime == nil {
 		return nil
 	}
+
 	if m.Skill == "" {
 		return withReason(fmt.Errorf("%w: the history is too short", scaling.ErrNoSkill), m.Reason)
 	}
+
 	skill, err := strconv.ParseFloat(m.Skill, 64)
 	if err != nil || !(skill >= scaling.MinSkill) {
 		return withReason(fmt.Errorf("%w: it is %s, and at least %v is required", scaling.ErrNoSkill, m.Skill, scaling.MinSkill), m.Reason)
 	}
+
 	return nil
 }
 
@@ -191,6 +223,7 @@ func withReason(err error, reason string) error {
 	if reason == "" {
 		return err
 	}
+
 	return fmt.Errorf("%w (%s)", err, reason)
 }
 
@@ -204,11 +237,14 @@ func peakValue(samples []predictionv1alpha1.Sample, now time.Time, window time.D
 		if err != nil {
 			return 0, fmt.Errorf("the forecast holds %q, which is not a number: %w", s.Value, scaling.ErrNoMetric)
 		}
+
 		points = append(points, scaling.Point{At: time.Unix(s.Timestamp, 0), Value: v})
 	}
+
 	if len(points) == 0 && len(samples) > 0 {
 		points = append(points, scaling.Point{At: time.Unix(samples[len(samples)-1].Timestamp, 0)}) // PeakInWindow reports when the forecast ended.
 	}
+
 	return scaling.PeakInWindow(points, now, window)
 }
 
@@ -223,5 +259,6 @@ func NewQuantity(v float64) resource.Quantity {
 		const slack = 1e-6
 		return *resource.NewMilliQuantity(max(1, int64(math.Ceil(v*1000-slack))), resource.DecimalSI)
 	}
+
 	return *resource.NewQuantity(int64(math.Min(math.Ceil(v), most)), resource.DecimalSI)
 }

@@ -32,8 +32,10 @@ func newPrediction(skill string, values ...float64) *predictionv1alpha1.TimeSeri
 				Value: strconv.FormatFloat(v, 'f', 5, 64), Timestamp: noon().Add(time.Duration(i) * time.Minute).Unix(),
 			})
 		}
+
 		m.Prediction = append(m.Prediction, s)
 	}
+
 	return &predictionv1alpha1.TimeSeriesPrediction{
 		Spec: predictionv1alpha1.TimeSeriesPredictionSpec{
 			PredictionWindowSeconds: 3600,
@@ -51,7 +53,9 @@ func TestPrediction(t *testing.T) {
 	old.Status.PredictionMetrics[0].LastSampleTime = &long
 	ofGocrane := newPrediction("", 0.9)
 	ofGocrane.Spec.PredictionMetrics[0].Algorithm.AlgorithmType = predictionv1alpha1.AlgorithmTypeDSP
-	ofGocrane.Status.PredictionMetrics[0].UpdateTime, ofGocrane.Status.PredictionMetrics[0].LastSampleTime = nil, nil
+	ofGocrane.Status.PredictionMetrics[0].UpdateTime = nil
+
+	ofGocrane.Status.PredictionMetrics[0].LastSampleTime = nil
 	broken := newPrediction("0.5", 0.9)
 	broken.Status.PredictionMetrics[0].Prediction[0].Samples[3].Value = "lots"
 	for name, c := range map[string]struct {
@@ -83,6 +87,7 @@ func TestPrediction(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %v, %v", name, got, err, c.want, c.err)
 		}
 	}
+
 	if _, err := ActionableForecast(newPrediction("0.5", 1), "resource.memory", noon()); !errors.Is(err, ErrNotReady) {
 		t.Errorf("of another metric: %v", err)
 	}
@@ -117,6 +122,7 @@ func TestParseSelector(t *testing.T) {
 	if err != nil || got != key {
 		t.Errorf("%+v, %v", got, err)
 	}
+
 	for _, text := range []string{
 		"", "targetKind=Deployment", "targetKind=Deployment,targetName=web,targetNamespace=shop",
 		"targetKind=Deployment,targetName=web,targetNamespace=shop,resourceIdentifier!=cron",
@@ -127,10 +133,12 @@ func TestParseSelector(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if k, err := ParseKey(s); err == nil {
 			t.Errorf("%q is %+v", text, k)
 		}
 	}
+
 	if _, err := ParseKey(labels.Nothing()); err == nil {
 		t.Error("nothing is selected, and that is fine")
 	}
@@ -139,10 +147,14 @@ func TestParseSelector(t *testing.T) {
 func TestKeySelects(t *testing.T) {
 	key := Key{TargetKind: "Deployment", TargetName: "web", TargetNamespace: "shop", Identifier: "resource.cpu"}
 	e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}
-	e.Namespace, e.Spec.ScaleTargetRef.Kind, e.Spec.ScaleTargetRef.Name = "shop", "Deployment", "web"
+
+	e.Namespace = "shop"
+	e.Spec.ScaleTargetRef.Kind = "Deployment"
+	e.Spec.ScaleTargetRef.Name = "web"
 	if !key.SelectsAutoscaler(e) {
 		t.Error("its autoscaler is not selected")
 	}
+
 	e.Namespace = "other"
 	if key.SelectsAutoscaler(e) || key.SelectsPrediction(newPrediction("1", 1)) {
 		t.Error("another object is selected")
@@ -150,28 +162,35 @@ func TestKeySelects(t *testing.T) {
 }
 
 func TestCron(t *testing.T) {
-	two, shanghai, nowhere := int32(2), "Asia/Shanghai", "Asia/Atlantis"
+	two := int32(2)
+	shanghai := "Asia/Shanghai"
+	nowhere := "Asia/Atlantis"
 	e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}
 	e.Spec.MinReplicas = &two
+
 	e.Spec.Crons = []autoscalingv1alpha1.CronSpec{
 		{CronName: "utc", Start: "0 12 * * *", End: "0 13 * * *", TargetReplicas: 5},
 		{CronName: "far", Start: "0 22 * * *", End: "0 23 * * *", TimeZone: &shanghai, TargetReplicas: 7},
 		{CronName: "lost", Start: "0 0 * * *", End: "0 23 * * *", TimeZone: &nowhere, TargetReplicas: 50},
 		{CronName: "local", Start: "0 6 * * *", End: "0 7 * * *", TimeZone: new(LocalZone), TargetReplicas: 9},
 	}
+
 	for hour, want := range map[int]int32{0: 9, 1: 2, 11: 2, 12: 5, 13: 2, 14: 7, 15: 2} {
 		if got := CronReplicas(e, &Zones{Local: time.FixedZone("six ahead", 6*3600)}, time.Date(2026, 5, 4, hour, 30, 0, 0, time.UTC)); got != want {
 			t.Errorf("at %d:30 UTC %d, want %d", hour, got, want)
 		}
 	}
+
 	// gocrane evaluates schedules without a zone in the local one.
 	place, err := time.LoadLocation(shanghai)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if got := CronReplicas(e, &Zones{Default: place}, time.Date(2026, 5, 4, 4, 30, 0, 0, time.UTC)); got != 5 {
 		t.Errorf("at noon in Shanghai %d, want 5", got)
 	}
+
 	_, failed := CronWindows(e, &Zones{})
 	if len(failed) != 1 || !strings.Contains(failed[2].Error(), nowhere) {
 		t.Errorf("errors %v", failed)
@@ -192,10 +211,12 @@ func TestPredictionByAccount(t *testing.T) {
 		edit(c)
 		return c
 	}
+
 	good := func() *predictionv1alpha1.ScalingChoice { return choice(func(*predictionv1alpha1.ScalingChoice) {}) }
 	late := withChoice(newPrediction("0.5", 0.9), good())
 	late.Status.PredictionMetrics[0].Prediction[0].Samples[4].Value = "9" // after the lead time
 	soon := withChoice(newPrediction("0.5", 0.9), good())
+
 	soon.Status.PredictionMetrics[0].Prediction[0].Samples[2].Value = "1.7"
 	named := withChoice(newPrediction("0.5", 0.9), nil)
 	named.Spec.PredictionMetrics[0].Algorithm.AlgorithmType = predictionv1alpha1.AlgorithmTypeDSP

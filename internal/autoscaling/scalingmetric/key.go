@@ -39,26 +39,32 @@ func ParseKey(selector labels.Selector) (Key, error) {
 	if !selectable {
 		return k, errors.New("the selector selects nothing")
 	}
+
 	into := map[string]*string{
 		autoscalingv1alpha1.MetricLabelTargetKind:         &k.TargetKind,
 		autoscalingv1alpha1.MetricLabelTargetName:         &k.TargetName,
 		autoscalingv1alpha1.MetricLabelTargetNamespace:    &k.TargetNamespace,
 		autoscalingv1alpha1.MetricLabelResourceIdentifier: &k.Identifier,
 	}
+
 	for _, r := range requirements {
 		field := into[r.Key()]
 		values := r.Values().UnsortedList()
+
 		one := r.Operator() == selection.Equals || r.Operator() == selection.DoubleEquals || r.Operator() == selection.In
 		if field == nil || !one || len(values) != 1 {
 			return Key{}, fmt.Errorf("selector %q: must have one value for each of targetKind, targetName, targetNamespace and resourceIdentifier", selector)
 		}
+
 		*field = values[0]
 	}
+
 	for label, field := range into {
 		if *field == "" {
 			return Key{}, fmt.Errorf("selector %q: %s is missing", selector, label)
 		}
 	}
+
 	return k, nil
 }
 

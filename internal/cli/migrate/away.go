@@ -45,6 +45,7 @@ func createdByCrane(o *Object) bool {
 	case "ConfigMap":
 		return slices.Contains([]string{oom.ConfigMapName, "oom-record-unreadable", savingsrecord.ConfigMapName, optout.ConfigMapName, pause.ConfigMapName}, o.GetName())
 	}
+
 	return false
 }
 
@@ -66,10 +67,12 @@ func readCrane(ctx context.Context, c client.Reader) (*craneObjects, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	out := &craneObjects{manifests: map[Ref]bool{}, requested: map[string][]string{}, unreadable: map[string]string{}}
 	for _, o := range builtin {
 		out.manifests[RefOf(o)] = true
 	}
+
 	r := &reader{Reader: c, unreadable: out.unreadable}
 	var all []*Object
 	for _, kind := range craneKinds() {
@@ -77,34 +80,47 @@ func readCrane(ctx context.Context, c client.Reader) (*craneObjects, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		all = append(all, found...)
 	}
+
 	for _, o := range all {
 		if o.GetKind() == "Deployment" && o.GetName() == componentCraned && (o.GetLabels()[labelPartOf] == "crane" || out.manifests[RefOf(o)]) && !gocraneWorkload(o) {
 			out.namespace = o.GetNamespace()
 		}
 	}
+
 	if out.namespace == "" {
 		return nil, errors.New("crane is not installed: there is no Deployment craned of Crane")
 	}
+
 	out.metrics = policyMetrics(nil, nil)
 	for _, o := range all {
 		if o.GetKind() == "ConfigMap" && o.GetNamespace() == out.namespace && o.GetName() == "crane-node-load-policy" {
 			out.metrics = append(out.metrics, metricsOf(o)...)
 		}
 	}
+
 	for _, o := range all {
 		out.add(o)
 	}
+
 	return out, out.readCustomResources(ctx, r, all)
 }
 
 // add records an object as an item if it is of Crane, and else where findings need it.
 func (c *craneObjects) add(o *Object) {
 	if component := c.classify(o); component != "" {
-		c.items = append(c.items, Item{Ref: RefOf(o), Component: component, Fate: FateRemoved, object: o})
+		c.items = append(c.items, Item{
+			Ref:       RefOf(o),
+			Component: component,
+			Fate:      FateRemoved,
+			object:    o,
+		})
+
 		return
 	}
+
 	switch o.GetKind() {
 	case "Pod":
 		c.pods = append(c.pods, o)
@@ -121,26 +137,35 @@ func (c *craneObjects) add(o *Object) {
 
 // classify returns the component of an object of Crane; empty for objects of others.
 func (c *craneObjects) classify(o *Object) string {
-	component, ours := componentOfCrane(o), c.installed(o)
+	component := componentOfCrane(o)
+	ours := c.installed(o)
 	switch o.GetKind() {
 	case "Pod", "ReplicaSet":
 		ours = false // a workload owns them
 	case "Node":
-		component, ours = componentNodes, marksOf(o, c.metrics, true).any()
+		component = componentNodes
+		ours = marksOf(o, c.metrics, true).any()
 	case "HorizontalPodAutoscaler":
-		component, ours = componentObjects, o.GetLabels()[labelManagedBy] == ehpaManager
+		component = componentObjects
+		ours = o.GetLabels()[labelManagedBy] == ehpaManager
+
 	case "CustomResourceDefinition":
-		component, ours = componentCraned, slices.Contains(gocraneGroups(), stringAt(o, "spec", "group"))
+		component = componentCraned
+		ours = slices.Contains(gocraneGroups(), stringAt(o, "spec", "group"))
 	case "Secret":
 		if o.GetNamespace() == c.namespace && stringAt(o, "type") == helmSecretType && craneRelease(o) {
-			component, ours = componentHelm, true
+			component = componentHelm
+			ours = true
 		}
+
 	case "APIService":
 		ours = strings.HasSuffix(o.GetName(), ".metrics.k8s.io") && apiOwner(o) == c.namespace+"/"+componentAdapter
 	}
+
 	if !ours {
 		return ""
 	}
+
 	return component
 }
 
@@ -149,6 +174,7 @@ func (c *craneObjects) installed(o *Object) bool {
 	if c.manifests[RefOf(o)] || o.GetNamespace() == c.namespace && createdByCrane(o) {
 		return true
 	}
+
 	return o.GetLabels()[labelPartOf] == "crane" && slices.Contains([]string{"", c.namespace, "kube-system"}, o.GetNamespace())
 }
 
@@ -165,9 +191,11 @@ func componentOfCrane(o *Object) string {
 			return name
 		}
 	}
+
 	if o.GetKind() == "APIService" {
 		return componentAdapter
 	}
+
 	return componentCraned
 }
 
@@ -176,10 +204,12 @@ func (c *craneObjects) readCustomResources(ctx context.Context, r *reader, all [
 	if err := inv.readCustomResources(ctx, r, slices.DeleteFunc(slices.Clone(all), func(o *Object) bool { return o.GetKind() != "CustomResourceDefinition" })); err != nil {
 		return err
 	}
+
 	for _, item := range inv.Items {
 		item.Fate = FateRemoved
 		c.items = append(c.items, item)
 	}
+
 	return nil
 }
 
@@ -188,28 +218,35 @@ func (m *Migration) gatherAway(ctx context.Context, o Options, p *Plan) (*state,
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+
 	inv, err := ReadInventory(ctx, m.Client)
 	if err != nil {
 		return nil, err
 	}
+
 	if inv.hasComponents() {
 		return nil, errors.New("gocrane is installed as well: remove it first, or move to Crane with crane migrate run")
 	}
+
 	c, err := readCrane(ctx, m.Client)
 	if err != nil {
 		return nil, err
 	}
+
 	if len(c.unreadable) > 0 {
 		return nil, fmt.Errorf("a backup would be incomplete: %v", c.unreadable)
 	}
+
 	templates := c.templates()
 	p.Findings = c.findings(templates)
 	if err := undecided(p.Findings, o); err != nil {
 		return nil, fmt.Errorf("decisions are missing:\n%w", err)
 	}
+
 	s := &state{Metrics: c.metrics, Requested: c.requested, Templates: templates}
 	for _, item := range c.items {
 		s.Items = append(s.Items, storedItem{item.Component, item.Fate, item.object})
 	}
+
 	return s, nil
 }

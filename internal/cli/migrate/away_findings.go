@@ -26,11 +26,13 @@ func (c *craneObjects) findings(templates []TemplateRequests) []Finding {
 	for _, t := range templates {
 		requests = append(requests, t.Workload.String())
 	}
+
 	for _, w := range c.workloads {
 		if stringAt(w, "spec", "template", "spec", "schedulerName") == schedulerName {
 			scheduled = append(scheduled, RefOf(w).String())
 		}
 	}
+
 	for _, pod := range c.pods {
 		if stringAt(pod, "spec", "schedulerName") == schedulerName && len(pod.GetOwnerReferences()) == 0 {
 			scheduled = append(scheduled, RefOf(pod).String())
@@ -39,14 +41,17 @@ func (c *craneObjects) findings(templates []TemplateRequests) []Finding {
 			elastic = append(elastic, RefOf(pod).String())
 		}
 	}
+
 	for _, item := range c.items {
 		if item.Kind == "Node" && isPredecessorNoted(item.object) {
 			quotas = append(quotas, item.String())
 		}
 	}
+
 	for _, h := range c.readersOfAdapter() {
 		served = append(served, RefOf(h).String())
 	}
+
 	return slices.Concat(
 		one(SeverityDecision, "RequestsOfPods", "running pods of these have other requests than their template, as Crane applied them. They stay as long as the pods; new pods get those of the template. Choose --requests=pods, or --requests=template to write them into the templates, which rolls the workloads out.", requests),
 		one(SeverityDecision, "PodsOfScheduler", "these name the scheduler crane-scheduler: without it their new pods stay pending. Choose --scheduler=keep, or change them and choose --scheduler=remove.", scheduled),
@@ -69,6 +74,7 @@ func (c *craneObjects) readersOfAdapter() []*Object {
 			all = append(all, item.object)
 		}
 	}
+
 	return slices.DeleteFunc(append(all, c.hpas...), func(h *Object) bool {
 		return !slices.ContainsFunc(mapsAt(h, "spec", "metrics"), func(m map[string]any) bool {
 			switch m["type"] {
@@ -77,6 +83,7 @@ func (c *craneObjects) readersOfAdapter() []*Object {
 			case "Pods", "Object":
 				return serves["custom.metrics.k8s.io"]
 			}
+
 			return false
 		})
 	})
@@ -96,6 +103,7 @@ func (c *craneObjects) templates() []TemplateRequests {
 			owner[string(rs.GetUID())] = string(o.UID)
 		}
 	}
+
 	byWorkload := map[string][]*Object{}
 	for _, pod := range c.pods {
 		for _, o := range pod.GetOwnerReferences() {
@@ -103,19 +111,23 @@ func (c *craneObjects) templates() []TemplateRequests {
 			if of, ok := owner[uid]; ok {
 				uid = of
 			}
+
 			byWorkload[uid] = append(byWorkload[uid], pod)
 		}
 	}
+
 	var out []TemplateRequests
 	for _, w := range c.workloads {
 		t := TemplateRequests{Workload: RefOf(w), Requests: map[string]map[string]string{}}
 		for _, container := range mapsAt(w, "spec", "template", "spec", "containers") {
 			t.compare(container, byWorkload[string(w.GetUID())])
 		}
+
 		if len(t.Requests) > 0 {
 			out = append(out, t)
 		}
 	}
+
 	return out
 }
 
@@ -128,10 +140,12 @@ func (t TemplateRequests) compare(template map[string]any, pods []*Object) {
 		if !ok {
 			continue // defaults of the namespace may have set it
 		}
+
 		base, err := resource.ParseQuantity(fmt.Sprint(asked))
 		if err != nil {
 			continue
 		}
+
 		var most *resource.Quantity
 		for _, pod := range pods {
 			for _, c := range mapsAt(pod, "spec", "containers") {
@@ -141,9 +155,11 @@ func (t TemplateRequests) compare(template map[string]any, pods []*Object) {
 				}
 			}
 		}
+
 		if most == nil || most.Cmp(base) == 0 {
 			continue
 		}
+
 		if t.Requests[name] == nil {
 			t.Requests[name] = map[string]string{}
 		}

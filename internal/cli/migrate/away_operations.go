@@ -37,10 +37,12 @@ func (r releaseHPA) do(ctx context.Context, e *env) error {
 	if stringAt(now, "spec", "scaleTargetRef", "kind") == "Substitute" {
 		return e.remove(ctx, r.ref, propagateDefault)
 	}
+
 	least, err := e.minimumOf(ctx, now)
 	if err != nil {
 		return err
 	}
+
 	return e.edit(ctx, r.ref, func(o *Object) (main, status bool) { return release(o, least), false })
 }
 
@@ -52,18 +54,23 @@ func (e *env) minimumOf(ctx context.Context, hpa *Object) (int64, error) {
 		if owner.Kind != ehpaKindName {
 			continue
 		}
+
 		ehpa, err := e.get(ctx, namespacedRef(owner.APIVersion, owner.Kind, hpa.GetNamespace(), owner.Name))
 		if err != nil {
 			return 0, err
 		}
+
 		if ehpa == nil {
 			break
 		}
+
 		if n, ok, _ := unstructured.NestedInt64(ehpa.Object, "spec", "minReplicas"); ok {
 			return n, nil
 		}
+
 		return 1, nil
 	}
+
 	return int64At(hpa, "spec", "minReplicas"), nil
 }
 
@@ -72,6 +79,7 @@ func release(o *Object, least int64) bool {
 	if o.GetLabels()[labelManagedBy] != ehpaManager {
 		return false
 	}
+
 	metrics, _, _ := unstructured.NestedSlice(o.Object, "spec", "metrics")
 	plain := slices.DeleteFunc(slices.Clone(metrics), func(m any) bool { metric, _ := m.(map[string]any); return ownMetric(metric) })
 	if len(plain) > 0 {
@@ -79,10 +87,12 @@ func release(o *Object, least int64) bool {
 	} else {
 		unstructured.RemoveNestedField(o.Object, "spec", "metrics") // the API server sets its default
 	}
+
 	annotations := o.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
+
 	delete(annotations, autoscalingv1alpha1.AnnotationAdoptedSpec)
 	floor := least
 	if len(plain) != len(metrics) || int64At(o, "spec", "minReplicas") > least {
@@ -91,6 +101,7 @@ func release(o *Object, least int64) bool {
 	if floor != least {
 		annotations[AnnotationMinReplicas] = strconv.FormatInt(least, 10)
 	}
+
 	_ = unstructured.SetNestedField(o.Object, floor, "spec", "minReplicas")
 	labels := o.GetLabels()
 	maps.DeleteFunc(labels, func(key, _ string) bool {
@@ -99,6 +110,7 @@ func release(o *Object, least int64) bool {
 	o.SetLabels(labels)
 	o.SetAnnotations(annotations)
 	o.SetOwnerReferences(slices.DeleteFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.Kind == ehpaKindName }))
+
 	return true
 }
 
@@ -117,6 +129,7 @@ func (w writeRequests) do(ctx context.Context, e *env) error {
 				}
 			}
 		})
+
 		return main, false
 	})
 }
@@ -138,6 +151,7 @@ func (d dropObject) do(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+
 	return e.remove(ctx, d.ref, propagateOrphan)
 }
 
@@ -148,19 +162,24 @@ func (d dropObject) undo(ctx context.Context, e *env) error {
 		if err == nil && now == nil {
 			err = e.restore(ctx, d.ref)
 		}
+
 		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 			return false, nil // the kind is served a moment after its definition
 		}
+
 		return err == nil, err
 	})
+
 	status, has := original.Object["status"]
 	if err != nil || !has {
 		return err
 	}
+
 	return e.edit(ctx, d.ref, func(o *Object) (bool, bool) {
 		if covers(o.Object["status"], status) {
 			return false, false
 		}
+
 		o.Object["status"] = status
 		return false, true
 	})
@@ -173,6 +192,7 @@ func (d dropDefinition) undo(ctx context.Context, e *env) error {
 	if err := d.removeObject.undo(ctx, e); err != nil {
 		return err
 	}
+
 	return e.awaitEstablished(ctx, d.ref)
 }
 
@@ -195,26 +215,32 @@ func (e *env) withOwners(ctx context.Context, o *Object) (*Object, error) {
 			owners = append(owners, reference)
 			continue
 		}
+
 		if namespacedKind(ref) {
 			ref.Namespace = o.GetNamespace()
 		}
+
 		owner, err := e.get(ctx, ref)
 		if err != nil {
 			return nil, err
 		}
+
 		if owner == nil {
 			continue // the garbage collector would delete the object
 		}
+
 		labels := out.GetLabels()
 		for key, value := range labels {
 			if value == text("uid") {
 				labels[key] = string(owner.GetUID())
 			}
 		}
+
 		out.SetLabels(labels)
 		reference["uid"] = string(owner.GetUID())
 		owners = append(owners, reference)
 	}
+
 	if len(owners) > 0 {
 		if err := unstructured.SetNestedSlice(out.Object, owners, "metadata", "ownerReferences"); err != nil {
 			return nil, fmt.Errorf("owners of %s: %w", RefOf(o), err)
@@ -222,5 +248,6 @@ func (e *env) withOwners(ctx context.Context, o *Object) (*Object, error) {
 	} else {
 		unstructured.RemoveNestedField(out.Object, "metadata", "ownerReferences")
 	}
+
 	return out, nil
 }

@@ -42,6 +42,7 @@ func (b *builder) release() []operation {
 			out = append(out, releaseHPA{RefOf(item.Object)})
 		}
 	}
+
 	return out
 }
 
@@ -49,10 +50,12 @@ func (b *builder) templates() []operation {
 	if b.options.Requests != RequestsTemplate {
 		return nil
 	}
+
 	var out []operation
 	for _, t := range b.state.Templates {
 		out = append(out, writeRequests{t})
 	}
+
 	return out
 }
 
@@ -61,6 +64,7 @@ func (b *builder) metricsAPIs() []operation {
 	if b.options.MetricAdapter == Keep {
 		return nil
 	}
+
 	return b.removals(func(i storedItem) bool { return i.Object.GetKind() == "APIService" })
 }
 
@@ -71,8 +75,10 @@ func (b *builder) customResources() []operation {
 		if i := slices.Index(order, o.GetKind()); i >= 0 {
 			return i
 		}
+
 		return len(order)
 	}
+
 	items := slices.SortedStableFunc(slices.Values(b.state.Items), func(a, b storedItem) int { return cmp.Compare(rank(a.Object), rank(b.Object)) })
 	var out []operation
 	for _, item := range items {
@@ -80,6 +86,7 @@ func (b *builder) customResources() []operation {
 			out = append(out, dropObject{ref})
 		}
 	}
+
 	return out
 }
 
@@ -90,6 +97,7 @@ func (b *builder) dropDefinitions() []operation {
 			out = append(out, dropDefinition{removeObject{RefOf(item.Object)}})
 		}
 	}
+
 	return out
 }
 
@@ -104,16 +112,20 @@ func (b *builder) components() []operation {
 		case b.options.Scheduler == Keep && i.Object.GetKind() == "ConfigMap" && i.Object.GetName() == "crane-node-load-policy":
 			return false // crane-scheduler reads it
 		}
+
 		return !slices.Contains([]string{"Namespace", "CustomResourceDefinition", "APIService", "HorizontalPodAutoscaler"}, i.Object.GetKind())
 	}
+
 	workload := func(i storedItem) bool {
 		return i.Object.GetKind() == "Deployment" || i.Object.GetKind() == "DaemonSet"
 	}
+
 	out := b.removals(func(i storedItem) bool { return removed(i) && workload(i) })
 	for n := range out {
 		if r, ok := out[n].(removeObject); ok && (r.ref.Name == componentCraned || r.ref.Name == componentAgent) {
 			out[n] = removeStopped{r}
 		}
 	}
+
 	return append(out, b.removals(func(i storedItem) bool { return removed(i) && !workload(i) })...)
 }

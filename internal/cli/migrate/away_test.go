@@ -50,19 +50,23 @@ const craneUse = `
 // newAwayFixture returns a cluster in memory with Crane and its users.
 func newAwayFixture(t *testing.T) *fixture {
 	t.Helper()
+
 	f := newFixture(t)
 	if err := errors.Join(f.migration(-1).Run(t.Context(), testOptions(), nil, true, false), f.migration(-1).Finish(t.Context())); err != nil {
 		t.Fatal(err)
 	}
+
 	objects, err := manifest.ParseString(craneUse)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, o := range objects {
 		if err := f.client.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return f
 }
 
@@ -74,23 +78,28 @@ func awayOptions() Options {
 func TestAway(t *testing.T) {
 	f := newAwayFixture(t)
 	before := f.snapshot()
+
 	err := f.migration(-1).Run(t.Context(), Options{Away: true}, nil, true, false)
 	for reason, object := range map[string]string{"RequestsOfPods": "StatefulSet shop/db", "PodsOfScheduler": "StatefulSet shop/db", "MetricsOfAdapter": "HorizontalPodAutoscaler shop/own"} {
 		if err == nil || !regexp.MustCompile(reason+": .*\n   - "+object).MatchString(err.Error()) {
 			t.Errorf("without decisions: %v, want %s with %s", err, reason, object)
 		}
 	}
+
 	if err := f.migration(-1).Run(t.Context(), awayOptions(), nil, false, false); !errors.Is(err, ErrPaused) || !strings.Contains(err.Error(), "crane migrate away run --continue") {
 		t.Fatalf("no pause: %v", err)
 	}
+
 	if err := f.migration(-1).Run(t.Context(), testOptions(), nil, true, false); err == nil || !strings.Contains(err.Error(), "crane migrate away is in progress") {
 		t.Errorf("a migration during a removal: %v", err)
 	}
 	if err := f.migration(-1).Run(t.Context(), Options{Away: true}, nil, true, false); err != nil {
 		t.Fatal(err)
 	}
+
 	now := f.snapshot()
 	f.checkReleased(now)
+
 	for ref, o := range now {
 		object := &Object{Object: o}
 		kept := ref.Kind == "Namespace" || strings.Contains(ref.Name, componentScheduler) || ref.Name == "crane-node-load-policy" || ref.Name == "crane-topology-result"
@@ -98,17 +107,20 @@ func TestAway(t *testing.T) {
 			t.Errorf("%s is left", ref)
 		}
 	}
+
 	for _, ref := range []Ref{namespacedRef("v1", "ConfigMap", "crane-system", "of-a-user"), namespacedRef("apps/v1", "Deployment", "crane-system", componentScheduler)} {
 		if now[ref] == nil {
 			t.Errorf("%s is removed", ref)
 		}
 	}
+
 	if requests := fmt.Sprint(now[namespacedRef("apps/v1", "StatefulSet", "shop", "db")]["spec"]); !strings.Contains(requests, "cpu:400m memory:1Gi") {
 		t.Errorf("template %s", requests)
 	}
 	if err := f.migration(-1).Undo(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	db := namespacedRef("apps/v1", "StatefulSet", "shop", "db") // its template stays
 	delete(before, db)
 	f.compareWithout(before, db)
@@ -117,6 +129,7 @@ func TestAway(t *testing.T) {
 // compareWithout compares the cluster with a snapshot. Owners have new uids.
 func (f *fixture) compareWithout(want map[Ref]map[string]any, without Ref) {
 	f.Helper()
+
 	now := f.snapshot()
 	for ref, o := range want {
 		have := (&Object{Object: now[ref]}).DeepCopy()
@@ -126,18 +139,22 @@ func (f *fixture) compareWithout(want map[Ref]map[string]any, without Ref) {
 			if err := f.client.Get(f.Context(), owner.key(), current); err != nil || owners[0].UID != current.GetUID() {
 				f.Errorf("%s is owned by %v, the owner is %s: %v", ref, owners, current.GetUID(), err)
 			}
+
 			owners[0].UID = (&Object{Object: o}).GetOwnerReferences()[0].UID
 			have.SetOwnerReferences(owners)
+
 			if labels := have.GetLabels(); labels[autoscalingv1alpha1.LabelEffectiveHPAUID] == string(current.GetUID()) && ref.Name == "ehpa-held" {
 				labels[autoscalingv1alpha1.LabelEffectiveHPAUID] = "u-held"
 				have.SetLabels(labels)
 			}
 		}
+
 		if a, b := fmt.Sprint(have.Object), fmt.Sprint(o); a != b {
 			f.Errorf("%s is\n%s, want\n%s", ref, a, b)
 		}
 		delete(now, ref)
 	}
+
 	delete(now, without)
 	for ref := range now {
 		f.Errorf("%s is new", ref)
@@ -146,6 +163,7 @@ func (f *fixture) compareWithout(want map[Ref]map[string]any, without Ref) {
 
 func (f *fixture) checkReleased(now map[Ref]map[string]any) {
 	f.Helper()
+
 	for name, want := range map[string]struct {
 		least int64
 		noted string
@@ -156,6 +174,7 @@ func (f *fixture) checkReleased(now map[Ref]map[string]any) {
 			f.Errorf("HPA of %s: %v", name, o.Object)
 		}
 	}
+
 	held := &Object{Object: now[namespacedRef("autoscaling/v2", "HorizontalPodAutoscaler", "shop", "ehpa-held")]}
 	if held.GetLabels()["team"] != "a" || held.GetAnnotations()[autoscalingv1alpha1.AnnotationAdoptedSpec] != "" || int64At(held, "spec", "maxReplicas") != 9 || int64At(held, "spec", "behavior", "scaleDown", "stabilizationWindowSeconds") != 60 {
 		f.Errorf("HPA of held: %v", held.Object)
@@ -171,6 +190,7 @@ func TestAwayKills(t *testing.T) {
 	if err := f.migration(-1).Run(t.Context(), awayOptions(), nil, true, false); err != nil {
 		t.Fatal(err)
 	}
+
 	want := f.snapshot()
 	g := newAwayFixture(t)
 	kills := 0
@@ -183,8 +203,11 @@ func TestAwayKills(t *testing.T) {
 			t.Fatalf("after %d kills: %v", kills, err)
 		}
 	}
+
 	g.compare("killed", want)
-	if t.Logf("%d kills survived", kills); kills < 50 {
+	t.Logf("%d kills survived", kills)
+
+	if kills < 50 {
 		t.Errorf("%d kills", kills)
 	}
 }
@@ -196,26 +219,34 @@ func TestCreatedConfigMaps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shipped, written := map[string]bool{}, 0
+
+	shipped := map[string]bool{}
+	written := 0
+
 	for _, o := range objects {
 		shipped[o.GetKind()+"/"+o.GetName()] = true
 	}
+
 	for _, o := range objects {
 		for _, rule := range mapsAt(o, "rules") {
 			texts := func(field string) (out []string) { out, _, _ = unstructured.NestedStringSlice(rule, field); return out }
 			if !slices.Contains(texts("resources"), "configmaps") || !slices.ContainsFunc(texts("verbs"), func(v string) bool { return v == "update" || v == "patch" }) {
 				continue
 			}
+
 			for _, name := range texts("resourceNames") {
 				c := &Object{}
 				c.SetKind("ConfigMap")
 				c.SetName(name)
-				if written++; !shipped["ConfigMap/"+name] && !createdByCrane(c) {
+				written++
+
+				if !shipped["ConfigMap/"+name] && !createdByCrane(c) {
 					t.Errorf("a removal leaves the ConfigMap %s, which %s lets Crane write", name, o.GetName())
 				}
 			}
 		}
 	}
+
 	if written < 4 {
 		t.Errorf("the roles name only %d ConfigMaps", written)
 	}

@@ -49,9 +49,11 @@ func (s *state) originals() map[Ref]*Object {
 	for _, o := range s.Others {
 		out[RefOf(o)] = o
 	}
+
 	for _, item := range s.Items {
 		out[RefOf(item.Object)] = item.Object
 	}
+
 	return out
 }
 
@@ -65,10 +67,12 @@ func (s *state) store(ctx context.Context, e *env, j *Journal) error {
 	if err != nil {
 		return fmt.Errorf("failed to encode the backup: %w", err)
 	}
+
 	zipped, err := zip(content)
 	if err != nil {
 		return fmt.Errorf("failed to compress the backup: %w", err)
 	}
+
 	sum := sha256.Sum256(content)
 	n := 0
 	for ; len(zipped) > 0; n++ {
@@ -78,15 +82,19 @@ func (s *state) store(ctx context.Context, e *env, j *Journal) error {
 		o.SetNamespace(j.namespace)
 		o.SetName(chunkRef(j.namespace, n).Name)
 		o.SetLabels(map[string]string{labelMigration: "backup"})
+
 		o.Object["data"] = map[string]any{"content": base64.StdEncoding.EncodeToString(part)}
 		if err := e.put(ctx, o); err != nil {
 			return err
 		}
 	}
+
 	if e.dryRun {
 		return nil
 	}
-	j.Chunks, j.Checksum = n, hex.EncodeToString(sum[:])
+
+	j.Chunks = n
+	j.Checksum = hex.EncodeToString(sum[:])
 	return j.save(ctx, e)
 }
 
@@ -99,23 +107,29 @@ func loadState(ctx context.Context, c client.Reader, j *Journal) (*state, error)
 		if err := c.Get(ctx, ref.key(), o); err != nil {
 			return nil, fmt.Errorf("failed to read the backup: %w", err)
 		}
+
 		part, err := base64.StdEncoding.DecodeString(stringAt(o, "data", "content"))
 		if err != nil {
 			return nil, fmt.Errorf("%s is damaged: %w", ref, err)
 		}
+
 		zipped = append(zipped, part...)
 	}
+
 	content, err := unzip(zipped, maxBackupBytes)
 	if err != nil {
 		return nil, fmt.Errorf("the backup is damaged: %w", err)
 	}
+
 	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != j.Checksum {
 		return nil, fmt.Errorf("the backup of %d Secrets does not have the checksum of the journal", j.Chunks)
 	}
+
 	s := &state{}
 	if err := json.Unmarshal(content, s); err != nil {
 		return nil, fmt.Errorf("the backup is damaged: %w", err)
 	}
+
 	return s, nil
 }
 
@@ -127,9 +141,11 @@ func removeBackup(ctx context.Context, e *env, j *Journal) error {
 		if err != nil {
 			return err
 		}
+
 		if o == nil && n >= j.Chunks {
 			return nil
 		}
+
 		if err := e.remove(ctx, ref, propagateDefault); err != nil {
 			return err
 		}

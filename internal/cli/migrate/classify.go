@@ -26,12 +26,20 @@ type facts struct {
 }
 
 func newFacts(inv *Inventory, objects map[string][]*Object) *facts {
-	f := &facts{namespaces: inv.Namespaces, owned: map[Ref]bool{}, podOwners: map[string]bool{}, roleUsers: map[string][]string{}, metrics: policyMetrics(objects["ConfigMap"], inv.Namespaces)}
+	f := &facts{
+		namespaces: inv.Namespaces,
+		owned:      map[Ref]bool{},
+		podOwners:  map[string]bool{},
+		roleUsers:  map[string][]string{},
+		metrics:    policyMetrics(objects["ConfigMap"], inv.Namespaces),
+	}
+
 	for _, release := range inv.Releases {
 		for _, ref := range release.owned {
 			f.owned[ref] = true
 		}
 	}
+
 	for _, kind := range []string{"Deployment", "DaemonSet", "ReplicaSet"} {
 		for _, o := range objects[kind] {
 			if gocraneWorkload(o) || f.ownedByGocrane(o) {
@@ -39,15 +47,18 @@ func newFacts(inv *Inventory, objects map[string][]*Object) *facts {
 			}
 		}
 	}
+
 	for _, b := range objects["ClusterRoleBinding"] {
 		if !f.bindsGocrane(b) {
 			role := stringAt(b, "roleRef", "name")
 			f.roleUsers[role] = append(f.roleUsers[role], b.GetName())
 		}
 	}
+
 	for _, crd := range objects["CustomResourceDefinition"] {
 		f.oldDefinitions = f.oldDefinitions || oldDefinition(crd)
 	}
+
 	return f
 }
 
@@ -61,19 +72,23 @@ func gocraneWorkload(o *Object) bool {
 	if o.GetLabels()[labelPartOf] == "crane" || stringMapAt(o, "spec", "template", "metadata", "labels")[labelPartOf] == "crane" {
 		return false
 	}
+
 	for _, container := range mapsAt(o, "spec", "template", "spec", "containers") {
 		image, _ := container["image"].(string)
 		if gocraneImage(image) {
 			return true
 		}
+
 		// A mirror of the images has other names, the commands stay.
 		command, _, _ := unstructured.NestedStringSlice(container, "command")
 		args, _, _ := unstructured.NestedStringSlice(container, "args")
+
 		entry, known := knownWorkload(o)
 		if known && slices.Contains(append(command, args...), entry) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -84,6 +99,7 @@ func knownWorkload(o *Object) (command string, ok bool) {
 		"crane-scheduler-controller": "/controller", "fadvisor": "/fadvisor", "cost-exporter": "/cost-exporter",
 	}
 	command, ok = commands[o.GetName()]
+
 	return command, ok
 }
 
@@ -92,12 +108,14 @@ func webhookOfGocrane(o *Object) (namespace string, ok bool) {
 	if o.GetName() != "crane-validating-webhook" && o.GetName() != "crane-mutating-webhook" {
 		return "", false
 	}
+
 	for _, w := range mapsAt(o, "webhooks") {
 		if name, _, _ := unstructured.NestedString(w, "clientConfig", "service", "name"); name == componentCraned {
 			namespace, _, _ = unstructured.NestedString(w, "clientConfig", "service", "namespace")
 			return namespace, true
 		}
 	}
+
 	return "", false
 }
 
@@ -107,33 +125,56 @@ func (f *facts) classify(o *Object) (Item, bool) {
 	if o.GetLabels()[labelPartOf] == "crane" {
 		return item, false
 	}
+
 	switch o.GetKind() {
 	case "Node":
 		marks := marksOf(o, f.metrics, false)
-		item.Component, item.Fate, item.Note = componentNodes, FateRemoved, "withdrawn: "+marks.text()
+		item.Component = componentNodes
+		item.Fate = FateRemoved
+		item.Note = "withdrawn: " + marks.text()
+
 		return item, marks.any()
+
 	case "HorizontalPodAutoscaler":
-		item.Component, item.Fate, item.Note = componentObjects, FateTakenOver, "stays as it is; Crane's craned reconciles it for its EffectiveHorizontalPodAutoscaler"
+		item.Component = componentObjects
+		item.Fate = FateTakenOver
+		item.Note = "stays as it is; Crane's craned reconciles it for its EffectiveHorizontalPodAutoscaler"
+
 		return item, o.GetLabels()[labelManagedBy] == ehpaManager
+
 	case "CustomResourceDefinition":
-		item.Component, item.Fate, item.Note = componentObjects, FateTakenOver, "updated; objects and their status stay"
+		item.Component = componentObjects
+		item.Fate = FateTakenOver
+		item.Note = "updated; objects and their status stay"
+
 		return item, oldDefinition(o)
+
 	case "Pod", "ReplicaSet":
-		item.Component, item.Fate, item.Note = componentOf(o), FateRemoved, "of gocrane's own workload"
+		item.Component = componentOf(o)
+		item.Fate = FateRemoved
+		item.Note = "of gocrane's own workload"
+
 		return item, f.ownedByGocrane(o) && slices.Contains(f.namespaces, o.GetNamespace())
+
 	case "Secret":
 		if stringAt(o, "type") == helmSecretType {
 			return item, false // readReleases
 		}
+
 		if account := o.GetAnnotations()["kubernetes.io/service-account.name"]; account != "" {
 			_, ok := known("ServiceAccount", account)
-			item.Component, item.Fate, item.Note = componentOf(o), FateKept, "token of ServiceAccount "+account+"; goes with it"
+			item.Component = componentOf(o)
+			item.Fate = FateKept
+			item.Note = "token of ServiceAccount " + account + "; goes with it"
+
 			return item, ok
 		}
 	}
+
 	if item, ok := analysisAnnotations(item, o); ok {
 		return item, true
 	}
+
 	return f.classifyKnown(item, o)
 }
 
@@ -143,33 +184,46 @@ func (f *facts) classifyKnown(item Item, o *Object) (Item, bool) {
 	if !ok {
 		return f.unknownOfRelease(item)
 	}
-	item.Component, item.Fate, item.Note = k.component, k.fate, k.note
+
+	item.Component = k.component
+	item.Fate = k.fate
+	item.Note = k.note
 	switch o.GetKind() {
 	case "Deployment", "DaemonSet":
 		return item, gocraneWorkload(o)
 	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
 		_, ok := webhookOfGocrane(o)
 		return item, ok
+
 	case "APIService":
 		if owner := stringAt(o, "spec", "service", "name"); owner != componentAdapter {
-			item.Fate, item.Note = FateDecision, "belongs to "+stringAt(o, "spec", "service", "namespace")+"/"+owner+"; only one adapter of a cluster can serve external metrics"
+			item.Fate = FateDecision
+			item.Note = "belongs to " + stringAt(o, "spec", "service", "namespace") + "/" + owner + "; only one adapter of a cluster can serve external metrics"
 			return item, owner != ""
 		}
+
 		return item, true
+
 	case "ClusterRoleBinding":
 		return item, f.owned[item.Ref] || f.bindsGocrane(o)
 	case "ClusterRole":
 		if users := f.roleUsers[o.GetName()]; len(users) > 0 {
-			item.Fate, item.Note = FateDecision, "the name is generic and ClusterRoleBinding "+strings.Join(users, ", ")+" uses it: it is kept"
+			item.Fate = FateDecision
+			item.Note = "the name is generic and ClusterRoleBinding " + strings.Join(users, ", ") + " uses it: it is kept"
 		}
+
 		return item, len(f.namespaces) > 0
 	}
+
 	return item, slices.Contains(f.namespaces, o.GetNamespace())
 }
 
 // unknownOfRelease classifies an object of a Helm release that the table does not have: a changed chart.
 func (f *facts) unknownOfRelease(item Item) (Item, bool) {
-	item.Component, item.Fate, item.Note = componentHelm, FateDecision, "part of a changed chart: it is kept"
+	item.Component = componentHelm
+	item.Fate = FateDecision
+	item.Note = "part of a changed chart: it is kept"
+
 	return item, f.owned[item.Ref]
 }
 
@@ -177,10 +231,14 @@ func (f *facts) unknownOfRelease(item Item) (Item, bool) {
 func analysisAnnotations(item Item, o *Object) (Item, bool) {
 	for key := range o.GetAnnotations() {
 		if strings.HasPrefix(key, annotationAnalysis) && strings.HasSuffix(key, recommendationSuffix) && o.GetNamespace() != "" && o.GetKind() != "Pod" {
-			item.Component, item.Fate, item.Note = componentUsers, FateKept, "annotation with gocrane's recommendation; Crane writes the same key"
+			item.Component = componentUsers
+			item.Fate = FateKept
+			item.Note = "annotation with gocrane's recommendation; Crane writes the same key"
+
 			return item, true
 		}
 	}
+
 	return item, false
 }
 
@@ -191,11 +249,13 @@ func (f *facts) bindsGocrane(o *Object) bool {
 		name, _ := s["name"].(string)
 		namespace, _ := s["namespace"].(string)
 		_, account := known("ServiceAccount", name)
+
 		hpa := o.GetName() == "metric-adapter-custom-metrics" && namespace == "kube-system" && name == "horizontal-pod-autoscaler"
 		if !hpa && (!account || !slices.Contains(f.namespaces, namespace)) {
 			return false
 		}
 	}
+
 	return len(subjects) > 0
 }
 
@@ -206,6 +266,7 @@ func (f *facts) ownedByGocrane(o *Object) bool {
 			return true
 		}
 	}
+
 	return o.GetKind() == "ReplicaSet" && gocraneWorkload(o)
 }
 
@@ -216,5 +277,6 @@ func componentOf(o *Object) string {
 			return name
 		}
 	}
+
 	return componentCost
 }

@@ -18,33 +18,42 @@ func covers(now, desired any) bool {
 		if !ok {
 			return len(want) == 0 && now == nil
 		}
+
 		for key, value := range want {
 			if !covers(have[key], value) {
 				return false
 			}
 		}
+
 		return true
+
 	case []any:
 		have, ok := now.([]any)
 		if !ok || len(have) != len(want) {
 			return len(want) == 0 && now == nil
 		}
+
 		for i := range want {
 			if !covers(have[i], want[i]) {
 				return false
 			}
 		}
+
 		return true
+
 	case nil:
 		return now == nil
 	}
+
 	if a, ok := number(desired); ok {
 		b, ok := number(now)
 		return ok && a == b
 	}
+
 	if desired == "" || desired == false {
 		return now == nil || now == desired
 	}
+
 	return now == desired
 }
 
@@ -58,6 +67,7 @@ func number(v any) (float64, bool) {
 	case int:
 		return float64(n), true
 	}
+
 	return 0, false
 }
 
@@ -71,6 +81,7 @@ func content(o *Object) map[string]any {
 	if hasStatusController(o) {
 		delete(out, "status")
 	}
+
 	return out
 }
 
@@ -81,6 +92,7 @@ func hasStatusController(o *Object) bool {
 	case "analysis.crane.io", "ensurance.crane.io", "topology.crane.io":
 		return false
 	}
+
 	return true
 }
 

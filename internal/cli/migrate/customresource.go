@@ -12,28 +12,47 @@ import (
 
 // customItem classifies an object of gocrane's kinds.
 func customItem(o *Object) Item {
-	item := Item{Ref: RefOf(o), Component: componentObjects, Fate: FateKept, object: o}
+	item := Item{
+		Ref:       RefOf(o),
+		Component: componentObjects,
+		Fate:      FateKept,
+		object:    o,
+	}
+
 	switch o.GetKind() {
 	case evpaKindName:
 		if actsAtOnce(o) {
-			item.Fate, item.Note = FateDecision, "update mode "+updateMode(o)+": gocrane ignored it, Crane resizes and evicts pods"
+			item.Fate = FateDecision
+			item.Note = "update mode " + updateMode(o) + ": gocrane ignored it, Crane resizes and evicts pods"
 		}
+
 	case "TimeSeriesPrediction", "Substitute":
 		if o.GetLabels()[labelManagedBy] == ehpaManager {
-			item.Fate, item.Note = FateTakenOver, "of an EffectiveHorizontalPodAutoscaler"
+			item.Fate = FateTakenOver
+			item.Note = "of an EffectiveHorizontalPodAutoscaler"
 		}
+
 		if strings.HasPrefix(o.GetName(), "noderesource-") {
-			item.Fate, item.Note = FateTakenOver, "of a Node, made by crane-agent"
+			item.Fate = FateTakenOver
+			item.Note = "of a Node, made by crane-agent"
 		}
+
 	case "Recommendation":
-		item.Fate, item.Note = FateTakenOver, "evaluated again by its rule"
+		item.Fate = FateTakenOver
+		item.Note = "evaluated again by its rule"
+
 	case "Analytics":
-		item.Fate, item.Note = FateTakenOver, "craned makes a RecommendationRule of it"
+		item.Fate = FateTakenOver
+		item.Note = "craned makes a RecommendationRule of it"
+
 	case "NodeResourceTopology":
-		item.Fate, item.Note = FateTakenOver, "written by Crane's agent"
+		item.Fate = FateTakenOver
+		item.Note = "written by Crane's agent"
+
 	case "ConfigSet":
 		item.Note = "has no effect, as in gocrane"
 	}
+
 	return item
 }
 
@@ -49,6 +68,7 @@ func actsAtOnce(o *Object) bool {
 	case "Auto", "Recreate", "Initial", "InPlace":
 		return true
 	}
+
 	return false
 }
 
@@ -69,6 +89,7 @@ func policyMetrics(configMaps []*Object, namespaces []string) []string {
 			out = append(out, metricsOf(m)...)
 		}
 	}
+
 	slices.Sort(out)
 	return slices.Compact(out)
 }
@@ -78,6 +99,7 @@ func metricsOf(policies *Object) (out []string) {
 	for _, text := range stringMapAt(policies, "data") {
 		out = append(out, metricsIn(text)...)
 	}
+
 	return out
 }
 
@@ -87,9 +109,11 @@ func metricsIn(text string) []string {
 	if yaml.Unmarshal([]byte(text), &p) != nil {
 		return nil
 	}
+
 	var out []string
 	for _, s := range p.Spec.SyncPolicy {
 		out = append(out, s.Name)
 	}
+
 	return out
 }

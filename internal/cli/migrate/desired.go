@@ -24,16 +24,19 @@ func builtinManifests(o Options) ([]*Object, error) {
 	if o.ImageRegistry == "" {
 		return nil, fmt.Errorf("the built-in manifests need --image-registry, or give those of `helm template` with --manifests")
 	}
+
 	objects, err := manifest.ReadDir(config.Manifests, ".")
 	if err != nil {
 		return nil, err
 	}
+
 	tag := o.ImageTag
 	if tag == "" {
 		if tag, err = defaultTag(version.String()); err != nil {
 			return nil, err
 		}
 	}
+
 	for _, w := range objects {
 		editContainers(w, func(c map[string]any) {
 			image, _ := c["image"].(string)
@@ -43,6 +46,7 @@ func builtinManifests(o Options) ([]*Object, error) {
 			}
 		})
 	}
+
 	return objects, nil
 }
 
@@ -58,6 +62,7 @@ func defaultTag(of string) (string, error) {
 	if of == "unknown" || !tagPattern.MatchString(of) || pseudoVersion.MatchString(of) {
 		return "", fmt.Errorf("the version of this crane, %s, is no tag of images: give theirs with --image-tag", of)
 	}
+
 	return of, nil
 }
 
@@ -68,11 +73,13 @@ func editContainers(o *Object, change func(map[string]any)) {
 	if !found {
 		return
 	}
+
 	for _, c := range containers {
 		if m, ok := c.(map[string]any); ok {
 			change(m)
 		}
 	}
+
 	_ = unstructured.SetNestedSlice(o.Object, containers, path...)
 }
 
@@ -86,12 +93,15 @@ func checkManifests(objects []*Object) error {
 				return fmt.Errorf("%s of the manifests is not Crane's", RefOf(o))
 			}
 		}
+
 		if o.GetNamespace() != "" && o.GetNamespace() != craneNamespace && o.GetNamespace() != "kube-system" {
 			return fmt.Errorf("%s: Crane's namespace is %s", RefOf(o), craneNamespace)
 		}
 	}
+
 	if !slices.Contains(names, componentCraned) {
 		return fmt.Errorf("the manifests have no Deployment craned")
 	}
+
 	return nil
 }

@@ -49,6 +49,7 @@ func (e *env) get(ctx context.Context, ref Ref) (*Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to read %s: %w", ref, err)
 	}
+
 	return o, nil
 }
 
@@ -58,16 +59,19 @@ func (e *env) remove(ctx context.Context, ref Ref, how propagation) error {
 	if err != nil || o == nil {
 		return err
 	}
+
 	if o.GetDeletionTimestamp() == nil {
 		err = e.client.Delete(ctx, o, client.PropagationPolicy(how), client.Preconditions{UID: new(o.GetUID())})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("failed to delete %s: %w", ref, err)
 		}
 	}
+
 	if ref.Kind == "Namespace" {
 		// It stays as long as any aggregated API is unavailable, as gocrane's is where it is installed in another namespace.
 		return nil
 	}
+
 	return e.wait(ctx, ref.String()+" is deleted", func(ctx context.Context) (bool, error) {
 		now, err := e.get(ctx, ref)
 		return now == nil || now.GetUID() != o.GetUID(), err
@@ -85,12 +89,15 @@ func (e *env) create(ctx context.Context, o *Object) error {
 		o.SetName(name + "-dry-run")
 		err = e.client.Create(ctx, o, client.FieldOwner(fieldOwner))
 	}
+
 	if e.dryRun && (apierrors.IsNotFound(err) || meta.IsNoMatchError(err)) {
 		return nil // a namespace or a kind that an earlier step creates
 	}
+
 	if err != nil {
 		return fmt.Errorf("failed to create %s: %w", RefOf(o), err)
 	}
+
 	return nil
 }
 
@@ -105,10 +112,12 @@ func (e *env) restore(ctx context.Context, ref Ref) error {
 	if original == nil {
 		return e.remove(ctx, ref, propagateDefault)
 	}
+
 	original, err := e.withOwners(ctx, original)
 	if err != nil {
 		return err
 	}
+
 	return e.replace(ctx, original, func(now *Object) bool { return sameContent(now, original) })
 }
 
@@ -120,25 +129,32 @@ func (e *env) replace(ctx context.Context, to *Object, equal func(now *Object) b
 		if err != nil {
 			return err
 		}
+
 		if now == nil {
 			return e.create(ctx, to)
 		}
+
 		if equal(now) {
 			return nil
 		}
+
 		update := stripped(to)
 		update.SetResourceVersion(now.GetResourceVersion())
 		keepAllocated(now, update)
+
 		err = e.client.Update(ctx, update, client.FieldOwner(fieldOwner))
 		if apierrors.IsInvalid(err) && recreatable(ref) {
 			if err := e.remove(ctx, ref, propagateDefault); err != nil {
 				return err
 			}
+
 			return e.create(ctx, to)
 		}
+
 		if err != nil && !apierrors.IsConflict(err) {
 			return fmt.Errorf("failed to write %s: %w", ref, err)
 		}
+
 		return err
 	})
 }
@@ -165,14 +181,17 @@ func (e *env) hasLeftovers(now, desired *Object) bool {
 	if original == nil {
 		return false
 	}
+
 	leftover := func(now, desired, original map[string]string) bool {
 		for key := range original {
 			if _, stays := desired[key]; !stays && now[key] != "" {
 				return true
 			}
 		}
+
 		return false
 	}
+
 	return leftover(now.GetLabels(), desired.GetLabels(), original.GetLabels()) || leftover(now.GetAnnotations(), desired.GetAnnotations(), original.GetAnnotations())
 }
 
@@ -181,18 +200,22 @@ func (e *env) wait(ctx context.Context, what string, check func(context.Context)
 	if e.dryRun {
 		return nil
 	}
+
 	deadline := e.clock.Now().Add(e.timeout)
 	for first := true; ; first = false {
 		ok, err := check(ctx)
 		if ok || err != nil {
 			return err
 		}
+
 		if !e.clock.Now().Before(deadline) {
 			return fmt.Errorf("not within %s: %s; mend the cause and run the command again, or undo", e.timeout, what)
 		}
+
 		if first {
 			e.log("waiting until %s", what)
 		}
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -42,12 +42,14 @@ func (i Item) importable() bool {
 	if !slices.Contains(gocraneGroups(), i.group()) || i.object.GetLabels()[labelManagedBy] == ehpaManager {
 		return false
 	}
+
 	switch i.Kind {
 	case "Substitute", "NodeResourceTopology", "CustomResourceDefinition", "Recommendation":
 		return false
 	case "TimeSeriesPrediction":
 		return !strings.HasPrefix(i.Name, "noderesource-")
 	}
+
 	return true
 }
 
@@ -59,15 +61,18 @@ func Export(inv *Inventory, dir string, o Options) (out Exported, err error) {
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return out, err
 	}
+
 	imports := filepath.Join(dir, importFolder)
 	for _, item := range inv.Items {
 		if err := writeObject(filepath.Join(dir, backupFolder, fileName(item.Ref)), item.object); err != nil {
 			return out, err
 		}
+
 		out.Backup++
 		if !item.importable() {
 			continue
 		}
+
 		object := portable(item.object)
 		if item.Kind == evpaKindName && actsAtOnce(object) && o.EVPA != EVPAAct {
 			out.Held = append(out.Held, item.String())
@@ -75,15 +80,19 @@ func Export(inv *Inventory, dir string, o Options) (out Exported, err error) {
 				return out, fmt.Errorf("failed to export %s: %w", item.Ref, err)
 			}
 		}
+
 		if err := writeImport(imports, object); err != nil {
 			return out, err
 		}
+
 		out.Import++
 	}
+
 	values, err := translate(inv).HelmValues(o)
 	if err != nil {
 		return out, fmt.Errorf("failed to translate the configuration: %w", err)
 	}
+
 	return out, os.WriteFile(filepath.Join(dir, valuesFile), values, 0o600)
 }
 
@@ -92,10 +101,12 @@ func writeImport(dir string, o *Object) error {
 	if name := o.GetNamespace(); name != "" {
 		namespace := (Ref{APIVersion: "v1", Kind: "Namespace"}).empty()
 		namespace.SetName(name)
+
 		if err := writeObject(filepath.Join(dir, namespacesFolder, name+".yaml"), namespace); err != nil {
 			return err
 		}
 	}
+
 	return writeObject(filepath.Join(dir, objectsFolder, fileName(RefOf(o))), o)
 }
 
@@ -105,6 +116,7 @@ func fileName(r Ref) string {
 	if namespace == "" {
 		namespace = "_cluster"
 	}
+
 	return filepath.Join(namespace, strings.ToLower(r.Kind)+"-"+strings.ReplaceAll(r.Name, ":", "_")+".yaml")
 }
 
@@ -116,9 +128,11 @@ func writeObject(path string, o *Object) error {
 	if err == nil {
 		err = os.WriteFile(path, content, 0o600)
 	}
+
 	if err != nil {
 		return fmt.Errorf("failed to export %s: %w", RefOf(o), err)
 	}
+
 	return nil
 }
 
@@ -128,6 +142,7 @@ func portable(o *Object) *Object {
 	unstructured.RemoveNestedField(out.Object, "status")
 	out.SetOwnerReferences(nil)
 	out.SetFinalizers(nil)
+
 	return out
 }
 
@@ -137,5 +152,6 @@ func stripped(o *Object) *Object {
 	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"} {
 		unstructured.RemoveNestedField(out.Object, "metadata", field)
 	}
+
 	return out
 }

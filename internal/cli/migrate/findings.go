@@ -48,15 +48,18 @@ func findings(inv *Inventory, serverVersion string) []Finding {
 	if !inv.Installed() {
 		return nil
 	}
+
 	var out []Finding
 	for _, look := range []func(*Inventory) []Finding{
 		autoscalersThatAct, externalMetricsOwner, genericRoles, publicKeys, gitOps, localTime, podUse, userRules, annotationReaders, unreadable, hostFiles,
 	} {
 		out = append(out, look(inv)...)
 	}
+
 	out = append(out, versionFindings(serverVersion)...)
 	order := []Severity{SeverityDecision, SeverityWarning, SeverityNote}
 	slices.SortStableFunc(out, func(a, b Finding) int { return slices.Index(order, a.Severity) - slices.Index(order, b.Severity) })
+
 	return out
 }
 
@@ -68,6 +71,7 @@ func (i *Inventory) selected(is func(Item) bool) []string {
 			out = append(out, item.String())
 		}
 	}
+
 	return out
 }
 
@@ -75,6 +79,7 @@ func one(severity Severity, reason, message string, objects []string) []Finding 
 	if len(objects) == 0 {
 		return nil
 	}
+
 	return []Finding{{severity, reason, message, objects}}
 }
 
@@ -89,14 +94,17 @@ func externalMetricsOwner(inv *Inventory) []Finding {
 		if o.GetName() != externalMetricsAPI {
 			continue
 		}
+
 		owner := stringAt(o, "spec", "service", "namespace") + "/" + stringAt(o, "spec", "service", "name")
 		if stringAt(o, "spec", "service", "name") == componentAdapter {
 			return nil
 		}
+
 		return one(SeverityDecision, "ForeignExternalMetrics",
 			"external.metrics.k8s.io is served by "+owner+". A cluster has one adapter: forecasts and schedules do not reach autoscalers unless Crane serves it. Choose --external-metrics=keep or --external-metrics=take.",
 			[]string{RefOf(o).String()})
 	}
+
 	return nil
 }
 
@@ -112,14 +120,17 @@ func publicKeys(inv *Inventory) []Finding {
 		if item.Kind != "Secret" || item.Name != "webhook-server-tls" {
 			continue
 		}
+
 		text := item.String()
 		if content, err := base64.StdEncoding.DecodeString(stringAt(item.object, "data", "tls.crt")); err == nil {
 			if subject := certificateText(content); subject != "" {
 				text += " (" + subject + ")"
 			}
 		}
+
 		out = append(out, text)
 	}
+
 	return one(SeverityWarning, "PublicKey",
 		"the private keys of gocrane's webhook certificate and of its authority are published. The migration removes the Secret and the webhooks that trust it; remove the authority from everything else that trusts it.", out)
 }
@@ -129,10 +140,12 @@ func certificateText(content []byte) string {
 	if block == nil {
 		return ""
 	}
+
 	c, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		return ""
 	}
+
 	return fmt.Sprintf("%s, valid to %s", c.Subject, c.NotAfter.UTC().Format("2006-01-02"))
 }
 
@@ -143,11 +156,13 @@ func gitOps(inv *Inventory) []Finding {
 			if it.Fate == FateKept {
 				return false
 			}
+
 			for key := range it.object.GetLabels() {
 				if strings.HasPrefix(key, "argocd.argoproj.io/") || strings.HasPrefix(key, "kustomize.toolkit.fluxcd.io/") || strings.HasPrefix(key, "helm.toolkit.fluxcd.io/") {
 					return true
 				}
 			}
+
 			return it.object.GetAnnotations()["argocd.argoproj.io/tracking-id"] != ""
 		}))
 }
@@ -172,6 +187,7 @@ func podUse(inv *Inventory) []Finding {
 	if n := inv.Pods.Elastic; n > 0 {
 		out = append(out, Finding{SeverityWarning, "ElasticPods", fmt.Sprintf("%d pods request gocrane.io resources. Their nodes keep this capacity until Crane's agent offers it.", n), nil})
 	}
+
 	return out
 }
 
@@ -188,6 +204,7 @@ func userRules(inv *Inventory) []Finding {
 			out = append(out, RefOf(o).String()+": "+strings.Join(names, ", "))
 		}
 	}
+
 	slices.Sort(out)
 	return one(SeverityNote, "RecordingRules", "recording rules for gocrane: they stay. Crane's default policy of node loads needs none; the translated policy reads these.", out)
 }
@@ -204,14 +221,17 @@ func rulesIn(o *Object) []string {
 					if strings.Contains(line, series) {
 						found[strings.Trim(strings.TrimSpace(line), `"'`)] = true
 					}
+
 					_, name, ok = strings.Cut(name, start)
 				}
 			}
 		}
 	}
+
 	for _, text := range stringMapAt(o, "data") {
 		mark(text)
 	}
+
 	for _, group := range mapsAt(o, "spec", "groups") {
 		rules, _ := group["rules"].([]any)
 		for _, r := range rules {
@@ -221,6 +241,7 @@ func rulesIn(o *Object) []string {
 			}
 		}
 	}
+
 	return slices.Sorted(maps.Keys(found))
 }
 
@@ -235,6 +256,7 @@ func annotationReaders(inv *Inventory) []Finding {
 			}
 		}
 	}
+
 	slices.Sort(out)
 	return one(SeverityNote, "Dashboards", "dashboards that read gocrane's series: names and labels stay, but series disappear with their object and only the leader exports them.", out)
 }
@@ -244,6 +266,7 @@ func unreadable(inv *Inventory) []Finding {
 	for kind, reason := range inv.Unreadable {
 		out = append(out, kind+": "+reason)
 	}
+
 	slices.Sort(out)
 	return one(SeverityDecision, "Unreadable", "these were not read, so the inventory is incomplete: check with more rights.", out)
 }
@@ -253,6 +276,7 @@ func hostFiles(inv *Inventory) []Finding {
 	if len(inv.selected(func(it Item) bool { return it.Component == componentAgent })) == 0 {
 		return nil
 	}
+
 	return []Finding{{SeverityNote, "HostsUnknown", "what gocrane's agent left on hosts (throttled cgroups, /var/lib/kubelet/crane_cpu_manager_state) is unknown until crane-agent runs there; it imports the state file where its CPU manager is on.", nil}}
 }
 
@@ -261,6 +285,7 @@ func versionFindings(serverVersion string) []Finding {
 	if !ok {
 		return []Finding{{SeverityWarning, "VersionUnknown", "the version of Kubernetes, " + strconv.Quote(serverVersion) + ", cannot be read.", nil}}
 	}
+
 	var out []Finding
 	if minor > lastMinorOfHPA {
 		out = append(out, Finding{SeverityWarning, "GocraneBroken", fmt.Sprintf("Kubernetes %s has no autoscaling/v2beta2, which gocrane 0.11 uses: its EffectiveHorizontalPodAutoscalers are not reconciled. An undo brings back what works today, which is not all of gocrane.", serverVersion), nil})
@@ -268,6 +293,7 @@ func versionFindings(serverVersion string) []Finding {
 	if minor < firstMinorOfCrane {
 		out = append(out, Finding{SeverityDecision, "KubernetesTooOld", fmt.Sprintf("Crane needs Kubernetes 1.%d or newer, the cluster has %s. Export with `crane migrate export`, upgrade the cluster (gocrane stops working at 1.%d), and run the migration then, or import into a new cluster.", firstMinorOfCrane, serverVersion, lastMinorOfHPA+1), nil})
 	}
+
 	return out
 }
 
@@ -277,6 +303,7 @@ func minorOf(version string) (int, bool) {
 	if len(parts) < 2 || parts[0] != "1" {
 		return 0, false
 	}
+
 	digits := strings.TrimRight(parts[1], "+")
 	n, err := strconv.Atoi(digits)
 	return n, err == nil

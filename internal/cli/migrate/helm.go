@@ -57,15 +57,18 @@ func parseRelease(secret *Object) (*helmRelease, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	content, err := base64.StdEncoding.DecodeString(string(encoded))
 	if err != nil {
 		return nil, err
 	}
+
 	if bytes.HasPrefix(content, []byte{0x1f, 0x8b}) {
 		if content, err = unzip(content, maxReleaseBytes); err != nil {
 			return nil, err
 		}
 	}
+
 	r := &helmRelease{}
 	return r, json.Unmarshal(content, r)
 }
@@ -77,24 +80,37 @@ func decodeRelease(secret *Object) (*Release, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", RefOf(secret), err)
 	}
+
 	if !slices.Contains(gocraneCharts(), r.Chart.Metadata.Name) || !gocraneImage(r.Manifest) {
 		return nil, nil
 	}
+
 	release := &Release{
-		Name: r.Name, Namespace: r.Namespace, Chart: r.Chart.Metadata.Name, ChartVersion: r.Chart.Metadata.Version,
-		AppVersion: r.Chart.Metadata.AppVersion, Revision: r.Version, Status: r.Info.Status, Values: r.Config, secret: RefOf(secret),
+		Name:         r.Name,
+		Namespace:    r.Namespace,
+		Chart:        r.Chart.Metadata.Name,
+		ChartVersion: r.Chart.Metadata.Version,
+		AppVersion:   r.Chart.Metadata.AppVersion,
+		Revision:     r.Version,
+		Status:       r.Info.Status,
+		Values:       r.Config,
+		secret:       RefOf(secret),
 	}
+
 	objects, err := manifest.ParseString(r.Manifest)
 	if err != nil {
 		return nil, fmt.Errorf("%s: the manifest of the release: %w", RefOf(secret), err)
 	}
+
 	for _, o := range objects {
 		ref := RefOf(o)
 		if ref.Namespace == "" && namespacedKind(ref) {
 			ref.Namespace = r.Namespace
 		}
+
 		release.owned = append(release.owned, ref)
 	}
+
 	return release, nil
 }
 
@@ -104,10 +120,12 @@ func unzip(zipped []byte, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	content, err := io.ReadAll(io.LimitReader(reader, limit+1))
 	if err == nil && int64(len(content)) > limit {
 		err = fmt.Errorf("more than %d bytes", limit)
 	}
+
 	return content, err
 }
 
@@ -118,8 +136,10 @@ func zip(content []byte) ([]byte, error) {
 	if _, err := w.Write(content); err != nil {
 		return nil, err
 	}
+
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
+
 	return b.Bytes(), nil
 }

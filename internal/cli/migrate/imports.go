@@ -49,31 +49,42 @@ func readImports(ctx context.Context, c client.Reader, inv *Inventory) ([]Import
 		if err != nil {
 			return nil, err
 		}
+
 		for _, o := range found {
 			if i, ok := source.to(o); ok {
 				out = append(out, i)
 			}
 		}
 	}
+
 	for _, o := range inv.others["ConfigMap"] {
 		if i, ok := fromPrometheusAdapter(o); ok {
 			out = append(out, i)
 		}
 	}
+
 	return out, nil
 }
 
 // newImport returns an Import with a manifest; nil for none.
 func newImport(source string, from *Object, to string, unmapped []string, manifest map[string]any) (Import, bool) {
 	slices.Sort(unmapped)
-	i := Import{Source: source, Object: RefOf(from).String(), To: to, Unmapped: unmapped}
+	i := Import{
+		Source:   source,
+		Object:   RefOf(from).String(),
+		To:       to,
+		Unmapped: unmapped,
+	}
+
 	if manifest != nil {
 		text, err := yaml.Marshal(manifest)
 		if err != nil {
 			return i, false
 		}
+
 		i.Manifest = string(text)
 	}
+
 	return i, true
 }
 
@@ -96,6 +107,7 @@ func unmappedField(field string) string {
 	if reason := vpaReasons()[field]; reason != "" {
 		return field + " (" + reason + ")"
 	}
+
 	return field + " (not known to Crane)"
 }
 
@@ -105,18 +117,22 @@ func fromVPA(o *Object) (Import, bool) {
 	if o.GetLabels()["creator"] == "Fairwinds" {
 		return Import{}, false // of Goldilocks, which is found by its namespace
 	}
+
 	target, _, _ := unstructured.NestedMap(o.Object, "spec", "targetRef")
 	if name, _ := target["name"].(string); name == "" {
 		return newImport(source, o, "", []string{"targetRef (it names no target)"}, nil)
 	}
+
 	// A VPA without an update policy acts; an EffectiveVerticalPodAutoscaler without one does not.
 	mode := "Auto"
+
 	spec := map[string]any{"targetRef": target}
 	var unmapped []string
 	fields, _, _ := unstructured.NestedMap(o.Object, "spec")
 	for field, value := range fields {
 		switch field {
 		case "targetRef":
+
 		case "updatePolicy":
 			policy, _ := value.(map[string]any)
 			for other := range policy {
@@ -124,20 +140,25 @@ func fromVPA(o *Object) (Import, bool) {
 					unmapped = append(unmapped, unmappedField("updatePolicy."+other))
 				}
 			}
+
 			var ok bool
 			if mode, ok = updateModeOfVPA(policy["updateMode"]); !ok {
 				unmapped = append(unmapped, fmt.Sprintf("updatePolicy.updateMode %v (not known: Off, which does not act, is the safe choice)", policy["updateMode"]))
 			}
+
 		case "resourcePolicy":
 			policies, missing := containerPolicies(o)
 			if len(policies) > 0 {
 				spec["resourcePolicy"] = map[string]any{"containerPolicies": policies}
 			}
+
 			unmapped = append(unmapped, missing...)
+
 		default:
 			unmapped = append(unmapped, unmappedField(field))
 		}
 	}
+
 	spec["updatePolicy"] = map[string]any{"updateMode": mode}
 	return newImport(source, o, "EffectiveVerticalPodAutoscaler", unmapped, map[string]any{
 		"apiVersion": "autoscaling.crane.io/v1alpha1", "kind": "EffectiveVerticalPodAutoscaler",
@@ -154,6 +175,7 @@ func updateModeOfVPA(mode any) (string, bool) {
 		text, ok := mode.(string)
 		return text, ok
 	}
+
 	return "Off", false
 }
 
@@ -167,14 +189,18 @@ func containerPolicies(o *Object) (policies []any, unmapped []string) {
 				out[field] = value
 			case "mode":
 				if value == "Off" {
-					out["scaleUpPolicy"], out["scaleDownPolicy"] = map[string]any{"mode": "Off"}, map[string]any{"mode": "Off"}
+					out["scaleUpPolicy"] = map[string]any{"mode": "Off"}
+					out["scaleDownPolicy"] = map[string]any{"mode": "Off"}
 				}
+
 			default:
 				unmapped = append(unmapped, unmappedField("containerPolicies."+field))
 			}
 		}
+
 		policies = append(policies, out)
 	}
+
 	return policies, unmapped
 }
 
@@ -184,10 +210,12 @@ func fromGoldilocks(o *Object) (Import, bool) {
 	if o.GetLabels()[prefix+"enabled"] != "true" {
 		return Import{}, false
 	}
+
 	reasons := map[string]string{
 		"vpa-update-mode": "a rule recommends; adoptionType applies", "vpa-min-replicas": "the budgets of adoption decide how many pods may be disrupted",
 		"vpa-resource-policy": "set bounds in the config of the recommender",
 	}
+
 	var unmapped []string
 	for key := range o.GetLabels() {
 		if name, ok := strings.CutPrefix(key, prefix); ok && name != "enabled" {
@@ -195,9 +223,11 @@ func fromGoldilocks(o *Object) (Import, bool) {
 			if reason == "" {
 				reason = "not known to Crane"
 			}
+
 			unmapped = append(unmapped, "label "+key+" ("+reason+")")
 		}
 	}
+
 	return newImport("Goldilocks", o, "RecommendationRule", unmapped, map[string]any{
 		"apiVersion": "analysis.crane.io/v1alpha1", "kind": "RecommendationRule", "metadata": map[string]any{"name": o.GetName() + "-resources"},
 		"spec": map[string]any{
@@ -216,19 +246,23 @@ const maxImportedReplicas = 100
 func fromKEDA(o *Object) (Import, bool) {
 	crons, unmapped := cronTriggers(o)
 	target, _, _ := unstructured.NestedMap(o.Object, "spec", "scaleTargetRef")
+
 	name, _ := target["name"].(string)
 	if name == "" {
 		unmapped = append(unmapped, "scaleTargetRef (it names no target)")
 	}
+
 	if len(crons) == 0 || name == "" {
 		return newImport("KEDA", o, "", unmapped, nil)
 	}
+
 	reference := map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
 	for _, field := range []string{"apiVersion", "kind"} {
 		if s, _ := target[field].(string); s != "" {
 			reference[field] = s
 		}
 	}
+
 	spec := map[string]any{"scaleTargetRef": reference, "crons": crons, "maxReplicas": int64(maxImportedReplicas)}
 	fields, _, _ := unstructured.NestedMap(o.Object, "spec")
 	for field := range fields {
@@ -240,13 +274,17 @@ func fromKEDA(o *Object) (Import, bool) {
 				unmapped = append(unmapped, fmt.Sprintf("%s %d (Crane does not scale to zero)", field, n))
 				continue
 			}
+
 			spec[map[string]string{"minReplicaCount": "minReplicas", "maxReplicaCount": "maxReplicas"}[field]] = n
+
 		case "advanced":
 			behavior, missing := advancedSettings(o)
 			if behavior != nil {
 				spec["behavior"] = behavior
 			}
+
 			unmapped = append(unmapped, missing...)
+
 		case "idleReplicaCount":
 			unmapped = append(unmapped, field+" (Crane does not scale to zero)")
 		case "fallback":
@@ -257,9 +295,11 @@ func fromKEDA(o *Object) (Import, bool) {
 			unmapped = append(unmapped, field+" (not known to Crane)")
 		}
 	}
+
 	if isPausedByKEDA(o) {
 		unmapped = append(unmapped, "annotation autoscaling.keda.sh/paused (set scaleStrategy Preview)")
 	}
+
 	return newImport("KEDA", o, "EffectiveHorizontalPodAutoscaler", unmapped, map[string]any{
 		"apiVersion": "autoscaling.crane.io/v1alpha1", "kind": "EffectiveHorizontalPodAutoscaler",
 		"metadata": map[string]any{"name": o.GetName(), "namespace": o.GetNamespace()}, "spec": spec,
@@ -271,6 +311,7 @@ func isPausedByKEDA(o *Object) bool {
 	if _, ok := o.GetAnnotations()["autoscaling.keda.sh/paused-replicas"]; ok {
 		return true
 	}
+
 	value, ok := o.GetAnnotations()["autoscaling.keda.sh/paused"]
 	paused, err := strconv.ParseBool(value)
 	return ok && (paused || err != nil)
@@ -285,12 +326,14 @@ func advancedSettings(o *Object) (behavior map[string]any, unmapped []string) {
 			unmapped = append(unmapped, "advanced."+setting+" (not known to Crane)")
 		}
 	}
+
 	config, _ := advanced[hpa].(map[string]any)
 	for setting := range config {
 		if setting != "behavior" {
 			unmapped = append(unmapped, "advanced."+hpa+"."+setting+" (not known to Crane)")
 		}
 	}
+
 	behavior, _ = config["behavior"].(map[string]any)
 	return behavior, unmapped
 }
@@ -308,22 +351,27 @@ func cronTriggers(o *Object) (crons []any, unmapped []string) {
 			unmapped = append(unmapped, "trigger "+kind+" (add it to metrics as an External metric; KEDA or a rule of metric-adapter has to serve it)")
 			continue
 		}
+
 		text := func(key string) string { s, _, _ := unstructured.NestedString(trigger, "metadata", key); return s }
 		replicas, err := strconv.ParseInt(text("desiredReplicas"), 10, 32)
 		var zone *time.Location
 		if err == nil {
 			zone, err = time.LoadLocation(text("timezone"))
 		}
+
 		name := fmt.Sprintf("cron-%d", n+1)
 		if err == nil {
 			_, err = scaling.NewCronWindow(name, text("start"), text("end"), zone, int32(replicas))
 		}
+
 		if err != nil {
 			unmapped = append(unmapped, fmt.Sprintf("trigger cron %d (%v)", n+1, err))
 			continue
 		}
+
 		crons = append(crons, map[string]any{"name": name, "start": text("start"), "end": text("end"), "timezone": text("timezone"), "targetReplicas": replicas})
 	}
+
 	return crons, unmapped
 }
 
@@ -335,15 +383,18 @@ func fromPrometheusAdapter(o *Object) (Import, bool) {
 		if !strings.Contains(text, "seriesQuery") || !strings.Contains(text, "metricsQuery") || o.GetLabels()[labelPartOf] == "crane" || o.GetName() == componentAdapter {
 			continue
 		}
+
 		var c map[string]any
 		err := yaml.Unmarshal([]byte(text), &c)
 		if err == nil {
 			_, err = promadapter.Parse([]byte(text), nil)
 		}
+
 		var found, unmapped []string
 		if err != nil {
 			unmapped = append(unmapped, fmt.Sprintf("%s (%v)", key, err))
 		}
+
 		for field, value := range c {
 			list, isList := value.([]any)
 			switch {
@@ -356,11 +407,14 @@ func fromPrometheusAdapter(o *Object) (Import, bool) {
 				unmapped = append(unmapped, field+" (not known to Crane)")
 			}
 		}
+
 		if err != nil || len(found) == 0 {
 			return newImport("prometheus-adapter", o, "", unmapped, nil)
 		}
+
 		slices.Sort(found)
 		return newImport("prometheus-adapter", o, "metricAdapter.rules and .externalRules of the chart: "+strings.Join(found, ", ")+" in "+key, unmapped, nil)
 	}
+
 	return Import{}, false
 }

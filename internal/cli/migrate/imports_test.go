@@ -25,9 +25,11 @@ spec:
     horizontalPodAutoscalerConfig: {name: mine, behavior: {scaleDown: {stabilizationWindowSeconds: 120}}}
   triggers: [{type: cron, metadata: {timezone: UTC, start: 0 8 * * *, end: 0 18 * * *, desiredReplicas: '10'}}]
 `)
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got, _ := fromKEDA(objects[0])
 	want := []string{
 		"advanced.horizontalPodAutoscalerConfig.name (not known to Crane)", "advanced.restoreToOriginalReplicaCount (not known to Crane)", "advanced.scalingModifiers (not known to Crane)",
@@ -47,6 +49,7 @@ func TestPausedByKEDA(t *testing.T) {
 		for _, annotations := range list {
 			o := &Object{}
 			o.SetAnnotations(annotations)
+
 			if isPausedByKEDA(o) != want {
 				t.Errorf("%v: want %t", annotations, want)
 			}
@@ -60,6 +63,7 @@ func TestFromPrometheusAdapterOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for range 20 {
 		if got, _ := fromPrometheusAdapter(objects[0]); len(got.Unmapped) != 1 || !strings.HasPrefix(got.Unmapped[0], "a.yaml (") {
 			t.Fatalf("%+v", got)

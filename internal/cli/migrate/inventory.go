@@ -63,6 +63,7 @@ func (i *Inventory) Namespace() string {
 	if len(i.Namespaces) == 0 {
 		return "crane-system"
 	}
+
 	return i.Namespaces[0]
 }
 
@@ -111,6 +112,7 @@ func (r *reader) list(ctx context.Context, kind schema.GroupVersionKind, options
 	for next := ""; ; {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+
 		err := r.List(ctx, list, append([]client.ListOption{client.Limit(pageSize), client.Continue(next)}, options...)...)
 		switch {
 		case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
@@ -121,9 +123,11 @@ func (r *reader) list(ctx context.Context, kind schema.GroupVersionKind, options
 		case err != nil:
 			return nil, fmt.Errorf("failed to list %s: %w", kind.Kind, err)
 		}
+
 		for i := range list.Items {
 			out = append(out, &list.Items[i])
 		}
+
 		if next = list.GetContinue(); next == "" {
 			return out, nil
 		}
@@ -135,17 +139,21 @@ func (r *reader) list(ctx context.Context, kind schema.GroupVersionKind, options
 func ReadInventory(ctx context.Context, c client.Reader) (*Inventory, error) {
 	r := &reader{Reader: c, unreadable: map[string]string{}}
 	inv := &Inventory{Unreadable: r.unreadable, others: map[string][]*Object{}, requested: map[string][]string{}}
+
 	objects := map[string][]*Object{}
 	for _, kind := range clusterKinds() {
 		found, err := r.list(ctx, kind)
 		if err != nil {
 			return nil, err
 		}
+
 		objects[kind.Kind] = found
 	}
+
 	if err := inv.readReleases(ctx, r); err != nil {
 		return nil, err
 	}
+
 	inv.findNamespaces(objects)
 	for _, namespace := range inv.Namespaces {
 		for _, kind := range namespaceKinds() {
@@ -153,13 +161,16 @@ func ReadInventory(ctx context.Context, c client.Reader) (*Inventory, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			objects[kind.Kind] = append(objects[kind.Kind], found...)
 		}
 	}
+
 	f := newFacts(inv, objects)
 	if err := inv.readCustomResources(ctx, r, objects["CustomResourceDefinition"]); err != nil {
 		return nil, err
 	}
+
 	for _, found := range objects {
 		for _, o := range found {
 			if item, ok := f.classify(o); ok {
@@ -167,13 +178,16 @@ func ReadInventory(ctx context.Context, c client.Reader) (*Inventory, error) {
 			}
 		}
 	}
+
 	if !inv.hasComponents() && !f.oldDefinitions {
 		inv.Items = nil
 	}
+
 	inv.keepOthers(objects)
 	slices.SortFunc(inv.Items, func(a, b Item) int {
 		return cmp.Or(cmp.Compare(a.Component, b.Component), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+
 	return inv, nil
 }
 
@@ -186,6 +200,7 @@ func (i *Inventory) hasComponents() bool {
 		case componentHelm:
 			return it.Fate == FateRemoved
 		}
+
 		return it.Kind == "Deployment" || it.Kind == "DaemonSet" || it.Kind == "ValidatingWebhookConfiguration"
 	})
 }
@@ -196,6 +211,7 @@ func (i *Inventory) readReleases(ctx context.Context, r *reader) error {
 	if err != nil {
 		return err
 	}
+
 	newest := map[string]Release{}
 	for _, s := range secrets {
 		release, err := decodeRelease(s)
@@ -203,25 +219,32 @@ func (i *Inventory) readReleases(ctx context.Context, r *reader) error {
 			i.Unreadable[RefOf(s).String()] = err.Error()
 			continue
 		}
+
 		if release == nil {
 			continue
 		}
+
 		i.Items = append(i.Items, Item{RefOf(s), componentHelm, FateRemoved, "revision of the release " + release.Name + "; `helm uninstall` would delete what Crane takes over", s})
 		if release.Chart == "fadvisor" || release.Chart == "cost-exporter" {
 			last := &i.Items[len(i.Items)-1]
-			last.Fate, last.Note = FateKept, noteCost()
+			last.Fate = FateKept
+			last.Note = noteCost()
 		}
+
 		key := release.Namespace + "/" + release.Name
 		if newest[key].Revision < release.Revision {
 			newest[key] = *release
 		}
 	}
+
 	for _, release := range newest {
 		i.Releases = append(i.Releases, release)
 	}
+
 	slices.SortFunc(i.Releases, func(a, b Release) int {
 		return cmp.Or(cmp.Compare(a.Chart, b.Chart), cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 	})
+
 	return nil
 }
 
@@ -236,14 +259,17 @@ func (i *Inventory) findNamespaces(objects map[string][]*Object) {
 			i.Namespaces = slices.Insert(i.Namespaces, at, namespace)
 		}
 	}
+
 	for _, release := range i.Releases {
 		add(release.Namespace, release.Chart == "crane")
 	}
+
 	for _, o := range slices.Concat(objects["Deployment"], objects["DaemonSet"]) {
 		if gocraneWorkload(o) {
 			add(o.GetNamespace(), o.GetName() == componentCraned)
 		}
 	}
+
 	for _, o := range objects["ValidatingWebhookConfiguration"] {
 		if namespace, ok := webhookOfGocrane(o); ok && len(i.Namespaces) == 0 {
 			add(namespace, false)
@@ -257,15 +283,18 @@ func (i *Inventory) readCustomResources(ctx context.Context, r *reader, definiti
 		if !slices.Contains(gocraneGroups(), stringAt(crd, "spec", "group")) {
 			continue
 		}
+
 		kind := schema.GroupVersionKind{Group: stringAt(crd, "spec", "group"), Version: "v1alpha1", Kind: stringAt(crd, "spec", "names", "kind")}
 		found, err := r.list(ctx, kind)
 		if err != nil {
 			return err
 		}
+
 		for _, o := range found {
 			i.Items = append(i.Items, customItem(o))
 		}
 	}
+
 	return nil
 }
 
@@ -274,6 +303,7 @@ func (i *Inventory) keepOthers(objects map[string][]*Object) {
 	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet", "APIService", "HorizontalPodAutoscaler", "PrometheusRule", "ConfigMap", "Node", "ClusterRoleBinding"} {
 		i.others[kind] = objects[kind]
 	}
+
 	for _, pod := range objects["Pod"] {
 		i.Pods.count(pod)
 		node := stringAt(pod, "spec", "nodeName")
@@ -285,12 +315,14 @@ func (p *PodUse) count(pod *Object) {
 	if stringAt(pod, "spec", "schedulerName") == schedulerName {
 		p.Scheduled++
 	}
+
 	for key := range pod.GetAnnotations() {
 		if strings.HasPrefix(key, annotationTopology) {
 			p.Topology++
 			break
 		}
 	}
+
 	if len(elasticRequests(pod)) > 0 {
 		p.Elastic++
 	}
@@ -307,5 +339,6 @@ func elasticRequests(pod *Object) []string {
 			}
 		}
 	}
+
 	return out
 }

@@ -80,6 +80,7 @@ func (j *Journal) step(name string) *StepRecord {
 			return &j.Steps[i]
 		}
 	}
+
 	return &StepRecord{Name: name, State: StepPending}
 }
 
@@ -91,9 +92,11 @@ func journalRef(namespace string) Ref {
 func FindJournal(ctx context.Context, c client.Reader) (*Journal, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMapList"})
+
 	if err := c.List(ctx, list, client.MatchingFields{"metadata.name": JournalName}); err != nil {
 		return nil, fmt.Errorf("failed to read the journal: %w", err)
 	}
+
 	switch len(list.Items) {
 	case 0:
 		return nil, nil
@@ -101,6 +104,7 @@ func FindJournal(ctx context.Context, c client.Reader) (*Journal, error) {
 	default:
 		return nil, fmt.Errorf("%d ConfigMaps are called %s: delete those that are no journal", len(list.Items), JournalName)
 	}
+
 	return parseJournal(&list.Items[0])
 }
 
@@ -109,9 +113,11 @@ func parseJournal(o *Object) (*Journal, error) {
 	if err := json.Unmarshal([]byte(stringMapAt(o, "data")[journalKey]), j); err != nil {
 		return nil, fmt.Errorf("the journal in %s is damaged: %w", RefOf(o), err)
 	}
+
 	if j.Version != journalVersion {
 		return nil, fmt.Errorf("the journal in %s has version %d, this program reads %d: use the crane that started the migration", RefOf(o), j.Version, journalVersion)
 	}
+
 	return j, nil
 }
 
@@ -121,9 +127,11 @@ func (j *Journal) save(ctx context.Context, e *env) error {
 	if err != nil {
 		return fmt.Errorf("failed to write the journal: %w", err)
 	}
+
 	if e.dryRun {
 		return nil
 	}
+
 	create := j.object == nil
 	if create {
 		j.object = journalRef(j.namespace).empty()
@@ -131,20 +139,25 @@ func (j *Journal) save(ctx context.Context, e *env) error {
 		j.object.SetName(JournalName)
 		j.object.SetLabels(map[string]string{labelMigration: "journal"})
 	}
+
 	if err := unstructured.SetNestedField(j.object.Object, string(content), "data", journalKey); err != nil {
 		return fmt.Errorf("failed to write the journal: %w", err)
 	}
+
 	if create {
 		err = e.client.Create(ctx, j.object, client.FieldOwner(fieldOwner))
 	} else {
 		err = e.client.Update(ctx, j.object, client.FieldOwner(fieldOwner))
 	}
+
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("another process continues this migration: %w", err)
 	}
+
 	if err != nil {
 		return fmt.Errorf("failed to write the journal: %w", err)
 	}
+
 	return nil
 }
 
@@ -154,7 +167,9 @@ func (j *Journal) set(ctx context.Context, e *env, name string, state StepState)
 	if record.State == state {
 		return nil
 	}
-	record.State, record.At = state, e.clock.Now().UTC().Truncate(time.Second)
+
+	record.State = state
+	record.At = e.clock.Now().UTC().Truncate(time.Second)
 	return j.save(ctx, e)
 }
 
@@ -163,6 +178,7 @@ func (j *Journal) setPhase(ctx context.Context, e *env, phase Phase) error {
 	if j.Phase == phase {
 		return nil
 	}
+
 	j.Phase = phase
 	return j.save(ctx, e)
 }

@@ -56,6 +56,7 @@ func knownObjects() []knownObject {
 		replaced = "deleted and created anew: its selector cannot be changed; until then it is stopped"
 		wide     = "replaced by narrower rights"
 	)
+
 	return []knownObject{
 		{"Deployment", "craned", componentCraned, FateTakenOver, replaced},
 		{"Service", "craned", componentCraned, FateTakenOver, "selects Crane's pods; port 443 moves to Service craned-webhook, port 9090 (dashboard) goes"},
@@ -118,9 +119,11 @@ func known(kind, name string) (knownObject, bool) {
 	if i >= 0 {
 		return all[i], true
 	}
+
 	if slices.Contains(costNames(), name) {
 		return knownObject{kind, name, componentCost, FateKept, noteCost()}, true
 	}
+
 	return knownObject{}, false
 }
 
@@ -131,6 +134,7 @@ func namespacedKind(r Ref) bool {
 		"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "RecommendationRule", "NodeQOS", "PodQOS", "AvoidanceAction", "NodeResourceTopology":
 		return false
 	}
+
 	return true
 }
 
@@ -141,6 +145,7 @@ func gocraneImage(text string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 

@@ -31,13 +31,21 @@ type Migration struct {
 var ErrPaused = errors.New("paused")
 
 func (m *Migration) env(dryRun bool, s *state) *env {
-	e := &env{client: m.Client, clock: m.Clock, timeout: m.Timeout, dryRun: dryRun, log: m.Log}
+	e := &env{
+		client:  m.Client,
+		clock:   m.Clock,
+		timeout: m.Timeout,
+		dryRun:  dryRun,
+		log:     m.Log,
+	}
+
 	if dryRun {
 		e.client = client.NewDryRunClient(m.Client)
 	}
 	if s != nil {
 		e.originals = s.originals()
 	}
+
 	return e
 }
 
@@ -63,6 +71,7 @@ func (m *Migration) Plan(ctx context.Context, o Options, manifests []*Object) (*
 	if err != nil {
 		return nil, err
 	}
+
 	p := &Plan{}
 	var s *state
 	if j != nil && j.Chunks > 0 {
@@ -71,27 +80,39 @@ func (m *Migration) Plan(ctx context.Context, o Options, manifests []*Object) (*
 	} else {
 		s, err = m.read(ctx, o, manifests, p)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	from := "gocrane"
 	if o.Away {
 		from = "Crane"
 	}
+
 	p.Steps = []PlannedStep{{stepBackup, fmt.Sprintf("everything of %s, in Secrets %s-backup-*", from, JournalName), false, StepPending, []string{fmt.Sprintf("store %d objects", len(s.Items))}}}
 	if j != nil && j.Chunks > 0 {
 		p.Steps[0].State = StepDone
 	}
+
 	for _, st := range steps(s, o) {
-		planned := PlannedStep{Name: st.name, Purpose: st.purpose, Pause: st.pause, State: StepPending}
+		planned := PlannedStep{
+			Name:    st.name,
+			Purpose: st.purpose,
+			Pause:   st.pause,
+			State:   StepPending,
+		}
+
 		if j != nil {
 			planned.State = j.step(st.name).State
 		}
+
 		for _, op := range st.operations {
 			planned.Operations = append(planned.Operations, op.String())
 		}
 		p.Steps = append(p.Steps, planned)
 	}
+
 	return p, nil
 }
 
@@ -100,6 +121,7 @@ func (m *Migration) read(ctx context.Context, o Options, manifests []*Object, p 
 	if o.Away {
 		return m.gatherAway(ctx, o, p)
 	}
+
 	return m.gather(ctx, o, manifests, p)
 }
 
@@ -108,29 +130,38 @@ func (m *Migration) gather(ctx context.Context, o Options, manifests []*Object, 
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+
 	inv, err := ReadInventory(ctx, m.Client)
 	if err != nil {
 		return nil, err
 	}
+
 	if !inv.Installed() {
 		return nil, errors.New("gocrane is not installed")
 	}
+
 	if len(inv.Unreadable) > 0 {
 		return nil, fmt.Errorf("a backup would be incomplete: %v", inv.Unreadable)
 	}
-	p.Settings, p.Findings = translate(inv), findings(inv, m.ServerVersion)
+
+	p.Settings = translate(inv)
+	p.Findings = findings(inv, m.ServerVersion)
 	if err := undecided(p.Findings, o); err != nil {
 		return nil, fmt.Errorf("decisions are missing:\n%w", err)
 	}
+
 	if manifests == nil {
 		if manifests, err = builtinManifests(o); err != nil {
 			return nil, err
 		}
+
 		manifests = p.Settings.apply(manifests)
 	}
+
 	if err := checkManifests(manifests); err != nil {
 		return nil, err
 	}
+
 	return m.newState(ctx, inv, manifests)
 }
 
@@ -142,18 +173,22 @@ func (m *Migration) newState(ctx context.Context, inv *Inventory, manifests []*O
 		if item.Kind == "Pod" || item.Kind == "ReplicaSet" {
 			continue
 		}
+
 		seen[item.Ref] = true
 		s.Items = append(s.Items, storedItem{item.Component, item.Fate, item.object})
 	}
+
 	e := m.env(false, nil)
 	for _, o := range manifests {
 		if seen[RefOf(o)] {
 			continue
 		}
+
 		now, err := e.get(ctx, RefOf(o))
 		if err != nil {
 			return nil, err
 		}
+
 		if now != nil {
 			s.Others = append(s.Others, now)
 		}
@@ -161,6 +196,7 @@ func (m *Migration) newState(ctx context.Context, inv *Inventory, manifests []*O
 			s.Continued = append(s.Continued, metricsOf(o)...)
 		}
 	}
+
 	s.Requested = inv.requested
 	return s, nil
 }
@@ -172,14 +208,17 @@ func (m *Migration) Run(ctx context.Context, o Options, manifests []*Object, con
 	if err != nil {
 		return err
 	}
+
 	switch {
 	case j == nil, j.Chunks == 0 && j.Phase == PhaseRunning:
 		if j, err = m.start(ctx, j, o, manifests, dryRun); err != nil {
 			return err
 		}
+
 		if dryRun {
 			return nil
 		}
+
 	case j.Options.Away != o.Away:
 		return fmt.Errorf("%s is in progress: end it with its own command and crane migrate finish, or with crane migrate undo", map[bool]string{true: "crane migrate away", false: "a migration from gocrane"}[j.Options.Away])
 	case j.Phase == PhaseUndoing:
@@ -188,10 +227,12 @@ func (m *Migration) Run(ctx context.Context, o Options, manifests []*Object, con
 		m.Log("every step is done")
 		return nil
 	}
+
 	s, err := loadState(ctx, m.Client, j)
 	if err != nil {
 		return err
 	}
+
 	return m.continueRun(ctx, m.env(dryRun, s), j, steps(s, j.Options), confirmed)
 }
 
@@ -204,27 +245,40 @@ func (m *Migration) start(ctx context.Context, j *Journal, o Options, manifests 
 			return nil, errors.New("the migration was started with --manifests: give the file again, or undo")
 		}
 	}
+
 	s, err := m.read(ctx, o, manifests, &Plan{})
 	if err != nil {
 		return nil, err
 	}
+
 	e := m.env(dryRun, s)
 	all := steps(s, o)
 	if j == nil {
-		j = &Journal{Version: journalVersion, Phase: PhaseRunning, Started: m.Clock.Now().UTC().Truncate(time.Second), Options: o, namespace: s.namespace()}
+		j = &Journal{
+			Version:   journalVersion,
+			Phase:     PhaseRunning,
+			Started:   m.Clock.Now().UTC().Truncate(time.Second),
+			Options:   o,
+			namespace: s.namespace(),
+		}
+
 		j.list(all)
 		if err := j.save(ctx, e); err != nil {
 			return nil, err
 		}
 	}
+
 	j.list(all)
 	m.Log("step %s: %d objects", stepBackup, len(s.Items))
+
 	if err := s.store(ctx, e, j); err != nil {
 		return nil, err
 	}
+
 	if dryRun {
 		return j, m.continueRun(ctx, e, j, all, true)
 	}
+
 	return j, nil
 }
 
@@ -243,11 +297,13 @@ func (s *state) namespace() string {
 			return item.Object.GetNamespace()
 		}
 	}
+
 	for _, item := range s.Items {
 		if item.Component != componentObjects && item.Object.GetNamespace() != "" {
 			return item.Object.GetNamespace()
 		}
 	}
+
 	return "default"
 }
 
@@ -255,20 +311,25 @@ func (m *Migration) continueRun(ctx context.Context, e *env, j *Journal, all []s
 	if err := j.set(ctx, e, stepBackup, StepDone); err != nil {
 		return err
 	}
+
 	for _, st := range all {
 		if j.step(st.name).State == StepDone {
 			continue
 		}
+
 		if st.pause && !confirmed {
 			if err := j.setPhase(ctx, e, PhasePaused); err != nil {
 				return err
 			}
+
 			return fmt.Errorf("%w before %s (%s): look at the cluster, then %s --continue, or crane migrate undo", ErrPaused, st.name, st.purpose, command(j.Options))
 		}
+
 		if err := m.runStep(ctx, e, j, st); err != nil {
 			return fmt.Errorf("step %s: %w", st.name, err)
 		}
 	}
+
 	return j.setPhase(ctx, e, PhaseMigrated)
 }
 
@@ -277,6 +338,7 @@ func command(o Options) string {
 	if o.Away {
 		return "crane migrate away run"
 	}
+
 	return "crane migrate run"
 }
 
@@ -284,15 +346,18 @@ func (m *Migration) runStep(ctx context.Context, e *env, j *Journal, st step) er
 	if err := j.setPhase(ctx, e, PhaseRunning); err != nil {
 		return err
 	}
+
 	if err := j.set(ctx, e, st.name, StepStarted); err != nil {
 		return err
 	}
+
 	m.Log("step %s: %s", st.name, st.purpose)
 	for _, op := range st.operations {
 		if err := op.do(ctx, e); err != nil {
 			return err
 		}
 	}
+
 	return j.set(ctx, e, st.name, StepDone)
 }
 
@@ -302,9 +367,11 @@ func (m *Migration) Undo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	if j == nil {
 		return errNoMigration
 	}
+
 	e := m.env(false, nil)
 	var all []step
 	if j.Chunks > 0 && slices.ContainsFunc(j.Steps[1:], func(r StepRecord) bool { return r.State == StepDone || r.State == StepStarted }) {
@@ -312,25 +379,32 @@ func (m *Migration) Undo(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		e, all = m.env(false, s), steps(s, j.Options)
+
+		e = m.env(false, s)
+		all = steps(s, j.Options)
 	}
+
 	if err := j.setPhase(ctx, e, PhaseUndoing); err != nil {
 		return err
 	}
+
 	for _, st := range slices.Backward(all) {
 		if state := j.step(st.name).State; state != StepDone && state != StepStarted {
 			continue
 		}
+
 		m.Log("undo step %s", st.name)
 		for _, op := range slices.Backward(st.operations) {
 			if err := op.undo(ctx, e); err != nil {
 				return fmt.Errorf("undo step %s: %w", st.name, err)
 			}
 		}
+
 		if err := j.set(ctx, e, st.name, StepUndone); err != nil {
 			return err
 		}
 	}
+
 	return m.forget(ctx, e, j)
 }
 
@@ -339,6 +413,7 @@ func (m *Migration) forget(ctx context.Context, e *env, j *Journal) error {
 	if err := removeBackup(ctx, e, j); err != nil {
 		return err
 	}
+
 	return e.remove(ctx, journalRef(j.namespace), propagateDefault)
 }
 
@@ -348,9 +423,11 @@ func (m *Migration) Finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	if j == nil {
 		return errNoMigration
 	}
+
 	if j.Phase != PhaseMigrated {
 		var open []string
 		for _, r := range j.Steps {
@@ -358,7 +435,9 @@ func (m *Migration) Finish(ctx context.Context) error {
 				open = append(open, r.Name)
 			}
 		}
+
 		return fmt.Errorf("the migration is %s; not done: %s", j.Phase, strings.Join(open, ", "))
 	}
+
 	return m.forget(ctx, m.env(false, nil), j)
 }

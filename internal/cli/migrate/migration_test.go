@@ -85,23 +85,28 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	for _, k := range testKinds() {
 		scheme.AddKnownTypeWithName(k, &unstructured.Unstructured{})
 		scheme.AddKnownTypeWithName(k.GroupVersion().WithKind(k.Kind+"List"), &unstructured.UnstructuredList{})
 	}
+
 	objects, err := manifest.ParseString(gocraneObjects)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	node := (Ref{APIVersion: "v1", Kind: "Node"}).empty()
 	b := fake.NewClientBuilder().WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithScheme(scheme).WithStatusSubresource(node)
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
 	byType := func(o client.Object) []string { u, _ := o.(*Object); return []string{stringAt(u, "type")} }
+
 	b = b.WithIndex((Ref{APIVersion: "v1", Kind: "ConfigMap"}).empty(), "metadata.name", byName).WithIndex((Ref{APIVersion: "v1", Kind: "Secret"}).empty(), "type", byType)
 	for _, o := range objects {
 		b = b.WithObjects(simulated(o))
 	}
+
 	return &fixture{T: t, client: b.Build(), left: -1}
 }
 
@@ -116,7 +121,9 @@ func simulated(o *Object) *Object {
 		if stringAt(o, "spec", "template", "spec", "nodeSelector", stopSelector) != "" {
 			n = 0
 		}
+
 		o.Object["status"] = map[string]any{"currentNumberScheduled": n, "desiredNumberScheduled": n, "numberReady": n}
+
 	case "CustomResourceDefinition":
 		o.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
 	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
@@ -124,6 +131,7 @@ func simulated(o *Object) *Object {
 			w.(map[string]any)["clientConfig"].(map[string]any)["caBundle"] = "Yg=="
 		}
 	}
+
 	return o
 }
 
@@ -133,30 +141,37 @@ func (f *fixture) wrote(err error) error {
 		f.dead = true
 		return errKilled
 	}
+
 	return err
 }
 
 // migration returns a migration that is killed after a number of writes; the last one is stored and its answer lost.
 func (f *fixture) migration(writes int) *Migration {
-	f.left, f.dead = writes, false
+	f.left = writes
+	f.dead = false
 	alive := func() error {
 		if f.dead {
 			return errKilled
 		}
+
 		return nil
 	}
+
 	write := func(do func() error) error {
 		if err := alive(); err != nil {
 			return err
 		}
+
 		return f.wrote(do())
 	}
+
 	c := interceptor.NewClient(f.client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			err := errors.Join(alive(), c.Get(ctx, key, o, opts...))
 			if u, ok := o.(*Object); ok && err == nil {
 				simulated(u)
 			}
+
 			return err
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, _ ...client.CreateOption) error {
@@ -172,6 +187,7 @@ func (f *fixture) migration(writes int) *Migration {
 			return write(func() error { return c.SubResource(name).Update(ctx, o) })
 		},
 	})
+
 	return &Migration{Client: c, ServerVersion: "v1.36.3", Clock: clock.RealClock{}, Timeout: time.Second, Log: func(string, ...any) {}}
 }
 
@@ -182,6 +198,7 @@ func testOptions() Options {
 // snapshot returns all objects, without what may differ. The status of Nodes is compared.
 func (f *fixture) snapshot() map[Ref]map[string]any {
 	f.Helper()
+
 	out := map[Ref]map[string]any{}
 	r := &reader{Reader: f.client, unreadable: map[string]string{}}
 	for _, kind := range testKinds() {
@@ -189,6 +206,7 @@ func (f *fixture) snapshot() map[Ref]map[string]any {
 		if err != nil {
 			f.Fatal(err)
 		}
+
 		for _, o := range all {
 			if !strings.HasPrefix(o.GetName(), JournalName) {
 				out[RefOf(o)] = content(o)
@@ -198,11 +216,13 @@ func (f *fixture) snapshot() map[Ref]map[string]any {
 			}
 		}
 	}
+
 	return out
 }
 
 func (f *fixture) compare(what string, want map[Ref]map[string]any) {
 	f.Helper()
+
 	now := f.snapshot()
 	for ref, o := range want {
 		if !reflect.DeepEqual(now[ref], o) {
@@ -210,6 +230,7 @@ func (f *fixture) compare(what string, want map[Ref]map[string]any) {
 		}
 		delete(now, ref)
 	}
+
 	for ref := range now {
 		f.Errorf("%s: %s is new", what, ref)
 	}
@@ -220,20 +241,25 @@ func TestKills(t *testing.T) {
 	f := newFixture(t)
 	before := f.snapshot()
 	run := func(m *Migration) error { return m.Run(t.Context(), testOptions(), nil, true, false) }
+
 	undo := func(m *Migration) error {
 		err := m.Undo(t.Context())
 		if errors.Is(err, errNoMigration) {
 			return nil
 		}
+
 		return err
 	}
+
 	if err := run(f.migration(-1)); err != nil {
 		t.Fatal(err)
 	}
+
 	migrated := f.snapshot()
 	if err := undo(f.migration(-1)); err != nil {
 		t.Fatal(err)
 	}
+
 	f.compare("undo", before)
 	for _, each := range []struct {
 		name string
@@ -250,8 +276,10 @@ func TestKills(t *testing.T) {
 				t.Fatalf("%s after %d kills: %v", each.name, kills, err)
 			}
 		}
+
 		f.compare(each.name, each.want)
 		t.Logf("%s: %d kills survived", each.name, kills)
+
 		if kills < 30 {
 			t.Errorf("%s was killed %d times", each.name, kills)
 		}
@@ -267,13 +295,16 @@ func TestUndoAfterWrites(t *testing.T) {
 		if err != nil && !errors.Is(err, errKilled) {
 			t.Fatalf("after %d writes: %v", writes, err)
 		}
+
 		if undo := f.migration(-1).Undo(t.Context()); undo != nil {
 			t.Fatalf("undo after %d writes: %v", writes, undo)
 		}
+
 		f.compare("undo", before)
 		if t.Failed() {
 			t.Fatalf("after %d writes", writes)
 		}
+
 		if err == nil {
 			t.Logf("undone after up to %d writes", writes)
 			return
@@ -287,9 +318,11 @@ func TestMigrated(t *testing.T) {
 	if err := f.migration(-1).Run(t.Context(), Options{ImageRegistry: "r"}, nil, true, false); err == nil || !strings.Contains(err.Error(), "EVPAActs") {
 		t.Fatalf("without a decision: %v", err)
 	}
+
 	if err := f.migration(-1).Run(t.Context(), testOptions(), nil, false, false); !errors.Is(err, ErrPaused) {
 		t.Fatalf("no pause: %v", err)
 	}
+
 	secret := namespacedRef("v1", "Secret", "crane-system", "webhook-server-tls")
 	if f.snapshot()[secret] == nil {
 		t.Error("the Secret is removed before the pause")
@@ -300,19 +333,23 @@ func TestMigrated(t *testing.T) {
 	if err := f.migration(-1).Run(t.Context(), Options{}, nil, true, false); err != nil {
 		t.Fatal(err)
 	}
+
 	now := f.snapshot()
 	if now[secret] != nil || now[Ref{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "custom-metrics-reader"}] == nil {
 		t.Error("the Secret is left, or a role that others use is removed")
 	}
+
 	craned := &Object{Object: now[namespacedRef("apps/v1", "Deployment", "crane-system", "craned")]}
 	args, _, _ := unstructured.NestedStringSlice(mapsAt(craned, "spec", "template", "spec", "containers")[0], "args")
 	if !slices.Contains(args, "--prometheus-address=http://p:9090") || !slices.Contains(args, "--api-qps=7") || slices.Contains(args, "--server-mode=debug") {
 		t.Errorf("craned has %v", args)
 	}
+
 	node := &Object{Object: now[Ref{APIVersion: "v1", Kind: "Node", Name: "n1"}]}
 	if marksOf(node, loadMetrics(), false).any() || node.GetAnnotations()["own"] != "x" || node.GetAnnotations()[ensurancev1alpha1.AnnotationPredecessor] != ensurancev1alpha1.PredecessorGocrane {
 		t.Errorf("node %v", node.Object)
 	}
+
 	service := &Object{Object: now[serviceRef("crane-system", "metric-adapter")]}
 	if service.GetLabels()[labelManagedBy] != "" || now[serviceRef("crane-system", bridgeName)] != nil {
 		t.Errorf("service %v", service.Object)
@@ -320,6 +357,7 @@ func TestMigrated(t *testing.T) {
 	if err := f.migration(-1).Finish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	if inv, err := ReadInventory(t.Context(), f.client); err != nil || inv.Installed() {
 		t.Errorf("gocrane is found after a migration: %v, %v", inv.Items, err)
 	}

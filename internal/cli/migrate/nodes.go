@@ -43,19 +43,23 @@ func marksOf(node *Object, metrics []string, ours bool) NodeMarks {
 			m.Annotations[key] = value
 		}
 	}
+
 	if value, ok := node.GetLabels()[labelTopologyAware]; ok {
 		m.Labels[labelTopologyAware] = value
 	}
+
 	for _, t := range mapsAt(node, "spec", "taints") {
 		if t["key"] == taintKey {
 			m.Taints = append(m.Taints, t)
 		}
 	}
+
 	for _, c := range mapsAt(node, "status", "conditions") {
 		if c["type"] == nodeCondition {
 			m.Conditions = append(m.Conditions, c)
 		}
 	}
+
 	m.Capacity = resourcesOf(node, "capacity")
 	m.Allocatable = resourcesOf(node, "allocatable")
 	return m
@@ -69,6 +73,7 @@ func resourcesOf(node *Object, field string) map[string]string {
 			out[name] = quantity
 		}
 	}
+
 	return out
 }
 
@@ -85,14 +90,17 @@ func (m NodeMarks) text() string {
 			parts = append(parts, what+" "+strings.Join(keys, ", "))
 		}
 	}
+
 	add("annotations", slices.Sorted(maps.Keys(m.Annotations)))
 	add("labels", slices.Sorted(maps.Keys(m.Labels)))
+
 	if len(m.Taints) > 0 {
 		add("taint", []string{taintKey})
 	}
 	if len(m.Conditions) > 0 {
 		add("condition", []string{nodeCondition})
 	}
+
 	add("resources", slices.Sorted(maps.Keys(m.Capacity)))
 	return strings.Join(parts, "; ")
 }
@@ -100,22 +108,32 @@ func (m NodeMarks) text() string {
 // withdrawal returns the part of the marks that a migration withdraws: the taint, the condition, capacity that no pod requests, and
 // annotations of loads that Crane's policy does not continue. Labels and reservations are settings of users.
 func (m NodeMarks) withdrawal(continued, requested []string) NodeMarks {
-	out := NodeMarks{Annotations: map[string]string{}, Taints: m.Taints, Conditions: m.Conditions, Capacity: map[string]string{}, Allocatable: map[string]string{}}
+	out := NodeMarks{
+		Annotations: map[string]string{},
+		Taints:      m.Taints,
+		Conditions:  m.Conditions,
+		Capacity:    map[string]string{},
+		Allocatable: map[string]string{},
+	}
+
 	for key, value := range m.Annotations {
 		if !strings.HasPrefix(key, reservePrefix) && !slices.Contains(continued, key) {
 			out.Annotations[key] = value
 		}
 	}
+
 	for name, quantity := range m.Capacity {
 		if !slices.Contains(requested, name) {
 			out.Capacity[name] = quantity
 		}
 	}
+
 	for name, quantity := range m.Allocatable {
 		if !slices.Contains(requested, name) {
 			out.Allocatable[name] = quantity
 		}
 	}
+
 	return out
 }
 
@@ -127,12 +145,15 @@ func (m NodeMarks) strip(node *Object) (main, status bool) {
 			unstructured.RemoveNestedField(node.Object, "metadata", "annotations", key)
 		}
 	}
+
 	for _, t := range m.Taints {
 		main = editMaps(node, func(all []any) []any { return without(all, "key", t["key"]) }, "spec", "taints") || main
 	}
+
 	for _, c := range m.Conditions {
 		status = editMaps(node, func(all []any) []any { return without(all, "type", c["type"]) }, "status", "conditions") || status
 	}
+
 	for field, values := range map[string]map[string]string{"capacity": m.Capacity, "allocatable": m.Allocatable} {
 		for name := range values {
 			if _, ok := stringMapAt(node, "status", field)[name]; ok {
@@ -141,6 +162,7 @@ func (m NodeMarks) strip(node *Object) (main, status bool) {
 			}
 		}
 	}
+
 	return main, status
 }
 
@@ -150,18 +172,23 @@ func (m NodeMarks) restore(node *Object) (main, status bool) {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
+
 	for key, value := range m.Annotations {
 		if annotations[key] != value {
-			annotations[key], main = value, true
+			annotations[key] = value
+			main = true
 		}
 	}
+
 	setAnnotations(node, annotations)
 	for _, t := range m.Taints {
 		main = editMaps(node, func(all []any) []any { return with(all, "key", t) }, "spec", "taints") || main
 	}
+
 	for _, c := range m.Conditions {
 		status = editMaps(node, func(all []any) []any { return with(all, "type", c) }, "status", "conditions") || status
 	}
+
 	for field, values := range map[string]map[string]string{"capacity": m.Capacity, "allocatable": m.Allocatable} {
 		has := stringMapAt(node, "status", field)
 		for name, quantity := range values {
@@ -171,6 +198,7 @@ func (m NodeMarks) restore(node *Object) (main, status bool) {
 			}
 		}
 	}
+
 	return main, status
 }
 
@@ -193,6 +221,7 @@ func editMaps(o *Object, edit func([]any) []any, path ...string) bool {
 		unstructured.RemoveNestedField(o.Object, path...)
 		return true
 	}
+
 	return unstructured.SetNestedSlice(o.Object, edited, path...) == nil
 }
 
@@ -210,5 +239,6 @@ func with(all []any, key string, entry map[string]any) []any {
 			return all
 		}
 	}
+
 	return append(all, entry)
 }

@@ -36,9 +36,11 @@ func (p putObject) do(ctx context.Context, e *env) error {
 	if err := e.put(ctx, p.desired); err != nil {
 		return err
 	}
+
 	if p.desired.GetKind() == "CustomResourceDefinition" {
 		return e.awaitEstablished(ctx, RefOf(p.desired))
 	}
+
 	return nil
 }
 
@@ -77,6 +79,7 @@ func stopped(o *Object) *Object {
 	} else {
 		_ = unstructured.SetNestedField(out.Object, int64(0), "spec", "replicas")
 	}
+
 	return out
 }
 
@@ -95,9 +98,11 @@ func (e *env) setWorkload(ctx context.Context, ref Ref, to *Object, done func(*O
 	if err != nil || now == nil || !sameSelector(now, to) {
 		return err
 	}
+
 	if err := e.replace(ctx, to, func(now *Object) bool { return sameWorkload(now, to) }); err != nil {
 		return err
 	}
+
 	return e.wait(ctx, ref.String()+" is as it should be", func(ctx context.Context) (bool, error) {
 		o, err := e.get(ctx, ref)
 		return o == nil || observed(o) && done(o), err
@@ -123,6 +128,7 @@ func podsOf(o *Object) int64 {
 	if o.GetKind() == "DaemonSet" {
 		return int64At(o, "status", "currentNumberScheduled") + int64At(o, "status", "numberMisscheduled")
 	}
+
 	return int64At(o, "status", "replicas")
 }
 
@@ -130,6 +136,7 @@ func readyOf(o *Object) int64 {
 	if o.GetKind() == "DaemonSet" {
 		return int64At(o, "status", "numberReady")
 	}
+
 	return int64At(o, "status", "readyReplicas")
 }
 
@@ -138,6 +145,7 @@ func ready(o *Object) bool {
 	if o.GetKind() == "DaemonSet" {
 		return 10*readyOf(o) >= 9*int64At(o, "status", "desiredNumberScheduled")
 	}
+
 	return readyOf(o) >= int64At(o, "spec", "replicas") && int64At(o, "status", "updatedReplicas") >= int64At(o, "spec", "replicas")
 }
 
@@ -163,6 +171,7 @@ func (s setField) set(ctx context.Context, e *env, value any) error {
 		if now == value {
 			return false, false
 		}
+
 		return unstructured.SetNestedField(o.Object, value, s.path...) == nil, false
 	})
 }
@@ -174,22 +183,28 @@ func (e *env) edit(ctx context.Context, ref Ref, change func(*Object) (main, sta
 		if err != nil || o == nil {
 			return err
 		}
+
 		main, status := change(o)
 		changed := o.DeepCopy()
+
 		if main {
 			if err := e.client.Update(ctx, o, client.FieldOwner(fieldOwner)); err != nil {
 				return err
 			}
 		}
+
 		if !status {
 			return nil
 		}
+
 		changed.SetResourceVersion(o.GetResourceVersion())
 		return e.client.Status().Update(ctx, changed, client.FieldOwner(fieldOwner))
 	})
+
 	if err != nil {
 		return fmt.Errorf("failed to write %s: %w", ref, err)
 	}
+
 	return nil
 }
 
@@ -209,6 +224,7 @@ func (c cleanNode) do(ctx context.Context, e *env) error {
 		if c.forAgent && (main || status) && !isPredecessorNoted(node) {
 			main = unstructured.SetNestedField(node.Object, ensurancev1alpha1.PredecessorGocrane, predecessorPath()...) == nil || main
 		}
+
 		return main, status
 	})
 }
@@ -223,6 +239,7 @@ func (c cleanNode) undo(ctx context.Context, e *env) error {
 			setAnnotations(node, annotations)
 			main = true
 		}
+
 		return main, status
 	})
 }
@@ -241,15 +258,18 @@ func isPredecessorNoted(node *Object) bool {
 func NodesWithQuotas(ctx context.Context, c client.Reader) ([]string, error) {
 	r := &reader{Reader: c, unreadable: map[string]string{}}
 	nodes, err := r.list(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Node"})
+
 	if reason := r.unreadable["Node"]; reason != "" {
 		return nil, errors.New(reason)
 	}
+
 	var out []string
 	for _, node := range nodes {
 		if isPredecessorNoted(node) {
 			out = append(out, node.GetName())
 		}
 	}
+
 	slices.Sort(out)
 	return out, err
 }
@@ -269,13 +289,16 @@ func (r returnObjects) undo(ctx context.Context, e *env) error {
 		if err != nil {
 			return err
 		}
+
 		if now == nil {
 			continue // deleted with its owner by a user
 		}
+
 		if err := e.restore(ctx, ref); err != nil && !meta.IsNoMatchError(err) {
 			return err
 		}
 	}
+
 	return nil
 }
 

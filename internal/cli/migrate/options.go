@@ -55,6 +55,7 @@ func (o Options) Validate() error {
 			errs = append(errs, fmt.Errorf("--%s %q: want %s or %s", choice.flag, choice.value, choice.one, choice.other))
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -73,5 +74,6 @@ func undecided(all []Finding, o Options) error {
 			errs = append(errs, fmt.Errorf("%s: %s%s", f.Reason, f.Message, strings.Join(append([]string{""}, f.Objects...), "\n   - ")))
 		}
 	}
+
 	return errors.Join(errs...)
 }

@@ -24,7 +24,12 @@ type Ref struct {
 
 // RefOf returns the reference of an object.
 func RefOf(o *Object) Ref {
-	return Ref{APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
+	return Ref{
+		APIVersion: o.GetAPIVersion(),
+		Kind:       o.GetKind(),
+		Namespace:  o.GetNamespace(),
+		Name:       o.GetName(),
+	}
 }
 
 func (r Ref) String() string {
@@ -41,12 +46,18 @@ func (r Ref) empty() *Object {
 	o := &Object{}
 	o.SetAPIVersion(r.APIVersion)
 	o.SetKind(r.Kind)
+
 	return o
 }
 
 // namespacedRef, and the following, shorten tables of objects.
 func namespacedRef(apiVersion, kind, namespace, name string) Ref {
-	return Ref{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name}
+	return Ref{
+		APIVersion: apiVersion,
+		Kind:       kind,
+		Namespace:  namespace,
+		Name:       name,
+	}
 }
 
 func serviceRef(namespace, name string) Ref { return namespacedRef("v1", "Service", namespace, name) }
@@ -66,6 +77,7 @@ func mapsAt(o *Object, path ...string) []map[string]any {
 			out = append(out, m)
 		}
 	}
+
 	return out
 }
 

@@ -38,23 +38,38 @@ func Check(ctx context.Context, c client.Reader, serverVersion string) (*Report,
 	if err != nil {
 		return nil, err
 	}
+
 	r := &Report{
-		KubernetesVersion: serverVersion, Installed: inv.Installed(), Releases: inv.Releases, Pods: inv.Pods, Unreadable: inv.Unreadable,
-		Items: inv.Items, Findings: findings(inv, serverVersion), Counts: map[Fate]int{}, inventory: inv,
+		KubernetesVersion: serverVersion,
+		Installed:         inv.Installed(),
+		Releases:          inv.Releases,
+		Pods:              inv.Pods,
+		Unreadable:        inv.Unreadable,
+		Items:             inv.Items,
+		Findings:          findings(inv, serverVersion),
+		Counts:            map[Fate]int{},
+		inventory:         inv,
 	}
+
 	if r.Imports, err = readImports(ctx, c, inv); err != nil {
 		return nil, err
 	}
+
 	if !r.Installed {
 		return r, nil
 	}
-	r.Namespaces, r.Images, r.InstalledBy = inv.Namespaces, inv.images(), "YAML manifests"
+
+	r.Namespaces = inv.Namespaces
+	r.Images = inv.images()
+	r.InstalledBy = "YAML manifests"
 	if len(inv.Releases) > 0 {
 		r.InstalledBy = "Helm"
 	}
+
 	for _, item := range inv.Items {
 		r.Counts[item.Fate]++
 	}
+
 	return r, nil
 }
 
@@ -66,6 +81,7 @@ func (r *Report) Decisions() int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -83,25 +99,36 @@ func (r *Report) Groups() []Group {
 		component, kind, note string
 		fate                  Fate
 	}
+
 	groups := map[key]*Group{}
 	for _, item := range r.Items {
 		k := key{item.Component, item.Kind, item.Note, item.Fate}
 		if item.Kind == "Node" {
 			k.note = "annotations, taint, condition and capacity of gocrane's agent and scheduler are withdrawn"
 		}
+
 		if groups[k] == nil {
-			groups[k] = &Group{Component: k.component, Kind: k.kind, Fate: k.fate, Note: k.note}
+			groups[k] = &Group{
+				Component: k.component,
+				Kind:      k.kind,
+				Fate:      k.fate,
+				Note:      k.note,
+			}
 		}
+
 		groups[k].Names = append(groups[k].Names, strings.TrimPrefix(item.Namespace+"/"+item.Name, "/"))
 	}
+
 	out := make([]Group, 0, len(groups))
 	for _, g := range groups {
 		out = append(out, *g)
 	}
+
 	order := Fates()
 	slices.SortFunc(out, func(a, b Group) int {
 		return cmp.Or(slices.Index(order, a.Fate)-slices.Index(order, b.Fate), cmp.Compare(a.Component, b.Component), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Note, b.Note))
 	})
+
 	return out
 }
 
@@ -112,11 +139,13 @@ func (i *Inventory) images() []string {
 		if item.Kind != "Deployment" && item.Kind != "DaemonSet" {
 			continue
 		}
+
 		for _, c := range mapsAt(item.object, "spec", "template", "spec", "containers") {
 			if image, _, _ := unstructured.NestedString(c, "image"); gocraneImage(image) || item.Component != componentUsers {
 				found[image] = true
 			}
 		}
 	}
+
 	return slices.Sorted(maps.Keys(found))
 }

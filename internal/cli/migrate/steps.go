@@ -42,6 +42,7 @@ func steps(s *state, o Options) []step {
 	if o.Away {
 		plan = b.awaySteps
 	}
+
 	return slices.DeleteFunc(plan(), func(s step) bool { return len(s.operations) == 0 })
 }
 
@@ -80,6 +81,7 @@ func (b *builder) removals(selects func(storedItem) bool) []operation {
 			out = append(out, removeObject{RefOf(item.Object)})
 		}
 	}
+
 	return out
 }
 
@@ -97,11 +99,13 @@ func (b *builder) helm() []operation {
 func (b *builder) stop() []operation {
 	var out []operation
 	for _, item := range b.state.Items {
-		kind, name := item.Object.GetKind(), item.Object.GetName()
+		kind := item.Object.GetKind()
+		name := item.Object.GetName()
 		if kind == "Deployment" && (name == componentCraned || name == "crane-scheduler-controller") || kind == "DaemonSet" && name == componentAgent {
 			out = append(out, stopWorkload{RefOf(item.Object)})
 		}
 	}
+
 	return out
 }
 
@@ -109,12 +113,14 @@ func (b *builder) evpas() []operation {
 	if b.options.EVPA != EVPAOff {
 		return nil
 	}
+
 	var out []operation
 	for _, item := range b.state.Items {
 		if item.Object.GetKind() == evpaKindName && actsAtOnce(item.Object) {
 			out = append(out, setField{RefOf(item.Object), updateModePath(), "Off"})
 		}
 	}
+
 	return out
 }
 
@@ -127,6 +133,7 @@ func (b *builder) objects() []operation {
 			refs = append(refs, RefOf(item.Object))
 		}
 	}
+
 	return []operation{returnObjects{refs}}
 }
 
@@ -138,6 +145,7 @@ func (b *builder) puts(selects func(*Object) bool) []operation {
 			out = append(out, putObject{o})
 		}
 	}
+
 	return out
 }
 
@@ -152,6 +160,7 @@ func (b *builder) admission() []operation {
 			out = append(out, awaitTrust{RefOf(o)})
 		}
 	}
+
 	return out
 }
 
@@ -162,11 +171,13 @@ func (b *builder) nodes(forAgent bool) []operation {
 		if item.Object.GetKind() != "Node" {
 			continue
 		}
+
 		marks := marksOf(item.Object, b.state.Metrics, !forAgent).withdrawal(b.state.Continued, b.state.Requested[item.Object.GetName()])
 		if marks.any() {
 			out = append(out, cleanNode{RefOf(item.Object), marks, forAgent && len(marks.Conditions)+len(marks.Capacity) > 0})
 		}
 	}
+
 	return out
 }
 
@@ -178,6 +189,7 @@ func (b *builder) rights() []operation {
 		case "CustomResourceDefinition", "Namespace", "Deployment", "DaemonSet", "Service", "APIService":
 			return false
 		}
+
 		return !isAdmission(o)
 	})...)
 }
@@ -188,6 +200,7 @@ func (b *builder) desiredNamed(kind, name string) *Object {
 	if i < 0 {
 		return nil
 	}
+
 	return b.state.Desired[i]
 }
 
@@ -197,9 +210,11 @@ func (b *builder) workload(name string, stopped bool) []operation {
 	if desired == nil {
 		desired = b.desiredNamed("DaemonSet", name)
 	}
+
 	if desired == nil {
 		return nil
 	}
+
 	swap := swapWorkload{desired: desired, services: b.servicesOf(desired), stopped: stopped}
 	return []operation{swap}
 }
@@ -211,15 +226,18 @@ func (b *builder) servicesOf(w *Object) []*Object {
 	for key, value := range stringMapAt(w, "spec", "template", "metadata", "labels") {
 		labels[key] = value
 	}
+
 	for _, o := range b.state.Desired {
 		selector := map[string]any{}
 		for key, value := range stringMapAt(o, "spec", "selector") {
 			selector[key] = value
 		}
+
 		if o.GetKind() == "Service" && len(selector) > 0 && covers(labels, selector) {
 			out = append(out, o)
 		}
 	}
+
 	return out
 }
 
@@ -229,11 +247,13 @@ func (b *builder) adapter() []operation {
 	if len(out) == 0 {
 		return nil
 	}
+
 	swap, _ := out[0].(swapWorkload)
 	for _, o := range b.state.Desired {
 		if o.GetKind() != "APIService" {
 			continue
 		}
+
 		original := b.originals[RefOf(o)]
 		switch owner := apiOwner(original); {
 		case original == nil, owner != apiOwner(o) && b.options.ExternalMetrics == TakeAPI && o.GetName() == externalMetricsAPI:
@@ -246,6 +266,7 @@ func (b *builder) adapter() []operation {
 			out[0] = swap
 		}
 	}
+
 	return out
 }
 
@@ -254,6 +275,7 @@ func apiOwner(o *Object) string {
 	if o == nil {
 		return ""
 	}
+
 	return stringAt(o, "spec", "service", "namespace") + "/" + stringAt(o, "spec", "service", "name")
 }
 
@@ -273,11 +295,13 @@ func (b *builder) leftovers() []operation {
 	for _, o := range b.state.Desired {
 		replaced[RefOf(o)] = true
 	}
+
 	return b.removals(func(i storedItem) bool {
 		kind := i.Object.GetKind()
 		if replaced[RefOf(i.Object)] || i.Component == componentHelm || isAdmission(i.Object) {
 			return false
 		}
+
 		switch kind {
 		case "Node", "Pod", "ReplicaSet":
 			return false
@@ -287,6 +311,7 @@ func (b *builder) leftovers() []operation {
 		case "ConfigMap":
 			return i.Fate == FateRemoved || i.Fate == FateTranslated // that of Crane's namespace is among the manifests
 		}
+
 		return i.Fate == FateRemoved
 	})
 }

@@ -39,11 +39,14 @@ func (s swapWorkload) undo(ctx context.Context, e *env) error {
 				return err
 			}
 		}
+
 		return e.remove(ctx, RefOf(s.desired), propagateDefault)
 	}
+
 	if s.stopped {
 		original = stopped(original)
 	}
+
 	return s.swap(ctx, e, s.desired, original, restore, e.originals[s.external])
 }
 
@@ -54,6 +57,7 @@ func (s swapWorkload) swap(ctx context.Context, e *env, from, to *Object, write 
 	if err != nil {
 		return err
 	}
+
 	answering := s.external.Name != "" && from != nil
 	swapped := now != nil && sameSelector(now, to) && now.GetDeletionTimestamp() == nil
 	if answering && (!swapped || !ready(now)) {
@@ -61,35 +65,44 @@ func (s swapWorkload) swap(ctx context.Context, e *env, from, to *Object, write 
 			return err
 		}
 	}
+
 	if !swapped {
 		how := propagateDefault
 		if answering {
 			how = propagateOrphan // the ReplicaSets and their pods go on
 		}
+
 		if err := e.remove(ctx, ref, how); err != nil {
 			return err
 		}
+
 		if err := e.create(ctx, to); err != nil {
 			return err
 		}
 	}
+
 	if err := e.awaitReady(ctx, to); err != nil {
 		return err
 	}
+
 	for _, service := range s.services {
 		if err := write(service); err != nil {
 			return err
 		}
 	}
+
 	if !answering {
 		return nil
 	}
+
 	if final != nil {
 		return s.handBack(ctx, e, from, to, final)
 	}
+
 	if err := s.unbridge(ctx, e, ref.Namespace, final); err != nil {
 		return err
 	}
+
 	return e.removeOrphans(ctx, ref.Namespace, from)
 }
 
@@ -101,17 +114,21 @@ func (s swapWorkload) handBack(ctx context.Context, e *env, from, to, final *Obj
 	if err != nil {
 		return err
 	}
+
 	if api != nil && stringAt(api, "spec", "service", "name") == bridgeName {
 		if err := e.put(ctx, bridgeService(to)); err != nil {
 			return err
 		}
+
 		if err := e.wait(ctx, "Service "+bridgeName+" has endpoints", func(ctx context.Context) (bool, error) { return e.hasEndpoints(ctx, to) }); err != nil {
 			return err
 		}
 	}
+
 	if err := e.removeOrphans(ctx, namespace, from); err != nil {
 		return err
 	}
+
 	err = e.wait(ctx, "pods of "+RefOf(from).String()+" have ended", func(ctx context.Context) (bool, error) {
 		pods, err := e.podsOf(ctx, from)
 		return len(pods) == 0, err
@@ -119,6 +136,7 @@ func (s swapWorkload) handBack(ctx context.Context, e *env, from, to, final *Obj
 	if err != nil {
 		return err
 	}
+
 	return s.unbridge(ctx, e, namespace, final)
 }
 
@@ -128,6 +146,7 @@ func (e *env) awaitReady(ctx context.Context, workload *Object) error {
 	if original := e.originals[ref]; original != nil && sameSelector(workload, original) && readyOf(original) == 0 {
 		return nil
 	}
+
 	return e.wait(ctx, ref.String()+" is ready", func(ctx context.Context) (bool, error) {
 		o, err := e.get(ctx, ref)
 		return o != nil && observed(o) && ready(o), err
@@ -143,6 +162,7 @@ func bridgeService(of *Object) *Object {
 	for key, value := range stringMapAt(of, "spec", "selector", "matchLabels") {
 		pods[key] = value
 	}
+
 	service := serviceRef(of.GetNamespace(), bridgeName).empty()
 	service.SetNamespace(of.GetNamespace())
 	service.SetName(bridgeName)
@@ -150,6 +170,7 @@ func bridgeService(of *Object) *Object {
 	service.Object["spec"] = map[string]any{
 		"selector": pods, "ports": []any{map[string]any{"name": "https", "port": int64(443), "protocol": "TCP", "targetPort": int64(6443)}},
 	}
+
 	return service
 }
 
@@ -158,6 +179,7 @@ func (e *env) podsOf(ctx context.Context, workload *Object) ([]Object, error) {
 	pods := &unstructured.UnstructuredList{}
 	pods.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "PodList"})
 	err := e.client.List(ctx, pods, client.InNamespace(workload.GetNamespace()), client.MatchingLabels(stringMapAt(workload, "spec", "selector", "matchLabels")))
+
 	return pods.Items, err
 }
 
@@ -167,9 +189,11 @@ func (s swapWorkload) bridge(ctx context.Context, e *env, from *Object) error {
 	if err := e.put(ctx, bridgeService(from)); err != nil {
 		return err
 	}
+
 	if err := e.wait(ctx, "Service "+bridgeName+" has endpoints", func(ctx context.Context) (bool, error) { return e.hasEndpoints(ctx, from) }); err != nil {
 		return err
 	}
+
 	return e.edit(ctx, s.external, func(o *Object) (main, status bool) { return pointTo(o, from.GetNamespace(), bridgeName), false })
 }
 
@@ -180,16 +204,21 @@ func (e *env) hasEndpoints(ctx context.Context, of *Object) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	needed, uids := false, map[string]bool{}
+
+	needed := false
+	uids := map[string]bool{}
 	for i := range pods {
 		uids[string(pods[i].GetUID())] = true
 		needed = needed || slices.ContainsFunc(mapsAt(&pods[i], "status", "conditions"), func(c map[string]any) bool { return c["type"] == "Ready" && c["status"] == "True" })
 	}
+
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSliceList"})
+
 	if err := e.client.List(ctx, list, client.InNamespace(of.GetNamespace()), client.MatchingLabels{"kubernetes.io/service-name": bridgeName}); err != nil {
 		return false, err
 	}
+
 	found := false
 	for i := range list.Items {
 		for _, endpoint := range mapsAt(&list.Items[i], "endpoints") {
@@ -197,10 +226,12 @@ func (e *env) hasEndpoints(ctx context.Context, of *Object) (bool, error) {
 			if !uids[uid] {
 				return false, nil // of the selector before
 			}
+
 			ready, set, _ := unstructured.NestedBool(endpoint, "conditions", "ready")
 			found = found || ready || !set
 		}
 	}
+
 	return found || !needed, nil
 }
 
@@ -209,10 +240,12 @@ func pointTo(o *Object, namespace, service string) bool {
 	if apiOwner(o) == namespace+"/"+service {
 		return false
 	}
+
 	_ = unstructured.SetNestedField(o.Object, namespace, "spec", "service", "namespace")
 	_ = unstructured.SetNestedField(o.Object, service, "spec", "service", "name")
 	_ = unstructured.SetNestedField(o.Object, true, "spec", "insecureSkipTLSVerify")
 	unstructured.RemoveNestedField(o.Object, "spec", "caBundle")
+
 	return true
 }
 
@@ -222,14 +255,18 @@ func (s swapWorkload) unbridge(ctx context.Context, e *env, namespace string, fi
 		if stringAt(o, "spec", "service", "name") == bridgeName {
 			return pointTo(o, namespace, componentAdapter), false
 		}
+
 		return false, false
 	})
+
 	if err == nil && final != nil {
 		err = e.restore(ctx, s.external)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	return e.remove(ctx, serviceRef(namespace, bridgeName), propagateDefault)
 }
 
@@ -256,6 +293,7 @@ func (m moveAPI) undo(ctx context.Context, e *env) error {
 			return err
 		}
 	}
+
 	return e.restore(ctx, m.ref)
 }
 
@@ -263,16 +301,20 @@ func (m moveAPI) undo(ctx context.Context, e *env) error {
 func (e *env) removeOrphans(ctx context.Context, namespace string, of *Object) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSetList"})
+
 	if err := e.client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels(stringMapAt(of, "spec", "selector", "matchLabels"))); err != nil {
 		return err
 	}
+
 	for i := range list.Items {
 		if len(list.Items[i].GetOwnerReferences()) > 0 {
 			continue
 		}
+
 		if err := e.remove(ctx, RefOf(&list.Items[i]), propagateDefault); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

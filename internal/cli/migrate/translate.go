@@ -39,11 +39,13 @@ func carriedFlags(component string) []string {
 			"time-series-prediction-max-concurrent-reconciles", "recommendation-outdate-interval", "prometheus-keepalive", "prometheus-adapter-extension-labels",
 			"lease-duration", "lease-retry-period", "lease-renew-period",
 		}
+
 	case componentAdapter:
 		return []string{"discovery-interval", "remote-adapter", "remote-adapter-service-namespace", "remote-adapter-service-name", "remote-adapter-service-port", "api-qps", "api-burst", "v"}
 	case componentAgent:
 		return []string{"feature-gates", "node-resource-reserved", "collect-interval", "max-inactivity", "default-cpu-policy", "execute-excess", "cpu-manager-reconcile-period", "kubelet-root-path", "v"}
 	}
+
 	return nil
 }
 
@@ -63,6 +65,7 @@ func droppedFlags() map[string]string {
 		logging   = "of klog: the log goes to standard error"
 		right     = "craned needs the right to read it: grant it and set the flag with --manifests"
 	)
+
 	return map[string]string{
 		"prometheus-adapter-config": file, "qos-config-file": file, "seed-file": "use --datasource=csv with --csv-dir",
 		"prometheus-adapter-configmap-namespace": right, "prometheus-adapter-configmap-name": right, "prometheus-adapter-configmap-key": right,
@@ -95,6 +98,7 @@ func translate(inv *Inventory) Settings {
 			}
 		}
 	}
+
 	slices.Sort(s.Dropped)
 	return s
 }
@@ -111,11 +115,13 @@ func (s *Settings) addFlags(component string, flags map[string]string) {
 		case slices.Contains(setByManifest(), name):
 		case slices.Contains(carriedFlags(component), name):
 			s.Args[component] = append(s.Args[component], "--"+name+"="+value)
+
 		case component == componentCraned || component == componentAdapter || component == componentAgent:
 			reason := droppedFlags()[name]
 			if reason == "" {
 				reason = "is no flag of gocrane 0.11"
 			}
+
 			s.Dropped = append(s.Dropped, component+" --"+name+"="+value+": "+reason)
 		}
 	}
@@ -128,6 +134,7 @@ func flagsOf(o *Object) map[string]string {
 	if len(containers) == 0 {
 		return out
 	}
+
 	command, _, _ := unstructured.NestedStringSlice(containers[0], "command")
 	args, _, _ := unstructured.NestedStringSlice(containers[0], "args")
 	last := "" // the flag before, if it has no value yet
@@ -137,15 +144,22 @@ func flagsOf(o *Object) map[string]string {
 			if last != "" && arg != "true" && arg != "false" {
 				out[last] = arg
 			}
+
 			last = ""
 			continue
 		}
+
 		name, value, ok := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		if last = ""; !ok {
-			value, last = "true", name
+		last = ""
+
+		if !ok {
+			value = "true"
+			last = name
 		}
+
 		out[name] = value
 	}
+
 	return out
 }
 
@@ -159,6 +173,7 @@ func (s Settings) recommendationConfig() *Object {
 	o.SetName(recommendationConfigName)
 	o.SetLabels(map[string]string{labelPartOf: "crane"})
 	o.Object["data"] = map[string]any{"config.yaml": s.Recommendation}
+
 	return o
 }
 
@@ -168,21 +183,26 @@ func (s Settings) apply(desired []*Object) []*Object {
 		if o.GetKind() == "ConfigMap" && o.GetName() == "crane-node-load-policy" && s.Policy != "" {
 			_ = unstructured.SetNestedField(o.Object, s.Policy, "data", "policy.yaml")
 		}
+
 		if o.GetKind() != "Deployment" && o.GetKind() != "DaemonSet" {
 			continue
 		}
+
 		editContainers(o, func(c map[string]any) {
 			if c["name"] == o.GetName() {
 				s.applyTo(o.GetName(), c)
 			}
 		})
+
 		if o.GetName() == componentCraned && s.Recommendation != "" {
 			mountRecommendation(o)
 		}
 	}
+
 	if s.Recommendation == "" {
 		return desired
 	}
+
 	return append(desired, s.recommendationConfig())
 }
 
@@ -195,15 +215,18 @@ func (s Settings) applyTo(component string, c map[string]any) {
 			}
 		}
 	}
+
 	args = append(args, s.Args[component]...)
 	if component == componentCraned && s.Recommendation != "" {
 		args = append(args, "--recommendation-configuration-file=/etc/crane-recommendation/config.yaml")
 	}
+
 	if s.LocalCrons && (component == componentCraned || component == componentAdapter) {
 		args = append(args, "--ehpa-cron-local-time=true")
 		env, _ := c["env"].([]any)
 		c["env"] = append(slices.Clone(env), map[string]any{"name": "TZ", "value": "Asia/Shanghai"})
 	}
+
 	list := make([]any, 0, len(args))
 	for _, a := range args {
 		list = append(list, a)
@@ -234,22 +257,27 @@ func (s Settings) HelmValues(o Options) ([]byte, error) {
 			args = append(args, "--ehpa-cron-local-time=true")
 			out["extraEnv"] = []any{map[string]any{"name": "TZ", "value": "Asia/Shanghai"}}
 		}
+
 		if len(args) > 0 {
 			out["extraArgs"] = args
 		}
+
 		return out
 	}
+
 	values := map[string]any{
 		"image":               map[string]any{"registry": o.ImageRegistry, "tag": o.ImageTag},
 		"prometheus":          map[string]any{"url": s.Prometheus},
 		"recommendationRules": map[string]any{"create": false},
 		"craned":              component(componentCraned), "metricAdapter": component(componentAdapter), "craneAgent": component(componentAgent),
 	}
+
 	if s.Policy != "" {
 		values["nodeLoadPolicy"] = s.Policy
 	}
 	if s.Recommendation != "" {
 		values["recommendationConfiguration"] = s.Recommendation
 	}
+
 	return yaml.Marshal(values)
 }

@@ -45,18 +45,24 @@ func TestFlags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		flags := strings.Fields(text)
 		for _, name := range flags {
-			carried, set, dropped := slices.Contains(carriedFlags(component), name), slices.Contains(setByManifest(), name), droppedFlags()[name] != ""
+			carried := slices.Contains(carriedFlags(component), name)
+			set := slices.Contains(setByManifest(), name)
+			dropped := droppedFlags()[name] != ""
 			if n := count(carried, set, dropped); n != 1 {
 				t.Errorf("%s --%s: carried over %t, set by manifests %t, dropped %t", component, name, carried, set, dropped)
 			}
+
 			s := Settings{Args: map[string][]string{}}
 			s.addFlags(component, map[string]string{name: "x"})
+
 			if carried != slices.Contains(s.Args[component], "--"+name+"=x") || dropped != (len(s.Dropped) == 1) || dropped && !strings.HasSuffix(s.Dropped[0], droppedFlags()[name]) {
 				t.Errorf("%s --%s: %+v", component, name, s)
 			}
 		}
+
 		for _, name := range carriedFlags(component) {
 			if !slices.Contains(flags, name) {
 				t.Errorf("%s --%s is no flag of gocrane", component, name)
@@ -65,8 +71,10 @@ func TestFlags(t *testing.T) {
 				t.Errorf("%s has no flag --%s", component, name)
 			}
 		}
+
 		s := Settings{Args: map[string][]string{}}
 		s.addFlags(component, map[string]string{"of-a-fork": "x"})
+
 		if len(s.Dropped) != 1 || !strings.Contains(s.Dropped[0], "is no flag of gocrane") {
 			t.Errorf("an unknown flag: %+v", s)
 		}
@@ -79,6 +87,7 @@ func count(all ...bool) (n int) {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -88,9 +97,11 @@ func TestInstalledFlags(t *testing.T) {
 	if dir == "" {
 		dir = filepath.FromSlash("../../../../shared/gocrane")
 	}
+
 	if _, err := os.Stat(dir); err != nil {
 		t.Skipf("gocrane's files are not here: %v", err)
 	}
+
 	found := 0
 	check := func(component, name string) {
 		found++
@@ -98,15 +109,18 @@ func TestInstalledFlags(t *testing.T) {
 			t.Errorf("%s --%s is in gocrane's manifests and not in the table", component, name)
 		}
 	}
+
 	for component, file := range map[string]string{componentCraned: "craned/deployment", componentAdapter: "metric-adapter/deployment", componentAgent: "crane-agent/daemonset"} {
 		content, err := os.ReadFile(filepath.Join(dir, "deploy", file+".yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		objects, err := manifest.ParseString(string(content))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, o := range objects {
 			if o.GetName() == component {
 				for name := range flagsOf(o) {
@@ -115,25 +129,31 @@ func TestInstalledFlags(t *testing.T) {
 			}
 		}
 	}
+
 	content, err := os.ReadFile(filepath.Join(dir, "charts/crane/values.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var values map[string]struct {
 		ContainerArgs     map[string]any `json:"containerArgs"`
 		RemoteAdapterArgs map[string]any `json:"remoteAdapterArgs"`
 	}
+
 	if err := yaml.Unmarshal(content, &values); err != nil {
 		t.Fatal(err)
 	}
+
 	for key, component := range map[string]string{"craned": componentCraned, "metricAdapter": componentAdapter, "craneAgent": componentAgent} {
 		for name := range values[key].ContainerArgs {
 			check(component, name)
 		}
+
 		for name := range values[key].RemoteAdapterArgs {
 			check(component, name)
 		}
 	}
+
 	if found < 15 {
 		t.Errorf("%d flags found", found)
 	}
@@ -146,15 +166,19 @@ func TestTranslate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return Item{Ref: RefOf(objects[0]), object: objects[0]}
 	}
+
 	config := func(name, key, text string) Item {
 		o := namespacedRef("v1", "ConfigMap", craneNamespace, name).empty()
 		o.SetName(name)
 		o.SetNamespace(craneNamespace)
 		_ = unstructured.SetNestedField(o.Object, text, "data", key)
+
 		return Item{Ref: RefOf(o), object: o}
 	}
+
 	const policy = "apiVersion: scheduler.policy.crane.io/v1alpha1\nkind: DynamicSchedulerPolicy\nspec:\n  syncPolicy:\n  - name: cpu_usage_avg_7m\n    period: 3m\n"
 	cron := workload("EffectiveHorizontalPodAutoscaler", "web", "image: i")
 	_ = unstructured.SetNestedSlice(cron.object.Object, []any{map[string]any{"name": "a"}}, "spec", "crons")
@@ -164,14 +188,17 @@ func TestTranslate(t *testing.T) {
 		workload("DaemonSet", "crane-agent", "command: [/crane-agent, '--collect-interval=5s', '--ifaces=eth1']"),
 		config("recommendation-configuration", "config.yaml", "recommenders: []"), config("dynamic-scheduler-policy", "policy.yaml", policy), cron,
 	}}
+
 	s := translate(inv)
 	if s.Prometheus != "http://mine:9090" || s.Recommendation != "recommenders: []" || !s.LocalCrons || s.Policy != policy || len(s.Dropped) != 2 {
 		t.Fatalf("settings %+v", s)
 	}
+
 	builtin, err := builtinManifests(Options{ImageRegistry: "r", ImageTag: "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	builtin = s.apply(builtin)
 	for ref, want := range map[Ref][]string{
 		namespacedRef("apps/v1", "Deployment", craneNamespace, componentCraned):    {"--prometheus-address=http://mine:9090", "--v=4", "--api-qps=7", "--prometheus-insecure-skip-verify=true", "--recommendation-configuration-file=/etc/crane-recommendation/config.yaml", "--ehpa-cron-local-time=true", "Asia/Shanghai"},
@@ -185,16 +212,19 @@ func TestTranslate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, part := range want {
 			if !strings.Contains(string(text), part) {
 				t.Errorf("%s lacks %s:\n%s", ref, part, text)
 			}
 		}
 	}
+
 	values, err := s.HelmValues(Options{ImageRegistry: "r", ImageTag: "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, part := range []string{"registry: r", "url: http://mine:9090", "--v=4", "--collect-interval=5s", "--remote-adapter=true", "cpu_usage_avg_7m", "recommendationConfiguration: 'recommenders: []'"} {
 		if !strings.Contains(string(values), part) {
 			t.Errorf("values lack %s:\n%s", part, values)
@@ -209,10 +239,12 @@ func TestImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var images []string
 	for _, o := range objects {
 		editContainers(o, func(c map[string]any) { images = append(images, fmt.Sprint(c["image"])) })
 	}
+
 	slices.Sort(images)
 	want := []string{
 		"registry.example/crane/crane-agent:v1.2.3", "registry.example/crane/crane-scheduler:v1.2.3", "registry.example/crane/craned:v1.2.3",
@@ -221,10 +253,12 @@ func TestImages(t *testing.T) {
 	if !slices.Equal(images, want) {
 		t.Errorf("images %v, want %v", images, want)
 	}
+
 	// Binaries of tests have no version.
 	if _, err := builtinManifests(Options{ImageRegistry: "r"}); err == nil || !strings.Contains(err.Error(), "--image-tag") {
 		t.Errorf("without a version: %v", err)
 	}
+
 	for of, ok := range map[string]bool{
 		"v1.2.3": true, "v1.2.3-rc.1": true, "v0.1.0-3-gb2f6611": true, "b2f6611-dirty": true,
 		"unknown": false, "v1.2.3+dirty": false, "v0.0.0-20251127162300-b2f66119aabb": false, "v1.2.4-0.20251127162300-b2f66119aabb": false,
@@ -242,8 +276,10 @@ func TestUserRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return rulesIn(objects[0])
 	}
+
 	for text, want := range map[string]string{
 		`{apiVersion: monitoring.coreos.com/v1, kind: PrometheusRule, metadata: {name: a}, spec: {groups: [{rules: [{record: cpu_usage_avg_5m}, {record: 'namespace:container_cpu_usage_costs_hourly:sum_rate'}, {alert: x}, 7]}, {rules: 5}]}}`: `cpu_usage_avg_5m namespace:container_cpu_usage_costs_hourly:sum_rate`,
 		`{apiVersion: v1, kind: ConfigMap, metadata: {name: b}, data: {r.yaml: "- record: \"mem_usage_active\"\n- record: 'node:node_cpu_hourly_cost:avg'\n- record: other\n"}}`:                                                                 `mem_usage_active node:node_cpu_hourly_cost:avg`,

@@ -31,8 +31,13 @@ func New(handler http.Handler, requestTimeout time.Duration) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	return &http.Server{
-		Handler: handler, Protocols: protocols, MaxHeaderBytes: maxHeaderBytes,
-		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
+		Handler:           handler,
+		Protocols:         protocols,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       requestTimeout,
+		WriteTimeout:      requestTimeout,
+		IdleTimeout:       idleTimeout,
 	}
 }
 
@@ -43,12 +48,15 @@ func Listen(ctx context.Context, address string, connections int, config *tls.Co
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
+
 	listener = netutil.LimitListener(listener, connections)
 	if config != nil {
 		config = config.Clone()
 		config.NextProtos = []string{"http/1.1"}
+
 		// Outermost, because http.Server bounds the handshake of a *tls.Conn alone.
 		listener = tls.NewListener(listener, config)
 	}
+
 	return listener, nil
 }

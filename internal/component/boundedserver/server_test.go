@@ -30,10 +30,12 @@ func handler() http.Handler {
 // serve serves until the test ends and returns the address.
 func serve(t *testing.T, s *http.Server, connections int, config *tls.Config) string {
 	t.Helper()
+
 	listener, err := Listen(t.Context(), "127.0.0.1:0", connections, config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(listener) }()
 	t.Cleanup(func() {
@@ -42,24 +44,29 @@ func serve(t *testing.T, s *http.Server, connections int, config *tls.Config) st
 			t.Error(err)
 		}
 	})
+
 	return listener.Addr().String()
 }
 
 func dial(t *testing.T, address string) net.Conn {
 	t.Helper()
+
 	conn, err := (&net.Dialer{Timeout: patience}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { conn.Close() })
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
+
 	return conn
 }
 
 func send(t *testing.T, conn net.Conn, text string) {
 	t.Helper()
+
 	if _, err := io.WriteString(conn, text); err != nil {
 		t.Fatal(err)
 	}
@@ -67,11 +74,13 @@ func send(t *testing.T, conn net.Conn, text string) {
 
 func status(t *testing.T, conn net.Conn) int {
 	t.Helper()
+
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
+
 	_, _ = io.Copy(io.Discard, response.Body) // After a refusal the server resets a connection with unread headers.
 	return response.StatusCode
 }
@@ -79,6 +88,7 @@ func status(t *testing.T, conn net.Conn) int {
 // expectClosed fails unless the server closes the connection.
 func expectClosed(t *testing.T, conn net.Conn) {
 	t.Helper()
+
 	var timeout net.Error
 	if _, err := io.Copy(io.Discard, conn); errors.As(err, &timeout) && timeout.Timeout() {
 		t.Errorf("the connection is open after %s", patience)
@@ -101,6 +111,7 @@ func TestSlowClients(t *testing.T) {
 	certificate := httptest.NewUnstartedServer(nil)
 	certificate.StartTLS()
 	t.Cleanup(certificate.Close)
+
 	for name, test := range map[string]struct {
 		send string
 		set  func(*http.Server)
@@ -131,9 +142,11 @@ func TestSlowHandler(t *testing.T) {
 		case <-time.After(4 * short):
 		}
 	}), time.Hour)
+
 	s.ReadHeaderTimeout = short
 	conn := dial(t, serve(t, s, 1, nil))
 	send(t, conn, request)
+
 	if got := status(t, conn); got != http.StatusOK {
 		t.Errorf("status %d", got)
 	}
@@ -150,14 +163,17 @@ func TestConnections(t *testing.T) {
 			accepted <- struct{}{}
 		}
 	}
+
 	address := serve(t, s, bound, nil)
 	var open []net.Conn
 	for range bound {
 		open = append(open, dial(t, address))
 		<-accepted
 	}
+
 	late := dial(t, address)
 	send(t, late, request)
+
 	// An open connection is answered meanwhile, after which the late one would have been accepted.
 	for range 100 {
 		send(t, open[0], request)
@@ -165,9 +181,11 @@ func TestConnections(t *testing.T) {
 			t.Fatalf("status %d", got)
 		}
 	}
+
 	if len(accepted) > 0 {
 		t.Errorf("accepted more than %d connections", bound)
 	}
+
 	open[1].Close()
 	if got := status(t, late); got != http.StatusOK {
 		t.Errorf("status %d", got)
@@ -188,6 +206,7 @@ func TestHeaderSize(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conn := dial(t, address)
 			go func() { _, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n"+test.headers+"\r\n") }()
+
 			if got := status(t, conn); got != test.want {
 				t.Errorf("status %d, want %d", got, test.want)
 			}
@@ -202,12 +221,14 @@ func TestNoHTTP2(t *testing.T) {
 	t.Cleanup(certificate.Close)
 	config := certificate.TLS.Clone()
 	config.NextProtos = []string{"h2", "http/1.1"}
+
 	address := serve(t, New(handler(), time.Hour), 4, config)
 	conn, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+
 	if got := conn.(*tls.Conn).ConnectionState().NegotiatedProtocol; got != "http/1.1" { //nolint:forcetypeassert // The type of a tls.Dialer.
 		t.Errorf("negotiated %s", got)
 	}

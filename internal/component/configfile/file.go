@@ -67,15 +67,24 @@ func Open[T any](path string, interval time.Duration, clk clock.WithTicker, deco
 	if interval <= 0 {
 		return nil, fmt.Errorf("%s: the interval between two looks at a file must be more than 0", path)
 	}
-	f := &File[T]{path: path, interval: interval, clock: clk, decode: decode}
+
+	f := &File[T]{
+		path:     path,
+		interval: interval,
+		clock:    clk,
+		decode:   decode,
+	}
+
 	raw, err := read(path)
 	if err != nil {
 		return nil, err
 	}
+
 	value, err := decode(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+
 	f.raw = raw
 	f.setContent(value)
 	return f, nil
@@ -87,9 +96,13 @@ func OpenOptional[T any](path string, interval time.Duration, clk clock.WithTick
 	if !errors.Is(err, os.ErrNotExist) {
 		return f, err
 	}
+
 	f = Fixed(otherwise, clk)
-	f.path, f.interval, f.decode = path, interval, decode
+	f.path = path
+	f.interval = interval
+	f.decode = decode
 	f.lastError = err.Error() // A missing file is no error to report.
+
 	return f, nil
 }
 
@@ -107,6 +120,7 @@ func (f *File[T]) Content() T { return *f.value.Load() }
 func (f *File[T]) State() State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return f.state
 }
 
@@ -116,8 +130,10 @@ func (f *File[T]) Run(ctx context.Context, observer Observer[T]) {
 		<-ctx.Done()
 		return
 	}
+
 	ticker := f.clock.NewTicker(f.interval)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -133,23 +149,30 @@ func (f *File[T]) Run(ctx context.Context, observer Observer[T]) {
 func (f *File[T]) Reload(observer Observer[T]) {
 	f.reloading.Lock()
 	defer f.reloading.Unlock()
+
 	raw, err := read(f.path)
 	if err == nil {
 		if bytes.Equal(raw, f.raw) && f.lastError == "" {
 			return
 		}
+
 		var value T
 		if value, err = f.decode(raw); err == nil {
 			changed := !bytes.Equal(raw, f.raw)
-			f.raw, f.lastError = raw, ""
+			f.raw = raw
+			f.lastError = ""
 			f.setContent(value)
+
 			if observer.Loaded != nil && changed {
 				observer.Loaded(value)
 			}
+
 			return
 		}
+
 		err = fmt.Errorf("%s: %w", f.path, err)
 	}
+
 	f.reject(err, observer)
 }
 
@@ -157,11 +180,13 @@ func (f *File[T]) reject(err error, observer Observer[T]) {
 	if f.lastError == err.Error() {
 		return
 	}
+
 	f.lastError = err.Error()
 	f.mu.Lock()
 	f.state.Invalid = true
 	f.state.Failed++
 	f.mu.Unlock()
+
 	if observer.Rejected != nil {
 		observer.Rejected(err)
 	}
@@ -171,7 +196,9 @@ func (f *File[T]) setContent(value T) {
 	f.value.Store(&value)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.state.Loaded, f.state.Invalid = f.clock.Now(), false
+
+	f.state.Loaded = f.clock.Now()
+	f.state.Invalid = false
 	f.state.Succeeded++
 }
 
@@ -181,12 +208,15 @@ func read(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
+
 	raw, err := io.ReadAll(io.LimitReader(file, maxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
+
 	if len(raw) > maxSize {
 		return nil, fmt.Errorf("%s: more than %d bytes", path, maxSize)
 	}
+
 	return raw, nil
 }

@@ -20,6 +20,7 @@ func decode(raw []byte) (string, error) {
 	if strings.HasPrefix(string(raw), "bad") {
 		return "", errors.New("it is bad")
 	}
+
 	return string(raw), nil
 }
 
@@ -31,6 +32,7 @@ func TestOptionalFile(t *testing.T) {
 	if err != nil || f.Content() != "default" {
 		t.Fatalf("%v, %v", f, err)
 	}
+
 	var loaded, refused []string
 	look := func() {
 		f.Reload(configfile.Observer[string]{
@@ -38,30 +40,38 @@ func TestOptionalFile(t *testing.T) {
 			Rejected: func(err error) { refused = append(refused, err.Error()) },
 		})
 	}
+
 	write := func(text string) {
 		t.Helper()
+
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	look()
 	if len(refused) != 0 || f.State().Invalid {
 		t.Errorf("a missing file is reported: %v", refused)
 	}
+
 	write("one")
 	look()
 	look()
 	write("bad")
 	look()
 	look()
+
 	if f.Content() != "one" || len(loaded) != 1 || len(refused) != 1 || !f.State().Invalid {
 		t.Errorf("%q, loaded %v, refused %v", f.Content(), loaded, refused)
 	}
+
 	write("two")
 	look()
+
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
+
 	look()
 	if f.Content() != "two" || len(loaded) != 2 || len(refused) != 2 {
 		t.Errorf("%q, loaded %v, refused %v", f.Content(), loaded, refused)
@@ -69,6 +79,7 @@ func TestOptionalFile(t *testing.T) {
 	if s := f.State(); s.Failed != 2 || s.Succeeded != 3 {
 		t.Errorf("%+v", s)
 	}
+
 	write("bad")
 	if _, err := configfile.OpenOptional(path, time.Minute, clock.RealClock{}, decode, "default"); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("a bad file at the start: %v", err)

@@ -48,8 +48,10 @@ func Add(fs *pflag.FlagSet, list []Flag) {
 		if fs.Lookup(r.Name) != nil {
 			continue
 		}
+
 		fs.String(r.Name, r.Default, "No effect: "+r.Replacement+".")
 		f := fs.Lookup(r.Name)
+
 		f.Hidden = true
 		f.Annotations = map[string][]string{Annotation: {r.Replacement}}
 		if r.Default == "true" || r.Default == "false" {
@@ -66,6 +68,7 @@ func Warnings(fs *pflag.FlagSet) []string {
 			out = append(out, "--"+f.Name+" has no effect: "+strings.Join(instead, ", "))
 		}
 	})
+
 	return out
 }
 

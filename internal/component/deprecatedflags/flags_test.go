@@ -17,12 +17,15 @@ func TestFlags(t *testing.T) {
 	fs.SetNormalizeFunc(NormalizeDashes)
 	served := fs.String("taken-up", "own", "It does something.")
 	Add(fs, append([]Flag{{"taken-up", "old", "nothing"}, {"gone", "", "use --other"}}, LogFlags()...))
+
 	if err := fs.Parse([]string{"--gone=5", "--log_dir=/tmp", "--logtostderr", "--taken-up=new"}); err != nil {
 		t.Fatal(err)
 	}
+
 	if *served != "new" {
 		t.Errorf("--taken-up is %q", *served)
 	}
+
 	got := Warnings(fs)
 	want := []string{
 		"--gone has no effect: use --other",
@@ -32,6 +35,7 @@ func TestFlags(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+
 	for _, f := range LogFlags() {
 		if found := fs.Lookup(f.Name); found == nil || !found.Hidden || found.DefValue != f.Default {
 			t.Errorf("--%s: %+v", f.Name, found)

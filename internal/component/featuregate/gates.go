@@ -54,6 +54,7 @@ func New() featuregate.MutableFeatureGate {
 	all := featuregate.NewFeatureGate()
 	// Add fails only for a gate that is added twice with different specifications, which a test rules out.
 	_ = all.Add(Specs())
+
 	return all
 }
 
@@ -64,12 +65,14 @@ func Warnings(fs *pflag.FlagSet, binary string, served func(featuregate.Feature)
 	if f == nil || !f.Changed {
 		return nil
 	}
+
 	var out []string
 	for name := range Specs() {
 		if !served(name) && strings.Contains(","+f.Value.String(), ","+string(name)+"=") {
 			out = append(out, fmt.Sprintf("--feature-gates: %s has no effect on this %s", name, binary))
 		}
 	}
+
 	slices.Sort(out)
 	return out
 }

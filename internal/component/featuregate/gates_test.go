@@ -19,11 +19,14 @@ func TestGates(t *testing.T) {
 			t.Errorf("%s is %t", name, all.Enabled(name))
 		}
 	}
+
 	if len(all.GetAll()) < len(Specs()) {
 		t.Errorf("%d of %d gates", len(all.GetAll()), len(Specs()))
 	}
+
 	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
 	all.AddFlag(fs)
+
 	served := func(f featuregate.Feature) bool { return f == NodeResource }
 	if got := Warnings(fs, "x", served); got != nil {
 		t.Errorf("warnings of what was not set: %q", got)
@@ -31,6 +34,7 @@ func TestGates(t *testing.T) {
 	if err := fs.Parse([]string{"--feature-gates=NodeResourceTopology=true,NodeResource=false,Analysis=true"}); err != nil {
 		t.Fatal(err)
 	}
+
 	want := []string{"--feature-gates: Analysis has no effect on this x", "--feature-gates: NodeResourceTopology has no effect on this x"}
 	if got := Warnings(fs, "x", served); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

@@ -44,6 +44,7 @@ func (o Options) Validate() field.ErrorList {
 	if o.Verbosity < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("--v"), o.Verbosity, "must be 0 or more"))
 	}
+
 	return errs
 }
 
@@ -54,5 +55,6 @@ func (o Options) New(w io.Writer) logr.Logger {
 	if o.Format == formatJSON {
 		handler = slog.NewJSONHandler(w, opts)
 	}
+
 	return logr.FromSlogHandler(handler)
 }

@@ -51,9 +51,11 @@ func (f Format) encode(all []Event, dropped int) ([]byte, error) {
 	for i := range all {
 		all[i].Message = truncate(all[i].Message)
 	}
+
 	if f == FormatSlack {
 		return json.Marshal(map[string]string{"text": slackText(all, dropped)})
 	}
+
 	return json.Marshal(struct {
 		Schema  string  `json:"schema"`
 		Events  []Event `json:"events"`
@@ -70,11 +72,14 @@ func slackText(all []Event, dropped int) string {
 		if e.Object != "" {
 			b.WriteString(" " + escape(e.Object))
 		}
+
 		b.WriteString("\n" + escape(e.Message) + "\n")
 	}
+
 	if dropped > 0 {
 		fmt.Fprintf(&b, "%d further events were dropped: kubectl get events -A\n", dropped)
 	}
+
 	return b.String()
 }
 
@@ -82,9 +87,11 @@ func truncate(text string) string {
 	if len(text) <= maxMessage {
 		return text
 	}
+
 	end := maxMessage
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--
 	}
+
 	return text[:end] + "..."
 }

@@ -77,6 +77,7 @@ func (s *Sender) Enqueue(e Event) {
 	if s == nil {
 		return
 	}
+
 	s.mu.Lock()
 	if len(s.queue) < queueSize {
 		s.queue = append(s.queue, e)
@@ -84,6 +85,7 @@ func (s *Sender) Enqueue(e Event) {
 		s.dropped++
 		s.count("dropped", 1)
 	}
+
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
@@ -103,19 +105,24 @@ func (s *Sender) Start(ctx context.Context) error {
 			return nil
 		case <-s.wake:
 		}
+
 		s.mu.Lock()
 		all, dropped := s.queue, s.dropped
-		s.queue, s.dropped = nil, 0
+		s.queue = nil
+		s.dropped = 0
 		s.mu.Unlock()
+
 		if len(all) == 0 {
 			continue
 		}
+
 		if err := s.deliver(ctx, all, dropped); err != nil {
 			s.count("failed", len(all))
 			ctrl.LoggerFrom(ctx).WithName("notification").Error(err, "failed to send events", "endpoint", s.format, "events", len(all))
 		} else {
 			s.count("sent", len(all))
 		}
+
 		if !s.wait(ctx, minInterval) {
 			return nil
 		}
@@ -141,6 +148,7 @@ func (s *Sender) deliver(ctx context.Context, all []Event, dropped int) error {
 	if err != nil {
 		return fmt.Errorf("encoding events: %w", err)
 	}
+
 	pause := firstRetry
 	for attempt := 1; ; attempt++ {
 		err = s.post(ctx, body)
@@ -148,6 +156,7 @@ func (s *Sender) deliver(ctx context.Context, all []Event, dropped int) error {
 		if err == nil || errors.As(err, &permanent) || attempt == maxAttempts || !s.wait(ctx, pause) {
 			return err
 		}
+
 		pause *= retryFactor
 	}
 }
@@ -158,10 +167,12 @@ func (s *Sender) post(ctx context.Context, body []byte) error {
 	if err != nil {
 		return err
 	}
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
 		return permanentError{errors.New("the URL cannot be requested")}
 	}
+
 	request.Header.Set("Content-Type", "application/json")
 	response, err := s.client.Do(request)
 	if err != nil {
@@ -169,9 +180,11 @@ func (s *Sender) post(ctx context.Context, body []byte) error {
 		if errors.As(err, &wrapped) {
 			err = wrapped.Err // Without the URL.
 		}
+
 		return fmt.Errorf("sending to the %s endpoint: %w", s.format, err)
 	}
 	defer response.Body.Close()
+
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16))
 	switch code := response.StatusCode; {
 	case code < 300:
@@ -190,19 +203,23 @@ func readURL(file string) (string, error) {
 		return "", fmt.Errorf("URL of the endpoint: %w", err)
 	}
 	defer f.Close()
+
 	content, err := io.ReadAll(io.LimitReader(f, maxURLFile+1))
 	if err != nil {
 		return "", fmt.Errorf("URL of the endpoint: %w", err)
 	}
+
 	text := strings.TrimSpace(string(content))
 	u, err := url.Parse(text)
 	if err != nil || len(content) > maxURLFile || u.Host == "" {
 		return "", permanentError{fmt.Errorf("%s does not contain a URL", file)}
 	}
+
 	local := u.Hostname() == "127.0.0.1" || u.Hostname() == "::1" || u.Hostname() == "localhost"
 	if u.Scheme != "https" && (u.Scheme != "http" || !local) {
 		return "", permanentError{fmt.Errorf("%s: the URL must begin with https://", file)}
 	}
+
 	return text, nil
 }
 

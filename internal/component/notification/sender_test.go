@@ -32,43 +32,54 @@ type endpoint struct {
 func (e *endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
 	}
+
 	e.bodies, e.at = append(e.bodies, string(body)), append(e.at, time.Now())
 	code := http.StatusOK
 	if len(e.codes) > 0 {
-		code, e.codes = e.codes[0], e.codes[1:]
+		code = e.codes[0]
+		e.codes = e.codes[1:]
 	}
+
 	return &http.Response{StatusCode: code, Body: http.NoBody, Header: http.Header{"Location": {"http://10.0.0.1/"}}, Request: r}, nil
 }
 
 func urlFile(t *testing.T, content string) string {
 	t.Helper()
+
 	path := filepath.Join(t.TempDir(), "url")
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
 // run sends events in a bubble and returns the sender once nothing is left to do.
 func run(t *testing.T, e *endpoint, format Format, file string, events ...Event) *Sender {
 	t.Helper()
+
 	s := NewSender(format, file, clock.RealClock{}, NewCounter())
 	synctest.Test(t, func(t *testing.T) {
-		s.client.Transport, s.wake = e, make(chan struct{}, 1)
+		s.client.Transport = e
+		s.wake = make(chan struct{}, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
+
 		for _, event := range events {
 			s.Enqueue(event)
 		}
+
 		go func() { defer close(done); _ = s.Start(ctx) }()
 		time.Sleep(time.Hour) // Of the bubble's clock.
 		cancel()
 		<-done
 	})
+
 	return s
 }
 
@@ -85,10 +96,12 @@ func TestText(t *testing.T) {
 	}
 	e := &endpoint{}
 	s := run(t, e, FormatSlack, urlFile(t, "https://hooks.example.com/secret\n"), events...)
+
 	var slack struct{ Text string }
 	if len(e.bodies) != 1 || json.Unmarshal([]byte(e.bodies[0]), &slack) != nil {
 		t.Fatalf("requests %q", e.bodies)
 	}
+
 	want := "*AdoptionRolledBack* Deployment shop/web\nstep 2 caused a regression: &lt;!channel&gt; &amp; more\n*AdoptionBreakerOpen*\n" +
 		strings.Repeat("ä", 1000) + "...\n"
 	if slack.Text != want {
@@ -100,6 +113,7 @@ func TestText(t *testing.T) {
 
 	e = &endpoint{}
 	run(t, e, FormatWebhook, urlFile(t, "https://hooks.example.com/secret"), events[0])
+
 	wantJSON := `{"schema":"crane.io/notification/v1","events":[{"time":"2026-11-25T12:00:00Z","reason":"AdoptionRolledBack",` +
 		`"object":"Deployment shop/web","message":"step 2 caused a regression: \u003c!channel\u003e \u0026 more"}]}`
 	if len(e.bodies) != 1 || e.bodies[0] != wantJSON {
@@ -124,6 +138,7 @@ func TestRetries(t *testing.T) {
 		if len(e.bodies) != test.requests || result(s, test.result) != 1 {
 			t.Errorf("%s: %d requests, %v %s", name, len(e.bodies), result(s, test.result), test.result)
 		}
+
 		for i := 1; i < len(e.at); i++ {
 			if pause := e.at[i].Sub(e.at[i-1]); pause < firstRetry {
 				t.Errorf("%s: request %d after %s", name, i, pause)
@@ -139,6 +154,7 @@ func TestBounds(t *testing.T) {
 	if len(e.bodies) != 1 || result(s, "sent") != queueSize || result(s, "dropped") != 1000-queueSize || !strings.Contains(e.bodies[0], "950 further events") {
 		t.Errorf("%d requests, %v sent, %v dropped", len(e.bodies), result(s, "sent"), result(s, "dropped"))
 	}
+
 	var none *Sender
 	none.Enqueue(Event{}) // Off.
 }
@@ -155,9 +171,11 @@ func TestURL(t *testing.T) {
 			t.Errorf("%.40q: %v", content, err)
 		}
 	}
+
 	if err := CheckURLFile(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("a file that does not exist")
 	}
+
 	s := NewSender(FormatSlack, urlFile(t, "http://127.0.0.1:1/secret"), clock.RealClock{}, NewCounter())
 	if err := s.post(t.Context(), nil); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("unreachable: %v", err)

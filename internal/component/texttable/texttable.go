@@ -20,8 +20,10 @@ func New(header ...any) table.Writer {
 	t.Style().Box.PaddingLeft = ""
 	t.Style().Box.PaddingRight = "  "
 	t.SuppressTrailingSpaces()
+
 	if len(header) > 0 {
 		t.AppendHeader(header)
 	}
+
 	return t
 }

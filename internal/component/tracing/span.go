@@ -26,6 +26,7 @@ func Start(ctx context.Context, name string, pairs ...string) (context.Context, 
 	for i := 0; i+1 < len(pairs); i += 2 {
 		attributes = append(attributes, attribute.String(pairs[i], pairs[i+1]))
 	}
+
 	return otel.Tracer(scope).Start(ctx, name, trace.WithAttributes(attributes...))
 }
 
@@ -35,6 +36,7 @@ func End(span trace.Span, err error) {
 		span.RecordError(err)
 		span.SetStatus(codes.Error, err.Error())
 	}
+
 	span.End()
 }
 
@@ -46,6 +48,7 @@ func Export(ctx context.Context, service, version, endpoint string, perMillion i
 	if err != nil {
 		return nil, fmt.Errorf("exporting traces to %s: %w", endpoint, err)
 	}
+
 	otel.SetTracerProvider(provider)
 	return provider.Shutdown, nil
 }

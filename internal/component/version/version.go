@@ -20,18 +20,22 @@ func String() string {
 	if version != "" {
 		return version
 	}
+
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
 	}
+
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v
 	}
+
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
 			return s.Value
 		}
 	}
+
 	return "unknown"
 }
 
@@ -55,9 +59,13 @@ type info struct {
 // empty; the build date, for which builds have the date of the commit, is then the start of 1970, as in gocrane.
 func JSON() string {
 	out := info{
-		GitVersion: String(), BuildDate: "1970-01-01T00:00:00Z", GoVersion: runtime.Version(), Compiler: runtime.Compiler,
-		Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		GitVersion: String(),
+		BuildDate:  "1970-01-01T00:00:00Z",
+		GoVersion:  runtime.Version(),
+		Compiler:   runtime.Compiler,
+		Platform:   runtime.GOOS + "/" + runtime.GOARCH,
 	}
+
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range build.Settings {
 			switch s.Key {
@@ -70,9 +78,11 @@ func JSON() string {
 			}
 		}
 	}
+
 	text, err := json.Marshal(out)
 	if err != nil {
 		panic(err) // A struct of strings has no such error.
 	}
+
 	return string(text)
 }

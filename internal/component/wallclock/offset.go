@@ -36,9 +36,11 @@ func (c offsetClock) offset() time.Duration {
 	if err != nil {
 		return 0
 	}
+
 	offset, err := time.ParseDuration(strings.TrimSpace(string(text)))
 	if err != nil {
 		return 0
 	}
+
 	return offset
 }

@@ -39,6 +39,7 @@ func (v validator[T]) ValidateUpdate(ctx context.Context, before, after T) (admi
 	if after.GetDeletionTimestamp() != nil {
 		return nil, nil
 	}
+
 	facts := v.facts.Facts(ctx)
 	return v.answer(after, facts, validation.Ratchet(v.validate(before, facts), v.validate(after, facts)))
 }
@@ -54,9 +55,11 @@ func (v validator[T]) answer(o T, facts validation.Facts, verdict validation.Res
 	if more := len(warnings) - maxWarnings; more > 0 {
 		warnings = append(warnings[:maxWarnings:maxWarnings], fmt.Sprintf("and %d more warnings", more))
 	}
+
 	if len(verdict.Errors) == 0 {
 		return warnings, nil
 	}
+
 	return warnings, apierrors.NewInvalid(v.kind, o.GetName(), verdict.Errors)
 }
 
@@ -74,15 +77,18 @@ func (d defaulter[T]) Handle(_ context.Context, req admission.Request) admission
 	if err := d.decoder.Decode(req, o); err != nil || o.GetDeletionTimestamp() != nil {
 		return admission.Allowed("")
 	}
+
 	before, err := json.Marshal(o)
 	if err != nil {
 		return admission.Allowed("")
 	}
+
 	d.setDefaults(o)
 	after, err := json.Marshal(o)
 	if err != nil {
 		return admission.Allowed("")
 	}
+
 	return admission.PatchResponseFromRaw(before, after)
 }
 
@@ -102,7 +108,9 @@ func newDefaultingEndpoint[T any, P interface {
 	client.Object
 }](scheme *runtime.Scheme, kind schema.GroupVersionKind, fill func(P)) Endpoint {
 	return Endpoint{
-		Path: webhookPath("mutate", kind), Kind: kind, Mutates: true,
+		Path:    webhookPath("mutate", kind),
+		Kind:    kind,
+		Mutates: true,
 		webhook: &admission.Webhook{Handler: defaulter[P]{decoder: admission.NewDecoder(scheme), newObject: func() P { return new(T) }, setDefaults: fill}},
 	}
 }

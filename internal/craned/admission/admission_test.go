@@ -18,11 +18,13 @@ import (
 // sendRequest sends a request to the endpoint with a path.
 func sendRequest(t *testing.T, path string, operation admissionv1.Operation, object, old string) admission.Response {
 	t.Helper()
+
 	facts := CachedFacts{Namespace: "crane-system", DisabledKinds: map[string]string{"ClusterNodePrediction": "the gate is off"}}
 	endpoints, err := Endpoints(facts, podwebhook.NewChain(nil), EvictionGuard{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, e := range endpoints {
 		if e.Path == path {
 			return e.webhook.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
@@ -31,6 +33,7 @@ func sendRequest(t *testing.T, path string, operation admissionv1.Operation, obj
 			}})
 		}
 	}
+
 	t.Fatalf("no endpoint has the path %s", path)
 	return admission.Response{}
 }
@@ -49,6 +52,7 @@ func TestRefusalNamesTheField(t *testing.T) {
 	if answer := sendRequest(t, "/validate-"+ehpaPath, admissionv1.Update, object, object); !answer.Allowed || len(answer.Warnings) == 0 {
 		t.Errorf("unchanged: %+v, warnings %q", answer.Result, answer.Warnings)
 	}
+
 	deleting := strings.Replace(badZone, "%s", `,"deletionTimestamp":"2026-01-01T00:00:00Z"`, 1)
 	if answer := sendRequest(t, "/validate-"+ehpaPath, admissionv1.Update, deleting, strings.Replace(object, "Mars", "UTC", 1)); !answer.Allowed {
 		t.Errorf("being deleted: %+v", answer.Result)
@@ -68,6 +72,7 @@ func TestDisabledKind(t *testing.T) {
 			t.Errorf("%s: allowed %v, warnings %q", operation, answer.Allowed, answer.Warnings)
 		}
 	}
+
 	if answer := sendRequest(t, "/validate-prediction-crane-io-v1alpha1-timeseriesprediction", admissionv1.Create, `{"metadata":{"name":"x"}}`, ""); strings.Contains(strings.Join(answer.Warnings, " "), "does not process") {
 		t.Errorf("a kind with a controller: warnings %q", answer.Warnings)
 	}
@@ -78,6 +83,7 @@ func TestWarningsAreBounded(t *testing.T) {
 	for range 100 {
 		rules = append(rules, `{"kind":"Node"}`)
 	}
+
 	answer := sendRequest(t, "/validate-analysis-crane-io-v1alpha1-recommendationrule", admissionv1.Create,
 		`{"spec":{"resourceSelectors":[`+strings.Join(rules, ",")+`],"recommenders":[],"namespaceSelector":{"matchNames":["a"]}}}`, "")
 	if !answer.Allowed || len(answer.Warnings) != maxWarnings+1 || !strings.HasPrefix(answer.Warnings[maxWarnings], "and ") {
@@ -91,6 +97,7 @@ func TestDefaultsTouchNothingElse(t *testing.T) {
 	if err != nil || string(text) != `[{"op":"add","path":"/spec/scaleTargetRef/apiVersion","value":"apps/v1"}]` {
 		t.Errorf("%s, %v", text, err)
 	}
+
 	for name, object := range map[string]string{
 		"cannot be read": `{"spec":{"maxReplicas":"many"}}`, "nothing": ``, "no object": `[]`,
 		"being deleted": strings.Replace(badZone, "%s", `,"deletionTimestamp":"2026-01-01T00:00:00Z"`, 1),

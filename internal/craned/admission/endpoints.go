@@ -37,11 +37,16 @@ func Endpoints(actions CachedFacts, chain *podwebhook.Chain, evictions EvictionG
 	if err != nil {
 		return nil, err
 	}
+
 	facts := actions // Only rules and pods refer to actions; the other kinds do not wait for a cache that starts.
 	facts.Cache = nil
-	analysis, prediction := analysisv1alpha1.GroupVersion.WithKind, predictionv1alpha1.GroupVersion.WithKind
-	autoscaling, ensurance := autoscalingv1alpha1.GroupVersion.WithKind, ensurancev1alpha1.GroupVersion.WithKind
-	pod, eviction := corev1.SchemeGroupVersion.WithKind("Pod"), policyv1.SchemeGroupVersion.WithKind("Eviction")
+	analysis := analysisv1alpha1.GroupVersion.WithKind
+	prediction := predictionv1alpha1.GroupVersion.WithKind
+	autoscaling := autoscalingv1alpha1.GroupVersion.WithKind
+	ensurance := ensurancev1alpha1.GroupVersion.WithKind
+	pod := corev1.SchemeGroupVersion.WithKind("Pod")
+	eviction := policyv1.SchemeGroupVersion.WithKind("Eviction")
+
 	return []Endpoint{
 		newValidatingEndpoint(scheme, analysis("RecommendationRule"), facts, validation.ValidateRecommendationRule),
 		newValidatingEndpoint(scheme, analysis("Recommendation"), facts, validation.ValidateRecommendation),
@@ -81,5 +86,6 @@ func newScheme() (*runtime.Scheme, error) {
 			return nil, fmt.Errorf("building the scheme of webhooks: %w", err)
 		}
 	}
+
 	return scheme, nil
 }

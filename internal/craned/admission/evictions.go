@@ -38,15 +38,19 @@ func (g EvictionGuard) Handle(ctx context.Context, req admission.Request) admiss
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("failed to read pod %s/%s: %w", req.Namespace, req.Name, err))
 	}
+
 	if node := req.UserInfo.Extra[extraNodeName]; len(node) > 0 && (len(node) > 1 || pod.Spec.NodeName != node[0]) {
 		return admission.Denied("crane-agent evicts pods of its own node only")
 	}
+
 	excluded, err := g.OptOuts(ctx)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("failed to read what has opted out: %w", err))
 	}
+
 	if excluded.Excludes(&pod) {
 		return admission.Denied("crane-agent does not evict the pod: " + optout.Reason)
 	}
+
 	return admission.Allowed("")
 }

@@ -45,16 +45,20 @@ func TestEvictionGuard(t *testing.T) {
 				if pod == "quiet" {
 					p.Labels = map[string]string{"crane.io/opt-out": "true"}
 				}
+
 				objects = append(objects, p)
 			}
+
 			pods := fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 					if test.podErr != nil {
 						return test.podErr
 					}
+
 					return c.Get(ctx, key, o, opts...)
 				},
 			}).Build()
+
 			guard := EvictionGuard{Pods: pods, OptOuts: func(context.Context) (optout.Set, error) { return nil, test.listErr }}
 			req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "shop", Name: test.pod}}
 			if test.node != "" {

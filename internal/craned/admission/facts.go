@@ -43,8 +43,10 @@ func (c CachedFacts) Facts(ctx context.Context) validation.Facts {
 	if c.Cache == nil {
 		return f
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
+
 	var actions ensurancev1alpha1.AvoidanceActionList
 	if err := c.Cache.List(ctx, &actions); err == nil { // They are unknown otherwise.
 		f.Actions = make(map[string]ensurancev1alpha1.AvoidanceActionSpec, len(actions.Items))
@@ -52,5 +54,6 @@ func (c CachedFacts) Facts(ctx context.Context) validation.Facts {
 			f.Actions[a.Name] = a.Spec
 		}
 	}
+
 	return f
 }

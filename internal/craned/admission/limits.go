@@ -28,7 +28,12 @@ type requestLimits struct {
 // newRequestLimits returns the limits of craned: a fleet that creates a thousand pods a second, each decided in 10 ms, has ten requests of
 // some 10 KiB at a time.
 func newRequestLimits() *requestLimits {
-	return &requestLimits{readTimeout: 5 * time.Second, maxBody: 7 << 20, maxBytes: 64 << 20, maxRequests: 128}
+	return &requestLimits{
+		readTimeout: 5 * time.Second,
+		maxBody:     7 << 20,
+		maxBytes:    64 << 20,
+		maxRequests: 128,
+	}
 }
 
 // wrap returns a handler that answers 405 to other methods than POST, 408 to a body that does not arrive in time, 411 to one of unknown length, 413
@@ -44,23 +49,29 @@ func (l *requestLimits) wrap(next http.Handler) http.Handler {
 		case req.ContentLength > l.maxBody:
 			status = http.StatusRequestEntityTooLarge
 		}
+
 		if status != 0 {
 			http.Error(w, http.StatusText(status), status)
 			return
 		}
-		total, requests := l.bytes.Add(req.ContentLength), l.requests.Add(1)
+
+		total := l.bytes.Add(req.ContentLength)
+		requests := l.requests.Add(1)
 		defer l.bytes.Add(-req.ContentLength)
 		defer l.requests.Add(-1)
+
 		if total > l.maxBytes || requests > l.maxRequests {
 			http.Error(w, http.StatusText(http.StatusTooManyRequests), http.StatusTooManyRequests)
 			return
 		}
+
 		body, err := l.read(w, req)
 		if err != nil {
 			w.Header().Set("Connection", "close")
 			http.Error(w, http.StatusText(http.StatusRequestTimeout), http.StatusRequestTimeout)
 			return
 		}
+
 		req.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, req)
 	})
@@ -73,12 +84,15 @@ func (l *requestLimits) read(w http.ResponseWriter, req *http.Request) ([]byte, 
 	if err := control.SetReadDeadline(time.Now().Add(l.readTimeout)); err != nil {
 		return nil, fmt.Errorf("setting the deadline of a request: %w", err)
 	}
+
 	body := make([]byte, req.ContentLength)
 	if _, err := io.ReadFull(req.Body, body); err != nil {
 		return nil, fmt.Errorf("reading a request: %w", err)
 	}
+
 	if err := control.SetReadDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("removing the deadline of a request: %w", err)
 	}
+
 	return body, nil
 }

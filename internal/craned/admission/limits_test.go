@@ -18,15 +18,18 @@ import (
 // newLimitedServer serves a handler that reads the body and waits for release.
 func newLimitedServer(t *testing.T, l *requestLimits, release <-chan struct{}) (*httptest.Server, <-chan error) {
 	t.Helper()
+
 	read := make(chan error, 100)
 	server := httptest.NewServer(l.wrap(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		_, err := io.Copy(io.Discard, req.Body)
 		read <- err
+
 		select {
 		case <-release:
 		case <-req.Context().Done():
 		}
 	})))
+
 	t.Cleanup(server.Close)
 	return server, read
 }
@@ -34,17 +37,21 @@ func newLimitedServer(t *testing.T, l *requestLimits, release <-chan struct{}) (
 // post fails if there is no response in time, as for a request that must be refused and waits for release instead.
 func post(t *testing.T, url string, body io.Reader) int {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
+
 	return res.StatusCode
 }
 
@@ -52,6 +59,7 @@ func post(t *testing.T, url string, body io.Reader) int {
 func TestRequestLimits(t *testing.T) {
 	release := make(chan struct{})
 	l := &requestLimits{readTimeout: time.Minute, maxBody: 100, maxBytes: 150, maxRequests: 2}
+
 	server, read := newLimitedServer(t, l, release)
 	if got := post(t, server.URL, strings.NewReader(strings.Repeat("x", 101))); got != http.StatusRequestEntityTooLarge {
 		t.Errorf("a large body: %d", got)
@@ -59,6 +67,7 @@ func TestRequestLimits(t *testing.T) {
 	if got := post(t, server.URL, io.MultiReader(strings.NewReader("x"))); got != http.StatusLengthRequired {
 		t.Errorf("a body of unknown length: %d", got)
 	}
+
 	done := make(chan int, 2)
 	hold := func(size int) {
 		go func() { done <- post(t, server.URL, strings.NewReader(strings.Repeat("x", size))) }()
@@ -66,20 +75,24 @@ func TestRequestLimits(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	hold(100)
 	if got := post(t, server.URL, strings.NewReader(strings.Repeat("x", 51))); got != http.StatusTooManyRequests {
 		t.Errorf("more bytes than fit: %d", got)
 	}
+
 	hold(10)
 	if got := post(t, server.URL, strings.NewReader("x")); got != http.StatusTooManyRequests {
 		t.Errorf("more requests than fit: %d", got)
 	}
+
 	close(release)
 	for range 2 {
 		if got := <-done; got != http.StatusOK {
 			t.Errorf("%d", got)
 		}
 	}
+
 	if got := post(t, server.URL, strings.NewReader(strings.Repeat("x", 100))); got != http.StatusOK {
 		t.Errorf("after the others: %d", got)
 	}
@@ -89,18 +102,22 @@ func TestRequestLimits(t *testing.T) {
 func TestSlowBody(t *testing.T) {
 	release := make(chan struct{})
 	close(release)
+
 	server, read := newLimitedServer(t, &requestLimits{readTimeout: time.Second, maxBody: 100, maxBytes: 100, maxRequests: 1}, release)
 	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
+
 	if _, err := fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf"); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
+
 	answer, err := io.ReadAll(c)
 	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
 		t.Errorf("the answer is %q, %v", answer, err)
@@ -108,6 +125,7 @@ func TestSlowBody(t *testing.T) {
 	if got := post(t, server.URL, strings.NewReader("x")); got != http.StatusOK {
 		t.Fatalf("the place of the slow client is not free: %d", got)
 	}
+
 	if err := <-read; err != nil {
 		t.Error(err)
 	}

@@ -30,10 +30,12 @@ type webhookManifest struct {
 
 func manifests(t *testing.T) []webhookManifest {
 	t.Helper()
+
 	objects, err := manifest.ReadDir(config.Manifests, "webhook")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var out []webhookManifest
 	add := func(client admissionregistrationv1.WebhookClientConfig, rules []admissionregistrationv1.RuleWithOperations,
 		policy *admissionregistrationv1.FailurePolicyType, seconds *int32, mutates bool, conditions int,
@@ -41,12 +43,14 @@ func manifests(t *testing.T) []webhookManifest {
 		if len(rules) != 1 || len(rules[0].Resources) != 1 || client.Service == nil || client.Service.Path == nil || policy == nil || seconds == nil {
 			t.Fatalf("a webhook does not say all: %+v", client)
 		}
+
 		group := strings.TrimPrefix(rules[0].APIGroups[0]+"/"+rules[0].APIVersions[0]+"/", "/")
 		out = append(out, webhookManifest{
 			path: *client.Service.Path, resource: group + rules[0].Resources[0], scope: string(*rules[0].Scope), policy: *policy,
 			seconds: *seconds, mutates: mutates, operations: rules[0].Operations, conditions: conditions,
 		})
 	}
+
 	for _, o := range objects {
 		switch o.GetKind() {
 		case "ValidatingWebhookConfiguration":
@@ -59,15 +63,18 @@ func manifests(t *testing.T) []webhookManifest {
 			}
 		}
 	}
+
 	return out
 }
 
 func convert[T any](t *testing.T, o *unstructured.Unstructured) T {
 	t.Helper()
+
 	var out T
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &out); err != nil {
 		t.Fatal(err)
 	}
+
 	return out
 }
 
@@ -78,6 +85,7 @@ func TestManifestsNameWhatIsServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	crds := map[string]string{} // group/version/plural by group/version/kind
 	for _, o := range mustRead(t, "crd") {
 		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
@@ -86,11 +94,13 @@ func TestManifestsNameWhatIsServed(t *testing.T) {
 		scope, _, _ := unstructured.NestedString(o.Object, "spec", "scope")
 		crds[group+"/v1alpha1/"+kind] = group + "/v1alpha1/" + plural + " " + scope
 	}
+
 	crds["v1/Pod"], crds["policy/v1/Eviction"] = "v1/pods Namespaced", "v1/pods/eviction Namespaced"
 	all := manifests(t)
 	if len(all) != len(endpoints) {
 		t.Errorf("%d webhooks are configured, %d served", len(all), len(endpoints))
 	}
+
 	for _, e := range endpoints {
 		want := crds[strings.TrimPrefix(e.Kind.GroupVersion().String()+"/"+e.Kind.Kind, "/")]
 		if !slices.ContainsFunc(all, func(c webhookManifest) bool {
@@ -103,10 +113,12 @@ func TestManifestsNameWhatIsServed(t *testing.T) {
 
 func mustRead(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
+
 	objects, err := manifest.ReadDir(config.Manifests, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return objects
 }
 
@@ -119,17 +131,21 @@ func TestNoPodWaitsOrIsRefused(t *testing.T) {
 			if c.policy != admissionregistrationv1.Ignore || c.seconds > 2 || !slices.Equal(c.operations, []admissionregistrationv1.OperationType{"CREATE"}) {
 				t.Errorf("pods: %+v", c)
 			}
+
 			continue
 		}
+
 		if slices.ContainsFunc(c.operations, func(o admissionregistrationv1.OperationType) bool { return o != "CREATE" && o != "UPDATE" }) {
 			t.Errorf("%s: %v: a deletion must not depend on craned", c.path, c.operations)
 		}
+
 		if c.resource == "v1/pods/eviction" {
 			if c.policy != admissionregistrationv1.Fail || c.conditions != 1 {
 				t.Errorf("evictions: %+v", c)
 			}
 			continue
 		}
+
 		if c.conditions != 2 {
 			t.Errorf("%s: Crane's own writes and unchanged specs must not depend on craned", c.path)
 		}
@@ -137,13 +153,16 @@ func TestNoPodWaitsOrIsRefused(t *testing.T) {
 			t.Errorf("%s: %s, though every controller takes the same defaults", c.path, c.policy)
 		}
 	}
+
 	if !found {
 		t.Error("pods are not configured")
 	}
+
 	for _, o := range mustRead(t, "webhook") {
 		if o.GetName() != "crane-pods" {
 			continue
 		}
+
 		w := convert[admissionregistrationv1.MutatingWebhookConfiguration](t, o).Webhooks[0]
 		r := w.NamespaceSelector.MatchExpressions[0]
 		if r.Key != "kubernetes.io/metadata.name" || r.Operator != "NotIn" || !slices.Contains(r.Values, "kube-system") || !slices.Contains(r.Values, "crane-system") {
@@ -158,21 +177,26 @@ func TestDirect(t *testing.T) {
 		if !redirect.IsWebhookConfiguration(o) {
 			continue
 		}
+
 		local, err := redirect.WebhookConfiguration(o, "127.0.0.1:1234")
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, w := range local.Object["webhooks"].([]any) {
 			c := w.(map[string]any)["clientConfig"].(map[string]any)
 			if url, _ := c["url"].(string); !strings.HasPrefix(url, "https://127.0.0.1:1234/") || c["service"] != nil {
 				t.Errorf("%v", c)
 			}
+
 			n++
 		}
+
 		if _, err := redirect.WebhookConfiguration(local, "x"); err == nil {
 			t.Error("what has no Service was taken")
 		}
 	}
+
 	if n == 0 {
 		t.Error("no webhooks")
 	}

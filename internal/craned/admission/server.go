@@ -65,14 +65,17 @@ func NewServer(o ServerOptions, endpoints []Endpoint) *Server {
 	if o.CertDir == "" {
 		s.rotator = o.Rotator
 	}
+
 	limits := newRequestLimits()
 	for _, e := range endpoints {
 		handler := limits.wrap(e.webhook)
 		if o.Draining != nil {
 			handler = closeConnections(o.Draining, handler)
 		}
+
 		s.Register(e.Path, handler)
 	}
+
 	return s
 }
 
@@ -93,20 +96,25 @@ func (s *Server) Start(ctx context.Context) error {
 	if s.rotator == nil {
 		return s.serve(ctx)
 	}
+
 	// The manager starts webhooks with a context without its logger.
 	ctx, cancel := context.WithCancel(log.IntoContext(ctx, log.FromContext(ctx)))
 	var keeping sync.WaitGroup
 	var kept error
 	keeping.Go(func() {
 		defer cancel() // Without certificates the server cannot serve.
+
 		kept = s.rotator.Run(ctx)
 	})
+
 	err := s.serve(ctx)
 	cancel()
 	keeping.Wait()
+
 	if err == nil && kept != nil {
 		return fmt.Errorf("keeping certificates: %w", kept)
 	}
+
 	return err
 }
 
@@ -119,6 +127,7 @@ func (s *Server) serve(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("serving webhooks: %w", err)
 		}
+
 		config = files
 		following, stop := context.WithCancel(ctx)
 		var running sync.WaitGroup
@@ -130,26 +139,32 @@ func (s *Server) serve(ctx context.Context) error {
 		defer running.Wait()
 		defer stop()
 	}
+
 	listener, err := boundedserver.Listen(ctx, net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port)), maxConnections, config)
 	if err != nil {
 		return fmt.Errorf("serving webhooks: %w", err)
 	}
+
 	server := boundedserver.New(s.mux, maxCallTime)
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	address := listener.Addr().String()
 	s.address.Store(&address)
+
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serving webhooks: %w", err)
 	case <-ctx.Done():
 	}
+
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
+
 	if err := server.Shutdown(closing); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("stopping the server of webhooks: %w", err)
 	}
+
 	return nil
 }
 
@@ -160,11 +175,13 @@ func (s *Server) StartedChecker() healthz.Checker {
 		if address == nil {
 			return errors.New("the server has not been started")
 		}
+
 		dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: 10 * time.Second}, Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // Only whether something listens.
 		conn, err := dialer.DialContext(req.Context(), "tcp", *address)
 		if err != nil {
 			return fmt.Errorf("the server is not reachable: %w", err)
 		}
+
 		return conn.Close()
 	}
 }
@@ -176,8 +193,10 @@ func (s *Server) Check(req *http.Request) error {
 			return fmt.Errorf("webhooks: %w", err)
 		}
 	}
+
 	if err := s.StartedChecker()(req); err != nil {
 		return fmt.Errorf("webhooks: %w", err)
 	}
+
 	return nil
 }

@@ -33,8 +33,10 @@ func TestDrainingClosesConnections(t *testing.T) {
 			opened.Add(1)
 		}
 	}
+
 	server.Start()
 	defer server.Close()
+
 	for i, step := range []struct {
 		draining, close bool
 		opened          int32
@@ -44,6 +46,7 @@ func TestDrainingClosesConnections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		body, err := io.ReadAll(response.Body)
 		if err != nil || string(body) != "{}" {
 			t.Errorf("request %d: %q, %v", i, body, err)
@@ -65,13 +68,16 @@ func TestServerIsBounded(t *testing.T) {
 	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600), os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600)); err != nil {
 		t.Fatal(err)
 	}
+
 	s := NewServer(ServerOptions{Host: "127.0.0.1", CertDir: dir}, nil)
 	if err := s.Check(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)); err == nil {
 		t.Error("the server is ready before it listens")
 	}
+
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Start(ctx) }()
+
 	for s.address.Load() == nil {
 		select {
 		case err := <-ended:
@@ -80,27 +86,33 @@ func TestServerIsBounded(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
+
 	if err := s.Check(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)); err != nil {
 		t.Error(err)
 	}
+
 	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	t.Cleanup(transport.CloseIdleConnections)
+
 	for size, want := range map[int]int{8 << 10: http.StatusNotFound, 64 << 10: http.StatusRequestHeaderFieldsTooLarge} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+*s.address.Load()+"/none", http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		request.Header.Set("A", strings.Repeat("a", size))
 		response, err := transport.RoundTrip(request)
 		if err != nil {
 			t.Errorf("%d bytes of headers: %v", size, err)
 			continue
 		}
+
 		response.Body.Close()
 		if response.StatusCode != want || response.ProtoMajor != 1 {
 			t.Errorf("%d bytes of headers: status %d, want %d, by %s", size, response.StatusCode, want, response.Proto)
 		}
 	}
+
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -49,29 +49,41 @@ func Parse(data []byte) (Config, error) {
 	if err := yaml.UnmarshalStrict(data, &f); err != nil {
 		return Config{}, fmt.Errorf("%s: %w", Kind, err)
 	}
+
 	if want := ensurancev1alpha1.GroupVersion.String(); f.Kind != Kind || f.APIVersion != want {
 		return Config{}, fmt.Errorf("%s: apiVersion %q, kind %q: want %s, %s", Kind, f.APIVersion, f.Kind, want, Kind)
 	}
+
 	q := f.QOSInitializer
 	if !q.Enable {
 		return Config{}, nil
 	}
+
 	var errs []error
 	need := func(is bool, field string) {
 		if !is {
 			errs = append(errs, fmt.Errorf("qosInitializer.%s is needed", field))
 		}
 	}
+
 	need(q.Selector != nil, "selector")
 	need(q.InitContainerTemplate != nil && q.InitContainerTemplate.Name != "" && q.InitContainerTemplate.Image != "",
 		"initContainerTemplate with a name and an image")
 	need(q.VolumeTemplate != nil && q.VolumeTemplate.Name != "", "volumeTemplate with a name")
+
 	selector, err := metav1.LabelSelectorAsSelector(q.Selector)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("qosInitializer.selector: %w", err))
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		return Config{}, fmt.Errorf("%s: %w", Kind, err)
 	}
-	return Config{enabled: true, selector: selector, initContainer: *q.InitContainerTemplate, volume: *q.VolumeTemplate}, nil
+
+	return Config{
+		enabled:       true,
+		selector:      selector,
+		initContainer: *q.InitContainerTemplate,
+		volume:        *q.VolumeTemplate,
+	}, nil
 }

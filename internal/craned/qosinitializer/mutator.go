@@ -37,13 +37,16 @@ func (m Mutator) Mutate(pod *corev1.Pod) ([]podwebhook.Operation, error) {
 	if !config.enabled || !config.selector.Matches(labels.Set(pod.Labels)) {
 		return nil, nil
 	}
+
 	all, err := m.PodQOSs()
 	if err != nil {
 		return nil, err
 	}
+
 	if !isLowPriority(podqos.NewRules(all).BestMatch(pod)) {
 		return nil, nil
 	}
+
 	return config.operations(pod), nil
 }
 
@@ -52,6 +55,7 @@ func isLowPriority(q *ensurancev1alpha1.PodQOS) bool {
 	if q == nil || q.Spec.ResourceQOS == nil || q.Spec.ResourceQOS.CPUQOS == nil {
 		return false
 	}
+
 	priority := q.Spec.ResourceQOS.CPUQOS.CPUPriority
 	return priority != nil && *priority > 0
 }
@@ -65,6 +69,7 @@ func (c Config) operations(pod *corev1.Pod) []podwebhook.Operation {
 	if !slices.ContainsFunc(pod.Spec.Volumes, func(x corev1.Volume) bool { return x.Name == c.volume.Name }) {
 		out = append(out, appendTo("/spec/volumes", len(pod.Spec.Volumes), c.volume))
 	}
+
 	return out
 }
 
@@ -73,6 +78,7 @@ func appendTo[T any](path string, length int, item T) podwebhook.Operation {
 	if length == 0 {
 		return podwebhook.Operation{Operation: "add", Path: path, Value: []T{item}}
 	}
+
 	return podwebhook.Operation{Operation: "add", Path: path + "/-", Value: item}
 }
 
@@ -88,6 +94,7 @@ func (s PodQOSLister) Start(ctx context.Context) error {
 		// Without the CRD there are no PodQOSs, and pods are not changed.
 		log.FromContext(ctx).Info("PodQOSs cannot be watched", "reason", err.Error())
 	}
+
 	return nil
 }
 
@@ -98,13 +105,16 @@ func (PodQOSLister) NeedLeaderElection() bool { return false }
 func (s PodQOSLister) List() ([]*ensurancev1alpha1.PodQOS, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
+
 	var list ensurancev1alpha1.PodQOSList
 	if err := s.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing PodQOSs: %w", err)
 	}
+
 	out := make([]*ensurancev1alpha1.PodQOS, len(list.Items))
 	for i := range list.Items {
 		out[i] = &list.Items[i]
 	}
+
 	return out, nil
 }

@@ -28,9 +28,11 @@ func TestParse(t *testing.T) {
 	if c, err := Parse([]byte(good)); err != nil || !c.enabled || c.initContainer.VolumeMounts[0].MountPath != "/sys/fs/cgroup" {
 		t.Fatalf("%+v, %v", c, err)
 	}
+
 	if c, err := Parse([]byte(strings.Replace(good, "enable: true", "enable: false", 1))); err != nil || c.enabled {
 		t.Errorf("%+v, %v", c, err)
 	}
+
 	for name, text := range map[string]string{
 		"nothing":       "",
 		"other kind":    strings.Replace(good, "QOSConfig", "PodQOS", 1),
@@ -62,9 +64,12 @@ func TestMutate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	batch := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"workload": "batch"}}}
 	has := *batch.DeepCopy()
-	has.Spec.InitContainers, has.Spec.Volumes = []corev1.Container{{Name: "other"}}, []corev1.Volume{{Name: "cgroup"}}
+	has.Spec.InitContainers = []corev1.Container{{Name: "other"}}
+
+	has.Spec.Volumes = []corev1.Volume{{Name: "cgroup"}}
 	for name, test := range map[string]struct {
 		config Config
 		qos    []*ensurancev1alpha1.PodQOS
@@ -86,6 +91,7 @@ func TestMutate(t *testing.T) {
 			if err != nil || len(got) != len(test.want) {
 				t.Fatalf("%v, %v; want %v", got, err, test.want)
 			}
+
 			for i, op := range got {
 				if op.Path != test.want[i] || op.Operation != "add" {
 					t.Errorf("%v, want add %s", op, test.want[i])
@@ -93,6 +99,7 @@ func TestMutate(t *testing.T) {
 			}
 		})
 	}
+
 	m := Mutator{Config: func() Config { return config }, PodQOSs: func() ([]*ensurancev1alpha1.PodQOS, error) { return nil, errors.New("not synced") }}
 	if _, err := m.Mutate(&batch); err == nil {
 		t.Error("PodQOSs are not known, and nobody says so")

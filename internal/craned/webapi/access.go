@@ -35,24 +35,41 @@ func NewDelegatedAuth(config *rest.Config) (authenticator.Request, authorizer.Au
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the client of token reviews: %w", err)
 	}
+
 	access, err := authorizationv1.NewForConfig(config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the client of access reviews: %w", err)
 	}
-	backoff := &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 3}
+
+	backoff := &wait.Backoff{
+		Duration: 500 * time.Millisecond,
+		Factor:   1.5,
+		Jitter:   0.2,
+		Steps:    3,
+	}
+
 	who, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{
-		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: false}, CacheTTL: tokenTTL,
-		TokenAccessReviewClient: tokens, TokenAccessReviewTimeout: askTimeout, WebhookRetryBackoff: backoff,
+		Anonymous:                &apiserver.AnonymousAuthConfig{Enabled: false},
+		CacheTTL:                 tokenTTL,
+		TokenAccessReviewClient:  tokens,
+		TokenAccessReviewTimeout: askTimeout,
+		WebhookRetryBackoff:      backoff,
 	}.New()
+
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the authenticator: %w", err)
 	}
+
 	may, err := authorizerfactory.DelegatingAuthorizerConfig{
-		SubjectAccessReviewClient: access, AllowCacheTTL: allowTTL, DenyCacheTTL: denyTTL, WebhookRetryBackoff: backoff,
+		SubjectAccessReviewClient: access,
+		AllowCacheTTL:             allowTTL,
+		DenyCacheTTL:              denyTTL,
+		WebhookRetryBackoff:       backoff,
 	}.New()
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the authorizer: %w", err)
 	}
+
 	return who, may, nil
 }
 
@@ -64,11 +81,13 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request, needs authorizer
 	if err != nil {
 		logger.V(1).Info("A token was not accepted", "reason", err.Error())
 	}
+
 	if err != nil || !ok {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		writeError(w, http.StatusUnauthorized, "send a bearer token of the cluster")
 		return false
 	}
+
 	needs.User = who.User
 	decision, reason, err := a.config.Authorizer.Authorize(r.Context(), needs)
 	if err != nil {
@@ -76,11 +95,13 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request, needs authorizer
 		writeError(w, http.StatusServiceUnavailable, "the API server does not say whether this is allowed")
 		return false
 	}
+
 	if decision != authorizer.DecisionAllow {
 		logger.V(1).Info("Denied", "user", who.User.GetName(), "reason", reason)
 		writeError(w, http.StatusForbidden, fmt.Sprintf("user %q may not %s", who.User.GetName(), describePermission(needs)))
 		return false
 	}
+
 	return true
 }
 
@@ -88,9 +109,11 @@ func describePermission(needs authorizer.AttributesRecord) string {
 	if !needs.ResourceRequest {
 		return needs.Verb + " " + needs.Path
 	}
+
 	text := needs.Verb + " " + needs.Resource + "." + needs.APIGroup
 	if needs.Namespace != "" {
 		text += " in namespace " + needs.Namespace
 	}
+
 	return text
 }

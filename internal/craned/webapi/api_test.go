@@ -50,9 +50,11 @@ func (g *fakeAuth) AuthenticateRequest(r *http.Request) (*authenticator.Response
 	if g.wait != nil {
 		g.wait()
 	}
+
 	if name == "expired" {
 		return nil, false, errors.New("token expired")
 	}
+
 	return &authenticator.Response{User: &user.DefaultInfo{Name: name}}, ok, nil
 }
 
@@ -62,6 +64,7 @@ func (g *fakeAuth) Authorize(_ context.Context, a authorizer.Attributes) (author
 	if g.allowed[a.GetUser().GetName()] {
 		return authorizer.DecisionAllow, "", g.err
 	}
+
 	return authorizer.DecisionNoOpinion, "no rule", g.err
 }
 
@@ -78,11 +81,13 @@ func (a *fakeSource) Instant(ctx context.Context, query string, at time.Time) ([
 	if a.wait != nil {
 		a.wait(ctx)
 	}
+
 	return []metrics.Sample{{Labels: metrics.Labels{"pod": "a"}, Time: at, Value: 0.25}}, a.err
 }
 
 func (a *fakeSource) Range(_ context.Context, query string, w metrics.Window) ([]metrics.LabelledSeries, error) {
-	a.query, a.window = query, w
+	a.query = query
+	a.window = w
 	return []metrics.LabelledSeries{{
 		Labels: metrics.Labels{"pod": "a"}, Series: series.Series{Start: w.Start, Step: w.Step, Values: []float64{1, series.Gap(), 3}},
 	}}, a.err
@@ -97,10 +102,12 @@ type fixture struct {
 
 func setup(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	if err := errors.Join(analysisv1alpha1.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
+
 	f := &fixture{gate: &fakeAuth{allowed: map[string]bool{"ann": true}}, data: &fakeSource{}}
 	var err error
 	f.API, err = New(Config{
@@ -110,19 +117,23 @@ func setup(t *testing.T, objects ...client.Object) *fixture {
 		},
 		Authenticator: f.gate, Authorizer: f.gate, Clock: clocktesting.NewFakePassiveClock(now),
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return f
 }
 
 // get requests a path as a user; "" is anonymous.
 func (f *fixture) get(t *testing.T, as, path string) *httptest.ResponseRecorder {
 	t.Helper()
+
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody)
 	if as != "" {
 		r.Header.Set("Authorization", "Bearer "+as)
 	}
+
 	w := httptest.NewRecorder()
 	f.ServeHTTP(w, r)
 	return w
@@ -131,13 +142,16 @@ func (f *fixture) get(t *testing.T, as, path string) *httptest.ResponseRecorder 
 // body is the envelope of a response.
 func body(t *testing.T, w *httptest.ResponseRecorder) (data, problem string) {
 	t.Helper()
+
 	var e struct {
 		Error *string
 		Data  json.RawMessage
 	}
+
 	if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || e.Error == nil || e.Data == nil {
 		t.Fatalf("no envelope: %v, %s", err, w.Body)
 	}
+
 	return string(e.Data), *e.Error
 }
 
@@ -159,16 +173,19 @@ func TestWhoMayRead(t *testing.T) {
 		"/api/v1/prometheus/query_range?query=up":             "get /crane/prometheus//",
 		"/api/prediction/debug/shop/web":                      "get shop/timeseriespredictions/web",
 	}
+
 	for _, r := range f.routes() {
 		if (r.permission == nil) != open[r.path] {
 			t.Errorf("route %s is open: %v", r.path, r.permission == nil)
 		}
 	}
+
 	for path := range open {
 		if w := f.get(t, "", path); w.Code != http.StatusOK {
 			t.Errorf("%s: status %d", path, w.Code)
 		}
 	}
+
 	for path, want := range needs {
 		for as, status := range map[string]int{"": http.StatusUnauthorized, "expired": http.StatusUnauthorized, "bob": http.StatusForbidden} {
 			w := f.get(t, as, path)
@@ -176,12 +193,15 @@ func TestWhoMayRead(t *testing.T) {
 				t.Errorf("%s as %q: status %d, want %d; %s %s", path, as, w.Code, status, data, problem)
 			}
 		}
+
 		f.gate.asked = nil
 		f.get(t, "ann", path)
+
 		if len(f.gate.asked) != 1 || f.gate.asked[0] != "ann "+want {
 			t.Errorf("%s asks %q, want %q", path, f.gate.asked, want)
 		}
 	}
+
 	f.gate.err = errors.New("no API server")
 	if w := f.get(t, "ann", "/api/v1/recommendation"); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("what cannot be asked is allowed: status %d", w.Code)
@@ -196,10 +216,12 @@ func TestReadOnly(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer ann")
 		w := httptest.NewRecorder()
 		f.ServeHTTP(w, r)
+
 		if w.Code != http.StatusMethodNotAllowed || len(f.gate.asked) > 0 {
 			t.Errorf("%s: status %d", method, w.Code)
 		}
 	}
+
 	if w := f.get(t, "ann", "/api/v1/recommendation/adopt/shop/web"); w.Code != http.StatusNotFound {
 		t.Errorf("a route that writes: status %d", w.Code)
 	}
@@ -214,12 +236,15 @@ func TestObjects(t *testing.T) {
 		if err := json.Unmarshal([]byte(data), &list); err != nil || problem != "" {
 			t.Fatal(err, problem)
 		}
+
 		var out []string
 		for _, o := range list.Items {
 			out = append(out, o.Namespace+"/"+o.Name)
 		}
+
 		return strings.Join(out, " ")
 	}
+
 	for path, want := range map[string]string{
 		"/api/v1/recommendation": "bank/web shop/web", "/api/v1/recommendation?namespace=shop": "shop/web",
 		"/api/v1/recommendation?namespace=none": "", "/api/v1/recommendationRule": "/all",
@@ -228,6 +253,7 @@ func TestObjects(t *testing.T) {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
 	}
+
 	f.config.Objects = unstartedCache{}
 	if _, problem := body(t, f.get(t, "ann", "/api/v1/recommendation")); !strings.Contains(problem, "repeat the request in some seconds") {
 		t.Errorf("before the cache has started: %q", problem)
@@ -244,10 +270,12 @@ func (unstartedCache) List(context.Context, client.ObjectList, ...client.ListOpt
 func TestQueries(t *testing.T) {
 	f := setup(t)
 	expr := url.QueryEscape(`up{job="a"}`)
+
 	data, problem := body(t, f.get(t, "ann", "/api/v1/prometheus/query?time=1000.5&query="+expr))
 	if want := `[{"metric":{"pod":"a"},"value":[1000.5,"0.25"]}]`; data != want || problem != "" || f.data.query != `up{job="a"}` {
 		t.Errorf("%s, %s; asked %s", data, problem, f.data.query)
 	}
+
 	data, problem = body(t, f.get(t, "ann", "/api/v1/prometheus/query_range?start=60&end=180&step=1m&query="+expr))
 	if want := `[{"metric":{"pod":"a"},"values":[[60,"1"],[180,"3"]]}]`; data != want || problem != "" {
 		t.Errorf("%s, %s", data, problem)
@@ -255,6 +283,7 @@ func TestQueries(t *testing.T) {
 	if w := f.data.window; w.Start.Unix() != 60 || w.End.Unix() != 240 || w.Step != time.Minute {
 		t.Errorf("window %+v: the end has to be in it", w)
 	}
+
 	for path, want := range map[string]string{
 		"query?time=1":                                  "query is not given",
 		"query?query=up":                                "time is not given",
@@ -274,6 +303,7 @@ func TestQueries(t *testing.T) {
 			t.Errorf("%s: %d, %s, %q; want %q", path, w.Code, data, problem, want)
 		}
 	}
+
 	f.data.err = errors.New("Prometheus is down")
 	if _, problem := body(t, f.get(t, "ann", "/api/v1/prometheus/query?query=up&time=1")); !strings.Contains(problem, "Prometheus is down") {
 		t.Errorf("problem %q", problem)
@@ -290,7 +320,9 @@ func TestErrorsNameNoAddress(t *testing.T) {
 		Spec:       predictionv1alpha1.TimeSeriesPredictionSpec{PredictionMetrics: []predictionv1alpha1.PredictionMetric{{ResourceIdentifier: "cpu"}}},
 	})
 	failure := &prometheus.Error{Kind: prometheus.Unreachable, URL: "http://10.1.2.3:9090/api/v1/query", Err: errors.New("dial tcp 10.1.2.3:9090")}
-	f.data.err, f.past = failure, failure
+
+	f.data.err = failure
+	f.past = failure
 	for _, path := range []string{
 		"/api/v1/prometheus/query?query=up&time=1", "/api/v1/prometheus/query_range?query=up&start=1&end=2&step=1s", "/api/prediction/debug/shop/web",
 	} {
@@ -300,6 +332,7 @@ func TestErrorsNameNoAddress(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer ann")
 		w := httptest.NewRecorder()
 		f.ServeHTTP(w, r)
+
 		if answer := w.Body.String(); strings.Contains(answer, "10.1.2.3") || !strings.Contains(answer, "Prometheus cannot be reached") {
 			t.Errorf("%s: %s", path, answer)
 		}
@@ -312,28 +345,35 @@ func TestErrorsNameNoAddress(t *testing.T) {
 // TestBounds checks the limits on concurrent requests, duration and size.
 func TestBounds(t *testing.T) {
 	f := setup(t)
-	begun, release := make(chan struct{}), make(chan struct{})
+	begun := make(chan struct{})
+	release := make(chan struct{})
+
 	f.data.wait = func(ctx context.Context) {
 		if _, bounded := ctx.Deadline(); !bounded {
 			t.Error("a question without a time limit")
 		}
+
 		begun <- struct{}{}
 		<-release
 	}
+
 	done := make(chan int)
 	for range maxConcurrent {
 		go func() { done <- f.get(t, "ann", "/api/v1/prometheus/query?query=up&time=1").Code }()
 		<-begun
 	}
+
 	if w := f.get(t, "ann", "/api/v1/recommendation"); w.Code != http.StatusTooManyRequests {
 		t.Errorf("one more: status %d", w.Code)
 	}
+
 	close(release)
 	for range maxConcurrent {
 		if code := <-done; code != http.StatusOK {
 			t.Errorf("status %d", code)
 		}
 	}
+
 	if w := f.get(t, "ann", "/api/v1/recommendation"); w.Code != http.StatusOK {
 		t.Errorf("after the others: status %d", w.Code)
 	}
@@ -345,7 +385,8 @@ func TestBounds(t *testing.T) {
 // TestArrivals checks that requests are bounded before their tokens are checked: each check may be a request to the API server.
 func TestArrivals(t *testing.T) {
 	f := setup(t)
-	begun, release := make(chan struct{}), make(chan struct{})
+	begun := make(chan struct{})
+	release := make(chan struct{})
 	var arrived atomic.Int32
 	f.gate.wait = func() {
 		if arrived.Add(1) <= maxArrivals {
@@ -353,14 +394,17 @@ func TestArrivals(t *testing.T) {
 			<-release
 		}
 	}
+
 	done := make(chan int)
 	for range maxArrivals {
 		go func() { done <- f.get(t, "expired", "/api/v1/recommendation").Code }()
 		<-begun
 	}
+
 	if w := f.get(t, "expired", "/api/v1/recommendation"); w.Code != http.StatusTooManyRequests {
 		t.Errorf("one more: status %d", w.Code)
 	}
+
 	close(release)
 	for range maxArrivals {
 		if code := <-done; code != http.StatusUnauthorized {
@@ -376,6 +420,7 @@ func TestStreamedLists(t *testing.T) {
 		r.Status.RecommendedValue = `"items":null <&>`
 		return r
 	}
+
 	list := &analysisv1alpha1.RecommendationList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: []analysisv1alpha1.Recommendation{rec("a"), rec("b")}}
 	for _, data := range []any{
 		list, &analysisv1alpha1.RecommendationList{Items: []analysisv1alpha1.Recommendation{}},
@@ -387,17 +432,21 @@ func TestStreamedLists(t *testing.T) {
 		if err := writeData(w, data); err != nil {
 			t.Fatal(err)
 		}
+
 		want, err := encode(envelope{Data: data})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if w.Body.String() != string(want) {
 			t.Errorf("%s, want %s", w.Body, want)
 		}
 	}
+
 	if len(list.Items) != 2 {
 		t.Error("the list was modified")
 	}
+
 	long := []vectorSample{{Metric: metrics.Labels{"a": strings.Repeat("x", maxAnswer/2)}}, {Metric: metrics.Labels{"a": strings.Repeat("x", maxAnswer/2)}}}
 	w := httptest.NewRecorder()
 	if err := writeData(w, long); !errors.Is(err, errTooLong) || w.Body.Len() > 0 {
@@ -431,9 +480,11 @@ func TestDebugPage(t *testing.T) {
 	f := setup(t, prediction())
 	w := f.get(t, "ann", "/api/prediction/debug/shop/web")
 	page := w.Body.String()
+
 	if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
 		t.Fatalf("status %d, %v", w.Code, w.Header())
 	}
+
 	for _, want := range []string{
 		"shop/web", "AllPredicted", "a &lt; b", "made by auto", `pod=&#34;a&#34;`, `class="past" d="M0.0 165.0L`, `class="forecast" d="M`, "&lt;script&gt;",
 	} {
@@ -441,9 +492,11 @@ func TestDebugPage(t *testing.T) {
 			t.Errorf("there is no %q in\n%s", want, page)
 		}
 	}
+
 	if strings.Contains(page, "<script>") || strings.Contains(page, "NaN") {
 		t.Error("the page holds what it must not")
 	}
+
 	f.past = errors.New("the source is down")
 	if page := f.get(t, "ann", "/api/prediction/debug/shop/web").Body.String(); !strings.Contains(page, "the source is down") {
 		t.Error("the page does not tell why there is no past")
@@ -467,11 +520,13 @@ func TestVersion(t *testing.T) {
 	if err := errors.Join(json.Unmarshal([]byte(data), &text), json.Unmarshal([]byte(text), &fields)); err != nil || problem != "" {
 		t.Fatalf("%s: %v %s", data, err, problem)
 	}
+
 	for _, name := range []string{"gitVersion", "buildDate", "goVersion", "compiler", "platform"} {
 		if fields[name] == "" {
 			t.Errorf("no %s in %s", name, text)
 		}
 	}
+
 	if len(fields) != 7 {
 		t.Errorf("%d fields in %s, want 7", len(fields), text)
 	}

@@ -75,11 +75,19 @@ func (a *API) debug(w http.ResponseWriter, r *http.Request) error {
 		if apierrors.IsNotFound(err) {
 			status = http.StatusNotFound
 		}
+
 		writeError(w, status, fmt.Sprintf("prediction %s: %v", key, err))
 		return nil
 	}
+
 	now := a.config.Clock.Now().UTC()
-	p := page{Namespace: key.Namespace, Name: key.Name, Now: now, Conditions: tsp.Status.Conditions}
+	p := page{
+		Namespace:  key.Namespace,
+		Name:       key.Name,
+		Now:        now,
+		Conditions: tsp.Status.Conditions,
+	}
+
 	window := metrics.Window{Start: now.AddDate(0, 0, -pastDays).Truncate(pastStep), End: now, Step: pastStep}
 	for i := range tsp.Spec.PredictionMetrics {
 		metric := &tsp.Spec.PredictionMetrics[i]
@@ -88,20 +96,25 @@ func (a *API) debug(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			view.Problem = publicMessage(r.Context(), err)
 		}
+
 		view.addCharts(metricStatus(&tsp, metric.ResourceIdentifier), past, now)
 		p.Metrics = append(p.Metrics, view)
 	}
+
 	page, err := template.New("debug").Parse(debugTemplate)
 	if err != nil {
 		return fmt.Errorf("reading the page's template: %w", err)
 	}
+
 	out := &limitedBuffer{left: maxAnswer}
 	if err := page.Execute(out, p); err != nil {
 		return fmt.Errorf("writing the page: %w", err)
 	}
+
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
 	_, _ = w.Write(out.Bytes()) // The client has disconnected.
+
 	return nil
 }
 
@@ -111,6 +124,7 @@ func metricStatus(tsp *predictionv1alpha1.TimeSeriesPrediction, name string) *pr
 			return s
 		}
 	}
+
 	return nil
 }
 
@@ -124,31 +138,40 @@ func (v *metricView) addCharts(status *predictionv1alpha1.PredictionMetricStatus
 			order = append(order, labels)
 		}
 	}
+
 	if status != nil {
-		v.Ready, v.Reason, v.Skill = status.Ready, status.Reason, status.Skill
+		v.Ready = status.Ready
+		v.Reason = status.Reason
+		v.Skill = status.Skill
+
 		for _, s := range status.Prediction {
 			labels := labelText(s.Labels)
 			note(labels)
 			forecasts[labels] = samples(s.Samples)
 		}
 	}
+
 	for _, s := range past {
 		var list []predictionv1alpha1.Label
 		for name, value := range s.Labels {
 			list = append(list, predictionv1alpha1.Label{Name: name, Value: value})
 		}
+
 		labels := labelText(list)
 		if len(past) == 1 && len(forecasts) == 1 {
 			labels = order[0]
 		}
+
 		note(labels)
 		pasts[labels] = points(s.Series)
 	}
+
 	for _, labels := range order {
 		if len(v.Charts) == maxDrawn {
 			v.More = len(order) - maxDrawn
 			return
 		}
+
 		if c, ok := newChart(labels, pasts[labels], forecasts[labels], now); ok {
 			v.Charts = append(v.Charts, c)
 		}
@@ -162,17 +185,24 @@ func samples(list []predictionv1alpha1.Sample) []point {
 			out = append(out, point{time.Unix(s.Timestamp, 0).UTC(), v})
 		}
 	}
+
 	return out
 }
 
 // newChart scales both lines into one chart; ok is false if there is no point.
 func newChart(labels string, past, forecast []point, now time.Time) (chart, bool) {
-	past, forecast = downsample(past), downsample(forecast)
-	low, high := math.Inf(1), math.Inf(-1)
-	from, to := now, now
+	past = downsample(past)
+	forecast = downsample(forecast)
+	low := math.Inf(1)
+
+	high := math.Inf(-1)
+	from := now
+	to := now
 	for _, line := range [][]point{past, forecast} {
 		for _, p := range line {
-			low, high = min(low, p.value), max(high, p.value)
+			low = min(low, p.value)
+			high = max(high, p.value)
+
 			if p.at.Before(from) {
 				from = p.at
 			}
@@ -181,14 +211,19 @@ func newChart(labels string, past, forecast []point, now time.Time) (chart, bool
 			}
 		}
 	}
+
 	if high < low {
 		return chart{}, false
 	}
+
 	low = min(low, 0)
-	span, height := max(to.Sub(from).Seconds(), 1), high-low
+	span := max(to.Sub(from).Seconds(), 1)
+
+	height := high - low
 	if height == 0 {
 		height = 1
 	}
+
 	x := func(t time.Time) float64 { return t.Sub(from).Seconds() / span * chartWidth }
 	path := func(line []point) string {
 		var b strings.Builder
@@ -197,14 +232,24 @@ func newChart(labels string, past, forecast []point, now time.Time) (chart, bool
 			if i == 0 {
 				command = "M"
 			}
+
 			fmt.Fprintf(&b, "%s%.1f %.1f", command, x(p.at), chartHeight-(p.value-low)/height*chartHeight)
 		}
+
 		return b.String()
 	}
+
 	return chart{
-		Labels: labels, Width: chartWidth, Height: chartHeight, Past: path(past), Forecast: path(forecast),
-		Now: fmt.Sprintf("%.1f", x(now)), From: from, To: to,
-		Low: strconv.FormatFloat(low, 'g', 4, 64), High: strconv.FormatFloat(high, 'g', 4, 64),
+		Labels:   labels,
+		Width:    chartWidth,
+		Height:   chartHeight,
+		Past:     path(past),
+		Forecast: path(forecast),
+		Now:      fmt.Sprintf("%.1f", x(now)),
+		From:     from,
+		To:       to,
+		Low:      strconv.FormatFloat(low, 'g', 4, 64),
+		High:     strconv.FormatFloat(high, 'g', 4, 64),
 	}, true
 }
 
@@ -213,10 +258,12 @@ func downsample(line []point) []point {
 	if len(line) <= maxDrawnPoints {
 		return line
 	}
+
 	out := make([]point, maxDrawnPoints)
 	for i := range out {
 		out[i] = line[i*len(line)/maxDrawnPoints]
 	}
+
 	return out
 }
 
@@ -226,6 +273,7 @@ func labelText(list []predictionv1alpha1.Label) string {
 	for i, l := range list {
 		parts[i] = l.Name + "=" + strconv.Quote(l.Value)
 	}
+
 	slices.Sort(parts)
 	return strings.Join(parts, ", ")
 }

@@ -29,6 +29,7 @@ func (a *API) rules(w http.ResponseWriter, r *http.Request) error {
 func (a *API) list(w http.ResponseWriter, r *http.Request, list client.ObjectList, options ...client.ListOption) error {
 	// The response is written at once and the list is not kept, so it need not be copied from the cache.
 	err := a.config.Objects.List(r.Context(), list, append(options, client.UnsafeDisableDeepCopy)...)
+
 	var notStarted *cache.ErrCacheNotStarted
 	if errors.As(err, &notStarted) {
 		return errors.New("this replica has just started; repeat the request in some seconds")
@@ -36,5 +37,6 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, list client.ObjectLis
 	if err != nil {
 		return fmt.Errorf("listing: %w", err)
 	}
+
 	return writeData(w, list)
 }

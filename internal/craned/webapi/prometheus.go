@@ -45,18 +45,22 @@ func (a *API) query(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	at, err := seconds(r, "time")
 	if err != nil {
 		return err
 	}
+
 	samples, err := a.config.Queries.Instant(r.Context(), text, at)
 	if err != nil {
 		return fmt.Errorf("query: %w", err)
 	}
+
 	out := make([]vectorSample, len(samples))
 	for i, s := range samples {
 		out[i] = vectorSample{s.Labels, point{s.Time, s.Value}}
 	}
+
 	return writeData(w, out)
 }
 
@@ -66,18 +70,22 @@ func (a *API) queryRange(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	window, err := a.window(r)
 	if err != nil {
 		return err
 	}
+
 	list, err := a.config.Queries.Range(r.Context(), text, window)
 	if err != nil {
 		return fmt.Errorf("query_range: %w", err)
 	}
+
 	out := make([]matrixSeries, len(list))
 	for i, s := range list {
 		out[i] = matrixSeries{Metric: s.Labels, Values: points(s.Series)}
 	}
+
 	return writeData(w, out)
 }
 
@@ -89,6 +97,7 @@ func points(s series.Series) []point {
 			out = append(out, point{s.Time(i), v})
 		}
 	}
+
 	return out
 }
 
@@ -97,18 +106,22 @@ func (a *API) window(r *http.Request) (metrics.Window, error) {
 	if err != nil {
 		return metrics.Window{}, err
 	}
+
 	end, err := seconds(r, "end")
 	if err != nil {
 		return metrics.Window{}, err
 	}
+
 	text, err := parameter(r, "step")
 	if err != nil {
 		return metrics.Window{}, err
 	}
+
 	step, err := time.ParseDuration(text)
 	if err != nil {
 		return metrics.Window{}, fmt.Errorf("step: %q is not a duration such as 60s or 5m", text)
 	}
+
 	switch {
 	case step < time.Second:
 		return metrics.Window{}, fmt.Errorf("step: %s is less than 1s", step)
@@ -117,6 +130,7 @@ func (a *API) window(r *http.Request) (metrics.Window, error) {
 	case end.Sub(start)/step >= time.Duration(a.config.MaxPoints):
 		return metrics.Window{}, fmt.Errorf("from start to end are %d steps, more than %d", end.Sub(start)/step, a.config.MaxPoints)
 	}
+
 	return metrics.Window{Start: start, End: end.Add(step), Step: step}, nil
 }
 
@@ -125,6 +139,7 @@ func parameter(r *http.Request, name string) (string, error) {
 	if text == "" {
 		return "", fmt.Errorf("%s is not given", name)
 	}
+
 	return text, nil
 }
 
@@ -134,10 +149,12 @@ func seconds(r *http.Request, name string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
+
 	const farthest = 230 * 365 * 24 * 3600
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(n) || n < 0 || n > farthest {
 		return time.Time{}, fmt.Errorf("%s: %q is not a time in seconds since 1970", name, text)
 	}
+
 	return time.UnixMilli(int64(math.Round(n * 1000))).UTC(), nil
 }

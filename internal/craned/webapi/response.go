@@ -28,10 +28,12 @@ func writeData(w http.ResponseWriter, data any) error {
 	if list, ok := newStreamedList(data); ok {
 		return list.write(w)
 	}
+
 	body, err := encode(envelope{Data: data})
 	if err != nil {
 		return err
 	}
+
 	writeBody(w, http.StatusOK, body)
 	return nil
 }
@@ -47,6 +49,7 @@ func writeEnvelope(w http.ResponseWriter, status int, e envelope) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+
 	writeBody(w, status, body)
 }
 
@@ -56,6 +59,7 @@ func publicMessage(ctx context.Context, err error) string {
 	if message != err.Error() {
 		log.FromContext(ctx).Error(err, "failed to read from a data source")
 	}
+
 	return message
 }
 
@@ -79,6 +83,7 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	if b.left -= len(p); b.left < 0 {
 		return 0, errTooLong
 	}
+
 	return b.Buffer.Write(p)
 }
 
@@ -87,5 +92,6 @@ func encode(e envelope) ([]byte, error) {
 	if err := json.NewEncoder(out).Encode(e); err != nil {
 		return nil, fmt.Errorf("writing the answer: %w", err)
 	}
+
 	return out.Bytes(), nil
 }

@@ -40,7 +40,13 @@ func (a *API) routes() []route {
 // listPermission returns the permission to list a cluster-scoped resource.
 func listPermission(group, resource string) func(*http.Request) authorizer.AttributesRecord {
 	return func(*http.Request) authorizer.AttributesRecord {
-		return authorizer.AttributesRecord{Verb: "list", APIGroup: group, APIVersion: "v1alpha1", Resource: resource, ResourceRequest: true}
+		return authorizer.AttributesRecord{
+			Verb:            "list",
+			APIGroup:        group,
+			APIVersion:      "v1alpha1",
+			Resource:        resource,
+			ResourceRequest: true,
+		}
 	}
 }
 
@@ -63,7 +69,12 @@ func prometheusPermission(*http.Request) authorizer.AttributesRecord {
 
 func predictionPermission(r *http.Request) authorizer.AttributesRecord {
 	return authorizer.AttributesRecord{
-		Verb: "get", APIGroup: predictionv1alpha1.GroupVersion.Group, APIVersion: "v1alpha1", Resource: "timeseriespredictions",
-		Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), ResourceRequest: true,
+		Verb:            "get",
+		APIGroup:        predictionv1alpha1.GroupVersion.Group,
+		APIVersion:      "v1alpha1",
+		Resource:        "timeseriespredictions",
+		Namespace:       r.PathValue("namespace"),
+		Name:            r.PathValue("name"),
+		ResourceRequest: true,
 	}
 }

@@ -66,15 +66,21 @@ func New(config Config) (*API, error) {
 		config.Authorizer == nil || config.Clock == nil || config.MaxPoints < 1 {
 		return nil, errors.New("the web API needs a reader, queries, history, an authenticator, an authorizer, a clock and a bound")
 	}
+
 	a := &API{
-		config: config, mux: http.NewServeMux(), slots: make(chan struct{}, maxConcurrent), arrivals: make(chan struct{}, maxArrivals),
+		config:   config,
+		mux:      http.NewServeMux(),
+		slots:    make(chan struct{}, maxConcurrent),
+		arrivals: make(chan struct{}, maxArrivals),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_web_api_requests_total", Help: "Requests to the web API, by route and by how they ended.",
 		}, []string{"route", "result"}),
 	}
+
 	for _, r := range a.routes() {
 		a.mux.Handle("GET "+r.path, a.serve(r))
 	}
+
 	return a, nil
 }
 
@@ -90,6 +96,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusRequestURITooLong, "the URL is longer than 16384 bytes")
 		return
 	}
+
 	// Responses must not be interpreted as another type or be cached.
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
@@ -113,23 +120,29 @@ func (a *API) serve(route route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), Timeout)
 		defer cancel()
+
 		r = r.WithContext(ctx)
 		result := "denied"
 		defer func() { a.requests.WithLabelValues(route.path, result).Inc() }()
+
 		if !enter(w, a.arrivals) {
 			result = "busy"
 			return
 		}
+
 		permitted := route.permission == nil || a.authorize(w, r, route.permission(r))
 		<-a.arrivals
+
 		if !permitted {
 			return
 		}
+
 		if !enter(w, a.slots) {
 			result = "busy"
 			return
 		}
 		defer func() { <-a.slots }()
+
 		result = "answered"
 		if err := route.handle(w, r); err != nil {
 			result = "failed"

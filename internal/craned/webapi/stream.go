@@ -28,13 +28,16 @@ func newStreamedList(data any) (list streamedList, ok bool) {
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
 		return streamedList{}, false
 	}
+
 	items := v.Elem().FieldByName("Items")
 	if !items.IsValid() || items.Kind() != reflect.Slice {
 		return streamedList{}, false
 	}
+
 	whole := reflect.New(v.Elem().Type()) // A shallow copy: the list may belong to a cache.
 	whole.Elem().Set(v.Elem())
 	whole.Elem().FieldByName("Items").SetZero()
+
 	return streamedList{whole: whole.Interface(), items: items}, true
 }
 
@@ -43,9 +46,11 @@ func (l streamedList) write(w http.ResponseWriter) error {
 	if err := l.encode(&limitedWriter{left: maxAnswer}); err != nil {
 		return err
 	}
+
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(http.StatusOK)
 	_ = l.encode(w) // The client has disconnected.
+
 	return nil
 }
 
@@ -54,37 +59,46 @@ func (l streamedList) encode(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("writing the answer: %w", err)
 	}
+
 	null := []byte("null")
 	if l.whole != nil {
 		null = []byte(`"items":null`)
 	}
+
 	before, after, found := bytes.Cut(frame, null)
 	if !found {
 		return fmt.Errorf("writing the answer: no items in %s", frame)
 	}
+
 	if l.whole != nil {
 		before = append(bytes.Clone(before), `"items":`...)
 	}
+
 	for i := range l.items.Len() {
 		item, err := json.Marshal(l.items.Index(i).Addr().Interface())
 		if err != nil {
 			return fmt.Errorf("writing the answer: %w", err)
 		}
+
 		separator := []byte(",")
 		if i == 0 {
 			separator = append(bytes.Clone(before), '[')
 		}
+
 		if _, err := w.Write(append(separator, item...)); err != nil {
 			return fmt.Errorf("writing the answer: %w", err)
 		}
 	}
+
 	end := append([]byte("]"), after...)
 	if l.items.Len() == 0 {
 		end = append(append(bytes.Clone(before), "[]"...), after...)
 	}
+
 	if _, err := w.Write(append(end, '\n')); err != nil {
 		return fmt.Errorf("writing the answer: %w", err)
 	}
+
 	return nil
 }
 
@@ -96,5 +110,6 @@ func (w *limitedWriter) Write(p []byte) (int, error) {
 	if w.left -= len(p); w.left < 0 {
 		return 0, errTooLong
 	}
+
 	return len(p), nil
 }

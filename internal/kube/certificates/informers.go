@@ -42,10 +42,12 @@ func (k *Rotator) watch(ctx context.Context) (*informers, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	v := &informers{
-		key: k.config.Namespace + "/" + k.config.Secret, changed: make(chan struct{}, 1),
+		key:     k.config.Namespace + "/" + k.config.Secret,
+		changed: make(chan struct{}, 1),
 		targets: map[Target]cache.SharedIndexInformer{},
 		stop:    func() { cancel(); running.Wait() },
 	}
+
 	v.secrets = k.newSecretInformer()
 	informers := []cache.SharedIndexInformer{v.secrets}
 	for _, t := range k.config.Targets {
@@ -53,6 +55,7 @@ func (k *Rotator) watch(ctx context.Context) (*informers, error) {
 		v.targets[t] = i
 		informers = append(informers, i)
 	}
+
 	for _, i := range informers {
 		if _, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { v.signalChange() }, UpdateFunc: func(_, _ any) { v.signalChange() }, DeleteFunc: func(any) { v.signalChange() },
@@ -60,25 +63,30 @@ func (k *Rotator) watch(ctx context.Context) (*informers, error) {
 			cancel()
 			return nil, fmt.Errorf("watching certificates: %w", err)
 		}
+
 		running.Go(func() { i.RunWithContext(ctx) })
 	}
+
 	// A target that cannot be watched delays renewals; without a watch of the Secret no certificate can be served.
 	if !cache.WaitForCacheSync(ctx.Done(), v.secrets.HasSynced) {
 		v.stop()
 		return nil, nil
 	}
+
 	running.Go(func() {
 		for _, i := range v.targets {
 			cache.WaitForCacheSync(ctx.Done(), i.HasSynced)
 		}
 		v.signalChange()
 	})
+
 	return v, nil
 }
 
 // newSecretInformer returns an informer of the Secret. That of client-go links the informers of all kinds.
 func (k *Rotator) newSecretInformer() cache.SharedIndexInformer {
-	secrets, limit := k.config.Clients.CoreV1().Secrets(k.config.Namespace), byName(k.config.Secret)
+	secrets := k.config.Clients.CoreV1().Secrets(k.config.Namespace)
+	limit := byName(k.config.Secret)
 	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			limit(&o)
@@ -106,7 +114,8 @@ func (v *informers) signalChange() {
 
 // markStale records that the watch will report a newer version than the given one.
 func (v *informers) markStale(seen *corev1.Secret, now time.Time) {
-	v.staleVersion, v.staleUntil = version(seen), now.Add(maxLag)
+	v.staleVersion = version(seen)
+	v.staleUntil = now.Add(maxLag)
 }
 
 // version identifies the observed version.
@@ -114,6 +123,7 @@ func version(s *corev1.Secret) string {
 	if s == nil {
 		return "none"
 	}
+
 	return string(s.UID) + "/" + s.ResourceVersion
 }
 
@@ -123,6 +133,7 @@ func (v *informers) secret(now time.Time) (*corev1.Secret, error) {
 	if err == nil && v.staleVersion == version(s) && now.Before(v.staleUntil) {
 		return nil, errStale
 	}
+
 	v.staleVersion = ""
 	return s, err
 }
@@ -132,10 +143,12 @@ func (v *informers) storedSecret() (*corev1.Secret, error) {
 	if err != nil || !exists {
 		return nil, err
 	}
+
 	s, ok := o.(*corev1.Secret)
 	if !ok {
 		return nil, fmt.Errorf("the watch of Secret %s holds a %T", v.key, o)
 	}
+
 	return s, nil
 }
 
@@ -145,13 +158,16 @@ func (v *informers) target(t Target) (o *unstructured.Unstructured, known bool, 
 	if !i.HasSynced() {
 		return nil, false, nil
 	}
+
 	stored, exists, err := i.GetStore().GetByKey(t.name)
 	if err != nil || !exists {
 		return nil, true, err
 	}
+
 	u, ok := stored.(*unstructured.Unstructured)
 	if !ok {
 		return nil, true, fmt.Errorf("the watch of %s holds a %T", t, stored)
 	}
+
 	return u, true, nil
 }

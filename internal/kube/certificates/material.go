@@ -49,19 +49,23 @@ func parse(data map[string][]byte, now func() time.Time) (*material, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", keyBundle, err)
 	}
+
 	first := encodeCertificate(bundle[0])
 	m := &material{older: bundle[1:]}
 	if m.signer, err = pki.ParseAuthority(pki.Pair{CertPEM: first, KeyPEM: data[keyAuthority]}, now); err != nil {
 		return nil, fmt.Errorf("%s and %s: %w", keyBundle, keyAuthority, err)
 	}
+
 	m.setServing(pki.Pair{CertPEM: data[keyServing], KeyPEM: data[keyServingKey]})
 	return m, nil
 }
 
 func (m *material) setServing(pair pki.Pair) {
-	m.serving, m.pair = nil, pki.Pair{}
+	m.serving = nil
+	m.pair = pki.Pair{}
 	if both, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM); err == nil {
-		m.serving, m.pair = &both, pair
+		m.serving = &both
+		m.pair = pair
 	}
 }
 
@@ -73,21 +77,27 @@ func certificatesIn(bundle []byte) ([]*x509.Certificate, error) {
 		if block, rest = pem.Decode(rest); block == nil {
 			break
 		}
+
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
 			return nil, fmt.Errorf("certificate %d: %w", len(out)+1, err)
 		}
+
 		if !cert.IsCA {
 			return nil, fmt.Errorf("certificate %d is not that of an authority", len(out)+1)
 		}
+
 		if len(out) == maxAuthorities {
 			return nil, fmt.Errorf("more than %d certificates", maxAuthorities)
 		}
+
 		out = append(out, cert)
 	}
+
 	if len(out) == 0 {
 		return nil, errors.New("no certificate")
 	}
+
 	return out, nil
 }
 
@@ -106,6 +116,7 @@ func (m *material) bundle() []byte {
 	for _, c := range m.authorities() {
 		b.Write(encodeCertificate(c))
 	}
+
 	return b.Bytes()
 }
 
@@ -115,8 +126,11 @@ func (m *material) data(had map[string][]byte) map[string][]byte {
 	if out == nil {
 		out = map[string][]byte{}
 	}
-	out[keyBundle], out[keyAuthority] = m.bundle(), m.signer.KeyPEM()
+
+	out[keyBundle] = m.bundle()
+	out[keyAuthority] = m.signer.KeyPEM()
 	out[keyServing], out[keyServingKey] = m.pair.CertPEM, m.pair.KeyPEM
+
 	return out
 }
 
@@ -135,9 +149,11 @@ func (m *material) hosts() []string {
 	if m.serving == nil {
 		return nil
 	}
+
 	out := slices.Clone(m.serving.Leaf.DNSNames)
 	for _, ip := range m.serving.Leaf.IPAddresses {
 		out = append(out, ip.String())
 	}
+
 	return out
 }

@@ -63,9 +63,11 @@ func New(c Config) (*Rotator, error) {
 	if c.Clients == nil || c.Dynamic == nil || c.Clock == nil || c.Namespace == "" || c.Secret == "" || len(c.Hosts) == 0 {
 		return nil, errors.New("certificates: clients, a clock, the name of the Secret and hosts are needed")
 	}
+
 	if len(c.Hosts) > maxHosts {
 		return nil, fmt.Errorf("certificates: %d hosts, more than %d", len(c.Hosts), maxHosts)
 	}
+
 	return &Rotator{config: c, renewals: map[step]int{}}, nil
 }
 
@@ -73,9 +75,11 @@ func New(c Config) (*Rotator, error) {
 func (k *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	if k.current == nil {
 		return nil, errors.New("there is no serving certificate yet")
 	}
+
 	return k.current.serving, nil
 }
 
@@ -83,12 +87,15 @@ func (k *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 func (k *Rotator) Check() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	if k.current == nil {
 		return errors.New("there is no serving certificate yet")
 	}
+
 	if fault := k.current.servingProblem(k.config.Clock.Now()); fault != "" {
 		return errors.New("the serving certificate " + fault)
 	}
+
 	return nil
 }
 
@@ -99,20 +106,27 @@ func (k *Rotator) Run(ctx context.Context) error {
 		return err
 	}
 	defer view.stop()
+
 	log := logr.FromContextOrDiscard(ctx).WithName("certificates").WithValues("secret", k.config.Namespace+"/"+k.config.Secret)
 	ctx = logr.NewContext(ctx, log)
-	retry, told := minRetry, ""
+	retry := minRetry
+
+	told := ""
 	for {
 		wait := checkInterval
 		if err := k.reconcile(ctx, view); err == nil {
-			retry, told = minRetry, ""
+			retry = minRetry
+			told = ""
 		} else if ctx.Err() == nil {
 			if err.Error() != told {
 				log.Info("Certificates are not as they should be; trying again", "reason", err.Error())
 				told = err.Error()
 			}
-			wait, retry = retry, min(2*retry, maxRetry)
+
+			wait = retry
+			retry = min(2*retry, maxRetry)
 		}
+
 		timer := k.config.Clock.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -121,6 +135,7 @@ func (k *Rotator) Run(ctx context.Context) error {
 		case <-view.changed:
 		case <-timer.C():
 		}
+
 		timer.Stop()
 	}
 }
@@ -131,33 +146,40 @@ func (k *Rotator) reconcile(ctx context.Context, view *informers) error {
 	if err != nil {
 		return err
 	}
+
 	seen := secret
 	m, err := k.readSecret(ctx, secret)
 	if err != nil {
 		return err
 	}
+
 	for range maxSteps {
 		// A target that cannot be patched does not delay the replacement of an expired certificate.
 		trusted, telling := k.distributeBundle(ctx, view, secret, m)
 		if errors.Is(telling, errStale) {
 			return telling
 		}
+
 		d := k.config.Lifetimes.nextStep(m, k.config.Clock.Now(), k.config.Hosts, trusted)
 		if d.step == stepNone {
 			return telling
 		}
+
 		next, err := k.config.Lifetimes.applyStep(d.step, m, k.config.Clock.Now, k.config.Hosts)
 		if err != nil {
 			return err
 		}
+
 		logr.FromContextOrDiscard(ctx).Info(d.step.String(), "reason", d.reason)
 		if secret, err = k.writeSecret(ctx, secret, next); err != nil {
 			return err
 		}
+
 		view.markStale(seen, k.config.Clock.Now())
 		m = next
 		k.setCurrent(m, d.step)
 	}
+
 	return nil
 }
 
@@ -167,25 +189,31 @@ func (k *Rotator) readSecret(ctx context.Context, secret *corev1.Secret) (*mater
 	if secret == nil {
 		return nil, nil
 	}
+
 	m, err := parse(secret.Data, k.config.Clock.Now)
 	if err == nil {
 		if m.serving != nil {
 			k.setCurrent(m, stepNone)
 		}
+
 		return m, nil
 	}
+
 	k.mu.Lock()
 	last := k.current
 	k.mu.Unlock()
+
 	log := logr.FromContextOrDiscard(ctx)
 	if last == nil {
 		log.Info("The Secret cannot be read; making everything anew", "reason", err.Error())
 		return nil, nil
 	}
+
 	log.Info("The Secret cannot be read; putting back what it held", "reason", err.Error())
 	if _, err := k.writeSecret(ctx, secret, last); err != nil {
 		return nil, err
 	}
+
 	return nil, errStale
 }
 
@@ -193,6 +221,7 @@ func (k *Rotator) readSecret(ctx context.Context, secret *corev1.Secret) (*mater
 func (k *Rotator) setCurrent(m *material, s step) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	k.current = m
 	if s != stepNone {
 		k.renewals[s]++
@@ -217,12 +246,14 @@ func (k *Rotator) writeSecret(ctx context.Context, had *corev1.Secret, m *materi
 		next.Data = m.data(had.Data)
 		written, err = secrets.Update(ctx, next, metav1.UpdateOptions{FieldManager: k.config.Manager})
 	}
+
 	switch {
 	case err == nil:
 		return written, nil
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), had != nil && apierrors.IsNotFound(err):
 		return nil, errStale
 	}
+
 	return nil, fmt.Errorf("writing Secret %s/%s: %w", k.config.Namespace, k.config.Secret, err)
 }
 
@@ -231,6 +262,7 @@ func (k *Rotator) distributeBundle(ctx context.Context, view *informers, secret 
 	if m == nil {
 		return false, nil
 	}
+
 	bundle := m.bundle()
 	checked := false
 	var errs []error
@@ -239,31 +271,39 @@ func (k *Rotator) distributeBundle(ctx context.Context, view *informers, secret 
 		if err != nil || !known {
 			return false, err
 		}
+
 		if o == nil {
 			continue
 		}
+
 		ops, err := t.patch(o, bundle)
 		if err != nil || len(ops) == 0 {
 			errs = append(errs, err)
 			continue
 		}
+
 		// An outdated Secret must not overwrite a newer bundle.
 		if !checked {
 			now, err := k.config.Clients.CoreV1().Secrets(k.config.Namespace).Get(ctx, k.config.Secret, metav1.GetOptions{})
 			if err != nil {
 				return false, fmt.Errorf("reading Secret %s/%s: %w", k.config.Namespace, k.config.Secret, err)
 			}
+
 			if now.ResourceVersion != secret.ResourceVersion || now.UID != secret.UID {
 				return false, errStale
 			}
+
 			checked = true
 		}
+
 		if err := t.apply(ctx, k.config.Dynamic, k.config.Manager, o, ops); err != nil {
 			errs = append(errs, err)
 			continue
 		}
+
 		logr.FromContextOrDiscard(ctx).Info("Told who is to be trusted", "target", t.String())
 	}
+
 	err := errors.Join(errs...)
 	return err == nil, err
 }
@@ -282,6 +322,7 @@ func (k *Rotator) Describe(ch chan<- *prometheus.Desc) { ch <- expiryDesc; ch <-
 func (k *Rotator) Collect(ch chan<- prometheus.Metric) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	if m := k.current; m != nil {
 		for kind, end := range map[string]float64{
 			"serving": float64(m.serving.Leaf.NotAfter.Unix()), "authority": float64(m.signer.Certificate().NotAfter.Unix()),
@@ -289,6 +330,7 @@ func (k *Rotator) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, end, k.config.Secret, kind)
 		}
 	}
+
 	for s, kind := range map[step]string{stepAuthority: "authority", stepServing: "serving", stepTrim: "trim", stepRecreate: "anew"} {
 		ch <- prometheus.MustNewConstMetric(renewalsDesc, prometheus.CounterValue, float64(k.renewals[s]), k.config.Secret, kind)
 	}

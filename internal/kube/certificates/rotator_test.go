@@ -50,14 +50,17 @@ func newFixture(objects ...runtime.Object) *fixture {
 		MutatingWebhooks("").resource:   "MutatingWebhookConfigurationList",
 		APIService("", "", "").resource: "APIServiceList",
 	}, objects...)
+
 	// The fake server assigns no versions and refuses no outdated write; a real one does.
 	w.clients.PrependReactor("*", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+
 		write, ok := a.(clienttesting.CreateAction) // An update has the same methods.
 		if !ok {
 			return false, nil, nil
 		}
+
 		s := write.GetObject().(*corev1.Secret)
 		had, err := w.clients.Tracker().Get(secretResource, a.GetNamespace(), s.Name)
 		switch {
@@ -67,10 +70,12 @@ func newFixture(objects ...runtime.Object) *fixture {
 		case a.GetVerb() == "create" && err == nil:
 			w.conflicts++
 		}
+
 		w.version++
 		s.ResourceVersion = strconv.Itoa(w.version)
 		return false, nil, nil
 	})
+
 	return w
 }
 
@@ -79,6 +84,7 @@ func webhookConfiguration(n int) *unstructured.Unstructured {
 	for i := range n {
 		webhooks = append(webhooks, map[string]any{"name": fmt.Sprintf("w%d.crane.io", i), "clientConfig": map[string]any{}})
 	}
+
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
 		"metadata": map[string]any{"name": "crane", "uid": "u", "resourceVersion": "1"}, "webhooks": webhooks,
@@ -88,6 +94,7 @@ func webhookConfiguration(n int) *unstructured.Unstructured {
 // startRotator runs a Rotator for the duration of the test.
 func (w *fixture) startRotator(t *testing.T) *Rotator {
 	t.Helper()
+
 	k, err := New(Config{
 		Clients: w.clients, Dynamic: w.dynamic, Namespace: "crane-system", Secret: "certs", Hosts: hosts,
 		Targets: []Target{ValidatingWebhooks("crane"), MutatingWebhooks("not-there")}, Manager: "test", Lifetimes: DefaultLifetimes(), Clock: w.clock,
@@ -95,6 +102,7 @@ func (w *fixture) startRotator(t *testing.T) *Rotator {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- k.Run(ctx) }()
@@ -104,17 +112,20 @@ func (w *fixture) startRotator(t *testing.T) *Rotator {
 			t.Error(err)
 		}
 	})
+
 	return k
 }
 
 // eventually polls, and advances the clock a little at each attempt.
 func (w *fixture) eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
+
 	var last error
 	if err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, bound, true, func(context.Context) (bool, error) {
 		if last = check(); last != nil {
 			w.clock.Step(time.Second)
 		}
+
 		return last == nil, nil
 	}); err != nil {
 		t.Fatalf("%s: %v: %v", what, err, last)
@@ -131,6 +142,7 @@ func (w *fixture) distributedBundle() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	webhooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
 	var first []byte
 	for i, x := range webhooks {
@@ -139,12 +151,14 @@ func (w *fixture) distributedBundle() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		if i == 0 {
 			first = b
 		} else if !bytes.Equal(first, b) {
 			return nil, fmt.Errorf("webhook %d knows another bundle", i)
 		}
 	}
+
 	return first, nil
 }
 
@@ -153,14 +167,17 @@ func (w *fixture) checkServed(k *Rotator) error {
 	if err := k.Check(); err != nil {
 		return err
 	}
+
 	cert, err := k.GetCertificate(nil)
 	if err != nil {
 		return err
 	}
+
 	bundle, err := w.distributedBundle()
 	if err != nil {
 		return err
 	}
+
 	return verifyServing(bundle, &material{serving: cert}, w.clock.Now())
 }
 
@@ -168,6 +185,7 @@ func TestKeeperMakesAndTells(t *testing.T) {
 	w := newFixture(webhookConfiguration(3))
 	k := w.startRotator(t)
 	w.eventually(t, "served", func() error { return w.checkServed(k) })
+
 	s, err := w.secret()
 	if err != nil || s.Type != corev1.SecretTypeTLS {
 		t.Fatalf("Secret of type %q, %v", s.Type, err)
@@ -176,26 +194,33 @@ func TestKeeperMakesAndTells(t *testing.T) {
 
 func TestTwoReplicasAgree(t *testing.T) {
 	w := newFixture(webhookConfiguration(1))
-	a, b := w.startRotator(t), w.startRotator(t)
+	a := w.startRotator(t)
+	b := w.startRotator(t)
+
 	same := func() error {
 		if err := errors.Join(w.checkServed(a), w.checkServed(b)); err != nil {
 			return err
 		}
+
 		ca, _ := a.GetCertificate(nil)
 		cb, _ := b.GetCertificate(nil)
 		if !ca.Leaf.Equal(cb.Leaf) {
 			return errors.New("the replicas serve different certificates")
 		}
+
 		return nil
 	}
+
 	w.eventually(t, "both serve one certificate", same)
 	// A renewal: one of them writes, the other uses the result.
 	old, _ := a.GetCertificate(nil)
 	w.clock.Step(61 * day)
+
 	w.eventually(t, "both serve the next certificate", func() error {
 		if now, _ := a.GetCertificate(nil); now.Leaf.Equal(old.Leaf) {
 			return errors.New("still the old one")
 		}
+
 		return same()
 	})
 }
@@ -204,6 +229,7 @@ func TestKeeperRenewsWhatHasExpired(t *testing.T) {
 	w := newFixture(webhookConfiguration(2))
 	k := w.startRotator(t)
 	w.eventually(t, "served", func() error { return w.checkServed(k) })
+
 	for _, jump := range []time.Duration{91 * day, 400 * day, -30 * day} {
 		w.clock.SetTime(w.clock.Now().Add(jump))
 		// Timers of a real clock continue when it is set back; those of this one wait, so that a change has to wake the Rotator.
@@ -211,10 +237,12 @@ func TestKeeperRenewsWhatHasExpired(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		o.SetLabels(map[string]string{"touched": strconv.FormatInt(int64(jump/day)+1000, 10)})
 		if _, err := w.dynamic.Resource(ValidatingWebhooks("").resource).Update(t.Context(), o, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+
 		w.eventually(t, "served after "+jump.String(), func() error { return w.checkServed(k) })
 	}
 }
@@ -231,37 +259,47 @@ func TestKeeperRepairsTheSecret(t *testing.T) {
 			k := w.startRotator(t)
 			w.eventually(t, "served", func() error { return w.checkServed(k) })
 			bundle, _ := w.distributedBundle()
+
 			s, err := w.secret()
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			s = s.DeepCopy()
 			spoil(s)
+
 			if _, err := w.clients.CoreV1().Secrets("crane-system").Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
+
 			w.eventually(t, "repaired", func() error {
 				s, err := w.secret()
 				if err != nil {
 					return err
 				}
+
 				m, err := parse(s.Data, w.clock.Now)
 				if err != nil {
 					return err
 				}
+
 				if fault := m.servingProblem(w.clock.Now()); fault != "" {
 					return errors.New(fault)
 				}
+
 				if !bytes.Equal(m.bundle(), bundle) {
 					return errors.New("another authority, though the old one was known")
 				}
+
 				return w.checkServed(k)
 			})
+
 			if s, _ := w.secret(); name == "all nonsense" && string(s.Data["mine"]) != "y" {
 				t.Error("what is not ours was taken away")
 			}
 		})
 	}
+
 	t.Run("nonsense from the beginning", func(t *testing.T) {
 		w := newFixture(webhookConfiguration(1))
 		if _, err := w.clients.CoreV1().Secrets("crane-system").Create(t.Context(), &corev1.Secret{
@@ -269,21 +307,26 @@ func TestKeeperRepairsTheSecret(t *testing.T) {
 		}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+
 		k := w.startRotator(t)
 		w.eventually(t, "served", func() error { return w.checkServed(k) })
 	})
+
 	t.Run("deleted", func(t *testing.T) {
 		w := newFixture(webhookConfiguration(1))
 		k := w.startRotator(t)
 		w.eventually(t, "served", func() error { return w.checkServed(k) })
 		old, _ := w.distributedBundle()
+
 		if err := w.clients.CoreV1().Secrets("crane-system").Delete(t.Context(), "certs", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
+
 		w.eventually(t, "made anew", func() error {
 			if now, err := w.distributedBundle(); err != nil || bytes.Contains(now, old) {
 				return fmt.Errorf("the old authority is still trusted: %w", err)
 			}
+
 			return w.checkServed(k)
 		})
 	})
@@ -296,9 +339,11 @@ func TestKeeperTellsWhoForgot(t *testing.T) {
 	w.eventually(t, "served", func() error { return w.checkServed(k) })
 	next := webhookConfiguration(4)
 	next.SetResourceVersion("2")
+
 	if _, err := w.dynamic.Resource(ValidatingWebhooks("").resource).Update(t.Context(), next, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	w.eventually(t, "served again", func() error { return w.checkServed(k) })
 }
 
@@ -306,10 +351,12 @@ func TestAPIServiceIsNoLongerTrustedBlindly(t *testing.T) {
 	service := map[string]any{"namespace": "crane-system", "name": "metric-adapter"}
 	target := APIService("v1beta1.external.metrics.k8s.io", "crane-system", "metric-adapter")
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"insecureSkipTLSVerify": true, "service": service}}}
+
 	ops, err := target.patch(o, []byte("b"))
 	if err != nil || len(ops) != 2 || ops[0].Path != "/spec/insecureSkipTLSVerify" || ops[1].Path != "/spec/caBundle" {
 		t.Errorf("%v, %v", ops, err)
 	}
+
 	for name, spec := range map[string]map[string]any{
 		"nothing is to do":        {"caBundle": base64.StdEncoding.EncodeToString([]byte("b")), "service": service},
 		"another adapter answers": {"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": "keda", "name": "metric-adapter"}},
@@ -321,6 +368,7 @@ func TestAPIServiceIsNoLongerTrustedBlindly(t *testing.T) {
 			t.Errorf("%v, %v though %s", ops, err, name)
 		}
 	}
+
 	if _, err := ValidatingWebhooks("x").patch(&unstructured.Unstructured{Object: map[string]any{"webhooks": []any{"text"}}}, nil); err == nil {
 		t.Error("no error for a webhook that is none")
 	}

@@ -30,9 +30,11 @@ type Lifetimes struct {
 func DefaultLifetimes() Lifetimes {
 	const day = 24 * time.Hour
 	return Lifetimes{
-		Authority: 365 * day, AuthorityRenewal: 120 * day,
-		Serving: 90 * day, ServingRenewal: 30 * day,
-		Overlap: time.Hour,
+		Authority:        365 * day,
+		AuthorityRenewal: 120 * day,
+		Serving:          90 * day,
+		ServingRenewal:   30 * day,
+		Overlap:          time.Hour,
 	}
 }
 
@@ -82,14 +84,17 @@ func (l Lifetimes) nextStep(m *material, now time.Time, hosts []string, trusted 
 	if m == nil {
 		return stepDecision{stepRecreate, "there is none"}
 	}
+
 	signer := m.signer.Certificate()
 	servingFault := m.servingProblem(now)
 	if fault := validityProblem(signer, now); fault != "" {
 		if servingFault != "" {
 			return stepDecision{stepRecreate, "the authority " + fault + " and the serving certificate " + servingFault}
 		}
+
 		return stepDecision{stepAuthority, "the authority " + fault}
 	}
+
 	current := m.signedBy(signer)
 	settled := trusted && now.Sub(issuedAt(signer)) >= l.Overlap
 	switch {
@@ -99,6 +104,7 @@ func (l Lifetimes) nextStep(m *material, now time.Time, hosts []string, trusted 
 		return stepDecision{stepServing, "it does not hold for " + strings.Join(m.missing(hosts), ", ")}
 	case !current && settled:
 		return stepDecision{stepServing, "callers know the new authority"}
+
 	case current && m.serving.Leaf.NotAfter.Sub(now) <= l.ServingRenewal && l.servingEnd(signer, now).After(m.serving.Leaf.NotAfter):
 		return stepDecision{stepServing, "it ends on " + m.serving.Leaf.NotAfter.UTC().Format(time.DateOnly)}
 	case current && signer.NotAfter.Sub(now) <= l.AuthorityRenewal:
@@ -106,6 +112,7 @@ func (l Lifetimes) nextStep(m *material, now time.Time, hosts []string, trusted 
 	case len(m.older) > 0 && (current && now.Sub(issuedAt(m.serving.Leaf)) >= l.Overlap || slices.ContainsFunc(m.older, expiredAt(now))):
 		return stepDecision{stepTrim, "the old authority is out of use"}
 	}
+
 	return stepDecision{}
 }
 
@@ -114,6 +121,7 @@ func (l Lifetimes) servingEnd(signer *x509.Certificate, now time.Time) time.Time
 	if end := now.Add(l.Serving); end.Before(signer.NotAfter) {
 		return end
 	}
+
 	return signer.NotAfter
 }
 
@@ -133,6 +141,7 @@ func validityProblem(c *x509.Certificate, now time.Time) string {
 	case expiredAt(now)(c):
 		return "ended on " + c.NotAfter.UTC().Format(time.RFC3339)
 	}
+
 	return ""
 }
 
@@ -141,12 +150,15 @@ func (m *material) servingProblem(now time.Time) string {
 	if m.serving == nil {
 		return "cannot be read"
 	}
+
 	if fault := validityProblem(m.serving.Leaf, now); fault != "" {
 		return fault
 	}
+
 	if !slices.ContainsFunc(m.authorities(), func(a *x509.Certificate) bool { return m.signedBy(a) && validityProblem(a, now) == "" }) {
 		return "is not signed by a trusted authority"
 	}
+
 	return ""
 }
 
@@ -156,35 +168,43 @@ func (l Lifetimes) applyStep(s step, m *material, now func() time.Time, hosts []
 	if m != nil {
 		*next = *m
 	}
+
 	at := now()
 	switch s {
 	case stepNone:
 		return m, nil
+
 	case stepTrim:
 		next.older = slices.DeleteFunc(slices.Clone(m.older), func(c *x509.Certificate) bool { return expiredAt(at)(c) || !m.signedBy(c) })
 		return next, nil
+
 	case stepAuthority, stepRecreate:
 		if m != nil {
 			next.older = slices.DeleteFunc(m.authorities(), expiredAt(at))
 			next.older = next.older[:min(len(next.older), maxAuthorities-1)]
 		}
+
 		var err error
 		if next.signer, err = pki.NewAuthority(authorityName, l.Authority, now); err != nil {
 			return nil, fmt.Errorf("making an authority: %w", err)
 		}
 	}
+
 	if s == stepAuthority {
 		return next, nil
 	}
+
 	// An authority that was read earlier may have been issued by another clock.
 	signer, err := pki.ParseAuthority(pki.Pair{CertPEM: next.signer.CertPEM(), KeyPEM: next.signer.KeyPEM()}, now)
 	if err != nil {
 		return nil, fmt.Errorf("making a serving certificate: %w", err)
 	}
+
 	pair, err := signer.IssueServingFor(l.Serving, mergeHosts(hosts, next.hosts())...)
 	if err != nil {
 		return nil, fmt.Errorf("making a serving certificate: %w", err)
 	}
+
 	next.setServing(pair)
 	return next, nil
 }
@@ -197,5 +217,6 @@ func mergeHosts(own, others []string) []string {
 			all = append(all, h)
 		}
 	}
+
 	return all
 }

@@ -24,35 +24,43 @@ var (
 func verifyServing(bundle []byte, m *material, now time.Time, names ...string) error {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(bundle)
+
 	if len(names) == 0 {
 		names = hosts
 	}
+
 	for _, h := range names {
 		if _, err := m.serving.Leaf.Verify(x509.VerifyOptions{Roots: pool, CurrentTime: now, DNSName: h}); err != nil {
 			return fmt.Errorf("for %s: %w", h, err)
 		}
 	}
+
 	return nil
 }
 
 // converge takes steps until none is left, as a Rotator does whose targets have the bundle.
 func converge(t *testing.T, l Lifetimes, m *material, now time.Time, took map[step]int) *material {
 	t.Helper()
+
 	for range maxSteps {
 		d := l.nextStep(m, now, hosts, m != nil)
 		if d.step == stepNone {
 			return m
 		}
+
 		took[d.step]++
 		next, err := l.applyStep(d.step, m, func() time.Time { return now }, hosts)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if next, err = parse(next.data(nil), func() time.Time { return now }); err != nil {
 			t.Fatalf("after %s: %v", d.step, err)
 		}
+
 		m = next
 	}
+
 	t.Fatalf("%s: still not settled: %+v", now, l.nextStep(m, now, hosts, true))
 	return nil
 }
@@ -62,6 +70,7 @@ func TestYearsPass(t *testing.T) {
 	const look = 10 * time.Minute
 	lives := DefaultLifetimes()
 	took := map[step]int{}
+
 	m := converge(t, lives, nil, epoch, took)
 	known := [][]byte{m.bundle(), m.bundle(), m.bundle()}
 	authorities := 0
@@ -74,19 +83,23 @@ func TestYearsPass(t *testing.T) {
 				break
 			}
 		}
+
 		m = converge(t, lives, m, now, took)
 		known = append(known[1:], m.bundle())
 		if err := verifyServing(known[0], m, now); err != nil {
 			t.Fatalf("%s: %v", now, err)
 		}
+
 		// And by clocks that differ by an hour.
 		for _, off := range []time.Duration{-59 * time.Minute, time.Hour} {
 			if err := verifyServing(known[0], m, now.Add(off), hosts[0]); err != nil {
 				t.Fatalf("%s, seen from %s: %v", now, off, err)
 			}
 		}
+
 		authorities = max(authorities, len(m.authorities()))
 	}
+
 	if took[stepRecreate] != 1 {
 		t.Errorf("made anew %d times, want once at the beginning", took[stepRecreate])
 	}
@@ -97,6 +110,7 @@ func TestYearsPass(t *testing.T) {
 	if n := took[stepAuthority]; n < 4 || n > 5 {
 		t.Errorf("%d new authorities in three years", n)
 	}
+
 	if n := took[stepServing]; n < 16 || n > 26 {
 		t.Errorf("%d new serving certificates in three years", n)
 	}
@@ -112,10 +126,12 @@ func TestDecide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	unreadable := *fresh
 	unreadable.serving = nil
 	foreign := *fresh
 	foreign.setServing(converge(t, lives, nil, epoch, map[step]int{}).pair)
+
 	for name, test := range map[string]struct {
 		m       *material
 		now     time.Time
@@ -149,10 +165,12 @@ func TestDecide(t *testing.T) {
 
 func renewServing(t *testing.T, l Lifetimes, m *material, now time.Time) *material {
 	t.Helper()
+
 	next, err := l.applyStep(stepServing, m, func() time.Time { return now }, hosts)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return next
 }
 
@@ -160,21 +178,25 @@ func renewServing(t *testing.T, l Lifetimes, m *material, now time.Time) *materi
 func TestOldAuthorityServesUntilTheNewIsKnown(t *testing.T) {
 	lives := DefaultLifetimes()
 	at := epoch.Add(250 * day)
+
 	old := renewServing(t, lives, converge(t, lives, nil, epoch, map[step]int{}), at)
 	m := converge(t, lives, old, at, map[step]int{})
 	if len(m.older) != 1 || !bytes.Equal(m.pair.CertPEM, old.pair.CertPEM) {
 		t.Fatalf("after the first look: %d old authorities, want 1 and the old serving certificate", len(m.older))
 	}
+
 	if d := lives.nextStep(m, at.Add(lives.Overlap), hosts, false); d.step != stepNone {
 		t.Errorf("%s though a caller does not know the new authority", d.step)
 	}
 	if d := lives.nextStep(m, at.Add(lives.Overlap-time.Second), hosts, true); d.step != stepNone {
 		t.Errorf("%s before the overlap is over", d.step)
 	}
+
 	m = converge(t, lives, m, at.Add(lives.Overlap), map[step]int{})
 	if len(m.older) != 1 || !m.signedBy(m.signer.Certificate()) {
 		t.Fatal("the new authority does not sign, or the old one is gone")
 	}
+
 	if m = converge(t, lives, m, at.Add(2*lives.Overlap), map[step]int{}); len(m.older) != 0 {
 		t.Error("the old authority is still there")
 	}
@@ -196,6 +218,7 @@ func TestClockSetBack(t *testing.T) {
 		if n := len(m.authorities()); n > maxAuthorities {
 			t.Errorf("jump by %s: %d authorities", jump, n)
 		}
+
 		if i == 0 && !slices.ContainsFunc(m.older, before.Equal) {
 			t.Error("the authority of the other clock is no longer trusted")
 		}
@@ -209,10 +232,12 @@ func TestHostsOfReplicasAreJoined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b, err := lives.applyStep(stepServing, a, now, []string{"svc", "10.0.0.2"})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, own := range [][]string{{"svc", "10.0.0.1"}, {"svc", "10.0.0.2"}} {
 		if d := lives.nextStep(b, epoch, own, true); d.step != stepNone {
 			t.Errorf("a replica at %v: %s, %s", own, d.step, d.reason)
@@ -225,19 +250,23 @@ func FuzzParse(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	d := m.data(nil)
 	f.Add(d[keyBundle], d[keyAuthority], d[keyServing], d[keyServingKey])
 	f.Add([]byte("x"), []byte(nil), []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"), []byte{0})
 	f.Add(bytes.Repeat(d[keyBundle], maxAuthorities+1), d[keyAuthority], d[keyServingKey], d[keyServing])
+
 	f.Fuzz(func(t *testing.T, bundle, key, cert, certKey []byte) {
 		got, err := parse(map[string][]byte{keyBundle: bundle, keyAuthority: key, keyServing: cert, keyServingKey: certKey},
 			func() time.Time { return epoch })
 		if err != nil {
 			return
 		}
+
 		if n := len(got.authorities()); n < 1 || n > maxAuthorities {
 			t.Fatalf("%d authorities", n)
 		}
+
 		converge(t, DefaultLifetimes(), got, epoch, map[step]int{})
 	})
 }

@@ -69,35 +69,43 @@ func (t Target) patch(o *unstructured.Unstructured, bundle []byte) ([]operation,
 			ops = append(ops, operation{"add", path + "/caBundle", text})
 		}
 	}
+
 	if t.resource.Group == aggregationGroup {
 		spec, _, err := unstructured.NestedMap(o.Object, "spec")
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", t, err)
 		}
+
 		// Another adapter answers it, such as KEDA's, or gocrane's during a migration.
 		service, _ := spec["service"].(map[string]any)
 		if service["namespace"] != t.service[0] || service["name"] != t.service[1] {
 			return nil, nil
 		}
+
 		// insecureSkipTLSVerify and a bundle exclude each other.
 		if blind, _ := spec["insecureSkipTLSVerify"].(bool); blind {
 			ops = append(ops, operation{"add", "/spec/insecureSkipTLSVerify", false})
 		}
+
 		put("/spec", spec)
 		return ops, nil
 	}
+
 	webhooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t, err)
 	}
+
 	for i, w := range webhooks {
 		entry, _ := w.(map[string]any)
 		clientConfig, _ := entry["clientConfig"].(map[string]any)
 		if clientConfig == nil {
 			return nil, fmt.Errorf("%s: webhooks[%d] has no clientConfig", t, i)
 		}
+
 		put("/webhooks/"+strconv.Itoa(i)+"/clientConfig", clientConfig)
 	}
+
 	return ops, nil
 }
 
@@ -112,10 +120,12 @@ func (t Target) apply(ctx context.Context, client dynamic.Interface, manager str
 	ops = append([]operation{
 		{"test", "/metadata/uid", string(o.GetUID())}, {"test", "/metadata/resourceVersion", o.GetResourceVersion()},
 	}, ops...)
+
 	body, err := json.Marshal(ops)
 	if err != nil {
 		return fmt.Errorf("%s: %w", t, err)
 	}
+
 	_, err = client.Resource(t.resource).Patch(ctx, t.name, types.JSONPatchType, body, metav1.PatchOptions{FieldManager: manager})
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
@@ -124,5 +134,6 @@ func (t Target) apply(ctx context.Context, client dynamic.Interface, manager str
 		// A test of the patch failed: the object has changed and its event will arrive.
 		return fmt.Errorf("%s changed meanwhile: %w", t, err)
 	}
+
 	return fmt.Errorf("telling %s the authority: %w", t, err)
 }

@@ -29,8 +29,13 @@ func (s State) Set(conditions *[]metav1.Condition, generation int64, now time.Ti
 	if s.OK {
 		status = metav1.ConditionTrue
 	}
+
 	meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: s.Type, Status: status, Reason: s.Reason, Message: Message(s.Message), ObservedGeneration: generation,
+		Type:               s.Type,
+		Status:             status,
+		Reason:             s.Reason,
+		Message:            Message(s.Message),
+		ObservedGeneration: generation,
 		LastTransitionTime: metav1.NewTime(now),
 	})
 }
@@ -41,15 +46,18 @@ func Message(text string) string {
 	if len(text) <= maxMessageBytes {
 		return text
 	}
+
 	const ellipsis = " ..."
 	return strings.ToValidUTF8(text[:maxMessageBytes-len(ellipsis)], "") + ellipsis
 }
 
 // BecameFalse returns the condition of a type where it turned False, or stayed False with another reason, and nil otherwise.
 func BecameFalse(before, after []metav1.Condition, conditionType string) *metav1.Condition {
-	was, is := meta.FindStatusCondition(before, conditionType), meta.FindStatusCondition(after, conditionType)
+	was := meta.FindStatusCondition(before, conditionType)
+	is := meta.FindStatusCondition(after, conditionType)
 	if is == nil || is.Status != metav1.ConditionFalse || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return nil
 	}
+
 	return is
 }

@@ -37,6 +37,7 @@ func TestTransitions(t *testing.T) {
 	} {
 		before := append([]metav1.Condition(nil), conditions...)
 		c.state.Set(&conditions, 1, now.Add(time.Duration(i)*time.Minute))
+
 		if got := conditions[0].LastTransitionTime.Sub(now); got != c.since {
 			t.Errorf("step %d: transition after %s, want %s", i, got, c.since)
 		}

@@ -34,6 +34,7 @@ func OnConflict[R comparable](inner reconcile.TypedReconciler[R]) reconcile.Type
 			delays.Forget(request)
 			return result, err
 		}
+
 		log.FromContext(ctx).Info("the object changed while it was reconciled; reconciling it again", "cause", err.Error())
 		return reconcile.Result{RequeueAfter: delays.When(request)}, nil
 	})
@@ -49,5 +50,6 @@ func isConflict(err error) bool {
 		parts := joined.Unwrap()
 		return len(parts) > 0 && !slices.ContainsFunc(parts, func(part error) bool { return !isConflict(part) })
 	}
+
 	return apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
 }

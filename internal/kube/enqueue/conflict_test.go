@@ -41,6 +41,7 @@ func TestOnConflict(t *testing.T) {
 			inner := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 				return reconcile.Result{RequeueAfter: 7}, tc.err
 			})
+
 			result, err := OnConflict(inner).Reconcile(t.Context(), reconcile.Request{})
 			switch {
 			case tc.retry && (err != nil || result.RequeueAfter != conflictDelay):
@@ -57,31 +58,38 @@ func TestDelayAfterConflicts(t *testing.T) {
 	lost := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web", errors.New("modified"))
 	var outcome error
 	wrapped := OnConflict(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, outcome }))
+
 	delay := func(name string) time.Duration {
 		result, err := wrapped.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return result.RequeueAfter
 	}
+
 	outcome = lost
 	for i, want := range []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond} {
 		if got := delay("web"); got != want {
 			t.Errorf("conflict %d: delay %s, want %s", i+1, got, want)
 		}
 	}
+
 	for range 10 {
 		delay("web")
 	}
+
 	if got := delay("web"); got != maxConflictDelay {
 		t.Errorf("delay %s after many conflicts, want %s", got, maxConflictDelay)
 	}
 	if got := delay("other"); got != conflictDelay {
 		t.Errorf("delay %s of another object, want %s", got, conflictDelay)
 	}
+
 	outcome = nil
 	delay("web")
 	outcome = lost
+
 	if got := delay("web"); got != conflictDelay {
 		t.Errorf("delay %s after a success, want %s", got, conflictDelay)
 	}

@@ -30,12 +30,15 @@ func List(ctx context.Context, reader client.Reader, list client.ObjectList, of 
 	if err := reader.List(ctx, list, of...); err != nil {
 		return nil
 	}
+
 	var out []reconcile.Request
 	_ = meta.EachListItem(list, func(o runtime.Object) error { // It fails only for a value that is no list.
 		if found, ok := o.(client.Object); ok {
 			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(found)})
 		}
+
 		return nil
 	})
+
 	return out
 }

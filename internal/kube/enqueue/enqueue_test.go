@@ -20,6 +20,7 @@ func TestAll(t *testing.T) {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
 	reader := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pod("a", "x"), pod("b", "y")).Build()
+
 	got := All[corev1.PodList](reader)(t.Context(), &corev1.Node{})
 	if len(got) != 2 || got[0].String() != "a/x" || got[1].String() != "b/y" {
 		t.Errorf("all pods are %v", got)

@@ -47,6 +47,7 @@ func (p Policy) BlockReason(pod *corev1.Pod) string {
 		return "it belongs to its node (" + owner.Kind + ")"
 	case pod.Spec.Priority != nil && *pod.Spec.Priority >= minCriticalPriority:
 		return "its priority is critical to the system"
+
 	case pod.Annotations[SafeToEvict] == "false":
 		return SafeToEvict + " is false"
 	case owner == nil && !p.BarePods:
@@ -54,6 +55,7 @@ func (p Policy) BlockReason(pod *corev1.Pod) string {
 	case owner != nil && owner.Kind == "Job" && !p.JobPods:
 		return "it belongs to a Job, whose work would be lost"
 	}
+
 	return ""
 }
 
@@ -62,6 +64,7 @@ func (p Policy) ReplicaBlockReason(running int) string {
 	if running < 2 && !p.LastReplicas {
 		return "it is the only running pod of its workload"
 	}
+
 	return ""
 }
 
@@ -75,6 +78,7 @@ func BlockedByPDB(err error) (why string, kept bool) {
 	if !errors.As(err, &status) {
 		return "", false
 	}
+
 	s := status.Status()
 	if strings.Contains(s.Message, multiplePDBs) {
 		return s.Message, true
@@ -82,12 +86,15 @@ func BlockedByPDB(err error) (why string, kept bool) {
 	if s.Details == nil {
 		return "", false
 	}
+
 	var texts []string
 	for _, c := range s.Details.Causes {
 		if c.Type == policyv1.DisruptionBudgetCause {
-			texts, kept = append(texts, c.Message), true
+			texts = append(texts, c.Message)
+			kept = true
 		}
 	}
+
 	return strings.Join(texts, "; "), kept
 }
 

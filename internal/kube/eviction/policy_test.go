@@ -19,9 +19,11 @@ func TestPolicy(t *testing.T) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "web", Controller: new(true)}}
 		}
 	}
+
 	annotated := func(key, value string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Annotations = map[string]string{key: value} }
 	}
+
 	all := Policy{BarePods: true, JobPods: true, LastReplicas: true}
 	for name, test := range map[string]struct {
 		change        func(*corev1.Pod)
@@ -42,20 +44,24 @@ func TestPolicy(t *testing.T) {
 	} {
 		pod := &corev1.Pod{}
 		ownedBy("ReplicaSet")(pod)
+
 		if test.change != nil {
 			test.change(pod)
 		}
+
 		for policy, want := range map[Policy]string{{}: test.normal, all: test.asAll} {
 			if got := policy.BlockReason(pod); (got == "") != (want == "") || !strings.Contains(got, want) {
 				t.Errorf("%s, %+v: %q, want %q", name, policy, got, want)
 			}
 		}
 	}
+
 	for running, blocked := range map[int]bool{0: true, 1: true, 2: false} {
 		if got := (Policy{}).ReplicaBlockReason(running); (got != "") != blocked {
 			t.Errorf("%d running: %q", running, got)
 		}
 	}
+
 	if got := all.ReplicaBlockReason(1); got != "" {
 		t.Errorf("last replicas are allowed: %q", got)
 	}

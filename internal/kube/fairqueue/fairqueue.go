@@ -56,7 +56,13 @@ type use struct {
 
 // New returns Shares; namespace returns the namespace that a request is charged to.
 func New[request comparable](clk clock.PassiveClock, namespace func(request) string) *Shares[request] {
-	return &Shares[request]{clock: clk, namespace: namespace, used: map[string]use{}, heavy: map[request]bool{}, parked: map[request]bool{}}
+	return &Shares[request]{
+		clock:     clk,
+		namespace: namespace,
+		used:      map[string]use{},
+		heavy:     map[request]bool{},
+		parked:    map[request]bool{},
+	}
 }
 
 // ByNamespace returns Shares of a controller of a namespaced kind.
@@ -83,6 +89,7 @@ func (s *Shares[request]) Reconciler(inner reconcile.TypedReconciler[request]) r
 		began := s.clock.Now()
 		result, err := inner.Reconcile(ctx, r)
 		s.record(s.namespace(r), s.clock.Since(began))
+
 		// Otherwise the queue keeps the low priority of a request from the start of the process.
 		result.Priority = new(0)
 		return result, err
@@ -92,11 +99,13 @@ func (s *Shares[request]) Reconciler(inner reconcile.TypedReconciler[request]) r
 func (s *Shares[request]) record(namespace string, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	now := s.clock.Now()
 	s.used[namespace] = use{s.used[namespace].decayed(now) + d, now}
 	if now.Before(s.sweepAt) {
 		return
 	}
+
 	s.sweepAt = now.Add(halfLife)
 	for ns, u := range s.used {
 		if u.decayed(now) < unit/10 {
@@ -113,10 +122,12 @@ func (u use) decayed(now time.Time) time.Duration {
 func (s *Shares[request]) steps(namespace string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	u, ok := s.used[namespace]
 	if !ok {
 		return 0
 	}
+
 	return min(maxSteps, int(math.Log2(1+float64(u.decayed(s.clock.Now()))/float64(unit))))
 }
 
@@ -125,14 +136,17 @@ func (s *Shares[request]) start(r request) bool {
 	namespace := s.namespace(r) // It may read a cache.
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	delete(s.parked, r)
 	if s.used[namespace].decayed(s.clock.Now()) < heavyUse {
 		return true
 	}
+
 	if len(s.heavy) >= s.maxHeavy {
 		s.parked[r] = true
 		return false
 	}
+
 	s.heavy[r] = true
 	return true
 }
@@ -144,12 +158,15 @@ func (s *Shares[request]) done(r request) (next request, ok bool) {
 		s.mu.Unlock()
 		return next, false
 	}
+
 	delete(s.heavy, r)
 	parked := slices.Collect(maps.Keys(s.parked))
 	s.mu.Unlock()
+
 	if len(parked) == 0 {
 		return next, false
 	}
+
 	return slices.MinFunc(parked, func(a, b request) int { return cmp.Compare(s.steps(s.namespace(a)), s.steps(s.namespace(b))) }), true
 }
 
@@ -179,6 +196,7 @@ func (q *queue[request]) AddWithOpts(o priorityqueue.AddOpts, items ...request) 
 	if o.Priority != nil {
 		class = classOf(*o.Priority)
 	}
+
 	for _, item := range items {
 		one := o
 		one.Priority = new(q.priority(class, item))
@@ -191,6 +209,7 @@ func classOf(priority int) int {
 	if priority <= handler.LowPriority {
 		return handler.LowPriority
 	}
+
 	return 0
 }
 
@@ -212,13 +231,16 @@ func (q *queue[request]) GetWithPriority() (item request, priority int, shutdown
 		if shutdown {
 			return item, priority, true
 		}
+
 		o := priorityqueue.AddOpts{Priority: new(q.priority(classOf(priority), item))}
 		if *o.Priority >= priority {
 			if q.shares.start(item) {
 				return item, priority, false
 			}
+
 			o.After = parkTime
 		}
+
 		q.PriorityQueue.AddWithOpts(o, item)
 		q.PriorityQueue.Done(item)
 	}

@@ -32,6 +32,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
+
 	f := &fixture{clock: testingclock.NewFakePassiveClock(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))}
 	f.shares = ByNamespace(f.clock)
 	f.queue = f.shares.Options(1, 1).NewQueue("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
@@ -40,17 +41,20 @@ func newFixture(t *testing.T) *fixture {
 		f.clock.SetTime(f.clock.Now().Add(time.Second))
 		return reconcile.Result{RequeueAfter: time.Minute}, errors.New("kept")
 	}))
+
 	return f
 }
 
 // next reconciles the next request and returns its namespace.
 func (f *fixture) next(t *testing.T) string {
 	t.Helper()
+
 	r, _ := f.queue.Get()
 	result, err := f.reconciler.Reconcile(t.Context(), r)
 	if result.RequeueAfter != time.Minute || err == nil || *result.Priority != 0 {
 		t.Fatalf("%+v, %v", result, err)
 	}
+
 	f.queue.Done(r)
 	return r.Namespace
 }
@@ -68,17 +72,21 @@ func TestNamespaceThatUsesLessGoesFirst(t *testing.T) {
 			f.queue.(priorityqueue.PriorityQueue[reconcile.Request]).AddWithOpts(priorityqueue.AddOpts{}, r)
 		},
 	}
+
 	for i := range 100 {
 		adds[i%3](requestOf("hostile", fmt.Sprint(i)))
 	}
+
 	for i, add := range adds {
 		add(requestOf(fmt.Sprint("honest-", i), "a"))
 	}
+
 	for range adds {
 		if ns := f.next(t); ns == "hostile" {
 			t.Error("a request of the namespace that used a worker comes first")
 		}
 	}
+
 	if ns := f.next(t); ns != "hostile" {
 		t.Errorf("%s comes next, want the waiting namespace", ns)
 	}
@@ -90,6 +98,7 @@ func TestUseAfterTheAddition(t *testing.T) {
 	for i := range 100 {
 		f.queue.Add(requestOf("hostile", fmt.Sprint(i)))
 	}
+
 	f.queue.Add(requestOf("honest", "a"))
 	if first, second := f.next(t), f.next(t); first != "hostile" || second != "honest" {
 		t.Errorf("%s and %s come first, want the honest namespace after one request of the hostile one", first, second)
@@ -101,50 +110,62 @@ func TestWorkerStaysFree(t *testing.T) {
 	f := newFixture(t)
 	f.queue = f.shares.Options(2, 1).NewQueue("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(f.queue.ShutDown)
+
 	for _, namespace := range []string{"hostile-a", "hostile-b"} {
 		f.shares.record(namespace, heavyUse)
 	}
+
 	got := make(chan reconcile.Request)
 	get := func() {
 		r, _ := f.queue.Get()
 		got <- r
 	}
+
 	await := func(want string) reconcile.Request {
 		t.Helper()
+
 		select {
 		case r := <-got:
 			if r.Namespace != want {
 				t.Errorf("a worker runs %s, want %s", r.Namespace, want)
 			}
+
 			return r
+
 		case <-time.After(parkTime / 2):
 			t.Fatalf("no worker runs %s", want)
 			return reconcile.Request{}
 		}
 	}
+
 	f.queue.Add(requestOf("hostile-a", "long"))
 	go get()
 	long := await("hostile-a")
 	f.queue.Add(requestOf("hostile-b", "waits"))
 	go get()
+
 	for range 1000 {
 		f.shares.mu.Lock()
 		n := len(f.shares.parked)
 		f.shares.mu.Unlock()
+
 		if n == 1 {
 			break
 		}
+
 		select {
 		case r := <-got:
 			t.Fatalf("the last worker runs %s", r)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+
 	f.queue.Add(requestOf("honest", "a"))
 	f.queue.Done(await("honest"))
 	f.queue.Done(long)
 	go get()
 	await("hostile-b")
+
 	if len(f.shares.heavy) != 1 || len(f.shares.parked) != 0 {
 		t.Errorf("running %v, parked %v, want one running and none parked", f.shares.heavy, f.shares.parked)
 	}
@@ -157,11 +178,14 @@ func TestUseDecays(t *testing.T) {
 	f.next(t)
 	before := f.shares.steps("a")
 	f.clock.SetTime(f.clock.Now().Add(20 * halfLife))
+
 	if after := f.shares.steps("a"); before != 6 || after != 0 {
 		t.Errorf("%d steps after a second of use, %d after 20 minutes, want 6 and 0", before, after)
 	}
+
 	f.queue.Add(requestOf("b", "first"))
 	f.next(t)
+
 	if len(f.shares.used) != 1 {
 		t.Errorf("%d namespaces are kept, want 1", len(f.shares.used))
 	}
@@ -174,9 +198,11 @@ func TestLowPriorityStaysLow(t *testing.T) {
 		f.queue.Add(requestOf("busy", "first"))
 		f.next(t)
 	}
+
 	low := handler.LowPriority
 	f.queue.(priorityqueue.PriorityQueue[reconcile.Request]).AddWithOpts(priorityqueue.AddOpts{Priority: &low}, requestOf("idle", "old"))
 	f.queue.Add(requestOf("busy", "changed"))
+
 	if ns := f.next(t); ns != "busy" {
 		t.Errorf("%s comes first, want what has changed", ns)
 	}

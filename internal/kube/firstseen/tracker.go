@@ -22,13 +22,17 @@ type Tracker struct {
 func (o *Tracker) Since(name types.NamespacedName, now time.Time) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if o.firstSeen == nil {
 		o.firstSeen = map[types.NamespacedName]time.Time{}
 	}
+
 	begun, ok := o.firstSeen[name]
 	if !ok {
-		o.firstSeen[name], begun = now, now
+		o.firstSeen[name] = now
+		begun = now
 	}
+
 	return now.Sub(begun)
 }
 
@@ -36,6 +40,7 @@ func (o *Tracker) Since(name types.NamespacedName, now time.Time) time.Duration 
 func (o *Tracker) Forget(name types.NamespacedName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	delete(o.firstSeen, name)
 }
 
@@ -43,5 +48,6 @@ func (o *Tracker) Forget(name types.NamespacedName) {
 func (o *Tracker) Len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	return len(o.firstSeen)
 }

@@ -13,13 +13,16 @@ import (
 func TestOnsets(t *testing.T) {
 	var o Tracker
 	start := time.Unix(1_000_000, 0)
-	a, b := types.NamespacedName{Name: "a"}, types.NamespacedName{Name: "b"}
+	a := types.NamespacedName{Name: "a"}
+	b := types.NamespacedName{Name: "b"}
+
 	if got := o.Since(a, start); got != 0 {
 		t.Errorf("it began %s ago, want now", got)
 	}
 	if first, other := o.Since(a, start.Add(time.Minute)), o.Since(b, start.Add(time.Minute)); first != time.Minute || other != 0 {
 		t.Errorf("it began %s and %s ago, want 1m and now", first, other)
 	}
+
 	o.Forget(a)
 	if again := o.Since(a, start.Add(time.Hour)); again != 0 || o.Len() != 2 {
 		t.Errorf("after it was forgotten it began %s ago; %d are known", again, o.Len())

@@ -45,17 +45,21 @@ func Parse(r io.Reader) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", n, err)
 		}
+
 		var content map[string]any
 		if err := yaml.UnmarshalStrict(doc, &content); err != nil {
 			return nil, fmt.Errorf("document %d: %w", n, err)
 		}
+
 		if len(content) == 0 {
 			continue
 		}
+
 		u := &unstructured.Unstructured{Object: content}
 		if u.GetKind() == "" || u.GetAPIVersion() == "" {
 			return nil, fmt.Errorf("document %d: wants apiVersion and kind", n)
 		}
+
 		objects = append(objects, u)
 	}
 }
@@ -72,17 +76,21 @@ func ReadDir(fsys fs.FS, dir string) ([]*unstructured.Unstructured, error) {
 		if err != nil || d.IsDir() || path.Ext(name) != ".yaml" || path.Base(name) == "kustomization.yaml" {
 			return err
 		}
+
 		content, err := fs.ReadFile(fsys, name)
 		if err != nil {
 			return err
 		}
+
 		parsed, err := Parse(bytes.NewReader(content))
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+
 		objects = append(objects, parsed...)
 		return nil
 	})
+
 	return objects, err
 }
 
@@ -99,10 +107,12 @@ func NewApplier(config *rest.Config, manager string) (*Applier, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	disco, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, err
 	}
+
 	return &Applier{
 		client:  client,
 		mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)),
@@ -115,11 +125,13 @@ func NewApplier(config *rest.Config, manager string) (*Applier, error) {
 func (a *Applier) Apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	ordered := slices.Clone(objects)
 	slices.SortStableFunc(ordered, func(x, y *unstructured.Unstructured) int { return applyOrder(x) - applyOrder(y) })
+
 	for _, o := range ordered {
 		if err := a.applyOne(ctx, o); err != nil {
 			return fmt.Errorf("%s %s: %w", o.GetKind(), strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"), err)
 		}
 	}
+
 	return nil
 }
 
@@ -140,26 +152,32 @@ func (a *Applier) applyOne(ctx context.Context, o *unstructured.Unstructured) er
 	if err != nil {
 		return err
 	}
+
 	var client dynamic.ResourceInterface = a.client.Resource(mapping.Resource)
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 		namespace := o.GetNamespace()
 		if namespace == "" {
 			namespace = metav1.NamespaceDefault
 		}
+
 		client = a.client.Resource(mapping.Resource).Namespace(namespace)
 	}
+
 	content, err := o.MarshalJSON()
 	if err != nil {
 		return err
 	}
+
 	if _, err := client.Patch(ctx, o.GetName(), applyPatch, content, metav1.PatchOptions{
 		FieldManager: a.manager, Force: new(true), FieldValidation: metav1.FieldValidationStrict,
 	}); err != nil {
 		return err
 	}
+
 	if gvk.Kind == "CustomResourceDefinition" {
 		return a.waitServed(ctx, client, o.GetName())
 	}
+
 	return nil
 }
 
@@ -171,6 +189,7 @@ func (a *Applier) mapping(gvk schema.GroupVersionKind) (*meta.RESTMapping, error
 		a.mapper.Reset()
 		mapping, err = a.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	}
+
 	return mapping, err
 }
 
@@ -184,19 +203,24 @@ func (a *Applier) waitServed(ctx context.Context, client dynamic.ResourceInterfa
 		if err != nil {
 			return false, err
 		}
+
 		if !isEstablished(crd) {
 			return false, nil
 		}
+
 		for _, gvk := range servedKinds(crd) {
 			if served, err := a.isServed(ctx, gvk); err != nil || !served {
 				return false, err
 			}
 		}
+
 		return true, nil
 	})
+
 	if err != nil {
 		return fmt.Errorf("waiting until it is served: %w", err)
 	}
+
 	return nil
 }
 
@@ -221,6 +245,7 @@ func servedKinds(crd *unstructured.Unstructured) []schema.GroupVersionKind {
 			all = append(all, schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
 		}
 	}
+
 	return all
 }
 
@@ -233,6 +258,7 @@ func (a *Applier) isServed(ctx context.Context, gvk schema.GroupVersionKind) (bo
 	if err != nil {
 		return false, err
 	}
+
 	_, err = a.client.Resource(mapping.Resource).List(ctx, metav1.ListOptions{Limit: 1})
 	if apierrors.IsNotFound(err) || apierrors.IsServiceUnavailable(err) {
 		return false, nil
@@ -240,5 +266,6 @@ func (a *Applier) isServed(ctx context.Context, gvk schema.GroupVersionKind) (bo
 	if err != nil && !apierrors.IsForbidden(err) {
 		return false, fmt.Errorf("listing %s: %w", mapping.Resource.Resource, err)
 	}
+
 	return true, nil
 }

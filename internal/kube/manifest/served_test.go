@@ -36,10 +36,12 @@ func (l *fixture) groups() object {
 		version := object{"groupVersion": name + "/v1", "version": "v1"}
 		return object{"name": name, "versions": []object{version}, "preferredVersion": version}
 	}
+
 	all := []object{group("apiextensions.k8s.io")}
 	if l.discoveries.Add(1) > 3 {
 		all = append(all, group("example.org"))
 	}
+
 	return object{"kind": "APIGroupList", "apiVersion": "v1", "groups": all}
 }
 
@@ -55,28 +57,38 @@ func (l *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/api":
 		body = object{"kind": "APIVersions", "versions": []string{}}
+
 	case "/apis":
 		body = l.groups()
+
 	case "/apis/apiextensions.k8s.io/v1":
 		body = resources("apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition")
+
 	case "/apis/example.org/v1":
 		body = resources("example.org/v1", "things", "Thing")
+
 	case "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.org":
 		crd, err := ParseString(thingDefinition)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
+
 		body = crd[0].Object
 		body["status"] = object{"conditions": []object{{"type": "Established", "status": "True"}}}
+
 	case "/apis/example.org/v1/things":
 		body = object{"kind": "ThingList", "apiVersion": "example.org/v1", "items": []object{}}
 		if l.lists.Add(1) <= 2 {
-			code, body = http.StatusNotFound, object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": http.StatusNotFound}
+			code = http.StatusNotFound
+			body = object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": http.StatusNotFound}
 		}
+
 	default:
-		code, body = http.StatusNotFound, object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": http.StatusNotFound}
+		code = http.StatusNotFound
+		body = object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": http.StatusNotFound}
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(body)
@@ -87,17 +99,21 @@ func TestDefinitionIsServed(t *testing.T) {
 	l := &fixture{}
 	server := httptest.NewServer(l)
 	t.Cleanup(server.Close)
+
 	applier, err := NewApplier(&rest.Config{Host: server.URL, QPS: -1}, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	crd, err := ParseString(thingDefinition)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := applier.Apply(t.Context(), crd...); err != nil {
 		t.Fatal(err)
 	}
+
 	if n := l.lists.Load(); n != 3 {
 		t.Errorf("its objects were asked for %d times, want until they were there, 3", n)
 	}

@@ -44,6 +44,7 @@ func NewMapper(config *rest.Config, over *http.Client) (meta.ResettableRESTMappe
 	if err != nil {
 		return nil, fmt.Errorf("building the discovery client: %w", err)
 	}
+
 	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)), nil
 }
 
@@ -59,8 +60,10 @@ func (k *Kind) List(ctx context.Context, namespace string, now time.Time) ([]uns
 		if err != nil || mapping == nil {
 			return nil, err
 		}
+
 		var list unstructured.UnstructuredList
 		list.SetGroupVersionKind(mapping.GroupVersionKind.GroupVersion().WithKind(k.kind.Kind + "List"))
+
 		err = k.live.List(ctx, &list, client.InNamespace(namespace))
 		if err == nil {
 			return list.Items, nil
@@ -68,9 +71,11 @@ func (k *Kind) List(ctx context.Context, namespace string, now time.Time) ([]uns
 		if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 			return nil, fmt.Errorf("listing %ss: %w", k.kind.Kind, err)
 		}
+
 		// Its definition was removed, or serves another version by now; the mapper keeps what it has found once.
 		meta.MaybeResetRESTMapper(k.mapper)
 	}
+
 	k.markUnknown(now)
 	return nil, nil
 }
@@ -79,6 +84,7 @@ func (k *Kind) List(ctx context.Context, namespace string, now time.Time) ([]uns
 func (k *Kind) markUnknown(now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	k.unknownSince = now
 }
 
@@ -86,13 +92,16 @@ func (k *Kind) markUnknown(now time.Time) {
 func (k *Kind) mapping(now time.Time) (*meta.RESTMapping, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	if !k.unknownSince.IsZero() && now.Sub(k.unknownSince) < unknownTTL {
 		return nil, nil
 	}
+
 	if !k.unknownSince.IsZero() {
 		meta.MaybeResetRESTMapper(k.mapper)
 		k.unknownSince = time.Time{}
 	}
+
 	mapping, err := k.mapper.RESTMapping(k.kind)
 	if meta.IsNoMatchError(err) {
 		k.unknownSince = now
@@ -101,5 +110,6 @@ func (k *Kind) mapping(now time.Time) (*meta.RESTMapping, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking for %ss: %w", k.kind.Kind, err)
 	}
+
 	return mapping, nil
 }

@@ -38,6 +38,7 @@ func (s *server) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 	if into, ok := list.(*unstructured.UnstructuredList); ok && s.err == nil {
 		into.Items = []unstructured.Unstructured{{}}
 	}
+
 	return s.err
 }
 
@@ -54,13 +55,16 @@ func TestDefinitionRemoved(t *testing.T) {
 			api := &server{}
 			k := New(kind.GroupKind(), api, mapper)
 			now := time.Unix(0, 0)
+
 			list := func(what string, want, asked int) {
 				t.Helper()
+
 				found, err := k.List(t.Context(), "shop", now)
 				if err != nil || len(found) != want || api.lists != asked {
 					t.Fatalf("%s: found %d, want %d; asked %d times, want %d; %v", what, len(found), want, api.lists, asked, err)
 				}
 			}
+
 			list("while it is there", 1, 1)
 			api.err = gone
 			list("when it is removed", 0, 3) // Once more, in case it is served in another version.
@@ -92,20 +96,24 @@ func TestVersionChanged(t *testing.T) {
 		m.Add(schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: kind.Kind}, meta.RESTScopeNamespace)
 		return m
 	}}
+
 	mapper.Reset()
 	api := &server{}
 	api.answer = func(asked string) error {
 		if asked != version {
 			return apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: "scaledobjects"}, "")
 		}
+
 		return nil
 	}
+
 	k := New(kind.GroupKind(), api, mapper)
 	for _, version = range []string{"v1alpha1", "v1", "v1", "v2"} {
 		if found, err := k.List(t.Context(), "shop", time.Unix(0, 0)); err != nil || len(found) != 1 {
 			t.Fatalf("served as %s: found %d, %v", version, len(found), err)
 		}
 	}
+
 	if mapper.resets != 3 {
 		t.Errorf("what is served was asked for %d times, want once and at the two changes", mapper.resets)
 	}
@@ -117,8 +125,10 @@ func TestUnknown(t *testing.T) {
 	if found, err := New(kind.GroupKind(), api, meta.NewDefaultRESTMapper(nil)).List(t.Context(), "shop", time.Unix(0, 0)); err != nil || len(found) > 0 || api.lists > 0 {
 		t.Errorf("unknown: %v, %v, asked %d times", found, err, api.lists)
 	}
+
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
 	mapper.Add(kind, meta.RESTScopeNamespace)
+
 	if _, err := New(kind.GroupKind(), api, mapper).List(t.Context(), "shop", time.Unix(0, 0)); !errors.Is(err, errDown) {
 		t.Errorf("failing: %v", err)
 	}

@@ -67,6 +67,7 @@ func Candidates(pod *corev1.Pod) []Workload {
 	if owner == nil {
 		return out
 	}
+
 	out = append(out, Workload{Kind: owner.Kind, Namespace: pod.Namespace, Name: owner.Name})
 	switch owner.Kind {
 	case "ReplicaSet":
@@ -78,6 +79,7 @@ func Candidates(pod *corev1.Pod) []Workload {
 			out = append(out, Workload{Kind: "CronJob", Namespace: pod.Namespace, Name: parts[1]})
 		}
 	}
+
 	return out
 }
 
@@ -88,6 +90,7 @@ func (s Set) Encode() string {
 	for w := range s {
 		perNamespace[w.Namespace]++
 	}
+
 	var text string
 	for _, most := range []int{len(s), 1000, 100, 10, 0} {
 		collapsed := Set{}
@@ -97,10 +100,12 @@ func (s Set) Encode() string {
 			}
 			collapsed.Add(w)
 		}
+
 		if text = collapsed.text(); len(text) <= maxBytes {
 			break
 		}
 	}
+
 	return text
 }
 
@@ -109,6 +114,7 @@ func (s Set) text() string {
 	for w := range s {
 		lines = append(lines, fmt.Sprintf("%s %s/%s\n", w.Kind, w.Namespace, w.Name))
 	}
+
 	slices.Sort(lines)
 	return strings.Join(lines, "")
 }

@@ -17,6 +17,7 @@ func newPod(kind, owner string, labels map[string]string) *corev1.Pod {
 	if kind != "" {
 		p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: owner, Controller: new(true)}}
 	}
+
 	return p
 }
 
@@ -44,6 +45,7 @@ func TestExcludes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := Set{}
 			s.Add(test.entry)
+
 			if got := s.Excludes(test.pod); got != test.want {
 				t.Errorf("excluded: %t", got)
 			}
@@ -58,18 +60,23 @@ func TestEncode(t *testing.T) {
 	s.Add(Workload{"Deployment", "shop", "web"})
 	got := Set{}
 	got.Decode("what is this\n\n" + s.Encode())
+
 	if !maps.Equal(got, s) {
 		t.Errorf("%v, want %v", got, s)
 	}
+
 	for i := range 40_000 {
 		s.Add(Workload{"Deployment", "hostile", fmt.Sprintf("workload-with-a-long-name-%d", i)})
 	}
+
 	text := s.Encode()
 	if len(text) > maxBytes {
 		t.Errorf("%d bytes", len(text))
 	}
+
 	got = Set{}
 	got.Decode(text)
+
 	if !got.has(Workload{"Deployment", "shop", "web"}) || !got.has(Workload{Kind: KindNamespace, Namespace: "hostile"}) || len(got) != 3 {
 		t.Errorf("%d entries", len(got))
 	}

@@ -63,13 +63,20 @@ type Switch struct {
 
 // New returns a switch whose state is unknown until Start has read the ConfigMap.
 func New(client slimclient.Interface, namespace string, clk clock.Clock) *Switch {
-	return &Switch{client: client, namespace: namespace, clock: clk, known: make(chan struct{})}
+	return &Switch{
+		client:    client,
+		namespace: namespace,
+		clock:     clk,
+		known:     make(chan struct{}),
+	}
 }
 
 // Start follows the ConfigMap until ctx ends. While the API server does not answer, the last state holds.
 func (s *Switch) Start(ctx context.Context) error {
 	// Not the factory of client-go: it links the informers of all kinds into the agent.
-	configMaps, selector := s.client.CoreV1().ConfigMaps(s.namespace), fields.OneTermEqualSelector(metav1.ObjectNameField, ConfigMapName).String()
+	configMaps := s.client.CoreV1().ConfigMaps(s.namespace)
+	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, ConfigMapName).String()
+
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -88,6 +95,7 @@ func (s *Switch) Start(ctx context.Context) error {
 			DeleteFunc: func(any) { s.set(false, "") },
 		},
 	})
+
 	var running sync.WaitGroup
 	running.Go(func() { informer.RunWithContext(ctx) })
 	running.Go(func() {
@@ -98,9 +106,11 @@ func (s *Switch) Start(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	})
+
 	if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		s.knownOnce.Do(func() { close(s.known) })
 	}
+
 	running.Wait()
 	return nil
 }
@@ -113,10 +123,12 @@ func (s *Switch) observe(o any) {
 	if !ok || cm.Name != ConfigMapName {
 		return
 	}
+
 	reason := cm.Data[KeyReason]
 	if len(reason) > maxReason {
 		reason = strings.ToValidUTF8(reason[:maxReason], "")
 	}
+
 	s.set(IsPaused(cm), reason)
 }
 
@@ -128,8 +140,10 @@ func IsPaused(cm *corev1.ConfigMap) bool {
 
 func (s *Switch) set(paused bool, reason string) {
 	s.mu.Lock()
-	s.paused, s.reason = paused, reason
+	s.paused = paused
+	s.reason = reason
 	s.mu.Unlock()
+
 	if paused {
 		s.knownOnce.Do(func() { close(s.known) })
 	}
@@ -140,8 +154,10 @@ func (s *Switch) Paused() bool {
 	if s == nil {
 		return false
 	}
+
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+
 	return s.paused
 }
 
@@ -154,6 +170,7 @@ func (s *Switch) Check(*http.Request) error {
 	if s.pending() {
 		return fmt.Errorf("the state of ConfigMap %s/%s is not known yet", s.namespace, ConfigMapName)
 	}
+
 	return nil
 }
 
@@ -171,10 +188,12 @@ func (s *Switch) pending() bool {
 func (s *Switch) Message() string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+
 	text := fmt.Sprintf("Crane is paused by ConfigMap %s/%s; crane resume permits writes again", s.namespace, ConfigMapName)
 	if s.reason != "" {
 		text += ": " + s.reason
 	}
+
 	return text
 }
 
@@ -191,6 +210,7 @@ func (s *Switch) Collect(ch chan<- prometheus.Metric) {
 	if s.Paused() {
 		value = 1
 	}
+
 	ch <- prometheus.MustNewConstMetric(pausedDesc(), prometheus.GaugeValue, value)
 }
 
@@ -201,18 +221,22 @@ func (s *Switch) Wrap(next http.RoundTripper) http.RoundTripper {
 		if !s.stops(req) {
 			return next.RoundTrip(req)
 		}
+
 		select {
 		case <-s.known:
 		case <-req.Context().Done():
 		case <-s.clock.After(firstAnswer): // Later writes do not wait again.
 			s.knownOnce.Do(func() { close(s.known) })
 		}
+
 		if !s.Paused() {
 			return next.RoundTrip(req)
 		}
+
 		if req.Body != nil {
 			req.Body.Close()
 		}
+
 		return s.refusal(req)
 	})
 }
@@ -225,14 +249,26 @@ func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 func (s *Switch) refusal(req *http.Request) (*http.Response, error) {
 	body, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: s.Message(),
+		Status:   metav1.StatusFailure,
+		Code:     http.StatusForbidden,
+		Reason:   metav1.StatusReasonForbidden,
+		Message:  s.Message(),
 	})
+
 	if err != nil {
 		return nil, fmt.Errorf("encoding a refusal: %w", err)
 	}
+
 	return &http.Response{
-		Status: "403 Forbidden", StatusCode: http.StatusForbidden, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+		Status:        "403 Forbidden",
+		StatusCode:    http.StatusForbidden,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Request:       req,
+		Header:        http.Header{"Content-Type": {"application/json"}},
+		Body:          io.NopCloser(bytes.NewReader(body)),
+		ContentLength: int64(len(body)),
 	}, nil
 }
 
@@ -243,13 +279,16 @@ func (s *Switch) stops(req *http.Request) bool {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return false
 	}
+
 	if strings.Contains(req.URL.RawQuery, "dryRun=All") {
 		return false
 	}
+
 	group, namespace, resource, ok := parsePath(req.URL.Path)
 	if !ok {
 		return true
 	}
+
 	return !strings.HasSuffix(group, ".crane.io") && namespace != s.namespace && (group != "" || resource != "events") && !slices.Contains([]string{
 		"coordination.k8s.io", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "admissionregistration.k8s.io",
 	}, group)
@@ -262,6 +301,7 @@ func parsePath(path string) (group, namespace, resource string, ok bool) {
 	if at < 0 {
 		return "", "", "", false
 	}
+
 	skip := 2 // api/VERSION
 	if parts[at] == "apis" {
 		skip = 3
@@ -269,12 +309,16 @@ func parsePath(path string) (group, namespace, resource string, ok bool) {
 			group = parts[at+1]
 		}
 	}
+
 	if len(parts) <= at+skip {
 		return "", "", "", false
 	}
+
 	rest := parts[at+skip:]
 	if rest[0] == "namespaces" && len(rest) > 2 {
-		namespace, rest = rest[1], rest[2:]
+		namespace = rest[1]
+		rest = rest[2:]
 	}
+
 	return group, namespace, rest[0], true
 }

@@ -74,11 +74,13 @@ func TestSwitch(t *testing.T) {
 		close(watching)
 		return true, w, err
 	})
+
 	s := New(api, "crane-system", clock.RealClock{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Start(ctx) }()
 	defer func() { cancel(); <-done }()
+
 	sent := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		sent++
@@ -86,17 +88,21 @@ func TestSwitch(t *testing.T) {
 		_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"one"}}`))
 	}))
 	defer server.Close()
+
 	clients, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, WrapTransport: s.Wrap})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	write := func() error {
 		_, err := clients.CoreV1().Nodes().Update(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, metav1.UpdateOptions{})
 		return err
 	}
+
 	if err := write(); err != nil {
 		t.Fatal(err)
 	}
+
 	<-watching
 	becomes := func(paused bool) {
 		err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return s.Paused() == paused, nil })
@@ -104,15 +110,19 @@ func TestSwitch(t *testing.T) {
 			t.Errorf("the switch does not become %v: %v", paused, err)
 		}
 	}
+
 	maps := api.CoreV1().ConfigMaps("crane-system")
 	for _, value := range []string{"true", "yes", "False", "", "TRUE"} {
 		_ = maps.Delete(ctx, ConfigMapName, metav1.DeleteOptions{})
 		becomes(false) // Otherwise the state of the deleted ConfigMap is taken for that of the next one.
+
 		if _, err := maps.Create(ctx, configMap(value), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+
 		want := value != "False" && value != ""
 		becomes(want)
+
 		before := sent
 		err := write()
 		if paused := apierrors.IsForbidden(err) && strings.Contains(err.Error(), "incident 7"); paused != want || (sent == before) != want || !want && err != nil {
@@ -131,18 +141,22 @@ func TestUnknownState(t *testing.T) {
 			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 		}))
 		began := time.Now()
+
 		resp, err := transport.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "/api/v1/nodes/one", http.NoBody))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		resp.Body.Close()
 		if waited := time.Since(began); !sent || waited != firstAnswer {
 			t.Errorf("sent %v after %s", sent, waited)
 		}
+
 		began = time.Now()
 		if resp, err = transport.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "/api/v1/nodes/one", http.NoBody)); err != nil {
 			t.Fatal(err)
 		}
+
 		resp.Body.Close()
 		if waited := time.Since(began); waited > 0 {
 			t.Errorf("the second write waited for %s", waited)
@@ -153,19 +167,23 @@ func TestUnknownState(t *testing.T) {
 // start runs a switch until the test ends.
 func start(t *testing.T, api *fake.Clientset, clk *clocktesting.FakeClock) *Switch {
 	t.Helper()
+
 	s := New(api, "crane-system", clk)
 	if !s.Stopped() || s.Check(nil) == nil {
 		t.Error("changes are permitted before the start")
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Start(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
+
 	return s
 }
 
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
+
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return check(), nil })
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -185,12 +203,15 @@ func TestStopped(t *testing.T) {
 		if test.configMap != nil {
 			api = fake.NewClientset(test.configMap)
 		}
+
 		s := start(t, api, clocktesting.NewFakeClock(time.Unix(0, 0))) // which does not run
 		eventually(t, name, func() bool { return s.Check(nil) == nil })
+
 		if s.Stopped() != test.want {
 			t.Errorf("%s: stopped %v, want %v", name, s.Stopped(), test.want)
 		}
 	}
+
 	if (*Switch)(nil).Stopped() {
 		t.Error("a nil switch stops changes")
 	}
@@ -207,9 +228,11 @@ func TestStoppedUnknownState(t *testing.T) {
 	s := start(t, api, clk)
 	eventually(t, "the wait begins", clk.HasWaiters)
 	clk.Step(firstAnswer - 1)
+
 	if !s.Stopped() || s.Check(nil) == nil || s.Paused() {
 		t.Errorf("before the end: stopped %v, ready %v, paused %v", s.Stopped(), s.Check(nil), s.Paused())
 	}
+
 	clk.Step(1)
 	eventually(t, "changes are permitted", func() bool { return !s.Stopped() && s.Check(nil) == nil })
 }

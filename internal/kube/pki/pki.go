@@ -41,6 +41,7 @@ func (p Pair) Write(dir, name string) error {
 	if err := writeFile(filepath.Join(dir, name+".key"), p.KeyPEM); err != nil {
 		return err
 	}
+
 	return writeFile(filepath.Join(dir, name+".crt"), p.CertPEM)
 }
 
@@ -60,22 +61,28 @@ func LoadOrCreate(dir, name, commonName string, now func() time.Time) (*Authorit
 		if err != nil {
 			return nil, fmt.Errorf("make certificate authority %s: %w", name, err)
 		}
+
 		return a, a.pair.Write(dir, name)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("read certificate authority %s: %w", name, err)
 	}
+
 	keyPEM, err := os.ReadFile(filepath.Join(dir, name+".key"))
 	if err != nil {
 		return nil, fmt.Errorf("read key of certificate authority %s: %w", name, err)
 	}
+
 	a, err := ParseAuthority(Pair{CertPEM: certPEM, KeyPEM: keyPEM}, now)
 	if err == nil && !now().Add(leafLife).Before(a.cert.NotAfter) {
 		err = fmt.Errorf("certificate ends on %s, too soon to sign for %s", a.cert.NotAfter, leafLife)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("certificate authority %s in %s: %w", name, dir, err)
 	}
+
 	return a, nil
 }
 
@@ -85,17 +92,21 @@ func NewAuthority(commonName string, life time.Duration, now func() time.Time) (
 	if err != nil {
 		return nil, err
 	}
+
 	template, err := newTemplate(pkix.Name{CommonName: commonName}, now(), life)
 	if err != nil {
 		return nil, err
 	}
+
 	template.IsCA = true
 	template.BasicConstraintsValid = true
+
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
 	pair, err := sign(template, template, key, key)
 	if err != nil {
 		return nil, err
 	}
+
 	return ParseAuthority(pair, now)
 }
 
@@ -105,14 +116,22 @@ func ParseAuthority(pair Pair, now func() time.Time) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	key, ok := both.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok {
 		return nil, fmt.Errorf("key is %T, not ECDSA", both.PrivateKey)
 	}
+
 	if !both.Leaf.IsCA {
 		return nil, errors.New("certificate is not that of an authority")
 	}
-	return &Authority{pair: pair, cert: both.Leaf, key: key, now: now}, nil
+
+	return &Authority{
+		pair: pair,
+		cert: both.Leaf,
+		key:  key,
+		now:  now,
+	}, nil
 }
 
 // CertPEM returns the authority's own certificate.
@@ -135,13 +154,16 @@ func (a *Authority) IssueServingFor(life time.Duration, hosts ...string) (Pair, 
 	if len(hosts) == 0 {
 		return Pair{}, errors.New("issue serving certificate: no hosts")
 	}
+
 	template, err := newTemplate(pkix.Name{CommonName: hosts[0]}, a.now(), life)
 	if err != nil {
 		return Pair{}, err
 	}
+
 	if template.NotAfter.After(a.cert.NotAfter) {
 		template.NotAfter = a.cert.NotAfter
 	}
+
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	for _, host := range hosts {
@@ -151,6 +173,7 @@ func (a *Authority) IssueServingFor(life time.Duration, hosts ...string) (Pair, 
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
+
 	return a.issue(template)
 }
 
@@ -159,10 +182,12 @@ func (a *Authority) IssueClient(name string, groups ...string) (Pair, error) {
 	if name == "" {
 		return Pair{}, errors.New("issue client certificate: no user name")
 	}
+
 	template, err := newTemplate(pkix.Name{CommonName: name, Organization: groups}, a.now(), leafLife)
 	if err != nil {
 		return Pair{}, err
 	}
+
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	return a.issue(template)
@@ -173,10 +198,12 @@ func (a *Authority) issue(template *x509.Certificate) (Pair, error) {
 	if err != nil {
 		return Pair{}, err
 	}
+
 	pair, err := sign(template, a.cert, key, a.key)
 	if err != nil {
 		return Pair{}, fmt.Errorf("issue certificate for %s: %w", template.Subject.CommonName, err)
 	}
+
 	return pair, nil
 }
 
@@ -185,6 +212,7 @@ func newTemplate(subject pkix.Name, now time.Time, life time.Duration) (*x509.Ce
 	if err != nil {
 		return nil, fmt.Errorf("make serial number: %w", err)
 	}
+
 	return &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      subject,
@@ -199,10 +227,12 @@ func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) 
 	if err != nil {
 		return Pair{}, err
 	}
+
 	keyPEM, err := encodeKey(key)
 	if err != nil {
 		return Pair{}, err
 	}
+
 	return Pair{CertPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), KeyPEM: keyPEM}, nil
 }
 
@@ -212,23 +242,28 @@ func EnsureKey(dir, name string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return fmt.Errorf("make key %s: %w", name, err)
 	}
+
 	keyPEM, err := encodeKey(key)
 	if err != nil {
 		return err
 	}
+
 	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
 	if err != nil {
 		return fmt.Errorf("encode public key %s: %w", name, err)
 	}
+
 	// The public key is written first: the private file marks that both exist.
 	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	if err := writeFile(filepath.Join(dir, name+".pub"), public); err != nil {
 		return err
 	}
+
 	return writeFile(path, keyPEM)
 }
 
@@ -237,6 +272,7 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode private key: %w", err)
 	}
+
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
 }
 
@@ -246,8 +282,10 @@ func writeFile(path string, data []byte) error {
 	if err := os.WriteFile(tmp, data, 0o600); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
+
 	if err := os.Rename(tmp, path); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
+
 	return nil
 }

@@ -22,37 +22,46 @@ func at(now time.Time) func() time.Time { return func() time.Time { return now }
 
 func authority(t *testing.T, dir, name string) *Authority {
 	t.Helper()
+
 	a, err := LoadOrCreate(dir, name, "test", at(epoch))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return a
 }
 
 func leaf(t *testing.T, pair Pair) *x509.Certificate {
 	t.Helper()
+
 	both, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return both.Leaf
 }
 
 func roots(t *testing.T, a *Authority) *x509.CertPool {
 	t.Helper()
+
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(a.CertPEM()) {
 		t.Fatal("the authority has no certificate")
 	}
+
 	return pool
 }
 
 func TestServingCertificate(t *testing.T) {
-	a, other := authority(t, t.TempDir(), "ca"), authority(t, t.TempDir(), "ca")
+	a := authority(t, t.TempDir(), "ca")
+	other := authority(t, t.TempDir(), "ca")
+
 	pair, err := a.IssueServing("api.test", "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cert := leaf(t, pair)
 	server := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	for name, test := range map[string]struct {
@@ -73,6 +82,7 @@ func TestServingCertificate(t *testing.T) {
 			}
 		})
 	}
+
 	if cert.IsCA {
 		t.Error("a serving certificate can sign")
 	}
@@ -87,11 +97,13 @@ func TestClientCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cert := leaf(t, pair)
 	groups := slices.Sorted(slices.Values(cert.Subject.Organization))
 	if cert.Subject.CommonName != "system:node:n1" || !slices.Equal(groups, []string{"g", "system:nodes"}) {
 		t.Errorf("subject %s", cert.Subject)
 	}
+
 	_, err = cert.Verify(x509.VerifyOptions{
 		Roots: roots(t, a), CurrentTime: epoch, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
@@ -112,6 +124,7 @@ func TestAuthorityIsKept(t *testing.T) {
 	if bytes.Equal(first.CertPEM(), authority(t, dir, "front").CertPEM()) {
 		t.Error("two authorities are one")
 	}
+
 	info, err := os.Stat(filepath.Join(dir, "ca.key"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("key file: %v, %v", info, err)
@@ -123,6 +136,7 @@ func TestBadAuthorityIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	good := authority(t, t.TempDir(), "ca").pair
 	for name, test := range map[string]struct {
 		pair Pair
@@ -138,17 +152,21 @@ func TestBadAuthorityIsRefused(t *testing.T) {
 			if err := test.pair.Write(dir, "ca"); err != nil {
 				t.Fatal(err)
 			}
+
 			if _, err := LoadOrCreate(dir, "ca", "test", at(test.now)); err == nil || !strings.Contains(err.Error(), "ca") {
 				t.Errorf("error %v, want one that names the authority", err)
 			}
 		})
 	}
+
 	t.Run("key missing", func(t *testing.T) {
 		dir := t.TempDir()
 		authority(t, dir, "ca")
+
 		if err := os.Remove(filepath.Join(dir, "ca.key")); err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := LoadOrCreate(dir, "ca", "test", at(epoch)); err == nil {
 			t.Error("an authority without key was taken")
 		}
@@ -162,24 +180,29 @@ func TestEnsureKey(t *testing.T) {
 		if err := EnsureKey(dir, "sa"); err != nil {
 			t.Fatal(err)
 		}
+
 		data, err := os.ReadFile(filepath.Join(dir, "sa.key"))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if first != nil && !bytes.Equal(first, data) {
 			t.Error("the key changed")
 		}
 		first = data
 	}
+
 	block, _ := pem.Decode(first)
 	key, err := x509.ParseECPrivateKey(block.Bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	public, err := os.ReadFile(filepath.Join(dir, "sa.pub"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	block, _ = pem.Decode(public)
 	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil || !key.PublicKey.Equal(parsed) {

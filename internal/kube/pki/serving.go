@@ -25,21 +25,26 @@ func ServingConfig(dir string, names ...string) (config *tls.Config, follow func
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading the certificate in %s: %w", dir, err)
 		}
+
 		config.GetCertificate = watcher.GetCertificate
 		return config, watcher.Start, nil
 	}
+
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the name of this host: %w", err)
 	}
+
 	certificate, key, err := cert.GenerateSelfSignedCertKey(host, []net.IP{net.IPv4(127, 0, 0, 1)}, append([]string{"localhost"}, names...))
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a certificate: %w", err)
 	}
+
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a certificate: %w", err)
 	}
+
 	config.Certificates = []tls.Certificate{pair}
 	return config, nil, nil
 }

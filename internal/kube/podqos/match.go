@@ -32,6 +32,7 @@ func NewRule(q *ensurancev1alpha1.PodQOS) (Rule, error) {
 	if err != nil {
 		return Rule{}, fmt.Errorf("labelSelector: %w", err)
 	}
+
 	if scope := q.Spec.ScopeSelector; scope != nil {
 		for i, r := range scope.MatchExpressions {
 			if err := validateScope(r); err != nil {
@@ -39,15 +40,18 @@ func NewRule(q *ensurancev1alpha1.PodQOS) (Rule, error) {
 			}
 		}
 	}
+
 	return Rule{q, selector}, nil
 }
 
 // Matches reports whether the PodQOS applies to a pod: both of its selectors have to match, and at least one has to be set.
 func (r Rule) Matches(pod *corev1.Pod) bool {
-	scope, everyone := r.Spec.ScopeSelector, isEmptySelector(r.Spec.LabelSelector)
+	scope := r.Spec.ScopeSelector
+	everyone := isEmptySelector(r.Spec.LabelSelector)
 	if scope == nil && everyone || !everyone && !r.labels.Matches(labels.Set(pod.Labels)) {
 		return false
 	}
+
 	return scope == nil || !slices.ContainsFunc(scope.MatchExpressions, func(c ensurancev1alpha1.ScopeSelectorRequirement) bool {
 		return inScope(c, pod) != (c.Operator == ensurancev1alpha1.ScopeOperatorIn)
 	})
@@ -59,9 +63,11 @@ func validateScope(r ensurancev1alpha1.ScopeSelectorRequirement) error {
 	if r.Operator != ensurancev1alpha1.ScopeOperatorIn && r.Operator != ensurancev1alpha1.ScopeOperatorNotIn {
 		return fmt.Errorf("unknown operator %q", r.Operator)
 	}
+
 	if len(r.Values) == 0 {
 		return fmt.Errorf("%s has no values", r.Operator)
 	}
+
 	switch r.ScopeName {
 	case ensurancev1alpha1.ScopeQOSClass, ensurancev1alpha1.ScopeNamespace:
 		return nil
@@ -71,8 +77,10 @@ func validateScope(r ensurancev1alpha1.ScopeSelectorRequirement) error {
 				return err
 			}
 		}
+
 		return nil
 	}
+
 	return fmt.Errorf("unknown scope %q", r.ScopeName)
 }
 
@@ -94,6 +102,7 @@ func inScope(r ensurancev1alpha1.ScopeSelectorRequirement, pod *corev1.Pod) bool
 			return err == nil && low <= priority && priority <= high
 		})
 	}
+
 	return false
 }
 
@@ -104,13 +113,16 @@ func ParsePriorityRange(text string) (low, high int32, err error) {
 		if parsing != nil {
 			err = fmt.Errorf("priority %q: must be a number from %d to %d, or two of them with a - between", text, math.MinInt32, math.MaxInt32)
 		}
+
 		return int32(n)
 	}
+
 	// The first - may be a sign.
 	if i := strings.Index(text[min(1, len(text)):], "-"); i >= 0 {
 		low, high = number(text[:i+1]), number(text[i+2:])
 		return low, high, err
 	}
+
 	low = number(text)
 	return low, low, err
 }
@@ -120,7 +132,10 @@ func QOSClass(pod *corev1.Pod) corev1.PodQOSClass {
 	if pod.Status.QOSClass != "" {
 		return pod.Status.QOSClass
 	}
-	some, guaranteed := false, true
+
+	some := false
+	guaranteed := true
+
 	whole := pod.Spec.Resources != nil && (len(pod.Spec.Resources.Requests) > 0 || len(pod.Spec.Resources.Limits) > 0)
 	var all []*corev1.ResourceRequirements
 	if whole {
@@ -132,22 +147,27 @@ func QOSClass(pod *corev1.Pod) corev1.PodQOSClass {
 			}
 		}
 	}
+
 	for _, r := range all {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			request, limit := r.Requests[name], r.Limits[name]
+			request := r.Requests[name]
+			limit := r.Limits[name]
 			some = some || !request.IsZero() || !limit.IsZero()
+
 			// A missing request is the limit.
 			if limit.IsZero() || !request.IsZero() && request.Cmp(limit) != 0 {
 				guaranteed = false
 			}
 		}
 	}
+
 	switch {
 	case !some:
 		return corev1.PodQOSBestEffort
 	case guaranteed:
 		return corev1.PodQOSGuaranteed
 	}
+
 	return corev1.PodQOSBurstable
 }
 
@@ -162,6 +182,7 @@ func NewRules(list []*ensurancev1alpha1.PodQOS) Rules {
 			out = append(out, r)
 		}
 	}
+
 	return out
 }
 
@@ -174,6 +195,7 @@ func (l Rules) BestMatch(pod *corev1.Pod) *ensurancev1alpha1.PodQOS {
 			best = r.PodQOS
 		}
 	}
+
 	return best
 }
 
@@ -190,6 +212,7 @@ func labelCount(q *ensurancev1alpha1.PodQOS) int {
 	if q.Spec.LabelSelector == nil {
 		return 0
 	}
+
 	return len(q.Spec.LabelSelector.MatchLabels)
 }
 
@@ -198,5 +221,6 @@ func scopeCount(q *ensurancev1alpha1.PodQOS) int {
 	if q.Spec.ScopeSelector == nil {
 		return -1
 	}
+
 	return len(q.Spec.ScopeSelector.MatchExpressions)
 }

@@ -18,9 +18,11 @@ func pod(change func(*corev1.Pod)) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Labels: map[string]string{"app": "web", "tier": "back"}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}},
 	}
+
 	if change != nil {
 		change(p)
 	}
+
 	return p
 }
 
@@ -98,14 +100,17 @@ func TestBest(t *testing.T) {
 		qos("z", labelled(map[string]string{"app": "web"})), qos("b", labelled(map[string]string{"app": "web"})),
 		qos("scoped", withScope), qos("two", labelled(map[string]string{"app": "web", "tier": "back"})), qos("other", labelled(map[string]string{"app": "db"})),
 	}
+
 	// Removing the best match leaves the next; the order of the list does not matter.
 	for _, want := range []string{"two", "scoped", "b", "z", "everything"} {
 		for range 2 {
 			if got := NewRules(all).BestMatch(pod(nil)); got == nil || got.Name != want {
 				t.Fatalf("%v, want %s", got, want)
 			}
+
 			all[0], all[len(all)-1] = all[len(all)-1], all[0]
 		}
+
 		for i, q := range all {
 			if q.Name == want {
 				all = append(all[:i:i], all[i+1:]...)
@@ -113,6 +118,7 @@ func TestBest(t *testing.T) {
 			}
 		}
 	}
+
 	if got := NewRules(all).BestMatch(pod(nil)); got != nil {
 		t.Errorf("%s, want none", got.Name)
 	}
@@ -126,14 +132,17 @@ func TestClass(t *testing.T) {
 				out[name] = resource.MustParse(v)
 			}
 		}
+
 		return out
 	}
+
 	with := func(r corev1.ResourceRequirements, more ...corev1.Container) *corev1.Pod {
 		return pod(func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources = r
 			p.Spec.Containers = append(p.Spec.Containers, more...)
 		})
 	}
+
 	whole := corev1.ResourceRequirements{Requests: list("1", "1Gi"), Limits: list("1", "1Gi")}
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
@@ -166,6 +175,7 @@ func FuzzPriorities(f *testing.F) {
 	for _, s := range []string{"", "-", "--", "-100--50", "1000-3000", "2147483648", "1-2-3", "+5"} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		_, _, _ = ParsePriorityRange(text)
 	})

@@ -61,9 +61,11 @@ func (w Watcher) Run(ctx context.Context, visitor Handler, again <-chan struct{}
 		if ctx.Err() != nil || err == nil {
 			return
 		}
+
 		if w.Clock.Since(began) > maxBackoff {
 			pause = minBackoff
 		}
+
 		ctrl.LoggerFrom(ctx).WithName(w.Name).V(1).Info("The watch on pods ended", "reason", err.Error(), "again in", pause.String())
 		timer := w.Clock.NewTimer(pause)
 		select {
@@ -71,6 +73,7 @@ func (w Watcher) Run(ctx context.Context, visitor Handler, again <-chan struct{}
 			timer.Stop()
 		case <-timer.C():
 		}
+
 		pause = min(2*pause, maxBackoff)
 	}
 }
@@ -81,10 +84,12 @@ func (w Watcher) follow(ctx context.Context, visitor Handler, again <-chan struc
 	case <-again: // The next call lists again.
 	default:
 	}
+
 	version, err := w.list(ctx, visitor)
 	if err != nil {
 		return err
 	}
+
 	for {
 		begin, err := w.watch(ctx, &version, visitor, again)
 		if err != nil || begin {
@@ -102,9 +107,11 @@ func (w Watcher) list(ctx context.Context, visitor Handler) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("listing pods: %w", err)
 		}
+
 		for i := range list.Items {
 			visitor.PodUpdated(&list.Items[i])
 		}
+
 		if opts.Continue = list.Continue; opts.Continue == "" {
 			visitor.ListCompleted()
 			return list.ResourceVersion, nil
@@ -119,33 +126,43 @@ var errShortWatch = errors.New("the watch ended at once")
 func (w Watcher) watch(ctx context.Context, version *string, visitor Handler, again <-chan struct{}) (begin bool, err error) {
 	seconds := int64(watchTimeout.Seconds())
 	events, err := w.Pods.Pods(metav1.NamespaceAll).Watch(ctx, metav1.ListOptions{
-		FieldSelector: w.Fields, ResourceVersion: *version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
+		FieldSelector:       w.Fields,
+		ResourceVersion:     *version,
+		AllowWatchBookmarks: true,
+		TimeoutSeconds:      &seconds,
 	})
 	if err != nil {
 		return false, fmt.Errorf("watching pods: %w", err)
 	}
 	defer events.Stop()
+
 	began := w.Clock.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return false, ctx.Err()
+
 		case <-again:
 			return true, nil
+
 		case event, open := <-events.ResultChan():
 			if !open && w.Clock.Since(began) < minBackoff {
 				return false, errShortWatch
 			}
+
 			if !open {
 				return false, nil
 			}
+
 			if event.Type == watch.Error {
 				return false, fmt.Errorf("watching pods: %w", apierrors.FromObject(event.Object))
 			}
+
 			pod, ok := event.Object.(*corev1.Pod)
 			if !ok {
 				continue
 			}
+
 			*version = pod.ResourceVersion
 			switch event.Type {
 			case watch.Added, watch.Modified:

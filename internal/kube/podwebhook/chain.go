@@ -74,27 +74,33 @@ func (c *Chain) Handle(ctx context.Context, req admission.Request) (answer admis
 			answer = admission.Allowed("")
 		}
 	}()
+
 	if req.Operation != admissionv1.Create || req.SubResource != "" || slices.Contains(c.skippedNamespaces, req.Namespace) || len(c.mutators) == 0 || c.Stopped != nil && c.Stopped() {
 		return admission.Allowed("")
 	}
+
 	pod, err := decodePod(req.Object.Raw, req.Namespace)
 	if err != nil {
 		log.FromContext(ctx).Info("A pod cannot be read; it is created as it is", "reason", err.Error())
 		return admission.Allowed("")
 	}
+
 	if c.OptedOut != nil {
 		excluded, err := c.OptedOut(ctx, pod)
 		if err != nil {
 			log.FromContext(ctx).Info("It is unknown whether a pod has opted out; it is created as it is", "reason", err.Error())
 		}
+
 		if excluded || err != nil {
 			return admission.Allowed("")
 		}
 	}
+
 	operations, by := c.mutate(ctx, pod, req.Object.Raw)
 	if len(operations) == 0 {
 		return admission.Allowed("")
 	}
+
 	answer = admission.Patched("", operations...)
 	answer.AuditAnnotations = map[string]string{"changed-by": strings.Join(by, ",")}
 	return answer
@@ -113,12 +119,17 @@ func (c *Chain) mutate(ctx context.Context, pod *corev1.Pod, raw []byte) (all []
 			c.calls.WithLabelValues(m.Name(), "unchanged").Inc()
 			continue
 		}
+
 		c.calls.WithLabelValues(m.Name(), "changed").Inc()
-		all, by, raw = append(all, operations...), append(by, m.Name()), next
+		all = append(all, operations...)
+
+		by = append(by, m.Name())
+		raw = next
 		if pod, err = decodePod(raw, pod.Namespace); err != nil {
 			return all, by // Handle has decoded it already.
 		}
 	}
+
 	return all, by
 }
 
@@ -126,26 +137,34 @@ func (c *Chain) mutate(ctx context.Context, pod *corev1.Pod, raw []byte) (all []
 func callMutator(m Mutator, pod *corev1.Pod, raw []byte) (operations []Operation, next []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			operations, next, err = nil, nil, fmt.Errorf("panic: %v", r)
+			operations = nil
+			next = nil
+			err = fmt.Errorf("panic: %v", r)
 		}
 	}()
+
 	if operations, err = m.Mutate(pod.DeepCopy()); err != nil || len(operations) == 0 {
 		return nil, nil, err
 	}
+
 	text, err := json.Marshal(operations)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encoding its patch: %w", err)
 	}
+
 	patch, err := jsonpatch.DecodePatch(text)
 	if err != nil {
 		return nil, nil, fmt.Errorf("it is not a patch: %w", err)
 	}
+
 	if next, err = patch.Apply(raw); err != nil {
 		return nil, nil, fmt.Errorf("its patch does not fit the pod: %w", err)
 	}
+
 	if _, err = decodePod(next, pod.Namespace); err != nil {
 		return nil, nil, fmt.Errorf("the patched object is not a pod: %w", err)
 	}
+
 	return operations, next, nil
 }
 
@@ -154,8 +173,10 @@ func decodePod(raw []byte, namespace string) (*corev1.Pod, error) {
 	if err := json.Unmarshal(raw, pod); err != nil {
 		return nil, fmt.Errorf("reading a pod: %w", err)
 	}
+
 	if pod.Namespace == "" {
 		pod.Namespace = namespace
 	}
+
 	return pod, nil
 }

@@ -37,9 +37,11 @@ func label(t *testing.T, name string, before ...string) Mutator {
 				t.Errorf("%s does not see what %s added", name, b)
 			}
 		}
+
 		if pod.Namespace != "shop" {
 			t.Errorf("%s sees the namespace %q", name, pod.Namespace)
 		}
+
 		pod.Labels["scribble"] = "x" // Invisible to the other mutators.
 		return []Operation{{Operation: "add", Path: "/metadata/labels/" + name, Value: "yes"}}, nil
 	}}
@@ -49,15 +51,18 @@ func fails(name string, f func(*corev1.Pod) ([]Operation, error)) Mutator { retu
 
 func request(t *testing.T, namespace string) admission.Request {
 	t.Helper()
+
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "p-", Labels: map[string]string{"app": "web"}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "i"}}},
 	}
+
 	raw, err := json.Marshal(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// A field of a newer API server stays.
 	raw = []byte(strings.Replace(string(raw), `"spec":{`, `"spec":{"fromTheFuture":true,`, 1))
 	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
@@ -68,24 +73,30 @@ func request(t *testing.T, namespace string) admission.Request {
 // result is the JSON of the pod as it would be stored.
 func result(t *testing.T, req admission.Request, answer admission.Response) string {
 	t.Helper()
+
 	if !answer.Allowed {
 		t.Fatalf("a pod was refused: %v", answer.Result)
 	}
+
 	if len(answer.Patches) == 0 {
 		return string(req.Object.Raw)
 	}
+
 	text, err := json.Marshal(answer.Patches)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	patch, err := jsonpatch.DecodePatch(text)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out, err := patch.Apply(req.Object.Raw)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(out)
 }
 
@@ -108,6 +119,7 @@ func TestChain(t *testing.T) {
 		fails("nothing", func(*corev1.Pod) ([]Operation, error) { return nil, nil }),
 		label(t, "two", "one"),
 	})
+
 	answer := chain.Handle(t.Context(), req)
 	got := result(t, req, answer)
 	for _, want := range []string{`"one":"yes"`, `"two":"yes"`, `"fromTheFuture":true`} {
@@ -115,12 +127,14 @@ func TestChain(t *testing.T) {
 			t.Errorf("%s is missing in %s", want, got)
 		}
 	}
+
 	if strings.Contains(got, "scribble") || strings.Contains(got, `"text"`) {
 		t.Errorf("what a mutator did to its copy, or could not do, is in %s", got)
 	}
 	if by := answer.AuditAnnotations["changed-by"]; by != "one,two" {
 		t.Errorf("changed by %q", by)
 	}
+
 	for name, result := range map[string]string{"one": "changed", "two": "changed", "nothing": "unchanged", "panic": "failed", "no-pod": "failed"} {
 		if n := testutil.ToFloat64(chain.calls.WithLabelValues(name, result)); n != 1 {
 			t.Errorf("%s %s: %v times", name, result, n)
@@ -144,10 +158,12 @@ func TestNobodyIsRefused(t *testing.T) {
 			t.Errorf("%s: %+v", name, answer)
 		}
 	}
+
 	chain.Stopped = func() bool { return true }
 	if answer := chain.Handle(t.Context(), good); !answer.Allowed || len(answer.Patches) > 0 {
 		t.Errorf("stopped: %+v", answer)
 	}
+
 	chain.Stopped = func() bool { return false }
 	if called != 0 {
 		t.Errorf("a mutator was asked %d times", called)
@@ -170,8 +186,10 @@ func TestOptedOut(t *testing.T) {
 			if pod.Namespace != "shop" || pod.Labels["app"] != "web" {
 				t.Errorf("%s: asked about pod %+v", name, pod.ObjectMeta)
 			}
+
 			return test.excluded, test.err
 		}
+
 		if answer := chain.Handle(t.Context(), request(t, "shop")); !answer.Allowed || len(answer.Patches) > 0 || called != test.want {
 			t.Errorf("%s: %+v, %d mutators called, want %d", name, answer, called, test.want)
 		}
@@ -185,6 +203,7 @@ func FuzzHandle(f *testing.F) {
 	chain := NewChain([]Mutator{mutator{"appends", func(p *corev1.Pod) ([]Operation, error) {
 		return []Operation{{Operation: "add", Path: "/spec/containers/-", Value: slices.Clone(p.Spec.Containers)}}, nil
 	}}})
+
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		answer := chain.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 			Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw},

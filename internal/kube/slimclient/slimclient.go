@@ -44,20 +44,24 @@ func NewForConfig(config *rest.Config) (Interface, error) {
 	if shared.RateLimiter == nil && shared.QPS > 0 {
 		shared.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(shared.QPS, shared.Burst)
 	}
+
 	connections, err := rest.HTTPClientFor(shared)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the API server: %w", err)
 	}
+
 	var c clientset
 	var errs [5]error
 	c.apps, errs[0] = appsv1.NewForConfigAndClient(shared, connections)
 	c.authentication, errs[1] = authenticationv1.NewForConfigAndClient(shared, connections)
 	c.authorization, errs[2] = authorizationv1.NewForConfigAndClient(shared, connections)
+
 	c.coordination, errs[3] = coordinationv1.NewForConfigAndClient(shared, connections)
 	c.core, errs[4] = corev1.NewForConfigAndClient(shared, connections)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("building the client of the API server: %w", err)
 	}
+
 	return c, nil
 }
 

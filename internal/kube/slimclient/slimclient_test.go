@@ -26,18 +26,22 @@ func TestGroups(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
+
 		paths = append(paths, r.URL.Path)
 		if agent := r.UserAgent(); agent != "test/1" {
 			t.Errorf("User-Agent %q", agent)
 		}
+
 		w.WriteHeader(http.StatusNotFound)
 	}))
 	defer server.Close()
+
 	limit := &countingLimiter{}
 	c, err := NewForConfig(&rest.Config{Host: server.URL, UserAgent: "test/1", RateLimiter: limit})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	clients := []rest.Interface{
 		c.AppsV1().RESTClient(), c.AuthenticationV1().RESTClient(), c.AuthorizationV1().RESTClient(), c.CoordinationV1().RESTClient(), c.CoreV1().RESTClient(),
 	}
@@ -46,6 +50,7 @@ func TestGroups(t *testing.T) {
 			t.Error("no error of a missing kind")
 		}
 	}
+
 	want := []string{
 		"/apis/apps/v1/things", "/apis/authentication.k8s.io/v1/things", "/apis/authorization.k8s.io/v1/things", "/apis/coordination.k8s.io/v1/things", "/api/v1/things",
 	}
@@ -55,10 +60,12 @@ func TestGroups(t *testing.T) {
 	if limit.waits != len(want) {
 		t.Errorf("%d requests have waited for the rate limit", limit.waits)
 	}
+
 	one, err := NewForConfig(&rest.Config{Host: server.URL, QPS: 1, Burst: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if one.CoreV1().RESTClient().GetRateLimiter() != one.AppsV1().RESTClient().GetRateLimiter() {
 		t.Error("each group has a rate limit of its own")
 	}

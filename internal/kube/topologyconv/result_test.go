@@ -20,10 +20,12 @@ func TestResultFormat(t *testing.T) {
 	}
 	const wire = `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"4"}}},` +
 		`{"name":"node1","type":"Node","resources":{"capacity":{"cpu":"2","example.com/gpu":"1","hugepages-2Mi":"4Mi","memory":"1Gi"}}}]`
+
 	got, err := EncodeResult(p)
 	if err != nil || got != wire {
 		t.Errorf("wrote %s (%v)\nwant  %s", got, err, wire)
 	}
+
 	back, err := DecodeResult(wire)
 	if err != nil || !reflect.DeepEqual(back, p) {
 		t.Errorf("read back %v (%v)", back, err)
@@ -62,15 +64,18 @@ func FuzzDecodeResult(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		// Accepted placements can be placed and encoded again.
 		var n numa.Node
 		if err := n.Place("pod", p); err != nil {
 			t.Fatalf("%q: %v", in, err)
 		}
+
 		out, err := EncodeResult(p)
 		if err != nil {
 			t.Fatalf("%q: %v", in, err)
 		}
+
 		if back, err := DecodeResult(out); err != nil || len(back) != len(p) {
 			t.Fatalf("%q became %q: %v", in, out, err)
 		}

@@ -29,6 +29,7 @@ func ReadZones(t *topology.NodeResourceTopology) ([]numa.Zone, error) {
 		if z.Type != topology.ZoneTypeNode {
 			continue
 		}
+
 		zone := numa.Zone{Name: z.Name}
 		if len(z.Costs) > 0 {
 			zone.Distances = make(map[string]int, len(z.Costs))
@@ -36,19 +37,24 @@ func ReadZones(t *topology.NodeResourceTopology) ([]numa.Zone, error) {
 				zone.Distances[cost.Name] = int(cost.Value)
 			}
 		}
+
 		if z.Resources != nil {
 			capacity, err := ParseAmounts(z.Resources.Capacity)
 			if err != nil {
 				return nil, fmt.Errorf("zone %q: capacity: %w", z.Name, err)
 			}
+
 			allocatable, err := ParseAmounts(z.Resources.Allocatable)
 			if err != nil {
 				return nil, fmt.Errorf("zone %q: allocatable: %w", z.Name, err)
 			}
+
 			zone.Usable = numa.Usable(capacity, allocatable, int(z.Resources.ReservedCPUNums))
 		}
+
 		zones = append(zones, zone)
 	}
+
 	return zones, nil
 }
 
@@ -60,11 +66,13 @@ func CountWholeCPUs(r *corev1.ResourceRequirements) int {
 	if !ok || !limited {
 		return 0
 	}
+
 	a, errA := ParseAmount(corev1.ResourceCPU, request)
 	b, errB := ParseAmount(corev1.ResourceCPU, limit)
 	if errA != nil || errB != nil || a != b || a <= 0 || a%numa.Core != 0 {
 		return 0
 	}
+
 	return int(a / numa.Core)
 }
 
@@ -76,8 +84,10 @@ func ParseAmounts(list corev1.ResourceList) (numa.Resources, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+
 		out[series.Resource(name)] = a
 	}
+
 	return out, nil
 }
 
@@ -90,13 +100,16 @@ func ParseAmount(name corev1.ResourceName, q resource.Quantity) (numa.Amount, er
 			return 0, fmt.Errorf("the quantity is of the order of 1e%d", -scale)
 		}
 	}
+
 	v := q.Value()
 	if v < 0 || v > int64(numa.MaxAmount)/int64(numa.Core) && name == corev1.ResourceCPU || v > int64(numa.MaxAmount) {
 		return 0, fmt.Errorf("%s is out of range", q.String())
 	}
+
 	if name == corev1.ResourceCPU {
 		v = q.MilliValue()
 	}
+
 	return numa.Amount(v), nil
 }
 
@@ -109,6 +122,7 @@ func NewQuantity(name series.Resource, a numa.Amount) resource.Quantity {
 		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
 		return *resource.NewQuantity(int64(a), resource.BinarySI)
 	}
+
 	return *resource.NewQuantity(int64(a), resource.DecimalSI)
 }
 
@@ -123,15 +137,18 @@ func EncodeResult(p numa.Placement) (string, error) {
 		for _, name := range slices.Sorted(maps.Keys(s.Resources)) {
 			capacity[corev1.ResourceName(name)] = NewQuantity(name, s.Resources[name])
 		}
+
 		zones[i] = topology.Zone{
 			Name: s.Zone, Type: topology.ZoneTypeNode,
 			Resources: &topology.ResourceInfo{Capacity: capacity},
 		}
 	}
+
 	out, err := json.Marshal(zones)
 	if err != nil {
 		return "", fmt.Errorf("encode zones: %w", err)
 	}
+
 	return string(out), nil
 }
 
@@ -140,15 +157,18 @@ func DecodeResult(s string) (numa.Placement, error) {
 	if len(s) > maxResultBytes {
 		return nil, fmt.Errorf("%d bytes, at most %d are allowed", len(s), maxResultBytes)
 	}
+
 	var zones []topology.Zone
 	if err := json.Unmarshal([]byte(s), &zones); err != nil {
 		return nil, fmt.Errorf("decode zones: %w", err)
 	}
+
 	p := make(numa.Placement, 0, len(zones))
 	for _, z := range zones {
 		if z.Type != topology.ZoneTypeNode && z.Type != "" {
 			continue
 		}
+
 		share := numa.Share{Zone: z.Name}
 		if z.Resources != nil {
 			var err error
@@ -156,10 +176,13 @@ func DecodeResult(s string) (numa.Placement, error) {
 				return nil, fmt.Errorf("zone %q: %w", z.Name, err)
 			}
 		}
+
 		p = append(p, share)
 	}
+
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
+
 	return p, nil
 }

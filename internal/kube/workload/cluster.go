@@ -42,6 +42,7 @@ func (l *Lister) Cluster(ctx context.Context, namespaces []string) (Cluster, err
 	if err != nil {
 		return Cluster{}, err
 	}
+
 	err = l.EachPod(ctx, namespaces, func(_ *corev1.Pod, pod Pod, _ bool) error {
 		out.Pods = append(out.Pods, pod)
 		return nil
@@ -49,6 +50,7 @@ func (l *Lister) Cluster(ctx context.Context, namespaces []string) (Cluster, err
 	if err != nil {
 		return Cluster{}, err
 	}
+
 	return out, nil
 }
 
@@ -66,6 +68,7 @@ func AmountsOf(list corev1.ResourceList) cost.Amounts {
 			out.GPU += q.Value()
 		}
 	}
+
 	return out
 }
 
@@ -79,12 +82,15 @@ func (c Cluster) Placement() Placement {
 		if p.Node == "" {
 			continue
 		}
+
 		key := withoutVersion(p.Owner)
 		if out[key] == nil {
 			out[key] = map[string]int{}
 		}
+
 		out[key][p.Node]++
 	}
+
 	return out
 }
 
@@ -100,10 +106,12 @@ func (c Cluster) CostPods(use func(namespace, pod string) (cost.Amounts, bool)) 
 			Workload: cost.Workload{Namespace: p.Owner.Namespace, Kind: p.Owner.Kind, Name: p.Owner.Name},
 			Node:     p.Node, Request: p.Requests,
 		}
+
 		if used, known := use(p.Owner.Namespace, p.Name); known {
 			payer.Usage = &used
 		}
 		out = append(out, payer)
 	}
+
 	return slices.Clip(out)
 }

@@ -25,6 +25,7 @@ func list(pairs ...string) corev1.ResourceList {
 	for i := 0; i < len(pairs); i += 2 {
 		out[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
 	}
+
 	return out
 }
 
@@ -56,6 +57,7 @@ func TestCluster(t *testing.T) {
 	bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}
 	ended := placedPod("shop", "ended", "n1", nil)
 	ended.Status.Phase = corev1.PodSucceeded
+
 	objects := []client.Object{
 		node, bare, ended,
 		&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", OwnerReferences: controlledBy("apps/v1", "Deployment", "web")}},
@@ -64,22 +66,27 @@ func TestCluster(t *testing.T) {
 		placedPod("bank", "alone", "n2", nil),
 		placedPod("bank", "static-n2", "n2", controlledBy("v1", "Node", "n2")),
 	}
+
 	lister, _ := newLister(t, 2, interceptor.Funcs{}, objects...)
 	got, err := lister.Cluster(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := []cost.Node{
 		{Name: "n1", Labels: map[string]string{"pool": "a"}, Size: cost.Amounts{CPU: 8000, Memory: 32 << 30, GPU: 4}},
 		{Name: "n2"},
 	}
+
 	if diff := cmp.Diff(want, got.Nodes); diff != "" {
 		t.Error(diff)
 	}
+
 	pods := map[string]Pod{}
 	for _, p := range got.Pods {
 		pods[p.Name] = p
 	}
+
 	web := Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
 	// The init container determines CPU, the sum of the others the rest.
 	asks := cost.Amounts{CPU: 2000, Memory: 2 << 30, GPU: 2}
@@ -94,9 +101,11 @@ func TestCluster(t *testing.T) {
 	if n := placed.PodsByNode(Ref{Namespace: "shop", APIVersion: "apps/v1beta1", Kind: "Deployment", Name: "web"}); n["n1"] != 1 || len(n) != 1 {
 		t.Errorf("web runs on %v", n)
 	}
+
 	payers := got.CostPods(func(namespace, pod string) (cost.Amounts, bool) {
 		return cost.Amounts{CPU: 7}, namespace+"/"+pod == "bank/alone"
 	})
+
 	known := 0
 	for _, p := range payers {
 		if p.Usage != nil {
@@ -106,6 +115,7 @@ func TestCluster(t *testing.T) {
 			}
 		}
 	}
+
 	if len(payers) != 4 || known != 1 {
 		t.Errorf("%d payers, of %d the use is known", len(payers), known)
 	}
@@ -126,8 +136,10 @@ func TestClusterFails(t *testing.T) {
 			if name := fmt.Sprintf("%T", l); name == "*v1."+kind {
 				return boom
 			}
+
 			return c.List(ctx, l, opts...)
 		}})
+
 		if got, err := lister.Cluster(t.Context(), nil); !errors.Is(err, boom) || len(got.Nodes)+len(got.Pods) != 0 {
 			t.Errorf("%s: %+v, %v", kind, got, err)
 		}

@@ -55,52 +55,74 @@ func (l *Lister) Constraints(ctx context.Context, namespaces []string) (Constrai
 			nodes = append(nodes, shape)
 			out.MaxCPU, out.MaxMemory = max(out.MaxCPU, shape.PodCPU), max(out.MaxMemory, shape.PodMemory)
 		}
+
 		return nil
 	}); err != nil {
 		return Constraints{}, err
 	}
+
 	out.Nodes = rightsize.GroupNodes(nodes)
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
+
 	kind := autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler")
 	for _, ns := range namespaces {
 		err := l.each(ctx, Query{Kind: kind, Namespace: ns}, func(o client.Object) error {
 			if hpa, ok := o.(*autoscalingv2.HorizontalPodAutoscaler); ok {
 				out.add(hpa)
 			}
+
 			return nil
 		})
+
 		if err != nil {
 			return Constraints{}, err
 		}
 	}
+
 	return out, nil
 }
 
 func nodeShape(n *corev1.Node) rightsize.NodeShape {
 	return rightsize.NodeShape{
-		Name: n.Name, Labels: n.Labels,
-		CPU: series.MilliCPU(n.Status.Capacity.Cpu().MilliValue()), Memory: series.Bytes(n.Status.Capacity.Memory().Value()),
-		PodCPU: series.MilliCPU(n.Status.Allocatable.Cpu().MilliValue()), PodMemory: series.Bytes(n.Status.Allocatable.Memory().Value()),
+		Name:      n.Name,
+		Labels:    n.Labels,
+		CPU:       series.MilliCPU(n.Status.Capacity.Cpu().MilliValue()),
+		Memory:    series.Bytes(n.Status.Capacity.Memory().Value()),
+		PodCPU:    series.MilliCPU(n.Status.Allocatable.Cpu().MilliValue()),
+		PodMemory: series.Bytes(n.Status.Allocatable.Memory().Value()),
 	}
 }
 
 func (c Constraints) add(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 	to := hpa.Spec.ScaleTargetRef
-	key := withoutVersion(Ref{Namespace: hpa.Namespace, APIVersion: to.APIVersion, Kind: to.Kind, Name: to.Name})
+	key := withoutVersion(Ref{
+		Namespace:  hpa.Namespace,
+		APIVersion: to.APIVersion,
+		Kind:       to.Kind,
+		Name:       to.Name,
+	})
+
 	c.autoscalers[key] = append(c.autoscalers[key], AutoscalerOf(hpa))
 }
 
 // AutoscalerOf converts a HorizontalPodAutoscaler and returns the workload that it scales.
 func AutoscalerOf(hpa *autoscalingv2.HorizontalPodAutoscaler) Autoscaler {
-	one := Autoscaler{Name: hpa.Name, Min: 1, Max: hpa.Spec.MaxReplicas, Metrics: hpa.Spec.Metrics}
+	one := Autoscaler{
+		Name:    hpa.Name,
+		Min:     1,
+		Max:     hpa.Spec.MaxReplicas,
+		Metrics: hpa.Spec.Metrics,
+	}
+
 	if hpa.Spec.MinReplicas != nil {
 		one.Min = *hpa.Spec.MinReplicas
 	}
 	if owner := metav1.GetControllerOfNoCopy(hpa); owner != nil && owner.Kind == effectiveHPA {
 		one.Owner = owner.Name
 	}
+
 	return one
 }
 
@@ -114,6 +136,7 @@ func (c Constraints) UtilizationTargets(ref Ref, container string) *rightsize.HP
 			if !ok {
 				continue
 			}
+
 			of := &out.CPUUtilization
 			switch name {
 			case corev1.ResourceCPU:
@@ -122,14 +145,17 @@ func (c Constraints) UtilizationTargets(ref Ref, container string) *rightsize.HP
 			default:
 				continue
 			}
+
 			if *of == 0 || target < *of {
 				*of = target
 			}
 		}
 	}
+
 	if out == (rightsize.HPA{}) {
 		return nil
 	}
+
 	return &out
 }
 
@@ -143,9 +169,11 @@ func containerUtilization(m autoscalingv2.MetricSpec, container string) (corev1.
 	case m.Type == autoscalingv2.ContainerResourceMetricSourceType && m.ContainerResource != nil && m.ContainerResource.Container == container:
 		name, target = m.ContainerResource.Name, m.ContainerResource.Target
 	}
+
 	if target.AverageUtilization == nil || *target.AverageUtilization <= 0 {
 		return "", 0, false // An absolute value does not depend on the request.
 	}
+
 	return name, series.Ratio(*target.AverageUtilization) / 100, true
 }
 
@@ -155,15 +183,19 @@ func NodeRejectReason(node *corev1.Node, pod *corev1.Pod) string {
 	if node.Spec.Unschedulable {
 		return "cordoned"
 	}
+
 	if !NodeReady(node) {
 		return "not ready"
 	}
+
 	if _, found := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, blocksScheduling, false); found {
 		return "with a taint that it does not tolerate"
 	}
+
 	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
 		return "that its node selector or affinity leaves out"
 	}
+
 	return ""
 }
 

@@ -50,6 +50,7 @@ func TestConstraints(t *testing.T) {
 	wide := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "wide"}, Status: corev1.NodeStatus{
 		Capacity: list("cpu", "16", "memory", "16Gi"), Allocatable: list("cpu", "15500m", "memory", "14Gi"),
 	}}
+
 	deep := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "deep"}, Status: corev1.NodeStatus{Allocatable: list("cpu", "4", "memory", "60Gi")}}
 	lister, _ := newLister(t, 1, interceptor.Funcs{}, wide, deep, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "joins"}},
 		hpa("shop", "a", "apps/v1beta2", "Deployment", ofPod("cpu", 80), ofContainer("app", "cpu", 60), ofContainer("app", "memory", 90), absolute, external),
@@ -57,13 +58,16 @@ func TestConstraints(t *testing.T) {
 		hpa("shop", "c", "apps/v1", "StatefulSet", absolute),
 		hpa("bank", "a", "apps/v1", "Deployment", ofPod("nvidia.com/gpu", 50)),
 	)
+
 	got, err := lister.Constraints(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if got.MaxCPU != 15500 || got.MaxMemory != 60<<30 {
 		t.Errorf("the largest node has %d, %d", got.MaxCPU, got.MaxMemory)
 	}
+
 	web := Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
 	for name, c := range map[string]struct {
 		ref       Ref
@@ -80,9 +84,11 @@ func TestConstraints(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
+
 	if (Constraints{}).UtilizationTargets(web, "app") != nil {
 		t.Error("nothing is known, and there is an autoscaler")
 	}
+
 	one, err := lister.Constraints(t.Context(), []string{"bank"})
 	if err != nil || one.UtilizationTargets(web, "app") != nil || one.MaxCPU == 0 {
 		t.Errorf("%+v, %v", one, err)
@@ -96,8 +102,10 @@ func TestConstraintsFail(t *testing.T) {
 			if fmt.Sprintf("%T", l) == kind {
 				return boom
 			}
+
 			return c.List(ctx, l, opts...)
 		}})
+
 		if _, err := lister.Constraints(t.Context(), nil); !errors.Is(err, boom) {
 			t.Errorf("%s: %v", kind, err)
 		}

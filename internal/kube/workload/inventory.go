@@ -26,14 +26,17 @@ func (l *Lister) Inventory(ctx context.Context, namespaces []string) ([]Workload
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
+
 	var all []Workload
 	for _, ns := range namespaces {
 		found, err := l.inventory(ctx, ns)
 		if err != nil {
 			return nil, err
 		}
+
 		all = append(all, found...)
 	}
+
 	return all, nil
 }
 
@@ -45,21 +48,26 @@ func (l *Lister) inventory(ctx context.Context, namespace string) ([]Workload, e
 			seen[key] = true
 			out = append(out, w)
 		}
+
 		return nil
 	}
+
 	for _, kind := range templateKinds() {
 		if err := l.List(ctx, Query{Kind: kind, Namespace: namespace}, keep); err != nil {
 			return nil, err
 		}
 	}
+
 	rest, err := l.otherOwners(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, s := range rest {
 		if seen[withoutVersion(s.owner)] {
 			continue
 		}
+
 		w, err := l.fromSample(ctx, s)
 		if apierrors.IsNotFound(err) {
 			continue // Deleted since it was listed.
@@ -67,10 +75,12 @@ func (l *Lister) inventory(ctx context.Context, namespace string) ([]Workload, e
 		if err != nil {
 			return nil, err
 		}
+
 		if err := keep(w); err != nil {
 			return nil, err
 		}
 	}
+
 	return out, nil
 }
 
@@ -101,6 +111,7 @@ func (l *Lister) owners(ctx context.Context, namespace string) (Owners, error) {
 			return Owners{}, err
 		}
 	}
+
 	return owners, nil
 }
 
@@ -110,6 +121,7 @@ func (l *Lister) otherOwners(ctx context.Context, namespace string) ([]sample, e
 	if err != nil {
 		return nil, err
 	}
+
 	var out []sample
 	seen := map[Ref]bool{}
 	err = l.eachMeta(ctx, podKind(), namespace, func(o client.Object) {
@@ -119,9 +131,11 @@ func (l *Lister) otherOwners(ctx context.Context, namespace string) ([]sample, e
 		}) {
 			return
 		}
+
 		seen[owner] = true
 		out = append(out, sample{owner: owner, pod: client.ObjectKeyFromObject(o)})
 	})
+
 	return out, err
 }
 
@@ -148,6 +162,7 @@ func (l *Lister) fromSample(ctx context.Context, s sample) (Workload, error) {
 	if err != nil {
 		return Workload{}, fmt.Errorf("owner of pod %s: %w", s.pod, err)
 	}
+
 	w, err := l.Get(ctx, gv.WithKind(s.owner.Kind), client.ObjectKey{Namespace: s.owner.Namespace, Name: s.owner.Name})
 	if err == nil {
 		return w, nil
@@ -155,10 +170,12 @@ func (l *Lister) fromSample(ctx context.Context, s sample) (Workload, error) {
 	if !errors.Is(err, ErrNoTemplate) && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 		return Workload{}, err
 	}
+
 	pod := &corev1.Pod{}
 	if err := l.Sources(podKind()).Reader.Get(ctx, s.pod, pod); err != nil {
 		return Workload{}, fmt.Errorf("reading pod %s: %w", s.pod, err)
 	}
+
 	return Workload{Ref: s.owner, Containers: containers(&pod.Spec)}, nil
 }
 

@@ -34,6 +34,7 @@ func CachedSources(cached, live client.Reader, pageSize int64) func(schema.Group
 		if watched || kind.Kind == "Node" || kind.Kind == "HorizontalPodAutoscaler" {
 			return Source{Reader: cached}
 		}
+
 		return Source{Reader: live, PageSize: pageSize}
 	}
 }
@@ -64,6 +65,7 @@ func (l *Lister) List(ctx context.Context, q Query, visit func(Workload) error) 
 		if err != nil {
 			return err
 		}
+
 		return visit(w)
 	})
 }
@@ -76,8 +78,10 @@ func (l *Lister) ListEach(ctx context.Context, q Query, visit func(Workload, err
 			if ctx.Err() != nil {
 				return err
 			}
+
 			return visit(fromMeta(obj, q.Kind), err)
 		}
+
 		return visit(w, nil)
 	})
 }
@@ -87,6 +91,7 @@ func (l *Lister) ListIdentities(ctx context.Context, q Query, visit func(Workloa
 	if q.Name != "" && q.Namespace != "" {
 		return l.getOne(ctx, q, func(obj client.Object) error { return visit(fromMeta(obj, q.Kind)) })
 	}
+
 	return eachPage(ctx, l.Sources(q.Kind), newMetaList(q.Kind), q, func(obj client.Object) error { return visit(fromMeta(obj, q.Kind)) })
 }
 
@@ -96,12 +101,15 @@ func (l *Lister) Get(ctx context.Context, kind schema.GroupVersionKind, key clie
 	if err != nil {
 		return Workload{}, err
 	}
+
 	if err := l.Sources(kind).Reader.Get(ctx, key, obj); err != nil {
 		return Workload{}, fmt.Errorf("reading %s %s: %w", kind.Kind, key, ExplainNotFound(err, kind))
 	}
+
 	if obj.GetNamespace() != key.Namespace {
 		return Workload{}, fmt.Errorf("reading %s %s, which has no namespace: %w", kind.Kind, key, apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, key.Name))
 	}
+
 	return l.read(ctx, obj, kind)
 }
 
@@ -111,6 +119,7 @@ func ExplainNotFound(err error, kind schema.GroupVersionKind) error {
 	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
 	}
+
 	return err
 }
 
@@ -120,6 +129,7 @@ func (l *Lister) read(ctx context.Context, obj client.Object, kind schema.GroupV
 	if errors.Is(err, ErrNoTemplate) && l.Scales != nil {
 		return l.fromScale(ctx, obj, kind)
 	}
+
 	return w, err
 }
 
@@ -131,14 +141,17 @@ func (l *Lister) fromScale(ctx context.Context, obj client.Object, kind schema.G
 	if err != nil {
 		return Workload{}, fmt.Errorf("reading %s: %w and no scale subresource: %w", w.Ref, ErrNoTemplate, err)
 	}
+
 	w.Replicas = scale.Spec.Replicas
 	if scale.Status.Selector == "" {
 		return Workload{}, fmt.Errorf("reading %s: %w and its scale subresource has no selector", w.Ref, ErrNoTemplate)
 	}
+
 	selector, err := labels.Parse(scale.Status.Selector)
 	if err != nil {
 		return Workload{}, fmt.Errorf("reading %s: selector of the scale subresource: %w", w.Ref, err)
 	}
+
 	// One pod is enough, and a limit also works on a cache: it truncates.
 	var pods corev1.PodList
 	if err := l.Sources(podKind()).Reader.List(ctx, &pods, &client.ListOptions{
@@ -146,9 +159,11 @@ func (l *Lister) fromScale(ctx context.Context, obj client.Object, kind schema.G
 	}); err != nil {
 		return Workload{}, fmt.Errorf("listing the pods of %s: %w", w.Ref, err)
 	}
+
 	if len(pods.Items) > 0 {
 		w.Containers = containers(&pods.Items[0].Spec)
 	}
+
 	return w, nil
 }
 
@@ -157,6 +172,7 @@ func (l *Lister) each(ctx context.Context, q Query, visit func(client.Object) er
 	if q.Name != "" && q.Namespace != "" {
 		return l.getOne(ctx, q, visit)
 	}
+
 	newList := func() (client.ObjectList, error) { return l.newList(q.Kind) }
 	return eachPage(ctx, l.Sources(q.Kind), newList, q, visit)
 }
@@ -174,14 +190,17 @@ func eachPage(
 		// A cache returns shared objects: visitors only read, and copy what they keep.
 		opts.UnsafeDisableDeepCopy = new(true)
 	}
+
 	for {
 		list, err := newList()
 		if err != nil {
 			return err
 		}
+
 		if err := from.Reader.List(ctx, list, opts); err != nil {
 			return fmt.Errorf("listing %s in %s: %w", q.Kind.Kind, namespaceName(q.Namespace), err)
 		}
+
 		err = meta.EachListItem(list, func(o runtime.Object) error {
 			obj, ok := o.(client.Object)
 			switch {
@@ -190,14 +209,18 @@ func eachPage(
 			case !ok || q.Name != "" && obj.GetName() != q.Name:
 				return nil
 			}
+
 			return visit(obj)
 		})
+
 		if errors.Is(err, errOtherNamespace) {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		opts.Continue = list.GetContinue()
 		if opts.Continue == "" || from.PageSize == 0 {
 			return nil
@@ -211,16 +234,20 @@ func (l *Lister) getOne(ctx context.Context, q Query, visit func(client.Object) 
 	if err != nil {
 		return err
 	}
+
 	key := client.ObjectKey{Namespace: q.Namespace, Name: q.Name}
 	if err := l.Sources(q.Kind).Reader.Get(ctx, key, obj); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return nil
 		}
+
 		return fmt.Errorf("reading %s %s: %w", q.Kind.Kind, key, err)
 	}
+
 	if obj.GetNamespace() != q.Namespace || q.Selector != nil && !q.Selector.Matches(labels.Set(obj.GetLabels())) {
 		return nil
 	}
+
 	return visit(obj)
 }
 
@@ -232,14 +259,17 @@ func (l *Lister) newObject(kind schema.GroupVersionKind) (client.Object, error) 
 		u.SetGroupVersionKind(kind)
 		return u, nil
 	}
+
 	o, err := l.Scheme.New(kind)
 	if err != nil {
 		return nil, fmt.Errorf("kind %s: %w", kind, err)
 	}
+
 	obj, ok := o.(client.Object)
 	if !ok {
 		return nil, fmt.Errorf("kind %s is not an object with metadata", kind)
 	}
+
 	return obj, nil
 }
 
@@ -250,14 +280,17 @@ func (l *Lister) newList(kind schema.GroupVersionKind) (client.ObjectList, error
 		u.SetGroupVersionKind(kind)
 		return u, nil
 	}
+
 	o, err := l.Scheme.New(kind)
 	if err != nil {
 		return nil, fmt.Errorf("kind %s: %w", kind, err)
 	}
+
 	list, ok := o.(client.ObjectList)
 	if !ok {
 		return nil, fmt.Errorf("kind %s is not a list", kind)
 	}
+
 	return list, nil
 }
 
@@ -265,5 +298,6 @@ func namespaceName(namespace string) string {
 	if namespace == metav1.NamespaceAll {
 		return "all namespaces"
 	}
+
 	return "namespace " + namespace
 }

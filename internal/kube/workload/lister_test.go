@@ -42,22 +42,27 @@ func customNamed(kind schema.GroupVersionKind, namespace, name string, spec map[
 	u.SetGroupVersionKind(kind)
 	u.SetNamespace(namespace)
 	u.SetName(name)
+
 	return u
 }
 
 // newLister serves the objects page by page, as an API server does and the fake client does not.
 func newLister(t *testing.T, pageSize int64, funcs interceptor.Funcs, objects ...client.Object) (*Lister, *int) {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+
 	known := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(known)); err != nil {
 		t.Fatal(err)
 	}
+
 	known.AddKnownTypeWithName(rolloutKind, &unstructured.Unstructured{})
 	known.AddKnownTypeWithName(rolloutKind.GroupVersion().WithKind("RolloutList"), &unstructured.UnstructuredList{})
+
 	pages := 0
 	if funcs.List == nil {
 		funcs.List = func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -65,6 +70,7 @@ func newLister(t *testing.T, pageSize int64, funcs interceptor.Funcs, objects ..
 			return page(ctx, c, list, opts)
 		}
 	}
+
 	c := fake.NewClientBuilder().WithScheme(known).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
 	source := Source{Reader: c, PageSize: pageSize}
 	return &Lister{Sources: func(schema.GroupVersionKind) Source { return source }, Scales: c, Scheme: scheme}, &pages
@@ -73,31 +79,38 @@ func newLister(t *testing.T, pageSize int64, funcs interceptor.Funcs, objects ..
 func page(ctx context.Context, c client.WithWatch, list client.ObjectList, opts []client.ListOption) error {
 	var o client.ListOptions
 	o.ApplyOptions(opts)
-	limit, from := o.Limit, 0
+	limit := o.Limit
+
+	from := 0
 	if o.Continue != "" {
 		var err error
 		if from, err = strconv.Atoi(o.Continue); err != nil {
 			return err
 		}
 	}
+
 	o.Limit, o.Continue = 0, ""
 	if err := c.List(ctx, list, &o); err != nil {
 		return err
 	}
+
 	items, err := meta.ExtractList(list)
 	if err != nil {
 		return err
 	}
+
 	items = items[min(from, len(items)):]
 	if limit > 0 && int64(len(items)) > limit {
 		items = items[:limit]
 		list.SetContinue(strconv.Itoa(from + int(limit)))
 	}
+
 	return meta.SetList(list, items)
 }
 
 func collect(t *testing.T, l *Lister, q Query) []string {
 	t.Helper()
+
 	var got []string
 	if err := l.List(t.Context(), q, func(w Workload) error {
 		got = append(got, w.Ref.String())
@@ -105,6 +118,7 @@ func collect(t *testing.T, l *Lister, q Query) []string {
 	}); err != nil {
 		t.Fatal(err)
 	}
+
 	slices.Sort(got)
 	return got
 }
@@ -117,6 +131,7 @@ func TestListPages(t *testing.T) {
 		objects = append(objects, deploymentNamed("ns", name, map[string]string{"name": name}))
 		want = append(want, "ns/Deployment/"+name)
 	}
+
 	l, pages := newLister(t, 10, interceptor.Funcs{}, objects...)
 	kept := map[string]Workload{}
 	err := l.List(t.Context(), Query{Kind: appsv1.SchemeGroupVersion.WithKind("Deployment")}, func(w Workload) error {
@@ -126,6 +141,7 @@ func TestListPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var got []string
 	for name, w := range kept {
 		got = append(got, w.Ref.String())
@@ -133,6 +149,7 @@ func TestListPages(t *testing.T) {
 			t.Errorf("the labels of %s were written over by a later page: %v", name, w.Labels)
 		}
 	}
+
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" || *pages != 3 {
 		t.Errorf("%d pages\n%s", *pages, diff)
@@ -144,6 +161,7 @@ func TestListSelects(t *testing.T) {
 	l, _ := newLister(t, 0, interceptor.Funcs{},
 		deploymentNamed("a", "web", map[string]string{"app": "web"}), deploymentNamed("a", "db", nil), deploymentNamed("b", "web", nil),
 		customNamed(rolloutKind, "a", "canary", template))
+
 	deployments := appsv1.SchemeGroupVersion.WithKind("Deployment")
 	for name, c := range map[string]struct {
 		q    Query
@@ -175,17 +193,20 @@ func TestScale(t *testing.T) {
 			if !ok || obj.GetName() != "x" {
 				return apierrors.NewNotFound(schema.GroupResource{Resource: "rollouts/scale"}, obj.GetName())
 			}
+
 			scale.SetNamespace(obj.GetNamespace())
 			return errors.Join(unstructured.SetNestedField(scale.Object, int64(5), "spec", "replicas"),
 				unstructured.SetNestedField(scale.Object, selector, "status", "selector"))
 		}}
 	}
+
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x-1", Labels: map[string]string{"app": "x"}}, Spec: podTemplate().Spec}
 	kind := Query{Kind: rolloutKind, Namespace: "ns", Name: "x"}
 	read := func(name, selector string, objects ...client.Object) (Workload, error) {
 		l, _ := newLister(t, 0, scales(selector), append(objects, customNamed(rolloutKind, "ns", name, map[string]any{}))...)
 		return l.Get(t.Context(), kind.Kind, client.ObjectKey{Namespace: "ns", Name: name})
 	}
+
 	w, err := read("x", "app=x", pod)
 	if err != nil || w.Replicas != 5 || len(w.Containers) != 3 {
 		t.Errorf("%+v, %v", w, err)
@@ -193,6 +214,7 @@ func TestScale(t *testing.T) {
 	if w, err = read("x", "app=y", pod); err != nil || len(w.Containers) != 0 {
 		t.Errorf("scaled to no pods: %+v, %v", w, err)
 	}
+
 	for name, c := range map[string][2]string{
 		"without a scale": {"other", "app=x"}, "without a selector": {"x", ""}, "with a broken selector": {"x", "a in ("},
 	} {
@@ -213,6 +235,7 @@ func TestInventory(t *testing.T) {
 	set := func(name string) client.Object {
 		return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: appsv1.ReplicaSetSpec{Template: podTemplate()}}
 	}
+
 	job := func(name string) client.Object {
 		return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: batchv1.JobSpec{Template: podTemplate()}}
 	}
@@ -227,18 +250,22 @@ func TestInventory(t *testing.T) {
 		owned(pod("static"), "v1", "Node", "n1"), pod("bare"),
 		&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "night"}},
 	)
+
 	all, err := l.Inventory(t.Context(), []string{"ns"})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := map[string]int{}
 	for _, w := range all {
 		got[w.Ref.String()] = len(w.Containers)
 	}
+
 	// ghost is deleted or not readable: one of its pods has the containers.
 	want := map[string]int{
 		"ns/Deployment/web": 3, "ns/CronJob/night": 0, "ns/Rollout/canary": 1, "ns/Rollout/ghost": 3, "ns/Job/once": 3, "ns/Pod/bare": 3,
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -249,9 +276,11 @@ func TestListFails(t *testing.T) {
 	l, _ := newLister(t, 0, interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return boom },
 	})
+
 	if _, err := l.Inventory(t.Context(), nil); !errors.Is(err, boom) {
 		t.Errorf("error %v", err)
 	}
+
 	l, _ = newLister(t, 0, interceptor.Funcs{}, deploymentNamed("a", "web", nil))
 	stop := errors.New("stop")
 	err := l.List(t.Context(), Query{Kind: appsv1.SchemeGroupVersion.WithKind("Deployment")}, func(Workload) error { return stop })

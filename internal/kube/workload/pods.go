@@ -21,29 +21,42 @@ func (l *Lister) EachPod(ctx context.Context, namespaces []string, visit func(ob
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
+
 	for _, ns := range namespaces {
 		owners, err := l.owners(ctx, ns)
 		if err != nil {
 			return err
 		}
+
 		err = l.each(ctx, Query{Kind: podKind(), Namespace: ns}, func(o client.Object) error {
 			pod, ok := o.(*corev1.Pod)
 			if !ok || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 				return nil
 			}
+
 			owner, owned := owners.Of(pod)
 			if !owned { // A static pod gets no recommendation but has a cost.
-				owner = Ref{Namespace: pod.Namespace, APIVersion: "v1", Kind: "Pod", Name: pod.Name}
+				owner = Ref{
+					Namespace:  pod.Namespace,
+					APIVersion: "v1",
+					Kind:       "Pod",
+					Name:       pod.Name,
+				}
 			}
+
 			return visit(pod, Pod{
-				Name: pod.Name, Owner: owner, Node: pod.Spec.NodeName,
+				Name:     pod.Name,
+				Owner:    owner,
+				Node:     pod.Spec.NodeName,
 				Requests: AmountsOf(podresource.PodRequests(pod, podresource.PodResourcesOptions{})),
 			}, !owned)
 		})
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -53,6 +66,7 @@ func (l *Lister) EachNode(ctx context.Context, visit func(*corev1.Node) error) e
 		if n, ok := o.(*corev1.Node); ok {
 			return visit(n)
 		}
+
 		return nil
 	})
 }
@@ -80,14 +94,19 @@ func (a Autoscaler) UtilizationTargets() []UtilizationTarget {
 		case m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil:
 			t.Resource, target = m.Resource.Name, m.Resource.Target
 		case m.Type == autoscalingv2.ContainerResourceMetricSourceType && m.ContainerResource != nil:
-			t.Resource, t.Container, target = m.ContainerResource.Name, m.ContainerResource.Container, m.ContainerResource.Target
+			t.Resource = m.ContainerResource.Name
+			t.Container = m.ContainerResource.Container
+			target = m.ContainerResource.Target
 		}
+
 		if target.AverageUtilization == nil || *target.AverageUtilization <= 0 || t.Resource != corev1.ResourceCPU && t.Resource != corev1.ResourceMemory {
 			continue
 		}
+
 		t.Percent = *target.AverageUtilization
 		out = append(out, t)
 	}
+
 	return out
 }
 
@@ -99,10 +118,13 @@ func (c Constraints) UtilizationAutoscaler(ref Ref) (Autoscaler, []UtilizationTa
 	for i, a := range c.Autoscalers(ref) {
 		if targets := a.UtilizationTargets(); len(targets) > 0 {
 			all = append(all, targets...)
-			if out = a; i > 0 {
+			out = a
+
+			if i > 0 {
 				out.Owner = ""
 			}
 		}
 	}
+
 	return out, all
 }

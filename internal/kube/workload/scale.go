@@ -64,6 +64,7 @@ func (t *ScaleClient) Get(ctx context.Context, ref Ref) (Scale, error) {
 		err := t.Cached.Get(ctx, key, s)
 		return scaleFromObject(s, ref.Name, kind, s.Spec.Selector, s.Status.Replicas, err)
 	}
+
 	return t.readCustom(ctx, key, kind)
 }
 
@@ -71,18 +72,28 @@ func scaleFromObject(o client.Object, name string, kind schema.GroupVersionKind,
 	if apierrors.IsNotFound(err) {
 		return Scale{}, fmt.Errorf("%s %s: %w", kind.Kind, name, ErrNoTarget)
 	}
+
 	if err != nil {
 		return Scale{}, fmt.Errorf("reading the target: %w", err)
 	}
+
 	template, replicas, err := podSpec(o)
 	if err != nil {
 		return Scale{}, fmt.Errorf("reading the target: %w", err)
 	}
+
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return Scale{}, fmt.Errorf("the selector of %s %s: %w", kind.Kind, name, err)
 	}
-	return Scale{Replicas: replicas, CurrentReplicas: counted, Selector: s.String(), Labels: o.GetLabels(), Template: template}, nil
+
+	return Scale{
+		Replicas:        replicas,
+		CurrentReplicas: counted,
+		Selector:        s.String(),
+		Labels:          o.GetLabels(),
+		Template:        template,
+	}, nil
 }
 
 // readCustom reads the scale subresource.
@@ -92,6 +103,7 @@ func (t *ScaleClient) readCustom(ctx context.Context, key client.ObjectKey, kind
 	if err != nil {
 		return Scale{}, t.explainMissing(ctx, o, err)
 	}
+
 	return Scale{Replicas: scale.Spec.Replicas, CurrentReplicas: scale.Status.Replicas, Selector: scale.Status.Selector}, nil
 }
 
@@ -101,6 +113,7 @@ func newObjectRef(key client.ObjectKey, kind schema.GroupVersionKind) *unstructu
 	o.SetGroupVersionKind(kind)
 	o.SetNamespace(key.Namespace)
 	o.SetName(key.Name)
+
 	return o
 }
 
@@ -112,16 +125,21 @@ func readScale(ctx context.Context, c client.SubResourceClientConstructor, o cli
 		if err := c.SubResource("scale").Get(ctx, o, scale); err != nil {
 			return nil, err
 		}
+
 		return scale, checkScaleNamespace(o, scale)
 	}
+
 	raw := &unstructured.Unstructured{}
 	raw.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
+
 	if err := c.SubResource("scale").Get(ctx, o, raw); err != nil {
 		return nil, err
 	}
+
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, scale); err != nil {
 		return nil, fmt.Errorf("the scale subresource: %w", err)
 	}
+
 	return scale, checkScaleNamespace(o, scale)
 }
 
@@ -131,6 +149,7 @@ func checkScaleNamespace(o client.Object, scale *autoscalingv1.Scale) error {
 	if scale.Namespace == o.GetNamespace() {
 		return nil
 	}
+
 	return fmt.Errorf("%s %s is not in namespace %s: %w", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), o.GetNamespace(), ErrNoScale)
 }
 
@@ -141,19 +160,24 @@ func (t *ScaleClient) Set(ctx context.Context, ref Ref, replicas int32) (from in
 	if err != nil {
 		return 0, fmt.Errorf("reading the scale of %s: %w", ref, err)
 	}
+
 	if from = scale.Spec.Replicas; from == replicas {
 		return from, nil
 	}
+
 	scale.Spec.Replicas = replicas
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(scale)
 	if err != nil {
 		return from, fmt.Errorf("writing the scale of %s: %w", ref, err)
 	}
+
 	body := &unstructured.Unstructured{Object: raw}
 	body.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
+
 	if err := t.Client.SubResource("scale").Update(ctx, o, client.WithSubResourceBody(body)); err != nil {
 		return from, fmt.Errorf("scaling %s to %d: %w", ref, replicas, err)
 	}
+
 	return from, nil
 }
 
@@ -168,8 +192,10 @@ func (t *ScaleClient) explainMissing(ctx context.Context, o *unstructured.Unstru
 	case !apierrors.IsNotFound(err) && !apierrors.IsMethodNotSupported(err):
 		return fmt.Errorf("reading the scale of %s: %w", name, err)
 	}
+
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(o.GroupVersionKind())
+
 	switch get := t.Live.Get(ctx, client.ObjectKeyFromObject(o), found); {
 	case get == nil:
 		return fmt.Errorf("%s: %w", name, ErrNoScale)
@@ -178,6 +204,7 @@ func (t *ScaleClient) explainMissing(ctx context.Context, o *unstructured.Unstru
 	case !apierrors.IsForbidden(get): // The answer was not about the object.
 		return fmt.Errorf("reading %s: %w", name, get)
 	}
+
 	return fmt.Errorf("%s: it does not exist, or it has no scale subresource: %w", name, ErrNoTarget)
 }
 
@@ -187,6 +214,7 @@ func KindOf(apiVersion, kind string) schema.GroupVersionKind {
 	if err != nil {
 		gv = schema.GroupVersion{Version: apiVersion}
 	}
+
 	if apiVersion == "" {
 		switch kind {
 		case "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet":
@@ -197,6 +225,7 @@ func KindOf(apiVersion, kind string) schema.GroupVersionKind {
 			gv = corev1.SchemeGroupVersion
 		}
 	}
+
 	return gv.WithKind(kind)
 }
 
@@ -210,5 +239,6 @@ func GroupOf(apiVersion, kind string) string {
 	if _, err := schema.ParseGroupVersion(apiVersion); err != nil {
 		return apiVersion
 	}
+
 	return KindOf(apiVersion, kind).Group
 }

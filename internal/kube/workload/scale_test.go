@@ -43,6 +43,7 @@ func TestScaleIsNotThere(t *testing.T) {
 				return test.object
 			},
 		}).Build()
+
 		apiVersion, kind := rolloutKind.ToAPIVersionAndKind()
 		_, err := (&ScaleClient{Cached: c, Live: c, Client: c}).Get(t.Context(), Ref{Namespace: "n", APIVersion: apiVersion, Kind: kind, Name: "x"})
 		if gone := errors.Is(err, ErrNoTarget) || errors.Is(err, ErrNoScale); err == nil || gone != (test.want != nil) || gone && !errors.Is(err, test.want) {
@@ -65,8 +66,10 @@ func TestClusterScopedScale(t *testing.T) {
 			return nil
 		},
 	}).Build()
+
 	apiVersion, kind := rolloutKind.ToAPIVersionAndKind()
-	targets, ref := &ScaleClient{Cached: c, Live: c, Client: c}, Ref{Namespace: "n", APIVersion: apiVersion, Kind: kind, Name: "x"}
+	targets := &ScaleClient{Cached: c, Live: c, Client: c}
+	ref := Ref{Namespace: "n", APIVersion: apiVersion, Kind: kind, Name: "x"}
 	if _, err := targets.Get(t.Context(), ref); !errors.Is(err, ErrNoScale) {
 		t.Errorf("reading: %v, want %v", err, ErrNoScale)
 	}

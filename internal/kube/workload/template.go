@@ -34,9 +34,11 @@ func FromObject(obj client.Object, gvk schema.GroupVersionKind) (Workload, error
 	if err != nil {
 		return Workload{}, fmt.Errorf("reading %s: %w", w.Ref, err)
 	}
+
 	w.Replicas = replicas
 	w.Available = available(obj)
 	w.Containers = containers(spec)
+
 	return w, nil
 }
 
@@ -51,6 +53,7 @@ func available(obj client.Object) *int32 {
 		return new(o.Status.AvailableReplicas)
 	case *appsv1.DaemonSet:
 		return new(o.Status.NumberAvailable)
+
 	case *corev1.ReplicationController:
 		return new(o.Status.AvailableReplicas)
 	case *unstructured.Unstructured:
@@ -60,6 +63,7 @@ func available(obj client.Object) *int32 {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -87,6 +91,7 @@ func isOwned(obj metav1.Object, kind string) bool {
 	case "ReplicaSet", "Job", "Pod", "ReplicationController":
 		return metav1.GetControllerOfNoCopy(obj) != nil
 	}
+
 	return false
 }
 
@@ -101,6 +106,7 @@ func podSpec(obj client.Object) (*corev1.PodSpec, int32, error) {
 		return &o.Spec.Template.Spec, ptr.Deref(o.Spec.Replicas, 1), nil
 	case *appsv1.DaemonSet:
 		return &o.Spec.Template.Spec, o.Status.DesiredNumberScheduled, nil
+
 	case *batchv1.Job:
 		return &o.Spec.Template.Spec, ptr.Deref(o.Spec.Parallelism, 1), nil
 	case *batchv1.CronJob:
@@ -109,12 +115,15 @@ func podSpec(obj client.Object) (*corev1.PodSpec, int32, error) {
 		if o.Spec.Template == nil {
 			return nil, 0, ErrNoTemplate
 		}
+
 		return &o.Spec.Template.Spec, ptr.Deref(o.Spec.Replicas, 1), nil
+
 	case *corev1.Pod:
 		return &o.Spec, 1, nil
 	case *unstructured.Unstructured:
 		return unstructuredPodSpec(o)
 	}
+
 	return nil, 0, fmt.Errorf("%w in a %T", ErrNoTemplate, obj)
 }
 
@@ -124,25 +133,32 @@ func unstructuredPodSpec(obj *unstructured.Unstructured) (*corev1.PodSpec, int32
 		if err != nil {
 			return nil, 0, fmt.Errorf("pod template: %w", err)
 		}
+
 		if _, hasSpec := raw["spec"]; !found || !hasSpec {
 			continue
 		}
+
 		var template corev1.PodTemplateSpec
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &template); err != nil {
 			return nil, 0, fmt.Errorf("pod template: %w", err)
 		}
+
 		if len(template.Spec.Containers) == 0 {
 			continue
 		}
+
 		replicas, found, err := unstructured.NestedInt64(obj.Object, "spec", "replicas")
 		if err != nil {
 			return nil, 0, fmt.Errorf("replicas: %w", err)
 		}
+
 		if !found {
 			replicas = 1
 		}
+
 		return &template.Spec, clampInt32(replicas), nil
 	}
+
 	return nil, 0, ErrNoTemplate
 }
 
@@ -154,11 +170,14 @@ func containers(spec *corev1.PodSpec) []Container {
 		if p := spec.InitContainers[i].RestartPolicy; p != nil && *p == corev1.ContainerRestartPolicyAlways {
 			role = Sidecar
 		}
+
 		out = append(out, container(&spec.InitContainers[i], role))
 	}
+
 	for i := range spec.Containers {
 		out = append(out, container(&spec.Containers[i], App))
 	}
+
 	return out
 }
 
@@ -166,9 +185,15 @@ func container(c *corev1.Container, role Role) Container {
 	restarts := slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
 		return p.ResourceName == corev1.ResourceCPU && p.RestartPolicy == corev1.RestartContainer
 	})
+
 	return Container{
-		Name: c.Name, Role: role, JVM: jvm(c), RestartsForCPU: restarts,
-		Requests: resources(c.Resources.Requests), Limits: resources(c.Resources.Limits), Declared: declared(c.Resources),
+		Name:           c.Name,
+		Role:           role,
+		JVM:            jvm(c),
+		RestartsForCPU: restarts,
+		Requests:       resources(c.Resources.Requests),
+		Limits:         resources(c.Resources.Limits),
+		Declared:       declared(c.Resources),
 	}
 }
 
@@ -185,6 +210,7 @@ func jvm(c *corev1.Container) *rightsize.JVM {
 	for _, e := range c.Env {
 		env[e.Name] = e.Value
 	}
+
 	return rightsize.FindJVM(append(slices.Clone(c.Command), c.Args...), env)
 }
 

@@ -84,7 +84,13 @@ const (
 
 // Subject returns the attributes by which a policy is selected.
 func (w Workload) Subject() rightsize.Subject {
-	return rightsize.Subject{Namespace: w.Namespace, Kind: w.Kind, Name: w.Name, Labels: w.Labels, Annotations: w.Annotations}
+	return rightsize.Subject{
+		Namespace:   w.Namespace,
+		Kind:        w.Kind,
+		Name:        w.Name,
+		Labels:      w.Labels,
+		Annotations: w.Annotations,
+	}
 }
 
 // PodRequests returns the sum of the requests of the containers that run for the life of a pod; unrequested is the name of the
@@ -94,12 +100,15 @@ func (w Workload) PodRequests() (sum Resources, unrequested string) {
 		if c.Role == Init {
 			continue
 		}
+
 		sum.CPU += c.Requests.CPU
 		sum.Memory += c.Requests.Memory
+
 		if unrequested == "" && (c.Requests.CPU == 0 || c.Requests.Memory == 0) {
 			unrequested = c.Name
 		}
 	}
+
 	return sum, unrequested
 }
 
@@ -110,6 +119,7 @@ func (w Workload) Container(name string) (Container, bool) {
 			return c, true
 		}
 	}
+
 	return Container{}, false
 }
 
@@ -129,6 +139,7 @@ func (o *Owners) Add(kind string, obj metav1.Object) {
 	if ref == nil {
 		return
 	}
+
 	if o.up == nil {
 		o.up = map[Ref]Ref{}
 	}
@@ -140,20 +151,33 @@ func (o *Owners) Add(kind string, obj metav1.Object) {
 func (o *Owners) Of(pod metav1.Object) (ref Ref, ok bool) {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller == nil {
-		return Ref{Namespace: pod.GetNamespace(), APIVersion: "v1", Kind: "Pod", Name: pod.GetName()}, true
+		return Ref{
+			Namespace:  pod.GetNamespace(),
+			APIVersion: "v1",
+			Kind:       "Pod",
+			Name:       pod.GetName(),
+		}, true
 	}
+
 	if controller.Kind == "Node" && controller.APIVersion == "v1" {
 		return Ref{}, false
 	}
+
 	owner := fromOwner(pod.GetNamespace(), controller)
 	if top, found := o.up[Ref{Namespace: owner.Namespace, Kind: owner.Kind, Name: owner.Name}]; found {
 		return top, true
 	}
+
 	return owner, true
 }
 
 func fromOwner(namespace string, ref *metav1.OwnerReference) Ref {
-	return Ref{Namespace: namespace, APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name}
+	return Ref{
+		Namespace:  namespace,
+		APIVersion: ref.APIVersion,
+		Kind:       ref.Kind,
+		Name:       ref.Name,
+	}
 }
 
 // Ref identifies a workload: the topmost owner of a pod that Crane sizes or scales (Deployment, StatefulSet, DaemonSet, CronJob,
@@ -170,6 +194,7 @@ func (r Ref) String() string {
 	if r.Namespace == "" {
 		return r.Kind + "/" + r.Name
 	}
+
 	return r.Namespace + "/" + r.Kind + "/" + r.Name
 }
 

@@ -61,6 +61,7 @@ func TestFromObject(t *testing.T) {
 			}}},
 		}}},
 	}}
+
 	for kind, c := range map[string]struct {
 		obj      client.Object
 		replicas int32
@@ -88,10 +89,12 @@ func TestFromObject(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			want := Workload{
 				Ref: Ref{Namespace: "ns", APIVersion: "g/v1", Kind: kind, Name: "x"}, UID: "u", Labels: map[string]string{"a": "b"},
 				Replicas: c.replicas, Containers: wantContainers(),
 			}
+
 			switch kind {
 			case "Deployment", "StatefulSet", "ReplicaSet", "ReplicationController":
 				want.Available = new(int32(0))
@@ -100,6 +103,7 @@ func TestFromObject(t *testing.T) {
 			case "Rollout":
 				want.Available = new(int32(2))
 			}
+
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -143,15 +147,18 @@ func TestOwners(t *testing.T) {
 			},
 		}}
 	}
+
 	bare := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "bare"}}
 	var owners Owners
 	if ref, ok := owners.Of(owned("p", "apps/v1", "ReplicaSet", "unknown")); !ok || ref.Kind != "ReplicaSet" {
 		t.Errorf("without any knowledge the owner is %v, %t", ref, ok)
 	}
+
 	owners.Add("ReplicaSet", owned("web-1", "apps/v1", "Deployment", "web"))
 	owners.Add("ReplicaSet", owned("canary-1", "argoproj.io/v1alpha1", "Rollout", "canary"))
 	owners.Add("Job", owned("night-1", "batch/v1", "CronJob", "night"))
 	owners.Add("Job", bare)
+
 	for name, c := range map[string]struct {
 		pod  metav1.Object
 		want string
@@ -170,6 +177,7 @@ func TestOwners(t *testing.T) {
 			}
 		})
 	}
+
 	if ref, ok := owners.Of(owned("etcd", "v1", "Node", "n1")); ok {
 		t.Errorf("a static pod has the workload %v", ref)
 	}

@@ -54,22 +54,27 @@ func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, sele
 	if err != nil {
 		return nil, status.BadRequest("%s: %v", info.Metric, err)
 	}
+
 	// Authorization covers only the namespace of the request.
 	if key.TargetNamespace != namespace {
 		return nil, status.BadRequest("%s: targetNamespace is %q in a request for namespace %q", info.Metric, key.TargetNamespace, namespace)
 	}
+
 	if err := p.CheckSynced(); err != nil {
 		return nil, status.Unavailable("%s: %v", info.Metric, err)
 	}
+
 	value := external_metrics.ExternalMetricValue{MetricName: info.Metric, MetricLabels: key.MatchLabels()}
 	if info.Metric == autoscalingv1alpha1.MetricCron {
 		err = p.cron(ctx, key, &value)
 	} else {
 		err = p.prediction(ctx, key, &value)
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	return &external_metrics.ExternalMetricValueList{Items: []external_metrics.ExternalMetricValue{value}}, nil
 }
 
@@ -78,23 +83,31 @@ func (p *Provider) prediction(ctx context.Context, key scalingmetric.Key, into *
 	if err := p.listForTarget(ctx, key, &list); err != nil {
 		return err
 	}
+
 	found := slices.DeleteFunc(list.Items, func(tsp predictionv1alpha1.TimeSeriesPrediction) bool {
 		return !key.SelectsPrediction(&tsp) || !predictsMetric(&tsp, key.Identifier)
 	})
+
 	tsp, err := singleObject(into.MetricName, "TimeSeriesPrediction", key, found, func(tsp *predictionv1alpha1.TimeSeriesPrediction) string { return tsp.Name })
 	if err != nil {
 		return err
 	}
+
 	forecast, err := scalingmetric.ActionableForecast(tsp, key.Identifier, p.Clock.Now())
 	if err != nil {
 		message := fmt.Sprintf("%s of %s: TimeSeriesPrediction %s/%s has no forecast to act on: %v", into.MetricName, key.Identifier, tsp.Namespace, tsp.Name, err)
 		if errors.Is(err, scalingmetric.ErrSeveralSeries) {
 			return status.Unprocessable("%s", message)
 		}
+
 		return status.Unavailable("%s", message)
 	}
+
 	window := int64(forecast.Window.Seconds())
-	into.Value, into.Timestamp, into.WindowSeconds = scalingmetric.NewQuantity(forecast.Value), metav1.NewTime(forecast.CreatedAt), &window
+	into.Value = scalingmetric.NewQuantity(forecast.Value)
+	into.Timestamp = metav1.NewTime(forecast.CreatedAt)
+	into.WindowSeconds = &window
+
 	return nil
 }
 
@@ -110,17 +123,21 @@ func (p *Provider) cron(ctx context.Context, key scalingmetric.Key, into *extern
 	if err := p.listForTarget(ctx, key, &list); err != nil {
 		return err
 	}
+
 	found := slices.DeleteFunc(list.Items, func(ehpa autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) bool {
 		return !key.SelectsAutoscaler(&ehpa) || len(ehpa.Spec.Crons) == 0
 	})
+
 	ehpa, err := singleObject(into.MetricName, "EffectiveHorizontalPodAutoscaler with crons", key, found,
 		func(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) string { return ehpa.Name })
 	if err != nil {
 		return err
 	}
+
 	now := p.Clock.Now()
 	into.Value = *resource.NewQuantity(int64(scalingmetric.CronReplicas(ehpa, p.Zones, now)), resource.DecimalSI)
 	into.Timestamp = metav1.NewTime(now)
+
 	return nil
 }
 
@@ -131,6 +148,7 @@ func (p *Provider) listForTarget(ctx context.Context, key scalingmetric.Key, int
 	if err != nil {
 		return status.Unavailable("looking for %s %s/%s: %v", key.TargetKind, key.TargetNamespace, key.TargetName, err)
 	}
+
 	return nil
 }
 
@@ -143,14 +161,17 @@ func singleObject[T any](metric, kind string, key scalingmetric.Key, found []T, 
 	case 0:
 		return nil, status.NotFound("%s: there is no %s", what, kind)
 	}
+
 	const shown = 3
 	names := make([]string, 0, shown+1)
 	for i := range found[:min(shown, len(found))] {
 		names = append(names, name(&found[i]))
 	}
+
 	if len(found) > shown {
 		names = append(names, "...")
 	}
+
 	return nil, status.Unprocessable("%s: there are %d (%s), and exactly one is required: several autoscalers have the same target",
 		what, len(found), strings.Join(names, ", "))
 }
@@ -165,6 +186,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 			return fmt.Errorf("indexing %T by target: %w", o, err)
 		}
 	}
+
 	return nil
 }
 
@@ -178,6 +200,7 @@ func TargetIndexValues(o client.Object) []string {
 	case *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler:
 		return []string{o.Spec.ScaleTargetRef.Kind + "/" + o.Spec.ScaleTargetRef.Name}
 	}
+
 	return nil
 }
 
@@ -189,19 +212,23 @@ func TrimObject(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
+
 	o.SetManagedFields(nil)
 	o.SetAnnotations(nil)
+
 	if tsp, ok := object.(*predictionv1alpha1.TimeSeriesPrediction); ok {
 		for i := range tsp.Status.PredictionMetrics {
 			m := &tsp.Status.PredictionMetrics[i]
 			if m.Scaling != nil {
 				m.Scaling.Ledger = ""
 			}
+
 			for n := range m.Prediction {
 				shareSampleMemory(m.Prediction[n].Samples)
 			}
 		}
 	}
+
 	return object, nil
 }
 
@@ -211,14 +238,18 @@ func shareSampleMemory(samples []predictionv1alpha1.Sample) {
 	for i := range samples {
 		size += len(samples[i].Value)
 	}
+
 	var all strings.Builder
 	all.Grow(size)
+
 	for i := range samples {
 		all.WriteString(samples[i].Value)
 	}
+
 	text := all.String()
 	for i := range samples {
 		n := len(samples[i].Value)
-		samples[i].Value, text = text[:n], text[n:]
+		samples[i].Value = text[:n]
+		text = text[n:]
 	}
 }

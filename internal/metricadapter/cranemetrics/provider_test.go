@@ -41,33 +41,42 @@ func newPrediction(name, target string, values ...string) *predictionv1alpha1.Ti
 			PredictionMetrics: []predictionv1alpha1.PredictionMetric{{ResourceIdentifier: "resource.cpu"}},
 		},
 	}
+
 	var samples []predictionv1alpha1.Sample
 	for i, v := range values {
 		samples = append(samples, predictionv1alpha1.Sample{Value: v, Timestamp: noon().Add(time.Duration(i) * 5 * time.Minute).Unix()})
 	}
+
 	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{{
 		ResourceIdentifier: "resource.cpu", Ready: true, Skill: "0.5", UpdateTime: &metav1.Time{Time: noon().Add(-time.Minute)},
 		Prediction: []predictionv1alpha1.MetricTimeSeries{{Samples: samples}},
 	}}
+
 	return tsp
 }
 
 func newAutoscaler(name, target string, crons ...autoscalingv1alpha1.CronSpec) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
 	e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
-	e.Spec.ScaleTargetRef.Kind, e.Spec.ScaleTargetRef.Name, e.Spec.Crons = "Deployment", target, crons
+	e.Spec.ScaleTargetRef.Kind = "Deployment"
+	e.Spec.ScaleTargetRef.Name = target
+	e.Spec.Crons = crons
+
 	return e
 }
 
 func newProvider(t *testing.T, local *time.Location, objects ...client.Object) *cranemetrics.Provider {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	if err := errors.Join(predictionv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
+
 	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)
 	for _, o := range []client.Object{&predictionv1alpha1.TimeSeriesPrediction{}, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}} {
 		b = b.WithIndex(o, cranemetrics.TargetIndex, cranemetrics.TargetIndexValues)
 	}
+
 	return &cranemetrics.Provider{Reader: b.Build(), CheckSynced: func() error { return nil }, Zones: &scalingmetric.Zones{Default: local}, Clock: testclock.NewFakePassiveClock(noon())}
 }
 
@@ -76,10 +85,12 @@ func TestValues(t *testing.T) {
 	several.Status.PredictionMetrics[0].Prediction = append(several.Status.PredictionMetrics[0].Prediction, several.Status.PredictionMetrics[0].Prediction[0])
 	foreign := newPrediction("foreign", "foreign", "1")
 	foreign.Labels = nil
+
 	tokyo, err := time.LoadLocation("Asia/Tokyo")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	lunch := autoscalingv1alpha1.CronSpec{CronName: "lunch", Start: "30 11 * * *", End: "30 12 * * *", TargetReplicas: 9}
 	broken := autoscalingv1alpha1.CronSpec{CronName: "broken", Start: "never", End: "30 12 * * *", TargetReplicas: 99}
 	objects := []client.Object{
@@ -89,11 +100,13 @@ func TestValues(t *testing.T) {
 		several, foreign,
 		newAutoscaler("web", "web", lunch, broken), newAutoscaler("plain", "plain"),
 	}
+
 	const predicted, cron = autoscalingv1alpha1.MetricPrediction, autoscalingv1alpha1.MetricCron
 	old := newPrediction("old", "old", "1", "1")
 	for i := range old.Status.PredictionMetrics[0].Prediction[0].Samples {
 		old.Status.PredictionMetrics[0].Prediction[0].Samples[i].Timestamp -= 3600
 	}
+
 	objects[2] = old
 	for name, c := range map[string]struct {
 		metric, target, identifier, namespace string
@@ -125,17 +138,21 @@ func TestValues(t *testing.T) {
 			if namespace == "" {
 				namespace = "shop"
 			}
+
 			selector := labels.SelectorFromSet(labels.Set{
 				"targetKind": "Deployment", "targetName": c.target, "targetNamespace": "shop", "resourceIdentifier": identifier,
 			})
+
 			list, err := p.GetExternalMetric(t.Context(), namespace, selector, provider.ExternalMetricInfo{Metric: c.metric})
 			if c.code != 0 {
 				wantStatus(t, err, c.code, c.want)
 				return
 			}
+
 			if err != nil || len(list.Items) != 1 || list.Items[0].Value.String() != c.want {
 				t.Fatalf("got %v, %v; want %s", list, err, c.want)
 			}
+
 			if c.metric == predicted && !list.Items[0].Timestamp.Time.Equal(noon().Add(-time.Minute)) {
 				t.Errorf("timestamp %s is not when the forecast was made", list.Items[0].Timestamp)
 			}
@@ -145,6 +162,7 @@ func TestValues(t *testing.T) {
 
 func wantStatus(t *testing.T, err error, code int32, say string) {
 	t.Helper()
+
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Code != code || !strings.Contains(err.Error(), say) {
 		t.Errorf("got %v, want code %d and %q", err, code, say)
@@ -166,15 +184,18 @@ func TestLean(t *testing.T) {
 	tsp.Status.PredictionMetrics[0].Scaling = &predictionv1alpha1.ScalingChoice{Use: true, Ledger: "state"}
 	tsp.Annotations = map[string]string{"a": "b"}
 	tsp.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
+
 	got, err := cranemetrics.TrimObject(tsp)
 	lean, ok := got.(*predictionv1alpha1.TimeSeriesPrediction)
 	if err != nil || !ok || lean.ManagedFields != nil || lean.Annotations != nil || len(lean.Status.PredictionMetrics) != 1 {
 		t.Fatalf("got %+v, %v", got, err)
 	}
+
 	m := lean.Status.PredictionMetrics[0]
 	if !m.Scaling.Use || m.Scaling.Ledger != "" {
 		t.Errorf("the account is %+v", m.Scaling)
 	}
+
 	for i, s := range m.Prediction[0].Samples {
 		if s.Value != values[i] {
 			t.Errorf("sample %d is %q, want %q", i, s.Value, values[i])

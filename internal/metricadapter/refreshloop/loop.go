@@ -21,10 +21,13 @@ func Run(ctx context.Context, name string, clk clock.WithTicker, interval time.D
 	log := logr.FromContextOrDiscard(ctx).WithName(name)
 	logged := ""
 	for {
-		wait, failure := interval, ""
+		wait := interval
+		failure := ""
 		if err := refresh(ctx); err != nil {
-			wait, failure = min(retryInterval, interval), err.Error()
+			wait = min(retryInterval, interval)
+			failure = err.Error()
 		}
+
 		if failure != logged && ctx.Err() == nil {
 			logged = failure
 			if failure != "" {
@@ -33,6 +36,7 @@ func Run(ctx context.Context, name string, clk clock.WithTicker, interval time.D
 				log.Info("refresh succeeded again")
 			}
 		}
+
 		timer := clk.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -41,6 +45,7 @@ func Run(ctx context.Context, name string, clk clock.WithTicker, interval time.D
 		case <-wake:
 		case <-timer.C():
 		}
+
 		timer.Stop()
 	}
 }

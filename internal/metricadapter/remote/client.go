@@ -59,15 +59,18 @@ func newClient(c Config) (*client, error) {
 		EnableHTTP2: true, FollowRedirects: false,
 		TLSConfig: promconfig.TLSConfig{CAFile: c.CAFile, ServerName: c.host()},
 	}
+
 	switch {
 	case c.TokenFile != "":
 		stack.Authorization = &promconfig.Authorization{Type: "Bearer", CredentialsFile: c.TokenFile}
 	case c.Token != "":
 		stack.Authorization = &promconfig.Authorization{Type: "Bearer", Credentials: promconfig.Secret(c.Token)}
 	}
+
 	if err := stack.Validate(); err != nil {
 		return nil, fmt.Errorf("remote adapter: %w", err)
 	}
+
 	dialer := &net.Dialer{Timeout: requestTimeout / 3}
 	transport, err := promconfig.NewRoundTripperFromConfig(stack, "remote-adapter",
 		promconfig.WithUserAgent("crane-metric-adapter/"+version.String()),
@@ -75,11 +78,14 @@ func newClient(c Config) (*client, error) {
 			if c.Address != "" {
 				address = c.Address
 			}
+
 			return dialer.DialContext(ctx, network, address)
 		}))
+
 	if err != nil {
 		return nil, fmt.Errorf("remote adapter: %w", err)
 	}
+
 	return &client{
 		base: "https://" + net.JoinHostPort(c.host(), strconv.Itoa(c.Port)),
 		http: &http.Client{Transport: transport, Timeout: requestTimeout, CheckRedirect: func(*http.Request, []*http.Request) error {
@@ -98,20 +104,24 @@ func (c *client) get(ctx context.Context, path string, query url.Values, into an
 	case <-ctx.Done():
 		return status.Unavailable("remote adapter: %v", context.Cause(ctx))
 	}
+
 	target := c.base + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
 	if err != nil {
 		return status.BadRequest("remote adapter: %v", err)
 	}
+
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return unreachable(ctx, err)
 	}
 	defer resp.Body.Close()
+
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBodyBytes+1))
 	switch {
 	case err != nil:
@@ -121,9 +131,11 @@ func (c *client) get(ctx context.Context, path string, query url.Values, into an
 	case resp.StatusCode != http.StatusOK:
 		return statusError(resp.StatusCode, body)
 	}
+
 	if err := json.Unmarshal(body, into); err != nil {
 		return status.Unavailable("remote adapter: not the metrics API: %v", err)
 	}
+
 	return nil
 }
 
@@ -140,6 +152,7 @@ func statusError(code int, body []byte) error {
 	if json.Unmarshal(body, &reported) == nil && reported.Message != "" {
 		message = reported.Message
 	}
+
 	switch code {
 	case http.StatusNotFound:
 		return status.NotFound("remote adapter: %s", message)
@@ -148,5 +161,6 @@ func statusError(code int, body []byte) error {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return status.Unavailable("remote adapter: it denies this adapter access: %s", message)
 	}
+
 	return status.Unavailable("remote adapter: status %d: %s", code, message)
 }

@@ -56,19 +56,27 @@ func New(c Config, interval time.Duration, clk clock.WithTicker) (*Provider, err
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{client: client, interval: interval, clock: clk, lastError: errors.New("the remote adapter has not answered yet")}, nil
+
+	return &Provider{
+		client:    client,
+		interval:  interval,
+		clock:     clk,
+		lastError: errors.New("the remote adapter has not answered yet"),
+	}, nil
 }
 
 // Ready returns the error of the last discovery, nil after a success.
 func (p *Provider) Ready() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.lastError
 }
 
 func (p *Provider) currentMetrics() servedMetrics {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.served
 }
 
@@ -78,9 +86,13 @@ func (p *Provider) Run(ctx context.Context) error {
 		found, err := p.discover(ctx)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.lastError = err; err == nil {
+
+		p.lastError = err
+
+		if err == nil {
 			p.served = found
 		}
+
 		return err
 	})
 }
@@ -95,26 +107,31 @@ func (p *Provider) discover(ctx context.Context) (servedMetrics, error) {
 	case err != nil:
 		return s, err
 	}
+
 	for _, r := range list.APIResources {
 		s.external = append(s.external, provider.ExternalMetricInfo{Metric: r.Name})
 	}
+
 	list = metav1.APIResourceList{}
 	err := p.client.get(ctx, apiPath(customv1beta2.SchemeGroupVersion), nil, &list)
 	if isNotFound(err) {
 		s.oldCustom = true
 		err = p.client.get(ctx, apiPath(customv1beta1.SchemeGroupVersion), nil, &list)
 	}
+
 	switch {
 	case isNotFound(err):
 		s.noCustom = true
 	case err != nil:
 		return s, err
 	}
+
 	for _, r := range list.APIResources {
 		if kind, metric, ok := strings.Cut(r.Name, "/"); ok {
 			s.custom = append(s.custom, provider.CustomMetricInfo{GroupResource: schema.ParseGroupResource(kind), Namespaced: r.Namespaced, Metric: metric})
 		}
 	}
+
 	return s, nil
 }
 
@@ -148,10 +165,12 @@ func (e External) GetExternalMetric(ctx context.Context, namespace string, selec
 	if err := e.client.get(ctx, path, withSelector(nil, "labelSelector", selector), &list); err != nil {
 		return nil, err
 	}
+
 	out := &external_metrics.ExternalMetricValueList{}
 	if err := apiserver.Scheme.Convert(&list, out, nil); err != nil {
 		return nil, status.Unavailable("remote adapter: %v", err)
 	}
+
 	return out, nil
 }
 
@@ -167,9 +186,11 @@ func (c Custom) GetMetricByName(ctx context.Context, name types.NamespacedName, 
 	if err != nil {
 		return nil, err
 	}
+
 	if len(list.Items) != 1 {
 		return nil, status.NotFound("remote adapter: %d values of %s for %s", len(list.Items), info.Metric, name)
 	}
+
 	return &list.Items[0], nil
 }
 
@@ -182,8 +203,10 @@ func (c Custom) read(ctx context.Context, namespace, name string, info provider.
 	version := customv1beta2.SchemeGroupVersion
 	var list any = &customv1beta2.MetricValueList{}
 	if c.currentMetrics().oldCustom {
-		version, list = customv1beta1.SchemeGroupVersion, &customv1beta1.MetricValueList{}
+		version = customv1beta1.SchemeGroupVersion
+		list = &customv1beta1.MetricValueList{}
 	}
+
 	path := apiPath(version)
 	switch {
 	case info.GroupResource.Resource == "namespaces" && namespace == "":
@@ -195,14 +218,17 @@ func (c Custom) read(ctx context.Context, namespace, name string, info provider.
 		}
 		path += "/" + url.PathEscape(info.GroupResource.String()) + "/" + url.PathEscape(name) + "/" + url.PathEscape(info.Metric)
 	}
+
 	query := withSelector(withSelector(nil, "labelSelector", selector), "metricLabelSelector", metricSelector)
 	if err := c.client.get(ctx, path, query, list); err != nil {
 		return nil, err
 	}
+
 	out := &custom_metrics.MetricValueList{}
 	if err := apiserver.Scheme.Convert(list, out, nil); err != nil {
 		return nil, status.Unavailable("remote adapter: %v", err)
 	}
+
 	return out, nil
 }
 
@@ -211,9 +237,11 @@ func withSelector(query url.Values, name string, selector labels.Selector) url.V
 	if selector == nil || selector.Empty() {
 		return query
 	}
+
 	if query == nil {
 		query = url.Values{}
 	}
+
 	query.Set(name, selector.String())
 	return query
 }

@@ -29,32 +29,39 @@ import (
 // newTestProvider returns a provider of an adapter that a handler implements.
 func newTestProvider(t *testing.T, handler http.HandlerFunc) *Provider {
 	t.Helper()
+
 	authority, err := pki.NewAuthority("test", time.Hour, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	pair, err := authority.IssueServingFor(time.Hour, "other.monitoring.svc")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	both, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	server := httptest.NewUnstartedServer(handler)
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{both}, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
 	t.Cleanup(server.Close)
+
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(ca, authority.CertPEM(), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	p, err := New(Config{
 		Namespace: "monitoring", Service: "other", Port: 443, Address: server.Listener.Addr().String(), CAFile: ca, Token: "secret",
 	}, time.Minute, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return p
 }
 
@@ -67,6 +74,7 @@ func TestOldAdapter(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
+
 		switch r.URL.Path {
 		case "/apis/custom.metrics.k8s.io/v1beta1":
 			_, _ = io.WriteString(w, `{"resources":[{"name":"pods/rps","namespaced":true},{"name":"nonsense"}]}`)
@@ -78,16 +86,20 @@ func TestOldAdapter(t *testing.T) {
 			http.NotFound(w, r)
 		}
 	})
+
 	found, err := p.discover(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p.served = found
 	if (External{p}).Serves("x") || !(Custom{p}).Serves("x") || fmt.Sprint((Custom{p}).ListAllMetrics()) != "[pods/rps(namespaced)]" {
 		t.Errorf("served %+v", found)
 	}
+
 	info := provider.CustomMetricInfo{GroupResource: schema.GroupResource{Resource: "pods"}, Namespaced: true, Metric: "rps"}
 	selector, _ := labels.Parse("verb=get")
+
 	value, err := Custom{p}.GetMetricByName(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web-0"}, info, selector)
 	if err != nil || value.Value.String() != "1500m" || value.Metric.Name != "rps" || value.Timestamp.IsZero() {
 		t.Errorf("got %+v, %v", value, err)
@@ -95,6 +107,7 @@ func TestOldAdapter(t *testing.T) {
 	if last := asked[len(asked)-1]; !strings.HasSuffix(last, "?metricLabelSelector=verb%3Dget") {
 		t.Errorf("asked %s", last)
 	}
+
 	info.GroupResource.Resource = "namespaces"
 	if value, err := (Custom{p}).GetMetricByName(t.Context(), types.NamespacedName{Name: "shop"}, info, labels.Everything()); err != nil || value.Value.String() != "3" {
 		t.Errorf("of a namespace: %+v, %v", value, err)
@@ -125,6 +138,7 @@ func TestHostileAnswers(t *testing.T) {
 				w.WriteHeader(c.code)
 				_, _ = io.WriteString(w, c.body)
 			})
+
 			list, err := External{p}.GetExternalMetric(t.Context(), "shop", labels.Everything(), provider.ExternalMetricInfo{Metric: "x"})
 			var status apierrors.APIStatus
 			if list != nil || !errors.As(err, &status) || status.Status().Code != c.want || !strings.Contains(err.Error(), c.say) {

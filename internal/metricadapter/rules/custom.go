@@ -50,6 +50,7 @@ func (c Custom) ListAllMetrics() []provider.CustomMetricInfo {
 	if listing == nil {
 		return nil
 	}
+
 	var all []provider.CustomMetricInfo
 	for _, k := range listing.Custom(rules) {
 		for _, name := range k.Resources {
@@ -58,6 +59,7 @@ func (c Custom) ListAllMetrics() []provider.CustomMetricInfo {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -67,6 +69,7 @@ func (c Custom) GetMetricByName(ctx context.Context, name types.NamespacedName, 
 	if err != nil {
 		return nil, err
 	}
+
 	return &list.Items[0], nil
 }
 
@@ -77,6 +80,7 @@ func (c Custom) GetMetricBySelector(ctx context.Context, namespace string, selec
 	if err != nil {
 		return nil, err
 	}
+
 	names, err := c.Objects.listNames(ctx, r, namespace, selector)
 	switch {
 	case err != nil:
@@ -86,6 +90,7 @@ func (c Custom) GetMetricBySelector(ctx context.Context, namespace string, selec
 	case len(names) > maxObjects:
 		return nil, status.Unprocessable("%s: %d %s match %q, more than %d", info.Metric, len(names), info.GroupResource.String(), selector, maxObjects)
 	}
+
 	return c.read(ctx, namespace, names, info, metricSelector)
 }
 
@@ -95,41 +100,52 @@ func (c Custom) read(ctx context.Context, namespace string, names []string, info
 	if err != nil {
 		return nil, err
 	}
+
 	matchers, err := promadapter.SelectorMatchers(selector)
 	if err != nil {
 		return nil, status.BadRequest("%s: %v", info.Metric, err)
 	}
+
 	rules, listing := c.current()
 	list := &custom_metrics.MetricValueList{}
 	bad := 0
 	for part := range slices.Chunk(names, namesPerQuery) {
 		expr, label, found, err := rules.CustomExpr(listing, info.Metric, promadapter.Objects{
-			Group: r.groupResource.Group, Resource: r.singular, Namespace: namespace, Names: part,
+			Group:     r.groupResource.Group,
+			Resource:  r.singular,
+			Namespace: namespace,
+			Names:     part,
 		}, matchers)
+
 		switch {
 		case err != nil:
 			return nil, ruleError(info.Metric, err)
 		case !found:
 			return nil, status.NotFound("%s: no rule defines this metric of %s", info.Metric, info.GroupResource.String())
 		}
+
 		samples, err := c.Query(ctx, expr, c.Clock.Now())
 		if err != nil {
 			return nil, status.Unavailable("%s: %s", info.Metric, metrics.PublicMessage(err))
 		}
+
 		values, wrong := samplesByName(samples, label, part)
 		bad += wrong
+
 		for _, name := range part {
 			if v, ok := values[name]; ok {
 				list.Items = append(list.Items, r.metricValue(namespace, name, info.Metric, v))
 			}
 		}
 	}
+
 	switch {
 	case len(list.Items) > 0:
 		return list, nil
 	case bad > 0:
 		return nil, status.Unavailable("%s: none of %d values is a number", info.Metric, bad)
 	}
+
 	return nil, status.NotFound("%s: no series for %d %s of namespace %q", info.Metric, len(names), info.GroupResource.String(), namespace)
 }
 
@@ -143,18 +159,22 @@ func samplesByName(samples []metrics.Sample, label string, names []string) (foun
 		if !slices.Contains(names, name) {
 			continue
 		}
+
 		if _, ok := quantity(s.Value); !ok {
 			broken[name] = true
 			continue
 		}
+
 		if had, twice := found[name]; twice {
 			s.Value += had.Value
 		}
 		found[name] = s
 	}
+
 	for name := range broken {
 		delete(found, name)
 	}
+
 	return found, len(broken)
 }
 
@@ -163,9 +183,14 @@ func (r resourceInfo) metricValue(namespace, name, metric string, s metrics.Samp
 	q, _ := quantity(s.Value)
 	return custom_metrics.MetricValue{
 		DescribedObject: custom_metrics.ObjectReference{
-			APIVersion: r.kind.GroupVersion().String(), Kind: r.kind.Kind, Namespace: namespace, Name: name,
+			APIVersion: r.kind.GroupVersion().String(),
+			Kind:       r.kind.Kind,
+			Namespace:  namespace,
+			Name:       name,
 		},
-		Metric: custom_metrics.MetricIdentifier{Name: metric}, Timestamp: metav1.NewTime(s.Time), Value: q,
+		Metric:    custom_metrics.MetricIdentifier{Name: metric},
+		Timestamp: metav1.NewTime(s.Time),
+		Value:     q,
 	}
 }
 
@@ -200,6 +225,7 @@ func (r *Resources) Run(ctx context.Context) error {
 			mapper := restmapper.NewDiscoveryRESTMapper(groups)
 			r.mapper.Store(&mapper)
 		}
+
 		return err
 	})
 }
@@ -210,6 +236,7 @@ func (r *Resources) lookup(name schema.GroupResource) (resourceInfo, error) {
 	if mapper == nil {
 		return resourceInfo{}, status.Unavailable("%s: the resources of the cluster are not known yet", name.String())
 	}
+
 	found, err := describeResource(*mapper, name)
 	if meta.IsNoMatchError(err) {
 		return resourceInfo{}, status.NotFound("%s: the cluster has no such resource", name.String())
@@ -217,6 +244,7 @@ func (r *Resources) lookup(name schema.GroupResource) (resourceInfo, error) {
 	if err != nil {
 		return resourceInfo{}, status.BadRequest("%s: %v", name.String(), err)
 	}
+
 	return found, nil
 }
 
@@ -230,20 +258,27 @@ func describeResource(mapper meta.RESTMapper, name schema.GroupResource) (resour
 	if err != nil {
 		return resourceInfo{}, err
 	}
+
 	kind, err := mapper.KindFor(gvr)
 	if err != nil {
 		return resourceInfo{}, err
 	}
+
 	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return resourceInfo{}, err
 	}
+
 	singular, err := mapper.ResourceSingularizer(gvr.Resource)
 	if err != nil {
 		return resourceInfo{}, fmt.Errorf("singular of %s: %w", gvr.Resource, err)
 	}
+
 	return resourceInfo{
-		groupResource: gvr.GroupResource(), version: gvr.Version, singular: singular, kind: kind,
-		namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace,
+		groupResource: gvr.GroupResource(),
+		version:       gvr.Version,
+		singular:      singular,
+		kind:          kind,
+		namespaced:    mapping.Scope.Name() == meta.RESTScopeNameNamespace,
 	}, nil
 }

@@ -32,9 +32,11 @@ rules:
   resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
   metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
 `), nil)
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	pods := meta.NewDefaultRESTMapper(nil)
 	pods.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	pods.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
@@ -42,6 +44,7 @@ rules:
 	resources := &Resources{}
 	resources.mapper.Store(&mapper)
 	failing := false
+
 	p := New(Config{
 		Resources: resources,
 		Rules:     func() *promadapter.Rules { return rules }, Clock: clock.RealClock{},
@@ -49,12 +52,15 @@ rules:
 			if failing {
 				return nil, &prometheus.Error{Kind: prometheus.Unreachable, URL: "http://10.1.2.3:9090/api/v1/query", Err: errors.New("dial tcp 10.1.2.3:9090")}
 			}
+
 			return []metrics.Sample{{Labels: metrics.Labels{"__name__": "depth", "namespace": "shop", "pod": "web-0"}, Value: 1}}, nil
 		},
 	})
+
 	if err := p.refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	failing = true
 	_, external := External{p}.GetExternalMetric(t.Context(), "shop", labels.Everything(), provider.ExternalMetricInfo{Metric: "depth"})
 	_, custom := Custom{p}.GetMetricByName(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web-0"}, provider.CustomMetricInfo{

@@ -37,10 +37,12 @@ func (e External) ListAllExternalMetrics() []provider.ExternalMetricInfo {
 	if listing == nil {
 		return nil
 	}
+
 	var all []provider.ExternalMetricInfo
 	for _, k := range listing.External(rules) {
 		all = append(all, provider.ExternalMetricInfo{Metric: k.Metric})
 	}
+
 	return all
 }
 
@@ -51,6 +53,7 @@ func (e External) GetExternalMetric(ctx context.Context, namespace string, selec
 	if err != nil {
 		return nil, status.BadRequest("%s: %v", info.Metric, err)
 	}
+
 	rules, listing := e.current()
 	expr, found, err := rules.ExternalExpr(listing, info.Metric, namespace, matchers)
 	switch {
@@ -59,21 +62,28 @@ func (e External) GetExternalMetric(ctx context.Context, namespace string, selec
 	case !found:
 		return nil, status.NotFound("%s: no rule defines this metric", info.Metric)
 	}
+
 	samples, err := e.query(ctx, info.Metric, expr)
 	if err != nil {
 		return nil, err
 	}
+
 	list := &external_metrics.ExternalMetricValueList{Items: make([]external_metrics.ExternalMetricValue, 0, len(samples))}
 	for _, s := range samples {
 		value, ok := quantity(s.Value)
 		if !ok {
 			return nil, status.Unavailable("%s: the value of %v is %v, which is not a number", info.Metric, s.Labels, s.Value)
 		}
+
 		delete(s.Labels, "__name__")
 		list.Items = append(list.Items, external_metrics.ExternalMetricValue{
-			MetricName: info.Metric, MetricLabels: s.Labels, Timestamp: metav1.NewTime(s.Time), Value: value,
+			MetricName:   info.Metric,
+			MetricLabels: s.Labels,
+			Timestamp:    metav1.NewTime(s.Time),
+			Value:        value,
 		})
 	}
+
 	return list, nil
 }
 
@@ -82,6 +92,7 @@ func ruleError(metric string, err error) error {
 	if errors.Is(err, promadapter.ErrNotListed) {
 		return status.Unavailable("%s: %v", metric, err)
 	}
+
 	return status.Unprocessable("%s: %v", metric, err)
 }
 
@@ -96,6 +107,7 @@ func (p *Provider) query(ctx context.Context, metric, expr string) ([]metrics.Sa
 	case len(samples) > maxValues:
 		return nil, status.Unprocessable("%s: %d series match, more than %d: aggregate them in the rule: %s", metric, len(samples), maxValues, expr)
 	}
+
 	return samples, nil
 }
 
@@ -104,9 +116,11 @@ func quantity(v float64) (q resource.Quantity, ok bool) {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return q, false
 	}
+
 	q = scalingmetric.NewQuantity(math.Abs(v))
 	if v < 0 {
 		q.Neg()
 	}
+
 	return q, true
 }

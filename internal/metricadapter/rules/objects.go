@@ -59,6 +59,7 @@ func (o *Objects) Run(ctx context.Context) error {
 	close(o.stop)
 	o.mu.Unlock()
 	o.running.Wait()
+
 	return nil
 }
 
@@ -68,14 +69,18 @@ func (o *Objects) listNames(ctx context.Context, r resourceInfo, namespace strin
 	if err != nil {
 		return nil, err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
+
 	if !w.HasSynced() && !cache.WaitForCacheSync(ctx.Done(), w.HasSynced) {
 		if why := w.failure(); why != "" {
 			return nil, status.Unavailable("names of %s cannot be read: %s", r.groupResource.String(), why)
 		}
+
 		return nil, status.Unavailable("names of %s have not been read yet", r.groupResource.String())
 	}
+
 	var names []string
 	err = cache.ListAllByNamespace(w.GetIndexer(), namespace, selector, func(object any) {
 		if m, ok := object.(*metav1.PartialObjectMetadata); ok {
@@ -85,6 +90,7 @@ func (o *Objects) listNames(ctx context.Context, r resourceInfo, namespace strin
 	if err != nil {
 		return nil, status.Unavailable("names of %s: %v", r.groupResource.String(), err)
 	}
+
 	slices.Sort(names)
 	return names, nil
 }
@@ -93,24 +99,30 @@ func (o *Objects) listNames(ctx context.Context, r resourceInfo, namespace strin
 func (o *Objects) informerFor(r resourceInfo) (*objectInformer, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if w := o.informers[r.gvr()]; w != nil {
 		return w, nil
 	}
+
 	switch {
 	case o.stopped:
 		return nil, status.Unavailable("the adapter is stopping")
 	case len(o.informers) == maxWatched:
 		return nil, status.Unprocessable("%s: objects of %d resources are watched already, and no more are", r.groupResource.String(), maxWatched)
 	}
+
 	informer := metadatainformer.NewFilteredMetadataInformer(o.client, r.gvr(), metav1.NamespaceAll, 0,
 		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, nil).Informer()
 	w := &objectInformer{SharedIndexInformer: informer}
+
 	if err := informer.SetTransform(trimMetadata); err != nil {
 		return nil, status.Unavailable("watching %s: %v", r.groupResource.String(), err)
 	}
+
 	if err := informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { w.setFailure(err) }); err != nil {
 		return nil, status.Unavailable("watching %s: %v", r.groupResource.String(), err)
 	}
+
 	o.informers[r.gvr()] = w
 	o.running.Go(func() { informer.Run(o.stop) })
 	return w, nil
@@ -120,21 +132,29 @@ func (o *Objects) informerFor(r resourceInfo) (*objectInformer, error) {
 func trimMetadata(object any) (any, error) {
 	if m, ok := object.(*metav1.PartialObjectMetadata); ok {
 		return &metav1.PartialObjectMetadata{
-			TypeMeta:   m.TypeMeta,
-			ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, Labels: m.Labels, ResourceVersion: m.ResourceVersion},
+			TypeMeta: m.TypeMeta,
+			ObjectMeta: metav1.ObjectMeta{
+				Name:            m.Name,
+				Namespace:       m.Namespace,
+				Labels:          m.Labels,
+				ResourceVersion: m.ResourceVersion,
+			},
 		}, nil
 	}
+
 	return object, nil
 }
 
 func (w *objectInformer) setFailure(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	w.failed = err.Error()
 }
 
 func (w *objectInformer) failure() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	return w.failed
 }

@@ -73,6 +73,7 @@ func (p *Provider) NotifyChanged() {
 func (p *Provider) Ready() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.lastError
 }
 
@@ -88,33 +89,44 @@ func (p *Provider) refresh(ctx context.Context) error {
 	if previous := p.found.Load(); previous != nil && previous.rules == rules {
 		before = previous.listing
 	}
-	answered, queried := false, false
+
+	answered := false
+	queried := false
 	var unreachable error // After it no further query is sent, because each would wait for a timeout.
+
 	listing, err := rules.List(ctx, before, func(ctx context.Context, expr string) ([]string, error) {
 		if unreachable != nil {
 			return nil, unreachable
 		}
+
 		samples, err := p.Query(ctx, expr, p.Clock.Now())
-		queried, answered = true, answered || err == nil
+		queried = true
+		answered = answered || err == nil
+
 		if failure := new(prometheus.Error); errors.As(err, &failure) && failure.Kind == prometheus.Unreachable {
 			unreachable = err
 		}
+
 		names := make([]string, 0, len(samples))
 		for _, s := range samples {
 			names = append(names, s.Labels["__name__"])
 		}
+
 		return names, err
 	})
+
 	serverErr := err
 	if !queried {
 		_, serverErr = p.Query(ctx, "vector(1)", p.Clock.Now())
 	} else if answered && unreachable == nil {
 		serverErr = nil // The server answered; only some rule failed.
 	}
+
 	p.mu.Lock()
 	p.lastError = serverErr
 	p.mu.Unlock()
 	p.found.Store(&ruleListing{rules: rules, listing: listing})
+
 	return errors.Join(err, serverErr)
 }
 
@@ -124,5 +136,6 @@ func (p *Provider) current() (*promadapter.Rules, *promadapter.Listing) {
 	if k := p.found.Load(); k != nil && k.rules == rules {
 		return rules, k.listing
 	}
+
 	return rules, nil
 }

@@ -18,11 +18,13 @@ func TestQuantity(t *testing.T) {
 			t.Errorf("%v: got %s, %v; want %s", v, q.String(), ok, want)
 		}
 	}
+
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		if q, ok := quantity(v); ok {
 			t.Errorf("%v: got %s", v, q.String())
 		}
 	}
+
 	if q, ok := quantity(math.MaxFloat64); !ok || q.Sign() <= 0 {
 		t.Errorf("the largest number: %s, %v", q.String(), ok)
 	}
@@ -32,6 +34,7 @@ func TestValuesByName(t *testing.T) {
 	sample := func(pod string, v float64) metrics.Sample {
 		return metrics.Sample{Labels: metrics.Labels{"pod": pod}, Value: v}
 	}
+
 	found, bad := samplesByName([]metrics.Sample{
 		sample("a", 1), sample("a", 2), sample("b", math.NaN()), sample("b", 3), sample("other", 4), sample("", 5),
 	}, "pod", []string{"a", "b", "c"})

@@ -35,6 +35,9 @@ func Unavailable(format string, args ...any) error {
 
 func failure(code int32, reason metav1.StatusReason, format string, args ...any) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: fmt.Sprintf(format, args...),
+		Status:  metav1.StatusFailure,
+		Code:    code,
+		Reason:  reason,
+		Message: fmt.Sprintf(format, args...),
 	}}
 }

@@ -24,10 +24,12 @@ var gap = series.Gap()
 
 func read(t *testing.T, content string) File {
 	t.Helper()
+
 	f, err := Read(strings.NewReader(content), "x.csv")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return f
 }
 
@@ -109,14 +111,18 @@ func TestReadKnowsOtherFiles(t *testing.T) {
 func TestHostileHolesTakeNoMemory(t *testing.T) {
 	var content strings.Builder
 	content.WriteString("ts,value\n")
+
 	for i := range 1000 {
 		fmt.Fprintf(&content, "%d,1\n%d,1\n", i*7000000, i*7000000+1)
 	}
+
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
+
 	if _, err := Read(strings.NewReader(content.String()), "x.csv"); err == nil {
 		t.Error("want an error for holes of weeks at a step of a second")
 	}
+
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 4<<20 {
 		t.Errorf("%d bytes allocated for 2000 rows", grown)
@@ -127,36 +133,45 @@ func TestReadDir(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) {
 		t.Helper()
+
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	write("b.csv", "ts,value\n60,1\n120,2\n")
 	write("a.CSV", "ts,value\n60,1\n")
 	write("nodes.csv", "name,cpu\nn1,3\n")
 	write("empty.csv", "ts,value\n")
 	write("gaps.csv", "ts,value\n60,NaN\n")
 	write("README.md", "ts,value\n60,1\n")
+
 	if err := os.Mkdir(filepath.Join(dir, "more.csv"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.Symlink("nowhere", filepath.Join(dir, "link.csv")); err != nil {
 		t.Fatal(err)
 	}
+
 	files, skipped, err := ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var names, lines []string
 	for _, f := range files {
 		names = append(names, f.Name)
 	}
+
 	for _, s := range skipped {
 		lines = append(lines, strings.ReplaceAll(s.String(), dir+string(filepath.Separator), ""))
 	}
+
 	if diff := cmp.Diff([]string{"a", "b"}, names); diff != "" {
 		t.Error(diff)
 	}
+
 	want := []string{
 		"skipping README.md: its name does not end in .csv",
 		"skipping empty.csv: it has no samples",
@@ -165,6 +180,7 @@ func TestReadDir(t *testing.T) {
 		"skipping more.csv: it is a directory",
 		`skipping nodes.csv: the first line is not "ts,value"`,
 	}
+
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Error(diff)
 	}
@@ -183,13 +199,16 @@ func TestReadRealTraces(t *testing.T) {
 	if _, err := os.Stat(dir); err != nil {
 		t.Skipf("no traces beside the checkout: %v", err)
 	}
+
 	files, skipped, err := ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(files) != 8 || len(skipped) != 3 {
 		t.Errorf("%d series and %d others, want 8 and 3: %v", len(files), len(skipped), skipped)
 	}
+
 	for _, f := range files {
 		if f.Series.Step != time.Minute || f.Samples() != f.Rows || len(f.Series.Values) != f.Rows {
 			t.Errorf("%s: %d rows, %d samples, %d values every %v: want no gap at one minute",
@@ -205,14 +224,17 @@ func FuzzRead(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, content string) {
 		file, err := Read(strings.NewReader(content), "x.csv")
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "x.csv:") {
 				t.Errorf("error %q does not name the file and line", err)
 			}
+
 			return
 		}
+
 		s := file.Series
 		if len(s.Values) > MaxCells || len(s.Values) > 0 && s.Step <= 0 || file.Rows > 0 && len(s.Values) == 0 {
 			t.Errorf("%d rows, %d values every %v", file.Rows, len(s.Values), s.Step)
@@ -220,6 +242,7 @@ func FuzzRead(f *testing.F) {
 		if file.Samples()+file.Invalid+file.Replaced > file.Rows {
 			t.Errorf("%+v of %d samples: more than there are rows", file, file.Samples())
 		}
+
 		for i, v := range s.Values {
 			if v < 0 || math.IsInf(v, 0) {
 				t.Errorf("value %d is %v", i, v)

@@ -34,9 +34,11 @@ func OpenDir(path string) (Dir, error) {
 	if err != nil {
 		return Dir{}, fmt.Errorf("reading series: %w", err)
 	}
+
 	if !info.IsDir() {
 		return Dir{}, fmt.Errorf("reading series: %s is no directory", path)
 	}
+
 	return Dir{path: path}, nil
 }
 
@@ -54,13 +56,16 @@ func (d Dir) list() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading series: %w", err)
 	}
+
 	if len(entries) > maxFiles {
 		return nil, fmt.Errorf("reading series: %s has %d entries, more than %d", d.path, len(entries), maxFiles)
 	}
+
 	out := make([]string, len(entries))
 	for i, e := range entries {
 		out[i] = e.Name()
 	}
+
 	return out, nil
 }
 
@@ -72,11 +77,13 @@ func (d Dir) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[metr
 			yield(metrics.Chunk{}, metrics.WithPublicMessage(err, "the directory of data source csv cannot be read"))
 			return
 		}
+
 		for _, name := range names {
 			key, resource, ok := parseName(name)
 			if !ok || resource != req.Resource || len(req.Namespaces) > 0 && !slices.Contains(req.Namespaces, key.Workload.Namespace) {
 				continue
 			}
+
 			file, err := ReadFile(filepath.Join(d.path, name))
 			if errors.Is(err, ErrNotSeries) || errors.Is(err, os.ErrNotExist) {
 				continue // Another kind of file with that name, or one that was just removed.
@@ -85,6 +92,7 @@ func (d Dir) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[metr
 				yield(metrics.Chunk{}, metrics.WithPublicMessage(err, "a file of data source csv cannot be read"))
 				return
 			}
+
 			all := req
 			all.Namespaces = nil // The namespace is in the name of the file.
 			for chunk, err := range NewSource([]File{file}, resource).Usage(ctx, all) {
@@ -102,14 +110,17 @@ func parseName(name string) (metrics.ContainerKey, metrics.UsageKind, bool) {
 	if !strings.EqualFold(filepath.Ext(name), ".csv") {
 		return metrics.ContainerKey{}, "", false
 	}
+
 	parts := strings.Split(strings.TrimSuffix(name, filepath.Ext(name)), "_")
 	if len(parts) != 5 || slices.Contains(parts, "") {
 		return metrics.ContainerKey{}, "", false
 	}
+
 	resource := metrics.UsageKind(parts[4])
 	if resource != metrics.CPU && resource != metrics.Memory {
 		return metrics.ContainerKey{}, "", false
 	}
+
 	ref := workload.Ref{Namespace: parts[0], Kind: parts[1], Name: parts[2]}
 	return metrics.ContainerKey{Workload: ref, Pod: ref.Name, Container: parts[3]}, resource, true
 }

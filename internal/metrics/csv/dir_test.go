@@ -31,21 +31,26 @@ func TestDir(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	dir, err := OpenDir(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	read := func(req metrics.UsageRequest) string {
 		var got []string
 		for c, err := range dir.Usage(t.Context(), req) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			got = append(got, fmt.Sprint(c.Key.Workload, "/", c.Key.Pod, "/", c.Key.Container, c.Series.Values))
 		}
+
 		slices.Sort(got)
 		return strings.Join(got, " ")
 	}
+
 	for want, req := range map[string]metrics.UsageRequest{
 		"bank/StatefulSet/db/db/pg[1] shop/Deployment/web/web/app[0.5 0.7]": {Resource: metrics.CPU},
 		"shop/Deployment/web/web/app[0.5 0.7]":                              {Resource: metrics.CPU, Namespaces: []string{"shop"}},
@@ -57,15 +62,18 @@ func TestDir(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", req, got, want)
 		}
 	}
+
 	if err := dir.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if err := os.WriteFile(filepath.Join(path, "shop_Deployment_bad_app_cpu.csv"), []byte("ts,value\n0,0.5\nnonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	var failure error
 	for _, failure = range dir.Usage(t.Context(), metrics.UsageRequest{Resource: metrics.CPU}) {
 	}
+
 	if failure == nil {
 		t.Error("no error for a file with an invalid row")
 	}
@@ -83,25 +91,32 @@ func TestErrorsNameNoPath(t *testing.T) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	dir, err := OpenDir(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	check := func(want string) {
 		t.Helper()
+
 		var failure error
 		for _, failure = range dir.Usage(t.Context(), metrics.UsageRequest{Resource: metrics.CPU}) {
 		}
+
 		if failure == nil || metrics.PublicMessage(failure) != want || !strings.Contains(failure.Error(), path) {
 			t.Errorf("%v, for tenants %q, want %q", failure, metrics.PublicMessage(failure), want)
 		}
 	}
+
 	if err := os.WriteFile(filepath.Join(path, "bank_Deployment_bad_app_cpu.csv"), []byte("ts,value\n0,0.5\nnonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	check("a file of data source csv cannot be read")
 	if err := os.RemoveAll(path); err != nil {
 		t.Fatal(err)
 	}
+
 	check("the directory of data source csv cannot be read")
 }

@@ -33,21 +33,27 @@ func parseRow(line []byte) (r row, invalid bool, err error) {
 	if !ok || bytes.IndexByte(second, ',') >= 0 {
 		return row{}, false, fmt.Errorf("%q: must have two fields, ts,value", shorten(string(line)))
 	}
+
 	if r.ms, err = parseTime(field(first)); err != nil {
 		return row{}, false, err
 	}
+
 	text := field(second)
 	if text == "" {
 		r.value = series.Gap()
 		return r, false, nil
 	}
+
 	r.value, err = strconv.ParseFloat(text, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) || isHexadecimal(text) {
 		return row{}, false, fmt.Errorf("value %q is not a number", shorten(text))
 	}
+
 	if math.IsInf(r.value, 0) || r.value < 0 {
-		r.value, invalid = series.Gap(), true
+		r.value = series.Gap()
+		invalid = true
 	}
+
 	return r, invalid, nil
 }
 
@@ -62,14 +68,17 @@ func parseTime(text string) (int64, error) {
 		if err != nil {
 			return 0, fmt.Errorf("time %q: must be seconds since 1970 or RFC 3339", shorten(text))
 		}
+
 		s = float64(at.UnixMilli()) / 1000
 	}
+
 	switch {
 	case math.IsNaN(s) || s < 0:
 		return 0, fmt.Errorf("time %q lies before 1970", shorten(text))
 	case s > maxUnixSeconds:
 		return 0, fmt.Errorf("time %q lies after 2199: must be in seconds, not milliseconds", shorten(text))
 	}
+
 	return int64(math.Round(s * 1000)), nil
 }
 
@@ -82,30 +91,37 @@ func toGrid(rows []row) (s series.Series, replaced int, err error) {
 	if len(rows) == 0 {
 		return series.Series{}, 0, nil
 	}
+
 	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.ms, b.ms) })
 	step := commonStep(rows)
+
 	first := rows[0].ms
 	cells := (rows[len(rows)-1].ms-first+step/2)/step + 1
 	if cells > MaxCells {
 		return series.Series{}, 0, tooManyCells(rows, step)
 	}
+
 	s = series.Series{
 		Start:  time.UnixMilli(first).UTC(),
 		Step:   time.Duration(step) * time.Millisecond,
 		Values: make([]float64, cells),
 	}
+
 	for i := range s.Values {
 		s.Values[i] = series.Gap()
 	}
+
 	last := int64(-1)
 	for _, r := range rows {
 		cell := (r.ms - first + step/2) / step
 		if cell == last {
 			replaced++
 		}
+
 		last = cell
 		s.Values[cell] = r.value
 	}
+
 	return s, replaced, nil
 }
 
@@ -117,12 +133,16 @@ func commonStep(sorted []row) int64 {
 			count[d]++
 		}
 	}
-	best, votes := singleRowStep.Milliseconds(), 0
+
+	best := singleRowStep.Milliseconds()
+	votes := 0
 	for d, n := range count {
 		if n > votes || n == votes && d < best {
-			best, votes = d, n
+			best = d
+			votes = n
 		}
 	}
+
 	return best
 }
 
@@ -134,6 +154,7 @@ func tooManyCells(sorted []row, step int64) error {
 			at = i
 		}
 	}
+
 	gap := time.Duration(sorted[at].ms-sorted[at-1].ms) * time.Millisecond
 	return fmt.Errorf("%d: no values for %v before this row: at a step of %v the series would have more than %d values; split the file",
 		sorted[at].line, gap, time.Duration(step)*time.Millisecond, MaxCells)
@@ -145,5 +166,6 @@ func shorten(text string) string {
 	if len(text) > most {
 		return text[:most] + "..."
 	}
+
 	return text
 }

@@ -64,14 +64,17 @@ func (s *Source) Span() (start, end time.Time, ok bool) {
 		if len(f.Series.Values) == 0 {
 			continue
 		}
+
 		if !ok || f.Series.Start.Before(start) {
 			start = f.Series.Start
 		}
 		if !ok || f.Series.End().After(end) {
 			end = f.Series.End()
 		}
+
 		ok = true
 	}
+
 	return start, end, ok
 }
 
@@ -81,16 +84,19 @@ func (s *Source) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[
 	if !req.End.IsZero() && !req.Start.Before(req.End) {
 		return metrics.Fail[metrics.Chunk](fmt.Errorf("usage from %v to %v: the start must be before the end", req.Start, req.End))
 	}
+
 	return func(yield func(metrics.Chunk, error) bool) {
 		if req.Resource != s.resource || len(req.Namespaces) > 0 {
 			return
 		}
+
 		for _, f := range s.files {
 			whole, err := s.resample(f.Series, req.Step)
 			if err != nil {
 				yield(metrics.Chunk{}, fmt.Errorf("series %s: %w", f.Name, err))
 				return
 			}
+
 			key := metrics.ContainerKey{Workload: workload.Ref{Kind: Kind, Name: f.Name}, Pod: f.Name, Container: f.Name}
 			for chunk, err := range metrics.SplitDays(ctx, key, clip(whole, req.Start, req.End)) {
 				if !yield(chunk, err) || err != nil {
@@ -105,21 +111,25 @@ func (s *Source) resample(whole series.Series, step time.Duration) (series.Serie
 	if step <= whole.Step || len(whole.Values) == 0 {
 		return whole, nil
 	}
+
 	if s.resource == metrics.Memory {
 		return whole.Resample(step, series.Max)
 	}
+
 	return whole.Resample(step, series.Mean)
 }
 
 // clip returns the values at or after start and before end; a zero time means unbounded.
 func clip(s series.Series, start, end time.Time) series.Series {
-	from, to := 0, len(s.Values)
+	from := 0
+	to := len(s.Values)
 	if !start.IsZero() && start.After(s.Start) {
 		from = min(to, int((start.Sub(s.Start)+s.Step-1)/s.Step))
 	}
 	if !end.IsZero() && end.Before(s.End()) {
 		to = max(from, int((end.Sub(s.Start)+s.Step-1)/s.Step))
 	}
+
 	return series.Series{Start: s.Time(from), Step: s.Step, Values: s.Values[from:to]}
 }
 
@@ -154,6 +164,7 @@ func (f File) Samples() int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -170,6 +181,7 @@ func ReadDir(dir string) ([]File, []Skipped, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading series: %w", err)
 	}
+
 	var files []File
 	var skipped []Skipped
 	skip := func(path, reason string) { skipped = append(skipped, Skipped{Path: path, Reason: reason}) }
@@ -183,6 +195,7 @@ func ReadDir(dir string) ([]File, []Skipped, error) {
 		case info.IsDir():
 			skip(path, "it is a directory")
 			continue
+
 		case !info.Mode().IsRegular():
 			skip(path, "it is not a regular file")
 			continue
@@ -190,6 +203,7 @@ func ReadDir(dir string) ([]File, []Skipped, error) {
 			skip(path, "its name does not end in .csv")
 			continue
 		}
+
 		f, err := ReadFile(path)
 		switch {
 		case errors.Is(err, ErrNotSeries):
@@ -202,6 +216,7 @@ func ReadDir(dir string) ([]File, []Skipped, error) {
 			files = append(files, f)
 		}
 	}
+
 	return files, skipped, nil
 }
 
@@ -212,10 +227,12 @@ func ReadFile(path string) (File, error) {
 		return File{}, fmt.Errorf("reading series: %w", err)
 	}
 	defer in.Close()
+
 	f, err := Read(in, path)
 	if err != nil {
 		return File{}, err
 	}
+
 	base := filepath.Base(path)
 	f.Name = strings.TrimSuffix(base, filepath.Ext(base))
 	return f, nil
@@ -225,12 +242,15 @@ func ReadFile(path string) (File, error) {
 func Read(r io.Reader, name string) (File, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, maxLine), maxLine)
+
 	if !lines.Scan() || !isHeader(lines.Bytes()) {
 		if err := lines.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) {
 			return File{}, fmt.Errorf("%s: %w", name, err)
 		}
+
 		return File{}, fmt.Errorf("%s:1: %w", name, ErrNotSeries)
 	}
+
 	f := File{Name: name}
 	var rows []row
 	number := 1
@@ -240,30 +260,38 @@ func Read(r io.Reader, name string) (File, error) {
 		if len(line) == 0 {
 			continue
 		}
+
 		if len(rows) == MaxCells {
 			return File{}, fmt.Errorf("%s:%d: more than %d rows: split the file", name, number, MaxCells)
 		}
+
 		r, invalid, err := parseRow(line)
 		if err != nil {
 			return File{}, fmt.Errorf("%s:%d: %w", name, number, err)
 		}
+
 		if invalid {
 			f.Invalid++
 		}
+
 		r.line = number
 		rows = append(rows, r)
 	}
+
 	if err := lines.Err(); err != nil {
 		if errors.Is(err, bufio.ErrTooLong) {
 			err = fmt.Errorf("a line of more than %d bytes", maxLine)
 		}
+
 		return File{}, fmt.Errorf("%s:%d: %w", name, number+1, err)
 	}
+
 	f.Rows = len(rows)
 	var err error
 	if f.Series, f.Replaced, err = toGrid(rows); err != nil {
 		return File{}, fmt.Errorf("%s:%w", name, err)
 	}
+
 	return f, nil
 }
 
@@ -279,5 +307,6 @@ func field(raw []byte) string {
 	if n := len(raw); n >= 2 && raw[0] == '"' && raw[n-1] == '"' {
 		raw = bytes.TrimSpace(raw[1 : n-1])
 	}
+
 	return string(raw)
 }

@@ -21,18 +21,22 @@ var midnight = time.Date(2026, 3, 5, 0, 0, 0, 0, time.UTC)
 
 func collect(t *testing.T, s *Source, req metrics.UsageRequest) []metrics.Chunk {
 	t.Helper()
+
 	var out []metrics.Chunk
 	for c, err := range s.Usage(t.Context(), req) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		saved := c
 		saved.Series.Values = slices.Clone(c.Series.Values)
 		out = append(out, saved)
+
 		for i := range c.Series.Values {
 			c.Series.Values[i] = -1 // The caller may change the buffer until the next chunk.
 		}
 	}
+
 	return out
 }
 
@@ -41,12 +45,14 @@ func rising(start time.Time, step time.Duration, n int) series.Series {
 	for i := range n {
 		s.Values = append(s.Values, float64(i))
 	}
+
 	return s
 }
 
 func TestUsageCutsAtMidnight(t *testing.T) {
 	file := File{Name: "a", Series: rising(midnight.Add(-90*time.Second), time.Minute, 4)}
 	file.Series.Values[3] = gap
+
 	s := NewSource([]File{file}, metrics.CPU)
 	for range 2 { // Changes of a buffer do not affect the next read.
 		got := collect(t, s, metrics.UsageRequest{Resource: metrics.CPU})
@@ -57,6 +63,7 @@ func TestUsageCutsAtMidnight(t *testing.T) {
 		if len(got) != 2 || !cmp.Equal(got[0].Series, want[0]) || !cmp.Equal(got[1].Series, want[1]) {
 			t.Errorf("got %v, want %v", got, want)
 		}
+
 		if k := got[0].Key; k.Workload.String() != "Series/a" || k.Pod != "a" || k.Container != "a" {
 			t.Errorf("key %+v", k)
 		}
@@ -87,20 +94,25 @@ func TestUsageBoundsAndSteps(t *testing.T) {
 			for _, chunk := range collect(t, s, c.req) {
 				got = append(got, chunk.Series.Values...)
 			}
+
 			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
+
 	if got := collect(t, s, metrics.UsageRequest{Resource: metrics.CPU}); len(got) != 0 {
 		t.Errorf("%d chunks of a resource that the files do not measure", len(got))
 	}
+
 	for _, err := range s.Usage(t.Context(), metrics.UsageRequest{Start: at(5), End: at(5)}) {
 		if err == nil {
 			t.Error("no error for an empty window")
 		}
+
 		return
 	}
+
 	t.Error("no error for an empty window")
 }
 
@@ -108,19 +120,26 @@ func TestUsageEnds(t *testing.T) {
 	s := NewSource([]File{{Name: "a", Series: rising(midnight, time.Hour, 100)}}, metrics.CPU)
 	chunks := 0
 	for _, err := range s.Usage(t.Context(), metrics.UsageRequest{Resource: metrics.CPU}) {
-		if chunks++; err != nil {
+		chunks++
+
+		if err != nil {
 			t.Fatal(err)
 		}
+
 		break // The iterator panics if it continues after this.
 	}
+
 	if chunks != 1 {
 		t.Errorf("%d chunks, want 1", chunks)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	var failure error
 	for _, failure = range s.Usage(ctx, metrics.UsageRequest{Resource: metrics.CPU}) {
 	}
+
 	if !errors.Is(failure, context.Canceled) {
 		t.Errorf("error %v, want cancelled", failure)
 	}
@@ -130,9 +149,11 @@ func TestSpan(t *testing.T) {
 	if _, _, ok := NewSource([]File{{}}, metrics.CPU).Span(); ok {
 		t.Error("a span of nothing")
 	}
+
 	s := NewSource([]File{
 		{Series: rising(midnight, time.Hour, 2)}, {}, {Series: rising(midnight.Add(-time.Hour), time.Minute, 2)},
 	}, metrics.CPU)
+
 	start, end, ok := s.Span()
 	if !ok || !start.Equal(midnight.Add(-time.Hour)) || !end.Equal(midnight.Add(2*time.Hour)) {
 		t.Errorf("span %v to %v", start, end)

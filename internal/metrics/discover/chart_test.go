@@ -23,25 +23,31 @@ func TestChartKnowsTheSameServers(t *testing.T) {
 		Ports  []string          `json:"ports"`
 		Path   string            `json:"path,omitempty"`
 	}
+
 	var servers []server
 	for _, k := range serverKinds() {
 		servers = append(servers, server{Server: k.server, Labels: k.labels, Names: k.names, Ports: k.ports, Path: k.path})
 	}
+
 	content, err := yaml.Marshal(servers)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := "# Copyright The Crane Authors.\n# SPDX-License-Identifier: Apache-2.0\n#\n" +
 		"# Services that serve the Prometheus API, the preferred first. `make generate` writes this file; do not edit it.\n" + string(content)
+
 	if os.Getenv("CRANE_UPDATE_DOCS") != "" {
 		if err := os.WriteFile(chartServers, []byte(want), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	have, err := os.ReadFile(chartServers)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff(want, string(have)); diff != "" {
 		t.Errorf("run make generate (-want +have):\n%s", diff)
 	}

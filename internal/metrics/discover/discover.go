@@ -51,14 +51,17 @@ func NewFinder(config *rest.Config) (*Finder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
 	}
+
 	host, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
 	}
+
 	transport, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("API server %s: %w", config.Host, err)
 	}
+
 	return &Finder{services: services, host: host, transport: transport}, nil
 }
 
@@ -71,6 +74,7 @@ func (f *Finder) Find(ctx context.Context) ([]Candidate, error) {
 		Candidate
 		rank int
 	}
+
 	var found []ranked
 	kinds := serverKinds()
 	options := metav1.ListOptions{Limit: pageSize}
@@ -79,22 +83,27 @@ func (f *Finder) Find(ctx context.Context) ([]Candidate, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listing the services of all namespaces, to find Prometheus: %w", err)
 		}
+
 		for i := range list.Items {
 			if rank := serverKindIndex(&list.Items[i], kinds); rank >= 0 {
 				found = append(found, ranked{newCandidate(&list.Items[i], kinds[rank]), rank})
 			}
 		}
+
 		if options.Continue = list.Continue; options.Continue == "" {
 			break
 		}
 	}
+
 	slices.SortFunc(found, func(a, b ranked) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
+
 	out := make([]Candidate, len(found))
 	for i, r := range found {
 		out[i] = r.Candidate
 	}
+
 	return out, nil
 }
 
@@ -106,7 +115,15 @@ func newCandidate(s *corev1.Service, k serverKind) Candidate {
 			break
 		}
 	}
-	return Candidate{Server: k.server, Namespace: s.Namespace, Name: s.Name, Port: port.Port, HTTPS: usesTLS(port), Path: k.path}
+
+	return Candidate{
+		Server:    k.server,
+		Namespace: s.Namespace,
+		Name:      s.Name,
+		Port:      port.Port,
+		HTTPS:     usesTLS(port),
+		Path:      k.path,
+	}
 }
 
 func usesTLS(p corev1.ServicePort) bool {
@@ -125,25 +142,31 @@ type ServiceAddress struct {
 func ParseServiceAddress(text string) (ServiceAddress, error) {
 	wrong := fmt.Errorf("%q: want NAMESPACE/NAME, with :PORT and /PATH where needed, for example monitoring/prometheus:9090", text)
 	namespace, rest, ok := strings.Cut(text, "/")
+
 	service, path, withPath := strings.Cut(rest, "/")
 	name, port, withPort := strings.Cut(service, ":")
 	if !ok || namespace == "" || name == "" || strings.ContainsAny(text, " ?#%") || strings.Contains(namespace, ":") {
 		return ServiceAddress{}, wrong
 	}
+
 	c := ServiceAddress{Namespace: namespace, Name: name}
 	if path = strings.TrimSuffix(path, "/"); withPath && path != "" {
 		if slices.Contains(strings.Split(path, "/"), "..") {
 			return ServiceAddress{}, wrong
 		}
+
 		c.Path = "/" + path
 	}
+
 	if withPort {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 {
 			return ServiceAddress{}, wrong
 		}
+
 		c.Port = int32(n)
 	}
+
 	return c, nil
 }
 
@@ -156,25 +179,33 @@ func (f *Finder) Resolve(ctx context.Context, choice ServiceAddress) (Candidate,
 	if err != nil {
 		return Candidate{}, fmt.Errorf("service %s/%s: %w", choice.Namespace, choice.Name, err)
 	}
+
 	if len(s.Spec.Ports) == 0 {
 		return Candidate{}, fmt.Errorf("service %s/%s: %w", choice.Namespace, choice.Name, ErrNoPort)
 	}
-	kinds, k := serverKinds(), serverKind{}
+
+	kinds := serverKinds()
+	k := serverKind{}
 	if i := serverKindIndex(s, kinds); i >= 0 {
 		k = kinds[i]
 	}
+
 	c := newCandidate(s, k)
 	if choice.Path != "" {
 		c.Path = choice.Path
 	}
+
 	if choice.Port == 0 {
 		return c, nil
 	}
+
 	i := slices.IndexFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == choice.Port })
 	if i < 0 {
 		return Candidate{}, fmt.Errorf("service %s/%s: port %d: %w", choice.Namespace, choice.Name, choice.Port, ErrNoPort)
 	}
-	c.Port, c.HTTPS = choice.Port, usesTLS(s.Spec.Ports[i])
+
+	c.Port = choice.Port
+	c.HTTPS = usesTLS(s.Spec.Ports[i])
 	return c, nil
 }
 
@@ -184,9 +215,11 @@ func (f *Finder) Address(c Candidate) string {
 	if c.HTTPS {
 		scheme = "https:"
 	}
+
 	u := *f.host
 	u.Path = strings.TrimSuffix(u.Path, "/") +
 		fmt.Sprintf("/api/v1/namespaces/%s/services/%s%s:%d/proxy%s", c.Namespace, scheme, c.Name, c.Port, c.Path)
+
 	return u.String()
 }
 
@@ -224,14 +257,27 @@ const (
 func serverKinds() []serverKind {
 	web := []string{"http-web", "web", "http", "https"}
 	named := func(server, name string, path string, ports ...string) serverKind {
-		return serverKind{server: server, labels: map[string]string{nameLabel: name}, ports: ports, path: path}
+		return serverKind{
+			server: server,
+			labels: map[string]string{nameLabel: name},
+			ports:  ports,
+			path:   path,
+		}
 	}
+
 	part := func(server, name, component, path string, ports ...string) serverKind {
-		return serverKind{server: server, labels: map[string]string{nameLabel: name, componentLabel: component}, ports: ports, path: path}
+		return serverKind{
+			server: server,
+			labels: map[string]string{nameLabel: name, componentLabel: component},
+			ports:  ports,
+			path:   path,
+		}
 	}
+
 	app := func(server, app string, ports ...string) serverKind {
 		return serverKind{server: server, labels: map[string]string{appLabel: app}, ports: ports}
 	}
+
 	return []serverKind{
 		app("Prometheus", "kube-prometheus-stack-prometheus", web...),
 		app("Prometheus", "rancher-monitoring-prometheus", web...),
@@ -276,6 +322,7 @@ func (k serverKind) matches(s *corev1.Service) bool {
 			return false
 		}
 	}
+
 	return len(k.names) == 0 || slices.Contains(k.names, s.Name)
 }
 
@@ -284,6 +331,7 @@ func serverKindIndex(s *corev1.Service, kinds []serverKind) int {
 	if s.Spec.Type == corev1.ServiceTypeExternalName || len(s.Spec.Ports) == 0 {
 		return -1
 	}
+
 	return slices.IndexFunc(kinds, func(k serverKind) bool { return k.matches(s) })
 }
 
@@ -295,5 +343,6 @@ func ServerNames() []string {
 			out = append(out, k.server)
 		}
 	}
+
 	return out
 }

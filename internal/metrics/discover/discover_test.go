@@ -31,6 +31,7 @@ func port(name string, number int32) corev1.ServicePort {
 // finder serves services in pages of two, like an API server below a path.
 func finder(t *testing.T, services ...corev1.Service) *Finder {
 	t.Helper()
+
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if name, one := strings.CutPrefix(r.URL.Path, "/cluster/api/v1/namespaces/mon/services/"); one {
@@ -42,27 +43,34 @@ func finder(t *testing.T, services ...corev1.Service) *Finder {
 				}
 			}
 		}
+
 		if r.URL.Path != "/cluster/api/v1/services" {
 			w.WriteHeader(http.StatusNotFound)
 			_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Reason: metav1.StatusReasonNotFound, Code: 404, Message: "services not found"})
 			return
 		}
+
 		list := corev1.ServiceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceList"}}
 		from := 0
 		if token := r.URL.Query().Get("continue"); token != "" {
 			_, _ = fmt.Sscan(token, &from)
 		}
+
 		to := min(from+2, len(services))
-		if list.Items = services[from:to]; to < len(services) {
+		list.Items = services[from:to]
+
+		if to < len(services) {
 			list.Continue = fmt.Sprint(to)
 		}
 		_ = json.NewEncoder(w).Encode(list)
 	}))
+
 	t.Cleanup(server.Close)
 	f, err := NewFinder(&rest.Config{Host: server.URL + "/cluster", ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return f
 }
 
@@ -83,14 +91,17 @@ func TestFind(t *testing.T) {
 		service("z", "chart", map[string]string{appLabel: "prometheus-prometheus"}, port("http", 9090)),
 		service("z", "query", map[string]string{appLabel: "thanos-query"}, port("http", 10902)),
 	)
+
 	found, err := f.Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var got []string
 	for _, c := range found {
 		got = append(got, strings.TrimPrefix(f.Address(c), f.host.String()))
 	}
+
 	want := []string{
 		"/api/v1/namespaces/mon/services/stack:9090/proxy",
 		"/api/v1/namespaces/b/services/https:secure:9091/proxy",
@@ -102,6 +113,7 @@ func TestFind(t *testing.T) {
 		"/api/v1/namespaces/z/services/query:10902/proxy",
 		"/api/v1/namespaces/mon/services/mimir:8080/proxy/prometheus",
 	}
+
 	if !slices.Equal(got, want) {
 		t.Errorf("found\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 	}
@@ -112,6 +124,7 @@ func TestGet(t *testing.T) {
 		service("mon", "vmselect", map[string]string{nameLabel: "vmselect"}, port("http", 8481), port("https-alt", 8443)),
 		service("mon", "headless", nil), service("mon", "own", nil, port("", 8080)),
 	)
+
 	for text, want := range map[string]string{
 		"mon/vmselect":                "mon/vmselect:8481/select/0/prometheus",
 		"mon/vmselect:8443/select/7/": "mon/vmselect:8443/select/7",
@@ -122,16 +135,19 @@ func TestGet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		c, err := f.Resolve(t.Context(), choice)
 		if err != nil || c.String() != want || c.HTTPS != (c.Port == 8443) {
 			t.Errorf("%s is %v (%v), want %s", text, c, err, want)
 		}
 	}
+
 	for _, c := range []ServiceAddress{{Namespace: "mon", Name: "headless"}, {Namespace: "mon", Name: "own", Port: 1}} {
 		if _, err := f.Resolve(t.Context(), c); !errors.Is(err, ErrNoPort) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
+
 	if _, err := f.Resolve(t.Context(), ServiceAddress{Namespace: "mon", Name: "missing"}); err == nil || !strings.Contains(err.Error(), "mon/missing") {
 		t.Errorf("a service that is not there: %v", err)
 	}
@@ -154,8 +170,11 @@ func FuzzParseServiceAddress(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		again, err := ParseServiceAddress(fmt.Sprintf("%s/%s:%d%s", c.Namespace, c.Name, max(c.Port, 1), c.Path))
-		if c.Port = max(c.Port, 1); err != nil || again != c {
+		c.Port = max(c.Port, 1)
+
+		if err != nil || again != c {
 			t.Errorf("%q is %+v, and again %+v (%v)", text, c, again, err)
 		}
 	})
@@ -170,6 +189,7 @@ func TestServerNames(t *testing.T) {
 		}
 		seen[name] = true
 	}
+
 	plain := service("a", "b", nil, port("http", 80))
 	if serverKindIndex(&plain, serverKinds()) >= 0 {
 		t.Error("a service without labels is taken for a Prometheus")

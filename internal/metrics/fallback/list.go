@@ -68,9 +68,11 @@ func New(config Config, sources ...Source) *List {
 			Name: "crane_data_source_failures_total", Help: "Requests that a data source has failed to answer, after which the next source was tried.",
 		}, labels),
 	}
+
 	for _, s := range sources {
 		l.sources = append(l.sources, member{s, &cooldown{}})
 	}
+
 	return l
 }
 
@@ -95,12 +97,14 @@ func (l *List) order() []member {
 		// A clock that was set back must not extend the cooldown.
 		cooling := now.Before(m.until) && m.until.Sub(now) <= Cooldown
 		m.mu.Unlock()
+
 		if cooling {
 			failed = append(failed, m)
 		} else {
 			ready = append(ready, m)
 		}
 	}
+
 	return append(ready, failed...)
 }
 
@@ -119,7 +123,9 @@ func (a *attempts) record(ctx context.Context, m member, err error) (next bool, 
 		m.mu.Lock()
 		m.until = time.Time{}
 		m.mu.Unlock()
+
 		return false, nil
+
 	case ctx.Err() != nil:
 		return false, err
 	case errors.Is(err, metrics.ErrUnsupported):
@@ -127,6 +133,7 @@ func (a *attempts) record(ctx context.Context, m member, err error) (next bool, 
 	case a.list.config.IsQueryError != nil && a.list.config.IsQueryError(err):
 		return false, err
 	}
+
 	a.list.startCooldown(m, a.request, err)
 	a.failed = append(a.failed, fmt.Errorf("data source %s: %w", m.Name, err))
 	return true, nil
@@ -137,6 +144,7 @@ func (a *attempts) err() error {
 	if len(a.failed) == 0 {
 		return fmt.Errorf("%s: %w", a.request, metrics.ErrUnsupported)
 	}
+
 	return errors.Join(a.failed...)
 }
 
@@ -148,6 +156,7 @@ func (l *List) startCooldown(m member, request string, err error) {
 	first := !now.Before(m.until)
 	m.until = now.Add(Cooldown)
 	m.mu.Unlock()
+
 	if first && len(l.sources) > 1 {
 		l.config.Log.Info("data source failed; others are preferred during its cooldown", "source", m.Name, "request", request,
 			"cooldown", Cooldown.String(), "reason", err.Error())

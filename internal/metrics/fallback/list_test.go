@@ -43,6 +43,7 @@ func (h *history) Usage(context.Context, metrics.UsageRequest) iter.Seq2[metrics
 				return
 			}
 		}
+
 		if h.err != nil {
 			yield(metrics.Chunk{}, h.err)
 		}
@@ -63,6 +64,7 @@ func (p *present) CurrentUsage(context.Context, metrics.UsageKind, []string) ite
 	if p.err != nil {
 		return metrics.Fail[metrics.Reading](p.err)
 	}
+
 	return func(yield func(metrics.Reading, error) bool) {
 		yield(metrics.Reading{Key: metrics.ContainerKey{Pod: "now"}, Time: p.at, Window: time.Minute, Value: 2}, nil)
 	}
@@ -88,47 +90,60 @@ func list(sources ...Source) fixture {
 		Clock:        f.clock,
 		Log:          funcr.New(func(_, args string) { f.log.WriteString(args + "\n") }, funcr.Options{}),
 	}, sources...)
+
 	return f
 }
 
 // read returns the names of the sources of the results, in order.
 func (f fixture) read(t *testing.T) (string, error) {
 	t.Helper()
+
 	var from []string
 	for c, err := range f.Usage(t.Context(), metrics.UsageRequest{}) {
 		if err != nil {
 			return strings.Join(from, ","), err
 		}
+
 		from = append(from, c.Key.Pod)
 	}
+
 	return strings.Join(from, ","), nil
 }
 
 // TestOrder checks that the first source that supports a request serves it, and that a failed source is used last
 // until its cooldown ends.
 func TestOrder(t *testing.T) {
-	a, b := &history{name: "a", chunks: 1}, &history{name: "b", chunks: 1}
+	a := &history{name: "a", chunks: 1}
+	b := &history{name: "b", chunks: 1}
 	now := &present{}
 	f := list(Source{"now", now.capabilities()}, Source{"a", a.capabilities()}, Source{"b", b.capabilities()})
+
 	expect := func(step, want string, askedA int) {
 		t.Helper()
+
 		got, err := f.read(t)
 		if err != nil || got != want || a.asked != askedA || now.asked != 0 {
 			t.Errorf("%s: %q, %v, want %q; a was asked %d times, want %d", step, got, err, want, a.asked, askedA)
 		}
 	}
+
 	expect("all well", "a", 1)
-	a.chunks, a.err = 0, errDown
+	a.chunks = 0
+	a.err = errDown
 	expect("a fails", "b", 2)
+
 	if !strings.Contains(f.log.String(), `"source"="a"`) || !strings.Contains(f.log.String(), "connection refused") {
 		t.Errorf("the log lacks the source or the reason: %s", f.log)
 	}
+
 	expect("a in cooldown", "b", 2)
 	f.clock.SetTime(start.Add(-time.Hour)) // Setting the clock back ends the cooldown.
 	expect("a clock set back", "b", 3)
 	f.clock.SetTime(start.Add(2 * Cooldown))
-	a.chunks, a.err = 1, nil
+	a.chunks = 1
+	a.err = nil
 	expect("a is back", "a", 4)
+
 	if n := strings.Count(f.log.String(), "data source failed"); n > 2 {
 		t.Errorf("%d lines for one outage", n)
 	}
@@ -169,7 +184,10 @@ func TestNoAnswer(t *testing.T) {
 			}
 		})
 	}
-	a, b := &history{name: "a", chunks: 2}, &history{name: "b", chunks: 2}
+
+	a := &history{name: "a", chunks: 2}
+	b := &history{name: "b", chunks: 2}
+
 	f := list(Source{"a", a.capabilities()}, Source{"b", b.capabilities()})
 	for chunk, err := range f.Usage(t.Context(), metrics.UsageRequest{}) {
 		if err != nil || chunk.Key.Pod != "a" {
@@ -177,11 +195,14 @@ func TestNoAnswer(t *testing.T) {
 		}
 		break
 	}
+
 	if n := testutil.CollectAndCount(f.List, "crane_data_source_failures_total"); n != 0 || b.asked != 0 {
 		t.Error("a consumer that stops early counts as a failure of the source")
 	}
+
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	second := &history{name: "b", chunks: 1}
 	f = list(Source{"a", (&history{err: errDown}).capabilities()}, Source{"b", second.capabilities()})
 	if err := errorOf(f.Usage(cancelled, metrics.UsageRequest{})); err == nil || second.asked != 0 {
@@ -212,11 +233,13 @@ func TestRecent(t *testing.T) {
 				if err = failure; err != nil {
 					break
 				}
+
 				got = append(got, chunk.Key.Pod)
 				if chunk.Key.Pod == "now" && (len(chunk.Series.Values) != 1 || chunk.Series.Values[0] != 2 || chunk.Series.End().After(start)) {
 					t.Errorf("chunk %+v", chunk)
 				}
 			}
+
 			if strings.Join(got, ",") != c.want || (err != nil) != c.fails {
 				t.Errorf("%v, %v", got, err)
 			}
@@ -257,6 +280,7 @@ func (f figures) Hourly(context.Context, metrics.HourlyRequest) ([]metrics.Hourl
 	if f.err != nil {
 		return nil, f.err
 	}
+
 	return []metrics.HourlySeries{{Key: metrics.ContainerKey{Node: f.name}}}, nil
 }
 
@@ -279,10 +303,12 @@ func TestHourly(t *testing.T) {
 			if supported := list(c.sources...).Capabilities().Hourly != nil; supported != (cached != nil) || supported == errors.Is(c.err, metrics.ErrUnsupported) {
 				t.Fatalf("hourly metrics are supported: %v", supported)
 			}
+
 			for _, reader := range []metrics.HourlyReader{list(c.sources...), cached} {
 				if reader == nil {
 					continue
 				}
+
 				got, err := reader.Hourly(t.Context(), metrics.HourlyRequest{Metric: metrics.NodePods, Hours: 1})
 				if !errors.Is(err, c.err) || (c.want == "") != (len(got) == 0) || len(got) == 1 && got[0].Key.Node != c.want {
 					t.Errorf("%v, %v", got, err)
@@ -299,12 +325,14 @@ func TestCapabilities(t *testing.T) {
 	if err := errorOf(f.Capabilities().WithCache().Usage.Usage(t.Context(), metrics.UsageRequest{})); err != nil || h.asked != 1 {
 		t.Errorf("with a cache: %v, asked %d times", err, h.asked)
 	}
+
 	if got := f.Capabilities().MemoryBreakdown; len(got) != 1 {
 		t.Errorf("memory breakdown %v", got)
 	}
 	if got, err := f.NodeUsage(t.Context(), metrics.NodesRequest{}); err != nil || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
+
 	if _, err := f.WorkloadUsage(t.Context(), metrics.WorkloadsRequest{}); err != nil {
 		t.Error(err)
 	}
@@ -314,6 +342,7 @@ func TestCapabilities(t *testing.T) {
 	if _, err := f.Range(t.Context(), "up", metrics.Window{}); !errors.Is(err, metrics.ErrUnsupported) {
 		t.Errorf("an unsupported query: %v", err)
 	}
+
 	if c := f.Capabilities(); c.OOM != nil || c.Heaps != nil || c.Queries != nil || c.Hourly != nil || c.Days != nil {
 		t.Errorf("unsupported capabilities: %+v", c)
 	}

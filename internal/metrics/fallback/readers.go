@@ -28,32 +28,41 @@ func (l *List) Capabilities() metrics.Capabilities {
 	has := func(supported func(metrics.Capabilities) bool) bool {
 		return slices.ContainsFunc(l.sources, func(m member) bool { return supported(m.Capabilities) })
 	}
+
 	out := metrics.Capabilities{Caching: l.caching}
 	if has(func(c metrics.Capabilities) bool { return c.Usage != nil }) {
 		out.Usage = l
 	}
+
 	if has(func(c metrics.Capabilities) bool { return c.OOM != nil }) {
 		out.OOM = l
 	}
+
 	if has(func(c metrics.Capabilities) bool { return c.Heaps != nil }) {
 		out.Heaps = l
 	}
+
 	if has(func(c metrics.Capabilities) bool { return c.Hourly != nil }) {
 		out.Hourly = l
 	}
+
 	if has(func(c metrics.Capabilities) bool { return c.Aggregates != nil }) {
 		out.Aggregates = l
 	}
+
 	if has(func(c metrics.Capabilities) bool { return c.Queries != nil }) {
 		out.Queries = l
 	}
+
 	if has(func(c metrics.Capabilities) bool { return c.Realtime != nil }) {
 		out.Realtime = l
 	}
+
 	// Sources that do not support these resources have no data of them.
 	if i := slices.IndexFunc(l.sources, func(m member) bool { return m.MemoryBreakdown != nil }); i >= 0 {
 		out.MemoryBreakdown = l.sources[i].MemoryBreakdown
 	}
+
 	return out
 }
 
@@ -64,6 +73,7 @@ func (l *List) caching() metrics.Capabilities {
 	for i := range cached.sources {
 		cached.sources[i].Capabilities = cached.sources[i].WithCache()
 	}
+
 	out := cached.Capabilities()
 	out.Caching = nil
 	return out
@@ -78,6 +88,7 @@ func first[T any](ctx context.Context, l *List, request string, read func(metric
 			return out, err
 		}
 	}
+
 	var none T
 	return none, a.err()
 }
@@ -92,6 +103,7 @@ func stream[T any](ctx context.Context, l *List, request string, read func(metri
 			if elements == nil {
 				continue
 			}
+
 			started := false
 			var failure error
 			for element, err := range elements {
@@ -99,23 +111,28 @@ func stream[T any](ctx context.Context, l *List, request string, read func(metri
 					failure = err
 					break
 				}
+
 				started = true
 				if !yield(element, nil) {
 					return
 				}
 			}
+
 			next, err := a.record(ctx, m, failure)
 			if next && !started {
 				continue
 			}
+
 			if next { // Part of the result was consumed.
 				err = a.err()
 			}
 			if err != nil {
 				yield(none, err)
 			}
+
 			return
 		}
+
 		yield(none, a.err())
 	}
 }
@@ -126,6 +143,7 @@ func (l *List) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[me
 		if c.Usage == nil {
 			return nil
 		}
+
 		return c.Usage.Usage(ctx, req)
 	})
 }
@@ -136,6 +154,7 @@ func (l *List) OOMKills(ctx context.Context, w metrics.Window, namespaces []stri
 		if c.OOM == nil {
 			return nil
 		}
+
 		return c.OOM.OOMKills(ctx, w, namespaces)
 	})
 }
@@ -146,6 +165,7 @@ func (l *List) Heaps(ctx context.Context, w metrics.Window, namespaces []string)
 		if c.Heaps == nil {
 			return nil
 		}
+
 		return c.Heaps.Heaps(ctx, w, namespaces)
 	})
 }
@@ -156,6 +176,7 @@ func (l *List) CurrentUsage(ctx context.Context, resource metrics.UsageKind, nam
 		if c.Realtime == nil {
 			return nil
 		}
+
 		return c.Realtime.CurrentUsage(ctx, resource, namespaces)
 	})
 }
@@ -166,6 +187,7 @@ func (l *List) Instant(ctx context.Context, query string, at time.Time) ([]metri
 		if c.Queries == nil {
 			return nil, metrics.ErrUnsupported
 		}
+
 		return c.Queries.Instant(ctx, query, at)
 	})
 }
@@ -176,6 +198,7 @@ func (l *List) Range(ctx context.Context, query string, w metrics.Window) ([]met
 		if c.Queries == nil {
 			return nil, metrics.ErrUnsupported
 		}
+
 		return c.Queries.Range(ctx, query, w)
 	})
 }
@@ -186,6 +209,7 @@ func (l *List) WorkloadUsage(ctx context.Context, req metrics.WorkloadsRequest) 
 		if c.Aggregates == nil {
 			return nil, metrics.ErrUnsupported
 		}
+
 		return c.Aggregates.WorkloadUsage(ctx, req)
 	})
 }
@@ -196,6 +220,7 @@ func (l *List) NodeUsage(ctx context.Context, req metrics.NodesRequest) (map[str
 		if c.Aggregates == nil {
 			return nil, metrics.ErrUnsupported
 		}
+
 		return c.Aggregates.NodeUsage(ctx, req)
 	})
 }
@@ -206,6 +231,7 @@ func (l *List) Hourly(ctx context.Context, req metrics.HourlyRequest) ([]metrics
 		if c.Hourly == nil {
 			return nil, metrics.ErrUnsupported
 		}
+
 		return c.Hourly.Hourly(ctx, req)
 	})
 }
@@ -218,27 +244,33 @@ type recentReader struct{ list *List }
 // Usage implements metrics.UsageReader.
 func (r recentReader) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
 	return func(yield func(metrics.Chunk, error) bool) {
-		started, failed := false, false
+		started := false
+		failed := false
 		for chunk, err := range r.list.Usage(ctx, req) {
 			if failed = err != nil; failed && !started && ctx.Err() == nil && r.list.Capabilities().Realtime != nil {
 				break
 			}
+
 			started = true
 			if !yield(chunk, err) || failed {
 				return
 			}
 		}
+
 		if started || !failed {
 			return
 		}
+
 		for now, err := range r.list.CurrentUsage(ctx, req.Resource, req.Namespaces) {
 			if err != nil {
 				yield(metrics.Chunk{}, err)
 				return
 			}
+
 			if now.Time.Before(req.Start) || !req.End.IsZero() && now.Time.After(req.End.Add(now.Window)) {
 				continue // Measured too long ago, or by a clock that differs.
 			}
+
 			step := max(now.Window, time.Second)
 			values := series.Series{Start: now.Time.Add(-step), Step: step, Values: []float64{now.Value}}
 			if !yield(metrics.Chunk{Key: now.Key, Series: values}, nil) {

@@ -37,6 +37,7 @@ func (limitingCodec) Marshal(message any) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("%T is not a protobuf message", message)
 	}
+
 	return proto.Marshal(m)
 }
 
@@ -46,9 +47,11 @@ func (limitingCodec) Unmarshal(data []byte, message any) error {
 	if !ok {
 		return fmt.Errorf("%T is not a protobuf message", message)
 	}
+
 	if err := checkLimits(data); err != nil {
 		return err
 	}
+
 	return proto.Unmarshal(data, m)
 }
 
@@ -60,16 +63,19 @@ func checkLimits(data []byte) error {
 		if n < 0 {
 			return protowire.ParseError(n)
 		}
+
 		data = data[n:]
 		if number != 1 {
 			continue
 		}
+
 		labels := 0
 		for len(value) > 0 {
 			number, _, n := consumeField(value)
 			if n < 0 {
 				return protowire.ParseError(n)
 			}
+
 			value = value[n:]
 			switch number {
 			case 1:
@@ -78,6 +84,7 @@ func checkLimits(data []byte) error {
 				samples++
 			}
 		}
+
 		switch series++; {
 		case series > maxSeries:
 			return errTooManySeries
@@ -87,6 +94,7 @@ func checkLimits(data []byte) error {
 			return errTooManySamples
 		}
 	}
+
 	return nil
 }
 
@@ -96,12 +104,15 @@ func consumeField(data []byte) (number protowire.Number, value []byte, n int) {
 	if tag < 0 {
 		return 0, nil, tag
 	}
+
 	n = protowire.ConsumeFieldValue(number, kind, data[tag:])
 	if n < 0 {
 		return 0, nil, n
 	}
+
 	if kind == protowire.BytesType {
 		value, _ = protowire.ConsumeBytes(data[tag:])
 	}
+
 	return number, value, tag + n
 }

@@ -30,6 +30,7 @@ func join(parts ...[]byte) (out []byte) {
 	for _, p := range parts {
 		out = append(out, p...)
 	}
+
 	return out
 }
 
@@ -37,6 +38,7 @@ func join(parts ...[]byte) (out []byte) {
 func TestRequestOnTheWire(t *testing.T) {
 	container := appendText(appendText(appendText(appendText(appendText(nil, 1, "ns"), 2, "Deployment"), 3, "web"), 4, "apps/v1"), 5, "app")
 	workload := appendText(appendText(appendText(appendText(nil, 1, "ns"), 2, "StatefulSet"), 3, "db"), 4, "apps/v1")
+
 	pod := appendText(appendText(nil, 1, "ns"), 2, "web-1")
 	node := appendText(nil, 1, "n1")
 	window := appendInt(appendInt(appendInt(nil, 2, -1), 3, 1_700_086_400), 4, 60)
@@ -60,14 +62,17 @@ func TestRequestOnTheWire(t *testing.T) {
 		if err := proto.Unmarshal(join(metric, window), &history); err != nil {
 			t.Fatal(err)
 		}
+
 		if want := (&datasourcepb.QueryTimeSeriesRequest{Metric: c.info, StartTime: -1, EndTime: 1_700_086_400, Step: 60}); !proto.Equal(&history, want) {
 			t.Errorf("%s: %v, want %v", name, &history, want)
 		}
+
 		data, err := limitingCodec{}.Marshal(&datasourcepb.QueryLatestTimeSeriesRequest{Metric: c.info})
 		if err != nil || string(data) != string(metric) {
 			t.Errorf("%s: %x, %v, want %x", name, data, err, metric)
 		}
 	}
+
 	if _, err := (limitingCodec{}).Marshal("text"); err == nil {
 		t.Error("a text is marshalled")
 	}
@@ -84,14 +89,17 @@ func TestResponseOnTheWire(t *testing.T) {
 		appendMessage(nil, 1, join(appendMessage(nil, 1, label), appendMessage(nil, 2, sample), appendInt(nil, 99, 1))),
 		appendMessage(nil, 1, nil), appendInt(nil, 98, 1),
 	)
+
 	var got datasourcepb.QueryTimeSeriesResponse
 	if err := (limitingCodec{}).Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
+
 	list := got.GetTimeSeriesList()
 	if len(list) != 2 || len(list[0].GetLabels()) != 1 || len(list[0].GetSamples()) != 1 || len(list[1].GetSamples()) != 0 {
 		t.Fatalf("%v", &got)
 	}
+
 	if l, s := list[0].GetLabels()[0], list[0].GetSamples()[0]; l.GetName() != "pod" || l.GetValue() != "web-1" || s.GetTimestamp() != -5 || s.GetValue() != -1.5 {
 		t.Errorf("%v", &got)
 	}
@@ -103,8 +111,10 @@ func TestLimits(t *testing.T) {
 		for range n {
 			out = append(out, part...)
 		}
+
 		return out
 	}
+
 	emptySeries := appendMessage(nil, 1, nil)
 	for name, data := range map[string][]byte{
 		"truncated":          appendMessage(nil, 1, make([]byte, 20))[:10],
@@ -117,6 +127,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s is accepted", name)
 		}
 	}
+
 	allowed := join(repeat(maxSeries-1, emptySeries), appendMessage(nil, 1, repeat(maxLabels, appendMessage(nil, 1, nil))))
 	if err := (limitingCodec{}).Unmarshal(allowed, &datasourcepb.QueryTimeSeriesResponse{}); err != nil {
 		t.Error(err)

@@ -70,15 +70,18 @@ func New(config Config) (*Source, error) {
 	if config.Address == "" || config.Timeout <= 0 || config.Inventory == nil || config.Clock == nil {
 		return nil, errors.New("a grpc source needs an address, a time limit, an inventory and a clock")
 	}
+
 	transport, err := config.transport()
 	if err != nil {
 		return nil, err
 	}
+
 	conn, err := grpc.NewClient(config.Address, grpc.WithTransportCredentials(transport),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(limitingCodec{}), grpc.MaxCallRecvMsgSize(maxAnswer)))
 	if err != nil {
 		return nil, fmt.Errorf("data source grpc at %s: %w", config.Address, err)
 	}
+
 	return &Source{config: config, conn: conn}, nil
 }
 
@@ -87,17 +90,20 @@ func (c Config) transport() (credentials.TransportCredentials, error) {
 	if c.CAFile == "" && (c.Insecure || isLocal(c.Address)) {
 		return insecure.NewCredentials(), nil
 	}
+
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CAFile != "" {
 		pem, err := os.ReadFile(c.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("data source grpc: reading authorities: %w", err)
 		}
+
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
 			return nil, fmt.Errorf("data source grpc: %s contains no certificate in PEM", c.CAFile)
 		}
 	}
+
 	return credentials.NewTLS(config), nil
 }
 
@@ -106,10 +112,12 @@ func isLocal(address string) bool {
 	if strings.HasPrefix(address, "unix:") {
 		return true
 	}
+
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return false
 	}
+
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
@@ -129,8 +137,10 @@ func (s *Source) Check(ctx context.Context) error {
 		if !s.conn.WaitForStateChange(ctx, state) {
 			return fmt.Errorf("data source grpc at %s: no connection, state %s", s.config.Address, state)
 		}
+
 		s.conn.Connect() // A failed connection stays idle until the next attempt.
 	}
+
 	return nil
 }
 
@@ -138,6 +148,7 @@ func (s *Source) Check(ctx context.Context) error {
 func (s *Source) call(ctx context.Context, method string, request proto.Message) ([]*datasourcepb.TimeSeries, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
+
 	var out datasourcepb.QueryTimeSeriesResponse
 	err := s.conn.Invoke(ctx, method, request, &out)
 	switch code := status.Code(err); code {
@@ -153,7 +164,10 @@ func (s *Source) call(ctx context.Context, method string, request proto.Message)
 // history requests the series of a metric on the grid of a window.
 func (s *Source) history(ctx context.Context, metric *datasourcepb.Metric, w metrics.Window) ([]*datasourcepb.TimeSeries, error) {
 	return s.call(ctx, methodHistory, &datasourcepb.QueryTimeSeriesRequest{
-		Metric: metric, StartTime: w.Start.Unix(), EndTime: w.End.Add(-w.Step).Unix(), Step: int64(w.Step / time.Second),
+		Metric:    metric,
+		StartTime: w.Start.Unix(),
+		EndTime:   w.End.Add(-w.Step).Unix(),
+		Step:      int64(w.Step / time.Second),
 	})
 }
 
@@ -162,6 +176,7 @@ func checkResource(resource metrics.UsageKind) error {
 	if resource != metrics.CPU && resource != metrics.Memory {
 		return fmt.Errorf("resource %s of data source grpc: %w", resource, metrics.ErrUnsupported)
 	}
+
 	return nil
 }
 
@@ -171,12 +186,14 @@ func (s *Source) containers(ctx context.Context, namespaces []string) ([]metrics
 	if err != nil {
 		return nil, metrics.WithPublicMessage(fmt.Errorf("listing workloads for data source grpc: %w", err), "the workloads for data source grpc cannot be listed")
 	}
+
 	var out []metrics.ContainerKey
 	for i := range all {
 		for _, c := range all[i].Containers {
 			out = append(out, metrics.ContainerKey{Workload: all[i].Ref, Container: c.Name})
 		}
 	}
+
 	return out, nil
 }
 
@@ -184,7 +201,11 @@ func (s *Source) containers(ctx context.Context, namespaces []string) ([]metrics
 func containerMetric(resource metrics.UsageKind, key metrics.ContainerKey) *datasourcepb.Metric {
 	ref := key.Workload
 	return &datasourcepb.Metric{MetricName: string(resource), Info: &datasourcepb.Metric_Container{Container: &datasourcepb.Container{
-		Namespace: ref.Namespace, WorkloadKind: ref.Kind, WorkloadName: ref.Name, ApiVersion: ref.APIVersion, Name: key.Container,
+		Namespace:    ref.Namespace,
+		WorkloadKind: ref.Kind,
+		WorkloadName: ref.Name,
+		ApiVersion:   ref.APIVersion,
+		Name:         key.Container,
 	}}}
 }
 
@@ -199,6 +220,7 @@ func withPod(key metrics.ContainerKey, one *datasourcepb.TimeSeries, i int) metr
 			key.Node = l.GetValue()
 		}
 	}
+
 	return key
 }
 
@@ -210,20 +232,24 @@ func (s *Source) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[
 			yield(metrics.Chunk{}, err)
 			return
 		}
+
 		if !w.Start.Before(w.End) {
 			return
 		}
+
 		keys, err := s.containers(ctx, req.Namespaces)
 		if err != nil {
 			yield(metrics.Chunk{}, err)
 			return
 		}
+
 		for _, key := range keys {
 			list, err := s.history(ctx, containerMetric(req.Resource, key), w)
 			if err != nil {
 				yield(metrics.Chunk{}, err)
 				return
 			}
+
 			for i, one := range list {
 				for chunk, err := range metrics.SplitDays(ctx, withPod(key, one, i), onGrid(one, w)) {
 					if !yield(chunk, err) || err != nil {
@@ -240,6 +266,7 @@ func (s *Source) window(req metrics.UsageRequest) (metrics.Window, error) {
 	if err := checkResource(req.Resource); err != nil {
 		return metrics.Window{}, err
 	}
+
 	w := metrics.Window{Start: req.Start, End: req.End, Step: req.Step}
 	if w.Step == 0 {
 		w.Step = defaultStep
@@ -247,6 +274,7 @@ func (s *Source) window(req metrics.UsageRequest) (metrics.Window, error) {
 	if now := s.config.Clock.Now(); w.End.IsZero() || w.End.After(now) {
 		w.End = now
 	}
+
 	return grid(w)
 }
 
@@ -257,25 +285,32 @@ func (s *Source) CurrentUsage(ctx context.Context, resource metrics.UsageKind, n
 			yield(metrics.Reading{}, err)
 			return
 		}
+
 		keys, err := s.containers(ctx, namespaces)
 		if err != nil {
 			yield(metrics.Reading{}, err)
 			return
 		}
+
 		for _, key := range keys {
 			list, err := s.call(ctx, methodRealtime, &datasourcepb.QueryLatestTimeSeriesRequest{Metric: containerMetric(resource, key)})
 			if err != nil {
 				yield(metrics.Reading{}, err)
 				return
 			}
+
 			for i, one := range list {
 				samples := one.GetSamples()
 				if len(samples) == 0 || !isValid(samples[len(samples)-1].GetValue()) {
 					continue
 				}
+
 				last := samples[len(samples)-1]
 				if !yield(metrics.Reading{
-					Key: withPod(key, one, i), Time: time.Unix(last.GetTimestamp(), 0).UTC(), Window: latestWindow, Value: last.GetValue(),
+					Key:    withPod(key, one, i),
+					Time:   time.Unix(last.GetTimestamp(), 0).UTC(),
+					Window: latestWindow,
+					Value:  last.GetValue(),
 				}, nil) {
 					return
 				}
@@ -307,20 +342,24 @@ func (s *Source) totals(
 	if err := checkResource(resource); err != nil {
 		return nil, err
 	}
+
 	w, err := grid(w)
 	if err != nil {
 		return nil, err
 	}
+
 	out := map[string]series.Series{}
 	for _, name := range names {
 		list, err := s.history(ctx, metricOf(name), w)
 		if err != nil {
 			return nil, err
 		}
+
 		if total := sum(list, w); len(total.Values) > 0 {
 			out[name] = total
 		}
 	}
+
 	return out, nil
 }
 
@@ -329,10 +368,12 @@ func grid(w metrics.Window) (metrics.Window, error) {
 	if w.Step < time.Second || w.Step%time.Second != 0 {
 		return w, fmt.Errorf("step %s of data source grpc: must be whole seconds", w.Step)
 	}
+
 	w.Start = w.Start.Truncate(w.Step)
 	if cells := int64(w.End.Sub(w.Start) / w.Step); cells > maxCells {
 		return w, fmt.Errorf("%d steps of %s: more than %d", cells, w.Step, maxCells)
 	}
+
 	return w, nil
 }
 
@@ -342,11 +383,13 @@ func onGrid(one *datasourcepb.TimeSeries, w metrics.Window) series.Series {
 	for i := range out.Values {
 		out.Values[i] = series.Gap()
 	}
+
 	for _, s := range one.GetSamples() {
 		at := time.Unix(s.GetTimestamp(), 0)
 		if at.Before(w.Start) || !at.Before(w.End) {
 			continue
 		}
+
 		if i := int(at.Sub(w.Start) / w.Step); i < len(out.Values) {
 			out.Values[i] = series.Gap()
 			if isValid(s.GetValue()) {
@@ -354,6 +397,7 @@ func onGrid(one *datasourcepb.TimeSeries, w metrics.Window) series.Series {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -366,6 +410,7 @@ func sum(list []*datasourcepb.TimeSeries, w metrics.Window) series.Series {
 			out = next
 			continue
 		}
+
 		for i, v := range next.Values {
 			switch {
 			case series.IsGap(v):
@@ -376,6 +421,7 @@ func sum(list []*datasourcepb.TimeSeries, w metrics.Window) series.Series {
 			}
 		}
 	}
+
 	return out
 }
 

@@ -65,11 +65,13 @@ func response(list []timeSeries) *datasourcepb.QueryTimeSeriesResponse {
 		for name, value := range one.labels {
 			s.Labels = append(s.Labels, &datasourcepb.Label{Name: name, Value: value})
 		}
+
 		for _, p := range one.samples {
 			s.Samples = append(s.Samples, &datasourcepb.Sample{Timestamp: p.seconds, Value: p.value})
 		}
 		out.TimeSeriesList = append(out.TimeSeriesList, s)
 	}
+
 	return out
 }
 
@@ -80,31 +82,39 @@ func (i inventory) Inventory(context.Context, []string) ([]workload.Workload, er
 // serve starts a server with the given methods, and returns a source that reads from it.
 func serve(t *testing.T, s *server, methods ...string) *Source {
 	t.Helper()
+
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	g := grpc.NewServer(append(s.options, grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(stream)
 		if !slices.Contains(methods, method) {
 			return status.Error(codes.Unimplemented, method)
 		}
+
 		var message datasourcepb.QueryTimeSeriesRequest // Also reads a QueryLatestTimeSeriesRequest, which has the same first field.
 		if err := stream.RecvMsg(&message); err != nil {
 			return err
 		}
+
 		asked := strings.Join(strings.Fields(message.String()), " ")
 		s.mu.Lock()
 		s.asked = append(s.asked, asked)
 		s.mu.Unlock()
+
 		list, err := s.answer(asked)
 		if err != nil {
 			return err
 		}
+
 		return stream.SendMsg(response(list))
 	}))...)
+
 	go func() { _ = g.Serve(listener) }()
 	t.Cleanup(g.Stop)
+
 	ref := workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
 	source, err := New(Config{
 		Address: listener.Addr().String(), Timeout: 20 * time.Second, Clock: clocktesting.NewFakePassiveClock(now),
@@ -113,6 +123,7 @@ func serve(t *testing.T, s *server, methods ...string) *Source {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = source.Close() })
 	return source
 }
@@ -120,12 +131,15 @@ func serve(t *testing.T, s *server, methods ...string) *Source {
 // usageError returns the error of a request, which must be its only element.
 func usageError(t *testing.T, s *Source, req metrics.UsageRequest) error {
 	t.Helper()
+
 	for c, err := range s.Usage(t.Context(), req) {
 		if err == nil {
 			t.Errorf("a chunk: %+v", c)
 		}
+
 		return err
 	}
+
 	return nil
 }
 
@@ -141,15 +155,18 @@ func TestUsage(t *testing.T) {
 			{nil, []sample{at(10, 4)}},
 		}, nil
 	}}
+
 	source := serve(t, s, methodHistory)
 	var got []string
 	for c, err := range source.Usage(t.Context(), metrics.UsageRequest{Resource: metrics.CPU, Start: begin, End: now.Add(time.Hour)}) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got = append(got, fmt.Sprint(c.Key.Workload.Name, "/", c.Key.Pod, "/", c.Key.Container, "@", c.Key.Node, " ",
 			c.Series.Start.Format("15:04"), " ", c.Series.Step, " ", c.Series.Values))
 	}
+
 	want := []string{
 		"web/web-1/app@n1 23:50 5m0s [1]",
 		"web/web-1/app@n1 00:00 5m0s [2 3]",
@@ -158,6 +175,7 @@ func TestUsage(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+
 	question := fmt.Sprintf(`metric:{metricName:"cpu" container:{namespace:"shop" workloadKind:"Deployment" workloadName:"web" apiVersion:"apps/v1" name:"app"}} startTime:%d endTime:%d step:300`,
 		begin.Unix(), now.Add(-5*time.Minute).Unix())
 	if len(s.asked) != 1 || s.asked[0] != question {
@@ -172,9 +190,11 @@ func TestTotals(t *testing.T) {
 		if strings.Contains(asked, `name:"gone"`) {
 			return nil, nil
 		}
+
 		one := timeSeries{nil, []sample{{w.Start.Unix(), 1}, {w.Start.Unix() + 300, 2}}}
 		return []timeSeries{one, one, {nil, []sample{{w.Start.Unix(), math.Inf(1)}}}}, nil
 	}}
+
 	source := serve(t, s, methodHistory)
 	got, err := source.WorkloadUsage(t.Context(), metrics.WorkloadsRequest{
 		Resource: metrics.CPU, Namespace: "shop", Kind: "Deployment", Names: []string{"web", "gone"}, Window: w,
@@ -198,17 +218,22 @@ func TestRealtimeOptional(t *testing.T) {
 			if err != nil {
 				return got, err
 			}
+
 			got = append(got, r.Value)
 		}
+
 		return got, nil
 	}
+
 	if got, err := read(serve(t, &server{answer: answer}, methodRealtime)); err != nil || fmt.Sprint(got) != "[2]" {
 		t.Errorf("%v, %v", got, err)
 	}
+
 	historic := serve(t, &server{answer: answer}, methodHistory)
 	if _, err := read(historic); !errors.Is(err, metrics.ErrUnsupported) {
 		t.Errorf("current usage of a server without it: %v", err)
 	}
+
 	err := usageError(t, historic, metrics.UsageRequest{Resource: metrics.UnreclaimableMemory, Start: now.Add(-time.Hour)})
 	if !errors.Is(err, metrics.ErrUnsupported) {
 		t.Errorf("an unsupported resource: %v", err)
@@ -223,12 +248,14 @@ func TestErrorsNameNoAddress(t *testing.T) {
 	failing := serve(t, &server{answer: func(string) ([]timeSeries, error) {
 		return nil, status.Error(codes.Unavailable, "dial tcp 10.1.2.3:9090: connection refused")
 	}}, methodHistory)
+
 	gone, err := New(Config{
 		Address: "127.0.0.1:1", Timeout: 20 * time.Second, Clock: failing.config.Clock, Inventory: failing.config.Inventory,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = gone.Close() })
 	for name, source := range map[string]*Source{"the server's error": failing, "no server": gone} {
 		err := usageError(t, source, metrics.UsageRequest{Resource: metrics.CPU, Start: now.Add(-time.Hour), End: now})
@@ -257,16 +284,20 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	if _, err := New(Config{Address: "localhost:1"}); err == nil {
 		t.Error("an incomplete configuration is accepted")
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	gone, err := New(Config{Address: "127.0.0.1:1", Timeout: time.Second, Inventory: inventory{}, Clock: clocktesting.NewFakePassiveClock(now)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer gone.Close()
+
 	if err := gone.Check(ctx); err == nil {
 		t.Error("no error without a server")
 	}
@@ -292,11 +323,13 @@ func TestTransport(t *testing.T) {
 func TestTLS(t *testing.T) {
 	issuer := httptest.NewTLSServer(nil)
 	defer issuer.Close()
+
 	authority := filepath.Join(t.TempDir(), "ca.crt")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issuer.Certificate().Raw})
 	if err := os.WriteFile(authority, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	answer := func(string) ([]timeSeries, error) { return nil, nil }
 	trusted := []grpc.ServerOption{grpc.Creds(credentials.NewServerTLSFromCert(&issuer.TLS.Certificates[0]))}
 	request := metrics.UsageRequest{Resource: metrics.CPU, Start: now.Add(-time.Hour), End: now}
@@ -306,18 +339,22 @@ func TestTLS(t *testing.T) {
 	if err := usageError(t, serve(t, &server{answer: answer, caFile: authority}, methodHistory), request); err == nil {
 		t.Error("a server without TLS is accepted")
 	}
+
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 	foreign, err := x509.CreateCertificate(rand.Reader, template, template, public, key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: foreign}), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	err = usageError(t, serve(t, &server{answer: answer, options: trusted, caFile: authority}, methodHistory), request)
 	if err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a server with a certificate of another authority: %v", err)
@@ -325,6 +362,7 @@ func TestTLS(t *testing.T) {
 	if err := os.WriteFile(authority, []byte("no certificate"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, file := range []string{authority, authority + ".none"} {
 		if _, err := (Config{Address: "history:1", CAFile: file}).transport(); err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("%s: %v", file, err)

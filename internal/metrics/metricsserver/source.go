@@ -29,6 +29,7 @@ func New(config *rest.Config) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the client of metrics-server: %w", err)
 	}
+
 	return &Source{client: client}, nil
 }
 
@@ -40,6 +41,7 @@ func (s *Source) Check(ctx context.Context) error {
 	if _, err := s.client.NodeMetricses().List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
 		return fmt.Errorf("checking metrics-server: %w", err)
 	}
+
 	return nil
 }
 
@@ -50,15 +52,18 @@ func (s *Source) CurrentUsage(ctx context.Context, resource metrics.UsageKind, n
 			yield(metrics.Reading{}, fmt.Errorf("resource %s of metrics-server: %w", resource, metrics.ErrUnsupported))
 			return
 		}
+
 		if len(namespaces) == 0 {
 			namespaces = []string{metav1.NamespaceAll}
 		}
+
 		for _, namespace := range namespaces {
 			list, err := s.client.PodMetricses(namespace).List(ctx, metav1.ListOptions{})
 			if err != nil {
 				yield(metrics.Reading{}, fmt.Errorf("listing metrics of pods: %w", err))
 				return
 			}
+
 			for i := range list.Items {
 				pod := &list.Items[i]
 				for _, c := range pod.Containers {
@@ -67,13 +72,22 @@ func (s *Source) CurrentUsage(ctx context.Context, resource metrics.UsageKind, n
 					if !known || value < 0 {
 						continue
 					}
+
 					reading := metrics.Reading{
 						Key: metrics.ContainerKey{
-							Workload: workload.Ref{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name},
-							Pod:      pod.Name, Container: c.Name,
+							Workload: workload.Ref{
+								APIVersion: "v1",
+								Kind:       "Pod",
+								Namespace:  pod.Namespace,
+								Name:       pod.Name,
+							},
+							Pod: pod.Name, Container: c.Name,
 						},
-						Time: pod.Timestamp.Time, Window: pod.Window.Duration, Value: value,
+						Time:   pod.Timestamp.Time,
+						Window: pod.Window.Duration,
+						Value:  value,
 					}
+
 					if !yield(reading, nil) {
 						return
 					}

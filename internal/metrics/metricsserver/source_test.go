@@ -27,6 +27,7 @@ func TestCurrentUsage(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		paths = append(paths, r.URL.Path)
 		w.Header().Set("Content-Type", "application/json")
+
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/nodes"):
 			fmt.Fprint(w, `{"kind":"NodeMetricsList","apiVersion":"metrics.k8s.io/v1beta1","metadata":{},"items":[]}`)
@@ -37,20 +38,25 @@ func TestCurrentUsage(t *testing.T) {
 		}
 	}))
 	defer server.Close()
+
 	source, err := New(&rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	read := func(resource metrics.UsageKind, namespaces ...string) (string, error) {
 		var got []string
 		for r, err := range source.CurrentUsage(t.Context(), resource, namespaces) {
 			if err != nil {
 				return strings.Join(got, "; "), err
 			}
+
 			got = append(got, fmt.Sprint(r.Key.Workload, "/", r.Key.Container, "=", r.Value, " ", r.Time.UTC().Format("15:04"), " ", r.Window))
 		}
+
 		return strings.Join(got, "; "), nil
 	}
+
 	const want = "shop/Pod/web-1/app=0.25 12:00 15s; shop/Pod/web-1/quiet=0 12:00 15s"
 	if got, err := read(metrics.CPU, "shop"); err != nil || got != want {
 		t.Errorf("%s, %v", got, err)
@@ -61,6 +67,7 @@ func TestCurrentUsage(t *testing.T) {
 	if _, err := read(metrics.CPU, "broken"); err == nil {
 		t.Error("no error of a server that fails")
 	}
+
 	if _, err := read(metrics.UnreclaimableMemory); !errors.Is(err, metrics.ErrUnsupported) {
 		t.Errorf("an unsupported resource: %v", err)
 	}

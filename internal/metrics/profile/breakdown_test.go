@@ -30,26 +30,32 @@ func agents(grid promserver.Grid, cache string) []promserver.Series {
 		return func(*rand.Rand, float64) float64 { return v }
 	}
 	for i := range 4 {
-		pod, node := fmt.Sprintf("agent-aaaa%c", 'b'+i), fmt.Sprintf("node-%d", i)
+		pod := fmt.Sprintf("agent-aaaa%c", 'b'+i)
+		node := fmt.Sprintf("node-%d", i)
 		own := []string{"namespace", "ops", "pod", pod}
 		app := append(slices.Clone(own), "container", "agent")
 		with := func(metric string, pairs ...string) []string { return append([]string{"__name__", metric}, pairs...) }
 		memory := 1e8 * float64(1+9*(i/2))
+
 		all = append(all,
 			randomSeries(grid, 0, grid.Len(), func(r *rand.Rand, last float64) float64 { return last + 60*0.1*float64(1+9*(i/2))*r.Float64() },
 				with("container_cpu_usage_seconds_total", append(app, "cpu", "total")...)...),
 			randomSeries(grid, 0, grid.Len(), always(memory), with("container_memory_working_set_bytes", app...)...),
 			randomSeries(grid, 0, grid.Len(), always(1), with("kube_pod_owner", append(own, "owner_kind", "DaemonSet", "owner_name", "agent", "owner_is_controller", "true")...)...),
 			randomSeries(grid, 0, grid.Len(), always(1), with("kube_pod_info", append(own, "node", node, "created_by_kind", "DaemonSet", "created_by_name", "agent")...)...))
+
 		if cache == "" {
 			continue
 		}
+
 		level := memory * 0.4
 		if cache == "container_memory_total_active_file_bytes" {
 			level = memory * 0.6
 		}
+
 		all = append(all, randomSeries(grid, 0, grid.Len(), always(level), with(cache, app...)...))
 	}
+
 	return all
 }
 
@@ -66,6 +72,7 @@ func nodesOf() rightsize.NodeGroups {
 	for i := range 4 {
 		nodes = append(nodes, rightsize.NodeShape{Name: fmt.Sprintf("node-%d", i), Labels: map[string]string{"crane.io/nodepool": []string{"small", "large"}[i/2]}})
 	}
+
 	return rightsize.GroupNodes(nodes)
 }
 
@@ -87,54 +94,67 @@ func TestDetailsAgainstTheRealEngine(t *testing.T) {
 			if _, err := promserver.WriteBlocks(t.Context(), dir, grid, agents(grid, c.metric)); err != nil {
 				t.Fatal(err)
 			}
+
 			server, err := promserver.Open(promserver.Options{Dir: dir})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer server.Close()
+
 			d := newFixture(t)
 			d.now = now
 			read := func(cache *Cache, groups rightsize.NodeGroups) (*Usage, int64) {
 				cfg := prometheus.DefaultConfig()
-				cfg.Address, cfg.Now = server.URL(), func() time.Time { return now }
+				cfg.Address = server.URL()
+
+				cfg.Now = func() time.Time { return now }
 				source, err := prometheus.New(cfg)
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				u, err := Collect(t.Context(), Source{Capabilities: source.Capabilities(), Cache: cache}, Request{Workloads: agentSet(), End: now, Length: 8 * 24 * time.Hour, NodeGroups: groups.Of})
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				u.SetConstraints(workload.Constraints{Nodes: groups})
 				return u, source.Stats().Queries
 			}
+
 			groups := nodesOf()
 			plain, _ := read(nil, groups)
+
 			cold, first := read(d.cache, groups)
 			warm, second := read(d.cache, groups)
 			ungrouped, third := read(d.cache, rightsize.NodeGroups{})
 			if second >= first || third > second {
 				t.Errorf("%d queries cold, %d warm, %d warm without groups", first, second, third)
 			}
+
 			key := container{identity: identityOf(agentSet()[0].Ref), name: "agent"}
 			for _, u := range []*Usage{cold, warm} {
 				if !bytes.Equal(marshalProfile(t, plain.profiles[key]), marshalProfile(t, u.profiles[key])) {
 					t.Error("with and without the cache differ")
 				}
 			}
+
 			for i, day := range ungrouped.profiles[key].Days() {
 				if want := plain.profiles[key].Days()[i]; day.CPU.Total() != want.CPU.Total() || day.Memory.Max() != want.Memory.Max() {
 					t.Errorf("%v differs where groups are not asked for", day.Day)
 				}
 			}
+
 			if len(warm.grouped) != 2 || len(ungrouped.grouped) != 0 && len(ungrouped.ResourceInput(agentSet()[0], rightsize.Policy{}, now).Containers[0].Groups) != 0 {
 				t.Errorf("%d groups, %d without any", len(warm.grouped), len(ungrouped.grouped))
 			}
+
 			for k, p := range plain.grouped {
 				if !bytes.Equal(marshalProfile(t, p), marshalProfile(t, warm.grouped[k])) {
 					t.Errorf("%v differs with and without the cache", k)
 				}
 			}
+
 			checkDetails(t, warm, c.basis, c.held, now)
 		})
 	}
@@ -142,29 +162,36 @@ func TestDetailsAgainstTheRealEngine(t *testing.T) {
 
 func checkDetails(t *testing.T, u *Usage, basis rightsize.ReclaimBasis, held float64, now time.Time) {
 	t.Helper()
+
 	whole := u.Profile(agentSet()[0].Ref, "agent").Days()
 	for _, day := range whole {
 		if day.ReclaimBasis != basis {
 			t.Fatalf("%v: basis %d, want %d", day.Day, day.ReclaimBasis, basis)
 		}
 	}
+
 	most := 0.0
 	for _, p := range whole[1].Peaks {
 		most = math.Max(most, float64(p.Unreclaimable))
 	}
+
 	if math.Abs(most-held) > 1e3 {
 		t.Errorf("held %v, want %v", most, held)
 	}
+
 	policy, err := rightsize.PolicyByName(rightsize.DefaultPolicy)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	in := u.ResourceInput(agentSet()[0], policy, now).Containers[0]
 	r := rightsize.Recommend(rightsize.Input{Profile: in.Profile, Groups: in.Groups, Now: now}, policy)
 	if len(r.NodeGroups) != 2 || r.NodeGroups[0].Group != "crane.io/nodepool=large" || r.NodeGroups[0].Pods != 2 {
 		t.Fatalf("%+v", r.NodeGroups)
 	}
-	large, small := *r.NodeGroups[0].Target.MemoryRequest, *r.NodeGroups[1].Target.MemoryRequest
+
+	large := *r.NodeGroups[0].Target.MemoryRequest
+	small := *r.NodeGroups[1].Target.MemoryRequest
 	if large < 4*small || *r.Target.MemoryRequest < large {
 		t.Errorf("large %d, small %d, all %d", large, small, *r.Target.MemoryRequest)
 	}
@@ -189,9 +216,11 @@ func (c *breakdownCluster) Usage(ctx context.Context, req metrics.UsageRequest) 
 	if req.Resource.IsHourly() {
 		c.details = append(c.details, req.Resource)
 	}
+
 	if req.Resource == metrics.UnreclaimableMemory {
 		return func(func(metrics.Chunk, error) bool) {}
 	}
+
 	return c.cluster.Usage(ctx, req)
 }
 
@@ -205,10 +234,12 @@ func TestDetailsAreAskedForInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	want := []metrics.UsageKind{metrics.UnreclaimableMemory, metrics.AnonymousMemory, metrics.UnreclaimableMemory, metrics.AnonymousMemory}
 	if !slices.Equal(c.details, want) {
 		t.Errorf("asked for %v", c.details)
 	}
+
 	for _, r := range c.asked[len(c.asked)-3:] {
 		if days := r.End.Sub(r.Start); days > 24*time.Hour {
 			t.Errorf("%s is asked for %v, though finished days are kept", r.Resource, days)
@@ -251,6 +282,7 @@ func TestStartsAreKeptApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	d := u.Profile(deployments("shop/w0")[0].Ref, "app").Days()[0]
 	if d.StartCPU != 5 || d.CPU.Total() != 7 || d.CPU.Max() > 0.31 {
 		t.Errorf("start %v, %d steady samples up to %v", d.StartCPU, d.CPU.Total(), d.CPU.Max())

@@ -85,31 +85,46 @@ func (c *Cache) open(ctx context.Context, source metrics.DayReader, grouped, rea
 	if c == nil {
 		return nil
 	}
-	s := &serverCache{cache: c, source: source, identity: source.Identity(), grouped: grouped, reacting: reacting, warned: map[string]bool{}}
+
+	s := &serverCache{
+		cache:    c,
+		source:   source,
+		identity: source.Identity(),
+		grouped:  grouped,
+		reacting: reacting,
+		warned:   map[string]bool{},
+	}
+
 	s.root = filepath.Join(c.Dir, formatDir, hashOf(s.identity))
 	entries, err := os.ReadDir(s.root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.Warn(fmt.Sprintf("the cache cannot be read: %v", err))
 		return nil
 	}
+
 	for _, e := range entries {
 		w, ok := readFingerprint(filepath.Join(s.root, e.Name(), fingerprintFile))
 		if !e.IsDir() || !ok {
 			continue
 		}
+
 		present, err := source.CountPods(ctx, w.Pods, w.Day.Start(), w.Day.End())
 		if err != nil {
 			c.Warn(fmt.Sprintf("the cache is not used, as the server cannot be identified: %v", err))
 			return nil
 		}
+
 		if 2*present > len(w.Pods) {
-			s.dir, s.newest = filepath.Join(s.root, e.Name()), w.Day
+			s.dir = filepath.Join(s.root, e.Name())
+			s.newest = w.Day
 			return s
 		}
 	}
+
 	if len(entries) > 0 {
 		c.Warn("the cache holds days of another server at this address; all days are read again")
 	}
+
 	return s
 }
 
@@ -119,6 +134,7 @@ func readFingerprint(path string) (serverFingerprint, bool) {
 	if err != nil || json.Unmarshal(raw, &w) != nil {
 		return w, false
 	}
+
 	return w, len(w.Pods) > 0 && len(w.Pods) <= maxFingerprintPods
 }
 
@@ -139,6 +155,7 @@ func (s *serverCache) prefix(req metrics.UsageRequest) string {
 	if s.reacting && req.Resource == metrics.CPU {
 		p += "reaction-"
 	}
+
 	return p
 }
 
@@ -148,24 +165,36 @@ func (s *serverCache) load(d series.Day, req metrics.UsageRequest) (days []conta
 	if s.dir == "" {
 		return nil, missing
 	}
+
 	entries, err := os.ReadDir(s.dayDir(d))
 	if err != nil {
 		return nil, missing // Most likely there is none.
 	}
+
 	for _, e := range entries {
 		name := e.Name()
 		if !strings.HasPrefix(name, s.prefix(req)) || !strings.HasSuffix(name, daySuffix) || len(missing) == 0 {
 			continue
 		}
+
 		path := filepath.Join(s.dayDir(d), name)
-		expected := dayHeader{identity: s.identity, resource: req.Resource, step: req.Step, day: d}
+		expected := dayHeader{
+			identity: s.identity,
+			resource: req.Resource,
+			step:     req.Step,
+			day:      d,
+		}
+
 		found, covered, err := loadFile(path, expected, missing)
 		if err != nil {
 			s.warn(fmt.Sprintf("%s is ignored and read again: %v", path, err))
 			continue
 		}
-		days, missing = append(days, found...), subtract(missing, covered)
+
+		days = append(days, found...)
+		missing = subtract(missing, covered)
 	}
+
 	return days, missing
 }
 
@@ -175,13 +204,16 @@ func loadFile(path string, expected dayHeader, namespaces []string) (days []cont
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if info.Size() > maxFile {
 		return nil, nil, fmt.Errorf("%d bytes: must be at most %d", info.Size(), maxFile)
 	}
+
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return decodeDay(raw, expected, namespaces)
 }
 
@@ -196,16 +228,19 @@ func (s *serverCache) save(d *dayUsage, req metrics.UsageRequest) {
 		s.warn("days are not cached: the server warned that its answers may be partial")
 		return
 	}
+
 	if s.dir == "" {
 		if len(d.pods) == 0 {
 			return // No pod identifies the server.
 		}
+
 		names := make([]string, len(d.pods))
 		for i, p := range d.pods {
 			names[i] = p.name
 		}
 		s.dir = filepath.Join(s.root, hashOf(d.day.String()+strings.Join(names, " ")))
 	}
+
 	if err := s.write(d, req); err != nil {
 		s.warn(fmt.Sprintf("days are not cached: %v", err))
 	}
@@ -216,25 +251,37 @@ func (s *serverCache) write(d *dayUsage, req metrics.UsageRequest) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	h := dayHeader{identity: s.identity, resource: req.Resource, step: req.Step, day: d.day}
+
+	h := dayHeader{
+		identity: s.identity,
+		resource: req.Resource,
+		step:     req.Step,
+		day:      d.day,
+	}
+
 	raw, err := encodeDay(h, req.Namespaces, d.profiles)
 	if err != nil {
 		return err
 	}
+
 	name := s.prefix(req) + hashOf(strings.Join(req.Namespaces, " ")) + daySuffix
 	if err := writeAtomic(filepath.Join(folder, name), raw); err != nil {
 		return err
 	}
+
 	if len(d.pods) == 0 || d.day < s.newest {
 		return nil
 	}
+
 	w := serverFingerprint{Day: d.day}
 	for _, p := range d.pods {
 		w.Pods = append(w.Pods, p.name)
 	}
+
 	if raw, err = json.Marshal(w); err != nil {
 		return fmt.Errorf("the fingerprint of %v: %w", d.day, err)
 	}
+
 	s.newest = d.day
 	return writeAtomic(filepath.Join(s.dir, fingerprintFile), raw)
 }
@@ -245,13 +292,16 @@ func writeAtomic(path string, raw []byte) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = f.Write(raw)
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
+
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
+
 	return nil
 }
 
@@ -282,21 +332,26 @@ func (c *Cache) Prune() error {
 	if err != nil {
 		return err
 	}
+
 	var errs []error
 	for _, format := range oldFormats() {
 		old, empty, err := c.listFiles(format)
 		if err != nil {
 			return err
 		}
+
 		dirs = append(dirs, empty...)
 		for _, f := range old {
 			errs = append(errs, ignoreNotExist(os.Remove(f.path)))
 		}
 	}
+
 	slices.SortFunc(files, func(a, b cacheFile) int {
 		return cmp.Or(b.written.Compare(a.written), strings.Compare(a.path, b.path))
 	})
-	now, total := c.Now(), int64(0)
+
+	now := c.Now()
+	total := int64(0)
 	for _, f := range files {
 		stale := strings.HasPrefix(filepath.Base(f.path), tempPrefix)
 		if total += f.size; stale || now.Sub(f.written) > c.MaxAge || total > c.MaxBytes {
@@ -304,9 +359,11 @@ func (c *Cache) Prune() error {
 			errs = append(errs, ignoreNotExist(os.Remove(f.path)))
 		}
 	}
+
 	for _, dir := range slices.Backward(dirs) {
 		_ = os.Remove(dir) // Fails where the directory is not empty.
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -315,6 +372,7 @@ func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	return err
 }
 
@@ -324,19 +382,24 @@ func (c *Cache) listFiles(format string) (files []cacheFile, dirs []string, err 
 		if err != nil {
 			return ignoreNotExist(err) // The cache was never used, or another process prunes it too.
 		}
+
 		if e.IsDir() {
 			dirs = append(dirs, path)
 			return nil
 		}
+
 		info, err := e.Info()
 		if err == nil && c.isCacheFile(e.Name(), info.ModTime()) {
 			files = append(files, cacheFile{path, info.Size(), info.ModTime()})
 		}
+
 		return nil
 	})
+
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing the files of the cache: %w", err)
 	}
+
 	return files, dirs, nil
 }
 

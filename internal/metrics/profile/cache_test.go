@@ -54,24 +54,28 @@ func (c *cluster) CountPods(_ context.Context, pods []string, _, _ time.Time) (n
 			n++
 		}
 	}
+
 	return n, nil
 }
 
 func (c *cluster) Usage(_ context.Context, req metrics.UsageRequest) iter.Seq2[metrics.Chunk, error] {
 	return func(yield func(metrics.Chunk, error) bool) {
 		c.asked = append(c.asked, req)
-		first, last := series.DayOf(req.Start), series.DayOf(req.End.Add(-1))
+		first := series.DayOf(req.Start)
+		last := series.DayOf(req.End.Add(-1))
 		for i := range int(last-first) + 1 {
 			d := first + series.Day(i)
 			if c.backwards {
 				d = last - series.Day(i)
 			}
+
 			for _, ns := range req.Namespaces {
 				for _, chunk := range c.day(d, ns, req) {
 					if !yield(chunk, nil) {
 						return
 					}
 				}
+
 				if d == c.failOn {
 					yield(metrics.Chunk{}, errBroken)
 					return
@@ -93,23 +97,28 @@ func (c *cluster) day(d series.Day, ns string, req metrics.UsageRequest) (out []
 				if random.IntN(10) == 0 {
 					v = series.Gap()
 				}
+
 				if at.Before(req.Start) || !at.Before(req.End) {
 					continue
 				}
+
 				if from.IsZero() {
 					from = at
 				}
 				if req.Resource == metrics.Memory {
 					v *= 1 << 30
 				}
+
 				values = append(values, v)
 			}
+
 			out = append(out, metrics.Chunk{
 				Key:    key(ns, "Deployment", fmt.Sprintf("w%d", w), fmt.Sprintf("w%d-%d-%v-%s", w, p, d, c.name), "app"),
 				Series: series.Series{Start: from, Step: 30 * time.Minute, Values: values},
 			})
 		}
 	}
+
 	return out
 }
 
@@ -118,6 +127,7 @@ func deployments(names ...string) (out []workload.Workload) {
 		ns, name, _ := strings.Cut(n, "/")
 		out = append(out, workload.Workload{Ref: workload.Ref{Namespace: ns, Kind: "Deployment", Name: name}})
 	}
+
 	return out
 }
 
@@ -133,43 +143,53 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
+
 	d := &fixture{t: t, now: time.Date(2026, 3, 10, 15, 30, 0, 0, time.UTC)}
 	d.cache = &Cache{
 		Dir: t.TempDir(), MaxAge: DefaultCacheAge, MaxBytes: DefaultCacheBytes,
 		Now: func() time.Time { return d.now }, Warn: func(text string) { d.notes = append(d.notes, text) },
 	}
+
 	return d
 }
 
 // collect reads five days with the cache and returns the requests to the source.
 func (d *fixture) collect(c *cluster, workloads []workload.Workload) (*Usage, []string, error) {
 	d.t.Helper()
+
 	c.asked = nil
 	u, err := Collect(d.t.Context(), Source{Capabilities: c.capabilities(), Cache: d.cache}, Request{Workloads: workloads, End: d.now, Length: 5 * 24 * time.Hour, Reaction: d.reaction})
+
 	var asked []string
 	for _, r := range c.asked {
 		asked = append(asked, fmt.Sprintf("%s %s..%s %s", r.Resource, r.Start.Format("01-02"), r.End.Format("01-02T15:04"), strings.Join(r.Namespaces, "+")))
 	}
+
 	return u, asked, err
 }
 
 // check compares the result with that of a read without the cache, and the requests with the expected ones.
 func (d *fixture) check(c *cluster, workloads []workload.Workload, want ...string) {
 	d.t.Helper()
+
 	got, asked, err := d.collect(c, workloads)
 	if err != nil {
 		d.t.Fatal(err)
 	}
+
 	if !slices.Equal(asked, want) {
 		d.t.Errorf("asked\n  %s\nwant\n  %s", strings.Join(asked, "\n  "), strings.Join(want, "\n  "))
 	}
+
 	plain, err := Collect(d.t.Context(), Source{Capabilities: (&cluster{name: c.name, step: c.step}).capabilities()}, Request{Workloads: workloads, End: d.now, Length: 5 * 24 * time.Hour, Reaction: d.reaction})
 	if err != nil {
 		d.t.Fatal(err)
 	}
+
 	if len(got.profiles) != len(plain.profiles) || len(got.profiles) != len(workloads) {
 		d.t.Fatalf("%d containers with the cache, %d without", len(got.profiles), len(plain.profiles))
 	}
+
 	for key, profile := range plain.profiles {
 		if !bytes.Equal(marshalProfile(d.t, profile), marshalProfile(d.t, got.profiles[key])) {
 			d.t.Errorf("%v differs with and without the cache", key)
@@ -179,24 +199,29 @@ func (d *fixture) check(c *cluster, workloads []workload.Workload, want ...strin
 
 func marshalProfile(t *testing.T, p *rightsize.Profile) []byte {
 	t.Helper()
+
 	raw, err := p.MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return raw
 }
 
 // TestCacheOfReactions checks that days that were cached without the effect of the reaction are read again where it is needed, and that days
 // with it also serve others.
 func TestCacheOfReactions(t *testing.T) {
-	d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute}
+	d := newFixture(t)
+	c := &cluster{name: "a", step: 30 * time.Minute}
 	shop := deployments("shop/w0")
 	d.check(c, shop, "cpu 03-05..03-10T15:30 shop", "memory 03-05..03-10T15:30 shop")
 	d.reaction = true
 	d.check(c, shop, "cpu 03-05..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop")
 	d.check(c, shop, "cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop")
-	other, bank := &cluster{name: "a", step: 30 * time.Minute}, deployments("bank/w0")
+	other := &cluster{name: "a", step: 30 * time.Minute}
+	bank := deployments("bank/w0")
 	d.check(other, bank, "cpu 03-05..03-10T15:30 bank", "memory 03-05..03-10T15:30 bank")
+
 	d.reaction = false
 	if _, asked, err := d.collect(other, bank); err != nil || len(asked) != 2 || !strings.HasPrefix(asked[0], "cpu 03-10..") {
 		t.Errorf("asked %q, %v", asked, err)
@@ -207,34 +232,41 @@ func TestCacheOfReactions(t *testing.T) {
 }
 
 func TestCacheAsksForWhatIsMissing(t *testing.T) {
-	d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute}
+	d := newFixture(t)
+	c := &cluster{name: "a", step: 30 * time.Minute}
 	shop := deployments("shop/w0")
 	d.check(c, shop, "cpu 03-05..03-10T15:30 shop", "memory 03-05..03-10T15:30 shop")
 	d.check(c, shop, "cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop")
+
 	// Another workload of a cached namespace needs no request; another namespace is read alone.
 	d.check(c, deployments("shop/w0", "shop/w1"), "cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop")
 	d.check(c, deployments("bank/w0", "shop/w1"),
 		"cpu 03-05..03-10T00:00 bank", "cpu 03-10..03-10T15:30 bank+shop",
 		"memory 03-05..03-10T00:00 bank", "memory 03-10..03-10T15:30 bank+shop")
+
 	// The previous day is not final one hour after midnight; four hours after midnight it is final and cached.
 	d.now = time.Date(2026, 3, 11, 1, 0, 0, 0, time.UTC)
 	d.check(c, shop, "cpu 03-10..03-11T01:00 shop", "memory 03-10..03-11T01:00 shop")
 	d.now = time.Date(2026, 3, 11, 4, 0, 0, 0, time.UTC)
 	d.check(c, shop, "cpu 03-10..03-11T04:00 shop", "memory 03-10..03-11T04:00 shop")
 	d.check(c, shop, "cpu 03-11..03-11T04:00 shop", "memory 03-11..03-11T04:00 shop")
+
 	// Another step is a different history.
 	c.step = time.Hour
 	d.check(c, shop, "cpu 03-06..03-11T04:00 shop", "memory 03-06..03-11T04:00 shop")
+
 	if len(d.notes) > 0 {
 		t.Errorf("notes %q", d.notes)
 	}
 }
 
 func TestCacheKeepsWhatAnInterruptedRunHasRead(t *testing.T) {
-	d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute, failOn: series.DayOf(time.Date(2026, 3, 8, 0, 0, 0, 0, time.UTC))}
+	d := newFixture(t)
+	c := &cluster{name: "a", step: 30 * time.Minute, failOn: series.DayOf(time.Date(2026, 3, 8, 0, 0, 0, 0, time.UTC))}
 	if u, _, err := d.collect(c, deployments("shop/w0")); u != nil || !errors.Is(err, errBroken) {
 		t.Fatalf("half a history: %v, %v", u, err)
 	}
+
 	c.failOn = 0
 	d.check(c, deployments("shop/w0"), "cpu 03-08..03-10T15:30 shop", "memory 03-05..03-10T15:30 shop")
 }
@@ -242,15 +274,19 @@ func TestCacheKeepsWhatAnInterruptedRunHasRead(t *testing.T) {
 // files returns the days in the cache.
 func (d *fixture) files(suffix string) (out []string) {
 	d.t.Helper()
+
 	err := filepath.WalkDir(d.cache.Dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() && strings.HasSuffix(path, suffix) {
 			out = append(out, path)
 		}
+
 		return err
 	})
+
 	if err != nil {
 		d.t.Fatal(err)
 	}
+
 	return out
 }
 
@@ -262,28 +298,35 @@ func TestCacheReadsDamagedDaysAnew(t *testing.T) {
 		"longer":  func(raw []byte) []byte { return append(raw, 0) },
 		"foreign": func([]byte) []byte { return []byte("a letter to a friend") },
 	}
+
 	for name, spoil := range damage {
 		t.Run(name, func(t *testing.T) {
-			d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute}
+			d := newFixture(t)
+			c := &cluster{name: "a", step: 30 * time.Minute}
 			if _, _, err := d.collect(c, deployments("shop/w0")); err != nil {
 				t.Fatal(err)
 			}
+
 			for _, path := range d.files(daySuffix) {
 				if !strings.Contains(path, "2026-03-07"+string(filepath.Separator)+"cpu-") {
 					continue
 				}
+
 				raw, err := os.ReadFile(path)
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				if err := os.WriteFile(path, spoil(raw), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			d.check(c, deployments("shop/w0"), "cpu 03-07..03-08T00:00 shop", "cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop")
 			if len(d.notes) != 1 || !strings.Contains(d.notes[0], "2026-03-07") {
 				t.Errorf("notes %q", d.notes)
 			}
+
 			d.check(c, deployments("shop/w0"), "cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop")
 		})
 	}
@@ -291,10 +334,12 @@ func TestCacheReadsDamagedDaysAnew(t *testing.T) {
 
 // TestCacheRejectsRenamedDays checks that a renamed file is not used.
 func TestCacheRejectsRenamedDays(t *testing.T) {
-	d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute}
+	d := newFixture(t)
+	c := &cluster{name: "a", step: 30 * time.Minute}
 	if _, _, err := d.collect(c, deployments("shop/w0")); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, path := range d.files(daySuffix) {
 		if strings.Contains(path, "2026-03-07") {
 			if err := os.Rename(path, strings.Replace(path, "2026-03-07", "2026-03-08", 1)); err != nil {
@@ -302,39 +347,49 @@ func TestCacheRejectsRenamedDays(t *testing.T) {
 			}
 		}
 	}
+
 	d.check(c, deployments("shop/w0"), "cpu 03-07..03-09T00:00 shop", "cpu 03-10..03-10T15:30 shop",
 		"memory 03-07..03-09T00:00 shop", "memory 03-10..03-10T15:30 shop")
 }
 
 // TestCacheDistinguishesServers checks that another cluster behind the same forwarded port has its own cache.
 func TestCacheDistinguishesServers(t *testing.T) {
-	d, a, b := newFixture(t), &cluster{name: "a", step: 30 * time.Minute}, &cluster{name: "other", step: 30 * time.Minute}
+	d := newFixture(t)
+	a := &cluster{name: "a", step: 30 * time.Minute}
+	b := &cluster{name: "other", step: 30 * time.Minute}
 	all := []string{"cpu 03-05..03-10T15:30 shop", "memory 03-05..03-10T15:30 shop"}
 	today := []string{"cpu 03-10..03-10T15:30 shop", "memory 03-10..03-10T15:30 shop"}
 	d.check(a, deployments("shop/w0"), all...)
 	d.check(b, deployments("shop/w0"), all...)
+
 	if len(d.notes) != 1 {
 		t.Errorf("notes %q", d.notes)
 	}
+
 	d.check(a, deployments("shop/w0"), today...)
 	d.check(b, deployments("shop/w0"), today...)
 }
 
 func TestCacheKeepsNothingOfPartialAnswers(t *testing.T) {
-	d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute, warnings: []string{"a store is out of reach"}}
+	d := newFixture(t)
+	c := &cluster{name: "a", step: 30 * time.Minute, warnings: []string{"a store is out of reach"}}
 	if _, _, err := d.collect(c, deployments("shop/w0")); err != nil {
 		t.Fatal(err)
 	}
+
 	if files := d.files(""); len(files) > 0 || len(d.notes) != 1 {
 		t.Errorf("files %v, notes %q", files, d.notes)
 	}
 }
 
 func TestCacheThatCannotBeWritten(t *testing.T) {
-	d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute}
+	d := newFixture(t)
+	c := &cluster{name: "a", step: 30 * time.Minute}
+
 	if err := os.WriteFile(filepath.Join(d.cache.Dir, formatDir), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	d.check(c, deployments("shop/w0"), "cpu 03-05..03-10T15:30 shop", "memory 03-05..03-10T15:30 shop")
 	if len(d.notes) == 0 {
 		t.Error("no warning")
@@ -342,26 +397,33 @@ func TestCacheThatCannotBeWritten(t *testing.T) {
 }
 
 func TestSourceThatBreaksItsOrder(t *testing.T) {
-	d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute, backwards: true}
+	d := newFixture(t)
+	c := &cluster{name: "a", step: 30 * time.Minute, backwards: true}
 	if _, _, err := d.collect(c, deployments("shop/w0")); err == nil || !strings.Contains(err.Error(), "day by day") {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestPrune(t *testing.T) {
-	d, c := newFixture(t), &cluster{name: "a", step: 30 * time.Minute}
+	d := newFixture(t)
+	c := &cluster{name: "a", step: 30 * time.Minute}
+
 	if err := d.cache.Prune(); err != nil {
 		t.Fatalf("a cache that was never used: %v", err)
 	}
+
 	if _, _, err := d.collect(c, deployments("shop/w0")); err != nil {
 		t.Fatal(err)
 	}
+
 	foreign := filepath.Join(d.cache.Dir, formatDir, "notes.txt")
 	torn := filepath.Join(d.cache.Dir, formatDir, tempPrefix+"1")
+
 	days := d.files(daySuffix)
 	if len(days) != 10 {
 		t.Fatalf("%d files, want 5 days of 2 resources", len(days))
 	}
+
 	var size int64
 	for i, path := range slices.Concat(days, d.files(fingerprintFile), []string{foreign, torn}) {
 		if i >= len(days)+1 {
@@ -369,6 +431,7 @@ func TestPrune(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		age := 2 * time.Hour
 		if strings.Contains(path, "2026-03-05") {
 			age = 101 * 24 * time.Hour
@@ -377,21 +440,26 @@ func TestPrune(t *testing.T) {
 		} else if info, err := os.Stat(path); err == nil && path != foreign && path != torn {
 			size += info.Size()
 		}
+
 		if err := os.Chtimes(path, d.now.Add(-age), d.now.Add(-age)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	before := filepath.Join(d.cache.Dir, oldFormats()[0], "server", "cpu-60s-1"+daySuffix)
 	if err := os.MkdirAll(filepath.Dir(before), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(before, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	d.cache.MaxBytes = size
 	if err := d.cache.Prune(); err != nil {
 		t.Fatal(err)
 	}
+
 	if left := d.files(daySuffix); len(left) != 6 || strings.Contains(strings.Join(left, " "), "2026-03-06") {
 		t.Errorf("left: %v", left)
 	}
@@ -401,6 +469,7 @@ func TestPrune(t *testing.T) {
 	if _, err := os.Stat(torn); err == nil {
 		t.Error("a torn file is left")
 	}
+
 	if _, err := os.Stat(filepath.Dir(filepath.Dir(before))); err == nil {
 		t.Error("a day of a format that is no longer read is left")
 	}
@@ -410,15 +479,18 @@ func FuzzDecodeDay(f *testing.F) {
 	h := dayHeader{identity: "url", resource: metrics.CPU, step: time.Minute, day: 20000}
 	profile := rightsize.NewProfile()
 	profile.AddCPU(rightsize.Usage{Pod: "p", Series: series.Series{Start: h.day.Start(), Step: time.Minute, Values: []float64{1, 2}}})
+
 	good, err := encodeDay(h, []string{"bank", "shop"}, map[container]*rightsize.Profile{{identity{"shop", "Deployment", "web"}, "app", ""}: profile})
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	f.Add(good[:len(good)-4])
 	f.Add([]byte(dayFileMagic))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		// The checksum is valid, so that the content has to be checked.
 		raw := appendChecksum(slices.Clone(body))
+
 		days, covered, err := decodeDay(raw, h, []string{"shop"})
 		if err != nil && (len(days) > 0 || covered != nil) {
 			t.Errorf("%d containers of a rejected file: %v", len(days), err)

@@ -89,48 +89,60 @@ func Collect(ctx context.Context, from Source, req Request) (*Usage, error) {
 		heaps:      map[container]heapSizes{},
 		requested:  map[identity]bool{},
 	}
+
 	distinct := map[string]bool{}
 	for _, w := range req.Workloads {
 		u.requested[identityOf(w.Ref)] = true
 		distinct[w.Namespace] = true
 	}
+
 	if len(distinct) == 0 {
 		return u, nil
 	}
+
 	var namespaces []string // Empty, which means all, where a workload has no namespace, as those from files.
 	if !distinct[""] {
 		namespaces = slices.Sorted(maps.Keys(distinct))
 	}
+
 	start := series.DayOf(req.End.Add(-req.Length)).Start()
 	from.Capabilities = from.WithCache()
+
 	if req.Reaction {
 		u.reaction = calibrate.DefaultSettings().Reaction
 	}
+
 	if req.Totals {
 		u.totals = newTotals(start, req.End)
 		from.Cache = nil
 	}
+
 	c := &dayCollector{usage: u, source: from.Capabilities}
 	if from.Days != nil {
 		c.cache = from.Cache.open(ctx, from.Days, u.nodeGroups != nil, req.Reaction)
 	}
+
 	usage := metrics.UsageRequest{Namespaces: namespaces, Start: start, End: req.End}
 	for _, usage.Resource = range []metrics.UsageKind{metrics.CPU, metrics.Memory} {
 		if err := c.read(ctx, usage); err != nil {
 			return nil, fmt.Errorf("reading the %s usage of %d namespaces: %w", usage.Resource, len(distinct), err)
 		}
 	}
+
 	if err := c.readBreakdown(ctx, usage); err != nil {
 		return nil, err
 	}
+
 	if err := u.readEvents(ctx, from.Capabilities, metrics.Window{Start: start, End: req.End}, namespaces); err != nil {
 		return nil, err
 	}
+
 	for _, all := range []map[container]*rightsize.Profile{u.profiles, u.grouped} {
 		for _, p := range all {
 			p.Compact()
 		}
 	}
+
 	return u, nil
 }
 
@@ -141,19 +153,23 @@ func (u *Usage) readEvents(ctx context.Context, from metrics.Capabilities, w met
 			if err != nil {
 				return fmt.Errorf("reading the OOM kills of %d namespaces: %w", len(namespaces), err)
 			}
+
 			if key := (container{identity: identityOf(kill.Key.Workload), name: kill.Key.Container}); u.includes(key) {
 				u.kills[key] = append(u.kills[key], rightsize.OOM{At: kill.Time, Memory: kill.Memory})
 			}
 		}
 	}
+
 	if from.Heaps != nil {
 		for heap, err := range from.Heaps.Heaps(ctx, w, namespaces) {
 			if err != nil {
 				return fmt.Errorf("reading the Java heaps of %d namespaces: %w", len(namespaces), err)
 			}
+
 			u.addHeap(heap)
 		}
 	}
+
 	return nil
 }
 
@@ -163,6 +179,7 @@ func (u *Usage) keyOf(key metrics.ContainerKey) container {
 	if out.kind == daemonSet {
 		out.group = u.nodeGroups[key.Node]
 	}
+
 	return out
 }
 
@@ -188,14 +205,17 @@ func (u *Usage) profilesOf(key container) []*rightsize.Profile {
 		profile = rightsize.NewProfile()
 		u.profiles[all] = profile
 	}
+
 	if key.group == "" {
 		return []*rightsize.Profile{profile}
 	}
+
 	part := u.grouped[key]
 	if part == nil {
 		part = rightsize.NewProfile()
 		u.grouped[key] = part
 	}
+
 	return []*rightsize.Profile{profile, part}
 }
 
@@ -204,6 +224,7 @@ func (u *Usage) merge(key container, day *rightsize.Profile) {
 	if !u.includes(key) {
 		return
 	}
+
 	for _, p := range u.profilesOf(key) {
 		p.Merge(day)
 	}
@@ -211,7 +232,13 @@ func (u *Usage) merge(key container, day *rightsize.Profile) {
 
 // addChunk adds usage to a profile. started is the start of the container, zero where unknown; reaction is nil for none.
 func addChunk(profile *rightsize.Profile, c metrics.Chunk, resource metrics.UsageKind, started time.Time, reaction *calibrate.Reaction) {
-	usage := rightsize.Usage{Pod: c.Key.Pod, Series: c.Series, Started: started, Reaction: reaction}
+	usage := rightsize.Usage{
+		Pod:      c.Key.Pod,
+		Series:   c.Series,
+		Started:  started,
+		Reaction: reaction,
+	}
+
 	switch resource {
 	case metrics.CPU:
 		profile.AddCPU(usage)

@@ -33,6 +33,7 @@ func (r *reader) Usage(_ context.Context, req metrics.UsageRequest) iter.Seq2[me
 				return
 			}
 		}
+
 		if r.err != nil {
 			yield(metrics.Chunk{}, r.err)
 		}
@@ -46,6 +47,7 @@ func (r *reader) OOMKills(context.Context, metrics.Window, []string) iter.Seq2[m
 				return
 			}
 		}
+
 		if r.err != nil {
 			yield(metrics.OOMKill{}, r.err)
 		}
@@ -82,17 +84,20 @@ func TestCollect(t *testing.T) {
 			{Key: key("shop", "Deployment", "other", "o-1", "app"), Time: end.Add(-time.Hour)},
 		},
 	}
+
 	db := workload.Workload{Ref: workload.Ref{Namespace: "data", Kind: "StatefulSet", Name: "db"}}
 	u, err := Collect(t.Context(), Source{Capabilities: metrics.Capabilities{Usage: r, OOM: r}}, Request{Workloads: []workload.Workload{web(), db, web()}, End: end, Length: 48 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(r.asked) != 2 || !slices.Equal(r.asked[0].Namespaces, []string{"data", "shop"}) || !r.asked[0].Start.Equal(end.Add(-48*time.Hour)) {
 		t.Errorf("asked %+v", r.asked)
 	}
 	if len(u.profiles) != 2 || u.Profile(web().Ref, "app") == nil || u.Profile(web().Ref, "injected") == nil {
 		t.Errorf("%d profiles, want those of the containers app and injected", len(u.profiles))
 	}
+
 	day := u.Profile(web().Ref, "app").Days()[0]
 	if day.CPU.Total() != 6 || day.Memory.Total() != 6 {
 		t.Errorf("%d samples of cpu and %d of memory, want 3 of each of two pods", day.CPU.Total(), day.Memory.Total())
@@ -105,6 +110,7 @@ func TestCollect(t *testing.T) {
 	if len(in.Containers) != 2 || !in.Containers[0].Init || in.Containers[1].Init || in.Containers[1].Profile == nil {
 		t.Fatalf("input %+v", in)
 	}
+
 	app := in.Containers[1]
 	if app.Current.CPULimit != nil || *app.Current.CPURequest != 500 || *app.Current.MemoryLimit != 1<<30 {
 		t.Errorf("current %+v", app.Current)
@@ -121,6 +127,7 @@ func TestOOMMemory(t *testing.T) {
 		profiles: map[container]*rightsize.Profile{},
 		kills:    map[container][]rightsize.OOM{{identity: identityOf(web().Ref), name: "app"}: {{At: at}}},
 	}
+
 	for name, c := range map[string]struct {
 		c    workload.Container
 		want series.Bytes
@@ -135,8 +142,10 @@ func TestOOMMemory(t *testing.T) {
 				if len(got) != 0 {
 					t.Errorf("a kill at an unknown size: %+v", got)
 				}
+
 				return
 			}
+
 			if len(got) != 1 || got[0].Memory != c.want {
 				t.Errorf("%+v, want %d", got, c.want)
 			}
@@ -152,6 +161,7 @@ func TestOOMMemoryKnown(t *testing.T) {
 	if err := u.readEvents(t.Context(), metrics.Capabilities{OOM: r}, metrics.Window{}, nil); err != nil {
 		t.Fatal(err)
 	}
+
 	c := workload.Container{Name: "app", Limits: workload.Resources{Memory: 2}}
 	if got := u.oomKills(web().Ref, c); len(got) != 1 || got[0] != kill {
 		t.Errorf("%+v", got)
@@ -161,6 +171,7 @@ func TestOOMMemoryKnown(t *testing.T) {
 func TestCollectFails(t *testing.T) {
 	boom := errors.New("boom")
 	r := &reader{err: boom, chunks: []metrics.Chunk{{Key: key("shop", "Deployment", "web", "web-1", "app")}}}
+
 	u, err := Collect(t.Context(), Source{Capabilities: metrics.Capabilities{Usage: r}}, Request{Workloads: []workload.Workload{web()}, End: time.Now(), Length: time.Hour})
 	if u != nil || !errors.Is(err, boom) {
 		t.Errorf("half a history: %v, %v", u, err)

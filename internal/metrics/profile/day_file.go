@@ -48,6 +48,7 @@ func encodeDay(h dayHeader, namespaces []string, profiles map[container]*rightsi
 	for key := range profiles {
 		byNamespace[key.namespace] = append(byNamespace[key.namespace], key)
 	}
+
 	out := appendHeader([]byte(dayFileMagic), h)
 	out = binary.AppendUvarint(out, uint64(len(namespaces)))
 	var sections []byte
@@ -56,10 +57,12 @@ func encodeDay(h dayHeader, namespaces []string, profiles map[container]*rightsi
 		if err != nil {
 			return nil, err
 		}
+
 		out = appendText(out, ns)
 		out = binary.AppendUvarint(out, uint64(len(section)))
 		sections = append(sections, section...)
 	}
+
 	out = append(out, sections...)
 	return appendChecksum(out), nil
 }
@@ -74,10 +77,12 @@ func encodeSection(keys []container, profiles map[container]*rightsize.Profile) 
 		if err != nil {
 			return nil, fmt.Errorf("profile of container %s of %s %s/%s: %w", key.name, key.kind, key.namespace, key.identity.name, err)
 		}
+
 		out = appendText(appendText(appendText(appendText(out, key.kind), key.identity.name), key.name), key.group)
 		out = binary.AppendUvarint(out, uint64(len(blob)))
 		out = append(out, blob...)
 	}
+
 	return out, nil
 }
 
@@ -103,15 +108,18 @@ func decodeDay(raw []byte, expected dayHeader, namespaces []string) (days []cont
 	if len(raw) < len(dayFileMagic)+4 || string(raw[:len(dayFileMagic)]) != dayFileMagic {
 		return nil, nil, fmt.Errorf("%w: it has another beginning", errInvalidFile)
 	}
+
 	body := raw[:len(raw)-4]
 	if checksum(body) != binary.LittleEndian.Uint32(raw[len(body):]) {
 		return nil, nil, fmt.Errorf("%w: the checksum does not match", errInvalidFile)
 	}
+
 	r := &fileReader{rest: body[len(dayFileMagic):]}
 	header := appendHeader(nil, expected)
 	if !bytes.HasPrefix(r.rest, header) {
 		return nil, nil, fmt.Errorf("%w: it is of another source, resource, step or day", errInvalidFile)
 	}
+
 	r.rest = r.rest[len(header):]
 	names, lengths := r.contents()
 	for i, ns := range names {
@@ -119,16 +127,20 @@ func decodeDay(raw []byte, expected dayHeader, namespaces []string) (days []cont
 		if r.failed || !slices.Contains(namespaces, ns) {
 			continue
 		}
+
 		covered = append(covered, ns)
 		in, err := decodeSection(section, ns, expected.day)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		days = append(days, in...)
 	}
+
 	if r.failed || len(r.rest) > 0 {
 		return nil, nil, fmt.Errorf("%w: lengths do not add up", errInvalidFile)
 	}
+
 	return days, covered, nil
 }
 
@@ -136,25 +148,34 @@ func decodeDay(raw []byte, expected dayHeader, namespaces []string) (days []cont
 func decodeSection(section []byte, namespace string, day series.Day) (days []containerDay, err error) {
 	r := &fileReader{rest: section}
 	for n := r.count(); n > 0 && !r.failed; n-- {
-		kind, owner, name, group := r.text(), r.text(), r.text(), r.text()
+		kind := r.text()
+		owner := r.text()
+		name := r.text()
+		group := r.text()
 		blob := r.take(r.count())
+
 		if r.failed {
 			break
 		}
+
 		profile := rightsize.NewProfile()
 		if err := profile.UnmarshalBinary(blob); err != nil {
 			return nil, fmt.Errorf("%w: container %s of %s %s/%s: %w", errInvalidFile, name, kind, namespace, owner, err)
 		}
+
 		for _, d := range profile.Days() {
 			if d.Day != day {
 				return nil, fmt.Errorf("%w: container %s of %s %s/%s: a profile of %v", errInvalidFile, name, kind, namespace, owner, d.Day)
 			}
 		}
+
 		days = append(days, containerDay{container{identity{namespace, kind, owner}, name, group}, profile})
 	}
+
 	if r.failed || len(r.rest) > 0 {
 		return nil, fmt.Errorf("%w: namespace %s: lengths do not add up", errInvalidFile, namespace)
 	}
+
 	return days, nil
 }
 
@@ -170,6 +191,7 @@ func (r *fileReader) contents() (names []string, lengths []int) {
 		names = append(names, r.text())
 		lengths = append(lengths, r.count())
 	}
+
 	return names, lengths
 }
 
@@ -180,6 +202,7 @@ func (r *fileReader) count() int {
 		r.failed = true
 		return 0
 	}
+
 	r.rest = r.rest[n:]
 	return int(v)
 }
@@ -189,6 +212,7 @@ func (r *fileReader) take(n int) []byte {
 		r.failed = true
 		return nil
 	}
+
 	out := r.rest[:n]
 	r.rest = r.rest[n:]
 	return out

@@ -41,20 +41,25 @@ func (r *dayCollector) read(ctx context.Context, req metrics.UsageRequest) error
 	if r.source.Days == nil {
 		return r.readUnordered(ctx, req)
 	}
-	first, last := series.DayOf(req.Start), series.DayOf(req.End.Add(-1))
+
+	first := series.DayOf(req.Start)
+	last := series.DayOf(req.End.Add(-1))
 	if r.cache == nil || len(req.Namespaces) == 0 {
 		return r.readRange(ctx, req, dayRange{first, last, req.Namespaces})
 	}
+
 	var err error
 	// The step identifies a cached day, as samples of another step have another weight.
 	if req.Step, err = r.source.Days.Step(ctx, req.Resource, req.End); err != nil {
 		return err
 	}
+
 	var missing []dayRange
 	for d := first; d <= last; d++ {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+
 		namespaces := req.Namespaces
 		if r.cache.final(d, req) {
 			var cached []containerDay
@@ -63,17 +68,20 @@ func (r *dayCollector) read(ctx context.Context, req metrics.UsageRequest) error
 				r.usage.merge(c.key, c.profile)
 			}
 		}
+
 		if n := len(missing); n > 0 && missing[n-1].last == d-1 && slices.Equal(missing[n-1].namespaces, namespaces) {
 			missing[n-1].last = d
 		} else if len(namespaces) > 0 {
 			missing = append(missing, dayRange{d, d, namespaces})
 		}
 	}
+
 	for _, m := range missing {
 		if err := r.readRange(ctx, req, m); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -83,15 +91,18 @@ func (r *dayCollector) readUnordered(ctx context.Context, req metrics.UsageReque
 		if err != nil {
 			return err
 		}
+
 		key := r.usage.keyOf(c.Key)
 		if !r.usage.includes(key) {
 			continue
 		}
+
 		r.usage.totals.add(key.identity, c, req.Resource)
 		for _, p := range r.usage.profilesOf(key) {
 			addChunk(p, c, req.Resource, time.Time{}, r.usage.reaction)
 		}
 	}
+
 	return nil
 }
 
@@ -104,19 +115,23 @@ func (r *dayCollector) readRange(ctx context.Context, req metrics.UsageRequest, 
 	if end := s.last.End(); end.Before(req.End) {
 		req.End = end
 	}
+
 	open := newDayUsage(s.first, r.usage.reaction)
 	for c, err := range r.source.Usage.Usage(ctx, req) {
 		if err != nil {
 			return err
 		}
+
 		day := series.DayOf(c.Series.Start)
 		if day < open.day {
 			return fmt.Errorf("usage of %v after usage of %v: the source does not read day by day", day, open.day)
 		}
+
 		for open.day < day {
 			r.finishDay(req, open)
 			open = newDayUsage(open.day+1, r.usage.reaction)
 		}
+
 		key := r.usage.keyOf(c.Key)
 		included := r.usage.includes(key)
 		if included {
@@ -126,9 +141,11 @@ func (r *dayCollector) readRange(ctx context.Context, req metrics.UsageRequest, 
 			open.add(key, c, req.Resource)
 		}
 	}
+
 	for ; open.day <= s.last; open = newDayUsage(open.day+1, r.usage.reaction) {
 		r.finishDay(req, open)
 	}
+
 	return nil
 }
 
@@ -137,6 +154,7 @@ func (r *dayCollector) finishDay(req metrics.UsageRequest, d *dayUsage) {
 	if r.cache != nil && r.cache.final(d.day, req) {
 		r.cache.save(d, req)
 	}
+
 	// In the order of the cache, so that the parts of a DaemonSet have exactly the same sum with and without it.
 	for _, key := range slices.SortedFunc(maps.Keys(d.profiles), container.compare) {
 		r.usage.merge(key, d.profiles[key])
@@ -148,14 +166,17 @@ func (r *dayCollector) readBreakdown(ctx context.Context, req metrics.UsageReque
 	if len(r.usage.profiles) == 0 {
 		return nil
 	}
+
 	for _, req.Resource = range r.source.MemoryBreakdown {
 		if err := r.read(ctx, req); err != nil {
 			return fmt.Errorf("reading the %s of %d namespaces: %w", req.Resource, len(req.Namespaces), err)
 		}
+
 		if r.usage.hasBreakdown() {
 			return nil
 		}
 	}
+
 	return nil
 }
 
@@ -168,6 +189,7 @@ func (u *Usage) hasBreakdown() bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -198,7 +220,12 @@ type hashedPod struct {
 const maxFingerprintPods = 32
 
 func newDayUsage(day series.Day, reaction *calibrate.Reaction) *dayUsage {
-	return &dayUsage{day: day, profiles: map[container]*rightsize.Profile{}, seen: map[podContainer]bool{}, reaction: reaction}
+	return &dayUsage{
+		day:      day,
+		profiles: map[container]*rightsize.Profile{},
+		seen:     map[podContainer]bool{},
+		reaction: reaction,
+	}
 }
 
 // add adds a chunk of the day.
@@ -208,14 +235,17 @@ func (d *dayUsage) add(key container, c metrics.Chunk, resource metrics.UsageKin
 		profile = rightsize.NewProfile()
 		d.profiles[key] = profile
 	}
+
 	addChunk(profile, c, resource, d.startTime(key, c), d.reaction)
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(c.Key.Pod))
+
 	p := hashedPod{h.Sum32(), c.Key.Pod}
 	i, found := slices.BinarySearchFunc(d.pods, p, func(a, b hashedPod) int { return cmp.Compare(a.hash, b.hash) })
 	if found || i >= maxFingerprintPods {
 		return
 	}
+
 	d.pods = slices.Insert(d.pods, i, p)
 	d.pods = d.pods[:min(len(d.pods), maxFingerprintPods)]
 }
@@ -227,9 +257,11 @@ func (d *dayUsage) startTime(key container, c metrics.Chunk) time.Time {
 	if d.seen[pod] || len(c.Series.Values) == 0 {
 		return time.Time{}
 	}
+
 	d.seen[pod] = true
 	if at := c.Series.Start; at.Sub(d.day.Start()) >= c.Series.Step {
 		return at
 	}
+
 	return time.Time{}
 }

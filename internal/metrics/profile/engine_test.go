@@ -33,11 +33,13 @@ func TestCacheAgainstTheRealEngine(t *testing.T) {
 				pod := fmt.Sprintf("%s-aaaa%c", rs, 'b'+p)
 				from := grid.Len() * p / 8
 				to := min(grid.Len(), from+grid.Len()*3/8)
+
 				all = append(all,
 					randomSeries(grid, from, to, func(r *rand.Rand, last float64) float64 {
 						if r.IntN(2000) == 0 {
 							return 0
 						}
+
 						return last + 60*r.Float64()*(1+float64(w))
 					}, "__name__", "container_cpu_usage_seconds_total", "namespace", ns, "pod", pod, "container", "app", "cpu", "total"),
 					randomSeries(grid, from, to, func(r *rand.Rand, _ float64) float64 { return math.Round(1e9 * r.Float64()) },
@@ -47,46 +49,58 @@ func TestCacheAgainstTheRealEngine(t *testing.T) {
 			}
 		}
 	}
+
 	dir := t.TempDir()
 	if _, err := promserver.WriteBlocks(t.Context(), dir, grid, all); err != nil {
 		t.Fatal(err)
 	}
+
 	server, err := promserver.Open(promserver.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer server.Close()
+
 	d := newFixture(t)
 	d.now = now
 	read := func(cache *Cache, names ...string) (*Usage, int64) {
 		cfg := prometheus.DefaultConfig()
-		cfg.Address, cfg.Now = server.URL(), func() time.Time { return now }
+		cfg.Address = server.URL()
+
+		cfg.Now = func() time.Time { return now }
 		source, err := prometheus.New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		u, err := Collect(t.Context(), Source{Capabilities: source.Capabilities(), Cache: cache}, Request{Workloads: deployments(names...), End: now, Length: 4 * 24 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return u, source.Stats().Queries
 	}
+
 	want, _ := read(nil, "bank/w0", "bank/w1", "shop/w0", "shop/w1")
 	if len(want.profiles) != 4 {
 		t.Fatalf("%d containers, want 4", len(want.profiles))
 	}
+
 	_, cold := read(d.cache, "shop/w0")
 	got, _ := read(d.cache, "bank/w0", "bank/w1", "shop/w0", "shop/w1")
+
 	again, warm := read(d.cache, "bank/w0", "bank/w1", "shop/w0", "shop/w1")
 	if warm >= cold {
 		t.Errorf("%d queries of two namespaces with the cache, %d of one without", warm, cold)
 	}
+
 	for key, profile := range want.profiles {
 		raw := marshalProfile(t, profile)
 		if !bytes.Equal(raw, marshalProfile(t, got.profiles[key])) || !bytes.Equal(raw, marshalProfile(t, again.profiles[key])) {
 			t.Errorf("%v differs with and without the cache", key)
 		}
 	}
+
 	if len(d.notes) > 0 {
 		t.Errorf("notes %q", d.notes)
 	}
@@ -95,12 +109,16 @@ func TestCacheAgainstTheRealEngine(t *testing.T) {
 // randomSeries has samples within [from, to) of the grid, one in fifty of them missing.
 func randomSeries(grid promserver.Grid, from, to int, next func(r *rand.Rand, last float64) float64, pairs ...string) promserver.Series {
 	l := labels.FromStrings(pairs...)
-	random, last := rand.New(rand.NewPCG(l.Hash(), uint64(grid.Step))), 0.0
+	random := rand.New(rand.NewPCG(l.Hash(), uint64(grid.Step)))
+	last := 0.0
+
 	return promserver.Series{Labels: l, Fill: func(dst []float64, first int) {
 		for i := range dst {
 			dst[i] = math.NaN()
 			if at := first + i; at >= from && at < to {
-				if last = next(random, last); random.IntN(50) > 0 {
+				last = next(random, last)
+
+				if random.IntN(50) > 0 {
 					dst[i] = last
 				}
 			}

@@ -41,6 +41,7 @@ func TestJVM(t *testing.T) {
 			}
 			u.addHeap(h)
 		}
+
 		got := u.jvm(web().Ref, workload.Container{Name: "app", JVM: c.flags, Limits: c.limits})
 		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)

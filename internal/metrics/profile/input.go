@@ -22,9 +22,13 @@ import (
 // ResourceInput returns the input of the Resource recommender for a workload.
 func (u *Usage) ResourceInput(w workload.Workload, policy rightsize.Policy, now time.Time) resource.Input {
 	in := resource.Input{
-		Policy: policy, Now: now, MaxCPU: u.constraints.MaxCPU, MaxMemory: u.constraints.MaxMemory,
+		Policy:     policy,
+		Now:        now,
+		MaxCPU:     u.constraints.MaxCPU,
+		MaxMemory:  u.constraints.MaxMemory,
 		Autoscaler: SizingAutoscaler(u.constraints.UtilizationAutoscaler(w.Ref)),
 	}
+
 	for _, c := range w.Containers {
 		in.Containers = append(in.Containers, resource.Container{
 			Name:    c.Name,
@@ -41,6 +45,7 @@ func (u *Usage) ResourceInput(w workload.Workload, policy rightsize.Policy, now 
 			Raisable: c.Requests.CPU > 0 && c.Limits.CPU == 0 && !c.RestartsForCPU,
 		})
 	}
+
 	return in
 }
 
@@ -49,6 +54,7 @@ func (u *Usage) nodeGroupUsage(ref workload.Ref, name string) []rightsize.NodeGr
 	if ref.Kind != daemonSet {
 		return nil
 	}
+
 	var out []rightsize.NodeGroupUse
 	for _, g := range u.constraints.Nodes.Groups {
 		key := container{identity: identityOf(ref), name: name, group: g.Name}
@@ -56,6 +62,7 @@ func (u *Usage) nodeGroupUsage(ref workload.Ref, name string) []rightsize.NodeGr
 			out = append(out, rightsize.NodeGroupUse{NodeGroupShape: g, Profile: p})
 		}
 	}
+
 	return out
 }
 
@@ -65,12 +72,14 @@ func SizingAutoscaler(a workload.Autoscaler, targets []workload.UtilizationTarge
 	if len(targets) == 0 {
 		return nil
 	}
+
 	out := &resource.Autoscaler{Name: a.Name, Owned: a.Owner != ""}
 	for _, t := range targets {
 		out.Targets = append(out.Targets, resource.Target{
 			Memory: t.Resource == corev1.ResourceMemory, Container: t.Container, Percent: t.Percent,
 		})
 	}
+
 	return out
 }
 
@@ -87,19 +96,23 @@ func (u *Usage) oomKills(ref workload.Ref, c workload.Container) []rightsize.OOM
 			out = append(out, kill)
 			continue
 		}
+
 		memory := peakMemory(u.profiles[key], series.DayOf(kill.At))
 		for _, bound := range []series.Bytes{c.Limits.Memory, c.Requests.Memory} {
 			if memory == 0 || bound != 0 && bound < memory {
 				memory = bound
 			}
+
 			if bound != 0 {
 				break
 			}
 		}
+
 		if memory > 0 {
 			out = append(out, rightsize.OOM{At: kill.At, Memory: memory})
 		}
 	}
+
 	return out
 }
 
@@ -110,14 +123,17 @@ func peakMemory(p *rightsize.Profile, date series.Day) series.Bytes {
 			return series.Bytes(d.Memory.Max())
 		}
 	}
+
 	return 0
 }
 
 // CurrentResources returns the current requests and limits of a container; those that are not set are nil.
 func CurrentResources(c workload.Container) rightsize.Resources {
 	return rightsize.Resources{
-		CPURequest: pointerIfSet(c.Requests.CPU), CPULimit: pointerIfSet(c.Limits.CPU),
-		MemoryRequest: pointerIfSet(c.Requests.Memory), MemoryLimit: pointerIfSet(c.Limits.Memory),
+		CPURequest:    pointerIfSet(c.Requests.CPU),
+		CPULimit:      pointerIfSet(c.Limits.CPU),
+		MemoryRequest: pointerIfSet(c.Requests.Memory),
+		MemoryLimit:   pointerIfSet(c.Limits.Memory),
 	}
 }
 
@@ -125,6 +141,7 @@ func pointerIfSet[T series.MilliCPU | series.Bytes](v T) *T {
 	if v == 0 {
 		return nil
 	}
+
 	return &v
 }
 
@@ -160,10 +177,16 @@ func (m mean) value() float64 { return m.sum / float64(m.n) }
 func ReadPodUsage(ctx context.Context, from metrics.UsageReader, namespaces []string, start, end time.Time) (*PodUsage, error) {
 	u := &PodUsage{pods: map[podName]map[string]*containerMeans{}}
 	for _, resource := range []metrics.UsageKind{metrics.CPU, metrics.Memory} {
-		for c, err := range from.Usage(ctx, metrics.UsageRequest{Namespaces: namespaces, Resource: resource, Start: start, End: end}) {
+		for c, err := range from.Usage(ctx, metrics.UsageRequest{
+			Namespaces: namespaces,
+			Resource:   resource,
+			Start:      start,
+			End:        end,
+		}) {
 			if err != nil {
 				return nil, fmt.Errorf("reading the %s usage of pods: %w", resource, err)
 			}
+
 			means := u.container(c.Key)
 			if resource == metrics.CPU {
 				means.cpu.add(c.Series.Values)
@@ -172,6 +195,7 @@ func ReadPodUsage(ctx context.Context, from metrics.UsageReader, namespaces []st
 			}
 		}
 	}
+
 	return u, nil
 }
 
@@ -184,6 +208,7 @@ func (u *PodUsage) container(key metrics.ContainerKey) *containerMeans {
 	if u.pods[pod][key.Container] == nil {
 		u.pods[pod][key.Container] = &containerMeans{}
 	}
+
 	return u.pods[pod][key.Container]
 }
 
@@ -193,15 +218,20 @@ func (u *PodUsage) Mean(namespace, pod string) (usage cost.Amounts, ok bool) {
 	var withCPU, withMemory bool
 	for _, c := range u.pods[podName{namespace, pod}] {
 		if c.cpu.n > 0 {
-			cpu, withCPU = cpu+c.cpu.value(), true
+			cpu = cpu + c.cpu.value()
+			withCPU = true
 		}
+
 		if c.memory.n > 0 {
-			memory, withMemory = memory+c.memory.value(), true
+			memory = memory + c.memory.value()
+			withMemory = true
 		}
 	}
+
 	const most = 1 << 53
 	if !withCPU || !withMemory || cpu*1000 > most || memory > most {
 		return cost.Amounts{}, false
 	}
+
 	return cost.Amounts{CPU: series.MilliCPU(math.Round(cpu * 1000)), Memory: series.Bytes(math.Round(memory))}, true
 }

@@ -27,11 +27,13 @@ func (b *byResource) Usage(_ context.Context, req metrics.UsageRequest) iter.Seq
 		if req.Resource == metrics.Memory {
 			chunks = b.memory
 		}
+
 		for _, c := range chunks {
 			if !yield(c, nil) {
 				return
 			}
 		}
+
 		if b.err != nil {
 			yield(metrics.Chunk{}, b.err)
 		}
@@ -52,21 +54,26 @@ func TestReadPodUsage(t *testing.T) {
 		},
 		memory: []metrics.Chunk{values("a", "app", 100, 300), values("a", "side", 50), values("c", "app", 1)},
 	}
+
 	got, err := ReadPodUsage(t.Context(), source, nil, time.Unix(0, 0), time.Unix(3600, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if use, ok := got.Mean("shop", "a"); !ok || use != (cost.Amounts{CPU: 2000, Memory: 250}) {
 		t.Errorf("%+v, %t", use, ok)
 	}
+
 	for _, pod := range []string{"b", "c", "none"} { // Without memory, without CPU, without anything.
 		if use, ok := got.Mean("shop", pod); ok {
 			t.Errorf("pod %s uses %+v", pod, use)
 		}
 	}
+
 	if _, ok := got.Mean("bank", "a"); ok || len(got.pods) != 3 {
 		t.Errorf("a pod of another namespace; %d pods", len(got.pods))
 	}
+
 	source.err = errors.New("boom")
 	if got, err := ReadPodUsage(t.Context(), source, nil, time.Unix(0, 0), time.Unix(3600, 0)); got != nil || !errors.Is(err, source.err) {
 		t.Errorf("half of it: %v, %v", got, err)

@@ -27,8 +27,10 @@ type totals struct {
 
 func newTotals(start, end time.Time) *totals {
 	return &totals{
-		start: start, cells: max(0, int((end.Sub(start)+TotalStep-1)/TotalStep)),
-		cpu: map[identity][]float32{}, memory: map[identity][]float32{},
+		start:  start,
+		cells:  max(0, int((end.Sub(start)+TotalStep-1)/TotalStep)),
+		cpu:    map[identity][]float32{},
+		memory: map[identity][]float32{},
 	}
 }
 
@@ -37,6 +39,7 @@ func (t *totals) add(id identity, c metrics.Chunk, resource metrics.UsageKind) {
 	if t == nil || c.Series.Step <= 0 {
 		return
 	}
+
 	into := t.cpu
 	switch resource {
 	case metrics.CPU:
@@ -45,6 +48,7 @@ func (t *totals) add(id identity, c metrics.Chunk, resource metrics.UsageKind) {
 	default:
 		return
 	}
+
 	cells := into[id]
 	if cells == nil {
 		cells = make([]float32, t.cells)
@@ -53,10 +57,12 @@ func (t *totals) add(id identity, c metrics.Chunk, resource metrics.UsageKind) {
 		}
 		into[id] = cells
 	}
+
 	for i, v := range c.Series.Values {
 		if series.IsGap(v) || v < 0 || math.IsInf(v, 0) {
 			continue
 		}
+
 		from := c.Series.Start.Add(time.Duration(i) * c.Series.Step).Sub(t.start)
 		spread(cells, from, from+c.Series.Step, v)
 	}
@@ -65,11 +71,13 @@ func (t *totals) add(id identity, c metrics.Chunk, resource metrics.UsageKind) {
 // spread adds a value over [from, to) to the means of the cells, weighted by the part of each cell that it covers.
 func spread(cells []float32, from, to time.Duration, value float64) {
 	for i := int(max(0, from) / TotalStep); i < len(cells) && time.Duration(i)*TotalStep < to; i++ {
-		begin, end := time.Duration(i)*TotalStep, time.Duration(i+1)*TotalStep
+		begin := time.Duration(i) * TotalStep
+		end := time.Duration(i+1) * TotalStep
 		share := float64(min(end, to)-max(begin, from)) / float64(TotalStep)
 		if share <= 0 {
 			continue
 		}
+
 		if cells[i] != cells[i] { // NaN
 			cells[i] = 0
 		}
@@ -83,6 +91,7 @@ func (u *Usage) Totals(ref workload.Ref) (cpu, memory series.Series) {
 	if u.totals == nil {
 		return series.Series{}, series.Series{}
 	}
+
 	id := identityOf(ref)
 	return u.totals.of(u.totals.cpu[id]), u.totals.of(u.totals.memory[id])
 }
@@ -91,10 +100,12 @@ func (t *totals) of(cells []float32) series.Series {
 	if cells == nil {
 		return series.Series{}
 	}
+
 	out := series.Series{Start: t.start, Step: TotalStep, Values: make([]float64, len(cells))}
 	for i, v := range cells {
 		out.Values[i] = float64(v)
 	}
+
 	return out
 }
 
@@ -104,9 +115,11 @@ func (u *Usage) CPUQuantile(ref workload.Ref, name string, now time.Time, window
 	for _, d := range u.Profile(ref, name).Window(now, window) {
 		all.Merge(&d.CPU)
 	}
+
 	if all.Total() == 0 {
 		return math.NaN()
 	}
+
 	return all.Quantile(q)
 }
 
@@ -128,10 +141,12 @@ func (u *Usage) jvm(ref workload.Ref, c workload.Container) *rightsize.JVM {
 	if !known {
 		return c.JVM
 	}
+
 	var out rightsize.JVM
 	if c.JVM != nil {
 		out = *c.JVM
 	}
+
 	out.PeakHeap = sizes.live
 	switch {
 	case out.MaxHeap > 0 || out.MaxRAMPercentage > 0:
@@ -140,8 +155,10 @@ func (u *Usage) jvm(ref workload.Ref, c workload.Container) *rightsize.JVM {
 	default:
 		out.MaxHeap = sizes.max
 	}
+
 	if out == (rightsize.JVM{}) {
 		return nil
 	}
+
 	return &out
 }

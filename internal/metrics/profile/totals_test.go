@@ -24,7 +24,8 @@ func TestTotals(t *testing.T) {
 	}
 	id := identityOf(ref)
 	u.totals.add(id, chunk(5*time.Minute, 5*time.Minute, 1, 2, series.Gap(), 3), metrics.CPU)
-	u.totals.add(id, chunk(10*time.Minute, time.Minute, 10, 10, 10, 10, 10), metrics.CPU)            // A whole cell of another pod.
+	u.totals.add(id, chunk(10*time.Minute, time.Minute, 10, 10, 10, 10, 10), metrics.CPU) // A whole cell of another pod.
+
 	u.totals.add(id, chunk(20*time.Minute, 10*time.Minute, 4), metrics.CPU)                          // Over two cells.
 	u.totals.add(id, chunk(-5*time.Minute, 10*time.Minute, 6), metrics.CPU)                          // Starts before the window.
 	u.totals.add(id, chunk(55*time.Minute, 10*time.Minute, 8), metrics.CPU)                          // Ends after it.
@@ -34,15 +35,18 @@ func TestTotals(t *testing.T) {
 	u.totals.add(id, chunk(0, 5*time.Minute, 1<<30), metrics.Memory)
 	nan := math.NaN()
 	cpu, memory := u.Totals(ref)
+
 	want := []float64{6, 1, 12, nan, 7, 4, nan, nan, nan, nan, nan, 8}
 	if len(cpu.Values) != len(want) || !cpu.Start.Equal(start) || cpu.Step != TotalStep {
 		t.Fatalf("%+v", cpu)
 	}
+
 	for i, v := range want {
 		if got := cpu.Values[i]; math.Abs(got-v) > 1e-5 || math.IsNaN(got) != math.IsNaN(v) {
 			t.Errorf("cell %d: %g, want %g", i, got, v)
 		}
 	}
+
 	if memory.Values[0] != 1<<30 || !math.IsNaN(memory.Values[1]) {
 		t.Errorf("%v", memory.Values)
 	}

@@ -36,9 +36,11 @@ func (r *Rules) ExternalExpr(l *Listing, metric, namespace string, matchers []pr
 	if rule == nil || err != nil {
 		return "", err != nil, err
 	}
+
 	_, known := rule.labels.label(namespaceLabel)
 	q := MetricQuery{Namespace: namespace, Matchers: matchers}
 	expr, err = executeTemplate(rule.template, series, rule.labels.conditions(q, rule.namespaced && known, r.extra))
+
 	return expr, true, err
 }
 
@@ -53,6 +55,7 @@ func (r *Rules) CustomExpr(l *Listing, metric string, o Objects, matchers []prom
 	if rule == nil || err != nil {
 		return "", "", err != nil, err
 	}
+
 	label, _ = rule.labels.labelIn(o.Group, resource)
 	namespace, known := rule.labels.label(namespaceLabel)
 	switch {
@@ -62,10 +65,12 @@ func (r *Rules) CustomExpr(l *Listing, metric string, o Objects, matchers []prom
 	case label == namespace && !slices.Equal(o.Names, []string{o.Namespace}):
 		return "", "", true, fmt.Errorf("a request in namespace %s reads no metrics of other namespaces", o.Namespace)
 	}
+
 	c := rule.labels.conditions(MetricQuery{Namespace: o.Namespace, Matchers: matchers}, o.Namespace != "", r.extra)
 	if o.Namespace == "" || label != namespace {
 		c.request = append(c.request, oneOf(label, o.Names))
 	}
+
 	expr, err = executeTemplate(rule.template, series, c, label)
 	return expr, label, true, err
 }
@@ -89,6 +94,7 @@ func (l *Listing) externalOf() []map[string]string {
 	if l == nil {
 		return nil
 	}
+
 	return l.external
 }
 
@@ -96,6 +102,7 @@ func (l *Listing) customOf() []map[string]string {
 	if l == nil {
 		return nil
 	}
+
 	return l.custom
 }
 
@@ -116,6 +123,7 @@ func findListed(rules []rule, listed []map[string]string, metric string, fits fu
 			}
 		}
 	}
+
 	return nil, "", pending
 }
 
@@ -127,6 +135,7 @@ func oneOf(label string, values []string) prometheus.Matcher {
 	if len(values) == 1 {
 		return prometheus.Matcher{Label: label, Op: "=", Value: values[0]}
 	}
+
 	return prometheus.Matcher{Label: label, Op: "=~", Value: alternatives(values)}
 }
 
@@ -135,6 +144,7 @@ func alternatives(values []string) string {
 	for i, v := range values {
 		quoted[i] = regexp.QuoteMeta(v)
 	}
+
 	return strings.Join(quoted, "|")
 }
 
@@ -144,6 +154,7 @@ func SelectorMatchers(selector labels.Selector) ([]prometheus.Matcher, error) {
 	if !selectable {
 		return nil, errors.New("the selector selects nothing")
 	}
+
 	var out []prometheus.Matcher
 	for _, r := range requirements {
 		values := slices.Sorted(slices.Values(r.Values().UnsortedList()))
@@ -152,9 +163,12 @@ func SelectorMatchers(selector labels.Selector) ([]prometheus.Matcher, error) {
 		case selection.In, selection.Equals, selection.DoubleEquals:
 			m = oneOf(r.Key(), values)
 		case selection.NotIn:
-			m.Op, m.Value = "!~", alternatives(values)
+			m.Op = "!~"
+			m.Value = alternatives(values)
 		case selection.NotEquals:
-			m.Op, m.Value = "!=", values[0]
+			m.Op = "!="
+			m.Value = values[0]
+
 		case selection.Exists:
 			m.Op = "!="
 		case selection.DoesNotExist:
@@ -162,10 +176,13 @@ func SelectorMatchers(selector labels.Selector) ([]prometheus.Matcher, error) {
 		default:
 			return nil, fmt.Errorf("selector %q: operator %s: want =, !=, in, notin or the name of a label alone", selector, r.Operator())
 		}
+
 		if err := m.Validate(); err != nil {
 			return nil, fmt.Errorf("selector %q: %w", selector, err)
 		}
+
 		out = append(out, m)
 	}
+
 	return out, nil
 }

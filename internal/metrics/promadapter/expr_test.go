@@ -46,20 +46,24 @@ externalRules:
 
 func parse(t *testing.T) *promadapter.Rules {
 	t.Helper()
+
 	extra, err := prometheus.ParseMatchers("cluster=eu")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	rules, err := promadapter.Parse([]byte(served), extra)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return rules
 }
 
 // list returns the listing of rules on a server with the given series.
 func list(t *testing.T, rules *promadapter.Rules, series ...string) *promadapter.Listing {
 	t.Helper()
+
 	listing, err := rules.List(t.Context(), nil, func(_ context.Context, expr string) ([]string, error) {
 		return slices.DeleteFunc(slices.Clone(series), func(name string) bool {
 			return !strings.Contains(expr, "("+name+"{") && !strings.Contains(expr, "({__name__=~")
@@ -68,6 +72,7 @@ func list(t *testing.T, rules *promadapter.Rules, series ...string) *promadapter
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return listing
 }
 
@@ -121,44 +126,55 @@ func TestList(t *testing.T) {
 	if rules.HasExternal(nil, "queue_len_of_mail") {
 		t.Error("a name with two groups cannot be turned round")
 	}
+
 	var asked []string
 	server := func(_ context.Context, expr string) ([]string, error) {
 		asked = append(asked, expr)
 		if strings.Contains(expr, "queue_") {
 			return []string{"queue_len_mail", "queue_age_mail", "queue_other"}, nil
 		}
+
 		return nil, nil
 	}
+
 	first, err := rules.List(t.Context(), nil, server)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !slices.Contains(asked, `count by (__name__) ({__name__=~"^queue_.*",cluster="eu"})`) || !slices.Contains(asked, `count by (__name__) (requests_total{job="web",cluster="eu"})`) {
 		t.Errorf("asked %q", asked)
 	}
+
 	down := errors.New("down")
 	second, err := rules.List(t.Context(), first, func(_ context.Context, expr string) ([]string, error) {
 		if strings.Contains(expr, "jobs_pending") {
 			return []string{"jobs_pending"}, nil
 		}
+
 		return nil, down
 	})
+
 	if !errors.Is(err, down) || !strings.Contains(err.Error(), "externalRules[0]") || strings.Contains(err.Error(), "externalRules[1]") {
 		t.Errorf("error %v", err)
 	}
+
 	for _, listing := range []*promadapter.Listing{first, second} {
 		expr, found, err := rules.ExternalExpr(listing, "queue_len_of_mail", "shop", nil)
 		if expr != `queue_len_mail{cluster="eu"}` || !found || err != nil {
 			t.Errorf("got %s, %v, %v", expr, found, err)
 		}
 	}
+
 	if rules.HasCustom(first, "memory_rss") || !rules.HasCustom(nil, "memory_rss") {
 		t.Error("a rule for all names takes metrics that there are no series of")
 	}
+
 	want := []promadapter.ListedMetric{{Metric: "jobs_pending", Resources: []string{"namespace"}}, {Metric: "queue_age_of_mail"}, {Metric: "queue_len_of_mail"}}
 	if diff := cmp.Diff(want, second.External(rules)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+
 	_, err = rules.List(t.Context(), nil, func(context.Context, string) ([]string, error) { return make([]string, 10_001), nil })
 	if err == nil || !strings.Contains(err.Error(), "10001 series names") {
 		t.Errorf("too many names: %v", err)
@@ -169,6 +185,7 @@ func TestServeExternal(t *testing.T) {
 	rules := parse(t)
 	listing := list(t, rules, "jobs_pending")
 	factor := []prometheus.Matcher{{Label: "factor", Op: "=", Value: "2"}}
+
 	expr, found, err := rules.ExternalExpr(listing, "jobs_pending", "shop", factor)
 	if want := `max(jobs_pending{ns="shop",factor="2",cluster="eu"}) by () * scalar(2)`; expr != want || !found || err != nil {
 		t.Errorf("got %s, %v, %v\nwant %s", expr, found, err, want)
@@ -192,48 +209,59 @@ externalRules:
   resources: {overrides: {namespace: {resource: namespace}}}
   metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) * scalar(<<index .LabelValuesByName "factor">>)'
 `), nil)
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const hostile = `secret{namespace="victim"} or x`
 	listing := list(t, rules, "up", hostile)
 	pod := func(name string) promadapter.Objects {
 		return promadapter.Objects{Resource: "pod", Namespace: "shop", Names: []string{name}}
 	}
+
 	if expr, found, err := rules.ExternalExpr(listing, hostile, "shop", nil); found || err != nil {
 		t.Errorf("external metric by the name of a series: %s, %v", expr, err)
 	}
 	if expr, _, found, err := rules.CustomExpr(listing, hostile, pod("web-0"), nil); found || err != nil {
 		t.Errorf("custom metric by the name of a series: %s, %v", expr, err)
 	}
+
 	for _, before := range []*promadapter.Listing{nil, listing} {
 		if expr, _, err := rules.ExternalExpr(before, hostile+" ", "shop", nil); expr != "" {
 			t.Errorf("metric without a listing: %s, %v", expr, err)
 		}
 	}
+
 	if _, found, err := rules.ExternalExpr(nil, "up", "shop", nil); !found || !errors.Is(err, promadapter.ErrNotListed) {
 		t.Errorf("before the first listing: %v, %v", found, err)
 	}
 	if expr, found, err := rules.ExternalSum(hostile, promadapter.MetricQuery{Namespace: "shop"}); found || err != nil {
 		t.Errorf("history of a hostile metric: %s, %v", expr, err)
 	}
+
 	for _, name := range []string{`x"} or secret{a="`, "x\\", "a b", "a,b", "a`b", "a'b", "a\nb"} {
 		if expr, _, found, err := rules.CustomExpr(listing, "up", pod(name), nil); !found || err == nil {
 			t.Errorf("object %q: %s", name, expr)
 		}
+
 		two := pod(name)
 		two.Names = append(two.Names, "web-0")
+
 		if name == "x\\" {
 			continue // Quoted in the pattern.
 		}
+
 		if expr, _, found, err := rules.CustomExpr(listing, "up", two, nil); name != "a,b" && (!found || err == nil) {
 			t.Errorf("objects %q: %s", two.Names, expr)
 		}
+
 		factor := []prometheus.Matcher{{Label: "factor", Op: "=", Value: name}}
 		if expr, found, err := rules.ExternalExpr(listing, "up", "shop", factor); !found || err == nil {
 			t.Errorf("label value %q: %s", name, expr)
 		}
 	}
+
 	if expr, _, found, err := rules.CustomExpr(listing, "up", pod("web-0.a:b"), nil); !found || err != nil {
 		t.Errorf("a valid name: %s, %v", expr, err)
 	}
@@ -252,6 +280,7 @@ func testNamespaceKept(t *testing.T, configured string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	rules, err := promadapter.Parse([]byte(`
 rules:
 - seriesQuery: 'up'
@@ -269,13 +298,16 @@ externalRules:
   resources: {overrides: {ns: {resource: namespace}}}
   metricsQuery: '<<.Series>>{<<.LabelMatchers>>} and x{ns="shop",a="\"<<index .LabelValuesByName "a">>\"",b=`+"`\\<<index .LabelValuesByName \"b\">>`"+`}'
 `), extra)
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	listing := list(t, rules, "up", "factor", "quoted")
 	equal := func(label, value string) prometheus.Matcher {
 		return prometheus.Matcher{Label: label, Op: "=", Value: value}
 	}
+
 	victims := []prometheus.Matcher{equal("ns", "victim"), equal("namespace", "victim")}
 	pods := promadapter.Objects{Resource: "pod", Namespace: "shop", Names: []string{"web-0"}}
 	if expr, _, _, err := rules.CustomExpr(listing, "up", pods, victims); err != nil || expr != `sum(up{ns="shop",pod=~"web-0"})` {
@@ -284,6 +316,7 @@ externalRules:
 	if expr, _, err := rules.ExternalExpr(listing, "up", "shop", victims); err != nil || expr != `up{ns="shop"}` {
 		t.Errorf("external: %s, %v", expr, err)
 	}
+
 	query := promadapter.MetricQuery{Namespace: "shop", Matchers: victims}
 	if expr, _, err := rules.CustomSum("up", query); err != nil || !strings.Contains(expr, `ns="shop"`) {
 		t.Errorf("history of pods: %s, %v", expr, err)
@@ -291,15 +324,18 @@ externalRules:
 	if expr, _, err := rules.ExternalSum("up", query); err != nil || expr != `sum(up{ns="shop"})` {
 		t.Errorf("history: %s, %v", expr, err)
 	}
+
 	for _, names := range [][]string{{"victim"}, {"shop", "victim"}, nil} {
 		if expr, _, found, err := rules.CustomExpr(listing, "up", promadapter.Objects{Resource: "namespaces", Namespace: "shop", Names: names}, nil); !found || err == nil {
 			t.Errorf("namespaces %v: %s", names, expr)
 		}
 	}
+
 	own := promadapter.Objects{Resource: "namespaces", Namespace: "shop", Names: []string{"shop"}}
 	if expr, label, _, err := rules.CustomExpr(listing, "up", own, nil); err != nil || label != "ns" || expr != `sum(up{ns="shop",pod=~""})` {
 		t.Errorf("the own namespace: %s, %v", expr, err)
 	}
+
 	for value, want := range map[string]bool{
 		"2": true, "-0.5": true, "1e-3": true, "5m": true, "1h30m": true,
 		"secret": false, "infinity": false, "ns:secret:rate": false, "a-b": false, "1-secret": false, "2e": false, "": false, "m5": false,
@@ -309,10 +345,12 @@ externalRules:
 			t.Errorf("unquoted %q: %s, %v", value, expr, err)
 		}
 	}
+
 	words := []prometheus.Matcher{equal("a", "secret"), equal("b", "secret")}
 	if expr, _, err := rules.ExternalExpr(listing, "quoted", "shop", words); err != nil {
 		t.Errorf("quoted words: %s, %v", expr, err)
 	}
+
 	comment := []prometheus.Matcher{equal("factor", "2"), equal("comment", "secret")}
 	if expr, _, err := rules.ExternalExpr(listing, "factor", "shop", comment); err != nil {
 		t.Errorf("a word in a comment: %s, %v", expr, err)
@@ -334,11 +372,13 @@ func TestMatchers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		matchers, err := promadapter.SelectorMatchers(selector)
 		if got := fmt.Sprint(matchers); err == nil && got != want || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %s, %v; want %s", text, got, err, want)
 		}
 	}
+
 	if _, err := promadapter.SelectorMatchers(labels.Nothing()); err == nil {
 		t.Error("a selector of nothing is no selector of everything")
 	}
@@ -350,15 +390,18 @@ func FuzzServe(f *testing.F) {
 	f.Add(served, "queue_len_of_mail", "web-0")
 	f.Add("rules: [{seriesQuery: 'a', metricsQuery: '<<.Series>>'}]", "a", "\"}")
 	f.Add("externalRules: [{seriesQuery: '{__name__=~\"a|b\"}', name: {matches: '(.)(.)', as: '$2$1'}, metricsQuery: 'x'}]", "ab", "")
+
 	f.Fuzz(func(t *testing.T, text, metric, object string) {
 		rules, err := promadapter.Parse([]byte(text), nil)
 		if err != nil {
 			return
 		}
+
 		listing, err := rules.List(t.Context(), nil, func(context.Context, string) ([]string, error) { return []string{metric, object, "a"}, nil })
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		_, _, _ = rules.ExternalExpr(listing, metric, "shop", nil)
 		_, label, found, err := rules.CustomExpr(listing, metric, promadapter.Objects{Resource: "pods", Namespace: "shop", Names: []string{object}}, nil)
 		if found && err == nil && label == "" {

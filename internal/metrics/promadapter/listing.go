@@ -33,20 +33,26 @@ func (r *Rules) List(ctx context.Context, before *Listing, ask func(ctx context.
 			if err == nil && len(names) > maxSeries {
 				err = fmt.Errorf("seriesQuery finds %d series names, more than %d", len(names), maxSeries)
 			}
+
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s[%d]: %w", what, i, err))
 				if len(had) == len(rules) {
 					found[i] = had[i]
 				}
+
 				continue
 			}
+
 			found[i] = rules[i].metrics(names)
 		}
+
 		return found
 	}
+
 	if before == nil {
 		before = &Listing{}
 	}
+
 	out.custom = list("rules", r.custom, before.custom)
 	out.external = list("externalRules", r.external, before.external)
 	return out, errors.Join(errs...)
@@ -60,11 +66,13 @@ func (r *rule) metrics(series []string) map[string]string {
 		if !metricName.MatchString(s) || r.series != nil && !r.series.MatchString(s) || !r.passes(s) {
 			continue
 		}
+
 		metric, ok := r.name.metric(s)
 		if _, twice := out[metric]; ok && metric != "" && !twice {
 			out[metric] = s
 		}
 	}
+
 	return out
 }
 
@@ -87,11 +95,13 @@ func listedMetrics(rules []rule, listed []map[string]string) []ListedMetric {
 		if i >= len(listed) {
 			break
 		}
+
 		resources := rules[i].labels.resources()
 		for metric := range listed[i] {
 			out = append(out, ListedMetric{Metric: metric, Resources: resources})
 		}
 	}
+
 	slices.SortFunc(out, func(a, b ListedMetric) int { return strings.Compare(a.Metric, b.Metric) })
 	return out
 }
@@ -107,9 +117,11 @@ func (l labelMapping) resources() []string {
 	for resource := range l.overrides {
 		out = append(out, resource)
 	}
+
 	if l.template != nil {
 		out = append(out, commonResources()...)
 	}
+
 	slices.Sort(out)
 	return slices.Compact(out)
 }
@@ -121,8 +133,10 @@ func listingExpr(text string, extra []prometheus.Matcher) string {
 	if inner := strings.Trim(parts[2], " ,"); inner != "" {
 		conds = append(conds, inner)
 	}
+
 	for _, m := range extra {
 		conds = append(conds, m.String())
 	}
+
 	return "count by (__name__) (" + parts[1] + "{" + strings.Join(conds, ",") + "})"
 }

@@ -23,10 +23,12 @@ func newNameMapping(c nameConfig) (nameMapping, error) {
 	if c.Matches == "" {
 		c.Matches = ".*"
 	}
+
 	re, err := regexp.Compile(c.Matches)
 	if err != nil {
 		return nameMapping{}, fmt.Errorf("name.matches: %w", err)
 	}
+
 	n := nameMapping{matches: re, as: c.As}
 	if n.as == "" {
 		switch re.NumSubexp() {
@@ -38,6 +40,7 @@ func newNameMapping(c nameConfig) (nameMapping, error) {
 			return nameMapping{}, errors.New("name.as is needed where name.matches has several groups")
 		}
 	}
+
 	return n, nil
 }
 
@@ -47,6 +50,7 @@ func (n nameMapping) metric(series string) (name string, ok bool) {
 	if at == nil {
 		return "", false
 	}
+
 	return string(n.matches.ExpandString(nil, n.as, series, at)), true
 }
 
@@ -61,17 +65,22 @@ func (n nameMapping) series(metric string) (string, bool) {
 	if n.matches.String() == ".*" && (n.as == "$0" || n.as == "${0}") {
 		return metric, true
 	}
-	from, to := plainMatches.FindStringSubmatch(n.matches.String()), plainAs.FindStringSubmatch(n.as)
+
+	from := plainMatches.FindStringSubmatch(n.matches.String())
+	to := plainAs.FindStringSubmatch(n.as)
 	if from == nil || to == nil {
 		return "", false
 	}
+
 	rest, ok := strings.CutPrefix(metric, to[1])
 	if !ok {
 		return "", false
 	}
+
 	if rest, ok = strings.CutSuffix(rest, to[2]); !ok {
 		return "", false
 	}
+
 	series := from[1] + rest + from[3]
 	back, ok := n.metric(series)
 	return series, ok && back == metric
@@ -91,13 +100,16 @@ func newLabelMapping(c labelsConfig) (labelMapping, error) {
 			l.overrides[resource] = label
 		}
 	}
+
 	if c.Template == "" {
 		return l, nil
 	}
+
 	t, err := template.New("resources").Delims("<<", ">>").Option("missingkey=error").Parse(c.Template)
 	if err != nil {
 		return labelMapping{}, fmt.Errorf("resources.template: %w", err)
 	}
+
 	l.template = t
 	return l, nil
 }
@@ -112,12 +124,15 @@ func (l labelMapping) labelIn(group, resource string) (label string, known bool)
 	if label, known = l.overrides[resource]; known {
 		return label, true
 	}
+
 	if l.template == nil {
 		return resource, false
 	}
+
 	var b strings.Builder
 	if err := l.template.Execute(&b, struct{ Group, Resource string }{strings.ReplaceAll(group, ".", "_"), resource}); err != nil {
 		return resource, false
 	}
+
 	return b.String(), true
 }

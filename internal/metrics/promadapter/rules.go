@@ -130,6 +130,7 @@ func Parse(data []byte, extra []prometheus.Matcher) (*Rules, error) {
 	if err := yaml.Unmarshal(data, &c); err != nil {
 		return nil, fmt.Errorf("prometheus-adapter's configuration: %w", err)
 	}
+
 	out := &Rules{resource: map[string]resourceRule{}, extra: extra}
 	invalid := &InvalidRulesError{Counts: map[string]int{}}
 	list := func(name string, from []ruleConfig, into *[]rule) {
@@ -139,27 +140,34 @@ func Parse(data []byte, extra []prometheus.Matcher) (*Rules, error) {
 				invalid.add(name, fmt.Sprintf("%s[%d]", name, i), err)
 				continue
 			}
+
 			*into = append(*into, r)
 		}
 	}
+
 	list(listRules, c.Rules, &out.custom)
 	list(listExternalRules, c.ExternalRules, &out.external)
+
 	if c.ResourceRules != nil {
 		for name, one := range map[string]resourceConfig{"cpu": c.ResourceRules.CPU, "memory": c.ResourceRules.Memory} {
 			if one.ContainerQuery == "" {
 				continue
 			}
+
 			r, err := newResourceRule(one)
 			if err != nil {
 				invalid.add(listResourceRules, listResourceRules+"."+name, err)
 				continue
 			}
+
 			out.resource[name] = r
 		}
 	}
+
 	if len(invalid.errs) > 0 {
 		return nil, fmt.Errorf("prometheus-adapter's configuration: %w", invalid)
 	}
+
 	return out, nil
 }
 
@@ -169,23 +177,29 @@ func newRule(c ruleConfig, extra []prometheus.Matcher) (rule, error) {
 	if r.literal, r.series, err = parseSeriesQuery(c.SeriesQuery); err != nil {
 		return rule{}, err
 	}
+
 	r.listing = listingExpr(c.SeriesQuery, extra)
 	for i, f := range c.SeriesFilters {
 		one := filter{want: f.Is != ""}
 		if f.Is != "" && f.IsNot != "" {
 			return rule{}, fmt.Errorf("seriesFilters[%d]: want is or isNot, not both", i)
 		}
+
 		if one.match, err = regexp.Compile(f.Is + f.IsNot); err != nil {
 			return rule{}, fmt.Errorf("seriesFilters[%d]: %w", i, err)
 		}
+
 		r.filters = append(r.filters, one)
 	}
+
 	if r.name, err = newNameMapping(c.Name); err != nil {
 		return rule{}, err
 	}
+
 	if r.labels, err = newLabelMapping(c.Resources); err != nil {
 		return rule{}, err
 	}
+
 	r.template, err = parseTemplate(c.MetricsQuery)
 	return r, err
 }
@@ -195,10 +209,12 @@ func newResourceRule(c resourceConfig) (resourceRule, error) {
 	if r.container == "" {
 		r.container = "container"
 	}
+
 	var err error
 	if r.labels, err = newLabelMapping(c.Resources); err != nil {
 		return resourceRule{}, err
 	}
+
 	r.template, err = parseTemplate(c.ContainerQuery)
 	return r, err
 }
@@ -213,10 +229,12 @@ func parseSeriesQuery(text string) (literal string, series *regexp.Regexp, err e
 	if parts == nil || parts[1] == "" && parts[2] == "" {
 		return "", nil, fmt.Errorf("seriesQuery %q: want a metric, conditions in braces, or both", text)
 	}
+
 	matchers, err := prometheus.ParseMatchers(parts[2])
 	if err != nil {
 		return "", nil, fmt.Errorf("seriesQuery %q: %w", text, err)
 	}
+
 	literal = parts[1]
 	for _, m := range matchers {
 		switch {
@@ -230,5 +248,6 @@ func parseSeriesQuery(text string) (literal string, series *regexp.Regexp, err e
 			}
 		}
 	}
+
 	return literal, series, nil
 }

@@ -50,16 +50,19 @@ resourceRules:
 
 func rulesOf(t *testing.T, text string, extra ...prometheus.Matcher) *Rules {
 	t.Helper()
+
 	r, err := Parse([]byte(text), extra)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return r
 }
 
 func TestRulesGiveExpressions(t *testing.T) {
 	r := rulesOf(t, sample, prometheus.Matcher{Label: "cluster", Op: "=", Value: `a"b`})
 	pods := MetricQuery{Namespace: "shop", Matchers: prometheus.PodMatchers("shop", "StatefulSet", "db")}
+
 	inDB := pods
 	inDB.Container = "db"
 	queue := MetricQuery{Namespace: "shop", Matchers: []prometheus.Matcher{{Label: "queue", Op: "=", Value: "orders"}}}
@@ -101,6 +104,7 @@ func TestRulesGiveExpressions(t *testing.T) {
 			if !found {
 				return
 			}
+
 			if _, err := parser.NewParser(parser.Options{}).ParseExpr(got); err != nil {
 				t.Errorf("%s: %v", got, err)
 			}
@@ -122,11 +126,14 @@ func TestForecastsAreOfWhatIsServed(t *testing.T) {
 		case strings.Contains(expr, "queue_depth"):
 			return []string{"queue_depth"}, nil
 		}
+
 		return []string{"app_busy"}, nil
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	queue := []prometheus.Matcher{{Label: "queue", Op: "=", Value: "orders"}}
 	for _, metric := range []string{"queue_depth", "all_clicks"} {
 		forecast, there, err := r.ExternalSum(metric, MetricQuery{Namespace: "shop", Matchers: queue})
@@ -135,6 +142,7 @@ func TestForecastsAreOfWhatIsServed(t *testing.T) {
 			t.Errorf("%s: forecasts are of %s, the adapter serves %s; %v, %v", metric, forecast, served, err, failed)
 		}
 	}
+
 	pods := Objects{Resource: "pods", Namespace: "shop", Names: []string{"db-0", "db-1"}}
 	for _, metric := range []string{"http_requests_per_second", "busy"} {
 		forecast, there, err := r.CustomSum(metric, MetricQuery{Namespace: "shop", Matchers: []prometheus.Matcher{{Label: "pod", Op: "=~", Value: "db-0|db-1"}}})
@@ -171,6 +179,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		q := MetricQuery{Namespace: "n", Matchers: prometheus.PodMatchers("n", "Deployment", "d")}
 		_, _, _ = r.CustomSum(metric, q)
 		_, _, _ = r.ExternalSum(metric, q)

@@ -32,13 +32,16 @@ func parseTemplate(text string) (*template.Template, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, errors.New("the query is empty")
 	}
+
 	t, err := template.New("query").Delims("<<", ">>").Option("missingkey=error").Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("query: %w", err)
 	}
+
 	if err := t.Execute(&strings.Builder{}, templateValues{Series: "x", LabelMatchers: `x="x"`, GroupBy: "x"}); err != nil {
 		return nil, fmt.Errorf("query: %w", err)
 	}
+
 	return t, nil
 }
 
@@ -49,6 +52,7 @@ func (r *Rules) CustomSum(metric string, q MetricQuery) (expr string, found bool
 	if one == nil {
 		return "", false, nil
 	}
+
 	pod, _ := one.labels.label(podLabel)
 	text, err := executeSum(one.template, series, one.labels.conditions(q, true, r.extra), pod)
 	return text, true, err
@@ -61,6 +65,7 @@ func (r *Rules) ExternalSum(metric string, q MetricQuery) (expr string, found bo
 	if one == nil {
 		return "", false, nil
 	}
+
 	_, known := one.labels.label(namespaceLabel)
 	text, err := executeSum(one.template, series, one.labels.conditions(q, one.namespaced && known, r.extra))
 	return text, true, err
@@ -72,9 +77,11 @@ func (r *Rules) ResourceSum(name string, q MetricQuery) (expr string, found bool
 	if !ok {
 		return "", false, nil
 	}
+
 	if q.Container != "" {
 		q.Matchers = append(slices.Clone(q.Matchers), prometheus.Matcher{Label: one.container, Op: "=", Value: q.Container})
 	}
+
 	pod, _ := one.labels.label(podLabel)
 	text, err := executeSum(one.template, "", one.labels.conditions(q, true, r.extra), pod, one.container)
 	return text, true, err
@@ -88,11 +95,13 @@ func findRuleByName(rules []rule, metric string) (*rule, string) {
 			if (rules[i].literal != "") != named {
 				continue
 			}
+
 			if series, ok := rules[i].seriesFor(metric); ok {
 				return &rules[i], series
 			}
 		}
 	}
+
 	return nil, ""
 }
 
@@ -103,6 +112,7 @@ func (r *rule) seriesFor(metric string) (series string, ok bool) {
 		name, matches := r.name.metric(r.literal)
 		return r.literal, matches && name == metric && r.passes(r.literal)
 	}
+
 	series, ok = r.name.series(metric)
 	return series, ok && metricName.MatchString(series) && (r.series == nil || r.series.MatchString(series)) && r.passes(series)
 }
@@ -125,10 +135,12 @@ func (l labelMapping) conditions(q MetricQuery, namespaced bool, extra []prometh
 	if namespaced && q.Namespace != "" {
 		c.namespace = []prometheus.Matcher{{Label: namespace, Op: "=", Value: q.Namespace}}
 	}
+
 	for _, m := range q.Matchers {
 		if m.Label == namespaceLabel {
 			continue
 		}
+
 		if m.Label == podLabel {
 			m.Label, _ = l.label(podLabel)
 		}
@@ -136,6 +148,7 @@ func (l labelMapping) conditions(q MetricQuery, namespaced bool, extra []prometh
 			c.request = append(c.request, m)
 		}
 	}
+
 	return c
 }
 
@@ -145,6 +158,7 @@ func (c conditions) valuesByName() map[string]string {
 	for _, m := range slices.Concat(c.request, c.extra, c.namespace) {
 		out[m.Label] = m.Value
 	}
+
 	return out
 }
 
@@ -154,6 +168,7 @@ func executeSum(t *template.Template, series string, c conditions, by ...string)
 	if err != nil {
 		return "", err
 	}
+
 	return "sum(" + expr + ")", nil
 }
 
@@ -174,9 +189,11 @@ func checkVerbatim(m prometheus.Matcher) error {
 	if m.Op == "=~" || m.Op == "!~" {
 		allowed = patternValue
 	}
+
 	if !allowed.MatchString(m.Value) {
 		return fmt.Errorf("label %s: value %q: want letters, digits, '-', '_', '.' and ':' only", m.Label, m.Value)
 	}
+
 	return nil
 }
 
@@ -188,27 +205,38 @@ func executeTemplate(t *template.Template, series string, c conditions, by ...st
 			return "", err
 		}
 	}
+
 	for _, m := range slices.Concat(c.namespace, c.request, c.extra) {
 		if err := m.Validate(); err != nil {
 			return "", err
 		}
+
 		parts = append(parts, m.String())
 	}
+
 	values := templateValues{
-		Series: series, LabelMatchers: strings.Join(parts, ","), GroupBy: strings.Join(by, ","), LabelValuesByName: c.valuesByName(), GroupBySlice: by,
+		Series:            series,
+		LabelMatchers:     strings.Join(parts, ","),
+		GroupBy:           strings.Join(by, ","),
+		LabelValuesByName: c.valuesByName(),
+		GroupBySlice:      by,
 	}
+
 	for _, m := range c.request {
 		if unquotedValue.MatchString(m.Value) {
 			continue
 		}
+
 		unquoted, err := hasUnquoted(t, values, m.Label)
 		if err != nil {
 			return "", err
 		}
+
 		if unquoted {
 			return "", fmt.Errorf("label %s: value %q: the rule uses it outside of a string, where it must be a number", m.Label, m.Value)
 		}
 	}
+
 	return execute(t, values)
 }
 
@@ -217,6 +245,7 @@ func execute(t *template.Template, values templateValues) (string, error) {
 	if err := t.Execute(&b, values); err != nil {
 		return "", fmt.Errorf("query: %w", err)
 	}
+
 	return b.String(), nil
 }
 
@@ -227,6 +256,7 @@ func hasUnquoted(t *template.Template, values templateValues, label string) (boo
 	values.LabelValuesByName = maps.Clone(values.LabelValuesByName)
 	values.LabelValuesByName[label] = strings.Repeat(mark, max(1, len(values.LabelValuesByName[label])))
 	text, err := execute(t, values)
+
 	return strings.Contains(withoutStrings(text), mark), err
 }
 
@@ -245,9 +275,11 @@ func withoutStrings(expr string) string {
 					i++
 				}
 			}
+
 		default:
 			out.WriteByte(c)
 		}
 	}
+
 	return out.String()
 }

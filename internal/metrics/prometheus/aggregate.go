@@ -37,19 +37,23 @@ func (a *aggregateReader) WorkloadUsage(ctx context.Context, req metrics.Workloa
 	if err != nil {
 		return nil, err
 	}
+
 	if req.Namespace == "" || req.Kind == "" || len(req.Names) == 0 {
 		return nil, fmt.Errorf("usage of workloads: must have a namespace, a kind and names, got %q, %q and %d names",
 			req.Namespace, req.Kind, len(req.Names))
 	}
+
 	scrape, _, err := a.intervals.scrapeInterval(ctx, metric, req.Window.End)
 	if err != nil {
 		return nil, err
 	}
+
 	query := a.expr.workloads(metric, planGrid(metric, scrape, req.Window.Step), req)
 	out, err := a.sums(ctx, query, "workload", req.Window)
 	if err != nil {
 		return nil, fmt.Errorf("%s of %d workloads of kind %s in %s: %w", req.Resource, len(req.Names), req.Kind, req.Namespace, err)
 	}
+
 	return out, nil
 }
 
@@ -59,6 +63,7 @@ func (a *aggregateReader) NodeUsage(ctx context.Context, req metrics.NodesReques
 	if len(req.Names) == 0 {
 		return nil, errors.New("usage of nodes: no names")
 	}
+
 	var query string
 	switch req.Resource {
 	case metrics.CPU:
@@ -66,24 +71,29 @@ func (a *aggregateReader) NodeUsage(ctx context.Context, req metrics.NodesReques
 		if err != nil {
 			return nil, err
 		}
+
 		window := openRange(planGrid(cpuMetric, scrape, req.Window.Step).window)
 		idle := func(more ...Matcher) string {
 			own := append([]Matcher{{Label: "mode", Op: "=", Value: "idle"}}, more...)
 			return "rate(" + a.expr.selector(nodeCPUMetric, own...) + "[" + window + "])"
 		}
 		query = fmt.Sprintf("sum by (node) (clamp_min(1 - max by (node, cpu) (%s), 0))", a.expr.onNodes(idle, req.Names))
+
 	case metrics.Memory:
 		used := func(more ...Matcher) string {
 			return "(" + a.expr.selector(nodeTotalMetric, more...) + " - " + a.expr.selector(nodeAvailableMetric, more...) + ")"
 		}
 		query = fmt.Sprintf("max by (node) (%s)", a.expr.onNodes(used, req.Names))
+
 	default:
 		return nil, fmt.Errorf("resource %q: must be %s or %s", req.Resource, metrics.CPU, metrics.Memory)
 	}
+
 	out, err := a.sums(ctx, query, "node", req.Window)
 	if err != nil {
 		return nil, fmt.Errorf("%s of %d nodes: %w", req.Resource, len(req.Names), err)
 	}
+
 	return out, nil
 }
 
@@ -93,18 +103,22 @@ func (a *aggregateReader) sums(ctx context.Context, query, label string, w metri
 	if now := a.now(); shifted.End.After(now.Add(time.Second)) {
 		shifted.End = now.Add(time.Second) // The end is exclusive.
 	}
+
 	if !shifted.Start.Before(shifted.End) {
 		return nil, nil
 	}
+
 	found, err := a.Range(ctx, query, shifted)
 	if err != nil {
 		return nil, err
 	}
+
 	out := make(map[string]series.Series, len(found))
 	for _, f := range found {
 		f.Start = f.Start.Add(-w.Step)
 		out[f.Labels[label]] = f.Series
 	}
+
 	return out, nil
 }
 
@@ -115,12 +129,15 @@ func (x expressions) workloads(metric string, g gridPlan, req metrics.WorkloadsR
 	if req.Kind == "Pod" {
 		return fmt.Sprintf(`sum by (workload) (label_replace(%s, "workload", "$1", "pod", "(.*)"))`, x.usage(metric, g, in, OneOf("pod", req.Names)))
 	}
+
 	usage := x.usage(metric, g, append([]Matcher{in}, podPrefixMatchers(req.Kind, req.Names)...)...)
 	owned := fmt.Sprintf("%s * on (namespace, pod) group_left (workload) %s", usage, x.ownedPods(in, req))
+
 	pattern, ok := podNamePattern(req.Kind, req.Names)
 	if !ok {
 		return "sum by (workload) (" + owned + ")"
 	}
+
 	byName := fmt.Sprintf(`label_replace(%s, "workload", "$1", "pod", %s) unless on (namespace, pod) %s`,
 		x.usage(metric, g, in, Matcher{Label: "pod", Op: "=~", Value: pattern}), strconv.Quote(pattern), x.selector(podOwnerMetric, in))
 	return fmt.Sprintf("sum by (workload) ((%s) or (%s))", owned, byName)
@@ -135,12 +152,14 @@ func (x expressions) ownedPods(in Matcher, req metrics.WorkloadsRequest) string 
 	}
 	names := OneOf("owner_name", req.Names)
 	direct := fmt.Sprintf(`max by (namespace, pod, workload) (label_replace(%s, "workload", "$1", "owner_name", "(.*)"))`, ownedBy(req.Kind, names))
+
 	through := func(kind, metric, label string) string {
 		upper := x.selector(metric, in, Matcher{Label: "owner_kind", Op: "=", Value: req.Kind}, names)
 		return fmt.Sprintf(`max by (namespace, pod, workload) (label_replace(%s, "%s", "$1", "owner_name", "(.*)") `+
 			`* on (namespace, %s) group_left (workload) max by (namespace, %s, workload) (label_replace(%s, "workload", "$1", "owner_name", "(.*)")))`,
 			ownedBy(kind), label, label, label, upper)
 	}
+
 	replicaSets := through("ReplicaSet", replicaSetOwnerMetric, "replicaset")
 	jobs := through("Job", jobOwnerMetric, "job_name")
 	switch req.Kind {
@@ -151,6 +170,7 @@ func (x expressions) ownedPods(in Matcher, req metrics.WorkloadsRequest) string 
 	case "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "ReplicationController":
 		return direct
 	}
+
 	return fmt.Sprintf("(%s or %s or %s)", direct, replicaSets, jobs)
 }
 
@@ -167,6 +187,7 @@ func (x expressions) onNodes(expr func(...Matcher) string, names []string) strin
 	unique := fmt.Sprintf("(count by (internal_ip) (count by (internal_ip, node) (%s)) == 1)", x.selector(nodeInfoMetric))
 	byAddress := fmt.Sprintf(`label_replace(%s, "internal_ip", "$1", "instance", "(.+?)%s") * on (internal_ip) group_left (node) (max by (internal_ip, node) (%s) and on (internal_ip) %s)`,
 		expr(), port, known, unique)
+
 	return fmt.Sprintf("(%s) or (%s) or (%s)", byInstance, byLabel, byAddress)
 }
 
@@ -180,10 +201,12 @@ func podPrefixMatchers(kind string, names []string) []Matcher {
 	if _, known := podNamePattern(kind, names); !known {
 		return nil
 	}
+
 	prefixes := make([]string, len(names))
 	for i, n := range names {
 		prefixes[i] = n[:min(len(n), maxNamePrefix)]
 	}
+
 	return []Matcher{{Label: "pod", Op: "=~", Value: "(" + anyOf(prefixes) + ").*"}}
 }
 
@@ -198,10 +221,12 @@ func podNamePattern(kind string, names []string) (string, bool) {
 		"CronJob":               "-[0-9]{8,10}-(?:[0-9]+-)?[a-z0-9]{5}",
 		"StatefulSet":           "-[0-9]+",
 	}
+
 	suffix, ok := suffixes[kind]
 	if !ok {
 		return "", false
 	}
+
 	return "(" + anyOf(names) + ")" + suffix, true
 }
 
@@ -212,6 +237,7 @@ func PodMatchers(namespace, kind, name string) []Matcher {
 	if !known {
 		pattern = regexp.QuoteMeta(name) + "-.*"
 	}
+
 	return []Matcher{{Label: "namespace", Op: "=", Value: namespace}, {Label: "pod", Op: "=~", Value: pattern}}
 }
 
@@ -221,5 +247,6 @@ func anyOf(values []string) string {
 	for i, v := range values {
 		quoted[i] = regexp.QuoteMeta(v)
 	}
+
 	return strings.Join(quoted, "|")
 }

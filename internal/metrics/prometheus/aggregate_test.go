@@ -15,7 +15,9 @@ import (
 )
 
 func TestWorkloadUsageSumsPodsByTheirOwners(t *testing.T) {
-	from, to := today.Add(-2*time.Hour), today
+	from := today.Add(-2 * time.Hour)
+	to := today
+
 	w := newFixture(from, to)
 	for pod, cores := range map[string]float64{"web-6d4cf56db6-aaaaa": 0.2, "web-6d4cf56db6-bbbbb": 0.3, "web-7f8c9b5d4c-ccccc": 0.1} {
 		w.cpu("shop", pod, "app", constant(cores))
@@ -23,14 +25,17 @@ func TestWorkloadUsageSumsPodsByTheirOwners(t *testing.T) {
 		rs := pod[:strings.LastIndexByte(pod, '-')]
 		w.owned(podOwnerMetric, "shop", "pod", pod, "ReplicaSet", rs, constant(1))
 	}
+
 	w.owned(replicaSetOwnerMetric, "shop", "replicaset", "web-6d4cf56db6", "Deployment", "web", constant(1))
 	w.owned(replicaSetOwnerMetric, "shop", "replicaset", "web-7f8c9b5d4c", "Deployment", "web", constant(1))
+
 	// A pod of a DaemonSet with a name like those of web, and pods without an exported owner.
 	w.cpu("shop", "web-front-zzzzz", "app", constant(7))
 	w.owned(podOwnerMetric, "shop", "pod", "web-front-zzzzz", "DaemonSet", "web-front", constant(1))
 	w.cpu("shop", "api-5b8c7d9f4-ddddd", "app", constant(0.4))
 	w.cpu("bank", "web-6d4cf56db6-eeeee", "app", constant(9))
 	w.cpu("shop", "odd-pod-1", "app", constant(0.7))
+
 	w.owned(podOwnerMetric, "shop", "pod", "odd-pod-1", "ReplicaSet", "odd-rs", constant(1))
 	w.owned(replicaSetOwnerMetric, "shop", "replicaset", "odd-rs", "Rollout", "canary", constant(1))
 	w.cpu("shop", "nightly-29000000-fffff", "app", constant(0.6))
@@ -58,14 +63,17 @@ func TestWorkloadUsageSumsPodsByTheirOwners(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.kind, err)
 		}
+
 		if keys := slices.Sorted(maps.Keys(got)); !slices.Equal(keys, slices.Sorted(maps.Keys(c.want))) {
 			t.Errorf("%s: found %v, want %v", c.kind, keys, c.want)
 		}
+
 		for name, want := range c.want {
 			one := got[name]
 			if !one.Start.Equal(window.Start) || len(one.Values) != 50 {
 				t.Errorf("%s %s: %d values from %s", c.kind, name, len(one.Values), one.Start)
 			}
+
 			for i, v := range one.Values {
 				if math.Abs(v-want) > 1e-9 {
 					t.Fatalf("%s %s: value %d is %v, want %v", c.kind, name, i, v, want)
@@ -78,9 +86,11 @@ func TestWorkloadUsageSumsPodsByTheirOwners(t *testing.T) {
 // TestNodeUsageFindsNodesInEachWay checks nodes that are identified by the name in the instance, by a label and by
 // their address.
 func TestNodeUsageFindsNodesInEachWay(t *testing.T) {
-	from, to := today.Add(-2*time.Hour), today
+	from := today.Add(-2 * time.Hour)
+	to := today
 	w := newFixture(from, to)
 	w.cpu("shop", "any-pod-1", "app", constant(0.1))
+
 	exporter := func(labels ...string) {
 		for _, cpu := range []string{"0", "1"} {
 			idle := 0.0
@@ -88,23 +98,28 @@ func TestNodeUsageFindsNodesInEachWay(t *testing.T) {
 				if at.Equal(from) {
 					idle = 0
 				}
+
 				idle += 0.75 * 60
 				return idle
 			}, append([]string{"__name__", nodeCPUMetric, "mode", "idle", "cpu", cpu}, labels...)...)
 		}
+
 		w.add(constant(8<<30), append([]string{"__name__", nodeTotalMetric}, labels...)...)
 		w.add(constant(5<<30), append([]string{"__name__", nodeAvailableMetric}, labels...)...)
 	}
+
 	exporter("instance", "node-a:9100")
 	exporter("instance", "10.1.1.1:9100", "node", "node-b")
 	exporter("instance", "10.0.0.3:9100")
 	exporter("instance", "node-d")
 	exporter("instance", "10.0.0.9:9100")
 	w.add(constant(1), "__name__", nodeInfoMetric, "node", "node-c", "internal_ip", "10.0.0.3", "instance", "ksm:8080")
+
 	// An address that moves is at two nodes for a while: neither has usage, and the other nodes are still read.
 	for _, shared := range []string{"node-e", "node-f"} {
 		w.add(constant(1), "__name__", nodeInfoMetric, "node", shared, "internal_ip", "10.0.0.9", "instance", "ksm:8080")
 	}
+
 	s := w.source(t, nil)
 	window := metrics.Window{Start: to.Add(-time.Hour), End: to.Add(-30 * time.Minute), Step: time.Minute}
 	for resource, want := range map[metrics.UsageKind]float64{metrics.CPU: 0.5, metrics.Memory: 3 << 30} {
@@ -113,12 +128,14 @@ func TestNodeUsageFindsNodesInEachWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, name := range names[:4] {
 			one := got[name]
 			if len(one.Values) != 30 || math.Abs(one.Values[7]-want) > 1e-9*want {
 				t.Errorf("%s of %s: %v, want %v", resource, name, one.Values, want)
 			}
 		}
+
 		for _, name := range names[4:] {
 			if _, there := got[name]; there {
 				t.Errorf("%s of %s, which has none", resource, name)
@@ -138,11 +155,13 @@ func TestSelectorKeepsHostileValues(t *testing.T) {
 			t.Errorf("%s, %v; want %s", got, err, want)
 		}
 	}
+
 	for _, m := range []Matcher{{Label: "a-b", Op: "=", Value: ""}, {Label: "a", Op: "~", Value: ""}, {Label: "a", Op: "=~", Value: "("}} {
 		if _, err := s.Selector("up", m); err == nil {
 			t.Errorf("%v: no error", m)
 		}
 	}
+
 	if _, err := s.Selector(""); err == nil {
 		t.Error("no metric: no error")
 	}

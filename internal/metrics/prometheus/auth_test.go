@@ -27,10 +27,12 @@ func TestAuthentication(t *testing.T) {
 	tokenFile := filepath.Join(t.TempDir(), "token")
 	write := func(token string) {
 		t.Helper()
+
 		if err := os.WriteFile(tokenFile, []byte(token+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	var want string
 	address, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if got := r.Header.Get("Authorization"); got != want {
@@ -38,8 +40,10 @@ func TestAuthentication(t *testing.T) {
 		}
 		io.WriteString(w, emptyVector)
 	})
+
 	ask := func(s *Source) {
 		t.Helper()
+
 		if _, err := s.Instant(t.Context(), "up", time.Unix(1, 0)); err != nil {
 			t.Error(err)
 		}
@@ -53,7 +57,10 @@ func TestAuthentication(t *testing.T) {
 
 	write("pa:ss\n")
 	want = "Basic dXNlcjpwYTpzcw=="
-	ask(newSource(t, address, func(c *Config) { c.Username, c.PasswordFile = "user", tokenFile }))
+	ask(newSource(t, address, func(c *Config) {
+		c.Username = "user"
+		c.PasswordFile = tokenFile
+	}))
 
 	write("first")
 	s := newSource(t, address, func(c *Config) { c.BearerTokenFile = tokenFile })
@@ -62,9 +69,11 @@ func TestAuthentication(t *testing.T) {
 	write("second")
 	want = "Bearer second"
 	ask(s)
+
 	if err := os.Remove(tokenFile); err != nil {
 		t.Fatal(err)
 	}
+
 	_, err := s.Instant(t.Context(), "up", time.Unix(1, 0))
 	if err == nil || !strings.Contains(err.Error(), tokenFile) || strings.Contains(err.Error(), "attempts") {
 		t.Errorf("error %v, want one that names %s, at once", err, tokenFile)
@@ -80,43 +89,55 @@ type authority struct {
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
+
 	a := &authority{dir: t.TempDir()}
 	a.key, a.cert = a.sign(t, "authority", func(c *x509.Certificate) {
-		c.IsCA, c.BasicConstraintsValid, c.KeyUsage = true, true, x509.KeyUsageCertSign
+		c.IsCA = true
+		c.BasicConstraintsValid = true
+		c.KeyUsage = x509.KeyUsageCertSign
 	})
+
 	return a
 }
 
 // sign writes name.crt and name.key.
 func (a *authority) sign(t *testing.T, name string, change func(*x509.Certificate)) (*ecdsa.PrivateKey, *x509.Certificate) {
 	t.Helper()
+
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
+
 	change(template)
 	parent, signer := a.cert, a.key
 	if parent == nil {
-		parent, signer = template, key
+		parent = template
+		signer = key
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	rawKey, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for file, block := range map[string]*pem.Block{
 		name + ".crt": {Type: "CERTIFICATE", Bytes: der},
 		name + ".key": {Type: "PRIVATE KEY", Bytes: rawKey},
@@ -125,6 +146,7 @@ func (a *authority) sign(t *testing.T, name string, change func(*x509.Certificat
 			t.Fatal(err)
 		}
 	}
+
 	return key, cert
 }
 
@@ -134,10 +156,12 @@ func TestTLS(t *testing.T) {
 	a := newAuthority(t)
 	a.sign(t, "server", func(c *x509.Certificate) { c.DNSNames = []string{"prometheus.monitoring.svc"} })
 	a.sign(t, "client", func(*x509.Certificate) {})
+
 	pair, err := tls.LoadX509KeyPair(a.file("server.crt"), a.file("server.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	server := httptest.NewUnstartedServer(answerWith(200, "application/json", emptyVector))
@@ -152,13 +176,18 @@ func TestTLS(t *testing.T) {
 		CAFile: a.file("authority.crt"), ServerName: "prometheus.monitoring.svc",
 		CertFile: a.file("client.crt"), KeyFile: a.file("client.key"),
 	}
+
 	for _, c := range []struct {
 		name   string
 		change func(*TLSConfig)
 		want   string
 	}{
 		{"whole", func(*TLSConfig) {}, ""},
-		{"not verified", func(c *TLSConfig) { c.CAFile, c.ServerName, c.InsecureSkipVerify = "", "", true }, ""},
+		{"not verified", func(c *TLSConfig) {
+			c.CAFile = ""
+			c.ServerName = ""
+			c.InsecureSkipVerify = true
+		}, ""},
 		{"no CA", func(c *TLSConfig) { c.CAFile = "" }, "CA file"},
 		{"another name", func(c *TLSConfig) { c.ServerName = "" }, "server name"},
 		{"no client certificate", func(c *TLSConfig) { c.CertFile, c.KeyFile = "", "" }, "client certificate"},
@@ -169,6 +198,7 @@ func TestTLS(t *testing.T) {
 				c.change(&cfg.TLS)
 			})
 			impatient(s)
+
 			_, err := s.Instant(t.Context(), "up", time.Unix(1, 0))
 			switch {
 			case c.want == "" && err != nil:
@@ -178,8 +208,10 @@ func TestTLS(t *testing.T) {
 			}
 		})
 	}
+
 	cfg := DefaultConfig()
-	cfg.Address, cfg.TLS = server.URL, TLSConfig{CAFile: a.file("none.crt")}
+	cfg.Address = server.URL
+	cfg.TLS = TLSConfig{CAFile: a.file("none.crt")}
 	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "none.crt") {
 		t.Errorf("error %v, want one that names the CA file", err)
 	}

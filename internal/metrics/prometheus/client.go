@@ -48,10 +48,12 @@ func newClient(cfg Config) (*client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+
 	base, err := parseAddress(cfg.Address)
 	if err != nil {
 		return nil, err
 	}
+
 	if user := base.User; user != nil {
 		base.User = nil
 		if cfg.Username == "" && cfg.BearerToken == "" && cfg.BearerTokenFile == "" {
@@ -59,17 +61,22 @@ func newClient(cfg Config) (*client, error) {
 			cfg.Password, _ = user.Password()
 		}
 	}
+
 	transport := cfg.Transport
 	if transport == nil {
 		if transport, err = newTransport(cfg); err != nil {
 			return nil, err
 		}
 	}
+
 	return &client{
-		cfg: cfg, base: base, transport: transport, headers: &headerSource{fixed: cfg.Headers, path: cfg.HeadersFile},
-		slots:    newSlots(cfg.Concurrency),
-		compress: !isLoopback(base),
-		wait:     sleep,
+		cfg:       cfg,
+		base:      base,
+		transport: transport,
+		headers:   &headerSource{fixed: cfg.Headers, path: cfg.HeadersFile},
+		slots:     newSlots(cfg.Concurrency),
+		compress:  !isLoopback(base),
+		wait:      sleep,
 	}, nil
 }
 
@@ -77,6 +84,7 @@ func newClient(cfg Config) (*client, error) {
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
+
 	select {
 	case <-t.C:
 		return nil
@@ -101,26 +109,32 @@ func (c *client) call(ctx context.Context, r request, read func(io.Reader) error
 		return err
 	}
 	defer release()
+
 	delay := firstDelay
 	for attempt := 1; ; attempt++ {
 		err := c.attempt(ctx, r, read)
 		if err == nil {
 			return nil
 		}
+
 		if ctx.Err() != nil {
 			return &interruptedError{c.base.Redacted(), context.Cause(ctx)}
 		}
+
 		var failure *Error
 		if !errors.As(err, &failure) || !failure.retryable() || failure.RetryAfter > longestAdvice {
 			return err
 		}
+
 		if attempt == c.cfg.MaxAttempts {
 			return fmt.Errorf("after %d attempts: %w", attempt, err)
 		}
+
 		pause := max(failure.RetryAfter, delay/2+time.Duration(c.cfg.Jitter()*float64(delay/2)))
 		if err := c.wait(ctx, pause); err != nil {
 			return &interruptedError{c.base.Redacted(), err}
 		}
+
 		delay = min(2*delay, longestDelay)
 		c.count(func(s *metrics.Stats) { s.Retries++ })
 	}
@@ -131,6 +145,7 @@ func (c *client) attempt(ctx context.Context, r request, read func(io.Reader) er
 	if _, known := c.getOnly.Load(r.endpoint); known || r.get || c.cfg.GetOnly {
 		return c.send(ctx, http.MethodGet, r, read)
 	}
+
 	err := c.send(ctx, http.MethodPost, r, read)
 	var failure *Error
 	if errors.As(err, &failure) && (failure.Status == http.StatusMethodNotAllowed || failure.Status == http.StatusNotImplemented) {
@@ -138,6 +153,7 @@ func (c *client) attempt(ctx context.Context, r request, read func(io.Reader) er
 			c.getOnly.Store(r.endpoint, true)
 		}
 	}
+
 	return err
 }
 
@@ -145,11 +161,13 @@ func (c *client) attempt(ctx context.Context, r request, read func(io.Reader) er
 func (c *client) send(ctx context.Context, method string, r request, read func(io.Reader) error) error {
 	within, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
+
 	begin := c.cfg.Now()
 	req, shown, err := c.build(within, method, r)
 	if err != nil {
 		return err
 	}
+
 	var body *bodyReader
 	defer func() {
 		c.count(func(s *metrics.Stats) {
@@ -160,18 +178,27 @@ func (c *client) send(ctx context.Context, method string, r request, read func(i
 			}
 		})
 	}()
+
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return c.unreachable(ctx, within, shown, err)
 	}
 	defer resp.Body.Close()
+
 	c.noteHeaders(resp, begin)
 	if body, err = newBodyReader(resp); err != nil {
-		return &Error{Kind: Unreachable, URL: shown, Status: resp.StatusCode, Err: err}
+		return &Error{
+			Kind:   Unreachable,
+			URL:    shown,
+			Status: resp.StatusCode,
+			Err:    err,
+		}
 	}
+
 	if err := checkResponse(resp, body, shown); err != nil {
 		return err
 	}
+
 	return c.readError(ctx, within, shown, read(body))
 }
 
@@ -186,10 +213,12 @@ func (c *client) build(ctx context.Context, method string, r request) (*http.Req
 	u := *c.base
 	u.Path += r.endpoint
 	shown := u.String()
+
 	values := completeAnswers()
 	for name, value := range c.cfg.Params {
 		values.Set(name, value)
 	}
+
 	maps.Copy(values, r.params)
 	var body io.Reader
 	if method == http.MethodPost {
@@ -197,24 +226,35 @@ func (c *client) build(ctx context.Context, method string, r request) (*http.Req
 	} else {
 		u.RawQuery = values.Encode()
 	}
+
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
 		return nil, shown, fmt.Errorf("request to %s: %w", shown, err)
 	}
+
 	headers, err := c.headers.current()
 	if err != nil {
-		return nil, shown, &Error{Kind: Denied, URL: shown, Err: err, Advice: "check the file with headers"}
+		return nil, shown, &Error{
+			Kind:   Denied,
+			URL:    shown,
+			Err:    err,
+			Advice: "check the file with headers",
+		}
 	}
+
 	for name, value := range headers {
 		req.Header.Set(name, value)
 	}
+
 	if body != nil {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
+
 	req.Header.Set("Accept", "application/json")
 	if c.compress {
 		req.Header.Set("Accept-Encoding", "gzip")
 	}
+
 	return req, shown, nil
 }
 
@@ -223,6 +263,7 @@ func (c *client) noteHeaders(resp *http.Response, begin time.Time) {
 	now := c.cfg.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		c.skew = date.Sub(begin.Add(now.Sub(begin) / 2))
 	}
@@ -235,6 +276,7 @@ func (c *client) noteHeaders(resp *http.Response, begin time.Time) {
 func (c *client) count(add func(*metrics.Stats)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	add(&c.stats)
 }
 
@@ -242,6 +284,7 @@ func (c *client) count(add func(*metrics.Stats)) {
 func (c *client) statistics() metrics.Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	out := c.stats
 	out.Warnings = slices.Clone(out.Warnings)
 	return out
@@ -251,6 +294,7 @@ func (c *client) statistics() metrics.Stats {
 func (c *client) serverInfo() (skew time.Duration, host string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return c.skew, c.host
 }
 
@@ -281,20 +325,24 @@ func (c *client) query(ctx context.Context, endpoint string, params url.Values, 
 		if err := d.decode(); err != nil {
 			return err
 		}
+
 		a := d.answer
 		if err := a.check(); err != nil {
 			return err
 		}
+
 		if a.plain || a.resultType != "" && a.resultType != resultType {
 			got := a.resultType
 			if got == "" || got == resultType {
 				got = "scalar or string"
 			}
+
 			return &Error{
 				Kind: Refused, Message: fmt.Sprintf("the query returns a %s, expected a %s", sanitize(got), resultType),
 				Advice: "a query must select series",
 			}
 		}
+
 		c.noteAnswer(a)
 		return nil
 	})
@@ -308,6 +356,7 @@ func (a answer) check() error {
 	case a.status == "" && a.message == "":
 		return &malformedError{what: "no status in the answer"}
 	}
+
 	return errorFromStatus(http.StatusOK, a.errorType, sanitize(a.message))
 }
 
@@ -317,7 +366,13 @@ func (c *client) labelSets(ctx context.Context, sel string, from, to time.Time, 
 	params := url.Values{"match[]": {sel}, "start": {formatTime(from)}, "end": {formatTime(to)}}
 	return c.call(ctx, request{endpoint: seriesPath, params: params}, func(r io.Reader) error {
 		into.reset()
-		d := &decoder{s: newScanner(r), limit: maxAnswer * int64(c.cfg.MaxSamples), labelSets: true, into: into}
+		d := &decoder{
+			s:         newScanner(r),
+			limit:     maxAnswer * int64(c.cfg.MaxSamples),
+			labelSets: true,
+			into:      into,
+		}
+
 		err := d.decode()
 		if err == nil {
 			err = d.answer.check()
@@ -325,6 +380,7 @@ func (c *client) labelSets(ctx context.Context, sel string, from, to time.Time, 
 		if err == nil {
 			c.noteAnswer(d.answer)
 		}
+
 		return err
 	})
 }
@@ -339,24 +395,30 @@ func (c *client) fetchJSON(ctx context.Context, endpoint string, params url.Valu
 		if err != nil {
 			return err
 		}
+
 		if len(raw) > maxSmall {
 			return &malformedError{what: fmt.Sprintf("an answer of more than %d bytes", maxSmall)}
 		}
+
 		var body struct {
 			Status    string          `json:"status"`
 			ErrorType string          `json:"errorType"`
 			Error     string          `json:"error"`
 			Data      json.RawMessage `json:"data"`
 		}
+
 		if err := json.Unmarshal(raw, &body); err != nil {
 			return &malformedError{what: sanitize(err.Error())}
 		}
+
 		if body.Status != "success" {
 			return errorFromStatus(http.StatusOK, body.ErrorType, sanitize(body.Error))
 		}
+
 		if err := json.Unmarshal(body.Data, data); err != nil {
 			return &malformedError{what: sanitize(err.Error())}
 		}
+
 		return nil
 	})
 }

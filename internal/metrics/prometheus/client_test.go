@@ -27,12 +27,14 @@ const emptyVector = `{"status":"success","data":{"resultType":"vector","result":
 // serve handles every request with the handler and counts the requests.
 func serve(t *testing.T, h http.HandlerFunc) (address string, requests *atomic.Int64) {
 	t.Helper()
+
 	requests = &atomic.Int64{}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
 		h(w, r)
 	}))
 	t.Cleanup(s.Close)
+
 	return s.URL, requests
 }
 
@@ -43,6 +45,7 @@ func impatient(s *Source) *[]time.Duration {
 		*pauses = append(*pauses, d)
 		return nil
 	}
+
 	return pauses
 }
 
@@ -68,6 +71,7 @@ func TestPublicMessageOfConnections(t *testing.T) {
 	} {
 		s := newSource(t, at, func(*Config) {})
 		impatient(s)
+
 		_, err := s.Instant(c.ctx, "up", time.Unix(1, 0))
 		if err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(at, "http://")) {
 			t.Errorf("%s: error %v", at, err)
@@ -132,24 +136,29 @@ func TestBadAnswersGiveClearErrors(t *testing.T) {
 			})
 			impatient(s)
 			_, err := s.Instant(t.Context(), "up", time.Unix(1, 0))
+
 			var e *Error
 			if !errors.As(err, &e) {
 				t.Fatalf("error %v, want an Error", err)
 			}
+
 			if e.Kind != c.kind {
 				t.Errorf("kind %q, want %q: %v", e.Kind, c.kind, err)
 			}
 			if requests.Load() != c.attempts {
 				t.Errorf("%d requests, want %d", requests.Load(), c.attempts)
 			}
+
 			for _, part := range append(c.want, address+instantPath) {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("error %q lacks %q", err, part)
 				}
 			}
+
 			if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error %q contains a secret or has several lines", err)
 			}
+
 			public := metrics.PublicMessage(err)
 			if strings.Contains(public, "127.0.0.1") || strings.Contains(public, "sso.example") || public == "" {
 				t.Errorf("the public message %q names an address", public)
@@ -166,6 +175,7 @@ func TestUnreachableServersGiveClearErrors(t *testing.T) {
 	tlsServer.Config.ErrorLog = log.New(io.Discard, "", 0)
 	tlsServer.StartTLS()
 	t.Cleanup(tlsServer.Close)
+
 	plain, _ := serve(t, answerWith(200, "application/json", emptyVector))
 	for _, c := range []struct{ name, address, want string }{
 		{"no listener", "http://127.0.0.1:1", "nothing listens there"},
@@ -175,6 +185,7 @@ func TestUnreachableServersGiveClearErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSource(t, c.address, func(cfg *Config) { cfg.MaxAttempts = 2 })
 			impatient(s)
+
 			_, err := s.Instant(t.Context(), "up", time.Unix(1, 0))
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.address) {
 				t.Errorf("error %v, want one with %q and the address", err, c.want)
@@ -198,12 +209,15 @@ func TestRetriesBackOffAndSucceed(t *testing.T) {
 			io.WriteString(w, `{"status":"success","warnings":["one store is away"],"data":{"resultType":"vector","result":[{"metric":{"a":"2"},"value":[1,"8"]}]}}`)
 		}
 	})
+
 	s := newSource(t, address, func(c *Config) { c.Jitter = func() float64 { return 0.5 } })
 	pauses := impatient(s)
+
 	got, err := s.Instant(t.Context(), "up", time.Unix(1, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := []metrics.Sample{{Labels: metrics.Labels{"a": "2"}, Time: time.Unix(1, 0).UTC(), Value: 8}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("samples of the attempt that failed must be forgotten: %s", diff)
@@ -211,6 +225,7 @@ func TestRetriesBackOffAndSucceed(t *testing.T) {
 	if diff := cmp.Diff([]time.Duration{375 * time.Millisecond, 17 * time.Second, 1500 * time.Millisecond}, *pauses); diff != "" {
 		t.Errorf("pauses: %s", diff)
 	}
+
 	st := s.Stats()
 	if st.Queries != 4 || st.Retries != 3 || st.Samples != 1 || cmp.Diff([]string{"one store is away"}, st.Warnings) != "" {
 		t.Errorf("%+v", st)
@@ -223,8 +238,10 @@ func TestALongRetryAfterEndsTheAttempts(t *testing.T) {
 		w.Header().Set("Retry-After", "Thu, 05 Mar 2026 01:00:00 GMT")
 		w.WriteHeader(http.StatusTooManyRequests)
 	})
+
 	s := newSource(t, address, nil)
 	impatient(s)
+
 	_, err := s.Instant(t.Context(), "up", time.Unix(1, 0))
 	var e *Error
 	if !errors.As(err, &e) || e.RetryAfter != time.Hour || requests.Load() != 1 {
@@ -239,6 +256,7 @@ func TestCancelEndsWaiting(t *testing.T) {
 		cancel(stop)
 		w.WriteHeader(http.StatusInternalServerError)
 	})
+
 	_, err := newSource(t, address, nil).Instant(ctx, "up", time.Unix(1, 0))
 	if !errors.Is(err, stop) || requests.Load() != 1 {
 		t.Errorf("error %v after %d requests, want the cause after one", err, requests.Load())
@@ -254,6 +272,7 @@ func TestSlowAnswersTimeOut(t *testing.T) {
 		}
 	})
 	defer close(release)
+
 	s := newSource(t, address, func(c *Config) { c.Timeout = 50 * time.Millisecond })
 	_, err := s.Instant(t.Context(), "up", time.Unix(1, 0))
 	if !isTooLarge(err) || !strings.Contains(err.Error(), "within 50ms") {
@@ -269,17 +288,20 @@ func TestGetWhereNoPost(t *testing.T) {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
 		}
+
 		if r.FormValue("query") != "up" || r.FormValue("time") != "1.5" {
 			t.Errorf("form %v", r.Form)
 		}
 		io.WriteString(w, emptyVector)
 	})
+
 	s := newSource(t, address, nil)
 	for range 2 {
 		if _, err := s.Instant(t.Context(), "up", time.UnixMilli(1500)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if diff := cmp.Diff([]string{"POST", "GET", "GET"}, methods); diff != "" {
 		t.Error(diff)
 	}
@@ -296,12 +318,15 @@ func TestRequestsCarryHeadersAndParameters(t *testing.T) {
 		if r.URL.Path != "/some/prefix"+instantPath || r.FormValue("dedup") != "true" {
 			t.Errorf("path %s, form %v", r.URL.Path, r.Form)
 		}
+
 		io.WriteString(w, emptyVector)
 	})
+
 	s := newSource(t, address+"/some/prefix/", func(c *Config) {
 		c.Headers = map[string]string{"X-Scope-OrgID": "tenant-1"}
 		c.Params = map[string]string{"dedup": "true"}
 	})
+
 	if _, err := s.Instant(t.Context(), "up", time.Unix(1, 0)); err != nil {
 		t.Error(err)
 	}
@@ -312,11 +337,13 @@ func TestCompressedAnswers(t *testing.T) {
 		if r.Header.Get("Accept-Encoding") != "gzip" {
 			t.Errorf("Accept-Encoding %q", r.Header.Get("Accept-Encoding"))
 		}
+
 		w.Header().Set("Content-Encoding", "gzip")
 		z := gzip.NewWriter(w)
 		io.WriteString(z, emptyVector)
 		z.Close()
 	})
+
 	s := newSource(t, address, nil)
 	s.client.compress = true // disabled by default for local servers
 	if _, err := s.Instant(t.Context(), "up", time.Unix(1, 0)); err != nil {
@@ -334,8 +361,10 @@ func TestConcurrencyIsBounded(t *testing.T) {
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 		}
 		defer now.Add(-1)
+
 		io.WriteString(w, emptyVector)
 	})
+
 	s := newSource(t, address, func(c *Config) { c.Concurrency = 3 })
 	done := make(chan error)
 	for range 30 {
@@ -344,11 +373,13 @@ func TestConcurrencyIsBounded(t *testing.T) {
 			done <- err
 		}()
 	}
+
 	for range 30 {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	}
+
 	if most.Load() > 3 {
 		t.Errorf("%d requests at once, want at most 3", most.Load())
 	}
@@ -362,6 +393,7 @@ func TestHostileSizesAreRefused(t *testing.T) {
 		}
 		io.WriteString(w, `[1,"1"]]}]}}`)
 	})
+
 	s := newSource(t, address, func(c *Config) { c.MaxSamples = 1000 })
 	_, err := s.Range(t.Context(), "up", metrics.Window{Start: time.Unix(0, 0), End: time.Unix(1, 0), Step: time.Second})
 	if err == nil || !strings.Contains(err.Error(), "more samples than this client accepts") {
@@ -375,15 +407,18 @@ func TestRangeJoinsShards(t *testing.T) {
 		var from, to int
 		fmt.Sscan(r.FormValue("start"), &from)
 		fmt.Sscan(r.FormValue("end"), &to)
+
 		// Out of order, duplicate, off the grid, NaN and infinite.
 		fmt.Fprintf(w, `{"status":"success","data":{"result":[{"values":[[%d,"9"],[%d,"1"],[%d,"2"],[%d.5,"7"],[5,"7"]],"metric":{"a":"b"}},`, to, from, from, from)
 		fmt.Fprintf(w, `{"metric":{"a":"a"},"values":[[%d,"NaN"],[%d,"+Inf"]]}],"resultType":"matrix"}}`, from, to)
 	})
+
 	s := newSource(t, address, func(c *Config) { c.MaxPoints = 3 })
 	got, err := s.Range(t.Context(), "up", metrics.Window{Start: start, End: start.Add(7 * time.Second), Step: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	text := fmt.Sprint(got[0].Labels, got[0].Values, got[1].Labels, got[1].Values)
 	want := "map[a:a] [NaN NaN NaN NaN NaN NaN NaN] map[a:b] [2 NaN 9 2 NaN 9 2]"
 	if text != want || !got[1].Start.Equal(start) || requests.Load() != 3 {
@@ -397,6 +432,7 @@ func TestConfigIsChecked(t *testing.T) {
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct {
 		want   string
 		change func(*Config)
@@ -408,7 +444,11 @@ func TestConfigIsChecked(t *testing.T) {
 		{"has no query", func(c *Config) { c.Address = "http://user:hunter2@x/?a=b" }},
 		{"at most one of", func(c *Config) { c.Username, c.BearerToken = "u", "t" }},
 		{"at most one of", func(c *Config) { c.BearerTokenFile, c.BearerToken = "f", "t" }},
-		{"at most one of password and", func(c *Config) { c.Username, c.Password, c.PasswordFile = "u", "p", "f" }},
+		{"at most one of password and", func(c *Config) {
+			c.Username = "u"
+			c.Password = "p"
+			c.PasswordFile = "f"
+		}},
 		{"without a user name", func(c *Config) { c.PasswordFile = "f" }},
 		{"without a user name", func(c *Config) { c.Password = "hunter2" }},
 		{"key file", func(c *Config) { c.TLS.CertFile = "x" }},
@@ -423,11 +463,13 @@ func TestConfigIsChecked(t *testing.T) {
 	} {
 		bad := good
 		c.change(&bad)
+
 		_, err := New(bad)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("error %v, want one with %q and no secret", err, c.want)
 		}
 	}
+
 	for in, want := range map[string]string{
 		"http://x:9090":                "http://x:9090",
 		" https://x/prom/ ":            "https://x/prom",

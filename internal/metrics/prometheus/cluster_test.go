@@ -26,6 +26,7 @@ func (w *fixture) node(name string, cpu, memory float64, labels ...string) {
 		w.add(constant(cpu), "__name__", capacityMetric, "node", name, "resource", "cpu", "unit", "core", "job", job)
 		w.add(constant(memory), "__name__", capacityMetric, "node", name, "resource", "memory", "unit", "byte", "job", job)
 		w.add(constant(cpu-1), "__name__", allocatableMetric, "node", name, "resource", "cpu", "unit", "core", "job", job)
+
 		if len(labels) > 0 {
 			w.add(constant(1), append([]string{"__name__", nodeLabelsMetric, "node", name, "job", job}, labels...)...)
 		}
@@ -53,6 +54,7 @@ func TestClusterOfMetrics(t *testing.T) {
 	w.pod("db-1", "")
 	w.pod("db-2", "n2")
 	w.add(constant(1), "__name__", phaseMetric, "namespace", "shop", "pod", "db-2", "phase", "Succeeded")
+
 	w.add(constant(1), "__name__", initContainerInfoMetric, "namespace", "shop", "pod", "db-0", "container", "migrate")
 	w.add(constant(1), "__name__", initContainerInfoMetric, "namespace", "shop", "pod", "db-0", "container", "mesh", "restart_policy", "Always")
 	w.asks(requestsMetric, "db-0", "db", "cpu", 0.5)
@@ -68,6 +70,7 @@ func TestClusterOfMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	db := workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db"}
 	want := workload.Cluster{
 		Nodes: []cost.Node{
@@ -81,12 +84,14 @@ func TestClusterOfMetrics(t *testing.T) {
 			{Name: "db-1", Owner: db},
 		},
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	if placed := got.Placement().PodsByNode(db); len(placed) != 1 || placed["n1"] != 1 {
 		t.Errorf("pods by node: %v", placed)
 	}
+
 	missing := strings.Join(state.MissingMetrics(), "\n")
 	if !strings.Contains(missing, "labels of 1 of 3 nodes") || strings.Contains(missing, capacityMetric) {
 		t.Errorf("missing:\n%s", missing)
@@ -99,6 +104,7 @@ func TestClusterWithoutCapacity(t *testing.T) {
 	w.add(constant(1), "__name__", nodeInfoMetric, "node", "n2")
 	w.pod("db-0", "n1")
 	state := w.source(t, nil).ClusterState(nil)
+
 	got, err := state.Cluster(t.Context(), []string{"pool"})
 	if err != nil || len(got.Nodes) != 2 || got.Nodes[0].Size.CPU != 3000 || got.Nodes[1].Size != (cost.Amounts{}) {
 		t.Errorf("%+v, %v", got.Nodes, err)
@@ -106,14 +112,17 @@ func TestClusterWithoutCapacity(t *testing.T) {
 	if state.HasRequests() {
 		t.Error("no request is exported, and requests are said to be known")
 	}
+
 	missing := strings.Join(state.MissingMetrics(), "\n")
 	for _, want := range []string{capacityMetric, "labels of 2 of 2 nodes", requestsMetric} {
 		if !strings.Contains(missing, want) {
 			t.Errorf("missing lacks %q:\n%s", want, missing)
 		}
 	}
+
 	empty := newFixture(today.Add(-10*time.Minute), today)
 	empty.cpu("shop", "db-0", "db", constant(1))
+
 	state = empty.source(t, nil).ClusterState(nil)
 	if got, err = state.Cluster(t.Context(), nil); err != nil || len(got.Nodes)+len(got.Pods) != 0 {
 		t.Errorf("without kube-state-metrics: %+v, %v", got, err)
@@ -134,6 +143,7 @@ func TestAutoscalersOfMetrics(t *testing.T) {
 		w.add(constant(v), "__name__", autoscalerTargetMetric, "namespace", namespace, "horizontalpodautoscaler", name,
 			"metric_name", metric, "metric_target_type", kind)
 	}
+
 	scales("shop", "web", "Deployment", "web")
 	aims("shop", "web", "cpu", "utilization", 70)
 	aims("shop", "web", "memory", "utilization", 80)
@@ -147,6 +157,7 @@ func TestAutoscalersOfMetrics(t *testing.T) {
 	target := func(namespace, version, kind, name string) workload.Ref {
 		return workload.Ref{Namespace: namespace, APIVersion: version, Kind: kind, Name: name}
 	}
+
 	web := metrics.Autoscaler{Name: "web", Target: target("shop", "apps/v1", "Deployment", "web"), CPU: 0.7, Memory: 0.8}
 	api := metrics.Autoscaler{Name: "api", Target: target("other", "argoproj.io/v1alpha1", "Rollout", "api"), CPU: 0.5}
 	s := w.source(t, nil)
@@ -158,12 +169,15 @@ func TestAutoscalersOfMetrics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%v: %s", c.namespaces, diff)
 		}
 	}
+
 	none := newFixture(today.Add(-10*time.Minute), today)
 	none.pod("db-0", "n1")
+
 	state := none.source(t, nil).ClusterState(nil)
 	if got, err := state.Autoscalers(t.Context()); err != nil || got != nil || !strings.Contains(strings.Join(state.MissingMetrics(), ""), autoscalerMetric) {
 		t.Errorf("without metrics: %v, %v, missing %v", got, err, state.MissingMetrics())
@@ -175,6 +189,7 @@ func TestAutoscalersOfMetrics(t *testing.T) {
 func TestErrorsSayWhatFor(t *testing.T) {
 	var answer http.HandlerFunc
 	address, _ := serve(t, func(w http.ResponseWriter, r *http.Request) { answer(w, r) })
+
 	s := newSource(t, address, func(c *Config) { c.MaxAttempts = 1 })
 	for _, c := range []struct {
 		name       string

@@ -96,6 +96,7 @@ func (c Config) Validate() error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("prometheus configuration: %w", err)
 	}
+
 	return nil
 }
 
@@ -106,6 +107,7 @@ func (c Config) validateAccess() error {
 			ways++
 		}
 	}
+
 	switch {
 	case ways > 1:
 		return errors.New("authentication: set at most one of user name with password, bearer token, bearer token file")
@@ -118,6 +120,7 @@ func (c Config) validateAccess() error {
 	case (c.TLS.CertFile == "") != (c.TLS.KeyFile == ""):
 		return errors.New("TLS: a client certificate needs both its file and its key file")
 	}
+
 	return nil
 }
 
@@ -127,15 +130,18 @@ func (c Config) validateExtras() error {
 	for name := range c.Headers {
 		errs = append(errs, checkHeaderName(name))
 	}
+
 	for name := range c.Params {
 		switch name {
 		case "query", "start", "end", "step", "time", "":
 			errs = append(errs, fmt.Errorf("query parameter %q is set by the client itself", name))
 		}
 	}
+
 	for _, m := range c.Matchers {
 		errs = append(errs, m.Validate())
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -146,16 +152,19 @@ func (c Config) validateLimits() error {
 			errs = append(errs, fmt.Errorf("%s %d: must be %d to %d", what, value, least, most))
 		}
 	}
+
 	within("concurrency", c.Concurrency, 1, maxConcurrency)
 	within("points per query", c.MaxPoints, 2, maxServerPoint)
 	within("samples per query", c.MaxSamples, 1000, maxMaxSamples)
 	within("attempts", c.MaxAttempts, 1, 100)
+
 	if c.Timeout <= 0 || c.KeepAlive < 0 {
 		errs = append(errs, fmt.Errorf("timeout %v and keep-alive %v: must be more than 0, and 0 or more", c.Timeout, c.KeepAlive))
 	}
 	if c.Now == nil || c.Jitter == nil {
 		errs = append(errs, errors.New("clock and jitter must be set"))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -164,22 +173,28 @@ func parseAddress(address string) (*url.URL, error) {
 	if strings.TrimSpace(address) == "" {
 		return nil, errors.New("address is empty: set for example http://prometheus.monitoring:9090")
 	}
+
 	u, err := url.Parse(strings.TrimSpace(address))
 	if err != nil {
 		var detail *url.Error
 		if errors.As(err, &detail) {
 			err = detail.Err
 		}
+
 		return nil, fmt.Errorf("address is not a URL: %w", err)
 	}
+
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("address %q: must be a URL that begins with http:// or https://", u.Redacted())
 	}
+
 	if u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("address of %s: a base URL has no query; set query parameters separately", u.Host)
 	}
+
 	u.Path = strings.TrimSuffix(u.Path, "/")
 	// Users paste the address of an endpoint; remove its path.
 	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/api/v1/query"), "/api/v1")
+
 	return u, nil
 }

@@ -67,14 +67,17 @@ func (d *decoder) decode() error {
 	if err := d.s.expect('{'); err != nil {
 		return err
 	}
+
 	for first := true; ; first = false {
 		key, ok, err := d.s.key(first)
 		if err != nil {
 			return err
 		}
+
 		if !ok {
 			break
 		}
+
 		switch string(key) {
 		case "status":
 			d.answer.status, err = d.shortText()
@@ -84,6 +87,7 @@ func (d *decoder) decode() error {
 			d.answer.message, err = d.shortText()
 		case "warnings":
 			err = d.warnings()
+
 		case "isPartial": // How VictoriaMetrics warns.
 			if d.text, err = d.s.token(d.text[:0]); string(d.text) == "true" {
 				d.warn("the server could reach a part of the data only")
@@ -94,16 +98,20 @@ func (d *decoder) decode() error {
 			} else {
 				err = d.data()
 			}
+
 		default:
 			err = d.s.skip(0)
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	if c, err := d.s.peek(); err == nil {
 		return d.s.bad("%q after the end of the answer", c)
 	}
+
 	return nil
 }
 
@@ -123,6 +131,7 @@ func (d *decoder) warnings() error {
 			}
 		}
 	}
+
 	return err
 }
 
@@ -138,11 +147,13 @@ func (d *decoder) data() error {
 	if err != nil || !open {
 		return err
 	}
+
 	for first := true; ; first = false {
 		key, ok, err := d.s.key(first)
 		if err != nil || !ok {
 			return err
 		}
+
 		switch string(key) {
 		case "resultType":
 			d.answer.resultType, err = d.shortText()
@@ -151,6 +162,7 @@ func (d *decoder) data() error {
 		default:
 			err = d.s.skip(0)
 		}
+
 		if err != nil {
 			return err
 		}
@@ -163,10 +175,12 @@ func (d *decoder) list() error {
 	if err != nil || !open {
 		return err
 	}
+
 	for first := true; ; first = false {
 		if ok, err := d.s.more(first, ']'); err != nil || !ok {
 			return err
 		}
+
 		if err := d.element(); err != nil {
 			return err
 		}
@@ -179,27 +193,36 @@ func (d *decoder) element() error {
 	if err != nil {
 		return err
 	}
+
 	if c != '{' && !d.labelSets {
 		d.answer.plain = true
 		return d.s.skip(1)
 	}
+
 	d.answer.series++
-	d.arena, d.spans, d.points = d.arena[:0], d.spans[:0], d.points[:0]
+	d.arena = d.arena[:0]
+	d.spans = d.spans[:0]
+
+	d.points = d.points[:0]
 	if d.labelSets {
 		if d.answer.series > d.limit {
 			return errTooMany
 		}
+
 		err = d.metric()
 	} else {
 		err = d.series()
 	}
+
 	if err != nil {
 		return err
 	}
+
 	d.labels = d.labels[:0]
 	for _, sp := range d.spans {
 		d.labels = append(d.labels, label{name: d.arena[sp.from:sp.mid], value: d.arena[sp.mid:sp.to]})
 	}
+
 	return d.into.add(d.labels, d.points)
 }
 
@@ -208,11 +231,13 @@ func (d *decoder) series() error {
 	if err := d.s.expect('{'); err != nil {
 		return err
 	}
+
 	for first := true; ; first = false {
 		key, ok, err := d.s.key(first)
 		if err != nil || !ok {
 			return err
 		}
+
 		switch string(key) {
 		case "metric":
 			err = d.metric()
@@ -220,6 +245,7 @@ func (d *decoder) series() error {
 			err = d.values()
 		case "value":
 			err = d.pair()
+
 		case "histogram":
 			d.answer.histograms++
 			err = d.s.skip(0)
@@ -228,6 +254,7 @@ func (d *decoder) series() error {
 		default:
 			err = d.s.skip(0)
 		}
+
 		if err != nil {
 			return err
 		}
@@ -238,10 +265,12 @@ func (d *decoder) histograms() error {
 	if err := d.s.expect('['); err != nil {
 		return err
 	}
+
 	for first := true; ; first = false {
 		if ok, err := d.s.more(first, ']'); err != nil || !ok {
 			return err
 		}
+
 		d.answer.histograms++
 		if err := d.s.skip(0); err != nil {
 			return err
@@ -254,26 +283,32 @@ func (d *decoder) metric() error {
 	if err := d.s.expect('{'); err != nil {
 		return err
 	}
+
 	for first := true; ; first = false {
 		ok, err := d.s.more(first, '}')
 		if err != nil || !ok {
 			return err
 		}
+
 		sp := span{from: len(d.arena)}
 		if d.arena, err = d.s.str(d.arena); err != nil {
 			return err
 		}
+
 		sp.mid = len(d.arena)
 		if err := d.s.expect(':'); err != nil {
 			return err
 		}
+
 		if d.arena, err = d.s.str(d.arena); err != nil {
 			return err
 		}
+
 		sp.to = len(d.arena)
 		if sp.to > maxString {
 			return d.s.bad("labels of more than %d bytes", maxString)
 		}
+
 		d.spans = append(d.spans, sp)
 	}
 }
@@ -284,11 +319,13 @@ func (d *decoder) values() error {
 	if err != nil || !open {
 		return err
 	}
+
 	for first := true; ; first = false {
 		ok, err := d.s.more(first, ']')
 		if err != nil || !ok {
 			return err
 		}
+
 		if err := d.pair(); err != nil {
 			return err
 		}
@@ -298,34 +335,44 @@ func (d *decoder) values() error {
 // pair decodes [time, "value"].
 func (d *decoder) pair() error {
 	s := &d.s
-	if d.answer.samples++; d.answer.samples > d.limit {
+	d.answer.samples++
+
+	if d.answer.samples > d.limit {
 		return errTooMany
 	}
+
 	if p, ok := s.fastPair(); ok {
 		d.points = append(d.points, p)
 		return nil
 	}
+
 	if err := s.expect('['); err != nil {
 		return err
 	}
+
 	var err error
 	if d.text, err = s.token(d.text[:0]); err != nil {
 		return err
 	}
+
 	seconds, err := strconv.ParseFloat(string(d.text), 64)
 	if err != nil || !json.Valid(d.text) || math.Abs(seconds) > 1e13 {
 		return s.bad("time %q", d.text)
 	}
+
 	if err := s.expect(','); err != nil {
 		return err
 	}
+
 	if d.text, err = s.str(d.text[:0]); err != nil {
 		return err
 	}
+
 	value, err := parseValue(d.text)
 	if err != nil {
 		return s.bad("value %.40q is not a number", d.text)
 	}
+
 	d.points = append(d.points, point{ms: int64(math.Round(seconds * 1000)), value: value})
 	return s.expect(']')
 }

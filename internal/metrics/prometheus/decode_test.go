@@ -40,9 +40,11 @@ func (d *decoded) add(labels []label, points []point) error {
 	for _, l := range labels {
 		s.Labels[string(l.name)] = string(l.value)
 	}
+
 	for _, p := range points {
 		s.Points = append(s.Points, fmt.Sprintf("%d %v", p.ms, p.value))
 	}
+
 	d.Series = append(d.Series, s)
 	return nil
 }
@@ -58,9 +60,16 @@ func decodeAll(r io.Reader) (decoded, error) {
 	var out decoded
 	d := &decoder{s: newScanner(r), limit: 1_000_000, into: &out}
 	err := d.decode()
+
 	a := d.answer
-	out.Status, out.ErrorType, out.Error, out.ResultType = a.status, a.errorType, a.message, a.resultType
-	out.Warnings, out.Plain, out.Histograms = a.warnings, a.plain, a.histograms
+	out.Status = a.status
+	out.ErrorType = a.errorType
+	out.Error = a.message
+	out.ResultType = a.resultType
+	out.Warnings = a.warnings
+	out.Plain = a.plain
+	out.Histograms = a.histograms
+
 	return out, err
 }
 
@@ -146,6 +155,7 @@ func TestDecodeTellsACutFromNonsense(t *testing.T) {
 			t.Errorf("cut after %d bytes: error %v, want unexpected EOF", n, err)
 		}
 	}
+
 	boom := errors.New("boom")
 	if _, err := decodeAll(io.MultiReader(strings.NewReader(whole[:50]), iotest.ErrReader(boom))); !errors.Is(err, boom) {
 		t.Errorf("error %v, want the reader's", err)
@@ -158,34 +168,42 @@ func TestDecodeAgreesWithTheStandardLibrary(t *testing.T) {
 	var b strings.Builder
 	var want []decodedSeries
 	b.WriteString(`{"status":"success","data":{"resultType":"matrix","result":[`)
+
 	for i := range 200 {
 		if i > 0 {
 			b.WriteByte(',')
 		}
+
 		name, _ := json.Marshal(strings.Repeat("é\"", random.IntN(50)))
 		fmt.Fprintf(&b, `{"metric":{"n":%s},"values":[`, name)
+
 		var plain string
 		if err := json.Unmarshal(name, &plain); err != nil {
 			t.Fatal(err)
 		}
+
 		s := decodedSeries{Labels: map[string]string{"n": plain}}
 		for j := range random.IntN(300) {
 			if j > 0 {
 				b.WriteByte(',')
 			}
+
 			ms := random.Int64N(2e12)
 			v := math.Float64frombits(random.Uint64())
 			fmt.Fprintf(&b, `[%s,"%s"]`, strconv.FormatFloat(float64(ms)/1000, 'f', -1, 64), strconv.FormatFloat(v, 'g', -1, 64))
 			s.Points = append(s.Points, fmt.Sprintf("%d %v", ms, v))
 		}
+
 		b.WriteString("]}")
 		want = append(want, s)
 	}
+
 	b.WriteString("]}}")
 	got, err := decodeAll(iotest.HalfReader(strings.NewReader(b.String())))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff(want, got.Series); diff != "" {
 		t.Error(diff)
 	}
@@ -201,6 +219,7 @@ func FuzzDecode(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, in string) {
 		whole, err := decodeAll(strings.NewReader(in))
 		pieces, err2 := decodeAll(iotest.OneByteReader(strings.NewReader(in)))
@@ -210,9 +229,11 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		if diff := cmp.Diff(whole, pieces, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}
+
 		if !json.Valid([]byte(in)) {
 			t.Errorf("%q was decoded and is not JSON", in)
 		}
@@ -222,30 +243,37 @@ func FuzzDecode(f *testing.F) {
 func BenchmarkDecode(b *testing.B) {
 	var body strings.Builder
 	body.WriteString(`{"status":"success","data":{"resultType":"matrix","result":[`)
+
 	samples := 0
 	for i := range 100 {
 		if i > 0 {
 			body.WriteByte(',')
 		}
+
 		fmt.Fprintf(&body, `{"metric":{"container":"app","namespace":"team-%d","pod":"web-5d4f8c7b9d-%d"},"values":[`, i%7, i)
 		for j := range 288 {
 			if j > 0 {
 				body.WriteByte(',')
 			}
+
 			fmt.Fprintf(&body, `[%d,"%v"]`, 1770000000+j*300, 0.1+math.Sin(float64(i*j))/10)
 			samples++
 		}
+
 		body.WriteString("]}")
 	}
+
 	body.WriteString("]}}")
 	text := body.String()
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
+
 	for b.Loop() {
 		d := &decoder{s: newScanner(strings.NewReader(text)), limit: 1_000_000, into: discard{}}
 		if err := d.decode(); err != nil {
 			b.Fatal(err)
 		}
 	}
+
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*samples), "ns/sample")
 }

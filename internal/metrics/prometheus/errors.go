@@ -57,18 +57,23 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.URL)
+
 	if e.Status != 0 {
 		fmt.Fprintf(&b, ": status %d", e.Status)
 	}
+
 	if e.Message != "" {
 		b.WriteString(": " + e.Message)
 	}
+
 	if e.Err != nil {
 		b.WriteString(": " + e.Err.Error())
 	}
+
 	if e.Advice != "" {
 		b.WriteString(" (" + e.Advice + ")")
 	}
+
 	return b.String()
 }
 
@@ -82,12 +87,14 @@ func (e *Error) PublicMessage() string {
 		Unreachable: "Prometheus cannot be reached", Overloaded: "Prometheus is overloaded or fails", TooLarge: "the query is too large for Prometheus",
 		Denied: "Prometheus denies access", NotPrometheus: "the data source does not answer like Prometheus", Refused: "Prometheus refuses the query",
 	}[e.Kind]
+
 	if e.Status != 0 {
 		text += fmt.Sprintf(": status %d", e.Status)
 	}
 	if e.Message != "" && (e.Kind == Refused || e.Kind == TooLarge) {
 		text += ": " + e.Message
 	}
+
 	return text
 }
 
@@ -122,6 +129,7 @@ func isSeriesLimit(err error) bool {
 	if !errors.As(err, &e) {
 		return false
 	}
+
 	text := strings.ToLower(e.Message)
 	return strings.Contains(text, "series") && !strings.Contains(text, "sample")
 }
@@ -132,6 +140,7 @@ func isEndpointUnavailable(err error) bool {
 	if !errors.As(err, &e) {
 		return false
 	}
+
 	return e.Status == 403 || e.Status == 404 || e.Status == 405 || e.Status == 501
 }
 
@@ -149,30 +158,46 @@ func errorFromStatus(status int, errorType, message string) *Error {
 	lower := strings.ToLower(message)
 	switch {
 	case status == 401 && strings.Contains(lower, "no org id"): // Mimir, Cortex and Loki.
-		e.Kind, e.Advice = Denied, "the server has tenants; send the header X-Scope-OrgID with the name of one"
+		e.Kind = Denied
+		e.Advice = "the server has tenants; send the header X-Scope-OrgID with the name of one"
 	case status == 401:
-		e.Kind, e.Advice = Denied, "check the user name and password or the bearer token"
+		e.Kind = Denied
+		e.Advice = "check the user name and password or the bearer token"
 	case status == 403:
-		e.Kind, e.Advice = Denied, "the credentials are known but may not query; grant them read access to the query API"
+		e.Kind = Denied
+		e.Advice = "the credentials are known but may not query; grant them read access to the query API"
+
 	case status == 429:
-		e.Kind, e.Advice = Overloaded, "the server limits its clients; lower the concurrency"
+		e.Kind = Overloaded
+		e.Advice = "the server limits its clients; lower the concurrency"
 	case errorType == "timeout" || status == 504:
-		e.Kind, e.Advice = TooLarge, "the query ran into a time limit; lower the samples per query"
+		e.Kind = TooLarge
+		e.Advice = "the query ran into a time limit; lower the samples per query"
 	case isLimitStatus(status, errorType) && containsAny(lower, tooLargePhrases):
-		e.Kind, e.Advice = TooLarge, "lower the samples per query or raise the server's limit"
+		e.Kind = TooLarge
+		e.Advice = "lower the samples per query or raise the server's limit"
+
 	case strings.Contains(lower, "code = unavailable"): // Thanos has status 422.
-		e.Kind, e.Advice = Overloaded, "a store behind the server does not answer; check the stores that the server reads from"
+		e.Kind = Overloaded
+		e.Advice = "a store behind the server does not answer; check the stores that the server reads from"
 	case errorType == "bad_data" || errorType == "execution":
-		e.Kind, e.Advice = Refused, "the server did not accept the query; check extra labels and parameters"
+		e.Kind = Refused
+		e.Advice = "the server did not accept the query; check extra labels and parameters"
 	case status == 404 || status == 405:
-		e.Kind, e.Advice = NotPrometheus, "there is no Prometheus API at this address; check host, port and path prefix"
+		e.Kind = NotPrometheus
+		e.Advice = "there is no Prometheus API at this address; check host, port and path prefix"
+
 	case status == 413:
-		e.Kind, e.Advice = TooLarge, "a proxy refuses bodies of this size; raise its limit"
+		e.Kind = TooLarge
+		e.Advice = "a proxy refuses bodies of this size; raise its limit"
 	case status >= 500:
-		e.Kind, e.Advice = Overloaded, "the server failed; check its log"
+		e.Kind = Overloaded
+		e.Advice = "the server failed; check its log"
 	default:
-		e.Kind, e.Advice = Refused, "check address, extra labels and parameters"
+		e.Kind = Refused
+		e.Advice = "check address, extra labels and parameters"
 	}
+
 	return e
 }
 
@@ -186,6 +211,7 @@ func containsAny(text string, phrases []string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -199,14 +225,25 @@ func (c *client) readError(ctx, within context.Context, shown string, err error)
 	case errors.As(err, &failure):
 		failure.URL = shown
 		return failure
+
 	case errors.Is(err, errTooMany):
-		return &Error{Kind: TooLarge, URL: shown, Err: err, Advice: "raise the samples per query"}
+		return &Error{
+			Kind:   TooLarge,
+			URL:    shown,
+			Err:    err,
+			Advice: "raise the samples per query",
+		}
+
 	case errors.As(err, &bad):
 		return &Error{
-			Kind: NotPrometheus, URL: shown, Message: "the answer is not Prometheus's JSON", Err: err,
-			Advice: "check that the address is that of the query API, and any proxy in between",
+			Kind:    NotPrometheus,
+			URL:     shown,
+			Message: "the answer is not Prometheus's JSON",
+			Err:     err,
+			Advice:  "check that the address is that of the query API, and any proxy in between",
 		}
 	}
+
 	return c.unreachable(ctx, within, shown, err)
 }
 
@@ -216,17 +253,32 @@ func (c *client) unreachable(ctx, within context.Context, shown string, err erro
 	if errors.As(err, &detail) {
 		err = detail.Err // url.Error repeats the URL with the query.
 	}
+
 	if ctx.Err() == nil && within.Err() != nil {
 		return &Error{
-			Kind: TooLarge, URL: shown, Message: fmt.Sprintf("no whole answer within %v", c.cfg.Timeout),
-			Advice: "raise the timeout or lower the samples per query",
+			Kind:    TooLarge,
+			URL:     shown,
+			Message: fmt.Sprintf("no whole answer within %v", c.cfg.Timeout),
+			Advice:  "raise the timeout or lower the samples per query",
 		}
 	}
+
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return &Error{Kind: Unreachable, URL: shown, Message: "the answer broke off", Err: err}
+		return &Error{
+			Kind:    Unreachable,
+			URL:     shown,
+			Message: "the answer broke off",
+			Err:     err,
+		}
 	}
+
 	kind, advice := diagnose(err)
-	return &Error{Kind: kind, URL: shown, Err: err, Advice: advice}
+	return &Error{
+		Kind:   kind,
+		URL:    shown,
+		Err:    err,
+		Advice: advice,
+	}
 }
 
 // diagnose returns the kind of a failure below HTTP, which determines whether a retry may help, and advice for the user.
@@ -234,6 +286,7 @@ func diagnose(err error) (ErrorKind, string) {
 	var untrusted *tls.CertificateVerificationError
 	var op *net.OpError
 	var plain tls.RecordHeaderError
+
 	var lookup *net.DNSError
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission):
@@ -242,6 +295,7 @@ func diagnose(err error) (ErrorKind, string) {
 		return Denied, "set the CA file that signed the server's certificate, and the server name if it differs from the host"
 	case errors.As(err, &op) && op.Op == "remote error": // crypto/tls wraps an alert in this operation.
 		return Denied, "the server refused the TLS connection; check the client certificate"
+
 	case errors.As(err, &plain) || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return NotPrometheus, "the server speaks plain HTTP; begin the address with http://"
 	case errors.As(err, &lookup):
@@ -249,5 +303,6 @@ func diagnose(err error) (ErrorKind, string) {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Unreachable, "nothing listens there; check host and port"
 	}
+
 	return Unreachable, "check the address and the network"
 }

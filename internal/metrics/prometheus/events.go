@@ -38,38 +38,47 @@ func (e *eventReader) OOMKills(ctx context.Context, w metrics.Window, namespaces
 		if w.Step == 0 {
 			w.Step = time.Hour
 		}
+
 		if err := checkStep(w.Step); err != nil {
 			yield(metrics.OOMKill{}, fmt.Errorf("OOM kills: %w", err))
 			return
 		}
-		from, to := ceilTime(w.Start, w.Step), w.End.UTC().Truncate(w.Step)
+
+		from := ceilTime(w.Start, w.Step)
+		to := w.End.UTC().Truncate(w.Step)
 		if !from.Before(to) {
 			return
 		}
+
 		reason := Matcher{Label: "reason", Op: "=", Value: "OOMKilled"}
 		in, err := e.scopeOf(ctx, namespaces, e.expr.selector(oomReasonMetric, reason), from, to)
 		if err != nil {
 			yield(metrics.OOMKill{}, err)
 			return
 		}
+
 		if len(in.names) == 0 {
 			return
 		}
+
 		for from.Before(to) {
 			end := from.Truncate(day).Add(day)
 			if end.After(to) {
 				end = to
 			}
+
 			kills, err := e.oomKillsOf(ctx, metrics.Window{Start: from, End: end, Step: w.Step}, in)
 			if err != nil {
 				yield(metrics.OOMKill{}, fmt.Errorf("OOM kills on %s: %w", from.Format(time.DateOnly), err))
 				return
 			}
+
 			for _, k := range kills {
 				if !yield(k, nil) {
 					return
 				}
 			}
+
 			from = end
 		}
 	}
@@ -80,35 +89,48 @@ func (e *eventReader) oomKillsOf(ctx context.Context, w metrics.Window, in scope
 	// The value at t covers (t-step, t].
 	shifted := metrics.Window{Start: w.Start.Add(w.Step), End: w.End.Add(w.Step), Step: w.Step}
 	var found []metrics.LabelledSeries
+
 	err := e.eachBatch(ctx, in, func(own []Matcher) error {
 		reason := append([]Matcher{{Label: "reason", Op: "=", Value: "OOMKilled"}}, own...)
 		query := fmt.Sprintf("%s (%s == 1) and %s (increase(%s[%s]) > 0)", byContainerLabels, e.expr.selector(oomReasonMetric, reason...),
 			byContainerLabels, e.expr.selector(restartsMetric, own...), openRange(w.Step))
 		list, err := e.Range(ctx, query, shifted)
 		found = append(found, list...)
+
 		return err
 	})
+
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
+
 	namespaces := make([]string, len(found))
 	for i, l := range found {
 		namespaces[i] = l.Labels["namespace"]
 	}
+
 	owners, err := e.owners.read(ctx, w.Start, w.End, newScope(namespaces))
 	if err != nil {
 		return nil, err
 	}
+
 	var out []metrics.OOMKill
 	for _, l := range found {
 		ref, node := owners.resolve(l.Labels["namespace"], l.Labels["pod"])
-		key := metrics.ContainerKey{Workload: ref, Pod: l.Labels["pod"], Container: l.Labels["container"], Node: node}
+		key := metrics.ContainerKey{
+			Workload:  ref,
+			Pod:       l.Labels["pod"],
+			Container: l.Labels["container"],
+			Node:      node,
+		}
+
 		for i, v := range l.Values {
 			if v > 0 {
 				out = append(out, metrics.OOMKill{Key: key, Time: l.Time(i).Add(-w.Step)})
 			}
 		}
 	}
+
 	return out, nil
 }
 
@@ -119,29 +141,40 @@ func (e *eventReader) Heaps(ctx context.Context, w metrics.Window, namespaces []
 		if now := e.now(); now.Before(w.End) {
 			w.End = now
 		}
+
 		if !w.Start.Before(w.End) {
 			return
 		}
+
 		found, err := e.heapSizes(ctx, w, newScope(namespaces))
 		if err != nil {
 			yield(metrics.Heap{}, err)
 			return
 		}
+
 		if len(found) == 0 {
 			return
 		}
+
 		var withHeap []string
 		for key := range found {
 			withHeap = append(withHeap, key.namespace)
 		}
+
 		owners, err := e.owners.read(ctx, w.Start, w.End, newScope(withHeap))
 		if err != nil {
 			yield(metrics.Heap{}, err)
 			return
 		}
+
 		for key, h := range found {
 			ref, node := owners.resolve(key.namespace, key.pod)
-			h.Key = metrics.ContainerKey{Workload: ref, Pod: key.pod, Container: key.container, Node: node}
+			h.Key = metrics.ContainerKey{
+				Workload:  ref,
+				Pod:       key.pod,
+				Container: key.container,
+				Node:      node,
+			}
 			if !yield(h, nil) {
 				return
 			}
@@ -155,16 +188,19 @@ func (e *eventReader) heapSizes(ctx context.Context, w metrics.Window, in scope)
 	err := e.eachBatch(ctx, in, func(own []Matcher) error {
 		labelled := append([]Matcher{{Label: "container", Op: "!=", Value: ""}, {Label: "pod", Op: "!=", Value: ""}}, own...)
 		heap := append(slices.Clone(labelled), Matcher{Label: "area", Op: "=", Value: "heap"})
+
 		live, err := e.Instant(ctx, fmt.Sprintf("%s (max_over_time(%s[%s]))",
 			byContainerLabels, e.expr.selector(heapLiveMetric, labelled...), promDuration(w.End.Sub(w.Start))), w.End)
 		if err != nil {
 			return err
 		}
+
 		limits, err := e.Instant(ctx, fmt.Sprintf("%s (sum by (namespace, pod, container, instance, job) (last_over_time(%s[%s]) > 0))",
 			byContainerLabels, e.expr.selector(heapMaxMetric, heap...), promDuration(day)), w.End)
 		if err != nil {
 			return err
 		}
+
 		for _, s := range live {
 			if key, ok := heapKey(s); ok {
 				h := found[key]
@@ -172,6 +208,7 @@ func (e *eventReader) heapSizes(ctx context.Context, w metrics.Window, in scope)
 				found[key] = h
 			}
 		}
+
 		for _, s := range limits {
 			if key, ok := heapKey(s); ok {
 				h := found[key]
@@ -179,8 +216,10 @@ func (e *eventReader) heapSizes(ctx context.Context, w metrics.Window, in scope)
 				found[key] = h
 			}
 		}
+
 		return nil
 	})
+
 	return found, err
 }
 

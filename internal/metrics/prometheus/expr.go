@@ -43,6 +43,7 @@ func usageMetric(r metrics.UsageKind) (string, error) {
 	case metrics.AnonymousMemory:
 		return rssMetric, nil
 	}
+
 	return "", fmt.Errorf("resource %q: must be %s, %s, %s or %s", r, metrics.CPU, metrics.Memory, metrics.UnreclaimableMemory, metrics.AnonymousMemory)
 }
 
@@ -72,7 +73,8 @@ func (x expressions) latest(metric, by string, own ...Matcher) string {
 
 // usage returns the expression whose value at t is the usage in (t-step, t]. The package comment gives the reasons.
 func (x expressions) usage(metric string, g gridPlan, more ...Matcher) string {
-	sel, window := x.containers(metric, more...), openRange(g.window)
+	sel := x.containers(metric, more...)
+	window := openRange(g.window)
 	switch metric {
 	case cpuMetric:
 		return fmt.Sprintf("%s (sum without (cpu) (rate(%s[%s])))", byContainerLabels, sel, window)
@@ -81,6 +83,7 @@ func (x expressions) usage(metric string, g gridPlan, more ...Matcher) string {
 		// with it. They are matched by all labels, so that a restarted container, which has a new id, is not compared with the earlier one.
 		return fmt.Sprintf("clamp_min(%s (max_over_time((%s - %s)[%s:%s])), 0)", byContainerLabels, x.containers(memoryMetric, more...), sel, window, promDuration(g.pairing))
 	}
+
 	return fmt.Sprintf("%s (max_over_time(%s[%s]))", byContainerLabels, sel, window)
 }
 
@@ -109,6 +112,7 @@ func hourlyGrid(metric string, scrape time.Duration) gridPlan {
 	if metric == cacheMetric {
 		g.pairing = max(minPairing, scrape)
 	}
+
 	return g
 }
 
@@ -119,9 +123,11 @@ func planGrid(metric string, scrape, requested time.Duration) gridPlan {
 	if step == 0 {
 		step = defaultStep(scrape)
 	}
+
 	if metric == cpuMetric {
 		return gridPlan{step: step, window: max(step, minRateScrapes*scrape)}
 	}
+
 	return gridPlan{step: step, window: max(step, 2*scrape)}
 }
 
@@ -138,6 +144,7 @@ func partOfHour(least time.Duration) time.Duration {
 			return step
 		}
 	}
+
 	return time.Hour
 }
 
@@ -148,6 +155,7 @@ func checkStep(step time.Duration) error {
 	if step < 0 || step%time.Second != 0 || step > 0 && day%step != 0 {
 		return fmt.Errorf("step %v: must be whole seconds that divide a day, such as 1m, 5m or 1h", step)
 	}
+
 	return nil
 }
 
@@ -166,6 +174,7 @@ func (m Matcher) Validate() error {
 	if !labelName.MatchString(m.Label) {
 		return fmt.Errorf("label %q: a label name has letters, digits and underscores only", m.Label)
 	}
+
 	switch m.Op {
 	case "=", "!=":
 	case "=~", "!~":
@@ -175,6 +184,7 @@ func (m Matcher) Validate() error {
 	default:
 		return fmt.Errorf("label %s: operator %q: must be =, !=, =~ or !~", m.Label, m.Op)
 	}
+
 	return nil
 }
 
@@ -190,6 +200,7 @@ func ParseMatchers(text string) ([]Matcher, error) {
 		if i < 0 {
 			return nil, fmt.Errorf("label condition %q: must be name=value", rest)
 		}
+
 		m := Matcher{Label: strings.TrimSpace(rest[:i])}
 		m.Op, rest = cutOperator(rest[i:])
 		rest = strings.TrimLeft(rest, " ")
@@ -198,24 +209,30 @@ func ParseMatchers(text string) ([]Matcher, error) {
 			if err != nil {
 				return nil, fmt.Errorf("label %s: value %s: a quote without its end", m.Label, rest)
 			}
+
 			if m.Value, err = strconv.Unquote(quoted); err != nil {
 				return nil, fmt.Errorf("label %s: value %s: %w", m.Label, quoted, err)
 			}
+
 			rest = strings.TrimLeft(rest[len(quoted):], " ")
 			if rest != "" && rest[0] != ',' {
 				return nil, fmt.Errorf("label %s: %q after the value: expected a comma", m.Label, rest)
 			}
+
 			rest = strings.TrimPrefix(rest, ",")
 		} else {
 			m.Value, rest, _ = strings.Cut(rest, ",")
 			m.Value = strings.TrimSpace(m.Value)
 		}
+
 		if err := m.Validate(); err != nil {
 			return nil, err
 		}
+
 		out = append(out, m)
 		rest = strings.TrimSpace(rest)
 	}
+
 	return out, nil
 }
 
@@ -226,6 +243,7 @@ func cutOperator(text string) (op, rest string) {
 			return op, after
 		}
 	}
+
 	return text[:1], text[1:]
 }
 
@@ -234,12 +252,14 @@ func selector(metric string, matchers ...Matcher) string {
 	var b strings.Builder
 	b.WriteString(metric)
 	b.WriteByte('{')
+
 	for i, m := range matchers {
 		if i > 0 {
 			b.WriteByte(',')
 		}
 		b.WriteString(m.String())
 	}
+
 	b.WriteByte('}')
 	return b.String()
 }
@@ -249,6 +269,7 @@ func OneOf(label string, values []string) Matcher {
 	if len(values) == 1 {
 		return Matcher{Label: label, Op: "=", Value: values[0]}
 	}
+
 	return Matcher{Label: label, Op: "=~", Value: anyOf(values)}
 }
 

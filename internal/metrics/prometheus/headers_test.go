@@ -20,10 +20,12 @@ func TestHeadersFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "headers")
 	write := func(text string) {
 		t.Helper()
+
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	var got http.Header
 	address, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		got = r.Header
@@ -33,6 +35,7 @@ func TestHeadersFile(t *testing.T) {
 		c.Headers = map[string]string{"x-scope-orgid": "default", "X-Fixed": "1"}
 		c.HeadersFile = path
 	})
+
 	reader := &historyReader{queries: s.queries}
 	identities := map[string]bool{}
 	for _, tenant := range []string{"team-a", "team-b|team-c"} {
@@ -40,14 +43,17 @@ func TestHeadersFile(t *testing.T) {
 		if _, err := s.Instant(t.Context(), "up", time.Unix(1, 0)); err != nil {
 			t.Fatal(err)
 		}
+
 		if got.Get("X-Scope-OrgID") != tenant || got.Get("Api-Key") != "a:b=" || got.Get("X-Fixed") != "1" || len(got.Values("X-Scope-OrgID")) != 1 {
 			t.Errorf("headers %v", got)
 		}
 		identities[reader.Identity()] = true
 	}
+
 	if len(identities) != 2 {
 		t.Errorf("two tenants have the identities %v", identities)
 	}
+
 	got = nil
 	for name, text := range map[string]string{
 		"no colon": "secret-value", "no name": ": secret-value", "no value": "X-Scope-OrgID:", "own header": "authorization: secret-value",
@@ -61,9 +67,11 @@ func TestHeadersFile(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := s.Instant(t.Context(), "up", time.Unix(1, 0)); err == nil || got != nil {
 		t.Errorf("%v, sent %v", err, got)
 	}

@@ -40,21 +40,25 @@ func (h *historyReader) Usage(ctx context.Context, req metrics.UsageRequest) ite
 			yield(metrics.Chunk{}, err)
 			return
 		}
+
 		var owners *owners
 		for part, err := range inOrder(ctx, h.client.cfg.Concurrency, r.jobs(parts)) {
 			if err != nil {
 				yield(metrics.Chunk{}, err)
 				return
 			}
+
 			if part.owners != nil {
 				owners = part.owners
 			}
+
 			for _, t := range part.tables {
 				for i := range t.rows {
 					if !yield(t.chunk(i, owners, r.grid.step), nil) {
 						return
 					}
 				}
+
 				h.client.count(func(s *metrics.Stats) {
 					s.Gaps += t.gaps
 					s.Invalid += t.invalid
@@ -70,43 +74,61 @@ func (h *historyReader) plan(ctx context.Context, req metrics.UsageRequest) (*us
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if err := checkStep(req.Step); err != nil {
 		return nil, nil, err
 	}
+
 	if !req.Start.Before(req.End) {
 		return nil, nil, fmt.Errorf("usage from %v to %v: the start must be before the end", req.Start, req.End)
 	}
+
 	if span := req.End.Sub(req.Start); span > longestSpan {
 		return nil, nil, fmt.Errorf("usage from %v to %v: must be at most %v", req.Start, req.End, longestSpan)
 	}
+
 	end := h.beforeNow(req.End)
 	g, err := h.gridOf(ctx, req.Resource, metric, end, req.Step)
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &usageRead{historyReader: h, metric: metric, grid: g, names: newInterner()}
-	from, to := ceilTime(req.Start, g.step), end.UTC().Truncate(g.step)
+
+	r := &usageRead{
+		historyReader: h,
+		metric:        metric,
+		grid:          g,
+		names:         newInterner(),
+	}
+
+	from := ceilTime(req.Start, g.step)
+	to := end.UTC().Truncate(g.step)
 	if !from.Before(to) {
 		return r, nil, nil
 	}
+
 	in, err := h.scopeOf(ctx, req.Namespaces, h.expr.containers(metric), from, to)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	est, err := h.estimate(ctx, metric, in, metrics.Window{Start: from, End: to, Step: g.step})
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if r.scope = in.with(est); len(r.scope.names) == 0 {
 		return r, nil, nil
 	}
+
 	if req.Resource.IsHourly() && est.counted && len(est.byNamespace) == 0 {
 		return r, nil, nil // Many servers lack the metric; the count suffices to find out.
 	}
+
 	cfg := h.client.cfg
 	if g.pairing > 0 { // The server evaluates several pairs for each sample that it returns.
 		cfg.MaxSamples = max(1, maxPairs*cfg.MaxSamples/int(g.step/g.pairing))
 	}
+
 	return r, planQueries(r.scope.names, from, to, g.step, est, cfg), nil
 }
 
@@ -118,6 +140,7 @@ func (h *historyReader) beforeNow(end time.Time) time.Time {
 	if now := h.now(); now.Before(end) {
 		return now
 	}
+
 	return end
 }
 
@@ -130,13 +153,16 @@ func (h *historyReader) gridOf(ctx context.Context, resource metrics.UsageKind, 
 	case metrics.UnreclaimableMemory:
 		measured = memoryMetric // Many servers lack the metric of the page cache, which is scraped with this one.
 	}
+
 	scrape, _, err := h.intervals.scrapeInterval(ctx, measured, end)
 	if err != nil {
 		return gridPlan{}, err
 	}
+
 	if resource.IsHourly() {
 		return hourlyGrid(metric, scrape), nil
 	}
+
 	return planGrid(metric, scrape, requested), nil
 }
 
@@ -146,6 +172,7 @@ func ceilTime(t time.Time, step time.Duration) time.Time {
 	if down.Before(t) {
 		return down.Add(step)
 	}
+
 	return down
 }
 
@@ -160,11 +187,14 @@ func (h *historyReader) estimate(ctx context.Context, metric string, in scope, w
 		for _, c := range counts {
 			est.byNamespace[c.Labels["namespace"]] = c.Series
 		}
+
 		return err
 	})
+
 	if err != nil && !isTooLarge(err) {
 		return est, fmt.Errorf("counting containers: %w", err)
 	}
+
 	est.counted = err == nil
 	return est, nil
 }
@@ -175,9 +205,11 @@ func (h *historyReader) Identity() string {
 	cfg := h.client.cfg
 	var b strings.Builder
 	fmt.Fprintf(&b, "url=%q user=%q", h.client.base.String(), cfg.Username)
+
 	for _, name := range slices.Sorted(maps.Keys(cfg.Params)) {
 		fmt.Fprintf(&b, " param=%q:%q", name, cfg.Params[name])
 	}
+
 	fmt.Fprintf(&b, " labels=%q", selector("", cfg.Matchers...))
 	if headers := h.client.headers.latest(); len(headers) > 0 {
 		sum := sha256.New()
@@ -186,6 +218,7 @@ func (h *historyReader) Identity() string {
 		}
 		fmt.Fprintf(&b, " headers=%s", hex.EncodeToString(sum.Sum(nil)[:8]))
 	}
+
 	return b.String()
 }
 
@@ -195,6 +228,7 @@ func (h *historyReader) Step(ctx context.Context, resource metrics.UsageKind, en
 	if err != nil {
 		return 0, err
 	}
+
 	g, err := h.gridOf(ctx, resource, metric, h.beforeNow(end), 0)
 	return g.step, err
 }
@@ -204,6 +238,7 @@ func (h *historyReader) CountPods(ctx context.Context, pods []string, start, end
 	if len(pods) == 0 || !start.Before(end) || end.Sub(start) > day {
 		return 0, fmt.Errorf("counting %d pods from %v to %v: must be at least one pod and at most a day", len(pods), start, end)
 	}
+
 	sel := h.expr.containers("", OneOf("__name__", []string{cpuMetric, memoryMetric}), OneOf("pod", pods))
 	// The range of a selector includes its end; the millisecond leaves the sample of midnight to the next day.
 	query := fmt.Sprintf("count(group by (pod) (last_over_time(%s[%s])))", sel, promDuration(end.Sub(start)))
@@ -211,9 +246,11 @@ func (h *historyReader) CountPods(ctx context.Context, pods []string, start, end
 	if err != nil {
 		return 0, fmt.Errorf("counting the pods of a cached day: %w", err)
 	}
+
 	if len(found) == 0 {
 		return 0, nil
 	}
+
 	return int(found[0].Value), nil
 }
 

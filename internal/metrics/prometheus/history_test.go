@@ -18,15 +18,18 @@ func TestIdentity(t *testing.T) {
 	identity := func(address string, change func(*Config)) string {
 		return newSource(t, address, change).Capabilities().Days.Identity()
 	}
+
 	const address = "http://prom.example:9090/base"
 	plain := identity(address, base)
 	if plain != identity(address+"/", base) || plain != identity("http://prom.example:9090/base/api/v1", base) {
 		t.Error("one server has two identities")
 	}
+
 	secret := func(c *Config) { c.BearerToken = "hush" }
 	if identity(address, secret) != plain {
 		t.Error("a new token makes a new server")
 	}
+
 	seen := map[string]string{plain: "plain"}
 	for name, change := range map[string]func(*Config){
 		"user":     func(c *Config) { c.Username, c.Password = "u", "hush" },
@@ -41,6 +44,7 @@ func TestIdentity(t *testing.T) {
 		if strings.Contains(got, "hush") {
 			t.Errorf("%s: a secret in %s", name, got)
 		}
+
 		seen[got] = name
 	}
 }
@@ -50,25 +54,32 @@ func TestStepIsWhatUsageChooses(t *testing.T) {
 	w := newFixture(today.Add(-6*time.Hour), today)
 	w.cpu("shop", "web-1", "app", constant(0.5))
 	w.memory("shop", "web-1", "app", constant(1<<20))
+
 	s := w.source(t, func(c *Config) { c.Now = func() time.Time { return today } })
 	for _, resource := range []metrics.UsageKind{metrics.CPU, metrics.Memory} {
 		step, err := s.Capabilities().Days.Step(t.Context(), resource, today)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		chunks := 0
 		for c, err := range s.Capabilities().Usage.Usage(t.Context(), metrics.UsageRequest{Resource: resource, Start: today.Add(-5 * time.Hour), End: today}) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if chunks++; c.Series.Step != step {
+
+			chunks++
+
+			if c.Series.Step != step {
 				t.Errorf("%s: step %v, want %v", resource, c.Series.Step, step)
 			}
 		}
+
 		if chunks == 0 {
 			t.Errorf("%s: no chunks", resource)
 		}
 	}
+
 	if _, err := s.Capabilities().Days.Step(t.Context(), "disk", today); err == nil {
 		t.Error("a step for a resource that is not known")
 	}
@@ -79,6 +90,7 @@ func TestCountPods(t *testing.T) {
 	w.cpu("shop", "early", "app", between(today.AddDate(0, 0, -2), today.AddDate(0, 0, -1), 1))
 	w.memory("shop", "late", "app", between(today.AddDate(0, 0, -1), today, 1))
 	w.memory("shop", "a.b", "app", constant(1))
+
 	s := w.source(t, func(c *Config) { c.Now = func() time.Time { return today } })
 	yesterday := series.DayOf(today) - 1
 	for _, c := range []struct {
@@ -96,6 +108,7 @@ func TestCountPods(t *testing.T) {
 			t.Errorf("%v on %v: %d, %v, want %d", c.pods, c.day, got, err, c.want)
 		}
 	}
+
 	if _, err := s.Capabilities().Days.CountPods(t.Context(), nil, yesterday.Start(), yesterday.End()); err == nil {
 		t.Error("no pods and no error")
 	}
@@ -112,15 +125,24 @@ func (c *carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestTransportThatIsGiven(t *testing.T) {
 	address, _ := serve(t, answerWith(http.StatusOK, "application/json", `{"status":"success","data":{"resultType":"vector","result":[]}}`))
 	c := &carrier{}
-	s := newSource(t, address, func(cfg *Config) { cfg.Transport, cfg.GetOnly = c, true })
+	s := newSource(t, address, func(cfg *Config) {
+		cfg.Transport = c
+		cfg.GetOnly = true
+	})
+
 	if _, err := s.Instant(t.Context(), "up", today); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(c.methods) != 1 || c.methods[0] != http.MethodGet {
 		t.Errorf("methods %v", c.methods)
 	}
+
 	cfg := DefaultConfig()
-	cfg.Address, cfg.Transport, cfg.BearerToken = address, c, "t"
+	cfg.Address = address
+
+	cfg.Transport = c
+	cfg.BearerToken = "t"
 	if _, err := New(cfg); err == nil {
 		t.Error("a token beside a transport that has its own")
 	}
@@ -131,16 +153,19 @@ func TestProbeWithoutHistory(t *testing.T) {
 	w := newFixture(today.Add(-6*time.Hour), today)
 	w.cpu("shop", "web-1", "app", constant(0.5))
 	w.memory("shop", "web-1", "app", constant(1<<20))
+
 	s := w.source(t, func(c *Config) { c.Now = func() time.Time { return today } })
 	glance, err := s.ProbeWithoutHistory(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	before := s.Stats().Queries
 	probe, err := s.Probe(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if probe.History == 0 || glance.History != 0 || !glance.Oldest.IsZero() || s.Stats().Queries == before {
 		t.Errorf("a glance found %v, a probe %v", glance.History, probe.History)
 	}

@@ -25,17 +25,21 @@ func (h *hourlyReader) Hourly(ctx context.Context, req metrics.HourlyRequest) ([
 	if !known || req.Hours < 1 {
 		return nil, fmt.Errorf("metric %q over %d hours: unknown metric, or fewer than 1 hour", req.Metric, req.Hours)
 	}
+
 	end := req.End
 	if now := h.now(); now.Before(end) {
 		end = now
 	}
+
 	end = end.UTC().Truncate(time.Second)
 	// The value at t covers (t-1h, t].
 	w := metrics.Window{Start: end.Add(-time.Duration(req.Hours-1) * time.Hour), End: end.Add(time.Second), Step: time.Hour}
+
 	in := newScope(req.Namespaces)
 	if !q.namespaced {
 		in = scope{all: true}
 	}
+
 	var found []metrics.LabelledSeries
 	err := h.eachBatch(ctx, in, func(own []Matcher) error {
 		list, err := h.Range(ctx, q.expr(own), w)
@@ -45,18 +49,22 @@ func (h *hourlyReader) Hourly(ctx context.Context, req metrics.HourlyRequest) ([
 	if err != nil {
 		return nil, fmt.Errorf("%s over %d hours: %w", req.Metric, req.Hours, err)
 	}
+
 	out, namespaces := q.toSeries(found)
 	if !q.pods || len(out) == 0 {
 		return out, nil
 	}
+
 	owners, err := h.podOwners(ctx, metrics.Window{Start: w.Start.Add(-time.Hour), End: end}, in, namespaces)
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range out {
 		key := &out[i].Key
 		key.Workload, key.Node = owners.resolve(key.Workload.Namespace, key.Pod)
 	}
+
 	return out, nil
 }
 
@@ -67,9 +75,11 @@ func (h *hourlyReader) podOwners(ctx context.Context, w metrics.Window, requeste
 	if o := h.owners.cache.find(w.Start, w.End, in); o != nil {
 		return o, nil
 	}
+
 	if h.owners.cache != nil && !requested.all {
 		in = requested
 	}
+
 	return h.owners.read(ctx, w.Start, w.End, in)
 }
 
@@ -91,10 +101,12 @@ func (q hourlyQuery) toSeries(found []metrics.LabelledSeries) (out []metrics.Hou
 		if one.Key.Workload.Namespace == "" && one.Key.Node == "" || q.pods && one.Key.Pod == "" {
 			continue
 		}
+
 		one.Values = l.Values
 		out = append(out, one)
 		namespaces = append(namespaces, one.Key.Workload.Namespace)
 	}
+
 	slices.Sort(namespaces)
 	return out, slices.Compact(namespaces)
 }
@@ -111,7 +123,9 @@ func (h *hourlyReader) query(of metrics.HourlyMetric) (hourlyQuery, bool) {
 	requests := func(resource string) func([]Matcher) string {
 		return func(own []Matcher) string { return x.nodeRequests(resource, own) }
 	}
-	service, claim := objectKey("Service", "endpoint"), objectKey("PersistentVolumeClaim", "persistentvolumeclaim")
+
+	service := objectKey("Service", "endpoint")
+	claim := objectKey("PersistentVolumeClaim", "persistentvolumeclaim")
 	q, ok := map[metrics.HourlyMetric]hourlyQuery{
 		metrics.PodCPU:             {expr: x.podCPU, key: podKey, namespaced: true, pods: true},
 		metrics.PodReceived:        {expr: traffic("container_network_receive_bytes_total"), key: podKey, namespaced: true, pods: true},
@@ -125,6 +139,7 @@ func (h *hourlyReader) query(of metrics.HourlyMetric) (hourlyQuery, bool) {
 		metrics.ServiceAddresses:   {expr: x.serviceAddresses, key: service, namespaced: true},
 		metrics.ClaimMounts:        {expr: x.claimMounts, key: claim, namespaced: true},
 	}[of]
+
 	return q, ok
 }
 
@@ -150,10 +165,12 @@ func gpuKey(l metrics.Labels) metrics.HourlySeries {
 	if l["exported_pod"] != "" {
 		exported = "exported_"
 	}
+
 	out := podKey(metrics.Labels{"namespace": l[exported+"namespace"], "pod": l[exported+"pod"], "container": l[exported+"container"]})
 	if out.Device = l["UUID"]; out.Device == "" {
 		out.Device = l["gpu"]
 	}
+
 	return out
 }
 
@@ -195,7 +212,9 @@ func (x expressions) throttled(own []Matcher) string {
 	increase := func(metric string) string {
 		return fmt.Sprintf("max by (%s) (increase(%s[%s]))", byContainer, x.containers(metric, own...), oneHour())
 	}
-	throttled, all := increase(throttledMetric), increase(periodsMetric)
+	throttled := increase(throttledMetric)
+	all := increase(periodsMetric)
+
 	return fmt.Sprintf("clamp_max(%s / (%s > 0), 1) or (0 * %s and %s)", throttled, all, all, throttled)
 }
 
@@ -226,6 +245,7 @@ func (x expressions) nodePods(own []Matcher) string {
 		{Label: "node", Op: "!=", Value: ""}, {Label: "created_by_kind", Op: "!~", Value: "DaemonSet|Node"},
 	}, own...)...)
 	count := fmt.Sprintf("count by (node) (max by (%s, node) (max_over_time(%s[%s])) unless on (%s) %s)", byPod, pods, oneHour(), byPod, x.ended(own))
+
 	return x.orZero(count, "node", nodeInfoMetric, x.exists(podInfoMetric), own)
 }
 
@@ -245,6 +265,7 @@ func (x expressions) serviceAddresses(own []Matcher) string {
 	}
 	count := fmt.Sprintf("count by (%s) (max by (%s, ip) (%s)) or (max by (%s) (%s) + max by (%s) (%s))",
 		by, by, over(addressMetric), by, over(addressesMetric), by, over(addressesUnready))
+
 	return x.orZero(count, by, endpointMetric, x.exists(addressMetric)+" or "+x.exists(addressesMetric), own)
 }
 
@@ -253,5 +274,6 @@ func (x expressions) claimMounts(own []Matcher) string {
 	const by = "namespace, persistentvolumeclaim"
 	mounts := x.selector(claimMountMetric, own...)
 	count := fmt.Sprintf("count by (%s) (max by (%s, pod) (max_over_time(%s[%s])) unless on (%s) %s)", by, by, mounts, oneHour(), byPod, x.ended(own))
+
 	return x.orZero(count, by, claimMetric, x.exists(claimMountMetric), own)
 }

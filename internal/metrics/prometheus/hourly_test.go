@@ -23,10 +23,12 @@ func (w *fixture) counter(perSecond float64, pairs ...string) {
 // ask reads a metric and returns its values by the result of name for their keys.
 func ask(t *testing.T, w *fixture, of metrics.HourlyMetric, name func(metrics.HourlySeries) string, namespaces ...string) map[string][]float64 {
 	t.Helper()
+
 	list, err := w.source(t, nil).Capabilities().Hourly.Hourly(t.Context(), metrics.HourlyRequest{Metric: of, Namespaces: namespaces, End: w.grid.End, Hours: hourlyHours})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out := map[string][]float64{}
 	for _, h := range list {
 		if len(h.Values) != hourlyHours {
@@ -35,8 +37,10 @@ func ask(t *testing.T, w *fixture, of metrics.HourlyMetric, name func(metrics.Ho
 		if _, twice := out[name(h)]; twice {
 			t.Errorf("%s twice", name(h))
 		}
+
 		out[name(h)] = h.Values
 	}
+
 	return out
 }
 
@@ -48,6 +52,7 @@ func byNode(h metrics.HourlySeries) string { return h.Key.Node }
 
 func want(t *testing.T, got map[string][]float64, name string, values ...float64) {
 	t.Helper()
+
 	same := func(a, b float64) bool {
 		return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 0.03*math.Abs(b)+1e-9
 	}
@@ -65,6 +70,7 @@ func TestHourlyFiguresOfPods(t *testing.T) {
 	w.cpu("bank", "ledger-0", "app", constant(1))
 	w.owned(podOwnerMetric, "shop", "pod", "web-6d4cf56db6-bbbbb", "ReplicaSet", "web-6d4cf56db6", constant(1))
 	w.owned(replicaSetOwnerMetric, "shop", "replicaset", "web-6d4cf56db6", "Deployment", "web", constant(1))
+
 	pod := []string{"namespace", "shop", "pod", "web-6d4cf56db6-bbbbb"}
 	for _, job := range []string{"kubelet", "agent"} { // Two jobs scrape the same traffic, which counts once; the loopback interface does not count.
 		for face, rate := range map[string]float64{"eth0": 100, "eth1": 50, "lo": 1e6} {
@@ -72,17 +78,22 @@ func TestHourlyFiguresOfPods(t *testing.T) {
 			w.counter(2*rate, append([]string{"__name__", "container_network_transmit_bytes_total", "interface", face, "job", job}, pod...)...)
 		}
 	}
+
 	w.counter(7, "__name__", "container_network_receive_bytes_total", "interface", "eth0", "id", "/", "instance", "node")
 
 	cpu := ask(t, w, metrics.PodCPU, byWorkload)
 	want(t, cpu, "shop/Deployment/web/web-6d4cf56db6-bbbbb/", 0.3, 0.3, 0.3)
 	want(t, cpu, "bank/StatefulSet/ledger/ledger-0/", 1, 1, 1)
+
 	if only := ask(t, w, metrics.PodCPU, byWorkload, "bank"); len(only) != 1 {
 		t.Error("another namespace:", only)
 	}
-	in, out := ask(t, w, metrics.PodReceived, byWorkload), ask(t, w, metrics.PodSent, byWorkload)
+
+	in := ask(t, w, metrics.PodReceived, byWorkload)
+	out := ask(t, w, metrics.PodSent, byWorkload)
 	want(t, in, "shop/Deployment/web/web-6d4cf56db6-bbbbb/", 150, 150, 150)
 	want(t, out, "shop/Deployment/web/web-6d4cf56db6-bbbbb/", 300, 300, 300)
+
 	if len(in) != 1 {
 		t.Error("the traffic of a node is no pod's:", in)
 	}
@@ -95,22 +106,27 @@ func TestHourlyOwnersOnce(t *testing.T) {
 		w.owned(podOwnerMetric, ns, "pod", "web-6d4cf56db6-bbbbb", "ReplicaSet", "web-6d4cf56db6", constant(1))
 		w.owned(replicaSetOwnerMetric, ns, "replicaset", "web-6d4cf56db6", "Deployment", "front", constant(1))
 	}
+
 	w.cpu("shop", "web-6d4cf56db6-bbbbb", "app", constant(0.2))
 	w.cpu("bank", "web-6d4cf56db6-bbbbb", "app", constant(0.4))
 	w.counter(100, "__name__", "container_network_receive_bytes_total", "interface", "eth0", "namespace", "shop", "pod", "web-6d4cf56db6-bbbbb")
 	source := w.source(t, nil)
+
 	read := func(from metrics.HourlyReader, of metrics.HourlyMetric, namespaces ...string) (names []string, queries int64) {
 		before := source.Stats().Queries
 		list, err := from.Hourly(t.Context(), metrics.HourlyRequest{Metric: of, Namespaces: namespaces, End: w.grid.End, Hours: hourlyHours})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, h := range list {
 			names = append(names, h.Key.Workload.String())
 		}
+
 		slices.Sort(names)
 		return names, source.Stats().Queries - before
 	}
+
 	cached := source.Capabilities().WithCache()
 	for i, c := range []struct {
 		of         metrics.HourlyMetric
@@ -127,6 +143,7 @@ func TestHourlyOwnersOnce(t *testing.T) {
 			t.Errorf("%d: %v with %d queries, want %v, and more than one query the first time alone", i, got, queries, want)
 		}
 	}
+
 	if cached.WithCache().Hourly != cached.Hourly {
 		t.Error("a cached reader does not keep its cache")
 	}
@@ -143,6 +160,7 @@ func TestHourlyThrottling(t *testing.T) {
 			w.counter(held, append([]string{"__name__", throttledMetric}, labels...)...)
 		}
 	}
+
 	add("held", 10, 4)
 	add("free", 10, 0)
 	add("still", 0, 0)
@@ -153,6 +171,7 @@ func TestHourlyThrottling(t *testing.T) {
 	want(t, got, "shop/StatefulSet/db/db-0/free", 0, 0, 0)
 	want(t, got, "shop/StatefulSet/db/db-0/still", 0, 0, 0)
 	want(t, got, "shop/StatefulSet/db/db-0/wrong", 1, 1, 1)
+
 	if len(got) != 4 {
 		t.Errorf("one counter alone says nothing: %v", got)
 	}
@@ -165,18 +184,23 @@ func TestHourlyGPUs(t *testing.T) {
 		if at.Equal(night) {
 			return 80
 		}
+
 		return 1
 	}
+
 	w.add(use, "__name__", "DCGM_FI_DEV_GPU_UTIL", "UUID", "GPU-1", "gpu", "0", "namespace", "ai", "pod", "train-0", "container", "main")
 	w.add(constant(512), "__name__", "DCGM_FI_DEV_FB_USED", "UUID", "GPU-1", "gpu", "0", "namespace", "ai", "pod", "train-0", "container", "main")
+
 	// Prometheus overwrote the labels of the pod with those of the exporter.
 	w.add(constant(0), "__name__", "DCGM_FI_DEV_GPU_UTIL", "UUID", "GPU-2", "gpu", "1", "namespace", "monitoring", "pod", "dcgm-exporter-x",
 		"container", "exporter", "exported_namespace", "ai", "exported_pod", "train-1", "exported_container", "main")
+
 	// A GPU that no container uses.
 	w.add(constant(0), "__name__", "DCGM_FI_DEV_GPU_UTIL", "UUID", "GPU-3", "gpu", "2")
 	got := ask(t, w, metrics.GPUUse, byWorkload, "ai")
 	want(t, got, "ai/StatefulSet/train/train-0/mainGPU-1", 0.01, 0.8, 0.01)
 	want(t, got, "ai/StatefulSet/train/train-1/mainGPU-2", 0, 0, 0)
+
 	if len(got) != 2 {
 		t.Error(got)
 	}
@@ -198,18 +222,23 @@ func TestHourlyFiguresOfNodes(t *testing.T) {
 		if n == "new" {
 			when = between(today.Add(-30*time.Minute), today.Add(time.Hour), 1)
 		}
+
 		w.add(when, "__name__", nodeInfoMetric, "node", n)
 		w.info("agent-"+n, "DaemonSet", n, "Running", when)
 	}
+
 	w.info("web", "ReplicaSet", "busy", "Running", constant(1))
 	w.info("static", "Node", "empty", "Running", constant(1))
 	w.info("done", "Job", "empty", "Succeeded", constant(1))
+
 	// A job of ten minutes, an hour and a half ago.
 	w.info("short", "Job", "empty", "Running", between(today.Add(-90*time.Minute), today.Add(-80*time.Minute), 1))
 	w.info("waiting", "ReplicaSet", "", "Pending", constant(1))
+
 	for pod, node := range map[string]string{"web": "busy", "done": "empty", "agent-busy": "busy"} {
 		w.add(constant(2), "__name__", requestsMetric, "namespace", "shop", "pod", pod, "container", "c", "node", node, "resource", "cpu")
 	}
+
 	nan := math.NaN()
 	pods := ask(t, w, metrics.NodePods, byNode)
 	want(t, pods, "busy", 1, 1, 1)
@@ -218,6 +247,7 @@ func TestHourlyFiguresOfNodes(t *testing.T) {
 	requests := ask(t, w, metrics.NodeCPURequests, byNode, "ignored")
 	want(t, requests, "busy", 4, 4, 4)
 	want(t, requests, "empty", 0, 0, 0)
+
 	if got := ask(t, w, metrics.NodeMemoryRequests, byNode); len(got) == 0 {
 		t.Error("zero memory requests without any memory request in the cluster") // The metric exists for CPU.
 	}
@@ -229,6 +259,7 @@ func TestHourlyNothingIsNotZero(t *testing.T) {
 	w.add(constant(1), "__name__", nodeInfoMetric, "node", "a")
 	w.add(constant(1), "__name__", endpointMetric, "namespace", "shop", "endpoint", "web")
 	w.add(constant(1), "__name__", claimMetric, "namespace", "shop", "persistentvolumeclaim", "data")
+
 	for _, f := range []metrics.HourlyMetric{
 		metrics.NodePods, metrics.NodeCPURequests, metrics.ServiceAddresses, metrics.ClaimMounts, metrics.PodCPU, metrics.PodReceived,
 		metrics.ContainerThrottled, metrics.GPUUse, metrics.GPUMemory,
@@ -237,6 +268,7 @@ func TestHourlyNothingIsNotZero(t *testing.T) {
 			t.Errorf("%s: %v", f, got)
 		}
 	}
+
 	if _, err := w.source(t, nil).Capabilities().Hourly.Hourly(t.Context(), metrics.HourlyRequest{Metric: "other", Hours: 1}); err == nil {
 		t.Error("there is no such figure")
 	}
@@ -248,10 +280,12 @@ func TestHourlyServicesAndClaims(t *testing.T) {
 		w.add(constant(1), "__name__", endpointMetric, "namespace", "shop", "endpoint", name)
 		w.add(constant(1), "__name__", claimMetric, "namespace", "shop", "persistentvolumeclaim", name)
 	}
+
 	lastHour := between(today.Add(-3*time.Hour), today.Add(-125*time.Minute), 1)
 	for _, ip := range []string{"10.0.0.1", "10.0.0.2"} {
 		w.add(constant(1), "__name__", addressMetric, "namespace", "shop", "endpoint", "web", "ip", ip, "ready", "true")
 	}
+
 	w.add(constant(1), "__name__", addressMetric, "namespace", "shop", "endpoint", "web", "ip", "10.0.0.2", "ready", "false")
 	w.add(lastHour, "__name__", addressMetric, "namespace", "shop", "endpoint", "old", "ip", "10.0.0.3", "ready", "true")
 	mount := func(claim, pod, phase string, when func(time.Time) float64) {
@@ -261,6 +295,7 @@ func TestHourlyServicesAndClaims(t *testing.T) {
 	mount("web", "web-0", "Running", constant(1))
 	mount("orphan", "job-1", "Succeeded", constant(1))
 	mount("old", "job-2", "Running", lastHour)
+
 	for _, c := range []struct {
 		of   metrics.HourlyMetric
 		kind string
@@ -271,6 +306,7 @@ func TestHourlyServicesAndClaims(t *testing.T) {
 		want(t, got, "shop/"+c.kind+"/orphan//", 0, 0, 0)
 		want(t, got, "shop/"+c.kind+"/old//", 1, 0, 0)
 	}
+
 	// Before 2.6, kube-state-metrics exported the counts.
 	before := newHourlyFixture()
 	before.add(constant(1), "__name__", endpointMetric, "namespace", "shop", "endpoint", "web")
@@ -288,14 +324,17 @@ func TestHourlyOfManyAsksInParts(t *testing.T) {
 			w.cpu(ns, pod, "app", constant(0.5))
 		}
 	}
+
 	s := w.source(t, func(c *Config) { c.MaxSamples = 1000 })
 	list, err := s.Capabilities().Hourly.Hourly(t.Context(), metrics.HourlyRequest{Metric: metrics.PodCPU, End: w.grid.End, Hours: 400})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(list) != 12 || s.Stats().Splits == 0 {
 		t.Errorf("%d series, %d splits", len(list), s.Stats().Splits)
 	}
+
 	for _, h := range list {
 		if h.Key.Workload != (workload.Ref{Namespace: h.Key.Workload.Namespace, APIVersion: "apps/v1", Kind: "StatefulSet", Name: "x"}) || h.Values[399] < 0.49 {
 			t.Errorf("%+v", h)

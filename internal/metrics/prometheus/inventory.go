@@ -77,19 +77,26 @@ func (t *ClusterState) readInventory(ctx context.Context) (*inventory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inventory: %w", err)
 	}
+
 	from := now.Add(-inventoryWindow)
 	in, err := t.scopeOf(ctx, t.namespaces, sel, from, now)
 	if err != nil {
 		return nil, fmt.Errorf("inventory: %w", err)
 	}
+
 	owners, err := t.owners.read(ctx, from, now, in)
 	if err != nil {
 		return nil, fmt.Errorf("inventory: %w", err)
 	}
+
 	inv := &inventory{
-		at: now, owners: owners,
-		byRef: map[workload.Ref]*workloadTally{}, pods: map[objectName]*podTally{}, ended: map[objectName]bool{},
+		at:     now,
+		owners: owners,
+		byRef:  map[workload.Ref]*workloadTally{},
+		pods:   map[objectName]*podTally{},
+		ended:  map[objectName]bool{},
 	}
+
 	const byResource = "namespace, pod, container, resource"
 	for _, m := range []struct {
 		metric, by string
@@ -109,12 +116,15 @@ func (t *ClusterState) readInventory(ctx context.Context) (*inventory, error) {
 			for _, sample := range list {
 				m.add(sample)
 			}
+
 			return err
 		})
+
 		if err != nil {
 			return nil, fmt.Errorf("inventory: %s: %w", m.metric, err)
 		}
 	}
+
 	return inv, nil
 }
 
@@ -126,10 +136,12 @@ func (t *ClusterState) inventoryTime(ctx context.Context, sel string) (time.Time
 	if err != nil || len(list) > 0 {
 		return now, err
 	}
+
 	last, err := t.newest(ctx, sel, now)
 	if err != nil || last.IsZero() {
 		return now, err
 	}
+
 	return last, nil
 }
 
@@ -146,23 +158,27 @@ func (v *inventory) find(l metrics.Labels, role workload.Role) (*containerTally,
 	if pod.namespace == "" || pod.name == "" || l["container"] == "" || v.ended[pod] {
 		return nil, nil
 	}
+
 	one := v.pods[pod]
 	if one == nil {
 		one = &podTally{requests: map[string]cost.Amounts{}}
 		one.owner, one.node = v.owners.resolve(pod.namespace, pod.name)
 		v.pods[pod] = one
 	}
+
 	t := v.byRef[one.owner]
 	if t == nil {
 		t = &workloadTally{pods: map[string]bool{}, containers: map[string]*containerTally{}}
 		v.byRef[one.owner] = t
 	}
+
 	t.pods[pod.name] = true
 	c := t.containers[l["container"]]
 	if c == nil {
 		c = &containerTally{role: role, amounts: map[amountKey]map[int64]int{}}
 		t.containers[l["container"]] = c
 	}
+
 	return c, one
 }
 
@@ -175,42 +191,53 @@ func (v *inventory) addContainer(role workload.Role, s metrics.Sample) {
 
 // addAmount records a request or a limit.
 func (v *inventory) addAmount(role workload.Role, limit bool, s metrics.Sample) {
-	resource, value := s.Labels["resource"], s.Value
+	resource := s.Labels["resource"]
+	value := s.Value
+
 	isGPU := slices.Contains(gpuResources(), resource)
 	if resource != "cpu" && resource != "memory" && !isGPU || !(value >= 0 && value <= maxAmount) {
 		return
 	}
+
 	c, pod := v.find(s.Labels, role)
 	if c == nil {
 		return
 	}
+
 	if !limit {
 		v.requests++
 		amounts := pod.requests[s.Labels["container"]]
 		setAmount(&amounts, resource, value)
 		pod.requests[s.Labels["container"]] = amounts
 	}
+
 	if isGPU {
 		return
 	}
+
 	if resource == "cpu" {
 		value *= 1000
 	}
+
 	key := amountKey{resource: resource, limit: limit}
 	if c.amounts[key] == nil {
 		c.amounts[key] = map[int64]int{}
 	}
+
 	c.amounts[key][int64(math.Round(value))]++
 }
 
 // mostFrequent returns the amount that most pods have, the larger of equally frequent ones; 0 where no pod has any.
 func (c *containerTally) mostFrequent(key amountKey) int64 {
-	best, votes := int64(0), 0
+	best := int64(0)
+	votes := 0
 	for value, n := range c.amounts[key] {
 		if n > votes || n == votes && value > best {
-			best, votes = value, n
+			best = value
+			votes = n
 		}
 	}
+
 	return best
 }
 
@@ -230,15 +257,23 @@ func (v *inventory) workloads() []workload.Workload {
 		for _, init := range []bool{true, false} {
 			for _, n := range slices.Sorted(maps.Keys(t.containers)) {
 				if c := t.containers[n]; (c.role != workload.App) == init {
-					w.Containers = append(w.Containers, workload.Container{Name: n, Role: c.role, Requests: c.resources(false), Limits: c.resources(true)})
+					w.Containers = append(w.Containers, workload.Container{
+						Name:     n,
+						Role:     c.role,
+						Requests: c.resources(false),
+						Limits:   c.resources(true),
+					})
 				}
 			}
 		}
+
 		out = append(out, w)
 	}
+
 	slices.SortFunc(out, func(a, b workload.Workload) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
+
 	return out
 }
 
@@ -254,16 +289,20 @@ func (v *inventory) clusterPods() []workload.Pod {
 				first = maxAmounts(first, a)
 				continue
 			}
+
 			one.Requests.CPU += a.CPU
 			one.Requests.Memory += a.Memory
 			one.Requests.GPU += a.GPU
 		}
+
 		one.Requests = maxAmounts(one.Requests, first)
 		out = append(out, one)
 	}
+
 	slices.SortFunc(out, func(a, b workload.Pod) int {
 		return cmp.Or(cmp.Compare(a.Owner.Namespace, b.Owner.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+
 	return out
 }
 

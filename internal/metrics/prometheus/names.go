@@ -24,12 +24,15 @@ func ownerFromName(namespace, pod string) workload.Ref {
 	if !ok {
 		return newRef(namespace, "Pod", pod)
 	}
+
 	if !isSuffix(last) {
 		if isNumber(last) {
 			return newRef(namespace, "StatefulSet", base)
 		}
+
 		return newRef(namespace, "Pod", pod)
 	}
+
 	owner, middle, ok := cutLast(base)
 	switch {
 	case !ok:
@@ -41,6 +44,7 @@ func ownerFromName(namespace, pod string) workload.Ref {
 	case isNumber(middle):
 		return newRef(namespace, "Job", owner)
 	}
+
 	return newRef(namespace, "DaemonSet", base)
 }
 
@@ -50,6 +54,7 @@ func cutLast(name string) (before, after string, ok bool) {
 	if i <= 0 || i == len(name)-1 {
 		return "", "", false
 	}
+
 	return name[:i], name[i+1:], true
 }
 
@@ -69,6 +74,7 @@ func onlyOf(s, letters string) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -85,5 +91,6 @@ func newRef(namespace, kind, name string) workload.Ref {
 	case "Rollout":
 		r.APIVersion = "argoproj.io/v1alpha1"
 	}
+
 	return r
 }

@@ -33,12 +33,14 @@ func (s *Source) Constraints(ctx context.Context) (workload.Constraints, error) 
 	if err != nil {
 		return workload.Constraints{}, fmt.Errorf("the largest node: %w", err)
 	}
+
 	var out workload.Constraints
 	for _, sample := range list {
 		v := sample.Value
 		if !(v > 0 && v <= maxAmount) {
 			continue
 		}
+
 		switch sample.Labels["resource"] {
 		case "cpu":
 			out.MaxCPU = series.MilliCPU(math.Round(v * 1000))
@@ -46,6 +48,7 @@ func (s *Source) Constraints(ctx context.Context) (workload.Constraints, error) 
 			out.MaxMemory = series.Bytes(v)
 		}
 	}
+
 	return out, nil
 }
 
@@ -59,6 +62,7 @@ func (m nodesByName) node(name string) *cost.Node {
 		n = &cost.Node{Name: name, Labels: map[string]string{}}
 		m[name] = n
 	}
+
 	return n
 }
 
@@ -69,19 +73,24 @@ func (t *ClusterState) nodes(ctx context.Context, inv *inventory, keys []string)
 	if err != nil {
 		return nil, fmt.Errorf("nodes: %w", err)
 	}
+
 	for _, i := range infos {
 		byName.node(i.Labels["node"])
 	}
+
 	if err := t.nodeSizes(ctx, inv, byName); err != nil {
 		return nil, err
 	}
+
 	if err := t.nodeLabels(ctx, inv, keys, byName); err != nil {
 		return nil, err
 	}
+
 	out := make([]cost.Node, 0, len(byName))
 	for _, n := range byName {
 		out = append(out, *n)
 	}
+
 	slices.SortFunc(out, func(a, b cost.Node) int { return cmp.Compare(a.Name, b.Name) })
 	return out, nil
 }
@@ -94,6 +103,7 @@ func (t *ClusterState) nodeSizes(ctx context.Context, inv *inventory, byName nod
 		if err != nil {
 			return fmt.Errorf("sizes of nodes: %w", err)
 		}
+
 		sized := false
 		for _, size := range sizes {
 			if n := byName.node(size.Labels["node"]); n != nil && size.Value >= 0 && size.Value <= maxAmount {
@@ -101,13 +111,16 @@ func (t *ClusterState) nodeSizes(ctx context.Context, inv *inventory, byName nod
 				sized = true
 			}
 		}
+
 		if sized {
 			return nil
 		}
+
 		if metric == capacityMetric {
 			t.addMissing(capacityMetric + ": the sizes of nodes come from " + allocatableMetric + ", without the part that is reserved for the system")
 		}
 	}
+
 	t.addMissing("sizes of nodes: neither " + capacityMetric + " nor " + allocatableMetric + " is there, so no node has a price")
 	return nil
 }
@@ -118,32 +131,38 @@ func (t *ClusterState) nodeLabels(ctx context.Context, inv *inventory, keys []st
 	if err != nil {
 		return fmt.Errorf("labels of nodes: %w", err)
 	}
+
 	exported := map[string][]string{}
 	invalid := regexp.MustCompile(`[^a-zA-Z0-9_]`)
 	for _, key := range keys {
 		name := labelPrefix + invalid.ReplaceAllString(key, "_")
 		exported[name] = append(exported[name], key)
 	}
+
 	labelled := map[string]bool{}
 	for _, sample := range list {
 		n := byName[sample.Labels["node"]]
 		if n == nil {
 			continue
 		}
+
 		for label, value := range sample.Labels {
 			if !strings.HasPrefix(label, labelPrefix) {
 				continue
 			}
+
 			labelled[n.Name] = true
 			for _, key := range exported[label] {
 				n.Labels[key] = value
 			}
 		}
 	}
+
 	if without := len(byName) - len(labelled); without > 0 && len(keys) > 0 {
 		t.addMissing(fmt.Sprintf("%s: the labels of %d of %d nodes are not known, so these have the price of nodes without labels; "+
 			"start kube-state-metrics with --metric-labels-allowlist=nodes=[*]", nodeLabelsMetric, without, len(byName)))
 	}
+
 	return nil
 }
 

@@ -17,21 +17,25 @@ func inOrder[T any](ctx context.Context, workers int, jobs []func(context.Contex
 		value T
 		err   error
 	}
+
 	return func(yield func(T, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		var running sync.WaitGroup
 		defer running.Wait()
 		defer cancel()
+
 		slots := make(chan struct{}, workers)
 		queue := make(chan chan result, workers)
 		running.Go(func() {
 			defer close(queue)
+
 			for _, run := range jobs {
 				select {
 				case slots <- struct{}{}:
 				case <-ctx.Done():
 					return
 				}
+
 				done := make(chan result, 1)
 				queue <- done // Never blocks, as the job holds a slot.
 				running.Go(func() {
@@ -40,16 +44,20 @@ func inOrder[T any](ctx context.Context, workers int, jobs []func(context.Contex
 				})
 			}
 		})
+
 		for done := range queue {
 			r := <-done
 			if r.err == nil && ctx.Err() != nil {
 				r.err = context.Cause(ctx)
 			}
+
 			if !yield(r.value, r.err) || r.err != nil {
 				return
 			}
+
 			<-slots
 		}
+
 		if ctx.Err() != nil {
 			var none T
 			yield(none, context.Cause(ctx))
@@ -71,12 +79,15 @@ func newInterner() *interner { return &interner{known: map[string]string{}} }
 func (n *interner) intern(b []byte) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+
 	if s, ok := n.known[string(b)]; ok {
 		return s
 	}
+
 	s := string(b)
 	if len(n.known) < maxInterned {
 		n.known[s] = s
 	}
+
 	return s
 }

@@ -17,12 +17,15 @@ func TestOwnerCache(t *testing.T) {
 		for i := range n {
 			o.pods[objectName{"shop", strconv.Itoa(i)}] = owner{"ReplicaSet", "web"}
 		}
+
 		return o
 	}
+
 	shop := scope{names: []string{"shop"}}
 	var cache ownerCache
 	first := some(3)
 	cache.add(midnight, end, shop, first)
+
 	for name, c := range map[string]struct {
 		from, to time.Time
 		in       scope
@@ -40,6 +43,7 @@ func TestOwnerCache(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+
 	cache.add(midnight, end, scope{all: true, names: []string{"a"}}, first)
 	if cache.find(midnight, end, scope{all: true, names: []string{"b"}}) != first {
 		t.Error("the owners of all namespaces depend on which were met")
@@ -47,17 +51,22 @@ func TestOwnerCache(t *testing.T) {
 	if cache.find(midnight, end, scope{names: []string{"shop"}}) != first || !(scope{all: true}).covers(shop) {
 		t.Error("the owners of all namespaces are not those of one")
 	}
+
 	two := scope{names: []string{"bank", "shop"}}
 	if !two.covers(shop) || !two.covers(scope{}) || shop.covers(two) || two.covers(scope{all: true}) {
 		t.Error("some namespaces, and which others they hold")
 	}
+
 	large := some(maxCachedOwners)
 	cache.add(midnight.AddDate(0, 0, 1), end.AddDate(0, 0, 1), shop, large)
+
 	if cache.find(midnight.AddDate(0, 0, 1), end.AddDate(0, 0, 1), shop) != nil {
 		t.Error("more is kept than is allowed")
 	}
+
 	var none *ownerCache
 	none.add(midnight, end, shop, first)
+
 	if none.find(midnight, end, shop) != nil {
 		t.Error("nothing is kept where nothing shall be")
 	}

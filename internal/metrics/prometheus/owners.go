@@ -48,9 +48,14 @@ func (r *ownerReader) read(ctx context.Context, from, to time.Time, in scope) (*
 	if o := r.cache.find(from, to, in); o != nil {
 		return o, nil
 	}
+
 	o := &owners{
-		pods: map[objectName]owner{}, nodes: map[objectName]string{}, replicaSets: map[objectName]owner{}, jobs: map[objectName]owner{},
+		pods:        map[objectName]owner{},
+		nodes:       map[objectName]string{},
+		replicaSets: map[objectName]owner{},
+		jobs:        map[objectName]owner{},
 	}
+
 	names := newInterner()
 	controllers := []Matcher{{Label: "owner_is_controller", Op: "!=", Value: "false"}}
 	for _, m := range []struct {
@@ -64,11 +69,19 @@ func (r *ownerReader) read(ctx context.Context, from, to time.Time, in scope) (*
 		// Provides nodes, and the owners of pods without kube_pod_owner.
 		{podInfoMetric, "pod", "created_by_kind", "created_by_name", "node", nil, o.pods},
 	} {
-		rows := &ownerRows{object: m.object, kind: m.kind, owner: m.owner, node: m.node, names: names}
+		rows := &ownerRows{
+			object: m.object,
+			kind:   m.kind,
+			owner:  m.owner,
+			node:   m.node,
+			names:  names,
+		}
+
 		err := r.eachBatch(ctx, in, func(namespaces []Matcher) error {
 			if err := r.present(ctx, r.expr.selector(m.metric, slices.Concat(namespaces, m.own)...), from, to, rows); err != nil {
 				return err
 			}
+
 			for _, row := range rows.list {
 				if _, known := m.into[row.object]; !known && row.owner.kind != "" {
 					m.into[row.object] = row.owner
@@ -77,12 +90,15 @@ func (r *ownerReader) read(ctx context.Context, from, to time.Time, in scope) (*
 					o.nodes[row.object] = row.node
 				}
 			}
+
 			return nil
 		})
+
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", m.metric, err)
 		}
 	}
+
 	r.cache.add(from, to, in, o)
 	return o, nil
 }
@@ -94,6 +110,7 @@ func (r *ownerReader) present(ctx context.Context, sel string, from, to time.Tim
 	if err == nil && len(rows.list) > 0 || err != nil && !isEndpointUnavailable(err) {
 		return err
 	}
+
 	query := fmt.Sprintf("max by (%s) (max_over_time(%s[%s]))", rows.by(), sel, promDuration(to.Sub(from)))
 	return r.client.query(ctx, instantPath, instantParams(query, to), "vector", rows)
 }
@@ -118,6 +135,7 @@ func (r *ownerRows) by() string {
 	if r.node != "" {
 		by += ", " + r.node
 	}
+
 	return by
 }
 
@@ -132,6 +150,7 @@ func (r *ownerRows) add(labels []label, _ []point) error {
 			row.object.namespace = r.names.intern(l.value)
 		case r.object:
 			row.object.name = string(l.value)
+
 		case r.kind:
 			row.owner.kind = r.names.intern(l.value)
 		case r.owner:
@@ -140,9 +159,11 @@ func (r *ownerRows) add(labels []label, _ []point) error {
 			row.node = r.names.intern(l.value)
 		}
 	}
+
 	if row.object.namespace != "" && row.object.name != "" {
 		r.list = append(r.list, row)
 	}
+
 	return nil
 }
 
@@ -151,10 +172,12 @@ func (r *ownerRows) add(labels []label, _ []point) error {
 func (o *owners) resolve(namespace, pod string) (workload.Ref, string) {
 	key := objectName{namespace, pod}
 	node := o.nodes[key]
+
 	by, ok := o.pods[key]
 	if !ok {
 		return ownerFromName(namespace, pod), node
 	}
+
 	switch by.kind {
 	case "<none>", "Node": // A pod without a controller, or a static pod.
 		return newRef(namespace, "Pod", pod), node
@@ -162,17 +185,21 @@ func (o *owners) resolve(namespace, pod string) (workload.Ref, string) {
 		if upper, ok := o.replicaSets[objectName{namespace, by.name}]; ok {
 			return upperOwner(namespace, by, upper), node
 		}
+
 		if base, hash, ok := cutLast(by.name); ok && isTemplateHash(hash) {
 			return newRef(namespace, "Deployment", base), node
 		}
+
 	case "Job":
 		if upper, ok := o.jobs[objectName{namespace, by.name}]; ok {
 			return upperOwner(namespace, by, upper), node
 		}
+
 		if base, minutes, ok := cutLast(by.name); ok && isNumber(minutes) && (len(minutes) == 8 || len(minutes) == 10) {
 			return newRef(namespace, "CronJob", base), node
 		}
 	}
+
 	return newRef(namespace, by.kind, by.name), node
 }
 
@@ -181,6 +208,7 @@ func upperOwner(namespace string, lower, upper owner) workload.Ref {
 	if upper.kind == "<none>" || upper.name == "" {
 		return newRef(namespace, lower.kind, lower.name)
 	}
+
 	return newRef(namespace, upper.kind, upper.name)
 }
 
@@ -205,13 +233,16 @@ func (k *ownerCache) find(from, to time.Time, in scope) *owners {
 	if k == nil {
 		return nil
 	}
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	for _, e := range k.entries {
 		if !e.from.After(from) && !e.to.Before(to) && e.scope.covers(in) {
 			return e.owners
 		}
 	}
+
 	return nil
 }
 
@@ -220,12 +251,15 @@ func (k *ownerCache) add(from, to time.Time, in scope, o *owners) {
 	if k == nil {
 		return
 	}
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	n := len(o.pods) + len(o.nodes) + len(o.replicaSets) + len(o.jobs)
 	if k.objects+n > maxCachedOwners {
 		return
 	}
+
 	k.objects += n
 	k.entries = append(k.entries, ownerCacheEntry{from, to, in, o})
 }

@@ -32,6 +32,7 @@ func (u usageQuery) matchers() []Matcher {
 	if u.endings != "" {
 		out = append(out, Matcher{Label: "pod", Op: "=~", Value: ".*[" + u.endings + "]"})
 	}
+
 	return out
 }
 
@@ -42,24 +43,32 @@ func (u usageQuery) end(step time.Duration) time.Time {
 // split halves a query that the server rejected as too large. Limits on the number of series require fewer pods, all other limits a shorter
 // time; a query that cannot be halved one way is halved the other way. The halves stay in time order. ok is false where neither is possible.
 func (u usageQuery) split(step time.Duration, bySeries bool) (halves []usageQuery, ok bool) {
-	a, b := u, u
+	a := u
+	b := u
+
 	endings := u.endings
 	if endings == "" {
 		endings = nameEndings
 	}
+
 	switch {
 	case len(u.namespaces) > 1:
 		n := len(u.namespaces) / 2
-		a.namespaces, b.namespaces = u.namespaces[:n], u.namespaces[n:]
+		a.namespaces = u.namespaces[:n]
+		b.namespaces = u.namespaces[n:]
 	case u.cells > 1 && (!bySeries || len(endings) == 1):
 		a.cells = u.cells / 2
-		b.from, b.cells = u.from.Add(time.Duration(a.cells)*step), u.cells-a.cells
+		b.from = u.from.Add(time.Duration(a.cells) * step)
+		b.cells = u.cells - a.cells
+
 	case len(endings) > 1:
 		n := len(endings) / 2
-		a.endings, b.endings = endings[:n], endings[n:]
+		a.endings = endings[:n]
+		b.endings = endings[n:]
 	default:
 		return nil, false
 	}
+
 	return []usageQuery{a, b}, true
 }
 
@@ -78,12 +87,15 @@ func (e estimates) samples(namespace string, from time.Time, cells int, step tim
 	sum, n := 0.0, 0
 	for i, v := range s.Values {
 		if t := s.Time(i); t.Add(s.Step).After(from) && t.Before(to) && !series.IsGap(v) {
-			sum, n = sum+v, n+1
+			sum = sum + v
+			n = n + 1
 		}
 	}
+
 	if n == 0 {
 		return cells
 	}
+
 	return max(cells, int(sum/float64(n)*float64(cells)))
 }
 
@@ -96,28 +108,41 @@ func planQueries(namespaces []string, from, to time.Time, step time.Duration, es
 		if end.After(to) {
 			end = to
 		}
+
 		out = append(out, planDay(namespaces, start, int(end.Sub(start)/step), step, est, cfg)...)
 		start = end
 	}
+
 	return out
 }
 
 func planDay(namespaces []string, from time.Time, cellCount int, step time.Duration, est estimates, cfg Config) []usageQuery {
 	var out []usageQuery
-	shared, sum, length := []string(nil), 0, 0
+	shared := []string(nil)
+	sum := 0
+	length := 0
+
 	flush := func() {
 		if len(shared) > 0 {
 			out = append(out, shards(usageQuery{from: from, cells: cellCount, namespaces: shared}, sum, step, cfg)...)
 		}
-		shared, sum, length = nil, 0, 0
+
+		shared = nil
+		sum = 0
+		length = 0
 	}
+
 	for _, ns := range namespaces {
 		n := est.samples(ns, from, cellCount, step)
 		if sum+n > cfg.MaxSamples || length+len(ns)+1 > maxMatcher {
 			flush()
 		}
-		shared, sum, length = append(shared, ns), sum+n, length+len(ns)+1
+
+		shared = append(shared, ns)
+		sum = sum + n
+		length = length + len(ns) + 1
 	}
+
 	flush()
 	return out
 }
@@ -128,11 +153,14 @@ func shards(u usageQuery, samples int, step time.Duration, cfg Config) []usageQu
 	parts = min(parts, u.cells)
 	out := make([]usageQuery, 0, parts)
 	for i := range parts {
-		a, b := u.cells*i/parts, u.cells*(i+1)/parts
+		a := u.cells * i / parts
+		b := u.cells * (i + 1) / parts
 		part := u
-		part.from, part.cells = u.from.Add(time.Duration(a)*step), b-a
+		part.from = u.from.Add(time.Duration(a) * step)
+		part.cells = b - a
 		out = append(out, part)
 	}
+
 	return out
 }
 
@@ -163,25 +191,32 @@ func (d *intervalDetector) scrapeInterval(ctx context.Context, metric string, at
 	d.mu.Lock()
 	value, measuredAt := d.value, d.measuredAt
 	d.mu.Unlock()
+
 	if !measuredAt.IsZero() && d.now().Sub(measuredAt) < intervalLifetime {
 		return value, true, nil
 	}
+
 	for _, window := range []time.Duration{time.Hour, day} {
 		value, err := d.measure(ctx, metric, at, window)
 		if err != nil {
 			return 0, false, fmt.Errorf("finding the scrape interval: %w", err)
 		}
+
 		if value == 0 {
 			continue
 		}
+
 		if value, err = d.longestRecent(ctx, metric, at, value); err != nil {
 			return 0, false, fmt.Errorf("finding the scrape interval of earlier days: %w", err)
 		}
+
 		d.mu.Lock()
 		d.value, d.measuredAt = value, d.now()
 		d.mu.Unlock()
+
 		return value, true, nil
 	}
+
 	return defaultInterval, false, nil
 }
 
@@ -195,10 +230,12 @@ func (d *intervalDetector) longestRecent(ctx context.Context, metric string, at 
 		counts = append(counts, fmt.Sprintf(`label_replace(max(count_over_time(%s[1h] offset %s)), "look", "%d", "", "")`,
 			d.expr.containers(metric), promDuration(days*day), days))
 	}
+
 	found, err := d.Instant(ctx, strings.Join(counts, " or "), at)
 	if err != nil {
 		return 0, err
 	}
+
 	longest := current
 	for _, c := range found {
 		before := time.Duration(float64(time.Hour) / c.Value).Round(time.Second)
@@ -206,6 +243,7 @@ func (d *intervalDetector) longestRecent(ctx context.Context, metric string, at 
 			longest = before
 		}
 	}
+
 	return longest, nil
 }
 
@@ -216,15 +254,18 @@ func (d *intervalDetector) measure(ctx context.Context, metric string, at time.T
 	if err != nil || len(few) == 0 {
 		return 0, err
 	}
+
 	pods := map[string]bool{}
 	for _, sample := range few {
 		pods[sample.Labels["pod"]] = true
 	}
+
 	raw := &distances{}
 	query := d.expr.containers(metric, OneOf("pod", slices.Sorted(maps.Keys(pods)))) + "[" + promDuration(window) + "]"
 	if err := d.client.query(ctx, instantPath, instantParams(query, at), "matrix", raw); err != nil {
 		return 0, wrapQueryError("query", query, err)
 	}
+
 	return raw.median(), nil
 }
 
@@ -239,6 +280,7 @@ func (d *distances) add(_ []label, points []point) error {
 			d.ms = append(d.ms, gap)
 		}
 	}
+
 	return nil
 }
 
@@ -247,6 +289,7 @@ func (d *distances) median() time.Duration {
 	if len(d.ms) == 0 {
 		return 0
 	}
+
 	slices.Sort(d.ms)
 	median := time.Duration(d.ms[len(d.ms)/2]) * time.Millisecond
 	return max(time.Second, median.Round(time.Second))

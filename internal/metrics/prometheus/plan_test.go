@@ -43,6 +43,7 @@ func TestParseMatchers(t *testing.T) {
 			t.Errorf("%q: %s, want %s", in, text, want)
 		}
 	}
+
 	for in, want := range map[string]string{
 		"cluster": "must be name=value", "=x": "label name", "a-b=c": "label name", `a="b`: "without its end", `a="b"c=d`: "expected a comma",
 		"a!b": "operator", "a=~(": "missing closing", `a="\q"`: "without its end", "9a=b": "label name", "a=b,,c=d": "label name",
@@ -57,16 +58,20 @@ func FuzzParseMatchers(f *testing.F) {
 	for _, seed := range []string{"a=b", `a="x,y",b!=c`, `a=~"x|y"`, "a=b=c,"} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, in string) {
 		got, err := ParseMatchers(in)
 		if err != nil {
 			return
 		}
+
 		text := strings.Trim(selector("", got...), "{}")
 		again, err := ParseMatchers(text)
+
 		if text == "" {
 			return
 		}
+
 		if err != nil || !slices.Equal(got, again) {
 			t.Errorf("%q gives %s, which reads %v, %v", in, text, again, err)
 		}
@@ -111,6 +116,7 @@ func TestResolve(t *testing.T) {
 		replicaSets: map[objectName]owner{{"ns", "web-1"}: {"Deployment", "web"}, {"ns", "roll-1"}: {"Rollout", "roll"}, {"ns", "own"}: {"<none>", "<none>"}},
 		jobs:        map[objectName]owner{{"ns", "j-1"}: {"CronJob", "cron"}},
 	}
+
 	for pod, want := range map[string]string{
 		"p-rs": "apps/v1 Deployment web n1", "p-rs2": "apps/v1 Deployment api ", "p-rs3": "apps/v1 ReplicaSet bare ",
 		"p-rs4": "argoproj.io/v1alpha1 Rollout roll ", "p-rs5": "apps/v1 ReplicaSet own ",
@@ -162,6 +168,7 @@ func flat(from time.Time, counts map[string]float64) estimates {
 		}
 		e.byNamespace[ns] = s
 	}
+
 	return e
 }
 
@@ -170,6 +177,7 @@ func TestPlanUnitsKeepsTheFormula(t *testing.T) {
 	from := today.Add(-2 * day)
 	cfg := DefaultConfig()
 	cfg.MaxSamples = 100_000
+
 	counts := map[string]float64{"big": 1000, "medium": 300}
 	names := []string{"big", "medium"}
 	for i := range 500 {
@@ -177,23 +185,28 @@ func TestPlanUnitsKeepsTheFormula(t *testing.T) {
 		counts[ns] = 1
 		names = append(names, ns)
 	}
+
 	units := planQueries(names, from.Add(6*time.Hour), today.Add(3*time.Hour), step, flat(from, counts), cfg)
 	covered := map[string]time.Duration{}
+
 	formula := 0
 	for _, n := range names {
 		for _, cells := range []float64{216, 288, 36} {
 			formula += int(math.Ceil(counts[n] * cells / float64(cfg.MaxSamples)))
 		}
 	}
+
 	for i, u := range units {
 		if len(strings.Join(u.namespaces, "|")) > maxMatcher || u.cells > cfg.MaxPoints || u.cells < 1 {
 			t.Errorf("unit %d: %d cells of %d namespaces", i, u.cells, len(u.namespaces))
 		}
+
 		sum := 0.0
 		for _, ns := range u.namespaces {
 			sum += counts[ns] * float64(u.cells)
 			covered[ns] += time.Duration(u.cells) * step
 		}
+
 		if sum > float64(cfg.MaxSamples)*1.01 {
 			t.Errorf("unit %d has %v samples, more than %d", i, sum, cfg.MaxSamples)
 		}
@@ -201,11 +214,13 @@ func TestPlanUnitsKeepsTheFormula(t *testing.T) {
 			t.Errorf("unit %d from %v to %v crosses midnight", i, u.from, last)
 		}
 	}
+
 	for _, ns := range names {
 		if covered[ns] != 45*time.Hour {
 			t.Errorf("%s is covered for %v, want 45h", ns, covered[ns])
 		}
 	}
+
 	if len(units) > formula || len(units) > 3*10 {
 		t.Errorf("%d queries, the formula allows %d and small namespaces share", len(units), formula)
 	}
@@ -218,6 +233,7 @@ func TestSplitCoversTheWhole(t *testing.T) {
 		min int
 		end rune
 	}
+
 	for _, series := range []bool{false, true} {
 		var leaves []usageQuery
 		var cut func(u usageQuery)
@@ -227,10 +243,12 @@ func TestSplitCoversTheWhole(t *testing.T) {
 				leaves = append(leaves, u)
 				return
 			}
+
 			for _, h := range halves {
 				cut(h)
 			}
 		}
+
 		cut(usageQuery{from: today, cells: 5, namespaces: []string{"a", "b", "c"}})
 		seen := map[cell]int{}
 		for _, u := range leaves {
@@ -239,6 +257,7 @@ func TestSplitCoversTheWhole(t *testing.T) {
 			}
 			seen[cell{u.namespaces[0], int(u.from.Sub(today) / step), rune(u.endings[0])}]++
 		}
+
 		if want := 3 * 5 * len(nameEndings); len(seen) != want || len(leaves) != want {
 			t.Errorf("%d leaves with %d cells, want %d", len(leaves), len(seen), want)
 		}
@@ -260,6 +279,7 @@ func TestInOrderReturnsInOrder(t *testing.T) {
 	for i := range release {
 		release[i] = make(chan struct{})
 	}
+
 	// Within a window of slots, the later job always ends first.
 	jobs := make([]job, n)
 	for i := range jobs {
@@ -267,17 +287,21 @@ func TestInOrderReturnsInOrder(t *testing.T) {
 			if i%2 == 0 && i+1 < n {
 				<-release[i+1]
 			}
+
 			close(release[i])
 			return nil
 		})
 	}
+
 	var got []int
 	for i, err := range inOrder(t.Context(), 4, jobs) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got = append(got, i)
 	}
+
 	if !slices.IsSorted(got) || len(got) != n {
 		t.Errorf("returned %v", got)
 	}
@@ -288,10 +312,13 @@ func TestInOrderReturnsInOrder(t *testing.T) {
 	for _, err := range inOrder(t.Context(), 3, []job{
 		jobOf(0, nothing), jobOf(1, func() error { return boom }), jobOf(2, nothing),
 	}) {
-		if failure = err; err == nil {
+		failure = err
+
+		if err == nil {
 			returned++
 		}
 	}
+
 	if !errors.Is(failure, boom) || returned != 1 {
 		t.Errorf("error %v after %d results, want boom after 1", failure, returned)
 	}
@@ -305,30 +332,37 @@ func TestTableDropsWhatCannotBe(t *testing.T) {
 		for i := 0; i < len(pairs); i += 2 {
 			out = append(out, label{[]byte(pairs[i]), []byte(pairs[i+1])})
 		}
+
 		return out
 	}
+
 	whole := labels("namespace", "n", "pod", "p", "container", "c")
 	add := func(l []label, points ...point) {
 		t.Helper()
+
 		if err := tab.add(l, points); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	add(whole,
 		point{60_000, math.NaN()}, point{120_000, 1}, point{120_000, 2}, point{300_000, 4}, point{240_000, -1},
 		point{0, 9}, point{360_000, 9}, point{61_000, 9}, point{math.MinInt64, 9}, point{math.MaxInt64, 9})
 	add(whole, point{60_000, 7})                                                            // the same container again
 	add(labels("namespace", "n", "pod", "p"), point{60_000, 7})                             // no container
 	add(labels("namespace", "n", "pod", "q", "container", "c"), point{60_000, math.Inf(1)}) // nothing good
+
 	if len(tab.rows) != 1 || tab.rows[0].first != 1 {
 		t.Fatalf("rows %+v", tab.rows)
 	}
+
 	if got := fmt.Sprint(tab.values); got != "[2 NaN NaN 4]" {
 		t.Errorf("values %s", got)
 	}
 	if tab.invalid != 8+1+1+1 {
 		t.Errorf("%d invalid, want 11", tab.invalid)
 	}
+
 	tab.maxValues = 5
 	if err := tab.add(labels("namespace", "n", "pod", "r", "container", "c"), []point{{60_000, 1}, {300_000, 1}}); !errors.Is(err, errTooMany) {
 		t.Errorf("error %v, want too many", err)
@@ -373,23 +407,30 @@ func TestInOrderEnds(t *testing.T) {
 		ended.Add(1)
 		return 1, context.Cause(ctx)
 	}
+
 	for range inOrder(t.Context(), 2, []job{jobOf(0, nothing), waiting}) {
 		break // The consumer stops, which cancels the running job.
 	}
+
 	if ended.Load() != 1 {
 		t.Error("a job outlives its consumer")
 	}
+
 	boom := errors.New("boom")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
+
 	results := 0
 	var failure error
 	for _, err := range inOrder(ctx, 2, []job{jobOf(0, nothing), jobOf(1, nothing), jobOf(2, nothing)}) {
-		if failure = err; err == nil {
+		failure = err
+
+		if err == nil {
 			results++
 		}
 		cancel(boom)
 	}
+
 	if !errors.Is(failure, boom) || results != 1 {
 		t.Errorf("error %v after %d results, want the cause of the cancellation after 1", failure, results)
 	}
@@ -404,15 +445,19 @@ func TestInOrderHoldsFewResults(t *testing.T) {
 			n := held.Add(1)
 			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 			}
+
 			return nil
 		})
 	}
+
 	for _, err := range inOrder(t.Context(), workers, jobs) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		held.Add(-1)
 	}
+
 	if most.Load() > workers {
 		t.Errorf("%d results held, want at most %d", most.Load(), workers)
 	}
@@ -429,6 +474,7 @@ func TestUsageRefusesNonsense(t *testing.T) {
 			t.Errorf("%+v: want an error", req)
 		}
 	}
+
 	if diff := cmp.Diff(metrics.Stats{}, s.Stats()); diff != "" {
 		t.Errorf("nothing was to be sent: %s", diff)
 	}

@@ -28,6 +28,7 @@ func requiredMetrics() []metrics.MetricPresence {
 		noThrottling = "throttling is not seen: a container held down by its CPU limit looks as if it needed no more"
 		noNodeMemory = "memory of whole nodes is not known: no idle nodes, no load-aware scheduling; install node-exporter"
 	)
+
 	return []metrics.MetricPresence{
 		{Metric: cpuMetric, Required: true, Impact: "no CPU recommendations; " + noCadvisor},
 		{Metric: memoryMetric, Required: true, Impact: "no memory recommendations; " + noCadvisor},
@@ -70,6 +71,7 @@ func (p *prober) probe(ctx context.Context, withHistory bool) (metrics.SourceRep
 	if err := p.countSeries(ctx, &r, now); err != nil {
 		return r, err
 	}
+
 	at := now
 	if r.Metrics[0].Series+r.Metrics[1].Series == 0 {
 		// Scraping may have stopped; earlier samples still form a history.
@@ -77,6 +79,7 @@ func (p *prober) probe(ctx context.Context, withHistory bool) (metrics.SourceRep
 		if err != nil {
 			return r, fmt.Errorf("probing for the newest sample: %w", err)
 		}
+
 		if !newest.IsZero() {
 			at = newest
 			if err := p.countSeries(ctx, &r, at); err != nil {
@@ -84,26 +87,33 @@ func (p *prober) probe(ctx context.Context, withHistory bool) (metrics.SourceRep
 			}
 		}
 	}
+
 	var err error
 	if r.Server, err = p.serverVersion(ctx); err != nil {
 		return r, err
 	}
+
 	metric := memoryMetric
 	if r.Metrics[1].Series == 0 {
 		metric = cpuMetric
 	}
+
 	value, measured, err := p.intervals.scrapeInterval(ctx, metric, at)
 	if err != nil {
 		return r, err
 	}
+
 	if measured {
-		r.ScrapeInterval, r.Newest = value, at.UTC()
+		r.ScrapeInterval = value
+		r.Newest = at.UTC()
 	}
+
 	if measured && withHistory {
 		if err := p.findOldest(ctx, &r, metric, now); err != nil {
 			return r, fmt.Errorf("probing the age of the history: %w", err)
 		}
 	}
+
 	r.ClockSkew, _ = p.client.serverInfo()
 	r.Warnings = append(r.Warnings, p.warnings(r, now)...)
 	return r, nil
@@ -118,22 +128,27 @@ func (p *prober) countSeries(ctx context.Context, r *metrics.SourceReport, at ti
 	for i, m := range r.Metrics {
 		names[i] = m.Metric
 	}
+
 	present := p.expr.selector("", OneOf("__name__", names))
 	renamed := p.expr.selector(podOwnerMetric, Matcher{Label: "exported_namespace", Op: "!=", Value: ""})
+
 	query := fmt.Sprintf(`count by (__name__) (%s) or label_replace(count(%s), %q, "true", "", "")`, present, renamed, renamedLabels)
 	counts, err := p.Instant(ctx, query, at)
 	if err != nil {
 		return fmt.Errorf("probing which metrics there are: %w", err)
 	}
+
 	for _, c := range counts {
 		if i := slices.Index(names, c.Labels["__name__"]); i >= 0 {
 			r.Metrics[i].Series = int(c.Value)
 		}
+
 		if c.Labels[renamedLabels] != "" {
 			r.Warnings = append(r.Warnings, "kube-state-metrics is scraped without honorLabels, so its labels were renamed to exported_namespace, "+
 				"exported_pod and so on; set honorLabels: true in its scrape job, or owners, requests and limits are not found")
 		}
 	}
+
 	return nil
 }
 
@@ -145,10 +160,12 @@ func (p *prober) serverVersion(ctx context.Context) (string, error) {
 		Version     string `json:"version"`
 	}
 	err := p.client.fetchJSON(ctx, buildInfoPath, nil, &info)
+
 	var failure *Error
 	if err != nil && (!errors.As(err, &failure) || failure.Kind == Unreachable) {
 		return "", fmt.Errorf("reading the version of the server: %w", err)
 	}
+
 	flavour := info.Application
 	if _, host := p.client.serverInfo(); flavour == "" && host != "" {
 		flavour = "VictoriaMetrics"
@@ -159,6 +176,7 @@ func (p *prober) serverVersion(ctx context.Context) (string, error) {
 	if flavour != "" && info.Version != "" {
 		flavour += " " + info.Version
 	}
+
 	return sanitize(flavour), nil
 }
 
@@ -166,29 +184,37 @@ func (p *prober) serverVersion(ctx context.Context) (string, error) {
 func (p *prober) findOldest(ctx context.Context, r *metrics.SourceReport, metric string, now time.Time) error {
 	now = now.Truncate(time.Second)
 	query := "count(" + p.expr.containers(metric) + ")"
+
 	// VictoriaMetrics rounds the times of longer answers to multiples of the step.
 	first := now.Add(-probeHistory).Truncate(probeCoarse)
+
 	oldest, err := p.firstPoint(ctx, query, metrics.Window{Start: first, End: now.Add(time.Second), Step: probeCoarse})
 	if err != nil {
 		return err
 	}
+
 	if oldest.IsZero() {
 		oldest = now
 	}
+
 	if oldest.Equal(first) {
 		r.HistoryTruncated = true
 	} else {
 		// At whole steps before now, so that a history of whole days is not found some minutes shorter.
 		start := now.Add(-(now.Sub(oldest) + probeCoarse).Truncate(probeFine) - probeFine)
+
 		fine, err := p.firstPoint(ctx, query, metrics.Window{Start: start, End: oldest.Add(time.Second), Step: probeFine})
 		if err != nil {
 			return err
 		}
+
 		if !fine.IsZero() {
 			oldest = fine
 		}
 	}
-	r.Oldest, r.History = oldest.UTC(), now.Sub(oldest)
+
+	r.Oldest = oldest.UTC()
+	r.History = now.Sub(oldest)
 	return nil
 }
 
@@ -198,6 +224,7 @@ func (p *prober) firstPoint(ctx context.Context, query string, w metrics.Window)
 	if err != nil {
 		return time.Time{}, err
 	}
+
 	var first time.Time
 	for _, l := range list {
 		i := slices.IndexFunc(l.Values, func(v float64) bool { return v > 0 })
@@ -205,6 +232,7 @@ func (p *prober) firstPoint(ctx context.Context, query string, w metrics.Window)
 			first = l.Time(i)
 		}
 	}
+
 	return first, nil
 }
 
@@ -225,6 +253,7 @@ func (p *prober) warnings(r metrics.SourceReport, now time.Time) []string {
 			}
 		}
 	}
+
 	if r.ClockSkew.Abs() > maxClockSkew {
 		add("the server's clock differs from ours by %v: recent samples may be cut off; synchronise the clocks", r.ClockSkew.Round(time.Second))
 	}
@@ -234,8 +263,10 @@ func (p *prober) warnings(r metrics.SourceReport, now time.Time) []string {
 	if r.ScrapeInterval > 2*time.Minute {
 		add("containers are scraped every %v: peaks in between are not seen", r.ScrapeInterval)
 	}
+
 	for _, w := range p.client.statistics().Warnings {
 		add("the server warns: %s", sanitize(w))
 	}
+
 	return out
 }

@@ -42,6 +42,7 @@ func (q *queries) Instant(ctx context.Context, query string, at time.Time) ([]me
 	if err != nil {
 		return nil, err
 	}
+
 	valid := slices.DeleteFunc(all, func(s metrics.Sample) bool { return math.IsNaN(s.Value) || math.IsInf(s.Value, 0) })
 	q.client.count(func(s *metrics.Stats) { s.Invalid += int64(len(all) - len(valid)) })
 	return valid, nil
@@ -54,6 +55,7 @@ func (q *queries) Vector(ctx context.Context, query string, at time.Time) ([]met
 	if err := q.client.query(ctx, instantPath, instantParams(query, at), "vector", samples); err != nil {
 		return nil, wrapQueryError("instant query", query, err)
 	}
+
 	return samples.list, nil
 }
 
@@ -67,6 +69,7 @@ func (c *sampleCollector) add(labels []label, points []point) error {
 	for _, p := range points {
 		c.list = append(c.list, metrics.Sample{Labels: named, Time: time.UnixMilli(p.ms).UTC(), Value: p.value})
 	}
+
 	return nil
 }
 
@@ -75,6 +78,7 @@ func toLabels(labels []label) metrics.Labels {
 	for _, l := range labels {
 		out[string(l.name)] = string(l.value)
 	}
+
 	return out
 }
 
@@ -85,19 +89,33 @@ func (q *queries) Range(ctx context.Context, query string, w metrics.Window) ([]
 		return nil, fmt.Errorf("range query %s: must have a step of at least 1s and a start before the end, got %v from %v to %v",
 			truncateQuery(query), w.Step, w.Start, w.End)
 	}
+
 	points := int((w.End.Sub(w.Start) + w.Step - 1) / w.Step)
-	all := &grid{start: w.Start, step: w.Step, points: points, byName: map[string]*metrics.LabelledSeries{}}
+	all := &grid{
+		start:  w.Start,
+		step:   w.Step,
+		points: points,
+		byName: map[string]*metrics.LabelledSeries{},
+	}
+
 	for from := 0; from < points; from += q.client.cfg.MaxPoints {
 		if err := q.readShard(ctx, query, all, from, min(points-from, q.client.cfg.MaxPoints)); err != nil {
 			return nil, wrapQueryError("range query", query, err)
 		}
 	}
+
 	return all.sorted(), nil
 }
 
 // readShard reads some cells of the grid, in halves where the server rejects the query as too large.
 func (q *queries) readShard(ctx context.Context, query string, all *grid, from, n int) error {
-	part := &shard{grid: all, from: from, cells: n, maxCells: maxAnswer * q.client.cfg.MaxSamples}
+	part := &shard{
+		grid:     all,
+		from:     from,
+		cells:    n,
+		maxCells: maxAnswer * q.client.cfg.MaxSamples,
+	}
+
 	params := rangeParams(query, all.at(from), all.at(from+n-1), all.step)
 	err := q.client.query(ctx, rangePath, params, "matrix", part)
 	if isTooLarge(err) && n > 1 {
@@ -105,11 +123,14 @@ func (q *queries) readShard(ctx context.Context, query string, all *grid, from, 
 		if err := q.readShard(ctx, query, all, from, n/2); err != nil {
 			return err
 		}
+
 		return q.readShard(ctx, query, all, from+n/2, n-n/2)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	part.commit()
 	q.client.count(func(s *metrics.Stats) { s.Invalid += part.invalid })
 	return nil
@@ -130,6 +151,7 @@ func (g *grid) sorted() []metrics.LabelledSeries {
 	for _, name := range slices.Sorted(maps.Keys(g.byName)) {
 		out = append(out, *g.byName[name])
 	}
+
 	return out
 }
 
@@ -148,12 +170,16 @@ type shardSeries struct {
 	values []float64
 }
 
-func (p *shard) reset() { p.found, p.invalid = p.found[:0], 0 }
+func (p *shard) reset() {
+	p.found = p.found[:0]
+	p.invalid = 0
+}
 
 func (p *shard) add(labels []label, points []point) error {
 	if (len(p.found)+1)*p.cells > p.maxCells {
 		return errTooMany
 	}
+
 	f := shardSeries{labels: toLabels(labels), values: slices.Repeat([]float64{series.Gap()}, p.cells)}
 	f.name = labelsKey(f.labels)
 	cells := cellsOf(p.grid.at(p.from), p.grid.step, p.cells)
@@ -163,11 +189,13 @@ func (p *shard) add(labels []label, points []point) error {
 			p.invalid++
 			continue
 		}
+
 		if !series.IsGap(f.values[i]) {
 			p.invalid++
 		}
 		f.values[i] = pt.value
 	}
+
 	p.found = append(p.found, f)
 	return nil
 }
@@ -183,6 +211,7 @@ func (p *shard) commit() {
 			}
 			p.grid.byName[f.name] = whole
 		}
+
 		copy(whole.Values[p.from:], f.values)
 	}
 }
@@ -203,6 +232,7 @@ func (c cells) index(ms int64) (i int, ok bool) {
 	if offset < 0 || offset%c.step != 0 || offset/c.step >= int64(c.n) {
 		return 0, false
 	}
+
 	return int(offset / c.step), true
 }
 
@@ -212,6 +242,7 @@ func labelsKey(labels metrics.Labels) string {
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		b.WriteString(strconv.Quote(name) + strconv.Quote(labels[name]))
 	}
+
 	return b.String()
 }
 
@@ -236,6 +267,7 @@ func wrapQueryError(what, query string, err error) error {
 	if !errors.As(err, &e) || e.Kind == Refused || e.Kind == TooLarge {
 		return fmt.Errorf("%s %s: %w", what, truncateQuery(query), err)
 	}
+
 	return err
 }
 
@@ -245,5 +277,6 @@ func truncateQuery(query string) string {
 	if len(query) <= most {
 		return query
 	}
+
 	return query[:most] + "..."
 }

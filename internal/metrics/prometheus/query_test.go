@@ -21,13 +21,16 @@ func TestVectorLeavesNothingOut(t *testing.T) {
 			{"metric":{"instance":"b"},"value":[1700000000,"+Inf"]},
 			{"metric":{"instance":"c"},"value":[1700000000,"-1"]}]}}`))
 	}))
+
 	t.Cleanup(server.Close)
 	cfg := prometheus.DefaultConfig()
+
 	cfg.Address = server.URL
 	source, err := prometheus.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := source.Vector(t.Context(), "x", time.Unix(1700000000, 0))
 	if err != nil || len(got) != 3 || !math.IsNaN(got[0].Value) || !math.IsInf(got[1].Value, 1) || got[2].Value != -1 {
 		t.Errorf("%v, %v", got, err)

@@ -28,6 +28,7 @@ func TestAReleasedPrometheusReadsTheSame(t *testing.T) {
 	if _, err := promserver.WriteBlocks(t.Context(), data, w.grid, w.series); err != nil {
 		t.Fatal(err)
 	}
+
 	compareSources(t, w, metricstore.Prometheus(t, data, ""), comparison{relative: 1e-4, mean: 1e-4})
 }
 
@@ -45,14 +46,21 @@ func TestThanosReadsTheSame(t *testing.T) {
 	url, stopGateway := metricstore.Thanos(t, w.grid, w.series)
 	compareSources(t, w, url, comparison{relative: 1e-4, mean: 1e-4})
 	stopGateway()
-	source := newSource(t, url, func(c *Config) { c.MaxAttempts, c.Now = 1, func() time.Time { return w.grid.End } })
+	source := newSource(t, url, func(c *Config) {
+		c.MaxAttempts = 1
+		c.Now = func() time.Time { return w.grid.End }
+	})
+
 	rows := 0
 	var failure error
 	for _, err := range source.Capabilities().Usage.Usage(t.Context(), metrics.UsageRequest{Resource: metrics.CPU, Start: w.grid.Start, End: w.grid.End}) {
-		if rows++; err != nil {
+		rows++
+
+		if err != nil {
 			failure = err
 		}
 	}
+
 	if failure == nil {
 		t.Errorf("%d chunks without an error while the store of the older half is down", rows)
 	}
@@ -67,6 +75,7 @@ func TestMimirReadsTheSame(t *testing.T) {
 	compareSources(t, w, url, comparison{relative: 1e-4, mean: 1e-4}, func(c *Config) {
 		c.Headers = map[string]string{metricstore.TenantHeader: metricstore.Tenant}
 	})
+
 	_, err := newSource(t, url, nil).Probe(t.Context())
 	var failure *Error
 	if !errors.As(err, &failure) || failure.Kind != Denied || !strings.Contains(failure.Advice, metricstore.TenantHeader) {
@@ -80,6 +89,7 @@ func releasedFixture() *fixture {
 	w.memory("team-0", "db-0", "db", func(at time.Time) float64 { return 1e9 + float64(at.Unix()%86400)*1e4 })
 	w.owned(podOwnerMetric, "team-0", "pod", "db-0", "StatefulSet", "database", constant(1))
 	w.add(constant(1.5), "__name__", requestsMetric, "namespace", "team-0", "pod", "db-0", "container", "db", "resource", "cpu")
+
 	return w
 }
 
@@ -89,6 +99,7 @@ type comparison struct{ relative, absolute, mean float64 }
 // compareSources compares the embedded engine with a server at an address that has the same history.
 func compareSources(t *testing.T, w *fixture, address string, by comparison, changes ...func(*Config)) {
 	t.Helper()
+
 	embedded := w.source(t, nil)
 	released := newSource(t, address, func(c *Config) {
 		c.Now = func() time.Time { return w.grid.End }
@@ -96,10 +107,12 @@ func compareSources(t *testing.T, w *fixture, address string, by comparison, cha
 			change(c)
 		}
 	})
+
 	report, err := released.Probe(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Logf("compared with %s", report.Server)
 
 	almost := cmp.Comparer(func(a, b float64) bool {
@@ -111,6 +124,7 @@ func compareSources(t *testing.T, w *fixture, address string, by comparison, cha
 		if len(want) == 0 {
 			t.Errorf("no %s at all", resource)
 		}
+
 		got := readAll(t, released, req)
 		for key, s := range got {
 			// A series whose last window has one sample ends a step later where rate uses the sample before the window.
@@ -119,31 +133,40 @@ func compareSources(t *testing.T, w *fixture, address string, by comparison, cha
 				got[key] = s
 			}
 		}
+
 		// Servers extrapolate a rate to the ends of a series differently.
 		for _, h := range []history{want, got} {
 			for _, s := range h {
 				s.Values[0], s.Values[len(s.Values)-1] = 0, 0
 			}
 		}
+
 		if diff := cmp.Diff(want, got, almost); diff != "" {
 			t.Errorf("%s: %s", resource, diff)
 		}
+
 		worst := 0.0
 		for key, s := range want {
 			worst = max(worst, math.Abs(mean(got[key].Values)/mean(s.Values)-1))
 		}
-		if t.Logf("%s of %d containers: the means differ by %.4f %% at most", resource, len(want), 100*worst); worst > by.mean || math.IsNaN(worst) {
+
+		t.Logf("%s of %d containers: the means differ by %.4f %% at most", resource, len(want), 100*worst)
+
+		if worst > by.mean || math.IsNaN(worst) {
 			t.Errorf("%s: the means of a container differ by %.4f %%", resource, 100*worst)
 		}
 	}
+
 	want, err := embedded.Inventory(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := released.Inventory(t.Context(), nil)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" || len(want) == 0 {
 		t.Errorf("inventory of %d: %v %s", len(want), err, diff)
 	}
+
 	ours, err := embedded.Probe(t.Context())
 	if diff := cmp.Diff(ours, report, cmpopts.IgnoreFields(metrics.SourceReport{}, "Server", "ClockSkew", "Warnings")); err != nil || diff != "" {
 		t.Errorf("probe: %v %s", err, diff)
@@ -155,8 +178,10 @@ func mean(values []float64) float64 {
 	sum, n := 0.0, 0
 	for _, v := range values {
 		if !math.IsNaN(v) {
-			sum, n = sum+v, n+1
+			sum = sum + v
+			n = n + 1
 		}
 	}
+
 	return sum / float64(n)
 }

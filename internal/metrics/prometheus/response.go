@@ -37,8 +37,10 @@ func newBodyReader(resp *http.Response) (*bodyReader, error) {
 		if err != nil {
 			return nil, fmt.Errorf("decompressing the answer: %w", err)
 		}
+
 		b.r = z
 	}
+
 	return b, nil
 }
 
@@ -48,40 +50,59 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	if b.read += int64(n); b.read > maxBody {
 		return 0, &malformedError{what: fmt.Sprintf("the answer is larger than %d bytes", int64(maxBody))}
 	}
+
 	return n, err
 }
 
 // checkResponse rejects responses that are not JSON with status 200: redirects, errors and HTML.
 func checkResponse(resp *http.Response, body io.Reader, shown string) error {
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
-		e := &Error{Kind: NotPrometheus, URL: shown, Status: resp.StatusCode, Message: "redirected"}
+		e := &Error{
+			Kind:    NotPrometheus,
+			URL:     shown,
+			Status:  resp.StatusCode,
+			Message: "redirected",
+		}
+
 		e.Advice = "use the target address; a log-in page means that credentials are missing"
 		if to, err := resp.Location(); err == nil {
 			to.RawQuery, to.Fragment = "", ""
 			e.Message = "redirected to " + to.Redacted()
 		}
+
 		return e
 	}
+
 	if resp.StatusCode >= 400 {
 		errorType, message := readFailure(resp, body)
 		e := errorFromStatus(resp.StatusCode, errorType, message)
 		e.URL = shown
 		e.RetryAfter = retryAfter(resp)
+
 		return e
 	}
+
 	if isHTML(resp.Header.Get("Content-Type")) {
 		_, message := readFailure(resp, body)
 		return &Error{
-			Kind: NotPrometheus, URL: shown, Status: resp.StatusCode, Message: "a web page instead of JSON: " + message,
-			Advice: "the address is that of a user interface or a log-in page; set that of the API, with its path prefix",
+			Kind:    NotPrometheus,
+			URL:     shown,
+			Status:  resp.StatusCode,
+			Message: "a web page instead of JSON: " + message,
+			Advice:  "the address is that of a user interface or a log-in page; set that of the API, with its path prefix",
 		}
 	}
+
 	if resp.StatusCode != http.StatusOK {
 		return &Error{
-			Kind: NotPrometheus, URL: shown, Status: resp.StatusCode, Message: "not an answer to a query",
-			Advice: "check the address",
+			Kind:    NotPrometheus,
+			URL:     shown,
+			Status:  resp.StatusCode,
+			Message: "not an answer to a query",
+			Advice:  "check the address",
 		}
 	}
+
 	return nil
 }
 
@@ -96,6 +117,7 @@ func readFailure(resp *http.Response, body io.Reader) (errorType, message string
 	if err != nil && len(raw) == 0 {
 		return "", resp.Status
 	}
+
 	var known struct {
 		ErrorType string `json:"errorType"`
 		Error     string `json:"error"`
@@ -105,16 +127,20 @@ func readFailure(resp *http.Response, body io.Reader) (errorType, message string
 		if known.Error == "" {
 			known.Error = known.Message
 		}
+
 		return known.ErrorType, sanitize(known.Error)
 	}
+
 	text := string(raw)
 	if _, after, ok := strings.Cut(text, "<title>"); ok {
 		text, _, _ = strings.Cut(after, "</title>")
 	}
+
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	if text == "" {
 		text = http.StatusText(resp.StatusCode)
 	}
+
 	return "", sanitize(text)
 }
 
@@ -124,11 +150,14 @@ func sanitize(text string) string {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		}
+
 		return r
 	}, strings.ToValidUTF8(strings.TrimSpace(text), "?"))
+
 	if len(text) > maxMessage {
 		text = strings.ToValidUTF8(text[:maxMessage], "") + "..."
 	}
+
 	return text
 }
 
@@ -138,13 +167,16 @@ func retryAfter(resp *http.Response) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second
 	}
+
 	at, err := http.ParseTime(header)
 	if err != nil {
 		return 0
 	}
+
 	date, err := http.ParseTime(resp.Header.Get("Date"))
 	if err != nil {
 		return 0
 	}
+
 	return max(0, at.Sub(date))
 }

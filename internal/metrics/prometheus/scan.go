@@ -43,15 +43,19 @@ func newScanner(r io.Reader) scanner {
 func (s *scanner) fill() error {
 	for range 100 {
 		n, err := s.r.Read(s.buf)
-		s.pos, s.end = 0, n
+		s.pos = 0
+		s.end = n
 		s.read += int64(n)
+
 		if n > 0 {
 			return nil // The reader repeats an error that it returned with data.
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return io.ErrNoProgress
 }
 
@@ -66,6 +70,7 @@ func unexpectedEnd(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
+
 	return err
 }
 
@@ -76,6 +81,7 @@ func (s *scanner) next() (byte, error) {
 			return 0, unexpectedEnd(err)
 		}
 	}
+
 	c := s.buf[s.pos]
 	s.pos++
 	return c, nil
@@ -92,6 +98,7 @@ func (s *scanner) peek() (byte, error) {
 				return c, nil
 			}
 		}
+
 		if err := s.fill(); err != nil {
 			return 0, unexpectedEnd(err)
 		}
@@ -104,9 +111,11 @@ func (s *scanner) expect(expected byte) error {
 	if err != nil {
 		return err
 	}
+
 	if c != expected {
 		return s.bad("expected %q, got %q", expected, c)
 	}
+
 	s.pos++
 	return nil
 }
@@ -125,6 +134,7 @@ func (s *scanner) more(first bool, closing byte) (bool, error) {
 	case c != ',':
 		return false, s.bad("expected %q or %q, got %q", ',', closing, c)
 	}
+
 	s.pos++
 	return true, nil
 }
@@ -141,6 +151,7 @@ func (s *scanner) openOrNull(bracket byte) (bool, error) {
 	case c == 'n':
 		return false, s.skip(0)
 	}
+
 	return false, s.bad("expected %q, got %q", bracket, c)
 }
 
@@ -150,9 +161,11 @@ func (s *scanner) key(first bool) (key []byte, ok bool, err error) {
 	if ok, err = s.more(first, '}'); err != nil || !ok {
 		return nil, false, err
 	}
+
 	if s.scratch, err = s.str(s.scratch[:0]); err != nil {
 		return nil, false, err
 	}
+
 	return s.scratch, true, s.expect(':')
 }
 
@@ -161,6 +174,7 @@ func (s *scanner) str(dst []byte) ([]byte, error) {
 	if err := s.expect('"'); err != nil {
 		return dst, err
 	}
+
 	start := len(dst)
 	for {
 		if s.pos == s.end {
@@ -168,18 +182,22 @@ func (s *scanner) str(dst []byte) ([]byte, error) {
 				return dst, unexpectedEnd(err)
 			}
 		}
+
 		i := s.pos
 		for i < s.end && s.buf[i] != '"' && s.buf[i] != '\\' && s.buf[i] >= ' ' {
 			i++
 		}
+
 		dst = append(dst, s.buf[s.pos:i]...)
 		s.pos = i
 		if len(dst)-start > maxString {
 			return dst, s.bad("a string of more than %d bytes", maxString)
 		}
+
 		if i == s.end {
 			continue
 		}
+
 		s.pos++
 		switch s.buf[i] {
 		case '"':
@@ -189,6 +207,7 @@ func (s *scanner) str(dst []byte) ([]byte, error) {
 			if dst, err = s.escape(dst); err != nil {
 				return dst, err
 			}
+
 		default:
 			return dst, s.bad("control character %#x in a string", s.buf[i])
 		}
@@ -201,6 +220,7 @@ func (s *scanner) escape(dst []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
+
 	switch c {
 	case '"', '\\', '/':
 		return append(dst, c), nil
@@ -208,6 +228,7 @@ func (s *scanner) escape(dst []byte) ([]byte, error) {
 		return append(dst, '\b'), nil
 	case 'f':
 		return append(dst, '\f'), nil
+
 	case 'n':
 		return append(dst, '\n'), nil
 	case 'r':
@@ -217,6 +238,7 @@ func (s *scanner) escape(dst []byte) ([]byte, error) {
 	case 'u':
 		return s.unicode(dst)
 	}
+
 	return dst, s.bad("escape \\%c in a string", c)
 }
 
@@ -227,6 +249,7 @@ func (s *scanner) unicode(dst []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
+
 	for utf16.IsSurrogate(r) {
 		if c, err := s.next(); err != nil {
 			return dst, err
@@ -234,22 +257,27 @@ func (s *scanner) unicode(dst []byte) ([]byte, error) {
 			s.pos--
 			break
 		}
+
 		if c, err := s.next(); err != nil {
 			return dst, err
 		} else if c != 'u' {
 			s.pos--
 			return s.escape(utf8.AppendRune(dst, utf8.RuneError))
 		}
+
 		low, err := s.hex4()
 		if err != nil {
 			return dst, err
 		}
+
 		if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
 			return utf8.AppendRune(dst, pair), nil
 		}
+
 		dst = utf8.AppendRune(dst, utf8.RuneError)
 		r = low
 	}
+
 	return utf8.AppendRune(dst, r), nil
 }
 
@@ -261,6 +289,7 @@ func (s *scanner) hex4() (rune, error) {
 		if err != nil {
 			return 0, err
 		}
+
 		switch {
 		case c >= '0' && c <= '9':
 			r = r<<4 | rune(c-'0')
@@ -272,6 +301,7 @@ func (s *scanner) hex4() (rune, error) {
 			return 0, s.bad("digit %q in a \\u escape", c)
 		}
 	}
+
 	return r, nil
 }
 
@@ -280,6 +310,7 @@ func (s *scanner) token(dst []byte) ([]byte, error) {
 	if _, err := s.peek(); err != nil {
 		return dst, err
 	}
+
 	start := len(dst)
 	for {
 		for s.pos < s.end {
@@ -288,7 +319,9 @@ func (s *scanner) token(dst []byte) ([]byte, error) {
 				if len(dst) == start {
 					return dst, s.bad("expected a value, got %q", c)
 				}
+
 				return dst, nil
+
 			case '"', '[', '{', ':':
 				return dst, s.bad("expected a number, got %q", c)
 			default:
@@ -296,9 +329,11 @@ func (s *scanner) token(dst []byte) ([]byte, error) {
 				s.pos++
 			}
 		}
+
 		if len(dst)-start > maxNumber {
 			return dst, s.bad("a number of more than %d digits", maxNumber)
 		}
+
 		if err := s.fill(); err != nil {
 			return dst, unexpectedEnd(err)
 		}
@@ -311,9 +346,11 @@ func (s *scanner) skip(depth int) error {
 	if err != nil {
 		return err
 	}
+
 	if depth > maxDepth {
 		return s.bad("nesting deeper than %d", maxDepth)
 	}
+
 	switch c {
 	case '{':
 		s.pos++
@@ -321,30 +358,37 @@ func (s *scanner) skip(depth int) error {
 			if _, ok, err := s.key(first); err != nil || !ok {
 				return err
 			}
+
 			if err := s.skip(depth + 1); err != nil {
 				return err
 			}
 		}
+
 	case '[':
 		s.pos++
 		for first := true; ; first = false {
 			if ok, err := s.more(first, ']'); err != nil || !ok {
 				return err
 			}
+
 			if err := s.skip(depth + 1); err != nil {
 				return err
 			}
 		}
+
 	case '"':
 		s.scratch, err = s.str(s.scratch[:0])
 		return err
 	}
+
 	tok, err := s.token(nil)
 	if err != nil {
 		return err
 	}
+
 	if !json.Valid(tok) {
 		return s.bad("%q is not JSON", tok)
 	}
+
 	return nil
 }

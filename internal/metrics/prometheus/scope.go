@@ -38,12 +38,14 @@ func (in scope) with(est estimates) scope {
 	if !in.all {
 		return in
 	}
+
 	names := slices.Clone(in.names)
 	for ns := range est.byNamespace {
 		if ns != "" {
 			names = append(names, ns)
 		}
 	}
+
 	return scope{names: sortedSet(names), all: true}
 }
 
@@ -52,11 +54,13 @@ func (in scope) covers(other scope) bool {
 	if in.all || other.all {
 		return in.all
 	}
+
 	for _, ns := range other.names {
 		if _, found := slices.BinarySearch(in.names, ns); !found {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -68,14 +72,18 @@ func (q *queries) eachBatch(ctx context.Context, in scope, run func(own []Matche
 		if err := run(nil); err == nil || !isTooLarge(err) || len(in.names) < 2 {
 			return err
 		}
+
 		q.client.count(func(s *metrics.Stats) { s.Splits++ })
 	}
+
 	for batches := batchNames(in.names); len(batches) > 0; {
 		batch := batches[0]
 		batches = batches[1:]
+
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+
 		err := run([]Matcher{OneOf("namespace", batch)})
 		if n := len(batch); isTooLarge(err) && n > 1 {
 			q.client.count(func(s *metrics.Stats) { s.Splits++ })
@@ -84,6 +92,7 @@ func (q *queries) eachBatch(ctx context.Context, in scope, run func(own []Matche
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -94,13 +103,17 @@ func batchNames(names []string) [][]string {
 	for i, n := range names {
 		if length+len(n)+1 > maxMatcher && i > from {
 			out = append(out, names[from:i])
-			from, length = i, 0
+			from = i
+			length = 0
 		}
+
 		length += len(n) + 1
 	}
+
 	if from < len(names) {
 		out = append(out, names[from:])
 	}
+
 	return out
 }
 
@@ -110,20 +123,25 @@ func (q *queries) scopeOf(ctx context.Context, requested []string, sel string, f
 	if len(requested) > 0 {
 		return newScope(requested), nil
 	}
+
 	var names []string
 	params := url.Values{"match[]": {sel}, "start": {formatTime(from)}, "end": {formatTime(to)}}
+
 	err := q.client.fetchJSON(ctx, labelValuesPath, params, &names)
 	if isEndpointUnavailable(err) {
 		var list []metrics.Sample
 		query := fmt.Sprintf("count by (namespace) (count_over_time(%s[%s]))", sel, promDuration(to.Sub(from)))
+
 		list, err = q.Instant(ctx, query, to)
 		for _, sample := range list {
 			names = append(names, sample.Labels["namespace"])
 		}
 	}
+
 	if err != nil {
 		return scope{}, fmt.Errorf("listing namespaces: %w", err)
 	}
+
 	names = slices.DeleteFunc(names, func(n string) bool { return n == "" })
 	return scope{names: sortedSet(names), all: true}, nil
 }
@@ -138,6 +156,7 @@ func (q *queries) newest(ctx context.Context, sel string, now time.Time) (time.T
 	if err != nil {
 		return time.Time{}, err
 	}
+
 	var last time.Time
 	for _, l := range list {
 		for i, v := range l.Values {
@@ -146,5 +165,6 @@ func (q *queries) newest(ctx context.Context, sel string, now time.Time) (time.T
 			}
 		}
 	}
+
 	return last, nil
 }

@@ -55,10 +55,12 @@ func (w *fixture) cpu(namespace, pod, container string, cores func(time.Time) fl
 		if t.Equal(w.grid.Start) {
 			total = 0 // the history may be written more than once
 		}
+
 		v := cores(t)
 		if math.IsNaN(v) {
 			return v
 		}
+
 		total += v * w.grid.Step.Seconds()
 		return total
 	}, append([]string{"__name__", cpuMetric, "namespace", namespace, "pod", pod, "container", container, "cpu", "total"}, more...)...)
@@ -80,33 +82,39 @@ func between(from, to time.Time, v float64) func(time.Time) float64 {
 		if t.Before(from) || !t.Before(to) {
 			return math.NaN()
 		}
+
 		return v
 	}
 }
 
 func (w *fixture) serve(t *testing.T, o promserver.Options) *promserver.Server {
 	t.Helper()
+
 	dir := t.TempDir()
 	if len(w.series) > 0 {
 		if _, err := promserver.WriteBlocks(t.Context(), dir, w.grid, w.series); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	o.Dir = dir
 	s, err := promserver.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return s
 }
 
 func (w *fixture) source(t *testing.T, change func(*Config)) *Source {
 	t.Helper()
+
 	return newSource(t, w.serve(t, promserver.Options{}).URL(), func(c *Config) {
 		c.Now = func() time.Time { return w.grid.End }
 		if change != nil {
@@ -117,15 +125,18 @@ func (w *fixture) source(t *testing.T, change func(*Config)) *Source {
 
 func newSource(t *testing.T, address string, change func(*Config)) *Source {
 	t.Helper()
+
 	cfg := DefaultConfig()
 	cfg.Address = address
 	if change != nil {
 		change(&cfg)
 	}
+
 	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
@@ -135,40 +146,50 @@ type history map[metrics.ContainerKey]series.Series
 // readAll joins the chunks and checks their contract.
 func readAll(t *testing.T, s *Source, req metrics.UsageRequest) history {
 	t.Helper()
+
 	out := history{}
 	for c, err := range s.Capabilities().Usage.Usage(t.Context(), req) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		last := c.Series.Time(len(c.Series.Values) - 1)
 		if len(c.Series.Values) == 0 || c.Series.Start.Truncate(day) != last.Truncate(day) {
 			t.Fatalf("%v: a chunk from %v to %v: want some values of one day", c.Key, c.Series.Start, last)
 		}
+
 		whole, ok := out[c.Key]
 		if !ok {
 			whole = series.Series{Start: c.Series.Start, Step: c.Series.Step}
 		}
+
 		if c.Series.Start.Before(whole.End()) {
 			t.Fatalf("%v: a chunk at %v after %v: want time order", c.Key, c.Series.Start, whole.End())
 		}
+
 		for whole.End().Before(c.Series.Start) {
 			whole.Values = append(whole.Values, series.Gap())
 		}
+
 		whole.Values = append(whole.Values, c.Series.Values...)
 		out[c.Key] = whole
 	}
+
 	return out
 }
 
 // usageError returns the error of a request, which must be its only element.
 func usageError(t *testing.T, s *Source, req metrics.UsageRequest) error {
 	t.Helper()
+
 	for c, err := range s.Capabilities().Usage.Usage(t.Context(), req) {
 		if err == nil {
 			t.Fatalf("a chunk: %+v", c)
 		}
+
 		return err
 	}
+
 	return nil
 }
 
@@ -178,20 +199,25 @@ func (h history) byWorkload() map[string][]string {
 	for k := range h {
 		out[k.Workload.String()] = append(out[k.Workload.String()], k.Pod+"/"+k.Container)
 	}
+
 	for _, list := range out {
 		slices.Sort(list)
 	}
+
 	return out
 }
 
 func only(t *testing.T, h history) series.Series {
 	t.Helper()
+
 	if len(h) != 1 {
 		t.Fatalf("%d containers, want 1: %v", len(h), h.byWorkload())
 	}
+
 	for _, s := range h {
 		return s
 	}
+
 	return series.Series{}
 }
 
@@ -199,6 +225,7 @@ func TestCPUIsARateAlignedToDays(t *testing.T) {
 	w := newFixture(today.Add(-30*time.Hour), today.Add(6*time.Hour))
 	w.cpu("shop", "web-0", "app", constant(0.9))
 	s := w.source(t, nil)
+
 	got := only(t, readAll(t, s, metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-day), End: today.Add(6 * time.Hour)}))
 	if got.Step != 5*time.Minute {
 		t.Errorf("step %v for a scrape interval of 1m, want 5m", got.Step)
@@ -206,6 +233,7 @@ func TestCPUIsARateAlignedToDays(t *testing.T) {
 	if !got.Start.Equal(today.Add(-day)) || len(got.Values) != 30*12 {
 		t.Errorf("%d values from %v, want %d from midnight", len(got.Values), got.Start, 30*12)
 	}
+
 	for i, v := range got.Values {
 		if math.Abs(v-0.9) > 1e-9 {
 			t.Fatalf("value %d at %v is %v, want 0.9", i, got.Time(i), v)
@@ -217,12 +245,17 @@ func TestCPUAcrossACounterReset(t *testing.T) {
 	w := newFixture(today.Add(-day), today)
 	total := 0.0
 	reset := today.Add(-12 * time.Hour)
+
 	w.add(func(at time.Time) float64 {
-		if total += 0.5 * 60; at.Equal(reset) {
+		total += 0.5 * 60
+
+		if at.Equal(reset) {
 			total = 0.5 * 30 // the container restarted half a minute ago
 		}
+
 		return total
 	}, "__name__", cpuMetric, "namespace", "shop", "pod", "web-0", "container", "app")
+
 	got := only(t, readAll(t, w.source(t, nil), metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-day), End: today}))
 	for i, v := range got.Values {
 		if !(v > 0.3 && v < 0.6) {
@@ -238,8 +271,10 @@ func TestMemoryKeepsThePeak(t *testing.T) {
 		if at.Equal(peak) {
 			return 9e9
 		}
+
 		return 1e9
 	})
+
 	got := only(t, readAll(t, w.source(t, nil), metrics.UsageRequest{Resource: metrics.Memory, Start: today.Add(-day), End: today}))
 	if top := slices.Max(got.Values); top != 9e9 {
 		t.Errorf("the peak of one minute reads %v, want 9e9", top)
@@ -255,8 +290,10 @@ func TestDuplicateSeriesCountOnce(t *testing.T) {
 		w.cpu("shop", "web-0", "app", constant(1), "job", "kubelet", "prometheus_replica", replica)
 		w.cpu("shop", "web-0", "app", constant(1), "job", "cadvisor", "prometheus_replica", replica)
 	}
+
 	w.cpu("shop", "web-0", "POD", constant(7))
 	w.add(constant(8), "__name__", cpuMetric, "namespace", "shop", "pod", "web-0", "id", "/kubepods/pod1")
+
 	got := only(t, readAll(t, w.source(t, nil), metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-day), End: today}))
 	if top := slices.Max(got.Values); math.Abs(top-1) > 1e-9 {
 		t.Errorf("use is %v, want 1: scraped four times, and pause container and pod left out", top)
@@ -270,6 +307,7 @@ func TestCPUSplitByCoreIsSummed(t *testing.T) {
 		w.add(func(time.Time) float64 { total += 30; return total },
 			"__name__", cpuMetric, "namespace", "shop", "pod", "web-0", "container", "app", "cpu", core)
 	}
+
 	got := only(t, readAll(t, w.source(t, nil), metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-6 * time.Hour), End: today}))
 	if top := slices.Max(got.Values); math.Abs(top-1.5) > 1e-9 {
 		t.Errorf("use is %v, want 3 x 0.5", top)
@@ -278,13 +316,16 @@ func TestCPUSplitByCoreIsSummed(t *testing.T) {
 
 func TestGapsAreExplicit(t *testing.T) {
 	w := newFixture(today.Add(-day), today)
-	from, to := today.Add(-12*time.Hour), today.Add(-10*time.Hour)
+	from := today.Add(-12 * time.Hour)
+	to := today.Add(-10 * time.Hour)
 	w.memory("shop", "web-0", "app", func(at time.Time) float64 {
 		if !at.Before(from) && at.Before(to) {
 			return math.NaN()
 		}
+
 		return 1e6
 	})
+
 	s := w.source(t, nil)
 	got := only(t, readAll(t, s, metrics.UsageRequest{Resource: metrics.Memory, Start: today.Add(-day), End: today}))
 	missing := 0
@@ -295,6 +336,7 @@ func TestGapsAreExplicit(t *testing.T) {
 			t.Fatalf("value %v, want 1e6 or a gap", v)
 		}
 	}
+
 	if missing < 23 || missing > 24 {
 		t.Errorf("%d gaps, want the 24 stretches of two hours less what their ends hold", missing)
 	}
@@ -304,9 +346,12 @@ func TestGapsAreExplicit(t *testing.T) {
 }
 
 func TestOwnersJoinPodsThatAreGone(t *testing.T) {
-	start, rollout, end := today.Add(-2*day), today.Add(-day), today
+	start := today.Add(-2 * day)
+	rollout := today.Add(-day)
+	end := today
 	w := newFixture(start, end)
 	always := constant(1)
+
 	// A Deployment whose ReplicaSet was replaced, with names that match no pattern.
 	w.cpu("shop", "blue-one", "app", between(start, rollout, 0.1))
 	w.owned(podOwnerMetric, "shop", "pod", "blue-one", "ReplicaSet", "web-old", between(start, rollout, 1))
@@ -314,13 +359,16 @@ func TestOwnersJoinPodsThatAreGone(t *testing.T) {
 	w.cpu("shop", "blue-two", "app", between(rollout, end, 0.1))
 	w.owned(podOwnerMetric, "shop", "pod", "blue-two", "ReplicaSet", "web-new", between(rollout, end, 1))
 	w.owned(replicaSetOwnerMetric, "shop", "replicaset", "web-new", "Deployment", "web", between(rollout, end, 1))
+
 	// A job of a CronJob that ran for ten minutes.
 	w.cpu("shop", "nightly-run", "app", between(start.Add(time.Hour), start.Add(70*time.Minute), 0.1))
 	w.owned(podOwnerMetric, "shop", "pod", "nightly-run", "Job", "nightly-1", between(start.Add(time.Hour), start.Add(70*time.Minute), 1))
 	w.owned(jobOwnerMetric, "shop", "job_name", "nightly-1", "CronJob", "nightly", between(start.Add(time.Hour), start.Add(70*time.Minute), 1))
+
 	// A pod of another workload with the prefix of the Deployment.
 	w.cpu("shop", "web-foo-x8k2p", "app", always)
 	w.owned(podOwnerMetric, "shop", "pod", "web-foo-x8k2p", "DaemonSet", "web-foo", always)
+
 	// The owner of this pod is not exported.
 	w.cpu("shop", "api-5d4f8c7b9d-x8k2p", "app", always)
 	w.add(always, "__name__", podInfoMetric, "namespace", "shop", "pod", "web-foo-x8k2p", "node", "node-7")
@@ -333,13 +381,16 @@ func TestOwnersJoinPodsThatAreGone(t *testing.T) {
 		"shop/DaemonSet/web-foo": {"web-foo-x8k2p/app"},
 		"shop/Deployment/api":    {"api-5d4f8c7b9d-x8k2p/app"},
 	}
+
 	if diff := cmp.Diff(want, h.byWorkload()); diff != "" {
 		t.Error(diff)
 	}
+
 	key := metrics.ContainerKey{
 		Workload: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "DaemonSet", Name: "web-foo"},
 		Pod:      "web-foo-x8k2p", Container: "app", Node: "node-7",
 	}
+
 	if _, ok := h[key]; !ok {
 		t.Errorf("no %+v among %v", key, h.byWorkload())
 	}
@@ -358,6 +409,7 @@ func many() *fixture {
 			})
 		}
 	}
+
 	return w
 }
 
@@ -365,17 +417,21 @@ func TestShardingChangesNothing(t *testing.T) {
 	w := many()
 	address := w.serve(t, promserver.Options{}).URL()
 	req := metrics.UsageRequest{Resource: metrics.CPU, Start: w.grid.Start.Add(17 * time.Minute), End: w.grid.End}
+
 	read := func(change func(*Config)) (history, metrics.Stats) {
 		s := newSource(t, address, func(c *Config) {
 			c.Now = func() time.Time { return w.grid.End }
 			change(c)
 		})
+
 		return readAll(t, s, req), s.Stats()
 	}
+
 	whole, base := read(func(*Config) {})
 	if len(whole) != 84 {
 		t.Fatalf("%d containers, want 84", len(whole))
 	}
+
 	for name, change := range map[string]func(*Config){
 		"few samples":            func(c *Config) { c.MaxSamples = 1000 },
 		"few points":             func(c *Config) { c.MaxPoints = 50 },
@@ -405,6 +461,7 @@ func TestServerLimitsSplitQueries(t *testing.T) {
 	small := newSource(t, w.serve(t, promserver.Options{MaxSamples: 2000}).URL(), func(c *Config) {
 		c.Now = func() time.Time { return w.grid.End }
 	})
+
 	got := readAll(t, small, req)
 	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
 		t.Error(diff)
@@ -420,8 +477,10 @@ func TestServerLimitsOnSeriesSplitByPods(t *testing.T) {
 		w.cpu("shop", fmt.Sprintf("web-5d4f8c7b9d-x8k2%c", suffixLetters[i]), "app", constant(1))
 		w.cpu("shop", fmt.Sprintf("db-%d", i), "app", constant(2))
 	}
+
 	req := metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-2 * time.Hour), End: today}
 	want := readAll(t, w.source(t, nil), req)
+
 	// A server with a low limit on series: any usage query that does not select at most two name endings is too
 	// large.
 	picky := w.serve(t, promserver.Options{Middleware: func(h http.Handler) http.Handler {
@@ -432,9 +491,11 @@ func TestServerLimitsOnSeriesSplitByPods(t *testing.T) {
 				answerWith(422, "application/json", `{"status":"error","errorType":"execution","error":"the query hit the max number of series limit"}`)(rw, r)
 				return
 			}
+
 			h.ServeHTTP(rw, r)
 		})
 	}})
+
 	s := newSource(t, picky.URL(), func(c *Config) { c.Now = func() time.Time { return today } })
 	if diff := cmp.Diff(want, readAll(t, s, req), cmpopts.EquateNaNs()); diff != "" || len(want) != 24 {
 		t.Errorf("%d containers: %s", len(want), diff)
@@ -449,6 +510,7 @@ func TestQueriesGrowWithDaysNotWorkloads(t *testing.T) {
 	w.add(constant(1), "__name__", podInfoMetric, "namespace", "team-0", "pod", "p", "node", "n")
 	s := w.source(t, nil)
 	readAll(t, s, metrics.UsageRequest{Resource: metrics.CPU, Start: w.grid.Start, End: w.grid.End})
+
 	// Three days: usage and four queries for owners each; three more for the scrape interval, the namespaces and the
 	// count.
 	if got := s.Stats().Queries; got != 3*5+5 {
@@ -463,6 +525,7 @@ func TestNamespacesWithOddNames(t *testing.T) {
 		w.cpu(ns, `pod-"0"{}`, `app\`, constant(0.25), "cluster", `eu="1"`)
 		w.cpu(ns, `pod-"0"{}`, `app\`, constant(4), "cluster", `us`)
 	}
+
 	s := w.source(t, func(c *Config) { c.Matchers = []Matcher{{Label: "cluster", Op: "=", Value: `eu="1"`}} })
 	for _, req := range [][]string{nil, odd} {
 		h := readAll(t, s, metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-5 * time.Hour), End: today, Namespaces: req})
@@ -473,6 +536,7 @@ func TestNamespacesWithOddNames(t *testing.T) {
 				t.Errorf("%q reads %v, want 0.25: the extra label keeps other clusters out", k.Workload.Namespace, slices.Max(v.Values))
 			}
 		}
+
 		if diff := cmp.Diff(odd, got, cmpopts.SortSlices(strings.Compare)); diff != "" {
 			t.Error(diff)
 		}
@@ -488,6 +552,7 @@ func TestManyNamespaces(t *testing.T) {
 		w.cpu(ns, "odd", "app", constant(1))
 		w.owned(podOwnerMetric, ns, "pod", "odd", "StatefulSet", "web", constant(1))
 	}
+
 	// The server rejects queries for more than fifty namespaces, and for all at once.
 	picky := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -497,9 +562,11 @@ func TestManyNamespaces(t *testing.T) {
 				answerWith(422, "application/json", `{"status":"error","errorType":"execution","error":"exceeded series limit"}`)(rw, r)
 				return
 			}
+
 			h.ServeHTTP(rw, r)
 		})
 	}
+
 	for name, o := range map[string]promserver.Options{"any": {}, "picky": {Middleware: picky}} {
 		address := w.serve(t, o).URL()
 		for _, asked := range [][]string{nil, names} {
@@ -511,6 +578,7 @@ func TestManyNamespaces(t *testing.T) {
 					owned++
 				}
 			}
+
 			if len(h) != len(names) || owned != len(names) {
 				t.Errorf("%s server, %d namespaces asked for: %d containers, %d with their owner, want %d", name, len(asked), len(h), owned, len(names))
 			}
@@ -536,6 +604,7 @@ func TestTheFutureIsLeftOut(t *testing.T) {
 	w := newFixture(today.Add(-6*time.Hour), today.Add(6*time.Hour))
 	w.cpu("shop", "web-0", "app", constant(1))
 	s := w.source(t, func(c *Config) { c.Now = func() time.Time { return today.Add(7 * time.Minute) } })
+
 	got := only(t, readAll(t, s, metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-day), End: today.Add(day)}))
 	if want := today.Add(5 * time.Minute); !got.End().Equal(want) {
 		t.Errorf("history ends at %v, want at the last whole step before now, %v", got.End(), want)
@@ -545,6 +614,7 @@ func TestTheFutureIsLeftOut(t *testing.T) {
 func TestStepIsHonoured(t *testing.T) {
 	w := newFixture(today.Add(-6*time.Hour), today)
 	w.cpu("shop", "web-0", "app", constant(1))
+
 	s := w.source(t, nil)
 	for _, step := range []time.Duration{time.Minute, 15 * time.Minute, time.Hour} {
 		got := only(t, readAll(t, s, metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-5 * time.Hour), End: today, Step: step}))
@@ -552,6 +622,7 @@ func TestStepIsHonoured(t *testing.T) {
 			t.Errorf("%d values every %v, want one every %v", len(got.Values), got.Step, step)
 		}
 	}
+
 	for _, step := range []time.Duration{-time.Minute, 7 * time.Minute, 1500 * time.Millisecond, 48 * time.Hour} {
 		err := usageError(t, s, metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-day), End: today, Step: step})
 		if err == nil || !strings.Contains(err.Error(), step.String()) {

@@ -30,18 +30,23 @@ func newSlots(limit int) *slots { return &slots{limit: limit, changed: make(chan
 
 // acquire waits until a request may start, and returns the function that ends it.
 func (s *slots) acquire(ctx context.Context) (release func(), err error) {
-	yields, isLate := metrics.Yields(ctx), false
+	yields := metrics.Yields(ctx)
+	isLate := false
+
 	var late <-chan time.Time
 	if yields {
 		timer := time.NewTimer(longestYield)
 		defer timer.Stop()
+
 		late = timer.C
 	}
+
 	for {
 		changed, ok := s.tryStart(yields, isLate)
 		if ok {
 			return func() { s.end(yields) }, nil
 		}
+
 		select {
 		case <-changed:
 		case <-late:
@@ -56,6 +61,7 @@ func (s *slots) acquire(ctx context.Context) (release func(), err error) {
 func (s *slots) tryStart(yields, isLate bool) (changed <-chan struct{}, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	switch {
 	case s.others+s.yielding >= s.limit:
 	case yields && s.others > 0 && (!isLate || s.yielding > 0):
@@ -66,17 +72,20 @@ func (s *slots) tryStart(yields, isLate bool) (changed <-chan struct{}, ok bool)
 		s.others++
 		return nil, true
 	}
+
 	return s.changed, false
 }
 
 func (s *slots) end(yields bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if yields {
 		s.yielding--
 	} else {
 		s.others--
 	}
+
 	close(s.changed)
 	s.changed = make(chan struct{})
 }

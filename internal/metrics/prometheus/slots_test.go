@@ -24,15 +24,19 @@ func TestYieldingRequestsGiveWay(t *testing.T) {
 					started <- release
 				}
 			}()
+
 			synctest.Wait()
 		}
+
 		expect := func(what string, want int) {
 			t.Helper()
+
 			synctest.Wait()
 			if n := len(started); n != want {
 				t.Fatalf("%s: %d requests have started, want %d", what, n, want)
 			}
 		}
+
 		low := metrics.Yielding(t.Context())
 		start(low)
 		start(low)
@@ -41,6 +45,7 @@ func TestYieldingRequestsGiveWay(t *testing.T) {
 		expect("another beside them", 3)
 		start(low)
 		expect("a yielding one waits", 3)
+
 		(<-started)()
 		(<-started)() // the yielding ones
 		expect("it waits for the other one", 1)
@@ -49,19 +54,24 @@ func TestYieldingRequestsGiveWay(t *testing.T) {
 		expect("after the wait, one at a time", 2)
 		(<-started)() // the other one
 		expect("both run when there is no other", 2)
+
 		for range 3 {
 			start(t.Context())
 		}
+
 		expect("the limit holds for all", 4)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
+
 		if _, err := s.acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v, want the end of the context", err)
 		}
+
 		for len(started) > 0 {
 			(<-started)()
 			synctest.Wait()
 		}
+
 		if s.others != 0 || s.yielding != 0 {
 			t.Errorf("left over: %d and %d", s.others, s.yielding)
 		}

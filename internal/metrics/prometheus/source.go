@@ -32,6 +32,7 @@ func New(cfg Config) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	q := &queries{client: c, expr: expressions{extra: c.cfg.Matchers}}
 	return &Source{queries: q, intervals: &intervalDetector{queries: q}}, nil
 }
@@ -43,19 +44,26 @@ func (s *Source) capabilities(cache *ownerCache) metrics.Capabilities {
 	owners := &ownerReader{queries: s.queries, cache: cache}
 	history := &historyReader{queries: s.queries, intervals: s.intervals, owners: owners}
 	events := &eventReader{queries: s.queries, owners: owners}
+
 	out := metrics.Capabilities{
-		Usage: history, Days: history, OOM: events, Heaps: events,
+		Usage:           history,
+		Days:            history,
+		OOM:             events,
+		Heaps:           events,
 		Hourly:          &hourlyReader{queries: s.queries, owners: owners},
 		Aggregates:      &aggregateReader{queries: s.queries, intervals: s.intervals},
 		Queries:         s.queries,
 		MemoryBreakdown: []metrics.UsageKind{metrics.UnreclaimableMemory, metrics.AnonymousMemory},
 	}
+
 	out.Caching = func() metrics.Capabilities {
 		if cache != nil {
 			return out
 		}
+
 		return s.capabilities(&ownerCache{})
 	}
+
 	return out
 }
 
@@ -92,14 +100,17 @@ func (s *Source) Selector(metric string, own ...Matcher) (string, error) {
 	if metric == "" {
 		return "", errors.New("the name of the metric is empty")
 	}
+
 	all := append(slices.Clip(own), s.expr.extra...)
 	for _, m := range all {
 		if err := m.Validate(); err != nil {
 			return "", err
 		}
 	}
+
 	if !metricName.MatchString(metric) {
 		return selector("", append([]Matcher{{Label: "__name__", Op: "=", Value: metric}}, all...)...), nil
 	}
+
 	return selector(metric, all...), nil
 }

@@ -40,16 +40,19 @@ func (t *ClusterState) inventory(ctx context.Context) (*inventory, error) {
 	if t.read != nil {
 		return t.read, nil
 	}
+
 	inv, err := t.readInventory(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	switch {
 	case len(inv.pods) == 0:
 		t.addMissing(containerInfoMetric + ": no container of a pod, so no workload; scrape kube-state-metrics, or set a kubeconfig")
 	case inv.requests == 0:
 		t.addMissing(requestsMetric + ": current requests are unknown, so there is no comparison and no saving")
 	}
+
 	t.read = inv
 	return inv, nil
 }
@@ -60,6 +63,7 @@ func (t *ClusterState) Workloads(ctx context.Context) ([]workload.Workload, erro
 	if err != nil {
 		return nil, err
 	}
+
 	return inv.workloads(), nil
 }
 
@@ -74,10 +78,12 @@ func (t *ClusterState) Cluster(ctx context.Context, keys []string) (workload.Clu
 	if err != nil {
 		return workload.Cluster{}, err
 	}
+
 	out := workload.Cluster{Pods: inv.clusterPods()}
 	if out.Nodes, err = t.nodes(ctx, inv, keys); err != nil {
 		return workload.Cluster{}, err
 	}
+
 	return out, nil
 }
 
@@ -88,14 +94,22 @@ func (t *ClusterState) NodeGroups(ctx context.Context) (rightsize.NodeGroups, er
 	if err != nil {
 		return rightsize.NodeGroups{}, err
 	}
+
 	nodes, err := t.nodes(ctx, inv, rightsize.NodePoolLabels())
 	if err != nil {
 		return rightsize.NodeGroups{}, err
 	}
+
 	shapes := make([]rightsize.NodeShape, 0, len(nodes))
 	for _, n := range nodes {
-		shapes = append(shapes, rightsize.NodeShape{Name: n.Name, Labels: n.Labels, CPU: n.Size.CPU, Memory: n.Size.Memory})
+		shapes = append(shapes, rightsize.NodeShape{
+			Name:   n.Name,
+			Labels: n.Labels,
+			CPU:    n.Size.CPU,
+			Memory: n.Size.Memory,
+		})
 	}
+
 	return rightsize.GroupNodes(shapes), nil
 }
 
@@ -106,14 +120,17 @@ func (t *ClusterState) Autoscalers(ctx context.Context) ([]metrics.Autoscaler, e
 	if err != nil {
 		return nil, err
 	}
+
 	infos, err := t.Instant(ctx, t.expr.latest(autoscalerMetric, "namespace, horizontalpodautoscaler, scaletargetref_kind, scaletargetref_name"), inv.at)
 	if err != nil {
 		return nil, fmt.Errorf("autoscalers: %w", err)
 	}
+
 	if len(infos) == 0 {
 		t.addMissing(autoscalerMetric + ": no autoscaler is known; if there are any, configure kube-state-metrics to export them")
 		return nil, nil
 	}
+
 	targets := map[objectName]workload.Ref{}
 	for _, i := range infos {
 		l := i.Labels
@@ -121,13 +138,16 @@ func (t *ClusterState) Autoscalers(ctx context.Context) ([]metrics.Autoscaler, e
 			targets[objectName{l["namespace"], l["horizontalpodautoscaler"]}] = newRef(l["namespace"], l["scaletargetref_kind"], l["scaletargetref_name"])
 		}
 	}
+
 	values, err := t.Instant(ctx, t.expr.latest(autoscalerTargetMetric, "namespace, horizontalpodautoscaler, metric_name, metric_target_type"), inv.at)
 	if err != nil {
 		return nil, fmt.Errorf("targets of autoscalers: %w", err)
 	}
+
 	if len(values) == 0 {
 		t.addMissing(autoscalerTargetMetric + ": the targets of autoscalers are unknown, so requests are sized without regard to them")
 	}
+
 	return autoscalersOf(targets, values), nil
 }
 
@@ -140,8 +160,10 @@ func autoscalersOf(targets map[objectName]workload.Ref, values []metrics.Sample)
 		if !known || v.Labels["metric_target_type"] != "utilization" || !(v.Value > 0 && v.Value <= maxAmount) {
 			continue
 		}
+
 		a := byName[key]
-		a.Name, a.Target = key.name, target
+		a.Name = key.name
+		a.Target = target
 		switch v.Labels["metric_name"] {
 		case "cpu":
 			a.CPU = series.Ratio(v.Value / 100)
@@ -150,15 +172,19 @@ func autoscalersOf(targets map[objectName]workload.Ref, values []metrics.Sample)
 		default:
 			continue
 		}
+
 		byName[key] = a
 	}
+
 	out := make([]metrics.Autoscaler, 0, len(byName))
 	for _, a := range byName {
 		out = append(out, a)
 	}
+
 	slices.SortFunc(out, func(a, b metrics.Autoscaler) int {
 		return cmp.Or(cmp.Compare(a.Target.Namespace, b.Target.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+
 	return out
 }
 

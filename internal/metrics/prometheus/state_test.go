@@ -25,11 +25,13 @@ func TestProbe(t *testing.T) {
 	w.cpu("shop", "web-1", "app", constant(1))
 	w.memory("shop", "web-0", "app", constant(1e9))
 	w.owned(podOwnerMetric, "shop", "pod", "web-0", "StatefulSet", "web", constant(1))
+
 	s := w.source(t, nil)
 	r, err := s.Probe(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if r.ScrapeInterval != time.Minute {
 		t.Errorf("scrape interval %v, want 1m", r.ScrapeInterval)
 	}
@@ -39,6 +41,7 @@ func TestProbe(t *testing.T) {
 	if !strings.Contains(r.Server, "Prometheus") {
 		t.Errorf("server %q", r.Server)
 	}
+
 	present := map[string]int{}
 	for _, c := range r.Metrics {
 		if c.Impact == "" {
@@ -48,6 +51,7 @@ func TestProbe(t *testing.T) {
 			present[c.Metric] = c.Series
 		}
 	}
+
 	if diff := cmp.Diff(map[string]int{cpuMetric: 2, memoryMetric: 1, podOwnerMetric: 1}, present); diff != "" {
 		t.Error(diff)
 	}
@@ -69,6 +73,7 @@ func TestProbeOfAnEmptyServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if r.ScrapeInterval != 0 || !r.Oldest.IsZero() || len(r.Missing()) != len(r.Metrics) || !strings.Contains(strings.Join(r.Warnings, "\n"), want) {
 			t.Errorf("%+v: want nothing, and a warning with %q", r, want)
 		}
@@ -81,11 +86,13 @@ func TestAServerThatStoppedScraping(t *testing.T) {
 	w.memory("shop", "web-0", "app", constant(1e9))
 	w.add(constant(1), "__name__", containerInfoMetric, "namespace", "shop", "pod", "web-0", "container", "app")
 	w.add(constant(2), "__name__", requestsMetric, "namespace", "shop", "pod", "web-0", "container", "app", "resource", "cpu")
+
 	s := w.source(t, func(c *Config) { c.Now = func() time.Time { return today } })
 	r, err := s.Probe(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(r.Missing()) != len(r.Metrics)-4 || r.ScrapeInterval != time.Minute {
 		t.Errorf("%+v: want what was there five hours ago", r)
 	}
@@ -95,6 +102,7 @@ func TestAServerThatStoppedScraping(t *testing.T) {
 	if all := strings.Join(r.Warnings, "\n"); !strings.Contains(all, "old: is the cluster still scraped") {
 		t.Errorf("warnings %q", all)
 	}
+
 	found, err := s.Inventory(t.Context(), nil)
 	if err != nil || len(found) != 1 || found[0].Containers[0].Requests.CPU != 2000 {
 		t.Errorf("inventory %+v, %v, want what there was", found, err)
@@ -104,10 +112,12 @@ func TestAServerThatStoppedScraping(t *testing.T) {
 func TestProbeSeesRenamedLabels(t *testing.T) {
 	w := newFixture(today.Add(-time.Hour), today)
 	w.add(constant(1), "__name__", podOwnerMetric, "namespace", "monitoring", "pod", "ksm", "exported_namespace", "shop", "exported_pod", "web-0")
+
 	r, err := w.source(t, nil).Probe(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !strings.Contains(strings.Join(r.Warnings, "\n"), "honorLabels: true") {
 		t.Errorf("warnings %q, want one about honorLabels", r.Warnings)
 	}
@@ -117,20 +127,25 @@ func TestProbeSeesSkewAndFlavour(t *testing.T) {
 	address, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Date", today.Add(10*time.Minute).Format(http.TimeFormat))
 		w.Header().Set("X-Server-Hostname", "vmselect-0")
+
 		if r.URL.Path == buildInfoPath {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
+
 		io.WriteString(w, `{"status":"success","isPartial":true,"warnings":["one node is away"],"data":{"result":[]}}`)
 	})
+
 	s := newSource(t, address, func(c *Config) { c.Now = func() time.Time { return today } })
 	r, err := s.Probe(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if r.Server != "VictoriaMetrics" || r.ClockSkew != 10*time.Minute {
 		t.Errorf("server %q, skew %v", r.Server, r.ClockSkew)
 	}
+
 	all := strings.Join(r.Warnings, "\n")
 	for _, want := range []string{"differs from ours by 10m", "one node is away"} {
 		if !strings.Contains(all, want) {
@@ -158,8 +173,10 @@ func TestScrapeIntervals(t *testing.T) {
 				if at.Before(c.from) || at.Truncate(c.every) != at {
 					return math.NaN()
 				}
+
 				return 1
 			})
+
 			s := w.source(t, nil)
 			for range 2 {
 				got, ok, err := s.intervals.scrapeInterval(t.Context(), memoryMetric, today)
@@ -167,6 +184,7 @@ func TestScrapeIntervals(t *testing.T) {
 					t.Errorf("interval %v, %v, %v, want %v", got, ok, err, c.want)
 				}
 			}
+
 			if c.ok && s.Stats().Queries != 3 {
 				t.Errorf("%d queries, want 3 and then what was found", s.Stats().Queries)
 			}
@@ -184,6 +202,7 @@ func TestInventory(t *testing.T) {
 		w.add(constant(v), "__name__", metric, "namespace", "shop", "pod", pod, "container", name, "resource", resource, "unit", "x", "job", "a")
 		w.add(constant(v), "__name__", metric, "namespace", "shop", "pod", pod, "container", name, "resource", resource, "unit", "x", "job", "b")
 	}
+
 	for pod, rs := range map[string]string{"web-old-1": "web-old", "web-new-1": "web-new", "web-new-2": "web-new", "web-done": "web-new"} {
 		w.owned(podOwnerMetric, "shop", "pod", pod, "ReplicaSet", rs, always)
 		container(containerInfoMetric, pod, "app")
@@ -193,9 +212,11 @@ func TestInventory(t *testing.T) {
 		amount(requestsMetric, pod, "app", "nvidia_com_gpu", 1)
 		amount(initRequestsMetric, pod, "mesh", "cpu", 0.1)
 	}
+
 	for _, rs := range []string{"web-old", "web-new"} {
 		w.owned(replicaSetOwnerMetric, "shop", "replicaset", rs, "Deployment", "web", always)
 	}
+
 	w.add(always, "__name__", phaseMetric, "namespace", "shop", "pod", "web-done", "phase", "Failed")
 	w.add(constant(0), "__name__", phaseMetric, "namespace", "shop", "pod", "web-new-1", "phase", "Failed")
 	amount(requestsMetric, "web-old-1", "app", "cpu", 2)
@@ -222,11 +243,13 @@ func TestInventory(t *testing.T) {
 			},
 		},
 	}
+
 	s := w.source(t, nil)
 	got, err := s.Inventory(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -242,14 +265,18 @@ func TestOOMKills(t *testing.T) {
 		if at.Before(kill) {
 			return 0
 		}
+
 		return 1
 	}, "__name__", restartsMetric, "namespace", "shop", "pod", "db-0", "container", "db")
+
 	w.add(func(at time.Time) float64 {
 		if at.Before(kill) {
 			return math.NaN()
 		}
+
 		return 1
 	}, "__name__", oomReasonMetric, "namespace", "shop", "pod", "db-0", "container", "db", "reason", "OOMKilled")
+
 	// Restarted for another reason.
 	w.add(func(at time.Time) float64 { return float64(at.Unix() / 3600) }, "__name__", restartsMetric, "namespace", "shop", "pod", "x-0", "container", "x")
 	w.add(constant(1), "__name__", oomReasonMetric, "namespace", "shop", "pod", "x-0", "container", "x", "reason", "Error")
@@ -260,14 +287,17 @@ func TestOOMKills(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got = append(got, k)
 	}
+
 	want := []metrics.OOMKill{{
 		Key: metrics.ContainerKey{
 			Workload: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db"}, Pod: "db-0", Container: "db",
 		},
 		Time: kill.Truncate(time.Hour),
 	}}
+
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -277,15 +307,18 @@ func TestServersThatAnswerQueriesOnly(t *testing.T) {
 	w := newFixture(today.Add(-6*time.Hour), today)
 	w.cpu("shop", "odd-name", "app", constant(1))
 	w.owned(podOwnerMetric, "shop", "pod", "odd-name", "StatefulSet", "web", constant(1))
+
 	server := w.serve(t, promserver.Options{Middleware: func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			if !strings.HasPrefix(r.URL.Path, instantPath) {
 				http.Error(rw, "not for you", http.StatusForbidden)
 				return
 			}
+
 			h.ServeHTTP(rw, r)
 		})
 	}})
+
 	s := newSource(t, server.URL(), func(c *Config) { c.Now = func() time.Time { return today } })
 	h := readAll(t, s, metrics.UsageRequest{Resource: metrics.CPU, Start: today.Add(-5 * time.Hour), End: today})
 	if diff := cmp.Diff(map[string][]string{"shop/StatefulSet/web": {"odd-name/app"}}, h.byWorkload()); diff != "" {
@@ -302,8 +335,10 @@ func TestShortenedScrapeInterval(t *testing.T) {
 		if at.Before(today.Add(-2*time.Hour)) && at.Truncate(time.Minute) != at {
 			return math.NaN()
 		}
+
 		return 1
 	})
+
 	got, ok, err := w.source(t, nil).intervals.scrapeInterval(t.Context(), memoryMetric, today)
 	if err != nil || !ok || got != time.Minute {
 		t.Errorf("interval %v, %v, %v, want a minute", got, ok, err)

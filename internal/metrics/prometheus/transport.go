@@ -36,10 +36,14 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 		FollowRedirects: false,
 		ProxyConfig:     promconfig.ProxyConfig{ProxyFromEnvironment: true},
 		TLSConfig: promconfig.TLSConfig{
-			CAFile: cfg.TLS.CAFile, CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile,
-			ServerName: cfg.TLS.ServerName, InsecureSkipVerify: cfg.TLS.InsecureSkipVerify,
+			CAFile:             cfg.TLS.CAFile,
+			CertFile:           cfg.TLS.CertFile,
+			KeyFile:            cfg.TLS.KeyFile,
+			ServerName:         cfg.TLS.ServerName,
+			InsecureSkipVerify: cfg.TLS.InsecureSkipVerify,
 		},
 	}
+
 	switch {
 	case cfg.Username != "":
 		stack.BasicAuth = &promconfig.BasicAuth{Username: cfg.Username, Password: promconfig.Secret(cfg.Password), PasswordFile: cfg.PasswordFile}
@@ -48,9 +52,11 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 	case cfg.BearerTokenFile != "":
 		stack.Authorization = &promconfig.Authorization{Type: "Bearer", CredentialsFile: cfg.BearerTokenFile}
 	}
+
 	if err := stack.Validate(); err != nil {
 		return nil, fmt.Errorf("prometheus configuration: %w", err)
 	}
+
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: cfg.KeepAlive}
 	rt, err := promconfig.NewRoundTripperFromConfig(stack, "crane",
 		promconfig.WithDialContextFunc(func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -59,9 +65,11 @@ func newTransport(cfg Config) (http.RoundTripper, error) {
 		promconfig.WithIdleConnTimeout(idleTimeout),
 		promconfig.WithUserAgent("crane/"+version.String()),
 	)
+
 	if err != nil {
 		return nil, fmt.Errorf("prometheus configuration: %w", err)
 	}
+
 	return rt, nil
 }
 
@@ -71,6 +79,7 @@ func isLoopback(u *url.URL) bool {
 	if host == "localhost" {
 		return true
 	}
+
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsLoopback()
 }
@@ -81,13 +90,15 @@ const maxHeaderFile = 16 << 10
 // ParseHeader parses a header of the form `Name: value`. Errors do not contain the value, which may be secret.
 func ParseHeader(text string) (name, value string, err error) {
 	name, value, found := strings.Cut(text, ":")
-	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+	name = strings.TrimSpace(name)
+	value = strings.TrimSpace(value)
 	switch {
 	case !found || value == "" || len(validation.IsHTTPHeaderName(name)) > 0:
 		return "", "", errors.New("want 'Name: value'")
 	case strings.ContainsFunc(value, unicode.IsControl):
 		return "", "", fmt.Errorf("header %q: its value has a control character", name)
 	}
+
 	return http.CanonicalHeaderKey(name), value, checkHeaderName(name)
 }
 
@@ -97,6 +108,7 @@ func checkHeaderName(name string) error {
 	case "Authorization", "Content-Type", "Content-Length", "Accept-Encoding", "Host", "":
 		return fmt.Errorf("header %q is set by the client itself", name)
 	}
+
 	return nil
 }
 
@@ -107,9 +119,11 @@ func readHeaders(path string) (map[string]string, error) {
 		return nil, fmt.Errorf("headers: %w", err)
 	}
 	defer file.Close()
+
 	out := map[string]string{}
 	lines := bufio.NewScanner(io.LimitReader(file, maxHeaderFile+1))
 	lines.Buffer(nil, maxHeaderFile)
+
 	read := 0
 	for number := 1; lines.Scan(); number++ {
 		read += len(lines.Bytes()) + 1
@@ -117,21 +131,27 @@ func readHeaders(path string) (map[string]string, error) {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
+
 		name, value, err := ParseHeader(line)
 		if err == nil && out[name] != "" {
 			err = fmt.Errorf("header %q is given more than once", name)
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("headers: %s, line %d: %w", path, number, err)
 		}
+
 		out[name] = value
 	}
+
 	if lines.Err() != nil || read > maxHeaderFile {
 		return nil, fmt.Errorf("headers: %s: more than %d bytes", path, maxHeaderFile)
 	}
+
 	if len(out) == 0 {
 		return nil, fmt.Errorf("headers: %s has none", path)
 	}
+
 	return out, nil
 }
 
@@ -149,17 +169,21 @@ func (h *headerSource) current() (map[string]string, error) {
 	if h.path == "" {
 		return h.fixed, nil
 	}
+
 	read, err := readHeaders(h.path)
 	if err != nil {
 		return nil, err
 	}
+
 	for name, value := range h.fixed {
 		if _, isSet := read[http.CanonicalHeaderKey(name)]; !isSet {
 			read[http.CanonicalHeaderKey(name)] = value
 		}
 	}
+
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	h.last = read
 	return maps.Clone(read), nil
 }
@@ -169,7 +193,9 @@ func (h *headerSource) latest() map[string]string {
 	if headers, err := h.current(); err == nil {
 		return headers
 	}
+
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	return h.last
 }

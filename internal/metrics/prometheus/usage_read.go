@@ -44,18 +44,23 @@ func (r *usageRead) jobs(queries []usageQuery) []usageJob {
 				if later.from.Truncate(day) != d {
 					break
 				}
+
 				end = later.end(r.grid.step)
 			}
+
 			jobs = append(jobs, func(ctx context.Context) (usagePart, error) { return r.readOwners(ctx, q.from, end) })
 		}
+
 		jobs = append(jobs, func(ctx context.Context) (usagePart, error) {
 			tables, err := r.readTables(ctx, q)
 			if err != nil {
 				return usagePart{}, fmt.Errorf("%s usage on %s: %w", r.metric, q.from.Format(time.DateOnly), err)
 			}
+
 			return usagePart{tables: tables}, nil
 		})
 	}
+
 	return jobs
 }
 
@@ -64,22 +69,31 @@ func (r *usageRead) readOwners(ctx context.Context, from, to time.Time) (usagePa
 	if err != nil {
 		return usagePart{}, fmt.Errorf("owners of pods on %s: %w", from.Format(time.DateOnly), err)
 	}
+
 	return usagePart{owners: o}, nil
 }
 
 // readTables sends one query, or its halves where the server rejects it as too large.
 func (r *usageRead) readTables(ctx context.Context, q usageQuery) ([]*table, error) {
 	step := r.grid.step
-	t := &table{from: q.from, cells: cellsOf(q.from.Add(step), step, q.cells), maxValues: maxAnswer * r.client.cfg.MaxSamples, names: r.names}
+	t := &table{
+		from:      q.from,
+		cells:     cellsOf(q.from.Add(step), step, q.cells),
+		maxValues: maxAnswer * r.client.cfg.MaxSamples,
+		names:     r.names,
+	}
+
 	query := r.expr.usage(r.metric, r.grid, q.matchers()...)
 	err := r.client.query(ctx, rangePath, rangeParams(query, q.from.Add(step), q.end(step), step), "matrix", t)
 	if err == nil {
 		return []*table{t}, nil
 	}
+
 	halves, ok := q.split(step, isSeriesLimit(err))
 	if !isTooLarge(err) || !ok {
 		return nil, err
 	}
+
 	r.client.count(func(s *metrics.Stats) { s.Splits++ })
 	var out []*table
 	for _, half := range halves {
@@ -87,8 +101,10 @@ func (r *usageRead) readTables(ctx context.Context, q usageQuery) ([]*table, err
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, part...)
 	}
+
 	return out, nil
 }
 
@@ -116,7 +132,10 @@ type row struct {
 }
 
 func (t *table) reset() {
-	t.rows, t.values, t.gaps, t.invalid = t.rows[:0], t.values[:0], 0, 0
+	t.rows = t.rows[:0]
+	t.values = t.values[:0]
+	t.gaps = 0
+	t.invalid = 0
 	t.seen = map[rowKey]bool{}
 }
 
@@ -127,8 +146,10 @@ func (t *table) add(labels []label, points []point) error {
 		t.invalid += int64(len(points))
 		return nil
 	}
+
 	t.seen[key] = true
-	first, last := t.cells.n, -1
+	first := t.cells.n
+	last := -1
 	for i := range points {
 		cell, ok := t.cells.index(points[i].ms)
 		if v := points[i].value; !ok || !(v >= 0) || math.IsInf(v, 1) {
@@ -136,35 +157,51 @@ func (t *table) add(labels []label, points []point) error {
 			t.invalid++
 			continue
 		}
-		first, last = min(first, cell), max(last, cell)
+
+		first = min(first, cell)
+		last = max(last, cell)
 	}
+
 	if last < 0 {
 		return nil
 	}
+
 	from := len(t.values)
 	if from+last-first+1 > t.maxValues {
 		return errTooMany
 	}
+
 	for range last - first + 1 {
 		t.values = append(t.values, series.Gap())
 	}
+
 	values := t.values[from:]
 	for _, p := range points {
 		if series.IsGap(p.value) {
 			continue
 		}
+
 		cell, _ := t.cells.index(p.ms)
 		if !series.IsGap(values[cell-first]) {
 			t.invalid++
 		}
+
 		values[cell-first] = p.value
 	}
+
 	for _, v := range values {
 		if series.IsGap(v) {
 			t.gaps++
 		}
 	}
-	t.rows = append(t.rows, row{rowKey: key, first: first, from: from, to: len(t.values)})
+
+	t.rows = append(t.rows, row{
+		rowKey: key,
+		first:  first,
+		from:   from,
+		to:     len(t.values),
+	})
+
 	return nil
 }
 
@@ -181,6 +218,7 @@ func (t *table) key(labels []label) rowKey {
 			key.container = t.names.intern(l.value)
 		}
 	}
+
 	return key
 }
 
@@ -189,7 +227,12 @@ func (t *table) chunk(i int, owners *owners, step time.Duration) metrics.Chunk {
 	row := &t.rows[i]
 	ref, node := owners.resolve(row.namespace, row.pod)
 	return metrics.Chunk{
-		Key: metrics.ContainerKey{Workload: ref, Pod: row.pod, Container: row.container, Node: node},
+		Key: metrics.ContainerKey{
+			Workload:  ref,
+			Pod:       row.pod,
+			Container: row.container,
+			Node:      node,
+		},
 		Series: series.Series{
 			Start: t.from.Add(time.Duration(row.first) * step), Step: step, Values: t.values[row.from:row.to:row.to],
 		},

@@ -49,7 +49,12 @@ type Options struct {
 
 // New returns the defaults; the address has none.
 func New() Options {
-	return Options{Concurrency: 10, Timeout: 3 * time.Minute, KeepAlive: 60 * time.Second, MaxPoints: 11_000}
+	return Options{
+		Concurrency: 10,
+		Timeout:     3 * time.Minute,
+		KeepAlive:   60 * time.Second,
+		MaxPoints:   11_000,
+	}
 }
 
 // AddFlags adds a flag for each option to fs.
@@ -72,12 +77,14 @@ func (p *Options) AddAccessFlags(fs *pflag.FlagSet) {
 		"Bearer token. Deprecated: visible in the list of processes; use --prometheus-auth-bearertoken-file or $"+envToken+".")
 	fs.StringVar(&p.BearerTokenFile, "prometheus-auth-bearertoken-file", p.BearerTokenFile,
 		"File with the bearer token, read again when it changes.")
+
 	fs.StringArrayVar(&p.Headers, "prometheus-header", p.Headers,
 		"Header for each request, as 'Name: value', for example 'X-Scope-OrgID: team-a'; may be repeated. Visible in the list of processes.")
 	fs.StringVar(&p.HeadersFile, "prometheus-headers-file", p.HeadersFile,
 		"File with headers for each request, one 'Name: value' a line, for example from a Secret. It is read again for each request and overrides --prometheus-header.")
 	fs.StringVar(&p.CAFile, "prometheus-ca-file", p.CAFile, "PEM file with the authorities to trust beside the system's.")
 	fs.StringVar(&p.CertFile, "prometheus-cert-file", p.CertFile, "PEM file with the client certificate.")
+
 	fs.StringVar(&p.KeyFile, "prometheus-key-file", p.KeyFile, "PEM file with the key of the client certificate.")
 	fs.BoolVar(&p.InsecureSkipVerify, "prometheus-insecure-skip-verify", p.InsecureSkipVerify,
 		"Do not check Prometheus's certificate.")
@@ -96,22 +103,27 @@ func (p *Options) Complete() []string {
 	if p.BearerToken != "" {
 		warnings = append(warnings, "--prometheus-auth-bearertoken is visible in the list of processes: use --prometheus-auth-bearertoken-file or $"+envToken)
 	}
+
 	if u, err := url.Parse(p.Address); err == nil && u.User != nil {
 		warnings = append(warnings, "--prometheus-address has credentials, which are visible in the list of processes: "+
 			"use --prometheus-auth-username with --prometheus-auth-password-file, or --prometheus-auth-bearertoken-file")
 	}
+
 	if len(p.Headers) > 0 {
 		warnings = append(warnings, "--prometheus-header is visible in the list of processes: use --prometheus-headers-file for headers with credentials")
 	}
+
 	if p.Username == "" && p.BearerToken == "" && p.BearerTokenFile == "" {
 		p.BearerToken = os.Getenv(envToken)
 		if p.BearerToken == "" {
 			p.Username = os.Getenv(envUsername)
 		}
 	}
+
 	if p.Username != "" && p.Password == "" && p.PasswordFile == "" {
 		p.Password = os.Getenv(envPassword)
 	}
+
 	return warnings
 }
 
@@ -127,26 +139,34 @@ func (p Options) Validate() field.ErrorList {
 		if strings.Contains(p.Address, "@") {
 			value = field.OmitValueType{} // It may have a password.
 		}
+
 		errs = append(errs, field.Invalid(flag("prometheus-address"), value, "must be a URL that begins with http:// or https://"))
 	}
+
 	if p.Concurrency < 1 {
 		errs = append(errs, field.Invalid(flag("prometheus-query-concurrency"), p.Concurrency, "must be 1 or more"))
 	}
+
 	if p.MaxPoints < 2 {
 		errs = append(errs, field.Invalid(flag("prometheus-maxpoints"), p.MaxPoints, "must be 2 or more"))
 	}
+
 	if p.Timeout <= 0 {
 		errs = append(errs, field.Invalid(flag("prometheus-timeout"), p.Timeout.String(), "must be more than 0"))
 	}
+
 	if p.KeepAlive < 0 {
 		errs = append(errs, field.Invalid(flag("prometheus-keepalive"), p.KeepAlive.String(), "must be 0 or more"))
 	}
+
 	if (p.CertFile == "") != (p.KeyFile == "") {
 		errs = append(errs, field.Required(flag("prometheus-cert-file"), "--prometheus-cert-file and --prometheus-key-file go together"))
 	}
+
 	if _, err := prometheus.ParseMatchers(p.ExtensionLabels); err != nil {
 		errs = append(errs, field.Invalid(flag("extension-labels"), p.ExtensionLabels, err.Error()))
 	}
+
 	return append(append(errs, p.validateCredentials()...), p.validateHeaders()...)
 }
 
@@ -155,15 +175,19 @@ func (p Options) validateCredentials() field.ErrorList {
 	if p.BearerToken != "" && p.BearerTokenFile != "" {
 		errs = append(errs, field.Forbidden(flag("prometheus-auth-bearertoken-file"), "--prometheus-auth-bearertoken is set as well"))
 	}
+
 	if p.Username != "" && (p.BearerToken != "" || p.BearerTokenFile != "") {
 		errs = append(errs, field.Forbidden(flag("prometheus-auth-username"), "a bearer token is set as well: only one of them can be sent"))
 	}
+
 	if p.Password != "" && p.PasswordFile != "" {
 		errs = append(errs, field.Forbidden(flag("prometheus-auth-password-file"), "--prometheus-auth-password is set as well"))
 	}
+
 	if (p.Password != "" || p.PasswordFile != "") && p.Username == "" {
 		errs = append(errs, field.Required(flag("prometheus-auth-username"), "a password is set"))
 	}
+
 	return errs
 }
 
@@ -175,6 +199,7 @@ func (p Options) validateHeaders() field.ErrorList {
 			errs = append(errs, field.Invalid(flag("prometheus-header").Index(i), field.OmitValueType{}, err.Error()))
 		}
 	}
+
 	return errs
 }
 
@@ -185,8 +210,12 @@ func (p Options) Config() (prometheus.Config, error) {
 	if err != nil {
 		return cfg, fmt.Errorf("--extension-labels: %w", err)
 	}
+
 	cfg.Address = p.Address
-	cfg.Username, cfg.Password, cfg.PasswordFile = p.Username, p.Password, p.PasswordFile
+	cfg.Username = p.Username
+	cfg.Password = p.Password
+
+	cfg.PasswordFile = p.PasswordFile
 	cfg.BearerToken, cfg.BearerTokenFile = p.BearerToken, p.BearerTokenFile
 	cfg.HeadersFile = p.HeadersFile
 	for _, text := range p.Headers {
@@ -194,16 +223,23 @@ func (p Options) Config() (prometheus.Config, error) {
 		if err != nil {
 			return cfg, fmt.Errorf("--prometheus-header: %w", err)
 		}
+
 		if cfg.Headers == nil {
 			cfg.Headers = map[string]string{}
 		}
 		cfg.Headers[name] = value
 	}
+
 	cfg.TLS = prometheus.TLSConfig{
-		CAFile: p.CAFile, CertFile: p.CertFile, KeyFile: p.KeyFile, InsecureSkipVerify: p.InsecureSkipVerify,
+		CAFile:             p.CAFile,
+		CertFile:           p.CertFile,
+		KeyFile:            p.KeyFile,
+		InsecureSkipVerify: p.InsecureSkipVerify,
 	}
+
 	cfg.Concurrency, cfg.MaxPoints = p.Concurrency, p.MaxPoints
 	cfg.Timeout, cfg.KeepAlive = p.Timeout, p.KeepAlive
 	cfg.Matchers = matchers
+
 	return cfg, nil
 }

@@ -17,6 +17,7 @@ func TestCredentials(t *testing.T) {
 	t.Setenv(envUsername, "eu")
 	t.Setenv(envPassword, "ep")
 	t.Setenv(envToken, "et")
+
 	for name, c := range map[string]struct {
 		args     []string
 		noToken  bool
@@ -45,20 +46,25 @@ func TestCredentials(t *testing.T) {
 			if c.noToken {
 				t.Setenv(envToken, "")
 			}
+
 			p := New()
 			fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 			p.AddFlags(fs)
+
 			if err := fs.Parse(append([]string{"--prometheus-address=http://prometheus"}, c.args...)); err != nil {
 				t.Fatal(err)
 			}
+
 			warnings := p.Complete()
 			if errs := p.Validate(); len(errs) > 0 {
 				t.Error(errs)
 			}
+
 			cfg, err := p.Config()
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if got := [5]string{cfg.Username, cfg.Password, cfg.PasswordFile, cfg.BearerToken, cfg.BearerTokenFile}; got != c.want {
 				t.Errorf("credentials %q, want %q", got, c.want)
 			}
@@ -78,6 +84,7 @@ func TestInvalidAddressHidesCredentials(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
+
 	p := New()
 	p.Address = "prometheus:9090"
 	if err := p.Validate().ToAggregate(); err == nil || !strings.Contains(err.Error(), p.Address) {

@@ -28,6 +28,7 @@ func Parse(text string, experimental bool) (expr parser.Expr, err error) {
 			err = fmt.Errorf("the parser failed: %v", r)
 		}
 	}()
+
 	return parser.NewParser(parser.Options{EnableExperimentalFunctions: experimental}).ParseExpr(text)
 }
 
@@ -39,16 +40,20 @@ func Restrict(text, label, value string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	selectors := 0
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
 		if s, ok := node.(*parser.VectorSelector); ok {
 			selectors++
 			s.LabelMatchers = append(s.LabelMatchers, &labels.Matcher{Type: labels.MatchEqual, Name: label, Value: value})
 		}
+
 		return nil
 	})
+
 	if selectors > MaxSelectors {
 		return "", fmt.Errorf("the expression has %d selectors, more than %d", selectors, MaxSelectors)
 	}
+
 	return expr.String(), nil
 }

@@ -40,11 +40,13 @@ func TestRestrict(t *testing.T) {
 		if want == "" {
 			continue
 		}
+
 		// The order of matchers is the parser's.
 		expr, err := Parse(want, false)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if got != expr.String() {
 			t.Errorf("%s: %s, want %s", text, got, expr)
 		}
@@ -57,6 +59,7 @@ func TestRestrictQuotes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if selectors := parser.ExtractSelectors(parse(t, got)); len(selectors) != 1 {
 		t.Errorf("%s has %d selectors", got, len(selectors))
 	}
@@ -64,10 +67,12 @@ func TestRestrictQuotes(t *testing.T) {
 
 func parse(t *testing.T, text string) parser.Expr {
 	t.Helper()
+
 	expr, err := Parse(text, false)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
+
 	return expr
 }
 
@@ -76,12 +81,14 @@ func FuzzRestrict(f *testing.F) {
 	for _, text := range []string{`up`, `sum(rate(x{a="b"}[5m]))`, `{__name__="y"} offset 1d`, `x @ end()`, `(x or y)[1h:]`, `{"x y", a=~"b"}`, `x{namespace!="shop"}`} {
 		f.Add(text)
 	}
+
 	want := labels.Matcher{Type: labels.MatchEqual, Name: "namespace", Value: "shop"}
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := Restrict(text, "namespace", "shop")
 		if err != nil {
 			return
 		}
+
 		for _, matchers := range parser.ExtractSelectors(parse(t, got)) {
 			if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.String() == want.String() }) {
 				t.Errorf("%q becomes %q, with a selector without the matcher", text, got)

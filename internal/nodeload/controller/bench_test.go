@@ -38,6 +38,7 @@ func (l *fakePrometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.queries.Add(1)
 	name, _, _ := strings.Cut(r.FormValue("query"), "{")
 	dated := strings.Contains(name, "timestamp(")
+
 	level := l.levels[name]
 	if level == nil {
 		level = make([]float64, l.nodes)
@@ -46,24 +47,31 @@ func (l *fakePrometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		l.levels[name] = level
 	}
+
 	step := 1.0
 	if strings.Contains(name, "max") {
 		step = 0.3
 	}
+
 	var b strings.Builder
 	b.WriteString(`{"status":"success","data":{"resultType":"vector","result":[`)
+
 	for i := range level {
 		// The load returns to its mean, so that it neither stands still nor drifts away.
 		level[i] = math.Max(0, level[i]+step*l.random.NormFloat64())
+
 		if i > 0 {
 			b.WriteByte(',')
 		}
+
 		value := level[i]
 		if dated {
 			value = float64(l.clock.Now().Add(-30 * time.Second).Unix())
 		}
+
 		fmt.Fprintf(&b, `{"metric":{"__name__":%q,"instance":"n%d:9100","job":"node-exporter"},"value":[1714564800,"%.6f"]}`, name, i, value)
 	}
+
 	b.WriteString(`]}}`)
 	_, _ = w.Write([]byte(b.String()))
 }
@@ -77,17 +85,22 @@ func BenchmarkHour5000Nodes(b *testing.B) {
 	source := &fakePrometheus{random: rand.New(rand.NewPCG(1, 2)), nodes: nodes, levels: map[string][]float64{}, clock: clk}
 	server := httptest.NewServer(source)
 	defer server.Close()
+
 	cfg := prometheus.DefaultConfig()
-	cfg.Address, cfg.Concurrency = server.URL, 1
+	cfg.Address = server.URL
+
+	cfg.Concurrency = 1
 	client, err := prometheus.New(cfg)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	w := newWorld(nodes)
 	policy, err := policyfile.Builtin()
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	c, err := New(Config{
 		Policy: policyfile.Fixed(policy, clk), Sources: Sources{Prometheus: client}, Nodes: w, Patches: indexedCluster{w}, Binds: w,
 		Labels: []string{"node", "instance"}, Material: 0.02, Workers: 10, Events: events.NewFakeRecorder(1000), Metrics: NewMetrics(), Clock: clk,
@@ -95,31 +108,41 @@ func BenchmarkHour5000Nodes(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	clk.SetTime(c.Round(b.Context()))
 	w.drain()
 	source.queries.Store(0)
-	rounds, readings, patches := 0, 0, 0
+	rounds := 0
+
+	readings := 0
+	patches := 0
 	var busy time.Duration
 	for b.Loop() {
 		end := clk.Now().Add(time.Hour)
 		for clk.Now().Before(end) {
-			before, cpu := source.queries.Load(), cpuTime()
+			before := source.queries.Load()
+			cpu := cpuTime()
 			next := c.Round(b.Context())
 			busy += cpuTime() - cpu
+
 			if source.queries.Load() > before {
 				readings++
 			}
+
 			_, sent := w.drain()
-			rounds, patches = rounds+1, patches+len(sent)
+			rounds = rounds + 1
+			patches = patches + len(sent)
 			clk.SetTime(next)
 		}
 	}
+
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	runtime.KeepAlive(w)
 	hours := float64(b.N)
 	b.ReportMetric(float64(source.queries.Load())/hours, "queries/h")
+
 	b.ReportMetric(float64(source.queries.Load())/float64(readings), "queries/reading")
 	b.ReportMetric(float64(patches)/hours/60, "patches/min")
 	b.ReportMetric(busy.Seconds()/hours/3600*1000, "mCPU")
@@ -133,5 +156,6 @@ func cpuTime() time.Duration {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0
 	}
+
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

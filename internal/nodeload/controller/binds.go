@@ -36,7 +36,12 @@ type Binds struct {
 
 // NewBinds returns a counter that counts nothing before Start.
 func NewBinds(pods corev1client.PodsGetter, clk clock.WithTicker) *Binds {
-	return &Binds{pods: pods, clock: clk, binds: nodeload.NewBinds(nil), relist: make(chan struct{}, 1)}
+	return &Binds{
+		pods:   pods,
+		clock:  clk,
+		binds:  nodeload.NewBinds(nil),
+		relist: make(chan struct{}, 1),
+	}
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -46,7 +51,9 @@ func (b *Binds) NeedLeaderElection() bool { return true }
 func (b *Binds) Ranges(ranges []nodeload.HotRange) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ranges, b.synced = ranges, false
+
+	b.ranges = ranges
+	b.synced = false
 	select {
 	case b.relist <- struct{}{}:
 	default:
@@ -57,19 +64,28 @@ func (b *Binds) Ranges(ranges []nodeload.HotRange) {
 func (b *Binds) Count(node string, now time.Time) ([]int64, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if !b.synced {
 		return nil, false
 	}
+
 	return b.binds.Count(node, now), true
 }
 
 // Start implements manager.Runnable: it lists and watches until ctx ends.
 func (b *Binds) Start(ctx context.Context) error {
-	pods := podwatch.Watcher{Pods: b.pods, Fields: placed, Clock: b.clock, Name: "nodeload"}
+	pods := podwatch.Watcher{
+		Pods:   b.pods,
+		Fields: placed,
+		Clock:  b.clock,
+		Name:   "nodeload",
+	}
+
 	for ctx.Err() == nil {
 		b.mu.Lock()
 		wanted := len(b.ranges) > 0
 		b.mu.Unlock()
+
 		if !wanted {
 			select {
 			case <-ctx.Done():
@@ -77,8 +93,10 @@ func (b *Binds) Start(ctx context.Context) error {
 			}
 			continue
 		}
+
 		pods.Run(ctx, b, b.relist)
 	}
+
 	return nil
 }
 
@@ -86,6 +104,7 @@ func (b *Binds) Start(ctx context.Context) error {
 func (b *Binds) ListStarted() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	b.next = nodeload.NewBinds(b.ranges)
 }
 
@@ -93,10 +112,12 @@ func (b *Binds) ListStarted() {
 func (b *Binds) PodUpdated(pod *corev1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	to := b.binds
 	if b.next != nil {
 		to = b.next
 	}
+
 	add(to, pod, b.clock.Now())
 }
 
@@ -104,13 +125,17 @@ func (b *Binds) PodUpdated(pod *corev1.Pod) {
 func (b *Binds) ListCompleted() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.binds, b.next, b.synced = b.next, nil, true
+
+	b.binds = b.next
+	b.next = nil
+	b.synced = true
 }
 
 // PodDeleted implements podwatch.Handler.
 func (b *Binds) PodDeleted(pod *corev1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	b.binds.Remove(string(pod.UID))
 }
 
@@ -129,5 +154,6 @@ func scheduledAt(pod *corev1.Pod) time.Time {
 			return c.LastTransitionTime.Time
 		}
 	}
+
 	return pod.CreationTimestamp.Time
 }

@@ -40,13 +40,16 @@ func (s *podServer) Pods(string) corev1client.PodInterface { return s }
 func (s *podServer) List(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.fail != nil {
 		return nil, s.fail
 	}
+
 	at, _ := strconv.Atoi(o.Continue)
 	if at == 0 {
 		s.lists++
 	}
+
 	page := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "100"}}
 	if at < len(s.pods) {
 		page.Items = s.pods[at : at+1]
@@ -54,12 +57,14 @@ func (s *podServer) List(_ context.Context, o metav1.ListOptions) (*corev1.PodLi
 	if at+1 < len(s.pods) {
 		page.Continue = strconv.Itoa(at + 1)
 	}
+
 	return page, nil
 }
 
 func (s *podServer) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.watches = append(s.watches, o.ResourceVersion)
 	s.current = watch.NewFakeWithChanSize(10, false)
 	return s.current, nil
@@ -84,24 +89,31 @@ func TestBindsFollowPods(t *testing.T) {
 		}}
 		b := NewBinds(s, clock.RealClock{})
 		ctx, cancel := context.WithCancel(t.Context())
+
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
+
 			_ = b.Start(ctx)
 		}()
+
 		synctest.Wait()
+
 		if _, ok := b.Count("n", time.Now()); ok || s.lists != 0 {
 			t.Error("it counts, and lists pods, although nobody has asked")
 		}
+
 		b.Ranges([]nodeload.HotRange{{Range: 5 * time.Minute, Count: 1}, {Range: 2 * time.Minute, Count: 1}})
 		synctest.Wait()
 		want := func(what string, counts ...int64) {
 			t.Helper()
+
 			synctest.Wait()
 			if got, ok := b.Count("n", time.Now()); !ok || !slices.Equal(got, counts) {
 				t.Errorf("%s: %v, %v, want %v", what, got, ok, counts)
 			}
 		}
+
 		want("listed, page by page", 2, 1)
 
 		added := placedPod("d", "n", "101", 0)
@@ -116,6 +128,7 @@ func TestBindsFollowPods(t *testing.T) {
 		synctest.Wait()
 		s.current.Stop()
 		synctest.Wait()
+
 		if !slices.Equal(s.watches, []string{"100", "150"}) || s.lists != 1 {
 			t.Errorf("after the end of a watch: watched from %v, listed %d times", s.watches, s.lists)
 		}
@@ -127,7 +140,9 @@ func TestBindsFollowPods(t *testing.T) {
 		s.current.Error(&metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired})
 		<-time.After(5 * time.Second)
 		s.mu.Lock()
-		s.fail, s.pods = nil, []corev1.Pod{placedPod("e", "n", "5", 0)}
+
+		s.fail = nil
+		s.pods = []corev1.Pod{placedPod("e", "n", "5", 0)}
 		s.mu.Unlock()
 		<-time.After(time.Minute)
 		want("listed anew", 1, 1)

@@ -100,7 +100,13 @@ func New(cfg Config) (*Controller, error) {
 	case len(cfg.Labels) == 0:
 		return nil, errors.New("no label of series that names a node")
 	}
-	return &Controller{cfg: cfg, reportedProblems: map[problemKey]problem{}, reportedUndated: map[string]bool{}, wake: make(chan struct{}, 1)}, nil
+
+	return &Controller{
+		cfg:              cfg,
+		reportedProblems: map[problemKey]problem{},
+		reportedUndated:  map[string]bool{},
+		wake:             make(chan struct{}, 1),
+	}, nil
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -119,6 +125,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		case <-c.wake:
 			timer.Stop()
 		}
+
 		next := c.Round(ctx)
 		delay = max(next.Sub(c.cfg.Clock.Now()), 0)
 	}
@@ -138,32 +145,51 @@ func (c *Controller) Round(ctx context.Context) time.Time {
 	if c.schedule == nil {
 		c.schedule = newSchedule(now)
 	}
+
 	c.applyPolicy(ctx, now)
 	var list corev1.NodeList
 	if err := c.cfg.Nodes.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		if ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).WithName("nodeload").Error(err, "Listing nodes")
 		}
+
 		return now.Add(firstRetry)
 	}
+
 	nodes := toNodes(list.Items)
 	due := c.schedule.due(c.policy.Metrics, now, missingOnNewNodes(list.Items, now))
 
 	reading, cancel := context.WithTimeout(ctx, roundTimeout)
-	r := &reader{sources: c.cfg.Sources, nodes: nodes, match: newMatcher(list.Items, c.cfg.Labels), now: now}
+	r := &reader{
+		sources: c.cfg.Sources,
+		nodes:   nodes,
+		match:   newMatcher(list.Items, c.cfg.Labels),
+		now:     now,
+	}
+
 	c.requestForecasts(nodes)
 	readings := r.read(reading, c.policy.Metrics, due)
 	cancel()
+
 	if ctx.Err() != nil {
 		return now
 	}
+
 	c.record(ctx, nodes, readings, now)
 
-	p := planner{policy: c.policy, format: c.cfg.Format, material: c.cfg.Material, now: now, interval: hotInterval}
+	p := planner{
+		policy:   c.policy,
+		format:   c.cfg.Format,
+		material: c.cfg.Material,
+		now:      now,
+		interval: hotInterval,
+	}
+
 	patches := p.plan(nodes, readings, c.hot(now))
 	c.updateTaints(ctx, list.Items, now) // before the writes, which change resource versions
 	c.write(ctx, nodes, patches)
 	c.cfg.Metrics.round(c.cfg.Clock.Since(now))
+
 	return c.next(now)
 }
 
@@ -173,19 +199,23 @@ func (c *Controller) applyPolicy(ctx context.Context, now time.Time) {
 	if policy == c.policy {
 		return
 	}
+
 	c.policy = policy
 	c.schedule.retain(policy.Metrics)
 	c.cfg.Metrics.retain(policy.Metrics)
+
 	for reported := range c.reportedProblems {
 		if !named(policy.Metrics, reported.metric) {
 			delete(c.reportedProblems, reported)
 		}
 	}
+
 	maps.DeleteFunc(c.reportedUndated, func(metric string, _ bool) bool { return !named(policy.Metrics, metric) })
 	c.hotNext = now
 	if c.cfg.Binds != nil {
 		c.cfg.Binds.Ranges(policy.Hot)
 	}
+
 	for _, w := range policy.Warnings {
 		ctrl.LoggerFrom(ctx).WithName("nodeload").Info("Policy: " + w)
 	}
@@ -197,6 +227,7 @@ func named(list []nodeload.Metric, name string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -211,6 +242,7 @@ func missingOnNewNodes(list []corev1.Node, now time.Time) func(metric string) bo
 			young = append(young, &list[i])
 		}
 	}
+
 	return func(metric string) bool {
 		return slices.ContainsFunc(young, func(n *corev1.Node) bool { return n.Annotations[metric] == "" })
 	}
@@ -221,15 +253,18 @@ func (c *Controller) hot(now time.Time) func(node string) int64 {
 	if c.cfg.Binds == nil || len(c.policy.Hot) == 0 {
 		return nil
 	}
+
 	if _, ok := c.cfg.Binds.Count("", now); !ok {
 		return nil
 	}
+
 	c.hotNext = now.Add(hotInterval)
 	return func(node string) int64 {
 		counts, ok := c.cfg.Binds.Count(node, now)
 		if !ok || len(counts) != len(c.policy.Hot) {
 			return 0
 		}
+
 		return nodeload.HotValue(c.policy.Hot, counts)
 	}
 }
@@ -244,6 +279,7 @@ func (c *Controller) next(now time.Time) time.Time {
 			next = c.hotNext
 		}
 	}
+
 	return next
 }
 
@@ -252,17 +288,20 @@ func (c *Controller) requestForecasts(nodes []node) {
 	if c.cfg.Sources.Forecast == nil {
 		return
 	}
+
 	var resources []series.Resource
 	for _, m := range c.policy.Metrics {
 		if m.From == nodeload.FromForecast {
 			resources = append(resources, m.Resource)
 		}
 	}
+
 	var names []string
 	if len(resources) > 0 {
 		for _, n := range nodes {
 			names = append(names, n.name)
 		}
 	}
+
 	c.cfg.Sources.Forecast.Request(names, resources)
 }

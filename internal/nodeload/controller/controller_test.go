@@ -55,9 +55,11 @@ type fakeCluster struct {
 func (w *fakeCluster) Vector(_ context.Context, query string, at time.Time) ([]metrics.Sample, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if strings.Contains(query, "_sample_time_seconds") {
 		return w.sampleTimes(at), w.err
 	}
+
 	w.queries = append(w.queries, query)
 	return w.vectors[query], w.err
 }
@@ -74,6 +76,7 @@ func (w *fakeCluster) sampleTimes(at time.Time) []metrics.Sample {
 			out = append(out, metrics.Sample{Labels: metrics.Labels{"instance": fmt.Sprintf("n%d:9100", i)}, Value: float64(taken.UnixMilli()) / 1000})
 		}
 	}
+
 	return out
 }
 
@@ -84,6 +87,7 @@ func (*fakeCluster) Selector(metric string, _ ...prometheus.Matcher) (string, er
 func (w *fakeCluster) NodeUsages(context.Context) ([]Usage, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	w.queries = append(w.queries, "metrics-server")
 	return w.usages, w.err
 }
@@ -101,34 +105,43 @@ func (w *fakeCluster) List(_ context.Context, list client.ObjectList, _ ...clien
 func (w *fakeCluster) PatchNode(_ context.Context, name string, patch []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if w.reject != nil {
 		return w.reject
 	}
+
 	var object struct {
 		Metadata metav1.ObjectMeta
 		Spec     struct{ Taints *[]corev1.Taint }
 	}
+
 	if err := json.Unmarshal(patch, &object); err != nil {
 		return err
 	}
+
 	i := slices.IndexFunc(w.nodes, func(n corev1.Node) bool { return n.Name == name })
 	if i < 0 {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, name)
 	}
+
 	if object.Metadata.UID != w.nodes[i].UID {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, name, errors.New("UID"))
 	}
+
 	if object.Spec.Taints != nil {
 		w.nodes[i].Spec.Taints = *object.Spec.Taints
 		return nil
 	}
+
 	annotations := maps.Clone(w.nodes[i].Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
+
 	maps.Copy(annotations, object.Metadata.Annotations)
 	w.nodes[i].Annotations = annotations
 	w.patches = append(w.patches, name)
+
 	return nil
 }
 
@@ -138,6 +151,7 @@ func (w *fakeCluster) Count(node string, _ time.Time) ([]int64, bool) {
 	if c, ok := w.binds[node]; ok {
 		return c, true
 	}
+
 	return []int64{0, 0}, true
 }
 
@@ -145,10 +159,13 @@ func (w *fakeCluster) Count(node string, _ time.Time) ([]int64, bool) {
 func (w *fakeCluster) drain() (queries, patches []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	queries, patches = w.queries, w.patches
 	slices.Sort(queries)
 	slices.Sort(patches)
-	w.queries, w.patches = nil, nil
+	w.queries = nil
+	w.patches = nil
+
 	return queries, patches
 }
 
@@ -171,6 +188,7 @@ func newWorld(nodes int) *fakeCluster {
 			}},
 		})
 	}
+
 	return w
 }
 
@@ -183,10 +201,12 @@ type fixture struct {
 
 func start(t *testing.T, w *fakeCluster, spec nodeload.Spec) *fixture {
 	t.Helper()
+
 	policy, err := nodeload.NewPolicy(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	clk := clocktesting.NewFakeClock(begin)
 	f := &fixture{w: w, clock: clk, events: events.NewFakeRecorder(1000)}
 	f.Controller, err = New(Config{
@@ -196,6 +216,7 @@ func start(t *testing.T, w *fakeCluster, spec nodeload.Spec) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return f
 }
 
@@ -224,10 +245,12 @@ func TestOneQueryAMetricAndOnePatchANode(t *testing.T) {
 	w.percent("mem_usage_max_avg_1h", 40, 50, 60)
 	f := start(t, w, twoMetrics())
 	next := f.Round(t.Context())
+
 	queries, patches := w.drain()
 	if !slices.Equal(queries, []string{"cpu_usage_avg_5m", "mem_usage_max_avg_1h"}) || !slices.Equal(patches, []string{"n0", "n1", "n2"}) {
 		t.Fatalf("queries %v, patches %v", queries, patches)
 	}
+
 	if want := begin.Add(3 * time.Minute); !next.Equal(want) {
 		t.Errorf("next round at %v, want %v", next, want)
 	}
@@ -241,21 +264,26 @@ func TestOneQueryAMetricAndOnePatchANode(t *testing.T) {
 	f.clock.Step(3 * time.Minute)
 	w.percent("cpu_usage_avg_5m", 10.5, 20, 35)
 	f.Round(t.Context())
+
 	if queries, patches = w.drain(); !slices.Equal(queries, []string{"cpu_usage_avg_5m"}) || !slices.Equal(patches, []string{"n2"}) {
 		t.Errorf("queries %v, patches %v", queries, patches)
 	}
+
 	// The values of the first round expire before the next.
 	f.clock.Step(3 * time.Minute)
 	f.Round(t.Context())
+
 	if _, patches = w.drain(); !slices.Equal(patches, []string{"n0", "n1"}) {
 		t.Errorf("patches %v", patches)
 	}
+
 	// Both metrics are read in one round, and a node gets one patch.
 	for range 3 {
 		f.clock.Step(3 * time.Minute)
 		f.Round(t.Context())
 		queries, patches = w.drain()
 	}
+
 	if len(queries) != 2 || len(patches) != 3 {
 		t.Errorf("after 15 minutes: queries %v, patches %v", queries, patches)
 	}
@@ -268,26 +296,32 @@ func TestBadSamplesAreToldAndNotWritten(t *testing.T) {
 	w.vectors["cpu_usage_avg_5m"] = append(w.vectors["cpu_usage_avg_5m"],
 		metrics.Sample{Labels: metrics.Labels{"instance": "n6:9100", "replica": "2"}, Value: 61},
 		metrics.Sample{Labels: metrics.Labels{"instance": "stranger:9100"}, Value: 5})
+
 	const old = "0.90000,2024-05-01T11:59:00Z"
 	for i := range w.nodes {
 		w.nodes[i].Annotations = map[string]string{"cpu_usage_avg_5m": old}
 	}
+
 	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
 	f.Round(t.Context())
+
 	if _, patches := w.drain(); !slices.Equal(patches, []string{"n0", "n5"}) {
 		t.Errorf("patches %v", patches)
 	}
+
 	for _, i := range []int{1, 2, 3, 4, 6, 7} {
 		if got := w.nodes[i].Annotations["cpu_usage_avg_5m"]; got != old {
 			t.Errorf("n%d carries %q", i, got)
 		}
 	}
+
 	recorded := strings.Join(f.recorded(), "\n")
 	for _, want := range []string{"not a number", "negative", "too large", "two series", "no series"} {
 		if !strings.Contains(recorded, want) {
 			t.Errorf("%q is not recorded in\n%s", want, recorded)
 		}
 	}
+
 	if err := testutil.CollectAndCompare(f.cfg.Metrics, strings.NewReader(`
 		# HELP crane_nodeload_unmatched_series Series of the last reading of a metric that matched no node.
 		# TYPE crane_nodeload_unmatched_series gauge
@@ -307,8 +341,10 @@ func TestBadSamplesAreToldAndNotWritten(t *testing.T) {
 	`), "crane_nodeload_unmatched_series", "crane_nodeload_nodes"); err != nil {
 		t.Error(err)
 	}
+
 	f.clock.Step(3 * time.Minute)
 	f.Round(t.Context())
+
 	if recorded := f.recorded(); len(recorded) > 0 {
 		t.Errorf("recorded again: %v", recorded)
 	}
@@ -318,6 +354,7 @@ func TestBadSamplesAreToldAndNotWritten(t *testing.T) {
 func TestManyBadNodesAreOneEvent(t *testing.T) {
 	f := start(t, newWorld(100), nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
 	f.Round(t.Context())
+
 	if recorded := f.recorded(); len(recorded) != 1 || !strings.Contains(recorded[0], "100 of 100 nodes") {
 		t.Errorf("recorded %v", recorded)
 	}
@@ -332,16 +369,19 @@ func TestDeadExporterLooksStale(t *testing.T) {
 	w.sampled = func(node int, at time.Time) time.Time {
 		return map[int]time.Time{0: at.Add(-20 * time.Second), 1: died}[node] // none of n2 in an hour
 	}
+
 	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
 	f.Round(t.Context())
 	f.clock.Step(3 * time.Minute)
 	w.percent("cpu_usage_avg_5m", 15, 25, 30)
 	f.Round(t.Context())
+
 	for node, want := range map[int]string{0: "0.15000,2024-05-01T12:02:40Z", 1: "0.20000,2024-05-01T11:56:00Z", 2: ""} {
 		if got := w.nodes[node].Annotations["cpu_usage_avg_5m"]; got != want {
 			t.Errorf("n%d has %q, want %q", node, got, want)
 		}
 	}
+
 	if recorded := f.recorded(); len(recorded) != 1 || !strings.Contains(recorded[0], "no recent sample") {
 		t.Errorf("recorded %v", recorded)
 	}
@@ -354,15 +394,19 @@ func TestUndatedValuesExpireEarlier(t *testing.T) {
 	w.undated = true
 	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
 	f.Round(t.Context())
+
 	if got := w.nodes[0].Annotations["cpu_usage_avg_5m"]; got != "0.10000,2024-05-01T11:57:30Z" {
 		t.Errorf("annotation %q", got)
 	}
+
 	recorded := f.recorded()
 	if len(recorded) != 1 || !strings.Contains(recorded[0], "SampleTimeUnknown") || !strings.Contains(recorded[0], "node_cpu_sample_time_seconds") {
 		t.Errorf("recorded %v", recorded)
 	}
+
 	gauge := func(value string) {
 		t.Helper()
+
 		if err := testutil.CollectAndCompare(f.cfg.Metrics, strings.NewReader(`
 		# HELP crane_nodeload_undated 1 if the sample times of a metric are unknown, so that its values expire earlier, else 0.
 		# TYPE crane_nodeload_undated gauge
@@ -370,15 +414,19 @@ func TestUndatedValuesExpireEarlier(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	gauge("1")
 	f.clock.Step(3 * time.Minute)
 	f.Round(t.Context())
+
 	if recorded := f.recorded(); len(recorded) != 0 {
 		t.Errorf("recorded again: %v", recorded)
 	}
+
 	w.undated = false
 	f.clock.Step(3 * time.Minute)
 	f.Round(t.Context())
+
 	if got := w.nodes[0].Annotations["cpu_usage_avg_5m"]; got != "0.10000,2024-05-01T12:06:00Z" {
 		t.Errorf("with sample times: annotation %q", got)
 	}
@@ -389,6 +437,7 @@ func TestSourceGone(t *testing.T) {
 	w := newWorld(1)
 	w.percent("cpu_usage_avg_5m", 10)
 	w.err = errors.New("connection refused")
+
 	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
 	pauses := []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 180 * time.Second, 180 * time.Second}
 	for _, want := range pauses {
@@ -396,16 +445,20 @@ func TestSourceGone(t *testing.T) {
 		if got := next.Sub(f.clock.Now()); got != want {
 			t.Errorf("again in %v, want %v", got, want)
 		}
+
 		f.clock.SetTime(next)
 	}
+
 	if recorded := f.recorded(); len(recorded) != 1 || !strings.Contains(recorded[0], "connection refused") {
 		t.Errorf("recorded %v", recorded)
 	}
 	if _, patches := w.drain(); len(patches) > 0 {
 		t.Errorf("patches %v", patches)
 	}
+
 	w.err = nil
 	f.Round(t.Context())
+
 	if _, patches := w.drain(); len(patches) != 1 {
 		t.Errorf("after its return: patches %v", patches)
 	}
@@ -418,17 +471,20 @@ func TestMetricsServer(t *testing.T) {
 		{Node: "n0", Time: at, CPU: resource.MustParse("2500m"), Memory: resource.MustParse("50Gi")},
 		{Node: "n1", Time: at, CPU: resource.MustParse("1"), Memory: resource.MustParse("1Gi")},
 	}
+
 	w.nodes[1].Status.Capacity = nil
 	f := start(t, w, nodeload.Spec{Metrics: []nodeload.Metric{
 		{Name: "cpu_now", Period: time.Minute, From: nodeload.FromMetricsServer}, {Name: "mem_now", Period: time.Minute, From: nodeload.FromMetricsServer},
 	}})
 	f.Round(t.Context())
+
 	if queries, patches := w.drain(); len(queries) != 1 || !slices.Equal(patches, []string{"n0"}) {
 		t.Errorf("queries %v, patches %v", queries, patches)
 	}
 	if got := w.nodes[0].Annotations; got["cpu_now"] != "0.25000,2024-05-01T11:59:40Z" || got["mem_now"] != "0.50000,2024-05-01T11:59:40Z" {
 		t.Errorf("annotations %v", got)
 	}
+
 	recorded := strings.Join(f.recorded(), "\n")
 	if !strings.Contains(recorded, "no capacity") || !strings.Contains(recorded, "not reported") {
 		t.Errorf("recorded %s", recorded)
@@ -442,6 +498,7 @@ func TestHotValue(t *testing.T) {
 	w.binds = map[string][]int64{"n0": {10, 3}}
 	f := start(t, w, spec)
 	next := f.Round(t.Context())
+
 	if got := w.nodes[0].Annotations["node_hot_value"]; got != "3,2024-05-01T12:00:00Z" {
 		t.Errorf("n0 carries %q", got)
 	}
@@ -451,8 +508,10 @@ func TestHotValue(t *testing.T) {
 	if _, patches := w.drain(); len(patches) != 2 || next.Sub(begin) != hotInterval {
 		t.Errorf("patches %v, next %v", patches, next)
 	}
+
 	f.clock.Step(hotInterval)
 	f.Round(t.Context())
+
 	if _, patches := w.drain(); len(patches) != 0 {
 		t.Errorf("nothing has changed: %v", patches)
 	}
@@ -467,6 +526,7 @@ func TestYoungNodesNeedNotWait(t *testing.T) {
 	f := start(t, w, twoMetrics())
 	f.Round(t.Context())
 	w.drain()
+
 	w.nodes = newWorld(2).nodes
 	w.nodes[1].CreationTimestamp = metav1.NewTime(begin.Add(time.Minute))
 	w.nodes[0].Annotations = map[string]string{
@@ -474,11 +534,14 @@ func TestYoungNodesNeedNotWait(t *testing.T) {
 	}
 	f.clock.Step(3 * time.Minute)
 	f.Round(t.Context())
+
 	if queries, patches := w.drain(); len(queries) != 2 || !slices.Equal(patches, []string{"n1"}) || len(w.nodes[1].Annotations) != 2 {
 		t.Errorf("queries %v, patches %v, annotations %v", queries, patches, w.nodes[1].Annotations)
 	}
+
 	f.clock.Step(3 * time.Minute)
 	f.Round(t.Context())
+
 	if queries, _ := w.drain(); len(queries) != 1 {
 		t.Errorf("it has it and is asked for again: %v", queries)
 	}
@@ -490,9 +553,11 @@ func TestDryRunAndRefusedWrites(t *testing.T) {
 	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
 	f.cfg.DryRun = true
 	f.Round(t.Context())
+
 	if _, patches := w.drain(); len(patches) != 0 || w.nodes[0].Annotations != nil {
 		t.Errorf("a dry run wrote: %v", patches)
 	}
+
 	f.cfg.DryRun = false
 	w.reject = errors.New("the server is away")
 	f.clock.Step(3 * time.Minute)
@@ -500,6 +565,7 @@ func TestDryRunAndRefusedWrites(t *testing.T) {
 	w.reject = nil
 	f.clock.Step(3 * time.Minute)
 	f.Round(t.Context())
+
 	if _, patches := w.drain(); len(patches) != 2 {
 		t.Errorf("after the refusal: %v", patches)
 	}
@@ -517,9 +583,11 @@ func TestGarbageOfStrangers(t *testing.T) {
 		w.nodes[i].Annotations = map[string]string{"cpu_usage_avg_5m": text, "node_hot_value": text}
 		values[i] = 50
 	}
+
 	w.percent("cpu_usage_avg_5m", values...)
 	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1], Hot: nodeload.GocraneSpec().Hot})
 	f.Round(t.Context())
+
 	for _, n := range w.nodes {
 		if got := n.Annotations["cpu_usage_avg_5m"]; got != "0.50000,2024-05-01T12:00:00Z" {
 			t.Errorf("%s carries %q", n.Name, got)
@@ -534,12 +602,15 @@ func TestLocalTimeForOldReaders(t *testing.T) {
 	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
 	f.cfg.Format = nodeload.Format{Zone: time.FixedZone("Asia/Shanghai", 8*60*60)}
 	f.Round(t.Context())
+
 	if got := w.nodes[0].Annotations["cpu_usage_avg_5m"]; got != "0.10000,2024-05-01T20:00:00Z" {
 		t.Errorf("it carries %q", got)
 	}
+
 	w.drain()
 	f.clock.Step(3 * time.Minute)
 	f.Round(t.Context())
+
 	if _, patches := w.drain(); len(patches) != 0 {
 		t.Errorf("it does not understand what it wrote: %v", patches)
 	}
@@ -553,18 +624,23 @@ func (q indexedCluster) PatchNode(ctx context.Context, name string, patch []byte
 	if _, err := fmt.Sscanf(name, "n%d", &i); err != nil {
 		return err
 	}
+
 	var object struct{ Metadata metav1.ObjectMeta }
 	if err := json.Unmarshal(patch, &object); err != nil {
 		return err
 	}
+
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	annotations := maps.Clone(q.nodes[i].Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
+
 	maps.Copy(annotations, object.Metadata.Annotations)
 	q.nodes[i].Annotations = annotations
 	q.patches = append(q.patches, name)
+
 	return ctx.Err()
 }

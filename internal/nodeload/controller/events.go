@@ -40,7 +40,12 @@ type problemKey struct{ node, metric string }
 
 // policyReference is the object of events about the policy as a whole.
 func policyReference(namespace string) runtime.Object {
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: PolicyConfigMap}
+	return &corev1.ObjectReference{
+		APIVersion: "v1",
+		Kind:       "ConfigMap",
+		Namespace:  namespace,
+		Name:       PolicyConfigMap,
+	}
 }
 
 func (c *Controller) regarding() runtime.Object { return policyReference(c.cfg.Namespace) }
@@ -51,6 +56,7 @@ func truncateNote(text string) string {
 	if len(text) > most {
 		return strings.ToValidUTF8(text[:most], "") + "..."
 	}
+
 	return text
 }
 
@@ -66,13 +72,16 @@ func (c *Controller) record(ctx context.Context, nodes []node, readings []readin
 				log.Error(r.err, "failed to read a metric, existing annotations expire", "metric", m.Name)
 				c.cfg.Events.Eventf(c.regarding(), nil, corev1.EventTypeWarning, reasonQueryFailed, eventAction(m.Name), "%s", truncateNote(m.Name+": "+r.err.Error()))
 			}
+
 			continue
 		}
+
 		c.cfg.Metrics.queried(m.Name, "succeeded")
 		c.schedule.succeeded(m, now)
 		c.reportProblems(ctx, m.Name, nodes, r)
 		c.reportUndated(ctx, m.Name, r)
 	}
+
 	c.forgetNodes(nodes)
 }
 
@@ -81,17 +90,21 @@ func (c *Controller) reportProblems(ctx context.Context, metric string, nodes []
 	counts := map[problem]int{}
 	fresh := map[problem][]int{}
 	for i := range nodes {
-		about, what := problemKey{nodes[i].name, metric}, r.problems[i]
+		about := problemKey{nodes[i].name, metric}
+		what := r.problems[i]
 		counts[what]++
+
 		if what == "" {
 			delete(c.reportedProblems, about)
 			continue
 		}
+
 		if c.reportedProblems[about] != what {
 			c.reportedProblems[about] = what
 			fresh[what] = append(fresh[what], i)
 		}
 	}
+
 	c.cfg.Metrics.found(metric, counts, r.unmatched)
 	for what, list := range fresh {
 		if len(list) <= maxNodeEvents {
@@ -101,10 +114,12 @@ func (c *Controller) reportProblems(ctx context.Context, metric string, nodes []
 			}
 			continue
 		}
+
 		names := make([]string, maxNodeEvents)
 		for k := range names {
 			names[k] = nodes[list[k]].name
 		}
+
 		text := fmt.Sprintf("%s: %s for %d of %d nodes, such as %s; %d series matched no node",
 			metric, what, len(list), len(nodes), strings.Join(names, ", "), r.unmatched)
 		ctrl.LoggerFrom(ctx).WithName("nodeload").Info(text)
@@ -119,8 +134,10 @@ func (c *Controller) reportUndated(ctx context.Context, metric string, r *readin
 		if r.undated == "" {
 			delete(c.reportedUndated, metric)
 		}
+
 		return
 	}
+
 	c.reportedUndated[metric] = true
 	text := fmt.Sprintf("%s: the times of its samples are unknown, so that its values expire %s earlier: %s; "+
 		"install the rules of config/nodeload/recording-rules.yaml or set sampleTime", metric, nodeload.UndatedAge, r.undated)
@@ -133,10 +150,12 @@ func (c *Controller) forgetNodes(nodes []node) {
 	if len(c.reportedProblems) == 0 {
 		return
 	}
+
 	there := make(map[string]bool, len(nodes))
 	for i := range nodes {
 		there[nodes[i].name] = true
 	}
+
 	for about := range c.reportedProblems {
 		if !there[about.node] {
 			delete(c.reportedProblems, about)
@@ -145,5 +164,10 @@ func (c *Controller) forgetNodes(nodes []node) {
 }
 
 func nodeReference(n *node) runtime.Object {
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.name, UID: n.uid}
+	return &corev1.ObjectReference{
+		APIVersion: "v1",
+		Kind:       "Node",
+		Name:       n.name,
+		UID:        n.uid,
+	}
 }

@@ -54,11 +54,15 @@ func NewPeaks(p Predictor, clk clock.PassiveClock) *Peaks {
 
 // Request implements Forecaster. Refused requests, for instance beyond the limit of series, have no peak.
 func (p *Peaks) Request(nodes []string, resources []series.Resource) {
-	nodes, resources = slices.Sorted(slices.Values(nodes)), slices.Compact(slices.Sorted(slices.Values(resources)))
+	nodes = slices.Sorted(slices.Values(nodes))
+	resources = slices.Compact(slices.Sorted(slices.Values(resources)))
 	if slices.Equal(nodes, p.nodes) && slices.Equal(resources, p.resources) {
 		return
 	}
-	p.nodes, p.resources = nodes, resources
+
+	p.nodes = nodes
+	p.resources = resources
+
 	var wanted []nodeResource
 	var requests []predictor.Request
 	for _, r := range resources {
@@ -69,6 +73,7 @@ func (p *Peaks) Request(nodes []string, resources []series.Resource) {
 			})
 		}
 	}
+
 	p.keys = make(map[nodeResource]predictor.Key, len(wanted))
 	for i, ticket := range p.predictor.Set(caller, requests) {
 		if ticket.Err == nil {
@@ -84,21 +89,28 @@ func (p *Peaks) Peak(node string, of series.Resource) (float64, bool) {
 	if !ok {
 		return 0, false
 	}
+
 	if s := p.predictor.Status(key); s.State != predictor.Ready || s.Stale {
 		return 0, false
 	}
+
 	all, err := p.predictor.Forecast(key, horizon)
 	if err != nil || len(all) != 1 {
 		return 0, false
 	}
+
 	now := p.clock.Now()
 	f := all[0]
-	peak, found := math.Inf(-1), false
+	peak := math.Inf(-1)
+
+	found := false
 	for i, q := range f.Values {
 		at := f.Start.Add(time.Duration(i) * f.Step)
 		if at.Add(f.Step).After(now) && at.Before(now.Add(horizon)) {
-			peak, found = max(peak, f.Published(q)), true
+			peak = max(peak, f.Published(q))
+			found = true
 		}
 	}
+
 	return peak, found
 }

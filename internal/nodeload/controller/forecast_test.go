@@ -32,6 +32,7 @@ func (m *fakePredictor) Set(_ string, requests []predictor.Request) []predictor.
 			out[i].Err = errors.New("the limit is reached")
 		}
 	}
+
 	return out
 }
 
@@ -52,14 +53,17 @@ func TestPeakOfTheComingHour(t *testing.T) {
 		}
 		f.Values = append(f.Values, q)
 	}
+
 	m := &fakePredictor{status: predictor.Status{State: predictor.Ready}, series: []predictor.SeriesForecast{f}, refuse: "c"}
 	p := NewPeaks(m, clocktesting.NewFakePassiveClock(begin))
 	if _, ok := p.Peak("a", series.CPU); ok {
 		t.Error("a peak that nobody asked for")
 	}
+
 	resources := []series.Resource{series.CPU, series.CPU}
 	p.Request([]string{"b", "a", "c"}, resources)
 	p.Request([]string{"a", "b", "c"}, resources)
+
 	if m.sets != 1 {
 		t.Errorf("asked %d times for the same", m.sets)
 	}
@@ -69,9 +73,11 @@ func TestPeakOfTheComingHour(t *testing.T) {
 	if _, ok := p.Peak("c", series.CPU); ok {
 		t.Error("a peak of what was refused")
 	}
+
 	if _, ok := p.Peak("a", series.Memory); ok {
 		t.Error("a peak of another resource")
 	}
+
 	for _, status := range []predictor.Status{{State: predictor.Pending}, {State: predictor.Ready, Stale: true}} {
 		m.status = status
 		if _, ok := p.Peak("a", series.CPU); ok {

@@ -27,7 +27,9 @@ type node struct {
 
 func nodeOf(n *corev1.Node) node {
 	return node{
-		name: n.Name, uid: n.UID, annotations: n.Annotations,
+		name:        n.Name,
+		uid:         n.UID,
+		annotations: n.Annotations,
 		capacity: map[series.Resource]float64{
 			series.CPU:    n.Status.Capacity.Cpu().AsApproximateFloat64(),
 			series.Memory: n.Status.Capacity.Memory().AsApproximateFloat64(),
@@ -54,19 +56,23 @@ func newMatcher(nodes []corev1.Node, labels []string) *matcher {
 			if a.Type != corev1.NodeInternalIP {
 				continue
 			}
+
 			ip, err := netip.ParseAddr(a.Address)
 			if err != nil {
 				continue
 			}
+
 			key := canonical(ip)
 			if other, taken := m.byIP[key]; taken && other != i {
 				i := ambiguous // an address that is reassigned may belong to two nodes for a while
 				m.byIP[key] = i
 				continue
 			}
+
 			m.byIP[key] = i
 		}
 	}
+
 	return m
 }
 
@@ -81,6 +87,7 @@ func (m *matcher) find(labels metrics.Labels) (int, bool) {
 			}
 		}
 	}
+
 	return 0, false
 }
 
@@ -89,9 +96,11 @@ func (m *matcher) of(value string) (int, bool) {
 	if i, ok := m.lookUp(value); ok {
 		return i, true
 	}
+
 	if host, _, err := net.SplitHostPort(value); err == nil {
 		return m.lookUp(host)
 	}
+
 	return m.lookUp(strings.TrimSuffix(strings.TrimPrefix(value, "["), "]"))
 }
 
@@ -99,10 +108,12 @@ func (m *matcher) lookUp(value string) (int, bool) {
 	if i, ok := m.byName[value]; ok {
 		return i, true
 	}
+
 	if ip, err := netip.ParseAddr(value); err == nil {
 		if i, ok := m.byIP[canonical(ip)]; ok && i != ambiguous {
 			return i, true
 		}
 	}
+
 	return 0, false
 }

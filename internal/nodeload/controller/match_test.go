@@ -17,6 +17,7 @@ func newNode(name string, addresses ...string) corev1.Node {
 	for _, a := range addresses {
 		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
 	}
+
 	n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "203.0.113.9"})
 	return n
 }
@@ -25,6 +26,7 @@ func TestSeriesFindTheirNodes(t *testing.T) {
 	nodes := []corev1.Node{
 		newNode("a", "10.0.0.1", "fd00::1"), newNode("b.example", "10.0.0.11"), newNode("c"), newNode("d", "10.0.0.5", "no address"), newNode("e", "10.0.0.5"),
 	}
+
 	m := newMatcher(nodes, []string{"node", "instance"})
 	for name, test := range map[string]struct {
 		labels metrics.Labels

@@ -50,13 +50,17 @@ type outcome struct {
 // NewMetrics returns metrics without counts.
 func NewMetrics() *Metrics {
 	return &Metrics{
-		queries: map[[2]string]float64{}, patches: map[string]float64{}, causes: map[nodeload.Cause]float64{}, last: map[string]outcome{},
+		queries: map[[2]string]float64{},
+		patches: map[string]float64{},
+		causes:  map[nodeload.Cause]float64{},
+		last:    map[string]outcome{},
 	}
 }
 
 func (m *Metrics) round(took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.rounds++
 	m.duration = took
 }
@@ -64,6 +68,7 @@ func (m *Metrics) round(took time.Duration) {
 func (m *Metrics) queried(metric, result string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.queries[[2]string{metric, result}]++
 	if result == "failed" {
 		delete(m.last, metric)
@@ -73,12 +78,14 @@ func (m *Metrics) queried(metric, result string) {
 func (m *Metrics) found(metric string, counts map[problem]int, unmatched int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.last[metric] = outcome{counts: counts, unmatched: unmatched}
 }
 
 func (m *Metrics) undated(metric string, undated bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if o, ok := m.last[metric]; ok {
 		o.undated = undated
 		m.last[metric] = o
@@ -88,12 +95,14 @@ func (m *Metrics) undated(metric string, undated bool) {
 func (m *Metrics) tainted(nodes int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.taints = nodes
 }
 
 func (m *Metrics) patched(result string, causes []nodeload.Cause) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.patches[result]++
 	for _, c := range causes {
 		m.causes[c]++
@@ -104,6 +113,7 @@ func (m *Metrics) patched(result string, causes []nodeload.Cause) {
 func (m *Metrics) retain(list []nodeload.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	maps.DeleteFunc(m.last, func(name string, _ outcome) bool { return !named(list, name) })
 	maps.DeleteFunc(m.queries, func(key [2]string, _ float64) bool { return !named(list, key[0]) })
 }
@@ -119,6 +129,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	counter := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
@@ -128,19 +139,24 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	counter(roundsDesc, m.rounds)
 	gauge(durationDesc, m.duration.Seconds())
 	gauge(taintedDesc, float64(m.taints))
+
 	for key, n := range m.queries {
 		counter(queriesDesc, n, key[0], key[1])
 	}
+
 	for result, n := range m.patches {
 		counter(patchesDesc, n, result)
 	}
+
 	for cause, n := range m.causes {
 		counter(causesDesc, n, string(cause))
 	}
+
 	for metric, o := range m.last {
 		gauge(unmatchedDesc, float64(o.unmatched), metric)
 		gauge(undatedDesc, map[bool]float64{true: 1}[o.undated], metric)
 		gauge(nodesDesc, float64(o.counts[""]), metric, stateOK)
+
 		for _, p := range problems() {
 			gauge(nodesDesc, float64(o.counts[p]), metric, string(p))
 		}

@@ -35,11 +35,17 @@ func (p *planner) plan(nodes []node, readings []reading, hot func(node string) i
 		if r.err != nil {
 			continue
 		}
+
 		m := p.policy.Metrics[r.metric]
 		writings[i] = nodeload.ChangeDetector{
-			MinChange: p.material, Thresholds: p.policy.Thresholds(r.metric), Evict: p.policy.EvictMark(r.metric), Active: m.Active(), Period: m.Period,
+			MinChange:  p.material,
+			Thresholds: p.policy.Thresholds(r.metric),
+			Evict:      p.policy.EvictMark(r.metric),
+			Active:     m.Active(),
+			Period:     m.Period,
 		}
 	}
+
 	var out []patch
 	for i := range nodes {
 		one := patch{node: i}
@@ -48,24 +54,30 @@ func (p *planner) plan(nodes []node, readings []reading, hot func(node string) i
 			if r.err != nil || r.problems[i] != "" {
 				continue
 			}
+
 			if cause := writings[k].WriteCause(p.currentSample(&nodes[i], p.policy.Metrics[r.metric].Name), r.samples[i], p.now); cause != "" {
 				one.causes = append(one.causes, cause)
 			}
 		}
+
 		if hot != nil {
 			p.planHot(&nodes[i], hot(nodes[i].name), &one)
 		}
+
 		if len(one.causes) == 0 {
 			continue
 		}
+
 		for k := range readings {
 			r := &readings[k]
 			if r.err == nil && r.problems[i] == "" && p.newer(&nodes[i], r, i) {
 				one.set(p.policy.Metrics[r.metric].Name, p.format.Load(r.samples[i]))
 			}
 		}
+
 		out = append(out, one)
 	}
+
 	return out
 }
 
@@ -76,6 +88,7 @@ func (p *planner) planHot(n *node, want int64, to *patch) {
 	if err != nil {
 		have = nodeload.Hot{}
 	}
+
 	cause := nodeload.HotCause(have, want, p.now, p.interval)
 	if cause != "" {
 		to.causes = append(to.causes, cause)
@@ -98,10 +111,12 @@ func (p *planner) currentSample(n *node, metric string) nodeload.Sample {
 	if !ok {
 		return nodeload.Sample{}
 	}
+
 	s, err := p.format.ParseLoad(text)
 	if err != nil {
 		return nodeload.Sample{}
 	}
+
 	return s
 }
 

@@ -59,6 +59,7 @@ type observer struct {
 func (o observer) PolicyLoaded(p *nodeload.Policy) {
 	o.log.Info("Policy loaded", "metrics", len(p.Metrics))
 	o.Events.Eventf(policyReference(o.Namespace), nil, corev1.EventTypeNormal, reasonPolicyLoaded, actionPolicy, "a new policy of %d metrics is in force", len(p.Metrics))
+
 	if o.Loaded != nil {
 		o.Loaded()
 	}

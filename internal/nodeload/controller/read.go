@@ -102,8 +102,10 @@ func (r *reader) read(ctx context.Context, list []nodeload.Metric, due []int) []
 		if r.sources.MetricsServer == nil {
 			return nil, errNoSource
 		}
+
 		return r.sources.MetricsServer.NodeUsages(ctx)
 	})
+
 	var wg sync.WaitGroup
 	for i, metric := range due {
 		wg.Go(func() {
@@ -116,9 +118,11 @@ func (r *reader) read(ctx context.Context, list []nodeload.Metric, due []int) []
 			default:
 				one.err = r.fromPrometheus(ctx, m, &one)
 			}
+
 			out[i] = one
 		})
 	}
+
 	wg.Wait()
 	return out
 }
@@ -129,6 +133,7 @@ func (r *reader) fromPrometheus(ctx context.Context, m nodeload.Metric, to *read
 	if r.sources.Prometheus == nil {
 		return errNoSource
 	}
+
 	query := m.Query
 	if query == "" {
 		var err error
@@ -136,13 +141,16 @@ func (r *reader) fromPrometheus(ctx context.Context, m nodeload.Metric, to *read
 			return err
 		}
 	}
+
 	vector, err := r.sources.Prometheus.Vector(ctx, query, r.now)
 	if err != nil {
 		return err
 	}
+
 	for i := range to.problems {
 		to.problems[i] = noSeries
 	}
+
 	times, undated := r.sampleTimes(ctx, m)
 	to.undated = undated
 	seen := make([]bool, len(r.nodes))
@@ -152,21 +160,28 @@ func (r *reader) fromPrometheus(ctx context.Context, m nodeload.Metric, to *read
 			to.unmatched++
 			continue
 		}
+
 		if seen[i] {
-			to.samples[i], to.problems[i] = nodeload.Sample{}, twoSeries
+			to.samples[i] = nodeload.Sample{}
+			to.problems[i] = twoSeries
 			continue
 		}
+
 		seen[i] = true
 		at := r.now.Add(-nodeload.UndatedAge)
 		if undated == "" {
 			if times[i].IsZero() {
-				to.samples[i], to.problems[i] = nodeload.Sample{}, noSample
+				to.samples[i] = nodeload.Sample{}
+				to.problems[i] = noSample
 				continue
 			}
+
 			at = times[i]
 		}
+
 		to.set(i, s.Value/100, at)
 	}
+
 	return nil
 }
 
@@ -175,21 +190,26 @@ func (r *reader) fromMetricsServer(m nodeload.Metric, to *reading, usages func()
 	if err != nil {
 		return fmt.Errorf("metrics-server: %w", err)
 	}
+
 	for i := range to.problems {
 		to.problems[i] = notReported
 	}
+
 	for _, u := range list {
 		i, ok := r.match.byName[u.Node]
 		if !ok {
 			to.unmatched++
 			continue
 		}
+
 		used := u.CPU.AsApproximateFloat64()
 		if m.Resource == series.Memory {
 			used = u.Memory.AsApproximateFloat64()
 		}
+
 		r.share(i, m, used, u.Time, to)
 	}
+
 	return nil
 }
 
@@ -197,14 +217,17 @@ func (r *reader) fromForecast(m nodeload.Metric, to *reading) error {
 	if r.sources.Forecast == nil {
 		return errNoSource
 	}
+
 	for i := range r.nodes {
 		peak, ok := r.sources.Forecast.Peak(r.nodes[i].name, m.Resource)
 		if !ok {
 			to.problems[i] = noForecast
 			continue
 		}
+
 		r.share(i, m, peak, r.now, to)
 	}
+
 	return nil
 }
 
@@ -215,6 +238,7 @@ func (r *reader) share(i int, m nodeload.Metric, used float64, at time.Time, to 
 		to.problems[i] = noCapacity
 		return
 	}
+
 	to.set(i, used/capacity, at)
 }
 
@@ -240,5 +264,6 @@ func toNodes(list []corev1.Node) []node {
 	for i := range list {
 		out[i] = nodeOf(&list[i])
 	}
+
 	return out
 }

@@ -30,21 +30,26 @@ func (r *reader) sampleTimes(ctx context.Context, m nodeload.Metric) ([]time.Tim
 		if name == "" {
 			return nil, "it has a query and no sampleTime"
 		}
+
 		series, err := r.sources.Prometheus.Selector(name)
 		if err != nil {
 			return nil, err.Error()
 		}
+
 		query = "max_over_time(" + series + "[" + sampleTimeRange + "])"
 	}
+
 	r.times.mu.Lock()
 	if r.times.byQuery == nil {
 		r.times.byQuery = map[string]func() ([]time.Time, string){}
 	}
+
 	read, ok := r.times.byQuery[query]
 	if !ok {
 		read = sync.OnceValues(func() ([]time.Time, string) { return r.readSampleTimes(ctx, query) })
 		r.times.byQuery[query] = read
 	}
+
 	r.times.mu.Unlock()
 	return read()
 }
@@ -56,22 +61,29 @@ func (r *reader) readSampleTimes(ctx context.Context, query string) ([]time.Time
 	if err != nil {
 		return nil, fmt.Sprintf("query %s: %v", query, err)
 	}
-	times, found := make([]time.Time, len(r.nodes)), false
+
+	times := make([]time.Time, len(r.nodes))
+	found := false
 	for _, s := range vector {
 		i, ok := r.match.find(s.Labels)
 		if !ok || !(s.Value > 0 && s.Value < 1e12) {
 			continue
 		}
+
 		at := time.Unix(int64(s.Value), 0).UTC() // annotations have whole seconds
 		if at.After(r.now) {
 			at = r.now
 		}
+
 		if times[i].IsZero() || at.Before(times[i]) {
-			times[i], found = at, true
+			times[i] = at
+			found = true
 		}
 	}
+
 	if !found {
 		return nil, fmt.Sprintf("query %s returns no node", query)
 	}
+
 	return times, ""
 }

@@ -40,14 +40,17 @@ func (s *schedule) due(list []nodeload.Metric, now time.Time, lacks func(metric 
 			rest = append(rest, i)
 		}
 	}
+
 	if len(out) == 0 {
 		return nil
 	}
+
 	for _, i := range rest {
 		if lacks(list[i].Name) {
 			out = append(out, i)
 		}
 	}
+
 	slices.Sort(out)
 	return out
 }
@@ -64,6 +67,7 @@ func (s *schedule) failed(m nodeload.Metric, now time.Time) (first bool) {
 	if n := s.failures[m.Name]; n < 20 {
 		pause = min(pause, firstRetry<<n)
 	}
+
 	s.failures[m.Name]++
 	s.next[m.Name] = now.Add(pause)
 	return s.failures[m.Name] == 1
@@ -77,10 +81,12 @@ func (s *schedule) earliest(list []nodeload.Metric, now time.Time) time.Time {
 		if !known {
 			return now
 		}
+
 		if next.Before(first) {
 			first = next
 		}
 	}
+
 	return first
 }
 
@@ -90,6 +96,7 @@ func (s *schedule) retain(list []nodeload.Metric) {
 	for _, m := range list {
 		kept[m.Name] = true
 	}
+
 	for name := range s.next {
 		if !kept[name] {
 			delete(s.next, name)

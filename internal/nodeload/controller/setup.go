@@ -23,11 +23,15 @@ type metadataPatcher struct{ client metadata.ResourceInterface }
 // NewPatcher returns a Patcher with its own client, so that its rate limit does not delay other writers.
 func NewPatcher(config *rest.Config, qps float32, burst int) (Patcher, error) {
 	own := rest.CopyConfig(config)
-	own.RateLimiter, own.QPS, own.Burst = nil, qps, burst
+	own.RateLimiter = nil
+	own.QPS = qps
+
+	own.Burst = burst
 	client, err := metadata.NewForConfig(own)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of nodes: %w", err)
 	}
+
 	return metadataPatcher{client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})}, nil
 }
 
@@ -44,17 +48,21 @@ func PatchUnchangedNode(ctx context.Context, p Patcher, n *corev1.Node, annotati
 	if len(annotations) > 0 {
 		metadata["annotations"] = annotations
 	}
+
 	fields := map[string]any{"metadata": metadata}
 	if len(spec) > 0 {
 		fields["spec"] = spec
 	}
+
 	patch, err := json.Marshal(fields)
 	if err != nil {
 		return fmt.Errorf("writing a patch: %w", err)
 	}
+
 	if err := p.PatchNode(ctx, n.Name, patch); err != nil {
 		return fmt.Errorf("patching node %s: %w", n.Name, err)
 	}
+
 	return nil
 }
 
@@ -69,6 +77,7 @@ func NewMetricsServer(config *rest.Config) (NodeUsages, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the client of metrics-server: %w", err)
 	}
+
 	return metricsServer{client.NodeMetricses()}, nil
 }
 
@@ -78,10 +87,17 @@ func (m metricsServer) NodeUsages(ctx context.Context) ([]Usage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing metrics of nodes: %w", err)
 	}
+
 	out := make([]Usage, len(list.Items))
 	for i := range list.Items {
 		item := &list.Items[i]
-		out[i] = Usage{Node: item.Name, Time: item.Timestamp.Time, CPU: *item.Usage.Cpu(), Memory: *item.Usage.Memory()}
+		out[i] = Usage{
+			Node:   item.Name,
+			Time:   item.Timestamp.Time,
+			CPU:    *item.Usage.Cpu(),
+			Memory: *item.Usage.Memory(),
+		}
 	}
+
 	return out, nil
 }

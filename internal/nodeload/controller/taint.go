@@ -34,21 +34,26 @@ func (c *Controller) updateTaints(ctx context.Context, nodes []corev1.Node, now 
 		n := &nodes[i]
 		has := slices.ContainsFunc(n.Spec.Taints, ourTaint)
 		share, known := c.shareOfMark(n, now)
+
 		limit := c.cfg.TaintAbove
 		if has {
 			limit -= taintHysteresis
 		}
+
 		want := c.cfg.TaintAbove > 0 && known && share > limit
 		if want {
 			tainted++
 		}
+
 		if want == has {
 			continue
 		}
+
 		if c.cfg.DryRun {
 			log.Info("would change the taint (dry run)", "node", n.Name, "taint", TaintKey, "tainted", want)
 			continue
 		}
+
 		switch err := c.setTaint(ctx, n, want); {
 		case err == nil:
 			log.Info("Changed the taint", "node", n.Name, "taint", TaintKey, "tainted", want, "shareOfMark", float64(share))
@@ -56,6 +61,7 @@ func (c *Controller) updateTaints(ctx context.Context, nodes []corev1.Node, now 
 			log.Error(err, "failed to change the taint", "node", n.Name)
 		}
 	}
+
 	c.cfg.Metrics.tainted(tainted)
 }
 
@@ -69,13 +75,17 @@ func (c *Controller) shareOfMark(n *corev1.Node, now time.Time) (share series.Ra
 		if !ok || marks.Schedule <= 0 {
 			continue
 		}
+
 		m := c.policy.Metrics[gauge]
 		sample, err := c.cfg.Format.ParseLoad(n.Annotations[m.Name])
 		if err != nil || sample.StateAt(now, m.Active()) != nodeload.Fresh {
 			continue
 		}
-		share, known = max(share, sample.Value/marks.Schedule), true
+
+		share = max(share, sample.Value/marks.Schedule)
+		known = true
 	}
+
 	return share, known
 }
 
@@ -90,5 +100,6 @@ func (c *Controller) setTaint(ctx context.Context, n *corev1.Node, want bool) er
 	if want {
 		taints = append(taints, LoadTaint())
 	}
+
 	return PatchUnchangedNode(ctx, c.cfg.Patches, n, nil, map[string]any{"taints": taints})
 }

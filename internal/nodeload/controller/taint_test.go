@@ -26,18 +26,22 @@ func TestTaintAtTheMark(t *testing.T) {
 	}
 	f := start(t, w, spec)
 	f.cfg.TaintAbove = 0.9
+
 	tainted := func() []bool {
 		out := make([]bool, len(w.nodes))
 		for i := range w.nodes {
 			out[i] = slices.ContainsFunc(w.nodes[i].Spec.Taints, ourTaint)
 		}
+
 		return out
 	}
+
 	round := func() {
 		f.Round(t.Context())
 		f.Round(t.Context()) // the second one reads what the first wrote
 		f.clock.Step(3 * time.Minute)
 	}
+
 	for _, step := range []struct {
 		loads []float64
 		want  []bool
@@ -48,16 +52,20 @@ func TestTaintAtTheMark(t *testing.T) {
 	} {
 		w.percent("cpu_usage_avg_5m", step.loads...)
 		round()
+
 		if got := tainted(); !slices.Equal(got, step.want) {
 			t.Errorf("at %v %%: tainted %v, want %v", step.loads, got, step.want)
 		}
 	}
+
 	if !slices.Contains(w.nodes[0].Spec.Taints, other) {
 		t.Errorf("another taint is gone: %v", w.nodes[0].Spec.Taints)
 	}
+
 	w.percent("cpu_usage_avg_5m")
 	f.clock.Step(10 * time.Minute)
 	round()
+
 	if got := tainted(); slices.Contains(got, true) {
 		t.Errorf("with unknown load: tainted %v", got)
 	}
@@ -65,16 +73,21 @@ func TestTaintAtTheMark(t *testing.T) {
 	w.percent("cpu_usage_avg_5m", 90, 90, 90)
 	f.cfg.DryRun = true
 	round()
+
 	if got := tainted(); slices.Contains(got, true) {
 		t.Errorf("in a dry run: tainted %v", got)
 	}
+
 	f.cfg.DryRun = false
 	round()
+
 	if got := tainted(); slices.Contains(got, false) {
 		t.Errorf("tainted %v, want all", got)
 	}
+
 	f.cfg.TaintAbove = 0
 	round()
+
 	if got := tainted(); slices.Contains(got, true) {
 		t.Errorf("after the setting is off: tainted %v", got)
 	}

@@ -30,12 +30,14 @@ func mergePatch(uid types.UID, annotations map[string]string) ([]byte, error) {
 		UID         types.UID         `json:"uid,omitempty"`
 		Annotations map[string]string `json:"annotations"`
 	}
+
 	data, err := json.Marshal(struct {
 		Metadata meta `json:"metadata"`
 	}{meta{uid, annotations}})
 	if err != nil {
 		return nil, fmt.Errorf("writing a patch: %w", err)
 	}
+
 	return data, nil
 }
 
@@ -44,6 +46,7 @@ func (c *Controller) write(ctx context.Context, nodes []node, patches []patch) {
 	log := ctrl.LoggerFrom(ctx).WithName("nodeload")
 	var next, failed atomic.Int64
 	var first atomic.Pointer[error]
+
 	var wg sync.WaitGroup
 	for range min(c.cfg.Workers, len(patches)) {
 		wg.Go(func() {
@@ -52,6 +55,7 @@ func (c *Controller) write(ctx context.Context, nodes []node, patches []patch) {
 				if i >= len(patches) {
 					return
 				}
+
 				if err := c.send(ctx, &nodes[patches[i].node], &patches[i]); err != nil {
 					failed.Add(1)
 					first.CompareAndSwap(nil, &err)
@@ -59,10 +63,12 @@ func (c *Controller) write(ctx context.Context, nodes []node, patches []patch) {
 			}
 		})
 	}
+
 	wg.Wait()
 	if ctx.Err() != nil {
 		return
 	}
+
 	if err := first.Load(); err != nil && !c.writeFails {
 		log.Error(*err, "failed to write loads, further failures are only counted until a round succeeds", "failed", failed.Load(), "of", len(patches))
 	}
@@ -76,10 +82,12 @@ func (c *Controller) send(ctx context.Context, n *node, p *patch) error {
 		c.cfg.Metrics.patched("dry-run", p.causes)
 		return nil
 	}
+
 	data, err := mergePatch(n.uid, p.annotations)
 	if err != nil {
 		return err
 	}
+
 	switch err := c.cfg.Patches.PatchNode(ctx, n.name, data); {
 	case err == nil:
 		log.V(1).Info("Wrote", "node", n.name, "annotations", p.annotations, "causes", p.causes)
@@ -90,5 +98,6 @@ func (c *Controller) send(ctx context.Context, n *node, p *patch) error {
 		c.cfg.Metrics.patched("failed", nil)
 		return fmt.Errorf("patching node %s: %w", n.name, err)
 	}
+
 	return nil
 }

@@ -25,5 +25,6 @@ func Builtin() (*nodeload.Policy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the built-in policy: %w", err)
 	}
+
 	return policy, nil
 }

@@ -17,10 +17,12 @@ func Decode(content []byte) (*nodeload.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	policy, err := nodeload.NewPolicy(SpecOf(file))
 	if err != nil {
 		return nil, fmt.Errorf("invalid DynamicSchedulerPolicy: %w", err)
 	}
+
 	return policy, nil
 }
 
@@ -29,26 +31,36 @@ func SpecOf(file *policyv1alpha1.DynamicSchedulerPolicy) nodeload.Spec {
 	var spec nodeload.Spec
 	for _, m := range file.Spec.SyncPeriod {
 		spec.Metrics = append(spec.Metrics, nodeload.Metric{
-			Name: m.Name, Period: m.Period.Duration, Query: m.Query, SampleTime: m.SampleTime,
-			Resource: series.Resource(m.Resource), From: nodeload.Source(m.Source),
+			Name:       m.Name,
+			Period:     m.Period.Duration,
+			Query:      m.Query,
+			SampleTime: m.SampleTime,
+			Resource:   series.Resource(m.Resource),
+			From:       nodeload.Source(m.Source),
 		})
 	}
+
 	for _, p := range file.Spec.Predicate {
 		spec.Predicates = append(spec.Predicates, nodeload.NamedLimit{Name: p.Name, Max: series.Ratio(p.MaxLimitPercent)})
 	}
+
 	for _, p := range file.Spec.Priority {
 		spec.Priorities = append(spec.Priorities, nodeload.NamedWeight{Name: p.Name, Weight: p.Weight})
 	}
+
 	for _, h := range file.Spec.HotValue {
 		spec.Hot = append(spec.Hot, nodeload.HotRange{Range: h.TimeRange.Duration, Count: h.Count})
 	}
+
 	for resource, marks := range file.Spec.WaterMarks {
 		if spec.Marks == nil {
 			spec.Marks = map[series.Resource]nodeload.WaterMarks{}
 		}
+
 		spec.Marks[series.Resource(resource)] = nodeload.WaterMarks{
 			Low: series.Ratio(marks.Low), Schedule: series.Ratio(marks.Schedule), Evict: series.Ratio(marks.Evict),
 		}
 	}
+
 	return spec
 }

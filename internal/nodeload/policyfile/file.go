@@ -40,6 +40,7 @@ func Open(path string, interval time.Duration, clk clock.WithTicker) (*File, err
 	if err != nil {
 		return nil, err
 	}
+
 	return &File{file: file}, nil
 }
 
@@ -61,5 +62,6 @@ func observed(o Observer) configfile.Observer[*nodeload.Policy] {
 	if o == nil {
 		return configfile.Observer[*nodeload.Policy]{}
 	}
+
 	return configfile.Observer[*nodeload.Policy]{Loaded: o.PolicyLoaded, Rejected: o.PolicyRefused}
 }

@@ -41,6 +41,7 @@ func TestDecode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(p.Metrics) != 2 || p.Metrics[1].From != nodeload.FromMetricsServer || p.Metrics[1].Resource != series.Memory {
 		t.Errorf("metrics %+v", p.Metrics)
 	}
@@ -63,6 +64,7 @@ func (o *observed) PolicyRefused(err error)         { o.refused = append(o.refus
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
+
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -72,10 +74,12 @@ func write(t *testing.T, path, content string) {
 func TestBadFilesLeaveTheOldInForce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	write(t, path, good)
+
 	f, err := policyfile.Open(path, time.Minute, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	first := f.Policy()
 	o := &observed{}
 	bad := []struct{ content, want string }{
@@ -86,24 +90,30 @@ func TestBadFilesLeaveTheOldInForce(t *testing.T) {
 		{strings.Replace(good, "schedule: 0.6", "schedule: 0.9", 1), "spec.waterMarks[cpu].schedule"},
 		{strings.Repeat(" ", 2<<20), "more than"},
 	}
+
 	for i, b := range bad {
 		write(t, path, b.content)
 		f.Reload(o)
 		f.Reload(o)
+
 		if len(o.refused) != i+1 || !strings.Contains(o.refused[i], b.want) || !strings.Contains(o.refused[i], path) {
 			t.Fatalf("reported %q, want %q with the path", o.refused, b.want)
 		}
+
 		if f.Policy() != first {
 			t.Fatalf("%q is in force", b.content)
 		}
 	}
+
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
+
 	f.Reload(o)
 	if len(o.refused) != len(bad)+1 || f.Policy() != first {
 		t.Errorf("a file that is gone: reported %q", o.refused[len(bad):])
 	}
+
 	if err := testutil.CollectAndCompare(f, strings.NewReader(`
 		# HELP crane_nodeload_policy_loads_total Loaded contents of the policy file, by result.
 		# TYPE crane_nodeload_policy_loads_total counter
@@ -115,14 +125,18 @@ func TestBadFilesLeaveTheOldInForce(t *testing.T) {
 	`), "crane_nodeload_policy_loads_total", "crane_nodeload_policy_valid"); err != nil {
 		t.Error(err)
 	}
+
 	// The previous content is not reported as new, but it is valid again.
 	write(t, path, good)
 	f.Reload(o)
+
 	if len(o.loaded) != 0 {
 		t.Errorf("loaded %v", o.loaded)
 	}
+
 	write(t, path, strings.Replace(good, "0.65", "0.55", 1))
 	f.Reload(o)
+
 	if len(o.loaded) != 1 || f.Policy() != o.loaded[0] || f.Policy().Limits[0].Max != 0.55 {
 		t.Errorf("loaded %+v", o.loaded)
 	}
@@ -133,6 +147,7 @@ func TestOpenWantsAGoodFile(t *testing.T) {
 	if _, err := policyfile.Open(path, time.Minute, clock.RealClock{}); !os.IsNotExist(err) {
 		t.Errorf("no file: %v", err)
 	}
+
 	write(t, path, header+"spec: {unknown: 1}")
 	if _, err := policyfile.Open(path, time.Minute, clock.RealClock{}); err == nil || !strings.Contains(err.Error(), "spec.unknown") {
 		t.Errorf("a bad file: %v", err)
@@ -146,35 +161,45 @@ func TestFollowsLinks(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
 			t.Fatal(err)
 		}
+
 		write(t, filepath.Join(dir, name, "policy.yaml"), strings.Replace(good, "0.65", limit, 1))
 	}
+
 	link := filepath.Join(dir, "data")
 	if err := os.Symlink("one", link); err != nil {
 		t.Fatal(err)
 	}
+
 	synctest.Test(t, func(t *testing.T) {
 		f, err := policyfile.Open(filepath.Join(link, "policy.yaml"), time.Minute, clock.RealClock{})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
+
 			f.Run(ctx, nil)
 		}()
+
 		next := filepath.Join(dir, "next")
 		if err := os.Symlink("two", next); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.Rename(next, link); err != nil {
 			t.Fatal(err)
 		}
+
 		<-time.After(61 * time.Second)
 		synctest.Wait()
+
 		if got := f.Policy().Limits[0].Max; got != 0.45 {
 			t.Errorf("the limit is %v", got)
 		}
+
 		cancel()
 		<-done
 	})

@@ -27,6 +27,7 @@ func (f *File) Collect(ch chan<- prometheus.Metric) {
 	if s.Invalid {
 		valid = 0
 	}
+
 	ch <- prometheus.MustNewConstMetric(validDesc, prometheus.GaugeValue, valid)
 	ch <- prometheus.MustNewConstMetric(loadedDesc, prometheus.GaugeValue, float64(s.Loaded.UnixMilli())/1000)
 	ch <- prometheus.MustNewConstMetric(reloadsDesc, prometheus.CounterValue, s.Succeeded, "loaded")

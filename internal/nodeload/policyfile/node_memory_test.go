@@ -21,7 +21,8 @@ import (
 // cache in use is not hot: of 100 GiB 60 are available, though the working set of the root cgroup is 95 GiB.
 func TestCacheHeavyNode(t *testing.T) {
 	grid := promserver.Grid{Start: time.Date(2026, 3, 4, 23, 0, 0, 0, time.UTC), End: time.Date(2026, 3, 5, 0, 0, 0, 0, time.UTC), Step: 15 * time.Second}
-	dir, node := t.TempDir(), "10.0.0.1"
+	dir := t.TempDir()
+	node := "10.0.0.1"
 	of := func(gib float64, pairs ...string) promserver.Series {
 		return promserver.Series{Labels: labels.FromStrings(pairs...), Fill: func(dst []float64, _ int) {
 			for i := range dst {
@@ -29,6 +30,7 @@ func TestCacheHeavyNode(t *testing.T) {
 			}
 		}}
 	}
+
 	if _, err := promserver.WriteBlocks(t.Context(), dir, grid, []promserver.Series{
 		of(100, "__name__", "machine_memory_bytes", "instance", node+":10250"),
 		of(95, "__name__", "container_memory_working_set_bytes", "id", "/", "instance", node+":10250"),
@@ -37,6 +39,7 @@ func TestCacheHeavyNode(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+
 	server, err := promserver.Open(promserver.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
@@ -46,12 +49,14 @@ func TestCacheHeavyNode(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+
 	config := prometheus.DefaultConfig()
 	config.Address = server.URL()
 	source, err := prometheus.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, query := range memoryQueries(t) {
 		got, err := source.Vector(t.Context(), query, grid.End.Add(-grid.Step))
 		if err != nil || len(got) != 1 || math.Abs(got[0].Value-40) > 1e-6 {
@@ -63,24 +68,29 @@ func TestCacheHeavyNode(t *testing.T) {
 // memoryQueries returns the expressions of the present memory load.
 func memoryQueries(t *testing.T) map[string]string {
 	t.Helper()
+
 	policy, err := policyfile.Builtin()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out := map[string]string{}
 	for _, m := range policy.Metrics {
 		if m.Resource == series.Memory {
 			out["built-in "+m.Name] = m.Query
 		}
 	}
+
 	var file struct {
 		Groups []struct {
 			Rules []struct{ Record, Expr string }
 		}
 	}
+
 	if err := yaml.Unmarshal(shipped(t, "recording-rules.yaml"), &file); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
 			if r.Record == "mem_usage_active" {
@@ -88,8 +98,10 @@ func memoryQueries(t *testing.T) map[string]string {
 			}
 		}
 	}
+
 	if len(out) != 2 {
 		t.Fatalf("%v", out)
 	}
+
 	return out
 }

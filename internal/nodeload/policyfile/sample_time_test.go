@@ -32,35 +32,45 @@ func TestSampleTimeOfDeadExporter(t *testing.T) {
   node_memory_MemTotal_bytes{instance="dead",node="dead"} 4+0x40
   node_memory_MemTotal_bytes{instance="late",node="late"} 4+0x40
 `
+
 	storage := promqltest.LoadedStorage(t, input)
 	defer storage.Close()
+
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, Parser: parser.NewParser(parser.Options{})})
 	defer engine.Close()
+
 	policy, err := policyfile.Builtin()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	now := time.Unix(40*30, 0)
 	read := func(query string) map[string]float64 {
 		t.Helper()
+
 		q, err := engine.NewInstantQuery(context.Background(), storage, nil, query, now)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer q.Close()
+
 		vector, err := q.Exec(context.Background()).Vector()
 		if err != nil {
 			t.Fatalf("%s: %v", query, err)
 		}
+
 		out := map[string]float64{}
 		for _, s := range vector {
 			out[s.Metric.Get("node")] = s.F
 		}
+
 		return out
 	}
+
 	want := map[string]float64{"alive": 40 * 30, "dead": 32 * 30, "late": 36 * 30}
 	for _, m := range policy.Metrics {
-		values, times := read(m.Query), read(m.SampleTime)
+		values := read(m.Query)
+		times := read(m.SampleTime)
 		for node, at := range want {
 			if _, ok := values[node]; !ok {
 				t.Errorf("%s of %s has no value", m.Name, node)

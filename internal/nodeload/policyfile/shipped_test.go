@@ -19,10 +19,12 @@ import (
 
 func shipped(t *testing.T, name string) []byte {
 	t.Helper()
+
 	content, err := config.NodeLoad.ReadFile("nodeload/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return content
 }
 
@@ -33,25 +35,31 @@ func TestShippedPolicies(t *testing.T) {
 		Metadata struct{ Name, Namespace string }
 		Data     map[string]string
 	}
+
 	if err := yaml.Unmarshal(shipped(t, "configmap.yaml"), &object); err != nil {
 		t.Fatal(err)
 	}
+
 	file, err := os.ReadFile("default.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, text, _ := strings.Cut(string(file), "#\n")
 	if object.Data["policy.yaml"] != text {
 		t.Error("config/nodeload/configmap.yaml does not hold internal/nodeload/policyfile/default.yaml")
 	}
+
 	builtin, err := policyfile.Builtin()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	withRules, err := policyfile.Decode(shipped(t, "policy-recording-rules.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p := parser.NewParser(parser.Options{})
 	for i := range builtin.Metrics {
 		if _, err := p.ParseExpr(builtin.Metrics[i].Query); err != nil || builtin.Metrics[i].Query == "" {
@@ -60,8 +68,10 @@ func TestShippedPolicies(t *testing.T) {
 		if _, err := p.ParseExpr(builtin.Metrics[i].SampleTime); err != nil || builtin.Metrics[i].SampleTime == "" {
 			t.Errorf("%s: sample time %q: %v", builtin.Metrics[i].Name, builtin.Metrics[i].SampleTime, err)
 		}
+
 		builtin.Metrics[i].Query, builtin.Metrics[i].SampleTime = "", ""
 	}
+
 	if !reflect.DeepEqual(builtin, withRules) {
 		t.Errorf("the built-in policy is\n%+v, that with recording rules\n%+v", builtin, withRules)
 	}
@@ -77,14 +87,17 @@ func TestGocranePolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := policyfile.Decode(content)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	builtin, err := policyfile.Builtin()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	spec := nodeload.GocraneSpec()
 	spec.Marks = builtin.Marks
 	if want, err := nodeload.NewPolicy(spec); err != nil || !reflect.DeepEqual(got, want) {
@@ -99,13 +112,16 @@ func TestRecordingRulesServeThePolicies(t *testing.T) {
 			Rules []struct{ Record, Expr string }
 		}
 	}
+
 	if err := yaml.Unmarshal(shipped(t, "recording-rules.yaml"), &file); err != nil {
 		t.Fatal(err)
 	}
+
 	policy, err := policyfile.Decode(shipped(t, "policy-recording-rules.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	recorded := map[string]bool{}
 	p := parser.NewParser(parser.Options{})
 	for _, g := range file.Groups {
@@ -116,11 +132,15 @@ func TestRecordingRulesServeThePolicies(t *testing.T) {
 			}
 		}
 	}
+
 	for _, m := range append(policy.Metrics, nodeload.GocraneSpec().Metrics...) {
 		if !recorded[m.Name] {
 			t.Errorf("%s is read and not recorded", m.Name)
 		}
-		if m.Resource = nodeload.ResourceOf(m.Name); !recorded[m.DefaultSampleTime()] {
+
+		m.Resource = nodeload.ResourceOf(m.Name)
+
+		if !recorded[m.DefaultSampleTime()] {
 			t.Errorf("%s, with the sample times of %s, is read and not recorded", m.DefaultSampleTime(), m.Name)
 		}
 	}

@@ -58,8 +58,10 @@ type statusBuilder struct {
 func newDecision(tsp *predictionv1alpha1.TimeSeriesPrediction, now time.Time) statusBuilder {
 	ready := meta.FindStatusCondition(tsp.Status.Conditions, predictionv1alpha1.ConditionReady)
 	return statusBuilder{
-		tsp: tsp, now: now, window: tsp.Spec.Window(),
-		fresh: ready != nil && ready.ObservedGeneration == tsp.Generation,
+		tsp:    tsp,
+		now:    now,
+		window: tsp.Spec.Window(),
+		fresh:  ready != nil && ready.ObservedGeneration == tsp.Generation,
 	}
 }
 
@@ -71,6 +73,7 @@ func (d statusBuilder) published(identifier string) *predictionv1alpha1.Predicti
 			return m
 		}
 	}
+
 	return nil
 }
 
@@ -79,12 +82,14 @@ func (d statusBuilder) coversWindow(m *predictionv1alpha1.PredictionMetricStatus
 	if m == nil || len(m.Prediction) == 0 {
 		return false
 	}
+
 	end := d.now.Add(d.window).Truncate(time.Minute).Unix()
 	for _, s := range m.Prediction {
 		if len(s.Samples) == 0 || s.Samples[len(s.Samples)-1].Timestamp < end {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -95,6 +100,7 @@ func (d statusBuilder) needsForecast(metrics []metricState) bool {
 		if o.status.State != predictor.Ready {
 			return false
 		}
+
 		old := d.published(o.identifier)
 		return !d.coversWindow(old) || old.UpdateTime == nil || d.historyDoubled(old, o.status.FirstSample)
 	})
@@ -113,6 +119,7 @@ func (d statusBuilder) historyDoubled(old *predictionv1alpha1.PredictionMetricSt
 	if old.UpdateTime == nil || first.IsZero() {
 		return false
 	}
+
 	seen := old.UpdateTime.Sub(first)
 	return seen < newWorkloadAge && d.now.Sub(old.UpdateTime.Time) >= max(minRefresh, seen)
 }
@@ -123,6 +130,7 @@ func (d statusBuilder) withoutNewForecast(o metricState) predictionv1alpha1.Pred
 	if old := d.published(o.identifier); old != nil {
 		out = *old.DeepCopy()
 	}
+
 	out.Ready = d.coversWindow(&out)
 	switch {
 	case o.refused != nil:
@@ -136,6 +144,7 @@ func (d statusBuilder) withoutNewForecast(o metricState) predictionv1alpha1.Pred
 	case o.status.State == predictor.Failed:
 		out.Reason = sentence("reading the history failed: " + errorText(o.status.Err))
 	}
+
 	return out
 }
 
@@ -144,33 +153,41 @@ func (d statusBuilder) withNewForecast(o metricState, all []predictor.SeriesFore
 	out := predictionv1alpha1.PredictionMetricStatus{ResourceIdentifier: o.identifier, Reason: reasonOf(all, o.status.Dropped)}
 	now := metav1.NewTime(d.now)
 	out.UpdateTime = &now
+
 	end := d.now.Add(windowsAhead * d.window)
 	for _, f := range all {
 		f, value := publishedForecast(f, advice)
 		out.Prediction = append(out.Prediction, predictionv1alpha1.MetricTimeSeries{
 			Labels: labelsOf(f.Labels), Samples: samplesOf(f, value, d.now, end, budget/len(all)),
 		})
+
 		if last := metav1.NewTime(f.LastSample); out.LastSampleTime == nil || last.Before(out.LastSampleTime) {
 			out.LastSampleTime = &last
 		}
 	}
+
 	out.Skill, out.SkillOrigins = skillOf(all)
 	if advice != nil {
 		out.Scaling = choiceOf(*advice)
 	}
+
 	out.Ready = d.coversWindow(&out)
 	return out
 }
 
 // skillOf returns the lowest skill of the series and the least number of origins; empty if the skill of one is unknown.
 func skillOf(all []predictor.SeriesForecast) (string, int32) {
-	least, origins := math.Inf(1), math.MaxInt32
+	least := math.Inf(1)
+	origins := math.MaxInt32
 	for _, f := range all {
 		if math.IsNaN(f.Skill) || math.IsInf(f.Skill, 0) {
 			return "", 0
 		}
-		least, origins = math.Min(least, f.Skill), min(origins, f.Origins)
+
+		least = math.Min(least, f.Skill)
+		origins = min(origins, f.Origins)
 	}
+
 	return strconv.FormatFloat(least, 'f', 2, 64), int32(origins)
 }
 
@@ -179,6 +196,7 @@ func labelsOf(labels map[string]string) []predictionv1alpha1.Label {
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		out = append(out, predictionv1alpha1.Label{Name: name, Value: labels[name]})
 	}
+
 	return out
 }
 
@@ -189,12 +207,14 @@ func samplesOf(f predictor.SeriesForecast, published func(forecast.Quantiles) fl
 	if last < first {
 		return nil
 	}
+
 	stride := (last-first)/max(1, most-2) + 1
 	out := make([]predictionv1alpha1.Sample, 0, (last-first)/stride+2)
 	add := func(i int, v float64) {
 		at := f.Start.Add(time.Duration(i) * f.Step).Unix()
 		out = append(out, predictionv1alpha1.Sample{Value: strconv.FormatFloat(v, 'f', 5, 64), Timestamp: at})
 	}
+
 	for i := first; i <= last; i += stride {
 		value := 0.0
 		for _, q := range f.Values[i:min(i+stride, last+1)] {
@@ -202,10 +222,12 @@ func samplesOf(f predictor.SeriesForecast, published func(forecast.Quantiles) fl
 		}
 		add(i, value)
 	}
+
 	// The last sample is stamped with the end of the window, so that a lookup at the end finds it.
 	if (last-first)%stride != 0 {
 		add(last, published(f.Values[last]))
 	}
+
 	return out
 }
 
@@ -218,6 +240,7 @@ func reasonOf(all []predictor.SeriesForecast, dropped int) string {
 			break
 		}
 	}
+
 	text := f.Reason
 	if text == "" {
 		text = f.Model
@@ -225,12 +248,14 @@ func reasonOf(all []predictor.SeriesForecast, dropped int) string {
 			text += fmt.Sprintf("; %d periods of %s", f.Periods, series.FormatDuration(f.Period))
 		}
 	}
+
 	if len(all) > 1 {
 		text += fmt.Sprintf(" (%d series)", len(all))
 	}
 	if dropped > 0 {
 		text += fmt.Sprintf("; %d more series are left out: the maximum is %d per metric", dropped, len(all))
 	}
+
 	return sentence(text)
 }
 
@@ -244,9 +269,12 @@ func (d statusBuilder) conditions(metrics []predictionv1alpha1.PredictionMetricS
 		if stays && (c.Type == predictionv1alpha1.ConditionStale || c.Status == metav1.ConditionTrue && !written) {
 			c.Message = old.Message
 		}
-		c.ObservedGeneration, c.LastTransitionTime = d.tsp.Generation, metav1.NewTime(d.now)
+
+		c.ObservedGeneration = d.tsp.Generation
+		c.LastTransitionTime = metav1.NewTime(d.now)
 		meta.SetStatusCondition(&out, c)
 	}
+
 	return out
 }
 
@@ -257,20 +285,27 @@ func readyCondition(metrics []predictionv1alpha1.PredictionMetricStatus) metav1.
 	for _, m := range metrics {
 		text := m.ResourceIdentifier + ": " + m.Reason
 		all = append(all, text)
+
 		if m.Ready {
 			ready++
 		} else {
 			missing = append(missing, text)
 		}
 	}
+
 	switch {
 	case ready == len(metrics) && ready > 0:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, predictionv1alpha1.ReasonPredictSucceed, join(all)
+		c.Status = metav1.ConditionTrue
+		c.Reason = predictionv1alpha1.ReasonPredictSucceed
+		c.Message = join(all)
 	case ready > 0:
-		c.Reason, c.Message = predictionv1alpha1.ReasonPredictPartial, "metrics without a forecast: "+join(missing)
+		c.Reason = predictionv1alpha1.ReasonPredictPartial
+		c.Message = "metrics without a forecast: " + join(missing)
 	default:
-		c.Reason, c.Message = predictionv1alpha1.ReasonPredictFailed, join(missing)
+		c.Reason = predictionv1alpha1.ReasonPredictFailed
+		c.Message = join(missing)
 	}
+
 	return c
 }
 
@@ -283,19 +318,24 @@ func staleCondition(seen []metricState) metav1.Condition {
 			stale = append(stale, o)
 		}
 	}
+
 	if len(stale) == 0 {
 		return c
 	}
+
 	oldest := slices.MinFunc(stale, func(a, b metricState) int {
 		return cmp.Or(boolToInt(b.status.Err != nil)-boolToInt(a.status.Err != nil), a.status.LastSample.Compare(b.status.LastSample))
 	})
-	c.Status, c.Reason = metav1.ConditionTrue, predictionv1alpha1.ReasonNoNewSamples
+	c.Status = metav1.ConditionTrue
+	c.Reason = predictionv1alpha1.ReasonNoNewSamples
 	c.Message = fmt.Sprintf("%s: no new samples since %s; the forecast starts there",
 		oldest.identifier, oldest.status.LastSample.UTC().Format(time.RFC3339))
+
 	if oldest.status.Err != nil {
 		c.Reason = predictionv1alpha1.ReasonSourceFailed
 		c.Message += ": " + errorText(oldest.status.Err)
 	}
+
 	c.Message = sentence(c.Message)
 	return c
 }
@@ -304,6 +344,7 @@ func boolToInt(b bool) int {
 	if b {
 		return 1
 	}
+
 	return 0
 }
 
@@ -312,6 +353,7 @@ func errorText(err error) string {
 	if err == nil {
 		return "unknown"
 	}
+
 	return strings.ReplaceAll(metrics.PublicMessage(err), "\n", "; ")
 }
 
@@ -324,5 +366,6 @@ func shorten(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
+
 	return strings.ToValidUTF8(text[:most], "") + "..."
 }

@@ -20,6 +20,7 @@ func TestForecastOfGocrane(t *testing.T) {
 	for i := range 180 {
 		samples = append(samples, predictionv1alpha1.Sample{Value: "1", Timestamp: now.Add(time.Duration(i) * time.Minute).Unix()})
 	}
+
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{
 		ObjectMeta: metav1.ObjectMeta{Generation: 2}, Spec: predictionv1alpha1.TimeSeriesPredictionSpec{PredictionWindowSeconds: 3600},
 		Status: predictionv1alpha1.TimeSeriesPredictionStatus{
@@ -27,20 +28,24 @@ func TestForecastOfGocrane(t *testing.T) {
 			Conditions:        []metav1.Condition{{Type: predictionv1alpha1.ConditionReady, Status: metav1.ConditionTrue}},
 		},
 	}
+
 	reading := metricState{identifier: "resource.cpu", status: predictor.Status{State: predictor.Pending}}
 	d := newDecision(tsp, now)
 	if kept := d.withoutNewForecast(reading); !kept.Ready || len(kept.Prediction) != 1 || kept.UpdateTime != nil {
 		t.Errorf("the forecast of gocrane became %+v", kept)
 	}
+
 	tsp.Status.Conditions[0].ObservedGeneration = 2 // craned has written the status.
 	read := metricState{identifier: "resource.cpu", status: predictor.Status{State: predictor.Ready}}
 	if d := newDecision(tsp, now); !d.needsForecast([]metricState{read}) || d.needsForecast([]metricState{reading}) {
 		t.Error("the forecast of gocrane is not replaced by one of Crane")
 	}
+
 	tsp.Generation = 3 // The user went back to gocrane and returned.
 	if kept := newDecision(tsp, now).withoutNewForecast(reading); !kept.Ready || len(kept.Prediction) != 1 {
 		t.Errorf("after a return to gocrane its forecast became %+v", kept)
 	}
+
 	updated := metav1.NewTime(now)
 	tsp.Status.PredictionMetrics[0].UpdateTime = &updated // A forecast of Crane, and a user has changed the spec: it does not hold for this one.
 	if kept := newDecision(tsp, now).withoutNewForecast(reading); len(kept.Prediction) != 0 {

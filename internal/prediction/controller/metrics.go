@@ -67,41 +67,56 @@ func (m *Metrics) observe(
 	all := make([]metricSamples, len(seen))
 	for i, o := range seen {
 		one := metricSamples{
-			identifier: o.identifier, algorithm: string(tsp.Spec.PredictionMetrics[i].Algorithm.AlgorithmType),
-			key: o.key, known: o.refused == nil, isStale: o.status.Stale,
-			lastSample: o.status.LastSample, hasSample: !o.status.LastSample.IsZero(),
+			identifier: o.identifier,
+			algorithm:  string(tsp.Spec.PredictionMetrics[i].Algorithm.AlgorithmType),
+			key:        o.key,
+			known:      o.refused == nil,
+			isStale:    o.status.Stale,
+			lastSample: o.status.LastSample,
+			hasSample:  !o.status.LastSample.IsZero(),
 		}
+
 		one.algorithm = cmp.Or(one.algorithm, string(predictionv1alpha1.AlgorithmTypeAuto))
 		if ref := tsp.Spec.TargetRef; ref != nil {
-			one.kind, one.name, one.namespace = ref.Kind, ref.Name, ref.Namespace
+			one.kind = ref.Kind
+			one.name = ref.Name
+			one.namespace = ref.Namespace
 		}
+
 		one.scaling = status.PredictionMetrics[i].Scaling
 		one.forecast, one.hasForecast = forecastAt(status.PredictionMetrics[i], now)
 		all[i] = one
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.objects[types.NamespacedName{Namespace: tsp.Namespace, Name: tsp.Name}] = all
 }
 
 // forecastAt returns the maximum over the series of the first sample at or after now.
 func forecastAt(m predictionv1alpha1.PredictionMetricStatus, now time.Time) (float64, bool) {
-	best, ok := 0.0, false
+	best := 0.0
+	ok := false
 	for _, s := range m.Prediction {
 		i, _ := slices.BinarySearchFunc(s.Samples, now.Unix(), func(x predictionv1alpha1.Sample, at int64) int { return cmp.Compare(x.Timestamp, at) })
 		if i == len(s.Samples) {
 			continue
 		}
+
 		if v, err := strconv.ParseFloat(s.Samples[i].Value, 64); err == nil {
-			best, ok = math.Max(best, v), true
+			best = math.Max(best, v)
+			ok = true
 		}
 	}
+
 	return best, ok
 }
 
 func (m *Metrics) forget(name types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	delete(m.objects, name)
 }
 
@@ -118,6 +133,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	objects := maps.Clone(m.objects)
 	m.mu.Unlock()
+
 	names := slices.SortedFunc(maps.Keys(objects), func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) })
 	seen := map[[5]string]bool{}
 	for _, name := range names {
@@ -126,8 +142,10 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 			if identifiers[one.identifier] {
 				continue // stored before the CRD rejected it
 			}
+
 			identifiers[one.identifier] = true
 			m.collect(ch, name, one)
+
 			labels := [5]string{one.kind, one.name, one.namespace, one.identifier, one.algorithm}
 			if one.hasForecast && !seen[labels] {
 				seen[labels] = true
@@ -143,17 +161,21 @@ func (m *Metrics) collect(ch chan<- prometheus.Metric, name types.NamespacedName
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, name.Namespace, name.Name, one.identifier)
 		}
 	}
+
 	if !one.known {
 		return
 	}
+
 	gauge(staleDesc, float64(boolToInt(one.isStale)))
 	if one.hasSample {
 		gauge(sampleTimeDesc, float64(one.lastSample.Unix()))
 	}
+
 	a := m.accuracy(one.key)
 	gauge(wapeDesc, a.WAPE)
 	gauge(coverageDesc, a.Coverage)
 	gauge(skillDesc, a.Skill)
+
 	if s := one.scaling; s != nil {
 		gauge(inUseDesc, float64(boolToInt(s.Use)))
 		gauge(extraDesc, ratio(s.ActualExtraReplicas))
@@ -166,9 +188,11 @@ func ratio(text string) float64 {
 	if text == "" {
 		return 0
 	}
+
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil {
 		return math.NaN()
 	}
+
 	return v
 }

@@ -57,10 +57,12 @@ func TestScalingMetrics(t *testing.T) {
 	m := NewMetrics(func(predictor.Key) predictor.Accuracy {
 		return predictor.Accuracy{WAPE: math.NaN(), Coverage: math.NaN(), Skill: math.NaN()}
 	})
+
 	registry := prometheus.NewPedanticRegistry()
 	if err := registry.Register(m); err != nil {
 		t.Fatal(err)
 	}
+
 	tsp := target("Deployment", "", "web")
 	tsp.Spec.PredictionMetrics = []predictionv1alpha1.PredictionMetric{{ResourceIdentifier: "cpu"}}
 	names := []string{"crane_scaling_ahead_used", "crane_scaling_ahead_extra_replicas_ratio", "crane_scaling_ahead_spared_ratio"}
@@ -68,12 +70,15 @@ func TestScalingMetrics(t *testing.T) {
 		m.observe(tsp, predictionv1alpha1.TimeSeriesPredictionStatus{PredictionMetrics: []predictionv1alpha1.PredictionMetricStatus{{Scaling: s}}},
 			[]metricState{{identifier: "cpu"}}, time.Unix(0, 0))
 	}
+
 	check := func(want string) {
 		t.Helper()
+
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 			t.Error(err)
 		}
 	}
+
 	const labels = `{name="web",namespace="shop",resource_identifier="cpu"}`
 	observe(&predictionv1alpha1.ScalingChoice{Use: true, ActualExtraReplicas: "0.031", ActualSparedTime: "0.80"})
 	check(`# HELP crane_scaling_ahead_extra_replicas_ratio Additional replica hours that scaling by the forecast caused on the past days, as a fraction of those of the HPA alone.
@@ -86,6 +91,7 @@ crane_scaling_ahead_spared_ratio` + labels + ` 0.8
 # TYPE crane_scaling_ahead_used gauge
 crane_scaling_ahead_used` + labels + ` 1
 `)
+
 	observe(&predictionv1alpha1.ScalingChoice{ActualExtraReplicas: "broken"})
 	check(`# HELP crane_scaling_ahead_spared_ratio Share of the time under capacity that scaling by the forecast avoided on the past days.
 # TYPE crane_scaling_ahead_spared_ratio gauge
@@ -94,6 +100,7 @@ crane_scaling_ahead_spared_ratio` + labels + ` 0
 # TYPE crane_scaling_ahead_used gauge
 crane_scaling_ahead_used` + labels + ` 0
 `)
+
 	observe(nil)
 	check("")
 	observe(&predictionv1alpha1.ScalingChoice{})

@@ -64,31 +64,38 @@ func (n *NodeTemplates) Check(ctx context.Context, tsp *predictionv1alpha1.TimeS
 	if n == nil || !ok || tsp.Namespace != n.Namespace {
 		return nil
 	}
+
 	text, err := n.template(ctx)
 	if err != nil {
 		return err
 	}
+
 	n.mu.Lock()
 	last, ok := n.checked[tsp.UID]
 	n.mu.Unlock()
+
 	now := n.Clock.Now()
 	if ok && last.generation == tsp.Generation && last.text == text && now.Sub(last.at) < checkAge {
 		return nil
 	}
+
 	node := &corev1.Node{}
 	if err := n.Reader.Get(ctx, client.ObjectKey{Name: name}, node); apierrors.IsNotFound(err) {
 		return templateError{fmt.Sprintf("There is no Node %s.", name)}
 	} else if err != nil {
 		return fmt.Errorf("reading Node %s: %w", name, err)
 	}
+
 	want, err := nodetemplate.Render(text, node)
 	if err != nil {
 		return templateError{fmt.Sprintf("ConfigMap %s/%s: %v.", n.Namespace, predictionv1alpha1.NodeResourceTemplateConfigMap, err)}
 	}
+
 	if !equality.Semantic.DeepEqual(want, tsp.Spec) {
 		return templateError{fmt.Sprintf("The spec is not what ConfigMap %s/%s yields for Node %s; the agent of the node updates it within ten minutes.",
 			n.Namespace, predictionv1alpha1.NodeResourceTemplateConfigMap, name)}
 	}
+
 	n.record(tsp.UID, templateCheck{tsp.Generation, text, now})
 	return nil
 }
@@ -97,18 +104,23 @@ func (n *NodeTemplates) Check(ctx context.Context, tsp *predictionv1alpha1.TimeS
 func (n *NodeTemplates) template(ctx context.Context) (string, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+
 	if now := n.Clock.Now(); n.readAt.IsZero() || now.Sub(n.readAt) >= templateAge || now.Before(n.readAt) {
 		var cm corev1.ConfigMap
 		err := n.Reader.Get(ctx, client.ObjectKey{Namespace: n.Namespace, Name: predictionv1alpha1.NodeResourceTemplateConfigMap}, &cm)
 		if client.IgnoreNotFound(err) != nil {
 			return "", fmt.Errorf("reading ConfigMap %s/%s: %w", n.Namespace, predictionv1alpha1.NodeResourceTemplateConfigMap, err)
 		}
-		n.text, n.readAt = cm.Data[predictionv1alpha1.NodeResourceTemplateKey], now
+
+		n.text = cm.Data[predictionv1alpha1.NodeResourceTemplateKey]
+		n.readAt = now
 	}
+
 	if n.text == "" {
 		return "", templateError{fmt.Sprintf("There is no template in ConfigMap %s/%s, key %s: predictions named %s* follow it.",
 			n.Namespace, predictionv1alpha1.NodeResourceTemplateConfigMap, predictionv1alpha1.NodeResourceTemplateKey, predictionv1alpha1.NodeResourcePrefix)}
 	}
+
 	return n.text, nil
 }
 
@@ -116,14 +128,17 @@ func (n *NodeTemplates) template(ctx context.Context) (string, error) {
 func (n *NodeTemplates) record(uid types.UID, c templateCheck) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+
 	if n.checked == nil {
 		n.checked = map[types.UID]templateCheck{}
 	}
+
 	for old, o := range n.checked {
 		if c.at.Sub(o.at) >= checkAge {
 			delete(n.checked, old)
 		}
 	}
+
 	n.checked[uid] = c
 }
 

@@ -29,10 +29,12 @@ const nodeTemplate = `predictionMetrics:
 // newNodePrediction returns the prediction that the template yields for node n1.
 func newNodePrediction(t *testing.T) *predictionv1alpha1.TimeSeriesPrediction {
 	t.Helper()
+
 	spec, err := nodetemplate.Render(nodeTemplate, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return &predictionv1alpha1.TimeSeriesPrediction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "noderesource-n1", UID: "1", Generation: 1}, Spec: spec,
 	}
@@ -45,6 +47,7 @@ func TestNodeTemplate(t *testing.T) {
 	if err := errors.Join(predictionv1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
+
 	template := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "noderesource-tsp-template"}, Data: map[string]string{"spec": nodeTemplate}}
 	clock := testingclock.NewFakeClock(time.Unix(1_800_000_000, 0))
 	reads := 0
@@ -53,11 +56,13 @@ func TestNodeTemplate(t *testing.T) {
 			reads++
 			return c.Get(ctx, key, o, opts...)
 		}}).Build()
+
 	b := newBench(t)
 	b.NodeTemplates = &NodeTemplates{Reader: reader, Namespace: "crane-system", Clock: clock}
 	refusal := func(change func(*predictionv1alpha1.TimeSeriesPrediction)) string {
 		tsp := newNodePrediction(t)
 		change(tsp)
+
 		err := b.NodeTemplates.Check(t.Context(), tsp)
 		if err == nil {
 			return ""
@@ -65,22 +70,27 @@ func TestNodeTemplate(t *testing.T) {
 		if !isTemplateError(err) {
 			t.Fatal(err)
 		}
+
 		for _, m := range b.observe(tsp, err) {
 			if m.refused == nil {
 				t.Errorf("%s is not refused", m.identifier)
 			}
 		}
+
 		if n := b.predictor.callers[callerName(client.ObjectKeyFromObject(tsp))]; n > 0 {
 			t.Errorf("%d queries are sent", n)
 		}
+
 		return err.Error()
 	}
+
 	if why := refusal(func(*predictionv1alpha1.TimeSeriesPrediction) {}); why != "" {
 		t.Errorf("the template's own prediction is refused: %s", why)
 	}
 	if why := refusal(func(*predictionv1alpha1.TimeSeriesPrediction) {}); why != "" || reads != 2 {
 		t.Errorf("the same prediction again: %q after %d reads, want 2", why, reads)
 	}
+
 	for name, change := range map[string]func(*predictionv1alpha1.TimeSeriesPrediction){
 		"expression": func(p *predictionv1alpha1.TimeSeriesPrediction) {
 			p.Generation, p.Spec.PredictionMetrics[0].ExpressionQuery.Expression = 2, `sum(rate(node_cpu_seconds_total{instance="n2"}[5m]))`
@@ -101,12 +111,14 @@ func TestNodeTemplate(t *testing.T) {
 			t.Errorf("%s: is not refused", name)
 		}
 	}
+
 	if why := refusal(func(p *predictionv1alpha1.TimeSeriesPrediction) { p.Namespace = "shop"; p.Generation = 2 }); why != "" {
 		t.Errorf("a prediction of the same name in a tenant's namespace: %s", why)
 	}
 	if err := reader.Delete(t.Context(), template); err != nil {
 		t.Fatal(err)
 	}
+
 	clock.Step(templateAge)
 	if why := refusal(func(*predictionv1alpha1.TimeSeriesPrediction) {}); !strings.Contains(why, "There is no template") {
 		t.Errorf("without a template: %q", why)

@@ -57,21 +57,26 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		// Garbage collection deletes its TimeSeriesPredictions.
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+
 	if cnp.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil
 	}
+
 	nodes, existing, err := r.observe(ctx, cnp)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	p := planNodes(cnp, nodes, r.maxNodes(cnp), existing)
 	failures := r.act(ctx, cnp, p)
 	if err := r.report(ctx, cnp, p, failures); err != nil {
 		return ctrl.Result{}, err
 	}
+
 	if err := retriableErrors(failures); err != nil || len(failures) == 0 {
 		return ctrl.Result{}, err
 	}
+
 	return ctrl.Result{RequeueAfter: refusedRetry}, nil
 }
 
@@ -84,16 +89,20 @@ func (r *NodeReconciler) observe(
 		list, err := r.listOwned(ctx, cnp)
 		return nil, list, err
 	}
+
 	var nodes metav1.PartialObjectMetadataList
 	nodes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+
 	if err := r.Client.List(ctx, &nodes, client.MatchingLabels(cnp.Spec.NodeSelector)); err != nil {
 		return nil, nil, fmt.Errorf("listing the nodes of %s/%s: %w", cnp.Namespace, cnp.Name, err)
 	}
+
 	for i := range nodes.Items {
 		if nodes.Items[i].DeletionTimestamp == nil {
 			names = append(names, nodes.Items[i].Name)
 		}
 	}
+
 	slices.Sort(names)
 	list, err := r.listOwned(ctx, cnp)
 	return names, list, err
@@ -111,6 +120,7 @@ func (r *NodeReconciler) listOwned(
 	if err := r.Client.List(ctx, &list, client.InNamespace(cnp.Namespace), client.MatchingFields{indexOwner: string(cnp.UID)}); err != nil {
 		return nil, fmt.Errorf("listing the predictions of %s/%s: %w", cnp.Namespace, cnp.Name, err)
 	}
+
 	return list.Items, nil
 }
 
@@ -119,6 +129,7 @@ func (r *NodeReconciler) maxNodes(cnp *predictionv1alpha1.ClusterNodePrediction)
 	if cnp.Namespace == r.SystemNamespace {
 		return math.MaxInt
 	}
+
 	return maxTenantNodes
 }
 
@@ -140,11 +151,13 @@ func planNodes(cnp *predictionv1alpha1.ClusterNodePrediction, nodes []string, li
 	for i := range existing {
 		byName[existing[i].Name] = &existing[i]
 	}
+
 	if cnp.Spec.Template != nil {
 		for _, node := range nodes[:min(len(nodes), limit)] {
 			want := newPrediction(cnp, node)
 			have := byName[want.Name]
 			delete(byName, want.Name)
+
 			switch {
 			case have == nil:
 				p.create = append(p.create, want)
@@ -157,16 +170,19 @@ func planNodes(cnp *predictionv1alpha1.ClusterNodePrediction, nodes []string, li
 			}
 		}
 	}
+
 	for _, gone := range byName {
 		p.remove = append(p.remove, gone)
 	}
+
 	slices.SortFunc(p.remove, func(a, b *predictionv1alpha1.TimeSeriesPrediction) int { return cmp.Compare(a.Name, b.Name) })
 	return p
 }
 
 // newPrediction returns the TimeSeriesPrediction of a node.
 func newPrediction(cnp *predictionv1alpha1.ClusterNodePrediction, node string) *predictionv1alpha1.TimeSeriesPrediction {
-	controller, block := true, false
+	controller := true
+	block := false
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: cnp.Namespace, Name: predictionName(cnp.Name, node),
@@ -177,6 +193,7 @@ func newPrediction(cnp *predictionv1alpha1.ClusterNodePrediction, node string) *
 		},
 		Spec: *cnp.Spec.Template.Spec.DeepCopy(),
 	}
+
 	tsp.Spec.TargetRef = &corev1.ObjectReference{APIVersion: "v1", Kind: kindNode, Name: node}
 	return tsp
 }
@@ -190,6 +207,7 @@ func predictionName(cnp, node string) string {
 	if len(whole) <= maxName {
 		return whole
 	}
+
 	sum := sha256.Sum256([]byte(whole))
 	tail := "-" + hex.EncodeToString(sum[:5])
 	return strings.TrimRight(whole[:maxName-len(tail)], "-.") + tail
@@ -203,15 +221,19 @@ func (r *NodeReconciler) act(ctx context.Context, cnp *predictionv1alpha1.Cluste
 			failures = append(failures, fmt.Errorf("%s %s: %w", what, tsp.Name, err))
 		}
 	}
+
 	for _, tsp := range p.create {
 		note("creating", tsp, r.create(ctx, cnp, tsp))
 	}
+
 	for _, pair := range p.update {
 		note("updating", pair[1], r.Client.Patch(ctx, pair[1], client.MergeFromWithOptions(pair[0], client.MergeFromWithOptimisticLock{})))
 	}
+
 	for _, tsp := range p.remove {
 		note("deleting", tsp, client.IgnoreNotFound(r.Client.Delete(ctx, tsp, client.Preconditions{UID: &tsp.UID})))
 	}
+
 	return failures
 }
 
@@ -229,14 +251,18 @@ func (r *NodeReconciler) create(ctx context.Context, cnp *predictionv1alpha1.Clu
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
+
 	if err = r.Client.Create(ctx, tsp); !apierrors.IsAlreadyExists(err) {
 		return err
 	}
+
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(predictionv1alpha1.GroupVersion.WithKind("TimeSeriesPrediction"))
+
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(tsp), found); err != nil {
 		return err
 	}
+
 	return checkOwner(found, cnp) // The cache was stale.
 }
 
@@ -244,6 +270,7 @@ func checkOwner(found client.Object, cnp *predictionv1alpha1.ClusterNodePredicti
 	if metav1.IsControlledBy(found, cnp) {
 		return nil
 	}
+
 	return errNameTaken
 }
 
@@ -256,37 +283,54 @@ func (r *NodeReconciler) report(ctx context.Context, cnp *predictionv1alpha1.Clu
 			missing++
 		}
 	}
+
 	changed.Status.DesiredNumberCreated = p.desired
 	changed.Status.CurrentNumberCreated = p.kept + len(p.update) + len(p.create) - missing
 	c := metav1.Condition{
-		Type: predictionv1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: predictionv1alpha1.ReasonAllCreated,
-		ObservedGeneration: cnp.Generation, LastTransitionTime: metav1.NewTime(r.Clock.Now()),
+		Type:               predictionv1alpha1.ConditionReady,
+		Status:             metav1.ConditionTrue,
+		Reason:             predictionv1alpha1.ReasonAllCreated,
+		ObservedGeneration: cnp.Generation,
+		LastTransitionTime: metav1.NewTime(r.Clock.Now()),
 	}
+
 	switch {
 	case cnp.Spec.Template == nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, predictionv1alpha1.ReasonNoTemplate, "spec.template is not set: no TimeSeriesPrediction is created"
+		c.Status = metav1.ConditionFalse
+		c.Reason = predictionv1alpha1.ReasonNoTemplate
+		c.Message = "spec.template is not set: no TimeSeriesPrediction is created"
+
 	case r.selectsNone(cnp):
-		c.Status, c.Reason = metav1.ConditionFalse, predictionv1alpha1.ReasonNoNodeSelector
+		c.Status = metav1.ConditionFalse
+		c.Reason = predictionv1alpha1.ReasonNoNodeSelector
 		c.Message = "spec.nodeSelector is empty: set labels, or move the object to Crane's own namespace to select all nodes"
+
 	case len(failures) > 0:
 		var texts []string
 		for _, err := range failures[:min(len(failures), listedFailures)] {
 			texts = append(texts, errorText(err))
 		}
-		c.Status, c.Reason = metav1.ConditionFalse, predictionv1alpha1.ReasonNotCreated
+
+		c.Status = metav1.ConditionFalse
+		c.Reason = predictionv1alpha1.ReasonNotCreated
 		c.Message = sentence(fmt.Sprintf("%d of %d objects: %s", len(failures), p.desired, strings.Join(texts, "; ")))
+
 	case p.desired > r.maxNodes(cnp):
-		c.Status, c.Reason = metav1.ConditionFalse, predictionv1alpha1.ReasonTooManyNodes
+		c.Status = metav1.ConditionFalse
+		c.Reason = predictionv1alpha1.ReasonTooManyNodes
 		c.Message = fmt.Sprintf("spec.nodeSelector matches %d nodes, of which the first %d by name have a TimeSeriesPrediction: "+
 			"add labels to it, or move the object to Crane's own namespace", p.desired, r.maxNodes(cnp))
 	}
+
 	meta.SetStatusCondition(&changed.Status.Conditions, c)
 	if equality.Semantic.DeepEqual(cnp.Status, changed.Status) {
 		return nil
 	}
+
 	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(cnp, client.MergeFromWithOptimisticLock{}))); err != nil {
 		return fmt.Errorf("writing the status of the cluster node prediction %s/%s: %w", cnp.Namespace, cnp.Name, err)
 	}
+
 	return nil
 }
 
@@ -299,5 +343,6 @@ func retriableErrors(failures []error) error {
 			errs = append(errs, err)
 		}
 	}
+
 	return errors.Join(errs...)
 }

@@ -47,12 +47,16 @@ func TestNodesTriedAgain(t *testing.T) {
 		if err := errors.Join(predictionv1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 			t.Fatal(err)
 		}
+
 		cnp := &predictionv1alpha1.ClusterNodePrediction{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "all", UID: "u"}}
-		cnp.Spec.Template, cnp.Spec.NodeSelector = &predictionv1alpha1.TimeSeriesPredictionTemplate{}, map[string]string{"zone": "a"}
+		cnp.Spec.Template = &predictionv1alpha1.TimeSeriesPredictionTemplate{}
+		cnp.Spec.NodeSelector = map[string]string{"zone": "a"}
+
 		objects := []client.Object{cnp, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: cnp.Spec.NodeSelector}}}
 		if test.foreign {
 			objects = append(objects, &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: predictionName("all", "a")}})
 		}
+
 		attempts := 0
 		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(cnp).
 			WithIndex(&predictionv1alpha1.TimeSeriesPrediction{}, indexOwner, ownerUID).
@@ -61,8 +65,10 @@ func TestNodesTriedAgain(t *testing.T) {
 				if test.refusal != nil {
 					return test.refusal
 				}
+
 				return w.Create(ctx, o, opts...)
 			}}).Build()
+
 		r := &NodeReconciler{Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))}
 		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cnp)})
 		if (err != nil) != test.fails || result.RequeueAfter != test.again {
@@ -95,24 +101,31 @@ func TestNodesAreBounded(t *testing.T) {
 		if err := errors.Join(predictionv1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 			t.Fatal(err)
 		}
+
 		cnp := &predictionv1alpha1.ClusterNodePrediction{ObjectMeta: metav1.ObjectMeta{Namespace: test.namespace, Name: "all", UID: "u"}}
-		cnp.Spec.Template, cnp.Spec.NodeSelector = &predictionv1alpha1.TimeSeriesPredictionTemplate{}, test.selector
+		cnp.Spec.Template = &predictionv1alpha1.TimeSeriesPredictionTemplate{}
+		cnp.Spec.NodeSelector = test.selector
+
 		objects := []client.Object{cnp}
 		for i := range test.nodes {
 			objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%02d", i), Labels: linux}})
 		}
+
 		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(cnp).
 			WithIndex(&predictionv1alpha1.TimeSeriesPrediction{}, indexOwner, ownerUID).Build()
+
 		r := &NodeReconciler{Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)), SystemNamespace: "crane-system"}
 		for range 2 { // The second pass keeps what the first one created.
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cnp)}); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		var list predictionv1alpha1.TimeSeriesPredictionList
 		if err := errors.Join(c.List(t.Context(), &list), c.Get(t.Context(), client.ObjectKeyFromObject(cnp), cnp)); err != nil {
 			t.Fatal(err)
 		}
+
 		ready := meta.FindStatusCondition(cnp.Status.Conditions, predictionv1alpha1.ConditionReady)
 		if len(list.Items) != test.want || cnp.Status.CurrentNumberCreated != test.want || ready == nil || ready.Reason != test.reason {
 			t.Errorf("%s: %d objects, want %d; status %+v", name, len(list.Items), test.want, cnp.Status)

@@ -32,8 +32,10 @@ func queriesOf(tsp *predictionv1alpha1.TimeSeriesPrediction, selector Selector, 
 			out[i].err = fmt.Errorf("the expressions of a prediction are limited to %d bytes in total: move this metric to another prediction", maxExpressionBytes)
 			continue
 		}
+
 		out[i].query, out[i].err = QueryOf(tsp, m, selector, isolation)
 	}
+
 	return out
 }
 
@@ -43,6 +45,7 @@ func expressionBytes(m *predictionv1alpha1.PredictionMetric) int {
 	if m.ExpressionQuery != nil {
 		size += len(m.ExpressionQuery.Expression)
 	}
+
 	if q := m.MetricQuery; q != nil {
 		size += len(q.MetricName)
 		for _, c := range q.QueryConditions {
@@ -52,6 +55,7 @@ func expressionBytes(m *predictionv1alpha1.PredictionMetric) int {
 			}
 		}
 	}
+
 	return size
 }
 
@@ -74,15 +78,19 @@ func (c *queryCache) get(tsp *predictionv1alpha1.TimeSeriesPrediction, compute f
 	c.mu.Lock()
 	have, ok := c.byName[name]
 	c.mu.Unlock()
+
 	if ok && have.uid == tsp.UID && have.generation == tsp.Generation && len(have.queries) == len(tsp.Spec.PredictionMetrics) {
 		return have.queries
 	}
+
 	queries := compute()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.byName == nil {
 		c.byName = map[types.NamespacedName]cachedQueries{}
 	}
+
 	c.byName[name] = cachedQueries{tsp.UID, tsp.Generation, queries}
 	return queries
 }
@@ -90,5 +98,6 @@ func (c *queryCache) get(tsp *predictionv1alpha1.TimeSeriesPrediction, compute f
 func (c *queryCache) forget(name types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	delete(c.byName, name)
 }

@@ -22,6 +22,7 @@ func newExpressionPrediction(name string, metrics int, expression string) *predi
 			ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: expression},
 		})
 	}
+
 	return tsp
 }
 
@@ -34,11 +35,13 @@ func TestExpressionsOfOnePredictionAreLimited(t *testing.T) {
 			p := newExpressionPrediction("l", 100, "")
 			for i := range p.Spec.PredictionMetrics {
 				m := &p.Spec.PredictionMetrics[i]
-				m.Type, m.ExpressionQuery = predictionv1alpha1.MetricQueryMetricType, nil
+				m.Type = predictionv1alpha1.MetricQueryMetricType
+				m.ExpressionQuery = nil
 				m.MetricQuery = &predictionv1alpha1.MetricQuery{MetricName: "a", QueryConditions: []predictionv1alpha1.QueryCondition{
 					{Key: "k", Operator: predictionv1alpha1.OperatorIn, Value: []string{strings.Repeat("v", 8189)}},
 				}}
 			}
+
 			return p
 		}(),
 	} {
@@ -51,6 +54,7 @@ func TestExpressionsOfOnePredictionAreLimited(t *testing.T) {
 				t.Fatalf("%s: metric %d: %v", name, i, q.err)
 			}
 		}
+
 		if accepted != 8 {
 			t.Errorf("%s: %d metrics of 8191 bytes are accepted, want 8", name, accepted)
 		}
@@ -67,24 +71,29 @@ func TestQueriesAreParsedOnce(t *testing.T) {
 			return queriesOf(tsp, testSelector(t), Isolation{Enabled: true, Label: "namespace"})
 		})
 	}
+
 	expect := func(what string, want int, tsp *predictionv1alpha1.TimeSeriesPrediction) {
 		t.Helper()
+
 		if got := get(tsp); parsed != want || got[0].query.Expression != tsp.Spec.PredictionMetrics[0].ExpressionQuery.Expression+`{namespace="shop"}` {
 			t.Errorf("%s: parsed %d times, want %d: %+v", what, parsed, want, got)
 		}
 	}
+
 	a := newExpressionPrediction("a", 1, "up")
 	expect("first", 1, a)
 	expect("again", 1, a)
 	a = newExpressionPrediction("a", 1, "down")
 	a.Generation = 2
 	expect("changed", 2, a)
+
 	a = newExpressionPrediction("a", 1, "left")
 	a.UID, a.Generation = "2", 2
 	expect("replaced", 3, a)
 	expect("other name", 4, newExpressionPrediction("b", 1, "up"))
 	cache.forget(client.ObjectKeyFromObject(a))
 	expect("forgotten", 5, a)
+
 	if len(cache.byName) != 2 {
 		t.Errorf("the cache has %d predictions, want 2", len(cache.byName))
 	}

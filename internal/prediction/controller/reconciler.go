@@ -65,27 +65,34 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.waiting.Forget(req.NamespacedName)
 		r.queries.forget(req.NamespacedName)
 		r.writes.forget(req.NamespacedName)
+
 		return ctrl.Result{}, nil
 	}
+
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the prediction %s: %w", req, err)
 	}
+
 	refused := r.NodeTemplates.Check(ctx, tsp)
 	if refused != nil && !isTemplateError(refused) {
 		return ctrl.Result{}, fmt.Errorf("checking the prediction %s: %w", req, refused)
 	}
+
 	seen := r.observe(tsp, refused)
 	after := r.requeueAfter(req.NamespacedName, seen)
 	if r.mayBeReadySoon(tsp, seen) {
 		return ctrl.Result{RequeueAfter: after}, nil
 	}
+
 	if wait := r.writes.wait(tsp, seen, r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: max(after, wait)}, nil
 	}
+
 	status := r.decide(tsp, seen)
 	if err := r.act(ctx, tsp, status); err != nil {
 		return ctrl.Result{}, err
 	}
+
 	r.Metrics.observe(tsp, status, seen, r.Clock.Now())
 	return ctrl.Result{RequeueAfter: after}, nil
 }
@@ -95,28 +102,37 @@ func (r *Reconciler) observe(tsp *predictionv1alpha1.TimeSeriesPrediction, refus
 	seen := make([]metricState, len(tsp.Spec.PredictionMetrics))
 	var requests []predictor.Request
 	var at []int
+
 	queries := r.queries.get(tsp, func() []specQuery { return queriesOf(tsp, r.Selector, r.Isolation) })
 	for i := range tsp.Spec.PredictionMetrics {
 		m := &tsp.Spec.PredictionMetrics[i]
 		seen[i].identifier = m.ResourceIdentifier
+
 		request, err := requestOf(tsp, m, queries[i])
 		err = cmp.Or(refused, err)
 		if err != nil {
 			seen[i].refused = err
 			continue
 		}
+
 		seen[i].emptyReason = r.Isolation.emptyReason(tsp, request.Query)
 		if tsp.Namespace != r.Isolation.SystemNamespace {
 			request.Namespace = tsp.Namespace
 		}
-		requests, at = append(requests, request), append(at, i)
+
+		requests = append(requests, request)
+		at = append(at, i)
 	}
+
 	for n, ticket := range r.Predictor.Set(callerName(client.ObjectKeyFromObject(tsp)), requests) {
 		o := &seen[at[n]]
-		if o.key, o.refused = ticket.Key, ticket.Err; ticket.Err == nil {
+		o.key, o.refused = ticket.Key, ticket.Err
+
+		if ticket.Err == nil {
 			o.status = r.Predictor.Status(ticket.Key)
 		}
 	}
+
 	return seen
 }
 
@@ -137,8 +153,10 @@ func (r *Reconciler) decide(tsp *predictionv1alpha1.TimeSeriesPrediction, seen [
 				one = d.withNewForecast(o, all, r.advise(tsp, o, all), maxSamples/len(seen))
 			}
 		}
+
 		status.PredictionMetrics = append(status.PredictionMetrics, one)
 	}
+
 	status.Conditions = d.conditions(status.PredictionMetrics, seen, due)
 	return status
 }
@@ -149,10 +167,12 @@ func (r *Reconciler) advise(tsp *predictionv1alpha1.TimeSeriesPrediction, o metr
 	if len(all) != 1 {
 		return nil
 	}
+
 	advice, ok := r.Predictor.Advise(o.key, callerName(client.ObjectKeyFromObject(tsp)), o.identifier, all[0].Forecast)
 	if !ok {
 		return nil
 	}
+
 	return &advice
 }
 
@@ -161,11 +181,13 @@ func (r *Reconciler) act(ctx context.Context, tsp *predictionv1alpha1.TimeSeries
 	if equality.Semantic.DeepEqual(tsp.Status, status) {
 		return nil
 	}
+
 	changed := tsp.DeepCopy()
 	changed.Status = status
 	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(tsp, client.MergeFromWithOptimisticLock{}))); err != nil {
 		return fmt.Errorf("writing the status of the prediction %s/%s: %w", tsp.Namespace, tsp.Name, err)
 	}
+
 	r.writes.record(tsp, r.Clock.Now())
 	return nil
 }
@@ -176,6 +198,7 @@ func (r *Reconciler) requeueAfter(name types.NamespacedName, seen []metricState)
 		r.waiting.Forget(name)
 		return r.Frequency
 	}
+
 	return min(r.Frequency, max(time.Second, r.waiting.Since(name, r.Clock.Now())))
 }
 

@@ -47,6 +47,7 @@ func (f *fakePredictor) Set(caller string, requests []predictor.Request) []predi
 	for i := range out {
 		out[i] = predictor.RequestResult{Key: predictor.Key{byte(i)}, Err: f.refuse}
 	}
+
 	return out
 }
 
@@ -60,6 +61,7 @@ func (f *fakePredictor) Status(key predictor.Key) predictor.Status {
 	if int(key[0]) < f.pending {
 		return predictor.Status{State: predictor.Pending}
 	}
+
 	return f.status
 }
 
@@ -75,12 +77,14 @@ func (f *fakePredictor) Forecast(_ predictor.Key, horizon time.Duration) ([]pred
 		if f.series > 1 {
 			one.Labels = map[string]string{"pod": string(rune('a' + i))}
 		}
+
 		one.Forecast = forecast.Forecast{Start: f.status.LastSample.Add(f.step), Step: f.step, Model: "auto", Period: 24 * time.Hour, Periods: 13, Reason: f.reason}
 		for at := one.Start; !at.After(f.now().Add(horizon)); at = at.Add(f.step) {
 			one.Values = append(one.Values, forecast.Constant(float64(i)+0.123456))
 		}
 		out = append(out, one)
 	}
+
 	return out, nil
 }
 
@@ -96,10 +100,12 @@ type fixture struct {
 
 func newBench(t *testing.T) *fixture {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	if err := predictionv1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+
 	cpu := corev1.ResourceCPU
 	tsp := target("Deployment", "", "web")
 	tsp.Generation, tsp.Spec.PredictionWindowSeconds = 1, 3600
@@ -110,6 +116,7 @@ func newBench(t *testing.T) *fixture {
 	p := &fakePredictor{
 		status: predictor.Status{State: predictor.Pending}, series: 1, step: time.Minute, now: clock.Now, callers: map[string]int{},
 	}
+
 	return &fixture{
 		Reconciler: &Reconciler{
 			Client:    fake.NewClientBuilder().WithScheme(scheme).WithObjects(tsp).WithStatusSubresource(tsp).Build(),
@@ -122,19 +129,23 @@ func newBench(t *testing.T) *fixture {
 // reconcile reconciles once and returns the object.
 func (b *fixture) reconcile(t *testing.T) (*predictionv1alpha1.TimeSeriesPrediction, ctrl.Result) {
 	t.Helper()
+
 	key := client.ObjectKeyFromObject(b.tsp)
 	result, err := b.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out := &predictionv1alpha1.TimeSeriesPrediction{}
 	if err := b.Client.Get(t.Context(), key, out); err != nil {
 		t.Fatal(err)
 	}
+
 	if out.ResourceVersion != b.version {
 		b.writes++
 		b.version = out.ResourceVersion
 	}
+
 	return out, result
 }
 
@@ -147,6 +158,7 @@ func texts(tsp *predictionv1alpha1.TimeSeriesPrediction, kind string) string {
 	if c == nil {
 		return "absent"
 	}
+
 	return string(c.Status) + "/" + c.Reason + ": " + c.Message
 }
 
@@ -157,44 +169,55 @@ func TestLifeOfAPrediction(t *testing.T) {
 	if got := texts(tsp, "Ready"); got != "absent" || result.RequeueAfter != time.Second {
 		t.Errorf("%s, again after %s; want no status of a history that may be read soon", got, result.RequeueAfter)
 	}
+
 	b.clock.Step(firstWriteAfter)
 	tsp, result = b.reconcile(t)
 	if got := texts(tsp, "Ready"); got != "False/PredictFailed: cpu: the history is being read" || result.RequeueAfter != firstWriteAfter {
 		t.Errorf("%s, again after %s", got, result.RequeueAfter)
 	}
+
 	b.clock.Step(8*time.Second - firstWriteAfter)
 	if _, result = b.reconcile(t); result.RequeueAfter != 8*time.Second {
 		t.Errorf("again after %s, want twice as late", result.RequeueAfter)
 	}
+
 	b.ready()
 	tsp, result = b.reconcile(t)
 	if got := texts(tsp, "Ready"); got != "True/PredictSucceed: cpu: auto; 13 periods of 1d" || result.RequeueAfter != 30*time.Second {
 		t.Errorf("%s, again after %s", got, result.RequeueAfter)
 	}
+
 	samples := tsp.Status.PredictionMetrics[0].Prediction[0].Samples
 	if len(samples) != 121 || samples[0] != (predictionv1alpha1.Sample{Value: "0.12346", Timestamp: b.clock.Now().Unix()}) {
 		t.Errorf("%d samples, the first %+v", len(samples), samples[0])
 	}
+
 	b.writes = 0
 	for range 8 * 120 {
 		b.clock.Step(30 * time.Second)
 		b.predictor.status.LastSample = b.clock.Now().Add(-time.Minute)
+
 		tsp, _ = b.reconcile(t)
 		if got := texts(tsp, "Ready"); !strings.HasPrefix(got, "True") {
 			t.Fatal(got)
 		}
 	}
+
 	if b.writes < 7 || b.writes > 9 || b.predictor.forecasts != b.writes+1 {
 		t.Errorf("%d writes and %d forecasts in 8 windows", b.writes, b.predictor.forecasts)
 	}
+
 	checkStale(t, b)
 	b.clock.Step(time.Minute)
+
 	if err := b.Client.Delete(t.Context(), b.tsp); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := b.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(b.tsp)}); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(b.predictor.callers) != 0 || len(b.Metrics.objects) != 0 {
 		t.Errorf("left over: %v, %v", b.predictor.callers, b.Metrics.objects)
 	}
@@ -210,27 +233,34 @@ func TestWritesWhileHistoriesAreRead(t *testing.T) {
 		m.ResourceIdentifier = fmt.Sprint("m", i)
 		b.tsp.Spec.PredictionMetrics = append(b.tsp.Spec.PredictionMetrics, m)
 	}
+
 	b.tsp.Spec.PredictionMetrics = b.tsp.Spec.PredictionMetrics[1:]
 	write := func() {
 		t.Helper()
+
 		stored := &predictionv1alpha1.TimeSeriesPrediction{}
 		if err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(b.tsp), stored); err != nil {
 			t.Fatal(err)
 		}
+
 		stored.Spec, stored.Generation = b.tsp.Spec, b.tsp.Generation
 		if err := b.Client.Update(t.Context(), stored); err != nil {
 			t.Fatal(err)
 		}
+
 		b.version = stored.ResourceVersion
 	}
+
 	write()
 	b.predictor.status = predictor.Status{State: predictor.Empty}
 	for b.predictor.pending = many; b.predictor.pending > 0; b.predictor.pending-- {
 		if _, result := b.reconcile(t); result.RequeueAfter > maxWriteInterval {
 			t.Fatalf("the next reconciliation follows after %s", result.RequeueAfter)
 		}
+
 		b.clock.Step(5 * time.Second)
 	}
+
 	// At 5, 10, 15, 25, 45, 85, 165 and 325 s.
 	if b.writes != 8 {
 		t.Errorf("%d writes in %d changes, want 8", b.writes, many)
@@ -238,13 +268,17 @@ func TestWritesWhileHistoriesAreRead(t *testing.T) {
 	if out, _ := b.reconcile(t); b.writes != 9 || strings.Contains(texts(out, predictionv1alpha1.ConditionReady), "being read") {
 		t.Errorf("%d writes when all metrics are known, want 9: %s", b.writes, texts(out, predictionv1alpha1.ConditionReady))
 	}
+
 	b.predictor.pending = 1
 	b.reconcile(t)
+
 	if b.writes != 9 {
 		t.Errorf("%d writes, want 9: a pending metric is no reason for one", b.writes)
 	}
+
 	b.tsp.Generation++
 	write()
+
 	if out, _ := b.reconcile(t); out.Status.Conditions[0].ObservedGeneration != b.tsp.Generation || b.writes != 10 {
 		t.Errorf("%d writes after a change of the spec, want 10", b.writes)
 	}
@@ -254,16 +288,19 @@ func TestWritesWhileHistoriesAreRead(t *testing.T) {
 func TestNewWorkloads(t *testing.T) {
 	b := newBench(t)
 	b.ready()
+
 	b.predictor.status.FirstSample = b.clock.Now().Add(-2 * time.Minute)
 	b.tsp.Spec.PredictionWindowSeconds = 86400
 	if err := b.Client.Update(t.Context(), b.tsp); err != nil {
 		t.Fatal(err)
 	}
+
 	for range 24 * 12 {
 		b.predictor.status.LastSample = b.clock.Now().Add(-time.Minute)
 		b.reconcile(t)
 		b.clock.Step(5 * time.Minute)
 	}
+
 	if b.predictor.forecasts < 7 || b.predictor.forecasts > 12 {
 		t.Errorf("%d forecasts on the first day", b.predictor.forecasts)
 	}
@@ -272,21 +309,28 @@ func TestNewWorkloads(t *testing.T) {
 // checkStale expects one write when samples stop, even if the error text changes, and one when they resume.
 func checkStale(t *testing.T, b *fixture) {
 	t.Helper()
+
 	b.writes = 0
-	b.predictor.status.Stale, b.predictor.status.Err = true, errors.New("connection refused")
+	b.predictor.status.Stale = true
+	b.predictor.status.Err = errors.New("connection refused")
+
 	last := b.predictor.status.LastSample.UTC().Format(time.RFC3339)
 	tsp, _ := b.reconcile(t)
 	if got, want := texts(tsp, "Stale"), "True/SourceFailed: cpu: no new samples since "+last+"; the forecast starts there: connection refused"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+
 	since := meta.FindStatusCondition(tsp.Status.Conditions, "Stale").LastTransitionTime
 	b.clock.Step(time.Minute)
+
 	b.predictor.status.Err = errors.New("i/o timeout")
 	tsp, _ = b.reconcile(t)
 	if b.writes != 1 || !meta.FindStatusCondition(tsp.Status.Conditions, "Stale").LastTransitionTime.Equal(&since) {
 		t.Errorf("%d writes of one transition", b.writes)
 	}
-	b.predictor.status.Stale, b.predictor.status.Err = false, nil
+
+	b.predictor.status.Stale = false
+	b.predictor.status.Err = nil
 	if tsp, _ = b.reconcile(t); texts(tsp, "Stale") != "False/UpToDate: " {
 		t.Error(texts(tsp, "Stale"))
 	}
@@ -297,21 +341,26 @@ func TestRestartKeepsWhatIsWritten(t *testing.T) {
 	b := newBench(t)
 	b.ready()
 	b.reconcile(t)
+
 	for _, status := range []predictor.Status{{State: predictor.Pending}, {State: predictor.Failed, Err: errors.New("no route")}} {
-		b.predictor.status, b.writes = status, 0
+		b.predictor.status = status
+		b.writes = 0
 		tsp, _ := b.reconcile(t)
 		if got := texts(tsp, "Ready"); !strings.HasPrefix(got, "True") || b.writes != 0 {
 			t.Errorf("%s: %s, %d writes", status.State, got, b.writes)
 		}
 	}
+
 	b.clock.Step(61 * time.Minute)
 	tsp, _ := b.reconcile(t)
 	if got := texts(tsp, "Ready"); got != "False/PredictFailed: cpu: reading the history failed: no route" {
 		t.Error(got)
 	}
+
 	b.predictor.status.Err = fmt.Errorf("after 5 attempts: %w", &prometheussource.Error{
 		Kind: prometheussource.Refused, URL: "http://prometheus.monitoring:9090/api/v1/query_range", Status: 400, Message: "parse error",
 	})
+
 	tsp, _ = b.reconcile(t)
 	if got := texts(tsp, "Ready"); got != "False/PredictFailed: cpu: reading the history failed: Prometheus refuses the query: status 400: parse error" {
 		t.Errorf("the status shows the address: %s", got)
@@ -334,6 +383,7 @@ func TestOddPredictions(t *testing.T) {
 	} {
 		b := newBench(t)
 		c.change(b)
+
 		tsp, _ := b.reconcile(t)
 		if got := texts(tsp, "Ready"); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -345,10 +395,12 @@ func TestOddPredictions(t *testing.T) {
 func TestLongQueryInReason(t *testing.T) {
 	tsp := target("Deployment", "", "web")
 	q := predictor.Query{Expression: strings.Repeat("orders+", 1000) + "orders"}
+
 	got := sentence(Isolation{Enabled: true, Label: "ns"}.emptyReason(tsp, q))
 	if len(got) > 600 || !strings.Contains(got, "--tenant-unrestricted-namespaces") {
 		t.Errorf("the reason has %d bytes: %s", len(got), got)
 	}
+
 	q = predictor.Query{Resource: "cpu", Target: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: strings.Repeat("x", 253)}}
 	if got := (Isolation{}).emptyReason(tsp, q); len(got) > 300 || !strings.HasSuffix(got, "is in the history") {
 		t.Errorf("the reason has %d bytes: %s", len(got), got)
@@ -363,6 +415,7 @@ func TestEmptyUnderIsolation(t *testing.T) {
 		ResourceIdentifier: "cpu", Type: predictionv1alpha1.ExpressionQueryMetricType,
 		ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: "orders"}, Algorithm: predictionv1alpha1.Algorithm{AlgorithmType: predictionv1alpha1.AlgorithmTypeDSP},
 	}
+
 	for name, c := range map[string]struct {
 		isolation Isolation
 		change    func(*predictionv1alpha1.TimeSeriesPrediction)
@@ -382,18 +435,22 @@ func TestEmptyUnderIsolation(t *testing.T) {
 		if err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(b.tsp), b.tsp); err != nil {
 			t.Fatal(err)
 		}
+
 		b.tsp.Spec.PredictionMetrics = []predictionv1alpha1.PredictionMetric{expression}
 		if c.change != nil {
 			c.change(b.tsp)
 		}
+
 		if err := b.Client.Update(t.Context(), b.tsp); err != nil {
 			t.Fatal(err)
 		}
+
 		tsp, _ := b.reconcile(t)
 		got := texts(tsp, "Ready")
 		if len(c.want) == 0 && got != none {
 			t.Errorf("%s: %s", name, got)
 		}
+
 		for _, want := range c.want {
 			if !strings.HasPrefix(got, none+`{ns="shop"}: `) || !strings.Contains(got, want) {
 				t.Errorf("%s: %s, want %s", name, got, want)
@@ -407,11 +464,14 @@ func TestStatusIsBounded(t *testing.T) {
 	b := newBench(t)
 	b.tsp.Spec.PredictionWindowSeconds = 7 * 86400
 	now := b.clock.Now()
-	b.predictor.status, b.predictor.step = predictor.Status{LastSample: now.Add(-time.Minute)}, 15*time.Second
+	b.predictor.status = predictor.Status{LastSample: now.Add(-time.Minute)}
+
+	b.predictor.step = 15 * time.Second
 	all, err := b.predictor.Forecast(predictor.Key{}, 14*24*time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	d := newDecision(b.tsp, now)
 	m := d.withNewForecast(metricState{}, all, nil, maxSamples)
 	samples := m.Prediction[0].Samples
@@ -431,14 +491,17 @@ func TestMetricsOfTwins(t *testing.T) {
 	b.Metrics.observe(twin, twin.Status, seen, b.clock.Now())
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(b.Metrics)
+
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	count := map[string]int{}
 	for _, f := range families {
 		count[f.GetName()] = len(f.GetMetric())
 	}
+
 	if count["crane_prediction_tsp"] != 1 || count["crane_prediction_wape_ratio"] != 2 {
 		t.Errorf("%v", count)
 	}
@@ -449,10 +512,14 @@ func TestPlanNodes(t *testing.T) {
 	if p := planNodes(cnp, []string{"a"}, 9, nil); p.desired != 1 || len(p.create) != 0 {
 		t.Errorf("without a template: %+v", p)
 	}
+
 	cnp.Spec.Template = &predictionv1alpha1.TimeSeriesPredictionTemplate{}
 	cnp.Spec.Template.Spec.PredictionWindowSeconds = 3600
-	same, other, gone := newPrediction(cnp, "a"), newPrediction(cnp, "b"), newPrediction(cnp, "c")
+	same := newPrediction(cnp, "a")
+	other := newPrediction(cnp, "b")
+	gone := newPrediction(cnp, "c")
 	other.Spec.PredictionWindowSeconds = 600
+
 	p := planNodes(cnp, []string{"a", "b", "d"}, 9, []predictionv1alpha1.TimeSeriesPrediction{*same, *other, *gone})
 	if p.desired != 3 || p.kept != 1 || len(p.create) != 1 || p.create[0].Name != "all-d" || len(p.update) != 1 ||
 		p.update[0][1].Spec.PredictionWindowSeconds != 3600 || len(p.remove) != 1 || p.remove[0].Name != "all-c" {

@@ -46,19 +46,24 @@ func QueryOf(
 	case predictionv1alpha1.MetricQueryMetricType:
 		q.Expression, err = metricQuery(m.MetricQuery, selector)
 		q.Expression = canonical.Expression(q.Expression)
+
 	case predictionv1alpha1.ExpressionQueryMetricType:
 		if m.ExpressionQuery == nil || strings.TrimSpace(m.ExpressionQuery.Expression) == "" {
 			err = errors.New("expressionQuery: the expression is empty")
 			break
 		}
+
 		q.Expression = canonical.Expression(m.ExpressionQuery.Expression)
+
 	default:
 		err = fmt.Errorf("type %q: want %s, %s or %s", m.Type, predictionv1alpha1.ResourceQueryMetricType,
 			predictionv1alpha1.MetricQueryMetricType, predictionv1alpha1.ExpressionQueryMetricType)
 	}
+
 	if err != nil {
 		return q, err
 	}
+
 	return isolation.restrict(tsp, q)
 }
 
@@ -68,9 +73,11 @@ func requestOf(tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alph
 	if p := m.Algorithm.Percentile; p != nil {
 		r.Aggregated = p.Aggregated
 	}
+
 	if q.err != nil {
 		return r, q.err
 	}
+
 	var err error
 	r.Scaling, err = scalingOf(tsp, m)
 	return r, err
@@ -86,18 +93,22 @@ func resourceQuery(tsp *predictionv1alpha1.TimeSeriesPrediction, resource *corev
 	case target == nil || target.Name == "" || target.Kind == "":
 		return predictor.Query{}, errors.New("targetRef: a resourceQuery needs the kind and the name of the target")
 	}
+
 	if err := checkLengths(target); err != nil {
 		return predictor.Query{}, err
 	}
+
 	q := predictor.Query{Resource: metrics.UsageKind(*resource)}
 	if strings.EqualFold(target.Kind, kindNode) {
 		q.Target = workload.Ref{Kind: kindNode, Name: target.Name}
 		return q, nil
 	}
+
 	q.Target = workload.Ref{Namespace: target.Namespace, Kind: target.Kind, Name: target.Name}
 	if q.Target.Namespace == "" {
 		q.Target.Namespace = tsp.Namespace
 	}
+
 	return q, nil
 }
 
@@ -111,6 +122,7 @@ func checkLengths(target *corev1.ObjectReference) error {
 			return fmt.Errorf("targetRef.%s: has %d bytes, more than %d", f.name, len(f.value), maxTargetName)
 		}
 	}
+
 	return nil
 }
 
@@ -119,18 +131,22 @@ func metricQuery(q *predictionv1alpha1.MetricQuery, selector Selector) (string, 
 	if q == nil || q.MetricName == "" {
 		return "", errors.New("metricQuery: the name of the metric is not set")
 	}
+
 	var matchers []prometheus.Matcher
 	for i, c := range q.QueryConditions {
 		m, err := MatcherOf(c)
 		if err != nil {
 			return "", fmt.Errorf("metricQuery.labels[%d]: %w", i, err)
 		}
+
 		matchers = append(matchers, m)
 	}
+
 	text, err := selector(q.MetricName, matchers...)
 	if err != nil {
 		return "", fmt.Errorf("metricQuery: %w", err)
 	}
+
 	return "sum(" + text + ")", nil
 }
 
@@ -141,19 +157,25 @@ func MatcherOf(c predictionv1alpha1.QueryCondition) (prometheus.Matcher, error) 
 		if len(c.Value) == 0 {
 			return m, fmt.Errorf("label %s: the operator in needs one value at least", c.Key)
 		}
+
 		quoted := make([]string, len(c.Value))
 		for i, v := range c.Value {
 			quoted[i] = regexp.QuoteMeta(v)
 		}
-		m.Op, m.Value = "=~", strings.Join(quoted, "|")
+
+		m.Op = "=~"
+		m.Value = strings.Join(quoted, "|")
 		return m, nil
 	}
+
 	if m.Op == "" {
 		m.Op = "="
 	}
+
 	if len(c.Value) != 1 {
 		return m, fmt.Errorf("label %s: the operator %s needs one value, not %d", c.Key, m.Op, len(c.Value))
 	}
+
 	m.Value = c.Value[0]
 	return m, m.Validate()
 }
@@ -167,29 +189,41 @@ func OptionsOf(a predictionv1alpha1.Algorithm) registry.Options {
 			for _, e := range d.Estimators.MaxValueEstimators {
 				out.DSP.MaxValue = append(out.DSP.MaxValue, dsp.MaxValueOptions{MarginFraction: string(e.MarginFraction)})
 			}
+
 			for _, e := range d.Estimators.FFTEstimators {
 				out.DSP.FFT = append(out.DSP.FFT, dsp.FFTOptions{
-					MarginFraction: string(e.MarginFraction), LowAmplitudeThreshold: string(e.LowAmplitudeThreshold),
+					MarginFraction:         string(e.MarginFraction),
+					LowAmplitudeThreshold:  string(e.LowAmplitudeThreshold),
 					HighFrequencyThreshold: string(e.HighFrequencyThreshold),
-					MinNumOfSpectrumItems:  e.MinNumOfSpectrumItems, MaxNumOfSpectrumItems: e.MaxNumOfSpectrumItems,
+					MinNumOfSpectrumItems:  e.MinNumOfSpectrumItems,
+					MaxNumOfSpectrumItems:  e.MaxNumOfSpectrumItems,
 				})
 			}
 		}
 	}
+
 	if p := a.Percentile; p != nil {
 		out.Percentile = percentile.Options{
-			HistoryLength: string(p.HistoryLength), SampleInterval: string(p.SampleInterval),
-			MinSampleWeight: string(p.MinSampleWeight), MarginFraction: string(p.MarginFraction),
-			Percentile: string(p.Percentile), TargetUtilization: string(p.TargetUtilization),
+			HistoryLength:     string(p.HistoryLength),
+			SampleInterval:    string(p.SampleInterval),
+			MinSampleWeight:   string(p.MinSampleWeight),
+			MarginFraction:    string(p.MarginFraction),
+			Percentile:        string(p.Percentile),
+			TargetUtilization: string(p.TargetUtilization),
 		}
+
 		if h := p.Histogram; h != nil {
 			out.Percentile.Histogram = percentile.Histogram{
-				MaxValue: string(h.MaxValue), Epsilon: string(h.Epsilon), HalfLife: string(h.HalfLife),
-				BucketSize: string(h.BucketSize), FirstBucketSize: string(h.FirstBucketSize),
+				MaxValue:              string(h.MaxValue),
+				Epsilon:               string(h.Epsilon),
+				HalfLife:              string(h.HalfLife),
+				BucketSize:            string(h.BucketSize),
+				FirstBucketSize:       string(h.FirstBucketSize),
 				BucketSizeGrowthRatio: string(h.BucketSizeGrowthRatio),
 			}
 		}
 	}
+
 	return out
 }
 
@@ -200,41 +234,56 @@ func scalingOf(tsp *predictionv1alpha1.TimeSeriesPrediction, m *predictionv1alph
 	if s == nil {
 		return nil, nil
 	}
+
 	capacity, errCapacity := strconv.ParseFloat(string(s.PodCapacity), 64)
 	target, errTarget := strconv.ParseFloat(string(s.Target), 64)
 	if err := errors.Join(errCapacity, errTarget); err != nil {
 		return nil, fmt.Errorf("scaling: podCapacity %q, target %q: want numbers", s.PodCapacity, s.Target)
 	}
+
 	out := &predictor.Scaling{
 		Name: m.ResourceIdentifier,
 		Plant: scaling.Plant{
-			Capacity: capacity, Target: target, Lag: time.Duration(s.LagSeconds) * time.Second,
+			Capacity:            capacity,
+			Target:              target,
+			Lag:                 time.Duration(s.LagSeconds) * time.Second,
 			StabilizationWindow: time.Duration(s.StabilizationSeconds) * time.Second,
 		},
 		Window: tsp.Spec.Window(),
 	}
+
 	for i := range tsp.Status.PredictionMetrics {
 		if old := &tsp.Status.PredictionMetrics[i]; old.ResourceIdentifier == m.ResourceIdentifier && old.Scaling != nil {
 			// An invalid state, or one of another version, starts the evaluation anew.
 			out.State, _ = base64.StdEncoding.DecodeString(old.Scaling.Ledger)
 		}
 	}
+
 	return out, nil
 }
 
 // choiceOf converts an evaluation into its API form.
 func choiceOf(a predictor.Advice) *predictionv1alpha1.ScalingChoice {
 	out := &predictionv1alpha1.ScalingChoice{
-		Use: a.Use, LeadSeconds: int32(a.Lead / time.Second), Why: sentence(a.Reason), Ledger: base64.StdEncoding.EncodeToString(a.State),
+		Use:         a.Use,
+		LeadSeconds: int32(a.Lead / time.Second),
+		Why:         sentence(a.Reason),
+		Ledger:      base64.StdEncoding.EncodeToString(a.State),
 	}
+
 	if a.Actual != (scaling.Balance{}) {
-		out.ActualExtraReplicas, out.ActualSparedTime = decimal(a.Actual.ExtraCost, 3), decimal(a.Actual.SparedShortage, 2)
+		out.ActualExtraReplicas = decimal(a.Actual.ExtraCost, 3)
+		out.ActualSparedTime = decimal(a.Actual.SparedShortage, 2)
 	}
+
 	if a.Use {
 		out.Basis = string(a.Level.Basis)
-		out.Quantile, out.Fill = decimal(a.Level.Quantile, -1), decimal(a.Level.Utilization, -1)
-		out.ExtraReplicas, out.SparedTime = decimal(a.ExtraCost, 3), decimal(a.SparedShortage, 2)
+		out.Quantile = decimal(a.Level.Quantile, -1)
+		out.Fill = decimal(a.Level.Utilization, -1)
+		out.ExtraReplicas = decimal(a.ExtraCost, 3)
+		out.SparedTime = decimal(a.SparedShortage, 2)
 	}
+
 	return out
 }
 
@@ -246,9 +295,11 @@ func publishedForecast(f predictor.SeriesForecast, advice *predictor.Advice) (pr
 	if advice == nil || !advice.Use {
 		return f, f.Published
 	}
+
 	if advice.Level.Basis == scaling.BasisHighs {
 		f.Forecast = f.OfHighs()
 	}
+
 	return f, func(q forecast.Quantiles) float64 { return q.At(advice.Level.Quantile) }
 }
 
@@ -280,11 +331,13 @@ func (i Isolation) emptyReason(tsp *predictionv1alpha1.TimeSeriesPrediction, q p
 	case !i.restricts(tsp):
 		return reason
 	}
+
 	lift := "spec.queryScope: " + predictionv1alpha1.QueryScopeCluster + ", which needs the verb query-cluster, reads all series"
 	if !i.ClusterScope {
 		lift = "an administrator can let craned honour spec.queryScope: " + predictionv1alpha1.QueryScopeCluster +
 			" or list the namespace in --tenant-unrestricted-namespaces"
 	}
+
 	return fmt.Sprintf("%s: under tenant isolation only series with %s=%q are read; %s", reason, i.Label, tsp.Namespace, lift)
 }
 
@@ -293,17 +346,21 @@ func (i Isolation) restrict(tsp *predictionv1alpha1.TimeSeriesPrediction, q pred
 	if !i.restricts(tsp) {
 		return q, nil
 	}
+
 	if q.Resource != "" {
 		if q.Target.Namespace != tsp.Namespace {
 			return q, fmt.Errorf("targetRef: %s is not in namespace %s, and predictions are isolated: set spec.queryScope to %s, which needs the right to do so",
 				q.Target, tsp.Namespace, predictionv1alpha1.QueryScopeCluster)
 		}
+
 		return q, nil
 	}
+
 	text, err := promscope.Restrict(q.Expression, i.Label, tsp.Namespace)
 	if err != nil {
 		return q, fmt.Errorf("the expression cannot be restricted to namespace %s: %w", tsp.Namespace, err)
 	}
+
 	q.Expression = canonical.Expression(text)
 	return q, nil
 }

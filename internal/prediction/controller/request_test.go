@@ -18,12 +18,14 @@ import (
 
 func testSelector(t *testing.T) Selector {
 	t.Helper()
+
 	c := prometheus.DefaultConfig()
 	c.Address = "http://localhost:1"
 	s, err := prometheus.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return s.Selector
 }
 
@@ -37,13 +39,15 @@ func target(kind, namespace, name string) *predictionv1alpha1.TimeSeriesPredicti
 }
 
 func TestRequestOf(t *testing.T) {
-	cpu, disk := corev1.ResourceCPU, corev1.ResourceName("disk")
+	cpu := corev1.ResourceCPU
+	disk := corev1.ResourceName("disk")
 	metric := func(conditions ...predictionv1alpha1.QueryCondition) predictionv1alpha1.PredictionMetric {
 		return predictionv1alpha1.PredictionMetric{
 			Type:        predictionv1alpha1.MetricQueryMetricType,
 			MetricQuery: &predictionv1alpha1.MetricQuery{MetricName: "http_requests", QueryConditions: conditions},
 		}
 	}
+
 	resource := func(r *corev1.ResourceName) predictionv1alpha1.PredictionMetric {
 		return predictionv1alpha1.PredictionMetric{Type: predictionv1alpha1.ResourceQueryMetricType, ResourceQuery: r}
 	}
@@ -52,10 +56,13 @@ func TestRequestOf(t *testing.T) {
 			Type: predictionv1alpha1.ExpressionQueryMetricType, ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: text},
 		}
 	}
+
 	condition := func(op predictionv1alpha1.Operator, values ...string) predictionv1alpha1.QueryCondition {
 		return predictionv1alpha1.QueryCondition{Key: "code", Operator: op, Value: values}
 	}
-	deployment, long := target("Deployment", "", "web"), strings.Repeat("x", 1<<20)
+
+	deployment := target("Deployment", "", "web")
+	long := strings.Repeat("x", 1<<20)
 	for name, c := range map[string]struct {
 		tsp    *predictionv1alpha1.TimeSeriesPrediction
 		metric predictionv1alpha1.PredictionMetric
@@ -116,14 +123,17 @@ func TestMetricAndExpressionAreOneRequest(t *testing.T) {
 			{Key: "job", Value: []string{"web"}}, {Key: "code", Operator: "=~", Value: []string{"2.."}},
 		}},
 	}
+
 	byExpression := predictionv1alpha1.PredictionMetric{
 		Type:            predictionv1alpha1.ExpressionQueryMetricType,
 		ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: `sum( http_requests{ job="web", code =~ "2.." } )`},
 	}
+
 	one, err := newRequest(t, tsp, &byMetric)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	other, err := newRequest(t, tsp, &byExpression)
 	if err != nil || one.Query != other.Query {
 		t.Errorf("%q and %q are two queries (%v)", one.Query.Expression, other.Query.Expression, err)
@@ -143,6 +153,7 @@ func TestOptionsOf(t *testing.T) {
 			HistoryLength: "7d", Percentile: "0.95", Histogram: &predictionv1alpha1.HistogramConfig{HalfLife: "12h", MaxValue: "100"},
 		},
 	})
+
 	if d := got.DSP; d.SampleInterval != "30s" || d.MaxValue[0].MarginFraction != "0.1" || d.FFT[0].HighFrequencyThreshold != "0.05" ||
 		*d.FFT[0].MinNumOfSpectrumItems != 3 || d.FFT[0].MaxNumOfSpectrumItems != nil {
 		t.Errorf("%+v", d)
@@ -156,8 +167,10 @@ func TestNameOf(t *testing.T) {
 	if n := predictionName("cnp", "node-1"); n != "cnp-node-1" {
 		t.Error(n)
 	}
+
 	long := strings.Repeat("n", 250)
-	a, b := predictionName("cnp", long+"a"), predictionName("cnp", long+"b")
+	a := predictionName("cnp", long+"a")
+	b := predictionName("cnp", long+"b")
 	if len(a) > maxName || a == b {
 		t.Errorf("%d bytes, %v", len(a), a == b)
 	}
@@ -171,18 +184,23 @@ func TestIsolation(t *testing.T) {
 			Type: predictionv1alpha1.ExpressionQueryMetricType, ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: text},
 		}
 	}
+
 	usage := predictionv1alpha1.PredictionMetric{Type: predictionv1alpha1.ResourceQueryMetricType, ResourceQuery: &cpu}
 	byName := predictionv1alpha1.PredictionMetric{
 		Type:        predictionv1alpha1.MetricQueryMetricType,
 		MetricQuery: &predictionv1alpha1.MetricQuery{MetricName: "revenue", QueryConditions: []predictionv1alpha1.QueryCondition{{Key: "namespace", Value: []string{"bank"}}}},
 	}
+
 	cluster := target("Deployment", "bank", "web")
 	cluster.Spec.QueryScope = predictionv1alpha1.QueryScopeCluster
 	system := target("Node", "", "n1")
 	system.Namespace = "crane-system"
 	on := Isolation{Enabled: true, Label: "namespace", SystemNamespace: "crane-system"}
-	honoured, listed := on, on
-	honoured.ClusterScope, listed.Unrestricted = true, []string{"shop"}
+	honoured := on
+
+	listed := on
+	honoured.ClusterScope = true
+	listed.Unrestricted = []string{"shop"}
 	for name, c := range map[string]struct {
 		isolation Isolation
 		tsp       *predictionv1alpha1.TimeSeriesPrediction
@@ -208,6 +226,7 @@ func TestIsolation(t *testing.T) {
 			}
 			continue
 		}
+
 		if err != nil || got.String() != c.want {
 			t.Errorf("%s: %s, %v, want %s", name, got, err, c.want)
 		}

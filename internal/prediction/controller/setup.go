@@ -46,6 +46,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	if err := cfg.Registry.Register(metrics); err != nil {
 		return fmt.Errorf("registering the metrics of predictions: %w", err)
 	}
+
 	shares := fairqueue.ByNamespace(cfg.Clock)
 	err := builder.ControllerManagedBy(mgr).
 		Named("timeseriesprediction").
@@ -53,12 +54,20 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 		For(&predictionv1alpha1.TimeSeriesPrediction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(shares.Options(cfg.MaxConcurrent, cfg.MaxConcurrent/4)).
 		Complete(shares.Reconciler(enqueue.OnConflict(&Reconciler{
-			Client: mgr.GetClient(), Predictor: cfg.Predictor, Selector: cfg.Selector, Metrics: metrics,
-			Isolation: cfg.Isolation, NodeTemplates: &NodeTemplates{Reader: mgr.GetAPIReader(), Namespace: cfg.SystemNamespace, Clock: cfg.Clock}, Frequency: cfg.Frequency, Clock: cfg.Clock,
+			Client:        mgr.GetClient(),
+			Predictor:     cfg.Predictor,
+			Selector:      cfg.Selector,
+			Metrics:       metrics,
+			Isolation:     cfg.Isolation,
+			NodeTemplates: &NodeTemplates{Reader: mgr.GetAPIReader(), Namespace: cfg.SystemNamespace, Clock: cfg.Clock},
+			Frequency:     cfg.Frequency,
+			Clock:         cfg.Clock,
 		})))
+
 	if err != nil {
 		return fmt.Errorf("building the controller of time series predictions: %w", err)
 	}
+
 	return nil
 }
 
@@ -67,6 +76,7 @@ func AddNodesToManager(ctx context.Context, mgr manager.Manager, systemNamespace
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &predictionv1alpha1.TimeSeriesPrediction{}, indexOwner, ownerUID); err != nil {
 		return fmt.Errorf("indexing predictions by owner: %w", err)
 	}
+
 	shares := fairqueue.ByNamespace(clk)
 	err := builder.ControllerManagedBy(mgr).
 		Named("clusternodeprediction").
@@ -77,11 +87,16 @@ func AddNodesToManager(ctx context.Context, mgr manager.Manager, systemNamespace
 			builder.WithPredicates(nodeSelectionChanged())).
 		WithOptions(shares.Options(2, 1)).
 		Complete(shares.Reconciler(enqueue.OnConflict(&NodeReconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clk, SystemNamespace: systemNamespace,
+			Client:          mgr.GetClient(),
+			Live:            mgr.GetAPIReader(),
+			Clock:           clk,
+			SystemNamespace: systemNamespace,
 		})))
+
 	if err != nil {
 		return fmt.Errorf("building the controller of cluster node predictions: %w", err)
 	}
+
 	return nil
 }
 
@@ -89,6 +104,7 @@ func ownerUID(o client.Object) []string {
 	if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.Kind == "ClusterNodePrediction" {
 		return []string{string(ref.UID)}
 	}
+
 	return nil
 }
 

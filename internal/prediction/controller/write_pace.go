@@ -38,6 +38,7 @@ func countPending(seen []metricState) int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -46,11 +47,13 @@ func countPending(seen []metricState) int {
 func (p *writePaces) wait(tsp *predictionv1alpha1.TimeSeriesPrediction, seen []metricState, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	last, ok := p.byName[client.ObjectKeyFromObject(tsp)]
 	pending := countPending(seen)
 	if !ok || last.generation != tsp.Generation || pending == 0 {
 		return 0
 	}
+
 	interval := min(maxWriteInterval, max(time.Second, last.last.Sub(last.first)))
 	return max(0, last.last.Add(interval).Sub(now))
 }
@@ -59,14 +62,17 @@ func (p *writePaces) wait(tsp *predictionv1alpha1.TimeSeriesPrediction, seen []m
 func (p *writePaces) record(tsp *predictionv1alpha1.TimeSeriesPrediction, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.byName == nil {
 		p.byName = map[types.NamespacedName]writePace{}
 	}
+
 	name := client.ObjectKeyFromObject(tsp)
 	pace := p.byName[name]
 	if pace.generation != tsp.Generation {
 		pace = writePace{generation: tsp.Generation, first: now}
 	}
+
 	pace.last = now
 	p.byName[name] = pace
 }
@@ -74,5 +80,6 @@ func (p *writePaces) record(tsp *predictionv1alpha1.TimeSeriesPrediction, now ti
 func (p *writePaces) forget(name types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	delete(p.byName, name)
 }

@@ -11,20 +11,26 @@ import (
 
 // pipeline returns the value of a pipeline and sets the variables that it declares or assigns.
 func (e *execution) pipeline(dot any, pipe *parse.PipeNode) (any, error) {
-	if e.steps++; e.steps > maxSteps {
+	e.steps++
+
+	if e.steps > maxSteps {
 		return nil, fmt.Errorf("more than %d steps", maxSteps)
 	}
+
 	var last []any // The value of the command before, the last argument of the next one.
 	for _, command := range pipe.Cmds {
 		value, err := e.command(dot, command, last)
 		if err != nil {
 			return nil, err
 		}
+
 		last = []any{value}
 	}
+
 	if len(last) == 0 {
 		return nil, fmt.Errorf("%s has no value", pipe)
 	}
+
 	for _, declared := range pipe.Decl {
 		if !pipe.IsAssign {
 			e.variables = append(e.variables, variable{declared.Ident[0], last[0]})
@@ -32,6 +38,7 @@ func (e *execution) pipeline(dot any, pipe *parse.PipeNode) (any, error) {
 			return nil, err
 		}
 	}
+
 	return last[0], nil
 }
 
@@ -43,17 +50,21 @@ func (e *execution) set(name string, value any) error {
 			return nil
 		}
 	}
+
 	return fmt.Errorf("variable %s is not defined", name)
 }
 
 func (e *execution) command(dot any, command *parse.CommandNode, last []any) (any, error) {
-	first, rest := command.Args[0], command.Args[1:]
+	first := command.Args[0]
+	rest := command.Args[1:]
 	if function, ok := first.(*parse.IdentifierNode); ok {
 		return e.call(dot, function.Ident, rest, last)
 	}
+
 	if len(rest) > 0 || len(last) > 0 {
 		return nil, fmt.Errorf("%s is no function and has arguments", first)
 	}
+
 	return e.value(dot, first)
 }
 
@@ -70,6 +81,7 @@ func (e *execution) value(dot any, node parse.Node) (any, error) {
 		return n.Text, nil
 	case *parse.NumberNode:
 		return number(n)
+
 	case *parse.FieldNode:
 		return fields(dot, n.Ident)
 	case *parse.VariableNode:
@@ -78,13 +90,17 @@ func (e *execution) value(dot any, node parse.Node) (any, error) {
 				return fields(v.value, n.Ident[1:])
 			}
 		}
+
 		return nil, fmt.Errorf("variable %s is not defined", n.Ident[0])
+
 	case *parse.ChainNode:
 		from, err := e.value(dot, n.Node)
 		if err != nil {
 			return nil, err
 		}
+
 		return fields(from, n.Field)
+
 	case *parse.PipeNode:
 		return e.pipeline(dot, n)
 	case *parse.IdentifierNode:
@@ -112,10 +128,12 @@ func fields(from any, path []string) (any, error) {
 		if !ok {
 			return nil, fmt.Errorf("%.40q has no field %s", fmt.Sprint(from), key)
 		}
+
 		if from, ok = object[key]; !ok {
 			return nil, fmt.Errorf("no entry for key %q", key)
 		}
 	}
+
 	return from, nil
 }
 
@@ -124,18 +142,22 @@ func (e *execution) call(dot any, name string, operands []parse.Node, last []any
 	if name == "and" || name == "or" {
 		return e.shortCircuit(dot, name == "or", operands, last)
 	}
+
 	var args []any
 	for _, operand := range operands {
 		arg, err := e.value(dot, operand)
 		if err != nil {
 			return nil, err
 		}
+
 		args = append(args, arg)
 	}
+
 	out, err := functions()[name](append(args, last...))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+
 	return out, nil
 }
 
@@ -144,13 +166,16 @@ func (e *execution) shortCircuit(dot any, stop bool, operands []parse.Node, last
 	if len(operands)+len(last) == 0 {
 		return nil, errArguments
 	}
+
 	for _, operand := range operands {
 		if out, err = e.value(dot, operand); err != nil || truth(out) == stop {
 			return out, err
 		}
 	}
+
 	if len(last) > 0 {
 		out = last[0]
 	}
+
 	return out, nil
 }

@@ -46,39 +46,48 @@ func execute(name, text string, data any, out *limitedBuffer) error {
 	for function := range functions() {
 		names[function] = true
 	}
+
 	trees, err := parse.Parse(name, text, "", "", names)
 	if err != nil {
 		return err
 	}
+
 	e := &execution{trees: trees, out: out, variables: []variable{{"$", data}}}
 	if tree := trees[name]; tree != nil {
 		return e.walk(data, tree.Root)
 	}
+
 	return nil // An empty template.
 }
 
 func (e *execution) walk(dot any, node parse.Node) error {
-	if e.steps++; e.steps > maxSteps {
+	e.steps++
+
+	if e.steps > maxSteps {
 		return fmt.Errorf("more than %d steps", maxSteps)
 	}
+
 	switch n := node.(type) {
 	case *parse.ListNode:
 		return e.list(dot, n)
 	case *parse.TextNode:
 		_, err := e.out.Write(n.Text)
 		return err
+
 	case *parse.ActionNode:
 		return e.action(dot, n)
 	case *parse.IfNode:
 		return e.branch(dot, &n.BranchNode, false)
 	case *parse.WithNode:
 		return e.branch(dot, &n.BranchNode, true)
+
 	case *parse.RangeNode:
 		return e.loop(dot, n)
 	case *parse.TemplateNode:
 		return e.include(dot, n)
 	case *parse.BreakNode:
 		return errBreak
+
 	case *parse.ContinueNode:
 		return errContinue
 	case *parse.CommentNode:
@@ -93,11 +102,13 @@ func (e *execution) list(dot any, n *parse.ListNode) error {
 	if n == nil {
 		return nil
 	}
+
 	for _, one := range n.Nodes {
 		if err := e.walk(dot, one); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -106,9 +117,11 @@ func (e *execution) action(dot any, n *parse.ActionNode) error {
 	if err != nil || len(n.Pipe.Decl) > 0 {
 		return err
 	}
+
 	if value == nil {
 		return fmt.Errorf("%s is null or missing", n)
 	}
+
 	_, err = fmt.Fprint(e.out, value)
 	return err
 }
@@ -116,6 +129,7 @@ func (e *execution) action(dot any, n *parse.ActionNode) error {
 // branch executes an if, or a with, which sets dot.
 func (e *execution) branch(dot any, n *parse.BranchNode, with bool) error {
 	defer e.scope()()
+
 	value, err := e.pipeline(dot, n.Pipe)
 	switch {
 	case err != nil:
@@ -137,50 +151,63 @@ func (e *execution) scope() func() {
 
 func (e *execution) loop(dot any, n *parse.RangeNode) error {
 	defer e.scope()()
+
 	value, err := e.pipeline(dot, n.Pipe)
 	if err != nil {
 		return err
 	}
+
 	ran := false
 	one := func(key, item any) error {
 		ran = true
 		defer e.scope()()
+
 		if err := e.assignLoop(n.Pipe, key, item); err != nil {
 			return err
 		}
+
 		if err := e.walk(item, n.List); !errors.Is(err, errContinue) {
 			return err
 		}
+
 		return nil
 	}
+
 	switch v := value.(type) {
 	case nil:
 	case []any:
 		for i := 0; i < len(v) && err == nil; i++ {
 			err = one(int64(i), v[i])
 		}
+
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			if err = one(key, v[key]); err != nil {
 				break
 			}
 		}
+
 	case int64:
 		if len(n.Pipe.Decl) > 1 {
 			return fmt.Errorf("range over %d has one variable", v)
 		}
+
 		for i := int64(0); i < v && err == nil; i++ {
 			err = one(i, i)
 		}
+
 	default:
 		return fmt.Errorf("range cannot iterate over %v", value)
 	}
+
 	if errors.Is(err, errBreak) {
 		return nil
 	}
+
 	if err == nil && !ran {
 		return e.list(dot, n.ElseList)
 	}
+
 	return err
 }
 
@@ -190,11 +217,13 @@ func (e *execution) assignLoop(pipe *parse.PipeNode, key, item any) error {
 	if len(pipe.Decl) > 1 {
 		values = []any{key, item}
 	}
+
 	for i, declared := range pipe.Decl {
 		if err := e.set(declared.Ident[0], values[i]); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -204,9 +233,13 @@ func (e *execution) include(dot any, n *parse.TemplateNode) error {
 	if tree == nil {
 		return fmt.Errorf("template %q is not defined", n.Name)
 	}
-	if e.depth++; e.depth > maxDepth {
+
+	e.depth++
+
+	if e.depth > maxDepth {
 		return fmt.Errorf("templates are nested more than %d deep", maxDepth)
 	}
+
 	var value any
 	if n.Pipe != nil {
 		var err error
@@ -214,10 +247,12 @@ func (e *execution) include(dot any, n *parse.TemplateNode) error {
 			return err
 		}
 	}
+
 	outer := e.variables
 	e.variables = []variable{{"$", value}}
 	err := e.walk(value, tree.Root)
 	e.variables = outer
 	e.depth--
+
 	return err
 }

@@ -52,18 +52,22 @@ func addTemplates(add func(string)) {
 // not offered.
 func check(t *testing.T, text string) {
 	t.Helper()
+
 	got, err := render(text)
 	var want limitedBuffer
 	parsed, wantErr := template.New("spec").Option("missingkey=error").Parse(text)
 	if wantErr == nil {
 		wantErr = parsed.Execute(&want, testData())
 	}
+
 	if err != nil {
 		if wantErr == nil && !strings.Contains(want.buf.String(), "<no value>") {
 			t.Errorf("%s: %v, want %s", text, err, want.buf.String())
 		}
+
 		return
 	}
+
 	if wantErr != nil || got != want.buf.String() {
 		t.Errorf("%s: %q, want %q (%v)", text, got, want.buf.String(), wantErr)
 	}

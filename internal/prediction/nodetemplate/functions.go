@@ -40,6 +40,7 @@ func truth(value any) bool {
 		return v != ""
 	case int64:
 		return v != 0
+
 	case float64:
 		return v != 0
 	case []any:
@@ -55,6 +56,7 @@ func not(args []any) (any, error) {
 	if len(args) != 1 {
 		return nil, errArguments
 	}
+
 	return !truth(args[0]), nil
 }
 
@@ -62,6 +64,7 @@ func length(args []any) (any, error) {
 	if len(args) != 1 {
 		return nil, errArguments
 	}
+
 	switch v := args[0].(type) {
 	case string:
 		return int64(len(v)), nil
@@ -79,6 +82,7 @@ func index(args []any) (any, error) {
 	if len(args) == 0 {
 		return nil, errArguments
 	}
+
 	from := args[0]
 	for _, key := range args[1:] {
 		switch v := from.(type) {
@@ -87,17 +91,22 @@ func index(args []any) (any, error) {
 			if !ok {
 				return nil, fmt.Errorf("key %v is not a string", key)
 			}
+
 			from = v[name]
+
 		case []any:
 			i, ok := key.(int64)
 			if !ok || i < 0 || i >= int64(len(v)) {
 				return nil, fmt.Errorf("%v is not an index of a list of %d", key, len(v))
 			}
+
 			from = v[i]
+
 		default:
 			return nil, fmt.Errorf("%v has no elements", from)
 		}
 	}
+
 	return from, nil
 }
 
@@ -105,10 +114,12 @@ func printf(args []any) (any, error) {
 	if len(args) == 0 {
 		return nil, errArguments
 	}
+
 	format, ok := args[0].(string)
 	if !ok {
 		return nil, fmt.Errorf("format %v is not a string", args[0])
 	}
+
 	return fmt.Sprintf(format, args[1:]...), nil
 }
 
@@ -117,21 +128,26 @@ func equal(args []any) (any, error) {
 	if len(args) < 2 {
 		return nil, errArguments
 	}
+
 	for _, other := range args[1:] {
 		if args[0] == nil || other == nil {
 			if args[0] == nil && other == nil {
 				return true, nil
 			}
+
 			continue
 		}
+
 		order, err := compare(args[0], other)
 		if err != nil {
 			return nil, err
 		}
+
 		if order == 0 {
 			return true, nil
 		}
 	}
+
 	return false, nil
 }
 
@@ -140,6 +156,7 @@ func compared(accept func(order int) bool) func([]any) (any, error) {
 		if len(args) != 2 {
 			return nil, errArguments
 		}
+
 		order, err := compare(args[0], args[1])
 		return err == nil && accept(order), err
 	}
@@ -156,6 +173,7 @@ func compare(one, other any) (int, error) {
 		if w, ok := other.(int64); ok {
 			return cmp.Compare(v, w), nil
 		}
+
 	case float64:
 		if w, ok := other.(float64); ok {
 			return cmp.Compare(v, w), nil
@@ -167,5 +185,6 @@ func compare(one, other any) (int, error) {
 			return 1, nil
 		}
 	}
+
 	return 0, fmt.Errorf("%v and %v cannot be compared", one, other)
 }

@@ -27,20 +27,25 @@ func Render(text string, node *corev1.Node) (predictionv1alpha1.TimeSeriesPredic
 	if err != nil {
 		return spec, fmt.Errorf("template: %w", err)
 	}
+
 	var out limitedBuffer
 	if err := execute(predictionv1alpha1.NodeResourceTemplateKey, text, data, &out); err != nil {
 		return spec, fmt.Errorf("template: %w", err)
 	}
+
 	if err := yaml.UnmarshalStrict(out.buf.Bytes(), &spec); err != nil {
 		return spec, fmt.Errorf("the template's output is not a spec of a TimeSeriesPrediction: %w", err)
 	}
+
 	if len(spec.PredictionMetrics) == 0 {
 		return spec, errors.New("the template's output has no predictionMetrics")
 	}
+
 	spec.TargetRef = &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name}
 	if spec.PredictionWindowSeconds == 0 {
 		spec.PredictionWindowSeconds = predictionv1alpha1.DefaultPredictionWindowSeconds
 	}
+
 	return spec, nil
 }
 
@@ -52,5 +57,6 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	if b.buf.Len()+len(p) > maxSpecBytes {
 		return 0, fmt.Errorf("output of more than %d bytes", maxSpecBytes)
 	}
+
 	return b.buf.Write(p)
 }

@@ -44,13 +44,21 @@ func (s score) accuracy() Accuracy {
 	if s.Samples <= 0 {
 		return Accuracy{WAPE: math.NaN(), Coverage: math.NaN(), Skill: math.NaN()}
 	}
-	a := Accuracy{Samples: s.Samples, WAPE: math.NaN(), Coverage: s.Covered / s.Samples, Skill: math.NaN()}
+
+	a := Accuracy{
+		Samples:  s.Samples,
+		WAPE:     math.NaN(),
+		Coverage: s.Covered / s.Samples,
+		Skill:    math.NaN(),
+	}
+
 	if s.Actual > 0 {
 		a.WAPE = s.Errors / s.Actual
 	}
 	if s.PlainPinball > 0 {
 		a.Skill = 1 - s.Pinball/s.PlainPinball
 	}
+
 	return a
 }
 
@@ -61,6 +69,7 @@ func (p *Predictor) Overall() Accuracy {
 	for _, e := range p.requested.entries {
 		all = append(all, e)
 	}
+
 	p.mu.Unlock()
 	var samples float64
 	var wape, coverage, skill mean
@@ -71,7 +80,13 @@ func (p *Predictor) Overall() Accuracy {
 		coverage.add(a.Coverage)
 		skill.add(a.Skill)
 	}
-	return Accuracy{Samples: samples, WAPE: wape.value(), Coverage: coverage.value(), Skill: skill.value()}
+
+	return Accuracy{
+		Samples:  samples,
+		WAPE:     wape.value(),
+		Coverage: coverage.value(),
+		Skill:    skill.value(),
+	}
 }
 
 // mean averages values and skips NaN.
@@ -82,7 +97,8 @@ type mean struct {
 
 func (m *mean) add(v float64) {
 	if !math.IsNaN(v) {
-		m.sum, m.n = m.sum+v, m.n+1
+		m.sum = m.sum + v
+		m.n = m.n + 1
 	}
 }
 
@@ -90,14 +106,19 @@ func (m mean) value() float64 {
 	if m.n == 0 {
 		return math.NaN()
 	}
+
 	return m.sum / float64(m.n)
 }
 
 // add returns the sums of both scores, without ageing either.
 func (s score) add(o score) score {
-	s.Samples, s.Covered = s.Samples+o.Samples, s.Covered+o.Covered
-	s.Errors, s.Actual = s.Errors+o.Errors, s.Actual+o.Actual
-	s.Pinball, s.PlainPinball = s.Pinball+o.Pinball, s.PlainPinball+o.PlainPinball
+	s.Samples = s.Samples + o.Samples
+	s.Covered = s.Covered + o.Covered
+	s.Errors = s.Errors + o.Errors
+	s.Actual = s.Actual + o.Actual
+	s.Pinball = s.Pinball + o.Pinball
+	s.PlainPinball = s.PlainPinball + o.PlainPinball
+
 	return s
 }
 
@@ -108,15 +129,21 @@ func (s score) isValid() bool {
 			return false
 		}
 	}
+
 	return s.Covered <= s.Samples*1.0001
 }
 
 func (s *score) age(at int64) {
 	if s.At != 0 && at > s.At {
 		w := math.Exp2(-float64(at-s.At) / scoreHalfLife.Seconds())
-		s.Samples, s.Covered, s.Errors, s.Actual = s.Samples*w, s.Covered*w, s.Errors*w, s.Actual*w
-		s.Pinball, s.PlainPinball = s.Pinball*w, s.PlainPinball*w
+		s.Samples = s.Samples * w
+		s.Covered = s.Covered * w
+		s.Errors = s.Errors * w
+		s.Actual = s.Actual * w
+		s.Pinball = s.Pinball * w
+		s.PlainPinball = s.PlainPinball * w
 	}
+
 	s.At = at
 }
 
@@ -124,6 +151,7 @@ func pinball(actual, forecast float64) float64 {
 	if d := actual - forecast; d > 0 {
 		return upperLevel * d
 	}
+
 	return (1 - upperLevel) * (forecast - actual)
 }
 
@@ -141,17 +169,23 @@ func (l *forecastLog) record(f forecast.Forecast, now time.Time) {
 	if len(l.median) > 0 && now.Before(half) {
 		return
 	}
+
 	first := 0
 	if now.After(f.Start) {
 		first = int(now.Sub(f.Start) / f.Step)
 	}
+
 	if first >= len(f.Values) {
 		return
 	}
+
 	values := f.Values[first:]
 	stride := (len(values) + logCells - 1) / logCells
-	l.start, l.step = f.Start.Add(time.Duration(first)*f.Step), time.Duration(stride)*f.Step
-	l.median, l.upper = l.median[:0], l.upper[:0]
+	l.start = f.Start.Add(time.Duration(first) * f.Step)
+
+	l.step = time.Duration(stride) * f.Step
+	l.median = l.median[:0]
+	l.upper = l.upper[:0]
 	for i := 0; i < len(values); i += stride {
 		l.median = append(l.median, float32(values[i].At(0.5)))
 		l.upper = append(l.upper, float32(values[i].At(upperLevel)))
@@ -162,10 +196,12 @@ func (l *forecastLog) at(t time.Time) (median, upper float64, ok bool) {
 	if l.step <= 0 || t.Before(l.start) {
 		return 0, 0, false
 	}
+
 	i := int(t.Sub(l.start) / l.step)
 	if i >= len(l.median) {
 		return 0, 0, false
 	}
+
 	return float64(l.median[i]), float64(l.upper[i]), true
 }
 
@@ -198,12 +234,15 @@ func (r *reference) quantile(at int64) (float64, bool) {
 	if slot := at / slotSeconds; slot == r.slot && len(r.buffer) > 0 {
 		return r.slotForecast, r.hasSlotForecast
 	}
+
 	return r.compute(at / slotSeconds)
 }
 
 func (r *reference) compute(slot int64) (float64, bool) {
-	today, index := int32(slot/referenceSlots), slot%referenceSlots
+	today := int32(slot / referenceSlots)
+	index := slot % referenceSlots
 	type atom struct{ value, weight float64 }
+
 	var atoms []atom
 	total := 0.0
 	for i, d := range r.days {
@@ -212,13 +251,16 @@ func (r *reference) compute(slot int64) (float64, bool) {
 		if d == 0 || ago < 1 || ago > referenceDays || mid != mid || mid < 0 {
 			continue
 		}
+
 		w := math.Pow(referenceDecay, float64(ago-1))
 		atoms = append(atoms, atom{float64(mid), 0.9 * w}, atom{float64(r.cells[i][index][1]), 0.1 * w})
 		total += w
 	}
+
 	if len(atoms) == 0 {
 		return 0, false
 	}
+
 	slices.SortFunc(atoms, func(a, b atom) int { return cmp.Compare(a.value, b.value) })
 	sum := 0.0
 	for _, a := range atoms {
@@ -226,6 +268,7 @@ func (r *reference) compute(slot int64) (float64, bool) {
 			return a.value, true
 		}
 	}
+
 	return atoms[len(atoms)-1].value, true
 }
 
@@ -236,6 +279,7 @@ func (r *reference) observe(at int64, value float64) {
 		r.slot = slot
 		r.slotForecast, r.hasSlotForecast = r.compute(slot)
 	}
+
 	if len(r.buffer) < 4*int(slotSeconds/60) {
 		r.buffer = append(r.buffer, float32(value))
 	}
@@ -246,6 +290,7 @@ func (r *reference) finishSlot() {
 	if len(r.buffer) == 0 {
 		return
 	}
+
 	d := int32(r.slot / referenceSlots)
 	row := int(d % referenceDays)
 	if d >= 0 && r.days[row] != d {
@@ -254,11 +299,13 @@ func (r *reference) finishSlot() {
 			r.cells[row][i] = [2]float32{-1, -1}
 		}
 	}
+
 	if d >= 0 {
 		slices.Sort(r.buffer)
 		at := func(q float64) float32 { return r.buffer[int(q*float64(len(r.buffer)-1)+0.5)] }
 		r.cells[row][r.slot%referenceSlots] = [2]float32{at(0.5), at(upperLevel)}
 	}
+
 	r.buffer = r.buffer[:0]
 }
 
@@ -281,9 +328,11 @@ func (t *seriesState) observe(at time.Time, value float64) {
 	if at.Unix() < 0 || at.After(maxTime) {
 		return // not a plausible time
 	}
+
 	t.compare(at, value)
 	t.reference.observe(at.Unix(), value)
 	t.model.observe(at, value)
+
 	if t.first.IsZero() {
 		t.first = at
 	}
@@ -295,14 +344,17 @@ func (t *seriesState) compare(at time.Time, value float64) {
 	if !ok {
 		return
 	}
+
 	s := &t.score
 	s.age(at.Unix())
 	s.Samples++
+
 	s.Errors += math.Abs(value - median)
 	s.Actual += value
 	if value <= upper {
 		s.Covered++
 	}
+
 	if plain, ok := t.reference.quantile(at.Unix()); ok {
 		s.Pinball += pinball(value, upper)
 		s.PlainPinball += pinball(value, plain)

@@ -21,10 +21,14 @@ import (
 // logReads logs what was read from the source, and starts over.
 func (f *fakeSource) logReads(b *testing.B, what string) {
 	b.Helper()
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	b.Logf("%s: %d reads of histories, %d others, %d samples", what, f.histories, f.refreshes, f.samples)
-	f.histories, f.refreshes, f.samples = 0, 0, 0
+	f.histories = 0
+	f.refreshes = 0
+	f.samples = 0
 }
 
 // BenchmarkRefreshFromState restarts a predictor of 10,000 series with 14 days of history each: it loads checkpoints,
@@ -36,33 +40,43 @@ func BenchmarkRefreshFromState(b *testing.B) {
 	source := &fakeSource{use: func(name string, at time.Time) float64 {
 		return dailyWave(name, at) * (1 + 0.1*math.Sin(float64(at.Unix()*int64(len(name)))))
 	}}
+
 	var requests []Request
 	for i := range count {
 		requests = append(requests, Request{Query: Query{Resource: metrics.CPU, Target: workload.Ref{
 			Namespace: fmt.Sprintf("ns-%d", i/perNamespace), Kind: "Deployment", Name: fmt.Sprintf("web-%d", i),
 		}}})
 	}
+
 	clock := testingclock.NewFakeClock(time.Now().Truncate(time.Minute))
 	open := func() (*Predictor, []RequestResult, func()) {
 		c := DefaultConfig()
-		c.Source, c.StateDir, c.Clock = source, dir, clock
+		c.Source = source
+		c.StateDir = dir
+
+		c.Clock = clock
 		p, err := New(c)
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		tickets := p.Set("bench", requests)
 		ctx, cancel := context.WithCancel(b.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
+
 			_ = p.Start(ctx)
 		}()
+
 		return p, tickets, func() { cancel(); <-done }
 	}
+
 	until := func(p *Predictor, enough func(Counts) bool) {
 		for tick := time.NewTicker(5 * time.Millisecond); !enough(p.Counts()); <-tick.C {
 		}
 	}
+
 	began := time.Now()
 	p, _, stop := open()
 	until(p, func(c Counts) bool { return c.Models == count })
@@ -71,6 +85,7 @@ func BenchmarkRefreshFromState(b *testing.B) {
 	began = time.Now()
 	stop()
 	b.Logf("checkpoints written in %s", time.Since(began).Round(time.Millisecond))
+
 	for b.Loop() {
 		b.StopTimer()
 		clock.Step(30 * time.Minute)
@@ -78,6 +93,7 @@ func BenchmarkRefreshFromState(b *testing.B) {
 		b.StartTimer()
 		p, tickets, stop := open()
 		until(p, func(c Counts) bool { return c.Restored == count && c.Refreshes >= count/perNamespace })
+
 		var group sync.WaitGroup
 		for part := range 2 {
 			group.Go(func() {
@@ -89,12 +105,15 @@ func BenchmarkRefreshFromState(b *testing.B) {
 				}
 			})
 		}
+
 		group.Wait()
 		b.StopTimer()
 		source.logReads(b, "a leader with checkpoints")
+
 		if c := p.Counts(); c.Histories != 0 || c.Models != count {
 			b.Fatalf("%+v", c)
 		}
+
 		var m runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&m)

@@ -26,6 +26,7 @@ func (p plan) seriesBytes() int64 {
 	if p.name == registry.Auto {
 		return autoBytes
 	}
+
 	return ringBytes + 4*int64(p.history/p.step)*17/16
 }
 
@@ -35,6 +36,7 @@ func (e *entry) bytes() int64 {
 	if e.plan.isCacheable() {
 		out += maxCacheBytes
 	}
+
 	return out
 }
 
@@ -54,7 +56,8 @@ func (e *entry) namespaces() []string {
 // recordOwner updates the owner after callers changed.
 func (e *entry) recordOwner() {
 	all := e.namespaces()
-	e.owner, e.isShared = "", len(all) > 1
+	e.owner = ""
+	e.isShared = len(all) > 1
 	if len(all) > 0 {
 		e.owner = all[0]
 	}
@@ -71,6 +74,7 @@ func (b *budgets) chargeNamespaces(bytes int64, namespaces ...string) {
 		if ns == "" {
 			continue
 		}
+
 		if b.byNamespace[ns] += bytes; b.byNamespace[ns] <= 0 {
 			delete(b.byNamespace, ns)
 		}
@@ -91,6 +95,7 @@ func (r *requested) checkBudget(bytes int64, namespace string) error {
 	if namespace != "" && r.budgets.byNamespace[namespace]+bytes > r.config.MaxNamespaceBytes {
 		return fmt.Errorf("the limit of %d MiB for the forecasts of namespace %s is reached", r.config.MaxNamespaceBytes>>20, namespace)
 	}
+
 	return nil
 }
 
@@ -102,6 +107,7 @@ func (r *requested) checkLimits(bytes int64) error {
 	case r.budgets.total+bytes > c.MaxBytes:
 		return fmt.Errorf("the limit of %d MiB for all forecasts is reached", c.MaxBytes>>20)
 	}
+
 	return nil
 }
 
@@ -118,17 +124,21 @@ func (r *requested) makeRoom(bytes int64, namespace string) ([]Key, error) {
 				most = ns
 			}
 		}
+
 		victim := r.entryOf(most)
 		if victim == nil || r.budgets.byNamespace[most]-victim.bytes() < r.budgets.byNamespace[namespace]+bytes {
 			return deleted, err
 		}
+
 		for caller := range victim.callers {
 			delete(r.callers[caller], victim.plan.key)
 		}
+
 		r.deleteEntry(victim)
 		r.budgets.chargeNamespaces(-victim.bytes(), most)
 		deleted = append(deleted, victim.plan.key)
 	}
+
 	return deleted, nil
 }
 
@@ -137,11 +147,13 @@ func (r *requested) entryOf(namespace string) *entry {
 	if namespace == "" {
 		return nil
 	}
+
 	for _, e := range r.entries { // In a random order, so that few are compared.
 		if e.owner == namespace && !e.isShared {
 			return e
 		}
 	}
+
 	return nil
 }
 
@@ -155,15 +167,18 @@ func (r *requested) deleteEntry(e *entry) {
 // seriesAllowance returns how many series an entry may have, as the budgets allow. Of several namespaces the one with the largest
 // allowance decides, so that none can starve the request of another by joining it.
 func (r *requested) seriesAllowance(e *entry) int {
-	size, used := e.plan.seriesBytes(), e.bytes()
+	size := e.plan.seriesBytes()
+	used := e.bytes()
 	most := int64(0)
 	for _, ns := range e.namespaces() {
 		allowance := r.config.MaxBytes - r.budgets.total
 		if ns != "" {
 			allowance = min(allowance, r.config.MaxNamespaceBytes-r.budgets.byNamespace[ns])
 		}
+
 		most = max(most, (allowance+used)/size)
 	}
+
 	return min(int(most), r.config.MaxSeries-r.models+e.models)
 }
 
@@ -172,6 +187,7 @@ func (r *requested) setModels(e *entry, n int) {
 	if r.entries[e.plan.key] != e { // It has no caller any more.
 		return
 	}
+
 	before := e.bytes()
 	r.models += n - e.models
 	e.models = n

@@ -13,7 +13,8 @@ import (
 // load restores entries from their checkpoints. Entries without a usable checkpoint are read from the source.
 func (p *Predictor) load(entries []*entry) {
 	for _, e := range entries {
-		next, n := toFetch, 0
+		next := toFetch
+		n := 0
 		var until time.Time
 		if p.store != nil {
 			c, err := p.store.read(e.plan.key)
@@ -23,18 +24,23 @@ func (p *Predictor) load(entries []*entry) {
 				p.mu.Unlock()
 				n, err = e.restore(c, p.config.Clock.Now(), min(p.config.MaxSeriesPerQuery, allowance))
 			}
+
 			switch {
 			case err == nil:
-				next, until = live, c.Until
+				next = live
+				until = c.Until
 			case !errors.Is(err, fs.ErrNotExist):
 				p.config.Log.Info("checkpoint is unusable, reading the history instead", "query", e.plan.query.String(), "reason", err.Error())
 			}
 		}
+
 		p.mu.Lock()
-		e.phase, e.read = next, until
+		e.phase = next
+		e.read = until
 		if next == live {
 			p.requested.setModels(e, n)
 		}
+
 		p.mu.Unlock()
 		if next == live {
 			p.counts.restored.Add(1)
@@ -47,30 +53,46 @@ func (e *entry) restore(c checkpoint, now time.Time, limit int) (int, error) {
 	if c.Query != e.plan.query || len(c.Tracks) > limit || len(c.Tracks) == 0 {
 		return 0, fmt.Errorf("%w: it is for another query or has %d series", errCheckpoint, len(c.Tracks))
 	}
+
 	if c.Until.After(now) || now.Sub(c.Until) > e.plan.history {
 		return 0, fmt.Errorf("%w: it ends at %s", errCheckpoint, c.Until.Format(time.RFC3339))
 	}
+
 	tracks := make(map[string]*labelled, len(c.Tracks))
 	for _, s := range c.Tracks {
 		t := &labelled{labels: s.Labels, seriesState: seriesState{model: e.plan.newModel(), first: s.First, last: s.Last}}
 		if err := t.model.unmarshal(s.Model); err != nil {
 			return 0, fmt.Errorf("%w: %w", errCheckpoint, err)
 		}
+
 		if s.Last.After(c.Until) || s.First.After(s.Last) {
 			return 0, fmt.Errorf("%w: its times are out of order", errCheckpoint)
 		}
+
 		if s.Score.isValid() {
 			t.score = s.Score
 		}
+
 		if l := s.Ledger; l.Step > 0 && len(l.Median) == len(l.Upper) && len(l.Median) <= logCells {
-			t.ledger = forecastLog{start: l.Start, step: l.Step, median: l.Median, upper: l.Upper}
+			t.ledger = forecastLog{
+				start:  l.Start,
+				step:   l.Step,
+				median: l.Median,
+				upper:  l.Upper,
+			}
 		}
+
 		t.reference.cells, t.reference.days = s.Cells, s.Days
 		tracks[labelKey(s.Labels)] = t
 	}
+
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.tracks, e.until, e.answered = tracks, c.Until, c.Until
+
+	e.tracks = tracks
+	e.until = c.Until
+	e.answered = c.Until
+
 	return len(tracks), nil
 }
 
@@ -78,21 +100,35 @@ func (e *entry) restore(c checkpoint, now time.Time, limit int) (int, error) {
 func (e *entry) snapshot() (checkpoint, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	if !e.dirty || len(e.tracks) == 0 {
 		return checkpoint{}, false, nil
 	}
+
 	c := checkpoint{Query: e.plan.query, Until: e.until}
 	for _, t := range e.tracks {
 		model, err := t.model.marshal()
 		if err != nil {
 			return checkpoint{}, false, fmt.Errorf("the model of %s: %w", e.plan.query, err)
 		}
+
 		c.Tracks = append(c.Tracks, trackCheckpoint{
-			Labels: t.labels, Model: model, First: t.first, Last: t.last, Score: t.score,
-			Ledger: ledgerCheckpoint{Start: t.ledger.start, Step: t.ledger.step, Median: append([]float32(nil), t.ledger.median...), Upper: append([]float32(nil), t.ledger.upper...)},
-			Cells:  t.reference.cells, Days: t.reference.days,
+			Labels: t.labels,
+			Model:  model,
+			First:  t.first,
+			Last:   t.last,
+			Score:  t.score,
+			Ledger: ledgerCheckpoint{
+				Start:  t.ledger.start,
+				Step:   t.ledger.step,
+				Median: append([]float32(nil), t.ledger.median...),
+				Upper:  append([]float32(nil), t.ledger.upper...),
+			},
+			Cells: t.reference.cells,
+			Days:  t.reference.days,
 		})
 	}
+
 	e.dirty = false
 	return c, true, nil
 }
@@ -103,8 +139,10 @@ func (p *Predictor) save(prune bool) {
 	if p.store == nil {
 		return
 	}
+
 	p.saving.Lock()
 	defer p.saving.Unlock()
+
 	p.mu.Lock()
 	all := make([]*entry, 0, len(p.requested.entries))
 	known := make(map[string]bool, len(p.requested.entries))
@@ -112,6 +150,7 @@ func (p *Predictor) save(prune bool) {
 		all = append(all, e)
 		known[key.String()] = true
 	}
+
 	p.mu.Unlock()
 	errs := []error{p.store.measure()}
 	for _, e := range all {
@@ -122,8 +161,10 @@ func (p *Predictor) save(prune bool) {
 		if _, gone := p.find(e.plan.key); gone != nil {
 			p.store.remove(e.plan.key)
 		}
+
 		errs = append(errs, err)
 	}
+
 	if prune {
 		errs = append(errs, p.store.prune(known))
 	}

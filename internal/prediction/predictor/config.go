@@ -114,6 +114,7 @@ func (c Config) validate() error {
 	if c.Source == nil || c.Clock == nil {
 		errs = append(errs, errors.New("source and clock are required"))
 	}
+
 	for name, d := range map[string]time.Duration{
 		"refresh": c.Refresh, "stale after": c.StaleAfter, "model update": c.ModelUpdate, "checkpoint": c.Checkpoint,
 	} {
@@ -121,6 +122,7 @@ func (c Config) validate() error {
 			errs = append(errs, fmt.Errorf("%s: %s: must be more than 0", name, d))
 		}
 	}
+
 	if c.Settle < 0 {
 		errs = append(errs, fmt.Errorf("settle: %s: must be 0 or more", c.Settle))
 	}
@@ -130,8 +132,10 @@ func (c Config) validate() error {
 	if c.MaxBytes < 1 || c.MaxNamespaceBytes < 1 || c.ReadTimeout <= 0 {
 		errs = append(errs, fmt.Errorf("bytes %d, bytes per namespace %d, read timeout %s: must be more than 0", c.MaxBytes, c.MaxNamespaceBytes, c.ReadTimeout))
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("predictor: %w", err)
 	}
+
 	return nil
 }

@@ -87,6 +87,7 @@ const (
 func (e *entry) addSamples(found []metrics.LabelledSeries, end, now time.Time, maxSeries int, price func(caller string) float64) (int, time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	e.dropped = 0
 	for _, f := range found {
 		id := labelKey(f.Labels)
@@ -95,33 +96,42 @@ func (e *entry) addSamples(found []metrics.LabelledSeries, end, now time.Time, m
 			if !hasSample(f.Series) {
 				continue
 			}
+
 			if len(e.tracks) >= maxSeries {
 				e.dropped++
 				continue
 			}
+
 			t = &labelled{labels: f.Labels, seriesState: seriesState{model: e.plan.newModel()}}
 			if e.tracks == nil {
 				e.tracks = map[string]*labelled{}
 			}
+
 			e.tracks[id] = t
 		}
+
 		for i, v := range f.Values {
 			if at := f.Time(i); forecast.Usable(v) && at.After(t.last) {
 				t.observe(at, v)
 				if len(found) == 1 {
 					e.updateEvaluators(t, at, end.Add(-forecastvalue.HistoryLength), v, price)
 				}
+
 				e.dirty = true
 			}
 		}
 	}
-	e.until, e.answered, e.err = end, now, nil
+
+	e.until = end
+	e.answered = now
+	e.err = nil
 	if next := e.newest().Add(e.plan.step); len(e.tracks) > 0 && next.Before(end) {
 		e.until = next
 		if earliest := end.Add(-maxLateness); e.until.Before(earliest) {
 			e.until = earliest
 		}
 	}
+
 	e.dropGoneSeries()
 	return len(e.tracks), e.until
 }
@@ -141,6 +151,7 @@ func (e *entry) newest() time.Time {
 			newest = t.last
 		}
 	}
+
 	return newest
 }
 
@@ -149,6 +160,7 @@ func (e *entry) newest() time.Time {
 func (e *entry) recordError(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	if e.err == nil {
 		e.err = err
 	}
@@ -158,7 +170,15 @@ func (e *entry) recordError(err error) {
 func (e *entry) status(now time.Time, c *Config) Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := Status{State: Ready, Err: e.err, Answered: e.answered, Dropped: e.dropped, LastSample: e.newest()}
+
+	s := Status{
+		State:      Ready,
+		Err:        e.err,
+		Answered:   e.answered,
+		Dropped:    e.dropped,
+		LastSample: e.newest(),
+	}
+
 	switch {
 	case len(e.tracks) > 0:
 		s.Age = max(0, now.Sub(s.LastSample))
@@ -170,6 +190,7 @@ func (e *entry) status(now time.Time, c *Config) Status {
 	default:
 		s.State = Empty
 	}
+
 	for _, t := range e.tracks {
 		if s.LastSample.Sub(t.last) <= goneAfter {
 			s.Series++
@@ -178,6 +199,7 @@ func (e *entry) status(now time.Time, c *Config) Status {
 			s.FirstSample = t.first
 		}
 	}
+
 	return s
 }
 
@@ -185,10 +207,12 @@ func (e *entry) status(now time.Time, c *Config) Status {
 func (e *entry) forecast(now time.Time, horizon, keep time.Duration) ([]SeriesForecast, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	until := now.Add(horizon)
 	if !e.cache.until.Before(until) && now.Sub(e.cache.made) < keep && len(e.cache.all) > 0 {
 		return slices.Clone(e.cache.all), nil
 	}
+
 	var all []SeriesForecast
 	var err error
 	if e.plan.aggregated {
@@ -196,9 +220,11 @@ func (e *entry) forecast(now time.Time, horizon, keep time.Duration) ([]SeriesFo
 	} else {
 		all, err = e.eachForecast(now, until)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("forecasting %s: %w", e.plan.query, err)
 	}
+
 	// A forecast from model state takes a millisecond and a fifth of the memory of the state, so only forecasts that
 	// need a fit are cached.
 	if e.plan.isCacheable() {
@@ -207,6 +233,7 @@ func (e *entry) forecast(now time.Time, horizon, keep time.Duration) ([]SeriesFo
 			e.cache = forecastCache{made: now, until: until, all: all}
 		}
 	}
+
 	return slices.Clone(all), nil
 }
 
@@ -216,6 +243,7 @@ func sizeOf(all []SeriesForecast) int64 {
 	for _, f := range all {
 		size += int64(len(f.Values)) * 8 * forecast.NumLevels
 	}
+
 	return size
 }
 
@@ -227,22 +255,34 @@ func (e *entry) eachForecast(now, until time.Time) ([]SeriesForecast, error) {
 		if newest.Sub(t.last) > goneAfter {
 			continue
 		}
+
 		horizon := until.Sub(t.last)
 		if horizon > now.Sub(t.last)+forecast.MaxSteps*e.plan.step {
 			return nil, forecast.ErrHorizon
 		}
+
 		f, err := t.model.forecast(horizon)
 		if err != nil {
 			return nil, err
 		}
-		one := SeriesForecast{Labels: t.labels, Forecast: f, LastSample: t.last, level: e.plan.level}
-		if estimate, ok := e.plan.estimate(t.model.samples); ok {
-			one.constant, one.isConstant = estimate, true
+
+		one := SeriesForecast{
+			Labels:     t.labels,
+			Forecast:   f,
+			LastSample: t.last,
+			level:      e.plan.level,
 		}
+
+		if estimate, ok := e.plan.estimate(t.model.samples); ok {
+			one.constant = estimate
+			one.isConstant = true
+		}
+
 		t.ledger.record(f, now)
 		e.dirty = true
 		all = append(all, one)
 	}
+
 	return all, nil
 }
 
@@ -252,26 +292,34 @@ func (e *entry) pooledForecast(until time.Time) ([]SeriesForecast, error) {
 	for _, id := range slices.Sorted(maps.Keys(e.tracks)) {
 		parts = append(parts, e.tracks[id].model.samples())
 	}
+
 	if len(parts) == 0 {
 		return nil, nil
 	}
+
 	whole := interleave(e.plan.step, parts)
 	f, err := e.plan.algorithm.Forecast(whole, e.plan.step)
 	if err != nil {
 		return nil, err
 	}
+
 	// One distribution holds for the whole horizon, at the step of the series.
 	last := e.newest()
-	f.Start, f.Step = last.Add(e.plan.step), e.plan.step
+	f.Start = last.Add(e.plan.step)
+
+	f.Step = e.plan.step
 	q := f.Values[0]
 	f.Values = make([]forecast.Quantiles, forecast.Steps(until.Sub(last), f.Step))
 	for i := range f.Values {
 		f.Values[i] = q
 	}
+
 	one := SeriesForecast{Forecast: f, LastSample: last, level: e.plan.level}
 	if estimate, ok := e.plan.estimate(func() series.Series { return whole }); ok {
-		one.constant, one.isConstant = estimate, true
+		one.constant = estimate
+		one.isConstant = true
 	}
+
 	return []SeriesForecast{one}, nil
 }
 
@@ -283,6 +331,7 @@ func (p plan) estimate(history func() series.Series) (float64, bool) {
 	if !ok {
 		return 0, false
 	}
+
 	v, err := estimator.Estimate(history())
 	return v, err == nil && !math.IsNaN(v)
 }
@@ -297,5 +346,6 @@ func labelKey(labels metrics.Labels) string {
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		b.WriteString(strconv.Quote(name) + "=" + strconv.Quote(labels[name]) + ",")
 	}
+
 	return b.String()
 }

@@ -26,12 +26,14 @@ func TestHostileSamples(t *testing.T) {
 			if at.Unix()%(3*86400) == 0 {
 				return 1e12
 			}
+
 			return 1
 		},
 		"gaps of days": func(_ string, at time.Time) float64 {
 			if at.Unix()/86400%3 != 0 {
 				return series.Gap()
 			}
+
 			return 1
 		},
 		"nothing": func(string, time.Time) float64 { return math.NaN() },
@@ -44,10 +46,12 @@ func TestHostileSamples(t *testing.T) {
 				key := p.Set("a", []Request{request})[0].Key
 				time.Sleep(10 * time.Minute)
 				synctest.Wait()
+
 				all, err := p.Forecast(key, 3*time.Hour)
 				if s := p.Status(key); err != nil || (s.State == Empty) != (name == "nothing") || s.State == Ready && len(all) != 1 {
 					t.Fatalf("%s: %s: %+v, %d series, %v", name, algorithm, s, len(all), err)
 				}
+
 				for _, f := range all {
 					for _, q := range f.Values {
 						last := 0.0
@@ -56,10 +60,12 @@ func TestHostileSamples(t *testing.T) {
 								t.Fatalf("%s: %s: %v", name, algorithm, q)
 							}
 						}
+
 						for _, v := range q {
 							if v < last {
 								t.Fatalf("%s: %s: %v", name, algorithm, q)
 							}
+
 							last = v
 						}
 					}
@@ -80,12 +86,15 @@ func TestClockGoesBack(t *testing.T) {
 		}
 		e.addSamples([]metrics.LabelledSeries{{Series: s}}, s.End(), s.End(), 10, nil)
 	}
+
 	feed(now, 600)
 	last := e.newest()
 	feed(now.Add(-time.Hour), 120)
+
 	if !e.newest().Equal(last) {
 		t.Errorf("the newest sample went from %s to %s", last, e.newest())
 	}
+
 	feed(now.AddDate(10, 0, 0), 60)
 	if all, err := e.forecast(now.AddDate(10, 0, 1), time.Hour, time.Hour); err != nil || len(all) != 1 {
 		t.Errorf("after a gap of ten years: %d, %v", len(all), err)
@@ -97,27 +106,33 @@ func FuzzRingCheckpoint(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	good := p.newModel()
 	for i := range 100 {
 		good.observe(time.Unix(int64(1_800_000_000+60*i), 0), float64(i))
 	}
+
 	data, err := good.marshal()
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	f.Add(data)
 	f.Add(data[:9])
 	f.Add([]byte{})
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m := p.newModel()
 		if m.unmarshal(data) != nil {
 			return
 		}
+
 		m.observe(time.Unix(1_900_000_000, 0), 1)
 		fc, err := m.forecast(time.Hour)
 		if err != nil {
 			return
 		}
+
 		for _, q := range fc.Values {
 			for _, v := range q {
 				if !forecast.Usable(v) {

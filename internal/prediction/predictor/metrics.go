@@ -41,12 +41,17 @@ type Counts struct {
 // Counts returns the current counters.
 func (p *Predictor) Counts() Counts {
 	c := Counts{
-		Histories: p.counts.histories.Load(), Refreshes: p.counts.refreshes.Load(), Restored: p.counts.restored.Load(),
-		Failed: p.counts.failedHistories.Load() + p.counts.failedRefresh.Load(),
+		Histories: p.counts.histories.Load(),
+		Refreshes: p.counts.refreshes.Load(),
+		Restored:  p.counts.restored.Load(),
+		Failed:    p.counts.failedHistories.Load() + p.counts.failedRefresh.Load(),
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.Entries, c.Models = len(p.requested.entries), p.requested.models
+
+	c.Entries = len(p.requested.entries)
+	c.Models = p.requested.models
 	return c
 }
 
@@ -82,27 +87,34 @@ func (p *Predictor) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v int) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v))
 	}
+
 	counter(readsDesc, p.counts.histories.Load(), "history", "success")
 	counter(readsDesc, p.counts.failedHistories.Load(), "history", "failure")
 	counter(readsDesc, p.counts.refreshes.Load(), "refresh", "success")
 	counter(readsDesc, p.counts.failedRefresh.Load(), "refresh", "failure")
 	counter(restoredDesc, p.counts.restored.Load())
 	p.mu.Lock()
-	models, failing := p.requested.models, min(1, p.reads.pauses)
+	models := p.requested.models
+	failing := min(1, p.reads.pauses)
+
 	all := make([]*entry, 0, len(p.requested.entries))
 	for _, e := range p.requested.entries {
 		all = append(all, e)
 	}
+
 	p.mu.Unlock()
-	stale, now := 0, p.config.Clock.Now()
+	stale := 0
+	now := p.config.Clock.Now()
 	for _, e := range all {
 		if e.status(now, &p.config).Stale {
 			stale++
 		}
 	}
+
 	gauge(modelsDesc, models)
 	gauge(staleDesc, stale)
 	gauge(pausedDesc, failing)
+
 	overall := p.Overall()
 	for d, v := range map[*prometheus.Desc]float64{wapeDesc: overall.WAPE, coverageDesc: overall.Coverage, skillDesc: overall.Skill} {
 		if !math.IsNaN(v) {

@@ -32,6 +32,7 @@ func (p plan) newModel() model {
 	if p.name == registry.Auto {
 		return &autoModel{step: p.step, model: auto.NewModel(p.step), calendar: p.calendar}
 	}
+
 	return &sampleRing{step: p.step, capacity: int(p.history / p.step), algorithm: p.algorithm}
 }
 
@@ -59,9 +60,11 @@ func (m *autoModel) unmarshal(data []byte) error {
 	if err := loaded.UnmarshalBinary(data); err != nil {
 		return err
 	}
+
 	if loaded.Step() != m.step {
 		return fmt.Errorf("its step is %s, not %s", loaded.Step(), m.step)
 	}
+
 	m.model = loaded
 	return nil
 }
@@ -79,17 +82,23 @@ func (m *sampleRing) observe(at time.Time, value float64) {
 	if len(m.values) == 0 {
 		m.start = at
 	}
+
 	at = at.Truncate(m.step)
 	if len(m.values) == 0 {
 		m.start = at
 	}
+
 	index := int(at.Sub(m.start) / m.step)
 	if index-len(m.values) >= m.capacity {
-		m.start, m.values, index = at, m.values[:0], 0
+		m.start = at
+		m.values = m.values[:0]
+		index = 0
 	}
+
 	for len(m.values) < index {
 		m.values = append(m.values, float32(math.NaN()))
 	}
+
 	m.values = append(m.values, float32(value))
 	// Drop old samples in bulk, so that each sample is rarely moved.
 	if extra := len(m.values) - m.capacity; extra > m.capacity/16 {
@@ -104,6 +113,7 @@ func (m *sampleRing) samples() series.Series {
 	for i, v := range m.values[from:] {
 		out.Values[i] = float64(v)
 	}
+
 	return out
 }
 
@@ -116,6 +126,7 @@ func (m *sampleRing) marshal() ([]byte, error) {
 	for _, v := range m.values {
 		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
 	}
+
 	return out, nil
 }
 
@@ -125,10 +136,12 @@ func (m *sampleRing) unmarshal(data []byte) error {
 	if len(data) < 8 || (len(data)-8)%4 != 0 || (len(data)-8)/4 > m.capacity+m.capacity/16+1 {
 		return fmt.Errorf("%w: %d bytes", errSamples, len(data))
 	}
+
 	start := int64(binary.LittleEndian.Uint64(data))
 	if start < -math.MaxInt32 || start > 1<<40 || start%int64(m.step/time.Second) != 0 {
 		return fmt.Errorf("%w: it starts at %d", errSamples, start)
 	}
+
 	values := make([]float32, (len(data)-8)/4)
 	for i := range values {
 		values[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[8+4*i:]))
@@ -136,7 +149,9 @@ func (m *sampleRing) unmarshal(data []byte) error {
 			return fmt.Errorf("%w: sample %d is %v", errSamples, i, v)
 		}
 	}
-	m.start, m.values = time.Unix(start, 0).UTC(), values
+
+	m.start = time.Unix(start, 0).UTC()
+	m.values = values
 	return nil
 }
 
@@ -146,7 +161,9 @@ func interleave(step time.Duration, all []series.Series) series.Series {
 	if len(all) == 1 {
 		return all[0]
 	}
-	start, end := all[0].Start, all[0].End()
+
+	start := all[0].Start
+	end := all[0].End()
 	for _, s := range all[1:] {
 		if s.Start.Before(start) {
 			start = s.Start
@@ -155,13 +172,16 @@ func interleave(step time.Duration, all []series.Series) series.Series {
 			end = s.End()
 		}
 	}
+
 	n := len(all)
 	cells := min(int(end.Sub(start)/step), forecast.MaxSamples/n)
 	start = end.Add(-time.Duration(cells) * step)
+
 	out := series.Series{Start: start, Step: step / time.Duration(n), Values: make([]float64, cells*n)}
 	for i := range out.Values {
 		out.Values[i] = series.Gap()
 	}
+
 	for k, s := range all {
 		shift := int(s.Start.Sub(start) / step)
 		for i, v := range s.Values {
@@ -170,5 +190,6 @@ func interleave(step time.Duration, all []series.Series) series.Series {
 			}
 		}
 	}
+
 	return out
 }

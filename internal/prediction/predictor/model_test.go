@@ -16,15 +16,18 @@ func TestTimeZone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m := p.newModel()
 	now := time.Date(2026, 11, 22, 19, 0, 0, 0, zone) // A Sunday.
 	for at := now.AddDate(0, 0, -20); at.Before(now); at = at.Add(time.Minute) {
 		m.observe(at, levelOf(at))
 	}
+
 	f, err := m.forecast(12 * time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i, q := range f.Values {
 		at := f.Start.Add(time.Duration(i) * f.Step).In(zone)
 		if want := levelOf(at); math.Abs(q.At(0.5)-want) > 0.1*want {
@@ -38,5 +41,6 @@ func levelOf(at time.Time) float64 {
 	if d := at.Weekday(); d == time.Saturday || d == time.Sunday {
 		return 0.65
 	}
+
 	return 2
 }

@@ -72,6 +72,7 @@ func (s SeriesForecast) Published(q forecast.Quantiles) float64 {
 	case s.Reason != "":
 		return q.At(upperLevel)
 	}
+
 	return q.At(s.level)
 }
 
@@ -104,25 +105,44 @@ func New(c Config) (*Predictor, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
+
 	s, err := openStore(c.StateDir, c.MaxBytes*3/2)
 	if err != nil {
 		return nil, err
 	}
+
 	newer, err := s.newer()
 	if err != nil {
 		return nil, fmt.Errorf("predictor: %w", err)
 	}
+
 	if newer > 0 {
 		c.Log.Info("keeping checkpoints of a newer version without using them, reading these histories instead", "directory", c.StateDir, "files", newer)
 	}
+
 	fleet, err := scaling.NewFleet(c.ScalingBudget)
 	if err != nil {
 		return nil, fmt.Errorf("predictor: scaling budget: %w", err)
 	}
+
 	return &Predictor{
-		config: c, fleet: fleet, store: s, wake: make(chan struct{}, 1),
-		requested: requested{config: &c, entries: map[Key]*entry{}, callers: map[string]map[Key]struct{}{}, budgets: budgets{byNamespace: map[string]int64{}}},
-		reads:     reads{workers: c.Workers, refresh: c.Refresh, served: map[string]int64{}, expressions: map[string]int{}, histories: map[string]int{}},
+		config: c,
+		fleet:  fleet,
+		store:  s,
+		wake:   make(chan struct{}, 1),
+		requested: requested{
+			config:  &c,
+			entries: map[Key]*entry{},
+			callers: map[string]map[Key]struct{}{},
+			budgets: budgets{byNamespace: map[string]int64{}},
+		},
+		reads: reads{
+			workers:     c.Workers,
+			refresh:     c.Refresh,
+			served:      map[string]int64{},
+			expressions: map[string]int{},
+			histories:   map[string]int{},
+		},
 	}, nil
 }
 
@@ -135,42 +155,53 @@ func (p *Predictor) Set(caller string, requests []Request) []RequestResult {
 		plans[i], tickets[i].Err = newPlan(r, p.config.TimeZone)
 		tickets[i].Key = plans[i].key
 	}
+
 	wanted := map[Key]struct{}{}
 	p.mu.Lock()
+
 	added := false
 	var gone []Key
 	for i := range plans {
 		if tickets[i].Err != nil {
 			continue
 		}
+
 		isNew := p.requested.entries[plans[i].key] == nil
 		var deleted []Key
 		if deleted, tickets[i].Err = p.addCaller(caller, plans[i], requests[i]); tickets[i].Err == nil {
 			wanted[plans[i].key] = struct{}{}
 			added = added || isNew
 		}
+
 		gone = append(gone, deleted...)
 	}
+
 	unrequested, left := p.removeCaller(caller, wanted)
 	gone = append(gone, unrequested...)
+
 	accounts := make(map[*entry][]int, len(wanted))
 	for i := range plans {
 		if e := p.requested.entries[plans[i].key]; tickets[i].Err == nil {
 			accounts[e] = append(accounts[e], i)
 		}
 	}
+
 	if len(wanted) > 0 {
 		p.requested.callers[caller] = wanted
 	}
+
 	p.mu.Unlock()
 	p.store.remove(gone...)
+
 	for _, e := range left {
 		_ = e.syncEvaluators(caller, nil) // Removing evaluators cannot fail.
 	}
+
 	syncAllEvaluators(caller, accounts, requests, tickets)
 	if added {
 		p.wakeScheduler()
 	}
+
 	return tickets
 }
 
@@ -191,18 +222,23 @@ func (p *Predictor) addCaller(caller string, one plan, first Request) ([]Key, er
 		if err == nil {
 			err = e.syncEvaluators(caller, []*Scaling{first.Scaling}) // The entry is not shared yet, so its lock is free.
 		}
+
 		if err != nil {
 			return deleted, err
 		}
+
 		p.requested.entries[one.key] = e
 		p.requested.budgets.charge(e.bytes())
 	}
+
 	if !slices.Contains(e.namespaces(), first.Namespace) {
 		if err := p.requested.checkBudget(e.bytes(), first.Namespace); err != nil {
 			return deleted, err
 		}
+
 		p.requested.budgets.chargeNamespaces(e.bytes(), first.Namespace)
 	}
+
 	e.callers[caller] = first.Namespace
 	e.recordOwner()
 	return deleted, nil
@@ -215,23 +251,28 @@ func (p *Predictor) removeCaller(caller string, wanted map[Key]struct{}) (gone [
 		if _, kept := wanted[key]; kept {
 			continue
 		}
+
 		e := p.requested.entries[key]
 		namespace := e.callers[caller]
 		delete(e.callers, caller)
 		e.recordOwner()
+
 		if !slices.Contains(e.namespaces(), namespace) {
 			p.requested.budgets.chargeNamespaces(-e.bytes(), namespace)
 			if _, used := p.requested.budgets.byNamespace[namespace]; !used {
 				delete(p.reads.served, namespace)
 			}
 		}
+
 		if len(e.callers) == 0 {
 			p.requested.deleteEntry(e)
 			gone = append(gone, key)
 			continue
 		}
+
 		left = append(left, e)
 	}
+
 	delete(p.requested.callers, caller)
 	return gone, left
 }
@@ -239,10 +280,12 @@ func (p *Predictor) removeCaller(caller string, wanted map[Key]struct{}) (gone [
 func (p *Predictor) find(key Key) (*entry, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	e, ok := p.requested.entries[key]
 	if !ok {
 		return nil, ErrUnknown
 	}
+
 	return e, nil
 }
 
@@ -252,10 +295,12 @@ func (p *Predictor) Status(key Key) Status {
 	if err != nil {
 		return Status{State: Failed, Err: err}
 	}
+
 	s := e.status(p.config.Clock.Now(), &p.config)
 	p.mu.Lock()
 	failure := p.reads.failure
 	p.mu.Unlock()
+
 	// While the source fails, one read probes it for all entries, so the failure applies to entries that were not
 	// read as well.
 	if s.Err == nil && failure != nil {
@@ -264,6 +309,7 @@ func (p *Predictor) Status(key Key) Status {
 			s.State = Failed
 		}
 	}
+
 	return s
 }
 
@@ -274,6 +320,7 @@ func (p *Predictor) Forecast(key Key, horizon time.Duration) ([]SeriesForecast, 
 	if err != nil {
 		return nil, err
 	}
+
 	return e.forecast(p.config.Clock.Now(), horizon, p.config.ModelUpdate)
 }
 
@@ -283,16 +330,19 @@ func (p *Predictor) Accuracy(key Key) Accuracy {
 	if err != nil {
 		return score{}.accuracy()
 	}
+
 	return e.accuracy()
 }
 
 func (e *entry) accuracy() Accuracy {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	var sum score
 	for _, t := range e.tracks {
 		sum = sum.add(t.score)
 	}
+
 	return sum.accuracy()
 }
 

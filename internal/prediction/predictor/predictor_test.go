@@ -33,31 +33,42 @@ func TestCallersOfOneSeriesShareIt(t *testing.T) {
 		source := &fakeSource{use: dailyWave}
 		p := newPredictor(t, source, nil)
 		spelled := cpuOf("web")
-		spelled.Algorithm, spelled.Query.Target.APIVersion = registry.Auto, "apps/v1"
+		spelled.Algorithm = registry.Auto
+		spelled.Query.Target.APIVersion = "apps/v1"
 		spelled.Options.DSP.SampleInterval = "30s" // a setting of another algorithm, which has no effect
-		first, second := p.Set("a", []Request{cpuOf("web")}), p.Set("b", []Request{spelled, cpuOf("api")})
+		first := p.Set("a", []Request{cpuOf("web")})
+		second := p.Set("b", []Request{spelled, cpuOf("api")})
 		run(t, p) // After both calls: a scheduler that runs between them reads one workload alone.
+
 		if first[0].Err != nil || first[0].Key != second[0].Key || second[0].Key == second[1].Key {
 			t.Fatalf("%v, %v", first, second)
 		}
+
 		if s := p.Status(first[0].Key); s.State != Pending {
 			t.Errorf("state %s before anything was read", s.State)
 		}
+
 		time.Sleep(time.Second)
 		synctest.Wait()
+
 		if h, r := source.reads(); h != 1 || r != 0 {
 			t.Errorf("%d histories, %d refreshes: want the two workloads in one", h, r)
 		}
+
 		time.Sleep(20 * time.Minute)
 		synctest.Wait()
+
 		if h, r := source.reads(); h != 1 || r < 8 || r > 11 {
 			t.Errorf("%d histories, %d refreshes in 20 minutes, want about 10", h, r)
 		}
+
 		checkDaily(t, p, first[0].Key)
 		p.Forget("a")
+
 		if s := p.Status(first[0].Key); s.State != Ready {
 			t.Errorf("state %s while b still wants it", s.State)
 		}
+
 		p.Set("b", nil)
 		if s := p.Status(first[0].Key); !errors.Is(s.Err, ErrUnknown) {
 			t.Errorf("%+v after all have left", s)
@@ -71,20 +82,24 @@ func TestCallersOfOneSeriesShareIt(t *testing.T) {
 // checkDaily compares a forecast of two hours with the wave.
 func checkDaily(t *testing.T, p *Predictor, key Key) {
 	t.Helper()
+
 	all, err := p.Forecast(key, 2*time.Hour)
 	if err != nil || len(all) != 1 {
 		t.Fatalf("%d forecasts, %v", len(all), err)
 	}
+
 	now := time.Now()
 	if f := all[0]; f.Start.After(now) || f.End().Before(now.Add(2*time.Hour)) || now.Sub(f.LastSample) > 6*time.Minute {
 		t.Errorf("from %s to %s at %s, last sample %s", f.Start, f.End(), now, f.LastSample)
 	}
+
 	for i, q := range all[0].Values {
 		at := all[0].Start.Add(time.Duration(i) * all[0].Step)
 		want := dailyWave("", at)
 		if math.Abs(q.At(0.5)-want) > 0.15*want {
 			t.Fatalf("at %s: %v, want about %v", at, q, want)
 		}
+
 		if v := all[0].Published(q); v != q.At(0.95) {
 			t.Fatalf("publishes %v of %v", v, q)
 		}
@@ -97,12 +112,14 @@ func TestFailingSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &fakeSource{use: dailyWave}
 		p := start(t, source, nil)
+
 		var requests []Request
 		for i := range 40 {
 			r := cpuOf(fmt.Sprintf("web-%d", i))
 			r.Query.Target.Namespace = fmt.Sprintf("ns-%d", i)
 			requests = append(requests, r)
 		}
+
 		tickets := p.Set("a", requests)
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
@@ -110,28 +127,34 @@ func TestFailingSource(t *testing.T) {
 		_, before := source.reads()
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
+
 		_, after := source.reads()
 		if n := after - before; n < 5 || n > 25 {
 			t.Errorf("asked %d times in 10 minutes of failure, want about one a minute", n)
 		}
+
 		for _, ticket := range tickets {
 			s := p.Status(ticket.Key)
 			if s.State != Ready || !s.Stale || s.Err == nil || s.Age < 10*time.Minute {
 				t.Fatalf("%+v", s)
 			}
 		}
+
 		all, err := p.Forecast(tickets[3].Key, time.Hour)
 		if err != nil || len(all) != 1 || all[0].End().Before(time.Now().Add(time.Hour)) {
 			t.Fatalf("not served while the source fails: %v", err)
 		}
+
 		source.set(nil)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
+
 		for i, ticket := range tickets {
 			if s := p.Status(ticket.Key); s.Stale || s.Err != nil {
 				t.Errorf("%d: %+v after the source is back", i, s)
 			}
 		}
+
 		if h, _ := source.reads(); h != 40 {
 			t.Errorf("%d histories were read, want one for each namespace", h)
 		}
@@ -145,15 +168,18 @@ func TestFailureFromTheStart(t *testing.T) {
 		p := start(t, source, nil)
 		key := p.Set("a", []Request{cpuOf("web")})[0].Key
 		time.Sleep(time.Minute)
+
 		if s := p.Status(key); s.State != Failed || s.Err == nil {
 			t.Errorf("%+v", s)
 		}
 		if all, err := p.Forecast(key, time.Hour); err != nil || len(all) != 0 {
 			t.Errorf("%d forecasts, %v", len(all), err)
 		}
+
 		source.set(nil)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
+
 		if s := p.Status(key); s.State != Ready {
 			t.Errorf("%+v", s)
 		}
@@ -169,6 +195,7 @@ func TestRefusedQuery(t *testing.T) {
 		tickets := p.Set("a", []Request{{Query: Query{Expression: "sum("}}, cpuOf("web")})
 		time.Sleep(time.Hour)
 		synctest.Wait()
+
 		if s := p.Status(tickets[0].Key); s.State != Failed || !errors.Is(s.Err, refused) {
 			t.Errorf("%+v", s)
 		}
@@ -205,18 +232,22 @@ func TestHistoriesDoNotHoldUpRefreshes(t *testing.T) {
 		*slow = 30 * time.Second
 		source.mu.Unlock()
 		began := time.Now()
+
 		var many []Request
 		for i := range 100 {
 			r := cpuOf("x")
 			r.Query.Target.Namespace = fmt.Sprintf("ns-%d", i)
 			many = append(many, r)
 		}
+
 		tickets := p.Set("b", many)
 		if s := p.Status(tickets[0].Key); s.State != Pending || time.Since(began) > 0 {
 			t.Errorf("%+v after %s", s, time.Since(began))
 		}
+
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
+
 		if s := p.Status(key); s.Stale || s.Age > 5*time.Minute {
 			t.Errorf("a live series waited for histories: %+v", s)
 		}
@@ -234,9 +265,12 @@ func TestHistoriesOfOneNamespaceLeaveAWorker(t *testing.T) {
 		var many []Request
 		for i := range 100 {
 			r := cpuOf("x")
-			r.Namespace, r.Query.Target.Namespace, r.Query.Target.Kind = "tenant", "tenant", fmt.Sprintf("Kind%d", i)
+			r.Namespace = "tenant"
+			r.Query.Target.Namespace = "tenant"
+			r.Query.Target.Kind = fmt.Sprintf("Kind%d", i)
 			many = append(many, r)
 		}
+
 		p.Set("tenant/many", many)
 		time.Sleep(10 * time.Second)
 		honest := cpuOf("web")
@@ -244,6 +278,7 @@ func TestHistoriesOfOneNamespaceLeaveAWorker(t *testing.T) {
 		key := p.Set("shop/web", []Request{honest})[0].Key
 		time.Sleep(100 * time.Second)
 		synctest.Wait()
+
 		if s := p.Status(key); s.State != Ready {
 			t.Errorf("after 100 s: %+v", s)
 		}
@@ -253,17 +288,21 @@ func TestHistoriesOfOneNamespaceLeaveAWorker(t *testing.T) {
 // TestNewAndVanishedWorkloads covers a new workload, one that does not exist and one that stops.
 func TestNewAndVanishedWorkloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		born, end := time.Now().Add(-10*time.Minute), time.Now().Add(30*time.Minute)
+		born := time.Now().Add(-10 * time.Minute)
+		end := time.Now().Add(30 * time.Minute)
 		source := &fakeSource{use: func(name string, at time.Time) float64 {
 			if name == "none" || name == "new" && at.Before(born) || name == "old" && at.After(end) {
 				return series.Gap()
 			}
+
 			return dailyWave(name, at)
 		}}
+
 		p := start(t, source, nil)
 		tickets := p.Set("a", []Request{cpuOf("new"), cpuOf("none"), cpuOf("old")})
 		time.Sleep(time.Minute)
 		synctest.Wait()
+
 		all, err := p.Forecast(tickets[0].Key, time.Hour)
 		if err != nil || len(all) != 1 || all[0].Reason == "" {
 			t.Errorf("brand-new: %v, %v", all, err)
@@ -271,8 +310,10 @@ func TestNewAndVanishedWorkloads(t *testing.T) {
 		if s := p.Status(tickets[1].Key); s.State != Empty {
 			t.Errorf("%+v", s)
 		}
+
 		time.Sleep(time.Hour)
 		synctest.Wait()
+
 		if s := p.Status(tickets[2].Key); s.State != Ready || !s.Stale || s.Err != nil {
 			t.Errorf("a workload that stopped: %+v", s)
 		}
@@ -288,21 +329,26 @@ func TestCheckpoints(t *testing.T) {
 			request.Algorithm = algorithm
 			var key Key
 			runs := 0
+
 			run := func(name string, histories int, restored, warnings int64) {
 				t.Helper()
+
 				synctest.Test(t, func(t *testing.T) {
 					// Each bubble starts at the same time; each run starts after the one before.
 					time.Sleep(time.Duration(runs) * time.Hour)
 					runs++
 					source := &fakeSource{use: dailyWave}
 					c := DefaultConfig()
-					c.Source, c.StateDir = source, dir
+					c.Source = source
+					c.StateDir = dir
+
 					var messages atomic.Int64
 					c.Log = funcr.New(func(_, args string) {
 						if strings.Contains(args, "newer version") {
 							messages.Add(1)
 						}
 					}, funcr.Options{})
+
 					p, err := New(c)
 					if err != nil {
 						t.Fatal(err)
@@ -312,12 +358,14 @@ func TestCheckpoints(t *testing.T) {
 							t.Errorf("%s: %d messages on newer files, want %d", name, messages.Load(), warnings)
 						}
 					}()
+
 					ctx, cancel := context.WithCancel(t.Context())
 					done := make(chan struct{})
 					go func() { _ = p.Start(ctx); close(done) }()
 					key = p.Set("a", []Request{request})[0].Key
 					time.Sleep(31 * time.Minute)
 					synctest.Wait()
+
 					if h, _ := source.reads(); h != histories || p.Counts().Restored != restored {
 						t.Errorf("%s: %d histories read, %d restored; want %d and %d", name, h, p.Counts().Restored, histories, restored)
 					}
@@ -327,33 +375,41 @@ func TestCheckpoints(t *testing.T) {
 					if all, err := p.Forecast(key, time.Hour); err != nil || len(all) != 1 {
 						t.Errorf("%s: %v", name, err)
 					}
+
 					cancel()
 					<-done
 				})
 			}
+
 			run("first", 1, 0, 0)
 			run("restart", 0, 1, 0)
+
 			file := filepath.Join(dir, key.String()+storeSuffix)
 			content, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if algorithm == registry.Auto && len(content) > 40<<10 {
 				t.Errorf("a checkpoint of %d bytes", len(content))
 			}
+
 			t.Logf("checkpoint: %d bytes", len(content))
 			content[len(content)/2] ^= 0xff
 			if err := os.WriteFile(file, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
+
 			header := func(version uint32) string {
 				return string(binary.LittleEndian.AppendUint32([]byte(storeMagic), version))
 			}
+
 			// Beside the file of this version are those of others, of this key and of another.
 			foreign := map[string]string{
 				"0123.v0.ckpt": "old", key.String() + ".v2.ckpt": "without a header", key.String() + ".v9.ckpt": "long enough for a header, but none",
 				"0123.v8.ckpt": header(storeVersion - 1), "0124.v9.ckpt": header(storeVersion + 1)[:headerSize-1],
 			}
+
 			newer := map[string]string{key.String() + ".v5.ckpt": header(storeVersion+1) + "unknown", "0123.v9.ckpt": header(storeVersion + 6)}
 			for _, files := range []map[string]string{foreign, newer} {
 				for name, content := range files {
@@ -362,24 +418,29 @@ func TestCheckpoints(t *testing.T) {
 					}
 				}
 			}
+
 			run("damaged", 1, 0, 1)
 			for name := range foreign {
 				if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 					t.Errorf("%s is still there", name)
 				}
 			}
+
 			run("repaired", 0, 1, 1)
 			for name, want := range newer {
 				if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
 					t.Errorf("%s of a newer version has %q, %v", name, got, err)
 				}
 			}
+
 			p, err := New(Config{Source: &fakeSource{}, StateDir: dir, Clock: DefaultConfig().Clock, Refresh: 1, StaleAfter: 1, ModelUpdate: 1, Checkpoint: 1, Workers: 1, MaxSeries: 1, MaxSeriesPerQuery: 1, MaxBytes: 1 << 20, MaxNamespaceBytes: 1 << 20, ReadTimeout: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			p.Set("a", []Request{request})
 			p.Forget("a")
+
 			if _, err := os.Stat(file); err == nil {
 				t.Error("the checkpoint of a forgotten series is still there")
 			}
@@ -396,28 +457,36 @@ func TestAccuracy(t *testing.T) {
 			if !at.Before(jump) {
 				v *= 3
 			}
+
 			return v
 		}}
+
 		p := start(t, source, nil)
 		key := p.Set("a", []Request{cpuOf("web")})[0].Key
 		time.Sleep(time.Minute)
+
 		if a := p.Accuracy(key); a.Samples != 0 || !math.IsNaN(a.WAPE) {
 			t.Errorf("%+v before anything came", a)
 		}
+
 		publish := func(until time.Time) {
 			for time.Now().Before(until) {
 				if _, err := p.Forecast(key, 4*time.Hour); err != nil {
 					t.Fatal(err)
 				}
+
 				time.Sleep(time.Hour)
 			}
+
 			synctest.Wait()
 		}
+
 		publish(jump)
 		before := p.Accuracy(key)
 		if before.Samples < 300 || before.WAPE > 0.1 || before.Coverage < 0.8 || math.IsNaN(before.Skill) {
 			t.Errorf("%+v", before)
 		}
+
 		publish(jump.Add(3 * time.Hour))
 		if after := p.Accuracy(key); after.WAPE < 2*before.WAPE || after.Coverage > before.Coverage {
 			t.Errorf("%+v after a jump, %+v before", after, before)
@@ -435,6 +504,7 @@ func TestExpressions(t *testing.T) {
 		for i := range 60 {
 			pods = append(pods, metrics.Labels{"pod": fmt.Sprintf("web-%d", i)})
 		}
+
 		gone := time.Now().Add(30 * time.Minute)
 		source := &fakeSource{
 			expressions: map[string][]metrics.Labels{"few": pods[:3], "many": pods},
@@ -442,15 +512,18 @@ func TestExpressions(t *testing.T) {
 				if name == "web-1" && at.After(gone) {
 					return series.Gap()
 				}
+
 				return map[string]float64{"web-0": 1, "web-1": 2, "web-2": 3}[name]
 			},
 		}
+
 		p := start(t, source, func(c *Config) { c.MaxSeriesPerQuery = 10 })
 		aggregated := Request{Query: Query{Expression: "few"}, Algorithm: registry.Percentile, Aggregated: true}
 		aggregated.Options.Percentile = percentile.Options{Percentile: "0.6", MarginFraction: "0.5"}
 		tickets := p.Set("a", []Request{{Query: Query{Expression: "few"}}, {Query: Query{Expression: "many"}}, aggregated})
 		time.Sleep(time.Minute)
 		synctest.Wait()
+
 		if h, _ := source.reads(); h != 3 {
 			t.Errorf("%d histories", h)
 		}
@@ -460,15 +533,19 @@ func TestExpressions(t *testing.T) {
 		if s := p.Status(tickets[1].Key); s.Series != 10 || s.Dropped != 50 {
 			t.Errorf("%+v", s)
 		}
+
 		all, err := p.Forecast(tickets[2].Key, time.Hour)
 		if err != nil || len(all) != 1 || len(all[0].Values) < 60 {
 			t.Fatalf("%d series, %v", len(all), err)
 		}
+
 		if v := all[0].Published(all[0].Values[0]); v != 3 {
 			t.Errorf("the 0.6 quantile of 1, 2 and 3 with half as much again is %v", v)
 		}
+
 		time.Sleep(time.Hour)
 		synctest.Wait()
+
 		if all, err := p.Forecast(tickets[0].Key, time.Hour); err != nil || len(all) != 2 {
 			t.Errorf("%d series after one vanished, %v", len(all), err)
 		}
@@ -476,13 +553,23 @@ func TestExpressions(t *testing.T) {
 }
 
 func TestBadRequests(t *testing.T) {
-	p, err := New(func() Config { c := DefaultConfig(); c.Source, c.MaxSeries = &fakeSource{}, 2; return c }())
+	p, err := New(func() Config {
+		c := DefaultConfig()
+		c.Source = &fakeSource{}
+		c.MaxSeries = 2
+
+		return c
+	}())
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	bad := cpuOf("web")
-	bad.Algorithm, bad.Options.DSP = registry.DSP, dsp.Options{SampleInterval: "soon"}
+	bad.Algorithm = registry.DSP
+	bad.Options.DSP = dsp.Options{SampleInterval: "soon"}
 	unknown := cpuOf("web")
+
 	unknown.Algorithm = "crystal-ball"
 	disk := cpuOf("web")
 	disk.Query.Resource = "disk"
@@ -491,11 +578,13 @@ func TestBadRequests(t *testing.T) {
 			t.Errorf("request %d is accepted", i)
 		}
 	}
+
 	for i, ticket := range p.Set("a", []Request{cpuOf("a"), cpuOf("b"), cpuOf("c")}) {
 		if (ticket.Err != nil) != (i == 2) {
 			t.Errorf("request %d beyond the limit of two: %v", i, ticket.Err)
 		}
 	}
+
 	if _, err := New(Config{}); err == nil {
 		t.Error("an empty configuration is accepted")
 	}

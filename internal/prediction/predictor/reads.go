@@ -48,12 +48,15 @@ func (r *reads) nextBatch(all []batch) int {
 		if !r.canStart(&all[i]) {
 			continue
 		}
+
 		if best >= 0 && cmp.Or(cmp.Compare(rank(all[i].phase), rank(all[best].phase)),
 			cmp.Compare(r.served[all[i].namespace], r.served[all[best].namespace])) >= 0 {
 			continue
 		}
+
 		best = i
 	}
+
 	return best
 }
 
@@ -61,13 +64,16 @@ func (r *reads) nextBatch(all []batch) int {
 // use at most half of the workers; one worker is left for new samples of workloads, and new samples leave one for first histories. Expressions and
 // histories of one namespace use all but one of those that they may use.
 func (r *reads) canStart(b *batch) bool {
-	free, slow := r.workers-r.busy, 0
+	free := r.workers - r.busy
+	slow := 0
 	for _, n := range r.expressions {
 		slow += n
 	}
+
 	if r.pauses > 0 && b.phase != toLoad {
 		free = min(free, 1-(r.busy-slow))
 	}
+
 	isExpression := b.isExpression()
 	switch {
 	case r.isShareUsed(b):
@@ -79,6 +85,7 @@ func (r *reads) canStart(b *batch) bool {
 	case (isExpression || b.phase == live) && r.workers > 1 && r.busy-r.reading >= r.workers-1:
 		return false
 	}
+
 	return free > 0
 }
 
@@ -95,6 +102,7 @@ func (r *reads) isShareUsed(b *batch) bool {
 	case b.phase == toFetch:
 		return r.histories[b.namespace] >= max(1, r.workers-2)
 	}
+
 	return false
 }
 
@@ -105,7 +113,10 @@ func (r *reads) begin(b batch) {
 		r.reading++
 		r.histories[b.namespace]++
 	}
-	if r.starts++; b.namespace != "" {
+
+	r.starts++
+
+	if b.namespace != "" {
 		r.served[b.namespace] = r.starts
 	}
 	if b.isExpression() {
@@ -119,11 +130,16 @@ func (r *reads) releaseWorker(b batch) {
 	switch {
 	case !b.isExpression() && b.phase == toFetch:
 		r.reading--
-		if r.histories[b.namespace]--; r.histories[b.namespace] == 0 {
+		r.histories[b.namespace]--
+
+		if r.histories[b.namespace] == 0 {
 			delete(r.histories, b.namespace)
 		}
+
 	case b.isExpression():
-		if r.expressions[b.namespace]--; r.expressions[b.namespace] == 0 {
+		r.expressions[b.namespace]--
+
+		if r.expressions[b.namespace] == 0 {
 			delete(r.expressions, b.namespace)
 		}
 	}
@@ -132,12 +148,17 @@ func (r *reads) releaseWorker(b batch) {
 // recordSource pauses reads after a failure of the source, and resumes them after an answer.
 func (r *reads) recordSource(err error, now time.Time) {
 	if err == nil {
-		r.pauses, r.resume, r.failure = 0, time.Time{}, nil
+		r.pauses = 0
+		r.resume = time.Time{}
+		r.failure = nil
+
 		return
 	}
+
 	if r.pauses == 0 {
 		r.failure = err
 	}
+
 	r.pauses++
 	r.resume = now.Add(backoff(firstPause, lastPause, r.pauses))
 }
@@ -148,6 +169,7 @@ func (r *reads) isExpensive(b batch, now time.Time) bool {
 	if !b.isExpression() || r.answered.IsZero() {
 		return false
 	}
+
 	return now.Sub(r.answered) <= r.refresh || slices.ContainsFunc(b.plans, func(e *entry) bool {
 		return !e.failed.IsZero() && r.answered.After(e.failed)
 	})

@@ -31,10 +31,12 @@ const recordedSuffix = ".gz.b64"
 // synctest bubble.
 func recordedFiles(t *testing.T, suffix string) map[string][]byte {
 	t.Helper()
+
 	paths, err := filepath.Glob("testdata/*" + suffix + recordedSuffix)
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no recorded files of %s, %v", suffix, err)
 	}
+
 	out := map[string][]byte{}
 	for _, path := range paths {
 		f, err := os.Open(path)
@@ -42,16 +44,20 @@ func recordedFiles(t *testing.T, suffix string) map[string][]byte {
 			t.Fatal(err)
 		}
 		defer f.Close()
+
 		unzipped, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, f))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		content, err := io.ReadAll(unzipped)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		out[strings.TrimSuffix(filepath.Base(path), recordedSuffix)] = content
 	}
+
 	return out
 }
 
@@ -60,6 +66,7 @@ func asNewer(name string, content []byte) (newName string, newer []byte) {
 	body := bytes.Clone(content[:len(content)-trailerSize])
 	binary.LittleEndian.PutUint32(body[len(storeMagic):], storeVersion+1)
 	newName = strings.TrimSuffix(name, storeSuffix) + fmt.Sprintf(".v%d.ckpt", storeVersion+1)
+
 	return newName, binary.LittleEndian.AppendUint32(body, crc32.ChecksumIEEE(body))
 }
 
@@ -69,20 +76,25 @@ func restartOn(
 	t *testing.T, algorithm, dir string, files map[string][]byte, after time.Duration,
 ) (values []float64, histories int, restored int64) {
 	t.Helper()
+
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(after)
 		source := &fakeSource{use: dailyWave}
 		c := DefaultConfig()
-		c.Source, c.StateDir = source, dir
+		c.Source = source
+
+		c.StateDir = dir
 		p, err := New(c)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { _ = p.Start(ctx); close(done) }()
@@ -91,18 +103,22 @@ func restartOn(
 		key := p.Set("a", []Request{request})[0].Key
 		time.Sleep(31 * time.Minute) // Once beyond the writing of checkpoints, which removes unknown files.
 		synctest.Wait()
+
 		all, err := p.Forecast(key, time.Hour)
 		if err != nil || len(all) != 1 {
 			t.Fatalf("%d forecasts, %v", len(all), err)
 		}
+
 		for _, q := range all[0].Values {
 			values = append(values, all[0].Published(q))
 		}
+
 		histories, _ = source.reads()
 		restored = p.Counts().Restored
 		cancel()
 		<-done
 	})
+
 	return values, histories, restored
 }
 
@@ -120,6 +136,7 @@ func TestRecordedCheckpoints(t *testing.T) {
 			if len(got) != len(want) {
 				t.Fatalf("%d values, want %d", len(got), len(want))
 			}
+
 			for i := range want {
 				if math.Abs(got[i]-want[i]) > 0.05*want[i] {
 					t.Fatalf("value %d is %v, a model of the whole history has %v", i, got[i], want[i])
@@ -127,6 +144,7 @@ func TestRecordedCheckpoints(t *testing.T) {
 			}
 		})
 	}
+
 	for _, version := range []string{"v2", "v3"} {
 		t.Run(version, func(t *testing.T) {
 			dir := t.TempDir()
@@ -134,6 +152,7 @@ func TestRecordedCheckpoints(t *testing.T) {
 			if histories != 1 || restored != 0 {
 				t.Errorf("%d histories read, %d models restored; want 1 and 0", histories, restored)
 			}
+
 			if names := fileNames(t, dir); len(names) != 1 || !strings.HasSuffix(names[0], storeSuffix) {
 				t.Errorf("the directory has %v", names)
 			}
@@ -147,19 +166,23 @@ func TestRecordedCheckpoints(t *testing.T) {
 // TestDowngradedCheckpoints checks the way back: checkpoints with the number of the next version are kept unchanged and not used, however
 // often this version writes its own and prunes.
 func TestDowngradedCheckpoints(t *testing.T) {
-	dir, newer := t.TempDir(), map[string][]byte{}
+	dir := t.TempDir()
+	newer := map[string][]byte{}
 	for name, content := range recordedFiles(t, storeSuffix) {
 		name, content := asNewer(name, content)
 		newer[name] = content
 	}
+
 	if _, histories, restored := restartOn(t, registry.Auto, dir, newer, time.Hour); histories != 1 || restored != 0 {
 		t.Errorf("%d histories read, %d models restored; want 1 and 0", histories, restored)
 	}
+
 	for name, want := range newer {
 		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s has %d bytes, want %d unchanged; %v", name, len(got), len(want), err)
 		}
 	}
+
 	if names := fileNames(t, dir); len(names) != len(newer)+1 {
 		t.Errorf("the directory has %v", names)
 	}
@@ -167,13 +190,16 @@ func TestDowngradedCheckpoints(t *testing.T) {
 
 func fileNames(t *testing.T, dir string) []string {
 	t.Helper()
+
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var names []string
 	for _, f := range files {
 		names = append(names, f.Name())
 	}
+
 	return names
 }

@@ -41,6 +41,7 @@ func (q Query) String() string {
 	if q.Resource != "" {
 		return string(q.Resource) + " of " + q.Target.String()
 	}
+
 	return q.Expression
 }
 
@@ -101,20 +102,32 @@ func newPlan(r Request, zone *time.Location) (plan, error) {
 		if r.Query.Target.Kind == "" || r.Query.Target.Name == "" {
 			return plan{}, errors.New("the target needs a kind and a name")
 		}
+
 		if r.Query.Resource != metrics.CPU && r.Query.Resource != metrics.Memory {
 			return plan{}, fmt.Errorf("resource %q: want %s or %s", r.Query.Resource, metrics.CPU, metrics.Memory)
 		}
 	} else if r.Query.Expression == "" {
 		return plan{}, errors.New("the query has neither a resource nor an expression")
 	}
+
 	algorithm, err := registry.New(r.Algorithm, r.Options)
 	if err != nil {
 		return plan{}, fmt.Errorf("algorithm: %w", err)
 	}
-	p := plan{query: r.Query, name: algorithm.Name(), algorithm: algorithm, step: defaultStep, history: autoHistory, level: 0.95}
+
+	p := plan{
+		query:     r.Query,
+		name:      algorithm.Name(),
+		algorithm: algorithm,
+		step:      defaultStep,
+		history:   autoHistory,
+		level:     0.95,
+	}
+
 	if p.calendar, err = auto.NewCalendar(nil, zone); err != nil {
 		return plan{}, fmt.Errorf("calendar: %w", err)
 	}
+
 	var settings any
 	switch p.name {
 	case registry.DSP:
@@ -126,6 +139,7 @@ func newPlan(r Request, zone *time.Location) (plan, error) {
 		p.step, p.history = durations(r.Options.Percentile.SampleInterval, r.Options.Percentile.HistoryLength, percentileHistory)
 		p.aggregated = r.Aggregated
 	}
+
 	if p.aggregated {
 		// Samples of different series are not averaged: the algorithm receives each one.
 		o := r.Options
@@ -134,36 +148,44 @@ func newPlan(r Request, zone *time.Location) (plan, error) {
 			return plan{}, fmt.Errorf("algorithm: %w", err)
 		}
 	}
+
 	text, err := json.Marshal([]any{p.query, p.name, settings, p.aggregated})
 	if err != nil {
 		return plan{}, fmt.Errorf("the key of %s: %w", p.query, err)
 	}
+
 	p.key = sha256.Sum256(text)
 	if p.query.Resource == "" {
 		digest := sha256.Sum256([]byte(p.query.Expression))
 		p.expression = expressionKey(digest[:])
 	}
+
 	return p, nil
 }
 
 // durations returns the sample interval and history length of validated settings, bounded: the step is a whole number
 // of seconds that divides a day, and the history has at most maxRing steps.
 func durations(interval, length string, fallback time.Duration) (step, history time.Duration) {
-	step, history = defaultStep, fallback
+	step = defaultStep
+	history = fallback
+
 	if d, err := series.ParseDuration(interval); err == nil && interval != "" {
 		step = min(max(d, minStep), maxStep)
 	}
 	if d, err := series.ParseDuration(length); err == nil && length != "" {
 		history = d
 	}
+
 	history = max(history, 2*step)
 	if least := history / maxRing; step < least {
 		step = least
 	}
+
 	step = step.Truncate(time.Second)
 	for step < maxStep && (day%step != 0 || history/step > maxRing) {
 		step += time.Second
 	}
+
 	return step, min(history, maxRing*step)
 }
 
@@ -171,13 +193,18 @@ func durations(interval, length string, fallback time.Duration) (step, history t
 func (p *Predictor) read(ctx context.Context, b batch) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.config.ReadTimeout)
 	defer cancel()
+
 	ctx, span := tracing.Start(ctx, "prediction.forecast", "namespace", cmp.Or(b.namespace, b.group.namespace), "series", strconv.Itoa(len(b.plans)))
 	defer func() { tracing.End(span, err) }()
+
 	reading, read := tracing.Start(ctx, "prediction.read")
 	found, err := p.config.querySource(reading, b)
-	if tracing.End(read, err); err != nil {
+	tracing.End(read, err)
+
+	if err != nil {
 		return err
 	}
+
 	now := p.config.Clock.Now()
 	for _, e := range b.plans {
 		p.mu.Lock()
@@ -191,6 +218,7 @@ func (p *Predictor) read(ctx context.Context, b batch) (err error) {
 		p.requested.setModels(e, n)
 		p.mu.Unlock()
 	}
+
 	return nil
 }
 
@@ -201,31 +229,42 @@ func (c *Config) querySource(ctx context.Context, b batch) (func(*entry) []metri
 		if err != nil {
 			return nil, err
 		}
+
 		return func(*entry) []metrics.LabelledSeries { return all }, nil
 	}
+
 	var names []string
 	for _, e := range b.plans {
 		names = append(names, e.plan.query.Target.Name)
 	}
+
 	slices.Sort(names)
 	names = slices.Compact(names)
 	var byName map[string]series.Series
+
 	var err error
 	if b.group.kind == kindNode {
 		byName, err = c.Source.NodeUsage(ctx, metrics.NodesRequest{Resource: b.group.resource, Names: names, Window: b.window})
 	} else {
 		byName, err = c.Source.WorkloadUsage(ctx, metrics.WorkloadsRequest{
-			Resource: b.group.resource, Namespace: b.group.namespace, Kind: b.group.kind, Names: names, Window: b.window,
+			Resource:  b.group.resource,
+			Namespace: b.group.namespace,
+			Kind:      b.group.kind,
+			Names:     names,
+			Window:    b.window,
 		})
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("reading from %s: %w", b.window.Start.Format("2006-01-02T15:04"), err)
 	}
+
 	return func(e *entry) []metrics.LabelledSeries {
 		one, ok := byName[e.plan.query.Target.Name]
 		if !ok {
 			return nil
 		}
+
 		return []metrics.LabelledSeries{{Series: one}}
 	}, nil
 }

@@ -47,9 +47,11 @@ func newEvaluator(s *Scaling) (*forecastvalue.Evaluator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("scaling: %w", err)
 	}
+
 	if len(s.State) > 0 {
 		_ = f.Restore(s.State) // A state that cannot be restored starts the evaluation anew; the status reports that it is learning.
 	}
+
 	return f, nil
 }
 
@@ -58,28 +60,35 @@ func newEvaluator(s *Scaling) (*forecastvalue.Evaluator, error) {
 func (e *entry) syncEvaluators(caller string, wanted []*Scaling) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	kept := map[evaluatorKey]bool{}
 	for _, one := range wanted {
 		if one == nil || e.plan.name != registry.Auto {
 			continue
 		}
+
 		id := evaluatorKey{caller, one.Name}
 		kept[id] = true
+
 		if f := e.evaluators[id]; f != nil {
 			if err := f.Reconfigure(one.Plant, one.Window); err != nil {
 				return fmt.Errorf("scaling: %w", err)
 			}
+
 			continue
 		}
+
 		f, err := newEvaluator(one)
 		if err != nil {
 			return err
 		}
+
 		if e.evaluators == nil {
 			e.evaluators = map[evaluatorKey]*forecastvalue.Evaluator{}
 		}
 		e.evaluators[id] = f
 	}
+
 	maps.DeleteFunc(e.evaluators, func(id evaluatorKey, _ *forecastvalue.Evaluator) bool { return id.caller == caller && !kept[id] })
 	return nil
 }
@@ -91,6 +100,7 @@ func syncAllEvaluators(caller string, accounts map[*entry][]int, requests []Requ
 		for n, i := range which {
 			wanted[n] = requests[i].Scaling
 		}
+
 		if err := e.syncEvaluators(caller, wanted); err != nil {
 			for _, i := range which {
 				tickets[i].Err = err
@@ -106,13 +116,16 @@ func (e *entry) updateEvaluators(t *labelled, at, since time.Time, value float64
 		if f.Recorded(at) || at.Before(since) {
 			continue
 		}
+
 		if f.ForecastDue(at) {
 			made, err := t.model.forecast(forecastvalue.ForecastWindows * f.Window())
 			if err != nil {
 				made = forecast.Forecast{}
 			}
+
 			f.SetForecast(made, at, price(id.caller))
 		}
+
 		f.Observe(at, value)
 	}
 }
@@ -124,17 +137,21 @@ func (p *Predictor) Advise(key Key, caller, name string, published forecast.Fore
 	if err != nil {
 		return Advice{}, false
 	}
+
 	p.mu.Lock()
 	namespace := e.callers[caller]
 	p.mu.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	f := e.evaluators[evaluatorKey{caller, name}]
 	if f == nil {
 		return Advice{}, false
 	}
+
 	now := p.config.Clock.Now()
 	price := p.fleet.Update(namespace, caller+"/"+name, f.Account(), now, now.Add(accountWindows*f.Window()))
 	choice := f.SetForecast(published, now, price)
+
 	return Advice{Choice: choice, Lead: f.Lead(choice.Level), State: f.State()}, true
 }

@@ -19,6 +19,7 @@ func officeHours(_ string, at time.Time) float64 {
 	if h := at.UTC().Hour(); h >= 9 && h < 17 {
 		return 10
 	}
+
 	return 2
 }
 
@@ -28,20 +29,24 @@ func scalesBy(name string, state []byte) Request {
 		Name: "resource.cpu", Window: time.Hour, State: state,
 		Plant: scaling.Plant{Capacity: 0.25, Target: 0.6, Lag: 4 * time.Minute, StabilizationWindow: 5 * time.Minute},
 	}
+
 	return r
 }
 
 // advise publishes a forecast and returns its evaluation.
 func advise(t *testing.T, p *Predictor, key Key, caller string) Advice {
 	t.Helper()
+
 	all, err := p.Forecast(key, 2*time.Hour)
 	if err != nil || len(all) != 1 {
 		t.Fatalf("%d forecasts, error %v", len(all), err)
 	}
+
 	a, ok := p.Advise(key, caller, "resource.cpu", all[0].Forecast)
 	if !ok {
 		t.Fatalf("nothing is kept for %s", caller)
 	}
+
 	return a
 }
 
@@ -55,17 +60,21 @@ func TestAccountOfAPastThatIsReadAtOnce(t *testing.T) {
 		key := p.Set("a", []Request{scalesBy("web", nil)})[0].Key
 		time.Sleep(time.Second)
 		synctest.Wait()
+
 		first := advise(t, p, key, "a")
 		if !first.Use || first.Lead < 4*time.Minute+75*time.Second || first.SparedShortage < 0.5 || first.ExtraCost > scaling.DefaultBudget {
 			t.Errorf("after a past of two weeks: %+v", first)
 		}
+
 		// A history that starts a moment ago has no information; the state has.
 		source.use = func(name string, at time.Time) float64 {
 			if at.Before(began.Add(-time.Hour)) {
 				return math.NaN()
 			}
+
 			return officeHours(name, at)
 		}
+
 		for _, c := range []struct {
 			state  []byte
 			learns bool
@@ -74,6 +83,7 @@ func TestAccountOfAPastThatIsReadAtOnce(t *testing.T) {
 			key := again.Set("a", []Request{scalesBy("web", c.state)})[0].Key
 			time.Sleep(time.Second)
 			synctest.Wait()
+
 			got, ok := again.Advise(key, "a", "resource.cpu", forecastNow(t, again, key))
 			if learns := strings.Contains(got.Reason, "learning"); !ok || learns != c.learns || got.Use == c.learns {
 				t.Errorf("with %d bytes of state: %+v", len(c.state), got.Choice)
@@ -90,6 +100,7 @@ func TestScalingBudget(t *testing.T) {
 			key := p.Set("a", []Request{scalesBy("web", nil)})[0].Key
 			time.Sleep(time.Second)
 			synctest.Wait()
+
 			if got := advise(t, p, key, "a"); got.Use != want || got.ExtraCost > budget {
 				t.Errorf("budget %v: %+v", budget, got.Choice)
 			}
@@ -105,23 +116,30 @@ func TestAccountsAreTheCallers(t *testing.T) {
 		if other := p.Set("b", []Request{cpuOf("web")}); other[0].Key != key {
 			t.Error("an account makes another series")
 		}
+
 		time.Sleep(time.Second)
 		synctest.Wait()
 		before := advise(t, p, key, "a")
+
 		if _, kept := p.Advise(key, "b", "resource.cpu", forecastNow(t, p, key)); kept {
 			t.Error("b has an account and never asked for one")
 		}
+
 		bigger := scalesBy("web", nil)
-		bigger.Scaling.Plant.Capacity, bigger.Scaling.Plant.Lag = 0.5, 2*time.Minute
+		bigger.Scaling.Plant.Capacity = 0.5
+		bigger.Scaling.Plant.Lag = 2 * time.Minute
 		p.Set("a", []Request{bigger})
+
 		if after := advise(t, p, key, "a"); after.Level != before.Level || after.Lead > before.Lead {
 			t.Errorf("pods of another size: %+v, then %+v", before, after)
 		}
+
 		bad := scalesBy("web", nil)
 		bad.Scaling.Plant.Target = 7
 		if got := p.Set("a", []Request{bad}); got[0].Err == nil {
 			t.Error("takes a target of 700 %")
 		}
+
 		p.Forget("a")
 		if _, kept := p.Advise(key, "a", "resource.cpu", forecastNow(t, p, key)); kept {
 			t.Error("the account of a caller that has left is kept")
@@ -131,9 +149,11 @@ func TestAccountsAreTheCallers(t *testing.T) {
 
 func forecastNow(t *testing.T, p *Predictor, key Key) forecast.Forecast {
 	t.Helper()
+
 	all, err := p.Forecast(key, 2*time.Hour)
 	if err != nil || len(all) != 1 {
 		t.Fatalf("%d forecasts, error %v", len(all), err)
 	}
+
 	return all[0].Forecast
 }

@@ -24,18 +24,22 @@ func (p *Predictor) Start(ctx context.Context) error {
 			checkpoint = now.Add(p.config.Checkpoint)
 			p.workers.Go(func() { p.save(true) })
 		}
+
 		next := p.dispatch(ctx, now)
 		if checkpoint.Before(next) {
 			next = checkpoint
 		}
+
 		timer := p.config.Clock.NewTimer(max(time.Millisecond, next.Sub(now)))
 		select {
 		case <-ctx.Done():
 		case <-p.wake:
 		case <-timer.C():
 		}
+
 		timer.Stop()
 	}
+
 	p.workers.Wait()
 	p.save(false)
 	return nil
@@ -73,7 +77,13 @@ func (e *entry) group() group {
 	if q.Resource == "" {
 		return group{expression: e.plan.expression, step: e.plan.step}
 	}
-	return group{namespace: q.Target.Namespace, kind: q.Target.Kind, resource: q.Resource, step: e.plan.step}
+
+	return group{
+		namespace: q.Target.Namespace,
+		kind:      q.Target.Kind,
+		resource:  q.Resource,
+		step:      e.plan.step,
+	}
 }
 
 func (b *batch) isExpression() bool { return b.group.resource == "" && b.phase != toLoad }
@@ -90,25 +100,31 @@ const (
 func (p *Predictor) dispatch(ctx context.Context, now time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if now.Before(p.reads.resume) {
 		return p.reads.resume
 	}
+
 	r := &p.reads
 	interval := min(maxScanInterval, max(scanInterval, scanShare*r.scanTime))
 	next := r.scanned.Add(interval)
 	if elapsed := now.Sub(r.scanned); elapsed < 0 || elapsed >= interval {
 		var due []*entry
 		due, next = p.dueEntries(now)
-		r.waiting, r.scanned = p.config.batches(due, now), now
+		r.waiting = p.config.batches(due, now)
+		r.scanned = now
 		r.scanTime = p.config.Clock.Since(now)
 	}
+
 	for {
 		i := r.nextBatch(r.waiting)
 		if i < 0 {
 			return next // a worker that becomes free wakes the scheduler
 		}
+
 		b := r.waiting[i]
 		r.waiting = slices.Delete(r.waiting, i, i+1)
+
 		b.plans = slices.DeleteFunc(b.plans, func(e *entry) bool { return e.running || p.requested.entries[e.plan.key] != e })
 		if len(b.plans) > 0 {
 			p.startBatch(ctx, b)
@@ -129,6 +145,7 @@ func (p *Predictor) dueEntries(now time.Time) ([]*entry, time.Time) {
 			next = e.due
 		}
 	}
+
 	return due, next
 }
 
@@ -137,6 +154,7 @@ func (p *Predictor) startBatch(ctx context.Context, b batch) {
 	for _, e := range b.plans {
 		e.running = true
 	}
+
 	p.reads.begin(b)
 	p.workers.Go(func() {
 		var err error
@@ -146,6 +164,7 @@ func (p *Predictor) startBatch(ctx context.Context, b batch) {
 		default:
 			err = p.read(ctx, b)
 		}
+
 		p.finishBatch(ctx, b, err)
 	})
 }
@@ -154,24 +173,31 @@ func (p *Predictor) startBatch(ctx context.Context, b batch) {
 func (p *Predictor) finishBatch(ctx context.Context, b batch, err error) {
 	now := p.config.Clock.Now()
 	own := err != nil && p.config.IsQueryError != nil && p.config.IsQueryError(err)
+
 	if err != nil {
 		for _, e := range b.plans {
 			e.recordError(err)
 		}
 	}
+
 	p.mu.Lock()
 	own = own || err != nil && p.reads.isExpensive(b, now)
 	p.reads.releaseWorker(b)
+
 	for _, e := range b.plans {
 		e.running = false
 		p.config.reschedule(e, b.phase, err, own, now)
-		if e.failed = now; err == nil {
+		e.failed = now
+
+		if err == nil {
 			e.failed = time.Time{}
 		}
 	}
+
 	if err == nil && b.phase != toLoad {
 		p.reads.answered = now
 	}
+
 	paused := p.reads.pauses
 	if b.phase != toLoad && !errors.Is(ctx.Err(), context.Canceled) {
 		if own {
@@ -180,8 +206,10 @@ func (p *Predictor) finishBatch(ctx context.Context, b batch, err error) {
 			p.reads.recordSource(err, now)
 		}
 	}
+
 	p.mu.Unlock()
 	p.counts.add(b.phase, err)
+
 	if err != nil && paused == 0 && ctx.Err() == nil {
 		p.config.Log.Info("failed to read samples, forecasts continue from the last ones", "query", b.plans[0].plan.query.String(), "reason", err.Error())
 	}
@@ -197,12 +225,14 @@ func (c *Config) reschedule(e *entry, was phase, err error, own bool, now time.T
 	case err != nil && e.plan.query.Expression != "": // Others probe the source first.
 		e.failures++
 		e.due = now.Add(backoff(2*firstPause, lastPause, e.failures))
+
 	case err != nil:
 		e.due = now // as soon as the source is queried again
 	case was == toLoad:
 		e.due = now
 	default:
-		e.failures, e.phase = 0, live
+		e.failures = 0
+		e.phase = live
 		e.due = c.nextRefresh(e, now)
 	}
 }
@@ -215,12 +245,15 @@ func (c *Config) nextRefresh(e *entry, now time.Time) time.Time {
 	for _, part := range []string{g.namespace, g.kind, string(g.resource), string(g.expression[:])} {
 		_, _ = h.Write([]byte(part + "\x00")) // never fails
 	}
+
 	every := max(c.Refresh, e.plan.step)
 	offset := time.Duration(h.Sum64() % uint64(every))
+
 	next := now.Truncate(every).Add(offset)
 	for next.Before(now.Add(every / 2)) {
 		next = next.Add(every)
 	}
+
 	return next
 }
 
@@ -235,10 +268,12 @@ func (c *Config) batches(due []*entry, now time.Time) []batch {
 		phase phase
 		class int
 	}
+
 	type origin struct {
 		namespace string
 		phase     phase
 	}
+
 	byJoint := map[joint]*batch{}
 	candidates := map[origin]int{}
 	var loading batch
@@ -247,45 +282,57 @@ func (c *Config) batches(due []*entry, now time.Time) []batch {
 			loading.plans = append(loading.plans, e)
 			continue
 		}
-		isExpression, from := e.plan.query.Resource == "", origin{e.owner, e.phase}
+
+		isExpression := e.plan.query.Resource == ""
+		from := origin{e.owner, e.phase}
 		if isExpression && candidates[from] >= expressionCandidates {
 			continue // one of the reads before it wakes the scheduler
 		}
+
 		w := c.window(e, now)
 		if !w.Start.Before(w.End) {
 			e.due = w.End.Add(e.plan.step + c.settle(e.plan.step)) // no new samples yet
 			continue
 		}
+
 		points := int(w.End.Sub(w.Start) / w.Step)
 		// Histories of very different lengths are not joined: much would be read twice.
 		j := joint{group: e.group(), phase: e.phase, class: bits.Len(uint(points))}
+
 		b := byJoint[j]
 		if b == nil {
 			if isExpression {
 				candidates[from]++
 			}
+
 			b = &batch{group: j.group, phase: j.phase, window: w}
 			byJoint[j] = b
 		}
+
 		if w.Start.Before(b.window.Start) {
 			b.window.Start = w.Start
 		}
 		b.plans = append(b.plans, e)
 	}
+
 	var out []batch
 	for part := range slices.Chunk(loading.plans, maxNames) {
 		out = append(out, batch{plans: part})
 	}
+
 	for _, b := range byJoint {
 		out = append(out, b.split()...)
 	}
+
 	for i := range out {
 		out[i].namespace = out[i].plans[0].owner
 	}
+
 	slices.SortFunc(out, func(a, b batch) int {
 		return cmp.Or(cmp.Compare(rank(a.phase), rank(b.phase)), cmp.Compare(a.group.namespace, b.group.namespace),
 			slices.Compare(a.group.expression[:], b.group.expression[:]))
 	})
+
 	return out
 }
 
@@ -294,6 +341,7 @@ func rank(p phase) int {
 	if p == live {
 		return -1
 	}
+
 	return int(p)
 }
 
@@ -302,9 +350,11 @@ func (b *batch) split() []batch {
 	if b.isExpression() {
 		return []batch{*b}
 	}
+
 	points := max(1, int(b.window.End.Sub(b.window.Start)/b.window.Step))
 	most := min(maxNames, max(1, maxPoints/points))
 	slices.SortFunc(b.plans, func(x, y *entry) int { return cmp.Compare(x.plan.query.Target.Name, y.plan.query.Target.Name) })
+
 	var out []batch
 	names := 0
 	for i, e := range b.plans {
@@ -312,12 +362,16 @@ func (b *batch) split() []batch {
 		if fresh {
 			names++
 		}
+
 		if len(out) == 0 || fresh && names > most {
-			out, names = append(out, batch{group: b.group, phase: b.phase, window: b.window}), 1
+			out = append(out, batch{group: b.group, phase: b.phase, window: b.window})
+			names = 1
 		}
+
 		last := &out[len(out)-1]
 		last.plans = append(last.plans, e)
 	}
+
 	return out
 }
 
@@ -329,5 +383,6 @@ func (c *Config) window(e *entry, now time.Time) metrics.Window {
 	if e.read.After(w.Start) {
 		w.Start = e.read
 	}
+
 	return w
 }

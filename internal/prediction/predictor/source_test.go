@@ -45,9 +45,11 @@ func (f *fakeSource) begin(ctx context.Context, w metrics.Window, names int) err
 		f.refreshes++
 		delay = f.refreshing
 	}
+
 	f.names += names
 	err := f.fail
 	f.mu.Unlock()
+
 	if delay > 0 {
 		select {
 		case <-time.After(delay):
@@ -55,19 +57,23 @@ func (f *fakeSource) begin(ctx context.Context, w metrics.Window, names int) err
 			return ctx.Err()
 		}
 	}
+
 	return err
 }
 
 func (f *fakeSource) fill(name string, w metrics.Window) (series.Series, bool) {
-	out, some := series.Series{Start: w.Start, Step: w.Step}, false
+	out := series.Series{Start: w.Start, Step: w.Step}
+	some := false
 	for at := w.Start; at.Before(w.End); at = at.Add(w.Step) {
 		v := f.use(name, at)
 		some = some || !math.IsNaN(v)
 		out.Values = append(out.Values, v)
 	}
+
 	f.mu.Lock()
 	f.samples += len(out.Values)
 	f.mu.Unlock()
+
 	return out, some
 }
 
@@ -83,12 +89,14 @@ func (f *fakeSource) sums(ctx context.Context, names []string, w metrics.Window)
 	if err := f.begin(ctx, w, len(names)); err != nil {
 		return nil, err
 	}
+
 	out := map[string]series.Series{}
 	for _, n := range names {
 		if s, ok := f.fill(n, w); ok {
 			out[n] = s
 		}
 	}
+
 	return out, nil
 }
 
@@ -96,24 +104,28 @@ func (f *fakeSource) Range(ctx context.Context, query string, w metrics.Window) 
 	if err := f.begin(ctx, w, 0); err != nil {
 		return nil, err
 	}
+
 	var out []metrics.LabelledSeries
 	for _, l := range f.expressions[query] {
 		if s, ok := f.fill(l["pod"], w); ok {
 			out = append(out, metrics.LabelledSeries{Labels: l, Series: s})
 		}
 	}
+
 	return out, nil
 }
 
 func (f *fakeSource) set(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.fail = err
 }
 
 func (f *fakeSource) reads() (histories, refreshes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return f.histories, f.refreshes
 }
 
@@ -128,6 +140,7 @@ func cpuOf(name string) Request {
 
 func start(t *testing.T, source Source, change func(*Config)) *Predictor {
 	t.Helper()
+
 	p := newPredictor(t, source, change)
 	run(t, p)
 	return p
@@ -135,26 +148,32 @@ func start(t *testing.T, source Source, change func(*Config)) *Predictor {
 
 func newPredictor(t *testing.T, source Source, change func(*Config)) *Predictor {
 	t.Helper()
+
 	c := DefaultConfig()
 	c.Source = source
 	if change != nil {
 		change(&c)
 	}
+
 	p, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return p
 }
 
 // run starts p and stops it at the end of the test.
 func run(t *testing.T, p *Predictor) {
 	t.Helper()
+
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+
 		_ = p.Start(ctx)
 	}()
+
 	t.Cleanup(func() { cancel(); <-done })
 }

@@ -45,9 +45,11 @@ func openStore(dir string, maxBytes int64) (*store, error) {
 	if dir == "" {
 		return nil, nil
 	}
+
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("the state directory: %w", err)
 	}
+
 	return &store{dir: dir, maxBytes: maxBytes}, nil
 }
 
@@ -57,6 +59,7 @@ func (s *store) remove(keys ...Key) {
 	if s == nil {
 		return
 	}
+
 	for _, key := range keys {
 		// prune removes a file that could not be removed here.
 		_ = os.Remove(s.file(key))
@@ -93,21 +96,26 @@ func (s *store) write(key Key, c checkpoint) error {
 	if err := gob.NewEncoder(body).Encode(c); err != nil {
 		return fmt.Errorf("encoding the checkpoint of %s: %w", c.Query, err)
 	}
+
 	content := binary.LittleEndian.AppendUint32(body.Bytes(), crc32.ChecksumIEEE(body.Bytes()))
 	growth := int64(len(content))
 	if old, err := os.Stat(s.file(key)); err == nil {
 		growth -= old.Size()
 	}
+
 	if s.total+growth > s.maxBytes {
 		return fmt.Errorf("writing the checkpoint of %s: all checkpoints would have more than %d MiB", c.Query, s.maxBytes>>20)
 	}
+
 	part := s.file(key) + ".part"
 	if err := os.WriteFile(part, content, 0o600); err != nil {
 		return fmt.Errorf("writing the checkpoint of %s: %w", c.Query, err)
 	}
+
 	if err := os.Rename(part, s.file(key)); err != nil {
 		return fmt.Errorf("writing the checkpoint of %s: %w", c.Query, err)
 	}
+
 	s.total += growth
 	return nil
 }
@@ -118,12 +126,14 @@ func (s *store) measure() error {
 	if err != nil {
 		return fmt.Errorf("measuring checkpoints: %w", err)
 	}
+
 	s.total = 0
 	for _, f := range files {
 		if info, err := f.Info(); err == nil && info.Mode().IsRegular() { // Others were removed meanwhile.
 			s.total += info.Size()
 		}
 	}
+
 	return nil
 }
 
@@ -135,28 +145,35 @@ func (s *store) read(key Key) (checkpoint, error) {
 	if err != nil {
 		return checkpoint{}, err
 	}
+
 	if info.Size() > maxFile {
 		return checkpoint{}, fmt.Errorf("%w: %d bytes", errCheckpoint, info.Size())
 	}
+
 	content, err := os.ReadFile(s.file(key))
 	if err != nil {
 		return checkpoint{}, err
 	}
+
 	version, err := formatVersion(content)
 	if err != nil {
 		return checkpoint{}, err
 	}
+
 	if version != storeVersion {
 		return checkpoint{}, fmt.Errorf("%w: version %d is not %d", errCheckpoint, version, storeVersion)
 	}
+
 	body := content[:max(len(content)-trailerSize, 0)]
 	if len(body) < headerSize || crc32.ChecksumIEEE(body) != binary.LittleEndian.Uint32(content[len(body):]) {
 		return checkpoint{}, fmt.Errorf("%w: the checksum differs", errCheckpoint)
 	}
+
 	var c checkpoint
 	if err := gob.NewDecoder(bytes.NewReader(body[headerSize:])).Decode(&c); err != nil {
 		return checkpoint{}, fmt.Errorf("%w: %w", errCheckpoint, err)
 	}
+
 	return c, nil
 }
 
@@ -165,6 +182,7 @@ func formatVersion(content []byte) (uint32, error) {
 	if len(content) < headerSize || string(content[:len(storeMagic)]) != storeMagic {
 		return 0, fmt.Errorf("%w: it has no header", errCheckpoint)
 	}
+
 	return binary.LittleEndian.Uint32(content[len(storeMagic):]), nil
 }
 
@@ -173,15 +191,18 @@ func (s *store) isNewer(name string) bool {
 	if !strings.HasSuffix(name, ".ckpt") || strings.HasSuffix(name, storeSuffix) {
 		return false
 	}
+
 	f, err := os.Open(filepath.Join(s.dir, name))
 	if err != nil {
 		return false
 	}
 	defer f.Close()
+
 	header := make([]byte, headerSize)
 	if _, err := io.ReadFull(f, header); err != nil {
 		return false
 	}
+
 	version, err := formatVersion(header)
 	return err == nil && version > storeVersion
 }
@@ -191,16 +212,19 @@ func (s *store) newer() (int, error) {
 	if s == nil {
 		return 0, nil
 	}
+
 	files, err := os.ReadDir(s.dir)
 	if err != nil {
 		return 0, fmt.Errorf("reading checkpoints: %w", err)
 	}
+
 	n := 0
 	for _, f := range files {
 		if s.isNewer(f.Name()) {
 			n++
 		}
 	}
+
 	return n, nil
 }
 
@@ -210,6 +234,7 @@ func (s *store) prune(known map[string]bool) error {
 	if err != nil {
 		return fmt.Errorf("pruning checkpoints: %w", err)
 	}
+
 	var errs []error
 	for _, f := range files {
 		name := f.Name()
@@ -217,9 +242,11 @@ func (s *store) prune(known map[string]bool) error {
 		if f.IsDir() || !ours || known[strings.TrimSuffix(name, storeSuffix)] && strings.HasSuffix(name, storeSuffix) || s.isNewer(name) {
 			continue
 		}
+
 		if err := os.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
+
 	return errors.Join(errs...)
 }

@@ -30,6 +30,7 @@ func (r *RuleReconciler) act(
 	results := make([]taskResult, len(proposals)+len(obsolete))
 	var group errgroup.Group
 	group.SetLimit(r.Workers)
+
 	for i := range proposals {
 		group.Go(func() error {
 			next := &proposals[i]
@@ -37,10 +38,12 @@ func (r *RuleReconciler) act(
 			if err == nil {
 				err = next.err // Its status explains the failure; now the target is retried.
 			}
+
 			results[i] = taskResult{next.id, err}
 			return nil
 		})
 	}
+
 	for i, rec := range obsolete {
 		group.Go(func() error {
 			err := r.remove(ctx, p, rec, reasonNotSelected, rec.Spec.TargetRef.Kind+" "+rec.Spec.TargetRef.Name+" is no longer selected")
@@ -48,6 +51,7 @@ func (r *RuleReconciler) act(
 			return nil
 		})
 	}
+
 	_ = group.Wait() // The functions return no errors.
 	return results
 }
@@ -58,16 +62,20 @@ func (r *RuleReconciler) write(ctx context.Context, p pass, next *proposal) erro
 		if next.existing == nil {
 			return nil
 		}
+
 		return r.remove(ctx, p, next.existing, reasonCleared, next.plan.Description)
 	}
+
 	rec := next.existing
 	if rec == nil {
 		created, err := r.create(ctx, p, next)
 		if err != nil || created == nil {
 			return err
 		}
+
 		rec = created
 	}
+
 	err := retry.OnError(retry.DefaultBackoff, isTransient, func() error {
 		err := r.update(ctx, p, next, rec.DeepCopy())
 		if apierrors.IsConflict(err) {
@@ -75,19 +83,25 @@ func (r *RuleReconciler) write(ctx context.Context, p pass, next *proposal) erro
 			if getErr := r.Live.Get(ctx, client.ObjectKeyFromObject(rec), fresh); getErr != nil {
 				return getErr
 			}
+
 			if fresh.UID != rec.UID {
 				return apierrors.NewNotFound(schema.GroupResource{Resource: "recommendations"}, rec.Name)
 			}
+
 			rec = fresh
 		}
+
 		return err
 	})
+
 	if err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil // It was deleted meanwhile; the next round decides again.
 		}
+
 		return fmt.Errorf("writing recommendation %s/%s for %s: %w", rec.Namespace, rec.Name, next.target.Ref, err)
 	}
+
 	r.Metrics.countExecution(rec)
 	return nil
 }
@@ -100,7 +114,8 @@ func isTransient(err error) bool {
 
 // create creates a Recommendation without its status. It returns nil if the namespace is being deleted.
 func (r *RuleReconciler) create(ctx context.Context, p pass, next *proposal) (*analysisv1alpha1.Recommendation, error) {
-	controller, block := false, false
+	controller := false
+	block := false
 	rec := &analysisv1alpha1.Recommendation{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   next.target.Namespace,
@@ -118,9 +133,11 @@ func (r *RuleReconciler) create(ctx context.Context, p pass, next *proposal) (*a
 			CompletionStrategy: completionStrategyOf(p.schedule),
 		},
 	}
+
 	if rec.Namespace == "" {
 		rec.Namespace = r.Namespace
 	}
+
 	err := retry.OnError(retry.DefaultBackoff, isTransient, func() error { return r.Client.Create(ctx, rec) })
 	switch {
 	case err == nil:
@@ -130,6 +147,7 @@ func (r *RuleReconciler) create(ctx context.Context, p pass, next *proposal) (*a
 	case apierrors.IsAlreadyExists(err):
 		return r.readCreated(ctx, p, rec)
 	}
+
 	return nil, fmt.Errorf("creating recommendation %s/%s for %s: %w", rec.Namespace, rec.Name, next.target.Ref, err)
 }
 
@@ -140,11 +158,13 @@ func (r *RuleReconciler) readCreated(ctx context.Context, p pass, rec *analysisv
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(rec), found); err != nil {
 		return nil, fmt.Errorf("reading recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 	}
+
 	for _, owner := range found.OwnerReferences {
 		if owner.UID == p.rule.UID {
 			return found, nil
 		}
 	}
+
 	return nil, fmt.Errorf("recommendation %s/%s exists and does not belong to this rule", rec.Namespace, rec.Name)
 }
 
@@ -157,41 +177,50 @@ func (r *RuleReconciler) update(ctx context.Context, p pass, next *proposal, rec
 	if next.plan.State == recommend.Ready { // Otherwise the last value is kept, with its evidence.
 		rec.Status.Evidence = next.evidence
 	}
+
 	for _, c := range conditionsOf(*next) {
 		c.set(&rec.Status.Conditions, rec.Generation, r.Clock.Now())
 	}
+
 	if next.notApplicable == nil {
 		meta.RemoveStatusCondition(&rec.Status.Conditions, analysisv1alpha1.ConditionApplicable)
 	} else {
 		next.notApplicable.set(&rec.Status.Conditions, rec.Generation, r.Clock.Now())
 	}
+
 	if equalExceptEvidence(before.Status, rec.Status) && !next.requested {
 		rec.Status.Description = before.Status.Description
 	}
+
 	changed := !equality.Semantic.DeepEqual(before.Status, rec.Status)
 	if changed || next.requested {
 		if next.plan.State == recommend.Ready {
 			now := metav1.NewTime(r.Clock.Now())
 			rec.Status.LastUpdateTime = &now
 		}
+
 		// An update of the whole status costs the API server half of what a patch does, and in a large cluster its CPU time is
 		// most of a round's.
 		if err := r.Client.Status().Update(ctx, rec); err != nil {
 			return err
 		}
 	}
+
 	before = rec.DeepCopy()
 	rec.Labels = mergeMaps(rec.Labels, labelsOf(p.rule, next.target, next.id.recommender))
 	if ref := targetRef(next.target); !sameReference(rec.Spec.TargetRef, ref) {
 		rec.Spec.TargetRef = ref
 	}
+
 	if equality.Semantic.DeepEqual(before, rec) && !changed && !next.requested && rec.Annotations[analysisv1alpha1.AnnotationEvaluatedRound] != "" {
 		return nil
 	}
+
 	rec.Annotations = withoutEmpty(mergeMaps(rec.Annotations, annotationsOf(p, next)))
 	if equality.Semantic.DeepEqual(before, rec) {
 		return nil
 	}
+
 	return r.Client.Patch(ctx, rec, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
@@ -200,6 +229,7 @@ func equalExceptEvidence(before, after analysisv1alpha1.RecommendationStatus) bo
 	if recommend.WithoutEvidence(before.Description) != recommend.WithoutEvidence(after.Description) {
 		return false
 	}
+
 	after.Description = before.Description
 	return equality.Semantic.DeepEqual(before, after)
 }
@@ -210,6 +240,7 @@ func (r *RuleReconciler) remove(ctx context.Context, p pass, rec *analysisv1alph
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 	}
+
 	r.Events.Eventf(p.rule, rec, corev1.EventTypeNormal, reason, "Delete", "Deleted recommendation %s/%s: %s", rec.Namespace, rec.Name, why)
 	return nil
 }
@@ -219,6 +250,7 @@ func completionStrategyOf(s schedule) *analysisv1alpha1.CompletionStrategy {
 	if s.once {
 		return &analysisv1alpha1.CompletionStrategy{CompletionStrategyType: analysisv1alpha1.CompletionStrategyOnce}
 	}
+
 	seconds := int64(s.interval.Seconds())
 	return &analysisv1alpha1.CompletionStrategy{
 		CompletionStrategyType: analysisv1alpha1.CompletionStrategyPeriodical, PeriodSeconds: &seconds,
@@ -236,6 +268,7 @@ func mergeMaps(into, from map[string]string) map[string]string {
 	if out == nil {
 		out = map[string]string{}
 	}
+
 	maps.Copy(out, from)
 	return out
 }

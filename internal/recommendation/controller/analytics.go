@@ -73,8 +73,13 @@ type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // addAnalytics adds the controller of Analytics.
 func addAnalytics(mgr manager.Manager, cfg Config) error {
 	r := &AnalyticsReconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Settings: cfg.Settings.Content, Namespace: cfg.Namespace, Clock: cfg.Clock,
+		Client:    mgr.GetClient(),
+		Live:      mgr.GetAPIReader(),
+		Settings:  cfg.Settings.Content,
+		Namespace: cfg.Namespace,
+		Clock:     cfg.Clock,
 	}
+
 	shares := fairqueue.ByNamespace(cfg.Clock)
 	err := builder.ControllerManagedBy(mgr).
 		Named("analytics").
@@ -97,9 +102,11 @@ func addAnalytics(mgr manager.Manager, cfg Config) error {
 		Watches(&analysisv1alpha1.Recommendation{}, r.enqueueLater()).
 		WithOptions(shares.Options(2, 1)).
 		Complete(shares.Reconciler(enqueue.OnConflict(r)))
+
 	if err != nil {
 		return fmt.Errorf("building the controller of analytics: %w", err)
 	}
+
 	return nil
 }
 
@@ -110,14 +117,17 @@ func (r *AnalyticsReconciler) enqueueLater() handler.EventHandler {
 		if uid == "" {
 			return
 		}
+
 		var list analysisv1alpha1.AnalyticsList
 		if err := r.Client.List(ctx, &list, client.MatchingFields{indexAnalyticsUID: uid}, client.UnsafeDisableDeepCopy); err != nil {
 			return // The cache is stopping.
 		}
+
 		for i := range list.Items {
 			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])}, missionDelay)
 		}
 	}
+
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q requestQueue) { enqueue(ctx, e.Object, q) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q requestQueue) { enqueue(ctx, e.ObjectNew, q) },
@@ -130,6 +140,7 @@ func (r *AnalyticsReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if req == orphans() {
 		return ctrl.Result{}, r.deleteOrphans(ctx)
 	}
+
 	a := &analysisv1alpha1.Analytics{}
 	err := r.Client.Get(ctx, req.NamespacedName, a)
 	if apierrors.IsNotFound(err) || err == nil && a.DeletionTimestamp != nil {
@@ -138,9 +149,11 @@ func (r *AnalyticsReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading analytics %s: %w", req, err)
 	}
+
 	recommender, ignored := r.recommenderOf(a)
 	rule, err := r.convert(ctx, a, recommender)
 	before := a.DeepCopy()
+
 	outcome := notReady(reasonNotConverted, fmt.Sprint(err))
 	if err == nil {
 		outcome = analyticsCondition(rule, ignored)
@@ -149,6 +162,7 @@ func (r *AnalyticsReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 			a.Status.Recommendations = missions
 		}
 	}
+
 	outcome.set(&a.Status.Conditions, a.Generation, r.Clock.Now())
 	if !equality.Semantic.DeepEqual(before.Status, a.Status) {
 		now := metav1.NewTime(r.Clock.Now())
@@ -158,6 +172,7 @@ func (r *AnalyticsReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 			err = fmt.Errorf("writing the status of analytics %s: %w", req, patchErr)
 		}
 	}
+
 	return ctrl.Result{}, err
 }
 
@@ -174,19 +189,23 @@ func (r *AnalyticsReconciler) recommenderOf(a *analysisv1alpha1.Analytics) (out 
 func analyticsCondition(rule *analysisv1alpha1.RecommendationRule, ignored []string) condition {
 	out := notReady(reasonNotEvaluated, fmt.Sprintf("RecommendationRule %s has not been evaluated yet.", rule.Name))
 	if c := meta.FindStatusCondition(rule.Status.Conditions, analysisv1alpha1.ConditionReady); c != nil && c.ObservedGeneration == rule.Generation {
-		out.status, out.reason = c.Status == metav1.ConditionTrue, c.Reason
+		out.status = c.Status == metav1.ConditionTrue
+		out.reason = c.Reason
 		out.message = fmt.Sprintf("RecommendationRule %s: %s", rule.Name, c.Message)
 		switch c.Reason {
 		case reasonSourceFailed, reasonReadFailed, reasonWriteFailed: // The message may contain addresses of servers.
 			out.message = fmt.Sprintf("RecommendationRule %s failed and is tried again; its status has the error.", rule.Name)
 		}
+
 		if out.status {
 			out.reason = reasonAnalyticsReady
 		}
 	}
+
 	if len(ignored) > 0 {
 		out.message += fmt.Sprintf(" The recommender has no settings for these keys of config, which are ignored: %s.", strings.Join(ignored, ", "))
 	}
+
 	return out
 }
 
@@ -197,24 +216,33 @@ func (r *AnalyticsReconciler) missions(ctx context.Context, rule *analysisv1alph
 	if err := r.Client.List(ctx, &list, client.MatchingFields{indexRuleUID: string(rule.UID)}); err != nil {
 		return nil, fmt.Errorf("listing the recommendations of rule %s: %w", rule.Name, err)
 	}
+
 	slices.SortFunc(list.Items, func(a, b analysisv1alpha1.Recommendation) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+
 	var out []analysisv1alpha1.RecommendationMission
 	for i := range list.Items[:min(len(list.Items), maxMissions)] {
 		rec := &list.Items[i]
 		m := analysisv1alpha1.RecommendationMission{
 			ObjectReference: corev1.ObjectReference{
-				APIVersion: analysisv1alpha1.GroupVersion.String(), Kind: "Recommendation", Namespace: rec.Namespace, Name: rec.Name, UID: rec.UID,
+				APIVersion: analysisv1alpha1.GroupVersion.String(),
+				Kind:       "Recommendation",
+				Namespace:  rec.Namespace,
+				Name:       rec.Name,
+				UID:        rec.UID,
 			},
-			TargetRef: &rec.Spec.TargetRef, Message: truncateMessage(rec.Annotations[analysisv1alpha1.AnnotationMessage]),
+			TargetRef:      &rec.Spec.TargetRef,
+			Message:        truncateMessage(rec.Annotations[analysisv1alpha1.AnnotationMessage]),
 			RecommenderRef: &analysisv1alpha1.Recommender{Name: string(rec.Spec.Type)},
 		}
+
 		if at, err := time.Parse(analysisv1alpha1.LastStartTimeLayout, rec.Annotations[analysisv1alpha1.AnnotationLastStartTime]); err == nil {
 			m.LastStartTime = &metav1.Time{Time: at}
 		}
 		out = append(out, m)
 	}
+
 	return out, nil
 }
 
@@ -227,26 +255,31 @@ func (r *AnalyticsReconciler) convert(
 	if err != nil {
 		return nil, err
 	}
+
 	if have == nil {
 		err := r.Client.Create(ctx, want)
 		if !apierrors.IsAlreadyExists(err) {
 			return want, wrapError(err, "creating rule %s", want.Name)
 		}
+
 		have = &analysisv1alpha1.RecommendationRule{}
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(want), have); err != nil {
 			return nil, fmt.Errorf("reading rule %s: %w", want.Name, err)
 		}
+
 		if have.Annotations[analysisv1alpha1.AnnotationAnalyticsConversion] != string(a.UID) {
 			// A rule of an earlier Analytics of this name is deleted as an orphan.
 			return nil, fmt.Errorf("rule %s exists and was not created for this Analytics", want.Name)
 		}
 	}
+
 	before := have.DeepCopy()
 	have.Spec = want.Spec
 	have.Labels = mergeMaps(have.Labels, want.Labels)
 	if equality.Semantic.DeepEqual(before, have) {
 		return have, nil
 	}
+
 	err = r.Client.Patch(ctx, have, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	return have, wrapError(err, "updating rule %s", have.Name)
 }
@@ -255,6 +288,7 @@ func wrapError(err error, format, name string) error {
 	if err == nil {
 		return nil
 	}
+
 	return fmt.Errorf(format+": %w", name, err)
 }
 
@@ -264,9 +298,11 @@ func (r *AnalyticsReconciler) findRule(ctx context.Context, uid types.UID) (*ana
 	if err := r.Client.List(ctx, &list, client.MatchingFields{indexAnalyticsUID: string(uid)}); err != nil {
 		return nil, fmt.Errorf("listing rules: %w", err)
 	}
+
 	if len(list.Items) == 0 {
 		return nil, nil
 	}
+
 	return &list.Items[0], nil
 }
 
@@ -277,6 +313,7 @@ func (r *AnalyticsReconciler) buildRule(a *analysisv1alpha1.Analytics, recommend
 	if room := validation.DNS1123LabelMaxLength - hashLength - 1; len(prefix) > room {
 		prefix = prefix[:room]
 	}
+
 	rule := &analysisv1alpha1.RecommendationRule{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: prefix + "-" + hash(a.Namespace, a.Name),
@@ -293,9 +330,11 @@ func (r *AnalyticsReconciler) buildRule(a *analysisv1alpha1.Analytics, recommend
 			Recommenders:      []analysisv1alpha1.Recommender{recommender},
 		},
 	}
+
 	if a.Namespace == r.Namespace {
 		rule.Spec.NamespaceSelector = analysisv1alpha1.NamespaceSelector{Any: true}
 	}
+
 	return rule
 }
 
@@ -304,6 +343,7 @@ func (r *AnalyticsReconciler) minPeriod(a *analysisv1alpha1.Analytics) time.Dura
 	if a.Namespace == r.Namespace {
 		return 0
 	}
+
 	return analysisv1alpha1.MinAnalyticsPeriod
 }
 
@@ -312,10 +352,12 @@ func intervalOf(s *analysisv1alpha1.CompletionStrategy, least time.Duration) str
 	if s == nil || s.CompletionStrategyType != analysisv1alpha1.CompletionStrategyPeriodical {
 		return ""
 	}
+
 	period := defaultPeriod
 	if s.PeriodSeconds != nil && *s.PeriodSeconds > 0 {
 		period = time.Duration(min(*s.PeriodSeconds, int64(time.Duration(1<<63-1)/time.Second))) * time.Second
 	}
+
 	return max(period, least).String()
 }
 
@@ -326,41 +368,51 @@ func (r *AnalyticsReconciler) deleteOrphans(ctx context.Context) error {
 	if err := r.Client.List(ctx, &rules, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing rules: %w", err)
 	}
+
 	var suspects []*analysisv1alpha1.RecommendationRule
 	for i := range rules.Items {
 		uid := rules.Items[i].Annotations[analysisv1alpha1.AnnotationAnalyticsConversion]
 		if uid == "" {
 			continue
 		}
+
 		var cached analysisv1alpha1.AnalyticsList
 		if err := r.Client.List(ctx, &cached, client.MatchingFields{indexAnalyticsUID: uid}, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("listing analytics: %w", err)
 		}
+
 		if len(cached.Items) == 0 {
 			suspects = append(suspects, &rules.Items[i])
 		}
 	}
+
 	if len(suspects) == 0 {
 		return nil
 	}
+
 	var there metav1.PartialObjectMetadataList
 	there.SetGroupVersionKind(analysisv1alpha1.GroupVersion.WithKind("AnalyticsList"))
+
 	if err := r.Live.List(ctx, &there); err != nil {
 		return fmt.Errorf("listing analytics: %w", err)
 	}
+
 	uids := map[string]bool{}
 	for i := range there.Items {
 		uids[string(there.Items[i].UID)] = true
 	}
+
 	for _, rule := range suspects {
 		if uids[rule.Annotations[analysisv1alpha1.AnnotationAnalyticsConversion]] {
 			continue
 		}
+
 		err := r.Client.Delete(ctx, rule.DeepCopy(), client.Preconditions{UID: &rule.UID, ResourceVersion: &rule.ResourceVersion})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting rule %s, whose Analytics is gone: %w", rule.Name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -369,8 +421,10 @@ func analyticsUID(o client.Object) []string {
 	if _, ok := o.(*analysisv1alpha1.Analytics); ok {
 		return []string{string(o.GetUID())}
 	}
+
 	if uid := o.GetAnnotations()[analysisv1alpha1.AnnotationAnalyticsConversion]; uid != "" {
 		return []string{uid}
 	}
+
 	return nil
 }

@@ -30,10 +30,12 @@ type analyticsFixture struct {
 
 func newAnalyticsFixture(t *testing.T, cached, live []client.Object) *analyticsFixture {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	if err := analysisv1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+
 	f := &analyticsFixture{t: t}
 	build := func(objects []client.Object) *fake.ClientBuilder {
 		return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&analysisv1alpha1.Analytics{}).
@@ -41,6 +43,7 @@ func newAnalyticsFixture(t *testing.T, cached, live []client.Object) *analyticsF
 			WithIndex(&analysisv1alpha1.Analytics{}, indexAnalyticsUID, analyticsUID).
 			WithIndex(&analysisv1alpha1.RecommendationRule{}, indexAnalyticsUID, analyticsUID)
 	}
+
 	c := build(cached).Build()
 	api := build(live).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -51,9 +54,11 @@ func newAnalyticsFixture(t *testing.T, cached, live []client.Object) *analyticsF
 			return w.List(ctx, o, opts...)
 		},
 	}).Build()
+
 	f.AnalyticsReconciler = &AnalyticsReconciler{
 		Client: c, Live: api, Settings: BuiltinSettings, Namespace: "crane-system", Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)),
 	}
+
 	return f
 }
 
@@ -70,20 +75,24 @@ func ruleOf(a *analysisv1alpha1.Analytics) *analysisv1alpha1.RecommendationRule 
 	recommender, _ := r.recommenderOf(a)
 	rule := r.buildRule(a, recommender)
 	rule.UID = "rule-of-" + a.UID
+
 	return rule
 }
 
 // rules returns the UIDs of the Analytics of all rules.
 func (f *analyticsFixture) rules() string {
 	f.t.Helper()
+
 	var list analysisv1alpha1.RecommendationRuleList
 	if err := f.Client.List(f.t.Context(), &list); err != nil {
 		f.t.Fatal(err)
 	}
+
 	var out []string
 	for i := range list.Items {
 		out = append(out, list.Items[i].Annotations[analysisv1alpha1.AnnotationAnalyticsConversion])
 	}
+
 	return strings.Join(out, " ")
 }
 
@@ -106,17 +115,22 @@ func TestPeriodOfTenants(t *testing.T) {
 // TestOrphans checks that the rules of deleted Analytics are deleted, those of Analytics that only the cache lacks are kept, and Analytics
 // are listed from the API server only if the cache lacks one.
 func TestOrphans(t *testing.T) {
-	here, unseen, gone := newAnalytics("here", "here"), newAnalytics("unseen", "unseen"), newAnalytics("gone", "gone")
+	here := newAnalytics("here", "here")
+	unseen := newAnalytics("unseen", "unseen")
+	gone := newAnalytics("gone", "gone")
 	manual := &analysisv1alpha1.RecommendationRule{ObjectMeta: metav1.ObjectMeta{Name: "manual"}}
+
 	f := newAnalyticsFixture(t, []client.Object{here, ruleOf(here), ruleOf(unseen), ruleOf(gone), manual}, []client.Object{here.DeepCopy(), unseen})
 	for range 2 {
 		if _, err := f.Reconcile(t.Context(), orphans()); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if got := f.rules(); got != " here unseen" || f.lists != 2 {
 		t.Errorf("rules of %q after %d lists", got, f.lists)
 	}
+
 	f = newAnalyticsFixture(t, []client.Object{here, ruleOf(here), manual}, []client.Object{here.DeepCopy()})
 	if _, err := f.Reconcile(t.Context(), orphans()); err != nil || f.lists != 0 || f.rules() != " here" {
 		t.Errorf("nothing to delete: %d lists, rules of %q, %v", f.lists, f.rules(), err)
@@ -125,7 +139,9 @@ func TestOrphans(t *testing.T) {
 
 // TestAnalyticsOfAnEarlierName checks that an Analytics that replaces another one of its name has a rule once that of the other is deleted.
 func TestAnalyticsOfAnEarlierName(t *testing.T) {
-	earlier, later := newAnalytics("a", "earlier"), newAnalytics("a", "later")
+	earlier := newAnalytics("a", "earlier")
+	later := newAnalytics("a", "later")
+
 	f := newAnalyticsFixture(t, []client.Object{later, ruleOf(earlier)}, []client.Object{later.DeepCopy()})
 	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(later)}
 	if _, err := f.Reconcile(t.Context(), request); err == nil || f.rules() != "earlier" {
@@ -134,6 +150,7 @@ func TestAnalyticsOfAnEarlierName(t *testing.T) {
 	if _, err := f.Reconcile(t.Context(), orphans()); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := f.Reconcile(t.Context(), request); err != nil || f.rules() != "later" {
 		t.Errorf("afterwards: %v, rules of %q", err, f.rules())
 	}
@@ -150,6 +167,7 @@ func TestAnalyticsNamesNoAddress(t *testing.T) {
 		rule.Status.Conditions = []metav1.Condition{{
 			Type: analysisv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: "http://10.1.2.3:9090 of the rule's own", ObservedGeneration: 1,
 		}}
+
 		if got := analyticsCondition(rule, []string{"key"}); got.reason != reason || !strings.HasPrefix(got.message, want) || !strings.HasSuffix(got.message, "key.") {
 			t.Errorf("%s: %+v", reason, got)
 		}

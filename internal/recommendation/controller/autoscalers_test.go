@@ -23,11 +23,13 @@ func TestAutoscalerOfTarget(t *testing.T) {
 				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: apiVersion, Kind: "Deployment", Name: "web"},
 			},
 		})
+
 		target := workload.Workload{Ref: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}
 		all, err := f.newPassData(f.clock.Now(), nil).effectiveHPAs(t.Context(), []workload.Workload{target})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if got := all[identityOf(target.Ref, "")]; (got.Name == "mine") != want {
 			t.Errorf("apiVersion %q: found %q, want found %v", apiVersion, got.Name, want)
 		}

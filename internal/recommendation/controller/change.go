@@ -26,16 +26,19 @@ type changeSize struct {
 
 // formatChange returns the change of a Recommendation in short, such as "cpu 1 → 778m, memory 1136Mi → 512Mi".
 func formatChange(c analysisv1alpha1.RecommendationContent) string {
-	before, after := sizeOf(c.CurrentInfo), sizeOf(c.RecommendedInfo)
+	before := sizeOf(c.CurrentInfo)
+	after := sizeOf(c.RecommendedInfo)
 	var parts []string
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if from, to := before.request(name), after.request(name); to != "none" && from != to {
 			parts = append(parts, string(name)+" "+from+" → "+to)
 		}
 	}
+
 	if after.replicas != "" && before.replicas != "" && after.replicas != before.replicas {
 		parts = append(parts, "replicas "+before.replicas+" → "+after.replicas)
 	}
+
 	text := strings.Join(parts, ", ")
 	switch {
 	case text != "":
@@ -46,9 +49,11 @@ func formatChange(c analysisv1alpha1.RecommendationContent) string {
 	case c.Action != "":
 		text = strings.ToLower(string(c.Action))
 	}
+
 	if short := []rune(text); len(short) > maxChange {
 		text = string(short[:maxChange-1]) + "…"
 	}
+
 	return text
 }
 
@@ -57,6 +62,7 @@ func (s changeSize) request(name corev1.ResourceName) string {
 	if q, ok := s.requests[name]; ok {
 		return q.String()
 	}
+
 	return "none"
 }
 
@@ -71,6 +77,7 @@ func sizeOf(document string) changeSize {
 	if json.Unmarshal([]byte(document), &root) != nil {
 		return out
 	}
+
 	out.kind, _ = root["kind"].(string)
 	out.read(root)
 	return out
@@ -90,6 +97,7 @@ func (s *changeSize) read(object map[string]any) {
 			} else {
 				s.read(v)
 			}
+
 		case []any:
 			for _, item := range v {
 				if inner, ok := item.(map[string]any); ok {
@@ -107,6 +115,7 @@ func (s *changeSize) addRequests(requests map[string]any) {
 		if err != nil {
 			continue
 		}
+
 		sum := s.requests[corev1.ResourceName(name)]
 		sum.Add(q)
 		s.requests[corev1.ResourceName(name)] = sum

@@ -15,6 +15,7 @@ func TestFormatChange(t *testing.T) {
 	pod := func(containers ...string) string {
 		return `{"spec":{"template":{"spec":{"containers":[` + strings.Join(containers, ",") + `]}}}}`
 	}
+
 	size := func(name, requests string) string {
 		return `{"name":"` + name + `","resources":{"requests":{` + requests + `}}}`
 	}

@@ -79,8 +79,13 @@ func (s condition) set(conditions *[]metav1.Condition, generation int64, now tim
 	if s.status {
 		status = metav1.ConditionTrue
 	}
+
 	return meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: s.conditionType, Status: status, Reason: s.reason, Message: truncateMessage(s.message), ObservedGeneration: generation,
+		Type:               s.conditionType,
+		Status:             status,
+		Reason:             s.reason,
+		Message:            truncateMessage(s.message),
+		ObservedGeneration: generation,
 		LastTransitionTime: metav1.NewTime(now),
 	})
 }
@@ -90,6 +95,7 @@ func truncateMessage(message string) string {
 	if len(message) > maxConditionMessage {
 		return strings.ToValidUTF8(message[:maxConditionMessage], "") + conditionMessageMore
 	}
+
 	return message
 }
 
@@ -101,8 +107,10 @@ func joinErrors(errs []error) string {
 			parts = append(parts, fmt.Sprintf("and %d more", len(errs)-i))
 			break
 		}
+
 		parts = append(parts, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
+
 	return strings.Join(parts, "; ")
 }
 

@@ -37,17 +37,21 @@ func (r *RuleReconciler) gather(ctx context.Context, p pass, tasks []task) (*pas
 				targets = append(targets, t.target)
 			}
 		}
+
 		if len(targets) == 0 {
 			continue
 		}
+
 		if err := recommender.gather(ctx, data, targets); err != nil {
 			reason := reasonReadFailed
 			if source := (*sourceError)(nil); errors.As(err, &source) {
 				reason = reasonSourceFailed
 			}
+
 			return nil, passError{reason, true, fmt.Errorf("recommender %s: %w", recommender.name, err)}
 		}
 	}
+
 	return data, nil
 }
 
@@ -57,14 +61,17 @@ func (t task) propose(data *passData, unreadable error) proposal {
 	if p.err == nil {
 		p.decision, p.err = t.recommender.decide(data, t.target)
 	}
+
 	if p.err != nil {
 		p.decision = decision{plan: recommend.Plan{
 			State: recommend.Refused, Reason: reasonUnreadable, Description: "The target could not be evaluated: " + metrics.PublicMessage(p.err) + ".",
 		}}
 	}
+
 	if p.plan.State != recommend.Ready {
 		p.message = p.plan.Description
 	}
+
 	p.content, p.savings = p.status()
 	return p
 }
@@ -79,48 +86,77 @@ func (p *proposal) status() (analysisv1alpha1.RecommendationContent, *analysisv1
 			kept.Description = p.plan.Explain() + " The last recommendation is kept."
 			return kept, p.existing.Status.Savings
 		}
+
 		return content, p.savings
 	}
+
 	if p.appliesTo != nil {
 		content.TargetRef = p.appliesTo
 	}
-	content.CurrentInfo, content.RecommendedInfo, content.RecommendedValue = p.current, p.recommended, p.value
+
+	content.CurrentInfo = p.current
+	content.RecommendedInfo = p.recommended
+	content.RecommendedValue = p.value
+
 	content.Action = analysisv1alpha1.Action(p.plan.Action)
 	content.Change = formatChange(content)
 	if p.pricesUnknown && p.existing != nil {
 		return content, p.existing.Status.Savings
 	}
+
 	return content, p.savings
 }
 
 // conditionsOf returns the conditions of a Recommendation except Applicable, which is set only while it is False.
 func conditionsOf(p proposal) []condition {
 	ready := condition{
-		conditionType: analysisv1alpha1.ConditionReady, status: true,
-		reason: analysisv1alpha1.ReasonRecommendationReady, message: "The recommended change and its reasons are in status.description.",
+		conditionType: analysisv1alpha1.ConditionReady,
+		status:        true,
+		reason:        analysisv1alpha1.ReasonRecommendationReady,
+		message:       "The recommended change and its reasons are in status.description.",
 	}
-	learning := condition{conditionType: conditionLearning, status: p.plan.Incomplete, reason: reasonLearning, message: p.plan.Description}
+
+	learning := condition{
+		conditionType: conditionLearning,
+		status:        p.plan.Incomplete,
+		reason:        reasonLearning,
+		message:       p.plan.Description,
+	}
+
 	failed := condition{conditionType: conditionFailed, reason: reasonEvaluated, message: "The last evaluation succeeded."}
 	because := p.plan.Reason
 	switch p.plan.State {
 	case recommend.Ready, recommend.Clear:
+
 	case recommend.Learning:
-		ready.status, ready.reason, ready.message = false, reasonLearning, p.plan.Description
+		ready.status = false
+		ready.reason = reasonLearning
+		ready.message = p.plan.Description
 		learning.status = true
+
 	case recommend.NoData, recommend.Refused:
 		if because == "" {
 			because = map[recommend.State]string{recommend.NoData: reasonNoUsage, recommend.Refused: reasonTargetRefused}[p.plan.State]
 		}
-		ready.status, ready.reason, ready.message = false, because, p.plan.Description
+
+		ready.status = false
+		ready.reason = because
+		ready.message = p.plan.Description
 		learning.status = false
-		failed.status, failed.reason, failed.message = true, because, p.plan.Description
+		failed.status = true
+		failed.reason = because
+		failed.message = p.plan.Description
 	}
+
 	if !learning.status {
-		learning.reason, learning.message = reasonLearned, "The target has enough history."
+		learning.reason = reasonLearned
+		learning.message = "The target has enough history."
 		if failed.status {
-			learning.reason, learning.message = because, "No history of this target was read."
+			learning.reason = because
+			learning.message = "No history of this target was read."
 		}
 	}
+
 	return []condition{ready, learning, failed}
 }
 
@@ -132,6 +168,7 @@ func annotationsOf(p pass, proposal *proposal) map[string]string {
 		analysisv1alpha1.AnnotationMessage:        proposal.message,
 		analysisv1alpha1.AnnotationEvaluatedRound: roundMark(p.rule.Generation, p.number),
 	}
+
 	maps.Copy(out, proposal.annotations)
 	return out
 }

@@ -34,15 +34,18 @@ func TestObjectName(t *testing.T) {
 	if !strings.HasPrefix(name, "web-resource-") || name != objectName("rule", web) {
 		t.Errorf("name %s", name)
 	}
+
 	other := web
 	other.namespace = "bank"
 	newer := identityOf(workload.Ref{Namespace: "shop", APIVersion: "apps/v2", Kind: "Deployment", Name: "web"}, "Resource")
+
 	if objectName("rule", other) == name || objectName("rule2", web) == name {
 		t.Error("two things have one name")
 	}
 	if objectName("rule", newer) != name {
 		t.Error("another version of the API gives the same target another name")
 	}
+
 	for _, target := range []string{strings.Repeat("a", 253), strings.Repeat("a.", 126) + "b", "a"} {
 		long := web
 		long.name = target
@@ -59,12 +62,14 @@ func TestLabels(t *testing.T) {
 		Ref:    workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: long},
 		Labels: map[string]string{"team": "red", analysisv1alpha1.LabelRuleUID: "forged"},
 	}
+
 	got := labelsOf(r, w, "Resource")
 	for key, value := range got {
 		if errs := validation.IsValidLabelValue(value); len(errs) > 0 {
 			t.Errorf("%s: %q: %v", key, value, errs)
 		}
 	}
+
 	if got["team"] != "red" || got[analysisv1alpha1.LabelRuleUID] != "uid" || got[analysisv1alpha1.LabelTargetVersion] != "v1" {
 		t.Errorf("labels %v", got)
 	}
@@ -108,15 +113,18 @@ func TestSchedule(t *testing.T) {
 				Spec:       analysisv1alpha1.RecommendationRuleSpec{RunInterval: c.interval},
 				Status:     analysisv1alpha1.RecommendationRuleStatus{LastUpdateTime: c.last, Conditions: c.conditions},
 			}
+
 			s, err := parseSchedule(r)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if wait, never := s.wait(r, now); wait != c.wait || never != c.never {
 				t.Errorf("wait %s, never %t; want %s, %t", wait, never, c.wait, c.never)
 			}
 		})
 	}
+
 	for _, interval := range []string{"soon", "-1h", "0", "9999999999h", "1w"} {
 		r := &analysisv1alpha1.RecommendationRule{Spec: analysisv1alpha1.RecommendationRuleSpec{RunInterval: interval}}
 		if _, err := parseSchedule(r); err == nil || !strings.Contains(err.Error(), "spec.runInterval") {
@@ -130,6 +138,7 @@ func sized(all ...rightsize.Recommendation) resource.Plan {
 	for i := range all {
 		all[i].CPU.Status, all[i].Memory.Status = rightsize.Ready, rightsize.Ready
 	}
+
 	return resource.Plan{Containers: all}
 }
 
@@ -142,6 +151,7 @@ func TestWireFormats(t *testing.T) {
 		Current:   rightsize.Resources{CPURequest: ptr(series.MilliCPU(1000)), MemoryRequest: ptr(series.Bytes(1 << 30))},
 		Target:    rightsize.Resources{CPURequest: ptr(series.MilliCPU(900)), MemoryRequest: ptr(series.Bytes(345 << 20))},
 	})
+
 	for kind, want := range map[string]string{
 		"Deployment": `{"spec":{"template":{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"900m","memory":"345Mi"}}}]}}}}`,
 		"CronJob":    `{"spec":{"jobTemplate":{"spec":{"template":{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"900m","memory":"345Mi"}}}]}}}}}}`,
@@ -152,15 +162,18 @@ func TestWireFormats(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", kind, got, err, want)
 		}
 	}
+
 	_, recommended := changesOf(w, plan)
 	value, err := encodeValue(recommended)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const want = "resourceRequest:\n  containers:\n  - containerName: app\n    target:\n      cpu: 900m\n      memory: 345Mi\n"
 	if value != want {
 		t.Errorf("value\n%s", value)
 	}
+
 	back, err := parseValue(value)
 	app := back.containers["app"]
 	if err != nil || app.Cpu().MilliValue() != 900 || app.Memory().Value() != 345<<20 {
@@ -183,14 +196,17 @@ func TestWireLimits(t *testing.T) {
 			Target:    rightsize.Resources{CPURequest: ptr(series.MilliCPU(600)), CPULimit: ptr(series.MilliCPU(700))},
 		},
 	))
+
 	before, err := encodePatch("Deployment", current)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	after, err := encodePatch("Deployment", recommended)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const wantBefore = `{"spec":{"template":{"spec":{"initContainers":[{"name":"proxy","resources":{"requests":{},"limits":{"cpu":"500m"}}}],"containers":[{"name":"app","resources":{"requests":{},"limits":{"cpu":"500m"}}}]}}}}`
 	const wantAfter = `{"spec":{"template":{"spec":{"initContainers":[{"name":"proxy","resources":{"requests":{"cpu":"600m"},"limits":{"cpu":null}}}],"containers":[{"name":"app","resources":{"requests":{"cpu":"600m"},"limits":{"cpu":"700m"}}}]}}}}`
 	if before != wantBefore || after != wantAfter {
@@ -223,29 +239,35 @@ func TestSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	plain, err := resourceRun(shipped, analysisv1alpha1.Recommender{Name: "Resource"})
 	if err != nil || plain.policies.Default.CPU.Percentile != 0.95 {
 		t.Fatalf("%+v, %v", plain.policies.Default.CPU, err)
 	}
+
 	own, err := resourceRun(shipped, analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{
 		"cpu-request-margin-fraction": "0.5", "creation-cooldown": "5m",
 	}})
 	if err != nil || own.policies.Default.CPU.Percentile != 0.95 || own.policies.Default.CPU.Margin != 0.5 || own.cooldown != 5*time.Minute {
 		t.Errorf("%+v, %v", own, err)
 	}
+
 	again, err := resourceRun(shipped, analysisv1alpha1.Recommender{Name: "Resource"})
 	if err != nil || again.policies.Default.CPU.Margin != plain.policies.Default.CPU.Margin || again.cooldown != 0 {
 		t.Errorf("the settings of one rule leaked into another: %+v, %v", again, err)
 	}
+
 	deployment := workload.Workload{Ref: workload.Ref{APIVersion: "apps/v1", Kind: "Deployment"}}
 	daemonSet := workload.Workload{Ref: workload.Ref{APIVersion: "apps/v1", Kind: "DaemonSet"}}
 	if !plain.accepts(deployment) || plain.accepts(daemonSet) {
 		t.Error("accepted resources do not hold")
 	}
+
 	builtin, err := resourceRun(BuiltinSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{"policy": "batch"}})
 	if err != nil || !builtin.accepts(daemonSet) || builtin.policies.Default.Name != "batch" {
 		t.Errorf("built-in: %+v, %v", builtin, err)
 	}
+
 	for name, r := range map[string]analysisv1alpha1.Recommender{
 		"unknown":      {Name: "Nonsense"},
 		"not served":   {Name: "Ours"},
@@ -259,6 +281,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
+
 	for name, text := range map[string]string{
 		"empty": "", "not YAML": "{", "unknown field": header + "- {name: Resource, acceptedResources: [], cofig: {}}\n",
 		"twice": header + "- {name: A, acceptedResources: []}\n- {name: A, acceptedResources: []}\n", "another kind": "apiVersion: v1\nkind: Pod\n",
@@ -279,6 +302,7 @@ func TestKinds(t *testing.T) {
 		}},
 		{GroupVersion: "a/b/c"},
 	}
+
 	kinds := DiscoveryKinds{Mapper: mapper, Preferred: func() ([]*metav1.APIResourceList, error) { return lists, errors.New("one group is down") }}
 	for name, c := range map[string]struct{ apiVersion, kind, want string }{
 		"built in":           {"", "StatefulSet", "apps/v1, Kind=StatefulSet"},
@@ -295,8 +319,10 @@ func TestKinds(t *testing.T) {
 				if err == nil {
 					t.Errorf("resolved to %v", got)
 				}
+
 				return
 			}
+
 			if err != nil || len(got) != 1 || got[0].String() != c.want {
 				t.Errorf("%v, %v; want %s", got, err, c.want)
 			}
@@ -338,10 +364,12 @@ func TestSetCondition(t *testing.T) {
 	if len(conditions[0].Message) > 2*maxConditionMessage || !conditions[0].LastTransitionTime.Time.Equal(t0) {
 		t.Errorf("%+v", conditions[0])
 	}
+
 	s.reason = "B"
 	if !s.set(&conditions, 1, t0.Add(time.Hour)) || !conditions[0].LastTransitionTime.Time.Equal(t0) {
 		t.Error("another reason is a change, and no transition")
 	}
+
 	s.status = false
 	if !s.set(&conditions, 1, t0.Add(2*time.Hour)) || conditions[0].LastTransitionTime.Time.Equal(t0) {
 		t.Error("another status is a transition")
@@ -353,6 +381,7 @@ func TestJoined(t *testing.T) {
 	for range 7 {
 		errs = append(errs, errors.New("bad\nline"))
 	}
+
 	if diff := cmp.Diff("bad; line; bad; line; bad; line; bad; line; bad; line; and 2 more", joinErrors(errs)); diff != "" {
 		t.Error(diff)
 	}
@@ -365,6 +394,7 @@ func TestExistingKeepsTheOldest(t *testing.T) {
 	if !sameReference(ref, same) {
 		t.Error("a resource version makes another target")
 	}
+
 	same.UID = "2"
 	if sameReference(ref, same) {
 		t.Error("an object that was made anew is the same target")
@@ -380,14 +410,17 @@ recommenders:
 - {name: Replicas, acceptedResources: [], config: {cpu-percentil: "0.9"}}
 - {name: HPA, acceptedResources: [], config: {fluctuation-threshold: "0"}}
 `))
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, part := range []string{"recommenders[0] Resource", "cpu-request-percentile", "recommenders[1] Replicas", "cpu-percentile"} {
 		if err := s.Invalid(); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%v does not contain %q", err, part)
 		}
 	}
+
 	for _, c := range []struct {
 		recommender analysisv1alpha1.Recommender
 		usable      bool
@@ -427,10 +460,12 @@ func TestAnalyticsOfGocrane(t *testing.T) {
 	a := &analysisv1alpha1.Analytics{Spec: analysisv1alpha1.AnalyticsSpec{Type: analysisv1alpha1.AnalysisTypeReplicas, Config: map[string]string{
 		"replicas.fluctuation-threshold": "0", "ehpa.min-cpu-usage-threshold": "0", "replicas.workload-min-replicas": "1",
 	}}}
+
 	recommender, ignored := r.recommenderOf(a)
 	if err := r.Settings().Check(recommender); err != nil || len(recommender.Config) != 1 || len(a.Spec.Config) != 3 {
 		t.Errorf("%v, %v", recommender, err)
 	}
+
 	rule := &analysisv1alpha1.RecommendationRule{}
 	rule.Name, rule.Generation = "r", 2
 	states := []condition{analyticsCondition(rule, ignored)}
@@ -440,6 +475,7 @@ func TestAnalyticsOfGocrane(t *testing.T) {
 		c.set(&rule.Status.Conditions, 2, time.Now())
 		states = append(states, analyticsCondition(rule, ignored))
 	}
+
 	rule.Generation = 3
 	states = append(states, analyticsCondition(rule, nil))
 	for i, want := range []struct {

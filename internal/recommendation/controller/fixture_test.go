@@ -52,6 +52,7 @@ func (s *source) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[
 				return
 			}
 		}
+
 		value := map[metrics.UsageKind]float64{metrics.CPU: 0.5, metrics.Memory: 100 << 20}[req.Resource]
 		for _, name := range s.deployments {
 			for d := range s.days {
@@ -59,6 +60,7 @@ func (s *source) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2[
 				for i := range values {
 					values[i] = value
 				}
+
 				start := req.End.Add(-time.Duration(s.days-d) * 24 * time.Hour)
 				chunk := metrics.Chunk{
 					Key: metrics.ContainerKey{
@@ -88,10 +90,12 @@ type fixture struct {
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
+
 	f := &fixture{
 		t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 20, 12, 0, 30, 0, time.UTC)),
 		events: events.NewFakeRecorder(1000), source: &source{deployments: []string{"web"}, days: 8},
@@ -100,6 +104,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 		WithStatusSubresource(&analysisv1alpha1.Recommendation{}, &analysisv1alpha1.RecommendationRule{}).
 		WithIndex(&analysisv1alpha1.Recommendation{}, indexRuleUID, ruleUIDsOf).
 		WithInterceptorFuncs(f.interceptors()).Build()
+
 	f.RuleReconciler = &RuleReconciler{
 		Client: c, Live: c, Lister: &workload.Lister{Sources: workload.CachedSources(c, c, pageSize), Scales: c, Scheme: scheme},
 		Kinds: DiscoveryKinds{
@@ -111,6 +116,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 		Events: f.events, Metrics: NewMetrics(f.clock.Now, time.Hour), Clock: f.clock,
 		Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),
 	}
+
 	return f
 }
 
@@ -123,10 +129,13 @@ func (f *fixture) interceptors() interceptor.Funcs {
 					return err
 				}
 			}
+
 			f.writes.Add(1)
 		}
+
 		return do()
 	}
+
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return write("create", o, func() error { return c.Create(ctx, o, opts...) })
@@ -146,13 +155,16 @@ func (f *fixture) interceptors() interceptor.Funcs {
 // settle runs Reconcile until nothing is left to be tried again soon, with a clock that goes on by what is asked for.
 func (f *fixture) settle() ctrl.Result {
 	f.t.Helper()
+
 	for range 50 {
 		result := f.reconcile()
 		if result.RequeueAfter == 0 || result.RequeueAfter > 10*time.Minute {
 			return result
 		}
+
 		f.clock.SetTime(f.clock.Now().Add(result.RequeueAfter))
 	}
+
 	f.t.Fatal("no end of tries")
 	return ctrl.Result{}
 }
@@ -160,41 +172,50 @@ func (f *fixture) settle() ctrl.Result {
 // reconcile runs Reconcile once.
 func (f *fixture) reconcile() ctrl.Result {
 	f.t.Helper()
+
 	result, err := f.Reconcile(f.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "rule"}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
+
 	return result
 }
 
 func (f *fixture) rule() *analysisv1alpha1.RecommendationRule {
 	f.t.Helper()
+
 	r := &analysisv1alpha1.RecommendationRule{}
 	if err := f.Client.Get(f.t.Context(), client.ObjectKey{Name: "rule"}, r); err != nil {
 		f.t.Fatal(err)
 	}
+
 	return r
 }
 
 func (f *fixture) ready() (reason, message string) {
 	f.t.Helper()
+
 	c := meta.FindStatusCondition(f.rule().Status.Conditions, "Ready")
 	if c == nil {
 		return "", ""
 	}
+
 	return c.Reason, c.Message
 }
 
 func (f *fixture) all() map[string]analysisv1alpha1.Recommendation {
 	f.t.Helper()
+
 	var list analysisv1alpha1.RecommendationList
 	if err := f.Client.List(f.t.Context(), &list); err != nil {
 		f.t.Fatal(err)
 	}
+
 	out := map[string]analysisv1alpha1.Recommendation{}
 	for _, r := range list.Items {
 		out[r.Spec.TargetRef.Name] = r
 	}
+
 	return out
 }
 

@@ -18,11 +18,13 @@ func FuzzParseValue(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		values, err := parseValue(text)
 		if err != nil && values.containers != nil {
 			t.Errorf("%q: values beside an error", text)
 		}
+
 		for container, list := range values.containers {
 			for name, q := range list {
 				if q.String() == "" {
@@ -41,6 +43,7 @@ func FuzzLabelValue(f *testing.F) {
 		if len(validation.IsDNS1123Subdomain(name)) > 0 {
 			t.Skip("not a name")
 		}
+
 		label := labelValue(name)
 		if errs := validation.IsValidLabelValue(label); len(errs) > 0 {
 			t.Errorf("%q becomes %q: %v", name, label, errs)

@@ -46,6 +46,7 @@ func (s *hourlySource) Hourly(_ context.Context, req metrics.HourlyRequest) ([]m
 	if s.err != nil {
 		return nil, s.err
 	}
+
 	var out []metrics.HourlySeries
 	for i := range 3 {
 		out = append(out, metrics.HourlySeries{
@@ -55,6 +56,7 @@ func (s *hourlySource) Hourly(_ context.Context, req metrics.HourlyRequest) ([]m
 			Values: make([]float64, req.Hours),
 		})
 	}
+
 	return out, nil
 }
 
@@ -75,18 +77,22 @@ func TestQuestionsDoNotGrowWithTargets(t *testing.T) {
 	for _, n := range []int{1, 50} {
 		rule := testRule("")
 		rule.Spec.Recommenders = []analysisv1alpha1.Recommender{{Name: "Unused"}, {Name: "Throttle"}, {Name: "GPU"}}
+
 		objects := []client.Object{rule, deployment("web"), running("web")}
 		for i := range n - 1 {
 			name := fmt.Sprint("other-", i)
 			objects = append(objects, deployment(name), running(name))
 		}
+
 		f := newFixture(t, objects...)
 		src := &hourlySource{questions: map[metrics.HourlyMetric]int{}}
 		f.History = profile.Source{Capabilities: src.capabilities()}
 		f.settle()
+
 		if reason, message := f.ready(); reason != reasonRoundCompleted {
 			t.Fatal(reason, message)
 		}
+
 		for _, figure := range []metrics.HourlyMetric{
 			metrics.PodCPU, metrics.PodReceived, metrics.PodSent, metrics.ContainerThrottled, metrics.GPUUse, metrics.GPUMemory,
 		} {
@@ -94,6 +100,7 @@ func TestQuestionsDoNotGrowWithTargets(t *testing.T) {
 				t.Errorf("%d targets: %d questions for %s", n, src.questions[figure], figure)
 			}
 		}
+
 		if rec := f.all()["web"]; rec.Status.Action != analysisv1alpha1.ActionPatch || rec.Spec.Type != "Unused" {
 			t.Errorf("%d targets: web is not used: %+v", n, rec.Status)
 		}
@@ -111,6 +118,7 @@ func TestSourcesWithoutHours(t *testing.T) {
 		f := newFixture(t, rule, deployment("web"), running("web"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 		f.History = profile.Source{Capabilities: history}
 		f.reconcile()
+
 		reason, message := f.ready()
 		if reason != reasonSourceFailed || !strings.Contains(message, "recommender Unused") || len(f.all()) != 0 {
 			t.Errorf("%s: %s %s, %d recommendations", name, reason, message, len(f.all()))
@@ -123,6 +131,7 @@ func TestByOwnerAddsPodsUp(t *testing.T) {
 	of := func(pod string, values ...float64) metrics.HourlySeries {
 		return metrics.HourlySeries{Key: metrics.ContainerKey{Workload: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "web"}, Pod: pod}, Values: values}
 	}
+
 	got := totalsByWorkload([]metrics.HourlySeries{of("a", 2, 4, nan, -1), of("b", 4, nan, nan, nan)}, 4)[workloadKey{"shop", "Deployment", "web"}]
 	same := func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 	if !slices.EqualFunc(got.sum, observation.Hours{6, 4, nan, nan}, same) || !slices.EqualFunc(got.mean(), observation.Hours{3, 4, nan, nan}, same) {
@@ -137,6 +146,7 @@ func TestHourlyMax(t *testing.T) {
 	end := time.Date(2026, 1, 2, 3, 30, 0, 0, time.UTC)
 	s := series.Series{Start: end.Add(-150 * time.Minute), Step: 30 * time.Minute, Values: []float64{9, 1, 2, math.NaN(), 4, 7}}
 	got := observation.HourlyMax(s, end, 3)
+
 	// The first value lies in the third hour back; the last begins where the window ends.
 	if want := (observation.Hours{9, 2, 4}); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
@@ -153,9 +163,11 @@ func TestWantedClaims(t *testing.T) {
 		if start > 0 {
 			s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: start}
 		}
+
 		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
 		return s
 	}
+
 	all := templates{byNamespace: map[string][]template{}}
 	all.addStatefulSet(set("db", 3, 0))
 	all.addStatefulSet(set("idle", 0, 0))
@@ -163,6 +175,7 @@ func TestWantedClaims(t *testing.T) {
 	all.add("shop", "CronJob backup", &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
 		VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "backups"}},
 	}}}})
+
 	for name, want := range map[string]bool{
 		"data-db-0": true, "data-db-2": true, "data-db-3": false, "data-db-x": false, "data-db--1": false, "data-idle-7": true,
 		"data-late-6": true, "data-late-7": false, "backups": true, "other": false, "data-db-": false,
@@ -184,6 +197,7 @@ func TestThrottlePatchTakesNoRequestAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if strings.Contains(d.recommended, "requests") || !strings.Contains(d.recommended, `"limits":{"cpu":"750m"}`) {
 		t.Error(d.recommended)
 	}
@@ -200,6 +214,7 @@ func TestRoomIsWhatIsLeft(t *testing.T) {
 		{Pod: workload.Pod{Node: "gone"}},
 		{Pod: workload.Pod{}},
 	}
+
 	if got := w.nodeCapacity()[0]; got.Free.CPU != 2500 || got.Free.Memory != 8<<30 || got.FreePods != 2 || got.Allocatable.CPU != 4000 {
 		t.Errorf("%+v", got)
 	}
@@ -211,10 +226,12 @@ func TestExampleConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s, err := ParseSettings(data)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	builtin := BuiltinSettings()
 	for _, r := range recommenders() {
 		want, errBuiltin := builtin.configure(analysisv1alpha1.Recommender{Name: r.name})
@@ -241,6 +258,7 @@ func (r *listRecorder) List(ctx context.Context, list client.ObjectList, opts ..
 	name := fmt.Sprintf("%T", list)
 	r.lists[name] = append(r.lists[name], o.Namespace)
 	r.mu.Unlock()
+
 	return r.Client.List(ctx, list, opts...)
 }
 
@@ -253,18 +271,23 @@ func TestPassOfOneNamespaceReadsNoOther(t *testing.T) {
 		rule.Spec.Recommenders = []analysisv1alpha1.Recommender{{Name: recommender}}
 		f := newFixture(t, rule, deployment("web"), running("web"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 		reader := &listRecorder{Client: f.Client, lists: map[string][]string{}}
-		f.Live, f.Lister.Sources = reader, workload.CachedSources(reader, reader, pageSize)
+		f.Live = reader
+		f.Lister.Sources = workload.CachedSources(reader, reader, pageSize)
+
 		src := &hourlySource{questions: map[metrics.HourlyMetric]int{}}
 		f.History = profile.Source{Capabilities: src.capabilities()}
 		f.History.Usage = f.source
 		f.reconcile()
+
 		if reason, message := f.ready(); reason != reasonRoundCompleted {
 			t.Fatal(recommender, reason, message)
 		}
+
 		read := reader.lists["*v1.PodList"]
 		if pods == "shop" && len(read) == 0 {
 			t.Errorf("%s reads no pods", recommender)
 		}
+
 		delete(reader.lists, "*v1.NodeList") // From the cache.
 		for list, namespaces := range reader.lists {
 			for _, namespace := range namespaces {

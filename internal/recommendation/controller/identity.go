@@ -37,14 +37,22 @@ func (id identity) compare(other identity) int {
 
 func identityOf(ref workload.Ref, recommender string) identity {
 	return identity{
-		group: workload.GroupOf(ref.APIVersion, ref.Kind), kind: ref.Kind, namespace: ref.Namespace, name: ref.Name, recommender: recommender,
+		group:       workload.GroupOf(ref.APIVersion, ref.Kind),
+		kind:        ref.Kind,
+		namespace:   ref.Namespace,
+		name:        ref.Name,
+		recommender: recommender,
 	}
 }
 
 func identityOfObject(rec *analysisv1alpha1.Recommendation) identity {
 	t := rec.Spec.TargetRef
 	return identity{
-		group: workload.GroupOf(t.APIVersion, t.Kind), kind: t.Kind, namespace: t.Namespace, name: t.Name, recommender: string(rec.Spec.Type),
+		group:       workload.GroupOf(t.APIVersion, t.Kind),
+		kind:        t.Kind,
+		namespace:   t.Namespace,
+		name:        t.Name,
+		recommender: string(rec.Spec.Type),
 	}
 }
 
@@ -57,6 +65,7 @@ func objectName(rule string, id identity) string {
 	if room := validation.DNS1123SubdomainMaxLength - len(suffix); len(target) > room {
 		target = target[:room]
 	}
+
 	return strings.TrimRight(target, "-.") + suffix
 }
 
@@ -66,10 +75,12 @@ func labelsOf(rule *analysisv1alpha1.RecommendationRule, w workload.Workload, re
 	if labels == nil {
 		labels = map[string]string{}
 	}
+
 	gv, err := schema.ParseGroupVersion(w.APIVersion)
 	if err != nil {
 		gv.Version = w.APIVersion
 	}
+
 	for key, value := range map[string]string{
 		analysisv1alpha1.LabelRuleName:        rule.Name,
 		analysisv1alpha1.LabelRuleUID:         string(rule.UID),
@@ -81,12 +92,14 @@ func labelsOf(rule *analysisv1alpha1.RecommendationRule, w workload.Workload, re
 	} {
 		labels[key] = labelValue(value)
 	}
+
 	for _, key := range []string{analysisv1alpha1.LabelAnalyticsName, analysisv1alpha1.LabelAnalyticsUID, analysisv1alpha1.LabelAnalyticsType} {
 		delete(labels, key)
 		if value, ofAnalytics := rule.Labels[key]; ofAnalytics {
 			labels[key] = value
 		}
 	}
+
 	return labels
 }
 
@@ -95,6 +108,7 @@ func labelValue(s string) string {
 	if len(s) <= validation.LabelValueMaxLength {
 		return s
 	}
+
 	const room = validation.LabelValueMaxLength - hashLength - 1
 	return strings.TrimRight(s[:room], "-._") + "-" + hash(s)
 }
@@ -105,17 +119,26 @@ func hash(parts ...string) string {
 		h.Write([]byte(p))
 		h.Write([]byte{0})
 	}
+
 	return hex.EncodeToString(h.Sum(nil))[:hashLength]
 }
 
 func targetRef(w workload.Workload) corev1.ObjectReference {
 	return corev1.ObjectReference{
-		APIVersion: w.APIVersion, Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, UID: w.UID,
+		APIVersion: w.APIVersion,
+		Kind:       w.Kind,
+		Namespace:  w.Namespace,
+		Name:       w.Name,
+		UID:        w.UID,
 	}
 }
 
 // sameReference reports whether two references name the same object by the same API version.
 func sameReference(a, b corev1.ObjectReference) bool {
-	a.ResourceVersion, a.FieldPath, b.ResourceVersion, b.FieldPath = "", "", "", ""
+	a.ResourceVersion = ""
+	a.FieldPath = ""
+	b.ResourceVersion = ""
+	b.FieldPath = ""
+
 	return a == b
 }

@@ -29,25 +29,32 @@ func (d DiscoveryKinds) Resolve(apiVersion, kind string) ([]schema.GroupVersionK
 		if gv, ok := builtinKind(kind); ok {
 			return []schema.GroupVersionKind{gv.WithKind(kind)}, nil
 		}
+
 		return d.searchKind(kind)
 	}
+
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
 		return nil, fmt.Errorf("apiVersion %q: %w", apiVersion, err)
 	}
+
 	if builtin, ok := builtinKind(kind); ok && builtin == gv {
 		return []schema.GroupVersionKind{gv.WithKind(kind)}, nil
 	}
+
 	// The definition may have been deleted, or serve other versions, since the last pass.
 	meta.MaybeResetRESTMapper(d.Mapper)
+
 	mapping, err := d.Mapper.RESTMapping(gv.WithKind(kind).GroupKind(), gv.Version)
 	if meta.IsNoMatchError(err) {
 		// The group may still serve the kind under another version.
 		mapping, err = d.Mapper.RESTMapping(gv.WithKind(kind).GroupKind())
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("kind %s of %s: %w", kind, apiVersion, err)
 	}
+
 	return []schema.GroupVersionKind{mapping.GroupVersionKind}, nil
 }
 
@@ -62,6 +69,7 @@ func builtinKind(kind string) (schema.GroupVersion, bool) {
 	case "Pod", "ReplicationController", "Node", "Service", "PersistentVolume", "PersistentVolumeClaim":
 		return corev1.SchemeGroupVersion, true
 	}
+
 	return schema.GroupVersion{}, false
 }
 
@@ -73,6 +81,7 @@ func (d DiscoveryKinds) searchKind(kind string) ([]schema.GroupVersionKind, erro
 		if parseErr != nil {
 			continue
 		}
+
 		for i := range list.APIResources {
 			if r := &list.APIResources[i]; r.Kind == kind && listable(r) {
 				found = append(found, gv.WithKind(kind))
@@ -80,12 +89,15 @@ func (d DiscoveryKinds) searchKind(kind string) ([]schema.GroupVersionKind, erro
 			}
 		}
 	}
+
 	if len(found) > 0 {
 		return found, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("kind %s: %w", kind, err)
 	}
+
 	return nil, fmt.Errorf("kind %s: %w", kind, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: kind}})
 }
 

@@ -64,6 +64,7 @@ func NewMetrics(now func() time.Time, outdated time.Duration) *Metrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName("crane", "analysis", name), help, labels, nil)
 	}
+
 	return &Metrics{
 		now:      now,
 		outdated: outdated,
@@ -93,6 +94,7 @@ func NewMetrics(now func() time.Time, outdated time.Duration) *Metrics {
 func (m *Metrics) recordEvaluation(rule *analysisv1alpha1.RecommendationRule, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.rules[rule.Name] = at
 }
 
@@ -100,6 +102,7 @@ func (m *Metrics) recordEvaluation(rule *analysisv1alpha1.RecommendationRule, at
 func (m *Metrics) forgetRule(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	delete(m.rules, name)
 }
 
@@ -110,6 +113,7 @@ func ruleNameOf(rec *analysisv1alpha1.Recommendation) string {
 			return owner.Name
 		}
 	}
+
 	return ""
 }
 
@@ -117,12 +121,19 @@ func ruleNameOf(rec *analysisv1alpha1.Recommendation) string {
 func (m *Metrics) observe(rec *analysisv1alpha1.Recommendation, values parsedValue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	e := m.entry(rec)
-	e.values, e.replicas, e.observed, e.savings, e.rule = values.containers, values.replicas, true, rec.Status.Savings, ruleNameOf(rec)
+	e.values = values.containers
+	e.replicas = values.replicas
+	e.observed = true
+	e.savings = rec.Status.Savings
+
+	e.rule = ruleNameOf(rec)
 	e.evidence = rec.Status.Evidence
 	if t := rec.Status.LastUpdateTime; t != nil {
 		e.updated = t.Time
 	}
+
 	failed := meta.FindStatusCondition(rec.Status.Conditions, conditionFailed)
 	e.failed = failed != nil && failed.Status == metav1.ConditionTrue
 }
@@ -131,6 +142,7 @@ func (m *Metrics) observe(rec *analysisv1alpha1.Recommendation, values parsedVal
 func (m *Metrics) countExecution(rec *analysisv1alpha1.Recommendation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.entry(rec).executions++
 }
 
@@ -142,7 +154,11 @@ func (m *Metrics) entry(rec *analysisv1alpha1.Recommendation) *entry {
 		e = &entry{}
 		m.entries[key] = e
 	}
-	e.created, e.target, e.kind = rec.CreationTimestamp.Time, rec.Spec.TargetRef, string(rec.Spec.Type)
+
+	e.created = rec.CreationTimestamp.Time
+	e.target = rec.Spec.TargetRef
+	e.kind = string(rec.Spec.Type)
+
 	return e
 }
 
@@ -150,6 +166,7 @@ func (m *Metrics) entry(rec *analysisv1alpha1.Recommendation) *entry {
 func (m *Metrics) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	delete(m.entries, key)
 }
 
@@ -166,20 +183,28 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	now := m.now()
 	seen := map[identity]bool{}
 	sum := totalSavings{monthly: map[string]float64{}}
 	for _, e := range m.sortedEntries() {
 		id := identity{
-			group: e.target.APIVersion, kind: e.target.Kind, namespace: e.target.Namespace, name: e.target.Name, recommender: e.kind,
+			group:       e.target.APIVersion,
+			kind:        e.target.Kind,
+			namespace:   e.target.Namespace,
+			name:        e.target.Name,
+			recommender: e.kind,
 		}
+
 		if seen[id] || !e.observed {
 			continue
 		}
+
 		seen[id] = true
 		m.collect(ch, e, now)
 		sum.add(e.savings)
 	}
+
 	m.collectTotals(ch, sum)
 }
 
@@ -193,6 +218,7 @@ func (t *totalSavings) add(s *analysisv1alpha1.Savings) {
 	if s == nil {
 		return
 	}
+
 	if monthly, err := strconv.ParseFloat(s.Monthly, 64); err == nil {
 		t.monthly[s.Currency] += monthly
 		t.cpu += s.CPU.AsApproximateFloat64()
@@ -204,9 +230,11 @@ func (m *Metrics) collectTotals(ch chan<- prometheus.Metric, t totalSavings) {
 	if len(t.monthly) == 0 {
 		return // Unknown savings differ from no savings.
 	}
+
 	for currency, monthly := range t.monthly {
 		ch <- prometheus.MustNewConstMetric(m.totalSavings, prometheus.GaugeValue, monthly, currency)
 	}
+
 	ch <- prometheus.MustNewConstMetric(m.totalCPU, prometheus.GaugeValue, t.cpu)
 	ch <- prometheus.MustNewConstMetric(m.totalMemory, prometheus.GaugeValue, t.memory)
 }
@@ -216,10 +244,12 @@ func (m *Metrics) sortedEntries() []*entry {
 	keys := slices.SortedFunc(maps.Keys(m.entries), func(a, b types.NamespacedName) int {
 		return cmp.Or(m.entries[a].created.Compare(m.entries[b].created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+
 	out := make([]*entry, len(keys))
 	for i, k := range keys {
 		out[i] = m.entries[k]
 	}
+
 	return out
 }
 
@@ -229,11 +259,13 @@ func (m *Metrics) collect(ch chan<- prometheus.Metric, e *entry, now time.Time) 
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	gauge(m.selected, 1, append([]string{e.kind}, target...)...)
+
 	if !e.updated.IsZero() {
 		updated := e.updated
 		if at := m.rules[e.rule]; !e.failed && at.After(updated) {
 			updated = at
 		}
+
 		age := max(0, now.Sub(updated))
 		update, result := "Updated", "Success"
 		if age > m.outdated {
@@ -242,16 +274,20 @@ func (m *Metrics) collect(ch chan<- prometheus.Metric, e *entry, now time.Time) 
 		if e.failed {
 			result = "Failed"
 		}
+
 		gauge(m.status, age.Seconds(), append(append([]string{e.kind}, target...), update, result)...)
 	}
+
 	if e.executions > 0 {
 		ch <- prometheus.MustNewConstMetric(m.executions, prometheus.CounterValue, e.executions, append(slices.Clone(target), e.kind)...)
 	}
+
 	if s := e.savings; s != nil {
 		if monthly, err := strconv.ParseFloat(s.Monthly, 64); err == nil {
 			gauge(m.savings, monthly, append(slices.Clone(target), s.Currency)...)
 		}
 	}
+
 	for _, c := range e.evidence {
 		for d, text := range map[*prometheus.Desc]string{m.target: c.Target, m.achieved: c.Achieved} {
 			if share, err := strconv.ParseFloat(text, 64); err == nil {
@@ -259,9 +295,11 @@ func (m *Metrics) collect(ch chan<- prometheus.Metric, e *entry, now time.Time) 
 			}
 		}
 	}
+
 	if e.replicas != nil {
 		gauge(m.replicas, float64(*e.replicas), target...)
 	}
+
 	for container, list := range e.values {
 		for name, q := range list {
 			gauge(m.values, q.AsApproximateFloat64(), append(slices.Clone(target), container, string(name))...)

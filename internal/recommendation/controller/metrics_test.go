@@ -43,6 +43,7 @@ func TestMetricsOfOneWorkload(t *testing.T) {
 	if err := registry.Register(m); err != nil {
 		t.Fatal(err)
 	}
+
 	value := func(cpu string) parsedValue {
 		return parsedValue{containers: map[string]corev1.ResourceList{"app": {corev1.ResourceCPU: resource.MustParse(cpu)}}}
 	}
@@ -51,15 +52,18 @@ func TestMetricsOfOneWorkload(t *testing.T) {
 	newer.Status.Conditions = []metav1.Condition{{Type: conditionFailed, Status: metav1.ConditionTrue}}
 	m.observe(newer, value("2"))
 	m.observe(older, value("250m"))
+
 	m.countExecution(older)
 	m.countExecution(older)
 	const target = `apiversion="apps/v1",namespace="shop",owner_kind="Deployment",owner_name="web"`
 	check := func(want string, names ...string) {
 		t.Helper()
+
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 			t.Error(err)
 		}
 	}
+
 	check(`# HELP crane_analysis_resource_recommendation Recommended request of a container, in cores or bytes.
 # TYPE crane_analysis_resource_recommendation gauge
 crane_analysis_resource_recommendation{apiversion="apps/v1",container="app",namespace="shop",owner_kind="Deployment",owner_name="web",resource="cpu"} 0.25
@@ -73,12 +77,14 @@ crane_analysis_recommendation_execution_total{` + target + `,type="Resource"} 2
 # TYPE crane_analysis_recommendations_status gauge
 crane_analysis_recommendations_status{apiversion="apps/v1",namespace="shop",owner_kind="Deployment",owner_name="web",result_status="Success",type="Resource",update_status="Updated"} 3600
 `)
+
 	m.forget(types.NamespacedName{Namespace: "shop", Name: "z"})
 	check(`# HELP crane_analysis_recommendations_status Seconds since the recommendation was last computed.
 # TYPE crane_analysis_recommendations_status gauge
 crane_analysis_recommendations_status{apiversion="apps/v1",namespace="shop",owner_kind="Deployment",owner_name="web",result_status="Failed",type="Resource",update_status="OutDate"} 172800
 `, "crane_analysis_recommendations_status")
 	m.forget(types.NamespacedName{Namespace: "shop", Name: "a"})
+
 	if n, err := testutil.GatherAndCount(registry); err != nil || n != 0 {
 		t.Errorf("%d series are left, %v", n, err)
 	}
@@ -93,17 +99,21 @@ func TestCalibrationMetrics(t *testing.T) {
 	if err := registry.Register(m); err != nil {
 		t.Fatal(err)
 	}
+
 	rec := recommendationOf("web", now, now)
 	rec.Status.Evidence = []analysisv1alpha1.CalibrationEvidence{
 		{Container: "app", Target: "0.005", Achieved: "0.0125", Days: 12}, {Container: "broken", Target: "x", Achieved: ""},
 	}
+
 	names := []string{"crane_analysis_calibration_target_ratio", "crane_analysis_calibration_achieved_ratio"}
 	check := func(want string) {
 		t.Helper()
+
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 			t.Error(err)
 		}
 	}
+
 	m.observe(rec, parsedValue{})
 	const labels = `apiversion="apps/v1",container="app",namespace="shop",owner_kind="Deployment",owner_name="web"`
 	check(`# HELP crane_analysis_calibration_achieved_ratio Share of the time that CPU usage of a container exceeded the request in the replay of its past days, 0 to 1.
@@ -113,14 +123,17 @@ crane_analysis_calibration_achieved_ratio{` + labels + `} 0.0125
 # TYPE crane_analysis_calibration_target_ratio gauge
 crane_analysis_calibration_target_ratio{` + labels + `} 0.005
 `)
+
 	rec.Status.Evidence = nil // Another policy.
 	m.observe(rec, parsedValue{})
 	check("")
 	rec.Status.Evidence = []analysisv1alpha1.CalibrationEvidence{{Container: "app", Target: "0.005", Achieved: "0"}}
 	m.observe(rec, parsedValue{})
+
 	if n, err := testutil.GatherAndCount(registry, names...); err != nil || n != 2 {
 		t.Errorf("%d series, %v", n, err)
 	}
+
 	m.forget(types.NamespacedName{Namespace: "shop", Name: "web"})
 	check("")
 }
@@ -131,6 +144,7 @@ func TestReplayWithReaction(t *testing.T) {
 		rec.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeAuto
 		rec.Status.Adoption = &analysisv1alpha1.AdoptionStatus{}
 	}
+
 	for name, test := range map[string]struct {
 		off    bool
 		labels map[string]string // of the namespace
@@ -189,20 +203,27 @@ func TestReplayWithReaction(t *testing.T) {
 			rule := testRule("24h")
 			rule.Spec.Recommenders[0].Config = map[string]string{"policy": "calibrated"}
 			f := newFixture(t, rule, deployment("web"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: test.labels}})
-			f.source.days, f.Reaction = 14, !test.off
+			f.source.days = 14
+			f.Reaction = !test.off
 			f.settle()
-			rec, target, changed := f.all()["web"], deployment("web"), f.rule()
+			rec := f.all()["web"]
+			target := deployment("web")
+			changed := f.rule()
+
 			if err := f.Client.Get(t.Context(), client.ObjectKeyFromObject(target), target); err != nil {
 				t.Fatal(err)
 			}
+
 			test.change(&rec, target)
 			changed.Generation = 2
 			status := rec.Status
+
 			err := errors.Join(f.Client.Update(t.Context(), &rec), f.Client.Update(t.Context(), target), f.Client.Update(t.Context(), changed))
 			rec.Status = status
 			if err = errors.Join(err, f.Client.Status().Update(t.Context(), &rec)); err != nil {
 				t.Fatal(err)
 			}
+
 			f.settle()
 			evidence := f.all()["web"].Status.Evidence
 			if len(evidence) != 1 || strings.Contains(evidence[0].Message, "with raises within the day") != test.want {
@@ -219,16 +240,20 @@ func TestEvidenceInStatus(t *testing.T) {
 	f := newFixture(t, rule, deployment("web"))
 	f.source.days = 14
 	f.settle()
+
 	got := f.all()["web"].Status.Evidence
 	if len(got) != 1 || got[0].Container != "app" || got[0].Target != "0.010000" || got[0].Achieved != "0.000000" || got[0].Days < 7 ||
 		!strings.HasSuffix(got[0].Message, "target 14.4 minutes a day: met") || strings.Count(got[0].Plot, "\n") != 40 || len(got[0].Plot) > 4096 {
 		t.Errorf("%+v", got)
 	}
+
 	changed := f.rule()
-	changed.Spec.Recommenders[0].Config, changed.Generation = nil, 2
+	changed.Spec.Recommenders[0].Config = nil
+	changed.Generation = 2
 	if err := f.Client.Update(t.Context(), changed); err != nil {
 		t.Fatal(err)
 	}
+
 	f.settle()
 	if got := f.all()["web"]; got.Status.Evidence != nil || got.Status.RecommendedValue == "" {
 		t.Errorf("%+v", got.Status)
@@ -240,11 +265,13 @@ func TestEvidenceInStatus(t *testing.T) {
 func TestSeriesOfManyWorkloads(t *testing.T) {
 	const workloads, perWorkload = 10_000, 6
 	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+
 	m := NewMetrics(func() time.Time { return now }, 24*time.Hour)
 	registry := prometheus.NewRegistry()
 	if err := registry.Register(m); err != nil {
 		t.Fatal(err)
 	}
+
 	size := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
 	all := make([]*analysisv1alpha1.Recommendation, workloads)
 	for i := range all {
@@ -255,14 +282,17 @@ func TestSeriesOfManyWorkloads(t *testing.T) {
 		m.countExecution(rec)
 		all[i] = rec
 	}
+
 	n, err := testutil.GatherAndCount(registry)
 	if err != nil || n < workloads*perWorkload || n > workloads*perWorkload+3 {
 		t.Errorf("%d series, want %d for each workload: %v", n, perWorkload, err)
 	}
+
 	t.Logf("%d series of %d workloads", n, workloads)
 	for _, rec := range all {
 		m.forget(types.NamespacedName{Namespace: rec.Namespace, Name: rec.Name})
 	}
+
 	if n, err := testutil.GatherAndCount(registry); err != nil || n != 0 {
 		t.Errorf("%d series are left, %v", n, err)
 	}

@@ -29,22 +29,28 @@ func TestStatusOfUnlikeNodes(t *testing.T) {
 				for k := range s.Values {
 					s.Values[k] = v
 				}
+
 				return rightsize.Usage{Pod: fmt.Sprint(name, i), Series: s}
 			}
+
 			g.Profile.AddCPU(fill(cores))
 			g.Profile.AddMemory(fill(cores * 1e9))
 		}
+
 		all.Merge(g.Profile)
 		groups = append(groups, g)
 	}
+
 	policy, err := rightsize.PolicyByName(rightsize.DefaultPolicy)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	plan := resource.Decide(resource.Input{
 		Now: now, Policy: policy, PolicyWhy: "policy default by rule 1 of the policy file",
 		Containers: []resource.Container{{Name: "agent", Profile: all, Groups: groups}},
 	})
+
 	content, err := decision{}.withResources(workload.Workload{
 		Ref:        workload.Ref{Namespace: "ops", APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent"},
 		Containers: []workload.Container{{Name: "agent", Role: workload.App}},
@@ -52,9 +58,11 @@ func TestStatusOfUnlikeNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if n := strings.Count(content.value, "containerName"); n != 1 || !strings.Contains(content.value, "cpu: 2040m") {
 		t.Errorf("%d containers: %s", n, content.value)
 	}
+
 	for _, part := range []string{
 		"one template serves unlike nodes with 2040m", "pool=small needs 204m (2 pods)", "pool=large needs 2040m (2 pods)",
 		"a DaemonSet for each group would ask for 3672m less", "Sized with policy default by rule 1",

@@ -60,10 +60,12 @@ func (r *RuleReconciler) selectTargets(ctx context.Context, rule *analysisv1alph
 		if seen[id] || w.Deleting || w.Owned {
 			return false
 		}
+
 		seen[id] = true
 		s.targets = append(s.targets, w)
 		return true
 	}
+
 	for i, selector := range rule.Spec.ResourceSelectors {
 		before := len(seen)
 		err := r.resolveSelector(ctx, selector, rule.Spec.NamespaceSelector, func(w workload.Workload, broken error) {
@@ -71,19 +73,23 @@ func (r *RuleReconciler) selectTargets(ctx context.Context, rule *analysisv1alph
 				s.unreadable[identityOf(w.Ref, "")] = broken
 			}
 		})
+
 		if ctx.Err() != nil {
 			return selection{}, fmt.Errorf("selecting the targets: %w", ctx.Err())
 		}
+
 		if err != nil {
 			s.failures = append(s.failures, fmt.Errorf("spec.resourceSelectors[%d]: %w", i, err))
 		} else if len(seen) == before {
 			s.empty = append(s.empty, fmt.Sprintf("spec.resourceSelectors[%d] (%s)", i, strings.TrimSpace(selector.Kind+" "+selector.Name)))
 		}
 	}
+
 	slices.SortFunc(s.targets, func(a, b workload.Workload) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.APIVersion, b.APIVersion))
 	})
+
 	return s, nil
 }
 
@@ -93,12 +99,14 @@ func (r *RuleReconciler) missingNamespaces(ctx context.Context, s analysisv1alph
 	if s.Any {
 		return nil
 	}
+
 	for _, name := range s.MatchNames {
 		ns := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
 		if err := r.Live.Get(ctx, client.ObjectKey{Name: name}, ns); apierrors.IsNotFound(err) {
 			out = append(out, name)
 		}
 	}
+
 	return out
 }
 
@@ -110,22 +118,32 @@ func (r *RuleReconciler) resolveSelector(
 	if err != nil {
 		return fmt.Errorf("labelSelector: %w", err)
 	}
+
 	if s.LabelSelector == nil {
 		selector = labels.Everything() // LabelSelectorAsSelector converts nil into a selector that matches nothing.
 	}
+
 	kinds, err := r.Kinds.Resolve(s.APIVersion, s.Kind)
 	if err != nil {
 		return err
 	}
+
 	var errs []error
 	for _, kind := range kinds {
 		for _, ns := range namespacesToList(namespaces, workload.IsClusterScoped(kind.GroupKind())) {
-			q := workload.Query{Kind: kind, Namespace: ns, Name: s.Name, Selector: selector}
+			q := workload.Query{
+				Kind:      kind,
+				Namespace: ns,
+				Name:      s.Name,
+				Selector:  selector,
+			}
+
 			if err := r.list(ctx, q, visit); err != nil {
 				errs = append(errs, err)
 			}
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -138,6 +156,7 @@ func namespacesToList(s analysisv1alpha1.NamespaceSelector, clusterScoped bool) 
 	case clusterScoped:
 		return nil
 	}
+
 	return s.MatchNames
 }
 
@@ -145,12 +164,14 @@ func namespacesToList(s analysisv1alpha1.NamespaceSelector, clusterScoped bool) 
 func (r *RuleReconciler) list(ctx context.Context, q workload.Query, visit func(workload.Workload, error)) error {
 	listing, cancel := context.WithTimeout(ctx, r.ListTimeout)
 	defer cancel()
+
 	if q.Kind.Group == "" && slices.Contains(kindsWithoutPods(), q.Kind.Kind) {
 		return r.Lister.ListIdentities(listing, q, func(w workload.Workload) error {
 			visit(w, nil)
 			return nil
 		})
 	}
+
 	return r.Lister.ListEach(listing, q, func(w workload.Workload, err error) error {
 		visit(w, err)
 		return nil
@@ -171,6 +192,7 @@ func (s recommendationSet) anyRequested() bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -183,31 +205,38 @@ func existingRecommendations(
 	if err != nil {
 		return recommendationSet{}, err
 	}
+
 	if analytics := rule.Annotations[analysisv1alpha1.AnnotationAnalyticsConversion]; analytics != "" {
 		older, err := recommendationsWithUID(ctx, reader, types.UID(analytics))
 		if err != nil {
 			return recommendationSet{}, err
 		}
+
 		all = append(all, slices.DeleteFunc(older, func(rec analysisv1alpha1.Recommendation) bool {
 			return rec.Labels[analysisv1alpha1.LabelRuleUID] != ""
 		})...)
 	}
+
 	slices.SortFunc(all, func(a, b analysisv1alpha1.Recommendation) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
+
 	out := recommendationSet{byIdentity: make(map[identity]*analysisv1alpha1.Recommendation, len(all))}
 	for i := range all {
 		rec := &all[i]
 		if targetindex.CheckNamespace(rec, systemNamespace) != nil {
 			continue
 		}
+
 		id := identityOfObject(rec)
 		if _, taken := out.byIdentity[id]; taken {
 			out.duplicates = append(out.duplicates, rec)
 			continue
 		}
+
 		out.byIdentity[id] = rec
 	}
+
 	return out, nil
 }
 
@@ -217,6 +246,7 @@ func recommendationsWithUID(ctx context.Context, reader client.Reader, uid types
 	if err := reader.List(ctx, &list, client.MatchingFields{indexRuleUID: string(uid)}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the recommendations of the rule: %w", err)
 	}
+
 	return list.Items, nil
 }
 
@@ -227,9 +257,11 @@ func matchesAny(w workload.Workload, list []analysisv1alpha1.ResourceSelector) b
 			(s.Name != "" && s.Name != w.Name) {
 			return false
 		}
+
 		if s.LabelSelector == nil {
 			return true
 		}
+
 		selector, err := metav1.LabelSelectorAsSelector(s.LabelSelector)
 		return err == nil && selector.Matches(labels.Set(w.Labels))
 	})

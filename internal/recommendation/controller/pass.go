@@ -43,28 +43,38 @@ func planPass(rule *analysisv1alpha1.RecommendationRule, settings Settings, now 
 	if p.schedule, err = parseSchedule(rule); err != nil {
 		return p, passError{reasonInvalidInterval, false, err}
 	}
+
 	if wait, never := p.schedule.wait(rule, now); never || wait > 0 {
-		p.catchUp, p.number, p.wait, p.upToDate = true, rule.Status.RunNumber, wait, !hasYoungTargets(rule)
+		p.catchUp = true
+		p.number = rule.Status.RunNumber
+		p.wait = wait
+		p.upToDate = !hasYoungTargets(rule)
 	}
+
 	named := map[string]bool{}
 	for i, spec := range rule.Spec.Recommenders {
 		configured, err := settings.configure(spec)
 		if err == nil && named[spec.Name] {
 			err = fmt.Errorf("recommender %q is listed twice; the first entry is used", spec.Name)
 		}
+
 		if err != nil {
 			p.problems = append(p.problems, fmt.Errorf("spec.recommenders[%d]: %w", i, err))
 			continue
 		}
+
 		named[spec.Name] = true
 		p.recommenders = append(p.recommenders, &configured)
 	}
+
 	slices.SortStableFunc(p.recommenders, func(a, b *configuredRecommender) int {
 		return cmp.Compare(evaluationOrder(a.name), evaluationOrder(b.name))
 	})
+
 	if len(p.recommenders) == 0 && len(p.problems) > 0 {
 		return p, passError{reason: reasonInvalidConfig, error: errors.New(joinErrors(p.problems))}
 	}
+
 	return p, nil
 }
 
@@ -85,8 +95,10 @@ func (p pass) tasks(targets selection, found recommendationSet, progress *progre
 			if !recommender.supports(w.Ref) {
 				continue
 			}
+
 			supported = true
 			t := task{id: identityOf(w.Ref, recommender.name), recommender: recommender, target: w}
+
 			t.existing = found.byIdentity[t.id]
 			t.requested = t.existing != nil && evaluationRequested(t.existing)
 			evaluated[t.id] = work.stats.count(p, recommender, w)
@@ -94,10 +106,12 @@ func (p pass) tasks(targets selection, found recommendationSet, progress *progre
 				work.tasks = append(work.tasks, t)
 			}
 		}
+
 		if !supported {
 			work.stats.unsupported++
 		}
 	}
+
 	progress.forgetFailures(func(id identity) bool { return !evaluated[id] })
 	return work
 }
@@ -115,6 +129,7 @@ func (p pass) isPending(t task, progress *progress) bool {
 	case p.catchUp:
 		return t.requested || t.existing == nil && t.target.Created.Add(t.recommender.cooldown).After(p.rule.Status.LastUpdateTime.Time)
 	}
+
 	return t.requested || t.existing == nil || !isEvaluatedIn(t.existing, p.rule.Generation, p.number)
 }
 
@@ -134,6 +149,7 @@ func (p pass) decide(tasks []task, targets selection, data *passData) []proposal
 			}
 		}
 	}
+
 	return out
 }
 
@@ -143,10 +159,12 @@ func (p pass) obsolete(work passWork, targets selection, found recommendationSet
 	if len(targets.failures) > 0 || len(work.remaining) > 0 || p.upToDate {
 		return nil
 	}
+
 	invalid := map[string]bool{} // Recommenders that do not run keep their Recommendations.
 	for _, recommender := range p.rule.Spec.Recommenders {
 		invalid[recommender.Name] = true
 	}
+
 	selected := map[identity]bool{}
 	for _, recommender := range p.recommenders {
 		delete(invalid, recommender.name)
@@ -156,12 +174,14 @@ func (p pass) obsolete(work passWork, targets selection, found recommendationSet
 			}
 		}
 	}
+
 	out := found.duplicates
 	for id, rec := range found.byIdentity {
 		if !selected[id] && !invalid[id.recommender] {
 			out = append(out, rec)
 		}
 	}
+
 	return out
 }
 
@@ -170,38 +190,65 @@ func (p pass) complete(stats passStats, targets selection, progress *progress, n
 	if p.upToDate {
 		return outcome{wait: p.wait} // The condition stays that of the round.
 	}
+
 	var end outcome
 	if p.catchUp {
 		end.wait = p.schedule.next(p.rule.Status.LastUpdateTime.Time, now)
 	} else {
-		end = outcome{completed: now, number: p.number, targets: int32(stats.evaluated), wait: p.schedule.next(now, now)}
+		end = outcome{
+			completed: now,
+			number:    p.number,
+			targets:   int32(stats.evaluated),
+			wait:      p.schedule.next(now, now),
+		}
 	}
+
 	switch {
 	case len(progress.failed) > 0:
 		end.condition = progress.failedCondition(reasonTargetsFailed)
+
 	case len(targets.failures) > 0:
 		end.condition = notReady(reasonSelectorFailed, joinErrors(targets.failures))
 		if p.schedule.once {
 			end.wait = retryIncomplete
 		}
+
 	case len(p.problems) > 0:
 		end.condition = notReady(reasonInvalidConfig, joinErrors(p.problems))
+
 	case len(targets.missing) > 0:
 		end.condition = notReady(reasonNamespaceNotFound, fmt.Sprintf("spec.namespaceSelector.matchNames: %s not found. %s Correct the names, or create the namespaces.",
 			namespaceList(targets.missing), stats.String()))
+
 	case stats.young > 0:
-		end.condition = condition{conditionType: analysisv1alpha1.ConditionReady, status: true, reason: reasonTargetsYoung, message: stats.String()}
+		end.condition = condition{
+			conditionType: analysisv1alpha1.ConditionReady,
+			status:        true,
+			reason:        reasonTargetsYoung,
+			message:       stats.String(),
+		}
+
 		if wait := max(stats.oldEnoughAt.Sub(now), time.Second); end.wait == 0 || wait < end.wait {
 			end.wait = wait
 		}
+
 	case len(targets.targets) == 0:
 		end.condition = condition{
-			conditionType: analysisv1alpha1.ConditionReady, status: true, reason: reasonNoTargets,
-			message: "No object matches " + strings.Join(targets.empty, " or ") + ". Check the kinds, names and labels of the selectors.",
+			conditionType: analysisv1alpha1.ConditionReady,
+			status:        true,
+			reason:        reasonNoTargets,
+			message:       "No object matches " + strings.Join(targets.empty, " or ") + ". Check the kinds, names and labels of the selectors.",
 		}
+
 	default:
-		end.condition = condition{conditionType: analysisv1alpha1.ConditionReady, status: true, reason: reasonRoundCompleted, message: stats.String()}
+		end.condition = condition{
+			conditionType: analysisv1alpha1.ConditionReady,
+			status:        true,
+			reason:        reasonRoundCompleted,
+			message:       stats.String(),
+		}
 	}
+
 	return end
 }
 
@@ -215,6 +262,7 @@ func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
+
 	return strconv.Itoa(n) + " " + many
 }
 
@@ -236,6 +284,7 @@ func (s *passStats) count(p pass, recommender *configuredRecommender, w workload
 	case !recommender.accepts(w):
 		s.notAccepted++
 	case p.catchUp && w.Created.After(p.rule.Status.LastUpdateTime.Time):
+
 		// It belongs to the next round; otherwise new targets could keep a round from ending.
 	case p.now.Before(oldEnoughAt):
 		s.young++
@@ -243,10 +292,12 @@ func (s *passStats) count(p pass, recommender *configuredRecommender, w workload
 		if oldEnoughAt.After(s.oldEnoughAt) {
 			s.oldEnoughAt = oldEnoughAt
 		}
+
 	default:
 		s.evaluated++
 		return true
 	}
+
 	return false
 }
 
@@ -254,6 +305,7 @@ func (s *passStats) count(p pass, recommender *configuredRecommender, w workload
 func (s *passStats) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s evaluated.", count(s.evaluated, "target was", "targets were"))
+
 	if s.young > 0 {
 		fmt.Fprintf(&b, " %s younger than %s (%s) and follow at %s.", count(s.young, "is", "are"), keyCooldown, s.cooldown, s.oldEnoughAt.UTC().Format(time.RFC3339))
 	}
@@ -263,5 +315,6 @@ func (s *passStats) String() string {
 	if s.unsupported > 0 {
 		fmt.Fprintf(&b, " %s of a kind that no recommender of the rule supports.", count(s.unsupported, "is", "are"))
 	}
+
 	return b.String()
 }

@@ -25,22 +25,32 @@ func (d *passData) effectiveHPAs(ctx context.Context, targets []workload.Workloa
 	for _, t := range targets {
 		wanted[identityOf(t.Ref, "")] = true
 	}
+
 	out := map[identity]autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(autoscalingv1alpha1.GroupVersion.WithKind(effectiveHPAKind + "List"))
+
 	err := listEach(ctx, d, list, func(o *unstructured.Unstructured) {
 		var scaler autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &scaler); err != nil {
 			return // It is invalid and scales nothing.
 		}
+
 		to := scaler.Spec.ScaleTargetRef
-		id := identityOf(workload.Ref{Namespace: scaler.Namespace, APIVersion: to.APIVersion, Kind: to.Kind, Name: to.Name}, "")
+		id := identityOf(workload.Ref{
+			Namespace:  scaler.Namespace,
+			APIVersion: to.APIVersion,
+			Kind:       to.Kind,
+			Name:       to.Name,
+		}, "")
 		if wanted[id] {
 			out[id] = scaler
 		}
 	})
+
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return nil, nil
 	}
+
 	return out, err
 }

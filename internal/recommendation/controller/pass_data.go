@@ -66,10 +66,19 @@ type passData struct {
 // newPassData returns data that has read nothing yet.
 func (r *RuleReconciler) newPassData(now time.Time, tasks []task) *passData {
 	d := &passData{
-		now: now, historyEnd: now.Truncate(time.Minute), reader: r.Client, live: r.Live, lister: r.Lister,
-		history: r.History, historyTimeout: r.HistoryTimeout, listTimeout: r.ListTimeout, pricer: r.Pricer,
-		plans: map[workload.Ref]resource.Plan{}, reacting: map[workload.Ref]bool{},
+		now:            now,
+		historyEnd:     now.Truncate(time.Minute),
+		reader:         r.Client,
+		live:           r.Live,
+		lister:         r.Lister,
+		history:        r.History,
+		historyTimeout: r.HistoryTimeout,
+		listTimeout:    r.ListTimeout,
+		pricer:         r.Pricer,
+		plans:          map[workload.Ref]resource.Plan{},
+		reacting:       map[workload.Ref]bool{},
 	}
+
 	d.history.Capabilities = d.history.WithCache()
 	d.namespaces = scopeOf(tasks)
 	seen := map[identity]bool{}
@@ -78,6 +87,7 @@ func (r *RuleReconciler) newPassData(now time.Time, tasks []task) *passData {
 		if !uses {
 			continue
 		}
+
 		d.window = max(d.window, reader.usageWindow())
 		if whole, asks := t.recommender.evaluator.(totalsConsumer); asks {
 			d.totals = d.totals || whole.needsTotals()
@@ -85,11 +95,13 @@ func (r *RuleReconciler) newPassData(now time.Time, tasks []task) *passData {
 		if e, sizes := t.recommender.evaluator.(*resourceEvaluator); sizes && r.Reaction && e.reacts(t, r.Namespace) {
 			d.reacting[t.target.Ref] = true
 		}
+
 		if id := identityOf(t.target.Ref, ""); !seen[id] {
 			seen[id] = true
 			d.usageTargets = append(d.usageTargets, t.target)
 		}
 	}
+
 	return d
 }
 
@@ -103,11 +115,14 @@ func scopeOf(tasks []task) []string {
 		if _, whole := t.recommender.evaluator.(*packingEvaluator); whole {
 			return nil // Pods of all namespaces use the capacity of nodes.
 		}
+
 		distinct[t.target.Namespace] = true
 	}
+
 	if distinct[""] || len(distinct) > maxScopes {
 		return nil
 	}
+
 	return slices.Sorted(maps.Keys(distinct))
 }
 
@@ -116,6 +131,7 @@ func (d *passData) scopes() []string {
 	if len(d.namespaces) == 0 {
 		return []string{metav1.NamespaceAll}
 	}
+
 	return d.namespaces
 }
 
@@ -124,19 +140,28 @@ func (d *passData) usage(ctx context.Context) (*profile.Usage, error) {
 	if d.read.usage != nil {
 		return d.read.usage, nil
 	}
+
 	limits, err := d.constraints(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	reading, cancel := context.WithTimeout(ctx, d.historyTimeout)
 	defer cancel()
+
 	usage, err := profile.Collect(reading, d.history, profile.Request{
-		Workloads: d.usageTargets, End: d.historyEnd, Length: d.window, NodeGroups: limits.Nodes.Of, Totals: d.totals,
-		Reaction: len(d.reacting) > 0,
+		Workloads:  d.usageTargets,
+		End:        d.historyEnd,
+		Length:     d.window,
+		NodeGroups: limits.Nodes.Of,
+		Totals:     d.totals,
+		Reaction:   len(d.reacting) > 0,
 	})
+
 	if err != nil {
 		return nil, &sourceError{err}
 	}
+
 	usage.SetConstraints(limits)
 	d.read.usage = usage
 	return usage, nil
@@ -148,12 +173,15 @@ func (d *passData) constraints(ctx context.Context) (workload.Constraints, error
 	if d.read.constraints != nil {
 		return *d.read.constraints, nil
 	}
+
 	listing, cancel := context.WithTimeout(ctx, d.listTimeout)
 	defer cancel()
+
 	limits, err := d.lister.Constraints(listing, d.namespaces)
 	if err != nil {
 		return workload.Constraints{}, fmt.Errorf("reading nodes and autoscalers: %w", err)
 	}
+
 	d.read.constraints = &limits
 	return limits, nil
 }
@@ -171,5 +199,6 @@ func wrapSourceError(err error) error {
 	case errors.Is(err, metrics.ErrUnsupported):
 		return &sourceError{errNoHourlyData}
 	}
+
 	return &sourceError{err}
 }

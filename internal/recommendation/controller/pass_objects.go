@@ -78,8 +78,10 @@ func (d *passData) pods(ctx context.Context) ([]pod, error) {
 	if d.objects.podsRead {
 		return d.objects.pods, nil
 	}
+
 	listing, cancel := context.WithTimeout(ctx, d.listTimeout)
 	defer cancel()
+
 	var out []pod
 	byWorkload := map[workloadKey][]int{}
 	err := d.lister.EachPod(listing, d.namespaces, func(o *corev1.Pod, p workload.Pod, mirror bool) error {
@@ -87,19 +89,32 @@ func (d *passData) pods(ctx context.Context) ([]pod, error) {
 		if err != nil {
 			return err
 		}
+
 		key := workloadKeyOf(p.Owner)
 		byWorkload[key] = append(byWorkload[key], len(out))
 		out = append(out, pod{
-			Pod: p, namespace: o.Namespace, labels: o.Labels, placement: placement, claims: claimsOf(o), gpus: podGPUs(o),
-			onEveryNode: mirror || p.Owner.Kind == "DaemonSet", unmanaged: !mirror && metav1.GetControllerOfNoCopy(o) == nil,
-			status: podStatus{ready: isReady(o), hostNetwork: o.Spec.HostNetwork, guaranteed: o.Status.QOSClass == corev1.PodQOSGuaranteed},
+			Pod:         p,
+			namespace:   o.Namespace,
+			labels:      o.Labels,
+			placement:   placement,
+			claims:      claimsOf(o),
+			gpus:        podGPUs(o),
+			onEveryNode: mirror || p.Owner.Kind == "DaemonSet",
+			unmanaged:   !mirror && metav1.GetControllerOfNoCopy(o) == nil,
+			status:      podStatus{ready: isReady(o), hostNetwork: o.Spec.HostNetwork, guaranteed: o.Status.QOSClass == corev1.PodQOSGuaranteed},
 		})
+
 		return nil
 	})
+
 	if err != nil {
 		return nil, fmt.Errorf("reading pods: %w", err)
 	}
-	d.objects.pods, d.objects.podsRead, d.objects.byWorkload = out, true, byWorkload
+
+	d.objects.pods = out
+	d.objects.podsRead = true
+	d.objects.byWorkload = byWorkload
+
 	return out, nil
 }
 
@@ -114,6 +129,7 @@ func claimsOf(o *corev1.Pod) []string {
 			out = append(out, o.Name+"-"+v.Name)
 		}
 	}
+
 	return out
 }
 
@@ -126,6 +142,7 @@ func podGPUs(o *corev1.Pod) []gpuRequest {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -135,6 +152,7 @@ func (d *passData) podsOfWorkload(ref workload.Ref) []pod {
 	for _, i := range d.objects.byWorkload[workloadKeyOf(ref)] {
 		out = append(out, d.objects.pods[i])
 	}
+
 	return out
 }
 
@@ -143,10 +161,12 @@ func placementOf(o *corev1.Pod) (string, error) {
 	if o.Spec.Affinity != nil {
 		c.NodeAffinity = o.Spec.Affinity.NodeAffinity
 	}
+
 	raw, err := json.Marshal(c)
 	if err != nil {
 		return "", fmt.Errorf("pod %s/%s: %w", o.Namespace, o.Name, err)
 	}
+
 	return string(raw), nil
 }
 
@@ -161,19 +181,30 @@ func (d *passData) allNodes(ctx context.Context) ([]corev1.Node, error) {
 	if d.objects.nodesRead {
 		return d.objects.nodes, nil
 	}
+
 	listing, cancel := context.WithTimeout(ctx, d.listTimeout)
 	defer cancel()
+
 	var out []corev1.Node
 	err := d.lister.EachNode(listing, func(n *corev1.Node) error {
 		one := *n // The object belongs to the cache.
-		one.Annotations, one.ManagedFields, one.Status.Images, one.Status.VolumesAttached = nil, nil, nil, nil
+		one.Annotations = nil
+		one.ManagedFields = nil
+		one.Status.Images = nil
+		one.Status.VolumesAttached = nil
 		out = append(out, one)
+
 		return nil
 	})
+
 	if err != nil {
 		return nil, fmt.Errorf("reading nodes: %w", err)
 	}
-	d.objects.nodes, d.objects.nodesRead, d.objects.allowed = out, true, map[string][]bool{}
+
+	d.objects.nodes = out
+	d.objects.nodesRead = true
+	d.objects.allowed = map[string][]bool{}
+
 	return out, nil
 }
 
@@ -185,18 +216,26 @@ func (d *passData) nodeCapacity() []packing.Node {
 		n := &d.objects.nodes[i]
 		byName[n.Name] = i
 		has := workload.AmountsOf(n.Status.Allocatable)
-		out[i] = packing.Node{Name: n.Name, Allocatable: has, Free: has, FreePods: int(n.Status.Allocatable.Pods().Value())}
+		out[i] = packing.Node{
+			Name:        n.Name,
+			Allocatable: has,
+			Free:        has,
+			FreePods:    int(n.Status.Allocatable.Pods().Value()),
+		}
 	}
+
 	for _, p := range d.objects.pods {
 		i, known := byName[p.Node]
 		if !known {
 			continue
 		}
+
 		out[i].Free = cost.Amounts{
 			CPU: out[i].Free.CPU - p.Requests.CPU, Memory: out[i].Free.Memory - p.Requests.Memory, GPU: out[i].Free.GPU - p.Requests.GPU,
 		}
 		out[i].FreePods--
 	}
+
 	return out
 }
 
@@ -205,17 +244,21 @@ func (d *passData) allowedNodes(p pod) ([]bool, error) {
 	if known, ok := d.objects.allowed[p.placement]; ok {
 		return known, nil
 	}
+
 	var c placementRules
 	if err := json.Unmarshal([]byte(p.placement), &c); err != nil {
 		return nil, fmt.Errorf("pod %s/%s: %w", p.namespace, p.Name, err)
 	}
+
 	like := &corev1.Pod{Spec: corev1.PodSpec{
 		NodeSelector: c.NodeSelector, Tolerations: c.Tolerations, Affinity: &corev1.Affinity{NodeAffinity: c.NodeAffinity},
 	}}
+
 	out := make([]bool, len(d.objects.nodes))
 	for i := range d.objects.nodes {
 		out[i] = workload.NodeRejectReason(&d.objects.nodes[i], like) == ""
 	}
+
 	d.objects.allowed[p.placement] = out
 	return out, nil
 }
@@ -224,11 +267,13 @@ func (d *passData) allowedNodes(p pod) ([]bool, error) {
 func listEach[T client.Object](ctx context.Context, d *passData, empty client.ObjectList, visit func(T)) error {
 	listing, cancel := context.WithTimeout(ctx, d.listTimeout)
 	defer cancel()
+
 	for _, namespace := range d.scopes() {
 		if err := listNamespace(listing, d.live, namespace, empty, visit); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -242,12 +287,15 @@ func listNamespace[T client.Object](ctx context.Context, from client.Reader, nam
 				if object, ok := o.(T); ok {
 					visit(object)
 				}
+
 				return nil
 			})
 		}
+
 		if err != nil {
 			return fmt.Errorf("listing %T: %w", list, err)
 		}
+
 		if opts.Continue = list.GetContinue(); opts.Continue == "" {
 			return nil
 		}
@@ -259,9 +307,17 @@ func (d *passData) hourlyFigures(ctx context.Context, of metrics.HourlyMetric, t
 	if d.history.Hourly == nil {
 		return nil, wrapSourceError(errNoHourlyData)
 	}
+
 	reading, cancel := context.WithTimeout(ctx, d.historyTimeout)
 	defer cancel()
-	out, err := d.history.Hourly.Hourly(reading, metrics.HourlyRequest{Metric: of, Namespaces: namespacesOf(targets), End: d.historyEnd, Hours: hours})
+
+	out, err := d.history.Hourly.Hourly(reading, metrics.HourlyRequest{
+		Metric:     of,
+		Namespaces: namespacesOf(targets),
+		End:        d.historyEnd,
+		Hours:      hours,
+	})
+
 	return out, wrapSourceError(err)
 }
 
@@ -273,6 +329,7 @@ func namespacesOf(targets []workload.Workload) []string {
 			out = append(out, t.Namespace)
 		}
 	}
+
 	slices.Sort(out)
 	return slices.Compact(out)
 }
@@ -285,6 +342,7 @@ func readHours[K comparable](
 	if err != nil {
 		return nil, err
 	}
+
 	out := make(map[K]observation.Hours, len(list))
 	for _, h := range list {
 		k := key(h)
@@ -292,8 +350,10 @@ func readHours[K comparable](
 			known.Max(h.Values)
 			continue
 		}
+
 		out[k] = h.Values
 	}
+
 	return out, nil
 }
 
@@ -311,15 +371,18 @@ func totalsByWorkload(list []metrics.HourlySeries, hours int) map[workloadKey]po
 			of = podTotals{observation.Unknown(hours), observation.Unknown(hours)}
 			out[key] = of
 		}
+
 		for i := range one {
 			one[i] = series.Gap()
 			if i < len(h.Values) && observation.IsKnown(h.Values[i]) {
 				one[i] = 1
 			}
 		}
+
 		of.sum.Add(h.Values)
 		of.pods.Add(one)
 	}
+
 	return out
 }
 
@@ -337,12 +400,15 @@ func (d *passData) readPodFigures(ctx context.Context, targets []workload.Worklo
 		if f.limit <= 0 {
 			continue
 		}
+
 		list, err := d.hourlyFigures(ctx, f.of, targets, hours)
 		if err != nil {
 			return err
 		}
+
 		*f.into = totalsByWorkload(list, hours)
 	}
+
 	return nil
 }
 
@@ -352,5 +418,6 @@ func (p podTotals) mean() observation.Hours {
 	for i := range out {
 		out[i] = p.sum[i] / p.pods[i] // A gap stays one.
 	}
+
 	return out
 }

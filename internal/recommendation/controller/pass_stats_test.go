@@ -41,19 +41,23 @@ func TestYoungTargets(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			if r := f.reconcile(); r.RequeueAfter != 3*time.Minute {
 				t.Errorf("back in %s", r.RequeueAfter)
 			}
+
 			reason, message := f.ready()
 			if reason != reasonTargetsYoung || !strings.HasPrefix(message, "1 target was evaluated. 2 are younger than creation-cooldown (3m0s)") {
 				t.Errorf("%s: %s", reason, message)
 			}
+
 			last := f.clock.Now()
 
 			f.clock.SetTime(last.Add(3 * time.Minute))
 			if err := f.Client.Create(t.Context(), aged(f, "later", time.Minute)); err != nil {
 				t.Fatal(err)
 			}
+
 			want := 57 * time.Minute
 			if interval == "" {
 				want = 0
@@ -64,15 +68,18 @@ func TestYoungTargets(t *testing.T) {
 			if reason, message := f.ready(); reason != reasonRoundCompleted || !strings.HasPrefix(message, "3 targets") {
 				t.Errorf("%s: %s", reason, message)
 			}
+
 			all := f.all()
 			if len(all) != 3 {
 				t.Errorf("%d recommendations, want those of web, new and newer", len(all))
 			}
+
 			for name, r := range all {
 				if got := r.Annotations[analysisv1alpha1.AnnotationRunNumber]; got != "1" {
 					t.Errorf("%s has run number %s", name, got)
 				}
 			}
+
 			asked := len(f.source.asked)
 			if r := f.reconcile(); r.RequeueAfter != want || len(f.source.asked) != asked {
 				t.Errorf("once more: the next round in %s, %d questions more", r.RequeueAfter, len(f.source.asked)-asked)
@@ -87,14 +94,18 @@ func TestYoungTargetsOutliveAnOutage(t *testing.T) {
 	if err := f.Client.Create(t.Context(), aged(f, "web", time.Minute)); err != nil {
 		t.Fatal(err)
 	}
+
 	f.reconcile()
 	f.clock.SetTime(f.clock.Now().Add(2 * time.Minute))
+
 	f.source.fail = func(context.Context) error { return errors.New("down") }
 	if r := f.reconcile(); r.RequeueAfter != firstRetry {
 		t.Errorf("after a failure back in %s", r.RequeueAfter)
 	}
+
 	f.source.fail = nil
 	f.reconcile()
+
 	if reason, message := f.ready(); reason != reasonRoundCompleted || len(f.all()) != 1 {
 		t.Errorf("%s: %s, %d recommendations", reason, message, len(f.all()))
 	}
@@ -112,11 +123,14 @@ recommenders:
   - kind: StatefulSet
     apiVersion: apps/v1
 `))
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f.Settings = func() Settings { return settings }
 	f.reconcile()
+
 	if reason, message := f.ready(); reason != reasonRoundCompleted || !strings.HasPrefix(message, "0 targets were evaluated. 1 is left out") {
 		t.Errorf("%s: %s", reason, message)
 	}
@@ -128,25 +142,31 @@ func TestChangedSpecOutlivesAnOutage(t *testing.T) {
 		t.Run("interval "+interval, func(t *testing.T) {
 			f := newFixture(t, testRule(interval), deployment("web"))
 			f.reconcile()
+
 			r := &analysisv1alpha1.RecommendationRule{}
 			if err := f.Client.Get(t.Context(), client.ObjectKey{Name: "rule"}, r); err != nil {
 				t.Fatal(err)
 			}
+
 			r.Generation++
 			if err := f.Client.Update(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
+
 			f.source.fail = func(context.Context) error { return errors.New("down") }
 			for range 2 {
 				if got := f.reconcile(); got.RequeueAfter <= 0 || got.RequeueAfter > 2*firstRetry {
 					t.Errorf("while the source is down: back in %s", got.RequeueAfter)
 				}
 			}
+
 			if reason, _ := f.ready(); reason != reasonSourceFailed {
 				t.Errorf("reason %s", reason)
 			}
+
 			f.source.fail = nil
 			f.reconcile()
+
 			if reason, _ := f.ready(); reason != reasonRoundCompleted {
 				t.Errorf("after the outage: %s", reason)
 			}

@@ -41,6 +41,7 @@ func (d *passData) readTemplates(ctx context.Context) error {
 	if d.objects.templates.read {
 		return nil
 	}
+
 	t := templates{byNamespace: map[string][]template{}, read: true}
 	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}, &appsv1.DaemonSetList{}, &batchv1.CronJobList{}} {
 		for _, namespace := range d.scopes() {
@@ -51,11 +52,13 @@ func (d *passData) readTemplates(ctx context.Context) error {
 					return nil
 				})
 			}
+
 			if err != nil {
 				return fmt.Errorf("listing %T: %w", list, err)
 			}
 		}
 	}
+
 	d.objects.templates = t
 	return nil
 }
@@ -80,6 +83,7 @@ func (t templates) add(namespace, name string, of *corev1.PodTemplateSpec) *temp
 			one.claims = append(one.claims, c.ClaimName)
 		}
 	}
+
 	t.byNamespace[namespace] = append(t.byNamespace[namespace], one)
 	return &t.byNamespace[namespace][len(t.byNamespace[namespace])-1]
 }
@@ -95,6 +99,7 @@ func (t templates) addStatefulSet(s *appsv1.StatefulSet) {
 	if s.Spec.Ordinals != nil && one.ordinalEnd > 0 {
 		one.ordinalEnd += int(s.Spec.Ordinals.Start)
 	}
+
 	for i := range s.Spec.VolumeClaimTemplates {
 		one.claimPrefixes = append(one.claimPrefixes, s.Spec.VolumeClaimTemplates[i].Name+"-"+s.Name+"-")
 	}
@@ -108,6 +113,7 @@ func (t templates) claimUsers(c claim) []string {
 			out = append(out, one.workload)
 		}
 	}
+
 	return out
 }
 
@@ -115,15 +121,18 @@ func (t template) usesClaim(claim string) bool {
 	if slices.Contains(t.claims, claim) {
 		return true
 	}
+
 	for _, prefix := range t.claimPrefixes {
 		rest, found := strings.CutPrefix(claim, prefix)
 		if !found {
 			continue
 		}
+
 		if n, err := strconv.Atoi(rest); err == nil && n >= 0 && (t.ordinalEnd == 0 || n < t.ordinalEnd) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -135,5 +144,6 @@ func (t templates) selectedBy(namespace string, selector labels.Selector) []stri
 			out = append(out, one.workload)
 		}
 	}
+
 	return out
 }

@@ -31,6 +31,7 @@ func spread(namespaces, each int) []client.Object {
 			out = append(out, d)
 		}
 	}
+
 	return out
 }
 
@@ -44,13 +45,16 @@ func TestPasses(t *testing.T) {
 		n := f.objects()
 		sizes = append(sizes, n-last)
 		last = n
+
 		if r.RequeueAfter > time.Second {
 			break
 		}
+
 		if reason, _ := f.ready(); reason != "" {
 			t.Errorf("told in the middle of a round: %s", reason)
 		}
 	}
+
 	if fmt.Sprint(sizes) != "[8 8 4]" {
 		t.Errorf("passes took on %v targets", sizes)
 	}
@@ -60,11 +64,13 @@ func TestPasses(t *testing.T) {
 	if reason, message := f.ready(); reason != reasonRoundCompleted || !strings.HasPrefix(message, "20 targets") {
 		t.Errorf("%s: %s", reason, message)
 	}
+
 	for _, req := range f.source.asked {
 		if len(req.Namespaces) > 2 {
 			t.Errorf("a pass read %v", req.Namespaces)
 		}
 	}
+
 	// One namespace that is larger than a pass is one pass.
 	pass, left := splitPass([]task{{id: identity{namespace: "b"}}, {id: identity{namespace: "a"}}, {id: identity{namespace: "a"}}}, 1)
 	if len(pass) != 2 || len(left) != 1 || pass[0].id.namespace != "a" {
@@ -75,10 +81,12 @@ func TestPasses(t *testing.T) {
 // objects counts the recommendations of all namespaces.
 func (f *fixture) objects() int {
 	f.t.Helper()
+
 	var list analysisv1alpha1.RecommendationList
 	if err := f.Client.List(f.t.Context(), &list); err != nil {
 		f.t.Fatal(err)
 	}
+
 	return len(list.Items)
 }
 
@@ -87,13 +95,16 @@ func TestPassFails(t *testing.T) {
 	f := newFixture(t, append(spread(4, 2), testRule("24h"))...)
 	f.PassSize = 4
 	f.reconcile()
+
 	f.source.fail = func(context.Context) error { return errors.New("down") }
 	if r := f.reconcile(); r.RequeueAfter != firstRetry || f.objects() != 4 {
 		t.Errorf("%v, %d objects", r, f.objects())
 	}
+
 	f.source.fail = nil
 	asked := len(f.source.asked)
 	f.settle()
+
 	if reason, _ := f.ready(); reason != reasonRoundCompleted || f.objects() != 8 || len(f.source.asked) != asked+2 {
 		t.Errorf("%s, %d objects, %d questions more", reason, f.objects(), len(f.source.asked)-asked)
 	}
@@ -105,19 +116,23 @@ func TestSpecChangedBetweenPasses(t *testing.T) {
 	f.PassSize = 2
 	f.reconcile()
 	r := f.rule()
+
 	r.Generation++
 	r.Spec.RunInterval = "12h"
 	if err := f.Client.Update(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
+
 	f.settle()
 	var list analysisv1alpha1.RecommendationList
 	if err := f.Client.List(t.Context(), &list); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(list.Items) != 4 {
 		t.Fatalf("%d recommendations", len(list.Items))
 	}
+
 	if n := len(f.source.asked); n != 6 {
 		t.Errorf("%d questions, want 6: the first pass, and both passes of the new spec", n)
 	}
@@ -132,6 +147,7 @@ func TestAskedForOnes(t *testing.T) {
 			t.Errorf("%q: %t", text, got)
 		}
 	}
+
 	if evaluationRequested(&analysisv1alpha1.Recommendation{}) {
 		t.Error("gocrane's objects ask for nothing")
 	}
@@ -141,21 +157,27 @@ func TestAskedForOnes(t *testing.T) {
 func TestMissedWish(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	f.reconcile()
+
 	web := f.all()["web"]
 	web.Annotations[analysisv1alpha1.AnnotationRunNumber] = "0"
 	if err := f.Client.Update(t.Context(), &web); err != nil {
 		t.Fatal(err)
 	}
+
 	f.progress = progressStore{} // Another process.
 	asked := len(f.source.asked)
 	f.clock.SetTime(f.clock.Now().Add(time.Hour))
+
 	if r := f.reconcile(); r.RequeueAfter != 23*time.Hour || len(f.source.asked) != asked+2 {
 		t.Errorf("%v after %d questions", r, len(f.source.asked)-asked)
 	}
 	if got := f.all()["web"].Annotations[analysisv1alpha1.AnnotationRunNumber]; got != "1" {
 		t.Errorf("run number %q", got)
 	}
-	if f.reconcile(); len(f.source.asked) != asked+2 {
+
+	f.reconcile()
+
+	if len(f.source.asked) != asked+2 {
 		t.Error("it was evaluated again and again")
 	}
 }
@@ -169,6 +191,7 @@ func (c clearing) decide(*passData, workload.Workload) (decision, error) {
 	if *c.clear {
 		return decision{plan: recommend.Plan{State: recommend.Clear, Description: "It is used again."}}, nil
 	}
+
 	return decision{plan: recommend.Plan{State: recommend.Ready, Action: recommend.Delete, Reason: "Unused", Description: "Nobody uses it."}}, nil
 }
 
@@ -178,26 +201,33 @@ func TestClear(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	p := pass{rule: f.rule(), now: f.clock.Now(), number: 1}
 	one := &configuredRecommender{recommender: recommender{name: "Unused", supports: supportsWorkloads}, evaluator: clearing{&isClear}}
+
 	write := func() map[string]analysisv1alpha1.Recommendation {
 		t.Helper()
+
 		target := workload.Workload{Ref: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}
 		next := task{id: identityOf(target.Ref, "Unused"), recommender: one, target: target}
 		if old, there := f.all()["web"]; there {
 			next.existing = &old
 		}
+
 		proposed := next.propose(nil, nil)
 		if err := f.write(t.Context(), p, &proposed); err != nil {
 			t.Fatal(err)
 		}
+
 		return f.all()
 	}
+
 	if all := write(); len(all) != 0 {
 		t.Errorf("a recommendation of nothing: %v", all)
 	}
+
 	isClear = false
 	if all := write(); all["web"].Status.Action != analysisv1alpha1.ActionDelete || all["web"].Status.RecommendedValue != "" {
 		t.Errorf("%+v", all)
 	}
+
 	isClear = true
 	if all := write(); len(all) != 0 || f.countEvents(reasonCleared) != 1 {
 		t.Errorf("it outlives its reason: %v", all)
@@ -212,6 +242,7 @@ func TestClusterScopedTargets(t *testing.T) {
 	if err := f.Client.Create(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
+
 	rule := testRule("24h")
 	rule.Spec.ResourceSelectors[0].Kind = "Node"
 	for any, want := range map[bool]int{true: 1, false: 0} {
@@ -223,10 +254,12 @@ func TestClusterScopedTargets(t *testing.T) {
 				n++
 			}
 		}
+
 		if err != nil || len(s.failures) > 0 || n != want {
 			t.Errorf("any %t: %d targets, %v %v", any, n, err, s.failures)
 		}
 	}
+
 	if supportsWorkloads(workload.Ref{APIVersion: "v1", Kind: "Node"}) || !supportsWorkloads(workload.Ref{APIVersion: "x.io/v1", Kind: "Node"}) ||
 		supportsScalable(workload.Ref{APIVersion: "apps/v1", Kind: "DaemonSet"}) || !supportsScalable(workload.Ref{APIVersion: "apps/v1", Kind: "StatefulSet"}) {
 		t.Error("kinds are taken for what they are not")
@@ -239,22 +272,29 @@ func TestTwentyThousandPods(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it makes 20,000 objects")
 	}
+
 	yes := true
 	objects := []client.Object{testRule("24h")}
 	for i := range 20_000 {
 		pod := &corev1.Pod{}
-		pod.Namespace, pod.Name, pod.UID = "shop", fmt.Sprintf("pod-%05d", i), "u"
+		pod.Namespace = "shop"
+
+		pod.Name = fmt.Sprintf("pod-%05d", i)
+		pod.UID = "u"
 		if i%1000 != 0 {
 			pod.OwnerReferences = append(pod.OwnerReferences, metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", UID: "u", Controller: &yes})
 		}
+
 		objects = append(objects, pod)
 	}
+
 	f := newFixture(t, objects...)
 	r := f.rule()
 	r.Spec.ResourceSelectors[0].Kind = "Pod"
 	if err := f.Client.Update(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
+
 	f.settle()
 	if reason, message := f.ready(); reason != reasonRoundCompleted || !strings.HasPrefix(message, "20 targets") {
 		t.Errorf("%s: %s", reason, message)
@@ -269,14 +309,17 @@ func TestUnreadableKeepsValue(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	f.reconcile()
 	before := f.all()["web"].Status.RecommendedValue
+
 	one, err := BuiltinSettings().configure(analysisv1alpha1.Recommender{Name: "Resource"})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	old := f.all()["web"]
 	target := workload.Workload{Ref: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}
 	next := task{id: identityOf(target.Ref, "Resource"), recommender: &one, target: target, existing: &old}
 	unreadable := map[identity]error{identityOf(target.Ref, ""): errors.New("no scale subresource")}
+
 	p := next.propose(nil, selection{unreadable: unreadable}.errorOf(next))
 	if p.err == nil || p.content.RecommendedValue != before || !strings.Contains(p.content.Description, "The last recommendation is kept") {
 		t.Errorf("%+v", p)
@@ -292,36 +335,46 @@ func TestBrokenTarget(t *testing.T) {
 			fleet := &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u"}}
 			f := newFixture(t, testRule("24h"), fleet, deployment("api"))
 			f.Lister.Scales = nil // The fake API serves no scale here.
+
 			r := f.rule()
 			r.Spec.ResourceSelectors = append(r.Spec.ResourceSelectors, analysisv1alpha1.ResourceSelector{Kind: "ReplicationController"})
 			if err := f.Client.Update(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
+
 			var waits []time.Duration
 			for range 2 * maxTries {
 				if heals && len(waits) == 2 {
 					if err := f.Client.Get(t.Context(), client.ObjectKeyFromObject(fleet), fleet); err != nil {
 						t.Fatal(err)
 					}
+
 					fleet.Spec.Template = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}
 					if err := f.Client.Update(t.Context(), fleet); err != nil {
 						t.Fatal(err)
 					}
 				}
+
 				result := f.reconcile()
 				waits = append(waits, result.RequeueAfter)
+
 				if result.RequeueAfter == 24*time.Hour {
 					break
 				}
+
 				if got := f.all()["web"]; !meta.IsStatusConditionTrue(got.Status.Conditions, conditionFailed) || !strings.Contains(got.Status.Description, "no pod template") {
 					t.Errorf("%+v", got.Status)
 				}
 				f.clock.SetTime(f.clock.Now().Add(result.RequeueAfter))
 			}
-			want, reason := "[5s 10s 20s 40s 24h0m0s]", reasonTargetsFailed
+
+			want := "[5s 10s 20s 40s 24h0m0s]"
+			reason := reasonTargetsFailed
 			if heals {
-				want, reason = "[5s 10s 24h0m0s]", reasonRoundCompleted
+				want = "[5s 10s 24h0m0s]"
+				reason = reasonRoundCompleted
 			}
+
 			if got, message := f.ready(); fmt.Sprint(waits) != want || got != reason {
 				t.Errorf("waits %v, want %s; %s: %s", waits, want, got, message)
 			}
@@ -336,12 +389,15 @@ func TestFailureForgotten(t *testing.T) {
 		if r, ok := o.(*analysisv1alpha1.Recommendation); ok && r.Spec.TargetRef.Name == "doomed" {
 			return errors.New("denied")
 		}
+
 		return nil
 	}
+
 	f.reconcile()
 	if err := f.Client.Delete(t.Context(), deployment("doomed")); err != nil {
 		t.Fatal(err)
 	}
+
 	f.clock.SetTime(f.clock.Now().Add(firstRetry))
 	if r := f.reconcile(); r.RequeueAfter != 24*time.Hour {
 		t.Errorf("back in %s", r.RequeueAfter)

@@ -24,6 +24,7 @@ func isPassing(err error) bool {
 			return code >= http.StatusInternalServerError
 		}
 	}
+
 	var broken net.Error
 	var group *discovery.ErrGroupDiscoveryFailed
 	return errors.As(err, &broken) || errors.As(err, &group) || errors.Is(err, context.DeadlineExceeded)

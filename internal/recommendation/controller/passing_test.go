@@ -31,12 +31,14 @@ func (k *failingKinds) Resolve(apiVersion, kind string) ([]schema.GroupVersionKi
 	if kind == "StatefulSet" && k.err != nil {
 		return nil, k.err
 	}
+
 	return k.DiscoveryKinds.Resolve(apiVersion, kind)
 }
 
 // newFixtureWithFailingKind returns a fixture with a Deployment and a StatefulSet, which the rule selects by two selectors.
 func newFixtureWithFailingKind(t *testing.T, interval string, err error) (*fixture, *failingKinds) {
 	t.Helper()
+
 	rule := testRule(interval)
 	rule.Spec.ResourceSelectors = append(rule.Spec.ResourceSelectors, analysisv1alpha1.ResourceSelector{Kind: "StatefulSet"})
 	web := deployment("web")
@@ -45,6 +47,7 @@ func newFixtureWithFailingKind(t *testing.T, interval string, err error) (*fixtu
 	})
 	kinds := &failingKinds{DiscoveryKinds{Mapper: meta.NewDefaultRESTMapper(nil)}, err}
 	f.Kinds = kinds
+
 	return f, kinds
 }
 
@@ -56,15 +59,19 @@ func TestSelectorFailsForAWhile(t *testing.T) {
 		if r := f.reconcile(); r.RequeueAfter != wait {
 			t.Errorf("retried in %s, want %s", r.RequeueAfter, wait)
 		}
+
 		reason, message := f.ready()
 		if reason != reasonReadFailed || !strings.Contains(message, "spec.resourceSelectors[1]: the API server is overloaded") {
 			t.Errorf("%s: %s", reason, message)
 		}
+
 		f.clock.SetTime(f.clock.Now().Add(wait))
 	}
+
 	if all := f.all(); len(all) != 1 || all["web"].Name == "" || len(f.source.asked) != 2 {
 		t.Errorf("%d questions for %v, want 2 for web alone", len(f.source.asked), all)
 	}
+
 	kinds.err = nil
 	if r := f.reconcile(); r.RequeueAfter != 24*time.Hour {
 		t.Errorf("the next round in %s", r.RequeueAfter)
@@ -72,6 +79,7 @@ func TestSelectorFailsForAWhile(t *testing.T) {
 	if reason, _ := f.ready(); reason != reasonRoundCompleted || f.rule().Status.RunNumber != 1 || len(f.all()) != 2 {
 		t.Errorf("%s, round %d with %d recommendations", reason, f.rule().Status.RunNumber, len(f.all()))
 	}
+
 	for _, asked := range f.source.asked[2:] {
 		if fmt.Sprint(asked.Namespaces) != "[bank]" {
 			t.Errorf("the source was asked about %v again", asked.Namespaces)
@@ -96,6 +104,7 @@ func TestSelectorNeverResolves(t *testing.T) {
 			f.clock.SetTime(f.clock.Now().Add(f.reconcile().RequeueAfter))
 			reason, _ = f.ready()
 		}
+
 		if passes != c.passes || f.rule().Status.RunNumber != 1 || len(f.all()) != 1 {
 			t.Errorf("%s: round %d ended after %d passes, want %d; %d recommendations", name, f.rule().Status.RunNumber, passes, c.passes, len(f.all()))
 		}

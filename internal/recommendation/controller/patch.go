@@ -33,28 +33,37 @@ func changesOf(w workload.Workload, plan resource.Plan) (current, recommended []
 		if r.CPU.Status != rightsize.Ready && r.Memory.Status != rightsize.Ready {
 			continue
 		}
+
 		c, _ := w.Container(r.Container)
 		before := containerChange{container: r.Container, role: c.Role, requests: requestsOf(r.Current)}
 		after := containerChange{container: r.Container, role: c.Role, requests: requestsOf(r.Target)}
 		if r.CPU.Status == rightsize.Ready {
 			setLimit(&before, &after, corev1.ResourceCPU, formatOptional(r.Current.CPULimit, rightsize.FormatCPU), formatOptional(r.Target.CPULimit, rightsize.FormatCPU))
 		}
+
 		if r.Memory.Status == rightsize.Ready {
 			setLimit(&before, &after, corev1.ResourceMemory,
 				formatOptional(r.Current.MemoryLimit, rightsize.FormatMemory), formatOptional(r.Target.MemoryLimit, rightsize.FormatMemory))
 		}
-		current, recommended = append(current, before), append(recommended, after)
+
+		current = append(current, before)
+		recommended = append(recommended, after)
 	}
+
 	return current, recommended
 }
 
 // changeOf returns the containers before and after a change of a limit and, with it, of the request.
 func changeOf(container string, role workload.Role, name corev1.ResourceName, from, to string, withRequest bool) (before, after containerChange) {
-	before, after = containerChange{container: container, role: role}, containerChange{container: container, role: role}
+	before = containerChange{container: container, role: role}
+	after = containerChange{container: container, role: role}
 	setLimit(&before, &after, name, &from, &to)
+
 	if withRequest {
-		before.requests, after.requests = analysisv1alpha1.ResourceValues{name: from}, analysisv1alpha1.ResourceValues{name: to}
+		before.requests = analysisv1alpha1.ResourceValues{name: from}
+		after.requests = analysisv1alpha1.ResourceValues{name: to}
 	}
+
 	return before, after
 }
 
@@ -63,10 +72,12 @@ func (d decision) withPatch(kind string, current, recommended []containerChange)
 	if len(recommended) == 0 {
 		return d, nil
 	}
+
 	var err error
 	if d.current, err = encodePatch(kind, current); err != nil {
 		return d, err
 	}
+
 	d.recommended, err = encodePatch(kind, recommended)
 	return d, err
 }
@@ -76,6 +87,7 @@ func setLimit(before, after *containerChange, name corev1.ResourceName, from, to
 	if from == nil && to == nil || from != nil && to != nil && *from == *to {
 		return
 	}
+
 	for _, side := range []struct {
 		c     *containerChange
 		value *string
@@ -95,6 +107,7 @@ func requestsOf(r rightsize.Resources) analysisv1alpha1.ResourceValues {
 	if text := formatOptional(r.MemoryRequest, rightsize.FormatMemory); text != nil {
 		out[corev1.ResourceMemory] = *text
 	}
+
 	return out
 }
 
@@ -102,6 +115,7 @@ func formatOptional[T any](v *T, format func(T) string) *string {
 	if v == nil {
 		return nil
 	}
+
 	text := format(*v)
 	return &text
 }
@@ -135,6 +149,7 @@ func encodePatch(kind string, all []containerChange) (string, error) {
 			spec.InitContainers = append(spec.InitContainers, c)
 		}
 	}
+
 	type object map[string]any
 	var patch object
 	switch kind {
@@ -145,10 +160,12 @@ func encodePatch(kind string, all []containerChange) (string, error) {
 	default:
 		patch = object{"spec": object{"template": object{"spec": spec}}}
 	}
+
 	raw, err := json.Marshal(patch)
 	if err != nil {
 		return "", fmt.Errorf("encoding the patch: %w", err)
 	}
+
 	return string(raw), nil
 }
 
@@ -161,10 +178,12 @@ func encodeValue(all []containerChange) (string, error) {
 		proposed.ResourceRequest.Containers = append(proposed.ResourceRequest.Containers,
 			analysisv1alpha1.ContainerRecommendation{ContainerName: r.container, Target: r.requests})
 	}
+
 	raw, err := yaml.Marshal(proposed)
 	if err != nil {
 		return "", fmt.Errorf("encoding the recommended value: %w", err)
 	}
+
 	return string(raw), nil
 }
 
@@ -180,13 +199,16 @@ func parseValue(text string) (parsedValue, error) {
 	if err := yaml.Unmarshal([]byte(text), &proposed); err != nil {
 		return parsedValue{}, fmt.Errorf("recommendedValue: %w", err)
 	}
+
 	var out parsedValue
 	if proposed.ReplicasRecommendation != nil {
 		out.replicas = proposed.ReplicasRecommendation.Replicas
 	}
+
 	if proposed.ResourceRequest == nil {
 		return out, nil
 	}
+
 	out.containers = map[string]corev1.ResourceList{}
 	for _, c := range proposed.ResourceRequest.Containers {
 		list := corev1.ResourceList{}
@@ -195,9 +217,12 @@ func parseValue(text string) (parsedValue, error) {
 			if err != nil {
 				return parsedValue{}, fmt.Errorf("recommendedValue: container %s: %s %q: %w", c.ContainerName, name, text, err)
 			}
+
 			list[name] = q
 		}
+
 		out.containers[c.ContainerName] = list
 	}
+
 	return out, nil
 }

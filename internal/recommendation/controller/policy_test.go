@@ -21,11 +21,13 @@ rules:
 - match: {kinds: [CronJob]}
   policy: batch
 `
+
 	job := workload.Workload{Ref: workload.Ref{Namespace: "shop", Kind: "CronJob", Name: "etl"}}
 	web := workload.Workload{
 		Ref:         workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "web"},
 		Annotations: map[string]string{rightsize.ClassAnnotation: "latency-sensitive"},
 	}
+
 	plain := workload.Workload{Ref: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "plain"}}
 	for name, c := range map[string]struct {
 		config          map[string]string
@@ -43,6 +45,7 @@ rules:
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
+
 		for _, w := range []struct {
 			of   workload.Workload
 			want string
@@ -52,6 +55,7 @@ rules:
 			}
 		}
 	}
+
 	for config, says := range map[string]string{
 		"name: a\nrules: [{match: {}, policy: batch}]": "rules[0].match",
 		"name: a\ncpu: {margn: 1}":                     "cpu.margn",
@@ -63,6 +67,7 @@ rules:
 			t.Errorf("%q: %v, want it to say %s", config, err, says)
 		}
 	}
+
 	mixed := map[string]string{"policy": own, "cpu-request-percentile": "0.9"}
 	if _, err := resourceRun(BuiltinSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: mixed}); err == nil {
 		t.Error("a policy beside gocrane's settings")
@@ -81,6 +86,7 @@ func resourceRun(s Settings, r analysisv1alpha1.Recommender) (resourceSettings, 
 	if job, ok := one.evaluator.(*resourceEvaluator); ok {
 		out.policies = job.policies
 	}
+
 	return out, err
 }
 
@@ -91,8 +97,10 @@ func TestTargetOfCalibratedPolicy(t *testing.T) {
 		if err != nil {
 			return rightsize.Policy{}, err
 		}
+
 		return evaluator.policies.Default, nil
 	}
+
 	for target, want := range map[string]float64{"": 0.005, "0.01": 0.01, "0.0025": 0.0025} {
 		config := map[string]string{"policy": "calibrated"}
 		if target != "" {
@@ -102,6 +110,7 @@ func TestTargetOfCalibratedPolicy(t *testing.T) {
 			t.Errorf("target %q: %v, %v", target, p.CPU.Target, err)
 		}
 	}
+
 	for _, config := range []map[string]string{
 		{"policy": "calibrated", "target": "0.001"},
 		{"policy": "calibrated", "target": "NaN"},

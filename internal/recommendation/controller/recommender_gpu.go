@@ -30,6 +30,7 @@ func (e *gpuEvaluator) gather(ctx context.Context, d *passData, targets []worklo
 	if _, err := d.pods(ctx); err != nil {
 		return err
 	}
+
 	for _, f := range []struct {
 		of  metrics.HourlyMetric
 		set func(*gpu.Device, observation.Hours)
@@ -41,10 +42,12 @@ func (e *gpuEvaluator) gather(ctx context.Context, d *passData, targets []worklo
 		if err != nil {
 			return err
 		}
+
 		for _, h := range list {
 			f.set(e.device(h), h.Values)
 		}
 	}
+
 	return nil
 }
 
@@ -53,6 +56,7 @@ func (e *gpuEvaluator) device(h metrics.HourlySeries) *gpu.Device {
 	if e.devices[key] == nil {
 		e.devices[key] = map[string]map[string]*gpu.Device{}
 	}
+
 	pods := e.devices[key]
 	if pods[h.Key.Pod] == nil {
 		pods[h.Key.Pod] = map[string]*gpu.Device{}
@@ -60,6 +64,7 @@ func (e *gpuEvaluator) device(h metrics.HourlySeries) *gpu.Device {
 	if pods[h.Key.Pod][h.Device] == nil {
 		pods[h.Key.Pod][h.Device] = &gpu.Device{}
 	}
+
 	return pods[h.Key.Pod][h.Device]
 }
 
@@ -71,6 +76,7 @@ func (e *gpuEvaluator) decide(d *passData, target workload.Workload) (decision, 
 		if !exists {
 			continue // It was injected into the pods, so the pod template cannot change it.
 		}
+
 		roles[ask.container] = spec.Role
 		c := gpu.Container{Name: ask.container, Resource: string(ask.resource), Requested: ask.count}
 		for _, devices := range e.devices[containerKey{workloadKeyOf(target.Ref), ask.container}] {
@@ -80,20 +86,25 @@ func (e *gpuEvaluator) decide(d *passData, target workload.Workload) (decision, 
 			}
 			c.Pods = append(c.Pods, all)
 		}
+
 		in.Containers = append(in.Containers, c)
 	}
+
 	plan := gpu.Decide(in, e.settings)
 	out := decision{plan: plan.Plan}
 	if plan.State != recommend.Ready {
 		return out, nil
 	}
+
 	out.notApplicable = proposalOnly("usage does not show whether a program works with fewer GPUs")
 	var current, recommended []containerChange
 	for _, r := range plan.Requests {
 		// Kubernetes requires the same request and limit of devices.
 		before, after := changeOf(r.Container, roles[r.Container], corev1.ResourceName(r.Resource), strconv.FormatInt(r.From, 10), strconv.FormatInt(r.To, 10), true)
-		current, recommended = append(current, before), append(recommended, after)
+		current = append(current, before)
+		recommended = append(recommended, after)
 	}
+
 	return out.withPatch(target.Kind, current, recommended)
 }
 
@@ -107,9 +118,11 @@ func gpuRequestsOf(pods []pod) []gpuRequest {
 			}
 		}
 	}
+
 	out := make([]gpuRequest, 0, len(most))
 	for _, name := range slices.Sorted(maps.Keys(most)) {
 		out = append(out, most[name])
 	}
+
 	return out
 }

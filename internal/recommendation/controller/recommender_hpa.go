@@ -41,6 +41,7 @@ func (e *hpaEvaluator) gather(ctx context.Context, d *passData, targets []worklo
 	if _, err := d.usage(ctx); err != nil {
 		return err
 	}
+
 	var err error
 	e.existing, err = d.effectiveHPAs(ctx, targets)
 	return err
@@ -52,26 +53,32 @@ func (e *hpaEvaluator) decide(d *passData, target workload.Workload) (decision, 
 	if exists {
 		in.Existing = boundsOf(existing.Spec)
 	}
+
 	foreign := firstForeignAutoscaler(d.read.constraints.Autoscalers(target.Ref))
 	if plan, decided := d.plans[target.Ref]; decided && plan.State == recommend.Ready && foreign == "" {
 		if cpu := requestAfter(plan); cpu > 0 && cpu != in.Replicas.CPURequest {
-			in.Replicas.CPURequest, in.RequestChanges = cpu, true
+			in.Replicas.CPURequest = cpu
+			in.RequestChanges = true
 		}
 	}
+
 	plan := hpa.Decide(in, e.settings)
 	out := decision{plan: plan.Plan}
 	if plan.State != recommend.Ready || plan.Bounds == (hpa.Bounds{}) {
 		return out, nil
 	}
+
 	if foreign != "" {
 		out.notApplicable = notApplicable(reasonAutoscalerNotOwned, fmt.Sprintf("HorizontalPodAutoscaler %s scales the workload and is not Crane's: two of them would work against each other.", foreign))
 	}
+
 	var err error
 	if exists {
 		err = e.patch(&out, existing, plan)
 	} else {
 		err = e.create(&out, target, plan, d.read.constraints.Autoscalers(target.Ref))
 	}
+
 	return out, err
 }
 
@@ -81,10 +88,12 @@ func encodeEffectiveHPA(plan hpa.Plan, metrics []autoscalingv2.MetricSpec) (stri
 	if plan.Forecast {
 		proposed.Prediction = defaultPrediction()
 	}
+
 	raw, err := yaml.Marshal(analysisv1alpha1.ProposedRecommendation{EffectiveHPA: &proposed})
 	if err != nil {
 		return "", fmt.Errorf("encoding the recommended value: %w", err)
 	}
+
 	return string(raw), nil
 }
 
@@ -96,9 +105,11 @@ func (e *hpaEvaluator) podCPU(d *passData, target workload.Workload) float64 {
 			sum += d.read.usage.CPUQuantile(target.Ref, c.Name, d.historyEnd, e.settings.Replicas.Window, 0.99)
 		}
 	}
+
 	if sum == 0 {
 		return math.NaN()
 	}
+
 	return sum
 }
 
@@ -114,6 +125,7 @@ func requestAfter(plan resource.Plan) series.MilliCPU {
 			sum += *r.Current.CPURequest
 		}
 	}
+
 	return sum
 }
 
@@ -123,6 +135,7 @@ func firstForeignAutoscaler(all []workload.Autoscaler) string {
 			return a.Name
 		}
 	}
+
 	return ""
 }
 
@@ -132,11 +145,13 @@ func boundsOf(spec autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec) *hp
 	if spec.MinReplicas != nil {
 		out.Min = *spec.MinReplicas
 	}
+
 	for _, m := range spec.Metrics {
 		if isCPUMetric(m) && m.Resource.Target.AverageUtilization != nil {
 			out.Target = *m.Resource.Target.AverageUtilization
 		}
 	}
+
 	return &out
 }
 
@@ -152,9 +167,11 @@ func (e *hpaEvaluator) metricsOf(target int32, others []autoscalingv2.MetricSpec
 			Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &target,
 		}},
 	}}
+
 	if !e.settings.KeepMetrics {
 		return out
 	}
+
 	return append(out, slices.DeleteFunc(slices.Clone(others), isCPUMetric)...)
 }
 
@@ -164,15 +181,19 @@ func (e *hpaEvaluator) create(out *decision, target workload.Workload, plan hpa.
 	for _, a := range there {
 		others = append(others, a.Metrics...)
 	}
+
 	spec := autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec{
 		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: target.APIVersion, Kind: target.Kind, Name: target.Name},
-		MinReplicas:    &plan.Bounds.Min, MaxReplicas: plan.Bounds.Max,
-		ScaleStrategy: autoscalingv1alpha1.ScaleStrategyPreview,
-		Metrics:       e.metricsOf(plan.Bounds.Target, others),
+		MinReplicas:    &plan.Bounds.Min,
+		MaxReplicas:    plan.Bounds.Max,
+		ScaleStrategy:  autoscalingv1alpha1.ScaleStrategyPreview,
+		Metrics:        e.metricsOf(plan.Bounds.Target, others),
 	}
+
 	if plan.Forecast {
 		spec.Prediction = defaultPrediction()
 	}
+
 	raw, err := json.Marshal(autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{
 		TypeMeta:   metav1.TypeMeta{APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: effectiveHPAKind},
 		ObjectMeta: metav1.ObjectMeta{Namespace: target.Namespace, Name: target.Name},
@@ -181,10 +202,15 @@ func (e *hpaEvaluator) create(out *decision, target workload.Workload, plan hpa.
 	if err != nil {
 		return fmt.Errorf("encoding the autoscaler: %w", err)
 	}
+
 	out.recommended = string(raw)
 	out.appliesTo = &corev1.ObjectReference{
-		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: effectiveHPAKind, Namespace: target.Namespace, Name: target.Name,
+		APIVersion: autoscalingv1alpha1.GroupVersion.String(),
+		Kind:       effectiveHPAKind,
+		Namespace:  target.Namespace,
+		Name:       target.Name,
 	}
+
 	out.value, err = encodeEffectiveHPA(plan, spec.Metrics)
 	return err
 }
@@ -221,12 +247,18 @@ func (e *hpaEvaluator) patch(out *decision, there autoscalingv1alpha1.EffectiveH
 		if err != nil {
 			return fmt.Errorf("encoding the patch: %w", err)
 		}
+
 		*side.into = string(raw)
 	}
+
 	out.appliesTo = &corev1.ObjectReference{
-		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: effectiveHPAKind,
-		Namespace: there.Namespace, Name: there.Name, UID: there.UID,
+		APIVersion: autoscalingv1alpha1.GroupVersion.String(),
+		Kind:       effectiveHPAKind,
+		Namespace:  there.Namespace,
+		Name:       there.Name,
+		UID:        there.UID,
 	}
+
 	var err error
 	out.value, err = encodeEffectiveHPA(plan, metrics)
 	return err

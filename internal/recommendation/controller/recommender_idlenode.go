@@ -42,43 +42,55 @@ func (e *idleNodeEvaluator) gather(ctx context.Context, d *passData, targets []w
 	if _, err := d.allNodes(ctx); err != nil {
 		return err
 	}
+
 	all, err := d.pods(ctx)
 	if err != nil {
 		return err
 	}
+
 	d.prices(ctx)
-	e.capacity, e.index, e.pods = d.nodeCapacity(), map[string]int{}, map[string][]pod{}
+	e.capacity = d.nodeCapacity()
+	e.index = map[string]int{}
+	e.pods = map[string][]pod{}
 	for i, n := range e.capacity {
 		e.index[n.Name] = i
 	}
+
 	for _, p := range all {
 		e.pods[p.Node] = append(e.pods[p.Node], p)
 	}
+
 	s := e.settings
 	ofNodes := func(of metrics.HourlyMetric, hours int) (map[string]observation.Hours, error) {
 		return readHours(ctx, d, of, nil, hours, func(h metrics.HourlySeries) string { return h.Key.Node })
 	}
+
 	if e.otherPods, err = ofNodes(metrics.NodePods, s.EmptyHours); err != nil {
 		return err
 	}
+
 	if s.CPURequest > 0 {
 		if e.cpuRequest, err = ofNodes(metrics.NodeCPURequests, s.Hours); err != nil {
 			return err
 		}
 	}
+
 	if s.MemoryRequest > 0 {
 		if e.memoryRequest, err = ofNodes(metrics.NodeMemoryRequests, s.Hours); err != nil {
 			return err
 		}
 	}
+
 	if s.CPUUse > 0 {
 		if e.cpuUse, err = nodeUsage(ctx, d, metrics.CPU, targets, s.Hours); err != nil {
 			return err
 		}
 	}
+
 	if s.MemoryUse > 0 {
 		e.memoryUse, err = nodeUsage(ctx, d, metrics.Memory, targets, s.Hours)
 	}
+
 	return err
 }
 
@@ -87,8 +99,10 @@ func nodeUsage(ctx context.Context, d *passData, of metrics.UsageKind, targets [
 	if d.history.Aggregates == nil {
 		return nil, wrapSourceError(errNoHourlyData)
 	}
+
 	reading, cancel := context.WithTimeout(ctx, d.historyTimeout)
 	defer cancel()
+
 	out := map[string]observation.Hours{}
 	window := metrics.Window{Start: d.historyEnd.Add(-time.Duration(hours) * time.Hour), End: d.historyEnd, Step: nodeStep}
 	for chunk := range slices.Chunk(targets, nodesPerQuery) {
@@ -96,14 +110,17 @@ func nodeUsage(ctx context.Context, d *passData, of metrics.UsageKind, targets [
 		for i, t := range chunk {
 			names[i] = t.Name
 		}
+
 		found, err := d.history.Aggregates.NodeUsage(reading, metrics.NodesRequest{Resource: of, Names: names, Window: window})
 		if err != nil {
 			return nil, wrapSourceError(err)
 		}
+
 		for name, s := range found {
 			out[name] = observation.HourlyMax(s, d.historyEnd, hours)
 		}
 	}
+
 	return out, nil
 }
 
@@ -112,30 +129,41 @@ func (e *idleNodeEvaluator) decide(d *passData, target workload.Workload) (decis
 	if !exists {
 		return decision{plan: recommend.ClearPlan("It is gone.")}, nil
 	}
+
 	node := &d.objects.nodes[i]
 	in := idlenode.Input{
-		Ready: workload.NodeReady(node), ControlPlane: isControlPlane(node), Capacity: workload.AmountsOf(node.Status.Capacity),
-		OtherPods: e.otherPods[target.Name], CPUUse: e.cpuUse[target.Name], MemoryUse: e.memoryUse[target.Name],
-		CPURequest: e.cpuRequest[target.Name], MemoryRequest: e.memoryRequest[target.Name],
-		OtherNodes: slices.Clone(e.capacity),
+		Ready:         workload.NodeReady(node),
+		ControlPlane:  isControlPlane(node),
+		Capacity:      workload.AmountsOf(node.Status.Capacity),
+		OtherPods:     e.otherPods[target.Name],
+		CPUUse:        e.cpuUse[target.Name],
+		MemoryUse:     e.memoryUse[target.Name],
+		CPURequest:    e.cpuRequest[target.Name],
+		MemoryRequest: e.memoryRequest[target.Name],
+		OtherNodes:    slices.Clone(e.capacity),
 	}
+
 	in.OtherNodes[i].FreePods = 0 // The node itself takes no pods.
 	for _, p := range e.pods[target.Name] {
 		allowed, err := d.allowedNodes(p)
 		if err != nil {
 			return decision{}, err
 		}
+
 		in.Pods = append(in.Pods, idlenode.Pod{
 			Demand:      packing.Demand{Name: p.namespace + "/" + p.Name, Requests: p.Requests, Allowed: allowed},
 			OnEveryNode: p.onEveryNode, Unmanaged: p.unmanaged,
 		})
 	}
+
 	out := decision{plan: idlenode.Decide(in, e.settings)}
 	if out.plan.Action == recommend.Delete {
 		// The following nodes are evaluated as if this one was removed, so that all proposed nodes can be removed together.
 		e.capacity, _ = packing.Place(in.Demands(), in.OtherNodes)
-		out.savings, out.pricesUnknown = d.nodeSavings(node), d.read.prices == nil
+		out.savings = d.nodeSavings(node)
+		out.pricesUnknown = d.read.prices == nil
 	}
+
 	return out, nil
 }
 
@@ -144,14 +172,18 @@ func (d *passData) nodeSavings(n *corev1.Node) *analysisv1alpha1.Savings {
 	if d.read.prices == nil {
 		return nil
 	}
+
 	quote, known := d.read.prices.tariff.Quote(n.Name)
 	if !known {
 		return nil
 	}
+
 	return &analysisv1alpha1.Savings{
-		CPU: *n.Status.Capacity.Cpu(), Memory: *n.Status.Capacity.Memory(),
-		Monthly:  strconv.FormatFloat(quote.Cost.Total().PerMonth(), 'f', 2, 64),
-		Currency: d.read.prices.tariff.Currency, PricedFrom: "the node, group " + quote.Group,
+		CPU:        *n.Status.Capacity.Cpu(),
+		Memory:     *n.Status.Capacity.Memory(),
+		Monthly:    strconv.FormatFloat(quote.Cost.Total().PerMonth(), 'f', 2, 64),
+		Currency:   d.read.prices.tariff.Currency,
+		PricedFrom: "the node, group " + quote.Group,
 	}
 }
 
@@ -162,5 +194,6 @@ func isControlPlane(n *corev1.Node) bool {
 			return true
 		}
 	}
+
 	return false
 }

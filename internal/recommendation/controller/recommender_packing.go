@@ -28,9 +28,11 @@ func (e *packingEvaluator) gather(ctx context.Context, d *passData, targets []wo
 	if _, err := d.pods(ctx); err != nil {
 		return err
 	}
+
 	if _, err := d.allNodes(ctx); err != nil {
 		return err
 	}
+
 	capacity := d.nodeCapacity()
 	e.inputs = map[workload.Ref]packing.Input{}
 	var blocked []workload.Workload
@@ -39,26 +41,35 @@ func (e *packingEvaluator) gather(ctx context.Context, d *passData, targets []wo
 		if err != nil {
 			return err
 		}
+
 		e.inputs[t.Ref] = in
 		if packing.IsBlocked(in) {
 			blocked = append(blocked, t)
 		}
 	}
+
 	if len(blocked) == 0 {
 		return nil
 	}
+
 	limits, err := d.constraints(ctx)
 	if err != nil {
 		return err
 	}
+
 	reading, cancel := context.WithTimeout(ctx, d.historyTimeout)
 	defer cancel()
+
 	e.usage, err = profile.Collect(reading, d.history, profile.Request{
-		Workloads: blocked, End: d.historyEnd, Length: e.policies.Window(), NodeGroups: limits.Nodes.Of,
+		Workloads:  blocked,
+		End:        d.historyEnd,
+		Length:     e.policies.Window(),
+		NodeGroups: limits.Nodes.Of,
 	})
 	if err != nil {
 		return wrapSourceError(err)
 	}
+
 	e.usage.SetConstraints(limits)
 	return nil
 }
@@ -70,22 +81,29 @@ func packingInput(d *passData, t workload.Workload, capacity []packing.Node) (pa
 		in.Replicas = 0 // It has one pod on each node and needs capacity on no other.
 		return in, nil
 	}
+
 	for _, p := range d.podsOfWorkload(t.Ref) {
 		if in.Allowed != nil && p.Requests.CPU <= in.Pod.CPU && p.Requests.Memory <= in.Pod.Memory && p.Requests.GPU <= in.Pod.GPU {
 			continue
 		}
+
 		allowed, err := d.allowedNodes(p)
 		if err != nil {
 			return in, err
 		}
-		in.Pod, in.Allowed = p.Requests, allowed
+
+		in.Pod = p.Requests
+		in.Allowed = allowed
 	}
+
 	for _, c := range t.Containers {
 		asks := cost.Amounts{CPU: c.Requests.CPU, Memory: c.Requests.Memory}
 		if in.Largest == "" || asks.CPU > in.LargestRequests.CPU || asks.CPU == in.LargestRequests.CPU && asks.Memory > in.LargestRequests.Memory {
-			in.Largest, in.LargestRequests = c.Name, asks
+			in.Largest = c.Name
+			in.LargestRequests = asks
 		}
 	}
+
 	return in, nil
 }
 
@@ -103,10 +121,12 @@ func (e *packingEvaluator) decide(d *passData, target workload.Workload) (decisi
 			in.ResizeProblem = sized.Description
 		}
 	}
+
 	out := decision{plan: packing.Decide(in)}
 	if out.plan.Action != recommend.Patch {
 		return out, nil
 	}
+
 	current, recommended := changesOf(target, sized)
 	return out.withPatch(target.Kind, current, recommended)
 }

@@ -33,10 +33,12 @@ func (e *replicasEvaluator) decide(d *passData, target workload.Workload) (decis
 	if plan.State != recommend.Ready {
 		return out, nil
 	}
+
 	// An autoscaler overrides a number that is set beside it.
 	if all := d.read.constraints.Autoscalers(target.Ref); len(all) > 0 {
 		out.notApplicable = notApplicable(reasonAutoscaled, fmt.Sprintf("HorizontalPodAutoscaler %s sets the number of pods.", all[0].Name))
 	}
+
 	return out.withReplicas(target.Replicas, plan.Replicas)
 }
 
@@ -44,12 +46,18 @@ func (e *replicasEvaluator) decide(d *passData, target workload.Workload) (decis
 func (d *passData) replicasInput(target workload.Workload) replicas.Input {
 	requests, unrequested := target.PodRequests()
 	in := replicas.Input{
-		Replicas: target.Replicas, Available: -1, CPURequest: requests.CPU, MemoryRequest: requests.Memory,
-		Unrequested: unrequested, Now: d.historyEnd,
+		Replicas:      target.Replicas,
+		Available:     -1,
+		CPURequest:    requests.CPU,
+		MemoryRequest: requests.Memory,
+		Unrequested:   unrequested,
+		Now:           d.historyEnd,
 	}
+
 	if target.Available != nil {
 		in.Available = *target.Available
 	}
+
 	in.CPU, in.Memory = d.read.usage.Totals(target.Ref)
 	return in
 }
@@ -58,12 +66,14 @@ func (d *passData) replicasInput(target workload.Workload) replicas.Input {
 func (d decision) withReplicas(current, recommended int32) (decision, error) {
 	patch := func(n int32) string { return fmt.Sprintf(`{"spec":{"replicas":%d}}`, n) }
 	d.current, d.recommended = patch(current), patch(recommended)
+
 	raw, err := yaml.Marshal(analysisv1alpha1.ProposedRecommendation{
 		ReplicasRecommendation: &analysisv1alpha1.ReplicasRecommendation{Replicas: &recommended},
 	})
 	if err != nil {
 		return d, fmt.Errorf("encoding the recommended value: %w", err)
 	}
+
 	d.value = string(raw)
 	return d, nil
 }

@@ -35,9 +35,11 @@ func (e *resourceEvaluator) gather(ctx context.Context, d *passData, _ []workloa
 	if err := d.dropOptedOut(ctx); err != nil {
 		return err
 	}
+
 	if _, err := d.usage(ctx); err != nil {
 		return err
 	}
+
 	d.prices(ctx)
 	return d.readVerticalAutoscalers(ctx)
 }
@@ -45,26 +47,36 @@ func (e *resourceEvaluator) gather(ctx context.Context, d *passData, _ []workloa
 func (e *resourceEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
 	policy, why := e.policies.For(target.Subject())
 	in := d.read.usage.ResourceInput(target, policy, d.now)
-	in.PolicyWhy, in.Reacts = why, d.reacting[target.Ref]
+	in.PolicyWhy = why
+	in.Reacts = d.reacting[target.Ref]
 	plan := resource.Decide(in)
 	d.plans[target.Ref] = plan
+
 	out := decision{
 		plan: recommend.Plan{
-			State: plan.State, Action: plan.Action, Description: plan.Description, Incomplete: plan.Incomplete,
-			Steps: plan.Steps(),
+			State:       plan.State,
+			Action:      plan.Action,
+			Description: plan.Description,
+			Incomplete:  plan.Incomplete,
+			Steps:       plan.Steps(),
 		},
 		annotations: map[string]string{analysisv1alpha1.AnnotationScalePoint: ""},
 	}
+
 	out.plan.Description += d.describeDifferences(target.Ref, plan)
 	if plan.State != recommend.Ready {
 		return out, nil
 	}
+
 	out, err := out.withResources(target, plan)
 	if err != nil {
 		return out, err
 	}
+
 	out.evidence = calibrationEvidence(plan)
-	out.savings, out.pricesUnknown = d.read.prices.savingsOf(target, plan), d.read.prices == nil
+	out.savings = d.read.prices.savingsOf(target, plan)
+	out.pricesUnknown = d.read.prices == nil
+
 	return d.bindScalePoint(out, target.Ref, plan.ScalePoint)
 }
 
@@ -76,14 +88,17 @@ func (e *resourceEvaluator) reacts(t task, systemNamespace string) bool {
 		rec.Status.Adoption == nil || meta.IsStatusConditionFalse(rec.Status.Conditions, analysisv1alpha1.ConditionAdopted) {
 		return false
 	}
+
 	if a := rec.Spec.Adoption; a != nil && a.MinReplicas != nil && t.target.Replicas < *a.MinReplicas {
 		return false
 	}
+
 	switch adoption.Phase(rec.Status.Adoption.Phase) {
 	case adoption.RollingBack, adoption.Held, adoption.Withdrawing, adoption.Stopped:
 		return false
 	case adoption.Untouched, adoption.Resting, adoption.Lowering, adoption.Watching:
 	}
+
 	policy, _ := e.policies.For(t.target.Subject())
 	return policy.CPU.Method == rightsize.Calibrated
 }
@@ -97,12 +112,15 @@ func (d *passData) dropOptedOut(ctx context.Context) error {
 			if err := d.live.Get(ctx, client.ObjectKey{Name: ref.Namespace}, ns); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("reading namespace %s: %w", ref.Namespace, err)
 			}
+
 			optedOut[ref.Namespace] = targetsnapshot.OptedOut(ns.Labels)
 		}
+
 		if optedOut[ref.Namespace] {
 			delete(d.reacting, ref)
 		}
 	}
+
 	return nil
 }
 
@@ -113,6 +131,7 @@ func (d decision) withResources(target workload.Workload, plan resource.Plan) (d
 	if err != nil {
 		return d, err
 	}
+
 	d.value, err = encodeValue(recommended)
 	return d, err
 }
@@ -129,10 +148,17 @@ func calibrationEvidence(plan resource.Plan) []analysisv1alpha1.CalibrationEvide
 		if c == nil || r.CPU.Status != rightsize.Ready || len(out) == maxEvidence {
 			continue
 		}
+
 		out = append(out, analysisv1alpha1.CalibrationEvidence{
-			Container: r.Container, Target: share(c.Target), Achieved: share(c.Achieved), Message: c.Summary(), Days: int32(c.Days), Plot: c.Plot(),
+			Container: r.Container,
+			Target:    share(c.Target),
+			Achieved:  share(c.Achieved),
+			Message:   c.Summary(),
+			Days:      int32(c.Days),
+			Plot:      c.Plot(),
 		})
 	}
+
 	return out
 }
 
@@ -142,6 +168,7 @@ func (d *passData) bindScalePoint(out decision, target workload.Ref, changes []r
 	if len(changes) == 0 || scaler.Owner == "" {
 		return out, nil
 	}
+
 	text, err := targetsnapshot.EncodeScalePoint(scaler.Owner, changes)
 	out.annotations[analysisv1alpha1.AnnotationScalePoint] = text
 	return out, err
@@ -153,6 +180,7 @@ func (d *passData) readVerticalAutoscalers(ctx context.Context) error {
 	if d.verticalAutoscalers != nil {
 		return nil
 	}
+
 	found := map[workloadKey][]*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
 	err := listEach(ctx, d, &autoscalingv1alpha1.EffectiveVerticalPodAutoscalerList{}, func(one *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 		key := workloadKey{one.Namespace, one.Spec.TargetRef.Kind, one.Spec.TargetRef.Name}
@@ -161,6 +189,7 @@ func (d *passData) readVerticalAutoscalers(ctx context.Context) error {
 	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return err
 	}
+
 	d.verticalAutoscalers = found
 	return nil
 }
@@ -171,6 +200,7 @@ func (d *passData) describeDifferences(target workload.Ref, plan resource.Plan) 
 	for _, c := range plan.Containers {
 		own.Containers[c.Container] = c.Target
 	}
+
 	var text strings.Builder
 	for _, one := range d.verticalAutoscalers[workloadKeyOf(target)] {
 		name := "EffectiveVerticalPodAutoscaler " + one.Name
@@ -178,5 +208,6 @@ func (d *passData) describeDifferences(target workload.Ref, plan resource.Plan) 
 			text.WriteString(" " + difference + ".")
 		}
 	}
+
 	return text.String()
 }

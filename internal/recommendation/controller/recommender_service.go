@@ -33,36 +33,46 @@ type serviceEvaluator struct {
 }
 
 func (e *serviceEvaluator) gather(ctx context.Context, d *passData, targets []workload.Workload) error {
-	e.services, e.endpoints, e.pods = map[client.ObjectKey]*corev1.Service{}, map[client.ObjectKey]int{}, map[string][]pod{}
+	e.services = map[client.ObjectKey]*corev1.Service{}
+	e.endpoints = map[client.ObjectKey]int{}
+
+	e.pods = map[string][]pod{}
 	err := listEach(ctx, d, &corev1.ServiceList{}, func(s *corev1.Service) {
-		s.Annotations, s.ManagedFields = nil, nil
+		s.Annotations = nil
+		s.ManagedFields = nil
 		e.services[client.ObjectKeyFromObject(s)] = s
 	})
 	if err != nil {
 		return err
 	}
+
 	err = listEach(ctx, d, &discoveryv1.EndpointSliceList{}, func(s *discoveryv1.EndpointSlice) {
 		e.endpoints[client.ObjectKey{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}] += len(s.Endpoints)
 	})
 	if err != nil {
 		return err
 	}
+
 	all, err := d.pods(ctx)
 	if err != nil {
 		return err
 	}
+
 	for _, p := range all {
 		e.pods[p.namespace] = append(e.pods[p.namespace], p)
 	}
+
 	if err := d.readTemplates(ctx); err != nil {
 		return err
 	}
+
 	e.addresses, err = readHours(ctx, d, metrics.ServiceAddresses, targets, e.settings.Hours, func(h metrics.HourlySeries) client.ObjectKey {
 		return client.ObjectKey{Namespace: h.Key.Workload.Namespace, Name: h.Key.Workload.Name}
 	})
 	if err != nil {
 		return err
 	}
+
 	return d.readPodFigures(ctx, targets, e.settings.Hours,
 		thresholdFigure{e.settings.Receive, metrics.PodReceived, &e.received}, thresholdFigure{e.settings.Transmit, metrics.PodSent, &e.sent})
 }
@@ -73,14 +83,21 @@ func (e *serviceEvaluator) decide(d *passData, target workload.Workload) (decisi
 	if !exists {
 		return decision{plan: recommend.ClearPlan("It is gone.")}, nil
 	}
+
 	in := service.Input{
-		Type: string(s.Spec.Type), Selects: len(s.Spec.Selector) > 0, Age: d.now.Sub(s.CreationTimestamp.Time).Truncate(time.Hour),
-		Endpoints: e.endpoints[key], Addresses: e.addresses[key],
-		Receive: observation.Unknown(e.settings.Hours), Transmit: observation.Unknown(e.settings.Hours),
+		Type:      string(s.Spec.Type),
+		Selects:   len(s.Spec.Selector) > 0,
+		Age:       d.now.Sub(s.CreationTimestamp.Time).Truncate(time.Hour),
+		Endpoints: e.endpoints[key],
+		Addresses: e.addresses[key],
+		Receive:   observation.Unknown(e.settings.Hours),
+		Transmit:  observation.Unknown(e.settings.Hours),
 	}
+
 	if !in.Selects {
 		return decision{plan: service.Decide(in, e.settings)}, nil
 	}
+
 	selector := labels.SelectorFromSet(s.Spec.Selector)
 	in.MatchingWorkloads = d.objects.templates.selectedBy(s.Namespace, selector)
 	selected := map[workloadKey]bool{}
@@ -88,8 +105,10 @@ func (e *serviceEvaluator) decide(d *passData, target workload.Workload) (decisi
 		if !selector.Matches(labels.Set(p.labels)) {
 			continue
 		}
+
 		in.Pods++
 		selected[workloadKeyOf(p.Owner)] = true
+
 		if p.status.ready {
 			in.Ready++
 		}
@@ -97,9 +116,11 @@ func (e *serviceEvaluator) decide(d *passData, target workload.Workload) (decisi
 			in.HostPods++
 		}
 	}
+
 	for of := range selected {
 		in.Receive.Add(e.received[of].sum)
 		in.Transmit.Add(e.sent[of].sum)
 	}
+
 	return decision{plan: service.Decide(in, e.settings)}, nil
 }

@@ -38,10 +38,12 @@ func (e *throttleEvaluator) gather(ctx context.Context, d *passData, targets []w
 	if _, err := d.pods(ctx); err != nil {
 		return err
 	}
+
 	limits, err := d.constraints(ctx)
 	if err != nil {
 		return err
 	}
+
 	e.maxCPU = limits.MaxCPU
 	e.throttled, err = readHours(ctx, d, metrics.ContainerThrottled, targets, e.settings.Hours, containerKeyOf)
 	return err
@@ -53,21 +55,26 @@ func (e *throttleEvaluator) decide(d *passData, target workload.Workload) (decis
 		if c.Role == workload.Init {
 			continue // It runs to completion, and its throttling is not measured by the hour.
 		}
+
 		in.Containers = append(in.Containers, throttle.Container{
 			Name: c.Name, Limit: c.Limits.CPU, Throttled: e.throttled[containerKey{workloadKeyOf(target.Ref), c.Name}],
 		})
 	}
+
 	plan := throttle.Decide(in, e.settings)
 	out := decision{plan: plan.Plan}
 	if plan.State != recommend.Ready {
 		return out, nil
 	}
+
 	var current, recommended []containerChange
 	for _, l := range plan.Limits {
 		c, _ := target.Container(l.Container)
 		before, after := changeOf(c.Name, c.Role, corev1.ResourceCPU, rightsize.FormatCPU(l.From), rightsize.FormatCPU(l.To), l.WithRequest)
-		current, recommended = append(current, before), append(recommended, after)
+		current = append(current, before)
+		recommended = append(recommended, after)
 	}
+
 	return out.withPatch(target.Kind, current, recommended)
 }
 
@@ -78,5 +85,6 @@ func allGuaranteed(pods []pod) bool {
 			return false
 		}
 	}
+
 	return len(pods) > 0
 }

@@ -22,9 +22,11 @@ func (e *unusedEvaluator) gather(ctx context.Context, d *passData, targets []wor
 	if _, err := d.pods(ctx); err != nil {
 		return err
 	}
+
 	if _, err := d.constraints(ctx); err != nil {
 		return err
 	}
+
 	d.prices(ctx)
 	return d.readPodFigures(ctx, targets, e.settings.Hours,
 		thresholdFigure{e.settings.CPU, metrics.PodCPU, &e.cpu},
@@ -35,9 +37,13 @@ func (e *unusedEvaluator) gather(ctx context.Context, d *passData, targets []wor
 func (e *unusedEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
 	key := workloadKeyOf(target.Ref)
 	in := unused.Input{
-		Replicas: int(target.Replicas), Scales: true,
-		CPU: e.cpu[key].mean(), Receive: e.received[key].mean(), Transmit: e.sent[key].mean(),
+		Replicas: int(target.Replicas),
+		Scales:   true,
+		CPU:      e.cpu[key].mean(),
+		Receive:  e.received[key].mean(),
+		Transmit: e.sent[key].mean(),
 	}
+
 	for _, p := range d.podsOfWorkload(target.Ref) {
 		if p.status.ready {
 			in.Ready++
@@ -46,15 +52,20 @@ func (e *unusedEvaluator) decide(d *passData, target workload.Workload) (decisio
 			in.HostPods++
 		}
 	}
+
 	out := decision{plan: unused.Decide(in, e.settings)}
 	if out.plan.State != recommend.Ready {
 		return out, nil
 	}
+
 	if all := d.read.constraints.Autoscalers(target.Ref); len(all) > 0 {
 		out.plan.Description += " HorizontalPodAutoscaler " + all[0].Name + " does not act on a workload that is scaled to zero."
 	}
+
 	out.notApplicable = proposalOnly("scaling to zero removes a workload from service and needs an approval")
-	out.savings, out.pricesUnknown = d.read.prices.savingsOfScaleDown(target), d.read.prices == nil
+	out.savings = d.read.prices.savingsOfScaleDown(target)
+	out.pricesUnknown = d.read.prices == nil
+
 	return out.withReplicas(target.Replicas, 0)
 }
 

@@ -33,36 +33,46 @@ type volumeEvaluator struct {
 type claim struct{ namespace, name string }
 
 func (e *volumeEvaluator) gather(ctx context.Context, d *passData, _ []workload.Workload) error {
-	e.volumes, e.claims, e.mounts = map[string]*corev1.PersistentVolume{}, map[claim]string{}, map[claim][]string{}
+	e.volumes = map[string]*corev1.PersistentVolume{}
+	e.claims = map[claim]string{}
+
+	e.mounts = map[claim][]string{}
 	err := listEach(ctx, d, &corev1.PersistentVolumeList{}, func(v *corev1.PersistentVolume) {
-		v.Annotations, v.ManagedFields = nil, nil
+		v.Annotations = nil
+		v.ManagedFields = nil
 		e.volumes[v.Name] = v
 	})
 	if err != nil {
 		return err
 	}
+
 	err = listEach(ctx, d, &corev1.PersistentVolumeClaimList{}, func(c *corev1.PersistentVolumeClaim) {
 		e.claims[claim{c.Namespace, c.Name}] = c.Spec.VolumeName
 	})
 	if err != nil {
 		return err
 	}
+
 	all, err := d.pods(ctx)
 	if err != nil {
 		return err
 	}
+
 	for _, p := range all {
 		for _, name := range p.claims {
 			key := claim{p.namespace, name}
 			e.mounts[key] = append(e.mounts[key], p.Name)
 		}
 	}
+
 	if err := d.readTemplates(ctx); err != nil {
 		return err
 	}
+
 	e.mounted, err = readHours(ctx, d, metrics.ClaimMounts, nil, e.settings.Hours, func(h metrics.HourlySeries) claim {
 		return claim{h.Key.Workload.Namespace, h.Key.Workload.Name}
 	})
+
 	return err
 }
 
@@ -71,21 +81,28 @@ func (e *volumeEvaluator) decide(d *passData, target workload.Workload) (decisio
 	if !exists {
 		return decision{plan: recommend.ClearPlan("It is gone.")}, nil
 	}
+
 	since := v.CreationTimestamp.Time
 	if t := v.Status.LastPhaseTransitionTime; t != nil {
 		since = t.Time
 	}
+
 	in := volume.Input{
-		Phase: volume.Phase(v.Status.Phase), Capacity: series.Bytes(v.Spec.Capacity.Storage().Value()),
+		Phase:     volume.Phase(v.Status.Phase),
+		Capacity:  series.Bytes(v.Spec.Capacity.Storage().Value()),
 		KeepsData: v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain,
 		Since:     d.now.Sub(since).Truncate(time.Hour),
 	}
+
 	if ref := v.Spec.ClaimRef; ref != nil {
 		key := claim{ref.Namespace, ref.Name}
 		volumeName, exists := e.claims[key]
 		in.Claim = ref.Namespace + "/" + ref.Name
 		in.ClaimGone = !exists || volumeName != v.Name // The claim may have another volume by now.
-		in.MountingPods, in.MatchingWorkloads, in.Mounted = e.mounts[key], d.objects.templates.claimUsers(key), e.mounted[key]
+		in.MountingPods = e.mounts[key]
+		in.MatchingWorkloads = d.objects.templates.claimUsers(key)
+		in.Mounted = e.mounted[key]
 	}
+
 	return decision{plan: volume.Decide(in, e.settings)}, nil
 }

@@ -42,13 +42,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			r.Metrics.forget(req.NamespacedName)
 			return ctrl.Result{}, nil
 		}
+
 		return ctrl.Result{}, fmt.Errorf("reading recommendation %s: %w", req, err)
 	}
+
 	// Package adoption reports a target that the namespace of the Recommendation does not permit.
 	if rec.DeletionTimestamp != nil || !targetindex.IsPermitted(rec, r.Namespace) {
 		r.Metrics.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
+
 	// An unreadable value has no metric; the condition Adopted explains the error.
 	values, _ := parseValue(rec.Status.RecommendedValue)
 	r.Metrics.observe(rec, values)
@@ -56,6 +59,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if rec.Labels[analysisv1alpha1.LabelRuleUID] == "" { // One that a user created stays without its target.
 		return ctrl.Result{}, nil
 	}
+
 	_, err := targetindex.Find(ctx, r.Client, r.Live, rec.Spec.TargetRef)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -63,6 +67,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case err != nil && !meta.IsNoMatchError(err) && !errors.Is(err, targetindex.ErrOtherNamespace): // An uninstalled kind may come back; the next round of the rule reports it.
 		return ctrl.Result{}, err
 	}
+
 	return ctrl.Result{}, nil
 }
 
@@ -72,8 +77,10 @@ func (r *Reconciler) targetGone(ctx context.Context, rec *analysisv1alpha1.Recom
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting recommendation %s/%s, whose target is gone: %w", rec.Namespace, rec.Name, err)
 	}
+
 	r.Events.Eventf(rec, nil, corev1.EventTypeNormal, reasonTargetGone, "Delete",
 		"%s %s is gone; the recommendation for it was deleted", rec.Spec.TargetRef.Kind, rec.Spec.TargetRef.Name)
 	r.Metrics.forget(client.ObjectKeyFromObject(rec))
+
 	return nil
 }

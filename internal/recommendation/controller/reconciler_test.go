@@ -42,10 +42,12 @@ type result struct {
 // reconcileOne reconciles one Recommendation of Deployment shop/web beside other objects.
 func reconcileOne(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs interceptor.Funcs, others ...client.Object) result {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
+
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(others, rec)...).
 		WithStatusSubresource(&analysisv1alpha1.Recommendation{}).WithInterceptorFuncs(funcs).
 		WithIndex(&analysisv1alpha1.Recommendation{}, targetindex.Index, targetindex.IndexValues).Build()
@@ -54,17 +56,21 @@ func reconcileOne(t *testing.T, rec *analysisv1alpha1.Recommendation, funcs inte
 	out := result{rec: &analysisv1alpha1.Recommendation{}, target: &appsv1.Deployment{}, reconciler: &Reconciler{
 		Client: c, Live: c, Events: recorder, Clock: clock, Metrics: NewMetrics(clock.Now, time.Hour),
 	}}
+
 	_, out.err = out.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(rec)})
 	out.events = len(recorder.Events)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(rec), out.rec); err != nil {
 		if !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
+
 		out.rec = nil
 	}
+
 	if err := client.IgnoreNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, out.target)); err != nil {
 		t.Fatal(err)
 	}
+
 	return out
 }
 
@@ -73,6 +79,7 @@ func adoptable(name string, adoption analysisv1alpha1.AdoptionType) *analysisv1a
 	rec.Labels = map[string]string{analysisv1alpha1.LabelRuleUID: "uid"}
 	rec.Spec.AdoptionType = adoption
 	rec.Status.RecommendedValue = sampleValue
+
 	return rec
 }
 
@@ -80,21 +87,28 @@ func TestTargetGone(t *testing.T) {
 	if got := reconcileOne(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{}); got.err != nil || got.rec != nil || got.events != 1 {
 		t.Errorf("a rule's recommendation outlives its target: %+v", got)
 	}
+
 	// That of a user stays, and its target, which may be of any kind, is not read.
 	own := adoptable("x", analysisv1alpha1.AdoptionTypeStatus)
-	own.Labels, own.Spec.TargetRef.APIVersion, own.Spec.TargetRef.Kind = nil, "v1", "Secret"
+	own.Labels = nil
+	own.Spec.TargetRef.APIVersion = "v1"
+	own.Spec.TargetRef.Kind = "Secret"
 	read := 0
+
 	got := reconcileOne(t, own, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			if _, partial := o.(*metav1.PartialObjectMetadata); partial {
 				read++
 			}
+
 			return c.Get(ctx, key, o, opts...)
 		},
 	})
+
 	if got.err != nil || got.rec == nil || got.events != 0 || read != 0 {
 		t.Errorf("a user's own recommendation: %+v, %d reads of the target", got, read)
 	}
+
 	// A cache that is behind must not cost the recommendation: the API server is asked before.
 	cached := 0
 	got = reconcileOne(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{
@@ -103,9 +117,11 @@ func TestTargetGone(t *testing.T) {
 				cached++
 				return apierrors.NewNotFound(schema.GroupResource{Resource: "deployments"}, key.Name)
 			}
+
 			return c.Get(ctx, key, o, opts...)
 		},
 	}, deployment("web"))
+
 	if got.err != nil || got.rec == nil || cached != 1 {
 		t.Errorf("deleted because of a stale cache: %+v", got)
 	}
@@ -119,9 +135,11 @@ func TestKindGone(t *testing.T) {
 			if _, partial := o.(*metav1.PartialObjectMetadata); partial {
 				return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "argoproj.io", Kind: "Rollout"}}
 			}
+
 			return c.Get(ctx, key, o, opts...)
 		},
 	})
+
 	if got.err != nil || got.rec == nil {
 		t.Errorf("%+v", got)
 	}

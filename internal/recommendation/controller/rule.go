@@ -88,21 +88,27 @@ func (r *RuleReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		r.Backoff.Forget(req)
 		r.Metrics.forgetRule(req.Name)
 		r.progress.forget(req.Name)
+
 		return ctrl.Result{}, nil
 	}
+
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading rule %s: %w", req.Name, err)
 	}
+
 	if rule.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil // The garbage collector deletes its Recommendations.
 	}
+
 	end, err := r.runPass(ctx, rule)
 	if ctx.Err() != nil {
 		return ctrl.Result{}, nil //nolint:nilerr // the next leader starts where this one ended
 	}
+
 	if failure := (passError{}); errors.As(err, &failure) {
 		end = outcome{condition: notReady(failure.reason, failure.Error()), retry: failure.retry}
 	}
+
 	after := rule.DeepCopy()
 	result := r.conclude(req, after, end)
 	return result, r.patchStatus(ctx, rule, after)
@@ -113,42 +119,54 @@ func (r *RuleReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 func (r *RuleReconciler) runPass(ctx context.Context, rule *analysisv1alpha1.RecommendationRule) (_ outcome, err error) {
 	ctx, span := tracing.Start(ctx, "recommendation.pass", "rule", rule.Name)
 	defer func() { tracing.End(span, err) }()
+
 	if at := rule.Status.LastUpdateTime; at != nil {
 		r.Metrics.recordEvaluation(rule, at.Time)
 	}
+
 	p, err := planPass(rule, r.Settings(), r.Clock.Now())
 	if err != nil {
 		return outcome{}, err
 	}
+
 	found, err := existingRecommendations(ctx, r.Client, rule, r.Namespace)
 	if err != nil {
 		return outcome{}, passError{reasonReadFailed, true, err}
 	}
+
 	progress := r.progress.get(rule, p.number)
 	if p.upToDate && !found.anyRequested() && len(progress.failed) == 0 {
 		r.progress.forget(rule.Name)
 		return outcome{wait: p.wait}, nil
 	}
+
 	var targets selection
 	if len(p.recommenders) > 0 {
 		if targets, err = r.selectTargets(ctx, rule); err != nil {
 			return outcome{}, passError{reasonReadFailed, true, err}
 		}
 	}
+
 	work := p.split(p.tasks(targets, found, progress), max(1, r.PassSize))
 	reading, read := tracing.Start(ctx, "recommendation.gather")
 	data, err := r.gather(reading, p, targets.readable(work.tasks))
-	if tracing.End(read, err); err != nil {
+	tracing.End(read, err)
+
+	if err != nil {
 		return outcome{}, err
 	}
+
 	_, decision := tracing.Start(ctx, "recommendation.decide")
 	proposals := p.decide(work.tasks, targets, data)
 	tracing.End(decision, nil)
+
 	if ctx.Err() != nil {
 		return outcome{}, nil // The process is stopping; nothing was written.
 	}
+
 	writing, written := tracing.Start(ctx, "recommendation.act")
 	defer written.End()
+
 	progress.record(r.act(writing, p, proposals, p.obsolete(work, targets, found)), r.Clock.Now())
 	return r.finish(ctx, p, work, targets, progress), nil
 }
@@ -160,6 +178,7 @@ func (r *RuleReconciler) read(ctx context.Context, req ctrl.Request) (*analysisv
 	if err := r.Client.Get(ctx, req.NamespacedName, rule); err != nil {
 		return nil, err
 	}
+
 	when, invalid := parseSchedule(rule)
 	wait, never := when.wait(rule, r.Clock.Now())
 	due := !never && wait <= 0 || hasYoungTargets(rule)
@@ -167,6 +186,7 @@ func (r *RuleReconciler) read(ctx context.Context, req ctrl.Request) (*analysisv
 		rule = &analysisv1alpha1.RecommendationRule{}
 		return rule, r.Live.Get(ctx, req.NamespacedName, rule)
 	}
+
 	return rule, nil
 }
 
@@ -175,6 +195,7 @@ func (r *RuleReconciler) finish(ctx context.Context, p pass, work passWork, targ
 	if len(work.remaining) > 0 {
 		return outcome{wait: time.Millisecond}
 	}
+
 	now := r.Clock.Now()
 	forSelectors, waits := progress.recordSelectors(targets.failures, p.schedule.interval, now)
 	if wait, waits := progress.nextRetry(now); waits {
@@ -182,36 +203,46 @@ func (r *RuleReconciler) finish(ctx context.Context, p pass, work passWork, targ
 		if !p.upToDate { // A requested evaluation does not change the condition of the round.
 			end.condition = progress.failedCondition(reasonWriteFailed)
 		}
+
 		return end
 	}
+
 	if waits {
 		end := outcome{wait: forSelectors}
 		if !p.catchUp {
 			end.condition = notReady(reasonReadFailed, joinErrors(targets.failures))
 		}
+
 		return end
 	}
+
 	r.progress.forget(p.rule.Name)
 	targets.missing = r.missingNamespaces(ctx, p.rule.Spec.NamespaceSelector)
+
 	end := p.complete(work.stats, targets, progress, now)
 	if !end.completed.IsZero() {
 		r.Metrics.recordEvaluation(p.rule, end.completed)
 	}
+
 	return end
 }
 
 // conclude writes an outcome into the status of the rule, emits an event about a failure and schedules the next pass.
 func (r *RuleReconciler) conclude(req ctrl.Request, rule *analysisv1alpha1.RecommendationRule, end outcome) ctrl.Result {
 	if !end.completed.IsZero() {
-		rule.Status.LastUpdateTime, rule.Status.RunNumber = &metav1.Time{Time: end.completed}, end.number
+		rule.Status.LastUpdateTime = &metav1.Time{Time: end.completed}
+		rule.Status.RunNumber = end.number
 		rule.Status.Targets = &end.targets
 	}
+
 	if c := end.condition; c.conditionType != "" && c.set(&rule.Status.Conditions, rule.Generation, r.Clock.Now()) && !c.status {
 		r.Events.Eventf(rule, nil, corev1.EventTypeWarning, c.reason, "Evaluate", "%s", c.message)
 	}
+
 	if end.retry {
 		return ctrl.Result{RequeueAfter: r.Backoff.When(req)}
 	}
+
 	r.Backoff.Forget(req)
 	return ctrl.Result{RequeueAfter: end.wait}
 }
@@ -222,24 +253,31 @@ func (r *RuleReconciler) patchStatus(ctx context.Context, before, after *analysi
 	if equality.Semantic.DeepEqual(before.Status, after.Status) {
 		return nil
 	}
+
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		to := before.DeepCopy()
 		to.Status = after.Status
+
 		err := r.Client.Status().Patch(ctx, to, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 		if apierrors.IsConflict(err) {
 			fresh := &analysisv1alpha1.RecommendationRule{}
 			if getErr := r.Live.Get(ctx, client.ObjectKeyFromObject(before), fresh); getErr != nil {
 				return getErr
 			}
+
 			if fresh.UID != before.UID {
 				return nil // The rule was replaced by another one of the same name.
 			}
+
 			before = fresh
 		}
+
 		return err
 	})
+
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status of rule %s: %w", before.Name, err)
 	}
+
 	return nil
 }

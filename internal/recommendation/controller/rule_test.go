@@ -36,25 +36,31 @@ func TestRoundAndNothingMore(t *testing.T) {
 	if n := f.writes.Load(); n != 4 {
 		t.Errorf("%d writes for two new recommendations, want 4", n)
 	}
+
 	if len(f.source.asked) != 2 || len(f.source.asked[0].Namespaces) != 1 {
 		t.Errorf("the source was asked %+v", f.source.asked)
 	}
+
 	f.clock.SetTime(f.clock.Now().Add(23 * time.Hour))
 	if r := f.reconcile(); r.RequeueAfter != time.Hour || f.writes.Load() != 4 || len(f.source.asked) != 2 {
 		t.Errorf("an hour too early: next in %s, %d writes, %d questions", r.RequeueAfter, f.writes.Load(), len(f.source.asked))
 	}
+
 	f.clock.SetTime(f.clock.Now().Add(time.Hour))
 	f.reconcile()
+
 	if n := f.writes.Load(); n != 4 || len(f.source.asked) != 4 {
 		t.Errorf("%d writes and %d questions after the second round, want 4 and 4: it was evaluated and nothing has changed", n, len(f.source.asked))
 	}
 	if got := f.rule().Status.RunNumber; got != 2 {
 		t.Errorf("run number %d", got)
 	}
+
 	// What changes costs a write of the object and one of its status.
 	f.source.days = 6
 	f.clock.SetTime(f.clock.Now().Add(24 * time.Hour))
 	f.reconcile()
+
 	if n := f.writes.Load(); n != 6 {
 		t.Errorf("%d writes after the third round, want 6: web has less history", n)
 	}
@@ -68,38 +74,47 @@ func TestRoundAndNothingMore(t *testing.T) {
 func TestNumbersBehindMove(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	f.reconcile()
+
 	fresh := f.all()["web"]
 	said, steps, found := strings.Cut(fresh.Status.Description, " Steps: ")
 	if !found || !strings.Contains(steps, "app cpu estimate: ") || !strings.Contains(steps, "app memory margin: ") {
 		t.Fatalf("it does not say how: %s", fresh.Status.Description)
 	}
+
 	older := fresh.DeepCopy()
 	older.Status.Description = said + " Steps: app cpu estimate: 499m."
 	if err := f.Client.Status().Update(t.Context(), older); err != nil {
 		t.Fatal(err)
 	}
+
 	f.writes.Store(0)
 	f.clock.SetTime(f.clock.Now().Add(24 * time.Hour))
 	f.reconcile()
+
 	if got := f.all()["web"].Status.Description; f.writes.Load() != 0 || got != older.Status.Description {
 		t.Errorf("%d writes; %s", f.writes.Load(), got)
 	}
+
 	asked := f.all()["web"]
 	asked.Annotations[analysisv1alpha1.AnnotationRunNumber] = "0"
 	if err := f.Client.Update(t.Context(), &asked); err != nil {
 		t.Fatal(err)
 	}
+
 	f.reconcile()
 	if got := f.all()["web"].Status.Description; got != fresh.Status.Description {
 		t.Errorf("asked for: %s", got)
 	}
+
 	other := f.all()["web"]
 	other.Status.Description = "Something else. Steps: app cpu estimate: 499m."
 	if err := f.Client.Status().Update(t.Context(), &other); err != nil {
 		t.Fatal(err)
 	}
+
 	f.clock.SetTime(f.clock.Now().Add(24 * time.Hour))
 	f.reconcile()
+
 	if got := f.all()["web"].Status.Description; got != fresh.Status.Description {
 		t.Errorf("another reason: %s", got)
 	}
@@ -113,6 +128,7 @@ func TestSourceFails(t *testing.T) {
 	for range 4 {
 		waits = append(waits, f.reconcile().RequeueAfter)
 	}
+
 	if fmt.Sprint(waits) != "[5s 10s 20s 40s]" {
 		t.Errorf("tries are spaced by %v", waits)
 	}
@@ -122,6 +138,7 @@ func TestSourceFails(t *testing.T) {
 	if n := f.countEvents(reasonSourceFailed); n != 1 || f.writes.Load() != 0 {
 		t.Errorf("%d events, %d writes; want 1 and none", n, f.writes.Load())
 	}
+
 	f.source.fail = nil
 	if r := f.reconcile(); r.RequeueAfter != 24*time.Hour || len(f.all()) != 1 {
 		t.Errorf("after its return: %v, %v", r, f.all())
@@ -146,6 +163,7 @@ func TestStopping(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	ctx, cancel := context.WithCancel(t.Context())
 	f.source.fail = func(context.Context) error { cancel(); return ctx.Err() }
+
 	result, err := f.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: "rule"}})
 	if err != nil || result.RequeueAfter != 0 {
 		t.Errorf("%v, %v", result, err)
@@ -167,21 +185,26 @@ func TestRoundSurvivesCrash(t *testing.T) {
 				if f.writes.Load() >= int64(survived) {
 					return errors.New("killed")
 				}
+
 				return nil
 			}
+
 			f.reconcile()
 			if reason, _ := f.ready(); reason != reasonWriteFailed {
 				t.Errorf("reason %s", reason)
 			}
+
 			f.refuse = nil
 			f.progress = progressStore{} // Another process knows only what was written.
 			f.reconcile()
+
 			if reason, message := f.ready(); reason != reasonRoundCompleted {
 				t.Errorf("%s: %s", reason, message)
 			}
 			if n := f.writes.Load(); n != 4 {
 				t.Errorf("%d writes in all, want 4", n)
 			}
+
 			for name, r := range f.all() {
 				if r.Status.RecommendedValue == "" || r.Annotations[analysisv1alpha1.AnnotationRunNumber] != "1" {
 					t.Errorf("%s is half written: %+v", name, r)
@@ -196,12 +219,17 @@ func TestEverySecondWriteFails(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("api"))
 	f.Workers = 1
 	n := 0
+
 	f.refuse = func(string, client.Object) error {
-		if n++; n%2 == 0 {
+		n++
+
+		if n%2 == 0 {
 			return apierrors.NewConflict(schema.GroupResource{Resource: "recommendations"}, "x", errors.New("changed meanwhile"))
 		}
+
 		return nil
 	}
+
 	f.settle()
 	if reason, message := f.ready(); reason != reasonRoundCompleted {
 		t.Errorf("%s: %s", reason, message)
@@ -216,19 +244,23 @@ func TestOneObjectCannotBeWritten(t *testing.T) {
 		if r, ok := o.(*analysisv1alpha1.Recommendation); ok && r.Spec.TargetRef.Name == "cursed" {
 			return errors.New("denied by a webhook")
 		}
+
 		return nil
 	}
+
 	tries := 0
 	for ; tries < 2*maxTries; tries++ {
 		r := f.reconcile()
 		if r.RequeueAfter == 24*time.Hour {
 			break
 		}
+
 		if reason, _ := f.ready(); reason != reasonWriteFailed {
 			t.Errorf("reason %s after try %d", reason, tries)
 		}
 		f.clock.SetTime(f.clock.Now().Add(r.RequeueAfter))
 	}
+
 	if tries != maxTries-1 {
 		t.Errorf("gave up after %d tries, want %d", tries+1, maxTries)
 	}
@@ -238,6 +270,7 @@ func TestOneObjectCannotBeWritten(t *testing.T) {
 	if len(f.source.asked) != 2*maxTries {
 		t.Errorf("the source was asked %d times; only the target that failed is looked at again", len(f.source.asked))
 	}
+
 	if n := f.writes.Load(); n != 2 {
 		t.Errorf("%d writes, want 2: the one that can be written, once", n)
 	}
@@ -250,6 +283,7 @@ func TestNamespaceTerminating(t *testing.T) {
 		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 		return err
 	}
+
 	f.reconcile()
 	if reason, message := f.ready(); reason != reasonRoundCompleted {
 		t.Errorf("%s: %s", reason, message)
@@ -262,24 +296,30 @@ func TestValueIsKept(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("gone"))
 	f.source.deployments = []string{"web", "gone"}
 	f.reconcile()
+
 	before := f.all()["web"]
 	if before.Status.RecommendedValue == "" {
 		t.Fatalf("%+v", before)
 	}
+
 	if err := f.Client.Delete(t.Context(), deployment("gone")); err != nil {
 		t.Fatal(err)
 	}
+
 	f.source.deployments = nil
 	f.clock.SetTime(f.clock.Now().Add(24 * time.Hour))
 	f.reconcile()
+
 	after := f.all()
 	if _, there := after["gone"]; there || len(after) != 1 {
 		t.Errorf("recommendations %v", after)
 	}
+
 	web := after["web"]
 	if web.Status.RecommendedValue != before.Status.RecommendedValue || !web.Status.LastUpdateTime.Equal(before.Status.LastUpdateTime) {
 		t.Errorf("the last value was not kept: %+v", web.Status)
 	}
+
 	failed := meta.FindStatusCondition(web.Status.Conditions, conditionFailed)
 	if failed == nil || failed.Status != metav1.ConditionTrue || web.Annotations[analysisv1alpha1.AnnotationMessage] == analysisv1alpha1.MessageSuccess {
 		t.Errorf("nothing says that the evaluation failed: %+v", web)
@@ -296,6 +336,7 @@ func TestFoundByTarget(t *testing.T) {
 
 func checkTakenOver(t *testing.T, name string) {
 	t.Helper()
+
 	old := &analysisv1alpha1.Recommendation{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: name, Labels: map[string]string{analysisv1alpha1.LabelRuleUID: "rule-uid", "mine": "yes"},
@@ -305,15 +346,19 @@ func checkTakenOver(t *testing.T, name string) {
 			TargetRef: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web"},
 		},
 	}
+
 	f := newFixture(t, testRule("24h"), deployment("web"), old)
 	f.reconcile()
+
 	var list analysisv1alpha1.RecommendationList
 	if err := f.Client.List(t.Context(), &list); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(list.Items) != 1 || list.Items[0].Name != old.Name || list.Items[0].Status.RecommendedValue == "" {
 		t.Fatalf("%+v", list.Items)
 	}
+
 	if got := list.Items[0]; got.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeStatus || got.Labels["mine"] != "yes" {
 		t.Errorf("what the user had set is gone: %+v", got)
 	}
@@ -322,18 +367,22 @@ func checkTakenOver(t *testing.T, name string) {
 // TestForgedLabels: a Recommendation in another namespace with the labels of a rule does not receive the value of the target.
 func TestForgedLabels(t *testing.T) {
 	forged := recommendationOf("forged", time.Unix(1, 0), time.Unix(1, 0))
-	forged.Namespace, forged.Labels = "attacker", map[string]string{analysisv1alpha1.LabelRuleUID: "rule-uid"}
+	forged.Namespace = "attacker"
+	forged.Labels = map[string]string{analysisv1alpha1.LabelRuleUID: "rule-uid"}
 	f := newFixture(t, testRule("24h"), deployment("web"), forged)
 	f.reconcile()
+
 	var list analysisv1alpha1.RecommendationList
 	if err := f.Client.List(t.Context(), &list); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, rec := range list.Items {
 		if (rec.Namespace == "shop") != (rec.Status.RecommendedValue != "") {
 			t.Errorf("recommendation %s/%s has value %q", rec.Namespace, rec.Name, rec.Status.RecommendedValue)
 		}
 	}
+
 	if len(list.Items) != 2 {
 		t.Errorf("%d Recommendations, want the forged one and that of the rule", len(list.Items))
 	}
@@ -343,13 +392,17 @@ func TestRuleWithoutRecommenders(t *testing.T) {
 	r := testRule("24h")
 	f := newFixture(t, r, deployment("web"))
 	f.reconcile()
+
 	if err := f.Client.Get(t.Context(), client.ObjectKey{Name: "rule"}, r); err != nil {
 		t.Fatal(err)
 	}
-	r.Spec.Recommenders, r.Generation = nil, 2
+
+	r.Spec.Recommenders = nil
+	r.Generation = 2
 	if err := f.Client.Update(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
+
 	f.reconcile()
 	if got := f.all(); len(got) != 0 {
 		t.Errorf("recommendations without a recommender: %v", got)
@@ -364,6 +417,7 @@ func TestInvalidInterval(t *testing.T) {
 			t.Errorf("it is tried again in %s", r.RequeueAfter)
 		}
 	}
+
 	if reason, message := f.ready(); reason != reasonInvalidInterval || !strings.Contains(message, `"soon"`) {
 		t.Errorf("%s: %s", reason, message)
 	}
@@ -379,6 +433,7 @@ func TestCacheBehind(t *testing.T) {
 	if err := f.Client.Get(t.Context(), client.ObjectKey{Name: "rule"}, behind); err != nil {
 		t.Fatal(err)
 	}
+
 	f.reconcile()
 	live := f.Client
 	f.Client = interceptor.NewClient(live.(client.WithWatch), interceptor.Funcs{
@@ -387,9 +442,11 @@ func TestCacheBehind(t *testing.T) {
 				behind.DeepCopyInto(r)
 				return nil
 			}
+
 			return c.Get(ctx, key, o, opts...)
 		},
 	})
+
 	asked := len(f.source.asked)
 	if r := f.reconcile(); r.RequeueAfter <= 0 || len(f.source.asked) != asked {
 		t.Errorf("next round in %s after %d more questions", r.RequeueAfter, len(f.source.asked)-asked)
@@ -403,6 +460,7 @@ func TestWriteFailureAfterOutage(t *testing.T) {
 	for range 2 * maxTries {
 		f.reconcile()
 	}
+
 	f.source.fail = nil
 	f.refuse = func(string, client.Object) error { return errors.New("denied") }
 	if r := f.reconcile(); r.RequeueAfter != firstRetry {
@@ -436,6 +494,7 @@ func TestRuleWithoutTargets(t *testing.T) {
 			c.change(&rule.Spec)
 			f := newFixture(t, rule, deployment("web"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 			f.reconcile()
+
 			ready := meta.FindStatusCondition(f.rule().Status.Conditions, analysisv1alpha1.ConditionReady)
 			if ready == nil || ready.Status != c.status || ready.Reason != c.reason || !strings.Contains(ready.Message, c.message) {
 				t.Errorf("condition %+v", ready)

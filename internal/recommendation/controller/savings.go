@@ -34,12 +34,14 @@ func (d *passData) prices(ctx context.Context) {
 	if d.pricer == nil || d.read.priced {
 		return
 	}
+
 	d.read.priced = true
 	tariff, placed, err := d.pricer.Prices(ctx)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Info("Recommendations are written without savings: the nodes have no prices", "reason", err.Error())
 		return
 	}
+
 	d.read.prices = &priceData{tariff: tariff, placement: placed}
 }
 
@@ -48,6 +50,7 @@ func (p *priceData) savingsOf(target workload.Workload, plan recommended.Plan) *
 	if p == nil {
 		return nil
 	}
+
 	runs := target.Kind == "Job" || target.Kind == "CronJob"
 	return p.toSavings(plan.SavingOf(p.tariff.At(p.placement.PodsByNode(target.Ref)), target.Replicas, runs))
 }
@@ -57,6 +60,7 @@ func (p *priceData) savingsOfScaleDown(target workload.Workload) *analysisv1alph
 	if p == nil {
 		return nil
 	}
+
 	var noCPU series.MilliCPU
 	var noMemory series.Bytes
 	var all []cost.Resize
@@ -64,9 +68,17 @@ func (p *priceData) savingsOfScaleDown(target workload.Workload) *analysisv1alph
 		if c.Role == workload.Init {
 			continue
 		}
+
 		cpu, memory := c.Requests.CPU, c.Requests.Memory
-		all = append(all, cost.Resize{Container: c.Name, CPUNow: &cpu, CPUNew: &noCPU, MemoryNow: &memory, MemoryNew: &noMemory})
+		all = append(all, cost.Resize{
+			Container: c.Name,
+			CPUNow:    &cpu,
+			CPUNew:    &noCPU,
+			MemoryNow: &memory,
+			MemoryNew: &noMemory,
+		})
 	}
+
 	return p.toSavings(cost.SavingOf(p.tariff.At(p.placement.PodsByNode(target.Ref)), target.Replicas, all))
 }
 
@@ -75,6 +87,7 @@ func (p *priceData) toSavings(s cost.Saving) *analysisv1alpha1.Savings {
 	if s.Counted == 0 {
 		return nil
 	}
+
 	return &analysisv1alpha1.Savings{
 		CPU:        *resource.NewMilliQuantity(int64(s.CPU), resource.DecimalSI),
 		Memory:     *resource.NewQuantity(int64(s.Memory), resource.BinarySI),

@@ -29,14 +29,17 @@ func (p *pricer) Prices(context.Context) (*cost.Tariff, workload.Placement, erro
 	if p.err != nil {
 		return nil, nil, p.err
 	}
+
 	book, err := cost.ParsePriceBook([]byte(`{"currency":"EUR","source":"s","date":"2026-01-01","default":{"prices":{"cpu":1,"memory":1}}}`))
 	if err != nil {
 		return nil, nil, err
 	}
+
 	tariff, err := cost.NewTariff(book, []cost.Node{{Name: "n", Size: cost.Amounts{CPU: 4000, Memory: 1 << 30}}})
 	placed := workload.Cluster{Pods: []workload.Pod{{
 		Name: "web-1", Node: "n", Owner: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
 	}}}.Placement()
+
 	return tariff, placed, err
 }
 
@@ -46,16 +49,19 @@ func TestSavings(t *testing.T) {
 	p := &pricer{}
 	f.Pricer = p
 	f.reconcile()
+
 	web := f.all()["web"]
 	s := web.Status.Savings
 	if s == nil || s.Currency != "EUR" || s.PricedFrom != string(cost.FromNodes) || p.asked != 1 {
 		t.Fatalf("savings %+v after %d questions", s, p.asked)
 	}
+
 	// The container requests 2 cores and no memory.
 	monthly, err := strconv.ParseFloat(s.Monthly, 64)
 	if cores := s.CPU.AsApproximateFloat64(); err != nil || cores <= 0 || cores >= 2 || monthly < cores*730-0.01 || monthly > cores*730+0.01 {
 		t.Errorf("%v cores save %s: %v", cores, s.Monthly, err)
 	}
+
 	if !s.Memory.IsZero() || len(s.NotCounted) != 1 || s.NotCounted[0] != "memory of app: no request today" {
 		t.Errorf("%+v", s)
 	}
@@ -66,6 +72,7 @@ func TestSavings(t *testing.T) {
 	p.err = errors.New("forbidden")
 	f.clock.SetTime(f.clock.Now().Add(24 * time.Hour))
 	f.reconcile()
+
 	web = f.all()["web"]
 	if kept := web.Status.Savings; kept == nil || kept.Monthly != s.Monthly || p.asked != 2 {
 		t.Errorf("without prices %+v, after %d questions", kept, p.asked)
@@ -79,6 +86,7 @@ func TestSavings(t *testing.T) {
 func TestNoPricer(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	f.reconcile()
+
 	if web := f.all()["web"]; web.Status.RecommendedValue == "" || web.Status.Savings != nil {
 		t.Errorf("%+v", web.Status)
 	}
@@ -92,11 +100,14 @@ func TestSavingsMetric(t *testing.T) {
 		rec.Status.LastUpdateTime = nil
 		rec.Status.Savings = &analysisv1alpha1.Savings{Monthly: text, Currency: "EUR"}
 		m.observe(rec, parsedValue{})
+
 		if n := gathered(t, m); n != want {
 			t.Errorf("%q: %d series, want %d", text, n, want)
 		}
+
 		rec.Status.Savings = nil
 		m.observe(rec, parsedValue{})
+
 		if n := gathered(t, m); n != 1 {
 			t.Errorf("%d series are left", n)
 		}
@@ -105,13 +116,16 @@ func TestSavingsMetric(t *testing.T) {
 
 func gathered(t *testing.T, m *Metrics) int {
 	t.Helper()
+
 	registry := prometheus.NewPedanticRegistry()
 	if err := registry.Register(m); err != nil {
 		t.Fatal(err)
 	}
+
 	n, err := testutil.GatherAndCount(registry)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return n
 }

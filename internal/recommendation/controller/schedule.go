@@ -37,13 +37,16 @@ func parseSchedule(rule *analysisv1alpha1.RecommendationRule) (schedule, error) 
 	if text == "" {
 		return schedule{once: true}, nil
 	}
+
 	interval, err := series.ParseDuration(text)
 	if err != nil {
 		return schedule{}, fmt.Errorf("spec.runInterval: %w", err)
 	}
+
 	if interval <= 0 {
 		return schedule{}, fmt.Errorf("spec.runInterval: %q must be more than zero; leave it empty to run once", text)
 	}
+
 	return schedule{interval: max(interval, minRunInterval)}, nil
 }
 
@@ -53,21 +56,26 @@ func (s schedule) wait(rule *analysisv1alpha1.RecommendationRule, now time.Time)
 	if last == nil {
 		return 0, false
 	}
+
 	// A rule whose last round failed, or evaluated an earlier spec, runs again at once. Rules of gocrane have no condition.
 	ready := meta.FindStatusCondition(rule.Status.Conditions, analysisv1alpha1.ConditionReady)
 	if ready != nil && (ready.ObservedGeneration != rule.Generation || isRetriedReason(ready.Reason)) {
 		return 0, false
 	}
+
 	interval := s.interval
 	if s.once {
 		if ready == nil || ready.Reason != reasonSelectorFailed {
 			return 0, true
 		}
+
 		interval = retryIncomplete
 	}
+
 	if last.After(now.Add(clockTolerance)) {
 		return 0, false
 	}
+
 	return max(0, last.Add(interval).Sub(now)), false
 }
 
@@ -76,6 +84,7 @@ func (s schedule) next(last, now time.Time) time.Duration {
 	if s.once {
 		return 0
 	}
+
 	return max(last.Add(s.interval).Sub(now), time.Second)
 }
 

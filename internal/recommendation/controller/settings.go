@@ -55,6 +55,7 @@ func BuiltinSettings() Settings {
 	for _, r := range recommenders() {
 		s.recommenders[r.name] = recommenderSettings{acceptAll: true}
 	}
+
 	return s
 }
 
@@ -66,6 +67,7 @@ func ParseSettings(data []byte) (Settings, error) {
 	if err != nil {
 		return Settings{}, fmt.Errorf("recommendation configuration: %w", err)
 	}
+
 	s := Settings{recommenders: map[string]recommenderSettings{}}
 	var invalid []error
 	for i, r := range file.Recommenders {
@@ -73,10 +75,12 @@ func ParseSettings(data []byte) (Settings, error) {
 		if evaluationOrder(r.Name) < 0 {
 			continue
 		}
+
 		if _, err := s.configure(analysisv1alpha1.Recommender{Name: r.Name}); err != nil {
 			invalid = append(invalid, fmt.Errorf("recommendation configuration: recommenders[%d] %s: %w", i, r.Name, err))
 		}
 	}
+
 	s.invalid = errors.Join(invalid...)
 	return s, nil
 }
@@ -97,23 +101,28 @@ func (s Settings) configure(r analysisv1alpha1.Recommender) (configuredRecommend
 	case i < 0:
 		return configuredRecommender{}, fmt.Errorf("recommender %q is not served by this version of craned", r.Name)
 	}
+
 	config := withoutPrefixes(base.config)
 	maps.Copy(config, withoutPrefixes(r.Config))
 	out := configuredRecommender{recommender: recommenders()[i], accepts: func(w workload.Workload) bool {
 		return base.acceptAll || matchesAny(w, base.accepted)
 	}}
+
 	if text, set := config[keyCooldown]; set {
 		cooldown, err := series.ParseDuration(text)
 		if err != nil {
 			return configuredRecommender{}, fmt.Errorf("config[%s]: %w", keyCooldown, err)
 		}
+
 		out.cooldown = cooldown
 	}
+
 	delete(config, keyCooldown)
 	var err error
 	if out.evaluator, err = out.configure(config); err != nil {
 		return configuredRecommender{}, err
 	}
+
 	return out, nil
 }
 
@@ -125,10 +134,13 @@ func gocranePrefixes() []string { return []string{"resource.", "replicas.", "hpa
 func withoutPrefixes(config map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(config)) {
-		short, value := key, config[key]
+		short := key
+		value := config[key]
+
 		for _, prefix := range gocranePrefixes() {
 			short = strings.TrimPrefix(short, prefix)
 		}
+
 		if percent, err := strconv.ParseFloat(value, 64); short != key && strings.HasSuffix(short, "-percentile") && err == nil && percent > 1 {
 			value = strconv.FormatFloat(percent/100, 'g', -1, 64)
 		}
@@ -136,11 +148,13 @@ func withoutPrefixes(config map[string]string) map[string]string {
 			out[short] = value
 		}
 	}
+
 	for key, value := range config {
 		if _, unprefixed := out[key]; unprefixed {
 			out[key] = value
 		}
 	}
+
 	return out
 }
 
@@ -152,17 +166,21 @@ func parsePolicies(config map[string]string) (rightsize.PolicySet, error) {
 		policy, err := parsePolicy(config)
 		return rightsize.PolicySet{Default: policy, IgnoreClasses: len(config) > 0}, err
 	}
+
 	if len(config) > 1 {
 		return rightsize.PolicySet{}, fmt.Errorf("config[%s]: a policy cannot be combined with other settings", keyPolicy)
 	}
+
 	data, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
 		return rightsize.PolicySet{}, fmt.Errorf("config[%s]: %w", keyPolicy, err)
 	}
+
 	set, err := rightsize.ParsePolicySet(data)
 	if err != nil {
 		return rightsize.PolicySet{}, fmt.Errorf("config[%s]: %w", keyPolicy, err)
 	}
+
 	return set, nil
 }
 
@@ -170,9 +188,11 @@ func parsePolicies(config map[string]string) (rightsize.PolicySet, error) {
 func parsePolicy(config map[string]string) (rightsize.Policy, error) {
 	name, named := config[keyPolicy]
 	delete(config, keyPolicy)
+
 	if name == rightsize.CalibratedPolicy {
 		return calibratedPolicy(config)
 	}
+
 	switch {
 	case named && len(config) > 0:
 		return rightsize.Policy{}, fmt.Errorf("config[%s]: a named policy cannot be combined with %s",
@@ -182,18 +202,23 @@ func parsePolicy(config map[string]string) (rightsize.Policy, error) {
 		if err != nil {
 			return rightsize.Policy{}, fmt.Errorf("config[%s]: %w", keyPolicy, err)
 		}
+
 		return policy, nil
+
 	case len(config) == 0:
 		policy, err := rightsize.PolicyByName(rightsize.DefaultPolicy)
 		if err != nil {
 			return rightsize.Policy{}, fmt.Errorf("built-in policy: %w", err)
 		}
+
 		return policy, nil
 	}
+
 	policy, err := rightsize.GocranePolicy(config)
 	if err != nil {
 		return rightsize.Policy{}, fmt.Errorf("config: %w", err)
 	}
+
 	return policy, nil
 }
 
@@ -201,22 +226,27 @@ func parsePolicy(config map[string]string) (rightsize.Policy, error) {
 func calibratedPolicy(config map[string]string) (rightsize.Policy, error) {
 	text, set := config[keyTarget]
 	delete(config, keyTarget)
+
 	if len(config) > 0 {
 		return rightsize.Policy{}, fmt.Errorf("config[%s]: the policy calibrated cannot be combined with %s",
 			keyPolicy, strings.Join(slices.Sorted(maps.Keys(config)), ", "))
 	}
+
 	policy, err := rightsize.PolicyByName(rightsize.CalibratedPolicy)
 	if err != nil || !set {
 		return policy, err
 	}
+
 	target, err := strconv.ParseFloat(text, 64)
 	if err != nil {
 		return rightsize.Policy{}, fmt.Errorf("config[%s]: %q is not a number", keyTarget, text)
 	}
+
 	policy.CPU.Target = series.Ratio(target)
 	if err := policy.Validate(); err != nil {
 		return rightsize.Policy{}, fmt.Errorf("config[%s]: %w", keyTarget, err)
 	}
+
 	return policy, nil
 }
 

@@ -34,12 +34,14 @@ func (f settingsWatcher) Start(ctx context.Context) error {
 		about := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: f.namespace}
 		f.events.Eventf(about, nil, kind, reason, "Load/"+hash(text), "%s", truncateMessage(text))
 	}
+
 	reportInvalid := func(s Settings) {
 		if err := s.Invalid(); err != nil {
 			log.Error(err, "the recommendation configuration has recommenders that cannot be used")
 			record(corev1.EventTypeWarning, reasonSettingsInvalid, "Recommenders that cannot be used: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 		}
 	}
+
 	reportInvalid(f.settings.Content())
 	f.settings.Run(ctx, configfile.Observer[Settings]{
 		Loaded: func(s Settings) {
@@ -53,6 +55,7 @@ func (f settingsWatcher) Start(ctx context.Context) error {
 			record(corev1.EventTypeWarning, reasonSettingsRejected, "The previous configuration stays in force: "+err.Error())
 		},
 	})
+
 	return nil
 }
 
@@ -76,6 +79,7 @@ func (f settingsWatcher) Collect(ch chan<- prometheus.Metric) {
 	if s.Invalid || f.settings.Content().Invalid() != nil {
 		valid = 0
 	}
+
 	ch <- prometheus.MustNewConstMetric(settingsValidDesc, prometheus.GaugeValue, valid)
 	ch <- prometheus.MustNewConstMetric(settingsLoadsDesc, prometheus.CounterValue, s.Succeeded, "loaded")
 	ch <- prometheus.MustNewConstMetric(settingsLoadsDesc, prometheus.CounterValue, s.Failed, "refused")

@@ -77,31 +77,43 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	if err := AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+
 	metrics := NewMetrics(cfg.Clock.Now, cfg.Outdated)
 	if err := cfg.Registry.Register(metrics); err != nil {
 		return fmt.Errorf("registering the metrics of recommendations: %w", err)
 	}
+
 	if err := addRules(mgr, cfg, metrics); err != nil {
 		return err
 	}
+
 	if err := addAnalytics(mgr, cfg); err != nil {
 		return err
 	}
+
 	one := &Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("craned"), Metrics: metrics, Clock: cfg.Clock,
+		Client:    mgr.GetClient(),
+		Live:      mgr.GetAPIReader(),
+		Events:    mgr.GetEventRecorder("craned"),
+		Metrics:   metrics,
+		Clock:     cfg.Clock,
 		Namespace: cfg.Namespace,
 	}
+
 	shares := fairqueue.ByNamespace(cfg.Clock)
 	b := builder.ControllerManagedBy(mgr).
 		Named("recommendation").
 		For(&analysisv1alpha1.Recommendation{}).
 		WithOptions(shares.Options(maxConcurrentRecommendations, maxConcurrentRecommendations*3/4))
+
 	for _, kind := range workload.WatchedKinds() {
 		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(mapTargetToRecommendations(mgr.GetClient(), kind.GVK)), builder.WithPredicates(deletionsOnly()))
 	}
+
 	if err := b.Complete(shares.Reconciler(enqueue.OnConflict(one))); err != nil {
 		return fmt.Errorf("building the controller of recommendations: %w", err)
 	}
+
 	return nil
 }
 
@@ -111,6 +123,7 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 	if err != nil {
 		return err
 	}
+
 	shares := fairqueue.New(cfg.Clock, namespaceOfRule(mgr.GetClient()))
 	reloaded := make(chan event.GenericEvent, 1)
 	err = builder.ControllerManagedBy(mgr).
@@ -121,9 +134,11 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 		WatchesRawSource(ctrlsource.Channel(reloaded, handler.EnqueueRequestsFromMapFunc(enqueue.All[analysisv1alpha1.RecommendationRuleList](mgr.GetClient())))).
 		WithOptions(shares.Options(maxConcurrentPasses, maxConcurrentPasses/2)).
 		Complete(shares.Reconciler(enqueue.OnConflict(rules)))
+
 	if err != nil {
 		return fmt.Errorf("building the controller of rules: %w", err)
 	}
+
 	follow := settingsWatcher{
 		settings: cfg.Settings, events: mgr.GetEventRecorder("craned"), namespace: cfg.Namespace,
 		loaded: func() {
@@ -133,12 +148,15 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 			}
 		},
 	}
+
 	if err := cfg.Registry.Register(follow); err != nil {
 		return fmt.Errorf("registering the metrics of the recommendation configuration: %w", err)
 	}
+
 	if err := mgr.Add(follow); err != nil {
 		return fmt.Errorf("following the recommendation configuration: %w", err)
 	}
+
 	return nil
 }
 
@@ -150,6 +168,7 @@ func namespaceOfRule(reader client.Reader) func(reconcile.Request) string {
 		if reader.Get(context.Background(), r.NamespacedName, rule) != nil || rule.Annotations[analysisv1alpha1.AnnotationAnalyticsConversion] == "" {
 			return "rule/" + r.Name
 		}
+
 		return strings.Join(rule.Spec.NamespaceSelector.MatchNames, ",")
 	}
 }
@@ -160,10 +179,12 @@ func mapToRule(_ context.Context, o client.Object) []reconcile.Request {
 	if !ok {
 		return nil
 	}
+
 	name := ruleNameOf(rec)
 	if name == "" {
 		return nil
 	}
+
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
 }
 
@@ -173,6 +194,7 @@ func newEvaluationRequests() predicate.Predicate {
 		rec, ok := o.(*analysisv1alpha1.Recommendation)
 		return ok && evaluationRequested(rec)
 	}
+
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false }, // After a start the rule itself is reconciled.
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
@@ -187,10 +209,12 @@ func NewRuleReconciler(mgr manager.Manager, cfg Config, metrics *Metrics) (*Rule
 	if err != nil {
 		return nil, fmt.Errorf("building the discovery client: %w", err)
 	}
+
 	mapper, err := optionalcrd.NewMapper(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, err
 	}
+
 	return &RuleReconciler{
 		Client: mgr.GetClient(),
 		Live:   mgr.GetAPIReader(),
@@ -222,11 +246,13 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	if err != nil {
 		return fmt.Errorf("indexing recommendations by rule: %w", err)
 	}
+
 	for _, o := range []client.Object{&analysisv1alpha1.Analytics{}, &analysisv1alpha1.RecommendationRule{}} {
 		if err := indexer.IndexField(ctx, o, indexAnalyticsUID, analyticsUID); err != nil {
 			return fmt.Errorf("indexing %T by the UID of the analytics: %w", o, err)
 		}
 	}
+
 	return nil
 }
 
@@ -239,6 +265,7 @@ func ruleUIDsOf(o client.Object) []string {
 			out = append(out, uid)
 		}
 	}
+
 	return out
 }
 
@@ -246,15 +273,20 @@ func ruleUIDsOf(o client.Object) []string {
 func mapTargetToRecommendations(reader client.Reader, kind schema.GroupVersionKind) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		all, err := targetindex.ListRecommendations(ctx, reader, targetindex.Key{
-			Group: kind.Group, Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName(),
+			Group:     kind.Group,
+			Kind:      kind.Kind,
+			Namespace: o.GetNamespace(),
+			Name:      o.GetName(),
 		})
 		if err != nil {
 			return nil // The cache is stopping.
 		}
+
 		out := make([]reconcile.Request, len(all))
 		for i := range all {
 			out[i].NamespacedName = client.ObjectKeyFromObject(&all[i])
 		}
+
 		return out
 	}
 }

@@ -43,11 +43,14 @@ func splitPass(pending []task, size int) (pass, remaining []task) {
 		for next < len(pending) && pending[next].id.namespace == pending[end].id.namespace {
 			next++
 		}
+
 		if end > 0 && next > size {
 			break
 		}
+
 		end = next
 	}
+
 	return pending[:end], pending[end:]
 }
 
@@ -94,14 +97,24 @@ type progressStore struct {
 func (r *progressStore) get(rule *analysisv1alpha1.RecommendationRule, number int32) *progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.byRule == nil {
 		r.byRule = map[string]*progress{}
 	}
+
 	p := r.byRule[rule.Name]
 	if p == nil || p.rule != rule.UID || p.generation != rule.Generation || p.number != number {
-		p = &progress{rule: rule.UID, generation: rule.Generation, number: number, done: map[identity]bool{}, failed: map[identity]failure{}}
+		p = &progress{
+			rule:       rule.UID,
+			generation: rule.Generation,
+			number:     number,
+			done:       map[identity]bool{},
+			failed:     map[identity]failure{},
+		}
+
 		r.byRule[rule.Name] = p
 	}
+
 	return p
 }
 
@@ -109,6 +122,7 @@ func (r *progressStore) get(rule *analysisv1alpha1.RecommendationRule, number in
 func (r *progressStore) forget(rule string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	delete(r.byRule, rule)
 }
 
@@ -126,6 +140,7 @@ func (p *progress) record(results []taskResult, now time.Time) {
 			delete(p.failed, r.id)
 			continue
 		}
+
 		tries := p.failed[r.id].tries
 		p.failed[r.id] = failure{err: r.err, tries: tries + 1, retryAt: now.Add(retryDelay(tries))}
 	}
@@ -139,15 +154,18 @@ func (p *progress) recordSelectors(failures []error, limit time.Duration, now ti
 		p.selectors = failure{}
 		return 0, false
 	}
+
 	if p.selectors.tries == 0 {
 		p.selectorsSince = now
 	}
 	if !now.Before(p.selectors.retryAt) { // Retries of targets resolve the selectors in between.
 		p.selectors = failure{err: failures[i], tries: p.selectors.tries + 1, retryAt: now.Add(retryDelay(p.selectors.tries))}
 	}
+
 	if p.selectors.tries >= maxSelectorTries || limit > 0 && p.selectors.retryAt.Sub(p.selectorsSince) >= limit {
 		return 0, false
 	}
+
 	return max(p.selectors.retryAt.Sub(now), time.Second), true
 }
 
@@ -168,10 +186,13 @@ func (p *progress) nextRetry(now time.Time) (wait time.Duration, ok bool) {
 		if f.exhausted() {
 			continue
 		}
+
 		if w := max(f.retryAt.Sub(now), time.Second); !ok || w < wait {
-			wait, ok = w, true
+			wait = w
+			ok = true
 		}
 	}
+
 	return wait, ok
 }
 
@@ -181,6 +202,7 @@ func (p *progress) failedCondition(reason string) condition {
 	for _, id := range slices.SortedFunc(maps.Keys(p.failed), identity.compare) {
 		errs = append(errs, p.failed[id].err)
 	}
+
 	return notReady(reason, fmt.Sprintf("%d of %d targets: %s", len(errs), len(errs)+len(p.done), joinErrors(errs)))
 }
 
@@ -202,6 +224,7 @@ func evaluationRequested(rec *analysisv1alpha1.Recommendation) bool {
 	if !marked || err != nil {
 		return false // Written by gocrane or an earlier craned: the next round marks it.
 	}
+
 	number, err := strconv.ParseInt(rec.Annotations[analysisv1alpha1.AnnotationRunNumber], 10, 32)
 	return err != nil || number < written
 }

@@ -30,6 +30,7 @@ func Default() (*cost.PriceBook, error) {
 	if err != nil {
 		return nil, fmt.Errorf("built-in price book: %w", err)
 	}
+
 	return parse("built-in price book", content)
 }
 
@@ -39,25 +40,31 @@ func Load(path string) (*cost.PriceBook, error) {
 	if path == "" {
 		return Default()
 	}
+
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("price book: %w", err)
 	}
+
 	if info.IsDir() {
 		return nil, fmt.Errorf("price book: %s is a directory", path)
 	}
+
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("price book: %w", err)
 	}
 	defer f.Close()
+
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("price book %s: %w", path, err)
 	}
+
 	if len(content) > maxFile {
 		return nil, fmt.Errorf("price book %s: it is larger than %d bytes", path, maxFile)
 	}
+
 	return parse("price book "+path, content)
 }
 
@@ -66,9 +73,11 @@ func parse(name string, content []byte) (*cost.PriceBook, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+
 	book, err := cost.ParsePriceBook(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+
 	return book, nil
 }

@@ -18,6 +18,7 @@ func TestDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	size := cost.Amounts{CPU: 1000, Memory: 1 << 30}
 	for name, c := range map[string]struct {
 		labels   map[string]string
@@ -39,6 +40,7 @@ func TestDefault(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %s at %v", name, q, err, c.capacity, c.hour)
 		}
 	}
+
 	if book.Source == "" || book.Date == "" {
 		t.Error("the default does not say where its figures are from")
 	}
@@ -50,6 +52,7 @@ func TestExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(book.Groups) == 0 || len(book.CapacityTypes) == 0 {
 		t.Errorf("the example shows too little: %+v", book)
 	}
@@ -62,8 +65,10 @@ func TestLoadFails(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		return path
 	}
+
 	for name, c := range map[string]struct{ path, says string }{
 		"missing":      {filepath.Join(dir, "none.yaml"), "none.yaml"},
 		"a directory":  {dir, "directory"},
@@ -78,6 +83,7 @@ func TestLoadFails(t *testing.T) {
 			t.Errorf("%s: %v does not say %q", name, err, c.says)
 		}
 	}
+
 	if book, err := Load(""); err != nil || book.Currency != "USD" {
 		t.Errorf("without a path: %+v, %v", book, err)
 	}

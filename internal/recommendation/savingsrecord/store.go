@@ -39,10 +39,12 @@ func load(ctx context.Context, c client.Reader, namespace string) (*savings.Reco
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, ConfigMapName, err)
 	}
+
 	r, err := savings.Parse(object.Data)
 	if err != nil {
 		return r, object, fmt.Errorf("ConfigMap %s/%s: %w; correct or delete the key", namespace, ConfigMapName, err)
 	}
+
 	return r, object, nil
 }
 
@@ -53,16 +55,20 @@ func Update(ctx context.Context, read client.Reader, write client.Writer, namesp
 	if err != nil {
 		return err
 	}
+
 	if r == nil {
 		r = &savings.Record{}
 	}
+
 	if err := change(r); err != nil {
 		return fmt.Errorf("ConfigMap %s/%s: %w", namespace, ConfigMapName, err)
 	}
+
 	data, err := r.Encode()
 	if err != nil {
 		return fmt.Errorf("ConfigMap %s/%s: %w", namespace, ConfigMapName, err)
 	}
+
 	if object == nil {
 		err = write.Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: ConfigMapName}, Data: data,
@@ -71,8 +77,10 @@ func Update(ctx context.Context, read client.Reader, write client.Writer, namesp
 		object.Data = data
 		err = write.Update(ctx, object, client.FieldOwner(fieldManager))
 	}
+
 	if err != nil {
 		return fmt.Errorf("writing ConfigMap %s/%s: %w", namespace, ConfigMapName, err)
 	}
+
 	return nil
 }

@@ -34,6 +34,7 @@ func NewCommand() *cobra.Command {
 	// One scheme decodes the file, the other sets defaults of plugin arguments and converts them.
 	pluginconfig.AddToScheme(scheme.Scheme)
 	pluginconfig.AddToScheme(configv1.GetPluginArgConversionScheme())
+
 	// In the place of upstream's function for the same type.
 	scheme.Scheme.AddTypeDefaultingFunc(&schedulerv1.KubeSchedulerConfiguration{}, func(obj any) {
 		if c, ok := obj.(*schedulerv1.KubeSchedulerConfiguration); ok {
@@ -49,17 +50,21 @@ func NewCommand() *cobra.Command {
 		"(whole CPUs by NUMA zone) beside its own. A profile of --config enables them; without, it is kube-scheduler."
 	cmd.SilenceErrors = true
 	run := cmd.RunE
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		// Upstream prints the version of Kubernetes and exits.
 		if f := cmd.Flags().Lookup("version"); f != nil && f.Changed && f.Value.String() != "false" {
 			fmt.Fprintln(cmd.OutOrStdout(), "crane-scheduler", version.Long())
 		}
+
 		err := run(cmd, args)
 		if f := cmd.Flags().Lookup("config"); err != nil && f != nil && f.Changed {
 			return fmt.Errorf("with the configuration %s: %w", f.Value, err)
 		}
+
 		return err
 	}
+
 	cmd.AddCommand(simulate.NewCommand())
 	return cmd
 }
@@ -71,6 +76,7 @@ func plugins() []upstream.Option {
 	})
 	zones := noderesourcetopology.NewFactory()
 	legacyregistry.MustRegister(zones.Metrics()...)
+
 	return []upstream.Option{
 		upstream.WithPlugin(dynamic.Name, load.New),
 		upstream.WithPlugin(noderesourcetopology.Name, zones.New),

@@ -37,6 +37,7 @@ func (s *state) Read(key fwk.StateKey) (fwk.StateData, error) {
 	if v, ok := s.data.Load(key); ok {
 		return v.(fwk.StateData), nil
 	}
+
 	return nil, fwk.ErrNotFound
 }
 
@@ -74,6 +75,7 @@ type recorded struct {
 func (r *recorded) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	r.notes = append(r.notes, reason+": "+fmt.Sprintf(note, args...))
 }
 
@@ -90,35 +92,43 @@ type fixture struct {
 
 func newFixture(t testing.TB, strategy nodeload.Strategy, nodes ...*corev1.Node) *fixture {
 	t.Helper()
+
 	b := &fixture{
 		TB: t, clock: clocktesting.NewFakeClock(start()), policies: &fixedPolicy{policyOf(t, nodeload.GocraneSpec())},
 		events: &recorded{}, registry: metrics.NewKubeRegistry(),
 	}
+
 	all := NewMetrics()
 	if err := all.Register(b.registry.Register); err != nil {
 		t.Fatal(err)
 	}
+
 	b.Plugin = &Plugin{
 		cluster: cluster{clock: b.clock, policies: b.policies, strategy: strategy, minFresh: nodeload.DefaultMinFresh, log: logr.Discard()},
 		pods:    podTracker{history: &History{}}, profile: "test",
 		snapshot: func() ([]fwk.NodeInfo, error) { return b.infos, nil },
 	}
+
 	b.Plugin.peers = func() []*Plugin { return []*Plugin{b.Plugin} }
 	if err := b.Plugin.start(all, b.events); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, n := range nodes {
 		b.infos = append(b.infos, &nodeInfo{node: n, requested: requested{cpu: 5_000, memory: 50 << 30}})
 	}
+
 	return b
 }
 
 func policyOf(t testing.TB, spec nodeload.Spec) *nodeload.Policy {
 	t.Helper()
+
 	p, err := nodeload.NewPolicy(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return p
 }
 
@@ -134,13 +144,18 @@ func (b *fixture) replace(node *corev1.Node) {
 // schedule runs the plugin for a pod up to scores, as the framework does, and returns its answer for every node.
 func (b *fixture) schedule(pod *corev1.Pod) (*state, map[string]string, map[string]int64) {
 	b.Helper()
-	s, reasons, scores := &state{}, map[string]string{}, map[string]int64{}
+
+	s := &state{}
+	reasons := map[string]string{}
+	scores := map[string]int64{}
 	ctx := b.Context()
+
 	_, status := b.PreFilter(ctx, s, pod, b.infos)
 	skip := status.IsSkip()
 	if !skip && !status.IsSuccess() {
 		b.Fatal(status)
 	}
+
 	var feasible []fwk.NodeInfo
 	for _, info := range b.infos {
 		if !skip {
@@ -148,38 +163,48 @@ func (b *fixture) schedule(pod *corev1.Pod) (*state, map[string]string, map[stri
 				if status.Code() != fwk.UnschedulableAndUnresolvable {
 					b.Fatalf("%s: %v", info.Node().Name, status.Code())
 				}
+
 				reasons[info.Node().Name] = status.Message()
 				continue
 			}
 		}
+
 		feasible = append(feasible, info)
 	}
+
 	if status := b.PreScore(ctx, s, pod, feasible); status.IsSkip() {
 		return s, reasons, nil
 	}
+
 	var list fwk.NodeScoreList
 	for _, info := range feasible {
 		score, status := b.Score(ctx, s, pod, info)
 		if !status.IsSuccess() {
 			b.Fatal(status)
 		}
+
 		list = append(list, fwk.NodeScore{Name: info.Node().Name, Score: score})
 	}
+
 	if status := b.NormalizeScore(ctx, s, pod, list); !status.IsSuccess() {
 		b.Fatal(status)
 	}
+
 	for _, n := range list {
 		if n.Score < fwk.MinScore || n.Score > fwk.MaxScore {
 			b.Fatalf("%s scores %d", n.Name, n.Score)
 		}
+
 		scores[n.Name] = n.Score
 	}
+
 	return s, reasons, scores
 }
 
 // placePod runs a whole cycle: the first by name of the best nodes is selected. It returns "" if there is none.
 func (b *fixture) placePod(pod *corev1.Pod) string {
 	b.Helper()
+
 	s, _, scores := b.schedule(pod)
 	best := ""
 	for _, name := range sortedNames(scores) {
@@ -187,11 +212,13 @@ func (b *fixture) placePod(pod *corev1.Pod) string {
 			best = name
 		}
 	}
+
 	if best != "" {
 		if status := b.Reserve(b.Context(), s, pod, best); !status.IsSuccess() {
 			b.Fatal(status)
 		}
 	}
+
 	return best
 }
 
@@ -203,8 +230,10 @@ func loadAnnotations(cpu, memory float64, measured time.Time) map[string]string 
 		if nodeload.ResourceOf(m.Name) == series.Memory {
 			value = memory
 		}
+
 		annotations[m.Name] = fmt.Sprintf("%.5f,%s", value, measured.UTC().Format("2006-01-02T15:04:05Z"))
 	}
+
 	return annotations
 }
 
@@ -242,6 +271,7 @@ func newRunningPod(pod *corev1.Pod, node string, since time.Time) *corev1.Pod {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}},
 	}}
+
 	return pod
 }
 

@@ -26,8 +26,10 @@ func newLargeFixture(b testing.TB) *fixture {
 	for i := range 5000 {
 		machines = append(machines, newNode(fmt.Sprintf("node-%04d", i), loadAnnotations(0.1+0.5*rng.Float64(), 0.1+0.5*rng.Float64(), start())))
 	}
+
 	bed := newFixture(b, nodeload.Strategy{}, machines...)
 	bed.schedule(newPod("first", "100m", "1Gi"))
+
 	for _, m := range machines {
 		for i := range 30 {
 			pod := newPod(fmt.Sprint(m.Name, "-", i), "10m", "100Mi")
@@ -38,6 +40,7 @@ func newLargeFixture(b testing.TB) *fixture {
 			}
 		}
 	}
+
 	return bed
 }
 
@@ -45,36 +48,46 @@ func newLargeFixture(b testing.TB) *fixture {
 // each, with cycle state, explanations and normalising; an operation is one node. best-ns/op is that of the fastest
 // pass over all nodes, which is more stable on a busy machine.
 func BenchmarkFilterAndScore(b *testing.B) {
-	bed, ctx := newLargeFixture(b), b.Context()
-	pod, s := newPod("web", "100m", "1Gi"), &state{}
+	bed := newLargeFixture(b)
+	ctx := b.Context()
+	pod := newPod("web", "100m", "1Gi")
+	s := &state{}
 	bed.PreFilter(ctx, s, pod, bed.infos)
 	scores := make(fwk.NodeScoreList, len(bed.infos))
 	best := time.Duration(math.MaxInt64)
 	b.ReportAllocs()
 	b.ResetTimer()
+
 	for done := 0; done < b.N; done += len(bed.infos) {
 		began := time.Now()
 		for at, info := range bed.infos {
 			if status := bed.Filter(ctx, s, pod, info); !status.IsSuccess() {
 				b.Fatal(status)
 			}
+
 			score, _ := bed.Score(ctx, s, pod, info)
 			scores[at].Score = score
 		}
+
 		bed.NormalizeScore(ctx, s, pod, scores)
 		best = min(best, time.Since(began))
 	}
+
 	b.ReportMetric(float64(best)/float64(len(bed.infos)), "best-ns/op")
 }
 
 // BenchmarkScoreOfTheNext measures Score for one node and a pod like the one before: one node has changed since.
 func BenchmarkScoreOfTheNext(b *testing.B) {
-	bed, ctx := newLargeFixture(b), b.Context()
+	bed := newLargeFixture(b)
+	ctx := b.Context()
 	b.ReportAllocs()
 	b.ResetTimer()
+
 	for done := 0; done < b.N; done += len(bed.infos) {
-		pod, s := newPod(fmt.Sprint("web-", done), "100m", "1Gi"), &state{}
+		pod := newPod(fmt.Sprint("web-", done), "100m", "1Gi")
+		s := &state{}
 		bed.PreFilter(ctx, s, pod, bed.infos)
+
 		for _, info := range bed.infos {
 			bed.Score(ctx, s, pod, info)
 		}
@@ -84,10 +97,12 @@ func BenchmarkScoreOfTheNext(b *testing.B) {
 
 // BenchmarkPreFilter measures the plugin for one pod before the nodes, without a new fleet snapshot.
 func BenchmarkPreFilter(b *testing.B) {
-	bed, ctx := newLargeFixture(b), b.Context()
+	bed := newLargeFixture(b)
+	ctx := b.Context()
 	pod := newPod("web", "100m", "1Gi")
 	b.ReportAllocs()
 	b.ResetTimer()
+
 	for range b.N {
 		bed.PreFilter(ctx, &state{}, pod, bed.infos)
 	}
@@ -98,6 +113,7 @@ func BenchmarkCensus(b *testing.B) {
 	bed := newLargeFixture(b)
 	b.ReportAllocs()
 	b.ResetTimer()
+
 	for range b.N {
 		bed.take(bed.rules.Load(), bed.infos, bed.clock.Now())
 	}
@@ -105,15 +121,20 @@ func BenchmarkCensus(b *testing.B) {
 
 // BenchmarkReserve measures a placement on nodes with ever more arriving pods.
 func BenchmarkReserve(b *testing.B) {
-	bed, ctx := newLargeFixture(b), b.Context()
-	pod, s := newPod("web", "100m", "1Gi"), &state{}
+	bed := newLargeFixture(b)
+	ctx := b.Context()
+	pod := newPod("web", "100m", "1Gi")
+	s := &state{}
 	bed.PreFilter(ctx, s, pod, bed.infos)
+
 	pods := make([]*corev1.Pod, b.N)
 	for i := range pods {
 		pods[i] = newPod(fmt.Sprint("web-", i), "100m", "1Gi")
 	}
+
 	b.ReportAllocs()
 	b.ResetTimer()
+
 	for i := range b.N {
 		bed.Reserve(ctx, s, pods[i], bed.infos[i%100].Node().Name)
 	}
@@ -122,10 +143,12 @@ func BenchmarkReserve(b *testing.B) {
 // BenchmarkNodeChange measures a changed node object: parsing its annotations and computing the pending load.
 func BenchmarkNodeChange(b *testing.B) {
 	bed := newLargeFixture(b)
-	e, rules := bed.entry("node-0000"), bed.rules.Load()
+	e := bed.entry("node-0000")
+	rules := bed.rules.Load()
 	objects := []*corev1.Node{newNode("node-0000", loadAnnotations(0.2, 0.2, start())), newNode("node-0000", loadAnnotations(0.3, 0.3, start()))}
 	b.ReportAllocs()
 	b.ResetTimer()
+
 	for i := range b.N {
 		e.refresh(&bed.reader, objects[i%2], rules, start())
 	}
@@ -138,6 +161,7 @@ func TestManyAtOnce(t *testing.T) {
 	for i := range 50 {
 		machines = append(machines, newNode(fmt.Sprint("n-", i), loadAnnotations(float64(i)/60, 0.3, start())))
 	}
+
 	b := newFixture(t, nodeload.Strategy{}, machines...)
 	ctx, cancel := context.WithCancel(t.Context())
 	var others sync.WaitGroup
@@ -148,6 +172,7 @@ func TestManyAtOnce(t *testing.T) {
 			}
 		})
 	}
+
 	b.schedule(newPod("first", "100m", "1Gi"))
 	repeat(func(i int) {
 		pod := newPod(fmt.Sprint("other-", i), "10m", "10Mi")
@@ -156,6 +181,7 @@ func TestManyAtOnce(t *testing.T) {
 		b.pods.updated(bindTo(pod, node), newRunningPod(pod, node, start()))
 		b.pods.deleted(newRunningPod(pod, node, start()))
 	})
+
 	repeat(func(i int) {
 		b.Explain("shop", fmt.Sprint("web-", i%200))
 		b.Recent()
@@ -165,10 +191,13 @@ func TestManyAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	})
+
 	repeat(func(int) { b.clock.Step(time.Millisecond) })
 	for i := range 50 {
-		pod, s := newPod(fmt.Sprint("web-", i), "10m", "10Mi"), &state{}
+		pod := newPod(fmt.Sprint("web-", i), "10m", "10Mi")
+		s := &state{}
 		b.PreFilter(ctx, s, pod, b.infos)
+
 		var filters sync.WaitGroup
 		for part := range 4 {
 			filters.Go(func() {
@@ -179,13 +208,16 @@ func TestManyAtOnce(t *testing.T) {
 				}
 			})
 		}
+
 		filters.Wait()
 		node := fmt.Sprint("n-", i%50)
 		b.Reserve(ctx, s, pod, node)
+
 		if i%3 == 0 {
 			b.Unreserve(ctx, s, pod, node)
 		}
 	}
+
 	cancel()
 	others.Wait()
 }

@@ -76,9 +76,11 @@ func (c *cluster) find(cycle *cycle, node *corev1.Node) *entry {
 	if e, ok := cycle.objects[node]; ok {
 		return e
 	}
+
 	if e, ok := cycle.entries[node.Name]; ok {
 		return e
 	}
+
 	return c.entry(node.Name)
 }
 
@@ -98,27 +100,33 @@ func (c *cluster) entry(node string) *entry {
 	if e, ok := c.entries.Load(node); ok {
 		return e.(*entry)
 	}
+
 	fresh := &entry{}
 	fresh.slot.Store(-1)
 	e, _ := c.entries.LoadOrStore(node, fresh)
+
 	return e.(*entry)
 }
 
 // currentRules returns the rules of the policy in force. An unusable policy leaves the old rules in force.
 func (c *cluster) currentRules() *nodeload.Rules {
-	rules, policy := c.rules.Load(), c.policies.Policy()
+	rules := c.rules.Load()
+	policy := c.policies.Policy()
 	if rules.Policy == policy || c.refused.Load() == policy {
 		return rules
 	}
+
 	next, err := nodeload.NewRules(policy, c.strategy)
 	if err != nil {
 		c.refused.Store(policy)
 		c.log.Error(err, "New policy cannot be used, the old one stays in force")
 		return rules
 	}
+
 	for _, warning := range policy.Warnings {
 		c.log.Info("Policy", "warning", warning)
 	}
+
 	c.told.dropMetrics(rules.Policy, policy)
 	c.rules.Store(next)
 	return next
@@ -127,32 +135,40 @@ func (c *cluster) currentRules() *nodeload.Rules {
 // summarize returns the last snapshot, or builds one if that is older than its period, of other rules, or of another
 // number of nodes.
 func (c *cluster) summarize(nodes []fwk.NodeInfo) *fleetSnapshot {
-	rules, now := c.currentRules(), c.clock.Now()
+	rules := c.currentRules()
+	now := c.clock.Now()
 	if last := c.last.Load(); last != nil && last.Rules == rules && len(nodes) == last.size {
 		if age := now.Sub(last.Time); age >= 0 && age < censusPeriod {
 			return last
 		}
 	}
+
 	return c.take(rules, nodes, now)
 }
 
 func (c *cluster) take(rules *nodeload.Rules, list []fwk.NodeInfo, now time.Time) *fleetSnapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.number++
 	count := rules.NewCount(now)
 	roster, entries := c.nodeSlots(list)
-	peaks, seen := rules.NewPeaks(), make(objects, len(list))
+
+	peaks := rules.NewPeaks()
+	seen := make(objects, len(list))
 	onWay := 0
 	for _, info := range list {
 		object := info.Node()
 		if object == nil {
 			continue
 		}
+
 		e := entries[object.Name]
-		e.seen, seen[object] = c.number, e
+		e.seen = c.number
+		seen[object] = e
 		e.refresh(&c.reader, object, rules, now)
 		requested := info.GetRequested()
+
 		node := e.tick(now)
 		onWay += node.Arriving
 		peaks.Raise(node)
@@ -160,11 +176,20 @@ func (c *cluster) take(rules *nodeload.Rules, list []fwk.NodeInfo, now time.Time
 			CPU: series.MilliCPU(requested.GetMilliCPU()), Memory: series.Bytes(requested.GetMemory()),
 		})
 	}
+
 	c.dropGoneNodes()
-	taken := &fleetSnapshot{Fleet: count.Fleet(c.minFresh), size: len(list), roster: roster, entries: entries, peaks: peaks}
+	taken := &fleetSnapshot{
+		Fleet:   count.Fleet(c.minFresh),
+		size:    len(list),
+		roster:  roster,
+		entries: entries,
+		peaks:   peaks,
+	}
+
 	c.objects.Store(&seen)
 	c.last.Store(taken)
 	c.told.recordSnapshot(taken, onWay)
+
 	return taken
 }
 
@@ -177,11 +202,14 @@ func (c *cluster) nodeSlots(list []fwk.NodeInfo) ([]string, map[string]*entry) {
 			object := list[i].Node()
 			same = object != nil && object.Name == last.roster[i]
 		}
+
 		if same {
 			return last.roster, last.entries
 		}
 	}
-	roster, entries := make([]string, 0, len(list)), make(map[string]*entry, len(list))
+
+	roster := make([]string, 0, len(list))
+	entries := make(map[string]*entry, len(list))
 	for _, info := range list {
 		if object := info.Node(); object != nil {
 			e := c.entry(object.Name)
@@ -190,6 +218,7 @@ func (c *cluster) nodeSlots(list []fwk.NodeInfo) ([]string, map[string]*entry) {
 			entries[object.Name] = e
 		}
 	}
+
 	return roster, entries
 }
 
@@ -206,6 +235,7 @@ func (c *cluster) dropGoneNodes() {
 		default:
 			e.slot.Store(-1)
 		}
+
 		return true
 	})
 }
@@ -215,6 +245,7 @@ func (c *cluster) viewOf(taken *fleetSnapshot, e *entry, node *corev1.Node) *vie
 	if v := e.view.Load(); v != nil && v.object == node && v.Rules == taken.Rules {
 		return v
 	}
+
 	v := e.refresh(&c.reader, node, taken.Rules, c.clock.Now())
 	c.raise(&v.Node)
 	return v
@@ -232,5 +263,6 @@ func (c *cluster) nodeHandler() cache.ResourceEventHandler {
 			c.NodeChanged(object)
 		}
 	}
+
 	return cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(_, obj any) { changed(obj) }}
 }

@@ -60,8 +60,10 @@ func (e *entry) refresh(r *reader, object *corev1.Node, rules *nodeload.Rules, n
 	if v := e.view.Load(); v != nil && v.object == object && v.Rules == rules {
 		return v
 	}
+
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	return e.read(r, object, rules, now)
 }
 
@@ -70,22 +72,28 @@ func (e *entry) read(r *reader, object *corev1.Node, rules *nodeload.Rules, now 
 	if v := e.view.Load(); v != nil && v.object == object && v.Rules == rules {
 		return v
 	}
+
 	if e.uid != object.UID {
-		e.uid, e.varies = object.UID, [2]nodeload.Deviation{}
+		e.uid = object.UID
+		e.varies = [2]nodeload.Deviation{}
 	}
+
 	e.readHolds(&r.holds, object, now)
 	report, bad := read(r.format, object, rules)
 	if bad != (nodeload.ParseErrors{}) {
 		r.unreadable(bad)
 	}
+
 	for k, resource := range []series.Resource{series.CPU, series.Memory} {
 		gauge := rules.GaugeSample(resource, report.Samples)
 		// A sample from the future would block all later ones.
 		if !gauge.Time.IsZero() && !gauge.Time.After(now.Add(nodeload.MaxSkew)) {
 			e.varies[k].Add(gauge)
 		}
+
 		report.Deviation[k] = e.varies[k].Ratio()
 	}
+
 	e.report = report
 	return e.buildView(object, rules, now)
 }
@@ -96,6 +104,7 @@ func (e *entry) buildView(object *corev1.Node, rules *nodeload.Rules, now time.T
 	if old := e.view.Swap(v); old != nil && old.object == object && old.Rules == rules && old.Fresh&^v.Fresh != 0 {
 		e.expired.Store(true)
 	}
+
 	return v
 }
 
@@ -107,12 +116,15 @@ func (e *entry) tick(now time.Time) *nodeload.Node {
 	v := e.view.Load()
 	fresh := v.FreshAt(now)
 	all := uint64(1)<<len(v.Loads) - 1
+
 	aged := now.UnixNano()-v.made >= int64(stalePeriod)
 	if fresh == v.Fresh && (fresh == all || v.Arriving == 0 || !aged) {
 		return &v.Node
 	}
+
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	v = e.view.Load()
 	return &e.buildView(v.object, v.Rules, now).Node
 }
@@ -122,6 +134,7 @@ func (e *entry) preview(r *reader, object *corev1.Node, rules *nodeload.Rules, n
 	report, _ := read(r.format, object, rules)
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	e.expireHolds(now)
 	return rules.PeekNode(report, &e.arrivals, now)
 }
@@ -131,14 +144,17 @@ func (e *entry) preview(r *reader, object *corev1.Node, rules *nodeload.Rules, n
 func (e *entry) placed(pod string, use nodeload.Amount) *nodeload.Node {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	if e.arrivals.Has(pod) {
 		return nil
 	}
+
 	e.arrivals.Add(pod, use, time.Time{})
 	v := e.view.Load()
 	if v == nil {
 		return nil
 	}
+
 	next := &view{Node: *v.WithPod(use), object: v.object, made: v.made}
 	e.view.Store(next)
 	return &next.Node
@@ -149,13 +165,16 @@ func (e *entry) placed(pod string, use nodeload.Amount) *nodeload.Node {
 func (e *entry) change(now time.Time, do func(*nodeload.Arrivals) bool) *nodeload.Node {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	if !do(&e.arrivals) {
 		return nil
 	}
+
 	v := e.view.Load()
 	if v == nil {
 		return nil
 	}
+
 	return &e.buildView(v.object, v.Rules, now).Node
 }
 
@@ -170,6 +189,7 @@ func capacity(node *corev1.Node) nodeload.Amount {
 	if len(resources) == 0 {
 		resources = node.Status.Allocatable
 	}
+
 	return amount(resources)
 }
 

@@ -50,12 +50,18 @@ func newRecorder(r kubeevents.EventRecorder) recorder {
 	if r == nil {
 		return nil
 	}
+
 	return r
 }
 
 // policyReference is the object of events about the policy file: its ConfigMap in config/.
 func policyReference() runtime.Object {
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "crane-system", Name: "crane-node-load-policy"}
+	return &corev1.ObjectReference{
+		APIVersion: "v1",
+		Kind:       "ConfigMap",
+		Namespace:  "crane-system",
+		Name:       "crane-node-load-policy",
+	}
 }
 
 func (e *events) placed(pod *corev1.Pod, c *cycle, node string) {
@@ -67,6 +73,7 @@ func (e *events) placed(pod *corev1.Pod, c *cycle, node string) {
 		e.dropped()
 		return
 	}
+
 	e.recorder.Eventf(pod, nil, corev1.EventTypeNormal, ReasonLoadAvoided, actionScheduling, "%s", c.note(closed, node))
 }
 
@@ -78,15 +85,18 @@ func (c *cycle) note(closed int32, node string) string {
 func (e *events) allow() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	now := e.clock.Now()
 	if e.filled.IsZero() {
 		e.tokens = eventBurst
 	}
+
 	e.tokens = min(e.tokens+float64(now.Sub(e.filled))/float64(eventPeriod), eventBurst)
 	e.filled = now
 	if e.tokens < 1 {
 		return false
 	}
+
 	e.tokens--
 	return true
 }

@@ -14,6 +14,7 @@ import (
 func (p *Plugin) expire(ctx context.Context, clk clock.WithTicker) {
 	ticker := clk.NewTicker(stalePeriod)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -30,15 +31,19 @@ func (p *Plugin) wake() {
 	if p.pods.rejected.Len() == 0 {
 		return
 	}
-	now, expired := p.clock.Now(), false
+
+	now := p.clock.Now()
+	expired := false
 	p.entries.Range(func(_, value any) bool {
 		e := value.(*entry)
 		if e.view.Load() != nil {
 			e.tick(now)
 		}
+
 		expired = e.expired.Swap(false) || expired
 		return true
 	})
+
 	if expired {
 		p.last.Store(nil) // the set of metrics in force may have changed
 		p.retry()

@@ -19,6 +19,7 @@ func (p *Plugin) Explain(namespace, name string) (nodeload.Explanation, bool) {
 	if !ok {
 		return nodeload.Explanation{}, false
 	}
+
 	return noted.explain(p.profile), true
 }
 
@@ -26,12 +27,14 @@ func (p *Plugin) Explain(namespace, name string) (nodeload.Explanation, bool) {
 func (p *Plugin) Recent() []string {
 	p.ring.mu.Lock()
 	defer p.ring.mu.Unlock()
+
 	var pods []string
 	for _, a := range slices.Backward(p.ring.attempts) {
 		if pod := a.namespace + "/" + a.name; !slices.Contains(pods, pod) {
 			pods = append(pods, pod)
 		}
 	}
+
 	return pods
 }
 
@@ -48,43 +51,69 @@ type words struct{ filter, score uint64 }
 func (r *attemptRing) find(namespace, name string) (attemptCopy, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	for _, a := range slices.Backward(r.attempts) {
 		if a.namespace != namespace || a.name != name {
 			continue
 		}
-		n := attemptCopy{attempt: a, node: a.node, undone: a.undone, words: make([]words, len(a.answers))}
+
+		n := attemptCopy{
+			attempt: a,
+			node:    a.node,
+			undone:  a.undone,
+			words:   make([]words, len(a.answers)),
+		}
+
 		for i := range a.answers {
 			n.words[i] = words{filter: a.answers[i].filter.Load(), score: a.answers[i].score.Load()}
 		}
+
 		return n, true
 	}
+
 	return attemptCopy{}, false
 }
 
 func (n attemptCopy) explain(profile string) nodeload.Explanation {
 	taken := n.taken
 	e := nodeload.Explanation{
-		Pod: n.namespace + "/" + n.name, Profile: profile, Attempt: n.number, Time: n.at.UTC(), Outcome: n.outcome(), Node: n.node,
-		CPU: n.use.CPU, Memory: n.use.Memory, Basis: n.basis.String(), Exempt: n.open, Abstains: taken.Abstains(),
+		Pod:      n.namespace + "/" + n.name,
+		Profile:  profile,
+		Attempt:  n.number,
+		Time:     n.at.UTC(),
+		Outcome:  n.outcome(),
+		Node:     n.node,
+		CPU:      n.use.CPU,
+		Memory:   n.use.Memory,
+		Basis:    n.basis.String(),
+		Exempt:   n.open,
+		Abstains: taken.Abstains(),
 		Strategy: taken.Rules.Strategy.Name,
-		Fresh:    taken.States[nodeload.Fresh], Stale: taken.States[nodeload.Stale], Absent: taken.States[nodeload.Absent],
+		Fresh:    taken.States[nodeload.Fresh],
+		Stale:    taken.States[nodeload.Stale],
+		Absent:   taken.States[nodeload.Absent],
 	}
+
 	for i, m := range taken.Rules.Policy.Metrics {
 		if !taken.InForce(i) {
 			e.LeftOut = append(e.LeftOut, m.Name)
 		}
 	}
+
 	for slot, w := range n.words {
 		// If no node can be closed, a node selected without a score was the only one left by other plugins.
 		if w.filter|w.score == 0 && (!n.clear.Load() || taken.roster[slot] != n.node) {
 			e.NotAsked++
 			continue
 		}
+
 		e.Nodes = append(e.Nodes, n.answer(taken.roster[slot], w))
 	}
+
 	slices.SortStableFunc(e.Nodes, func(a, b nodeload.NodeExplanation) int {
 		return cmp.Or(rank(a, n.node)-rank(b, n.node), cmp.Compare(a.Cost, b.Cost), strings.Compare(a.Name, b.Name))
 	})
+
 	return e
 }
 
@@ -95,6 +124,7 @@ func (n attemptCopy) outcome() string {
 	case n.node != "":
 		return "placed on " + n.node
 	}
+
 	return "not placed"
 }
 
@@ -108,6 +138,7 @@ func rank(n nodeload.NodeExplanation, chosen string) int {
 	case n.Verdict == nodeload.Passed:
 		return 2
 	}
+
 	return 3
 }
 
@@ -116,20 +147,29 @@ func (n attemptCopy) answer(node string, w words) nodeload.NodeExplanation {
 	switch {
 	case w.filter&wasClosed != 0:
 		limit := n.taken.Rules.Policy.Limits[w.filter>>48&limitBits]
-		e.Verdict, e.Metric = nodeload.Closed, n.taken.Rules.Policy.Metrics[limit.Metric].Name
+		e.Verdict = nodeload.Closed
+		e.Metric = n.taken.Rules.Policy.Metrics[limit.Metric].Name
 		e.Limit, e.Mark = limit.Max, limit.Mark
-		e.Load, e.OnWay, e.Incoming = unfixed(w.filter>>32), unsigned(w.filter>>16), unfixed(w.filter)
+		e.Load = unfixed(w.filter >> 32)
+		e.OnWay = unsigned(w.filter >> 16)
+		e.Incoming = unfixed(w.filter)
+
 	case w.score != 0:
-		e.Verdict, e.Cost = nodeload.Scored, unfixedCost(w.score)
-		e.Load, e.OnWay = unfixed(w.score>>16), unsigned(w.score)
+		e.Verdict = nodeload.Scored
+		e.Cost = unfixedCost(w.score)
+		e.Load = unfixed(w.score >> 16)
+
+		e.OnWay = unsigned(w.score)
 		e.Incoming = series.Ratio(n.taken.Incoming(n.use))
 		if scale := n.scale.Load(); scale != nil {
 			// Costs are stored with seven decimals; the best must not score below 100 by rounding.
 			score := scale.Score(e.Cost - 1/costUnits)
 			e.Score = &score
 		}
+
 	default:
 		e.Verdict = nodeload.Passed
 	}
+
 	return e
 }

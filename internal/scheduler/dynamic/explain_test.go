@@ -20,24 +20,29 @@ func TestExplain(t *testing.T) {
 	b := newFixture(t, nodeload.Strategy{}, newNode("cool", loadAnnotations(0.2, 0.2, start())), newNode("hot", loadAnnotations(0.7, 0.2, start())),
 		newNode("unknown", nil), newNode("warm", loadAnnotations(0.4, 0.2, start())))
 	b.pods.history.Learn(Workload{"shop", "StatefulSet", "web"}, nodeload.Amount{CPU: 500, Memory: 2 << 30})
+
 	pod := owned(newPod("web", "1", "1Gi"), "StatefulSet", "web")
 	if got := b.placePod(pod); got != "cool" {
 		t.Fatalf("placed on %q", got)
 	}
+
 	e, ok := b.Explain("shop", "web")
 	if !ok {
 		t.Fatal("not explained")
 	}
+
 	if e.Pod != "shop/web" || e.Node != "cool" || e.Outcome != "placed on cool" || e.CPU != 500 || e.Memory != 2<<30 || e.Basis != "history" ||
 		e.Fresh != 3 || e.Absent != 1 || e.Abstains || e.Strategy != nodeload.Spread || e.NotAsked != 0 || len(e.Nodes) != 4 {
 		t.Errorf("%+v", e)
 	}
+
 	want := []struct{ name, verdict, score, reason string }{
 		{"cool", "Scored", "100", "load 20.0% + on its way 0.0% + this pod 3.5%"},
 		{"warm", "Scored", "", "load 30.0% + on its way 0.0% + this pod 3.5%"},
 		{"unknown", "Scored", "", "load 31.7% + on its way 0.0% + this pod 3.5%; a metric is not fresh and counts as the mean"},
 		{"hot", "Closed", "none", "cpu_usage_avg_5m: load 70.0% + on its way 0.0% + this pod 5.0% is above the limit of 65.0%"},
 	}
+
 	for i, w := range want {
 		n := e.Nodes[i]
 		score := "none"
@@ -48,11 +53,13 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%s %s %s: %q; want %+v", n.Name, n.Verdict, score, n.Reason(), w)
 		}
 	}
+
 	// An ended pod of a workload with history is subtracted.
 	b.pods.history.Learn(Workload{Namespace: "shop", Kind: "StatefulSet", Name: "old"}, nodeload.Amount{CPU: 2000})
 	old := newRunningPod(owned(newPod("old", "2", "1Gi"), "StatefulSet", "old"), "warm", start().Add(-24*time.Hour))
 	b.pods.deleted(old)
 	b.schedule(pod)
+
 	if e, _ := b.Explain("shop", "web"); e.Nodes[1].Name != "warm" || e.Nodes[1].OnWay >= 0 || !strings.Contains(e.Nodes[1].Reason(), "on its way -") {
 		t.Errorf("after a pod has ended: %s: %s", e.Nodes[1].Name, e.Nodes[1].Reason())
 	}
@@ -67,9 +74,11 @@ func TestRingIsBounded(t *testing.T) {
 	for i := range 20000 {
 		b.infos = append(b.infos, &nodeInfo{node: newNode(fmt.Sprint("n-", i), nil)})
 	}
+
 	for i := range 100 {
 		b.PreFilter(t.Context(), &state{}, newPod(fmt.Sprint("web-", i), "1", "1Gi"), b.infos)
 	}
+
 	if n := len(b.ring.attempts); n*20000*answerBytes > ringBytes || n < minAttempts {
 		t.Errorf("%d attempts are kept", n)
 	}
@@ -79,11 +88,13 @@ func TestRingIsBounded(t *testing.T) {
 	if _, ok := b.Explain("shop", "web-0"); ok {
 		t.Error("the first is still there")
 	}
+
 	// With fewer nodes more attempts fit.
 	b.infos = b.infos[:10]
 	for i := range 1000 {
 		b.PreFilter(t.Context(), &state{}, newPod(fmt.Sprint("web-", i), "1", "1Gi"), b.infos)
 	}
+
 	if n := len(b.ring.attempts); n != maxAttempts {
 		t.Errorf("%d attempts are kept, want %d", n, maxAttempts)
 	}
@@ -97,13 +108,16 @@ func TestHandler(t *testing.T) {
 	b.placePod(newPod("web", "1", "1Gi"))
 	f := NewFactory(b.clock, Registries{})
 	f.plugins = []*Plugin{b.Plugin}
+
 	get := func(method, host, path string) (int, string) {
 		r := httptest.NewRequest(method, path, nil)
 		r.Host = host
 		w := httptest.NewRecorder()
 		f.Handler().ServeHTTP(w, r)
+
 		return w.Code, w.Body.String()
 	}
+
 	for _, c := range []struct {
 		method, host, path string
 		code               int
@@ -121,6 +135,7 @@ func TestHandler(t *testing.T) {
 			t.Errorf("%s %s at %s: %d %s", c.method, c.path, c.host, code, body)
 		}
 	}
+
 	_, body := get(http.MethodGet, "localhost", ExplainPath+"?pod=shop/web")
 	var got struct{ Explanations []nodeload.Explanation }
 	if err := json.Unmarshal([]byte(body), &got); err != nil || len(got.Explanations) != 1 || !got.Explanations[0].Time.Equal(start()) {
@@ -132,13 +147,16 @@ func TestHandler(t *testing.T) {
 func TestServeOnLoopback(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
+
 	f := NewFactory(newFixture(t, nodeload.Strategy{}).clock, Registries{})
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	f.explain(t.Context(), strings.TrimPrefix(server.URL, "http://"))
 	f.explain(t.Context(), "127.0.0.1:0")
 	f.explain(t.Context(), "127.0.0.1:0")
 	f.explain(t.Context(), "none")
+
 	if len(f.serving) != 2 {
 		t.Errorf("serving %v", f.serving)
 	}
@@ -153,6 +171,7 @@ func TestMetricsAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var all strings.Builder
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
@@ -163,8 +182,10 @@ func TestMetricsAreBounded(t *testing.T) {
 				fmt.Fprintf(&all, " %v\n", m.GetCounter().GetValue()+m.GetGauge().GetValue())
 			}
 		}
+
 		return all.String()
 	}
+
 	got := series()
 	for _, want := range []string{
 		"crane_scheduler_dynamic_attempts_total estimate=request profile=test 1\n",
@@ -178,11 +199,15 @@ func TestMetricsAreBounded(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
+
 	spec := nodeload.GocraneSpec()
-	spec.Metrics, spec.Predicates, spec.Priorities = spec.Metrics[3:], nil, nil
+	spec.Metrics = spec.Metrics[3:]
+	spec.Predicates = nil
+	spec.Priorities = nil
 	b.policies.policy = policyOf(t, spec)
 	b.clock.Step(time.Second)
 	b.schedule(newPod("web", "1", "1Gi"))
+
 	if got := series(); strings.Contains(got, "cpu_usage_avg_5m") {
 		t.Errorf("a metric that no policy names is still told:\n%s", got)
 	}

@@ -52,8 +52,12 @@ type Factory struct {
 // NewFactory returns a Factory with the given clock.
 func NewFactory(clk clock.WithTicker, registries Registries) *Factory {
 	return &Factory{
-		clock: clk, metrics: NewMetrics(), registries: registries, history: &History{},
-		policies: map[string]*policyfile.File{}, serving: map[string]bool{},
+		clock:      clk,
+		metrics:    NewMetrics(),
+		registries: registries,
+		history:    &History{},
+		policies:   map[string]*policyfile.File{},
+		serving:    map[string]bool{},
 	}
 }
 
@@ -67,46 +71,61 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 	if err != nil {
 		return nil, err
 	}
+
 	zone, err := time.LoadLocation(args.TimeZone)
 	if err != nil {
 		return nil, fmt.Errorf("arguments of plugin %s: timeZone: %w", Name, err)
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if err := f.register(); err != nil {
 		return nil, err
 	}
+
 	log := klog.FromContext(ctx).WithValues("plugin", Name, "profile", handle.ProfileName())
 	policies, err := f.policy(ctx, args.PolicyConfigPath, handle)
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", Name, err)
 	}
+
 	p := &Plugin{
 		cluster: cluster{
-			clock: f.clock, policies: policies, minFresh: percentage(args.MinFreshPercent), log: log,
+			clock:    f.clock,
+			policies: policies,
+			minFresh: percentage(args.MinFreshPercent),
+			log:      log,
 			strategy: nodeload.Strategy{
 				Name: nodeload.StrategyName(args.Strategy), Target: percentage(args.PackTargetPercent),
 				Margin: float64(percentage(args.RiskMarginPercent)),
 			},
 			reader: reader{format: nodeload.Format{Zone: zone}},
 		},
-		pods: podTracker{history: f.history}, profile: handle.ProfileName(), peers: f.all,
+		pods:     podTracker{history: f.history},
+		profile:  handle.ProfileName(),
+		peers:    f.all,
 		activate: func(pods map[string]*corev1.Pod) { handle.Activate(log, pods) },
 		snapshot: func() ([]fwk.NodeInfo, error) { return handle.SnapshotSharedLister().NodeInfos().List() },
 	}
+
 	if err := p.start(f.metrics, newRecorder(handle.EventRecorder())); err != nil {
 		return nil, fmt.Errorf("plugin %s: %s: %w", Name, args.PolicyConfigPath, err)
 	}
+
 	if err := watchInformers(handle.SharedInformerFactory(), p); err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", Name, err)
 	}
+
 	f.plugins = append(f.plugins, p)
 	go p.expire(ctx, f.clock)
 	f.explain(ctx, args.ExplainAddress)
+
 	if args.History == pluginconfig.HistoryRecommendations && !f.watching && handle.KubeConfig() != nil {
 		f.watching = true
 		go watchRecommendations(ctx, handle.KubeConfig(), f.clock, f.history, f.metrics.workloads.Set)
 	}
+
 	return p, nil
 }
 
@@ -116,12 +135,14 @@ func (p *Plugin) start(m *Metrics, r recorder) error {
 	if err != nil {
 		return err
 	}
+
 	p.rules.Store(rules)
 	p.pods.cluster = &p.cluster
 	p.metrics = m.of(p.profile)
 	p.cluster.told = p.metrics
 	p.reader.unreadable = p.metrics.annotations
 	p.events = newEvents(r, p.clock, m.noEvent.Inc)
+
 	return nil
 }
 
@@ -131,9 +152,11 @@ func watchInformers(factory informers.SharedInformerFactory, p *Plugin) error {
 	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(p.pods.handler()); err != nil {
 		return fmt.Errorf("following pods: %w", err)
 	}
+
 	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(p.nodeHandler()); err != nil {
 		return fmt.Errorf("following nodes: %w", err)
 	}
+
 	return nil
 }
 
@@ -143,6 +166,7 @@ func percentage(p int32) series.Ratio { return series.Ratio(p) / 100 }
 func (f *Factory) all() []*Plugin {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return f.plugins
 }
 
@@ -151,10 +175,12 @@ func (f *Factory) register() error {
 	if f.known || f.registries.Metrics == nil {
 		return nil
 	}
+
 	f.known = true
 	if err := f.metrics.Register(f.registries.Metrics); err != nil {
 		return fmt.Errorf("registering the metrics of plugin %s: %w", Name, err)
 	}
+
 	return nil
 }
 
@@ -163,10 +189,12 @@ func (f *Factory) policy(ctx context.Context, path string, handle fwk.Handle) (*
 	if file, open := f.policies[path]; open {
 		return file, nil
 	}
+
 	file, err := policyfile.Open(path, policyfile.DefaultInterval, f.clock)
 	if err != nil {
 		return nil, err
 	}
+
 	f.policies[path] = file
 	if f.registries.Policies != nil {
 		if err := f.registries.Policies(file); err != nil {
@@ -174,9 +202,11 @@ func (f *Factory) policy(ctx context.Context, path string, handle fwk.Handle) (*
 			klog.FromContext(ctx).V(1).Info("No metrics of this policy file, another one has them", "path", path)
 		}
 	}
+
 	go file.Run(ctx, &policyObserver{
 		log: klog.FromContext(ctx).WithValues("path", path), events: newRecorder(handle.EventRecorder()), plugins: f.all,
 	})
+
 	return file, nil
 }
 
@@ -200,6 +230,7 @@ const (
 func (o *policyObserver) PolicyLoaded(p *nodeload.Policy) {
 	o.log.Info("New policy is in force", "metrics", len(p.Metrics), "limits", len(p.Limits), "weights", len(p.Weights))
 	o.tell(corev1.EventTypeNormal, ReasonPolicyLoaded, fmt.Sprintf("a new policy of %d metrics is in force", len(p.Metrics)))
+
 	// Plugins with other files retry once more than needed.
 	for _, plugin := range o.plugins() {
 		plugin.retry()
@@ -216,5 +247,6 @@ func (o *policyObserver) tell(kind, reason, note string) {
 	if o.events == nil {
 		return
 	}
+
 	o.events.Eventf(policyReference(), nil, kind, reason, actionLoading, "%s", note[:min(len(note), maxNote)])
 }

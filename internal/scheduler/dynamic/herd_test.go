@@ -24,6 +24,7 @@ func TestHerd(t *testing.T) {
 			ours, estimate := herd(t, nodes, burst, seed)
 			theirs := gocraneHerd(nodes, burst, estimate)
 			t.Logf("burst of %d, seed %d: above the mean by %.4f, a pod is %.4f; gocrane's formula %.4f", burst, seed, above(ours), estimate, above(theirs))
+
 			// The mean is that of the nodes that got pods: until the cold node has filled up, those at 50 % are above
 			// it.
 			if over := overshoot(ours, estimate); over > estimate+1e-9 {
@@ -45,43 +46,53 @@ func herd(t *testing.T, count, burst int, seed uint64) (loadOf []float64, estima
 		if i == 0 {
 			load = 0.1
 		}
+
 		machines = append(machines, newNode(fmt.Sprintf("node-%02d", i), loadAnnotations(load, load, start())))
 	}
+
 	b := newFixture(t, nodeload.Strategy{}, machines...)
 	// No limit: the test is about Score.
 	spec := nodeload.GocraneSpec()
 	spec.Predicates = nil
+
 	b.policies.policy = policyOf(t, spec)
 	for i, info := range b.infos {
 		b.infos[i] = &nodeInfo{node: info.Node(), requested: requested{cpu: 1_000 + rng.Int64N(8_000), memory: (10 + rng.Int64N(80)) << 30}}
 	}
+
 	for i := range burst {
 		if b.placePod(newPod(fmt.Sprintf("burst-%d", i), "100m", "1Gi")) == "" {
 			t.Fatal("not placed")
 		}
 	}
+
 	for _, info := range b.infos {
 		l := b.entry(info.Node().Name).view.Load().Loads[0]
 		loadOf = append(loadOf, float64(l.Value+l.OnWay))
 	}
+
 	e, ok := b.Explain("shop", fmt.Sprintf("burst-%d", burst-1))
 	if !ok {
 		t.Fatal("not explained")
 	}
+
 	return loadOf, float64(e.CPU) / 10_000
 }
 
 // gocraneHerd places the same burst by gocrane's formula, whose inputs do not change while metrics are frozen: score
 // = int(sum(weight*(1-load)*100)/sum(weight)) - int(10*hot value), and the hot value is written with the metrics.
 func gocraneHerd(count, burst int, estimate float64) []float64 {
-	loadOf, score := make([]float64, count), make([]int, count)
+	loadOf := make([]float64, count)
+	score := make([]int, count)
 	for i := range loadOf {
 		loadOf[i] = 0.5
 		if i == 0 {
 			loadOf[i] = 0.1
 		}
+
 		score[i] = int((1 - loadOf[i]) * 100)
 	}
+
 	best := slices.Index(score, slices.Max(score))
 	loadOf[best] += float64(burst) * estimate
 	return loadOf
@@ -92,6 +103,7 @@ func above(loads []float64) float64 {
 	for _, l := range loads {
 		sum += l
 	}
+
 	return slices.Max(loads) - sum/float64(len(loads))
 }
 
@@ -108,5 +120,6 @@ func overshoot(loads []float64, estimate float64) float64 {
 			most = max(most, l)
 		}
 	}
+
 	return most - sum/float64(len(loads))
 }

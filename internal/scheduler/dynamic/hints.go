@@ -40,9 +40,11 @@ func (p *Plugin) nodeHint(logger klog.Logger, pod *corev1.Pod, oldObj, newObj an
 	if !ok {
 		return fwk.QueueSkip, nil
 	}
+
 	if oldObj != nil && !p.pods.wasClosed(pod, node.Name) {
 		return fwk.QueueSkip, nil
 	}
+
 	hint := p.wouldFit(pod, node)
 	logger.V(5).Info("Node changed", "plugin", Name, "pod", klog.KObj(pod), "node", klog.KObj(node), "hint", hint)
 	return hint, nil
@@ -54,18 +56,23 @@ func (p *Plugin) podHint(logger klog.Logger, pod *corev1.Pod, oldObj, newObj any
 		if changed.UID == pod.UID {
 			return fwk.Queue, nil
 		}
+
 		return fwk.QueueSkip, nil
 	}
+
 	gone, ok := oldObj.(*corev1.Pod)
 	if !ok || gone.Spec.NodeName == "" || !p.pods.wasClosed(pod, gone.Spec.NodeName) {
 		return fwk.QueueSkip, nil
 	}
+
 	// The plugin's own handler may get the event later than the queue.
 	p.pods.deleted(gone)
+
 	v := p.entry(gone.Spec.NodeName).view.Load()
 	if v == nil {
 		return fwk.QueueSkip, nil
 	}
+
 	hint := p.wouldFit(pod, v.object)
 	logger.V(5).Info("Pod gone", "plugin", Name, "pod", klog.KObj(pod), "gone", klog.KObj(gone), "hint", hint)
 	return hint, nil
@@ -78,12 +85,14 @@ func (p *Plugin) wouldFit(pod *corev1.Pod, object *corev1.Node) fwk.QueueingHint
 	if last == nil {
 		return fwk.Queue
 	}
+
 	now := p.clock.Now()
 	node := p.entry(object.Name).preview(&p.reader, object, last.Rules, now)
 	use, _ := p.pods.estimate(pod, last.Share)
 	if limit, _ := last.Closed(node, use, now.UnixNano()); limit != nodeload.Open {
 		return fwk.QueueSkip
 	}
+
 	return fwk.Queue
 }
 
@@ -92,10 +101,12 @@ func (p *Plugin) retry() {
 	if p.activate == nil {
 		return
 	}
+
 	pods := map[string]*corev1.Pod{}
 	for _, r := range p.pods.rejected.All() {
 		pods[r.pod.Namespace+"/"+r.pod.Name] = r.pod
 	}
+
 	if len(pods) > 0 {
 		p.activate(pods)
 	}

@@ -29,18 +29,23 @@ func WorkloadOf(pod *corev1.Pod) Workload {
 	if owner == nil {
 		return Workload{}
 	}
+
 	w := Workload{Namespace: pod.Namespace, Kind: owner.Kind, Name: owner.Name}
 	switch owner.Kind {
 	case "ReplicaSet":
 		hash := pod.Labels[hashLabel]
 		if name, ours := strings.CutSuffix(owner.Name, "-"+hash); ours && hash != "" && name != "" {
-			w.Kind, w.Name = "Deployment", name
+			w.Kind = "Deployment"
+			w.Name = name
 		}
+
 	case "Job":
 		if i := strings.LastIndexByte(owner.Name, '-'); i > 0 && len(owner.Name)-i > 8 && digits(owner.Name[i+1:]) {
-			w.Kind, w.Name = "CronJob", owner.Name[:i]
+			w.Kind = "CronJob"
+			w.Name = owner.Name[:i]
 		}
 	}
+
 	return w
 }
 
@@ -58,10 +63,12 @@ type History struct {
 func (h *History) Learn(w Workload, use nodeload.Amount) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	if use.CPU <= 0 && use.Memory <= 0 {
 		delete(h.uses, w)
 		return
 	}
+
 	if h.uses == nil {
 		h.uses = map[Workload]nodeload.Amount{}
 	}
@@ -73,8 +80,10 @@ func (h *History) Use(w Workload) nodeload.Amount {
 	if w.Name == "" {
 		return nodeload.Amount{}
 	}
+
 	h.mu.RLock()
 	defer h.mu.RUnlock()
+
 	return h.uses[w]
 }
 
@@ -82,5 +91,6 @@ func (h *History) Use(w Workload) nodeload.Amount {
 func (h *History) Len() int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
+
 	return len(h.uses)
 }

@@ -31,9 +31,11 @@ type heldPod struct {
 func (x *holdIndex) add(h nodeload.Hold, e *entry) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+
 	if x.pods == nil {
 		x.pods = map[string]heldPod{}
 	}
+
 	x.pods[h.Pod] = heldPod{workload: h.Workload, entry: e, until: h.Until}
 	x.size.Store(int64(len(x.pods)))
 }
@@ -41,6 +43,7 @@ func (x *holdIndex) add(h nodeload.Hold, e *entry) {
 func (x *holdIndex) remove(pod string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+
 	delete(x.pods, pod)
 	x.size.Store(int64(len(x.pods)))
 }
@@ -49,6 +52,7 @@ func (x *holdIndex) remove(pod string) {
 func (x *holdIndex) take(workload string, now time.Time) map[string]*entry {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+
 	out := map[string]*entry{}
 	for pod, h := range x.pods {
 		if h.workload == workload {
@@ -58,6 +62,7 @@ func (x *holdIndex) take(workload string, now time.Time) map[string]*entry {
 			delete(x.pods, pod)
 		}
 	}
+
 	x.size.Store(int64(len(x.pods)))
 	return out
 }
@@ -72,6 +77,7 @@ func (e *entry) readHolds(index *holdIndex, object *corev1.Node, now time.Time) 
 	if text == "" && len(e.holds) == 0 {
 		return
 	}
+
 	holds, _ := nodeload.ParseHolds(text)
 	listed := map[string]time.Time{}
 	for _, h := range nodeload.ValidHolds(holds, now) {
@@ -81,12 +87,14 @@ func (e *entry) readHolds(index *holdIndex, object *corev1.Node, now time.Time) 
 			index.add(h, e)
 		}
 	}
+
 	for pod := range e.holds {
 		if _, still := listed[pod]; !still {
 			e.arrivals.Remove(holdKey(pod))
 			index.remove(pod)
 		}
 	}
+
 	e.holds = listed
 }
 
@@ -106,6 +114,7 @@ func (c *cluster) releaseHolds(pod *corev1.Pod) {
 	if owner == nil {
 		return
 	}
+
 	now := c.clock.Now()
 	for held, e := range c.reader.holds.take(pod.Namespace+"/"+owner.Kind+"/"+owner.Name, now) {
 		e.change(now, func(a *nodeload.Arrivals) bool { return a.Remove(holdKey(held)) })

@@ -44,12 +44,17 @@ type cachedScore struct {
 func (m *memos) of(taken *fleetSnapshot, use nodeload.Amount) memo {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if m.taken != taken {
-		m.taken, m.once, m.uses = taken, m.once[:0], m.uses[:0]
+		m.taken = taken
+		m.once = m.once[:0]
+		m.uses = m.uses[:0]
 	}
+
 	if i := slices.Index(m.uses, use); i >= 0 {
 		return m.kept[i]
 	}
+
 	switch {
 	case len(m.uses) == maxMemos:
 		return nil
@@ -57,9 +62,11 @@ func (m *memos) of(taken *fleetSnapshot, use nodeload.Amount) memo {
 		if len(m.once) == maxMemos {
 			m.once = m.once[:0]
 		}
+
 		m.once = append(m.once, use)
 		return nil
 	}
+
 	m.uses = append(m.uses, use)
 	return m.blank(len(m.uses)-1, len(taken.roster))
 }
@@ -72,6 +79,7 @@ func (m *memos) blank(i, nodes int) memo {
 	if cap(m.kept[i]) < nodes {
 		m.kept[i] = make(memo, nodes)
 	}
+
 	m.kept[i] = m.kept[i][:nodes]
 	clear(m.kept[i])
 	return m.kept[i]
@@ -82,10 +90,12 @@ func (m memo) find(slot int, e *entry, object *corev1.Node) *cachedScore {
 	if uint(slot) >= uint(len(m)) {
 		return nil
 	}
+
 	w := &m[slot]
 	if w.object != object || w.view != e.view.Load() {
 		return nil
 	}
+
 	return w
 }
 

@@ -32,14 +32,24 @@ type Metrics struct {
 func NewMetrics() *Metrics {
 	counter := func(name, help string, labels ...string) *metrics.CounterVec {
 		return metrics.NewCounterVec(&metrics.CounterOpts{
-			Namespace: "crane", Subsystem: "scheduler_dynamic", Name: name, Help: help, StabilityLevel: metrics.ALPHA,
+			Namespace:      "crane",
+			Subsystem:      "scheduler_dynamic",
+			Name:           name,
+			Help:           help,
+			StabilityLevel: metrics.ALPHA,
 		}, labels)
 	}
+
 	gauge := func(name, help string, labels ...string) *metrics.GaugeVec {
 		return metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Namespace: "crane", Subsystem: "scheduler_dynamic", Name: name, Help: help, StabilityLevel: metrics.ALPHA,
+			Namespace:      "crane",
+			Subsystem:      "scheduler_dynamic",
+			Name:           name,
+			Help:           help,
+			StabilityLevel: metrics.ALPHA,
 		}, labels)
 	}
+
 	return &Metrics{
 		attempts:    counter("attempts_total", "Attempts to place a pod, by what its use was estimated from.", "profile", "estimate"),
 		abstentions: counter("abstentions_total", "Attempts in which the plugin left all nodes as they were, because too few said how loaded they are.", "profile"),
@@ -51,12 +61,18 @@ func NewMetrics() *Metrics {
 		onWay:       gauge("pods_on_way", "Pods that count with an estimate, because the load of their node does not hold all of them yet, or still holds them after their end.", "profile"),
 		share:       gauge("used_share", "How much of what is requested is used, as learned from the nodes and applied to pods without a history.", "profile", "resource"),
 		workloads: metrics.NewGauge(&metrics.GaugeOpts{
-			Namespace: "crane", Subsystem: "scheduler_dynamic", Name: "workloads_with_history", StabilityLevel: metrics.ALPHA,
-			Help: "Workloads whose use is known from a recommendation.",
+			Namespace:      "crane",
+			Subsystem:      "scheduler_dynamic",
+			Name:           "workloads_with_history",
+			StabilityLevel: metrics.ALPHA,
+			Help:           "Workloads whose use is known from a recommendation.",
 		}),
 		noEvent: metrics.NewCounter(&metrics.CounterOpts{
-			Namespace: "crane", Subsystem: "scheduler_dynamic", Name: "suppressed_events_total", StabilityLevel: metrics.ALPHA,
-			Help: "Events that were not written, to spare the API server.",
+			Namespace:      "crane",
+			Subsystem:      "scheduler_dynamic",
+			Name:           "suppressed_events_total",
+			StabilityLevel: metrics.ALPHA,
+			Help:           "Events that were not written, to spare the API server.",
 		}),
 	}
 }
@@ -71,6 +87,7 @@ func (m *Metrics) Register(register func(metrics.Registerable) error) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -110,9 +127,11 @@ func (t *profileMetrics) recordSnapshot(taken *fleetSnapshot, onWay int) {
 	for _, state := range []nodeload.State{nodeload.Fresh, nodeload.Stale, nodeload.Absent} {
 		t.nodes.WithLabelValues(t.profile, state.String()).Set(float64(taken.States[state]))
 	}
+
 	for i, metric := range taken.Rules.Policy.Metrics {
 		t.metricNodes.WithLabelValues(t.profile, metric.Name).Set(float64(taken.FreshNodes[i]))
 	}
+
 	t.onWay.WithLabelValues(t.profile).Set(float64(onWay))
 	t.share.WithLabelValues(t.profile, string(series.CPU)).Set(float64(taken.Share.CPU))
 	t.share.WithLabelValues(t.profile, string(series.Memory)).Set(float64(taken.Share.Memory))

@@ -90,9 +90,11 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	c := p.begin(state, pod, nodes)
 	spotless := !c.open && !c.Abstains() && !c.MayClose(c.peaks, c.use)
 	c.attempt.clear.Store(spotless)
+
 	if c.open || c.Abstains() || spotless {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
+
 	return nil, nil
 }
 
@@ -106,16 +108,24 @@ func (p *Plugin) begin(state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeIn
 			peer.releaseHolds(pod)
 		}
 	}
+
 	taken := p.summarize(nodes)
 	use, basis := p.pods.estimate(pod, taken.Share)
 	c := &cycle{
-		fleetSnapshot: taken, objects: *p.objects.Load(), now: p.clock.Now().UnixNano(), use: use, number: p.attempts.Add(1),
-		open: isDaemon(pod) || isCritical(pod), memo: p.memos.of(taken, use),
+		fleetSnapshot: taken,
+		objects:       *p.objects.Load(),
+		now:           p.clock.Now().UnixNano(),
+		use:           use,
+		number:        p.attempts.Add(1),
+		open:          isDaemon(pod) || isCritical(pod),
+		memo:          p.memos.of(taken, use),
 	}
+
 	c.attempt = p.ring.next(pod, c, basis, p.clock.Now())
 	p.metrics.began(basis, taken.Abstains())
 	state.Write(stateKey, c)
 	p.recent.Store(&recent{state: state, cycle: c})
+
 	return c
 }
 
@@ -124,13 +134,16 @@ func (p *Plugin) cycle(state fwk.CycleState, pod *corev1.Pod) (*cycle, error) {
 	if last := p.recent.Load(); last != nil && last.state == state {
 		return last.cycle, nil
 	}
+
 	if data, err := state.Read(stateKey); err == nil {
 		return data.(*cycle), nil
 	}
+
 	nodes, err := p.snapshot()
 	if err != nil {
 		return nil, err
 	}
+
 	return p.begin(state, pod, nodes), nil
 }
 
@@ -140,20 +153,25 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
+
 	object := info.Node()
 	if object == nil || c.open {
 		return nil
 	}
+
 	e := p.find(c, object)
 	node := &p.viewOf(c.fleetSnapshot, e, object).Node
 	limit, unknown := c.Closed(node, c.use, c.now)
 	c.attempt.filtered(e, node, limit, unknown)
+
 	if unknown {
 		p.metrics.passedUnknown()
 	}
+
 	if limit == nodeload.Open {
 		return nil
 	}
+
 	return p.reject(c, pod, e, limit)
 }
 
@@ -162,8 +180,10 @@ func (p *Plugin) reject(c *cycle, pod *corev1.Pod, e *entry, limit int) *fwk.Sta
 	if !c.wasRejected.Swap(true) {
 		p.pods.rejected.Store(pod.UID, rejection{attempt: c.number, pod: pod})
 	}
+
 	metric := c.Rules.Policy.Metrics[c.Rules.Policy.Limits[limit].Metric].Name
 	p.metrics.closed(metric)
+
 	// Preemption would not help: the measured load contains evicted pods for minutes, and pods must not be lost
 	// because of a warm node. Rebalancing moves pods, with budgets.
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonTooLoaded+metric)
@@ -179,9 +199,11 @@ func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, pod *corev1.P
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
+
 	if !c.HasWeights() || isDaemon(pod) {
 		return fwk.NewStatus(fwk.Skip)
 	}
+
 	return nil
 }
 
@@ -194,19 +216,28 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod,
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
+
 	object := info.Node()
 	if object == nil || !c.HasWeights() {
 		return 0, nil
 	}
+
 	e := p.find(c, object)
 	slot := int(e.slot.Load())
 	if w := c.memo.find(slot, e, object); w != nil {
 		c.attempt.scored(slot, w.word)
 		return w.cost, nil
 	}
+
 	v := p.viewOf(c.fleetSnapshot, e, object)
 	parts := c.CostOf(&v.Node, c.use, c.now)
-	w := cachedScore{view: v, object: object, word: scoreWord(parts), cost: int64(float64(parts.Cost) * costScale)}
+	w := cachedScore{
+		view:   v,
+		object: object,
+		word:   scoreWord(parts),
+		cost:   int64(float64(parts.Cost) * costScale),
+	}
+
 	c.memo.keep(slot, w)
 	c.attempt.scored(slot, w.word)
 	return w.cost, nil
@@ -220,18 +251,23 @@ func (p *Plugin) NormalizeScore(_ context.Context, state fwk.CycleState, pod *co
 	if len(scores) == 0 {
 		return nil
 	}
+
 	c, err := p.cycle(state, pod)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
+
 	lowest, highest := scores[0].Score, scores[0].Score
 	for i := range scores {
-		lowest, highest = min(lowest, scores[i].Score), max(highest, scores[i].Score)
+		lowest = min(lowest, scores[i].Score)
+		highest = max(highest, scores[i].Score)
 	}
+
 	scale := nodeload.NewScale(costOf(lowest), costOf(highest), c.Step(c.use))
 	for i := range scores {
 		scores[i].Score = scale.Score(costOf(scores[i].Score))
 	}
+
 	c.attempt.scaled(scale)
 	return nil
 }
@@ -244,11 +280,13 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Po
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
+
 	for _, peer := range p.peers() {
 		peer.pods.reserved.Store(pod.UID, node)
 		peer.placed(node, string(pod.UID), c.use)
 		peer.pods.rejected.Delete(pod.UID)
 	}
+
 	p.ring.placed(c.attempt, node)
 	p.events.placed(pod, c, node)
 	return nil
@@ -259,6 +297,7 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.
 	for _, peer := range p.peers() {
 		peer.pods.remove(pod.UID, node)
 	}
+
 	if data, err := state.Read(stateKey); err == nil {
 		p.ring.unplaced(data.(*cycle).attempt)
 	}

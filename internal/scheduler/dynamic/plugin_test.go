@@ -23,6 +23,7 @@ func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Key
 func TestHotNodeIsClosedAndCoolOneBest(t *testing.T) {
 	b := newFixture(t, nodeload.Strategy{}, newNode("cool", loadAnnotations(0.2, 0.2, start())), newNode("hot", loadAnnotations(0.7, 0.2, start())),
 		newNode("warm", loadAnnotations(0.5, 0.2, start())), newNode("full", loadAnnotations(0.2, 0.66, start())))
+
 	_, reasons, scores := b.schedule(newPod("web", "1", "1Gi"))
 	if want := map[string]string{
 		"hot": ErrReasonTooLoaded + "cpu_usage_avg_5m", "full": ErrReasonTooLoaded + "mem_usage_avg_5m",
@@ -44,6 +45,7 @@ func TestGarbageIsUnknown(t *testing.T) {
 		for name := range annotations {
 			annotations[name] = garbage
 		}
+
 		b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.29, 0.3, start())), newNode("b", loadAnnotations(0.31, 0.3, start())), newNode("c", annotations))
 		_, reasons, scores := b.schedule(newPod("web", "100m", "1Gi"))
 		if len(reasons) != 0 || scores["a"] != 100 || scores["c"] == 100 || scores["c"] < scores["b"] {
@@ -57,6 +59,7 @@ func TestWhoIsExempt(t *testing.T) {
 	daemon := owned(newPod("log", "100m", "1Gi"), "DaemonSet", "log")
 	dns := newPod("dns", "100m", "1Gi")
 	dns.Spec.Priority = &critical
+
 	b := newFixture(t, nodeload.Strategy{}, newNode("hot", loadAnnotations(0.9, 0.2, start())), newNode("hotter", loadAnnotations(0.95, 0.2, start())))
 	if _, reasons, scores := b.schedule(daemon); len(reasons) != 0 || scores != nil {
 		t.Errorf("a DaemonSet's pod: closed %v, scores %v", reasons, scores)
@@ -77,13 +80,17 @@ func TestAbstains(t *testing.T) {
 	if _, reasons, scores := b.schedule(newPod("web", "100m", "1Gi")); len(reasons) != 0 || scores != nil {
 		t.Errorf("one of three is fresh: closed %v, scores %v", reasons, scores)
 	}
+
 	b.replace(newNode("b", loadAnnotations(0.3, 0.2, start())))
 	b.clock.Step(time.Second)
+
 	if _, reasons, scores := b.schedule(newPod("web", "100m", "1Gi")); len(reasons) != 1 || len(scores) != 2 {
 		t.Errorf("two of three are fresh: closed %v, scores %v", reasons, scores)
 	}
+
 	// An hour without Prometheus: everything is stale.
 	b.clock.Step(time.Hour)
+
 	if _, reasons, _ := b.schedule(newPod("web", "100m", "1Gi")); len(reasons) != 0 {
 		t.Errorf("metrics of an hour ago close %v", reasons)
 	}
@@ -92,7 +99,8 @@ func TestAbstains(t *testing.T) {
 // TestFilterWithoutPreFilter uses a profile as in gocrane's documentation, with filter and score only.
 func TestFilterWithoutPreFilter(t *testing.T) {
 	b := newFixture(t, nodeload.Strategy{}, newNode("cool", loadAnnotations(0.2, 0.2, start())), newNode("hot", loadAnnotations(0.7, 0.2, start())))
-	s, pod := &state{}, newPod("web", "100m", "1Gi")
+	s := &state{}
+	pod := newPod("web", "100m", "1Gi")
 	if b.Filter(t.Context(), s, pod, b.infos[1]).IsSuccess() || !b.Filter(t.Context(), s, pod, b.infos[0]).IsSuccess() {
 		t.Error("want the hot node closed and the cool one open")
 	}
@@ -112,18 +120,23 @@ func TestReserveAndUnreserve(t *testing.T) {
 			t.Fatalf("on its way to a: %v", got)
 		}
 	}
+
 	if got := b.placePod(newPod("next", "1", "1Gi")); got != "b" {
 		t.Errorf("the next pod goes to %q", got)
 	}
+
 	for range 2 {
 		b.Unreserve(t.Context(), s, pod, "a")
 	}
+
 	b.Unreserve(t.Context(), &state{}, newPod("never", "1", "1Gi"), "a")
 	if onWay("a") != 0 || b.entry("a").onWay() != 0 {
 		t.Errorf("on its way to a: %v", onWay("a"))
 	}
+
 	// The API server shows the placement; the pod does not count twice.
 	b.pods.updated(newPod("next", "1", "1Gi"), bindTo(newPod("next", "1", "1Gi"), "b"))
+
 	if b.entry("b").onWay() != 1 || b.pods.reserved.Len() != 0 {
 		t.Errorf("%d pods on their way to b, %d reserved", b.entry("b").onWay(), b.pods.reserved.Len())
 	}
@@ -134,6 +147,7 @@ func TestPodsOfOthers(t *testing.T) {
 	b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.3, 0.3, start())))
 	handler := b.pods.handler()
 	b.schedule(newPod("any", "1", "1Gi"))
+
 	pending := newPod("web", "1", "1Gi")
 	count := func() int { return b.entry("a").onWay() }
 	for _, step := range []struct {
@@ -161,11 +175,13 @@ func TestPodsOfOthers(t *testing.T) {
 			t.Fatalf("%s: %d pods on their way, want %d", step.name, got, step.want)
 		}
 	}
+
 	// Reserved, bound, and deleted between two watches: the last state that was seen has no node.
 	pod := newPod("unseen", "1", "1Gi")
 	if b.placePod(pod) != "a" || count() != 1 {
 		t.Fatal("not placed")
 	}
+
 	handler.OnDelete(tombstone(pod))
 	if count() != 0 || b.pods.reserved.Len() != 0 || b.pods.rejected.Len() != 0 {
 		t.Errorf("%d on their way, %d reserved, %d rejected", count(), b.pods.reserved.Len(), b.pods.rejected.Len())
@@ -184,22 +200,28 @@ func TestIdlePodsLeaveNoCredit(t *testing.T) {
 		_, reasons, _ := b.schedule(newPod("web", "500m", "1Gi"))
 		return reasons["hot"] != ""
 	}
+
 	onWay := func() float64 { return float64(b.entry("hot").view.Load().Loads[0].OnWay) }
 	idle := func(i int) *corev1.Pod {
 		return newRunningPod(newPod(fmt.Sprint("idle-", i), "700m", "1Gi"), "hot", start().Add(-24*time.Hour))
 	}
+
 	if !closed() {
 		t.Fatal("a node of 80 % is open")
 	}
+
 	for i := range 10 {
 		b.pods.deleted(idle(i))
 	}
+
 	if !closed() || onWay() != 0 {
 		t.Errorf("ten idle pods have left a loaded node: closed %t, on its way %v", closed(), onWay())
 	}
+
 	// A pod that comes instead counts less than without departures.
 	b.pods.added(bindTo(newPod("instead", "700m", "1Gi"), "hot"))
 	b.NodeChanged(newNode("hot", loadAnnotations(0.8, 0.3, start())))
+
 	if got := onWay(); got != 0 {
 		t.Errorf("a replacement of one of ten departed pods adds %v", got)
 	}
@@ -208,6 +230,7 @@ func TestIdlePodsLeaveNoCredit(t *testing.T) {
 	closed()
 	b.pods.history.Learn(Workload{Namespace: "shop", Kind: "StatefulSet", Name: "db"}, nodeload.Amount{CPU: 3000, Memory: 1 << 30})
 	b.pods.deleted(newRunningPod(owned(newPod("db", "6", "1Gi"), "StatefulSet", "db"), "hot", start().Add(-24*time.Hour)))
+
 	if got := onWay(); got > -0.1 || got < -0.2 {
 		t.Errorf("a pod of a workload that uses up to 30 %% of the node was credited with %v", -got)
 	}
@@ -221,8 +244,10 @@ func TestHandOver(t *testing.T) {
 	if b.placePod(pod) != "a" {
 		t.Fatal("not placed on a")
 	}
+
 	whole := float64(b.entry("a").view.Load().Loads[0].OnWay)
 	b.pods.updated(bindTo(pod, "a"), newRunningPod(pod, "a", start()))
+
 	for _, c := range []struct {
 		after time.Duration
 		want  float64
@@ -231,10 +256,12 @@ func TestHandOver(t *testing.T) {
 		b.replace(newNode("a", loadAnnotations(0.3, 0.3, b.clock.Now())))
 		b.replace(newNode("b", loadAnnotations(0.3, 0.3, b.clock.Now())))
 		b.schedule(newPod("any", "1", "1Gi"))
+
 		if got := float64(b.entry("a").view.Load().Loads[0].OnWay) / whole; math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("after %v %v of the pod is on its way, want %v", c.after, got, c.want)
 		}
 	}
+
 	if b.entry("a").onWay() != 0 {
 		t.Error("the pod is still remembered")
 	}
@@ -246,12 +273,14 @@ func TestHistoryCounts(t *testing.T) {
 	pod.Labels = map[string]string{hashLabel: "5d4f"}
 	b.pods.history.Learn(Workload{"shop", "Deployment", "web"}, nodeload.Amount{CPU: 2000, Memory: 3 << 30})
 	b.placePod(pod)
+
 	if got := b.entry("a").view.Load().Loads[0].OnWay; math.Abs(float64(got)-0.2) > 1e-9 {
 		t.Errorf("on its way: %v, want the 2 cores of the history", got)
 	}
 	if e, _ := b.Explain("shop", "web-5d4f-x"); e.Basis != "history" || e.CPU != 2000 {
 		t.Errorf("explained as %d from %s", e.CPU, e.Basis)
 	}
+
 	b.pods.history.Learn(Workload{"shop", "Deployment", "web"}, nodeload.Amount{})
 	if b.pods.history.Len() != 0 {
 		t.Error("the history does not forget")
@@ -265,13 +294,17 @@ func TestNewPolicy(t *testing.T) {
 	if _, reasons, _ := b.schedule(pod); len(reasons) != 0 {
 		t.Fatalf("closed %v", reasons)
 	}
+
 	spec := nodeload.GocraneSpec()
-	spec.Metrics, spec.Priorities = spec.Metrics[:1], spec.Priorities[:1]
+	spec.Metrics = spec.Metrics[:1]
+	spec.Priorities = spec.Priorities[:1]
 	spec.Predicates = []nodeload.NamedLimit{{Name: "cpu_usage_avg_5m", Max: 0.4}}
+
 	b.policies.policy = policyOf(t, spec)
 	if _, reasons, _ := b.schedule(pod); len(reasons) != 1 {
 		t.Errorf("closed %v by the new policy", reasons)
 	}
+
 	b.policies.policy = &nodeload.Policy{Metrics: make([]nodeload.Metric, 100)}
 	if _, reasons, _ := b.schedule(pod); len(reasons) != 1 {
 		t.Errorf("closed %v after a policy that cannot be used", reasons)
@@ -282,15 +315,18 @@ func TestForgetsNodes(t *testing.T) {
 	b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.5, 0.3, start())), newNode("b", loadAnnotations(0.5, 0.3, start())))
 	b.schedule(newPod("web", "1", "1Gi"))
 	b.pods.added(bindTo(newPod("lost", "1", "1Gi"), "nowhere"))
+
 	b.infos = b.infos[:1]
 	for range dropAfter + 2 {
 		b.clock.Step(censusPeriod)
 		b.schedule(newPod("web", "1", "1Gi"))
 	}
+
 	b.entries.Range(func(name, _ any) bool {
 		if name != "a" {
 			t.Errorf("%v is still remembered", name)
 		}
+
 		return true
 	})
 }
@@ -299,27 +335,33 @@ func TestForgetsNodes(t *testing.T) {
 // that attempts keep the names of their time, shared while the nodes are the same.
 func TestNodesComeAndGo(t *testing.T) {
 	b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.2, 0.2, start())), newNode("b", loadAnnotations(0.3, 0.2, start())), newNode("c", loadAnnotations(0.9, 0.2, start())))
-	first, second := newPod("first", "1", "1Gi"), newPod("second", "1", "1Gi")
+	first := newPod("first", "1", "1Gi")
+	second := newPod("second", "1", "1Gi")
 	b.schedule(first)
 	before := b.last.Load()
 	b.clock.Step(censusPeriod)
 	b.schedule(newPod("between", "1", "1Gi"))
+
 	if after := b.last.Load(); after == before || &after.roster[0] != &before.roster[0] {
 		t.Error("the names are not shared")
 	}
+
 	b.infos = []fwk.NodeInfo{b.infos[2], b.infos[1], &nodeInfo{node: newNode("d", loadAnnotations(0.4, 0.2, start()))}}
 	b.clock.Step(censusPeriod)
 	b.schedule(second)
+
 	for pod, want := range map[string][]string{"first": {"a", "b", "c"}, "second": {"b", "d", "c"}} {
 		e, _ := b.Explain("shop", pod)
 		var got []string
 		for _, n := range e.Nodes {
 			got = append(got, n.Name)
 		}
+
 		if !slices.Equal(got, want) || e.Nodes[2].Verdict != nodeload.Closed {
 			t.Errorf("%s: %v, want %v with the last closed", pod, got, want)
 		}
 	}
+
 	// A node deleted while the list is read has no object.
 	if taken := b.summarize(append(b.infos, &nodeInfo{})); len(taken.roster) != 3 || taken.Nodes != 3 {
 		t.Errorf("%v of %d nodes", taken.roster, taken.Nodes)
@@ -333,12 +375,15 @@ func TestSignPod(t *testing.T) {
 		if !status.IsSuccess() || len(fragments) != 1 {
 			t.Fatal(fragments, status)
 		}
+
 		return fragments[0].Value
 	}
+
 	one := sign(newPod("web-1", "1", "1Gi"))
 	if sign(newPod("web-2", "1", "1Gi")) != one {
 		t.Error("equal pods have other signatures")
 	}
+
 	for _, other := range []*corev1.Pod{
 		newPod("web-1", "2", "1Gi"), owned(newPod("web-1", "1", "1Gi"), "StatefulSet", "web"), owned(newPod("web-1", "1", "1Gi"), "DaemonSet", "web"),
 	} {
@@ -358,41 +403,54 @@ func TestFilterIsSkipped(t *testing.T) {
 		_, status := b.PreFilter(t.Context(), &state{}, pod, b.infos)
 		return status.IsSkip()
 	}
-	small, large := newPod("small", "100m", "1Gi"), newPod("large", "4", "1Gi")
+
+	small := newPod("small", "100m", "1Gi")
+	large := newPod("large", "4", "1Gi")
 	if !skips(small) || skips(large) {
 		t.Errorf("15 points below the limit: a pod of one skips %v, one of thirty %v", skips(small), skips(large))
 	}
+
 	s, _, _ := b.schedule(small)
 	b.Reserve(t.Context(), s, small, "b")
+
 	// Pods bound by other schedulers count as well, without a new snapshot.
 	b.pods.added(bindTo(newPod("others", "2500m", "1Gi"), "b"))
+
 	if skips(small) {
 		t.Error("what is on its way to the fullest node is not seen")
 	}
+
 	b.pods.deleted(bindTo(newPod("others", "2500m", "1Gi"), "b"))
 	b.clock.Step(time.Second)
+
 	if !skips(small) {
 		t.Error("a pod that is gone counts")
 	}
+
 	b.NodeChanged(newNode("a", loadAnnotations(0.649, 0.3, start())))
 	if skips(small) {
 		t.Error("a new load is not seen before the next look")
 	}
+
 	b.clock.Step(time.Second)
 	if !skips(small) {
 		t.Error("the scheduler's own view of the node does not count with the next look")
 	}
+
 	b.replace(newNode("a", nil))
 	b.clock.Step(time.Second)
+
 	if skips(small) {
 		t.Error("a node that says nothing is not asked about")
 	}
+
 	// The only node left by other plugins is selected without a score: it is explained, and the others are not.
 	b.replace(newNode("a", loadAnnotations(0.3, 0.3, start())))
 	b.clock.Step(time.Second)
 	alone := &state{}
 	b.PreFilter(t.Context(), alone, small, b.infos)
 	b.Reserve(t.Context(), alone, small, "a")
+
 	if e, ok := b.Explain("shop", "small"); !ok || len(e.Nodes) != 1 || e.Nodes[0].Name != "a" || e.Nodes[0].Verdict != nodeload.Passed || e.NotAsked != 1 {
 		t.Errorf("%+v", e)
 	}
@@ -402,5 +460,6 @@ func TestFilterIsSkipped(t *testing.T) {
 func (e *entry) onWay() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	return e.arrivals.Len()
 }

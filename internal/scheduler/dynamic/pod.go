@@ -22,7 +22,8 @@ func podRequest(pod *corev1.Pod) nodeload.PodRequest {
 	var ask nodeload.PodRequest
 	bounded := nodeload.Amount{CPU: 1, Memory: 1} // 1 while every container has a limit.
 	add := func(r *corev1.ResourceRequirements) {
-		request, limit := amount(r.Requests), amount(r.Limits)
+		request := amount(r.Requests)
+		limit := amount(r.Limits)
 		ask.Request.CPU += orLimit(request.CPU, limit.CPU)
 		ask.Request.Memory += orLimit(request.Memory, limit.Memory)
 		ask.Limit.CPU += limit.CPU
@@ -30,14 +31,17 @@ func podRequest(pod *corev1.Pod) nodeload.PodRequest {
 		bounded.CPU *= min(limit.CPU, 1)
 		bounded.Memory *= min(limit.Memory, 1)
 	}
+
 	for i := range pod.Spec.Containers {
 		add(&pod.Spec.Containers[i].Resources)
 	}
+
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			add(&c.Resources)
 		}
 	}
+
 	// A pod has a limit only if all of its containers have one.
 	ask.Limit.CPU *= bounded.CPU
 	ask.Limit.Memory *= bounded.Memory
@@ -45,6 +49,7 @@ func podRequest(pod *corev1.Pod) nodeload.PodRequest {
 		override(&ask.Request, whole.Requests)
 		override(&ask.Limit, whole.Limits)
 	}
+
 	overhead := amount(pod.Spec.Overhead)
 	ask.Request.CPU += overhead.CPU
 	ask.Request.Memory += overhead.Memory
@@ -54,6 +59,7 @@ func podRequest(pod *corev1.Pod) nodeload.PodRequest {
 	if ask.Limit.Memory > 0 {
 		ask.Limit.Memory += overhead.Memory
 	}
+
 	return ask
 }
 
@@ -62,6 +68,7 @@ func orLimit[T ~int64](request, limit T) T {
 	if request == 0 {
 		return limit
 	}
+
 	return request
 }
 
@@ -71,6 +78,7 @@ func override(a *nodeload.Amount, list corev1.ResourceList) {
 			use(q)
 		}
 	}
+
 	whole := amount(list)
 	set(corev1.ResourceCPU, func(resource.Quantity) { a.CPU = whole.CPU })
 	set(corev1.ResourceMemory, func(resource.Quantity) { a.Memory = whole.Memory })
@@ -83,6 +91,7 @@ func isDaemon(pod *corev1.Pod) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -96,6 +105,7 @@ func runningSince(pod *corev1.Pod) time.Time {
 	if pod.Status.Phase != corev1.PodRunning {
 		return time.Time{}
 	}
+
 	var since metav1.Time
 	for i := range pod.Status.ContainerStatuses {
 		s := &pod.Status.ContainerStatuses[i].State
@@ -103,9 +113,11 @@ func runningSince(pod *corev1.Pod) time.Time {
 			since = s.Running.StartedAt
 		}
 	}
+
 	if since.IsZero() && pod.Status.StartTime != nil {
 		since = *pod.Status.StartTime
 	}
+
 	return since.Time
 }
 
@@ -119,9 +131,11 @@ func startOf(pod *corev1.Pod) time.Time {
 	if since := runningSince(pod); !since.IsZero() {
 		return since
 	}
+
 	if !ended(pod) || pod.Status.StartTime == nil {
 		return time.Time{}
 	}
+
 	return pod.Status.StartTime.Time
 }
 
@@ -133,12 +147,15 @@ func endOf(pod *corev1.Pod, now time.Time) time.Time {
 		if done == nil {
 			return now
 		}
+
 		if done.FinishedAt.After(last) {
 			last = done.FinishedAt.Time
 		}
 	}
+
 	if last.IsZero() || last.After(now) {
 		return now
 	}
+
 	return last
 }

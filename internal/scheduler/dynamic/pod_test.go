@@ -19,6 +19,7 @@ func TestWorkloadOf(t *testing.T) {
 	withHash := owned(newPod("p", "1", "1Gi"), "ReplicaSet", "web-7d9f")
 	withHash.Labels = map[string]string{hashLabel: "7d9f"}
 	loose := owned(newPod("p", "1", "1Gi"), "ReplicaSet", "web-7d9f")
+
 	loose.Labels = map[string]string{hashLabel: "other"}
 	for _, c := range []struct {
 		pod        *corev1.Pod
@@ -42,6 +43,7 @@ func TestAsks(t *testing.T) {
 	list := func(cpu, memory string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 	}
+
 	always := corev1.ContainerRestartPolicyAlways
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{
@@ -54,17 +56,21 @@ func TestAsks(t *testing.T) {
 		},
 		Overhead: list("10m", "16Mi"),
 	}}
+
 	const gib = 1 << 30
 	want := nodeload.PodRequest{
 		Request: nodeload.Amount{CPU: 1610, Memory: 3*gib + 16<<20}, Limit: nodeload.Amount{CPU: 2710, Memory: 4*gib + 16<<20},
 	}
+
 	if got := podRequest(pod); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
+
 	pod.Spec.Containers[1].Resources.Limits = nil
 	if got := podRequest(pod); got.Limit != (nodeload.Amount{}) {
 		t.Errorf("limit %+v of a pod that is not bounded", got.Limit)
 	}
+
 	pod.Spec.Resources = &corev1.ResourceRequirements{Requests: list("4", "4Gi"), Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}}
 	if got := podRequest(pod); got.Request.CPU != 4010 || got.Limit.CPU != 5010 || got.Limit.Memory != 0 {
 		t.Errorf("%+v of a pod with resources of its own", got)
@@ -76,14 +82,17 @@ func TestRunningSince(t *testing.T) {
 	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(start().Add(time.Minute))}},
 	})
+
 	if got := runningSince(pod); !got.Equal(start().Add(time.Minute)) {
 		t.Errorf("since %v, want when the last container started", got)
 	}
+
 	pod.Status.ContainerStatuses = nil
 	pod.Status.StartTime = &metav1.Time{Time: start()}
 	if got := runningSince(pod); !got.Equal(start()) {
 		t.Errorf("since %v, want when the pod started", got)
 	}
+
 	pod.Status.Phase = corev1.PodPending
 	if !runningSince(pod).IsZero() {
 		t.Error("a pending pod runs")
@@ -101,12 +110,18 @@ func TestStartAndEnd(t *testing.T) {
 			if !at.IsZero() {
 				state.Terminated = &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(at)}
 			}
+
 			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{State: state})
 		}
+
 		return pod
 	}
-	began, now := &metav1.Time{Time: start()}, start().Add(time.Hour)
-	early, late := start().Add(10*time.Minute), start().Add(20*time.Minute)
+
+	began := &metav1.Time{Time: start()}
+	now := start().Add(time.Hour)
+
+	early := start().Add(10 * time.Minute)
+	late := start().Add(20 * time.Minute)
 	done := corev1.PodStatus{Phase: corev1.PodSucceeded, StartTime: began}
 	for _, c := range []struct {
 		name       string
@@ -139,6 +154,7 @@ func TestLearned(t *testing.T) {
 			"status": map[string]any{"recommendedValue": value, "description": "long"},
 		}}
 	}
+
 	const value = "resourceRequest:\n  containers:\n  - containerName: app\n    target: {cpu: 250m, memory: 1Gi}\n  - containerName: proxy\n    target: {cpu: 50m, memory: garbage}\n"
 	const web = "web"
 	for _, c := range []struct {
@@ -156,11 +172,13 @@ func TestLearned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		w, use, ok := usageOfRecommendation(kept.(*unstructured.Unstructured))
 		if ok != c.ok || use != c.want || ok && w != (Workload{"shop", "Deployment", web}) {
 			t.Errorf("%s: %v %+v %v", c.name, w, use, ok)
 		}
 	}
+
 	kept, _ := trimRecommendation(recommendation("Resource", value))
 	if labels := kept.(*unstructured.Unstructured).GetLabels(); labels != nil {
 		t.Errorf("labels %v are kept", labels)

@@ -24,6 +24,7 @@ type table[V any] struct {
 func (t *table[V]) Store(pod types.UID, v V) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if t.rows == nil {
 		t.rows = map[types.UID]V{}
 	}
@@ -33,6 +34,7 @@ func (t *table[V]) Store(pod types.UID, v V) {
 func (t *table[V]) Load(pod types.UID) (V, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	v, ok := t.rows[pod]
 	return v, ok
 }
@@ -40,12 +42,14 @@ func (t *table[V]) Load(pod types.UID) (V, bool) {
 func (t *table[V]) Delete(pod types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	delete(t.rows, pod)
 }
 
 func (t *table[V]) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	return len(t.rows)
 }
 
@@ -53,6 +57,7 @@ func (t *table[V]) Len() int {
 func (t *table[V]) All() map[types.UID]V {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	return maps.Clone(t.rows)
 }
 
@@ -86,23 +91,29 @@ func (t *podTracker) added(pod *corev1.Pod) {
 	if pod.Spec.NodeName == "" {
 		return
 	}
+
 	if ended(pod) {
 		t.deleted(pod)
 		return
 	}
+
 	t.reserved.Delete(pod.UID)
 	t.rejected.Delete(pod.UID)
-	now, since := t.cluster.clock.Now(), runningSince(pod)
+
+	now := t.cluster.clock.Now()
+	since := runningSince(pod)
 	switch {
 	case since.IsZero():
 		use, _ := t.estimate(pod, t.share())
 		t.cluster.placed(pod.Spec.NodeName, string(pod.UID), use)
+
 	case now.Sub(since) < t.cluster.rules.Load().Horizon():
 		use, _ := t.estimate(pod, t.share())
 		t.cluster.raise(t.cluster.entry(pod.Spec.NodeName).change(now, func(a *nodeload.Arrivals) bool {
 			if a.Has(string(pod.UID)) {
 				return a.Start(string(pod.UID), since)
 			}
+
 			a.Add(string(pod.UID), use, since)
 			return true
 		}))
@@ -132,11 +143,13 @@ func (t *podTracker) deleted(pod *corev1.Pod) {
 		t.remove(pod.UID, cmp.Or(node, on))
 		return
 	}
+
 	t.rejected.Delete(pod.UID)
 	e, known := t.cluster.entries.Load(node)
 	if !known {
 		return
 	}
+
 	credit := nodeload.DepartureCredit(podRequest(pod), t.history.Use(WorkloadOf(pod)), t.share())
 	now := t.cluster.clock.Now()
 	e.(*entry).change(now, func(a *nodeload.Arrivals) bool {
@@ -150,8 +163,10 @@ func (t *podTracker) remove(pod types.UID, node string) {
 	if on, was := t.reserved.Load(pod); was && on != node {
 		t.leave(pod, on)
 	}
+
 	t.reserved.Delete(pod)
 	t.rejected.Delete(pod)
+
 	if node != "" {
 		t.leave(pod, node)
 	}
@@ -162,6 +177,7 @@ func (t *podTracker) leave(pod types.UID, node string) {
 	if !known {
 		return
 	}
+
 	e.(*entry).change(t.cluster.clock.Now(), func(a *nodeload.Arrivals) bool { return a.Remove(string(pod)) })
 }
 
@@ -169,6 +185,7 @@ func (t *podTracker) share() nodeload.Share {
 	if last := t.cluster.last.Load(); last != nil {
 		return last.Share
 	}
+
 	return nodeload.DefaultShare()
 }
 
@@ -209,6 +226,7 @@ func (t *podTracker) wasClosed(pod *corev1.Pod, node string) bool {
 	if !known {
 		return true
 	}
+
 	e, seen := t.cluster.entries.Load(node)
 	return seen && e.(*entry).closedBy.Load() >= last.attempt
 }

@@ -38,31 +38,37 @@ func watchRecommendations(ctx context.Context, kubeconfig *rest.Config, clk cloc
 	log := klog.FromContext(ctx).WithValues("plugin", Name)
 	ticker := clk.NewTicker(recheckInterval)
 	defer ticker.Stop()
+
 	for first := true; ; first = false {
 		err := haveRecommendations(kubeconfig)
 		if err == nil {
 			break
 		}
+
 		if first {
 			log.V(1).Info("Pods are expected to use a share of their requests: there are no Recommendations to read", "reason", err.Error())
 		}
+
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
 		}
 	}
+
 	client, err := dynamic.NewForConfig(kubeconfig)
 	if err != nil {
 		log.Error(err, "Recommendations cannot be read")
 		return
 	}
+
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	informer := factory.ForResource(analysisv1alpha1.GroupVersion.WithResource("recommendations")).Informer()
 	if err := followRecommendations(informer, history, size, log); err != nil {
 		log.Error(err, "Recommendations cannot be followed")
 		return
 	}
+
 	informer.RunWithContext(ctx)
 }
 
@@ -71,10 +77,12 @@ func haveRecommendations(kubeconfig *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
+
 	_, err = client.ServerResourcesForGroupVersion(analysisv1alpha1.GroupVersion.String())
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("%s is not served", analysisv1alpha1.GroupVersion)
 	}
+
 	return err
 }
 
@@ -83,12 +91,14 @@ func followRecommendations(informer cache.SharedIndexInformer, history *History,
 	if err := informer.SetTransform(trimRecommendation); err != nil {
 		return fmt.Errorf("slimming: %w", err)
 	}
+
 	// The reflector retries with backoff.
 	if err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		log.V(2).Info("Reading Recommendations", "err", err)
 	}); err != nil {
 		return fmt.Errorf("handling errors: %w", err)
 	}
+
 	learn := func(obj any) {
 		if u, ok := obj.(*unstructured.Unstructured); ok {
 			if w, use, ok := usageOfRecommendation(u); ok {
@@ -97,6 +107,7 @@ func followRecommendations(informer cache.SharedIndexInformer, history *History,
 			}
 		}
 	}
+
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    learn,
 		UpdateFunc: func(_, obj any) { learn(obj) },
@@ -104,6 +115,7 @@ func followRecommendations(informer cache.SharedIndexInformer, history *History,
 			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = unknown.Obj
 			}
+
 			if u, ok := obj.(*unstructured.Unstructured); ok {
 				if w, _, ok := usageOfRecommendation(u); ok {
 					history.Learn(w, nodeload.Amount{})
@@ -112,9 +124,11 @@ func followRecommendations(informer cache.SharedIndexInformer, history *History,
 			}
 		},
 	})
+
 	if err != nil {
 		return fmt.Errorf("adding a handler: %w", err)
 	}
+
 	return nil
 }
 
@@ -124,6 +138,7 @@ func trimRecommendation(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
+
 	kept := &unstructured.Unstructured{Object: map[string]any{}}
 	kept.SetAPIVersion(u.GetAPIVersion())
 	kept.SetKind(u.GetKind())
@@ -131,15 +146,18 @@ func trimRecommendation(obj any) (any, error) {
 	kept.SetName(u.GetName())
 	kept.SetUID(u.GetUID())
 	kept.SetResourceVersion(u.GetResourceVersion())
+
 	for _, path := range [][]string{{"spec", "type"}, {"spec", "targetRef"}, {"status", "recommendedValue"}} {
 		value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...)
 		if err != nil || !found {
 			continue
 		}
+
 		if err := unstructured.SetNestedField(kept.Object, value, path...); err != nil {
 			return nil, fmt.Errorf("keeping %v of %s/%s: %w", path, u.GetNamespace(), u.GetName(), err)
 		}
 	}
+
 	return kept, nil
 }
 
@@ -154,14 +172,17 @@ func usageOfRecommendation(u *unstructured.Unstructured) (w Workload, use nodelo
 	if text("spec", "type") != typeResource {
 		return Workload{}, nodeload.Amount{}, false
 	}
+
 	w = Workload{Namespace: text("spec", "targetRef", "namespace"), Kind: text("spec", "targetRef", "kind"), Name: text("spec", "targetRef", "name")}
 	if w.Namespace == "" {
 		w.Namespace = u.GetNamespace()
 	}
+
 	var value analysisv1alpha1.ProposedRecommendation
 	if err := yaml.Unmarshal([]byte(text("status", "recommendedValue")), &value); err != nil || value.ResourceRequest == nil {
 		return w, nodeload.Amount{}, w.Name != ""
 	}
+
 	for _, c := range value.ResourceRequest.Containers {
 		list := corev1.ResourceList{}
 		for name, quantity := range c.Target {
@@ -169,9 +190,11 @@ func usageOfRecommendation(u *unstructured.Unstructured) (w Workload, use nodelo
 				list[name] = q
 			}
 		}
+
 		a := amount(list)
 		use.CPU += a.CPU
 		use.Memory += a.Memory
 	}
+
 	return w, use, w.Name != ""
 }

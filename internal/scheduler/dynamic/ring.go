@@ -59,18 +59,28 @@ type answer struct {
 // next starts an attempt.
 func (r *attemptRing) next(pod *corev1.Pod, c *cycle, basis nodeload.Basis, now time.Time) *attempt {
 	a := &attempt{
-		namespace: pod.Namespace, name: pod.Name, number: c.number, at: now,
-		use: c.use, basis: basis, open: c.open, taken: c.fleetSnapshot,
+		namespace: pod.Namespace,
+		name:      pod.Name,
+		number:    c.number,
+		at:        now,
+		use:       c.use,
+		basis:     basis,
+		open:      c.open,
+		taken:     c.fleetSnapshot,
 	}
+
 	size := len(c.roster)
 	room := min(max(ringBytes/(answerBytes*max(size, 1)), minAttempts), maxAttempts)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if surplus := len(r.attempts) - room + 1; surplus > 0 {
 		// A goroutine that still holds the oldest attempt must not write into reused memory.
-		a.answers, r.attempts[0].answers = r.attempts[0].answers, nil
+		a.answers = r.attempts[0].answers
+		r.attempts[0].answers = nil
 		r.attempts = append(r.attempts[:0], r.attempts[surplus:]...)
 	}
+
 	a.answers = clearAnswers(a.answers, size)
 	r.attempts = append(r.attempts, a)
 	return a
@@ -82,6 +92,7 @@ func clearAnswers(answers []answer, size int) []answer {
 	if cap(answers) < size {
 		return make([]answer, size)
 	}
+
 	answers = answers[:size]
 	clear(answers)
 	return answers
@@ -91,13 +102,16 @@ func clearAnswers(answers []answer, size int) []answer {
 func (r *attemptRing) placed(a *attempt, node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a.node, a.undone = node, false
+
+	a.node = node
+	a.undone = false
 }
 
 // unplaced records that the placement was undone.
 func (r *attemptRing) unplaced(a *attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	a.undone = true
 }
 
@@ -115,10 +129,12 @@ func (a *attempt) filtered(e *entry, n *nodeload.Node, limit int, unknown bool) 
 	if uint(slot) >= uint(len(a.answers)) {
 		return
 	}
+
 	word := uint64(wasAsked)
 	if unknown {
 		word |= wasUnknown
 	}
+
 	if limit != nodeload.Open {
 		a.closed.Add(1)
 		l := a.taken.Rules.Policy.Limits[limit]
@@ -126,6 +142,7 @@ func (a *attempt) filtered(e *entry, n *nodeload.Node, limit int, unknown bool) 
 		word |= wasClosed | uint64(limit&limitBits)<<48 | fixed(float64(load.Value))<<32 | signed(float64(load.OnWay))<<16 |
 			fixed(float64(a.taken.Counted(n, a.use, limit)))
 	}
+
 	a.answers[slot].filter.Store(word)
 }
 
@@ -141,6 +158,7 @@ func scoreWord(p nodeload.CostParts) uint64 {
 	if p.Unknown {
 		word |= wasUnknown
 	}
+
 	return word | fixedCost(p.Cost)<<32 | fixed(float64(p.Load))<<16 | signed(float64(p.OnWay))
 }
 

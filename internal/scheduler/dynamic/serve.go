@@ -27,21 +27,32 @@ func (f *Factory) explain(ctx context.Context, address string) {
 	if address == pluginconfig.ExplainNone || f.serving[address] {
 		return
 	}
+
 	f.serving[address] = true
 	log := klog.FromContext(ctx).WithValues("plugin", Name, "address", address)
+
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		log.Error(err, "Scheduling is not explained: the address of explainAddress cannot be used")
 		return
 	}
-	server := &http.Server{Handler: f.Handler(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+
+	server := &http.Server{
+		Handler:           f.Handler(),
+		ReadHeaderTimeout: 5 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+	}
+
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	go func() {
 		defer stop()
+
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.Error(err, "Scheduling is not explained any more")
 		}
 	}()
+
 	log.V(1).Info("Scheduling is explained", "url", "http://"+listener.Addr().String()+ExplainPath)
 }
 
@@ -57,30 +68,36 @@ func (f *Factory) answer(w http.ResponseWriter, r *http.Request) {
 		write(w, http.StatusForbidden, map[string]string{"error": "this address answers requests from localhost only"})
 		return
 	}
+
 	pod := r.URL.Query().Get("pod")
 	if pod == "" {
 		recent := []string{}
 		for _, p := range f.all() {
 			recent = append(recent, p.Recent()...)
 		}
+
 		write(w, http.StatusOK, map[string][]string{"pods": recent})
 		return
 	}
+
 	namespace, name, ok := strings.Cut(pod, "/")
 	if !ok {
 		write(w, http.StatusBadRequest, map[string]string{"error": "want ?pod=NAMESPACE/NAME"})
 		return
 	}
+
 	var found []any
 	for _, p := range f.all() {
 		if e, ok := p.Explain(namespace, name); ok {
 			found = append(found, e)
 		}
 	}
+
 	if len(found) == 0 {
 		write(w, http.StatusNotFound, map[string]string{"error": "the scheduler has no record of a recent attempt to place this pod"})
 		return
 	}
+
 	write(w, http.StatusOK, map[string][]any{"explanations": found})
 }
 
@@ -90,6 +107,7 @@ func isLocal(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
+
 	address, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return host == "localhost" || err == nil && address.IsLoopback()
 }

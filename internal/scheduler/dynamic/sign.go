@@ -25,6 +25,9 @@ type signature struct {
 // SignPod implements fwk.SignPlugin.
 func (*Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	return []fwk.SignFragment{{Key: "crane.io/v1.Pod.LoadEstimate()", Value: signature{
-		Ask: podRequest(pod), Workload: WorkloadOf(pod), Daemon: isDaemon(pod), Critical: isCritical(pod),
+		Ask:      podRequest(pod),
+		Workload: WorkloadOf(pod),
+		Daemon:   isDaemon(pod),
+		Critical: isCritical(pod),
 	}}}, nil
 }

@@ -23,6 +23,7 @@ func (n *nodeState) unassigned() (verdict, bool) {
 	case !n.topology.empty.HasZones():
 		return zoneless, true
 	}
+
 	return fits, false
 }
 
@@ -39,6 +40,7 @@ func (n *nodeState) fit(account *numa.Node, r *request) verdict {
 	case ask.SingleZone:
 		return noZoneEver
 	}
+
 	return tooLittleEver
 }
 
@@ -53,6 +55,7 @@ func (s *store) accountOf(n *nodeState, info fwk.NodeInfo) *numa.Node {
 	if n.account != nil && n.generation == info.GetGeneration() {
 		return n.account
 	}
+
 	account := n.topology.empty.Clone()
 	read := make(map[types.UID]reading, len(n.read))
 	seen := map[types.UID]bool{}
@@ -67,26 +70,35 @@ func (s *store) accountOf(n *nodeState, info fwk.NodeInfo) *numa.Node {
 				delete(s.where, pod.UID)
 				read[pod.UID] = a.reading
 			}
+
 			s.place(account, pod, a.placement)
 			continue
 		}
+
 		if encoded == "" {
 			continue
 		}
+
 		was, ok := n.read[pod.UID]
 		if !ok || was.encoded != encoded {
 			was = s.readResult(pod, encoded)
 		}
+
 		read[pod.UID] = was
 		s.place(account, pod, was.placement)
 	}
+
 	// Pods that were reserved since the view was made.
 	for uid, a := range n.assumed {
 		if !seen[uid] {
 			_ = account.Place(string(uid), a.placement) // it was checked when it was assumed
 		}
 	}
-	n.account, n.generation, n.read = account, info.GetGeneration(), read
+
+	n.account = account
+	n.generation = info.GetGeneration()
+	n.read = read
+
 	return account
 }
 
@@ -97,16 +109,19 @@ func (n *nodeState) try(account *numa.Node, v view) {
 	for _, p := range v.info.GetPods() {
 		there[p.GetPod().UID] = true
 	}
+
 	for _, p := range v.own.GetPods() {
 		if uid := p.GetPod().UID; !there[uid] {
 			account.Remove(string(uid))
 		}
 	}
+
 	for _, p := range v.info.GetPods() {
 		pod := p.GetPod()
 		if pod.Spec.NodeName != "" {
 			continue
 		}
+
 		if r := requestOf(pod, v.aware); r != nil {
 			if placement, ok := account.Assign(r.on(n.topology)); ok {
 				_ = account.Place(string(pod.UID), placement) // what is assigned can be placed
@@ -119,6 +134,7 @@ func (s *store) place(account *numa.Node, pod *corev1.Pod, p numa.Placement) {
 	if len(p) == 0 {
 		return
 	}
+
 	if err := account.Place(string(pod.UID), p); err != nil {
 		s.invalidResult(pod, err)
 	}
@@ -129,5 +145,6 @@ func (s *store) readResult(pod *corev1.Pod, encoded string) reading {
 	if err != nil {
 		s.invalidResult(pod, err)
 	}
+
 	return reading{encoded: encoded, placement: p}
 }

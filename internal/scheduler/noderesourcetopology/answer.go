@@ -52,6 +52,7 @@ func (t *answerTable) slot(key uintptr) *atomic.Pointer[answer] {
 	if slots == nil {
 		return nil
 	}
+
 	first := int((uint64(key) * 0x9E3779B97F4A7C15) >> 32) // Fibonacci hashing
 	for i := range maxProbes {
 		slot := &(*slots)[(first+i)&(len(*slots)-1)]
@@ -59,6 +60,7 @@ func (t *answerTable) slot(key uintptr) *atomic.Pointer[answer] {
 			return slot
 		}
 	}
+
 	return &(*slots)[first&(len(*slots)-1)]
 }
 
@@ -72,14 +74,22 @@ func (t *answerTable) grow(n int) {
 
 // answer computes the result of r with an account of the node, nil without assigned zones.
 func (n *nodeState) answer(account *numa.Node, info fwk.NodeInfo, r *request) answer {
-	a := answer{request: r, info: infoKey(info), generation: info.GetGeneration(), score: noScore}
+	a := answer{
+		request:    r,
+		info:       infoKey(info),
+		generation: info.GetGeneration(),
+		score:      noScore,
+	}
+
 	var unassigned bool
 	if a.verdict, unassigned = n.unassigned(); unassigned {
 		return a
 	}
+
 	if a.verdict = n.fit(account, r); a.verdict == fits {
 		a.score = scoreOf(account.Spread(r.on(n.topology)))
 	}
+
 	return a
 }
 
@@ -88,7 +98,9 @@ func scoreOf(zones int, closeness float64) int64 {
 	if zones == 0 {
 		return noScore
 	}
-	most, least := float64(fwk.MaxScore)/float64(zones), float64(fwk.MaxScore)/float64(zones+1)
+
+	most := float64(fwk.MaxScore) / float64(zones)
+	least := float64(fwk.MaxScore) / float64(zones+1)
 	return int64(math.Round(least + (most-least)*closeness))
 }
 
@@ -104,12 +116,15 @@ func (s *store) cached(info fwk.NodeInfo, r *request) *answer {
 			if a.request == r && a.generation == info.GetGeneration() && a.version == a.node.version.Load() {
 				return a
 			}
+
 			return nil
 		}
 	}
+
 	if s.state(info.Node().Name) == nil {
 		return &answer{verdict: unknown, score: noScore}
 	}
+
 	return nil
 }
 
@@ -120,13 +135,16 @@ func (s *store) compute(v view, r *request) *answer {
 	s.withAccount(v, func(n *nodeState, account *numa.Node) {
 		*a = n.answer(account, v.info, r)
 		if n != nil && !v.trial() {
-			a.node, a.version = n, n.version.Load()
+			a.node = n
+			a.version = n.version.Load()
 			table.grow(s.known)
 		}
 	})
+
 	if a.node != nil {
 		table.slot(a.info).Store(a)
 	}
+
 	return a
 }
 
@@ -135,6 +153,7 @@ func (s *store) singleZoneOnly(r *request) bool {
 	if r.singleZone != nil {
 		return *r.singleZone
 	}
+
 	return s.spreading.Load() == 0
 }
 
@@ -149,13 +168,16 @@ type recentRequests struct {
 func (q *recentRequests) intern(r *request) *request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	for _, known := range q.recent {
 		if known.equal(r) {
 			return known
 		}
 	}
+
 	r.slot = q.next
 	q.recent[q.next] = r
 	q.next = (q.next + 1) % maxRequests
+
 	return r
 }

@@ -23,6 +23,7 @@ func (p *Plugin) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *core
 	if result(pod) == "" || p.core.store.result(pod.UID, node) != "" {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
+
 	return &fwk.PreBindPreFlightResult{AllowParallel: true}, nil
 }
 
@@ -31,26 +32,33 @@ func (p *Plugin) PreBind(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod,
 	if err := p.writeResult(ctx, pod, ""); err != nil {
 		return fwk.AsStatus(err)
 	}
+
 	return nil
 }
 
 // Bind binds pods with zones, with the annotation in the Binding: the API server copies it to the pod in the same
 // write. Other pods are left to the next binder, which is the default one.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
-	c, zones := readCycle(state), p.core.store.result(pod.UID, node)
+	c := readCycle(state)
+	zones := p.core.store.result(pod.UID, node)
 	if c == nil || zones == "" {
 		return fwk.NewStatus(fwk.Skip)
 	}
+
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+			Namespace:   pod.Namespace,
+			Name:        pod.Name,
+			UID:         pod.UID,
 			Annotations: map[string]string{topology.AnnotationPodTopologyResult: zones},
 		},
 		Target: corev1.ObjectReference{Kind: "Node", Name: node},
 	}
+
 	if err := p.bind(ctx, binding); err != nil {
 		return fwk.AsStatus(fmt.Errorf("bind pod %s/%s to node %s: %w", pod.Namespace, pod.Name, node, err))
 	}
+
 	c.bound.Store(true)
 	return nil
 }
@@ -61,17 +69,21 @@ func (p *Plugin) bind(ctx context.Context, binding *corev1.Binding) error {
 		if err != nil {
 			return err
 		}
+
 		return cacher.WaitOnFinish(ctx, done)
 	}
+
 	return p.api.ClientSet().CoreV1().Pods(binding.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
 }
 
 // PostBind writes the annotation of a pod with zones that another binder has bound, such as an extender.
 func (p *Plugin) PostBind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) {
-	c, zones := readCycle(state), p.core.store.result(pod.UID, node)
+	c := readCycle(state)
+	zones := p.core.store.result(pod.UID, node)
 	if c == nil || zones == "" || c.bound.Load() {
 		return
 	}
+
 	if err := p.writeResult(ctx, pod, zones); err != nil {
 		klog.FromContext(ctx).Error(err, "Pod shares CPUs although it holds zones", "pod", klog.KObj(pod), "node", node)
 	}
@@ -84,6 +96,7 @@ func (p *Plugin) writeResult(ctx context.Context, pod *corev1.Pod, value string)
 	if value == "" {
 		v = nil
 	}
+
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid":         pod.UID,
 		"annotations": map[string]any{topology.AnnotationPodTopologyResult: v},
@@ -91,8 +104,10 @@ func (p *Plugin) writeResult(ctx context.Context, pod *corev1.Pod, value string)
 	if err == nil {
 		_, err = p.api.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
+
 	if err != nil {
 		return fmt.Errorf("write annotation %s of pod %s/%s: %w", topology.AnnotationPodTopologyResult, pod.Namespace, pod.Name, err)
 	}
+
 	return nil
 }

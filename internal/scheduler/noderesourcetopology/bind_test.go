@@ -43,19 +43,23 @@ func TestBind(t *testing.T) {
 			if c.node != nil {
 				f.core.topologyChanged(klog.Background(), c.node)
 			}
+
 			clients := fake.NewClientset(c.pod)
 			f.api = apiOf{clients}
 			state, s := f.filter(t, c.pod, "n")
 			if s.IsSuccess() {
 				s = f.Reserve(t.Context(), state, c.pod, "n")
 			}
+
 			if !s.IsSuccess() && s.Code() != fwk.Skip {
 				t.Fatal(s)
 			}
+
 			r, s := f.PreBindPreFlight(t.Context(), state, c.pod, "n")
 			if c.patched != s.IsSuccess() {
 				t.Fatalf("preflight returns %v", s)
 			}
+
 			if c.patched {
 				if r == nil || !r.AllowParallel {
 					t.Error("the write waits for those of other plugins")
@@ -64,19 +68,23 @@ func TestBind(t *testing.T) {
 					t.Fatal(s)
 				}
 			}
+
 			if s := f.Bind(t.Context(), state, c.pod, "n"); c.skips != (s.Code() == fwk.Skip) || !c.skips && !s.IsSuccess() {
 				t.Fatalf("Bind returns %v", s)
 			}
+
 			f.PostBind(t.Context(), state, c.pod, "n")
 			wrote := writes(clients)
 			if wrote.patches != 0 != c.patched || len(wrote.bindings) != 0 == c.skips {
 				t.Errorf("wrote %+v", wrote)
 			}
+
 			for _, b := range wrote.bindings {
 				if b.Annotations[topology.AnnotationPodTopologyResult] != c.binding || b.Target.Name != "n" || b.UID != c.pod.UID {
 					t.Errorf("the Binding is %+v", b)
 				}
 			}
+
 			if got, err := clients.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{}); err != nil || c.patched && result(got) != "" {
 				t.Errorf("the annotation is still %q (%v)", result(got), err)
 			}
@@ -92,14 +100,17 @@ func TestFailedBindingLeavesNothing(t *testing.T) {
 	clients.PrependReactor("create", "pods/binding", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("refused")
 	})
+
 	f.api = apiOf{clients}
 	state, _ := f.filter(t, pod, "n")
 	if s := f.Reserve(t.Context(), state, pod, "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
+
 	if s := f.Bind(t.Context(), state, pod, "n"); s.Code() != fwk.Error {
 		t.Fatalf("Bind returns %v", s)
 	}
+
 	f.Unreserve(t.Context(), state, pod, "n")
 	if wrote := writes(clients); wrote.patches != 0 || len(f.core.store.where) != 0 {
 		t.Errorf("wrote %+v, assumed %v", wrote, f.core.store.where)
@@ -111,15 +122,18 @@ func TestOtherBinder(t *testing.T) {
 	f := newPlugin(t, nrt("n", 4))
 	pod := newPod("p", "2")
 	clients := fake.NewClientset(pod)
+
 	f.api = apiOf{clients}
 	state, _ := f.filter(t, pod, "n")
 	if s := f.Reserve(t.Context(), state, pod, "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
+
 	f.PostBind(t.Context(), state, pod, "n")
 	if got, err := clients.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{}); err != nil || result(got) != zonesOfTwo {
 		t.Errorf("the annotation is %q (%v)", result(got), err)
 	}
+
 	// A pod that is gone is logged.
 	f.api = apiOf{fake.NewClientset()}
 	f.PostBind(t.Context(), state, pod, "n")
@@ -137,10 +151,12 @@ func writes(c *fake.Clientset) written {
 		if a.GetVerb() == "patch" {
 			w.patches++
 		}
+
 		if create, ok := a.(clienttesting.CreateAction); ok && a.GetSubresource() == "binding" {
 			b, _ := create.GetObject().(*corev1.Binding)
 			w.bindings = append(w.bindings, b)
 		}
 	}
+
 	return w
 }

@@ -24,6 +24,7 @@ func (c *compiled) spreads() int64 {
 	if c == nil || !c.managed || c.singleZone || !c.empty.HasZones() {
 		return 0
 	}
+
 	return 1
 }
 
@@ -33,13 +34,16 @@ func compile(t *topology.NodeResourceTopology) (*compiled, error) {
 		managed:    t.CraneManagerPolicy.CPUManagerPolicy == topology.CPUManagerPolicyStatic,
 		singleZone: t.CraneManagerPolicy.TopologyManagerPolicy != topology.TopologyManagerPolicyNone,
 	}
+
 	var err error
 	if c.zones, err = topologyconv.ReadZones(t); err != nil {
 		return nil, err
 	}
+
 	c.empty = &numa.Node{}
 	if err := c.empty.SetZones(c.zones); err != nil {
 		return nil, err
 	}
+
 	return c, nil
 }

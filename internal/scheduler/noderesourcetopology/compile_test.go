@@ -17,14 +17,17 @@ func TestCompile(t *testing.T) {
 	o.Zones[0].Resources.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("7500m"), corev1.ResourceMemory: resource.MustParse("1Gi")}
 	o.Zones[0].Resources.ReservedCPUNums = 2
 	o.Zones[0].Costs = []topology.CostInfo{{Name: "node0", Value: 10}}
+
 	o.Zones = append(o.Zones, topology.Zone{Name: "socket0", Type: topology.ZoneTypeSocket}, topology.Zone{Name: "node1", Type: topology.ZoneTypeNode})
 	c, err := compile(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(c.zones) != 2 || c.zones[0].Usable.String() != "cpu=6, memory=1073741824" || !c.managed || !c.singleZone {
 		t.Errorf("got %+v", c)
 	}
+
 	for what, breakIt := range map[string]func(*topology.NodeResourceTopology){
 		"negative": func(o *topology.NodeResourceTopology) {
 			o.Zones[0].Resources.Capacity[corev1.ResourceCPU] = resource.MustParse("-1")
@@ -36,6 +39,7 @@ func TestCompile(t *testing.T) {
 	} {
 		o := nrt("n", 8)
 		breakIt(o)
+
 		if _, err := compile(o); err == nil {
 			t.Errorf("%s: no error", what)
 		}
@@ -50,8 +54,10 @@ func BenchmarkFilter(b *testing.B) {
 		if s := f.reserve(b, pod, "n"); !s.IsSuccess() {
 			b.Fatal(s)
 		}
+
 		f.bound(pod, "n")
 	}
+
 	pod := newPod("p", "2")
 	state, _ := f.filter(b, pod, "n")
 	info := f.info("n")
@@ -61,6 +67,7 @@ func BenchmarkFilter(b *testing.B) {
 			f.Filter(b.Context(), state, pod, info)
 		}
 	})
+
 	b.Run("changed", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

@@ -24,6 +24,7 @@ func newCore() *core {
 		c.metrics.invalidResult.Inc()
 		klog.Background().V(2).Info("Annotation ignored", "pod", klog.KObj(pod), "annotation", topology.AnnotationPodTopologyResult, "err", err)
 	})
+
 	return c
 }
 
@@ -35,6 +36,7 @@ func (c *core) topologyChanged(log klog.Logger, t *topology.NodeResourceTopology
 		c.metrics.invalidTopology.Inc()
 		log.Info("Node resource topology ignored", "node", t.Name, "err", err)
 	}
+
 	c.change(log, t.Name, func() { c.store.setTopology(t.Name, compiled) })
 }
 

@@ -22,17 +22,22 @@ type cycle struct {
 }
 
 func newCycle(r *request) *cycle {
-	return &cycle{request: r, rejected: &atomic.Bool{}, bound: &atomic.Bool{}, reasons: sync.OnceValue(func() map[verdict]string {
-		asked := r.resources.String()
-		return map[verdict]string{
-			unknown:       reasonUnknown,
-			zoneless:      reasonUnknown,
-			noZone:        fmt.Sprintf(reasonNoZone, asked),
-			noZoneEver:    fmt.Sprintf(reasonNoZoneEver, asked),
-			tooLittle:     fmt.Sprintf(reasonTooLittle, asked),
-			tooLittleEver: fmt.Sprintf(reasonTooLittleEver, asked),
-		}
-	})}
+	return &cycle{
+		request:  r,
+		rejected: &atomic.Bool{},
+		bound:    &atomic.Bool{},
+		reasons: sync.OnceValue(func() map[verdict]string {
+			asked := r.resources.String()
+			return map[verdict]string{
+				unknown:       reasonUnknown,
+				zoneless:      reasonUnknown,
+				noZone:        fmt.Sprintf(reasonNoZone, asked),
+				noZoneEver:    fmt.Sprintf(reasonNoZoneEver, asked),
+				tooLittle:     fmt.Sprintf(reasonTooLittle, asked),
+				tooLittleEver: fmt.Sprintf(reasonTooLittleEver, asked),
+			}
+		}),
+	}
 }
 
 // readCycle returns nil for pods without a zone request.
@@ -41,6 +46,7 @@ func readCycle(state fwk.CycleState) *cycle {
 	if err != nil {
 		return nil
 	}
+
 	c, _ := data.(*cycle)
 	return c
 }

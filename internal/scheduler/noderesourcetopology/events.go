@@ -32,14 +32,17 @@ func (p *Plugin) podDeleted(_ klog.Logger, pod *corev1.Pod, before, _ any) (fwk.
 	if !ok {
 		return fwk.Queue, nil
 	}
+
 	r := p.request(pod)
 	if r == nil {
 		return fwk.Queue, nil // it has no zone request any more
 	}
+
 	node := gone.Spec.NodeName
 	if node == "" || gone.UID == pod.UID || result(gone) == "" && p.request(gone) == nil {
 		return fwk.QueueSkip, nil
 	}
+
 	// The departure applies at once, also to the next event before the node is read again.
 	p.core.store.recordDeparture(gone.UID, node)
 	return hint(p.core.store.fitNow(node, r).passes(p.missing)), nil
@@ -52,6 +55,7 @@ func (p *Plugin) podUpdated(_ klog.Logger, pod *corev1.Pod, before, after any) (
 	if !ok || !too {
 		return fwk.Queue, nil
 	}
+
 	return hint(changed.UID == pod.UID && !p.request(old).equal(p.request(changed))), nil
 }
 
@@ -62,9 +66,11 @@ func (p *Plugin) nodeAdded(_ klog.Logger, pod *corev1.Pod, before, after any) (f
 	if !ok {
 		return fwk.Queue, nil
 	}
+
 	if before != nil {
 		return fwk.QueueSkip, nil
 	}
+
 	r := p.request(pod)
 	return hint(r == nil || p.core.store.fitNow(node.Name, r).passes(p.missing)), nil
 }
@@ -73,6 +79,7 @@ func hint(wake bool) fwk.QueueingHint {
 	if wake {
 		return fwk.Queue
 	}
+
 	return fwk.QueueSkip
 }
 
@@ -88,5 +95,6 @@ func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment
 	if r := p.request(pod); r != nil {
 		s = signature{Resources: r.resources.String(), SingleZone: r.singleZone}
 	}
+
 	return []fwk.SignFragment{{Key: topology.GroupName + "/" + Name, Value: s}}, nil
 }

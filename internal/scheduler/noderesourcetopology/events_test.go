@@ -25,13 +25,16 @@ func TestHints(t *testing.T) {
 	holder := func(name string, cpus int) *corev1.Pod { return newPod(name, fmt.Sprint(cpus), on("n"), result(cpus)) }
 	f := newPlugin(t, nrt("n", 4), nrt("roomy", 8))
 	f.info("n").add(holder("a", 1), holder("b", 3))
+
 	pod := newPod("p", "3")
 	if _, s := f.filter(t, pod, "n"); s.Code() != fwk.Unschedulable {
 		t.Fatal(s)
 	}
+
 	node := func(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 	other := annotated(topology.AnnotationPodTopologyAwareness, "false")
 	rejecting := newPlugin(t)
+
 	rejecting.missing = pluginconfig.MissingTopologyReject
 	for _, c := range []struct {
 		what          string
@@ -60,10 +63,12 @@ func TestHints(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", c.what, got, err, c.want)
 		}
 	}
+
 	events, err := f.EventsToRegister(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, e := range events {
 		if e.QueueingHintFn == nil {
 			t.Errorf("%v wakes every pod", e.Event)
@@ -75,12 +80,14 @@ func TestHints(t *testing.T) {
 func TestTopologyWakes(t *testing.T) {
 	f := newPlugin(t, nrt("n", 2))
 	log := klog.Background()
+
 	for _, name := range []string{"three", "five"} {
 		cpus := map[string]string{"three": "3", "five": "5"}[name]
 		if _, s := f.filter(t, newPod(name, cpus), "n"); s.IsSuccess() {
 			t.Fatal("fits already")
 		}
 	}
+
 	for _, c := range []struct {
 		what   string
 		change func()
@@ -96,6 +103,7 @@ func TestTopologyWakes(t *testing.T) {
 	} {
 		f.queue.woken = nil
 		c.change()
+
 		if len(f.queue.woken) == 2 && f.queue.woken[0] > f.queue.woken[1] {
 			f.queue.woken[0], f.queue.woken[1] = f.queue.woken[1], f.queue.woken[0]
 		}
@@ -103,10 +111,12 @@ func TestTopologyWakes(t *testing.T) {
 			t.Errorf("%s: woke %s, want %s", c.what, got, c.want)
 		}
 	}
+
 	// Deleted pods and pods placed by others are removed.
 	h := f.core.podHandler(log)
 	h.OnDelete(newPod("three", "3"))
 	h.OnUpdate(newPod("five", "5"), newPod("five", "5", on("m")))
+
 	if n := len(f.core.waiting.pods); n != 0 {
 		t.Errorf("%d pods are remembered", n)
 	}
@@ -117,6 +127,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	for i := range maxWaiting + 10 {
 		w.add(waiter{pod: newPod(fmt.Sprint(i), "1")})
 	}
+
 	if len(w.pods) != maxWaiting {
 		t.Errorf("%d pods are remembered, want %d", len(w.pods), maxWaiting)
 	}
@@ -130,16 +141,20 @@ func TestSignature(t *testing.T) {
 		if !s.IsSuccess() {
 			t.Fatal(s)
 		}
+
 		out, err := json.Marshal(fragments)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return string(out)
 	}
+
 	same := sign(newPod("a", "2"))
 	if sign(newPod("b", "2", annotated("x", "y"))) != same || sign(newPod("c", "2", ownedBy("ReplicaSet"))) != same {
 		t.Error("pods that ask the same differ")
 	}
+
 	for what, p := range map[string]*corev1.Pod{
 		"more":        newPod("a", "3"),
 		"spread":      newPod("a", "2", annotated(topology.AnnotationPodTopologyAwareness, "0")),

@@ -44,41 +44,55 @@ func (f *Factory) New(ctx context.Context, args runtime.Object, handle fwk.Handl
 	if err != nil {
 		return nil, err
 	}
+
 	if err := f.start(ctx, handle); err != nil {
 		return nil, err
 	}
+
 	p := &Plugin{
-		core: f.core, queue: handle, api: handle, missing: a.MissingTopology, ready: f.ready,
+		core:     f.core,
+		queue:    handle,
+		api:      handle,
+		missing:  a.MissingTopology,
+		ready:    f.ready,
 		snapshot: func(node string) (fwk.NodeInfo, error) { return handle.SnapshotSharedLister().NodeInfos().Get(node) },
 	}
+
 	for _, name := range a.TopologyAwareResources {
 		p.aware = append(p.aware, corev1.ResourceName(name))
 	}
+
 	return p, nil
 }
 
 func (f *Factory) start(ctx context.Context, handle fwk.Handle) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if f.ready != nil {
 		return nil
 	}
+
 	if _, err := handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(f.core.podHandler(klog.FromContext(ctx))); err != nil {
 		return fmt.Errorf("plugin %s: watch pods: %w", Name, err)
 	}
+
 	tried, err := f.core.watchTopologies(ctx, handle.KubeConfig())
 	if err != nil {
 		return fmt.Errorf("plugin %s: %w", Name, err)
 	}
+
 	ready := make(chan struct{})
 	go func() {
 		defer close(ready)
+
 		select {
 		case <-tried:
 		case <-time.After(readyTimeout):
 		case <-ctx.Done():
 		}
 	}()
+
 	f.ready = ready
 	return nil
 }

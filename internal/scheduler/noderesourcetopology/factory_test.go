@@ -58,8 +58,10 @@ func TestProfilesShareZones(t *testing.T) {
 		http.NotFound(w, r)
 	}))
 	defer server.Close()
+
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+
 	client := fake.NewClientset()
 	nodes := map[string]*nodeInfo{}
 	h := handle{
@@ -69,44 +71,55 @@ func TestProfilesShareZones(t *testing.T) {
 	f := NewFactory()
 	registry := metrics.NewKubeRegistry()
 	registry.MustRegister(f.Metrics()...)
+
 	if _, err := f.New(ctx, &runtime.Unknown{}, h); err == nil {
 		t.Error("arguments of another type: no error")
 	}
+
 	args := &pluginconfig.NodeResourceTopologyMatchArgs{}
 	pluginconfig.SetNodeResourceTopologyMatchDefaults(args)
+
 	var profiles []fixture
 	for range 2 {
 		p, err := f.New(ctx, args, h)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		profiles = append(profiles, fixture{Plugin: p.(*Plugin), nodes: nodes})
 	}
+
 	select {
 	case <-profiles[1].ready:
 	case <-time.After(readyTimeout / 2):
 		t.Fatal("pods wait although the API server said that there are no topologies")
 	}
+
 	if asked.Load() == 0 {
 		t.Error("nobody asked for topologies")
 	}
+
 	f.core.topologyChanged(klog.Background(), nrt("n", 4))
 	if s := profiles[0].reserve(t, newPod("a", "3"), "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
+
 	if s := profiles[1].reserve(t, newPod("b", "3"), "n"); s.Code() != fwk.Unschedulable {
 		t.Errorf("the other profile got 3 of the same 4 CPUs: %v", s)
 	}
+
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	values := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			values[family.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
+
 	if values["crane_scheduler_topology_nodes"] != 1 || values["crane_scheduler_topology_available"] != 0 {
 		t.Errorf("metrics are %v", values)
 	}

@@ -18,24 +18,34 @@ func newCollectors() *collectors {
 	const subsystem = "crane_scheduler_topology"
 	return &collectors{
 		unknown: metrics.NewCounterVec(&metrics.CounterOpts{
-			Subsystem: subsystem, Name: "unknown_total", StabilityLevel: metrics.ALPHA,
-			Help: "Times that a pod with whole CPUs met a node whose NUMA zones are not known, by reason and by what became of the node.",
+			Subsystem:      subsystem,
+			Name:           "unknown_total",
+			StabilityLevel: metrics.ALPHA,
+			Help:           "Times that a pod with whole CPUs met a node whose NUMA zones are not known, by reason and by what became of the node.",
 		}, []string{"reason", "result"}),
 		available: metrics.NewGauge(&metrics.GaugeOpts{
-			Subsystem: subsystem, Name: "available", StabilityLevel: metrics.ALPHA,
-			Help: "1 where NodeResourceTopologies can be read, 0 where their CustomResourceDefinition is missing or access is refused.",
+			Subsystem:      subsystem,
+			Name:           "available",
+			StabilityLevel: metrics.ALPHA,
+			Help:           "1 where NodeResourceTopologies can be read, 0 where their CustomResourceDefinition is missing or access is refused.",
 		}),
 		nodes: metrics.NewGauge(&metrics.GaugeOpts{
-			Subsystem: subsystem, Name: "nodes", StabilityLevel: metrics.ALPHA,
-			Help: "Nodes of which a NodeResourceTopology is known.",
+			Subsystem:      subsystem,
+			Name:           "nodes",
+			StabilityLevel: metrics.ALPHA,
+			Help:           "Nodes of which a NodeResourceTopology is known.",
 		}),
 		invalidTopology: metrics.NewCounter(&metrics.CounterOpts{
-			Subsystem: subsystem, Name: "invalid_total", StabilityLevel: metrics.ALPHA,
-			Help: "NodeResourceTopologies that cannot be; their nodes count as unknown.",
+			Subsystem:      subsystem,
+			Name:           "invalid_total",
+			StabilityLevel: metrics.ALPHA,
+			Help:           "NodeResourceTopologies that cannot be; their nodes count as unknown.",
 		}),
 		invalidResult: metrics.NewCounter(&metrics.CounterOpts{
-			Subsystem: subsystem, Name: "invalid_results_total", StabilityLevel: metrics.ALPHA,
-			Help: "Annotations topology.crane.io/topology-result that were not understood.",
+			Subsystem:      subsystem,
+			Name:           "invalid_results_total",
+			StabilityLevel: metrics.ALPHA,
+			Help:           "Annotations topology.crane.io/topology-result that were not understood.",
 		}),
 	}
 }

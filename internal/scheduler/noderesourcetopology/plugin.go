@@ -69,11 +69,13 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	if r == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
+
 	select {
 	case <-p.ready:
 	case <-ctx.Done():
 		return nil, fwk.AsStatus(ctx.Err())
 	}
+
 	state.Write(stateKey, newCycle(p.core.store.requests.intern(r)))
 	return nil, nil
 }
@@ -87,18 +89,27 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	if c == nil {
 		return nil
 	}
+
 	v := p.answer(info, c.request).verdict
 	switch v {
 	case unknown, zoneless:
 		p.countUnknown(v)
 	default:
 	}
+
 	if v.passes(p.missing) {
 		return nil
 	}
+
 	if c.reject() {
-		p.core.waiting.add(waiter{pod: pod, request: c.request, missing: p.missing, queue: p.queue})
+		p.core.waiting.add(waiter{
+			pod:     pod,
+			request: c.request,
+			missing: p.missing,
+			queue:   p.queue,
+		})
 	}
+
 	return c.status(v)
 }
 
@@ -107,6 +118,7 @@ func (p *Plugin) answer(info fwk.NodeInfo, r *request) *answer {
 	if a := p.core.store.cached(info, r); a != nil {
 		return a
 	}
+
 	return p.core.store.compute(p.view(info), r)
 }
 
@@ -116,6 +128,7 @@ func (p *Plugin) view(info fwk.NodeInfo) view {
 	if err != nil {
 		own = info // an unlisted node cannot be a copy
 	}
+
 	return view{info: info, own: own, aware: p.aware}
 }
 
@@ -129,6 +142,7 @@ func (p *Plugin) countUnknown(v verdict) {
 	if p.missing == pluginconfig.MissingTopologyReject {
 		result = "reject"
 	}
+
 	p.core.metrics.unknown.WithLabelValues(reason, result).Inc()
 }
 
@@ -138,6 +152,7 @@ func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod
 	if c := readCycle(state); c == nil || p.core.store.singleZoneOnly(c.request) {
 		return fwk.NewStatus(fwk.Skip)
 	}
+
 	return nil
 }
 
@@ -147,6 +162,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, i
 	if c == nil {
 		return 0, nil
 	}
+
 	return p.answer(info, c.request).score, nil
 }
 
@@ -162,14 +178,17 @@ func (p *Plugin) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.P
 			known++
 		}
 	}
+
 	mean := int64(0)
 	if known > 0 {
 		mean = sum / known
 	}
+
 	for i := range scores {
 		if scores[i].Score == noScore {
 			scores[i].Score = mean
 		}
 	}
+
 	return nil
 }

@@ -37,6 +37,7 @@ func (s *cycleState) Read(k fwk.StateKey) (fwk.StateData, error) {
 	if d, ok := s.data[k]; ok {
 		return d, nil
 	}
+
 	return nil, fwk.ErrNotFound
 }
 func (s *cycleState) Write(k fwk.StateKey, d fwk.StateData) { s.data[k] = d }
@@ -45,6 +46,7 @@ func (s *cycleState) Clone() fwk.CycleState {
 	for k, d := range c.data {
 		c.data[k] = d.Clone()
 	}
+
 	return c
 }
 
@@ -105,9 +107,11 @@ func newPod(name, cpus string, options ...option) *corev1.Pod {
 			Name: "c", Resources: corev1.ResourceRequirements{Requests: list, Limits: list},
 		}}},
 	}
+
 	for _, o := range options {
 		o(pod)
 	}
+
 	return pod
 }
 
@@ -129,12 +133,14 @@ func nrt(name string, cpus ...int) *topology.NodeResourceTopology {
 			CPUManagerPolicy: topology.CPUManagerPolicyStatic, TopologyManagerPolicy: topology.TopologyManagerPolicySingleNUMANodePodLevel,
 		},
 	}
+
 	for i, c := range cpus {
 		t.Zones = append(t.Zones, topology.Zone{
 			Name: fmt.Sprint("node", i), Type: topology.ZoneTypeNode,
 			Resources: &topology.ResourceInfo{Capacity: corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(c), resource.DecimalSI)}},
 		})
 	}
+
 	return t
 }
 
@@ -165,22 +171,27 @@ func (f fixture) info(name string) *nodeInfo {
 	if f.nodes[name] == nil {
 		f.nodes[name] = &nodeInfo{node: corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, generation: generations.Add(1)}
 	}
+
 	return f.nodes[name]
 }
 
 // reserve runs the cycle of a pod up to Reserve on a node, and adds it there as the scheduler does.
 func (f fixture) reserve(t testing.TB, pod *corev1.Pod, node string) *fwk.Status {
 	t.Helper()
+
 	state, s := f.filter(t, pod, node)
 	if !s.IsSuccess() {
 		return s
 	}
+
 	if s := f.Reserve(context.Background(), state, pod, node); !s.IsSuccess() {
 		return s
 	}
+
 	assumed := pod.DeepCopy()
 	assumed.Spec.NodeName = node
 	f.info(node).add(assumed)
+
 	return nil
 }
 
@@ -191,6 +202,7 @@ func (f fixture) bound(pod *corev1.Pod, node string) *corev1.Pod {
 	if want := f.core.store.result(pod.UID, node); want != "" {
 		metav1.SetMetaDataAnnotation(&b.ObjectMeta, topology.AnnotationPodTopologyResult, want)
 	}
+
 	f.info(node).remove(pod.UID)
 	f.info(node).add(b)
 	return b
@@ -198,6 +210,7 @@ func (f fixture) bound(pod *corev1.Pod, node string) *corev1.Pod {
 
 func newPlugin(t testing.TB, topologies ...*topology.NodeResourceTopology) fixture {
 	t.Helper()
+
 	ready := make(chan struct{})
 	close(ready)
 	f := fixture{queue: &queue{}, nodes: map[string]*nodeInfo{}}
@@ -206,19 +219,23 @@ func newPlugin(t testing.TB, topologies ...*topology.NodeResourceTopology) fixtu
 		core:     NewFactory().core, queue: f.queue, api: apiOf{fake.NewClientset()}, aware: []corev1.ResourceName{corev1.ResourceCPU},
 		missing: pluginconfig.MissingTopologyPass, ready: ready,
 	}
+
 	for _, o := range topologies {
 		f.core.topologyChanged(klog.Background(), o)
 	}
+
 	return f
 }
 
 // filter runs PreFilter and Filter of pod on a node.
 func (f fixture) filter(t testing.TB, pod *corev1.Pod, node string) (*cycleState, *fwk.Status) {
 	t.Helper()
+
 	state := newCycleState()
 	if _, s := f.PreFilter(context.Background(), state, pod, nil); !s.IsSuccess() {
 		return state, s
 	}
+
 	return state, f.Filter(context.Background(), state, pod, f.info(node))
 }
 
@@ -265,6 +282,7 @@ func TestFilter(t *testing.T) {
 			if c.aware != nil {
 				f.aware = c.aware
 			}
+
 			_, s := f.filter(t, c.pod, "n")
 			if s.Code() != c.code || !strings.Contains(s.Message(), c.reason) {
 				t.Errorf("got %v %q, want %v with %q", s.Code(), s.Message(), c.code, c.reason)
@@ -280,9 +298,11 @@ func TestReserveHoldsAndUnreserveLetsGo(t *testing.T) {
 			t.Fatal(name, s)
 		}
 	}
+
 	if s := f.reserve(t, newPod("c", "2"), "n"); s.Code() != fwk.Unschedulable || !strings.Contains(s.Message(), "no zone has cpu=2 free") {
 		t.Fatalf("the third got %v", s)
 	}
+
 	unreserve := func(name string) {
 		f.Unreserve(t.Context(), newCycleState(), newPod(name, "3"), "n")
 		f.info("n").remove(types.UID(name))
@@ -290,15 +310,19 @@ func TestReserveHoldsAndUnreserveLetsGo(t *testing.T) {
 	unreserve("a")
 	unreserve("a") // may come twice
 	unreserve("nobody")
+
 	if s := f.reserve(t, newPod("c", "2"), "n"); !s.IsSuccess() {
 		t.Fatal("what was let go is not free:", s)
 	}
+
 	b := f.bound(newPod("b", "3"), "n")
 	f.info("n").remove("b")
 	f.core.podGone(klog.Background(), b)
+
 	if s := f.reserve(t, newPod("d", "4"), "n"); !s.IsSuccess() {
 		t.Fatal("what a deleted pod held is not free:", s)
 	}
+
 	if len(f.core.store.where) != 2 {
 		t.Errorf("%v are assumed, want c and d", f.core.store.where)
 	}
@@ -313,13 +337,16 @@ func TestReserveTwice(t *testing.T) {
 			t.Fatal(s)
 		}
 	}
+
 	state, _ = f.filter(t, newPod("q", "2"), "n")
 	if s := f.Reserve(t.Context(), state, newPod("q", "2"), "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
+
 	if _, s := f.filter(t, newPod("r", "1"), "n"); s.Code() != fwk.Unschedulable {
 		t.Errorf("4 of 4 CPUs are reserved, and a fifth fits: %v", s)
 	}
+
 	f.info("n").add() // the view changes and still shows none of them
 	if _, s := f.filter(t, newPod("r", "1"), "n"); s.Code() != fwk.Unschedulable {
 		t.Errorf("after a change of the node a fifth fits: %v", s)
@@ -334,11 +361,14 @@ func TestReserveLooksAgain(t *testing.T) {
 	if !s.IsSuccess() {
 		t.Fatal(s)
 	}
+
 	other := newPod("other", "2", on("n"), annotated(topology.AnnotationPodTopologyResult, `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`))
 	f.info("n").add(other)
+
 	if s := f.Reserve(t.Context(), state, pod, "n"); s.Code() != fwk.Unschedulable || s.Message() != reasonTaken {
 		t.Fatalf("got %v", s)
 	}
+
 	f.info("n").remove("other")
 	if s := f.Reserve(t.Context(), state, pod, "n"); !s.IsSuccess() {
 		t.Fatal(s)
@@ -353,42 +383,53 @@ func TestAssumedUntilSeen(t *testing.T) {
 	if s := f.reserve(t, pod, "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
+
 	free := func() string {
 		f.filter(t, newPod("other", "1"), "n")
 		var parts []string
 		for _, s := range f.core.store.state("n").account.Free() {
 			parts = append(parts, s.Zone+" "+s.Resources.String())
 		}
+
 		return strings.Join(parts, ", ")
 	}
+
 	if got := free(); got != "node0 cpu=0, node1 cpu=4" || len(f.core.store.where) != 1 {
 		t.Errorf("assumed: free are %s, assumed %v", got, f.core.store.where)
 	}
+
 	f.bound(pod, "n")
 	if got := free(); got != "node0 cpu=0, node1 cpu=4" || len(f.core.store.where) != 0 || len(f.core.store.state("n").assumed) != 0 {
 		t.Errorf("seen: free are %s, assumed %v", got, f.core.store.where)
 	}
+
 	f.info("n").remove("p")
 	if got := free(); got != "node0 cpu=4, node1 cpu=4" {
 		t.Errorf("gone: free are %s", got)
 	}
+
 	// A copied annotation that happens to be right must not be mistaken for that of the Binding.
 	right := newPod("copy", "4", annotated(topology.AnnotationPodTopologyResult, `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"4"}}}]`))
 	if s := f.reserve(t, right, "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
+
 	free()
 	if _, s := f.PreBindPreFlight(t.Context(), newCycleState(), right, "n"); s.Code() != fwk.Skip {
 		t.Errorf("the right annotation is to be written again: %v", s)
 	}
+
 	f.info("n").remove("copy")
 	f.core.podGone(klog.Background(), right)
+
 	// A deleted arriving pod is removed.
 	if s := f.reserve(t, newPod("q", "4"), "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
+
 	f.info("n").remove("q")
 	f.core.podGone(klog.Background(), newPod("q", "4"))
+
 	if got := free(); got != "node0 cpu=4, node1 cpu=4" || len(f.core.store.where) != 0 {
 		t.Errorf("deleted on its way: free are %s, assumed %v", got, f.core.store.where)
 	}
@@ -397,11 +438,13 @@ func TestAssumedUntilSeen(t *testing.T) {
 func TestScore(t *testing.T) {
 	near := spreading(nrt("near", 4, 4))
 	near.Zones[0].Costs = []topology.CostInfo{{Name: "node1", Value: 11}}
+
 	f := newPlugin(t, nrt("one", 8), near, spreading(nrt("far", 4, 4)), spreading(nrt("three", 2, 2, 2)), kubelets(nrt("kubelet", 8)))
 	state, s := f.filter(t, newPod("p", "6"), "one")
 	if !s.IsSuccess() {
 		t.Fatal(s)
 	}
+
 	got := map[string]int64{}
 	var list fwk.NodeScoreList
 	for _, n := range []string{"one", "near", "far", "three", "kubelet", "unknown"} {
@@ -409,22 +452,28 @@ func TestScore(t *testing.T) {
 		if !s.IsSuccess() {
 			t.Fatal(s)
 		}
+
 		list = append(list, fwk.NodeScore{Name: n, Score: score})
 	}
+
 	if s := f.NormalizeScore(t.Context(), state, nil, list); !s.IsSuccess() {
 		t.Fatal(s)
 	}
+
 	for _, n := range list {
 		got[n.Name] = n.Score
 	}
+
 	// 100; 33.3+16.7·10/11; 33.3+16.7·10/20; 25+8.3·10/20; twice the mean of these.
 	want := map[string]int64{"one": 100, "near": 48, "far": 42, "three": 29, "kubelet": 54, "unknown": 54}
 	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
+
 	// Where no node is known, all are equal.
 	list = fwk.NodeScoreList{{Name: "a", Score: noScore}, {Name: "b", Score: noScore}}
 	f.NormalizeScore(t.Context(), state, nil, list)
+
 	if list[0].Score != 0 || list[1].Score != 0 {
 		t.Errorf("got %v", list)
 	}
@@ -440,12 +489,14 @@ func TestTrials(t *testing.T) {
 	if s := f.reserve(t, victim, "n"); !s.IsSuccess() {
 		t.Fatal(s)
 	}
+
 	victim = f.bound(victim, "n")
 	pod := newPod("p", "2")
 	state, s := f.filter(t, pod, "n")
 	if s.Code() != fwk.Unschedulable {
 		t.Fatal("fits already")
 	}
+
 	trial := f.info("n").copy()
 	for _, step := range []struct {
 		what string

@@ -36,6 +36,7 @@ func (r *request) equal(o *request) bool {
 	if r == nil || o == nil {
 		return r == o
 	}
+
 	return maps.Equal(r.resources, o.resources) &&
 		(r.singleZone == nil) == (o.singleZone == nil) && (r.singleZone == nil || *r.singleZone == *o.singleZone)
 }
@@ -48,31 +49,38 @@ func requestOf(pod *corev1.Pod, aware []corev1.ResourceName) *request {
 		pod.Annotations[topology.AnnotationPodCPUPolicy] == topology.CPUPolicyNone || ofDaemonSet(pod) {
 		return nil
 	}
+
 	var r *request
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		if topologyconv.CountWholeCPUs(&c.Resources) == 0 {
 			continue
 		}
+
 		if r == nil {
 			r = &request{resources: numa.Resources{}}
 		}
+
 		for _, name := range aware {
 			if q, ok := c.Resources.Requests[name]; ok {
 				a, err := topologyconv.ParseAmount(name, q)
 				if err != nil {
 					a = numa.MaxAmount // more than any zone has
 				}
+
 				r.resources[series.Resource(name)] = min(numa.MaxAmount, r.resources[series.Resource(name)]+a)
 			}
 		}
 	}
+
 	if r == nil {
 		return nil
 	}
+
 	if v, err := strconv.ParseBool(pod.Annotations[topology.AnnotationPodTopologyAwareness]); err == nil {
 		r.singleZone = &v
 	}
+
 	return r
 }
 
@@ -82,5 +90,6 @@ func ofDaemonSet(pod *corev1.Pod) bool {
 			return true
 		}
 	}
+
 	return false
 }

@@ -17,18 +17,28 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Po
 	if c == nil {
 		return nil
 	}
+
 	info, err := p.snapshot(node)
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("look up node %s: %w", node, err))
 	}
+
 	v, err := p.core.store.assume(pod, p.view(info), c.request)
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("hold zones of node %s: %w", node, err))
 	}
+
 	if !v.passes(p.missing) {
-		p.core.waiting.add(waiter{pod: pod, request: c.request, missing: p.missing, queue: p.queue})
+		p.core.waiting.add(waiter{
+			pod:     pod,
+			request: c.request,
+			missing: p.missing,
+			queue:   p.queue,
+		})
+
 		return fwk.NewStatus(fwk.Unschedulable, reasonTaken)
 	}
+
 	p.core.waiting.remove(pod.UID)
 	return nil
 }

@@ -29,9 +29,11 @@ func (c *core) watchTopologies(ctx context.Context, config *rest.Config) (<-chan
 	if err != nil {
 		return nil, err
 	}
+
 	informer := cache.NewSharedIndexInformer(
 		cache.NewListWatchFromClient(client, "noderesourcetopologies", "", fields.Everything()),
 		&topology.NodeResourceTopology{}, 0, nil)
+
 	if err := informer.SetTransform(withoutManagedFields); err != nil {
 		return nil, fmt.Errorf("watch node resource topologies: %w", err)
 	}
@@ -39,6 +41,7 @@ func (c *core) watchTopologies(ctx context.Context, config *rest.Config) (<-chan
 	tried := make(chan struct{})
 	once := sync.OnceFunc(func() { close(tried) })
 	var failing atomic.Bool
+
 	if err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		c.metrics.available.Set(0)
 		// The first failure is logged for the administrator; repetitions at a higher verbosity.
@@ -47,20 +50,24 @@ func (c *core) watchTopologies(ctx context.Context, config *rest.Config) (<-chan
 		} else {
 			cache.DefaultWatchErrorHandler(ctx, r, err)
 		}
+
 		once()
 	}); err != nil {
 		return nil, fmt.Errorf("watch node resource topologies: %w", err)
 	}
+
 	log := klog.FromContext(ctx)
 	set := func(obj any) {
 		if failing.Swap(false) {
 			log.Info("Node resource topologies can be read again")
 		}
+
 		c.metrics.available.Set(1)
 		if t, ok := obj.(*topology.NodeResourceTopology); ok {
 			c.topologyChanged(log, t)
 		}
 	}
+
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: set,
 		UpdateFunc: func(before, after any) {
@@ -77,9 +84,11 @@ func (c *core) watchTopologies(ctx context.Context, config *rest.Config) (<-chan
 			}
 		},
 	})
+
 	if err != nil {
 		return nil, fmt.Errorf("watch node resource topologies: %w", err)
 	}
+
 	go informer.RunWithContext(ctx)
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
@@ -87,6 +96,7 @@ func (c *core) watchTopologies(ctx context.Context, config *rest.Config) (<-chan
 			once()
 		}
 	}()
+
 	return tried, nil
 }
 
@@ -95,6 +105,7 @@ func withoutManagedFields(obj any) (any, error) {
 	if o, err := meta.Accessor(obj); err == nil {
 		o.SetManagedFields(nil)
 	}
+
 	return obj, nil
 }
 
@@ -110,15 +121,19 @@ func topologyClient(config *rest.Config) (*rest.RESTClient, error) {
 	if err := topology.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("client of node resource topologies: %w", err)
 	}
+
 	config = rest.CopyConfig(config)
 	config.APIPath = "/apis"
 	config.GroupVersion = &topology.GroupVersion
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+
 	// The scheduler's own clients use protobuf, which custom resources do not support.
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("client of node resource topologies: %w", err)
 	}
+
 	return client, nil
 }

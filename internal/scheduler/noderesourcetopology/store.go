@@ -81,17 +81,25 @@ func (s *store) state(node string) *nodeState {
 func (s *store) setTopology(node string, t *compiled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	n := s.node(node)
 	n.forgetAnswers()
+
 	if n.topology != nil {
 		s.known--
 	}
+
 	s.spreading.Add(t.spreads() - n.topology.spreads())
-	if n.topology = t; t == nil {
-		n.account, n.read = nil, nil
+	n.topology = t
+
+	if t == nil {
+		n.account = nil
+		n.read = nil
 		s.dropIfEmpty(node)
+
 		return
 	}
+
 	s.known++
 	if n.account != nil && n.account.SetZones(t.zones) != nil {
 		n.account = nil // not reached: compile has validated the zones
@@ -105,6 +113,7 @@ func (s *store) node(name string) *nodeState {
 		n = &nodeState{assumed: map[types.UID]assumption{}}
 		s.nodes.Store(name, n)
 	}
+
 	return n
 }
 
@@ -120,6 +129,7 @@ func (s *store) dropIfEmpty(name string) {
 func (s *store) withAccount(v view, use func(*nodeState, *numa.Node)) {
 	node := v.info.Node().Name
 	s.mu.RLock()
+
 	n := s.state(node)
 	_, unassigned := n.unassigned()
 	done := unassigned || n.current(v)
@@ -129,6 +139,7 @@ func (s *store) withAccount(v view, use func(*nodeState, *numa.Node)) {
 	case done:
 		use(n, n.account)
 	}
+
 	s.mu.RUnlock()
 	if done {
 		return
@@ -136,17 +147,21 @@ func (s *store) withAccount(v view, use func(*nodeState, *numa.Node)) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	n = s.state(node)
 	if _, unassigned := n.unassigned(); unassigned {
 		use(n, nil)
 		return
 	}
+
 	account := s.accountOf(n, v.own)
 	if v.trial() {
 		m := account.Checkpoint()
 		defer account.Undo(m)
+
 		n.try(account, v)
 	}
+
 	use(n, account)
 }
 
@@ -154,13 +169,16 @@ func (s *store) withAccount(v view, use func(*nodeState, *numa.Node)) {
 func (s *store) fitNow(node string, r *request) verdict {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+
 	n := s.state(node)
 	if verdict, ok := n.unassigned(); ok {
 		return verdict
 	}
+
 	if n.account == nil {
 		return n.fit(n.topology.empty, r)
 	}
+
 	return n.fit(n.account, r)
 }
 
@@ -168,6 +186,7 @@ func (s *store) fitNow(node string, r *request) verdict {
 func (s *store) recordDeparture(uid types.UID, node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.release(uid)
 	if n := s.state(node); n != nil && n.account != nil && n.account.Remove(string(uid)) {
 		n.forgetAnswers()
@@ -178,28 +197,35 @@ func (s *store) recordDeparture(uid types.UID, node string) {
 func (s *store) assume(pod *corev1.Pod, v view, r *request) (verdict, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	uid := pod.UID
 	s.release(uid) // of an earlier try
 	node := v.info.Node().Name
+
 	n := s.state(node)
 	if verdict, ok := n.unassigned(); ok {
 		return verdict, nil
 	}
+
 	account := s.accountOf(n, v.own)
 	if verdict := n.fit(account, r); verdict != fits {
 		return verdict, nil
 	}
+
 	p, _ := account.Assign(r.on(n.topology))
 	encoded, err := topologyconv.EncodeResult(p)
 	if err != nil {
 		return unknown, err
 	}
+
 	if err := account.Place(string(uid), p); err != nil {
 		return unknown, err
 	}
+
 	n.forgetAnswers()
 	n.assumed[uid] = assumption{reading: reading{placement: p, encoded: encoded}, copied: encoded == result(pod)}
 	s.where[uid] = node
+
 	return fits, nil
 }
 
@@ -209,10 +235,12 @@ func (s *store) release(uid types.UID) {
 	if !ok {
 		return
 	}
+
 	delete(s.where, uid)
 	n := s.state(node)
 	n.forgetAnswers()
 	delete(n.assumed, uid)
+
 	if n.account != nil {
 		n.account.Remove(string(uid))
 	}
@@ -223,6 +251,7 @@ func (s *store) release(uid types.UID) {
 func (s *store) forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.release(uid)
 }
 
@@ -230,6 +259,7 @@ func (s *store) forget(uid types.UID) {
 func (s *store) assumedOn(uid types.UID) string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+
 	return s.where[uid]
 }
 
@@ -237,9 +267,11 @@ func (s *store) assumedOn(uid types.UID) string {
 func (s *store) result(uid types.UID, node string) string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+
 	if n := s.state(node); n != nil {
 		return n.assumed[uid].encoded
 	}
+
 	return ""
 }
 
@@ -247,5 +279,6 @@ func (s *store) result(uid types.UID, node string) string {
 func (s *store) knownNodes() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+
 	return s.known
 }

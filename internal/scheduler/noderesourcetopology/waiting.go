@@ -37,6 +37,7 @@ func newWaiting() *waiting { return &waiting{pods: map[types.UID]waiter{}} }
 func (w *waiting) add(p waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if _, ok := w.pods[p.pod.UID]; ok || len(w.pods) < maxWaiting {
 		w.pods[p.pod.UID] = p
 	}
@@ -45,6 +46,7 @@ func (w *waiting) add(p waiter) {
 func (w *waiting) remove(uid types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	delete(w.pods, uid)
 }
 
@@ -53,25 +55,30 @@ func (w *waiting) remove(uid types.UID) {
 func (w *waiting) during(change func(), helps func(waiter) bool) map[fwk.PodActivator]map[string]*corev1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	var before []waiter
 	for _, p := range w.pods {
 		if !helps(p) {
 			before = append(before, p)
 		}
 	}
+
 	change()
 	var woken map[fwk.PodActivator]map[string]*corev1.Pod
 	for _, p := range before {
 		if !helps(p) {
 			continue
 		}
+
 		if woken == nil {
 			woken = map[fwk.PodActivator]map[string]*corev1.Pod{}
 		}
 		if woken[p.queue] == nil {
 			woken[p.queue] = map[string]*corev1.Pod{}
 		}
+
 		woken[p.queue][p.pod.Namespace+"/"+p.pod.Name] = p.pod
 	}
+
 	return woken
 }

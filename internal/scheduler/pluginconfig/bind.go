@@ -21,6 +21,7 @@ func SetBindOrder(config *schedulerv1.KubeSchedulerConfiguration) {
 		if p == nil || !listed(p.MultiPoint.Enabled) && !listed(p.Reserve.Enabled) || listed(p.Bind.Enabled) || listed(p.Bind.Disabled) {
 			continue
 		}
+
 		p.Bind.Enabled = append([]schedulerv1.Plugin{{Name: NodeResourceTopologyMatchName}}, p.Bind.Enabled...)
 	}
 }

@@ -11,7 +11,8 @@ import (
 )
 
 func TestSetBindOrder(t *testing.T) {
-	ours, other := schedulerv1.Plugin{Name: NodeResourceTopologyMatchName}, schedulerv1.Plugin{Name: "DefaultBinder"}
+	ours := schedulerv1.Plugin{Name: NodeResourceTopologyMatchName}
+	other := schedulerv1.Plugin{Name: "DefaultBinder"}
 	set := func(plugins ...schedulerv1.Plugin) schedulerv1.PluginSet {
 		return schedulerv1.PluginSet{Enabled: plugins}
 	}
@@ -32,6 +33,7 @@ func TestSetBindOrder(t *testing.T) {
 			for range 2 { // defaults may be set twice
 				SetBindOrder(config)
 			}
+
 			if c.plugins != nil && !slices.Equal(c.plugins.Bind.Enabled, c.want) {
 				t.Errorf("bind is %v, want %v", c.plugins.Bind.Enabled, c.want)
 			}

@@ -16,17 +16,21 @@ import (
 // arguments of its only plugin.
 func decode(t *testing.T, pluginConfig string) (runtime.Object, error) {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	if err := schedulerv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+
 	AddToScheme(scheme)
 	codecs := serializer.NewCodecFactory(scheme, serializer.EnableStrict)
+
 	file := `{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"KubeSchedulerConfiguration","profiles":[{"pluginConfig":[` + pluginConfig + `]}]}`
 	obj, err := runtime.Decode(codecs.UniversalDecoder(schedulerv1.SchemeGroupVersion), []byte(file))
 	if err != nil {
 		return nil, err
 	}
+
 	args := obj.(*schedulerv1.KubeSchedulerConfiguration).Profiles[0].PluginConfig[0].Args.Object
 	scheme.Default(args)
 	return args, nil
@@ -61,15 +65,19 @@ func TestDynamicArgs(t *testing.T) {
 			if err == nil {
 				a, err = DynamicArgsFrom(obj)
 			}
+
 			if c.wantErr != "" {
 				if err == nil || !strings.Contains(err.Error(), c.wantErr) {
 					t.Fatalf("got error %v, want one with %q", err, c.wantErr)
 				}
+
 				return
 			}
+
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if a.PolicyConfigPath != c.want {
 				t.Errorf("got path %q, want %q", a.PolicyConfigPath, c.want)
 			}
@@ -97,15 +105,19 @@ func TestNodeResourceTopologyMatchArgs(t *testing.T) {
 			if err == nil {
 				a, err = NodeResourceTopologyMatchArgsFrom(obj)
 			}
+
 			if c.wantErr != "" {
 				if err == nil || !strings.Contains(err.Error(), c.wantErr) {
 					t.Fatalf("got error %v, want one with %q", err, c.wantErr)
 				}
+
 				return
 			}
+
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if strings.Join(a.TopologyAwareResources, ",") != strings.Join(c.want, ",") || a.MissingTopology != c.missing {
 				t.Errorf("got %v, %s", a.TopologyAwareResources, a.MissingTopology)
 			}
@@ -130,11 +142,14 @@ func TestDeepCopySharesNothing(t *testing.T) {
 	a := &NodeResourceTopologyMatchArgs{TopologyAwareResources: []string{"cpu"}}
 	b := a.DeepCopyObject().(*NodeResourceTopologyMatchArgs)
 	b.TopologyAwareResources[0] = "memory"
+
 	if a.TopologyAwareResources[0] != "cpu" {
 		t.Error("a change of the copy changed the original")
 	}
+
 	off := (&NodeResourceTopologyMatchArgs{TopologyAwareResources: []string{}}).DeepCopyObject().(*NodeResourceTopologyMatchArgs)
 	SetNodeResourceTopologyMatchDefaults(off)
+
 	if len(off.TopologyAwareResources) != 0 {
 		t.Errorf("the copy of an empty list became %v", off.TopologyAwareResources)
 	}

@@ -20,11 +20,13 @@ func AddToScheme(scheme *runtime.Scheme) {
 		scheme.AddKnownTypes(schema.GroupVersion{Group: schedulerv1.GroupName, Version: version},
 			&DynamicArgs{}, &NodeResourceTopologyMatchArgs{})
 	}
+
 	scheme.AddTypeDefaultingFunc(&DynamicArgs{}, func(o any) {
 		if a, ok := o.(*DynamicArgs); ok {
 			SetDynamicDefaults(a)
 		}
 	})
+
 	scheme.AddTypeDefaultingFunc(&NodeResourceTopologyMatchArgs{}, func(o any) {
 		if a, ok := o.(*NodeResourceTopologyMatchArgs); ok {
 			SetNodeResourceTopologyMatchDefaults(a)
@@ -48,8 +50,10 @@ func argsFrom[T any](obj runtime.Object, plugin string, validate func(*T) field.
 	if !ok {
 		return nil, fmt.Errorf("arguments of plugin %s: got %T, want %sArgs", plugin, obj, plugin)
 	}
+
 	if err := validate(a).ToAggregate(); err != nil {
 		return nil, fmt.Errorf("arguments of plugin %s: %w", plugin, err)
 	}
+
 	return a, nil
 }

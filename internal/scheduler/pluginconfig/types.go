@@ -90,6 +90,7 @@ func (a *DynamicArgs) DeepCopyObject() runtime.Object {
 	if a == nil {
 		return nil
 	}
+
 	out := *a
 	return &out
 }
@@ -99,6 +100,7 @@ func (a *NodeResourceTopologyMatchArgs) DeepCopyObject() runtime.Object {
 	if a == nil {
 		return nil
 	}
+
 	out := *a
 	out.TopologyAwareResources = slices.Clone(a.TopologyAwareResources) // an empty list stays one: it is not the default
 	return &out

@@ -25,11 +25,13 @@ func ValidateDynamicArgs(a *DynamicArgs) field.ErrorList {
 	if _, err := time.LoadLocation(a.TimeZone); err != nil || a.TimeZone == "Local" {
 		errs = append(errs, field.Invalid(args.Child("timeZone"), a.TimeZone, "must be the IANA name of a time zone that this machine knows, such as UTC or Asia/Shanghai"))
 	}
+
 	switch s := nodeload.StrategyName(a.Strategy); s {
 	case nodeload.Spread, nodeload.Pack, nodeload.Risk:
 	default:
 		errs = append(errs, field.NotSupported(args.Child("strategy"), s, []nodeload.StrategyName{nodeload.Spread, nodeload.Pack, nodeload.Risk}))
 	}
+
 	errs = append(errs, validateRange(args.Child("packTargetPercent"), a.PackTargetPercent, 99)...)
 	errs = append(errs, validateRange(args.Child("riskMarginPercent"), a.RiskMarginPercent, 1000)...)
 	errs = append(errs, validateRange(args.Child("minFreshPercent"), a.MinFreshPercent, 100)...)
@@ -39,6 +41,7 @@ func ValidateDynamicArgs(a *DynamicArgs) field.ErrorList {
 	default:
 		errs = append(errs, field.NotSupported(args.Child("history"), a.History, []string{HistoryRecommendations, HistoryNone}))
 	}
+
 	return errs
 }
 
@@ -46,6 +49,7 @@ func validateRange(path *field.Path, value, most int32) field.ErrorList {
 	if 1 <= value && value <= most {
 		return nil
 	}
+
 	return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must be from 1 to %d", most))}
 }
 
@@ -54,9 +58,11 @@ func validateExplainAddress(path *field.Path, address string) field.ErrorList {
 	if address == ExplainNone {
 		return nil
 	}
+
 	if at, err := netip.ParseAddrPort(address); err == nil && at.Addr().IsLoopback() {
 		return nil
 	}
+
 	return field.ErrorList{field.Invalid(path, address, "must be a loopback address with a port, such as "+DefaultExplainAddress+", or none")}
 }
 
@@ -69,16 +75,19 @@ func ValidateNodeResourceTopologyMatchArgs(a *NodeResourceTopologyMatchArgs) fie
 		for _, why := range validation.IsQualifiedName(name) {
 			errs = append(errs, field.Invalid(path, name, why))
 		}
+
 		if seen[name] {
 			errs = append(errs, field.Duplicate(path, name))
 		}
 		seen[name] = true
 	}
+
 	switch a.MissingTopology {
 	case MissingTopologyPass, MissingTopologyReject:
 	default:
 		errs = append(errs, field.NotSupported(field.NewPath("args", "missingTopology"), a.MissingTopology,
 			[]MissingTopology{MissingTopologyPass, MissingTopologyReject}))
 	}
+
 	return errs
 }

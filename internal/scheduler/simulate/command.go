@@ -53,8 +53,14 @@ const maxSeeds = 1000
 // NewCommand returns `simulate`.
 func NewCommand() *cobra.Command {
 	o := &Options{
-		Scenarios: []string{"steady"}, Seeds: 3, FirstSeed: 1, Output: "table", Parallel: runtime.GOMAXPROCS(0), Traces: "../shared/traces",
+		Scenarios: []string{"steady"},
+		Seeds:     3,
+		FirstSeed: 1,
+		Output:    "table",
+		Parallel:  runtime.GOMAXPROCS(0),
+		Traces:    "../shared/traces",
 	}
+
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Compare ways to schedule on a cluster in virtual time, with the real plugins",
@@ -67,31 +73,39 @@ func NewCommand() *cobra.Command {
 			if err := o.validate(); err != nil {
 				return err
 			}
+
 			// Pods and scores cause many short-lived allocations.
 			debug.SetGCPercent(1000)
+
 			// On a signal the folder of the policy files is removed.
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
+
 			if o.Herd {
 				return herd(ctx, o, cmd.OutOrStdout())
 			}
+
 			progress := cmd.ErrOrStderr()
 			if o.Quiet {
 				progress = nil
 			}
+
 			found, err := Run(ctx, o, progress)
 			if err != nil {
 				return err
 			}
+
 			return found.Write(cmd.OutOrStdout(), o.Output)
 		},
 	}
+
 	f := cmd.Flags()
 	f.StringSliceVar(&o.Scenarios, "scenario", o.Scenarios, "scenarios by name ("+strings.Join(simscenario.Names(), ", ")+") or paths of files; all for all that are built in")
 	f.StringSliceVar(&o.Policies, "policies", nil, "policies to compare; without, the usual ones")
 	f.IntVar(&o.Nodes, "nodes", 0, "number of nodes; 0 for the scenario's")
 	f.IntVar(&o.Seeds, "seeds", o.Seeds, "runs of each policy, each with a seed of its own")
 	f.Uint64Var(&o.FirstSeed, "first-seed", o.FirstSeed, "the first of these seeds")
+
 	f.DurationSliceVar(&o.Delays, "delays", nil, "delays of metrics; without, the scenario's")
 	f.StringVar(&o.Traces, "traces", o.Traces, "folder with the CSV files that scenarios of traces name")
 	f.StringVar(&o.PolicyFile, "policy-file", "", "DynamicSchedulerPolicy of Crane's plugin; without, the built-in one")
@@ -99,6 +113,7 @@ func NewCommand() *cobra.Command {
 	f.IntVar(&o.Parallel, "parallel", o.Parallel, "runs at once")
 	f.BoolVar(&o.Herd, "herd", false, "instead of scenarios: a burst of equal pods on nodes of which one looks idle, with metrics that stand still")
 	f.BoolVarP(&o.Quiet, "quiet", "q", false, "print no progress")
+
 	// kube-scheduler's functions, which subcommands inherit, print its own flags only.
 	cmd.SetUsageFunc(func(c *cobra.Command) error {
 		_, err := fmt.Fprintf(c.OutOrStdout(), "Usage:\n  %s\n\nFlags:\n%s", c.UseLine(), c.LocalNonPersistentFlags().FlagUsages())
@@ -107,6 +122,7 @@ func NewCommand() *cobra.Command {
 	cmd.SetHelpFunc(func(c *cobra.Command, _ []string) {
 		fmt.Fprintf(c.OutOrStdout(), "%s\n\n%s", c.Long, c.UsageString())
 	})
+
 	return cmd
 }
 
@@ -121,9 +137,11 @@ func (o *Options) validate() error {
 	case o.Nodes < 0:
 		return fmt.Errorf("--nodes %d: want 0 or more", o.Nodes)
 	}
+
 	if slices.Contains(summary.Formats(), o.Output) && (!o.Herd || o.Output != "svg") {
 		return nil
 	}
+
 	return fmt.Errorf("--output %q: want one of %s", o.Output, strings.Join(summary.Formats(), ", "))
 }
 
@@ -132,13 +150,16 @@ func load(name string) (*simscenario.Scenario, error) {
 	if !strings.ContainsAny(name, "./") {
 		return simscenario.Named(name)
 	}
+
 	content, err := os.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("reading a scenario: %w", err)
 	}
+
 	s, err := simscenario.Parse(content)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+
 	return s, nil
 }

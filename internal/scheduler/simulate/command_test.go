@@ -24,26 +24,31 @@ import (
 // scenarioFile writes a scenario of a few nodes and a quarter of an hour.
 func scenarioFile(t *testing.T) string {
 	t.Helper()
+
 	content, err := os.ReadFile("simscenario/files/steady.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	small := strings.NewReplacer("name: steady", "name: small", "count: 1000", "count: 8", "warmUp: 45m, measure: 75m", "warmUp: 10m, measure: 10m").Replace(string(content))
 	path := filepath.Join(t.TempDir(), "small.yaml")
 	if err := os.WriteFile(path, []byte(small), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
 func run(t *testing.T, args ...string) (string, string, error) {
 	t.Helper()
+
 	var out, errOut bytes.Buffer
 	cmd := NewCommand()
 	cmd.SetOut(&out)
 	cmd.SetErr(&errOut)
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(t.Context())
+
 	return out.String(), errOut.String(), err
 }
 
@@ -56,9 +61,11 @@ func TestHelp(t *testing.T) {
 	scheduler.AddCommand(NewCommand())
 	scheduler.SetOut(&out)
 	scheduler.SetArgs([]string{"simulate", "--help"})
+
 	if err := scheduler.Execute(); err != nil {
 		t.Fatal(err)
 	}
+
 	for want, there := range map[string]bool{"measures how": true, "crane-scheduler simulate [flags]": true, "--scenario strings": true, "--leader-elect": false} {
 		if strings.Contains(out.String(), want) != there {
 			t.Errorf("%s: want %v in\n%s", want, there, out.String())
@@ -73,17 +80,21 @@ func TestCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// Two seeds of two policies that read no metrics, and of one that does at two delays.
 	if n := strings.Count(progress, " run "); n != 2*(2+2) {
 		t.Errorf("%d runs:\n%s", n, progress)
 	}
+
 	var found summary.Report
 	if err := json.Unmarshal([]byte(out), &found); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(found.Scenarios) != 2 || found.Scenarios[1].Delay != "1m30s" || len(found.Scenarios[0].Rows) != 3 {
 		t.Fatalf("%s", out)
 	}
+
 	for _, s := range found.Scenarios {
 		if s.Rows[0].Summary.SigmaClosed.Mean != 0 || s.Rows[2].Summary.SigmaClosed.Mean != 1 || s.Rows[0].Summary.LikeDefault != 2 {
 			t.Errorf("default closes %v of the gap, the oracle %v", s.Rows[0].Summary.SigmaClosed, s.Rows[2].Summary.SigmaClosed)
@@ -92,6 +103,7 @@ func TestCommand(t *testing.T) {
 			t.Errorf("%+v", s.Rows[1])
 		}
 	}
+
 	if again, _, err := run(t, append(flags, "-o", "json", "--parallel", "1", "-q")...); err != nil || again != out {
 		t.Errorf("a second run gives another report, %v", err)
 	}
@@ -154,17 +166,21 @@ func TestPolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	builtin, err := policyfile.Builtin()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if content, err := os.ReadFile(files.usual.path); err != nil || !bytes.Equal(content, policyfile.BuiltinFile()) || !reflect.DeepEqual(files.usual.read, builtin) {
 		t.Errorf("another policy than the built-in one is simulated, %v", err)
 	}
+
 	read := files.rebalanced.read
 	if !reflect.DeepEqual(read.Weights, builtin.Weights) || read.Marks[series.CPU].Evict >= builtin.Marks[series.CPU].Evict {
 		t.Errorf("rebalancing: %+v", read)
 	}
+
 	named, err := openPolicies("../../../examples/dynamic-scheduler-policy.yaml", dir)
 	if err != nil || named.usual != named.rebalanced || named.usual.read.Metrics[1].Name != "cpu_usage_max_avg_1h" {
 		t.Errorf("%+v, %v", named, err)
@@ -175,6 +191,7 @@ func TestPolicies(t *testing.T) {
 func TestStopped(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
+
 	ctx, cancel := context.WithCancel(t.Context())
 	o := &Options{Scenarios: []string{scenarioFile(t)}, Seeds: 2, FirstSeed: 1, Parallel: 1, Policies: []string{"default", "spread", "oracle"}}
 	if _, err := Run(ctx, o, stopper(cancel)); !errors.Is(err, context.Canceled) {

@@ -55,12 +55,21 @@ type policy struct {
 // policies lists all of them.
 func policies(files policyFiles) []policy {
 	ours := func(strategy string, change func(*engine.Ours)) func(peer.Env) peer.Policy {
-		o := engine.Ours{PolicyPath: files.usual.path, Policy: files.usual.read, Strategy: strategy, Weight: dynamicWeight, History: true}
+		o := engine.Ours{
+			PolicyPath: files.usual.path,
+			Policy:     files.usual.read,
+			Strategy:   strategy,
+			Weight:     dynamicWeight,
+			History:    true,
+		}
+
 		if change != nil {
 			change(&o)
 		}
+
 		return o.Build
 	}
+
 	return []policy{
 		{name: normal, usual: true, blind: true, build: peer.Default},
 		{name: "gocrane", usual: true, build: peer.Gocrane},
@@ -73,7 +82,9 @@ func policies(files policyFiles) []policy {
 		{name: "risk", usual: true, build: ours("Risk", nil)},
 		{name: "spread-no-history", build: ours("Spread", func(o *engine.Ours) { o.History = false })},
 		{name: "spread-rebalanced", build: ours("Spread", func(o *engine.Ours) {
-			o.PolicyPath, o.Policy, o.Rebalance = files.rebalanced.path, files.rebalanced.read, true
+			o.PolicyPath = files.rebalanced.path
+			o.Policy = files.rebalanced.read
+			o.Rebalance = true
 		})},
 		{name: oracle, usual: true, blind: true, build: peer.Oracle},
 	}
@@ -85,17 +96,20 @@ func selectPolicies(all []policy, names []string) ([]policy, error) {
 	for i, p := range all {
 		known[i] = p.name
 	}
+
 	for _, name := range names {
 		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("policy %q: want some of %s", name, strings.Join(known, ", "))
 		}
 	}
+
 	var chosen []policy
 	for _, p := range all {
 		if slices.Contains(names, p.name) || len(names) == 0 && p.usual {
 			chosen = append(chosen, p)
 		}
 	}
+
 	return chosen, nil
 }
 
@@ -106,21 +120,26 @@ func openPolicies(named, dir string) (policyFiles, error) {
 		if err != nil {
 			return policyFiles{}, err
 		}
+
 		rebalanced, err := putPolicy(filepath.Join(dir, "rebalancing.yaml"), rebalancing)
 		return policyFiles{usual: usual, rebalanced: rebalanced}, err
 	}
+
 	path, err := filepath.Abs(named)
 	if err != nil {
 		return policyFiles{}, fmt.Errorf("path of the policy file: %w", err)
 	}
+
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return policyFiles{}, fmt.Errorf("reading the policy file: %w", err)
 	}
+
 	read, err := policyfile.Decode(content)
 	if err != nil {
 		return policyFiles{}, fmt.Errorf("policy file %s: %w", named, err)
 	}
+
 	file := policyFile{path: path, read: read}
 	return policyFiles{usual: file, rebalanced: file}, nil
 }
@@ -130,8 +149,10 @@ func putPolicy(path string, content []byte) (policyFile, error) {
 	if err != nil {
 		return policyFile{}, fmt.Errorf("built-in policy: %w", err)
 	}
+
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		return policyFile{}, fmt.Errorf("writing the policy file: %w", err)
 	}
+
 	return policyFile{path: path, read: read}, nil
 }

@@ -35,36 +35,49 @@ func Run(ctx context.Context, o *Options, progress io.Writer) (*summary.Report, 
 		return nil, fmt.Errorf("making a folder for the policy file: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // A small file in the folder for such files.
+
 	files, err := openPolicies(o.PolicyFile, dir)
 	if err != nil {
 		return nil, err
 	}
+
 	chosen, err := selectPolicies(policies(files), o.Policies)
 	if err != nil {
 		return nil, err
 	}
+
 	names := o.Scenarios
 	if len(names) == 1 && names[0] == "all" {
 		names = simscenario.Names()
 	}
+
 	found := &summary.Report{}
 	for _, name := range names {
 		s, err := load(name)
 		if err != nil {
 			return nil, err
 		}
+
 		if o.Nodes > 0 && s.Trace == nil {
 			s.Nodes.Count = o.Nodes
 			if err := s.Validate().ToAggregate(); err != nil {
 				return nil, fmt.Errorf("--nodes %d: %w", o.Nodes, err)
 			}
 		}
-		shown, err := (&comparison{options: o, scenario: s, policies: chosen, progress: progress}).run(ctx)
+
+		shown, err := (&comparison{
+			options:  o,
+			scenario: s,
+			policies: chosen,
+			progress: progress,
+		}).run(ctx)
 		if err != nil {
 			return nil, err
 		}
+
 		found.Scenarios = append(found.Scenarios, shown...)
 	}
+
 	return found, nil
 }
 
@@ -93,18 +106,22 @@ func (c *comparison) run(ctx context.Context) ([]summary.Scenario, error) {
 			return nil, err
 		}
 	}
+
 	delays := c.options.Delays
 	if len(delays) == 0 {
 		delays = []time.Duration{c.scenario.Metrics.Delay.Duration}
 	}
+
 	results, err := c.simulate(ctx, delays, seeds, worlds)
 	if err != nil {
 		return nil, err
 	}
+
 	names := make([]string, len(c.policies))
 	for i, p := range c.policies {
 		names[i] = p.name
 	}
+
 	shown := make([]summary.Scenario, len(delays))
 	for d, delay := range delays {
 		runs := map[string][]quality.Run{}
@@ -113,6 +130,7 @@ func (c *comparison) run(ctx context.Context) ([]summary.Scenario, error) {
 		}
 		shown[d] = summary.NewScenario(c.scenario.Name, c.scenario.Description, delay, len(worlds[0].Nodes), seeds, names, runs, normal, oracle)
 	}
+
 	return shown, nil
 }
 
@@ -125,55 +143,67 @@ func (c *comparison) simulate(ctx context.Context, delays []time.Duration, seeds
 			results[d][p] = make([]quality.Run, len(seeds))
 		}
 	}
-	c.started, c.total = time.Now(), 0
+
+	c.started = time.Now()
+	c.total = 0
 	group, running := errgroup.WithContext(ctx)
 	group.SetLimit(c.options.Parallel)
+
 	for i, seed := range seeds {
 		for p, policy := range c.policies {
 			for d, delay := range delays {
 				if policy.blind && d > 0 {
 					continue
 				}
+
 				c.count()
 				group.Go(func() error {
 					if running.Err() != nil {
 						return nil //nolint:nilerr // another run failed, and its error is returned
 					}
+
 					s := *c.scenario
 					s.Metrics.Delay = metav1.Duration{Duration: delay}
 					run, err := engine.Run(running, &s, worlds[i], seed, policy.build)
 					if err != nil {
 						return fmt.Errorf("policy %s, seed %d, delay %v: %w", policy.name, seed, delay, err)
 					}
+
 					for other := range delays {
 						if other == d || policy.blind {
 							results[other][p][i] = run
 						}
 					}
+
 					c.done(policy.name, seed, delay, run)
 					return nil
 				})
 			}
 		}
 	}
+
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
+
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("simulating %s: %w", c.scenario.Name, err)
 	}
+
 	return results, nil
 }
 
 func (c *comparison) count() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.total++
 }
 
 func (c *comparison) done(policy string, seed uint64, delay time.Duration, run quality.Run) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.ended++
 	if c.progress != nil {
 		fmt.Fprintf(c.progress, "%6.0fs  run %d: %s, %s, seed %d, delay %v: σ %.2f points, %.0f node-minutes above 80 %%\n",
@@ -189,22 +219,27 @@ func (c *comparison) world(seed uint64) (*simcluster.World, error) {
 		if err != nil {
 			return nil, fmt.Errorf("world of seed %d: %w", seed, err)
 		}
+
 		return w, nil
 	}
+
 	nodes, err := os.Open(filepath.Join(c.options.Traces, s.Trace.Nodes))
 	if err != nil {
 		return nil, fmt.Errorf("nodes of the trace: %w", err)
 	}
 	defer nodes.Close()
+
 	pods, err := os.Open(filepath.Join(c.options.Traces, s.Trace.Pods))
 	if err != nil {
 		return nil, fmt.Errorf("pods of the trace: %w", err)
 	}
 	defer pods.Close()
+
 	w, err := simcluster.FromTrace(s, nodes, pods, seed)
 	if err != nil {
 		return nil, fmt.Errorf("trace in %s: %w", c.options.Traces, err)
 	}
+
 	return w, nil
 }
 
@@ -221,26 +256,32 @@ func herd(ctx context.Context, o *Options, out io.Writer) error {
 		return fmt.Errorf("making a folder for the policy file: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // A small file in the folder for such files.
+
 	files, err := openPolicies(o.PolicyFile, dir)
 	if err != nil {
 		return err
 	}
+
 	chosen, err := selectPolicies(policies(files), o.Policies)
 	if err != nil {
 		return err
 	}
+
 	nodes := herdNodes
 	if o.Nodes > 1 {
 		nodes = o.Nodes
 	}
+
 	var found []engine.Herd
 	for _, p := range chosen {
 		h, err := engine.RunHerd(ctx, nodes, herdPods, p.name, p.build)
 		if err != nil {
 			return err
 		}
+
 		found = append(found, h)
 	}
+
 	return writeHerd(out, o.Output, found)
 }
 
@@ -248,21 +289,27 @@ func writeHerd(out io.Writer, format string, found []engine.Herd) error {
 	if format == "json" {
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
+
 		if err := encoder.Encode(found); err != nil {
 			return fmt.Errorf("writing JSON: %w", err)
 		}
+
 		return nil
 	}
+
 	t := table.NewWriter()
 	t.Style().Format.Header = text.FormatDefault
 	t.AppendHeader(table.Row{"policy", "pods", "waiting", "on the idle node", "most on one node", "fullest node above the mean, pods"})
+
 	for _, h := range found {
 		t.AppendRow(table.Row{h.Policy, h.Pods, h.Waiting, h.OnIdle, h.Most, fmt.Sprintf("%.2f", h.Above/h.PodShare)})
 	}
+
 	shown := t.Render()
 	if format == "markdown" {
 		shown = t.RenderMarkdown()
 	}
+
 	fmt.Fprintln(out, shown)
 	return nil
 }

@@ -59,16 +59,19 @@ func (a *access) ConfigFor(ctx context.Context, user User) (*rest.Config, error)
 	if user.namespace == "" {
 		return a.certificateConfig(user)
 	}
+
 	client, err := kubernetes.NewForConfig(a.admin)
 	if err != nil {
 		return nil, fmt.Errorf("client for token of service account %s/%s: %w", user.namespace, user.name, err)
 	}
+
 	seconds := int64(tokenLifetime / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	reply, err := client.CoreV1().ServiceAccounts(user.namespace).CreateToken(ctx, user.name, request, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("token of service account %s/%s: %w", user.namespace, user.name, err)
 	}
+
 	config := a.anonymousConfig()
 	config.BearerToken = reply.Status.Token
 	return config, nil
@@ -80,10 +83,12 @@ func (a *access) KubeconfigFor(ctx context.Context, name string, user User) (str
 	if name == "" || name != filepath.Base(name) || name == "." || name == ".." {
 		return "", fmt.Errorf("kubeconfig name %q is not a plain file name", name)
 	}
+
 	config, err := a.ConfigFor(ctx, user)
 	if err != nil {
 		return "", err
 	}
+
 	path := a.layout.kubeconfig(name)
 	return path, writeKubeconfig(path, user.name, config)
 }
@@ -129,6 +134,7 @@ func (a *access) certificateConfig(user User) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	config := a.anonymousConfig()
 	config.CertData, config.KeyData = pair.CertPEM, pair.KeyPEM
 	return config, nil
@@ -142,20 +148,25 @@ func (a *access) makeIdentities() error {
 	if a.authority, err = pki.LoadOrCreate(dir, "ca", "crane-control-plane", time.Now); err != nil {
 		return err
 	}
+
 	frontProxy, err := pki.LoadOrCreate(dir, "front-proxy-ca", "crane-front-proxy", time.Now)
 	if err != nil {
 		return err
 	}
+
 	if err := pki.EnsureKey(dir, "service-account"); err != nil {
 		return err
 	}
+
 	serving, err1 := a.authority.IssueServing(loopback.IP, "localhost", "kubernetes", "kubernetes.default",
 		"kubernetes.default.svc", ServiceIP)
+
 	proxy, err2 := frontProxy.IssueClient(frontProxyName)
 	kubelet, err3 := a.authority.IssueClient("kube-apiserver-kubelet-client", "system:masters")
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
+
 	return errors.Join(serving.Write(dir, "apiserver"), proxy.Write(dir, frontProxyName), kubelet.Write(dir, "kubelet-client"))
 }
 
@@ -166,18 +177,22 @@ func (a *access) writeKubeconfigs() error {
 		string(ControllerManager): CertificateUser("system:kube-controller-manager"),
 		string(Scheduler):         CertificateUser("system:kube-scheduler"),
 	}
+
 	for name, user := range users {
 		config, err := a.certificateConfig(user)
 		if err != nil {
 			return err
 		}
+
 		if err := writeKubeconfig(a.layout.kubeconfig(name), user.name, config); err != nil {
 			return err
 		}
+
 		if name == "admin" {
 			a.admin = config
 		}
 	}
+
 	return nil
 }
 
@@ -194,15 +209,19 @@ func writeKubeconfig(path, user string, config *rest.Config) error {
 		}},
 		Contexts: map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: user}},
 	}
+
 	data, err := clientcmd.Write(kubeconfig)
 	if err != nil {
 		return fmt.Errorf("encode kubeconfig of %s: %w", user, err)
 	}
+
 	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
 		return fmt.Errorf("write kubeconfig of %s: %w", user, err)
 	}
+
 	if err := os.Rename(path+".new", path); err != nil {
 		return fmt.Errorf("write kubeconfig of %s: %w", user, err)
 	}
+
 	return nil
 }

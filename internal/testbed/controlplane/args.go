@@ -53,6 +53,7 @@ func (a arguments) args(component Component) []string {
 	case Scheduler:
 		args = append([]string{string(Scheduler), "--"}, a.clientArgs(Scheduler)...)
 	}
+
 	return append(args, a.options.ExtraArgs[component]...)
 }
 
@@ -92,9 +93,11 @@ func (a arguments) apiServerArgs() []string {
 		"--shutdown-watch-termination-grace-period=1s",
 		"--shutdown-send-retry-after",
 	}
+
 	if off := a.unusedAdmissionPlugins(); len(off) > 0 {
 		args = append(args, "--disable-admission-plugins="+strings.Join(off, ","))
 	}
+
 	return args
 }
 
@@ -105,6 +108,7 @@ func (a arguments) unusedAdmissionPlugins() []string {
 	if a.options.has(ControllerManager) {
 		return nil
 	}
+
 	return []string{"ServiceAccount", "TaintNodesByCondition", "StorageObjectInUseProtection"}
 }
 

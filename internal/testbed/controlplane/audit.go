@@ -29,6 +29,7 @@ func (l layout) auditArgs() []string {
 	if dir == "" {
 		return nil
 	}
+
 	return []string{
 		"--audit-policy-file=" + l.auditPolicy(),
 		"--audit-log-path=" + filepath.Join(dir, fmt.Sprintf("%d-%d.log", os.Getpid(), time.Now().UnixNano())),
@@ -42,8 +43,10 @@ func (l layout) writeAuditPolicy() error {
 	if os.Getenv(AuditEnv) == "" {
 		return nil
 	}
+
 	if err := os.WriteFile(l.auditPolicy(), []byte(auditPolicy), 0o600); err != nil {
 		return fmt.Errorf("write audit policy: %w", err)
 	}
+
 	return nil
 }

@@ -38,13 +38,16 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	c := &ControlPlane{access: &access{}, options: o, processes: map[Component]*process.Process{}}
 	if err := c.prepare(); err != nil {
 		return nil, errors.Join(fmt.Errorf("control plane: %w", err), c.release())
 	}
+
 	if err := c.startAll(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("control plane: %w", err), c.Stop(ctx))
 	}
+
 	return c, nil
 }
 
@@ -56,39 +59,50 @@ func (c *ControlPlane) prepare() error {
 		if err != nil {
 			return err
 		}
-		root, c.temporary = dir, true
+
+		root = dir
+		c.temporary = true
 	}
+
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return err
 	}
+
 	c.layout = layout{root: root}
 	if err := errors.Join(c.layout.create(), c.layout.writeAuditPolicy()); err != nil {
 		return err
 	}
+
 	if c.lock, err = c.layout.lock(); err != nil {
 		return err
 	}
+
 	return c.makeIdentities()
 }
 
 func (c *ControlPlane) startAll(ctx context.Context) error {
 	c.operations.Lock()
 	defer c.operations.Unlock()
+
 	if err := c.startFirstAPIServer(ctx); err != nil {
 		return err
 	}
+
 	var exits []<-chan process.Exit
 	for _, component := range []Component{ControllerManager, Scheduler} {
 		if !c.options.has(component) {
 			continue
 		}
+
 		exit, err := c.launch(component)
 		if err != nil {
 			return err
 		}
+
 		exits = append(exits, exit)
 	}
+
 	return c.awaitUsable(ctx, exits)
 }
 
@@ -97,11 +111,13 @@ func (c *ControlPlane) startAll(ctx context.Context) error {
 func (c *ControlPlane) Stop(ctx context.Context) error {
 	c.operations.Lock()
 	defer c.operations.Unlock()
+
 	var wg sync.WaitGroup
 	errs := make([]error, 2)
 	for i, component := range []Component{ControllerManager, Scheduler} {
 		wg.Go(func() { errs[i] = c.stop(ctx, component) })
 	}
+
 	wg.Wait()
 	return errors.Join(errors.Join(errs...), c.stop(ctx, APIServer), c.release())
 }
@@ -112,10 +128,12 @@ func (c *ControlPlane) release() error {
 		c.lock.Close()
 		c.lock = nil
 	}
+
 	err := c.releasePort()
 	if c.temporary {
 		err = errors.Join(err, os.RemoveAll(c.layout.root))
 	}
+
 	return err
 }
 
@@ -124,6 +142,7 @@ func (c *ControlPlane) release() error {
 func (c *ControlPlane) StopComponent(ctx context.Context, component Component) error {
 	c.operations.Lock()
 	defer c.operations.Unlock()
+
 	return c.stop(ctx, component)
 }
 
@@ -132,19 +151,24 @@ func (c *ControlPlane) StopComponent(ctx context.Context, component Component) e
 func (c *ControlPlane) StartComponent(ctx context.Context, component Component) error {
 	c.operations.Lock()
 	defer c.operations.Unlock()
+
 	if !c.options.has(component) {
 		return fmt.Errorf("start %s: not a component of this control plane", component)
 	}
+
 	if p := c.process(component); p != nil && p.PID() != 0 {
 		return fmt.Errorf("start %s: runs already", component)
 	}
+
 	exit, err := c.launch(component)
 	if err != nil || component != APIServer {
 		return err
 	}
+
 	if err := c.awaitReady(ctx, exit); err != nil {
 		return errors.Join(err, c.stop(ctx, component))
 	}
+
 	return nil
 }
 
@@ -156,6 +180,7 @@ func (c *ControlPlane) PID(component Component) int {
 	if p := c.process(component); p != nil {
 		return p.PID()
 	}
+
 	return 0
 }
 
@@ -164,12 +189,14 @@ func (c *ControlPlane) LastLines(component Component) []string {
 	if p := c.process(component); p != nil {
 		return p.LastLines()
 	}
+
 	return nil
 }
 
 func (c *ControlPlane) process(component Component) *process.Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return c.processes[component]
 }
 
@@ -178,6 +205,7 @@ func (c *ControlPlane) stop(ctx context.Context, component Component) error {
 	if p == nil {
 		return nil
 	}
+
 	return p.Stop(ctx)
 }
 
@@ -198,15 +226,19 @@ func (c *ControlPlane) launch(component Component) (<-chan process.Exit, error) 
 			c.report(e)
 		},
 	}
+
 	if c.options.Restart {
 		spec.Restart = process.Always
 	}
+
 	p, err := process.Start(spec)
 	if err != nil {
 		return nil, err
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.processes[component] = p
 	return exits, nil
 }
@@ -227,12 +259,14 @@ func (c *ControlPlane) logf(format string, args ...any) {
 func (c *ControlPlane) Running() []Component {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	var list []Component
 	for component, p := range c.processes {
 		if p.PID() != 0 {
 			list = append(list, component)
 		}
 	}
+
 	slices.Sort(list)
 	return list
 }

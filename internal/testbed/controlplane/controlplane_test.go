@@ -18,6 +18,7 @@ func TestComplete(t *testing.T) {
 	if err := os.WriteFile(binary, nil, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, test := range map[string]struct {
 		options Options
 		want    string // of the error; empty for none
@@ -49,10 +50,12 @@ func TestBinaryFromEnvironment(t *testing.T) {
 	if err := os.WriteFile(binary, nil, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Setenv(BinaryEnv, binary)
 	if got, err := findBinary(""); got != binary || err != nil {
 		t.Errorf("binary %q, %v", got, err)
 	}
+
 	t.Setenv(BinaryEnv, "")
 	if _, err := findBinary(""); err == nil || !strings.Contains(err.Error(), BinaryEnv) {
 		t.Errorf("error %v, want one that names %s", err, BinaryEnv)
@@ -67,6 +70,7 @@ func TestArgs(t *testing.T) {
 			ExtraArgs:  map[Component][]string{APIServer: {"--v=4"}, Scheduler: {"--config=x"}},
 		},
 	}
+
 	server := c.args(APIServer)
 	for _, want := range []string{
 		"--data-dir=/state/data", "--secure-port=4321", "--bind-address=127.0.0.1",
@@ -76,17 +80,21 @@ func TestArgs(t *testing.T) {
 			t.Errorf("no %s in %q", want, server)
 		}
 	}
+
 	if server[0] != "apiserver" || server[len(server)-1] != "--v=4" {
 		t.Errorf("arguments %q: want the role first and the extra ones last", server)
 	}
+
 	scheduler := c.args(Scheduler)
 	if scheduler[0] != "scheduler" || scheduler[1] != "--" || scheduler[len(scheduler)-1] != "--config=x" {
 		t.Errorf("arguments %q", scheduler)
 	}
+
 	c.options.Components = []Component{ControllerManager}
 	if slices.ContainsFunc(c.args(APIServer), func(a string) bool { return strings.HasPrefix(a, "--disable-admission") }) {
 		t.Error("admission plugins are disabled although the controller manager runs")
 	}
+
 	for _, arg := range c.args(ControllerManager) {
 		if strings.Contains(arg, "profiling") && arg != "--profiling=false" {
 			t.Errorf("profiling: %s", arg)
@@ -102,13 +110,16 @@ func TestLastPort(t *testing.T) {
 	if err := l.savePort(4321); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := l.lastPort(); got != 4321 {
 		t.Errorf("port %d, want 4321", got)
 	}
+
 	for _, text := range []string{"", "x", "-1", "70000", "1 2"} {
 		if err := os.WriteFile(l.portFile(), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		if got := l.lastPort(); got != 0 {
 			t.Errorf("port %d from %q", got, text)
 		}

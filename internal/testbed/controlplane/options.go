@@ -66,20 +66,24 @@ func (o Options) complete() (Options, error) {
 			return o, fmt.Errorf("control plane: unknown component %q, want %s, %s or %s", c, APIServer, ControllerManager, Scheduler)
 		}
 	}
+
 	for c := range o.ExtraArgs {
 		if c != APIServer && !slices.Contains(o.Components, c) {
 			return o, fmt.Errorf("control plane: extra arguments for component %q, which is not listed in Components", c)
 		}
 	}
+
 	if o.APIServerPort < 0 || o.APIServerPort > 65535 {
 		return o, fmt.Errorf("control plane: API server port %d, want 0 to 65535", o.APIServerPort)
 	}
+
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
 	if o.ReadyTimeout <= 0 {
 		o.ReadyTimeout = DefaultReadyTimeout
 	}
+
 	var err error
 	o.Binary, err = findBinary(o.Binary)
 	return o, err
@@ -93,22 +97,27 @@ func findBinary(path string) (string, error) {
 	if path == "" {
 		path = os.Getenv(BinaryEnv)
 	}
+
 	if path == "" {
 		self, err := os.Executable()
 		if err != nil {
 			return "", fmt.Errorf("find the controlplane binary: %w", err)
 		}
+
 		path = filepath.Join(filepath.Dir(self), "controlplane")
 	}
+
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", fmt.Errorf("find the controlplane binary: %w", err)
 	}
+
 	if info, err := os.Stat(path); err != nil {
 		return "", fmt.Errorf("find the controlplane binary (set %s, or build ./cmd/controlplane): %w", BinaryEnv, err)
 	} else if info.IsDir() {
 		return "", fmt.Errorf("the controlplane binary %s is a directory", path)
 	}
+
 	return path, nil
 }
 
@@ -130,6 +139,7 @@ func (l layout) create() error {
 			return fmt.Errorf("create state directory: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -139,13 +149,16 @@ func (l layout) lock() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock state directory: %w", err)
 	}
+
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("state directory %s is in use by another control plane", l.root)
 		}
+
 		return nil, fmt.Errorf("lock state directory %s: %w", l.root, err)
 	}
+
 	return f, nil
 }
 
@@ -155,10 +168,12 @@ func (l layout) lastPort() int {
 	if err != nil {
 		return 0
 	}
+
 	port, err := strconv.Atoi(strings.TrimSpace(string(data)))
 	if err != nil || port <= 0 || port > 65535 {
 		return 0
 	}
+
 	return port
 }
 
@@ -166,5 +181,6 @@ func (l layout) savePort(port int) error {
 	if err := os.WriteFile(l.portFile(), []byte(strconv.Itoa(port)+"\n"), 0o600); err != nil {
 		return fmt.Errorf("save port: %w", err)
 	}
+
 	return nil
 }

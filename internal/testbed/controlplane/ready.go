@@ -30,28 +30,34 @@ func (c *ControlPlane) startFirstAPIServer(ctx context.Context) error {
 		if err := c.choosePort(ctx, try); err != nil {
 			return err
 		}
+
 		if err := c.writeKubeconfigs(); err != nil {
 			return err
 		}
+
 		exits, err := c.launch(APIServer)
 		if err != nil {
 			return err
 		}
+
 		begin := time.Now()
 		err = c.awaitReady(ctx, exits)
 		if err == nil {
 			c.logf("API server ready at %s after %s", c.URL(), time.Since(begin).Round(10*time.Millisecond))
 			return c.layout.savePort(c.port)
 		}
+
 		taken := slices.ContainsFunc(c.LastLines(APIServer), func(line string) bool {
 			return strings.Contains(line, "address already in use")
 		})
 		if !taken || c.options.APIServerPort != 0 || try == portTries {
 			return err
 		}
+
 		if err := c.stop(ctx, APIServer); err != nil {
 			return err
 		}
+
 		c.logf("port %d is in use by another process, trying another one", c.port)
 	}
 }
@@ -61,23 +67,29 @@ func (c *ControlPlane) choosePort(ctx context.Context, try int) error {
 	if err := c.releasePort(); err != nil {
 		return err
 	}
+
 	if c.options.APIServerPort != 0 {
 		c.port = c.options.APIServerPort
 		return nil
 	}
+
 	want := 0
 	if try == 1 {
 		want = c.layout.lastPort()
 	}
+
 	// The port stays reserved until Stop, so that the API server can be restarted on it.
 	port, err := loopback.Reserve(ctx, want)
 	if err != nil && want != 0 {
 		port, err = loopback.Reserve(ctx, 0)
 	}
+
 	if err != nil {
 		return fmt.Errorf("find a free port: %w", err)
 	}
-	c.heldPort, c.port = port, port.Number()
+
+	c.heldPort = port
+	c.port = port.Number()
 	return nil
 }
 
@@ -85,6 +97,7 @@ func (c *ControlPlane) releasePort() error {
 	if c.heldPort == nil {
 		return nil
 	}
+
 	held := c.heldPort
 	c.heldPort = nil
 	return held.Close()
@@ -96,6 +109,7 @@ func (c *ControlPlane) awaitReady(ctx context.Context, exits <-chan process.Exit
 	if err != nil {
 		return fmt.Errorf("client of the API server: %w", err)
 	}
+
 	return c.poll(ctx, "API server ready", []<-chan process.Exit{exits}, func(ctx context.Context) error {
 		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
@@ -108,6 +122,7 @@ func (c *ControlPlane) awaitUsable(ctx context.Context, exits []<-chan process.E
 	if err != nil {
 		return fmt.Errorf("client of the API server: %w", err)
 	}
+
 	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
 		err := c.poll(ctx, "namespace "+namespace, exits, func(ctx context.Context) error {
 			_, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
@@ -117,9 +132,11 @@ func (c *ControlPlane) awaitUsable(ctx context.Context, exits []<-chan process.E
 			return err
 		}
 	}
+
 	if !c.options.has(ControllerManager) {
 		return nil
 	}
+
 	return c.poll(ctx, "service account default/default", exits, func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts(corev1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
@@ -130,13 +147,16 @@ func (c *ControlPlane) awaitUsable(ctx context.Context, exits []<-chan process.E
 func (c *ControlPlane) poll(ctx context.Context, what string, exits []<-chan process.Exit, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.options.ReadyTimeout, fmt.Errorf("not within %s", c.options.ReadyTimeout))
 	defer cancel()
+
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
+
 	for {
 		last := check(ctx)
 		if last == nil {
 			return nil
 		}
+
 		for _, exit := range exits {
 			select {
 			case e := <-exit:
@@ -144,6 +164,7 @@ func (c *ControlPlane) poll(ctx context.Context, what string, exits []<-chan pro
 			default:
 			}
 		}
+
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s: %w (last: %w)", what, context.Cause(ctx), last)

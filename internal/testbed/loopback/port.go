@@ -28,6 +28,7 @@ func Reserve(ctx context.Context, number int) (*Port, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reserve port %d of %s: %w", number, IP, err)
 	}
+
 	return p, nil
 }
 
@@ -42,5 +43,6 @@ func (p *Port) Close() error {
 	if err := p.close(); err != nil {
 		return fmt.Errorf("release port %d of %s: %w", p.number, IP, err)
 	}
+
 	return nil
 }

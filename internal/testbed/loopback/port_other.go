@@ -19,9 +19,11 @@ func hold(ctx context.Context, number int) (*Port, error) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	defer l.Close()
+
 	address, ok := l.Addr().(*net.TCPAddr)
 	if !ok {
 		return nil, fmt.Errorf("%s is not a TCP address", l.Addr())
 	}
+
 	return &Port{number: address.Port, close: func() error { return nil }}, nil
 }

@@ -13,15 +13,18 @@ import (
 
 func reservePort(t *testing.T, number int) *Port {
 	t.Helper()
+
 	p, err := Reserve(t.Context(), number)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return p
 }
 
@@ -43,28 +46,34 @@ func TestServerRestarts(t *testing.T) {
 		if _, err := dial(t, p.Address()); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Fatalf("connection to %s without a listener: %v", p.Address(), err)
 		}
+
 		l, err := listen(t, p.Address())
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := listen(t, p.Address()); !errors.Is(err, syscall.EADDRINUSE) {
 			t.Errorf("a second listener: %v", err)
 		}
 		if _, err := Reserve(t.Context(), p.Number()); !errors.Is(err, syscall.EADDRINUSE) {
 			t.Errorf("reserved while a listener is active: %v", err)
 		}
+
 		out, err := dial(t, p.Address())
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		in, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		in.Close() // first, so that the server's side enters TIME_WAIT
 		out.Close()
 		l.Close()
 	}
+
 	if again := reservePort(t, p.Number()); again.Number() != p.Number() {
 		t.Errorf("port %d, want %d", again.Number(), p.Number())
 	}
@@ -75,20 +84,25 @@ func TestReservedPortsAreNotAssigned(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("ports are reserved on Linux only")
 	}
+
 	reserved := map[int]bool{}
 	for range 500 {
 		reserved[reservePort(t, 0).Number()] = true
 	}
+
 	if len(reserved) != 500 {
 		t.Fatalf("%d distinct ports, want 500", len(reserved))
 	}
+
 	for range 14_000 {
 		l, err := listen(t, IP+":0")
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got := l.Addr().(*net.TCPAddr).Port
 		l.Close()
+
 		if reserved[got] {
 			t.Fatalf("reserved port %d was assigned to another listener", got)
 		}

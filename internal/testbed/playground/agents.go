@@ -41,6 +41,7 @@ func agentNodes(n int, like simnode.NodeSpec) []simnode.NodeSpec {
 		specs[i].Labels = map[string]string{"crane.io/nodepool": agentPool}
 		specs[i].Taints = []corev1.Taint{{Key: "crane.io/nodepool", Value: agentPool, Effect: corev1.TaintEffectNoSchedule}}
 	}
+
 	return specs
 }
 
@@ -55,8 +56,10 @@ func (p *playground) addHosts(nodes []simnode.NodeSpec) error {
 		if err := p.hosts.Add(hostDir(p.dir, node.Name), node); err != nil {
 			return err
 		}
+
 		p.agentNames = append(p.agentNames, node.Name)
 	}
+
 	return nil
 }
 
@@ -66,44 +69,59 @@ func (p *playground) startAgents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	policy, err := writePolicy(p.dir, objects)
 	if err != nil {
 		return err
 	}
+
 	p.agents = map[string]*process.Process{}
 	p.onStop(p.stopAgents)
+
 	kubeconfig := ""
 	for _, node := range p.agentNames {
 		d, err := findDaemonSet(objects, componentCraneAgent, node)
 		if err != nil {
 			return err
 		}
+
 		if kubeconfig == "" { // all agents share one service account
 			if kubeconfig, err = kubeconfigOf(ctx, p.control, d); err != nil {
 				return err
 			}
 		}
+
 		addresses, err := p.freeAddresses(ctx, 1)
 		if err != nil {
 			return err
 		}
+
 		flags := map[string]string{
 			"kubeconfig": kubeconfig, "host-root": hostDir(p.dir, node), "bind-address": addresses[0],
 			"state-dir": filepath.Join(p.dir, "agents", node), "policy-config-path": policy,
 			"metrics-secure": "false", // loopback only; readable by a browser
 			"start-spread":   "0s",
 		}
+
 		maps.Copy(flags, p.options.scenario.Agent)
 		spec := process.Spec{
-			Name: d.name + "/" + node, Path: filepath.Join(p.options.BinDir, d.name), Args: d.argsWith(flags), Env: d.env,
-			LogFile: filepath.Join(p.dir, "logs", d.name+"-"+node+".log"), Restart: process.Always, OnExit: p.reportExit,
+			Name:    d.name + "/" + node,
+			Path:    filepath.Join(p.options.BinDir, d.name),
+			Args:    d.argsWith(flags),
+			Env:     d.env,
+			LogFile: filepath.Join(p.dir, "logs", d.name+"-"+node+".log"),
+			Restart: process.Always,
+			OnExit:  p.reportExit,
 		}
+
 		if p.agents[spec.Name], err = process.Start(spec); err != nil {
 			return err
 		}
+
 		p.addScrapeTarget(componentCraneAgent, "http://"+addresses[0]+"/metrics")
 		p.console.progressf("crane-agent runs on %s; http://%s/metrics", node, addresses[0])
 	}
+
 	return nil
 }
 
@@ -113,5 +131,6 @@ func (p *playground) stopAgents(ctx context.Context) error {
 			return fmt.Errorf("stop %s: %w", name, err)
 		}
 	}
+
 	return nil
 }

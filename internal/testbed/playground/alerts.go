@@ -27,6 +27,7 @@ func alertRules(speed float64, interval time.Duration) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("rules of config: %w", err)
 	}
+
 	var file struct {
 		Groups []struct {
 			Name     string           `json:"name"`
@@ -34,9 +35,11 @@ func alertRules(speed float64, interval time.Duration) (string, error) {
 			Rules    []map[string]any `json:"rules"`
 		} `json:"groups"`
 	}
+
 	if err := yaml.UnmarshalStrict(content, &file); err != nil {
 		return "", fmt.Errorf("rules of config: %w", err)
 	}
+
 	for i := range file.Groups {
 		file.Groups[i].Interval = model.Duration(interval).String()
 		for _, rule := range file.Groups[i].Rules {
@@ -44,14 +47,17 @@ func alertRules(speed float64, interval time.Duration) (string, error) {
 			if !ok {
 				continue
 			}
+
 			wait, err := model.ParseDuration(text)
 			if err != nil {
 				return "", fmt.Errorf("alert %v: %w", rule["alert"], err)
 			}
+
 			scaled := time.Duration(float64(wait) / speed).Truncate(time.Millisecond)
 			rule["for"] = model.Duration(scaled).String()
 		}
 	}
+
 	out, err := yaml.Marshal(file)
 	return string(out), err
 }

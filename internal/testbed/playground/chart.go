@@ -28,11 +28,13 @@ func (p executor) Chart(ctx context.Context, c demo.Chart) error {
 	if p.externalLoad == nil {
 		return errors.New("chart: no load: --only excludes prometheus")
 	}
+
 	scale := chart.Scale{PodCapacity: c.PodCapacity, MaxLoad: 1.5 * p.externalLoad.High}
 	p.console.resultf("▒ load   │ capacity of the ready pods, %.0f each", c.PodCapacity)
 	start := time.Now()
 	tick := time.NewTicker(c.Every.Duration)
 	defer tick.Stop()
+
 	var points []chart.Point
 	end := min(c.For.Duration, time.Until(p.externalLoad.RiseTime(p.externalLoad.end))+c.After.Duration)
 	for time.Since(start) < max(end, c.Every.Duration) {
@@ -40,15 +42,18 @@ func (p executor) Chart(ctx context.Context, c demo.Chart) error {
 		if err != nil {
 			return err
 		}
+
 		point.After = time.Since(start)
 		points = append(points, point)
 		p.console.resultf("%s", scale.Row(point))
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
 		}
 	}
+
 	p.console.resultf("%s", scale.Summary(points, p.externalLoad.IsHigh))
 	return p.writeChart(scale, c, points)
 }
@@ -59,10 +64,12 @@ func (p executor) samplePoint(ctx context.Context, c demo.Chart) (chart.Point, e
 	if err := p.client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Deployment}, &d); err != nil {
 		return chart.Point{}, fmt.Errorf("chart: %w", err)
 	}
+
 	out := chart.Point{Load: p.externalLoad.at(time.Now()), Desired: 1, Ready: d.Status.ReadyReplicas}
 	if d.Spec.Replicas != nil {
 		out.Desired = *d.Spec.Replicas
 	}
+
 	return out, nil
 }
 
@@ -72,15 +79,18 @@ func (p executor) writeChart(scale chart.Scale, c demo.Chart, points []chart.Poi
 	if dir == "" {
 		dir = os.TempDir()
 	}
+
 	path := filepath.Join(dir, chartFile)
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+
 	if err := scale.SVG(file, fmt.Sprintf("%s and the pods of %s/%s", p.externalLoad.Metric, c.Namespace, c.Deployment), points); err != nil {
 		return err
 	}
+
 	p.console.resultf("chart written to %s", path)
 	return nil
 }

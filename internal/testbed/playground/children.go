@@ -14,8 +14,13 @@ import (
 // childSpec returns the child process of a binary with flags set; it restarts on exit.
 func (p *playground) childSpec(b binarySpec, flags map[string]string) process.Spec {
 	return process.Spec{
-		Name: b.name, Path: filepath.Join(p.options.BinDir, b.name), Args: b.argsWith(flags), Env: b.env,
-		LogFile: filepath.Join(p.dir, "logs", b.name+".log"), Restart: process.Always, OnExit: p.reportExit,
+		Name:    b.name,
+		Path:    filepath.Join(p.options.BinDir, b.name),
+		Args:    b.argsWith(flags),
+		Env:     b.env,
+		LogFile: filepath.Join(p.dir, "logs", b.name+".log"),
+		Restart: process.Always,
+		OnExit:  p.reportExit,
 	}
 }
 
@@ -37,8 +42,10 @@ func (c *children) launch(spec process.Spec) error {
 	if err != nil {
 		return err
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	c.byComponent[spec.Name] = child{spec: spec, process: started}
 	return nil
 }
@@ -53,6 +60,7 @@ type child struct {
 func (c *children) childOf(component string) (child, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	found, ok := c.byComponent[component]
 	return found, ok
 }
@@ -63,5 +71,6 @@ func (c *children) stopChild(ctx context.Context, component string) error {
 	if !ok {
 		return nil
 	}
+
 	return found.process.Stop(ctx)
 }

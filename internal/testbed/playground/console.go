@@ -29,6 +29,7 @@ func (c *console) elapsed() time.Duration { return time.Since(c.start) }
 func (c *console) progressf(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	fmt.Fprintf(c.err, "%6.1fs  %s\n", c.elapsed().Seconds(), fmt.Sprintf(format, args...))
 }
 
@@ -36,6 +37,7 @@ func (c *console) progressf(format string, args ...any) {
 func (c *console) resultf(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	fmt.Fprintf(c.out, format+"\n", args...)
 }
 
@@ -44,6 +46,7 @@ func (c *console) Write(p []byte) (int, error) {
 	for line := range strings.Lines(string(p)) {
 		c.progressf("%s", strings.TrimRight(line, "\n"))
 	}
+
 	return len(p), nil
 }
 
@@ -51,5 +54,6 @@ func (c *console) Write(p []byte) (int, error) {
 func (c *console) print(write func(io.Writer)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	write(c.out)
 }

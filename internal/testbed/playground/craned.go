@@ -47,21 +47,32 @@ func findPodTemplate(objects []*unstructured.Unstructured, kind, name string, fi
 	if i < 0 {
 		return binarySpec{}, fmt.Errorf("config holds no %s %s", kind, name)
 	}
+
 	var pod corev1.PodTemplateSpec
 	template, _, err := unstructured.NestedMap(objects[i].Object, "spec", "template")
 	if err == nil {
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(template, &pod)
 	}
+
 	if err != nil {
 		return binarySpec{}, fmt.Errorf("%s %s: %w", kind, name, err)
 	}
+
 	if n := len(pod.Spec.Containers); n != 1 {
 		return binarySpec{}, fmt.Errorf("%s %s: %d containers, want 1", kind, name, n)
 	}
+
 	c := pod.Spec.Containers[0]
-	out := binarySpec{name: name, namespace: objects[i].GetNamespace(), serviceAccount: pod.Spec.ServiceAccountName, args: c.Args}
+	out := binarySpec{
+		name:           name,
+		namespace:      objects[i].GetNamespace(),
+		serviceAccount: pod.Spec.ServiceAccountName,
+		args:           c.Args,
+	}
+
 	known := map[string]string{"metadata.namespace": out.namespace}
 	maps.Copy(known, fields)
+
 	for _, e := range c.Env {
 		value := e.Value
 		if e.ValueFrom != nil {
@@ -69,12 +80,15 @@ func findPodTemplate(objects []*unstructured.Unstructured, kind, name string, fi
 			if ok {
 				value, ok = known[e.ValueFrom.FieldRef.FieldPath]
 			}
+
 			if !ok {
 				return binarySpec{}, fmt.Errorf("%s %s: env %s: the source of its value is not supported", kind, name, e.Name)
 			}
 		}
+
 		out.env = append(out.env, e.Name+"="+value)
 	}
+
 	return out, nil
 }
 
@@ -93,10 +107,12 @@ func newDeployment(ctx context.Context, control *controlplane.ControlPlane, name
 	if err != nil {
 		return deployment{}, err
 	}
+
 	d, err := findDeployment(objects, name)
 	if err != nil {
 		return deployment{}, err
 	}
+
 	kubeconfig, err := kubeconfigOf(ctx, control, d)
 	return deployment{binarySpec: d, objects: objects, kubeconfig: kubeconfig}, err
 }
@@ -115,9 +131,11 @@ func (d binarySpec) argsWith(flags map[string]string) []string {
 			args = append(args, a)
 		}
 	}
+
 	for name, v := range flags {
 		args = append(args, "--"+name+"="+v)
 	}
+
 	return args
 }
 
@@ -128,26 +146,33 @@ func (p *playground) startCraned(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	addresses, err := p.freeAddresses(ctx, 4)
 	if err != nil {
 		return err
 	}
+
 	if port := p.options.port(portCraned); port != 0 {
 		addresses[0] = fmt.Sprintf("127.0.0.1:%d", port)
 	}
+
 	webHost, webPort, err := net.SplitHostPort(addresses[2])
 	if err != nil {
 		return err
 	}
+
 	policy, err := writePolicy(p.dir, d.objects)
 	if err != nil {
 		return err
 	}
+
 	webhookHost, webhookPort, err := splitAddress(addresses[3])
 	if err != nil {
 		return err
 	}
-	p.cranedMetrics, p.cranedWeb = addresses[0], addresses[2]
+
+	p.cranedMetrics = addresses[0]
+	p.cranedWeb = addresses[2]
 	flags := map[string]string{
 		"kubeconfig":                d.kubeconfig,
 		"prometheus-address":        p.prometheus.URL(),
@@ -161,12 +186,15 @@ func (p *playground) startCraned(ctx context.Context) error {
 		"webhook-host":              webhookHost,
 		"webhook-port":              webhookPort,
 	}
+
 	if p.options.scenario != nil {
 		maps.Copy(flags, p.options.scenario.Craned)
 	}
+
 	if err := p.startChild(p.childSpec(d.binarySpec, flags)); err != nil {
 		return err
 	}
+
 	p.addScrapeTarget(componentCraned, "http://"+addresses[0]+"/metrics")
 	return configureWebhooks(ctx, p.applier, d.objects, addresses[3])
 }
@@ -177,14 +205,17 @@ func configureWebhooks(ctx context.Context, applier *manifest.Applier, objects [
 		if !redirect.IsWebhookConfiguration(o) {
 			continue
 		}
+
 		local, err := redirect.WebhookConfiguration(o, address)
 		if err != nil {
 			return err
 		}
+
 		if err := applier.Apply(ctx, local); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -201,10 +232,12 @@ func writePolicy(dir string, objects []*unstructured.Unstructured) (string, erro
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
+
 	text, err := configMapText(objects, policyConfigMap, policyKey)
 	if err != nil {
 		return "", err
 	}
+
 	return path, os.WriteFile(path, []byte(text), 0o600)
 }
 
@@ -213,6 +246,7 @@ func splitAddress(address string) (host, port string, err error) {
 	if host, port, err = net.SplitHostPort(address); err != nil {
 		return "", "", fmt.Errorf("address %s: %w", address, err)
 	}
+
 	return host, port, nil
 }
 
@@ -223,5 +257,6 @@ func checkBinaries(dir string, names ...string) error {
 			return fmt.Errorf("%w (run make build, or set --bin-dir)", err)
 		}
 	}
+
 	return nil
 }

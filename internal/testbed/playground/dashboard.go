@@ -26,19 +26,25 @@ func (o *Options) servesDashboard() bool {
 // startDashboard starts `crane dashboard` with the administrator's kubeconfig, as on a laptop, and reads its address.
 func (p *playground) startDashboard(ctx context.Context) error {
 	spec := process.Spec{
-		Name: componentDashboard, Path: filepath.Join(p.options.BinDir, "crane"),
+		Name: componentDashboard,
+		Path: filepath.Join(p.options.BinDir, "crane"),
 		Args: []string{
 			"dashboard", "--kubeconfig", p.control.Kubeconfig(), "--prometheus", p.prometheus.URL(), "--open=false",
 			"--cache-dir", filepath.Join(p.dir, "dashboard"),
 		},
-		LogFile: filepath.Join(p.dir, "logs", "dashboard.log"), Restart: process.Always, OnExit: p.reportExit,
+		LogFile: filepath.Join(p.dir, "logs", "dashboard.log"),
+		Restart: process.Always,
+		OnExit:  p.reportExit,
 	}
+
 	if p.explainAddress != "" {
 		spec.Args = append(spec.Args, "--scheduler", "http://"+p.explainAddress)
 	}
+
 	if err := p.startChild(spec); err != nil {
 		return err
 	}
+
 	address := regexp.MustCompile(`http://\S+token=\S+`)
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, dashboardBound, true, func(context.Context) (bool, error) {
 		started, _ := p.childOf(componentDashboard)
@@ -47,10 +53,13 @@ func (p *playground) startDashboard(ctx context.Context) error {
 				p.dashboard = found
 			}
 		}
+
 		return p.dashboard != "", nil
 	})
+
 	if err != nil {
 		return fmt.Errorf("no address in %s: %w", spec.LogFile, err)
 	}
+
 	return nil
 }

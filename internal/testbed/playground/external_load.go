@@ -38,6 +38,7 @@ func (d *externalLoad) history(grid promserver.Grid) []promserver.Series {
 	if d == nil {
 		return nil
 	}
+
 	return []promserver.Series{{Labels: d.labels(), Fill: func(dst []float64, first int) {
 		for i := range dst {
 			dst[i] = d.at(grid.Start.Add(time.Duration(first+i) * grid.Step))
@@ -50,5 +51,6 @@ func (d *externalLoad) samples(now time.Time) []promserver.Sample {
 	if d == nil {
 		return nil
 	}
+
 	return []promserver.Sample{{Labels: d.labels(), Value: d.at(now)}}
 }

@@ -29,6 +29,7 @@ func footprints(pids map[string]int) []footprint {
 			all = append(all, footprint{name: name, now: now, peak: peak})
 		}
 	}
+
 	slices.SortFunc(all, func(a, b footprint) int { return cmp.Compare(b.peak, a.peak) })
 	return all
 }
@@ -39,6 +40,7 @@ func residentMemory(pid int) (now, peak int, err error) {
 		return 0, 0, err
 	}
 	defer f.Close()
+
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), ":")
 		kib, parseErr := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
@@ -49,9 +51,11 @@ func residentMemory(pid int) (now, peak int, err error) {
 			now = kib / 1024
 		}
 	}
+
 	if now == 0 && peak == 0 {
 		return 0, 0, fmt.Errorf("process %d: no memory figures in its status", pid)
 	}
+
 	return now, peak, nil
 }
 
@@ -64,5 +68,6 @@ func describe(all []footprint) string {
 		peak += f.peak
 		parts = append(parts, fmt.Sprintf("%s %d", f.name, f.peak))
 	}
+
 	return fmt.Sprintf("%d MiB resident now, %d MiB if all had been at their peak at once (%s)", now, peak, strings.Join(parts, ", "))
 }

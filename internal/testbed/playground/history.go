@@ -30,15 +30,18 @@ func (p *playground) startPrometheus(ctx context.Context, fail context.CancelCau
 	if err != nil {
 		return err
 	}
+
 	p.exporter = clusterseries.New(p.source)
 	rules, err := alertRules(p.options.AlertSpeed, p.options.scrapeInterval())
 	if err != nil {
 		return err
 	}
+
 	scraper, err := newScraper(p.control.Config())
 	if err != nil {
 		return err
 	}
+
 	p.prometheus, err = promserver.Open(promserver.Options{
 		Dir:    filepath.Join(p.dir, "prometheus"),
 		Listen: fmt.Sprintf("127.0.0.1:%d", p.options.port(portPrometheus)),
@@ -48,19 +51,23 @@ func (p *playground) startPrometheus(ctx context.Context, fail context.CancelCau
 		Rules:          rules,
 		Retention:      time.Duration(p.options.Days+7) * 24 * time.Hour,
 	})
+
 	if err != nil {
 		return err
 	}
+
 	p.onStop(func(context.Context) error { return p.prometheus.Close() })
 	written := history{p, objects}
 	if err := written.backfill(ctx); err != nil {
 		return err
 	}
+
 	p.background.Go(func() {
 		if err := written.keepUpToDate(ctx); err != nil && ctx.Err() == nil {
 			fail(fmt.Errorf("exporting metrics: %w", err))
 		}
 	})
+
 	p.background.Go(func() { scraper.run(ctx, p.options.scrapeInterval(), &p.scrapeTargets, p.prometheus, p.console) })
 	p.console.progressf("Prometheus serves at %s", p.prometheus.URL())
 	return nil
@@ -72,14 +79,17 @@ func (p *playground) watch(ctx context.Context, fail context.CancelCauseFunc) (c
 	if err != nil {
 		return nil, err
 	}
+
 	p.background.Go(func() {
 		if err := watched.Start(ctx); err != nil && ctx.Err() == nil {
 			fail(fmt.Errorf("watching objects: %w", err))
 		}
 	})
+
 	if !watched.WaitForCacheSync(ctx) {
 		return nil, errors.New("watching objects: the caches did not sync")
 	}
+
 	return watched, nil
 }
 
@@ -97,29 +107,36 @@ func (p history) backfill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	p.setExternalLoad(past)
 	grid := promserver.Grid{Start: past.Start, End: end, Step: p.options.Step}
 	if last, ok := p.prometheus.LastSample(); ok && last.After(grid.Start) {
 		grid.Start = last.Truncate(p.options.Step).Add(p.options.Step)
 	}
+
 	if !grid.Start.Before(end) {
 		return nil
 	}
+
 	snapshot, err := p.snapshot(ctx)
 	if err != nil {
 		return err
 	}
+
 	series, err := p.exporter.Backfill(snapshot.Objects, past, grid)
 	if err != nil {
 		return err
 	}
+
 	stats, err := p.prometheus.Backfill(ctx, grid, append(series.Series, p.externalLoad.history(grid)...))
 	if err != nil {
 		return err
 	}
+
 	series.Commit()
 	p.console.progressf("%.1f days of history: %d series, %d samples, %d MiB, written in %s", grid.End.Sub(grid.Start).Hours()/24,
 		stats.Series, stats.Samples, stats.Bytes>>20, stats.Took.Round(10*time.Millisecond))
+
 	return nil
 }
 
@@ -135,10 +152,12 @@ func (p history) past(end time.Time) (load.Past, error) {
 	if err != nil {
 		return load.Past{}, err
 	}
+
 	start, err := time.Parse(time.RFC3339, string(content))
 	if err != nil {
 		return load.Past{}, fmt.Errorf("%s: %w", file, err)
 	}
+
 	return load.Past{Start: start, End: end}, nil
 }
 
@@ -147,14 +166,17 @@ func (p history) past(end time.Time) (load.Past, error) {
 func (p history) keepUpToDate(ctx context.Context) error {
 	ticker := time.NewTicker(liveInterval)
 	defer ticker.Stop()
+
 	for {
 		snapshot, err := p.snapshot(ctx)
 		if err != nil {
 			return err
 		}
+
 		if err := p.append(ctx, snapshot); err != nil && ctx.Err() == nil {
 			p.console.progressf("appending samples: %v", err)
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -172,6 +194,7 @@ func (p history) snapshot(ctx context.Context) (clusterseries.Snapshot, error) {
 	s := clusterseries.Snapshot{At: time.Now(), Containers: p.fleet.Snapshot(), Nodes: p.fleet.Nodes()}
 	var err error
 	s.Objects, err = clusterseries.ReadObjects(ctx, p.objects)
+
 	return s, err
 }
 
@@ -180,5 +203,6 @@ func nodeNames(fleet *simnode.Fleet) []string {
 	for _, n := range fleet.Nodes() {
 		names = append(names, n.Spec.Name)
 	}
+
 	return names
 }

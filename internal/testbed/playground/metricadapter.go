@@ -32,54 +32,67 @@ func (p *playground) startMetricAdapter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	addresses, err := p.freeAddresses(ctx, 1)
 	if err != nil {
 		return err
 	}
+
 	_, text, err := splitAddress(addresses[0])
 	if err != nil {
 		return err
 	}
+
 	port, err := strconv.Atoi(text)
 	if err != nil {
 		return fmt.Errorf("port of %s: %w", d.name, err)
 	}
+
 	rules, err := configMapText(d.objects, d.name, "config.yaml")
 	if err != nil {
 		return err
 	}
+
 	if s := p.options.scenario; s != nil && s.MetricRules != "" {
 		rules = s.MetricRules
 	}
+
 	flags := map[string]string{
 		"lister-kubeconfig": d.kubeconfig, "bind-address": "127.0.0.1", "secure-port": text,
 		"prometheus-adapter-config": filepath.Join(p.dir, "metric-adapter.yaml"),
 		// Without Prometheus nothing listens at this address, and the rules report the error.
 		"prometheus-address": "http://127.0.0.1:1",
 	}
+
 	if p.prometheus != nil {
 		flags["prometheus-address"] = p.prometheus.URL()
 	}
+
 	// Users of --data-dir may have changed the rules.
 	if _, err := os.Stat(flags["prometheus-adapter-config"]); err != nil {
 		if err := os.WriteFile(flags["prometheus-adapter-config"], []byte(rules), 0o600); err != nil {
 			return err
 		}
 	}
+
 	redirected, err := redirect.MetricAdapter(d.objects, port)
 	if err != nil {
 		return err
 	}
+
 	if err := p.applier.Apply(ctx, redirected...); err != nil {
 		return err
 	}
+
 	if err := p.startChild(p.childSpec(d.binarySpec, flags)); err != nil {
 		return err
 	}
+
 	p.addScrapeTarget(componentMetricAdapter, "https://"+addresses[0]+"/metrics")
 	if err := awaitExternalMetrics(ctx, p.control.Config()); err != nil {
 		return err
 	}
+
 	p.console.progressf("metric-adapter serves %s", externalMetrics)
 	return nil
 }
@@ -90,6 +103,7 @@ func awaitExternalMetrics(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("discovery client: %w", err)
 	}
+
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, externalBound, true, func(context.Context) (bool, error) {
 		_, last = client.ServerResourcesForGroupVersion(externalMetrics)
@@ -98,5 +112,6 @@ func awaitExternalMetrics(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("%s is not served: %w", externalMetrics, last)
 	}
+
 	return nil
 }

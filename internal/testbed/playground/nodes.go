@@ -36,6 +36,7 @@ const (
 func nodeSpecs(n int, d load.Demand) []simnode.NodeSpec {
 	nodes := float64(n)
 	cpu := max(leastNodeCPU, headroom*d.CPU/nodes+d.NodeCPU, headroom*d.PodCPU+d.NodeCPU)
+
 	memory := max(leastNodeMemory, headroom*d.Memory/nodes+d.NodeMemory, headroom*d.PodMemory+d.NodeMemory)
 	pods := int(math.Ceil(headroom*float64(d.Pods)/nodes)) + d.PodsPerNode
 	specs := make([]simnode.NodeSpec, n)
@@ -51,6 +52,7 @@ func nodeSpecs(n int, d load.Demand) []simnode.NodeSpec {
 			},
 		}
 	}
+
 	return specs
 }
 
@@ -63,6 +65,7 @@ func spareNodes(n int, like simnode.NodeSpec) []simnode.NodeSpec {
 		specs[i].Labels = map[string]string{"crane.io/nodepool": "spare"}
 		specs[i].Taints = []corev1.Taint{{Key: "crane.io/nodepool", Value: "spare", Effect: corev1.TaintEffectNoSchedule}}
 	}
+
 	return specs
 }
 
@@ -72,34 +75,45 @@ func (p *playground) startNodes(ctx context.Context, fail context.CancelCauseFun
 	if err != nil {
 		return err
 	}
+
 	specs := nodeSpecs(p.options.Nodes, load.Sum(p.workloads))
 	if p.options.scenario != nil {
 		specs = append(specs, spareNodes(p.options.scenario.SpareNodes, specs[0])...)
 	}
+
 	var use simnode.Load = p.source
 	if p.options.hasAgents() {
 		nodes := agentNodes(p.options.scenario.AgentNodes, specs[0])
 		if err := p.addHosts(nodes); err != nil {
 			return err
 		}
-		use, specs = p.hosts, append(specs, nodes...)
+
+		use = p.hosts
+		specs = append(specs, nodes...)
 	}
+
 	p.fleet, err = simnode.New(simnode.Config{
-		Client: p.control.Config(), Nodes: specs, Load: use, Serving: serving,
+		Client:  p.control.Config(),
+		Nodes:   specs,
+		Load:    use,
+		Serving: serving,
 	})
 	if err != nil {
 		return err
 	}
+
 	p.background.Go(func() {
 		if err := p.fleet.Run(ctx); err != nil && ctx.Err() == nil {
 			fail(fmt.Errorf("simulated nodes: %w", err))
 		}
 	})
+
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-p.fleet.Ready():
 	}
+
 	if p.hosts != nil {
 		p.background.Go(func() {
 			if err := p.hosts.Run(ctx, p.fleet.Snapshot); err != nil && ctx.Err() == nil {
@@ -107,6 +121,7 @@ func (p *playground) startNodes(ctx context.Context, fail context.CancelCauseFun
 			}
 		})
 	}
+
 	p.console.progressf("%d nodes of %s cores and %s are ready; metrics.k8s.io is served", len(specs), specs[0].CPU.String(), specs[0].Memory.String())
 	return nil
 }
@@ -117,24 +132,32 @@ func newServing(control *controlplane.ControlPlane, through *tunnel.Tunnel) (*si
 	if !clients.AppendCertsFromPEM(control.CAPEM()) {
 		return nil, errors.New("the certificate of the cluster CA is invalid")
 	}
+
 	proxyFile, proxyNames := control.FrontProxy()
 	proxyPEM, err := os.ReadFile(proxyFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the front-proxy CA: %w", err)
 	}
+
 	proxies := x509.NewCertPool()
 	if !proxies.AppendCertsFromPEM(proxyPEM) {
 		return nil, fmt.Errorf("front-proxy CA: %s contains no certificate", proxyFile)
 	}
+
 	return &simnode.Serving{
 		Cert: func(hosts ...string) (tls.Certificate, error) {
 			cert, key, err := control.IssueServing(hosts...)
 			if err != nil {
 				return tls.Certificate{}, fmt.Errorf("certificate for %s: %w", strings.Join(hosts, ", "), err)
 			}
+
 			return tls.X509KeyPair(cert, key)
 		},
-		CA: control.CAPEM(), ClientCA: clients,
-		FrontProxyCA: proxies, FrontProxyNames: proxyNames, Metrics: true, Tunnel: through,
+		CA:              control.CAPEM(),
+		ClientCA:        clients,
+		FrontProxyCA:    proxies,
+		FrontProxyNames: proxyNames,
+		Metrics:         true,
+		Tunnel:          through,
 	}, nil
 }

@@ -106,6 +106,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Traces, "traces", o.Traces, "directory of CSV series (header ts,value) to replay as workloads; other files are skipped")
 	fs.StringVar(&o.Resource, "resource", o.Resource, "resource that the traces measure: cpu or memory")
 	fs.Float64Var(&o.Speed, "speed", o.Speed, "compress the load pattern, history included: at 48 one of its days lasts half an hour")
+
 	fs.Float64Var(&o.AlertSpeed, "alert-speed", o.AlertSpeed, "divide the time that alerts wait before they fire by this, 1 to 1000; Prometheus scrapes Crane that much more often, at most once a second")
 	fs.StringVar(&o.DataDir, "data-dir", o.DataDir, "directory that keeps the state across restarts (default: a temporary directory, removed on exit)")
 	fs.StringVar(&o.BinDir, "bin-dir", o.BinDir, "directory of Crane's binaries (default: that of this binary)")
@@ -121,16 +122,20 @@ func (o *Options) Complete(fs *pflag.FlagSet) error {
 	if o.Traces != "" && !fs.Changed("workloads") {
 		o.Workloads = 0
 	}
+
 	if o.BinDir == "" {
 		self, err := os.Executable()
 		if err != nil {
 			return fmt.Errorf("finding the directory of this binary: %w", err)
 		}
+
 		o.BinDir = filepath.Dir(self)
 	}
+
 	if o.Demo == "" {
 		return nil
 	}
+
 	var err error
 	if strings.ContainsRune(o.Demo, filepath.Separator) || filepath.Ext(o.Demo) == ".yaml" {
 		var content []byte
@@ -140,9 +145,11 @@ func (o *Options) Complete(fs *pflag.FlagSet) error {
 	} else {
 		o.scenario, err = demo.Demo(o.Demo)
 	}
+
 	if err != nil {
 		return fmt.Errorf("--demo: %w", err)
 	}
+
 	return nil
 }
 
@@ -154,27 +161,33 @@ func (o *Options) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
+
 	check(o.Nodes >= 1 && o.Nodes <= 1000, "--nodes: %d is not between 1 and 1000", o.Nodes)
 	check(o.RealNodes >= 0 && o.RealNodes <= maxRealNodes, "--real-nodes: %d is not between 0 and %d", o.RealNodes, maxRealNodes)
 	check(o.Workloads >= 0 && o.Workloads <= 5000, "--workloads: %d is not between 0 and 5000", o.Workloads)
 	check(o.Workloads > 0 || o.Traces != "", "--workloads: 0 leaves nothing to run; set --traces or more workloads")
 	check(o.Days >= 1 && o.Days <= 60, "--days: %d is not between 1 and 60", o.Days)
+
 	check(o.Step >= 15*time.Second && o.Step <= time.Minute && o.Step%time.Second == 0,
 		"--step: %s is not a whole number of seconds between 15s and 1m", o.Step)
 	check(o.AlertSpeed >= 1 && o.AlertSpeed <= 1000, "--alert-speed: %g is not between 1 and 1000", o.AlertSpeed)
 	check(o.Speed >= 1 && o.Speed <= 1440, "--speed: %g is not between 1 and 1440", o.Speed)
 	check(o.Resource == string(metrics.CPU) || o.Resource == string(metrics.Memory),
 		"--resource: %q is neither cpu nor memory", o.Resource)
+
 	for _, c := range o.Only {
 		check(slices.Contains(components(), c), "--only: %q is not one of %s", c, strings.Join(components(), ", "))
 	}
+
 	check(!o.Keep || o.Demo != "" && !o.Once, "--keep: requires --demo, and excludes --once")
 	check(!o.runs(componentCraned) || o.runs(componentPrometheus),
 		"--only: craned reads its history from prometheus; name both")
+
 	if o.Traces != "" {
 		info, err := os.Stat(o.Traces)
 		check(err == nil && info.IsDir(), "--traces: %s is not a directory that can be read", o.Traces)
 	}
+
 	return errors.Join(errs...)
 }
 

@@ -14,15 +14,19 @@ import (
 
 func parse(t *testing.T, args ...string) (*Options, error) {
 	t.Helper()
+
 	o := NewOptions()
 	fs := pflag.NewFlagSet("playground", pflag.ContinueOnError)
 	o.AddFlags(fs)
+
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
+
 	if err := o.Complete(fs); err != nil {
 		return o, err
 	}
+
 	return o, o.Validate()
 }
 
@@ -31,6 +35,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, c := range map[string]struct {
 		args []string
 		want string
@@ -77,6 +82,7 @@ func TestOnlyChoosesComponents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for c, want := range map[string]bool{componentPrometheus: true, componentCraned: true, componentScheduler: false} {
 		if o.runs(c) != want {
 			t.Errorf("runs(%s) = %t with --only prometheus,craned", c, !want)

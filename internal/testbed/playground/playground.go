@@ -96,17 +96,21 @@ func Run(ctx context.Context, o *Options, out, errOut io.Writer) (err error) {
 		cancel(nil)
 		err = errors.Join(err, p.stop(context.WithoutCancel(ctx)))
 	}()
+
 	if err := p.start(ctx, cancel); err != nil {
 		return ignoreCancellation(ctx, err)
 	}
+
 	if o.scenario != nil {
 		if err := o.scenario.Play(ctx, clock.RealClock{}, executor{p}); err != nil {
 			return ignoreCancellation(ctx, err)
 		}
 	}
+
 	if o.ends() {
 		return nil
 	}
+
 	p.console.resultf("Press Ctrl-C to stop the playground and remove everything it started.")
 	<-ctx.Done()
 	return ignoreCancellation(ctx, nil)
@@ -118,9 +122,11 @@ func ignoreCancellation(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
+
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
+
 	return nil
 }
 
@@ -147,10 +153,12 @@ func (p *playground) start(ctx context.Context, fail context.CancelCauseFunc) er
 		if phase.skip {
 			continue
 		}
+
 		if err := phase.run(ctx); err != nil {
 			return fmt.Errorf("%s: %w", phase.name, err)
 		}
 	}
+
 	return p.printSummary(ctx)
 }
 
@@ -160,43 +168,54 @@ func (p *playground) prepare(context.Context) error {
 	if p.options.runs(componentCraneScheduler) {
 		binaries = append(binaries, componentCraneScheduler)
 	}
+
 	if p.options.runs(componentMetricAdapter) {
 		binaries = append(binaries, componentMetricAdapter)
 	}
+
 	if p.options.servesDashboard() {
 		binaries = append(binaries, "crane")
 	}
+
 	if p.options.hasAgents() {
 		binaries = append(binaries, componentCraneAgent)
 	}
+
 	if err := checkBinaries(p.options.BinDir, binaries...); err != nil {
 		return err
 	}
+
 	if p.dir = cmp.Or(p.options.DataDir, p.options.stateDir()); p.dir == "" {
 		dir, err := os.MkdirTemp("", "crane-playground-")
 		if err != nil {
 			return err
 		}
+
 		p.dir = dir
 		p.onStop(func(context.Context) error { return os.RemoveAll(dir) })
 	}
+
 	dir, err := filepath.Abs(p.dir)
 	if err != nil {
 		return err
 	}
+
 	p.dir = dir
 	if err := os.MkdirAll(filepath.Join(p.dir, "logs"), 0o700); err != nil {
 		return err
 	}
+
 	log, err := logLibraries(p.dir)
 	if err != nil {
 		return err
 	}
+
 	p.onStop(func(context.Context) error { return log.Close() })
 	p.workloads, err = workloads(p.options, time.Now(), p.console)
 	if err != nil {
 		return err
 	}
+
 	p.source = load.NewSource(p.workloads, p.options.Speed)
 	return nil
 }
@@ -207,9 +226,11 @@ func logLibraries(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	logger := logr.FromSlogHandler(slog.NewTextHandler(file, nil))
 	klog.SetLogger(logger)
 	ctrllog.SetLogger(logger)
+
 	return file, nil
 }
 
@@ -220,15 +241,18 @@ func (p *playground) startControlPlane(ctx context.Context) error {
 			components = append(components, c)
 		}
 	}
+
 	var err error
 	if p.tunnel, err = tunnel.Open(ctx, p.dir, p.options.directNetworks()...); err != nil {
 		return err
 	}
+
 	p.onStop(func(context.Context) error { return p.tunnel.Close() })
 	extra := map[controlplane.Component][]string{controlplane.APIServer: p.tunnel.APIServerArgs()}
 	if args := p.options.controllerManagerArgs(); len(args) > 0 {
 		extra[controlplane.ControllerManager] = args
 	}
+
 	control, err := controlplane.Start(ctx, controlplane.Options{
 		Dir:           filepath.Join(p.dir, "controlplane"),
 		Binary:        filepath.Join(p.options.BinDir, "controlplane"),
@@ -238,21 +262,27 @@ func (p *playground) startControlPlane(ctx context.Context) error {
 		Restart:       true,
 		OnExit:        p.reportExit,
 	})
+
 	if err != nil {
 		return err
 	}
+
 	p.control = control
 	p.onStop(control.Stop)
+
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme)); err != nil {
 		return err
 	}
+
 	if p.client, err = client.New(control.Config(), client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
+
 	if p.applier, err = manifest.NewApplier(control.Config(), fieldManager); err != nil {
 		return err
 	}
+
 	p.console.progressf("Kubernetes serves at %s", control.URL())
 	return nil
 }
@@ -262,10 +292,12 @@ func (o *Options) controllerManagerArgs() []string {
 	if o.scenario == nil || !o.runs(componentControllerManager) {
 		return nil
 	}
+
 	var args []string
 	for _, name := range slices.Sorted(maps.Keys(o.scenario.ControllerManager)) {
 		args = append(args, "--"+name+"="+o.scenario.ControllerManager[name])
 	}
+
 	return args
 }
 
@@ -275,6 +307,7 @@ func (p *playground) reportExit(e process.Exit) {
 	if p.options.scenario != nil {
 		text, _, _ = strings.Cut(text, "\n")
 	}
+
 	p.console.progressf("%s", text)
 }
 
@@ -292,9 +325,11 @@ func (c *cleanup) freeAddresses(ctx context.Context, n int) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		c.onStop(func(context.Context) error { return port.Close() })
 		addresses = append(addresses, port.Address())
 	}
+
 	return addresses, nil
 }
 
@@ -302,11 +337,14 @@ func (c *cleanup) freeAddresses(ctx context.Context, n int) ([]string, error) {
 func (p *playground) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopBound)
 	defer cancel()
+
 	errs := []error{p.stopChild(ctx, componentCraned)}
 	p.background.Wait()
+
 	for _, v := range slices.Backward(p.closers) {
 		errs = append(errs, v(ctx))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -316,14 +354,17 @@ func (p *playground) pids() map[string]int {
 	for _, c := range []controlplane.Component{controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler} {
 		all[string(c)] = p.control.PID(c)
 	}
+
 	p.children.mu.Lock()
 	for name, child := range p.byComponent {
 		all[name] = child.process.PID()
 	}
+
 	p.children.mu.Unlock()
 	for name, child := range p.agents {
 		all[name] = child.PID()
 	}
+
 	maps.DeleteFunc(all, func(_ string, pid int) bool { return pid == 0 })
 	return all
 }

@@ -37,26 +37,32 @@ func Enter(ctx context.Context, o *Options, run func(*Options) error) (int, erro
 	if o.RealNodes == 0 {
 		return 0, run(o)
 	}
+
 	if !sandbox.Inside() {
 		if err := doctor.Problems(doctor.CheckNamespaces(ctx)); err != nil {
 			return 1, fmt.Errorf("--real-nodes: this machine cannot run real nodes:\n%w", err)
 		}
 	}
+
 	set, err := assets.FromDir(o.BinDir)
 	if err != nil {
 		return 1, fmt.Errorf("--real-nodes: %w", err)
 	}
+
 	var failure error
 	status, err := sandbox.Enter(sandbox.Options{Kit: set.Kit, Ports: ports}, func(s *sandbox.Session) int {
 		o.session = s
 		if failure = run(o); failure != nil {
 			return 1
 		}
+
 		return 0
 	})
+
 	if err == nil {
 		err = failure
 	}
+
 	return status, err
 }
 
@@ -65,6 +71,7 @@ func (o *Options) port(which int) int {
 	if o.session == nil {
 		return 0
 	}
+
 	return o.session.Ports[which]
 }
 
@@ -74,21 +81,26 @@ func (p *playground) startRealNodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	s := p.options.session
 	s.Relay("127.0.0.1")
+
 	cluster, err := realnode.Open(ctx, s, p.control, set, nil)
 	if err != nil {
 		return err
 	}
+
 	p.onStop(cluster.Close)
 	wanted := make([]realnode.NodeOptions, p.options.RealNodes)
 	for i := range wanted {
 		wanted[i].Name = fmt.Sprintf("real-%d", i+1)
 		wanted[i].Taints = []corev1.Taint{{Key: realTaint, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
 	}
+
 	if _, err := cluster.StartNodes(ctx, wanted...); err != nil {
 		return err
 	}
+
 	p.console.progressf("%d real nodes are Ready; pods that tolerate the taint %s may run there (docs/how-to/use-real-nodes.md)", len(wanted), realTaint)
 	return nil
 }
@@ -98,6 +110,7 @@ func (o *Options) stateDir() string {
 	if o.session == nil {
 		return ""
 	}
+
 	return filepath.Join(o.session.Dir, "playground")
 }
 
@@ -107,5 +120,6 @@ func (o *Options) directNetworks() []string {
 	if o.RealNodes == 0 {
 		return nil
 	}
+
 	return []string{bridge.Address(1).Masked().String()}
 }

@@ -57,18 +57,23 @@ func waitForRecommendations(
 		if err := c.Get(ctx, client.ObjectKey{Name: ruleName}, &rule); err != nil {
 			return false, fmt.Errorf("reading the rule: %w", err)
 		}
+
 		if err := c.List(ctx, &list, client.MatchingLabels{analysisv1alpha1.LabelRuleName: ruleName}); err != nil {
 			return false, fmt.Errorf("listing recommendations: %w", err)
 		}
+
 		progress(len(list.Items))
 		return rule.Status.LastUpdateTime != nil && len(list.Items) > 0, nil
 	})
+
 	if err == nil {
 		return list.Items, nil
 	}
+
 	if ready := meta.FindStatusCondition(rule.Status.Conditions, analysisv1alpha1.ConditionReady); ready != nil {
 		return nil, fmt.Errorf("no recommendations: %w; the rule's condition Ready is %s: %s", err, ready.Reason, ready.Message)
 	}
+
 	return nil, fmt.Errorf("no recommendations: %w; craned has not updated the rule (see its log)", err)
 }
 
@@ -113,30 +118,38 @@ func rows(items []analysisv1alpha1.Recommendation) ([]row, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		if len(proposed) == 0 {
 			base.note = "no value yet"
 			if ready := meta.FindStatusCondition(r.Status.Conditions, analysisv1alpha1.ConditionReady); ready != nil {
 				base.note = ready.Reason + ": " + ready.Message
 			}
+
 			out = append(out, base)
 			continue
 		}
+
 		current, err := currentRequests(r)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, c := range proposed {
 			line := base
 			line.container = c.ContainerName
-			line.cpu, line.memory = c.Target[corev1.ResourceCPU], c.Target[corev1.ResourceMemory]
+			line.cpu = c.Target[corev1.ResourceCPU]
+			line.memory = c.Target[corev1.ResourceMemory]
 			now := current[c.ContainerName]
-			line.cpuNow, line.memoryNow = quantity(now, corev1.ResourceCPU), quantity(now, corev1.ResourceMemory)
+			line.cpuNow = quantity(now, corev1.ResourceCPU)
+			line.memoryNow = quantity(now, corev1.ResourceMemory)
 			out = append(out, line)
 		}
 	}
+
 	slices.SortFunc(out, func(a, b row) int {
 		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.workload, b.workload), cmp.Compare(a.container, b.container))
 	})
+
 	return out, nil
 }
 
@@ -145,9 +158,11 @@ func proposedRequests(r analysisv1alpha1.Recommendation) ([]analysisv1alpha1.Con
 	if err := yaml.UnmarshalStrict([]byte(r.Status.RecommendedValue), &value); err != nil {
 		return nil, fmt.Errorf("recommendation %s/%s: status.recommendedValue: %w", r.Namespace, r.Name, err)
 	}
+
 	if value.ResourceRequest == nil {
 		return nil, nil
 	}
+
 	return value.ResourceRequest.Containers, nil
 }
 
@@ -155,16 +170,19 @@ func currentRequests(r analysisv1alpha1.Recommendation) (map[string]corev1.Resou
 	if r.Status.CurrentInfo == "" {
 		return nil, nil
 	}
+
 	var patch podTemplatePatch
 	if err := json.Unmarshal([]byte(r.Status.CurrentInfo), &patch); err != nil {
 		return nil, fmt.Errorf("recommendation %s/%s: status.currentInfo: %w", r.Namespace, r.Name, err)
 	}
+
 	byName := map[string]corev1.ResourceList{}
 	for _, template := range []podTemplate{patch.Spec.Template, patch.Spec.JobTemplate.Spec.Template} {
 		for _, c := range slices.Concat(template.Spec.InitContainers, template.Spec.Containers) {
 			byName[c.Name] = c.Resources.Requests
 		}
 	}
+
 	return byName, nil
 }
 
@@ -172,6 +190,7 @@ func quantity(list corev1.ResourceList, name corev1.ResourceName) string {
 	if q, ok := list[name]; ok {
 		return q.String()
 	}
+
 	return ""
 }
 
@@ -181,11 +200,13 @@ func writeTable(w io.Writer, rows []row) {
 	t.SetOutputMirror(w)
 	t.SetStyle(table.StyleLight)
 	t.AppendHeader(table.Row{"Namespace", "Workload", "Container", "CPU now", "CPU", "Memory now", "Memory", "Note"})
+
 	dash := func(s string) string { return cmp.Or(strings.TrimSpace(s), "-") }
 	for _, r := range rows {
 		t.AppendRow(table.Row{
 			r.namespace, r.workload, dash(r.container), dash(r.cpuNow), dash(r.cpu), dash(r.memoryNow), dash(r.memory), r.note,
 		})
 	}
+
 	t.Render()
 }

@@ -38,19 +38,25 @@ func (p executor) Stop(ctx context.Context, component string) error {
 		if p.prometheus == nil {
 			return notStarted(component)
 		}
+
 		return p.prometheus.Stop()
+
 	case componentCraned, componentCraneScheduler, componentMetricAdapter:
 		child, ok := p.childOf(component)
 		if !ok {
 			return notStarted(component)
 		}
+
 		return child.process.Stop(ctx)
+
 	case componentAPIServer, componentControllerManager, componentScheduler:
 		return p.control.StopComponent(ctx, controlplane.Component(component))
 	}
+
 	if node, ok := strings.CutPrefix(component, nodePrefix); ok {
 		return p.fleet.FailNode(node)
 	}
+
 	return unknownComponent(component)
 }
 
@@ -61,19 +67,25 @@ func (p executor) Start(ctx context.Context, component string) error {
 		if p.prometheus == nil {
 			return notStarted(component)
 		}
+
 		return p.prometheus.Start()
+
 	case componentCraned, componentCraneScheduler, componentMetricAdapter:
 		child, ok := p.childOf(component)
 		if !ok {
 			return notStarted(component)
 		}
+
 		return p.launch(child.spec)
+
 	case componentAPIServer, componentControllerManager, componentScheduler:
 		return p.control.StartComponent(ctx, controlplane.Component(component))
 	}
+
 	if node, ok := strings.CutPrefix(component, nodePrefix); ok {
 		return p.fleet.RecoverNode(node)
 	}
+
 	return unknownComponent(component)
 }
 
@@ -83,6 +95,7 @@ func (p executor) Kill(_ context.Context, component string) error {
 	if !ok || component == "playground" {
 		return fmt.Errorf("kill %s: no such child process", component)
 	}
+
 	return syscall.Kill(pid, syscall.SIGKILL)
 }
 
@@ -108,13 +121,16 @@ func (p executor) Show(ctx context.Context, args []string, until string) error {
 		p.console.resultf("$ kubectl %s\n(not run: %v)", quoteArgs(args), err)
 		return nil
 	}
+
 	output, err := repeatUntil(ctx, until, func() []byte {
 		output, failure := exec.CommandContext(ctx, kubectl, append([]string{"--kubeconfig", p.control.Kubeconfig()}, args...)...).CombinedOutput()
 		if failure != nil {
 			output = fmt.Appendf(output, "(%v)\n", failure)
 		}
+
 		return output
 	})
+
 	p.console.resultf("$ kubectl %s\n%s", quoteArgs(args), output)
 	return err
 }
@@ -126,17 +142,20 @@ func repeatUntil(ctx context.Context, until string, run func() []byte) ([]byte, 
 	if err != nil {
 		return nil, fmt.Errorf("until: %w", err)
 	}
+
 	var output []byte
 	err = wait.PollUntilContextTimeout(ctx, showInterval, showTimeout, true, func(context.Context) (bool, error) {
 		output = run()
 		return pattern.Match(output), nil
 	})
+
 	switch {
 	case ctx.Err() != nil:
 		return output, ctx.Err()
 	case err != nil:
 		return output, fmt.Errorf("the output did not match %q within %s", until, showTimeout)
 	}
+
 	return output, nil
 }
 
@@ -147,6 +166,7 @@ func (p executor) Policy(_ context.Context, content string) error {
 	if err := os.WriteFile(next, []byte(content), 0o600); err != nil {
 		return err
 	}
+
 	return os.Rename(next, policyPath(p.dir))
 }
 
@@ -157,16 +177,19 @@ func (p executor) Crane(ctx context.Context, args []string) error {
 	for i, a := range args {
 		full[i] = strings.ReplaceAll(a, "{scheduler}", "http://"+p.explainAddress)
 	}
+
 	path := filepath.Join(p.options.BinDir, "crane")
 	cmd := exec.CommandContext(ctx, path, full...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.control.Kubeconfig())
 	if p.prometheus != nil {
 		cmd.Env = append(cmd.Env, "CRANE_PROMETHEUS_URL="+p.prometheus.URL())
 	}
+
 	output, err := cmd.CombinedOutput()
 	if err != nil {
 		output = fmt.Appendf(output, "(%v)\n", err)
 	}
+
 	p.console.resultf("$ crane %s\n%s", quoteArgs(full), output)
 	return ctx.Err()
 }
@@ -175,10 +198,13 @@ func (p executor) Crane(ctx context.Context, args []string) error {
 func quoteArgs(args []string) string {
 	out := make([]string, len(args))
 	for i, a := range args {
-		if out[i] = a; a == "" || strings.ContainsAny(a, " \t\n\"'`$&|;<>()*?[]{}\\!#~") {
+		out[i] = a
+
+		if a == "" || strings.ContainsAny(a, " \t\n\"'`$&|;<>()*?[]{}\\!#~") {
 			out[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		}
 	}
+
 	return strings.Join(out, " ")
 }
 
@@ -189,9 +215,11 @@ func findKubectl(binDir string) (string, error) {
 	if path, err := exec.LookPath(filepath.Join(binDir, "kubectl")); err == nil {
 		return path, nil
 	}
+
 	path, err := exec.LookPath("kubectl")
 	if err != nil {
 		return "", fmt.Errorf("%w (make tools builds it)", err)
 	}
+
 	return path, nil
 }

@@ -24,7 +24,9 @@ func TestRepeatUntil(t *testing.T) {
 		"never":             {"node-01  0.80", showTimeout, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			begin, runs := time.Now(), 0
+			begin := time.Now()
+			runs := 0
+
 			got, err := repeatUntil(t.Context(), until, func() []byte {
 				runs++
 				return fmt.Appendf(nil, "node-01  0.%d", 50+min(runs, 30))
@@ -34,6 +36,7 @@ func TestRepeatUntil(t *testing.T) {
 			}
 		})
 	}
+
 	if _, err := repeatUntil(t.Context(), "(", nil); err == nil {
 		t.Error("no error for an invalid pattern")
 	}
@@ -46,6 +49,7 @@ func TestQuotedArgsSplitBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := strings.Join(args, "\x00") + "\x00"
 	if string(out) != want {
 		t.Errorf("read back %q, want %q", out, want)

@@ -21,23 +21,28 @@ func (p *playground) startCraneScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	policy, err := writePolicy(p.dir, d.objects)
 	if err != nil {
 		return err
 	}
+
 	addresses, err := p.freeAddresses(ctx, 2)
 	if err != nil {
 		return err
 	}
+
 	_, port, err := splitAddress(addresses[0])
 	if err != nil {
 		return err
 	}
+
 	p.explainAddress = addresses[1]
 	file, err := writeSchedulerConfig(p.dir, d, policy, p.explainAddress)
 	if err != nil {
 		return err
 	}
+
 	p.addScrapeTarget(componentCraneScheduler, "https://"+addresses[0]+"/metrics")
 	return p.startChild(p.childSpec(d.binarySpec, map[string]string{
 		"config": file, "secure-port": port, "bind-address": "127.0.0.1",
@@ -53,17 +58,21 @@ func writeSchedulerConfig(dir string, d deployment, policy, explainAddress strin
 	if err != nil {
 		return "", err
 	}
+
 	var c map[string]any
 	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
 		return "", fmt.Errorf("configuration of %s: %w", componentCraneScheduler, err)
 	}
+
 	if err := unstructured.SetNestedField(c, d.kubeconfig, "clientConnection", "kubeconfig"); err != nil {
 		return "", fmt.Errorf("configuration of %s: %w", componentCraneScheduler, err)
 	}
+
 	profiles, _, err := unstructured.NestedSlice(c, "profiles")
 	if err != nil {
 		return "", fmt.Errorf("configuration of %s: %w", componentCraneScheduler, err)
 	}
+
 	set := false
 	for _, one := range profiles {
 		profile, _ := one.(map[string]any)
@@ -72,18 +81,23 @@ func writeSchedulerConfig(dir string, d deployment, policy, explainAddress strin
 			plugin, _ := entry.(map[string]any)
 			args, ok := plugin["args"].(map[string]any)
 			if ok && plugin["name"] == "Dynamic" {
-				args["policyConfigPath"], args["explainAddress"], set = policy, explainAddress, true
+				args["policyConfigPath"] = policy
+				args["explainAddress"] = explainAddress
+				set = true
 			}
 		}
 	}
+
 	if !set {
 		return "", errors.New("config holds no arguments of plugin Dynamic")
 	}
+
 	c["profiles"] = profiles
 	content, err := yaml.Marshal(c)
 	if err != nil {
 		return "", fmt.Errorf("configuration of %s: %w", componentCraneScheduler, err)
 	}
+
 	path := filepath.Join(dir, "crane-scheduler.yaml")
 	return path, os.WriteFile(path, content, 0o600)
 }
@@ -94,12 +108,15 @@ func configMapText(objects []*unstructured.Unstructured, name, key string) (stri
 		if o.GetKind() != "ConfigMap" || o.GetName() != name {
 			continue
 		}
+
 		text, found, err := unstructured.NestedString(o.Object, "data", key)
 		if err != nil || !found {
 			return "", fmt.Errorf("config map %s has no %s", name, key)
 		}
+
 		return text, nil
 	}
+
 	return "", fmt.Errorf("config holds no ConfigMap %s", name)
 }
 

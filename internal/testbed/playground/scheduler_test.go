@@ -18,27 +18,33 @@ func TestSchedulerConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p := &playground{dir: t.TempDir(), explainAddress: "127.0.0.1:4711"}
 	policy, err := writePolicy(p.dir, objects)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	path, err := writeSchedulerConfig(p.dir, deployment{objects: objects, kubeconfig: "/k/config"}, policy, p.explainAddress)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, want := range []string{"kubeconfig: /k/config", "policyConfigPath: " + policy, "explainAddress: 127.0.0.1:4711", "schedulerName: crane-scheduler", "resourceName: crane-scheduler"} {
 		if !strings.Contains(string(content), want) {
 			t.Errorf("want %q in\n%s", want, content)
 		}
 	}
+
 	if strings.Contains(string(content), "/etc/") {
 		t.Errorf("a path of a pod is left in\n%s", content)
 	}
+
 	d, err := findDeployment(objects, componentCraneScheduler)
 	if err != nil || d.serviceAccount != "crane-scheduler" {
 		t.Errorf("deployed as %+v, %v", d, err)
@@ -47,9 +53,11 @@ func TestSchedulerConfiguration(t *testing.T) {
 	if err := (executor{p}).Policy(t.Context(), "changed"); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := writePolicy(p.dir, objects); err != nil {
 		t.Fatal(err)
 	}
+
 	if got, err := os.ReadFile(policy); err != nil || string(got) != "changed" {
 		t.Errorf("the policy is %q, %v", got, err)
 	}

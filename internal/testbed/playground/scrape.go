@@ -41,10 +41,12 @@ func newScraper(config *rest.Config) (*scraper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate of the administrator: %w", err)
 	}
+
 	transport := &http.Transport{TLSClientConfig: &tls.Config{
 		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12,
 		InsecureSkipVerify: true, // Components on loopback sign their own certificates.
 	}}
+
 	return &scraper{client: &http.Client{Transport: transport, Timeout: scrapeTimeout}, now: time.Now}, nil
 }
 
@@ -58,6 +60,7 @@ type scrapeTargets struct {
 func (t *scrapeTargets) addScrapeTarget(job, url string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	t.list = append(t.list, scrapeTarget{job: job, url: url})
 }
 
@@ -65,6 +68,7 @@ func (t *scrapeTargets) addScrapeTarget(job, url string) {
 func (t *scrapeTargets) registered() []scrapeTarget {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	return t.list
 }
 
@@ -72,6 +76,7 @@ func (t *scrapeTargets) registered() []scrapeTarget {
 func (s *scraper) run(ctx context.Context, interval time.Duration, targets *scrapeTargets, into *promserver.Server, c *console) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
+
 	for {
 		for _, target := range targets.registered() {
 			at := s.now()
@@ -80,6 +85,7 @@ func (s *scraper) run(ctx context.Context, interval time.Duration, targets *scra
 				c.progressf("scraping %s: %v", target.job, err)
 			}
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -95,10 +101,13 @@ func (s *scraper) scrape(ctx context.Context, target scrapeTarget) []promserver.
 	if err == nil {
 		batch, err = parseMetrics(body, target)
 	}
+
 	up := 1.0
 	if err != nil {
-		batch, up = nil, 0
+		batch = nil
+		up = 0
 	}
+
 	return append(batch, promserver.Sample{Labels: labels.FromStrings("__name__", "up", "job", target.job, "instance", target.url), Value: up})
 }
 
@@ -107,14 +116,17 @@ func (s *scraper) get(ctx context.Context, url string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	response, err := s.client.Do(request)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
+
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s: status %s", url, response.Status)
 	}
+
 	return io.ReadAll(io.LimitReader(response.Body, scrapeBytes))
 }
 
@@ -130,9 +142,11 @@ func parseMetrics(page []byte, target scrapeTarget) ([]promserver.Sample, error)
 		if err != nil {
 			return nil, fmt.Errorf("metrics of %s: %w", target.job, err)
 		}
+
 		if entry != textparse.EntrySeries {
 			continue
 		}
+
 		_, _, value := parser.Series()
 		var series labels.Labels
 		parser.Labels(&series)

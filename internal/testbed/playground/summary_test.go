@@ -20,6 +20,7 @@ func TestEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+
 	if want := strings.Join([]string{filepath.Join(dir, "kubeconfig"), "http://127.0.0.1:9090", dir}, "|"); string(out) != want {
 		t.Errorf("%s, want %s", out, want)
 	}
@@ -32,17 +33,23 @@ func TestDemosEnd(t *testing.T) {
 		keep, once, ends bool
 	}{{"faults", false, false, true}, {"faults", true, false, false}, {"", false, false, false}, {"", false, true, true}} {
 		o := NewOptions()
-		o.Demo, o.Keep, o.Once = c.demo, c.keep, c.once
+		o.Demo = c.demo
+
+		o.Keep = c.keep
+		o.Once = c.once
 		if err := o.Complete(pflag.NewFlagSet("playground", pflag.ContinueOnError)); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := o.Validate(); err != nil {
 			t.Fatal(err)
 		}
+
 		if o.ends() != c.ends {
 			t.Errorf("%+v: ends %v", c, o.ends())
 		}
 	}
+
 	o := NewOptions()
 	o.Keep = true
 	if err := o.Validate(); err == nil {

@@ -32,24 +32,30 @@ func workloads(o *Options, now time.Time, c *console) ([]*load.Workload, error) 
 	if o.Traces == "" {
 		return all, nil
 	}
+
 	files, skipped, err := csv.ReadDir(o.Traces)
 	if err != nil {
 		return nil, fmt.Errorf("--traces: %w", err)
 	}
+
 	for _, s := range skipped {
 		c.progressf("%s", s)
 	}
+
 	named := make([]load.NamedSeries, 0, len(files))
 	for _, f := range files {
 		named = append(named, load.NamedSeries{Name: f.Name, Series: f.Series})
 	}
+
 	traced, err := load.FromTraces(named, series.Resource(o.Resource), o.Speed, now)
 	if err != nil {
 		return nil, fmt.Errorf("--traces: %w", err)
 	}
+
 	if len(traced) == 0 && len(all) == 0 {
 		return nil, fmt.Errorf("--traces: %s contains no CSV file with the header ts,value", o.Traces)
 	}
+
 	return append(traced, all...), nil
 }
 
@@ -61,12 +67,15 @@ func (p *playground) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
 		return o.GetKind() == "Deployment" || o.GetKind() == "DaemonSet" || redirect.IsMetricAdapter(o) || redirect.IsWebhookConfiguration(o)
 	})
+
 	if err := p.applier.Apply(ctx, objects...); err != nil {
 		return err
 	}
+
 	p.console.progressf("applied %d objects of config/: CRDs, RBAC rules, services", len(objects))
 	return nil
 }
@@ -80,22 +89,27 @@ func (p *playground) createWorkloads(ctx context.Context) error {
 			namespaces[w.Namespace] = true
 			objects = append(objects, namespace(w.Namespace))
 		}
+
 		for _, o := range w.Objects() {
 			u, err := toUnstructured(o)
 			if err != nil {
 				return fmt.Errorf("%s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 			}
+
 			objects = append(objects, u)
 		}
 	}
+
 	if err := p.applier.Apply(ctx, objects...); err != nil {
 		return err
 	}
+
 	p.console.progressf("applied %d workloads in %d namespaces", len(p.workloads), len(namespaces))
 	if !p.options.runs(componentControllerManager) || !p.options.runs(componentScheduler) {
 		p.console.progressf("without %s and %s no pod runs, and the history covers empty nodes only", componentControllerManager, componentScheduler)
 		return nil
 	}
+
 	return p.waitForPods(ctx)
 }
 
@@ -105,6 +119,7 @@ func toUnstructured(o client.Object) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	delete(content, "status")
 	return &unstructured.Unstructured{Object: content}, nil
 }
@@ -128,17 +143,21 @@ func (p *playground) waitForPods(ctx context.Context) error {
 		default:
 			want[w.Namespace+"/"+w.Name] = w.Replicas
 		}
+
 		total += want[w.Namespace+"/"+w.Name]
 	}
+
 	var missing map[string]int
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, podsBound, true, func(ctx context.Context) (bool, error) {
 		var pods corev1.PodList
 		if err := p.client.List(ctx, &pods); err != nil {
 			return false, err
 		}
+
 		missing = missingPods(want, pods.Items)
 		return len(missing) == 0, nil
 	})
+
 	switch {
 	case wait.Interrupted(err) && ctx.Err() == nil && len(missing) > 0:
 		// The cause may be the user's own, such as a quota in a reused data directory.
@@ -147,6 +166,7 @@ func (p *playground) waitForPods(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("waiting until the pods run: %w", err)
 	}
+
 	p.console.progressf("%d pods run", total)
 	return nil
 }
@@ -155,6 +175,7 @@ func (p *playground) waitForPods(ctx context.Context) error {
 func missingPods(want map[string]int, pods []corev1.Pod) map[string]int {
 	missing := map[string]int{}
 	maps.Copy(missing, want)
+
 	for i := range pods {
 		for _, c := range pods[i].Status.Conditions {
 			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
@@ -162,11 +183,13 @@ func missingPods(want map[string]int, pods []corev1.Pod) map[string]int {
 			}
 		}
 	}
+
 	for key, n := range missing {
 		if n <= 0 {
 			delete(missing, key)
 		}
 	}
+
 	return missing
 }
 
@@ -179,8 +202,10 @@ func describeMissing(missing map[string]int) string {
 			parts = append(parts, fmt.Sprintf("and of %d more workloads", len(missing)-most))
 			break
 		}
+
 		parts = append(parts, fmt.Sprintf("%d of %s", missing[key], key))
 	}
+
 	return strings.Join(parts, ", ")
 }
 
@@ -190,5 +215,6 @@ func applyYAML(ctx context.Context, applier *manifest.Applier, text string) erro
 	if err != nil {
 		return err
 	}
+
 	return applier.Apply(ctx, objects...)
 }

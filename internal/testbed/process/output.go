@@ -33,9 +33,11 @@ func newOutput(path string, lines int) (*output, error) {
 	if path == "" {
 		return o, nil
 	}
+
 	if err := o.open(); err != nil {
 		return nil, err
 	}
+
 	return o, nil
 }
 
@@ -44,10 +46,12 @@ func (o *output) open() error {
 	if err != nil {
 		return fmt.Errorf("open log file: %w", err)
 	}
+
 	o.size = 0
 	if info, err := f.Stat(); err == nil {
 		o.size = info.Size()
 	}
+
 	o.file = f
 	return nil
 }
@@ -56,23 +60,28 @@ func (o *output) open() error {
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	o.keepLines(p)
 	if o.file == nil {
 		return len(p), nil
 	}
+
 	if o.size+int64(len(p)) > o.limit {
 		o.rotate()
 	}
+
 	if o.file != nil {
 		n, _ := o.file.Write(p)
 		o.size += int64(n)
 	}
+
 	return len(p), nil
 }
 
 func (o *output) rotate() {
 	_ = o.file.Close()
 	o.file = nil
+
 	// If the old file cannot be renamed, logging continues in it.
 	_ = os.Rename(o.path, o.path+".1")
 	_ = o.open()
@@ -85,10 +94,12 @@ func (o *output) keepLines(p []byte) {
 		if end >= 0 {
 			part = p[:end]
 		}
+
 		o.line = append(o.line, part[:min(len(part), maxLineBytes-len(o.line))]...)
 		if end < 0 {
 			return
 		}
+
 		o.push(string(o.line))
 		o.line = o.line[:0]
 		p = p[end+1:]
@@ -105,20 +116,24 @@ func (o *output) push(line string) {
 func (o *output) lastLines() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	n := min(o.total, len(o.ring))
 	lines := make([]string, 0, n+1)
 	for i := range n {
 		lines = append(lines, o.ring[(o.next-n+i+len(o.ring))%len(o.ring)])
 	}
+
 	if len(o.line) > 0 {
 		lines = append(lines, string(o.line))
 	}
+
 	return lines
 }
 
 func (o *output) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if o.file != nil {
 		_ = o.file.Close()
 		o.file = nil

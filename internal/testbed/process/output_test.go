@@ -29,11 +29,13 @@ func TestLastLines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for _, w := range test.writes {
 				if n, err := o.Write([]byte(w)); n != len(w) || err != nil {
 					t.Fatalf("Write = %d, %v", n, err)
 				}
 			}
+
 			if got := o.lastLines(); !slices.Equal(got, test.want) {
 				t.Errorf("lines %q, want %q", got, test.want)
 			}
@@ -48,12 +50,14 @@ func TestLogFileIsBoundedAndAppended(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		o.limit = 10
 		for _, w := range []string{"1234\n", "5678\n"} {
 			_, _ = o.Write([]byte(w))
 		}
 		o.close()
 	}
+
 	// The second run found a full file and set it aside.
 	for file, want := range map[string]string{path: "1234\n5678\n", path + ".1": "1234\n5678\n"} {
 		got, err := os.ReadFile(file)

@@ -55,19 +55,27 @@ func Start(spec Spec) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	out, err := newOutput(spec.LogFile, spec.LastLines)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
+
 	p := &Process{
-		spec: spec, out: out,
-		stop: make(chan struct{}), kill: make(chan struct{}), done: make(chan struct{}),
+		spec: spec,
+		out:  out,
+		stop: make(chan struct{}),
+		kill: make(chan struct{}),
+		done: make(chan struct{}),
 	}
+
 	first := make(chan error, 1)
 	go p.supervise(first)
+
 	if err := <-first; err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
+
 	return p, nil
 }
 
@@ -81,11 +89,14 @@ func (p *Process) Stop(ctx context.Context) error {
 		p.killOnce.Do(func() { close(p.kill) })
 		<-p.done
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if p.killed {
 		return fmt.Errorf("stop %s: %w", p.spec.Name, ErrKilled)
 	}
+
 	return nil
 }
 
@@ -96,6 +107,7 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 func (p *Process) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.err
 }
 
@@ -103,6 +115,7 @@ func (p *Process) Err() error {
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.pid
 }
 
@@ -110,6 +123,7 @@ func (p *Process) PID() int {
 func (p *Process) Restarts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.restarts
 }
 
@@ -134,19 +148,24 @@ func (p *Process) supervise(first chan<- error) {
 				return
 			}
 		}
+
 		if err == nil {
 			err = p.watch(c)
 		}
+
 		if p.stopping() {
 			return
 		}
+
 		uptime := time.Since(begin)
 		wait = p.spec.backoff(wait, uptime)
 		p.report(c, err, uptime, wait)
+
 		if p.spec.Restart == Never {
 			p.setErr(err)
 			return
 		}
+
 		if !p.pause(wait) {
 			return
 		}
@@ -158,13 +177,22 @@ func (p *Process) report(c *child, err error, uptime, wait time.Duration) {
 	if p.spec.OnExit == nil {
 		return
 	}
-	e := Exit{Name: p.spec.Name, Err: err, Uptime: uptime, LastLines: p.out.lastLines(), RestartIn: wait}
+
+	e := Exit{
+		Name:      p.spec.Name,
+		Err:       err,
+		Uptime:    uptime,
+		LastLines: p.out.lastLines(),
+		RestartIn: wait,
+	}
+
 	if c != nil {
 		e.PID = c.cmd.Process.Pid
 	}
 	if p.spec.Restart == Never {
 		e.RestartIn = -1
 	}
+
 	p.spec.OnExit(e)
 }
 
@@ -172,6 +200,7 @@ func (p *Process) report(c *child, err error, uptime, wait time.Duration) {
 func (p *Process) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-p.stop:
 		return false
@@ -179,6 +208,7 @@ func (p *Process) pause(d time.Duration) bool {
 		p.mu.Lock()
 		p.restarts++
 		p.mu.Unlock()
+
 		return true
 	}
 }
@@ -195,6 +225,7 @@ func (p *Process) stopping() bool {
 func (p *Process) setErr(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if err != nil {
 		p.err = fmt.Errorf("%s ended: %w", p.spec.Name, err)
 	}
@@ -203,6 +234,7 @@ func (p *Process) setErr(err error) {
 func (p *Process) setPID(pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	p.pid = pid
 }
 
@@ -212,18 +244,21 @@ func (p *Process) launch() (*child, error) {
 		return nil, fmt.Errorf("create pipe: %w", err)
 	}
 	defer r.Close()
+
 	//nolint:noctx // Stop ends the process, not a context
 	cmd := exec.Command(p.spec.Path, p.spec.Args...)
 	cmd.Env = append(append(os.Environ(), ParentPipeEnv+"=stdin"), p.spec.Env...)
 	cmd.Dir = p.spec.Dir
 	cmd.Stdin = r
 	cmd.Stdout, cmd.Stderr = p.out, p.out
+
 	cmd.WaitDelay = pipeDelay
 	cmd.SysProcAttr = sysProcAttr()
 	if err := cmd.Start(); err != nil {
 		w.Close()
 		return nil, err
 	}
+
 	p.setPID(cmd.Process.Pid)
 	return &child{cmd: cmd, pipe: w}, nil
 }
@@ -234,14 +269,18 @@ func (p *Process) watch(c *child) error {
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
+
 		p.stopOnRequest(c, ended)
 	}()
+
 	zombie := awaitZombie(c.cmd.Process.Pid)
 	c.mu.Lock()
+
 	if zombie {
 		// The leader has not been reaped, so its pid, the group ID, cannot have been reused.
 		killGroup(c.cmd.Process.Pid)
 	}
+
 	c.ended = zombie
 	c.mu.Unlock()
 	err := c.cmd.Wait()
@@ -252,9 +291,11 @@ func (p *Process) watch(c *child) error {
 	<-watched
 	c.pipe.Close()
 	p.setPID(0)
+
 	if errors.Is(err, exec.ErrWaitDelay) {
 		return nil
 	}
+
 	return err
 }
 
@@ -265,15 +306,18 @@ func (p *Process) stopOnRequest(c *child, ended <-chan struct{}) {
 		return
 	case <-p.stop:
 	}
+
 	c.signal(func(pid int) { _ = syscall.Kill(pid, syscall.SIGTERM) })
 	timer := time.NewTimer(p.spec.StopTimeout)
 	defer timer.Stop()
+
 	select {
 	case <-ended:
 		return
 	case <-timer.C:
 	case <-p.kill:
 	}
+
 	c.signal(func(pid int) {
 		p.mu.Lock()
 		p.killed = true
@@ -286,6 +330,7 @@ func (p *Process) stopOnRequest(c *child, ended <-chan struct{}) {
 func (c *child) signal(send func(pid int)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if !c.ended {
 		send(c.cmd.Process.Pid)
 	}

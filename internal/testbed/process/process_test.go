@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 		role()
 		os.Exit(0)
 	}
+
 	os.Exit(m.Run())
 }
 
@@ -42,6 +43,7 @@ func roles() map[string]func() {
 				fmt.Println(err)
 				os.Exit(1)
 			}
+
 			fmt.Println(p.PID())
 			select {}
 		},
@@ -62,25 +64,31 @@ func shell(t *testing.T, script string) Spec {
 
 func start(t *testing.T, spec Spec) *Process {
 	t.Helper()
+
 	p, err := Start(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), bound)
 		defer cancel()
+
 		if err := p.Stop(ctx); err != nil && !errors.Is(err, ErrKilled) {
 			t.Error(err)
 		}
 	})
+
 	return p
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
+
 	deadline := time.After(bound)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
+
 	for !ok() {
 		select {
 		case <-deadline:
@@ -98,11 +106,13 @@ func awaitLine(t *testing.T, p *Process, line string) {
 // awaitPID waits for the process id that p prints in its first line.
 func awaitPID(t *testing.T, p *Process) int {
 	t.Helper()
+
 	eventually(t, "line with a process id", func() bool { return len(p.LastLines()) > 0 })
 	pid, err := strconv.Atoi(p.LastLines()[0])
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return pid
 }
 
@@ -120,6 +130,7 @@ func TestEndsByItself(t *testing.T) {
 			spec.OnExit = func(e Exit) { exits = append(exits, e) }
 			p := start(t, spec)
 			<-p.Done()
+
 			var exit *exec.ExitError
 			if errors.As(p.Err(), &exit) != (test.status != 0) || (exit != nil && exit.ExitCode() != test.status) {
 				t.Errorf("error %v, want status %d", p.Err(), test.status)
@@ -127,6 +138,7 @@ func TestEndsByItself(t *testing.T) {
 			if len(exits) != 1 || exits[0].RestartIn >= 0 || exits[0].PID == 0 {
 				t.Fatalf("reports %+v, want one without restart", exits)
 			}
+
 			if want := []string{"out", "err"}; !slices.Equal(exits[0].LastLines, want) {
 				t.Errorf("last lines %q, want %q", exits[0].LastLines, want)
 			}
@@ -144,9 +156,11 @@ func TestStopIsGraceful(t *testing.T) {
 	p := start(t, shell(t, `trap 'echo bye; exit 0' TERM; echo ready; while :; do read x || sleep 0.01; done`))
 	awaitLine(t, p, "ready")
 	pid := p.PID()
+
 	if err := p.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	awaitLine(t, p, "bye")
 	if running(pid) || p.Err() != nil {
 		t.Errorf("runs %t, error %v", running(pid), p.Err())
@@ -156,6 +170,7 @@ func TestStopIsGraceful(t *testing.T) {
 func TestStopKillsTheWholeGroup(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	for name, test := range map[string]struct {
 		ctx     context.Context
 		timeout time.Duration
@@ -169,6 +184,7 @@ func TestStopKillsTheWholeGroup(t *testing.T) {
 			spec.StopTimeout = test.timeout
 			p := start(t, spec)
 			child := awaitPID(t, p)
+
 			if err := p.Stop(test.ctx); !errors.Is(err, ErrKilled) {
 				t.Errorf("error %v, want ErrKilled", err)
 			}
@@ -186,20 +202,25 @@ func TestExitOfTheLeaderKillsItsGroup(t *testing.T) {
 func TestRestartWithBackoff(t *testing.T) {
 	exits := make(chan Exit, 100)
 	spec := shell(t, "echo run; exit 1")
-	spec.Restart, spec.MinBackoff, spec.MaxBackoff = Always, time.Millisecond, 4*time.Millisecond
+	spec.Restart = Always
+	spec.MinBackoff = time.Millisecond
+	spec.MaxBackoff = 4 * time.Millisecond
 	spec.OnExit = func(e Exit) { exits <- e }
 	p := start(t, spec)
+
 	for range 4 {
 		if e := <-exits; e.RestartIn < time.Millisecond || e.RestartIn > 4*time.Millisecond || e.Err == nil {
 			t.Errorf("report %+v", e)
 		}
 	}
+
 	if p.Restarts() < 3 || p.Err() != nil {
 		t.Errorf("%d restarts, error %v", p.Restarts(), p.Err())
 	}
 	if err := p.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
+
 	select {
 	case <-p.Done():
 	default:
@@ -210,9 +231,11 @@ func TestRestartWithBackoff(t *testing.T) {
 func TestStopDuringBackoff(t *testing.T) {
 	exited := make(chan Exit, 1)
 	spec := shell(t, "exit 1")
-	spec.Restart, spec.MinBackoff = Always, time.Hour
+	spec.Restart = Always
+	spec.MinBackoff = time.Hour
 	spec.OnExit = func(e Exit) { exited <- e }
 	p := start(t, spec)
+
 	if e := <-exited; e.RestartIn != time.Hour {
 		t.Errorf("restart in %s, want 1h", e.RestartIn)
 	}
@@ -229,6 +252,7 @@ func TestBackoff(t *testing.T) {
 		wait = spec.backoff(wait, uptime)
 		got = append(got, wait/time.Second)
 	}
+
 	if want := []time.Duration{1, 2, 4, 5, 5, 1, 2}; !slices.Equal(got, want) {
 		t.Errorf("waits %v, want %v", got, want)
 	}
@@ -255,10 +279,12 @@ func TestEnvironmentAndDirectory(t *testing.T) {
 	spec.Env = []string{"A=1", "A=2"}
 	p := start(t, spec)
 	<-p.Done()
+
 	dir, err := filepath.EvalSymlinks(spec.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if want := []string{"2 stdin", dir}; !slices.Equal(p.LastLines(), want) {
 		t.Errorf("lines %q, want %q", p.LastLines(), want)
 	}
@@ -271,18 +297,22 @@ func TestKilledParent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if killErr := parent.Process.Kill(); killErr != nil || err != nil {
 		t.Fatal(err, killErr)
 	}
+
 	_ = parent.Wait()
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
 	if err != nil {
 		t.Fatalf("the parent printed %q", line)
 	}
+
 	eventually(t, "end of the child", func() bool { return !running(pid) })
 }
 
@@ -293,19 +323,24 @@ func TestExitWithParentSeesTheEndOfItsStdin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out, err := child.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		t.Fatalf("the child printed %q, %v", line, err)
 	}
+
 	if err := in.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	var exit *exec.ExitError
 	if err := child.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
 		t.Errorf("the child ended with %v, want SIGTERM", err)
@@ -318,6 +353,7 @@ func running(pid int) bool {
 	if err != nil {
 		return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 	}
+
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(rest, "Z")
 }
@@ -327,7 +363,10 @@ func TestExitString(t *testing.T) {
 	if got, want := e.String(), "a (pid 3) ended after 1s: exit status 0\n    x\n    y"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	e.Err, e.RestartIn, e.LastLines = errors.New("exit status 2"), 2*time.Second, nil
+
+	e.Err = errors.New("exit status 2")
+	e.RestartIn = 2 * time.Second
+	e.LastLines = nil
 	if got, want := e.String(), "a (pid 3) ended after 1s: exit status 2; restart in 2s"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

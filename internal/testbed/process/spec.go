@@ -64,18 +64,23 @@ func (s Spec) withDefaults() (Spec, error) {
 	if s.Name == "" || s.Path == "" {
 		return s, errors.New("process: a Spec needs Name and Path")
 	}
+
 	if s.MinBackoff <= 0 {
 		s.MinBackoff = DefaultMinBackoff
 	}
+
 	if s.MaxBackoff <= 0 {
 		s.MaxBackoff = max(DefaultMaxBackoff, s.MinBackoff)
 	}
+
 	if s.StopTimeout <= 0 {
 		s.StopTimeout = DefaultStopTimeout
 	}
+
 	if s.LastLines <= 0 {
 		s.LastLines = DefaultLastLines
 	}
+
 	return s, nil
 }
 
@@ -100,13 +105,16 @@ func (e Exit) String() string {
 	if e.Err != nil {
 		status = e.Err.Error()
 	}
+
 	fmt.Fprintf(&b, "%s (pid %d) ended after %s: %s", e.Name, e.PID, e.Uptime.Round(time.Millisecond), status)
 	if e.RestartIn >= 0 {
 		fmt.Fprintf(&b, "; restart in %s", e.RestartIn)
 	}
+
 	for _, line := range e.LastLines {
 		b.WriteString("\n    " + line)
 	}
+
 	return b.String()
 }
 
@@ -115,6 +123,7 @@ func (s Spec) backoff(last, uptime time.Duration) time.Duration {
 	if last == 0 || uptime >= s.MaxBackoff {
 		return s.MinBackoff
 	}
+
 	return min(2*last, s.MaxBackoff)
 }
 
@@ -129,12 +138,15 @@ func ExitWithParent(grace time.Duration) {
 	if os.Getenv(ParentPipeEnv) != "stdin" {
 		return
 	}
+
 	go func() {
 		// The end of the pipe arrives as EOF or as an error.
 		_, _ = io.Copy(io.Discard, os.Stdin)
+
 		if self, err := os.FindProcess(os.Getpid()); err == nil {
 			_ = self.Signal(syscall.SIGTERM)
 		}
+
 		time.Sleep(grace)
 		os.Exit(1)
 	}()

@@ -44,16 +44,20 @@ func (s *Server) newHandler() (http.Handler, error) {
 	mux.HandleFunc("/-/healthy", respond("Prometheus Server is Healthy.\n"))
 	mux.HandleFunc("/-/ready", s.ready(respond("Prometheus Server is Ready.\n")))
 	mux.Handle("/metrics", promhttp.HandlerFor(gather, promhttp.HandlerOpts{}))
+
 	external, err := url.Parse("http://" + s.opts.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("promserver: address %q: %w", s.opts.Listen, err)
 	}
+
 	router := route.New()
 	s.newAPI(gather, external).Register(router)
 	mux.Handle(apiPrefix+"/", http.StripPrefix(apiPrefix, router))
+
 	if s.opts.Middleware != nil {
 		return s.opts.Middleware(mux), nil
 	}
+
 	return mux, nil
 }
 
@@ -84,7 +88,12 @@ func (s *Server) newAPI(gather prometheus.Gatherer, external *url.URL) *v1.API {
 		func(context.Context) v1.RulesRetriever { return s },
 		remoteReadSamples, remoteReadConcurrency, remoteReadFrameBytes, false, nil,
 		s.runtimeInfo,
-		&v1.PrometheusVersion{Version: version, Revision: "embedded", Branch: "HEAD", GoVersion: runtime.Version()},
+		&v1.PrometheusVersion{
+			Version:   version,
+			Revision:  "embedded",
+			Branch:    "HEAD",
+			GoVersion: runtime.Version(),
+		},
 		func() []notifications.Notification { return nil },
 		func() (<-chan notifications.Notification, func(), bool) { return nil, nil, false },
 		gather, s.reg, nil, false, nil, false, false, false, false, defaultLookback, false, false, nil, nil,
@@ -99,6 +108,7 @@ func (s *Server) ready(next http.HandlerFunc) http.HandlerFunc {
 			http.Error(w, "Service Unavailable", http.StatusServiceUnavailable)
 			return
 		}
+
 		next(w, r)
 	}
 }
@@ -108,10 +118,17 @@ func (s *Server) runtimeInfo() (v1.RuntimeInfo, error) {
 	if err != nil {
 		return v1.RuntimeInfo{}, fmt.Errorf("promserver: host name: %w", err)
 	}
+
 	return v1.RuntimeInfo{
-		StartTime: s.started, CWD: s.opts.Dir, Hostname: host, ServerTime: s.opts.Now(),
-		ReloadConfigSuccess: true, LastConfigTime: s.started, GoroutineCount: runtime.NumGoroutine(),
-		GOMAXPROCS: runtime.GOMAXPROCS(0), StorageRetention: model.Duration(s.opts.Retention).String(),
+		StartTime:           s.started,
+		CWD:                 s.opts.Dir,
+		Hostname:            host,
+		ServerTime:          s.opts.Now(),
+		ReloadConfigSuccess: true,
+		LastConfigTime:      s.started,
+		GoroutineCount:      runtime.NumGoroutine(),
+		GOMAXPROCS:          runtime.GOMAXPROCS(0),
+		StorageRetention:    model.Duration(s.opts.Retention).String(),
 	}, nil
 }
 
@@ -120,19 +137,26 @@ func (s *Server) startRules() (*rules.Manager, error) {
 	if s.opts.Rules == "" {
 		return nil, nil
 	}
+
 	db, err := s.data.get()
 	if err != nil {
 		return nil, fmt.Errorf("promserver: rules: %w", err)
 	}
+
 	m := rules.NewManager(&rules.ManagerOptions{
-		QueryFunc:  rules.EngineQueryFunc(s.engine, db),
-		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
-		Appendable: db, Queryable: db,
-		Logger: s.opts.Logger, GroupLoader: inlineRules{content: s.opts.Rules, parser: s.parser}, Parser: s.parser,
+		QueryFunc:   rules.EngineQueryFunc(s.engine, db),
+		NotifyFunc:  func(context.Context, string, ...*rules.Alert) {},
+		Appendable:  db,
+		Queryable:   db,
+		Logger:      s.opts.Logger,
+		GroupLoader: inlineRules{content: s.opts.Rules, parser: s.parser},
+		Parser:      s.parser,
 	})
+
 	if err := m.Update(s.opts.ScrapeInterval, []string{"rules"}, labels.EmptyLabels(), "", nil); err != nil {
 		return nil, fmt.Errorf("promserver: rules: %w", err)
 	}
+
 	go m.Run()
 	return m, nil
 }
@@ -142,6 +166,7 @@ func (s *Server) RuleGroups() []*rules.Group {
 	if m := s.rules.Load(); m != nil {
 		return m.RuleGroups()
 	}
+
 	return nil
 }
 
@@ -150,6 +175,7 @@ func (s *Server) AlertingRules() []*rules.AlertingRule {
 	if m := s.rules.Load(); m != nil {
 		return m.AlertingRules()
 	}
+
 	return nil
 }
 

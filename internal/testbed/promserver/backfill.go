@@ -30,6 +30,7 @@ func (g Grid) Len() int {
 	if g.Step <= 0 || !g.End.After(g.Start) {
 		return 0
 	}
+
 	return int((g.End.Sub(g.Start) + g.Step - 1) / g.Step)
 }
 
@@ -61,12 +62,15 @@ func (s *Server) Backfill(ctx context.Context, grid Grid, series []Series) (Back
 	running := s.http != nil
 	err := s.stop()
 	s.mu.Unlock()
+
 	if err != nil {
 		return BackfillStats{}, err
 	}
+
 	if last, ok := s.data.last(); ok && !grid.Start.After(last) {
 		err = fmt.Errorf("promserver: backfill from %s overlaps samples up to %s", grid.Start.UTC().Format(time.RFC3339), last.Format(time.RFC3339))
 	}
+
 	var stats BackfillStats
 	if err == nil {
 		stats, err = s.rewrite(ctx, grid, series)
@@ -74,6 +78,7 @@ func (s *Server) Backfill(ctx context.Context, grid Grid, series []Series) (Back
 	if running {
 		err = errors.Join(err, s.Start())
 	}
+
 	stats.Took = s.opts.Now().Sub(began)
 	return stats, err
 }
@@ -83,9 +88,11 @@ func (s *Server) rewrite(ctx context.Context, grid Grid, series []Series) (Backf
 	if err := s.data.flush(); err != nil {
 		return BackfillStats{}, err
 	}
+
 	if err := s.data.close(); err != nil {
 		return BackfillStats{}, err
 	}
+
 	stats, err := WriteBlocks(ctx, s.opts.Dir, grid, series)
 	return stats, errors.Join(err, s.data.open())
 }
@@ -98,24 +105,38 @@ func WriteBlocks(ctx context.Context, dir string, grid Grid, series []Series) (B
 	if grid.Len() == 0 || grid.Step%time.Millisecond != 0 {
 		return stats, fmt.Errorf("promserver: invalid grid: from %s to %s with step %s (requires a start before the end and a step of whole milliseconds)", grid.Start, grid.End, grid.Step)
 	}
+
 	sorted, symbols, err := sortSeries(series)
 	if err != nil {
 		return stats, err
 	}
+
 	written := make([]bool, len(sorted))
 	for first := 0; first < grid.Len(); {
 		n := grid.window(first)
-		b := &block{dir: dir, grid: grid, first: first, n: n, series: sorted, symbols: symbols, written: written}
+		b := &block{
+			dir:     dir,
+			grid:    grid,
+			first:   first,
+			n:       n,
+			series:  sorted,
+			symbols: symbols,
+			written: written,
+		}
+
 		if err := b.write(ctx, &stats); err != nil {
 			return stats, fmt.Errorf("promserver: block of %s: %w", grid.time(first).Format(time.DateOnly), err)
 		}
+
 		first += n
 	}
+
 	for _, w := range written {
 		if w {
 			stats.Series++
 		}
 	}
+
 	return stats, nil
 }
 
@@ -126,6 +147,7 @@ func (g Grid) window(first int) int {
 	t := g.time(first)
 	midnight := t.Truncate(day).Add(day)
 	n := int((midnight.Sub(t) + g.Step - 1) / g.Step)
+
 	return min(n, g.Len()-first)
 }
 
@@ -133,19 +155,23 @@ func (g Grid) window(first int) int {
 func sortSeries(series []Series) ([]Series, []string, error) {
 	sorted := slices.Clone(series)
 	slices.SortFunc(sorted, func(a, b Series) int { return labels.Compare(a.Labels, b.Labels) })
+
 	set := map[string]struct{}{}
 	for i, s := range sorted {
 		if s.Labels.Get(labels.MetricName) == "" {
 			return nil, nil, fmt.Errorf("promserver: series %s has no name", s.Labels)
 		}
+
 		if i > 0 && labels.Equal(s.Labels, sorted[i-1].Labels) {
 			return nil, nil, fmt.Errorf("promserver: duplicate series %s", s.Labels)
 		}
+
 		s.Labels.Range(func(l labels.Label) {
 			set[l.Name] = struct{}{}
 			set[l.Value] = struct{}{}
 		})
 	}
+
 	return sorted, slices.Sorted(maps.Keys(set)), nil
 }
 
@@ -161,12 +187,15 @@ func dirSize(dir string) (int64, error) {
 		if err != nil || d.IsDir() {
 			return err
 		}
+
 		info, err := d.Info()
 		if err != nil {
 			return err
 		}
+
 		n += info.Size()
 		return nil
 	})
+
 	return n, err
 }

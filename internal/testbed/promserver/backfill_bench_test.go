@@ -23,13 +23,16 @@ func BenchmarkWriteBlocks(b *testing.B) {
 		for i := range series {
 			series[i] = benchSeries(i)
 		}
+
 		stats, err := WriteBlocks(b.Context(), b.TempDir(), grid, series)
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		samples += stats.Samples
 		b.ReportMetric(float64(stats.Bytes)/float64(stats.Samples), "B/sample")
 	}
+
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(samples), "ns/sample")
 }
 

@@ -67,38 +67,49 @@ func (b *block) write(ctx context.Context, stats *BackfillStats) (err error) {
 	if err != nil {
 		return fmt.Errorf("block ID: %w", err)
 	}
+
 	final := filepath.Join(b.dir, id.String())
 	tmp := final + tmpSuffix
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
+
 	if err := os.MkdirAll(tmp, 0o755); err != nil {
 		return err
 	}
+
 	b.meta = tsdb.BlockMeta{
-		ULID: id, Version: 1,
+		ULID:       id,
+		Version:    1,
 		MinTime:    b.grid.time(b.first).UnixMilli(),
 		MaxTime:    b.grid.time(b.first+b.n-1).UnixMilli() + 1,
 		Compaction: tsdb.BlockMetaCompaction{Level: 1, Sources: []ulid.ULID{id}},
 	}
+
 	if err := b.populate(ctx, tmp); err != nil {
 		return err
 	}
+
 	if b.meta.Stats.NumSamples == 0 {
 		return nil
 	}
+
 	if err := b.writeMeta(tmp); err != nil {
 		return err
 	}
+
 	if err := os.Rename(tmp, final); err != nil {
 		return err
 	}
+
 	bytes, err := dirSize(final)
 	if err != nil {
 		return err
 	}
+
 	stats.Blocks++
 	stats.Bytes += bytes
 	stats.Samples += b.meta.Stats.NumSamples
 	stats.Chunks += b.meta.Stats.NumChunks
+
 	return nil
 }
 
@@ -108,39 +119,49 @@ func (b *block) populate(ctx context.Context, tmp string) (err error) {
 		return fmt.Errorf("chunk writer: %w", err)
 	}
 	defer func() { err = errors.Join(err, b.chunks.Close()) }()
+
 	if b.index, err = index.NewWriter(ctx, filepath.Join(tmp, "index")); err != nil {
 		return fmt.Errorf("index writer: %w", err)
 	}
 	defer func() { err = errors.Join(err, b.index.Close()) }()
+
 	for _, s := range b.symbols {
 		if err := b.index.AddSymbol(s); err != nil {
 			return fmt.Errorf("symbol %q: %w", s, err)
 		}
 	}
+
 	b.constants = map[uint64][]chunks.Meta{}
 	ctx, cancel := context.WithCancel(ctx)
-	free, ready := make(chan []float64, buffers), make(chan filledSeries, buffers)
+	free := make(chan []float64, buffers)
+	ready := make(chan filledSeries, buffers)
+
 	for range buffers {
 		free <- make([]float64, b.n)
 	}
+
 	go b.fill(ctx, free, ready)
 	defer func() {
 		cancel()
 		for range ready { // wait for fill, which may still call Series.Fill
 		}
 	}()
+
 	for f := range ready {
 		if err := b.add(f.i, f.values); err != nil {
 			return fmt.Errorf("series %s: %w", b.series[f.i].Labels, err)
 		}
+
 		free <- f.values
 	}
+
 	return ctx.Err()
 }
 
 // fill computes the values of each series while earlier ones are encoded. It closes ready when it returns.
 func (b *block) fill(ctx context.Context, free <-chan []float64, ready chan<- filledSeries) {
 	defer close(ready)
+
 	for i, s := range b.series {
 		select {
 		case <-ctx.Done():
@@ -158,12 +179,15 @@ func (b *block) add(i int, values []float64) error {
 	if err != nil || len(metas) == 0 {
 		return err
 	}
+
 	if err := b.chunks.WriteChunks(metas...); err != nil {
 		return err
 	}
+
 	if err := b.index.AddSeries(storage.SeriesRef(i), b.series[i].Labels, metas...); err != nil {
 		return err
 	}
+
 	b.written[i] = true
 	st := &b.meta.Stats
 	st.NumSeries++
@@ -171,6 +195,7 @@ func (b *block) add(i int, values []float64) error {
 	for _, m := range metas {
 		st.NumSamples += uint64(m.Chunk.NumSamples())
 	}
+
 	st.NumFloatSamples = st.NumSamples
 	return nil
 }
@@ -181,19 +206,23 @@ func (b *block) encode(values []float64) ([]chunks.Meta, error) {
 		b.metas = b.metas[:0]
 		return b.metas, b.compress(values)
 	}
+
 	bits := math.Float64bits(values[0])
 	if ready, ok := b.constants[bits]; ok {
 		return ready, nil
 	}
+
 	b.metas = b.metas[:0]
 	if err := b.compress(values); err != nil {
 		return nil, err
 	}
+
 	if len(b.constants) < maxConstants {
 		// Cached chunks must not be reused: remove them from the pool.
 		b.constants[bits] = slices.Clone(b.metas)
 		b.pool = b.pool[min(len(b.metas), len(b.pool)):]
 	}
+
 	return b.metas, nil
 }
 
@@ -203,11 +232,13 @@ func constant(values []float64) bool {
 	if isGap(values[0]) {
 		return false
 	}
+
 	for _, v := range values {
 		if math.Float64bits(v) != first {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -219,22 +250,29 @@ func (b *block) compress(values []float64) error {
 		in   int
 		err  error
 	)
-	t, step := b.meta.MinTime, b.grid.Step.Milliseconds()
+
+	t := b.meta.MinTime
+	step := b.grid.Step.Milliseconds()
 	for _, v := range values {
 		if !isGap(v) {
 			if open == nil || in == samplesPerChunk {
 				if app, err = b.chunk().Appender(); err != nil {
 					return err
 				}
-				open, in = &b.metas[len(b.metas)-1], 0
+
+				open = &b.metas[len(b.metas)-1]
+				in = 0
 				open.MinTime = t
 			}
+
 			app.Append(0, t, v)
 			open.MaxTime = t
 			in++
 		}
+
 		t += step
 	}
+
 	return nil
 }
 
@@ -244,11 +282,13 @@ func (b *block) chunk() *chunkenc.XORChunk {
 	if n == len(b.pool) {
 		b.pool = append(b.pool, chunkenc.NewXORChunk())
 	}
+
 	c := b.pool[n]
 	head := c.Bytes()[:2]
 	head[0], head[1] = 0, 0
 	c.Reset(head)
 	b.metas = append(b.metas, chunks.Meta{Chunk: c})
+
 	return c
 }
 
@@ -258,11 +298,14 @@ func (b *block) writeMeta(tmp string) error {
 	if err != nil {
 		return fmt.Errorf("meta.json: %w", err)
 	}
+
 	if err := os.WriteFile(filepath.Join(tmp, "meta.json"), meta, 0o644); err != nil {
 		return err
 	}
+
 	if _, err := tombstones.WriteFile(slog.New(slog.DiscardHandler), tmp, tombstones.NewMemTombstones()); err != nil {
 		return fmt.Errorf("tombstones: %w", err)
 	}
+
 	return nil
 }

@@ -25,6 +25,7 @@ func (d *database) Appender(ctx context.Context) storage.Appender {
 	if err != nil {
 		return closedAppender{err: err}
 	}
+
 	return db.Appender(ctx)
 }
 
@@ -43,11 +44,13 @@ func (s *Server) startScraping() (*scrape.Manager, error) {
 	if s.opts.ScrapeConfigs == "" {
 		return nil, nil
 	}
+
 	text := fmt.Sprintf("global:\n  scrape_interval: %s\n%s", model.Duration(s.opts.ScrapeInterval), s.opts.ScrapeConfigs)
 	cfg, err := config.Load(text, s.opts.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("promserver: scrape configuration: %w", err)
 	}
+
 	groups := map[string][]*targetgroup.Group{}
 	for _, job := range cfg.ScrapeConfigs {
 		for _, d := range job.ServiceDiscoveryConfigs {
@@ -55,16 +58,20 @@ func (s *Server) startScraping() (*scrape.Manager, error) {
 			if !ok {
 				return nil, fmt.Errorf("promserver: job %s: service discovery %s is not supported, only static_configs", job.JobName, d.Name())
 			}
+
 			groups[job.JobName] = append(groups[job.JobName], static...)
 		}
 	}
+
 	manager, err := scrape.NewManager(&scrape.Options{DiscoveryReloadInterval: scrapeReload}, s.opts.Logger, nil, s.data, nil, s.reg)
 	if err != nil {
 		return nil, fmt.Errorf("promserver: scrape: %w", err)
 	}
+
 	if err := manager.ApplyConfig(cfg); err != nil {
 		return nil, fmt.Errorf("promserver: scrape: %w", err)
 	}
+
 	updates := make(chan map[string][]*targetgroup.Group, 1)
 	updates <- groups
 	go func() {
@@ -72,5 +79,6 @@ func (s *Server) startScraping() (*scrape.Manager, error) {
 			s.opts.Logger.Error("scraping ended", "err", err)
 		}
 	}()
+
 	return manager, nil
 }

@@ -62,33 +62,51 @@ func Open(o Options) (*Server, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
+
 	s := &Server{
-		opts: o, addr: o.Listen, started: o.Now(), reg: prometheus.NewRegistry(),
-		parser: parser.NewParser(parser.Options{}), lastBatch: map[string]map[uint64]liveSeries{},
+		opts:      o,
+		addr:      o.Listen,
+		started:   o.Now(),
+		reg:       prometheus.NewRegistry(),
+		parser:    parser.NewParser(parser.Options{}),
+		lastBatch: map[string]map[uint64]liveSeries{},
 	}
+
 	s.data = &database{dir: o.Dir, opts: &s.opts}
 	s.reg.MustRegister(collectors.NewGoCollector())
 	s.engine = promql.NewEngine(promql.EngineOpts{
-		Logger: o.Logger, Reg: s.reg, MaxSamples: o.MaxSamples, Timeout: o.Timeout, LookbackDelta: defaultLookback,
+		Logger:                   o.Logger,
+		Reg:                      s.reg,
+		MaxSamples:               o.MaxSamples,
+		Timeout:                  o.Timeout,
+		LookbackDelta:            defaultLookback,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return o.ScrapeInterval.Milliseconds() },
-		EnableAtModifier:         true, EnableNegativeOffset: true, EnablePerStepStats: true, Parser: s.parser,
+		EnableAtModifier:         true,
+		EnableNegativeOffset:     true,
+		EnablePerStepStats:       true,
+		Parser:                   s.parser,
 	})
+
 	targets, err := newTargetSet(&s.opts)
 	if err != nil {
 		return nil, err
 	}
+
 	s.targets = targets
 	if err := s.data.open(); err != nil {
 		return nil, err
 	}
+
 	handler, err := s.newHandler()
 	if err != nil {
 		return nil, errors.Join(err, s.data.close())
 	}
+
 	s.handler = handler
 	if err := s.listen(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+
 	return s, nil
 }
 
@@ -100,8 +118,11 @@ func (s *Server) listen() error {
 		if err != nil {
 			return fmt.Errorf("promserver: %w", err)
 		}
-		s.reservedPort, s.addr = port, port.Address()
+
+		s.reservedPort = port
+		s.addr = port.Address()
 	}
+
 	return s.Start()
 }
 
@@ -109,10 +130,12 @@ func (s *Server) listen() error {
 func (s *Server) URL() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	scheme := "http"
 	if s.opts.TLS != nil {
 		scheme = "https"
 	}
+
 	return scheme + "://" + s.addr
 }
 
@@ -120,37 +143,48 @@ func (s *Server) URL() string {
 func (s *Server) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if s.closed {
 		return errors.New("promserver: start after close")
 	}
+
 	if s.http != nil {
 		return nil
 	}
+
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", s.addr)
 	if err != nil {
 		return fmt.Errorf("promserver: listen: %w", err)
 	}
+
 	s.addr = l.Addr().String()
 	if s.opts.TLS != nil {
 		l = tls.NewListener(l, s.opts.TLS)
 	}
+
 	manager, err := s.startRules()
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+
 	if s.scrapes, err = s.startScraping(); err != nil {
 		return errors.Join(err, l.Close())
 	}
+
 	srv := &http.Server{Handler: s.handler, ReadHeaderTimeout: 10 * time.Second}
 	done := make(chan struct{})
-	s.http, s.done = srv, done
+	s.http = srv
+	s.done = done
 	s.rules.Store(manager)
+
 	go func() {
 		defer close(done)
+
 		if err := srv.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			s.opts.Logger.Error("HTTP server ended", "err", err)
 		}
 	}()
+
 	return nil
 }
 
@@ -159,6 +193,7 @@ func (s *Server) Start() error {
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.stop()
 }
 
@@ -166,23 +201,30 @@ func (s *Server) stop() error {
 	if s.http == nil {
 		return nil
 	}
+
 	if m := s.rules.Swap(nil); m != nil {
 		m.Stop()
 	}
+
 	if s.scrapes != nil {
 		s.scrapes.Stop()
 		s.scrapes.UnregisterMetrics()
 		s.scrapes = nil
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownGrace)
 	defer cancel()
+
 	if err := s.http.Shutdown(ctx); err != nil {
 		if err := s.http.Close(); err != nil {
 			return fmt.Errorf("promserver: stop: %w", err)
 		}
 	}
+
 	<-s.done
-	s.http, s.done = nil, nil
+	s.http = nil
+	s.done = nil
+
 	return nil
 }
 
@@ -190,6 +232,7 @@ func (s *Server) stop() error {
 func (s *Server) Running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	return s.http != nil
 }
 
@@ -197,12 +240,14 @@ func (s *Server) Running() bool {
 func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.closed = true
 	err := errors.Join(s.stop(), s.data.close())
 	if s.reservedPort != nil {
 		err = errors.Join(err, s.reservedPort.Close())
 		s.reservedPort = nil
 	}
+
 	return err
 }
 
@@ -266,27 +311,35 @@ func (o *Options) complete() error {
 	if o.Dir == "" {
 		return errors.New("promserver: no data directory")
 	}
+
 	if o.MaxSamples < 0 || o.Timeout < 0 || o.Retention < 0 || o.ScrapeInterval < 0 {
 		return fmt.Errorf("promserver: negative option: max samples %d, timeout %s, retention %s, scrape interval %s",
 			o.MaxSamples, o.Timeout, o.Retention, o.ScrapeInterval)
 	}
+
 	if o.Listen == "" {
 		o.Listen = defaultListen
 	}
+
 	if o.MaxSamples == 0 {
 		o.MaxSamples = defaultMaxSamples
 	}
+
 	if o.Timeout == 0 {
 		o.Timeout = defaultTimeout
 	}
+
 	if o.ScrapeInterval == 0 {
 		o.ScrapeInterval = defaultScrapeInterval
 	}
+
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+
 	return nil
 }

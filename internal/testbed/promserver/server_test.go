@@ -22,45 +22,55 @@ import (
 
 func open(t *testing.T, o Options) *Server {
 	t.Helper()
+
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
+
 	s, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return s
 }
 
 func client(t *testing.T, s *Server, rt http.RoundTripper) v1.API {
 	t.Helper()
+
 	c, err := api.NewClient(api.Config{Address: s.URL(), RoundTripper: rt})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return v1.NewAPI(c)
 }
 
 func vector(t *testing.T, c v1.API, query string, at time.Time) model.Vector {
 	t.Helper()
+
 	v, _, err := c.Query(t.Context(), query, at)
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
+
 	return v.(model.Vector)
 }
 
 func scalar(t *testing.T, c v1.API, query string, at time.Time) float64 {
 	t.Helper()
+
 	v := vector(t, c, query, at)
 	if len(v) != 1 {
 		t.Fatalf("%s at %s: %d results, want 1: %v", query, at, len(v), v)
 	}
+
 	return float64(v[0].Value)
 }
 
@@ -68,6 +78,7 @@ func TestBackfillReadsBack(t *testing.T) {
 	start := time.Date(2026, 3, 4, 17, 23, 0, 0, time.UTC)
 	grid := Grid{Start: start, End: start.Add(50 * time.Hour), Step: time.Minute}
 	counter := 0.0
+
 	series := []Series{
 		{Labels: labels.FromStrings("__name__", "wave", "pod", `a"{}`), Fill: func(dst []float64, first int) {
 			for i := range dst {
@@ -97,18 +108,22 @@ func TestBackfillReadsBack(t *testing.T) {
 			}
 		}},
 	}
+
 	s := open(t, Options{})
 	url := s.URL()
+
 	stats, err := s.Backfill(t.Context(), grid, series)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if want := uint64(3000*2 + 3000 - 1899 + 1); stats.Samples != want || stats.Series != 3 || stats.Blocks != 3 {
 		t.Errorf("stats %+v, want %d samples, 3 series, 3 blocks", stats, want)
 	}
 	if s.URL() != url {
 		t.Errorf("URL changed from %s to %s", url, s.URL())
 	}
+
 	c := client(t, s, nil)
 	for _, i := range []int{0, 1, 119, 120, 396, 397, 2999} {
 		at := start.Add(time.Duration(i) * time.Minute)
@@ -116,6 +131,7 @@ func TestBackfillReadsBack(t *testing.T) {
 			t.Errorf("wave at %d: %v, want %v", i, got, math.Sin(float64(i)))
 		}
 	}
+
 	at := start.Add(49 * time.Hour)
 	if got := scalar(t, c, "rate(count_total[2h])", at); math.Abs(got-0.5) > 1e-9 {
 		t.Errorf("rate %v, want 0.5 across blocks", got)
@@ -126,10 +142,12 @@ func TestBackfillReadsBack(t *testing.T) {
 	if v := vector(t, c, "nothing", at); len(v) != 0 {
 		t.Errorf("a series of gaps is returned: %v", v)
 	}
+
 	r, _, err := c.QueryRange(t.Context(), "wave", v1.Range{Start: start, End: grid.End, Step: 5 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if m := r.(model.Matrix); len(m) != 1 || len(m[0].Values) != 601 || string(m[0].Metric["pod"]) != `a"{}` {
 		t.Errorf("range: %v", m)
 	}
@@ -146,11 +164,13 @@ func TestBackfillThenLive(t *testing.T) {
 			dst[i] = v
 		}
 	}
+
 	dir := t.TempDir()
 	s := open(t, Options{Dir: dir})
 	if _, err := s.Backfill(t.Context(), grid, []Series{{Labels: lset, Fill: fill}}); err != nil {
 		t.Fatal(err)
 	}
+
 	v += 45 // the first live sample is a minute after the last backfilled one
 	for i := range 8 {
 		v += 15
@@ -158,32 +178,38 @@ func TestBackfillThenLive(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	at := now.Add(105 * time.Second)
 	c := client(t, s, nil)
 	if got := scalar(t, c, "increase(total[10m])", at); math.Abs(got-600) > 1 {
 		t.Errorf("increase %v over the seam, want about 600", got)
 	}
+
 	if got := scalar(t, c, "resets(total[3h])", at); got != 0 {
 		t.Errorf("%v resets at the seam", got)
 	}
 	if _, err := s.Backfill(t.Context(), grid, []Series{{Labels: lset, Fill: fill}}); err == nil || !strings.Contains(err.Error(), "overlaps") {
 		t.Errorf("a second backfill over the same time: error %v, want one that says it overlaps", err)
 	}
+
 	// The gap of a restart is backfilled after the samples of the head, without loss.
 	last, ok := s.LastSample()
 	if !ok || !last.Equal(at) {
 		t.Fatalf("last sample %s %v, want %s", last, ok, at)
 	}
+
 	later := Grid{Start: now.Add(2 * time.Minute), End: now.Add(time.Hour), Step: time.Minute}
 	if _, err := s.Backfill(t.Context(), later, []Series{{Labels: lset, Fill: fill}}); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := scalar(t, c, "count_over_time(total[5h])", now.Add(time.Hour)); got != 180+8+58 {
 		t.Errorf("%v samples after filling the gap, want %d", got, 180+8+58)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	s = open(t, Options{Dir: dir})
 	if got := scalar(t, client(t, s, nil), "count_over_time(total[5h])", now.Add(time.Hour)); got != 180+8+58 {
 		t.Errorf("%v samples after reopening, want %d", got, 180+8+58)
@@ -193,22 +219,29 @@ func TestBackfillThenLive(t *testing.T) {
 func TestAppendCountsAndEnds(t *testing.T) {
 	s := open(t, Options{})
 	now := time.Now().Truncate(time.Second)
-	a, b := labels.FromStrings("__name__", "x", "pod", "a"), labels.FromStrings("__name__", "x", "pod", "b")
+	a := labels.FromStrings("__name__", "x", "pod", "a")
+	b := labels.FromStrings("__name__", "x", "pod", "b")
+
 	at := func(sec int, batch ...Sample) {
 		t.Helper()
+
 		if err := s.Append(t.Context(), "kubelet", now.Add(time.Duration(sec)*time.Second), batch); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	at(0, Sample{a, 1}, Sample{b, 2})
 	at(15, Sample{a, 3})
+
 	c := client(t, s, nil)
 	if v := vector(t, c, "x", now.Add(16*time.Second)); len(v) != 1 || v[0].Metric["pod"] != "a" {
 		t.Errorf("after b ended: %v", v)
 	}
+
 	at(10, Sample{a, 4})
 	at(15, Sample{a, 5})
 	at(-4*3600, Sample{a, 5})
+
 	got := s.AppendStats()
 	want := AppendStats{Appended: 4, Stale: 1, OutOfOrder: 1, Duplicate: 1, TooOld: 1}
 	if got != want {
@@ -225,26 +258,33 @@ func TestStopAndStart(t *testing.T) {
 	lset := labels.FromStrings("__name__", "x")
 	add := func(sec int) {
 		t.Helper()
+
 		if err := s.Append(t.Context(), "j", now.Add(time.Duration(sec)*time.Second), []Sample{{lset, 1}}); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	add(0)
-	url, c := s.URL(), client(t, s, nil)
+	url := s.URL()
+	c := client(t, s, nil)
+
 	for range 2 {
 		if err := s.Stop(); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if _, _, err := c.Query(t.Context(), "x", now); err == nil {
 		t.Error("a stopped server responds")
 	}
+
 	add(15)
 	for range 2 {
 		if err := s.Start(); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	add(30)
 	if s.URL() != url {
 		t.Errorf("URL %s after start, %s before", s.URL(), url)
@@ -255,9 +295,11 @@ func TestStopAndStart(t *testing.T) {
 	if st := s.AppendStats(); st.Dropped != 1 {
 		t.Errorf("dropped %d, want 1", st.Dropped)
 	}
+
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := s.Start(); err == nil {
 		t.Error("a closed server starts")
 	}
@@ -269,11 +311,14 @@ func TestHTTPAPI(t *testing.T) {
 		Targets:        []Target{{Job: "kubelet", Instance: "node-0:10250", Metadata: []Metadata{{"x_total", "counter", "Things."}}}},
 		Rules:          "groups:\n- name: g\n  interval: 1h\n  rules:\n  - record: y\n    expr: x_total * 2\n",
 	})
+
 	now := time.Now()
 	if err := s.Append(t.Context(), "kubelet", now, []Sample{{labels.FromStrings("__name__", "x_total", "node", "n"), 1}}); err != nil {
 		t.Fatal(err)
 	}
-	c, ctx := client(t, s, nil), t.Context()
+
+	c := client(t, s, nil)
+	ctx := t.Context()
 	checks := map[string]func() (bool, error){
 		"buildinfo": func() (bool, error) { b, err := c.Buildinfo(ctx); return b.Version == version, err },
 		"config": func() (bool, error) {
@@ -307,16 +352,19 @@ func TestHTTPAPI(t *testing.T) {
 		"alertmanagers": func() (bool, error) { b, err := c.AlertManagers(ctx); return len(b.Active) == 0, err },
 		"tsdb":          func() (bool, error) { b, err := c.TSDB(ctx); return b.HeadStats.NumSeries == 1, err },
 	}
+
 	for name, check := range checks {
 		if ok, err := check(); err != nil || !ok {
 			t.Errorf("%s: ok %v, error %v", name, ok, err)
 		}
 	}
+
 	for path, want := range map[string]string{"/-/healthy": "Healthy", "/-/ready": "Ready", "/metrics": "prometheus_tsdb_head_series 1"} {
 		if code, body := get(t, s.URL()+path); code != 200 || !strings.Contains(body, want) {
 			t.Errorf("%s: %d, no %q in it", path, code, want)
 		}
 	}
+
 	if _, _, err := c.Query(ctx, "x_total{", now); err == nil || !strings.Contains(err.Error(), "parse error") {
 		t.Errorf("bad query: %v", err)
 	}
@@ -324,19 +372,23 @@ func TestHTTPAPI(t *testing.T) {
 
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
+
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
+
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return resp.StatusCode, string(body)
 }
 
@@ -361,6 +413,7 @@ func requireAuth(allowed func(*http.Request) bool, challenge string) func(http.H
 				http.Error(w, "Unauthorized", http.StatusUnauthorized)
 				return
 			}
+
 			next.ServeHTTP(w, r)
 		})
 	}
@@ -391,6 +444,7 @@ func TestMiddleware(t *testing.T) {
 func TestTLS(t *testing.T) {
 	pair := httptest.NewTLSServer(http.NotFoundHandler())
 	defer pair.Close()
+
 	s := open(t, Options{TLS: pair.TLS.Clone()})
 	if !strings.HasPrefix(s.URL(), "https://") {
 		t.Errorf("URL %s", s.URL())
@@ -408,10 +462,12 @@ func TestRules(t *testing.T) {
 	if err := s.Append(t.Context(), "j", time.Now(), []Sample{{labels.FromStrings("__name__", "x"), 21}}); err != nil {
 		t.Fatal(err)
 	}
+
 	c := client(t, s, nil)
 	deadline := time.After(20 * time.Second)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+
 	for len(vector(t, c, "doubled == 42", time.Now())) == 0 {
 		select {
 		case <-deadline:
@@ -419,9 +475,11 @@ func TestRules(t *testing.T) {
 		case <-tick.C:
 		}
 	}
+
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	if groups := s.RuleGroups(); len(groups) != 0 {
 		t.Errorf("%d groups of rules are evaluated by a stopped server", len(groups))
 	}
@@ -439,9 +497,11 @@ func TestRefusals(t *testing.T) {
 			s.Close()
 		}
 	}
+
 	now := time.Now()
 	good := Grid{Start: now.Add(-time.Hour), End: now, Step: time.Minute}
 	one := Series{Labels: labels.FromStrings("__name__", "a"), Fill: func([]float64, int) {}}
+
 	nameless := Series{Labels: labels.FromStrings("a", "b"), Fill: func([]float64, int) {}}
 	for name, tc := range map[string]struct {
 		grid   Grid
@@ -456,8 +516,10 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+
 	dir := t.TempDir()
 	if _, err := WriteBlocks(ctx, dir, good, []Series{one}); err == nil {
 		t.Error("a cancelled context writes")

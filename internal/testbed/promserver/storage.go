@@ -35,19 +35,25 @@ func (d *database) open() error {
 	if err := os.MkdirAll(d.dir, 0o755); err != nil {
 		return fmt.Errorf("promserver: data directory: %w", err)
 	}
+
 	o := tsdb.DefaultOptions()
 	o.RetentionDuration = d.opts.Retention.Milliseconds()
+
 	// The head is cut every two hours; blocks are not compacted, to save CPU.
 	o.MaxBlockDuration = o.MinBlockDuration
 	o.StripeSize = 1 << 10
+
 	reg := prometheus.NewRegistry()
 	db, err := tsdb.Open(d.dir, d.opts.Logger, reg, o, nil)
 	if err != nil {
 		return fmt.Errorf("promserver: open %s: %w", d.dir, err)
 	}
+
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.db, d.reg = db, reg
+
+	d.db = db
+	d.reg = reg
 	return nil
 }
 
@@ -55,23 +61,29 @@ func (d *database) open() error {
 func (d *database) close() error {
 	d.mu.Lock()
 	db := d.db
-	d.db, d.reg = nil, nil
+	d.db = nil
+	d.reg = nil
 	d.mu.Unlock()
+
 	if db == nil {
 		return nil
 	}
+
 	if err := db.Close(); err != nil {
 		return fmt.Errorf("promserver: close %s: %w", d.dir, err)
 	}
+
 	return nil
 }
 
 func (d *database) get() (*tsdb.DB, error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
+
 	if d.db == nil {
 		return nil, tsdb.ErrNotReady
 	}
+
 	return d.db, nil
 }
 
@@ -81,13 +93,16 @@ func (d *database) flush() error {
 	if err != nil {
 		return err
 	}
+
 	head := db.Head()
 	if head.NumSeries() == 0 || head.MinTime() > head.MaxTime() {
 		return nil
 	}
+
 	if err := db.CompactHead(tsdb.NewRangeHead(head, head.MinTime(), head.MaxTime())); err != nil {
 		return fmt.Errorf("promserver: cut the head: %w", err)
 	}
+
 	return nil
 }
 
@@ -97,15 +112,21 @@ func (d *database) last() (time.Time, bool) {
 	if err != nil {
 		return time.Time{}, false
 	}
-	newest, found := int64(0), false
+
+	newest := int64(0)
+	found := false
 	if h := db.Head(); h.NumSeries() > 0 && h.MaxTime() >= h.MinTime() {
-		newest, found = h.MaxTime(), true
+		newest = h.MaxTime()
+		found = true
 	}
+
 	for _, m := range db.BlockMetas() {
 		if !found || m.MaxTime-1 > newest {
-			newest, found = m.MaxTime-1, true
+			newest = m.MaxTime - 1
+			found = true
 		}
 	}
+
 	return time.UnixMilli(newest).UTC(), found
 }
 
@@ -114,9 +135,11 @@ func (d *database) Gather() ([]*dto.MetricFamily, error) {
 	d.mu.RLock()
 	reg := d.reg
 	d.mu.RUnlock()
+
 	if reg == nil {
 		return nil, nil
 	}
+
 	return reg.Gather()
 }
 
@@ -126,6 +149,7 @@ func (d *database) Querier(mint, maxt int64) (storage.Querier, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return db.Querier(mint, maxt)
 }
 
@@ -135,6 +159,7 @@ func (d *database) ChunkQuerier(mint, maxt int64) (storage.ChunkQuerier, error) 
 	if err != nil {
 		return nil, err
 	}
+
 	return db.ChunkQuerier(mint, maxt)
 }
 
@@ -144,6 +169,7 @@ func (d *database) ExemplarQuerier(ctx context.Context) (storage.ExemplarQuerier
 	if err != nil {
 		return nil, err
 	}
+
 	return db.ExemplarQuerier(ctx)
 }
 
@@ -153,6 +179,7 @@ func (d *database) CleanTombstones() error {
 	if err != nil {
 		return err
 	}
+
 	return db.CleanTombstones()
 }
 
@@ -162,6 +189,7 @@ func (d *database) Delete(ctx context.Context, mint, maxt int64, ms ...*labels.M
 	if err != nil {
 		return err
 	}
+
 	return db.Delete(ctx, mint, maxt, ms...)
 }
 
@@ -171,6 +199,7 @@ func (d *database) Snapshot(dir string, withHead bool) error {
 	if err != nil {
 		return err
 	}
+
 	return db.Snapshot(dir, withHead)
 }
 
@@ -180,6 +209,7 @@ func (d *database) Stats(statsByLabelName string, limit int) (*tsdb.Stats, error
 	if err != nil {
 		return nil, err
 	}
+
 	return db.Head().Stats(statsByLabelName, limit), nil
 }
 
@@ -195,6 +225,7 @@ func (d *database) BlockMetas() ([]tsdb.BlockMeta, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return db.BlockMetas(), nil
 }
 
@@ -229,16 +260,22 @@ func StaleMarker() float64 { return math.Float64frombits(value.StaleNaN) }
 func (s *Server) Append(ctx context.Context, source string, ts time.Time, batch []Sample) error {
 	s.appendMu.Lock()
 	defer s.appendMu.Unlock()
+
 	if !s.Running() {
 		s.stats.Dropped += uint64(len(batch))
 		return nil
 	}
+
 	db, err := s.data.get()
 	if err != nil {
 		return fmt.Errorf("promserver: append: %w", err)
 	}
+
 	app := db.Appender(ctx)
-	ms, before, now := ts.UnixMilli(), s.lastBatch[source], make(map[uint64]liveSeries, len(batch))
+	ms := ts.UnixMilli()
+
+	before := s.lastBatch[source]
+	now := make(map[uint64]liveSeries, len(batch))
 	stats := s.stats
 	for _, sample := range batch {
 		hash := sample.Labels.Hash()
@@ -246,25 +283,33 @@ func (s *Server) Append(ctx context.Context, source string, ts time.Time, batch 
 		if err := stats.count(err); err != nil {
 			return fmt.Errorf("promserver: append %s: %w", sample.Labels, errors.Join(err, app.Rollback()))
 		}
+
 		now[hash] = liveSeries{labels: sample.Labels, ref: ref}
 	}
+
 	for hash, gone := range before {
 		if _, ok := now[hash]; ok {
 			continue
 		}
+
 		_, err := app.Append(gone.ref, gone.labels, ms, StaleMarker())
 		if err == nil {
 			stats.Stale++
 		}
+
 		if err := stats.count(err); err != nil {
 			return fmt.Errorf("promserver: end %s: %w", gone.labels, errors.Join(err, app.Rollback()))
 		}
 	}
+
 	if err := app.Commit(); err != nil {
 		return fmt.Errorf("promserver: commit %s: %w", source, err)
 	}
-	s.lastBatch[source], s.stats = now, stats
+
+	s.lastBatch[source] = now
+	s.stats = stats
 	s.targets.report(ts)
+
 	return nil
 }
 
@@ -282,6 +327,7 @@ func (a *AppendStats) count(err error) error {
 	default:
 		return err
 	}
+
 	return nil
 }
 
@@ -289,5 +335,6 @@ func (a *AppendStats) count(err error) error {
 func (s *Server) AppendStats() AppendStats {
 	s.appendMu.Lock()
 	defer s.appendMu.Unlock()
+
 	return s.stats
 }

@@ -27,6 +27,7 @@ func newTargetSet(o *Options) (*targetSet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("promserver: configuration: %w", err)
 	}
+
 	t := &targetSet{config: cfg, active: map[string][]*scrape.Target{}}
 	interval := model.Duration(o.ScrapeInterval).String()
 	for _, target := range o.Targets {
@@ -34,15 +35,18 @@ func newTargetSet(o *Options) (*targetSet, error) {
 		b.Set(model.AddressLabel, target.Instance).Set(model.InstanceLabel, target.Instance).Set(model.JobLabel, target.Job)
 		b.Set(model.SchemeLabel, "http").Set(model.MetricsPathLabel, "/metrics")
 		b.Set(model.ScrapeIntervalLabel, interval).Set(model.ScrapeTimeoutLabel, interval)
+
 		pool, err := t.ScrapePoolConfig(target.Job)
 		if err != nil {
 			return nil, fmt.Errorf("promserver: target %s: %w", target.Instance, err)
 		}
+
 		st := scrape.NewTarget(b.Labels(), pool, model.LabelSet{model.AddressLabel: model.LabelValue(target.Instance)}, nil)
 		st.SetMetadataStore(families(target.Metadata))
 		st.Report(o.Now(), 0, nil)
 		t.active[target.Job] = append(t.active[target.Job], st)
 	}
+
 	return t, nil
 }
 
@@ -50,13 +54,16 @@ func newTargetSet(o *Options) (*targetSet, error) {
 func configYAML(o *Options) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "global:\n  scrape_interval: %s\n  evaluation_interval: %[1]s\n", model.Duration(o.ScrapeInterval))
+
 	jobs := map[string][]string{}
 	for _, t := range o.Targets {
 		jobs[t.Job] = append(jobs[t.Job], t.Instance)
 	}
+
 	if len(jobs) == 0 {
 		return b.String()
 	}
+
 	b.WriteString("scrape_configs:\n")
 	for _, job := range slices.Sorted(maps.Keys(jobs)) {
 		fmt.Fprintf(&b, "- job_name: %q\n  static_configs:\n  - targets:\n", job)
@@ -64,6 +71,7 @@ func configYAML(o *Options) string {
 			fmt.Fprintf(&b, "    - %q\n", instance)
 		}
 	}
+
 	return b.String()
 }
 
@@ -93,6 +101,7 @@ func (t *targetSet) ScrapePoolConfig(name string) (*config.ScrapeConfig, error) 
 			return c, nil
 		}
 	}
+
 	return nil, fmt.Errorf("no scrape pool %q", name)
 }
 
@@ -112,6 +121,7 @@ func (f families) ListMetadata() []scrape.MetricMetadata {
 	for _, m := range f {
 		out = append(out, f.metadata(m))
 	}
+
 	return out
 }
 
@@ -122,6 +132,7 @@ func (f families) GetMetadata(name string) (scrape.MetricMetadata, bool) {
 			return f.metadata(m), true
 		}
 	}
+
 	return scrape.MetricMetadata{}, false
 }
 
@@ -131,6 +142,7 @@ func (f families) SizeMetadata() int {
 	for _, m := range f {
 		n += len(m.Name) + len(m.Type) + len(m.Help)
 	}
+
 	return n
 }
 

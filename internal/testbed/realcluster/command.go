@@ -55,18 +55,23 @@ func Run(args []string, out, errOut io.Writer) (int, error) {
 	flags.StringArrayVar(&o.values, "values", nil, "file of values of the chart; may be repeated")
 	flags.BoolVar(&o.once, "once", false, "exit when there are Recommendations")
 	flags.BoolVar(&o.load, "load-images", false, "load the images into the nodes that run on this machine, and exit")
+
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
 			return 0, nil
 		}
+
 		return 2, err
 	}
+
 	if flags.NArg() > 0 || o.nodes < 1 || o.nodes > bridge.MaxNodes {
 		return 2, fmt.Errorf("want no arguments and 1 to %d nodes", bridge.MaxNodes)
 	}
+
 	if o.load {
 		return 0, o.loadImages(context.Background())
 	}
+
 	return o.enter()
 }
 
@@ -76,22 +81,27 @@ func (o *options) loadImages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	sockets, err := realnode.RunningNodes()
 	if err != nil {
 		return err
 	}
+
 	if len(sockets) == 0 {
 		return errors.New("no node runs on this machine: start nodes with `make nodes`")
 	}
+
 	for _, socket := range sockets {
 		if err := realnode.LoadImages(ctx, socket, Registry, layouts...); err != nil {
 			return err
 		}
 	}
+
 	tag, err := layoutTag(layouts[0])
 	if err != nil {
 		return err
 	}
+
 	_, err = fmt.Fprintf(o.out, "Loaded into %d nodes: %s/NAME:%s. Install with --set image.registry=%s,image.tag=%s,image.pullPolicy=Never\n",
 		len(sockets), Registry, tag, Registry, tag)
 	return err
@@ -104,18 +114,22 @@ func (o *options) enter() (int, error) {
 			return 1, fmt.Errorf("this machine cannot run real nodes:\n%w", err)
 		}
 	}
+
 	var err error
 	if o.set, err = assets.FromDir(o.binDir); err != nil {
 		return 1, err
 	}
+
 	return sandbox.Enter(sandbox.Options{Kit: o.set.Kit, Ports: 1}, func(s *sandbox.Session) int {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		defer stop()
+
 		o.session = s
 		if err := o.up(ctx); err != nil && ctx.Err() == nil {
 			fmt.Fprintln(o.errOut, "cluster:", err)
 			return 1
 		}
+
 		return 0
 	})
 }
@@ -131,37 +145,53 @@ func (o *options) up(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	o.progressf("%d nodes are Ready, with Services and DNS", len(nodes))
 	if _, err := StartPrometheus(ctx, c, filepath.Join(o.session.Dir, "prometheus"), nodes, o.errOut); err != nil {
 		return err
 	}
+
 	if err := CreateWorkloads(ctx, c); err != nil {
 		return err
 	}
+
 	o.progressf("Prometheus is Service %s/%s; sample workloads are in namespace shop", Monitoring, PrometheusService)
 	tag, err := LoadCrane(ctx, o.imageDir, nodes...)
 	if err != nil {
 		return err
 	}
+
 	o.progressf("images %s/NAME:%s are on the nodes", Registry, tag)
-	chart := Chart{Helm: filepath.Join(filepath.Dir(o.set.Kit), "helm"), Dir: o.chart, Kubeconfig: c.Control().Kubeconfig(), Tag: tag, Work: o.session.Dir}
+	chart := Chart{
+		Helm:       filepath.Join(filepath.Dir(o.set.Kit), "helm"),
+		Dir:        o.chart,
+		Kubeconfig: c.Control().Kubeconfig(),
+		Tag:        tag,
+		Work:       o.session.Dir,
+	}
+
 	var args []string
 	for _, file := range o.values {
 		args = append(args, "--values", file)
 	}
+
 	if err := chart.Install(ctx, args...); err != nil {
 		return err
 	}
+
 	o.progressf("Crane is installed by its chart, every pod is Ready")
 	if err := CreateOwnRule(ctx, c); err != nil {
 		return err
 	}
+
 	if err := o.awaitRecommendations(ctx, c); err != nil {
 		return err
 	}
+
 	if o.once {
 		return nil
 	}
+
 	fmt.Fprintf(o.out, "\nTry: kubectl --kubeconfig %s get recommendations -A\nCtrl-C stops the nodes and removes everything.\n", c.Control().Kubeconfig())
 	<-ctx.Done()
 	return nil
@@ -169,20 +199,28 @@ func (o *options) up(ctx context.Context) error {
 
 func (o *options) startNodes(ctx context.Context) (*realnode.Cluster, []*realnode.Node, error) {
 	control, err := controlplane.Start(ctx, controlplane.Options{
-		Dir: filepath.Join(o.session.Dir, "controlplane"), Binary: o.set.Controlplane, APIServerPort: o.session.Ports[0], ExtraArgs: realnode.APIServerArgs(),
-		Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler}, Log: o.errOut,
+		Dir:           filepath.Join(o.session.Dir, "controlplane"),
+		Binary:        o.set.Controlplane,
+		APIServerPort: o.session.Ports[0],
+		ExtraArgs:     realnode.APIServerArgs(),
+		Components:    []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
+		Log:           o.errOut,
 	})
+
 	if err != nil {
 		return nil, nil, err
 	}
+
 	o.session.Relay("127.0.0.1")
 	c, err := realnode.Open(ctx, o.session, control, o.set, o.errOut)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if err := c.EnableServices(ctx); err != nil {
 		return nil, nil, err
 	}
+
 	nodes, err := c.StartNodes(ctx, make([]realnode.NodeOptions, o.nodes)...)
 	return c, nodes, err
 }
@@ -197,11 +235,13 @@ func (o *options) awaitRecommendations(ctx context.Context, c *realnode.Cluster)
 		if err != nil {
 			return err
 		}
+
 		o.progressf("%s:", of.what)
 		for i := range list {
 			fmt.Fprintf(o.out, "        %s/%s %s: %s\n", list[i].Namespace, list[i].Spec.TargetRef.Name, list[i].Spec.Type, list[i].Status.Change)
 		}
 	}
+
 	return nil
 }
 
@@ -211,26 +251,33 @@ func AwaitRecommendations(ctx context.Context, c *realnode.Cluster, namespace st
 	if err := analysisv1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
+
 	reader, err := client.New(c.Control().Config(), client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("client of Recommendations: %w", err)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
+
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
+
 	for {
 		var list analysisv1alpha1.RecommendationList
 		err := reader.List(ctx, &list, client.InNamespace(namespace))
+
 		var sized []analysisv1alpha1.Recommendation
 		for i := range list.Items {
 			if r := &list.Items[i]; r.Spec.Type == analysisv1alpha1.AnalysisTypeResource && r.Status.RecommendedValue != "" {
 				sized = append(sized, *r)
 			}
 		}
+
 		if err == nil && len(sized) >= workloads {
 			return sized, nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%d of %d Recommendations, %d with a value, in %s: %w", len(list.Items), workloads, len(sized), bound, errors.Join(err, context.Cause(ctx)))

@@ -68,6 +68,7 @@ func (c Chart) apply(ctx context.Context, verb string, args ...string) error {
 	if err := os.WriteFile(file, values, 0o600); err != nil {
 		return fmt.Errorf("values of the chart: %w", err)
 	}
+
 	return c.Run(ctx, slices.Concat([]string{verb, Release, c.Dir, "--values", file}, args,
 		[]string{"--set", "image.registry=" + Registry, "--set-string", "image.tag=" + c.Tag, "--wait", "--timeout", "5m"})...)
 }
@@ -79,6 +80,7 @@ func (c Chart) Run(ctx context.Context, args ...string) error {
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("helm %s: %w: %s", args[0], err, strings.TrimSpace(string(out)))
 	}
+
 	return nil
 }
 
@@ -88,11 +90,13 @@ func LoadCrane(ctx context.Context, dir string, nodes ...*realnode.Node) (tag st
 	if err != nil {
 		return "", err
 	}
+
 	for _, n := range nodes {
 		if err := n.LoadImages(ctx, Registry, layouts...); err != nil {
 			return "", err
 		}
 	}
+
 	return layoutTag(layouts[0])
 }
 
@@ -102,19 +106,23 @@ func layoutTag(dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("tag of %s: %w", dir, err)
 	}
+
 	var index struct {
 		Manifests []struct {
 			Annotations map[string]string `json:"annotations"`
 		} `json:"manifests"`
 	}
+
 	if err := json.Unmarshal(content, &index); err != nil {
 		return "", fmt.Errorf("tag of %s: %w", dir, err)
 	}
+
 	for _, m := range index.Manifests {
 		if tag := m.Annotations["org.opencontainers.image.ref.name"]; tag != "" {
 			return tag, nil
 		}
 	}
+
 	return "", fmt.Errorf("tag of %s: no manifest has one", dir)
 }
 
@@ -133,9 +141,11 @@ func create(ctx context.Context, c *realnode.Cluster, text string) error {
 	if err != nil {
 		return fmt.Errorf("objects of the cluster: %w", err)
 	}
+
 	applier, err := manifest.NewApplier(c.Control().Config(), "cluster")
 	if err != nil {
 		return fmt.Errorf("objects of the cluster: %w", err)
 	}
+
 	return applier.Apply(ctx, objects...)
 }

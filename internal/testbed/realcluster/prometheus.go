@@ -45,31 +45,39 @@ func StartPrometheus(ctx context.Context, c *realnode.Cluster, dir string, nodes
 	if err != nil {
 		return nil, err
 	}
+
 	server, err := promserver.Open(promserver.Options{
-		Dir: filepath.Join(dir, "data"), Listen: net.JoinHostPort(bridge.Gateway().String(), strconv.Itoa(prometheusPort)),
-		ScrapeInterval: sampleInterval, ScrapeConfigs: scrapes,
+		Dir:            filepath.Join(dir, "data"),
+		Listen:         net.JoinHostPort(bridge.Gateway().String(), strconv.Itoa(prometheusPort)),
+		ScrapeInterval: sampleInterval,
+		ScrapeConfigs:  scrapes,
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	if err := publishPrometheus(ctx, c.Client()); err != nil {
 		return nil, err
 	}
+
 	reader, err := client.New(c.Control().Config(), client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
 		return nil, fmt.Errorf("client of Prometheus: %w", err)
 	}
+
 	go func() {
 		for ctx.Err() == nil {
 			if err := appendState(ctx, server, reader); err != nil && ctx.Err() == nil {
 				_, _ = fmt.Fprintln(log, "cluster: kube-state-metrics:", err)
 			}
+
 			select {
 			case <-ctx.Done():
 			case <-time.After(sampleInterval):
 			}
 		}
 	}()
+
 	return server, nil
 }
 
@@ -78,6 +86,7 @@ func publishPrometheus(ctx context.Context, client kubernetes.Interface) error {
 	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create namespace %s: %w", Monitoring, err)
 	}
+
 	labels := map[string]string{"app.kubernetes.io/name": PrometheusService}
 	return realnode.PublishService(ctx, client, Monitoring, PrometheusService, labels, "",
 		corev1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: prometheusPort})
@@ -89,14 +98,17 @@ func scrapeConfigs(ctx context.Context, c *realnode.Cluster, dir string, nodes [
 	if err != nil {
 		return "", err
 	}
+
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("directory of Prometheus: %w", err)
 	}
+
 	for name, content := range map[string][]byte{"ca.crt": c.Control().CAPEM(), "tls.crt": config.CertData, "tls.key": config.KeyData} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			return "", fmt.Errorf("certificate of Prometheus: %w", err)
 		}
 	}
+
 	var b strings.Builder
 	fmt.Fprintf(&b, `scrape_configs:
 - job_name: %s
@@ -105,9 +117,11 @@ func scrapeConfigs(ctx context.Context, c *realnode.Cluster, dir string, nodes [
   tls_config: {ca_file: %[2]s/ca.crt, cert_file: %[2]s/tls.crt, key_file: %[2]s/tls.key}
   static_configs:
 `, clusterseries.JobKubelet, dir)
+
 	for _, n := range nodes {
 		fmt.Fprintf(&b, "  - {targets: ['%s'], labels: {node: %s, metrics_path: /metrics/cadvisor}}\n", net.JoinHostPort(n.Address(), "10250"), n.Name())
 	}
+
 	return b.String(), nil
 }
 
@@ -117,6 +131,7 @@ func appendState(ctx context.Context, server *promserver.Server, reader client.R
 	if err != nil {
 		return err
 	}
+
 	now := time.Now()
 	exporter := clusterseries.New(load.NewSource(nil, 1))
 	return server.Append(ctx, clusterseries.JobState, now, exporter.Samples(clusterseries.Snapshot{At: now, Objects: objects}))

@@ -64,32 +64,47 @@ func Open(ctx context.Context, session *sandbox.Session, control *controlplane.C
 	if log == nil {
 		log = io.Discard
 	}
-	c := &Cluster{session: session, control: control, assets: set, log: log, nodes: map[int]*Node{}}
+
+	c := &Cluster{
+		session: session,
+		control: control,
+		assets:  set,
+		log:     log,
+		nodes:   map[int]*Node{},
+	}
+
 	var err error
 	if c.client, err = kubernetes.NewForConfig(control.Config()); err != nil {
 		return nil, fmt.Errorf("client of the control plane: %w", err)
 	}
+
 	if c.host, err = hostcgroup.Detect(); err != nil {
 		return nil, err
 	}
+
 	if c.images, err = linkImages(session, set); err != nil {
 		return nil, err
 	}
+
 	if c.containerd, err = containerdConfiguration(ctx); err != nil {
 		return nil, err
 	}
+
 	service, err := netip.ParseAddr(controlplane.ServiceIP)
 	if err != nil {
 		return nil, fmt.Errorf("address of the API server: %w", err)
 	}
+
 	if err := bridge.Open(ctx, service); err != nil {
 		return nil, err
 	}
+
 	// Kubelets and pods reach the API server at the ClusterIP of service default/kubernetes.
 	var config net.ListenConfig
 	if c.service, err = config.Listen(ctx, "tcp4", net.JoinHostPort(controlplane.ServiceIP, servicePort)); err != nil {
 		return nil, fmt.Errorf("serve the API server to nodes: %w", err)
 	}
+
 	go sandbox.Serve(c.service, net.JoinHostPort("127.0.0.1", strconv.Itoa(control.Port())))
 	return c, nil
 }
@@ -100,18 +115,22 @@ func linkImages(session *sandbox.Session, set assets.Set) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	own := filepath.Join(session.Dir, "images.tar")
 	if err := os.Link(kept, own); err == nil || errors.Is(err, os.ErrExist) {
 		return own, nil
 	}
+
 	// The session is on another file system.
 	content, err := os.ReadFile(kept)
 	if err == nil {
 		err = os.WriteFile(own, content, 0o600)
 	}
+
 	if err != nil {
 		return "", fmt.Errorf("copy the images: %w", err)
 	}
+
 	return own, nil
 }
 
@@ -120,6 +139,7 @@ func HostVersion(h hostcgroup.Host) int {
 	if len(h.V1) > 0 {
 		return 1
 	}
+
 	return 2
 }
 
@@ -129,21 +149,26 @@ func (c *Cluster) CheckSupport(ctx context.Context, o NodeOptions) error {
 	if err != nil {
 		return err
 	}
+
 	if o.crio() {
 		if err := c.assets.HasCRIO(); err != nil {
 			return err
 		}
 	}
+
 	if !o.Machine {
 		return nil
 	}
+
 	if c.services {
 		return errors.New("nodes in virtual machines have no kube-proxy")
 	}
+
 	err = errors.Join(doctor.Problems(doctor.CheckMachine(ctx)), c.assets.HasKernel())
 	if o.systemd() {
 		err = errors.Join(err, c.assets.HasSystemd())
 	}
+
 	return err
 }
 
@@ -153,18 +178,22 @@ func (c *Cluster) StartNodes(ctx context.Context, options ...NodeOptions) ([]*No
 	if err != nil {
 		return nil, err
 	}
+
 	errs := make([]error, len(nodes))
 	var wg sync.WaitGroup
 	for i, n := range nodes {
 		wg.Go(func() { errs[i] = n.start(ctx) })
 	}
+
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
 		for _, n := range nodes {
 			err = errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 		}
+
 		return nil, err
 	}
+
 	return nodes, nil
 }
 
@@ -172,28 +201,35 @@ func (c *Cluster) StartNodes(ctx context.Context, options ...NodeOptions) ([]*No
 func (c *Cluster) reserve(options []NodeOptions) ([]*Node, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	var all []NodeOptions
 	for _, n := range c.nodes {
 		all = append(all, n.options)
 	}
+
 	var nodes []*Node
 	number := 0
 	for _, o := range options {
 		for number++; c.nodes[number] != nil; number++ {
 		}
+
 		o, err := o.complete(number, HostVersion(c.host))
 		if err != nil {
 			return nil, err
 		}
+
 		all = append(all, o)
 		nodes = append(nodes, &Node{cluster: c, number: number, options: o})
 	}
+
 	if err := checkNames(all); err != nil {
 		return nil, err
 	}
+
 	for _, n := range nodes {
 		c.nodes[n.number] = n
 	}
+
 	return nodes, nil
 }
 
@@ -204,12 +240,14 @@ func (c *Cluster) Close(ctx context.Context) error {
 	for _, n := range c.nodes {
 		nodes = append(nodes, n)
 	}
+
 	c.mu.Unlock()
 	errs := make([]error, len(nodes))
 	var wg sync.WaitGroup
 	for i, n := range nodes {
 		wg.Go(func() { errs[i] = n.Stop(ctx) })
 	}
+
 	wg.Wait()
 	return errors.Join(append(errs, c.closeServices(ctx), c.service.Close())...)
 }
@@ -231,6 +269,7 @@ func (c *Cluster) logf(format string, args ...any) {
 func (c *Cluster) awaitReady(ctx context.Context, name string, ended <-chan struct{}) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
+
 	reason := "it has not registered"
 	for {
 		node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -240,6 +279,7 @@ func (c *Cluster) awaitReady(ctx context.Context, name string, ended <-chan stru
 				return nil
 			}
 		}
+
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("node %s is not Ready: %s: %w", name, reason, context.Cause(ctx))
@@ -256,6 +296,7 @@ func isReady(node *corev1.Node) (bool, string) {
 			return condition.Status == corev1.ConditionTrue, condition.Message
 		}
 	}
+
 	return false, "it has no condition Ready"
 }
 

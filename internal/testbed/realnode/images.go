@@ -22,6 +22,7 @@ func (n *Node) LoadImages(ctx context.Context, registry string, layouts ...strin
 	if n.namespaceNode == nil || n.options.crio() {
 		return fmt.Errorf("load images into %s: supported for nodes in namespaces with containerd", n.Name())
 	}
+
 	return LoadImages(ctx, n.Path(containerdSocket), registry, layouts...)
 }
 
@@ -33,12 +34,16 @@ func LoadImages(ctx context.Context, socket, registry string, layouts ...string)
 		go func() { writer.CloseWithError(archive(writer, dir)) }()
 		var output bytes.Buffer
 		command := exec.CommandContext(ctx, "ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", "--base-name", name, "-")
-		command.Stdin, command.Stdout, command.Stderr = reader, &output, &output
+		command.Stdin = reader
+		command.Stdout = &output
+		command.Stderr = &output
+
 		err := command.Run()
 		if err := errors.Join(err, reader.Close()); err != nil {
 			return fmt.Errorf("load image %s: %w: %s", name, err, strings.TrimSpace(output.String()))
 		}
 	}
+
 	return nil
 }
 
@@ -48,6 +53,7 @@ func archive(to io.Writer, dir string) error {
 	if err := w.AddFS(os.DirFS(dir)); err != nil {
 		return err
 	}
+
 	return w.Close()
 }
 
@@ -57,13 +63,16 @@ func Layouts(dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find images in %s: %w", dir, err)
 	}
+
 	if len(files) == 0 {
 		return nil, fmt.Errorf("no images in %s: run `make images`", dir)
 	}
+
 	layouts := make([]string, len(files))
 	for i, f := range files {
 		layouts[i] = filepath.Dir(f)
 	}
+
 	return layouts, nil
 }
 
@@ -73,6 +82,7 @@ func RunningNodes() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find running nodes: %w", err)
 	}
+
 	want := strings.Join([]string{"containerd", "-c", configDir + "/containerd.toml"}, "\x00") + "\x00"
 	var sockets []string
 	for _, file := range files {
@@ -81,5 +91,6 @@ func RunningNodes() ([]string, error) {
 			sockets = append(sockets, filepath.Join(filepath.Dir(file), "root", containerdSocket))
 		}
 	}
+
 	return sockets, nil
 }

@@ -20,13 +20,16 @@ func TestSplitConfig(t *testing.T) {
 		!strings.Contains(files[kubeletConfig].Content, `"systemReserved":{"memory":"64Mi"}`) {
 		t.Errorf("%v, %v, %v", files, flags, err)
 	}
+
 	o.SplitConfig = true
 	if files, flags, err = kubeletFiles(o, false); err != nil || len(files) != 2 {
 		t.Fatalf("%v, %v", files, err)
 	}
+
 	if file := files[splitConfig].Content; !strings.Contains(file, "KubeletConfiguration") || strings.Contains(file, "reservedSystemCPUs") || strings.Contains(file, "64Mi") {
 		t.Error(file)
 	}
+
 	const dropIn = `{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","reservedSystemCPUs":"1"}`
 	if got := files[dropInDir+"/10-reserved.conf"].Content; got != dropIn {
 		t.Error(got)

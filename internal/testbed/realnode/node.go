@@ -50,6 +50,7 @@ func (n *Node) Runtime() string {
 	if n.options.crio() {
 		return CRIO
 	}
+
 	return Containerd
 }
 
@@ -65,6 +66,7 @@ func (n *Node) Path(inside string) string {
 	if n.namespaceNode == nil {
 		return ""
 	}
+
 	return filepath.Join("/proc", fmt.Sprint(n.namespaceNode.PID()), "root", inside)
 }
 
@@ -80,9 +82,11 @@ func (n *Node) LastLogs(lines int) string {
 		if err != nil {
 			continue
 		}
+
 		all := strings.Split(strings.TrimSpace(string(content)), "\n")
 		fmt.Fprintf(&b, "--- %s of %s\n%s\n", filepath.Base(file), n.Name(), strings.Join(all[max(0, len(all)-lines):], "\n"))
 	}
+
 	return b.String()
 }
 
@@ -92,88 +96,125 @@ func (n *Node) Kill(program string) error {
 	if n.namespaceNode == nil {
 		return fmt.Errorf("kill %s of %s: not supported for virtual machines", program, n.Name())
 	}
+
 	return n.namespaceNode.Kill(program)
 }
 
 // start starts the node and returns when it is Ready.
 func (n *Node) start(ctx context.Context) error {
-	c, name, begin := n.cluster, n.options.Name, time.Now()
+	c := n.cluster
+	name := n.options.Name
+	begin := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, n.options.startTimeout(), fmt.Errorf("not within %s", n.options.startTimeout()))
 	defer cancel()
+
 	description, err := c.nodeSpec(ctx, n.number, n.options)
 	if err != nil {
 		return err
 	}
+
 	if !n.options.RealZones {
 		description.NUMA = n.options.zones()
 	}
+
 	if n.options.Machine {
 		err = n.startMachine(ctx, description)
 	} else {
 		err = n.startNamespaceNode(ctx, description)
 	}
+
 	if err == nil {
 		err = c.awaitReady(ctx, name, n.ended)
 	}
+
 	if err != nil {
 		return fmt.Errorf("start %s: %w\n%s", name, err, n.LastLogs(8))
 	}
+
 	c.logf("%s: Ready after %s", name, time.Since(begin).Round(10*time.Millisecond))
 	return nil
 }
 
 func (n *Node) startNamespaceNode(ctx context.Context, description nodespec.Node) error {
 	c := n.cluster
-	description.Hierarchies, description.Unified = c.host.Names(), c.host.Unified != nil
+	description.Hierarchies = c.host.Names()
+
+	description.Unified = c.host.Unified != nil
 	description.Binds = map[string]string{kubeletPath: c.assets.Kubelet, imagesPath: c.images}
 	if c.services {
 		description.Binds[kubeProxyPath] = c.assets.KubeProxy()
 	}
+
 	if n.options.crio() {
-		description.Binds[crioDir], description.Binds[boundedRunc] = c.assets.CRIO(), c.assets.Kit
+		description.Binds[crioDir] = c.assets.CRIO()
+		description.Binds[boundedRunc] = c.assets.Kit
 	}
+
 	description.Root = filepath.Join(n.LogDir(), "root")
 	if err := os.MkdirAll(description.Root, 0o700); err != nil {
 		return fmt.Errorf("create root directory of %s: %w", n.options.Name, err)
 	}
+
 	var err error
 	n.namespaceNode, err = namespacenode.Start(ctx, namespacenode.Options{
-		Node: description, Kit: c.assets.Kit, Group: c.session.Group, LogDir: n.LogDir(),
+		Node:   description,
+		Kit:    c.assets.Kit,
+		Group:  c.session.Group,
+		LogDir: n.LogDir(),
 		Attach: func(ctx context.Context, pid int) error { return bridge.Attach(ctx, n.number, pid) },
 	}, c.report(n.options.Name))
+
 	if err == nil {
 		n.ended = n.namespaceNode.Done()
 	}
+
 	return err
 }
 
 func (n *Node) startMachine(ctx context.Context, description nodespec.Node) error {
 	c := n.cluster
 	files, err := c.assets.Machine(ctx, assets.Contents{
-		Programs: append(doctor.Programs(), doctor.Plugins()...), Images: c.images, Systemd: n.options.systemd(), CRIO: n.options.crio(),
+		Programs: append(doctor.Programs(), doctor.Plugins()...),
+		Images:   c.images,
+		Systemd:  n.options.systemd(),
+		CRIO:     n.options.crio(),
 	})
 	if err != nil {
 		return err
 	}
+
 	if n.options.Cgroup == 1 {
 		description.Hierarchies = machineHierarchies()
 	}
+
 	tap, err := bridge.AttachTap(ctx, n.number)
 	if err != nil {
 		return err
 	}
+
 	var zones []string
 	if n.options.RealZones {
 		zones = n.options.zones()
 	}
+
 	n.machine, err = microvm.Start(ctx, microvm.Options{
-		Node: description, Files: files, Append: n.options.kernelArguments(), CPUs: n.options.CPUs, Threads: n.options.Threads, Zones: zones,
-		MemoryMiB: n.options.MemoryMiB, Tap: tap, Number: n.number,
-		Group: c.session.Group, LogDir: n.LogDir(),
+		Node:      description,
+		Files:     files,
+		Append:    n.options.kernelArguments(),
+		CPUs:      n.options.CPUs,
+		Threads:   n.options.Threads,
+		Zones:     zones,
+		MemoryMiB: n.options.MemoryMiB,
+		Tap:       tap,
+		Number:    n.number,
+		Group:     c.session.Group,
+		LogDir:    n.LogDir(),
 	}, c.report(n.options.Name))
+
 	if err == nil {
 		n.ended = n.machine.Done()
 	}
+
 	return err
 }
 
@@ -191,13 +232,16 @@ func (n *Node) Stop(ctx context.Context) error {
 	if n.machine != nil {
 		errs = append(errs, n.machine.Stop())
 	}
+
 	errs = append(errs, bridge.Detach(ctx, n.number))
 	err := n.cluster.client.CoreV1().Nodes().Delete(ctx, n.options.Name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		errs = append(errs, fmt.Errorf("delete node %s: %w", n.options.Name, err))
 	}
+
 	n.cluster.mu.Lock()
 	delete(n.cluster.nodes, n.number)
 	n.cluster.mu.Unlock()
+
 	return errors.Join(errs...)
 }

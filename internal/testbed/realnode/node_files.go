@@ -50,30 +50,37 @@ func (c *Cluster) nodeSpec(ctx context.Context, i int, o NodeOptions) (nodespec.
 	if err != nil {
 		return nodespec.Node{}, err
 	}
+
 	configuration, configured, err := kubeletFiles(o, c.services)
 	if err != nil {
 		return nodespec.Node{}, err
 	}
+
 	maps.Copy(files, configuration)
 	runtime, steps, err := c.runtime(o)
 	if err != nil {
 		return nodespec.Node{}, err
 	}
+
 	maps.Copy(files, runtime)
 	if c.services {
 		proxy, err := c.kubeconfig(ctx, controlplane.CertificateUser("system:kube-proxy"))
 		if err != nil {
 			return nodespec.Node{}, err
 		}
+
 		files[kubeProxyKubeconfig] = proxy
 		steps = append(steps, proxyStep(o))
 	}
+
 	users, groups := "", ""
 	if o.systemd() {
 		users, groups = assets.SystemdUsers, assets.SystemdGroups
 	}
+
 	files["/etc/cni/net.d/10-nodes.conflist"] = nodespec.File{Content: cniConfiguration(i)}
 	files["/etc/hosts"] = nodespec.File{Content: "127.0.0.1 localhost\n" + address.Addr().String() + " " + o.Name + "\n"}
+
 	// Nodes have no name server, but the kubelet requires the file.
 	files["/etc/resolv.conf"] = nodespec.File{Content: "options timeout:1 attempts:1\n"}
 	files["/etc/passwd"] = nodespec.File{Content: "root:x:0:0:root:/root:/bin/sh\n" + users}
@@ -81,16 +88,29 @@ func (c *Cluster) nodeSpec(ctx context.Context, i int, o NodeOptions) (nodespec.
 	files["/etc/os-release"] = nodespec.File{Content: "PRETTY_NAME=\"Crane test node\"\n"}
 	labels := map[string]string{"crane.io/cgroup": fmt.Sprintf("v%d", o.Cgroup)}
 	maps.Copy(labels, o.Labels)
+
 	var pairs []string
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		pairs = append(pairs, key+"="+labels[key])
 	}
+
 	return nodespec.Node{
-		Name: o.Name, Address: address, Gateway: bridge.Gateway(), Machine: o.Machine, DiskBytes: o.DiskBytes, SwapMiB: o.SwapMiB, Files: files,
-		Steps: append(steps, nodespec.Step{Name: stepKubelet, Daemon: true, Restart: o.Restart, Args: o.service(stepKubelet, append([]string{
-			kubeletPath, "--kubeconfig", configDir + "/kubeconfig",
-			"--hostname-override", o.Name, "--node-ip", address.Addr().String(), "--node-labels", strings.Join(pairs, ","),
-		}, configured...)...)}),
+		Name:      o.Name,
+		Address:   address,
+		Gateway:   bridge.Gateway(),
+		Machine:   o.Machine,
+		DiskBytes: o.DiskBytes,
+		SwapMiB:   o.SwapMiB,
+		Files:     files,
+		Steps: append(steps, nodespec.Step{
+			Name:    stepKubelet,
+			Daemon:  true,
+			Restart: o.Restart,
+			Args: o.service(stepKubelet, append([]string{
+				kubeletPath, "--kubeconfig", configDir + "/kubeconfig",
+				"--hostname-override", o.Name, "--node-ip", address.Addr().String(), "--node-labels", strings.Join(pairs, ","),
+			}, configured...)...),
+		}),
 	}, nil
 }
 
@@ -100,10 +120,12 @@ func (c *Cluster) runtime(o NodeOptions) (map[string]nodespec.File, []nodespec.S
 		files, err := crioFiles(o)
 		return files, crioSteps(o), err
 	}
+
 	configuration := c.containerd
 	if o.systemd() {
 		configuration += systemdCgroup(c.containerd)
 	}
+
 	return map[string]nodespec.File{configDir + "/containerd.toml": {Content: configuration}}, []nodespec.Step{
 		{
 			Name: stepContainerd, Args: o.service(stepContainerd, "containerd", "-c", configDir+"/containerd.toml"),
@@ -120,6 +142,7 @@ func (o NodeOptions) service(name string, command ...string) []string {
 	if !o.systemd() {
 		return command
 	}
+
 	return append([]string{
 		"systemd-run", "--quiet", "--wait", "--pipe", "--collect", "--service-type=exec", "--unit=" + name,
 		"--property=Delegate=yes", "--property=KillMode=process", "--property=TasksMax=infinity", "--property=LimitNOFILE=1048576", "--setenv=HOME=/root", "--",
@@ -132,10 +155,12 @@ func (c *Cluster) identity(ctx context.Context, o NodeOptions, address string) (
 	if err != nil {
 		return nil, fmt.Errorf("identity of %s: %w", o.Name, err)
 	}
+
 	cert, key, err := c.control.IssueServing(o.Name, address)
 	if err != nil {
 		return nil, fmt.Errorf("identity of %s: %w", o.Name, err)
 	}
+
 	return map[string]nodespec.File{
 		configDir + "/kubeconfig":  kubeconfig,
 		configDir + "/ca.crt":      {Content: string(c.control.CAPEM())},
@@ -150,18 +175,22 @@ func (c *Cluster) kubeconfig(ctx context.Context, user controlplane.User) (nodes
 	if err != nil {
 		return nodespec.File{}, err
 	}
+
 	const name = "crane"
 	cluster := &clientcmdapi.Cluster{Server: "https://" + net.JoinHostPort(controlplane.ServiceIP, servicePort), CertificateAuthorityData: config.CAData}
 	if c.services {
 		// Without kube-proxy's rules, which change while it starts.
-		cluster.Server, cluster.TLSServerName = "https://"+net.JoinHostPort(bridge.Gateway().String(), servicePort), "kubernetes.default.svc"
+		cluster.Server = "https://" + net.JoinHostPort(bridge.Gateway().String(), servicePort)
+		cluster.TLSServerName = "kubernetes.default.svc"
 	}
+
 	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
 		CurrentContext: name,
 		Clusters:       map[string]*clientcmdapi.Cluster{name: cluster},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}},
 		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
 	})
+
 	return secret(kubeconfig), err
 }
 
@@ -208,31 +237,40 @@ func kubeletConfiguration(o NodeOptions, services bool) *kubeletconfig.KubeletCo
 		EnableServer:                     new(true),
 		ResolverConfig:                   new("/etc/resolv.conf"),
 	}
+
 	if services {
-		k.ClusterDNS, k.ClusterDomain = []string{dnsIP}, clusterDomain
+		k.ClusterDNS = []string{dnsIP}
+		k.ClusterDomain = clusterDomain
 	}
+
 	if o.systemd() {
 		k.CgroupDriver = Systemd
 	}
+
 	if o.MemoryThrottling > 0 {
-		k.FeatureGates, k.MemoryThrottlingFactor = map[string]bool{"MemoryQoS": true}, &o.MemoryThrottling
+		k.FeatureGates = map[string]bool{"MemoryQoS": true}
+		k.MemoryThrottlingFactor = &o.MemoryThrottling
 	}
+
 	if o.SwapMiB > 0 {
 		k.MemorySwap.SwapBehavior = "LimitedSwap"
 	}
 	if o.OwnCertificate {
 		k.TLSCertFile, k.TLSPrivateKeyFile = "", ""
 	}
+
 	if o.Machine {
 		// Periodic work is expensive on an emulated machine.
 		k.NodeStatusUpdateFrequency, k.SyncFrequency, k.CPUManagerReconcilePeriod = seconds(10), seconds(20), seconds(5)
 	}
+
 	if len(o.Reserved) > 0 {
 		k.SystemReserved = map[string]string{}
 		for name, quantity := range o.Reserved {
 			k.SystemReserved[string(name)] = quantity.String()
 		}
 	}
+
 	return k
 }
 
@@ -255,10 +293,12 @@ func containerdConfiguration(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("version of containerd: %w", err)
 	}
+
 	version := regexp.MustCompile(`\bv?(\d+)\.\d+\.\d+`).FindSubmatch(out)
 	if version == nil {
 		return "", fmt.Errorf("version of containerd: no number in %q", out)
 	}
+
 	pause := assets.ImageName("pause")
 	// restrict_oom_score_adj: negative scores may not be allowed.
 	if string(version[1]) == "1" {
@@ -274,6 +314,7 @@ oom_score = 0
     runtime_type = "io.containerd.runc.v2"
 `, pause, pluginDir), nil
 	}
+
 	return fmt.Sprintf(`version = 3
 oom_score = 0
 [plugins."io.containerd.cri.v1.images".pinned_images]
@@ -291,6 +332,7 @@ func systemdCgroup(configuration string) string {
 	if strings.HasPrefix(configuration, "version = 2") {
 		return "    [plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n      SystemdCgroup = true\n"
 	}
+
 	const runc = `[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc`
 	return "  " + runc + "]\n    runtime_type = \"io.containerd.runc.v2\"\n  " + runc + ".options]\n    SystemdCgroup = true\n"
 }

@@ -110,28 +110,35 @@ func (o NodeOptions) complete(i, hostVersion int) (NodeOptions, error) {
 	if o.Name == "" {
 		o.Name = fmt.Sprintf("node-%d", i)
 	}
+
 	if o.Cgroup == 0 {
 		o.Cgroup = hostVersion
 		if o.systemd() {
 			o.Cgroup = 2
 		}
 	}
+
 	o.Machine = o.Machine || o.Cgroup != hostVersion || o.systemd()
 	if o.DiskBytes == 0 {
 		o.DiskBytes = defaultDisk
 	}
+
 	if o.CPUs == 0 {
 		o.CPUs = machineCPUs
 	}
+
 	if o.MemoryMiB == 0 {
 		o.MemoryMiB = machineMemory
 	}
+
 	if o.Threads == 0 {
 		o.Threads = 1
 	}
+
 	if o.EvictMemoryBelow == "" {
 		o.EvictMemoryBelow = "100Mi"
 	}
+
 	return o, o.validate()
 }
 
@@ -142,6 +149,7 @@ func (o NodeOptions) validate() error {
 			errs = append(errs, fmt.Errorf("node %s: "+format, append([]any{o.Name}, args...)...))
 		}
 	}
+
 	check(regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$`).MatchString(o.Name), "invalid node name")
 	check(o.Cgroup == 1 || o.Cgroup == 2, "cgroup version %d, want 1 or 2", o.Cgroup)
 	check(slices.Contains([]string{"", CgroupFS, Systemd}, o.CgroupDriver), "cgroup driver %q, want %s or %s", o.CgroupDriver, CgroupFS, Systemd)
@@ -149,6 +157,7 @@ func (o NodeOptions) validate() error {
 	check(slices.Contains([]string{"", CPUManagerNone, CPUManagerStatic}, o.CPUManagerPolicy),
 		"CPU manager policy %q, want %s or %s", o.CPUManagerPolicy, CPUManagerNone, CPUManagerStatic)
 	check(o.CPUManagerPolicy != CPUManagerStatic || o.ReservedCPUs != "", "the static CPU manager policy requires reserved CPUs")
+
 	check(o.DiskBytes >= 64<<20, "a disk of %d bytes, want 64 MiB or more", o.DiskBytes)
 	check(o.CPUs >= 1 && o.CPUs <= 64, "%d CPUs, want 1 to 64", o.CPUs)
 	check(o.MemoryMiB >= 768, "%d MiB of memory, want 768 or more", o.MemoryMiB)
@@ -157,10 +166,12 @@ func (o NodeOptions) validate() error {
 	check(o.Machine || !o.RealZones, "real NUMA zones require a virtual machine")
 	check(!o.Machine || o.Threads == 1 && !o.RealZones || o.Threads >= 1 && o.CPUs%(o.Threads*max(1, o.NUMAZones)) == 0, "%d CPUs are not whole cores of %d threads in %d zones", o.CPUs, o.Threads, o.NUMAZones)
 	check(o.NUMAZones >= 0 && o.NUMAZones <= o.cpus(), "%d NUMA zones for %d CPUs", o.NUMAZones, o.cpus())
+
 	if o.ReservedCPUs != "" {
 		_, err := nodeinit.ParseCPUs(o.ReservedCPUs)
 		check(err == nil, "reserved CPUs: %v", err)
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -175,6 +186,7 @@ func (o NodeOptions) socket() string {
 	if o.crio() {
 		return crioSocket
 	}
+
 	return containerdSocket
 }
 
@@ -187,6 +199,7 @@ func (o NodeOptions) kernelArguments() string {
 		// Hybrid: a v2 hierarchy without controllers exists as well.
 		return "systemd.getty_auto=no systemd.unified_cgroup_hierarchy=no"
 	}
+
 	return "systemd.getty_auto=no"
 }
 
@@ -195,6 +208,7 @@ func (o NodeOptions) cpus() int {
 	if o.Machine {
 		return o.CPUs
 	}
+
 	return runtime.NumCPU()
 }
 
@@ -202,13 +216,15 @@ func (o NodeOptions) cpus() int {
 func (o NodeOptions) zones() []string {
 	var zones []string
 	for z := range o.NUMAZones {
-		first, last := z*o.cpus()/o.NUMAZones, (z+1)*o.cpus()/o.NUMAZones-1
+		first := z * o.cpus() / o.NUMAZones
+		last := (z+1)*o.cpus()/o.NUMAZones - 1
 		if first == last {
 			zones = append(zones, fmt.Sprint(first))
 		} else {
 			zones = append(zones, fmt.Sprintf("%d-%d", first, last))
 		}
 	}
+
 	return zones
 }
 
@@ -217,6 +233,7 @@ func (o NodeOptions) startTimeout() time.Duration {
 	if o.Machine {
 		return machineTimeout
 	}
+
 	return namespaceNodeTimeout
 }
 
@@ -225,12 +242,15 @@ func checkNames(nodes []NodeOptions) error {
 	if len(nodes) > bridge.MaxNodes {
 		return fmt.Errorf("%d nodes, want at most %d", len(nodes), bridge.MaxNodes)
 	}
+
 	seen := map[string]bool{}
 	for _, n := range nodes {
 		if seen[n.Name] {
 			return fmt.Errorf("duplicate node name %s", n.Name)
 		}
+
 		seen[n.Name] = true
 	}
+
 	return nil
 }

@@ -30,6 +30,7 @@ func TestComplete(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if got.Machine != test.machine || got.Cgroup != test.cgroup || got.Name != "node-3" {
 				t.Errorf("got %+v, want machine %t with cgroup version %d", got, test.machine, test.cgroup)
 			}

@@ -35,13 +35,16 @@ func crioFiles(o NodeOptions) (map[string]nodespec.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuration of CRI-O: %w", err)
 	}
+
 	conmon, err := exec.LookPath(assets.Conmon)
 	if err != nil {
 		return nil, fmt.Errorf("configuration of CRI-O: %w", err)
 	}
+
 	if !o.Machine {
 		runc = boundedRunc
 	}
+
 	return map[string]nodespec.File{
 		crioConfig: {Content: crioConfiguration(o, runc, conmon)},
 		// Images are built on this machine and are not signed.
@@ -55,6 +58,7 @@ func crioConfiguration(o NodeOptions, runc, conmon string) string {
 	if o.systemd() {
 		cgroups = `cgroup_manager = "systemd"`
 	}
+
 	return fmt.Sprintf(`[crio]
 storage_driver = "overlay"
 [crio.api]
@@ -104,19 +108,25 @@ func kubeletFiles(o NodeOptions, services bool) (files map[string]nodespec.File,
 		if err != nil {
 			return nil, nil, fmt.Errorf("kubelet configuration: %w", err)
 		}
+
 		return map[string]nodespec.File{kubeletConfig: {Content: string(content)}}, []string{"--config", kubeletConfig}, nil
 	}
+
 	// A marshalled KubeletConfiguration would contain zero durations that override the main file.
 	dropIn, err := json.Marshal(map[string]string{"apiVersion": k.APIVersion, "kind": k.Kind, "reservedSystemCPUs": k.ReservedSystemCPUs})
 	if err != nil {
 		return nil, nil, fmt.Errorf("kubelet configuration: %w", err)
 	}
+
 	reserved := k.SystemReserved
-	k.ReservedSystemCPUs, k.SystemReserved = "", nil
+	k.ReservedSystemCPUs = ""
+
+	k.SystemReserved = nil
 	content, err := json.Marshal(k)
 	if err != nil {
 		return nil, nil, fmt.Errorf("kubelet configuration: %w", err)
 	}
+
 	return map[string]nodespec.File{
 		splitConfig:                     {Content: string(content)},
 		dropInDir + "/10-reserved.conf": {Content: string(dropIn)},
@@ -128,9 +138,11 @@ func reservedFlag(reserved map[string]string) []string {
 	if len(reserved) == 0 {
 		return nil
 	}
+
 	var pairs []string
 	for _, name := range slices.Sorted(maps.Keys(reserved)) {
 		pairs = append(pairs, name+"="+reserved[name])
 	}
+
 	return []string{"--system-reserved", strings.Join(pairs, ",")}
 }

@@ -49,20 +49,25 @@ func (c *Cluster) EnableServices(ctx context.Context) error {
 	if err := c.assets.HasServices(); err != nil {
 		return err
 	}
+
 	// kube-proxy sends connections to the API server's ClusterIP here.
 	var config net.ListenConfig
+
 	listener, err := config.Listen(ctx, "tcp4", net.JoinHostPort(bridge.Gateway().String(), servicePort))
 	if err != nil {
 		return fmt.Errorf("serve the API server to nodes: %w", err)
 	}
+
 	go sandbox.Serve(listener, net.JoinHostPort("127.0.0.1", strconv.Itoa(c.control.Port())))
 	if err := c.startDNS(); err != nil {
 		return errors.Join(err, listener.Close())
 	}
+
 	port, err := strconv.ParseInt(servicePort, 10, 32)
 	if err != nil {
 		return errors.Join(fmt.Errorf("port of the API server: %w", err), listener.Close())
 	}
+
 	err = errors.Join(
 		PublishService(ctx, c.client, metav1.NamespaceDefault, "kubernetes", nil, "", corev1.ServicePort{Name: "https", Protocol: corev1.ProtocolTCP, Port: int32(port)}),
 		PublishService(ctx, c.client, metav1.NamespaceSystem, dnsName, map[string]string{"k8s-app": dnsName}, dnsIP,
@@ -71,9 +76,12 @@ func (c *Cluster) EnableServices(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.gateway, c.services = listener, true
+
+	c.gateway = listener
+	c.services = true
 	return nil
 }
 
@@ -85,17 +93,21 @@ func PublishService(ctx context.Context, client kubernetes.Interface, namespace,
 	if _, err := client.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create service %s/%s: %w", namespace, name, err)
 	}
+
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{bridge.Gateway().String()}}},
 	}
+
 	for _, p := range ports {
 		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &p.Protocol, Port: &p.Port})
 	}
+
 	if _, err := client.DiscoveryV1().EndpointSlices(namespace).Create(ctx, slice, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create endpoints of %s/%s: %w", namespace, name, err)
 	}
+
 	return nil
 }
 
@@ -104,12 +116,19 @@ func (c *Cluster) startDNS() error {
 	file := filepath.Join(c.session.Dir, "Corefile")
 	content := fmt.Sprintf(".:%d {\n  errors\n  kubernetes %s in-addr.arpa {\n    kubeconfig %s\n    pods insecure\n  }\n  cache 5\n}\n",
 		dnsPort, clusterDomain, c.control.Kubeconfig())
+
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		return fmt.Errorf("start CoreDNS: %w", err)
 	}
+
 	dns, err := process.Start(process.Spec{
-		Name: "coredns", Path: c.assets.CoreDNS(), Args: []string{"-conf", file}, LogFile: filepath.Join(c.session.Dir, "coredns.log"), Restart: process.Always,
+		Name:    "coredns",
+		Path:    c.assets.CoreDNS(),
+		Args:    []string{"-conf", file},
+		LogFile: filepath.Join(c.session.Dir, "coredns.log"),
+		Restart: process.Always,
 	})
+
 	c.dns = dns
 	return err
 }
@@ -119,6 +138,7 @@ func (c *Cluster) closeServices(ctx context.Context) error {
 	c.mu.Lock()
 	listener, dns := c.gateway, c.dns
 	c.mu.Unlock()
+
 	var errs []error
 	if listener != nil {
 		errs = append(errs, listener.Close())
@@ -126,6 +146,7 @@ func (c *Cluster) closeServices(ctx context.Context) error {
 	if dns != nil {
 		errs = append(errs, dns.Stop(ctx))
 	}
+
 	return errors.Join(errs...)
 }
 

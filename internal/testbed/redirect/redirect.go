@@ -34,12 +34,15 @@ func MetricAdapter(objects []*unstructured.Unstructured, port int) ([]*unstructu
 			if err := unstructured.SetNestedField(aggregated.Object, int64(port), "spec", "service", "port"); err != nil {
 				return nil, fmt.Errorf("APIService %s: %w", o.GetName(), err)
 			}
+
 			out = append(out, aggregated)
 		}
 	}
+
 	if len(out) < 2 {
 		return nil, fmt.Errorf("config contains no Service %s with APIServices", metricAdapter)
 	}
+
 	return out, nil
 }
 
@@ -56,19 +59,24 @@ func WebhookConfiguration(o *unstructured.Unstructured, address string) (*unstru
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
 	}
+
 	for i, w := range webhooks {
 		entry, ok := w.(map[string]any)
 		if !ok {
 			return nil, fmt.Errorf("%s %s: webhooks[%d] is not an object", o.GetKind(), o.GetName(), i)
 		}
+
 		path, found, err := unstructured.NestedString(entry, "clientConfig", "service", "path")
 		if err != nil || !found {
 			return nil, fmt.Errorf("%s %s: webhooks[%d] has no clientConfig.service.path", o.GetKind(), o.GetName(), i)
 		}
+
 		entry["clientConfig"] = map[string]any{"url": "https://" + address + path}
 	}
+
 	if err := unstructured.SetNestedSlice(out.Object, webhooks, "webhooks"); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
 	}
+
 	return out, nil
 }

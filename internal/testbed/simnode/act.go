@@ -31,12 +31,14 @@ func (f *Fleet) work(ctx context.Context) {
 		if quit {
 			return
 		}
+
 		if err := f.step(ctx, key); err != nil && ctx.Err() == nil {
 			f.config.Log.V(1).Info("failed to write pod status, retrying", "pod", key.namespace+"/"+key.name, "reason", err.Error())
 			f.queue.AddRateLimited(key)
 		} else {
 			f.queue.Forget(key)
 		}
+
 		f.queue.Done(key)
 	}
 }
@@ -47,23 +49,29 @@ func (f *Fleet) step(ctx context.Context, key podKey) error {
 	if !ok {
 		return nil
 	}
+
 	m.mu.Lock()
 	if m.down {
 		m.mu.Unlock()
 		return nil
 	}
+
 	now := f.config.Clock.Now()
 	out := m.node.Step(key.uid, now)
-	dirty, events := m.node.Dirty(), m.node.Events()
+	dirty := m.node.Dirty()
+	events := m.node.Events()
 	m.mu.Unlock()
 	f.recordEvents(m, events)
 	f.enqueue(dirty)
+
 	if out.Pod == nil {
 		return nil
 	}
+
 	if !out.Wake.IsZero() {
 		f.queue.AddAfter(key, max(out.Wake.Sub(now), minWake))
 	}
+
 	base, err := f.pods.Pods(key.namespace).Get(key.name)
 	if apierrors.IsNotFound(err) || err == nil && base.UID != key.uid {
 		return nil
@@ -71,12 +79,15 @@ func (f *Fleet) step(ctx context.Context, key podKey) error {
 	if err != nil {
 		return fmt.Errorf("pod %s/%s: %w", key.namespace, key.name, err)
 	}
+
 	if err := f.writeStatus(ctx, base, &out.Pod.Status); err != nil {
 		return err
 	}
+
 	if out.Remove {
 		return f.remove(ctx, base)
 	}
+
 	return nil
 }
 
@@ -85,12 +96,15 @@ func (f *Fleet) writeStatus(ctx context.Context, base *corev1.Pod, want *corev1.
 	if equality.Semantic.DeepEqual(&base.Status, want) {
 		return nil
 	}
+
 	patch, err := statusPatch(base, want)
 	if err != nil {
 		return fmt.Errorf("pod %s/%s: status patch: %w", base.Namespace, base.Name, err)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+
 	_, err = f.client.CoreV1().Pods(base.Namespace).Patch(ctx, base.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // deleted, or replaced by another pod of the same name
@@ -98,6 +112,7 @@ func (f *Fleet) writeStatus(ctx context.Context, base *corev1.Pod, want *corev1.
 	if err != nil {
 		return fmt.Errorf("pod %s/%s: write status: %w", base.Namespace, base.Name, err)
 	}
+
 	return nil
 }
 
@@ -107,10 +122,12 @@ func statusPatch(base *corev1.Pod, want *corev1.PodStatus) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	after, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: base.UID}, Status: *want})
 	if err != nil {
 		return nil, err
 	}
+
 	return strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Pod{})
 }
 
@@ -119,13 +136,16 @@ func (f *Fleet) remove(ctx context.Context, pod *corev1.Pod) error {
 	if g := pod.DeletionGracePeriodSeconds; g != nil && *g == 0 {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+
 	options := *metav1.NewDeleteOptions(0)
 	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
 	err := f.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("pod %s/%s: delete: %w", pod.Namespace, pod.Name, err)
 	}
+
 	return nil
 }

@@ -103,27 +103,35 @@ func (c Config) complete() (Config, error) {
 	if c.Client == nil {
 		return c, errors.New("simulated nodes: no client configuration")
 	}
+
 	if c.Load == nil {
 		return c, errors.New("simulated nodes: no load")
 	}
+
 	if c.Timing == (Timing{}) {
 		c.Timing = DefaultTiming()
 	}
+
 	if c.Sample == 0 {
 		c.Sample = DefaultSample
 	}
+
 	if c.Heartbeat == 0 {
 		c.Heartbeat = DefaultHeartbeat
 	}
+
 	if c.Workers == 0 {
 		c.Workers = DefaultWorkers
 	}
+
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
+
 	if c.Log.GetSink() == nil {
 		c.Log = logr.Discard()
 	}
+
 	return c, c.validate()
 }
 
@@ -138,6 +146,7 @@ func (c Config) validate() error {
 	if len(c.Nodes) == 0 || len(c.Nodes) > MaxNodes {
 		errs = append(errs, fmt.Errorf("%d nodes, want 1 to %d", len(c.Nodes), MaxNodes))
 	}
+
 	seen := map[string]bool{}
 	for _, n := range c.Nodes {
 		if err := n.Validate(); err != nil {
@@ -146,13 +155,17 @@ func (c Config) validate() error {
 		if seen[n.Name] {
 			errs = append(errs, fmt.Errorf("duplicate node %s", n.Name))
 		}
+
 		seen[n.Name] = true
 	}
+
 	if c.Serving != nil && !c.Serving.complete() {
 		errs = append(errs, errors.New("serving: Cert, CA and ClientCA are required"))
 	}
+
 	if len(errs) > 0 {
 		return fmt.Errorf("simulated nodes: %w", errors.Join(errs...))
 	}
+
 	return nil
 }

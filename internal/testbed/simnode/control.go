@@ -18,15 +18,18 @@ func (f *Fleet) RecoverNode(name string) error {
 	if err := f.setDown(name, false); err != nil {
 		return err
 	}
+
 	pods, err := f.pods.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("recover node %s: list its pods: %w", name, err)
 	}
+
 	for _, pod := range pods {
 		if pod.Spec.NodeName == name {
 			f.observe(pod)
 		}
 	}
+
 	f.nodes.beats.Add(name)
 	return nil
 }
@@ -36,9 +39,12 @@ func (f *Fleet) setDown(name string, down bool) error {
 	if !ok {
 		return fmt.Errorf("unknown simulated node %q", name)
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.down, m.reported = down, time.Time{}
+
+	m.down = down
+	m.reported = time.Time{}
 	return nil
 }
 
@@ -50,10 +56,12 @@ func (f *Fleet) KillContainer(namespace, pod, container string, code int32) erro
 		dirty := m.node.Dirty()
 		m.mu.Unlock()
 		f.enqueue(dirty)
+
 		if ok {
 			return nil
 		}
 	}
+
 	return fmt.Errorf("container %s of pod %s/%s does not run on a simulated node", container, namespace, pod)
 }
 
@@ -65,6 +73,7 @@ func (f *Fleet) Snapshot() []ContainerState {
 		list = m.node.Containers(list, !m.down)
 		m.mu.Unlock()
 	}
+
 	return list
 }
 
@@ -74,13 +83,18 @@ func (f *Fleet) Nodes() []NodeState {
 	for _, m := range f.order {
 		list = append(list, f.state(m))
 	}
+
 	return list
 }
 
 func (f *Fleet) state(m *member) NodeState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	s := m.node.State()
-	s.Address, s.Port, s.Reachable = loopback, m.port, !m.down
+	s.Address = loopback
+	s.Port = m.port
+	s.Reachable = !m.down
+
 	return s
 }

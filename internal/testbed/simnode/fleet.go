@@ -36,7 +36,12 @@ type podKey struct {
 }
 
 func keyOf(pod *corev1.Pod) podKey {
-	return podKey{node: pod.Spec.NodeName, namespace: pod.Namespace, name: pod.Name, uid: pod.UID}
+	return podKey{
+		node:      pod.Spec.NodeName,
+		namespace: pod.Namespace,
+		name:      pod.Name,
+		uid:       pod.UID,
+	}
 }
 
 // member is one node of the fleet. The lock guards the fields below it.
@@ -76,19 +81,29 @@ func New(config Config) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	rc := rest.CopyConfig(config.Client)
-	rc.QPS, rc.RateLimiter = -1, nil
+	rc.QPS = -1
+	rc.RateLimiter = nil
 	rc.ContentType, rc.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+
 	rc.UserAgent = "crane-simnode"
 	client, err := kubernetes.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("simulated nodes: client: %w", err)
 	}
+
 	return newFleet(config, client), nil
 }
 
 func newFleet(config Config, client kubernetes.Interface) *Fleet {
-	f := &Fleet{config: config, client: client, members: map[string]*member{}, ready: make(chan struct{})}
+	f := &Fleet{
+		config:  config,
+		client:  client,
+		members: map[string]*member{},
+		ready:   make(chan struct{}),
+	}
+
 	f.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[podKey](200*time.Millisecond, 10*time.Second),
 		workqueue.TypedRateLimitingQueueConfig[podKey]{Clock: config.Clock})
@@ -96,11 +111,13 @@ func newFleet(config Config, client kubernetes.Interface) *Fleet {
 	f.nodes.beats = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 5*time.Second),
 		workqueue.TypedRateLimitingQueueConfig[string]{Clock: config.Clock})
+
 	f.factory = informers.NewSharedInformerFactoryWithOptions(client, 0,
 		informers.WithTransform(stripManagedFields),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
 		}))
+
 	f.pods = f.factory.Core().V1().Pods().Lister()
 	f.nodes.cluster = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(keepConditions))
 	for i, spec := range config.Nodes {
@@ -108,9 +125,11 @@ func newFleet(config Config, client kubernetes.Interface) *Fleet {
 		if config.Serving != nil && config.Serving.Tunnel != nil {
 			m.external = tunnel.NodeAddress(i)
 		}
+
 		f.members[spec.Name] = m
 		f.order = append(f.order, m)
 	}
+
 	f.nodes.order = f.order
 	return f
 }
@@ -120,6 +139,7 @@ func stripManagedFields(obj any) (any, error) {
 	if pod, ok := obj.(*corev1.Pod); ok {
 		pod.ManagedFields = nil
 	}
+
 	return obj, nil
 }
 
@@ -145,38 +165,49 @@ func (f *Fleet) Run(ctx context.Context) error {
 
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
+
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: f.client.CoreV1().Events("")})
 	for _, m := range f.order {
 		m.recorder = events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: m.spec.Name})
 	}
+
 	if s := f.config.Serving; s != nil && s.Tunnel != nil {
 		running.Go(func() { s.Tunnel.Serve(ctx) })
 	}
+
 	servers, err := f.listen(ctx)
 	if err != nil {
 		return err
 	}
+
 	for _, s := range servers {
 		running.Go(func() { s.serve(ctx) })
 	}
+
 	if err := f.nodes.registerAll(ctx); err != nil {
 		return err
 	}
+
 	if err := f.watch(ctx); err != nil {
 		return err
 	}
+
 	if err := f.nodes.watch(ctx); err != nil {
 		return err
 	}
+
 	for range f.config.Workers {
 		running.Go(func() { f.work(ctx) })
 	}
+
 	for range heartbeatWorkers {
 		running.Go(func() { f.nodes.beat(ctx) })
 	}
+
 	running.Go(func() { f.sample(ctx) })
 	close(f.ready)
 	f.config.Log.Info("simulated nodes run", "nodes", len(f.order))
 	<-ctx.Done()
+
 	return nil
 }

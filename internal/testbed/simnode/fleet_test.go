@@ -31,11 +31,13 @@ func node(name string) NodeSpec {
 // running runs a fleet against a fake API until the test ends. The tests use virtual time (synctest).
 func running(t *testing.T) (*Fleet, *fake.Clientset) {
 	t.Helper()
+
 	client := fake.NewClientset()
 	config, err := Config{Client: &rest.Config{}, Nodes: []NodeSpec{node("n1"), node("n2")}, Load: kubelet.Idle{}}.complete()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f := newFleet(config, client)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -46,6 +48,7 @@ func running(t *testing.T) (*Fleet, *fake.Clientset) {
 			t.Error(err)
 		}
 	})
+
 	<-f.Ready()
 	return f, client
 }
@@ -59,10 +62,12 @@ func bound(name, node string) *corev1.Pod {
 
 func get(t *testing.T, client *fake.Clientset, name string) *corev1.Pod {
 	t.Helper()
+
 	pod, err := client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return pod
 }
 
@@ -73,25 +78,32 @@ func TestFleetRunsAndRemovesPods(t *testing.T) {
 		if _, err := pods.Create(t.Context(), bound("web", "n1"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := pods.Create(t.Context(), bound("elsewhere", "real-node"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(3 * time.Second)
 		if got := get(t, client, "web"); got.Status.Phase != corev1.PodRunning || !got.Status.ContainerStatuses[0].Ready {
 			t.Fatalf("web: %+v", got.Status)
 		}
+
 		if got := get(t, client, "elsewhere").Status; got.Phase != "" {
 			t.Errorf("a pod of another node was touched: %+v", got)
 		}
+
 		time.Sleep(DefaultSample)
 		if s := f.Snapshot(); len(s) != 1 || s[0].Node != "n1" || !s[0].Use.Known || !s[0].Reachable {
 			t.Errorf("snapshot: %+v", s)
 		}
+
 		web := get(t, client, "web")
-		web.DeletionTimestamp, web.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Now()}, new(int64(30))
+		web.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		web.DeletionGracePeriodSeconds = new(int64(30))
 		if _, err := pods.Update(t.Context(), web, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(3 * time.Second)
 		if _, err := pods.Get(t.Context(), "web", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("web still exists: %v", err)
@@ -110,15 +122,19 @@ func TestFleetKeepsLeasesAndFailsNodes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			return time.Since(lease.Spec.RenewTime.Time)
 		}
+
 		time.Sleep(time.Minute)
 		if err := f.FailNode("n2"); err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := client.CoreV1().Pods("default").Create(t.Context(), bound("web", "n2"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(time.Minute)
 		if a, b := age("n1"), age("n2"); a > DefaultHeartbeat || b < time.Minute-DefaultHeartbeat {
 			t.Errorf("ages of the leases: %v, of the failed node %v", a, b)
@@ -129,9 +145,11 @@ func TestFleetKeepsLeasesAndFailsNodes(t *testing.T) {
 		if nodes := f.Nodes(); nodes[1].Reachable || !nodes[0].Reachable {
 			t.Errorf("nodes: %+v", nodes)
 		}
+
 		if err := f.RecoverNode("n2"); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(3 * time.Second)
 		if got := get(t, client, "web").Status; got.Phase != corev1.PodRunning || age("n2") > DefaultHeartbeat {
 			t.Errorf("after recovery: %s, lease %v", got.Phase, age("n2"))
@@ -151,26 +169,33 @@ func TestFleetReportsAfterUnknownStatus(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for i := range n.Status.Conditions {
 				n.Status.Conditions[i].Status = corev1.ConditionUnknown
 			}
+
 			if _, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		status := func(name string) corev1.ConditionStatus {
 			n, err := client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			return n.Status.Conditions[len(n.Status.Conditions)-1].Status
 		}
+
 		if err := f.FailNode("n2"); err != nil {
 			t.Fatal(err)
 		}
+
 		setUnknown("n1")
 		setUnknown("n2")
 		time.Sleep(time.Second)
+
 		if a, b := status("n1"), status("n2"); a != corev1.ConditionTrue || b != corev1.ConditionUnknown {
 			t.Errorf("Ready: %s, of the failed node %s", a, b)
 		}
@@ -186,15 +211,19 @@ func TestFleetRetries(t *testing.T) {
 			return down.Load(), nil, errors.New("connection refused")
 		})
 		down.Store(true)
+
 		if _, err := client.CoreV1().Pods("default").Create(t.Context(), bound("web", "n1"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(time.Minute)
 		if got := get(t, client, "web").Status; got.Phase != "" {
 			t.Fatalf("it was written: %+v", got)
 		}
+
 		down.Store(false)
 		time.Sleep(15 * time.Second)
+
 		if got := get(t, client, "web").Status; got.Phase != corev1.PodRunning {
 			t.Errorf("phase %q", got.Phase)
 		}
@@ -209,12 +238,14 @@ func TestFleetDistinguishesPodsOfTheSameName(t *testing.T) {
 		if _, err := pods.Create(t.Context(), bound("web", "n1"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(3 * time.Second)
 		other := bound("web", "n2")
 		other.UID = "uid-2"
 		if _, err := pods.Update(t.Context(), other, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(3 * time.Second)
 		if s := f.Snapshot(); len(s) != 1 || s[0].Pod.UID != "uid-2" || s[0].Node != "n2" {
 			t.Errorf("snapshot: %+v", s)
@@ -229,23 +260,29 @@ func TestNodeObject(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if n.Labels[corev1.LabelHostname] != "n1" || n.Labels["pool"] != "p" || n.Labels[corev1.LabelOSStable] != "linux" {
 			t.Errorf("labels %v", n.Labels)
 		}
 		if got := n.Status.Capacity.Memory().Value() - n.Status.Allocatable.Memory().Value(); got != 100<<20 {
 			t.Errorf("%d bytes are reserved", got)
 		}
-		n.Labels["mine"], n.Spec.Unschedulable = "kept", true
+
+		n.Labels["mine"] = "kept"
+		n.Spec.Unschedulable = true
 		if _, err := client.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(2 * statusReport)
 		if n, err = client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{}); err != nil {
 			t.Fatal(err)
 		}
+
 		if n.Labels["mine"] != "kept" || !n.Spec.Unschedulable {
 			t.Error("what others set on the node was lost")
 		}
+
 		ready := n.Status.Conditions[len(n.Status.Conditions)-1]
 		if ready.Type != corev1.NodeReady || ready.Status != corev1.ConditionTrue || time.Since(ready.LastHeartbeatTime.Time) > statusReport+DefaultHeartbeat {
 			t.Errorf("%+v", ready)
@@ -258,6 +295,7 @@ func TestConfigValidation(t *testing.T) {
 	if _, err := New(good); err != nil {
 		t.Fatal(err)
 	}
+
 	for want, edit := range map[string]func(*Config){
 		"no client":         func(c *Config) { c.Client = nil },
 		"no load":           func(c *Config) { c.Load = nil },
@@ -270,6 +308,7 @@ func TestConfigValidation(t *testing.T) {
 	} {
 		c := good
 		edit(&c)
+
 		if _, err := New(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}

@@ -57,15 +57,18 @@ func (r *nodeReporter) registerAll(ctx context.Context) error {
 			errs <- failed
 		}()
 	}
+
 	for i, m := range r.order {
 		work <- m
 		r.beats.AddAfter(m.spec.Name, r.config.Heartbeat*time.Duration(i+1)/time.Duration(len(r.order)))
 	}
+
 	close(work)
 	var err error
 	for range r.config.Workers {
 		err = errors.Join(err, <-errs)
 	}
+
 	return err
 }
 
@@ -76,6 +79,7 @@ func (r *nodeReporter) beat(ctx context.Context) {
 		if quit {
 			return
 		}
+
 		if err := r.report(ctx, r.members[name]); err != nil && ctx.Err() == nil {
 			r.config.Log.V(1).Info("heartbeat failed, retrying", "node", name, "reason", err.Error())
 			r.beats.AddRateLimited(name)
@@ -83,6 +87,7 @@ func (r *nodeReporter) beat(ctx context.Context) {
 			r.beats.Forget(name)
 			r.beats.AddAfter(name, r.config.Heartbeat)
 		}
+
 		r.beats.Done(name)
 	}
 }
@@ -91,30 +96,38 @@ func (r *nodeReporter) beat(ctx context.Context) {
 func (r *nodeReporter) report(ctx context.Context, m *member) error {
 	now := r.config.Clock.Now()
 	m.mu.Lock()
+
 	down, last := m.down, m.reported
 	if now.Sub(m.renewed) > leaseSeconds*time.Second {
 		last = time.Time{} // the cluster may have set the node to Unknown: report now
 	}
+
 	m.mu.Unlock()
 	if down {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+
 	if last.IsZero() || now.Sub(last) >= statusReport {
 		// Set before the write, so that a concurrent request for another report is kept.
 		m.setReported(now)
+
 		if err := r.writeNode(ctx, m, now); err != nil {
 			m.setReported(time.Time{})
 			return err
 		}
 	}
+
 	if err := r.renew(ctx, m.spec.Name, now); err != nil {
 		return err
 	}
+
 	m.mu.Lock()
 	m.renewed = now
 	m.mu.Unlock()
+
 	return nil
 }
 
@@ -124,18 +137,22 @@ func (r *nodeReporter) renew(ctx context.Context, name string, now time.Time) er
 	lease := coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: &name, LeaseDurationSeconds: new(int32(leaseSeconds)), RenewTime: new(metav1.NewMicroTime(now)),
 	}}
+
 	patch, err := json.Marshal(map[string]any{"spec": lease.Spec})
 	if err != nil {
 		return fmt.Errorf("node %s: encode the lease: %w", name, err)
 	}
+
 	_, err = leases.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
 		lease.Name = name
 		_, err = leases.Create(ctx, &lease, metav1.CreateOptions{})
 	}
+
 	if err != nil {
 		return fmt.Errorf("node %s: renew the lease: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -145,6 +162,7 @@ func (r *nodeReporter) writeNode(ctx context.Context, m *member, now time.Time) 
 	m.mu.Lock()
 	want := nodeObject(m, now)
 	m.mu.Unlock()
+
 	_, err := nodes.Get(ctx, want.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -153,12 +171,14 @@ func (r *nodeReporter) writeNode(ctx context.Context, m *member, now time.Time) 
 		}
 	case err != nil:
 		return fmt.Errorf("node %s: %w", want.Name, err)
+
 	default:
 		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return r.updateNode(ctx, want) })
 		if err != nil {
 			return fmt.Errorf("node %s: report: %w", want.Name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -166,6 +186,7 @@ func (r *nodeReporter) writeNode(ctx context.Context, m *member, now time.Time) 
 func (m *member) setReported(at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.reported = at
 }
 
@@ -175,6 +196,7 @@ func (r *nodeReporter) updateNode(ctx context.Context, want *corev1.Node) error 
 	if err != nil {
 		return err
 	}
+
 	next := old.DeepCopy()
 	for i := range want.Status.Conditions {
 		c := &want.Status.Conditions[i]
@@ -184,19 +206,24 @@ func (r *nodeReporter) updateNode(ctx context.Context, want *corev1.Node) error 
 			}
 		}
 	}
+
 	if next.Labels == nil {
 		next.Labels = map[string]string{}
 	}
+
 	maps.Copy(next.Labels, want.Labels)
 	if !maps.Equal(next.Labels, old.Labels) {
 		if next, err = r.client.CoreV1().Nodes().Update(ctx, next, metav1.UpdateOptions{}); err != nil {
 			return err
 		}
 	}
+
 	volumes, attached := next.Status.VolumesInUse, next.Status.VolumesAttached
 	next.Status = want.Status
-	next.Status.VolumesInUse, next.Status.VolumesAttached = volumes, attached
+	next.Status.VolumesInUse = volumes
+	next.Status.VolumesAttached = attached
 	_, err = r.client.CoreV1().Nodes().UpdateStatus(ctx, next, metav1.UpdateOptions{})
+
 	return err
 }
 
@@ -211,10 +238,12 @@ func (r *nodeReporter) watch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("simulated nodes: watch the nodes: %w", err)
 	}
+
 	r.cluster.StartWithContext(ctx)
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return fmt.Errorf("simulated nodes: list the nodes: %w", context.Cause(ctx))
 	}
+
 	return nil
 }
 
@@ -225,10 +254,12 @@ func (r *nodeReporter) onNodeChanged(obj any) {
 	if !ok || isReady(node) {
 		return
 	}
+
 	m, ok := r.members[node.Name]
 	if !ok {
 		return
 	}
+
 	m.setReported(time.Time{})
 	r.beats.Add(node.Name)
 }
@@ -240,6 +271,7 @@ func isReady(node *corev1.Node) bool {
 			return c.Status == corev1.ConditionTrue
 		}
 	}
+
 	return false
 }
 
@@ -251,5 +283,6 @@ func keepConditions(obj any) (any, error) {
 			Status:     corev1.NodeStatus{Conditions: node.Status.Conditions},
 		}, nil
 	}
+
 	return obj, nil
 }

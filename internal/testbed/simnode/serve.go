@@ -35,12 +35,15 @@ func (s server) serve(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+
 		// ServeTLS returns ErrServerClosed after Shutdown; other errors disable the endpoint, which clients detect.
 		_ = s.http.ServeTLS(s.listener, "", "")
 	}()
+
 	<-ctx.Done()
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
+
 	if err := s.http.Shutdown(stop); err != nil {
 		_ = s.http.Close() // close the remaining connections
 	}
@@ -53,38 +56,54 @@ func (f *Fleet) listen(ctx context.Context) ([]server, error) {
 	if serving == nil {
 		return nil, nil
 	}
+
 	guard := access.New(access.Config{
-		Client: f.client, ClientCA: serving.ClientCA, FrontProxyCA: serving.FrontProxyCA,
-		FrontProxyNames: serving.FrontProxyNames, Now: f.config.Clock.Now,
+		Client:          f.client,
+		ClientCA:        serving.ClientCA,
+		FrontProxyCA:    serving.FrontProxyCA,
+		FrontProxyNames: serving.FrontProxyNames,
+		Now:             f.config.Clock.Now,
 	})
+
 	var servers []server
 	open := func(handler http.Handler, hosts ...string) (int, error) {
 		cert, err := serving.Cert(hosts...)
 		if err != nil {
 			return 0, fmt.Errorf("serving certificate for %v: %w", hosts, err)
 		}
+
 		var lc net.ListenConfig
 		listener, err := lc.Listen(ctx, "tcp", net.JoinHostPort(loopback, "0"))
 		if err != nil {
 			return 0, err
 		}
+
 		servers = append(servers, server{listener: listener, http: &http.Server{
-			Handler: handler, TLSConfig: access.TLS(cert), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 90 * time.Second,
-			MaxHeaderBytes: 64 << 10, ErrorLog: log.New(io.Discard, "", 0),
+			Handler:           handler,
+			TLSConfig:         access.TLS(cert),
+			ReadHeaderTimeout: 10 * time.Second,
+			IdleTimeout:       90 * time.Second,
+			MaxHeaderBytes:    64 << 10,
+			ErrorLog:          log.New(io.Discard, "", 0),
 		}})
+
 		_, port, err := net.SplitHostPort(listener.Addr().String())
 		if err != nil {
 			return 0, err
 		}
+
 		return strconv.Atoi(port)
 	}
+
 	err := f.openAll(ctx, guard, open)
 	if err != nil {
 		for _, s := range servers {
 			err = errors.Join(err, s.listener.Close())
 		}
+
 		return nil, fmt.Errorf("simulated nodes: serve: %w", err)
 	}
+
 	return servers, nil
 }
 
@@ -94,21 +113,26 @@ func (f *Fleet) openAll(ctx context.Context, guard *access.Guard, open func(http
 		if m.external != "" {
 			hosts = append(hosts, m.external)
 		}
+
 		port, err := open(kubeletapi.Handler(guard, nodeSource{f, m}), hosts...)
 		if err != nil {
 			return fmt.Errorf("node %s: %w", m.spec.Name, err)
 		}
+
 		m.mu.Lock()
 		m.port = port
 		m.mu.Unlock()
 	}
+
 	if !f.config.Serving.Metrics {
 		return nil
 	}
+
 	port, err := open(metricsapi.Handler(guard, f), append(metricsapi.Hosts(), loopback, "localhost")...)
 	if err != nil {
 		return fmt.Errorf("metrics.k8s.io: %w", err)
 	}
+
 	return metricsapi.Install(ctx, f.client, f.config.Serving.CA, port)
 }
 
@@ -125,6 +149,7 @@ func (s nodeSource) State() NodeState { return s.fleet.state(s.member) }
 func (s nodeSource) Pods() []*corev1.Pod {
 	s.member.mu.Lock()
 	defer s.member.mu.Unlock()
+
 	return s.member.node.Pods()
 }
 
@@ -132,5 +157,6 @@ func (s nodeSource) Pods() []*corev1.Pod {
 func (s nodeSource) Containers() []ContainerState {
 	s.member.mu.Lock()
 	defer s.member.mu.Unlock()
+
 	return s.member.node.Containers(nil, !s.member.down)
 }

@@ -17,13 +17,16 @@ import (
 func (f *Fleet) watch(ctx context.Context) error {
 	informer := f.factory.Core().V1().Pods().Informer()
 	f.factory.StartWithContext(ctx)
+
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return fmt.Errorf("simulated nodes: list the pods: %w", context.Cause(ctx))
 	}
+
 	pods, err := f.pods.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("simulated nodes: list the pods: %w", err)
 	}
+
 	// Running pods keep their resources; only then may others be admitted.
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
 		switch {
@@ -32,11 +35,14 @@ func (f *Fleet) watch(ctx context.Context) error {
 		case a.Status.StartTime == nil && b.Status.StartTime != nil:
 			return 1
 		}
+
 		return 0
 	})
+
 	for _, pod := range pods {
 		f.observe(pod)
 	}
+
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { f.observed(obj) },
 		UpdateFunc: f.updated,
@@ -45,6 +51,7 @@ func (f *Fleet) watch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("simulated nodes: watch the pods: %w", err)
 	}
+
 	return nil
 }
 
@@ -61,6 +68,7 @@ func (f *Fleet) updated(oldObj, obj any) {
 	if okBefore && okAfter && before.UID != after.UID {
 		f.gone(before)
 	}
+
 	f.observed(obj)
 }
 
@@ -70,11 +78,14 @@ func (f *Fleet) observe(pod *corev1.Pod) {
 	if !ok {
 		return
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if m.down {
 		return
 	}
+
 	m.node.Observe(pod, f.config.Clock.Now())
 	f.queue.Add(keyOf(pod))
 }
@@ -83,16 +94,20 @@ func (f *Fleet) gone(obj any) {
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = tombstone.Obj
 	}
+
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return
 	}
+
 	m, ok := f.members[pod.Spec.NodeName]
 	if !ok {
 		return
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.node.Forget(pod.UID)
 	f.enqueue(m.node.Dirty())
 	f.queue.Forget(keyOf(pod))

@@ -22,6 +22,7 @@ func sealed(data []byte) []byte {
 	if len(data) < 4 {
 		return data
 	}
+
 	out := append([]byte(nil), data...)
 	binary.LittleEndian.PutUint32(out[len(out)-4:], crc32.ChecksumIEEE(out[:len(out)-4]))
 	return out
@@ -30,12 +31,14 @@ func sealed(data []byte) []byte {
 // checkForecast fails where a forecast breaks what every forecast promises.
 func checkForecast(t *testing.T, f forecast.Forecast) {
 	t.Helper()
+
 	for i, q := range f.Values {
 		last := 0.0
 		for l, v := range q {
 			if math.IsNaN(v) || math.IsInf(v, 0) || v < last {
 				t.Fatalf("step %d level %d: %v in %v", i, l, v, q)
 			}
+
 			last = v
 		}
 	}
@@ -48,16 +51,19 @@ func constant(n int, v float64) []float64 {
 	for i := range out {
 		out[i] = v
 	}
+
 	return out
 }
 
 func TestHostileInput(t *testing.T) {
 	spike := constant(3000, 1)
 	spike[1500] = 1e29
+
 	mixed := constant(3000, 2)
 	for i := range mixed {
 		mixed[i] = []float64{2, math.NaN(), -1, math.Inf(1), math.Inf(-1), 1e300}[i%6]
 	}
+
 	for name, c := range map[string]struct {
 		values []float64
 		step   time.Duration
@@ -93,10 +99,12 @@ func TestHostileInput(t *testing.T) {
 			if err != nil {
 				return
 			}
+
 			checkForecast(t, got)
 			if len(got.Values) != forecast.Steps(day, c.step) {
 				t.Errorf("%d steps, want %d", len(got.Values), forecast.Steps(day, c.step))
 			}
+
 			for _, q := range got.Values {
 				if q[forecast.NumLevels-1] > c.most {
 					t.Fatalf("%v exceeds %v", q, c.most)
@@ -117,6 +125,7 @@ func TestShortHistorySaysSo(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
+
 		if (got.Reason != "") != c.reason {
 			t.Errorf("%s: reason %q", name, got.Reason)
 		}
@@ -131,15 +140,18 @@ func TestScaleFree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, scale := range []float64{1 << 20, 1e6, 1e-6} {
 			scaled := series.Series{Start: h.Start, Step: h.Step}
 			for _, v := range h.Values {
 				scaled.Values = append(scaled.Values, v*scale)
 			}
+
 			got, err := (Algorithm{}).Forecast(scaled, day)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for i := range got.Values {
 				for l, v := range got.Values[i] {
 					if w := want.Values[i][l] * scale; math.Abs(v-w) > 1e-4*w {
@@ -158,11 +170,13 @@ func TestShiftInTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	h.Start = h.Start.AddDate(0, 0, 7*31)
 	got, err := (Algorithm{}).Forecast(h, day)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !got.Start.Equal(want.Start.AddDate(0, 0, 7*31)) {
 		t.Errorf("start %s", got.Start)
 	}
@@ -188,10 +202,12 @@ func TestLevelShift(t *testing.T) {
 	for i := range h.Values[cut:] {
 		h.Values[cut+i] *= 50
 	}
+
 	got, err := (Algorithm{}).Forecast(h, day)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i, q := range got.Values {
 		if q[0] < 0.1 || q[0] > 0.25 || q[3] < 0.17 || q[3] > 0.5 {
 			t.Fatalf("step %d: %v, want 0.1 to 0.2", i, q)
@@ -203,10 +219,12 @@ func FuzzForecast(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4}, uint8(1), uint16(60))
 	f.Add([]byte{0, 0, 0, 255, 254, 253, 9}, uint8(60), uint16(24*60))
 	f.Add([]byte("a pattern that repeats, a pattern that repeats"), uint8(15), uint16(10))
+
 	f.Fuzz(func(t *testing.T, raw []byte, stepMinutes uint8, horizonMinutes uint16) {
 		if len(raw) == 0 {
 			return
 		}
+
 		values := make([]float64, min(6000, 300*len(raw)))
 		for i := range values {
 			switch b := raw[(i*7+i/len(raw))%len(raw)]; b {
@@ -222,11 +240,13 @@ func FuzzForecast(f *testing.F) {
 				values[i] = float64(b) * math.Pow(10, float64(int(raw[0])%40-20))
 			}
 		}
+
 		h := series.Series{Start: monday, Step: time.Duration(stepMinutes) * time.Minute, Values: values}
 		got, err := (Algorithm{}).Forecast(h, time.Duration(horizonMinutes)*time.Minute)
 		if err != nil {
 			return
 		}
+
 		checkForecast(t, got)
 	})
 }

@@ -14,11 +14,13 @@ import (
 // history returns 14 days of minutes of a family.
 func history(b testing.TB, name string) series.Series {
 	b.Helper()
+
 	for _, f := range families.All() {
 		if f.Name == name {
 			return f.Make(3, 14, time.Minute)
 		}
 	}
+
 	b.Fatalf("no family %q", name)
 	return series.Series{}
 }
@@ -27,6 +29,7 @@ func history(b testing.TB, name string) series.Series {
 func BenchmarkFit(b *testing.B) {
 	h := history(b, "weekday and weekend")
 	b.ReportAllocs()
+
 	for b.Loop() {
 		if _, err := (Algorithm{}).Forecast(h, day); err != nil {
 			b.Fatal(err)
@@ -41,6 +44,7 @@ func BenchmarkRefresh(b *testing.B) {
 	for i, v := range h.Values {
 		m.Observe(h.Time(i), v)
 	}
+
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := m.Forecast(day); err != nil {
@@ -56,6 +60,7 @@ func BenchmarkObserve(b *testing.B) {
 	at := h.Start
 	i := 0
 	b.ReportAllocs()
+
 	for b.Loop() {
 		m.Observe(at, h.Values[i%len(h.Values)])
 		at = at.Add(h.Step)

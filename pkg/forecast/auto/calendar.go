@@ -28,9 +28,11 @@ func NewCalendar(dates []string, zone *time.Location) (Calendar, error) {
 	if zone == nil {
 		zone = time.UTC
 	}
+
 	if len(dates) > mostHolidays {
 		return Calendar{}, fmt.Errorf("%d holidays: want at most %d", len(dates), mostHolidays)
 	}
+
 	c := Calendar{days: map[int64]struct{}{}, zone: zone}
 	var errs []error
 	for _, text := range dates {
@@ -39,8 +41,10 @@ func NewCalendar(dates []string, zone *time.Location) (Calendar, error) {
 			errs = append(errs, fmt.Errorf("holiday %q: want a date like 2026-12-25", text))
 			continue
 		}
+
 		c.days[floorDiv(date.Unix(), int64(day/time.Second))] = struct{}{}
 	}
+
 	return c, errors.Join(errs...)
 }
 
@@ -49,6 +53,7 @@ func (c Calendar) Holiday(at time.Time) bool {
 	if len(c.days) == 0 {
 		return false
 	}
+
 	_, offset := at.In(c.zone).Zone()
 	_, ok := c.days[floorDiv(at.Unix()+int64(offset), int64(day/time.Second))]
 	return ok
@@ -59,6 +64,7 @@ func (m *Model) without(c Calendar) *Model {
 	if len(c.days) == 0 {
 		return m
 	}
+
 	view := *m
 	view.recent.cells = slices.Clone(m.recent.cells)
 	for i := m.recent.end - int64(m.recent.count); i < m.recent.end; i++ {
@@ -66,9 +72,11 @@ func (m *Model) without(c Calendar) *Model {
 			view.recent.cells[floorMod(i, int64(len(view.recent.cells)))] = emptyCell()
 		}
 	}
+
 	if !view.filled() {
 		return m
 	}
+
 	return &view
 }
 
@@ -77,17 +85,21 @@ func (m *Model) fillHolidays(out forecast.Forecast, c Calendar) {
 	if len(c.days) == 0 {
 		return
 	}
-	last, known := int64(-1), false
+
+	last := int64(-1)
+	known := false
 	var q forecast.Quantiles
 	for i := range out.Values {
 		at := out.Start.Add(time.Duration(i) * out.Step)
 		if !c.Holiday(at) {
 			continue
 		}
+
 		if index := floorDiv(at.Unix(), m.layout.seconds()); index != last {
 			last = index
 			q, known = m.holiday(c, at)
 		}
+
 		if known {
 			out.Values[i] = q
 		}
@@ -102,40 +114,51 @@ const holidayReach = 15 * time.Minute
 func (m *Model) holiday(c Calendar, at time.Time) (forecast.Quantiles, bool) {
 	const most = 4
 	var all sortedAtoms
-	days, slots := 0, float32(0)
+
+	days := 0
+	slots := float32(0)
 	reach := int64(holidayReach / m.layout.slot)
 	for ago := 1; ago <= historyDays && days < most; ago++ {
 		then := at.Add(-time.Duration(ago) * day)
 		if !c.Holiday(then) && then.In(c.zone).Weekday() != time.Sunday {
 			continue
 		}
-		index, some := floorDiv(then.Unix(), m.layout.seconds()), false
+
+		index := floorDiv(then.Unix(), m.layout.seconds())
+		some := false
 		for shift := -reach; shift <= reach; shift++ {
 			a := m.recent.at(index + shift).unpack()
 			if a.empty() {
 				continue
 			}
+
 			some = true
 			slots++
+
 			for k, v := range a {
 				all = append(all, pack(v, 0, k))
 			}
 		}
+
 		if some {
 			days++
 		}
 	}
+
 	var q forecast.Quantiles
 	var upper [allLevels - 1]float32
 	all = all.sort(nil)
 	shares := m.layout.shares
+
 	middle, ok := all.median([]float32{1, 0, 0}, slots)
 	if !ok || !all.upper(shares[:], slots, aboveAll(), upper[:]) {
 		return q, false
 	}
+
 	q[0] = min(middle*m.scale, forecast.MaxValue)
 	for i, v := range upper {
 		q[i+1] = min(float64(v)*m.scale, forecast.MaxValue)
 	}
+
 	return q.Ordered(), true
 }

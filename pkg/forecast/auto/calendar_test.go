@@ -23,8 +23,11 @@ type tally struct {
 func (t *tally) add(actual []float64, f forecast.Forecast, from, to int) {
 	t.days++
 	for i := from; i < to; i++ {
-		y, median, upper := actual[i], f.Values[i].At(0.5), f.Values[i].At(0.95)
+		y := actual[i]
+		median := f.Values[i].At(0.5)
+		upper := f.Values[i].At(0.95)
 		t.errors += math.Abs(y - median)
+
 		t.pinball += max(0.95*(y-upper), 0.05*(upper-y))
 		t.points++
 		if y <= upper {
@@ -41,6 +44,7 @@ func TestCalendar(t *testing.T) {
 		if f.Name != "weeks with holidays" {
 			continue
 		}
+
 		for seed := range uint64(4) {
 			s := f.Make(400+seed, 63, step)
 			var dates []string
@@ -50,26 +54,31 @@ func TestCalendar(t *testing.T) {
 				for _, v := range s.Values[d*perDay : (d+1)*perDay] {
 					sum += v
 				}
+
 				at := s.Time(d * perDay)
 				if w := at.Weekday(); sum/perDay < 45 && w != time.Saturday && w != time.Sunday {
 					quiet[d] = true
 					dates = append(dates, at.Format(time.DateOnly))
 				}
 			}
+
 			calendar, err := NewCalendar(dates, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for d := 36; d < 62; d++ {
 				h := series.Series{Start: s.Time((d - 36) * perDay), Step: step, Values: s.Values[(d-36)*perDay : d*perDay]}
 				with, err := Algorithm{Holidays: calendar}.Forecast(h, day)
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				without, err := Algorithm{}.Forecast(h, day)
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				if quiet[d] {
 					known.add(s.Values[d*perDay:], with, 0, perDay)
 					unknown.add(s.Values[d*perDay:], without, 0, perDay)
@@ -80,9 +89,11 @@ func TestCalendar(t *testing.T) {
 			}
 		}
 	}
+
 	t.Logf("%d holidays: errors %.2f, without a calendar %.2f, coverage %.3f; other days %.2f and %.2f, coverage %.3f", known.days,
 		known.errors/known.points, unknown.errors/unknown.points, known.covered/known.points, rest.errors/rest.points,
 		restWithout.errors/restWithout.points, rest.covered/rest.points)
+
 	if known.days < 5 || known.errors > unknown.errors/5 || known.covered/known.points < 0.88 {
 		t.Error("known holidays are not forecast as such")
 	}
@@ -97,6 +108,7 @@ func TestCalendarDays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for at, want := range map[string]bool{
 		"2026-12-24T21:59:59Z": false, "2026-12-24T22:00:00Z": true, "2026-12-25T21:59:59Z": true, "2026-12-25T22:00:00Z": false,
 		"1969-12-31T12:00:00Z": true, "1970-01-01T12:00:00Z": false,
@@ -105,31 +117,39 @@ func TestCalendarDays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if got := c.Holiday(when); got != want {
 			t.Errorf("%s: %v", at, got)
 		}
 	}
+
 	if (Calendar{}).Holiday(monday) {
 		t.Error("no calendar has a holiday")
 	}
+
 	for _, bad := range []string{"tomorrow", "2026-02-30", ""} {
 		if _, err := NewCalendar([]string{bad}, nil); err == nil {
 			t.Errorf("%q is taken for a date", bad)
 		}
 	}
+
 	// Where nothing but holidays is known, they are all there is to go by.
 	h := history(t, "daily")
+
 	var dates []string
 	for d := range 20 {
 		dates = append(dates, h.Start.AddDate(0, 0, d).Format(time.DateOnly))
 	}
+
 	all, err := NewCalendar(dates, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := Algorithm{Holidays: all}.Forecast(h, day)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	checkForecast(t, got)
 }

@@ -15,29 +15,37 @@ func TestShares(t *testing.T) {
 			t.Errorf("%v becomes %v", v, got)
 		}
 	}
+
 	if got := unpackShare(packShare(nan())); !isNaN(got) {
 		t.Errorf("a gap becomes %v", got)
 	}
+
 	for v, want := range map[float32]float32{1e-20: 0, 2: 1, float32(math.Inf(1)): 1} {
 		if got := unpackShare(packShare(v)); math.Abs(float64(got-want)) > 0.002 {
 			t.Errorf("%v becomes %v, want about %v", v, got, want)
 		}
 	}
+
 	source := rand.New(rand.NewPCG(1, 1))
-	last, lastCode := float32(0), uint16(0)
+	last := float32(0)
+	lastCode := uint16(0)
 	for i := range 10000 {
 		v := float32(math.Exp2(-29 * source.Float64()))
 		if i%2 == 1 {
 			v = 1 - v
 		}
+
 		code := packShare(v)
 		if got := float64(unpackShare(code)); math.Abs(got-float64(v)) > min(float64(v), 1-float64(v))/2048*1.0001 {
 			t.Fatalf("%v becomes %v", v, got)
 		}
+
 		if v > last && code < lastCode || v < last && code > lastCode {
 			t.Fatalf("%v and %v change places", v, last)
 		}
-		last, lastCode = v, code
+
+		last = v
+		lastCode = code
 	}
 }
 
@@ -51,10 +59,12 @@ func TestCells(t *testing.T) {
 				t.Errorf("%s: atom %d is %v, was %v", name, i, got[i], a[i])
 			}
 		}
+
 		if !a.pack().valid() {
 			t.Errorf("%s: not valid", name)
 		}
 	}
+
 	for name, c := range map[string]cell{
 		"a top without samples":    {top: 1, parts: [top]uint16{absent, absent}},
 		"a median above the high":  {top: 1, parts: [top]uint16{wholeShare, 5000}},

@@ -36,21 +36,25 @@ func (m *Model) MarshalBinary() ([]byte, error) {
 	out = append(out, checkpointMagic...)
 	out = append(out, checkpointVersion)
 	order := binary.LittleEndian
+
 	started := uint64(0)
 	if m.started {
 		started = 1
 	}
+
 	for _, v := range []uint64{
 		uint64(m.step), uint64(m.last), uint64(m.stride), uint64(m.skipped), started,
 		math.Float64bits(m.scale),
 	} {
 		out = order.AppendUint64(out, v)
 	}
+
 	out = order.AppendUint16(out, uint16(m.recent.count))
 	out = order.AppendUint16(out, uint16(len(m.buffer)))
 	for _, v := range m.buffer {
 		out = order.AppendUint32(out, math.Float32bits(v))
 	}
+
 	for i := m.recent.end - int64(m.recent.count); i < m.recent.end; i++ {
 		c := m.recent.at(i)
 		out = order.AppendUint32(out, math.Float32bits(c.top))
@@ -58,6 +62,7 @@ func (m *Model) MarshalBinary() ([]byte, error) {
 			out = order.AppendUint16(out, share)
 		}
 	}
+
 	return order.AppendUint32(out, crc32.ChecksumIEEE(out)), nil
 }
 
@@ -68,6 +73,7 @@ func (m *Model) UnmarshalBinary(data []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrCheckpoint, err)
 	}
+
 	*m = *loaded
 	return nil
 }
@@ -82,27 +88,35 @@ func decode(data []byte) (*Model, error) {
 	case data[3] != checkpointVersion:
 		return nil, fmt.Errorf("version %d is not %d", data[3], checkpointVersion)
 	}
+
 	body := data[:len(data)-4]
 	if crc32.ChecksumIEEE(body) != order.Uint32(data[len(data)-4:]) {
 		return nil, errors.New("the checksum differs")
 	}
+
 	r := &reader{data: body[4:]}
 	step := time.Duration(r.uint64())
 	if step < forecast.MinStep || step > forecast.MaxStep {
 		return nil, fmt.Errorf("step %s is out of range", step)
 	}
+
 	m := NewModel(step)
-	m.last, m.stride, m.skipped = int64(r.uint64()), int64(r.uint64()), int64(r.uint64())
+	m.last = int64(r.uint64())
+	m.stride = int64(r.uint64())
+	m.skipped = int64(r.uint64())
+
 	started := r.uint64()
 	if started > 1 {
 		return nil, errors.New("the state is neither started nor not")
 	}
+
 	m.started = started == 1
 	m.scale = math.Float64frombits(r.uint64())
 	m.recent.count = int(r.uint16())
 	if err := m.readAtoms(r); err != nil {
 		return nil, err
 	}
+
 	return m, m.check()
 }
 
@@ -112,9 +126,11 @@ func (m *Model) readAtoms(r *reader) error {
 	if length > bufferSize || m.recent.count > m.layout.capacity() {
 		return fmt.Errorf("%d buffered samples and %d slots are too many", length, m.recent.count)
 	}
+
 	if want := 4*length + cellSize*m.recent.count; len(r.data) != want {
 		return fmt.Errorf("%d bytes of samples are not %d", len(r.data), want)
 	}
+
 	m.buffer = make([]float32, length, bufferSize)
 	for i := range m.buffer {
 		m.buffer[i] = r.float32()
@@ -122,6 +138,7 @@ func (m *Model) readAtoms(r *reader) error {
 			return errors.New("a buffered sample is out of range")
 		}
 	}
+
 	return m.recent.read(r, m.layout.capacity(), floorDiv(m.last, m.layout.seconds()))
 }
 
@@ -129,16 +146,20 @@ func (m *Model) readAtoms(r *reader) error {
 func (r *ring) read(from *reader, capacity int, end int64) error {
 	count := r.count
 	r.restart(end - int64(count))
+
 	for range count {
 		c := cell{top: from.float32()}
 		for i := range c.parts {
 			c.parts[i] = from.uint16()
 		}
+
 		if !c.valid() {
 			return errors.New("a slot is out of range")
 		}
+
 		r.push(c, capacity)
 	}
+
 	return nil
 }
 
@@ -147,6 +168,7 @@ func (c cell) valid() bool {
 	if c.empty() || c.parts[median] == absent {
 		return c.empty() && c.parts == emptyCell().parts
 	}
+
 	return forecast.Usable(float64(c.top)) && c.parts[median] <= c.parts[high] && c.parts[high] <= wholeShare
 }
 
@@ -164,9 +186,11 @@ func (m *Model) check() error {
 	case m.stride < 1 || m.stride > maxStride || m.stride&(m.stride-1) != 0 || m.skipped < 0 || m.skipped > 1<<32:
 		return errors.New("the state of thinning is out of range")
 	}
+
 	if m.started {
 		m.enter(floorDiv(m.last, m.layout.seconds()))
 	}
+
 	return nil
 }
 
@@ -178,6 +202,7 @@ func (r *reader) take(n int) []byte {
 		r.data = nil
 		return make([]byte, 8)
 	}
+
 	out := r.data[:n]
 	r.data = r.data[n:]
 	return out

@@ -20,6 +20,7 @@ func slotsToMidnight(origin time.Time, slots int, zone *time.Location) int {
 	if zone == nil {
 		zone = time.UTC
 	}
+
 	hour, minute, second := origin.In(zone).Clock()
 	return slots - (hour*3600+minute*60+second)*slots/int(day/time.Second)
 }
@@ -33,6 +34,7 @@ func (h *dayRows) dayTypeChanges(midnight int) bool {
 	if midnight >= h.slots || h.rows < 2*daysOfWeek {
 		return false
 	}
+
 	one := h.unusualChange(daysOfWeek-1, midnight)
 	return one != 0 && h.unusualChange(2*daysOfWeek-1, midnight) == one
 }
@@ -40,12 +42,15 @@ func (h *dayRows) dayTypeChanges(midnight int) bool {
 // unusualChange returns 1 if the load rose more, or fell less, at the midnight of a row than at those of the six newer ones, -1 if it fell
 // more or rose less, and 0 otherwise.
 func (h *dayRows) unusualChange(row, midnight int) int {
-	least, most := math.Inf(1), math.Inf(-1)
+	least := math.Inf(1)
+	most := math.Inf(-1)
 	for r := row - daysOfWeek + 1; r < row; r++ {
 		if c := h.changeAt(r, midnight); !math.IsNaN(c) {
-			least, most = min(least, c), max(most, c)
+			least = min(least, c)
+			most = max(most, c)
 		}
 	}
+
 	switch c := h.changeAt(row, midnight); {
 	case least > most: // no samples
 	case c > most:
@@ -53,6 +58,7 @@ func (h *dayRows) unusualChange(row, midnight int) int {
 	case c < least:
 		return -1
 	}
+
 	return 0
 }
 
@@ -63,5 +69,6 @@ func (h *dayRows) changeAt(row, midnight int) float64 {
 	before, _ := meanMedian(of[max(0, midnight-h.slots/8):midnight])
 	after, _ := meanMedian(of[midnight:min(h.slots, midnight+h.slots/4)])
 	floor := 0.01 * h.meanLevel()
+
 	return math.Log((after + floor) / (before + floor))
 }

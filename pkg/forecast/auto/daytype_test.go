@@ -23,10 +23,12 @@ func TestDayTypeChangesAtMidnight(t *testing.T) {
 
 func testDayTypeChangesAtMidnight(t *testing.T, zone *time.Location) {
 	t.Helper()
+
 	calendar, err := NewCalendar(nil, zone)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, offset := monday.In(zone).Zone()
 	first := monday.Add(-time.Duration(offset) * time.Second) // Midnight in the zone.
 	for hour := 17; hour < 24; hour++ {
@@ -37,18 +39,22 @@ func testDayTypeChangesAtMidnight(t *testing.T, zone *time.Location) {
 			if d := first.Add(time.Duration(i) * time.Minute).In(zone).Weekday(); d == time.Saturday || d == time.Sunday {
 				level = 0.65
 			}
+
 			values[i] = level * (1 + 0.03*rng.NormFloat64())
 		}
+
 		f, err := (Algorithm{Holidays: calendar}).Forecast(series.Series{Start: first, Step: time.Minute, Values: values}, day)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		midnight := (24 - hour) * 60
 		for i, v := range f.Values[:midnight+180] {
 			want := 0.65
 			if i >= midnight {
 				want = 2
 			}
+
 			if math.Abs(v[0]-want) > 0.1*want {
 				t.Errorf("from Sunday %d:00, %d minutes after midnight: median %.2f, want %.2f", hour, i-midnight, v[0], want)
 				break
@@ -79,8 +85,10 @@ func TestMidnightOfADayType(t *testing.T) {
 					if slices.Contains(c.rest, s.Time(i).Weekday()) {
 						level = 0.65
 					}
+
 					s.Values[i] = level * (1 + 0.03*rng.NormFloat64())
 				}
+
 				_, _, rows := rowsOf(s)
 				want := 0
 				if slices.Contains(c.ended, s.End().Weekday()) {

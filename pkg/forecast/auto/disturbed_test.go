@@ -19,6 +19,7 @@ func oneDay(by float64) func(d, slot int) float64 {
 		if d == 12 {
 			return by
 		}
+
 		return 1
 	}
 }
@@ -39,18 +40,21 @@ func TestDisturbedDays(t *testing.T) {
 			if d == 12 || d == 13 {
 				return 0
 			}
+
 			return 1
 		}, 14, 14, 1.05, 1.35, 0.85},
 		"the days after an outage": {func(d, _ int) float64 {
 			if d == 12 || d == 13 {
 				return 0
 			}
+
 			return 1
 		}, 15, 17, 1.05, 1.05, 0.9},
 		"an outage of some hours before the origin": {func(d, slot int) float64 {
 			if d == 13 && slot > 260 {
 				return 0
 			}
+
 			return 1
 		}, 14, 14, 1.05, 1.35, 0.8},
 		// The forecast follows a changed day in part: it cannot be known whether the change stays.
@@ -62,18 +66,21 @@ func TestDisturbedDays(t *testing.T) {
 			if d >= 12 {
 				return 6
 			}
+
 			return 1
 		}, 14, 17, 0.5, 1.5, 0.9},
 		"zeros but for a run each night": {func(d, slot int) float64 {
 			if slot < 24 || slot > 36 {
 				return 0
 			}
+
 			return 1
 		}, 10, 17, 1.05, 1.05, 0.9},
 		"zeros for a week, then load": {func(d, _ int) float64 {
 			if d < 10 {
 				return 0
 			}
+
 			return 1
 		}, 12, 17, 0.5, 1.6, 0.9},
 	} {
@@ -86,6 +93,7 @@ func TestDisturbedDays(t *testing.T) {
 					shape := 2 + math.Sin(2*math.Pi*float64(i%perDay)/perDay)
 					s.Values[i] = shape * c.factor(i/perDay, i%perDay) * math.Exp(0.15*source.NormFloat64())
 				}
+
 				for d := c.from; d <= c.to; d++ {
 					past := series.Series{Start: s.Time((d - min(d, 14)) * perDay), Step: step, Values: s.Values[(d-min(d, 14))*perDay : d*perDay]}
 					for algorithm, into := range map[string]*figures{"auto": &own, "plain": &plain} {
@@ -93,16 +101,22 @@ func TestDisturbedDays(t *testing.T) {
 						if algorithm == "auto" {
 							f, err = Algorithm{}.Forecast(past, day)
 						}
+
 						if err != nil {
 							t.Fatal(err)
 						}
+
 						into.add(s.Values[d*perDay:(d+1)*perDay], func(i int) float64 { return f.Values[i].At(0.5) },
 							func(i int) float64 { return f.Values[i].At(0.95) })
 					}
 				}
 			}
-			wape, pinball, covered := own.errors/plain.errors, own.pinball/plain.pinball, own.covered/own.points
+
+			wape := own.errors / plain.errors
+			pinball := own.pinball / plain.pinball
+			covered := own.covered / own.points
 			t.Logf("errors %.3f and loss %.3f of plain, coverage %.3f (plain %.3f)", wape, pinball, covered, plain.covered/plain.points)
+
 			if wape > c.wape || pinball > c.pinball || covered < c.covered {
 				t.Errorf("want at most %v and %v, at least %v", c.wape, c.pinball, c.covered)
 			}
@@ -121,10 +135,12 @@ func TestLevelsAreCalibrated(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		checkForecast(t, f)
 		if horizon < day {
 			continue // too few samples for a share
 		}
+
 		for l, level := range []float64{0.5, 0.75, 0.9, 0.95, 0.99} {
 			below := 0
 			for i, q := range f.Values {
@@ -132,6 +148,7 @@ func TestLevelsAreCalibrated(t *testing.T) {
 					below++
 				}
 			}
+
 			if share := float64(below) / float64(len(f.Values)); math.Abs(share-level) > 0.06 {
 				t.Errorf("%s: %.3f of the samples are below the %v quantile", horizon, share, level)
 			}

@@ -45,6 +45,7 @@ func sameWeekday(_ *dayRows, origin, row, ahead int) float64 {
 	if (row-origin+1+ahead)%7 != 0 {
 		return 0
 	}
+
 	return math.Pow(0.85, float64((row-origin)/7))
 }
 
@@ -59,6 +60,7 @@ func (h *dayRows) likeness(origin, row int) float64 {
 	if row >= h.rows {
 		return 0
 	}
+
 	var found [maxRows]float64
 	some := found[:0]
 	for r := origin + 1; r < h.rows; r++ {
@@ -66,15 +68,18 @@ func (h *dayRows) likeness(origin, row int) float64 {
 			some = append(some, d)
 		}
 	}
+
 	d := h.distances[origin*h.rows+row]
 	if math.IsNaN(d) {
 		return 0
 	}
+
 	slices.Sort(some)
 	middle := some[len(some)/2]
 	if !(middle > 0) {
 		return 1
 	}
+
 	return math.Exp(-3 * (d - some[0]) / middle)
 }
 
@@ -148,6 +153,7 @@ func packShare(v float32) uint16 {
 	case v > 0.5:
 		return wholeShare - packHalf(1-v)
 	}
+
 	return packHalf(v)
 }
 
@@ -159,6 +165,7 @@ func packHalf(v float32) uint16 {
 	if code < 1<<mantissaBits {
 		return 0
 	}
+
 	return uint16(code)
 }
 
@@ -169,6 +176,7 @@ func unpackShare(code uint16) float32 {
 	case code > halfShare:
 		return 1 - unpackHalf(wholeShare-code)
 	}
+
 	return unpackHalf(code)
 }
 
@@ -176,6 +184,7 @@ func unpackHalf(code uint16) float32 {
 	if code == 0 {
 		return 0
 	}
+
 	return math.Float32frombits((uint32(code) + exponentBias<<mantissaBits) << (23 - mantissaBits))
 }
 
@@ -187,10 +196,12 @@ func (a atoms) pack() cell {
 	if a.empty() {
 		return emptyCell()
 	}
+
 	out := cell{top: a[top]}
 	if a[top] > 0 {
 		out.parts = [top]uint16{packShare(a[median] / a[top]), packShare(a[high] / a[top])}
 	}
+
 	return out
 }
 
@@ -210,6 +221,7 @@ func (r *ring) push(c cell, capacity int) {
 	if r.cells == nil {
 		r.cells = make([]cell, capacity)
 	}
+
 	r.cells[floorMod(r.end, int64(len(r.cells)))] = c
 	r.end++
 	r.count = min(r.count+1, len(r.cells))
@@ -220,8 +232,12 @@ func (r *ring) at(index int64) cell {
 	if index >= r.end || index < r.end-int64(r.count) {
 		return emptyCell()
 	}
+
 	return r.cells[floorMod(index, int64(len(r.cells)))]
 }
 
 // restart empties the ring; the next cell has the given index.
-func (r *ring) restart(index int64) { r.end, r.count = index, 0 }
+func (r *ring) restart(index int64) {
+	r.end = index
+	r.count = 0
+}

@@ -26,6 +26,7 @@ func (f *figures) add(actual []float64, middle, upper func(i int) float64) {
 		if !forecast.Usable(y) {
 			continue
 		}
+
 		f.errors += math.Abs(y - middle(i))
 		f.pinball += forecast.Pinball(y, upper(i), 0.95)
 		f.points++
@@ -48,9 +49,11 @@ func rowsOf(past series.Series) (m, whole *Model, rows *dayRows) {
 	for i, v := range past.Values {
 		m.Observe(past.Time(i), v)
 	}
+
 	whole = m.closed()
 	rows = newDayRows(whole)
 	rows.setMidnight(time.Unix(whole.head*m.layout.seconds(), 0), nil)
+
 	return m, whole, rows
 }
 
@@ -63,10 +66,12 @@ func scoreSeries(s series.Series, variants []variant) []figures {
 		from := max(0, at-historyDays*perDay)
 		past := series.Series{Start: s.Time(from), Step: s.Step, Values: s.Values[from:at]}
 		actual := s.Values[at : at+perDay]
+
 		plain, err := baseline.Plain{}.Forecast(past, day)
 		if err != nil {
 			continue
 		}
+
 		out[0].add(actual, func(i int) float64 { return plain.Values[i].At(0.5) }, func(i int) float64 { return plain.Values[i].At(0.95) })
 		m, whole, rows := rowsOf(past)
 		o := newOutlook(rows, 1)
@@ -77,6 +82,7 @@ func scoreSeries(s series.Series, variants []variant) []figures {
 			out[1+k].add(actual, func(i int) float64 { return f.Values[i].At(0.5) }, func(i int) float64 { return f.Values[i].At(0.95) })
 		}
 	}
+
 	return out
 }
 
@@ -95,19 +101,24 @@ func (s summary) pinball() float64 { return math.Exp(s.logPinball / float64(s.co
 
 // add adds the figures of a series, whose first are those of plain.
 func (s *summary) add(f []figures, k int) {
-	own, plain := f[1+k], f[0]
+	own := f[1+k]
+	plain := f[0]
 	s.series++
+
 	s.covered += own.covered
 	s.points += own.points
 	if c := own.covered / own.points; c >= 0.92 && c <= 0.98 {
 		s.calibrated++
 	}
+
 	if !(plain.errors > 0 && plain.pinball > 0 && own.errors > 0 && own.pinball > 0) {
 		return
 	}
+
 	ratio := own.pinball / plain.pinball
 	s.logErrors += math.Log(own.errors / plain.errors)
 	s.logPinball += math.Log(ratio)
+
 	s.compared++
 	s.worst = max(s.worst, ratio)
 	if ratio > 1.05 {
@@ -120,18 +131,21 @@ func summarise(all [][]figures, k int) summary {
 	for _, f := range all {
 		s.add(f, k)
 	}
+
 	return s
 }
 
 // loadFamilies scores every series of every family that is long enough with the variants for its family.
 func loadFamilies(b *testing.B, variants func(family string) []variant) map[string][][]figures {
 	b.Helper()
+
 	out := families.ScoreEach(b, func(family string, s families.RecordedSeries) []figures {
 		return scoreSeries(s.Series, variants(family))
 	})
 	for name, all := range out {
 		out[name] = slices.DeleteFunc(all, func(f []figures) bool { return f[0].points == 0 })
 	}
+
 	return out
 }
 
@@ -143,12 +157,15 @@ func variants() []variant {
 			for _, gain := range []float64{0.25, 0.5, 1} {
 				for _, conformal := range []float64{0.25, 0.5, 1} {
 					t := defaultTuning()
-					t.sharpness, t.mostGain, t.conformal = [2]float64{median, upper}, gain, conformal
+					t.sharpness = [2]float64{median, upper}
+					t.mostGain = gain
+					t.conformal = conformal
 					out = append(out, variant{fmt.Sprintf("%v, %v, %v, %v", median, upper, gain, conformal), t, nil})
 				}
 			}
 		}
 	}
+
 	return out
 }
 
@@ -165,11 +182,16 @@ func chosen(grid []variant, scores map[string][][]figures, group string) int {
 func BenchmarkLeaveOneFamilyOut(b *testing.B) {
 	began := time.Now()
 	grid := append(variants(), variant{"default, no gate", defaultTuning(), nil}, variant{"default, gate of the others", defaultTuning(), nil})
-	ungated, standard := len(grid)-2, len(grid)-1
-	groups, names := map[string]string{}, []string{}
+	ungated := len(grid) - 2
+	standard := len(grid) - 1
+
+	groups := map[string]string{}
+	names := []string{}
 	for _, f := range families.Recorded() {
-		groups[f.Name], names = f.Group, append(names, f.Group)
+		groups[f.Name] = f.Group
+		names = append(names, f.Group)
 	}
+
 	gates := trainGates(trainingData(b), slices.Compact(names))
 	scores := loadFamilies(b, func(family string) []variant {
 		out := slices.Clone(grid)
@@ -177,8 +199,10 @@ func BenchmarkLeaveOneFamilyOut(b *testing.B) {
 		for k := range gateNetworks {
 			out = append(out, variant{"", defaultTuning(), gates[groups[family]][k : k+1]})
 		}
+
 		return out
 	})
+
 	var text strings.Builder
 	line := func(name, parameters string, s summary) {
 		fmt.Fprintf(&text, "| %s | %s | %.3f | %.3f | %.2f | %d of %d | %.3f | %d of %d |\n", name, parameters, s.wape(), s.pinball(),
@@ -186,6 +210,7 @@ func BenchmarkLeaveOneFamilyOut(b *testing.B) {
 	}
 	text.WriteString("| family left out | parameters | WAPE | pinball | worst | above 1.05 | coverage | in .92-.98 |\n" +
 		"| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+
 	var fitted, hedged, fixed summary
 	alone := make([]summary, gateNetworks)
 	var ratios [][2]float64 // logs of the ratios of WAPE and pinball with the gate to those without, by series
@@ -194,26 +219,33 @@ func BenchmarkLeaveOneFamilyOut(b *testing.B) {
 		line(f.Name, grid[k].name, summarise(scores[f.Name], k))
 		line(f.Name, grid[ungated].name, summarise(scores[f.Name], ungated))
 		line(f.Name, grid[standard].name, summarise(scores[f.Name], standard))
+
 		for _, one := range scores[f.Name] {
 			fitted.add(one, k)
 			hedged.add(one, ungated)
 			fixed.add(one, standard)
+
 			for n := range alone {
 				alone[n].add(one, standard+1+n)
 			}
+
 			if before, with := one[1+ungated], one[1+standard]; before.errors > 0 && before.pinball > 0 {
 				ratios = append(ratios, [2]float64{math.Log(with.errors / before.errors), math.Log(with.pinball / before.pinball)})
 			}
 		}
 	}
+
 	line("all series", "chosen", fitted)
 	line("all series", grid[ungated].name, hedged)
 	line("all series", grid[standard].name, fixed)
+
 	for n := range alone {
 		line("all series", fmt.Sprintf("network %d alone", n+1), alone[n])
 	}
+
 	low, high := bootstrap(ratios)
 	fmt.Fprintf(&text, "\nWith the gate / without, 95 %% interval over series: WAPE %.4f to %.4f, pinball %.4f to %.4f\n", low[0], high[0], low[1], high[1])
+
 	// b.Log would cut the table short.
 	fmt.Printf("Forecasts, one family left out at a time; %s of wall time\n\n%s\n", time.Since(began).Round(time.Second), &text)
 	for b.Loop() {
@@ -231,8 +263,11 @@ func bootstrap(logs [][2]float64) (low, high [2]float64) {
 				means[i] += logs[r.IntN(len(logs))][k] / float64(len(logs))
 			}
 		}
+
 		slices.Sort(means)
-		low[k], high[k] = math.Exp(means[draws/40]), math.Exp(means[draws-draws/40])
+		low[k] = math.Exp(means[draws/40])
+		high[k] = math.Exp(means[draws-draws/40])
 	}
+
 	return low, high
 }

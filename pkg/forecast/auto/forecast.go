@@ -26,21 +26,33 @@ func (m *Model) ForecastWith(holidays Calendar, horizon time.Duration) (forecast
 		return forecast.Forecast{}, fmt.Errorf("%w: %s at a step of %s is not within 1 and %d steps",
 			forecast.ErrHorizon, horizon, m.step, forecast.MaxSteps)
 	}
+
 	whole := m.closed()
 	rows := newDayRows(whole.without(holidays))
 	if !rows.known {
 		return forecast.Forecast{}, fmt.Errorf("%w: the model has seen none within %d days", forecast.ErrEmpty, historyDays)
 	}
+
 	rows.setMidnight(time.Unix(whole.head*m.layout.seconds(), 0), holidays.zone)
 	ahead := int((horizon + day - 1) / day)
 	h := newHedge(newOutlook(rows, ahead), defaultTuning(), shippedGate())
+
 	out := forecast.Forecast{
-		Start: m.now(), Step: m.step, Model: h.name(), Period: day, Periods: rows.fullRows(), Skill: h.skill, Origins: h.origins,
-		Reason: h.reason(whole.recent.count), Values: make([]forecast.Quantiles, n),
+		Start:   m.now(),
+		Step:    m.step,
+		Model:   h.name(),
+		Period:  day,
+		Periods: rows.fullRows(),
+		Skill:   h.skill,
+		Origins: h.origins,
+		Reason:  h.reason(whole.recent.count),
+		Values:  make([]forecast.Quantiles, n),
 	}
+
 	m.fill(out, h, time.Unix(whole.head*m.layout.seconds(), 0))
 	whole.fillHolidays(out, holidays)
 	out.Highs = whole.highs(out.Start, out.End())
+
 	return out, nil
 }
 
@@ -49,6 +61,7 @@ func (m *Model) fill(out forecast.Forecast, h *hedge, origin time.Time) {
 	limit := min(h.h.max*capFactor, forecast.MaxValue)
 	filled := -1
 	var p profile
+
 	lastSlot := -1
 	for i := range out.Values {
 		// A history shorter than a slot starts before its origin.
@@ -57,10 +70,13 @@ func (m *Model) fill(out forecast.Forecast, h *hedge, origin time.Time) {
 			out.Values[i] = out.Values[i-1]
 			continue
 		}
+
 		lastSlot = slot
 		if ahead := slot / h.h.slots; ahead != filled {
-			p, filled = h.day(ahead), ahead
+			p = h.day(ahead)
+			filled = ahead
 		}
+
 		for l := range out.Values[i] {
 			out.Values[i][l] = min(float64(p[l*h.h.slots+slot%h.h.slots]), limit) * m.scale
 		}
@@ -81,6 +97,7 @@ func heaviest(weights []float64) int {
 			best = i
 		}
 	}
+
 	return best
 }
 
@@ -93,5 +110,6 @@ func (h *hedge) reason(slots int) string {
 	case len(h.past[0]) == 0:
 		return fmt.Sprintf("experts weigh alike: %s of history, %s needed to compare them", seen, forecast.Span(day*3/2))
 	}
+
 	return ""
 }

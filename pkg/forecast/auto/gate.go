@@ -42,6 +42,7 @@ func (in *gateInputs) finite() bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -66,6 +67,7 @@ func medianExperts() []int {
 			out = append(out, e)
 		}
 	}
+
 	return out
 }
 
@@ -84,9 +86,11 @@ func (n *network) correct(in *gateInputs, id int, units []float32) float32 {
 		for k, x := range in {
 			v += w[k] * x
 		}
+
 		units[j] = squash(v)
 		sum += of[j] * units[j]
 	}
+
 	return sum
 }
 
@@ -97,11 +101,13 @@ func (n *network) weigh(hedge []float64, in []gateInputs, units []float32, out [
 		out[i] = math.Log(w+1e-9) + float64(n.correct(&in[i], i, units))
 		most = max(most, out[i])
 	}
+
 	sum := 0.0
 	for i, v := range out {
 		out[i] = math.Exp(v - most)
 		sum += out[i]
 	}
+
 	for i := range out {
 		out[i] /= sum
 	}
@@ -113,22 +119,28 @@ func (h *hedge) applyGate(t tuning, losses *segmentLosses, networks []network) {
 	for s := range h.gated {
 		h.gated[s] = h.weights[s][0]
 	}
+
 	in, ok := h.readGate(t, losses)
 	if !ok || len(networks) == 0 {
 		return
 	}
+
 	used := medianExperts()
-	own, one := make([]float64, len(used)), make([]float64, len(used))
+	own := make([]float64, len(used))
+	one := make([]float64, len(used))
+
 	units := make([]float32, networks[0].hidden)
 	for s := range in {
 		if in[s] == nil {
 			continue
 		}
+
 		h.gated[s] = make([]float64, len(h.experts))
 		for i, e := range used {
 			own[i] = h.weights[s][0][e]
 			h.gated[s][e] = own[i] / 2
 		}
+
 		for k := range networks {
 			networks[k].weigh(own, in[s], units, one)
 			for i, e := range used {
@@ -145,15 +157,20 @@ func (h *hedge) readGate(t tuning, losses *segmentLosses) ([segmentCount][]gateI
 	if len(h.past[plainExpert]) < gateReplays {
 		return out, false
 	}
-	used, mixed, global := medianExperts(), make([]float32, h.h.slots), h.gateGlobals()
+
+	used := medianExperts()
+	mixed := make([]float32, h.h.slots)
+	global := h.gateGlobals()
 	for s := range out {
 		from, to := h.bounds(s)
 		if from >= to {
 			continue
 		}
+
 		h.mixMedian(mixed, h.firstDay(), h.weights[s][0], from, to)
 		out[s] = make([]gateInputs, len(used))
 		h.gateInputs(t, losses, s, global, mixed, used, out[s])
+
 		for i, e := range used {
 			out[s][i][inWeight] = float32(max(-8, math.Log(10*h.weights[s][0][e]))) / 4
 			if !out[s][i].finite() {
@@ -161,6 +178,7 @@ func (h *hedge) readGate(t tuning, losses *segmentLosses) ([segmentCount][]gateI
 			}
 		}
 	}
+
 	return out, true
 }
 
@@ -170,6 +188,7 @@ func (o *outlook) firstDay() []profile {
 	for e, days := range o.days {
 		out[e] = days[0]
 	}
+
 	return out
 }
 
@@ -180,6 +199,7 @@ func (o *outlook) gateGlobals() gateInputs {
 	floor := 0.01 * h.meanLevel()
 	in[inLevel] = logRatio(h.level[0], h.meanLevel(), floor, 2)
 	in[inLate] = logRatio(h.late[0], h.late[1], floor, 2)
+
 	var older, newest float64
 	var pairs, ofNewest int
 	for a := range h.rows {
@@ -195,11 +215,14 @@ func (o *outlook) gateGlobals() gateInputs {
 			}
 		}
 	}
-	older, newest = older/float64(pairs), newest/float64(ofNewest)
+
+	older = older / float64(pairs)
+	newest = newest / float64(ofNewest)
 	in[inUnusual] = logRatio(newest, older, floor, 2)
 	if h.rows > 7 && !math.IsNaN(h.distances[7]) {
 		in[inWeekly] = logRatio(h.distances[7], newest, floor, 2)
 	}
+
 	return in
 }
 
@@ -212,6 +235,7 @@ func (h *dayRows) meanLevel() float64 {
 			n++
 		}
 	}
+
 	return sum / float64(n)
 }
 
@@ -224,27 +248,36 @@ func logRatio(a, b, floor, most float64) float32 {
 func (o *outlook) gateInputs(t tuning, losses *segmentLosses, segment int, global gateInputs, mixed []float32, used []int, out []gateInputs) {
 	from, to := o.bounds(segment)
 	plain := losses[segment][0][plainExpert]
-	mean, level := average(plain), o.h.meanLevel()
+	mean := average(plain)
+	level := o.h.meanLevel()
 	perSlot := mean/float64(to-from) + 0.001*level
+
 	global[inError] = logRatio(perSlot, level, 0, 4) / 2
 	global[inNewestError] = logRatio(plain[0], mean, 0.1*mean, 2)
 	if segment > 0 {
 		global[inSegment+segment-1] = 1
 	}
-	plainDay, day := make([]float64, len(plain)), make([]float64, len(plain))
+
+	plainDay := make([]float64, len(plain))
+	day := make([]float64, len(plain))
 	losses.sumDay(plainExpert, plainDay)
+
 	for i, e := range used {
 		in := global
 		losses.sumDay(e, day)
 		in.setLosses(t, losses[segment][0][e], plain, day, plainDay)
+
 		var shift, distance float64
 		for x, v := range o.days[e][0][from:to] {
 			d := float64(v - mixed[from+x])
 			shift += d
 			distance += math.Abs(d)
 		}
-		shift, distance = shift/float64(to-from), distance/float64(to-from)
-		in[inShift], in[inDistance] = float32(math.Asinh(shift/perSlot)), float32(math.Asinh(distance/perSlot))
+
+		shift = shift / float64(to-from)
+		distance = distance / float64(to-from)
+		in[inShift] = float32(math.Asinh(shift / perSlot))
+		in[inDistance] = float32(math.Asinh(distance / perSlot))
 		in[inShiftLevel] = float32(math.Asinh(shift / level))
 		out[i] = in
 	}
@@ -263,24 +296,32 @@ func (l *segmentLosses) sumDay(e int, out []float64) {
 // setLosses sets the inputs that describe the losses of an expert in a segment and over the whole day.
 func (in *gateInputs) setLosses(t tuning, own, plain, day, plainDay []float64) {
 	n := float64(len(plain))
-	floor, dayFloor := t.floor*average(plain), t.floor*average(plainDay)
+	floor := t.floor * average(plain)
+	dayFloor := t.floor * average(plainDay)
+
 	var sum, squares, ofDay, wins float64
 	for i := range plain {
-		v, d := t.clippedLog(own[i]+floor, plain[i]+floor), t.clippedLog(day[i]+dayFloor, plainDay[i]+dayFloor)
+		v := t.clippedLog(own[i]+floor, plain[i]+floor)
+		d := t.clippedLog(day[i]+dayFloor, plainDay[i]+dayFloor)
 		sum += v
 		squares += v * v
 		ofDay += d
+
 		if v < 0 {
 			wins++
 		}
+
 		switch i {
 		case 0:
-			in[inNewestLoss], in[inNewestDay] = float32(2*v), float32(2*d)
+			in[inNewestLoss] = float32(2 * v)
+			in[inNewestDay] = float32(2 * d)
 		case 2:
 			in[inNewLoss] = float32(4 * sum / 3)
 		}
 	}
-	in[inMeanLoss], in[inDayLoss] = float32(4*sum/n), float32(4*ofDay/n)
+
+	in[inMeanLoss] = float32(4 * sum / n)
+	in[inDayLoss] = float32(4 * ofDay / n)
 	in[inLossSpread] = float32(2 * math.Sqrt(max(0, squares/n-sum*sum/n/n)))
 	in[inWins] = float32(2*wins/n - 1)
 }
@@ -290,6 +331,7 @@ func average(x []float64) float64 {
 	for _, v := range x {
 		sum += v
 	}
+
 	return sum / float64(len(x))
 }
 
@@ -299,6 +341,7 @@ func (t tuning) clippedLog(own, plain float64) float64 {
 	if math.IsNaN(ratio) {
 		return 0
 	}
+
 	return min(t.mostLoss, max(-t.mostGain, ratio))
 }
 
@@ -314,9 +357,11 @@ func shippedGate() []network {
 	if len(gateWeights) != gateNetworks*each {
 		return nil
 	}
+
 	out := make([]network, gateNetworks)
 	for k := range out {
 		out[k] = network{hidden: gateUnits, weights: gateWeights[k*each : (k+1)*each]}
 	}
+
 	return out
 }

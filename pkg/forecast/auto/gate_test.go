@@ -22,18 +22,22 @@ func TestGateWeights(t *testing.T) {
 		t.Fatalf("%d weights are not those of %d networks of %d units with %d inputs: run hack/train-gate.sh", len(gateWeights), gateNetworks,
 			gateUnits, unitSize())
 	}
+
 	if got := gateChecksum(gateWeights); got != gateWeightsChecksum {
 		t.Errorf("the checksum of experts and weights is %08x, not %08x: run hack/train-gate.sh", got, uint32(gateWeightsChecksum))
 	}
+
 	for i, v := range gateWeights {
 		if v-v != 0 || max(v, -v) > 100 {
 			t.Errorf("weight %d is %v", i, v)
 		}
 	}
+
 	file, err := os.ReadFile("gate_weights.go")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if formatGate(networks) != string(file) {
 		t.Error("gate_weights.go is not what hack/train-gate.sh writes")
 	}
@@ -47,8 +51,10 @@ func TestGateFallsBack(t *testing.T) {
 		for i := range s.Values {
 			s.Values[i] = value(i)
 		}
+
 		return s
 	}
+
 	load := func(i int) float64 { return regular[i] }
 	for name, c := range map[string]struct {
 		history series.Series
@@ -65,18 +71,22 @@ func TestGateFallsBack(t *testing.T) {
 			if i == 20000 {
 				return 1
 			}
+
 			return series.Gap()
 		}), false},
 		"the newest day is missing": {days(14, func(i int) float64 {
 			if i > 13*1440 && i < 14*1440-1 {
 				return series.Gap()
 			}
+
 			return regular[i]
 		}), false},
 	} {
 		_, _, rows := rowsOf(c.history)
 		o := newOutlook(rows, 1)
-		hedge, gated := newHedge(o, defaultTuning(), nil), newHedge(o, defaultTuning(), shippedGate())
+
+		hedge := newHedge(o, defaultTuning(), nil)
+		gated := newHedge(o, defaultTuning(), shippedGate())
 		differs := false
 		for s := range segmentCount {
 			sum := 0.0
@@ -84,6 +94,7 @@ func TestGateFallsBack(t *testing.T) {
 				sum += w
 				differs = differs || w != hedge.weights[s][0][e]
 			}
+
 			if math.Abs(sum-1) > 1e-6 {
 				t.Errorf("%s: the weights of segment %d sum to %v", name, s, sum)
 			}
@@ -91,16 +102,20 @@ func TestGateFallsBack(t *testing.T) {
 				t.Errorf("%s: the gate changes the weights for the upper quantiles", name)
 			}
 		}
+
 		if differs != c.gated {
 			t.Errorf("%s: the gate changes the weights: %v, want %v", name, differs, c.gated)
 		}
+
 		slots := rows.slots
-		before, after := hedge.day(0), gated.day(0)
+		before := hedge.day(0)
+		after := gated.day(0)
 		for i, v := range after[slots:] {
 			if before := before[slots+i]; v != before && v == v {
 				t.Fatalf("%s: the gate changes an upper quantile from %v to %v", name, before, v)
 			}
 		}
+
 		if hedge.skill != gated.skill && !math.IsNaN(hedge.skill) || hedge.width != gated.width {
 			t.Errorf("%s: the gate changes the skill or the width", name)
 		}
@@ -115,18 +130,25 @@ func TestGateMovesHalfTheWeight(t *testing.T) {
 	e := medianExperts()[id]
 	n := network{hidden: 1, weights: make([]float32, unitSize()+1)}
 	n.weights[gateScalars+id], n.weights[unitSize()] = 1e6, 100
-	hedge, gated := newHedge(o, defaultTuning(), nil), newHedge(o, defaultTuning(), []network{n, n})
+
+	hedge := newHedge(o, defaultTuning(), nil)
+	gated := newHedge(o, defaultTuning(), []network{n, n})
 	for s := range segmentCount {
-		own, got := hedge.weights[s][0][e], gated.gated[s][e]
+		own := hedge.weights[s][0][e]
+		got := gated.gated[s][e]
 		if want := (own + 1) / 2; math.Abs(got-want) > 1e-3 {
 			t.Errorf("segment %d: expert %q weighs %v, want %v", s, o.experts[e].name, got, want)
 		}
 	}
-	before, after, far := hedge.day(0), gated.day(0), [2]float64{}
+
+	before := hedge.day(0)
+	after := gated.day(0)
+	far := [2]float64{}
 	for x, v := range o.days[e][0] {
 		far[0] += math.Abs(float64(before[x] - v))
 		far[1] += math.Abs(float64(after[x] - v))
 	}
+
 	if far[1] > far[0]*0.7 {
 		t.Errorf("the median is %v from the expert, without the gate %v", far[1], far[0])
 	}
@@ -141,14 +163,18 @@ func TestGateIgnoresTheUnit(t *testing.T) {
 		s := families.Random(4, 15, 5*time.Minute)
 		s.Values[0] = by // older than the history that is kept
 		_, _, rows := rowsOf(s)
+
 		o := newOutlook(rows, 1)
 		in, ok := newHedge(o, defaultTuning(), nil).readGate(defaultTuning(), o.replayLosses())
 		if !ok {
 			t.Fatal("the gate is not used")
 		}
+
 		return in
 	}
-	one, other := read(1), read(1e6)
+
+	one := read(1)
+	other := read(1e6)
 	for s := range one {
 		for i := range one[s] {
 			for k := range one[s][i] {
@@ -167,30 +193,38 @@ func TestGateGradient(t *testing.T) {
 	if len(origins) == 0 {
 		t.Fatal("no origins")
 	}
+
 	o := origins[0]
 	r := rand.New(rand.NewPCG(1, 1))
 	n := network{hidden: 3, weights: make([]float32, 3*(unitSize()+1))}
 	for i := range n.weights {
 		n.weights[i] = float32(r.NormFloat64())
 	}
+
 	const segment = segmentCount - 1
 	loss := func() float64 {
 		weights := make([]float64, len(o.in[segment]))
 		n.weigh(o.hedge[segment], o.in[segment], make([]float32, n.hidden), weights)
+
 		for i := range weights {
 			weights[i] = gateBlend*weights[i] + (1-gateBlend)*o.hedge[segment][i]
 		}
+
 		return o.loss(segment, weights, 1, 0, make([]float64, len(weights)))
 	}
+
 	gradient := make([]float32, len(n.weights))
 	n.learn(gateItem{&o, 1}, segment, r, gradient)
+
 	most := 0.0
 	for _, g := range gradient {
 		most = max(most, math.Abs(float64(g)))
 	}
+
 	if most == 0 {
 		t.Fatal("all derivatives are 0")
 	}
+
 	for i := range n.weights {
 		const step = 1.0 / 64
 		before := n.weights[i]
@@ -199,6 +233,7 @@ func TestGateGradient(t *testing.T) {
 		n.weights[i] = before - step
 		down := loss()
 		n.weights[i] = before
+
 		if got, want := float64(gradient[i]), (up-down)/(2*step); math.Abs(got-want) > 0.05*most {
 			t.Errorf("weight %d: derivative %v, differences give %v", i, got, want)
 		}

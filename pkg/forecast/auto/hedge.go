@@ -20,7 +20,13 @@ type tuning struct {
 }
 
 func defaultTuning() tuning {
-	return tuning{sharpness: [2]float64{16, 6}, mostGain: 0.5, mostLoss: 1.5, floor: 0.1, conformal: 0.5}
+	return tuning{
+		sharpness: [2]float64{16, 6},
+		mostGain:  0.5,
+		mostLoss:  1.5,
+		floor:     0.1,
+		conformal: 0.5,
+	}
 }
 
 // A mixture has weights of its own for each segment of the time ahead: what is best for the next hour is not best for
@@ -51,6 +57,7 @@ func newHedge(o *outlook, t tuning, gate []network) *hedge {
 	h.calibrate(t)
 	h.measureSkill(t, losses)
 	h.applyGate(t, losses, gate)
+
 	return h
 }
 
@@ -62,6 +69,7 @@ func (o *outlook) replayLosses() *segmentLosses {
 			losses[s][level] = o.losses(level, s)
 		}
 	}
+
 	return &losses
 }
 
@@ -83,23 +91,29 @@ func (o *outlook) weightsBefore(t tuning, losses *segmentLosses, first int) mixt
 			out[s][level] = o.weigh(t, level, older)
 		}
 	}
+
 	return out
 }
 
 // measureSkill sets the skill: each replay is of the mixture as it was known at that origin, weighted by older replays.
 func (h *hedge) measureSkill(t tuning, losses *segmentLosses) {
-	rows, slots := h.h, h.h.slots
-	mixed, of := make(profile, replayLevels*slots), make([]profile, len(h.experts))
+	rows := h.h
+	slots := h.h.slots
+
+	mixed := make(profile, replayLevels*slots)
+	of := make([]profile, len(h.experts))
 	loss, reference := 0.0, 0.0
 	for i := range h.flat {
 		known := hedge{outlook: h.outlook, weights: h.weightsBefore(t, losses, i+1)}
 		for e := range of {
 			of[e] = h.past[e][i]
 		}
+
 		known.mix(mixed, of)
 		loss += rows.pinball(i, mixed.level(1, slots), aboveReplayed()[0], 0, slots)
 		reference += rows.pinball(i, h.flat[i].level(1, slots), aboveReplayed()[0], 0, slots)
 	}
+
 	h.origins = len(h.flat)
 	if reference > 0 {
 		h.skill = 1 - loss/reference
@@ -114,8 +128,10 @@ func (o *outlook) bounds(segment int) (int, int) {
 		if i < segmentCount && o.h.midnight > 0 {
 			return min(slot, o.h.midnight)
 		}
+
 		return slot
 	}
+
 	return at(segment), at(segment + 1)
 }
 
@@ -130,6 +146,7 @@ func (o *outlook) losses(level, segment int) [][]float64 {
 		if !o.experts[e].uses(level) {
 			continue
 		}
+
 		out[e] = make([]float64, len(past))
 		for i, p := range past {
 			if level == 0 {
@@ -139,6 +156,7 @@ func (o *outlook) losses(level, segment int) [][]float64 {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -150,16 +168,19 @@ func (o *outlook) weigh(t tuning, level int, losses [][]float64) []float64 {
 	for _, loss := range plain {
 		floor += t.floor * loss / float64(len(plain))
 	}
+
 	least := math.Inf(1)
 	for e, x := range o.experts {
 		if !x.uses(level) {
 			continue
 		}
+
 		for i, loss := range losses[e] {
 			out[e] += t.clippedLog(loss+floor, plain[i]+floor) / float64(len(plain))
 		}
 		least = min(least, out[e])
 	}
+
 	sum := 0.0
 	for e, x := range o.experts {
 		if x.uses(level) {
@@ -167,29 +188,37 @@ func (o *outlook) weigh(t tuning, level int, losses [][]float64) []float64 {
 			sum += out[e]
 		}
 	}
+
 	for e := range out {
 		out[e] /= sum
 	}
+
 	return out
 }
 
 // calibrate sets the width from the replays of the mixture.
 func (h *hedge) calibrate(t tuning) {
-	rows, slots := h.h, h.h.slots
+	rows := h.h
+	slots := h.h.slots
 	scores := h.space.pool[:0]
-	mixed, of := make(profile, replayLevels*slots), make([]profile, len(h.experts))
+
+	mixed := make(profile, replayLevels*slots)
+	of := make([]profile, len(h.experts))
 	var total float32
 	for i := range h.flat {
 		for e := range of {
 			of[e] = h.past[e][i]
 		}
+
 		h.mix(mixed, of)
-		middle, upper := mixed.level(0, slots), mixed.level(1, slots)
+		middle := mixed.level(0, slots)
+		upper := mixed.level(1, slots)
 		for x := range slots {
 			a := &rows.atoms[i*slots+x]
 			if a.empty() {
 				continue
 			}
+
 			total++
 			width := upper[x] - middle[x]
 			for k, y := range a[:rows.kinds()] {
@@ -199,10 +228,12 @@ func (h *hedge) calibrate(t tuning) {
 				} else if y > upper[x] {
 					score = math.MaxFloat32
 				}
+
 				scores = append(scores, pack(score, 0, k))
 			}
 		}
 	}
+
 	var q [1]float32
 	if scores.sort(h.space.scratch).upper(rows.shares[:], total, aboveReplayed(), q[:]) {
 		h.width = float32(math.Pow(min(3, max(0.3, float64(q[0]))), t.conformal))
@@ -234,6 +265,7 @@ func (h *hedge) mixMedian(out profile, of []profile, weights []float64, from, to
 			sum += float32(w)
 		}
 	}
+
 	votes := make([]vote, len(used))
 	for x := from; x < to; x++ {
 		for n, e := range used {
@@ -243,6 +275,7 @@ func (h *hedge) mixMedian(out profile, of []profile, weights []float64, from, to
 			}
 			votes[n] = v
 		}
+
 		out[x] = trimmedMean(votes, sum/4, sum*3/4)
 	}
 }
@@ -256,14 +289,17 @@ func (h *hedge) mixUpper(out profile, of []profile, weights []float64, from, to 
 			if w <= negligible {
 				continue
 			}
+
 			// A running weighted mean: equal forecasts give exactly their value.
 			total += float32(w)
+
 			share := float32(w) / total
 			part := out.level(l, slots)[from:to]
 			for i, v := range of[e].level(l, slots)[from:to] {
 				part[i] += (v - part[i]) * share
 			}
 		}
+
 		for x := from; x < to; x++ {
 			out[l*slots+x] = max(out[l*slots+x], out[x])
 		}
@@ -275,15 +311,20 @@ func trimmedMean(votes []vote, from, to float32) float32 {
 	if votes[0].value == votes[len(votes)-1].value {
 		return votes[0].value
 	}
-	seen, mean, weight := float32(0), float32(0), float32(0)
+
+	seen := float32(0)
+	mean := float32(0)
+	weight := float32(0)
 	for _, v := range votes {
 		w := min(to, seen+v.weight) - max(from, seen)
 		seen += v.weight
+
 		if w > 0 {
 			weight += w
 			mean += (v.value - mean) * w / weight
 		}
 	}
+
 	return mean
 }
 
@@ -291,25 +332,32 @@ func trimmedMean(votes []vote, from, to float32) float32 {
 // forecast.Quantiles.Ordered.
 func (h *hedge) day(ahead int) profile {
 	slots := h.h.slots
-	out, of := make(profile, allLevels*slots), make([]profile, len(h.experts))
+	out := make(profile, allLevels*slots)
+
+	of := make([]profile, len(h.experts))
 	for e, days := range h.days {
 		of[e] = days[ahead%len(days)]
 	}
+
 	for s := range segmentCount {
 		from, to := h.bounds(s)
 		if ahead > 0 {
 			s = segmentCount - 1
 		}
+
 		h.mixMedian(out, of, h.weights[s][0], from, to)
 		h.mixUpper(out, of, h.weights[s][1], from, to)
+
 		for l := 1; l < allLevels; l++ {
 			for x := from; x < to; x++ {
 				out[l*slots+x] = out[x] + (out[l*slots+x]-out[x])*h.width
 			}
 		}
+
 		if ahead == 0 {
 			h.mixMedian(out, of, h.gated[s], from, to)
 		}
 	}
+
 	return out
 }

@@ -35,14 +35,17 @@ func TestWeights(t *testing.T) {
 	tune := defaultTuning()
 	near := func(name string, got []float64, want float64) {
 		t.Helper()
+
 		if math.Abs(got[1]-want) > 0.005 || math.Abs(got[0]+got[1]-1) > 1e-9 {
 			t.Errorf("%s: weights %v, want %.3f for the second", name, got, want)
 		}
 	}
+
 	near("no replays", o.weigh(tune, 0, [][]float64{{}, {}}), 0.5)
 	near("both are perfect", o.weigh(tune, 0, [][]float64{{0, 0}, {0, 0}}), 0.5)
 	near("plain is perfect", o.weigh(tune, 0, [][]float64{{0, 0}, {1, 1}}), 0)
 	near("half the loss on every day", o.weigh(tune, 0, [][]float64{{2, 2, 2, 2}, {1, 1, 1, 1}}), 1)
+
 	// However bad a single day of seven is, it moves the mean log by mostLoss/7.
 	one := o.weigh(tune, 0, [][]float64{{1, 1, 1, 1, 1, 1, 1}, {0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 1e9}})
 	worse := o.weigh(tune, 0, [][]float64{{1, 1, 1, 1, 1, 1, 1}, {0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 10}})
@@ -61,9 +64,12 @@ func TestReplaysUseOlderRowsOnly(t *testing.T) {
 				whole.recent.cells[floorMod(whole.head-int64(ago), int64(len(whole.recent.cells)))].top *= 77
 			}
 		}
+
 		return newOutlook(newDayRows(&whole), 1).past
 	}
-	clean, spoiled := forecasts(false), forecasts(true)
+
+	clean := forecasts(false)
+	spoiled := forecasts(true)
 	for e, x := range experts() {
 		if !slices.Equal(clean[e][target], spoiled[e][target]) {
 			t.Errorf("expert %q depends on what it must forecast", x.name)
@@ -91,8 +97,10 @@ func TestOutages(t *testing.T) {
 			if slices.Contains(c.idle, 13-i/24) {
 				v = 0.001
 			}
+
 			m.Observe(monday.Add(time.Duration(i)*time.Hour), v)
 		}
+
 		rows := newDayRows(m.closed())
 		for r := range rows.rows {
 			if out := rows.coverage[r] == 0; out != slices.Contains(c.want, r) {
@@ -112,12 +120,15 @@ func TestPlainExpert(t *testing.T) {
 			h.Values[i] = math.NaN()
 		}
 	}
+
 	want, err := baseline.Plain{}.Forecast(h, day)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m := fit(h)
 	o := newOutlook(newDayRows(m.closed()), 1)
+
 	p := o.days[plainExpert][0]
 	for x := range 288 {
 		for l, v := range want.Values[x] {
@@ -139,6 +150,7 @@ func TestSortedAtoms(t *testing.T) {
 			values[i] = float64(v)
 			packed[i] = pack(v, i%5, 0)
 		}
+
 		slices.Sort(values)
 		packed = packed.sort(make(sortedAtoms, n))
 		for i, a := range packed {
@@ -146,9 +158,11 @@ func TestSortedAtoms(t *testing.T) {
 				t.Fatalf("%d atoms: place %d holds %v, want %v", n, i, unpack(a), values[i])
 			}
 		}
+
 		if v, ok := packed.median([]float32{1}, float32(n)); !ok || v != values[(n-1)/2] {
 			t.Errorf("%d atoms: median %v, want %v", n, v, values[(n-1)/2])
 		}
+
 		out := make([]float32, 2)
 		if n == 100 && (!packed.upper([]float32{1}, 100, []float32{0.1, 0.01}, out) || float64(out[0]) != values[89]) {
 			t.Errorf("upper quantiles %v, want %v first", out, values[89])

@@ -20,31 +20,42 @@ func (m *Model) highs(start, end time.Time) []forecast.Quantiles {
 	if forecast.HighStep%m.layout.slot != 0 {
 		return nil
 	}
+
 	seconds := int64(forecast.HighStep / time.Second)
-	first, last := floorDiv(start.Unix(), seconds), floorDiv(end.Unix()-1, seconds)
-	out, space := make([]forecast.Quantiles, 0, last-first+1), []float64(nil)
+	first := floorDiv(start.Unix(), seconds)
+
+	last := floorDiv(end.Unix()-1, seconds)
+	out := make([]forecast.Quantiles, 0, last-first+1)
+	space := []float64(nil)
 	for i := first; i <= last; i++ {
 		space = m.pastHighs(i*seconds, space[:0])
 		out = append(out, m.quantilesOfHighs(space))
 	}
+
 	return out
 }
 
 // pastHighs appends the highest samples of the forecast.HighStep that begins at a time, on the days before.
 func (m *Model) pastHighs(begin int64, highs []float64) []float64 {
 	const daySeconds = int64(day / time.Second)
-	slots, oldest := int64(forecast.HighStep/m.layout.slot), m.head-int64(m.recent.count)
+	slots := int64(forecast.HighStep / m.layout.slot)
+	oldest := m.head - int64(m.recent.count)
 	for at := begin - daySeconds; at >= oldest*m.layout.seconds(); at -= daySeconds {
-		from, highest, known := floorDiv(at, m.layout.seconds()), 0.0, false
+		from := floorDiv(at, m.layout.seconds())
+		highest := 0.0
+		known := false
 		for i := from; i < from+slots; i++ {
 			if c := m.recent.at(i); !c.empty() {
-				highest, known = max(highest, float64(c.top)), true
+				highest = max(highest, float64(c.top))
+				known = true
 			}
 		}
+
 		if known {
 			highs = append(highs, highest)
 		}
 	}
+
 	return highs
 }
 
@@ -54,9 +65,11 @@ func (m *Model) quantilesOfHighs(highs []float64) forecast.Quantiles {
 	if len(highs) < minHighDays {
 		return out
 	}
+
 	slices.Sort(highs)
 	for i, level := range forecast.Levels() {
 		out[i] = min(series.QuantileSorted(highs, level)*m.scale, forecast.MaxValue)
 	}
+
 	return out
 }

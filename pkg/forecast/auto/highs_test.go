@@ -22,15 +22,19 @@ func TestHighs(t *testing.T) {
 		if at.Hour() == 9 && at.Minute() == 20+i/(24*60) { // a minute a day, each day another one and higher
 			load = 100 + 10*float64(i/(24*60))
 		}
+
 		m.Observe(at, load)
 	}
+
 	f, err := m.Forecast(30 * time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if want := 30 * 4; len(f.Highs) != want {
 		t.Fatalf("%d highs, want %d", len(f.Highs), want)
 	}
+
 	highs := f.OfHighs()
 	for _, c := range []struct {
 		after time.Duration
@@ -47,6 +51,7 @@ func TestHighs(t *testing.T) {
 			t.Errorf("%s after midnight the median is %v, want %v", c.after, q.At(0.5), c.want)
 		}
 	}
+
 	if q, _ := highs.At(begin.Add(days*24*time.Hour + 9*time.Hour + 20*time.Minute)); math.Abs(q.At(0.99)-140) > 2 {
 		t.Errorf("the highest of five days is %v", q.At(0.99))
 	}
@@ -59,18 +64,22 @@ func TestHighsNeedDays(t *testing.T) {
 		for at := time.Unix(0, 0); at.Before(time.Unix(0, 0).Add(20 * time.Hour)); at = at.Add(step) {
 			m.Observe(at, 5)
 		}
+
 		f, err := m.Forecast(time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if len(f.Highs) != want {
 			t.Fatalf("step %s: %d highs, want %d", step, len(f.Highs), want)
 		}
+
 		for _, q := range f.Highs {
 			if q != (forecast.Quantiles{}) {
 				t.Errorf("step %s: highs of %v after less than two days", step, q)
 			}
 		}
+
 		if v := f.OfHighs().Values; len(v) > 0 && want == 0 {
 			t.Errorf("step %s: %d values of no highs", step, len(v))
 		}

@@ -23,6 +23,7 @@ func (t transform) clip() (float64, float64) {
 	if t == scaledDay {
 		return 0.2, 5
 	}
+
 	return 0.25, 4
 }
 
@@ -35,8 +36,10 @@ func (h *dayRows) reference(t transform, row int) float64 {
 		if row+1 < h.rows {
 			return h.late[row+1]
 		}
+
 		return math.NaN()
 	}
+
 	return 1
 }
 
@@ -48,18 +51,21 @@ func (h *dayRows) current(t transform, origin int) float64 {
 	case scaledHours, shiftedHours:
 		return h.late[origin]
 	}
+
 	return 1
 }
 
 // usable reports whether a row, normalised, can be used at an origin.
 func (h *dayRows) usable(t transform, origin, row int) bool {
-	reference, current := h.reference(t, row), h.current(t, origin)
+	reference := h.reference(t, row)
+	current := h.current(t, origin)
 	switch t {
 	case plainValues:
 		return true
 	case shiftedHours:
 		return !math.IsNaN(reference) && !math.IsNaN(current)
 	}
+
 	low, most := t.clip()
 	ratio := current / reference
 	return ratio >= low && ratio <= most
@@ -72,21 +78,26 @@ const maxTags = maxRows * 2 * atomCount
 // pool returns the normalised atoms of all rows in ascending order. An atom that is within reach of the end of its row
 // occurs in the windows of two rows. Lists of the result are positions in the window's row, plus reach.
 func (h *dayRows) pool(t transform, reach int, space *workspace) sortedAtoms {
-	store, kinds := space.pool[:0], h.kinds()
+	store := space.pool[:0]
+	kinds := h.kinds()
 	for r := range h.rows {
 		reference := h.reference(t, r)
-		scale, shift := float32(1), float32(0)
+		scale := float32(1)
+		shift := float32(0)
 		switch t {
 		case shiftedHours:
 			shift = float32(reference)
 		case scaledDay, scaledHours:
 			scale = float32(1 / reference)
 		}
+
 		if isNaN(scale) || isNaN(shift) || math.IsInf(float64(scale), 0) {
 			continue
 		}
+
 		for x := -reach; x < h.slots+reach; x++ {
-			at, ahead := (r*h.slots)+x, 0
+			at := (r * h.slots) + x
+			ahead := 0
 			switch {
 			case x < 0 && r+1 < h.rows:
 				at += 2 * h.slots
@@ -96,16 +107,19 @@ func (h *dayRows) pool(t transform, reach int, space *workspace) sortedAtoms {
 			case x < 0 || x >= h.slots:
 				continue
 			}
+
 			a := &h.atoms[at]
 			if a.empty() {
 				continue
 			}
+
 			tag := (r*2 + ahead) * atomCount
 			for k, v := range a[:kinds] {
 				store = append(store, pack(v*scale-shift, x+reach, tag+k))
 			}
 		}
 	}
+
 	return store.sort(space.scratch)
 }
 
@@ -140,6 +154,7 @@ func (w windows) spans(h *dayRows, reach int) []span {
 		out[i].from = int16(max(0, floorDiv(x-int64(w.half-w.every+1), int64(w.every))))
 		out[i].to = int16(min(int64(last), floorDiv(x+int64(w.half), int64(w.every))))
 	}
+
 	return out
 }
 
@@ -160,23 +175,28 @@ func (w windows) visit(h *dayRows, space *workspace, pool sortedAtoms, reach int
 	if upper {
 		most *= h.kinds()
 	}
+
 	block := min(windows, max(1, listBudget/most))
 	space.places = slices.Grow(space.places[:0], block*most)[:block*most]
 	space.lengths = slices.Grow(space.lengths[:0], block)[:block]
+
 	spans := w.spans(h, reach)
 	for first := 0; first < windows; first += block {
 		last := min(windows, first+block) - 1
 		clear(space.lengths)
+
 		for i, a := range pool {
 			if !upper && tagOf(a)%atomCount != median {
 				continue
 			}
+
 			in := spans[listOf(a)]
 			for p := max(first, int(in.from)); p <= min(last, int(in.to)); p++ {
 				space.places[(p-first)*most+space.lengths[p-first]] = uint16(i)
 				space.lengths[p-first]++
 			}
 		}
+
 		for p := first; p <= last; p++ {
 			space.list.set(pool, space.places[(p-first)*most:][:space.lengths[p-first]], upper && h.kinds() > 1)
 			call(p, &space.list)
@@ -186,8 +206,10 @@ func (w windows) visit(h *dayRows, space *workspace, pool sortedAtoms, reach int
 
 // set makes a list of the atoms at some places of a pool. Without separate all of them are medians.
 func (l *list) set(pool sortedAtoms, places []uint16, separate bool) {
-	l.all, l.medians = l.all[:0], l.medians[:0]
+	l.all = l.all[:0]
+	l.medians = l.medians[:0]
 	clear(l.counts[:])
+
 	for _, i := range places {
 		a := pool[i]
 		tag := tagOf(a)
@@ -197,9 +219,11 @@ func (l *list) set(pool sortedAtoms, places []uint16, separate bool) {
 				continue
 			}
 		}
+
 		l.medians = append(l.medians, a)
 		l.counts[tag/atomCount]++
 	}
+
 	if !separate {
 		l.all = append(l.all, l.medians...)
 	}

@@ -56,6 +56,7 @@ func (m *Model) observe(seconds int64, value float64) {
 	if m.started && seconds <= m.last {
 		return
 	}
+
 	if !m.started || seconds >= m.until {
 		index := floorDiv(seconds, m.layout.seconds())
 		if m.started {
@@ -66,6 +67,7 @@ func (m *Model) observe(seconds int64, value float64) {
 			m.enter(index)
 		}
 	}
+
 	m.last = seconds
 	if forecast.Usable(value) {
 		m.keep(m.relative(value))
@@ -77,9 +79,11 @@ func (m *Model) relative(value float64) float32 {
 	if m.scale == 0 {
 		m.scale = value
 	}
+
 	if m.scale == 0 {
 		return 0
 	}
+
 	return float32(min(value/m.scale, forecast.MaxValue))
 }
 
@@ -91,15 +95,19 @@ func (m *Model) enter(index int64) {
 
 // keep adds a sample to the slot in progress, thinning the buffer where it is full.
 func (m *Model) keep(v float32) {
-	if m.skipped++; m.skipped%m.stride != 0 {
+	m.skipped++
+
+	if m.skipped%m.stride != 0 {
 		return
 	}
+
 	if len(m.buffer) == bufferSize {
 		m.thin()
 	}
 	if m.buffer == nil {
 		m.buffer = make([]float32, 0, bufferSize)
 	}
+
 	m.buffer = append(m.buffer, v)
 }
 
@@ -109,6 +117,7 @@ func (m *Model) thin() {
 	for i := 0; i < len(m.buffer); i += 2 {
 		kept = append(kept, m.buffer[i])
 	}
+
 	m.buffer = kept
 	m.stride *= 2
 }
@@ -124,7 +133,10 @@ func (m *Model) advance(index int64) {
 			m.push(emptySlot())
 		}
 	}
-	m.buffer, m.stride, m.skipped = m.buffer[:0], 1, 0
+
+	m.buffer = m.buffer[:0]
+	m.stride = 1
+	m.skipped = 0
 	m.enter(index)
 }
 
@@ -137,10 +149,12 @@ func (m *Model) closed() *Model {
 	if !m.started || next == m.head && (m.filled() || len(m.buffer) == 0) {
 		return m
 	}
+
 	view := *m
 	view.recent.cells = slices.Clone(m.recent.cells)
 	view.buffer = slices.Clone(m.buffer)
 	view.advance(max(next, m.head+1))
+
 	return &view
 }
 
@@ -151,6 +165,7 @@ func (m *Model) filled() bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -162,6 +177,7 @@ func floorDiv(a, b int64) int64 {
 	if a%b < 0 {
 		q--
 	}
+
 	return q
 }
 
@@ -186,10 +202,12 @@ func (a Algorithm) Forecast(history series.Series, horizon time.Duration) (forec
 	if err != nil {
 		return forecast.Forecast{}, err
 	}
+
 	m := NewModel(history.Step)
 	start := history.Start.Unix()
 	for i, v := range history.Values {
 		m.observe(start+int64(i)*int64(history.Step/time.Second), v)
 	}
+
 	return m.ForecastWith(a.Holidays, horizon)
 }

@@ -49,6 +49,7 @@ func (h *dayRows) replays() int {
 			return min(maxReplays, r)
 		}
 	}
+
 	return 0
 }
 
@@ -57,29 +58,39 @@ func newOutlook(h *dayRows, ahead int) *outlook {
 	o := &outlook{h: h, experts: experts()}
 	replays := h.replays()
 	o.days, o.past = make([][]profile, len(o.experts)), make([][]profile, len(o.experts))
+
 	reach := 0
 	for e, x := range o.experts {
 		days := 1
 		if x.byDay {
 			days = min(ahead, 7)
 		}
-		future, past := allLevels, replayLevels
+
+		future := allLevels
+		past := replayLevels
 		if x.use == forMedian {
 			future, past = 1, 1
 		}
-		o.days[e], o.past[e] = profiles(days, future*h.slots), profiles(replays, past*h.slots)
+
+		o.days[e] = profiles(days, future*h.slots)
+		o.past[e] = profiles(replays, past*h.slots)
 		reach = max(reach, o.windows(x).half)
 	}
+
 	size := h.rows * (h.slots + 2*reach) * h.kinds()
-	o.space.pool, o.space.scratch = make(sortedAtoms, 0, size), make(sortedAtoms, size)
+	o.space.pool = make(sortedAtoms, 0, size)
+	o.space.scratch = make(sortedAtoms, size)
 	widest := h.rows * (2*reach + 1)
+
 	o.space.list = list{all: make(sortedAtoms, 0, widest*h.kinds()), medians: make(sortedAtoms, 0, widest)}
 	for t := plainValues; t <= shiftedHours; t++ {
 		o.forecastPool(t)
 	}
+
 	o.forecastNewest()
 	o.forecastFlat(replays)
 	o.fillGaps()
+
 	return o
 }
 
@@ -89,6 +100,7 @@ func profiles(count, size int) []profile {
 	for i := range out {
 		out[i] = store[i*size : (i+1)*size]
 	}
+
 	return out
 }
 
@@ -108,6 +120,7 @@ func (o *outlook) forecastPool(t transform) {
 			reach = max(reach, o.windows(x).half)
 		}
 	}
+
 	pool := o.h.pool(t, reach, &o.space)
 	for _, w := range order {
 		tasks := o.space.tasks[:0]
@@ -118,6 +131,7 @@ func (o *outlook) forecastPool(t transform) {
 				upper = upper || x.use&forUpper != 0
 			}
 		}
+
 		o.space.tasks = tasks
 		w.visit(o.h, &o.space, pool, reach, upper, func(place int, l *list) {
 			for i := range tasks {
@@ -143,33 +157,47 @@ func (o *outlook) appendTasks(tasks []task, e int) []task {
 	for ahead, p := range o.days[e] {
 		tasks = append(tasks, o.task(e, 0, ahead, aboveAll(), p))
 	}
+
 	for i, p := range o.past[e] {
 		tasks = append(tasks, o.task(e, i+1, 0, aboveReplayed(), p))
 	}
+
 	return tasks
 }
 
 func (o *outlook) task(e, origin, ahead int, above []float32, out profile) task {
-	h, x := o.h, o.experts[e]
-	t := task{from: origin, transform: x.transform, above: above, out: out, current: float32(h.current(x.transform, origin))}
+	h := o.h
+	x := o.experts[e]
+	t := task{
+		from:      origin,
+		transform: x.transform,
+		above:     above,
+		out:       out,
+		current:   float32(h.current(x.transform, origin)),
+	}
+
 	if x.use == forMedian {
 		t.above = nil
 	}
+
 	for r := origin; r < h.rows; r++ {
 		if !h.usable(x.transform, origin, r) {
 			continue
 		}
+
 		w := float32(x.weigh(h, origin, r, ahead))
 		for side := range 2 {
 			if side == 1 && r == origin {
 				continue // those atoms are later than the origin
 			}
+
 			t.rows[r*2+side] = w
 			for k, share := range h.shares {
 				t.weights[(r*2+side)*atomCount+k] = w * share
 			}
 		}
 	}
+
 	return t
 }
 
@@ -177,10 +205,12 @@ func (o *outlook) task(e, origin, ahead int, above []float32, out profile) task 
 func (t *task) run(l *list, h *dayRows, from, to int) {
 	var store [allLevels]float32
 	q := store[:len(t.above)+1]
+
 	var total float32
 	for i := t.from * 2; i < h.rows*2; i++ {
 		total += t.rows[i] * float32(l.counts[i])
 	}
+
 	v, ok := l.medians.median(t.weights[:], total*h.shares[median])
 	if !ok {
 		fill(q, nan())
@@ -190,6 +220,7 @@ func (t *task) run(l *list, h *dayRows, from, to int) {
 			l.all.upper(t.weights[:], total, t.above, q[1:])
 		}
 	}
+
 	for level, v := range q {
 		switch t.transform {
 		case scaledDay, scaledHours:
@@ -200,6 +231,7 @@ func (t *task) run(l *list, h *dayRows, from, to int) {
 				v = 0
 			}
 		}
+
 		fill(t.out[level*h.slots+from:level*h.slots+to], v)
 	}
 }
@@ -210,10 +242,12 @@ func (o *outlook) forecastNewest() {
 		if x.newest == 0 {
 			continue
 		}
+
 		n := max(1, x.newest/int(o.h.slotMinutes()))
 		for _, p := range o.days[e] {
 			o.newest(0, n, aboveAll(), p)
 		}
+
 		for i, p := range o.past[e] {
 			o.newest(i+1, n, aboveReplayed(), p)
 		}
@@ -229,18 +263,24 @@ func (o *outlook) forecastFlat(replays int) {
 			if a.empty() {
 				continue
 			}
+
 			for k, v := range a[:h.kinds()] {
 				all = append(all, pack(v, 0, r*atomCount+k))
 			}
 		}
 	}
+
 	all = all.sort(o.space.scratch)
-	o.whole, o.flat = profiles(1, allLevels*h.slots)[0], profiles(replays, replayLevels*h.slots)
+	o.whole = profiles(1, allLevels*h.slots)[0]
+	o.flat = profiles(replays, replayLevels*h.slots)
 	for origin := range replays + 1 {
-		out, above := o.whole, aboveAll()
+		out := o.whole
+		above := aboveAll()
 		if origin > 0 {
-			out, above = o.flat[origin-1], aboveReplayed()
+			out = o.flat[origin-1]
+			above = aboveReplayed()
 		}
+
 		var medians, weights [maxRows * atomCount]float32
 		total := float32(0)
 		for r := origin; r < h.rows; r++ {
@@ -248,13 +288,16 @@ func (o *outlook) forecastFlat(replays int) {
 			medians[r*atomCount+median] = 1
 			copy(weights[r*atomCount:], h.shares[:])
 		}
+
 		var q [allLevels]float32
 		v, ok := all.median(medians[:], total)
 		if !ok {
 			continue // no older samples: the row is not replayed
 		}
+
 		q[0] = float32(v)
 		all.upper(weights[:], total, above, q[1:])
+
 		for level := range len(above) + 1 {
 			fill(out.level(level, h.slots), q[level])
 		}
@@ -265,25 +308,32 @@ func (o *outlook) forecastFlat(replays int) {
 func (o *outlook) newest(origin, n int, above []float32, out profile) {
 	h := o.h
 	above = above[:len(out)/h.slots-1]
+
 	all := o.space.pool[:0]
 	medians := float32(0)
 	for i := range n {
-		r, x := origin+i/h.slots, h.slots-1-i%h.slots
+		r := origin + i/h.slots
+		x := h.slots - 1 - i%h.slots
+
 		if r >= h.rows {
 			break
 		}
+
 		a := &h.atoms[r*h.slots+x]
 		if a.empty() {
 			continue
 		}
+
 		medians++
 		for k, v := range a[:h.kinds()] {
 			all = append(all, pack(v, 0, k))
 		}
 	}
+
 	var store [allLevels]float32
 	q := store[:len(above)+1]
 	all = all.sort(o.space.scratch)
+
 	if v, ok := all.median([]float32{1, 0, 0}, medians); ok {
 		q[0] = float32(v)
 		if len(above) > 0 {
@@ -292,6 +342,7 @@ func (o *outlook) newest(origin, n int, above []float32, out profile) {
 	} else {
 		fill(q, nan())
 	}
+
 	for level, v := range q {
 		fill(out.level(level, h.slots), v)
 	}
@@ -306,6 +357,7 @@ func (o *outlook) fillGaps() {
 			p.fillFrom(o.days[plainExpert][0])
 			p.fillFrom(o.whole)
 		}
+
 		for i, p := range o.past[e] {
 			p.fillFrom(o.past[plainExpert][i])
 			p.fillFrom(o.flat[i])
@@ -340,6 +392,7 @@ func (h *dayRows) absolute(row int, forecast []float32, from, to int) float64 {
 			sum -= d
 		}
 	}
+
 	return float64(sum)
 }
 
@@ -351,6 +404,7 @@ func (h *dayRows) pinball(row int, forecast []float32, above float32, from, to i
 		if a.empty() {
 			continue
 		}
+
 		for k, share := range h.shares {
 			if share > 0 {
 				d := a[k] - forecast[x]
@@ -358,5 +412,6 @@ func (h *dayRows) pinball(row int, forecast []float32, above float32, from, to i
 			}
 		}
 	}
+
 	return float64(sum)
 }

@@ -36,6 +36,7 @@ const lateHours = 3
 func newDayRows(m *Model) *dayRows {
 	h := &dayRows{slots: m.layout.perDay(), shares: m.layout.shares}
 	h.rows = (m.recent.count + h.slots - 1) / h.slots
+
 	h.atoms = make([]atoms, h.rows*h.slots)
 	h.coverage, h.level, h.late = make([]float64, h.rows), make([]float64, h.rows), make([]float64, h.rows)
 	lateSlots := max(1, h.slots*lateHours/24)
@@ -47,20 +48,24 @@ func newDayRows(m *Model) *dayRows {
 				h.max = max(h.max, float64(row[x][top]))
 			}
 		}
+
 		var n int
 		h.level[r], n = meanMedian(row)
 		h.late[r], _ = meanMedian(row[h.slots-lateSlots:])
 		h.coverage[r] = float64(n) / float64(h.slots)
 		h.known = h.known || n > 0
 	}
+
 	h.dropOutage()
 	h.distances = make([]float64, h.rows*h.rows)
 	for a := range h.rows {
 		for b := range a {
 			d := h.distance(a, b)
-			h.distances[a*h.rows+b], h.distances[b*h.rows+a] = d, d
+			h.distances[a*h.rows+b] = d
+			h.distances[b*h.rows+a] = d
 		}
 	}
+
 	return h
 }
 
@@ -79,30 +84,41 @@ func (h *dayRows) dropOutage() {
 			levels = append(levels, v)
 		}
 	}
+
 	if len(levels) == 0 {
 		return
 	}
+
 	slices.Sort(levels)
 	limit := outageShare * levels[len(levels)/2]
-	first, last, count := -1, -1, 0
+
+	first := -1
+	last := -1
+	count := 0
 	for r, v := range h.level {
 		if v < limit {
 			if first < 0 {
 				first = r
 			}
+
 			last = r
 			count++
 		}
 	}
+
 	if count == 0 || count > outageDays || last-first+1 != count || 2*count >= len(levels) {
 		return
 	}
+
 	for r := first; r <= last; r++ {
 		row := h.row(r)
 		for x := range row {
 			row[x] = emptySlot()
 		}
-		h.coverage[r], h.level[r], h.late[r] = 0, math.NaN(), math.NaN()
+
+		h.coverage[r] = 0
+		h.level[r] = math.NaN()
+		h.late[r] = math.NaN()
 	}
 }
 
@@ -113,6 +129,7 @@ func (h *dayRows) kinds() int {
 	if h.shares[median] == 1 {
 		return 1
 	}
+
 	return atomCount
 }
 
@@ -127,6 +144,7 @@ func (h *dayRows) fullRows() int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -139,23 +157,28 @@ func meanMedian(slots []atoms) (float64, int) {
 			n++
 		}
 	}
+
 	return sum / float64(n), n
 }
 
 // distance returns the mean absolute difference of the medians of two rows; NaN where they have no slot in common.
 func (h *dayRows) distance(a, b int) float64 {
-	sum, n := float32(0), 0
+	sum := float32(0)
+	n := 0
 	second := h.row(b)
 	for x, first := range h.row(a) {
 		d := first[median] - second[x][median]
 		if isNaN(d) {
 			continue
 		}
+
 		sum += max(d, -d)
 		n++
 	}
+
 	if n < h.slots/4 {
 		return math.NaN()
 	}
+
 	return float64(sum) / float64(n)
 }

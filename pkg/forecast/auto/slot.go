@@ -49,6 +49,7 @@ func layoutFor(step time.Duration) layout {
 			return layout{slot: slot, shares: sharesFor(int(slot / step))}
 		}
 	}
+
 	return layout{slot: day, shares: sharesFor(1)}
 }
 
@@ -58,6 +59,7 @@ func sharesFor(n int) shares {
 	if n < 2 {
 		return shares{1, 0, 0}
 	}
+
 	largest := max(0.1, 1/float32(n))
 	next := max(0, 0.4-largest)
 	return shares{1 - largest - next, next, largest}
@@ -75,6 +77,7 @@ func (l layout) summarise(samples []float32) atoms {
 	if len(samples) == 0 {
 		return emptySlot()
 	}
+
 	insertionSort(samples)
 	return atoms{
 		quantileSorted(samples, 0.5),
@@ -92,6 +95,7 @@ func insertionSort(x []float32) {
 			x[j] = x[j-1]
 			j--
 		}
+
 		x[j] = v
 	}
 }
@@ -102,10 +106,12 @@ func quantileSorted(x []float32, level float64) float32 {
 	if at <= 0 {
 		return x[0]
 	}
+
 	i := int(at)
 	if i >= len(x)-1 {
 		return x[len(x)-1]
 	}
+
 	w := float32(at - float64(i))
 	return x[i] + w*(x[i+1]-x[i])
 }

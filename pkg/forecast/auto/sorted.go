@@ -28,6 +28,7 @@ func pack(v float32, list, tag int) uint64 {
 	} else {
 		bits |= 1 << 31
 	}
+
 	return uint64(bits)<<valueShift | uint64(list)<<listShift | uint64(tag)
 }
 
@@ -38,6 +39,7 @@ func unpack(a uint64) float64 {
 	} else {
 		bits = ^bits
 	}
+
 	return float64(math.Float32frombits(bits))
 }
 
@@ -56,13 +58,17 @@ func (a sortedAtoms) sort(scratch sortedAtoms) sortedAtoms {
 				a[j] = a[j-1]
 				j--
 			}
+
 			a[j] = v
 		}
+
 		return a
+
 	case len(a) < 256 || len(scratch) < len(a):
 		slices.Sort(a)
 		return a
 	}
+
 	return a.radix(scratch[:len(a)])
 }
 
@@ -75,24 +81,29 @@ func (a sortedAtoms) radix(scratch sortedAtoms) sortedAtoms {
 		counts[1][x>>(valueShift+bits)&(size-1)]++
 		counts[2][x>>(valueShift+2*bits)&(size-1)]++
 	}
+
 	for pass := range counts {
 		shift := valueShift + pass*bits
 		digits := &counts[pass]
 		if digits[a[0]>>shift&(size-1)] == uint32(len(a)) {
 			continue // all the same
 		}
+
 		var next uint32
 		for i, n := range digits {
 			digits[i] = next
 			next += n
 		}
+
 		for _, x := range a {
 			d := x >> shift & (size - 1)
 			scratch[digits[d]] = x
 			digits[d]++
 		}
+
 		a, scratch = scratch, a
 	}
+
 	return a
 }
 
@@ -103,12 +114,14 @@ func (a sortedAtoms) median(weights []float32, total float32) (float64, bool) {
 	if !(half > 0) {
 		return 0, false
 	}
+
 	var sum float32
 	for _, x := range a {
 		if sum += weights[x&fieldMask]; sum >= half {
 			return unpack(x), true
 		}
 	}
+
 	return unpack(a[len(a)-1]), true
 }
 
@@ -118,6 +131,7 @@ func (a sortedAtoms) upper(weights []float32, total float32, above []float32, ou
 	if !(total > 0) {
 		return false
 	}
+
 	next := len(above) - 1
 	var sum float32
 	for _, v := range slices.Backward(a) {
@@ -125,16 +139,21 @@ func (a sortedAtoms) upper(weights []float32, total float32, above []float32, ou
 		if w == 0 {
 			continue
 		}
+
 		sum += w
 		for sum > above[next]*total {
 			out[next] = float32(unpack(v))
-			if next--; next < 0 {
+			next--
+
+			if next < 0 {
 				return true
 			}
 		}
 	}
+
 	for ; next >= 0; next-- {
 		out[next] = float32(unpack(a[0]))
 	}
+
 	return true
 }

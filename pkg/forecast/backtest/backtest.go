@@ -54,6 +54,7 @@ func (c Config) Complete() (Config, error) {
 	if c.Quantile == 0 {
 		c.Quantile = defaultQuantile
 	}
+
 	for _, field := range []struct {
 		name  string
 		value time.Duration
@@ -62,10 +63,12 @@ func (c Config) Complete() (Config, error) {
 			return c, fmt.Errorf("%s: %s is negative", field.name, field.value)
 		}
 	}
+
 	levels := forecast.Levels()
 	if !(c.Quantile >= levels[0] && c.Quantile <= levels[len(levels)-1]) {
 		return c, fmt.Errorf("quantile: %v is not within %v and %v", c.Quantile, levels[0], levels[len(levels)-1])
 	}
+
 	return c, nil
 }
 
@@ -73,6 +76,7 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	if d == 0 {
 		return otherwise
 	}
+
 	return d
 }
 
@@ -84,25 +88,31 @@ func Run(cfg Config, name string, values series.Series, algorithms []forecast.Al
 	if err != nil {
 		return nil, fmt.Errorf("back-test %s: %w", name, err)
 	}
+
 	runs := make([][]origin, len(algorithms))
 	var constants []float64
 	for _, at := range origins(cfg, values) {
-		past, future := cut(values, at-steps(cfg.History, values.Step), at), cut(values, at, at+steps(cfg.Horizon, values.Step))
+		past := cut(values, at-steps(cfg.History, values.Step), at)
+		future := cut(values, at, at+steps(cfg.Horizon, values.Step))
 		constants = append(constants, forecast.ConstantLoss(past.Values, future.Values, cfg.Quantile))
+
 		for i, algorithm := range algorithms {
 			scored, err := score(cfg, algorithm, past, future)
 			if err != nil {
 				return nil, fmt.Errorf("back-test %s: algorithm %s at %s: %w",
 					name, algorithm.Name(), past.End().UTC().Format(time.RFC3339), err)
 			}
+
 			runs[i] = append(runs[i], scored)
 		}
 	}
+
 	reference := max(0, slices.IndexFunc(algorithms, func(a forecast.Algorithm) bool { return a.Name() == cfg.Reference }))
 	results := make([]Result, len(algorithms))
 	for i, algorithm := range algorithms {
 		results[i] = summarise(name, algorithm.Name(), runs[i], runs[reference], constants)
 	}
+
 	return results, nil
 }
 
@@ -111,11 +121,13 @@ func origins(cfg Config, values series.Series) []int {
 	if values.Step <= 0 {
 		return nil
 	}
+
 	var out []int
 	every := max(1, steps(cfg.Every, values.Step))
 	for at := steps(cfg.First, values.Step); at+steps(cfg.Horizon, values.Step) <= len(values.Values); at += every {
 		out = append(out, at)
 	}
+
 	return out
 }
 
@@ -124,9 +136,11 @@ func steps(d, step time.Duration) int { return int(d / step) }
 // cut copies [from, to) of the values, so that an algorithm can neither read beyond an origin nor change the input of
 // the next one.
 func cut(values series.Series, from, to int) series.Series {
-	from, to = max(0, from), min(len(values.Values), to)
+	from = max(0, from)
+	to = min(len(values.Values), to)
 	out := series.Series{Start: values.Time(from), Step: values.Step, Values: make([]float64, to-from)}
 	copy(out.Values, values.Values[from:to])
+
 	return out
 }
 
@@ -146,10 +160,12 @@ func score(cfg Config, algorithm forecast.Algorithm, past, future series.Series)
 	if cfg.Clock != nil {
 		before = cfg.Clock()
 	}
+
 	forecasted, err := algorithm.Forecast(past, cfg.Horizon)
 	if cfg.Clock != nil {
 		after = cfg.Clock()
 	}
+
 	out := origin{took: after.Sub(before)}
 	switch {
 	case errors.Is(err, forecast.ErrDeclined), errors.Is(err, forecast.ErrEmpty):
@@ -159,19 +175,23 @@ func score(cfg Config, algorithm forecast.Algorithm, past, future series.Series)
 	case len(forecasted.Values) < len(future.Values):
 		return out, fmt.Errorf("forecast has %d of %d steps", len(forecasted.Values), len(future.Values))
 	}
+
 	out.issued = true
 	for i, y := range future.Values {
 		if !forecast.Usable(y) {
 			continue
 		}
+
 		out.add(y, forecasted.Values[i].At(0.5), forecasted.Values[i].At(cfg.Quantile), cfg.Quantile)
 	}
+
 	return out, nil
 }
 
 func (o *origin) add(actual, median, quantile, level float64) {
 	o.errors += max(actual-median, median-actual)
 	o.pinball += forecast.Pinball(actual, quantile, level)
+
 	o.actual += actual
 	o.points++
 	if actual <= quantile {

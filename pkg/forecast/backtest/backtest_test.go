@@ -20,14 +20,17 @@ const day = 24 * time.Hour
 
 func algorithms(t *testing.T, names ...string) []forecast.Algorithm {
 	t.Helper()
+
 	var out []forecast.Algorithm
 	for _, name := range names {
 		a, err := registry.New(name, registry.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		out = append(out, a)
 	}
+
 	return out
 }
 
@@ -42,9 +45,11 @@ func (r *recorder) Forecast(history series.Series, horizon time.Duration) (forec
 	r.shown = append(r.shown, series.Series{Start: history.Start, Step: history.Step, Values: append([]float64(nil), history.Values...)})
 	out, err := r.Algorithm.Forecast(history, horizon)
 	r.said = append(r.said, out)
+
 	for i := range history.Values {
 		history.Values[i] = -1
 	}
+
 	return out, err
 }
 
@@ -56,21 +61,26 @@ func TestNoOriginSeesTheFuture(t *testing.T) {
 		if _, err := Run(Config{}, "clean", clean, []forecast.Algorithm{before}); err != nil {
 			t.Fatal(err)
 		}
+
 		if len(before.shown) != 5 {
 			t.Fatalf("%d origins, want 5", len(before.shown))
 		}
+
 		poisoned := series.Series{Start: clean.Start, Step: clean.Step, Values: append([]float64(nil), clean.Values...)}
 		for i := 9 * 144; i < len(poisoned.Values); i++ {
 			poisoned.Values[i] = 1e12 * float64(i)
 		}
+
 		after := &recorder{Algorithm: before.Algorithm}
 		if _, err := Run(Config{}, "poisoned", poisoned, []forecast.Algorithm{after}); err != nil {
 			t.Fatal(err)
 		}
+
 		for origin := range 3 { // days 7, 8 and 9
 			if end := before.shown[origin].End(); !end.Equal(clean.Start.Add(time.Duration(7+origin) * day)) {
 				t.Fatalf("%s: origin %d is at %s", name, origin, end)
 			}
+
 			for i := range before.said[origin].Values {
 				if before.said[origin].Values[i] != after.said[origin].Values[i] {
 					t.Fatalf("%s: origin %d: step %d depends on the future", name, origin, i)
@@ -88,9 +98,11 @@ func TestConfigBoundsWhatAnOriginSees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if results[0].Origins != 16 || results[0].Issued != 16 || results[0].Points != 16*36 {
 		t.Errorf("%+v", results[0])
 	}
+
 	for _, s := range r.shown {
 		if len(s.Values) != 3*144 {
 			t.Fatalf("an origin sees %d samples", len(s.Values))
@@ -112,6 +124,7 @@ func (p perfect) Forecast(history series.Series, horizon time.Duration) (forecas
 		at := int(out.Start.Sub(p.truth.Start)/history.Step) + i
 		out.Values = append(out.Values, forecast.Constant(p.truth.Values[at]+p.shift))
 	}
+
 	return out, nil
 }
 
@@ -120,8 +133,10 @@ func TestFigures(t *testing.T) {
 	for i := range truth.Values {
 		truth.Values[i] = 10
 	}
+
 	truth.Values[8*24+3] = math.NaN() // a gap is no point
 	now := time.Unix(0, 0)
+
 	cfg := Config{Clock: func() time.Time { now = now.Add(3 * time.Millisecond); return now }}
 	for _, c := range []struct {
 		shift, wape, pinball, coverage float64
@@ -130,6 +145,7 @@ func TestFigures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		r := results[0]
 		for _, f := range []struct {
 			name      string
@@ -144,6 +160,7 @@ func TestFigures(t *testing.T) {
 				t.Errorf("shift %v: %s %v, want %v", c.shift, f.name, f.got, f.want)
 			}
 		}
+
 		if r.Points != 3*24-1 || r.Origins != 3 {
 			t.Errorf("%d points at %d origins", r.Points, r.Origins)
 		}
@@ -158,6 +175,7 @@ func TestBadConfig(t *testing.T) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
+
 	results, err := Run(Config{}, "empty", series.Series{}, algorithms(t, registry.Auto))
 	if err != nil || results[0].Origins != 0 {
 		t.Errorf("an empty series: %+v, %v", results, err)
@@ -169,10 +187,12 @@ func TestReportIsJSON(t *testing.T) {
 		{Name: "a", Algorithm: "x", Origins: 1, Issued: 1, WAPE: 0.5, Skill: 0.5, WAPERatio: 0.5, PinballRatio: 0.5},
 		{Name: "b", Algorithm: "x", Origins: 1, WAPE: Figure(math.NaN()), Skill: Figure(math.NaN()), WAPERatio: Figure(math.NaN()), PinballRatio: Figure(math.NaN())},
 	})
+
 	data, err := json.Marshal(report)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, want := range []string{`"series":[{"name":"a"`, `"wape":null`, `"mean":[{"algorithm":"x"`, `"pinballRatio":0.5`} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("%s lacks %s", data, want)

@@ -17,10 +17,12 @@ import (
 // traces returns the production traces, and skips the test where they are absent.
 func traces(t *testing.T) map[string]series.Series {
 	t.Helper()
+
 	out := map[string]series.Series{}
 	for _, s := range families.Traces().Read(t, 1) {
 		out[s.Name] = s.Series
 	}
+
 	return out
 }
 
@@ -32,8 +34,10 @@ func TestBaselinesOnTraces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		results = append(results, scored...)
 	}
+
 	want := map[string][2]float64{registry.Plain: {0.361, 0.153}, registry.SeasonalNaive: {0.402, 0.239}}
 	for _, m := range NewReport(results).Mean {
 		w := want[m.Algorithm]
@@ -51,6 +55,7 @@ func TestGocraneOnTraces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if scored[0].Issued != 0 || scored[0].Origins == 0 {
 			t.Errorf("%s: gocrane-dsp issues at %d of %d origins, want none", name, scored[0].Issued, scored[0].Origins)
 		}
@@ -66,6 +71,7 @@ type bounds struct {
 
 func check(t *testing.T, b bounds, results []Result, apart map[string]bool) {
 	t.Helper()
+
 	covered, points := 0.0, 0.0
 	var wape, pinball average
 	for _, r := range results {
@@ -73,8 +79,10 @@ func check(t *testing.T, b bounds, results []Result, apart map[string]bool) {
 		if r.Issued != r.Origins {
 			t.Errorf("%s: %d of %d origins issued", r.Name, r.Issued, r.Origins)
 		}
+
 		wape.addLog(r.WAPERatio)
 		pinball.addLog(r.PinballRatio)
+
 		most := b.worst
 		if apart[r.Name] {
 			most = b.apart
@@ -82,15 +90,19 @@ func check(t *testing.T, b bounds, results []Result, apart map[string]bool) {
 		if worst := max(float64(r.WAPERatio), float64(r.PinballRatio)); worst > most {
 			t.Errorf("%s: %.3f times plain, want at most %v", r.Name, worst, most)
 		}
+
 		if apart[r.Name] {
 			continue
 		}
+
 		covered += float64(r.Coverage) * float64(r.Points)
 		points += float64(r.Points)
+
 		if c := float64(r.Coverage); r.Origins >= 5 && (c < b.single[0] || c > b.single[1]) {
 			t.Errorf("%s: coverage %.3f, want %v", r.Name, c, b.single)
 		}
 	}
+
 	t.Logf("geometric means: wape x%.3f pinball x%.3f; pooled coverage %.3f", wape.geometric(), pinball.geometric(), covered/points)
 	if w, p := float64(wape.geometric()), float64(pinball.geometric()); w > b.mean || p > b.mean {
 		t.Errorf("wape x%.3f, pinball x%.3f of plain, want at most %v", w, p, b.mean)
@@ -102,10 +114,12 @@ func check(t *testing.T, b bounds, results []Result, apart map[string]bool) {
 
 func autoResults(t *testing.T, name string, values series.Series) Result {
 	t.Helper()
+
 	results, err := Run(Config{Reference: registry.Plain}, name, values, algorithms(t, registry.Auto, registry.Plain))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return results[0]
 }
 
@@ -114,6 +128,7 @@ func TestAutoOnTraces(t *testing.T) {
 	for name, values := range traces(t) {
 		results = append(results, autoResults(t, name, values))
 	}
+
 	check(t, bounds{mean: 0.85, worst: 1.05, apart: 1.15, pooled: [2]float64{0.93, 0.97}, single: [2]float64{0.90, 0.99}}, results,
 		map[string]bool{"workload-4": true, "workload-6": true})
 }
@@ -129,5 +144,6 @@ func TestAutoOnFamilies(t *testing.T) {
 			apart[name] = f.Shifts
 		}
 	}
+
 	check(t, bounds{mean: 0.85, worst: 1.55, apart: 2, pooled: [2]float64{0.93, 0.97}, single: [2]float64{0.65, 1}}, results, apart)
 }

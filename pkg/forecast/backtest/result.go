@@ -18,6 +18,7 @@ func (f Figure) MarshalJSON() ([]byte, error) {
 	if v := float64(f); !math.IsNaN(v) && !math.IsInf(v, 0) {
 		return json.Marshal(v)
 	}
+
 	return []byte("null"), nil
 }
 
@@ -79,15 +80,18 @@ func NewReport(results []Result) Report {
 	if results == nil {
 		report.Series = []Result{}
 	}
+
 	var names []string
 	for _, r := range results {
 		if !slices.Contains(names, r.Algorithm) {
 			names = append(names, r.Algorithm)
 		}
 	}
+
 	for _, name := range names {
 		report.Mean = append(report.Mean, mean(name, results))
 	}
+
 	return report
 }
 
@@ -99,6 +103,7 @@ func mean(algorithm string, results []Result) Mean {
 		if r.Algorithm != algorithm {
 			continue
 		}
+
 		out.Series++
 		out.Origins += r.Origins
 		out.Issued += r.Issued
@@ -106,16 +111,24 @@ func mean(algorithm string, results []Result) Mean {
 		pinball.add(r.Pinball)
 		skill.add(r.Skill)
 		fit.add(r.FitMillis)
+
 		if r.Points > 0 {
 			covered += float64(r.Coverage) * float64(r.Points)
 			points += r.Points
 		}
+
 		wapeRatio.addLog(r.WAPERatio)
 		pinballRatio.addLog(r.PinballRatio)
 	}
-	out.WAPE, out.Pinball, out.Skill, out.FitMillis = wape.mean(), pinball.mean(), skill.mean(), fit.mean()
+
+	out.WAPE = wape.mean()
+	out.Pinball = pinball.mean()
+	out.Skill = skill.mean()
+	out.FitMillis = fit.mean()
 	out.Coverage = ratio(covered, float64(points))
-	out.WAPERatio, out.PinballRatio = wapeRatio.geometric(), pinballRatio.geometric()
+	out.WAPERatio = wapeRatio.geometric()
+	out.PinballRatio = pinballRatio.geometric()
+
 	return out
 }
 
@@ -147,6 +160,7 @@ func ratio(a, b float64) Figure {
 	if !(b > 0) {
 		return Figure(math.NaN())
 	}
+
 	return Figure(a / b)
 }
 
@@ -154,12 +168,14 @@ func summarise(name, algorithm string, own, reference []origin, constants []floa
 	out := Result{Name: name, Algorithm: algorithm, Origins: len(own)}
 	var sum origin
 	var referencePinball, referenceErrors, constant float64
+
 	var took []time.Duration
 	for i, o := range own {
 		took = append(took, o.took)
 		if !o.issued {
 			continue
 		}
+
 		out.Issued++
 		sum.errors += o.errors
 		sum.pinball += o.pinball
@@ -170,17 +186,20 @@ func summarise(name, algorithm string, own, reference []origin, constants []floa
 		referencePinball += reference[i].pinball
 		referenceErrors += reference[i].errors
 	}
+
 	out.Points = sum.points
 	out.WAPE = ratio(sum.errors, sum.actual)
 	out.Pinball = ratio(sum.pinball, sum.actual)
 	out.Coverage = ratio(float64(sum.covered), float64(sum.points))
 	out.WAPERatio = ratio(sum.errors, referenceErrors)
 	out.PinballRatio = ratio(sum.pinball, referencePinball)
+
 	out.Skill = 1 - ratio(sum.pinball, constant)
 	out.FitMillis = Figure(math.NaN())
 	if len(took) > 0 {
 		slices.Sort(took)
 		out.FitMillis = Figure(took[len(took)/2].Seconds() * 1000)
 	}
+
 	return out
 }

@@ -20,12 +20,15 @@ func roughShapes(r *rand.Rand) map[string]func(d, slot int) float64 {
 	cycle := func(slot int) float64 {
 		return (2 - math.Cos(2*math.Pi*float64(slot)/144)) * math.Exp(0.15*r.NormFloat64())
 	}
-	high, leak := false, 0.0
+	high := false
+	leak := 0.0
+
 	return map[string]func(d, slot int) float64{
 		"zeros and rare spikes": func(int, int) float64 {
 			if r.Float64() < 0.02 {
 				return 5 * r.ExpFloat64()
 			}
+
 			return 0
 		},
 		"a heavy tail":       func(int, int) float64 { return math.Exp(1.5 * r.NormFloat64()) },
@@ -34,12 +37,14 @@ func roughShapes(r *rand.Rand) map[string]func(d, slot int) float64 {
 			if d%5 == 3 && slot == 50 {
 				return 1e6
 			}
+
 			return cycle(slot)
 		},
 		"no load on weekends": func(d, slot int) float64 {
 			if d%7 >= 5 {
 				return 0
 			}
+
 			return cycle(slot)
 		},
 		"growth": func(d, slot int) float64 { return cycle(slot) * math.Pow(1.08, float64(d)) },
@@ -47,39 +52,48 @@ func roughShapes(r *rand.Rand) map[string]func(d, slot int) float64 {
 			if d >= 18 {
 				return 8 * cycle(slot)
 			}
+
 			return cycle(slot)
 		},
 		"a fall at the end": func(d, slot int) float64 {
 			if d >= 18 {
 				return cycle(slot) / 8
 			}
+
 			return cycle(slot)
 		},
 		"gaps": func(_, slot int) float64 {
 			if r.Float64() < 0.4 {
 				return series.Gap()
 			}
+
 			return cycle(slot)
 		},
 		"a leak and restarts": func(int, int) float64 {
-			if leak += 0.01 * r.Float64(); r.Float64() < 1.0/300 {
+			leak += 0.01 * r.Float64()
+
+			if r.Float64() < 1.0/300 {
 				leak = 0
 			}
+
 			return 1 + leak
 		},
 		"two levels at random": func(int, int) float64 {
 			if r.Float64() < 1.0/60 {
 				high = !high
 			}
+
 			if high {
 				return 10 * math.Exp(0.1*r.NormFloat64())
 			}
+
 			return math.Exp(0.1 * r.NormFloat64())
 		},
 		"one bad day a week": func(d, slot int) float64 {
 			if d%7 == 4 {
 				return 20 * cycle(slot)
 			}
+
 			return cycle(slot)
 		},
 	}
@@ -96,8 +110,10 @@ func TestAutoOnRoughSeries(t *testing.T) {
 			for i := range s.Values {
 				s.Values[i] = shape(i/slots, i%slots)
 			}
+
 			r := autoResults(t, name+" "+strconv.FormatUint(seed, 10), s)
 			t.Logf("%-28s wape x%.3f pinball x%.3f coverage %.3f", r.Name, r.WAPERatio, r.PinballRatio, r.Coverage)
+
 			if r.Issued != r.Origins || r.Origins == 0 {
 				t.Errorf("%s: %d of %d origins issued", r.Name, r.Issued, r.Origins)
 			}
@@ -117,6 +133,7 @@ func TestAutoOnNearlyConstantSeries(t *testing.T) {
 		for i := range s.Values {
 			s.Values[i] = 7 * (1 + noise*r.NormFloat64())
 		}
+
 		got := autoResults(t, "nearly constant", s)
 		if worst := max(float64(got.WAPERatio), float64(got.PinballRatio)); worst > 1.05 {
 			t.Errorf("noise of %g: %.3f times plain", noise, worst)
@@ -143,20 +160,24 @@ func TestStepsHistoriesHorizons(t *testing.T) {
 					s.Values[i] = 0
 				}
 			}
+
 			for _, horizon := range []time.Duration{time.Hour, 7 * day} {
 				f, err := algorithm.Forecast(s, horizon)
 				if err != nil || len(f.Values) != forecast.Steps(horizon, step) {
 					t.Fatalf("%s of %s, %s ahead: %d values, error %v", length, step, horizon, len(f.Values), err)
 				}
+
 				if short := length <= day; short != (f.Reason != "") {
 					t.Errorf("%s of %s: reason %q", length, step, f.Reason)
 				}
+
 				for i, q := range f.Values {
 					last := 0.0
 					for _, v := range q {
 						if !(v >= last && v < 100) {
 							t.Fatalf("%s of %s, %s ahead: step %d: %v", length, step, horizon, i, q)
 						}
+
 						last = v
 					}
 				}

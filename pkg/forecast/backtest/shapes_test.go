@@ -28,12 +28,14 @@ func TestOddShapes(t *testing.T) {
 		if err != nil || len(f.Values) != len(s.Values)-origin {
 			t.Fatalf("%s: %d values, error %v", name, len(f.Values), err)
 		}
+
 		highest := 0.0
 		for _, v := range past.Values {
 			if !math.IsInf(v, 0) && v > highest {
 				highest = v
 			}
 		}
+
 		covered, samples := 0.0, 0.0
 		for i, q := range f.Values {
 			last := 0.0
@@ -41,8 +43,10 @@ func TestOddShapes(t *testing.T) {
 				if !(v >= last && v <= 2*highest*(1+1e-6)) {
 					t.Fatalf("%s: step %d: %v, the highest value was %g", name, i, q, highest)
 				}
+
 				last = v
 			}
+
 			if actual := s.Values[origin+i]; forecast.Usable(actual) {
 				samples++
 				if actual <= q.At(0.95)*(1+1e-6) {
@@ -50,6 +54,7 @@ func TestOddShapes(t *testing.T) {
 				}
 			}
 		}
+
 		t.Logf("%-40s %.3f of the samples covered", name, covered/samples)
 		if slices.Contains(steady, name) && !(covered/samples >= 0.88) {
 			t.Errorf("%s: %.3f of the samples covered", name, covered/samples)

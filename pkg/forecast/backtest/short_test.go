@@ -23,12 +23,15 @@ func TestAutoOnShortHistories(t *testing.T) {
 			// The end of the shapes, where levels change.
 			s.Values[i] = shape(14+i/slots, i%slots)
 		}
+
 		results, err := Run(cfg, name, s, algorithms(t, registry.Auto, registry.Plain))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		r := results[0]
 		t.Logf("%-28s wape x%.3f pinball x%.3f coverage %.3f", r.Name, r.WAPERatio, r.PinballRatio, r.Coverage)
+
 		if r.Issued != days-2 {
 			t.Errorf("%s: %d of %d origins issued", name, r.Issued, r.Origins)
 		}

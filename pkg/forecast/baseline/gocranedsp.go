@@ -41,37 +41,51 @@ func (GocraneDSP) Forecast(history series.Series, horizon time.Duration) (foreca
 	if err != nil {
 		return forecast.Forecast{}, err
 	}
+
 	values, err := gocranePrepare(history)
 	if err != nil {
 		return forecast.Forecast{}, err
 	}
+
 	rate := 1 / history.Step.Seconds()
 	period := gocranePeriod(values, history.Step)
+
 	perDay := int(24 * time.Hour / history.Step)
 	if period == 0 || period != perDay && period != 7*perDay {
 		return forecast.Forecast{}, fmt.Errorf("%w: not periodic by a day or a week", forecast.ErrDeclined)
 	}
+
 	values = values[len(values)%period:]
 	if len(values) < 2*period {
 		return forecast.Forecast{}, fmt.Errorf("%w: fewer than two periods", forecast.ErrDeclined)
 	}
-	past, actual := values[:len(values)-period], values[len(values)-period:]
+
+	past := values[:len(values)-period]
+	actual := values[len(values)-period:]
 	var best gocraneEstimator
 	least := math.Inf(1)
 	for _, e := range gocraneEstimators() {
 		if err := gocraneError(actual, e.estimate(past, period, rate)); err < least {
-			best, least = e, err
+			best = e
+			least = err
 		}
 	}
+
 	estimate := best.estimate(values, period, rate)
 	out := forecast.Forecast{
-		Start: history.End(), Step: history.Step, Model: "gocrane-dsp", Period: time.Duration(period) * history.Step,
-		Periods: len(values) / period, Skill: math.NaN(),
-		Values: make([]forecast.Quantiles, forecast.Steps(horizon, history.Step)),
+		Start:   history.End(),
+		Step:    history.Step,
+		Model:   "gocrane-dsp",
+		Period:  time.Duration(period) * history.Step,
+		Periods: len(values) / period,
+		Skill:   math.NaN(),
+		Values:  make([]forecast.Quantiles, forecast.Steps(horizon, history.Step)),
 	}
+
 	for i := range out.Values {
 		out.Values[i] = forecast.Constant(estimate[i%period])
 	}
+
 	return out, nil
 }
 
@@ -86,25 +100,32 @@ func gocranePrepare(history series.Series) ([]float64, error) {
 			gap++
 			continue
 		}
+
 		if gap > 0 {
 			values = bridge(values, v, gap, longest)
 		}
+
 		values = append(values, v)
 		gap = 0
 	}
+
 	perHour := max(1, int(time.Hour/history.Step))
 	values = values[len(values)%perHour:]
 	if len(values) == 0 {
 		return nil, fmt.Errorf("%w: less than an hour of samples", forecast.ErrDeclined)
 	}
+
 	sorted := slices.Clone(values)
 	slices.Sort(sorted)
-	low, high := gocranePercentile(sorted, 0.001), gocranePercentile(sorted, 0.999)
+
+	low := gocranePercentile(sorted, 0.001)
+	high := gocranePercentile(sorted, 0.999)
 	for i := 1; i < len(values); i++ {
 		if values[i] > high || values[i] < low {
 			values[i] = values[i-1]
 		}
 	}
+
 	return values, nil
 }
 
@@ -118,6 +139,7 @@ func gocranePercentile(sorted []float64, share float64) float64 {
 	case rank == float64(at):
 		return sorted[at-1]
 	}
+
 	return (sorted[at-1] + sorted[at]) / 2
 }
 
@@ -126,10 +148,12 @@ func bridge(values []float64, next float64, gap, longest int) []float64 {
 	if len(values) == 0 || gap >= longest {
 		return values[:0]
 	}
+
 	last := values[len(values)-1]
 	for j := 1; j <= gap; j++ {
 		values = append(values, last+(next-last)*float64(j)/float64(gap+1))
 	}
+
 	return values
 }
 
@@ -142,6 +166,7 @@ func gocranePeriod(values []float64, step time.Duration) int {
 			return findPeriod(values[len(values)-whole*unit:], step)
 		}
 	}
+
 	return 0
 }
 
@@ -152,32 +177,43 @@ func findPeriod(values []float64, step time.Duration) int {
 	fft := fourier.NewFFT(n)
 	coefficients := make([]complex128, n/2+1)
 	shuffled := slices.Clone(values)
+
 	// Seeded, so that a back-test repeats; the original is not.
 	source := rand.New(rand.NewPCG(1, 2))
+
 	peaks := make([]float64, gocraneShuffles)
 	for i := range peaks {
 		source.Shuffle(n, func(a, b int) { shuffled[a], shuffled[b] = shuffled[b], shuffled[a] })
 		fft.Coefficients(coefficients, shuffled)
+
 		for _, c := range coefficients[1 : n/2] {
 			peaks[i] = max(peaks[i], cmplx.Abs(c))
 		}
 	}
+
 	slices.Sort(peaks)
 	correlation := circularCorrelation(fft, values)
 	fft.Coefficients(coefficients, values)
+
 	// A frequency whose autocorrelation is not positive is not a period.
-	best, highest, last := 0, 0.0, n
+	best := 0
+
+	highest := 0.0
+	last := n
 	for k := 2; k < n/2; k++ {
 		hint := n / k
 		if cmplx.Abs(coefficients[k]) <= peaks[gocraneThreshold] || hint >= last {
 			continue
 		}
+
 		last = hint
 		reach := min(int(4*time.Hour/step), hint/2)
 		if isPeak(correlation, hint, reach) && correlation[hint] > highest {
-			best, highest = hint, correlation[hint]
+			best = hint
+			highest = correlation[hint]
 		}
 	}
+
 	return best
 }
 
@@ -187,9 +223,11 @@ func circularCorrelation(fft *fourier.FFT, values []float64) []float64 {
 	for _, v := range values {
 		mean += v / n
 	}
+
 	for _, v := range values {
 		square += (v - mean) * (v - mean) / n
 	}
+
 	deviation := math.Sqrt(square)
 	standard := make([]float64, len(values))
 	if deviation > 0 {
@@ -197,14 +235,17 @@ func circularCorrelation(fft *fourier.FFT, values []float64) []float64 {
 			standard[i] = (v - mean) / deviation
 		}
 	}
+
 	coefficients := fft.Coefficients(nil, standard)
 	for i, c := range coefficients {
 		coefficients[i] = complex(real(c)*real(c)+imag(c)*imag(c), 0)
 	}
+
 	out := fft.Sequence(nil, coefficients)
 	for i := range out {
 		out[i] /= n * n
 	}
+
 	return out
 }
 
@@ -213,16 +254,19 @@ func isPeak(values []float64, at, reach int) bool {
 	if reach < 1 || at-reach < 0 || at+reach >= len(values) {
 		return false
 	}
+
 	return slope(values[at-reach:at+1]) > 0 && slope(values[at:at+reach+1]) < 0
 }
 
 // slope is the least-squares slope over equidistant places.
 func slope(values []float64) float64 {
 	n := float64(len(values))
-	middle, sum := (n-1)/2, 0.0
+	middle := (n - 1) / 2
+	sum := 0.0
 	for i, v := range values {
 		sum += (float64(i) - middle) * v
 	}
+
 	return sum
 }
 
@@ -238,6 +282,7 @@ func gocraneEstimators() []gocraneEstimator {
 	for _, margin := range []float64{0.01, 0.10, 0.15, 0.20} {
 		out = append(out, gocraneEstimator{3, 100, 1.0, margin}, gocraneEstimator{50, 100, 0.05, margin})
 	}
+
 	return out
 }
 
@@ -245,15 +290,18 @@ func gocraneEstimators() []gocraneEstimator {
 func (e gocraneEstimator) estimate(values []float64, period int, rate float64) []float64 {
 	n := len(values)
 	fft := fourier.NewCmplxFFT(n)
+
 	sequence := make([]complex128, n)
 	for i, v := range values {
 		sequence[i] = complex(v, 0)
 	}
+
 	coefficients := fft.Coefficients(nil, sequence)
 	amplitudes := make([]float64, 0, n/2)
 	for k := 1; k < n/2; k++ {
 		amplitudes = append(amplitudes, cmplx.Abs(coefficients[k])/float64(n))
 	}
+
 	slices.SortFunc(amplitudes, func(a, b float64) int { return cmp.Compare(b, a) })
 	least := max(amplitudes[min(e.most, len(amplitudes))-1], e.amplitude)
 	least = min(least, amplitudes[min(e.fewest, len(amplitudes))-1])
@@ -264,6 +312,7 @@ func (e gocraneEstimator) estimate(values []float64, period int, rate float64) [
 			coefficients[k] = 0
 		}
 	}
+
 	fft.Sequence(sequence, coefficients)
 	out := make([]float64, period)
 	for i := range out {
@@ -271,8 +320,10 @@ func (e gocraneEstimator) estimate(values []float64, period int, rate float64) [
 		if v <= 0 {
 			v = gocraneFloor
 		}
+
 		out[i] = v * (1 + e.margin)
 	}
+
 	return out
 }
 
@@ -280,10 +331,14 @@ func (e gocraneEstimator) estimate(values []float64, period int, rate float64) [
 // it is the plain mean absolute error of all.
 func gocraneError(actual, estimate []float64) float64 {
 	n := float64(len(actual))
-	relative, absolute, tiny := 0.0, 0.0, false
+	relative := 0.0
+	absolute := 0.0
+
+	tiny := false
 	for i, a := range actual {
 		p := estimate[i]
 		absolute += math.Abs(p-a) / n
+
 		switch {
 		case a < 1e-3:
 			tiny = true
@@ -293,8 +348,10 @@ func gocraneError(actual, estimate []float64) float64 {
 			relative += -math.Log(1-(a-p)/a) / math.Log(1.25) / n
 		}
 	}
+
 	if tiny {
 		return absolute
 	}
+
 	return relative
 }

@@ -47,14 +47,22 @@ func (n SeasonalNaive) Forecast(history series.Series, horizon time.Duration) (f
 	if err != nil {
 		return forecast.Forecast{}, err
 	}
-	step, length := history.Step, len(history.Values)
+
+	step := history.Step
+	length := len(history.Values)
 	season := max(1, int(n.Season/step))
 	day := max(1, int(24*time.Hour/step))
 	last := lastUsable(history.Values)
+
 	out := forecast.Forecast{
-		Start: history.End(), Step: step, Model: n.Label, Period: n.Season, Periods: length / season,
-		Values: make([]forecast.Quantiles, forecast.Steps(horizon, step)),
+		Start:   history.End(),
+		Step:    step,
+		Model:   n.Label,
+		Period:  n.Season,
+		Periods: length / season,
+		Values:  make([]forecast.Quantiles, forecast.Steps(horizon, step)),
 	}
+
 	for i := range out.Values {
 		v, ok := lookBack(history.Values, length+i, season)
 		if !ok {
@@ -63,11 +71,14 @@ func (n SeasonalNaive) Forecast(history series.Series, horizon time.Duration) (f
 		if !ok {
 			v = last
 		}
+
 		out.Values[i] = forecast.Constant(v)
 	}
+
 	if out.Periods == 0 {
 		out.Reason = "history is shorter than a season"
 	}
+
 	return out, nil
 }
 
@@ -76,9 +87,11 @@ func lookBack(values []float64, i, season int) (float64, bool) {
 	for i >= len(values) {
 		i -= season
 	}
+
 	if i < 0 || !forecast.Usable(values[i]) {
 		return 0, false
 	}
+
 	return values[i], true
 }
 
@@ -88,6 +101,7 @@ func lookBackDays(values []float64, i, day, season int) (float64, bool) {
 			return v, true
 		}
 	}
+
 	return 0, false
 }
 
@@ -97,6 +111,7 @@ func lastUsable(values []float64) float64 {
 			return v
 		}
 	}
+
 	return 0
 }
 
@@ -122,12 +137,20 @@ func (Plain) Forecast(history series.Series, horizon time.Duration) (forecast.Fo
 	if err != nil {
 		return forecast.Forecast{}, err
 	}
-	step, length := history.Step, len(history.Values)
+
+	step := history.Step
+	length := len(history.Values)
 	day := max(1, int(24*time.Hour/step))
+
 	out := forecast.Forecast{
-		Start: history.End(), Step: step, Model: "plain", Period: 24 * time.Hour, Periods: length / day,
-		Values: make([]forecast.Quantiles, forecast.Steps(horizon, step)),
+		Start:   history.End(),
+		Step:    step,
+		Model:   "plain",
+		Period:  24 * time.Hour,
+		Periods: length / day,
+		Values:  make([]forecast.Quantiles, forecast.Steps(horizon, step)),
 	}
+
 	half := int(plainWindow / step)
 	atoms := make([]weighted, 0, plainDays*(2*half+1))
 	for i := range out.Values {
@@ -141,12 +164,15 @@ func (Plain) Forecast(history series.Series, horizon time.Duration) (forecast.Fo
 				}
 			}
 		}
+
 		if len(atoms) == 0 {
 			atoms = all(atoms, history.Values)
 			out.Reason = "no sample at some times of day: all of the history was used there"
 		}
+
 		out.Values[i] = weightedQuantiles(atoms)
 	}
+
 	return out, nil
 }
 
@@ -156,6 +182,7 @@ func all(atoms []weighted, values []float64) []weighted {
 			atoms = append(atoms, weighted{v, 1})
 		}
 	}
+
 	return atoms
 }
 
@@ -167,6 +194,7 @@ func weightedQuantiles(atoms []weighted) forecast.Quantiles {
 	for _, a := range atoms {
 		total += a.weight
 	}
+
 	var q forecast.Quantiles
 	cumulative, next := 0.0, 0
 	levels := forecast.Levels()
@@ -177,8 +205,10 @@ func weightedQuantiles(atoms []weighted) forecast.Quantiles {
 			next++
 		}
 	}
+
 	for ; next < len(levels); next++ {
 		q[next] = atoms[len(atoms)-1].value
 	}
+
 	return q
 }

@@ -29,10 +29,12 @@ func New(o Options) (*Algorithm, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dsp: %w", err)
 	}
+
 	fallback, err := percentile.New(percentile.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("dsp: %w", err)
 	}
+
 	return &Algorithm{config: c, fallback: fallback}, nil
 }
 
@@ -49,14 +51,17 @@ func (a *Algorithm) Forecast(history series.Series, horizon time.Duration) (fore
 	if err != nil {
 		return forecast.Forecast{}, err
 	}
+
 	if keep := int(a.config.history / history.Step); len(history.Values) > keep {
 		cut := len(history.Values) - keep
 		history = series.Series{Start: history.Time(cut), Step: history.Step, Values: history.Values[cut:]}
 	}
+
 	out, err := a.forecast(history, horizon)
 	if err == nil && out.Reason == "" {
 		out.Skill, out.Origins = forecast.Skill(history, 24*time.Hour, a.forecast)
 	}
+
 	return out, err
 }
 
@@ -67,9 +72,11 @@ func (a *Algorithm) forecast(history series.Series, horizon time.Duration) (fore
 	if reason == "" {
 		period, reason = s.period()
 	}
+
 	if reason != "" {
 		return a.fallBack(history, horizon, reason)
 	}
+
 	return a.periodic(history, horizon, s, period), nil
 }
 
@@ -78,6 +85,7 @@ func (a *Algorithm) fallBack(history series.Series, horizon time.Duration, reaso
 	if err != nil {
 		return out, fmt.Errorf("dsp fell back to percentile: %s: %w", reason, err)
 	}
+
 	out.Reason = "dsp fell back to percentile: " + reason
 	return out, nil
 }
@@ -85,29 +93,40 @@ func (a *Algorithm) fallBack(history series.Series, horizon time.Duration, reaso
 // periodic forecasts a series of a known period, in samples of s.
 func (a *Algorithm) periodic(history series.Series, horizon time.Duration, s *signal, period int) forecast.Forecast {
 	values := s.values[len(s.values)%period:]
-	past, actual := values[:len(values)-period], values[len(values)-period:]
+	past := values[:len(values)-period]
+	actual := values[len(values)-period:]
+
 	spectrum := newSpectrum(past, s.rate())
 	var best estimator
 	least := math.Inf(1)
 	for _, e := range a.config.estimators {
 		loss := holdOut(actual, e.estimate(past, spectrum, period))
 		if loss < least {
-			best, least = e, loss
+			best = e
+			least = loss
 		}
 	}
+
 	whole := newSpectrum(values, s.rate())
 	filtered := best.filter(values, whole, period)
 	errors := newErrors(values, filtered, period, s.perDay())
+
 	out := forecast.Forecast{
-		Start: history.End(), Step: history.Step, Model: "dsp", Period: time.Duration(period) * s.step,
-		Periods: len(values) / period, Skill: math.NaN(),
-		Values: make([]forecast.Quantiles, forecast.Steps(horizon, history.Step)),
+		Start:   history.End(),
+		Step:    history.Step,
+		Model:   "dsp",
+		Period:  time.Duration(period) * s.step,
+		Periods: len(values) / period,
+		Skill:   math.NaN(),
+		Values:  make([]forecast.Quantiles, forecast.Steps(horizon, history.Step)),
 	}
+
 	last := filtered[len(filtered)-period:]
 	for i := range out.Values {
 		at := int(time.Duration(i)*history.Step/s.step) % period
 		out.Values[i] = errors.quantiles(at, max(0, last[at]), 1+best.margin)
 	}
+
 	return out
 }
 
@@ -121,5 +140,6 @@ func holdOut(actual, estimate []float64) float64 {
 			sum -= (1 - holdOutLevel) * d / float64(len(actual))
 		}
 	}
+
 	return sum
 }

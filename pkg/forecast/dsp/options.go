@@ -78,20 +78,25 @@ func (o Options) parse() (config, error) {
 		interval: r.Duration("sampleInterval", o.SampleInterval, defaultInterval, time.Second, longestInterval),
 		history:  r.Duration("historyLength", o.HistoryLength, defaultHistory, leastHistory, longestHistory),
 	}
+
 	if n := len(o.MaxValue) + len(o.FFT); n > 2*mostEstimators {
 		r.Fail("estimators", fmt.Sprint(n), fmt.Sprintf("must be at most %d", 2*mostEstimators))
 		return c, r.Err()
 	}
+
 	for i, m := range o.MaxValue {
 		path := fmt.Sprintf("estimators.maxValue[%d].marginFraction", i)
 		c.estimators = append(c.estimators, estimator{maximum: true, margin: r.Number(path, m.MarginFraction, 0, 0, 100)})
 	}
+
 	for i, f := range o.FFT {
 		c.estimators = append(c.estimators, f.parse(r, fmt.Sprintf("estimators.fft[%d].", i)))
 	}
+
 	if len(c.estimators) == 0 {
 		c.estimators = builtIn()
 	}
+
 	return c, r.Err()
 }
 
@@ -104,9 +109,11 @@ func (f FFTOptions) parse(r *option.Reader, path string) estimator {
 		fewest:    r.Count(path+"minNumOfSpectrumItems", f.MinNumOfSpectrumItems, defaultFewest, 0, mostItems),
 		most:      r.Count(path+"maxNumOfSpectrumItems", f.MaxNumOfSpectrumItems, defaultMost, 0, mostItems),
 	}
+
 	if e.fewest > e.most {
 		r.Fail(path+"minNumOfSpectrumItems", fmt.Sprint(e.fewest), "must be at most maxNumOfSpectrumItems")
 	}
+
 	if text := strings.TrimSpace(f.LowAmplitudeThreshold); text != "" {
 		number, isShare := strings.CutSuffix(text, "%")
 		e.relative = isShare
@@ -116,6 +123,7 @@ func (f FFTOptions) parse(r *option.Reader, path string) estimator {
 			e.amplitude = r.Number(path+"lowAmplitudeThreshold", number, 0, 0, 1e30)
 		}
 	}
+
 	return e
 }
 

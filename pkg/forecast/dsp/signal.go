@@ -34,9 +34,11 @@ func prepare(history series.Series, interval time.Duration) (*signal, string) {
 	if length := time.Duration(len(history.Values)) * history.Step; length < leastHistory {
 		return nil, fmt.Sprintf("history %s of %s needed", forecast.Span(length.Round(time.Minute)), forecast.Span(leastHistory))
 	}
+
 	per := max(1, int(interval/history.Step))
 	s := &signal{step: time.Duration(per) * history.Step}
 	first := len(history.Values) % per
+
 	known := make([]float64, 0, len(history.Values)/per)
 	for i := first; i < len(history.Values); i += per {
 		mean, n := 0.0, 0
@@ -46,21 +48,27 @@ func prepare(history series.Series, interval time.Duration) (*signal, string) {
 				mean += (v - mean) / float64(n)
 			}
 		}
+
 		if n == 0 {
 			mean = series.Gap()
 		} else {
 			known = append(known, mean)
 		}
+
 		s.values = append(s.values, mean)
 	}
+
 	if float64(len(known)) < leastCoverage*float64(len(s.values)) {
 		return nil, fmt.Sprintf("%d of %d samples are gaps", len(s.values)-len(known), len(s.values))
 	}
+
 	interpolate(s.values)
-	low, high := series.Quantile(known, 0.001), series.Quantile(known, 0.999)
+	low := series.Quantile(known, 0.001)
+	high := series.Quantile(known, 0.999)
 	for i, v := range s.values {
 		s.values[i] = min(high, max(low, v))
 	}
+
 	return s, ""
 }
 
@@ -71,14 +79,17 @@ func interpolate(values []float64) {
 		if series.IsGap(v) {
 			continue
 		}
+
 		for j := last + 1; j < i; j++ {
 			values[j] = v
 			if last >= 0 {
 				values[j] = values[last] + (v-values[last])*float64(j-last)/float64(i-last)
 			}
 		}
+
 		last = i
 	}
+
 	for j := last + 1; j < len(values) && last >= 0; j++ {
 		values[j] = values[last]
 	}
@@ -103,10 +114,12 @@ func (s *signal) period() (int, string) {
 			coarse[i] += v / float64(per)
 		}
 	}
+
 	correlation := autocorrelation(coarse)
 	if correlation == nil {
 		return 0, "constant"
 	}
+
 	var peaks []int
 	highest, valley := 0.0, 1.0
 	for lag := 1; lag+1 < len(correlation); lag++ {
@@ -117,25 +130,32 @@ func (s *signal) period() (int, string) {
 			highest = max(highest, c)
 		}
 	}
+
 	found := slices.IndexFunc(peaks, func(lag int) bool { return correlation[lag] >= highest-peakTolerance })
 	if found < 0 {
 		return 0, "not periodic"
 	}
+
 	return s.refine(peaks[found]*per, per), ""
 }
 
 // refine looks for the best lag in samples around one that was found at a coarser step.
 func (s *signal) refine(around, reach int) int {
-	best, score := around, -1.0
+	best := around
+	score := -1.0
+
 	mean := 0.0
 	for i, v := range s.values {
 		mean += (v - mean) / float64(i+1)
 	}
+
 	for lag := max(1, around-reach); reach > 1 && lag <= min(len(s.values)/2, around+reach); lag++ {
 		if c := overlap(s.values, lag, mean); c > score {
-			best, score = lag, c
+			best = lag
+			score = c
 		}
 	}
+
 	return best
 }
 
@@ -145,14 +165,17 @@ func overlap(values []float64, lag int, mean float64) float64 {
 	var both, first, second float64
 	later := values[lag:]
 	for i, v := range later {
-		a, b := values[i]-mean, v-mean
+		a := values[i] - mean
+		b := v - mean
 		both += a * b
 		first += a * a
 		second += b * b
 	}
+
 	if !(first > 0 && second > 0) {
 		return 0
 	}
+
 	return both / (math.Sqrt(first) * math.Sqrt(second))
 }
 
@@ -164,31 +187,38 @@ func autocorrelation(values []float64) []float64 {
 	for i, v := range values {
 		mean += (v - mean) / float64(i+1)
 	}
+
 	size := 1
 	for size < 2*n {
 		size *= 2
 	}
+
 	padded := make([]float64, size)
 	scale := 0.0
 	for i, v := range values {
 		padded[i] = v - mean
 		scale = max(scale, padded[i], -padded[i])
 	}
+
 	if !(scale > 1e-9*mean) {
 		return nil
 	}
+
 	for i := range n {
 		padded[i] /= scale
 	}
+
 	fft := fourier.NewFFT(size)
 	coefficients := fft.Coefficients(nil, padded)
 	for i, c := range coefficients {
 		coefficients[i] = complex(real(c)*real(c)+imag(c)*imag(c), 0)
 	}
+
 	out := fft.Sequence(nil, coefficients)[:n/2+1]
 	variance := out[0]
 	for lag := range out {
 		out[lag] *= float64(n) / (variance * float64(n-lag))
 	}
+
 	return out
 }

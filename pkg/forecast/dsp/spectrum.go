@@ -31,6 +31,7 @@ func newSpectrum(values []float64, rate float64) *spectrum {
 	for k, c := range s.coefficients {
 		s.amplitudes[k] = cmplx.Abs(c) / float64(s.length)
 	}
+
 	s.descending = slices.Clone(s.amplitudes[1:])
 	slices.SortFunc(s.descending, func(a, b float64) int { return cmp.Compare(b, a) })
 	return s
@@ -41,24 +42,29 @@ func (e estimator) filter(values []float64, s *spectrum, period int) []float64 {
 	if e.maximum {
 		return highest(values, period)
 	}
+
 	least := e.amplitude
 	if e.relative && len(s.descending) > 0 {
 		least *= s.descending[0]
 	}
+
 	least = max(least, at(s.descending, e.most-1))
 	if e.fewest > 0 {
 		least = min(least, at(s.descending, e.fewest-1))
 	}
+
 	kept := slices.Clone(s.coefficients)
 	for k := 1; k < len(kept); k++ {
 		if s.amplitudes[k] < least && float64(k)*s.rate/float64(s.length) > e.frequency {
 			kept[k] = 0
 		}
 	}
+
 	out := s.fft.Sequence(nil, kept)
 	for i := range out {
 		out[i] /= float64(s.length)
 	}
+
 	return out
 }
 
@@ -70,6 +76,7 @@ func at(descending []float64, i int) float64 {
 	case i < 0:
 		return 2 * descending[0]
 	}
+
 	return descending[min(i, len(descending)-1)]
 }
 
@@ -81,10 +88,12 @@ func highest(values []float64, period int) []float64 {
 		for j := i; j < len(values); j += period {
 			most = max(most, values[j])
 		}
+
 		for j := i; j < len(values); j += period {
 			out[j] = most
 		}
 	}
+
 	return out
 }
 
@@ -95,6 +104,7 @@ func (e estimator) estimate(values []float64, s *spectrum, period int) []float64
 	for i, v := range out {
 		out[i] = max(0, v) * (1 + e.margin)
 	}
+
 	return out
 }
 
@@ -115,6 +125,7 @@ func newErrors(values, filtered []float64, period, perDay int) *pastErrors {
 		part := i % period / e.per
 		sets[part] = append(sets[part], values[i]-max(0, filtered[i-period]))
 	}
+
 	e.parts = make([][forecast.NumLevels]float64, len(sets))
 	for i, set := range sets {
 		slices.Sort(set)
@@ -124,6 +135,7 @@ func newErrors(values, filtered []float64, period, perDay int) *pastErrors {
 			}
 		}
 	}
+
 	return e
 }
 
@@ -133,5 +145,6 @@ func (e *pastErrors) quantiles(at int, median, factor float64) forecast.Quantile
 	for l, d := range e.parts[at/e.per] {
 		q[l] = min(forecast.MaxValue, max(0, median+d)*factor)
 	}
+
 	return q.Ordered()
 }

@@ -29,6 +29,7 @@ func New(o Options) (*Algorithm, error) {
 	if err != nil {
 		return nil, fmt.Errorf("percentile: %w", err)
 	}
+
 	return &Algorithm{config: c}, nil
 }
 
@@ -45,20 +46,28 @@ func (a *Algorithm) Forecast(history series.Series, horizon time.Duration) (fore
 	if err != nil {
 		return forecast.Forecast{}, err
 	}
+
 	samples, reason := a.samples(history)
 	var q forecast.Quantiles
 	for i, level := range forecast.Levels() {
 		q[i] = a.scale(quantile(samples, level))
 	}
+
 	q = q.Ordered()
 	out := forecast.Forecast{
-		Start: history.End(), Step: history.Step, Model: "percentile", Skill: math.NaN(), Reason: reason,
+		Start:   history.End(),
+		Step:    history.Step,
+		Model:   "percentile",
+		Skill:   math.NaN(),
+		Reason:  reason,
 		Periods: int(time.Duration(len(history.Values)) * history.Step / (24 * time.Hour)),
 		Values:  make([]forecast.Quantiles, forecast.Steps(horizon, history.Step)),
 	}
+
 	for i := range out.Values {
 		out.Values[i] = q
 	}
+
 	return out, nil
 }
 
@@ -69,6 +78,7 @@ func (a *Algorithm) Estimate(history series.Series) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	samples, _ := a.samples(history)
 	return min(forecast.MaxValue, a.scale(quantile(samples, a.config.percentile))), nil
 }
@@ -86,9 +96,11 @@ func (a *Algorithm) upperEnd(v float64) float64 {
 	case c.growth == 0:
 		return (math.Floor(v/c.bucket) + 1) * c.bucket
 	}
+
 	// Bucket n ends at first * ((1+growth)^(n+1) - 1) / growth.
 	ratio := 1 + c.growth
 	n := math.Floor(math.Log(v*c.growth/c.bucket+1) / math.Log(ratio))
+
 	return c.bucket * (math.Pow(ratio, n+1) - 1) / c.growth
 }
 
@@ -99,6 +111,7 @@ func (a *Algorithm) samples(history series.Series) ([]sample, string) {
 	length := len(history.Values)
 	keep := min(length, int(a.config.history/history.Step))
 	out := make([]sample, 0, keep/per+1)
+
 	collect := func(from int) {
 		for end := length; end > from; end -= per {
 			mean, n := 0.0, 0
@@ -108,6 +121,7 @@ func (a *Algorithm) samples(history series.Series) ([]sample, string) {
 					mean += (v - mean) / float64(n)
 				}
 			}
+
 			age := time.Duration(length-end) * history.Step
 			weight := math.Exp2(-age.Seconds() / a.config.halfLife.Seconds())
 			if n > 0 && (weight >= a.config.epsilon || len(out) == 0) {
@@ -115,12 +129,14 @@ func (a *Algorithm) samples(history series.Series) ([]sample, string) {
 			}
 		}
 	}
+
 	collect(length - keep)
 	reason := ""
 	if len(out) == 0 {
 		collect(0)
 		reason = "no sample within the history length: older ones were used"
 	}
+
 	slices.SortFunc(out, func(x, y sample) int { return cmp.Compare(x.value, y.value) })
 	return out, reason
 }
@@ -131,12 +147,14 @@ func quantile(sorted []sample, level float64) float64 {
 	for _, s := range sorted {
 		total += s.weight
 	}
+
 	sum := 0.0
 	for _, s := range sorted {
 		if sum += s.weight; sum >= level*total {
 			return s.value
 		}
 	}
+
 	return sorted[len(sorted)-1].value
 }
 
@@ -203,8 +221,10 @@ func (o Options) parse() (config, error) {
 		margin:     r.Number("marginFraction", o.MarginFraction, 0, 0, 100),
 		target:     r.Number("targetUtilization", o.TargetUtilization, 1, tiny, 1),
 	}
+
 	r.Number("minSampleWeight", o.MinSampleWeight, defaultMinSampleWeight, 0, largest)
 	most := r.Number("histogram.maxValue", o.Histogram.MaxValue, 0, 0, largest)
+
 	width := r.Number("histogram.bucketSize", o.Histogram.BucketSize, 0, tiny, largest)
 	first := r.Number("histogram.firstBucketSize", o.Histogram.FirstBucketSize, 0, tiny, largest)
 	growth := r.Number("histogram.bucketSizeGrowthRatio", o.Histogram.BucketSizeGrowthRatio, 0, tiny, 10)
@@ -214,9 +234,11 @@ func (o Options) parse() (config, error) {
 	case (first > 0) != (growth > 0):
 		r.Fail("histogram.firstBucketSize", o.Histogram.FirstBucketSize, "goes together with bucketSizeGrowthRatio")
 	case first > 0:
-		c.bucket, c.growth = first, growth
+		c.bucket = first
+		c.growth = growth
 	case width > 0:
 		c.bucket = width
 	}
+
 	return c, r.Err()
 }

@@ -53,13 +53,17 @@ func New(name string, o Options) (forecast.Algorithm, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		return a, nil
+
 	case Percentile:
 		a, err := percentile.New(o.Percentile)
 		if err != nil {
 			return nil, err
 		}
+
 		return a, nil
+
 	case Plain:
 		return baseline.Plain{}, nil
 	case SeasonalNaive:
@@ -69,6 +73,7 @@ func New(name string, o Options) (forecast.Algorithm, error) {
 	case GocraneDSP:
 		return baseline.GocraneDSP{}, nil
 	}
+
 	names := Names()
 	slices.Sort(names)
 	return nil, fmt.Errorf("unknown algorithm %q: want one of %s", name, strings.Join(names, ", "))

@@ -23,18 +23,22 @@ const day = 24 * time.Hour
 // checkForecast fails if a forecast violates the contract of forecast.Algorithm.
 func checkForecast(t *testing.T, f forecast.Forecast, history series.Series, horizon time.Duration) {
 	t.Helper()
+
 	if len(f.Values) != forecast.Steps(horizon, history.Step) || !f.Start.Equal(history.End()) || f.Step != history.Step {
 		t.Fatalf("%d steps of %s from %s", len(f.Values), f.Step, f.Start)
 	}
+
 	if f.Model == "" || math.IsInf(f.Skill, 0) {
 		t.Fatalf("model %q, skill %v", f.Model, f.Skill)
 	}
+
 	for i, q := range f.Values {
 		last := 0.0
 		for _, v := range q {
 			if math.IsNaN(v) || math.IsInf(v, 0) || v < last {
 				t.Fatalf("step %d: %v", i, q)
 			}
+
 			last = v
 		}
 	}
@@ -47,19 +51,23 @@ func TestPromises(t *testing.T) {
 	for i := range hostile {
 		hostile[i] = bad[(5*i+i/7)%len(bad)]
 	}
+
 	histories := map[string]series.Series{
 		"one sample": {Start: time.Unix(0, 0), Step: time.Minute, Values: []float64{1}},
 		"zeros":      {Start: time.Unix(0, 0), Step: time.Hour, Values: make([]float64, 500)},
 		"hostile":    {Start: time.Unix(-1e6, 0), Step: 5 * time.Minute, Values: hostile},
 	}
+
 	for _, f := range families.All() {
 		histories[f.Name] = f.Make(1, 15, 10*time.Minute)
 	}
+
 	for _, name := range Names() {
 		algorithm, err := New(name, Options{})
 		if err != nil || algorithm.Name() != name {
 			t.Fatalf("%s: %v", name, err)
 		}
+
 		for kind, history := range histories {
 			got, err := algorithm.Forecast(history, 30*time.Hour)
 			if name == GocraneDSP && errors.Is(err, forecast.ErrDeclined) {
@@ -69,11 +77,13 @@ func TestPromises(t *testing.T) {
 				t.Errorf("%s: %s: %v", name, kind, err)
 				continue
 			}
+
 			checkForecast(t, got, history, 30*time.Hour)
 			if again, _ := algorithm.Forecast(history, 30*time.Hour); !reflect.DeepEqual(got.Values, again.Values) {
 				t.Errorf("%s: %s: two forecasts of one history differ", name, kind)
 			}
 		}
+
 		for kind, want := range map[*series.Series]error{
 			{Step: time.Minute}: forecast.ErrEmpty,
 			{Step: time.Minute, Values: []float64{math.NaN(), -1}}: forecast.ErrEmpty,
@@ -83,6 +93,7 @@ func TestPromises(t *testing.T) {
 				t.Errorf("%s: %v: error %v, want %v", name, kind, err, want)
 			}
 		}
+
 		if _, err := algorithm.Forecast(histories["one sample"], 0); !errors.Is(err, forecast.ErrHorizon) {
 			t.Errorf("%s: no horizon: %v", name, err)
 		}
@@ -96,19 +107,23 @@ func TestScaleFree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, f := range families.All() {
 			history := f.Make(9, 14, 10*time.Minute)
 			want, err := algorithm.Forecast(history, day)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for i := range history.Values {
 				history.Values[i] *= 1e6
 			}
+
 			got, err := algorithm.Forecast(history, day)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for i := range got.Values {
 				for l := range got.Values[i] {
 					if g, w := got.Values[i][l], 1e6*want.Values[i][l]; math.Abs(g-w) > 1e-4*math.Abs(w)+1e-9 {
@@ -125,6 +140,7 @@ func TestDSPUsesAnyPeriodAndSaysWhenThereIsNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, want := range map[string]time.Duration{
 		"daily": day, "every 6 hours": 6 * time.Hour, "every 36 hours": 36 * time.Hour, "near constant": 0, "heavy tail": 0,
 	} {
@@ -132,10 +148,12 @@ func TestDSPUsesAnyPeriodAndSaysWhenThereIsNone(t *testing.T) {
 			if f.Name != name {
 				continue
 			}
+
 			got, err := algorithm.Forecast(f.Make(2, 14, time.Minute), day)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if d := got.Period - want; d.Abs() > want/100 {
 				t.Errorf("%s: period %s, want %s", name, got.Period, want)
 			}
@@ -144,6 +162,7 @@ func TestDSPUsesAnyPeriodAndSaysWhenThereIsNone(t *testing.T) {
 			}
 		}
 	}
+
 	short := series.Series{Start: time.Unix(0, 0), Step: time.Minute, Values: make([]float64, 180)}
 	got, err := algorithm.Forecast(short, day)
 	if want := "dsp fell back to percentile: history 3h of 48h needed"; err != nil || got.Reason != want {
@@ -157,14 +176,17 @@ func TestDSPKeepsTheAmplitude(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	history := series.Series{Start: time.Unix(0, 0), Step: time.Minute, Values: make([]float64, 14*1440)}
 	for i := range history.Values {
 		history.Values[i] = 1 + 0.4*math.Sin(2*math.Pi*float64(i)/1440)
 	}
+
 	got, err := algorithm.Forecast(history, day)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i, q := range got.Values {
 		if want := 1 + 0.4*math.Sin(2*math.Pi*float64(i)/1440); math.Abs(q[0]-want) > 0.01 {
 			t.Fatalf("minute %d of a period of %s: %v, want %v", i, got.Period, q[0], want)
@@ -180,18 +202,23 @@ func TestPercentileDecays(t *testing.T) {
 			history.Values[i] = 10
 		}
 	}
+
 	estimate := func(o percentile.Options) float64 {
 		t.Helper()
+
 		a, err := percentile.New(o)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		v, err := a.Estimate(history)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return v
 	}
+
 	for _, c := range []struct {
 		name string
 		o    percentile.Options
@@ -246,6 +273,7 @@ func TestBadOptions(t *testing.T) {
 			t.Errorf("%s: no error", name)
 			continue
 		}
+
 		for _, want := range c.want {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %q lacks %q", name, err, want)
@@ -258,6 +286,7 @@ func FuzzOptions(f *testing.F) {
 	f.Add("60s", "15d", "0.1", "1e-3", int32(3), int32(100))
 	f.Add("", "", "", "5%", int32(0), int32(0))
 	f.Add("-1s", "1d1d", "Inf", "%", int32(-1), int32(1<<30))
+
 	f.Fuzz(func(t *testing.T, interval, length, margin, amplitude string, fewest, most int32) {
 		o := Options{
 			DSP: dsp.Options{SampleInterval: interval, HistoryLength: length, FFT: []dsp.FFTOptions{{
@@ -269,19 +298,23 @@ func FuzzOptions(f *testing.F) {
 				Histogram: percentile.Histogram{MaxValue: amplitude, BucketSize: margin, HalfLife: interval},
 			},
 		}
+
 		history := series.Series{Start: time.Unix(0, 0), Step: 10 * time.Minute, Values: make([]float64, 432)}
 		for i := range history.Values {
 			history.Values[i] = 2 + math.Sin(float64(i)/144*2*math.Pi)
 		}
+
 		for _, name := range []string{DSP, Percentile} {
 			algorithm, err := New(name, o)
 			if err != nil {
 				continue
 			}
+
 			got, err := algorithm.Forecast(history, 3*time.Hour)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			checkForecast(t, got, history, 3*time.Hour)
 		}
 	})

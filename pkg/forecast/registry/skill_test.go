@@ -20,20 +20,24 @@ func TestSkillIsThatOfTheBacktest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, family := range families.All() {
 			history := family.Make(1, 14, 5*time.Minute)
 			f, err := algorithm.Forecast(history, day)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			replayed, err := backtest.Run(backtest.Config{}, family.Name, history, []forecast.Algorithm{algorithm})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			r := replayed[0]
 			if f.Reason != "" {
 				continue // percentile, a constant
 			}
+
 			// auto weights its replays by the older ones of the same week, the backtest by a week of its own for each origin. That
 			// matters where the load follows no clock.
 			most := 0.15

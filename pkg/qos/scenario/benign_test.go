@@ -35,15 +35,20 @@ run 24h
 // given length.
 func load(burst time.Duration) func(*run, time.Duration) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	until, next := time.Duration(0), time.Hour
+	until := time.Duration(0)
+	next := time.Hour
+
 	return func(r *run, elapsed time.Duration) {
 		if elapsed >= next {
-			until, next = elapsed+burst, elapsed+30*time.Minute+time.Duration(rng.Int64N(int64(time.Hour)))
+			until = elapsed + burst
+			next = elapsed + 30*time.Minute + time.Duration(rng.Int64N(int64(time.Hour)))
 		}
+
 		for i, p := range r.pods {
 			phase := 2 * math.Pi * (float64(elapsed)/float64(24*time.Hour) + float64(i)/40)
 			day := 0.5 - 0.5*math.Cos(phase) // 0 to 1
 			noise := 1 + 0.02*rng.NormFloat64()
+
 			p.demand.cpu = series.MilliCPU((200 + 900*day) * noise)
 			p.demand.memory = series.Bytes((2 + 3.2*day) * noise * (1 << 30))
 			if elapsed < until && i < 4 {
@@ -56,15 +61,19 @@ func load(burst time.Duration) func(*run, time.Duration) {
 
 func play(t *testing.T, from, length, burst time.Duration) (out Outcome, peakCPU, peakMemory float64) {
 	t.Helper()
+
 	var text strings.Builder
 	text.WriteString(benign)
+
 	for i := range 10 {
 		fmt.Fprintf(&text, "pod day/pod-%d class=Burstable priority=%d cpu=1 memory=1Gi allow=calm-down,evict ends=10s\n", i, i-3)
 	}
+
 	s, err := Parse(strings.Replace(text.String(), "priority=6 cpu=1 memory=1Gi allow=calm-down,evict", "priority=6 cpu=1 memory=1Gi sensitive stall=1% noise=3%", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.length = length
 	drive := load(burst)
 	s.drive = func(r *run, elapsed time.Duration) {
@@ -72,15 +81,18 @@ func play(t *testing.T, from, length, burst time.Duration) (out Outcome, peakCPU
 		peakCPU = max(peakCPU, float64(r.used.cpu)/float64(r.scenario.node.CPUs))
 		peakMemory = max(peakMemory, float64(r.used.memory)/float64(r.scenario.node.Memory))
 	}
+
 	if out, err = s.Run(); err != nil {
 		t.Fatal(err)
 	}
+
 	return out, peakCPU, peakMemory
 }
 
 // TestBenignDay checks that a day with daily cycles and bursts shorter than the thresholds evicts no pod.
 func TestBenignDay(t *testing.T) {
 	t.Parallel()
+
 	out, cpu, memory := play(t, 0, 24*time.Hour, 8*time.Second)
 	if len(out.Evicted) > 0 {
 		t.Errorf("evicted were %v", out.Evicted)
@@ -94,6 +106,7 @@ func TestBenignDay(t *testing.T) {
 // TestCalmDay checks that cycles and noise without bursts are not taken for interference in the six hours around the peak.
 func TestCalmDay(t *testing.T) {
 	t.Parallel()
+
 	out, _, _ := play(t, 8*time.Hour, 6*time.Hour, 0)
 	known := false
 	for _, e := range out.Log {
@@ -102,6 +115,7 @@ func TestCalmDay(t *testing.T) {
 			t.Errorf("%s  %s", e.At, e.Text)
 		}
 	}
+
 	if !known {
 		t.Error("nothing was ever judged")
 	}
@@ -110,6 +124,7 @@ func TestCalmDay(t *testing.T) {
 // TestDayWithLongBursts checks that longer bursts do evict, so that TestBenignDay can fail.
 func TestDayWithLongBursts(t *testing.T) {
 	t.Parallel()
+
 	if out, _, _ := play(t, 11*time.Hour, 2*time.Hour, 3*time.Minute); len(out.Evicted) == 0 {
 		t.Error("nobody was evicted")
 	}
@@ -125,17 +140,21 @@ func TestPropertiesOfPlans(t *testing.T) {
 		for range 4 {
 			plan := qos.Decide(&policy, &o, &state)
 			checkPlan(t, &policy, &o, plan, acted)
+
 			for _, th := range plan.Throttles {
 				state.RecordThrottle(th)
 				setQuota(&o, th)
 			}
+
 			for _, e := range plan.Evictions {
 				state.RecordEviction(e.Pod, o.At, 0)
 			}
+
 			o.At = o.At.Add(time.Second)
 			refresh(&o)
 		}
 	}
+
 	if acted["throttle"] < 100 || acted["evict"] < 100 || acted["restore"] < 10 {
 		t.Errorf("plans did too little to show anything: %v", acted)
 	}
@@ -150,8 +169,10 @@ func random(rng *rand.Rand) (qos.Policy, qos.Observation) {
 		case 1:
 			return now.Add(-time.Hour)
 		}
+
 		return now
 	}
+
 	o := qos.Observation{At: now, Node: qos.Node{CPUs: 8000, Memory: 32 << 30}, Samples: map[string][]qos.Sample{}}
 	for i := range 1 + rng.IntN(8) {
 		p := qos.Pod{
@@ -160,9 +181,11 @@ func random(rng *rand.Rand) (qos.Policy, qos.Observation) {
 			UsedCPU:    qos.Measurement[series.MilliCPU]{Value: series.MilliCPU(rng.IntN(4000)), At: fresh()},
 			UsedMemory: qos.Measurement[series.Bytes]{Value: series.Bytes(rng.Int64N(8 << 30)), At: fresh()},
 		}
+
 		if rng.IntN(8) == 0 {
 			p.ExemptReason = "static"
 		}
+
 		q := []qos.Quota{qos.Unlimited, 0, qos.Quota(rng.IntN(4000))}[rng.IntN(3)]
 		p.Containers = []qos.Container{{ID: "c-" + p.UID, Request: series.MilliCPU(rng.IntN(500)), Limit: series.MilliCPU(rng.IntN(4000)), Quota: q, UsedCPU: p.UsedCPU}}
 		o.Pods = append(o.Pods, p)
@@ -170,6 +193,7 @@ func random(rng *rand.Rand) (qos.Policy, qos.Observation) {
 			o.Node.UsedCPU = qos.Measurement[series.MilliCPU]{Value: min(o.Node.UsedCPU.Value+p.UsedCPU.Value, 8000), At: now}
 		}
 	}
+
 	for _, m := range []string{"cpu_total_usage", "memory_total_usage", "node_pressure_cpu_some_avg10_ratio"} {
 		v := []float64{rng.Float64() * 8000, rng.Float64() * (32 << 30), rng.Float64()}[len(o.Samples)%3]
 		if rng.IntN(10) == 0 {
@@ -179,37 +203,45 @@ func random(rng *rand.Rand) (qos.Policy, qos.Observation) {
 			o.Samples[m] = []qos.Sample{{Value: v, At: at}}
 		}
 	}
+
 	policy := qos.Policy{Limits: qos.DefaultLimits()}
 	if rng.IntN(2) == 0 {
 		policy.WaterMarks = map[series.Resource]series.Ratio{series.CPU: 0.5}
 	}
+
 	for i, m := range []string{"cpu_total_usage", "memory_total_usage", "node_pressure_cpu_some_avg10_ratio"} {
 		r := qos.Rule{Name: m, Metric: m, Threshold: []float64{4000, 16 << 30, 0.3}[i], TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Preview: rng.IntN(6) == 0}
 		r.Action = qos.Action{Name: "evict", Evict: &qos.EvictionSettings{}}
 		if rng.IntN(2) == 0 {
 			r.Action = qos.Action{Name: "throttle", Throttle: &qos.CPUThrottling{Step: series.Ratio(rng.Float64()), Floor: series.Ratio(rng.Float64())}}
 		}
+
 		policy.Rules = append(policy.Rules, r)
 	}
+
 	return policy, o
 }
 
 // checkPlan checks that only permitted and measured pods are affected, once each, and never below their floors.
 func checkPlan(t *testing.T, policy *qos.Policy, o *qos.Observation, plan qos.Plan, acted map[string]int) {
 	t.Helper()
+
 	byUID := map[string]*qos.Pod{}
 	for i := range o.Pods {
 		byUID[o.Pods[i].UID] = &o.Pods[i]
 	}
+
 	seen := map[string]bool{}
 	if len(plan.Evictions) > policy.Limits.MaxEvictions {
 		t.Errorf("%d evictions, want at most %d", len(plan.Evictions), policy.Limits.MaxEvictions)
 	}
+
 	for _, e := range plan.Evictions {
 		p := byUID[e.Pod.UID]
 		if seen[e.Pod.UID] || p.ExemptReason != "" || p.Terminating || !contains(p.Allowed, "evict") || e.Freed < 0 {
 			t.Errorf("%+v is evicted: %+v", p, e)
 		}
+
 		seen[e.Pod.UID] = true
 		at := p.UsedMemory.At
 		if e.Resource == series.CPU {
@@ -218,6 +250,7 @@ func checkPlan(t *testing.T, policy *qos.Policy, o *qos.Observation, plan qos.Pl
 		if o.At.Sub(at) > time.Minute {
 			t.Errorf("%+v is evicted for what was measured at %s: %+v", p, at, e)
 		}
+
 		samples := o.Samples[e.Rule]
 		if len(samples) == 0 || !(samples[0].Value > 0) || math.IsInf(samples[0].Value, 0) || o.At.Sub(samples[0].At) > time.Minute {
 			t.Errorf("an eviction by a metric that is %+v: %+v", samples, e)
@@ -225,22 +258,27 @@ func checkPlan(t *testing.T, policy *qos.Policy, o *qos.Observation, plan qos.Pl
 		if mark, ok := policy.WaterMarks[e.Resource]; ok && e.Rule != "node_pressure_cpu_some_avg10_ratio" && float64(o.Node.UsedCPU.Value) <= float64(mark)*8000 {
 			t.Errorf("an eviction below the mark: %+v", e)
 		}
+
 		acted["evict"]++
 	}
+
 	for _, th := range plan.Throttles {
 		p := byUID[th.Pod.UID]
 		c := p.Containers[0]
 		if seen[th.ContainerID] || th.To <= 0 || th.From == th.To || th.From != c.Quota {
 			t.Errorf("%+v is throttled: %+v", p, th)
 		}
+
 		seen[th.ContainerID] = true
 		if th.Rule == "" { // a restore
 			acted["restore"]++
 			if th.To < th.From || th.To > th.Original {
 				t.Errorf("%+v gives back: %+v", p, th)
 			}
+
 			continue
 		}
+
 		acted["throttle"]++
 		if th.To > th.From || th.To < qos.Quota(c.Request) || th.Freed <= 0 || !contains(p.Allowed, "throttle") || p.Terminating || o.At.Sub(c.UsedCPU.At) > time.Minute {
 			t.Errorf("%+v is throttled: %+v", p, th)
@@ -266,8 +304,10 @@ func refresh(o *qos.Observation) {
 			s[0].At = o.At
 			s[0].Value *= 0.5
 		}
+
 		o.Samples[m] = s
 	}
+
 	if !o.Node.UsedCPU.At.IsZero() {
 		o.Node.UsedCPU.At = o.At
 	}
@@ -282,6 +322,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil || len(text) > 4096 {
 			return
 		}
+
 		s.length = min(s.length, 100*s.interval)
 		_, _ = s.Run()
 	})

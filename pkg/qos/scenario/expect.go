@@ -17,18 +17,22 @@ import (
 func (p *parser) parseExpectation(words []string) error {
 	e := expectation{line: p.line, text: strings.Join(words, " "), end: true}
 	if at, err := time.ParseDuration(words[0]); err == nil {
-		e.at, e.end = at, false
+		e.at = at
+		e.end = false
 		words = words[1:]
 	}
+
 	if len(words) == 0 {
 		return errMissingArgument
 	}
+
 	var err error
 	if e.end {
 		e.check, err = parseFinalExpectation(words[0], words[1:])
 	} else {
 		e.check, err = parseTimedExpectation(words[0], words[1:])
 	}
+
 	p.scenario.expectations = append(p.scenario.expectations, e)
 	return err
 }
@@ -40,8 +44,10 @@ func parseTimedExpectation(verb string, rest []string) (func(*run) string, error
 			if r.avoided != (verb == "avoided") {
 				return fmt.Sprintf("new pods are kept away: %t", r.avoided)
 			}
+
 			return ""
 		}, nil
+
 	case verb == "quota" && len(rest) == 2:
 		return expectLimit(rest[0], rest[1], qos.Unlimited, parseQuota, func(p *pod) qos.Quota { return p.quota }, "quota")
 	case verb == "used" && len(rest) == 2:
@@ -51,6 +57,7 @@ func parseTimedExpectation(verb string, rest []string) (func(*run) string, error
 	case verb == "high" && len(rest) == 2:
 		return expectLimit(rest[0], rest[1], qos.NoMemoryHigh, parseMemoryHigh, func(p *pod) qos.MemoryHigh { return p.high }, "limit of memory")
 	}
+
 	return nil, errors.New("want avoided, free, quota POD V, high POD V, used RESOURCE V or waits POD V")
 }
 
@@ -63,6 +70,7 @@ func expectLimit[T comparable](name, want string, none T, parse func(string) (T,
 			return nil, err
 		}
 	}
+
 	return func(r *run) string {
 		p := r.findPod(name)
 		switch {
@@ -71,6 +79,7 @@ func expectLimit[T comparable](name, want string, none T, parse func(string) (T,
 		case want == "limited" && of(p) == none, want != "limited" && of(p) != exact:
 			return fmt.Sprintf("its %s is %v", what, of(p))
 		}
+
 		return ""
 	}, nil
 }
@@ -89,16 +98,19 @@ func expectWait(name, want string) (func(*run) string, error) {
 	if want[0] != '<' && want[0] != '>' {
 		return nil, errors.New("want < or >")
 	}
+
 	bound, err := parsePercentage(want[1:])
 	return func(r *run) string {
 		p := r.findPod(name)
 		if p == nil {
 			return "the pod does not exist"
 		}
+
 		got := r.measured[p.UID].stalledCPU
 		if want[0] == '<' && got < bound || want[0] == '>' && got > bound {
 			return ""
 		}
+
 		return fmt.Sprintf("it waits %.1f %% of the time", 100*got)
 	}, err
 }
@@ -107,21 +119,26 @@ func expectUsed(resource, want string) (func(*run) string, error) {
 	if want[0] != '<' && want[0] != '>' {
 		return nil, errors.New("want < or >")
 	}
+
 	bound, err := parseNumber(want[1:])
 	if err != nil {
 		return nil, err
 	}
+
 	if resource != string(series.CPU) && resource != string(series.Memory) {
 		return nil, errors.New("want cpu or memory")
 	}
+
 	return func(r *run) string {
 		used := float64(r.used.memory)
 		if resource == string(series.CPU) {
 			used = float64(r.used.cpu) / 1000
 		}
+
 		if want[0] == '<' && used < bound || want[0] == '>' && used > bound {
 			return ""
 		}
+
 		return fmt.Sprintf("%g are used", used)
 	}, nil
 }
@@ -135,19 +152,24 @@ func parseFinalExpectation(verb string, rest []string) (func(*run) string, error
 			if len(r.evicted) > 0 {
 				got = strings.Join(r.evicted, " ")
 			}
+
 			if got != want {
 				return "evicted were " + got
 			}
+
 			return ""
 		}, nil
+
 	case verb == "grace" && len(rest) == 2:
 		d, err := time.ParseDuration(rest[1])
 		return func(r *run) string {
 			if got, ok := r.graces[rest[0]]; !ok || got != d {
 				return fmt.Sprintf("evicted: %t, with %s", ok, got)
 			}
+
 			return ""
 		}, err
+
 	case verb == "why" && len(rest) > 0:
 		text := strings.Join(rest, " ")
 		return func(r *run) string {
@@ -156,8 +178,10 @@ func parseFinalExpectation(verb string, rest []string) (func(*run) string, error
 					return ""
 				}
 			}
+
 			return "no such reason was given"
 		}, nil
 	}
+
 	return nil, errors.New("want evicted PODS, grace POD D or why TEXT")
 }

@@ -38,35 +38,43 @@ func Parse(text string) (*Scenario, error) {
 		if p.scenario.Title == "" && strings.TrimSpace(content) == "" {
 			p.scenario.Title = strings.TrimSpace(comment)
 		}
+
 		words := strings.Fields(content)
 		if len(words) == 0 {
 			continue
 		}
+
 		if err := p.parseStatement(words); err != nil {
 			return nil, fmt.Errorf("line %d: %w", p.line, err)
 		}
 	}
+
 	if p.scenario.node.CPUs <= 0 || p.scenario.node.Memory <= 0 || p.scenario.length <= 0 {
 		return nil, errors.New("wants a node with cpus and memory, and a run")
 	}
+
 	for _, e := range p.scenario.events {
 		if e.at > p.scenario.length {
 			return nil, fmt.Errorf("line %d: %s is after the end", e.line, e.at)
 		}
 	}
+
 	for _, e := range p.scenario.expectations {
 		if e.at > p.scenario.length {
 			return nil, fmt.Errorf("line %d: %s is after the end", e.line, e.at)
 		}
 	}
+
 	return p.scenario, nil
 }
 
 func (p *parser) parseStatement(words []string) error {
-	verb, rest := words[0], words[1:]
+	verb := words[0]
+	rest := words[1:]
 	if len(rest) == 0 {
 		return fmt.Errorf("%s wants more", verb)
 	}
+
 	switch verb {
 	case "node":
 		return p.parseNode(rest)
@@ -76,28 +84,35 @@ func (p *parser) parseStatement(words []string) error {
 		return p.parseWaterMark(rest)
 	case "action":
 		return p.parseAction(rest)
+
 	case "rule":
 		return p.parseRule(rest)
 	case "pod":
 		return p.parsePod(rest)
+
 	case "metric":
 		do, err := parseMetricEvent(rest)
 		if err == nil {
 			p.scenario.events = append(p.scenario.events, event{line: p.line, do: do})
 		}
+
 		return err
+
 	case "at":
 		return p.parseEvent(rest)
 	case "expect":
 		return p.parseExpectation(rest)
+
 	case "run":
 		d, err := time.ParseDuration(rest[0])
 		if err != nil || d <= 0 || d > maxLength {
 			return fmt.Errorf("run %s: want a duration up to %s", rest[0], maxLength)
 		}
+
 		p.scenario.length = d
 		return nil
 	}
+
 	return fmt.Errorf("unknown statement %q", verb)
 }
 
@@ -109,6 +124,7 @@ func forEachSetting(words []string, set func(key, value string) error) error {
 			return fmt.Errorf("%s: %w", w, err)
 		}
 	}
+
 	return nil
 }
 
@@ -126,19 +142,23 @@ func (p *parser) parseNode(words []string) error {
 			p.scenario.disks, err = parseDiskWork(v)
 		case "uncounted":
 			p.scenario.node.DiskUsageUnavailable = "the kernel does not count"
+
 		case "interval":
 			p.scenario.interval, err = time.ParseDuration(v)
 			if err == nil && p.scenario.interval < 100*time.Millisecond {
 				err = errors.New("want 100ms or more")
 			}
+
 		case "evictions":
 			n, per, _ := strings.Cut(v, "/")
 			if p.scenario.policy.Limits.MaxEvictions, err = strconv.Atoi(n); err == nil {
 				p.scenario.policy.Limits.EvictionWindow, err = time.ParseDuration(per)
 			}
+
 		default:
 			err = errUnknownKey
 		}
+
 		return err
 	})
 }
@@ -148,13 +168,16 @@ func (p *parser) parseWaterMark(words []string) error {
 	if len(words) != 2 || r != series.CPU && r != series.Memory {
 		return errors.New("want cpu or memory, and a ratio")
 	}
+
 	v, err := strconv.ParseFloat(words[1], 64)
 	if err != nil || !(v > 0 && v <= 1) {
 		return fmt.Errorf("mark %s: want a ratio above 0, up to 1", words[1])
 	}
+
 	if p.scenario.policy.WaterMarks == nil {
 		p.scenario.policy.WaterMarks = map[series.Resource]series.Ratio{}
 	}
+
 	p.scenario.policy.WaterMarks[r] = series.Ratio(v)
 	return nil
 }
@@ -166,19 +189,25 @@ func (p *parser) parseAction(words []string) error {
 		switch k {
 		case "cooldown":
 			a.CoolDown, err = time.ParseDuration(v)
+
 		case "step", "floor":
 			if a.Throttle == nil {
 				a.Throttle = &qos.CPUThrottling{}
 			}
+
 			into := &a.Throttle.Step
 			if k == "floor" {
 				into = &a.Throttle.Floor
 			}
+
 			*into, err = parsePercentage(v)
+
 		case "memory":
 			a.ThrottleMemory = &qos.MemoryThrottleSettings{}
+
 		case "evict":
 			a.Evict = &qos.EvictionSettings{}
+
 		case "grace":
 			var d time.Duration
 			if d, err = time.ParseDuration(v); err == nil && a.Evict == nil {
@@ -186,21 +215,31 @@ func (p *parser) parseAction(words []string) error {
 			} else if err == nil {
 				a.Evict.GracePeriod = &d
 			}
+
 		default:
 			err = errUnknownKey
 		}
+
 		return err
 	})
+
 	p.actions[a.Name] = a
 	return err
 }
 
 func (p *parser) parseRule(words []string) error {
-	r := qos.Rule{Name: words[0], TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute}
+	r := qos.Rule{
+		Name:         words[0],
+		TriggerCount: 1,
+		RestoreCount: 1,
+		MaxAge:       time.Minute,
+	}
+
 	err := p.setRule(&r, words[1:])
 	if err == nil && (r.Metric == "" || r.Action.Name == "") {
 		err = errors.New("wants a metric and an action")
 	}
+
 	p.scenario.policy.Rules = append(p.scenario.policy.Rules, r)
 	return err
 }
@@ -214,12 +253,15 @@ func (p *parser) setRule(r *qos.Rule, words []string) error {
 			r.Metric = v
 		case "above":
 			r.Threshold, err = parseNumber(v)
+
 		case "action":
 			a, ok := p.actions[v]
 			if !ok {
 				err = errors.New("no action above has this name")
 			}
+
 			r.Action = a
+
 		case "trigger":
 			r.TriggerCount, err = parseCount(v)
 		case "restore":
@@ -231,6 +273,7 @@ func (p *parser) setRule(r *qos.Rule, words []string) error {
 		default:
 			err = errUnknownKey
 		}
+
 		return err
 	})
 }
@@ -240,9 +283,11 @@ func (p *parser) parsePod(words []string) error {
 	if err != nil {
 		return err
 	}
+
 	if slices.ContainsFunc(p.scenario.pods, func(o *pod) bool { return o.name() == made.name() }) {
 		return fmt.Errorf("there are two pods %s", made.name())
 	}
+
 	p.scenario.pods = append(p.scenario.pods, made)
 	return nil
 }
@@ -252,6 +297,7 @@ func parseCount(text string) (int, error) {
 	if err == nil && n < 1 {
 		err = errors.New("want 1 or more")
 	}
+
 	return n, err
 }
 
@@ -261,10 +307,12 @@ func parseNumber(text string) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", text, err)
 	}
+
 	v := q.AsApproximateFloat64()
 	if math.IsInf(v, 0) {
 		return 0, fmt.Errorf("%s: too large", text)
 	}
+
 	return v, nil
 }
 
@@ -279,6 +327,7 @@ func parseMilliCPU(text string) (series.MilliCPU, error) {
 	if err == nil && !(v >= 0 && v <= maxCores) {
 		err = fmt.Errorf("%s: want cores from 0 to %g", text, float64(maxCores))
 	}
+
 	return series.MilliCPU(math.Round(v * 1000)), err
 }
 
@@ -287,6 +336,7 @@ func parseBytes(text string) (series.Bytes, error) {
 	if err == nil && !(v >= 0 && v <= maxBytes) {
 		err = fmt.Errorf("%s: want bytes from 0 to %d", text, maxBytes)
 	}
+
 	return series.Bytes(v), err
 }
 
@@ -297,6 +347,7 @@ func parseDiskWork(text string) (qos.DiskWork, error) {
 	if err == nil && !(v >= 0 && v <= most) {
 		err = fmt.Errorf("%s: want operations by second from 0 to %g", text, most)
 	}
+
 	return qos.DiskWork(v), err
 }
 
@@ -305,6 +356,7 @@ func parsePercentage(text string) (series.Ratio, error) {
 	if err != nil || !(v >= 0 && v <= 100) {
 		return 0, fmt.Errorf("%s: want a percentage", text)
 	}
+
 	return series.Ratio(v / 100), nil
 }
 
@@ -317,6 +369,7 @@ func setDemand(d *demand, key, value string) error {
 		d.memory, err = parseBytes(value)
 	case "disks":
 		d.disks, err = parseDiskWork(value)
+
 	case "read":
 		d.read, err = parseBytes(value)
 	case "written":
@@ -324,5 +377,6 @@ func setDemand(d *demand, key, value string) error {
 	default:
 		err = errUnknownKey
 	}
+
 	return err
 }

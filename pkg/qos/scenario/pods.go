@@ -19,12 +19,19 @@ func newPod(name string, words []string) (*pod, error) {
 	if !ok || namespace == "" || short == "" {
 		return nil, fmt.Errorf("pod %q: want namespace/name", name)
 	}
+
 	p := &pod{endsAfter: 5 * time.Second}
-	p.UID, p.Namespace, p.Name = "uid-of-"+name, namespace, short
-	p.Class, p.Grace, p.Started = qos.Burstable, 30*time.Second, startTime().Add(-time.Hour)
+	p.UID = "uid-of-" + name
+	p.Namespace = namespace
+	p.Name = short
+	p.Class = qos.Burstable
+
+	p.Grace = 30 * time.Second
+	p.Started = startTime().Add(-time.Hour)
 	if err := forEachSetting(words, p.set); err != nil {
 		return nil, err
 	}
+
 	p.resetLimits()
 	return p, nil
 }
@@ -46,15 +53,18 @@ func (p *pod) set(key, value string) error {
 		p.request, err = parseMilliCPU(value)
 	case "limit":
 		p.limit, err = parseMilliCPU(value)
+
 	case "class":
 		p.Class = qos.Class(value)
 		if p.Class != qos.Guaranteed && p.Class != qos.Burstable && p.Class != qos.BestEffort {
 			err = errors.New("no such class")
 		}
+
 	case "priority":
 		var n int64
 		n, err = strconv.ParseInt(value, 10, 32)
 		p.Priority = int32(n)
+
 	case "age":
 		var d time.Duration
 		d, err = time.ParseDuration(value)
@@ -63,8 +73,12 @@ func (p *pod) set(key, value string) error {
 		p.endsAfter, err = time.ParseDuration(value)
 	case "allow":
 		p.Allowed = strings.Split(value, ",")
+
 	case "elastic":
-		p.Elastic, p.HoldsCPU, p.HoldsMemory = true, true, true
+		p.Elastic = true
+		p.HoldsCPU = true
+		p.HoldsMemory = true
+
 	case "unmeasured":
 		p.unmeasured = value != "no"
 	case "protected":
@@ -74,6 +88,7 @@ func (p *pod) set(key, value string) error {
 	default:
 		err = p.setWaiting(key, value)
 	}
+
 	return err
 }
 
@@ -92,6 +107,7 @@ func (p *pod) setWaiting(key, value string) error {
 	default:
 		err = errUnknownKey
 	}
+
 	return err
 }
 
@@ -101,15 +117,20 @@ func (p *parser) parseEvent(words []string) error {
 	if err != nil || at < 0 || len(words) < 2 {
 		return errors.New("want a time and what happens")
 	}
-	verb, rest := words[1], words[2:]
+
+	verb := words[1]
+	rest := words[2:]
+
 	happens := parseHappening
 	if verb == "rule" {
 		happens = p.parseRuleEdit
 	}
+
 	do, err := happens(verb, rest)
 	if err != nil {
 		return fmt.Errorf("%s: %w", verb, err)
 	}
+
 	p.scenario.events = append(p.scenario.events, event{line: p.line, at: at, do: do})
 	return nil
 }
@@ -119,14 +140,17 @@ func (p *parser) parseRuleEdit(_ string, words []string) (func(*run) error, erro
 	if len(words) == 0 {
 		return nil, errMissingArgument
 	}
+
 	if err := p.setRule(&qos.Rule{}, words[1:]); err != nil {
 		return nil, err
 	}
+
 	return func(r *run) error {
 		i := slices.IndexFunc(r.policy.Rules, func(q qos.Rule) bool { return q.Name == words[0] })
 		if i < 0 {
 			return fmt.Errorf("there is no rule %s", words[0])
 		}
+
 		return p.setRule(&r.policy.Rules[i], words[1:])
 	}, nil
 }
@@ -140,16 +164,20 @@ func parseHappening(verb string, rest []string) (func(*run) error, error) {
 	case "restart":
 		return func(r *run) error { r.restart(); return nil }, nil
 	}
+
 	if len(rest) == 0 {
 		return nil, errMissingArgument
 	}
+
 	name := rest[0]
 	switch verb {
 	case "pod":
 		if _, err := newPod(name, rest[1:]); err != nil {
 			return nil, err
 		}
+
 		return func(r *run) error { return r.changePod(name, rest[1:]) }, nil
+
 	case "metric":
 		return parseMetricEvent(rest)
 	case "delete":
@@ -158,6 +186,7 @@ func parseHappening(verb string, rest []string) (func(*run) error, error) {
 		return func(r *run) error { return r.deleteRule(name) }, nil
 	case "lose", "find":
 		return func(r *run) error { r.lostMetrics[name] = verb == "lose"; return nil }, nil
+
 	case "clock":
 		d, err := time.ParseDuration(name)
 		return func(r *run) error { r.clockOffset += d; return nil }, err
@@ -165,9 +194,11 @@ func parseHappening(verb string, rest []string) (func(*run) error, error) {
 		if len(rest) != 2 {
 			return nil, errMissingArgument
 		}
+
 		v, err := parseMilliCPU(rest[1])
 		return func(r *run) error { return r.resizeQuota(name, qos.Quota(v)) }, err
 	}
+
 	return nil, errors.New("nothing like that happens")
 }
 
@@ -175,6 +206,7 @@ func parseMetricEvent(words []string) (func(*run) error, error) {
 	if len(words) != 2 {
 		return nil, errMissingArgument
 	}
+
 	v, err := strconv.ParseFloat(words[1], 64)
 	return func(r *run) error { r.metrics[words[0]] = v; return nil }, err
 }

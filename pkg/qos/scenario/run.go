@@ -60,15 +60,24 @@ type Outcome struct {
 // Run runs the scenario from its start.
 func (s *Scenario) Run() (Outcome, error) {
 	r := &run{
-		scenario: s, policy: s.policy, now: startTime(), metrics: map[string]float64{}, lostMetrics: map[string]bool{}, measured: map[string]measurement{},
-		rng:    rand.New(rand.NewPCG(1, 1)),
-		graces: map[string]time.Duration{}, reasons: map[string]bool{}, phases: map[string]qos.Phase{},
+		scenario:    s,
+		policy:      s.policy,
+		now:         startTime(),
+		metrics:     map[string]float64{},
+		lostMetrics: map[string]bool{},
+		measured:    map[string]measurement{},
+		rng:         rand.New(rand.NewPCG(1, 1)),
+		graces:      map[string]time.Duration{},
+		reasons:     map[string]bool{},
+		phases:      map[string]qos.Phase{},
 	}
+
 	r.policy.Rules = slices.Clone(s.policy.Rules)
 	for _, p := range s.pods {
 		made := *p
 		r.pods = append(r.pods, &made)
 	}
+
 	events := slices.Clone(s.events)
 	slices.SortStableFunc(events, func(a, b event) int { return int(a.at - b.at) })
 	expects := slices.Clone(s.expectations)
@@ -79,17 +88,21 @@ func (s *Scenario) Run() (Outcome, error) {
 			out.Failed = append(out.Failed, fmt.Sprintf("line %d: expect %s: %s", e.line, e.text, wrong))
 		}
 	}
+
 	for elapsed := time.Duration(0); elapsed <= s.length; elapsed += s.interval {
 		r.now = startTime().Add(elapsed)
 		for len(events) > 0 && events[0].at <= elapsed {
 			if err := events[0].do(r); err != nil {
 				return out, fmt.Errorf("line %d: %w", events[0].line, err)
 			}
+
 			events = events[1:]
 		}
+
 		if s.drive != nil {
 			s.drive(r, elapsed)
 		}
+
 		r.tick(elapsed)
 		for len(expects) > 0 && expects[0].at <= elapsed {
 			if !expects[0].end {
@@ -98,11 +111,13 @@ func (s *Scenario) Run() (Outcome, error) {
 			expects = expects[1:]
 		}
 	}
+
 	for _, e := range s.expectations {
 		if e.end {
 			check(e)
 		}
 	}
+
 	out.Log, out.Evicted = r.log, r.evicted
 	return out, nil
 }
@@ -128,25 +143,32 @@ func (r *run) simulateUse() {
 		total.memory += p.usedMemory()
 		total.disks += p.demand.diskRates(1).Work()
 	}
+
 	share := 1.0
 	if total.cpu > r.scenario.node.CPUs {
 		share = float64(r.scenario.node.CPUs) / float64(total.cpu)
 	}
+
 	served := 1.0
 	if r.scenario.disks > 0 && total.disks > r.scenario.disks {
 		served = float64(r.scenario.disks / total.disks)
 	}
+
 	r.used = demand{cpu: min(total.cpu, r.scenario.node.CPUs), memory: min(total.memory, r.scenario.node.Memory), disks: total.disks * qos.DiskWork(served)}
 	if r.frozen {
 		return
 	}
+
 	r.measuredAt = r.clock()
 	clear(r.measured)
+
 	r.disks = qos.DiskRates{}
 	for _, p := range r.pods {
 		r.measured[p.UID] = r.measure(p, float64(min(qos.Quota(p.demand.cpu), p.quota))*share, served, total.memory)
 		did := r.measured[p.UID].diskRates
-		r.disks.Reads, r.disks.ReadBytes, r.disks.WriteBytes = r.disks.Reads+did.Reads, r.disks.ReadBytes+did.ReadBytes, r.disks.WriteBytes+did.WriteBytes
+		r.disks.Reads = r.disks.Reads + did.Reads
+		r.disks.ReadBytes = r.disks.ReadBytes + did.ReadBytes
+		r.disks.WriteBytes = r.disks.WriteBytes + did.WriteBytes
 	}
 }
 
@@ -158,6 +180,7 @@ func (r *run) measure(p *pod, cpu, served float64, memory series.Bytes) measurem
 	used := p.usedMemory()
 	m := measurement{demand: demand{cpu: series.MilliCPU(math.Round(cpu)), memory: used}, diskRates: p.demand.diskRates(served)}
 	m.held = used + min(p.cache, series.Bytes(p.high)-used)
+
 	waited := 0.0
 	if p.demand.cpu > 0 {
 		waited = 1 - cpu/float64(p.demand.cpu)
@@ -165,15 +188,18 @@ func (r *run) measure(p *pod, cpu, served float64, memory series.Bytes) measurem
 	if qos.Quota(p.demand.cpu) > p.quota {
 		m.throttled = 1
 	}
+
 	calm := float64(p.stall) + float64(p.noise)*r.rng.Float64()
 	m.stalledCPU = series.Ratio(min(calm+(1-calm)*waited, 1))
 	if m.diskRates.Work() > 0 {
 		m.stalledDisks = series.Ratio(min(calm+(1-calm)*(1-served), 1))
 	}
+
 	m.stalledMemory = series.Ratio(min(max(float64(memory)/float64(r.scenario.node.Memory)-stallStart, 0)/(1-stallStart), 1))
 	if p.demand.memory > used {
 		m.stalledMemory = 1 // It is slowed down until memory of its own is reclaimed.
 	}
+
 	return m
 }
 
@@ -184,9 +210,16 @@ func (p *pod) usedMemory() series.Bytes { return min(p.demand.memory, series.Byt
 func (r *run) clock() time.Time { return r.now.Add(r.clockOffset) }
 
 func (r *run) observe() qos.Observation {
-	o := qos.Observation{At: r.clock(), Node: r.scenario.node, Samples: map[string][]qos.Sample{}, Pods: make([]qos.Pod, 0, len(r.pods))}
+	o := qos.Observation{
+		At:      r.clock(),
+		Node:    r.scenario.node,
+		Samples: map[string][]qos.Sample{},
+		Pods:    make([]qos.Pod, 0, len(r.pods)),
+	}
+
 	o.Node.Avoided = r.avoided
-	cpu, memory := float64(r.used.cpu), float64(r.used.memory)
+	cpu := float64(r.used.cpu)
+	memory := float64(r.used.memory)
 	for name, v := range map[string]float64{
 		"cpu_total_usage": cpu, "cpu_total_utilization": 100 * cpu / float64(r.scenario.node.CPUs), "node_cpu_usage_cores": cpu / 1000,
 		"memory_total_usage": memory, "memory_total_utilization": 100 * memory / float64(r.scenario.node.Memory),
@@ -195,33 +228,50 @@ func (r *run) observe() qos.Observation {
 	} {
 		r.sample(&o, name, v)
 	}
+
 	if r.scenario.disks > 0 {
 		r.sample(&o, "node_disk_busy_ratio", min(float64(r.used.disks/r.scenario.disks), 1))
 	}
+
 	for name, v := range r.metrics {
 		r.sample(&o, name, v)
 	}
+
 	o.Node.UsedCPU = qos.Measurement[series.MilliCPU]{Value: r.used.cpu, At: r.measuredAt}
 	o.Node.UsedMemory = qos.Measurement[series.Bytes]{Value: r.used.memory, At: r.measuredAt}
 	for _, p := range r.pods {
 		seen := p.Pod
-		c := qos.Container{ID: "id-of-" + p.name(), Name: "main", Request: p.request, Limit: p.limit, Quota: p.quota}
+		c := qos.Container{
+			ID:      "id-of-" + p.name(),
+			Name:    "main",
+			Request: p.request,
+			Limit:   p.limit,
+			Quota:   p.quota,
+		}
+
 		if m, ok := r.measured[p.UID]; ok && !p.unmeasured && !r.lostMetrics["pods"] {
 			seen.UsedCPU = qos.Measurement[series.MilliCPU]{Value: m.cpu, At: r.measuredAt}
 			seen.UsedMemory = qos.Measurement[series.Bytes]{Value: m.memory, At: r.measuredAt}
+
 			seen.StalledCPU = qos.Measurement[series.Ratio]{Value: m.stalledCPU, At: r.measuredAt}
 			seen.StalledMemory = qos.Measurement[series.Ratio]{Value: m.stalledMemory, At: r.measuredAt}
 			if r.scenario.node.DiskUsageUnavailable == "" {
-				seen.DiskRates, seen.UsedDisks = m.diskRates, qos.Measurement[qos.DiskWork]{Value: m.diskRates.Work(), At: r.measuredAt}
+				seen.DiskRates = m.diskRates
+				seen.UsedDisks = qos.Measurement[qos.DiskWork]{Value: m.diskRates.Work(), At: r.measuredAt}
 			}
+
 			seen.StalledDisks = qos.Measurement[series.Ratio]{Value: m.stalledDisks, At: r.measuredAt}
 			seen.Throttled = qos.Measurement[series.Ratio]{Value: m.throttled, At: r.measuredAt}
 			c.UsedCPU = seen.UsedCPU
-			c.MemoryHigh, c.WorkingSet, c.MemoryUsage = p.high, seen.UsedMemory, qos.Measurement[series.Bytes]{Value: m.held, At: r.measuredAt}
+			c.MemoryHigh = p.high
+			c.WorkingSet = seen.UsedMemory
+			c.MemoryUsage = qos.Measurement[series.Bytes]{Value: m.held, At: r.measuredAt}
 		}
+
 		seen.Containers = []qos.Container{c}
 		o.Pods = append(o.Pods, seen)
 	}
+
 	return o
 }
 
@@ -239,33 +289,40 @@ func (r *run) apply(plan qos.Plan, elapsed time.Duration) {
 		if f.Reason != "" {
 			r.reasons[f.Reason] = true
 		}
+
 		if r.phases[f.Rule] != f.Phase && f.Phase != qos.Rising {
 			logf("rule %s: %s, %s, threshold %s", f.Rule, f.Phase, qos.FormatValue(f.Value, f.Unit), qos.FormatValue(f.Threshold, f.Unit))
 			r.phases[f.Rule] = f.Phase
 		}
 	}
+
 	for _, p := range plan.Previews {
 		for _, t := range p.Throttles {
 			logf("preview: would limit %s to %s: %s", t.Pod, t.To, t.Reason)
 			r.reasons["preview: would limit "+t.Pod.String()] = true
 		}
+
 		for _, t := range p.MemoryThrottles {
 			logf("preview: would limit the memory of %s to %s: %s", t.Pod, t.To, t.Reason)
 			r.reasons["preview: would limit the memory of "+t.Pod.String()] = true
 		}
+
 		for _, e := range p.Evictions {
 			logf("preview: would evict %s: %s", e.Pod, e.Reason)
 			r.reasons["preview: would evict "+e.Pod.String()] = true
 		}
 	}
+
 	if plan.Avoid.Change {
 		r.avoided = plan.Avoid.Desired
 		word := "welcomes new pods again"
 		if r.avoided {
 			word = "keeps new pods away"
 		}
+
 		logf("the node %s: %s", word, plan.Avoid.Reason)
 	}
+
 	for _, t := range plan.Throttles {
 		p := r.findPod(t.Pod.String())
 		p.quota = t.To
@@ -273,12 +330,14 @@ func (r *run) apply(plan qos.Plan, elapsed time.Duration) {
 		r.reasons[t.Reason] = true
 		logf("limit of %s: %s, was %s: %s", t.Pod, t.To, t.From, t.Reason)
 	}
+
 	for _, t := range plan.MemoryThrottles {
 		r.findPod(t.Pod.String()).high = t.To
 		r.state.RecordMemoryThrottle(t)
 		r.reasons[t.Reason] = true
 		logf("limit of memory of %s: %s, was %s: %s", t.Pod, t.To, t.From, t.Reason)
 	}
+
 	for _, e := range plan.Evictions {
 		r.evict(e, logf)
 	}
@@ -291,16 +350,20 @@ func (r *run) evict(e qos.Eviction, logf func(string, ...any)) {
 		logf("eviction of %s is refused by a disruption budget", e.Pod)
 		return
 	}
+
 	grace := p.Grace
 	if e.GraceOverride != nil {
 		grace = *e.GraceOverride
 	}
+
 	p.Terminating, p.Grace, p.endsAt = true, grace, r.now.Add(min(p.endsAfter, grace))
 	if p.endsAfter < 0 {
 		p.endsAt = r.now.Add(maxLength) // It never ends.
 	}
+
 	r.state.RecordEviction(e.Pod, r.clock(), grace)
-	r.evicted, r.graces[e.Pod.String()] = append(r.evicted, e.Pod.String()), grace
+	r.evicted = append(r.evicted, e.Pod.String())
+	r.graces[e.Pod.String()] = grace
 	r.reasons[e.Reason] = true
 	logf("evicts %s: %s", e.Pod, e.Reason)
 }
@@ -311,6 +374,7 @@ func (r *run) findPod(name string) *pod {
 			return p
 		}
 	}
+
 	return nil
 }
 
@@ -319,6 +383,7 @@ func (r *run) restart() {
 	for _, p := range r.pods {
 		p.resetLimits()
 	}
+
 	usual := r.state.Baselines()
 	r.state = qos.State{}
 	r.state.RestoreBaselines(usual)
@@ -328,11 +393,13 @@ func (r *run) changePod(name string, words []string) error {
 	if p := r.findPod(name); p != nil {
 		return forEachSetting(words, p.set)
 	}
+
 	p, err := newPod(name, words)
 	if err == nil {
 		p.Started = r.clock()
 		r.pods = append(r.pods, p)
 	}
+
 	return err
 }
 
@@ -340,6 +407,7 @@ func (r *run) deletePod(name string) error {
 	if r.findPod(name) == nil {
 		return fmt.Errorf("there is no pod %s", name)
 	}
+
 	r.pods = slices.DeleteFunc(r.pods, func(p *pod) bool { return p.name() == name })
 	return nil
 }
@@ -350,6 +418,7 @@ func (r *run) deleteRule(rule string) error {
 	if len(r.policy.Rules) == before {
 		return fmt.Errorf("there is no rule %s", rule)
 	}
+
 	return nil
 }
 
@@ -359,6 +428,8 @@ func (r *run) resizeQuota(name string, q qos.Quota) error {
 	if p == nil {
 		return fmt.Errorf("there is no pod %s", name)
 	}
-	p.quota, p.limit = q, series.MilliCPU(q)
+
+	p.quota = q
+	p.limit = series.MilliCPU(q)
 	return nil
 }

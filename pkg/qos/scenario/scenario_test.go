@@ -19,27 +19,34 @@ func TestPressure(t *testing.T) {
 	if err != nil || len(paths) < 20 {
 		t.Fatalf("%d scenarios, %v; want 20 or more", len(paths), err)
 	}
+
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
 			t.Parallel()
+
 			text, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			s, err := Parse(string(text))
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if s.Title == "" || len(s.expectations) == 0 {
 				t.Error("wants a title and expectations")
 			}
+
 			out, err := s.Run()
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for _, wrong := range out.Failed {
 				t.Error(wrong)
 			}
+
 			if t.Failed() {
 				for _, e := range out.Log {
 					t.Logf("%8s  %s", e.At, e.Text)
@@ -55,16 +62,19 @@ func TestCovers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var titles strings.Builder
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		title, _, _ := strings.Cut(string(text), "\n")
 		names, _, _ := strings.Cut(strings.TrimPrefix(title, "# "), ":")
 		titles.WriteString(", " + names)
 	}
+
 	titles.WriteString(",")
 	for i := 1; i <= 11; i++ {
 		if name := fmt.Sprintf(", D%d,", i); !strings.Contains(titles.String(), name) {

@@ -43,9 +43,12 @@ type Settings struct {
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	s := Settings{
-		Use: r.Share("gpu-usage-utilization", 0.02), Memory: series.Bytes(r.Number("gpu-memory-bytes", 64<<20, 0, 1<<50)),
-		Percentile: r.Share("percentile", 1), Hours: r.Hours("history-length", 168, 1, 90*24),
+		Use:        r.Share("gpu-usage-utilization", 0.02),
+		Memory:     series.Bytes(r.Number("gpu-memory-bytes", 64<<20, 0, 1<<50)),
+		Percentile: r.Share("percentile", 1),
+		Hours:      r.Hours("history-length", 168, 1, 90*24),
 	}
+
 	return s, r.Err()
 }
 
@@ -90,15 +93,18 @@ type Plan struct {
 func Decide(in Input, s Settings) Plan {
 	var plan Plan
 	if in.Replicas <= 0 {
-		plan.State, plan.Description = recommend.Clear, "It is scaled to zero."
+		plan.State = recommend.Clear
+		plan.Description = "It is scaled to zero."
 		return plan
 	}
+
 	var found, missing []string
 	missingState := recommend.Learning
 	for _, c := range in.Containers {
 		if c.Requested <= 0 {
 			continue
 		}
+
 		v := evaluate(c, s)
 		switch {
 		case v.state != recommend.Ready:
@@ -106,6 +112,7 @@ func Decide(in Input, s Settings) Plan {
 			if v.state == recommend.NoData {
 				missingState = v.state
 			}
+
 		case v.found != "":
 			found = append(found, v.found)
 			plan.Evidence = append(plan.Evidence, v.evidence...)
@@ -117,18 +124,27 @@ func Decide(in Input, s Settings) Plan {
 			}
 		}
 	}
+
 	switch {
 	case len(found) == 0 && len(missing) > 0:
-		plan.State, plan.Description = missingState, strings.Join(missing, " ")
+		plan.State = missingState
+		plan.Description = strings.Join(missing, " ")
+
 	case len(found) == 0:
-		plan.State, plan.Description = recommend.Clear, "It has no GPU that it does not use."
+		plan.State = recommend.Clear
+		plan.Description = "It has no GPU that it does not use."
+
 	default:
-		plan.State, plan.Action, plan.Incomplete = recommend.Ready, recommend.NoAction, len(missing) > 0
+		plan.State = recommend.Ready
+		plan.Action = recommend.NoAction
+		plan.Incomplete = len(missing) > 0
 		if len(plan.Requests) > 0 {
 			plan.Action = recommend.Patch
 		}
+
 		plan.Description = strings.Join(append(found, missing...), " ")
 	}
+
 	return plan
 }
 
@@ -143,7 +159,9 @@ type finding struct {
 
 func evaluate(c Container, s Settings) finding {
 	need := observation.DefaultRequirement(s.Hours)
-	busiest, memory := observation.Unknown(s.Hours), observation.Unknown(s.Hours)
+	busiest := observation.Unknown(s.Hours)
+	memory := observation.Unknown(s.Hours)
+
 	// busy is the number of used devices of a pod, seen its number of devices; the maxima over all pods.
 	busy, seen := 0, 0
 	for _, devices := range c.Pods {
@@ -151,22 +169,29 @@ func evaluate(c Container, s Settings) finding {
 		for _, d := range devices {
 			busiest.Max(d.Use)
 			memory.Max(d.Memory)
+
 			if need.Quantile(d.Use, s.Percentile) > float64(s.Use) {
 				used++
 			}
 		}
-		busy, seen = max(busy, used), max(seen, len(devices))
+
+		busy = max(busy, used)
+		seen = max(seen, len(devices))
 	}
+
 	what := "use of the GPUs of " + c.Name
 	if busy >= seen && seen > 0 || int64(busy) >= c.Requested {
 		return finding{state: recommend.Ready} // All observed devices are used.
 	}
+
 	if state, why := need.Check(what, busiest); state != recommend.Ready {
 		return finding{state: state, why: why}
 	}
+
 	if int64(seen) < c.Requested {
 		return finding{state: recommend.NoData, why: fmt.Sprintf("%s asks for %d GPUs, and the use of only %d is known.", c.Name, c.Requested, seen)}
 	}
+
 	limit := 100 * float64(s.Use)
 	out := finding{state: recommend.Ready, evidence: []recommend.Evidence{
 		{
@@ -176,11 +201,15 @@ func evaluate(c Container, s Settings) finding {
 		{Name: "GPUs that a pod uses", Value: float64(busy)},
 		{Name: "GPUs that it asks for", Value: float64(c.Requested)},
 	}}
+
 	if busy > 0 {
-		out.reason, out.request = ReasonOversized, &Request{c.Name, c.Resource, c.Requested, int64(busy)}
+		out.reason = ReasonOversized
+		out.request = &Request{c.Name, c.Resource, c.Requested, int64(busy)}
 		out.found = fmt.Sprintf("%s asks for %d GPUs, and for %s none of its pods has used more than %d.", c.Name, c.Requested, observation.FormatHours(s.Hours), busy)
+
 		return out
 	}
+
 	out.reason = ReasonIdle
 	out.found = fmt.Sprintf("%s holds %d GPUs and has not used one for %s", c.Name, c.Requested, observation.FormatHours(s.Hours))
 	most := need.Quantile(memory, 1)
@@ -194,5 +223,6 @@ func evaluate(c Container, s Settings) finding {
 		out.request = &Request{c.Name, c.Resource, c.Requested, 0}
 		out.found += ", nor opened one."
 	}
+
 	return out
 }

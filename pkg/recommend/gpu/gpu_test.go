@@ -28,15 +28,20 @@ func fixture(asks int64, pods ...[]Device) Input {
 
 func standard(t *testing.T) Settings {
 	t.Helper()
+
 	s, err := ParseSettings(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
 func TestDecide(t *testing.T) {
-	busy, held, free := device(0.9, 20*gib), device(0, 12*gib), device(0, 4<<20)
+	busy := device(0.9, 20*gib)
+	held := device(0, 12*gib)
+	free := device(0, 4<<20)
+
 	once := device(0, gib)
 	once.Use[17] = 0.5
 	young := Device{Use: flat(20, 0), Memory: flat(20, 0)}
@@ -81,6 +86,7 @@ func TestParseSettings(t *testing.T) {
 	if s := standard(t); s != (Settings{Use: 0.02, Memory: 64 << 20, Percentile: 1, Hours: 168}) {
 		t.Errorf("%+v", s)
 	}
+
 	for key, value := range map[string]string{"gpu-usage-utilization": "2", "gpu-memory-bytes": "-1", "history-length": "1y", "gpu": "1"} {
 		if _, err := ParseSettings(map[string]string{key: value}); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s=%s: %v", key, value, err)
@@ -96,13 +102,16 @@ func FuzzDecide(f *testing.F) {
 		if hours < 0 || hours > 1000 {
 			return
 		}
+
 		in := Input{Replicas: replicas, Containers: []Container{{Name: "c", Requested: asks, Pods: [][]Device{{
 			{Use: flat(hours, first), Memory: flat(hours, memory)}, {Use: flat(hours, second), Memory: flat(hours, memory)},
 		}}}}}
+
 		plan := Decide(in, Settings{Use: 0.02, Memory: 64 << 20, Percentile: 1, Hours: 168})
 		if plan.Description == "" {
 			t.Error("no description")
 		}
+
 		for _, r := range plan.Requests {
 			if r.To >= r.From || r.To < 0 || hours < 152 || first > 0.02 && second > 0.02 {
 				t.Errorf("%+v of %v and %v", r, first, second)

@@ -68,20 +68,30 @@ func Decide(in Input, s Settings) Plan {
 	if base.Incomplete { // An autoscaler removes pods, and its bounds must suit the busiest hour of a week.
 		return Plan{Plan: recommend.Plan{State: recommend.Learning, Description: base.Missing}}
 	}
+
 	use := in.Replicas.CPU.Between(in.Replicas.Now.Add(-s.Replicas.Window), in.Replicas.Now)
 	evidence, why, reason := checkUsage(use, s)
 	if reason != "" {
-		return Plan{Plan: recommend.Plan{State: recommend.Ready, Action: recommend.NoAction, Reason: reason, Description: why, Evidence: evidence}}
+		return Plan{Plan: recommend.Plan{
+			State:       recommend.Ready,
+			Action:      recommend.NoAction,
+			Reason:      reason,
+			Description: why,
+			Evidence:    evidence,
+		}}
 	}
+
 	if math.IsNaN(in.PodCPU) || in.PodCPU <= 0 {
 		return Plan{Plan: recommend.Plan{State: recommend.NoData, Description: "No cpu use of single pods is known."}}
 	}
+
 	request := float64(in.Replicas.CPURequest) / 1000
 	plan := Plan{Forecast: s.Predictable}
 	usual := series.Quantile(use.Values, float64(s.Replicas.CPUPercentile))
 	plan.Bounds.Min = base.Replicas
 	plan.Bounds.Target = int32(min(max(math.Ceil(100*(1+float64(targetMargin))*in.PodCPU/request*(1-1e-9)), float64(s.MinTarget)), float64(s.MaxTarget)))
 	most := math.Ceil(s.MaxFactor * usual / (request * float64(plan.Bounds.Target) / 100) * (1 - 1e-9))
+
 	plan.Bounds.Max = int32(min(max(most, float64(base.Replicas)), math.MaxInt32))
 	plan.State, plan.Action = recommend.Ready, recommend.Create
 	if in.Existing != nil {
@@ -90,19 +100,28 @@ func Decide(in Input, s Settings) Plan {
 			plan.Action = recommend.NoAction
 		}
 	}
+
 	evidence = append(evidence, recommend.Evidence{Name: "p99 of cpu of a pod", Value: in.PodCPU, Unit: "cores"})
 	plan.Evidence = slices.Concat(evidence, base.Evidence)
 	plan.Description = describe(in, plan)
+
 	return plan
 }
 
 // checkUsage reports whether the usage is large and variable enough for an autoscaler; if it is, the reason is empty.
 func checkUsage(use series.Series, s Settings) (evidence []recommend.Evidence, why, reason string) {
 	most := use.Summarize().Max
-	evidence = append(evidence, recommend.Evidence{Name: "largest cpu use", Value: most, Unit: "cores", Limit: &s.MinCPU})
+	evidence = append(evidence, recommend.Evidence{
+		Name:  "largest cpu use",
+		Value: most,
+		Unit:  "cores",
+		Limit: &s.MinCPU,
+	})
+
 	if most < s.MinCPU {
 		return evidence, fmt.Sprintf("An autoscaler is not worth it: at most %.3g cores were used, and it takes %.3g.", most, s.MinCPU), ReasonLowUsage
 	}
+
 	busy, quiet := hourlyExtremes(use)
 	times := busy / quiet
 	evidence = append(evidence, recommend.Evidence{Name: "busiest to quietest hour of the day", Value: times, Limit: &s.Fluctuation})
@@ -110,6 +129,7 @@ func checkUsage(use series.Series, s Settings) (evidence []recommend.Evidence, w
 		return evidence, fmt.Sprintf("An autoscaler is not worth it: the busiest hour of the day uses %.3g times what the quietest does, and it takes %.3g.",
 			times, s.Fluctuation), ReasonFlat
 	}
+
 	if s.Predictable {
 		alike := dailyCorrelation(use)
 		least := minCorrelation
@@ -118,6 +138,7 @@ func checkUsage(use series.Series, s Settings) (evidence []recommend.Evidence, w
 			return evidence, "The use does not repeat from day to day, so that a forecast of it would not help.", ReasonNotPredictable
 		}
 	}
+
 	return evidence, "", ""
 }
 
@@ -136,15 +157,19 @@ func hourlyExtremes(use series.Series) (busiest, quietest float64) {
 			by[h] = append(by[h], v)
 		}
 	}
+
 	quietest = math.Inf(1)
 	for _, values := range by {
 		if m := series.Quantile(values, 0.5); !series.IsGap(m) {
-			busiest, quietest = max(busiest, m), min(quietest, m)
+			busiest = max(busiest, m)
+			quietest = min(quietest, m)
 		}
 	}
+
 	if quietest <= 0 {
 		quietest = minUsage
 	}
+
 	return busiest, quietest
 }
 
@@ -153,15 +178,24 @@ func dailyCorrelation(use series.Series) float64 {
 	if use.Step <= 0 {
 		return math.NaN()
 	}
+
 	lag := int(24 * time.Hour / use.Step)
 	var n, sx, sy, sxx, syy, sxy float64
 	for i := lag; i < len(use.Values); i++ {
-		x, y := use.Values[i-lag], use.Values[i]
+		x := use.Values[i-lag]
+		y := use.Values[i]
 		if series.IsGap(x) || series.IsGap(y) {
 			continue
 		}
-		n, sx, sy, sxx, syy, sxy = n+1, sx+x, sy+y, sxx+x*x, syy+y*y, sxy+x*y
+
+		n = n + 1
+		sx = sx + x
+		sy = sy + y
+		sxx = sxx + x*x
+		syy = syy + y*y
+		sxy = sxy + x*y
 	}
+
 	return (n*sxy - sx*sy) / math.Sqrt((n*sxx-sx*sx)*(n*syy-sy*sy))
 }
 
@@ -174,10 +208,12 @@ func describe(in Input, p Plan) string {
 		how = "The autoscaler keeps, as it should,"
 	case recommend.Create, recommend.Delete:
 	}
+
 	of := "the requested " + rightsize.FormatCPU(in.Replicas.CPURequest)
 	if in.RequestChanges {
 		of = rightsize.FormatCPU(in.Replicas.CPURequest) + ", which the pods should request and which changes together with it"
 	}
+
 	return fmt.Sprintf("%s %d to %d pods and add some at %d %% of %s.", how, p.Bounds.Min, p.Bounds.Max, p.Bounds.Target, of)
 }
 
@@ -213,12 +249,14 @@ func ParseSettings(config map[string]string) (Settings, error) {
 		MaxTarget:   int32(r.Number("max-cpu-target-utilization", 75, 1, 100)),
 		MaxFactor:   r.Number("max-replicas-factor", 3, 1, 1000),
 	}
+
 	err := r.Err()
 	if err == nil && s.MinTarget > s.MaxTarget {
 		err = &settings.FieldError{
 			Path: "min-cpu-target-utilization", Value: config["min-cpu-target-utilization"], Allowed: "must be at most max-cpu-target-utilization",
 		}
 	}
+
 	return s, err
 }
 

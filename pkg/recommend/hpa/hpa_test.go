@@ -26,6 +26,7 @@ func wave(low, high float64) series.Series {
 		day := float64(s.Time(i).Unix()%86400) / 86400
 		s.Values[i] = low + (high-low)*(1-math.Cos(2*math.Pi*day))/2
 	}
+
 	return s
 }
 
@@ -40,10 +41,12 @@ func web() Input {
 
 func defaults(t *testing.T) Settings {
 	t.Helper()
+
 	s, err := ParseSettings(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
@@ -57,15 +60,18 @@ func TestDecide(t *testing.T) {
 	if !strings.Contains(p.Description, "8 to 26 pods") || !strings.Contains(p.Description, "46 % of the requested 1") || len(p.Evidence) != 5 {
 		t.Errorf("%s %v", p.Description, p.Evidence)
 	}
+
 	in := web()
 	in.Existing = &Bounds{Min: 8, Max: 26, Target: 46}
 	if p := Decide(in, defaults(t)); p.Action != recommend.NoAction {
 		t.Errorf("%+v", p)
 	}
+
 	in.Existing.Target = 50
 	if p := Decide(in, defaults(t)); p.Action != recommend.Patch {
 		t.Errorf("%+v", p)
 	}
+
 	in.RequestChanges = true
 	if p := Decide(in, defaults(t)); !strings.Contains(p.Description, "changes together with it") {
 		t.Error(p.Description)
@@ -98,21 +104,26 @@ func TestNothingProposed(t *testing.T) {
 		}, recommend.Learning, ""},
 		"no use of one": {func(in *Input, _ *Settings) { in.PodCPU = math.NaN() }, recommend.NoData, ""},
 		"noise": {func(in *Input, s *Settings) {
-			s.Predictable, s.Fluctuation = true, 1
+			s.Predictable = true
+			s.Fluctuation = 1
+
 			for i := range in.Replicas.CPU.Values {
 				in.Replicas.CPU.Values[i] = 1 + 3*random.Float64()
 			}
 		}, recommend.Ready, ReasonNotPredictable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in, s := web(), defaults(t)
+			in := web()
+			s := defaults(t)
 			c.change(&in, &s)
+
 			p := Decide(in, s)
 			if p.State != c.state || p.Reason != c.reason || p.Bounds != (Bounds{}) || p.Description == "" || p.Action == recommend.Create {
 				t.Errorf("%+v", p)
 			}
 		})
 	}
+
 	s := defaults(t)
 	s.Predictable = true
 	if p := Decide(web(), s); p.Action != recommend.Create || !p.Forecast {
@@ -125,6 +136,7 @@ func TestParseSettings(t *testing.T) {
 	if err != nil || s.Fluctuation != 2 || s.Replicas.CPUPercentile != 0.9 || !s.Predictable || s.MaxFactor != 3 || !s.KeepMetrics {
 		t.Errorf("%+v, %v", s, err)
 	}
+
 	for key, value := range map[string]string{
 		"fluctuation-threshold": "-1", "max-replicas-factor": "x", "min-cpu-target-utilization": "80", "predictable": "often", "unknown": "",
 	} {
@@ -140,7 +152,10 @@ func FuzzDecide(f *testing.F) {
 	f.Add(0.0, math.Inf(1), math.Inf(1), int64(1))
 	f.Fuzz(func(t *testing.T, low, high, pod float64, request int64) {
 		in := web()
-		in.Replicas.CPU, in.PodCPU, in.Replicas.CPURequest = wave(low, high), pod, series.MilliCPU(request)
+		in.Replicas.CPU = wave(low, high)
+		in.PodCPU = pod
+		in.Replicas.CPURequest = series.MilliCPU(request)
+
 		p := Decide(in, defaults(t))
 		if b := p.Bounds; b != (Bounds{}) && (b.Min < 1 || b.Max < b.Min || b.Target < 30 || b.Target > 75) {
 			t.Errorf("%+v", p)

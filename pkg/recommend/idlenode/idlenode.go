@@ -58,16 +58,19 @@ func Decide(in Input, s Settings) recommend.Plan {
 	case !in.Ready:
 		return recommend.ClearPlan("It is not ready, and so out of order rather than idle.")
 	}
+
 	others := slices.DeleteFunc(slices.Clone(in.Pods), func(p Pod) bool { return p.OnEveryNode })
 	if len(others) == 0 {
 		if plan, ended := checkEmpty(in, s); ended {
 			return plan
 		}
 	}
+
 	plan := checkUse(in, s)
 	if plan.State != recommend.Ready {
 		return plan
 	}
+
 	for _, p := range others {
 		switch {
 		case p.Unmanaged:
@@ -76,13 +79,16 @@ func Decide(in Input, s Settings) recommend.Plan {
 			return recommend.ClearPlan(fmt.Sprintf("Pod %s has a GPU of it, of whose use CPU and memory say nothing.", p.Name))
 		}
 	}
+
 	if left := packing.Unplaced(in.Demands(), in.OtherNodes); len(left) > 0 {
 		return recommend.ClearPlan(fmt.Sprintf("It is hardly used, but there is no room elsewhere for %s.", formatFirst(left)))
 	}
+
 	if len(others) > 0 {
 		plan.Description += fmt.Sprintf(" Its pods that do not run on every node (%d) have room on the others, by their requests, selectors and tolerations; "+
 			"affinity between pods and the location of their volumes were not checked.", len(others))
 	}
+
 	return plan
 }
 
@@ -93,13 +99,17 @@ func checkEmpty(in Input, s Settings) (plan recommend.Plan, ended bool) {
 	if state, why := need.Check("number of its pods", in.OtherPods); state != recommend.Ready {
 		return recommend.Plan{State: state, Description: "It runs only pods that run on every node now. " + why}, true
 	}
+
 	most := need.Quantile(in.OtherPods, 1)
 	if most > 0 {
 		return recommend.Plan{}, false
 	}
+
 	limit := 0.0
 	return recommend.Plan{
-		State: recommend.Ready, Action: recommend.Delete, Reason: ReasonOnlyDaemonPods,
+		State:       recommend.Ready,
+		Action:      recommend.Delete,
+		Reason:      ReasonOnlyDaemonPods,
 		Description: fmt.Sprintf("For %s it has run nothing but pods of DaemonSets and static pods (%d now).", observation.FormatHours(s.EmptyHours), len(in.Pods)),
 		Evidence: []recommend.Evidence{
 			{Name: "most pods that do not run on every node, over " + observation.FormatHours(s.EmptyHours), Value: most, Limit: &limit},
@@ -113,6 +123,7 @@ func checkUse(in Input, s Settings) recommend.Plan {
 	need := observation.DefaultRequirement(s.Hours)
 	plan := recommend.Plan{State: recommend.Ready, Action: recommend.Delete, Reason: ReasonLowUse}
 	var missing *recommend.Plan
+
 	looked := 0
 	for _, c := range []struct {
 		what      string
@@ -128,30 +139,39 @@ func checkUse(in Input, s Settings) recommend.Plan {
 		if c.limit <= 0 {
 			continue
 		}
+
 		looked++
 		if !(c.capacity > 0) {
 			missing = &recommend.Plan{State: recommend.NoData, Description: "Its capacity is not known."}
 			continue
 		}
+
 		share := need.Quantile(c.of, c.at) / c.capacity
 		if share > float64(c.limit) {
 			return recommend.ClearPlan(fmt.Sprintf("Its %s reaches %.3g %% of what it has.", c.what, 100*share))
 		}
+
 		if state, why := need.Check(c.what, c.of); state != recommend.Ready {
 			missing = &recommend.Plan{State: state, Description: why}
 			continue
 		}
+
 		limit := 100 * float64(c.limit)
 		plan.Evidence = append(plan.Evidence, recommend.Evidence{
-			Name: fmt.Sprintf("%s of %s over %s", observation.FormatPercentile(c.at), c.what, observation.FormatHours(s.Hours)), Value: 100 * share, Unit: "% of capacity", Limit: &limit,
+			Name:  fmt.Sprintf("%s of %s over %s", observation.FormatPercentile(c.at), c.what, observation.FormatHours(s.Hours)),
+			Value: 100 * share,
+			Unit:  "% of capacity",
+			Limit: &limit,
 		})
 	}
+
 	switch {
 	case missing != nil:
 		return *missing
 	case looked == 0:
 		return recommend.ClearPlan("It runs pods of its own, and no threshold is set.")
 	}
+
 	plan.Description = fmt.Sprintf("It has hardly been used for %s.", observation.FormatHours(s.Hours))
 	return plan
 }
@@ -164,6 +184,7 @@ func (in Input) Demands() []packing.Demand {
 			out = append(out, p.Demand)
 		}
 	}
+
 	return out
 }
 
@@ -173,6 +194,7 @@ func formatFirst(names []string) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")
 	}
+
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
@@ -198,17 +220,24 @@ type Settings struct {
 // nodes without workloads.
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
-	cpu, memory := series.Ratio(0.1), series.Ratio(0.25)
+	cpu := series.Ratio(0.1)
+	memory := series.Ratio(0.25)
 	for _, key := range []string{"cpu-usage-utilization", "memory-usage-utilization", "cpu-request-utilization", "memory-request-utilization"} {
 		if r.Has(key) {
 			cpu, memory = 0, 0
 		}
 	}
+
 	s := Settings{
-		CPUUse: r.Share("cpu-usage-utilization", cpu), MemoryUse: r.Share("memory-usage-utilization", memory),
-		CPURequest: r.Share("cpu-request-utilization", 0), MemoryRequest: r.Share("memory-request-utilization", 0),
-		CPUPercentile: r.Share("cpu-percentile", 0.99), MemoryPercentile: r.Share("memory-percentile", 0.99),
-		Hours: r.Hours("history-length", 168, 1, 90*24), EmptyHours: r.Hours("empty-for", 24, 1, 90*24),
+		CPUUse:           r.Share("cpu-usage-utilization", cpu),
+		MemoryUse:        r.Share("memory-usage-utilization", memory),
+		CPURequest:       r.Share("cpu-request-utilization", 0),
+		MemoryRequest:    r.Share("memory-request-utilization", 0),
+		CPUPercentile:    r.Share("cpu-percentile", 0.99),
+		MemoryPercentile: r.Share("memory-percentile", 0.99),
+		Hours:            r.Hours("history-length", 168, 1, 90*24),
+		EmptyHours:       r.Hours("empty-for", 24, 1, 90*24),
 	}
+
 	return s, r.Err()
 }

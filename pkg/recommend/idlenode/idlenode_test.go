@@ -21,14 +21,17 @@ func flat(n int, v float64) observation.Hours { return slices.Repeat(observation
 
 func settingsOf(t *testing.T, pairs ...string) Settings {
 	t.Helper()
+
 	config := map[string]string{}
 	for i := 0; i < len(pairs); i += 2 {
 		config[pairs[i]] = pairs[i+1]
 	}
+
 	s, err := ParseSettings(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
@@ -48,7 +51,9 @@ func fixture() Input {
 // bare is the node with pods of DaemonSets alone.
 func bare() Input {
 	in := fixture()
-	in.Pods, in.OtherPods = in.Pods[:1], flat(168, 0)
+	in.Pods = in.Pods[:1]
+	in.OtherPods = flat(168, 0)
+
 	return in
 }
 
@@ -67,18 +72,21 @@ func TestDecide(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"daemon pods alone":          {bare(), standard, recommend.Ready, ReasonOnlyDaemonPods, "For 24h it has run nothing but pods of DaemonSets"},
-		"no pods at all":             {with(bare(), func(in *Input) { in.Pods = nil }), gocrane, recommend.Ready, ReasonOnlyDaemonPods, "(0 now)"},
-		"since an hour":              {with(bare(), func(in *Input) { in.OtherPods = flat(1, 0) }), standard, recommend.Learning, "", "known for 1 of the last 24"},
-		"pods of it not known":       {with(bare(), func(in *Input) { in.OtherPods = nil }), standard, recommend.NoData, "", "No number of its pods is known"},
-		"stale":                      {with(bare(), func(in *Input) { in.OtherPods = append(flat(160, 0), observation.Unknown(8)...) }), standard, recommend.NoData, "", "8h old"},
-		"ran something last night":   {with(bare(), func(in *Input) { in.OtherPods[160] = 2 }), gocrane, recommend.Clear, "", "no threshold"},
-		"ran something small":        {with(bare(), func(in *Input) { in.OtherPods[160] = 2 }), standard, recommend.Ready, ReasonLowUse, "It has hardly been used for 7d."},
-		"low use":                    {fixture(), standard, recommend.Ready, ReasonLowUse, "p99 of cpu use over 7d 5 % of capacity (limit 10)"},
-		"no threshold":               {fixture(), gocrane, recommend.Clear, "", "no threshold"},
-		"busy cpu":                   {with(fixture(), func(in *Input) { in.CPUUse = flat(168, 1) }), standard, recommend.Clear, "", "cpu use reaches 25 %"},
-		"busy memory":                {with(fixture(), func(in *Input) { in.MemoryUse = flat(168, 8*gib) }), standard, recommend.Clear, "", "memory use reaches 50 %"},
-		"busy cpu, memory unknown":   {with(fixture(), func(in *Input) { in.CPUUse, in.MemoryUse = flat(168, 1), nil }), standard, recommend.Clear, "", "cpu use"},
+		"daemon pods alone":        {bare(), standard, recommend.Ready, ReasonOnlyDaemonPods, "For 24h it has run nothing but pods of DaemonSets"},
+		"no pods at all":           {with(bare(), func(in *Input) { in.Pods = nil }), gocrane, recommend.Ready, ReasonOnlyDaemonPods, "(0 now)"},
+		"since an hour":            {with(bare(), func(in *Input) { in.OtherPods = flat(1, 0) }), standard, recommend.Learning, "", "known for 1 of the last 24"},
+		"pods of it not known":     {with(bare(), func(in *Input) { in.OtherPods = nil }), standard, recommend.NoData, "", "No number of its pods is known"},
+		"stale":                    {with(bare(), func(in *Input) { in.OtherPods = append(flat(160, 0), observation.Unknown(8)...) }), standard, recommend.NoData, "", "8h old"},
+		"ran something last night": {with(bare(), func(in *Input) { in.OtherPods[160] = 2 }), gocrane, recommend.Clear, "", "no threshold"},
+		"ran something small":      {with(bare(), func(in *Input) { in.OtherPods[160] = 2 }), standard, recommend.Ready, ReasonLowUse, "It has hardly been used for 7d."},
+		"low use":                  {fixture(), standard, recommend.Ready, ReasonLowUse, "p99 of cpu use over 7d 5 % of capacity (limit 10)"},
+		"no threshold":             {fixture(), gocrane, recommend.Clear, "", "no threshold"},
+		"busy cpu":                 {with(fixture(), func(in *Input) { in.CPUUse = flat(168, 1) }), standard, recommend.Clear, "", "cpu use reaches 25 %"},
+		"busy memory":              {with(fixture(), func(in *Input) { in.MemoryUse = flat(168, 8*gib) }), standard, recommend.Clear, "", "memory use reaches 50 %"},
+		"busy cpu, memory unknown": {with(fixture(), func(in *Input) {
+			in.CPUUse = flat(168, 1)
+			in.MemoryUse = nil
+		}), standard, recommend.Clear, "", "cpu use"},
 		"no memory":                  {with(fixture(), func(in *Input) { in.MemoryUse = nil }), standard, recommend.NoData, "", "No memory use is known for the last 7d."},
 		"short history":              {with(fixture(), func(in *Input) { in.CPUUse = flat(30, 0.2) }), standard, recommend.Learning, "", "30 of the last 168"},
 		"nan":                        {with(fixture(), func(in *Input) { in.CPUUse = flat(168, math.NaN()) }), standard, recommend.NoData, "", "No cpu use"},
@@ -114,6 +122,7 @@ func TestParseSettings(t *testing.T) {
 	if s := settingsOf(t, "memory-request-utilization", "0.3"); s.CPUUse != 0 || s.MemoryUse != 0 || s.MemoryRequest != 0.3 {
 		t.Errorf("%+v", s)
 	}
+
 	for key, value := range map[string]string{"cpu-percentile": "99", "cpu-usage-utilization": "x", "empty-for": "0s", "cpu": "1"} {
 		if _, err := ParseSettings(map[string]string{key: value}); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s=%s: %v", key, value, err)
@@ -132,17 +141,22 @@ func TestMoreUseIsNeverIdler(t *testing.T) {
 		if now && !idle {
 			t.Fatalf("idle again at %g cores", float64(i)*0.05)
 		}
+
 		idle = now
 	}
+
 	if idle {
 		t.Error("it never became busy")
 	}
+
 	for gone := range 168 {
 		in := fixture()
-		in.CPUUse, in.OtherPods = flat(168, 1), flat(168, 1)
+		in.CPUUse = flat(168, 1)
+		in.OtherPods = flat(168, 1)
 		for i := range gone {
 			in.CPUUse[i] = math.NaN()
 		}
+
 		if Decide(in, s).Action == recommend.Delete {
 			t.Fatalf("idle with %d values gone", gone)
 		}
@@ -156,17 +170,23 @@ func FuzzDecide(f *testing.F) {
 		if hours < 0 || hours > 1000 {
 			return
 		}
+
 		in := fixture()
 		in.Capacity.CPU = 4000
 		if capacity >= 0 && capacity < 1e15 {
 			in.Capacity.Memory = 16 * gib
 		}
-		in.OtherPods, in.CPUUse, in.MemoryUse = flat(hours, others), flat(hours, cpu), flat(hours, memory)
+
+		in.OtherPods = flat(hours, others)
+		in.CPUUse = flat(hours, cpu)
+		in.MemoryUse = flat(hours, memory)
 		in.Pods[1].OnEveryNode = daemon
+
 		plan := Decide(in, settingsOf(t))
 		if plan.Description == "" {
 			t.Error("no description")
 		}
+
 		// Idle are only nodes of which enough is known.
 		known := observation.IsKnown(cpu) && observation.IsKnown(memory) && hours >= 152
 		if plan.Action == recommend.Delete && !known && !(daemon && others == 0 && hours >= 22) {

@@ -39,16 +39,23 @@ func DefaultRequirement(hours int) Requirement {
 // sentence with the name of the quantity, such as "cpu use".
 func (n Requirement) Check(what string, h Hours) (state recommend.State, reason string) {
 	h = n.window(h)
-	known, last, first := 0, -1, -1
+	known := 0
+	last := -1
+
+	first := -1
 	for i, v := range h {
 		if !IsKnown(v) {
 			continue
 		}
+
 		if first < 0 {
 			first = i
 		}
-		known, last = known+1, i
+
+		known = known + 1
+		last = i
 	}
+
 	least := max(1, int(math.Ceil(float64(n.Share)*float64(n.Hours))))
 	switch {
 	case known == 0:
@@ -58,6 +65,7 @@ func (n Requirement) Check(what string, h Hours) (state recommend.State, reason 
 	case known < least:
 		return recommend.Learning, fmt.Sprintf("The %s is known for %d of the last %d hours, and has to be for %d.", what, known, n.Hours, least)
 	}
+
 	return recommend.Ready, ""
 }
 
@@ -69,6 +77,7 @@ func (n Requirement) KnownValues(h Hours) []float64 {
 			out = append(out, v)
 		}
 	}
+
 	return out
 }
 
@@ -85,6 +94,7 @@ func FormatHours(hours int) string {
 	if hours%24 == 0 && hours > 24 {
 		return fmt.Sprintf("%dd", hours/24)
 	}
+
 	return fmt.Sprintf("%dh", hours)
 }
 
@@ -93,6 +103,7 @@ func FormatPercentile(q series.Ratio) string {
 	if q >= 1 {
 		return "the most"
 	}
+
 	return fmt.Sprintf("p%.4g", 100*float64(q))
 }
 
@@ -105,6 +116,7 @@ func Unknown(hours int) Hours {
 	for i := range out {
 		out[i] = series.Gap()
 	}
+
 	return out
 }
 
@@ -117,10 +129,12 @@ func HourlyMax(s series.Series, end time.Time, hours int) Hours {
 		if !IsKnown(v) || at.Before(first) || !at.Before(end) {
 			continue
 		}
+
 		if hour := &out[int(at.Sub(first)/time.Hour)]; !IsKnown(*hour) || v > *hour {
 			*hour = v
 		}
 	}
+
 	return out
 }
 
@@ -137,7 +151,8 @@ func (h Hours) Max(part Hours) {
 // merge aligns both at their ends.
 func (h Hours) merge(part Hours, of func(a, b float64) float64) {
 	for i := 1; i <= min(len(h), len(part)); i++ {
-		a, b := &h[len(h)-i], part[len(part)-i]
+		a := &h[len(h)-i]
+		b := part[len(part)-i]
 		switch {
 		case !IsKnown(b):
 		case IsKnown(*a):

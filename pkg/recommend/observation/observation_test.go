@@ -50,12 +50,15 @@ func TestMerge(t *testing.T) {
 	sum := Unknown(4)
 	sum.Add(Hours{9, 1, nan, 2, nan})
 	sum.Add(Hours{3, nan, nan})
+
 	if !slices.EqualFunc(sum, Hours{1, 3, 2, nan}, same) {
 		t.Error("sum", sum)
 	}
+
 	most := Hours{1, nan, 5}
 	most.Max(Hours{2, 2, 2})
 	most.Max(Hours{math.Inf(1), -1, 7})
+
 	if !slices.EqualFunc(most, Hours{2, 2, 7}, same) {
 		t.Error("most", most)
 	}
@@ -78,10 +81,12 @@ func FuzzEnough(f *testing.F) {
 		if hours < 1 || hours > 10000 || !(share >= 0 && share <= 1) {
 			return
 		}
+
 		var h Hours
 		for ; len(raw) >= 8; raw = raw[8:] {
 			h = append(h, math.Float64frombits(binary.LittleEndian.Uint64(raw)))
 		}
+
 		n := Requirement{Hours: hours, Share: series.Ratio(share), MaxStale: stale}
 		state, reason := n.Check("x", h)
 		known := n.KnownValues(h)

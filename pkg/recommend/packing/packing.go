@@ -48,6 +48,7 @@ func IsBlocked(in Input) bool {
 	case ReasonLargerThanAnyNode, ReasonBlocksPacking:
 		return true
 	}
+
 	return false
 }
 
@@ -64,22 +65,29 @@ type capacity struct {
 
 func checkFit(in Input) (reason string, r capacity) {
 	in.Pod = in.Pod.Max(cost.Amounts{}) // Negative amounts request nothing.
-	everFits, best := false, -1.0
+	everFits := false
+	best := -1.0
 	for i, n := range in.Nodes {
 		if !(Demand{Allowed: in.Allowed}).allowed(i) {
 			continue
 		}
+
 		r.nodes++
 		free := n.Free.Max(cost.Amounts{})
 		everFits = everFits || fits(in.Pod, n.Allocatable)
+
 		if fits(in.Pod, free) && n.FreePods > 0 {
 			r.fit++
 		}
+
 		if share := freeShare(in.Pod, free); share > best {
-			best, r.most = share, n.Name
+			best = share
+			r.most = n.Name
 		}
+
 		r.largest, r.whole, r.sum = r.largest.Max(free), r.whole.Max(n.Allocatable), r.sum.Plus(free)
 	}
+
 	switch {
 	case r.nodes == 0 || r.fit > 0 || in.Replicas <= 0 || in.Pod == (cost.Amounts{}):
 		return "", r
@@ -88,6 +96,7 @@ func checkFit(in Input) (reason string, r capacity) {
 	case fits(in.Pod, r.sum):
 		return ReasonBlocksPacking, r // Also if one node has the CPU and another one the memory.
 	}
+
 	return "", r // All nodes together have too little free: the cluster is full, regardless of the size of this pod.
 }
 
@@ -99,6 +108,7 @@ func freeShare(asks, has cost.Amounts) float64 {
 			share = min(share, float64(p[1])/float64(p[0]))
 		}
 	}
+
 	return share
 }
 
@@ -115,7 +125,14 @@ func Decide(in Input) recommend.Plan {
 	case reason == "":
 		return recommend.ClearPlan("All nodes together have less free than a pod asks for: the cluster is full, whatever the size of this one.")
 	}
-	plan := recommend.Plan{State: recommend.Ready, Action: recommend.NoAction, Reason: reason, Evidence: evidence(in, r)}
+
+	plan := recommend.Plan{
+		State:    recommend.Ready,
+		Action:   recommend.NoAction,
+		Reason:   reason,
+		Evidence: evidence(in, r),
+	}
+
 	plan.Description = "A pod asks for " + formatAmounts(in.Pod) + ". "
 	if reason == ReasonLargerThanAnyNode {
 		plan.Description += fmt.Sprintf("None of the %d nodes that take it has that much, even empty: the largest have %s.", r.nodes, formatAmounts(r.whole))
@@ -123,9 +140,11 @@ func Decide(in Input) recommend.Plan {
 		plan.Description += fmt.Sprintf("One more fits on none of the %d nodes that take it, although they have %s free together; the best is %s. "+
 			"A roll-out, or the loss of a node, leaves a pod pending.", r.nodes, formatAmounts(r.sum), r.most)
 	}
+
 	if in.Largest != "" && in.LargestRequests != in.Pod {
 		plan.Description += fmt.Sprintf(" Container %s asks for most of it: %s.", in.Largest, formatAmounts(in.LargestRequests))
 	}
+
 	switch {
 	case in.Resized == nil:
 		plan.Incomplete = true
@@ -136,6 +155,7 @@ func Decide(in Input) recommend.Plan {
 	default:
 		plan.Description += fmt.Sprintf(" By what it uses it needs %s, which does not fit either: more but smaller pods, or a larger node, would.", formatAmounts(*in.Resized))
 	}
+
 	return plan
 }
 
@@ -150,12 +170,19 @@ func evidence(in Input, r capacity) []recommend.Evidence {
 	var out []recommend.Evidence
 	add := func(what, unit string, asks, free float64) {
 		if asks > 0 {
-			out = append(out, recommend.Evidence{Name: what + " that a pod asks for", Value: asks, Unit: unit, Limit: &free})
+			out = append(out, recommend.Evidence{
+				Name:  what + " that a pod asks for",
+				Value: asks,
+				Unit:  unit,
+				Limit: &free,
+			})
 		}
 	}
+
 	add("cpu", "cores", float64(in.Pod.CPU)/1000, float64(r.largest.CPU)/1000)
 	add("memory", "bytes", float64(in.Pod.Memory), float64(r.largest.Memory))
 	add("GPUs", "", float64(in.Pod.GPU), float64(r.largest.GPU))
+
 	return append(out, recommend.Evidence{Name: "nodes that take it", Value: float64(r.nodes)})
 }
 
@@ -165,6 +192,7 @@ func formatAmounts(a cost.Amounts) string {
 	if a.GPU > 0 {
 		out += fmt.Sprintf(" and %d GPU", a.GPU)
 	}
+
 	return out
 }
 
@@ -199,34 +227,43 @@ func Unplaced(pods []Demand, nodes []Node) []string {
 // the nodes with their remaining capacity and the names of the pods that do not fit. It is a heuristic that may place fewer
 // pods than possible, and ignores affinity between pods.
 func Place(pods []Demand, nodes []Node) (after []Node, left []string) {
-	pods, nodes = slices.Clone(pods), slices.Clone(nodes)
+	pods = slices.Clone(pods)
+	nodes = slices.Clone(nodes)
 	most := cost.Amounts{CPU: 1, Memory: 1, GPU: 1}
 	for _, n := range nodes {
 		most = most.Max(n.Allocatable)
 	}
+
 	size := func(a cost.Amounts) float64 {
 		return max(float64(a.CPU)/float64(most.CPU), float64(a.Memory)/float64(most.Memory), float64(a.GPU)/float64(most.GPU))
 	}
 	slices.SortStableFunc(pods, func(a, b Demand) int {
 		return cmp.Or(cmp.Compare(size(b.Requests), size(a.Requests)), cmp.Compare(a.Name, b.Name))
 	})
+
 	for _, p := range pods {
-		best, least := -1, 0.0
+		best := -1
+		least := 0.0
 		for i, n := range nodes {
 			if !p.allowed(i) || n.FreePods < 1 || !fits(p.Requests, n.Free) {
 				continue
 			}
+
 			if rest := size(subtract(n.Free, p.Requests)); best < 0 || rest < least {
-				best, least = i, rest
+				best = i
+				least = rest
 			}
 		}
+
 		if best < 0 {
 			left = append(left, p.Name)
 			continue
 		}
+
 		nodes[best].Free = subtract(nodes[best].Free, p.Requests)
 		nodes[best].FreePods--
 	}
+
 	return nodes, left
 }
 

@@ -27,7 +27,8 @@ func node(name string, milli, gibs int64) Node {
 
 func TestDecide(t *testing.T) {
 	three := []Node{node("a", 3000, 20), node("b", 2000, 20), node("c", 1000, 20)}
-	small, large := amounts(2500, 2), amounts(3500, 2)
+	small := amounts(2500, 2)
+	large := amounts(3500, 2)
 	for name, c := range map[string]struct {
 		in     Input
 		state  recommend.State
@@ -92,6 +93,7 @@ func TestMisfits(t *testing.T) {
 			}
 		})
 	}
+
 	full := []Node{{Name: "a", Allocatable: amounts(8000, 32), Free: amounts(8000, 32), FreePods: 1}}
 	if left := Unplaced([]Demand{pod("x", 1), pod("y", 1)}, full); len(left) != 1 {
 		t.Error("a node takes no more pods than it may:", left)
@@ -112,10 +114,12 @@ func TestMisfitsPlacesWithinRoom(t *testing.T) {
 			nodes = append(nodes, n)
 			free = free.Plus(n.Free.Max(cost.Amounts{}))
 		}
+
 		var pods []Demand
 		for i := range r.IntN(12) {
 			pods = append(pods, Demand{Name: string(rune('a' + i)), Requests: amounts(r.Int64N(5000), r.Int64N(20))})
 		}
+
 		left := Unplaced(pods, nodes)
 		placed := cost.Amounts{}
 		for _, p := range pods {
@@ -123,6 +127,7 @@ func TestMisfitsPlacesWithinRoom(t *testing.T) {
 				placed = placed.Plus(p.Requests)
 			}
 		}
+
 		if placed.CPU > free.CPU || placed.Memory > free.Memory {
 			t.Fatalf("placed %+v of %+v in %+v", placed, pods, nodes)
 		}
@@ -137,6 +142,7 @@ func FuzzDecide(f *testing.F) {
 			Pod: cost.Amounts{CPU: series.MilliCPU(cpu), Memory: series.Bytes(memory), GPU: gpu}, Replicas: replicas,
 			Nodes: []Node{{Name: "a", Allocatable: cost.Amounts{CPU: series.MilliCPU(whole), Memory: series.Bytes(whole)}, Free: cost.Amounts{CPU: series.MilliCPU(freeCPU), Memory: series.Bytes(freeMemory)}, FreePods: pods}},
 		}
+
 		plan := Decide(in)
 		if plan.Description == "" || plan.State == recommend.Ready && plan.Reason == "" {
 			t.Errorf("%+v", plan)

@@ -65,14 +65,17 @@ func Decide(in Input, s Settings) Plan {
 	if plan, refused := checkEligible(in, s); refused {
 		return plan
 	}
+
 	state, why := checkHistory(in, s)
 	if state != recommend.Ready && state != recommend.Learning {
 		return Plan{Plan: recommend.Plan{State: state, Description: why}}
 	}
+
 	short := state == recommend.Learning
 	if state, lately := checkHistory(in, s.withWindow(minHistory)); short && state != recommend.Ready {
 		return Plan{Plan: recommend.Plan{State: recommend.Learning, Description: why + " " + lately}}
 	}
+
 	start := in.Now.Add(-s.Window)
 	cpu := series.Quantile(in.CPU.Between(start, in.Now).Values, float64(s.CPUPercentile))
 	memory := series.Quantile(in.Memory.Between(start, in.Now).Values, float64(s.MemoryPercentile))
@@ -80,22 +83,27 @@ func Decide(in Input, s Settings) Plan {
 		ByCPU:    podsFor(cpu, float64(s.CPUTarget)*float64(in.CPURequest)/1000),
 		ByMemory: podsFor(memory, float64(s.MemoryTarget)*float64(in.MemoryRequest)),
 	}
+
 	plan.Replicas = max(s.DefaultMin, plan.ByCPU, plan.ByMemory)
 	if short {
 		plan.Incomplete, plan.Missing, plan.Replicas = true, why, max(plan.Replicas, in.Replicas)
 	}
+
 	plan.State, plan.Action = recommend.Ready, recommend.Patch
 	if plan.Replicas == in.Replicas {
 		plan.Action = recommend.NoAction
 	}
+
 	plan.Evidence = []recommend.Evidence{
 		{Name: fmt.Sprintf("p%g of cpu of all pods over %s", 100*float64(s.CPUPercentile), series.FormatDuration(s.Window)), Value: cpu, Unit: "cores"},
 		{Name: fmt.Sprintf("p%g of memory of all pods over %s", 100*float64(s.MemoryPercentile), series.FormatDuration(s.Window)), Value: memory, Unit: "bytes"},
 	}
+
 	plan.Description = describe(in, s, plan)
 	if short {
 		plan.Description += " " + why + " No forecast stands in for the rest, so fewer pods than run now are not recommended before it is known."
 	}
+
 	return plan
 }
 
@@ -111,19 +119,23 @@ func (s Settings) withWindow(window time.Duration) Settings {
 // checkHistory returns whether the usage in the window is sufficiently known: the worse of CPU and memory.
 func checkHistory(in Input, s Settings) (recommend.State, string) {
 	hours := int(s.Window / time.Hour)
-	worst, because := recommend.Ready, ""
+	worst := recommend.Ready
+	because := ""
 	for _, of := range []struct {
 		name string
 		use  series.Series
 	}{{"cpu use", in.CPU}, {"memory use", in.Memory}} {
 		state, why := observation.DefaultRequirement(hours).Check(of.name, observation.HourlyMax(of.use, in.Now, hours))
 		if state == recommend.NoData || state == recommend.Learning && worst == recommend.Ready {
-			worst, because = state, why
+			worst = state
+			because = why
 		}
+
 		if worst == recommend.NoData {
 			break
 		}
 	}
+
 	return worst, because
 }
 
@@ -143,6 +155,7 @@ func checkEligible(in Input, s Settings) (Plan, bool) {
 	case in.CPURequest <= 0 || in.MemoryRequest <= 0:
 		return no(ReasonNoRequest, "The pods request no cpu or no memory: what a pod is meant to use is not known.")
 	}
+
 	return Plan{}, false
 }
 
@@ -151,6 +164,7 @@ func podsFor(use, each float64) int32 {
 	if math.IsNaN(use) || use <= 0 || !(each > 0) {
 		return 0
 	}
+
 	// Rounding errors must not add a pod: 2 cores at 0.5 of 1000m are four pods.
 	return int32(min(math.Ceil(use/each*(1-1e-9)), math.MaxInt32))
 }
@@ -160,6 +174,7 @@ func describe(in Input, s Settings, p Plan) string {
 	if p.Action == recommend.NoAction {
 		change = fmt.Sprintf("It stays at %s", series.FormatCount(p.Replicas, "pod"))
 	}
+
 	return fmt.Sprintf("%s: cpu needs %d pods at %.0f %% of the requested %s each, memory %d pods at %.0f %% of %s each; at least %d.",
 		change, p.ByCPU, 100*float64(s.CPUTarget), rightsize.FormatCPU(in.CPURequest),
 		p.ByMemory, 100*float64(s.MemoryTarget), rightsize.FormatMemory(in.MemoryRequest), s.DefaultMin)
@@ -192,6 +207,7 @@ func ReadSettings(r *settings.Reader) Settings {
 	const day = 24
 	// The workload itself reports availability, by its own minReadySeconds; the key is only validated.
 	r.Number("pod-min-ready-seconds", 0, 0, 3600)
+
 	return Settings{
 		WorkloadMin:      int32(r.Number("workload-min-replicas", 1, 0, 1<<20)),
 		Available:        r.Share("pod-available-ratio", 0.5),

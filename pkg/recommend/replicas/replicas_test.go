@@ -22,15 +22,18 @@ func flat(value float64, length time.Duration) series.Series {
 	for i := range s.Values {
 		s.Values[i] = value
 	}
+
 	return s
 }
 
 func defaults(t *testing.T) Settings {
 	t.Helper()
+
 	s, err := ParseSettings(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
@@ -49,18 +52,23 @@ func TestDecide(t *testing.T) {
 		replicas, cpu, mem int32
 		action             recommend.Action
 	}{
-		"cpu decides":              {func(*Input, *Settings) {}, 4, 4, 2, recommend.Patch},
-		"memory really counts":     {func(in *Input, _ *Settings) { in.Memory = flat(6<<30, week) }, 12, 4, 12, recommend.Patch},
-		"as it is":                 {func(in *Input, _ *Settings) { in.Replicas, in.Available = 4, 4 }, 4, 4, 2, recommend.NoAction},
-		"never below the minimum":  {func(_ *Input, s *Settings) { s.DefaultMin = 7 }, 7, 4, 2, recommend.Patch},
-		"another target":           {func(_ *Input, s *Settings) { s.CPUTarget = 1 }, 2, 2, 2, recommend.Patch},
-		"availability not known":   {func(in *Input, _ *Settings) { in.Available = -1 }, 4, 4, 2, recommend.Patch},
-		"use of nothing is one":    {func(in *Input, _ *Settings) { in.CPU, in.Memory = flat(0, week), flat(0, week) }, 1, 0, 0, recommend.Patch},
+		"cpu decides":             {func(*Input, *Settings) {}, 4, 4, 2, recommend.Patch},
+		"memory really counts":    {func(in *Input, _ *Settings) { in.Memory = flat(6<<30, week) }, 12, 4, 12, recommend.Patch},
+		"as it is":                {func(in *Input, _ *Settings) { in.Replicas, in.Available = 4, 4 }, 4, 4, 2, recommend.NoAction},
+		"never below the minimum": {func(_ *Input, s *Settings) { s.DefaultMin = 7 }, 7, 4, 2, recommend.Patch},
+		"another target":          {func(_ *Input, s *Settings) { s.CPUTarget = 1 }, 2, 2, 2, recommend.Patch},
+		"availability not known":  {func(in *Input, _ *Settings) { in.Available = -1 }, 4, 4, 2, recommend.Patch},
+		"use of nothing is one": {func(in *Input, _ *Settings) {
+			in.CPU = flat(0, week)
+			in.Memory = flat(0, week)
+		}, 1, 0, 0, recommend.Patch},
 		"a use beyond all numbers": {func(in *Input, _ *Settings) { in.CPU = flat(1e300, week) }, math.MaxInt32, math.MaxInt32, 2, recommend.Patch},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in, s := fixture(), defaults(t)
+			in := fixture()
+			s := defaults(t)
 			c.change(&in, &s)
+
 			p := Decide(in, s)
 			if p.State != recommend.Ready || p.Replicas != c.replicas || p.ByCPU != c.cpu || p.ByMemory != c.mem || p.Action != c.action {
 				t.Errorf("%+v", p)
@@ -78,12 +86,15 @@ func TestNoNumber(t *testing.T) {
 		state  recommend.State
 		says   string
 	}{
-		"scaled to zero":     {func(in *Input) { in.Replicas = 0 }, recommend.Refused, "has 0 replicas"},
-		"half of them down":  {func(in *Input) { in.Available = 4 }, recommend.Refused, "4 of 10 pods are available"},
-		"none available":     {func(in *Input) { in.Available = 0 }, recommend.Refused, "0 of 10"},
-		"no request":         {func(in *Input) { in.Unrequested = "app" }, recommend.Refused, "Container app"},
-		"no pod request":     {func(in *Input) { in.MemoryRequest = 0 }, recommend.Refused, "request no cpu or no memory"},
-		"nothing seen":       {func(in *Input) { in.CPU, in.Memory = series.Series{}, series.Series{} }, recommend.NoData, "No cpu use"},
+		"scaled to zero":    {func(in *Input) { in.Replicas = 0 }, recommend.Refused, "has 0 replicas"},
+		"half of them down": {func(in *Input) { in.Available = 4 }, recommend.Refused, "4 of 10 pods are available"},
+		"none available":    {func(in *Input) { in.Available = 0 }, recommend.Refused, "0 of 10"},
+		"no request":        {func(in *Input) { in.Unrequested = "app" }, recommend.Refused, "Container app"},
+		"no pod request":    {func(in *Input) { in.MemoryRequest = 0 }, recommend.Refused, "request no cpu or no memory"},
+		"nothing seen": {func(in *Input) {
+			in.CPU = series.Series{}
+			in.Memory = series.Series{}
+		}, recommend.NoData, "No cpu use"},
 		"no memory seen":     {func(in *Input) { in.Memory = series.Series{} }, recommend.NoData, "No memory use"},
 		"younger than a day": {func(in *Input) { in.CPU = flat(2, 20*time.Hour) }, recommend.Learning, "cpu use is known for 20 of the last 24 hours"},
 		"holes":              {func(in *Input) { in.CPU = withHoles(in.CPU) }, recommend.Learning, "cpu use is known for 84 of the last 168 hours"},
@@ -93,6 +104,7 @@ func TestNoNumber(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := fixture()
 			c.change(&in)
+
 			p := Decide(in, defaults(t))
 			if p.State != c.state || p.Replicas != 0 || p.Action != "" || !strings.Contains(p.Description, c.says) {
 				t.Errorf("%+v", p)
@@ -108,6 +120,7 @@ func withHoles(s series.Series) series.Series {
 			s.Values[i] = math.NaN()
 		}
 	}
+
 	return s
 }
 
@@ -129,6 +142,7 @@ func TestShortHistory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := fixture()
 			in.CPU, in.Memory = c.cpu, c.memory
+
 			p := Decide(in, defaults(t))
 			if p.State != recommend.Ready || !p.Incomplete || p.Replicas != c.replicas || p.Action != c.action {
 				t.Errorf("%+v", p)
@@ -138,8 +152,12 @@ func TestShortHistory(t *testing.T) {
 			}
 		})
 	}
-	in, s := fixture(), defaults(t)
-	in.CPU, in.Memory = flat(2, 30*time.Hour), flat(1<<30, 30*time.Hour)
+
+	in := fixture()
+	s := defaults(t)
+	in.CPU = flat(2, 30*time.Hour)
+
+	in.Memory = flat(1<<30, 30*time.Hour)
 	s.Window = 24 * time.Hour
 	if p := Decide(in, s); p.State != recommend.Ready || p.Incomplete || p.Replicas != 4 {
 		t.Errorf("a window of a day that is known: %+v", p)
@@ -154,16 +172,19 @@ func TestProperties(t *testing.T) {
 		in := fixture()
 		in.CPU = flat(random.ExpFloat64()*20, week)
 		in.Memory = flat(random.ExpFloat64()*40*(1<<30), week)
+
 		in.CPURequest = series.MilliCPU(1 + random.IntN(8000))
 		p := Decide(in, s)
 		if p.Replicas < s.DefaultMin || p.Replicas < p.ByCPU || p.Replicas < p.ByMemory {
 			t.Fatalf("%+v", p)
 		}
+
 		more := in
 		more.CPU = flat(in.CPU.Values[0]*(1+random.Float64()), week)
 		if q := Decide(more, s); q.Replicas < p.Replicas {
 			t.Errorf("more use needs fewer pods: %+v, %+v", p, q)
 		}
+
 		larger := in
 		larger.CPURequest *= 2
 		if q := Decide(larger, s); q.Replicas > p.Replicas {
@@ -177,6 +198,7 @@ func TestParseSettings(t *testing.T) {
 	if err != nil || s.CPUPercentile != 0.9 || s.WorkloadMin != 2 || s.Window != 14*24*time.Hour || s.MemoryPercentile != 0.95 {
 		t.Errorf("%+v, %v", s, err)
 	}
+
 	for key, value := range map[string]string{
 		"cpu-percentile": "1.1", "cpu-target-utilization": "0", "mem-target-utilization": "NaN", "default-min-replicas": "0", "unknown": "1",
 		"history-length": "1h", "pod-available-ratio": "two",
@@ -196,10 +218,12 @@ func FuzzDecide(f *testing.F) {
 			Replicas: replicas, Available: available, CPU: flat(cpu, week), Memory: flat(memory, week),
 			CPURequest: series.MilliCPU(cpuRequest), MemoryRequest: series.Bytes(memoryRequest), Now: now,
 		}
+
 		s, err := ParseSettings(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if p := Decide(in, s); p.State == recommend.Ready != (p.Replicas >= 1) {
 			t.Errorf("%+v", p)
 		}

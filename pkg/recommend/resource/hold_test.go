@@ -15,7 +15,9 @@ import (
 // TestDecideWithAutoscaler checks that a request that is the base of an autoscaler's utilization is unchanged with
 // its limit, and that the other request changes.
 func TestDecideWithAutoscaler(t *testing.T) {
-	cpu, cpuLimit, memory := series.MilliCPU(2000), series.MilliCPU(4000), series.Bytes(1<<30)
+	cpu := series.MilliCPU(2000)
+	cpuLimit := series.MilliCPU(4000)
+	memory := series.Bytes(1 << 30)
 	current := rightsize.Resources{CPURequest: &cpu, CPULimit: &cpuLimit, MemoryRequest: &memory}
 	week := used(10, 0.5, 100<<20)
 	free := Decide(Input{Policy: policy(t), Now: now, Containers: []Container{{Name: "a", Profile: week, Current: current}}}).Containers[0]
@@ -31,6 +33,7 @@ func TestDecideWithAutoscaler(t *testing.T) {
 	if *r.Target.MemoryRequest != *free.Target.MemoryRequest || plan.Action != recommend.Patch {
 		t.Errorf("memory %v, want %v; %s", *r.Target.MemoryRequest, *free.Target.MemoryRequest, plan.Action)
 	}
+
 	last := r.CPU.Steps[len(r.CPU.Steps)-1]
 	if last.Code != rightsize.StepHPA || last.To != 2 || !strings.Contains(plan.Description, "cpu stays 2 (an autoscaler acts at 20 % of the request") {
 		t.Errorf("%v; %s", last, plan.Description)
@@ -47,6 +50,7 @@ func TestDecideWithAutoscaler(t *testing.T) {
 	if r := decide(rightsize.Resources{}, &rightsize.HPA{CPUUtilization: 0.2}).Containers[0]; *r.Target.CPURequest != *free.Target.CPURequest {
 		t.Errorf("cpu %v, want %v", *r.Target.CPURequest, *free.Target.CPURequest)
 	}
+
 	// A request that hardly moves leaves the target the same whole percent.
 	near := *free.Target.CPURequest + 1
 	if r := decide(rightsize.Resources{CPURequest: &near}, &rightsize.HPA{CPUUtilization: 0.5}).Containers[0]; *r.Target.CPURequest != *free.Target.CPURequest {
@@ -59,12 +63,14 @@ func TestDecideWithinTheLargestNode(t *testing.T) {
 	week := used(10, 0.5, 100<<20)
 	plan := Decide(Input{Policy: policy(t), Now: now, MaxCPU: 400, MaxMemory: 64 << 20, Containers: []Container{{Name: "a", Profile: week}}})
 	r := plan.Containers[0]
+
 	if !strings.Contains(plan.Description, "the largest node has 400m for pods") {
 		t.Error(plan.Description)
 	}
 	if *r.Target.CPURequest != 400 || *r.Target.MemoryRequest != 64<<20 {
 		t.Errorf("%v, %v", *r.Target.CPURequest, *r.Target.MemoryRequest)
 	}
+
 	for _, s := range []rightsize.Sizing{r.CPU, r.Memory} {
 		if len(s.Flags) == 0 || s.Flags[len(s.Flags)-1].Code != rightsize.FlagTooLarge {
 			t.Errorf("flags %v", s.Flags)

@@ -38,11 +38,13 @@ func (p PodRequest) String() string {
 		if by == "" {
 			return
 		}
+
 		if text != "" {
 			text += "; "
 		}
 		text += fmt.Sprintf("the pod as a whole requests %s of %s -> %s, as its init container %s asks for more than the others together", now, resource, after, by)
 	}
+
 	say("cpu", p.CPUInitContainer, rightsize.FormatCPU(p.CPUNow), rightsize.FormatCPU(p.CPUAfter))
 	say("memory", p.MemoryInitContainer, rightsize.FormatMemory(p.MemoryNow), rightsize.FormatMemory(p.MemoryAfter))
 	return text
@@ -54,16 +56,23 @@ func podRequest(all []Container, plan Plan) PodRequest {
 	for _, r := range plan.Containers {
 		found[r.Container] = r
 	}
+
 	var cpu, memory podSum
 	for _, c := range all {
 		r, sized := found[c.Name]
 		addTo(&cpu, c, c.Current.CPURequest, r.Target.CPURequest, sized && r.CPU.Status == rightsize.Ready)
 		addTo(&memory, c, c.Current.MemoryRequest, r.Target.MemoryRequest, sized && r.Memory.Status == rightsize.Ready)
 	}
+
 	return PodRequest{
-		CPUNow: series.MilliCPU(max(cpu.now, cpu.initNow)), CPUAfter: series.MilliCPU(max(cpu.after, cpu.initAfter)), CPUInitContainer: cpu.initContainer(), cpu: cpu.excess(),
-		MemoryNow: series.Bytes(max(memory.now, memory.initNow)), MemoryAfter: series.Bytes(max(memory.after, memory.initAfter)),
-		MemoryInitContainer: memory.initContainer(), memory: memory.excess(),
+		CPUNow:              series.MilliCPU(max(cpu.now, cpu.initNow)),
+		CPUAfter:            series.MilliCPU(max(cpu.after, cpu.initAfter)),
+		CPUInitContainer:    cpu.initContainer(),
+		cpu:                 cpu.excess(),
+		MemoryNow:           series.Bytes(max(memory.now, memory.initNow)),
+		MemoryAfter:         series.Bytes(max(memory.after, memory.initAfter)),
+		MemoryInitContainer: memory.initContainer(),
+		memory:              memory.excess(),
 	}
 }
 
@@ -83,23 +92,32 @@ func addTo[T series.MilliCPU | series.Bytes](s *podSum, c Container, now, target
 	if now != nil {
 		before = max(0, int64(*now))
 	}
+
 	after := before
 	if ready && target != nil {
 		after = int64(*target)
 	}
+
 	if c.Init {
 		if v := s.sidecarsNow + before; before > 0 && v > s.initNow {
-			s.initNow, s.nowBy = v, c.Name
+			s.initNow = v
+			s.nowBy = c.Name
 		}
+
 		if v := s.sidecarsAfter + after; after > 0 && v > s.initAfter {
-			s.initAfter, s.afterBy = v, c.Name
+			s.initAfter = v
+			s.afterBy = c.Name
 		}
+
 		return
 	}
+
 	s.unknown = s.unknown || before == 0 || !ready
-	s.now, s.after = s.now+before, s.after+after
+	s.now = s.now + before
+	s.after = s.after + after
 	if c.Sidecar {
-		s.sidecarsNow, s.sidecarsAfter = s.sidecarsNow+before, s.sidecarsAfter+after
+		s.sidecarsNow = s.sidecarsNow + before
+		s.sidecarsAfter = s.sidecarsAfter + after
 	}
 }
 
@@ -114,6 +132,7 @@ func (s podSum) initContainer() string {
 	case s.initNow > s.now:
 		return s.nowBy
 	}
+
 	return ""
 }
 
@@ -126,16 +145,20 @@ func (in Input) meanPods() float64 {
 		if !c.Job || c.Init {
 			continue
 		}
+
 		days := c.Profile.Window(in.Now, max(in.Policy.CPU.Window, in.Policy.Memory.Window))
 		if len(days) == 0 {
 			continue
 		}
+
 		ran := 0.0
 		for _, d := range days {
 			ran += max(d.CPUTime, d.MemoryTime)
 		}
+
 		passed := max(in.Now.Sub(days[0].Day.Start()), time.Hour)
 		most = max(most, ran/passed.Seconds())
 	}
+
 	return most
 }

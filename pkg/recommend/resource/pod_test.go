@@ -25,11 +25,14 @@ func ranOnce(pods, minutes int, cores, bytes float64) *rightsize.Profile {
 			for k := range s.Values {
 				s.Values[k] = v
 			}
+
 			return rightsize.Usage{Pod: fmt.Sprint("p", i), Series: s}
 		}
+
 		p.AddCPU(fill(cores))
 		p.AddMemory(fill(bytes))
 	}
+
 	return p
 }
 
@@ -44,11 +47,13 @@ func TestInitContainers(t *testing.T) {
 	decide := func(all ...Container) Plan {
 		return Decide(Input{Policy: policy(t), Now: now, Containers: all})
 	}
+
 	migrate := Container{Name: "migrate", Init: true, Profile: ranOnce(5, 3, 1.5, 300*mib), Current: requests(2000, 64*mib)}
 	plan := decide(migrate, app)
 	if len(plan.Containers) != 2 || !plan.Containers[0].Init || plan.Containers[1].Init || plan.State != recommend.Ready || plan.Incomplete {
 		t.Fatalf("%+v", plan)
 	}
+
 	r := plan.Containers[0]
 	if got := *r.Target.CPURequest; got < 1500 || got > 1800 || !strings.Contains(r.CPU.Message, "5 runs") {
 		t.Errorf("init container: %d, %q", got, r.CPU.Message)
@@ -59,15 +64,18 @@ func TestInitContainers(t *testing.T) {
 	if text := plan.Description; !strings.Contains(text, "the pod as a whole requests 2 of cpu -> 1") || !strings.Contains(text, "its init container migrate") {
 		t.Error(text)
 	}
+
 	// The request of the pods decreases by the reduction of the whole pod, not by that of the app container.
 	saving := plan.SavingOf(cost.UnitPrice{CPU: 1, Memory: 1}, 3, false)
 	if want := 3 * (plan.Pod.CPUNow - plan.Pod.CPUAfter); saving.CPU != want || saving.Memory != 3*(plan.Pod.MemoryNow-plan.Pod.MemoryAfter) {
 		t.Errorf("saving %+v, pod %+v", saving, plan.Pod)
 	}
+
 	sum := series.MilliCPU(0)
 	for i := range plan.Containers {
 		sum += plan.ContainerSaving(i, cost.UnitPrice{CPU: 1, Memory: 1}, 3, false).CPU
 	}
+
 	if sum != saving.CPU {
 		t.Errorf("%d in parts of %d", sum, saving.CPU)
 	}
@@ -76,6 +84,7 @@ func TestInitContainers(t *testing.T) {
 	if len(young.Containers) != 2 || young.Incomplete || young.Containers[0].CPU.Message != "learning, 1 of 3 runs" {
 		t.Errorf("a single run: %+v", young.Containers[0].CPU)
 	}
+
 	unseen := decide(Container{Name: "migrate", Init: true, Current: requests(2000, 0)}, app)
 	if len(unseen.Containers) != 1 || unseen.Incomplete || !strings.Contains(unseen.Description, "migrate: runs before the others and was never seen") {
 		t.Errorf("unseen: %s", unseen.Description)
@@ -116,6 +125,7 @@ func TestJobsSaveWhileTheyRun(t *testing.T) {
 	if math.Abs(plan.MeanPods-0.1) > 1e-6 || !strings.Contains(plan.Description, "On average 0.1 pods of the job ran at once") {
 		t.Errorf("%v: %s", plan.MeanPods, plan.Description)
 	}
+
 	per := 2000 - *plan.Containers[0].Target.CPURequest
 	if s := plan.SavingOf(cost.UnitPrice{CPU: 1}, 1, true); s.CPU != per/10 || s.Counted != 2 {
 		t.Errorf("%+v, want a tenth of %d", s, per)

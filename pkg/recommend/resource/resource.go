@@ -93,41 +93,50 @@ func Decide(in Input) Plan {
 			unseen = c.Name
 			continue
 		}
+
 		r := rightsize.Recommend(in.sizingInput(c), in.Policy)
 		if c.Init {
 			plan.Containers = append(plan.Containers, r)
 			continue
 		}
+
 		if in.Autoscaler == nil || !in.Autoscaler.Owned {
 			holdAutoscaled(&r, c.HPA)
 		}
+
 		plan.Containers = append(plan.Containers, r)
 		if r.CPU.Status == rightsize.Ready || r.Memory.Status == rightsize.Ready {
 			plan.State = recommend.Ready
 		}
+
 		plan.Incomplete = plan.Incomplete || !r.Ready()
 		learning = learning || r.CPU.Status == rightsize.Learning || r.Memory.Status == rightsize.Learning
 	}
+
 	switch {
 	case plan.State == recommend.Ready:
 		plan.Action = recommend.NoAction
 		if changes(plan.Containers) {
 			plan.Action = recommend.Patch
 		}
+
 	case learning:
 		plan.State = recommend.Learning
 	default:
 		plan.State = recommend.NoData
 	}
+
 	plan.Pod = podRequest(in.Containers, plan)
 	if in.Autoscaler != nil && in.Autoscaler.Owned {
 		plan.ScalePoint = in.Autoscaler.TargetChanges(plan.Containers)
 	}
+
 	plan.MeanPods = in.meanPods()
 	plan.Description = describe(plan, unseen, in.PolicyWhy)
 	if text := in.Autoscaler.Describe(plan.ScalePoint); text != "" {
 		plan.Description += " " + text
 	}
+
 	return plan
 }
 
@@ -144,15 +153,26 @@ func CollectEvidence(in Input) []rightsize.Evidence {
 			all = append(all, rightsize.CollectEvidence(in.sizingInput(c), in.Policy))
 		}
 	}
+
 	return all
 }
 
 // sizingInput returns the input of package rightsize for one container.
 func (in Input) sizingInput(c Container) rightsize.Input {
 	return rightsize.Input{
-		Container: c.Name, Profile: c.Profile, Current: c.Current, OOMs: c.OOMs, Now: in.Now, RunsToCompletion: c.Job || c.Init, Init: c.Init, JVM: c.JVM,
-		HPA: c.HPA, MaxCPU: in.MaxCPU, MaxMemory: in.MaxMemory, Groups: c.Groups,
-		Reacts: in.Reacts && c.Raisable,
+		Container:        c.Name,
+		Profile:          c.Profile,
+		Current:          c.Current,
+		OOMs:             c.OOMs,
+		Now:              in.Now,
+		RunsToCompletion: c.Job || c.Init,
+		Init:             c.Init,
+		JVM:              c.JVM,
+		HPA:              c.HPA,
+		MaxCPU:           in.MaxCPU,
+		MaxMemory:        in.MaxMemory,
+		Groups:           c.Groups,
+		Reacts:           in.Reacts && c.Raisable,
 	}
 }
 
@@ -163,11 +183,13 @@ func changes(all []rightsize.Recommendation) bool {
 			(differs(r.Current.CPURequest, r.Target.CPURequest) || differs(r.Current.CPULimit, r.Target.CPULimit)) {
 			return true
 		}
+
 		if r.Memory.Status == rightsize.Ready &&
 			(differs(r.Current.MemoryRequest, r.Target.MemoryRequest) || differs(r.Current.MemoryLimit, r.Target.MemoryLimit)) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -175,6 +197,7 @@ func differs[T comparable](a, b *T) bool {
 	if a == nil || b == nil {
 		return a != b
 	}
+
 	return *a != *b
 }
 
@@ -183,24 +206,30 @@ func describe(p Plan, unseen, policyWhy string) string {
 	if !slices.ContainsFunc(p.Containers, func(r rightsize.Recommendation) bool { return !r.Init }) {
 		return "The pod template has no container that runs for the life of the pod."
 	}
+
 	var parts []string
 	for _, r := range p.Containers {
 		parts = append(parts, r.Container+": "+
 			sentence("cpu", r.CPU, r.Current.CPURequest, r.Target.CPURequest, rightsize.FormatCPU)+"; "+
 			sentence("memory", r.Memory, r.Current.MemoryRequest, r.Target.MemoryRequest, rightsize.FormatMemory))
 	}
+
 	if unseen != "" {
 		parts = append(parts, unseen+": runs before the others and was never seen running, so it stays as it is")
 	}
+
 	if text := p.Pod.String(); text != "" {
 		parts = append(parts, text)
 	}
+
 	if p.MeanPods > 0 {
 		parts = append(parts, fmt.Sprintf("On average %.3g pods of the job ran at once", p.MeanPods))
 	}
+
 	if policyWhy != "" {
 		parts = append(parts, "Sized with "+policyWhy)
 	}
+
 	return strings.Join(parts, ". ") + "."
 }
 
@@ -217,6 +246,7 @@ func (p Plan) Steps() []string {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -230,6 +260,7 @@ func sentence[T comparable](resource string, s rightsize.Sizing, now, target *T,
 	case *now == *target:
 		return fmt.Sprintf("%s stays %s (%s)", resource, format(*target), reasonsOf(s))
 	}
+
 	return fmt.Sprintf("%s %s -> %s (%s)", resource, format(*now), format(*target), reasonsOf(s))
 }
 
@@ -243,6 +274,7 @@ func reasonsOf(s rightsize.Sizing) string {
 			parts = append(parts, f.Detail)
 		}
 	}
+
 	return strings.Join(parts, "; ")
 }
 
@@ -253,13 +285,16 @@ func holdAutoscaled(r *rightsize.Recommendation, hpa *rightsize.HPA) {
 	if hpa == nil {
 		return
 	}
-	t, now := &r.Target, &r.Current
+
+	t := &r.Target
+	now := &r.Current
 	if holdRequest(&r.CPU, hpa.CPUUtilization, now.CPURequest, t.CPURequest, rightsize.FormatCPU) {
 		t.CPURequest, t.CPULimit = now.CPURequest, now.CPULimit
 	}
 	if holdRequest(&r.Memory, hpa.MemoryUtilization, now.MemoryRequest, t.MemoryRequest, rightsize.FormatMemory) {
 		t.MemoryRequest, t.MemoryLimit = now.MemoryRequest, now.MemoryLimit
 	}
+
 	r.HPA = nil // The targets of unchanged requests stay.
 }
 
@@ -268,21 +303,34 @@ func holdRequest[T series.MilliCPU | series.Bytes](s *rightsize.Sizing, target s
 	if s.Status != rightsize.Ready || target <= 0 || now == nil || wanted == nil || *now <= 0 || *wanted <= 0 {
 		return false
 	}
+
 	share := math.Round(100 * float64(target))
 	with := math.Round(100 * float64(target) * float64(*now) / float64(*wanted))
 	if with == share {
 		return false // Targets are whole percent: this one stays the same.
 	}
+
 	s.Message = fmt.Sprintf("an autoscaler acts at %.0f %% of the request, so both move together or not at all: "+
 		"%s would need a target of %.0f %%", share, format(*wanted), with)
+
 	if last := len(s.Steps) - 1; last >= 0 {
-		unit, to := s.Steps[last].Unit, float64(*now)
+		unit := s.Steps[last].Unit
+		to := float64(*now)
 		from := float64(*wanted)
 		if unit == rightsize.Cores {
-			from, to = from/1000, to/1000
+			from = from / 1000
+			to = to / 1000
 		}
-		s.Steps = append(s.Steps, rightsize.Step{Code: rightsize.StepHPA, Unit: unit, From: from, To: to, Detail: s.Message})
+
+		s.Steps = append(s.Steps, rightsize.Step{
+			Code:   rightsize.StepHPA,
+			Unit:   unit,
+			From:   from,
+			To:     to,
+			Detail: s.Message,
+		})
 	}
+
 	s.Flags = append(s.Flags, rightsize.Flag{Code: rightsize.FlagAutoscaled, Detail: s.Message})
 	return true
 }

@@ -23,23 +23,28 @@ func used(days int, cores, bytes float64) *rightsize.Profile {
 		for i := range s.Values {
 			s.Values[i] = v
 		}
+
 		return rightsize.Usage{Pod: "p", Series: s}
 	}
+
 	if cores > 0 {
 		p.AddCPU(fill(cores))
 	}
 	if bytes > 0 {
 		p.AddMemory(fill(bytes))
 	}
+
 	return p
 }
 
 func policy(t *testing.T) rightsize.Policy {
 	t.Helper()
+
 	p, err := rightsize.PolicyByName(rightsize.DefaultPolicy)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return p
 }
 
@@ -78,6 +83,7 @@ func TestDecideKeepsWhatHasNoNumber(t *testing.T) {
 	m := series.MilliCPU(100)
 	week := used(10, 0.5, 100<<20)
 	asItIs := Decide(Input{Policy: policy(t), Now: now, Containers: []Container{{Name: "a", Profile: week}}}).Containers[0].Target
+
 	p := Decide(Input{Policy: policy(t), Now: now, Containers: []Container{
 		{Name: "a", Profile: week, Current: asItIs}, {Name: "b", Current: rightsize.Resources{CPURequest: &m}},
 	}})

@@ -28,16 +28,19 @@ func (p Plan) Requests(pods int32, runs bool) (now, after cost.Amounts) {
 	if runs {
 		mean = max(p.MeanPods, 0)
 	}
+
 	for _, r := range p.resizes(0, len(p.Containers)) {
 		if r.CPUNow != nil && r.CPUNew != nil {
 			now.CPU += series.MilliCPU(mean * float64(*r.CPUNow))
 			after.CPU += series.MilliCPU(mean * float64(*r.CPUNew))
 		}
+
 		if r.MemoryNow != nil && r.MemoryNew != nil {
 			now.Memory += series.Bytes(mean * float64(*r.MemoryNow))
 			after.Memory += series.Bytes(mean * float64(*r.MemoryNew))
 		}
 	}
+
 	return now, after
 }
 
@@ -46,10 +49,12 @@ func (p Plan) saving(price cost.UnitPrice, pods int32, runs bool, from, to int) 
 	if runs && p.MeanPods <= 0 {
 		return cost.Saving{Price: price, NotCounted: []string{"no run of the job was seen, so how long it holds its requests is not known"}}
 	}
+
 	resizes := p.resizes(from, to)
 	if runs {
 		return cost.SavingOfMean(price, p.MeanPods, resizes)
 	}
+
 	return cost.SavingOf(price, pods, resizes)
 }
 
@@ -61,9 +66,11 @@ func (p Plan) resizes(from, to int) []cost.Resize {
 			out = append(out, resizeOf(p.Containers[i]))
 		}
 	}
+
 	if from == 0 {
 		out = append(out, p.Pod.resizes()...)
 	}
+
 	return out
 }
 
@@ -72,7 +79,10 @@ func (p Plan) resizes(from, to int) []cost.Resize {
 func (p Plan) NodeGroupSaving(i, g int, price cost.UnitPrice) cost.Saving {
 	c := p.Containers[i]
 	group := c.NodeGroups[g]
-	c.CPU, c.Memory, c.Target = group.CPU, group.Memory, group.Target
+	c.CPU = group.CPU
+	c.Memory = group.Memory
+	c.Target = group.Target
+
 	return cost.SavingOf(price, int32(group.Pods), []cost.Resize{resizeOf(c)})
 }
 
@@ -80,14 +90,19 @@ func (p Plan) NodeGroupSaving(i, g int, price cost.UnitPrice) cost.Saving {
 func (p PodRequest) resizes() []cost.Resize {
 	out := cost.Resize{Container: "init containers", ZeroCounts: true}
 	if s := p.cpu; s.known && s.now != s.after {
-		out.CPUNow, out.CPUNew = new(series.MilliCPU(s.now)), new(series.MilliCPU(s.after))
+		out.CPUNow = new(series.MilliCPU(s.now))
+		out.CPUNew = new(series.MilliCPU(s.after))
 	}
+
 	if s := p.memory; s.known && s.now != s.after {
-		out.MemoryNow, out.MemoryNew = new(series.Bytes(s.now)), new(series.Bytes(s.after))
+		out.MemoryNow = new(series.Bytes(s.now))
+		out.MemoryNew = new(series.Bytes(s.after))
 	}
+
 	if out.CPUNow == nil && out.MemoryNow == nil {
 		return nil
 	}
+
 	return []cost.Resize{out}
 }
 
@@ -100,5 +115,6 @@ func resizeOf(c rightsize.Recommendation) cost.Resize {
 	if c.Memory.Status == rightsize.Ready {
 		out.MemoryNew = c.Target.MemoryRequest
 	}
+
 	return out
 }

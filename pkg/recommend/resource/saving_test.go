@@ -16,7 +16,9 @@ import (
 func TestPlanSavingOf(t *testing.T) {
 	m := func(v series.MilliCPU) *series.MilliCPU { return &v }
 	b := func(v series.Bytes) *series.Bytes { return &v }
-	ready, learning := rightsize.Sizing{Status: rightsize.Ready}, rightsize.Sizing{Status: rightsize.Learning}
+	ready := rightsize.Sizing{Status: rightsize.Ready}
+	learning := rightsize.Sizing{Status: rightsize.Learning}
+
 	p := Plan{Containers: []rightsize.Recommendation{
 		{
 			Container: "app", CPU: ready, Memory: learning,
@@ -29,29 +31,37 @@ func TestPlanSavingOf(t *testing.T) {
 			Target:  rightsize.Resources{CPURequest: m(100), MemoryRequest: b(2 << 30)},
 		},
 	}}
+
 	price := cost.UnitPrice{CPU: 1, Memory: 0.5}
 	all := p.SavingOf(price, 4, false)
 	if all.CPU != 3000 || all.Memory != -4<<30 || all.Counted != 2 || math.Abs(all.Hourly.Total().PerHour()-(3-2)) > 1e-9 {
 		t.Errorf("%+v", all)
 	}
+
 	if left := strings.Join(all.NotCounted, "; "); left != "memory of app: no number yet; cpu of side: no request today" {
 		t.Errorf("left %q", left)
 	}
 	if runs := p.SavingOf(price, 4, true); runs.Counted != 0 || runs.CPU != 0 || !strings.Contains(runs.NotCounted[0], "no run of the job was seen") {
 		t.Errorf("a job: %+v", runs)
 	}
+
 	p.MeanPods = 0.25
 	if runs := p.SavingOf(price, 4, true); runs.CPU != 750/4 || runs.Memory != -1<<30/4 || runs.Counted != 2 {
 		t.Errorf("a job that runs a quarter of the time: %+v", runs)
 	}
+
 	// The parts are the whole.
 	var cpu series.MilliCPU
+
 	var memory series.Bytes
 	var hourly cost.Nanos
 	for i := range p.Containers {
 		s := p.ContainerSaving(i, price, 4, false)
-		cpu, memory, hourly = cpu+s.CPU, memory+s.Memory, hourly+s.Hourly.Total()
+		cpu = cpu + s.CPU
+		memory = memory + s.Memory
+		hourly = hourly + s.Hourly.Total()
 	}
+
 	if cpu != all.CPU || memory != all.Memory || hourly != all.Hourly.Total() {
 		t.Errorf("%v, %v, %v in parts of %+v", cpu, memory, hourly, all)
 	}

@@ -43,17 +43,20 @@ func (a *Autoscaler) TargetChanges(containers []rightsize.Recommendation) []Targ
 	if a == nil {
 		return nil
 	}
+
 	var out []TargetChange
 	for _, t := range a.Targets {
 		now, after := t.requests(containers)
 		if now <= 0 || after <= 0 {
 			continue // Utilization is undefined without a request.
 		}
+
 		to := max(1, math.Round(float64(t.Percent)*now/after))
 		if m := (TargetChange{Target: t, To: int32(min(to, math.MaxInt32))}); m.To != t.Percent {
 			out = append(out, m)
 		}
 	}
+
 	return out
 }
 
@@ -64,18 +67,28 @@ func (t Target) requests(all []rightsize.Recommendation) (now, after float64) {
 		if r.Init || t.Container != "" && t.Container != r.Container {
 			continue
 		}
-		from, to, ready := floatOf(r.Current.CPURequest), floatOf(r.Target.CPURequest), r.CPU.Status == rightsize.Ready
+
+		from := floatOf(r.Current.CPURequest)
+		to := floatOf(r.Target.CPURequest)
+		ready := r.CPU.Status == rightsize.Ready
 		if t.Memory {
-			from, to, ready = floatOf(r.Current.MemoryRequest), floatOf(r.Target.MemoryRequest), r.Memory.Status == rightsize.Ready
+			from = floatOf(r.Current.MemoryRequest)
+			to = floatOf(r.Target.MemoryRequest)
+			ready = r.Memory.Status == rightsize.Ready
 		}
+
 		if from <= 0 {
 			return 0, 0
 		}
+
 		if !ready || to <= 0 {
 			to = from
 		}
-		now, after = now+from, after+to
+
+		now = now + from
+		after = after + to
 	}
+
 	return now, after
 }
 
@@ -83,6 +96,7 @@ func floatOf[T ~int64](v *T) float64 {
 	if v == nil {
 		return 0
 	}
+
 	return float64(*v)
 }
 
@@ -91,6 +105,7 @@ func (a *Autoscaler) Describe(moves []TargetChange) string {
 	if a == nil || len(moves) == 0 {
 		return ""
 	}
+
 	parts := make([]string, len(moves))
 	for i, m := range moves {
 		of := "cpu"
@@ -100,8 +115,10 @@ func (a *Autoscaler) Describe(moves []TargetChange) string {
 		if m.Container != "" {
 			of += " of " + m.Container
 		}
+
 		parts[i] = fmt.Sprintf("%s %d %% -> %d %%", of, m.Percent, m.To)
 	}
+
 	return fmt.Sprintf("The autoscaler %s acts on the utilization of these requests and gets new targets together with them (%s).",
 		a.Name, strings.Join(parts, "; "))
 }

@@ -54,11 +54,14 @@ func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	const most = 1e12
 	s := Settings{
-		Types:   r.Words("service-types", []string{LoadBalancer}, []string{LoadBalancer, NodePort, ClusterIP}),
-		Receive: r.Number("net-receive-bytes", 0, 0, most), Transmit: r.Number("net-transfer-bytes", 0, 0, most),
-		ReceivePercentile: r.Share("net-receive-percentile", 0.95), TransmitPercentile: r.Share("net-transfer-percentile", 0.95),
-		Hours: r.Hours("history-length", 168, 1, 90*24),
+		Types:              r.Words("service-types", []string{LoadBalancer}, []string{LoadBalancer, NodePort, ClusterIP}),
+		Receive:            r.Number("net-receive-bytes", 0, 0, most),
+		Transmit:           r.Number("net-transfer-bytes", 0, 0, most),
+		ReceivePercentile:  r.Share("net-receive-percentile", 0.95),
+		TransmitPercentile: r.Share("net-transfer-percentile", 0.95),
+		Hours:              r.Hours("history-length", 168, 1, 90*24),
 	}
+
 	return s, r.Err()
 }
 
@@ -94,9 +97,11 @@ func Decide(in Input, s Settings) recommend.Plan {
 	case in.Pods == 0 && len(in.MatchingWorkloads) > 0:
 		return recommend.ClearPlan("It has no backend now; the pods of " + strings.Join(in.MatchingWorkloads, ", ") + " would be.")
 	}
+
 	if in.Pods == 0 {
 		return checkEndpoints(in, s)
 	}
+
 	return checkTraffic(in, s)
 }
 
@@ -106,21 +111,27 @@ func checkEndpoints(in Input, s Settings) recommend.Plan {
 		return recommend.Plan{State: recommend.Learning, Description: fmt.Sprintf(
 			"It has no backend; it is %s old, and has to be %s.", in.Age.Truncate(time.Minute), observation.FormatHours(s.Hours))}
 	}
+
 	need := observation.DefaultRequirement(s.Hours)
 	if state, why := need.Check("number of addresses behind it", in.Addresses); state != recommend.Ready {
 		return recommend.Plan{State: state, Description: "It has no backend now. " + why}
 	}
+
 	most := need.Quantile(in.Addresses, 1)
 	if most > 0 {
 		return recommend.ClearPlan(fmt.Sprintf("It has no backend now, but had one within %s.", observation.FormatHours(s.Hours)))
 	}
+
 	limit := 0.0
 	why := "its selector chooses no pod, and the template of no workload"
 	if !in.Selects {
 		why = "it has no selector and no endpoints"
 	}
+
 	return recommend.Plan{
-		State: recommend.Ready, Action: recommend.Delete, Reason: ReasonNoPods,
+		State:       recommend.Ready,
+		Action:      recommend.Delete,
+		Reason:      ReasonNoPods,
 		Description: fmt.Sprintf("For %s this %s has had no backend: %s.", observation.FormatHours(s.Hours), in.Type, why),
 		Evidence: []recommend.Evidence{
 			{Name: "most addresses at once, over " + observation.FormatHours(s.Hours), Value: most, Limit: &limit},
@@ -139,6 +150,7 @@ func checkTraffic(in Input, s Settings) recommend.Plan {
 	case in.HostPods > 0:
 		return recommend.ClearPlan(fmt.Sprintf("%d of its pods use the network of their node, whose traffic is not theirs alone.", in.HostPods))
 	}
+
 	need := observation.DefaultRequirement(s.Hours)
 	plan := recommend.Plan{State: recommend.Ready, Action: recommend.Delete, Reason: ReasonNoTraffic}
 	var missing *recommend.Plan
@@ -151,21 +163,29 @@ func checkTraffic(in Input, s Settings) recommend.Plan {
 		if c.limit <= 0 {
 			continue
 		}
+
 		v := need.Quantile(c.of, c.at)
 		if v > c.limit {
 			return recommend.ClearPlan(fmt.Sprintf("The %s of its pods reaches %.4g bytes per second.", c.what, v))
 		}
+
 		if state, why := need.Check(c.what, c.of); state != recommend.Ready {
 			missing = &recommend.Plan{State: state, Description: why}
 			continue
 		}
+
 		plan.Evidence = append(plan.Evidence, recommend.Evidence{
-			Name: fmt.Sprintf("%s of %s over %s", observation.FormatPercentile(c.at), c.what, observation.FormatHours(s.Hours)), Value: v, Unit: "bytes/s", Limit: &c.limit,
+			Name:  fmt.Sprintf("%s of %s over %s", observation.FormatPercentile(c.at), c.what, observation.FormatHours(s.Hours)),
+			Value: v,
+			Unit:  "bytes/s",
+			Limit: &c.limit,
 		})
 	}
+
 	if missing != nil {
 		return *missing
 	}
+
 	plan.Description = fmt.Sprintf("The pods of this %s (%d) receive next to nothing. The figures include health checks and traffic that does not use the Service.", in.Type, in.Pods)
 	return plan
 }

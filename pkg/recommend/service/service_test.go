@@ -20,14 +20,17 @@ func flat(n int, v float64) observation.Hours { return slices.Repeat(observation
 
 func settingsOf(t *testing.T, pairs ...string) Settings {
 	t.Helper()
+
 	config := map[string]string{}
 	for i := 0; i < len(pairs); i += 2 {
 		config[pairs[i]] = pairs[i+1]
 	}
+
 	s, err := ParseSettings(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
@@ -37,6 +40,7 @@ func orphaned(change ...func(*Input)) Input {
 	for _, c := range change {
 		c(&in)
 	}
+
 	return in
 }
 
@@ -46,6 +50,7 @@ func silent(change ...func(*Input)) Input {
 	for _, c := range change {
 		c(&in)
 	}
+
 	return in
 }
 
@@ -59,9 +64,12 @@ func TestDecide(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"orphan":                  {orphaned(), standard, recommend.Ready, ReasonNoPods, "For 7d this LoadBalancer has had no backend: its selector chooses no pod"},
-		"no selector":             {orphaned(func(in *Input) { in.Selects = false }), standard, recommend.Ready, ReasonNoPods, "no selector"},
-		"endpoints by hand":       {orphaned(func(in *Input) { in.Selects, in.Endpoints = false, 3 }), standard, recommend.Clear, "", "3 endpoints"},
+		"orphan":      {orphaned(), standard, recommend.Ready, ReasonNoPods, "For 7d this LoadBalancer has had no backend: its selector chooses no pod"},
+		"no selector": {orphaned(func(in *Input) { in.Selects = false }), standard, recommend.Ready, ReasonNoPods, "no selector"},
+		"endpoints by hand": {orphaned(func(in *Input) {
+			in.Selects = false
+			in.Endpoints = 3
+		}), standard, recommend.Clear, "", "3 endpoints"},
 		"scaled down":             {orphaned(func(in *Input) { in.MatchingWorkloads = []string{"Deployment web"} }), standard, recommend.Clear, "", "Deployment web"},
 		"pods an hour ago":        {orphaned(func(in *Input) { in.Addresses[166] = 1 }), standard, recommend.Clear, "", "but had one within 7d"},
 		"young":                   {orphaned(func(in *Input) { in.Age = time.Hour }), standard, recommend.Learning, "", "1h0m0s old"},
@@ -75,7 +83,10 @@ func TestDecide(t *testing.T) {
 		"heard":                   {silent(func(in *Input) { in.Receive = flat(168, 1000) }), traffic, recommend.Clear, "", "received traffic of its pods reaches 1000"},
 		"sends":                   {silent(func(in *Input) { in.Transmit = flat(168, 1000) }), traffic, recommend.Clear, "", "sent traffic"},
 		"sends, not looked at":    {silent(func(in *Input) { in.Transmit = nil }), settingsOf(t, "net-receive-bytes", "100"), recommend.Ready, ReasonNoTraffic, "received"},
-		"heard, sent not known":   {silent(func(in *Input) { in.Receive, in.Transmit = flat(168, 1000), nil }), traffic, recommend.Clear, "", "received"},
+		"heard, sent not known": {silent(func(in *Input) {
+			in.Receive = flat(168, 1000)
+			in.Transmit = nil
+		}), traffic, recommend.Clear, "", "received"},
 		"traffic not known":       {silent(func(in *Input) { in.Transmit = flat(168, math.Inf(1)) }), traffic, recommend.NoData, "", "No sent traffic"},
 		"not ready":               {silent(func(in *Input) { in.Ready = 0 }), traffic, recommend.Clear, "", "out of order"},
 		"host network":            {silent(func(in *Input) { in.HostPods = 1 }), traffic, recommend.Clear, "", "network of their node"},
@@ -96,6 +107,7 @@ func TestParseSettings(t *testing.T) {
 	if s := settingsOf(t); s.Receive != 0 || s.ReceivePercentile != 0.95 || !slices.Equal(s.Types, []string{LoadBalancer}) || s.Hours != 168 {
 		t.Errorf("%+v", s)
 	}
+
 	for key, value := range map[string]string{"net-receive-bytes": "-1", "net-receive-percentile": "95", "service-types": "ExternalName", "selector": "x"} {
 		if _, err := ParseSettings(map[string]string{key: value}); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s=%s: %v", key, value, err)
@@ -111,11 +123,13 @@ func FuzzDecide(f *testing.F) {
 		if hours < 0 || hours > 1000 {
 			return
 		}
+
 		in := Input{
 			Type: LoadBalancer, Selects: true, Age: time.Duration(age), Pods: pods, Ready: ready,
 			Addresses: flat(hours, addresses), Receive: flat(hours, bytes), Transmit: flat(hours, bytes),
 		}
 		s := Settings{Types: []string{LoadBalancer}, Receive: 100, Transmit: 100, ReceivePercentile: 0.95, TransmitPercentile: 0.95, Hours: 168}
+
 		plan := Decide(in, s)
 		if plan.Description == "" {
 			t.Error("no description")

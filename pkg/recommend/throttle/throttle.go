@@ -41,10 +41,13 @@ type Settings struct {
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	s := Settings{
-		Share: series.Ratio(r.Number("throttled-share", 0.25, 0.01, 1)), Percentile: r.Share("percentile", 0.95),
-		MaxFactor: r.Number("max-factor", 2, minFactor, 10),
-		Hours:     r.Hours("history-length", 168, 1, 90*24), MinHours: r.Hours("min-history", 24, 1, 90*24),
+		Share:      series.Ratio(r.Number("throttled-share", 0.25, 0.01, 1)),
+		Percentile: r.Share("percentile", 0.95),
+		MaxFactor:  r.Number("max-factor", 2, minFactor, 10),
+		Hours:      r.Hours("history-length", 168, 1, 90*24),
+		MinHours:   r.Hours("min-history", 24, 1, 90*24),
 	}
+
 	s.MinHours = min(s.MinHours, s.Hours)
 	return s, r.Err()
 }
@@ -94,6 +97,7 @@ type Plan struct {
 func Decide(in Input, s Settings) Plan {
 	need := observation.Requirement{Hours: s.Hours, Share: series.Ratio(float64(s.MinHours) / float64(max(s.Hours, 1))), MaxStale: observation.DefaultRequirement(s.Hours).MaxStale}
 	var plan Plan
+
 	var found, missing []string
 	missingState := recommend.Learning
 	limited := 0
@@ -101,47 +105,72 @@ func Decide(in Input, s Settings) Plan {
 		if c.Limit <= 0 {
 			continue
 		}
+
 		limited++
 		if state, why := need.Check("throttling of "+c.Name, c.Throttled); state != recommend.Ready {
 			missing = append(missing, why)
 			if state == recommend.NoData {
 				missingState = state
 			}
+
 			continue
 		}
+
 		share := need.Quantile(c.Throttled, s.Percentile)
 		if !(share > float64(s.Share)) {
 			continue
 		}
+
 		limit := 100 * float64(s.Share)
 		e := recommend.Evidence{
 			Name:  fmt.Sprintf("%s of the periods in an hour in which %s was throttled, over %s", observation.FormatPercentile(s.Percentile), c.Name, observation.FormatHours(s.Hours)),
-			Value: 100 * min(share, 1), Unit: "%", Limit: &limit,
+			Value: 100 * min(share, 1),
+			Unit:  "%",
+			Limit: &limit,
 		}
+
 		plan.Evidence = append(plan.Evidence, e)
 		to := raiseLimit(c.Limit, share, s.MaxFactor, in.MaxCPU)
 		if to > c.Limit {
-			plan.Limits = append(plan.Limits, Limit{Container: c.Name, From: c.Limit, To: to, WithRequest: in.Guaranteed})
+			plan.Limits = append(plan.Limits, Limit{
+				Container:   c.Name,
+				From:        c.Limit,
+				To:          to,
+				WithRequest: in.Guaranteed,
+			})
 		}
+
 		found = append(found, sentence(c, e.Value, to))
 	}
+
 	switch {
 	case limited == 0:
-		plan.State, plan.Description = recommend.Clear, "No container has a CPU limit."
+		plan.State = recommend.Clear
+		plan.Description = "No container has a CPU limit."
+
 	case len(found) == 0 && len(missing) > 0:
-		plan.State, plan.Description = missingState, strings.Join(missing, " ")
+		plan.State = missingState
+		plan.Description = strings.Join(missing, " ")
+
 	case len(found) == 0:
-		plan.State, plan.Description = recommend.Clear, "No limit throttles its containers."
+		plan.State = recommend.Clear
+		plan.Description = "No limit throttles its containers."
+
 	default:
-		plan.State, plan.Action, plan.Reason, plan.Incomplete = recommend.Ready, recommend.NoAction, ReasonThrottled, len(missing) > 0
+		plan.State = recommend.Ready
+		plan.Action = recommend.NoAction
+		plan.Reason = ReasonThrottled
+		plan.Incomplete = len(missing) > 0
 		if len(plan.Limits) > 0 {
 			plan.Action = recommend.Patch
 		}
 		if in.Guaranteed && len(plan.Limits) > 0 {
 			found = append(found, "Requests move with the limits, so that the pods stay Guaranteed.")
 		}
+
 		plan.Description = strings.Join(append(found, missing...), " ")
 	}
+
 	return plan
 }
 
@@ -153,10 +182,12 @@ func raiseLimit(limit series.MilliCPU, share, most float64, node series.MilliCPU
 	if !(to < math.MaxInt64/2) {
 		return limit
 	}
+
 	out := series.MilliCPU(to)
 	if node > 0 {
 		out = min(out, node)
 	}
+
 	return max(out, limit)
 }
 
@@ -165,5 +196,6 @@ func sentence(c Container, percent float64, to series.MilliCPU) string {
 	if to > c.Limit {
 		return text + rightsize.FormatCPU(to) + " is the next step, no limit the last."
 	}
+
 	return text + "no node has more, so more pods or no limit would help."
 }

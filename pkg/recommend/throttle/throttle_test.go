@@ -18,10 +18,12 @@ func flat(n int, v float64) observation.Hours { return slices.Repeat(observation
 
 func standard(t *testing.T) Settings {
 	t.Helper()
+
 	s, err := ParseSettings(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
@@ -29,6 +31,7 @@ func TestDecide(t *testing.T) {
 	one := func(limit series.MilliCPU, throttled observation.Hours) Input {
 		return Input{Containers: []Container{{Name: "app", Limit: limit, Throttled: throttled}}, MaxCPU: 8000}
 	}
+
 	mixed := Input{Containers: []Container{
 		{Name: "app", Limit: 500, Throttled: flat(168, 0.6)}, {Name: "proxy", Limit: 100, Throttled: nil}, {Name: "free"}, {Name: "calm", Limit: 100, Throttled: flat(168, 0.01)},
 	}}
@@ -81,6 +84,7 @@ func TestParseSettings(t *testing.T) {
 	if s := standard(t); s != (Settings{Share: 0.25, Percentile: 0.95, MaxFactor: 2, Hours: 168, MinHours: 24}) {
 		t.Errorf("%+v", s)
 	}
+
 	for key, value := range map[string]string{"throttled-share": "25", "max-factor": "1", "min-history": "x", "limit": "1"} {
 		if _, err := ParseSettings(map[string]string{key: value}); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s=%s: %v", key, value, err)
@@ -93,16 +97,20 @@ func FuzzDecide(f *testing.F) {
 	f.Add(int64(500), 168, 0.5, 2.0, int64(8000))
 	f.Add(int64(math.MaxInt64), 24, math.Inf(1), math.Inf(1), int64(0))
 	f.Add(int64(-5), 0, math.NaN(), 0.0, int64(-1))
+
 	f.Fuzz(func(t *testing.T, limit int64, hours int, share, factor float64, node int64) {
 		if hours < 0 || hours > 1000 || !(factor <= 10) {
 			return
 		}
+
 		in := Input{MaxCPU: series.MilliCPU(node), Containers: []Container{{Name: "app", Limit: series.MilliCPU(limit), Throttled: flat(hours, share)}}}
 		s := Settings{Share: 0.25, Percentile: 0.95, MaxFactor: factor, Hours: 168, MinHours: 24}
+
 		plan := Decide(in, s)
 		if plan.Description == "" {
 			t.Error("no description")
 		}
+
 		for _, l := range plan.Limits {
 			most := float64(limit)*max(factor, minFactor) + step
 			if l.To <= l.From || float64(l.To) > most*(1+1e-12) || hours < 24 || !(share > 0.25) {

@@ -38,18 +38,23 @@ type Settings struct {
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	s := Settings{
-		CPU: r.Number("cpu-usage-cores", 0.02, 0, 1e4), Receive: r.Number("net-receive-bytes", 500, 0, 1e12),
-		Transmit: r.Number("net-transfer-bytes", 5000, 0, 1e12), Percentile: r.Share("percentile", 1),
-		Hours: r.Hours("history-length", 168, 1, 90*24),
+		CPU:        r.Number("cpu-usage-cores", 0.02, 0, 1e4),
+		Receive:    r.Number("net-receive-bytes", 500, 0, 1e12),
+		Transmit:   r.Number("net-transfer-bytes", 5000, 0, 1e12),
+		Percentile: r.Share("percentile", 1),
+		Hours:      r.Hours("history-length", 168, 1, 90*24),
 	}
+
 	if err := r.Err(); err != nil {
 		return s, err
 	}
+
 	if s.Receive == 0 && s.Transmit == 0 {
 		return s, &settings.FieldError{
 			Path: "net-receive-bytes", Value: "0", Allowed: "must be above 0 where net-transfer-bytes is 0: CPU alone does not tell who is used",
 		}
 	}
+
 	return s, nil
 }
 
@@ -76,6 +81,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 	case in.HostPods > 0:
 		return recommend.ClearPlan("Its pods use the network of their node, whose traffic is not theirs alone.")
 	}
+
 	need := observation.DefaultRequirement(s.Hours)
 	plan := recommend.Plan{State: recommend.Ready, Action: recommend.Patch, Reason: ReasonUnused}
 	var missing *recommend.Plan
@@ -87,25 +93,33 @@ func Decide(in Input, s Settings) recommend.Plan {
 		if c.limit <= 0 {
 			continue
 		}
+
 		v := need.Quantile(c.of, s.Percentile)
 		if v > c.limit {
 			return recommend.ClearPlan(fmt.Sprintf("The %s of a pod reaches %.4g %s.", c.what, v, c.unit))
 		}
+
 		if state, why := need.Check(c.what, c.of); state != recommend.Ready {
 			// A quantity without data takes precedence over one with a short history.
 			if missing == nil || state == recommend.NoData && missing.State != recommend.NoData {
 				missing = &recommend.Plan{State: state, Description: why}
 			}
+
 			continue
 		}
+
 		plan.Evidence = append(plan.Evidence, recommend.Evidence{
 			Name:  fmt.Sprintf("%s of %s of a pod by the hour over %s", observation.FormatPercentile(s.Percentile), c.what, observation.FormatHours(s.Hours)),
-			Value: v, Unit: c.unit, Limit: &c.limit,
+			Value: v,
+			Unit:  c.unit,
+			Limit: &c.limit,
 		})
 	}
+
 	if missing != nil {
 		return *missing
 	}
+
 	plan.Description = fmt.Sprintf("It has not been used for %s. Scaled to zero it can be restored (replicas: %d); less frequent usage is not detected.",
 		observation.FormatHours(s.Hours), in.Replicas)
 	return plan

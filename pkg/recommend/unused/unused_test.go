@@ -21,15 +21,18 @@ func fixture(change ...func(*Input)) Input {
 	for _, c := range change {
 		c(&in)
 	}
+
 	return in
 }
 
 func standard(t *testing.T) Settings {
 	t.Helper()
+
 	s, err := ParseSettings(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
@@ -39,21 +42,35 @@ func TestDecide(t *testing.T) {
 		state recommend.State
 		says  string
 	}{
-		"forgotten":             {fixture(), recommend.Ready, "the most of received traffic of a pod by the hour over 7d 80 bytes/s (limit 500)"},
-		"computes":              {fixture(func(in *Input) { in.CPU[100] = 0.5 }), recommend.Clear, "cpu use of a pod reaches 0.5 cores"},
-		"is asked once a week":  {fixture(func(in *Input) { in.Receive[1] = 501 }), recommend.Clear, "received traffic"},
-		"sends":                 {fixture(func(in *Input) { in.Transmit = flat(168, 9000) }), recommend.Clear, "sent traffic"},
-		"scaled to zero":        {fixture(func(in *Input) { in.Replicas = 0 }), recommend.Clear, "scaled to zero"},
-		"out of order":          {fixture(func(in *Input) { in.Ready = 0 }), recommend.Clear, "out of order"},
-		"host network":          {fixture(func(in *Input) { in.HostPods = 1 }), recommend.Clear, "network of their node"},
-		"a DaemonSet":           {fixture(func(in *Input) { in.Scales = false }), recommend.Clear, "do not scale"},
-		"young":                 {fixture(func(in *Input) { in.CPU, in.Receive, in.Transmit = flat(50, 0), flat(50, 0), flat(50, 0) }), recommend.Learning, "50 of the last 168"},
-		"no network":            {fixture(func(in *Input) { in.Receive, in.Transmit = nil, nil }), recommend.NoData, "No received traffic is known"},
-		"no network, and young": {fixture(func(in *Input) { in.CPU, in.Receive = flat(50, 0), nil }), recommend.NoData, "No received traffic is known"},
-		"no network, computes":  {fixture(func(in *Input) { in.CPU, in.Receive, in.Transmit = flat(168, 2), nil, nil }), recommend.Clear, "cpu use"},
-		"stale":                 {fixture(func(in *Input) { in.Receive = append(flat(160, 0), observation.Unknown(8)...) }), recommend.NoData, "8h old"},
-		"nan":                   {fixture(func(in *Input) { in.CPU = flat(168, math.NaN()) }), recommend.NoData, "No cpu use"},
-		"infinite":              {fixture(func(in *Input) { in.Receive = flat(168, math.Inf(1)) }), recommend.NoData, "No received traffic"},
+		"forgotten":            {fixture(), recommend.Ready, "the most of received traffic of a pod by the hour over 7d 80 bytes/s (limit 500)"},
+		"computes":             {fixture(func(in *Input) { in.CPU[100] = 0.5 }), recommend.Clear, "cpu use of a pod reaches 0.5 cores"},
+		"is asked once a week": {fixture(func(in *Input) { in.Receive[1] = 501 }), recommend.Clear, "received traffic"},
+		"sends":                {fixture(func(in *Input) { in.Transmit = flat(168, 9000) }), recommend.Clear, "sent traffic"},
+		"scaled to zero":       {fixture(func(in *Input) { in.Replicas = 0 }), recommend.Clear, "scaled to zero"},
+		"out of order":         {fixture(func(in *Input) { in.Ready = 0 }), recommend.Clear, "out of order"},
+		"host network":         {fixture(func(in *Input) { in.HostPods = 1 }), recommend.Clear, "network of their node"},
+		"a DaemonSet":          {fixture(func(in *Input) { in.Scales = false }), recommend.Clear, "do not scale"},
+		"young": {fixture(func(in *Input) {
+			in.CPU = flat(50, 0)
+			in.Receive = flat(50, 0)
+			in.Transmit = flat(50, 0)
+		}), recommend.Learning, "50 of the last 168"},
+		"no network": {fixture(func(in *Input) {
+			in.Receive = nil
+			in.Transmit = nil
+		}), recommend.NoData, "No received traffic is known"},
+		"no network, and young": {fixture(func(in *Input) {
+			in.CPU = flat(50, 0)
+			in.Receive = nil
+		}), recommend.NoData, "No received traffic is known"},
+		"no network, computes": {fixture(func(in *Input) {
+			in.CPU = flat(168, 2)
+			in.Receive = nil
+			in.Transmit = nil
+		}), recommend.Clear, "cpu use"},
+		"stale":    {fixture(func(in *Input) { in.Receive = append(flat(160, 0), observation.Unknown(8)...) }), recommend.NoData, "8h old"},
+		"nan":      {fixture(func(in *Input) { in.CPU = flat(168, math.NaN()) }), recommend.NoData, "No cpu use"},
+		"infinite": {fixture(func(in *Input) { in.Receive = flat(168, math.Inf(1)) }), recommend.NoData, "No received traffic"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(c.in, standard(t))
@@ -68,6 +85,7 @@ func TestParseSettings(t *testing.T) {
 	if s := standard(t); s != (Settings{CPU: 0.02, Receive: 500, Transmit: 5000, Percentile: 1, Hours: 168}) {
 		t.Errorf("%+v", s)
 	}
+
 	for key, config := range map[string]map[string]string{
 		"net-receive-bytes": {"net-receive-bytes": "0", "net-transfer-bytes": "0"},
 		"percentile":        {"percentile": "2"},
@@ -91,12 +109,15 @@ func TestMoreIsNeverLessUsed(t *testing.T) {
 		for v := 0.0; v < 1000; v += 25 {
 			in := fixture()
 			set(&in, v)
+
 			now := Decide(in, standard(t)).Action == recommend.Patch
 			if now && !unused {
 				t.Errorf("%s: unused again at %g", name, v)
 			}
+
 			unused = now
 		}
+
 		if unused {
 			t.Errorf("%s: never used", name)
 		}
@@ -110,11 +131,13 @@ func FuzzDecide(f *testing.F) {
 		if hours < 0 || hours > 1000 {
 			return
 		}
+
 		in := Input{Replicas: replicas, Ready: ready, Scales: true, CPU: flat(hours, cpu), Receive: flat(hours, receive), Transmit: flat(hours, transmit)}
 		plan := Decide(in, Settings{CPU: 0.02, Receive: 500, Transmit: 5000, Percentile: 1, Hours: 168})
 		if plan.Description == "" {
 			t.Error("no description")
 		}
+
 		still := cpu >= 0 && cpu <= 0.02 && receive >= 0 && receive <= 500 && transmit >= 0 && transmit <= 5000
 		if plan.Action == recommend.Patch && (!still || hours < 152 || ready <= 0 || replicas <= 0) {
 			t.Errorf("%+v for %+v", plan, in)

@@ -73,6 +73,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 	if in.Phase == Pending {
 		return recommend.ClearPlan("It is being created.")
 	}
+
 	bound := in.Claim != "" && !in.ClaimGone && in.Phase == Bound
 	if bound {
 		switch {
@@ -82,28 +83,34 @@ func Decide(in Input, s Settings) recommend.Plan {
 			return recommend.ClearPlan("No pod mounts claim " + in.Claim + " now; those of " + formatFirst(in.MatchingWorkloads) + " would.")
 		}
 	}
+
 	least := time.Duration(s.Hours) * time.Hour
 	if in.Since < least {
 		return recommend.Plan{State: recommend.Learning, Description: fmt.Sprintf(
 			"It has been %s for %s, and has to be for %s.", formatPhase(in.Phase), in.Since.Truncate(time.Minute), observation.FormatHours(s.Hours))}
 	}
+
 	plan := recommend.Plan{
 		State: recommend.Ready, Action: recommend.Delete,
 		Evidence: []recommend.Evidence{{Name: "size", Value: float64(in.Capacity), Unit: "bytes"}},
 	}
+
 	if !bound {
 		plan.Reason = ReasonUnclaimed
 		plan.Description = "No claim has it: " + unclaimed(in) + "." + dataWarning(in)
 		return plan
 	}
+
 	need := observation.DefaultRequirement(s.Hours)
 	if state, why := need.Check("number of pods that mounted claim "+in.Claim, in.Mounted); state != recommend.Ready {
 		return recommend.Plan{State: state, Description: "No pod mounts it now. " + why}
 	}
+
 	most := need.Quantile(in.Mounted, 1)
 	if most > 0 {
 		return recommend.ClearPlan("Claim " + in.Claim + " was mounted within " + observation.FormatHours(s.Hours) + ".")
 	}
+
 	limit := 0.0
 	plan.Evidence = append(plan.Evidence, recommend.Evidence{
 		Name: "most pods that mounted it at once, over " + observation.FormatHours(s.Hours), Value: most, Limit: &limit,
@@ -111,6 +118,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 	plan.Reason = ReasonUnmounted
 	plan.Description = fmt.Sprintf("No pod has mounted claim %s for %s, and the template of no workload names it. Delete the claim first.%s",
 		in.Claim, observation.FormatHours(s.Hours), dataWarning(in))
+
 	return plan
 }
 
@@ -121,6 +129,7 @@ func unclaimed(in Input) string {
 	case in.Claim != "":
 		return "claim " + in.Claim + ", whose data it holds, is gone"
 	}
+
 	return "it is " + formatPhase(in.Phase)
 }
 
@@ -132,6 +141,7 @@ func dataWarning(in Input) string {
 	case in.Phase == Available:
 		return ""
 	}
+
 	return " Its data go with it: make a snapshot of what may be needed."
 }
 
@@ -139,6 +149,7 @@ func formatPhase(p Phase) string {
 	if p == "" {
 		return "in an unknown phase"
 	}
+
 	return strings.ToLower(string(p))
 }
 
@@ -147,5 +158,6 @@ func formatFirst(names []string) string {
 	if len(names) == 1 {
 		return names[0]
 	}
+
 	return fmt.Sprintf("%s (and %d more)", names[0], len(names)-1)
 }

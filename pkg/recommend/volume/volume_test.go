@@ -24,6 +24,7 @@ func fixture(change ...func(*Input)) Input {
 	for _, c := range change {
 		c(&in)
 	}
+
 	return in
 }
 
@@ -82,14 +83,17 @@ func FuzzDecide(f *testing.F) {
 		if hours < 0 || hours > 1000 || mounts < 0 || mounts > 5 {
 			return
 		}
+
 		in := Input{Phase: Phase(phase), Claim: claim, ClaimGone: gone, Since: time.Duration(since), Mounted: flat(hours, mounted), MountingPods: make([]string, mounts)}
 		plan := Decide(in, Settings{Hours: 168})
 		if plan.Description == "" {
 			t.Error("no description")
 		}
+
 		if plan.Action != recommend.Delete {
 			return
 		}
+
 		if in.Since < week || in.Phase == Bound && claim != "" && !gone && (mounted != 0 || hours < 152 || mounts > 0) {
 			t.Errorf("%+v for %+v", plan, in)
 		}

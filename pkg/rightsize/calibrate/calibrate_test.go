@@ -22,6 +22,7 @@ func days(n int, step time.Duration, f func(minute int) float64) series.Series {
 	for i := range s.Values {
 		s.Values[i] = f(i * int(step/time.Minute))
 	}
+
 	return s
 }
 
@@ -33,6 +34,7 @@ func noisy(n int, step time.Duration, seed uint64, burst float64) series.Series 
 		if rng.Float64() < 0.003 {
 			v *= burst
 		}
+
 		return v
 	})
 }
@@ -45,23 +47,28 @@ func learn(m *Model, pods ...series.Series) series.Day {
 		for i, s := range pods {
 			use = append(use, PodUsage{Pod: string(rune('a' + i)), Series: s.Between(date.Start(), date.End())})
 		}
+
 		m.AddDay(date, use)
 		last = date
 	}
+
 	return last + 1
 }
 
 func mustPlan(t *testing.T, m *Model, date series.Day) Plan {
 	t.Helper()
+
 	p, err := m.Plan(date)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, v := range p.Requests {
 		if !(v > 0) || math.IsInf(v, 0) {
 			t.Fatalf("request %v", v)
 		}
 	}
+
 	return p
 }
 
@@ -73,6 +80,7 @@ func TestConstantUsageNeedsNoMargin(t *testing.T) {
 			t.Errorf("request %v for a constant usage of 3", v)
 		}
 	}
+
 	if !p.Met() || p.Achieved != 0 || p.Days != 14-minReplay {
 		t.Errorf("%+v", p.Calibration)
 	}
@@ -86,6 +94,7 @@ func TestReplayIsWhatHappens(t *testing.T) {
 			s := noisy(12, step, 3, 4)
 			m := New(settings)
 			c := mustPlan(t, m, learn(m, s)).Calibration
+
 			replay := New(settings)
 			var course *Course
 			above, samples := 0, 0
@@ -97,14 +106,19 @@ func TestReplayIsWhatHappens(t *testing.T) {
 						if c.WholeDay {
 							base = shape[replay.blocks]
 						}
+
 						p.Requests = append(p.Requests, c.Multiplier*base)
 					}
+
 					course = NewCourse(p, date, step, course)
 					a, n := follow(course, part)
-					above, samples = above+a, samples+n
+					above = above + a
+					samples = samples + n
 				}
+
 				replay.AddDay(date, []PodUsage{{Pod: "a", Series: part}})
 			}
+
 			if got := float64(above) / float64(samples); math.Abs(got-float64(c.Achieved)) > 1e-12 {
 				t.Errorf("step %v, block %v: %v above the request, the replay reports %v", step, settings.Block, got, c.Achieved)
 			}
@@ -119,14 +133,17 @@ func follow(c *Course, s series.Series) (above, samples int) {
 		if i >= lag {
 			c.Observe(s.Time(i-lag), s.Values[i-lag])
 		}
+
 		samples++
 		if v > c.Request(s.Time(i)) {
 			above++
 		}
 	}
+
 	for i := max(0, len(s.Values)-lag); i < len(s.Values); i++ {
 		c.Observe(s.Time(i), s.Values[i])
 	}
+
 	return above, samples
 }
 
@@ -138,10 +155,12 @@ func TestTargetsAreOrdered(t *testing.T) {
 			settings := DefaultSettings()
 			settings.Target = target
 			m := New(settings)
+
 			p := mustPlan(t, m, learn(m, noisy(14, 5*time.Minute, seed, 2)))
 			if float64(p.Achieved) > max(float64(target), before) {
 				t.Errorf("seed %d: target %v has %v above, a laxer one %v", seed, target, p.Achieved, before)
 			}
+
 			before = float64(p.Achieved)
 		}
 	}
@@ -153,13 +172,16 @@ func TestReactionIsCalibrated(t *testing.T) {
 		if d := minute / 1440; d%3 == 1 && minute%1440 > 100*(d%7) && minute%1440 < 100*(d%7)+120 {
 			return 2
 		}
+
 		return 1
 	})
+
 	with := New(DefaultSettings())
 	reacting := mustPlan(t, with, learn(with, use))
 	settings := DefaultSettings()
 	settings.Reaction = nil
 	without := New(settings)
+
 	alone := mustPlan(t, without, learn(without, use))
 	if !reacting.Met() || reacting.Requests[4] > 1.5 || alone.Requests[4] < 1.9 {
 		t.Errorf("with the reaction %v (%v above), without %v (%v above)", reacting.Requests, reacting.Achieved, alone.Requests, alone.Achieved)
@@ -173,8 +195,10 @@ func TestNewestDaysFollowALevel(t *testing.T) {
 		if minute < 12*1440 {
 			return 10
 		}
+
 		return 1
 	})
+
 	constant := ConstantSettings()
 	constant.Newest = 3
 	for _, settings := range []Settings{DefaultSettings(), constant} {
@@ -183,6 +207,7 @@ func TestNewestDaysFollowALevel(t *testing.T) {
 		if p.NewestDays != 3 || p.Requests[0] > 1.2 || !p.Met() {
 			t.Errorf("blocks of %v: %v by the newest %d days, %v above the request", settings.Block, p.Requests[0], p.NewestDays, p.Achieved)
 		}
+
 		m = New(settings)
 		if p := mustPlan(t, m, learn(m, noisy(20, time.Minute, 3, 1))); p.NewestDays != 0 {
 			t.Errorf("blocks of %v: steady usage is sized by the newest %d days", settings.Block, p.NewestDays)
@@ -205,6 +230,7 @@ func TestShortAndIdleHistory(t *testing.T) {
 	if _, err := m.Plan(date); !errors.Is(err, ErrShortHistory) {
 		t.Errorf("six days: %v", err)
 	}
+
 	idle := New(DefaultSettings())
 	date = learn(idle, days(14, 5*time.Minute, func(int) float64 { return 0 }))
 	if _, err := idle.Plan(date); !errors.Is(err, ErrIdle) {
@@ -219,8 +245,10 @@ func TestShortAndIdleHistory(t *testing.T) {
 // of a bucket.
 func TestSketchesAreReplayedAsSamples(t *testing.T) {
 	s := noisy(14, 5*time.Minute, 9, 2)
-	samples, sketches := New(ConstantSettings()), New(ConstantSettings())
+	samples := New(ConstantSettings())
+	sketches := New(ConstantSettings())
 	date := learn(samples, s)
+
 	for d, part := range s.Days() {
 		var c histogram.Counts
 		for _, v := range part.Values {
@@ -228,7 +256,9 @@ func TestSketchesAreReplayedAsSamples(t *testing.T) {
 		}
 		sketches.AddSketch(d, &c, nil)
 	}
-	a, b := mustPlan(t, samples, date), mustPlan(t, sketches, date)
+
+	a := mustPlan(t, samples, date)
+	b := mustPlan(t, sketches, date)
 	if math.Abs(a.Requests[0]/b.Requests[0]-1) > 0.09 || math.Abs(float64(a.Achieved-b.Achieved)) > 0.002 {
 		t.Errorf("samples %v (%v above), sketches %v (%v above)", a.Requests, a.Achieved, b.Requests, b.Achieved)
 	}
@@ -241,8 +271,10 @@ func TestCurvesAreReplayedAsSamples(t *testing.T) {
 	settings.Reaction = DefaultSettings().Reaction
 	for seed := range uint64(8) {
 		s := noisy(14, 5*time.Minute, seed, 1+float64(seed)/2)
-		samples, sketches := New(settings), New(settings)
+		samples := New(settings)
+		sketches := New(settings)
 		date := learn(samples, s)
+
 		for d, part := range s.Days() {
 			var c histogram.Counts
 			for _, v := range part.Values {
@@ -250,12 +282,16 @@ func TestCurvesAreReplayedAsSamples(t *testing.T) {
 			}
 			sketches.AddSketch(d, &c, NewCurve(part, *settings.Reaction))
 		}
-		a, b := mustPlan(t, samples, date).Calibration, mustPlan(t, sketches, date).Calibration
+
+		a := mustPlan(t, samples, date).Calibration
+		b := mustPlan(t, sketches, date).Calibration
 		if !a.Reaction || !b.Reaction || len(a.Points) != len(b.Points) {
 			t.Fatalf("samples %+v\nsketches %+v", a, b)
 		}
+
 		for i := range a.Points {
-			p, q := a.Points[i], b.Points[i]
+			p := a.Points[i]
+			q := b.Points[i]
 			if math.Abs(float64(p.Violation-q.Violation)) > max(0.003, 0.15*float64(p.Violation)) || math.Abs(p.Request/q.Request-1) > 0.04 {
 				t.Errorf("seed %d, factor %v: samples %+v, sketches %+v", seed, p.Multiplier, p, q)
 			}
@@ -270,8 +306,12 @@ func TestIndependentOfUnit(t *testing.T) {
 	for i, v := range s.Values {
 		scaled.Values[i] = 1024 * v
 	}
-	one, other := New(DefaultSettings()), New(DefaultSettings())
-	a, b := mustPlan(t, one, learn(one, s)), mustPlan(t, other, learn(other, scaled))
+
+	one := New(DefaultSettings())
+	other := New(DefaultSettings())
+
+	a := mustPlan(t, one, learn(one, s))
+	b := mustPlan(t, other, learn(other, scaled))
 	for i := range a.Requests {
 		if math.Abs(b.Requests[i]/a.Requests[i]/1024-1) > 1e-6 {
 			t.Errorf("block %d: %v and %v", i, a.Requests[i], b.Requests[i])
@@ -285,10 +325,13 @@ func TestPodsReactAlone(t *testing.T) {
 		if minute/1440 == 13 {
 			return 5
 		}
+
 		return 1
 	})
+
 	quiet := days(14, 5*time.Minute, func(int) float64 { return 1 })
 	m := New(DefaultSettings())
+
 	p := mustPlan(t, m, learn(m, busy, quiet))
 	if p.Achieved == 0 || p.Achieved > 0.01 {
 		t.Errorf("%v above the request, want the first sample of each raise of one of two pods", p.Achieved)
@@ -300,14 +343,17 @@ func FuzzModel(f *testing.F) {
 	f.Add([]byte{1, 2, 3}, uint8(5), true)
 	f.Add([]byte{0, 0, 255, 254, 253}, uint8(1), false)
 	odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 0, 5e-324, math.MaxFloat64, math.MaxFloat32}
+
 	f.Fuzz(func(t *testing.T, data []byte, minutes uint8, reacts bool) {
 		if len(data) == 0 {
 			return
 		}
+
 		settings := ConstantSettings()
 		if reacts {
 			settings = DefaultSettings()
 		}
+
 		step := time.Duration(1+minutes) * time.Minute
 		m := New(settings)
 		var course *Course
@@ -320,8 +366,10 @@ func FuzzModel(f *testing.F) {
 				if int(b) >= 256-len(odd) {
 					v = odd[255-b]
 				}
+
 				s.Values = append(s.Values, v)
 			}
+
 			p, err := m.Plan(date)
 			if err == nil {
 				course = NewCourse(p, date, step, course)
@@ -329,14 +377,17 @@ func FuzzModel(f *testing.F) {
 					if request := course.Request(s.Time(i)); !(request > 0) || math.IsInf(request, 0) {
 						t.Fatalf("request %v at %v", request, s.Time(i))
 					}
+
 					course.Observe(s.Time(i), v)
 				}
+
 				if !(p.Achieved >= 0 && p.Achieved <= 1) {
 					t.Fatalf("%+v", p.Calibration)
 				}
 			} else if !errors.Is(err, ErrShortHistory) && !errors.Is(err, ErrIdle) {
 				t.Fatal(err)
 			}
+
 			m.AddDay(date, []PodUsage{{Pod: "a", Series: s}, {Pod: "b", Series: s}, {Pod: "none"}})
 		}
 	})
@@ -351,9 +402,11 @@ func BenchmarkNight(b *testing.B) {
 			date := learn(m, s)
 			last := s.Between((date - 1).Start(), date.Start())
 			b.ReportAllocs()
+
 			for b.Loop() {
 				last.Start = date.Start()
 				m.AddDay(date, []PodUsage{{Pod: "a", Series: last}})
+
 				date++
 				if _, err := m.Plan(date); err != nil {
 					b.Fatal(err)
@@ -373,11 +426,14 @@ func TestMissedTargetStaysNearTheUsage(t *testing.T) {
 		if minute >= 9*1440 {
 			use *= jump
 		}
+
 		return use
 	})))
+
 	if p.Met() || p.Requests[0] < highest || p.Requests[0] > 1.1*highest {
 		t.Errorf("a request of %v with the factor %v", p.Requests[0], p.Multiplier)
 	}
+
 	for _, point := range p.Points {
 		if point.Multiplier == p.Multiplier && point.Violation != p.Achieved {
 			t.Errorf("%v above the request reported, %v replayed", p.Achieved, point.Violation)

@@ -53,28 +53,37 @@ func requestOf(level int32) float64 { return math.Exp2(float64(level) / levelsPe
 // reacted to.
 func NewCurve(s series.Series, by Reaction) *Curve {
 	c := &Curve{}
-	lowest, highest := math.Inf(1), 0.0
+	lowest := math.Inf(1)
+	highest := 0.0
 	for _, v := range s.Values {
 		if usable(v) && v > lowestUse {
-			lowest, highest = min(lowest, v), max(highest, v)
+			lowest = min(lowest, v)
+			highest = max(highest, v)
 		}
 	}
+
 	if highest == 0 || s.Step <= 0 {
 		return c
 	}
+
 	end := int32(math.Ceil(levelsPerOctave * math.Log2(highest)))
 	for ; requestOf(end) < highest; end++ { // The logarithm may be rounded down.
 	}
+
 	// Below this level, every sample exceeds the request by so much that all requests are raised at the same times.
 	c.first = int32(math.Floor(levelsPerOctave * math.Log2(lowest/bigExcess)))
 	for ; bigExcess*requestOf(c.first) >= lowest; c.first-- {
 	}
+
 	if c.first < end-maxLevels {
-		c.first, c.cut = end-maxLevels, true
+		c.first = end - maxLevels
+		c.cut = true
 	}
+
 	c.points = make([]curvePoint, end-c.first)
 	usage, before := withUsageBefore(s, by)
 	newCurveReplay(c, usage, before, by).run()
+
 	return c
 }
 
@@ -83,11 +92,13 @@ func withUsageBefore(s series.Series, by Reaction) (usage series.Series, before 
 	if s.Start.Sub(series.DayOf(s.Start).Start()) >= s.Step {
 		return s, 0
 	}
+
 	before = min(lagOf(by.Delay, s.Step)+int((by.Hold+s.Step-1)/s.Step), len(s.Values))
 	usage = series.Series{Start: s.Start.Add(-time.Duration(before) * s.Step), Step: s.Step, Values: make([]float64, 0, before+len(s.Values))}
 	usage.Values = append(usage.Values, s.Values[:before]...)
 	slices.Reverse(usage.Values)
 	usage.Values = append(usage.Values, s.Values...)
+
 	return usage, before
 }
 
@@ -96,22 +107,28 @@ func (c *Curve) Add(other *Curve) {
 	if len(other.points) == 0 {
 		return
 	}
+
 	if len(c.points) == 0 {
 		*c = *other
 		c.points = slices.Clone(other.points)
 		return
 	}
+
 	out := Curve{first: min(c.first, other.first), lowRaised: c.lowRaised + other.lowRaised, cut: c.cut || other.cut}
 	end := max(c.end(), other.end())
 	if out.first < end-maxLevels { // So it is if one of them is cut.
-		out.first, out.cut = end-maxLevels, true
+		out.first = end - maxLevels
+		out.cut = true
 	}
+
 	out.points = make([]curvePoint, end-out.first)
 	for i := range out.points {
 		level := out.first + int32(i)
-		a, b := c.point(level), other.point(level)
+		a := c.point(level)
+		b := other.point(level)
 		out.points[i] = curvePoint{a.above + b.above, a.added + b.added}
 	}
+
 	*c = out
 }
 
@@ -126,6 +143,7 @@ func (c *Curve) point(level int32) curvePoint {
 	case level >= c.first:
 		return c.points[level-c.first]
 	}
+
 	return c.belowFirst(requestOf(level))
 }
 
@@ -142,6 +160,7 @@ func (c *Curve) At(request float64) (above, added float64, ok bool) {
 	if level := math.Round(at); math.Abs(at-level) < 1e-9 { // The logarithm of a level is rounded.
 		at = level
 	}
+
 	switch {
 	case len(c.points) == 0 || at >= float64(c.end()):
 		return 0, 0, true
@@ -151,8 +170,12 @@ func (c *Curve) At(request float64) (above, added float64, ok bool) {
 		p := c.belowFirst(request)
 		return float64(p.above), float64(p.added), true
 	}
+
 	level := int32(math.Floor(at))
-	low, high, share := c.point(level), c.point(level+1), at-float64(level)
+	low := c.point(level)
+	high := c.point(level + 1)
+	share := at - float64(level)
+
 	return (1-share)*float64(low.above) + share*float64(high.above), (1-share)*float64(low.added) + share*float64(high.added), true
 }
 
@@ -183,18 +206,29 @@ type levelRaise struct {
 
 func newCurveReplay(c *Curve, s series.Series, before int, by Reaction) *curveReplay {
 	r := &curveReplay{
-		curve: c, usage: s, before: before, by: by, lag: lagOf(by.Delay, s.Step), hold: int((by.Hold + s.Step - 1) / s.Step),
-		requests: make([]float64, len(c.points)), counted: make([]uint32, len(s.Values)+1), firstEnd: math.MaxInt, lowest: math.Inf(1),
+		curve:    c,
+		usage:    s,
+		before:   before,
+		by:       by,
+		lag:      lagOf(by.Delay, s.Step),
+		hold:     int((by.Hold + s.Step - 1) / s.Step),
+		requests: make([]float64, len(c.points)),
+		counted:  make([]uint32, len(s.Values)+1),
+		firstEnd: math.MaxInt,
+		lowest:   math.Inf(1),
 	}
+
 	for i := range r.requests {
 		r.requests[i] = requestOf(c.first + int32(i))
 	}
+
 	for i, v := range s.Values {
 		r.counted[i+1] = r.counted[i]
 		if i >= before && usable(v) {
 			r.counted[i+1]++
 		}
 	}
+
 	return r
 }
 
@@ -205,22 +239,27 @@ func (r *curveReplay) run() {
 		if i >= r.firstEnd {
 			r.end(i)
 		}
+
 		last := &below[i%len(below)]
 		if i >= r.lag {
 			known := r.usage.Values[i-r.lag]
 			recent.Add(known)
+
 			if above := r.above(known, *last); above != 0 {
 				r.react(i, above, &recent)
 			}
 		}
+
 		*last = r.below(v)
 		if i < r.before {
 			continue
 		}
+
 		for above := r.above(v, *last); above != 0; above &= above - 1 {
 			r.curve.points[bits.TrailingZeros64(above)].above++
 		}
 	}
+
 	r.end(math.MaxInt)
 }
 
@@ -229,6 +268,7 @@ func (r *curveReplay) below(use float64) uint64 {
 	if !usable(use) {
 		return 0
 	}
+
 	n, _ := slices.BinarySearch(r.requests, use)
 	return ^uint64(0) >> (maxLevels - n)
 }
@@ -243,6 +283,7 @@ func (r *curveReplay) above(use float64, below uint64) uint64 {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -255,13 +296,16 @@ func (r *curveReplay) react(now int, levels uint64, recent *Recent) {
 		if raised {
 			inForce = r.raises[k].request
 		}
+
 		if !recent.Exceeds(inForce) {
 			continue
 		}
+
 		to := r.by.Headroom * recent.Max()
 		if raised {
 			r.account(k, now)
 		}
+
 		r.raises[k] = levelRaise{to, now, now + r.hold}
 		r.active |= 1 << k
 		r.firstEnd, r.lowest = min(r.firstEnd, now+r.hold), min(r.lowest, to)
@@ -270,7 +314,8 @@ func (r *curveReplay) react(now int, levels uint64, recent *Recent) {
 
 // end ends the raises that do not hold for a sample any more.
 func (r *curveReplay) end(now int) {
-	r.firstEnd, r.lowest = math.MaxInt, math.Inf(1)
+	r.firstEnd = math.MaxInt
+	r.lowest = math.Inf(1)
 	for raised := r.active; raised != 0; raised &= raised - 1 {
 		k := bits.TrailingZeros64(raised)
 		if one := r.raises[k]; now >= one.until || now == math.MaxInt {
@@ -298,12 +343,14 @@ func (c *Curve) Append(out []byte) []byte {
 	if c.cut {
 		flag = 1
 	}
+
 	out = binary.AppendVarint(append(out, flag), int64(c.first))
 	out = binary.AppendUvarint(out, uint64(c.lowRaised))
 	for _, p := range c.points {
 		out = binary.AppendUvarint(out, uint64(p.above))
 		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(p.added))
 	}
+
 	return out
 }
 
@@ -314,31 +361,39 @@ func ParseCurve(in []byte) (*Curve, error) {
 	if len(in) == 0 || in[0] > 1 {
 		return nil, errCurve
 	}
+
 	c := &Curve{cut: in[0] == 1}
 	first, n := binary.Varint(in[1:])
 	if n <= 0 || first < lowestLevel || first > highestLevel {
 		return nil, errCurve
 	}
+
 	in = in[1+n:]
 	raised, n := binary.Uvarint(in)
 	if n <= 0 || raised > math.MaxUint32 {
 		return nil, errCurve
 	}
-	c.first, c.lowRaised = int32(first), uint32(raised)
+
+	c.first = int32(first)
+	c.lowRaised = uint32(raised)
 	for in = in[n:]; len(in) > 0; {
 		above, n := binary.Uvarint(in)
 		if n <= 0 || above > math.MaxUint32 || len(in) < n+4 || len(c.points) == maxLevels {
 			return nil, errCurve
 		}
+
 		added := math.Float32frombits(binary.LittleEndian.Uint32(in[n:]))
 		if !(added >= 0 && added <= math.MaxFloat32) {
 			return nil, errCurve
 		}
+
 		c.points = append(c.points, curvePoint{uint32(above), added})
 		in = in[n+4:]
 	}
+
 	if c.points = slices.Clip(c.points); c.cut && len(c.points) != maxLevels {
 		return nil, errCurve
 	}
+
 	return c, nil
 }

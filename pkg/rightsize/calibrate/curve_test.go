@@ -17,17 +17,21 @@ import (
 func randomDay(rng *rand.Rand, step time.Duration) series.Series {
 	s := series.Series{Start: firstDay.Start().Add(step), Step: step, Values: make([]float64, int(day/step)-1)}
 	jump := func() float64 { return math.Exp(3 * rng.Float64()) }
-	level, spread := jump(), 2*rng.Float64()
+
+	level := jump()
+	spread := 2 * rng.Float64()
 	odd := []float64{math.NaN(), math.Inf(1), -1, 0, 0, 1e-12}
 	for i := range s.Values {
 		if rng.IntN(100) == 0 {
 			level = jump()
 		}
+
 		s.Values[i] = level * math.Exp(spread*(rng.Float64()-0.5))
 		if rng.IntN(20) == 0 {
 			s.Values[i] = odd[rng.IntN(len(odd))]
 		}
 	}
+
 	return s
 }
 
@@ -39,15 +43,19 @@ func simulate(s series.Series, request float64, by Reaction) (above, added float
 		if i >= lag {
 			c.Observe(s.Time(i-lag), s.Values[i-lag])
 		}
+
 		if !usable(v) {
 			continue
 		}
+
 		inForce := c.Request(s.Time(i))
 		added += inForce - request
+
 		if v > inForce {
 			above++
 		}
 	}
+
 	return above, added
 }
 
@@ -62,6 +70,7 @@ func TestCurveIsTheSimulation(t *testing.T) {
 			if c.cut || len(c.points) < 8 {
 				t.Fatalf("%d levels, cut %v", len(c.points), c.cut)
 			}
+
 			for level := c.first - 9; level < c.end()+2; level++ {
 				above, added, ok := c.At(requestOf(level))
 				wantAbove, wantAdded := simulate(s, requestOf(level), by)
@@ -86,19 +95,23 @@ func TestCurveAtMidnight(t *testing.T) {
 		for i := range before {
 			whole.Values = append(whole.Values, s.Values[before-1-i])
 		}
+
 		whole.Values = append(whole.Values, s.Values...)
 		c := NewCurve(s, by)
 		for level := c.first; level < c.end(); level++ {
 			above, added, _ := c.At(requestOf(level))
 			all, allAdded := simulate(whole, requestOf(level), by)
+
 			first, firstAdded := simulate(whole.Slice(0, before), requestOf(level), by)
 			if math.Abs(above-all+first) > 1e-6 || math.Abs(added-allAdded+firstAdded) > 1e-4*(1+allAdded) {
 				t.Fatalf("step %v, level %d: %v above and %v added, the simulation has %v and %v", step, level, above, added, all-first, allAdded-firstAdded)
 			}
+
 			cold, _ := simulate(s, requestOf(level), by)
 			spared += cold - above
 		}
 	}
+
 	if spared <= 0 {
 		t.Errorf("a raise that holds at midnight spares %v samples", spared)
 	}
@@ -118,23 +131,29 @@ func TestCurvesAddUp(t *testing.T) {
 				pods[i].Values[k] *= scale
 			}
 		}
+
 		var forth, back Curve
 		for i := range pods {
 			forth.Add(NewCurve(pods[i], by))
 			back.Add(NewCurve(pods[len(pods)-1-i], by))
 		}
+
 		if forth.first != back.first || forth.cut != back.cut || len(forth.points) != len(back.points) || len(forth.points) > maxLevels {
 			t.Fatalf("seed %d: levels %d to %d (%v), in the other order %d to %d (%v)", seed, forth.first, forth.end(), forth.cut, back.first, back.end(), back.cut)
 		}
+
 		if forth.cut {
 			cut++
 		}
+
 		for level := forth.first - 3; level < forth.end()+1; level++ {
 			want, wantAdded := 0.0, 0.0
 			for _, s := range pods {
 				a, b := simulate(s, requestOf(level), by)
-				want, wantAdded = want+a, wantAdded+b
+				want = want + a
+				wantAdded = wantAdded + b
 			}
+
 			for _, c := range []*Curve{&forth, &back} {
 				above, added, ok := c.At(requestOf(level))
 				if ok == (c.cut && level < c.first) {
@@ -146,6 +165,7 @@ func TestCurvesAddUp(t *testing.T) {
 			}
 		}
 	}
+
 	if cut == 0 || cut == 20 {
 		t.Errorf("%d of 20 sums had too many levels", cut)
 	}
@@ -160,6 +180,7 @@ func TestCurveOfExactLevels(t *testing.T) {
 			s.Values[i] = bigExcess
 		}
 	}
+
 	c := NewCurve(s, by)
 	for level := int32(-20); level < 5; level++ {
 		above, added, ok := c.At(requestOf(level))
@@ -184,6 +205,7 @@ func TestCurveBetweenLevels(t *testing.T) {
 			differing++
 		}
 	}
+
 	if differing < 5 {
 		t.Errorf("%d pairs of levels differ", differing)
 	}
@@ -199,6 +221,7 @@ func TestCurveOfOddUsage(t *testing.T) {
 			t.Errorf("%s: %v above, %v added, %v", name, above, added, ok)
 		}
 	}
+
 	wide := NewCurve(series.Series{Start: firstDay.Start().Add(time.Minute), Step: time.Minute, Values: []float64{1e-6, 1, math.MaxFloat32}}, by)
 	if _, _, ok := wide.At(1); ok || len(wide.points) != maxLevels {
 		t.Errorf("%d levels, one far below the highest is known: %v", len(wide.points), ok)
@@ -212,11 +235,13 @@ func TestCurveOfOddUsage(t *testing.T) {
 func TestCurveCheckpoint(t *testing.T) {
 	by := *DefaultSettings().Reaction
 	c := NewCurve(randomDay(rand.New(rand.NewPCG(8, 1)), time.Minute), by)
+
 	data := c.Append(nil)
 	read, err := ParseCurve(data)
 	if err != nil || fmt.Sprint(*read) != fmt.Sprint(*c) {
 		t.Fatalf("%v, %v\nwant %v", read, err, c)
 	}
+
 	for _, bad := range [][]byte{nil, {2, 0, 0}, {0}, {0, 0}, {1, 0, 0}, data[:len(data)-1], append(data[:len(data):len(data)], make([]byte, 5*maxLevels)...)} {
 		if _, err := ParseCurve(bad); err == nil {
 			t.Errorf("%d bytes were read", len(bad))
@@ -231,9 +256,11 @@ func FuzzParseCurve(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		var sum Curve
 		sum.Add(c)
 		sum.Add(NewCurve(series.Series{Start: firstDay.Start(), Step: time.Minute, Values: []float64{1, 2, 3}}, *DefaultSettings().Reaction))
+
 		for _, request := range []float64{1e-9, 0.5, 2, 1e9} {
 			if above, added, _ := sum.At(request); !(above >= 0) || !(added >= 0) || math.IsInf(added, 0) {
 				t.Fatalf("%v above, %v added", above, added)
@@ -248,6 +275,7 @@ func BenchmarkCurve(b *testing.B) {
 		b.Run(step.String(), func(b *testing.B) {
 			s := noisy(1, step, 1, 3)
 			b.ReportAllocs()
+
 			for b.Loop() {
 				NewCurve(s, *DefaultSettings().Reaction)
 			}

@@ -76,6 +76,7 @@ func (m *Model) AddDay(date series.Day, pods []PodUsage) {
 	if d == nil {
 		return
 	}
+
 	seen := map[string]*podReplay{}
 	counted := false
 	for _, p := range pods {
@@ -83,11 +84,13 @@ func (m *Model) AddDay(date series.Day, pods []PodUsage) {
 		if part.Step <= 0 || len(part.Values) == 0 {
 			continue
 		}
+
 		counted = d.sketch(part, m.settings) || counted
 		if shape != nil {
 			seen[p.Pod] = m.replay(d, part, shape, m.pods[p.Pod])
 		}
 	}
+
 	m.pods = seen
 	if counted {
 		for i := range d.blocks {
@@ -105,21 +108,28 @@ func (m *Model) AddSketch(date series.Day, usage *histogram.Counts, curve *Curve
 	if d == nil || usage.Total() == 0 {
 		return
 	}
+
 	d.blocks[0] = usage
 	m.days = append(m.days, d)
+
 	if shape == nil {
 		return
 	}
+
 	d.samples = float64(usage.Total())
 	requests := candidatesOf(shape)[0]
 	for k := range m.candidates {
 		request := requests[k]
-		d.above[k], d.requested[k] = usage.CountAbove(request), d.samples*request
+		d.above[k] = usage.CountAbove(request)
+		d.requested[k] = d.samples * request
+
 		if m.settings.Reaction == nil || curve == nil {
 			continue
 		}
+
 		if above, added, ok := curve.At(request); ok {
-			d.above[k], d.requested[k] = above, d.requested[k]+added
+			d.above[k] = above
+			d.requested[k] = d.requested[k] + added
 		}
 	}
 }
@@ -129,12 +139,15 @@ func (m *Model) begin(date series.Day) (*dayRecord, []float64) {
 	if len(m.days) > 0 && date <= m.last {
 		return nil, nil
 	}
+
 	m.forgetBefore(date)
 	m.last = date
+
 	d := &dayRecord{day: date, blocks: make([]*histogram.Counts, m.blocks)}
 	for i := range d.blocks {
 		d.blocks[i] = &histogram.Counts{}
 	}
+
 	return d, m.shape()
 }
 
@@ -153,10 +166,12 @@ func (d *dayRecord) sketch(s series.Series, by Settings) (counted bool) {
 		if !usable(v) || !d.blocks[block].Add(v) {
 			continue
 		}
+
 		counted = true
 		if by.Reach == 0 {
 			continue
 		}
+
 		within := at - time.Duration(block)*by.Block
 		if within < by.Reach {
 			d.blocks[(block+len(d.blocks)-1)%len(d.blocks)].Add(v)
@@ -165,6 +180,7 @@ func (d *dayRecord) sketch(s series.Series, by Settings) (counted bool) {
 			d.blocks[(block+1)%len(d.blocks)].Add(v)
 		}
 	}
+
 	return counted
 }
 
@@ -178,6 +194,7 @@ func (m *Model) shape() []float64 {
 	if len(m.days) < minReplay {
 		return nil
 	}
+
 	out := make([]float64, m.blocks+2)
 	highest := 0.0
 	var h, whole, newest histogram.Histogram
@@ -186,24 +203,31 @@ func (m *Model) shape() []float64 {
 		for k, d := range m.days {
 			h.Add(d.blocks[i], 1)
 			whole.Add(d.blocks[i], 1)
+
 			if k >= len(m.days)-m.settings.Newest {
 				newest.Add(d.blocks[i], 1)
 			}
 		}
+
 		if out[i] = h.Quantile(float64(m.settings.Quantile)); usable(out[i]) {
 			highest = max(highest, out[i])
 		}
 	}
-	out[m.blocks], out[m.blocks+1] = whole.Quantile(float64(m.settings.Quantile)), newest.Quantile(float64(m.settings.Quantile))
+
+	out[m.blocks] = whole.Quantile(float64(m.settings.Quantile))
+	out[m.blocks+1] = newest.Quantile(float64(m.settings.Quantile))
+
 	if highest == 0 {
 		return nil
 	}
+
 	for i, v := range out {
 		if !usable(v) {
 			out[i] = highest
 		}
 		out[i] = max(out[i], lowestShare*highest)
 	}
+
 	return out
 }
 
@@ -212,22 +236,28 @@ func (m *Model) replay(d *dayRecord, s series.Series, shape []float64, state *po
 	if state == nil || state.step != s.Step {
 		state = &podReplay{recent: NewRecent(s.Step), step: s.Step}
 	}
+
 	by := m.settings.Reaction
 	lag := len(s.Values)
 	if by != nil {
 		lag = lagOf(by.Delay, s.Step)
 	}
-	midnight, candidates := d.day.Start(), candidatesOf(shape)
+
+	midnight := d.day.Start()
+	candidates := candidatesOf(shape)
 	for i := range len(s.Values) + min(lag, len(s.Values)) {
 		at := s.Time(i)
 		block := min(int(at.Sub(midnight)/m.settings.Block), m.blocks-1)
+
 		requests := &candidates[block]
 		if known := i - lag; known >= 0 && by != nil {
 			state.observe(at.UnixNano(), s.Values[known], requests, by)
 		}
+
 		if i >= len(s.Values) || !usable(s.Values[i]) {
 			continue
 		}
+
 		d.samples++
 		for k := range m.candidates {
 			request := state.raises[k].request(at.UnixNano(), requests[k])
@@ -237,6 +267,7 @@ func (m *Model) replay(d *dayRecord, s series.Series, shape []float64, state *po
 			}
 		}
 	}
+
 	return state
 }
 
@@ -247,6 +278,7 @@ func (m *Model) candidates(yield func(int) bool) {
 		case shape == shapeWhole && m.blocks == 1, shape == shapeNewest && m.settings.Newest == 0:
 			continue
 		}
+
 		if !yield(k) {
 			return
 		}
@@ -265,6 +297,7 @@ func candidatesOf(shape []float64) [][candidateCount]float64 {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -274,6 +307,7 @@ func (p *podReplay) observe(now int64, use float64, requests *[candidateCount]fl
 	if p.recent.count == 0 || !(use > min(requests[shapeBlocks], requests[shapeWhole*multiplierCount], requests[shapeNewest*multiplierCount])) {
 		return // no candidate is exceeded
 	}
+
 	for k, planned := range requests {
 		p.raises[k].observe(now, planned, &p.recent, by)
 	}
@@ -288,6 +322,7 @@ func Multipliers() [multiplierCount]float64 {
 	for i := range out {
 		out[i] = multiplier(i)
 	}
+
 	return out
 }
 

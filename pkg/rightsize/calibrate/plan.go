@@ -64,6 +64,7 @@ func (c Calibration) ReplayText() string {
 	if c.Reaction {
 		text += ", with raises within the day"
 	}
+
 	return text
 }
 
@@ -77,14 +78,17 @@ func (m *Model) Plan(date series.Day) (Plan, error) {
 	if len(m.days) < m.settings.MinDays {
 		return Plan{}, fmt.Errorf("%w: %d of %d days", ErrShortHistory, len(m.days), m.settings.MinDays)
 	}
+
 	shape := m.shape()
 	if shape == nil {
 		return Plan{}, ErrIdle
 	}
+
 	c := m.calibrate()
 	if c.Days == 0 {
 		return Plan{}, ErrIdle
 	}
+
 	out := Plan{Block: m.settings.Block, Reaction: m.settings.Reaction, Requests: make([]float64, m.blocks)}
 	for i := range out.Requests {
 		switch {
@@ -96,10 +100,12 @@ func (m *Model) Plan(date series.Day) (Plan, error) {
 			out.Requests[i] = shape[i]
 		}
 	}
+
 	c.limit(slices.Max(out.Requests), m.highest())
 	for i := range out.Requests {
 		out.Requests[i] *= c.Multiplier
 	}
+
 	out.Calibration = c
 	return out, nil
 }
@@ -113,6 +119,7 @@ func (c *Calibration) limit(base, highest float64) {
 	if c.Met() {
 		return
 	}
+
 	for i, p := range slices.Backward(c.Points) {
 		if p.Multiplier <= c.Multiplier && (i == 0 || p.Multiplier*base <= mostOfHighest*highest) {
 			c.Multiplier, c.Achieved = p.Multiplier, p.Violation
@@ -131,6 +138,7 @@ func (m *Model) highest() float64 {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -143,17 +151,22 @@ func (m *Model) calibrate() Calibration {
 		if d.samples == 0 {
 			continue
 		}
+
 		c.Days++
 		samples += d.samples
+
 		for k := range above {
 			above[k] += d.above[k]
 			requested[k] += d.requested[k]
 		}
 	}
+
 	if samples == 0 {
 		return c
 	}
-	points, chosen := make([]Point, candidateCount), 0
+
+	points := make([]Point, candidateCount)
+	chosen := 0
 	for k := range m.candidates {
 		points[k] = Point{
 			Multiplier: multiplier(k % multiplierCount), Violation: series.Ratio(above[k] / samples), Request: requested[k] / samples,
@@ -162,15 +175,19 @@ func (m *Model) calibrate() Calibration {
 			chosen = k
 		}
 	}
+
 	switch chosen / multiplierCount {
 	case shapeWhole:
 		c.WholeDay = true
 	case shapeNewest:
-		c.WholeDay, c.NewestDays = m.blocks > 1, m.settings.Newest
+		c.WholeDay = m.blocks > 1
+		c.NewestDays = m.settings.Newest
 	}
+
 	first := chosen / multiplierCount * multiplierCount
 	c.Points = points[first : first+multiplierCount]
 	c.Multiplier, c.Achieved = points[chosen].Multiplier, points[chosen].Violation
+
 	return c
 }
 
@@ -180,6 +197,7 @@ func (p Point) betterThan(other Point, target series.Ratio) bool {
 	if p.Violation <= target && other.Violation <= target {
 		return p.Request < other.Request
 	}
+
 	return p.Violation < other.Violation
 }
 
@@ -195,10 +213,17 @@ type Course struct {
 // NewCourse returns the course of a day. A raise of the course of the day before, which may be nil, continues. step is the time
 // between samples.
 func NewCourse(p Plan, date series.Day, step time.Duration, before *Course) *Course {
-	c := &Course{plan: p, start: date.Start(), step: step, recent: NewRecent(step)}
+	c := &Course{
+		plan:   p,
+		start:  date.Start(),
+		step:   step,
+		recent: NewRecent(step),
+	}
+
 	if before != nil {
 		c.recent, c.raised = before.recent, before.raised
 	}
+
 	return c
 }
 
@@ -213,6 +238,7 @@ func (c *Course) Observe(at time.Time, use float64) {
 	if by == nil {
 		return
 	}
+
 	c.recent.Add(use)
 	now := at.Add(time.Duration(lagOf(by.Delay, c.step)) * c.step)
 	c.raised.observe(now.UnixNano(), c.planned(now), &c.recent, by)

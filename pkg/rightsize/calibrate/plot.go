@@ -22,15 +22,19 @@ const (
 func (c Calibration) Plot() string {
 	var b strings.Builder
 	b.WriteString("  FACTOR  MIN/DAY OVER  MEAN CORES\n")
+
 	for _, p := range c.Points {
 		minutes := minutesPerDay * float64(p.Violation)
 		bar := int(math.Round(barWidth * math.Log1p(minutes) / math.Log1p(minutesPerDay)))
+
 		line := fmt.Sprintf("  %6.3g  %12.1f  %10.3g  %s", p.Multiplier, minutes, p.Request, strings.Repeat("#", bar))
 		if p.Multiplier == c.Multiplier {
 			line = strings.TrimRight(line, " ") + "  selected"
 		}
+
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
+
 	return b.String()
 }
 
@@ -40,6 +44,7 @@ func (c Calibration) Summary() string {
 	if c.Met() {
 		return text + "met"
 	}
+
 	return text + "missed by " + minutesText(c.Achieved-c.Target)
 }
 

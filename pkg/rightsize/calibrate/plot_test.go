@@ -15,15 +15,18 @@ func TestPlot(t *testing.T) {
 		"     0.6        1440.0         0.3  ########################\n" +
 		"     1.5          14.4          12  #########  selected\n" +
 		"     2.7           0.0    1.23e+03\n"
+
 	if got := c.Plot(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 	if got := c.Summary(); !strings.HasSuffix(got, "target 7.2 minutes a day: missed by 7.2 minutes a day") {
 		t.Error(got)
 	}
+
 	for len(c.Points) < candidateCount/2 {
 		c.Points = append(c.Points, Point{1.23456789, 0.999999, 123456789})
 	}
+
 	if got := c.Plot(); len(got) > 4096 {
 		t.Errorf("%d bytes, more than the field of the API holds", len(got))
 	}

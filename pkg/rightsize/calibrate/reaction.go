@@ -32,6 +32,7 @@ func (r *Recent) Add(use float64) {
 		r.count = 0
 		return
 	}
+
 	r.values[r.next] = use
 	r.next = (r.next + 1) % r.size
 	r.count = min(r.count+1, r.size)
@@ -45,15 +46,18 @@ func (r *Recent) Exceeds(request float64) bool {
 	if r.count == 0 || !(r.at(0) > request) {
 		return false
 	}
+
 	if r.size == 1 || r.at(0) > bigExcess*request {
 		return true
 	}
+
 	above := 0
 	for i := range r.count {
 		if r.at(i) > request {
 			above++
 		}
 	}
+
 	return above > 1
 }
 
@@ -63,6 +67,7 @@ func (r *Recent) Max() float64 {
 	for i := range r.count {
 		highest = max(highest, r.at(i))
 	}
+
 	return highest
 }
 
@@ -77,6 +82,7 @@ func (r *raise) request(now int64, planned float64) float64 {
 	if now < r.until {
 		return max(planned, r.level)
 	}
+
 	return planned
 }
 
@@ -86,9 +92,11 @@ func (r *raise) observe(now int64, planned float64, use *Recent, by *Reaction) {
 	if !use.Exceeds(request) {
 		return
 	}
+
 	r.level = by.Headroom * use.Max()
 	if now < r.until {
 		r.level = max(r.level, request)
 	}
+
 	r.until = now + int64(by.Hold)
 }

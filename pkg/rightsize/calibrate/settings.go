@@ -54,7 +54,13 @@ const LowestTarget series.Ratio = 0.0025
 // chosen on families of series other than those they were scored on; see docs/explanation/rightsizing.md.
 func DefaultSettings() Settings {
 	return Settings{
-		Target: DefaultTarget, Quantile: 0.98, Block: 3 * time.Hour, Reach: 15 * time.Minute, Window: 14, Newest: 3, MinDays: 7,
+		Target:   DefaultTarget,
+		Quantile: 0.98,
+		Block:    3 * time.Hour,
+		Reach:    15 * time.Minute,
+		Window:   14,
+		Newest:   3,
+		MinDays:  7,
 		Reaction: &Reaction{Headroom: 1.3, Hold: time.Hour, Delay: 2 * time.Minute},
 	}
 }
@@ -62,7 +68,11 @@ func DefaultSettings() Settings {
 // ConstantSettings returns the settings for workloads on which nothing acts within the day: one request, no reaction.
 func ConstantSettings() Settings {
 	s := DefaultSettings()
-	s.Block, s.Reach, s.Newest, s.Reaction = day, 0, 0, nil
+	s.Block = day
+	s.Reach = 0
+	s.Newest = 0
+	s.Reaction = nil
+
 	return s
 }
 

@@ -109,21 +109,25 @@ func Run(all []Named, rules []Rule, resource series.Resource) (Report, error) {
 			errs = append(errs, err)
 			continue
 		}
+
 		if slices.ContainsFunc(scores, Score.isIdle) {
 			report.LeftOut = append(report.LeftOut, named.Name)
 			continue
 		}
+
 		report.Series = append(report.Series, scores...)
 		for i, s := range scores {
 			means[i].add(s)
 		}
 	}
+
 	if len(report.Series) > 0 {
 		for i := range means {
 			report.Mean = append(report.Mean, means[i].unweighted(rules[i].Name))
 			report.Weighted = append(report.Weighted, means[i].weighted(rules[i].Name))
 		}
 	}
+
 	return report, errors.Join(errs...)
 }
 
@@ -134,6 +138,7 @@ func scoreSeries(named Named, rules []Rule, resource series.Resource) ([]Score, 
 	if len(s.Values) == 0 || s.Step <= 0 || !first.Before(s.End()) {
 		return nil, fmt.Errorf("series %s: %w: the first decision needs %d days of history and a sample after them", named.Name, ErrTooShort, FirstDecision/day)
 	}
+
 	profile := rightsize.NewProfile()
 	use := rightsize.Usage{Pod: named.Name, Series: s, Reaction: calibrate.DefaultSettings().Reaction}
 	var counted int
@@ -142,9 +147,11 @@ func scoreSeries(named Named, rules []Rule, resource series.Resource) ([]Score, 
 	} else {
 		counted = profile.AddCPU(use)
 	}
+
 	if counted == 0 {
 		return nil, fmt.Errorf("series %s: no usable sample", named.Name)
 	}
+
 	scores := make([]Score, 0, len(rules))
 	for _, rule := range rules {
 		t := rawStats{step: s.Step}
@@ -152,12 +159,15 @@ func scoreSeries(named Named, rules []Rule, resource series.Resource) ([]Score, 
 		if rule.Follow != nil {
 			follow = rule.Follow()
 		}
+
 		for now := first; now.Before(s.End()); now = now.Add(day) {
-			today, past := s.Between(now, now.Add(day)), History{Now: now, Samples: s.Between(s.Start, now), profile: profile}
+			today := s.Between(now, now.Add(day))
+			past := History{Now: now, Samples: s.Between(s.Start, now), profile: profile}
 			if follow == nil {
 				t.day(today, rule.Decide(past))
 				continue
 			}
+
 			course, err := follow(past)
 			if errors.Is(err, ErrNoUse) {
 				continue
@@ -165,12 +175,16 @@ func scoreSeries(named Named, rules []Rule, resource series.Resource) ([]Score, 
 			if err != nil {
 				return nil, fmt.Errorf("series %s: policy %s on %s: %w", named.Name, rule.Name, series.DayOf(now), err)
 			}
+
 			t.course(today, course)
 		}
+
 		score := t.score(resource)
-		score.Name, score.Policy = named.Name, rule.Name
+		score.Name = named.Name
+		score.Policy = rule.Name
 		scores = append(scores, score)
 	}
+
 	return scores, nil
 }
 
@@ -181,5 +195,6 @@ func firstDecision(s series.Series) time.Time {
 	if midnight.Before(at) {
 		midnight = midnight.Add(day)
 	}
+
 	return midnight
 }

@@ -24,6 +24,7 @@ func hourly(days int, f func(hour int) float64) series.Series {
 	for i := range s.Values {
 		s.Values[i] = f(i)
 	}
+
 	return s
 }
 
@@ -38,12 +39,15 @@ func TestScoresByHand(t *testing.T) {
 		if hour%24 == 12 {
 			return 6
 		}
+
 		return 2
 	})
+
 	report, err := Run([]Named{{"a", s}}, []Rule{fixed(4, 5)}, series.Memory)
 	if err != nil || len(report.Series) != 1 || len(report.Mean) != 1 {
 		t.Fatalf("%+v, %v", report, err)
 	}
+
 	got := report.Series[0]
 	use := 2 * (23*2 + 6.0)
 	for what, pair := range map[string][2]float64{
@@ -68,12 +72,15 @@ func TestCostAndStretchesByHand(t *testing.T) {
 		case hour%24 == 12:
 			return 6
 		}
+
 		return 2
 	})
+
 	report, err := Run([]Named{{"a", s}}, []Rule{fixed(4, 0)}, series.CPU)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := report.Series[0]
 	if math.Abs(got.Cost-4.0/6) > 1e-12 || math.Abs(got.MinutesAbove-5.0/47*1440) > 1e-9 || got.LongestAbove != 180 {
 		t.Errorf("%+v: want cost 2/3, %v minutes a day, the longest 180", got, 5.0/47*1440)
@@ -85,14 +92,17 @@ func TestIdleSeriesAreLeftOut(t *testing.T) {
 	// Too few samples above zero for gocrane's quantile, which requests nothing; others request something.
 	idle := hourly(12, func(hour int) float64 { return map[bool]float64{true: 3}[hour%(24*7) == 30] })
 	busy := hourly(12, func(hour int) float64 { return 1 + float64(hour%2) })
+
 	rules, err := Rules(series.CPU, "gocrane", "krr-p99")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	report, err := Run([]Named{{"idle", idle}, {"busy", busy}}, append(rules, fixed(1, 0)), series.CPU)
 	if err != nil || len(report.Series) != 3 || len(report.LeftOut) != 1 || report.LeftOut[0] != "idle" {
 		t.Fatalf("%+v, %v", report, err)
 	}
+
 	for i, mean := range report.Mean {
 		if mean.Slack != report.Series[i].Slack {
 			t.Errorf("mean %+v includes the idle series", mean)
@@ -108,7 +118,9 @@ func TestWeightedMeansCountMoney(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mean, weighted := report.Mean[0], report.Weighted[0]
+
+	mean := report.Mean[0]
+	weighted := report.Weighted[0]
 	if math.Abs(mean.Violation-0.5) > 1e-12 || math.Abs(weighted.Violation-0.9) > 1e-12 {
 		t.Errorf("violation %v and %v, want .5 and .9 by size", mean.Violation, weighted.Violation)
 	}
@@ -121,6 +133,7 @@ func TestChangesCountMoves(t *testing.T) {
 	requests := []float64{1, 1.05, 1.2, 1.2, 0.6}
 	day := 0
 	rule := Rule{Name: "moving", Decide: func(History) Sizes { day++; return Sizes{Request: requests[day-1]} }}
+
 	report, err := Run([]Named{{"a", hourly(12, func(int) float64 { return 0.5 })}}, []Rule{rule}, series.CPU)
 	if err != nil || math.Abs(report.Series[0].Changes-2.0/5) > 1e-12 {
 		t.Errorf("%+v, %v: want 2 moves in 5 days", report, err)
@@ -135,13 +148,16 @@ func TestDecidesFromThePastOnly(t *testing.T) {
 		if !past.Samples.End().Equal(past.Now) {
 			t.Errorf("at %v the samples end at %v", past.Now, past.Samples.End())
 		}
+
 		for _, d := range past.Days(14 * 24 * time.Hour) {
 			if d.Day.End().After(past.Now) {
 				t.Errorf("at %v there is a sketch of %v", past.Now, d.Day)
 			}
 		}
+
 		return Sizes{Request: 1}
 	}}
+
 	if _, err := Run([]Named{{"a", hourly(10, func(int) float64 { return 1 })}}, []Rule{rule}, series.CPU); err != nil {
 		t.Fatal(err)
 	}
@@ -154,15 +170,18 @@ func TestSeriesThatCannotBeScored(t *testing.T) {
 		{"gaps", hourly(9, func(int) float64 { return series.Gap() })},
 		{"good", hourly(9, func(int) float64 { return 1 })},
 	}
+
 	report, err := Run(all, []Rule{fixed(2, 2)}, series.CPU)
 	if len(report.Series) != 1 || report.Mean[0].Slack != 0.5 || !errors.Is(err, ErrTooShort) {
 		t.Fatalf("%+v, %v", report, err)
 	}
+
 	for _, name := range []string{"short", "empty", "gaps"} {
 		if !strings.Contains(err.Error(), "series "+name) {
 			t.Errorf("%v does not name %s", err, name)
 		}
 	}
+
 	if report, err := Run(nil, nil, series.CPU); err != nil || report.Series == nil || report.Mean == nil {
 		t.Errorf("no series: %+v, %v", report, err)
 	}
@@ -176,24 +195,29 @@ func TestOddSeriesGiveFiniteScores(t *testing.T) {
 			if rng.Float64() < 0.5 {
 				return series.Gap()
 			}
+
 			return rng.ExpFloat64()
 		},
 		func(hour int) float64 { return math.Exp(float64(hour) / 10) },
 		func(hour int) float64 { return float64(hour / 24 % 2) },
 	}
+
 	for _, resource := range []series.Resource{series.CPU, series.Memory} {
 		rules, err := Rules(resource)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i, shape := range shapes {
 			report, err := Run([]Named{{"odd", hourly(11, shape)}}, rules, resource)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if _, err := json.Marshal(report); err != nil {
 				t.Errorf("shape %d: %v", i, err)
 			}
+
 			for _, s := range report.Series {
 				if s.Violation < 0 || s.Violation > 1 || s.Slack > 1 || math.IsNaN(s.Slack+s.Overrun+s.Changes) {
 					t.Errorf("shape %d: %+v", i, s)
@@ -208,6 +232,7 @@ func TestRulesByName(t *testing.T) {
 	if err != nil || len(rules) != 2 || rules[0].Name != "vpa" || rules[1].Name != "crane-batch" {
 		t.Errorf("%v, %v", rules, err)
 	}
+
 	for _, c := range []struct {
 		resource series.Resource
 		name     string
@@ -226,9 +251,11 @@ func TestPeersAgreeOnSketches(t *testing.T) {
 	for i := range s.Values {
 		s.Values[i] = (2 - math.Cos(2*math.Pi*float64(i)/1440)) * math.Exp(0.2*rng.NormFloat64())
 	}
+
 	profile := rightsize.NewProfile()
 	profile.AddCPU(rightsize.Usage{Series: s})
 	profile.AddMemory(rightsize.Usage{Series: s})
+
 	now := s.End()
 	past := History{Now: now, Samples: s, profile: profile}
 	for _, peer := range rightsize.Peers() {
@@ -237,11 +264,14 @@ func TestPeersAgreeOnSketches(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			decide := peer.CPU
 			if resource == series.Memory {
 				decide = peer.Memory
 			}
-			exact, sketched := rules[0].Decide(past).Request, decide(profile.Window(now, peer.Window), now)
+
+			exact := rules[0].Decide(past).Request
+			sketched := decide(profile.Window(now, peer.Window), now)
 			if math.Abs(sketched/exact-1) > 0.02 {
 				t.Errorf("%s of %s: %v on sketches, %v on samples", peer.Name, resource, sketched, exact)
 			}

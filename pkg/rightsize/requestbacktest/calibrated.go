@@ -40,6 +40,7 @@ func OfAdoption(name string, target series.Ratio) Rule {
 			if err != nil {
 				return nil, err
 			}
+
 			policy.CPU.Target = target
 			days := past.Days(policy.CPU.Window)
 			plan, err := policy.CPU.Plan(days, past.Now, true)
@@ -48,8 +49,10 @@ func OfAdoption(name string, target series.Ratio) Rule {
 				if !(need >= 0) {
 					return nil, fmt.Errorf("%w: %w", ErrNoUse, err)
 				}
+
 				plan = calibrate.Plan{Requests: []float64{need}, Block: day}
 			}
+
 			last = calibrate.NewCourse(plan, series.DayOf(past.Now), past.Samples.Step, last)
 			return last, nil
 		}
@@ -69,16 +72,20 @@ func (p *calibratedPlanner) next(past History) (Course, error) {
 	for date, part := range past.Samples.Between(p.added, past.Now).Days() {
 		p.model.AddDay(date, []calibrate.PodUsage{{Series: part}})
 	}
+
 	p.added = past.Now
 	today := series.DayOf(past.Now)
+
 	plan, err := p.model.Plan(today)
 	if err != nil {
 		need, err := p.constant(past, err)
 		if err != nil {
 			return nil, err
 		}
+
 		plan = calibrate.Plan{Requests: []float64{need}, Block: day, Reaction: p.settings.Reaction}
 	}
+
 	p.last = calibrate.NewCourse(plan, today, past.Samples.Step, p.last)
 	return p.last, nil
 }
@@ -90,10 +97,13 @@ func (p *calibratedPlanner) constant(past History, because error) (float64, erro
 		if err != nil {
 			return 0, err
 		}
+
 		p.fallback = policy.CPU
 	}
+
 	if need := p.fallback.Need(past.Days(p.fallback.Window), past.Now); need >= 0 {
 		return need, nil
 	}
+
 	return 0, fmt.Errorf("%w: %w", ErrNoUse, because)
 }

@@ -20,21 +20,27 @@ func TestAdoptionReacts(t *testing.T) {
 		if day, minute := i/288, i%288*5; day >= 8 && minute >= 600 && minute < 840 {
 			v = 3 // Four hours that the past does not have, and later the target does not cover.
 		}
+
 		s.Values = append(s.Values, v)
 	}
+
 	policy, err := rightsize.PolicyByName(rightsize.CalibratedPolicy)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	policy.CPU.Target = 0.2
 	report, err := Run([]Named{{"web", s}}, []Rule{OfPolicy(policy, series.CPU), OfAdoption("adopted", 0.2)}, series.CPU)
 	if err != nil {
 		t.Fatal(err)
 	}
-	recommended, adopted := report.Mean[0], report.Mean[1]
+
+	recommended := report.Mean[0]
+	adopted := report.Mean[1]
 	if !(recommended.Violation > 0.05) || adopted.Violation > recommended.Violation/8 || adopted.Cost <= recommended.Cost {
 		t.Errorf("recommended %+v\nadopted %+v", recommended, adopted)
 	}
+
 	s = s.Between(s.Start, s.Start.Add(8*24*time.Hour))
 	quiet, err := Run([]Named{{"web", s}}, []Rule{OfPolicy(policy, series.CPU), OfAdoption("adopted", 0.2)}, series.CPU)
 	if err != nil || quiet.Mean[0].Cost != quiet.Mean[1].Cost {

@@ -41,34 +41,41 @@ func variants(block time.Duration) []variant {
 		base = calibrate.ConstantSettings()
 		base.Reaction, base.Newest = reacting.Reaction, reacting.Newest
 	}
+
 	out := []variant{{"calibrated", base}}
 	for _, q := range []series.Ratio{0.95, 0.98, 0.99} {
 		for _, hold := range []time.Duration{30 * time.Minute, time.Hour} {
 			for _, headroom := range []float64{1.2, 1.3, 1.4} {
 				for _, newest := range []int{0, 3} {
 					s := base
-					s.Quantile, s.Newest, s.Reaction = q, newest, &calibrate.Reaction{Headroom: headroom, Hold: hold, Delay: s.Reaction.Delay}
+					s.Quantile = q
+					s.Newest = newest
+					s.Reaction = &calibrate.Reaction{Headroom: headroom, Hold: hold, Delay: s.Reaction.Delay}
 					out = append(out, variant{fmt.Sprintf("p%g, newest %d days, hold %v, headroom %g", 100*float64(q), newest, hold, headroom), s})
 				}
 			}
 		}
 	}
+
 	return out
 }
 
 // scoreFamilies runs the rules on all series of all families.
 func scoreFamilies(b *testing.B, rules func() []Rule) map[string]Report {
 	b.Helper()
+
 	out := map[string]Report{}
 	for name, found := range families.ScoreEach(b, func(family string, s families.RecordedSeries) Report {
 		report, err := Run([]Named{Named(s)}, rules(), series.CPU)
 		if err != nil {
 			b.Logf("%s: %v", family, err)
 		}
+
 		return report
 	}) {
 		out[name] = joined(found)
 	}
+
 	return out
 }
 
@@ -79,17 +86,21 @@ func joined(all []Report) Report {
 	for _, r := range all {
 		out.LeftOut = append(out.LeftOut, r.LeftOut...)
 		out.Series = append(out.Series, r.Series...)
+
 		if means == nil {
 			means = make([]meanScore, len(r.Series))
 		}
+
 		for i, s := range r.Series {
 			means[i].add(s)
 		}
 	}
+
 	for _, m := range means {
 		out.Mean = append(out.Mean, m.unweighted(m.scores[0].Policy))
 		out.Weighted = append(out.Weighted, m.weighted(m.scores[0].Policy))
 	}
+
 	return out
 }
 
@@ -101,6 +112,7 @@ func (r Report) above(rule int, share float64) (n, of int) {
 			n++
 		}
 	}
+
 	return n, of
 }
 
@@ -112,6 +124,7 @@ func loss(r Report, rule int) float64 {
 		n, of := r.above(rule+i, 2*float64(target))
 		sum += math.Log(r.Mean[rule+i].Cost) + 5*max(0, float64(n)/float64(of)-0.03) + math.Log(max(1, r.Mean[rule+i].LongestAbove/10))
 	}
+
 	return sum
 }
 
@@ -133,6 +146,7 @@ func BenchmarkLeaveOneFamilyOut(b *testing.B) {
 
 func leaveOneFamilyOut(b *testing.B, grid []variant) {
 	b.Helper()
+
 	scores := scoreFamilies(b, func() []Rule {
 		var rules []Rule
 		for _, v := range grid {
@@ -140,8 +154,10 @@ func leaveOneFamilyOut(b *testing.B, grid []variant) {
 				rules = append(rules, v.rule(target))
 			}
 		}
+
 		return rules
 	})
+
 	for _, f := range families.Recorded() {
 		r := scores[f.Name]
 		for _, k := range []int{chosen(grid, scores, f.Group), 0} {
@@ -163,6 +179,7 @@ func BenchmarkFamilies(b *testing.B) {
 		for _, f := range families.Recorded() {
 			r := scores[f.Name]
 			fmt.Printf("%s: %d series; left out %v\n", f.Name, len(r.Series)/len(r.Mean), r.LeftOut)
+
 			gocrane := r.Mean[slices.IndexFunc(r.Mean, func(s Score) bool { return s.Policy == gocraneRule })]
 			for k, m := range r.Mean {
 				w := r.Weighted[k]
@@ -171,6 +188,7 @@ func BenchmarkFamilies(b *testing.B) {
 					n, of := r.above(k, share)
 					counts = append(counts, fmt.Sprintf("%d of %d", n, of))
 				}
+
 				fmt.Printf("  %-30s cost %.3f (%.3f of gocrane's), %.2f %% = %.1f min a day, longest %.0f min, %.1f changes a day; "+
 					"by size: %.3f, %.2f %%; above .2, .5, 1, 2 %%: %s\n", m.Policy, m.Cost, m.Cost/gocrane.Cost, 100*m.Violation, m.MinutesAbove,
 					m.LongestAbove, m.Changes, w.Cost, 100*w.Violation, strings.Join(counts, ", "))
@@ -185,19 +203,23 @@ func familyRules() []Rule {
 	if err != nil {
 		panic(err)
 	}
+
 	constant := variant{"constant, no reaction,", calibrate.ConstantSettings()}
 	for _, v := range []variant{variants(3 * time.Hour)[0], constant} {
 		for _, target := range targets() {
 			rules = append(rules, v.rule(target))
 		}
 	}
+
 	replayed := variants(day)[0]
 	replayed.name = "constant with reaction, replayed with it from samples,"
 	for _, target := range targets() {
 		rules = append(rules, OfAdoption(fmt.Sprintf("adopted: constant with reaction, replayed with it from sketches, %g %%", 100*float64(target)), target), replayed.rule(target))
 	}
+
 	rules = append(rules, OfAdoption("adopted, 0.75 %", 0.0075))
 	lowest := variants(3 * time.Hour)[0]
 	lowest.name = "lowest"
+
 	return append(rules, lowest.rule(0.001))
 }

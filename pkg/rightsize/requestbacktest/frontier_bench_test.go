@@ -33,12 +33,15 @@ func newHindsight(s families.RecordedSeries, reacts bool) *hindsight {
 	if err != nil {
 		panic(err)
 	}
+
 	report, err := Run([]Named{Named(s)}, rules, series.CPU)
 	if err != nil || len(report.Series) == 0 {
 		return nil
 	}
+
 	out := &hindsight{gocrane: report.Series[0]}
 	scored := s.Series.Between(firstDecision(s.Series), s.Series.End())
+
 	total := scored.Summarize()
 	const count = 300
 	need := 0.0
@@ -47,28 +50,37 @@ func newHindsight(s families.RecordedSeries, reacts bool) *hindsight {
 		need += float64(sum.Count) * sum.Max
 		sorted := slices.DeleteFunc(slices.Clone(part.Values), series.IsGap)
 		slices.Sort(sorted)
+
 		curve := calibrate.NewCurve(part, *calibrate.DefaultSettings().Reaction)
-		cost, above := make([]float64, count), make([]float64, count)
+		cost := make([]float64, count)
+		above := make([]float64, count)
 		for k := range count {
 			request := 1.01 * total.Max * math.Pow(1000, float64(k)/(count-1)-1)
 			within := sort.Search(len(sorted), func(i int) bool { return sorted[i] > request })
-			cost[k], above[k] = float64(len(sorted))*request, float64(len(sorted)-within)/float64(total.Count)
+			cost[k] = float64(len(sorted)) * request
+			above[k] = float64(len(sorted)-within) / float64(total.Count)
+
 			if !reacts {
 				continue
 			}
+
 			if left, added, ok := curve.At(request); ok {
-				cost[k], above[k] = cost[k]+added, left/float64(total.Count)
+				cost[k] = cost[k] + added
+				above[k] = left / float64(total.Count)
 			} else {
 				cost[k] = math.Inf(1)
 			}
 		}
+
 		out.cost, out.above = append(out.cost, cost), append(out.above, above)
 	}
+
 	for _, day := range out.cost {
 		for k := range day {
 			day[k] /= need
 		}
 	}
+
 	return out
 }
 
@@ -83,10 +95,13 @@ func (h *hindsight) points(daily bool) []frontierPoint {
 				p.cost += h.cost[d][k]
 				p.violation += h.above[d][k]
 			}
+
 			out = append(out, p)
 		}
+
 		return out
 	}
+
 	for price := 1e-3; price < 1e5; price *= 1.2 {
 		var p frontierPoint
 		for d := range h.cost {
@@ -96,11 +111,14 @@ func (h *hindsight) points(daily bool) []frontierPoint {
 					best = k
 				}
 			}
+
 			p.cost += h.cost[d][best]
 			p.violation += h.above[d][best]
 		}
+
 		out = append(out, p)
 	}
+
 	return out
 }
 
@@ -116,10 +134,12 @@ func cheapest(all [][]frontierPoint, most float64) float64 {
 			logs += math.Log(best.cost) / float64(len(all))
 			violation += best.violation / float64(len(all))
 		}
+
 		if violation <= most {
 			return math.Exp(logs)
 		}
 	}
+
 	return out
 }
 
@@ -136,6 +156,7 @@ func BenchmarkFrontier(b *testing.B) {
 					logs += math.Log(h.gocrane.Cost) / float64(len(found))
 					violation += h.gocrane.Violation / float64(len(found))
 				}
+
 				fmt.Printf("%s, reaction %v: %d series, gocrane %.2f at %.2f %%", f.Name, reacts, len(found), math.Exp(logs), 100*violation)
 				for _, daily := range []bool{false, true} {
 					points := make([][]frontierPoint, len(found))
@@ -144,6 +165,7 @@ func BenchmarkFrontier(b *testing.B) {
 					}
 					fmt.Printf("; daily %v: %.2f of gocrane's cost", daily, cheapest(points, violation)/math.Exp(logs))
 				}
+
 				fmt.Println()
 			}
 		}

@@ -27,34 +27,42 @@ func Rules(resource series.Resource, names ...string) ([]Rule, error) {
 	if resource != series.CPU && resource != series.Memory {
 		return nil, fmt.Errorf("unknown resource %q: want %s or %s", resource, series.CPU, series.Memory)
 	}
+
 	var all []Rule
 	for _, name := range rightsize.PolicyNames() {
 		policy, err := rightsize.PolicyByName(name)
 		if err != nil {
 			return nil, err
 		}
+
 		all = append(all, OfPolicy(policy, resource))
 	}
+
 	all = append(all, peers(resource)...)
 	if resource == series.CPU {
 		all = append(all, OfSchedule(TimeOfDay, schedule.DefaultSettings()), blocks(), OfCalibration(Calibrated, calibrate.DefaultSettings()),
 			OfAdoption(CalibratedAdopted, calibrate.DefaultTarget))
 	}
+
 	if len(names) == 0 {
 		return all, nil
 	}
+
 	known := make([]string, len(all))
 	for i, r := range all {
 		known[i] = r.Name
 	}
+
 	var chosen []Rule
 	for _, name := range names {
 		i := slices.Index(known, name)
 		if i < 0 {
 			return nil, fmt.Errorf("unknown policy %q: want one of %s", name, strings.Join(known, ", "))
 		}
+
 		chosen = append(chosen, all[i])
 	}
+
 	return chosen, nil
 }
 
@@ -65,6 +73,7 @@ func OfPolicy(p rightsize.Policy, resource series.Resource) Rule {
 	if p.Name == rightsize.CalibratedPolicy {
 		name = CalibratedConstant
 	}
+
 	if resource == series.Memory {
 		return Rule{Name: name, Decide: func(past History) Sizes {
 			need := p.Memory.Need(past.Days(p.Memory.Window), past.Now)
@@ -72,9 +81,11 @@ func OfPolicy(p rightsize.Policy, resource series.Resource) Rule {
 			if p.Memory.Limit.Mode == rightsize.LimitHeadroom {
 				limit *= 1 + float64(p.Memory.Limit.Headroom)
 			}
+
 			return Sizes{Request: need, Limit: limit}
 		}}
 	}
+
 	return Rule{Name: name, Decide: func(past History) Sizes {
 		return Sizes{Request: p.CPU.Need(past.Days(p.CPU.Window), past.Now)}
 	}}
@@ -88,21 +99,25 @@ func peers(resource series.Resource) []Rule {
 			return Sizes{Request: need, Limit: need}
 		}}
 	}
+
 	quantile := func(days int, q, margin float64) func(History) float64 {
 		return func(past History) float64 {
 			recent := past.Samples.Between(past.Now.Add(-time.Duration(days)*day), past.Now)
 			if sum := recent.Summarize(); q == 1 && sum.Count > 0 {
 				return sum.Max * (1 + margin)
 			}
+
 			return series.Quantile(recent.Values, q) * (1 + margin)
 		}
 	}
+
 	if resource == series.Memory {
 		return []Rule{
 			both("gocrane", quantile(7, 0.99, 0.15)), both("vpa", vpaMemory),
 			both("krr-p95", quantile(14, 1, 0.15)), both("krr-p99", quantile(14, 1, 0.15)),
 		}
 	}
+
 	return []Rule{
 		both("gocrane", quantile(7, 0.99, 0.15)), both("vpa", vpaCPU),
 		both("krr-p95", quantile(14, 0.95, 0)), both("krr-p99", quantile(14, 0.99, 0)),
@@ -129,6 +144,7 @@ func vpaCPU(past History) float64 {
 			samples = append(samples, weightedValue{v, math.Exp2(-float64(age) / float64(vpaHalfLife))})
 		}
 	}
+
 	return weightedQuantile(samples, vpaQuantile) * (1 + vpaMargin)
 }
 
@@ -140,6 +156,7 @@ func vpaMemory(past History) float64 {
 			peaks = append(peaks, weightedValue{sum.Max, math.Exp2(-float64(past.Now.Sub(date.End())) / float64(vpaHalfLife))})
 		}
 	}
+
 	return weightedQuantile(peaks, vpaQuantile) * (1 + vpaMargin)
 }
 
@@ -150,10 +167,12 @@ func weightedQuantile(values []weightedValue, q float64) float64 {
 	for _, v := range values {
 		total += v.weight
 	}
+
 	for _, v := range values {
 		if sum += v.weight; sum >= q*total*(1-1e-12) {
 			return v.value
 		}
 	}
+
 	return math.NaN()
 }

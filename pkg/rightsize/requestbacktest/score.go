@@ -56,11 +56,13 @@ func (t *rawStats) day(s series.Series, made Sizes) {
 	if !(made.Request >= 0) || math.IsInf(made.Request, 0) {
 		return
 	}
+
 	oom := false
 	for _, v := range s.Values {
 		t.sample(v, made.Request)
 		oom = oom || v > made.Limit
 	}
+
 	t.addNeed(s)
 	if oom {
 		t.oomDays++
@@ -68,6 +70,7 @@ func (t *rawStats) day(s series.Series, made Sizes) {
 	if t.days > 1 && math.Abs(made.Request-t.last) > materialChange*t.last {
 		t.changes++
 	}
+
 	t.last = made.Request
 }
 
@@ -77,6 +80,7 @@ func (t *rawStats) sample(use, request float64) {
 		t.stretch = 0
 		return
 	}
+
 	t.samples++
 	t.use += use
 	t.requested += request
@@ -84,6 +88,7 @@ func (t *rawStats) sample(use, request float64) {
 		t.stretch = 0
 		return
 	}
+
 	t.over++
 	t.excess += use - request
 	t.stretch++
@@ -106,13 +111,16 @@ func (t *rawStats) course(s series.Series, c Course) {
 		for ; seen < i && !s.Time(seen).Add(ObserveDelay).After(at); seen++ {
 			c.Observe(s.Time(seen), s.Values[seen])
 		}
+
 		request := c.Request(at)
 		if (t.days > 0 || i > 0) && request != t.last {
 			t.changes++
 		}
+
 		t.last = request
 		t.sample(v, request)
 	}
+
 	// The rest of the day is observed for the next one, whose past includes it anyway.
 	for ; seen < len(s.Values); seen++ {
 		c.Observe(s.Time(seen), s.Values[seen])
@@ -125,11 +133,13 @@ func (t *rawStats) score(resource series.Resource) Score {
 	if t.requested > 0 {
 		s.Slack = 1 - t.use/t.requested
 	}
+
 	if t.samples > 0 {
 		s.Violation = float64(t.over) / float64(t.samples)
 		s.MinutesAbove = minutesPerDay * s.Violation
 		s.need = t.need / float64(t.samples)
 	}
+
 	if t.need > 0 {
 		s.Cost = t.requested / t.need
 	}
@@ -139,10 +149,12 @@ func (t *rawStats) score(resource series.Resource) Score {
 	if t.days > 0 {
 		s.Changes = float64(t.changes) / float64(t.days)
 	}
+
 	if resource == series.Memory {
 		ooms := float64(t.oomDays)
 		s.OOMDays = &ooms
 	}
+
 	return s
 }
 
@@ -158,6 +170,7 @@ func (m *meanScore) unweighted(policy string) Score {
 	for _, s := range m.scores {
 		logs += math.Log(s.Cost)
 	}
+
 	out.Cost = math.Exp(logs / float64(len(m.scores)))
 	return out
 }
@@ -170,17 +183,20 @@ func (m *meanScore) weighted(policy string) Score {
 // mean returns the weighted arithmetic mean of all figures but LongestAbove, which is the median.
 func (m *meanScore) mean(policy string, weight func(Score) float64) Score {
 	out := Score{Policy: policy}
-	total, longest := 0.0, []float64{}
+	total := 0.0
+	longest := []float64{}
 	for _, s := range m.scores {
 		total += weight(s)
 		longest = append(longest, s.LongestAbove)
 	}
+
 	for _, s := range m.scores {
 		w := weight(s) / total
 		out.Cost += w * s.Cost
 		out.MinutesAbove += w * s.MinutesAbove
 		out.Slack += w * s.Slack
 		out.Violation += w * s.Violation
+
 		out.Overrun += w * s.Overrun
 		out.Changes += w * s.Changes
 		if s.OOMDays != nil {
@@ -190,6 +206,7 @@ func (m *meanScore) mean(policy string, weight func(Score) float64) Score {
 			*out.OOMDays += w * *s.OOMDays
 		}
 	}
+
 	slices.Sort(longest)
 	out.LongestAbove = series.QuantileSorted(longest, 0.5)
 	return out

@@ -35,11 +35,14 @@ func OfSchedule(name string, settings schedule.Settings) Rule {
 				if last != nil {
 					return last, nil // the last request is kept
 				}
+
 				return nil, fmt.Errorf("%w: %w", ErrNoUse, err)
 			}
+
 			if err != nil {
 				return nil, fmt.Errorf("forecasting: %w", err)
 			}
+
 			return last.next(f, settings, &last)
 		}
 	}}
@@ -53,14 +56,17 @@ type scheduled struct {
 
 // next plans the following day; s is nil for the first.
 func (s *scheduled) next(f forecast.Forecast, settings schedule.Settings, into **scheduled) (Course, error) {
-	before, after := 0.0, (*schedule.Course)(nil)
+	before := 0.0
+	after := (*schedule.Course)(nil)
 	if s != nil {
 		before, after = s.request, s.Course
 	}
+
 	plan, err := schedule.New(f, before, settings)
 	if err != nil {
 		return nil, fmt.Errorf("planning: %w", err)
 	}
+
 	*into = &scheduled{Course: schedule.NewCourse(plan, settings, after)}
 	return *into, nil
 }
@@ -90,6 +96,7 @@ func blocks() Rule {
 			for i := range b.requests {
 				b.requests[i] = blockRequest(past, time.Duration(i)*blockLength)
 			}
+
 			// A block without samples has the largest request of the others.
 			highest := math.NaN()
 			for _, v := range b.requests {
@@ -97,14 +104,17 @@ func blocks() Rule {
 					highest = v
 				}
 			}
+
 			if math.IsNaN(highest) {
 				return nil, ErrNoUse
 			}
+
 			for i, v := range b.requests {
 				if math.IsNaN(v) {
 					b.requests[i] = highest
 				}
 			}
+
 			return b, nil
 		}
 	}}
@@ -120,6 +130,7 @@ func blockRequest(past History, from time.Duration) float64 {
 			}
 		}
 	}
+
 	return weightedQuantile(samples, blockQuantile) * (1 + blockMargin)
 }
 

@@ -26,6 +26,7 @@ func (s *steps) Request(at time.Time) float64 {
 	if v, ok := s.at[at]; ok {
 		s.last = v
 	}
+
 	return s.last
 }
 
@@ -43,16 +44,19 @@ func TestCoursesAreScoredBySample(t *testing.T) {
 	for i := range s.Values {
 		s.Values[i] = 1
 	}
+
 	noon := start.Add(7*day + 12*time.Hour)
 	rule := Rule{Name: "steps", Follow: func() CoursePlanner {
 		return func(past History) (Course, error) {
 			return &steps{t: t, last: 2, at: map[time.Time]float64{noon: 0.5, noon.Add(6 * time.Hour): 2.01}}, nil
 		}
 	}}
+
 	report, err := Run([]Named{{"a", s}}, []Rule{rule}, series.CPU)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := report.Series[0]
 	wantSlack := 1 - 24/(12*2+6*0.5+6*2.01)
 	if math.Abs(got.Slack-wantSlack) > 1e-9 || math.Abs(got.Violation-0.25) > 1e-9 || math.Abs(got.Overrun-0.125) > 1e-9 || got.Changes != 2 {
@@ -70,6 +74,7 @@ func noisyDays(days int, seed uint64) series.Series {
 			s.Values[i] *= 3
 		}
 	}
+
 	return s
 }
 
@@ -81,18 +86,22 @@ func TestCoursesSeeThePastOnly(t *testing.T) {
 	for i := cut; i < len(poisoned.Values); i++ {
 		poisoned.Values[i] = 1000
 	}
+
 	for _, name := range []string{TimeOfDay, Blocks} {
 		rules, err := Rules(series.CPU, name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		clean, dirty := requests(t, rules[0], s), requests(t, rules[0], poisoned)
+
+		clean := requests(t, rules[0], s)
+		dirty := requests(t, rules[0], poisoned)
 		// Samples at the cut may be observed two minutes later.
 		for i := range cut - 7*1440 + 2 {
 			if clean[i] != dirty[i] {
 				t.Fatalf("%s: minute %d of the second week asks for %v, with another future for %v", name, i, clean[i], dirty[i])
 			}
 		}
+
 		if name == TimeOfDay && clean[cut-7*1440+2] == dirty[cut-7*1440+2] {
 			t.Error("the poison is not reacted to")
 		}
@@ -102,6 +111,7 @@ func TestCoursesSeeThePastOnly(t *testing.T) {
 // requests follows a rule over the days from the first decision on.
 func requests(t *testing.T, rule Rule, s series.Series) []float64 {
 	t.Helper()
+
 	profile := rightsize.NewProfile()
 	follow := rule.Follow()
 	var out []float64
@@ -110,9 +120,11 @@ func requests(t *testing.T, rule Rule, s series.Series) []float64 {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var tallied rawStats
 		tallied.course(s.Between(now, now.Add(day)), recorder{course, &out})
 	}
+
 	return out
 }
 
@@ -133,6 +145,7 @@ func TestTimeOfDayKeepsItsBudgets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for seed := range uint64(4) {
 		all := requests(t, rules[0], noisyDays(12, seed))
 		for from := 0; from < len(all); from += 1440 {
@@ -141,10 +154,12 @@ func TestTimeOfDayKeepsItsBudgets(t *testing.T) {
 				if all[i] != all[i-1] {
 					moves++
 				}
+
 				if !(all[i] > 0) || math.IsInf(all[i], 0) {
 					t.Fatalf("request %v", all[i])
 				}
 			}
+
 			if moves > 8+6 {
 				t.Errorf("seed %d: %d moves in a day", seed, moves)
 			}
@@ -158,6 +173,7 @@ func TestLongGaps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, f := range map[string]func(hour int) float64{
 		"late": func(hour int) float64 { return map[bool]float64{true: 1, false: series.Gap()}[hour >= 10*24] },
 		"paused": func(hour int) float64 {
@@ -168,6 +184,7 @@ func TestLongGaps(t *testing.T) {
 		if err != nil || len(report.Series) != 2 {
 			t.Fatalf("%s: %+v, %v", name, report, err)
 		}
+
 		for _, s := range report.Series {
 			if s.Slack < 0 || s.Slack > 0.2 || s.Violation > 0.05 {
 				t.Errorf("%s: %+v", name, s)
@@ -188,6 +205,7 @@ func TestTimeOfDayBeatsBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var steady []Named
 	all := readTraces(t)
 	for _, named := range all {
@@ -195,13 +213,17 @@ func TestTimeOfDayBeatsBlocks(t *testing.T) {
 			steady = append(steady, named)
 		}
 	}
+
 	got := means(t, steady, rules)
-	ours, theirs := got[TimeOfDay], got[Blocks]
+	ours := got[TimeOfDay]
+	theirs := got[Blocks]
 	t.Logf("ours %+v, blocks %+v", ours, theirs)
+
 	if ours.Violation > 0.7*theirs.Violation || ours.Slack >= theirs.Slack || ours.Changes > 14 {
 		t.Errorf("slack %.3f, violation %.4f, %.1f changes a day; want at most 0.7 of %.4f at less slack than %.3f",
 			ours.Slack, ours.Violation, ours.Changes, theirs.Violation, theirs.Slack)
 	}
+
 	// The blocks were measured independently on all eight: 0.526, 2.89 %, 0.073.
 	eight := means(t, all, rules)[Blocks]
 	if math.Abs(eight.Slack-0.526) > 0.005 || math.Abs(eight.Violation-0.0289) > 0.001 || math.Abs(eight.Overrun-0.073) > 0.002 {

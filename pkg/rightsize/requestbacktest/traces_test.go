@@ -14,24 +14,29 @@ import (
 // readTraces reads the production traces, and skips the test where they are absent.
 func readTraces(t *testing.T) []Named {
 	t.Helper()
+
 	var all []Named
 	for _, s := range families.Traces().Read(t, 1) {
 		all = append(all, Named(s))
 	}
+
 	return all
 }
 
 // means returns the mean score of each rule over the series.
 func means(t *testing.T, all []Named, rules []Rule) map[string]Score {
 	t.Helper()
+
 	report, err := Run(all, rules, series.CPU)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out := map[string]Score{}
 	for _, s := range report.Mean {
 		out[s.Policy] = s
 	}
+
 	return out
 }
 
@@ -42,6 +47,7 @@ func TestHarnessReproducesPublishedBaselines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got := means(t, readTraces(t), rules)
 	for name, want := range map[string]struct{ slack, violation, overrun float64 }{
 		"vpa":     {0.421, 0.0779, 0.161},
@@ -64,22 +70,28 @@ func TestPoliciesBeatBaselines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var steady []Named
 	for _, named := range readTraces(t) {
 		if named.Name != "workload-6" {
 			steady = append(steady, named)
 		}
 	}
+
 	got := means(t, steady, rules)
 	for name, s := range got {
 		t.Logf("%-26s slack %.3f, violation %.2f %%, overrun %.4f, changes %.2f", name, s.Slack, 100*s.Violation, s.Overrun, s.Changes)
 	}
-	ours, gocrane := got["crane-default"], got["gocrane"]
+
+	ours := got["crane-default"]
+	gocrane := got["gocrane"]
 	if ours.Violation >= gocrane.Violation || ours.Slack > gocrane.Slack-0.02 {
 		t.Errorf("crane-default: slack %.3f, violation %.4f; want less violation than gocrane (%.4f) at slack %.3f or less",
 			ours.Slack, ours.Violation, gocrane.Violation, gocrane.Slack-0.02)
 	}
-	safe, vpa := got["crane-latency-sensitive"], got["vpa"]
+
+	safe := got["crane-latency-sensitive"]
+	vpa := got["vpa"]
 	if safe.Violation > vpa.Violation/10 || safe.Slack > 0.62 {
 		t.Errorf("crane-latency-sensitive: slack %.3f, violation %.4f; want at most a tenth of vpa's %.4f at slack 0.62 or less",
 			safe.Slack, safe.Violation, vpa.Violation)

@@ -66,8 +66,12 @@ func NewCourse(p Plan, s Settings, after *Course) *Course {
 	c := &Course{plan: p, settings: s}
 	if after != nil {
 		c.day, c.reactions = after.day, after.reactions
-		c.hour, c.currentPeak, c.previousPeak, c.last = after.hour, after.currentPeak, after.previousPeak, after.last
+		c.hour = after.hour
+		c.currentPeak = after.currentPeak
+		c.previousPeak = after.previousPeak
+		c.last = after.last
 	}
+
 	return c
 }
 
@@ -76,18 +80,25 @@ func (c *Course) Observe(at time.Time, use float64) {
 	if !forecast.Usable(use) {
 		return
 	}
+
 	if hour := at.Truncate(time.Hour); !hour.Equal(c.hour) {
 		c.previousPeak = c.currentPeak
 		if hour.Sub(c.hour) > time.Hour {
 			c.previousPeak = 0
 		}
-		c.hour, c.currentPeak = hour, 0
+
+		c.hour = hour
+		c.currentPeak = 0
 	}
+
 	c.currentPeak = max(c.currentPeak, use)
 	if use > c.currentRequest(at) {
 		if c.exceededAt.IsZero() || at.Sub(c.exceededAt) > confirmWithin {
-			c.exceededAt, c.peak, c.samplesAbove = at, 0, 0
+			c.exceededAt = at
+			c.peak = 0
+			c.samplesAbove = 0
 		}
+
 		c.peak = max(c.peak, use)
 		c.samplesAbove++
 	}
@@ -97,8 +108,10 @@ func (c *Course) Observe(at time.Time, use float64) {
 // 0.
 func (c *Course) Request(at time.Time) (request float64, reason string) {
 	if day := series.DayOf(at); day != c.day {
-		c.day, c.reactions = day, 0
+		c.day = day
+		c.reactions = 0
 	}
+
 	c.lower(at)
 	if now := c.currentRequest(at); now != c.last {
 		if c.last > 0 {
@@ -106,12 +119,14 @@ func (c *Course) Request(at time.Time) (request float64, reason string) {
 		}
 		c.last = now
 	}
+
 	c.react(at)
 	c.last = c.currentRequest(at)
 	step, _ := c.plan.At(at)
 	if c.raised > step.Request {
 		return c.raised, c.reason
 	}
+
 	return step.Request, step.Reason
 }
 
@@ -127,10 +142,13 @@ func (c *Course) react(at time.Time) {
 	if c.exceededAt.IsZero() || at.Sub(c.exceededAt) < c.settings.Delay {
 		return
 	}
-	passed, force := c.exceededAt, c.currentRequest(at)
+
+	passed := c.exceededAt
+	force := c.currentRequest(at)
 	if c.samplesAbove < 2 && c.peak < immediateFactor*force {
 		return
 	}
+
 	c.exceededAt = time.Time{}
 	if c.peak <= force {
 		return // the plan raised the request
@@ -138,6 +156,7 @@ func (c *Course) react(at time.Time) {
 	if c.reactions >= c.settings.Reactions {
 		return
 	}
+
 	c.reactions++
 	c.raised = max(c.peak*(1+float64(c.settings.Raise)*float64(c.reactions)), force*(1+float64(c.settings.MinMove)))
 	c.since = at
@@ -150,6 +169,7 @@ func (c *Course) lower(at time.Time) {
 	if c.raised == 0 || hour.Sub(c.since) < Hold || hour.Equal(c.checkedAt) {
 		return
 	}
+
 	c.checkedAt = hour
 	step, _ := c.plan.At(at)
 	if c.raised <= step.Request {
@@ -159,11 +179,13 @@ func (c *Course) lower(at time.Time) {
 	if c.changes+c.plan.changesAfter(at) >= c.settings.Changes {
 		return
 	}
+
 	needed := max(c.currentPeak, c.previousPeak) * (1 + float64(c.settings.Raise))
 	target := max(step.Request, needed, c.raised*(1-float64(c.settings.MaxDrop)))
 	if target > c.raised*(1-float64(c.settings.MinMove)) {
 		return
 	}
+
 	c.since = hour
 	c.reason = fmt.Sprintf("down from %.4g: use of the last hour reached %.4g", c.raised, max(c.currentPeak, c.previousPeak))
 	c.raised = target

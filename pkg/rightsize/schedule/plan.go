@@ -46,6 +46,7 @@ func (p Plan) End() time.Time {
 	if len(p.Steps) == 0 {
 		return time.Time{}
 	}
+
 	return p.Steps[len(p.Steps)-1].To
 }
 
@@ -54,11 +55,13 @@ func (p Plan) At(t time.Time) (Step, bool) {
 	if len(p.Steps) == 0 {
 		return Step{}, false
 	}
+
 	for _, s := range p.Steps {
 		if t.Before(s.To) {
 			return s, true
 		}
 	}
+
 	return p.Steps[len(p.Steps)-1], true
 }
 
@@ -70,6 +73,7 @@ func (p Plan) changesAfter(t time.Time) int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -82,15 +86,18 @@ func New(f forecast.Forecast, before float64, s Settings) (Plan, error) {
 	if err := s.Validate(); err != nil {
 		return Plan{}, fmt.Errorf("settings of a schedule: %w", err)
 	}
+
 	if f.Step <= 0 || len(f.Values) == 0 {
 		return Plan{}, ErrForecast
 	}
+
 	if longest := int(Horizon / f.Step); len(f.Values) > max(1, longest) {
 		f.Values = f.Values[:max(1, longest)]
 	}
 	if !(before > 0) || math.IsInf(before, 0) || before > forecast.MaxValue {
 		before = 0
 	}
+
 	o := optimiser{cells: cells(f, float64(s.Margin)), previous: before, settings: s}
 	requests := o.run()
 	return o.plan(requests, f), nil
@@ -106,16 +113,20 @@ func (o *optimiser) plan(requests []float64, f forecast.Forecast) Plan {
 		for j < len(requests) && requests[j] == requests[i] {
 			j++
 		}
+
 		step := Step{From: o.cells[i].from, To: o.cells[j-1].to, Request: requests[i]}
-		weight, peak := 0.0, i
+		weight := 0.0
+		peak := i
 		for k := i; k < j; k++ {
 			step.Risk += o.cells[k].weight * o.cells[k].risk(step.Request)
 			weight += o.cells[k].weight
+
 			if o.cells[k].risk(step.Request) > o.cells[peak].risk(step.Request) {
 				peak = k
 			}
 			use += o.cells[k].weight * o.cells[k].median
 		}
+
 		requested += weight * step.Request
 		p.Risk += step.Risk
 		step.Risk /= weight
@@ -123,17 +134,21 @@ func (o *optimiser) plan(requests []float64, f forecast.Forecast) Plan {
 		if step.Request != last && (i > 0 || o.previous > 0) {
 			p.Changes++
 		}
+
 		last = step.Request
 		p.Steps = append(p.Steps, step)
 		i = j
 	}
+
 	if requested > 0 {
 		p.Slack = 1 - use/requested
 	}
+
 	p.Reason = fmt.Sprintf("cheapest of slack + %.4g x violation with at most %d changes; forecast by %s", o.settings.Price, o.settings.Changes, f.Model)
 	if f.Reason != "" {
 		p.Reason += " (" + f.Reason + ")"
 	}
+
 	return p
 }
 
@@ -149,5 +164,6 @@ func (o *optimiser) reason(s Step, before float64, peak time.Time) string {
 	case s.Request < before:
 		return fmt.Sprintf("down from %.4g: %s", before, holds)
 	}
+
 	return "stays: " + holds
 }

@@ -32,6 +32,7 @@ func newCurve(q forecast.Quantiles) curve {
 			c.rates[i-1] = (c.logs[i-1] - c.logs[i]) / (q[i] - q[i-1])
 		}
 	}
+
 	const top = forecast.NumLevels - 1
 	c.scale = smallestScale * q[top]
 	if rate := c.rates[top-1]; rate > 0 {
@@ -40,6 +41,7 @@ func newCurve(q forecast.Quantiles) curve {
 	if c.scale > 0 {
 		c.rates[top] = 1 / c.scale
 	}
+
 	return c
 }
 
@@ -50,15 +52,19 @@ func (c *curve) above(request float64) float64 {
 		if request <= lowest/2 {
 			return 1
 		}
+
 		return 1 - forecast.Levels()[0]*(request-lowest/2)/(lowest/2)
 	}
+
 	i := forecast.NumLevels - 1
 	for request < c.quantiles[i] {
 		i--
 	}
+
 	if i == forecast.NumLevels-1 && c.scale <= 0 {
 		return 0 // the forecast is zero
 	}
+
 	return math.Exp(c.logs[i] - (request-c.quantiles[i])*c.rates[i])
 }
 
@@ -78,6 +84,7 @@ func (c cell) risk(request float64) float64 {
 	for i := range c.steps {
 		sum += c.steps[i].above(request)
 	}
+
 	return sum / float64(len(c.steps))
 }
 
@@ -96,13 +103,16 @@ func cells(f forecast.Forecast, margin float64) []cell {
 		if end.Sub(from) < length {
 			end = end.Add(MinStep)
 		}
+
 		j := min(n, i+int((end.Sub(from)+f.Step-1)/f.Step))
 		if f.End().Sub(f.Start.Add(time.Duration(j)*f.Step)) < length {
 			j = n
 		}
+
 		out = append(out, newCell(f, i, j, margin))
 		i = j
 	}
+
 	return out
 }
 
@@ -111,15 +121,18 @@ func newCell(f forecast.Forecast, i, j int, margin float64) cell {
 		from: f.Start.Add(time.Duration(i) * f.Step), to: f.Start.Add(time.Duration(j) * f.Step),
 		weight: float64(j-i) / float64(len(f.Values)),
 	}
+
 	stride := max(1, (j-i)/maxCurvesPerCell)
 	for k := i; k < j; k += stride {
 		q := f.Values[k].Ordered()
 		for l := range q {
 			q[l] *= 1 + margin
 		}
+
 		c.median += q[0]
 		c.steps = append(c.steps, newCurve(q))
 	}
+
 	c.median /= float64(len(c.steps)) * (1 + margin)
 	return c
 }

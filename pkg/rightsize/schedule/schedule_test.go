@@ -25,6 +25,7 @@ func forecastOf(start time.Time, step time.Duration, n int, spread float64, medi
 			f.Values[i][l] = m * (1 + spread*float64(l))
 		}
 	}
+
 	return f
 }
 
@@ -33,15 +34,18 @@ func plateau(i int) float64 {
 	if hour := i / 60 % 24; hour >= 9 && hour < 17 {
 		return 4
 	}
+
 	return 1
 }
 
 func mustPlan(t *testing.T, f forecast.Forecast, before float64, s Settings) Plan {
 	t.Helper()
+
 	p, err := New(f, before, s)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return p
 }
 
@@ -50,19 +54,23 @@ func TestUpAtOnceAndDownInSteps(t *testing.T) {
 	if len(p.Steps) != 4 || p.Changes != 3 {
 		t.Fatalf("%d changes: %+v", p.Changes, p.Steps)
 	}
+
 	for i, hour := range []int{0, 9, 17, 18} {
 		if !p.Steps[i].From.Equal(midnight.Add(time.Duration(hour) * time.Hour)) {
 			t.Errorf("step %d begins at %v, want %d:00", i, p.Steps[i].From, hour)
 		}
 	}
+
 	if up, down := p.Steps[1].Request/p.Steps[0].Request, p.Steps[2].Request/p.Steps[1].Request; up < 3 || down < 0.5-1e-9 || down > 0.6 {
 		t.Errorf("up by %v, down by %v: %+v", up, down, p.Steps)
 	}
+
 	for i, want := range []string{"holds the forecast", "up at once from", "by the most that one step gives up", "down from"} {
 		if !strings.Contains(p.Steps[i].Reason, want) {
 			t.Errorf("step %d: %q does not say %q", i, p.Steps[i].Reason, want)
 		}
 	}
+
 	if p.Slack <= 0 || p.Slack > 0.4 || p.Risk > 0.04 {
 		t.Errorf("slack %v, risk %v", p.Slack, p.Risk)
 	}
@@ -73,10 +81,12 @@ func TestPriceDecidesTheLevel(t *testing.T) {
 	for _, price := range []float64{0.5, 2, 10, 100} {
 		s := DefaultSettings()
 		s.Price = price
+
 		p := mustPlan(t, forecastOf(midnight, time.Minute, 1440, 0.3, func(int) float64 { return 2 }), 0, s)
 		if len(p.Steps) != 1 || p.Steps[0].Request < last || p.Steps[0].Request < 2 {
 			t.Errorf("price %v: %+v after %v", price, p.Steps, last)
 		}
+
 		last = p.Steps[0].Request
 	}
 }
@@ -87,6 +97,7 @@ func TestStaysWhereNothingIsGained(t *testing.T) {
 	if p := mustPlan(t, f, before*1.03, DefaultSettings()); p.Changes != 0 || !strings.HasPrefix(p.Steps[0].Reason, "stays") {
 		t.Errorf("%d changes: %+v", p.Changes, p.Steps)
 	}
+
 	s := DefaultSettings()
 	s.Changes = 0
 	if p := mustPlan(t, forecastOf(midnight, time.Minute, 1440, 0.05, plateau), 0, s); p.Changes != 0 || len(p.Steps) != 1 || p.Steps[0].Request < 4 {
@@ -97,14 +108,19 @@ func TestStaysWhereNothingIsGained(t *testing.T) {
 // checkPlan verifies the properties of every plan.
 func checkPlan(t *testing.T, p Plan, f forecast.Forecast, before float64, s Settings) {
 	t.Helper()
-	changes, last, at := 0, before, f.Start
+
+	changes := 0
+	last := before
+	at := f.Start
 	for i, step := range p.Steps {
 		if !step.From.Equal(at) || !(step.Request >= 0) || math.IsInf(step.Request, 0) || !(step.Risk >= 0 && step.Risk <= 1+1e-9) || step.Reason == "" {
 			t.Fatalf("step %d: %+v", i, step)
 		}
+
 		if length := step.To.Sub(step.From); length < MinStep && len(p.Steps) > 1 {
 			t.Fatalf("step %d takes %v", i, length)
 		}
+
 		if last > 0 && step.Request != last {
 			changes++
 			ratio := step.Request / last
@@ -112,8 +128,10 @@ func checkPlan(t *testing.T, p Plan, f forecast.Forecast, before float64, s Sett
 				t.Fatalf("step %d moves by %v", i, ratio)
 			}
 		}
+
 		last, at = step.Request, step.To
 	}
+
 	if changes != p.Changes || changes > s.Changes || math.IsNaN(p.Slack+p.Risk) {
 		t.Fatalf("%d changes, %d said, %d allowed; slack %v, risk %v", changes, p.Changes, s.Changes, p.Slack, p.Risk)
 	}
@@ -130,14 +148,18 @@ func TestPlansKeepTheirBounds(t *testing.T) {
 			if rng.IntN(50) == 0 {
 				level = math.Exp(2 * rng.NormFloat64())
 			}
+
 			return level * scale
 		})
+
 		s := DefaultSettings()
-		s.Changes, s.Price = rng.IntN(MaxChanges+1), math.Exp(3*rng.NormFloat64())
+		s.Changes = rng.IntN(MaxChanges + 1)
+		s.Price = math.Exp(3 * rng.NormFloat64())
 		before := 0.0
 		if rng.IntN(3) > 0 && s.Changes > 0 {
 			before = scale * math.Exp(2*rng.NormFloat64())
 		}
+
 		checkPlan(t, mustPlan(t, f, before, s), f, before, s)
 	}
 }
@@ -148,6 +170,7 @@ func TestPlansAreScaleFree(t *testing.T) {
 	if len(one.Steps) != len(million.Steps) {
 		t.Fatalf("%+v, %+v", one.Steps, million.Steps)
 	}
+
 	for i := range one.Steps {
 		if math.Abs(million.Steps[i].Request/one.Steps[i].Request/1e6-1) > 1e-9 {
 			t.Errorf("step %d: %v, %v", i, one.Steps[i].Request, million.Steps[i].Request)
@@ -159,6 +182,7 @@ func TestOddForecasts(t *testing.T) {
 	if _, err := New(forecast.Forecast{}, 1, DefaultSettings()); !errors.Is(err, ErrForecast) {
 		t.Errorf("an empty forecast: %v", err)
 	}
+
 	for name, c := range map[string]struct {
 		f      forecast.Forecast
 		before float64
@@ -178,6 +202,7 @@ func TestOddForecasts(t *testing.T) {
 			if math.IsInf(c.before, 0) {
 				c.before = 0
 			}
+
 			checkPlan(t, p, c.f, c.before, DefaultSettings())
 		})
 	}
@@ -191,10 +216,12 @@ func TestSettingsAreChecked(t *testing.T) {
 	} {
 		s := DefaultSettings()
 		change(&s)
+
 		if err := s.Validate(); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	if err := DefaultSettings().Validate(); err != nil {
 		t.Error(err)
 	}
@@ -203,6 +230,7 @@ func TestSettingsAreChecked(t *testing.T) {
 func BenchmarkPlan(b *testing.B) {
 	f := forecastOf(midnight, time.Minute, 1440, 0.2, plateau)
 	b.ReportAllocs()
+
 	for b.Loop() {
 		if _, err := New(f, 3, DefaultSettings()); err != nil {
 			b.Fatal(err)

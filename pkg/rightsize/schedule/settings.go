@@ -51,8 +51,15 @@ type Settings struct {
 // DefaultSettings returns Crane's default settings.
 func DefaultSettings() Settings {
 	return Settings{
-		Price: 1.7, Margin: 0.02, ChangeCost: 0.003, MinMove: 0.10, MaxDrop: 0.5, Changes: MaxChanges,
-		Reactions: MaxReactions, Delay: MinDelay, Raise: 0.10,
+		Price:      1.7,
+		Margin:     0.02,
+		ChangeCost: 0.003,
+		MinMove:    0.10,
+		MaxDrop:    0.5,
+		Changes:    MaxChanges,
+		Reactions:  MaxReactions,
+		Delay:      MinDelay,
+		Raise:      0.10,
 	}
 }
 
@@ -64,6 +71,7 @@ func (s Settings) Validate() error {
 			errs = append(errs, fmt.Errorf("%s %v: must be %v to %v", name, v, lowest, highest))
 		}
 	}
+
 	within("price", s.Price, math.SmallestNonzeroFloat64, 1e6)
 	within("margin", float64(s.Margin), 0, 1)
 	within("change cost", s.ChangeCost, 0, 1e6)
@@ -72,11 +80,13 @@ func (s Settings) Validate() error {
 	within("changes a day", float64(s.Changes), 0, MaxChanges)
 	within("reactions a day", float64(s.Reactions), 0, MaxReactions)
 	within("raise", float64(s.Raise), 0, 1)
+
 	if s.MaxDrop <= s.MinMove {
 		errs = append(errs, fmt.Errorf("largest drop %v: must be above the smallest move %v", s.MaxDrop, s.MinMove))
 	}
 	if s.Delay < MinDelay {
 		errs = append(errs, fmt.Errorf("delay %v: must be at least %v", s.Delay, MinDelay))
 	}
+
 	return errors.Join(errs...)
 }

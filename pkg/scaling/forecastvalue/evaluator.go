@@ -42,10 +42,12 @@ func New(plant scaling.Plant, window time.Duration) (*Evaluator, error) {
 	if window <= 0 {
 		return nil, fmt.Errorf("window %s: must be positive", window)
 	}
+
 	ledger, err := scaling.NewLedger(plant)
 	if err != nil {
 		return nil, fmt.Errorf("keeping account of the forecast: %w", err)
 	}
+
 	return &Evaluator{plant: plant, window: window, ledger: ledger}, nil
 }
 
@@ -54,10 +56,13 @@ func (f *Evaluator) Reconfigure(plant scaling.Plant, window time.Duration) error
 	if window <= 0 {
 		return fmt.Errorf("window %s: must be positive", window)
 	}
+
 	if err := f.ledger.SetPlant(plant); err != nil {
 		return fmt.Errorf("keeping account of the forecast: %w", err)
 	}
-	f.plant, f.window = plant, window
+
+	f.plant = plant
+	f.window = window
 	return nil
 }
 
@@ -67,6 +72,7 @@ func (f *Evaluator) State() []byte {
 	if err != nil { // It never fails; without a state the accounts restart.
 		return nil
 	}
+
 	return state
 }
 
@@ -85,6 +91,7 @@ func Lead(plant scaling.Plant, level scaling.Level) time.Duration {
 	if level.Basis == scaling.BasisHighs {
 		return max(lead, forecast.HighStep)
 	}
+
 	return lead
 }
 
@@ -104,8 +111,10 @@ func (f *Evaluator) Account() scaling.Account { return f.ledger.Account() }
 // extends the use of the previous one until its end.
 func (f *Evaluator) SetForecast(forecast forecast.Forecast, at time.Time, price float64) scaling.Choice {
 	if len(forecast.Values) > 0 {
-		f.forecast, f.highs = forecast, forecast.OfHighs()
+		f.forecast = forecast
+		f.highs = forecast.OfHighs()
 	}
+
 	f.forecastAt = at
 	f.choice = f.ledger.Choose(price)
 	return f.choice
@@ -124,6 +133,7 @@ func (f *Evaluator) basis(level scaling.Level) *forecast.Forecast {
 	if level.Basis == scaling.BasisHighs {
 		return &f.highs
 	}
+
 	return &f.forecast
 }
 

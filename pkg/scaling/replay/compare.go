@@ -30,7 +30,13 @@ type Plan struct {
 
 // DefaultPlan returns 5 and 50 pods, 60 s and 180 s, a target of 70 %, a week of warm-up and the default budget.
 func DefaultPlan() Plan {
-	return Plan{Pods: []int{5, 50}, Startups: []time.Duration{time.Minute, 3 * time.Minute}, Target: 0.7, Warmup: 7 * 24 * time.Hour, Budget: scaling.DefaultBudget}
+	return Plan{
+		Pods:     []int{5, 50},
+		Startups: []time.Duration{time.Minute, 3 * time.Minute},
+		Target:   0.7,
+		Warmup:   7 * 24 * time.Hour,
+		Budget:   scaling.DefaultBudget,
+	}
 }
 
 // Settings of the HPA in a replay. Sync period and stabilization window are the defaults of kube-controller-manager; the metric
@@ -72,9 +78,11 @@ func Compare(plan Plan, all []Named) (results []Result, skipped []error) {
 			if err != nil {
 				return nil, append(skipped, err)
 			}
+
 			results = append(results, one...)
 		}
 	}
+
 	slices.SortStableFunc(results, func(a, b Result) int { return cmp.Compare(a.order(all), b.order(all)) })
 	return results, skipped
 }
@@ -105,15 +113,22 @@ func usableWorkloads(plan Plan, all []Named) (out []workload, skipped []error) {
 			out = append(out, workload{n, p95, newForecastCache(auto.NewModel(n.Series.Step))})
 		}
 	}
+
 	return out, skipped
 }
 
 // config returns the configuration of a replay of a series in a scenario.
 func (p Plan) config(p95 float64, pods int, startup time.Duration) Config {
 	return Config{
-		Capacity: p95 / (float64(pods) * p.Target), Target: p.Target, Startup: startup, Delay: metricDelay, Sync: syncPeriod,
-		Tolerance: scaling.DefaultTolerance(), Behavior: scaling.DefaultBehavior(stabilizationWindow),
-		Bounds: scaling.Bounds{Min: 1, Max: int32(pods * maxReplicasFactor)}, Warmup: p.Warmup,
+		Capacity:  p95 / (float64(pods) * p.Target),
+		Target:    p.Target,
+		Startup:   startup,
+		Delay:     metricDelay,
+		Sync:      syncPeriod,
+		Tolerance: scaling.DefaultTolerance(),
+		Behavior:  scaling.DefaultBehavior(stabilizationWindow),
+		Bounds:    scaling.Bounds{Min: 1, Max: int32(pods * maxReplicasFactor)},
+		Warmup:    p.Warmup,
 	}
 }
 
@@ -123,6 +138,7 @@ func compareScenario(plan Plan, pods int, startup time.Duration, all []workload)
 	if err != nil {
 		return nil, err
 	}
+
 	var simulations []*simulation
 	var out []Result
 	for _, w := range all {
@@ -131,15 +147,23 @@ func compareScenario(plan Plan, pods int, startup time.Duration, all []workload)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", w.Name, err)
 		}
+
 		for _, s := range scalers {
 			one, err := newSimulation(cfg, w.Series, s)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", w.Name, err)
 			}
+
 			simulations = append(simulations, one)
-			out = append(out, Result{Series: w.Name, Scaler: s.Name(), Pods: pods, Startup: startup})
+			out = append(out, Result{
+				Series:  w.Name,
+				Scaler:  s.Name(),
+				Pods:    pods,
+				Startup: startup,
+			})
 		}
 	}
+
 	runTogether(simulations)
 	for i, one := range simulations {
 		out[i].Score = one.score
@@ -147,6 +171,7 @@ func compareScenario(plan Plan, pods int, startup time.Duration, all []workload)
 			out[i].Choice = ahead.Choice()
 		}
 	}
+
 	return out, nil
 }
 
@@ -156,15 +181,18 @@ func (w workload) scalers(cfg Config, fleet *scaling.Fleet) ([]Scaler, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	// The plain plan pays nothing, so its fleet has no other workload.
 	own, err := scaling.NewFleet(scaling.DefaultBudget)
 	if err != nil {
 		return nil, err
 	}
+
 	plain, err := NewPredictive(cfg, w.foresight.newForecaster(), own, w.Name)
 	if err != nil {
 		return nil, err
 	}
+
 	return []Scaler{
 		Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance}, ahead, Plain{plain}, NewLowTarget(cfg), NewCron(cfg, w.Series.Start), NewOracle(cfg, w.Series),
 	}, nil
@@ -175,6 +203,7 @@ func quantile(values []float64, q float64) float64 {
 	if len(usable) == 0 {
 		return 0
 	}
+
 	slices.Sort(usable)
 	return series.QuantileSorted(usable, q)
 }

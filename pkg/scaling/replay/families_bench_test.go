@@ -18,14 +18,17 @@ import (
 // usableFamily returns the series of a family that can be replayed: every fourth of the VMs, which are many.
 func usableFamily(b *testing.B, f families.RecordedFamily) []workload {
 	b.Helper()
+
 	nth := 1
 	if f.Group == "vm" {
 		nth = 4
 	}
+
 	var all []Named
 	for _, s := range f.Read(b, nth) {
 		all = append(all, Named(s))
 	}
+
 	out, _ := usableWorkloads(DefaultPlan(), all)
 	return out
 }
@@ -42,13 +45,17 @@ func variants() []scaling.PriceRules {
 			}
 		}
 	}
+
 	return append(out, scaling.DefaultPriceRules())
 }
 
 // cost is the sum of the scores of a series over the scenarios.
 type cost struct{ minutes, hours float64 }
 
-func (c *cost) add(o cost) { c.minutes, c.hours = c.minutes+o.minutes, c.hours+o.hours }
+func (c *cost) add(o cost) {
+	c.minutes = c.minutes + o.minutes
+	c.hours = c.hours + o.hours
+}
 
 // fleetCosts are the costs by series of the HPA alone, then with the forecast by variant.
 type fleetCosts struct {
@@ -63,12 +70,14 @@ func scoreFamily(all []workload, grid []scaling.PriceRules) (fleetCosts, error) 
 	for _, w := range all {
 		out.names = append(out.names, w.Name)
 	}
+
 	var err error
 	if out.reactive, err = replayFleet(all, scaling.DefaultPriceRules(), func(_ workload, cfg Config, _ *scaling.Fleet) (Scaler, error) {
 		return Reactive{cfg.Target, cfg.Tolerance}, nil
 	}); err != nil {
 		return fleetCosts{}, err
 	}
+
 	for k, v := range grid {
 		if out.ahead[k], err = replayFleet(all, v, func(w workload, cfg Config, fleet *scaling.Fleet) (Scaler, error) {
 			return NewPredictive(cfg, w.foresight.newForecaster(), fleet, w.Name)
@@ -76,6 +85,7 @@ func scoreFamily(all []workload, grid []scaling.PriceRules) (fleetCosts, error) 
 			return fleetCosts{}, err
 		}
 	}
+
 	return out, nil
 }
 
@@ -88,6 +98,7 @@ func replayFleet(all []workload, rules scaling.PriceRules, scaler func(w workloa
 		if err != nil {
 			return nil, err
 		}
+
 		simulations := make([]*simulation, len(all))
 		for i, w := range all {
 			cfg := plan.config(w.p95, pods, 3*time.Minute)
@@ -95,21 +106,25 @@ func replayFleet(all []workload, rules scaling.PriceRules, scaler func(w workloa
 			if err != nil {
 				return nil, err
 			}
+
 			if simulations[i], err = newSimulation(cfg, w.Series, s); err != nil {
 				return nil, err
 			}
 		}
+
 		runTogether(simulations)
 		for i, one := range simulations {
 			out[i].add(cost{one.score.UnderCapacity.Minutes(), one.score.ReplicaHours})
 		}
 	}
+
 	return out, nil
 }
 
 // scoreFamilies replays all families.
 func scoreFamilies(b *testing.B, grid []scaling.PriceRules) map[string]fleetCosts {
 	b.Helper()
+
 	out := map[string]fleetCosts{}
 	var lock sync.Mutex
 	var scores []func()
@@ -120,15 +135,19 @@ func scoreFamilies(b *testing.B, grid []scaling.PriceRules) map[string]fleetCost
 			if err != nil {
 				b.Errorf("%s: %v", f.Name, err)
 			}
+
 			lock.Lock()
 			defer lock.Unlock()
+
 			out[f.Name] = one
 		})
 	}
+
 	families.OnAllCores(scores)
 	if b.Failed() {
 		b.FailNow()
 	}
+
 	return out
 }
 
@@ -139,6 +158,7 @@ func (f fleetCosts) total(k int) cost {
 		own.add(f.ahead[k][i])
 		base.add(f.reactive[i])
 	}
+
 	return cost{own.minutes / base.minutes, own.hours / base.hours}
 }
 
@@ -167,6 +187,7 @@ func (f fleetCosts) violations(k int) (out []string) {
 			out = append(out, fmt.Sprintf("%s: %.3f of the replica hours for nothing", f.names[i], hours))
 		}
 	}
+
 	return out
 }
 
@@ -179,26 +200,32 @@ func BenchmarkLeaveOneFamilyOut(b *testing.B) {
 	costs := scoreFamilies(b, grid)
 	var text strings.Builder
 	text.WriteString("| family left out | series | aim, correction, price | chosen on the others | default |\n| --- | --- | --- | --- | --- |\n")
+
 	var base, fitted, fixed cost
 	for _, f := range families.Recorded() {
 		c := costs[f.Name]
 		k := chosen(grid, costs, f.Group)
-		one, other := c.total(k), c.total(standard)
+		one := c.total(k)
+		other := c.total(standard)
 		fmt.Fprintf(&text, "| %s | %d | %g, %g, %g | %.3f @ %.3f | %.3f @ %.3f |\n", f.Name, len(c.names), grid[k].Aim, grid[k].MaxCorrection,
 			grid[k].MinPrice, one.minutes, one.hours, other.minutes, other.hours)
+
 		for i := range c.reactive {
 			base.add(c.reactive[i])
 			fitted.add(c.ahead[k][i])
 			fixed.add(c.ahead[standard][i])
 		}
 	}
+
 	fmt.Fprintf(&text, "| sum | | | %.3f @ %.3f | %.3f @ %.3f |\n\nWorse off with the default rules:\n", fitted.minutes/base.minutes,
 		fitted.hours/base.hours, fixed.minutes/base.minutes, fixed.hours/base.hours)
+
 	for _, f := range families.Recorded() {
 		for _, v := range costs[f.Name].violations(standard) {
 			fmt.Fprintf(&text, "- %s, %s\n", f.Name, v)
 		}
 	}
+
 	text.WriteString("\nAll rules:\n")
 	for k, v := range grid {
 		fmt.Fprintf(&text, "- %g, %g, %g:", v.Aim, v.MaxCorrection, v.MinPrice)
@@ -206,8 +233,10 @@ func BenchmarkLeaveOneFamilyOut(b *testing.B) {
 			t := costs[f.Name].total(k)
 			fmt.Fprintf(&text, " %s %.3f @ %.3f, %d worse off;", f.Name, t.minutes, t.hours, len(costs[f.Name].violations(k)))
 		}
+
 		text.WriteString("\n")
 	}
+
 	// b.Log would cut the table short.
 	fmt.Printf("Scaling ahead, one family left out at a time; %s of wall time\n\n%s\n", time.Since(began).Round(time.Second), &text)
 	for b.Loop() {

@@ -37,7 +37,9 @@ type cachedForecaster struct {
 
 // Observe implements Forecaster. The model gets each sample once.
 func (p *cachedForecaster) Observe(at time.Time, value float64) {
-	if p.observedHere++; p.observedHere > p.observed {
+	p.observedHere++
+
+	if p.observedHere > p.observed {
 		p.model.Observe(at, value)
 		p.observed = p.observedHere
 	}
@@ -50,5 +52,6 @@ func (p *cachedForecaster) Forecast(horizon time.Duration) (forecast.Forecast, e
 		known.forecast, known.err = p.model.Forecast(horizon)
 		p.origins[p.observedHere] = known
 	}
+
 	return known.forecast, known.err
 }

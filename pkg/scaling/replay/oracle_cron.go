@@ -37,6 +37,7 @@ func (o *Oracle) Propose(v ScalerInput) ([]scaling.Proposal, int32) {
 			peak = math.Max(peak, o.load.Values[i])
 		}
 	}
+
 	ahead := scaling.Proposal{Metric: "the load to come", Replicas: scaling.ReplicasForLoad(peak, o.cfg.Capacity)}
 	return []scaling.Proposal{o.reactiveProposal(v), ahead}, 0
 }
@@ -79,13 +80,16 @@ func (c *Cron) buildWindows() error {
 		start := block * int(cronBlock.Hours())
 		end := (start + int(cronBlock.Hours())) % 24
 		slices.Sort(loads)
+
 		replicas := scaling.ReplicasForLoad(series.QuantileSorted(loads, cronQuantile), c.cfg.Capacity*c.cfg.Target)
 		w, err := scaling.NewCronWindow(fmt.Sprintf("%02d:00", start), fmt.Sprintf("0 %d * * *", start), fmt.Sprintf("0 %d * * *", end), time.UTC, replicas)
 		if err != nil {
 			return fmt.Errorf("window of %02d:00: %w", start, err)
 		}
+
 		c.windows = append(c.windows, w)
 	}
+
 	return nil
 }
 
@@ -96,10 +100,12 @@ func (c *Cron) Propose(v ScalerInput) ([]scaling.Proposal, int32) {
 			return []scaling.Proposal{{Metric: "cron", Err: err}}, 0
 		}
 	}
+
 	if !v.Now.Before(c.until) { // Evaluating the schedules in each step takes three quarters of the time of a replay.
 		floor := scaling.FloorAt(c.windows, v.Now)
 		c.proposal = scaling.Proposal{Metric: "cron", Replicas: max(floor.Replicas, 1), Reason: fmt.Sprintf("open windows: %v", floor.OpenWindows)}
 		c.until = v.Now.UTC().Truncate(time.Hour).Add(time.Hour)
 	}
+
 	return []scaling.Proposal{c.proposal}, 0
 }

@@ -34,14 +34,26 @@ type Predictive struct {
 // NewPredictive returns a scaler for a configuration, whose choices are at the price of a fleet. name identifies the series in it.
 func NewPredictive(cfg Config, model Forecaster, fleet *scaling.Fleet, name string) (*Predictive, error) {
 	plant := scaling.Plant{
-		Capacity: cfg.Capacity, Target: cfg.Target, Lag: cfg.Startup + cfg.Delay + cfg.Sync, StabilizationWindow: cfg.Behavior.Down.StabilizationWindow,
+		Capacity:            cfg.Capacity,
+		Target:              cfg.Target,
+		Lag:                 cfg.Startup + cfg.Delay + cfg.Sync,
+		StabilizationWindow: cfg.Behavior.Down.StabilizationWindow,
 	}
+
 	follower, err := forecastvalue.New(plant, forecastWindow)
 	if err != nil {
 		return nil, err
 	}
+
 	reactive := Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance}
-	return &Predictive{Reactive: reactive, plant: plant, model: model, fleet: fleet, series: name, evaluator: follower}, nil
+	return &Predictive{
+		Reactive:  reactive,
+		plant:     plant,
+		model:     model,
+		fleet:     fleet,
+		series:    name,
+		evaluator: follower,
+	}, nil
 }
 
 // Name implements Scaler.
@@ -60,9 +72,11 @@ func (a *Predictive) Observe(at time.Time, load float64) {
 		if err != nil {
 			f = forecast.Forecast{}
 		}
+
 		price := a.fleet.Update("", a.series, a.evaluator.Account(), at, time.Time{})
 		a.evaluator.SetForecast(f, at, price)
 	}
+
 	a.evaluator.Observe(at, load)
 }
 
@@ -73,6 +87,7 @@ func (a *Predictive) Propose(v ScalerInput) ([]scaling.Proposal, int32) {
 	if choice := a.evaluator.Choice(); choice.Use {
 		out = a.appendProposal(out, choice.Level, v)
 	}
+
 	return out, 0
 }
 
@@ -82,10 +97,12 @@ func (a *Predictive) appendProposal(out []scaling.Proposal, level scaling.Level,
 	if !ok {
 		return out
 	}
+
 	one := scaling.Proposal{
 		Metric: "prediction", Reason: fmt.Sprintf("the %g quantile of the next %s peaks at %.4g", level.Quantile, a.evaluator.Lead(level), peak),
 	}
 	one.Replicas, one.Err = scaling.ReplicasForTotal(a.plant.EquivalentLoad(level, peak), a.plant.TargetPerPod(), v.Current, a.Tolerance)
+
 	return append(out, one)
 }
 

@@ -31,5 +31,6 @@ func (r Reactive) reactiveProposal(v ScalerInput) scaling.Proposal {
 	p := scaling.Proposal{Metric: "cpu"}
 	p.Replicas, p.Err = scaling.ReplicasForPods(v.Pods, v.Current, r.Target, r.Tolerance)
 	p.Reason = fmt.Sprintf("use against a target of %.0f %%", 100*r.Target)
+
 	return p
 }

@@ -50,6 +50,7 @@ func (c Config) Validate() error {
 	case c.Sync <= 0:
 		return fmt.Errorf("sync period %v: must be positive", c.Sync)
 	}
+
 	return c.Bounds.Validate()
 }
 
@@ -90,6 +91,7 @@ func Run(cfg Config, load series.Series, scaler Scaler) (Score, error) {
 	if err != nil {
 		return Score{}, err
 	}
+
 	for w.advance() {
 	}
 	return w.score, nil
@@ -112,13 +114,23 @@ func newSimulation(cfg Config, load series.Series, scaler Scaler) (*simulation, 
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+
 	if load.Step <= 0 || load.End().Sub(load.Start) <= cfg.Warmup {
 		return nil, fmt.Errorf("the series is shorter than %s", series.FormatDuration(cfg.Warmup))
 	}
-	w := &simulation{cfg: cfg, load: load, scaler: scaler, bounds: cfg.Bounds, now: load.Start.Add(cfg.Warmup)}
+
+	w := &simulation{
+		cfg:    cfg,
+		load:   load,
+		scaler: scaler,
+		bounds: cfg.Bounds,
+		now:    load.Start.Add(cfg.Warmup),
+	}
+
 	w.observe(w.now)
 	w.replicas = min(max(scaling.ReplicasForLoad(w.loadAt(w.now), cfg.Capacity*cfg.Target), cfg.Bounds.Min), cfg.Bounds.Max)
 	w.ready = w.replicas
+
 	return w, nil
 }
 
@@ -149,6 +161,7 @@ func (w *simulation) advance() bool {
 	if !w.now.Before(w.load.End()) {
 		return false
 	}
+
 	w.step(w.now)
 	w.now = w.now.Add(w.cfg.Sync)
 	return true
@@ -160,23 +173,29 @@ func (w *simulation) step(now time.Time) {
 		w.ready += w.starting[0].pods
 		w.starting = w.starting[1:]
 	}
+
 	w.observe(now)
 	proposals, floor := w.scaler.Propose(ScalerInput{Now: now, Current: w.replicas, Pods: w.podSamples(now)})
 	bounds := w.bounds
 	bounds.Min = min(max(bounds.Min, floor), bounds.Max)
+
 	decision, err := scaling.Decide(&w.history, w.cfg.Behavior, bounds, now, w.replicas, proposals)
 	if err == nil && decision.Replicas != w.replicas {
 		w.history.RecordScaling(now, w.replicas, decision.Replicas)
 		w.scale(now, decision.Replicas)
 		w.score.Scalings++
 	}
+
 	if w.cfg.Startup == 0 {
-		w.ready, w.starting = w.replicas, nil
+		w.ready = w.replicas
+		w.starting = nil
 	}
+
 	current := w.loadAt(now)
 	if series.IsGap(current) {
 		return
 	}
+
 	w.score.Scored += w.cfg.Sync
 	w.score.ReplicaHours += float64(w.replicas) * w.cfg.Sync.Hours()
 	if current > float64(w.ready)*w.cfg.Capacity {
@@ -188,19 +207,23 @@ func (w *simulation) scale(now time.Time, to int32) {
 	if to > w.replicas {
 		w.starting = append(w.starting, startingPods{now, to - w.replicas})
 	}
+
 	for gone := w.replicas - to; gone > 0; {
 		if n := len(w.starting); n > 0 {
 			take := min(gone, w.starting[n-1].pods)
 			w.starting[n-1].pods -= take
 			gone -= take
+
 			if w.starting[n-1].pods == 0 {
 				w.starting = w.starting[:n-1]
 			}
 			continue
 		}
+
 		w.ready -= gone
 		gone = 0
 	}
+
 	w.replicas = to
 }
 
@@ -219,9 +242,11 @@ func (w *simulation) podSamples(now time.Time) []scaling.Pod {
 	for range w.ready {
 		w.pods = append(w.pods, scaling.Pod{Usage: seen / float64(w.ready), Request: w.cfg.Capacity})
 	}
+
 	for range w.replicas - w.ready {
 		w.pods = append(w.pods, scaling.Pod{State: scaling.Unready, Request: w.cfg.Capacity})
 	}
+
 	return w.pods
 }
 
@@ -231,5 +256,6 @@ func (w *simulation) loadAt(t time.Time) float64 {
 	if t.Before(w.load.Start) || i >= len(w.load.Values) {
 		return series.Gap()
 	}
+
 	return w.load.Values[i]
 }

@@ -28,6 +28,7 @@ func minutes(n int, value func(minute int) float64) series.Series {
 	for m := range n {
 		s.Values = append(s.Values, value(m))
 	}
+
 	return s
 }
 
@@ -39,12 +40,15 @@ func TestRunReactive(t *testing.T) {
 		if m >= 3*60 {
 			return 28
 		}
+
 		return 7
 	})
+
 	score, err := Run(cfg, load, Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if got, want := score.UnderCapacity, 105*time.Second; got != want {
 		t.Errorf("under capacity for %s, want %s", got, want)
 	}
@@ -54,6 +58,7 @@ func TestRunReactive(t *testing.T) {
 	if want := 5 * time.Hour; score.Scored != want {
 		t.Errorf("scored %s, want %s", score.Scored, want)
 	}
+
 	// 2 h and 2 steps at 10, one step at 20, the rest at 40.
 	if got, want := score.ReplicaHours, 2*10+3*40-(2*30+20)*15./3600; math.Abs(got-want) > 1e-9 {
 		t.Errorf("%v replica hours, want %v", got, want)
@@ -66,12 +71,15 @@ func TestRunSkipsGaps(t *testing.T) {
 		if m >= 2*60 && m < 3*60 {
 			return series.Gap()
 		}
+
 		return 7
 	})
+
 	score, err := Run(cfg, load, Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if score.Scored != 2*time.Hour || score.UnderCapacity != 0 || score.Scalings != 0 {
 		t.Errorf("a gap changes something: %+v", score)
 	}
@@ -89,6 +97,7 @@ func TestRunRefuses(t *testing.T) {
 	} {
 		cfg := config()
 		change(&cfg)
+
 		if _, err := Run(cfg, load, Reactive{Target: 0.7}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v", want, err)
 		}
@@ -101,19 +110,23 @@ func TestAheadOfADailyJump(t *testing.T) {
 		if hour := m / 60 % 24; hour >= 9 && hour < 17 {
 			return 40 + float64(m%7)
 		}
+
 		return 5 + float64(m%3)
 	})
+
 	plan := Plan{Pods: []int{20}, Startups: []time.Duration{3 * time.Minute}, Target: 0.7, Warmup: 7 * 24 * time.Hour, Budget: 0.1}
 	idle := minutes(10*24*60, func(int) float64 { return 0 })
 	results, skipped := Compare(plan, []Named{{"office", load}, {"idle", idle}, {"short", minutes(60, func(int) float64 { return 1 })}})
 	if len(skipped) != 2 {
 		t.Fatal(skipped)
 	}
+
 	report := NewReport(results)
 	by := map[string]Row{}
 	for _, r := range report.Series {
 		by[r.Scaler] = r
 	}
+
 	if by["reactive"].UnderCapacityMinutes == 0 || by["ehpa"].UnderCapacityMinutes > by["reactive"].UnderCapacityMinutes/3 {
 		t.Errorf("under capacity: reactive %v min, ehpa %v min", by["reactive"].UnderCapacityMinutes, by["ehpa"].UnderCapacityMinutes)
 	}
@@ -123,6 +136,7 @@ func TestAheadOfADailyJump(t *testing.T) {
 	if by["ehpa"].SparedTime == nil || *by["ehpa"].SparedTime < 0.3 || by["ehpa"].Reason == "" || by["oracle"].UnderCapacityMinutes > 0 {
 		t.Errorf("ehpa %+v, oracle %+v", by["ehpa"], by["oracle"])
 	}
+
 	if report.Total[1].Scaler != "ehpa" || *report.Total[1].UnderCapacityRatio > 1./3 {
 		t.Errorf("totals: %+v", report.Total)
 	}
@@ -130,10 +144,12 @@ func TestAheadOfADailyJump(t *testing.T) {
 
 func newFleet(t *testing.T) *scaling.Fleet {
 	t.Helper()
+
 	fleet, err := scaling.NewFleet(scaling.DefaultBudget)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return fleet
 }
 
@@ -144,8 +160,10 @@ func TestFleetSharesTheBudget(t *testing.T) {
 		if m%60 < 5+m/60%7 { // half of the hours, in bursts of a few minutes at the start
 			return 30
 		}
+
 		return 3
 	})
+
 	steady := minutes(10*24*60, func(m int) float64 { return 20 + float64(m%3) })
 	plan := Plan{Pods: []int{20}, Startups: []time.Duration{3 * time.Minute}, Target: 0.7, Warmup: 7 * 24 * time.Hour, Budget: 0.05}
 	score := func(all ...Named) (reactive, ahead Row) {
@@ -153,6 +171,7 @@ func TestFleetSharesTheBudget(t *testing.T) {
 		if len(skipped) > 0 {
 			t.Fatal(skipped)
 		}
+
 		for _, r := range NewReport(results).Series {
 			switch {
 			case r.Name == "bursty" && r.Scaler == "reactive":
@@ -161,10 +180,13 @@ func TestFleetSharesTheBudget(t *testing.T) {
 				ahead = r
 			}
 		}
+
 		return reactive, ahead
 	}
+
 	base, alone := score(Named{"bursty", bursty})
 	_, together := score(Named{"bursty", bursty}, Named{"a", steady}, Named{"b", steady}, Named{"c", steady})
+
 	if alone.ReplicaHours > 1.06*base.ReplicaHours {
 		t.Errorf("alone %v replica hours, reactive %v", alone.ReplicaHours, base.ReplicaHours)
 	}
@@ -184,6 +206,7 @@ func (p *orderCheckingModel) Observe(at time.Time, v float64) {
 	if at.Before(p.now) {
 		p.t.Errorf("sample of %s after that of %s", at, p.now)
 	}
+
 	p.now = at
 	p.m.Observe(at, v)
 }
@@ -197,27 +220,35 @@ func TestAheadSeesNothingLater(t *testing.T) {
 	cfg := config()
 	cfg.Warmup = 48 * time.Hour
 	const cut = 60 * 60
+
 	run := func(future float64) []int32 {
 		load := minutes(4*24*60, func(m int) float64 {
 			if m >= cut {
 				return future
 			}
+
 			return 10 + 8*math.Sin(float64(m)/229)
 		})
+
 		ahead, err := NewPredictive(cfg, &orderCheckingModel{t: t, m: auto.NewModel(time.Minute)}, newFleet(t), "web")
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		rec := &recordingScaler{Scaler: ahead, until: load.Time(cut)}
 		if _, err := Run(cfg, load, rec); err != nil {
 			t.Fatal(err)
 		}
+
 		return rec.current
 	}
-	a, b := run(1), run(500)
+
+	a := run(1)
+	b := run(500)
 	if len(a) == 0 || len(a) != len(b) {
 		t.Fatalf("%d and %d rounds before the cut", len(a), len(b))
 	}
+
 	for i := range a {
 		if a[i] != b[i] {
 			t.Fatalf("round %d: %d and %d replicas with one past and two futures", i, a[i], b[i])
@@ -235,5 +266,6 @@ func (r *recordingScaler) Propose(v ScalerInput) ([]scaling.Proposal, int32) {
 	if v.Now.Before(r.until) {
 		r.current = append(r.current, v.Current)
 	}
+
 	return r.Scaler.Propose(v)
 }

@@ -50,15 +50,25 @@ func NewReport(results []Result) Report {
 	var report Report
 	for _, r := range results {
 		row := Row{
-			Name: r.Series, Scaler: r.Scaler, Pods: r.Pods, StartupSeconds: r.Startup.Seconds(),
-			UnderCapacityMinutes: r.UnderCapacity.Minutes(), ReplicaHours: r.ReplicaHours, Scalings: r.Scalings,
-			ScoredHours: r.Scored.Hours(), Reason: r.Choice.Reason,
+			Name:                 r.Series,
+			Scaler:               r.Scaler,
+			Pods:                 r.Pods,
+			StartupSeconds:       r.Startup.Seconds(),
+			UnderCapacityMinutes: r.UnderCapacity.Minutes(),
+			ReplicaHours:         r.ReplicaHours,
+			Scalings:             r.Scalings,
+			ScoredHours:          r.Scored.Hours(),
+			Reason:               r.Choice.Reason,
 		}
+
 		if r.Choice != (scaling.Choice{}) {
-			row.ExtraReplicas, row.SparedTime = &r.Choice.Actual.ExtraCost, &r.Choice.Actual.SparedShortage
+			row.ExtraReplicas = &r.Choice.Actual.ExtraCost
+			row.SparedTime = &r.Choice.Actual.SparedShortage
 		}
+
 		report.Series = append(report.Series, row)
 	}
+
 	report.Total = totals(report.Series)
 	return report
 }
@@ -71,17 +81,21 @@ func totals(rows []Row) []Total {
 		names[r.Name] = true
 		i := slices.IndexFunc(out, func(t Total) bool { return t.Scaler == r.Scaler })
 		if i < 0 {
-			i, out = len(out), append(out, Total{Scaler: r.Scaler})
+			i = len(out)
+			out = append(out, Total{Scaler: r.Scaler})
 		}
+
 		out[i].UnderCapacityMinutes += r.UnderCapacityMinutes
 		out[i].ReplicaHours += r.ReplicaHours
 		out[i].Scalings += r.Scalings
 	}
+
 	for i := range out {
 		out[i].Series = len(names)
 		out[i].UnderCapacityRatio = ratio(out[i].UnderCapacityMinutes, out[0].UnderCapacityMinutes)
 		out[i].ReplicaHoursRatio = ratio(out[i].ReplicaHours, out[0].ReplicaHours)
 	}
+
 	return out
 }
 
@@ -89,6 +103,7 @@ func ratio(a, b float64) *float64 {
 	if b <= 0 {
 		return nil
 	}
+
 	r := a / b
 	return &r
 }

@@ -25,22 +25,27 @@ func TestOddShapes(t *testing.T) {
 			if len(skipped) > 0 {
 				t.Fatal(skipped)
 			}
+
 			const pods = 10
 			cfg := plan.config(all[0].p95, pods, 3*time.Minute)
 			base, err := Run(cfg, load, Reactive{cfg.Target, cfg.Tolerance})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			ahead, err := NewPredictive(cfg, auto.NewModel(load.Step), newFleet(t), name)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			own, err := Run(cfg, load, &boundCheckingScaler{Predictive: ahead, t: t, capacity: cfg.Capacity})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			hours := own.ReplicaHours / base.ReplicaHours
 			t.Logf("%s under capacity instead of %s for %.3f of the replica hours", own.UnderCapacity, base.UnderCapacity, hours)
+
 			switch {
 			case own.UnderCapacity > base.UnderCapacity:
 				t.Errorf("%s under capacity, the HPA alone %s", own.UnderCapacity, base.UnderCapacity)
@@ -76,5 +81,6 @@ func (c *boundCheckingScaler) Propose(v ScalerInput) ([]scaling.Proposal, int32)
 			c.t.Errorf("%s: %d replicas asked for, at most %.0f expected", v.Now, p.Replicas, most)
 		}
 	}
+
 	return proposals, floor
 }

@@ -50,10 +50,12 @@ func startCluster(ctx context.Context, o options, dir string) (*cluster, error) 
 	if err != nil {
 		return nil, err
 	}
+
 	c := &cluster{options: o, control: control}
 	if err := c.fill(ctx); err != nil {
 		return nil, errors.Join(err, control.Stop(context.WithoutCancel(ctx)))
 	}
+
 	return c, nil
 }
 
@@ -61,35 +63,44 @@ func (c *cluster) fill(ctx context.Context) error {
 	kinds := func(kind string) bool {
 		return kind != "MutatingWebhookConfiguration" && kind != "ValidatingWebhookConfiguration" && kind != "APIService"
 	}
+
 	if err := harness.Install(ctx, c.control.Config(), "bench", kinds); err != nil {
 		return err
 	}
+
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme)); err != nil {
 		return err
 	}
+
 	config := c.control.Config()
 	config.QPS, config.Burst = 5000, 5000
 	var err error
 	if c.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
+
 	config = rest.CopyConfig(config)
 	config.NegotiatedSerializer = clientgoscheme.Codecs.WithoutConversion()
-	config.GroupVersion, config.APIPath = &corev1.SchemeGroupVersion, "/api"
+
+	config.GroupVersion = &corev1.SchemeGroupVersion
+	config.APIPath = "/api"
 	if c.rest, err = rest.RESTClientFor(config); err != nil {
 		return err
 	}
+
 	for i := range c.namespaces {
 		if err := c.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace(i)}}); err != nil {
 			return err
 		}
 	}
+
 	if err := c.each(ctx, func(ctx context.Context, i int) error {
 		return errors.Join(c.client.Create(ctx, c.deployment(i)), c.client.Create(ctx, c.scaler(i)))
 	}); err != nil {
 		return err
 	}
+
 	c.began = time.Now()
 	return nil
 }
@@ -97,9 +108,11 @@ func (c *cluster) fill(ctx context.Context) error {
 func (c *cluster) each(ctx context.Context, do func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxConcurrentWrites)
+
 	for i := range c.scalers {
 		group.Go(func() error { return do(ctx, i) })
 	}
+
 	return group.Wait()
 }
 
@@ -115,7 +128,8 @@ func (c *cluster) meta(i int) metav1.ObjectMeta {
 }
 
 func (c *cluster) deployment(i int) *appsv1.Deployment {
-	n, labels := int32(replicas), map[string]string{"app": c.key(i, "").Name}
+	n := int32(replicas)
+	labels := map[string]string{"app": c.key(i, "").Name}
 	return &appsv1.Deployment{ObjectMeta: c.meta(i), Spec: appsv1.DeploymentSpec{
 		Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
@@ -126,12 +140,14 @@ func (c *cluster) deployment(i int) *appsv1.Deployment {
 }
 
 func (c *cluster) scaler(i int) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
-	two, share := int32(2), int32(percent)
+	two := int32(2)
+	share := int32(percent)
 	return &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{
 		ObjectMeta: c.meta(i),
 		Spec: autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: c.key(i, "").Name},
-			MinReplicas:    &two, MaxReplicas: 20,
+			MinReplicas:    &two,
+			MaxReplicas:    20,
 			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
 				Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &share},
 			}}},
@@ -145,19 +161,23 @@ func (c *cluster) scaler(i int) *autoscalingv1alpha1.EffectiveHorizontalPodAutos
 func (c *cluster) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.bound)
 	defer cancel()
+
 	if err := c.each(ctx, c.writeStatuses); err != nil {
 		return err
 	}
+
 	fmt.Printf("start: %d autoscalers have their HPA and their prediction after %v\n", c.scalers, time.Since(c.began).Round(time.Second))
 	for {
 		left, err := c.unsettled(ctx)
 		if err != nil {
 			return err
 		}
+
 		if left == 0 {
 			fmt.Printf("start: all have seen what was decided after %v\n", time.Since(c.began).Round(time.Second))
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%d are not ready: %w", left, ctx.Err())
@@ -177,10 +197,15 @@ func (c *cluster) writeStatuses(ctx context.Context, i int) error {
 		case <-time.After(time.Second):
 		}
 	}
+
 	was := h.DeepCopy()
-	generation, share := h.Generation, int32(percent)
+	generation := h.Generation
+	share := int32(percent)
+
 	h.Status = autoscalingv2.HorizontalPodAutoscalerStatus{
-		ObservedGeneration: &generation, CurrentReplicas: replicas, DesiredReplicas: replicas,
+		ObservedGeneration: &generation,
+		CurrentReplicas:    replicas,
+		DesiredReplicas:    replicas,
 		CurrentMetrics: []autoscalingv2.MetricStatus{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricStatus{
 			Name: corev1.ResourceCPU, Current: autoscalingv2.MetricValueStatus{AverageUtilization: &share},
 		}}},
@@ -188,20 +213,35 @@ func (c *cluster) writeStatuses(ctx context.Context, i int) error {
 			Type: autoscalingv2.ScalingActive, Status: corev1.ConditionTrue, Reason: "ValidMetricFound", LastTransitionTime: metav1.Now(),
 		}},
 	}
+
 	if err := c.client.Status().Patch(ctx, h, client.MergeFrom(was)); err != nil {
 		return err
 	}
-	old, now := tsp.DeepCopy(), metav1.Now()
+
+	old := tsp.DeepCopy()
+	now := metav1.Now()
 	one := predictionv1alpha1.PredictionMetricStatus{
-		ResourceIdentifier: "resource.cpu", Ready: true, Skill: "0.40", UpdateTime: &now, LastSampleTime: &now,
-		Scaling:    &predictionv1alpha1.ScalingChoice{Use: true, Quantile: "0.8", Fill: "0.85", LeadSeconds: 180, Why: "it paid"},
+		ResourceIdentifier: "resource.cpu",
+		Ready:              true,
+		Skill:              "0.40",
+		UpdateTime:         &now,
+		LastSampleTime:     &now,
+		Scaling: &predictionv1alpha1.ScalingChoice{
+			Use:         true,
+			Quantile:    "0.8",
+			Fill:        "0.85",
+			LeadSeconds: 180,
+			Why:         "it paid",
+		},
 		Prediction: []predictionv1alpha1.MetricTimeSeries{{}},
 	}
+
 	for m := range 120 {
 		one.Prediction[0].Samples = append(one.Prediction[0].Samples, predictionv1alpha1.Sample{
 			Value: "1.20000", Timestamp: now.Add(time.Duration(m) * time.Minute).Unix(),
 		})
 	}
+
 	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{one}
 	return c.client.Status().Patch(ctx, tsp, client.MergeFrom(old))
 }
@@ -212,6 +252,7 @@ func (c *cluster) unsettled(ctx context.Context) (int, error) {
 	if err := c.client.List(ctx, &list); err != nil {
 		return 0, err
 	}
+
 	left := 0
 	for i := range list.Items {
 		s := &list.Items[i].Status
@@ -220,5 +261,6 @@ func (c *cluster) unsettled(ctx context.Context) (int, error) {
 			left++
 		}
 	}
+
 	return left, nil
 }

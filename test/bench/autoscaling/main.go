@@ -41,6 +41,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench autoscaling:", err)
 		stop()
@@ -54,26 +55,32 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+
 	c, err := startCluster(ctx, o, filepath.Join(scratch, "control"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.control.Stop(context.WithoutCancel(ctx))) }()
+
 	d, err := startCraned(ctx, o, c, scratch)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
+
 	// After craned has ended, nothing is left to measure.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	go func() {
 		<-d.done
 		cancel()
 	}()
+
 	if err := c.settle(ctx); err != nil {
 		return errors.Join(err, d.tail())
 	}
+
 	return measureQuiet(ctx, o, c, d)
 }
 
@@ -83,30 +90,37 @@ func measureQuiet(ctx context.Context, o options, c *cluster, d *craned) error {
 	if err != nil {
 		return err
 	}
+
 	for _, of := range slices.Sorted(maps.Keys(before)) {
 		fmt.Printf("start: %d writes of %s, ours that make the cluster among them\n", before[of], of)
 	}
+
 	cpu, err := measure.CPU(d.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
+
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(o.quiet):
 	}
+
 	after, err := measure.Writes(ctx, c.rest)
 	if err != nil {
 		return err
 	}
+
 	used, err := measure.CPU(d.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
+
 	rss, err := measure.Memory(d.cmd.Process.Pid, "VmRSS")
 	if err != nil {
 		return err
 	}
+
 	total := int64(0)
 	for _, of := range slices.Sorted(maps.Keys(after)) {
 		if n := after[of] - before[of]; n > 0 {
@@ -114,6 +128,7 @@ func measureQuiet(ctx context.Context, o options, c *cluster, d *craned) error {
 			total += n
 		}
 	}
+
 	fmt.Printf("quiet: %v with %d autoscalers: %d writes beside leases, %.3f cores, %d MiB\n",
 		o.quiet, o.scalers, total, (used-cpu).Seconds()/o.quiet.Seconds(), rss>>20)
 	return nil

@@ -44,14 +44,17 @@ func startCluster(ctx context.Context, o options, scratch string) (*cluster, err
 	if o.profiles != "" {
 		with.ExtraArgs = map[controlplane.Component][]string{controlplane.APIServer: {"--profiling=true"}}
 	}
+
 	control, err := controlplane.Start(ctx, with)
 	if err != nil {
 		return nil, err
 	}
+
 	c := &cluster{options: o, control: control}
 	if err := c.fill(ctx); err != nil {
 		return nil, errors.Join(err, c.stop(context.WithoutCancel(ctx)))
 	}
+
 	return c, nil
 }
 
@@ -59,31 +62,39 @@ func (c *cluster) fill(ctx context.Context) error {
 	if err := harness.Install(ctx, c.control.Config(), "bench", harness.Everything); err != nil {
 		return err
 	}
+
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme)); err != nil {
 		return err
 	}
+
 	config := c.control.Config()
 	config.QPS, config.Burst = 5000, 5000
 	var err error
 	if c.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
+
 	config = rest.CopyConfig(config)
 	config.NegotiatedSerializer = clientgoscheme.Codecs.WithoutConversion()
-	config.GroupVersion, config.APIPath = &corev1.SchemeGroupVersion, "/api"
+
+	config.GroupVersion = &corev1.SchemeGroupVersion
+	config.APIPath = "/api"
 	if c.rest, err = rest.RESTClientFor(config); err != nil {
 		return err
 	}
+
 	began := time.Now()
 	for i := range c.namespaces {
 		if err := c.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace(i)}}); err != nil {
 			return err
 		}
 	}
+
 	if err := c.each(ctx, c.workloads, func(ctx context.Context, i int) error { return c.client.Create(ctx, c.deployment(i)) }); err != nil {
 		return err
 	}
+
 	c.description = fmt.Sprintf("%d Deployments in %d namespaces, made in %v", c.workloads, c.namespaces, time.Since(began).Round(time.Second))
 	logf("cluster: %s", c.description)
 	return nil
@@ -93,9 +104,11 @@ func (c *cluster) fill(ctx context.Context) error {
 func (c *cluster) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writersAtOnce)
+
 	for i := range n {
 		group.Go(func() error { return do(ctx, i) })
 	}
+
 	return group.Wait()
 }
 
@@ -124,13 +137,16 @@ func (c *cluster) profile(ctx context.Context, dir string) error {
 	if dir == "" {
 		return nil
 	}
+
 	page, err := c.rest.Get().AbsPath("/debug/pprof/profile").Param("seconds", "50").DoRaw(ctx)
 	if err != nil {
 		return err
 	}
+
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+
 	return os.WriteFile(filepath.Join(dir, "apiserver.pb.gz"), page, 0o600)
 }
 

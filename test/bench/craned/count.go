@@ -36,18 +36,23 @@ func (m *measurement) count(ctx context.Context) (counters, error) {
 	if c.queries, err = m.data.requests(ctx); err != nil {
 		return c, err
 	}
+
 	if c.writes, err = measure.Writes(ctx, m.cluster.rest); err != nil {
 		return c, err
 	}
+
 	if c.server, err = measure.ServerCPU(ctx, m.cluster.rest); err != nil {
 		return c, err
 	}
+
 	if c.prometheus, err = measure.CPU(m.data.cmd.Process.Pid); err != nil {
 		return c, err
 	}
+
 	if c.craned, err = measure.CPU(m.craned.cmd.Process.Pid); err != nil {
 		return c, err
 	}
+
 	c.peak, err = measure.Memory(m.craned.cmd.Process.Pid, "VmHWM")
 	return c, err
 }
@@ -60,9 +65,15 @@ func (c counters) since(before counters) counters {
 			writes[key] = d
 		}
 	}
+
 	return counters{
-		at: c.at, queries: c.queries - before.queries, writes: writes, peak: c.peak,
-		craned: c.craned - before.craned, server: c.server - before.server, prometheus: c.prometheus - before.prometheus,
+		at:         c.at,
+		queries:    c.queries - before.queries,
+		writes:     writes,
+		peak:       c.peak,
+		craned:     c.craned - before.craned,
+		server:     c.server - before.server,
+		prometheus: c.prometheus - before.prometheus,
 	}
 }
 
@@ -72,6 +83,7 @@ func (c counters) total() int64 {
 	for _, n := range c.writes {
 		sum += n
 	}
+
 	return sum
 }
 
@@ -97,6 +109,7 @@ func (t *table) print() {
 	for _, r := range t.rows {
 		widths[0], widths[1] = max(widths[0], len(r[0])), max(widths[1], len(r[1]))
 	}
+
 	for _, r := range append([][3]string{{"figure", "measured", "aim"}}, t.rows...) {
 		fmt.Printf("%-*s  %-*s  %s\n", widths[0], r[0], widths[1], r[1], r[2])
 	}

@@ -35,10 +35,12 @@ func openData(ctx context.Context, o options, scratch string) (*data, error) {
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", tool, "./test/bench/history").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building the generator: %w\n%s", err, out)
 	}
+
 	end, kept := keptData(o)
 	if !kept {
 		end = time.Now().UTC().Truncate(time.Hour).Add(dataAhead)
 	}
+
 	args := func(role string) []string {
 		return []string{
 			"-role", role, "-dir", o.dir, "-containers", strconv.Itoa(o.workloads * o.podsPerWorkload),
@@ -46,12 +48,14 @@ func openData(ctx context.Context, o options, scratch string) (*data, error) {
 			"-pods-per-workload", strconv.Itoa(o.podsPerWorkload), "-end", strconv.FormatInt(end.Unix(), 10),
 		}
 	}
+
 	d := &data{description: fmt.Sprintf("%d containers, %d days at %v, of an earlier run", o.workloads*o.podsPerWorkload, o.days, o.scrape)}
 	if !kept {
 		if err := d.write(ctx, o, end, exec.CommandContext(ctx, tool, args("build")...)); err != nil {
 			return nil, err
 		}
 	}
+
 	logf("data set: %s", d.description)
 	return d, d.serve(exec.CommandContext(ctx, tool, args("serve")...))
 }
@@ -63,16 +67,19 @@ func (d *data) write(ctx context.Context, o options, end time.Time, build *exec.
 	if err := os.Remove(mark); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+
 	ended := make(chan error, 1)
 	build.Stderr = os.Stderr
 	if err := build.Start(); err != nil {
 		return fmt.Errorf("writing the history: %w", err)
 	}
+
 	go func() { ended <- build.Wait() }()
 	err := waitWithProgress(ctx, ended, func() { logf("writing the history, for %v so far", time.Since(began).Round(time.Second)) })
 	if err != nil {
 		return fmt.Errorf("writing the history: %w", err)
 	}
+
 	d.description = fmt.Sprintf("%d containers, %d days at %v, written in %v", o.workloads*o.podsPerWorkload, o.days, o.scrape, time.Since(began).Round(time.Second))
 	return os.WriteFile(mark, []byte(end.Format(time.RFC3339)), 0o600)
 }
@@ -81,6 +88,7 @@ func (d *data) write(ctx context.Context, o options, end time.Time, build *exec.
 func waitWithProgress(ctx context.Context, ended <-chan error, tell func()) error {
 	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
+
 	for {
 		select {
 		case err := <-ended:
@@ -99,17 +107,21 @@ func (d *data) serve(server *exec.Cmd) (err error) {
 	if d.stdin, err = d.cmd.StdinPipe(); err != nil {
 		return err
 	}
+
 	stdout, err := d.cmd.StdoutPipe()
 	if err != nil {
 		return err
 	}
+
 	if err := d.cmd.Start(); err != nil {
 		return err
 	}
+
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		return errors.Join(fmt.Errorf("the server said no address: %w", err), d.close())
 	}
+
 	d.url = strings.TrimSpace(line)
 	return nil
 }
@@ -129,6 +141,7 @@ func keptData(o options) (end time.Time, ok bool) {
 	if err != nil {
 		return time.Time{}, false
 	}
+
 	end, err = time.Parse(time.RFC3339, string(raw))
 	return end, err == nil && (o.keep || end.After(time.Now().Add(2*o.bound)))
 }
@@ -139,6 +152,7 @@ func (d *data) requests(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	return strconv.ParseInt(strings.TrimSpace(body), 10, 64)
 }
 
@@ -151,14 +165,17 @@ func get(ctx context.Context, url string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return "", err
 	}
 	defer resp.Body.Close()
+
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: status %d: %s", url, resp.StatusCode, body)
 	}
+
 	return string(body), err
 }

@@ -44,6 +44,7 @@ func main() {
 	flag.DurationVar(&o.quiet, "quiet", 10*time.Minute, "how long to look while nothing changes")
 	flag.IntVar(&o.rolled, "rolled", 1000, "how many workloads are rolled out: their templates change, and each gets a new pod that runs in the place of the last one")
 	flag.IntVar(&o.rollOuts, "roll-outs", 50, "how often; 0 leaves this out, the heap is compared with the one after a fifth of them")
+
 	flag.DurationVar(&o.rollOutBound, "roll-outs-bound", 30*time.Minute, "longest time for the roll-outs; the table says how many there were")
 	flag.StringVar(&o.bin, "bin", "bin", "directory of craned and controlplane")
 	flag.StringVar(&o.dir, "dir", filepath.Join(".cache", "bench", "craned"), "directory of the data set")
@@ -53,6 +54,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench craned:", err)
 		stop()
@@ -64,35 +66,48 @@ func run(ctx context.Context, o options) (err error) {
 	if o.workloads < o.namespaces || o.namespaces < 1 || o.podsPerWorkload < 1 || o.podsPerWorkload > 10 || o.rolled > o.workloads {
 		return errors.New("want at least one namespace, a workload in each, 1 to 10 containers in one, and no more rolled out than there are")
 	}
+
 	scratch, err := os.MkdirTemp("", "bench-craned-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+
 	data, err := openData(ctx, o, scratch)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, data.close()) }()
+
 	c, err := startCluster(ctx, o, scratch)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stop(context.WithoutCancel(ctx))) }()
+
 	d, err := startCraned(ctx, o, c, data.url, scratch)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
-	m := measurement{options: o, data: data, cluster: c, craned: d}
+
+	m := measurement{
+		options: o,
+		data:    data,
+		cluster: c,
+		craned:  d,
+	}
+
 	m.table.add("data set", data.description, "")
 	m.table.add("cluster", c.description, "")
+
 	for _, part := range []func(context.Context) error{m.pass, m.secondPass, m.measureIdle, m.rollOut} {
 		if err := part(ctx); err != nil {
 			m.table.print()
 			return errors.Join(err, d.tail())
 		}
 	}
+
 	m.table.print()
 	return nil
 }

@@ -37,6 +37,7 @@ func (m *measurement) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	rule := &analysisv1alpha1.RecommendationRule{
 		ObjectMeta: metav1.ObjectMeta{Name: ruleName},
 		Spec: analysisv1alpha1.RecommendationRuleSpec{
@@ -47,32 +48,41 @@ func (m *measurement) pass(ctx context.Context) error {
 			Recommenders: []analysisv1alpha1.Recommender{{Name: "Resource", Config: map[string]string{"cpu-request-margin-fraction": "0.15"}}},
 		},
 	}
+
 	if err := m.cluster.client.Create(ctx, rule); err != nil {
 		return err
 	}
+
 	profiled := make(chan error, 2)
 	go func() { profiled <- m.craned.profile(ctx, m.profiles, "cpu.pb.gz", "profile?seconds=60") }()
 	go func() { profiled <- m.cluster.profile(ctx, m.profiles) }()
+
 	after, err := m.complete(ctx, "one pass", 1, before)
 	if err != nil {
 		return err
 	}
+
 	ready, all, err := m.ready(ctx)
 	if err != nil {
 		return err
 	}
+
 	m.table.add("one pass of Resource, from the rule to its status", wallOf(before, after), "5 min")
 	m.table.add("  recommendations, of them ready", fmt.Sprintf("%d, %d", all, ready), "")
 	m.spent("  ", after.since(before))
+
 	if after, err = m.settle(ctx); err != nil {
 		return err
 	}
+
 	m.table.add("until the last workload was annotated", wallOf(before, after), "")
 	m.writes(after.since(before), all)
 	m.table.add("  peak memory of craned", fmt.Sprintf("%d MiB", after.peak>>20), "1024 MiB")
+
 	if err := errors.Join(<-profiled, <-profiled); err != nil {
 		return err
 	}
+
 	return m.craned.profile(ctx, m.profiles, "heap.pb.gz", "heap?gc=1")
 }
 
@@ -86,11 +96,13 @@ func (m *measurement) ready(ctx context.Context) (ready, all int, err error) {
 	if err := m.cluster.client.List(ctx, &list); err != nil {
 		return 0, 0, err
 	}
+
 	for i := range list.Items {
 		if meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, analysisv1alpha1.ConditionReady) {
 			ready++
 		}
 	}
+
 	return ready, len(list.Items), nil
 }
 
@@ -109,8 +121,10 @@ func (m *measurement) writes(d counters, of int) {
 			n += d.writes[v]
 			delete(others, v)
 		}
+
 		return n
 	}
+
 	objects := sum("POST recommendations", "PATCH recommendations", "PUT recommendations", "APPLY recommendations")
 	statuses := sum("PATCH recommendations/status", "PUT recommendations/status", "APPLY recommendations/status")
 	annotations := sum("APPLY deployments", "PATCH deployments", "PUT deployments")
@@ -126,6 +140,7 @@ func listed(counts map[string]int64) string {
 	for _, key := range slices.Sorted(maps.Keys(counts)) {
 		parts = append(parts, fmt.Sprintf("%s %d", key, counts[key]))
 	}
+
 	return strings.Join(parts, ", ")
 }
 
@@ -135,18 +150,23 @@ func (m *measurement) settle(ctx context.Context) (counters, error) {
 	if err != nil {
 		return last, err
 	}
+
 	for still := 0; still < 5; still++ {
 		if err := sleep(ctx, 3*time.Second); err != nil {
 			return last, err
 		}
+
 		now, err := m.count(ctx)
 		if err != nil {
 			return last, err
 		}
+
 		if !maps.Equal(now.writes, last.writes) {
-			last, still = now, -1
+			last = now
+			still = -1
 		}
 	}
+
 	return last, nil
 }
 
@@ -156,23 +176,29 @@ func (m *measurement) secondPass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"runInterval":"23h"}}`))
 	rule := &analysisv1alpha1.RecommendationRule{ObjectMeta: metav1.ObjectMeta{Name: ruleName}}
 	if err := m.cluster.client.Patch(ctx, rule, patch); err != nil {
 		return err
 	}
+
 	after, err := m.complete(ctx, "second pass", 2, before)
 	if err != nil {
 		return err
 	}
+
 	m.table.add("a second pass, in which hardly anything has changed", wallOf(before, after), "")
 	m.spent("  ", after.since(before))
+
 	if after, err = m.settle(ctx); err != nil {
 		return err
 	}
+
 	d := after.since(before)
 	m.table.add("  writes", fmt.Sprintf("%d: %s", d.total(), listed(d.writes)), "")
 	m.table.add("  peak memory of craned since its start", fmt.Sprintf("%d MiB", after.peak>>20), "1024 MiB")
+
 	return nil
 }
 
@@ -180,27 +206,33 @@ func (m *measurement) secondPass(ctx context.Context) error {
 func (m *measurement) complete(ctx context.Context, what string, round int32, before counters) (counters, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.bound)
 	defer cancel()
+
 	rule := &analysisv1alpha1.RecommendationRule{}
 	told := time.Now()
 	for {
 		if err := m.cluster.client.Get(ctx, client.ObjectKey{Name: ruleName}, rule); err != nil {
 			return counters{}, err
 		}
+
 		if rule.Status.RunNumber >= round {
 			return m.count(ctx)
 		}
+
 		if err := m.craned.alive(); err != nil {
 			return counters{}, err
 		}
+
 		if time.Since(told) >= progressInterval {
 			now, err := m.count(ctx)
 			if err != nil {
 				return now, err
 			}
+
 			d := now.since(before).writes
 			logf("%s: %d statuses of %d workloads, %s", what, d["PATCH recommendations/status"]+d["PUT recommendations/status"], m.workloads, now.spent(before))
 			told = time.Now()
 		}
+
 		if err := sleep(ctx, time.Second); err != nil {
 			return counters{}, fmt.Errorf("round %d did not end: %w; %+v", round, err, rule.Status)
 		}
@@ -212,32 +244,39 @@ func (m *measurement) measureIdle(ctx context.Context) error {
 	if m.quiet <= 0 {
 		return nil
 	}
+
 	logf("looking for %v while nothing changes", m.quiet)
 	// What it reads to measure is small beside what it measures, so it looks at the begin and at the end alone.
 	before, err := measure.Writes(ctx, m.cluster.rest)
 	if err != nil {
 		return err
 	}
+
 	cpu, err := measure.CPU(m.craned.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
+
 	began := time.Now()
 	if err := sleep(ctx, m.quiet); err != nil {
 		return err
 	}
+
 	used, err := measure.CPU(m.craned.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
+
 	wall := time.Since(began)
 	after, err := measure.Writes(ctx, m.cluster.rest)
 	if err != nil {
 		return err
 	}
+
 	d := counters{writes: after}.since(counters{writes: before})
 	m.table.add(fmt.Sprintf("%v in which nothing changes", m.quiet), "", "")
 	m.table.add("  writes but leases", strings.TrimSpace(fmt.Sprintf("%d %s", d.total(), listed(d.writes))), "0")
 	m.table.add("  craned", fmt.Sprintf("%.4f of a core", (used-cpu).Seconds()/wall.Seconds()), "0.02")
+
 	return nil
 }

@@ -40,10 +40,12 @@ type lastLines struct {
 func (l *lastLines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.buf = append(l.buf, p...)
 	if over := len(l.buf) - 16<<10; over > 0 {
 		l.buf = bytes.Clone(l.buf[over:])
 	}
+
 	return len(p), nil
 }
 
@@ -52,14 +54,17 @@ func startCraned(ctx context.Context, o options, c *cluster, prometheus, scratch
 	if err != nil {
 		return nil, err
 	}
+
 	addresses, err := freeAddresses(ctx, 4)
 	if err != nil {
 		return nil, err
 	}
+
 	_, port, err := net.SplitHostPort(addresses[3])
 	if err != nil {
 		return nil, err
 	}
+
 	d := &craned{pprof: addresses[0], log: &lastLines{}}
 	d.cmd = exec.CommandContext(ctx, filepath.Join(o.bin, "craned"),
 		"--kubeconfig="+kubeconfig, "--prometheus-address="+prometheus, "--webhook-enabled=false",
@@ -69,19 +74,23 @@ func startCraned(ctx context.Context, o options, c *cluster, prometheus, scratch
 		// Whatever else runs on the machine, the lease is not to be lost for it.
 		"--lease-duration=120s", "--lease-renew-period=100s", "--lease-retry-period=5s",
 	)
+
 	// The limit is that of config/craned/deployment.yaml.
 	d.cmd.Env = append(os.Environ(), "GOMEMLIMIT=900MiB", "CRANE_SYSTEM_NAMESPACE=crane-system", "HOME="+scratch)
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
+
 	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(syscall.SIGTERM) }
 	d.cmd.WaitDelay = 30 * time.Second
 	if err := d.cmd.Start(); err != nil {
 		return nil, err
 	}
+
 	d.ended = make(chan struct{})
 	go func() {
 		d.err = d.cmd.Wait()
 		close(d.ended)
 	}()
+
 	return d, nil
 }
 
@@ -103,8 +112,10 @@ func freeAddresses(ctx context.Context, n int) ([]string, error) {
 			return nil, err
 		}
 		defer l.Close()
+
 		out[i] = l.Addr().String()
 	}
+
 	return out, nil
 }
 
@@ -114,11 +125,13 @@ func (d *craned) heap(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	for line := range strings.Lines(page) {
 		if rest, found := strings.CutPrefix(line, "# HeapAlloc = "); found {
 			return strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
 		}
 	}
+
 	return 0, errors.New("the profile does not say how large the heap is")
 }
 
@@ -127,13 +140,16 @@ func (d *craned) profile(ctx context.Context, dir, file, path string) error {
 	if dir == "" {
 		return nil
 	}
+
 	page, err := get(ctx, "http://"+d.pprof+"/debug/pprof/"+path)
 	if err != nil {
 		return err
 	}
+
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+
 	return os.WriteFile(filepath.Join(dir, file), []byte(page), 0o600)
 }
 
@@ -141,6 +157,7 @@ func (d *craned) profile(ctx context.Context, dir, file, path string) error {
 func (d *craned) tail() error {
 	d.log.mu.Lock()
 	defer d.log.mu.Unlock()
+
 	return fmt.Errorf("craned said last:\n%s", d.log.buf)
 }
 
@@ -150,9 +167,11 @@ func (d *craned) stop() error {
 		return nil // The caller that waited has reported it.
 	default:
 	}
+
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
+
 	<-d.ended
 	return d.err
 }

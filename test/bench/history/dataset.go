@@ -43,6 +43,7 @@ func (s shape) String() string {
 	if s.pageCache {
 		name += "-cache"
 	}
+
 	return name
 }
 
@@ -56,28 +57,35 @@ func build(ctx context.Context, s shape, dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
+
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+
 	var series []promserver.Series
 	for i := range s.containers {
 		series = append(series, s.containerSeries(i)...)
 	}
+
 	for w := range s.workloads() {
 		series = append(series, constant("kube_replicaset_owner", "namespace", s.namespace(w*s.podsPerWorkload), "replicaset", replicaSet(w),
 			"owner_kind", "Deployment", "owner_name", deployment(w), "owner_is_controller", "true"))
 	}
+
 	grid := promserver.Grid{Start: s.start(), End: s.end, Step: s.scrape}
 	begin := time.Now()
+
 	stats, err := promserver.WriteBlocks(ctx, dir, grid, series)
 	if err != nil {
 		return err
 	}
+
 	stats.Took = time.Since(begin)
 	raw, err := json.Marshal(stats)
 	if err != nil {
 		return err
 	}
+
 	return os.WriteFile(filepath.Join(dir, ready), raw, 0o600)
 }
 
@@ -96,29 +104,35 @@ func replicaSet(workload int) string { return deployment(workload) + "-5d4f8c7b9
 func (s shape) containerSeries(i int) []promserver.Series {
 	workload := i / s.podsPerWorkload
 	const letters = "bcdfghjklm"
-	ns, pod := s.namespace(i), fmt.Sprintf("%s-x8k2%c", replicaSet(workload), letters[i%s.podsPerWorkload])
+	ns := s.namespace(i)
+	pod := fmt.Sprintf("%s-x8k2%c", replicaSet(workload), letters[i%s.podsPerWorkload])
 	node := fmt.Sprintf("node-%04d", i%500)
 	id := fmt.Sprintf("/kubepods.slice/kubepods-burstable.slice/pod%08x.slice/cri-%016x.scope", i, uint64(i)*0x9e3779b97f4a7c15)
+
 	cadvisor := func(metric string, more ...string) labels.Labels {
 		return labels.FromStrings(append([]string{
 			"__name__", metric, "namespace", ns, "pod", pod, "container", "app", "id", id, "image", "registry.example/app:1",
 			"instance", node + ":10250", "job", "kubelet", "metrics_path", "/metrics/cadvisor", "node", node,
 		}, more...)...)
 	}
+
 	out := []promserver.Series{
 		{Labels: cadvisor("container_cpu_usage_seconds_total", "cpu", "total"), Fill: s.cpu(i)},
 		{Labels: cadvisor("container_memory_working_set_bytes"), Fill: s.memory(i)},
 		constant("kube_pod_owner", "namespace", ns, "pod", pod, "owner_kind", "ReplicaSet", "owner_name", replicaSet(workload), "owner_is_controller", "true"),
 		constant("kube_pod_info", "namespace", ns, "pod", pod, "node", node, "created_by_kind", "ReplicaSet", "created_by_name", replicaSet(workload)),
 	}
+
 	if s.pageCache {
 		out = append(out, promserver.Series{Labels: cadvisor("container_memory_total_active_file_bytes"), Fill: s.activeFile(i)})
 	}
+
 	if s.current {
 		out = append(out, s.recent(1, "kube_pod_container_info", "namespace", ns, "pod", pod, "container", "app"),
 			s.recent(0.5, "kube_pod_container_resource_requests", "namespace", ns, "pod", pod, "container", "app", "resource", "cpu", "unit", "core"),
 			s.recent(1<<30, "kube_pod_container_resource_requests", "namespace", ns, "pod", pod, "container", "app", "resource", "memory", "unit", "byte"))
 	}
+
 	return out
 }
 
@@ -128,11 +142,14 @@ func (s shape) recent(value float64, metric string, pairs ...string) promserver.
 	from := int((time.Duration(s.days)*24*time.Hour - 3*time.Hour) / s.scrape)
 	out.Fill = func(dst []float64, first int) {
 		for i := range dst {
-			if dst[i] = value; first+i < from {
+			dst[i] = value
+
+			if first+i < from {
 				dst[i] = math.NaN()
 			}
 		}
 	}
+
 	return out
 }
 
@@ -148,7 +165,10 @@ func constant(metric string, pairs ...string) promserver.Series {
 // cpu is a counter with a daily cycle and noise, in whole nanoseconds like a kernel's.
 func (s shape) cpu(i int) func([]float64, int) {
 	random := rand.New(rand.NewPCG(uint64(i), 1))
-	mean, phase, total := 0.02+0.5*random.Float64(), random.Float64()*2*math.Pi, 0.0
+	mean := 0.02 + 0.5*random.Float64()
+	phase := random.Float64() * 2 * math.Pi
+	total := 0.0
+
 	return func(dst []float64, first int) {
 		for k := range dst {
 			at := float64(first+k) * s.scrape.Seconds() / 86400
@@ -173,7 +193,8 @@ func (s shape) memory(i int) func([]float64, int) {
 
 // activeFile is a share of the memory, less of some containers than of others.
 func (s shape) activeFile(i int) func([]float64, int) {
-	memory, share := s.memory(i), rand.New(rand.NewPCG(uint64(i), 3)).Float64()
+	memory := s.memory(i)
+	share := rand.New(rand.NewPCG(uint64(i), 3)).Float64()
 	return func(dst []float64, first int) {
 		memory(dst, first)
 		for k := range dst {
@@ -193,6 +214,7 @@ func countRequests(next http.Handler) http.Handler {
 			fmt.Fprint(w, n.Load())
 			return
 		}
+
 		n.Add(1)
 		next.ServeHTTP(w, r)
 	})
@@ -204,15 +226,18 @@ func serveData(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+
 	fmt.Println(server.URL())
 	ended := make(chan struct{})
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		close(ended)
 	}()
+
 	select {
 	case <-ended:
 	case <-ctx.Done():
 	}
+
 	return server.Close()
 }

@@ -28,6 +28,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "history:", err)
 		stop()
@@ -44,6 +45,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&shape.days, "days", 7, "days of history")
 	flag.DurationVar(&shape.scrape, "scrape", time.Minute, "distance between samples")
 	flag.IntVar(&shape.podsPerWorkload, "pods-per-workload", 10, "pods of a Deployment, 1 to 10")
+
 	flag.BoolVar(&shape.current, "current", false, "add what kube-state-metrics says of the last hours; -role recommend sets it")
 	flag.BoolVar(&shape.pageCache, "page-cache", false, "add the metric that tells page cache from the rest of memory")
 	end := flag.Int64("end", shape.end.Unix(), "end of the data set, in seconds since 1970; -role recommend sets it to the next hour")
@@ -53,11 +55,13 @@ func run(ctx context.Context) error {
 	flag.IntVar(&cfg.MaxSamples, "max-samples", cfg.MaxSamples, "samples in one query")
 	into := flag.String("into", "histograms", "what to read into: histograms of containers, or profiles of workloads as recommendations are made from")
 	flag.Parse()
+
 	shape.end = time.Unix(*end, 0).UTC()
 	if shape.namespaces < 1 || shape.containers < shape.namespaces || shape.days < 1 || shape.scrape < time.Second ||
 		shape.podsPerWorkload < 1 || shape.podsPerWorkload > 10 {
 		return errors.New("want at least one namespace, a container in each, a day, a second between samples and 1 to 10 pods of a workload")
 	}
+
 	data := filepath.Join(*dir, shape.String())
 	switch *role {
 	case "build":
@@ -66,12 +70,15 @@ func run(ctx context.Context) error {
 		return serveData(ctx, data)
 	case "recommend":
 		return measureRecommend(ctx, shape, *dir, *crane)
+
 	case "read":
 		reader, known := map[string]reader{"histograms": readHistograms, "profiles": readProfiles}[*into]
 		if !known {
 			return fmt.Errorf("into %q: want histograms or profiles", *into)
 		}
+
 		return measureRead(ctx, cfg, shape, *dir, reader)
 	}
+
 	return fmt.Errorf("role %q: want read, recommend, build or serve", *role)
 }

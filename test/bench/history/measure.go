@@ -31,20 +31,25 @@ func measureRead(ctx context.Context, cfg prometheus.Config, s shape, dir string
 	if err != nil {
 		return fmt.Errorf("building the data set: %w", err)
 	}
+
 	server, address, err := startServer(ctx, dir, s)
 	if err != nil {
 		return fmt.Errorf("starting Prometheus: %w", err)
 	}
+
 	cfg.Address = address
 	cfg.Now = func() time.Time { return s.end }
 	results, readErr := read(ctx, cfg, s)
 	usage, err := server.stop()
+
 	if readErr != nil {
 		return readErr
 	}
+
 	if err != nil {
 		return fmt.Errorf("stopping Prometheus: %w", err)
 	}
+
 	report(cfg, s, built, fresh, results, usage)
 	return nil
 }
@@ -58,14 +63,17 @@ func ensureDataset(ctx context.Context, s shape, dir, data string) (stats promse
 		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 		fmt.Fprintln(os.Stderr, "building the data set", data)
 		begin := time.Now()
+
 		if err := cmd.Run(); err != nil {
 			return stats, fresh, err
 		}
+
 		fmt.Fprintln(os.Stderr, "built in", time.Since(begin).Round(time.Second))
 		if raw, err = os.ReadFile(filepath.Join(data, ready)); err != nil {
 			return stats, fresh, err
 		}
 	}
+
 	return stats, fresh, json.Unmarshal(raw, &stats)
 }
 
@@ -77,6 +85,7 @@ func command(ctx context.Context, role, dir string, s shape) *exec.Cmd {
 		"-page-cache="+strconv.FormatBool(s.pageCache), "-end", strconv.FormatInt(s.end.Unix(), 10))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
+
 	return cmd
 }
 
@@ -93,19 +102,23 @@ func startServer(ctx context.Context, dir string, s shape) (*serverProcess, stri
 	if err != nil {
 		return nil, "", err
 	}
+
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, "", err
 	}
+
 	if err := cmd.Start(); err != nil {
 		return nil, "", err
 	}
+
 	c := &serverProcess{cmd: cmd, stdin: stdin}
 	address, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		_, stopErr := c.stop()
 		return nil, "", fmt.Errorf("no address: %w", errors.Join(err, stopErr))
 	}
+
 	return c, strings.TrimSpace(address), nil
 }
 
@@ -113,6 +126,7 @@ func (c *serverProcess) stop() (*syscall.Rusage, error) {
 	c.stdin.Close()
 	err := c.cmd.Wait()
 	usage, _ := c.cmd.ProcessState.SysUsage().(*syscall.Rusage)
+
 	return usage, err
 }
 
@@ -121,9 +135,11 @@ func report(cfg prometheus.Config, s shape, built promserver.BackfillStats, fres
 	if fresh {
 		how = "built in this run"
 	}
+
 	fmt.Printf("History of %d containers in %d namespaces, %d days, scraped every %v\n", s.containers, s.namespaces, s.days, s.scrape)
 	fmt.Printf("data set: %d series, %d million samples, %d MiB, written in %v (%s, not counted below)\n\n",
 		built.Series, built.Samples/1e6, built.Bytes>>20, built.Took.Round(time.Second), how)
+
 	t := texttable.New("read", "step", "containers", "samples", "gaps", "queries", "retries", "MiB read", "wall")
 	var wall time.Duration
 	queries := int64(0)
@@ -134,16 +150,20 @@ func report(cfg prometheus.Config, s shape, built promserver.BackfillStats, fres
 		wall += r.wall
 		queries += r.stats.Queries
 	}
+
 	if len(results) > 1 {
 		t.AppendRow(table.Row{"all", "", "", "", "", queries, "", "", wall.Round(100 * time.Millisecond)})
 	}
+
 	fmt.Println(t.Render())
 	var own syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &own)
 	fmt.Printf("\nreader: peak memory %d MiB, CPU time %v\n", own.Maxrss>>10, cpuTime(&own))
+
 	if server != nil {
 		fmt.Printf("Prometheus: peak memory %d MiB, CPU time %v\n", server.Maxrss>>10, cpuTime(server))
 	}
+
 	perDay := (s.containers/s.namespaces*int(24*time.Hour/results[0].step) + cfg.MaxSamples - 1) / cfg.MaxSamples
 	fmt.Printf("aims: 512 MiB (768 with profiles), 60s, and namespaces x days x ceil(samples/limit) = %d queries of usage for a resource (owners and plan come on top)\n",
 		s.namespaces*s.days*perDay)

@@ -39,32 +39,42 @@ func readHistograms(ctx context.Context, cfg prometheus.Config, s shape) ([]resu
 		if err != nil {
 			return nil, err
 		}
+
 		r := result{what: string(resource)}
 		histograms := map[metrics.ContainerKey]*histogram.Counts{}
 		begin := time.Now()
+
 		for c, err := range source.Capabilities().Usage.Usage(ctx, metrics.UsageRequest{Resource: resource, Start: s.start(), End: s.end}) {
 			if err != nil {
 				return nil, fmt.Errorf("reading %s: %w", resource, err)
 			}
+
 			h := histograms[c.Key]
 			if h == nil {
 				h = &histogram.Counts{}
 				histograms[c.Key] = h
 			}
+
 			for _, v := range c.Series.Values {
 				if !series.IsGap(v) && h.Add(v) {
 					r.samples++
 				}
 			}
+
 			r.step = c.Series.Step
 		}
-		r.wall, r.stats, r.containers = time.Since(begin), source.Stats(), len(histograms)
+
+		r.wall = time.Since(begin)
+		r.stats = source.Stats()
+		r.containers = len(histograms)
 		out = append(out, r)
 		all = append(all, histograms)
 	}
+
 	if len(all[0]) != len(all[1]) {
 		return nil, fmt.Errorf("%d containers with CPU, %d with memory", len(all[0]), len(all[1]))
 	}
+
 	return out, nil
 }
 
@@ -74,26 +84,34 @@ func readProfiles(ctx context.Context, cfg prometheus.Config, s shape) ([]result
 	if err != nil {
 		return nil, err
 	}
+
 	var workloads []workload.Workload
 	for w := range s.workloads() {
 		workloads = append(workloads, workload.Workload{Ref: workload.Ref{
-			Namespace: s.namespace(w * s.podsPerWorkload), APIVersion: "apps/v1", Kind: "Deployment", Name: deployment(w),
+			Namespace:  s.namespace(w * s.podsPerWorkload),
+			APIVersion: "apps/v1",
+			Kind:       "Deployment",
+			Name:       deployment(w),
 		}})
 	}
+
 	history := source.Capabilities()
 	seen := &countingReader{UsageReader: history.Usage, pods: map[metrics.ContainerKey]bool{}}
 	begin := time.Now()
+
 	usage, err := profile.Collect(ctx, profile.Source{Capabilities: metrics.Capabilities{Usage: seen, OOM: history.OOM}}, profile.Request{
 		Workloads: workloads, End: s.end, Length: s.end.Sub(s.start()),
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	for _, w := range workloads {
 		if usage.Profile(w.Ref, "app") == nil {
 			return nil, fmt.Errorf("no profile of %s", w.Ref)
 		}
 	}
+
 	return []result{{
 		what: "profiles", stats: source.Stats(), containers: len(seen.pods), samples: seen.samples, step: seen.step, wall: time.Since(begin),
 	}}, nil
@@ -116,6 +134,7 @@ func (n *countingReader) Usage(ctx context.Context, req metrics.UsageRequest) it
 				n.samples += int64(len(c.Series.Values))
 				n.step = c.Series.Step
 			}
+
 			if !yield(c, err) {
 				return
 			}

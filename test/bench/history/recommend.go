@@ -38,47 +38,59 @@ func measureRecommend(ctx context.Context, s shape, dir, crane string) (err erro
 	s.days++ // The day in which the history begins is read whole.
 	s.current = true
 	s.end = time.Now().UTC().Truncate(time.Hour).Add(time.Hour)
+
 	// It is of this hour and no use for the next.
 	dir = filepath.Join(dir, "now")
+
 	data := filepath.Join(dir, s.String())
 	if err := os.RemoveAll(data); err != nil {
 		return err
 	}
+
 	built, _, err := ensureDataset(ctx, s, dir, data)
 	if err != nil {
 		return fmt.Errorf("building the data set: %w", err)
 	}
+
 	server, address, err := startServer(ctx, dir, s)
 	if err != nil {
 		return fmt.Errorf("starting Prometheus: %w", err)
 	}
+
 	scratch, err := os.MkdirTemp("", "recommend-bench-")
 	defer func() {
 		usage, stopErr := server.stop()
 		if usage != nil && err == nil {
 			fmt.Printf("Prometheus, both runs: peak memory %d MiB, CPU time %v\n", usage.Maxrss>>10, cpuTime(usage))
 		}
+
 		err = errors.Join(err, stopErr, os.RemoveAll(scratch))
 	}()
+
 	if err != nil {
 		return err
 	}
+
 	fmt.Printf("Recommendations for %d containers of %d workloads in %d namespaces, %d days, scraped every %v, with evidence, as JSON\n",
 		s.containers, s.workloads(), s.namespaces, length, s.scrape)
 	fmt.Printf("data set: %d series, %d million samples, %d MiB\n\n", built.Series, built.Samples/1e6, built.Bytes>>20)
+
 	t := texttable.New("run", "wall", "CPU time", "peak memory MiB", "requests", "containers with numbers", "MiB printed")
 	for _, what := range []string{"cold", "with the cache"} {
 		r, err := runCommand(ctx, crane, address, scratch, length)
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
+
 		t.AppendRow(table.Row{
 			what, r.wall.Round(100 * time.Millisecond), r.cpu.Round(100 * time.Millisecond), r.peak >> 20, r.requests, r.numbers, r.printed >> 20,
 		})
 	}
+
 	fmt.Println(t.Render())
 	now := time.Now().UTC()
 	fmt.Printf("\ntoday is %v old; aims: 90s and 768 MiB cold, 10s with the cache of yesterday\n", now.Sub(now.Truncate(24*time.Hour)).Round(time.Minute))
+
 	return nil
 }
 
@@ -87,29 +99,38 @@ func runCommand(ctx context.Context, crane, address, scratch string, days int) (
 	if err != nil {
 		return commandRun{}, err
 	}
+
 	path := filepath.Join(scratch, "out.json")
 	out, err := os.Create(path)
 	if err != nil {
 		return commandRun{}, err
 	}
 	defer out.Close()
+
 	cmd := exec.CommandContext(ctx, crane, "recommend", "--prometheus", address, "--history", strconv.Itoa(days)+"d",
 		"--cache-dir", filepath.Join(scratch, "cache"), "-o", "json", "--evidence")
+
 	// No cluster: the workloads are those of the data set.
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(scratch, "none"), "HOME="+scratch)
-	cmd.Stdout, cmd.Stderr = out, os.Stderr
+	cmd.Stdout = out
+	cmd.Stderr = os.Stderr
 	begin := time.Now()
+
 	if err := cmd.Run(); err != nil {
 		return commandRun{}, fmt.Errorf("%s: %w", crane, err)
 	}
+
 	r := commandRun{wall: time.Since(begin)}
 	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		r.peak, r.cpu = usage.Maxrss<<10, cpuTime(usage)
+		r.peak = usage.Maxrss << 10
+		r.cpu = cpuTime(usage)
 	}
+
 	after, err := requests(ctx, address)
 	if err != nil {
 		return r, err
 	}
+
 	r.requests = after - before
 	r.printed, r.numbers, err = countNumbers(path)
 	return r, err
@@ -121,6 +142,7 @@ func countNumbers(path string) (size int64, numbers int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
+
 	var printed struct {
 		Workloads []struct {
 			Containers []struct {
@@ -130,9 +152,11 @@ func countNumbers(path string) (size int64, numbers int, err error) {
 			}
 		}
 	}
+
 	if err := json.Unmarshal(raw, &printed); err != nil {
 		return 0, 0, fmt.Errorf("what was printed: %w", err)
 	}
+
 	for _, w := range printed.Workloads {
 		for _, c := range w.Containers {
 			if c.CPU.Recommended.Request != nil && c.Memory.Recommended.Request != nil {
@@ -140,6 +164,7 @@ func countNumbers(path string) (size int64, numbers int, err error) {
 			}
 		}
 	}
+
 	return int64(len(raw)), numbers, nil
 }
 
@@ -148,14 +173,17 @@ func requests(ctx context.Context, address string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, err
 	}
 	defer resp.Body.Close()
+
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, 64))
 	if err != nil {
 		return 0, err
 	}
+
 	return strconv.ParseInt(string(raw), 10, 64)
 }

@@ -22,33 +22,43 @@ func Writes(ctx context.Context, api rest.Interface) (map[string]int64, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	out := map[string]int64{}
 	lines := bufio.NewScanner(strings.NewReader(string(page)))
 	lines.Buffer(nil, 1<<20)
+
 	for lines.Scan() {
 		line := lines.Text()
 		if !strings.HasPrefix(line, "apiserver_request_total{") {
 			continue
 		}
-		verb, of := label(line, "verb"), label(line, "resource")
+
+		verb := label(line, "verb")
+		of := label(line, "resource")
+
 		switch verb {
 		case "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION":
 		default:
 			continue
 		}
+
 		// What the API server and its authorization do for themselves is not craned's.
 		if of == "leases" || of == "tokenreviews" || of == "subjectaccessreviews" || of == "serviceaccounts" {
 			continue
 		}
+
 		if sub := label(line, "subresource"); sub != "" {
 			of += "/" + sub
 		}
+
 		value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
 		if err != nil {
 			return nil, err
 		}
+
 		out[verb+" "+of] += int64(value)
 	}
+
 	return out, lines.Err()
 }
 
@@ -58,12 +68,14 @@ func ServerCPU(ctx context.Context, api rest.Interface) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	for line := range strings.Lines(string(page)) {
 		if value, found := strings.CutPrefix(line, "process_cpu_seconds_total "); found {
 			seconds, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 			return time.Duration(seconds * float64(time.Second)), err
 		}
 	}
+
 	return 0, errors.New("the API server does not say what CPU it has taken")
 }
 
@@ -75,5 +87,6 @@ func label(line, name string) string {
 			return value
 		}
 	}
+
 	return ""
 }

@@ -47,18 +47,22 @@ func startCluster(ctx context.Context, o options, dir string) (*cluster, error) 
 	if err != nil {
 		return nil, err
 	}
+
 	scheme := runtime.NewScheme()
 	err = errors.Join(clientgoscheme.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme))
 	if err == nil {
 		err = harness.Install(ctx, control.Config(), "bench", harness.Everything)
 	}
+
 	c := &cluster{control: control}
 	if err == nil {
 		c.client, err = client.New(control.Config(), client.Options{Scheme: scheme})
 	}
+
 	if err != nil {
 		return nil, errors.Join(err, control.Stop(context.WithoutCancel(ctx)))
 	}
+
 	return c, nil
 }
 
@@ -66,7 +70,10 @@ func namespaceOf(i int, o options) string { return fmt.Sprintf("team-%d", i%o.na
 
 func keyOf(i int, o options, identifier string) scalingmetric.Key {
 	return scalingmetric.Key{
-		TargetKind: "Deployment", TargetName: fmt.Sprintf("service-%d", i), TargetNamespace: namespaceOf(i, o), Identifier: identifier,
+		TargetKind:      "Deployment",
+		TargetName:      fmt.Sprintf("service-%d", i),
+		TargetNamespace: namespaceOf(i, o),
+		Identifier:      identifier,
 	}
 }
 
@@ -78,14 +85,18 @@ func (c *cluster) fill(ctx context.Context, o options) error {
 			return err
 		}
 	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
+
 	for i := range o.autoscalers {
 		group.Go(func() error { return c.createAutoscaler(ctx, i, o) })
 	}
+
 	if err := group.Wait(); err != nil {
 		return err
 	}
+
 	fmt.Printf("%d autoscalers with predictions made in %v\n", o.autoscalers, time.Since(began).Round(time.Second))
 	return nil
 }
@@ -94,30 +105,43 @@ func (c *cluster) createAutoscaler(ctx context.Context, i int, o options) error 
 	target := keyOf(i, o, "")
 	ehpa := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: target.TargetNamespace, Name: target.TargetName}}
 	ref := &ehpa.Spec.ScaleTargetRef
-	ref.APIVersion, ref.Kind, ref.Name = "apps/v1", target.TargetKind, target.TargetName
-	ehpa.Spec.MinReplicas, ehpa.Spec.MaxReplicas = new(int32(1)), 50
+	ref.APIVersion = "apps/v1"
+	ref.Kind = target.TargetKind
+	ref.Name = target.TargetName
+	ehpa.Spec.MinReplicas = new(int32(1))
+
+	ehpa.Spec.MaxReplicas = 50
 	ehpa.Spec.Crons = []autoscalingv1alpha1.CronSpec{{CronName: "office", Start: "0 8 * * 1-5", End: "0 18 * * 1-5", TargetReplicas: 10, TimeZone: new("Europe/Berlin")}}
 	if err := c.client.Create(ctx, ehpa); err != nil {
 		return err
 	}
+
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: target.TargetNamespace, Name: autoscalingv1alpha1.ManagedObjectPrefix + target.TargetName,
 			Labels: map[string]string{autoscalingv1alpha1.LabelManagedBy: autoscalingv1alpha1.ManagedByEffectiveHPA},
 		},
 		Spec: predictionv1alpha1.TimeSeriesPredictionSpec{
-			TargetRef:               &corev1.ObjectReference{APIVersion: "apps/v1", Kind: target.TargetKind, Namespace: target.TargetNamespace, Name: target.TargetName},
+			TargetRef: &corev1.ObjectReference{
+				APIVersion: "apps/v1",
+				Kind:       target.TargetKind,
+				Namespace:  target.TargetNamespace,
+				Name:       target.TargetName,
+			},
 			PredictionWindowSeconds: window,
 		},
 	}
+
 	now := time.Now().Truncate(time.Minute)
 	status := predictionv1alpha1.TimeSeriesPredictionStatus{}
 	for _, identifier := range identifiers() {
 		tsp.Spec.PredictionMetrics = append(tsp.Spec.PredictionMetrics, predictionv1alpha1.PredictionMetric{
-			ResourceIdentifier: identifier, Type: predictionv1alpha1.ExpressionQueryMetricType,
-			ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: "vector(1)"},
-			Algorithm:       predictionv1alpha1.Algorithm{AlgorithmType: predictionv1alpha1.AlgorithmTypeDSP, DSP: &predictionv1alpha1.DSP{}},
+			ResourceIdentifier: identifier,
+			Type:               predictionv1alpha1.ExpressionQueryMetricType,
+			ExpressionQuery:    &predictionv1alpha1.ExpressionQuery{Expression: "vector(1)"},
+			Algorithm:          predictionv1alpha1.Algorithm{AlgorithmType: predictionv1alpha1.AlgorithmTypeDSP, DSP: &predictionv1alpha1.DSP{}},
 		})
+
 		var samples []predictionv1alpha1.Sample
 		for m := range 2 * window / 60 {
 			value := 1.5 + math.Sin(float64(m+i)/20)
@@ -125,14 +149,21 @@ func (c *cluster) createAutoscaler(ctx context.Context, i int, o options) error 
 				Value: strconv.FormatFloat(value, 'f', 5, 64), Timestamp: now.Add(time.Duration(m) * time.Minute).Unix(),
 			})
 		}
+
 		status.PredictionMetrics = append(status.PredictionMetrics, predictionv1alpha1.PredictionMetricStatus{
-			ResourceIdentifier: identifier, Ready: true, Skill: "0.8", UpdateTime: &metav1.Time{Time: now}, LastSampleTime: &metav1.Time{Time: now},
-			Prediction: []predictionv1alpha1.MetricTimeSeries{{Samples: samples}},
+			ResourceIdentifier: identifier,
+			Ready:              true,
+			Skill:              "0.8",
+			UpdateTime:         &metav1.Time{Time: now},
+			LastSampleTime:     &metav1.Time{Time: now},
+			Prediction:         []predictionv1alpha1.MetricTimeSeries{{Samples: samples}},
 		})
 	}
+
 	if err := c.client.Create(ctx, tsp); err != nil {
 		return err
 	}
+
 	tsp.Status = status
 	return c.client.Status().Update(ctx, tsp)
 }
@@ -143,32 +174,42 @@ func (c *cluster) startAdapter(ctx context.Context, o options, logFile string) (
 	if err != nil {
 		return nil, err
 	}
+
 	port, err := freePort(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	objects, err := manifest.ReadDir(config.Manifests, ".")
 	if err != nil {
 		return nil, err
 	}
+
 	if objects, err = redirect.MetricAdapter(objects, port); err != nil {
 		return nil, err
 	}
+
 	applier, err := manifest.NewApplier(c.control.Config(), "bench")
 	if err != nil {
 		return nil, err
 	}
+
 	if err := applier.Apply(ctx, objects...); err != nil {
 		return nil, err
 	}
+
 	child, err := process.Start(process.Spec{
-		Name: "metric-adapter", Path: filepath.Join(o.bin, "metric-adapter"), LogFile: logFile,
-		Args: []string{"--lister-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port)},
-		Env:  []string{"CRANE_SYSTEM_NAMESPACE=crane-system"},
+		Name:    "metric-adapter",
+		Path:    filepath.Join(o.bin, "metric-adapter"),
+		LogFile: logFile,
+		Args:    []string{"--lister-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port)},
+		Env:     []string{"CRANE_SYSTEM_NAMESPACE=crane-system"},
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	return &adapter{cluster: c, process: child, address: "https://127.0.0.1:" + strconv.Itoa(port)}, nil
 }
 
@@ -179,9 +220,11 @@ func freePort(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	defer l.Close()
+
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {
 		return 0, err
 	}
+
 	return strconv.Atoi(port)
 }

@@ -36,6 +36,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench metricadapter:", err)
 		stop()
@@ -47,23 +48,28 @@ func run(ctx context.Context, o options) (err error) {
 	if o.autoscalers < o.namespaces || o.namespaces < 1 || o.rounds < 1 || o.workers < 1 {
 		return errors.New("want at least one namespace, an autoscaler in each, a round and a worker")
 	}
+
 	dir, err := os.MkdirTemp("", "bench-metricadapter-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
 	c, err := startCluster(ctx, o, filepath.Join(dir, "controlplane"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.control.Stop(context.WithoutCancel(ctx))) }()
+
 	if err := c.fill(ctx, o); err != nil {
 		return err
 	}
+
 	a, err := c.startAdapter(ctx, o, filepath.Join(dir, "metric-adapter.log"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.process.Stop(context.WithoutCancel(ctx))) }()
+
 	return a.measure(ctx, o)
 }

@@ -46,30 +46,38 @@ func (a *adapter) measure(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+
 	through := route{"through the API server", config.Host, config}
 	itself := rest.CopyConfig(config)
-	itself.Host, itself.TLSClientConfig.Insecure, itself.TLSClientConfig.CAData = a.address, true, nil
+	itself.Host = a.address
+	itself.TLSClientConfig.Insecure = true
+	itself.TLSClientConfig.CAData = nil
 	straight := route{"of the adapter itself", a.address, itself}
 	began := time.Now()
+
 	for _, w := range []route{straight, through} {
 		if err := w.await(ctx, o); err != nil {
 			return err
 		}
 	}
+
 	fmt.Printf("served %v after the start\n", time.Since(began).Round(100*time.Millisecond))
 	for _, w := range []route{straight, through} {
 		if err := a.measureRoute(ctx, o, w); err != nil {
 			return err
 		}
 	}
+
 	resident, err := measure.Memory(a.process.PID(), "VmRSS")
 	if err != nil {
 		return err
 	}
+
 	peak, err := measure.Memory(a.process.PID(), "VmHWM")
 	if err != nil {
 		return err
 	}
+
 	fmt.Printf("memory: %d MiB, at most %d MiB\n", resident>>20, peak>>20)
 	return nil
 }
@@ -88,9 +96,11 @@ func paths(i int, o options) []string {
 		out = append(out, "/apis/external.metrics.k8s.io/v1beta1/namespaces/"+key.TargetNamespace+"/"+metric+
 			"?labelSelector="+url.QueryEscape(labels.Set(key.MatchLabels()).String()))
 	}
+
 	for _, identifier := range identifiers() {
 		add(autoscalingv1alpha1.MetricPrediction, identifier)
 	}
+
 	add(autoscalingv1alpha1.MetricCron, "cron")
 	return out
 }
@@ -100,13 +110,16 @@ func (w route) await(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
+
 	for {
 		err := w.ask(ctx, client, paths(o.autoscalers-1, o)[0])
 		if err == nil {
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("not served %s: %w", w.name, err)
@@ -120,15 +133,18 @@ func (w route) ask(ctx context.Context, client *http.Client, path string) error 
 	if err != nil {
 		return err
 	}
+
 	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
+
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("status %d: %s", resp.StatusCode, body)
 	}
+
 	return err
 }
 
@@ -138,17 +154,21 @@ func (a *adapter) measureRoute(ctx context.Context, o options, w route) error {
 	if err != nil {
 		return err
 	}
+
 	used, err := measure.CPU(a.process.PID())
 	if err != nil {
 		return err
 	}
+
 	client, err := rest.HTTPClientFor(w.config)
 	if err != nil {
 		return err
 	}
+
 	began := time.Now()
 	took := make([][]time.Duration, o.workers)
 	var next atomic.Int64
+
 	group, gctx := errgroup.WithContext(ctx)
 	for worker := range o.workers {
 		group.Go(func() error {
@@ -158,24 +178,30 @@ func (a *adapter) measureRoute(ctx context.Context, o options, w route) error {
 					if err := w.ask(gctx, client, path); err != nil {
 						return err
 					}
+
 					took[worker] = append(took[worker], time.Since(start))
 				}
 			}
+
 			return nil
 		})
 	}
+
 	if err := group.Wait(); err != nil {
 		return err
 	}
+
 	elapsed := time.Since(began)
 	after, err := a.readFigures(ctx)
 	if err != nil {
 		return err
 	}
+
 	usedAfter, err := measure.CPU(a.process.PID())
 	if err != nil {
 		return err
 	}
+
 	all := slices.Concat(took...)
 	slices.Sort(all)
 	fmt.Printf("%s: %d requests in %v (%.0f/s), %.0f µs of CPU each\n", w.name, len(all), elapsed.Round(time.Second),
@@ -184,6 +210,7 @@ func (a *adapter) measureRoute(ctx context.Context, o options, w route) error {
 	fmt.Printf("  in the handler: p50 at most %v, p99 at most %v, of %d\n",
 		quantileBound(before.handler, after.handler, 0.5), quantileBound(before.handler, after.handler, 0.99), after.handler.GetSampleCount()-before.handler.GetSampleCount())
 	fmt.Printf("  requests of the adapter to the Kubernetes API: %.0f\n", after.requests-before.requests)
+
 	return nil
 }
 
@@ -195,37 +222,46 @@ type adapterFigures struct {
 
 func (a *adapter) readFigures(ctx context.Context) (adapterFigures, error) {
 	admin := a.control.Config()
-	admin.TLSClientConfig.Insecure, admin.TLSClientConfig.CAData = true, nil
+	admin.TLSClientConfig.Insecure = true
+
+	admin.TLSClientConfig.CAData = nil
 	client, err := rest.HTTPClientFor(admin)
 	if err != nil {
 		return adapterFigures{}, err
 	}
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.address+"/metrics", http.NoBody)
 	if err != nil {
 		return adapterFigures{}, err
 	}
+
 	resp, err := client.Do(req)
 	if err != nil {
 		return adapterFigures{}, err
 	}
 	defer resp.Body.Close()
+
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(resp.Body)
 	if err != nil {
 		return adapterFigures{}, err
 	}
+
 	var out adapterFigures
 	for _, m := range families["crane_metric_adapter_request_duration_seconds"].GetMetric() {
 		if strings.Contains(m.String(), `"crane"`) && strings.Contains(m.String(), `"200"`) {
 			out.handler = m.GetHistogram()
 		}
 	}
+
 	if out.handler == nil {
 		return adapterFigures{}, errors.New("the adapter has no metrics of its handler")
 	}
+
 	for _, m := range families["crane_metric_adapter_kubernetes_requests_total"].GetMetric() {
 		out.requests += m.GetCounter().GetValue()
 	}
+
 	return out, nil
 }
 
@@ -236,10 +272,12 @@ func quantileBound(before, after *dto.Histogram, quantile float64) time.Duration
 	for _, b := range before.GetBucket() {
 		had[b.GetUpperBound()] = b.GetCumulativeCount()
 	}
+
 	for _, b := range after.GetBucket() {
 		if float64(b.GetCumulativeCount()-had[b.GetUpperBound()]) >= quantile*total {
 			return time.Duration(b.GetUpperBound() * float64(time.Second))
 		}
 	}
+
 	return time.Hour
 }

@@ -39,6 +39,7 @@ func main() {
 	lasting := flag.Duration("for", 7*time.Minute, "how long to look after the start; the usual policy reads every 3 minutes")
 	bin := flag.String("bin", "bin", "directory of craned and controlplane")
 	flag.Parse()
+
 	if err := run(context.Background(), *nodes, *lasting, *bin); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -61,13 +62,16 @@ func (a *answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"1"]}]}}`))
 		return
 	}
+
 	a.queries.Add(1)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if strings.Contains(query, "timestamp(") || strings.Contains(query, "_sample_time_seconds") {
 		a.writeTimes(w)
 		return
 	}
+
 	level := a.levels[query]
 	if level == nil {
 		level = make([]float64, a.nodes)
@@ -76,15 +80,19 @@ func (a *answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		a.levels[query] = level
 	}
+
 	var b strings.Builder
 	b.WriteString(`{"status":"success","data":{"resultType":"vector","result":[`)
+
 	for i := range level {
 		level[i] = max(0, level[i]+a.random.NormFloat64())
 		if i > 0 {
 			b.WriteByte(',')
 		}
+
 		fmt.Fprintf(&b, `{"metric":{"instance":"node-%d:9100","job":"node-exporter"},"value":[1,"%.6f"]}`, i, level[i])
 	}
+
 	b.WriteString(`]}}`)
 	_, _ = w.Write([]byte(b.String()))
 }
@@ -93,12 +101,14 @@ func (a *answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *answers) writeTimes(w io.Writer) {
 	var b strings.Builder
 	b.WriteString(`{"status":"success","data":{"resultType":"vector","result":[`)
+
 	for i := range a.nodes {
 		if i > 0 {
 			b.WriteByte(',')
 		}
 		fmt.Fprintf(&b, `{"metric":{"instance":"node-%d:9100"},"value":[1,"%d"]}`, i, time.Now().Add(-30*time.Second).Unix())
 	}
+
 	b.WriteString(`]}}`)
 	_, _ = io.WriteString(w, b.String())
 }
@@ -109,25 +119,30 @@ func run(ctx context.Context, nodes int, lasting time.Duration, bin string) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
 	control, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Binary: filepath.Join(bin, "controlplane")})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, control.Stop(context.WithoutCancel(ctx))) }()
+
 	config := control.Config()
 	config.QPS, config.Burst = 2000, 2000
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
+
 	began := time.Now()
 	if err := makeNodes(ctx, clients, nodes); err != nil {
 		return err
 	}
+
 	fmt.Printf("%d nodes made in %v\n", nodes, time.Since(began).Round(time.Second))
 	source := &answers{nodes: nodes, random: rand.New(rand.NewPCG(1, 2)), levels: map[string][]float64{}}
 	server := httptest.NewServer(source)
 	defer server.Close()
+
 	return measure(ctx, control, source, server.URL, filepath.Join(bin, "craned"), lasting)
 }
 
@@ -138,6 +153,7 @@ func makeNodes(ctx context.Context, clients kubernetes.Interface, n int) error {
 		name := fmt.Sprintf("registry.example/team/service-%d@sha256:%064d", i, i)
 		status.Images = append(status.Images, corev1.ContainerImage{Names: []string{name, name + "-tag"}, SizeBytes: 1 << 28})
 	}
+
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	errs := make(chan error, 16)
@@ -152,6 +168,7 @@ func makeNodes(ctx context.Context, clients kubernetes.Interface, n int) error {
 			}
 		})
 	}
+
 	wg.Wait()
 	close(errs)
 	return <-errs // nil where there is none
@@ -164,6 +181,7 @@ func measure(
 	const metrics = "127.0.0.1:18080"
 	cmd := exec.CommandContext(ctx, binary, "--controllers=nodeload", "--leader-elect=false", "--kubeconfig="+control.Kubeconfig(),
 		"--prometheus-address="+url, "--metrics-bind-address="+metrics, "--metrics-secure=false", "--server-bind-port=0", "--webhook-enabled=false", "--health-probe-bind-address=0")
+
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return err
@@ -172,9 +190,11 @@ func measure(
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	}()
+
 	fmt.Println("minute  queries  patches  CPU s  memory MiB (now, peak)")
 	ticker := time.NewTicker(time.Minute)
 	defer ticker.Stop()
+
 	var queries int64
 	var patches, cpu float64
 	for minute := 1; time.Duration(minute)*time.Minute <= lasting; minute++ {
@@ -183,12 +203,17 @@ func measure(
 		if err != nil {
 			return err
 		}
+
 		q := source.queries.Load()
-		p, c := now[`crane_nodeload_patches_total{result="written"}`], now["process_cpu_seconds_total"]
+		p := now[`crane_nodeload_patches_total{result="written"}`]
+		c := now["process_cpu_seconds_total"]
 		fmt.Printf("%6d  %7d  %7.0f  %5.1f  %.0f, %s\n", minute, q-queries, p-patches, c-cpu,
 			now["process_resident_memory_bytes"]/(1<<20), peak(cmd.Process.Pid))
-		queries, patches, cpu = q, p, c
+		queries = q
+		patches = p
+		cpu = c
 	}
+
 	return nil
 }
 
@@ -198,11 +223,13 @@ func scrape(ctx context.Context, url string) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
+
 	out := map[string]float64{}
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		series, value, ok := strings.Cut(lines.Text(), " ")
@@ -210,6 +237,7 @@ func scrape(ctx context.Context, url string) (map[string]float64, error) {
 			out[series] = v
 		}
 	}
+
 	return out, nil
 }
 
@@ -219,6 +247,7 @@ func peak(pid int) string {
 	if err != nil {
 		return "?"
 	}
+
 	for line := range strings.Lines(string(status)) {
 		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
 			if kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(rest), " kB")); err == nil {
@@ -226,5 +255,6 @@ func peak(pid int) string {
 			}
 		}
 	}
+
 	return "?"
 }

@@ -43,12 +43,14 @@ func main() {
 	flag.IntVar(&o.nodes, "nodes", 50, "number of nodes")
 	flag.IntVar(&o.days, "days", 7, "days of history that craned reads")
 	flag.DurationVar(&o.measured, "for", 15*time.Minute, "time to record after the first recommendations")
+
 	flag.StringVar(&o.bin, "bin", "bin", "directory of Crane's binaries")
 	flag.StringVar(&o.values, "values", "charts/crane/values.yaml", "values of the chart")
 	flag.StringVar(&o.keep, "keep", "", "directory for the recording; empty for a temporary one")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "requests:", err)
 		stop()
@@ -61,6 +63,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
+
 	dir := o.keep
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "bench-requests-"); err != nil {
@@ -68,29 +71,36 @@ func run(ctx context.Context, o options) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
+
 	if err := record(ctx, o, dir, slices.Collect(maps.Keys(chart))); err != nil {
 		return err
 	}
+
 	fmt.Printf("%d workloads, %d nodes, %d days of history, recorded for %s after the first recommendations\n", o.workloads, o.nodes, o.days, o.measured)
 	const row = "%-16s %-8s %8v %10v %12v %8v\n"
 	fmt.Printf(row, "COMPONENT", "RESOURCE", "SAMPLES", "LARGEST", "RECOMMENDED", "CHART")
+
 	for _, of := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		recommended, recommendErr := recommend(ctx, o.bin, dir, of)
 		if recommendErr != nil {
 			return recommendErr
 		}
+
 		for _, name := range slices.Sorted(maps.Keys(chart)) {
 			r, ok := recommended[name]
 			if !ok {
 				return fmt.Errorf("%s of %s: no recommendation", of, name)
 			}
+
 			have := chart[name][of]
 			fmt.Printf(row, name, of, r.samples, r.largest.String(), r.request.String(), have.String())
+
 			if have.Cmp(r.request) < 0 {
 				err = errors.Join(err, fmt.Errorf("%s: the chart requests %s of %s, less than the recommended %s", name, have.String(), of, r.request.String()))
 			}
 		}
 	}
+
 	return err
 }
 
@@ -100,6 +110,7 @@ func chartRequests(file string) (map[string]corev1.ResourceList, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	type component struct {
 		Resources corev1.ResourceRequirements `json:"resources"`
 	}
@@ -109,9 +120,11 @@ func chartRequests(file string) (map[string]corev1.ResourceList, error) {
 		CraneScheduler component `json:"craneScheduler"`
 		CraneAgent     component `json:"craneAgent"`
 	}
+
 	if err := yaml.Unmarshal(content, &values); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+
 	return map[string]corev1.ResourceList{
 		"craned": values.Craned.Resources.Requests, "metric-adapter": values.MetricAdapter.Resources.Requests,
 		"crane-scheduler": values.CraneScheduler.Resources.Requests, "crane-agent": values.CraneAgent.Resources.Requests,
@@ -130,14 +143,17 @@ func recommend(ctx context.Context, bin, dir string, of corev1.ResourceName) (ma
 	if err := os.WriteFile(policy, []byte(sizingPolicy), 0o600); err != nil {
 		return nil, err
 	}
+
 	command := exec.CommandContext(ctx, filepath.Join(bin, "crane"), "recommend", "--from", filepath.Join(dir, string(of)),
 		"--resource", string(of), "--policy", policy, "-o", "json")
 	var errOut bytes.Buffer
+
 	command.Stderr = &errOut
 	out, err := command.Output()
 	if err != nil {
 		return nil, fmt.Errorf("crane recommend: %w: %s", err, errOut.String())
 	}
+
 	type result struct {
 		Recommended struct {
 			Request struct {
@@ -149,15 +165,18 @@ func recommend(ctx context.Context, bin, dir string, of corev1.ResourceName) (ma
 			Max     float64 `json:"max"`
 		} `json:"evidence"`
 	}
+
 	var report struct {
 		Workloads []struct {
 			Name       string                                    `json:"name"`
 			Containers []map[corev1.ResourceName]json.RawMessage `json:"containers"`
 		} `json:"workloads"`
 	}
+
 	if err := json.Unmarshal(out, &report); err != nil {
 		return nil, fmt.Errorf("output of crane recommend: %w", err)
 	}
+
 	results := map[string]recommendation{}
 	for _, w := range report.Workloads {
 		for _, c := range w.Containers {
@@ -165,14 +184,17 @@ func recommend(ctx context.Context, bin, dir string, of corev1.ResourceName) (ma
 			if err := json.Unmarshal(c[of], &r); err != nil {
 				return nil, fmt.Errorf("%s of %s: %w", of, w.Name, err)
 			}
+
 			if r.Recommended.Request.Quantity.IsZero() {
 				return nil, fmt.Errorf("%s of %s: no request is recommended", of, w.Name)
 			}
+
 			results[w.Name] = recommendation{
 				request: r.Recommended.Request.Quantity, largest: quantity(of, r.Evidence.Max), samples: r.Evidence.Samples,
 			}
 		}
 	}
+
 	return results, nil
 }
 
@@ -181,5 +203,6 @@ func quantity(of corev1.ResourceName, value float64) resource.Quantity {
 	if of == corev1.ResourceCPU {
 		return *resource.NewMilliQuantity(int64(math.Ceil(value*1000)), resource.DecimalSI)
 	}
+
 	return *resource.NewQuantity(int64(math.Ceil(value/(1<<20)))<<20, resource.BinarySI)
 }

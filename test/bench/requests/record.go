@@ -35,31 +35,45 @@ func record(ctx context.Context, o options, dir string, names []string) (err err
 	if err := os.WriteFile(scenario, []byte(scenarioText(o)), 0o600); err != nil {
 		return err
 	}
+
 	log, err := os.Create(filepath.Join(dir, "playground.log"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
+
 	command := exec.CommandContext(ctx, filepath.Join(o.bin, "playground"), "--workloads", strconv.Itoa(o.workloads), "--nodes", strconv.Itoa(o.nodes),
 		"--days", strconv.Itoa(o.days), "--demo", scenario)
-	command.Stdout, command.Stderr = log, log
+	command.Stdout = log
+	command.Stderr = log
+
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = time.Minute
 	if err := command.Start(); err != nil {
 		return err
 	}
+
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
-	r := recorder{parent: command.Process.Pid, names: names, processes: map[int]*observed{}, rows: map[string][]string{}}
+	r := recorder{
+		parent:    command.Process.Pid,
+		names:     names,
+		processes: map[int]*observed{},
+		rows:      map[string][]string{},
+	}
+
 	ticker := time.NewTicker(sampleInterval)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case err := <-ended:
 			if err != nil {
 				return fmt.Errorf("playground: %w, see %s", err, log.Name())
 			}
+
 			return r.write(dir)
+
 		case <-ticker.C:
 			if err := r.sample(time.Now()); err != nil {
 				return errors.Join(err, command.Cancel(), <-ended)
@@ -72,12 +86,14 @@ func record(ctx context.Context, o options, dir string, names []string) (err err
 func scenarioText(o options) string {
 	var b strings.Builder
 	b.WriteString("description: requests of Crane's own processes\nagentNodes: 1\nsteps:\n- at: 0s\n  apply: |\n")
+
 	for i := range o.workloads / workloadsPerScaler {
 		if i > 0 {
 			b.WriteString("    ---\n")
 		}
 		fmt.Fprintf(&b, scaled, i)
 	}
+
 	fmt.Fprintf(&b, "- at: %s\n  say: recorded\n", o.measured)
 	return b.String()
 }
@@ -132,6 +148,7 @@ func (r *recorder) sample(now time.Time) error {
 	if err := r.find(now); err != nil {
 		return err
 	}
+
 	for pid, p := range r.processes {
 		cpu, cpuErr := measure.CPU(pid)
 		memory, memoryErr := measure.Memory(pid, "VmRSS")
@@ -140,14 +157,19 @@ func (r *recorder) sample(now time.Time) error {
 				delete(r.processes, pid) // It has ended.
 				continue
 			}
+
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
+
 		r.add(corev1.ResourceMemory, p.name, now, float64(memory))
 		if !p.at.IsZero() && p.at.Sub(p.first) >= startUp {
 			r.add(corev1.ResourceCPU, p.name, now, (cpu-p.cpu).Seconds()/now.Sub(p.at).Seconds())
 		}
-		p.cpu, p.at = cpu, now
+
+		p.cpu = cpu
+		p.at = now
 	}
+
 	return nil
 }
 
@@ -162,21 +184,25 @@ func (r *recorder) find(now time.Time) error {
 	if err != nil {
 		return err
 	}
+
 	for _, dir := range dirs {
 		pid, err := strconv.Atoi(filepath.Base(dir))
 		if err != nil {
 			return err
 		}
+
 		status, err := os.ReadFile(filepath.Join(dir, "status"))
 		exe, exeErr := os.Readlink(filepath.Join(dir, "exe"))
 		if errors.Join(err, exeErr) != nil { // It has ended, or is a thread of the kernel.
 			continue
 		}
+
 		name := filepath.Base(exe)
 		if r.processes[pid] == nil && slices.Contains(r.names, name) && strings.Contains(string(status), fmt.Sprintf("\nPPid:\t%d\n", r.parent)) {
 			r.processes[pid] = &observed{name: name, first: now}
 		}
 	}
+
 	return nil
 }
 
@@ -187,9 +213,11 @@ func (r *recorder) write(dir string) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return err
 		}
+
 		if err := os.WriteFile(path, []byte("ts,value\n"+strings.Join(rows, "")), 0o600); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

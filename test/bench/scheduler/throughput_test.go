@@ -38,13 +38,16 @@ type size struct{ nodes, pods, pairs, whole int }
 
 func sizeFromEnv(b *testing.B) size {
 	b.Helper()
+
 	number := func(name string, otherwise int) int {
 		n, err := strconv.Atoi(cmp.Or(os.Getenv(name), strconv.Itoa(otherwise)))
 		if err != nil || n < 0 {
 			b.Fatalf("%s=%q, want a number from 0 up", name, os.Getenv(name))
 		}
+
 		return n
 	}
+
 	return size{
 		nodes: number("CRANE_BENCH_NODES", 1000), pods: number("CRANE_BENCH_PODS", 5000),
 		pairs: number("CRANE_BENCH_PAIRS", 10), whole: number("CRANE_BENCH_WHOLE_PAIRS", 1),
@@ -58,6 +61,7 @@ func BenchmarkThroughput(b *testing.B) {
 	if binary == "" || os.Getenv(controlplane.BinaryEnv) == "" {
 		b.Skipf("CRANE_SCHEDULER and %s name the binaries; make bench-throughput sets them", controlplane.BinaryEnv)
 	}
+
 	s := sizeFromEnv(b)
 	control := controlplanetest.ForTest(b, controlplane.Options{ExtraArgs: map[controlplane.Component][]string{
 		// The API server must not be what limits.
@@ -65,13 +69,16 @@ func BenchmarkThroughput(b *testing.B) {
 	}})
 	config := control.Config()
 	config.QPS = -1
+
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	run := &bench{B: b, control: control, client: client, binary: binary, size: s, dir: b.TempDir()}
 	run.prepare()
+
 	for b.Loop() {
 		run.compare("pods without whole CPUs", "ratio", s.pairs, "50m", "100m")
 		run.compare("pods with whole CPUs (each gets an annotation)", "ratio-whole-CPUs", s.whole, "1", "1")
@@ -93,6 +100,7 @@ func (b *bench) compare(what, unit string, pairs int, request, limit string) {
 	if pairs == 0 {
 		return
 	}
+
 	var ratios, plain, ours, cpu, serving []float64
 	for i := range pairs {
 		// Each side runs twice in a pair, in the order A B B A: what grows with time, as the API server's history does, weighs on
@@ -101,18 +109,24 @@ func (b *bench) compare(what, unit string, pairs int, request, limit string) {
 		if i%2 == 1 {
 			sides = []string{"crane", "default", "default", "crane"}
 		}
+
 		got := map[string]outcome{}
 		for _, side := range sides {
 			got[side] = got[side].and(b.measure(side, request, limit))
 		}
-		theirs, mine := got["default"], got["crane"]
+
+		theirs := got["default"]
+		mine := got["crane"]
 		ratios = append(ratios, mine.rate/theirs.rate)
-		plain, ours = append(plain, theirs.rate), append(ours, mine.rate)
-		cpu, serving = append(cpu, mine.scheduler/theirs.scheduler), append(serving, mine.server/theirs.server)
+		plain = append(plain, theirs.rate)
+		ours = append(ours, mine.rate)
+		cpu = append(cpu, mine.scheduler/theirs.scheduler)
+		serving = append(serving, mine.server/theirs.server)
 		fmt.Printf("# %s: pair %d: CPU of the scheduler: default %.2f ms/pod, crane %.2f ms/pod, ratio %.3f; of the API server: %.2f and %.2f ms/pod, ratio %.3f\n",
 			what, i+1, theirs.scheduler, mine.scheduler, cpu[i], theirs.server, mine.server, serving[i])
 		fmt.Printf("# %s: pair %d: default %.0f pods/s, crane %.0f pods/s, ratio %.3f\n", what, i+1, theirs.rate, mine.rate, ratios[i])
 	}
+
 	low, high := interval(ratios)
 	fmt.Printf("%s: %d nodes, %d pods, %d pairs: default %.0f pods/s, crane %.0f pods/s (medians); ratio median %.3f, 95 %% interval %.3f to %.3f\n",
 		what, b.size.nodes, b.size.pods, pairs, median(plain), median(ours), median(ratios), low, high)
@@ -131,40 +145,54 @@ func (o outcome) and(p outcome) outcome {
 	if o.rate == 0 {
 		return p
 	}
+
 	return outcome{rate: 2 / (1/o.rate + 1/p.rate), scheduler: (o.scheduler + p.scheduler) / 2, server: (o.server + p.server) / 2}
 }
 
 // measure makes the pods and runs a scheduler until all are bound. What counts is the time between the first and the last.
 func (b *bench) measure(side, request, limit string) outcome {
 	b.Helper()
+
 	b.runs++
 	ctx, cancel := context.WithTimeout(b.Context(), patience)
 	defer cancel()
+
 	b.makePods(ctx, request, limit)
 	bound := b.follow(ctx)
+
 	p, err := process.Start(process.Spec{Name: side, Path: b.binary, Args: b.schedulerArgs(side), LastLines: 40})
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	var first, last time.Time
 	server := b.control.PID(controlplane.APIServer)
 	var used, served time.Duration
 	for seen := 0; seen < b.size.pods; {
 		select {
 		case last = <-bound:
-			if seen++; seen == 1 {
-				first, used, served = last, b.cpuTime(p.PID()), b.cpuTime(server)
+			seen++
+
+			if seen == 1 {
+				first = last
+				used = b.cpuTime(p.PID())
+				served = b.cpuTime(server)
 			}
+
 		case <-p.Done():
 			b.Fatalf("the scheduler ended: %v\n%s", p.Err(), strings.Join(p.LastLines(), "\n"))
 		case <-ctx.Done():
 			b.Fatalf("only %d of %d pods are bound\n%s", seen, b.size.pods, strings.Join(p.LastLines(), "\n"))
 		}
 	}
-	used, served = b.cpuTime(p.PID())-used, b.cpuTime(server)-served
+
+	used = b.cpuTime(p.PID()) - used
+	served = b.cpuTime(server) - served
+
 	if err := p.Stop(ctx); err != nil {
 		b.Fatal(err)
 	}
+
 	b.removePods(ctx)
 	others := float64(b.size.pods - 1)
 	return outcome{rate: others / last.Sub(first).Seconds(), scheduler: used.Seconds() * 1000 / others, server: served.Seconds() * 1000 / others}
@@ -173,17 +201,21 @@ func (b *bench) measure(side, request, limit string) outcome {
 // cpuTime is what a process has used, of user and system time, in ticks of 10 ms (proc(5)).
 func (b *bench) cpuTime(pid int) time.Duration {
 	b.Helper()
+
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	// The fields after the name, which is in parentheses and may hold blanks; the first of them is the third.
 	rest := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+
 	user, errU := strconv.Atoi(rest[11])
 	system, errS := strconv.Atoi(rest[12])
 	if err := errors.Join(errU, errS); err != nil {
 		b.Fatal(err)
 	}
+
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
@@ -191,25 +223,30 @@ func (b *bench) cpuTime(pid int) time.Duration {
 // an API server under load terminates slow watches.
 func (b *bench) follow(ctx context.Context) <-chan time.Time {
 	b.Helper()
+
 	bound := make(chan time.Time, b.size.pods)
 	factory := informers.NewSharedInformerFactoryWithOptions(b.client, 0, informers.WithNamespace("default"),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
 		}))
+
 	informer := factory.Core().V1().Pods().Informer()
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { bound <- time.Now() }}); err != nil {
 		b.Fatal(err)
 	}
+
 	factory.StartWithContext(ctx)
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		b.Fatal("pods cannot be watched")
 	}
+
 	return bound
 }
 
 // schedulerArgs writes the configuration of a side.
 func (b *bench) schedulerArgs(side string) []string {
 	b.Helper()
+
 	plugins := ""
 	if side == "crane" {
 		plugins = `  plugins:
@@ -220,6 +257,7 @@ func (b *bench) schedulerArgs(side string) []string {
     args: {policyConfigPath: ` + filepath.Join(b.dir, "policy.yaml") + `, explainAddress: none}
 `
 	}
+
 	file := filepath.Join(b.dir, side+".yaml")
 	content := `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -228,9 +266,11 @@ clientConnection: {kubeconfig: ` + b.control.Kubeconfig() + `, qps: 5000, burst:
 profiles:
 - schedulerName: default-scheduler
 ` + plugins
+
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		b.Fatal(err)
 	}
+
 	return []string{"--config=" + file, "--secure-port=0", "--feature-gates=OpportunisticBatching=false"}
 }
 
@@ -244,14 +284,20 @@ func median(v []float64) float64 {
 func interval(v []float64) (low, high float64) {
 	s := slices.Sorted(slices.Values(v))
 	n := len(s)
-	rank, below := 0, math.Pow(0.5, float64(n)) // P(at most rank of n values lie below the median)
+
+	// P(at most rank of n values lie below the median)
+	rank := 0
+
+	below := math.Pow(0.5, float64(n))
 	for p := below; ; rank++ {
 		p *= float64(n-rank) / float64(rank+1)
 		if 2*(below+p) > 0.05 || rank+1 >= n/2 {
 			break
 		}
+
 		below += p
 	}
+
 	return s[rank], s[n-1-rank]
 }
 
@@ -263,6 +309,7 @@ func TestInterval(t *testing.T) {
 		for i := range n {
 			v = append(v, float64(i+1))
 		}
+
 		if low, high := interval(v); low != want[0] || high != want[1] {
 			t.Errorf("%d values: ranks %v to %v, want %v", n, low, high, want)
 		}

@@ -40,12 +40,14 @@ func specs(n int) []simnode.NodeSpec {
 	for i := range list {
 		list[i] = simnode.NodeSpec{Name: fmt.Sprintf("node-%03d", i), CPU: resource.MustParse("16"), Memory: resource.MustParse("64Gi")}
 	}
+
 	return list
 }
 
 // bind makes pods that are bound to the nodes already, so that no scheduler is measured.
 func bind(b *testing.B, client kubernetes.Interface, nodes []simnode.NodeSpec, pods int) {
 	b.Helper()
+
 	work := make(chan int)
 	var makers sync.WaitGroup
 	for range 8 {
@@ -60,17 +62,21 @@ func bind(b *testing.B, client kubernetes.Interface, nodes []simnode.NodeSpec, p
 						}}},
 					},
 				}
+
 				if _, err := client.CoreV1().Pods("default").Create(b.Context(), pod, metav1.CreateOptions{}); err != nil {
 					b.Error(err)
 				}
 			}
 		})
 	}
+
 	for i := range pods {
 		work <- i
 	}
+
 	close(work)
 	makers.Wait()
+
 	if b.Failed() {
 		b.FailNow()
 	}
@@ -79,27 +85,33 @@ func bind(b *testing.B, client kubernetes.Interface, nodes []simnode.NodeSpec, p
 // cluster starts an API server alone, with nodes' pods bound, and returns the fleet that is to run them.
 func cluster(b *testing.B, nodes, pods int) (*controlplane.ControlPlane, *simnode.Fleet) {
 	b.Helper()
+
 	plane := controlplanetest.ForTest(b, controlplane.Options{})
 	config := plane.Config()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	list := specs(nodes)
 	bind(b, client, list, pods)
+
 	fleet, err := simnode.New(simnode.Config{Client: config, Nodes: list, Load: steady{}})
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	return plane, fleet
 }
 
 // run runs the fleet until the benchmark ends.
 func run(b *testing.B, fleet *simnode.Fleet) (stop func()) {
 	b.Helper()
+
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan error, 1)
 	go func() { done <- fleet.Run(ctx) }()
+
 	return func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -111,30 +123,36 @@ func run(b *testing.B, fleet *simnode.Fleet) (stop func()) {
 // untilReady waits until all pods report Ready to the API server.
 func untilReady(b *testing.B, plane *controlplane.ControlPlane, pods int) {
 	b.Helper()
+
 	client, err := kubernetes.NewForConfig(plane.Config())
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	watch, err := client.CoreV1().Pods("default").Watch(b.Context(), metav1.ListOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer watch.Stop()
+
 	ready := map[string]bool{}
 	for event := range watch.ResultChan() {
 		pod, ok := event.Object.(*corev1.Pod)
 		if !ok {
 			b.Fatalf("watch: %+v", event.Object)
 		}
+
 		for _, c := range pod.Status.Conditions {
 			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
 				ready[pod.Name] = true
 			}
 		}
+
 		if len(ready) == pods {
 			return
 		}
 	}
+
 	b.Fatal("the watch ended early")
 }
 
@@ -149,6 +167,7 @@ func BenchmarkStartUp(b *testing.B) {
 		stop := run(b, fleet)
 		untilReady(b, plane, pods)
 		b.StopTimer()
+
 		b.ReportMetric((self() - before).Seconds(), "cpu-s")
 		b.ReportMetric(float64(pods)/b.Elapsed().Seconds(), "pods/s")
 		runtime.GC()
@@ -169,8 +188,10 @@ func BenchmarkIdle(b *testing.B) {
 		stop := run(b, fleet)
 		untilReady(b, plane, pods)
 		pause(b, 5*time.Second)
-		own, server := self(), child(b, plane.PID(controlplane.APIServer))
+		own := self()
+		server := child(b, plane.PID(controlplane.APIServer))
 		b.StartTimer()
+
 		pause(b, window)
 		b.StopTimer()
 		b.ReportMetric((self()-own).Seconds()/window.Seconds(), "cores")
@@ -186,6 +207,7 @@ func BenchmarkIdle(b *testing.B) {
 // pause lets the measured window go by.
 func pause(b *testing.B, d time.Duration) {
 	b.Helper()
+
 	select {
 	case <-b.Context().Done():
 		b.Fatal(b.Context().Err())
@@ -199,16 +221,19 @@ func self() time.Duration {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0
 	}
+
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // child is the CPU time of another process, from /proc; ticks are 10 ms.
 func child(b *testing.B, pid int) time.Duration {
 	b.Helper()
+
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	_, rest, _ := strings.Cut(string(data), ") ")
 	fields := strings.Fields(rest)
 	total := 0
@@ -217,7 +242,9 @@ func child(b *testing.B, pid int) time.Duration {
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		total += n
 	}
+
 	return time.Duration(total) * 10 * time.Millisecond
 }

@@ -37,27 +37,33 @@ func TestAdoption(t *testing.T) {
 			r := p.Status.ContainerStatuses[0].Resources
 			return r != nil && r.Limits.Cpu().MilliValue() == 200 && r.Limits.Memory().Value() == 64<<20
 		})
+
 		if was, is := pod.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]; is.RestartCount != 0 || is.ContainerID != was.ContainerID || after.UID != pod.UID {
 			t.Errorf("the container was restarted: %+v", is)
 		}
 	})
+
 	t.Run("rolled-back", func(t *testing.T) {
 		// The termination message is a file that is empty at the start of each container.
 		const signal = "/dev/termination-log"
 		a.createDeployment(t, "touchy", "memory-hog", []string{"-mib", "100", "-after", signal})
+
 		pod := a.awaitLowered(t, "touchy")
 		if _, err := n.Exec(t, pod, "/nodekit", "cgroups", "write", signal, "go"); err != nil {
 			t.Fatal(err)
 		}
+
 		awaitLimits(t, n, a.cgroups, n.Await(t, pod, "killed, and back", func(p *corev1.Pod) bool {
 			s := p.Status.ContainerStatuses[0]
 			end := s.LastTerminationState.Terminated
 			return end != nil && end.Reason == "OOMKilled" && s.State.Running != nil && p.Spec.Containers[0].Resources.Limits.Memory().Value() == 128<<20
 		}), 0.4, 128<<20)
+
 		a.eventually(t, "it is held", func(rec *analysisv1alpha1.Recommendation) error {
 			if s := rec.Status.Adoption; s == nil || s.Phase != "Held" {
 				return fmt.Errorf("%+v", s)
 			}
+
 			return nil
 		}, "touchy")
 	})
@@ -66,23 +72,28 @@ func TestAdoption(t *testing.T) {
 // startCraned starts craned with the rights of config/rbac, adopting without delay, and returns a client.
 func startCraned(t *testing.T, n *node.Node) client.Client {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
+
 	c, err := client.New(n.Config, client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := harness.Install(t.Context(), n.Config, "adoption-test", func(kind string) bool {
 		return kind != "MutatingWebhookConfiguration" && kind != "ValidatingWebhookConfiguration"
 	}); err != nil {
 		t.Fatal(err)
 	}
+
 	kubeconfig, err := node.Open(t).Control().KubeconfigFor(t.Context(), "craned", controlplane.ServiceAccount("crane-system", "craned"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	binary := filepath.Join(os.Getenv("CRANE_BIN"), "craned")
 	if info, err := os.Stat(binary); err != nil || !info.Mode().IsRegular() {
 		binary = filepath.Join(t.TempDir(), "craned")
@@ -90,10 +101,12 @@ func startCraned(t *testing.T, n *node.Node) client.Client {
 			t.Fatal(err)
 		}
 	}
+
 	harness.Start(t, 5*time.Minute, binary,
 		"--kubeconfig="+kubeconfig, "--prometheus-address=http://127.0.0.1:1", "--controllers=adoption,oom", "--leader-elect=false",
 		"--metrics-bind-address="+harness.FreeAddress(t), "--health-probe-bind-address="+harness.FreeAddress(t), "--server-bind-port=0",
 		"--adoption-watch=1h", "--adoption-look-interval=300ms", "--adoption-step=0.5", "--adoption-ready-grace=1h", "--adoption-cool-down=1h")
+
 	return c
 }
 
@@ -107,7 +120,9 @@ type adoptionFixture struct {
 // createDeployment creates a Deployment of one pod on the node, with a Recommendation of half its size.
 func (a adoptionFixture) createDeployment(t *testing.T, name, program string, args []string) {
 	t.Helper()
-	one, labels := int32(1), map[string]string{"app": name}
+
+	one := int32(1)
+	labels := map[string]string{"app": name}
 	pod := a.Pod(name, program, args, node.Resources("100m", "64Mi"), node.Resources("400m", "128Mi"))
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: name},
@@ -116,6 +131,7 @@ func (a adoptionFixture) createDeployment(t *testing.T, name, program string, ar
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod.Spec},
 		},
 	}
+
 	rec := &analysisv1alpha1.Recommendation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: name},
 		Spec: analysisv1alpha1.RecommendationSpec{
@@ -123,16 +139,19 @@ func (a adoptionFixture) createDeployment(t *testing.T, name, program string, ar
 			Type:      analysisv1alpha1.AnalysisTypeResource, AdoptionType: analysisv1alpha1.AdoptionTypeAuto,
 		},
 	}
+
 	for _, o := range []client.Object{d, rec} {
 		if err := a.client.Create(t.Context(), o, client.FieldOwner("owner")); err != nil {
 			t.Fatal(err)
 		}
+
 		t.Cleanup(func() {
 			if err := a.client.Delete(context.WithoutCancel(t.Context()), o, client.PropagationPolicy(metav1.DeletePropagationForeground)); client.IgnoreNotFound(err) != nil {
 				t.Error(err)
 			}
 		})
 	}
+
 	before := rec.DeepCopy()
 	rec.Status.RecommendedValue = "resourceRequest:\n  containers:\n  - containerName: main\n    target: {cpu: 50m, memory: 32Mi}\n"
 	rec.Status.RecommendedInfo = `{"spec":{"template":{"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"200m","memory":"64Mi"}}}]}}}}`
@@ -144,18 +163,22 @@ func (a adoptionFixture) createDeployment(t *testing.T, name, program string, ar
 // awaitLowered waits until the pod's cgroups have the recommended limits and returns the pod as first seen.
 func (a adoptionFixture) awaitLowered(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
+
 	var pod *corev1.Pod
 	a.Eventually(t, "a pod that runs", func() error {
 		list, err := a.Client.CoreV1().Pods(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
 		if err != nil {
 			return err
 		}
+
 		if len(list.Items) != 1 || list.Items[0].Status.Phase != corev1.PodRunning {
 			return fmt.Errorf("%d pods, want one that runs", len(list.Items))
 		}
+
 		pod = &list.Items[0]
 		return nil
 	})
+
 	awaitLimits(t, a.Node, a.cgroups, pod, 0.2, 64<<20)
 	return pod
 }
@@ -163,11 +186,13 @@ func (a adoptionFixture) awaitLowered(t *testing.T, name string) *corev1.Pod {
 // eventually polls a Recommendation until check returns nil.
 func (a adoptionFixture) eventually(t *testing.T, what string, check func(*analysisv1alpha1.Recommendation) error, name string) {
 	t.Helper()
+
 	a.Eventually(t, what, func() error {
 		rec := &analysisv1alpha1.Recommendation{}
 		if err := a.client.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: name}, rec); err != nil {
 			return err
 		}
+
 		return check(rec)
 	})
 }

@@ -36,15 +36,18 @@ type Cgroups struct {
 // write.
 func (n *Node) Cgroups(t testing.TB) *Cgroups {
 	t.Helper()
+
 	c := &Cgroups{node: n, owner: t}
 	if n.Machine() {
 		c.startDaemonSet(t)
 	}
+
 	return c
 }
 
 func (c *Cgroups) startDaemonSet(t testing.TB) {
 	t.Helper()
+
 	n := c.node
 	labels := map[string]string{"app": "cgroups-" + n.Name()}
 	set := &appsv1.DaemonSet{
@@ -72,32 +75,39 @@ func (c *Cgroups) startDaemonSet(t testing.TB) {
 			},
 		},
 	}
+
 	sets := n.Client.AppsV1().DaemonSets(set.Namespace)
 	if _, err := sets.Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatalf("create DaemonSet: %v", err)
 	}
+
 	c.owner.Cleanup(func() {
 		ctx := context.WithoutCancel(c.owner.Context())
 		if err := sets.Delete(ctx, set.Name, metav1.DeleteOptions{}); err != nil {
 			c.owner.Errorf("delete DaemonSet: %v", err)
 		}
 	})
+
 	n.Eventually(t, "pod of the DaemonSet", func() error { return c.findPod(t) })
 }
 
 // findPod finds the current pod of the DaemonSet, which replaces a pod that ended.
 func (c *Cgroups) findPod(t testing.TB) error {
 	t.Helper()
+
 	pods, err := c.node.Client.CoreV1().Pods(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{LabelSelector: "app=cgroups-" + c.node.Name()})
 	if err != nil {
 		return err
 	}
+
 	if len(pods.Items) != 1 || pods.Items[0].Status.Phase != corev1.PodRunning || pods.Items[0].DeletionTimestamp != nil {
 		return fmt.Errorf("%d pods, want one that runs: %+v", len(pods.Items), pods.Items)
 	}
+
 	if c.pod != nil && c.pod.UID != pods.Items[0].UID {
 		t.Logf("pod %s of the DaemonSet was replaced by %s", c.pod.Name, pods.Items[0].Name)
 	}
+
 	c.pod = &pods.Items[0]
 	return nil
 }
@@ -112,6 +122,7 @@ func (c *Cgroups) Dir(controller string, parts ...string) string {
 	if c.node.Cgroup() == 1 {
 		dir += "/" + controller
 	}
+
 	names := append([]string{"kubepods"}, parts...)
 	prefix := map[string]string{realnode.Containerd: "cri-containerd-", realnode.CRIO: "crio-"}[c.node.Runtime()]
 	switch last := len(names) - 1; {
@@ -120,13 +131,15 @@ func (c *Cgroups) Dir(controller string, parts ...string) string {
 	case c.node.Runtime() == realnode.CRIO && len(names[last]) == containerIDLength:
 		names[last] = prefix + names[last]
 	}
+
 	return strings.Join(append([]string{dir}, names...), "/")
 }
 
 // systemdNames converts group names to those of systemd, with the runtime's prefix for containers. A slice's name includes those of its
 // parents, separated by dashes; dashes in pod UIDs become underscores.
 func systemdNames(parts []string, prefix string) []string {
-	names, stem := make([]string, len(parts)), ""
+	names := make([]string, len(parts))
+	stem := ""
 	for i, part := range parts {
 		switch {
 		case i == 0:
@@ -137,8 +150,10 @@ func systemdNames(parts []string, prefix string) []string {
 		default:
 			stem += "-" + strings.ReplaceAll(part, "-", "_")
 		}
+
 		names[i] = stem + ".slice"
 	}
+
 	return names
 }
 
@@ -154,6 +169,7 @@ func podParts(pod *corev1.Pod) []string {
 	case corev1.PodQOSBurstable:
 		return []string{"burstable", id}
 	}
+
 	return []string{id}
 }
 
@@ -178,30 +194,37 @@ func (c *Cgroups) Read(t testing.TB, file string) (string, error) {
 // readFiles returns the concatenated contents of files.
 func (c *Cgroups) readFiles(t testing.TB, files ...string) (string, error) {
 	t.Helper()
+
 	if c.node.Machine() {
 		return c.exec(t, append([]string{"read"}, files...)...)
 	}
+
 	var out strings.Builder
 	for _, file := range files {
 		content, err := os.ReadFile(c.node.Path("/sys/fs/cgroup" + strings.TrimPrefix(file, hostCgroups)))
 		if err != nil {
 			return "", err
 		}
+
 		out.Write(content)
 	}
+
 	return out.String(), nil
 }
 
 // exec runs the program cgroups in the DaemonSet's pod. After a failure it looks for a replaced pod.
 func (c *Cgroups) exec(t testing.TB, args ...string) (string, error) {
 	t.Helper()
+
 	if c.pod == nil {
 		c.startDaemonSet(t)
 	}
+
 	out, err := c.node.Exec(t, c.pod, append([]string{"/nodekit", "cgroups"}, args...)...)
 	if err != nil {
 		return "", errors.Join(err, c.findPod(t))
 	}
+
 	return out, nil
 }
 
@@ -236,6 +259,7 @@ func (c *Cgroups) ContainerLimits(t testing.TB, pod *corev1.Pod) (Limits, error)
 
 func (c *Cgroups) limits(t testing.TB, parts []string) (Limits, error) {
 	t.Helper()
+
 	file := func(controller, name string) string { return c.Dir(controller, parts...) + "/" + name }
 	if c.node.Cgroup() == 1 {
 		out, err := c.readFiles(t, file("cpu", "cpu.cfs_quota_us"), file("cpu", "cpu.cfs_period_us"), file("memory", "memory.limit_in_bytes"),
@@ -243,13 +267,16 @@ func (c *Cgroups) limits(t testing.TB, parts []string) (Limits, error) {
 		if err != nil {
 			return Limits{}, err
 		}
+
 		lines := strings.Split(out, "\n")
 		return parseLimits(lines[0], lines[1], lines[2], lines[3])
 	}
+
 	out, err := c.readFiles(t, file("", "cpu.max"), file("", "memory.max"), file("", "cpuset.cpus.effective"))
 	if err != nil {
 		return Limits{}, err
 	}
+
 	lines := strings.Split(out, "\n")
 	quota, period, _ := strings.Cut(lines[0], " ")
 	return parseLimits(quota, period, lines[1], lines[2])
@@ -266,31 +293,38 @@ func parseLimits(quota, period, memory, cpus string) (Limits, error) {
 		if err1 != nil || err2 != nil || p <= 0 {
 			return l, fmt.Errorf("quota %q of period %q is none", quota, period)
 		}
+
 		l.Cores = q / p
 	}
+
 	if memory != "max" {
 		m, err := strconv.ParseInt(memory, 10, 64)
 		if err != nil {
 			return l, fmt.Errorf("memory limit: %w", err)
 		}
+
 		if m < unlimitedV1 {
 			l.Memory = m
 		}
 	}
+
 	return l, nil
 }
 
 // Throttled returns the number of periods in which the pod's first container exhausted its quota.
 func (c *Cgroups) Throttled(t testing.TB, pod *corev1.Pod) (int64, error) {
 	t.Helper()
+
 	stat, err := c.Read(t, c.Dir("cpu", containerParts(pod)...)+"/cpu.stat")
 	if err != nil {
 		return 0, err
 	}
+
 	for line := range strings.Lines(stat) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "nr_throttled "); ok {
 			return strconv.ParseInt(value, 10, 64)
 		}
 	}
+
 	return 0, fmt.Errorf("no nr_throttled in %q", stat)
 }

@@ -18,6 +18,7 @@ func testConformance(t *testing.T, cgroups *node.Cgroups) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for _, d := range kernelcases.Differences(c.Steps, got) {
 				t.Error(d)
 			}

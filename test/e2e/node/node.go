@@ -69,39 +69,49 @@ func Main(m *testing.M, setup Setup) int {
 			return m.Run()
 		}
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
 	defer cancel()
+
 	set, err := assets.ForTest(ctx, sandbox.Inside())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+
 	if set, err = set.WithCommands(setup.Commands...); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+
 	flag.Parse() //nolint:revive // As TestMain, whose part this is, has to before it asks for -short.
 	if setup.VirtualMachines && !testing.Short() && !sandbox.Inside() && doctor.Problems(doctor.CheckMachine(ctx)) == nil {
 		// Without it the tests that need one are skipped.
 		if err := set.FetchKernel(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, "no virtual machines:", err)
 		}
+
 		if setup.Systemd {
 			if err := set.FetchSystemd(ctx); err != nil {
 				fmt.Fprintln(os.Stderr, "no virtual machines with systemd:", err)
 			}
 		}
 	}
+
 	status, err := sandbox.Enter(sandbox.Options{Kit: set.Kit, Ports: 1}, func(s *sandbox.Session) int {
-		shared.session, shared.assets = s, set
+		shared.session = s
+		shared.assets = set
 		shared.open = sync.OnceValues(func() (*realnode.Cluster, error) { return openCluster(setup) })
+
 		// The kernel stops the control plane with this process, the first of its PID namespace.
 		return m.Run()
 	})
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return max(status, 1)
 	}
+
 	return status
 }
 
@@ -110,17 +120,23 @@ func openCluster(setup Setup) (*realnode.Cluster, error) {
 	ctx := context.Background()
 	s := shared.session
 	control, err := controlplane.Start(ctx, controlplane.Options{
-		Dir: filepath.Join(s.Dir, "controlplane"), Binary: shared.assets.Controlplane, APIServerPort: s.Ports[0],
-		Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler}, ExtraArgs: realnode.APIServerArgs(),
+		Dir:           filepath.Join(s.Dir, "controlplane"),
+		Binary:        shared.assets.Controlplane,
+		APIServerPort: s.Ports[0],
+		Components:    []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
+		ExtraArgs:     realnode.APIServerArgs(),
 	})
+
 	if err != nil {
 		return nil, err
 	}
+
 	s.Relay("127.0.0.1")
 	cluster, err := realnode.Open(ctx, s, control, shared.assets, nil)
 	if err == nil && setup.Services {
 		err = cluster.EnableServices(ctx)
 	}
+
 	return cluster, err
 }
 
@@ -134,10 +150,12 @@ func Bin() string { return filepath.Dir(shared.assets.Kit) }
 // missing.
 func Binary(t testing.TB, name string) string {
 	t.Helper()
+
 	path := filepath.Join(filepath.Dir(shared.assets.Kit), name)
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("%v: run `make test-nodes`", err)
 	}
+
 	return path
 }
 
@@ -163,16 +181,19 @@ func Start(t testing.TB, o Options) *Node {
 // StartAll starts several nodes concurrently.
 func StartAll(t testing.TB, options ...Options) []*Node {
 	t.Helper()
+
 	cluster := Open(t)
 	for _, o := range options {
 		if err := cluster.CheckSupport(t.Context(), o); err != nil {
 			t.Skipf("this machine cannot run such a node: %v", err)
 		}
 	}
+
 	started, err := cluster.StartNodes(t.Context(), options...)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	nodes := make([]*Node, len(started))
 	for i, n := range started {
 		nodes[i] = &Node{Node: n, Client: cluster.Client(), Config: cluster.Control().Config()}
@@ -185,21 +206,26 @@ func StartAll(t testing.TB, options ...Options) []*Node {
 			}
 		})
 	}
+
 	return nodes
 }
 
 // Open returns the shared cluster without a node. It skips the test if there cannot be one.
 func Open(t testing.TB) *realnode.Cluster {
 	t.Helper()
+
 	if shared.missing != nil {
 		t.Skip(strings.TrimSpace(shared.missing.Error()))
 	}
+
 	if shared.open == nil {
 		t.Fatal("TestMain does not call node.Main")
 	}
+
 	cluster, err := shared.open()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return cluster
 }

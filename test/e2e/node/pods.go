@@ -56,6 +56,7 @@ func (n *Node) HostPod(name string) *corev1.Pod {
 	c.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
 	c.VolumeMounts = []corev1.VolumeMount{{Name: "host", MountPath: HostRoot}}
 	pod.Spec.Volumes = []corev1.Volume{hostPath("host", "/")}
+
 	return pod
 }
 
@@ -77,6 +78,7 @@ func Resources(cpu, memory string) corev1.ResourceList {
 	if memory != "" {
 		list[corev1.ResourceMemory] = resource.MustParse(memory)
 	}
+
 	return list
 }
 
@@ -85,6 +87,7 @@ func (n *Node) waitTimeout() time.Duration {
 	if n.Machine() {
 		return emulatedTimeout
 	}
+
 	return nativeTimeout
 }
 
@@ -93,12 +96,14 @@ func (n *Node) pollInterval() time.Duration {
 	if n.Machine() {
 		return emulatedPoll
 	}
+
 	return nativePoll
 }
 
 // Run creates the pod and returns it when it is Ready. The pod is deleted at the end of the test.
 func (n *Node) Run(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
+
 	n.Create(t, pod)
 	return n.Await(t, pod, "Ready", func(p *corev1.Pod) bool {
 		for _, c := range p.Status.Conditions {
@@ -106,6 +111,7 @@ func (n *Node) Run(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 				return c.Status == corev1.ConditionTrue
 			}
 		}
+
 		return false
 	})
 }
@@ -113,11 +119,13 @@ func (n *Node) Run(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 // Create creates the pod. It is deleted at the end of the test.
 func (n *Node) Create(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
+
 	pods := n.Client.CoreV1().Pods(pod.Namespace)
 	created, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("create pod %s: %v", pod.Name, err)
 	}
+
 	t.Cleanup(func() { n.Delete(t, created) })
 	return created
 }
@@ -125,8 +133,10 @@ func (n *Node) Create(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 // Delete deletes the pod and returns when it is gone. A missing pod is no error.
 func (n *Node) Delete(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), n.waitTimeout())
 	defer cancel()
+
 	pods := n.Client.CoreV1().Pods(pod.Namespace)
 	for {
 		err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{})
@@ -137,6 +147,7 @@ func (n *Node) Delete(t testing.TB, pod *corev1.Pod) {
 			t.Errorf("delete pod %s: %v", pod.Name, err)
 			return
 		}
+
 		select {
 		case <-ctx.Done():
 			t.Errorf("delete pod %s: not gone within %s", pod.Name, n.waitTimeout())
@@ -149,32 +160,41 @@ func (n *Node) Delete(t testing.TB, pod *corev1.Pod) {
 // Await returns the pod once ok returns true.
 func (n *Node) Await(t testing.TB, pod *corev1.Pod, what string, ok func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
+
 	var last *corev1.Pod
 	n.Eventually(t, fmt.Sprintf("pod %s %s", pod.Name, what), func() error {
 		p, err := n.Client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if last = p; !ok(p) {
+
+		last = p
+
+		if !ok(p) {
 			return fmt.Errorf("status is %+v", p.Status)
 		}
+
 		return nil
 	})
+
 	return last
 }
 
 // Eventually polls until check returns nil.
 func (n *Node) Eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
+
 	deadline := time.Now().Add(n.waitTimeout())
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
+
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not within %s: %v", what, n.waitTimeout(), err)
 		}
+
 		select {
 		case <-t.Context().Done():
 			t.Fatalf("%s: %v", what, err)
@@ -188,30 +208,40 @@ func (n *Node) Eventually(t testing.TB, what string, check func() error) {
 // Exec runs a command in the pod's container and returns its output.
 func (n *Node) Exec(t testing.TB, pod *corev1.Pod, command ...string) (string, error) {
 	t.Helper()
+
 	// Shorter than the caller's timeout, so that a command that hangs is retried.
 	ctx, cancel := context.WithTimeout(t.Context(), n.waitTimeout()/4)
 	defer cancel()
+
 	request := n.Client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
 		SubResource("exec").VersionedParams(&corev1.PodExecOptions{
-		Container: pod.Spec.Containers[0].Name, Command: command, Stdout: true, Stderr: true,
+		Container: pod.Spec.Containers[0].Name,
+		Command:   command,
+		Stdout:    true,
+		Stderr:    true,
 	}, scheme.ParameterCodec)
+
 	executor, err := remotecommand.NewWebSocketExecutor(n.Config, "GET", request.URL().String())
 	if err != nil {
 		return "", err
 	}
+
 	var out, errOut bytes.Buffer
 	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &errOut}); err != nil {
 		return out.String(), fmt.Errorf("%w: %s", err, errOut.String())
 	}
+
 	return out.String(), nil
 }
 
 // Logs returns the output of the pod's container so far.
 func (n *Node) Logs(t testing.TB, pod *corev1.Pod) (string, error) {
 	t.Helper()
+
 	// The context of a test ends before its cleanup, which needs logs most.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), n.waitTimeout())
 	defer cancel()
+
 	content, err := n.Client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
 	return string(content), err
 }

@@ -35,6 +35,7 @@ func TestRecord(t *testing.T) {
 	if dir == "" {
 		t.Skip("$" + recordEnv + " names no directory for recordings")
 	}
+
 	for name, o := range map[string]node.Options{
 		"debian-v2-cgroupfs-containerd":    {Machine: true, Cgroup: 2},
 		"debian-v2-systemd-containerd":     {CgroupDriver: realnode.Systemd},
@@ -43,11 +44,14 @@ func TestRecord(t *testing.T) {
 		"debian-v2-systemd-crio":           {CgroupDriver: realnode.Systemd, Runtime: realnode.CRIO},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o.CPUManagerPolicy, o.ReservedCPUs = realnode.CPUManagerStatic, "0"
+			o.CPUManagerPolicy = realnode.CPUManagerStatic
+			o.ReservedCPUs = "0"
+
 			text := record(t, node.Start(t, o))
 			if _, err := hostrecording.Parse(text); err != nil {
 				t.Fatal(err)
 			}
+
 			if err := os.WriteFile(filepath.Join(dir, name+".txt"), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +83,8 @@ const recordedSpan = 10 * time.Second
 
 func record(t *testing.T, n *node.Node) string {
 	r := &recorder{Node: n, pods: map[string]*corev1.Pod{}}
-	small, whole := node.Resources("500m", "64Mi"), node.Resources("1", "32Mi")
+	small := node.Resources("500m", "64Mi")
+	whole := node.Resources("1", "32Mi")
 	for _, pod := range []*corev1.Pod{
 		n.Pod("web", "cpu-hog", []string{"-threads", "2"}, small, small),
 		n.Pod("sort", "memory-hog", []string{"-mib", "24", "-file", "/tmp/cache"}, node.Resources("100m", "16Mi"), node.Resources("", "128Mi")),
@@ -88,9 +93,11 @@ func record(t *testing.T, n *node.Node) string {
 	} {
 		r.pods[pod.Name] = n.Create(t, pod)
 	}
+
 	for name, pod := range r.pods {
 		r.pods[name] = n.Await(t, pod, "runs", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 	}
+
 	r.pod = n.Run(t, n.HostPod("watcher"))
 	first, begin := r.files(t)
 	if err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*recordedSpan, true, func(context.Context) (bool, error) {
@@ -98,12 +105,14 @@ func record(t *testing.T, n *node.Node) string {
 	}); err != nil {
 		t.Fatal(err)
 	}
+
 	second, end := r.files(t)
 	maps.DeleteFunc(second, func(path, content string) bool { return first[path] == content })
 	var b strings.Builder
 	b.WriteString(r.header(t))
 	writeMoment(&b, 0, first)
 	writeMoment(&b, end.Sub(begin), second)
+
 	return r.scrub(t, b.String())
 }
 
@@ -120,12 +129,15 @@ func cgroupFiles() []string {
 // files returns all recorded files by path, and the time of reading the cgroups.
 func (r *recorder) files(t *testing.T) (map[string]string, time.Time) {
 	t.Helper()
-	files, at := r.walk(t, "sys/fs/cgroup", cgroupFiles()...), time.Now()
+
+	files := r.walk(t, "sys/fs/cgroup", cgroupFiles()...)
+	at := time.Now()
 	maps.Copy(files, r.walk(t, "sys/devices/system/cpu", "online", "possible", "present", "core_id", "physical_package_id", "thread_siblings_list", "core_cpus_list"))
 	maps.Copy(files, r.walk(t, "sys/devices/system/node", "online", "cpulist", "distance", "meminfo", "nr_hugepages"))
 	maps.Copy(files, r.dump(t, "proc/1/net/dev", "proc/cpuinfo", "proc/diskstats", "proc/loadavg", "proc/meminfo", "proc/pressure/cpu", "proc/pressure/io",
 		"proc/pressure/memory", "proc/stat", "proc/sys/kernel/osrelease", "sys/block/vda/stat", "sys/block/vdb/stat",
 		"var/lib/kubelet/config.yaml", "var/lib/kubelet/cpu_manager_state", "var/lib/kubelet/memory_manager_state"))
+
 	files["proc/stat"] = regexp.MustCompile(`(?m)^(intr|softirq) .*\n`).ReplaceAllString(files["proc/stat"], "")
 	files[map[string]string{realnode.Containerd: "run/containerd/containerd.sock", realnode.CRIO: "run/crio/crio.sock"}[r.Runtime()]] = ""
 	watcher := strings.ReplaceAll(string(r.pod.UID), "-", "_")
@@ -134,62 +146,78 @@ func (r *recorder) files(t *testing.T) (map[string]string, time.Time) {
 		other := regexp.MustCompile(`^sys/fs/cgroup/.*\.(slice|scope|mount)/`).MatchString(path) && !strings.Contains(path, "kubepods")
 		return strings.Contains(strings.ReplaceAll(path, "-", "_"), watcher) || other && !slices.Contains([]string{"cpu.weight", "cpu.shares"}, filepath.Base(path))
 	})
+
 	return files, at
 }
 
 // walk reads all files with these names below a directory.
 func (r *recorder) walk(t *testing.T, dir string, names ...string) map[string]string {
 	t.Helper()
+
 	found := r.exec(t, append([]string{"copy", node.HostRoot + "/" + dir}, names...)...)
 	files := map[string]string{}
 	for path, content := range found {
 		files[dir+path] = content
 	}
+
 	return files
 }
 
 func (r *recorder) dump(t *testing.T, paths ...string) map[string]string {
 	t.Helper()
+
 	args := []string{"dump"}
 	for _, path := range paths {
 		args = append(args, node.HostRoot+"/"+path)
 	}
+
 	files := map[string]string{}
 	for path, content := range r.exec(t, args...) {
 		files[strings.TrimPrefix(path, node.HostRoot+"/")] = content
 	}
+
 	return files
 }
 
 // exec runs the program cgroups, which prints contents by path.
 func (r *recorder) exec(t *testing.T, args ...string) map[string]string {
 	t.Helper()
+
 	out, err := r.Exec(t, r.pod, append([]string{"/nodekit", "cgroups"}, args...)...)
 	found := map[string]string{}
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &found)
 	}
+
 	if err != nil {
 		t.Fatalf("%s: %v", args[0], err)
 	}
+
 	return found
 }
 
 // header describes the recording with the versions of the node's programs.
 func (r *recorder) header(t *testing.T) string {
 	t.Helper()
+
 	object, err := r.Client.CoreV1().Nodes().Get(t.Context(), r.Name(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, init, driver := object.Status.NodeInfo, "nodekit, which starts "+r.Runtime()+" and the kubelet", "cgroupfs"
+
+	info := object.Status.NodeInfo
+	init := "nodekit, which starts " + r.Runtime() + " and the kubelet"
+	driver := "cgroupfs"
 	if r.Systemd() {
 		out, err := r.ExecOnNode(t, r.pod, "systemctl", "--version")
 		if err != nil {
 			t.Fatal(err)
 		}
-		init, driver = strings.SplitN(out, "\n", 2)[0], "systemd"
+
+		init = strings.SplitN(out, "\n", 2)[0]
+		driver = "systemd"
 	}
+
 	return fmt.Sprintf(`# Recorded on a real node by TestRecord of test/e2e/node: a virtual machine with Linux %s, first process %s,
 # kubelet %s with the cgroup driver %s and the static CPU manager policy, %s, runc. Pods: web, of class Guaranteed, busy
 # above its limit of half a core; sort, Burstable, with files in its cache; grep, BestEffort, idle; alone, Guaranteed with a CPU for itself.
@@ -201,16 +229,19 @@ func (r *recorder) header(t *testing.T) string {
 // scrub replaces identities that differ between recordings.
 func (r *recorder) scrub(t *testing.T, text string) string {
 	t.Helper()
+
 	put := func(own, other string) {
 		if !strings.Contains(text, own) {
 			t.Errorf("nothing is recorded of %s", own)
 		}
 		text = strings.ReplaceAll(text, own, other)
 	}
+
 	for name, as := range recordedIdentities() {
 		pod := r.pods[name]
 		_, container, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
 		put(container, as.container)
+
 		uid := string(pod.UID)
 		if r.Systemd() {
 			put(strings.ReplaceAll(uid, "-", "_"), strings.ReplaceAll(as.uid, "-", "_"))
@@ -219,6 +250,7 @@ func (r *recorder) scrub(t *testing.T, text string) string {
 			put(uid, as.uid)
 		}
 	}
+
 	return strings.ReplaceAll(text, r.Name(), "node-1")
 }
 

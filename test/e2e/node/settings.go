@@ -25,6 +25,7 @@ func SettingFiles() []string {
 // Settings reads the SettingFiles of every pod and container of a node in namespaces by path. The cgroups of QoS classes belong to the kubelet.
 func (n *Node) Settings(t testing.TB) map[string]string {
 	t.Helper()
+
 	base := n.Path("/sys/fs/cgroup")
 	found := map[string]string{}
 	err := filepath.WalkDir(base, func(path string, entry fs.DirEntry, err error) error {
@@ -34,11 +35,14 @@ func (n *Node) Settings(t testing.TB) map[string]string {
 				found[strings.TrimPrefix(path, base)] = strings.TrimSpace(string(content))
 			}
 		}
+
 		return nil
 	})
+
 	if err != nil || len(found) == 0 {
 		t.Fatalf("read settings below %s: %d found, %v", base, len(found), err)
 	}
+
 	return found
 }
 
@@ -50,5 +54,6 @@ func ChangedSettings(before, now map[string]string) []string {
 			out = append(out, fmt.Sprintf("%s: %s, was %s", path, v, before[path]))
 		}
 	}
+
 	return out
 }

@@ -35,12 +35,14 @@ func cpuMetrics(percent int32) []autoscalingv2.MetricSpec {
 // EffectiveHorizontalPodAutoscaler owns it, whose controller does not run.
 func (f *fixture) createAutoscaler(managed bool) {
 	f.T.Helper()
+
 	few := int32(1)
 	to := autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
 	hpa := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.Name, Name: "web"},
 		Spec:       autoscalingv2.HorizontalPodAutoscalerSpec{ScaleTargetRef: to, MinReplicas: &few, MaxReplicas: 4, Metrics: cpuMetrics(60)},
 	}
+
 	if managed {
 		e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.Name, Name: "web"},
@@ -48,14 +50,17 @@ func (f *fixture) createAutoscaler(managed bool) {
 				ScaleTargetRef: to, MinReplicas: &few, MaxReplicas: 4, Metrics: cpuMetrics(60), ScaleStrategy: autoscalingv1alpha1.ScaleStrategyAuto,
 			},
 		}
+
 		if err := f.Create(f.T.Context(), e); err != nil {
 			f.T.Fatal(err)
 		}
+
 		yes := true
 		hpa.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: "EffectiveHorizontalPodAutoscaler", Name: e.Name, UID: e.UID, Controller: &yes,
 		}}
 	}
+
 	if err := f.Create(f.T.Context(), hpa); err != nil {
 		f.T.Fatal(err)
 	}
@@ -64,11 +69,13 @@ func (f *fixture) createAutoscaler(managed bool) {
 // awaitTarget waits until the target of the EffectiveHorizontalPodAutoscaler is a percentage, and returns the autoscaler.
 func (f *fixture) awaitTarget(want int32) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
 	f.T.Helper()
+
 	return harness.Await(f.Namespace, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, "web", fmt.Sprintf("has a target of %d %%", want),
 		func(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) error {
 			if got := *e.Spec.Metrics[0].Resource.Target.AverageUtilization; got != want {
 				return fmt.Errorf("target %d %%", got)
 			}
+
 			return nil
 		})
 }
@@ -89,16 +96,20 @@ func testUnmanagedAutoscaler(t *testing.T) {
 	rec := f.recommend("restricted", analysisv1alpha1.AdoptionTypeStatus, "2", "512Mi")
 	setApplicable := func(status metav1.ConditionStatus) {
 		t.Helper()
+
 		f.Eventually("the condition is written", func(ctx context.Context) error {
 			if err := admin.Get(ctx, client.ObjectKeyFromObject(rec), rec); err != nil {
 				return err
 			}
+
 			meta.SetStatusCondition(&rec.Status.Conditions, metav1.Condition{
 				Type: analysisv1alpha1.ConditionApplicable, Status: status, Reason: "AutoscalerNotOwned", Message: "HorizontalPodAutoscaler web is not Crane's.",
 			})
+
 			return admin.Status().Update(ctx, rec)
 		})
 	}
+
 	setApplicable(metav1.ConditionFalse)
 	setAdoptionType(t, rec, auto)
 	f.awaitNotAdopted("restricted", "NotApplicable")
@@ -115,30 +126,36 @@ func testManagedAutoscaler(t *testing.T) {
 	f.createAutoscaler(true)
 	rec := f.recommend("web", auto, "500m", "512Mi")
 	f.AwaitPods("web", "have the lowered requests", checkRequests("500m", "512Mi"))
+
 	e := f.awaitTarget(120)
 	if !managedBy(e, "craned-adoption-resource") {
 		t.Errorf("craned does not own the target: %v", e.ManagedFields)
 	}
+
 	f.awaitPhase("web", adoption.Resting)
 	setAdoptionType(t, rec, analysisv1alpha1.AdoptionTypeStatus)
 	f.AwaitPods("web", "have the original requests", checkRequests("1", "512Mi"))
 	f.awaitTarget(60)
 	f.awaitStateRemoved()
+
 	f.awaitRecommendation("web", "has no adoption status", func(rec *analysisv1alpha1.Recommendation) error {
 		if rec.Status.Adoption != nil {
 			return fmt.Errorf("adoption %+v", rec.Status.Adoption)
 		}
+
 		return nil
 	})
 
 	setAdoptionType(t, rec, auto)
 	e = f.awaitTarget(120)
 	f.awaitPhase("web", adoption.Resting)
+
 	of := client.MergeFrom(e.DeepCopy())
 	e.Spec.Metrics = cpuMetrics(50)
 	if err := admin.Patch(t.Context(), e, of, client.FieldOwner("owner")); err != nil {
 		t.Fatal(err)
 	}
+
 	setRequests(t, rec, "2", "512Mi") // A new value triggers the next comparison.
 	f.awaitNotAdopted("web", "Stopped")
 	f.AwaitPods("web", "keep the adopted requests", checkRequests("500m", "512Mi"))
@@ -150,6 +167,7 @@ func testAutoscalerRejects(t *testing.T) {
 	f.Deploy("web", 2)
 	f.createAutoscaler(true)
 	all, deny := admissionv1.Equivalent, admissionv1.Deny
+
 	policy := &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "read-only-" + f.Name},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
@@ -163,6 +181,7 @@ func testAutoscalerRejects(t *testing.T) {
 			Validations: []admissionv1.Validation{{Expression: "false", Message: "read-only"}},
 		},
 	}
+
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: policy.ObjectMeta,
 		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy.Name, ValidationActions: []admissionv1.ValidationAction{deny}},
@@ -171,30 +190,37 @@ func testAutoscalerRejects(t *testing.T) {
 		ctx := context.WithoutCancel(t.Context())
 		return errors.Join(client.IgnoreNotFound(admin.Delete(ctx, binding)), client.IgnoreNotFound(admin.Delete(ctx, policy)))
 	}
+
 	t.Cleanup(func() {
 		if err := removePolicy(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	if err := errors.Join(admin.Create(t.Context(), policy), admin.Create(t.Context(), binding)); err != nil {
 		t.Fatal(err)
 	}
+
 	f.Eventually("the policy is in force", func(ctx context.Context) error {
 		e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: f.Name, Name: "web"}}
 		mark := fmt.Sprintf(`{"metadata":{"annotations":{"tried":"%d"}}}`, time.Now().UnixNano())
 		if err := admin.Patch(ctx, e, client.RawPatch(types.MergePatchType, []byte(mark))); err == nil {
 			return errors.New("the API server accepted a change")
 		}
+
 		return nil
 	})
+
 	f.recommend("web", auto, "700m", "512Mi")
 	f.awaitMessage("web", "read-only")
+
 	if pods := f.Pods("web"); len(pods) != 2 || pods[0].Generation != 1 || pods[1].Generation != 1 {
 		t.Errorf("pods %v, want two unchanged ones", pods)
 	}
 	if err := removePolicy(); err != nil {
 		t.Fatal(err)
 	}
+
 	f.AwaitPods("web", "have the lowered requests", checkRequests("700m", "512Mi"))
 	f.awaitTarget(86)
 }

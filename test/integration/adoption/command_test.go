@@ -25,10 +25,12 @@ import (
 // crane runs crane adopt as administrator and checks its exit code.
 func crane(t *testing.T, code int, args ...string) (out, errOut string) {
 	t.Helper()
+
 	var stdout, stderr bytes.Buffer
 	if got := cli.Main(append([]string{"crane", "adopt", "--kubeconfig", control.Kubeconfig()}, args...), strings.NewReader(""), &stdout, &stderr); got != code {
 		t.Fatalf("crane adopt %v: exit code %d, want %d\n%s%s", args, got, code, stdout.String(), stderr.String())
 	}
+
 	return stdout.String(), stderr.String()
 }
 
@@ -48,11 +50,13 @@ type dryRun struct {
 // runDry runs crane adopt --dry-run with the settings of startCraned.
 func runDry(t *testing.T, args ...string) dryRun {
 	t.Helper()
+
 	out, _ := crane(t, 0, append(append([]string{"--dry-run", "-o", "json"}, args...), fastSettings()...)...)
 	var p dryRun
 	if err := json.Unmarshal([]byte(out), &p); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
+
 	return p
 }
 
@@ -64,27 +68,32 @@ func testAdoptCommand(t *testing.T) {
 	before := rec.ResourceVersion
 	p := runDry(t, "web", "-n", f.Name)
 	f.checkUntouched("web")
+
 	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(rec), rec); err != nil || rec.ResourceVersion != before {
 		t.Errorf("the recommendation was written: %v", err)
 	}
 	if len(p.Adoptions) != 1 || len(p.Adoptions[0].Requests) != 3 || !strings.HasPrefix(p.Adoptions[0].Message, "lowering, step 1") {
 		t.Fatalf("%+v", p)
 	}
+
 	written := p.Adoptions[0].Requests[0]
 	var deployment metav1.PartialObjectMetadata
 	if err := json.Unmarshal(written.Body, &deployment); err != nil {
 		t.Fatal(err)
 	}
+
 	planned, err := adoption.ParseState(deployment.Annotations[analysisv1alpha1.AnnotationAdoption])
 	if err != nil || written.Object != "deployments/web" || !written.Force || written.FieldManager != "craned-adoption-resource-state" || deployment.ResourceVersion == "" {
 		t.Fatalf("%+v, %v", written, err)
 	}
+
 	resized := map[string]string{}
 	for _, r := range p.Adoptions[0].Requests[1:] {
 		var pod corev1.Pod
 		if err := json.Unmarshal(r.Body, &pod); err != nil || r.FieldManager != "craned-adoption-resource" || r.Patch != "Apply" || r.Object != "pods/"+pod.Name+"/resize" || pod.ResourceVersion == "" {
 			t.Fatalf("%+v, %v", r, err)
 		}
+
 		resized[string(pod.UID)] = pod.Spec.Containers[0].Resources.Requests.Cpu().String()
 	}
 
@@ -93,6 +102,7 @@ func testAdoptCommand(t *testing.T) {
 	if !containsAll(table, f.Name+"/web for Deployment "+f.Name+"/web (Resource): lowering, step 1", "2. pods/web-", "from app: cpu 1, memory 512Mi to app: cpu 700m", `"cpu":"700m"`) {
 		t.Error(table)
 	}
+
 	asYAML, _ := crane(t, 0, append([]string{"deployment/web", "--dry-run", "-n", f.Name, "-o", "yaml"}, fastSettings()...)...)
 	var again dryRun
 	if err := yaml.Unmarshal([]byte(asYAML), &again); err != nil || len(again.Adoptions) != 1 || len(again.Adoptions[0].Requests) != 3 {
@@ -102,11 +112,13 @@ func testAdoptCommand(t *testing.T) {
 	if out, _ := crane(t, 0, "web", "-n", f.Name, "--yes"); !containsAll(out, "set to Auto, previously Status", "kubectl patch recommendation web") {
 		t.Error(out)
 	}
+
 	pods := f.AwaitPods("web", "have the lowered requests", checkRequests("700m", "512Mi"))
 	after := f.state("web")
 	if after.Steps != 1 || !after.Current.Equal(planned.Current) || !after.Previous.Equal(planned.Previous) || !after.Original.Equal(planned.Original) || after.Owner != planned.Owner || after.Recommendation != planned.Recommendation {
 		t.Errorf("craned wrote %+v, the dry run printed %+v", after, planned)
 	}
+
 	for _, pod := range pods {
 		if want, ok := resized[string(pod.UID)]; ok {
 			delete(resized, string(pod.UID))
@@ -115,9 +127,11 @@ func testAdoptCommand(t *testing.T) {
 			}
 		}
 	}
+
 	if len(resized) != 0 {
 		t.Errorf("the dry run printed pods that do not exist: %v", resized)
 	}
+
 	f.awaitPhase("web", adoption.Resting)
 	if p := runDry(t, "web", "-n", f.Name); len(p.Adoptions[0].Requests) != 0 || p.Adoptions[0].Phase != "Resting" || p.Adoptions[0].Message != "as recommended" {
 		t.Errorf("dry run after the adoption: %+v", p)
@@ -152,25 +166,31 @@ func TestAdoptCommandRejects(t *testing.T) {
 			t.Errorf("crane adopt %s: %s", c.args, errOut)
 		}
 	}
+
 	f.Deploy("web", 1)
 	f.createAutoscaler(false)
 	f.Deploy("off", 1, func(d *appsv1.Deployment) { d.Labels = map[string]string{analysisv1alpha1.LabelAdoption: "disabled"} })
 	f.Deploy("closed", 1)
+
 	for _, name := range []string{"web", "off", "gone"} {
 		f.recommend(name, analysisv1alpha1.AdoptionTypeStatus, "700m", "512Mi")
 	}
+
 	// Of two Recommendations for one target the older one applies, or the first by name if both were created in one second.
 	first := f.recommend("closed", analysisv1alpha1.AdoptionTypeStatusAndAnnotation, "700m", "512Mi")
 	f.recommendTarget(first.Spec.TargetRef, "second", analysisv1alpha1.AdoptionTypeStatusAndAnnotation, "500m", "512Mi")
+
 	p := runDry(t, "-n", f.Name, "--adoption-window=0 0 29 2 *;1 0 29 2 *")
 	got := map[string]string{}
 	for _, a := range p.Adoptions {
 		_, name, _ := strings.Cut(a.Recommendation, "/")
 		got[name] = a.Refused + " " + a.Message
+
 		if len(a.Requests) != 0 {
 			t.Errorf("%s: %+v", name, a.Requests)
 		}
 	}
+
 	for name, want := range map[string]string{
 		"web": "HorizontalPodAutoscaler web", "off": "opted out", "closed": "no maintenance window is open", "gone": "does not exist",
 		"second": "recommendation closed",
@@ -186,9 +206,11 @@ func TestAdoptCommandReadsCranedFlags(t *testing.T) {
 	f := newFixture(t)
 	f.Deploy("web", 1)
 	f.recommend("web", analysisv1alpha1.AdoptionTypeStatus, "100m", "512Mi")
+
 	if _, errOut := crane(t, 0, "web", "-n", f.Name, "--dry-run"); !strings.Contains(errOut, "using its defaults") {
 		t.Error(errOut)
 	}
+
 	none := int32(0)
 	labels := map[string]string{"app.kubernetes.io/name": "craned"}
 	craned := &appsv1.Deployment{
@@ -201,9 +223,11 @@ func TestAdoptCommandReadsCranedFlags(t *testing.T) {
 			}}}},
 		},
 	}
+
 	if err := admin.Create(t.Context(), craned); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct{ flags, want string }{{"", "600m"}, {"--adoption-step=0.1", "900m"}} {
 		args := append([]string{"web", "-n", f.Name, "--dry-run", "--craned-namespace", f.Name}, strings.Fields(c.flags)...)
 		out, errOut := crane(t, 0, args...)

@@ -23,19 +23,23 @@ func TestEverySecondWriteRefused(t *testing.T) {
 	f.Deploy("scaled", 1)
 	rec := f.recommend("web", auto, "700m", "512Mi")
 	replicas := f.recommendReplicas("scaled", "scaled", 3)
+
 	api := harness.ServeUnfriendly(t, control)
 	startCraned(t, "--kubeconfig="+api.Kubeconfig(t, "craned", controlplane.ServiceAccount("crane-system", "craned")), "--adoption-settle=1m")
 	pods := f.AwaitPods("web", "have the lowered requests", checkRequests("700m", "512Mi"))
 	f.AwaitReady("scaled", 3)
 	f.awaitPhase("web", adoption.Resting)
 	checkGeneration(t, pods, 2)
+
 	if s := f.state("web"); s.Steps != 1 || s.Original.String() != "app: cpu 1, memory 512Mi" {
 		t.Errorf("state %+v", s)
 	}
+
 	f.awaitEvent("web", "AdoptionStep")
 	if n, err := f.countEvents(t.Context(), "web", "AdoptionStep"); err != nil || n != 1 {
 		t.Errorf("%d events AdoptionStep, %v", n, err)
 	}
+
 	setAdoptionType(t, rec, analysisv1alpha1.AdoptionTypeStatus)
 	setAdoptionType(t, replicas, analysisv1alpha1.AdoptionTypeStatus)
 	pods = f.AwaitPods("web", "have the original requests", checkRequests("1", "512Mi"))
@@ -50,23 +54,29 @@ func TestAPIServerRestarts(t *testing.T) {
 	f := newFixture(t)
 	f.Deploy("web", 6)
 	f.recommend("web", auto, "700m", "512Mi")
+
 	// Nodes cannot report the state of pods during the outage, so that pods count as not ready for longer than a step allows.
 	startCraned(t, "--adoption-pods-at-once=0.1", "--adoption-settle=5m", "--adoption-ready-grace=30m")
 	f.AwaitPods("web", "are partly resized", func(pods []corev1.Pod) error {
 		if checkRequests("1", "512Mi")(pods) == nil {
 			return errors.New("no pod is resized")
 		}
+
 		return nil
 	})
+
 	before := f.state("web")
 	if err := control.StopComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := control.StartComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
+
 	checkGeneration(t, f.AwaitPods("web", "have the lowered requests", checkRequests("700m", "512Mi")), 2)
 	f.awaitPhase("web", adoption.Resting)
+
 	if s := f.state("web"); s.Steps != 1 || !s.Original.Equal(before.Original) || !s.StepAt.Equal(before.StepAt) {
 		t.Errorf("state %+v, before the restart %+v", s, before)
 	}
@@ -85,6 +95,7 @@ func TestWindow(t *testing.T) {
 	f.awaitMessage("down", "no maintenance window is open; the next opens at ")
 	f.checkUntouched("down")
 	first.Stop(t)
+
 	// Together the two windows cover the whole day in every time zone.
 	startCraned(t, "--adoption-window=0 0 * * *;0 13 * * *", "--adoption-window=0 12 * * *;0 1 * * *", "--adoption-time-zone=Asia/Tokyo")
 	f.AwaitPods("down", "have the lowered requests", checkRequests("700m", "512Mi"))
@@ -98,12 +109,15 @@ func TestTargetRecreated(t *testing.T) {
 	f.recommend("web", auto, "100m", "512Mi")
 	startCraned(t)
 	f.awaitFirstStep("web")
+
 	if err := admin.Delete(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
+
 	f.AwaitReady("web", 0)
 	f.Deploy("web", 1)
 	f.awaitFirstStep("web")
+
 	if s := f.state("web"); s.Original.String() != "app: cpu 1, memory 512Mi" {
 		t.Errorf("original requests %s", s.Original)
 	}

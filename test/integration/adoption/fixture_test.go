@@ -71,11 +71,13 @@ func checkRequests(cpu, memory string) func([]corev1.Pod) error {
 			if want := harness.ResourceList(cpu, memory); got.Cpu().Cmp(*want.Cpu()) != 0 || got.Memory().Cmp(*want.Memory()) != 0 {
 				return fmt.Errorf("pod %s requests %s and %s", p.Name, got.Cpu(), got.Memory())
 			}
+
 			s := p.Status.ContainerStatuses
 			if len(s) == 0 || s[0].Resources == nil || s[0].Resources.Requests.Cpu().Cmp(*got.Cpu()) != 0 {
 				return fmt.Errorf("pod %s: its node does not report %s as allocated", p.Name, got.Cpu())
 			}
 		}
+
 		return nil
 	}
 }
@@ -83,6 +85,7 @@ func checkRequests(cpu, memory string) func([]corev1.Pod) error {
 // checkGeneration checks the generation of each pod, which counts the changes of its spec.
 func checkGeneration(t *testing.T, pods []corev1.Pod, generation int64) {
 	t.Helper()
+
 	for _, p := range pods {
 		if p.Generation != generation {
 			t.Errorf("pod %s has generation %d, want %d", p.Name, p.Generation, generation)
@@ -93,10 +96,12 @@ func checkGeneration(t *testing.T, pods []corev1.Pod, generation int64) {
 // checkUntouched checks that the pods of a Deployment are unchanged and that no adoption of it has started.
 func (f *fixture) checkUntouched(name string) {
 	f.T.Helper()
+
 	pods := f.Pods(name)
 	if len(pods) == 0 {
 		f.T.Fatalf("%s has no pods", name)
 	}
+
 	checkGeneration(f.T, pods, 1)
 	if s := f.state(name); s.Phase != adoption.Untouched {
 		f.T.Errorf("%s has adoption state %+v", name, s)
@@ -119,6 +124,7 @@ func (f *fixture) recommendTarget(
 	target corev1.ObjectReference, name string, adoptionType analysisv1alpha1.AdoptionType, cpu, memory string,
 ) *analysisv1alpha1.Recommendation {
 	f.T.Helper()
+
 	rec := f.createRecommendation(target, name, analysisv1alpha1.AnalysisTypeResource, adoptionType)
 	setRequests(f.T, rec, cpu, memory)
 	return rec
@@ -127,6 +133,7 @@ func (f *fixture) recommendTarget(
 // recommendReplicas creates a Recommendation of replicas for a Deployment, with adoption type Auto.
 func (f *fixture) recommendReplicas(target, name string, replicas int) *analysisv1alpha1.Recommendation {
 	f.T.Helper()
+
 	rec := f.createRecommendation(f.deploymentRef(target), name, analysisv1alpha1.AnalysisTypeReplicas, auto)
 	setReplicas(f.T, rec, replicas)
 	return rec
@@ -136,13 +143,16 @@ func (f *fixture) createRecommendation(
 	target corev1.ObjectReference, name string, kind analysisv1alpha1.AnalysisType, adoptionType analysisv1alpha1.AdoptionType,
 ) *analysisv1alpha1.Recommendation {
 	f.T.Helper()
+
 	rec := &analysisv1alpha1.Recommendation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.Name, Name: name},
 		Spec:       analysisv1alpha1.RecommendationSpec{TargetRef: target, Type: kind, AdoptionType: adoptionType},
 	}
+
 	if err := f.Create(f.T.Context(), rec); err != nil {
 		f.T.Fatal(err)
 	}
+
 	return rec
 }
 
@@ -166,10 +176,12 @@ func setReplicas(t *testing.T, rec *analysisv1alpha1.Recommendation, replicas in
 // setStatus writes a text field of a Recommendation's status.
 func setStatus(t *testing.T, rec *analysisv1alpha1.Recommendation, field, value string) {
 	t.Helper()
+
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{field: value}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := admin.Status().Patch(t.Context(), rec, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		t.Fatal(err)
 	}
@@ -178,6 +190,7 @@ func setStatus(t *testing.T, rec *analysisv1alpha1.Recommendation, field, value 
 // setAdoptionType writes the adoption type of a Recommendation. Only Auto lets craned change the target.
 func setAdoptionType(t *testing.T, rec *analysisv1alpha1.Recommendation, adoptionType analysisv1alpha1.AdoptionType) {
 	t.Helper()
+
 	patch := fmt.Appendf(nil, `{"spec":{"adoptionType":%q}}`, adoptionType)
 	if err := admin.Patch(t.Context(), rec, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		t.Fatal(err)
@@ -193,10 +206,12 @@ func (f *fixture) awaitRecommendation(name, what string, check func(*analysisv1a
 // awaitPhase waits until the adoption of a Recommendation is in a phase.
 func (f *fixture) awaitPhase(name string, want adoption.Phase) {
 	f.T.Helper()
+
 	f.awaitRecommendation(name, "is in phase "+string(want), func(rec *analysisv1alpha1.Recommendation) error {
 		if rec.Status.Adoption == nil || rec.Status.Adoption.Phase != string(want) {
 			return fmt.Errorf("adoption %+v", rec.Status.Adoption)
 		}
+
 		return nil
 	})
 }
@@ -204,11 +219,13 @@ func (f *fixture) awaitPhase(name string, want adoption.Phase) {
 // awaitMessage waits until the message or a remark of the adoption status contains a text.
 func (f *fixture) awaitMessage(name, want string) {
 	f.T.Helper()
+
 	f.awaitRecommendation(name, "has message "+want, func(rec *analysisv1alpha1.Recommendation) error {
 		a := rec.Status.Adoption
 		if a == nil || !strings.Contains(a.Message+"\n"+strings.Join(a.Remarks, "\n"), want) {
 			return fmt.Errorf("adoption %+v", a)
 		}
+
 		return nil
 	})
 }
@@ -216,11 +233,13 @@ func (f *fixture) awaitMessage(name, want string) {
 // awaitNotAdopted waits until condition Adopted is False with a reason.
 func (f *fixture) awaitNotAdopted(name, reason string) {
 	f.T.Helper()
+
 	f.awaitRecommendation(name, "is not adopted with reason "+reason, func(rec *analysisv1alpha1.Recommendation) error {
 		c := meta.FindStatusCondition(rec.Status.Conditions, analysisv1alpha1.ConditionAdopted)
 		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != reason {
 			return fmt.Errorf("condition %+v", c)
 		}
+
 		return nil
 	})
 }
@@ -231,27 +250,32 @@ func (f *fixture) readState(ctx context.Context, name string) (adoption.State, e
 	if err != nil {
 		return adoption.State{}, err
 	}
+
 	return adoption.ParseState(d.Annotations[analysisv1alpha1.AnnotationAdoption])
 }
 
 // state is readState in a test that fails on an error.
 func (f *fixture) state(name string) adoption.State {
 	f.T.Helper()
+
 	s, err := f.readState(f.T.Context(), name)
 	if err != nil {
 		f.T.Fatal(err)
 	}
+
 	return s
 }
 
 // awaitFirstStep waits until the state of a Deployment contains a step.
 func (f *fixture) awaitFirstStep(name string) {
 	f.T.Helper()
+
 	f.Eventually("Deployment "+name+" has a first step", func(ctx context.Context) error {
 		s, err := f.readState(ctx, name)
 		if err == nil && s.Steps == 0 {
 			err = fmt.Errorf("state %+v", s)
 		}
+
 		return err
 	})
 }
@@ -259,14 +283,17 @@ func (f *fixture) awaitFirstStep(name string) {
 // awaitStateRemoved waits until Deployment web has no adoption state.
 func (f *fixture) awaitStateRemoved() {
 	f.T.Helper()
+
 	f.Eventually("the adoption state is removed", func(ctx context.Context) error {
 		d, err := f.deployment(ctx, "web")
 		if err != nil {
 			return err
 		}
+
 		if text, exists := d.Annotations[analysisv1alpha1.AnnotationAdoption]; exists {
 			return errors.New(text)
 		}
+
 		return nil
 	})
 }
@@ -280,11 +307,13 @@ func (f *fixture) countEvents(ctx context.Context, name, reason string) (int, er
 // awaitEvent waits for an event about a Deployment.
 func (f *fixture) awaitEvent(name, reason string) {
 	f.T.Helper()
+
 	f.Eventually("event "+reason+" about "+name, func(ctx context.Context) error {
 		n, err := f.countEvents(ctx, name, reason)
 		if err == nil && n == 0 {
 			err = errors.New("no such event")
 		}
+
 		return err
 	})
 }
@@ -292,6 +321,7 @@ func (f *fixture) awaitEvent(name, reason string) {
 // patchAsOwner applies a strategic merge patch with the field manager of the object's owner.
 func patchAsOwner(t *testing.T, o client.Object, text string) {
 	t.Helper()
+
 	if err := admin.Patch(t.Context(), o, client.RawPatch(types.StrategicMergePatchType, []byte(text)), client.FieldOwner("owner")); err != nil {
 		t.Fatal(err)
 	}
@@ -303,5 +333,6 @@ func containsAll(text string, parts ...string) bool {
 			return false
 		}
 	}
+
 	return true
 }

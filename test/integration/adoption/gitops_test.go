@@ -26,6 +26,7 @@ func testSecondApply(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.Name, Name: "web"},
 		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template},
 	}
+
 	f.applyAsGitOps(applied)
 	f.AwaitReady("web", 1)
 
@@ -44,13 +45,16 @@ func testSecondApply(t *testing.T) {
 // checkNoDrift applies a workload and checks that no field changes.
 func (f *fixture) checkNoDrift(applied *appsv1.Deployment) {
 	f.T.Helper()
+
 	before, err := f.deployment(f.T.Context(), applied.Name)
 	if err != nil {
 		f.T.Fatal(err)
 	}
+
 	if !managedBy(before, "gitops") || len(before.Annotations) < 2 { // One is that of the controller of Deployments.
 		f.T.Errorf("managers %v, annotations %v", before.ManagedFields, before.Annotations)
 	}
+
 	after := f.applyAsGitOps(applied)
 	if after.Generation != before.Generation || len(after.Annotations) < len(before.Annotations) {
 		f.T.Errorf("a second apply changes generation %d to %d, annotations %v to %v", before.Generation, after.Generation, before.Annotations, after.Annotations)
@@ -60,13 +64,16 @@ func (f *fixture) checkNoDrift(applied *appsv1.Deployment) {
 // applyAsGitOps applies a workload as the controller of a GitOps repository does, with the fields that are set alone.
 func (f *fixture) applyAsGitOps(d *appsv1.Deployment) *appsv1.Deployment {
 	f.T.Helper()
+
 	raw, err := json.Marshal(d)
 	if err != nil {
 		f.T.Fatal(err)
 	}
+
 	o := d.DeepCopy()
 	if err := f.Patch(f.T.Context(), o, client.RawPatch(types.ApplyPatchType, raw), client.FieldOwner("gitops"), client.ForceOwnership); err != nil {
 		f.T.Fatal(err)
 	}
+
 	return o
 }

@@ -19,7 +19,8 @@ import (
 // testStatefulSet checks that the pods of a StatefulSet are resized in place and keep their identity.
 func testStatefulSet(t *testing.T) {
 	f := newFixture(t)
-	replicas, template := int32(2), harness.PodTemplate("db")
+	replicas := int32(2)
+	template := harness.PodTemplate("db")
 	set := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.Name, Name: "db"},
 		Spec: appsv1.StatefulSetSpec{
@@ -27,28 +28,34 @@ func testStatefulSet(t *testing.T) {
 			PodManagementPolicy: appsv1.ParallelPodManagement, Template: template,
 		},
 	}
+
 	if err := admin.Create(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
+
 	before := map[string]string{}
 	for _, p := range f.AwaitReady("db", 2) {
 		before[p.Name] = string(p.UID)
 	}
+
 	rec := f.recommendTarget(corev1.ObjectReference{APIVersion: "apps/v1", Kind: "StatefulSet", Namespace: f.Name, Name: "db"}, "db", auto, "700m", "1Gi")
 	for _, p := range f.AwaitPods("db", "have the recommended requests", checkRequests("700m", "1Gi")) {
 		if before[p.Name] != string(p.UID) || p.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("pod %s was replaced or restarted", p.Name)
 		}
 	}
+
 	f.awaitPhase("db", adoption.Resting)
 	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(set), set); err != nil {
 		t.Fatal(err)
 	}
+
 	if set.Generation != 1 || set.Annotations[analysisv1alpha1.AnnotationAdoption] == "" {
 		t.Errorf("generation %d, annotations %v", set.Generation, set.Annotations)
 	}
 	if err := admin.Delete(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
+
 	f.AwaitPods("db", "have the original requests", checkRequests("1", "512Mi"))
 }

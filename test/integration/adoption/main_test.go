@@ -42,12 +42,14 @@ type podLoad struct {
 func (l *podLoad) Use(pod *corev1.Pod, _ string, _ time.Time) simnode.Use {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	use := simnode.Use{CPU: 0.01, Memory: 20 << 20, Known: true}
 	for _, key := range []string{pod.Namespace, pod.Namespace + "/" + pod.Name} {
 		if bytes, ok := l.memory[key]; ok {
 			use.Memory = bytes
 		}
 	}
+
 	return use
 }
 
@@ -55,6 +57,7 @@ func (l *podLoad) Use(pod *corev1.Pod, _ string, _ time.Time) simnode.Use {
 func (l *podLoad) set(key string, bytes float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.memory[key] = bytes
 }
 
@@ -64,6 +67,7 @@ func nodes() []simnode.NodeSpec {
 			Name: name, CPU: resource.MustParse(cpu), Memory: resource.MustParse(memory), Labels: map[string]string{"pool": pool},
 		}
 	}
+
 	return []simnode.NodeSpec{node("wide-1", "wide", "64", "128Gi"), node("wide-2", "wide", "64", "128Gi"), node("tight", "tight", "2", "4Gi")}
 }
 
@@ -73,9 +77,11 @@ func TestMain(m *testing.M) {
 		Plane:  controlplane.Options{Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler}},
 		Beside: fleet.Beside(simnode.Config{Nodes: nodes(), Load: load, Sample: 300 * time.Millisecond, Heartbeat: 2 * time.Second}),
 		Ready: func(_ context.Context, c *controlplane.ControlPlane, built string) error {
-			control, binary = c, built
+			control = c
+			binary = built
 			var err error
 			admin, err = harness.NewClient(c.Config(), analysisv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme)
+
 			return err
 		},
 	}))

@@ -28,16 +28,19 @@ func testReplicas(t *testing.T) {
 	setReplicas(t, rec, 3)
 	f.AwaitReady("web", 4)
 	f.AwaitReady("web", 3)
+
 	d, err := f.deployment(t.Context(), "web")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !managedBy(d, "craned-adoption-replicas") {
 		t.Errorf("craned owns no field: %v", d.ManagedFields)
 	}
 	if err := admin.Delete(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
+
 	f.AwaitReady("web", 2)
 }
 
@@ -54,6 +57,7 @@ func testReplicasOfStatefulSet(t *testing.T) {
 			},
 		},
 	}
+
 	f.CreateAll(set)
 	ref := corev1.ObjectReference{APIVersion: "apps/v1", Kind: "StatefulSet", Namespace: f.Name, Name: "db"}
 	setReplicas(t, f.createRecommendation(ref, "db", analysisv1alpha1.AnalysisTypeReplicas, auto), 3)
@@ -61,6 +65,7 @@ func testReplicasOfStatefulSet(t *testing.T) {
 		if *s.Spec.Replicas != 3 {
 			return fmt.Errorf("%d replicas", *s.Spec.Replicas)
 		}
+
 		return nil
 	})
 }
@@ -73,27 +78,34 @@ func testTemplate(t *testing.T) {
 		d.Annotations = map[string]string{analysisv1alpha1.AnnotationAdoptTemplate: "true"}
 	})
 	rec := f.recommend("web", auto, "2", "512Mi")
+
 	awaitTemplate := func(want, manager string) {
 		t.Helper()
+
 		f.Eventually("the template requests "+want, func(ctx context.Context) error {
 			d, err := f.deployment(ctx, "web")
 			if err != nil {
 				return err
 			}
+
 			if cpu := d.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != want {
 				return fmt.Errorf("it requests %s", cpu)
 			}
+
 			return checkRequestManager(d, manager)
 		})
 	}
+
 	awaitTemplate("2", "craned-adoption-resource")
 	f.AwaitPods("web", "have the new template", func(pods []corev1.Pod) error {
 		return errors.Join(harness.CheckReady(pods, 1), checkRequests("2", "512Mi")(pods))
 	})
 	f.awaitPhase("web", adoption.Resting)
+
 	if err := admin.Delete(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
+
 	awaitTemplate("1", "owner")
 	f.awaitStateRemoved()
 }
@@ -106,9 +118,11 @@ func checkRequestManager(d *appsv1.Deployment, manager string) error {
 			found = append(found, f.Manager)
 		}
 	}
+
 	if len(found) != 1 || found[0] != manager {
 		return fmt.Errorf("owned by %v, want %s", found, manager)
 	}
+
 	return nil
 }
 
@@ -120,12 +134,14 @@ func testQOSClasses(t *testing.T) {
 	})
 	f.recommend("web", auto, "200m", "512Mi")
 	f.awaitMessage("web", "BestEffort")
+
 	f.Deploy("guaranteed", 1, func(d *appsv1.Deployment) {
 		c := &d.Spec.Template.Spec.Containers[0]
 		c.Resources.Limits = c.Resources.Requests
 	})
 	f.recommend("guaranteed", auto, "500m", "512Mi")
 	f.awaitMessage("guaranteed", "QoS")
+
 	for _, name := range []string{"web", "guaranteed"} {
 		if pods := f.Pods(name); len(pods) != 1 || pods[0].Generation != 1 {
 			t.Errorf("%s: pods %v, want one unchanged", name, pods)
@@ -139,9 +155,11 @@ func testRecommendationDeleted(t *testing.T) {
 	f.Deploy("web", 2)
 	rec := f.recommend("web", auto, "2", "512Mi")
 	f.AwaitPods("web", "have the raised requests", checkRequests("2", "512Mi"))
+
 	if err := admin.Delete(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
+
 	f.AwaitPods("web", "have the original requests", checkRequests("1", "512Mi"))
 	f.awaitStateRemoved()
 }

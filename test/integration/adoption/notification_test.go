@@ -27,23 +27,29 @@ func TestNotifications(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+
 		mu.Lock()
 		defer mu.Unlock()
+
 		bodies[r.URL.Path] += string(body)
 	}))
+
 	t.Cleanup(server.Close)
 	file := func(path string) string {
 		name := filepath.Join(t.TempDir(), "url")
 		if err := os.WriteFile(name, []byte(server.URL+path), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		return name
 	}
+
 	startCraned(t, "--adoption-breaker-least=1", "--notification-webhook-url-file="+file("/webhook"), "--notification-slack-url-file="+file("/slack"))
 	testRollback(t)
 	harness.Eventually(t.Context(), t, waitTimeout, "both endpoints have both events", func(context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
+
 		for path, wants := range map[string][]string{
 			"/webhook": {`"reason":"AdoptionRolledBack","object":"Deployment adopt-`, `"reason":"AdoptionBreakerOpen","message":"1 of 1 workloads lowered within 24h0m0s got worse`},
 			"/slack":   {`{"text":"*AdoptionRolledBack* Deployment adopt-`, "*AdoptionBreakerOpen*\\n1 of 1 workloads"},
@@ -53,10 +59,12 @@ func TestNotifications(t *testing.T) {
 					return fmt.Errorf("%s lacks %s: %s", path, want, bodies[path])
 				}
 			}
+
 			if n := strings.Count(bodies[path], "AdoptionBreakerOpen"); n != 1 {
 				return fmt.Errorf("the breaker opened %d times in %s", n, bodies[path])
 			}
 		}
+
 		return nil
 	})
 }

@@ -30,15 +30,18 @@ func TestPause(t *testing.T) {
 	f.recommend("web", auto, "200m", "200Mi")
 	f.awaitNotAdopted("web", "Paused")
 	f.checkUntouched("web")
+
 	if d, err := f.deployment(t.Context(), "web"); err != nil || d.Annotations["analysis.crane.io/resource-recommendation"] != "" {
 		t.Errorf("annotations %v, %v", d.Annotations, err)
 	}
+
 	awaitPaused(t, craned, 1)
 	resumed := cm.DeepCopy()
 	resumed.Data[pause.KeyPaused] = "false"
 	if err := admin.Patch(t.Context(), resumed, client.MergeFrom(cm)); err != nil {
 		t.Fatal(err)
 	}
+
 	awaitPaused(t, craned, 0)
 	f.awaitFirstStep("web")
 }
@@ -55,33 +58,42 @@ func TestPausedPods(t *testing.T) {
 	template := f.Deploy("web", 1).Spec.Template.Spec
 	f.recommend("web", auto, "900m", "512Mi")
 	f.awaitPhase("web", adoption.Resting)
+
 	newPod := func(ctx context.Context) (*corev1.Pod, error) {
 		pods, err := f.ListPods(ctx, "web")
 		if err != nil || len(pods) == 0 {
 			return nil, fmt.Errorf("%d pods: %w", len(pods), err)
 		}
+
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: f.Name, GenerateName: "web-", Labels: pods[0].Labels, OwnerReferences: pods[0].OwnerReferences},
 			Spec:       *template.DeepCopy(),
 		}
+
 		return pod, f.Create(ctx, pod, client.DryRunAll)
 	}
+
 	awaitAdopted := func() {
 		t.Helper()
+
 		f.Eventually("a new pod has the adopted requests", func(ctx context.Context) error {
 			pod, err := newPod(ctx)
 			if err == nil && pod.Spec.Containers[0].Resources.Requests.Cpu().String() != "900m" {
 				err = fmt.Errorf("requests %v", pod.Spec.Containers[0].Resources.Requests)
 			}
+
 			return err
 		})
 	}
+
 	awaitAdopted()
 	cm := createPause(t)
 	awaitPaused(t, craned, 1)
+
 	if pod, err := newPod(t.Context()); err != nil || !equality.Semantic.DeepEqual(pod.Spec.Containers[0].Resources, template.Containers[0].Resources) {
 		t.Errorf("paused: a new pod has the resources %+v, error %v", pod.Spec.Containers[0].Resources, err)
 	}
+
 	harness.Delete(t, admin, cm)
 	awaitPaused(t, craned, 0)
 	awaitAdopted()
@@ -90,12 +102,15 @@ func TestPausedPods(t *testing.T) {
 // createPause creates the ConfigMap that pauses Crane until the test ends.
 func createPause(t *testing.T) *corev1.ConfigMap {
 	t.Helper()
+
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: pause.ConfigMapName}, Data: map[string]string{pause.KeyPaused: "true", pause.KeyReason: "incident 7"},
 	}
+
 	if err := admin.Create(t.Context(), cm); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { harness.Delete(t, admin, cm) })
 	return cm
 }
@@ -103,11 +118,13 @@ func createPause(t *testing.T) *corev1.ConfigMap {
 // awaitPaused waits until the metric of craned reports that it is paused (1) or not (0).
 func awaitPaused(t *testing.T, craned *harness.Craned, want float64) {
 	t.Helper()
+
 	harness.Eventually(t.Context(), t, waitTimeout, fmt.Sprintf("crane_paused is %v", want), func(ctx context.Context) error {
 		got, err := craned.Metric(ctx, "crane_paused")
 		if err == nil && got != want {
 			err = fmt.Errorf("it is %v", got)
 		}
+
 		return err
 	})
 }

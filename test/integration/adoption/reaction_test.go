@@ -25,6 +25,7 @@ import (
 // calibrate writes the evidence of the policy calibrated, without which nothing reacts.
 func calibrate(t *testing.T, rec *analysisv1alpha1.Recommendation) {
 	t.Helper()
+
 	changed := rec.DeepCopy()
 	changed.Status.Evidence = []analysisv1alpha1.CalibrationEvidence{{Container: "app", Target: "0.005", Achieved: "0.004", Days: 12}}
 	if err := admin.Status().Patch(t.Context(), changed, client.MergeFrom(rec)); err != nil {
@@ -39,6 +40,7 @@ const hotCores = 1.4995
 // serveUsage returns a Prometheus server in which each pod has used these cores for the last minutes, and goes on for some.
 func serveUsage(t *testing.T, namespace string, cores map[string]float64) *promserver.Server {
 	t.Helper()
+
 	server := harness.OpenPrometheus(t, promserver.Options{Dir: t.TempDir()})
 	start := time.Now().Add(-3 * time.Minute)
 	for at := time.Duration(0); at < 13*time.Minute; at += 15 * time.Second {
@@ -47,10 +49,12 @@ func serveUsage(t *testing.T, namespace string, cores map[string]float64) *proms
 			batch = append(batch, promserver.Sample{Value: v * at.Seconds(), Labels: labels.FromStrings(
 				"__name__", "container_cpu_usage_seconds_total", "namespace", namespace, "pod", pod, "container", "app")})
 		}
+
 		if err := server.Append(t.Context(), "cadvisor", start.Add(at), batch); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return server
 }
 
@@ -62,6 +66,7 @@ func checkCPU(want map[string]int64) func([]corev1.Pod) error {
 				return fmt.Errorf("pod %s requests %dm, want %dm", pods[i].Name, got, want[pods[i].Name])
 			}
 		}
+
 		return nil
 	}
 }
@@ -75,14 +80,21 @@ func TestReaction(t *testing.T) {
 	f.Deploy("db", 1, func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "tight"} })
 	f.Deploy("plain", 1)
 	f.Deploy("off", 1)
-	web, db, plain, off := f.Pods("web"), f.Pods("db")[0].Name, f.Pods("plain")[0].Name, f.Pods("off")[0].Name
-	hot, calm := web[0].Name, web[1].Name
+
+	web := f.Pods("web")
+	db := f.Pods("db")[0].Name
+	plain := f.Pods("plain")[0].Name
+	off := f.Pods("off")[0].Name
+	hot := web[0].Name
+	calm := web[1].Name
+
 	recommendation := f.recommend("web", auto, "1", "512Mi")
 	for _, rec := range []*analysisv1alpha1.Recommendation{
 		recommendation, f.recommend("db", auto, "1", "512Mi"), f.recommend("off", analysisv1alpha1.AdoptionTypeStatusAndAnnotation, "1", "512Mi"),
 	} {
 		calibrate(t, rec)
 	}
+
 	f.recommend("plain", auto, "1", "512Mi")
 	server := serveUsage(t, f.Name, map[string]float64{hot: hotCores, calm: 0.5, db: 3, plain: 3, off: 3})
 	flags := []string{"--prometheus-address=" + server.URL(), "--adoption-reaction-interval=500ms"}
@@ -93,6 +105,7 @@ func TestReaction(t *testing.T) {
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(recommendation), rec); err != nil {
 			return err
 		}
+
 		if a := rec.Status.Adoption; a != nil {
 			for _, request := range a.DryRun {
 				if request.Object == "pods/"+hot+"/resize" && strings.Contains(request.Patch, `"cpu":"1950m"`) {
@@ -100,8 +113,10 @@ func TestReaction(t *testing.T) {
 				}
 			}
 		}
+
 		return errors.New("no such request")
 	})
+
 	f.checkUntouched("web")
 	dry.Stop(t)
 
@@ -112,16 +127,20 @@ func TestReaction(t *testing.T) {
 		if got := pods[0].Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); got <= 1000 || got > 2000 {
 			return fmt.Errorf("requests %dm on a node of 2 cores", got)
 		}
+
 		return nil
 	})
+
 	for name, pod := range map[string]string{"plain": plain, "off": off} {
 		if err := checkCPU(map[string]int64{pod: 1000})(f.Pods(name)); err != nil {
 			t.Error(err)
 		}
 	}
+
 	if s := f.state("web"); len(s.Raised) != 1 || s.Raised[0].Pod != hot || time.Until(s.Raised[0].Until) > time.Hour || s.Phase != adoption.Resting {
 		t.Errorf("state %+v", s)
 	}
+
 	setAdoptionType(t, recommendation, analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
 	f.AwaitPods("web", "have their original requests", checkCPU(map[string]int64{hot: 1000, calm: 1000}))
 	f.awaitStateRemoved()

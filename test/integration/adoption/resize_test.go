@@ -65,10 +65,12 @@ func testDecrease(t *testing.T) {
 	rec := f.recommend("web", auto, "600m", "512Mi")
 	after := f.AwaitPods("web", "have the recommended requests", checkRequests("600m", "512Mi"))
 	f.awaitPhase("web", adoption.Resting)
+
 	existing := map[types.UID]bool{}
 	for _, p := range before {
 		existing[p.UID] = true
 	}
+
 	for _, p := range after {
 		if !existing[p.UID] || p.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("pod %s was replaced or restarted", p.Name)
@@ -76,30 +78,37 @@ func testDecrease(t *testing.T) {
 		if p.Generation != 3 { // One change of the spec for each of the two steps.
 			t.Errorf("pod %s has generation %d, want 3: one resize for each step", p.Name, p.Generation)
 		}
+
 		if !slices.ContainsFunc(p.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
 			return f.Manager == "craned-adoption-resource" && f.Subresource == "resize" && f.Operation == metav1.ManagedFieldsOperationApply
 		}) {
 			t.Errorf("pod %s: craned owns no field: %v", p.Name, p.ManagedFields)
 		}
 	}
+
 	d, err := f.deployment(t.Context(), "web")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if cpu := d.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "1" {
 		t.Errorf("the template requests %s of CPU, want 1", cpu)
 	}
+
 	s := f.state("web")
 	if s.Steps != 2 || s.Owner != "owner" || s.Original.String() != "app: cpu 1, memory 512Mi" {
 		t.Errorf("state %+v", s)
 	}
+
 	f.Eventually("an event for each step", func(ctx context.Context) error {
 		n, err := f.countEvents(ctx, "web", "AdoptionStep")
 		if err == nil && n != 2 {
 			err = fmt.Errorf("%d events, want 2", n)
 		}
+
 		return err
 	})
+
 	setAdoptionType(t, rec, analysisv1alpha1.AdoptionTypeStatusAndAnnotation)
 	f.AwaitPods("web", "have the original requests", checkRequests("1", "512Mi"))
 	f.awaitStateRemoved()
@@ -125,14 +134,17 @@ func testRollback(t *testing.T) {
 	info := `{"spec":{"template":{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"1","memory":"128Mi"},"limits":{"memory":"128Mi"}}}]}}}}`
 	setStatus(t, rec, "recommendedInfo", info)
 	setAdoptionType(t, rec, auto)
+
 	f.AwaitPods("web", "have the lowered requests", func(pods []corev1.Pod) error {
 		for i := range pods {
 			if m := pods[i].Spec.Containers[0].Resources.Limits.Memory(); m.Value() >= 512<<20 {
 				return fmt.Errorf("pod %s has a limit of %s", pods[i].Name, m)
 			}
 		}
+
 		return nil
 	})
+
 	load.set(f.Name, 400<<20)
 	f.AwaitPods("web", "have the original limit", func(pods []corev1.Pod) error {
 		for i := range pods {
@@ -140,10 +152,13 @@ func testRollback(t *testing.T) {
 				return fmt.Errorf("pod %s has a limit of %s", pods[i].Name, m)
 			}
 		}
+
 		return nil
 	})
+
 	f.awaitPhase("web", adoption.Held)
 	f.awaitEvent("web", "AdoptionRolledBack")
+
 	// An OOM kill after the watch of the first step reverts the second step, and the next kill reverts all steps.
 	s := f.state("web")
 	if !s.Current.Equal(s.Previous) || !s.Current.Equal(s.Original) || s.Rollbacks != min(s.Steps, 2) {
@@ -183,9 +198,11 @@ func testDisruptionBudget(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.Name, Name: "web"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &most, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 	}
+
 	if err := admin.Create(t.Context(), pdb); err != nil {
 		t.Fatal(err)
 	}
+
 	f.Deploy("web", 2, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}}
 	})
@@ -204,6 +221,7 @@ func testNodeTooSmall(t *testing.T) {
 	f := newFixture(t)
 	tight := func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "tight"} }
 	f.Deploy("web", 1, tight)
+
 	// The API server rejects a request that exceeds the size of the node.
 	f.recommend("web", auto, "40", "512Mi")
 	f.awaitMessage("web", "didn't have enough allocatable")
@@ -212,6 +230,7 @@ func testNodeTooSmall(t *testing.T) {
 	})
 	f.recommend("db", auto, "1900m", "128Mi")
 	f.awaitMessage("db", "resize Deferred")
+
 	for name, generation := range map[string]int64{"web": 1, "db": 2} {
 		if pods := f.Pods(name); len(pods) != 1 || pods[0].Generation != generation {
 			t.Errorf("%s: pods %v, want one with generation %d", name, pods, generation)
@@ -225,9 +244,11 @@ func testTargetDeleted(t *testing.T) {
 	d := f.Deploy("web", 4)
 	f.recommend("web", auto, "100m", "512Mi")
 	f.awaitFirstStep("web")
+
 	if err := admin.Delete(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
+
 	f.awaitNotAdopted("web", "TargetGone")
 }
 
@@ -236,14 +257,17 @@ func testNamespaceDeleted(t *testing.T) {
 	f := newFixture(t)
 	f.Deploy("web", 2)
 	f.recommend("web", auto, "100m", "512Mi")
+
 	if err := admin.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.Name}}); err != nil {
 		t.Fatal(err)
 	}
+
 	f.Eventually("the namespace is gone", func(ctx context.Context) error {
 		err := admin.Get(ctx, client.ObjectKey{Name: f.Name}, &corev1.Namespace{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
+
 		return fmt.Errorf("it exists: %w", err)
 	})
 }

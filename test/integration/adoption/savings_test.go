@@ -39,17 +39,21 @@ func runReport() (report, error) {
 	if code := cli.Main([]string{"crane", "report", "-o", "json", "--kubeconfig", control.Kubeconfig()}, strings.NewReader(""), &stdout, &stderr); code != 0 {
 		return out, fmt.Errorf("exit %d: %s", code, stderr.String())
 	}
+
 	return out, json.Unmarshal(stdout.Bytes(), &out)
 }
 
 // TestSavings checks that craned records what an adoption saves, that another craned continues the record, and that crane report prints it.
 func TestSavings(t *testing.T) {
-	f, forged := newFixture(t), newFixture(t)
+	f := newFixture(t)
+	forged := newFixture(t)
+
 	book := filepath.Join(t.TempDir(), "prices.yaml")
 	prices := "currency: EUR\nsource: this test\ndate: \"2026-01-01\"\ndefault: {prices: {cpu: 1, memory: 0.5}}\n"
 	if err := os.WriteFile(book, []byte(prices), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	flags := append(fastSettings(), "--controllers=adoption,oom,cost", "--cost-interval=10s", "--price-book="+book)
 	craned := harness.StartCraned(t, waitTimeout, control, binary, harness.NoPrometheus, flags...)
 	f.Deploy("web", 2)
@@ -65,14 +69,17 @@ func TestSavings(t *testing.T) {
 	state := forged.state("web")
 	enormous := state.Original.Containers["app"]
 	*enormous.CPURequest *= 1_000_000
+
 	text, err := json.Marshal(state)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	d, err := forged.deployment(t.Context(), "web")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	patch := client.MergeFrom(d.DeepCopy())
 	d.Annotations["analysis.crane.io/adoption"] = string(text)
 	if err := admin.Patch(t.Context(), d, patch); err != nil {
@@ -83,6 +90,7 @@ func TestSavings(t *testing.T) {
 	cores := float64(before.Cpu().MilliValue()-600) / 1000
 	gib := float64(before.Memory().Value()-512<<20) / (1 << 30)
 	saved := 2 * (cores + gib/2)
+
 	await := func(hours float64) report {
 		var last report
 		harness.Eventually(t.Context(), t, waitTimeout, "crane report prints the saving", func(context.Context) error {
@@ -90,22 +98,29 @@ func TestSavings(t *testing.T) {
 			if err != nil {
 				return err
 			}
+
 			last = r
 			if r.ObservedHours <= hours || r.Accounts[0].Namespaces[f.Name].Realised <= 0 {
 				return fmt.Errorf("%+v", r)
 			}
+
 			return nil
 		})
+
 		return last
 	}
+
 	first := await(0)
 	// Rates are compared between two reports, because the adoption was in progress at first.
 	second := await(first.ObservedHours)
 	hours := second.ObservedHours - first.ObservedHours
-	then, now := first.Accounts[0].Namespaces[f.Name], second.Accounts[0].Namespaces[f.Name]
+
+	then := first.Accounts[0].Namespaces[f.Name]
+	now := second.Accounts[0].Namespaces[f.Name]
 	if got := (now.Realised - then.Realised) / hours; math.Abs(got-saved) > saved/100 {
 		t.Errorf("%v an hour was realised, want %v", got, saved)
 	}
+
 	if got := (now.Promised - then.Promised) / hours; math.Abs(got-saved) > saved/100 {
 		t.Errorf("%v an hour was promised, want %v", got, saved)
 	}
@@ -115,6 +130,7 @@ func TestSavings(t *testing.T) {
 
 	craned.Stop(t)
 	harness.StartCraned(t, waitTimeout, control, binary, harness.NoPrometheus, flags...)
+
 	third := await(second.ObservedHours)
 	if third.Accounts[0].Namespaces[f.Name].Realised <= now.Realised {
 		t.Errorf("the record was not continued: %+v after %+v", third, second)

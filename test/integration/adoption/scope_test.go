@@ -25,6 +25,7 @@ func TestClusterScopedTarget(t *testing.T) {
 	rule.Spec.ResourceSelectors = []analysisv1alpha1.ResourceSelector{{Kind: "Deployment", APIVersion: "apps/v1"}}
 	rule.Spec.Recommenders = []analysisv1alpha1.Recommender{{Name: "Resource"}}
 	harness.Create(t, admin, rule)
+
 	rec := &analysisv1alpha1.Recommendation{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.Name, Name: "outside"},
 		Spec: analysisv1alpha1.RecommendationSpec{
@@ -32,25 +33,31 @@ func TestClusterScopedTarget(t *testing.T) {
 			TargetRef: corev1.ObjectReference{APIVersion: analysisv1alpha1.GroupVersion.String(), Kind: "RecommendationRule", Namespace: f.Name, Name: rule.Name},
 		},
 	}
+
 	harness.Create(t, admin, rec)
 	written := rec.DeepCopy()
 	written.Status.RecommendedValue = "effectiveHPA:\n  minReplicas: 1\n  maxReplicas: 2\n"
 	if err := admin.Status().Patch(t.Context(), written, client.MergeFrom(rec)); err != nil {
 		t.Fatal(err)
 	}
+
 	harness.Eventually(t.Context(), t, waitTimeout, "the target is refused", func(ctx context.Context) error {
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(rule), rule); err != nil {
 			return err
 		}
+
 		if len(rule.Annotations) > 0 {
 			t.Fatalf("the rule has annotations of a tenant: %v", rule.Annotations)
 		}
+
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(rec), rec); err != nil {
 			return err
 		}
+
 		if got := harness.ConditionText(rec.Status.Conditions, "Adopted"); got != "False/TargetOutsideNamespace" {
 			return fmt.Errorf("condition %s", got)
 		}
+
 		return nil
 	})
 }

@@ -45,6 +45,7 @@ func serveThrottling(t *testing.T, namespace string, from time.Time) *throttling
 // share is NaN had no CFS period.
 func (s *throttlingServer) scrape(t *testing.T, after time.Duration, shares map[string]float64) {
 	t.Helper()
+
 	s.at = s.at.Add(after)
 	var batch []promserver.Sample
 	for name, share := range shares {
@@ -53,6 +54,7 @@ func (s *throttlingServer) scrape(t *testing.T, after time.Duration, shares map[
 		if periods := after.Seconds() / 0.3; !math.IsNaN(share) {
 			c[0], c[1] = c[0]+share*periods, c[1]+periods
 		}
+
 		s.counters[name] = c
 		for i, metric := range []string{"container_cpu_cfs_throttled_periods_total", "container_cpu_cfs_periods_total"} {
 			batch = append(batch, promserver.Sample{
@@ -60,6 +62,7 @@ func (s *throttlingServer) scrape(t *testing.T, after time.Duration, shares map[
 			})
 		}
 	}
+
 	if err := s.Append(t.Context(), "cadvisor", s.at, batch); err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +73,7 @@ func podsNamed(namespace string, names ...string) []corev1.Pod {
 	for _, n := range names {
 		out = append(out, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: n}})
 	}
+
 	return out
 }
 
@@ -83,12 +87,14 @@ func TestThrottlingQuery(t *testing.T) {
 			"web-1/app": 0.1, "web-1/proxy": 0.4, "web-2/app": 0, "web-10/app": 0.9, "idle/app": math.NaN(), "idle/proxy": 0.2, "still/app": math.NaN(),
 		})
 	}
+
 	cfg := prometheus.DefaultConfig()
 	cfg.Address = s.URL()
 	source, err := prometheus.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	clock := clocktesting.NewFakePassiveClock(now)
 	ctx := ctrl.LoggerInto(t.Context(), logr.Discard())
 	throttling := &controller.PrometheusThrottling{Querier: source, Clock: clock}
@@ -110,6 +116,7 @@ func TestThrottlingQuery(t *testing.T) {
 			t.Errorf("%v: %v, want %v", c.pods, got, c.want)
 		}
 	}
+
 	if got := throttling.Throttled(ctx, podsNamed("bank", "web-1")); got != nil {
 		t.Errorf("share %v from another namespace", *got)
 	}
@@ -117,15 +124,18 @@ func TestThrottlingQuery(t *testing.T) {
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := throttling.Throttled(ctx, podsNamed("shop", "web-1")); got != nil {
 		t.Errorf("share %v from a stopped server", *got)
 	}
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := throttling.Throttled(ctx, podsNamed("shop", "web-1")); got != nil {
 		t.Errorf("share %v within a minute after a failed query", *got)
 	}
+
 	clock.SetTime(now.Add(61 * time.Second))
 	if got := throttling.Throttled(ctx, podsNamed("shop", "web-1")); got == nil {
 		t.Error("no share a minute after a failed query")
@@ -136,40 +146,49 @@ func TestThrottlingQuery(t *testing.T) {
 func TestThrottledStepIsReverted(t *testing.T) {
 	f := newFixture(t)
 	f.Deploy("web", 1)
+
 	pods := f.Pods("web")
 	if len(pods) != 1 {
 		t.Fatalf("pods %v, want one", pods)
 	}
+
 	name := pods[0].Name + "/app"
 	s := serveThrottling(t, f.Name, time.Now().Add(-11*time.Minute))
 	for range 22 {
 		s.scrape(t, 30*time.Second, map[string]float64{name: 0})
 	}
+
 	f.recommend("web", auto, "700m", "512Mi")
 	startCraned(t, "--prometheus-address="+s.URL(), "--adoption-watch=30m")
 	f.AwaitPods("web", "have the lowered requests", checkRequests("700m", "512Mi"))
+
 	if before := f.state("web").Throttled; before == nil || *before != 0 {
 		t.Fatalf("throttled share before the step: %v, want 0", before)
 	}
+
 	s.scrape(t, time.Since(s.at), map[string]float64{name: 0})
 	for range 10 { // The test does not wait for scrapes of the following minutes: the counter grows within a second.
 		s.scrape(t, 100*time.Millisecond, map[string]float64{name: 0})
 	}
+
 	c := s.counters[name]
 	s.counters[name] = [2]float64{c[0] + 700, c[1] + 300}
 	s.scrape(t, 100*time.Millisecond, map[string]float64{name: 0})
 	f.AwaitPods("web", "have the original requests", checkRequests("1", "512Mi"))
 	f.awaitPhase("web", adoption.Held)
+
 	f.Eventually("an event states the reason", func(ctx context.Context) error {
 		var list eventsv1.EventList
 		if err := admin.List(ctx, &list, client.InNamespace(f.Name)); err != nil {
 			return err
 		}
+
 		for i := range list.Items {
 			if strings.Contains(list.Items[i].Note, "throttled in") {
 				return nil
 			}
 		}
+
 		return errors.New("no such event")
 	})
 }

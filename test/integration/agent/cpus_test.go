@@ -34,10 +34,12 @@ const podsGroup = "sys/fs/cgroup/kubepods.slice"
 
 func newCPUFixture(t *testing.T, c client.Client, node string) *cpuFixture {
 	t.Helper()
+
 	h := &cpuFixture{t: t, dir: recordedHost(t)}
 	configureKubelet(t, h.dir, "reservedSystemCPUs: \"0\"\n")
 	list := corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("1Gi")}
 	namespace(t, c, node)
+
 	h.pod = &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: node, Name: "pinned"},
 		Spec: corev1.PodSpec{
@@ -45,31 +47,39 @@ func newCPUFixture(t *testing.T, c client.Client, node string) *cpuFixture {
 			Containers: []corev1.Container{{Name: "main", Image: "crane.local/nothing:1", Resources: corev1.ResourceRequirements{Limits: list, Requests: list}}},
 		},
 	}
+
 	harness.Create(t, c, h.pod)
 	// New pods lose the annotation.
 	h.pod.Annotations = map[string]string{
 		topologyv1alpha1.AnnotationPodTopologyResult: `[{"name":"node2","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`,
 	}
+
 	if err := c.Update(t.Context(), h.pod); err != nil {
 		t.Fatal(err)
 	}
+
 	h.pod.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://" + h.container()}},
 	}
+
 	if err := c.Status().Update(t.Context(), h.pod); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, zone := range []string{"0", "2"} { // the recorded zones are nearly full
 		h.write("sys/devices/system/node/node"+zone+"/meminfo", fmt.Sprintf("Node %[1]s MemTotal: 8192000 kB\nNode %[1]s MemFree: 6144000 kB", zone))
 	}
+
 	h.write(podsGroup+"/cpuset.cpus", "")
 	h.write(podsGroup+"/cpuset.cpus.effective", "0-3")
 	h.write(podsGroup+"/cpuset.mems.effective", "0,2")
 	h.write(h.group()+"/cpu.max", "200000 100000")
+
 	for _, group := range append(h.others(), h.group()) {
 		h.write(group+"/cpuset.cpus", "")
 		h.write(group+"/cpuset.mems", "")
 	}
+
 	return h
 }
 
@@ -88,15 +98,18 @@ func (h *cpuFixture) others() []string {
 		if err != nil {
 			h.t.Fatal(err)
 		}
+
 		for _, dir := range found {
 			if group := strings.TrimPrefix(dir, h.dir+"/"); group != h.group() {
 				out = append(out, group)
 			}
 		}
 	}
+
 	if len(out) == 0 {
 		h.t.Fatal("the recording has no containers")
 	}
+
 	return out
 }
 
@@ -108,22 +121,27 @@ func (h *cpuFixture) write(path, text string) {
 // runs waits until the pod's container runs on the first CPUs with memory of the given zones, and all others run on the rest.
 func (h *cpuFixture) runs(own, mems, rest string) {
 	h.t.Helper()
+
 	text := func(path string) string {
 		content, err := os.ReadFile(filepath.Join(h.dir, path))
 		if err != nil {
 			h.t.Fatal(err)
 		}
+
 		return strings.TrimSpace(string(content))
 	}
+
 	eventually(h.t, fmt.Sprintf("the container runs on %q and the others on %q", own, rest), func(context.Context) error {
 		if cpus, from := text(h.group()+"/cpuset.cpus"), text(h.group()+"/cpuset.mems"); cpus != own || from != mems {
 			return fmt.Errorf("it runs on %q with memory of %q", cpus, from)
 		}
+
 		for _, group := range h.others() {
 			if cpus := text(group + "/cpuset.cpus"); cpus != rest {
 				return fmt.Errorf("%s runs on %q", group, cpus)
 			}
 		}
+
 		return nil
 	})
 }
@@ -141,31 +159,39 @@ func TestCPUsOfAProcess(t *testing.T) {
 	first := startAgent(t, "cpus", flags...)
 	h.runs("2-3", "2", "0-1")
 	first.awaitLog(t, "action=cpu-manager", "outcome=done", "pinned")
+
 	eventually(t, "the event", func(ctx context.Context) error {
 		var events corev1.EventList
 		if err := c.List(ctx, &events, client.InNamespace("cpus")); err != nil {
 			return err
 		}
+
 		for i := range events.Items {
 			if e := &events.Items[i]; e.Reason == "CPUsAssigned" && e.InvolvedObject.Name == "pinned" && strings.Contains(e.Message, "runs on CPUs 2-3 by policy exclusive") {
 				return nil
 			}
 		}
+
 		return errors.New("there is none")
 	})
+
 	eventually(t, "the metrics", func(ctx context.Context) error {
 		if got, err := first.metric(ctx, `crane_agent_cpu_manager_cpus{set="exclusive"}`); err != nil || got != "2" {
 			return fmt.Errorf("%q: %w", got, err)
 		}
+
 		return nil
 	})
+
 	if err := first.Terminate(t); err != nil {
 		t.Error(err)
 	}
+
 	h.runs("", "", "")
 	second := startAgent(t, "cpus", flags...)
 	h.runs("2-3", "2", "0-1")
 	second.Kill()
+
 	// The next agent assigns no CPUs and undoes the previous assignment.
 	startAgent(t, "cpus", "--enforce=cpu-throttle", flags[2], flags[3])
 	h.runs("", "", "")
@@ -190,9 +216,11 @@ func TestCPUsOfGocrane(t *testing.T) {
 	h.write("var/lib/kubelet/crane_cpu_manager_state",
 		fmt.Sprintf(`{"policyName":"static","defaultCpuSet":"0-1","entries":{%q:{"main":"2-3"}},"checksum":1357924680}`, h.pod.UID))
 	h.write(h.group()+"/cpuset.cpus", "2-3")
+
 	for _, group := range h.others() {
 		h.write(group+"/cpuset.cpus", "0-1")
 	}
+
 	flags := []string{
 		"--enforce=cpu-manager", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--host-root=" + h.dir, "--state-dir=" + t.TempDir(),
 		"--cpu-manager-bind-memory",
@@ -200,9 +228,11 @@ func TestCPUsOfGocrane(t *testing.T) {
 	first := startAgent(t, "cpus-gocrane", flags...)
 	first.awaitLog(t, "adopting the CPUs assigned by gocrane's agent", "containers=1")
 	h.runs("2-3", "2", "0-1")
+
 	if err := first.Terminate(t); err != nil {
 		t.Error(err)
 	}
+
 	h.runs("0-3", "", "0-3")
 	startAgent(t, "cpus-gocrane", flags...)
 	h.runs("2-3", "2", "0-1")

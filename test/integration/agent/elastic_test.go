@@ -52,17 +52,20 @@ type elasticFixture struct {
 
 func newElasticFixture(t *testing.T, name string) *elasticFixture {
 	t.Helper()
+
 	o := &elasticFixture{t: t, name: name, admin: newClient(t), clock: clocktesting.NewFakeClock(time.Now()), used: 3000, seen: &observe.Latest{}, beats: make(chan struct{}, 1)}
 	node := newNode(name)
 	harness.Create(t, o.admin, node)
 	node.Status.Capacity = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("110"),
 	}
+
 	node.Status.Allocatable = node.Status.Capacity
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	if err := o.admin.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
+
 	o.start()
 	return o
 }
@@ -70,18 +73,22 @@ func newElasticFixture(t *testing.T, name string) *elasticFixture {
 // start runs the manager as the agent does.
 func (o *elasticFixture) start() {
 	o.t.Helper()
+
 	config, err := control.ConfigFor(o.t.Context(), controlplane.ServiceAccount("crane-system", "crane-agent"))
 	if err != nil {
 		o.t.Fatal(err)
 	}
+
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		o.t.Fatal(err)
 	}
+
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		o.t.Fatal(err)
 	}
+
 	watcher := cluster.NewWatcher(cluster.Config{
 		Client: clients, Dynamic: objects, Node: o.name, Namespace: "crane-system", Clock: clock.RealClock{}, Log: logr.Discard(), Beat: func(string) {},
 	})
@@ -95,38 +102,46 @@ func (o *elasticFixture) start() {
 			}
 		},
 	})
+
 	ctx, cancel := context.WithCancel(o.t.Context())
 	o.done = make(chan error, 1)
 	watching := make(chan error, 1)
 	go func() { watching <- watcher.Run(ctx) }()
 	<-watcher.Answered()
+
 	end := make(chan struct{})
 	own, stop := context.WithCancel(ctx)
 	go func() {
 		defer close(end)
+
 		o.done <- m.Run(own)
 	}()
+
 	o.stop = sync.OnceFunc(func() {
 		stop()
 		<-end
 		cancel()
 		<-watching
 	})
+
 	o.t.Cleanup(o.stop)
 }
 
 // pass advances the clock with a measurement per second.
 func (o *elasticFixture) pass(d time.Duration) {
 	o.t.Helper()
+
 	for range int(d / time.Second) {
 		s := &observe.Snapshot{At: o.clock.Now()}
 		s.Node.UsedCPU = observe.Known[series.MilliCPU]{Value: o.used, OK: true}
 		s.Node.Memory = observe.Known[agenthost.Memory]{Value: agenthost.Memory{Total: 64 << 30, Available: 48 << 30}, OK: true}
 		o.seen.Publish(s)
+
 		select {
 		case <-o.beats:
 		default:
 		}
+
 		o.clock.Step(time.Second)
 		select {
 		case <-o.beats:
@@ -145,15 +160,19 @@ func (o *elasticFixture) node(ctx context.Context) (*corev1.Node, error) {
 // shows waits, with an advancing clock, until the node advertises the given cores; the manager may have decided on an older watch state.
 func (o *elasticFixture) shows(cores string) {
 	o.t.Helper()
+
 	eventually(o.t, "the node shows "+cores, func(ctx context.Context) error {
 		node, err := o.node(ctx)
 		if err != nil {
 			return err
 		}
-		capacity, allocatable := node.Status.Capacity[ensurancev1alpha1.ResourceReclaimedCPU], node.Status.Allocatable[ensurancev1alpha1.ResourceReclaimedCPU]
+
+		capacity := node.Status.Capacity[ensurancev1alpha1.ResourceReclaimedCPU]
+		allocatable := node.Status.Allocatable[ensurancev1alpha1.ResourceReclaimedCPU]
 		if capacity.String() == cores && allocatable.String() == cores {
 			return nil
 		}
+
 		o.pass(2 * time.Second)
 		return fmt.Errorf("capacity %s, allocatable %s, %s", &capacity, &allocatable, node.Annotations[ensurancev1alpha1.AnnotationElasticResources])
 	})
@@ -162,14 +181,17 @@ func (o *elasticFixture) shows(cores string) {
 // account returns the annotation's values of CPU.
 func (o *elasticFixture) account() (cpu struct{ Phase, Forecast, From, Problem, Deficit, Was string }) {
 	o.t.Helper()
+
 	node, err := o.node(o.t.Context())
 	if err != nil {
 		o.t.Fatal(err)
 	}
+
 	all := struct{ CPU any }{&cpu}
 	if err := json.Unmarshal([]byte(node.Annotations[ensurancev1alpha1.AnnotationElasticResources]), &all); err != nil {
 		o.t.Fatal(err)
 	}
+
 	return cpu
 }
 
@@ -191,72 +213,93 @@ func TestElasticOffer(t *testing.T) {
 	o := newElasticFixture(t, "elastic")
 	o.pass(3 * time.Minute)
 	o.pass(4 * time.Minute)
+
 	// 16 - 3 - 0.3 of margin.
 	o.shows("12")
 	ns := namespace(t, o.admin, fmt.Sprintf("elastic-%d", time.Now().UnixNano())) // a namespace is deleted slowly
+
 	if err := control.StartComponent(t.Context(), controlplane.Scheduler); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := control.StopComponent(context.WithoutCancel(t.Context()), controlplane.Scheduler); err != nil {
 			t.Error(err)
 		}
 	})
-	fits, tooMuch := elasticPod(ns, "fits", "", "8"), elasticPod(ns, "too-much", "", "5")
+
+	fits := elasticPod(ns, "fits", "", "8")
+	tooMuch := elasticPod(ns, "too-much", "", "5")
 	harness.Create(t, o.admin, fits)
+
 	eventually(t, "the pod is placed", func(ctx context.Context) error {
 		if err := o.admin.Get(ctx, client.ObjectKeyFromObject(fits), fits); err != nil {
 			return err
 		}
+
 		if fits.Spec.NodeName != o.name {
 			return fmt.Errorf("on %q: %v", fits.Spec.NodeName, fits.Status.Conditions)
 		}
+
 		return nil
 	})
+
 	harness.Create(t, o.admin, tooMuch)
 	eventually(t, "the other pod is not", func(ctx context.Context) error {
 		if err := o.admin.Get(ctx, client.ObjectKeyFromObject(tooMuch), tooMuch); err != nil {
 			return err
 		}
+
 		for _, c := range tooMuch.Status.Conditions {
 			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 				return nil
 			}
 		}
+
 		return errors.New("the scheduler has not looked at it")
 	})
+
 	// The node needs its capacity: the pod's request stays advertised, and the deficit is published.
 	o.used = 13000
 	o.shows("8")
+
 	eventually(t, "the deficit is told", func(context.Context) error {
 		if a := o.account(); a.Phase != "deficit" || a.Deficit != "7" {
 			o.pass(10 * time.Second)
 			return fmt.Errorf("%+v", a)
 		}
+
 		return nil
 	})
+
 	// A kubelet that registers its node again.
 	zero := `{"gocrane.io/cpu":"0","gocrane.io/memory":"0"}`
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: o.name}}
 	if err := o.admin.Status().Patch(t.Context(), node, client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"capacity":%s,"allocatable":%[1]s}}`, zero))); err != nil {
 		t.Fatal(err)
 	}
+
 	o.shows("8")
 	// A kubelet status update with conditions and without extended resources.
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
 	if err := o.admin.Status().Patch(t.Context(), node, client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}}`))); err != nil {
 		t.Fatal(err)
 	}
+
 	o.pass(20 * time.Second)
 	o.shows("8")
+
 	// A stopped agent leaves only the pod's request advertised, and the next one continues.
 	o.stop()
+
 	if err := <-o.done; err != nil {
 		t.Fatal(err)
 	}
+
 	if a := o.account(); a.Phase != "withdrawn" || a.Was != "8" {
 		t.Errorf("%+v", a)
 	}
+
 	o.start()
 	o.used = 3000
 	o.pass(8 * time.Minute)
@@ -282,6 +325,7 @@ func TestElasticForecast(t *testing.T) {
 	}
 	harness.Create(t, admin, template)
 	o := newElasticFixture(t, "forecast")
+
 	name := client.ObjectKey{Namespace: "crane-system", Name: "noderesource-forecast"}
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 	t.Cleanup(func() {
@@ -290,65 +334,81 @@ func TestElasticForecast(t *testing.T) {
 			t.Error(err)
 		}
 	})
+
 	asked := func(ctx context.Context) error {
 		o.pass(time.Second)
 		return admin.Get(ctx, name, tsp)
 	}
 	eventually(t, "the forecast is asked for", asked)
+
 	if tsp.Spec.TargetRef.Name != o.name || tsp.Spec.TargetRef.Kind != "Node" || len(tsp.OwnerReferences) != 1 || tsp.OwnerReferences[0].Name != o.name ||
 		tsp.Spec.PredictionMetrics[0].ExpressionQuery.Expression != `sum(rate(node_cpu_seconds_total{instance="forecast",mode!="idle"}[5m]))` {
 		t.Errorf("%+v", tsp)
 	}
+
 	o.pass(6 * time.Minute)
 	eventually(t, "nothing is offered without the forecast", func(context.Context) error {
 		if a := o.account(); a.Problem == "" {
 			o.pass(10 * time.Second)
 			return fmt.Errorf("%+v", a)
 		}
+
 		return nil
 	})
+
 	node, err := o.node(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if q := node.Status.Capacity[ensurancev1alpha1.ResourceReclaimedCPU]; !q.IsZero() {
 		t.Errorf("offers %s", &q)
 	}
 	if q := node.Status.Capacity[ensurancev1alpha1.ResourceReclaimedMemory]; q.IsZero() {
 		t.Error("offers no memory, of which nobody has asked for a forecast")
 	}
+
 	// 12.5 cores, for a long time.
 	var samples []predictionv1alpha1.Sample
 	for i := range 240 {
 		samples = append(samples, predictionv1alpha1.Sample{Value: "12.50000", Timestamp: o.clock.Now().Add(time.Duration(i-5) * time.Minute).Unix()})
 	}
+
 	made := metav1.NewTime(o.clock.Now())
 	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{{
 		ResourceIdentifier: "cpu", Ready: true, UpdateTime: &made, LastSampleTime: &made, Prediction: []predictionv1alpha1.MetricTimeSeries{{Samples: samples}},
 	}}
+
 	if err := admin.Status().Update(t.Context(), tsp); err != nil {
 		t.Fatal(err)
 	}
+
 	o.pass(5 * time.Minute)
 	o.shows("2")
+
 	if a := o.account(); a.Forecast != "12500m" || a.From != "forecast" {
 		t.Errorf("%+v", a)
 	}
+
 	// The object follows a changed template.
 	template.Data[predictionv1alpha1.NodeResourceTemplateKey] = "predictionWindowSeconds: 7200" + nodeTemplate[:len(nodeTemplate)-len("predictionWindowSeconds: 3600\n")]
 	if err := admin.Update(t.Context(), template); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the object follows the template", func(ctx context.Context) error {
 		o.pass(30 * time.Second)
 		if err := admin.Get(ctx, name, tsp); err != nil {
 			return err
 		}
+
 		if tsp.Spec.PredictionWindowSeconds != 7200 {
 			return fmt.Errorf("window %d", tsp.Spec.PredictionWindowSeconds)
 		}
+
 		return nil
 	})
+
 	if len(tsp.Status.PredictionMetrics) != 1 {
 		t.Error("the status is gone")
 	}
@@ -361,43 +421,53 @@ func TestElasticAgent(t *testing.T) {
 	for _, name := range []string{"enforced", "dry"} {
 		node := newNode(name)
 		harness.Create(t, c, node)
+
 		node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16000Mi")}
 		node.Status.Capacity = node.Status.Allocatable
 		if err := c.Status().Update(t.Context(), node); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	account := func(ctx context.Context, name string) (cpu, memory struct{ Phase, Problem string }, ended bool, err error) {
 		node := &corev1.Node{}
 		if err := c.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 			return cpu, memory, false, err
 		}
+
 		all := struct {
 			CPU, Memory any
 			Ended       bool
 		}{CPU: &cpu, Memory: &memory}
 		err = json.Unmarshal([]byte(node.Annotations[ensurancev1alpha1.AnnotationElasticResources]), &all)
+
 		return cpu, memory, all.Ended, err
 	}
+
 	template := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: predictionv1alpha1.NodeResourceTemplateConfigMap},
 		Data:       map[string]string{predictionv1alpha1.NodeResourceTemplateKey: nodeTemplate},
 	}
 	harness.Create(t, c, template)
+
 	followsTemplate := func(window int64) {
 		t.Helper()
+
 		eventually(t, "the forecast follows the template", func(ctx context.Context) error {
 			tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 			key := client.ObjectKey{Namespace: "crane-system", Name: predictionv1alpha1.NodeResourcePrefix + "enforced"}
 			if err := c.Get(ctx, key, tsp); err != nil {
 				return err
 			}
+
 			if int64(tsp.Spec.PredictionWindowSeconds) != window {
 				return fmt.Errorf("window %d", tsp.Spec.PredictionWindowSeconds)
 			}
+
 			return nil
 		})
 	}
+
 	a := startAgent(t, "enforced", "--enforce=node-resource", "--node-resource-reserved=cpu=25%")
 	followsTemplate(3600)
 	eventually(t, "the node says why nothing is offered", func(ctx context.Context) error {
@@ -406,19 +476,24 @@ func TestElasticAgent(t *testing.T) {
 		if err == nil && (cpu.Phase != "holding" || !strings.Contains(cpu.Problem, "use is unknown") || memory.Phase != "waiting" || memory.Problem != "" || ended) {
 			err = fmt.Errorf("%+v, %+v, %t", cpu, memory, ended)
 		}
+
 		return err
 	})
+
 	if v, err := a.metric(t.Context(), `crane_agent_elastic_cpu_cores{term="reserve"}`); err != nil || v != "1" {
 		t.Errorf("reserve %s, %v", v, err)
 	}
+
 	a.Stop(t)
 	if _, _, ended, err := account(t.Context(), "enforced"); err != nil || !ended {
 		t.Errorf("has not withdrawn: %v", err)
 	}
+
 	template.Data[predictionv1alpha1.NodeResourceTemplateKey] = strings.Replace(nodeTemplate, "3600", "7200", 1)
 	if err := c.Update(t.Context(), template); err != nil {
 		t.Fatal(err)
 	}
+
 	again := startAgent(t, "enforced", "--enforce=node-resource")
 	followsTemplate(7200)
 	again.Stop(t)
@@ -427,6 +502,7 @@ func TestElasticAgent(t *testing.T) {
 		_, err := dry.metric(ctx, `crane_agent_elastic_memory_bytes{term="offer"}`)
 		return err
 	})
+
 	if _, _, _, err := account(t.Context(), "dry"); err == nil {
 		t.Error("a dry run writes to the node")
 	}

@@ -24,27 +24,34 @@ func TestRepeatedEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	config.UserAgent = "crane-agent" // as the process has it
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c := newClient(t)
 	node := newNode("repeats")
 	harness.Create(t, c, node)
+
 	recorder, end := report.NewRecorder(t.Context(), clients, node.Name)
 	for range 3 {
 		recorder.Event(&corev1.ObjectReference{Kind: "Node", Name: node.Name, UID: node.UID}, corev1.EventTypeWarning, "Repeated", "the same")
 	}
+
 	eventually(t, "one event counts all", func(ctx context.Context) error {
 		var list corev1.EventList
 		if err := c.List(ctx, &list, client.MatchingFields{"involvedObject.name": node.Name, "reason": "Repeated"}); err != nil {
 			return err
 		}
+
 		if len(list.Items) != 1 || list.Items[0].Count != 3 {
 			return fmt.Errorf("events %+v", list.Items)
 		}
+
 		return nil
 	})
+
 	end(t.Context())
 }

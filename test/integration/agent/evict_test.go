@@ -44,23 +44,27 @@ type evictFixture struct {
 
 func newEvictFixture(t *testing.T, name string, used int) *evictFixture {
 	t.Helper()
+
 	c := newClient(t)
 	s := &evictFixture{hostFixture: newHostFixture(t, c, used), name: namespace(t, c, name), c: c}
 	action := soon(name)
 	action.Spec.Eviction = &ensurancev1alpha1.EvictionAction{TerminationGracePeriodSeconds: new(int32(7))}
 	q := nodeQOS(name, name, "memory_total_usage", "8000Mi")
+
 	harness.Create(t, c, newNode(name), action, q, &ensurancev1alpha1.PodQOS{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: ensurancev1alpha1.PodQOSSpec{
 			AllowedActions: []string{name}, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"batch": name}},
 		},
 	})
+
 	return s
 }
 
 // pod runs a pod with the given memory.
 func (s *evictFixture) pod(name string, mib int) *corev1.Pod {
 	s.t.Helper()
+
 	pod := newPod(s.name, name)
 	s.run(s.name, pod, mib)
 	return pod
@@ -74,11 +78,13 @@ func (s *evictFixture) agent(flags ...string) *agent {
 // evicted waits until exactly the given pods are terminating.
 func (s *evictFixture) evicted(want ...string) {
 	s.t.Helper()
+
 	eventually(s.t, fmt.Sprintf("evicted %v", want), func(ctx context.Context) error {
 		got, err := ending(ctx, s.c, s.name)
 		if err == nil && !slices.Equal(got, want) {
 			err = fmt.Errorf("%v are ending", got)
 		}
+
 		return err
 	})
 }
@@ -86,12 +92,14 @@ func (s *evictFixture) evicted(want ...string) {
 // awaitSnapshots waits until the agent has observed the node for some seconds.
 func (a *agent) awaitSnapshots(t *testing.T, seconds float64) {
 	t.Helper()
+
 	first := -1.0
 	eventually(t, "the agent looks on", func(ctx context.Context) error {
 		text, err := a.metric(ctx, "crane_agent_observed_timestamp_seconds")
 		if err != nil {
 			return err
 		}
+
 		at, err := strconv.ParseFloat(text, 64)
 		if first < 0 {
 			first = at
@@ -99,6 +107,7 @@ func (a *agent) awaitSnapshots(t *testing.T, seconds float64) {
 		if err == nil && at < first+seconds {
 			err = errors.New("not yet")
 		}
+
 		return err
 	})
 }
@@ -106,11 +115,13 @@ func (a *agent) awaitSnapshots(t *testing.T, seconds float64) {
 // awaitMetric waits for a value of a series.
 func (a *agent) awaitMetric(t *testing.T, series, want string) {
 	t.Helper()
+
 	eventually(t, series, func(ctx context.Context) error {
 		got, err := a.metric(ctx, series)
 		if err == nil && got != want {
 			err = fmt.Errorf("is %s, want %s", got, want)
 		}
+
 		return err
 	})
 }
@@ -124,19 +135,24 @@ func TestEvictionPolicy(t *testing.T) {
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: workload, UID: types.UID(workload), Controller: new(true)}}
 		return p
 	}
+
 	s.pod("bare", 3000)
 	s.run(s.name, replica("Job", "batch", "job"), 3000)
 	s.run(s.name, replica("ReplicaSet", "single", "last"), 3000)
 	s.run(s.name, replica("ReplicaSet", "web", "web-1"), 1500)
+
 	// Of the bare pod alone there is no other one: each kind is protected for its own reason.
 	for _, elsewhere := range []*corev1.Pod{replica("ReplicaSet", "web", "web-2"), replica("Job", "batch", "job-2")} {
-		elsewhere.Spec.NodeName, elsewhere.Spec.Containers = "another-node", []corev1.Container{{Name: "main", Image: "i"}}
+		elsewhere.Spec.NodeName = "another-node"
+		elsewhere.Spec.Containers = []corev1.Container{{Name: "main", Image: "i"}}
 		harness.Create(t, s.c, elsewhere)
+
 		elsewhere.Status.Phase = corev1.PodRunning
 		if err := s.c.Status().Update(t.Context(), elsewhere); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	a := s.agent("--evict-also=")
 	a.awaitLog(t, "rule is calm", "evict-policy/memory")
 	s.uses(9000)
@@ -152,17 +168,21 @@ func TestOptedOut(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: optout.ConfigMapName},
 		Data:       map[string]string{optout.KeyWorkloads: "StatefulSet evict-optout/db\n"},
 	}
+
 	quiet := namespace(t, s.c, "evict-optout-quiet")
 	label := func(value *string) {
 		t.Helper()
+
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]*string{"crane.io/opt-out": value}}})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := s.c.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: quiet}}, client.RawPatch(types.MergePatchType, patch)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	label(new("true"))
 	harness.Create(t, s.c, list)
 	excluded := newPod(quiet, "excluded")
@@ -171,23 +191,28 @@ func TestOptedOut(t *testing.T) {
 	member := newPod(s.name, "db-0")
 	member.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "db", Controller: new(true)}}
 	s.run(s.name, member, 3000)
+
 	s.pod("small", 500)
 	a := s.agent("--evict-also=bare-pods,last-replicas")
 	a.awaitLog(t, "rule is calm", "evict-optout/memory")
 	s.uses(9000)
 	s.evicted("small")
 	a.awaitSnapshots(t, 3)
+
 	if got, err := ending(t.Context(), s.c, quiet); err != nil || len(got) > 0 {
 		t.Errorf("%v of a namespace that has opted out are ending, %v", got, err)
 	}
+
 	s.evicted("small")
 	label(nil)
 	s.forget(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "small"}})
+
 	eventually(t, "the pod of the namespace is evicted without the label", func(ctx context.Context) error {
 		got, err := ending(ctx, s.c, quiet)
 		if err == nil && !slices.Equal(got, []string{"excluded"}) {
 			err = fmt.Errorf("%v are ending", got)
 		}
+
 		return err
 	})
 }
@@ -196,7 +221,9 @@ func TestOptedOut(t *testing.T) {
 // mirror, DaemonSet, critical and unselected pods are exempt.
 func TestEvict(t *testing.T) {
 	s := newEvictFixture(t, "evict", 7000)
-	small, large := s.pod("small", 500), s.pod("large", 1500)
+	small := s.pod("small", 500)
+	large := s.pod("large", 1500)
+
 	for name, change := range map[string]func(*corev1.Pod){
 		"mirror": func(p *corev1.Pod) {
 			p.Annotations = map[string]string{"kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": "0d1f2e3c4b5a69788796a5b4c3d2e1ff", "kubernetes.io/config.source": "file"}
@@ -211,11 +238,13 @@ func TestEvict(t *testing.T) {
 		change(pod)
 		s.run(s.name, pod, 3000)
 	}
+
 	audit := filepath.Join(t.TempDir(), "audit.log")
 	a := s.agent("--audit-file=" + audit)
 	a.awaitLog(t, "rule is calm", "evict/memory")
 	s.uses(9000)
 	s.evicted("large")
+
 	if err := s.c.Get(t.Context(), client.ObjectKeyFromObject(large), large); err != nil || *large.DeletionGracePeriodSeconds != 7 {
 		t.Errorf("%v: grace period %v", err, large.DeletionGracePeriodSeconds)
 	}
@@ -224,6 +253,7 @@ func TestEvict(t *testing.T) {
 	}) {
 		t.Errorf("it was not the API of evictions: %+v", large.Status.Conditions)
 	}
+
 	// No other pod is evicted while it terminates.
 	a.awaitSnapshots(t, 3)
 	s.evicted("large")
@@ -234,6 +264,7 @@ func TestEvict(t *testing.T) {
 	s.uses(7500)
 	s.end(large)
 	awaitEvent(t, s.c, "Node", "evict", "RestoreTriggered", "evict/memory restored action evict")
+
 	// A removed pod no longer counts as pending.
 	s.uses(8300)
 	s.evicted("small")
@@ -241,6 +272,7 @@ func TestEvict(t *testing.T) {
 	a.awaitSnapshots(t, 3)
 	s.evicted()
 	awaitEvent(t, s.c, "Node", "evict", "EvictionWithheld", "no pod to evict", "3 are never evicted")
+
 	var evicted []string
 	for _, r := range auditLines(t, audit) {
 		if r["action"] == "evict" && r["outcome"] == "done" {
@@ -250,6 +282,7 @@ func TestEvict(t *testing.T) {
 			}
 		}
 	}
+
 	if !slices.Equal(evicted, []string{"large", "small"}) {
 		t.Errorf("the audit has %v", evicted)
 	}
@@ -257,17 +290,21 @@ func TestEvict(t *testing.T) {
 
 func auditLines(t *testing.T, path string) (out []map[string]any) {
 	t.Helper()
+
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for line := range strings.Lines(string(content)) {
 		r := map[string]any{}
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
+
 		out = append(out, r)
 	}
+
 	return out
 }
 
@@ -280,12 +317,14 @@ func TestEvictDisruptionBudget(t *testing.T) {
 			MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "true"}},
 		},
 	}
+
 	harness.Create(t, s.c, budget)
 	// As the controller does.
 	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, DesiredHealthy: 1, CurrentHealthy: 1, ExpectedPods: 1}
 	if err := s.c.Status().Update(t.Context(), budget); err != nil {
 		t.Fatal(err)
 	}
+
 	// The API server refuses a pod with two budgets by an internal error.
 	for _, name := range []string{"one", "other"} {
 		harness.Create(t, s.c, &policyv1.PodDisruptionBudget{
@@ -293,6 +332,7 @@ func TestEvictDisruptionBudget(t *testing.T) {
 			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"keep": "twice"}}},
 		})
 	}
+
 	twice := newPod(s.name, "twice")
 	twice.Labels["keep"] = "twice"
 	s.run(s.name, twice, 2500)
@@ -300,6 +340,7 @@ func TestEvictDisruptionBudget(t *testing.T) {
 	kept.Labels["keep"] = "true"
 	s.run(s.name, kept, 2000)
 	s.pod("next", 1500)
+
 	s.pod("last", 1200)
 	a := s.agent()
 	s.evicted("next")
@@ -330,6 +371,7 @@ func TestEvictPreview(t *testing.T) {
 	change(t, s.c, &q, func(q *ensurancev1alpha1.NodeQOS) {
 		q.Spec.Rules[0].Strategy = ensurancev1alpha1.AvoidanceActionStrategyPreview
 	})
+
 	s.pod("batch", 1500)
 	a := s.agent()
 	awaitEvent(t, s.c, "Node", "evict-preview", "AvoidanceTriggered", "in preview, nothing is done; would evict evict-preview/batch")
@@ -350,6 +392,7 @@ func TestOutage(t *testing.T) {
 	a.awaitLog(t, "rule is calm", "evict-outage/memory")
 	back := outage(t)
 	s.uses(9000)
+
 	a.awaitLog(t, "action=evict", "outcome=failed", "the API server has not")
 	a.awaitLog(t, "failed to update the taint or condition of the node")
 	back()
@@ -363,14 +406,17 @@ func TestOutage(t *testing.T) {
 func TestEvictAnotherPod(t *testing.T) {
 	s := newEvictFixture(t, "evict-another", 7000)
 	s.pod("web-0", 1500)
+
 	client, err := kubernetes.NewForConfig(control.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	evictor := act.NewEvictor(act.EvictorConfig{Client: act.APIEvictionClient{Client: client}, Clock: clock.RealClock{}, Log: logr.Discard(), Beat: func(string) {}})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- evictor.Run(ctx) }()
+
 	for name, want := range map[string]act.Result{"web-0": act.Gone, "web-1": act.Gone} {
 		evictor.Enqueue(qos.Eviction{Pod: qos.PodRef{UID: "of-the-last-one", Namespace: s.name, Name: name}})
 		var out []act.EvictionOutcome
@@ -378,16 +424,20 @@ func TestEvictAnotherPod(t *testing.T) {
 			if out = append(out, evictor.Drain()...); len(out) == 0 {
 				return errors.New("none yet")
 			}
+
 			return nil
 		})
+
 		if out[0].Result != want || out[0].Pause > 0 {
 			t.Errorf("%s: %+v", name, out)
 		}
 	}
+
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+
 	s.evicted()
 }
 
@@ -400,6 +450,7 @@ func TestUnfriendly(t *testing.T) {
 	a := s.agent("--enforce=evict,taint", "--kubeconfig="+proxy.Kubeconfig(t, "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent")))
 	a.awaitLog(t, "rule is calm", "unfriendly/memory")
 	s.uses(9000)
+
 	s.evicted("first")
 	becomes(t, s.c, s.name, true)
 	a.awaitSnapshots(t, 2)
@@ -413,12 +464,14 @@ func TestUnfriendly(t *testing.T) {
 // TestEvictBudget checks that the agents of two nodes share the cluster's budget.
 func TestEvictBudget(t *testing.T) {
 	flags := []string{"--eviction-budget=1", "--eviction-budget-window=1h"}
-	one, two := newEvictFixture(t, "evict-one", 9000), newEvictFixture(t, "evict-two", 9000)
+	one := newEvictFixture(t, "evict-one", 9000)
+	two := newEvictFixture(t, "evict-two", 9000)
 	t.Cleanup(func() {
 		if err := one.c.DeleteAllOf(context.WithoutCancel(t.Context()), &coordinationv1.Lease{}, client.InNamespace("crane-system"), client.HasLabels{"crane.io/eviction-budget"}); err != nil {
 			t.Error(err)
 		}
 	})
+
 	one.pod("batch", 1500)
 	two.pod("batch", 1500)
 	one.agent(flags...)
@@ -427,18 +480,22 @@ func TestEvictBudget(t *testing.T) {
 	awaitEvent(t, two.c, "Node", "evict-two", "EvictionWithheld", "the cluster's budget of 1 evictions within 1h0m0s is used up")
 	second.awaitSnapshots(t, 3)
 	two.evicted()
+
 	if err := second.Terminate(t); err != nil {
 		t.Fatal(err)
 	}
+
 	var lease coordinationv1.Lease
 	if err := one.c.Get(t.Context(), client.ObjectKey{Namespace: "crane-system", Name: "crane-agent-eviction-0"}, &lease); err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != "evict-one" {
 		t.Fatalf("%v: %+v", err, lease.Spec)
 	}
+
 	// As if an hour had passed.
 	lease.Spec.RenewTime = new(metav1.NewMicroTime(lease.Spec.RenewTime.Add(-2 * 60 * 60 * 1e9)))
 	if err := one.c.Update(t.Context(), &lease); err != nil {
 		t.Fatal(err)
 	}
+
 	two.agent(flags...)
 	two.evicted("batch")
 	one.evicted("batch")
@@ -461,14 +518,17 @@ func TestEvictRestart(t *testing.T) {
 // asAgent returns a client with the agent's permissions.
 func asAgent(t *testing.T) client.Client {
 	t.Helper()
+
 	config, err := control.ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", "crane-agent"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c, err := client.New(config, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return c
 }
 
@@ -477,17 +537,21 @@ func TestLeasesOfOthers(t *testing.T) {
 	c := newClient(t)
 	harness.Create(t, c, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "craned-of-a-test"}})
 	own := asAgent(t)
+
 	eventually(t, "the policy of leases holds", func(ctx context.Context) error {
 		var lease coordinationv1.Lease
 		if err := c.Get(ctx, client.ObjectKey{Namespace: "crane-system", Name: "craned-of-a-test"}, &lease); err != nil {
 			return err
 		}
+
 		lease.Spec.HolderIdentity = new("me")
 		if err := own.Update(ctx, &lease); err == nil || !strings.Contains(err.Error(), "leases of its budget of evictions alone") {
 			return fmt.Errorf("the lease of craned can be taken: %w", err)
 		}
+
 		return nil
 	})
+
 	mine := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "crane-agent-eviction-77"}}
 	if err := own.Create(t.Context(), mine); err != nil {
 		t.Error(err)
@@ -504,35 +568,43 @@ func TestLeasesOfOtherNodes(t *testing.T) {
 	newLease := func(name, holder string) *coordinationv1.Lease {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new(holder)}}
 	}
-	mine, theirs := newLease("crane-agent-eviction-998", "lease-own"), newLease("crane-agent-eviction-999", "lease-other")
+	mine := newLease("crane-agent-eviction-998", "lease-own")
+	theirs := newLease("crane-agent-eviction-999", "lease-other")
 	harness.Create(t, c, mine, theirs)
 	const policy = "'crane-agent-leases'"
+
 	free := func(ctx context.Context, lease *coordinationv1.Lease, holder *string) error {
 		freed := lease.DeepCopy()
 		freed.Spec.HolderIdentity = holder
 		_, err := own.Update(ctx, freed, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+
 		return err
 	}
+
 	refused := map[string]func(context.Context) error{
 		"a slot of another node":            func(ctx context.Context) error { return free(ctx, theirs, nil) },
 		"an empty holder of another's slot": func(ctx context.Context) error { return free(ctx, theirs, new("")) },
 	}
+
 	for _, name := range []string{"crane-agent-eviction-1000", "crane-agent-eviction-00", "crane-agent-eviction-x", "crane-agent-eviction-1.2"} {
 		refused[name] = func(ctx context.Context) error {
 			_, err := own.Create(ctx, newLease(name, "lease-own"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
 		}
 	}
+
 	for name, write := range refused {
 		t.Run(name, func(t *testing.T) {
 			eventually(t, "refused", func(ctx context.Context) error {
 				if err := write(ctx); err == nil || !strings.Contains(err.Error(), policy) {
 					return fmt.Errorf("want a refusal by policy %s: %w", policy, fmt.Errorf("%v", err))
 				}
+
 				return nil
 			})
 		})
 	}
+
 	if err := free(t.Context(), mine, nil); err != nil {
 		t.Errorf("its own slot: %v", err)
 	}

@@ -31,6 +31,7 @@ func everyFault(_, path string, n int) harness.Fault {
 	case strings.HasSuffix(path, "/second/eviction"):
 		return harness.Overtaken
 	}
+
 	return turns[(n/2+len(path))%len(turns)]
 }
 
@@ -39,20 +40,25 @@ func everyFault(_, path string, n int) harness.Fault {
 func TestEveryFault(t *testing.T) {
 	s := newEvictFixture(t, "faults", 7000)
 	configureKubelet(t, s.dir, "kubeReserved: {cpu: \"1\"}\n")
+
 	node, err := readNode(t.Context(), s.c, s.name)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16000Mi")}
 	node.Status.Capacity = node.Status.Allocatable
 	if err := s.c.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	first, second := s.pod("first", 1500), s.pod("second", 1400)
+
+	first := s.pod("first", 1500)
+	second := s.pod("second", 1400)
 	proxy := harness.ServeFaults(t, control, everyFault)
 	a := s.agent("--enforce=evict,taint,node-resource", "--feature-gates=NodeResourceTopology=true",
 		"--kubeconfig="+proxy.Kubeconfig(t, "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent")))
 	a.awaitLog(t, "rule is calm", "faults/memory")
+
 	for _, victim := range []*corev1.Pod{first, second} {
 		s.uses(9000)
 		s.evicted(victim.Name)
@@ -63,28 +69,35 @@ func TestEveryFault(t *testing.T) {
 		s.end(victim)
 		becomes(t, s.c, s.name, false)
 	}
+
 	awaitEvent(t, s.c, "Node", s.name, "NewPodsKeptAway", "rule faults/memory is firing")
 	awaitEvent(t, s.c, "Node", s.name, "NewPodsWelcome")
 	zones := zonesClient(t)
 	o := topologyOf(t, zones, s.name, reserves(1))
 	t.Cleanup(func() { harness.Delete(t, zones, o) })
+
 	offer := func(ended bool) {
 		t.Helper()
+
 		eventually(t, "what is offered", func(ctx context.Context) error {
 			n, err := readNode(ctx, s.c, s.name)
 			if err != nil {
 				return err
 			}
+
 			var account struct{ Ended bool }
 			if err := json.Unmarshal([]byte(n.Annotations[ensurancev1alpha1.AnnotationElasticResources]), &account); err != nil {
 				return err
 			}
+
 			if account.Ended != ended {
 				return errors.New(n.Annotations[ensurancev1alpha1.AnnotationElasticResources])
 			}
+
 			return nil
 		})
 	}
+
 	offer(false)
 	// The offer may still rise and features may change; a quiet node is not written otherwise.
 	quiet := func() int {
@@ -93,6 +106,7 @@ func TestEveryFault(t *testing.T) {
 	calm := becomes(t, s.c, s.name, false)
 	before := quiet()
 	a.awaitSnapshots(t, 3)
+
 	if n := quiet(); n != before {
 		t.Errorf("%d writes, then %d", before, n)
 	}
@@ -102,8 +116,10 @@ func TestEveryFault(t *testing.T) {
 	if err := a.Terminate(t); err != nil {
 		t.Error(err)
 	}
+
 	offer(true)
 	becomes(t, s.c, s.name, false)
+
 	if n := proxy.Writes("/second/eviction"); n != 2 {
 		t.Errorf("second was evicted at the second time, and asked to go %d times", n)
 	}
@@ -113,21 +129,26 @@ func TestEveryFault(t *testing.T) {
 // TestRulesReinstalled checks that rules end when their definitions are removed, and that new rules apply after a reinstallation without a
 // restart.
 func TestRulesReinstalled(t *testing.T) {
-	c, definitions := newClient(t), definitionsClient(t)
+	c := newClient(t)
+	definitions := definitionsClient(t)
 	h := newHostFixture(t, c, 8000)
 	harness.Create(t, c, newNode("reinstalled"), nodeQOS("reinstalled", "reinstalled", halfUsed, "40"), soon("reinstalled"))
 	a := startAgent(t, "reinstalled", "--enforce=taint", "--host-root="+h.dir)
 	becomes(t, c, "reinstalled", true)
+
 	var restores []func()
 	for _, kind := range []string{"nodeqoss", "podqoss", "avoidanceactions"} {
 		restores = append(restores, uninstall(t, definitions, kind+".ensurance.crane.io"))
 	}
+
 	a.awaitLog(t, "watch failed", "NodeQOS", "is not installed")
 	for _, restore := range restores {
 		restore()
 	}
+
 	// At the latest when the kind is served again; the order in which the API server deletes objects and definitions is undefined.
 	becomes(t, c, "reinstalled", false)
+
 	for _, o := range []client.Object{nodeQOS("reinstalled", "reinstalled", halfUsed, "40"), soon("reinstalled")} {
 		eventually(t, "the kinds are served again", func(ctx context.Context) error { return client.IgnoreAlreadyExists(c.Create(ctx, o)) })
 		t.Cleanup(func() { harness.Delete(t, c, o) })

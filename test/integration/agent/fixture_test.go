@@ -34,10 +34,12 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 
 func newClient(t *testing.T) client.Client {
 	t.Helper()
+
 	c, err := harness.NewClient(control.Config(), ensurancev1alpha1.AddToScheme, predictionv1alpha1.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return c
 }
 
@@ -54,14 +56,17 @@ func recordedHost(t *testing.T) string {
 // outage stops the API server and returns the function that starts it again, at the end of the test at the latest.
 func outage(t *testing.T) (back func()) {
 	t.Helper()
+
 	if err := control.StopComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
+
 	back = sync.OnceFunc(func() {
 		if err := control.StartComponent(context.WithoutCancel(t.Context()), controlplane.APIServer); err != nil {
 			t.Error(err)
 		}
 	})
+
 	t.Cleanup(back)
 	return back
 }
@@ -83,20 +88,25 @@ func (a *agent) Kill() {
 // kubeconfig returns the kubeconfig of the agent's account.
 func kubeconfig(t *testing.T) string {
 	t.Helper()
+
 	path, err := control.KubeconfigFor(t.Context(), "crane-agent", controlplane.ServiceAccount("crane-system", "crane-agent"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
 // startAgent runs a node's agent with the permissions of config/rbac until it is ready; without --enforce as a dry run.
 func startAgent(t *testing.T, node string, flags ...string) *agent {
 	t.Helper()
+
 	given := func(name string) bool {
 		return slices.ContainsFunc(flags, func(f string) bool { return f == "--"+name || strings.HasPrefix(f, "--"+name+"=") })
 	}
-	address, state := harness.FreeAddress(t), t.TempDir()
+	address := harness.FreeAddress(t)
+	state := t.TempDir()
+
 	args := append([]string{"--hostname-override=" + node, "--bind-address=" + address, "--collect-interval=200ms"}, flags...)
 	if !given("enforce") {
 		args = append(args, "--dry-run")
@@ -104,6 +114,7 @@ func startAgent(t *testing.T, node string, flags ...string) *agent {
 	if !given("evict-also") {
 		args = append(args, "--evict-also=bare-pods") // most tests run pods without controllers
 	}
+
 	for name, value := range map[string]func() string{
 		"kubeconfig": func() string { return kubeconfig(t) }, "host-root": func() string { return recordedHost(t) }, "state-dir": func() string { return state },
 	} {
@@ -111,6 +122,7 @@ func startAgent(t *testing.T, node string, flags ...string) *agent {
 			args = append(args, "--"+name+"="+value())
 		}
 	}
+
 	a := &agent{Process: harness.Start(t, waitTimeout, binary, args...), url: "http://" + address, state: state}
 	t.Cleanup(func() {
 		a.Stop(t)
@@ -118,27 +130,32 @@ func startAgent(t *testing.T, node string, flags ...string) *agent {
 			t.Errorf("the agent ended with %v", a.Err())
 		}
 	})
+
 	eventually(t, "the agent is ready", func(ctx context.Context) error {
 		select {
 		case <-a.Done():
 			t.Fatalf("the agent has ended: %v", a.Err())
 		default:
 		}
+
 		_, err := harness.Get(ctx, a.url+"/readyz")
 		return err
 	})
+
 	return a
 }
 
 // awaitLog waits for a log line with all of the words.
 func (a *agent) awaitLog(t *testing.T, words ...string) {
 	t.Helper()
+
 	eventually(t, fmt.Sprintf("the log says %q", words), func(context.Context) error {
 		for line := range strings.Lines(a.Log.String()) {
 			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
 				return nil
 			}
 		}
+
 		return errors.New("no such line")
 	})
 }
@@ -149,9 +166,11 @@ func (a *agent) metric(ctx context.Context, series string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	value, ok := harness.SeriesValue(page, series)
 	if !ok {
 		return "", fmt.Errorf("no series %s", series)
 	}
+
 	return value, nil
 }

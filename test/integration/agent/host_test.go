@@ -39,22 +39,26 @@ const (
 // newHostFixture returns a host without pods and the given use in MiB.
 func newHostFixture(t *testing.T, c client.Client, used int) *hostFixture {
 	t.Helper()
+
 	h := &hostFixture{dir: t.TempDir(), t: t, c: c}
 	for path, content := range recording(t) {
 		if !strings.Contains(path, "-pod") {
 			h.write(path, content)
 		}
 	}
+
 	h.write("proc/meminfo", meminfo(used))
 	return h
 }
 
 func recording(t *testing.T) map[string]string {
 	t.Helper()
+
 	r, err := hostrecording.Recorded("v2-systemd-containerd")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return r.Moments[0].Files
 }
 
@@ -66,9 +70,11 @@ func (h *hostFixture) write(path, content string) {
 // writeFile writes a file and creates its directory.
 func writeFile(t *testing.T, file, content string) {
 	t.Helper()
+
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +83,13 @@ func writeFile(t *testing.T, file, content string) {
 // uses sets the memory in use in MiB by a single write of constant length, so that no reader sees a partial file.
 func (h *hostFixture) uses(mib int) {
 	h.t.Helper()
+
 	f, err := os.OpenFile(filepath.Join(h.dir, "proc/meminfo"), os.O_WRONLY, 0)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	defer f.Close()
+
 	if _, err := f.WriteAt([]byte(meminfo(mib)), 0); err != nil {
 		h.t.Fatal(err)
 	}
@@ -94,35 +102,42 @@ func meminfo(used int) string {
 // run creates a pod in the API server that uses the given MiB on the host. Its UID is the API server's or, for mirror pods, the kubelet's.
 func (h *hostFixture) run(node string, pod *corev1.Pod, mib int) {
 	h.t.Helper()
+
 	pod.Spec.NodeName = node
 	pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "crane.local/nothing:1"}}
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	harness.Create(h.t, h.c, pod)
 	h.t.Cleanup(func() { h.forget(pod) })
+
 	uid := string(pod.UID)
 	if hash := pod.Annotations["kubernetes.io/config.hash"]; hash != "" {
 		uid = hash
 	}
+
 	container := fmt.Sprintf("%064s", strings.ReplaceAll(uid, "-", ""))
 	pod.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBestEffort,
 		Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 		ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://" + container, Ready: true}},
 	}
+
 	if err := h.c.Status().Update(h.t.Context(), pod); err != nil {
 		h.t.Fatal(err)
 	}
+
 	for path, content := range recording(h.t) {
 		if !strings.Contains(path, templatePod) {
 			continue
 		}
+
 		switch filepath.Base(path) {
 		case "memory.current":
 			content = fmt.Sprintln(mib << 20)
 		case "memory.stat":
 			content = fmt.Sprintf("anon %d\nfile 0\ninactive_file 0\n", mib<<20)
 		}
+
 		path = strings.ReplaceAll(path, templatePod, strings.ReplaceAll(uid, "-", "_"))
 		h.write(strings.ReplaceAll(path, templateContainer, container), content)
 	}
@@ -139,22 +154,27 @@ func (h *hostFixture) forget(pod *corev1.Pod) {
 // end ends a pod: its cgroup and then the object. Its memory must be freed before, or the agent would evict another one.
 func (h *hostFixture) end(pod *corev1.Pod) {
 	h.t.Helper()
+
 	dir := filepath.Join(h.dir, "sys/fs/cgroup/kubepods.slice/kubepods-besteffort.slice", "kubepods-besteffort-pod"+strings.ReplaceAll(string(pod.UID), "-", "_")+".slice")
 	if _, err := os.Stat(dir); err != nil {
 		h.t.Fatal(err)
 	}
+
 	if err := os.RemoveAll(dir); err != nil {
 		h.t.Fatal(err)
 	}
+
 	h.forget(pod)
 }
 
 // namespace creates a namespace with the account that pods need.
 func namespace(t *testing.T, c client.Client, name string) string {
 	t.Helper()
+
 	harness.Create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
 	harness.Create(t, c, account)
+
 	return name
 }
 
@@ -169,33 +189,39 @@ func ending(ctx context.Context, c client.Client, namespace string) (out []strin
 	if err := c.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}
+
 	for i := range pods.Items {
 		if pods.Items[i].DeletionTimestamp != nil {
 			out = append(out, pods.Items[i].Name)
 		}
 	}
+
 	return out, nil
 }
 
 // awaitEvent waits for an event on an object with all of the words in its message.
 func awaitEvent(t *testing.T, c client.Client, kind, name, reason string, words ...string) {
 	t.Helper()
+
 	eventually(t, fmt.Sprintf("event %s on %s %s with %q", reason, kind, name, words), func(ctx context.Context) error {
 		var list corev1.EventList
 		if err := c.List(ctx, &list); err != nil {
 			return err
 		}
+
 		var seen []string
 		for i := range list.Items {
 			e := &list.Items[i]
 			if e.InvolvedObject.Kind != kind || e.InvolvedObject.Name != name {
 				continue
 			}
+
 			seen = append(seen, e.Reason+": "+e.Message)
 			if e.Reason == reason && containsAll(e.Message, words) && e.Source.Component == "crane-agent" {
 				return nil
 			}
 		}
+
 		return errors.New("there are " + strings.Join(seen, "\n"))
 	})
 }
@@ -206,5 +232,6 @@ func containsAll(text string, words []string) bool {
 			return false
 		}
 	}
+
 	return true
 }

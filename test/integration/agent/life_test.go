@@ -43,10 +43,12 @@ const halfUsed = "memory_total_utilization"
 // change updates an object until there is no conflict.
 func change[T client.Object](t *testing.T, c client.Client, o T, apply func(T)) {
 	t.Helper()
+
 	eventually(t, "update "+o.GetName(), func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 			return err
 		}
+
 		apply(o)
 		return c.Update(ctx, o)
 	})
@@ -63,6 +65,7 @@ func TestRulesChange(t *testing.T) {
 	a.awaitLog(t, "rule is firing", "changes/memory")
 	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("99.5") })
 	a.awaitLog(t, "rule is calm", "changes/memory", "99.5")
+
 	// The node leaves the pool: no rule applies.
 	change(t, c, node, func(n *corev1.Node) { n.Labels["pool"] = "another" })
 	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("30") })
@@ -80,9 +83,11 @@ func TestBadRules(t *testing.T) {
 	a.awaitLog(t, "NodeQOS bad-rules-typo", "memory_total_utilisation", "never fires")
 	a.awaitLog(t, "NodeQOS bad-rules-typo", "does not exist")
 	a.awaitLog(t, "rule is firing", "bad-rules-good/memory")
+
 	if _, err := harness.Get(t.Context(), a.url+"/healthz"); err != nil {
 		t.Error(err)
 	}
+
 	// The corrected rule applies without a restart.
 	change(t, c, typo, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Name = halfUsed })
 	a.awaitLog(t, "rule is firing", "bad-rules-typo/memory")
@@ -92,15 +97,18 @@ func TestBadRules(t *testing.T) {
 func TestHealth(t *testing.T) {
 	c := newClient(t)
 	harness.Create(t, c, newNode("health"))
+
 	a := startAgent(t, "health")
 	for path, want := range map[string]string{"/health-check": "OK", "/healthz": "OK", "/readyz": "ok"} {
 		if body, err := harness.Get(t.Context(), a.url+path); err != nil || body != want {
 			t.Errorf("%s: %q, %v", path, body, err)
 		}
 	}
+
 	if _, err := harness.Get(t.Context(), a.url+"/debug/pprof/"); err == nil {
 		t.Error("profiles are served, and nobody asked for them")
 	}
+
 	eventually(t, "metrics", func(ctx context.Context) error {
 		for _, series := range []string{
 			`crane_craneAgent_last_activity{module="ActionExecutor",step="act",subcomponent=""}`, `crane_craneAgent_step_duration_seconds_count{module="StateCollector",step="look",subcomponent=""}`,
@@ -110,22 +118,28 @@ func TestHealth(t *testing.T) {
 				return err
 			}
 		}
+
 		return nil
 	})
+
 	eventually(t, "the annotation of features", func(ctx context.Context) error {
 		var n corev1.Node
 		if err := c.Get(ctx, client.ObjectKey{Name: "health"}, &n); err != nil {
 			return err
 		}
+
 		features := map[string]string{}
 		if err := json.Unmarshal([]byte(n.Annotations[ensurancev1alpha1.AnnotationAgentFeatures]), &features); err != nil {
 			return err
 		}
+
 		if features["cgroups"] != "on: cgroup v2, driver systemd" || !strings.HasPrefix(features["enforce-cpu-throttle"], "off: --dry-run") {
 			return fmt.Errorf("features %v", features)
 		}
+
 		return nil
 	})
+
 	if err := a.Terminate(t); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
 	}
@@ -143,18 +157,22 @@ func TestAPIServerGoesAway(t *testing.T) {
 	a.awaitLog(t, "rule is firing", "outage/memory")
 	back := outage(t)
 	a.awaitLog(t, "watch failed", "NodeQOS", "the last known objects are kept")
+
 	if strings.Contains(a.Log.String(), "rule is calm") {
 		t.Error("a rule has ended with the API server")
 	}
 	if _, err := harness.Get(t.Context(), a.url+"/healthz"); err != nil {
 		t.Error(err)
 	}
+
 	alone := startAgent(t, "alone", "--kubeconfig="+path)
 	alone.awaitLog(t, "watch failed", "Node alone", "no objects are known")
 	alone.awaitLog(t, "the node is unknown, so no rule applies")
+
 	if strings.Contains(alone.Log.String(), "rule is firing") {
 		t.Error("a rule fires that nobody can know of")
 	}
+
 	back()
 	change(t, c, q, func(q *ensurancev1alpha1.NodeQOS) { q.Spec.Rules[0].MetricRule.Value = resource.MustParse("99") })
 	a.awaitLog(t, "watch recovered", "NodeQOS")
@@ -170,9 +188,11 @@ func TestRestart(t *testing.T) {
 	flags := []string{"--state-dir=" + state, "--enforce=cpu-throttle"}
 	first := startAgent(t, "restart", flags...)
 	first.awaitLog(t, "rule is firing", "restart/memory")
+
 	if err := first.Terminate(t); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
 	}
+
 	second := startAgent(t, "restart", flags...)
 	second.awaitLog(t, "rule is firing", "restart/memory")
 }
@@ -181,6 +201,7 @@ func TestRestart(t *testing.T) {
 func TestForeignNode(t *testing.T) {
 	a := startAgent(t, "nobody")
 	a.awaitLog(t, "there is no Node nobody")
+
 	if _, err := harness.Get(t.Context(), a.url+"/health-check"); err != nil {
 		t.Error(errors.Join(errors.New("it is not the agent that is ill"), err))
 	}
@@ -195,8 +216,10 @@ func TestWithoutKinds(t *testing.T) {
 		if _, err := definitions.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return errors.New("it is there")
 		}
+
 		return nil
 	})
+
 	c := newClient(t)
 	harness.Create(t, c, newNode("bare"), nodeQOS("bare", "bare", halfUsed, "40"), avoidance("bare"))
 	a := startAgent(t, "bare")

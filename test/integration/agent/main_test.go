@@ -24,7 +24,9 @@ func TestMain(m *testing.M) {
 		Name: "agent", Command: "crane-agent",
 		Plane: controlplane.Options{Components: []controlplane.Component{controlplane.Scheduler}},
 		Ready: func(ctx context.Context, c *controlplane.ControlPlane, built string) error {
-			control, binary = c, built
+			control = c
+			binary = built
+
 			// It runs only in the test that places a pod, because it would not survive the outages of others.
 			return c.StopComponent(ctx, controlplane.Scheduler)
 		},

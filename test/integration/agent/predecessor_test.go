@@ -27,25 +27,31 @@ func TestPredecessor(t *testing.T) {
 	node.Status.Conditions = []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: ensurancev1alpha1.ConditionInterferenceIdentified, Status: corev1.ConditionTrue},
 	}
+
 	if err := c.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
+
 	dry := startAgent(t, "predecessor")
 	dry.awaitLog(t, "gocrane's agent left", "gocrane.io/cpu")
 	dry.Stop(t)
 	startAgent(t, "predecessor", "--enforce=cpu-throttle")
+
 	eventually(t, "the Node is clean", func(ctx context.Context) error {
 		now := &corev1.Node{}
 		if err := c.Get(ctx, client.ObjectKeyFromObject(node), now); err != nil {
 			return err
 		}
+
 		_, has := now.Status.Allocatable[ensurancev1alpha1.ResourceReclaimedCPU]
 		for _, taint := range now.Spec.Taints {
 			has = has || taint.Key == ensurancev1alpha1.TaintKey
 		}
+
 		if has || len(now.Status.Conditions) != 1 || len(now.Status.Capacity) != 1 {
 			return fmt.Errorf("%+v, %+v, %+v", now.Spec.Taints, now.Status.Conditions, now.Status.Capacity)
 		}
+
 		return nil
 	})
 }

@@ -30,6 +30,7 @@ func TestTaintOutlivesAnUpgrade(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}},
 		}},
 	}
+
 	harness.Create(t, c, newNode(node), nodeQOS(node, node, halfUsed, "40"), soon(node), set)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -38,6 +39,7 @@ func TestTaintOutlivesAnUpgrade(t *testing.T) {
 		},
 		Spec: corev1.PodSpec{NodeName: node, ServiceAccountName: "crane-agent", Containers: set.Spec.Template.Spec.Containers},
 	}
+
 	harness.Create(t, c, pod)
 	t.Setenv("POD_NAME", pod.Name)
 	state := t.TempDir()
@@ -47,29 +49,36 @@ func TestTaintOutlivesAnUpgrade(t *testing.T) {
 	marker := filepath.Join(state, "handover.json")
 	first := start()
 	since := interference(becomes(t, c, node, true)).LastTransitionTime
+
 	if err := first.Terminate(t); err != nil {
 		t.Fatal(err)
 	}
+
 	if n := becomes(t, c, node, true); !interference(n).LastTransitionTime.Equal(&since) {
 		t.Error("the taint came and went")
 	}
 	if _, err := os.Stat(marker); err != nil {
 		t.Error(err)
 	}
+
 	second := start()
 	if _, err := os.Stat(marker); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the marker is still there: %v", err)
 	}
+
 	second.awaitLog(t, "rule is firing", node+"/memory")
 	h.uses(1000)
 	becomes(t, c, node, false)
 	h.uses(8000)
 	becomes(t, c, node, true)
+
 	if err := c.Delete(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := second.Terminate(t); err != nil {
 		t.Fatal(err)
 	}
+
 	becomes(t, c, node, false)
 }

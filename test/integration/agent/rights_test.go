@@ -27,13 +27,16 @@ func TestOwnNodeAlone(t *testing.T) {
 		_, err := agent.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(`{"metadata":{"annotations":{"ensurance.crane.io/agent-features":"`+node+`"}}}`), metav1.PatchOptions{})
 		return err
 	}
+
 	eventually(t, "the policy is in force", func(ctx context.Context) error {
 		err := annotate(ctx, "foreign")
 		if !apierrors.IsForbidden(err) {
 			return fmt.Errorf("want Forbidden: %w", errors.Join(err, errors.New("the foreign node may be changed")))
 		}
+
 		return nil
 	})
+
 	if err := annotate(t.Context(), "own"); err != nil {
 		t.Errorf("its own node: %v", err)
 	}
@@ -53,17 +56,20 @@ func TestOwnNodeFields(t *testing.T) {
 	node.Annotations = map[string]string{"owner": "team-a"}
 	harness.Create(t, c, node)
 	node.Status.Capacity = harness.ResourceList("4", "8Gi")
+
 	node.Status.Allocatable = harness.ResourceList("4", "8Gi")
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	if err := c.Status().Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
+
 	agent := harness.PodToken(t, control, "fields")
 	patch := func(ctx context.Context, body string, subresources ...string) error {
 		_, err := agent.CoreV1().Nodes().Patch(ctx, "fields", types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, subresources...)
 		return err
 	}
 	const policy = "'crane-agent-node-fields'"
+
 	forbidden := map[string][]string{
 		"label":               {`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`},
 		"removed label":       {`{"metadata":{"labels":{"pool":null}}}`},
@@ -83,14 +89,17 @@ func TestOwnNodeFields(t *testing.T) {
 		"address":             {`{"status":{"addresses":[{"type":"InternalIP","address":"10.9.9.9"}]}}`, "status"},
 		"volumes":             {`{"status":{"volumesInUse":["x"]}}`, "status"},
 	}
+
 	for name, write := range forbidden {
 		eventually(t, name, func(ctx context.Context) error {
 			if err := patch(ctx, write[0], write[1:]...); err == nil || !strings.Contains(err.Error(), policy) {
 				return fmt.Errorf("want a refusal by policy %s: %w", policy, fmt.Errorf("%v", err))
 			}
+
 			return nil
 		})
 	}
+
 	for name, write := range map[string][]string{
 		"features":         {`{"metadata":{"annotations":{"ensurance.crane.io/agent-features":"{}"}}}`},
 		"record of quotas": {`{"metadata":{"annotations":{"ensurance.crane.io/predecessor":"gocrane"}}}`},

@@ -28,40 +28,51 @@ func TestSecureMetrics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return config.BearerToken
 	}
-	stranger, scraper := account("stranger"), account("scraper")
+
+	stranger := account("stranger")
+	scraper := account("scraper")
 	harness.Create(t, c, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "scraper"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "craned-metrics-reader"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "crane-system", Name: "scraper"}},
 	})
+
 	address := harness.FreeAddress(t)
 	a := harness.Start(t, waitTimeout, binary, "--hostname-override=secure", "--bind-address="+address, "--dry-run", "--metrics-secure",
 		"--kubeconfig="+kubeconfig(t), "--host-root="+recordedHost(t), "--state-dir="+t.TempDir(), "--enable-profiling")
 	t.Cleanup(func() { a.Stop(t) })
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+
 	get := func(ctx context.Context, path, token string) (int, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+path, http.NoBody)
 		if err != nil {
 			return 0, err
 		}
+
 		if token != "" {
 			req.Header.Set("Authorization", "Bearer "+token)
 		}
+
 		resp, err := client.Do(req)
 		if err != nil {
 			return 0, err
 		}
+
 		return resp.StatusCode, resp.Body.Close()
 	}
+
 	eventually(t, "the agent is ready without a token", func(ctx context.Context) error {
 		status, err := get(ctx, "/readyz", "")
 		if err == nil && status != http.StatusOK {
 			err = fmt.Errorf("status %d", status)
 		}
+
 		return err
 	})
+
 	for name, test := range map[string]struct {
 		path, token string
 		want        int
@@ -77,8 +88,11 @@ func TestSecureMetrics(t *testing.T) {
 			t.Errorf("%s: status %d, %v, want %d", name, status, err, test.want)
 		}
 	}
+
 	if resp, err := http.Get("http://" + address + "/metrics"); err == nil {
-		if resp.Body.Close(); resp.StatusCode == http.StatusOK {
+		resp.Body.Close()
+
+		if resp.StatusCode == http.StatusOK {
 			t.Error("metrics are served without TLS")
 		}
 	}

@@ -44,24 +44,29 @@ func interference(n *corev1.Node) *corev1.NodeCondition {
 			return &n.Status.Conditions[i]
 		}
 	}
+
 	return nil
 }
 
 // becomes waits until a node has both the taint and the condition, or neither.
 func becomes(t *testing.T, c client.Client, name string, tainted bool) (out *corev1.Node) {
 	t.Helper()
+
 	eventually(t, fmt.Sprintf("node %s tainted: %t", name, tainted), func(ctx context.Context) error {
 		n, err := readNode(ctx, c, name)
 		if err != nil {
 			return err
 		}
+
 		out = n
 		condition := interference(n)
 		if isTainted(n) != tainted || (condition != nil && condition.Status == corev1.ConditionTrue) != tainted {
 			return fmt.Errorf("taints %v, condition %+v", n.Spec.Taints, condition)
 		}
+
 		return nil
 	})
+
 	return out
 }
 
@@ -74,13 +79,16 @@ func TestTaint(t *testing.T) {
 	node.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "x", Effect: corev1.TaintEffectNoSchedule}}
 	harness.Create(t, c, node)
 	startAgent(t, "taint", "--enforce=taint", "--host-root="+h.dir)
+
 	// Other taints are added all the time.
 	busy, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	written := 0
+
 	go func() {
 		ticker := time.NewTicker(50 * time.Millisecond)
 		defer ticker.Stop()
+
 		for busy.Err() == nil {
 			<-ticker.C
 			if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -88,6 +96,7 @@ func TestTaint(t *testing.T) {
 				if err != nil {
 					return err
 				}
+
 				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: fmt.Sprint("theirs-", written), Effect: corev1.TaintEffectNoSchedule})
 				return c.Update(t.Context(), n)
 			}); err != nil && !apierrors.IsConflict(err) {
@@ -97,21 +106,26 @@ func TestTaint(t *testing.T) {
 				written++
 			}
 		}
+
 		done <- nil
 	}()
+
 	harness.Create(t, c, nodeQOS("taint", "taint", halfUsed, "40"), soon("taint"))
 	n := becomes(t, c, "taint", true)
 	if condition := interference(n); !strings.Contains(condition.Message, "rule taint/memory is firing") || condition.Reason != "RuleFires" || condition.LastTransitionTime.IsZero() {
 		t.Errorf("condition %+v", condition)
 	}
+
 	awaitEvent(t, c, "Node", "taint", "AvoidanceTriggered", "taint/memory triggered action taint: 50 percent, above 40")
 	awaitEvent(t, c, "Node", "taint", "NewPodsKeptAway", "rule taint/memory is firing")
 	h.uses(1000)
 	becomes(t, c, "taint", false)
 	stop()
+
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+
 	n = becomes(t, c, "taint", false)
 	if condition := interference(n); condition == nil || condition.Reason != "NoRuleFires" {
 		t.Errorf("condition %+v", condition)
@@ -119,6 +133,7 @@ func TestTaint(t *testing.T) {
 	if len(n.Spec.Taints) != written+1 || n.Spec.Taints[0].Key != "dedicated" {
 		t.Errorf("%d taints of others and one of before were set; there are %v", written, n.Spec.Taints)
 	}
+
 	awaitEvent(t, c, "Node", "taint", "RestoreTriggered", "taint/memory restored action taint: 6.25 percent")
 	awaitEvent(t, c, "Node", "taint", "NewPodsWelcome")
 }
@@ -135,23 +150,28 @@ func TestTaintOutlivesAKill(t *testing.T) {
 		becomes(t, c, "taint-kill", true)
 		a.Kill()
 	}
+
 	first := startAgent(t, "taint-kill", flags...)
 	kill(first)
 	since := interference(becomes(t, c, "taint-kill", true)).LastTransitionTime
 	second := startAgent(t, "taint-kill", flags...)
 	second.awaitLog(t, "rule is firing", "taint-kill/memory")
 	kill(second)
+
 	if n := becomes(t, c, "taint-kill", true); !interference(n).LastTransitionTime.Equal(&since) {
 		t.Error("the taint came and went with an agent, though the cause stayed")
 	}
+
 	h.uses(1000)
 	third := startAgent(t, "taint-kill", flags...)
 	becomes(t, c, "taint-kill", false)
 	h.uses(8000)
 	kill(third)
+
 	if err := c.Delete(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
+
 	startAgent(t, "taint-kill", flags...)
 	becomes(t, c, "taint-kill", false)
 }
@@ -164,16 +184,20 @@ func TestTaintGoesWithTheRules(t *testing.T) {
 	harness.Create(t, c, newNode("taint-rules"), q, soon("taint-rules"))
 	a := startAgent(t, "taint-rules", "--enforce=taint", "--host-root="+h.dir)
 	becomes(t, c, "taint-rules", true)
+
 	if err := c.Delete(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
+
 	becomes(t, c, "taint-rules", false)
 	awaitEvent(t, c, "Node", "taint-rules", "RestoreTriggered", "the rule was deleted")
 	harness.Create(t, c, nodeQOS("taint-rules", "taint-rules", halfUsed, "40"))
 	becomes(t, c, "taint-rules", true)
+
 	if err := a.Terminate(t); err != nil {
 		t.Fatal(err)
 	}
+
 	becomes(t, c, "taint-rules", false)
 }
 
@@ -184,14 +208,17 @@ func TestDryRunWritesNothing(t *testing.T) {
 	harness.Create(t, c, newNode("taint-dry"), nodeQOS("taint-dry", "taint-dry", halfUsed, "40"), soon("taint-dry"))
 	a := startAgent(t, "taint-dry", "--host-root="+h.dir)
 	a.awaitLog(t, "action=taint", "outcome=would")
+
 	n, err := readNode(t.Context(), c, "taint-dry")
 	if err != nil || isTainted(n) || interference(n) != nil {
 		t.Errorf("%v, %+v", err, n)
 	}
+
 	var list corev1.EventList
 	if err := c.List(t.Context(), &list); err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range list.Items {
 		if list.Items[i].InvolvedObject.Name == "taint-dry" {
 			t.Error(errors.New(list.Items[i].Message))
@@ -206,8 +233,10 @@ func TestEventsAtTheEnd(t *testing.T) {
 	harness.Create(t, c, newNode("taint-end"), nodeQOS("taint-end", "taint-end", halfUsed, "40"), soon("taint-end"))
 	a := startAgent(t, "taint-end", "--enforce=taint", "--host-root="+h.dir)
 	becomes(t, c, "taint-end", true)
+
 	if err := a.Terminate(t); err != nil {
 		t.Fatal(err)
 	}
+
 	awaitEvent(t, c, "Node", "taint-end", "NewPodsWelcome", "the agent has ended")
 }

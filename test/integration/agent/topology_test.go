@@ -38,9 +38,11 @@ import (
 // configureKubelet replaces the kubelet's configuration file on a host.
 func configureKubelet(t *testing.T, host, text string) {
 	t.Helper()
+
 	dir := filepath.Join(host, "var/lib/kubelet")
 	next := filepath.Join(dir, "config.yaml.new")
 	writeFile(t, next, "kind: KubeletConfiguration\n"+text)
+
 	if err := os.Rename(next, filepath.Join(dir, "config.yaml")); err != nil {
 		t.Fatal(err)
 	}
@@ -48,28 +50,34 @@ func configureKubelet(t *testing.T, host, text string) {
 
 func zonesClient(t *testing.T) client.Client {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	if err := topologyv1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+
 	c, err := client.New(control.Config(), client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return c
 }
 
 // topologyOf waits for a NodeResourceTopology that passes the check.
 func topologyOf(t *testing.T, c client.Client, node string, check func(*topologyv1alpha1.NodeResourceTopology) error) *topologyv1alpha1.NodeResourceTopology {
 	t.Helper()
+
 	out := &topologyv1alpha1.NodeResourceTopology{}
 	eventually(t, "the NodeResourceTopology of "+node, func(ctx context.Context) error {
 		out = &topologyv1alpha1.NodeResourceTopology{}
 		if err := c.Get(ctx, client.ObjectKey{Name: node}, out); err != nil {
 			return err
 		}
+
 		return check(out)
 	})
+
 	return out
 }
 
@@ -82,9 +90,11 @@ func reserves(n int32) func(*topologyv1alpha1.NodeResourceTopology) error {
 		for i := range o.Zones {
 			all += o.Zones[i].Resources.ReservedCPUNums
 		}
+
 		if all != n {
 			return fmt.Errorf("%d CPUs are reserved, want %d", all, n)
 		}
+
 		return nil
 	}
 }
@@ -92,45 +102,55 @@ func reserves(n int32) func(*topologyv1alpha1.NodeResourceTopology) error {
 // TestTopologyOfAProcess checks that the agent creates the object of its node, keeps it at its end, and that the next one applies a
 // changed kubelet configuration.
 func TestTopologyOfAProcess(t *testing.T) {
-	c, zones := newClient(t), zonesClient(t)
+	c := newClient(t)
+	zones := zonesClient(t)
 	node := newNode("zones")
 	harness.Create(t, c, node)
 	h := recordedHost(t)
 	configureKubelet(t, h, "kubeReserved: {cpu: \"1\"}\n")
 	alone := startAgent(t, "zones", "--feature-gates=NodeResourceTopology=true", "--enforce=cpu-throttle", "--host-root="+h)
+
 	if o := topologyOf(t, zones, "zones", reserves(1)); o.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyNone {
 		t.Errorf("nothing assigns CPUs: %+v", o.CraneManagerPolicy)
 	}
 	if err := alone.Terminate(t); err != nil {
 		t.Error(err)
 	}
+
 	writeFile(t, filepath.Join(h, podsGroup, "cpuset.cpus"), "\n") // the recording has no CPU lists
 	writeFile(t, filepath.Join(h, podsGroup, "cpuset.cpus.effective"), "0-3\n")
 	flags := []string{"--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--enforce=cpu-throttle,cpu-manager", "--host-root=" + h}
 	a := startAgent(t, "zones", flags...)
+
 	o := topologyOf(t, zones, "zones", func(o *topologyv1alpha1.NodeResourceTopology) error {
 		if o.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyStatic {
 			return fmt.Errorf("policy %+v", o.CraneManagerPolicy)
 		}
+
 		return reserves(1)(o)
 	})
+
 	t.Cleanup(func() { harness.Delete(t, zones, o) })
 	if len(o.OwnerReferences) != 1 || o.OwnerReferences[0].UID != node.UID {
 		t.Errorf("%+v", o)
 	}
+
 	// As the scheduler's plugin reads it.
 	read, err := topologyconv.ReadZones(o)
 	if err != nil || len(read) != 2 || read[0].Name != "node0" || read[1].Name != "node2" || len(read[0].Usable) < 2 || len(read[0].Distances) != 2 {
 		t.Errorf("%+v, %v", read, err)
 	}
+
 	if err := a.Terminate(t); err != nil {
 		t.Error(err)
 	}
 	if now := topologyOf(t, zones, "zones", reserves(1)); now.ResourceVersion != o.ResourceVersion {
 		t.Errorf("written at the end: %+v", now)
 	}
+
 	configureKubelet(t, h, "kubeReserved: {cpu: \"2\"}\ncpuManagerPolicy: static\n")
 	startAgent(t, "zones", flags...)
+
 	o = topologyOf(t, zones, "zones", reserves(2))
 	if o.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyNone {
 		t.Errorf("the kubelet's policy is static: %+v", o.CraneManagerPolicy)
@@ -156,6 +176,7 @@ func (k *topologyFixture) view() cluster.View { return cluster.NewStatic(cluster
 
 func newTopologyFixture(t *testing.T, name string) *topologyFixture {
 	t.Helper()
+
 	c := newClient(t)
 	k := &topologyFixture{t: t, zones: zonesClient(t), clock: clocktesting.NewFakeClock(time.Now()), host: recordedHost(t), node: newNode(name)}
 	harness.Create(t, c, k.node)
@@ -164,25 +185,30 @@ func newTopologyFixture(t *testing.T, name string) *topologyFixture {
 	t.Cleanup(func() {
 		harness.Delete(t, k.zones, &topologyv1alpha1.NodeResourceTopology{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	})
+
 	return k
 }
 
 func (k *topologyFixture) start(view cluster.View) {
 	k.t.Helper()
+
 	config, err := control.ConfigFor(k.t.Context(), controlplane.ServiceAccount("crane-system", "crane-agent"))
 	if err != nil {
 		k.t.Fatal(err)
 	}
+
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		k.t.Fatal(err)
 	}
+
 	k.Manager = topology.NewManager(topology.Config{
 		Root: agenthost.Root(k.host), KubeletDir: "/var/lib/kubelet", View: view, Dynamic: objects, NodeName: k.node.Name, Clock: k.clock, Beat: func(string) {},
 		Report: func(report.Action) {},
 		Log: funcr.New(func(_, args string) {
 			k.mu.Lock()
 			defer k.mu.Unlock()
+
 			k.log.WriteString(args + "\n")
 		}, funcr.Options{}),
 	})
@@ -196,6 +222,7 @@ func (k *topologyFixture) pass(d time.Duration) {
 func (k *topologyFixture) logged(text string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	return strings.Contains(k.log.String(), text)
 }
 
@@ -210,35 +237,45 @@ func TestTopologyIsWrittenOnChange(t *testing.T) {
 	k := newTopologyFixture(t, "zones-quiet")
 	k.Reconcile(t.Context())
 	made := k.object()
+
 	for range 60 {
 		k.pass(time.Minute)
 	}
+
 	if now := k.object(); now.ResourceVersion != made.ResourceVersion || now.Generation != made.Generation {
 		t.Errorf("written though nothing has changed: %+v", now)
 	}
+
 	k.node.Labels[topologyv1alpha1.LabelNodeTopologyAwareness] = "false"
 	k.pass(10 * time.Second)
+
 	if o := k.object(); o.CraneManagerPolicy.TopologyManagerPolicy != topologyv1alpha1.TopologyManagerPolicyNone || o.ResourceVersion == made.ResourceVersion {
 		t.Errorf("%+v", o.CraneManagerPolicy)
 	}
+
 	configureKubelet(t, k.host, "reservedSystemCPUs: 0-1\n")
 	k.pass(10 * time.Second)
+
 	o := k.object()
 	if o.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != "0-1" || o.Reserved.Cpu().Value() != 2 {
 		t.Errorf("%+v", o)
 	}
+
 	// Another client adds an attribute and removes a zone.
 	o.Attributes["example.com/rack"] = "7"
 	o.Zones = o.Zones[:1]
 	if err := k.zones.Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
+
 	k.pass(time.Hour)
 	if o := k.object(); len(o.Zones) != 2 || o.Attributes["example.com/rack"] != "7" || !k.logged("after a change by another client") {
 		t.Errorf("%+v", o)
 	}
+
 	configureKubelet(t, k.host, "kubeReserved: {memory: 1Gi}\n")
 	k.pass(2 * time.Hour)
+
 	if o := k.object(); len(o.Attributes) != 1 || !o.Reserved.Cpu().IsZero() || o.Reserved.Memory().IsZero() {
 		t.Errorf("%+v", o)
 	}
@@ -252,12 +289,15 @@ func TestTopologyOfAnother(t *testing.T) {
 		ObjectMeta:         metav1.ObjectMeta{Name: k.node.Name, OwnerReferences: []metav1.OwnerReference{owner}},
 		CraneManagerPolicy: topologyv1alpha1.ManagerPolicy{CPUManagerPolicy: topologyv1alpha1.CPUManagerPolicyNone, TopologyManagerPolicy: topologyv1alpha1.TopologyManagerPolicyNone},
 	}
+
 	if err := k.zones.Create(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
+
 	for range 10 {
 		k.pass(time.Minute)
 	}
+
 	if o := k.object(); o.ResourceVersion != foreign.ResourceVersion || !k.logged("has another controller") {
 		t.Errorf("%+v", o)
 	}
@@ -269,17 +309,21 @@ func TestTopologyWithoutItsKind(t *testing.T) {
 	definitions := definitionsClient(t)
 	const name = "noderesourcetopologies.topology.crane.io"
 	restore := uninstall(t, definitions, name)
+
 	eventually(t, "the agent says that the definition is missing", func(ctx context.Context) error {
 		k.pass(time.Hour)
 		if !k.logged("CustomResourceDefinition is not installed") {
 			return errors.New("it does not")
 		}
+
 		_, err := definitions.Get(ctx, name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return errors.New("the definition is still going")
 		}
+
 		return nil
 	})
+
 	restore()
 	eventually(t, "the object is made", func(ctx context.Context) error {
 		k.pass(10 * time.Minute)
@@ -289,23 +333,28 @@ func TestTopologyWithoutItsKind(t *testing.T) {
 
 func definitionsClient(t *testing.T) dynamic.ResourceInterface {
 	t.Helper()
+
 	c, err := dynamic.NewForConfig(control.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return c.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 }
 
 // uninstall deletes a definition and returns the function that installs it again, at the end of the test at the latest.
 func uninstall(t *testing.T, definitions dynamic.ResourceInterface, name string) (restore func()) {
 	t.Helper()
+
 	crd, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := definitions.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	restore = sync.OnceFunc(func() { install(t, definitions, crd) })
 	t.Cleanup(restore)
 	return restore
@@ -314,6 +363,7 @@ func uninstall(t *testing.T, definitions dynamic.ResourceInterface, name string)
 // install installs a deleted definition again and waits until its kind is served, because later tests need it.
 func install(t *testing.T, definitions dynamic.ResourceInterface, crd *unstructured.Unstructured) {
 	t.Helper()
+
 	ctx := context.WithoutCancel(t.Context())
 	again := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": crd.GetAPIVersion(), "kind": crd.GetKind(), "spec": crd.Object["spec"],
@@ -321,23 +371,28 @@ func install(t *testing.T, definitions dynamic.ResourceInterface, crd *unstructu
 	}}
 	kind := schema.GroupVersionKind{Version: "v1alpha1"}
 	var err1, err2 error
+
 	kind.Group, _, err1 = unstructured.NestedString(crd.Object, "spec", "group")
 	kind.Kind, _, err2 = unstructured.NestedString(crd.Object, "spec", "names", "listKind")
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
+
 	harness.Eventually(ctx, t, waitTimeout, kind.Group+" is served again", func(ctx context.Context) error {
 		if _, err := definitions.Create(ctx, again, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
+
 		// A definition being deleted is still served for a while.
 		now, err := definitions.Get(ctx, crd.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
+
 		if now.GetDeletionTimestamp() != nil {
 			return errors.New("the definition of before is still going")
 		}
+
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind)
 		return newClient(t).List(ctx, list)

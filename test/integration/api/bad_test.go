@@ -372,17 +372,20 @@ func TestBadObjectsAreRefused(t *testing.T) {
 			if !apierrors.IsInvalid(err) {
 				t.Fatalf("want it to be invalid: %v", err)
 			}
+
 			// What does not fit its format is named in the message alone.
 			if found := causes(err); !slices.Contains(found, row.path) && !strings.Contains(err.Error(), " in "+row.path) {
 				t.Errorf("want %s among the causes %q: %v", row.path, found, err)
 			}
 		})
 	}
+
 	for gvk := range kinds() {
 		if covered[gvk.Kind] == 0 {
 			t.Errorf("no bad object of the kind %s", gvk.Kind)
 		}
 	}
+
 	t.Logf("%d bad objects", len(table))
 }
 
@@ -406,36 +409,44 @@ func TestUnknownFieldsAreRefused(t *testing.T) {
 // minimalObjects returns the valid objects that the tables change, by kind, and sees to it that they are valid.
 func minimalObjects(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
+
 	result := map[string]*unstructured.Unstructured{}
 	for _, object := range read(t, "testdata/minimal")["objects.yaml"] {
 		if kinds()[object.GroupVersionKind()].namespaced {
 			object.SetNamespace(namespace)
 		}
+
 		object.SetGenerateName("minimal-")
 		options := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}}
 		if _, err := on(object).Create(t.Context(), object, options); err != nil {
 			t.Fatalf("the object to change is invalid already: %v", err)
 		}
+
 		result[object.GetKind()] = object
 	}
+
 	return result
 }
 
 // patched returns an object with a patch applied.
 func patched(t *testing.T, object *unstructured.Unstructured, patch string) *unstructured.Unstructured {
 	t.Helper()
+
 	var change map[string]any
 	if err := yaml.UnmarshalStrict([]byte(patch), &change); err != nil {
 		t.Fatal(err)
 	}
+
 	data, err := json.Marshal(merge(object.DeepCopy().Object, change))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	result := &unstructured.Unstructured{}
 	if err := result.UnmarshalJSON(data); err != nil {
 		t.Fatal(err)
 	}
+
 	return result
 }
 
@@ -445,25 +456,31 @@ func merge(target, change any) any {
 	if !ok {
 		return change
 	}
+
 	if list, ok := target.([]any); ok {
 		for i := range list {
 			if element, ok := fields[strconv.Itoa(i)]; ok {
 				list[i] = merge(list[i], element)
 			}
 		}
+
 		return list
 	}
+
 	merged, ok := target.(map[string]any)
 	if !ok {
 		merged = map[string]any{}
 	}
+
 	for key, value := range fields {
 		if value == nil {
 			delete(merged, key)
 			continue
 		}
+
 		merged[key] = merge(merged[key], value)
 	}
+
 	return merged
 }
 
@@ -473,9 +490,11 @@ func causes(err error) []string {
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return nil
 	}
+
 	var fields []string
 	for _, cause := range status.Status().Details.Causes {
 		fields = append(fields, cause.Field)
 	}
+
 	return fields
 }

@@ -93,16 +93,19 @@ func TestColumns(t *testing.T) {
 		if err := json.Unmarshal([]byte(c.object), &object.Object); err != nil {
 			t.Fatal(err)
 		}
+
 		object.SetName("columns")
 		if kinds()[object.GroupVersionKind()].namespaced {
 			object.SetNamespace(namespace)
 		}
+
 		t.Run(object.GetKind(), func(t *testing.T) {
 			resource := on(object)
 			created, err := resource.Create(t.Context(), object, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			t.Cleanup(func() { _ = resource.Delete(t.Context(), "columns", metav1.DeleteOptions{}) })
 			if c.status != nil {
 				created.Object["status"] = c.status
@@ -110,6 +113,7 @@ func TestColumns(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			got := printed(t, object)
 			for i, want := range c.want {
 				if i >= len(got) || got[i] != want {
@@ -123,23 +127,29 @@ func TestColumns(t *testing.T) {
 // printed returns the cells of kubectl get, and fails if one of them, or of kubectl get -o wide, is too wide.
 func printed(t *testing.T, object *unstructured.Unstructured) []string {
 	t.Helper()
+
 	configuration := rest.CopyConfig(plane.Config())
 	gv := object.GroupVersionKind().GroupVersion()
-	configuration.GroupVersion, configuration.APIPath = &schema.GroupVersion{Group: gv.Group, Version: gv.Version}, "/apis"
+	configuration.GroupVersion = &schema.GroupVersion{Group: gv.Group, Version: gv.Version}
+	configuration.APIPath = "/apis"
+
 	configuration.NegotiatedSerializer = kubescheme.Codecs.WithoutConversion()
 	client, err := rest.RESTClientFor(configuration)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	data, err := client.Get().SetHeader("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1").NamespaceIfScoped(object.GetNamespace(), object.GetNamespace() != "").
 		Resource(kinds()[object.GroupVersionKind()].resource.Resource).Name(object.GetName()).Do(t.Context()).Raw()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var table metav1.Table
 	if err := json.Unmarshal(data, &table); err != nil {
 		t.Fatal(err)
 	}
+
 	var cells []string
 	for i, column := range table.ColumnDefinitions {
 		text := ""
@@ -153,6 +163,7 @@ func printed(t *testing.T, object *unstructured.Unstructured) []string {
 			cells = append(cells, text)
 		}
 	}
+
 	return cells
 }
 
@@ -160,5 +171,6 @@ func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
 	}
+
 	return v
 }

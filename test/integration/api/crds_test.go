@@ -87,16 +87,19 @@ func TestNamesColumnsAndSubresources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	found := map[string]contract{}
 	for _, crd := range list.Items {
 		found[stringAt(crd.Object, "spec", "names", "kind")] = contractOf(&crd)
 	}
+
 	for _, want := range contracts() {
 		if diff := cmp.Diff(want, found[want.kind], cmp.AllowUnexported(contract{})); diff != "" {
 			t.Errorf("%s (-want +found):\n%s", want.kind, diff)
 		}
 		delete(found, want.kind)
 	}
+
 	for kind := range found {
 		t.Errorf("the kind %s is not in the table", kind)
 	}
@@ -119,6 +122,7 @@ func contractOf(crd *unstructured.Unstructured) contract {
 		short:    strings.Join(short, ","),
 		scope:    stringAt(crd.Object, "spec", "scope"),
 	}
+
 	columns, _, _ := unstructured.NestedSlice(version, "additionalPrinterColumns")
 	for _, column := range columns {
 		fields := column.(map[string]any)
@@ -126,15 +130,19 @@ func contractOf(crd *unstructured.Unstructured) contract {
 		if len(columns) == 1 && fields["name"] == "Age" {
 			continue
 		}
+
 		if priority, _ := fields["priority"].(int64); priority > 0 {
 			continue // shown with -o wide alone, as are the columns of gocrane that are the same for all objects
 		}
+
 		result.columns = append(result.columns, fmt.Sprintf("%s=%s", fields["name"], fields["jsonPath"]))
 	}
+
 	subresources, _, _ := unstructured.NestedMap(version, "subresources")
 	for name := range subresources {
 		result.subresources = append(result.subresources, name)
 	}
+
 	slices.Sort(result.subresources)
 	return result
 }
@@ -150,6 +158,7 @@ func TestKindsWithoutStatusHaveNoSubresource(t *testing.T) {
 		if kinds()[object.GroupVersionKind()].status {
 			continue
 		}
+
 		if _, err := apply(t.Context(), object, "status"); !apierrors.IsNotFound(err) {
 			t.Errorf("%s/status: want 404, got %v", object.GetKind(), err)
 		}
@@ -160,29 +169,35 @@ func TestKindsWithoutStatusHaveNoSubresource(t *testing.T) {
 func TestDefinitionsInstallWithoutWarning(t *testing.T) {
 	heard := &warnings{}
 	configuration := plane.Config()
+
 	configuration.WarningHandler = heard
 	listening, err := dynamic.NewForConfig(configuration)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	crds, err := definitions()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, crd := range crds {
 		// Client-side apply keeps the object in an annotation, of which all together may have 262144 bytes.
 		data, err := json.Marshal(crd)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if len(data) > 262144 {
 			t.Errorf("%s has %d bytes: too large for client-side apply", crd.GetName(), len(data))
 		}
+
 		options := metav1.ApplyOptions{FieldManager: "install"}
 		if _, err := listening.Resource(crdResource).Apply(t.Context(), crd.GetName(), crd, options); err != nil {
 			t.Error(err)
 		}
 	}
+
 	if len(heard.texts) > 0 {
 		t.Errorf("warnings: %q", heard.texts)
 	}

@@ -31,6 +31,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 				default:
 					err = applyDry(t, object)
 				}
+
 				if err != nil {
 					t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
 				}
@@ -41,28 +42,35 @@ func TestExamplesAreAccepted(t *testing.T) {
 
 func applyDry(t *testing.T, object *unstructured.Unstructured) error {
 	t.Helper()
+
 	if _, ok := kinds()[object.GroupVersionKind()]; !ok {
 		t.Skipf("%s is not a kind of Crane", object.GroupVersionKind())
 	}
+
 	if kinds()[object.GroupVersionKind()].namespaced && object.GetNamespace() == "" {
 		object.SetNamespace(namespace)
 	}
+
 	data, err := object.MarshalJSON()
 	if err != nil {
 		return err
 	}
+
 	options := metav1.PatchOptions{
 		FieldManager: "examples", FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll},
 	}
 	_, err = on(object).Patch(t.Context(), object.GetName(), types.ApplyPatchType, data, options)
+
 	return err
 }
 
 func file(t *testing.T, path string) []byte {
 	t.Helper()
+
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return data
 }

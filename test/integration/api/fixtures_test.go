@@ -28,8 +28,10 @@ func TestFixturesUseEveryField(t *testing.T) {
 		if used[gvk] == nil {
 			used[gvk] = map[string]bool{}
 		}
+
 		collectPaths(object.Object, "", used[gvk])
 	}
+
 	types := scheme(t)
 	for gvk := range kinds() {
 		object, err := types.New(gvk)
@@ -37,13 +39,16 @@ func TestFixturesUseEveryField(t *testing.T) {
 			t.Errorf("no Go type for %v: %v", gvk, err)
 			continue
 		}
+
 		fields := map[string]bool{}
 		collectFields(reflect.TypeOf(object).Elem(), "", fields)
+
 		for _, field := range slices.Sorted(maps.Keys(fields)) {
 			if !used[gvk][field] {
 				t.Errorf("%s: no fixture sets %s", gvk.Kind, field)
 			}
 		}
+
 		t.Logf("%s: %d fields", gvk.Kind, len(fields))
 	}
 }
@@ -57,6 +62,7 @@ func collectPaths(value any, path string, into map[string]bool) {
 			collectPaths(element, path+"."+key, into)
 			collectPaths(element, path+"{}", into)
 		}
+
 	case []any:
 		for _, element := range value {
 			collectPaths(element, path+"[]", into)
@@ -71,21 +77,27 @@ func collectFields(t reflect.Type, path string, into map[string]bool) {
 	if path != "" {
 		into[path] = true
 	}
+
 	if t.Implements(reflect.TypeFor[json.Marshaler]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()) {
 		return
 	}
+
 	switch t.Kind() {
 	case reflect.Pointer:
 		collectFields(t.Elem(), path, into)
+
 	case reflect.Slice:
 		collectFields(t.Elem(), path+"[]", into)
+
 	case reflect.Map:
 		collectFields(t.Elem(), path+"{}", into)
+
 	case reflect.Struct:
 		for field := range fields(t) {
 			if field.Type == metadata {
 				continue
 			}
+
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name == "" {
 				collectFields(field.Type, path, into)
@@ -115,11 +127,13 @@ func TestFixturesKeepTheirFormInGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		typed, err := runtime.Decode(codecs.UniversalDeserializer(), data)
 		if err != nil {
 			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
 			continue
 		}
+
 		if diff := cmp.Diff(jsonValue(t, object), jsonValue(t, typed), quantities); diff != "" {
 			t.Errorf("%s %s changed in Go (-sent +encoded):\n%s", object.GetKind(), object.GetName(), diff)
 		}
@@ -135,26 +149,33 @@ var quantities = cmp.FilterPath(func(p cmp.Path) bool { return true }, cmp.Filte
 	_, text := b.(string)
 	return number && text
 }, cmp.Comparer(func(a, b any) bool {
-	number, text := a, b
+	number := a
+	text := b
 	if _, ok := a.(string); ok {
-		number, text = b, a
+		number = b
+		text = a
 	}
+
 	n, ok := number.(json.Number)
 	return ok && n.String() == text
 })))
 
 func jsonValue(t *testing.T, value any) any {
 	t.Helper()
+
 	data, err := json.Marshal(value)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
+
 	var result map[string]any
 	if err := decoder.Decode(&result); err != nil {
 		t.Fatal(err)
 	}
+
 	return result
 }
 
@@ -166,18 +187,22 @@ func TestFixturesComeBack(t *testing.T) {
 			if _, sent := object.Object["status"]; sent != kind.status {
 				t.Fatalf("the fixture has a status: %v, the kind: %v", sent, kind.status)
 			}
+
 			if _, err := apply(t.Context(), object); err != nil {
 				t.Fatal(err)
 			}
+
 			if kind.status {
 				if _, err := apply(t.Context(), object, "status"); err != nil {
 					t.Fatalf("status: %v", err)
 				}
 			}
+
 			stored, err := on(object).Get(t.Context(), object.GetName(), metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if diff := cmp.Diff(content(object), content(stored)); diff != "" {
 				t.Errorf("the object changed (-sent +stored):\n%s", diff)
 			}
@@ -192,32 +217,40 @@ func TestSubstituteScales(t *testing.T) {
 		"metadata": map[string]any{"name": "scaled", "namespace": namespace},
 		"spec":     map[string]any{"replicas": int64(1), "substituteTargetRef": map[string]any{"kind": "Deployment", "name": "web"}},
 	}}
+
 	if _, err := apply(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
+
 	status := object.DeepCopy()
 	delete(status.Object, "spec")
+
 	status.Object["status"] = map[string]any{"replicas": int64(1), "labelSelector": "app=web"}
 	if _, err := apply(t.Context(), status, "status"); err != nil {
 		t.Fatal(err)
 	}
+
 	scale, err := on(object).Get(t.Context(), "scaled", metav1.GetOptions{}, "scale")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if selector, _, _ := unstructured.NestedString(scale.Object, "status", "selector"); selector != "app=web" {
 		t.Errorf("selector %q of the scale", selector)
 	}
 	if err := unstructured.SetNestedField(scale.Object, int64(5), "spec", "replicas"); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := on(object).Update(t.Context(), scale, metav1.UpdateOptions{}, "scale"); err != nil {
 		t.Fatal(err)
 	}
+
 	stored, err := on(object).Get(t.Context(), "scaled", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if replicas, _, _ := unstructured.NestedInt64(stored.Object, "spec", "replicas"); replicas != 5 {
 		t.Errorf("%d replicas after the scale was set to 5", replicas)
 	}
@@ -229,13 +262,16 @@ func TestStatusOnTheMainResourceIsDropped(t *testing.T) {
 		if !kinds()[object.GroupVersionKind()].status {
 			continue
 		}
+
 		object := object.DeepCopy()
 		object.SetName("old-client-" + object.GetName())
+
 		stored, err := on(object).Create(t.Context(), object, metav1.CreateOptions{})
 		if err != nil {
 			t.Errorf("%s: %v", object.GetKind(), err)
 			continue
 		}
+
 		if status, found := stored.Object["status"]; found {
 			t.Errorf("%s: the main resource took the status %v", object.GetKind(), status)
 		}
@@ -249,6 +285,7 @@ func TestMetricsAndBehaviorSuitAnHPA(t *testing.T) {
 		if object.GetKind() != "EffectiveHorizontalPodAutoscaler" {
 			continue
 		}
+
 		spec := object.Object["spec"].(map[string]any)
 		taken := map[string]any{"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
 		for _, field := range []string{"minReplicas", "maxReplicas", "metrics", "behavior"} {
@@ -256,11 +293,13 @@ func TestMetricsAndBehaviorSuitAnHPA(t *testing.T) {
 				taken[field] = value
 			}
 		}
+
 		hpa := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
 			"metadata": map[string]any{"name": object.GetName(), "namespace": namespace},
 			"spec":     taken,
 		}}
+
 		options := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}}
 		if _, err := client.Resource(resource).Namespace(namespace).Create(t.Context(), hpa, options); err != nil {
 			t.Errorf("%s: %v", object.GetName(), err)

@@ -76,12 +76,15 @@ func TestObjectsOfGocraneApplyUnchanged(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				expected := content(object)
 				delete(expected, "status")
+
 				expected = merge(expected, want[name]).(map[string]any)
 				if diff := cmp.Diff(expected, content(stored)); diff != "" {
 					t.Errorf("the object differs (-expected +stored):\n%s", diff)
 				}
+
 				switch name {
 				case "ClusterNodePrediction/gocrane": // the labels that are pruned are unknown fields
 				case "NodeQOS/gocrane-typed": // the nulls were refused by gocrane too
@@ -89,9 +92,11 @@ func TestObjectsOfGocraneApplyUnchanged(t *testing.T) {
 					applyStrictly(t, object)
 				}
 			})
+
 			delete(want, name)
 		}
 	}
+
 	for name := range maps.Keys(want) {
 		t.Errorf("no object %s in testdata/gocrane", name)
 	}
@@ -100,6 +105,7 @@ func TestObjectsOfGocraneApplyUnchanged(t *testing.T) {
 // applyStrictly applies an object as kubectl does. It changes nothing.
 func applyStrictly(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
+
 	object = &unstructured.Unstructured{Object: runtime.DeepCopyJSON(object.Object)}
 	if _, err := apply(t.Context(), object); err != nil {
 		t.Errorf("apply: %v", err)

@@ -49,10 +49,12 @@ type prepared struct{ tests controlplanetest.Runner }
 func (p prepared) Run() int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+
 	if err := prepare(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+
 	return p.tests.Run()
 }
 
@@ -63,32 +65,40 @@ func prepare(ctx context.Context) error {
 	if client, err = dynamic.NewForConfig(configuration); err != nil {
 		return err
 	}
+
 	crds, err := definitions()
 	if err != nil {
 		return err
 	}
+
 	if err := store(ctx, crds); err != nil {
 		return err
 	}
+
 	for _, crd := range crds {
 		if _, err := client.Resource(crdResource).Apply(ctx, crd.GetName(), crd, metav1.ApplyOptions{FieldManager: "install"}); err != nil {
 			return fmt.Errorf("install %s: %w", crd.GetName(), err)
 		}
 	}
+
 	for _, crd := range crds {
 		if err := served(ctx, crd); err != nil {
 			return fmt.Errorf("wait for %s: %w", crd.GetName(), err)
 		}
 	}
+
 	if err := tightened(ctx); err != nil {
 		return err
 	}
+
 	ns := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace},
 	}}
+
 	if _, err = client.Resource(namespaceResource).Create(ctx, ns, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
 		return nil
 	}
+
 	return err
 }
 
@@ -100,6 +110,7 @@ func served(ctx context.Context, crd *unstructured.Unstructured) error {
 		if err != nil && !apierrors.IsNotFound(err) {
 			return false, err
 		}
+
 		return err == nil, nil
 	})
 }
@@ -110,6 +121,7 @@ func apply(ctx context.Context, object *unstructured.Unstructured, subresources 
 	if err != nil {
 		return nil, err
 	}
+
 	force := true
 	options := metav1.PatchOptions{FieldManager: "test", Force: &force, FieldValidation: metav1.FieldValidationStrict}
 	return on(object).Patch(ctx, object.GetName(), types.ApplyPatchType, data, options, subresources...)
@@ -121,8 +133,10 @@ func on(object *unstructured.Unstructured) dynamic.ResourceInterface {
 	if !ok {
 		panic("no schema for " + object.GroupVersionKind().String())
 	}
+
 	if !kind.namespaced {
 		return client.Resource(kind.resource)
 	}
+
 	return client.Resource(kind.resource).Namespace(object.GetNamespace())
 }

@@ -44,18 +44,22 @@ func definitions() ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var crds []*unstructured.Unstructured
 	for _, name := range names {
 		data, err := config.CRDs.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
+
 		objects, err := parse(data)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+
 		crds = append(crds, objects...)
 	}
+
 	return crds, nil
 }
 
@@ -64,6 +68,7 @@ var kinds = sync.OnceValue(func() map[schema.GroupVersionKind]kind {
 	if err != nil {
 		panic(err)
 	}
+
 	result := map[schema.GroupVersionKind]kind{}
 	for _, crd := range crds {
 		resource := resourceOf(crd)
@@ -72,6 +77,7 @@ var kinds = sync.OnceValue(func() map[schema.GroupVersionKind]kind {
 		_, status, _ := unstructured.NestedMap(versionOf(crd), "subresources", "status")
 		result[resource.GroupVersion().WithKind(name)] = kind{resource: resource, namespaced: scope == "Namespaced", status: status}
 	}
+
 	return result
 })
 
@@ -99,17 +105,21 @@ func parse(data []byte) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		object := &unstructured.Unstructured{}
 		asJSON, err := yaml.YAMLToJSONStrict(document)
 		if err != nil {
 			return nil, err
 		}
+
 		if string(asJSON) == "null" { // comments alone
 			continue
 		}
+
 		if err := object.UnmarshalJSON(asJSON); err != nil {
 			return nil, err
 		}
+
 		objects = append(objects, object)
 	}
 }
@@ -117,45 +127,55 @@ func parse(data []byte) ([]*unstructured.Unstructured, error) {
 // read returns the objects in the YAML files of a folder, by file; files of other programs are named in except.
 func read(t *testing.T, folder string, except ...string) map[string][]*unstructured.Unstructured {
 	t.Helper()
+
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(files) == 0 {
 		t.Fatalf("no file in %s", folder)
 	}
+
 	result := map[string][]*unstructured.Unstructured{}
 	for _, file := range files {
 		if slices.Contains(except, filepath.Base(file)) {
 			continue
 		}
+
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		objects, err := parse(data)
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
+
 		result[filepath.Base(file)] = objects
 	}
+
 	return result
 }
 
 // fixtures returns the objects that use every field.
 func fixtures(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
+
 	files := read(t, "testdata/fixtures")
 	var all []*unstructured.Unstructured
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		all = append(all, files[name]...)
 	}
+
 	return all
 }
 
 // scheme knows the Go types of all kinds.
 func scheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
+
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		analysisv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme, ensurancev1alpha1.AddToScheme,
@@ -165,6 +185,7 @@ func scheme(t *testing.T) *runtime.Scheme {
 			t.Fatal(err)
 		}
 	}
+
 	return s
 }
 

@@ -24,6 +24,7 @@ import (
 // create sends an object in a dry run and returns the error of the server.
 func create(t *testing.T, object *unstructured.Unstructured) error {
 	t.Helper()
+
 	options := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}}
 	_, err := on(object).Create(t.Context(), object, options)
 	return err
@@ -41,6 +42,7 @@ func TestSchemaAndReaderAgreeOnDurations(t *testing.T) {
 		if err := unstructured.SetNestedField(object.Object, text, "spec", "runInterval"); err != nil {
 			t.Fatal(err)
 		}
+
 		duration, parseError := series.ParseDuration(text)
 		readable := parseError == nil && duration > 0
 		if err := create(t, object); (err == nil) != readable {
@@ -58,6 +60,7 @@ func TestSchemaAndReaderAgreeOnNumbers(t *testing.T) {
 		object := patched(t, minimal, percentile(fmt.Sprintf("marginFraction: %q", text)))
 		number, parseError := strconv.ParseFloat(text, 64)
 		decimal := !strings.ContainsAny(strings.ToLower(text), "x_in") // what ParseFloat also reads
+
 		readable := parseError == nil && number >= 0 && decimal
 		if err := create(t, object); (err == nil) != readable {
 			t.Errorf("%q: the reader says %v, %v; the schema %v", text, number, parseError, err)
@@ -74,12 +77,15 @@ func TestSchemaAcceptsParsedCrons(t *testing.T) {
 		if tries > 1_000_000 {
 			t.Fatalf("%d expressions of %d tries can be read", len(read), tries)
 		}
+
 		if expression := someCron(random); parses(expression) {
 			read = append(read, expression)
 		}
 	}
+
 	read = append(read, "@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly", "@every 1h30m", "TZ=UTC 0 8 * * *",
 		"CRON_TZ=Asia/Shanghai 0 8 * * *", "  0 8 * * *  ", "0\t8  * * *", "*/15 0-23/2 1,15 jan-Dec Sun,tue-6")
+
 	minimal := minimalObjects(t)["EffectiveHorizontalPodAutoscaler"]
 	for batch := range slices.Chunk(read, 50) {
 		var crons []any
@@ -87,14 +93,17 @@ func TestSchemaAcceptsParsedCrons(t *testing.T) {
 			if !parses(expression) {
 				t.Errorf("%q cannot be read", expression)
 			}
+
 			crons = append(crons, map[string]any{
 				"name": strconv.Itoa(i), "start": expression, "end": expression, "targetReplicas": int64(1),
 			})
 		}
+
 		object := minimal.DeepCopy()
 		if err := unstructured.SetNestedSlice(object.Object, crons, "spec", "crons"); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := create(t, object); err != nil {
 			t.Errorf("%q: %v", batch, err)
 		}
@@ -120,13 +129,16 @@ func someCron(random *rand.Rand) string {
 			return strconv.Itoa(random.IntN(bounds[field] + 1))
 		}
 	}
+
 	element := func(field int) string {
 		text := []string{"*", "?", value(field), value(field), value(field) + "-" + value(field)}[random.IntN(5)]
 		if random.IntN(4) == 0 {
 			text += "/" + strconv.Itoa(random.IntN(6))
 		}
+
 		return text
 	}
+
 	var parts []string
 	for field := range bounds {
 		elements := []string{element(field)}
@@ -135,5 +147,6 @@ func someCron(random *rand.Rand) string {
 		}
 		parts = append(parts, strings.Join(elements, ","))
 	}
+
 	return strings.Join(parts, " ")
 }

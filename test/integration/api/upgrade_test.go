@@ -24,23 +24,28 @@ func store(ctx context.Context, crds []*unstructured.Unstructured) error {
 	if err != nil {
 		return err
 	}
+
 	for _, object := range objects {
 		for _, crd := range crds {
 			if resourceOf(crd) != kinds()[object.GroupVersionKind()].resource {
 				continue
 			}
+
 			loose := loosened(crd)
 			if _, err := client.Resource(crdResource).Apply(ctx, loose.GetName(), loose, metav1.ApplyOptions{FieldManager: "install"}); err != nil {
 				return err
 			}
+
 			if err := served(ctx, loose); err != nil {
 				return err
 			}
 		}
+
 		if _, err := on(object).Create(ctx, object, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("store %s: %w", object.GetKind(), err)
 		}
 	}
+
 	return nil
 }
 
@@ -49,6 +54,7 @@ func storedObjects() ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return parse(data)
 }
 
@@ -60,6 +66,7 @@ func loosened(crd *unstructured.Unstructured) *unstructured.Unstructured {
 		"type": "object", "x-kubernetes-preserve-unknown-fields": true,
 	}}
 	_ = unstructured.SetNestedSlice(loose.Object, []any{version}, "spec", "versions")
+
 	return loose
 }
 
@@ -69,6 +76,7 @@ func tightened(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	for _, object := range objects {
 		object.SetName(object.GetName() + "-again")
 		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -79,6 +87,7 @@ func tightened(ctx context.Context) error {
 			return fmt.Errorf("wait until %s is checked: %w", object.GetKind(), err)
 		}
 	}
+
 	return nil
 }
 
@@ -89,6 +98,7 @@ func TestStoredObjectsOutliveTheUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	patches := map[string]struct{ good, bad, fix string }{
 		"RecommendationRule": {
 			good: `{"spec":{"namespaceSelector":{"any":false}}}`,
@@ -101,19 +111,23 @@ func TestStoredObjectsOutliveTheUpgrade(t *testing.T) {
 			fix:  `{"spec":{"rules":[{"name":"cpu","metricRule":{"name":"cpu_total_usage","value":1},"actionName":"throttle"}]}}`,
 		},
 	}
+
 	for _, object := range objects {
 		t.Run(object.GetKind(), func(t *testing.T) {
 			stored, err := on(object).Get(t.Context(), object.GetName(), metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if got, want := stored.Object["status"], object.Object["status"]; fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("status %v, want %v", got, want)
 			}
+
 			patch := func(text string, subresources ...string) error {
 				_, err := on(object).Patch(t.Context(), object.GetName(), types.MergePatchType, []byte(text), metav1.PatchOptions{}, subresources...)
 				return err
 			}
+
 			if err := patch(`{"metadata":{"labels":{"moved":"true"}}}`); err != nil {
 				t.Errorf("label: %v", err)
 			}
@@ -123,6 +137,7 @@ func TestStoredObjectsOutliveTheUpgrade(t *testing.T) {
 			if err := patch(patches[object.GetKind()].good); err != nil {
 				t.Errorf("another field: %v", err)
 			}
+
 			if err := patch(patches[object.GetKind()].bad); !apierrors.IsInvalid(err) {
 				t.Errorf("the bad field, still bad: want it to be invalid, got %v", err)
 			}

@@ -37,12 +37,14 @@ func TestPathToTheNextVersion(t *testing.T) {
 	for gvk, kind := range kinds() {
 		t.Run(gvk.Kind, func(t *testing.T) {
 			t.Parallel()
+
 			k := nextKind{nextDefinition(t, kind.resource), kind.namespaced}
 			t.Cleanup(func() {
 				if err := client.Resource(crdResource).Delete(context.WithoutCancel(t.Context()), k.crd.GetName(), metav1.DeleteOptions{}); err != nil {
 					t.Error(err)
 				}
 			})
+
 			k.install(t, oldVersion, oldVersion)
 			var objects []*unstructured.Unstructured
 			for _, o := range fixtures(t) {
@@ -50,28 +52,34 @@ func TestPathToTheNextVersion(t *testing.T) {
 					objects = append(objects, k.create(t, o, kind.status))
 				}
 			}
+
 			if len(objects) == 0 {
 				t.Fatal("no fixture")
 			}
 
 			k.install(t, oldVersion, oldVersion, newVersion)
 			k.install(t, newVersion, oldVersion, newVersion)
+
 			if err := k.tryInstall(t, newVersion, newVersion); err == nil {
 				t.Error("the old version can be removed while objects of it are stored")
 			}
+
 			for _, o := range objects {
 				k.rewrite(t, o)
 			}
+
 			stored := []byte(`{"status":{"storedVersions":["` + newVersion + `"]}}`)
 			if _, err := client.Resource(crdResource).Patch(t.Context(), k.crd.GetName(), types.MergePatchType, stored, metav1.PatchOptions{}, "status"); err != nil {
 				t.Fatal(err)
 			}
+
 			k.install(t, newVersion, newVersion)
 			for _, o := range objects {
 				have, err := k.on(o, newVersion).Get(t.Context(), o.GetName(), metav1.GetOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				o.SetAPIVersion(have.GetAPIVersion())
 				if diff := cmp.Diff(content(o), content(have)); diff != "" {
 					t.Errorf("%s (-before +after):\n%s", o.GetName(), diff)
@@ -84,10 +92,12 @@ func TestPathToTheNextVersion(t *testing.T) {
 // nextDefinition returns a copy of a definition in nextGroup.
 func nextDefinition(t *testing.T, resource schema.GroupVersionResource) *unstructured.Unstructured {
 	t.Helper()
+
 	crds, err := definitions()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, crd := range crds {
 		if resourceOf(crd) == resource {
 			crd.SetName(resource.Resource + "." + nextGroup)
@@ -95,6 +105,7 @@ func nextDefinition(t *testing.T, resource schema.GroupVersionResource) *unstruc
 			return crd
 		}
 	}
+
 	t.Fatalf("no definition of %s", resource)
 	return nil
 }
@@ -102,16 +113,20 @@ func nextDefinition(t *testing.T, resource schema.GroupVersionResource) *unstruc
 // install applies the definition with versions, one of which is stored, and waits until all of them are served.
 func (k nextKind) install(t *testing.T, stored string, versions ...string) {
 	t.Helper()
+
 	if err := k.tryInstall(t, stored, versions...); err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithTimeout(t.Context(), servedWithin)
 	defer cancel()
+
 	for _, version := range versions {
 		crd := k.crd.DeepCopy()
 		first := versionOf(crd)
 		first["name"] = version
 		_ = unstructured.SetNestedSlice(crd.Object, []any{first}, "spec", "versions")
+
 		if err := served(ctx, crd); err != nil {
 			t.Fatalf("%s of %s: %v", version, crd.GetName(), err)
 		}
@@ -120,16 +135,20 @@ func (k nextKind) install(t *testing.T, stored string, versions ...string) {
 
 func (k nextKind) tryInstall(t *testing.T, stored string, versions ...string) error {
 	t.Helper()
+
 	crd := k.crd.DeepCopy()
 	list := make([]any, len(versions))
 	for i, name := range versions {
 		version := versionOf(crd)
-		version["name"], version["storage"] = name, name == stored
+		version["name"] = name
+		version["storage"] = name == stored
 		list[i] = version
 	}
+
 	if err := unstructured.SetNestedSlice(crd.Object, list, "spec", "versions"); err != nil {
 		t.Fatal(err)
 	}
+
 	_, err := client.Resource(crdResource).Apply(t.Context(), crd.GetName(), crd, metav1.ApplyOptions{FieldManager: "install", Force: true})
 	return err
 }
@@ -137,16 +156,20 @@ func (k nextKind) tryInstall(t *testing.T, stored string, versions ...string) er
 // create stores a copy of an object, with its status if the kind has one, and returns what is stored.
 func (k nextKind) create(t *testing.T, o *unstructured.Unstructured, status bool) *unstructured.Unstructured {
 	t.Helper()
+
 	sent := o.DeepCopy()
 	sent.SetAPIVersion(nextGroup + "/" + oldVersion)
+
 	stored, err := k.on(sent, oldVersion).Create(t.Context(), sent, metav1.CreateOptions{})
 	if err == nil && status {
 		stored.Object["status"] = sent.Object["status"]
 		stored, err = k.on(sent, oldVersion).UpdateStatus(t.Context(), stored, metav1.UpdateOptions{})
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return stored
 }
 
@@ -154,16 +177,20 @@ func (k nextKind) create(t *testing.T, o *unstructured.Unstructured, status bool
 // after the definition, stores it again.
 func (k nextKind) rewrite(t *testing.T, o *unstructured.Unstructured) {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), servedWithin)
 	defer cancel()
+
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		read, err := k.on(o, newVersion).Get(ctx, o.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
+
 		written, err := k.on(o, newVersion).Update(ctx, read, metav1.UpdateOptions{})
 		return err == nil && written.GetResourceVersion() != read.GetResourceVersion(), err
 	})
+
 	if err != nil {
 		t.Fatalf("%s is not stored again: %v", o.GetName(), err)
 	}
@@ -176,5 +203,6 @@ func (k nextKind) on(o *unstructured.Unstructured, version string) dynamic.Resou
 	if !k.namespaced {
 		return client.Resource(resource)
 	}
+
 	return client.Resource(resource).Namespace(o.GetNamespace())
 }

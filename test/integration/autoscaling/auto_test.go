@@ -29,20 +29,24 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	w := newFixture(t)
 	metrics.setSharedLoad(w.Name, 300) // 60 % of 250m in each of two pods
 	w.CreateAll(deployment("web", 2, 250), scaler("web"))
+
 	h := w.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
 	e := w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	if !metav1.IsControlledBy(h, e) || *h.Spec.MinReplicas != 2 || h.Spec.MaxReplicas != 20 || len(h.Spec.Metrics) != 1 ||
 		h.Labels["app.kubernetes.io/managed-by"] != "effective-hpa-controller" || h.Labels["autoscaling.crane.io/effective-hpa-uid"] != string(e.UID) {
 		t.Errorf("HPA %+v %+v", h.ObjectMeta, h.Spec)
 	}
+
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 	if err := w.Get(t.Context(), w.Key("ehpa-web"), tsp); err != nil {
 		t.Fatal(err)
 	}
+
 	if m := tsp.Spec.PredictionMetrics; len(m) != 1 || m[0].ResourceIdentifier != "resource.cpu" || m[0].Type != predictionv1alpha1.ResourceQueryMetricType ||
 		tsp.Spec.TargetRef.Name != "web" || tsp.Labels["app.kubernetes.io/target-name"] != "web" {
 		t.Errorf("prediction %+v %+v", tsp.Labels, tsp.Spec)
 	}
+
 	w.awaitCondition("web", "PredictionReady=False/PredictionIgnored")
 
 	t.Log("the forecast is above the load: 3 cores at 150m a pod are 20 pods")
@@ -51,12 +55,15 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 		if len(h.Spec.Metrics) != 2 || h.Spec.Metrics[1].External.Target.AverageValue.String() != "150m" {
 			return fmt.Errorf("metrics %+v", h.Spec.Metrics)
 		}
+
 		if got := h.Spec.Metrics[1].External.Metric.Selector.MatchLabels; got["targetKind"] != "Deployment" || got["targetName"] != "web" ||
 			got["targetNamespace"] != w.Name || got["resourceIdentifier"] != "resource.cpu" {
 			return fmt.Errorf("selector %v", got)
 		}
+
 		return nil
 	})
+
 	w.awaitReplicas("web", 20)
 	w.awaitCondition("web", "PredictionReady=True/Predicting")
 	e = w.awaitScaler("web", "says who won", func(e *ehpa) error {
@@ -64,20 +71,24 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 			e.Status.CurrentReplicas == nil || *e.Status.CurrentReplicas != 20 {
 			return fmt.Errorf("status %+v", e.Status)
 		}
+
 		return nil
 	})
+
 	if p := proposal(e, "prediction of resource.cpu"); p.Replicas == nil || *p.Replicas != 20 || p.Target != "150m" {
 		t.Errorf("proposals %+v", e.Status.Proposals)
 	}
 	if e.Status.Autoscaler != "HorizontalPodAutoscaler/ehpa-web" || e.Status.LastScaleTime == nil {
 		t.Errorf("status %+v", e.Status)
 	}
+
 	target := fmt.Sprintf("targetKind=%q,targetName=%q,targetNamespace=%q", "Deployment", "web", w.Name)
 	w.awaitSeries("gocrane's metrics", map[string]float64{
 		`crane_autoscaling_hpa_replicas{name="ehpa-web",namespace="` + w.Name + `"}`:                      20,
 		`crane_autoscaling_effective_hpa_replicas{name="web",namespace="` + w.Name + `"}`:                 20,
 		`crane_autoscaling_prediction{algorithm="auto",resourceIdentifier="resource.cpu",` + target + `}`: 3,
 	})
+
 	scalings := `crane_autoscaling_hpa_scale_count{name="ehpa-web",namespace="` + w.Name + `",type="ehpa"}`
 	if n, err := w.craned.Metric(t.Context(), scalings); err != nil || n < 1 {
 		t.Errorf("%v scalings are counted: %v", n, err)
@@ -87,10 +98,12 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	metrics.setSharedLoad(w.Name, 600) // 4 pods at 150m
 	w.forecast("web", "0.62", 0.3)
 	w.awaitReplicas("web", 4)
+
 	w.awaitScaler("web", "cpu wins", func(e *ehpa) error {
 		if p := proposal(e, "prediction of resource.cpu"); e.Status.Winner != "resource.cpu" || p.Replicas == nil || *p.Replicas != 2 {
 			return fmt.Errorf("%s: %+v", e.Status.Winner, e.Status.Proposals)
 		}
+
 		return nil
 	})
 
@@ -100,14 +113,18 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 		if got := conditionMessage(e, "PredictionReady"); !strings.Contains(got, "it spared no time under capacity") {
 			return fmt.Errorf("message %q", got)
 		}
+
 		return nil
 	})
+
 	w.awaitHPA("ehpa-web", "without the forecast", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if len(h.Spec.Metrics) != 1 {
 			return fmt.Errorf("metrics %+v", h.Spec.Metrics)
 		}
+
 		return nil
 	})
+
 	if got, err := w.replicas(t.Context(), "web"); err != nil || got != 4 {
 		t.Errorf("replicas %d, %v", got, err)
 	}
@@ -119,6 +136,7 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 		if c := meta.FindStatusCondition(e.Status.Conditions, "PredictionReady"); c != nil {
 			return fmt.Errorf("condition %+v", c)
 		}
+
 		return nil
 	})
 
@@ -126,6 +144,7 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	if err := w.Client.Delete(t.Context(), w.awaitScaler("web", "exists", func(*ehpa) error { return nil })); err != nil {
 		t.Fatal(err)
 	}
+
 	w.Eventually("no series", func(ctx context.Context) error {
 		page, err := w.craned.Metrics(ctx)
 		for line := range strings.Lines(page) {
@@ -133,6 +152,7 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 				return fmt.Errorf("still exported: %s", line)
 			}
 		}
+
 		return err
 	})
 }
@@ -140,12 +160,14 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 // awaitSeries waits until craned exports series with values.
 func (w *fixture) awaitSeries(state string, want map[string]float64) {
 	w.T.Helper()
+
 	w.Eventually(state, func(ctx context.Context) error {
 		for series, value := range want {
 			if got, err := w.craned.Metric(ctx, series); err != nil || got != value {
 				return errors.Join(err, fmt.Errorf("%s is %v, want %v", series, got, value))
 			}
 		}
+
 		return nil
 	})
 }
@@ -165,15 +187,18 @@ func TestWithoutPromQL(t *testing.T) {
 			{CronName: "evening", Start: "0 12 * * *", End: "0 0 * * *", TargetReplicas: 5},
 		}
 	}), deployment("new", 2, 250), scaler("new", func(e *ehpa) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategyPreview }))
+
 	w.awaitReplicas("web", 5)
 	e := w.awaitCondition("web", "PredictionReady=False/PredictionIgnored")
 	if got := conditionMessage(e, "PredictionReady"); !strings.Contains(got, "pods.requests: its forecast needs PromQL, and --datasource has no prom") {
 		t.Errorf("PredictionReady: %s", got)
 	}
+
 	harness.Await(w.Namespace, &autoscalingv1alpha1.Substitute{}, "ehpa-new", "has a selector", func(s *autoscalingv1alpha1.Substitute) error {
 		if s.Status.LabelSelector == "" {
 			return fmt.Errorf("status %+v", s.Status)
 		}
+
 		return nil
 	})
 }

@@ -26,10 +26,12 @@ func TestExamplesOfGocrane(t *testing.T) {
 	if _, err := os.Stat(folder); err != nil {
 		t.Skipf("gocrane's examples are not beside the repository: %v", err)
 	}
+
 	ahead := 7 - time.Now().UTC().Hour()
 	if ahead < -12 {
 		ahead += 24
 	}
+
 	t.Setenv("TZ", fmt.Sprintf("Etc/GMT%+d", -ahead)) // The sign of these names is that of POSIX.
 	for name, floor := range map[string]int32{
 		"effective-hpa-cron-local.yaml": 10, "effective-hpa-cron.yaml": 10, "effective-hpa-cron-shanghai.yaml": 0, "effective-hpa.yaml": 1,
@@ -38,40 +40,50 @@ func TestExamplesOfGocrane(t *testing.T) {
 			w := newFixture(t, "--ehpa-cron-local-time")
 			apply := func(file string) string {
 				t.Helper()
+
 				data, err := os.ReadFile(filepath.Join(folder, file))
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				objects, err := manifest.ParseString(string(data))
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				for _, o := range objects {
 					o.SetNamespace(w.Name)
 					if err := w.Create(t.Context(), client.Object(o)); err != nil {
 						t.Fatal(err)
 					}
 				}
+
 				return objects[0].GetName()
 			}
+
 			metrics.setSharedLoad(w.Name, 10)
 			apply("php-apache.yaml")
 			ehpa := apply(name)
+
 			e := w.awaitCondition(ehpa, "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 			if len(e.Spec.Crons) > 0 && !meta.IsStatusConditionTrue(e.Status.Conditions, autoscalingv1alpha1.ConditionCronReady) {
 				t.Errorf("conditions %+v", e.Status.Conditions)
 			}
+
 			if floor == 0 {
 				return // It depends on the time of day.
 			}
+
 			w.Eventually(fmt.Sprintf("a floor of %d", floor), func(ctx context.Context) error {
 				h := &autoscalingv2.HorizontalPodAutoscaler{}
 				if err := w.Get(ctx, w.Key("ehpa-"+ehpa), h); err != nil {
 					return err
 				}
+
 				if *h.Spec.MinReplicas != floor {
 					return fmt.Errorf("the floor is %d", *h.Spec.MinReplicas)
 				}
+
 				return nil
 			})
 		})

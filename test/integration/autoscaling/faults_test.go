@@ -23,6 +23,7 @@ import (
 // wantMessage checks that the message of a condition contains a text.
 func wantMessage(t *testing.T, e *ehpa, kind, want string) {
 	t.Helper()
+
 	if got := conditionMessage(e, kind); !strings.Contains(got, want) {
 		t.Errorf("%s says %q, want %q in it", kind, got, want)
 	}
@@ -55,6 +56,7 @@ func TestTargetsThatCannotBeScaled(t *testing.T) {
 	w.CreateAll(deployment("off", 0, 250), scaler("off"))
 	w.awaitCondition("off", "Ready=False/ScalingDisabled")
 	w.wantReplicas("off", 0)
+
 	for _, name := range []string{"agent", "unknown"} {
 		w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-"+name)
 	}
@@ -72,13 +74,17 @@ func TestMetricsThatFail(t *testing.T) {
 	each := metricOf("queue", "30")
 	w.CreateAll(deployment("web", 4, 250), scaler("web", func(e *ehpa) { e.Spec.Metrics = append(e.Spec.Metrics, each) }))
 	metrics.setQueue(w.Name, 120)
+
 	w.awaitScaler("web", "both metrics ask for 4", func(e *ehpa) error {
-		a, b := proposal(e, "resource.cpu"), proposal(e, "external.queue")
+		a := proposal(e, "resource.cpu")
+		b := proposal(e, "external.queue")
 		if a.Replicas == nil || b.Replicas == nil || *a.Replicas != 4 || *b.Replicas != 4 {
 			return fmt.Errorf("%+v", e.Status.Proposals)
 		}
+
 		return nil
 	})
+
 	t.Log("one metric disappears: nothing scales down, though the other asks for less")
 	metrics.setPodUsage(w.Name, -1)
 	metrics.setQueue(w.Name, 30)
@@ -86,8 +92,10 @@ func TestMetricsThatFail(t *testing.T) {
 		if p := proposal(e, "resource.cpu"); p.Message == "" || p.Replicas != nil {
 			return fmt.Errorf("%+v", e.Status.Proposals)
 		}
+
 		return nil
 	})
+
 	w.awaitCondition("web", "ScalingActive=False/FailedGetResourceMetric")
 	w.wantReplicas("web", 4)
 	t.Log("but up")
@@ -102,6 +110,7 @@ func metricOf(name, average string) autoscalingv2.MetricSpec {
 	}}
 	q := resource.MustParse(average)
 	m.External.Target.AverageValue = &q
+
 	return m
 }
 
@@ -111,6 +120,7 @@ func TestForecastsThatAreNoForecasts(t *testing.T) {
 	metrics.setSharedLoad(w.Name, 450)
 	w.CreateAll(deployment("web", 3, 250), scaler("web"))
 	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+
 	for _, c := range []struct {
 		name, want string
 		values     []float64
@@ -123,23 +133,29 @@ func TestForecastsThatAreNoForecasts(t *testing.T) {
 			if got := conditionMessage(e, "PredictionReady"); !strings.Contains(got, c.want) {
 				return fmt.Errorf("it says %q", got)
 			}
+
 			return nil
 		})
+
 		w.wantReplicas("web", 3)
 	}
+
 	t.Log("one that is good, then not served")
 	w.forecast("web", "0.5", 0.9)
 	w.awaitReplicas("web", 6)
 	metrics.serveForecasts(false)
 	defer metrics.serveForecasts(true)
+
 	e := w.awaitCondition("web", "PredictionReady=False/MetricsAPIMissing")
 	wantMessage(t, e, "PredictionReady", "install the metric-adapter")
 	w.awaitHPA("ehpa-web", "without the forecast", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if len(h.Spec.Metrics) != 1 {
 			return fmt.Errorf("metrics %+v", h.Spec.Metrics)
 		}
+
 		return nil
 	})
+
 	w.awaitReplicas("web", 3)
 	metrics.serveForecasts(true)
 	w.awaitCondition("web", "PredictionReady=True/Predicting")
@@ -156,6 +172,7 @@ func TestCrons(t *testing.T) {
 			CronName: name, Start: autoscalingv1alpha1.CronExpression(start), End: autoscalingv1alpha1.CronExpression(end), TimeZone: zone, TargetReplicas: n,
 		}
 	}
+
 	w.CreateAll(deployment("web", 2, 250), scaler("web", func(e *ehpa) {
 		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{
 			// It opens each minute, so that it is open whenever the test runs.
@@ -164,6 +181,7 @@ func TestCrons(t *testing.T) {
 			cron("lost", "0 8 * * *", "0 9 * * *", &nowhere, 16),
 		}
 	}))
+
 	e := w.awaitCondition("web", "CronReady=False/InvalidCron")
 	wantMessage(t, e, "CronReady", "would never close")
 	w.awaitReplicas("web", 7)
@@ -171,19 +189,24 @@ func TestCrons(t *testing.T) {
 		if *h.Spec.MinReplicas != 7 {
 			return fmt.Errorf("minReplicas %d", *h.Spec.MinReplicas)
 		}
+
 		return nil
 	})
+
 	e = w.awaitScaler("web", "the schedule wins", func(e *ehpa) error {
 		if e.Status.Winner != "cron always" {
 			return fmt.Errorf("%q by %+v", e.Status.Winner, e.Status.Proposals)
 		}
+
 		return nil
 	})
+
 	crons := e.Status.Crons
 	if len(crons) != 3 || !crons[0].Active || crons[0].NextStart == nil || crons[0].NextEnd == nil || crons[1].Active ||
 		!strings.Contains(crons[2].Message, "Europe/Atlantis") {
 		t.Errorf("crons %+v", crons)
 	}
+
 	t.Log("without schedules the floor is the autoscaler's own")
 	w.change("web", func(e *ehpa) { e.Spec.Crons = nil })
 	w.awaitReplicas("web", 2)
@@ -197,26 +220,33 @@ func TestAPIServerRestarted(t *testing.T) {
 	w.CreateAll(deployment("web", 3, 250), scaler("web"))
 	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	before := w.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
+
 	if err := control.StopComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := control.StartComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
+
 	w.Eventually("the API server is back", func(ctx context.Context) error {
 		return w.Get(ctx, w.Key("web"), &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{})
 	})
 	w.wantReplicas("web", 3)
 	w.change("web", func(e *ehpa) { e.Spec.MaxReplicas = 9 })
+
 	h := w.awaitHPA("ehpa-web", "follows", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if h.Spec.MaxReplicas != 9 {
 			return fmt.Errorf("maxReplicas %d", h.Spec.MaxReplicas)
 		}
+
 		return nil
 	})
+
 	if h.UID != before.UID {
 		t.Error("the HPA was made anew")
 	}
+
 	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	w.wantReplicas("web", 3)
 }
@@ -233,9 +263,11 @@ func TestNamesThatAreTaken(t *testing.T) {
 			MinReplicas:    &one, MaxReplicas: 2,
 		},
 	}
+
 	w.CreateAll(taken, deployment("web", 2, 250), scaler("web"))
 	e := w.awaitCondition("web", "Ready=False/FailedReconcileHPA")
 	wantMessage(t, e, "Ready", "has another owner")
+
 	if err := w.Get(t.Context(), client.ObjectKeyFromObject(taken), taken); err != nil || taken.Spec.ScaleTargetRef.Name != "other" {
 		t.Errorf("%+v, %v", taken.Spec, err)
 	}

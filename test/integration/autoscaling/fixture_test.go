@@ -34,24 +34,29 @@ func newAdmin() (client.Client, error) {
 func runPods(ctx context.Context, c client.Client) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+
 		var pods corev1.PodList
 		if err := c.List(ctx, &pods); err != nil {
 			continue
 		}
+
 		for i := range pods.Items {
 			pod := &pods.Items[i]
 			if pod.Status.Phase != corev1.PodPending || pod.DeletionTimestamp != nil {
 				continue
 			}
+
 			started := metav1.NewTime(time.Now().Add(-time.Hour))
 			before := pod.DeepCopy()
-			pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &started
+			pod.Status.Phase = corev1.PodRunning
+			pod.Status.StartTime = &started
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: started}}
 			_ = c.Status().Patch(ctx, pod, client.MergeFrom(before)) // A deleted pod or a stopped server; the next tick retries.
 		}
@@ -67,10 +72,12 @@ type fixture struct {
 // newFixture creates a namespace and starts craned.
 func newFixture(t *testing.T, flags ...string) *fixture {
 	t.Helper()
+
 	c, err := newAdmin()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	w := &fixture{Namespace: harness.NewNamespace(t, c, "shop-", waitTimeout)}
 	w.craned = startCraned(t, flags...)
 	t.Cleanup(func() { // Remaining objects would keep the controllers of the next test busy.
@@ -78,11 +85,13 @@ func newFixture(t *testing.T, flags ...string) *fixture {
 		_ = c.DeleteAllOf(ctx, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, client.InNamespace(w.Name))
 		_ = c.DeleteAllOf(ctx, &appsv1.Deployment{}, client.InNamespace(w.Name))
 	})
+
 	return w
 }
 
 func startCraned(t *testing.T, flags ...string) *harness.Craned {
 	t.Helper()
+
 	return harness.StartCraned(t, waitTimeout, control, binary, harness.NoPrometheus, append([]string{
 		"--controllers=effectivehpa", "--ehpa-metrics-probe-interval=1s", "--ehpa-metrics-grace=3s",
 	}, flags...)...)
@@ -107,11 +116,13 @@ func deployment(name string, replicas int32, milli int64) *appsv1.Deployment {
 			},
 		},
 	}
+
 	if milli > 0 {
 		d.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
 			corev1.ResourceCPU: *resource.NewMilliQuantity(milli, resource.DecimalSI),
 		}
 	}
+
 	return d
 }
 
@@ -128,7 +139,8 @@ func cpu() autoscalingv2.MetricSpec {
 
 // scaler returns an autoscaler of the Deployment with its name, from 2 to 20 replicas by CPU, with a forecast.
 func scaler(name string, edit ...func(*autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler)) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
-	two, window := int32(2), int32(3600)
+	two := int32(2)
+	window := int32(3600)
 	e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec{
@@ -140,20 +152,24 @@ func scaler(name string, edit ...func(*autoscalingv1alpha1.EffectiveHorizontalPo
 			},
 		},
 	}
+
 	for _, f := range edit {
 		f(e)
 	}
+
 	return e
 }
 
 // awaitScaler waits until a check of an up-to-date autoscaler passes, and returns the autoscaler.
 func (w *fixture) awaitScaler(name, what string, check func(*autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) error) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
 	w.T.Helper()
+
 	return harness.Await(w.Namespace, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, name, what,
 		func(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) error {
 			if e.Status.ObservedGeneration != e.Generation {
 				return errors.New("the status is of an older spec")
 			}
+
 			return check(e)
 		})
 }
@@ -161,6 +177,7 @@ func (w *fixture) awaitScaler(name, what string, check func(*autoscalingv1alpha1
 // awaitCondition waits for a condition, written type=status/reason.
 func (w *fixture) awaitCondition(name, want string) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
 	w.T.Helper()
+
 	return w.awaitScaler(name, want, func(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) error {
 		var all []string
 		for _, c := range e.Status.Conditions {
@@ -168,8 +185,10 @@ func (w *fixture) awaitCondition(name, want string) *autoscalingv1alpha1.Effecti
 			if text == want {
 				return nil
 			}
+
 			all = append(all, text+" "+c.Message)
 		}
+
 		return fmt.Errorf("conditions %q", all)
 	})
 }
@@ -178,6 +197,7 @@ func conditionMessage(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, k
 	if c := meta.FindStatusCondition(e.Status.Conditions, kind); c != nil {
 		return c.Message
 	}
+
 	return ""
 }
 
@@ -187,6 +207,7 @@ func proposal(e *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, name stri
 			return p
 		}
 	}
+
 	return autoscalingv1alpha1.ReplicaProposal{}
 }
 
@@ -199,10 +220,12 @@ func (w *fixture) awaitHPA(name, what string, check func(*autoscalingv2.Horizont
 // awaitReplicas waits until the spec of a Deployment has a number of replicas.
 func (w *fixture) awaitReplicas(name string, want int32) {
 	w.T.Helper()
+
 	w.Eventually(fmt.Sprintf("%s at %d", name, want), func(ctx context.Context) error {
 		if got, err := w.replicas(ctx, name); err != nil || got != want {
 			return fmt.Errorf("it is at %d, %w", got, err)
 		}
+
 		return nil
 	})
 }
@@ -213,6 +236,7 @@ func (w *fixture) replicas(ctx context.Context, name string) (int32, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	return *d.Spec.Replicas, nil
 }
 
@@ -225,9 +249,12 @@ func (w *fixture) forecast(name, skill string, cores ...float64) {
 // forecastWithChoice writes a forecast that is used by choice, in pods filled to the target of the HPA.
 func (w *fixture) forecastWithChoice(name, skill string, choice predictionv1alpha1.ScalingChoice, cores ...float64) {
 	w.T.Helper()
+
 	tsp := harness.Await(w.Namespace, &predictionv1alpha1.TimeSeriesPrediction{}, "ehpa-"+name, "exists",
 		func(*predictionv1alpha1.TimeSeriesPrediction) error { return nil })
-	before, spec := tsp.DeepCopy(), tsp.Spec.PredictionMetrics[0]
+	before := tsp.DeepCopy()
+	spec := tsp.Spec.PredictionMetrics[0]
+
 	m := harness.FlatForecast(spec.ResourceIdentifier, skill, time.Now(), cores...)
 	m.Reason = "auto: daily"
 	if plant := spec.Scaling; plant != nil {
@@ -236,6 +263,7 @@ func (w *fixture) forecastWithChoice(name, skill string, choice predictionv1alph
 			m.Scaling.Fill = string(plant.Target)
 		}
 	}
+
 	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{m}
 	if err := w.Status().Patch(w.T.Context(), tsp, client.MergeFrom(before)); err != nil {
 		w.T.Fatal(err)

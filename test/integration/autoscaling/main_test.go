@@ -48,10 +48,12 @@ func startBeside(ctx context.Context, c *controlplane.ControlPlane) (stop func()
 	if err == nil {
 		metrics, err = serveMetrics(ctx, admin)
 	}
+
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("serving metrics: %w", err)
 	}
+
 	go runPods(ctx, admin)
 	return func() error { cancel(); return nil }, nil
 }

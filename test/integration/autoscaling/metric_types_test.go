@@ -31,6 +31,7 @@ func metricsOfAllTypes() []autoscalingv2.MetricSpec {
 		MatchLabels:      map[string]string{"queue": "orders", "env": "live"},
 		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpIn, Values: []string{"a", "b"}}},
 	}
+
 	return []autoscalingv2.MetricSpec{
 		cpu(),
 		{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceMemory, Target: averageTarget("300.5Mi")}},
@@ -54,8 +55,10 @@ func metricsOfAllTypes() []autoscalingv2.MetricSpec {
 func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
 	w := newFixture(t, "--ehpa-propagation-labels=team", "--ehpa-propagation-annotation-prefixes=cost/")
 	metrics.setSharedLoad(w.Name, 300)
-	window, least := int32(120), autoscalingv2.MinChangePolicySelect
+	window := int32(120)
+	least := autoscalingv2.MinChangePolicySelect
 	tolerance := resource.MustParse("0.05")
+
 	w.CreateAll(deployment("web", 2, 250), scaler("web", func(e *ehpa) {
 		e.Labels = map[string]string{"team": "shop", "other": "x"}
 		e.Annotations = map[string]string{
@@ -63,6 +66,7 @@ func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
 			autoscalingv1alpha1.AnnotationMetricQueryPrefix + "pods.requests": `sum(rate(requests_total{app="web"}[5m]))`,
 		}
 		e.Spec.Metrics = metricsOfAllTypes()
+
 		e.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{
 			ScaleUp: &autoscalingv2.HPAScalingRules{Tolerance: &tolerance},
 			ScaleDown: &autoscalingv2.HPAScalingRules{
@@ -71,19 +75,24 @@ func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
 			},
 		}
 	}))
+
 	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	// A spec that differs from its stored form would be written in each reconcile; this change causes one.
 	w.change("web", func(e *ehpa) { e.Annotations["note"] = "a round" })
 	w.change("web", func(e *ehpa) { e.Spec.MaxReplicas = 21 })
+
 	h := w.awaitHPA("ehpa-web", "follows", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if h.Spec.MaxReplicas != 21 {
 			return fmt.Errorf("maxReplicas %d", h.Spec.MaxReplicas)
 		}
+
 		return nil
 	})
+
 	if !equality.Semantic.DeepEqual(h.Spec.Metrics, metricsOfAllTypes()) {
 		t.Errorf("metrics %+v", h.Spec.Metrics)
 	}
+
 	down, up := h.Spec.Behavior.ScaleDown, h.Spec.Behavior.ScaleUp
 	if *down.StabilizationWindowSeconds != 120 || *down.SelectPolicy != least || len(down.Policies) != 1 || up.Tolerance == nil || up.Tolerance.String() != "50m" {
 		t.Errorf("behaviour %+v %+v", down, up)
@@ -94,10 +103,12 @@ func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
 	if h.Generation > 2 {
 		t.Errorf("the HPA was written %d times", h.Generation)
 	}
+
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 	if err := w.Get(t.Context(), w.Key("ehpa-web"), tsp); err != nil {
 		t.Fatal(err)
 	}
+
 	want := map[string]string{
 		"resource.cpu": "", "resource.memory": "",
 		"container-resource.cpu": `sum(max by (namespace, pod, container) (sum without (cpu) (rate(container_cpu_usage_seconds_total{namespace="` + w.Name +
@@ -105,13 +116,16 @@ func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
 		"pods.requests":  `sum(rate(requests_total{app="web"}[5m]))`,
 		"external.queue": `sum(queue{env="live",queue="orders",tier=~"a|b"})`,
 	}
+
 	for _, m := range tsp.Spec.PredictionMetrics {
 		text, ok := want[m.ResourceIdentifier]
 		if m.ExpressionQuery != nil && m.ExpressionQuery.Expression != text || !ok || (m.ExpressionQuery == nil) != (text == "") {
 			t.Errorf("%s: %+v", m.ResourceIdentifier, m.ExpressionQuery)
 		}
+
 		delete(want, m.ResourceIdentifier)
 	}
+
 	if len(want) > 0 {
 		t.Errorf("not forecast: %v", want)
 	}
@@ -123,16 +137,21 @@ func TestTargetOfAnyKind(t *testing.T) {
 	metrics.setSharedLoad(w.Name, 900)
 	template := deployment("bare", 2, 250).Spec
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}
-	set.Spec.Replicas, set.Spec.Selector, set.Spec.Template = template.Replicas, template.Selector, template.Template
+	set.Spec.Replicas = template.Replicas
+	set.Spec.Selector = template.Selector
+	set.Spec.Template = template.Template
 	w.CreateAll(set, scaler("bare", func(e *ehpa) { e.Spec.ScaleTargetRef.Kind = "ReplicaSet" }))
 	w.awaitCondition("bare", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+
 	// The requests are read from a pod. Before one exists, a forecast cannot be rated for its target.
 	harness.Await(w.Namespace, &predictionv1alpha1.TimeSeriesPrediction{}, "ehpa-bare", "has the target of a pod", func(p *predictionv1alpha1.TimeSeriesPrediction) error {
 		if p.Spec.PredictionMetrics[0].Scaling == nil {
 			return fmt.Errorf("spec %+v", p.Spec)
 		}
+
 		return nil
 	})
+
 	w.forecast("bare", "0.5", 0.3)
 	w.awaitCondition("bare", "PredictionReady=True/Predicting")
 	w.awaitScaler("bare", "6 replicas for the present load", func(e *ehpa) error {
@@ -140,6 +159,7 @@ func TestTargetOfAnyKind(t *testing.T) {
 			s.Winner != "resource.cpu" || proposal(e, "prediction of resource.cpu").Target != "150m" {
 			return fmt.Errorf("status %+v", s)
 		}
+
 		return nil
 	})
 }

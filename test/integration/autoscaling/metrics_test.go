@@ -52,6 +52,7 @@ const (
 func (m *fakeMetricsAPI) setPodUsage(namespace string, milli int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.podUsage[namespace] = milli
 	delete(m.sharedLoad, namespace)
 }
@@ -60,6 +61,7 @@ func (m *fakeMetricsAPI) setPodUsage(namespace string, milli int64) {
 func (m *fakeMetricsAPI) setSharedLoad(namespace string, milli int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.sharedLoad[namespace] = milli
 	m.podUsage[namespace] = 0
 }
@@ -68,12 +70,14 @@ func (m *fakeMetricsAPI) setSharedLoad(namespace string, milli int64) {
 func (m *fakeMetricsAPI) setQueue(namespace string, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.queue[namespace] = n
 }
 
 func (m *fakeMetricsAPI) serveForecasts(on bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.forecastsServed = on
 }
 
@@ -82,21 +86,27 @@ func (m *fakeMetricsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case resourceAPI:
 		out = list("metrics.k8s.io/v1beta1", metav1.APIResource{Name: "pods", Namespaced: true, Kind: "PodMetrics", Verbs: metav1.Verbs{"get", "list"}})
+
 	case externalAPI:
 		all := []metav1.APIResource{{Name: "queue", Namespaced: true, Kind: "ExternalMetricValueList", Verbs: metav1.Verbs{"get"}}}
 		m.mu.Lock()
+
 		if m.forecastsServed {
 			all = append(all, metav1.APIResource{Name: autoscalingv1alpha1.MetricPrediction, Namespaced: true, Kind: "ExternalMetricValueList", Verbs: metav1.Verbs{"get"}})
 		}
+
 		m.mu.Unlock()
 		out = list("external.metrics.k8s.io/v1beta1", all...)
+
 	default:
 		mux := http.NewServeMux()
 		mux.HandleFunc("GET "+resourceAPI+"/namespaces/{namespace}/pods", m.pods)
 		mux.HandleFunc("GET "+externalAPI+"/namespaces/{namespace}/{metric}", m.external)
 		mux.ServeHTTP(w, r)
+
 		return
 	}
+
 	reply(w, out)
 }
 
@@ -116,20 +126,24 @@ func (m *fakeMetricsAPI) pods(w http.ResponseWriter, r *http.Request) {
 	load, shared := m.sharedLoad[namespace]
 	m.mu.Unlock()
 	out := metricsv1beta1.PodMetricsList{TypeMeta: metav1.TypeMeta{Kind: "PodMetricsList", APIVersion: "metrics.k8s.io/v1beta1"}}
+
 	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
 	if err != nil || !known || milli < 0 {
 		reply(w, out)
 		return
 	}
+
 	var pods corev1.PodList
 	if err := m.client.List(r.Context(), &pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+
 	running := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning || p.DeletionTimestamp != nil })
 	if shared && len(running) > 0 {
 		milli = load / int64(len(running))
 	}
+
 	for i := range running {
 		out.Items = append(out.Items, metricsv1beta1.PodMetrics{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: running[i].Name},
@@ -139,11 +153,13 @@ func (m *fakeMetricsAPI) pods(w http.ResponseWriter, r *http.Request) {
 			}},
 		})
 	}
+
 	reply(w, out)
 }
 
 func (m *fakeMetricsAPI) external(w http.ResponseWriter, r *http.Request) {
-	namespace, metric := r.PathValue("namespace"), r.PathValue("metric")
+	namespace := r.PathValue("namespace")
+	metric := r.PathValue("metric")
 	out := externalv1beta1.ExternalMetricValueList{TypeMeta: metav1.TypeMeta{Kind: "ExternalMetricValueList", APIVersion: "external.metrics.k8s.io/v1beta1"}}
 	add := func(q resource.Quantity) {
 		out.Items = append(out.Items, externalv1beta1.ExternalMetricValue{MetricName: metric, Timestamp: metav1.Now(), Value: q})
@@ -152,6 +168,7 @@ func (m *fakeMetricsAPI) external(w http.ResponseWriter, r *http.Request) {
 	queue, known := m.queue[namespace]
 	served := m.forecastsServed
 	m.mu.Unlock()
+
 	switch {
 	case metric == "queue" && known && queue >= 0:
 		add(*resource.NewQuantity(queue, resource.DecimalSI))
@@ -161,11 +178,14 @@ func (m *fakeMetricsAPI) external(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, err.Error(), http.StatusNotFound)
 			return
 		}
+
 		add(scalingmetric.NewQuantity(v))
+
 	default:
 		http.NotFound(w, r)
 		return
 	}
+
 	reply(w, out)
 }
 
@@ -174,18 +194,22 @@ func (m *fakeMetricsAPI) forecast(r *http.Request) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	key, err := scalingmetric.ParseKey(selector)
 	if err != nil {
 		return 0, err
 	}
+
 	var all predictionv1alpha1.TimeSeriesPredictionList
 	if err := m.client.List(r.Context(), &all, client.InNamespace(key.TargetNamespace)); err != nil {
 		return 0, err
 	}
+
 	i := slices.IndexFunc(all.Items, func(tsp predictionv1alpha1.TimeSeriesPrediction) bool { return key.SelectsPrediction(&tsp) })
 	if i < 0 {
 		return 0, scalingmetric.ErrNotReady
 	}
+
 	f, err := scalingmetric.ActionableForecast(&all.Items[i], key.Identifier, time.Now())
 	return f.Value, err
 }
@@ -198,25 +222,30 @@ func serveMetrics(ctx context.Context, c client.Client) (*fakeMetricsAPI, error)
 	if err != nil {
 		return nil, err
 	}
+
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
 		return nil, err
 	}
+
 	server := httptest.NewUnstartedServer(m)
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
 	context.AfterFunc(ctx, server.Close)
 	port := int32(server.Listener.Addr().(*net.TCPAddr).Port)
+
 	if err := c.Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "metrics"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
 	}); err != nil {
 		return nil, err
 	}
+
 	registry, err := aggregator.NewForConfig(control.Config())
 	if err != nil {
 		return nil, err
 	}
+
 	for _, group := range []string{"metrics.k8s.io", "external.metrics.k8s.io"} {
 		_, err := registry.ApiregistrationV1().APIServices().Create(ctx, &apiregistrationv1.APIService{
 			ObjectMeta: metav1.ObjectMeta{Name: "v1beta1." + group},
@@ -225,9 +254,11 @@ func serveMetrics(ctx context.Context, c client.Client) (*fakeMetricsAPI, error)
 				Service: &apiregistrationv1.ServiceReference{Namespace: "crane-system", Name: "metrics", Port: &port},
 			},
 		}, metav1.CreateOptions{})
+
 		if err != nil {
 			return nil, err
 		}
 	}
+
 	return m, nil
 }

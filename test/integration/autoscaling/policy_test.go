@@ -25,6 +25,7 @@ func TestMetricNamesPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	one := resource.MustParse("1")
 	average := autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: &one}
 	pods := func(name string) autoscalingv2.MetricSpec {
@@ -33,12 +34,14 @@ func TestMetricNamesPolicy(t *testing.T) {
 	external := func(name string) autoscalingv2.MetricSpec {
 		return autoscalingv2.MetricSpec{Type: "External", External: &autoscalingv2.ExternalMetricSource{Metric: autoscalingv2.MetricIdentifier{Name: name}, Target: average}}
 	}
+
 	object := func(described, name string) autoscalingv2.MetricSpec {
 		return autoscalingv2.MetricSpec{Type: "Object", Object: &autoscalingv2.ObjectMetricSource{
 			DescribedObject: autoscalingv2.CrossVersionObjectReference{APIVersion: "v1", Kind: "Service", Name: described},
 			Metric:          autoscalingv2.MetricIdentifier{Name: name}, Target: average,
 		}}
 	}
+
 	create := func(ctx context.Context, metrics ...autoscalingv2.MetricSpec) error {
 		return admin.Create(ctx, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "policy"},
@@ -48,14 +51,18 @@ func TestMetricNamesPolicy(t *testing.T) {
 			},
 		}, client.DryRunAll)
 	}
+
 	refused := func(err error) error {
 		if err == nil || !strings.Contains(err.Error(), "crane-effectivehpa-metric-names") {
 			return fmt.Errorf("not refused by the policy: %w", errors.Join(err, errors.New("want an error that names the policy")))
 		}
+
 		return nil
 	}
+
 	// A new policy takes effect some time after it was created.
 	harness.Eventually(t.Context(), t, waitTimeout, "the policy is in force", func(ctx context.Context) error { return refused(create(ctx, external(".."))) })
+
 	for name, metrics := range map[string][]autoscalingv2.MetricSpec{
 		"pods":             {pods("../../victim/pods/*/m")},
 		"pods, empty":      {pods("")},
@@ -68,6 +75,7 @@ func TestMetricNamesPolicy(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	if err := create(t.Context(), pods("http:requests"), external("queue-depth.total"), object("web", "hits")); err != nil {
 		t.Errorf("valid names: %v", err)
 	}

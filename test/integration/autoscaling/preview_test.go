@@ -27,10 +27,12 @@ func auto(e *ehpa) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategyAut
 // awaitExpectedReplicas waits until the status of an autoscaler has a number of expected replicas.
 func (w *fixture) awaitExpectedReplicas(name string, want int32) *ehpa {
 	w.T.Helper()
+
 	return w.awaitScaler(name, fmt.Sprintf("wants %d", want), func(e *ehpa) error {
 		if e.Status.ExpectReplicas == nil || *e.Status.ExpectReplicas != want {
 			return fmt.Errorf("status %+v", e.Status)
 		}
+
 		return nil
 	})
 }
@@ -38,6 +40,7 @@ func (w *fixture) awaitExpectedReplicas(name string, want int32) *ehpa {
 // wantReplicas checks the replicas of a Deployment.
 func (w *fixture) wantReplicas(name string, want int32) {
 	w.T.Helper()
+
 	if got, err := w.replicas(w.T.Context(), name); err != nil || got != want {
 		w.T.Errorf("%s is at %d, %v; want %d", name, got, err, want)
 	}
@@ -53,12 +56,15 @@ func TestPreviewShowsAndScalesNothing(t *testing.T) {
 		if ref := h.Spec.ScaleTargetRef; ref.Kind != "Substitute" || ref.Name != "ehpa-web" {
 			return fmt.Errorf("it scales %+v", ref)
 		}
+
 		return nil
 	})
+
 	e := w.awaitExpectedReplicas("web", 6)
 	if *e.Status.CurrentReplicas != 3 || e.Status.Autoscaler != "HorizontalPodAutoscaler/ehpa-web" || e.Status.Winner != "resource.cpu" {
 		t.Errorf("status %+v", e.Status)
 	}
+
 	w.wantReplicas("web", 3)
 
 	t.Log("a fixed number is set")
@@ -74,8 +80,10 @@ func TestPreviewShowsAndScalesNothing(t *testing.T) {
 		if h.Spec.ScaleTargetRef.Kind != "Deployment" {
 			return fmt.Errorf("it scales %+v", h.Spec.ScaleTargetRef)
 		}
+
 		return nil
 	})
+
 	w.awaitReplicas("web", 6)
 	t.Log("and back")
 	w.change("web", preview)
@@ -83,8 +91,10 @@ func TestPreviewShowsAndScalesNothing(t *testing.T) {
 		if h.Spec.ScaleTargetRef.Kind != "Substitute" {
 			return fmt.Errorf("it scales %+v", h.Spec.ScaleTargetRef)
 		}
+
 		return nil
 	})
+
 	metrics.setSharedLoad(w.Name, 450)
 	w.awaitExpectedReplicas("web", 3)
 	w.wantReplicas("web", 6)
@@ -95,7 +105,9 @@ func TestPreviewShowsAndScalesNothing(t *testing.T) {
 func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	w := newFixture(t)
 	metrics.setPodUsage(w.Name, 300)
-	two, percent := int32(2), int32(90)
+	two := int32(2)
+	percent := int32(90)
+
 	theirs := &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
 		MinReplicas:    &two, MaxReplicas: 3, Metrics: []autoscalingv2.MetricSpec{cpu()},
@@ -112,6 +124,7 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	if p := proposal(e, "resource.cpu"); p.Replicas == nil || *p.Replicas != 6 || p.Current != "120" || p.Target != "60" {
 		t.Errorf("proposals %+v", e.Status.Proposals)
 	}
+
 	w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
 	w.wantReplicas("web", 3)
 
@@ -131,23 +144,29 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 		e.Annotations = map[string]string{autoscalingv1alpha1.AnnotationAdoptHPA: "theirs"}
 	})
 	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
+
 	w.awaitHPA("theirs", "taken over", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if h.Spec.MaxReplicas != 20 {
 			return fmt.Errorf("spec %+v", h.Spec)
 		}
+
 		return nil
 	})
+
 	w.awaitReplicas("web", 20)
 
 	t.Log("and it is given back as it was")
 	w.change("web", func(e *ehpa) { delete(e.Annotations, autoscalingv1alpha1.AnnotationAdoptHPA) })
 	w.awaitCondition("web", "Ready=False/ForeignAutoscaler")
+
 	h := w.awaitHPA("theirs", "given back", func(h *autoscalingv2.HorizontalPodAutoscaler) error {
 		if h.Spec.MaxReplicas != 3 || len(h.OwnerReferences) > 0 {
 			return fmt.Errorf("%+v, spec %+v", h.ObjectMeta, h.Spec)
 		}
+
 		return nil
 	})
+
 	if *h.Spec.Metrics[0].Resource.Target.AverageUtilization != 90 || h.Annotations[autoscalingv1alpha1.AnnotationAdoptedSpec] != "" {
 		t.Errorf("%+v %+v", h.ObjectMeta, h.Spec)
 	}
@@ -156,6 +175,7 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	if err := w.Delete(t.Context(), theirs, client.PropagationPolicy("Background")); err != nil {
 		t.Fatal(err)
 	}
+
 	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	w.awaitHPA("ehpa-web", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
 }
@@ -165,6 +185,7 @@ func TestPausedScaledObject(t *testing.T) {
 	w := newFixture(t)
 	metrics.setSharedLoad(w.Name, 300)
 	kind := schema.GroupVersionKind{Group: "keda.sh", Version: "v1alpha1", Kind: "ScaledObject"}
+
 	definition := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"group": kind.Group, "scope": "Namespaced",
 		"names": map[string]any{"kind": kind.Kind, "listKind": "ScaledObjectList", "plural": "scaledobjects", "singular": "scaledobject"},
@@ -173,17 +194,21 @@ func TestPausedScaledObject(t *testing.T) {
 			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
 		}},
 	}}}
+
 	definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	definition.SetName("scaledobjects.keda.sh")
+
 	if err := w.Create(t.Context(), definition); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = w.Delete(context.WithoutCancel(t.Context()), definition) })
 	paused := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"scaleTargetRef": map[string]any{"name": "web"}}}}
 	paused.SetGroupVersionKind(kind)
 	paused.SetNamespace(w.Name)
 	paused.SetName("paused")
 	w.Eventually("the kind is served", func(ctx context.Context) error { return w.Create(ctx, paused) })
+
 	w.CreateAll(deployment("web", 2, 250), scaler("web"))
 	e := w.awaitCondition("web", "Ready=False/ForeignAutoscaler")
 	wantMessage(t, e, "Ready", "ScaledObject paused scales the same target")
@@ -194,19 +219,24 @@ func TestPausedScaledObject(t *testing.T) {
 	t.Log("KEDA is uninstalled, under a craned that knows its kind")
 	w.change("web", auto)
 	w.awaitCondition("web", "Ready=False/ForeignAutoscaler")
+
 	if err := w.Delete(t.Context(), definition); err != nil {
 		t.Fatal(err)
 	}
+
 	w.Eventually("its kind is not served", func(ctx context.Context) error {
 		err := w.Get(ctx, client.ObjectKeyFromObject(definition), definition.DeepCopy())
 		if apierrors.IsNotFound(err) {
 			err = w.Get(ctx, client.ObjectKeyFromObject(paused), paused.DeepCopy())
 		}
+
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it is there: %w", err)
 		}
+
 		return nil
 	})
+
 	w.change("web", func(e *ehpa) { e.Spec.MaxReplicas = 19 })
 	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 }
@@ -219,21 +249,25 @@ func TestTwoAutoscalersOnOneTarget(t *testing.T) {
 	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	second := scaler("zweite", func(e *ehpa) { e.Spec.ScaleTargetRef.Name = "web" })
 	w.CreateAll(second)
+
 	e := w.awaitCondition("zweite", "Ready=False/TargetTaken")
 	if e.Status.ExpectReplicas != nil {
 		t.Errorf("status %+v", e.Status)
 	}
+
 	w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-zweite")
 	w.change("zweite", preview)
 	w.awaitCondition("zweite", "Ready=True/PreviewComputed")
 	w.awaitExpectedReplicas("zweite", 2)
 	w.change("zweite", auto)
 	w.awaitCondition("zweite", "Ready=False/TargetTaken")
+
 	first := scaler("web")
 	first.Namespace = w.Name
 	if err := w.Delete(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
+
 	w.awaitCondition("zweite", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	w.awaitHPA("ehpa-zweite", "made", func(*autoscalingv2.HorizontalPodAutoscaler) error { return nil })
 	w.wantReplicas("web", 2)
@@ -247,28 +281,35 @@ func TestPreviewFollowsItsTarget(t *testing.T) {
 		SubstituteTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "other"},
 	}}
 	foreign.Name = "ehpa-web"
+
 	perPod := func(e *ehpa) {
 		e.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricSource{
 			Metric: autoscalingv2.MetricIdentifier{Name: "absent"},
 			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: new(resource.MustParse("1"))},
 		}}}
 	}
+
 	w.CreateAll(deployment("web", 2, 250), deployment("other", 2, 250), foreign, scaler("web", preview, perPod))
 	w.awaitCondition("web", "Ready=False/FailedReconcileSubstitute")
 	w.Remove(foreign)
+
 	standsFor := func(target string) {
 		t.Helper()
+
 		harness.Await(w.Namespace, &autoscalingv1alpha1.Substitute{}, "ehpa-web", "stands for "+target, func(s *autoscalingv1alpha1.Substitute) error {
 			if s.Spec.SubstituteTargetRef.Name != target {
 				return fmt.Errorf("spec %+v", s.Spec)
 			}
+
 			return nil
 		})
 	}
+
 	w.change("web", func(e *ehpa) { e.Labels = map[string]string{"again": "1"} })
 	standsFor("web")
 	w.change("web", func(e *ehpa) { e.Spec.ScaleTargetRef.Name = "other" })
 	standsFor("other")
+
 	theirs := &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "other"}, MaxReplicas: 3,
 	}}
@@ -276,12 +317,14 @@ func TestPreviewFollowsItsTarget(t *testing.T) {
 	w.CreateAll(theirs)
 	w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
 	w.AwaitGone(&autoscalingv1alpha1.Substitute{}, "ehpa-web")
+
 	w.awaitScaler("web", "names the metric without value", func(e *ehpa) error {
 		for _, p := range e.Status.Proposals {
 			if strings.Contains(fmt.Sprint(p), "absent") {
 				return nil
 			}
 		}
+
 		return fmt.Errorf("status %+v", e.Status)
 	})
 }

@@ -31,12 +31,14 @@ var calledBy = []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfig
 // called returns the objects of the release of these kinds by name.
 func (f *fixture) called() map[string]*unstructured.Unstructured {
 	f.Helper()
+
 	out := map[string]*unstructured.Unstructured{}
 	for _, o := range f.all() {
 		if slices.Contains(calledBy, o.GetKind()) && o.GetLabels()["app.kubernetes.io/part-of"] == "crane" {
 			out[nameOf(o)] = o
 		}
 	}
+
 	return out
 }
 
@@ -44,16 +46,19 @@ func (f *fixture) called() map[string]*unstructured.Unstructured {
 // else than the fields that the documentation lets Argo CD ignore changes. It returns the authorities by object.
 func (f *fixture) distributeAuthorities() map[string]string {
 	f.Helper()
+
 	before := f.called()
 	f.rotate("craned", certificates.ValidatingWebhooks("crane"), certificates.MutatingWebhooks("crane"), certificates.MutatingWebhooks("crane-pods"))
 	f.rotate("metric-adapter", certificates.APIService("v1beta1.external.metrics.k8s.io", namespace, "metric-adapter"),
 		certificates.APIService("v1beta1.custom.metrics.k8s.io", namespace, "metric-adapter"),
 		certificates.APIService("v1beta2.custom.metrics.k8s.io", namespace, "metric-adapter"))
 	after := f.called()
+
 	rules := ignoreRules(f.T)
 	if len(after) != 6 || len(rules) != len(calledBy) {
 		f.Fatalf("%d objects with an authority, %d rules", len(after), len(rules))
 	}
+
 	trusted := map[string]string{}
 	for name, o := range after {
 		trusted[name] = authority(o)
@@ -67,16 +72,19 @@ func (f *fixture) distributeAuthorities() map[string]string {
 			f.Errorf("%s differs in more than the documented fields:\n%s", name, diff)
 		}
 	}
+
 	return trusted
 }
 
 // rotate runs a component's rotation of certificates until its targets have the authority.
 func (f *fixture) rotate(component string, targets ...certificates.Target) {
 	f.Helper()
+
 	clients, err := kubernetes.NewForConfig(f.control.Config())
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	rotator, err := certificates.New(certificates.Config{
 		Clients: clients, Dynamic: f.dynamic, Namespace: namespace, Secret: component + "-test", Hosts: []string{component + "." + namespace + ".svc"},
 		Targets: targets, Manager: component, Lifetimes: certificates.DefaultLifetimes(), Clock: clock.RealClock{},
@@ -84,6 +92,7 @@ func (f *fixture) rotate(component string, targets ...certificates.Target) {
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(f.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -91,6 +100,7 @@ func (f *fixture) rotate(component string, targets ...certificates.Target) {
 			f.Error(err)
 		}
 	})
+
 	f.eventually(component+" distributes its authority", func(context.Context) error {
 		for name, o := range f.called() {
 			isAPI := o.GetKind() == "APIService"
@@ -98,10 +108,13 @@ func (f *fixture) rotate(component string, targets ...certificates.Target) {
 				return fmt.Errorf("%s has none", name)
 			}
 		}
+
 		return nil
 	})
+
 	cancel()
 	running.Wait()
+
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: component + "-test"}}
 	if err := f.client.Delete(f.Context(), secret); client.IgnoreNotFound(err) != nil {
 		f.Fatal(err)
@@ -111,10 +124,12 @@ func (f *fixture) rotate(component string, targets ...certificates.Target) {
 // checkTrusted checks that all objects still have their authorities.
 func (f *fixture) checkTrusted(what string, trusted map[string]string) {
 	f.Helper()
+
 	have := map[string]string{}
 	for name, o := range f.called() {
 		have[name] = authority(o)
 	}
+
 	if diff := cmp.Diff(trusted, have); diff != "" {
 		f.Errorf("%s changes authorities:\n%s", what, diff)
 	}
@@ -126,6 +141,7 @@ func authority(o *unstructured.Unstructured) string {
 		bundle, _, _ := unstructured.NestedString(o.Object, "spec", "caBundle")
 		return bundle
 	}
+
 	webhooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
 	var out []string
 	for _, w := range webhooks {
@@ -133,8 +149,10 @@ func authority(o *unstructured.Unstructured) string {
 		if bundle == "" {
 			return ""
 		}
+
 		out = append(out, bundle)
 	}
+
 	return strings.Join(out, " ")
 }
 
@@ -148,10 +166,12 @@ type ignoreRule struct {
 // ignoreRules returns the rules of docs/how-to/install.md for the objects of the chart.
 func ignoreRules(t *testing.T) []ignoreRule {
 	t.Helper()
+
 	page, err := os.ReadFile(docs + "/how-to/install.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllSubmatch(page, -1) {
 		var application struct {
 			Spec struct {
@@ -162,6 +182,7 @@ func ignoreRules(t *testing.T) []ignoreRule {
 			return application.Spec.IgnoreDifferences
 		}
 	}
+
 	t.Fatal("install.md has no ignoreDifferences")
 	return nil
 }
@@ -170,17 +191,21 @@ func ignoreRules(t *testing.T) []ignoreRule {
 func content(o *unstructured.Unstructured, rules []ignoreRule) map[string]any {
 	o = o.DeepCopy()
 	unstructured.RemoveNestedField(o.Object, "status")
+
 	for _, field := range []string{"managedFields", "resourceVersion", "generation"} {
 		unstructured.RemoveNestedField(o.Object, "metadata", field)
 	}
+
 	for _, rule := range rules {
 		if gvk := o.GroupVersionKind(); rule.Group != gvk.Group || rule.Kind != gvk.Kind {
 			continue
 		}
+
 		for _, path := range rule.JQPathExpressions {
 			removePath(o.Object, strings.Split(strings.TrimPrefix(path, "."), "."))
 		}
 	}
+
 	return o.Object
 }
 
@@ -190,6 +215,7 @@ func removePath(value any, path []string) {
 	if !ok {
 		return
 	}
+
 	name, each := strings.CutSuffix(path[0], "[]?")
 	switch {
 	case each:
@@ -197,6 +223,7 @@ func removePath(value any, path []string) {
 		for _, element := range list {
 			removePath(element, path[1:])
 		}
+
 	case len(path) == 1:
 		delete(object, name)
 	default:

@@ -49,10 +49,12 @@ func TestLifecycle(t *testing.T) {
 	if address := f.prometheusArgument(); address != f.discoveredPrometheus() {
 		t.Errorf("craned reads %s, crane doctor finds %s", address, f.discoveredPrometheus())
 	}
+
 	f.awaitRules()
 	if f.get("ConfigMap", "v1", "crane-previous") == nil || f.crdTitle() != "previous" {
 		t.Errorf("the previous revision is not installed")
 	}
+
 	trusted := f.distributeAuthorities()
 	f.changeRule()
 
@@ -63,6 +65,7 @@ func TestLifecycle(t *testing.T) {
 	if title := f.crdTitle(); title == "previous" {
 		t.Error("the upgrade does not update the CRDs")
 	}
+
 	f.checkTrusted("the upgrade", trusted)
 	f.checkRuleChanged()
 
@@ -94,6 +97,7 @@ func TestAdvisoryInstallation(t *testing.T) {
 	before := f.snapshot()
 	f.helm("install", release, chart, "--create-namespace", "--values", chart+"/values-advisory.yaml", "--set", registry, "--set", server,
 		"--set", "crds.keep=false")
+
 	for _, right := range []authorizationv1.ResourceAttributes{
 		{Group: "apps", Resource: "deployments", Verb: "patch"},
 		{Group: "apps", Resource: "deployments", Subresource: "scale", Verb: "update"},
@@ -106,12 +110,15 @@ func TestAdvisoryInstallation(t *testing.T) {
 			t.Errorf("craned may %s %s/%s", right.Verb, right.Resource, right.Subresource)
 		}
 	}
+
 	f.eventually("craned may write Recommendations", func(context.Context) error {
 		if !f.mayCraned(authorizationv1.ResourceAttributes{Group: "analysis.crane.io", Resource: "recommendations", Verb: "create"}) {
 			return errors.New("it may not")
 		}
+
 		return nil
 	})
+
 	f.helm("uninstall", release)
 	f.checkLeft(before)
 }
@@ -131,25 +138,30 @@ func newFixture(t *testing.T) *fixture {
 
 func newFixtureWith(t *testing.T, options controlplane.Options) *fixture {
 	t.Helper()
+
 	control := controlplanetest.ForTest(t, options)
 	c, err := harness.NewClient(control.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	d, err := dynamic.NewForConfig(control.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f := &fixture{T: t, control: control, client: c, dynamic: d}
 	// The API server creates it after it is ready.
 	f.eventually("the Service of the API server exists", func(ctx context.Context) error {
 		return c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, &corev1.Service{})
 	})
+
 	return f
 }
 
 func (f *fixture) helm(args ...string) {
 	f.Helper()
+
 	started := time.Now()
 	runHelm(f.T, append(args, "--namespace", namespace, "--kubeconfig", f.control.Kubeconfig())...)
 	f.Logf("helm %s: %s", args[0], time.Since(started).Round(time.Millisecond))
@@ -168,30 +180,37 @@ func (f *fixture) eventually(what string, check func(context.Context) error) {
 // previousChart returns a copy of the chart in which a CRD and a ClusterRole differ, and which has one more object.
 func (f *fixture) previousChart() string {
 	f.Helper()
+
 	dir := filepath.Join(f.TempDir(), "crane")
 	if err := copyTree(dir, chart); err != nil {
 		f.Fatal(err)
 	}
+
 	f.edit(filepath.Join(dir, "Chart.yaml"), "version: 0.1.0", "version: 0.0.9")
 	f.edit(filepath.Join(dir, "files/config/crd/analysis.crane.io_recommendations.yaml"), "openAPIV3Schema:", "openAPIV3Schema:\n        title: previous")
 	f.edit(filepath.Join(dir, "files/config/rbac/craned.yaml"), "resources: [analytics]", "resources: [analytics, previous]")
+
 	const object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: crane-previous, namespace: {{ .Release.Namespace }}}\n"
 	if err := os.WriteFile(filepath.Join(dir, "templates/previous.yaml"), []byte(object), 0o600); err != nil {
 		f.Fatal(err)
 	}
+
 	return dir
 }
 
 func (f *fixture) edit(path, text, by string) {
 	f.Helper()
+
 	content, err := os.ReadFile(path)
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	edited := strings.Replace(string(content), text, by, 1)
 	if edited == string(content) {
 		f.Fatalf("%s has no %q", path, text)
 	}
+
 	if err := os.WriteFile(path, []byte(edited), 0o600); err != nil {
 		f.Fatal(err)
 	}
@@ -203,15 +222,20 @@ func copyTree(to, from string) error {
 	if err != nil {
 		return err
 	}
+
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err
 	}
+
 	for _, e := range entries {
-		source, target := filepath.Join(from, e.Name()), filepath.Join(to, e.Name())
+		source := filepath.Join(from, e.Name())
+		target := filepath.Join(to, e.Name())
+
 		info, err := os.Stat(source)
 		if err != nil {
 			return err
 		}
+
 		if info.IsDir() {
 			err = copyTree(target, source)
 		} else {
@@ -220,16 +244,19 @@ func copyTree(to, from string) error {
 				err = os.WriteFile(target, content, fs.FileMode(0o600))
 			}
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // createPrometheus creates Services of two servers, the preferred one not the first by name.
 func (f *fixture) createPrometheus() {
 	f.Helper()
+
 	for _, s := range []*corev1.Service{
 		{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a-thanos", Labels: map[string]string{"app.kubernetes.io/name": "thanos-query"}},
@@ -243,6 +270,7 @@ func (f *fixture) createPrometheus() {
 		if err := f.client.Create(f.Context(), s); err != nil {
 			f.Fatal(err)
 		}
+
 		f.Cleanup(func() {
 			if err := f.client.Delete(context.WithoutCancel(f.Context()), s); client.IgnoreNotFound(err) != nil {
 				f.Error(err)
@@ -254,40 +282,49 @@ func (f *fixture) createPrometheus() {
 // discoveredPrometheus returns the address in the cluster of the server that crane doctor prefers.
 func (f *fixture) discoveredPrometheus() string {
 	f.Helper()
+
 	finder, err := discover.NewFinder(f.control.Config())
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	found, err := finder.Find(f.Context())
 	if err != nil || len(found) != 2 {
 		f.Fatalf("found %v: %v", found, err)
 	}
+
 	if found[0].HTTPS || found[0].Path != "" || found[0].Port != 9091 {
 		f.Fatalf("found %+v", found[0])
 	}
+
 	return "http://" + found[0].Name + "." + found[0].Namespace + ".svc:9091"
 }
 
 func (f *fixture) prometheusArgument() string {
 	f.Helper()
+
 	craned := &appsv1.Deployment{}
 	if err := f.client.Get(f.Context(), client.ObjectKey{Namespace: namespace, Name: "craned"}, craned); err != nil {
 		f.Fatal(err)
 	}
+
 	for _, arg := range craned.Spec.Template.Spec.Containers[0].Args {
 		if address, ok := strings.CutPrefix(arg, "--prometheus-address="); ok {
 			return address
 		}
 	}
+
 	return ""
 }
 
 // get returns an object of Crane's namespace, nil if there is none.
 func (f *fixture) get(kind, version, name string) *unstructured.Unstructured {
 	f.Helper()
+
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion(version)
 	o.SetKind(kind)
+
 	err := f.client.Get(f.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -295,24 +332,29 @@ func (f *fixture) get(kind, version, name string) *unstructured.Unstructured {
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	return o
 }
 
 // crdTitle returns the title of the schema of Recommendations.
 func (f *fixture) crdTitle() string {
 	f.Helper()
+
 	crd, err := f.dynamic.Resource(crds).Get(f.Context(), "recommendations.analysis.crane.io", metav1.GetOptions{})
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	title, _, err := unstructured.NestedString(versions[0].(map[string]any), "schema", "openAPIV3Schema", "title")
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	return title
 }
 
@@ -325,6 +367,7 @@ const ruleName = "workloads-rule"
 
 func (f *fixture) awaitRules() {
 	f.Helper()
+
 	f.eventually("the rules of the chart exist", func(ctx context.Context) error {
 		_, err := f.dynamic.Resource(rules).Get(ctx, ruleName, metav1.GetOptions{})
 		return err
@@ -334,6 +377,7 @@ func (f *fixture) awaitRules() {
 // changeRule changes a rule as a user does.
 func (f *fixture) changeRule() {
 	f.Helper()
+
 	if _, err := f.dynamic.Resource(rules).Patch(f.Context(), ruleName, types.MergePatchType, []byte(`{"spec":{"runInterval":"3h"}}`), metav1.PatchOptions{}); err != nil {
 		f.Fatal(err)
 	}
@@ -341,10 +385,12 @@ func (f *fixture) changeRule() {
 
 func (f *fixture) checkRuleChanged() {
 	f.Helper()
+
 	rule, err := f.dynamic.Resource(rules).Get(f.Context(), ruleName, metav1.GetOptions{})
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	if interval, _, _ := unstructured.NestedString(rule.Object, "spec", "runInterval"); interval != "3h" {
 		f.Errorf("the upgrade resets a rule that the user has changed: runInterval %s", interval)
 	}
@@ -353,10 +399,12 @@ func (f *fixture) checkRuleChanged() {
 // apply applies the rendered chart as a GitOps controller does, with a field manager of its own.
 func (f *fixture) apply() {
 	f.Helper()
+
 	applier, err := manifest.NewApplier(f.control.Config(), "gitops")
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	objects := render(f.T, "--values", chart+"/values-full.yaml", "--no-hooks", "--set", "prometheus.url="+f.discoveredPrometheus())
 	if err := applier.Apply(f.Context(), objects...); err != nil {
 		f.Fatal(err)
@@ -371,49 +419,60 @@ func (f *fixture) mayCraned(right authorizationv1.ResourceAttributes) bool {
 // may reports whether a ServiceAccount has a right.
 func (f *fixture) may(namespace, account string, right authorizationv1.ResourceAttributes) bool {
 	f.Helper()
+
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: "system:serviceaccount:" + namespace + ":" + account, ResourceAttributes: &right,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 	}}
+
 	if err := f.client.Create(f.Context(), review); err != nil {
 		f.Fatal(err)
 	}
+
 	return review.Status.Allowed
 }
 
 // snapshot returns the names of all objects, except Events and Leases, which come and go.
 func (f *fixture) snapshot() map[string]bool {
 	f.Helper()
+
 	out := map[string]bool{}
 	for _, o := range f.all() {
 		out[nameOf(o)] = true
 	}
+
 	return out
 }
 
 // versions returns the objects with the label of the release, without their times, by name.
 func (f *fixture) versions() map[string]string {
 	f.Helper()
+
 	out := map[string]string{}
 	for _, o := range f.all() {
 		if o.GetLabels()["app.kubernetes.io/part-of"] != "crane" || o.GetKind() == "Secret" {
 			continue
 		}
+
 		unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
 		raw, err := json.Marshal(o.Object)
 		if err != nil {
 			f.Fatal(err)
 		}
+
 		out[nameOf(o)] = string(raw)
 	}
+
 	if len(out) < 50 {
 		f.Fatalf("%d objects", len(out))
 	}
+
 	return out
 }
 
 func (f *fixture) compareVersions(what string, before map[string]string) {
 	f.Helper()
+
 	if diff := cmp.Diff(before, f.versions()); diff != "" {
 		f.Errorf("%s changes objects:\n%s", what, diff)
 	}
@@ -421,26 +480,31 @@ func (f *fixture) compareVersions(what string, before map[string]string) {
 
 func (f *fixture) all() []*unstructured.Unstructured {
 	f.Helper()
+
 	disco, err := discovery.NewDiscoveryClientForConfig(f.control.Config())
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	lists, err := disco.ServerPreferredResources()
 	var partial *discovery.ErrGroupDiscoveryFailed
 	if err != nil && !errors.As(err, &partial) { // The aggregated APIs have no server.
 		f.Fatal(err)
 	}
+
 	var out []*unstructured.Unstructured
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
 			f.Fatal(err)
 		}
+
 		for i := range list.APIResources {
 			r := &list.APIResources[i]
 			if !slices.Contains(r.Verbs, "list") || r.Kind == "Event" || r.Kind == "Lease" || r.Kind == "ComponentStatus" {
 				continue
 			}
+
 			objects, err := f.dynamic.Resource(gv.WithResource(r.Name)).List(f.Context(), metav1.ListOptions{})
 			if apierrors.IsNotFound(err) { // The definition has just been deleted.
 				continue
@@ -448,6 +512,7 @@ func (f *fixture) all() []*unstructured.Unstructured {
 			if err != nil {
 				f.Fatalf("%s: %v", r.Name, err)
 			}
+
 			for j := range objects.Items {
 				// The API server makes an APIService for each definition.
 				if _, ok := objects.Items[j].GetLabels()["kube-aggregator.kubernetes.io/automanaged"]; !ok {
@@ -456,12 +521,14 @@ func (f *fixture) all() []*unstructured.Unstructured {
 			}
 		}
 	}
+
 	return out
 }
 
 // checkLeft waits until objects of some kinds alone, and the namespace, are left since a snapshot.
 func (f *fixture) checkLeft(before map[string]bool, kinds ...string) {
 	f.Helper()
+
 	f.eventually("uninstalled", func(context.Context) error {
 		left := f.snapshot()
 		seen := map[string]bool{}
@@ -470,14 +537,17 @@ func (f *fixture) checkLeft(before map[string]bool, kinds ...string) {
 			seen[kind] = true
 			return before[name] || slices.Contains(kinds, kind) || name == "Namespace /"+namespace
 		})
+
 		for _, kind := range kinds {
 			if !seen[kind] {
 				f.Errorf("no %s is kept", kind)
 			}
 		}
+
 		if len(left) > 0 {
 			return errors.New("left: " + strings.Join(slices.Sorted(maps.Keys(left)), ", "))
 		}
+
 		return nil
 	})
 }

@@ -34,37 +34,45 @@ const agentNamespace = "crane-agent"
 // that of the agents.
 func separateReleases(t *testing.T) (craned, agents []string) {
 	t.Helper()
+
 	page, err := os.ReadFile(docs + "/how-to/install.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, section, _ := strings.Cut(string(page), "\n## Separate the privileged part\n")
 	block := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindStringSubmatch(section)
 	if block == nil {
 		t.Fatal("install.md has no commands for two releases")
 	}
+
 	var out [][]string
 	for line := range strings.Lines(strings.ReplaceAll(block[1], "\\\n", "")) {
 		if args, ok := strings.CutPrefix(line, "helm install "); ok {
 			out = append(out, slices.DeleteFunc(strings.Fields(args), func(arg string) bool { return arg == "charts/crane" }))
 		}
 	}
+
 	if len(out) != 2 {
 		t.Fatalf("install.md installs %d releases, want 2", len(out))
 	}
+
 	return append(out[0], "--set", server), out[1]
 }
 
 // renderSeparate returns the objects of both releases.
 func renderSeparate(t *testing.T) (craned, agents []*unstructured.Unstructured) {
 	t.Helper()
+
 	parse := func(args []string) []*unstructured.Unstructured {
 		objects, err := manifest.ParseString(runHelm(t, append([]string{"template", args[0], chart, "--skip-tests"}, args[1:]...)...))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return objects
 	}
+
 	cranedArgs, agentArgs := separateReleases(t)
 	return parse(cranedArgs), parse(agentArgs)
 }
@@ -72,10 +80,12 @@ func renderSeparate(t *testing.T) (craned, agents []*unstructured.Unstructured) 
 // daemonSet returns the DaemonSet of the agents.
 func daemonSet(t *testing.T, objects []*unstructured.Unstructured) appsv1.DaemonSet {
 	t.Helper()
+
 	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "DaemonSet" })
 	if i < 0 {
 		t.Fatal("the release of the agents has no DaemonSet")
 	}
+
 	return convert[appsv1.DaemonSet](t, objects[i])
 }
 
@@ -85,6 +95,7 @@ func TestSeparateAgentsAreGuarded(t *testing.T) {
 	craned, agents := renderSeparate(t)
 	set := daemonSet(t, agents)
 	want := fmt.Sprintf("request.userInfo.username == 'system:serviceaccount:%s:%s'", set.Namespace, set.Spec.Template.Spec.ServiceAccountName)
+
 	guards := map[string]string{}
 	var protected, skipped []string
 	for _, o := range append(craned, agents...) {
@@ -97,6 +108,7 @@ func TestSeparateAgentsAreGuarded(t *testing.T) {
 					}
 				}
 			}
+
 		case "ValidatingAdmissionPolicy":
 			spec := convert[admissionv1.ValidatingAdmissionPolicy](t, o).Spec
 			for _, c := range spec.MatchConditions {
@@ -104,30 +116,36 @@ func TestSeparateAgentsAreGuarded(t *testing.T) {
 					guards[o.GetName()] = c.Expression
 				}
 			}
+
 			for _, v := range spec.Variables {
 				if v.Name == "protected" {
 					protected = append(protected, v.Expression)
 				}
 			}
+
 		case "MutatingWebhookConfiguration":
 			if o.GetName() == "crane-pods" {
 				skipped = convert[admissionv1.MutatingWebhookConfiguration](t, o).Webhooks[0].NamespaceSelector.MatchExpressions[0].Values
 			}
 		}
 	}
+
 	for name, expression := range guards {
 		if expression != want {
 			t.Errorf("%s matches %s, want %s", name, expression, want)
 		}
 	}
+
 	if guards["evictions.agent.crane.io"] == "" || len(guards) != 5 {
 		t.Errorf("guards of the agents are %v, want the webhook of evictions and four policies", guards)
 	}
+
 	for _, expression := range protected {
 		if !strings.Contains(expression, "'kube-node-lease', 'crane-system', 'crane-agent']") {
 			t.Errorf("craned may change the namespace of the agents: %s", expression)
 		}
 	}
+
 	if len(protected) != 3 || !slices.Equal(skipped, []string{"kube-system", namespace, agentNamespace}) {
 		t.Errorf("%d policies of protected namespaces, new pods are left alone in %v", len(protected), skipped)
 	}
@@ -147,16 +165,20 @@ func TestSeparateAgentsReadCranedsNamespace(t *testing.T) {
 		if _, twice := have[v.Name]; twice {
 			t.Errorf("the agents have %s twice", v.Name)
 		}
+
 		have[v.Name] = value
 	}
+
 	if have["CRANE_SYSTEM_NAMESPACE"] != namespace || have["POD_NAMESPACE"] != "metadata.namespace" {
 		t.Errorf("the environment of the agents is %v", have)
 	}
+
 	bindings := 0
 	for _, o := range agents {
 		if o.GetKind() != "RoleBinding" {
 			continue
 		}
+
 		bindings++
 		for _, s := range convert[rbacv1.RoleBinding](t, o).Subjects {
 			if s.Namespace != set.Namespace || s.Name != set.Spec.Template.Spec.ServiceAccountName {
@@ -164,6 +186,7 @@ func TestSeparateAgentsReadCranedsNamespace(t *testing.T) {
 			}
 		}
 	}
+
 	if bindings != 3 {
 		t.Errorf("%d RoleBindings, want 3", bindings)
 	}
@@ -177,6 +200,7 @@ func TestSeparateInstallation(t *testing.T) {
 	for _, args := range [][]string{cranedArgs, agentArgs} {
 		runHelm(t, append([]string{"install", args[0], chart, "--kubeconfig", f.control.Kubeconfig()}, args[1:]...)...)
 	}
+
 	configMaps := func(namespace, name string) authorizationv1.ResourceAttributes {
 		return authorizationv1.ResourceAttributes{Namespace: namespace, Resource: "configmaps", Name: name, Verb: "watch"}
 	}
@@ -192,9 +216,11 @@ func TestSeparateInstallation(t *testing.T) {
 			if !f.may(agentNamespace, "crane-agent", right) {
 				return errors.New("they may not")
 			}
+
 			return nil
 		})
 	}
+
 	if f.may(agentNamespace, "crane-agent", configMaps(namespace, "crane-node-load-policy")) {
 		t.Error("agents may watch all ConfigMaps of the namespace of craned")
 	}
@@ -204,20 +230,24 @@ func TestSeparateInstallation(t *testing.T) {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}, AutomountServiceAccountToken: new(false)},
 	}
 	f.eventually("a pod is created", func(ctx context.Context) error { return f.client.Create(ctx, pod) })
+
 	config, err := f.control.ConfigFor(t.Context(), controlplane.ServiceAccount(agentNamespace, "crane-agent"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	agent, err := harness.NewClient(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// craned does not run here.
 	f.eventually("an agent evicts no pod without craned", func(ctx context.Context) error {
 		err := agent.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}})
 		if err == nil || !strings.Contains(err.Error(), `failed calling webhook "evictions.agent.crane.io"`) {
 			return fmt.Errorf("want a refusal because craned does not answer: %w", errors.Join(err, errors.New("not refused so")))
 		}
+
 		return nil
 	})
 }
@@ -232,6 +262,7 @@ func TestAgentNamespace(t *testing.T) {
 	if _, err := tryHelm(t, args...); err == nil || !strings.Contains(err.Error(), "set craneAgent.enabled=false") {
 		t.Errorf("agents of the release with another namespace: %v", err)
 	}
+
 	args[len(args)-1] = "craned.namespace=crane-system"
 	if _, err := tryHelm(t, args...); err == nil || !strings.Contains(err.Error(), "set craned.enabled=false") {
 		t.Errorf("craned of the release with another namespace: %v", err)
@@ -258,7 +289,9 @@ func TestEvictionsNeedTheirGuard(t *testing.T) {
 			for _, v := range c.values {
 				args = append(args, "--set", v)
 			}
-			guard, right := false, false
+
+			guard := false
+			right := false
 			for _, o := range render(t, args...) {
 				switch {
 				case o.GetKind() == "ValidatingWebhookConfiguration":
@@ -267,14 +300,17 @@ func TestEvictionsNeedTheirGuard(t *testing.T) {
 				case o.GetKind() == "ClusterRole" && o.GetName() == "crane-agent":
 					rules := convert[rbacv1.ClusterRole](t, o).Rules
 					right = slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "pods/eviction") })
+
 					if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "nodes/status") }) {
 						t.Error("agents lack their other rights")
 					}
 				}
 			}
+
 			if guard != c.guard || right != c.right {
 				t.Errorf("guard %v, right to evict %v; want %v, %v", guard, right, c.guard, c.right)
 			}
+
 			_, err := tryHelm(t, append([]string{
 				"template", release, chart, "--namespace", namespace, "--set", registry, "--set", server,
 				"--set", "craneAgent.enforce={cpu-throttle,evict}",

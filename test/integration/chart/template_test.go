@@ -27,10 +27,12 @@ import (
 // presets returns the files of values beside values.yaml.
 func presets(t *testing.T) []string {
 	t.Helper()
+
 	files, err := filepath.Glob(chart + "/values-*.yaml")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("presets %v: %v", files, err)
 	}
+
 	return files
 }
 
@@ -49,26 +51,32 @@ func TestSameObjectsAsConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dashboard, err := manifest.ReadDir(config.Components, "components/dashboard")
 	if err != nil || len(dashboard) < 5 {
 		t.Fatalf("%d objects of the dashboard: %v", len(dashboard), err)
 	}
+
 	want = append(want, dashboard...)
 	rendered := map[string]*unstructured.Unstructured{}
 	for _, o := range render(t, "--skip-tests", "--set", "namespace.create=true", "--set", "recommendationRules.create=false", "--set", "dashboard.enabled=true") {
 		rendered[nameOf(o)] = o
 	}
+
 	for _, o := range want {
 		have := rendered[nameOf(o)]
 		delete(rendered, nameOf(o))
+
 		if have == nil {
 			t.Errorf("the chart has no %s", nameOf(o))
 			continue
 		}
+
 		if diff := cmp.Diff(withoutRelease(t, o), withoutRelease(t, have)); diff != "" {
 			t.Errorf("%s (-config +chart):\n%s", nameOf(o), diff)
 		}
 	}
+
 	if len(rendered) > 0 {
 		t.Errorf("config/ does not have %v", slices.Sorted(maps.Keys(rendered)))
 	}
@@ -77,35 +85,42 @@ func TestSameObjectsAsConfig(t *testing.T) {
 // withoutRelease returns a copy without what a release adds: labels, images and the checksum of the scheduler's configuration.
 func withoutRelease(t *testing.T, o *unstructured.Unstructured) map[string]any {
 	t.Helper()
+
 	// Numbers have one type afterwards.
 	raw, err := o.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var out map[string]any
 	if err := json.Unmarshal(raw, &out); err != nil {
 		t.Fatal(err)
 	}
+
 	metadata, _ := out["metadata"].(map[string]any)
 	if labels, ok := metadata["labels"].(map[string]any); ok {
 		for _, name := range []string{"app.kubernetes.io/part-of", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"} {
 			delete(labels, name)
 		}
+
 		for name := range labels {
 			if strings.HasPrefix(name, "pod-security.kubernetes.io/") {
 				delete(labels, name)
 			}
 		}
+
 		if len(labels) == 0 {
 			delete(metadata, "labels")
 		}
 	}
+
 	if annotations, ok := metadata["annotations"].(map[string]any); ok {
 		delete(annotations, "helm.sh/resource-policy")
 		if len(annotations) == 0 {
 			delete(metadata, "annotations")
 		}
 	}
+
 	withoutPodRelease(out)
 	return out
 }
@@ -115,19 +130,23 @@ func withoutPodRelease(o map[string]any) {
 	if !found {
 		return
 	}
+
 	if metadata, ok := template["metadata"].(map[string]any); ok {
 		delete(metadata, "annotations")
 	}
+
 	spec, _ := template["spec"].(map[string]any)
 	containers, _ := spec["containers"].([]any)
 	for _, c := range containers {
 		container, _ := c.(map[string]any)
 		delete(container, "image")
 		delete(container, "imagePullPolicy")
+
 		// Arguments that the chart sets follow the others.
 		args, _ := container["args"].([]any)
 		slices.SortFunc(args, func(x, y any) int { return strings.Compare(x.(string), y.(string)) })
 	}
+
 	o["spec"].(map[string]any)["template"] = template
 }
 
@@ -140,10 +159,12 @@ func TestSchemaListsTheValues(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := yaml.UnmarshalStrict(content, into); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
 	}
+
 	defs, _ := schema["$defs"].(map[string]any)
 	properties, _ := schema["properties"].(map[string]any)
 	delete(properties, "global") // Helm adds it.
@@ -152,20 +173,24 @@ func TestSchemaListsTheValues(t *testing.T) {
 
 func compareNames(t *testing.T, path string, schema, defs, values map[string]any) {
 	t.Helper()
+
 	if schema["additionalProperties"] != false {
 		t.Errorf("%s: unknown names are accepted", path)
 	}
+
 	properties, _ := schema["properties"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		if _, ok := values[name]; !ok {
 			t.Errorf("values.yaml has no %s", path+name)
 		}
 	}
+
 	for name, value := range values {
 		property, _ := properties[name].(map[string]any)
 		if ref, ok := property["$ref"].(string); ok {
 			property, _ = defs[strings.TrimPrefix(ref, "#/$defs/")].(map[string]any)
 		}
+
 		nested, isObject := value.(map[string]any)
 		switch {
 		case property == nil:
@@ -219,10 +244,12 @@ func TestAdvisoryWritesNothingOfOthers(t *testing.T) {
 		if o.GetKind() != "ClusterRole" || !strings.HasPrefix(o.GetName(), "craned") {
 			continue
 		}
+
 		for _, rule := range convert[rbacv1.ClusterRole](t, o).Rules {
 			if !slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) }) {
 				continue
 			}
+
 			writes++
 			for _, group := range rule.APIGroups {
 				// Events, reviews of callers and the authority of webhooks, which is limited by name.
@@ -234,9 +261,11 @@ func TestAdvisoryWritesNothingOfOthers(t *testing.T) {
 			}
 		}
 	}
+
 	if writes == 0 {
 		t.Error("no right to write was found, not even Recommendations")
 	}
+
 	for _, o := range objects {
 		if o.GetKind() == "MutatingWebhookConfiguration" && o.GetName() == "crane-pods" {
 			t.Error("new pods are sent to craned")
@@ -269,14 +298,17 @@ prometheus:
   headers: {X-Scope-OrgID: team-a}
   headersSecret: {secret: headers}
 `
+
 	if err := os.WriteFile(values, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	found := 0
 	for _, o := range render(t, "--values", values) {
 		if o.GetKind() != "Deployment" || o.GetName() == "crane-scheduler" {
 			continue
 		}
+
 		found++
 		c := container(t, o)
 		for _, arg := range []string{
@@ -290,24 +322,29 @@ prometheus:
 				t.Errorf("%s: no %s in %v", o.GetName(), arg, c.Args)
 			}
 		}
+
 		if slices.ContainsFunc(c.Args, func(arg string) bool { return strings.Contains(arg, "PASSWORD") }) {
 			t.Errorf("%s: a password in the arguments, which the list of processes shows: %v", o.GetName(), c.Args)
 		}
+
 		mounts := map[string]string{}
 		for _, m := range c.VolumeMounts {
 			mounts[m.Name] = m.MountPath
 		}
+
 		for _, name := range []string{"ca", "client", "token", "headers"} {
 			if mounts["prometheus-"+name] != "/etc/prometheus/"+name {
 				t.Errorf("%s: %s is mounted at %q", o.GetName(), name, mounts["prometheus-"+name])
 			}
 		}
+
 		if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
 			return e.Name == "CRANE_PROMETHEUS_PASSWORD" && e.ValueFrom.SecretKeyRef.Name == "basic" && e.ValueFrom.SecretKeyRef.Key == "password"
 		}) {
 			t.Errorf("%s: environment %v", o.GetName(), c.Env)
 		}
 	}
+
 	if found != 2 {
 		t.Errorf("%d Deployments", found)
 	}
@@ -319,19 +356,23 @@ func TestDashboardArguments(t *testing.T) {
 		if o.GetKind() != "Deployment" || o.GetName() != "crane-dashboard" {
 			continue
 		}
+
 		c := container(t, o)
 		want := []string{
 			"dashboard", "serve", "--listen=:8443", "--prometheus=http://prometheus.monitoring:9090", "--prometheus-labels=cluster=eu",
 			"--prometheus-token-file=/etc/prometheus/token/token", "--tls-cert-dir=/etc/crane-serving",
 		}
+
 		if diff := cmp.Diff(want, c.Args); diff != "" {
 			t.Errorf("arguments (-want +have):\n%s", diff)
 		}
 		if pod := convert[appsv1.Deployment](t, o).Spec.Template.Spec; len(pod.Volumes) != 2 || len(c.VolumeMounts) != 2 {
 			t.Errorf("volumes %+v, mounts %+v", pod.Volumes, c.VolumeMounts)
 		}
+
 		return
 	}
+
 	t.Error("no Deployment of the dashboard")
 }
 
@@ -342,6 +383,7 @@ func TestStateVolume(t *testing.T) {
 		if o.GetKind() != "Deployment" || o.GetName() != "craned" {
 			continue
 		}
+
 		found = true
 		names := map[string]int{}
 		for _, v := range convert[appsv1.Deployment](t, o).Spec.Template.Spec.Volumes {
@@ -350,10 +392,12 @@ func TestStateVolume(t *testing.T) {
 				t.Errorf("volume %+v", v)
 			}
 		}
+
 		if names["state"] != 1 || names["node-load-policy"] != 1 {
 			t.Errorf("volumes %v", names)
 		}
 	}
+
 	if !found {
 		t.Error("no Deployment craned")
 	}
@@ -367,12 +411,15 @@ func TestNotifications(t *testing.T) {
 				return convert[appsv1.Deployment](t, o).Spec.Template.Spec
 			}
 		}
+
 		t.Fatal("no craned")
 		return corev1.PodSpec{}
 	}
+
 	if spec := find(); strings.Contains(strings.Join(spec.Containers[0].Args, " "), "notification") {
 		t.Errorf("by default: %v", spec.Containers[0].Args)
 	}
+
 	spec := find("--set", "craned.notifications.secret=chat,craned.notifications.slackKey=s,craned.notifications.webhookKey=w,craned.notifications.weeklyReport=Friday 09:00 Asia/Shanghai")
 	for _, want := range []string{
 		"--notification-slack-url-file=/etc/crane-notifications/s", "--notification-webhook-url-file=/etc/crane-notifications/w", "--weekly-report=Friday 09:00 Asia/Shanghai",
@@ -381,6 +428,7 @@ func TestNotifications(t *testing.T) {
 			t.Errorf("no %s in %v", want, spec.Containers[0].Args)
 		}
 	}
+
 	mounted := slices.ContainsFunc(spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
 		return m.Name == "notifications" && m.MountPath == "/etc/crane-notifications"
 	})
@@ -408,15 +456,19 @@ func TestPodValues(t *testing.T) {
   affinity: {nodeAffinity: {}}
   priorityClassName: high
 `
+
 	var text strings.Builder
 	text.WriteString("image: {tag: v9, pullSecrets: [regcred]}\ncommonLabels: {owner: me}\ncommonAnnotations: {contact: me}\n")
+
 	for _, name := range []string{"craned", "metricAdapter", "craneScheduler", "craneAgent", "dashboard"} {
 		text.WriteString(name + ":" + component)
 	}
+
 	text.WriteString("  enabled: true\n") // of the dashboard
 	if err := os.WriteFile(values, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	workloads, accounts := 0, 0
 	for _, o := range render(t, "--values", values, "--set", "monitoring.monitors=true,monitoring.rules=true,certManager.enabled=true,networkPolicy.enabled=true") {
 		if o.GetKind() != "CustomResourceDefinition" && (o.GetLabels()["owner"] != "me" || o.GetAnnotations()["contact"] != "me") {
@@ -425,15 +477,20 @@ func TestPodValues(t *testing.T) {
 		if o.GetKind() == "ServiceAccount" && o.GetAnnotations()["role"] == "arn" {
 			accounts++
 		}
+
 		if o.GetKind() != "Deployment" && o.GetKind() != "DaemonSet" {
 			continue
 		}
+
 		workloads++
 		template := convert[appsv1.Deployment](t, o).Spec.Template
-		pod, c := template.Spec, container(t, o)
+		pod := template.Spec
+
+		c := container(t, o)
 		if c.Image != "registry.example/crane/"+strings.TrimSuffix(o.GetName(), "-dashboard")+"@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" {
 			t.Errorf("image %s", c.Image)
 		}
+
 		ok := c.Args[len(c.Args)-1] == "--v=2" && c.Env[len(c.Env)-1].Name == "EXTRA" && c.VolumeMounts[len(c.VolumeMounts)-1].Name == "extra" &&
 			pod.Volumes[len(pod.Volumes)-1].Name == "extra" && len(pod.Containers) == 2 && c.Resources.Requests.Cpu().String() == "7m" &&
 			!c.Resources.Limits.Memory().IsZero() && template.Labels["team"] == "finops" && template.Labels["app.kubernetes.io/name"] == o.GetName() &&
@@ -443,6 +500,7 @@ func TestPodValues(t *testing.T) {
 			t.Errorf("%s: a value is not used: %+v", o.GetName(), template)
 		}
 	}
+
 	if workloads != 5 || accounts != 5 {
 		t.Errorf("%d workloads, %d accounts", workloads, accounts)
 	}
@@ -477,10 +535,12 @@ func TestOptionalObjects(t *testing.T) {
 			"NetworkPolicy.networking.k8s.io crane-system/crane-scheduler", "NetworkPolicy.networking.k8s.io crane-system/crane-agent",
 		}},
 	}
+
 	plain := map[string]bool{}
 	for _, o := range render(t) {
 		plain[nameOf(o)] = true
 	}
+
 	for name, test := range tests {
 		var changed []string
 		missing := maps.Clone(plain)
@@ -490,11 +550,14 @@ func TestOptionalObjects(t *testing.T) {
 			}
 			delete(missing, nameOf(o))
 		}
+
 		for name := range missing {
 			changed = append(changed, "-"+name)
 		}
+
 		slices.Sort(changed)
 		slices.Sort(test.want)
+
 		if diff := cmp.Diff(test.want, changed); diff != "" {
 			t.Errorf("%s (-want +have):\n%s", name, diff)
 		}
@@ -504,7 +567,8 @@ func TestOptionalObjects(t *testing.T) {
 // TestCertManager checks that webhooks and metric-adapter serve the certificates of cert-manager instead of their own, and that the API server gets
 // their authority from the same Certificate.
 func TestCertManager(t *testing.T) {
-	certificates, injected := map[string]map[string]any{}, map[string]string{}
+	certificates := map[string]map[string]any{}
+	injected := map[string]string{}
 	pods := map[string]corev1.PodSpec{}
 	for _, o := range render(t, "--set", "certManager.enabled=true,certManager.issuer.name=corporate,certManager.issuer.kind=ClusterIssuer") {
 		switch o.GetKind() {
@@ -518,6 +582,7 @@ func TestCertManager(t *testing.T) {
 			t.Error("an Issuer beside that of the values")
 		}
 	}
+
 	for name, from := range injected {
 		want := "crane-system/craned-webhook"
 		if strings.HasPrefix(name, "APIService") {
@@ -527,9 +592,11 @@ func TestCertManager(t *testing.T) {
 			t.Errorf("%s has the authority of %q, want %s", name, from, want)
 		}
 	}
+
 	if len(injected) != 6 || len(certificates) != 2 {
 		t.Errorf("%d objects with an authority, %d Certificates", len(injected), len(certificates))
 	}
+
 	for deployment, test := range map[string]struct{ service, secret, arg string }{
 		"craned":         {"craned-webhook", "craned-webhook-tls", "--webhook-cert-dir="},
 		"metric-adapter": {"metric-adapter", "metric-adapter-tls", "--tls-cert-file="},
@@ -538,14 +605,17 @@ func TestCertManager(t *testing.T) {
 			"secretName": test.secret, "dnsNames": []any{test.service + ".crane-system.svc"},
 			"issuerRef": map[string]any{"kind": "ClusterIssuer", "name": "corporate"},
 		}
+
 		if diff := cmp.Diff(want, certificates["crane-system/"+test.service]); diff != "" {
 			t.Errorf("Certificate %s (-want +have):\n%s", test.service, diff)
 		}
+
 		pod := pods[deployment]
 		volume := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == test.secret })
 		if volume < 0 {
 			t.Fatalf("%s has no volume of %s", deployment, test.secret)
 		}
+
 		c := pod.Containers[0]
 		if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
 			return m.Name == pod.Volumes[volume].Name && slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, test.arg+m.MountPath) })
@@ -557,7 +627,8 @@ func TestCertManager(t *testing.T) {
 
 // TestOpenShift checks that OpenShift chooses the user IDs of Deployments, and that the SecurityContextConstraints allow what the DaemonSet needs.
 func TestOpenShift(t *testing.T) {
-	workloads, allowed := 0, constraintVolumes(t)
+	workloads := 0
+	allowed := constraintVolumes(t)
 	for _, o := range render(t, "--set", "openshift.enabled=true,dashboard.enabled=true") {
 		switch o.GetKind() {
 		case "Deployment":
@@ -565,12 +636,14 @@ func TestOpenShift(t *testing.T) {
 			if user := convert[appsv1.Deployment](t, o).Spec.Template.Spec.SecurityContext.RunAsUser; user != nil {
 				t.Errorf("%s has user %d", o.GetName(), *user)
 			}
+
 		case "DaemonSet":
 			workloads++
 			volumes, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "volumes")
 			if len(volumes) == 0 {
 				t.Error("the DaemonSet has no volume")
 			}
+
 			for _, v := range volumes {
 				for kind := range v.(map[string]any) {
 					if kind != "name" && !slices.Contains(allowed, kind) {
@@ -580,6 +653,7 @@ func TestOpenShift(t *testing.T) {
 			}
 		}
 	}
+
 	if workloads != 5 {
 		t.Errorf("%d workloads", workloads)
 	}
@@ -588,15 +662,18 @@ func TestOpenShift(t *testing.T) {
 // constraintVolumes returns the types of volumes that the SecurityContextConstraints allow.
 func constraintVolumes(t *testing.T) []string {
 	t.Helper()
+
 	for _, o := range render(t, "--set", "openshift.enabled=true") {
 		if o.GetKind() == "SecurityContextConstraints" {
 			if users, _, _ := unstructured.NestedStringSlice(o.Object, "users"); !slices.Contains(users, "system:serviceaccount:crane-system:crane-agent") {
 				t.Errorf("users %v", users)
 			}
+
 			volumes, _, _ := unstructured.NestedStringSlice(o.Object, "volumes")
 			return volumes
 		}
 	}
+
 	t.Fatal("no SecurityContextConstraints")
 	return nil
 }
@@ -613,10 +690,12 @@ func TestPodSecurityOfNamespace(t *testing.T) {
 
 func convert[T any](t *testing.T, o *unstructured.Unstructured) T {
 	t.Helper()
+
 	var out T
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &out); err != nil {
 		t.Fatalf("%s: %v", nameOf(o), err)
 	}
+
 	return out
 }
 

@@ -40,17 +40,21 @@ spec:
 // defineRollout creates a custom resource like Argo's Rollout with a schema that preserves unknown fields.
 func defineRollout(t *testing.T) dynamic.ResourceInterface {
 	t.Helper()
+
 	definition, err := manifest.ParseString(rolloutDefinition)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	applier, err := manifest.NewApplier(control.Config(), "cli-test")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := applier.Apply(t.Context(), definition...); err != nil {
 		t.Fatal(err)
 	}
+
 	return dynamic.NewForConfigOrDie(control.Config()).
 		Resource(schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "rollouts"}).Namespace("rollouts")
 }
@@ -58,25 +62,31 @@ func defineRollout(t *testing.T) dynamic.ResourceInterface {
 // rollout creates an object of that kind and a pod that it controls.
 func rollout(t *testing.T, rollouts dynamic.ResourceInterface, name string, spec map[string]any) {
 	t.Helper()
+
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": map[string]any{"name": name, "namespace": "rollouts"}, "spec": spec,
 	}}
+
 	made, err := rollouts.Create(t.Context(), object, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	yes, no := true, false
+
+	yes := true
+	no := false
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name + "-1", OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "argoproj.io/v1alpha1", Kind: "Rollout", Name: name, UID: made.GetUID(), Controller: &yes},
 		}},
 		Spec: corev1.PodSpec{AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "app", Image: "i"}}},
 	}
+
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		_, err := client.CoreV1().Pods("rollouts").Create(t.Context(), pod, metav1.CreateOptions{})
 		if err == nil {
 			return
 		}
+
 		// The service account of a new namespace is created with a delay.
 		if !apierrors.IsForbidden(err) || time.Now().After(deadline) {
 			t.Fatal(err)
@@ -100,6 +110,7 @@ func TestCustomKindPatches(t *testing.T) {
 	for _, name := range []string{"own", "borrowed"} {
 		e.pod("Rollout", name, name+"-1", "n1")
 	}
+
 	args := []string{"recommend", "--prometheus", e.serve(t).URL(), "--no-cache", "--history", "1d", "-n", "rollouts", "--kubeconfig", control.Kubeconfig(), "-o"}
 
 	out, errOut, code := crane(t, append(args, "kustomize")...)
@@ -107,25 +118,31 @@ func TestCustomKindPatches(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(out), &component); err != nil || code != 0 || len(component.Patches) != 1 || !strings.Contains(component.Patches[0].Patch, "op: test") {
 		t.Errorf("exit %d, %v: %s\n%s", code, err, errOut, out)
 	}
+
 	out, errOut, code = crane(t, append(args, "json-patch")...)
 	var list []struct {
 		Target struct{ Name string }
 		Patch  json.RawMessage
 	}
+
 	if err := json.Unmarshal([]byte(out), &list); err != nil || code != 0 || len(list) != 1 || list[0].Target.Name != "own" {
 		t.Fatalf("exit %d, %v: %s\n%s", code, err, errOut, out)
 	}
+
 	if !strings.Contains(errOut, "rollouts/Rollout/borrowed is skipped: ") || !strings.Contains(errOut, "Deployment/web (spec.workloadRef)") {
 		t.Errorf("stderr: %s", errOut)
 	}
+
 	after, err := rollouts.Patch(t.Context(), "own", types.JSONPatchType, list[0].Patch, metav1.PatchOptions{})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, list[0].Patch)
 	}
+
 	got, _, err := unstructured.NestedSlice(after.Object, "spec", "template", "spec", "containers")
 	if err != nil || len(got) != 2 {
 		t.Fatalf("%v, %v", got, err)
 	}
+
 	app := unstructured.Unstructured{Object: got[1].(map[string]any)}
 	cpu, _, _ := unstructured.NestedString(app.Object, "resources", "requests", "cpu")
 	image, _, _ := unstructured.NestedString(app.Object, "image")

@@ -24,22 +24,26 @@ type finding struct{ Check, Status, Detail, Advice string }
 
 func doctor(t *testing.T, args ...string) (findings []finding, errOut string, code int) {
 	t.Helper()
+
 	out, errOut, code := crane(t, append([]string{"doctor", "-o", "json"}, args...)...)
 	var report struct{ Checks []finding }
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatalf("%v: %s\n%s", err, out, errOut)
 	}
+
 	return report.Checks, errOut, code
 }
 
 // line returns the findings of a check and fails the test if there are none.
 func line(t *testing.T, findings []finding, check string) finding {
 	t.Helper()
+
 	for _, f := range findings {
 		if f.Check == check {
 			return f
 		}
 	}
+
 	t.Fatalf("no line on %q in %+v", check, findings)
 	return finding{}
 }
@@ -49,29 +53,35 @@ func TestDoctorWithoutPrometheus(t *testing.T) {
 	if code != 1 || !strings.Contains(errOut, "missing: Prometheus") {
 		t.Errorf("exit %d: %s", code, errOut)
 	}
+
 	for _, check := range []string{"kubeconfig", "API server", "permissions"} {
 		if f := line(t, findings, check); f.Status != "ok" {
 			t.Errorf("%+v", f)
 		}
 	}
+
 	if f := line(t, findings, "API server"); !strings.Contains(f.Detail, control.URL()) || !strings.Contains(f.Detail, "v1.") {
 		t.Errorf("%+v", f)
 	}
+
 	f := line(t, findings, "Prometheus")
 	for _, want := range []string{"Thanos", "VictoriaMetrics", "Mimir"} {
 		if !strings.Contains(f.Detail, want) {
 			t.Errorf("what was looked for lacks %s: %s", want, f.Detail)
 		}
 	}
+
 	for _, want := range []string{"kube-prometheus-stack", "--prometheus URL", "--prometheus-service"} {
 		if !strings.Contains(f.Advice, want) {
 			t.Errorf("the advice lacks %s: %s", want, f.Advice)
 		}
 	}
+
 	out, _, code := crane(t, "doctor", "--kubeconfig", control.Kubeconfig())
 	if code != 1 || !strings.Contains(out, "ADVICE") || !strings.Contains(out, "missing") {
 		t.Errorf("exit %d:\n%s", code, out)
 	}
+
 	t.Logf("\n%s", out)
 	if _, errOut, code := crane(t, "recommend", "--kubeconfig", control.Kubeconfig()); code != 1 ||
 		!strings.Contains(errOut, "no Prometheus found") || !strings.Contains(errOut, "--prometheus URL") {
@@ -85,6 +95,7 @@ func TestDoctorWithPrometheus(t *testing.T) {
 	if code != 0 || errOut != "" {
 		t.Errorf("exit %d: %s", code, errOut)
 	}
+
 	for check, want := range map[string]string{
 		"Prometheus": prom.URL(), "history": "uses 14 days", "scrape interval": "1m", "clock": "differs", "metrics-server": "not installed",
 	} {
@@ -92,6 +103,7 @@ func TestDoctorWithPrometheus(t *testing.T) {
 			t.Errorf("%+v, want %q", f, want)
 		}
 	}
+
 	if f := line(t, findings, "history"); f.Status != "warn" || !strings.HasPrefix(f.Detail, "9 days") {
 		t.Errorf("%+v", f)
 	}
@@ -125,6 +137,7 @@ func TestDoctorSaysWhichRightsAreMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	prom := servePrometheus(t, history)
 	findings, errOut, code := doctor(t, "--kubeconfig", kubeconfig, "--prometheus", prom.URL())
 	if code != 1 || !strings.Contains(errOut, "permissions") {
@@ -133,14 +146,17 @@ func TestDoctorSaysWhichRightsAreMissing(t *testing.T) {
 	if f := line(t, findings, "permissions"); f.Status != "missing" || !strings.Contains(f.Detail, "list deployments.apps") || !strings.Contains(f.Advice, "ClusterRole view") {
 		t.Errorf("%+v", f)
 	}
+
 	// Following the advice is sufficient.
 	bind(t, "visitor", "view")
 	awaitAuthorized(t, func() error {
 		if findings, errOut, code = doctor(t, "--kubeconfig", kubeconfig, "--prometheus", prom.URL()); code != 0 {
 			return fmt.Errorf("exit %d: %s", code, errOut)
 		}
+
 		return nil
 	})
+
 	if f := line(t, findings, "permissions"); code != 0 || f.Status != "warn" || !strings.Contains(f.Detail, "nodes") {
 		t.Errorf("exit %d: %s: %+v", code, errOut, f)
 	}
@@ -155,6 +171,7 @@ func awaitAuthorized(t *testing.T, check func() error) {
 // bind grants a ClusterRole to a user for the length of the test.
 func bind(t *testing.T, user, role string) {
 	t.Helper()
+
 	binding, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-test-"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
@@ -163,6 +180,7 @@ func bind(t *testing.T, user, role string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := client.RbacV1().ClusterRoleBindings().Delete(context.WithoutCancel(t.Context()), binding.Name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)

@@ -25,6 +25,7 @@ import (
 // namespace creates a namespace and does not delete it, because deletion takes longer than the tests.
 func namespace(t *testing.T, name string) {
 	t.Helper()
+
 	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
@@ -34,9 +35,12 @@ func namespace(t *testing.T, name string) {
 // expose creates a service with one pod whose address leads to a port of this machine.
 func expose(t *testing.T, ns, name string, labels map[string]string, port int32) {
 	t.Helper()
-	ctx, core := t.Context(), client.CoreV1()
+
+	ctx := t.Context()
+	core := client.CoreV1()
 	ip := tunnel.NodeAddress(0)
 	no := false
+
 	pod, err := core.Pods(ns).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{
@@ -44,22 +48,28 @@ func expose(t *testing.T, ns, name string, labels map[string]string, port int32)
 			AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "server", Image: "i"}},
 		},
 	}, metav1.CreateOptions{})
+
 	for range 200 {
 		if !apierrors.IsForbidden(err) { // the service account may not exist yet
 			break
 		}
+
 		pod, err = core.Pods(ns).Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       corev1.PodSpec{AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "server", Image: "i"}}},
 		}, metav1.CreateOptions{})
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod.Status.PodIP, pod.Status.PodIPs = ip, []corev1.PodIP{{IP: ip}}
+
+	pod.Status.PodIP = ip
+	pod.Status.PodIPs = []corev1.PodIP{{IP: ip}}
 	if _, err := core.Pods(ns).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	_, err = core.Services(ns).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "metrics", Port: 1}, {Name: "http", Port: 80}}},
@@ -67,6 +77,7 @@ func expose(t *testing.T, ns, name string, labels map[string]string, port int32)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	//nolint:staticcheck // SA1019: the API server's service proxy reads Endpoints.
 	_, err = core.Endpoints(ns).Create(ctx, &corev1.Endpoints{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -75,9 +86,11 @@ func expose(t *testing.T, ns, name string, labels map[string]string, port int32)
 			Ports:     []corev1.EndpointPort{{Name: "http", Port: port}},
 		}},
 	}, metav1.CreateOptions{})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		for _, err := range []error{
@@ -88,6 +101,7 @@ func expose(t *testing.T, ns, name string, labels map[string]string, port int32)
 				t.Error(err)
 			}
 		}
+
 		if err := core.Endpoints(ns).Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
@@ -96,20 +110,24 @@ func expose(t *testing.T, ns, name string, labels map[string]string, port int32)
 
 func portOf(t *testing.T, address string) int32 {
 	t.Helper()
+
 	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	port, err := strconv.ParseInt(u.Port(), 10, 32)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return int32(port)
 }
 
 // deployWeb creates the Deployment of the history.
 func deployWeb(t *testing.T) {
 	t.Helper()
+
 	namespace(t, "shop")
 	match := map[string]string{"app": "web"}
 	_, err := client.AppsV1().Deployments("shop").Create(t.Context(), &appsv1.Deployment{
@@ -125,6 +143,7 @@ func deployWeb(t *testing.T) {
 			},
 		},
 	}, metav1.CreateOptions{})
+
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
@@ -133,6 +152,7 @@ func deployWeb(t *testing.T) {
 // request returns the recommended CPU request of shop/web in cores.
 func request(t *testing.T, out string) float64 {
 	t.Helper()
+
 	var report struct {
 		Workloads []struct {
 			Name       string
@@ -143,14 +163,17 @@ func request(t *testing.T, out string) float64 {
 			}
 		}
 	}
+
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+
 	for _, w := range report.Workloads {
 		if w.Name == "web" {
 			return w.Containers[0].CPU.Recommended.Request.Value
 		}
 	}
+
 	t.Fatalf("no workload web in %s", out)
 	return 0
 }
@@ -163,6 +186,7 @@ func TestRecommendFindsPrometheus(t *testing.T) {
 	deployWeb(t)
 	namespace(t, "monitoring")
 	prom := servePrometheus(t, history)
+
 	// A better match by labels that does not respond.
 	expose(t, "monitoring", "a-dead-one", map[string]string{"app": "kube-prometheus-stack-prometheus"}, 1)
 	expose(t, "monitoring", "prometheus-server", prometheusLabels, portOf(t, prom.URL()))
@@ -173,6 +197,7 @@ func TestRecommendFindsPrometheus(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
+
 	for _, want := range []string{
 		"monitoring/a-dead-one:80 is not used", "Using Prometheus monitoring/prometheus-server:80",
 		"other candidates: monitoring/thanos-query:80", "--prometheus-service",
@@ -181,20 +206,25 @@ func TestRecommendFindsPrometheus(t *testing.T) {
 			t.Errorf("%q is not in %s", want, errOut)
 		}
 	}
+
 	if n := prom.posts.Load(); n > 0 {
 		t.Errorf("%d requests with POST", n)
 	}
+
 	direct, errOut, code := crane(t, append(args, "--prometheus", prom.URL())...)
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
+
 	if got, want := request(t, out), request(t, direct); got != want || got <= 0 {
 		t.Errorf("%v cores through the API server, %v directly", got, want)
 	}
+
 	chosen, errOut, code := crane(t, append(args, "--prometheus-service", "monitoring/thanos-query")...)
 	if code != 0 || request(t, chosen) != request(t, direct) {
 		t.Errorf("exit %d: %s", code, errOut)
 	}
+
 	for service, want := range map[string]string{
 		"monitoring/nobody": "not found", "monitoring/thanos-query:81": "no such port", "monitoring": "want NAMESPACE/NAME",
 	} {
@@ -202,6 +232,7 @@ func TestRecommendFindsPrometheus(t *testing.T) {
 			t.Errorf("%s: exit %d: %s", service, code, errOut)
 		}
 	}
+
 	findings, errOut, code := doctor(t, "--kubeconfig", control.Kubeconfig())
 	if f := line(t, findings, "Prometheus"); code != 0 || f.Status != "ok" || !strings.Contains(f.Detail, "monitoring/prometheus-server") {
 		t.Errorf("exit %d: %s: %+v", code, errOut, f)
@@ -213,13 +244,16 @@ func TestProxyNeedsARight(t *testing.T) {
 	namespace(t, "monitoring")
 	prom := servePrometheus(t, history)
 	expose(t, "monitoring", "prometheus-server", prometheusLabels, portOf(t, prom.URL()))
+
 	kubeconfig, err := control.KubeconfigFor(t.Context(), "viewer", controlplane.CertificateUser("viewer"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, errOut, code := crane(t, "recommend", "--kubeconfig", kubeconfig); code != 1 || !strings.Contains(errOut, "listing the services") || !strings.Contains(errOut, "--prometheus-service") {
 		t.Errorf("exit %d: %s", code, errOut)
 	}
+
 	bind(t, "viewer", "view")
 	var errOut string
 	var code int
@@ -227,8 +261,10 @@ func TestProxyNeedsARight(t *testing.T) {
 		if _, errOut, code = crane(t, "recommend", "--kubeconfig", kubeconfig); strings.Contains(errOut, "listing the services") {
 			return errors.New(errOut)
 		}
+
 		return nil
 	})
+
 	if code != 1 || !strings.Contains(errOut, "get services/proxy in namespace monitoring") {
 		t.Errorf("exit %d: %s", code, errOut)
 	}
@@ -238,6 +274,7 @@ func TestProxyNeedsARight(t *testing.T) {
 func TestRecommendKeepsDays(t *testing.T) {
 	deployWeb(t)
 	prom := servePrometheus(t, history)
+
 	args := []string{"recommend", "--kubeconfig", control.Kubeconfig(), "-n", "shop", "-o", "json", "--prometheus", prom.URL(), "--cache-dir", t.TempDir()}
 	var asked []int64
 	var requests []float64
@@ -248,9 +285,11 @@ func TestRecommendKeepsDays(t *testing.T) {
 		if code != 0 || errOut != "" && !strings.HasPrefix(errOut, "reading the history of 1 workload: ") {
 			t.Fatalf("exit %d: %s", code, errOut)
 		}
+
 		asked = append(asked, prom.posts.Load()+prom.gets.Load()-before)
 		requests = append(requests, request(t, out))
 	}
+
 	if requests[0] != requests[1] || asked[1] >= asked[0] {
 		t.Errorf("requests of %v cores after %v queries", requests, asked)
 	}

@@ -42,12 +42,14 @@ func TestMain(m *testing.M) {
 	plane := controlplane.Options{
 		Components: []controlplane.Component{controlplane.ControllerManager}, ExtraArgs: map[controlplane.Component][]string{},
 	}
+
 	os.Exit(harness.Main(m, harness.Suite{
 		Name: "cli", Plane: plane, Kinds: harness.Nothing,
 		Before: func(ctx context.Context, dir string) (err error) {
 			if pods, err = tunnel.Open(ctx, dir); err != nil {
 				return err
 			}
+
 			plane.ExtraArgs[controlplane.APIServer] = pods.APIServerArgs()
 			history = filepath.Join(dir, "history")
 			return errors.Join(writeHistory(ctx, history),
@@ -62,6 +64,7 @@ func TestMain(m *testing.M) {
 				close(ended)
 			}()
 			client, err = kubernetes.NewForConfig(c.Config())
+
 			return func() error {
 				cancel()
 				<-ended
@@ -83,6 +86,7 @@ func writeHistory(ctx context.Context, dir string) error {
 	now := time.Now().Truncate(scrape)
 	grid := promserver.Grid{Start: now.Add(-historyDays * 24 * time.Hour), End: now.Add(time.Hour), Step: scrape}
 	var all []promserver.Series
+
 	add := func(value func(i int) float64, pairs ...string) {
 		all = append(all, promserver.Series{Labels: labels.FromStrings(pairs...), Fill: func(dst []float64, at int) {
 			for i := range dst {
@@ -90,10 +94,12 @@ func writeHistory(ctx context.Context, dir string) error {
 			}
 		}})
 	}
+
 	one := func(int) float64 { return 1 }
 	const replicaSet = "web-6d4cf56db6"
 	add(one, "__name__", "kube_replicaset_owner", "namespace", "shop", "replicaset", replicaSet,
 		"owner_kind", "Deployment", "owner_name", "web", "owner_is_controller", "true")
+
 	for k, suffix := range []string{"-aaaaa", "-bbbbb"} {
 		pod := replicaSet + suffix
 		add(func(i int) float64 { return float64(i) * scrape.Seconds() * 0.2 },
@@ -103,6 +109,7 @@ func writeHistory(ctx context.Context, dir string) error {
 		add(one, "__name__", "kube_pod_owner", "namespace", "shop", "pod", pod,
 			"owner_kind", "ReplicaSet", "owner_name", replicaSet, "owner_is_controller", "true")
 	}
+
 	_, err := promserver.WriteBlocks(ctx, dir, grid, all)
 	return err
 }
@@ -115,9 +122,11 @@ type prometheus struct {
 
 func servePrometheus(t *testing.T, from string) *prometheus {
 	t.Helper()
+
 	if from == "" {
 		from = t.TempDir()
 	}
+
 	p := &prometheus{}
 	p.Server = harness.ServeHistory(t, from, promserver.Options{Middleware: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -126,15 +135,18 @@ func servePrometheus(t *testing.T, from string) *prometheus {
 			} else {
 				p.gets.Add(1)
 			}
+
 			next.ServeHTTP(w, r)
 		})
 	}})
+
 	return p
 }
 
 // crane runs the command line.
 func crane(t *testing.T, args ...string) (out, errOut string, code int) {
 	t.Helper()
+
 	var stdout, stderr bytes.Buffer
 	code = cli.Main(append([]string{"crane"}, args...), strings.NewReader(""), &stdout, &stderr)
 	return stdout.String(), stderr.String(), code

@@ -52,6 +52,7 @@ func (e *exporter) requests(pod string, cores, bytes float64) {
 func (e *exporter) node(name string, pairs ...string) {
 	e.constant("kube_node_info", 1, "node", name)
 	e.constant("kube_node_labels", 1, append([]string{"node", name}, pairs...)...)
+
 	for _, metric := range []string{"kube_node_status_capacity", "kube_node_status_allocatable"} {
 		e.constant(metric, 4, "node", name, "resource", "cpu", "unit", "core")
 		e.constant(metric, 16*1024*mib, "node", name, "resource", "memory", "unit", "byte")
@@ -61,11 +62,14 @@ func (e *exporter) node(name string, pairs ...string) {
 // serve opens a Prometheus with the collected series.
 func (e *exporter) serve(t *testing.T) *prometheus {
 	t.Helper()
-	now, dir := time.Now().Truncate(scrape), t.TempDir()
+
+	now := time.Now().Truncate(scrape)
+	dir := t.TempDir()
 	grid := promserver.Grid{Start: now.Add(-48 * time.Hour), End: now.Add(time.Hour), Step: scrape}
 	if _, err := promserver.WriteBlocks(t.Context(), dir, grid, e.series); err != nil {
 		t.Fatal(err)
 	}
+
 	return servePrometheus(t, dir)
 }
 
@@ -101,6 +105,7 @@ func TestMetricsOnly(t *testing.T) {
 	e.requests("db2-0", 2, 1024*mib)
 	e.pod("StatefulSet", "scaled", "scaled-0", "dear")
 	e.requests("scaled-0", 2, 1024*mib)
+
 	e.node("cheap", "label_karpenter_sh_capacity_type", "spot")
 	e.node("dear", "label_kubernetes_io_hostname", "dear")
 	e.constant("kube_horizontalpodautoscaler_info", 1, "namespace", "shop", "horizontalpodautoscaler", "h",
@@ -113,16 +118,20 @@ func TestMetricsOnly(t *testing.T) {
 	if code != 0 || strings.Contains(out, `\u00`) {
 		t.Fatalf("exit %d: %s\n%s", code, errOut, out)
 	}
+
 	var r recommended
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(r.Workloads) != 3 || r.Prices.Note != "" || len(r.Sources.Missing) > 0 {
 		t.Fatalf("%+v", r)
 	}
+
 	if s := r.Sources; s.History != server.URL() || s.Workloads != "kube-state-metrics" || s.Nodes != s.Workloads || s.Autoscalers != s.Workloads {
 		t.Errorf("sources %+v", s)
 	}
+
 	byName := map[string]int{}
 	for i, w := range r.Workloads {
 		byName[w.Name] = i
@@ -130,10 +139,13 @@ func TestMetricsOnly(t *testing.T) {
 			t.Errorf("%s: %+v", w.Name, w)
 		}
 	}
-	spot, demand := r.Workloads[byName["db"]].Saving.Monthly, r.Workloads[byName["db2"]].Saving.Monthly
+
+	spot := r.Workloads[byName["db"]].Saving.Monthly
+	demand := r.Workloads[byName["db2"]].Saving.Monthly
 	if !(spot > 0 && demand > 4*spot && demand < 6*spot) {
 		t.Errorf("on a spot node it saves %v, on demand %v: the default book has a factor of about 4.75", spot, demand)
 	}
+
 	cpu := r.Workloads[byName["scaled"]].Containers[0].CPU
 	if cpu.Recommended.Request.Quantity != "2" || len(cpu.Flags) == 0 || cpu.Flags[0].Code != "autoscaled" {
 		t.Errorf("an autoscaled request moved: %+v", cpu)
@@ -143,6 +155,7 @@ func TestMetricsOnly(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "nodes from kube-state-metrics; autoscalers from kube-state-metrics.") || strings.Contains(out, "Missing") {
 		t.Errorf("exit %d: %s\n%s", code, errOut, out)
 	}
+
 	out, errOut, code = crane(t, "cost", "--prometheus", server.URL(), "--by", "node")
 	if code != 0 || !strings.Contains(out, "spot") || !strings.Contains(out, "kube-state-metrics") {
 		t.Errorf("cost: exit %d: %s\n%s", code, errOut, out)
@@ -154,11 +167,13 @@ func TestMetricsThatLack(t *testing.T) {
 	e := &exporter{namespace: "shop"}
 	e.pod("StatefulSet", "db", "db-0", "n1")
 	server := e.serve(t)
+
 	args := []string{"recommend", "--prometheus", server.URL(), "--no-cache", "--history", "1d"}
 	out, errOut, code := crane(t, args...)
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
+
 	for _, metric := range []string{
 		"kube_pod_container_resource_requests", "kube_node_status_capacity", "kube_node_status_allocatable", "kube_horizontalpodautoscaler_info", "there are no nodes",
 	} {
@@ -166,14 +181,17 @@ func TestMetricsThatLack(t *testing.T) {
 			t.Errorf("the output lacks %s:\n%s", metric, out)
 		}
 	}
+
 	for _, more := range [][]string{{"--fail-on", "missing"}, {"--only", "over"}} {
 		_, errOut, code = crane(t, append(slices.Clone(args), more...)...)
 		if code != 1 || !strings.Contains(errOut, "which are unknown") {
 			t.Errorf("%v: exit %d: %s", more, code, errOut)
 		}
 	}
+
 	bare := &exporter{namespace: "shop"}
 	bare.constant("container_memory_working_set_bytes", 300*mib, "namespace", "shop", "pod", "db-0", "container", "app")
+
 	out, errOut, code = crane(t, "recommend", "--prometheus", bare.serve(t).URL(), "--no-cache", "--history", "1d")
 	if code != 3 || out != "" || !strings.Contains(errOut, "kube_pod_container_info") {
 		t.Errorf("without kube-state-metrics: exit %d, %q, %s", code, out, errOut)
@@ -186,6 +204,7 @@ func TestNamespaceWithoutWorkloads(t *testing.T) {
 	e.pod("StatefulSet", "db", "db-0", "n1")
 	server := e.serve(t)
 	namespace(t, "deserted")
+
 	kubeconfig := []string{"--kubeconfig", control.Kubeconfig()}
 	for _, c := range []struct {
 		name string
@@ -203,10 +222,12 @@ func TestNamespaceWithoutWorkloads(t *testing.T) {
 			t.Errorf("%s: exit %d, %q, %s", c.name, code, out, errOut)
 		}
 	}
+
 	out, errOut, code := crane(t, "recommend", "--prometheus", server.URL(), "--no-cache", "--history", "1d", "-n", "nope,shop")
 	if code != 0 || !strings.Contains(errOut, "Warning: kube-state-metrics reports no pod in namespace nope") || !strings.Contains(out, "StatefulSet/db") {
 		t.Errorf("one of two: exit %d, %s\n%s", code, errOut, out)
 	}
+
 	out, _, code = crane(t, "recommend", "--prometheus", server.URL(), "--no-cache", "-n", "nope", "-o", "json")
 	var r map[string]any
 	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 3 || !slices.Contains(slices.Collect(maps.Keys(r)), "sources") {

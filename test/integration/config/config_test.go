@@ -28,10 +28,12 @@ import (
 
 func manifests(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
+
 	objects, err := manifest.ReadDir(config.Manifests, ".")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return objects
 }
 
@@ -41,13 +43,16 @@ func TestManifestsApply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	objects := manifests(t)
 	if len(objects) < 20 {
 		t.Fatalf("config/ holds %d objects; the CRDs alone are more", len(objects))
 	}
+
 	if err := applier.Apply(t.Context(), objects...); err != nil {
 		t.Fatalf("first apply: %v", err)
 	}
+
 	if err := applier.Apply(t.Context(), objects...); err != nil {
 		t.Errorf("second apply: %v", err)
 	}
@@ -61,13 +66,17 @@ func TestKustomizationNamesEveryFile(t *testing.T) {
 		if err == nil && !d.IsDir() && path.Base(name) != "kustomization.yaml" {
 			held = append(held, name)
 		}
+
 		return err
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	slices.Sort(named)
 	slices.Sort(held)
+
 	if !slices.Equal(named, held) {
 		t.Errorf("kustomization names\n%s\nconfig/ holds\n%s", strings.Join(named, "\n"), strings.Join(held, "\n"))
 	}
@@ -75,14 +84,17 @@ func TestKustomizationNamesEveryFile(t *testing.T) {
 
 func kustomized(t *testing.T, root, dir string) []string {
 	t.Helper()
+
 	content, err := os.ReadFile(path.Join(root, dir, "kustomization.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var k struct{ Resources []string }
 	if err := yaml.Unmarshal(content, &k); err != nil {
 		t.Fatal(err)
 	}
+
 	var files []string
 	for _, r := range k.Resources {
 		if path.Ext(r) == ".yaml" {
@@ -91,6 +103,7 @@ func kustomized(t *testing.T, root, dir string) []string {
 			files = append(files, kustomized(t, root, path.Join(dir, r))...)
 		}
 	}
+
 	return files
 }
 
@@ -110,14 +123,17 @@ func TestServicesFindTheirPods(t *testing.T) {
 			accounts[o.GetNamespace()+"/"+o.GetName()] = true
 		}
 	}
+
 	if len(deployments) == 0 || len(services) == 0 {
 		t.Fatal("config/ holds no Deployment or no Service")
 	}
+
 	for name, d := range deployments {
 		if account := d.Namespace + "/" + d.Spec.Template.Spec.ServiceAccountName; !accounts[account] {
 			t.Errorf("Deployment %s uses ServiceAccount %s, which config/ does not hold", name, account)
 		}
 	}
+
 	for _, s := range services {
 		for _, port := range s.Spec.Ports {
 			if !slices.ContainsFunc(slices.Collect(maps.Values(deployments)), func(d appsv1.Deployment) bool {
@@ -143,11 +159,14 @@ func TestAgentOfANode(t *testing.T) {
 			accounts[o.GetNamespace()+"/"+o.GetName()] = true
 		}
 	}
+
 	if agent == nil || len(agent.Spec.Template.Spec.Containers) != 1 {
 		t.Fatalf("config/ holds no DaemonSet of one container: %+v", agent)
 	}
+
 	pod := agent.Spec.Template.Spec
 	c := pod.Containers[0]
+
 	if !accounts[agent.Namespace+"/"+pod.ServiceAccountName] {
 		t.Errorf("it uses ServiceAccount %s, which config/ does not hold", pod.ServiceAccountName)
 	}
@@ -157,33 +176,41 @@ func TestAgentOfANode(t *testing.T) {
 	if len(pod.Tolerations) != 1 || pod.Tolerations[0] != (corev1.Toleration{Operator: corev1.TolerationOpExists}) {
 		t.Errorf("it does not run on every node: %+v", pod.Tolerations)
 	}
+
 	if !slices.Contains(c.Args, "--dry-run") {
 		t.Errorf("it changes nodes that nobody has asked it to: %v", c.Args)
 	}
+
 	paths := map[string]string{}
 	const (
 		policy = "node-load-policy" // The water marks of the scheduler, from a ConfigMap.
 		hidden = "hidden"           // An empty directory over what the agent must not see.
 	)
+
 	for _, v := range pod.Volumes {
 		if v.Name == policy && v.ConfigMap != nil || v.Name == hidden && v.EmptyDir != nil {
 			continue
 		}
+
 		if v.HostPath == nil {
 			t.Errorf("volume %s is not of the host", v.Name)
 			continue
 		}
+
 		paths[v.Name] = v.HostPath.Path
 	}
+
 	var written, covered []string
 	for _, m := range c.VolumeMounts {
 		if m.Name == hidden && m.ReadOnly {
 			covered = append(covered, strings.TrimPrefix(m.MountPath, "/host/var/lib/kubelet/"))
 			continue
 		}
+
 		if m.Name == policy && m.ReadOnly && m.MountPath == "/etc/crane" {
 			continue
 		}
+
 		if paths[m.Name] == "" {
 			t.Errorf("mount %s has no volume", m.Name)
 		}
@@ -194,9 +221,11 @@ func TestAgentOfANode(t *testing.T) {
 			t.Errorf("%s is not where --host-root looks for it: %s", paths[m.Name], m.MountPath)
 		}
 	}
+
 	if !slices.Equal(covered, []string{"pods", "plugins", "plugins_registry", "device-plugins"}) {
 		t.Errorf("it sees more of the kubelet's directory than it needs: only %v are hidden", covered)
 	}
+
 	slices.Sort(written)
 	if !slices.Equal(written, []string{"/sys/fs/cgroup", "/var/lib/crane-agent"}) {
 		t.Errorf("it writes to %v", written)
@@ -211,10 +240,12 @@ func TestAgentOfANode(t *testing.T) {
 
 func convert[T any](t *testing.T, o *unstructured.Unstructured) T {
 	t.Helper()
+
 	var out T
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &out); err != nil {
 		t.Fatal(err)
 	}
+
 	return out
 }
 
@@ -224,6 +255,7 @@ func selects(s corev1.Service, template corev1.PodTemplateSpec) bool {
 			return false
 		}
 	}
+
 	return len(s.Spec.Selector) > 0
 }
 
@@ -235,5 +267,6 @@ func names(template corev1.PodTemplateSpec, port string) bool {
 			}
 		}
 	}
+
 	return false
 }

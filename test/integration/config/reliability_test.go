@@ -38,10 +38,12 @@ const (
 // apply applies the objects of config/ of these kinds.
 func apply(t *testing.T, control *controlplane.ControlPlane, kinds ...string) {
 	t.Helper()
+
 	applier, err := manifest.NewApplier(control.Config(), "config-test")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	objects := slices.DeleteFunc(manifests(t), func(o *unstructured.Unstructured) bool { return !slices.Contains(kinds, o.GetKind()) })
 	if err := applier.Apply(t.Context(), objects...); err != nil {
 		t.Fatal(err)
@@ -53,23 +55,29 @@ func apply(t *testing.T, control *controlplane.ControlPlane, kinds ...string) {
 func TestAgentsHaveTheirPriorityLevel(t *testing.T) {
 	control := controlplanetest.ForTest(t, controlplane.Options{})
 	apply(t, control, "Namespace", "ServiceAccount", "FlowSchema", "PriorityLevelConfiguration")
+
 	c, err := harness.NewClient(control.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema, level := &flowcontrolv1.FlowSchema{}, &flowcontrolv1.PriorityLevelConfiguration{}
+
+	schema := &flowcontrolv1.FlowSchema{}
+	level := &flowcontrolv1.PriorityLevelConfiguration{}
 	for _, o := range []client.Object{schema, level} {
 		if err := c.Get(t.Context(), client.ObjectKey{Name: "crane-agents"}, o); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	want := [2]string{string(schema.UID), string(level.UID)}
 	harness.Eventually(t.Context(), t, waitTimeout, "requests of agents have their flow schema", func(context.Context) error {
 		if got := classify(t, control, "crane-agent"); got != want {
 			return fmt.Errorf("flow schema and priority level are %v, want %v", got, want)
 		}
+
 		return nil
 	})
+
 	for _, account := range []string{"craned", "metric-adapter", "crane-scheduler"} {
 		if got := classify(t, control, account); got[0] == want[0] || got[1] == want[1] || got[0] == "" {
 			t.Errorf("requests of %s have flow schema and priority level %v, those of agents have %v", account, got, want)
@@ -80,25 +88,31 @@ func TestAgentsHaveTheirPriorityLevel(t *testing.T) {
 // classify sends a request of an account of Crane and returns the UIDs of the flow schema and of the priority level in the answer.
 func classify(t *testing.T, control *controlplane.ControlPlane, account string) [2]string {
 	t.Helper()
+
 	config, err := control.ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", account))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	sender, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+"/api/v1/nodes", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	response, err := sender.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := response.Body.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	return [2]string{
 		response.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID),
 		response.Header.Get(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID),
@@ -111,10 +125,12 @@ func classify(t *testing.T, control *controlplane.ControlPlane, account string) 
 func TestLastReadyReplicaIsNotEvicted(t *testing.T) {
 	control := controlplanetest.ForTest(t, controlplane.Options{Components: []controlplane.Component{controlplane.ControllerManager}})
 	apply(t, control, "Namespace", "ServiceAccount", "Deployment", "PodDisruptionBudget")
+
 	c, err := harness.NewClient(control.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, name := range []string{"craned", "metric-adapter", "crane-scheduler"} {
 		t.Run(name, func(t *testing.T) {
 			var pods []corev1.Pod
@@ -124,19 +140,24 @@ func TestLastReadyReplicaIsNotEvicted(t *testing.T) {
 				if pods = list.Items; err == nil && len(pods) != 2 {
 					err = fmt.Errorf("%d pods", len(pods))
 				}
+
 				return err
 			})
+
 			setReady(t, c, &pods[0], corev1.ConditionTrue)
 			setReady(t, c, &pods[1], corev1.ConditionTrue)
 			awaitAllowed(t, c, name, 2, 1)
 			setReady(t, c, &pods[1], corev1.ConditionFalse)
 			awaitAllowed(t, c, name, 1, 0)
+
 			err := c.SubResource("eviction").Create(t.Context(), &pods[0], &policyv1.Eviction{})
 			if !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
 				t.Errorf("evicting the last ready replica: %v", err)
 			}
+
 			setReady(t, c, &pods[0], corev1.ConditionFalse)
 			awaitAllowed(t, c, name, 0, 0)
+
 			if err := c.SubResource("eviction").Create(t.Context(), &pods[1], &policyv1.Eviction{}); err != nil {
 				t.Errorf("evicting a replica that is not ready: %v", err)
 			}
@@ -147,6 +168,7 @@ func TestLastReadyReplicaIsNotEvicted(t *testing.T) {
 // setReady writes the status of a running pod, as a kubelet does.
 func setReady(t *testing.T, c client.Client, pod *corev1.Pod, ready corev1.ConditionStatus) {
 	t.Helper()
+
 	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
@@ -158,6 +180,7 @@ func setReady(t *testing.T, c client.Client, pod *corev1.Pod, ready corev1.Condi
 // awaitAllowed waits until the disruption controller counts these healthy pods and allows these disruptions.
 func awaitAllowed(t *testing.T, c client.Client, name string, healthy, allowed int32) {
 	t.Helper()
+
 	harness.Eventually(t.Context(), t, waitTimeout, fmt.Sprintf("%d healthy pods, %d disruptions allowed", healthy, allowed), func(ctx context.Context) error {
 		budget := &policyv1.PodDisruptionBudget{}
 		err := c.Get(ctx, client.ObjectKey{Namespace: "crane-system", Name: name}, budget)
@@ -165,6 +188,7 @@ func awaitAllowed(t *testing.T, c client.Client, name string, healthy, allowed i
 		if err == nil && (s.CurrentHealthy != healthy || s.DisruptionsAllowed != allowed || s.ExpectedPods != 2) {
 			err = fmt.Errorf("status %+v", s)
 		}
+
 		return err
 	})
 }
@@ -176,6 +200,7 @@ func TestStartBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	checked := 0
 	for _, o := range append(manifests(t), dashboard...) {
 		var template corev1.PodTemplateSpec
@@ -187,6 +212,7 @@ func TestStartBudget(t *testing.T) {
 		default:
 			continue
 		}
+
 		for _, container := range template.Spec.Containers {
 			if err := checkStartBudget(container); err != nil {
 				t.Errorf("container %s of %s %s: %v", container.Name, o.GetKind(), o.GetName(), err)
@@ -194,6 +220,7 @@ func TestStartBudget(t *testing.T) {
 			checked++
 		}
 	}
+
 	if checked < 5 {
 		t.Errorf("%d containers, want at least craned, metric-adapter, crane-scheduler, crane-agent and crane-dashboard", checked)
 	}
@@ -208,24 +235,29 @@ func TestReplicasAreSpread(t *testing.T) {
 		case "Deployment":
 			d := convert[appsv1.Deployment](t, o)
 			deployments++
+
 			if d.Spec.Replicas == nil || *d.Spec.Replicas != 2 {
 				t.Errorf("%s has %v replicas, want 2", d.Name, d.Spec.Replicas)
 			}
+
 			want := []corev1.TopologySpreadConstraint{{
 				MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: d.Spec.Selector,
 			}}
+
 			if got := d.Spec.Template.Spec.TopologySpreadConstraints; !equality.Semantic.DeepEqual(got, want) {
 				t.Errorf("%s: topology spread constraints %+v, want %+v", d.Name, got, want)
 			}
 			if got := d.Spec.Template.Spec.PriorityClassName; got != "system-cluster-critical" {
 				t.Errorf("%s has priority class %q", d.Name, got)
 			}
+
 		case "DaemonSet":
 			if got := convert[appsv1.DaemonSet](t, o).Spec.Template.Spec.PriorityClassName; got != "system-node-critical" {
 				t.Errorf("DaemonSet %s has priority class %q", o.GetName(), got)
 			}
 		}
 	}
+
 	if deployments != 3 {
 		t.Errorf("%d Deployments, want craned, metric-adapter and crane-scheduler", deployments)
 	}
@@ -235,13 +267,16 @@ func checkStartBudget(c corev1.Container) error {
 	if c.StartupProbe == nil || c.LivenessProbe == nil {
 		return errors.New("it has no startup probe or no liveness probe")
 	}
+
 	if c.StartupProbe.HTTPGet == nil || c.LivenessProbe.HTTPGet == nil || !equality.Semantic.DeepEqual(c.StartupProbe.HTTPGet, c.LivenessProbe.HTTPGet) {
 		return errors.New("startup and liveness probes read different pages")
 	}
+
 	// The kubelet's defaults are a period of ten seconds and three failures.
 	period, failures := c.StartupProbe.PeriodSeconds, c.StartupProbe.FailureThreshold
 	if got := time.Duration(period*failures) * time.Second; got != startBudget {
 		return fmt.Errorf("it has %s for its start, want %s", got, startBudget)
 	}
+
 	return nil
 }

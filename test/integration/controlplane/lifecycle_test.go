@@ -40,26 +40,32 @@ func TestAPIServerStopsAndComesBack(t *testing.T) {
 	c := controlplanetest.ForTest(t, controlplane.Options{
 		Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
 	})
+
 	client := clientFor(t, c.Config())
 	if err := putConfigMap(t.Context(), client, "kept"); err != nil {
 		t.Fatal(err)
 	}
+
 	watch, err := client.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer watch.Stop()
-	url, pid := c.URL(), c.PID(controlplane.APIServer)
+
+	url := c.URL()
+	pid := c.PID(controlplane.APIServer)
 
 	if err := c.StopComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatalf("stop: %v", err)
 	}
+
 	if alive(pid) || c.PID(controlplane.APIServer) != 0 {
 		t.Errorf("the API server still runs after its stop")
 	}
 	if err := getConfigMap(t.Context(), client, "kept"); err == nil {
 		t.Error("a stopped API server answered")
 	}
+
 	eventually(t, "end of the watch", func(context.Context) error {
 		select {
 		case _, open := <-watch.ResultChan():
@@ -68,12 +74,14 @@ func TestAPIServerStopsAndComesBack(t *testing.T) {
 			}
 		default:
 		}
+
 		return errors.New("still open")
 	})
 
 	if err := c.StartComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatalf("start: %v", err)
 	}
+
 	if c.URL() != url {
 		t.Errorf("URL is %s after the restart, was %s", c.URL(), url)
 	}
@@ -86,9 +94,11 @@ func TestAPIServerStopsAndComesBack(t *testing.T) {
 
 	// The other components survive the restart.
 	readyNode(t, client, "after-restart")
+
 	if _, err := client.AppsV1().Deployments("default").Create(t.Context(), deployment("web", 2), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "pods on the node", func(ctx context.Context) error { return podsOn(ctx, client, "default", 2, true) })
 }
 
@@ -97,14 +107,17 @@ func TestStoppedComponentDoesNothing(t *testing.T) {
 		Components: []controlplane.Component{controlplane.Scheduler}, Restart: true,
 	})
 	client := clientFor(t, c.Config())
+
 	if err := c.StopComponent(t.Context(), controlplane.Scheduler); err != nil {
 		t.Fatal(err)
 	}
+
 	readyNode(t, client, "no-scheduler")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "waits"}, Spec: deployment("x", 1).Spec.Template.Spec}
 	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	if c.PID(controlplane.Scheduler) != 0 {
 		t.Error("a stopped component was restarted")
 	}
@@ -114,6 +127,7 @@ func TestStoppedComponentDoesNothing(t *testing.T) {
 	if err := c.StartComponent(t.Context(), controlplane.Scheduler); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "pod on the node", func(ctx context.Context) error { return podsOn(ctx, client, "default", 1, true) })
 	if err := c.StartComponent(t.Context(), controlplane.ControllerManager); err == nil {
 		t.Error("start of an unconfigured component was accepted")
@@ -132,9 +146,11 @@ if [ ! -e "$0.tried" ]; then
 fi
 exec %s "$@"
 `
+
 	if err := os.WriteFile(script, fmt.Appendf(nil, body, binary(t)), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, restart := range []bool{false, true} {
 		c := controlplanetest.ForTest(t, controlplane.Options{Binary: script, Restart: restart})
 		if _, err := clientFor(t, c.Config()).Discovery().ServerVersion(); err != nil {
@@ -152,18 +168,22 @@ func TestStateSurvivesARestart(t *testing.T) {
 	t.Run("first", func(t *testing.T) {
 		c := controlplanetest.ForTest(t, o)
 		url = c.URL()
+
 		client := clientFor(t, c.Config())
 		if err := putConfigMap(t.Context(), client, "kept"); err != nil {
 			t.Fatal(err)
 		}
+
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}
 		if _, err := client.CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+
 		config, err := c.ConfigFor(t.Context(), controlplane.ServiceAccount("default", "robot"))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		token = config.BearerToken
 		second := o
 		second.Binary = "/bin/true"
@@ -171,6 +191,7 @@ func TestStateSurvivesARestart(t *testing.T) {
 			t.Errorf("a second control plane in the same directory: %v, want an error", err)
 		}
 	})
+
 	t.Run("second", func(t *testing.T) {
 		c := controlplanetest.ForTest(t, o)
 		if c.URL() != url {
@@ -179,8 +200,12 @@ func TestStateSurvivesARestart(t *testing.T) {
 		if err := getConfigMap(t.Context(), clientFor(t, c.Config()), "kept"); err != nil {
 			t.Error(err)
 		}
+
 		old := c.Config()
-		old.CertData, old.KeyData, old.BearerToken = nil, nil, token
+		old.CertData = nil
+		old.KeyData = nil
+		old.BearerToken = token
+
 		review, err := clientFor(t, old).Discovery().ServerVersion()
 		if err != nil {
 			t.Errorf("token of the first run: %v, %v", review, err)
@@ -194,16 +219,19 @@ func TestStopLeavesNothing(t *testing.T) {
 	})
 	pids := []int{c.PID(controlplane.APIServer), c.PID(controlplane.Scheduler)}
 	dir := c.Dir()
+
 	for range 2 {
 		if err := c.Stop(t.Context()); err != nil {
 			t.Fatalf("stop: %v", err)
 		}
 	}
+
 	for _, pid := range pids {
 		if pid == 0 || alive(pid) {
 			t.Errorf("process %d is left", pid)
 		}
 	}
+
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is left: %v", dir, err)
 	}
@@ -216,11 +244,13 @@ func TestComponentThatDiesIsReportedAndRestarted(t *testing.T) {
 		Restart:    true,
 		OnExit:     func(e process.Exit) { exits <- e },
 	})
+
 	for _, component := range []controlplane.Component{controlplane.Scheduler, controlplane.APIServer} {
 		pid := c.PID(component)
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
+
 		select {
 		case e := <-exits:
 			if e.Name != string(component) || e.PID != pid || e.RestartIn <= 0 {
@@ -229,13 +259,16 @@ func TestComponentThatDiesIsReportedAndRestarted(t *testing.T) {
 		case <-t.Context().Done():
 			t.Fatal("no report")
 		}
+
 		eventually(t, "restart of "+string(component), func(context.Context) error {
 			if now := c.PID(component); now == 0 || now == pid {
 				return fmt.Errorf("pid %d, was %d", now, pid)
 			}
+
 			return nil
 		})
 	}
+
 	client := clientFor(t, c.Config())
 	eventually(t, "answer of the restarted API server", func(ctx context.Context) error {
 		_, err := client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
@@ -248,6 +281,7 @@ func TestStartFailures(t *testing.T) {
 	if err := os.WriteFile(failing, []byte("#!/bin/sh\necho no disk here >&2\nexit 3\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, test := range map[string]struct {
 		options controlplane.Options
 		want    string
@@ -280,6 +314,7 @@ func runParent() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+
 	fmt.Println(c.PID(controlplane.APIServer), c.PID(controlplane.ControllerManager), c.PID(controlplane.Scheduler))
 	select {}
 }
@@ -288,35 +323,43 @@ func TestKilledParentLeavesNoChild(t *testing.T) {
 	dir := t.TempDir()
 	parent := exec.CommandContext(t.Context(), os.Args[0])
 	parent.Env = append(os.Environ(), parentEnv+"="+dir, controlplane.BinaryEnv+"="+binary(t))
+
 	parent.Stderr = os.Stderr
 	out, err := parent.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		_ = parent.Process.Kill()
 		t.Fatalf("the parent did not start: %v, %v", err, parent.Wait())
 	}
+
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
+
 	_ = parent.Wait()
 	for field := range strings.FieldsSeq(line) {
 		pid, err := strconv.Atoi(field)
 		if err != nil || pid == 0 {
 			t.Fatalf("the parent printed %q", line)
 		}
+
 		eventually(t, "end of child "+field, func(context.Context) error {
 			if alive(pid) {
 				return errors.New("alive")
 			}
+
 			return nil
 		})
 	}
+
 	// A new control plane can use the state of a killed one.
 	controlplanetest.ForTest(t, controlplane.Options{Dir: dir})
 }
@@ -324,10 +367,12 @@ func TestKilledParentLeavesNoChild(t *testing.T) {
 // binary returns the path of the controlplane binary of the shared control plane.
 func binary(t *testing.T) string {
 	t.Helper()
+
 	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", shared.PID(controlplane.APIServer)))
 	if err != nil {
 		t.Skipf("find the binary of a running process: %v", err)
 	}
+
 	return path
 }
 
@@ -336,10 +381,12 @@ func alive(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false
 	}
+
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return !errors.Is(err, os.ErrNotExist)
 	}
+
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(rest, "Z")
 }

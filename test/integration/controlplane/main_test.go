@@ -22,6 +22,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(parentEnv) != "" {
 		os.Exit(runParent())
 	}
+
 	os.Exit(controlplanetest.ForMain(m, controlplane.Options{
 		Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
 		ExtraArgs: map[controlplane.Component][]string{
@@ -36,14 +37,17 @@ func TestReadyz(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	body, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(t.Context())
 	if err != nil || string(body) != "ok" {
 		t.Fatalf("/readyz = %q, %v", body, err)
 	}
+
 	version, err := client.Discovery().ServerVersion()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if version.GitVersion != "v1.36.3" {
 		t.Errorf("version %s, want v1.36.3", version.GitVersion)
 	}

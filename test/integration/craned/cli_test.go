@@ -31,13 +31,16 @@ type output struct {
 // crane runs crane recommend and parses its output.
 func crane(t *testing.T, args ...string) (result output, code int, errOut string) {
 	t.Helper()
+
 	var out, stderr bytes.Buffer
 	code = cli.Main(append([]string{"crane", "recommend", "--no-cache", "-o", "json"}, args...), strings.NewReader(""), &out, &stderr)
+
 	if out.Len() > 0 {
 		if err := json.Unmarshal(out.Bytes(), &result); err != nil {
 			t.Fatalf("%v:\n%s", err, out.String())
 		}
 	}
+
 	return result, code, stderr.String()
 }
 
@@ -48,6 +51,7 @@ func TestRecommendInventories(t *testing.T) {
 	prom := servePrometheus(t)
 	create(t, c, deployment("shop", "web"), deployment("shop", "young"), statefulSet("shop", "db", "postgres"), deployment("bank", "web"))
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+
 	for name, args := range map[string][]string{
 		"Kubernetes":         {"--kubeconfig", control.Kubeconfig(), "-n", "shop"},
 		"kube-state-metrics": {"-n", "shop"},
@@ -57,27 +61,33 @@ func TestRecommendInventories(t *testing.T) {
 			if code != 0 {
 				t.Fatalf("exit %d: %s", code, errOut)
 			}
+
 			cpu := map[string]float64{}
 			for _, w := range got.Workloads {
 				if w.Namespace != "shop" {
 					t.Errorf("workload of namespace %s, want only shop", w.Namespace)
 				}
+
 				if w.State != "Ready" {
 					cpu[w.Kind+"/"+w.Name] = 0
 					continue
 				}
+
 				one := w.Containers[0]
 				cpu[w.Kind+"/"+w.Name] = one.CPU.Recommended.Request.Value
+
 				if one.CPU.Current.Request.Value != 1 || one.Memory.Current.Request.Value != 1024*mib {
 					t.Errorf("%s: current requests %+v", w.Name, one)
 				}
 			}
+
 			// The default policy adds a margin.
 			for name, used := range map[string]float64{"Deployment/web": 0.2, "StatefulSet/db": 1.5} {
 				if v := cpu[name]; v < used || v > 1.3*used {
 					t.Errorf("%s uses %g cores, recommended are %g", name, used, v)
 				}
 			}
+
 			if v, found := cpu["Deployment/young"]; !found || v != 0 {
 				t.Errorf("the workload with one day of history: %v, %t", v, found)
 			}

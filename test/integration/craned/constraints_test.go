@@ -33,12 +33,15 @@ func autoscaler(namespace, deployment string, percent int32) *autoscalingv2.Hori
 // createOnlyNode creates the single node of the cluster, with 1 allocatable core and 1 GiB.
 func createOnlyNode(t *testing.T, c client.Client, name string) {
 	t.Helper()
+
 	n := node(name, "small")
 	if err := c.Create(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = c.Delete(context.WithoutCancel(t.Context()), n) })
 	before := n.DeepCopy()
+
 	n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
 	n.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("4Gi")}
 	if err := c.Status().Patch(t.Context(), n, client.MergeFrom(before)); err != nil {
@@ -55,6 +58,7 @@ func TestNodeAndAutoscalerConstraints(t *testing.T) {
 	create(t, c, deployment("shop", "web"), statefulSet("shop", "db", "postgres"), autoscaler("shop", "web", 50), rule("constrained", "24h", "shop"))
 	startCraned(t, prom.URL())
 	awaitRule(t, c, "constrained", "RoundCompleted")
+
 	recs, err := recommendations(t.Context(), c, "constrained")
 	if err != nil {
 		t.Fatal(err)
@@ -64,10 +68,12 @@ func TestNodeAndAutoscalerConstraints(t *testing.T) {
 	got := requested(t, web.Status.RecommendedInfo)
 	near(t, "cpu of web, on which the HPA scales", got[corev1.ResourceCPU], 1)
 	near(t, "memory of web, on which no HPA scales", got[corev1.ResourceMemory], 300*mib*1.15)
+
 	const want = "cpu stays 1 (an autoscaler acts at 50 % of the request, so both move together or not at all"
 	if web.Status.Action != analysisv1alpha1.ActionPatch || !strings.Contains(web.Status.Description, want) {
 		t.Errorf("%s: %s, want %s", web.Status.Action, web.Status.Description, want)
 	}
+
 	db := requested(t, recs["shop/db"].Status.RecommendedInfo)
 	near(t, "cpu of db, larger than the node", db[corev1.ResourceCPU], 1)
 	near(t, "memory of db, larger than the node", db[corev1.ResourceMemory], 1024*mib)
@@ -80,6 +86,7 @@ func TestNodeAndAutoscalerConstraints(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, errOut)
 	}
+
 	for _, w := range out.Workloads {
 		if cpu := w.Containers[0].CPU.Recommended.Request.Value; cpu != 1 {
 			t.Errorf("%s: the command line recommends %v cores, want 1", w.Name, cpu)

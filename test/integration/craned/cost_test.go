@@ -38,10 +38,12 @@ groups:
 // writePriceBook returns the path of a price book.
 func writePriceBook(t *testing.T, content string) string {
 	t.Helper()
+
 	path := filepath.Join(t.TempDir(), "prices.yaml")
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -66,10 +68,12 @@ func boundPod(namespace, name, on string) *corev1.Pod {
 // kubelet pods remain after the test.
 func createNodes(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
+
 	for _, n := range []*corev1.Node{node(namespace+"-expensive", "x"), node(namespace+"-cheap", "cheap")} {
 		if err := c.Create(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}
+
 		t.Cleanup(func() { _ = c.Delete(context.Background(), n) })
 		// The node controllers write the status as well.
 		before := n.DeepCopy()
@@ -78,6 +82,7 @@ func createNodes(t *testing.T, c client.Client, namespace string) {
 			t.Fatal(err)
 		}
 	}
+
 	create(t, c, boundPod(namespace, "one", namespace+"-expensive"), boundPod(namespace, "two", namespace+"-cheap"))
 }
 
@@ -87,12 +92,14 @@ func TestCost(t *testing.T) {
 	prom := servePrometheus(t)
 	createNodes(t, c, "money")
 	book := writePriceBook(t, prices)
+
 	var out, stderr bytes.Buffer
 	code := cli.Main([]string{"crane", "cost", "-o", "json", "--kubeconfig", control.Kubeconfig(), "--prometheus", prom.URL(), "--price-book", book},
 		strings.NewReader(""), &out, &stderr)
 	if code != 0 {
 		t.Fatalf("exit %d: %s", code, stderr.String())
 	}
+
 	type total struct{ Total float64 }
 	type shares struct{ ByRequest, ByUse, ByMax total }
 	var got struct {
@@ -105,19 +112,24 @@ func TestCost(t *testing.T) {
 			Workloads, Idle shares
 		}
 	}
+
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
+
 	cost := map[string]float64{}
 	for _, w := range got.Workloads {
 		cost[w.Namespace+"/"+w.Name] = w.Cost.ByRequest.Total
 	}
+
 	same := func(what string, got, want float64) {
 		t.Helper()
+
 		if math.Abs(got-want) > 1e-8 {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
+
 	same("money/one", cost["money/one"], 1+2*0.5)
 	same("money/two", cost["money/two"], 0.4+2*0.1)
 	all := got.Cluster
@@ -133,6 +145,7 @@ func TestCost(t *testing.T) {
 		if err == nil && !containsLine(page, want) {
 			err = fmt.Errorf("no %s", want)
 		}
+
 		return err
 	})
 }
@@ -146,10 +159,12 @@ func TestSavingsInStatus(t *testing.T) {
 	startCraned(t, prom.URL(), "--price-book="+writePriceBook(t, prices))
 	create(t, c, rule("savings", "24h", "shop"))
 	awaitRule(t, c, "savings", "RoundCompleted")
+
 	recs, err := recommendations(t.Context(), c, "savings")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := recs["shop/web"].Status.Savings
 	if s == nil || s.Currency != "EUR" || s.CPU.Sign() <= 0 || s.Monthly == "" || s.Monthly[0] == '-' || s.PricedFrom == "" {
 		t.Errorf("savings %+v of %+v", s, recs)
@@ -161,6 +176,7 @@ func TestBadPriceBook(t *testing.T) {
 	book := writePriceBook(t, strings.Replace(prices, "cpu: 0.4", "cpu: 0", 1))
 	craned := startCraned(t, harness.NoPrometheus, "--price-book="+book)
 	<-craned.Done()
+
 	if text := craned.Log.String(); craned.Err() == nil || !strings.Contains(text, "groups[0].prices.cpu: \"0\": a price must be above zero") {
 		t.Errorf("craned ended with %v and\n%s", craned.Err(), text)
 	}

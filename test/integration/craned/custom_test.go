@@ -45,18 +45,22 @@ func TestCustomKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	crd, err := manifest.ParseString(gameServerCRD)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := applier.Apply(t.Context(), crd...); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := c.Delete(context.WithoutCancel(t.Context()), crd[0]); err != nil {
 			t.Error(err)
 		}
 	})
+
 	games := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
 		"containers": []any{map[string]any{"name": "server", "image": "i"}},
 	}}}}}
@@ -69,6 +73,7 @@ func TestCustomKind(t *testing.T) {
 
 	prom := servePrometheus(t)
 	startCraned(t, prom.URL())
+
 	refused := awaitRule(t, c, "games", "SelectorFailed")
 	if m := meta.FindStatusCondition(refused.Status.Conditions, "Ready").Message; !strings.Contains(m, "forbidden") || !strings.Contains(m, "resourceSelectors[0]") {
 		t.Errorf("message %q", m)
@@ -83,6 +88,7 @@ func TestCustomKind(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "craned-games"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "crane-system", Name: "craned"}},
 	})
+
 	eventually(t, "craned has read access", func(ctx context.Context) error {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: "system:serviceaccount:crane-system:craned",
@@ -90,37 +96,47 @@ func TestCustomKind(t *testing.T) {
 				Namespace: "shop", Group: "example.org", Version: "v1", Resource: "gamesets", Verb: "list",
 			},
 		}}
+
 		if err := c.Create(ctx, review); err != nil {
 			return err
 		}
+
 		if !review.Status.Allowed {
 			return errors.New(review.Status.Reason)
 		}
+
 		return nil
 	})
+
 	// A change of the spec starts a run.
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "games"}, selects); err != nil {
 		t.Fatal(err)
 	}
+
 	selects.Spec.RunInterval = "12h"
 	if err := c.Update(t.Context(), selects); err != nil {
 		t.Fatal(err)
 	}
+
 	awaitRule(t, c, "games", "RoundCompleted")
 	recs, err := recommendations(t.Context(), c, "games")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	near(t, "cpu of the custom workload", requested(t, recs["shop/arena"].Status.RecommendedInfo)["cpu"], 0.4*1.15)
 	eventually(t, "annotation on the custom workload", func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(games), games); err != nil {
 			return err
 		}
+
 		if games.GetAnnotations()[analysisv1alpha1.AnnotationResourceRecommendation] == "" {
 			return errors.New("no annotation")
 		}
+
 		return nil
 	})
+
 	managers := games.GetManagedFields()
 	if !slices.ContainsFunc(managers, func(m metav1.ManagedFieldsEntry) bool {
 		return m.Manager == "craned-recommendation" && m.Operation == metav1.ManagedFieldsOperationApply

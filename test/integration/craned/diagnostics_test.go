@@ -38,28 +38,34 @@ type traceCollector struct {
 func (c *traceCollector) Export(_ context.Context, request *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for _, resource := range request.ResourceSpans {
 		for _, scope := range resource.ScopeSpans {
 			for _, span := range scope.Spans {
 				c.spans[span.Name] = fmt.Sprint(resource.Resource.Attributes, span.Attributes)
-				c.parents[span.Name], c.ids[span.Name] = string(span.ParentSpanId), string(span.SpanId)
+				c.parents[span.Name] = string(span.ParentSpanId)
+				c.ids[span.Name] = string(span.SpanId)
 			}
 		}
 	}
+
 	return &collector.ExportTraceServiceResponse{}, nil
 }
 
 func startTraceCollector(t *testing.T) (c *traceCollector, address string) {
 	t.Helper()
+
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c = &traceCollector{spans: map[string]string{}, parents: map[string]string{}, ids: map[string]string{}}
 	server := grpc.NewServer()
 	collector.RegisterTraceServiceServer(server, c)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
+
 	return c, listener.Addr().String()
 }
 
@@ -72,16 +78,19 @@ func TestTraces(t *testing.T) {
 	create(t, c, deployment("shop", "web"))
 	create(t, c, rule("traced", "24h", "shop"))
 	awaitRule(t, c, "traced", "RoundCompleted")
+
 	recs, err := recommendations(t.Context(), c, "traced")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	rec := recs["shop/web"]
 	patch := client.MergeFrom(rec.DeepCopy())
 	rec.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeAuto
 	if err := c.Patch(t.Context(), &rec, patch); err != nil {
 		t.Fatal(err)
 	}
+
 	create(t, c, &predictionv1alpha1.TimeSeriesPrediction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "traced"},
 		Spec: predictionv1alpha1.TimeSeriesPredictionSpec{
@@ -93,9 +102,11 @@ func TestTraces(t *testing.T) {
 			}},
 		},
 	})
+
 	eventually(t, "all spans are exported", func(context.Context) error {
 		traces.mu.Lock()
 		defer traces.mu.Unlock()
+
 		for name, want := range map[string]string{
 			"recommendation.pass": "traced", "recommendation.gather": "", "recommendation.decide": "", "recommendation.act": "",
 			"prediction.forecast": "shop", "prediction.read": "", "adoption.evaluate": "apps/Deployment/shop/web",
@@ -104,9 +115,11 @@ func TestTraces(t *testing.T) {
 				return fmt.Errorf("span %s: %q", name, got)
 			}
 		}
+
 		if traces.parents["recommendation.gather"] == "" || traces.parents["recommendation.pass"] != "" {
 			return errors.New("the gathering of a pass is not a part of it")
 		}
+
 		return nil
 	})
 }
@@ -115,6 +128,7 @@ func TestTraces(t *testing.T) {
 func TestProfiles(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
+
 	for name, role := range map[string]string{"profiler": "craned-profile-reader", "profile-scraper": "craned-metrics-reader"} {
 		create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}})
 		create(t, c, &rbacv1.ClusterRoleBinding{
@@ -123,6 +137,7 @@ func TestProfiles(t *testing.T) {
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "shop", Name: name}},
 		})
 	}
+
 	craned := startCraned(t, prom.URL(), "--metrics-secure=true", "--enable-profiling")
 	base := strings.TrimSuffix(strings.Replace(craned.MetricsURL, "http:", "https:", 1), "/metrics")
 	eventually(t, "profiles are served", func(ctx context.Context) error {
@@ -130,19 +145,23 @@ func TestProfiles(t *testing.T) {
 		if err == nil && (status != http.StatusOK || !strings.Contains(page, "goroutine profile")) {
 			err = fmt.Errorf("status %d: %.100s", status, page)
 		}
+
 		return err
 	})
+
 	for name, want := range map[string]int{"profile-scraper": http.StatusForbidden, "": http.StatusUnauthorized} {
 		bearer := ""
 		if name != "" {
 			bearer = token(t, name)
 		}
+
 		for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=1"} {
 			if status, _, err := getAs(t.Context(), base+path, bearer); err != nil || status != want {
 				t.Errorf("%s as %q: status %d, want %d; %v", path, name, status, want, err)
 			}
 		}
 	}
+
 	if status, _, err := getAs(t.Context(), base+"/debug/pprof/cmdline", token(t, "profiler")); err != nil || status != http.StatusNotFound {
 		t.Errorf("the command line: status %d, %v", status, err)
 	}

@@ -31,8 +31,10 @@ func TestPrometheusDownThenUp(t *testing.T) {
 	if err := prom.Stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	create(t, c, deployment("shop", "web"), rule("down", "24h", "shop"))
 	craned := startCraned(t, prom.URL())
+
 	failed := awaitRule(t, c, "down", "DataSourceFailed")
 	if failed.Status.LastUpdateTime != nil || failed.Status.RunNumber != 0 {
 		t.Errorf("a failed run counts as completed: %+v", failed.Status)
@@ -43,21 +45,26 @@ func TestPrometheusDownThenUp(t *testing.T) {
 	if _, err := harness.Get(t.Context(), craned.HealthURL+"/readyz"); err == nil {
 		t.Error("craned is ready while its data source does not answer")
 	}
+
 	eventually(t, "event about the rule", func(ctx context.Context) error {
 		var events eventsv1.EventList
 		if err := c.List(ctx, &events); err != nil {
 			return err
 		}
+
 		for _, e := range events.Items {
 			if e.Regarding.Kind == "RecommendationRule" && e.Regarding.Name == "down" && e.Reason == "DataSourceFailed" {
 				return nil
 			}
 		}
+
 		return errors.New("no such event")
 	})
+
 	if err := prom.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	awaitRule(t, c, "down", "RoundCompleted")
 	recs, err := recommendations(t.Context(), c, "down")
 	if err != nil || harness.ConditionText(recs["shop/web"].Status.Conditions, "Ready") != "True/RecommendationReady" {
@@ -72,26 +79,32 @@ func TestGoodValueSurvivesFailure(t *testing.T) {
 	create(t, c, deployment("shop", "web"), rule("keep", "24h", "shop"))
 	startCraned(t, prom.URL())
 	awaitRule(t, c, "keep", "RoundCompleted")
+
 	before, err := recommendations(t.Context(), c, "keep")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := prom.Stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	r := &analysisv1alpha1.RecommendationRule{}
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "keep"}, r); err != nil {
 		t.Fatal(err)
 	}
+
 	r.Spec.RunInterval = "12h" // A change of the spec starts a run.
 	if err := c.Update(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
+
 	awaitRule(t, c, "keep", "DataSourceFailed")
 	after, err := recommendations(t.Context(), c, "keep")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if a, b := before["shop/web"].Status, after["shop/web"].Status; a.RecommendedValue == "" || a.RecommendedValue != b.RecommendedValue {
 		t.Errorf("the value changed from %q to %q", a.RecommendedValue, b.RecommendedValue)
 	}
@@ -113,12 +126,15 @@ func TestKilledAndRestarted(t *testing.T) {
 		if _, err := harness.Get(ctx, second.HealthURL+"/readyz"); err != nil {
 			return err
 		}
+
 		page, err := second.Metrics(ctx)
 		if err == nil && !containsLine(page, `crane_analysis_resource_recommendation{apiversion="apps/v1",container="app"`) {
 			err = errors.New("it has not reconciled the recommendations")
 		}
+
 		return err
 	})
+
 	if err := second.Terminate(t); err != nil {
 		t.Errorf("craned ended with %v", err)
 	}
@@ -132,18 +148,22 @@ func TestAPIServerRestarted(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
 	create(t, c, deployment("shop", "web"))
+
 	// The lease is longer than the restart, like the default of 15s with a fast API server.
 	craned := startCraned(t, prom.URL(), "--lease-duration=60s", "--lease-renew-period=50s")
 	eventually(t, "craned ready", func(ctx context.Context) error {
 		_, err := harness.Get(ctx, craned.HealthURL+"/readyz")
 		return err
 	})
+
 	if err := control.StopComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := control.StartComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "rule created", func(ctx context.Context) error {
 		// An earlier attempt may have succeeded although its response was lost.
 		return client.IgnoreAlreadyExists(c.Create(ctx, rule("after", "24h", "shop")))
@@ -153,8 +173,10 @@ func TestAPIServerRestarted(t *testing.T) {
 		if err := c.Delete(ctx, rule("after", "", "shop")); err != nil {
 			t.Error(err)
 		}
+
 		awaitCollected(ctx, t, c, "after")
 	})
+
 	awaitRule(t, c, "after", "RoundCompleted")
 	select {
 	case <-craned.Done():
@@ -168,31 +190,40 @@ func TestAPIServerRestarted(t *testing.T) {
 func TestTwoRulesOneWorkload(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
-	one, two := rule("one", "24h", "shop"), rule("two", "24h", "shop")
+	one := rule("one", "24h", "shop")
+	two := rule("two", "24h", "shop")
 	two.Spec.Recommenders[0].Config["cpu-request-margin-fraction"] = "0.5"
+
 	create(t, c, deployment("shop", "web"), statefulSet("shop", "db", "postgres"), one)
 	craned := startCraned(t, prom.URL())
 	awaitRule(t, c, "one", "RoundCompleted")
 	create(t, c, two)
 	awaitRule(t, c, "two", "RoundCompleted")
 	var first, second analysisv1alpha1.Recommendation
+
 	eventually(t, "the second Recommendation names the adopted first one", func(ctx context.Context) error {
 		a, err := recommendations(ctx, c, "one")
 		if err != nil {
 			return err
 		}
+
 		b, err := recommendations(ctx, c, "two")
 		if err != nil {
 			return err
 		}
-		first, second = a["shop/web"], b["shop/web"]
+
+		first = a["shop/web"]
+		second = b["shop/web"]
+
 		// Objects created within one second are ordered by their names.
 		got := []string{harness.ConditionText(first.Status.Conditions, "Adopted"), harness.ConditionText(second.Status.Conditions, "Adopted")}
 		if got[0] == "absent" && got[1] == "False/OtherRecommendationAdopted" || got[1] == "absent" && got[0] == "False/OtherRecommendationAdopted" {
 			return nil
 		}
+
 		return fmt.Errorf("conditions %v", got)
 	})
+
 	// The rule has one event, which counts, instead of one on each Recommendation.
 	eventually(t, "an event on a rule", func(ctx context.Context) error {
 		var about []eventsv1.Event
@@ -201,32 +232,41 @@ func TestTwoRulesOneWorkload(t *testing.T) {
 			if err != nil {
 				return err
 			}
+
 			about = append(about, found...)
 		}
+
 		if len(about) != 1 || about[0].Type != corev1.EventTypeWarning || about[0].Series == nil || about[0].Series.Count < 2 {
 			return fmt.Errorf("events %+v", about)
 		}
+
 		return nil
 	})
+
 	var all eventsv1.EventList
 	if err := c.List(t.Context(), &all, client.InNamespace("shop")); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, e := range all.Items {
 		if e.Regarding.Kind == "Recommendation" && e.Type == corev1.EventTypeWarning {
 			t.Errorf("event on recommendation %s: %s: %s", e.Regarding.Name, e.Reason, e.Note)
 		}
 	}
+
 	near(t, "cpu by the first rule", requested(t, first.Status.RecommendedInfo)["cpu"], 0.2*1.15)
 	near(t, "cpu by the second rule", requested(t, second.Status.RecommendedInfo)["cpu"], 0.2*1.5)
+
 	adopted := first
 	if harness.ConditionText(first.Status.Conditions, "Adopted") != "absent" {
 		adopted = second
 	}
+
 	target := &appsv1.Deployment{}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, target); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := target.Annotations[analysisv1alpha1.AnnotationResourceRecommendation]; got != annotationOf(adopted) {
 		t.Errorf("annotation %q, adopted recommendation %q", got, adopted.Status.RecommendedValue)
 	}
@@ -239,18 +279,22 @@ func TestTwoRulesOneWorkload(t *testing.T) {
 	if adopted.Name == second.Name {
 		other = first
 	}
+
 	was := adopted.DeepCopy()
 	adopted.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeStatus
 	if err := c.Patch(t.Context(), &adopted, client.MergeFrom(was)); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the second Recommendation is adopted", func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(target), target); err != nil {
 			return err
 		}
+
 		if got := target.Annotations[analysisv1alpha1.AnnotationResourceRecommendation]; got != annotationOf(other) {
 			return fmt.Errorf("annotation %q", got)
 		}
+
 		return nil
 	})
 }
@@ -263,11 +307,13 @@ func TestBadRules(t *testing.T) {
 	unknown.Spec.Recommenders[0].Name = "Nonsense"
 	setting := rule("setting", "24h", "shop")
 	setting.Spec.Recommenders[0].Config["cpu-request-percentile"] = "ninety"
+
 	kind := rule("kind", "24h", "shop")
 	kind.Spec.ResourceSelectors = append(kind.Spec.ResourceSelectors,
 		analysisv1alpha1.ResourceSelector{Kind: "Rollout", APIVersion: "argoproj.io/v1alpha1"})
 	create(t, c, deployment("shop", "web"), unknown, setting, kind)
 	startCraned(t, prom.URL())
+
 	for name, reason := range map[string]string{
 		"unknown": "InvalidRecommender", "setting": "InvalidRecommender", "kind": "SelectorFailed",
 	} {
@@ -276,6 +322,7 @@ func TestBadRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if want := map[bool]int{true: 1, false: 0}[name == "kind"]; len(recs) != want {
 			t.Errorf("rule %s: %d recommendations, want %d; %s", name, len(recs), want,
 				meta.FindStatusCondition(r.Status.Conditions, "Ready").Message)
@@ -295,24 +342,30 @@ func TestNothingDeletedAfterIncompleteRun(t *testing.T) {
 
 	change := func(edit func(*analysisv1alpha1.RecommendationRule)) {
 		t.Helper()
+
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(r), r); err != nil {
 			t.Fatal(err)
 		}
+
 		edit(r)
 		if err := c.Update(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	change(func(r *analysisv1alpha1.RecommendationRule) {
 		r.Spec.NamespaceSelector.MatchNames = []string{"shop"}
 		r.Spec.ResourceSelectors = append(r.Spec.ResourceSelectors, analysisv1alpha1.ResourceSelector{Kind: "Rollout", APIVersion: "argoproj.io/v1alpha1"})
 	})
 	awaitRule(t, c, "part", "SelectorFailed")
+
 	if recs, err := recommendations(t.Context(), c, "part"); err != nil || len(recs) != 2 {
 		t.Errorf("with a failed selector: %d recommendations, want 2; %v", len(recs), err)
 	}
+
 	change(func(r *analysisv1alpha1.RecommendationRule) { r.Spec.ResourceSelectors = r.Spec.ResourceSelectors[:2] })
 	awaitRule(t, c, "part", "RoundCompleted")
+
 	recs, err := recommendations(t.Context(), c, "part")
 	if err != nil || len(recs) != 1 || recs["shop/web"].Name == "" {
 		t.Errorf("after a complete run: %v, %v; want the one in shop", recs, err)
@@ -326,15 +379,18 @@ func TestStandbyTakesOver(t *testing.T) {
 	create(t, c, deployment("shop", "web"))
 	leader := startCraned(t, prom.URL())
 	eventually(t, "first leads", leads(leader))
+
 	standby := startCraned(t, prom.URL())
 	eventually(t, "standby ready", func(ctx context.Context) error {
 		_, err := harness.Get(ctx, standby.HealthURL+"/readyz")
 		return err
 	})
 	began := time.Now()
+
 	if err := leader.Terminate(t); err != nil {
 		t.Errorf("the leader ended with %v", err)
 	}
+
 	eventually(t, "standby leads", leads(standby))
 	t.Logf("takeover after a graceful stop: %s", time.Since(began).Round(100*time.Millisecond))
 	create(t, c, rule("handover", "24h", "shop"))
@@ -347,20 +403,24 @@ func leads(p *harness.Craned) func(context.Context) error {
 		if err == nil && !containsLine(page, `leader_election_master_status{name="craned"} 1`) {
 			err = errors.New("it does not lead")
 		}
+
 		return err
 	}
 }
 
 func awaitAnnotated(t *testing.T, c client.Client, namespace, name string) {
 	t.Helper()
+
 	eventually(t, "annotation on "+name, func(ctx context.Context) error {
 		d := &appsv1.Deployment{}
 		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, d); err != nil {
 			return err
 		}
+
 		if d.Annotations[analysisv1alpha1.AnnotationResourceRecommendation] == "" {
 			return errors.New("no annotation")
 		}
+
 		return nil
 	})
 }
@@ -368,26 +428,32 @@ func awaitAnnotated(t *testing.T, c client.Client, namespace, name string) {
 // versions returns the resource versions of the objects that a rule affects.
 func versions(t *testing.T, c client.Client, name string) map[string]string {
 	t.Helper()
+
 	out := map[string]string{}
 	r := &analysisv1alpha1.RecommendationRule{}
 	if err := c.Get(t.Context(), client.ObjectKey{Name: name}, r); err != nil {
 		t.Fatal(err)
 	}
+
 	out["rule"] = r.ResourceVersion
 	recs, err := recommendations(t.Context(), c, name)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for key := range recs {
 		out[key] = recs[key].ResourceVersion
 	}
+
 	var deployments appsv1.DeploymentList
 	if err := c.List(t.Context(), &deployments, client.InNamespace("shop")); err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range deployments.Items {
 		// The controller manager writes the status of Deployments; craned writes only the annotation.
 		out["deployment/"+deployments.Items[i].Name] = deployments.Items[i].Annotations[analysisv1alpha1.AnnotationResourceRecommendation]
 	}
+
 	return out
 }

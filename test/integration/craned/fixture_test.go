@@ -37,10 +37,12 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 // newClient returns the uncached client of an administrator.
 func newClient(t *testing.T) client.Client {
 	t.Helper()
+
 	c, err := harness.NewClient(control.Config(), analysisv1alpha1.AddToScheme, predictionv1alpha1.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return c
 }
 
@@ -53,6 +55,7 @@ func servePrometheus(t *testing.T) *promserver.Server {
 // startCraned runs craned with leader election until the test ends.
 func startCraned(t *testing.T, prometheusURL string, flags ...string) *harness.Craned {
 	t.Helper()
+
 	return harness.StartCraned(t, waitTimeout, control, binary, prometheusURL, append([]string{
 		// A slow machine does not lose a lease of 20 s. craned releases the lease when it stops.
 		"--leader-elect=true", "--lease-duration=20s", "--lease-renew-period=18s", "--lease-retry-period=1s",
@@ -94,6 +97,7 @@ func statefulSet(namespace, name, container string) *appsv1.StatefulSet {
 // rules.
 func create(t *testing.T, c client.Client, objects ...client.Object) {
 	t.Helper()
+
 	for _, o := range objects {
 		switch o.(type) {
 		case *corev1.Pod:
@@ -102,6 +106,7 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 		case *analysisv1alpha1.RecommendationRule:
 			t.Cleanup(func() { awaitCollected(context.WithoutCancel(t.Context()), t, c, o.GetName()) }) // runs after the deletion
 		}
+
 		harness.Create(t, c, o)
 	}
 }
@@ -109,6 +114,7 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 // awaitCollected waits until the Recommendations of a deleted rule are deleted, so that they do not affect the next test.
 func awaitCollected(ctx context.Context, t *testing.T, c client.Client, rule string) {
 	t.Helper()
+
 	// The garbage collector looks for new kinds every 30 s, and then takes up to 30 s until it watches all of them.
 	const collectTimeout = 3 * time.Minute
 	harness.Eventually(ctx, t, collectTimeout, "Recommendations of rule "+rule+" are deleted", func(ctx context.Context) error {
@@ -116,6 +122,7 @@ func awaitCollected(ctx context.Context, t *testing.T, c client.Client, rule str
 		if err == nil && len(left) > 0 {
 			err = fmt.Errorf("%d are left", len(left))
 		}
+
 		return err
 	})
 }
@@ -144,10 +151,12 @@ func recommendations(ctx context.Context, c client.Client, rule string) (map[str
 	if err := c.List(ctx, &list, client.MatchingLabels{analysisv1alpha1.LabelRuleName: rule}); err != nil {
 		return nil, err
 	}
+
 	out := map[string]analysisv1alpha1.Recommendation{}
 	for _, r := range list.Items {
 		out[r.Spec.TargetRef.Namespace+"/"+r.Spec.TargetRef.Name] = r
 	}
+
 	return out, nil
 }
 

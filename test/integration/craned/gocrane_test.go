@@ -24,6 +24,7 @@ func annotationOf(rec analysisv1alpha1.Recommendation) string {
 	for i := range lines {
 		lines[i] = strings.TrimPrefix(lines[i], "  ")
 	}
+
 	return strings.Join(lines, "\n")
 }
 
@@ -33,41 +34,55 @@ func TestAnnotationsOfGocrane(t *testing.T) {
 	prom := servePrometheus(t)
 	const stale = "containers:\n- containerName: app\n  target:\n    cpu: 9\n"
 	key := analysisv1alpha1.AnnotationResourceRecommendation
-	migrated, foreign, shared := deployment("shop", "web"), deployment("shop", "doomed"), deployment("bank", "web")
+	migrated := deployment("shop", "web")
+	foreign := deployment("shop", "doomed")
+	shared := deployment("bank", "web")
 	create(t, c, migrated, foreign, shared)
+
 	// annotate writes the stale value as an update of manager "craned".
 	annotate := func(d *appsv1.Deployment, update func() error) {
 		t.Helper()
+
 		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // The deployment controller writes the status as well.
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
 				return err
 			}
+
 			d.Annotations = map[string]string{key: stale}
 			return update()
 		})
+
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	// gocrane updated the status subresource. Its manager is the name of its binary.
 	annotate(migrated, func() error { return c.Status().Update(t.Context(), migrated, client.FieldOwner("craned")) })
 	annotate(foreign, func() error { return c.Update(t.Context(), foreign, client.FieldOwner("craned")) })
+
 	// The same value written by two managers belongs to both.
 	annotate(shared, func() error { return c.Status().Update(t.Context(), shared, client.FieldOwner("craned")) })
 	apply := &appsv1.Deployment{}
-	apply.Name, apply.Namespace, apply.Annotations = shared.Name, shared.Namespace, map[string]string{key: stale}
+	apply.Name = shared.Name
+	apply.Namespace = shared.Namespace
+
+	apply.Annotations = map[string]string{key: stale}
 	raw := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"bank","annotations":{%q:%q}}}`, key, stale)
 	if err := c.Patch(t.Context(), apply, client.RawPatch("application/apply-patch+yaml", []byte(raw)), client.FieldOwner("gitops")); err != nil {
 		t.Fatal(err)
 	}
+
 	create(t, c, rule("legacy", "24h", "shop", "bank"))
 	startCraned(t, prom.URL())
 	awaitRule(t, c, "legacy", "RoundCompleted")
+
 	eventually(t, "the annotation of gocrane is replaced, the others stay", func(ctx context.Context) error {
 		recs, err := recommendations(ctx, c, "legacy")
 		if err != nil {
 			return err
 		}
+
 		const conflict = "False/FailedUpdateRecommendationValue"
 		for _, want := range []struct {
 			target                *appsv1.Deployment
@@ -79,13 +94,16 @@ func TestAnnotationsOfGocrane(t *testing.T) {
 			if err := c.Get(ctx, client.ObjectKeyFromObject(want.target), want.target); err != nil {
 				return err
 			}
+
 			if got := want.target.Annotations[key]; got != want.annotation || got == "" {
 				return fmt.Errorf("%s has the annotation %q", name, got)
 			}
+
 			if got := harness.ConditionText(recs[name].Status.Conditions, "Adopted"); got != want.condition {
 				return fmt.Errorf("%s: condition Adopted is %s, want %s", name, got, want.condition)
 			}
 		}
+
 		return nil
 	})
 }

@@ -36,10 +36,12 @@ func TestServicesAndVolumes(t *testing.T) {
 			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
 		}
 	}
+
 	create(t, c, service("lb-empty"), service("lb-external"), &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: ns, Name: "lb-external", Labels: map[string]string{discoveryv1.LabelServiceName: "lb-external"}},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}},
 	})
+
 	access := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	claimed := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "claimed"},
@@ -48,6 +50,7 @@ func TestServicesAndVolumes(t *testing.T) {
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 		},
 	}
+
 	create(t, c, claimed)
 	volume := func(name, claim string, uid types.UID, phase corev1.PersistentVolumePhase) {
 		v := &corev1.PersistentVolume{
@@ -59,13 +62,17 @@ func TestServicesAndVolumes(t *testing.T) {
 				ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: ns, Name: claim, UID: uid},
 			},
 		}
+
 		create(t, c, v)
 		created := v.DeepCopy() // A controller may write in between.
-		v.Status.Phase, v.Status.LastPhaseTransitionTime = phase, new(metav1.NewTime(time.Now().AddDate(0, 0, -30)))
+
+		v.Status.Phase = phase
+		v.Status.LastPhaseTransitionTime = new(metav1.NewTime(time.Now().AddDate(0, 0, -30)))
 		if err := c.Status().Patch(t.Context(), v, client.MergeFrom(created)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	volume("pv-claimed", "claimed", claimed.UID, corev1.VolumeBound)
 	volume("pv-released", "gone", "a-claim-of-the-past", corev1.VolumeReleased)
 
@@ -91,33 +98,41 @@ func TestServicesAndVolumes(t *testing.T) {
 				Recommenders: []analysisv1alpha1.Recommender{{Name: test.recommender}},
 			},
 		})
+
 		awaitRule(t, c, name, "RoundCompleted")
 		got, err := recommendations(t.Context(), c, name)
 		if err != nil || len(got) != len(test.want) {
 			t.Errorf("%s: %d Recommendations, want %d, %v: %v", test.recommender, len(got), len(test.want), err, got)
 		}
+
 		for target, want := range test.want {
 			if text := got[target].Status.Description; !strings.Contains(text, want) {
 				t.Errorf("%s: description %q, want %q; conditions %v", target, text, want, got[target].Status.Conditions)
 			}
 		}
+
 		gone := func(o client.Object) {
 			t.Helper()
+
 			eventually(t, fmt.Sprintf("%s: deletion of %T", test.recommender, o), func(ctx context.Context) error {
 				err := c.Get(ctx, client.ObjectKeyFromObject(o), o)
 				if apierrors.IsNotFound(err) {
 					return nil
 				}
+
 				return cmp.Or(err, errors.New("it exists"))
 			})
 		}
+
 		rec := got[client.ObjectKeyFromObject(test.deleted).String()]
 		harness.Delete(t, c, test.deleted)
 		gone(test.deleted)
+
 		rec.Annotations = map[string]string{"note": "changed"} // Deletions of these kinds are not watched.
 		if err := c.Update(t.Context(), &rec); err != nil {
 			t.Fatal(err)
 		}
+
 		gone(&rec)
 	}
 }

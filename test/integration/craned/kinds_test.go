@@ -28,6 +28,7 @@ func TestAnnotatesEveryKind(t *testing.T) {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "work"}}
 	once := template("work", "app")
 	once.Spec.RestartPolicy = corev1.RestartPolicyNever
+
 	targets := map[string]client.Object{
 		"apps/v1 Deployment":  deployment(ns, "work"),
 		"apps/v1 StatefulSet": statefulSet(ns, "work", "app"),
@@ -38,21 +39,25 @@ func TestAnnotatesEveryKind(t *testing.T) {
 			Schedule: "0 0 1 1 *", Suspend: new(true), JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: once}},
 		}},
 	}
+
 	startCraned(t, harness.NoPrometheus)
 	for kind, target := range targets {
 		create(t, c, target)
 		version, name, _ := strings.Cut(kind, " ")
+
 		// As gocrane's craned left it, which wrote annotations by updates of the status.
 		// The controllers of the kinds may write in between.
 		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(target), target); err != nil {
 				return err
 			}
+
 			target.SetAnnotations(map[string]string{analysisv1alpha1.AnnotationResourceRecommendation: "old"})
 			return c.Status().Update(t.Context(), target, client.FieldOwner("craned"))
 		}); err != nil {
 			t.Fatal(err)
 		}
+
 		rec := &analysisv1alpha1.Recommendation{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: strings.ToLower(name)},
 			Spec: analysisv1alpha1.RecommendationSpec{
@@ -60,20 +65,24 @@ func TestAnnotatesEveryKind(t *testing.T) {
 				TargetRef: corev1.ObjectReference{APIVersion: version, Kind: name, Namespace: ns, Name: "work"},
 			},
 		}
+
 		create(t, c, rec)
 		rec.Status.RecommendedValue = "resourceRequest:\n  containers:\n  - containerName: app\n    target: {cpu: 120m, memory: 128Mi}\n"
 		if err := c.Status().Update(t.Context(), rec); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for kind, target := range targets {
 		eventually(t, kind+" has the annotation", func(ctx context.Context) error {
 			if err := c.Get(ctx, client.ObjectKeyFromObject(target), target); err != nil {
 				return err
 			}
+
 			if value := target.GetAnnotations()[analysisv1alpha1.AnnotationResourceRecommendation]; !strings.Contains(value, "cpu: 120m") {
 				return fmt.Errorf("annotation %q", value)
 			}
+
 			return nil
 		})
 	}

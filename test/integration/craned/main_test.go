@@ -42,7 +42,8 @@ func TestMain(m *testing.M) {
 			return writeHistory(ctx, history, historyPods())
 		},
 		Ready: func(_ context.Context, c *controlplane.ControlPlane, built string) error {
-			control, binary = c, built
+			control = c
+			binary = built
 			return nil
 		},
 	}))
@@ -75,6 +76,7 @@ func writeHistory(ctx context.Context, dir string, pods []pod) error {
 	// The series extend beyond the duration of the tests.
 	end := time.Now().Truncate(scrape)
 	grid := promserver.Grid{Start: end.Add(-historyDays * 24 * time.Hour), End: end.Add(time.Hour), Step: scrape}
+
 	var all []promserver.Series
 	owners := map[string]bool{}
 	for _, p := range pods {
@@ -82,22 +84,27 @@ func writeHistory(ctx context.Context, dir string, pods []pod) error {
 		add := func(value func(i int) float64, pairs ...string) {
 			all = append(all, promserver.Series{Labels: labels.FromStrings(pairs...), Fill: func(dst []float64, at int) {
 				for i := range dst {
-					if dst[i] = value(at + i); at+i < first {
+					dst[i] = value(at + i)
+
+					if at+i < first {
 						dst[i] = nan()
 					}
 				}
 			}})
 		}
+
 		one := func(int) float64 { return 1 }
 		add(func(i int) float64 { return float64(i) * scrape.Seconds() * p.cores },
 			"__name__", "container_cpu_usage_seconds_total", "namespace", p.namespace, "pod", p.name, "container", p.container, "image", "i")
 		add(func(int) float64 { return p.bytes },
 			"__name__", "container_memory_working_set_bytes", "namespace", p.namespace, "pod", p.name, "container", p.container, "image", "i")
 		add(one, "__name__", "kube_pod_container_info", "namespace", p.namespace, "pod", p.name, "container", p.container)
+
 		for resource, value := range map[string]float64{"cpu": 1, "memory": 1024 * mib} {
 			add(func(int) float64 { return value }, "__name__", "kube_pod_container_resource_requests", "namespace", p.namespace,
 				"pod", p.name, "container", p.container, "resource", resource, "unit", map[string]string{"cpu": "core", "memory": "byte"}[resource])
 		}
+
 		owner := p.owner
 		if p.kind == "Deployment" {
 			owner = p.name[:len(p.name)-len("-aaaaa")]
@@ -106,13 +113,16 @@ func writeHistory(ctx context.Context, dir string, pods []pod) error {
 				add(one, "__name__", "kube_replicaset_owner", "namespace", p.namespace, "replicaset", owner,
 					"owner_kind", p.kind, "owner_name", p.owner, "owner_is_controller", "true")
 			}
+
 			add(one, "__name__", "kube_pod_owner", "namespace", p.namespace, "pod", p.name,
 				"owner_kind", "ReplicaSet", "owner_name", owner, "owner_is_controller", "true")
 			continue
 		}
+
 		add(one, "__name__", "kube_pod_owner", "namespace", p.namespace, "pod", p.name,
 			"owner_kind", p.kind, "owner_name", owner, "owner_is_controller", "true")
 	}
+
 	_, err := promserver.WriteBlocks(ctx, dir, grid, all)
 	return err
 }

@@ -19,10 +19,12 @@ import (
 // returns the URL of the proxy.
 func servePrometheusBehind(t *testing.T, before func(*http.Request)) string {
 	t.Helper()
+
 	prom, err := url.Parse(servePrometheus(t).URL())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	forward := httputil.NewSingleHostReverseProxy(prom)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A server detects a closed connection only after it has read the body.
@@ -30,16 +32,20 @@ func servePrometheusBehind(t *testing.T, before func(*http.Request)) string {
 		if err != nil {
 			return
 		}
+
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		before(r)
+
 		if r.Context().Err() == nil {
 			forward.ServeHTTP(w, r)
 		}
 	}))
+
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
 	})
+
 	return server.URL
 }
 
@@ -51,9 +57,11 @@ func write(t *testing.T, name, text string) string {
 
 func writeIn(t *testing.T, dir, name, text string) string {
 	t.Helper()
+
 	path := filepath.Join(dir, name)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }

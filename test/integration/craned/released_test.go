@@ -19,27 +19,34 @@ func TestReleasedPrometheus(t *testing.T) {
 	if err := os.CopyFS(data, os.DirFS(history)); err != nil {
 		t.Fatal(err)
 	}
+
 	url := metricstore.Prometheus(t, data, "global: {scrape_interval: 1m}\n")
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+
 	embedded, code, errOut := crane(t, "--prometheus", servePrometheus(t).URL())
 	if code != 0 {
 		t.Fatalf("embedded: exit %d: %s", code, errOut)
 	}
+
 	released, code, errOut := crane(t, "--prometheus", url)
 	if code != 0 {
 		t.Fatalf("released: exit %d: %s", code, errOut)
 	}
+
 	if len(embedded.Workloads) == 0 || len(embedded.Workloads) != len(released.Workloads) {
 		t.Fatalf("%d workloads with the embedded server, %d with the released one", len(embedded.Workloads), len(released.Workloads))
 	}
+
 	for i, a := range embedded.Workloads {
 		b := released.Workloads[i]
 		if a.Namespace+a.Kind+a.Name != b.Namespace+b.Kind+b.Name || a.State != b.State {
 			t.Errorf("embedded %v, released %v", a, b)
 			continue
 		}
+
 		for j := range a.Containers {
-			x, y := a.Containers[j], b.Containers[j]
+			x := a.Containers[j]
+			y := b.Containers[j]
 			for what, pair := range map[string][2]float64{
 				"cpu":    {x.CPU.Recommended.Request.Value, y.CPU.Recommended.Request.Value},
 				"memory": {x.Memory.Recommended.Request.Value, y.Memory.Recommended.Request.Value},

@@ -20,9 +20,11 @@ func TestTenant(t *testing.T) {
 	startCraned(t, address, "--prometheus-headers-file="+path)
 	create(t, c, rule("tenant", "24h", "shop"))
 	awaitRule(t, c, "tenant", "DataSourceFailed")
+
 	if err := os.WriteFile(path, []byte("X-Scope-OrgID: team-a\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	awaitRule(t, c, "tenant", "RoundCompleted")
 	found, err := recommendations(t.Context(), c, "tenant")
 	if err != nil || found["shop/web"].Status.RecommendedInfo == "" {

@@ -32,10 +32,12 @@ func TestEverySecondWriteRefused(t *testing.T) {
 	awaitRule(t, c, "refused", "RoundCompleted")
 	awaitAnnotated(t, c, "shop", "web")
 	awaitAnnotated(t, c, "bank", "web")
+
 	recs, err := recommendations(t.Context(), c, "refused")
 	if err != nil || len(recs) != 3 {
 		t.Fatalf("%d recommendations, want 3: %v", len(recs), err)
 	}
+
 	api.Check(t)
 	before := versions(t, c, "refused")
 	eventually(t, "craned is idle", func(ctx context.Context) error {
@@ -45,18 +47,22 @@ func TestEverySecondWriteRefused(t *testing.T) {
 			!containsLine(page, `controller_runtime_active_workers{controller="recommendation"} 0`)) {
 			err = errors.New("a worker is busy")
 		}
+
 		return err
 	})
+
 	// Pending retries are written before craned stops.
 	if err := craned.Terminate(t); err != nil {
 		t.Errorf("craned ended with %v", err)
 	}
+
 	after := versions(t, c, "refused")
 	for key := range before {
 		if strings.HasPrefix(key, "deployment/") && before[key] != after[key] || after[key] == "" {
 			t.Errorf("%s changed from %q to %q", key, before[key], after[key])
 		}
 	}
+
 	if len(before) != len(after) {
 		t.Errorf("%d objects before, %d after", len(before), len(after))
 	}
@@ -69,29 +75,36 @@ func TestSlowPrometheus(t *testing.T) {
 	const wait = 30 * time.Second
 	var fast atomic.Bool // Later queries are not delayed, because the test would take minutes.
 	asked := make(chan struct{}, 100)
+
 	slow := servePrometheusBehind(t, func(r *http.Request) {
 		if fast.Load() || r.URL.Path != "/api/v1/query_range" { // Readiness probes use other paths.
 			return
 		}
+
 		select {
 		case asked <- struct{}{}:
 		default:
 		}
+
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
+
 		select {
 		case <-r.Context().Done():
 		case <-timer.C:
 		}
 	})
+
 	create(t, c, deployment("shop", "web"), rule("slow", "24h", "shop"))
 	began := time.Now()
 	craned := startCraned(t, slow, "--controllers=recommendation")
+
 	select {
 	case <-asked:
 	case <-time.After(waitTimeout):
 		t.Fatal("no query")
 	}
+
 	fast.Store(true)
 	if _, err := harness.Get(t.Context(), craned.HealthURL+"/healthz"); err != nil {
 		t.Errorf("liveness: %v", err)
@@ -99,10 +112,12 @@ func TestSlowPrometheus(t *testing.T) {
 	if recs, err := recommendations(t.Context(), c, "slow"); err != nil || len(recs) > 0 {
 		t.Errorf("recommendations before the response: %v, %v", recs, err)
 	}
+
 	awaitRule(t, c, "slow", "RoundCompleted")
 	if took := time.Since(began); took < wait {
 		t.Errorf("the run took %s, less than its first query", took)
 	}
+
 	recs, err := recommendations(t.Context(), c, "slow")
 	if err != nil || harness.ConditionText(recs["shop/web"].Status.Conditions, "Ready") != "True/RecommendationReady" {
 		t.Errorf("after a slow run: %v, %v", recs, err)
@@ -117,29 +132,36 @@ func TestClockSetBack(t *testing.T) {
 	create(t, c, deployment("shop", "web"), rule("clock", "24h", "shop"))
 	first := startCraned(t, prom.URL())
 	done := awaitRule(t, c, "clock", "RoundCompleted")
+
 	if err := first.Terminate(t); err != nil {
 		t.Errorf("craned ended with %v", err)
 	}
+
 	eventually(t, "the last run is in the future", func(ctx context.Context) error {
 		r := &analysisv1alpha1.RecommendationRule{}
 		if err := c.Get(ctx, client.ObjectKey{Name: "clock"}, r); err != nil {
 			return err
 		}
+
 		future := metav1.NewTime(time.Now().Add(240 * time.Hour))
 		r.Status.LastUpdateTime = &future
 		return c.Status().Update(ctx, r)
 	})
+
 	second := startCraned(t, prom.URL())
 	again := &analysisv1alpha1.RecommendationRule{}
 	eventually(t, "the rule has run", func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKey{Name: "clock"}, again); err != nil {
 			return err
 		}
+
 		if at := again.Status.LastUpdateTime; at == nil || at.After(time.Now().Add(time.Minute)) {
 			return fmt.Errorf("the last run is at %v", at)
 		}
+
 		return nil
 	})
+
 	if err := second.Terminate(t); err != nil {
 		t.Errorf("craned ended with %v", err)
 	}

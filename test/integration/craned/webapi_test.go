@@ -26,12 +26,15 @@ import (
 func TestWebAPI(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
+
 	for _, name := range []string{"reader", "namespaced", "unauthorized"} {
 		create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}})
 	}
+
 	subject := func(name string) []rbacv1.Subject {
 		return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "shop", Name: name}}
 	}
+
 	// An agent may write the prediction of its node, whose expression no namespace bounds.
 	nodePrediction := &predictionv1alpha1.TimeSeriesPrediction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: "noderesource-compromised"},
@@ -40,6 +43,7 @@ func TestWebAPI(t *testing.T) {
 			ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: `sum(rate(container_cpu_usage_seconds_total[5m]))`},
 		}}},
 	}
+
 	role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "craned-web-reader"}
 	create(t, c,
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, RoleRef: role, Subjects: subject("reader")},
@@ -53,11 +57,13 @@ func TestWebAPI(t *testing.T) {
 				}},
 			},
 		})
+
 	address := harness.FreeAddress(t)
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	startCraned(t, prom.URL(), "--server-bind-address=127.0.0.1", "--server-bind-port="+port)
 	awaitRule(t, c, "web-api", "RoundCompleted")
 	tokens := map[string]string{"reader": token(t, "reader"), "namespaced": token(t, "namespaced"), "unauthorized": token(t, "unauthorized"), "": ""}
@@ -70,8 +76,10 @@ func TestWebAPI(t *testing.T) {
 		if err == nil && (status != http.StatusOK || strings.Count(page, `"recommendedInfo"`) != 2) {
 			err = fmt.Errorf("status %d: %.300s", status, page)
 		}
+
 		return err
 	})
+
 	at := time.Now().Add(-time.Hour).Unix()
 	query := url.QueryEscape(`container_memory_working_set_bytes{namespace="bank"}`)
 	for _, q := range []struct {
@@ -115,19 +123,23 @@ func TestFallsBack(t *testing.T) {
 	c := newClient(t)
 	prom := servePrometheus(t)
 	create(t, c, deployment("shop", "web"), rule("fallback", "24h", "shop"))
+
 	// No server listens at the address of grpc.
 	craned := startCraned(t, prom.URL(), "--datasource=grpc,prom,metricserver", "--grpc-ds-address="+harness.FreeAddress(t), "--grpc-ds-timeout=2s")
 	awaitRule(t, c, "fallback", "RoundCompleted")
+
 	recs, err := recommendations(t.Context(), c, "fallback")
 	if err != nil || len(recs) != 1 {
 		t.Fatal(recs, err)
 	}
+
 	near(t, "cpu from the second source", requested(t, recs["shop/web"].Status.RecommendedInfo)["cpu"], 0.2*1.15)
 	eventually(t, "the metrics report the failure", func(ctx context.Context) error {
 		page, err := craned.Metrics(ctx)
 		if err != nil {
 			return err
 		}
+
 		for _, want := range []string{
 			`crane_data_source_failures_total{question="history",source="grpc"} `, `crane_data_source_answers_total{question="history",source="prom"} `,
 			`crane_data_source_up{source="grpc"} 0`, `crane_data_source_up{source="prom"} 1`,
@@ -136,11 +148,14 @@ func TestFallsBack(t *testing.T) {
 				return errors.New("no line " + want)
 			}
 		}
+
 		return nil
 	})
+
 	if log := craned.Log.String(); !strings.Contains(log, "data source failed; others are preferred during its cooldown") {
 		t.Error("the log does not contain the failure")
 	}
+
 	eventually(t, "ready with one of two sources", func(ctx context.Context) error {
 		_, err := harness.Get(ctx, craned.HealthURL+"/readyz")
 		return err
@@ -154,20 +169,24 @@ func TestHistoryFromFiles(t *testing.T) {
 	var cpu, memory strings.Builder
 	cpu.WriteString("ts,value\n")
 	memory.WriteString("ts,value\n")
+
 	end := time.Now().Truncate(5 * time.Minute)
 	for at := end.AddDate(0, 0, -historyDays); at.Before(end); at = at.Add(5 * time.Minute) {
 		fmt.Fprintf(&cpu, "%d,0.4\n", at.Unix())
 		fmt.Fprintf(&memory, "%d,%d\n", at.Unix(), 400*mib)
 	}
+
 	writeIn(t, dir, "shop_Deployment_web_app_cpu.csv", cpu.String())
 	writeIn(t, dir, "shop_Deployment_web_app_memory.csv", memory.String())
 	create(t, c, deployment("shop", "web"), rule("files", "24h", "shop"))
 	craned := startCraned(t, "", "--datasource=csv", "--csv-dir="+dir)
 	awaitRule(t, c, "files", "RoundCompleted")
+
 	recs, err := recommendations(t.Context(), c, "files")
 	if err != nil || len(recs) != 1 {
 		t.Fatal(recs, err)
 	}
+
 	near(t, "cpu from a file", requested(t, recs["shop/web"].Status.RecommendedInfo)["cpu"], 0.4*1.15)
 	if log := craned.Log.String(); !strings.Contains(log, "Left out: --datasource has no prom") {
 		t.Error("the log does not contain the disabled features")

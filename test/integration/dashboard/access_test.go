@@ -32,7 +32,10 @@ func workloadOf(path, namespace string) string {
 // TestRights checks that each person gets what the API server allows: two of different namespaces, one without rights, and one with all.
 func TestRights(t *testing.T) {
 	f := serve(t)
-	ann, bob, eve, root := f.login("shop", "ann"), f.login("pay", "bob"), f.login("shop", "eve"), f.login("shop", "root")
+	ann := f.login("shop", "ann")
+	bob := f.login("pay", "bob")
+	eve := f.login("shop", "eve")
+	root := f.login("shop", "root")
 
 	for _, c := range []struct {
 		name string
@@ -42,17 +45,22 @@ func TestRights(t *testing.T) {
 		if got := c.namespaces(); !slices.Equal(got, c.want) {
 			t.Errorf("%s sees the rows of %v, want %v", c.name, got, c.want)
 		}
+
 		var overview contract.Overview
 		if status := c.get(contract.PathOverview, &overview); status != http.StatusOK || overview.Coverage.Workloads != len(c.want) {
 			t.Errorf("overview of %s: status %d, %+v", c.name, status, overview.Coverage)
 		}
 	}
+
 	var refused contract.ErrorBody
 	if status := eve.get(contract.PathWorklist, &refused); status != http.StatusForbidden || refused.Error.Right != "list recommendations.analysis.crane.io in all namespaces" {
 		t.Errorf("worklist of eve: status %d, %+v", status, refused)
 	}
+
 	var session contract.Session
-	if ann.get(contract.PathSession, &session); !slices.Equal(session.Clusters[0].Rights.Namespaces, []string{"shop"}) || !session.Clusters[0].Rights.Adopt || session.Clusters[0].Rights.ClusterTotals {
+	ann.get(contract.PathSession, &session)
+
+	if !slices.Equal(session.Clusters[0].Rights.Namespaces, []string{"shop"}) || !session.Clusters[0].Rights.Adopt || session.Clusters[0].Rights.ClusterTotals {
 		t.Errorf("rights of ann: %+v", session.Clusters[0].Rights)
 	}
 
@@ -91,20 +99,24 @@ func TestQueriesStayInTheNamespace(t *testing.T) {
 		if status := ann.get(workloadOf(path, "shop"), nil); status != http.StatusOK {
 			t.Fatalf("%s: status %d", path, status)
 		}
+
 		queries := f.takeQueries()
 		if len(queries) == 0 {
 			t.Errorf("%s asks nothing of Prometheus", path)
 		}
+
 		for _, query := range queries {
 			if !strings.Contains(query, `namespace="shop"`) && !aboutTheServer.MatchString(query) {
 				t.Errorf("%s asks %s", path, query)
 			}
 		}
 	}
+
 	// A name is no place for a query.
 	hostile := contract.PathSeries + `?namespace=shop&kind=Deployment&name=` + `web%22%7D%20or%20%7Bnamespace%3D%22pay`
 	f.takeQueries()
 	ann.get(hostile, nil)
+
 	for _, query := range f.takeQueries() {
 		if !strings.Contains(query, `namespace="shop"`) || strings.Contains(strings.ReplaceAll(query, `\"`, ""), `"pay"`) {
 			t.Errorf("%s", query)
@@ -119,25 +131,30 @@ func TestWrites(t *testing.T) {
 	item := func(namespace string) contract.Item {
 		return contract.Item{Cluster: "cluster", Namespace: namespace, Name: "web-resource-1"}
 	}
+
 	adoptionOf := func(namespace string) analysisv1alpha1.AdoptionType {
 		rec := &analysisv1alpha1.Recommendation{}
 		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "web-resource-1"}, rec); err != nil {
 			t.Fatal(err)
 		}
+
 		return rec.Spec.AdoptionType
 	}
+
 	before := adoptionOf("pay")
 	var result contract.ActionResult
 	adopt := contract.ActionRequest{Action: contract.ActionAdopt, Items: []contract.Item{item("shop"), item("pay")}}
 	if status := ann.post(contract.PathAction, adopt, &result); status != http.StatusOK || len(result.Results) != 2 || !result.Results[0].OK {
 		t.Fatalf("status %d, %+v", status, result)
 	}
+
 	if e := result.Results[1].Error; e == nil || e.Reason != contract.ReasonForbidden {
 		t.Errorf("adoption in another namespace: %+v", e)
 	}
 	if adoptionOf("shop") != analysisv1alpha1.AdoptionTypeAuto || adoptionOf("pay") != before {
 		t.Errorf("adoption types are %s and %s", adoptionOf("shop"), adoptionOf("pay"))
 	}
+
 	for _, want := range []string{
 		`"msg":"login","user":"system:serviceaccount:shop:ann"`,
 		`"user":"system:serviceaccount:shop:ann","action":"adopt","cluster":"cluster","namespace":"shop","recommendation":"web-resource-1","result":"ok"`,
@@ -146,20 +163,24 @@ func TestWrites(t *testing.T) {
 			t.Errorf("no %s in the log %s", want, f.logged())
 		}
 	}
+
 	export := contract.ExportRequest{Format: "csv", Items: []contract.Item{item("shop")}}
 	if status := ann.post(contract.PathExport, export, nil); status != http.StatusOK {
 		t.Errorf("export: status %d", status)
 	}
+
 	export.Items = append(export.Items, item("pay"))
 	if status := ann.post(contract.PathExport, export, nil); status != http.StatusForbidden {
 		t.Errorf("export of another namespace: status %d", status)
 	}
+
 	rollback := contract.ActionRequest{Action: contract.ActionRollback, Items: []contract.Item{item("shop")}}
 	for name, headers := range map[string][]string{"without the token": {contract.CSRFHeader, ""}, "from another site": {"Sec-Fetch-Site", "cross-site"}} {
 		if status := ann.do(http.MethodPost, contract.PathAction, rollback, nil, headers...); status != http.StatusForbidden {
 			t.Errorf("a write %s: status %d", name, status)
 		}
 	}
+
 	if adoptionOf("shop") != analysisv1alpha1.AdoptionTypeAuto {
 		t.Error("a refused write was made")
 	}
@@ -178,6 +199,7 @@ func TestLogin(t *testing.T) {
 			t.Errorf("worklist after a refused login: status %d", status)
 		}
 	}
+
 	ann := f.login("shop", "ann")
 	if status := ann.post(contract.PathLogout, nil, nil); status != http.StatusOK {
 		t.Errorf("logout: status %d", status)
@@ -185,21 +207,28 @@ func TestLogin(t *testing.T) {
 	if status := ann.get(contract.PathWorklist, nil); status != http.StatusUnauthorized {
 		t.Errorf("after the logout: status %d", status)
 	}
+
 	proxied := f.browser()
 	proxied.bearer = token(t, "shop", "ann")
 	var session contract.Session
-	if proxied.get(contract.PathSession, &session); !session.Authenticated || session.User != "system:serviceaccount:shop:ann" || session.CSRFToken == "" {
+	proxied.get(contract.PathSession, &session)
+
+	if !session.Authenticated || session.User != "system:serviceaccount:shop:ann" || session.CSRFToken == "" {
 		t.Fatalf("session of a proxy: %+v", session)
 	}
+
 	if got := proxied.namespaces(); !slices.Equal(got, []string{"shop"}) {
 		t.Errorf("through a proxy: %v", got)
 	}
+
 	pause := contract.ActionRequest{Action: contract.ActionPause, DryRun: true, Items: []contract.Item{{Cluster: "cluster", Namespace: "shop", Name: "web-resource-1"}}}
 	if status := proxied.post(contract.PathAction, pause, nil); status != http.StatusForbidden {
 		t.Errorf("a write through a proxy without the token of the session: status %d", status)
 	}
+
 	renewed := f.browser()
-	renewed.bearer, renewed.csrf = token(t, "shop", "ann"), session.CSRFToken
+	renewed.bearer = token(t, "shop", "ann")
+	renewed.csrf = session.CSRFToken
 	if status := renewed.post(contract.PathAction, pause, nil); status != http.StatusOK {
 		t.Errorf("a write after the proxy renewed its token: status %d", status)
 	}
@@ -211,22 +240,29 @@ func TestRevokedToken(t *testing.T) {
 	if err := admin.Create(t.Context(), account); err != nil {
 		t.Fatal(err)
 	}
+
 	f := serve(t)
 	guest := f.login("shop", "guest")
 	if status := guest.get(contract.PathHealth, nil); status != http.StatusOK {
 		t.Fatalf("health: status %d", status)
 	}
+
 	if err := admin.Delete(t.Context(), account); err != nil {
 		t.Fatal(err)
 	}
+
 	harness.Eventually(t.Context(), t, time.Minute, "the end of the session", func(context.Context) error {
 		if status := guest.get(contract.PathHealth, nil); status != http.StatusUnauthorized {
 			return fmt.Errorf("status %d", status)
 		}
+
 		return nil
 	})
+
 	var session contract.Session
-	if guest.get(contract.PathSession, &session); session.Authenticated {
+	guest.get(contract.PathSession, &session)
+
+	if session.Authenticated {
 		t.Error("the session of a deleted account goes on")
 	}
 }
@@ -238,12 +274,15 @@ func TestAPIServerRestarts(t *testing.T) {
 	if status := ann.get(contract.PathHealth, nil); status != http.StatusOK {
 		t.Fatalf("health: status %d", status)
 	}
+
 	if got := ann.namespaces(); len(got) != 1 {
 		t.Fatalf("rows %v", got)
 	}
+
 	if err := control.StopComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
+
 	var refused contract.ErrorBody
 	if status := ann.get(contract.PathHealth, &refused); status != http.StatusServiceUnavailable || refused.Error.Reason != contract.ReasonAPIServerUnavailable {
 		t.Errorf("health without an API server: status %d, %+v", status, refused)
@@ -254,13 +293,16 @@ func TestAPIServerRestarts(t *testing.T) {
 	if status := f.browser().post(contract.PathLogin, contract.LoginRequest{Token: "other"}, nil); status != http.StatusServiceUnavailable {
 		t.Errorf("a login without an API server: status %d", status)
 	}
+
 	if err := control.StartComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
+
 	harness.Eventually(t.Context(), t, time.Minute, "an answer after the restart", func(context.Context) error {
 		if status := ann.get(contract.PathHealth, nil); status != http.StatusOK {
 			return errors.New(http.StatusText(status))
 		}
+
 		return nil
 	})
 }

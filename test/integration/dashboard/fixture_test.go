@@ -39,12 +39,14 @@ type fixture struct {
 func (f *fixture) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return f.log.Write(p)
 }
 
 func (f *fixture) logged() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	return f.log.String()
 }
 
@@ -52,6 +54,7 @@ func (f *fixture) logged() string {
 func (f *fixture) takeQueries() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	out := f.queries
 	f.queries = nil
 	return out
@@ -60,6 +63,7 @@ func (f *fixture) takeQueries() []string {
 // serve starts the server with the rights of the chart's ServiceAccount, until the test ends.
 func serve(t *testing.T) *fixture {
 	t.Helper()
+
 	f := &fixture{t: t}
 	prometheus := harness.ServeHistory(t, history, promserver.Options{Middleware: func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -68,13 +72,16 @@ func serve(t *testing.T) *fixture {
 				f.queries = append(f.queries, query)
 				f.mu.Unlock()
 			}
+
 			next.ServeHTTP(w, r)
 		})
 	}})
+
 	kubeconfig, err := control.KubeconfigFor(t.Context(), "dashboard", controlplane.ServiceAccount("crane-system", "crane-dashboard"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	printed, out := io.Pipe()
 	cmd := cli.NewCommand(cli.Streams{In: strings.NewReader(""), Out: out, Err: f}, "crane")
@@ -85,16 +92,19 @@ func serve(t *testing.T) *fixture {
 		_ = out.CloseWithError(io.EOF)
 		done <- err
 	}()
+
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
+
 	line, err := bufio.NewReader(printed).ReadString('\n')
 	if err != nil {
 		t.Fatalf("no address: %q %v, log %s", line, err, f.logged())
 	}
+
 	f.address = addressIn(line)
 	return f
 }
@@ -118,6 +128,7 @@ func (f *fixture) browser() *person {
 	if err != nil {
 		f.t.Fatal(err)
 	}
+
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // The certificate is made at the start.
 	f.t.Cleanup(transport.CloseIdleConnections)
 	return &person{fixture: f, client: &http.Client{Jar: jar, Transport: transport, Timeout: time.Minute}}
@@ -125,24 +136,29 @@ func (f *fixture) browser() *person {
 
 func token(t *testing.T, namespace, name string) string {
 	t.Helper()
+
 	config, err := control.ConfigFor(t.Context(), controlplane.ServiceAccount(namespace, name))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return config.BearerToken
 }
 
 // login returns a browser with the session of a service account.
 func (f *fixture) login(namespace, name string) *person {
 	f.t.Helper()
+
 	p := f.browser()
 	var session contract.Session
 	if status := p.post(contract.PathLogin, contract.LoginRequest{Token: token(f.t, namespace, name)}, &session); status != http.StatusOK || !session.Authenticated {
 		f.t.Fatalf("login of %s: status %d, %+v", name, status, session)
 	}
+
 	if want := "system:serviceaccount:" + namespace + ":" + name; session.User != want {
 		f.t.Fatalf("logged in as %s, want %s", session.User, want)
 	}
+
 	p.csrf = session.CSRFToken
 	return p
 }
@@ -155,14 +171,17 @@ func (p *person) post(path string, body, into any) int {
 
 func (p *person) do(method, path string, body, into any, headers ...string) int {
 	p.t.Helper()
+
 	content, err := json.Marshal(body)
 	if err != nil {
 		p.t.Fatal(err)
 	}
+
 	r, err := http.NewRequestWithContext(p.t.Context(), method, p.address+contract.Prefix+path, bytes.NewReader(content))
 	if err != nil {
 		p.t.Fatal(err)
 	}
+
 	r.Header.Set("Content-Type", "application/json")
 	if p.csrf != "" {
 		r.Header.Set(contract.CSRFHeader, p.csrf)
@@ -170,37 +189,45 @@ func (p *person) do(method, path string, body, into any, headers ...string) int 
 	if p.bearer != "" {
 		r.Header.Set("Authorization", "Bearer "+p.bearer)
 	}
+
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
+
 	response, err := p.client.Do(r)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	defer response.Body.Close()
+
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		p.t.Fatal(err)
 	}
+
 	if into != nil {
 		if err := json.Unmarshal(text, into); err != nil {
 			p.t.Fatalf("%s %s: status %d: %s", method, path, response.StatusCode, text)
 		}
 	}
+
 	return response.StatusCode
 }
 
 // namespaces returns the namespaces of the rows of a worklist.
 func (p *person) namespaces() []string {
 	p.t.Helper()
+
 	var list contract.Worklist
 	if status := p.get(contract.PathWorklist, &list); status != http.StatusOK {
 		p.t.Fatalf("worklist: status %d", status)
 	}
+
 	var out []string
 	for _, row := range list.Rows {
 		out = append(out, row.Namespace)
 	}
+
 	slices.Sort(out)
 	return out
 }

@@ -22,39 +22,48 @@ import (
 // gocrane sends a request to a route of gocrane's web API and returns the status, the error and the data of the answer.
 func (p *person) gocrane(method, path string, body any) (status int, problem string, data json.RawMessage) {
 	p.t.Helper()
+
 	content, err := json.Marshal(body)
 	if err != nil {
 		p.t.Fatal(err)
 	}
+
 	r, err := http.NewRequestWithContext(p.t.Context(), method, p.address+"/api/v1"+path, bytes.NewReader(content))
 	if err != nil {
 		p.t.Fatal(err)
 	}
+
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set(contract.CSRFHeader, p.csrf)
+
 	response, err := p.client.Do(r)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	defer response.Body.Close()
+
 	var answer struct {
 		Error string          `json:"error"`
 		Data  json.RawMessage `json:"data"`
 	}
+
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
 		p.t.Fatalf("%s %s: status %d: %v", method, path, response.StatusCode, err)
 	}
+
 	return response.StatusCode, answer.Error, answer.Data
 }
 
 // TestGocraneRoutes checks gocrane's routes of clusters, namespaces, rules and adoption: their form, and that each has the rights of the person.
 func TestGocraneRoutes(t *testing.T) {
 	f := serve(t)
-	ann, root := f.login("shop", "ann"), f.login("shop", "root")
+	ann := f.login("shop", "ann")
+	root := f.login("shop", "root")
 	var clusters struct {
 		TotalCount int
 		Items      []struct{ ID, CraneURL string }
 	}
+
 	_, problem, data := ann.gocrane(http.MethodGet, "/cluster", nil)
 	if err := json.Unmarshal(data, &clusters); err != nil || problem != "" || clusters.TotalCount != 1 || clusters.Items[0].ID != "cluster" || clusters.Items[0].CraneURL != f.address {
 		t.Errorf("clusters: %q %s %v", problem, data, err)
@@ -62,6 +71,7 @@ func TestGocraneRoutes(t *testing.T) {
 	if status, problem, _ := root.gocrane(http.MethodPost, "/cluster", map[string]any{"clusters": []any{}}); status != http.StatusOK || !strings.Contains(problem, "clusters are not stored") {
 		t.Errorf("adding a cluster: status %d, %q", status, problem)
 	}
+
 	var namespaces struct{ Items []string }
 	_, _, data = root.gocrane(http.MethodGet, "/namespaces/cluster", nil)
 	if err := json.Unmarshal(data, &namespaces); err != nil || !slices.Contains(namespaces.Items, "shop") || !slices.Contains(namespaces.Items, "pay") {
@@ -73,6 +83,7 @@ func TestGocraneRoutes(t *testing.T) {
 
 	rule := &analysisv1alpha1.RecommendationRule{ObjectMeta: metav1.ObjectMeta{Name: "old"}}
 	rule.Spec.ResourceSelectors = []analysisv1alpha1.ResourceSelector{{Kind: "Deployment", APIVersion: "apps/v1"}}
+
 	rule.Spec.NamespaceSelector.Any = true
 	rule.Spec.Recommenders = []analysisv1alpha1.Recommender{{Name: "Resource"}}
 	if status, _, _ := ann.gocrane(http.MethodPost, "/recommendationRule", rule); status != http.StatusForbidden {
@@ -81,6 +92,7 @@ func TestGocraneRoutes(t *testing.T) {
 	if _, problem, _ := root.gocrane(http.MethodPost, "/recommendationRule", rule); problem != "" {
 		t.Fatal(problem)
 	}
+
 	rule.Spec.RunInterval = "12h"
 	if _, problem, _ := root.gocrane(http.MethodPut, "/recommendationRule/other", rule); !strings.Contains(problem, `the rule of the body is "old"`) {
 		t.Errorf("another name: %q", problem)
@@ -88,6 +100,7 @@ func TestGocraneRoutes(t *testing.T) {
 	if _, problem, _ := root.gocrane(http.MethodPut, "/recommendationRule/old", rule); problem != "" {
 		t.Error(problem)
 	}
+
 	_, _, data = root.gocrane(http.MethodGet, "/recommendationRule", nil)
 	var list analysisv1alpha1.RecommendationRuleList
 	if err := json.Unmarshal(data, &list); err != nil || len(list.Items) != 1 || list.Items[0].Spec.RunInterval != "12h" {
@@ -100,6 +113,7 @@ func TestGocraneRoutes(t *testing.T) {
 	if status, _, _ := ann.gocrane(http.MethodPost, "/recommendation/adopt/pay/web-resource-1", nil); status != http.StatusForbidden {
 		t.Errorf("ann adopts in pay: status %d", status)
 	}
+
 	rec := &analysisv1alpha1.Recommendation{}
 	if _, problem, data := ann.gocrane(http.MethodPost, "/recommendation/adopt/shop/web-resource-1", nil); problem != "" || string(data) != "null" {
 		t.Errorf("adopt: %q %s", problem, data)
@@ -107,6 +121,7 @@ func TestGocraneRoutes(t *testing.T) {
 	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web-resource-1"}, rec); err != nil || rec.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeAuto {
 		t.Errorf("%v, adoption type %q", err, rec.Spec.AdoptionType)
 	}
+
 	t.Cleanup(func() {
 		rec.Spec.AdoptionType = ""
 		_ = admin.Update(context.WithoutCancel(t.Context()), rec)

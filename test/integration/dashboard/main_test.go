@@ -50,14 +50,17 @@ func TestMain(m *testing.M) {
 			if admin, err = harness.NewClient(c.Config(), analysisv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme, predictionv1alpha1.AddToScheme, topologyv1alpha1.AddToScheme); err != nil {
 				return err
 			}
+
 			applier, err := manifest.NewApplier(c.Config(), "dashboard-test")
 			if err != nil {
 				return err
 			}
+
 			objects, err := manifest.ReadDir(config.Components, "components/dashboard")
 			if err != nil {
 				return err
 			}
+
 			for _, o := range objects {
 				if o.GetKind() != "Deployment" {
 					if err := applier.Apply(ctx, o); err != nil {
@@ -65,6 +68,7 @@ func TestMain(m *testing.M) {
 					}
 				}
 			}
+
 			return createObjects(ctx)
 		},
 	}))
@@ -81,6 +85,7 @@ func createObjects(ctx context.Context) error {
 		rec := &analysisv1alpha1.Recommendation{ObjectMeta: meta("web-resource-1")}
 		rec.Spec.Type = analysisv1alpha1.AnalysisTypeResource
 		rec.Spec.TargetRef = corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: namespace, Name: "web"}
+
 		objects = append(objects,
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, &corev1.ServiceAccount{ObjectMeta: meta(person)}, rec,
 			&appsv1.Deployment{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: pod}},
@@ -93,23 +98,27 @@ func createObjects(ctx context.Context) error {
 				Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: person}},
 			})
 	}
+
 	objects = append(objects, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "eve"}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "root"}},
 		&rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "root"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "shop", Name: "root"}},
 		})
+
 	// Namespaces first.
 	for _, first := range []bool{true, false} {
 		for _, o := range objects {
 			if _, namespace := o.(*corev1.Namespace); namespace != first {
 				continue
 			}
+
 			if err := admin.Create(ctx, o); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -119,6 +128,7 @@ func writeHistory(ctx context.Context, dir string) error {
 	now := time.Now().Truncate(scrape)
 	grid := promserver.Grid{Start: now.Add(-days * 24 * time.Hour), End: now.Add(time.Hour), Step: scrape}
 	var all []promserver.Series
+
 	add := func(value func(i int) float64, pairs ...string) {
 		all = append(all, promserver.Series{Labels: labels.FromStrings(pairs...), Fill: func(dst []float64, at int) {
 			for i := range dst {
@@ -126,6 +136,7 @@ func writeHistory(ctx context.Context, dir string) error {
 			}
 		}})
 	}
+
 	const replicaSet, pod = "web-6d4cf56db6", "web-6d4cf56db6-bbbbb"
 	for _, namespace := range []string{"shop", "pay"} {
 		add(func(i int) float64 { return float64(i) * scrape.Seconds() * 0.2 },
@@ -136,6 +147,7 @@ func writeHistory(ctx context.Context, dir string) error {
 		add(one, "__name__", "kube_pod_owner", "namespace", namespace, "pod", pod, "owner_kind", "ReplicaSet", "owner_name", replicaSet, "owner_is_controller", "true")
 		add(one, "__name__", "kube_replicaset_owner", "namespace", namespace, "replicaset", replicaSet, "owner_kind", "Deployment", "owner_name", "web", "owner_is_controller", "true")
 	}
+
 	_, err := promserver.WriteBlocks(ctx, dir, grid, all)
 	return err
 }

@@ -45,36 +45,45 @@ func TestManyRecommendations(t *testing.T) {
 	space := harness.NewNamespace(t, admin, "many-", rowsTime)
 	group, ctx := errgroup.WithContext(t.Context())
 	group.SetLimit(16)
+
 	for i := range manyRows {
 		group.Go(func() error { return createRecommendation(ctx, space.Name, i) })
 	}
+
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
+
 	f, pid := startServer(t)
 	root := f.login("shop", "root")
 	var list contract.Worklist
 	begin := time.Now()
+
 	harness.Eventually(t.Context(), t, rowsTime, "the worklist", func(context.Context) error {
 		if status := root.get(contract.PathWorklist, &list); status != http.StatusOK {
 			return fmt.Errorf("status %d", status)
 		}
+
 		return nil
 	})
+
 	cold := time.Since(begin)
 	if len(list.Rows) < manyRows {
 		t.Fatalf("%d rows", len(list.Rows))
 	}
+
 	before := requestsOf(t)
 	if before["recommendations LIST"] == 0 || before["selfsubjectreviews POST"] == 0 {
 		t.Fatalf("the requests are not counted: %v", before)
 	}
+
 	looking, _ := errgroup.WithContext(t.Context())
 	for i := range people {
 		one := root
 		if i%2 == 1 {
 			one = f.login("shop", "ann")
 		}
+
 		looking.Go(func() error {
 			for range 5 {
 				for _, path := range []string{contract.PathWorklist, contract.PathOverview} {
@@ -83,18 +92,23 @@ func TestManyRecommendations(t *testing.T) {
 					}
 				}
 			}
+
 			return nil
 		})
 	}
+
 	if err := looking.Wait(); err != nil {
 		t.Error(err)
 	}
+
 	after := requestsOf(t)
 	for name, n := range after {
 		after[name] = n - before[name]
 	}
+
 	peak := peakMemory(t, pid)
 	t.Logf("%d rows: cold worklist %s, peak memory %d MiB, requests of %d people with 10 pages each: %v", len(list.Rows), cold.Round(time.Millisecond), peak>>20, people, after)
+
 	if peak > memoryAim {
 		t.Errorf("the server used %d MiB, more than %d", peak>>20, memoryAim>>20)
 	}
@@ -111,15 +125,18 @@ func createRecommendation(ctx context.Context, namespace string, i int) error {
 	rec.Spec.Type = analysisv1alpha1.AnalysisTypeResource
 	rec.Spec.TargetRef = corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: namespace, Name: fmt.Sprintf("workload-%d", i)}
 	rec.Status.Action = analysisv1alpha1.ActionPatch
-	rec.Status.CurrentInfo, rec.Status.RecommendedInfo = fmt.Sprintf(containers, 1000, 1024), fmt.Sprintf(containers, 100+i%900, 256)
+	rec.Status.CurrentInfo = fmt.Sprintf(containers, 1000, 1024)
+	rec.Status.RecommendedInfo = fmt.Sprintf(containers, 100+i%900, 256)
 	rec.Status.Savings = &analysisv1alpha1.Savings{CPU: resource.MustParse("500m"), Memory: resource.MustParse("768Mi"), Monthly: strconv.Itoa(i % 997), Currency: "USD"}
 	rec.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "RecommendationReady", LastTransitionTime: metav1.Now()}}
+
 	return admin.Create(ctx, rec, client.FieldOwner("owner"))
 }
 
 // startServer starts the server as a process of its own, so that its memory can be measured.
 func startServer(t *testing.T) (*fixture, int) {
 	t.Helper()
+
 	binary := os.Getenv("CRANE_CLI")
 	if binary == "" {
 		binary = filepath.Join(t.TempDir(), "crane")
@@ -127,26 +144,32 @@ func startServer(t *testing.T) (*fixture, int) {
 			t.Fatal(err)
 		}
 	}
+
 	kubeconfig, err := control.KubeconfigFor(t.Context(), "dashboard", controlplane.ServiceAccount("crane-system", "crane-dashboard"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cmd := exec.CommandContext(t.Context(), binary, "dashboard", "serve", "--kubeconfig", kubeconfig, "--prometheus", "http://127.0.0.1:1", "--listen", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), "GOMEMLIMIT=200MiB")
 	f := &fixture{t: t}
+
 	cmd.Stderr = f
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = cmd.Wait() }) // killed with the context of the test
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatalf("no address: %v, log %s", err, f.logged())
 	}
+
 	f.address = addressIn(line)
 	return f, cmd.Process.Pid
 }
@@ -154,32 +177,39 @@ func startServer(t *testing.T) (*fixture, int) {
 // peakMemory returns the largest resident memory of a process, in bytes.
 func peakMemory(t *testing.T, pid int) int64 {
 	t.Helper()
+
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Skipf("the memory of processes cannot be read here: %v", err)
 	}
+
 	found := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)
 	if found == nil {
 		t.Fatalf("no VmHWM in %s", text)
 	}
+
 	kib, err := strconv.ParseInt(string(found[1]), 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return kib << 10
 }
 
 // requestsOf returns the requests that the API server has answered, of the resources that the dashboard asks for, by verb.
 func requestsOf(t *testing.T) map[string]float64 {
 	t.Helper()
+
 	clients, err := kubernetes.NewForConfig(control.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	text, err := clients.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out := map[string]float64{}
 	line := regexp.MustCompile(`(?m)^apiserver_request_total\{.*resource="(recommendations|selfsubjectaccessreviews|selfsubjectreviews|nodes|pods)".*verb="([A-Z]+)",version="[^"]*"\} (\S+)$`)
 	for _, found := range line.FindAllStringSubmatch(string(text), -1) {
@@ -187,7 +217,9 @@ func requestsOf(t *testing.T) map[string]float64 {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		out[found[1]+" "+found[2]] += n
 	}
+
 	return out
 }

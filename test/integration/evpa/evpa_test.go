@@ -23,6 +23,7 @@ func TestEffectiveVPA(t *testing.T) {
 	history := t.TempDir()
 	installVPA(t)
 	startCraned(t, history)
+
 	t.Run("all", func(t *testing.T) {
 		for name, test := range map[string]func(*fixture){
 			"off": testOff, "learning": testLearning, "initial": testInitial, "in place": testInPlace, "auto": testAuto, "recreate": testRecreate, "infeasible": testInfeasible,
@@ -44,9 +45,11 @@ func testFinalizer(w *fixture) {
 	e := autoscaler("web", "", "web")
 	e.Finalizers = []string{autoscalingv1alpha1.Finalizer}
 	w.CreateAll(e)
+
 	if err := admin.Delete(w.T.Context(), e); err != nil {
 		w.T.Fatal(err)
 	}
+
 	w.AwaitGone(&autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}, "web")
 }
 
@@ -55,13 +58,16 @@ func testOff(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	w.Deploy("web", 1)
 	w.CreateAll(autoscaler("web", "", "web"))
+
 	e := w.await("web", "is ready", condition("Ready", metav1.ConditionTrue, "RecommendationReady", ""))
 	if len(e.Status.Recommendation.ContainerRecommendations) != 1 {
 		w.T.Fatalf("%+v", e.Status.Recommendation)
 	}
+
 	if !strings.HasPrefix(e.Status.Change, "cpu 1 → 2") || !strings.Contains(e.Status.Change, ", memory ") {
 		w.T.Errorf("change %q", e.Status.Change)
 	}
+
 	c := e.Status.Recommendation.ContainerRecommendations[0]
 	if cpu := c.Target.Cpu().MilliValue(); c.ContainerName != "app" || cpu < 225 || cpu > 236 {
 		w.T.Errorf("target %v, want about 230m", c.Target)
@@ -72,6 +78,7 @@ func testOff(w *fixture) {
 	if c.UncappedTarget.Cpu().Cmp(*c.Target.Cpu()) != 0 {
 		w.T.Errorf("uncapped %v", c.UncappedTarget)
 	}
+
 	d := decision(e, corev1.ResourceCPU)
 	if d.Action != autoscalingv1alpha1.VerticalActionLower || d.Estimator != "Percentile" || !strings.Contains(d.Reason, "to be lowered from 1") || d.LoweredAt != nil {
 		w.T.Errorf("%+v", d)
@@ -79,6 +86,7 @@ func testOff(w *fixture) {
 	if len(e.Status.ResourceEstimators) != 1 || e.Status.ResourceEstimators[0].Type != "Percentile" || e.Status.ResourceEstimators[0].LastUpdateTime == nil {
 		w.T.Errorf("estimators %+v", e.Status.ResourceEstimators)
 	}
+
 	for _, check := range []error{
 		condition("Applied", metav1.ConditionFalse, "Off", "applies nothing")(e), condition("Estimating", metav1.ConditionTrue, "AllAnswer", "")(e),
 	} {
@@ -86,6 +94,7 @@ func testOff(w *fixture) {
 			w.T.Error(check)
 		}
 	}
+
 	w.noRecommendation("web")
 
 	// The allowed range bounds the target.
@@ -95,16 +104,20 @@ func testOff(w *fixture) {
 			ControlledResources: []corev1.ResourceName{corev1.ResourceCPU},
 		}}}
 	})
+
 	w.await("web", "is bounded", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 		c := e.Status.Recommendation.ContainerRecommendations[0]
 		if c.Target.Cpu().MilliValue() != 400 || c.UncappedTarget.Cpu().MilliValue() > 236 {
 			return fmt.Errorf("target %v of %v", c.Target, c.UncappedTarget)
 		}
+
 		if _, there := c.Target[corev1.ResourceMemory]; there {
 			return errors.New("memory is not controlled")
 		}
+
 		return nil
 	})
+
 	w.AwaitPods("web", "are untouched", requestsCPU(1000, 1))
 }
 
@@ -112,6 +125,7 @@ func testOff(w *fixture) {
 func testLearning(w *fixture) {
 	w.Deploy("new", 1)
 	w.CreateAll(autoscaler("new", "", "new", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
+
 	e := w.await("new", "has nothing to say", condition("Ready", metav1.ConditionFalse, "NoEstimate", "no use was measured"))
 	if e.Status.Recommendation != nil {
 		w.T.Errorf("%+v", e.Status.Recommendation)
@@ -119,6 +133,7 @@ func testLearning(w *fixture) {
 	if d := decision(e, corev1.ResourceCPU); d.Action != autoscalingv1alpha1.VerticalActionNone || d.Request != nil {
 		w.T.Errorf("%+v", d)
 	}
+
 	w.noRecommendation("new")
 	w.AwaitPods("new", "are untouched", requestsCPU(1000, 1))
 }

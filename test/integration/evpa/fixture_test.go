@@ -35,6 +35,7 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 // startCraned runs craned with the rights of config/rbac and with history from a directory until the test ends, and installs its webhooks.
 func startCraned(t *testing.T, history string) {
 	t.Helper()
+
 	address := harness.FreeAddress(t)
 	host, port, _ := strings.Cut(address, ":")
 	harness.StartCraned(t, waitTimeout, control, binary, harness.NoPrometheus,
@@ -44,6 +45,7 @@ func startCraned(t *testing.T, history string) {
 		"--adoption-watch=3s", "--adoption-look-interval=300ms", "--adoption-settle=2m", "--adoption-ready-grace=2m",
 		"--adoption-pods-at-once=0.5", "--adoption-step=0.9", "--adoption-max-per-namespace=10", "--adoption-breaker-least=100",
 	)
+
 	harness.InstallWebhooks(t, control.Config(), admin, address)
 	eventually(t, "webhooks answer", func(ctx context.Context) error {
 		bad := autoscaler("probe", "default", "none")
@@ -52,6 +54,7 @@ func startCraned(t *testing.T, history string) {
 		if err == nil || !strings.Contains(err.Error(), "resourceEstimators[0].type") {
 			return fmt.Errorf("a bad estimator gives: %w", err)
 		}
+
 		return nil
 	})
 }
@@ -76,19 +79,23 @@ func (w *fixture) writeHistory(name string, cores, bytes float64) {
 
 func (w *fixture) writeHistoryOf(kind, name string, cores, bytes float64) {
 	w.T.Helper()
+
 	const step, days = 10 * time.Minute, 10
 	end := time.Now().Truncate(step)
 	for resource, v := range map[string]float64{"cpu": cores, "memory": bytes} {
 		text := &strings.Builder{}
 		text.WriteString("ts,value\n")
+
 		for at := end.Add(-days * 24 * time.Hour); at.Before(end); at = at.Add(step) {
 			fmt.Fprintf(text, "%d,%v\n", at.Unix(), v)
 		}
+
 		path := filepath.Join(w.history, strings.Join([]string{w.Name, kind, name, "app", resource}, "_")+".csv")
 		// craned must not read a partial file.
 		if err := os.WriteFile(path+".new", []byte(text.String()), 0o600); err != nil {
 			w.T.Fatal(err)
 		}
+
 		if err := os.Rename(path+".new", path); err != nil {
 			w.T.Fatal(err)
 		}
@@ -103,6 +110,7 @@ func requestsCPU(milli int64, replicas int) func([]corev1.Pod) error {
 				return err
 			}
 		}
+
 		return harness.CheckReady(pods, replicas)
 	}
 }
@@ -111,6 +119,7 @@ func checkCPU(pod *corev1.Pod, milli int64) error {
 	if got := pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); got < milli*97/100 || got > milli*103/100 {
 		return fmt.Errorf("pod %s requests %dm, want about %dm", pod.Name, got, milli)
 	}
+
 	return nil
 }
 
@@ -118,12 +127,14 @@ func checkCPU(pod *corev1.Pod, milli int64) error {
 // does not answer within seconds, and no pod is evicted twice: replaced deletes a new pod that the webhook did not change.
 func (w *fixture) replaced(name string, before map[types.UID]bool, milli int64, replicas int) []corev1.Pod {
 	w.T.Helper()
+
 	return w.AwaitPods(name, "are replaced", func(pods []corev1.Pod) error {
 		for i := range pods {
 			if !before[pods[i].UID] && checkCPU(&pods[i], milli) != nil {
 				w.Remove(&pods[i])
 			}
 		}
+
 		return requestsCPU(milli, replicas)(pods)
 	})
 }
@@ -139,16 +150,19 @@ func autoscaler(name, namespace, target string, edit ...func(*autoscalingv1alpha
 			}},
 		},
 	}
+
 	for _, f := range edit {
 		f(e)
 	}
+
 	return e
 }
 
 // updateMode sets the update mode, and windows and thresholds that allow changes at once.
 func updateMode(m autoscalingv1alpha1.UpdateMode) func(*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 	return func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
-		none, all := int32(0), int32(100)
+		none := int32(0)
+		all := int32(100)
 		e.Spec.UpdatePolicy = &autoscalingv1alpha1.PodUpdatePolicy{UpdateMode: &m}
 		at := autoscalingv1alpha1.ResourceMetricThresholds{"cpu": {Utilization: &all}, "memory": {Utilization: &all}}
 		e.Spec.ResourcePolicy = &autoscalingv1alpha1.PodResourcePolicy{ContainerPolicies: []autoscalingv1alpha1.ContainerResourcePolicy{{
@@ -172,6 +186,7 @@ func condition(kind string, status metav1.ConditionStatus, reason, text string) 
 		if c == nil || c.Status != status || reason != "" && c.Reason != reason || !strings.Contains(c.Message, text) {
 			return fmt.Errorf("condition %s is not %s, %s, %q", kind, status, reason, text)
 		}
+
 		return nil
 	}
 }
@@ -183,6 +198,7 @@ func decision(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, name corev1
 			return d
 		}
 	}
+
 	return autoscalingv1alpha1.VerticalDecision{}
 }
 

@@ -46,10 +46,12 @@ type podLoad struct {
 func (d *podLoad) Use(pod *corev1.Pod, _ string, _ time.Time) simnode.Use {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	use := simnode.Use{CPU: 0.01, Memory: 20 << 20, Known: true}
 	if d.greedyNamespaces[pod.Namespace] {
 		use.Memory = 200 << 20
 	}
+
 	return use
 }
 
@@ -57,12 +59,14 @@ func (d *podLoad) Use(pod *corev1.Pod, _ string, _ time.Time) simnode.Use {
 func (d *podLoad) overload(namespace string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	d.greedyNamespaces[namespace] = true
 }
 
 func (d *podLoad) relieve(namespace string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	delete(d.greedyNamespaces, namespace)
 }
 
@@ -72,6 +76,7 @@ func nodes() []simnode.NodeSpec {
 			Name: name, CPU: resource.MustParse(cpu), Memory: resource.MustParse(memory), Labels: map[string]string{"pool": pool, "node": name},
 		}
 	}
+
 	return []simnode.NodeSpec{
 		node("wide-1", "wide", "64", "128Gi"), node("wide-2", "wide", "64", "128Gi"), node("tight", "tight", "2", "4Gi"), node("roomy", "tight", "16", "32Gi"),
 	}
@@ -84,10 +89,12 @@ func TestMain(m *testing.M) {
 		Plane:  controlplane.Options{Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler}},
 		Beside: fleet.Beside(simnode.Config{Nodes: nodes(), Load: load, Sample: time.Second, Heartbeat: 2 * time.Second}),
 		Ready: func(_ context.Context, c *controlplane.ControlPlane, built string) error {
-			control, binary = c, built
+			control = c
+			binary = built
 			var err error
 			admin, err = harness.NewClient(c.Config(), analysisv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme, predictionv1alpha1.AddToScheme,
 				apiextensionsv1.AddToScheme)
+
 			return err
 		},
 	}))

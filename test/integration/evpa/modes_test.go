@@ -29,6 +29,7 @@ func podUIDs(pods []corev1.Pod) map[types.UID]bool {
 	for i := range pods {
 		out[pods[i].UID] = true
 	}
+
 	return out
 }
 
@@ -41,18 +42,23 @@ func testInitial(w *fixture) {
 		if rec.Spec.Adoption == nil || rec.Spec.Adoption.Reach != analysisv1alpha1.AdoptionReachNewPods || rec.Status.Adoption == nil {
 			return errors.New("it does not")
 		}
+
 		return nil
 	})
+
 	// The requests of new pods are lowered in steps, too.
 	w.await("web", "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
 	before := podUIDs(w.AwaitPods("web", "are untouched", requestsCPU(1000, 2)))
+
 	var all corev1.PodList
 	if err := admin.List(w.T.Context(), &all, client.InNamespace(w.Name)); err != nil {
 		w.T.Fatal(err)
 	}
+
 	for i := range all.Items {
 		w.Remove(&all.Items[i])
 	}
+
 	after := w.replaced("web", before, 230, 2)
 	for uid := range podUIDs(after) {
 		if before[uid] {
@@ -67,6 +73,7 @@ func testInPlace(w *fixture) {
 	before := w.deployWithUIDs("web", 2)
 	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.samePods(before, w.AwaitPods("web", "are resized", requestsCPU(230, 2)))
+
 	e := w.await("web", "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
 	if d := decision(e, corev1.ResourceCPU); d.LoweredAt == nil || d.Request == nil || d.Request.MilliValue() > 236 {
 		w.T.Errorf("%+v", d)
@@ -90,6 +97,7 @@ func (w *fixture) deployWithUIDs(name string, replicas int32, edit ...func(*apps
 
 func (w *fixture) samePods(before map[types.UID]bool, after []corev1.Pod) {
 	w.T.Helper()
+
 	for uid := range podUIDs(after) {
 		if !before[uid] {
 			w.T.Error("a pod was replaced that should have been resized in place")
@@ -105,11 +113,13 @@ func testAuto(w *fixture) {
 		d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	})
 	w.CreateAll(autoscaler("bare", "", "bare", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
+
 	for uid := range podUIDs(w.replaced("bare", before, 230, 2)) {
 		if before[uid] {
 			w.T.Error("a BestEffort pod was given requests in place")
 		}
 	}
+
 	w.writeHistory("web", 0.2, 100*mib)
 	first := w.deployWithUIDs("web", 2)
 	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
@@ -129,10 +139,12 @@ func testInfeasible(w *fixture) {
 			}},
 		}}
 	}
+
 	for _, name := range []string{"stays", "moves"} {
 		w.writeHistory(name, 2.5, 100*mib) // 2.9 cores, and the node has 2.
 		w.Deploy(name, 2, onTight)
 	}
+
 	stays := w.AwaitPods("stays", "are on the tight node", onNode("tight"))
 	before := podUIDs(w.AwaitPods("moves", "are on the tight node", onNode("tight")))
 	w.CreateAll(autoscaler("stays", "", "stays", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
@@ -140,8 +152,10 @@ func testInfeasible(w *fixture) {
 		if rec.Status.Adoption == nil || !strings.Contains(strings.Join(rec.Status.Adoption.Remarks, "; "), "enough allocatable") {
 			return errors.New("it does not")
 		}
+
 		return nil
 	})
+
 	w.CreateAll(autoscaler("moves", "", "moves", updateMode(autoscalingv1alpha1.UpdateModeAuto)))
 	w.replaced("moves", before, 2875, 2)
 	w.AwaitPods("moves", "have moved to the roomy node", onNode("roomy"))
@@ -155,6 +169,7 @@ func onNode(name string) func([]corev1.Pod) error {
 				return fmt.Errorf("pod %s is on %q", pods[i].Name, pods[i].Spec.NodeName)
 			}
 		}
+
 		return harness.CheckReady(pods, 2)
 	}
 }
@@ -168,15 +183,18 @@ func testRecreate(w *fixture) {
 			MaxUnavailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 		},
 	})
+
 	w.writeHistory("web", 0.2, 100*mib)
 	before := w.deployWithUIDs("web", 3)
 	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeRecreate)))
+
 	after := podUIDs(w.replaced("web", before, 230, 3))
 	for uid := range after {
 		if before[uid] {
 			w.T.Error("a pod was resized in place in mode Recreate")
 		}
 	}
+
 	w.await("web", "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
 	w.samePods(after, w.AwaitPods("web", "are left alone then", requestsCPU(230, 3)))
 
@@ -187,8 +205,10 @@ func testRecreate(w *fixture) {
 		if rec.Status.Adoption == nil || !strings.Contains(strings.Join(rec.Status.Adoption.Remarks, "; "), "no pod is evicted with fewer than 2 running") {
 			return errors.New("it does not")
 		}
+
 		return nil
 	})
+
 	w.samePods(only, w.AwaitPods("alone", "are untouched", requestsCPU(1000, 1)))
 }
 
@@ -201,26 +221,32 @@ func testTargetDeleted(w *fixture) {
 	w.Remove(d)
 	w.await("web", "has lost its target", condition("Ready", metav1.ConditionFalse, "TargetNotFound", "does not exist"))
 	w.noRecommendation("web")
+
 	w.Eventually("pods of web are gone", func(ctx context.Context) error {
 		var all corev1.PodList
 		if err := admin.List(ctx, &all, client.InNamespace(w.Name)); err != nil {
 			return err
 		}
+
 		if len(all.Items) > 0 {
 			return fmt.Errorf("%d are there", len(all.Items))
 		}
+
 		return nil
 	})
+
 	w.Deploy("web", 1)
 	w.AwaitPods("web", "are resized again", requestsCPU(230, 1))
 	e := w.await("web", "is ready again", condition("Ready", metav1.ConditionTrue, "", ""))
 	w.Remove(e)
 	w.AwaitPods("web", "have what they had", requestsCPU(1000, 1))
+
 	w.Eventually("the autoscaler is gone", func(ctx context.Context) error {
 		err := admin.Get(ctx, client.ObjectKeyFromObject(e), e)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
+
 		return errors.Join(err, errors.New("it is there"))
 	})
 }

@@ -30,6 +30,7 @@ import (
 // installVPA installs the definition of VerticalPodAutoscalers without a controller.
 func installVPA(t *testing.T) {
 	t.Helper()
+
 	keep := true
 	crd := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{
@@ -47,13 +48,16 @@ func installVPA(t *testing.T) {
 			}},
 		},
 	}
+
 	if err := admin.Create(t.Context(), crd); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "VerticalPodAutoscalers are served", func(ctx context.Context) error {
 		list := &unstructured.UnstructuredList{}
 		list.SetAPIVersion("autoscaling.k8s.io/v1")
 		list.SetKind("VerticalPodAutoscalerList")
+
 		return admin.List(ctx, list)
 	})
 }
@@ -67,6 +71,7 @@ func testForeignVPA(w *fixture) {
 	}}}
 	vpa.SetAPIVersion("autoscaling.k8s.io/v1")
 	vpa.SetKind("VerticalPodAutoscaler")
+
 	vpa.SetName("theirs")
 	w.CreateAll(vpa, autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.await("web", "leaves the pods to the VPA", condition("Applied", metav1.ConditionFalse, "VerticalPodAutoscalerPresent", "VerticalPodAutoscaler theirs"))
@@ -83,13 +88,16 @@ func testTwoOfOneTarget(w *fixture) {
 	w.Deploy("web", 1)
 	w.CreateAll(autoscaler("b-first", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	first := w.await("b-first", "is ready", condition("Ready", metav1.ConditionTrue, "", ""))
+
 	// Creation times are whole seconds, and names break a tie.
 	w.Eventually("another second", func(context.Context) error {
 		if time.Since(first.CreationTimestamp.Time) < 2*time.Second {
 			return errors.New("not yet")
 		}
+
 		return nil
 	})
+
 	w.CreateAll(autoscaler("a-second", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.await("a-second", "stands back", condition("Applied", metav1.ConditionFalse, "OtherAutoscalerOfTarget", "b-first"))
 	w.noRecommendation("a-second")
@@ -109,11 +117,13 @@ func testBesideRule(w *fixture) {
 			Type:      analysisv1alpha1.AnalysisTypeResource, AdoptionType: analysisv1alpha1.AdoptionTypeStatusAndAnnotation,
 		},
 	}
+
 	w.CreateAll(rule)
 	rule.Status.RecommendedValue = "resourceRequest:\n  containers:\n  - containerName: app\n    target: {cpu: 700m, memory: 512Mi}\n"
 	if err := admin.Status().Update(w.T.Context(), rule); err != nil {
 		w.T.Fatal(err)
 	}
+
 	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.AwaitPods("web", "have what the autoscaler says", requestsCPU(230, 1))
 }
@@ -128,16 +138,20 @@ func testOOMKill(w *fixture) {
 	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.await("web", "is ready", condition("Ready", metav1.ConditionTrue, "", ""))
 	load.overload(w.Name)
+
 	e := w.await("web", "knows of the kill", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 		if d := decision(e, corev1.ResourceMemory); d.Estimator != "OOM" || d.Request == nil || d.Request.Value() < 250*mib || !strings.Contains(d.Reason, "it was killed with") {
 			return fmt.Errorf("%+v", d)
 		}
+
 		return nil
 	})
+
 	load.relieve(w.Name)
 	if d := decision(e, corev1.ResourceMemory); d.RaisedAt == nil {
 		w.T.Errorf("%+v", d)
 	}
+
 	w.AwaitPods("web", "have more memory, and as much more at most", func(pods []corev1.Pod) error {
 		for i := range pods {
 			r := pods[i].Spec.Containers[0].Resources
@@ -145,6 +159,7 @@ func testOOMKill(w *fixture) {
 				return fmt.Errorf("%+v", r)
 			}
 		}
+
 		return nil
 	})
 }
@@ -166,6 +181,7 @@ func testEstimators(w *fixture) {
 			}},
 		},
 	}
+
 	w.CreateAll(tsp)
 	w.CreateAll(autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeOff), func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 		e.Spec.ResourceEstimators = append(e.Spec.ResourceEstimators,
@@ -174,9 +190,11 @@ func testEstimators(w *fixture) {
 			autoscalingv1alpha1.ResourceEstimator{Type: "Theirs", Priority: 9},
 		)
 	}))
+
 	w.await("web", "names those that fail", condition("Estimating", metav1.ConditionFalse, "EstimatorFailed", "Forecast: cpu of load: there is no forecast yet"))
 	w.await("web", "names the foreign estimator", condition("Estimating", metav1.ConditionFalse, "", "Theirs: it has written no answer"))
 	w.await("web", "names the metric", condition("Estimating", metav1.ConditionFalse, "", "External: metric heap_need"))
+
 	e := w.await("web", "is ready all the same", condition("Ready", metav1.ConditionTrue, "", ""))
 	if d := decision(e, corev1.ResourceCPU); d.Action != autoscalingv1alpha1.VerticalActionHold || d.Estimator != "Percentile" || !strings.Contains(d.Reason, "without that nothing is lowered") {
 		w.T.Errorf("%+v", d)
@@ -187,11 +205,13 @@ func testEstimators(w *fixture) {
 	if err := admin.Status().Update(w.T.Context(), tsp); err != nil {
 		w.T.Fatal(err)
 	}
+
 	w.await("web", "follows the forecast", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 		d := decision(e, corev1.ResourceCPU)
 		if target := e.Status.Recommendation.ContainerRecommendations[0].Target.Cpu().MilliValue(); d.Estimator != "Forecast" || target != 690 {
 			return fmt.Errorf("%d, %+v", target, d)
 		}
+
 		return nil
 	})
 
@@ -201,6 +221,7 @@ func testEstimators(w *fixture) {
 		if err := admin.Get(ctx, w.Key("web"), e); err != nil {
 			return err
 		}
+
 		at := metav1.Now()
 		e.Status.ResourceEstimators = append(e.Status.ResourceEstimators, autoscalingv1alpha1.ResourceEstimatorStatus{
 			Type: "Theirs", LastUpdateTime: &at,
@@ -208,20 +229,25 @@ func testEstimators(w *fixture) {
 				ContainerRecommendations: []autoscalingv1alpha1.RecommendedContainerResources{{ContainerName: "app", Target: harness.ResourceList("333m", "")}},
 			},
 		})
+
 		return admin.Status().Update(ctx, e)
 	})
+
 	e = w.await("web", "follows the other", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 		if d := decision(e, corev1.ResourceCPU); d.Estimator != "Theirs" || !strings.Contains(d.Reason, "Theirs estimates 333m") {
 			return fmt.Errorf("%+v", d)
 		}
+
 		return nil
 	})
+
 	theirs := 0
 	for _, s := range e.Status.ResourceEstimators {
 		if s.Type == "Theirs" {
 			theirs++
 		}
 	}
+
 	if theirs != 1 {
 		w.T.Errorf("the other's answer is there %d times: %+v", theirs, e.Status.ResourceEstimators)
 	}
@@ -256,6 +282,7 @@ func testEffectiveHPA(w *fixture) {
 			ScaleTargetRef: inner.Spec.ScaleTargetRef, MaxReplicas: 1, Metrics: inner.Spec.Metrics,
 		},
 	}
+
 	w.CreateAll(ehpa)
 	controller := true
 	inner.OwnerReferences = []metav1.OwnerReference{{
@@ -263,20 +290,25 @@ func testEffectiveHPA(w *fixture) {
 	}}
 	w.CreateAll(inner, autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
 	w.AwaitPods("web", "are resized", requestsCPU(575, 1))
+
 	w.Eventually("the target of the autoscaler moves with the request", func(ctx context.Context) error {
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(ehpa), ehpa); err != nil {
 			return err
 		}
+
 		// 50 % of 1 core is 87 % of 575m.
 		if got := *ehpa.Spec.Metrics[0].Resource.Target.AverageUtilization; got < 84 || got > 90 {
 			return fmt.Errorf("it is %d %%", got)
 		}
+
 		return nil
 	})
+
 	w.recommendation("web", "names the autoscaler", func(rec *analysisv1alpha1.Recommendation) error {
 		if rec.Status.Adoption == nil || rec.Status.Adoption.Phase != "Resting" {
 			return errors.New("not at rest")
 		}
+
 		return nil
 	})
 }
@@ -286,18 +318,22 @@ func testForeignHPA(w *fixture) {
 	w.writeHistory("web", 0.2, 100*mib)
 	w.Deploy("web", 1)
 	w.CreateAll(hpa("theirs"), autoscaler("web", "", "web", updateMode(autoscalingv1alpha1.UpdateModeInPlace)))
+
 	w.AwaitPods("web", "have a lower memory request", func(pods []corev1.Pod) error {
 		for i := range pods {
 			if got := pods[i].Spec.Containers[0].Resources.Requests.Memory().Value(); got > 130*mib {
 				return fmt.Errorf("pod %s requests %d bytes", pods[i].Name, got)
 			}
 		}
+
 		return requestsCPU(1000, 1)(pods)
 	})
+
 	w.await("web", "keeps the CPU request", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 		if d := decision(e, corev1.ResourceCPU); d.Action != autoscalingv1alpha1.VerticalActionHold || !strings.Contains(d.Reason, "an autoscaler acts at 50 % of the request") {
 			return fmt.Errorf("%+v", d)
 		}
+
 		return nil
 	})
 }
@@ -310,15 +346,18 @@ func testSharedDecision(w *fixture) {
 		w.writeHistory(name, 0.2, 100*mib)
 		w.Deploy(name, 1)
 	}
+
 	theirs := hpa("theirs")
 	theirs.Spec.ScaleTargetRef.Name = "scaled"
 	w.CreateAll(theirs, autoscaler("web", "", "web", plain), autoscaler("scaled", "", "scaled", plain), autoscaler("own", "", "own", plain,
 		func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 			e.Spec.ResourceEstimators = []autoscalingv1alpha1.ResourceEstimator{{Type: "Percentile", Config: map[string]string{"cpu-request-margin-fraction": "0.8"}}}
 		}))
+
 	for _, name := range []string{"web", "scaled", "own"} {
 		w.await(name, "is ready", condition("Ready", metav1.ConditionTrue, "", ""))
 	}
+
 	w.CreateAll(&analysisv1alpha1.RecommendationRule{
 		ObjectMeta: metav1.ObjectMeta{Name: w.Name},
 		Spec: analysisv1alpha1.RecommendationRuleSpec{
@@ -327,40 +366,48 @@ func testSharedDecision(w *fixture) {
 			Recommenders: []analysisv1alpha1.Recommender{{Name: "Resource"}},
 		},
 	})
+
 	w.T.Cleanup(func() {
 		if err := admin.Delete(context.WithoutCancel(w.T.Context()), &analysisv1alpha1.RecommendationRule{ObjectMeta: metav1.ObjectMeta{Name: w.Name}}); err != nil {
 			w.T.Error(err)
 		}
 	})
+
 	byTarget := map[string]adoption.Size{}
 	w.Eventually("the rule recommends", func(ctx context.Context) error {
 		var list analysisv1alpha1.RecommendationList
 		if err := admin.List(ctx, &list, client.InNamespace(w.Name), client.MatchingLabels{analysisv1alpha1.LabelRuleName: w.Name}); err != nil {
 			return err
 		}
+
 		for i := range list.Items {
 			rec := &list.Items[i]
 			size, err := targetsnapshot.DesiredSize(rec)
 			if err != nil || size.Empty() {
 				return fmt.Errorf("%s has no size: %w", rec.Name, err)
 			}
+
 			byTarget[rec.Spec.TargetRef.Name] = size
 			if names := strings.Contains(rec.Status.Description, "EffectiveVerticalPodAutoscaler own recommends cpu of app 361m") &&
 				strings.Contains(rec.Status.Description, "because the vertical autoscaler has estimators of its own"); names != (rec.Spec.TargetRef.Name == "own") {
 				return fmt.Errorf("%s: %s", rec.Spec.TargetRef.Name, rec.Status.Description)
 			}
 		}
+
 		if len(byTarget) != 3 {
 			return fmt.Errorf("%d recommendations", len(byTarget))
 		}
+
 		return nil
 	})
+
 	for _, name := range []string{"web", "scaled"} {
 		e := w.await(name, "is ready", condition("Ready", metav1.ConditionTrue, "", "there is a recommendation"))
 		if got, want := targetsnapshot.VerticalSize(e).Containers["app"], byTarget[name].Containers["app"]; *got.CPURequest != *want.CPURequest || *got.MemoryRequest != *want.MemoryRequest {
 			w.T.Errorf("%s: the vertical autoscaler recommends %v and %v, the rule %v and %v", name, *got.CPURequest, *got.MemoryRequest, *want.CPURequest, *want.MemoryRequest)
 		}
 	}
+
 	if cpu := *byTarget["scaled"].Containers["app"].CPURequest; cpu != 1000 {
 		w.T.Errorf("the request on which an autoscaler acts: %v", cpu)
 	}

@@ -32,6 +32,7 @@ func testVersionNotServed(w *fixture) {
 	arena.SetNamespace(w.Name)
 	arena.SetName("arena")
 	w.Eventually("a Game is created", func(ctx context.Context) error { return admin.Create(ctx, arena.DeepCopy()) })
+
 	e := autoscaler("arena", "", "arena", updateMode(autoscalingv1alpha1.UpdateModeInitial))
 	e.Spec.TargetRef.APIVersion, e.Spec.TargetRef.Kind = "example.org/v1", "Game"
 	w.CreateAll(e)
@@ -47,27 +48,34 @@ func testVersionNotServed(w *fixture) {
 	if err := admin.Update(w.T.Context(), crd); err != nil {
 		w.T.Fatal(err)
 	}
+
 	w.Eventually("v1 is not served", func(ctx context.Context) error {
 		err := admin.Get(ctx, client.ObjectKey{Name: crd.Name}, crd)
 		old := &unstructured.Unstructured{}
 		old.SetAPIVersion("example.org/v1")
 		old.SetKind("Game")
+
 		if found := admin.Get(ctx, w.Key("arena"), old); found == nil {
 			err = errors.Join(err, errors.New("v1 is served"))
 		}
+
 		return err
 	})
+
 	w.writeHistoryOf("Game", "arena", 0.6, 100*mib)
 	w.await("arena", "follows the usage", func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) error {
 		if r := e.Status.Recommendation; r == nil || r.ContainerRecommendations[0].Target.Cpu().MilliValue() < 2*before {
 			return fmt.Errorf("it recommends %+v; conditions %+v", r, e.Status.Conditions)
 		}
+
 		return nil
 	})
+
 	w.recommendation("arena", "is the same", func(rec *analysisv1alpha1.Recommendation) error {
 		if rec.UID != uid {
 			return fmt.Errorf("UID %s, was %s", rec.UID, uid)
 		}
+
 		return nil
 	})
 }
@@ -75,6 +83,7 @@ func testVersionNotServed(w *fixture) {
 // installGames installs a custom workload that is served in two versions, and lets craned read it.
 func (w *fixture) installGames() *apiextensionsv1.CustomResourceDefinition {
 	w.T.Helper()
+
 	keep := true
 	version := func(name string, storage bool) apiextensionsv1.CustomResourceDefinitionVersion {
 		return apiextensionsv1.CustomResourceDefinitionVersion{
@@ -82,6 +91,7 @@ func (w *fixture) installGames() *apiextensionsv1.CustomResourceDefinition {
 			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &keep}},
 		}
 	}
+
 	crd := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "games.example.org"},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -90,6 +100,7 @@ func (w *fixture) installGames() *apiextensionsv1.CustomResourceDefinition {
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{version("v1", false), version("v2", true)},
 		},
 	}
+
 	for _, o := range []client.Object{crd, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "craned-games"},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"example.org"}, Resources: []string{"games"}, Verbs: []string{"get", "list", "patch"}}},
@@ -102,16 +113,20 @@ func (w *fixture) installGames() *apiextensionsv1.CustomResourceDefinition {
 			w.T.Fatal(err)
 		}
 	}
+
 	w.Eventually("the definition is current", func(ctx context.Context) error {
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
 			return err
 		}
+
 		for _, c := range crd.Status.Conditions {
 			if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
 				return nil
 			}
 		}
+
 		return errors.New("it is not established")
 	})
+
 	return crd
 }

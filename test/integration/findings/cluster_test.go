@@ -33,6 +33,7 @@ func newAdminClient() (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return client.New(control.Config(), client.Options{Scheme: scheme})
 }
 
@@ -47,6 +48,7 @@ func (m *objectCreator) create(o client.Object) {
 	if m.err != nil {
 		return
 	}
+
 	if err := m.c.Create(m.ctx, o); err != nil && !apierrors.IsAlreadyExists(err) {
 		m.err = fmt.Errorf("%T %s/%s: %w", o, o.GetNamespace(), o.GetName(), err)
 	}
@@ -58,6 +60,7 @@ func (m *objectCreator) createStatus(o client.Object, set func()) {
 	if m.err != nil {
 		return
 	}
+
 	set()
 	if err := m.c.Status().Update(m.ctx, o); err != nil {
 		m.err = fmt.Errorf("status of %T %s/%s: %w", o, o.GetNamespace(), o.GetName(), err)
@@ -70,21 +73,26 @@ func createCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	m := &objectCreator{ctx: ctx, c: c}
 	for _, ns := range []string{"shop", "ai", "big", "sized"} {
 		m.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 	}
+
 	for _, name := range []string{"busy", "low", "empty", "new", "dark", "gpus", "pool-1", "pool-2", "master"} {
 		m.node(name)
 		m.daemonPod(name)
 	}
+
 	for _, a := range fixtureApps() {
 		m.app(a)
 	}
+
 	m.app(fixtureApp{namespace: "shop", name: "paused", cpu: "1", memory: "1Gi"})
 	m.create(statefulSet("db"))
 	m.volumes()
 	m.services()
+
 	return m.err
 }
 
@@ -97,12 +105,15 @@ func (m *objectCreator) node(name string) {
 	case "master":
 		n.Labels["node-role.kubernetes.io/control-plane"] = ""
 	}
+
 	m.createStatus(n, func() {
 		has := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110")}
 		if name == "gpus" {
 			has["nvidia.com/gpu"] = resource.MustParse("8")
 		}
-		n.Status.Capacity, n.Status.Allocatable = has, has
+
+		n.Status.Capacity = has
+		n.Status.Allocatable = has
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	})
 }
@@ -122,6 +133,7 @@ func (m *objectCreator) pod(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodPending
 			return
 		}
+
 		p.Status.Phase = corev1.PodRunning
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	})
@@ -131,43 +143,55 @@ func (m *objectCreator) pod(p *corev1.Pod) {
 func (m *objectCreator) app(a fixtureApp) {
 	labels := map[string]string{"app": a.name}
 	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(a.cpu), corev1.ResourceMemory: resource.MustParse(a.memory)}
+
 	limits := corev1.ResourceList{}
 	if a.cpuLimit != "" {
 		limits[corev1.ResourceCPU] = resource.MustParse(a.cpuLimit)
 	}
+
 	if a.gpus != "" {
-		requests["nvidia.com/gpu"], limits["nvidia.com/gpu"] = resource.MustParse(a.gpus), resource.MustParse(a.gpus)
+		requests["nvidia.com/gpu"] = resource.MustParse(a.gpus)
+		limits["nvidia.com/gpu"] = resource.MustParse(a.gpus)
 	}
+
 	template := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
 			Name: "app", Image: "i", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits},
 		}}},
 	}
+
 	if a.pool != "" {
 		template.Spec.NodeSelector = map[string]string{"pool": a.pool}
 		template.Spec.Tolerations = []corev1.Toleration{{Key: "pool", Operator: corev1.TolerationOpExists}}
 	}
+
 	if a.name == "web" {
 		template.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "mounted"},
 		}}}
 	}
+
 	replicas := int32(1)
 	if a.name == "paused" {
 		replicas = 0
 	}
+
 	selector := &metav1.LabelSelector{MatchLabels: labels}
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.name, Labels: labels},
 		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector, Template: template},
 	}
 	m.createStatus(d, func() {
-		d.Status.Replicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas = replicas, replicas, replicas
+		d.Status.Replicas = replicas
+		d.Status.ReadyReplicas = replicas
+		d.Status.AvailableReplicas = replicas
 	})
+
 	if replicas == 0 {
 		return
 	}
+
 	rs := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.replicaSetName(), Labels: labels, OwnerReferences: ownerReferences("Deployment", d)},
 		Spec:       appsv1.ReplicaSetSpec{Replicas: &replicas, Selector: selector, Template: template},
@@ -219,16 +243,19 @@ func (m *objectCreator) volumes() {
 				ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "shop", Name: claim},
 			},
 		}
+
 		m.createStatus(v, func() {
 			v.Status.Phase = phase
 			v.Status.LastPhaseTransitionTime = new(metav1.NewTime(since))
 		})
 	}
+
 	longAgo := now.Add(-clockOffset)
 	for claim, name := range map[string]string{"mounted": "pv-mounted", "orphan": "pv-orphan", "recent": "pv-recent", "data-db-0": "pv-set", "blind": "pv-blind"} {
 		m.create(claimOf(claim, name))
 		volume(name, claim, corev1.VolumeBound, longAgo)
 	}
+
 	volume("pv-released", "gone", corev1.VolumeReleased, longAgo)
 	volume("pv-fresh", "gone-too", corev1.VolumeReleased, now.Add(-3*time.Hour))
 }
@@ -240,6 +267,7 @@ func (m *objectCreator) services() {
 			Spec:       corev1.ServiceSpec{Type: kind, Selector: map[string]string{"app": app}, Ports: []corev1.ServicePort{{Port: 80}}},
 		})
 	}
+
 	service("lb-orphan", "nobody", corev1.ServiceTypeLoadBalancer)
 	service("lb-web", "web", corev1.ServiceTypeLoadBalancer)
 	service("lb-paused", "paused", corev1.ServiceTypeLoadBalancer)

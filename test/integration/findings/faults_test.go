@@ -33,15 +33,18 @@ func recommendersByKind() map[string]string {
 // startEmptyPrometheus starts a Prometheus server without series.
 func startEmptyPrometheus(t *testing.T) *promserver.Server {
 	t.Helper()
+
 	s, err := promserver.Open(promserver.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return s
 }
 
@@ -50,10 +53,12 @@ func startEmptyPrometheus(t *testing.T) *promserver.Server {
 func TestEmptySource(t *testing.T) {
 	c := newClient(t)
 	startControllers(t, startEmptyPrometheus(t).URL())
+
 	for recommender, kind := range recommendersByKind() {
 		t.Run(recommender, func(t *testing.T) {
 			r := createRule(t, c, recommender, kind)
 			awaitReady(t, c, r, "RoundCompleted")
+
 			for name, rec := range recommendations(t.Context(), t, c, r.Name) {
 				action := rec.Status.Action
 				if (action == analysisv1alpha1.ActionDelete || action == analysisv1alpha1.ActionPatch) && name != "pv-released" {
@@ -73,6 +78,7 @@ func TestFailingSource(t *testing.T) {
 	t.Cleanup(page.Close)
 	c := newClient(t)
 	startControllers(t, page.URL)
+
 	for recommender, kind := range recommendersByKind() {
 		t.Run(recommender, func(t *testing.T) {
 			r := createRule(t, c, recommender, kind)
@@ -92,14 +98,17 @@ func TestLostData(t *testing.T) {
 	stop := startControllers(t, server.URL())
 	r := createRule(t, c, "IdleNode", "Node")
 	awaitReady(t, c, r, "RoundCompleted")
+
 	before := recommendations(t.Context(), t, c, r.Name)["empty"]
 	if before.Status.Action != analysisv1alpha1.ActionDelete {
 		t.Fatalf("%+v", before.Status)
 	}
+
 	stop()
 
 	startControllers(t, startEmptyPrometheus(t).URL())
 	rerun(t, c, r)
+
 	after := recommendations(t.Context(), t, c, r.Name)["empty"]
 	if after.UID != before.UID || after.Status.Action != analysisv1alpha1.ActionDelete || !strings.Contains(after.Status.Description, "The last recommendation is kept") {
 		t.Errorf("%+v", after.Status)
@@ -112,14 +121,17 @@ func TestLostData(t *testing.T) {
 // rerun changes the rule so that it runs again.
 func rerun(t *testing.T, c client.Client, r *analysisv1alpha1.RecommendationRule) {
 	t.Helper()
+
 	before := r.DeepCopy()
 	r.Spec.RunInterval = "24h"
 	if before.Spec.RunInterval != "" {
 		r.Spec.RunInterval = ""
 	}
+
 	if err := c.Patch(t.Context(), r, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
+
 	awaitReady(t, c, r, "RoundCompleted")
 }
 
@@ -129,28 +141,34 @@ func TestTargetInUseAgain(t *testing.T) {
 	startControllers(t, server.URL())
 	r := createRule(t, c, "Service", "Service")
 	awaitReady(t, c, r, "RoundCompleted")
+
 	if rec := recommendations(t.Context(), t, c, r.Name)["lb-orphan"]; rec.Status.Action != analysisv1alpha1.ActionDelete {
 		t.Fatalf("%+v", rec.Status)
 	}
+
 	m := &objectCreator{ctx: t.Context(), c: c}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "back", Labels: map[string]string{"app": "nobody"}},
 		Spec:       corev1.PodSpec{NodeName: "busy", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}
 	m.pod(pod)
+
 	if m.err != nil {
 		t.Fatal(m.err)
 	}
+
 	t.Cleanup(func() {
 		if err := c.Delete(context.WithoutCancel(t.Context()), pod, client.GracePeriodSeconds(0)); err != nil {
 			t.Error(err)
 		}
 	})
+
 	rerun(t, c, r)
 	harness.Eventually(t.Context(), t, waitTimeout, "the recommendation is deleted", func(ctx context.Context) error {
 		if _, exists := recommendations(ctx, t, c, r.Name)["lb-orphan"]; exists {
 			return errors.New("it still exists")
 		}
+
 		return nil
 	})
 }
@@ -159,6 +177,7 @@ func TestTargetInUseAgain(t *testing.T) {
 func TestInvalidSettings(t *testing.T) {
 	c := newClient(t)
 	startControllers(t, server.URL())
+
 	for recommender, kind := range recommendersByKind() {
 		t.Run(recommender, func(t *testing.T) {
 			r := createRule(t, c, recommender, kind, "no-such-key", "1")
@@ -174,32 +193,39 @@ func TestInvalidSettings(t *testing.T) {
 func TestUnsupportedKinds(t *testing.T) {
 	c := newClient(t)
 	startControllers(t, server.URL())
+
 	for recommender, kind := range recommendersByKind() {
 		t.Run(recommender, func(t *testing.T) {
 			other := "Service"
 			if kind == "Service" {
 				other = "Deployment"
 			}
+
 			r := createRule(t, c, recommender, other)
 			awaitReady(t, c, r, "RoundCompleted")
+
 			if got := recommendations(t.Context(), t, c, r.Name); len(got) > 0 {
 				t.Errorf("%v", got)
 			}
 		})
 	}
+
 	t.Run("rule of a namespace for nodes", func(t *testing.T) {
 		r := createRule(t, c, "IdleNode", "Node")
 		awaitReady(t, c, r, "RoundCompleted")
+
 		before := r.DeepCopy()
 		r.Spec.NamespaceSelector = analysisv1alpha1.NamespaceSelector{MatchNames: []string{"shop"}}
 		if err := c.Patch(t.Context(), r, client.MergeFrom(before)); err != nil {
 			t.Fatal(err)
 		}
+
 		awaitReady(t, c, r, "NoTargets") // Nodes have no namespace.
 		harness.Eventually(t.Context(), t, waitTimeout, "no recommendation for nodes", func(ctx context.Context) error {
 			if got := recommendations(ctx, t, c, r.Name); len(got) > 0 {
 				return errors.New("recommendations exist")
 			}
+
 			return nil
 		})
 	})
@@ -211,28 +237,34 @@ func TestDeletedTarget(t *testing.T) {
 	startControllers(t, server.URL())
 	m := &objectCreator{ctx: t.Context(), c: c}
 	m.node("doomed")
+
 	if m.err != nil {
 		t.Fatal(m.err)
 	}
+
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "doomed"}}
 	t.Cleanup(func() {
 		if err := c.Delete(context.WithoutCancel(t.Context()), node); client.IgnoreNotFound(err) != nil {
 			t.Error(err)
 		}
 	})
+
 	r := createRule(t, c, "IdleNode", "Node")
 	awaitReady(t, c, r, "RoundCompleted")
+
 	if cond := meta.FindStatusCondition(recommendations(t.Context(), t, c, r.Name)["doomed"].Status.Conditions, "Ready"); cond == nil || cond.Reason != noData {
 		t.Errorf("condition Ready: %+v", cond)
 	}
 	if err := c.Delete(t.Context(), node); err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
+
 	rerun(t, c, r)
 	harness.Eventually(t.Context(), t, waitTimeout, "the recommendation is deleted", func(ctx context.Context) error {
 		if _, exists := recommendations(ctx, t, c, r.Name)["doomed"]; exists {
 			return errors.New("it still exists")
 		}
+
 		return nil
 	})
 }

@@ -46,6 +46,7 @@ func TestMain(m *testing.M) {
 			if err := writeHistory(ctx, dir); err != nil {
 				return fmt.Errorf("failed to write the history: %w", err)
 			}
+
 			server, err = promserver.Open(promserver.Options{Dir: dir})
 			return err
 		},
@@ -57,6 +58,7 @@ func TestMain(m *testing.M) {
 			if server == nil {
 				return nil
 			}
+
 			return server.Close()
 		},
 	}))

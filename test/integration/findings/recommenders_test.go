@@ -42,27 +42,34 @@ func startControllers(t *testing.T, address string) (stop func()) {
 
 func newPrometheusSource(t *testing.T, address string) *prometheus.Source {
 	t.Helper()
+
 	cfg := prometheus.DefaultConfig()
-	cfg.Address, cfg.MaxAttempts = address, 1
+	cfg.Address = address
+	cfg.MaxAttempts = 1
+
 	cfg.Now = func() time.Time { return now }
 	source, err := prometheus.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return source
 }
 
 // startControllersOn runs the controllers with the permissions of craned until stop is called or the test ends.
 func startControllersOn(t *testing.T, history func(*rest.Config) metrics.Capabilities) (stop func()) {
 	t.Helper()
+
 	config, err := control.ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", "craned"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	scheme, err := newScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
@@ -70,6 +77,7 @@ func startControllersOn(t *testing.T, history func(*rest.Config) metrics.Capabil
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	clk := testingclock.NewFakeClock(now)
 	err = controller.AddToManager(t.Context(), mgr, controller.Config{
 		History: profile.Source{Capabilities: history(config)}, Settings: configfile.Fixed(controller.BuiltinSettings(), clk),
@@ -78,6 +86,7 @@ func startControllersOn(t *testing.T, history func(*rest.Config) metrics.Capabil
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
@@ -87,16 +96,19 @@ func startControllersOn(t *testing.T, history func(*rest.Config) metrics.Capabil
 			t.Error("the controllers failed:", err)
 		}
 	})
+
 	t.Cleanup(stop)
 	return stop
 }
 
 func newClient(t *testing.T) client.Client {
 	t.Helper()
+
 	c, err := newAdminClient()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return c
 }
 
@@ -104,10 +116,12 @@ func newClient(t *testing.T) client.Client {
 // Recommendations are deleted at the end of the test.
 func createRule(t *testing.T, c client.Client, recommender, kind string, settings ...string) *analysisv1alpha1.RecommendationRule {
 	t.Helper()
+
 	conf := map[string]string{}
 	for i := 0; i < len(settings); i += 2 {
 		conf[settings[i]] = settings[i+1]
 	}
+
 	r := &analysisv1alpha1.RecommendationRule{
 		ObjectMeta: metav1.ObjectMeta{Name: "rule-" + strings.ToLower(strings.ReplaceAll(strings.ReplaceAll(t.Name(), "/", "-"), "_", "-"))},
 		Spec: analysisv1alpha1.RecommendationRuleSpec{
@@ -116,9 +130,11 @@ func createRule(t *testing.T, c client.Client, recommender, kind string, setting
 			Recommenders:      []analysisv1alpha1.Recommender{{Name: recommender, Config: conf}},
 		},
 	}
+
 	if err := c.Create(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		err := c.Delete(ctx, r)
@@ -126,41 +142,50 @@ func createRule(t *testing.T, c client.Client, recommender, kind string, setting
 		for _, rec := range recommendations(ctx, t, c, r.Name) {
 			err = errors.Join(err, client.IgnoreNotFound(c.Delete(ctx, &rec)))
 		}
+
 		if err != nil {
 			t.Error(err)
 		}
 	})
+
 	return r
 }
 
 // awaitReady waits until the Ready condition of a rule has a reason, and returns the condition.
 func awaitReady(t *testing.T, c client.Client, r *analysisv1alpha1.RecommendationRule, reason string) *metav1.Condition {
 	t.Helper()
+
 	var found *metav1.Condition
 	harness.Eventually(t.Context(), t, waitTimeout, "rule "+r.Name+" "+reason, func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(r), r); err != nil {
 			return err
 		}
+
 		found = meta.FindStatusCondition(r.Status.Conditions, analysisv1alpha1.ConditionReady)
 		if found == nil || found.Reason != reason || found.ObservedGeneration != r.Generation {
 			return fmt.Errorf("condition %+v", found)
 		}
+
 		return nil
 	})
+
 	return found
 }
 
 // recommendations returns the Recommendations of a rule by the name of their target.
 func recommendations(ctx context.Context, t *testing.T, c client.Client, rule string) map[string]analysisv1alpha1.Recommendation {
 	t.Helper()
+
 	var list analysisv1alpha1.RecommendationList
 	if err := c.List(ctx, &list, client.MatchingLabels{analysisv1alpha1.LabelRuleName: rule}); err != nil {
 		t.Fatal(err)
 	}
+
 	out := map[string]analysisv1alpha1.Recommendation{}
 	for _, r := range list.Items {
 		out[r.Spec.TargetRef.Name] = r
 	}
+
 	return out
 }
 
@@ -182,28 +207,34 @@ const (
 
 func checkRecommendations(t *testing.T, recommender string, got map[string]analysisv1alpha1.Recommendation, want map[string]expectedRecommendation) {
 	t.Helper()
+
 	if a, b := slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)); !slices.Equal(a, b) {
 		t.Errorf("recommendations for %v, want %v", a, b)
 	}
+
 	for name, w := range want {
 		r, found := got[name]
 		if !found {
 			continue
 		}
+
 		s := r.Status
 		cond := meta.FindStatusCondition(s.Conditions, analysisv1alpha1.ConditionReady)
 		if cond == nil || cond.Reason != w.reason {
 			t.Errorf("%s: condition Ready: %+v, want %s", name, cond, w.reason)
 		}
+
 		if string(r.Spec.Type) != recommender || s.Action != w.action || !strings.Contains(s.Description, w.description) {
 			t.Errorf("%s: %s %s %q, want %s with %q", name, r.Spec.Type, s.Action, s.Description, w.action, w.description)
 		}
 		if s.RecommendedInfo != w.recommended || s.CurrentInfo != w.current {
 			t.Errorf("%s: recommendedInfo %s\ncurrentInfo %s", name, s.RecommendedInfo, s.CurrentInfo)
 		}
+
 		if notApplicable := meta.IsStatusConditionFalse(s.Conditions, analysisv1alpha1.ConditionApplicable); notApplicable != w.notApplicable {
 			t.Errorf("%s: not applicable: %v", name, notApplicable)
 		}
+
 		ok := w.reason == completed
 		if message := r.Annotations[analysisv1alpha1.AnnotationMessage]; (message == analysisv1alpha1.MessageSuccess) != ok {
 			t.Errorf("%s: message %q", name, message)
@@ -226,6 +257,7 @@ func containerPatch(resources string) string {
 func TestRecommenders(t *testing.T) {
 	c := newClient(t)
 	startControllers(t, server.URL())
+
 	for name, test := range map[string]struct {
 		recommender, kind string
 		settings          []string
@@ -296,6 +328,7 @@ func TestRecommenders(t *testing.T) {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			r := createRule(t, c, test.recommender, test.kind, test.settings...)
 			awaitReady(t, c, r, "RoundCompleted")
+
 			got := recommendations(t.Context(), t, c, r.Name)
 			for name, w := range test.want {
 				if w.recommended == "*" { // The value depends on the sizing policy; it only has to differ from the current one.
@@ -303,9 +336,11 @@ func TestRecommenders(t *testing.T) {
 					if w.recommended == "" || w.recommended == w.current {
 						t.Errorf("%s: recommendedInfo %s", name, w.recommended)
 					}
+
 					test.want[name] = w
 				}
 			}
+
 			checkRecommendations(t, test.recommender, got, test.want)
 		})
 	}

@@ -23,10 +23,12 @@ import (
 // newCombinedSource returns data sources as listed by --datasource; only Prometheus has hourly figures.
 func newCombinedSource(t *testing.T, config *rest.Config, with ...fallback.Source) metrics.Capabilities {
 	t.Helper()
+
 	present, err := metricsserver.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	all := append([]fallback.Source{{Name: "metricserver", Capabilities: present.Capabilities()}}, with...)
 	return fallback.New(fallback.Config{Clock: clock.RealClock{}, Log: logr.Discard()}, all...).Capabilities()
 }
@@ -38,14 +40,17 @@ func TestCombinedSources(t *testing.T) {
 	found := map[string]string{
 		"IdleNode": "empty", "Volume": "pv-orphan", "Service": "lb-orphan", "Unused": "forgotten", "Throttle": "tight", "Packing": "giant", "GPU": "untouched",
 	}
+
 	t.Run("with prometheus", func(t *testing.T) {
 		startControllersOn(t, func(config *rest.Config) metrics.Capabilities {
 			return newCombinedSource(t, config, fallback.Source{Name: "prom", Capabilities: newPrometheusSource(t, server.URL()).Capabilities()})
 		})
+
 		for recommender, kind := range recommendersByKind() {
 			t.Run(recommender, func(t *testing.T) {
 				r := createRule(t, c, recommender, kind)
 				awaitReady(t, c, r, "RoundCompleted")
+
 				got, exists := recommendations(t.Context(), t, c, r.Name)[found[recommender]]
 				if !exists || got.Status.Action == "" || got.Status.Action == analysisv1alpha1.ActionNone {
 					t.Errorf("%s: %q: %s", found[recommender], got.Status.Action, got.Status.Description)
@@ -53,6 +58,7 @@ func TestCombinedSources(t *testing.T) {
 			})
 		}
 	})
+
 	t.Run("without", func(t *testing.T) {
 		startControllersOn(t, func(config *rest.Config) metrics.Capabilities { return newCombinedSource(t, config) })
 		r := createRule(t, c, "Unused", "Deployment")
@@ -68,26 +74,32 @@ func TestSizingFromPrometheus(t *testing.T) {
 	startControllers(t, server.URL())
 	byType := func(t *testing.T, recommender string) analysisv1alpha1.RecommendationStatus {
 		t.Helper()
+
 		r := createRule(t, c, recommender, "Deployment")
 		awaitReady(t, c, r, "RoundCompleted")
+
 		got, exists := recommendations(t.Context(), t, c, r.Name)["wave"]
 		if !exists {
 			t.Fatal("no recommendation of", recommender)
 		}
+
 		return got.Status
 	}
+
 	t.Run("Resource", func(t *testing.T) {
 		s := byType(t, "Resource")
 		if s.Action != analysisv1alpha1.ActionPatch || !strings.Contains(s.RecommendedValue, "containerName: app") || !strings.Contains(s.Description, "app: cpu 1 -> ") {
 			t.Errorf("%+v", s)
 		}
 	})
+
 	t.Run("Replicas", func(t *testing.T) {
 		// The 95th percentile of a wave up to 4 cores is just below it: 8 pods at half a core.
 		if s := byType(t, "Replicas"); s.RecommendedInfo != `{"spec":{"replicas":8}}` || !strings.Contains(s.Description, "cpu needs 8 pods at 50 % of the requested 1 each") {
 			t.Errorf("%+v", s)
 		}
 	})
+
 	t.Run("HPA", func(t *testing.T) {
 		s := byType(t, "HPA")
 		var e autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler

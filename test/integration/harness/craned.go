@@ -36,16 +36,20 @@ const NoPrometheus = "http://127.0.0.1:1"
 // flags override the defaults.
 func StartCraned(t testing.TB, timeout time.Duration, control *controlplane.ControlPlane, binary, prometheusURL string, flags ...string) *Craned {
 	t.Helper()
+
 	kubeconfig, err := control.KubeconfigFor(t.Context(), "craned", controlplane.ServiceAccount("crane-system", "craned"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, health := FreeAddress(t), FreeAddress(t)
+
+	address := FreeAddress(t)
+	health := FreeAddress(t)
 	args := append([]string{
 		"--kubeconfig=" + kubeconfig, "--prometheus-address=" + prometheusURL, "--metrics-bind-address=" + address,
 		"--metrics-secure=false", "--server-bind-port=0", "--health-probe-bind-address=" + health,
 		"--leader-elect=false", // a slow machine could lose the lease
 	}, flags...)
+
 	return &Craned{Process: Start(t, timeout, binary, args...), MetricsURL: "http://" + address + "/metrics", HealthURL: "http://" + health}
 }
 
@@ -58,10 +62,12 @@ func (c *Craned) Metric(ctx context.Context, series string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	value, ok := SeriesValue(page, series)
 	if !ok {
 		return 0, fmt.Errorf("no series %s", series)
 	}
+
 	return strconv.ParseFloat(value, 64)
 }
 
@@ -73,31 +79,37 @@ func SeriesValue(metrics, series string) (string, bool) {
 			return strings.TrimSpace(value), true
 		}
 	}
+
 	return "", false
 }
 
 // ServeHistory opens a Prometheus server on a copy of a directory until the test ends.
 func ServeHistory(t testing.TB, history string, o promserver.Options) *promserver.Server {
 	t.Helper()
+
 	o.Dir = t.TempDir()
 	if err := os.CopyFS(o.Dir, os.DirFS(history)); err != nil {
 		t.Fatal(err)
 	}
+
 	return OpenPrometheus(t, o)
 }
 
 // OpenPrometheus opens a Prometheus server until the test ends.
 func OpenPrometheus(t testing.TB, o promserver.Options) *promserver.Server {
 	t.Helper()
+
 	s, err := promserver.Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return s
 }
 
@@ -105,21 +117,26 @@ func OpenPrometheus(t testing.TB, o promserver.Options) *promserver.Server {
 // returns the URL of the proxy.
 func RequireHeader(t testing.TB, target, name string, value func() string) string {
 	t.Helper()
+
 	to, err := url.Parse(target)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	forward := httputil.NewSingleHostReverseProxy(to)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(name) != value() {
 			http.Error(w, "no org id", http.StatusUnauthorized)
 			return
 		}
+
 		forward.ServeHTTP(w, r)
 	}))
+
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
 	})
+
 	return server.URL
 }

@@ -32,6 +32,7 @@ func Build(ctx context.Context, path, command string, flags ...string) error {
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("building %s: %w", command, err)
 	}
+
 	return nil
 }
 
@@ -44,19 +45,23 @@ func Install(ctx context.Context, to *rest.Config, fieldManager string, kind fun
 	if err != nil {
 		return fmt.Errorf("installing config/: %w", err)
 	}
+
 	objects, err := manifest.ReadDir(config.Manifests, ".")
 	if err != nil {
 		return fmt.Errorf("installing config/: %w", err)
 	}
+
 	kept := objects[:0]
 	for _, o := range objects {
 		if o.GetKind() != "Deployment" && o.GetKind() != "DaemonSet" && o.GetKind() != "APIService" && !redirect.IsWebhookConfiguration(o) && kind(o.GetKind()) {
 			kept = append(kept, o)
 		}
 	}
+
 	if err := applier.Apply(ctx, kept...); err != nil {
 		return fmt.Errorf("installing config/: %w", err)
 	}
+
 	return nil
 }
 
@@ -69,19 +74,24 @@ func Nothing(string) bool { return false }
 // Eventually polls until check returns nil, and fails the test with its last error after bound.
 func Eventually(ctx context.Context, t testing.TB, bound time.Duration, what string, check func(ctx context.Context) error) {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
+
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+
 	var last error
 	for {
 		err := check(ctx)
 		if err == nil {
 			return
 		}
+
 		if ctx.Err() == nil {
 			last = err
 		}
+
 		select {
 		case <-ctx.Done():
 			t.Fatalf("%s: not within %s: %v", what, bound, last)
@@ -94,6 +104,7 @@ func Eventually(ctx context.Context, t testing.TB, bound time.Duration, what str
 // account exists.
 func AwaitServiceAccount(ctx context.Context, t testing.TB, bound time.Duration, c client.Reader, namespace string) {
 	t.Helper()
+
 	Eventually(ctx, t, bound, "a service account for pods of "+namespace, func(ctx context.Context) error {
 		return c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
 	})
@@ -105,15 +116,18 @@ func Get(ctx context.Context, url string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return "", err
 	}
 	defer resp.Body.Close()
+
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("status %d: %s", resp.StatusCode, body)
 	}
+
 	return string(body), err
 }
 
@@ -121,14 +135,17 @@ func Get(ctx context.Context, url string) (string, error) {
 // tests start processes as well.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
+
 	port, err := loopback.Reserve(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := port.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return port.Address()
 }

@@ -50,6 +50,7 @@ func Main(m controlplanetest.Runner, s Suite) int {
 		fmt.Fprintln(os.Stderr, err)
 		return max(status, 1)
 	}
+
 	return status
 }
 
@@ -59,23 +60,28 @@ func (s Suite) run(ctx context.Context, m controlplanetest.Runner) (status int, 
 			return 1, fmt.Errorf("running tests beside each other: %w", err)
 		}
 	}
+
 	dir, err := os.MkdirTemp("", s.Name+"-test-")
 	if err != nil {
 		return 1, fmt.Errorf("making a directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
 	if s.After != nil {
 		defer func() { err = errors.Join(err, s.After()) }()
 	}
+
 	binary, err := s.binary(ctx, dir)
 	if err != nil {
 		return 1, err
 	}
+
 	if s.Before != nil {
 		if err := s.Before(ctx, dir); err != nil {
 			return 1, err
 		}
 	}
+
 	var failed error
 	stop := func() error { return nil }
 	status = controlplanetest.ForMain(runner(func() int {
@@ -83,23 +89,30 @@ func (s Suite) run(ctx context.Context, m controlplanetest.Runner) (status int, 
 		if failed == nil {
 			code = m.Run()
 		}
+
 		failed = errors.Join(failed, stop())
 		return code
 	}), s.Plane, func(c *controlplane.ControlPlane) {
 		if failed = s.install(ctx, c); failed != nil {
 			return
 		}
+
 		if s.Beside != nil {
 			end, err := s.Beside(ctx, c)
-			if failed = err; err != nil {
+			failed = err
+
+			if err != nil {
 				return
 			}
+
 			stop = end
 		}
+
 		if s.Ready != nil {
 			failed = s.Ready(ctx, c, binary)
 		}
 	})
+
 	return status, failed
 }
 
@@ -108,9 +121,11 @@ func (s Suite) binary(ctx context.Context, dir string) (string, error) {
 	if s.BinaryEnv != "" && os.Getenv(s.BinaryEnv) != "" {
 		return os.Getenv(s.BinaryEnv), nil
 	}
+
 	if s.Command == "" {
 		return "", nil
 	}
+
 	path := filepath.Join(dir, s.Command)
 	return path, Build(ctx, path, s.Command, s.BuildFlags...)
 }
@@ -120,6 +135,7 @@ func (s Suite) install(ctx context.Context, c *controlplane.ControlPlane) error 
 	if kinds == nil {
 		kinds = Everything
 	}
+
 	return Install(ctx, c.Config(), s.Name+"-test", kinds)
 }
 

@@ -34,6 +34,7 @@ func NewClient(to *rest.Config, add ...func(*runtime.Scheme) error) (client.Clie
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
 	}
+
 	return client.New(to, client.Options{Scheme: scheme})
 }
 
@@ -49,16 +50,24 @@ type Namespace struct {
 // NewNamespace creates a namespace whose name starts with prefix, and deletes it at the end of the test.
 func NewNamespace(t *testing.T, c client.Client, prefix string, timeout time.Duration) *Namespace {
 	t.Helper()
+
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix}}
 	if err := c.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := c.Delete(context.WithoutCancel(t.Context()), ns); client.IgnoreNotFound(err) != nil {
 			t.Error(err)
 		}
 	})
-	return &Namespace{Client: c, T: t, Name: ns.Name, Timeout: timeout}
+
+	return &Namespace{
+		Client:  c,
+		T:       t,
+		Name:    ns.Name,
+		Timeout: timeout,
+	}
 }
 
 // Key returns the key of an object in the namespace.
@@ -75,6 +84,7 @@ func (n *Namespace) Eventually(what string, check func(ctx context.Context) erro
 // CreateAll creates objects in the namespace.
 func (n *Namespace) CreateAll(objects ...client.Object) {
 	n.T.Helper()
+
 	for _, o := range objects {
 		o.SetNamespace(n.Name)
 		if err := n.Create(n.T.Context(), o, client.FieldOwner("owner")); err != nil {
@@ -86,6 +96,7 @@ func (n *Namespace) CreateAll(objects ...client.Object) {
 // Remove deletes an object, if it exists.
 func (n *Namespace) Remove(o client.Object) {
 	n.T.Helper()
+
 	if err := n.Delete(n.T.Context(), o); client.IgnoreNotFound(err) != nil {
 		n.T.Fatal(err)
 	}
@@ -94,11 +105,13 @@ func (n *Namespace) Remove(o client.Object) {
 // AwaitGone waits until an object of the type of o does not exist.
 func (n *Namespace) AwaitGone(o client.Object, name string) {
 	n.T.Helper()
+
 	n.Eventually(fmt.Sprintf("%T %s is gone", o, name), func(ctx context.Context) error {
 		err := n.Get(ctx, n.Key(name), o)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
+
 		return errors.Join(err, errors.New("it still exists"))
 	})
 }
@@ -106,29 +119,37 @@ func (n *Namespace) AwaitGone(o client.Object, name string) {
 // Await reads an object into o until check returns nil, and returns it.
 func Await[T client.Object](n *Namespace, o T, name, what string, check func(T) error) T {
 	n.T.Helper()
+
 	n.Eventually(fmt.Sprintf("%T %s %s", o, name, what), func(ctx context.Context) error {
 		if err := n.Get(ctx, n.Key(name), o); err != nil {
 			return err
 		}
+
 		if err := check(o); err != nil {
 			return fmt.Errorf("%w: %+v", err, o)
 		}
+
 		return nil
 	})
+
 	return o
 }
 
 // Change reads an object into o and patches the edited fields.
 func Change[T client.Object](n *Namespace, o T, name string, edit func(T)) {
 	n.T.Helper()
+
 	if err := n.Get(n.T.Context(), n.Key(name), o); err != nil {
 		n.T.Fatal(err)
 	}
+
 	before, ok := o.DeepCopyObject().(client.Object)
 	edit(o)
+
 	if !ok {
 		n.T.Fatalf("%T is no object", before)
 	}
+
 	if err := n.Patch(n.T.Context(), o, client.MergeFrom(before)); err != nil {
 		n.T.Fatal(err)
 	}
@@ -137,25 +158,31 @@ func Change[T client.Object](n *Namespace, o T, name string, edit func(T)) {
 // InstallWebhooks lets the API server call the webhooks of config/ at an address until the test ends.
 func InstallWebhooks(t *testing.T, to *rest.Config, admin client.Client, address string) {
 	t.Helper()
+
 	objects, err := manifest.ReadDir(config.Manifests, "webhook")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	applier, err := manifest.NewApplier(to, "webhook-test")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, o := range objects {
 		if !redirect.IsWebhookConfiguration(o) {
 			continue
 		}
+
 		local, err := redirect.WebhookConfiguration(o, address)
 		if err == nil {
 			err = applier.Apply(t.Context(), local)
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		t.Cleanup(func() {
 			if err := admin.Delete(context.WithoutCancel(t.Context()), local); client.IgnoreNotFound(err) != nil {
 				t.Error(err)
@@ -169,13 +196,19 @@ func InstallWebhooks(t *testing.T, to *rest.Config, admin client.Client, address
 func FlatForecast(identifier, skill string, made time.Time, values ...float64) predictionv1alpha1.PredictionMetricStatus {
 	at := metav1.NewTime(made)
 	out := predictionv1alpha1.PredictionMetricStatus{
-		ResourceIdentifier: identifier, Ready: true, Skill: skill, UpdateTime: &at, LastSampleTime: &at,
+		ResourceIdentifier: identifier,
+		Ready:              true,
+		Skill:              skill,
+		UpdateTime:         &at,
+		LastSampleTime:     &at,
 	}
+
 	const minutes = 120
 	for _, v := range values {
 		text := strings.Fields(strings.Repeat(strconv.FormatFloat(v, 'f', 5, 64)+" ", minutes))
 		out.Prediction = append(out.Prediction, MinuteSeries(made, text))
 	}
+
 	return out
 }
 
@@ -185,5 +218,6 @@ func MinuteSeries(from time.Time, values []string) predictionv1alpha1.MetricTime
 	for i, v := range values {
 		out.Samples = append(out.Samples, predictionv1alpha1.Sample{Value: v, Timestamp: from.Add(time.Duration(i) * time.Minute).Unix()})
 	}
+
 	return out
 }

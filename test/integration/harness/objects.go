@@ -22,6 +22,7 @@ import (
 // EnsureNamespace creates a namespace unless it exists.
 func EnsureNamespace(t testing.TB, c client.Client, name string) {
 	t.Helper()
+
 	err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
@@ -31,13 +32,16 @@ func EnsureNamespace(t testing.TB, c client.Client, name string) {
 // Create creates objects and their namespaces, and deletes the objects at the end of the test.
 func Create(t testing.TB, c client.Client, objects ...client.Object) {
 	t.Helper()
+
 	for _, o := range objects {
 		if ns := o.GetNamespace(); ns != "" {
 			EnsureNamespace(t, c, ns)
 		}
+
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
+
 		t.Cleanup(func() { Delete(t, c, o) })
 	}
 }
@@ -45,6 +49,7 @@ func Create(t testing.TB, c client.Client, objects ...client.Object) {
 // Delete deletes an object, if it exists. Cleanup functions may call it.
 func Delete(t testing.TB, c client.Client, o client.Object) {
 	t.Helper()
+
 	if err := c.Delete(context.WithoutCancel(t.Context()), o); client.IgnoreNotFound(err) != nil {
 		t.Error(err)
 	}
@@ -56,12 +61,14 @@ func Events(ctx context.Context, c client.Reader, namespace, kind, name, reason 
 	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}
+
 	var out []eventsv1.Event
 	for _, e := range list.Items {
 		if e.Regarding.Kind == kind && e.Regarding.Name == name && e.Reason == reason {
 			out = append(out, e)
 		}
 	}
+
 	return out, nil
 }
 
@@ -71,6 +78,7 @@ func ConditionText(conditions []metav1.Condition, kind string) string {
 	if c == nil {
 		return "absent"
 	}
+
 	return string(c.Status) + "/" + c.Reason
 }
 
@@ -78,16 +86,20 @@ func ConditionText(conditions []metav1.Condition, kind string) string {
 // the rule.
 func AwaitRule(t testing.TB, bound time.Duration, c client.Reader, name, reason string) *analysisv1alpha1.RecommendationRule {
 	t.Helper()
+
 	rule := &analysisv1alpha1.RecommendationRule{}
 	Eventually(t.Context(), t, bound, "rule "+name+" is Ready="+reason, func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKey{Name: name}, rule); err != nil {
 			return err
 		}
+
 		ready := meta.FindStatusCondition(rule.Status.Conditions, analysisv1alpha1.ConditionReady)
 		if ready == nil || ready.Reason != reason || ready.ObservedGeneration != rule.Generation {
 			return fmt.Errorf("condition %+v of generation %d", ready, rule.Generation)
 		}
+
 		return nil
 	})
+
 	return rule
 }

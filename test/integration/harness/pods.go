@@ -23,6 +23,7 @@ func ResourceList(cpu, memory string) corev1.ResourceList {
 	if memory != "" {
 		list[corev1.ResourceMemory] = resource.MustParse(memory)
 	}
+
 	return list
 }
 
@@ -44,14 +45,17 @@ func PodTemplate(name string) corev1.PodTemplateSpec {
 // Deploy creates a Deployment with PodTemplate and waits until its pods are ready.
 func (n *Namespace) Deploy(name string, replicas int32, edit ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	n.T.Helper()
+
 	template := PodTemplate(name)
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template},
 	}
+
 	for _, f := range edit {
 		f(d)
 	}
+
 	n.CreateAll(d)
 	n.AwaitReady(name, int(*d.Spec.Replicas))
 	return d
@@ -63,35 +67,42 @@ func (n *Namespace) ListPods(ctx context.Context, name string) ([]corev1.Pod, er
 	if err := n.List(ctx, &list, client.InNamespace(n.Name), client.MatchingLabels{"app": name}); err != nil {
 		return nil, err
 	}
+
 	var out []corev1.Pod
 	for _, p := range list.Items {
 		if p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodFailed && p.Status.Phase != corev1.PodSucceeded {
 			out = append(out, p)
 		}
 	}
+
 	return out, nil
 }
 
 // Pods is ListPods in a test that fails on an error.
 func (n *Namespace) Pods(name string) []corev1.Pod {
 	n.T.Helper()
+
 	pods, err := n.ListPods(n.T.Context(), name)
 	if err != nil {
 		n.T.Fatal(err)
 	}
+
 	return pods
 }
 
 // AwaitPods waits until a check of the pods of ListPods passes, and returns them.
 func (n *Namespace) AwaitPods(name, what string, check func([]corev1.Pod) error) []corev1.Pod {
 	n.T.Helper()
+
 	var out []corev1.Pod
 	n.Eventually("pods of "+name+" "+what, func(ctx context.Context) (err error) {
 		if out, err = n.ListPods(ctx, name); err != nil {
 			return err
 		}
+
 		return check(out)
 	})
+
 	return out
 }
 
@@ -111,8 +122,10 @@ func CheckReady(pods []corev1.Pod, replicas int) error {
 			}
 		}
 	}
+
 	if ready != replicas || len(pods) != replicas {
 		return fmt.Errorf("%d of %d pods are ready, want %d", ready, len(pods), replicas)
 	}
+
 	return nil
 }

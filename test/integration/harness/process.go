@@ -38,12 +38,14 @@ type Log struct {
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return l.buf.Write(p)
 }
 
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	return l.buf.String()
 }
 
@@ -52,17 +54,21 @@ func (l *Log) String() string {
 // them.
 func Start(t testing.TB, bound time.Duration, binary string, args ...string) *Process {
 	t.Helper()
+
 	if filepath.Base(binary) == "craned" && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--webhook-") }) {
 		args = append(args, "--webhook-enabled=false") // two instances would use the same port
 	}
+
 	p := &Process{Log: &Log{}, bound: bound, done: make(chan struct{})}
 	// The context of the test ends before its cleanup, which stops the process gracefully.
 	p.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), binary, args...)
+
 	p.cmd.Env = append(os.Environ(), "CRANE_SYSTEM_NAMESPACE=crane-system")
 	p.cmd.Stdout, p.cmd.Stderr = p.Log, p.Log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	go func() {
 		p.err = p.cmd.Wait()
 		close(p.done)
@@ -73,6 +79,7 @@ func Start(t testing.TB, bound time.Duration, binary string, args ...string) *Pr
 			t.Logf("log of %s:\n%s", binary, p.Log)
 		}
 	})
+
 	return p
 }
 
@@ -96,6 +103,7 @@ func (p *Process) Signal(s os.Signal) error {
 // Stop sends SIGTERM like a kubelet and waits for the exit. It is idempotent.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
+
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.done:
@@ -108,9 +116,11 @@ func (p *Process) Stop(t testing.TB) {
 // Terminate sends SIGTERM to a running process and returns its exit error.
 func (p *Process) Terminate(t testing.TB) error {
 	t.Helper()
+
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	select {
 	case <-p.done:
 		return p.err

@@ -18,20 +18,24 @@ func FindTool(ctx context.Context, dir, name, module, pkg string) (string, error
 	if path := os.Getenv("CRANE_" + strings.ToUpper(name)); path != "" {
 		return path, nil
 	}
+
 	root, err := filepath.Abs("../../..")
 	if err != nil {
 		return "", err
 	}
+
 	path := filepath.Join(root, "bin", name)
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
+
 	path = filepath.Join(dir, name)
 	build := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
 	build.Dir = filepath.Join(root, module)
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w: %s", name, err, out)
 	}
+
 	return path, nil
 }
 

@@ -71,17 +71,27 @@ func ServeUnfriendly(t *testing.T, control *controlplane.ControlPlane) *Unfriend
 // 1, independent of other writes.
 func ServeFaults(t *testing.T, control *controlplane.ControlPlane, choose func(method, path string, n int) Fault) *Unfriendly {
 	t.Helper()
+
 	to := control.Config()
 	target, err := url.Parse(to.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// The administrator's credentials would take precedence over the token of a request.
 	transport, err := rest.TransportFor(rest.AnonymousClientConfig(to))
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &Unfriendly{control: control, choose: choose, refused: map[string]int{}, accepted: map[string]int{}, byPath: map[string]int{}}
+
+	u := &Unfriendly{
+		control:  control,
+		choose:   choose,
+		refused:  map[string]int{},
+		accepted: map[string]int{},
+		byPath:   map[string]int{},
+	}
+
 	forward := httputil.NewSingleHostReverseProxy(target)
 	forward.FlushInterval = -1 // for watches
 	forward.Transport = transport
@@ -91,12 +101,14 @@ func ServeFaults(t *testing.T, control *controlplane.ControlPlane, choose func(m
 		}
 		w.WriteHeader(http.StatusBadGateway)
 	}
+
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if u.stalled.Load() {
 			_, _ = io.Copy(io.Discard, r.Body) // The end of a connection is noticed only after its body.
 			<-r.Context().Done()
 			return
 		}
+
 		switch fault := u.judge(r); fault {
 		case None:
 			forward.ServeHTTP(w, r)
@@ -107,12 +119,14 @@ func ServeFaults(t *testing.T, control *controlplane.ControlPlane, choose func(m
 			refuse(w, fault)
 		}
 	}))
+
 	u.url = server.URL
 	u.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
 	})
+
 	return u
 }
 
@@ -125,8 +139,10 @@ func (u *Unfriendly) judge(r *http.Request) Fault {
 		strings.Contains(r.URL.Path, "reviews") {
 		return None
 	}
+
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	u.writes++
 	u.byPath[r.Method+" "+r.URL.Path]++
 	fault := None
@@ -138,30 +154,42 @@ func (u *Unfriendly) judge(r *http.Request) Fault {
 	case u.writes%4 == 3:
 		fault = Overtaken
 	}
+
 	if fault == None {
 		u.accepted[r.Method]++
 	} else {
 		u.refused[r.Method]++
 	}
+
 	return fault
 }
 
 func refuse(w http.ResponseWriter, fault Fault) {
-	status, reason := http.StatusConflict, metav1.StatusReasonConflict
+	status := http.StatusConflict
+	reason := metav1.StatusReasonConflict
 	switch fault {
 	case Busy:
-		status, reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
+		status = http.StatusTooManyRequests
+		reason = metav1.StatusReasonTooManyRequests
 		w.Header().Set("Retry-After", "1")
+
 	case Failing:
-		status, reason = http.StatusInternalServerError, metav1.StatusReasonInternalError
+		status = http.StatusInternalServerError
+		reason = metav1.StatusReasonInternalError
 	case Unavailable:
-		status, reason = http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable
+		status = http.StatusServiceUnavailable
+		reason = metav1.StatusReasonServiceUnavailable
 	default:
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: reason, Code: int32(status), Message: "refused by the test",
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure,
+		Reason:   reason,
+		Code:     int32(status),
+		Message:  "refused by the test",
 	})
 }
 
@@ -169,19 +197,23 @@ func refuse(w http.ResponseWriter, fault Fault) {
 func (u *Unfriendly) Writes(suffix string) (n int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	for path, writes := range u.byPath {
 		if strings.HasSuffix(path, suffix) {
 			n += writes
 		}
 	}
+
 	return n
 }
 
 // Check fails the test unless some writes were rejected and some accepted.
 func (u *Unfriendly) Check(t *testing.T) {
 	t.Helper()
+
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	t.Logf("refused %v, accepted %v", u.refused, u.accepted)
 	if len(u.refused) == 0 || len(u.accepted) == 0 {
 		t.Error("the proxy has refused nothing, or let nothing through")
@@ -191,26 +223,32 @@ func (u *Unfriendly) Check(t *testing.T) {
 // Kubeconfig writes a kubeconfig of a user for the proxy.
 func (u *Unfriendly) Kubeconfig(t *testing.T, name string, user controlplane.User) string {
 	t.Helper()
+
 	file, err := u.control.KubeconfigFor(t.Context(), name, user)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	was, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: u.url, CertificateAuthorityData: u.authority}
 	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: was.BearerToken}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+
 	config.CurrentContext = "x"
 	text, err := clientcmd.Write(*config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }

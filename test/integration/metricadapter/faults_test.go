@@ -32,25 +32,30 @@ func (a adapter) get(ctx context.Context, path string) (string, error) {
 	client := &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 	}}
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+a.address+path, http.NoBody)
 	if err != nil {
 		return "", err
 	}
+
 	resp, err := client.Do(req)
 	if err != nil {
 		return "", err
 	}
 	defer resp.Body.Close()
+
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("status %d: %s", resp.StatusCode, body)
 	}
+
 	return string(body), err
 }
 
 // writeServedForecast writes a forecast that is served as 500m, and returns its path.
 func writeServedForecast(t *testing.T, ns string) string {
 	t.Helper()
+
 	f := newForecast(ns, "web", valuesWithPeak(9, "0.5")...)
 	f.write(t, newClient(t))
 	return forecastPath(autoscalingv1alpha1.MetricPrediction, f.key())
@@ -61,20 +66,25 @@ func want500m(ctx context.Context, path string) error {
 	if err == nil && (len(values) != 1 || values[0].Value.String() != "500m") {
 		err = fmt.Errorf("got %v", values)
 	}
+
 	return err
 }
 
 // TestBadForecasts checks that each unusable forecast is an error with a reason.
 func TestBadForecasts(t *testing.T) {
 	start(t)
-	c, ns := newClient(t), namespaceFor(t)
+	c := newClient(t)
+	ns := namespaceFor(t)
+
 	long := func(v string) []string {
 		out := make([]string, 30)
 		for i := range out {
 			out[i] = v
 		}
+
 		return out
 	}
+
 	for name, bad := range map[string]struct {
 		change func(*forecast)
 		code   int32
@@ -102,39 +112,52 @@ func TestBadForecasts(t *testing.T) {
 // TestCron checks the cron metric: the floor of an open window, and the errors for no autoscaler and for two.
 func TestCron(t *testing.T) {
 	start(t)
-	c, ns := newClient(t), namespaceFor(t)
+	c := newClient(t)
+	ns := namespaceFor(t)
+
 	ehpa := func(name, target string) *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler {
 		e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
-		e.Spec.ScaleTargetRef.APIVersion, e.Spec.ScaleTargetRef.Kind, e.Spec.ScaleTargetRef.Name = "apps/v1", "Deployment", target
-		e.Spec.MinReplicas, e.Spec.MaxReplicas = new(int32(2)), 20
+		e.Spec.ScaleTargetRef.APIVersion = "apps/v1"
+		e.Spec.ScaleTargetRef.Kind = "Deployment"
+		e.Spec.ScaleTargetRef.Name = target
+		e.Spec.MinReplicas = new(int32(2))
+		e.Spec.MaxReplicas = 20
+
 		// One window is open from the first minute of each day on, the other opens in half a year.
 		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{
 			{CronName: "open", Start: "0 0 * * *", End: "0 0 1 1 *", TargetReplicas: 7},
 			{CronName: "closed", Start: autoscalingv1alpha1.CronExpression(fmt.Sprintf("0 0 1 %d *", (time.Now().Month()+5)%12+1)), End: "* * * * *", TargetReplicas: 19},
 		}
+
 		return e
 	}
+
 	for _, e := range []*autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{ehpa("one", "web"), ehpa("two", "twice"), ehpa("three", "twice")} {
 		if err := c.Create(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	path := func(target string) string {
 		key := newForecast(ns, target).key()
 		key.Identifier = "cron"
 		return forecastPath(autoscalingv1alpha1.MetricCron, key)
 	}
+
 	eventually(t, "the floor is served", func(ctx context.Context) error {
 		values, err := readExternal(ctx, path("web"))
 		if err == nil && (len(values) != 1 || values[0].Value.String() != "7" || time.Since(values[0].Timestamp.Time) > waitTimeout) {
 			err = fmt.Errorf("got %v", values)
 		}
+
 		return err
 	})
+
 	eventually(t, "two autoscalers of one target are an error", func(ctx context.Context) error {
 		_, err := raw(ctx, path("twice"))
 		return checkStatus(err, http.StatusUnprocessableEntity, "there are 2", "two", "three")
 	})
+
 	_, err := raw(t.Context(), path("missing"))
 	if err := checkStatus(err, http.StatusNotFound, "no EffectiveHorizontalPodAutoscaler with crons"); err != nil {
 		t.Error(err)
@@ -145,17 +168,21 @@ func TestCron(t *testing.T) {
 // metrics cause no requests to the Kubernetes API.
 func TestRights(t *testing.T) {
 	a := start(t)
-	ns, elsewhere := namespaceFor(t), namespaceFor(t)
+	ns := namespaceFor(t)
+	elsewhere := namespaceFor(t)
 	path := writeServedForecast(t, ns)
 	eventually(t, "the forecast is served", func(ctx context.Context) error { return want500m(ctx, path) })
+
 	reader, err := control.ConfigFor(t.Context(), controlplane.CertificateUser("reader"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, err = rawAs(t.Context(), reader, path)
 	if err := checkStatus(err, http.StatusForbidden, "reader"); err != nil {
 		t.Error(err)
 	}
+
 	rbac := clientset().RbacV1()
 	meta := metav1.ObjectMeta{Name: "read-metrics"}
 	if _, err := rbac.Roles(ns).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
@@ -163,16 +190,19 @@ func TestRights(t *testing.T) {
 	}}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := rbac.RoleBindings(ns).Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "reader"}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the reader reads", func(ctx context.Context) error {
 		_, err := rawAs(ctx, reader, path)
 		return err
 	})
+
 	_, err = rawAs(t.Context(), reader, strings.Replace(path, "/namespaces/"+ns, "/namespaces/"+elsewhere, 1))
 	if err := checkStatus(err, http.StatusForbidden, elsewhere); err != nil {
 		t.Error(err)
@@ -181,11 +211,13 @@ func TestRights(t *testing.T) {
 	if body, err := a.get(t.Context(), path); err == nil || !strings.Contains(err.Error(), "403") {
 		t.Errorf("anonymous at the adapter itself: %q, %v", body, err)
 	}
+
 	// The requests come from the user of the HPA controller, for metrics that were not requested before.
 	controller, err := control.ConfigFor(t.Context(), controlplane.CertificateUser("system:serviceaccount:kube-system:horizontal-pod-autoscaler"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	before := a.kubernetesRequests(t)
 	const asked = 300
 	for i := range asked {
@@ -195,6 +227,7 @@ func TestRights(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if cost := a.kubernetesRequests(t) - before; cost > asked/10 {
 		t.Errorf("%d requests for a metric cost %v requests to the Kubernetes API", asked, cost)
 	}
@@ -203,19 +236,25 @@ func TestRights(t *testing.T) {
 // metrics reads the metrics of the adapter as an administrator.
 func (a adapter) metrics(ctx context.Context) (string, error) {
 	as := control.Config()
-	as.Host, as.TLSClientConfig.Insecure, as.TLSClientConfig.CAData = "https://"+a.address, true, nil
+	as.Host = "https://" + a.address
+	as.TLSClientConfig.Insecure = true
+	as.TLSClientConfig.CAData = nil
 	body, err := rawAs(ctx, as, "/metrics")
+
 	return string(body), err
 }
 
 // kubernetesRequests returns the number of requests of the adapter to the API server.
 func (a adapter) kubernetesRequests(t *testing.T) float64 {
 	t.Helper()
+
 	text, err := a.metrics(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum, found := 0.0, false
+
+	sum := 0.0
+	found := false
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, "crane_metric_adapter_kubernetes_requests_total{"); ok {
 			var v float64
@@ -223,12 +262,16 @@ func (a adapter) kubernetesRequests(t *testing.T) float64 {
 			if _, err := fmt.Sscan(value, &v); err != nil {
 				t.Fatal(err)
 			}
-			sum, found = sum+v, true
+
+			sum = sum + v
+			found = true
 		}
 	}
+
 	if !found {
 		t.Fatal("the adapter does not count its requests")
 	}
+
 	return sum
 }
 
@@ -241,20 +284,24 @@ func TestExpiredCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	pair, err := authority.IssueServing("metric-adapter.crane-system.svc")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	old := map[string][]byte{"ca.crt": authority.CertPEM(), "ca.key": authority.KeyPEM(), "tls.crt": pair.CertPEM, "tls.key": pair.KeyPEM}
 	const name = "metric-adapter-certificate"
 	err = secrets.Delete(t.Context(), name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
+
 	_, err = secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Type: corev1.SecretTypeTLS, Data: old}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	start(t)
 	path := writeServedForecast(t, namespaceFor(t))
 	eventually(t, "the forecast is served", func(ctx context.Context) error { return want500m(ctx, path) })
@@ -263,18 +310,22 @@ func TestExpiredCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	secret.Data = old
 	if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "another certificate is made and served", func(ctx context.Context) error {
 		secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
+
 		if string(secret.Data["tls.crt"]) == string(pair.CertPEM) {
 			return fmt.Errorf("the Secret still holds the old one")
 		}
+
 		return want500m(ctx, path)
 	})
 }
@@ -297,15 +348,18 @@ func TestAPIServerRestarted(t *testing.T) {
 	ns := namespaceFor(t)
 	path := writeServedForecast(t, ns)
 	eventually(t, "the forecast is served", func(ctx context.Context) error { return want500m(ctx, path) })
+
 	if err := control.StopComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := a.readyz(t.Context(), ""); err != nil {
 		t.Errorf("readiness without an API server: %v", err)
 	}
 	if err := control.StartComponent(t.Context(), controlplane.APIServer); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the forecast is served again", func(ctx context.Context) error { return want500m(ctx, path) })
 	newForecast(ns, "web", valuesWithPeak(9, "2")...).write(t, newClient(t))
 	eventually(t, "a new forecast is served", func(ctx context.Context) error {
@@ -313,8 +367,10 @@ func TestAPIServerRestarted(t *testing.T) {
 		if err == nil && values[0].Value.String() != "2" {
 			err = fmt.Errorf("got %s", values[0].Value.String())
 		}
+
 		return err
 	})
+
 	select {
 	case <-a.Done():
 		t.Errorf("the adapter ended: %v", a.Err())
@@ -330,16 +386,21 @@ func TestRemoteAdapter(t *testing.T) {
 	p.put(t, map[string]float64{"queue_len_mail{queue=a}": 4.5, "http_requests_total{namespace=" + ns + ",pod=web-0}": 1.25})
 	createPod(t, ns, "web-0")
 	dir := t.TempDir()
+
 	certPEM, keyPEM, err := control.IssueServing("other.monitoring.svc")
 	if err != nil {
 		t.Fatal(err)
 	}
-	rulesFile, certFile, keyFile := filepath.Join(dir, "rules.yaml"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+
+	rulesFile := filepath.Join(dir, "rules.yaml")
+	certFile := filepath.Join(dir, "tls.crt")
+	keyFile := filepath.Join(dir, "tls.key")
 	for file, content := range map[string][]byte{rulesFile: []byte(rulesText), certFile: certPEM, keyFile: keyPEM} {
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	other := startUnregistered(t, "--tls-cert-file="+certFile, "--tls-private-key-file="+keyFile,
 		"--prometheus-adapter-config="+rulesFile, "--prometheus-address="+p.URL(), "--metrics-relist-interval=1s",
 		"--authorization-webhook-cache-unauthorized-ttl=1s")
@@ -356,43 +417,53 @@ func TestRemoteAdapter(t *testing.T) {
 			if log := a.Log.String(); !strings.Contains(log, "failed to verify certificate") {
 				return errors.New("the log does not name the certificate")
 			}
+
 			return checkStatus(err, http.StatusServiceUnavailable, "remote adapter: it cannot be reached; the log of metric-adapter has the reason")
 		})
 	})
+
 	a := start(t, append(remote, "--remote-adapter-ca-file="+control.CAFile())...)
 	eventually(t, "it denies this adapter access", func(ctx context.Context) error {
 		_, err := raw(ctx, mail)
 		return checkStatus(err, http.StatusServiceUnavailable, "denies this adapter access")
 	})
 	allowMetricsOfRemote(t)
+
 	eventually(t, "the external metric is passed on", func(ctx context.Context) error {
 		values, err := readExternal(ctx, mail)
 		if err == nil && (len(values) != 1 || values[0].Value.String() != "4500m" || values[0].MetricLabels["queue"] != "a") {
 			err = fmt.Errorf("got %v", values)
 		}
+
 		return err
 	})
+
 	eventually(t, "the custom metric is passed on", func(ctx context.Context) error {
 		values, err := readCustom(ctx, "/namespaces/"+ns+"/pods/*/http_requests_sum?labelSelector=app%3Dweb")
 		if err == nil && (len(values) != 1 || values[0].Value.String() != "1250m") {
 			err = fmt.Errorf("got %v", values)
 		}
+
 		return err
 	})
+
 	eventually(t, "its metrics are listed, and the adapter is ready", func(ctx context.Context) error {
 		body, err := raw(ctx, "/apis/external.metrics.k8s.io/v1beta1")
 		var list metav1.APIResourceList
 		if err == nil {
 			err = json.Unmarshal(body, &list)
 		}
+
 		if err == nil && !strings.Contains(string(body), "queue_len_of_mail") {
 			err = fmt.Errorf("got %s", body)
 		}
 		if err == nil {
 			err = a.readyz(ctx, "")
 		}
+
 		return err
 	})
+
 	_, err = raw(t.Context(), externalPath(ns, "nowhere", ""))
 	if err := checkStatus(err, http.StatusNotFound, "remote adapter", "nowhere"); err != nil {
 		t.Error(err)

@@ -53,25 +53,31 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 // pointAPIServices applies the Service and the APIServices of config/ with the port of an address.
 func pointAPIServices(t *testing.T, address string) {
 	t.Helper()
+
 	objects, err := manifest.ReadDir(config.Manifests, ".")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	number, err := strconv.Atoi(port)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if objects, err = redirect.MetricAdapter(objects, number); err != nil {
 		t.Fatal(err)
 	}
+
 	applier, err := manifest.NewApplier(control.Config(), "metric-adapter-test")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := applier.Apply(t.Context(), objects...); err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +97,10 @@ type adapter struct {
 // start runs an adapter with the rights of config/rbac, registers it and waits until its APIs are served.
 func start(t *testing.T, args ...string) adapter {
 	t.Helper()
+
 	a := startUnregistered(t, args...)
 	pointAPIServices(t, a.address)
+
 	// The API server discovers each version separately, with growing backoff while the adapter starts.
 	for _, version := range []string{"external.metrics.k8s.io/v1beta1", "custom.metrics.k8s.io/v1beta2", "custom.metrics.k8s.io/v1beta1"} {
 		eventually(t, version+" is served", func(ctx context.Context) error {
@@ -100,19 +108,23 @@ func start(t *testing.T, args ...string) adapter {
 			return err
 		})
 	}
+
 	return a
 }
 
 // startUnregistered runs an adapter without registering it.
 func startUnregistered(t *testing.T, args ...string) adapter {
 	t.Helper()
+
 	kubeconfig, err := sharedKubeconfig()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	address := harness.FreeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	args = append([]string{"--lister-kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--secure-port=" + port, "--v=1"}, args...)
+
 	return adapter{harness.Start(t, stopTimeout, binary, args...), address}
 }
 
@@ -128,45 +140,54 @@ func rawAs(ctx context.Context, as *rest.Config, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, as.Host+path, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
+
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
+
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode == http.StatusOK {
 		return body, err
 	}
+
 	var status metav1.Status
 	if json.Unmarshal(body, &status) != nil || status.Message == "" {
 		return nil, fmt.Errorf("status %d: %s", resp.StatusCode, body)
 	}
+
 	return nil, &apierrors.StatusError{ErrStatus: status}
 }
 
 // newClient returns the uncached client of an administrator.
 func newClient(t *testing.T) client.Client {
 	t.Helper()
+
 	c, err := harness.NewClient(control.Config(), predictionv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return c
 }
 
 // namespaceFor creates a namespace for a test.
 func namespaceFor(t *testing.T) string {
 	t.Helper()
+
 	ns, err := clientset().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "adapter-"},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	harness.AwaitServiceAccount(t.Context(), t, waitTimeout, newClient(t), ns.Name)
 	return ns.Name
 }
@@ -181,6 +202,7 @@ func externalPath(namespace, metric, selector string) string {
 	if selector != "" {
 		path += "?labelSelector=" + strings.NewReplacer("=", "%3D", ",", "%2C", " ", "%20").Replace(selector)
 	}
+
 	return path
 }
 
@@ -191,6 +213,7 @@ func readExternal(ctx context.Context, path string) ([]externalv1beta1.ExternalM
 	if err == nil {
 		err = json.Unmarshal(body, &list)
 	}
+
 	return list.Items, err
 }
 
@@ -200,15 +223,18 @@ func checkStatus(err error, code int32, parts ...string) error {
 	if !errors.As(err, &status) {
 		return fmt.Errorf("got %v, want a status", err)
 	}
+
 	got := status.Status()
 	if got.Code != code {
 		return fmt.Errorf("got code %d (%s), want %d", got.Code, got.Message, code)
 	}
+
 	for _, part := range parts {
 		if !strings.Contains(err.Error()+got.Message, part) {
 			return fmt.Errorf("message %q does not contain %q", got.Message, part)
 		}
 	}
+
 	return nil
 }
 
@@ -237,6 +263,7 @@ func valuesWithPeak(minute int, peak string) []string {
 	for i := range values {
 		values[i] = "0.1"
 	}
+
 	values[minute] = peak
 	return values
 }
@@ -248,10 +275,12 @@ func (f forecast) key() scalingmetric.Key {
 // write creates or replaces the prediction.
 func (f forecast) write(t *testing.T, c client.Client) {
 	t.Helper()
+
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{
 		Namespace: f.namespace, Name: "ehpa-" + f.target,
 		Labels: map[string]string{autoscalingv1alpha1.LabelManagedBy: autoscalingv1alpha1.ManagedByEffectiveHPA},
 	}}
+
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(tsp), tsp); apierrors.IsNotFound(err) {
 		tsp.Spec = predictionv1alpha1.TimeSeriesPredictionSpec{
 			TargetRef:               &corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: f.target, Namespace: f.namespace},
@@ -262,17 +291,20 @@ func (f forecast) write(t *testing.T, c client.Client) {
 				Algorithm:       predictionv1alpha1.Algorithm{AlgorithmType: predictionv1alpha1.AlgorithmTypeDSP, DSP: &predictionv1alpha1.DSP{}},
 			}},
 		}
+
 		if err := c.Create(t.Context(), tsp); err != nil {
 			t.Fatal(err)
 		}
 	} else if err != nil {
 		t.Fatal(err)
 	}
+
 	made := metav1.NewTime(f.from.Truncate(time.Second))
 	metric := predictionv1alpha1.PredictionMetricStatus{ResourceIdentifier: f.identifier, Ready: true, UpdateTime: &made, LastSampleTime: &made, Skill: f.skill}
 	for range f.series {
 		metric.Prediction = append(metric.Prediction, harness.MinuteSeries(f.from, f.values))
 	}
+
 	tsp.Status = predictionv1alpha1.TimeSeriesPredictionStatus{PredictionMetrics: []predictionv1alpha1.PredictionMetricStatus{metric}}
 	if err := c.Status().Update(t.Context(), tsp); err != nil {
 		t.Fatal(err)

@@ -44,18 +44,24 @@ func TestKEDA(t *testing.T) {
 	allowMetricsOfRemote(t)
 	adapter := start(t, "--remote-adapter", "--remote-adapter-service-namespace=keda", "--remote-adapter-service-name=keda-metrics-apiserver",
 		"--remote-adapter-address="+keda.address, "--remote-adapter-ca-file="+keda.ca, "--discovery-interval=1s")
+
 	craned := filepath.Join(t.TempDir(), "craned")
 	if err := harness.Build(t.Context(), craned, "craned"); err != nil {
 		t.Fatal(err)
 	}
+
 	harness.StartCraned(t, stopTimeout, control, craned, harness.NoPrometheus, "--controllers=effectivehpa")
 
-	ns, c := namespaceFor(t), newClient(t)
+	ns := namespaceFor(t)
+	c := newClient(t)
 	for _, name := range []string{"queue", "consumer", "web"} {
 		createDeployment(t, c, ns, name)
 	}
+
 	harness.Create(t, c, scaledObject(ns, "consumer"))
-	one, always := int32(1), []autoscalingv1alpha1.CronSpec{{CronName: "always", Start: "* * * * *", End: "0 0 29 2 *", TargetReplicas: 4}}
+	one := int32(1)
+	always := []autoscalingv1alpha1.CronSpec{{CronName: "always", Start: "* * * * *", End: "0 0 29 2 *", TargetReplicas: 4}}
+
 	harness.Create(t, c, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"},
 		Spec: autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpec{
@@ -66,9 +72,11 @@ func TestKEDA(t *testing.T) {
 			}}},
 		},
 	})
+
 	awaitReplicas(t, c, ns, "web", 4)
 	setReplicas(t, c, ns, "queue", 3) // KEDA's trigger counts its pods.
 	awaitReplicas(t, c, ns, "consumer", 3)
+
 	values, err := readExternal(t.Context(), externalPath(ns, "s0-workload-"+ns, "scaledobject.keda.sh/name=consumer"))
 	if err != nil || len(values) != 1 || values[0].Value.Value() != 3 {
 		t.Errorf("KEDA's metric through Crane: %v, %v", values, err)
@@ -85,20 +93,25 @@ func TestKEDA(t *testing.T) {
 			MinReplicas:    &one, MaxReplicas: 6, ScaleStrategy: autoscalingv1alpha1.ScaleStrategyAuto, Crons: always,
 		},
 	})
+
 	eventually(t, "the EffectiveHPA reports KEDA's autoscaler", func(ctx context.Context) error {
 		e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}
 		if err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: "consumer"}, e); err != nil {
 			return err
 		}
+
 		for _, condition := range e.Status.Conditions {
 			if condition.Type == "Ready" && condition.Reason == "ForeignAutoscaler" {
 				return nil
 			}
 		}
+
 		return fmt.Errorf("conditions %+v", e.Status.Conditions)
 	})
+
 	setReplicas(t, c, ns, "queue", 2)
 	awaitReplicas(t, c, ns, "consumer", 2)
+
 	if err := adapter.readyz(t.Context(), ""); err != nil {
 		t.Errorf("readiness: %v", err)
 	}
@@ -110,28 +123,34 @@ type kedaServer struct{ address, ca string }
 // startKEDA installs KEDA's CRDs and runs its operator and its metrics adapter, built by `make keda`, until the test ends.
 func startKEDA(t *testing.T) kedaServer {
 	t.Helper()
+
 	binaries := os.Getenv("CRANE_STORES")
 	files, err := filepath.Glob(filepath.Join(binaries, "keda-crds", "*.yaml"))
 	if err != nil || binaries == "" || len(files) == 0 {
 		t.Skipf("no KEDA in $CRANE_STORES; run make keda: %v", err)
 	}
+
 	applier, err := manifest.NewApplier(control.Config(), "keda-test")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		crd := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal(text, &crd.Object); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := applier.Apply(t.Context(), crd); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	certificates := kedaCertificates(t)
 	kubeconfig := control.Kubeconfig()
 	for name, value := range map[string]string{
@@ -139,7 +158,9 @@ func startKEDA(t *testing.T) kedaServer {
 	} {
 		t.Setenv(name, value)
 	}
-	grpc, out := harness.FreeAddress(t), kedaServer{address: harness.FreeAddress(t), ca: filepath.Join(certificates, "ca.crt")}
+
+	grpc := harness.FreeAddress(t)
+	out := kedaServer{address: harness.FreeAddress(t), ca: filepath.Join(certificates, "ca.crt")}
 	harness.Start(t, stopTimeout, filepath.Join(binaries, "keda-operator"), "--cert-dir="+certificates, "--metrics-service-bind-address="+grpc,
 		"--metrics-bind-address=0", "--health-probe-bind-address="+harness.FreeAddress(t))
 	_, port, _ := net.SplitHostPort(out.address)
@@ -148,28 +169,34 @@ func startKEDA(t *testing.T) kedaServer {
 		"--authorization-kubeconfig="+kubeconfig, "--bind-address=127.0.0.1", "--secure-port="+port, "--port="+metricsPort, "--cert-dir="+certificates,
 		"--tls-cert-file="+filepath.Join(certificates, "tls.crt"), "--tls-private-key-file="+filepath.Join(certificates, "tls.key"),
 		"--metrics-service-address="+grpc, "--metrics-service-grpc-authority=localhost")
+
 	return out
 }
 
 // kedaCertificates writes the certificate of KEDA's servers, which is that of their client as well, and returns its directory.
 func kedaCertificates(t *testing.T) string {
 	t.Helper()
+
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "keda"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, DNSNames: []string{"localhost", "keda-metrics-apiserver.keda.svc"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
+
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := t.TempDir()
 	for name, block := range map[string]*pem.Block{
 		"ca.crt": {Type: "CERTIFICATE", Bytes: certificate}, "tls.crt": {Type: "CERTIFICATE", Bytes: certificate}, "tls.key": {Type: "PRIVATE KEY", Bytes: private},
@@ -178,6 +205,7 @@ func kedaCertificates(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+
 	return dir
 }
 
@@ -198,23 +226,28 @@ func scaledObject(ns, name string) *unstructured.Unstructured {
 // ownerOfExternalMetrics returns the namespace and the name of the Service of external.metrics.k8s.io.
 func ownerOfExternalMetrics(t *testing.T) string {
 	t.Helper()
+
 	body, err := raw(t.Context(), "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io")
 	var service struct {
 		Spec struct {
 			Service struct{ Namespace, Name string }
 		}
 	}
+
 	if err == nil {
 		err = json.Unmarshal(body, &service)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return service.Spec.Service.Namespace + "/" + service.Spec.Service.Name
 }
 
 func createDeployment(t *testing.T, c client.Client, ns, name string) {
 	t.Helper()
+
 	labels := map[string]string{"app": name}
 	harness.Create(t, c, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
@@ -226,6 +259,7 @@ func createDeployment(t *testing.T, c client.Client, ns, name string) {
 
 func setReplicas(t *testing.T, c client.Client, ns, name string, n int32) {
 	t.Helper()
+
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
 	if err := c.Patch(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}, patch); err != nil {
 		t.Fatal(err)
@@ -234,12 +268,14 @@ func setReplicas(t *testing.T, c client.Client, ns, name string, n int32) {
 
 func awaitReplicas(t *testing.T, c client.Client, ns, name string, want int32) {
 	t.Helper()
+
 	eventually(t, fmt.Sprintf("%s has %d replicas", name, want), func(ctx context.Context) error {
 		d := &appsv1.Deployment{}
 		err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, d)
 		if err == nil && *d.Spec.Replicas != want {
 			err = fmt.Errorf("%d", *d.Spec.Replicas)
 		}
+
 		return err
 	})
 }
@@ -247,6 +283,7 @@ func awaitReplicas(t *testing.T, c client.Client, ns, name string, want int32) {
 // allowMetricsOfRemote lets metric-adapter read the metrics of a remote adapter until the test ends.
 func allowMetricsOfRemote(t *testing.T) {
 	t.Helper()
+
 	rbac := clientset().RbacV1()
 	meta := metav1.ObjectMeta{Name: "metric-adapter-reads-other"}
 	if _, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
@@ -254,12 +291,14 @@ func allowMetricsOfRemote(t *testing.T) {
 	}}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: systemNamespace, Name: "metric-adapter"}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		if err := errors.Join(rbac.ClusterRoleBindings().Delete(ctx, meta.Name, metav1.DeleteOptions{}), rbac.ClusterRoles().Delete(ctx, meta.Name, metav1.DeleteOptions{})); err != nil {

@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 			}},
 		},
 		Ready: func(_ context.Context, c *controlplane.ControlPlane, built string) error {
-			control, binary = c, built
+			control = c
+			binary = built
 			return nil
 		},
 	}))

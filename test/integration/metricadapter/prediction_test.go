@@ -24,9 +24,12 @@ import (
 // forecast leaves the replicas unchanged.
 func TestHPAScalesOnAForecast(t *testing.T) {
 	start(t)
-	c, clients, ns := newClient(t), clientset(), namespaceFor(t)
+	c := newClient(t)
+	clients := clientset()
+	ns := namespaceFor(t)
 	f := newForecast(ns, "shop", valuesWithPeak(8, "2.9")...)
 	f.write(t, c)
+
 	pod := map[string]string{"app": "shop"}
 	if _, err := clients.AppsV1().Deployments(ns).Create(t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop"},
@@ -40,6 +43,7 @@ func TestHPAScalesOnAForecast(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	half := resource.MustParse("500m")
 	hpas := clients.AutoscalingV2().HorizontalPodAutoscalers(ns)
 	if _, err := hpas.Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
@@ -58,23 +62,29 @@ func TestHPAScalesOnAForecast(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	// 2.9 cores at half a core each are six pods; rounded to whole cores they would be four.
 	eventually(t, "six replicas", func(ctx context.Context) error { return checkReplicas(ctx, ns, 6) })
 
-	f.from, f.values = time.Now().Add(-time.Hour), []string{"0.1", "0.1"}
+	f.from = time.Now().Add(-time.Hour)
+	f.values = []string{"0.1", "0.1"}
 	f.write(t, c)
+
 	eventually(t, "the HPA says why it does not scale", func(ctx context.Context) error {
 		hpa, err := hpas.Get(ctx, "shop", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
+
 		for _, cond := range hpa.Status.Conditions {
 			if cond.Type == autoscalingv2.ScalingActive && cond.Status == corev1.ConditionFalse && strings.Contains(cond.Message, "the forecast is out of date") {
 				return nil
 			}
 		}
+
 		return fmt.Errorf("conditions %v", hpa.Status.Conditions)
 	})
+
 	if err := checkReplicas(t.Context(), ns, 6); err != nil {
 		t.Error(err)
 	}
@@ -85,33 +95,40 @@ func checkReplicas(ctx context.Context, ns string, want int32) error {
 	if err == nil && *d.Spec.Replicas != want {
 		err = fmt.Errorf("%d replicas, want %d", *d.Spec.Replicas, want)
 	}
+
 	return err
 }
 
 // TestForecastsOverTheAggregationLayer reads values like kubectl get --raw.
 func TestForecastsOverTheAggregationLayer(t *testing.T) {
 	start(t)
-	c, ns := newClient(t), namespaceFor(t)
+	c := newClient(t)
+	ns := namespaceFor(t)
 	values := valuesWithPeak(8, "0.90001")
 	values[len(values)-1] = "7" // After the window.
 	f := newForecast(ns, "web", values...)
 	f.write(t, c)
 	path := forecastPath(autoscalingv1alpha1.MetricPrediction, f.key())
+
 	eventually(t, "the forecast is served", func(ctx context.Context) error {
 		values, err := readExternal(ctx, path)
 		if err != nil {
 			return err
 		}
+
 		if len(values) != 1 {
 			return fmt.Errorf("%d values", len(values))
 		}
+
 		v := values[0]
 		if v.Value.MilliValue() != 901 || !v.Timestamp.Equal(&metav1.Time{Time: f.from.Truncate(time.Second)}) ||
 			v.WindowSeconds == nil || *v.WindowSeconds != 600 {
 			return fmt.Errorf("got %+v, want 901m made at %s for 600 s", v, f.from)
 		}
+
 		return nil
 	})
+
 	for name, bad := range map[string]struct {
 		path  string
 		code  int32

@@ -49,21 +49,25 @@ type prometheus struct {
 
 func openPrometheus(t *testing.T, ns string) prometheus {
 	t.Helper()
+
 	p, err := promserver.Open(promserver.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return prometheus{p, ns}
 }
 
 // put writes samples, each as name, labels and value.
 func (p prometheus) put(t *testing.T, samples map[string]float64) {
 	t.Helper()
+
 	var batch []promserver.Sample
 	for text, v := range samples {
 		name, rest, _ := strings.Cut(strings.TrimSuffix(text, "}"), "{")
@@ -73,8 +77,10 @@ func (p prometheus) put(t *testing.T, samples map[string]float64) {
 				pairs = append(pairs, k, v)
 			}
 		}
+
 		batch = append(batch, promserver.Sample{Labels: labels.FromStrings(pairs...), Value: v})
 	}
+
 	if err := p.Append(t.Context(), "test", time.Now(), batch); err != nil {
 		t.Fatal(err)
 	}
@@ -83,10 +89,12 @@ func (p prometheus) put(t *testing.T, samples map[string]float64) {
 // startWithRules runs an adapter with rules for a server.
 func startWithRules(t *testing.T, p prometheus, text string, args ...string) (a adapter, file string) {
 	t.Helper()
+
 	file = filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return start(t, append([]string{
 		"--prometheus-adapter-config=" + file, "--prometheus-address=" + p.URL(), "--metrics-relist-interval=1s",
 	}, args...)...), file
@@ -98,6 +106,7 @@ func readCustom(ctx context.Context, path string) ([]customv1beta2.MetricValue, 
 	if err == nil {
 		err = json.Unmarshal(body, &list)
 	}
+
 	return list.Items, err
 }
 
@@ -115,13 +124,16 @@ func TestRulesDefineMetrics(t *testing.T) {
 		"queue_len_mail{queue=b}":                               3,
 		"queue_age_mail{queue=a}":                               math.NaN(),
 	}
+
 	for i := range 1001 {
 		samples[fmt.Sprintf("queue_len_many{queue=q%d}", i)] = 1
 	}
+
 	p.put(t, samples)
 	for _, pod := range []string{"web-0", "web-1", "web-2", "other-0"} {
 		createPod(t, ns, pod)
 	}
+
 	a, file := startWithRules(t, p, rulesText)
 
 	t.Run("external metrics keep their precision and their labels", func(t *testing.T) {
@@ -130,20 +142,25 @@ func TestRulesDefineMetrics(t *testing.T) {
 			if err != nil {
 				return err
 			}
+
 			got := map[string]string{}
 			for _, v := range values {
 				got[v.MetricLabels["queue"]] = v.Value.String()
 			}
+
 			if fmt.Sprint(got) != "map[a:63m b:3]" {
 				return fmt.Errorf("got %v", got)
 			}
+
 			return nil
 		})
+
 		values, err := readExternal(t.Context(), externalPath(ns, "queue_len_of_mail", "queue=b"))
 		if err != nil || len(values) != 1 || values[0].Value.String() != "3" {
 			t.Errorf("with a selector: %v, %v", values, err)
 		}
 	})
+
 	t.Run("custom metrics of pods that labels select", func(t *testing.T) {
 		path := "/namespaces/" + ns + "/pods/*/http_requests_sum?labelSelector=app%3Dweb"
 		eventually(t, "both pods have values", func(ctx context.Context) error {
@@ -151,16 +168,20 @@ func TestRulesDefineMetrics(t *testing.T) {
 			if err != nil {
 				return err
 			}
+
 			got := map[string]string{}
 			for _, v := range values {
 				got[v.DescribedObject.Kind+"/"+v.DescribedObject.Name] = v.Value.String()
 			}
+
 			if fmt.Sprint(got) != "map[Pod/web-0:1500m Pod/web-1:250m]" {
 				return fmt.Errorf("got %v", got)
 			}
+
 			return nil
 		})
 	})
+
 	for name, c := range map[string]struct{ path, want string }{
 		"of one pod":      {"/namespaces/" + ns + "/pods/web-1/http_requests_sum", "250m"},
 		"of a namespace":  {"/namespaces/" + ns + "/metrics/http_requests_sum", "101750m"},
@@ -173,6 +194,7 @@ func TestRulesDefineMetrics(t *testing.T) {
 			}
 		})
 	}
+
 	t.Run("what there is, is listed", func(t *testing.T) {
 		for group, want := range map[string][]string{
 			"external.metrics.k8s.io/v1beta1": {"crane_autoscaling_cron", "crane_autoscaling_prediction", "queue_len_of_mail"},
@@ -183,10 +205,12 @@ func TestRulesDefineMetrics(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			var list metav1.APIResourceList
 			if err := json.Unmarshal(body, &list); err != nil {
 				t.Fatal(err)
 			}
+
 			for _, name := range want {
 				if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == name }) {
 					t.Errorf("%s does not list %s: %v", group, name, list.APIResources)
@@ -194,6 +218,7 @@ func TestRulesDefineMetrics(t *testing.T) {
 			}
 		}
 	})
+
 	const customBase = "/apis/custom.metrics.k8s.io/v1beta2"
 	for name, bad := range map[string]struct {
 		path  string
@@ -223,42 +248,52 @@ func TestRulesDefineMetrics(t *testing.T) {
 			}
 		})
 	}
+
 	t.Run("a bad file leaves the old rules in force", func(t *testing.T) { testReload(t, a, ns, file) })
 }
 
 func testReload(t *testing.T, a adapter, ns, file string) {
 	write := func(text string) {
 		t.Helper()
+
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	listed := func(ctx context.Context) string {
 		body, _ := raw(ctx, "/apis/external.metrics.k8s.io/v1beta1")
 		return string(body)
 	}
 	write("externalRules: [{seriesQuery: 'queue_len_mail', metricsQuery: '<<.Serie>>'}]")
+
 	eventually(t, "the invalid file is reported", func(ctx context.Context) error {
 		text, err := a.metrics(ctx)
 		if err == nil && !strings.Contains(text, "crane_metric_adapter_rules_invalid 1") {
 			err = fmt.Errorf("no sign of it")
 		}
+
 		return err
 	})
+
 	if _, err := readExternal(t.Context(), externalPath(ns, "queue_len_of_mail", "")); err != nil {
 		t.Errorf("the old rules: %v", err)
 	}
+
 	write("externalRules: [{seriesQuery: 'queue_len_mail', name: {as: 'mails'}, resources: {namespaced: false}, metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>})'}]")
 	eventually(t, "the new rules are in force", func(ctx context.Context) error {
 		values, err := readExternal(ctx, externalPath(ns, "mails", ""))
 		if err != nil {
 			return err
 		}
+
 		if len(values) != 1 || values[0].Value.String() != "3063m" || !strings.Contains(listed(ctx), "mails") {
 			return fmt.Errorf("got %v", values)
 		}
+
 		return nil
 	})
+
 	_, err := raw(t.Context(), externalPath(ns, "queue_len_of_mail", ""))
 	if err := checkStatus(err, http.StatusNotFound, "no rule"); err != nil {
 		t.Errorf("the old rules: %v", err)
@@ -268,6 +303,7 @@ func testReload(t *testing.T, a adapter, ns, file string) {
 // createPod creates a pod with the label app, which no kubelet runs.
 func createPod(t *testing.T, ns, name string) {
 	t.Helper()
+
 	app, _, _ := strings.Cut(name, "-")
 	_, err := clientset().CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": app}},
@@ -287,33 +323,42 @@ func TestPrometheusGone(t *testing.T) {
 	a, _ := startWithRules(t, p, rulesText)
 	forecast := writeServedForecast(t, ns)
 	mail := externalPath(ns, "queue_len_of_mail", "")
+
 	served := func(ctx context.Context) error {
 		if _, err := readExternal(ctx, mail); err != nil {
 			return err
 		}
+
 		return a.readyz(ctx, "")
 	}
+
 	eventually(t, "the metric is served, and the adapter ready", served)
 	if err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the metric is unavailable, and the adapter not ready", func(ctx context.Context) error {
 		_, err := raw(ctx, mail)
 		if err := checkStatus(err, http.StatusServiceUnavailable, "queue_len_of_mail", "Prometheus cannot be reached"); err != nil {
 			return err
 		}
+
 		if err := a.readyz(ctx, ""); err == nil || !strings.Contains(err.Error(), "[-]prometheus failed") {
 			return fmt.Errorf("readyz: %w", err)
 		}
+
 		return nil
 	})
+
 	if err := a.readyz(t.Context(), "?exclude=prometheus&exclude=remote-adapter"); err != nil {
 		t.Errorf("readiness of the rest: %v", err)
 	}
+
 	eventually(t, "the forecast is served", func(ctx context.Context) error { return want500m(ctx, forecast) })
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the metric is served again", served)
 }
 

@@ -38,6 +38,7 @@ func TestRulesOnMimir(t *testing.T) {
 // testRulesOn checks that the adapter lists the series of a store and evaluates custom and external metrics.
 func testRulesOn(t *testing.T, startStore metricstore.Start, flags ...string) {
 	t.Helper()
+
 	ns := namespaceFor(t)
 	now := time.Now().Truncate(time.Second)
 	grid := promserver.Grid{Start: now.Add(-10 * time.Minute), End: now.Add(30 * time.Minute), Step: 15 * time.Second}
@@ -48,6 +49,7 @@ func testRulesOn(t *testing.T, startStore metricstore.Start, flags ...string) {
 			}
 		}}
 	}
+
 	store := startStore(t, grid, []promserver.Series{
 		constant(1.5, "__name__", "http_requests_total", "namespace", ns, "pod", "web-0"),
 		constant(0.25, "__name__", "http_requests_total", "namespace", ns, "pod", "web-1"),
@@ -55,12 +57,15 @@ func testRulesOn(t *testing.T, startStore metricstore.Start, flags ...string) {
 		constant(0.0625, "__name__", "queue_len_mail", "queue", "a"),
 		constant(3, "__name__", "queue_len_mail", "queue", "b"),
 	})
+
 	createPod(t, ns, "web-0")
 	createPod(t, ns, "web-1")
+
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(file, []byte(rulesText), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	start(t, append(flags, "--prometheus-adapter-config="+file, "--prometheus-address="+store, "--metrics-relist-interval=1s")...)
 	eventually(t, "external metrics are served", func(ctx context.Context) error {
 		values, err := readExternal(ctx, externalPath(ns, "queue_len_of_mail", ""))
@@ -68,20 +73,25 @@ func testRulesOn(t *testing.T, startStore metricstore.Start, flags ...string) {
 		for _, v := range values {
 			got[v.MetricLabels["queue"]] = v.Value.String()
 		}
+
 		if fmt.Sprint(got) != "map[a:63m b:3]" {
 			err = errors.Join(err, fmt.Errorf("got %v", got))
 		}
+
 		return err
 	})
+
 	eventually(t, "custom metrics of pods are served", func(ctx context.Context) error {
 		values, err := readCustom(ctx, "/namespaces/"+ns+"/pods/*/http_requests_sum")
 		got := map[string]string{}
 		for _, v := range values {
 			got[v.DescribedObject.Name] = v.Value.String()
 		}
+
 		if fmt.Sprint(got) != "map[web-0:1500m web-1:250m]" {
 			err = errors.Join(err, fmt.Errorf("got %v", got))
 		}
+
 		return err
 	})
 }

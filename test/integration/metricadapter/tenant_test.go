@@ -18,11 +18,13 @@ func TestTenant(t *testing.T) {
 	p.put(t, map[string]float64{"queue_len_mail{queue=a}": 3})
 	address := harness.RequireHeader(t, p.URL(), "X-Scope-OrgID", func() string { return "team-a" })
 	startWithRules(t, p, rulesText, "--prometheus-address="+address, "--prometheus-header=X-Scope-OrgID: team-a")
+
 	eventually(t, "the metric is served", func(ctx context.Context) error {
 		values, err := readExternal(ctx, externalPath(ns, "queue_len_of_mail", ""))
 		if err == nil && len(values) != 1 {
 			err = fmt.Errorf("%d values", len(values))
 		}
+
 		return err
 	})
 }

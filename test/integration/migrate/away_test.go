@@ -31,19 +31,24 @@ func TestAway(t *testing.T) {
 	f.run("finish", 0, "--yes")
 	f.settle()
 	f.holdReplicas()
+
 	before := f.snapshot()
 	admin := f.control.Kubeconfig()
 	away := func(want int, args ...string) string {
 		t.Helper()
+
 		out, errOut, code := f.crane(admin, append(append([]string{"migrate", "away"}, args...), "--scheduler=remove")...)
 		if code != want {
 			t.Fatalf("migrate away %v: exit code %d, want %d: %s%s", args, code, want, out, errOut)
 		}
+
 		return out
 	}
+
 	if plan := away(0, "plan"); !strings.Contains(plan, "release-autoscalers") || !strings.Contains(plan, "after a pause") {
 		t.Errorf("plan: %s", plan)
 	}
+
 	away(0, "run", "--dry-run")
 	f.compare("dry run", before)
 	away(4, "run")
@@ -64,6 +69,7 @@ func TestAway(t *testing.T) {
 // holdReplicas scales the target of an autoscaler with a forecast to 7 replicas.
 func (f *fixture) holdReplicas() {
 	f.Helper()
+
 	namespace, name := smallSize().workload(1)
 	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		deployment := f.get("apps/v1", "Deployment", namespace, name)
@@ -72,10 +78,12 @@ func (f *fixture) holdReplicas() {
 	}); err != nil {
 		f.Fatal(err)
 	}
+
 	f.eventually("the HPA controller has seen 7 replicas", func(context.Context) error {
 		if n := field(f.get("autoscaling/v2", "HorizontalPodAutoscaler", namespace, "ehpa-"+name), "status", "currentReplicas"); n != "7" {
 			return fmt.Errorf("%s replicas", n)
 		}
+
 		return nil
 	})
 }
@@ -83,9 +91,11 @@ func (f *fixture) holdReplicas() {
 // checkHPAs checks that the HPAs are plain ones.
 func (f *fixture) checkHPAs() {
 	f.Helper()
+
 	for i := range smallSize().ehpas {
 		namespace, name := smallSize().workload(i)
 		hpa := namespaced("autoscaling/v2", "HorizontalPodAutoscaler", namespace, "ehpa-"+name, nil)
+
 		err := f.client.Get(f.Context(), client.ObjectKeyFromObject(hpa), hpa)
 		if i%10 == 0 { // a preview
 			if !apierrors.IsNotFound(err) {
@@ -93,10 +103,12 @@ func (f *fixture) checkHPAs() {
 			}
 			continue
 		}
+
 		if err != nil {
 			f.Error(err)
 			continue
 		}
+
 		if text := fmt.Sprint(hpa.Object["spec"], hpa.GetLabels(), hpa.GetOwnerReferences()); strings.Contains(text, "crane") || !strings.Contains(text, "maxReplicas:10") || !strings.Contains(text, "averageUtilization:50") {
 			f.Errorf("HPA of %s: %s", name, text)
 		}
@@ -109,10 +121,12 @@ func (f *fixture) checkHPAs() {
 // checkGone checks that no object, kind or mark of Crane is left beside the records and the Namespace.
 func (f *fixture) checkGone() {
 	f.Helper()
+
 	for ref, o := range f.snapshot() {
 		if strings.HasPrefix(ref.Name, migrate.JournalName) || ref.Kind == "Namespace" || ref.Kind == "ServiceAccount" && ref.Name == "default" {
 			continue
 		}
+
 		text := fmt.Sprint(o["metadata"], o["spec"])
 		switch {
 		case ref.Kind == "Deployment" && strings.HasPrefix(ref.Namespace, "app-"): // of users
@@ -122,6 +136,7 @@ func (f *fixture) checkGone() {
 			f.Errorf("%s has marks: %s", ref, text)
 		case strings.HasPrefix(ref.Kind, "ClusterRole") && strings.Contains(ref.Name, "crane"):
 			f.Errorf("%s is left", ref)
+
 		case ref.Kind == "HorizontalPodAutoscaler":
 			owners := (&object{Object: o}).GetOwnerReferences()
 			if slices.ContainsFunc(owners, func(r metav1.OwnerReference) bool { return strings.Contains(r.APIVersion, "crane.io") }) {
@@ -134,11 +149,14 @@ func (f *fixture) checkGone() {
 // compareAway compares the cluster with a snapshot. Owners that an undo creates have another uid.
 func (f *fixture) compareAway(before map[migrate.Ref]map[string]any) {
 	f.Helper()
+
 	for _, o := range before {
 		withoutUIDs(o)
 	}
+
 	f.ignoreUIDs = true
 	defer func() { f.ignoreUIDs = false }()
+
 	f.compare("undo", before)
 }
 
@@ -148,9 +166,11 @@ func withoutUIDs(o map[string]any) {
 	for i := range owners {
 		owners[i].UID = ""
 	}
+
 	if len(owners) > 0 {
 		u.SetOwnerReferences(owners)
 	}
+
 	for _, label := range []string{"autoscaling.crane.io/effective-hpa-uid", "analysis.crane.io/recommendation-rule-uid"} {
 		unstructured.RemoveNestedField(o, "metadata", "labels", label)
 	}

@@ -36,15 +36,18 @@ type chart struct {
 // chart returns one of gocrane's charts and its objects.
 func (f *fixture) chart(name, namespace string) (chart, []*object) {
 	f.Helper()
+
 	if !hasFixtures() {
 		return f.standInChart(name, namespace)
 	}
+
 	return renderChart(f.T, name, namespace)
 }
 
 // renderChart renders one of gocrane's charts with the few functions of Helm that it uses. The release has the name of the chart.
 func renderChart(t *testing.T, name, namespace string) (chart, []*unstructured.Unstructured) {
 	t.Helper()
+
 	dir := fixtureFile(filepath.Join("charts", name))
 	var c chart
 	read := func(file string, into any) {
@@ -52,10 +55,12 @@ func renderChart(t *testing.T, name, namespace string) (chart, []*unstructured.U
 		if err == nil {
 			err = yaml.Unmarshal(content, into)
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	read("Chart.yaml", &c)
 	read("values.yaml", &c.values)
 	root := template.New(name)
@@ -64,36 +69,43 @@ func renderChart(t *testing.T, name, namespace string) (chart, []*unstructured.U
 		"Release":      map[string]any{"Name": name, "Namespace": namespace, "Service": "Helm"},
 		"Capabilities": map[string]any{"KubeVersion": map[string]any{"Minor": "25"}},
 	}
+
 	root.Funcs(helmFunctions(root))
 	files, err := filepath.Glob(filepath.Join(dir, "templates", "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	slices.Sort(files)
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err == nil {
 			_, err = root.New(filepath.Base(file)).Parse(string(content))
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	var text strings.Builder
 	for _, file := range files {
 		if filepath.Ext(file) != ".yaml" {
 			continue
 		}
+
 		text.WriteString("\n---\n")
 		if err := root.ExecuteTemplate(&text, filepath.Base(file), data); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	c.text = text.String()
 	objects, err := manifest.ParseString(c.text)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return c, objects
 }
 
@@ -101,6 +113,7 @@ func helmFunctions(root *template.Template) template.FuncMap {
 	indent := func(n int, text string) string {
 		return "\n" + strings.Repeat(" ", n) + strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", n))
 	}
+
 	return template.FuncMap{
 		"include": func(name string, data any) (string, error) {
 			var b bytes.Buffer
@@ -116,6 +129,7 @@ func helmFunctions(root *template.Template) template.FuncMap {
 			if v == nil || v == "" {
 				return fallback
 			}
+
 			return v
 		},
 		"b64enc":        func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },

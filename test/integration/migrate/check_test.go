@@ -18,31 +18,40 @@ func TestCheck(t *testing.T) {
 	for _, by := range []string{"yaml", "helm"} {
 		t.Run(by, func(t *testing.T) {
 			t.Parallel()
+
 			f := newFixture(t)
 			f.grant("reader", []string{"get", "list"}, "*")
 			f.grant("viewer", []string{"get", "list"}, "nodes", "deployments", "daemonsets", "customresourcedefinitions", "validatingwebhookconfigurations")
-			reader, viewer := f.user("reader"), f.user("viewer")
+			reader := f.user("reader")
+			viewer := f.user("viewer")
+
 			if out, errOut, code := f.crane(reader, "migrate", "check"); code != 3 {
 				t.Fatalf("exit code %d without gocrane: %s%s", code, out, errOut)
 			}
+
 			namespace := map[string]string{"yaml": "crane-system", "helm": "finops"}[by]
 			f.install(by, namespace, fullSize())
+
 			out, errOut, code := f.crane(reader, "migrate", "check", "-o", "json")
 			if code != 4 {
 				t.Fatalf("exit code %d: %s", code, errOut)
 			}
+
 			var report migrate.Report
 			if err := json.Unmarshal([]byte(out), &report); err != nil {
 				t.Fatal(err)
 			}
+
 			f.checkItems(report)
 			f.checkFindings(report, by)
+
 			for _, format := range []string{"table", "html"} {
 				text, errOut, code := f.crane(reader, "migrate", "check", "-o", format)
 				if code != 4 || !strings.Contains(text, "crane-validating-webhook") || !strings.Contains(text, namespace) || len(text) < 3000 {
 					t.Errorf("%s: exit code %d: %s%s", format, code, text, errOut)
 				}
 			}
+
 			// What must not be read is reported, and the rest is found.
 			out, errOut, code = f.crane(viewer, "migrate", "check")
 			if code != 4 || !strings.Contains(out, "Unreadable") || !strings.Contains(out, "craned") {
@@ -58,6 +67,7 @@ func TestCheck(t *testing.T) {
 // checkItems compares the inventory with what was generated.
 func (f *fixture) checkItems(report migrate.Report) {
 	f.Helper()
+
 	found := map[migrate.Ref]migrate.Item{}
 	for _, item := range report.Items {
 		if _, twice := found[item.Ref]; twice {
@@ -66,36 +76,45 @@ func (f *fixture) checkItems(report migrate.Report) {
 		if item.Fate == "" || item.Component == "" {
 			f.Errorf("%s has no fate or component: %+v", item.Ref, item)
 		}
+
 		found[item.Ref] = item
 	}
+
 	missing := 0
 	for ref := range f.installation.owned {
 		if _, ok := found[ref]; !ok {
 			f.Errorf("%s is not accounted for", ref)
 			missing++
 		}
+
 		delete(found, ref)
 	}
+
 	for ref := range found {
 		if ref.Kind == "Pod" || ref.Kind == "ReplicaSet" {
 			continue // of gocrane's Deployments, by controllers
 		}
+
 		f.Errorf("%s is not gocrane's", ref)
 	}
+
 	f.Logf("%d of %d objects accounted for", len(f.installation.owned)-missing, len(f.installation.owned))
 }
 
 func (f *fixture) checkFindings(report migrate.Report, by string) {
 	f.Helper()
+
 	has := map[string]migrate.Finding{}
 	for _, finding := range report.Findings {
 		has[finding.Reason] = finding
 	}
+
 	for _, reason := range []string{"EVPAActs", "PublicKey", "CronLocalTime", "ElasticPods", "PodsOfScheduler", "RecordingRules", "HostsUnknown", "GocraneBroken"} {
 		if _, ok := has[reason]; !ok {
 			f.Errorf("no finding %s: %+v", reason, report.Findings)
 		}
 	}
+
 	if n := len(has["EVPAActs"].Objects); n != 4 {
 		f.Errorf("%d EffectiveVerticalPodAutoscalers act: %v", n, has["EVPAActs"])
 	}
@@ -105,6 +124,7 @@ func (f *fixture) checkFindings(report migrate.Report, by string) {
 	if by == "helm" && (len(report.Releases) != 4 || report.Releases[1].Chart != "crane" || report.Releases[1].Revision != 2 || report.Releases[1].ChartVersion != "0.11.0") {
 		f.Errorf("releases %+v", report.Releases)
 	}
+
 	if report.Pods != (migrate.PodUse{Scheduled: 1, Topology: 1, Elastic: 1}) {
 		f.Errorf("pods %+v", report.Pods)
 	}
@@ -113,12 +133,15 @@ func (f *fixture) checkFindings(report migrate.Report, by string) {
 // grant gives a user verbs on resources of all groups.
 func (f *fixture) grant(user string, verbs []string, resources ...string) {
 	f.Helper()
+
 	list := func(values []string) (out []any) {
 		for _, v := range values {
 			out = append(out, v)
 		}
+
 		return out
 	}
+
 	for _, o := range []*object{
 		namespaced("rbac.authorization.k8s.io/v1", "ClusterRole", "", "test-"+user, map[string]any{"rules": []any{map[string]any{"apiGroups": []any{"*"}, "resources": list(resources), "verbs": list(verbs)}}}),
 		namespaced("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "test-"+user, map[string]any{
@@ -135,9 +158,11 @@ func (f *fixture) grant(user string, verbs []string, resources ...string) {
 // user returns the kubeconfig of a user.
 func (f *fixture) user(name string) string {
 	f.Helper()
+
 	path, err := f.control.KubeconfigFor(f.Context(), name, controlplane.CertificateUser(name))
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	return path
 }

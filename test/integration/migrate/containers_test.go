@@ -57,6 +57,7 @@ func (c *containers) start(ctx context.Context, pod *object) error {
 	image, _ := spec["image"].(string)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	running := c.byPod[string(pod.GetUID())]
 	if running == nil {
 		var err error
@@ -67,17 +68,21 @@ func (c *containers) start(ctx context.Context, pod *object) error {
 			running, err = c.startProcess(ctx, pod, spec, "craned", map[string]string{
 				"health-probe-bind-address": "probes", "webhook-port": "webhooks", "metrics-bind-address": "metrics",
 			}, "--metrics-secure=false", "--webhook-host=127.0.0.1", "--server-bind-port=0", "--prometheus-address="+c.prometheus)
+
 		case strings.Contains(image, "registry.example/crane/metric-adapter"):
 			running, err = c.startProcess(ctx, pod, spec, "metric-adapter", map[string]string{"secure-port": "https"},
 				"--bind-address=127.0.0.1", "--prometheus-address="+c.prometheus)
 		default:
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		c.byPod[string(pod.GetUID())] = running
 	}
+
 	return running.ready(ctx)
 }
 
@@ -86,6 +91,7 @@ func (c *containers) end(ctx context.Context, uid string) {
 	c.mu.Lock()
 	running := c.byPod[uid]
 	c.mu.Unlock()
+
 	if running != nil {
 		running.once.Do(func() { c.stopped.Go(func() { _ = running.stop(context.WithoutCancel(ctx)) }) })
 	}
@@ -96,9 +102,11 @@ func (c *containers) endAll(ctx context.Context) {
 	c.mu.Lock()
 	all := slices.Collect(maps.Keys(c.byPod))
 	c.mu.Unlock()
+
 	for _, uid := range all {
 		c.end(ctx, uid)
 	}
+
 	c.stopped.Wait()
 	for _, port := range c.reserved {
 		if err := port.Close(); err != nil {
@@ -111,9 +119,11 @@ func (c *containers) endAll(ctx context.Context) {
 func (c *containers) address(uid, port string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if running := c.byPod[uid]; running != nil {
 		return running.ports[port]
 	}
+
 	return ""
 }
 
@@ -125,6 +135,7 @@ func (c *containers) startProcess(ctx context.Context, pod *object, spec map[str
 	if err != nil {
 		return nil, err
 	}
+
 	dir := filepath.Join(c.TempDir(), pod.GetName())
 	args, _, _ := unstructured.NestedStringSlice(spec, "args")
 	for from, to := range c.mounts(ctx, pod, spec, dir) {
@@ -132,30 +143,39 @@ func (c *containers) startProcess(ctx context.Context, pod *object, spec map[str
 			args[i] = strings.ReplaceAll(args[i], from+"/", to+"/")
 		}
 	}
+
 	out := &container{ports: map[string]string{}}
 	for flag, name := range ports {
 		reserved, err := loopback.Reserve(ctx, 0)
 		if err != nil {
 			return nil, err
 		}
+
 		c.reserved = append(c.reserved, reserved)
 		out.ports[name] = reserved.Address()
+
 		port := strconv.Itoa(reserved.Number())
 		if strings.HasSuffix(flag, "-address") {
 			port = reserved.Address()
 		}
+
 		flags = append(flags, "--"+flag+"="+port)
 	}
+
 	declared, _, _ := unstructured.NestedSlice(spec, "ports")
 	for _, p := range declared { // Services name ports of pods or give their number.
 		if port, _ := p.(map[string]any); out.ports[fmt.Sprint(port["name"])] != "" {
 			out.ports[fmt.Sprint(port["containerPort"])] = out.ports[fmt.Sprint(port["name"])]
 		}
 	}
-	kubeconfigFlag, health := "--kubeconfig=", "http://"+out.ports["probes"]+"/readyz?exclude=data-source"
+
+	kubeconfigFlag := "--kubeconfig="
+	health := "http://" + out.ports["probes"] + "/readyz?exclude=data-source"
 	if binary == "metric-adapter" {
-		kubeconfigFlag, health = "--lister-kubeconfig=", "https://"+out.ports["https"]+"/readyz?exclude=prometheus&exclude=remote-adapter"
+		kubeconfigFlag = "--lister-kubeconfig="
+		health = "https://" + out.ports["https"] + "/readyz?exclude=prometheus&exclude=remote-adapter"
 	}
+
 	env := []string{"CRANE_SYSTEM_NAMESPACE=" + pod.GetNamespace()}
 	variables, _, _ := unstructured.NestedSlice(spec, "env")
 	for _, v := range variables {
@@ -163,6 +183,7 @@ func (c *containers) startProcess(ctx context.Context, pod *object, spec map[str
 			env = append(env, fmt.Sprint(v.(map[string]any)["name"])+"="+value)
 		}
 	}
+
 	started, err := process.Start(process.Spec{
 		Name: pod.GetName(), Path: filepath.Join(c.binaries, binary), Args: append(append(args, flags...), kubeconfigFlag+kubeconfig), Env: env,
 		StopTimeout: 40 * time.Second, Restart: process.Always, MinBackoff: time.Second,
@@ -171,6 +192,7 @@ func (c *containers) startProcess(ctx context.Context, pod *object, spec map[str
 	if err != nil {
 		return nil, err
 	}
+
 	out.stop = started.Stop
 	probe := &http.Client{Timeout: time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	out.ready = func(ctx context.Context) error {
@@ -178,21 +200,26 @@ func (c *containers) startProcess(ctx context.Context, pod *object, spec map[str
 		if err != nil {
 			return err
 		}
+
 		response, err := probe.Do(request)
 		if err != nil {
 			return err
 		}
 		defer response.Body.Close()
+
 		if response.StatusCode != http.StatusOK {
 			return fmt.Errorf("%s: %s", health, response.Status)
 		}
+
 		return nil
 	}
+
 	c.Cleanup(func() {
 		if c.Failed() {
 			c.Logf("log of %s:\n%s", pod.GetName(), strings.Join(started.LastLines(), "\n"))
 		}
 	})
+
 	return out, nil
 }
 
@@ -204,20 +231,24 @@ func (c *containers) mounts(ctx context.Context, pod *object, spec map[string]an
 	for _, m := range mounts {
 		mount, _ := m.(map[string]any)
 		path, _ := mount["mountPath"].(string)
+
 		to := filepath.Join(dir, fmt.Sprint(mount["name"]))
 		if err := os.MkdirAll(to, 0o700); err != nil {
 			c.Error(err)
 		}
+
 		for _, v := range volumes {
 			volume, _ := v.(map[string]any)
 			name, ok, _ := unstructured.NestedString(volume, "configMap", "name")
 			if !ok || volume["name"] != mount["name"] {
 				continue
 			}
+
 			config := namespaced("v1", "ConfigMap", pod.GetNamespace(), name, nil)
 			if err := c.client.Get(ctx, client.ObjectKeyFromObject(config), config); err != nil {
 				c.Error(err)
 			}
+
 			data, _, _ := unstructured.NestedStringMap(config.Object, "data")
 			for file, text := range data {
 				if err := os.WriteFile(filepath.Join(to, file), []byte(text), 0o600); err != nil {
@@ -225,10 +256,12 @@ func (c *containers) mounts(ctx context.Context, pod *object, spec map[string]an
 				}
 			}
 		}
+
 		if !strings.HasPrefix(path, "/var/run/secrets") {
 			out[path] = to
 		}
 	}
+
 	return out
 }
 
@@ -239,14 +272,17 @@ func (c *containers) startAdapter(ctx context.Context) (*container, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		return nil, err
 	}
+
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
+
 	server := &http.Server{ReadHeaderTimeout: time.Second, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, Handler: http.HandlerFunc(c.serveMetrics)}
 	go func() { _ = server.ServeTLS(listener, "", "") }()
 	return &container{
@@ -263,6 +299,7 @@ func (c *containers) serveMetrics(w http.ResponseWriter, r *http.Request) {
 		answer = map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group, "resources": []any{}}
 	case strings.HasSuffix(path, "/crane_autoscaling_cron"):
 		answer = externalMetric("crane_autoscaling_cron", "6")
+
 	case strings.HasSuffix(path, "/crane_autoscaling_prediction"):
 		_, target, _ := strings.Cut(r.URL.Query().Get("labelSelector"), "targetName=")
 		target, _, _ = strings.Cut(target, ",")
@@ -271,6 +308,7 @@ func (c *containers) serveMetrics(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer)
 }
@@ -287,12 +325,15 @@ func (c *containers) route(hostPort string) (string, bool) {
 	if err != nil || net.ParseIP(host) == nil || !strings.HasPrefix(host, "10.96.") {
 		return "", false
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+
 	address, err := c.resolve(ctx, host, port)
 	if err != nil {
 		return "127.0.0.1:1", true // nothing answers
 	}
+
 	return address, true
 }
 
@@ -301,11 +342,13 @@ func (c *containers) resolve(ctx context.Context, clusterIP, port string) (strin
 	if err != nil {
 		return "", err
 	}
+
 	for i := range services.Items {
 		service := &services.Items[i]
 		if field(service, "spec", "clusterIP") != clusterIP {
 			continue
 		}
+
 		target := ""
 		ports, _, _ := unstructured.NestedSlice(service.Object, "spec", "ports")
 		for _, p := range ports {
@@ -313,10 +356,12 @@ func (c *containers) resolve(ctx context.Context, clusterIP, port string) (strin
 				target = fmt.Sprint(entry["targetPort"])
 			}
 		}
+
 		slicesOf, err := c.list(ctx, "discovery.k8s.io", "v1", "EndpointSlice", client.InNamespace("crane-system"), client.MatchingLabels{"kubernetes.io/service-name": service.GetName()})
 		if err != nil {
 			return "", err
 		}
+
 		for j := range slicesOf.Items {
 			endpoints, _, _ := unstructured.NestedSlice(slicesOf.Items[j].Object, "endpoints")
 			for _, e := range endpoints {
@@ -328,7 +373,9 @@ func (c *containers) resolve(ctx context.Context, clusterIP, port string) (strin
 				}
 			}
 		}
+
 		return "", errors.New("no ready endpoint")
 	}
+
 	return "", errors.New("no such Service")
 }

@@ -72,6 +72,7 @@ func (l *loadOf) Use(pod *corev1.Pod, _ string, at time.Time) simnode.Use {
 			return simnode.Use{CPU: w.cores * wave / float64(max(1, n.Load())), Memory: 100 << 20, Known: true}
 		}
 	}
+
 	return simnode.Use{Known: true}
 }
 
@@ -91,11 +92,13 @@ func TestRunUnderLoad(t *testing.T) {
 	f.run("run", 4, registry, imageTag, "--evpa=off")
 	watch.hold(20 * time.Second)
 	f.run("run", 0, "--continue")
+
 	watch.hold(10 * time.Second)
 	f.checkTakenOver()
 	watch.report("run")
 	f.run("undo", 0)
 	watch.hold(10 * time.Second)
+
 	watch.report("undo")
 	f.run("run", 0, registry, imageTag, "--evpa=off", "--continue")
 	f.run("finish", 0, "--yes")
@@ -107,6 +110,7 @@ func TestRunUnderLoad(t *testing.T) {
 // newLoadedFixture starts a control plane whose API server reaches Services, nodes whose pods have the load, and a Prometheus with its history.
 func newLoadedFixture(t *testing.T) (*fixture, *containers) {
 	t.Helper()
+
 	ctx := t.Context()
 	binaries := os.Getenv("CRANE_BIN")
 	if binaries == "" {
@@ -117,6 +121,7 @@ func newLoadedFixture(t *testing.T) (*fixture, *containers) {
 			}
 		}
 	}
+
 	network := newNetwork(t)
 	control := controlplanetest.ForTest(t, controlplane.Options{
 		Components: []controlplane.Component{controlplane.ControllerManager},
@@ -128,33 +133,40 @@ func newLoadedFixture(t *testing.T) (*fixture, *containers) {
 			},
 		},
 	})
+
 	api, err := client.New(quiet(control.Config()), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f := &fixture{T: t, control: control, client: api, load: &loadOf{map[string]*atomic.Int64{}}}
 	if f.discovery, err = discovery.NewDiscoveryClientForConfig(control.Config()); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, w := range loadedWorkloads() {
 		f.load.replicas[w.name] = &atomic.Int64{}
 		f.load.replicas[w.name].Store(w.replicas)
 	}
+
 	c := &containers{fixture: f, binaries: binaries, logs: t.TempDir(), byPod: map[string]*container{}, forecast: func(string) string { return "1200m" }}
 	serve(t, network, c.route, c.endAll)
 	c.prometheus = f.history()
 	f.startFleet(network)
+
 	return f, c
 }
 
 // startFleet runs the nodes of the workloads under load until the test ends.
 func (f *fixture) startFleet(network *tunnel.Tunnel) {
 	f.Helper()
+
 	file, names := f.control.FrontProxy()
 	proxies, err := os.ReadFile(file)
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	serving := &simnode.Serving{
 		CA: f.control.CAPEM(), ClientCA: x509.NewCertPool(), FrontProxyCA: x509.NewCertPool(), FrontProxyNames: names, Metrics: true, Tunnel: network,
 		Cert: func(hosts ...string) (tls.Certificate, error) {
@@ -162,42 +174,52 @@ func (f *fixture) startFleet(network *tunnel.Tunnel) {
 			if err != nil {
 				return tls.Certificate{}, err
 			}
+
 			return tls.X509KeyPair(cert, key)
 		},
 	}
+
 	if !serving.ClientCA.AppendCertsFromPEM(f.control.CAPEM()) || !serving.FrontProxyCA.AppendCertsFromPEM(proxies) {
 		f.Fatal("no certificate in the authorities of the control plane")
 	}
+
 	timing := simnode.DefaultTiming()
-	timing.Create, timing.Ready = 100*time.Millisecond, 100*time.Millisecond
+	timing.Create = 100 * time.Millisecond
+	timing.Ready = 100 * time.Millisecond
 	node := func(name string) simnode.NodeSpec {
 		return simnode.NodeSpec{Name: name, CPU: resource.MustParse("16"), Memory: resource.MustParse("32Gi")}
 	}
+
 	_, stop, err := fleet.Start(f.Context(), simnode.Config{
 		Client: f.control.Config(), Nodes: []simnode.NodeSpec{node("loaded-0"), node("loaded-1")}, Load: f.load, Serving: serving, Timing: timing, Sample: time.Second,
 	})
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	f.Cleanup(func() { _ = stop() })
 }
 
 // history opens a Prometheus with nine days of the load and returns its address.
 func (f *fixture) history() string {
 	f.Helper()
+
 	server, err := promserver.Open(promserver.Options{Dir: f.TempDir()})
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	f.Cleanup(func() { _ = server.Close() })
 	now := time.Now().Truncate(time.Minute)
 	grid := promserver.Grid{Start: now.Add(-9 * 24 * time.Hour), End: now, Step: time.Minute}
+
 	var all []promserver.Series
 	for _, w := range loadedWorkloads() {
 		load := func(time.Time) float64 { return w.cores }
 		if w.forecast {
 			load = daily(now)
 		}
+
 		total := 0.0
 		all = append(all, promserver.Series{
 			Labels: labels.FromStrings("__name__", "container_cpu_usage_seconds_total", "namespace", loadNamespace, "pod", w.name+"-5c5d5b5f5f-abcde", "container", "main", "image", "i", "job", "cadvisor"),
@@ -209,36 +231,44 @@ func (f *fixture) history() string {
 			},
 		})
 	}
+
 	if _, err := server.Backfill(f.Context(), grid, all); err != nil {
 		f.Fatal(err)
 	}
+
 	return server.URL()
 }
 
 // createLoaded creates the workloads under load with their autoscalers and what gocrane made of them.
 func (f *fixture) createLoaded(now time.Time) {
 	f.Helper()
+
 	f.create("kubectl", false, namespaced("v1", "Namespace", "", loadNamespace, nil), namespaced("v1", "ServiceAccount", loadNamespace, "default", nil))
 	for _, w := range loadedWorkloads() {
 		spec := podTemplateSpec(w.name)
 		spec["replicas"] = w.replicas
 		f.create("kubectl", false, namespaced("apps/v1", "Deployment", loadNamespace, w.name, map[string]any{"spec": spec}))
+
 		if !w.scaled {
 			continue
 		}
+
 		e := ehpa(loadNamespace, w.name, 1)
 		unstructured.RemoveNestedField(e.Object, "spec", "prediction")
+
 		if w.forecast {
 			_ = unstructured.SetNestedMap(e.Object, map[string]any{"predictionWindowSeconds": int64(12 * 3600), "predictionAlgorithm": map[string]any{
 				"algorithmType": "dsp", "dsp": map[string]any{"sampleInterval": "60s", "historyLength": "7d"},
 			}}, "spec", "prediction")
 		}
+
 		if w.cron {
 			window := func(name, start, end string) any {
 				return map[string]any{"name": name, "start": start, "end": end, "targetReplicas": int64(6)}
 			}
 			_ = unstructured.SetNestedSlice(e.Object, []any{window("first", "0 0 * * *", "0 12 * * *"), window("second", "0 12 * * *", "0 0 * * *")}, "spec", "crons")
 		}
+
 		f.create("kubectl", true, e)
 		made := f.madeFor(e)
 		if !w.forecast {
@@ -247,6 +277,7 @@ func (f *fixture) createLoaded(now time.Time) {
 		} else {
 			freshForecast(made[1], now)
 		}
+
 		f.create("craned", true, made...)
 	}
 }
@@ -265,6 +296,7 @@ func freshForecast(tsp *object, now time.Time) {
 		at := now.Truncate(time.Minute).Add(time.Duration(i) * time.Minute)
 		samples = append(samples, map[string]any{"timestamp": at.Unix(), "value": fmt.Sprintf("%.5f", load(at))})
 	}
+
 	_ = unstructured.SetNestedField(tsp.Object, int64(12*3600), "spec", "predictionWindowSeconds")
 	_ = unstructured.SetNestedSlice(tsp.Object, []any{map[string]any{
 		"resourceIdentifier": "resource.cpu", "ready": true, "prediction": []any{map[string]any{"samples": samples}},
@@ -274,27 +306,33 @@ func freshForecast(tsp *object, now time.Time) {
 // awaitLoaded waits until the workloads run at their replicas and all their autoscalers have all metrics.
 func (f *fixture) awaitLoaded() {
 	f.Helper()
+
 	f.eventually("the workloads are at their replicas, and their HPAs have all metrics", func(ctx context.Context) error {
 		if err := f.bindLoaded(ctx); err != nil {
 			return err
 		}
+
 		s, err := f.sample(ctx)
 		if err != nil {
 			return err
 		}
+
 		for _, w := range loadedWorkloads() {
 			if s["Deployment "+w.name] != fmt.Sprintf("replicas=%d ready=%d", w.replicas, w.replicas) {
 				return fmt.Errorf("%s: %s", w.name, s["Deployment "+w.name])
 			}
 		}
+
 		for name, state := range s {
 			if strings.Contains(state, "deleted=true") {
 				return fmt.Errorf("%s: %s", name, state)
 			}
+
 			if strings.HasPrefix(name, "HPA") && !strings.Contains(state, "gap=none") {
 				return fmt.Errorf("%s: %s", name, state)
 			}
 		}
+
 		return nil
 	})
 }
@@ -305,30 +343,36 @@ func (f *fixture) bindLoaded(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if node, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName"); node != "" {
 			continue
 		}
+
 		binding := namespaced("v1", "Binding", loadNamespace, pod.GetName(), map[string]any{"target": map[string]any{"apiVersion": "v1", "kind": "Node", "name": fmt.Sprintf("loaded-%d", i%2)}})
 		if err := f.client.SubResource("binding").Create(ctx, pod, binding); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // checkTakenOver checks that Crane's processes, and not what gocrane left, hold the replicas.
 func (f *fixture) checkTakenOver() {
 	f.Helper()
+
 	hpa := f.get("autoscaling/v2", "HorizontalPodAutoscaler", loadNamespace, "ehpa-by-schedule")
 	if field(hpa, "spec", "minReplicas") != "6" || strings.Contains(field(hpa, "spec", "metrics"), "crane_autoscaling_cron") {
 		f.Errorf("Crane's craned did not take over the HPA of by-schedule: %v", hpa.Object["spec"])
 	}
+
 	prediction := f.get("prediction.crane.io/v1alpha1", "TimeSeriesPrediction", loadNamespace, "ehpa-by-forecast")
 	if metrics := field(prediction, "status", "predictionMetrics"); !strings.Contains(metrics, "skill:") {
 		f.Errorf("Crane's craned made no forecast of by-forecast: %.300s", metrics)
 	}
+
 	api := f.get("apiregistration.k8s.io/v1", "APIService", "", "v1beta1.external.metrics.k8s.io")
 	if field(api, "spec", "insecureSkipTLSVerify") == "true" || field(api, "spec", "service", "name") != "metric-adapter" {
 		f.Errorf("Crane's metric-adapter does not serve external metrics: %v", api.Object["spec"])

@@ -17,14 +17,17 @@ func TestKubectlCrane(t *testing.T) {
 	if err := harness.Install(t.Context(), f.control.Config(), "test", func(kind string) bool { return kind == "CustomResourceDefinition" }); err != nil {
 		t.Fatal(err)
 	}
+
 	f.installation = &installation{owned: map[migrate.Ref]bool{}, uids: map[migrate.Ref]string{}}
 	f.create("kubectl", false, namespaced("v1", "Namespace", "", "shop", nil))
+
 	for _, name := range []string{"web", "db"} {
 		f.create("craned", false, namespaced("analysis.crane.io/v1alpha1", "Recommendation", "shop", "rule-resource-"+name, map[string]any{
 			"spec":   map[string]any{"type": map[string]string{"web": "Resource", "db": "Replicas"}[name], "adoptionType": "StatusAndAnnotation", "targetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name}},
 			"status": map[string]any{"change": "cpu 1 → 778m", "lastUpdateTime": "2026-05-01T00:00:00Z"},
 		}))
 	}
+
 	const target = `[{"kind":"Deployment","apiVersion":"apps/v1"}]`
 	for _, c := range []struct {
 		args       []string
@@ -57,7 +60,9 @@ func TestKubectlCrane(t *testing.T) {
 			t.Errorf("crane %v: exit code %d, want %d with %q and without %q: %s", c.args, code, c.code, c.has, c.lacks, text)
 		}
 	}
-	web, db := f.get("analysis.crane.io/v1alpha1", "Recommendation", "shop", "rule-resource-web"), f.get("analysis.crane.io/v1alpha1", "Recommendation", "shop", "rule-resource-db")
+
+	web := f.get("analysis.crane.io/v1alpha1", "Recommendation", "shop", "rule-resource-web")
+	db := f.get("analysis.crane.io/v1alpha1", "Recommendation", "shop", "rule-resource-db")
 	if field(web, "spec", "adoptionType") != "Auto" || web.GetAnnotations()["analysis.crane.io/run-number"] != "0" || db.GetAnnotations()["analysis.crane.io/run-number"] != "" {
 		t.Errorf("web %v, db %v", web.Object, db.GetAnnotations())
 	}

@@ -31,6 +31,7 @@ func fixtureFile(path string) string {
 	if dir == "" {
 		dir = fixtures
 	}
+
 	return filepath.Join(dir, path)
 }
 
@@ -43,6 +44,7 @@ func hasFixtures() bool {
 // needsFixtures skips a test without gocrane's files.
 func needsFixtures(t *testing.T) {
 	t.Helper()
+
 	if !hasFixtures() {
 		t.Skip("gocrane's files are not here")
 	}
@@ -66,35 +68,42 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
+
 	network := newNetwork(t)
 	control := controlplanetest.ForTest(t, controlplane.Options{
 		Components: []controlplane.Component{controlplane.ControllerManager},
 		ExtraArgs:  map[controlplane.Component][]string{controlplane.APIServer: network.APIServerArgs()},
 	})
 	serve(t, network, nil, func(context.Context) {}) // no Service is reached
+
 	c, err := client.New(quiet(control.Config()), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return &fixture{T: t, control: control, client: c}
 }
 
 // newNetwork returns the network by which an API server reaches webhooks and aggregated APIs. It refuses what is not on loopback.
 func newNetwork(t *testing.T) *tunnel.Tunnel {
 	t.Helper()
+
 	network, err := tunnel.Open(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return network
 }
 
 // serve forwards what the API server sends to Services by route, until the test ends; nil for no Service. last is called before the network stops.
 func serve(t *testing.T, network *tunnel.Tunnel, route func(hostPort string) (string, bool), last func(context.Context)) {
 	t.Helper()
+
 	network.Route = route
 	background, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan struct{})
+
 	go func() { defer close(served); network.Serve(background) }()
 	t.Cleanup(func() {
 		last(background)
@@ -112,6 +121,7 @@ func quiet(config *rest.Config) *rest.Config {
 // crane runs the command line with a kubeconfig.
 func (f *fixture) crane(kubeconfig string, args ...string) (out, errOut string, code int) {
 	f.Helper()
+
 	var stdout, stderr bytes.Buffer
 	code = cli.Main(append(append([]string{"crane"}, args...), "--kubeconfig", kubeconfig), strings.NewReader(""), &stdout, &stderr)
 	return stdout.String(), stderr.String(), code

@@ -31,9 +31,11 @@ func namespaced(apiVersion, kind, namespace, name string, content map[string]any
 	maps.Copy(o.Object, content)
 	o.SetAPIVersion(apiVersion)
 	o.SetKind(kind)
+
 	if namespace != "" {
 		o.SetNamespace(namespace)
 	}
+
 	o.SetName(name)
 	return o
 }
@@ -43,6 +45,7 @@ func annotate(o *object, pairs ...string) {
 	if a == nil {
 		a = map[string]string{}
 	}
+
 	for i := 0; i < len(pairs); i += 2 {
 		a[pairs[i]] = pairs[i+1]
 	}
@@ -57,6 +60,7 @@ func deepCopy(v any) any {
 	if v == nil {
 		return nil
 	}
+
 	return runtime.DeepCopyJSONValue(v)
 }
 
@@ -73,6 +77,7 @@ func (f *fixture) generateWorkloads(s size) {
 	for i := range s.namespaces {
 		spaces = append(spaces, namespaced("v1", "Namespace", "", appNamespace(i), nil))
 	}
+
 	for i := range s.workloads {
 		namespace, name := s.workload(i)
 		o := namespaced("apps/v1", "Deployment", namespace, name, map[string]any{"spec": podTemplateSpec(name)})
@@ -81,8 +86,10 @@ func (f *fixture) generateWorkloads(s size) {
 			annotated = append(annotated, o)
 			continue
 		}
+
 		plain = append(plain, o)
 	}
+
 	f.create("kubectl", false, spaces...)
 	f.create("kubectl", false, plain...)
 	f.create("craned", true, annotated...)
@@ -105,6 +112,7 @@ func (f *fixture) generateObjects(s size) {
 		namespace, name := s.workload(i)
 		ehpas = append(ehpas, ehpa(namespace, name, i))
 	}
+
 	for i := range s.evpas {
 		namespace, name := s.workload(s.ehpas + i)
 		mode := []string{"Auto", "Off", "Initial"}[i%3]
@@ -115,13 +123,16 @@ func (f *fixture) generateObjects(s size) {
 		o.SetFinalizers([]string{"autoscaling.crane.io/finalizer"})
 		evpas = append(evpas, o)
 	}
+
 	for i := range s.tsps {
 		namespace, name := s.workload(2*s.ehpas + i)
 		tsps = append(tsps, prediction(namespace, name, nil))
 	}
+
 	for i := range s.rules {
 		rules = append(rules, rule(i, s))
 	}
+
 	ensurance = append(ensurance,
 		namespaced("ensurance.crane.io/v1alpha1", "AvoidanceAction", "", "throttle", map[string]any{"spec": map[string]any{"throttle": map[string]any{"cpuThrottle": map[string]any{"minCPURatio": int64(10), "stepCPURatio": int64(10)}}}}),
 		namespaced("ensurance.crane.io/v1alpha1", "NodeQOS", "", "busy", map[string]any{"spec": map[string]any{
@@ -131,11 +142,13 @@ func (f *fixture) generateObjects(s size) {
 		namespaced("ensurance.crane.io/v1alpha1", "PodQOS", "", "low", map[string]any{"spec": map[string]any{"allowedActions": []any{"throttle"}, "labelSelector": map[string]any{"matchLabels": map[string]any{"tier": "low"}}}}),
 		namespaced("prediction.crane.io/v1alpha1", "ClusterNodePrediction", f.installation.namespace, "nodes", map[string]any{"spec": map[string]any{"nodeSelector": map[string]any{"pool": "a"}}}),
 	)
+
 	f.create("kubectl", true, slices.Concat(ehpas, evpas, tsps, rules, ensurance)...)
 	var made []*object
 	for _, e := range ehpas {
 		made = append(made, f.madeFor(e)...)
 	}
+
 	for i := range s.workloads {
 		made = append(made, f.recommendation(i, s))
 	}
@@ -155,17 +168,20 @@ func ehpa(namespace, name string, i int) *object {
 		"scaleTargetRef": target(name), "minReplicas": int64(2), "maxReplicas": int64(10), "metrics": []any{cpuMetric()},
 		"prediction": map[string]any{"predictionWindowSeconds": int64(3600), "predictionAlgorithm": map[string]any{"algorithmType": "dsp", "dsp": map[string]any{"sampleInterval": "60s", "historyLength": "7d"}}},
 	}
+
 	if i%4 == 0 {
 		spec["crons"] = []any{map[string]any{"name": "morning", "start": "0 8 * * *", "end": "0 10 * * *", "targetReplicas": int64(6)}}
 	}
 	if i%10 == 0 {
 		spec["scaleStrategy"] = "Preview"
 	}
+
 	o := namespaced("autoscaling.crane.io/v1alpha1", "EffectiveHorizontalPodAutoscaler", namespace, name, map[string]any{
 		"spec": spec, "status": map[string]any{"expectReplicas": int64(3), "currentReplicas": int64(3), "conditions": []any{condition("Ready", "EffectiveHorizontalPodAutoscalerReady")}},
 	})
 	annotate(o, "autoscaling.crane.io/effective-hpa-current-metrics", "- resource:\n    current:\n      averageUtilization: 37\n    name: cpu\n  type: Resource\n")
 	o.SetFinalizers([]string{"autoscaling.crane.io/finalizer"})
+
 	return o
 }
 
@@ -180,10 +196,14 @@ func (f *fixture) madeFor(e *object) []*object {
 		"app.kubernetes.io/managed-by": "effective-hpa-controller", "app.kubernetes.io/name": name, "app.kubernetes.io/part-of": e.GetName(),
 		"autoscaling.crane.io/effective-hpa-uid": string(e.GetUID()),
 	}
-	scaled, preview := target(e.GetName()), false
+
+	scaled := target(e.GetName())
+	preview := false
 	if strategy, _, _ := unstructured.NestedString(e.Object, "spec", "scaleStrategy"); strategy == "Preview" {
-		scaled, preview = map[string]any{"apiVersion": "autoscaling.crane.io/v1alpha1", "kind": "Substitute", "name": name}, true
+		scaled = map[string]any{"apiVersion": "autoscaling.crane.io/v1alpha1", "kind": "Substitute", "name": name}
+		preview = true
 	}
+
 	hpa := namespaced("autoscaling/v2", "HorizontalPodAutoscaler", e.GetNamespace(), name, map[string]any{
 		"spec": map[string]any{
 			"scaleTargetRef": scaled, "minReplicas": int64(2), "maxReplicas": int64(10),
@@ -195,10 +215,12 @@ func (f *fixture) madeFor(e *object) []*object {
 		},
 		"status": map[string]any{"currentReplicas": int64(3), "desiredReplicas": int64(3), "currentMetrics": nil, "conditions": []any{condition("ScalingActive", "ValidMetricFound")}},
 	})
+
 	tsp := prediction(e.GetNamespace(), name, map[string]string{"target-kind": "Deployment"})
 	reference := target(e.GetName())
 	reference["namespace"] = e.GetNamespace()
 	_ = unstructured.SetNestedMap(tsp.Object, reference, "spec", "targetRef")
+
 	out := []*object{hpa, tsp}
 	if preview {
 		out = append(out, namespaced("autoscaling.crane.io/v1alpha1", "Substitute", e.GetNamespace(), name, map[string]any{
@@ -206,6 +228,7 @@ func (f *fixture) madeFor(e *object) []*object {
 			"status": map[string]any{"replicas": int64(3), "labelSelector": "app=" + e.GetName()},
 		}))
 	}
+
 	if crons, _, _ := unstructured.NestedSlice(e.Object, "spec", "crons"); len(crons) > 0 {
 		metrics, _, _ := unstructured.NestedSlice(hpa.Object, "spec", "metrics")
 		_ = unstructured.SetNestedSlice(hpa.Object, append(metrics, map[string]any{"type": "External", "external": map[string]any{
@@ -214,10 +237,12 @@ func (f *fixture) madeFor(e *object) []*object {
 			}}}, "target": map[string]any{"type": "AverageValue", "averageValue": "1"},
 		}}), "spec", "metrics")
 	}
+
 	for _, o := range out {
 		o.SetLabels(labels)
 		o.Object["metadata"].(map[string]any)["ownerReferences"] = []any{f.installation.owner(migrate.RefOf(e))}
 	}
+
 	return out
 }
 
@@ -227,6 +252,7 @@ func prediction(namespace, name string, labels map[string]string) *object {
 	for i := range 120 {
 		samples = append(samples, map[string]any{"timestamp": int64(1714521600 + 60*i), "value": fmt.Sprintf("%.5f", 1+float64(i%7)/10)})
 	}
+
 	o := namespaced("prediction.crane.io/v1alpha1", "TimeSeriesPrediction", namespace, name, map[string]any{
 		"spec": map[string]any{
 			"targetRef": target(name), "predictionWindowSeconds": int64(3600), "predictionMetrics": []any{map[string]any{
@@ -238,6 +264,7 @@ func prediction(namespace, name string, labels map[string]string) *object {
 			"resourceIdentifier": "resource.cpu", "ready": true, "prediction": []any{map[string]any{"samples": samples}},
 		}}, "conditions": []any{condition("Ready", "PredictSucceed")}},
 	})
+
 	o.SetLabels(labels)
 	return o
 }
@@ -251,6 +278,7 @@ func rule(i int, s size) *object {
 		},
 		"status": map[string]any{"lastUpdateTime": "2024-05-01T00:00:00Z", "runNumber": int64(7)},
 	})
+
 	o.SetLabels(map[string]string{"analysis.crane.io/recommendation-rule-preinstall": "true"})
 	return o
 }
@@ -262,6 +290,7 @@ func (f *fixture) recommendation(i int, s size) *object {
 	of := migrate.Ref{APIVersion: "analysis.crane.io/v1alpha1", Kind: "RecommendationRule", Name: fmt.Sprintf("rule-%d", r)}
 	recommender := []string{"Resource", "Replicas"}[r%2]
 	reference := map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "namespace": namespace, "name": name}
+
 	o := namespaced("analysis.crane.io/v1alpha1", "Recommendation", namespace, fmt.Sprintf("rule-%d-%s-%05d", r, strings.ToLower(recommender), i), map[string]any{
 		"spec": map[string]any{"targetRef": reference, "type": recommender, "adoptionType": "StatusAndAnnotation"},
 		"status": map[string]any{
@@ -270,13 +299,16 @@ func (f *fixture) recommendation(i int, s size) *object {
 			"targetRef":        reference, "action": "Patch", "lastUpdateTime": "2024-05-01T00:00:00Z", "conditions": []any{condition("Ready", "RecommendationReady")},
 		},
 	})
+
 	o.SetLabels(map[string]string{
 		"analysis.crane.io/recommendation-rule-name": of.Name, "analysis.crane.io/recommendation-rule-uid": f.installation.uids[of], "analysis.crane.io/recommendation-rule-recommender": recommender,
 		"analysis.crane.io/recommendation-target-kind": "Deployment", "analysis.crane.io/recommendation-target-name": name, "analysis.crane.io/recommendation-target-namespace": namespace,
 	})
 	annotate(o, "analysis.crane.io/run-number", "7", "analysis.crane.io/last-start-time", "2024-05-01 00:00:00", "analysis.crane.io/message", "Success")
 	owner := f.installation.owner(of)
-	owner["controller"], owner["blockOwnerDeletion"] = false, false
+	owner["controller"] = false
+	owner["blockOwnerDeletion"] = false
 	o.Object["metadata"].(map[string]any)["ownerReferences"] = []any{owner}
+
 	return o
 }

@@ -60,10 +60,12 @@ func TestOthers(t *testing.T) {
 	if err := harness.Install(t.Context(), f.control.Config(), "test", func(kind string) bool { return kind == "CustomResourceDefinition" }); err != nil {
 		t.Fatal(err)
 	}
+
 	definitions, err := manifest.ParseString(otherKinds)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f.installation = &installation{owned: map[migrate.Ref]bool{}, uids: map[migrate.Ref]string{}}
 	f.create("kubectl", false, definitions...)
 	f.awaitServed(definitions[1:])
@@ -72,25 +74,30 @@ func TestOthers(t *testing.T) {
 	f.eventually(vpas.GetName()+" is served", func(ctx context.Context) error {
 		return client.IgnoreNotFound(f.client.Get(ctx, client.ObjectKeyFromObject(list), list))
 	})
+
 	objects, err := manifest.ParseString(otherObjects)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, o := range objects {
 		if err := f.client.Create(t.Context(), o); err != nil {
 			t.Fatalf("%s: %v", migrate.RefOf(o), err)
 		}
 	}
+
 	f.grant("reader", []string{"get", "list"}, "*")
 	out, errOut, _ := f.crane(f.user("reader"), "migrate", "check", "-o", "json")
 	var report migrate.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatalf("%v: %s", err, errOut)
 	}
+
 	found := map[string]migrate.Import{}
 	for _, i := range report.Imports {
 		found[i.Source+" "+i.Object] = i
 	}
+
 	for name, want := range map[string]struct {
 		to       string
 		manifest []string
@@ -121,25 +128,31 @@ func TestOthers(t *testing.T) {
 	} {
 		i, ok := found[name]
 		delete(found, name)
+
 		if !ok || i.To != want.to || (i.Manifest == "") != (want.manifest == nil) || len(i.Unmapped) != len(want.unmapped) {
 			t.Errorf("%s: %+v, want %+v", name, i, want)
 			continue
 		}
+
 		for n, text := range want.unmapped {
 			if !strings.HasPrefix(i.Unmapped[n], text) {
 				t.Errorf("%s: %q, want %q", name, i.Unmapped[n], text)
 			}
 		}
+
 		for _, text := range want.manifest {
 			if !strings.Contains(i.Manifest, text) {
 				t.Errorf("%s lacks %q:\n%s", name, text, i.Manifest)
 			}
 		}
+
 		f.acceptsManifest(name, i.Manifest)
 	}
+
 	for name, i := range found {
 		t.Errorf("%s is unexpected: %+v", name, i)
 	}
+
 	text, _, _ := f.crane(f.control.Kubeconfig(), "migrate", "check")
 	if !strings.Contains(text, "KEDA ScaledObject shop/queue -> nothing; without counterpart: trigger kafka") {
 		t.Errorf("table: %s", text)
@@ -149,10 +162,12 @@ func TestOthers(t *testing.T) {
 // acceptsManifest checks that the API server accepts a manifest.
 func (f *fixture) acceptsManifest(name, text string) {
 	f.Helper()
+
 	objects, err := manifest.ParseString(text)
 	if err != nil {
 		f.Errorf("%s: %v", name, err)
 	}
+
 	for _, o := range objects {
 		if err := client.NewDryRunClient(f.client).Create(f.Context(), o); err != nil {
 			f.Errorf("%s: the API server refuses the manifest: %v\n%s", name, err, text)

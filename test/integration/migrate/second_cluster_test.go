@@ -29,6 +29,7 @@ func TestSecondCluster(t *testing.T) {
 	nightly.Only(t)
 	blue := newFixture(t)
 	blue.install("yaml", "crane-system", smallSize())
+
 	dir := filepath.Join(t.TempDir(), "export")
 	out, errOut, code := blue.crane(blue.control.Kubeconfig(), "migrate", "export", dir, registry)
 	if code != 0 || !strings.Contains(out, "is Off in") {
@@ -41,6 +42,7 @@ func TestSecondCluster(t *testing.T) {
 	green.simulateWith(c)
 	green.settle()
 	green.eventually("craned serves its webhooks", func(ctx context.Context) error { return green.trusted(ctx) })
+
 	if _, errOut, code := green.crane(green.control.Kubeconfig(), "migrate", "check"); code != 3 {
 		t.Errorf("check before the import: exit code %d: %s", code, errOut)
 	}
@@ -50,13 +52,16 @@ func TestSecondCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	apply := exec.CommandContext(t.Context(), kubectl, "apply", "-R", "-f", filepath.Join(dir, "import"), "--kubeconfig", green.control.Kubeconfig())
 	if text, err := apply.CombinedOutput(); err != nil {
 		t.Fatalf("kubectl apply: %v\n%s", err, text)
 	}
+
 	green.generateWorkloads(smallSize())
 	green.checkImported(filepath.Join(dir, "import", "2-objects"))
 	green.checkReconciled()
+
 	if _, errOut, code := green.crane(green.control.Kubeconfig(), "migrate", "check"); code != 3 {
 		t.Errorf("check after the import: exit code %d: %s", code, errOut)
 	}
@@ -68,41 +73,51 @@ func TestSecondCluster(t *testing.T) {
 // installChart installs Crane's chart with a file of values.
 func (f *fixture) installChart(values string) {
 	f.Helper()
+
 	helm, err := harness.FindHelm(f.Context(), f.TempDir())
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	template := exec.CommandContext(f.Context(), helm, "template", "crane", "../../../charts/crane", "--namespace", "crane-system", "--include-crds", "--skip-tests", "--values", values)
 	home := f.TempDir()
 	template.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+
 	template.Stderr = os.Stderr
 	text, err := template.Output()
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	objects, err := manifest.ParseString(string(text))
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	nodes := make([]*object, 0, f.installation.size.nodes)
 	for i := range f.installation.size.nodes {
 		nodes = append(nodes, namespaced("v1", "Node", "", fmt.Sprintf("node-%d", i), map[string]any{"status": map[string]any{
 			"conditions": []any{map[string]any{"type": "Ready", "status": "True", "lastHeartbeatTime": nil, "lastTransitionTime": nil}},
 		}}))
 	}
+
 	f.create("kubelet", false, nodes...)
 	f.create("kubectl", false, namespaced("v1", "Namespace", "", "crane-system", nil))
+
 	applier, err := manifest.NewApplier(f.control.Config(), "helm")
 	if err == nil {
 		err = applier.Apply(f.Context(), objects...)
 	}
+
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	config := f.get("v1", "ConfigMap", "crane-system", "crane-recommendation-configuration")
 	if !strings.Contains(field(config, "data", "config.yaml"), "kind: RecommendationConfiguration") {
 		f.Errorf("the configuration of recommenders is %v", config.Object["data"])
 	}
+
 	craned := f.get("apps/v1", "Deployment", "crane-system", "craned")
 	if args := field(craned, "spec", "template", "spec", "containers"); !strings.Contains(args, "--feature-gates=Analysis=true,TimeSeriesPrediction=true,Autoscaling=true") {
 		f.Errorf("craned has %s", args)
@@ -116,37 +131,45 @@ func (f *fixture) trusted(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		for i := range all.Items {
 			if webhooks := field(&all.Items[i], "webhooks"); !strings.Contains(webhooks, "caBundle") {
 				return fmt.Errorf("%s %s has no authority", kind, all.Items[i].GetName())
 			}
 		}
+
 		if len(all.Items) == 0 {
 			return errors.New("no " + kind)
 		}
 	}
+
 	return nil
 }
 
 // checkImported compares the objects of the cluster with the files.
 func (f *fixture) checkImported(dir string) {
 	f.Helper()
+
 	counts := map[string]int{}
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
+
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
+
 		objects, err := manifest.ParseString(string(text))
 		if err != nil {
 			return err
 		}
+
 		want := objects[0]
 		counts[want.GetKind()]++
 		now := f.get(want.GetAPIVersion(), want.GetKind(), want.GetNamespace(), want.GetName())
+
 		// The server may add defaults.
 		if diff := cmp.Diff(f.json(want.Object["spec"]), f.json(trimmed(now.Object["spec"], want.Object["spec"]))); diff != "" {
 			f.Errorf("%s differs (-file +cluster):\n%s", migrate.RefOf(want), diff)
@@ -154,16 +177,20 @@ func (f *fixture) checkImported(dir string) {
 		if want.GetKind() == "EffectiveVerticalPodAutoscaler" && field(want, "spec", "updatePolicy", "updateMode") != "Off" {
 			f.Errorf("%s acts: %v", migrate.RefOf(want), want.Object["spec"])
 		}
+
 		return nil
 	})
+
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	s := f.installation.size
 	want := map[string]int{
 		"EffectiveHorizontalPodAutoscaler": s.ehpas, "EffectiveVerticalPodAutoscaler": s.evpas, "TimeSeriesPrediction": s.tsps, "RecommendationRule": s.rules,
 		"AvoidanceAction": 1, "NodeQOS": 1, "PodQOS": 1, "ClusterNodePrediction": 1,
 	}
+
 	if diff := cmp.Diff(want, counts); diff != "" {
 		f.Errorf("imported objects (-want +have):\n%s", diff)
 	}
@@ -172,10 +199,12 @@ func (f *fixture) checkImported(dir string) {
 // json returns a value in JSON, where the types of numbers do not differ.
 func (f *fixture) json(v any) string {
 	f.Helper()
+
 	text, err := json.Marshal(v)
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	return string(text)
 }
 
@@ -187,47 +216,58 @@ func trimmed(v, like any) any {
 		if !ok {
 			return v
 		}
+
 		out := map[string]any{}
 		for key, value := range have {
 			if _, ok := want[key]; ok {
 				out[key] = trimmed(value, want[key])
 			}
 		}
+
 		return out
+
 	case []any:
 		want, ok := like.([]any)
 		if !ok || len(want) != len(have) {
 			return v
 		}
+
 		out := slices.Clone(have)
 		for i := range out {
 			out[i] = trimmed(have[i], want[i])
 		}
+
 		return out
 	}
+
 	return v
 }
 
 // checkReconciled waits until craned has made an HPA of each EffectiveHorizontalPodAutoscaler, and checks that it left the templates alone.
 func (f *fixture) checkReconciled() {
 	f.Helper()
+
 	s := f.installation.size
 	f.eventually("each EffectiveHorizontalPodAutoscaler has its HPA", func(ctx context.Context) error {
 		hpas, err := f.list(ctx, "autoscaling", "v2", "HorizontalPodAutoscaler")
 		if err != nil {
 			return err
 		}
+
 		if len(hpas.Items) != s.ehpas {
 			return fmt.Errorf("%d HPAs of %d", len(hpas.Items), s.ehpas)
 		}
+
 		for i := range hpas.Items {
 			h := &hpas.Items[i]
 			if field(h, "spec", "maxReplicas") != "10" || h.GetLabels()["app.kubernetes.io/managed-by"] != "effective-hpa-controller" || len(h.GetOwnerReferences()) != 1 {
 				return fmt.Errorf("HPA %s/%s: %v %v", h.GetNamespace(), h.GetName(), h.Object["spec"], h.GetLabels())
 			}
 		}
+
 		return nil
 	})
+
 	f.eventually("rules are evaluated", func(ctx context.Context) error {
 		for i := range s.rules {
 			rule := f.get("analysis.crane.io/v1alpha1", "RecommendationRule", "", fmt.Sprintf("rule-%d", i))
@@ -235,8 +275,10 @@ func (f *fixture) checkReconciled() {
 				return fmt.Errorf("rule-%d has status %v", i, rule.Object["status"])
 			}
 		}
+
 		return nil
 	})
+
 	for i := range s.workloads {
 		namespace, name := s.workload(i)
 		w := f.get("apps/v1", "Deployment", namespace, name)

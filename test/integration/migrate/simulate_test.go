@@ -24,6 +24,7 @@ func (f *fixture) simulateWith(c *containers) {
 		// What fails is tried again.
 		_ = f.renewLeases(ctx)
 		_ = f.readyPods(ctx, c)
+
 		if c == nil {
 			_ = f.trustWebhooks(ctx)
 		}
@@ -38,10 +39,13 @@ func (f *fixture) repeat(interval time.Duration, do func(context.Context)) {
 		cancel()
 		<-ended
 	})
+
 	go func() {
 		defer close(ended)
+
 		tick := time.NewTicker(interval)
 		defer tick.Stop()
+
 		for {
 			select {
 			case <-ctx.Done():
@@ -65,6 +69,7 @@ func (f *fixture) renewLeases(ctx context.Context) error {
 		lease := namespaced("coordination.k8s.io/v1", "Lease", "kube-node-lease", fmt.Sprintf("node-%d", i), map[string]any{"spec": map[string]any{
 			"holderIdentity": fmt.Sprintf("node-%d", i), "leaseDurationSeconds": int64(40), "renewTime": time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"),
 		}})
+
 		err := f.client.Create(ctx, lease)
 		if apierrors.IsAlreadyExists(err) {
 			now := namespaced("coordination.k8s.io/v1", "Lease", "kube-node-lease", lease.GetName(), nil)
@@ -73,10 +78,12 @@ func (f *fixture) renewLeases(ctx context.Context) error {
 				err = f.client.Update(ctx, now)
 			}
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -86,41 +93,51 @@ func (f *fixture) readyPods(ctx context.Context, c *containers) error {
 		if err != nil {
 			return err
 		}
+
 		for i := range pods.Items {
 			pod := &pods.Items[i]
 			if pod.GetDeletionTimestamp() != nil {
 				if c != nil {
 					c.end(ctx, string(pod.GetUID()))
 				}
+
 				if err := f.client.Delete(ctx, pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 					return err
 				}
+
 				continue
 			}
+
 			// Endpoints are those of pods on nodes.
 			if node, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName"); node == "" && pod.GetOwnerReferences()[0].Kind == "ReplicaSet" {
 				binding := namespaced("v1", "Binding", namespace, pod.GetName(), map[string]any{"target": map[string]any{"apiVersion": "v1", "kind": "Node", "name": "node-1"}})
 				if err := f.client.SubResource("binding").Create(ctx, pod, binding); err != nil {
 					return err
 				}
+
 				continue
 			}
+
 			if c != nil {
 				if err := c.start(ctx, pod); err != nil {
 					continue // not ready yet
 				}
 			}
+
 			if isReady(pod) {
 				continue
 			}
+
 			_ = unstructured.SetNestedMap(pod.Object, map[string]any{"phase": "Running", "podIP": "10.0.0.1", "podIPs": []any{map[string]any{"ip": "10.0.0.1"}}, "conditions": []any{
 				map[string]any{"type": "Ready", "status": "True", "lastTransitionTime": time.Now().UTC().Format(time.RFC3339)},
 			}}, "status")
+
 			if err := f.client.Status().Update(ctx, pod); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -131,6 +148,7 @@ func (f *fixture) trustWebhooks(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		for i := range all.Items {
 			o := &all.Items[i]
 			webhooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
@@ -138,17 +156,21 @@ func (f *fixture) trustWebhooks(ctx context.Context) error {
 			for _, w := range webhooks {
 				config, _ := w.(map[string]any)["clientConfig"].(map[string]any)
 				if config["caBundle"] == nil {
-					config["caBundle"], changed = bundle, true
+					config["caBundle"] = bundle
+					changed = true
 				}
 			}
+
 			if !changed {
 				continue
 			}
+
 			_ = unstructured.SetNestedSlice(o.Object, webhooks, "webhooks")
 			if err := f.client.Update(ctx, o); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }

@@ -21,32 +21,39 @@ import (
 // out with its objects: it stays as long as an aggregated API is unavailable, as all are where pods are simulated.
 func (f *fixture) snapshot() map[migrate.Ref]map[string]any {
 	f.Helper()
+
 	d, err := discovery.NewDiscoveryClientForConfig(f.control.Config())
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	_, lists, err := d.ServerGroupsAndResources()
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
 		f.Fatal(err)
 	}
+
 	namespaces, err := f.list(f.Context(), "", "v1", "Namespace")
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	ending := map[string]bool{}
 	for i := range namespaces.Items {
 		ending[namespaces.Items[i].GetName()] = namespaces.Items[i].GetDeletionTimestamp() != nil
 	}
+
 	out := map[migrate.Ref]map[string]any{}
 	for _, l := range lists {
 		gv, err := schema.ParseGroupVersion(l.GroupVersion)
 		if err != nil {
 			f.Fatal(err)
 		}
+
 		for _, r := range l.APIResources {
 			if !slices.Contains(r.Verbs, "list") || strings.Contains(r.Name, "/") || derived(r.Kind) || gv.Group == "autoscaling" && gv.Version != "v2" {
 				continue
 			}
+
 			all, err := f.list(f.Context(), gv.Group, gv.Version, r.Kind)
 			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 				continue
@@ -54,17 +61,20 @@ func (f *fixture) snapshot() map[migrate.Ref]map[string]any {
 			if err != nil {
 				f.Fatalf("%s: %v", r.Kind, err)
 			}
+
 			for i := range all.Items {
 				o := &all.Items[i]
 				if ending[o.GetNamespace()] || r.Kind == "Namespace" && ending[o.GetName()] {
 					continue
 				}
+
 				if ref := migrate.RefOf(o); ref.Kind != "Lease" || ref.Namespace == "crane-system" || ref.Namespace == "finops" {
 					out[ref] = comparable(o)
 				}
 			}
 		}
 	}
+
 	return out
 }
 
@@ -78,22 +88,27 @@ func comparable(o *object) map[string]any {
 	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
 		unstructured.RemoveNestedField(out.Object, "metadata", field)
 	}
+
 	for _, key := range []string{"deployment.kubernetes.io/revision", "deprecated.daemonset.template.generation"} {
 		unstructured.RemoveNestedField(out.Object, "metadata", "annotations", key)
 	}
+
 	if a := out.GetAnnotations(); len(a) == 0 {
 		unstructured.RemoveNestedField(out.Object, "metadata", "annotations")
 	}
+
 	switch o.GetKind() {
 	case "Deployment", "DaemonSet", "HorizontalPodAutoscaler", "APIService", "CustomResourceDefinition", "Namespace", "FlowSchema", "PriorityLevelConfiguration", "PodDisruptionBudget":
 		delete(out.Object, "status")
 	}
+
 	return out.Object
 }
 
 // compare reports how the cluster differs from a snapshot.
 func (f *fixture) compare(what string, before map[migrate.Ref]map[string]any) {
 	f.Helper()
+
 	now := f.snapshot()
 	different := 0
 	for ref, want := range before {
@@ -103,15 +118,19 @@ func (f *fixture) compare(what string, before map[migrate.Ref]map[string]any) {
 			f.Errorf("%s: %s is missing", what, ref)
 			continue
 		}
+
 		if f.ignoreUIDs {
 			withoutUIDs(have)
 		}
+
 		if diff := cmp.Diff(want, have); diff != "" {
 			different++
 			f.Errorf("%s: %s differs (-before +now):\n%s", what, ref, diff)
 		}
+
 		delete(now, ref)
 	}
+
 	for ref := range now {
 		different++
 		f.Errorf("%s: %s is new", what, ref)

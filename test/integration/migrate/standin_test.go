@@ -83,6 +83,7 @@ func standInRights(name string, all bool) string {
 	if all {
 		rules = "{apiGroups: ['*'], resources: ['*'], verbs: ['*']}"
 	}
+
 	return fmt.Sprintf(`---
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: %[1]s, namespace: NAMESPACE}}
 ---
@@ -95,21 +96,25 @@ func standInRights(name string, all bool) string {
 // standInChart returns a chart and its objects.
 func (f *fixture) standInChart(name, namespace string) (chart, []*object) {
 	f.Helper()
+
 	text := strings.ReplaceAll(standInCharts()[name], "NAMESPACE", namespace)
 	objects, err := manifest.ParseString(text)
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	return chart{Name: name, Version: "0.11.0", AppVersion: "v0.11.0", text: text}, objects
 }
 
 // standInDefinitions returns Crane's CRDs as gocrane had them: of its generator, most without status as a subresource, and ConfigSets only by YAML.
 func (f *fixture) standInDefinitions(by string) []*object {
 	f.Helper()
+
 	all, err := manifest.ReadDir(config.CRDs, ".")
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	all = slices.DeleteFunc(all, func(o *object) bool { return by == "helm" && strings.HasPrefix(o.GetName(), "configsets.") })
 	for _, o := range all {
 		annotate(o, "controller-gen.kubebuilder.io/version", "v0.7.0")
@@ -117,11 +122,13 @@ func (f *fixture) standInDefinitions(by string) []*object {
 		if !slices.Contains([]string{"analytics", "recommendationrules", "recommendations", "avoidanceactions", "nodeqoss", "podqoss", "noderesourcetopologies"}, plural) {
 			continue
 		}
+
 		versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
 		for _, v := range versions {
 			delete(v.(map[string]any), "subresources")
 		}
 		_ = unstructured.SetNestedSlice(o.Object, versions, "spec", "versions")
 	}
+
 	return all
 }

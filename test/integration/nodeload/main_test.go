@@ -23,7 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(harness.Main(m, harness.Suite{
 		Name: "nodeload", Command: "craned",
 		Ready: func(_ context.Context, c *controlplane.ControlPlane, built string) error {
-			control, binary = c, built
+			control = c
+			binary = built
 			return nil
 		},
 	}))

@@ -45,6 +45,7 @@ func use(namespace, pod string, cores float64) []promserver.Series {
 			},
 		}
 	}
+
 	return []promserver.Series{
 		of("container_cpu_usage_seconds_total", func(i int) float64 { return float64(i) * 15 * cores }),
 		of("container_memory_rss", func(int) float64 { return 1 << 30 }),
@@ -68,42 +69,51 @@ func TestRebalancing(t *testing.T) {
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}); err != nil {
 		t.Fatal(err)
 	}
+
 	makeServiceAccount(t, c, ns)
 	makeNode(t, c, "hot", nil)
 	makeNode(t, c, "idle", nil)
 	makeNode(t, c, "tainted", nil)
 	taint(t, c, "tainted")
 	runPods(t, c, ns, "guarded", "hot", 2)
+
 	runPods(t, c, ns, "free", "hot", 2)
 	makeBudget(t, c, ns, "guarded", 0)
 	makeBudget(t, c, ns, "free", 1)
 	prom := servePrometheus(t, slices.Concat(use(ns, "guarded-0", 2.6), use(ns, "guarded-1", 2.6), use(ns, "free-0", 2), use(ns, "free-1", 2),
 		[]promserver.Series{percent("hot", 95), percent("idle", 10), percent("tainted", 5)})...)
 	flags := []string{"--controllers=nodeload,rebalance", "--rebalance-interval=1s", "--rebalance-rounds=2"}
+
 	left := func(ctx context.Context) (names []string, err error) {
 		var list corev1.PodList
 		if err := c.List(ctx, &list, client.InNamespace(ns)); err != nil {
 			return nil, err
 		}
+
 		for i := range list.Items {
 			if list.Items[i].DeletionTimestamp == nil {
 				names = append(names, list.Items[i].Name)
 			}
 		}
+
 		return names, nil
 	}
+
 	t.Run("dry run", func(t *testing.T) {
 		p := startCraned(t, prom.URL(), marked, flags...)
 		eventually(t, "a pod that would be moved", func(ctx context.Context) error {
 			if v, err := p.Metric(ctx, `crane_rebalance_moves_total{resource="cpu",result="dry-run"}`); err != nil || v != 1 {
 				return fmt.Errorf("%v moves, %w", v, err)
 			}
+
 			return wouldMove(ctx, c)
 		})
+
 		if names, err := left(t.Context()); err != nil || len(names) != 4 {
 			t.Errorf("pods %v, %v", names, err)
 		}
 	})
+
 	t.Run("for real", func(t *testing.T) {
 		p := startCraned(t, prom.URL(), marked, append(flags, "--rebalance-dry-run=false", "--rebalance-cool-down=2s")...)
 		p.awaitMetric(t, `crane_rebalance_moves_total{resource="cpu",result="evicted"}`, 1)
@@ -112,15 +122,19 @@ func TestRebalancing(t *testing.T) {
 			if names, err = left(ctx); err == nil && len(names) != 3 {
 				err = fmt.Errorf("there are %v", names)
 			}
+
 			return err
 		})
+
 		idle, err := getNode(t.Context(), c, "idle")
 		if err != nil || !strings.Contains(idle.Annotations[nodeload.HoldsKey], ns+"/ReplicaSet/free") {
 			t.Errorf("the target holds %q for the replacement, %v", idle.Annotations[nodeload.HoldsKey], err)
 		}
+
 		// Workload free has one pod left and its budget is used up; the budget of guarded allows no disruption.
 		awaitEvent(t, c, "Node", "hot", "RebalanceBlocked", "its disruption budget allows none")
 		awaitEvent(t, c, "Node", "hot", "RebalanceBlocked", "it is the only running pod of its workload")
+
 		if names, err := left(t.Context()); err != nil || len(names) != 3 {
 			t.Errorf("pods %v, %v", names, err)
 		}
@@ -133,23 +147,28 @@ func wouldMove(ctx context.Context, c client.Client) error {
 	if err := c.List(ctx, &list, client.InNamespace("rebalance")); err != nil {
 		return err
 	}
+
 	for i := range list.Items {
 		if e := &list.Items[i]; e.Reason == "RebalanceDryRun" && e.InvolvedObject.Kind == "Pod" {
 			if e.InvolvedObject.Name != "free-0" && e.InvolvedObject.Name != "free-1" {
 				return fmt.Errorf("told on %s: %s", e.InvolvedObject.Name, e.Message)
 			}
+
 			return nil
 		}
 	}
+
 	return errors.New("no event")
 }
 
 func taint(t *testing.T, c client.Client, name string) {
 	t.Helper()
+
 	n, err := getNode(t.Context(), c, name)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	n.Spec.Taints = []corev1.Taint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}}
 	if err := c.Update(t.Context(), n); err != nil {
 		t.Fatal(err)
@@ -159,6 +178,7 @@ func taint(t *testing.T, c client.Client, name string) {
 // runPods creates a ReplicaSet with running pods on a node.
 func runPods(t *testing.T, c client.Client, namespace, name, node string, n int) {
 	t.Helper()
+
 	match := map[string]string{"app": name}
 	spec := corev1.PodSpec{
 		TerminationGracePeriodSeconds: new(int64), NodeName: node, SchedulerName: "crane-scheduler",
@@ -166,15 +186,18 @@ func runPods(t *testing.T, c client.Client, namespace, name, node string, n int)
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")},
 		}}},
 	}
+
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: match}, Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: match}, Spec: spec,
 		}},
 	}
+
 	if err := c.Create(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
+
 	started := metav1.NewTime(time.Now().Add(-2 * time.Hour).Truncate(time.Second))
 	for i := range n {
 		pod := &corev1.Pod{
@@ -184,17 +207,21 @@ func runPods(t *testing.T, c client.Client, namespace, name, node string, n int)
 			},
 			Spec: spec,
 		}
+
 		if err := c.Create(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
+
 		t.Cleanup(func() {
 			if err := c.Delete(context.WithoutCancel(t.Context()), pod); client.IgnoreNotFound(err) != nil {
 				t.Error(err)
 			}
 		})
+
 		pod.Status = corev1.PodStatus{
 			Phase: corev1.PodRunning, StartTime: &started, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 		}
+
 		if err := c.Status().Update(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
@@ -204,17 +231,21 @@ func runPods(t *testing.T, c client.Client, namespace, name, node string, n int)
 // makeBudget creates a PodDisruptionBudget with the status that its controller sets.
 func makeBudget(t *testing.T, c client.Client, namespace, app string, allowed int32) {
 	t.Helper()
+
 	one := intstr.FromInt32(1)
 	pdb := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: app},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
 	}
+
 	if err := c.Create(t.Context(), pdb); err != nil {
 		t.Fatal(err)
 	}
+
 	pdb.Status = policyv1.PodDisruptionBudgetStatus{
 		ObservedGeneration: pdb.Generation, DisruptionsAllowed: allowed, CurrentHealthy: 2, DesiredHealthy: 2 - allowed, ExpectedPods: 2,
 	}
+
 	if err := c.Status().Update(t.Context(), pdb); err != nil && !apierrors.IsConflict(err) {
 		t.Fatal(err)
 	}

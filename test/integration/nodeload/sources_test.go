@@ -50,13 +50,16 @@ func (m *metricsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "metrics-server is gone", http.StatusServiceUnavailable)
 		return
 	}
+
 	var answer any = metav1.APIResourceList{
 		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: metricsapi.Group + "/" + metricsapi.Version,
 		APIResources: []metav1.APIResource{{Name: "nodes", Kind: "NodeMetrics", Verbs: metav1.Verbs{"get", "list"}}},
 	}
+
 	if strings.HasSuffix(r.URL.Path, "/nodes") {
 		answer = m.list.Load()
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer)
 }
@@ -78,35 +81,44 @@ func (m *metricsServer) set(items ...metricsv1beta1.NodeMetrics) {
 // serveMetrics registers a metrics-server as an APIService.
 func serveMetrics(t *testing.T) *metricsServer {
 	t.Helper()
+
 	m := &metricsServer{}
 	m.set()
+
 	certificate, key, err := control.IssueServing(append(metricsapi.Hosts(), "localhost")...)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	server := httptest.NewUnstartedServer(m)
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
 	t.Cleanup(server.Close)
+
 	_, text, err := net.SplitHostPort(server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	port, err := strconv.Atoi(text)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	clients, err := kubernetes.NewForConfig(control.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := metricsapi.Install(t.Context(), clients, control.CAPEM(), port); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		err := clients.CoreV1().RESTClient().Delete().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io").
 			Do(context.WithoutCancel(t.Context())).Error()
@@ -114,10 +126,12 @@ func serveMetrics(t *testing.T) *metricsServer {
 			t.Error(err)
 		}
 	})
+
 	eventually(t, "metrics.k8s.io through the API server", func(ctx context.Context) error {
 		_, err := clients.CoreV1().RESTClient().Get().AbsPath("/apis/metrics.k8s.io/v1beta1/nodes").DoRaw(ctx)
 		return err
 	})
+
 	return m
 }
 
@@ -130,6 +144,7 @@ func busyNode(name string) []promserver.Series {
 			}
 		}}
 	}
+
 	return []promserver.Series{of("node_memory_MemTotal_bytes", 100), of("node_memory_MemAvailable_bytes", 60)}
 }
 
@@ -142,26 +157,32 @@ func TestSourcesBesidePrometheus(t *testing.T) {
 	makeNode(t, c, "unmeasured", map[string]string{active: old, peak: old})
 	m := serveMetrics(t)
 	m.set(usage("measured", "2500m", "30Gi"), usage("of-nobody", "1", "1Gi"))
+
 	prom := servePrometheus(t, busyNode("measured")...)
 	p := startCraned(t, prom.URL(), sources, "--controllers=nodeload")
 	awaitLoad(t, c, "measured", active, "0.25000")
 	awaitLoad(t, c, "measured", memory, "0.30000")
 	awaitEvent(t, c, "Node", "unmeasured", "LoadUnknown", "not reported")
 	awaitEvent(t, c, "Node", "unmeasured", "LoadUnknown", "no forecast")
+
 	eventually(t, "the forecast of a node whose memory is used by 40 %", func(ctx context.Context) error {
 		n, err := getNode(ctx, c, "measured")
 		if err != nil {
 			return err
 		}
+
 		var v float64
 		if _, err := fmt.Sscanf(n.Annotations[peak], "%f,", &v); err != nil || v < 0.3 || v > 0.55 {
 			return fmt.Errorf("it carries %q", n.Annotations[peak])
 		}
+
 		return nil
 	})
+
 	if n, err := getNode(t.Context(), c, "unmeasured"); err != nil || n.Annotations[active] != old || n.Annotations[peak] != old {
 		t.Errorf("a node without data has annotations %v, %v", n.Annotations, err)
 	}
+
 	// A value with an unchanged timestamp of metrics-server is not written again.
 	m.gone.Store(true)
 	awaitEvent(t, c, "ConfigMap", "crane-node-load-policy", "LoadNotRead", "metrics-server")

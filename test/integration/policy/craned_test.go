@@ -55,11 +55,13 @@ type write[T client.Object] struct {
 // try sends each change as a dry run with craned's token and checks the answer.
 func try[T client.Object](t *testing.T, craned client.Client, o T, writes map[string]write[T]) {
 	t.Helper()
+
 	for name, w := range writes {
 		changed, ok := o.DeepCopyObject().(T)
 		if !ok {
 			t.Fatal("DeepCopyObject returns another type")
 		}
+
 		w.change(changed)
 		err := craned.Patch(t.Context(), changed, client.MergeFrom(o), client.DryRunAll)
 		if w.policy != "" {
@@ -83,6 +85,7 @@ func TestCranedWorkloads(t *testing.T) {
 		changed.Spec.Template.Spec.Containers[0].Image = "evil"
 		return craned.Patch(ctx, changed, client.MergeFrom(web), client.DryRunAll)
 	})
+
 	try(t, craned, web, map[string]write[*appsv1.Deployment]{
 		"annotation": {func(d *appsv1.Deployment) { d.Annotations["analysis.crane.io/resource-recommendation"] = "x" }, ""},
 		"requests": {func(d *appsv1.Deployment) {
@@ -111,18 +114,21 @@ func TestCranedWorkloads(t *testing.T) {
 		"annotation of another":         {func(d *appsv1.Deployment) { d.Annotations["owner"] = "me" }, policy},
 		"removed annotation of another": {func(d *appsv1.Deployment) { delete(d.Annotations, "owner") }, policy},
 	})
+
 	job := &batchv1.CronJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "night"},
 		Spec:       batchv1.CronJobSpec{Schedule: "0 0 * * *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: newPodTemplate()}}},
 	}
 	job.Spec.JobTemplate.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	create(t, job)
+
 	ordered := newDeployment(namespace, "ordered")
 	pod := &ordered.Spec.Template.Spec
 	pod.InitContainers = append(pod.InitContainers, corev1.Container{Name: "init-second", Image: "init:2"})
 	pod.Containers = append(pod.Containers, corev1.Container{Name: "sidecar", Image: "sidecar:1"})
 	pod.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: new("gpu")}}
 	create(t, ordered)
+
 	try(t, craned, ordered, map[string]write[*appsv1.Deployment]{
 		"requests of the second": {func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[1].Resources.Requests = harness.ResourceList("2", "2Gi")
@@ -136,6 +142,7 @@ func TestCranedWorkloads(t *testing.T) {
 			d.Spec.Template.Spec.InitContainers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
 		}, policy},
 	})
+
 	try(t, craned, job, map[string]write[*batchv1.CronJob]{
 		"requests of a CronJob": {func(j *batchv1.CronJob) {
 			j.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Resources.Requests = harness.ResourceList("2", "2Gi")
@@ -145,6 +152,7 @@ func TestCranedWorkloads(t *testing.T) {
 		"label of a Job":     {func(j *batchv1.CronJob) { j.Spec.JobTemplate.Labels = map[string]string{"x": "y"} }, policy},
 		"deadline":           {func(j *batchv1.CronJob) { j.Spec.JobTemplate.Spec.ActiveDeadlineSeconds = new(int64(1)) }, policy},
 	})
+
 	// A patch of the second containers alone, as craned sends it, keeps the order.
 	const body = `{"apiVersion":"apps/v1","kind":"Deployment","spec":{"template":{"spec":{
 		"containers":[{"name":"sidecar","resources":{"requests":{"cpu":"3"}}}],"initContainers":[{"name":"init-second","resources":{"limits":{"cpu":"3"}}}]}}}}`
@@ -154,6 +162,7 @@ func TestCranedWorkloads(t *testing.T) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
+
 	system := newDeployment("kube-system", "protected")
 	create(t, system)
 	try(t, craned, system, map[string]write[*appsv1.Deployment]{
@@ -173,11 +182,13 @@ func TestCranedNodes(t *testing.T) {
 	}}}
 	node.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "x", Effect: corev1.TaintEffectNoSchedule}}
 	create(t, node)
+
 	awaitRefused(t, policy, func(ctx context.Context) error {
 		changed := node.DeepCopy()
 		changed.Spec.Unschedulable = true
 		return craned.Patch(ctx, changed, client.MergeFrom(node), client.DryRunAll)
 	})
+
 	try(t, craned, node, map[string]write[*corev1.Node]{
 		"load":           {func(n *corev1.Node) { n.Annotations["cpu_usage_avg_5m"] = "0.5,2026-01-01T00:00:00Z" }, ""},
 		"hot value":      {func(n *corev1.Node) { n.Annotations[nodeloadpolicy.HotValueKey] = "1,2026-01-01T00:00:00Z" }, ""},
@@ -214,6 +225,7 @@ func TestCranedAutoscalers(t *testing.T) {
 	_, namespace := newTenant(t)
 	craned := newCraned(t)
 	const policy = "crane-craned-autoscalers"
+
 	newHPA := func(namespace, name string, owned bool) *autoscalingv2.HorizontalPodAutoscaler {
 		hpa := &autoscalingv2.HorizontalPodAutoscaler{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -221,13 +233,16 @@ func TestCranedAutoscalers(t *testing.T) {
 				ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}, MaxReplicas: 3,
 			},
 		}
+
 		if owned {
 			hpa.OwnerReferences = []metav1.OwnerReference{{
 				APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: "EffectiveHorizontalPodAutoscaler", Name: "x", UID: "u", Controller: new(true),
 			}}
 		}
+
 		return hpa
 	}
+
 	takeOver := func(hpa *autoscalingv2.HorizontalPodAutoscaler, oldSpec string) {
 		hpa.Spec.MaxReplicas, hpa.OwnerReferences = 9, newHPA("", "", true).OwnerReferences
 		hpa.Annotations = map[string]string{autoscalingv1alpha1.AnnotationAdoptedSpec: oldSpec}
@@ -237,6 +252,7 @@ func TestCranedAutoscalers(t *testing.T) {
 	})
 	foreign := newHPA(namespace, "foreign", false)
 	create(t, foreign)
+
 	try(t, craned, foreign, map[string]write[*autoscalingv2.HorizontalPodAutoscaler]{
 		"change of another's": {func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.MaxReplicas = 9 }, policy},
 		"adoption":            {func(h *autoscalingv2.HorizontalPodAutoscaler) { takeOver(h, `{"maxReplicas":3}`) }, ""},
@@ -246,10 +262,12 @@ func TestCranedAutoscalers(t *testing.T) {
 		}, policy},
 		"takeover with an empty old spec": {func(h *autoscalingv2.HorizontalPodAutoscaler) { takeOver(h, "") }, policy},
 	})
+
 	controlled := newHPA(namespace, "controlled", false)
 	keda := metav1.OwnerReference{APIVersion: "keda.sh/v1alpha1", Kind: "ScaledObject", Name: "x", UID: "v", Controller: new(true)}
 	controlled.OwnerReferences = []metav1.OwnerReference{keda}
 	create(t, controlled)
+
 	try(t, craned, controlled, map[string]write[*autoscalingv2.HorizontalPodAutoscaler]{
 		"takeover from KEDA": {func(h *autoscalingv2.HorizontalPodAutoscaler) { takeOver(h, `{"maxReplicas":3}`) }, policy},
 		"takeover beside KEDA": {func(h *autoscalingv2.HorizontalPodAutoscaler) {
@@ -259,31 +277,39 @@ func TestCranedAutoscalers(t *testing.T) {
 			h.OwnerReferences = append(h.OwnerReferences, former)
 		}, policy},
 	})
+
 	adopted := newHPA(namespace, "adopted", false)
 	takeOver(adopted, `{"maxReplicas":3}`)
 	create(t, adopted)
+
 	try(t, craned, adopted, map[string]write[*autoscalingv2.HorizontalPodAutoscaler]{
 		"change of an adopted one": {func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.MaxReplicas = 7 }, ""},
 		"lost old spec":            {func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Annotations = nil }, policy},
 		"changed old spec":         {func(h *autoscalingv2.HorizontalPodAutoscaler) { takeOver(h, `{"maxReplicas":1}`) }, policy},
 		"return": {func(h *autoscalingv2.HorizontalPodAutoscaler) {
-			h.Annotations, h.OwnerReferences, h.Spec.MaxReplicas = nil, nil, 3
+			h.Annotations = nil
+			h.OwnerReferences = nil
+			h.Spec.MaxReplicas = 3
 		}, ""},
 	})
+
 	if err := checkRefused(craned.Delete(t.Context(), foreign, client.DryRunAll), policy); err != nil {
 		t.Errorf("deletion of another's: %v", err)
 	}
 	if err := checkRefused(craned.Create(t.Context(), newHPA("kube-system", "x", true), client.DryRunAll), policy); err != nil {
 		t.Errorf("in kube-system: %v", err)
 	}
+
 	own := newHPA(namespace, "own", true)
 	if err := craned.Create(t.Context(), own); err != nil {
 		t.Fatal(err)
 	}
+
 	try(t, craned, own, map[string]write[*autoscalingv2.HorizontalPodAutoscaler]{
 		"own":     {func(h *autoscalingv2.HorizontalPodAutoscaler) { h.Spec.MaxReplicas = 9 }, ""},
 		"release": {func(h *autoscalingv2.HorizontalPodAutoscaler) { h.OwnerReferences = nil }, ""},
 	})
+
 	if err := craned.Delete(t.Context(), own); err != nil {
 		t.Errorf("deletion of its own: %v", err)
 	}
@@ -295,22 +321,27 @@ func TestCranedPods(t *testing.T) {
 	_, optedOut := newTenant(t)
 	craned := newCraned(t)
 	const policy = "crane-craned-pods"
+
 	label := &corev1.Namespace{}
 	if err := admin.Get(t.Context(), client.ObjectKey{Name: optedOut}, label); err != nil {
 		t.Fatal(err)
 	}
+
 	before := label.DeepCopy()
 	label.Labels["crane.io/opt-out"] = "true"
 	if err := admin.Patch(t.Context(), label, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, ns := range []string{namespace, optedOut, "kube-system"} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "one"}, Spec: newPodTemplate().Spec}
-		pod.Spec.ServiceAccountName, pod.Spec.AutomountServiceAccountToken = "default", new(false)
+		pod.Spec.ServiceAccountName = "default"
+		pod.Spec.AutomountServiceAccountToken = new(false)
 		create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "default"}})
 		create(t, pod)
 		web := newDeployment(ns, "scaled")
 		create(t, web)
+
 		writes := map[string]func(context.Context) error{
 			"evict": func(ctx context.Context) error {
 				return craned.SubResource("eviction").Create(ctx, pod.DeepCopy(), &policyv1.Eviction{}, client.DryRunAll)
@@ -325,12 +356,14 @@ func TestCranedPods(t *testing.T) {
 				return craned.SubResource("scale").Update(ctx, web.DeepCopy(), client.WithSubResourceBody(scale), client.DryRunAll)
 			},
 		}
+
 		for name, send := range writes {
 			harness.Eventually(t.Context(), t, waitTimeout, fmt.Sprintf("%s in %s", name, ns), func(ctx context.Context) error {
 				err := send(ctx)
 				if ns != namespace {
 					err = checkRefused(err, policy)
 				}
+
 				return err
 			})
 		}
@@ -348,8 +381,11 @@ func TestCreatedSecrets(t *testing.T) {
 				},
 				Type: corev1.SecretTypeServiceAccountToken,
 			}
+
 			awaitRefused(t, policy, func(ctx context.Context) error { return own.Create(ctx, token.DeepCopy(), client.DryRunAll) })
-			token.Type, token.Annotations = corev1.SecretTypeTLS, nil
+			token.Type = corev1.SecretTypeTLS
+
+			token.Annotations = nil
 			token.Data = map[string][]byte{corev1.TLSCertKey: []byte("c"), corev1.TLSPrivateKeyKey: []byte("k")}
 			if err := own.Create(t.Context(), token.DeepCopy(), client.DryRunAll); err != nil {
 				t.Errorf("a certificate: %v", err)
@@ -361,6 +397,7 @@ func TestCreatedSecrets(t *testing.T) {
 // createClusterScoped creates an object and deletes it after the test.
 func createClusterScoped(t *testing.T, o client.Object) {
 	t.Helper()
+
 	create(t, o)
 	t.Cleanup(func() {
 		if err := admin.Delete(context.WithoutCancel(t.Context()), o); err != nil {
@@ -374,11 +411,13 @@ func TestCranedWebhooks(t *testing.T) {
 	craned := newCraned(t)
 	const policy = "crane-craned-webhooks"
 	serve := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "crane-system", Name: "craned-webhook"}}
+
 	// No object of the test matches the rules.
 	rules := []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"example.com"}, APIVersions: []string{"v1"}, Resources: []string{"examples"}},
 	}}
+
 	pods := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "crane-pods"}}
 	guard := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "crane"}}
 	for _, name := range []string{"one.crane.io", "two.crane.io"} {
@@ -391,6 +430,7 @@ func TestCranedWebhooks(t *testing.T) {
 			SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
 		})
 	}
+
 	createClusterScoped(t, pods)
 	createClusterScoped(t, guard)
 	awaitRefused(t, policy, func(ctx context.Context) error {
@@ -398,11 +438,13 @@ func TestCranedWebhooks(t *testing.T) {
 		changed.Webhooks = nil
 		return craned.Patch(ctx, changed, client.MergeFrom(guard), client.DryRunAll)
 	})
+
 	bundle := authority(t)
 	type mutating = admissionregistrationv1.MutatingWebhookConfiguration
 	try(t, craned, pods, map[string]write[*mutating]{
 		"authority": {func(c *mutating) {
-			c.Webhooks[0].ClientConfig.CABundle, c.Webhooks[1].ClientConfig.CABundle = bundle, bundle
+			c.Webhooks[0].ClientConfig.CABundle = bundle
+			c.Webhooks[1].ClientConfig.CABundle = bundle
 		}, ""},
 		"all resources": {func(c *mutating) {
 			c.Webhooks[0].Rules = []admissionregistrationv1.RuleWithOperations{{
@@ -433,6 +475,7 @@ func TestCranedWebhooks(t *testing.T) {
 		"label":            {func(c *mutating) { c.Labels = map[string]string{"x": "y"} }, policy},
 		"annotation":       {func(c *mutating) { c.Annotations = map[string]string{"x": "y"} }, policy},
 	})
+
 	type validating = admissionregistrationv1.ValidatingWebhookConfiguration
 	try(t, craned, guard, map[string]write[*validating]{
 		"authority of a guard": {func(c *validating) { c.Webhooks[0].ClientConfig.CABundle = bundle }, ""},
@@ -457,7 +500,9 @@ func TestMetricAdapterAPIServices(t *testing.T) {
 			},
 		}
 	}
-	own, foreign := newAPIService("external.metrics.k8s.io", "metric-adapter"), newAPIService("custom.metrics.k8s.io", "keda")
+
+	own := newAPIService("external.metrics.k8s.io", "metric-adapter")
+	foreign := newAPIService("custom.metrics.k8s.io", "keda")
 	createClusterScoped(t, own)
 	createClusterScoped(t, foreign)
 	awaitRefused(t, policy, func(ctx context.Context) error {
@@ -465,8 +510,13 @@ func TestMetricAdapterAPIServices(t *testing.T) {
 		changed.Spec.Service.Name = "evil"
 		return adapter.Patch(ctx, changed, client.MergeFrom(own), client.DryRunAll)
 	})
+
 	bundle := authority(t)
-	trust := func(a *apiregistrationv1.APIService) { a.Spec.InsecureSkipTLSVerify, a.Spec.CABundle = false, bundle }
+	trust := func(a *apiregistrationv1.APIService) {
+		a.Spec.InsecureSkipTLSVerify = false
+		a.Spec.CABundle = bundle
+	}
+
 	try(t, adapter, own, map[string]write[*apiregistrationv1.APIService]{
 		"authority": {trust, ""},
 		"service": {func(a *apiregistrationv1.APIService) {
@@ -477,23 +527,31 @@ func TestMetricAdapterAPIServices(t *testing.T) {
 		"label":      {func(a *apiregistrationv1.APIService) { a.Labels = map[string]string{"x": "y"} }, policy},
 		"annotation": {func(a *apiregistrationv1.APIService) { a.Annotations = map[string]string{"x": "y"} }, policy},
 	})
+
 	try(t, adapter, foreign, map[string]write[*apiregistrationv1.APIService]{"authority of another's": {trust, policy}})
 	trusted := own.DeepCopy()
 	trust(trusted)
+
 	if err := admin.Patch(t.Context(), trusted, client.MergeFrom(own)); err != nil {
 		t.Fatal(err)
 	}
+
 	try(t, adapter, trusted, map[string]write[*apiregistrationv1.APIService]{
-		"no verification": {func(a *apiregistrationv1.APIService) { a.Spec.InsecureSkipTLSVerify, a.Spec.CABundle = true, nil }, policy},
+		"no verification": {func(a *apiregistrationv1.APIService) {
+			a.Spec.InsecureSkipTLSVerify = true
+			a.Spec.CABundle = nil
+		}, policy},
 	})
 }
 
 // authority returns the authority of the API server, as any valid bundle.
 func authority(t *testing.T) []byte {
 	t.Helper()
+
 	config := control.Config()
 	if len(config.CAData) == 0 {
 		t.Fatal("the configuration of the API server has no authority")
 	}
+
 	return config.CAData
 }

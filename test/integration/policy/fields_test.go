@@ -33,14 +33,17 @@ type evaluator struct {
 
 func newEvaluator(t *testing.T, name string) evaluator {
 	t.Helper()
+
 	var objects []*unstructured.Unstructured
 	for _, dir := range []string{"policy", "rbac"} {
 		read, err := manifest.ReadDir(config.Manifests, dir)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		objects = append(objects, read...)
 	}
+
 	e := evaluator{t: t}
 	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
 		return o.GetName() == name && strings.HasSuffix(o.GetKind(), "Policy")
@@ -48,53 +51,65 @@ func newEvaluator(t *testing.T, name string) evaluator {
 	if at < 0 {
 		t.Fatalf("no policy %s", name)
 	}
+
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[at].Object, &e.policy); err != nil {
 		t.Fatal(err)
 	}
+
 	var options []cel.EnvOption
 	for _, name := range []string{"object", "oldObject", "request", "namespaceObject", "variables"} {
 		options = append(options, cel.Variable(name, cel.DynType))
 	}
+
 	var err error
 	if e.env, err = cel.NewEnv(options...); err != nil {
 		t.Fatal(err)
 	}
+
 	return e
 }
 
 func (e evaluator) evaluate(expression string, input map[string]any) any {
 	e.t.Helper()
+
 	ast, issues := e.env.Compile(expression)
 	if issues.Err() != nil {
 		e.t.Fatal(issues.Err())
 	}
+
 	program, err := e.env.Program(ast)
 	if err != nil {
 		e.t.Fatal(err)
 	}
+
 	out, _, err := program.Eval(input)
 	if err != nil { // The failure policy refuses.
 		return err
 	}
+
 	return out.Value()
 }
 
 // allows reports whether all validations accept a change.
 func (e evaluator) allows(object, oldObject map[string]any) bool {
 	e.t.Helper()
+
 	variables := map[string]any{}
 	input := map[string]any{
 		"object": object, "oldObject": oldObject, "variables": variables,
 		"request": map[string]any{"operation": "UPDATE", "namespace": "shop"}, "namespaceObject": map[string]any{"metadata": map[string]any{}},
 	}
+
 	for _, v := range e.policy.Spec.Variables {
 		variables[v.Name] = e.evaluate(v.Expression, input)
 	}
+
 	for _, v := range e.policy.Spec.Validations {
 		if e.evaluate(v.Expression, input) != true {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -110,6 +125,7 @@ func fieldsOf(of reflect.Type) []string {
 			out = append(out, name)
 		}
 	}
+
 	return out
 }
 
@@ -125,13 +141,16 @@ func TestEveryFieldIsGuarded(t *testing.T) {
 					"initContainers": []any{map[string]any{"name": "init", "resources": map[string]any{}}},
 				},
 			}
+
 			spec := map[string]any{"template": template}
 			if kind == "CronJob" {
 				spec = map[string]any{"jobTemplate": map[string]any{"metadata": map[string]any{}, "spec": spec}}
 			}
+
 			return map[string]any{"kind": kind, "metadata": map[string]any{"name": "x"}, "spec": spec}
 		}
 	}
+
 	node := func() map[string]any {
 		return map[string]any{"kind": "Node", "metadata": map[string]any{"name": "x"}, "spec": map[string]any{"podCIDR": "x"}}
 	}
@@ -142,14 +161,17 @@ func TestEveryFieldIsGuarded(t *testing.T) {
 			}}
 		}
 	}
+
 	apiService := func() map[string]any {
 		return map[string]any{"kind": "APIService", "metadata": map[string]any{"name": "x"}, "spec": map[string]any{
 			"service": map[string]any{"namespace": "crane-system", "name": "metric-adapter"},
 		}}
 	}
+
 	const mutating, validating = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
 	const workloads, nodes, webhookConfigurations, apiServices = "crane-craned-workloads", "crane-craned-nodes", "crane-craned-webhooks", "crane-metric-adapter-apiservices"
 	versioning := []string{"managedFields", "resourceVersion", "generation"}
+
 	at := func(path ...any) func(map[string]any) map[string]any {
 		return func(o map[string]any) map[string]any {
 			var current any = o
@@ -161,9 +183,11 @@ func TestEveryFieldIsGuarded(t *testing.T) {
 					current = current.([]any)[s] //nolint:forcetypeassert // a wrong path is an error of the test
 				}
 			}
+
 			return current.(map[string]any) //nolint:forcetypeassert // a wrong path is an error of the test
 		}
 	}
+
 	for _, c := range []struct {
 		policy string
 		object func() map[string]any
@@ -200,12 +224,15 @@ func TestEveryFieldIsGuarded(t *testing.T) {
 		if !e.allows(c.object(), c.object()) {
 			t.Fatalf("%s refuses a write without a change", c.policy)
 		}
+
 		for _, field := range append(fieldsOf(reflect.TypeOf(c.of)), "aFieldOfALaterVersion") {
 			if slices.Contains(c.opaque, field) {
 				continue
 			}
+
 			object := c.object()
 			c.at(object)[field] = "changed"
+
 			name := fmt.Sprintf("%s: %s of %s %T", c.policy, field, object["kind"], c.of)
 			if got, want := e.allows(object, c.object()), slices.Contains(c.allowed, field); got != want {
 				t.Errorf("%s set: allowed %v, want %v", name, got, want)

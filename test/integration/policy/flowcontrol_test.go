@@ -29,6 +29,7 @@ func TestFlowControl(t *testing.T) {
 		cranedLease  = "/apis/coordination.k8s.io/v1/namespaces/crane-system/leases/craned"
 		foreignLease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/craned"
 	)
+
 	for name, c := range map[string]struct{ namespace, account, path, schema, level string }{
 		"craned":                     {"crane-system", "craned", pods, "crane-controllers", "crane-controllers"},
 		"crane-scheduler":            {"crane-system", "crane-scheduler", pods, "crane-controllers", "crane-controllers"},
@@ -46,6 +47,7 @@ func TestFlowControl(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			// A FlowSchema takes effect some time after its creation.
 			harness.Eventually(t.Context(), t, waitTimeout, "the level of "+name, func(ctx context.Context) error {
 				return checkFlow(ctx, config, c.path, c.schema, c.level)
@@ -58,29 +60,37 @@ func TestFlowControl(t *testing.T) {
 func checkFlow(ctx context.Context, config *rest.Config, path, schema, level string) error {
 	var wantSchema flowcontrolv1.FlowSchema
 	var wantLevel flowcontrolv1.PriorityLevelConfiguration
+
 	if err := admin.Get(ctx, client.ObjectKey{Name: schema}, &wantSchema); err != nil {
 		return err
 	}
+
 	if err := admin.Get(ctx, client.ObjectKey{Name: level}, &wantLevel); err != nil {
 		return err
 	}
+
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return err
 	}
 	defer httpClient.CloseIdleConnections()
+
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+path, http.NoBody)
 	if err != nil {
 		return err
 	}
+
 	response, err := httpClient.Do(request)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
-	gotSchema, gotLevel := response.Header.Get("X-Kubernetes-PF-FlowSchema-UID"), response.Header.Get("X-Kubernetes-PF-PriorityLevel-UID")
+
+	gotSchema := response.Header.Get("X-Kubernetes-PF-FlowSchema-UID")
+	gotLevel := response.Header.Get("X-Kubernetes-PF-PriorityLevel-UID")
 	if gotSchema != string(wantSchema.UID) || gotLevel != string(wantLevel.UID) {
 		return fmt.Errorf("the API server used FlowSchema %s and level %s, want %s (%s) and %s (%s)", gotSchema, gotLevel, schema, wantSchema.UID, level, wantLevel.UID)
 	}
+
 	return nil
 }

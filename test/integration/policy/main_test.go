@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 			control = c
 			var err error
 			admin, err = newClient(c.Config())
+
 			return err
 		},
 	}))
@@ -55,6 +56,7 @@ func newClient(config *rest.Config) (client.Client, error) {
 // newTenant returns a new namespace and the client of a user who may do everything with Crane's kinds in this namespace, and nothing else.
 func newTenant(t *testing.T) (tenant client.Client, namespace string) {
 	t.Helper()
+
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}}
 	create(t, ns)
 	user := "user-of-" + ns.Name
@@ -64,17 +66,20 @@ func newTenant(t *testing.T) (tenant client.Client, namespace string) {
 			APIGroups: []string{"analysis.crane.io", "autoscaling.crane.io", "prediction.crane.io"}, Resources: []string{"*"}, Verbs: []string{"*"},
 		}},
 	})
+
 	create(t, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "tenant"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "tenant"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	})
+
 	config := control.Config()
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	tenant, err := newClient(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return tenant, ns.Name
 }
 
@@ -87,19 +92,23 @@ func newCraned(t *testing.T) client.Client {
 // newAccount returns a client with the token of a service account of crane-system.
 func newAccount(t *testing.T, name string) client.Client {
 	t.Helper()
+
 	config, err := control.ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", name))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	account, err := newClient(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return account
 }
 
 func create(t *testing.T, o client.Object) {
 	t.Helper()
+
 	if err := admin.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -110,12 +119,14 @@ func checkRefused(err error, policy string) error {
 	if err == nil || !strings.Contains(err.Error(), "'"+policy+"'") {
 		return fmt.Errorf("got %w, want a refusal by policy %s", fmt.Errorf("%v", err), policy)
 	}
+
 	return nil
 }
 
 // awaitRefused waits until a policy is in force: a new one takes effect some time after its creation, and rights of a new namespace too.
 func awaitRefused(t *testing.T, policy string, write func(context.Context) error) {
 	t.Helper()
+
 	harness.Eventually(t.Context(), t, waitTimeout, "policy "+policy+" is in force", func(ctx context.Context) error {
 		return checkRefused(write(ctx), policy)
 	})

@@ -26,6 +26,7 @@ func TestQueryScope(t *testing.T) {
 			}},
 		}
 	}
+
 	tsp := func(scope predictionv1alpha1.QueryScope) *predictionv1alpha1.TimeSeriesPrediction {
 		return &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "p-"}, Spec: spec(scope)}
 	}
@@ -37,12 +38,15 @@ func TestQueryScope(t *testing.T) {
 			Spec:       predictionv1alpha1.ClusterNodePredictionSpec{Template: &predictionv1alpha1.TimeSeriesPredictionTemplate{Spec: template}},
 		}
 	}
+
 	awaitRefused(t, policy, func(ctx context.Context) error {
 		return tenant.Create(ctx, tsp(predictionv1alpha1.QueryScopeCluster), client.DryRunAll)
 	})
+
 	if err := checkRefused(tenant.Create(t.Context(), cnp(predictionv1alpha1.QueryScopeCluster)), policy); err != nil {
 		t.Errorf("a template: %v", err)
 	}
+
 	for _, o := range []client.Object{
 		tsp(""), tsp(predictionv1alpha1.QueryScopeNamespace), cnp(""), &predictionv1alpha1.ClusterNodePrediction{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "empty"}},
 	} {
@@ -50,6 +54,7 @@ func TestQueryScope(t *testing.T) {
 			t.Errorf("%T without Cluster: %v", o, err)
 		}
 	}
+
 	allowed := tsp(predictionv1alpha1.QueryScopeCluster)
 	for user, c := range map[string]client.Client{"an administrator": admin, "craned": newCraned(t)} {
 		allowed = tsp(predictionv1alpha1.QueryScopeCluster)
@@ -57,12 +62,14 @@ func TestQueryScope(t *testing.T) {
 			t.Errorf("by %s: %v", user, err)
 		}
 	}
+
 	// A user without the verb cannot change the query of an object with the scope, but can change its labels.
 	changed := allowed.DeepCopy()
 	changed.Spec.PredictionMetrics[0].ExpressionQuery.Expression = "secret"
 	if err := checkRefused(tenant.Patch(t.Context(), changed, client.MergeFrom(allowed)), policy); err != nil {
 		t.Errorf("another query: %v", err)
 	}
+
 	labelled := allowed.DeepCopy()
 	labelled.Labels = map[string]string{"a": "b"}
 	if err := tenant.Patch(t.Context(), labelled, client.MergeFrom(allowed)); err != nil {

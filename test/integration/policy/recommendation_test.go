@@ -31,6 +31,7 @@ func TestRecommendationTarget(t *testing.T) {
 	awaitRefused(t, policy, func(ctx context.Context) error {
 		return tenant.Create(ctx, newRecommendation(namespace, web("default")), client.DryRunAll)
 	})
+
 	for name, target := range map[string]corev1.ObjectReference{
 		"node": {APIVersion: "v1", Kind: "Node", Name: "one"},
 		// The API server ignores the namespace of a request for a Node.
@@ -43,15 +44,18 @@ func TestRecommendationTarget(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	rec := newRecommendation(namespace, web(namespace))
 	if err := tenant.Create(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
+
 	changed := rec.DeepCopy()
 	changed.Spec.TargetRef.Namespace = "default"
 	if err := checkRefused(tenant.Patch(t.Context(), changed, client.MergeFrom(rec)), policy); err != nil {
 		t.Errorf("change of the target: %v", err)
 	}
+
 	if err := checkRefused(admin.Create(t.Context(), newRecommendation("crane-system", web(namespace))), policy); err != nil {
 		t.Errorf("from Crane's own namespace: %v", err)
 	}
@@ -70,11 +74,13 @@ func TestRecommendationOwner(t *testing.T) {
 		rec.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "x", UID: "7a2e", Controller: &controller}}
 		return rec
 	}
+
 	labelled := newRecommendation(namespace, target)
 	labelled.Labels = map[string]string{analysisv1alpha1.LabelRuleUID: "7a2e"}
 	const policy = "crane-recommendation-owner"
 	evpa := owned("autoscaling.crane.io/v1alpha1", "EffectiveVerticalPodAutoscaler", true)
 	awaitRefused(t, policy, func(ctx context.Context) error { return tenant.Create(ctx, evpa.DeepCopy(), client.DryRunAll) })
+
 	for name, rec := range map[string]*analysisv1alpha1.Recommendation{
 		"owned by a rule":      owned("analysis.crane.io/v1alpha1", "RecommendationRule", false),
 		"controlled by others": owned("v1", "ConfigMap", true),
@@ -86,33 +92,40 @@ func TestRecommendationOwner(t *testing.T) {
 		if err := craned.Create(t.Context(), rec); err != nil {
 			t.Errorf("%s, by craned: %v", name, err)
 		}
+
 		changed := rec.DeepCopy()
 		changed.Labels = map[string]string{"mine": "yes", analysisv1alpha1.LabelRuleUID: rec.Labels[analysisv1alpha1.LabelRuleUID]}
 		if changed.Labels[analysisv1alpha1.LabelRuleUID] == "" {
 			delete(changed.Labels, analysisv1alpha1.LabelRuleUID)
 		}
+
 		changed.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeStatus
 		if err := tenant.Patch(t.Context(), changed, client.MergeFrom(rec)); err != nil {
 			t.Errorf("%s: a change of something else: %v", name, err)
 		}
+
 		forged := changed.DeepCopy()
 		forged.Labels[analysisv1alpha1.LabelRuleUID] = "other"
 		if err := checkRefused(tenant.Patch(t.Context(), forged, client.MergeFrom(changed)), policy); err != nil {
 			t.Errorf("%s: another rule: %v", name, err)
 		}
+
 		free := changed.DeepCopy()
 		free.OwnerReferences = nil
 		if err := tenant.Patch(t.Context(), free, client.MergeFrom(changed)); err != nil {
 			t.Errorf("%s: removal of the owner: %v", name, err)
 		}
 	}
+
 	if err := tenant.Create(t.Context(), owned("v1", "ConfigMap", false)); err != nil {
 		t.Errorf("an owner that is no controller: %v", err)
 	}
+
 	other := owned("v1", "RecommendationRule", false)
 	if err := tenant.Create(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
+
 	renamed := other.DeepCopy()
 	renamed.OwnerReferences[0].APIVersion = "analysis.crane.io/v1alpha1"
 	if err := checkRefused(tenant.Patch(t.Context(), renamed, client.MergeFrom(other)), policy); err != nil {

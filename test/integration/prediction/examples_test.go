@@ -22,24 +22,29 @@ func TestExamplesOfGocrane(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Skipf("gocrane's examples are not beside the repository: %v", err)
 	}
+
 	prometheus, _ := servePrometheus(t)
 	startCraned(t, prometheus.URL())
+
 	c := newClient(t)
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 		if err := yaml.UnmarshalStrict(data, tsp); err != nil {
 			t.Fatal(err)
 		}
+
 		harness.Create(t, c, tsp)
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			ready := await(t, c, client.ObjectKeyFromObject(tsp), ready, metav1.ConditionTrue, predictionv1alpha1.ReasonPredictSucceed)
 			if len(ready.Status.PredictionMetrics) != 2 {
 				t.Errorf("%+v", ready.Status)
 			}
+
 			for _, m := range ready.Status.PredictionMetrics {
 				samples := m.Prediction[0].Samples
 				if horizon := samples[len(samples)-1].Timestamp - m.UpdateTime.Unix(); horizon < predictionv1alpha1.MinPredictionWindowSeconds {

@@ -35,10 +35,12 @@ func eventually(t *testing.T, what string, check func(ctx context.Context) error
 // newClient returns an uncached administrator client.
 func newClient(t *testing.T) client.Client {
 	t.Helper()
+
 	c, err := harness.NewClient(control.Config(), predictionv1alpha1.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return c
 }
 
@@ -61,10 +63,12 @@ func (c *counter) wrap(next http.Handler) http.Handler {
 			_, _ = fmt.Sscan(copied.Form.Get("start"), &from)
 			_, _ = fmt.Sscan(copied.Form.Get("end"), &to)
 			c.mu.Lock()
+
 			c.ranges++
 			if to-from > 24*3600 {
 				c.histories++
 			}
+
 			c.running++
 			c.most = max(c.most, c.running)
 			c.mu.Unlock()
@@ -74,6 +78,7 @@ func (c *counter) wrap(next http.Handler) http.Handler {
 				c.mu.Unlock()
 			}()
 		}
+
 		next.ServeHTTP(w, r)
 	})
 }
@@ -81,6 +86,7 @@ func (c *counter) wrap(next http.Handler) http.Handler {
 func (c *counter) counts() (histories, ranges int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	return c.histories, c.ranges
 }
 
@@ -88,8 +94,14 @@ func (c *counter) counts() (histories, ranges int) {
 func (c *counter) reset() (histories, ranges, most int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	histories, ranges, most = c.histories, c.ranges, c.most
-	c.histories, c.ranges, c.most = 0, 0, c.running
+
+	histories = c.histories
+	ranges = c.ranges
+	most = c.most
+	c.histories = 0
+	c.ranges = 0
+	c.most = c.running
+
 	return histories, ranges, most
 }
 
@@ -103,6 +115,7 @@ func servePrometheus(t *testing.T) (*promserver.Server, *counter) {
 // startCraned runs craned with only its prediction controllers.
 func startCraned(t *testing.T, prometheusURL string, flags ...string) *harness.Craned {
 	t.Helper()
+
 	return harness.StartCraned(t, timeout, control, binary, prometheusURL, append([]string{
 		"--controllers=timeseriesprediction,clusternodeprediction", "--feature-gates=ClusterNodePrediction=true",
 		"--prediction-update-frequency-duration=1s", "--prediction-refresh-interval=2s",
@@ -128,17 +141,21 @@ func cpuOf(name, target string, algorithm predictionv1alpha1.AlgorithmType) *pre
 // await waits for a condition of a prediction and returns the object.
 func await(t *testing.T, c client.Client, key client.ObjectKey, kind string, status metav1.ConditionStatus, reason string) *predictionv1alpha1.TimeSeriesPrediction {
 	t.Helper()
+
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 	eventually(t, fmt.Sprintf("%s %s=%s/%s", key.Name, kind, status, reason), func(ctx context.Context) error {
 		if err := c.Get(ctx, key, tsp); err != nil {
 			return err
 		}
+
 		got := meta.FindStatusCondition(tsp.Status.Conditions, kind)
 		if got == nil || got.Status != status || got.Reason != reason || got.ObservedGeneration != tsp.Generation {
 			return fmt.Errorf("condition %+v", got)
 		}
+
 		return nil
 	})
+
 	return tsp
 }
 
@@ -146,5 +163,6 @@ func message(tsp *predictionv1alpha1.TimeSeriesPrediction, kind string) string {
 	if c := meta.FindStatusCondition(tsp.Status.Conditions, kind); c != nil {
 		return c.Message
 	}
+
 	return ""
 }

@@ -41,7 +41,8 @@ func TestMain(m *testing.M) {
 			return writeHistory(ctx, history)
 		},
 		Ready: func(_ context.Context, c *controlplane.ControlPlane, built string) error {
-			control, binary = c, built
+			control = c
+			binary = built
 			return nil
 		},
 	}))
@@ -75,21 +76,25 @@ func (w *writer) add(value func(at time.Time) float64, pairs ...string) {
 
 // pod adds a Deployment's pod with one container that uses cores since born.
 func (w *writer) pod(namespace, name string, born time.Time, cores func(time.Time) float64) {
-	set, pod := name+"-6d4cf56db6", name+"-6d4cf56db6-aaaaa"
+	set := name + "-6d4cf56db6"
+	pod := name + "-6d4cf56db6-aaaaa"
 	alive := func(v func(time.Time) float64) func(time.Time) float64 {
 		return func(at time.Time) float64 {
 			if at.Before(born) {
 				return math.NaN()
 			}
+
 			return v(at)
 		}
 	}
+
 	one := func(time.Time) float64 { return 1 }
 	total := 0.0
 	w.add(alive(func(at time.Time) float64 {
 		total += cores(at) * w.grid.Step.Seconds()
 		return total
 	}), "__name__", "container_cpu_usage_seconds_total", "namespace", namespace, "pod", pod, "container", "app", "image", "i")
+
 	w.add(alive(func(at time.Time) float64 { return 200e6 * (1 + cores(at)) }),
 		"__name__", "container_memory_working_set_bytes", "namespace", namespace, "pod", pod, "container", "app", "image", "i")
 	w.add(alive(one), "__name__", "kube_replicaset_owner", "namespace", namespace, "replicaset", set,
@@ -104,12 +109,15 @@ func historyOf(end time.Time) *writer {
 	w.pod("shop", "periodic", time.Time{}, wave)
 	w.pod("shop", "noisy", time.Time{}, noise)
 	w.pod("shop", "new", end.Add(-40*time.Minute), noise)
+
 	for _, zone := range []string{"a", "b"} {
 		w.add(func(at time.Time) float64 { return 100 * wave(at) }, "__name__", "http_requests", "zone", zone, "path", `/x"}`)
 	}
+
 	for _, node := range []string{"node-0", "node-1", "node-2"} {
 		w.node(node)
 	}
+
 	return w
 }
 
@@ -119,11 +127,13 @@ func writeHistory(ctx context.Context, dir string) error {
 	if _, err := promserver.WriteBlocks(ctx, dir, w.grid, w.all); err != nil {
 		return err
 	}
+
 	// The targets of gocrane's examples, whose expressions have rates over a minute.
 	w = &writer{grid: promserver.Grid{Start: end.Add(-4 * 24 * time.Hour), End: end.Add(time.Hour), Step: scrape / 3}}
 	w.pod("default", "dep-1-100m-500mib", time.Time{}, wave)
 	w.node("192.168.56.166")
 	_, err := promserver.WriteBlocks(ctx, dir, w.grid, w.all)
+
 	return err
 }
 

@@ -28,6 +28,7 @@ func TestExpressionOfAnAgent(t *testing.T) {
 			"  type: ExpressionQuery\n  expressionQuery: {expression: 'sum(rate(node_cpu_seconds_total{instance=\"{{ .metadata.name }}\"}[5m]))'}\n" +
 			"  algorithm: {algorithmType: auto}\n"},
 	}
+
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: predictionv1alpha1.NodeResourcePrefix + "edge"},
 		Spec: predictionv1alpha1.TimeSeriesPredictionSpec{
@@ -39,16 +40,20 @@ func TestExpressionOfAnAgent(t *testing.T) {
 			}},
 		},
 	}
+
 	harness.Create(t, c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "edge"}}, template, tsp)
 	eventually(t, "the expression is refused", func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(tsp), tsp); err != nil {
 			return err
 		}
+
 		if text := message(tsp, ready); !strings.Contains(text, "is not what ConfigMap crane-system/noderesource-tsp-template yields") {
 			return errors.New(text)
 		}
+
 		return nil
 	})
+
 	if histories, ranges := counts.counts(); histories+ranges > 0 {
 		t.Errorf("%d queries of histories and %d others were sent", histories, ranges)
 	}

@@ -36,6 +36,7 @@ func TestForecasts(t *testing.T) {
 	craned := startCraned(t, prometheus.URL())
 	c := newClient(t)
 	mixed := cpuOf("mixed", "periodic", "")
+
 	mixed.Spec.PredictionMetrics = append(mixed.Spec.PredictionMetrics,
 		predictionv1alpha1.PredictionMetric{
 			ResourceIdentifier: "requests", Type: predictionv1alpha1.MetricQueryMetricType,
@@ -49,6 +50,7 @@ func TestForecasts(t *testing.T) {
 			ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: "http_requests / 100"},
 			Algorithm:       predictionv1alpha1.Algorithm{AlgorithmType: predictionv1alpha1.AlgorithmTypePercentile},
 		})
+
 	short := cpuOf("short", "periodic", predictionv1alpha1.AlgorithmTypeDSP)
 	short.Spec.PredictionWindowSeconds = 180 // as in gocrane's examples
 	partial := cpuOf("partial", "periodic", "")
@@ -68,18 +70,23 @@ func TestForecasts(t *testing.T) {
 		if m := message(tsp, ready); !strings.Contains(m, want) {
 			t.Errorf("%s: message %q lacks %q", name, m, want)
 		}
+
 		checkSamples(t, tsp, 60)
 	}
+
 	none := await(t, c, client.ObjectKey{Namespace: "shop", Name: "none"}, ready, metav1.ConditionFalse, predictionv1alpha1.ReasonPredictFailed)
 	eventually(t, "the reason of none", func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(none), none); err != nil {
 			return err
 		}
+
 		if m := message(none, ready); !strings.HasPrefix(m, "resource.cpu: no series for cpu of shop/Deployment/none: it does not exist") {
 			return errors.New(m)
 		}
+
 		return nil
 	})
+
 	broken := await(t, c, client.ObjectKeyFromObject(partial), ready, metav1.ConditionFalse, predictionv1alpha1.ReasonPredictPartial)
 	if m := message(broken, ready); !strings.HasPrefix(m, "metrics without a forecast: broken: ") {
 		t.Errorf("partial: message %q", m)
@@ -89,11 +96,13 @@ func TestForecasts(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(mixed), tsp); err != nil {
 		t.Fatal(err)
 	}
+
 	if m := tsp.Status.PredictionMetrics; len(m) != 3 || len(m[2].Prediction) != 2 || len(m[2].Prediction[0].Labels) == 0 || len(m[1].Prediction) != 1 {
 		t.Errorf("mixed: %d metrics", len(m))
 	} else if v, at := value(t, m[1].Prediction[0].Samples[0]), m[1].Prediction[0].Samples[0].Timestamp; math.Abs(v-200*wave(time.Unix(at, 0))) > 30 {
 		t.Errorf("the sum of both zones is forecast as %v, it is %v", v, 200*wave(time.Unix(at, 0)))
 	}
+
 	checkNoChurn(t, c, craned)
 
 	// Accuracy needs samples after the forecast, which takes a minute and a half: a step plus the settling time. The
@@ -103,6 +112,7 @@ func TestForecasts(t *testing.T) {
 		if err != nil {
 			return err
 		}
+
 		for _, want := range []string{
 			`crane_prediction_coverage_ratio{name="periodic",namespace="shop",resource_identifier="resource.cpu"} `,
 			`crane_prediction_wape_ratio{name="mixed",namespace="shop",resource_identifier="zones"} `,
@@ -113,16 +123,20 @@ func TestForecasts(t *testing.T) {
 				return fmt.Errorf("no %s", want)
 			}
 		}
+
 		return nil
 	})
+
 	if err := c.Delete(t.Context(), tsp); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "metrics of the deleted object gone", func(ctx context.Context) error {
 		page, err := craned.Metrics(ctx)
 		if err == nil && strings.Contains(page, `name="mixed"`) {
 			err = errors.New("they still exist")
 		}
+
 		return err
 	})
 }
@@ -131,17 +145,22 @@ func TestForecasts(t *testing.T) {
 // decimals.
 func checkSamples(t *testing.T, tsp *predictionv1alpha1.TimeSeriesPrediction, step int64) {
 	t.Helper()
-	now, window := time.Now().Unix(), int64(tsp.Spec.Window()/time.Second)
+
+	now := time.Now().Unix()
+	window := int64(tsp.Spec.Window() / time.Second)
 	for _, m := range tsp.Status.PredictionMetrics {
 		if !m.Ready || m.Reason == "" || m.UpdateTime == nil || m.LastSampleTime == nil || len(m.Prediction) == 0 {
 			t.Errorf("%s: %s: ready %v, reason %q, %d series", tsp.Name, m.ResourceIdentifier, m.Ready, m.Reason, len(m.Prediction))
 			continue
 		}
+
 		for _, s := range m.Prediction {
-			first, last := s.Samples[0].Timestamp, s.Samples[len(s.Samples)-1].Timestamp
+			first := s.Samples[0].Timestamp
+			last := s.Samples[len(s.Samples)-1].Timestamp
 			if first > now || last < now+window-60 || last > now+2*window {
 				t.Errorf("%s: %s: from %d to %d at %d", tsp.Name, m.ResourceIdentifier, first, last, now)
 			}
+
 			for i, x := range s.Samples {
 				if v := value(t, x); v < 0 || math.IsInf(v, 0) || math.IsNaN(v) || !strings.Contains(x.Value, ".") || len(x.Value)-strings.Index(x.Value, ".") != 6 {
 					t.Errorf("%s: %s: value %q", tsp.Name, m.ResourceIdentifier, x.Value)
@@ -156,35 +175,43 @@ func checkSamples(t *testing.T, tsp *predictionv1alpha1.TimeSeriesPrediction, st
 
 func value(t *testing.T, s predictionv1alpha1.Sample) float64 {
 	t.Helper()
+
 	v, err := strconv.ParseFloat(s.Value, 64)
 	if err != nil {
 		t.Error(err)
 	}
+
 	return v
 }
 
 // checkNoChurn checks that ready objects are not rewritten.
 func checkNoChurn(t *testing.T, c client.Client, craned *harness.Craned) {
 	t.Helper()
+
 	versions := func() map[string]string {
 		var list predictionv1alpha1.TimeSeriesPredictionList
 		if err := c.List(t.Context(), &list, client.InNamespace("shop")); err != nil {
 			t.Fatal(err)
 		}
+
 		out := map[string]string{}
 		for _, tsp := range list.Items {
 			out[tsp.Name] = tsp.ResourceVersion
 		}
+
 		return out
 	}
+
 	before := versions()
 	looks := reads(t, craned)
 	eventually(t, "some more reads", func(context.Context) error {
 		if n := reads(t, craned); n < looks+3 {
 			return fmt.Errorf("%d", n)
 		}
+
 		return nil
 	})
+
 	for name, version := range versions() {
 		if before[name] != version {
 			t.Errorf("%s was written again", name)
@@ -195,13 +222,16 @@ func checkNoChurn(t *testing.T, c client.Client, craned *harness.Craned) {
 // reads returns the number of reads of new samples.
 func reads(t *testing.T, craned *harness.Craned) int {
 	t.Helper()
+
 	page, err := craned.Metrics(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, rest, _ := strings.Cut(page, "\n"+`crane_predictor_reads_total{kind="refresh",result="success"} `)
 	line, _, _ := strings.Cut(rest, "\n")
 	n, _ := strconv.Atoi(line)
+
 	return n
 }
 
@@ -212,6 +242,7 @@ func TestPrometheusGoesAndComesBack(t *testing.T) {
 	state := t.TempDir()
 	craned := startCraned(t, prometheus.URL(), "--prediction-state-dir="+state, "--prometheus-timeout=2s")
 	c := newClient(t)
+
 	fast := cpuOf("fast", "periodic", predictionv1alpha1.AlgorithmTypePercentile)
 	fast.Spec.PredictionMetrics[0].Algorithm.Percentile = &predictionv1alpha1.Percentile{SampleInterval: "15s", HistoryLength: "2d"}
 	harness.Create(t, c, fast, cpuOf("periodic", "periodic", ""))
@@ -223,6 +254,7 @@ func TestPrometheusGoesAndComesBack(t *testing.T) {
 	if err := prometheus.Stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	aged := await(t, c, key, stale, metav1.ConditionTrue, predictionv1alpha1.ReasonSourceFailed)
 	if m := message(aged, stale); !strings.Contains(m, "resource.cpu: no new samples since ") ||
 		!strings.Contains(m, "Prometheus cannot be reached") || strings.Contains(m, "127.0.0.1") {
@@ -231,12 +263,14 @@ func TestPrometheusGoesAndComesBack(t *testing.T) {
 	if !meta.IsStatusConditionTrue(aged.Status.Conditions, ready) {
 		t.Error("a forecast that is stale is not served")
 	}
+
 	checkSamples(t, aged, 15)
 
 	craned.Stop(t)
 	if files, err := os.ReadDir(state); err != nil || len(files) != 2 {
 		t.Errorf("%d checkpoints, %v", len(files), err)
 	}
+
 	histories, _ := asked.counts()
 	craned = startCraned(t, prometheus.URL(), "--prediction-state-dir="+state, "--prometheus-timeout=2s")
 	eventually(t, "craned restored two", func(ctx context.Context) error {
@@ -244,11 +278,14 @@ func TestPrometheusGoesAndComesBack(t *testing.T) {
 		if err == nil && !strings.Contains(page, "\ncrane_predictor_restored_total 2\n") {
 			err = errors.New("not yet")
 		}
+
 		return err
 	})
+
 	if err := prometheus.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	fresh := await(t, c, key, stale, metav1.ConditionFalse, predictionv1alpha1.ReasonUpToDate)
 	if !meta.IsStatusConditionTrue(fresh.Status.Conditions, ready) {
 		t.Error("not ready after all has recovered")
@@ -261,20 +298,24 @@ func TestPrometheusGoesAndComesBack(t *testing.T) {
 // awaitReady waits until a number of objects in the namespace shop have a forecast.
 func awaitReady(t *testing.T, c client.Client, count int, within time.Duration) {
 	t.Helper()
+
 	harness.Eventually(t.Context(), t, within, "all forecasts are ready", func(ctx context.Context) error {
 		var list predictionv1alpha1.TimeSeriesPredictionList
 		if err := c.List(ctx, &list, client.InNamespace("shop")); err != nil {
 			return err
 		}
+
 		n := 0
 		for _, tsp := range list.Items {
 			if meta.IsStatusConditionTrue(tsp.Status.Conditions, ready) {
 				n++
 			}
 		}
+
 		if n < count {
 			return fmt.Errorf("%d of %d", n, count)
 		}
+
 		return nil
 	})
 }
@@ -288,12 +329,15 @@ func TestManyShareOneSeries(t *testing.T) {
 	for i := range many {
 		harness.Create(t, c, cpuOf(fmt.Sprintf("many-%d", i), targets[i%len(targets)], ""))
 	}
+
 	craned := startCraned(t, prometheus.URL())
 	awaitReady(t, c, many, 2*timeout)
+
 	// Two range queries for each history, which exceeds the points of one query.
 	if histories, _ := asked.counts(); histories > 2*len(targets) {
 		t.Errorf("%d queries of histories for three series", histories)
 	}
+
 	page, err := craned.Metrics(t.Context())
 	if err != nil || !strings.Contains(page, "\ncrane_predictor_models 3\n") {
 		t.Errorf("not three models, %v", err)
@@ -309,45 +353,58 @@ func TestNodesAreFollowed(t *testing.T) {
 	node := func(name, zone string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": zone}}}
 	}
-	first, second := node("node-0", "a"), node("node-1", "a")
+
+	first := node("node-0", "a")
+	second := node("node-1", "a")
 	foreign := cpuOf("nodes-node-2", "periodic", "")
 	foreign.Namespace = "nodes"
 	harness.Create(t, c, first, second, node("node-2", "b"), foreign)
 	template := cpuOf("", "", "").Spec
 	template.TargetRef = nil
+
 	cnp := &predictionv1alpha1.ClusterNodePrediction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "nodes", Name: "nodes"},
 		Spec:       predictionv1alpha1.ClusterNodePredictionSpec{NodeSelector: map[string]string{"zone": "a"}},
 	}
 	harness.Create(t, c, cnp)
+
 	counts := func(desired, current int, reason string) {
 		t.Helper()
+
 		eventually(t, fmt.Sprintf("%d of %d, %s", current, desired, reason), func(ctx context.Context) error {
 			if err := c.Get(ctx, client.ObjectKeyFromObject(cnp), cnp); err != nil {
 				return err
 			}
+
 			got := meta.FindStatusCondition(cnp.Status.Conditions, ready)
 			if got == nil || got.Reason != reason || cnp.Status.DesiredNumberCreated != desired || cnp.Status.CurrentNumberCreated != current {
 				return fmt.Errorf("%+v", cnp.Status)
 			}
+
 			return nil
 		})
 	}
+
 	counts(2, 0, predictionv1alpha1.ReasonNoTemplate)
 	change := func(edit func()) {
 		t.Helper()
+
 		before := cnp.DeepCopy()
 		edit()
+
 		if err := c.Patch(t.Context(), cnp, client.MergeFrom(before)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	change(func() { cnp.Spec.Template = &predictionv1alpha1.TimeSeriesPredictionTemplate{Spec: template} })
 	counts(2, 2, predictionv1alpha1.ReasonAllCreated)
+
 	made := await(t, c, client.ObjectKey{Namespace: "nodes", Name: "nodes-node-0"}, ready, metav1.ConditionTrue, predictionv1alpha1.ReasonPredictSucceed)
 	if ref := made.Spec.TargetRef; ref == nil || ref.Kind != "Node" || ref.Name != "node-0" || !metav1.IsControlledBy(made, cnp) {
 		t.Errorf("%+v", made.Spec.TargetRef)
 	}
+
 	first0 := made.Status.PredictionMetrics[0].Prediction[0].Samples[0]
 	if v, used := value(t, first0), wave(time.Unix(first0.Timestamp, 0))/4; math.Abs(v-used) > 0.1 {
 		t.Errorf("node-0 is forecast to use %v, it uses %v", v, used)
@@ -357,23 +414,29 @@ func TestNodesAreFollowed(t *testing.T) {
 	if err := c.Delete(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
+
 	counts(1, 1, predictionv1alpha1.ReasonAllCreated)
 	gone := client.ObjectKey{Namespace: "nodes", Name: "nodes-node-1"}
 	if err := c.Get(t.Context(), gone, &predictionv1alpha1.TimeSeriesPrediction{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the prediction of a deleted node: %v", err)
 	}
+
 	change(func() { cnp.Spec.NodeSelector = map[string]string{"zone": "b"} })
 	counts(1, 0, predictionv1alpha1.ReasonNotCreated)
+
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || metav1.IsControlledBy(foreign, cnp) {
 		t.Errorf("the object of another: %v", err)
 	}
+
 	relabelled := first.DeepCopy()
 	relabelled.Labels["zone"] = "c"
 	change(func() { cnp.Spec.NodeSelector = map[string]string{"zone": "c"} })
 	counts(0, 0, predictionv1alpha1.ReasonAllCreated)
+
 	if err := c.Patch(t.Context(), relabelled, client.MergeFrom(first)); err != nil {
 		t.Fatal(err)
 	}
+
 	counts(1, 1, predictionv1alpha1.ReasonAllCreated)
 	change(func() { cnp.Spec.Template = nil })
 	counts(1, 0, predictionv1alpha1.ReasonNoTemplate)

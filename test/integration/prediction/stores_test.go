@@ -37,6 +37,7 @@ func storePredictions() []*predictionv1alpha1.TimeSeriesPrediction {
 			ExpressionQuery: &predictionv1alpha1.ExpressionQuery{Expression: "http_requests / 100"},
 			Algorithm:       predictionv1alpha1.Algorithm{AlgorithmType: predictionv1alpha1.AlgorithmTypePercentile},
 		})
+
 	return []*predictionv1alpha1.TimeSeriesPrediction{
 		cpuOf("store-periodic", "periodic", ""), cpuOf("store-dsp", "periodic", predictionv1alpha1.AlgorithmTypeDSP), zones,
 	}
@@ -45,12 +46,15 @@ func storePredictions() []*predictionv1alpha1.TimeSeriesPrediction {
 // forecasts runs craned on a store and returns the forecasts by prediction, metric and labels of the series.
 func forecasts(t *testing.T, c client.Client, address string, flags ...string) map[string][]predictionv1alpha1.Sample {
 	t.Helper()
+
 	craned := startCraned(t, address, flags...)
 	defer craned.Stop(t)
+
 	out := map[string][]predictionv1alpha1.Sample{}
 	for _, one := range storePredictions() {
 		harness.Create(t, c, one)
 	}
+
 	for _, one := range storePredictions() {
 		key := client.ObjectKeyFromObject(one)
 		tsp := await(t, c, key, ready, metav1.ConditionTrue, predictionv1alpha1.ReasonPredictSucceed)
@@ -63,17 +67,21 @@ func forecasts(t *testing.T, c client.Client, address string, flags ...string) m
 				out[one.Name+" "+m.ResourceIdentifier+" "+strings.Join(labels, ",")] = s.Samples
 			}
 		}
+
 		if err := c.Delete(t.Context(), tsp); err != nil {
 			t.Fatal(err)
 		}
+
 		eventually(t, "deletion of "+one.Name, func(ctx context.Context) error {
 			err := c.Get(ctx, key, tsp)
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
+
 			return cmp.Or(err, errors.New("it exists"))
 		})
 	}
+
 	return out
 }
 
@@ -96,35 +104,46 @@ func TestForecastsOnMimir(t *testing.T) {
 
 func testForecastsOn(t *testing.T, startStore metricstore.Start, flags ...string) {
 	t.Helper()
+
 	c := newClient(t)
 	prometheus, _ := servePrometheus(t)
 	want := forecasts(t, c, prometheus.URL())
 	w := historyOf(time.Now().Truncate(scrape))
+
 	got := forecasts(t, c, startStore(t, w.grid, w.all), flags...)
 	if len(want) < 5 || len(got) != len(want) {
 		t.Errorf("%d forecasts, %d of Prometheus", len(got), len(want))
 	}
+
 	worst, compared := 0.0, 0
 	for name, samples := range want {
 		at := map[int64]float64{}
 		for _, s := range got[name] {
 			at[s.Timestamp] = value(t, s)
 		}
+
 		n := 0
 		for _, s := range samples {
 			other, ok := at[s.Timestamp]
 			if !ok {
 				continue // The second craned started later.
 			}
+
 			n++
 			worst = max(worst, math.Abs(other/value(t, s)-1))
 		}
-		if compared += n; n < len(samples)/2 {
+
+		compared += n
+
+		if n < len(samples)/2 {
 			t.Errorf("%s: %d of %d samples can be compared", name, n, len(samples))
 		}
 	}
+
 	// A forecast of both is from other samples: the second craned started later.
-	if t.Logf("%d samples of %d forecasts differ by %.3f %% at most", compared, len(want), 100*worst); worst > 0.02 {
+	t.Logf("%d samples of %d forecasts differ by %.3f %% at most", compared, len(want), 100*worst)
+
+	if worst > 0.02 {
 		t.Errorf("forecasts differ by %.3f %%", 100*worst)
 	}
 }

@@ -41,6 +41,7 @@ func near(value string, cores float64) bool {
 	if err := yaml.Unmarshal([]byte(value), &v); err != nil || v.ResourceRequest == nil || len(v.ResourceRequest.Containers) != 1 {
 		return false
 	}
+
 	q, err := apiresource.ParseQuantity(v.ResourceRequest.Containers[0].Target[corev1.ResourceCPU])
 	return err == nil && math.Abs(q.AsApproximateFloat64()/cores-1) < 0.05
 }
@@ -58,25 +59,31 @@ func (f *faultyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet || !strings.Contains(r.URL.Path, "/analysis.crane.io/") {
 		return f.RoundTripper.RoundTrip(r)
 	}
+
 	f.mu.Lock()
 	f.seen[r.URL.Path]++
 	pass := f.seen[r.URL.Path]%2 == 0
 	f.mu.Unlock()
+
 	if pass {
 		return f.RoundTripper.RoundTrip(r)
 	}
+
 	status := apierrors.NewConflict(schema.GroupResource{Resource: "recommendations"}, "x", errors.New("the object has been modified")).Status()
 	if f.refused.Add(1)%2 == 1 {
 		status = apierrors.NewTooManyRequests("later", 0).Status()
 	}
+
 	status.APIVersion, status.Kind = "v1", "Status"
 	body, err := json.Marshal(status)
 	if err != nil {
 		return nil, err
 	}
+
 	if r.Body != nil {
 		_ = r.Body.Close()
 	}
+
 	return &http.Response{
 		StatusCode: int(status.Code), Status: http.StatusText(int(status.Code)), Request: r, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
@@ -90,6 +97,7 @@ func TestEverySecondWriteRefused(t *testing.T) {
 	for _, name := range names {
 		w.past.uses = append(w.past.uses, usageOf{"Deployment", name, 1, 0.2, 0.2, 300 * mib, 0})
 	}
+
 	w.deploy(1, names...)
 	rule := w.rule("refused", "Resource")
 	w.create(rule)
@@ -98,25 +106,31 @@ func TestEverySecondWriteRefused(t *testing.T) {
 		f.RoundTripper = rt
 		return f
 	}})
+
 	w.eventually("every target has its recommendations", func(ctx context.Context) error {
 		r := &analysisv1alpha1.RecommendationRule{}
 		if err := w.Get(ctx, client.ObjectKeyFromObject(rule), r); err != nil {
 			return err
 		}
+
 		all, err := w.all(ctx) // fails if one exists twice
 		if err != nil {
 			return err
 		}
+
 		for _, name := range names {
 			if one := all["Resource/"+name]; harness.ConditionText(one.Status.Conditions, "Ready") != "True/RecommendationReady" || one.Annotations[analysisv1alpha1.AnnotationRunNumber] != "1" {
 				return fmt.Errorf("%s: %s %v; rule %+v", name, harness.ConditionText(one.Status.Conditions, "Ready"), one.Annotations, r.Status)
 			}
 		}
+
 		if r.Status.RunNumber != 1 {
 			return fmt.Errorf("%+v", r.Status)
 		}
+
 		return nil
 	})
+
 	if f.refused.Load() == 0 {
 		t.Error("no write was rejected")
 	}
@@ -153,14 +167,17 @@ spec:
 
 func (w *fixture) install() {
 	w.t.Helper()
+
 	applier, err := manifest.NewApplier(control.Config(), "recommendation-test")
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	objects, err := manifest.ParseString(crds)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	if err := applier.Apply(w.t.Context(), objects...); err != nil {
 		w.t.Fatal(err)
 	}
@@ -172,6 +189,7 @@ func (w *fixture) custom(kind, name string) *unstructured.Unstructured {
 	u.SetKind(kind)
 	u.SetNamespace(w.namespace)
 	u.SetName(name)
+
 	return u
 }
 
@@ -183,25 +201,32 @@ func TestCustomKindsThroughScale(t *testing.T) {
 	w.past.uses = []usageOf{
 		{"Fleet", "good", 2, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0},
 	}
+
 	w.deploy(2, "web")
-	good, bad, opaque := w.custom("Fleet", "good"), w.custom("Fleet", "bad"), w.custom("Opaque", "one")
+	good := w.custom("Fleet", "good")
+	bad := w.custom("Fleet", "bad")
+	opaque := w.custom("Opaque", "one")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "good-1", Labels: map[string]string{"fleet": "good"}}, Spec: podSpec()}
 	w.create(good, bad, opaque, pod)
+
 	good.Object["status"] = map[string]any{"replicas": int64(2), "selector": "fleet=good"}
 	if err := w.Status().Update(t.Context(), good); err != nil {
 		t.Fatal(err)
 	}
+
 	rule := w.rule("custom", "Resource", "Replicas")
 	rule.Spec.ResourceSelectors = append(rule.Spec.ResourceSelectors,
 		analysisv1alpha1.ResourceSelector{Kind: "Fleet", APIVersion: "example.com/v1"},
 		analysisv1alpha1.ResourceSelector{Kind: "Opaque", APIVersion: "example.com/v1"})
 	w.create(rule)
 	w.start(setup{})
+
 	w.eventually("all targets are evaluated", func(ctx context.Context) error {
 		all, err := w.all(ctx)
 		if err != nil {
 			return err
 		}
+
 		for name, want := range map[string]string{
 			"Resource/web": "True/RecommendationReady", "Resource/good": "True/RecommendationReady", "Replicas/good": "True/RecommendationReady",
 			"Resource/bad": "False/TargetUnreadable", "Resource/one": "False/TargetUnreadable",
@@ -210,8 +235,10 @@ func TestCustomKindsThroughScale(t *testing.T) {
 				return fmt.Errorf("%s: %s, want %s: %s", name, got, want, all[name].Status.Description)
 			}
 		}
+
 		return nil
 	})
+
 	all := w.recommendations()
 	for name, says := range map[string]string{"Resource/bad": "no selector", "Resource/one": "no scale subresource"} {
 		if d := all[name].Status.Description; !strings.Contains(d, says) || harness.ConditionText(all[name].Status.Conditions, "Failed") != "True/TargetUnreadable" {
@@ -230,6 +257,7 @@ func TestKindNotInstalled(t *testing.T) {
 	rule.Spec.ResourceSelectors = append(rule.Spec.ResourceSelectors, analysisv1alpha1.ResourceSelector{Kind: "Nonesuch", APIVersion: "example.net/v1"})
 	w.create(rule)
 	w.start(setup{})
+
 	done := w.awaitRule(rule, "SelectorFailed")
 	if m := meta.FindStatusCondition(done.Status.Conditions, "Ready").Message; !strings.Contains(m, "spec.resourceSelectors[1]") || !strings.Contains(m, "Nonesuch") {
 		t.Error(m)
@@ -252,11 +280,13 @@ func TestTargetDeletedMidway(t *testing.T) {
 	}
 	w.start(setup{})
 	w.awaitRule(rule, "RoundCompleted")
+
 	w.eventually("the deleted workload has no Recommendation", func(ctx context.Context) error {
 		all, err := w.all(ctx)
 		if err == nil && len(all) != 2 {
 			err = fmt.Errorf("%d recommendations, want those of web", len(all))
 		}
+
 		return err
 	})
 }
@@ -272,18 +302,22 @@ func TestTerminatingNamespace(t *testing.T) {
 	there := w.deployment("web", 2)
 	there.Namespace = leaving.Name
 	w.create(there)
+
 	// Without the namespace controller it remains in phase Terminating.
 	if err := w.Delete(t.Context(), leaving); err != nil {
 		t.Fatal(err)
 	}
+
 	rule := w.rule("terminating", "Resource")
 	rule.Spec.NamespaceSelector.MatchNames = append(rule.Spec.NamespaceSelector.MatchNames, leaving.Name)
 	w.create(rule)
 	w.start(setup{})
 	w.awaitRule(rule, "RoundCompleted")
+
 	if r := w.recommendations()["Resource/web"]; harness.ConditionText(r.Status.Conditions, "Ready") != "True/RecommendationReady" {
 		t.Errorf("%+v", r.Status)
 	}
+
 	var list analysisv1alpha1.RecommendationList
 	if err := w.List(t.Context(), &list, client.InNamespace(leaving.Name)); err != nil || len(list.Items) > 0 {
 		t.Errorf("%d recommendations in a terminating namespace: %v", len(list.Items), err)
@@ -298,12 +332,15 @@ func TestSlowSource(t *testing.T) {
 	other := newFixture(t)
 	other.past = w.past
 	other.deploy(2, "web")
-	slow, quick := w.rule("slow", "Resource"), other.rule("quick", "Resource")
+	slow := w.rule("slow", "Resource")
+	quick := other.rule("quick", "Resource")
 	release := make(chan struct{})
+
 	w.past.before = func(ctx context.Context, req metrics.UsageRequest) error {
 		if req.Namespaces[0] != w.namespace {
 			return nil
 		}
+
 		select {
 		case <-release:
 			return nil
@@ -311,19 +348,24 @@ func TestSlowSource(t *testing.T) {
 			return ctx.Err()
 		}
 	}
+
 	w.create(slow)
 	w.start(setup{})
 	w.eventually("the slow rule queries its source", func(context.Context) error {
 		if w.past.queryCount() == 0 {
 			return errors.New("no query")
 		}
+
 		return nil
 	})
+
 	other.create(quick)
 	other.awaitRule(quick, "RoundCompleted")
+
 	if len(w.recommendations()) > 0 {
 		t.Error("the slow rule has recommendations before its query has ended")
 	}
+
 	close(release)
 	w.awaitRule(slow, "RoundCompleted")
 }
@@ -346,12 +388,14 @@ func (p *podPages) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet || r.URL.Path != "/api/v1/namespaces/"+p.namespace+"/pods" || q.Get("watch") != "" {
 		return p.RoundTripper.RoundTrip(r)
 	}
+
 	p.pages.Add(1)
 	size, err := strconv.Atoi(q.Get("limit"))
 	if err != nil || size <= 0 {
 		p.whole.Store(true)
 		size = p.pods
 	}
+
 	from, _ := strconv.Atoi(q.Get("continue")) // empty for the first page
 	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 	for i := from; i < min(from+size, p.pods); i++ {
@@ -359,15 +403,19 @@ func (p *podPages) RoundTrip(r *http.Request) (*http.Response, error) {
 		if !p.bare(i) {
 			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", UID: "u", Controller: new(true)}}
 		}
+
 		list.Items = append(list.Items, pod)
 	}
+
 	if from+size < p.pods {
 		list.Continue = strconv.Itoa(from + size)
 	}
+
 	body, err := json.Marshal(list)
 	if err != nil {
 		return nil, err
 	}
+
 	return &http.Response{
 		StatusCode: http.StatusOK, Status: "200 OK", Request: r, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
@@ -384,6 +432,7 @@ func TestTwentyThousandPods(t *testing.T) {
 	for i := range bare { // They are read one by one later.
 		w.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pages.name(1000 * i)}, Spec: podSpec()})
 	}
+
 	rule := w.rule("pods", "Resource")
 	rule.Spec.ResourceSelectors = []analysisv1alpha1.ResourceSelector{{Kind: "Pod"}}
 	w.create(rule)
@@ -391,6 +440,7 @@ func TestTwentyThousandPods(t *testing.T) {
 		pages.RoundTripper = rt
 		return pages
 	}})
+
 	done := w.awaitRule(rule, "RoundCompleted")
 	if m := meta.FindStatusCondition(done.Status.Conditions, "Ready").Message; !strings.HasPrefix(m, fmt.Sprint(bare, " targets")) {
 		t.Error(m)

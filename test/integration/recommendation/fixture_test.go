@@ -68,15 +68,18 @@ func (p *history) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2
 		before, uses := p.before, p.uses
 		p.asked++
 		p.mu.Unlock()
+
 		if before != nil {
 			if err := before(ctx, req); err != nil {
 				yield(metrics.Chunk{}, err)
 				return
 			}
 		}
+
 		if req.Resource != metrics.CPU && req.Resource != metrics.Memory {
 			return
 		}
+
 		for day := series.DayOf(req.Start); day.Start().Before(req.End); day++ {
 			start := day.Start()
 			values := make([]float64, 288)
@@ -92,6 +95,7 @@ func (p *history) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2
 							values[i] = series.Gap()
 						}
 					}
+
 					for pod := range u.pods {
 						chunk := metrics.Chunk{
 							Key: metrics.ContainerKey{
@@ -112,12 +116,14 @@ func (p *history) Usage(ctx context.Context, req metrics.UsageRequest) iter.Seq2
 func (p *history) set(change func(*history)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	change(p)
 }
 
 func (p *history) queryCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.asked
 }
 
@@ -140,17 +146,20 @@ type setup struct {
 // newFixture creates the namespace of the test. It does not start the controllers.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
+
 	config := control.Config()
 	config.QPS, config.Burst = 1000, 1000
 	c, err := harness.NewClient(config, analysisv1alpha1.AddToScheme, autoscalingv1alpha1.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	w := &fixture{Client: c, t: t, past: &history{}, registry: prometheus.NewRegistry()}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	if err := c.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
+
 	w.namespace = ns.Name
 	return w
 }
@@ -158,11 +167,13 @@ func newFixture(t *testing.T) *fixture {
 // start runs the controllers until the test ends, and checks that they stop.
 func (w *fixture) start(s setup) {
 	w.t.Helper()
+
 	config := rest.CopyConfig(control.Config())
 	config.QPS, config.Burst = 1000, 1000
 	if s.wrap != nil {
 		config.Wrap(s.wrap)
 	}
+
 	skip := true
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: w.Scheme(), Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
@@ -171,9 +182,11 @@ func (w *fixture) start(s setup) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	if s.settings == nil {
 		s.settings = configfile.Fixed(controller.BuiltinSettings(), clock.RealClock{})
 	}
+
 	err = controller.AddToManager(w.t.Context(), mgr, controller.Config{
 		History: profile.Source{Capabilities: metrics.Capabilities{Usage: w.past}}, Settings: s.settings, Namespace: "crane-system", Outdated: 24 * time.Hour,
 		Registry: w.registry, Clock: clock.RealClock{},
@@ -181,9 +194,11 @@ func (w *fixture) start(s setup) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
+
 	w.t.Cleanup(func() {
 		stop()
 		select {
@@ -200,10 +215,12 @@ func (w *fixture) start(s setup) {
 // create creates objects. Rules are deleted at the end of the test, because the controllers of the next test would run them.
 func (w *fixture) create(objects ...client.Object) {
 	w.t.Helper()
+
 	for _, o := range objects {
 		if err := w.Create(w.t.Context(), o); err != nil {
 			w.t.Fatal(err)
 		}
+
 		if _, isRule := o.(*analysisv1alpha1.RecommendationRule); isRule {
 			w.t.Cleanup(func() {
 				if err := client.IgnoreNotFound(w.Delete(context.WithoutCancel(w.t.Context()), o)); err != nil {
@@ -237,10 +254,14 @@ func podSpec() corev1.PodSpec {
 // deploy creates Deployments and writes a status with all pods available, like the Deployment controller.
 func (w *fixture) deploy(replicas int32, names ...string) {
 	w.t.Helper()
+
 	for _, name := range names {
 		d := w.deployment(name, replicas)
 		w.create(d)
-		d.Status.Replicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas = replicas, replicas, replicas
+		d.Status.Replicas = replicas
+
+		d.Status.ReadyReplicas = replicas
+		d.Status.AvailableReplicas = replicas
 		if err := w.Status().Update(w.t.Context(), d); err != nil {
 			w.t.Fatal(err)
 		}
@@ -257,9 +278,11 @@ func (w *fixture) rule(name string, recommenders ...string) *analysisv1alpha1.Re
 			RunInterval:       "24h",
 		},
 	}
+
 	for _, name := range recommenders {
 		r.Spec.Recommenders = append(r.Spec.Recommenders, analysisv1alpha1.Recommender{Name: name})
 	}
+
 	return r
 }
 
@@ -280,22 +303,27 @@ func (w *fixture) all(ctx context.Context) (map[string]analysisv1alpha1.Recommen
 	if err := w.List(ctx, &list, client.InNamespace(w.namespace)); err != nil {
 		return nil, err
 	}
+
 	out := map[string]analysisv1alpha1.Recommendation{}
 	for _, r := range list.Items {
 		key := string(r.Spec.Type) + "/" + r.Spec.TargetRef.Name
 		if _, twice := out[key]; twice {
 			return nil, fmt.Errorf("two recommendations %s", key)
 		}
+
 		out[key] = r
 	}
+
 	return out, nil
 }
 
 func (w *fixture) recommendations() map[string]analysisv1alpha1.Recommendation {
 	w.t.Helper()
+
 	all, err := w.all(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	return all
 }

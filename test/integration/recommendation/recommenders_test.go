@@ -32,19 +32,23 @@ func TestReplicasAndHPA(t *testing.T) {
 		{"Deployment", "cache", 10, 0.1, 0.5, 1024 * mib, 0},
 		{"Deployment", "idle", 2, 0.01, 0.01, 50 * mib, 0},
 	}
+
 	w.deploy(10, "web", "cache")
 	w.deploy(2, "idle")
 	rule := w.rule("all", "HPA", "Resource", "Replicas")
 	w.create(rule)
 	w.start(setup{})
 	w.awaitRule(rule, "RoundCompleted")
+
 	if n := w.past.queryCount(); n != 2 {
 		t.Errorf("%d queries for one pass of three recommenders, want 2: cpu and memory", n)
 	}
+
 	all := w.recommendations()
 	if len(all) != 9 {
 		t.Fatalf("%d recommendations, want 9", len(all))
 	}
+
 	// The 95th percentile of the sum of ten pods is just below 5 cores: ten pods of half a core.
 	for name, want := range map[string]string{"web": "10", "cache": "20", "idle": "1"} {
 		r := all["Replicas/"+name]
@@ -52,6 +56,7 @@ func TestReplicasAndHPA(t *testing.T) {
 			t.Errorf("replicas of %s: %q %q: %s", name, r.Status.RecommendedValue, r.Status.RecommendedInfo, r.Status.Description)
 		}
 	}
+
 	if r := all["Replicas/cache"]; r.Status.Action != analysisv1alpha1.ActionPatch || r.Status.CurrentInfo != `{"spec":{"replicas":10}}` ||
 		!strings.Contains(r.Status.Description, "memory 20 pods") || !strings.Contains(r.Status.Description, "Evidence: p95 of cpu") {
 		t.Errorf("the status contains no reason: %+v", r.Status)
@@ -59,6 +64,7 @@ func TestReplicasAndHPA(t *testing.T) {
 	if r := all["Replicas/web"]; r.Status.Action != analysisv1alpha1.ActionNone {
 		t.Errorf("%+v", r.Status)
 	}
+
 	checkHPA(t, all["HPA/web"])
 	if r := all["HPA/idle"]; harness.ConditionText(r.Status.Conditions, "Ready") != "True/RecommendationReady" || r.Status.Action != analysisv1alpha1.ActionNone || r.Status.RecommendedInfo != "" {
 		t.Errorf("an HPA is recommended for an idle workload: %+v", r.Status)
@@ -66,6 +72,7 @@ func TestReplicasAndHPA(t *testing.T) {
 	if r := all["Resource/web"]; !strings.Contains(r.Status.RecommendedValue, "resourceRequest:") {
 		t.Errorf("%+v", r.Status)
 	}
+
 	w.eventually("metric of the replicas", func(ctx context.Context) error {
 		return hasSeries(w, "crane_analysis_replicas_recommendation", 3)
 	})
@@ -79,12 +86,14 @@ func TestShortHistory(t *testing.T) {
 		{kind: "Deployment", name: "full", pods: 2, low: 1, high: 3, bytes: 200 * mib, since: 48 * time.Hour},
 		{kind: "Deployment", name: "empty", pods: 4, low: 0.01, high: 0.01, bytes: 50 * mib, since: 48 * time.Hour},
 	}
+
 	w.deploy(2, "full", "unseen")
 	w.deploy(4, "empty")
 	rule := w.rule("short", "Replicas", "HPA")
 	w.create(rule)
 	w.start(setup{})
 	w.awaitRule(rule, "RoundCompleted")
+
 	all := w.recommendations()
 	for name, want := range map[string]struct{ ready, learning, value, says string }{
 		// The 95th percentile of the sum of two pods is just below 6 cores: 12 pods of half a core.
@@ -103,10 +112,12 @@ func TestShortHistory(t *testing.T) {
 
 func checkHPA(t *testing.T, r analysisv1alpha1.Recommendation) {
 	t.Helper()
+
 	var e autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 	if err := json.Unmarshal([]byte(r.Status.RecommendedInfo), &e); err != nil {
 		t.Fatalf("%+v: %v", r.Status, err)
 	}
+
 	to := e.Spec.ScaleTargetRef
 	if r.Status.Action != analysisv1alpha1.ActionCreate || e.Name != "web" || to.Kind != "Deployment" || to.Name != "web" || to.APIVersion != "apps/v1" ||
 		e.Spec.ScaleStrategy != autoscalingv1alpha1.ScaleStrategyPreview || e.Spec.MinReplicas == nil || e.Spec.MaxReplicas < *e.Spec.MinReplicas ||
@@ -117,6 +128,7 @@ func checkHPA(t *testing.T, r analysisv1alpha1.Recommendation) {
 	if !strings.Contains(r.Status.Description, "changes together with it") {
 		t.Error(r.Status.Description)
 	}
+
 	if ref := r.Status.TargetRef; ref == nil || ref.Kind != "EffectiveHorizontalPodAutoscaler" {
 		t.Errorf("target %+v", ref)
 	}
@@ -128,21 +140,26 @@ func hasSeries(w *fixture, name string, want int) error {
 	if err != nil {
 		return fmt.Errorf("gathering: %w", err)
 	}
+
 	n := 0
 	for _, f := range families {
 		if f.GetName() != name {
 			continue
 		}
+
 		for _, m := range f.GetMetric() {
 			if slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "namespace" && l.GetValue() != w.namespace }) {
 				continue
 			}
+
 			n++
 		}
 	}
+
 	if n != want {
 		return fmt.Errorf("%d series of %s, want %d", n, name, want)
 	}
+
 	return nil
 }
 
@@ -152,6 +169,7 @@ func TestScalePoint(t *testing.T) {
 	w := newFixture(t)
 	w.past.uses = []usageOf{{"Deployment", "foreign", 4, 0.2, 0.2, 300 * mib, 0}, {"Deployment", "owned", 4, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(4, "foreign", "owned")
+
 	hpa := func(name string) *autoscalingv2.HorizontalPodAutoscaler {
 		percent := int32(50)
 		return &autoscalingv2.HorizontalPodAutoscaler{
@@ -165,16 +183,21 @@ func TestScalePoint(t *testing.T) {
 			},
 		}
 	}
-	mine, yes := hpa("owned"), true
+
+	mine := hpa("owned")
+	yes := true
 	mine.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: "EffectiveHorizontalPodAutoscaler", Name: "mine", UID: "u", Controller: &yes,
 	}}
+
 	rule := w.rule("point", "Resource", "HPA", "Replicas")
 	w.create(hpa("foreign"), mine, rule)
 	w.start(setup{})
 	w.awaitRule(rule, "RoundCompleted")
 	all := w.recommendations()
-	foreign, owned := all["Resource/foreign"], all["Resource/owned"]
+	foreign := all["Resource/foreign"]
+	owned := all["Resource/owned"]
+
 	if !strings.Contains(foreign.Status.RecommendedInfo, `"cpu":"1"`) || !strings.Contains(foreign.Status.Description, "cpu stays 1 (an autoscaler acts at 50 % of the request") {
 		t.Errorf("the request beside an unmanaged HPA: %+v", foreign.Status)
 	}
@@ -185,9 +208,11 @@ func TestScalePoint(t *testing.T) {
 	if foreign.Annotations[analysisv1alpha1.AnnotationScalePoint] != "" {
 		t.Error("an unmanaged HPA would be changed")
 	}
+
 	if c := harness.ConditionText(owned.Status.Conditions, analysisv1alpha1.ConditionApplicable); c != "absent" {
 		t.Errorf("with a managed HPA: %s", c)
 	}
+
 	var point struct {
 		Kind, Name string
 		Targets    []struct {
@@ -195,12 +220,15 @@ func TestScalePoint(t *testing.T) {
 			From, To int32
 		}
 	}
+
 	if err := json.Unmarshal([]byte(owned.Annotations[analysisv1alpha1.AnnotationScalePoint]), &point); err != nil {
 		t.Fatalf("%v: %v", owned.Annotations, err)
 	}
+
 	if point.Name != "mine" || len(point.Targets) != 1 || point.Targets[0].Resource != "cpu" || point.Targets[0].From != 50 || point.Targets[0].To <= 50 {
 		t.Errorf("%+v", point)
 	}
+
 	for _, name := range []string{"HPA/foreign", "Replicas/foreign"} {
 		if r := all[name]; harness.ConditionText(r.Status.Conditions, analysisv1alpha1.ConditionApplicable) == "absent" && r.Status.RecommendedInfo != "" {
 			t.Errorf("%s may be applied beside an unmanaged HPA: %+v", name, r.Status)

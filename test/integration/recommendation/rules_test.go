@@ -35,31 +35,38 @@ func TestRunNumberLowered(t *testing.T) {
 	w.start(setup{})
 	w.awaitRule(rule, "RoundCompleted")
 	before := w.recommendations()
+
 	w.past.set(func(p *history) {
 		for i := range p.uses {
 			p.uses[i].low, p.uses[i].high = 0.4, 0.4
 		}
 	})
+
 	web := before["Resource/web"]
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"analysis.crane.io/run-number":"0"}}}`))
 	if err := w.Patch(t.Context(), &web, patch); err != nil {
 		t.Fatal(err)
 	}
+
 	w.eventually("web is evaluated again", func(ctx context.Context) error {
 		all, err := w.all(ctx)
 		if err != nil {
 			return err
 		}
+
 		now := all["Resource/web"]
 		if now.Annotations[analysisv1alpha1.AnnotationRunNumber] != "1" || now.Status.RecommendedValue == before["Resource/web"].Status.RecommendedValue {
 			return fmt.Errorf("annotations %v, value %s", now.Annotations, now.Status.RecommendedValue)
 		}
+
 		return nil
 	})
+
 	after := w.recommendations()
 	if a, b := before["Resource/api"], after["Resource/api"]; a.ResourceVersion != b.ResourceVersion {
 		t.Error("the other Recommendation was evaluated")
 	}
+
 	r := w.awaitRule(rule, "RoundCompleted")
 	if r.Status.RunNumber != 1 {
 		t.Errorf("run number of the rule %d, want 1: the rule must not run", r.Status.RunNumber)
@@ -73,6 +80,7 @@ func TestAnalyticsOfClusterScopedKinds(t *testing.T) {
 	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web")
 	rules := analysisv1alpha1.ResourceSelector{Kind: "RecommendationRule", APIVersion: analysisv1alpha1.GroupVersion.String()}
+
 	analytics := &analysisv1alpha1.Analytics{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "outside"},
 		Spec: analysisv1alpha1.AnalyticsSpec{
@@ -80,17 +88,21 @@ func TestAnalyticsOfClusterScopedKinds(t *testing.T) {
 			ResourceSelectors: []analysisv1alpha1.ResourceSelector{rules, {Kind: rules.Kind}, {Kind: "Deployment", APIVersion: "apps/v1"}},
 		},
 	}
+
 	w.create(analytics)
 	w.start(setup{})
 	w.eventually("the Analytics is evaluated", func(ctx context.Context) error {
 		if err := w.Get(ctx, client.ObjectKeyFromObject(analytics), analytics); err != nil {
 			return err
 		}
+
 		if len(analytics.Status.Recommendations) == 0 {
 			return errors.New("no Recommendation yet")
 		}
+
 		return nil
 	})
+
 	for _, m := range analytics.Status.Recommendations {
 		if m.TargetRef.Kind != "Deployment" {
 			t.Errorf("Recommendation %s/%s for %s %s", m.Namespace, m.Name, m.TargetRef.Kind, m.TargetRef.Name)
@@ -104,6 +116,7 @@ func TestAnalytics(t *testing.T) {
 	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web")
 	seconds := int64(7200)
+
 	analytics := &analysisv1alpha1.Analytics{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "old-form"},
 		Spec: analysisv1alpha1.AnalyticsSpec{
@@ -113,76 +126,95 @@ func TestAnalytics(t *testing.T) {
 			Config:             map[string]string{"resource.cpu-request-margin-fraction": "0.15", "ehpa.fluctuation-threshold": "0"},
 		},
 	}
+
 	w.create(analytics)
 	w.start(setup{})
 	found := &analysisv1alpha1.RecommendationRule{}
+
 	find := func(ctx context.Context) error {
 		var list analysisv1alpha1.RecommendationRuleList
 		if err := w.List(ctx, &list); err != nil {
 			return err
 		}
+
 		for i := range list.Items {
 			if list.Items[i].Annotations[analysisv1alpha1.AnnotationAnalyticsConversion] == string(analytics.UID) {
 				*found = list.Items[i]
 				return nil
 			}
 		}
+
 		return errors.New("no rule")
 	}
+
 	w.eventually("the Analytics has a rule", find)
 	if found.Spec.RunInterval != "2h0m0s" || len(found.Spec.NamespaceSelector.MatchNames) != 1 || found.Spec.NamespaceSelector.MatchNames[0] != w.namespace ||
 		!maps.Equal(found.Spec.Recommenders[0].Config, map[string]string{"resource.cpu-request-margin-fraction": "0.15"}) {
 		t.Errorf("%+v", found.Spec)
 	}
+
 	w.awaitRule(found, "RoundCompleted")
 	if r, there := w.recommendations()["Resource/web"]; !there || r.Labels[analysisv1alpha1.LabelAnalyticsName] != "old-form" {
 		t.Errorf("%+v", r.Labels)
 	}
+
 	recommendation := w.recommendations()["Resource/web"]
 	w.eventually("the Analytics has the status of its rule", func(ctx context.Context) error {
 		if err := w.Get(ctx, client.ObjectKeyFromObject(analytics), analytics); err != nil {
 			return err
 		}
+
 		s := analytics.Status
 		if len(s.Conditions) != 1 || s.Conditions[0].Reason != "AnalyticsReady" || !strings.Contains(s.Conditions[0].Message, "ignored: ehpa.fluctuation-threshold") ||
 			len(s.Recommendations) != 1 || s.Recommendations[0].UID != recommendation.UID || s.Recommendations[0].TargetRef.Name != "web" ||
 			s.Recommendations[0].LastStartTime == nil || s.Recommendations[0].Message != "Success" {
 			return fmt.Errorf("%+v", s)
 		}
+
 		return nil
 	})
+
 	broken := analytics.DeepCopy()
 	broken.Spec.Config = map[string]string{"resource.cpu-request-percentile": "many"}
 	if err := w.Patch(t.Context(), broken, client.MergeFrom(analytics)); err != nil {
 		t.Fatal(err)
 	}
+
 	w.eventually("the Analytics reports that its recommender cannot run", func(ctx context.Context) error {
 		if err := w.Get(ctx, client.ObjectKeyFromObject(analytics), analytics); err != nil {
 			return err
 		}
+
 		if c := analytics.Status.Conditions[0]; c.Status != metav1.ConditionFalse || c.Reason != "InvalidRecommender" || !strings.Contains(c.Message, "many") {
 			return fmt.Errorf("%+v", c)
 		}
+
 		return nil
 	})
+
 	was := analytics.DeepCopy() // The controller may write the status concurrently.
 	analytics.Spec.CompletionStrategy = nil
 	if err := w.Patch(t.Context(), analytics, client.MergeFrom(was)); err != nil {
 		t.Fatal(err)
 	}
+
 	w.eventually("the rule is changed", func(ctx context.Context) error {
 		if err := find(ctx); err != nil || found.Spec.RunInterval == "" {
 			return err
 		}
+
 		return fmt.Errorf("run interval %s", found.Spec.RunInterval)
 	})
+
 	if err := w.Delete(t.Context(), analytics); err != nil {
 		t.Fatal(err)
 	}
+
 	w.eventually("the rule is deleted with the Analytics", func(ctx context.Context) error {
 		if err := find(ctx); err != nil {
 			return nil //nolint:nilerr // the wait ends when the rule is not found
 		}
+
 		return errors.New("the rule exists")
 	})
 }
@@ -195,46 +227,58 @@ func TestConfigurationReloaded(t *testing.T) {
 	w.deploy(2, "web")
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	const header = "apiVersion: analysis.crane.io/v1alpha1\nkind: RecommendationConfiguration\nrecommenders:\n"
+
 	write := func(body string) {
 		t.Helper()
+
 		if err := os.WriteFile(path+".new", []byte(header+body), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.Rename(path+".new", path); err != nil { // atomically, like the files of a ConfigMap
 			t.Fatal(err)
 		}
 	}
+
 	write("- {name: Replicas, acceptedResources: [{kind: Deployment}]}\n")
 	file, err := configfile.Open(path, 50*time.Millisecond, clock.RealClock{}, controller.ParseSettings)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	rule := w.rule("config", "Resource")
 	w.create(rule)
 	w.start(setup{settings: file})
 	w.awaitRule(rule, "InvalidRecommender")
 	write("- {name: Resource, acceptedResources: [{kind: Deployment}], cofig: {}}\n")
+
 	w.eventually("the metric reports the invalid file", func(context.Context) error {
 		if s := file.State(); !s.Invalid || s.Failed == 0 {
 			return fmt.Errorf("%+v", s)
 		}
+
 		return hasSeries(w, "crane_analysis_recommendation_configuration_valid", 1)
 	})
+
 	w.awaitRule(rule, "InvalidRecommender")
 	write("- {name: Resource, acceptedResources: [{kind: Deployment}], config: {cpu-request-percentile: \"2\"}}\n" +
 		"- {name: Replicas, acceptedResources: [{kind: Deployment}]}\n")
 	other := w.rule("other", "Replicas")
 	w.create(other)
+
 	w.eventually("a bad setting leaves the file in force", func(context.Context) error {
 		if s := file.State(); s.Invalid || file.Content().Invalid() == nil {
 			return fmt.Errorf("%+v, %w", s, file.Content().Invalid())
 		}
+
 		return nil
 	})
+
 	w.awaitRule(other, "RoundCompleted")
 	w.awaitRule(rule, "InvalidRecommender")
 	write("- {name: Resource, acceptedResources: [{kind: Deployment}]}\n")
 	w.awaitRule(rule, "RoundCompleted")
+
 	if _, there := w.recommendations()["Resource/web"]; !there {
 		t.Error("the rule did not run with the new file")
 	}
@@ -250,18 +294,22 @@ func TestChangedDuringItsRun(t *testing.T) {
 	rule.Spec.Recommenders[0].Config = map[string]string{"cpu-request-margin-fraction": "0.15"}
 	w.create(rule)
 	changed := false
+
 	w.past.before = func(ctx context.Context, _ metrics.UsageRequest) error {
 		if changed {
 			return nil
 		}
+
 		changed = true // only in the first query, which belongs to the first run
 		r := &analysisv1alpha1.RecommendationRule{}
 		if err := w.Get(ctx, client.ObjectKeyFromObject(rule), r); err != nil {
 			return err
 		}
+
 		r.Spec.Recommenders[0].Config["cpu-request-margin-fraction"] = "1"
 		return w.Update(ctx, r)
 	}
+
 	w.start(setup{})
 	w.awaitRule(rule, "RoundCompleted")
 	w.eventually("the value follows from the new spec", func(ctx context.Context) error {
@@ -269,10 +317,12 @@ func TestChangedDuringItsRun(t *testing.T) {
 		if err != nil {
 			return err
 		}
+
 		// 0.2 cores with a margin of 100 %.
 		if v := all["Resource/web"].Status.RecommendedValue; v == "" || !near(v, 0.4) {
 			return fmt.Errorf("recommended value %s", v)
 		}
+
 		return nil
 	})
 }
@@ -282,15 +332,18 @@ func TestTwoRules(t *testing.T) {
 	w := newFixture(t)
 	w.past.uses = []usageOf{{"Deployment", "web", 2, 0.2, 0.2, 300 * mib, 0}}
 	w.deploy(2, "web")
-	one, two := w.rule("one", "Resource"), w.rule("two", "Resource")
+	one := w.rule("one", "Resource")
+	two := w.rule("two", "Resource")
 	w.create(one, two)
 	w.start(setup{})
 	w.awaitRule(one, "RoundCompleted")
 	w.awaitRule(two, "RoundCompleted")
+
 	var list analysisv1alpha1.RecommendationList
 	if err := w.List(t.Context(), &list, client.InNamespace(w.namespace)); err != nil {
 		t.Fatal(err)
 	}
+
 	if len(list.Items) != 2 || list.Items[0].Name == list.Items[1].Name {
 		t.Errorf("%d recommendations, want one of each rule", len(list.Items))
 	}

@@ -49,6 +49,7 @@ type dynamicScheduler struct {
 
 func startDynamic(t testing.TB, limit string) *dynamicScheduler {
 	t.Helper()
+
 	d := &dynamicScheduler{policy: filepath.Join(t.TempDir(), "policy.yaml"), explain: harness.FreeAddress(t)}
 	d.limit(t, limit)
 	d.scheduler = startScheduler(t, setup{profile: `
@@ -61,12 +62,14 @@ func startDynamic(t testing.TB, limit string) *dynamicScheduler {
   - name: Dynamic
     args: {policyConfigPath: "` + d.policy + `", explainAddress: "` + d.explain + `"}
 `})
+
 	return d
 }
 
 // limit writes the policy with another limit.
 func (d *dynamicScheduler) limit(t testing.TB, limit string) {
 	t.Helper()
+
 	if err := os.WriteFile(d.policy, []byte(strings.Replace(loadPolicy, "LIMIT", limit, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -75,20 +78,24 @@ func (d *dynamicScheduler) limit(t testing.TB, limit string) {
 // explained returns the scheduler's explanation for a pod.
 func (d *dynamicScheduler) explained(t testing.TB, pod string) nodeload.Explanation {
 	t.Helper()
+
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+d.explain+"/explain/scheduling?pod="+url.QueryEscape("default/"+pod), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	reply, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer reply.Body.Close()
+
 	body, err := io.ReadAll(reply.Body)
 	var answer struct{ Explanations []nodeload.Explanation }
 	if err != nil || json.Unmarshal(body, &answer) != nil || len(answer.Explanations) != 1 {
 		t.Fatalf("%v: %s", err, body)
 	}
+
 	return answer.Explanations[0]
 }
 
@@ -98,10 +105,12 @@ func load(value string, ago time.Duration) map[string]string {
 
 func (b *fixture) annotate(node string, annotations map[string]string) {
 	b.Helper()
+
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	if _, err := b.client.CoreV1().Nodes().Patch(b.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -110,20 +119,24 @@ func (b *fixture) annotate(node string, annotations map[string]string) {
 // event waits for an event with the reason on an object, and returns its note.
 func (b *fixture) event(namespace, name, reason string) string {
 	b.Helper()
+
 	var note string
 	eventually(b, reason+" on "+name, func() string {
 		list, err := b.client.EventsV1().Events(namespace).List(b.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err.Error()
 		}
+
 		for _, e := range list.Items {
 			if e.Regarding.Name == name && e.Reason == reason {
 				note = e.Note
 				return ""
 			}
 		}
+
 		return fmt.Sprintf("not among %d events", len(list.Items))
 	})
+
 	return note
 }
 
@@ -133,12 +146,14 @@ func TestHeldNode(t *testing.T) {
 	s := startDynamic(t, "0.65")
 	b := newFixture(t, s.scheduler)
 	annotations := load("0.30000", 0)
+
 	text, err := nodeload.FormatHolds([]nodeload.Hold{{
 		Pod: "evicted", Workload: "default/ReplicaSet/web", CPU: 4000, Memory: 1 << 30, Until: time.Now().Add(5 * time.Minute).UTC().Truncate(time.Second),
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	annotations[nodeload.HoldsKey] = text
 	b.node("load-held", 10, annotations)
 	b.pod("stranger", "1")
@@ -146,9 +161,11 @@ func TestHeldNode(t *testing.T) {
 	b.pod("replacement", "1", func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "web", Controller: new(true)}}
 	})
+
 	if got := b.awaitPlaced("replacement").Spec.NodeName; got != "load-held" {
 		t.Errorf("the replacement is on %s", got)
 	}
+
 	b.annotate("load-held", load("0.31000", 0)) // any change makes the scheduler ask again
 	b.awaitPlaced("stranger")
 }
@@ -160,27 +177,33 @@ func TestHotNode(t *testing.T) {
 	b := newFixture(t, s.scheduler)
 	b.node("load-hot", 10, load("0.80000", 0))
 	b.node("load-cool", 10, load("0.20000", 0))
+
 	for i := range 3 {
 		name := fmt.Sprint("load-", i)
 		b.pod(name, "100m")
+
 		if pod := b.awaitPlaced(name); pod.Spec.NodeName != "load-cool" {
 			t.Errorf("%s is on %s", name, pod.Spec.NodeName)
 		}
 	}
+
 	if note := b.event("default", "load-0", "LoadAvoided"); !strings.HasPrefix(note, "1 of 2 nodes had too much load for this pod") {
 		t.Errorf("event %q", note)
 	}
+
 	e := s.explained(t, "load-0")
 	if len(e.Nodes) != 2 || e.Node != "load-cool" || e.Nodes[1].Name != "load-hot" || e.Nodes[1].Verdict != nodeload.Closed ||
 		!strings.HasPrefix(e.Nodes[1].Reason(), "cpu_usage_avg_5m: load 80.0% + on its way 0.0% + this pod ") {
 		t.Errorf("explained as %+v", e)
 	}
+
 	// The command prints the same.
 	var out, errOut bytes.Buffer
 	if code := cli.Main([]string{"crane", "explain", "scheduling", "load-0", "--scheduler", "http://" + s.explain}, strings.NewReader(""), &out, &errOut); code != 0 ||
 		!strings.Contains(out.String(), "Pod default/load-0: placed on load-cool") || !strings.Contains(out.String(), "load-hot   Closed") {
 		t.Errorf("exit %d, %s\n%s", code, errOut.String(), out.String())
 	}
+
 	// A pod that fits only the hot node stays pending with the reason, and is scheduled before the scheduler's periodic
 	// retry after five minutes.
 	b.pod("load-waits", "100m", func(p *corev1.Pod) { p.Spec.NodeSelector["kubernetes.io/hostname"] = "load-hot" })
@@ -189,6 +212,7 @@ func TestHotNode(t *testing.T) {
 	b.annotate("load-hot", load("0.70000", 0))
 	b.annotate("load-hot", load("0.30000", 0))
 	b.awaitPlaced("load-waits")
+
 	if got := s.metric(t, `crane_scheduler_dynamic_nodes{profile="`+s.name+`",state="fresh"}`); got != "2" {
 		t.Errorf("%q nodes are fresh by the metric", got)
 	}
@@ -197,6 +221,7 @@ func TestHotNode(t *testing.T) {
 // annotateLabel sets the node label that pods select; without it the pod is pending for another reason first.
 func (b *fixture) annotateLabel(node string) {
 	b.Helper()
+
 	patch := `{"metadata":{"labels":{"kubernetes.io/hostname":"` + node + `"}}}`
 	if _, err := b.client.CoreV1().Nodes().Patch(b.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		b.Fatal(err)
@@ -211,11 +236,13 @@ func TestGarbageAnnotations(t *testing.T) {
 	for i := range 5 {
 		b.node(fmt.Sprint("good-", i), 10, load("0.40000", 0))
 	}
+
 	for name, text := range map[string]string{
 		"nan": "NaN,2026-01-01T00:00:00Z", "negative": "-0.5,2026-01-01T00:00:00Z", "huge": "1e308,2026-01-01T00:00:00Z", "commas": "0.1,2,3",
 	} {
 		b.node("bad-"+name, 10, map[string]string{"cpu_usage_avg_5m": text})
 	}
+
 	b.node("bad-future", 10, load("0.10000", -10*time.Hour))
 	on := map[string]int{}
 	for i := range 20 {
@@ -223,11 +250,13 @@ func TestGarbageAnnotations(t *testing.T) {
 		b.pod(name, "100m")
 		on[b.awaitPlaced(name).Spec.NodeName]++
 	}
+
 	for node, pods := range on {
 		if pods > 5 {
 			t.Errorf("%d of 20 pods are on %s: %v", pods, node, on)
 		}
 	}
+
 	if got := s.metric(t, `crane_scheduler_dynamic_unreadable_annotations_total{fault="value",profile="`+s.name+`"}`); got != "3" {
 		t.Errorf("%q unreadable values are counted, want 3", got)
 	}
@@ -242,26 +271,34 @@ func TestPolicyReload(t *testing.T) {
 	b.pod("reload-first", "100m")
 	b.awaitPlaced("reload-first")
 	s.limit(t, "0.40")
+
 	eventually(t, "the new policy is in force", func() string {
 		if got := s.metric(t, `crane_nodeload_policy_loads_total{result="loaded"}`); got != "2" {
 			return got + " loads"
 		}
+
 		return ""
 	})
+
 	b.pod("reload-second", "100m")
 	b.awaitPending("reload-second", "too much load by cpu_usage_avg_5m")
+
 	if err := os.WriteFile(s.policy, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the empty file is refused", func() string {
 		if got := s.metric(t, "crane_nodeload_policy_valid"); got != "0" {
 			return "valid " + got
 		}
+
 		return ""
 	})
+
 	if note := b.event("crane-system", "crane-node-load-policy", "PolicyRefused"); !strings.Contains(note, "the file is empty") {
 		t.Errorf("event %q", note)
 	}
+
 	b.pod("reload-third", "100m")
 	b.awaitPending("reload-third", "too much load by cpu_usage_avg_5m")
 	s.limit(t, "0.65")
@@ -269,8 +306,10 @@ func TestPolicyReload(t *testing.T) {
 		if got := s.metric(t, "crane_nodeload_policy_valid"); got != "1" {
 			return "valid " + got
 		}
+
 		return ""
 	})
+
 	// Pending pods are retried at once, not after five minutes.
 	b.awaitPlaced("reload-second")
 	b.awaitPlaced("reload-third")
@@ -282,12 +321,14 @@ func TestPrometheusGone(t *testing.T) {
 	b := newFixture(t, s.scheduler)
 	b.node("gone-a", 10, load("0.99000", time.Hour))
 	b.node("gone-b", 10, load("0.01000", time.Hour))
+
 	on := map[string]int{}
 	for i := range 8 {
 		name := fmt.Sprint("gone-", i)
 		b.pod(name, "1")
 		on[b.awaitPlaced(name).Spec.NodeName]++
 	}
+
 	if on["gone-a"] != 4 || on["gone-b"] != 4 {
 		t.Errorf("%v: want the default profile's placement, which is even by requests", on)
 	}
@@ -305,10 +346,12 @@ func TestHistory(t *testing.T) {
 	if err := analysis.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+
 	recommendations, err := ctrlclient.New(control.Config(), ctrlclient.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := startDynamic(t, "0.65")
 	b := newFixture(t, s.scheduler)
 	b.node("history", 10, load("0.20000", 0))
@@ -318,25 +361,31 @@ func TestHistory(t *testing.T) {
 			Type: analysis.AnalysisTypeResource, TargetRef: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "StatefulSet", Namespace: "default", Name: "history"},
 		},
 	}
+
 	if err := recommendations.Create(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = recommendations.Delete(context.Background(), r) })
 	r.Status.RecommendedValue = "resourceRequest:\n  containers:\n  - containerName: c\n    target: {cpu: 350m, memory: 1Gi}\n"
 	if err := recommendations.Status().Update(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the workload is known", func() string {
 		if got := s.metric(t, "crane_scheduler_dynamic_workloads_with_history"); got != "1" {
 			return "workloads: " + got
 		}
+
 		return ""
 	})
+
 	yes := true
 	b.pod("history-0", "500m", func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "history", UID: "u", Controller: &yes}}
 	})
 	b.awaitPlaced("history-0")
+
 	if e := s.explained(t, "history-0"); e.Basis != "history" || e.CPU != 350 || e.Memory != 1<<30 {
 		t.Errorf("expected to use %dm and %d by %s", e.CPU, e.Memory, e.Basis)
 	}

@@ -39,10 +39,12 @@ const timeout = 45 * time.Second
 // eventually polls until check returns "" and fails with its last result.
 func eventually(t testing.TB, what string, check func() string) {
 	t.Helper()
+
 	harness.Eventually(t.Context(), t, timeout, what, func(context.Context) error {
 		if problem := check(); problem != "" {
 			return errors.New(problem)
 		}
+
 		return nil
 	})
 }
@@ -81,29 +83,36 @@ func topologyProfile(args string) string {
 // configure writes the configuration and returns the arguments of the process.
 func configure(t testing.TB, s *setup) []string {
 	t.Helper()
+
 	if s.control == nil {
 		s.control = control
 	}
+
 	if s.user == nil {
 		account := controlplane.ServiceAccount("crane-system", "crane-scheduler")
 		s.user = &account
 	}
+
 	if s.name == "" {
 		s.name = strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
 	}
+
 	kubeconfig, err := s.control.KubeconfigFor(t.Context(), s.name, *s.user)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if s.config == "" {
 		s.config = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + s.extra +
 			"leaderElection: {leaderElect: false}\nclientConnection: {kubeconfig: KUBECONFIG, qps: 500, burst: 1000}\n" +
 			"profiles:\n- schedulerName: " + s.name + "\n" + s.profile
 	}
+
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(s.config, "KUBECONFIG", kubeconfig)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return []string{
 		"--config=" + file, "--bind-address=127.0.0.1",
 		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
@@ -113,28 +122,34 @@ func configure(t testing.TB, s *setup) []string {
 // startScheduler runs crane-scheduler until the test ends and waits until it is ready to schedule.
 func startScheduler(t testing.TB, s setup) *scheduler {
 	t.Helper()
+
 	args := configure(t, &s)
 	address := harness.FreeAddress(t)
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p, err := process.Start(process.Spec{
 		Name: "crane-scheduler", Path: binary, LastLines: 60, Args: append(args, "--secure-port="+port),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("last lines of crane-scheduler:\n%s", strings.Join(p.LastLines(), "\n"))
 		}
+
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
+
 		if err := p.Stop(ctx); err != nil {
 			t.Errorf("stop crane-scheduler: %v", err)
 		}
 	})
+
 	out := &scheduler{Process: p, name: s.name, control: s.control, url: "https://" + address}
 	eventually(t, "crane-scheduler is ready", func() string {
 		select {
@@ -142,57 +157,70 @@ func startScheduler(t testing.TB, s setup) *scheduler {
 			t.Fatalf("crane-scheduler ended: %v\n%s", p.Err(), strings.Join(p.LastLines(), "\n"))
 		default:
 		}
+
 		body, err := out.get(t, "/readyz")
 		if err != nil {
 			return err.Error()
 		}
+
 		if body != "ok" {
 			return body
 		}
+
 		// It serves before it has read the CA of client certificates; until then all clients are anonymous.
 		if _, err := out.get(t, "/metrics"); err != nil {
 			return err.Error()
 		}
+
 		return ""
 	})
+
 	return out
 }
 
 // get reads a path of the scheduler's server as cluster administrator.
 func (s *scheduler) get(t testing.TB, path string) (string, error) {
 	t.Helper()
+
 	admin := s.control.Config()
 	pair, err := tls.X509KeyPair(admin.CertData, admin.KeyData)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		TLSClientConfig:   &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}, // its certificate is made at the start
 	}}
+
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	reply, err := c.Do(request)
 	if err != nil {
 		return "", err
 	}
 	defer reply.Body.Close()
+
 	body, err := io.ReadAll(reply.Body)
 	if err == nil && reply.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s", reply.Status, body)
 	}
+
 	return string(body), err
 }
 
 // metric returns the value of a series of /metrics as text, or "".
 func (s *scheduler) metric(t testing.TB, series string) string {
 	t.Helper()
+
 	body, err := s.get(t, "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	value, _ := harness.SeriesValue(body, series)
 	return value
 }
@@ -216,22 +244,26 @@ func newFixture(t testing.TB, s *scheduler) *fixture {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
+
 		selected := metav1.ListOptions{LabelSelector: fixtureLabel + "=" + b.label}
 		now := int64(0)
 		_ = b.client.CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, selected)
 		_ = b.client.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, selected)
 	})
+
 	return b
 }
 
 // node creates a node with that many CPUs, 64 GiB and room for 110 pods.
 func (b *fixture) node(name string, cpus int64, annotations map[string]string) *corev1.Node {
 	b.Helper()
+
 	b.staleCaches = true
 	has := corev1.ResourceList{
 		corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("64Gi"),
 		corev1.ResourcePods: resource.MustParse("110"),
 	}
+
 	// The API server accepts the status on creation.
 	n, err := b.client.CoreV1().Nodes().Create(b.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fixtureLabel: b.label}, Annotations: annotations},
@@ -240,38 +272,47 @@ func (b *fixture) node(name string, cpus int64, annotations map[string]string) *
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	return n
 }
 
 // awaitCaches waits until the scheduler's caches contain all nodes and topologies, so that they count for the next pod.
 func (b *fixture) awaitCaches() {
 	b.Helper()
+
 	if !b.staleCaches {
 		return
 	}
+
 	b.staleCaches = false
 	nodes, err := b.client.CoreV1().Nodes().List(b.Context(), metav1.ListOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	eventually(b, "the scheduler's cache contains the nodes", func() string {
 		got := b.process.metric(b, `scheduler_cache_size{type="nodes"}`)
 		if n, err := strconv.Atoi(got); err != nil || n < len(nodes.Items) {
 			return fmt.Sprintf("it contains %q of %d", got, len(nodes.Items))
 		}
+
 		return ""
 	})
+
 	if b.process.metric(b, "crane_scheduler_topology_available") != "1" {
 		return
 	}
+
 	var list topology.NodeResourceTopologyList
 	if err := topologies(b, b.process.control.Config()).List(b.Context(), &list); err != nil {
 		b.Fatal(err)
 	}
+
 	eventually(b, "the scheduler's cache contains the topologies", func() string {
 		if got := b.process.metric(b, "crane_scheduler_topology_nodes"); got != strconv.Itoa(len(list.Items)) {
 			return fmt.Sprintf("it contains %q of %d", got, len(list.Items))
 		}
+
 		return ""
 	})
 }
@@ -279,6 +320,7 @@ func (b *fixture) awaitCaches() {
 // pod creates a pod with this CPU request and limit that selects the test's nodes.
 func (b *fixture) pod(name, cpu string, options ...func(*corev1.Pod)) *corev1.Pod {
 	b.Helper()
+
 	b.awaitCaches()
 	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 	now := int64(0)
@@ -289,28 +331,34 @@ func (b *fixture) pod(name, cpu string, options ...func(*corev1.Pod)) *corev1.Po
 			Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}},
 		},
 	}
+
 	for _, o := range options {
 		o(pod)
 	}
+
 	pod, err := b.client.CoreV1().Pods("default").Create(b.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	return pod
 }
 
 // setResult writes a topology result on a pod with an administrator's rights.
 func (b *fixture) setResult(name, result string) {
 	b.Helper()
+
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{topology.AnnotationPodTopologyResult: result}}})
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	b.patch(name, string(patch))
 }
 
 func (b *fixture) patch(name, patch string) {
 	b.Helper()
+
 	if _, err := b.client.CoreV1().Pods("default").Patch(b.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -318,15 +366,18 @@ func (b *fixture) patch(name, patch string) {
 
 func (b *fixture) get(name string) *corev1.Pod {
 	b.Helper()
+
 	pod, err := b.client.CoreV1().Pods("default").Get(b.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	return pod
 }
 
 func (b *fixture) delete(name string) {
 	b.Helper()
+
 	now := int64(0)
 	if err := b.client.CoreV1().Pods("default").Delete(b.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil && !apierrors.IsNotFound(err) {
 		b.Fatal(err)
@@ -336,27 +387,33 @@ func (b *fixture) delete(name string) {
 // awaitPlaced waits until the pod is bound to a node and returns it.
 func (b *fixture) awaitPlaced(name string) *corev1.Pod {
 	b.Helper()
+
 	var pod *corev1.Pod
 	eventually(b, "pod "+name+" is on a node", func() string {
 		if pod = b.get(name); pod.Spec.NodeName != "" {
 			return ""
 		}
+
 		return "it is pending: " + unschedulable(pod)
 	})
+
 	return pod
 }
 
 // awaitPending waits until the scheduler has found no node for the pod, with that text in its reason.
 func (b *fixture) awaitPending(name, reason string) {
 	b.Helper()
+
 	eventually(b, "pod "+name+" finds no node", func() string {
 		pod := b.get(name)
 		if pod.Spec.NodeName != "" {
 			b.Fatalf("pod %s is on node %s", name, pod.Spec.NodeName)
 		}
+
 		if got := unschedulable(pod); !strings.Contains(got, reason) {
 			return fmt.Sprintf("want %q in the reason, got %q", reason, got)
 		}
+
 		return ""
 	})
 }
@@ -368,5 +425,6 @@ func unschedulable(pod *corev1.Pod) string {
 			return c.Message
 		}
 	}
+
 	return ""
 }

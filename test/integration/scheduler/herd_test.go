@@ -17,13 +17,17 @@ import (
 // occupy binds a pod with this request to a node, as if running for a day.
 func (b *fixture) occupy(node, cpu string) {
 	b.Helper()
+
 	pod := b.pod("old-"+node, cpu, func(p *corev1.Pod) {
 		p.Spec.NodeName = node
 		p.Spec.Containers[0].Resources.Limits = nil
 		p.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("1Gi")
 	})
+
 	since := metav1.NewTime(time.Now().Add(-24 * time.Hour))
-	pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &since
+	pod.Status.Phase = corev1.PodRunning
+
+	pod.Status.StartTime = &since
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: since}}}}
 	if _, err := b.client.CoreV1().Pods("default").UpdateStatus(b.Context(), pod, metav1.UpdateOptions{}); err != nil {
 		b.Fatal(err)
@@ -36,6 +40,7 @@ func (b *fixture) occupy(node, cpu string) {
 func TestHerd(t *testing.T) {
 	const nodes, burst = 10, 60
 	s := startDynamic(t, "1")
+
 	b := newFixture(t, s.scheduler)
 	names := make([]string, nodes)
 	for i := range names {
@@ -44,31 +49,40 @@ func TestHerd(t *testing.T) {
 		if i == 0 {
 			reported = "0.10000"
 		}
+
 		b.node(names[i], 10, load(reported, 0))
 		b.occupy(names[i], fmt.Sprint(1+i*7%8))
 	}
+
 	for i := range burst {
 		b.pod(fmt.Sprint("burst-", i), "100m")
 	}
+
 	took := map[string]int{}
 	for i := range burst {
 		took[b.awaitPlaced(fmt.Sprint("burst-", i)).Spec.NodeName]++
 	}
+
 	estimate := float64(s.explained(t, fmt.Sprint("burst-", burst-1)).CPU) / 10_000
-	loads, sum := make([]float64, nodes), 0.0
+	loads := make([]float64, nodes)
+	sum := 0.0
 	for i, name := range names {
 		loads[i] = 0.5 + float64(took[name])*estimate
 		if i == 0 {
 			loads[i] -= 0.4
 		}
+
 		sum += loads[i]
 	}
+
 	over := slices.Max(loads) - sum/nodes
 	t.Logf("a pod is %.4f, the most loaded node is %.4f above the mean; pods by node %v", estimate, over, took)
+
 	// The load of the first node does not depend on the burst: with fewer pods the others stay above the mean.
 	if float64(burst)*estimate < 0.4 {
 		t.Fatalf("a pod is %.4f: the burst does not fill the one node up", estimate)
 	}
+
 	if over > estimate {
 		t.Errorf("the most loaded node is %.4f above the mean, a pod is %.4f: %v", over, estimate, took)
 	}

@@ -31,13 +31,16 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	os.Exit(harness.Main(m, harness.Suite{
 		Name: "scheduler", Command: "crane-scheduler", BinaryEnv: "CRANE_SCHEDULER",
 		// The race detector would need all of kube-scheduler to be compiled again.
 		BuildFlags: []string{"-race=false", "-ldflags=" + strings.TrimSpace(string(ldflags))},
 		Ready: func(_ context.Context, c *controlplane.ControlPlane, built string) (err error) {
-			control, binary = c, built
+			control = c
+			binary = built
 			client, err = kubernetes.NewForConfig(c.Config())
+
 			return err
 		},
 	}))

@@ -33,6 +33,7 @@ func TestBadConfiguration(t *testing.T) {
 	if err := os.WriteFile(policy, []byte("apiVersion: scheduler.policy.crane.io/v1alpha1\nkind: DynamicSchedulerPolicy\nspec:\n  predicates: []\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	dynamic := func(args string) string {
 		return strings.ReplaceAll(topologyProfile(args), "NodeResourceTopologyMatch", "Dynamic")
 	}
@@ -51,12 +52,14 @@ func TestBadConfiguration(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			select {
 			case <-p.Done():
 			case <-time.After(timeout):
 				_ = p.Stop(context.Background())
 				t.Fatal("it starts all the same")
 			}
+
 			out := strings.Join(p.LastLines(), "\n")
 			if p.Err() == nil || !strings.Contains(out, c.want) || !strings.Contains(out, strings.TrimPrefix(args[0], "--config=")) {
 				t.Errorf("ended with %v and\n%s\nwant %q and the path of the file", p.Err(), out, c.want)
@@ -74,14 +77,17 @@ func TestMissingDefinition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := harness.Install(t.Context(), bare.Config(), "scheduler-test", func(kind string) bool { return kind != "CustomResourceDefinition" }); err != nil {
 		t.Fatal(err)
 	}
+
 	admin := controlplane.CertificateUser("admin", "system:masters")
 	s := startScheduler(t, setup{control: bare, profile: topologyProfile("{}"), user: &admin})
 	b := &fixture{TB: t, client: own, process: s, scheduler: s.name, label: s.name}
 	b.node("bare", 64, nil)
 	b.pod("before", "2")
+
 	if pod := b.awaitPlaced("before"); zones(t, pod) != "" {
 		t.Errorf("without zones the pod got %q", zones(t, pod))
 	}
@@ -96,28 +102,35 @@ func TestMissingDefinition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	lax := strings.ReplaceAll(string(crd), "self.name.matches('^node[0-9]+$')", "true")
 	objects, err := manifest.ParseString(lax)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	applier, err := manifest.NewApplier(bare.Config(), "scheduler-test")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := applier.Apply(t.Context(), append(objects, laxTopology())...); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the topology is read", func() string {
 		if got := s.metric(t, "crane_scheduler_topology_nodes"); got != "1" {
 			return "crane_scheduler_topology_nodes is " + got
 		}
+
 		return ""
 	})
+
 	b.pod("after", "3")
 	if got := zones(t, b.awaitPlaced("after")); got != "a.b-10=3" {
 		t.Errorf("the pod has the zones %q, want those of the odd name", got)
 	}
+
 	b.pod("too-large", "5")
 	b.awaitPending("too-large", "no zone is as large as cpu=5")
 }
@@ -127,6 +140,7 @@ func laxTopology() *unstructured.Unstructured {
 	capacity := func(cpu string) any {
 		return map[string]any{"capacity": map[string]any{"cpu": cpu}}
 	}
+
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "topology.crane.io/v1alpha1", "kind": "NodeResourceTopology",
 		"metadata":           map[string]any{"name": "bare"},
@@ -146,6 +160,7 @@ func TestShippedConfigurations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	data := map[string]map[string]string{}
 	for _, o := range objects {
 		if o.GetKind() == "ConfigMap" {
@@ -153,13 +168,16 @@ func TestShippedConfigurations(t *testing.T) {
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &m); err != nil {
 				t.Fatal(err)
 			}
+
 			data[m.Name] = m.Data
 		}
 	}
+
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(policy, []byte(data["crane-node-load-policy"]["policy.yaml"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	own := controlplane.CertificateUser("system:kube-scheduler")
 	all := t // both run until the parent test ends
 	for _, c := range []struct {
@@ -174,23 +192,29 @@ func TestShippedConfigurations(t *testing.T) {
 			if !strings.Contains(file, c.connection) || !strings.Contains(file, "/etc/crane/policy.yaml") {
 				t.Fatalf("%s has changed:\n%s", c.file, file)
 			}
+
 			kubeconfig := "  kubeconfig: KUBECONFIG\n"
 			if strings.HasPrefix(c.connection, "clientConnection") {
 				kubeconfig = c.connection + kubeconfig
 			}
+
 			file = strings.NewReplacer(c.connection, kubeconfig, "/etc/crane/policy.yaml", policy,
 				"policyConfigPath: /etc/crane/policy.yaml", "policyConfigPath: "+policy+"\n      explainAddress: none").Replace(file)
 			s := startScheduler(all, setup{name: c.name, config: file, user: c.user})
+
 			eventually(t, "it has its lease", func() string {
 				lease, err := client.CoordinationV1().Leases(c.namespace).Get(t.Context(), c.lease, metav1.GetOptions{})
 				if err != nil {
 					return err.Error()
 				}
+
 				return held(lease)
 			})
+
 			b := newFixture(t, s)
 			b.machine("shipped-"+c.name, single, []string{"node0"}, 4)
 			b.pod("shipped-"+c.name, "2")
+
 			if got := zones(t, b.awaitPlaced("shipped-"+c.name)); got != "node0=2" {
 				t.Errorf("the pod has the zones %q", got)
 			}
@@ -202,5 +226,6 @@ func held(l *coordinationv1.Lease) string {
 	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
 		return "no holder"
 	}
+
 	return ""
 }

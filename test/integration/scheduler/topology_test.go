@@ -25,14 +25,17 @@ import (
 // topologies is a client of NodeResourceTopologies.
 func topologies(t testing.TB, config *rest.Config) ctrlclient.Client {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	if err := topology.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+
 	c, err := ctrlclient.New(config, ctrlclient.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return c
 }
 
@@ -45,20 +48,24 @@ func (b *fixture) machine(name string, policy topology.TopologyManagerPolicy, zo
 
 func (b *fixture) topology(name string, policy topology.TopologyManagerPolicy, zones []string, cpus int64) *topology.NodeResourceTopology {
 	b.Helper()
+
 	b.staleCaches = true
 	o := &topology.NodeResourceTopology{
 		ObjectMeta:         metav1.ObjectMeta{Name: name},
 		CraneManagerPolicy: topology.ManagerPolicy{CPUManagerPolicy: topology.CPUManagerPolicyStatic, TopologyManagerPolicy: policy},
 	}
+
 	for _, z := range zones {
 		o.Zones = append(o.Zones, topology.Zone{Name: z, Type: topology.ZoneTypeNode, Resources: &topology.ResourceInfo{
 			Capacity: corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI)},
 		}})
 	}
+
 	c := topologies(b, control.Config())
 	if err := c.Create(b.Context(), o); err != nil {
 		b.Fatal(err)
 	}
+
 	b.Cleanup(func() { _ = c.Delete(context.WithoutCancel(b.Context()), o) })
 	return o
 }
@@ -66,18 +73,22 @@ func (b *fixture) topology(name string, policy topology.TopologyManagerPolicy, z
 // zones returns the zones in the pod's annotation, such as "node0=3 node1=1".
 func zones(t testing.TB, pod *corev1.Pod) string {
 	t.Helper()
+
 	s := pod.Annotations[topology.AnnotationPodTopologyResult]
 	if s == "" {
 		return ""
 	}
+
 	var list []topology.Zone
 	if err := json.Unmarshal([]byte(s), &list); err != nil {
 		t.Fatalf("annotation %q: %v", s, err)
 	}
+
 	var parts []string
 	for _, z := range list {
 		parts = append(parts, fmt.Sprintf("%s=%s", z.Name, z.Resources.Capacity.Cpu()))
 	}
+
 	return strings.Join(parts, " ")
 }
 
@@ -92,33 +103,41 @@ func TestWholeCPUs(t *testing.T) {
 	b := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
 	b.machine("whole-a", single, []string{"node0", "node1"}, 4)
 	b.machine("whole-b", single, []string{"node0", "node1"}, 4)
+
 	used := map[string]string{}
 	for i := range 4 {
 		name := fmt.Sprint("whole-", i)
 		b.pod(name, "3")
+
 		pod := b.awaitPlaced(name)
 		zone, ok := strings.CutSuffix(zones(t, pod), "=3")
 		if !ok {
 			t.Fatalf("pod %s has the zones %q, want one with 3 CPUs", name, zones(t, pod))
 		}
+
 		if other, taken := used[pod.Spec.NodeName+zone]; taken {
 			t.Errorf("%s and %s are both in %s of %s, which has 4 CPUs", name, other, zone, pod.Spec.NodeName)
 		}
 		used[pod.Spec.NodeName+zone] = name
 	}
+
 	b.pod("whole-late", "3")
 	b.awaitPending("whole-late", "2 node(s) had insufficient resource of NUMA node (no zone has cpu=3 free)")
+
 	// Shared CPUs are not the zones' business, nor are parts of one.
 	b.pod("shared", "3", func(p *corev1.Pod) { p.Annotations = map[string]string{topology.AnnotationPodCPUPolicy: "none"} })
 	b.pod("part", "1500m")
+
 	for _, name := range []string{"shared", "part"} {
 		if pod := b.awaitPlaced(name); zones(t, pod) != "" {
 			t.Errorf("pod %s got the zones %q", name, zones(t, pod))
 		}
 	}
+
 	if pod := b.get("whole-late"); pod.Spec.NodeName != "" {
 		t.Fatalf("whole-late is on %s, which has no zone for it", pod.Spec.NodeName)
 	}
+
 	b.delete("whole-0")
 	if got := zones(t, b.awaitPlaced("whole-late")); !strings.HasSuffix(got, "=3") {
 		t.Errorf("whole-late has the zones %q", got)
@@ -130,24 +149,29 @@ func TestOneWrite(t *testing.T) {
 	b := newFixture(t, startScheduler(t, setup{profile: topologyProfile("{}")}))
 	b.machine("once", single, []string{"node0"}, 4)
 	b.awaitCaches()
+
 	events, err := client.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{LabelSelector: fixtureLabel + "=" + b.label})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer events.Stop()
+
 	b.pod("written", "2")
 	b.awaitPlaced("written")
+
 	var seen []string
 	for e := range events.ResultChan() {
 		pod, ok := e.Object.(*corev1.Pod)
 		if !ok {
 			t.Fatalf("watch: %v", e.Object)
 		}
+
 		seen = append(seen, fmt.Sprintf("%s node=%s zones=%s nominated=%s", e.Type, pod.Spec.NodeName, zones(t, pod), pod.Status.NominatedNodeName))
 		if pod.Spec.NodeName != "" {
 			break
 		}
 	}
+
 	if want := []string{"ADDED node= zones= nominated=", "MODIFIED node=once zones=node0=2 nominated="}; !slices.Equal(seen, want) {
 		t.Errorf("the pod changed as %q, want %q", seen, want)
 	}
@@ -165,6 +189,7 @@ func TestMoreThanThereIs(t *testing.T) {
 	})
 	b.awaitPending("one-zone", "no zone is as large as cpu=3")
 	b.pod("both", "3")
+
 	if got := zones(t, b.awaitPlaced("both")); got != "node0=2 node1=1" {
 		t.Errorf("pod both has the zones %q, want node0=2 node1=1", got)
 	}
@@ -176,6 +201,7 @@ func TestOddTopologies(t *testing.T) {
 	b := newFixture(t, s)
 	b.machine("zoneless", single, nil, 0)
 	b.pod("anywhere", "2")
+
 	if pod := b.awaitPlaced("anywhere"); zones(t, pod) != "" {
 		t.Errorf("on a node without zones the pod got %q", zones(t, pod))
 	}
@@ -192,30 +218,38 @@ func TestOddTopologies(t *testing.T) {
 		b.pod(name, "1", func(p *corev1.Pod) { p.Spec.NodeName = "odd" })
 		b.setResult(name, garbage)
 	}
+
 	// Sparse numbers, and zones of other types, which hold the same CPUs again.
 	odd := b.machine("odd", single, []string{"node7", "node42"}, 4)
 	odd.Zones = append(odd.Zones, topology.Zone{Name: "socket", Type: topology.ZoneTypeSocket, Resources: &topology.ResourceInfo{
 		Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")},
 	}})
+
 	if err := topologies(t, control.Config()).Update(t.Context(), odd); err != nil {
 		t.Fatal(err)
 	}
+
 	onOdd := func(p *corev1.Pod) { p.Spec.NodeSelector["kubernetes.io/hostname"] = "odd" }
 	b.pod("named", "4", onOdd)
 	b.awaitPending("named", "didn't match Pod's node affinity/selector")
+
 	n, err := client.CoreV1().Nodes().Get(t.Context(), "odd", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	n.Labels["kubernetes.io/hostname"] = "odd"
 	if _, err := client.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := zones(t, b.awaitPlaced("named")); got != "node7=4" {
 		t.Errorf("the pod has the zones %q", got)
 	}
+
 	b.pod("socket-wide", "6", onOdd)
 	b.awaitPending("socket-wide", "no zone is as large as cpu=6")
+
 	if got := s.metric(t, "crane_scheduler_topology_invalid_results_total"); got != "5" {
 		t.Errorf("%s annotations counted as not understood, want 5", got)
 	}
@@ -227,10 +261,12 @@ func TestNodesComeAndGo(t *testing.T) {
 	first := b.machine("first", single, []string{"node0"}, 2)
 	b.pod("three", "3")
 	b.awaitPending("three", "no zone is as large as cpu=3")
+
 	first.Zones[0].Resources.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
 	if err := topologies(t, control.Config()).Update(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := b.awaitPlaced("three"); got.Spec.NodeName != "first" || zones(t, got) != "node0=3" {
 		t.Errorf("three is on %s with %q", got.Spec.NodeName, zones(t, got))
 	}
@@ -239,6 +275,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	b.pod("two", "2")
 	b.awaitPending("two", "1 node(s) had no NodeResourceTopology with NUMA zones")
 	b.topology("second", single, []string{"node0"}, 2)
+
 	if got := b.awaitPlaced("two").Spec.NodeName; got != "second" {
 		t.Errorf("two is on %s", got)
 	}
@@ -246,9 +283,11 @@ func TestNodesComeAndGo(t *testing.T) {
 	if err := client.CoreV1().Nodes().Delete(t.Context(), "second", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	b.pod("again", "2")
 	b.awaitPending("again", "0/1 nodes are available: 1 node(s) had insufficient resource of NUMA node (no zone has cpu=2 free)")
 	b.delete("three")
+
 	if got := b.awaitPlaced("again").Spec.NodeName; got != "first" {
 		t.Errorf("again is on %s", got)
 	}
@@ -262,6 +301,7 @@ func TestPreemption(t *testing.T) {
 	if _, err := classes.Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = classes.Delete(context.WithoutCancel(t.Context()), class.Name, metav1.DeleteOptions{}) })
 	b.machine("busy", single, []string{"node0", "node1"}, 4)
 	b.pod("low-0", "4")
@@ -269,19 +309,23 @@ func TestPreemption(t *testing.T) {
 	b.pod("low-1", "4")
 	b.awaitPlaced("low-1")
 	b.pod("urgent", "4", func(p *corev1.Pod) { p.Spec.PriorityClassName = "urgent" })
+
 	if got := zones(t, b.awaitPlaced("urgent")); got != "node0=4" && got != "node1=4" {
 		t.Errorf("urgent has the zones %q", got)
 	}
+
 	left := 0
 	list, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: fixtureLabel + "=" + b.label})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, p := range list.Items {
 		if strings.HasPrefix(p.Name, "low-") {
 			left++
 		}
 	}
+
 	if left != 1 {
 		t.Errorf("%d of 2 pods of low priority are left, want 1", left)
 	}
@@ -294,18 +338,23 @@ func TestRestart(t *testing.T) {
 	b.machine("restart", single, []string{"node0", "node1"}, 4)
 	b.pod("held", "3")
 	b.awaitPlaced("held")
+
 	if err := first.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	b.pod("rest", "4")
 	startScheduler(t, setup{profile: topologyProfile("{}")})
+
 	if got, held := zones(t, b.awaitPlaced("rest")), zones(t, b.get("held")); got[:len("node0")] == held[:len("node0")] {
 		t.Errorf("rest has %s and held %s, in zones of 4", got, held)
 	}
+
 	b.pod("over", "1")
 	if got := zones(t, b.awaitPlaced("over")); got != zones(t, b.get("held"))[:len("node0")]+"=1" {
 		t.Errorf("over has %s, want the last CPU beside held", got)
 	}
+
 	b.pod("none", "1")
 	b.awaitPending("none", "no zone has cpu=1 free")
 }
@@ -320,10 +369,12 @@ func TestStaleAnnotationIsReplaced(t *testing.T) {
 		b.setResult(name, `[{"name":"node7","type":"Node","resources":{"capacity":{"cpu":"4"}}}]`)
 		b.patch(name, `{"spec":{"schedulingGates":null}}`)
 	}
+
 	stale("with-cpus", "2")
 	if got := zones(t, b.awaitPlaced("with-cpus")); got != "node0=2" {
 		t.Errorf("with-cpus has the zones %q, want node0=2", got)
 	}
+
 	stale("without", "100m")
 	if got := zones(t, b.awaitPlaced("without")); got != "" {
 		t.Errorf("without whole CPUs the pod has the zones %q", got)

@@ -34,25 +34,30 @@ func TestDeploymentBecomesAvailableAndScalesDown(t *testing.T) {
 	if _, err := deployments.Create(t.Context(), deployment(ns, "web", "general", 6), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	available := func(n int32) {
 		eventually(t, fmt.Sprintf("%d available replicas", n), func(ctx context.Context) (bool, string) {
 			d, err := deployments.Get(ctx, "web", metav1.GetOptions{})
 			if err != nil {
 				return false, err.Error()
 			}
+
 			return d.Status.AvailableReplicas == n && d.Status.Replicas == n, fmt.Sprintf("%+v", d.Status)
 		})
 	}
+
 	available(6)
 	if _, err := deployments.Patch(t.Context(), "web", "application/merge-patch+json", []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	available(2)
 	eventually(t, "the other pods are gone", func(ctx context.Context) (bool, string) {
 		pods, err := cluster.client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
+
 		return len(pods.Items) == 2, fmt.Sprint(len(pods.Items))
 	})
 }
@@ -68,21 +73,25 @@ func TestJobCompletesAndFails(t *testing.T) {
 				Spec:       pod.Spec,
 			}},
 		}
+
 		if _, err := cluster.client.BatchV1().Jobs(ns).Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for name, want := range map[string]batchv1.JobConditionType{"good": batchv1.JobComplete, "bad": batchv1.JobFailed} {
 		eventually(t, "job "+name, func(ctx context.Context) (bool, string) {
 			job, err := cluster.client.BatchV1().Jobs(ns).Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return false, err.Error()
 			}
+
 			for _, c := range job.Status.Conditions {
 				if c.Type == want && c.Status == corev1.ConditionTrue {
 					return true, ""
 				}
 			}
+
 			return false, fmt.Sprintf("%+v", job.Status)
 		})
 	}
@@ -97,10 +106,12 @@ func TestOOMKill(t *testing.T) {
 		return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].RestartCount >= 1 &&
 			p.Status.ContainerStatuses[0].LastTerminationState.Terminated != nil
 	})
+
 	last := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated
 	if last.Reason != "OOMKilled" || last.ExitCode != 137 {
 		t.Errorf("last state %+v", last)
 	}
+
 	podUntil(t, ns, "hungry", "CrashLoopBackOff", func(p *corev1.Pod) bool {
 		w := p.Status.ContainerStatuses[0].State.Waiting
 		return w != nil && w.Reason == "CrashLoopBackOff" && !ready(p)
@@ -119,16 +130,19 @@ func TestMemoryPressureEvictsTheWorst(t *testing.T) {
 		p.Spec.Containers[0].Resources.Limits = nil
 	}
 	create(t, podIn(ns, "modest", "small", "100m", "400Mi", burstable))
+
 	create(t, podIn(ns, "greedy", "small", "100m", "100Mi", burstable, func(p *corev1.Pod) { p.Spec.Containers[0].Name = "eater" }))
 	podUntil(t, ns, "modest", "Ready", ready)
 	podUntil(t, ns, "greedy", "Ready", ready)
 	before := memoryPressure(t.Context(), t)
 	cluster.load.use(ns, "app", 0.1, 350<<20)
 	cluster.load.use(ns, "eater", 0.1, 700<<20)
+
 	pod := podUntil(t, ns, "greedy", "evicted", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
 	if pod.Status.Reason != "Evicted" || condition(pod, corev1.DisruptionTarget) == nil {
 		t.Errorf("status %+v", pod.Status)
 	}
+
 	// The node is under pressure for some seconds, which a slow test may miss; the transition time proves it.
 	eventually(t, "MemoryPressure comes and goes", func(ctx context.Context) (bool, string) {
 		c := memoryPressure(ctx, t)
@@ -139,15 +153,18 @@ func TestMemoryPressureEvictsTheWorst(t *testing.T) {
 
 func memoryPressure(ctx context.Context, t *testing.T) corev1.NodeCondition {
 	t.Helper()
+
 	node, err := cluster.client.CoreV1().Nodes().Get(ctx, "small", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeMemoryPressure {
 			return c
 		}
 	}
+
 	t.Fatal("the node has no condition MemoryPressure")
 	return corev1.NodeCondition{}
 }
@@ -156,10 +173,12 @@ func TestEvictionAPI(t *testing.T) {
 	ns := namespaceFor(t)
 	create(t, podIn(ns, "guest", "general", "100m", "64Mi"))
 	podUntil(t, ns, "guest", "Ready", ready)
+
 	err := cluster.client.PolicyV1().Evictions(ns).Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "guest"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the pod goes", func(ctx context.Context) (bool, string) {
 		_, err := cluster.client.CoreV1().Pods(ns).Get(ctx, "guest", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
@@ -174,27 +193,33 @@ func TestNodeFailureMovesPods(t *testing.T) {
 			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(1)),
 		})
 	}
+
 	d.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: d.Spec.Selector,
 	}}
+
 	if _, err := cluster.client.AppsV1().Deployments(ns).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	placed := func(what string, ok func(byNode map[string]int) bool) {
 		eventually(t, what, func(ctx context.Context) (bool, string) {
 			pods, err := cluster.client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return false, err.Error()
 			}
+
 			by := map[string]int{}
 			for i := range pods.Items {
 				if p := &pods.Items[i]; ready(p) && p.DeletionTimestamp == nil {
 					by[p.Spec.NodeName]++
 				}
 			}
+
 			return ok(by), fmt.Sprint(by)
 		})
 	}
+
 	placed("one pod on each node", func(by map[string]int) bool {
 		// If one of the nodes was briefly NotReady, both pods are on the other one and would stay there.
 		for node, n := range by {
@@ -202,24 +227,30 @@ func TestNodeFailureMovesPods(t *testing.T) {
 				moveOne(t, ns, node)
 			}
 		}
+
 		return by["frail"] == 1 && by["sound"] == 1
 	})
+
 	if err := cluster.fleet.FailNode("frail"); err != nil {
 		t.Fatal(err)
 	}
+
 	placed("both pods on the sound node", func(by map[string]int) bool { return by["sound"] == 2 && by["frail"] == 0 })
 	if err := cluster.fleet.RecoverNode("frail"); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the node is Ready and its old pod gone", func(ctx context.Context) (bool, string) {
 		node, err := cluster.client.CoreV1().Nodes().Get(ctx, "frail", metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
+
 		pods, err := cluster.client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
+
 		return len(node.Spec.Taints) == 0 && len(pods.Items) == 2, fmt.Sprintf("taints %v, %d pods", node.Spec.Taints, len(pods.Items))
 	})
 }
@@ -227,11 +258,13 @@ func TestNodeFailureMovesPods(t *testing.T) {
 // moveOne deletes one pod of a node, so that its replacement is scheduled.
 func moveOne(t *testing.T, namespace, node string) {
 	t.Helper()
+
 	pods, err := cluster.client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil || len(pods.Items) == 0 {
 		t.Logf("pods of %s: %d, %v", node, len(pods.Items), err)
 		return
 	}
+
 	if err := cluster.client.CoreV1().Pods(namespace).Delete(t.Context(), pods.Items[0].Name, metav1.DeleteOptions{}); err != nil {
 		t.Log(err)
 	}
@@ -241,9 +274,11 @@ func TestCrashAndSnapshot(t *testing.T) {
 	ns := namespaceFor(t)
 	create(t, podIn(ns, "web", "general", "100m", "64Mi"))
 	podUntil(t, ns, "web", "Ready", ready)
+
 	if err := cluster.fleet.KillContainer(ns, "web", "app", 2); err != nil {
 		t.Fatal(err)
 	}
+
 	podUntil(t, ns, "web", "restarted", func(p *corev1.Pod) bool {
 		return p.Status.ContainerStatuses[0].RestartCount == 1 && ready(p)
 	})
@@ -253,8 +288,10 @@ func TestCrashAndSnapshot(t *testing.T) {
 				return c.Restarts == 1 && c.CPUSeconds > 0 && c.Reachable && time.Since(c.StartedAt) < time.Minute, fmt.Sprintf("%+v", c.Use)
 			}
 		}
+
 		return false, "no container"
 	})
+
 	if err := cluster.fleet.KillContainer(ns, "web", "none", 1); err == nil {
 		t.Error("no error for a missing container")
 	}

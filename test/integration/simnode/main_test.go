@@ -50,15 +50,18 @@ type podLoad struct {
 func (l *podLoad) Use(pod *corev1.Pod, container string, _ time.Time) simnode.Use {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if u, ok := l.set[pod.Namespace+"/"+container]; ok {
 		return u
 	}
+
 	return simnode.Use{CPU: 0.1, Memory: 20 << 20, Known: true}
 }
 
 func (l *podLoad) use(namespace, container string, cpu, memory float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.set[namespace+"/"+container] = simnode.Use{CPU: cpu, Memory: memory, Known: true}
 }
 
@@ -70,6 +73,7 @@ func pools() []simnode.NodeSpec {
 			Labels: map[string]string{"pool": pool},
 		}
 	}
+
 	static := node("static", "static", "4", "8Gi")
 	static.StaticCPU = true
 	return []simnode.NodeSpec{
@@ -87,6 +91,7 @@ func TestMain(m *testing.M) {
 		Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
 		ExtraArgs:  map[controlplane.Component][]string{controlplane.ControllerManager: fast},
 	}
+
 	os.Exit(harness.Main(m, harness.Suite{
 		Name: "simnode", Plane: plane, Kinds: harness.Nothing,
 		Before: func(ctx context.Context, dir string) error {
@@ -95,7 +100,9 @@ func TestMain(m *testing.M) {
 			if err != nil {
 				return err
 			}
-			cluster.dir, plane.ExtraArgs[controlplane.APIServer] = dir, nodes.APIServerArgs()
+
+			cluster.dir = dir
+			plane.ExtraArgs[controlplane.APIServer] = nodes.APIServerArgs()
 			return nodes.Close()
 		},
 		Beside: func(_ context.Context, c *controlplane.ControlPlane) (func() error, error) {
@@ -109,6 +116,7 @@ func stopFleet() error {
 	if cluster.stop == nil {
 		return errors.New("the simulated nodes are not running")
 	}
+
 	return cluster.stop()
 }
 
@@ -119,26 +127,33 @@ func serving(c *controlplane.ControlPlane) (*simnode.Serving, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &simnode.Serving{CA: c.CAPEM(), ClientCA: x509.NewCertPool(), FrontProxyCA: x509.NewCertPool(), FrontProxyNames: names, Metrics: true}
 	if !s.ClientCA.AppendCertsFromPEM(c.CAPEM()) || !s.FrontProxyCA.AppendCertsFromPEM(frontProxy) {
 		return nil, fmt.Errorf("no certificate in the authorities of the control plane")
 	}
+
 	s.Cert = func(hosts ...string) (tls.Certificate, error) {
 		cert, key, err := c.IssueServing(hosts...)
 		if err != nil {
 			return tls.Certificate{}, err
 		}
+
 		return tls.X509KeyPair(cert, key)
 	}
+
 	return s, nil
 }
 
 // start sets the variables that the tests share and runs the fleet.
 func start(c *controlplane.ControlPlane) (err error) {
-	cluster.plane, cluster.config, cluster.load = c, c.Config(), &podLoad{set: map[string]simnode.Use{}}
+	cluster.plane = c
+	cluster.config = c.Config()
+	cluster.load = &podLoad{set: map[string]simnode.Use{}}
 	if cluster.client, err = kubernetes.NewForConfig(cluster.config); err != nil {
 		return err
 	}
+
 	return run()
 }
 
@@ -148,25 +163,30 @@ func run() error {
 	if err != nil {
 		return err
 	}
+
 	if identities.Tunnel, err = tunnel.Open(context.Background(), cluster.dir); err != nil {
 		return err
 	}
+
 	timing := simnode.DefaultTiming()
 	timing.PressureHold = 3 * time.Second
 	cluster.fleet, cluster.stop, err = fleet.Start(context.Background(), simnode.Config{
 		Client: cluster.config, Nodes: pools(), Load: cluster.load, Serving: identities, Timing: timing,
 		Sample: 500 * time.Millisecond, Heartbeat: time.Second,
 	})
+
 	return err
 }
 
 // eventually polls until the condition holds.
 func eventually(t *testing.T, what string, ok func(ctx context.Context) (bool, string)) {
 	t.Helper()
+
 	harness.Eventually(t.Context(), t, time.Minute, what, func(ctx context.Context) error {
 		if done, state := ok(ctx); !done {
 			return errors.New(state)
 		}
+
 		return nil
 	})
 }
@@ -174,19 +194,23 @@ func eventually(t *testing.T, what string, ok func(ctx context.Context) (bool, s
 // namespaceFor creates a namespace for the test.
 func namespaceFor(t *testing.T) string {
 	t.Helper()
+
 	ns, err := cluster.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "sim-"},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
 		defer cancel()
+
 		if err := cluster.client.CoreV1().Namespaces().Delete(ctx, ns.Name, metav1.DeleteOptions{}); err != nil {
 			t.Errorf("delete namespace %s: %v", ns.Name, err)
 		}
 	})
+
 	return ns.Name
 }
 
@@ -202,14 +226,17 @@ func podIn(namespace, name, pool, cpu, memory string, edit ...func(*corev1.Pod))
 			}},
 		},
 	}
+
 	for _, f := range edit {
 		f(pod)
 	}
+
 	return pod
 }
 
 func create(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
+
 	// The service account of a new namespace is created with a delay.
 	eventually(t, "create pod "+pod.Name, func(ctx context.Context) (bool, string) {
 		_, err := cluster.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
@@ -220,14 +247,17 @@ func create(t *testing.T, pod *corev1.Pod) {
 // podUntil polls a pod until the condition holds and returns it.
 func podUntil(t *testing.T, namespace, name, what string, ok func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
+
 	var pod *corev1.Pod
 	eventually(t, "pod "+name+": "+what, func(ctx context.Context) (bool, string) {
 		var err error
 		if pod, err = cluster.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return false, err.Error()
 		}
+
 		return ok(pod), fmt.Sprintf("%+v", pod.Status)
 	})
+
 	return pod
 }
 
@@ -237,6 +267,7 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 			return &pod.Status.Conditions[i]
 		}
 	}
+
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 // resize changes requests and limits of container "app" through the resize subresource.
 func resize(t *testing.T, namespace, name, cpu, memory string) {
 	t.Helper()
+
 	list := harness.ResourceList(cpu, memory)
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"containers": []any{map[string]any{
 		"name": "app", "resources": corev1.ResourceRequirements{Requests: list, Limits: list},
@@ -24,6 +25,7 @@ func resize(t *testing.T, namespace, name, cpu, memory string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, err = cluster.client.CoreV1().Pods(namespace).Patch(t.Context(), name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "resize")
 	if err != nil {
 		t.Fatalf("resize %s: %v", name, err)
@@ -36,7 +38,9 @@ func applied(cpu, memory string) func(*corev1.Pod) bool {
 		if len(p.Status.ContainerStatuses) != 1 || p.Status.ContainerStatuses[0].Resources == nil {
 			return false
 		}
-		s, want := p.Status.ContainerStatuses[0], harness.ResourceList(cpu, memory)
+
+		s := p.Status.ContainerStatuses[0]
+		want := harness.ResourceList(cpu, memory)
 		return s.Resources.Limits.Cpu().Equal(want[corev1.ResourceCPU]) && s.Resources.Limits.Memory().Equal(want[corev1.ResourceMemory]) &&
 			s.AllocatedResources.Cpu().Equal(want[corev1.ResourceCPU]) && p.Status.ObservedGeneration == p.Generation &&
 			condition(p, corev1.PodResizePending) == nil && condition(p, corev1.PodResizeInProgress) == nil
@@ -55,10 +59,12 @@ func TestResizeInPlace(t *testing.T) {
 	create(t, podIn(ns, "web", "general", "200m", "128Mi"))
 	podUntil(t, ns, "web", "Ready", ready)
 	resize(t, ns, "web", "500m", "256Mi")
+
 	pod := podUntil(t, ns, "web", "resized", applied("500m", "256Mi"))
 	if s := pod.Status.ContainerStatuses[0]; s.RestartCount != 0 || !ready(pod) {
 		t.Errorf("it was restarted: %+v", s)
 	}
+
 	cluster.load.use(ns, "app", 0.1, 200<<20)
 	// The node rejects limits below the use only after it has sampled it.
 	eventuallyUsed(t, ns, 1, 200<<20)
@@ -78,9 +84,11 @@ func TestResizeRestartsWhereThePolicySaysSo(t *testing.T) {
 	}))
 	podUntil(t, ns, "web", "Ready", ready)
 	resize(t, ns, "web", "300m", "128Mi")
+
 	if pod := podUntil(t, ns, "web", "CPU resized", applied("300m", "128Mi")); pod.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Error("a CPU resize restarted it")
 	}
+
 	resize(t, ns, "web", "300m", "192Mi")
 	podUntil(t, ns, "web", "restarted with more memory", func(p *corev1.Pod) bool {
 		return applied("300m", "192Mi")(p) && p.Status.ContainerStatuses[0].RestartCount == 1 && ready(p)
@@ -94,10 +102,12 @@ func TestResizeDeferredUntilThereIsRoom(t *testing.T) {
 	podUntil(t, ns, "first", "Ready", ready)
 	podUntil(t, ns, "second", "Ready", ready)
 	resize(t, ns, "first", "1500m", "128Mi")
+
 	pod := podUntil(t, ns, "first", "Deferred", pending(corev1.PodReasonDeferred))
 	if got := pod.Status.ContainerStatuses[0].Resources.Limits.Cpu().String(); got != "900m" {
 		t.Errorf("CPU limit in force is %s", got)
 	}
+
 	resize(t, ns, "second", "400m", "128Mi")
 	podUntil(t, ns, "second", "shrunk", applied("400m", "128Mi"))
 	podUntil(t, ns, "first", "applied after room was made", applied("1500m", "128Mi"))

@@ -25,20 +25,24 @@ func TestExamplesOfGocrane(t *testing.T) {
 	if _, err := os.Stat(folder); err != nil {
 		t.Skipf("gocrane's examples are not beside the repository: %v", err)
 	}
+
 	// Stale files, with the error: gocrane's own API has no such field or no such object either.
 	stale := map[string]string{
 		"load-test.yaml":            "predictionConfig",
 		"analytics/config_set.yaml": "name",
 	}
 	startWebhooks(t)
+
 	err := fs.WalkDir(os.DirFS(folder), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || path.Ext(name) != ".yaml" {
 			return err
 		}
+
 		data, err := os.ReadFile(path.Join(folder, name))
 		if err != nil {
 			return err
 		}
+
 		t.Run(name, func(t *testing.T) {
 			err := createExample(t, data)
 			if part, isStale := stale[name]; isStale {
@@ -50,11 +54,14 @@ func TestExamplesOfGocrane(t *testing.T) {
 				t.Error(err)
 			}
 		})
+
 		return nil
 	})
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name := range stale {
 		t.Errorf("no file %s", name)
 	}
@@ -66,6 +73,7 @@ func TestPreinstalledRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	startWebhooks(t)
 	var names []string
 	for _, o := range objects {
@@ -74,11 +82,13 @@ func TestPreinstalledRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		_, err = client.Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 		if err != nil || len(w.list) > 0 || o.GetLabels()["analysis.crane.io/recommendation-rule-preinstall"] != "true" {
 			t.Errorf("%s: %v, warnings %q, labels %v", o.GetName(), err, w.list, o.GetLabels())
 		}
 	}
+
 	// The names in gocrane, so that an installation over its rules replaces them.
 	if want := []string{"workloads-rule", "idlenodes-rule", "services-rule", "persistentvolumes-rule"}; !slices.Equal(names, want) {
 		t.Errorf("rules %q, want %q", names, want)
@@ -88,27 +98,34 @@ func TestPreinstalledRules(t *testing.T) {
 // createExample creates the objects of Crane's kinds in a dry run with strict field validation.
 func createExample(t *testing.T, data []byte) error {
 	t.Helper()
+
 	objects, err := manifest.ParseString(string(data))
 	if err != nil {
 		return err
 	}
+
 	for _, o := range objects {
 		switch {
 		case !strings.HasSuffix(o.GroupVersionKind().Group, ".crane.io"):
+
 		case o.GetKind() == "RecommendationConfiguration":
 			_, err = policyv1alpha1.DecodeRecommendationConfiguration(data)
+
 		default:
 			client, _, clientErr := resourceOf(o)
 			if clientErr != nil {
 				return clientErr
 			}
+
 			_, err = client.Create(t.Context(), o, metav1.CreateOptions{
 				DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict,
 			})
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

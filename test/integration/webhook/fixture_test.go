@@ -47,6 +47,7 @@ type craned struct {
 // startCraned runs craned with webhooks until the test ends. The API server does not call them yet.
 func startCraned(t *testing.T, flags ...string) *craned {
 	t.Helper()
+
 	address := harness.FreeAddress(t)
 	host, port, _ := strings.Cut(address, ":")
 	return &craned{
@@ -60,39 +61,48 @@ func startCraned(t *testing.T, flags ...string) *craned {
 // configurations returns the webhook configurations of config/webhook for an address.
 func configurations(t *testing.T, address string) []*unstructured.Unstructured {
 	t.Helper()
+
 	objects, err := manifest.ReadDir(config.Manifests, "webhook")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var out []*unstructured.Unstructured
 	for _, o := range objects {
 		if !redirect.IsWebhookConfiguration(o) {
 			continue
 		}
+
 		local, err := redirect.WebhookConfiguration(o, address)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		out = append(out, local)
 	}
+
 	if len(out) != 3 {
 		t.Fatalf("config/webhook contains %d configurations, want 3", len(out))
 	}
+
 	return out
 }
 
 // installWebhooks configures the API server to call webhooks at an address until the test ends.
 func installWebhooks(t *testing.T, address string) {
 	t.Helper()
+
 	objects := configurations(t, address)
 	t.Cleanup(func() {
 		remove(t, objects...)
 		awaitNoWebhooks(t)
 	})
+
 	applier, err := manifest.NewApplier(control.Config(), fieldManager)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := applier.Apply(t.Context(), objects...); err != nil {
 		t.Fatal(err)
 	}
@@ -101,27 +111,33 @@ func installWebhooks(t *testing.T, address string) {
 // startWebhooks starts craned and waits until the API server calls its webhooks.
 func startWebhooks(t *testing.T, flags ...string) *craned {
 	t.Helper()
+
 	p := startCraned(t, flags...)
 	installWebhooks(t, p.webhooks)
 	awaitWebhooks(t)
+
 	return p
 }
 
 // awaitWebhooks waits until the API server calls the webhooks of all three configurations with the right CA.
 func awaitWebhooks(t *testing.T) {
 	t.Helper()
+
 	eventually(t, "webhooks respond", func(ctx context.Context) error {
 		_, _, err := createDryRun(ctx, badSelector)
 		if err == nil || !strings.Contains(err.Error(), "spec.selector.matchLabels") {
 			return fmt.Errorf("creation with a bad selector: %w", err)
 		}
+
 		got, _, err := createDryRun(ctx, probeEHPA)
 		if err != nil {
 			return err
 		}
+
 		if v, _, _ := unstructured.NestedString(got.Object, "spec", "scaleTargetRef", "apiVersion"); v != "apps/v1" {
 			return errors.New("defaults are missing")
 		}
+
 		return nil
 	})
 }
@@ -129,17 +145,21 @@ func awaitWebhooks(t *testing.T) {
 // awaitNoWebhooks waits until the API server calls no webhook. It does so shortly after their configurations were deleted.
 func awaitNoWebhooks(t *testing.T) {
 	t.Helper()
+
 	harness.Eventually(context.WithoutCancel(t.Context()), t, waitTimeout, "no webhook is called", func(ctx context.Context) error {
 		if _, _, err := createDryRun(ctx, badSelector); err != nil {
 			return err
 		}
+
 		got, _, err := createDryRun(ctx, probeEHPA)
 		if err != nil {
 			return err
 		}
+
 		if _, exists, _ := unstructured.NestedString(got.Object, "spec", "scaleTargetRef", "apiVersion"); exists {
 			return errors.New("defaults are set")
 		}
+
 		return nil
 	})
 }
@@ -172,6 +192,7 @@ type warnings struct {
 func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	w.list = append(w.list, text)
 }
 
@@ -181,6 +202,7 @@ var mapper = sync.OnceValues(func() (meta.RESTMapper, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(disco)), nil
 })
 
@@ -189,25 +211,31 @@ func resourceOf(o *unstructured.Unstructured) (dynamic.ResourceInterface, *warni
 	c := control.Config()
 	w := &warnings{}
 	c.WarningHandler = w
+
 	kinds, err := mapper()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	mapping, err := kinds.RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	client, err := dynamic.NewForConfig(c)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if mapping.Scope.Name() == "namespace" {
 		ns := o.GetNamespace()
 		if ns == "" {
 			ns = "default"
 		}
+
 		return client.Resource(mapping.Resource).Namespace(ns), w, nil
 	}
+
 	return client.Resource(mapping.Resource), w, nil
 }
 
@@ -216,9 +244,11 @@ func parse(text string) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if len(objects) != 1 {
 		return nil, fmt.Errorf("%d objects, want 1", len(objects))
 	}
+
 	return objects[0], nil
 }
 
@@ -228,10 +258,12 @@ func createDryRun(ctx context.Context, text string) (*unstructured.Unstructured,
 	if err != nil {
 		return nil, nil, err
 	}
+
 	client, w, err := resourceOf(o)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	got, err := client.Create(ctx, o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return got, w.list, err
 }
@@ -239,24 +271,29 @@ func createDryRun(ctx context.Context, text string) (*unstructured.Unstructured,
 // createUntilEnd creates an object and deletes it at the end of the test.
 func createUntilEnd(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
+
 	o, err := parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	client, _, err := resourceOf(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := client.Create(t.Context(), o, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { remove(t, got) })
 	return got
 }
 
 func remove(t *testing.T, objects ...*unstructured.Unstructured) {
 	t.Helper()
+
 	ctx := context.WithoutCancel(t.Context())
 	for _, o := range objects {
 		client, _, err := resourceOf(o)
@@ -275,10 +312,12 @@ func update(ctx context.Context, o *unstructured.Unstructured, change func(*unst
 	if err != nil {
 		return nil, nil, err
 	}
+
 	now, err := client.Get(ctx, o.GetName(), metav1.GetOptions{})
 	if err != nil {
 		return nil, nil, err
 	}
+
 	change(now)
 	got, err := client.Update(ctx, now, metav1.UpdateOptions{})
 	return got, w.list, err
@@ -286,10 +325,12 @@ func update(ctx context.Context, o *unstructured.Unstructured, change func(*unst
 
 func newClientset(t *testing.T) *kubernetes.Clientset {
 	t.Helper()
+
 	c, err := kubernetes.NewForConfig(control.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return c
 }
 
@@ -299,9 +340,11 @@ func newPod(ctx context.Context, c kubernetes.Interface, change func(*corev1.Pod
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "p-", Namespace: "default", Labels: map[string]string{"workload": "batch"}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "i"}}},
 	}
+
 	if change != nil {
 		change(pod)
 	}
+
 	return c.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 

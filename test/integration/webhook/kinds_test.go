@@ -113,8 +113,10 @@ func TestEveryKindIsValidated(t *testing.T) {
 		if err == nil && len(warned) == 0 {
 			err = errors.New("no warning about a missing action")
 		}
+
 		return err
 	})
+
 	for name, q := range admissionCases() {
 		t.Run(name, func(t *testing.T) {
 			_, warned, err := createDryRun(t.Context(), q.text)
@@ -124,11 +126,13 @@ func TestEveryKindIsValidated(t *testing.T) {
 			case q.refused != "" && (err == nil || !strings.Contains(err.Error(), q.refused)):
 				t.Errorf("error %v, want %q in it", err, q.refused)
 			}
+
 			for _, part := range q.warned {
 				if !containsPart(warned, part) {
 					t.Errorf("warnings %q, want %q in one of them", warned, part)
 				}
 			}
+
 			if q.quiet && len(warned) > 0 {
 				t.Errorf("warnings %q, want none", warned)
 			}
@@ -144,6 +148,7 @@ func TestWarningsEndWithTheirReason(t *testing.T) {
 		if err == nil && len(warned) > 0 {
 			err = fmt.Errorf("warnings %q", warned)
 		}
+
 		return err
 	})
 }
@@ -182,6 +187,7 @@ func TestDefaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for path, want := range d.want {
 				if have := at(got.Object, path); have != want {
 					t.Errorf("%s is %v, want %v", path, have, want)
@@ -203,6 +209,7 @@ func at(v any, path string) any {
 			return nil
 		}
 	}
+
 	return v
 }
 
@@ -212,10 +219,12 @@ func TestExistingFaults(t *testing.T) {
 	wrong := ", crons: [{name: a, start: 0 8 30 2 *, end: 0 9 * * *, targetReplicas: 5, timezone: Mars/Base}]"
 	old := createUntilEnd(t, strings.Replace(fmt.Sprintf(ehpa, wrong), "name: e}", "name: old}", 1))
 	startWebhooks(t)
+
 	label := func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"a": "b"}) }
 	if _, warned, err := update(t.Context(), old, label); err != nil || len(warned) > 0 {
 		t.Errorf("labels: %v, warnings %q", err, warned)
 	}
+
 	set := func(path string, v any) func(*unstructured.Unstructured) {
 		return func(o *unstructured.Unstructured) {
 			if err := unstructured.SetNestedField(o.Object, v, strings.Split(path, ".")...); err != nil {
@@ -223,13 +232,16 @@ func TestExistingFaults(t *testing.T) {
 			}
 		}
 	}
+
 	_, warned, err := update(t.Context(), old, set("spec.maxReplicas", int64(8)))
 	if err != nil || !containsPart(warned, "accepted because it was so before") {
 		t.Errorf("another field: %v, warnings %q", err, warned)
 	}
+
 	cron := func(name, zone, start string) any {
 		return map[string]any{"name": name, "timezone": zone, "start": start, "end": "0 9 * * *", "targetReplicas": int64(5)}
 	}
+
 	if _, _, err := update(t.Context(), old, set("spec.crons", []any{cron("a", "Mars/Other", "0 8 30 2 *")})); err == nil || !strings.Contains(err.Error(), "Mars/Other") {
 		t.Errorf("new fault: %v", err)
 	}
@@ -239,6 +251,7 @@ func TestExistingFaults(t *testing.T) {
 	if _, _, err := update(t.Context(), old, set("spec.crons", []any{cron("a", "UTC", "0 8 * * *")})); err != nil {
 		t.Errorf("correction: %v", err)
 	}
+
 	if _, _, err := update(t.Context(), old, set("spec.crons", []any{cron("a", "Mars/Base", "0 8 * * *")})); err == nil {
 		t.Error("a corrected fault was accepted again")
 	}

@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(harness.Main(m, harness.Suite{
 		Name: "webhook", Command: "craned",
 		Ready: func(_ context.Context, c *controlplane.ControlPlane, built string) error {
-			control, binary = c, built
+			control = c
+			binary = built
 			return nil
 		},
 	}))

@@ -40,6 +40,7 @@ func TestQOSInitializer(t *testing.T) {
 	if err := os.WriteFile(name, []byte(qosConfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	p := startWebhooks(t, "--feature-gates=QOSInitializer=true", "--qos-config-file="+name)
 	createUntilEnd(t, strings.Replace(fmt.Sprintf(podQOS, "labelSelector: {matchLabels: {workload: batch}}, resourceQOS: {cpuQOS: {cpuPriority: 7}}, "+
 		"scopeSelector: {matchExpressions: [{scopeName: QOSClass, operator: In, values: [BestEffort]}]}"), "name: p}", "name: batch}", 1))
@@ -47,13 +48,16 @@ func TestQOSInitializer(t *testing.T) {
 		return slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == "qos" }) &&
 			slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "cgroup" })
 	}
+
 	eventually(t, "a batch pod gets its init container", func(ctx context.Context) error {
 		pod, err := newPod(ctx, c, nil)
 		if err == nil && !changed(pod) {
 			err = errors.New("it has no init container")
 		}
+
 		return err
 	})
+
 	optedOut := "labels: {crane.io/opt-out: \"true\"}, "
 	ofSet := func(name, labels string) func(*corev1.Pod) {
 		set := createUntilEnd(t, fmt.Sprintf(statefulSet, labels, name))
@@ -61,15 +65,20 @@ func TestQOSInitializer(t *testing.T) {
 			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, set.GroupVersionKind())}
 		}
 	}
+
 	quiet := createUntilEnd(t, "{apiVersion: v1, kind: Namespace, metadata: {"+optedOut+"generateName: quiet-}}").GetName()
-	quietSet, otherSet := ofSet("quiet", optedOut), ofSet("other", "")
+	quietSet := ofSet("quiet", optedOut)
+	otherSet := ofSet("other", "")
+
 	eventually(t, "a pod of a workload without the opt-out label gets its init container", func(ctx context.Context) error {
 		pod, err := newPod(ctx, c, otherSet)
 		if err == nil && !changed(pod) {
 			err = errors.New("it has no init container")
 		}
+
 		return err
 	})
+
 	for name, change := range map[string]func(*corev1.Pod){
 		"with the opt-out label":                func(p *corev1.Pod) { p.Labels["crane.io/opt-out"] = "true" },
 		"in a namespace with the opt-out label": func(p *corev1.Pod) { p.Namespace = quiet },
@@ -86,6 +95,7 @@ func TestQOSInitializer(t *testing.T) {
 			t.Errorf("a pod %s was changed, or error %v", name, err)
 		}
 	}
+
 	eventually(t, "the metrics exist", func(ctx context.Context) error {
 		page, err := p.Metrics(ctx)
 		if err == nil && !strings.Contains(page, `crane_pod_mutations_total{mutator="qos-initializer",result="changed"}`) {
@@ -94,6 +104,7 @@ func TestQOSInitializer(t *testing.T) {
 		if err == nil && !strings.Contains(page, `crane_certificate_expiry_timestamp_seconds{certificate="serving",secret="craned-certificates"}`) {
 			err = errors.New("no crane_certificate_expiry_timestamp_seconds")
 		}
+
 		return err
 	})
 }
@@ -108,18 +119,22 @@ func TestReadiness(t *testing.T) {
 			return err
 		})
 	}
+
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.HealthURL+"/readyz", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	resp.Body.Close()
 	if resp.StatusCode == http.StatusOK {
 		t.Error("craned is ready without its data source, want not ready")
 	}
+
 	c := newClientset(t)
 	service, err := c.CoreV1().Services(namespace).Get(t.Context(), "craned-webhook", metav1.GetOptions{})
 	if err != nil || service.Spec.PublishNotReadyAddresses {
@@ -138,32 +153,39 @@ func TestWebhooksDisabled(t *testing.T) {
 	if err := c.CoreV1().Secrets(namespace).Delete(ctx, secret, metav1.DeleteOptions{}); err != nil && !strings.Contains(err.Error(), "not found") {
 		t.Fatal(err)
 	}
+
 	off := startCraned(t, "--webhook-enabled=false")
 	eventually(t, "craned runs", func(ctx context.Context) error {
 		_, err := harness.Get(ctx, off.HealthURL+"/readyz/caches")
 		return err
 	})
+
 	if _, err := servedCertificate(ctx, off.webhooks); err == nil {
 		t.Error("webhooks are served")
 	}
+
 	dir := t.TempDir()
 	cert, key, err := control.IssueServing("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, content := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	own := startCraned(t, "--webhook-cert-dir="+dir)
 	eventually(t, "the certificate of the directory is served", func(ctx context.Context) error {
 		served, err := servedCertificate(ctx, own.webhooks)
 		if err == nil && served.Issuer.CommonName != "crane-control-plane" {
 			err = fmt.Errorf("issuer %s", served.Issuer)
 		}
+
 		return err
 	})
+
 	if _, err := c.CoreV1().Secrets(namespace).Get(ctx, secret, metav1.GetOptions{}); err == nil {
 		t.Error("a Secret was created")
 	}

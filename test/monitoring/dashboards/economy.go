@@ -20,8 +20,10 @@ func one(expr, legend string) []Query { return []Query{{expr, legend}} }
 
 func savings() Dashboard {
 	return Dashboard{
-		UID: "crane-savings", Title: "Crane / Savings and coverage", Description: "What the recommendations save, and for how many workloads there is one.",
-		Variables: []Variable{namespaceVariable()},
+		UID:         "crane-savings",
+		Title:       "Crane / Savings and coverage",
+		Description: "What the recommendations save, and for how many workloads there is one.",
+		Variables:   []Variable{namespaceVariable()},
 		Rows: []Row{
 			{"Cluster", []Panel{
 				{"Monthly savings", Stat, "none", "Sum over all recommendations, 730 hours, in the currency of the price book.", one(`max by (currency) (crane_analysis_recommendations_savings_monthly)`, "{{currency}}")},
@@ -51,6 +53,7 @@ func sizes() Dashboard {
 	request := func(resource string) string {
 		return `kube_pod_container_resource_requests{namespace=~"$namespace",` + pods + `,resource="` + resource + `"}`
 	}
+
 	usage := `rate(container_cpu_usage_seconds_total{container!="",container!="POD",namespace=~"$namespace",` + pods + `}[$__rate_interval])`
 	working := `container_memory_working_set_bytes{container!="",container!="POD",namespace=~"$namespace",` + pods + `}`
 	compare := func(title, unit, use, requested, recommended string) Panel {
@@ -59,9 +62,12 @@ func sizes() Dashboard {
 	perPod := func(resource string) string {
 		return `sum by (namespace, owner_name) (crane_analysis_resource_recommendation{` + workload + `,resource="` + resource + `"})`
 	}
+
 	return Dashboard{
-		UID: "crane-sizes", Title: "Crane / Current and recommended sizes", Description: "Requests, usage and recommendations by namespace and workload.",
-		Variables: []Variable{namespaceVariable(), {Name: "workload", Query: `crane_analysis_resource_recommendation{namespace=~"$namespace"}`, Label: "owner_name"}},
+		UID:         "crane-sizes",
+		Title:       "Crane / Current and recommended sizes",
+		Description: "Requests, usage and recommendations by namespace and workload.",
+		Variables:   []Variable{namespaceVariable(), {Name: "workload", Query: `crane_analysis_resource_recommendation{namespace=~"$namespace"}`, Label: "owner_name"}},
 		Rows: []Row{
 			{"By namespace", []Panel{
 				compare("CPU by namespace", "none", `sum by (namespace) (`+usage+`)`, `sum by (namespace) (`+request("cpu")+`)`, recommended("cpu")),
@@ -103,9 +109,12 @@ func costs() Dashboard {
 	over := func(window string) string {
 		return `sum by (namespace) (max by (namespace) (sum_over_time(crane_cost_namespace_hourly{namespace=~"$namespace",basis="max"}[` + window + `:3m]))) / 20`
 	}
+
 	return Dashboard{
-		UID: "crane-costs", Title: "Crane / Costs", Description: "Cost of nodes, namespaces, workloads and labels at the prices of the price book.",
-		Variables: []Variable{namespaceVariable(), {Name: "label", Default: "app_kubernetes_io_name"}},
+		UID:         "crane-costs",
+		Title:       "Crane / Costs",
+		Description: "Cost of nodes, namespaces, workloads and labels at the prices of the price book.",
+		Variables:   []Variable{namespaceVariable(), {Name: "label", Default: "app_kubernetes_io_name"}},
 		Rows: []Row{
 			{"Nodes", []Panel{
 				{"Monthly cost of the nodes", Stat, "none", "730 hours.", one(`sum(avg by (node) (node_total_hourly_cost)) * 730`, "nodes")},

@@ -71,28 +71,37 @@ func (d Dashboard) JSON() ([]byte, error) {
 	for _, v := range d.Variables {
 		variables = append(variables, v.render(source))
 	}
+
 	var panels list
 	id, y := 0, 0
 	for _, row := range d.Rows {
 		id++
 		panels = append(panels, object{"id": id, "type": "row", "title": row.Title, "collapsed": false, "panels": list{}, "gridPos": position(0, y, gridWidth, 1)})
 		x, tallest := 0, 0
+
 		y++
 		for _, p := range row.Panels {
 			width, height := p.size()
 			if x+width > gridWidth {
-				x, y, tallest = 0, y+tallest, 0
+				x = 0
+				y = y + tallest
+				tallest = 0
 			}
+
 			id++
 			panels = append(panels, p.render(id, position(x, y, width, height), source))
-			x, tallest = x+width, max(tallest, height)
+			x = x + width
+			tallest = max(tallest, height)
 		}
+
 		y += tallest
 	}
+
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
+
 	err := encoder.Encode(object{
 		"uid": d.UID, "title": d.Title, "description": d.Description, "tags": list{"crane"}, "schemaVersion": 39, "editable": true,
 		"time": object{"from": "now-24h", "to": "now"}, "refresh": "1m", "timezone": "browser",
@@ -101,6 +110,7 @@ func (d Dashboard) JSON() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dashboard %s: %w", d.UID, err)
 	}
+
 	return out.Bytes(), nil
 }
 
@@ -124,6 +134,7 @@ func (v Variable) render(source object) object {
 	if v.Query == "" {
 		return object{"name": v.Name, "type": "textbox", "query": v.Default, "current": object{"text": v.Default, "value": v.Default}}
 	}
+
 	return object{
 		"name": v.Name, "type": "query", "datasource": source, "query": fmt.Sprintf("label_values(%s, %s)", v.Query, v.Label),
 		"refresh": 2, "sort": 1, "multi": true, "includeAll": true, "allValue": ".*", "current": object{"text": "All", "value": list{"$__all"}},
@@ -140,8 +151,10 @@ func (p Panel) render(id int, grid, source object) object {
 		if p.Kind == Table {
 			target["format"] = "table"
 		}
+
 		targets = append(targets, target)
 	}
+
 	defaults := object{"unit": p.Unit}
 	if p.Unit == "percentunit" {
 		defaults["min"] = 0
@@ -149,16 +162,19 @@ func (p Panel) render(id int, grid, source object) object {
 	if p.Kind == Gauge {
 		defaults["max"] = 1
 	}
+
 	out := object{
 		"id": id, "type": p.Kind, "title": p.Title, "description": p.Help, "datasource": source, "gridPos": grid, "targets": targets,
 		"fieldConfig": object{"defaults": defaults, "overrides": list{}},
 	}
+
 	if p.Kind == Table && len(p.Queries) > 1 {
 		out["transformations"] = list{object{"id": "merge", "options": object{}}}
 	}
 	if p.Kind == TimeSeries {
 		out["options"] = object{"tooltip": object{"mode": "multi", "sort": "desc"}, "legend": object{"displayMode": "list", "placement": "bottom"}}
 	}
+
 	return out
 }
 

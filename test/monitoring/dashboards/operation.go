@@ -5,8 +5,10 @@ package dashboards
 
 func scaling() Dashboard {
 	return Dashboard{
-		UID: "crane-scaling", Title: "Crane / Forecasts and autoscalers", Description: "Forecasts, their accuracy, and the replicas of EffectiveHorizontalPodAutoscalers.",
-		Variables: []Variable{{Name: "namespace", Query: "crane_autoscaling_hpa_replicas", Label: "namespace"}},
+		UID:         "crane-scaling",
+		Title:       "Crane / Forecasts and autoscalers",
+		Description: "Forecasts, their accuracy, and the replicas of EffectiveHorizontalPodAutoscalers.",
+		Variables:   []Variable{{Name: "namespace", Query: "crane_autoscaling_hpa_replicas", Label: "namespace"}},
 		Rows: []Row{
 			{"Forecasts", []Panel{
 				{"Forecast for now", TimeSeries, "none", "In the unit of the metric.", one(`crane_prediction_tsp{targetNamespace=~"$namespace"}`, "{{targetName}} {{resourceIdentifier}}")},
@@ -37,8 +39,11 @@ func nodes() Dashboard {
 	requested := func(resource, by string) string {
 		return `sum` + by + ` (kube_pod_container_resource_requests{resource="` + resource + `"}) / sum` + by + ` (kube_node_status_allocatable{resource="` + resource + `"})`
 	}
+
 	return Dashboard{
-		UID: "crane-nodes", Title: "Crane / Node load", Description: "Load of the cluster and its nodes, its balance, hot nodes, and what schedulers read.",
+		UID:         "crane-nodes",
+		Title:       "Crane / Node load",
+		Description: "Load of the cluster and its nodes, its balance, hot nodes, and what schedulers read.",
 		Rows: []Row{
 			{"Cluster", []Panel{
 				{"CPU usage", Gauge, "percentunit", "", one(`avg(`+cpu+`)`, "used")},
@@ -71,7 +76,9 @@ func nodes() Dashboard {
 
 func agents() Dashboard {
 	return Dashboard{
-		UID: "crane-agent", Title: "Crane / Agent and QoS", Description: "What agents measure and do on their nodes.",
+		UID:         "crane-agent",
+		Title:       "Crane / Agent and QoS",
+		Description: "What agents measure and do on their nodes.",
 		Rows: []Row{
 			{"Agents", []Panel{
 				{"Agents that measure", Gauge, "percentunit", "Within the last two minutes.", one(`crane:agent_coverage:ratio`, "coverage")},
@@ -103,7 +110,9 @@ func agents() Dashboard {
 
 func memory() Dashboard {
 	return Dashboard{
-		UID: "crane-oom", Title: "Crane / OOM kills", Description: "Containers that were killed or evicted for lack of memory, and those that are close to it.",
+		UID:         "crane-oom",
+		Title:       "Crane / OOM kills",
+		Description: "Containers that were killed or evicted for lack of memory, and those that are close to it.",
 		Rows: []Row{
 			{"Kills", []Panel{
 				{"Recorded kills", Stat, "none", "Entries of the OOM record.", one(`max(crane_oom_records)`, "kills")},
@@ -126,8 +135,11 @@ func crane() Dashboard {
 	level := func(title, metric string) Panel {
 		return Panel{title, Gauge, "percentunit", "Service level.", one(metric, "now")}
 	}
+
 	return Dashboard{
-		UID: "crane-itself", Title: "Crane / Crane itself", Description: "Service levels, state and cost of Crane's own components.",
+		UID:         "crane-itself",
+		Title:       "Crane / Crane itself",
+		Description: "Service levels, state and cost of Crane's own components.",
 		Rows: []Row{
 			{"State", []Panel{
 				{"Replicas up", Stat, "none", "", one(`sum by (job) (up{`+jobs+`})`, "{{job}}")},

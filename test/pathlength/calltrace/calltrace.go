@@ -50,9 +50,14 @@ func Start() {
 	id := goroutine()
 	recorder.Lock()
 	defer recorder.Unlock()
-	recorder.recording, recorder.entered, recorder.path, recorder.turnBacks = true, map[string]string{}, map[string]bool{}, map[Call]bool{}
+
+	recorder.recording = true
+	recorder.entered = map[string]string{}
+	recorder.path = map[string]bool{}
+	recorder.turnBacks = map[Call]bool{}
 	recorder.folders = map[string]bool{}
 	markPath(recorder.stacks[id])
+
 	for _, f := range recorder.stacks[id] {
 		recorder.folders[f.folder] = true
 	}
@@ -62,6 +67,7 @@ func Start() {
 func Pause() {
 	recorder.Lock()
 	defer recorder.Unlock()
+
 	recorder.recording = false
 }
 
@@ -69,6 +75,7 @@ func Pause() {
 func Resume() {
 	recorder.Lock()
 	defer recorder.Unlock()
+
 	recorder.recording = recorder.entered != nil
 }
 
@@ -76,17 +83,21 @@ func Resume() {
 func Stop() Trace {
 	recorder.Lock()
 	defer recorder.Unlock()
+
 	recorder.recording = false
 	out := Trace{Functions: map[string][]string{}, Path: maps.Clone(recorder.path)}
 	for name, folder := range recorder.entered {
 		out.Functions[folder] = append(out.Functions[folder], name)
 	}
+
 	for _, names := range out.Functions {
 		slices.Sort(names)
 	}
+
 	out.TurnBacks = slices.SortedFunc(maps.Keys(recorder.turnBacks), func(a, b Call) int {
 		return bytes.Compare([]byte(a.From+a.To), []byte(b.From+b.To))
 	})
+
 	return out
 }
 
@@ -95,6 +106,7 @@ func Enter(name, folder string, closure, iterator bool) func() {
 	id := goroutine()
 	recorder.Lock()
 	defer recorder.Unlock()
+
 	stack := recorder.stacks[id]
 	if recorder.recording {
 		recordCall(stack, name, folder)
@@ -102,14 +114,17 @@ func Enter(name, folder string, closure, iterator bool) func() {
 			recorder.entered[name] = folder
 		}
 	}
+
 	recorder.stacks[id] = append(stack, frame{name, folder, iterator})
 	return func() {
 		recorder.Lock()
 		defer recorder.Unlock()
+
 		if len(stack) == 0 {
 			delete(recorder.stacks, id)
 			return
 		}
+
 		recorder.stacks[id] = stack
 	}
 }
@@ -119,6 +134,7 @@ func Mark() {
 	id := goroutine()
 	recorder.Lock()
 	defer recorder.Unlock()
+
 	if recorder.recording {
 		markPath(recorder.stacks[id])
 	}
@@ -137,9 +153,11 @@ func recordCall(stack []frame, name, folder string) {
 		recorder.folders[folder] = true
 		markPath(append(slices.Clip(stack), frame{name: name}))
 	}
+
 	if len(stack) == 0 {
 		return
 	}
+
 	from := stack[len(stack)-1]
 	if from.folder != folder && slices.ContainsFunc(stack, func(f frame) bool { return f.folder == folder }) {
 		recorder.turnBacks[Call{from.name, name}] = true
@@ -150,6 +168,7 @@ func recordCall(stack []frame, name, folder string) {
 func Yield(body func() bool) bool {
 	id := goroutine()
 	recorder.Lock()
+
 	before := recorder.stacks[id]
 	loop := before
 	for i := range slices.Backward(before) {
@@ -158,13 +177,16 @@ func Yield(body func() bool) bool {
 			break
 		}
 	}
+
 	recorder.stacks[id] = loop
 	recorder.Unlock()
 	defer func() {
 		recorder.Lock()
 		defer recorder.Unlock()
+
 		recorder.stacks[id] = before
 	}()
+
 	return body()
 }
 
@@ -176,5 +198,6 @@ func goroutine() uint64 {
 	if err != nil {
 		panic(err)
 	}
+
 	return id
 }

@@ -24,6 +24,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: instrument DIRECTORY")
 		os.Exit(2)
 	}
+
 	if err := run(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "instrument:", err)
 		os.Exit(1)
@@ -38,35 +39,44 @@ func run(out string) error {
 			if err != nil {
 				return err
 			}
+
 			if entry.IsDir() && (entry.Name() == "testdata" || path == filepath.Join("internal", "testbed")) {
 				return fs.SkipDir
 			}
+
 			if entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return nil
 			}
+
 			content, err := instrument(path)
 			if err != nil {
 				return err
 			}
+
 			copied, err := filepath.Abs(filepath.Join(out, strings.ReplaceAll(path, string(filepath.Separator), "__")))
 			if err != nil {
 				return err
 			}
+
 			original, err := filepath.Abs(path)
 			if err != nil {
 				return err
 			}
+
 			overlay.Replace[original] = copied
 			return os.WriteFile(copied, content, 0o600)
 		})
+
 		if err != nil {
 			return err
 		}
 	}
+
 	content, err := json.Marshal(overlay)
 	if err != nil {
 		return err
 	}
+
 	return os.WriteFile(filepath.Join(out, "overlay.json"), content, 0o600)
 }
 
@@ -84,27 +94,33 @@ func instrument(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	content, err := os.ReadFile(path)
 	if err != nil || ast.IsGenerated(parsed) {
 		return content, err
 	}
+
 	offset := func(p token.Pos) int { return files.Position(p).Offset }
 	slash := filepath.ToSlash(filepath.Dir(path))
 	folder := strings.Join(strings.SplitN(slash, "/", 3)[:2], "/")
+
 	var edits []edit
 	for _, d := range parsed.Decls {
 		function, ok := d.(*ast.FuncDecl)
 		if !ok || function.Body == nil {
 			continue
 		}
+
 		name := slash + "." + function.Name.Name
 		if function.Recv != nil {
 			name = slash + "." + receiver(function.Recv.List[0].Type) + "." + function.Name.Name
 		}
+
 		enter := func(body *ast.BlockStmt, closure bool, of *ast.FuncType) {
 			edits = append(edits, edit{offset(body.Lbrace) + 1, fmt.Sprintf(" defer calltrace.Enter(%q, %q, %t, %t)();", name, folder, closure, yields(of))})
 		}
 		enter(function.Body, false, function.Type)
+
 		ast.Inspect(function.Body, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncLit:
@@ -114,14 +130,18 @@ func instrument(path string) ([]byte, error) {
 					edits = append(edits, edit{offset(n.Pos()), "calltrace.Yield(func() bool { return "}, edit{offset(n.End()), " })"})
 				}
 			}
+
 			return true
 		})
 	}
+
 	if len(edits) == 0 {
 		return content, nil
 	}
+
 	edits = append(edits, edit{offset(parsed.Name.End()), `; import "crane.io/crane/test/pathlength/calltrace"`})
 	slices.SortStableFunc(edits, func(a, b edit) int { return a.at - b.at })
+
 	var out bytes.Buffer
 	at := 0
 	for _, e := range edits {
@@ -129,6 +149,7 @@ func instrument(path string) ([]byte, error) {
 		out.WriteString(e.text)
 		at = e.at
 	}
+
 	out.Write(content[at:])
 	return out.Bytes(), nil
 }
@@ -150,5 +171,6 @@ func receiver(e ast.Expr) string {
 	case *ast.Ident:
 		return e.Name
 	}
+
 	return ""
 }

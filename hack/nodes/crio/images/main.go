@@ -34,10 +34,12 @@ func main() {
 	if reexec.Init() {
 		return
 	}
+
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "images: want the archive")
 		os.Exit(2)
 	}
+
 	if err := load(context.Background(), os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "images:", err)
 		os.Exit(1)
@@ -50,9 +52,11 @@ func load(ctx context.Context, archive string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
 	if err := unpack(archive, dir); err != nil {
 		return fmt.Errorf("unpack %s: %w", archive, err)
 	}
+
 	store, err := storage.GetStore(storage.StoreOptions{GraphRoot: graphRoot, RunRoot: runRoot, GraphDriverName: "overlay"})
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
@@ -61,30 +65,36 @@ func load(ctx context.Context, archive string) (err error) {
 		_, closing := store.Shutdown(false)
 		err = errors.Join(err, closing)
 	}()
+
 	// The imported images were built on this machine and are not signed.
 	policy, err := signature.NewPolicyContext(&signature.Policy{Default: signature.PolicyRequirements{signature.NewPRInsecureAcceptAnything()}})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, policy.Destroy()) }()
+
 	images, err := layout.List(dir)
 	if err != nil {
 		return err
 	}
+
 	for i, image := range images {
 		name := image.ManifestDescriptor.Annotations[nameKey]
 		from, err := layout.NewIndexReference(dir, i)
 		if err != nil {
 			return err
 		}
+
 		to, err := imagestorage.Transport.ParseStoreReference(store, name)
 		if err != nil {
 			return fmt.Errorf("image %q: %w", name, err)
 		}
+
 		if _, err := copy.Image(ctx, policy, to, from, &copy.Options{}); err != nil {
 			return fmt.Errorf("image %s: %w", name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -95,11 +105,13 @@ func unpack(archive, dir string) error {
 		return err
 	}
 	defer in.Close()
+
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
+
 	for files := tar.NewReader(in); ; {
 		header, err := files.Next()
 		if errors.Is(err, io.EOF) {
@@ -108,16 +120,20 @@ func unpack(archive, dir string) error {
 		if err != nil {
 			return err
 		}
+
 		if header.Typeflag != tar.TypeReg {
 			continue
 		}
+
 		if err := root.MkdirAll(path.Dir(header.Name), 0o755); err != nil {
 			return err
 		}
+
 		out, err := root.Create(header.Name)
 		if err != nil {
 			return err
 		}
+
 		_, err = io.Copy(out, files)
 		if err := errors.Join(err, out.Close()); err != nil {
 			return err

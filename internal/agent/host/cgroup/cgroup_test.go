@@ -27,11 +27,13 @@ const (
 // openRecording writes a recorded host to disk and detects its cgroups.
 func openRecording(t *testing.T, name string) (*hostrecording.Recorder, string, Layout, *Tree) {
 	t.Helper()
+
 	rec := hostrecording.ForTest(t, name)
 	layout, err := Detect(host.Root(rec.Dir))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	tree := NewTree(layout, &host.Reader{})
 	t.Cleanup(tree.Close)
 	return rec, rec.Dir, layout, tree
@@ -39,16 +41,20 @@ func openRecording(t *testing.T, name string) (*hostrecording.Recorder, string, 
 
 func readPods(t *testing.T, tree *Tree) map[string]*PodGroup {
 	t.Helper()
+
 	if err := tree.Scan(); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := tree.Read(CPU|Quota|Memory|Pressure, CPU|Quota|Memory); err != nil {
 		t.Fatal(err)
 	}
+
 	pods := map[string]*PodGroup{}
 	for _, p := range tree.Pods() {
 		pods[p.UID] = p
 	}
+
 	return pods
 }
 
@@ -76,23 +82,28 @@ func TestDetectOthers(t *testing.T) {
 	if _, err := Detect(host.Root(dir)); !errors.Is(err, ErrNoCgroups) {
 		t.Errorf("an empty host: %v", err)
 	}
+
 	for _, d := range []string{"cpu,cpuacct/kubelet/kubepods", "memory"} {
 		if err := os.MkdirAll(filepath.Join(dir, mountPoint, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	l, err := Detect(host.Root(dir))
 	if err != nil || l.Version != V1 || l.cpu != l.cpuacct || l.Pods != "kubelet/kubepods" || l.Driver != CgroupFS || l.unified != "" {
 		t.Errorf("v1 with controllers mounted together: %+v, %v", l, err)
 	}
+
 	// v2 is mounted, but its controllers are disabled or on v1.
 	dir = t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, mountPoint), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.WriteFile(filepath.Join(dir, mountPoint, "cgroup.controllers"), []byte("hugetlb\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if l, err = Detect(host.Root(dir)); err != nil || l.MissingReason("cpu") == "" || l.MissingReason("memory") == "" || l.Pods != "" {
 		t.Errorf("v2 without controllers: %+v, %v", l, err)
 	}
@@ -105,9 +116,11 @@ func TestPods(t *testing.T) {
 		if strings.HasSuffix(name, "crio") {
 			runtime = "cri-o"
 		}
+
 		t.Run(name, func(t *testing.T) {
 			_, _, _, tree := openRecording(t, name)
 			pods := readPods(t, tree)
+
 			want := map[string]Class{guaranteed: Guaranteed, burstable: Burstable, bestEffort: BestEffort}
 			if strings.HasPrefix(name, "v2") {
 				want[static] = Burstable
@@ -115,22 +128,26 @@ func TestPods(t *testing.T) {
 			if len(pods) != len(want) {
 				t.Errorf("%d pods, want %d", len(pods), len(want))
 			}
+
 			containers := map[string]int{guaranteed: 2, burstable: 1, bestEffort: 1, static: 1}
 			for uid, class := range want {
 				p := pods[uid]
 				if p == nil || p.Class != class || len(p.Containers) != containers[uid] {
 					t.Fatalf("%s: %+v, want class %s with %d containers", uid, p, class, containers[uid])
 				}
+
 				for _, c := range p.Containers {
 					if c.Runtime != runtime || len(c.ID) != idLength {
 						t.Errorf("container %+v, want one of %s", c, runtime)
 					}
 				}
 			}
+
 			p := pods[guaranteed]
 			if p.Stat.Limit.Unlimited() || p.Stat.Limit.Cores() != 0.5 || !pods[bestEffort].Stat.Limit.Unlimited() {
 				t.Errorf("limits %+v and %+v, want half a core and none", p.Stat.Limit, pods[bestEffort].Stat.Limit)
 			}
+
 			has := CPU | Quota | Memory | Pressure
 			if strings.HasPrefix(name, "v1") {
 				has &^= Pressure // only in a v2 tree
@@ -149,12 +166,14 @@ func TestPods(t *testing.T) {
 func TestHigh(t *testing.T) {
 	rec, _, _, tree := openRecording(t, "v2-systemd-containerd")
 	readPods(t, tree)
+
 	file := ""
 	for path := range rec.Moments[0].Files {
 		if strings.Contains(path, "besteffort-pod") && strings.HasSuffix(path, ".scope/memory.high") {
 			file = filepath.Join(rec.Dir, path)
 		}
 	}
+
 	for content, want := range map[string]struct {
 		high series.Bytes
 		has  bool
@@ -162,14 +181,17 @@ func TestHigh(t *testing.T) {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		err := tree.Read(0, High)
 		s := findPod(tree, bestEffort).Containers[0].Stat
 		if (s.Has&High != 0) != want.has || want.has && (s.High != want.high || err != nil) || !want.has && err == nil {
 			t.Errorf("%q: %+v, %v", content, s, err)
 		}
 	}
+
 	_, _, _, old := openRecording(t, "hybrid-cgroupfs")
 	readPods(t, old)
+
 	if err := old.Read(0, High); err != nil || findPod(old, bestEffort).Containers[0].Stat.Has != 0 {
 		t.Errorf("v1: %v", err)
 	}
@@ -181,6 +203,7 @@ func findPod(tree *Tree, uid string) *PodGroup {
 			return p
 		}
 	}
+
 	return nil
 }
 
@@ -193,6 +216,7 @@ func TestRates(t *testing.T) {
 		before := readPods(t, tree)[guaranteed].Stat
 		rec.To(1)
 		after := readPods(t, tree)[guaranteed].Stat
+
 		cores := float64(after.CPUTime-before.CPUTime) / float64(rec.Moments[1].At)
 		if math.Abs(cores-want.cores) > want.tolerance {
 			t.Errorf("%s: %g cores, want %g", name, cores, want.cores)
@@ -210,8 +234,10 @@ func TestVanish(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, mountPoint, pods[bestEffort].Path)); err != nil {
 		t.Fatal(err)
 	}
+
 	gone := pods[bestEffort]
 	gone.group.close() // Unlike cgroup files, deleted plain files stay readable while open.
+
 	if err := tree.Read(CPU|Memory, 0); err != nil {
 		t.Errorf("reading a pod that vanished: %v", err)
 	}
@@ -221,11 +247,13 @@ func TestVanish(t *testing.T) {
 	if pods = readPods(t, tree); pods[bestEffort] != nil || len(pods) != 3 {
 		t.Errorf("%d pods, want 3", len(pods))
 	}
+
 	// A new pod appears.
 	path := filepath.Join(dir, mountPoint, layout.Pods, "kubepods-pod11111111_2222_3333_4444_555555555555.slice")
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if pods = readPods(t, tree); pods["11111111-2222-3333-4444-555555555555"] == nil || pods["11111111-2222-3333-4444-555555555555"].Stat.Has != 0 {
 		t.Errorf("a new pod without files: %+v", pods)
 	}
@@ -242,14 +270,19 @@ func TestBadFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, content := range []string{"", "usage_usec 12", "nonsense\n", "\x00\xff\n", string(good)} {
 			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			want, fails := all&^lost, true
+
+			want := all &^ lost
+			fails := true
 			if content == string(good) {
-				want, fails = all, false
+				want = all
+				fails = false
 			}
+
 			if err := tree.Read(all, 0); (err != nil) != fails || fails && !strings.Contains(err.Error(), name) || pod.Stat.Has != want {
 				t.Errorf("%s = %q: has %b, want %b; %v", name, content, pod.Stat.Has, want, err)
 			}
@@ -266,6 +299,7 @@ func TestParseCPUMax(t *testing.T) {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}
+
 	for _, bad := range []string{"", "max\n", "max 0\n", "-1 100000\n", "50000 max\n", "50000 100000"} {
 		if got, err := ParseCPUMax([]byte(bad)); err == nil {
 			t.Errorf("%q is read as %+v", bad, got)
@@ -280,11 +314,13 @@ func FuzzNames(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, name string) {
 		for _, d := range []Driver{CgroupFS, Systemd} {
 			if uid := parsePodUID([]byte(name), d); uid != nil && (len(uid) == 0 || strings.ContainsAny(string(uid), "/_ \n")) {
 				t.Errorf("%q is the pod %q", name, uid)
 			}
+
 			runtime, id := parseContainerID([]byte(name), d)
 			if (runtime == "") != (id == nil) || id != nil && len(id) != idLength {
 				t.Errorf("%q is the container %q of %q", name, id, runtime)
@@ -311,6 +347,7 @@ func FuzzStat(f *testing.F) {
 	for _, seed := range []string{"usage_usec 5\nnr_periods 1\n", "max 100000\n", "-1\n", "anon 1\nfile 2\ninactive_file 3\n", "total_rss 1\ntotal_cache 2\ntotal_inactive_file 9\n", "18446744073709551615\n"} {
 		f.Add([]byte(seed))
 	}
+
 	f.Fuzz(func(t *testing.T, content []byte) {
 		for _, v := range []Version{V1, V2} {
 			var s Stat
@@ -321,6 +358,7 @@ func FuzzStat(f *testing.F) {
 				t.Errorf("%+v", s)
 			}
 		}
+
 		if b, err := ParseCPUMax(content); err == nil && (b.Period <= 0 || !b.Unlimited() && b.Quota < 0) {
 			t.Errorf("%+v", b)
 		}

@@ -17,15 +17,18 @@ import (
 // listGroups returns the groups of all pods and containers.
 func listGroups(t *testing.T, tree *Tree) (out []string) {
 	t.Helper()
+
 	if err := tree.Scan(); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, p := range tree.Pods() {
 		out = append(out, p.Path)
 		for _, c := range p.Containers {
 			out = append(out, c.Path)
 		}
 	}
+
 	return out
 }
 
@@ -38,12 +41,15 @@ func TestCheckLinks(t *testing.T) {
 	next := 0
 	id := func() string { next++; return fmt.Sprintf("%064x", next) }
 	path := func(parts ...string) string { return filepath.Join(append([]string{dir, mountPoint}, parts...)...) }
+
 	do := func(err error) {
 		t.Helper()
+
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	begin := func(pod string) { do(os.Mkdir(path(pod, "cri-containerd-"+id()+".scope"), 0o755)) }
 	last := listGroups(t, tree)
 	changes := tree.Version()
@@ -54,9 +60,11 @@ func TestCheckLinks(t *testing.T) {
 			if len(pod.Containers) == 0 {
 				return false
 			}
+
 			do(os.RemoveAll(path(pod.Containers[rng.IntN(len(pod.Containers))].Path)))
 			return true
 		}
+
 		what := "nothing"
 		switch rng.IntN(8) {
 		case 0:
@@ -64,25 +72,31 @@ func TestCheckLinks(t *testing.T) {
 			name := filepath.Join(layout.Pods, fmt.Sprintf("kubepods-pod%08x_2222_3333_4444_555555555555.slice", step))
 			do(os.Mkdir(path(name), 0o755))
 			begin(name)
+
 		case 1:
 			what = "a pod without"
 			do(os.Mkdir(path(layout.Pods, fmt.Sprintf("kubepods-pod%08x_2222_3333_4444_666666666666.slice", step)), 0o755))
+
 		case 2:
 			if len(pods) > 2 {
 				what = "a pod goes"
 				do(os.RemoveAll(path(pod.Path)))
 			}
+
 		case 3:
 			what = "a container comes"
 			begin(pod.Path)
+
 		case 4:
 			if end() {
 				what = "a container goes"
 			}
+
 		case 5:
 			if end() {
 				what = "a container is started anew"
 				begin(pod.Path)
+
 				if rng.IntN(2) == 0 {
 					tree.RescanAll()
 				} else {
@@ -94,15 +108,19 @@ func TestCheckLinks(t *testing.T) {
 				}
 			}
 		}
+
 		got := listGroups(t, tree)
 		fresh := NewTree(layout, &host.Reader{})
 		if want := listGroups(t, fresh); !slices.Equal(got, want) {
 			t.Fatalf("step %d, %s: %d groups, want %d", step, what, len(got), len(want))
 		}
+
 		if changed := tree.Version() != changes; changed != !slices.Equal(got, last) {
 			t.Fatalf("step %d, %s: version changed: %t", step, what, changed)
 		}
-		last, changes = got, tree.Version()
+
+		last = got
+		changes = tree.Version()
 	}
 }
 
@@ -113,15 +131,19 @@ func TestLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if before < 2 {
 		t.Skip("this file system counts no directories")
 	}
+
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := os.Mkdir(filepath.Join(dir, "directory"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if after, err := host.Links(dir); err != nil || after != before+1 {
 		t.Errorf("%d links, %v; want %d", after, err, before+1)
 	}

@@ -68,22 +68,40 @@ func Detect(root host.Root) (Layout, error) {
 	base := root.Path(mountPoint)
 	var l Layout
 	if pathExists(filepath.Join(base, "cgroup.controllers")) {
-		l = Layout{Version: V2, cpu: base, cpuacct: base, cpuset: base, memory: base, unified: base}
-	} else {
-		l = Layout{Version: V1, cpu: findV1Root(base, "cpu"), cpuacct: findV1Root(base, "cpuacct"), cpuset: findV1Root(base, "cpuset"), memory: findV1Root(base, "memory")}
-		if unified := filepath.Join(base, "unified"); pathExists(filepath.Join(unified, "cgroup.controllers")) {
-			l.Version, l.unified = Hybrid, unified
+		l = Layout{
+			Version: V2,
+			cpu:     base,
+			cpuacct: base,
+			cpuset:  base,
+			memory:  base,
+			unified: base,
 		}
+	} else {
+		l = Layout{
+			Version: V1,
+			cpu:     findV1Root(base, "cpu"),
+			cpuacct: findV1Root(base, "cpuacct"),
+			cpuset:  findV1Root(base, "cpuset"),
+			memory:  findV1Root(base, "memory"),
+		}
+
+		if unified := filepath.Join(base, "unified"); pathExists(filepath.Join(unified, "cgroup.controllers")) {
+			l.Version = Hybrid
+			l.unified = unified
+		}
+
 		if l.cpu == "" {
 			return Layout{}, fmt.Errorf("%s: %w", base, ErrNoCgroups)
 		}
 	}
+
 	for _, r := range podRoots {
 		if pathExists(filepath.Join(l.cpu, r.path)) {
 			l.Pods, l.Driver = r.path, r.driver
 			break
 		}
 	}
+
 	return l, nil
 }
 
@@ -93,11 +111,13 @@ func findV1Root(base, controller string) string {
 	if err != nil {
 		return ""
 	}
+
 	for _, e := range entries {
 		if slices.Contains(strings.Split(e.Name(), ","), controller) {
 			return filepath.Join(base, e.Name())
 		}
 	}
+
 	return ""
 }
 
@@ -111,6 +131,7 @@ func (l Layout) hasController(controller string) bool {
 	if l.Version != V2 {
 		return controller != "memory" || l.memory != ""
 	}
+
 	content, err := os.ReadFile(filepath.Join(l.unified, "cgroup.controllers"))
 	return err == nil && slices.Contains(strings.Fields(string(content)), controller)
 }
@@ -120,6 +141,7 @@ func (l Layout) MissingReason(controller string) string {
 	if l.hasController(controller) {
 		return ""
 	}
+
 	return fmt.Sprintf("cgroup %s has no controller %s", l.Version, controller)
 }
 
@@ -129,6 +151,7 @@ func (l Layout) HasFile(controller, file string) bool {
 	if dir == "" {
 		return false
 	}
+
 	return pathExists(filepath.Join(dir, l.Pods, file))
 }
 
@@ -151,8 +174,10 @@ func listClassDirs(pods string, d Driver) [2]struct {
 	if d == Systemd {
 		// A slice's name includes those of its parents.
 		prefix := strings.TrimSuffix(pods[strings.LastIndexByte(pods, '/')+1:], ".slice")
-		burstable, bestEffort = prefix+"-burstable.slice", prefix+"-besteffort.slice"
+		burstable = prefix + "-burstable.slice"
+		bestEffort = prefix + "-besteffort.slice"
 	}
+
 	return [2]struct {
 		dir   string
 		class Class
@@ -169,6 +194,7 @@ func parsePodUID(name []byte, d Driver) []byte {
 		if !ok || at < 0 {
 			return nil
 		}
+
 		uid = rest[at+len("-pod"):]
 	} else {
 		var ok bool
@@ -176,10 +202,12 @@ func parsePodUID(name []byte, d Driver) []byte {
 			return nil
 		}
 	}
+
 	// A UUID, or the hash of a static pod's manifest.
 	if len(uid) == 0 || len(uid) > 63 {
 		return nil
 	}
+
 	for i, c := range uid {
 		switch {
 		case c == '_' && d == Systemd:
@@ -189,6 +217,7 @@ func parsePodUID(name []byte, d Driver) []byte {
 			return nil
 		}
 	}
+
 	return uid
 }
 
@@ -207,26 +236,33 @@ func parseContainerID(name []byte, d Driver) (runtime string, id []byte) {
 			return "", nil
 		}
 	}
+
 	if len(name) < idLength {
 		return "", nil
 	}
-	prefix, id := name[:len(name)-idLength], name[len(name)-idLength:]
+
+	prefix := name[:len(name)-idLength]
+	id = name[len(name)-idLength:]
 	for _, c := range id {
 		if !strings.ContainsRune("0123456789abcdef", rune(c)) {
 			return "", nil
 		}
 	}
+
 	if len(prefix) > 0 {
 		if prefix[len(prefix)-1] != '-' {
 			return "", nil
 		}
+
 		prefix = prefix[:len(prefix)-1]
 	} else if d == Systemd {
 		return "", nil // Every scope has a prefix.
 	}
+
 	runtime, ok := runtimes[string(prefix)]
 	if !ok {
 		return "", nil
 	}
+
 	return runtime, id
 }

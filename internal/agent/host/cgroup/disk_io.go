@@ -49,22 +49,28 @@ func (l Layout) DiskIOFiles() (DiskIOFiles, error) {
 		if why := l.MissingReason("io"); why != "" {
 			return f, errors.New(why)
 		}
+
 		return f, nil
 	}
+
 	if f.root = findV1Root(filepath.Dir(l.cpu), "blkio"); f.root == "" {
 		return f, fmt.Errorf("cgroup %s has no controller blkio", l.Version)
 	}
+
 	if suffix := "_recursive"; pathExists(filepath.Join(f.root, fileServiceBytes+suffix)) {
 		f.suffix = suffix
 	}
+
 	// Linux 6.10 and later count only for disks with a limit and report zero for all others.
 	content, err := os.ReadFile(filepath.Join(f.root, fileServiceBytes+f.suffix))
 	if err != nil {
 		return f, fmt.Errorf("cgroup %s does not count disk I/O: %w", l.Version, err)
 	}
+
 	if !bytes.Contains(content, []byte(":")) {
 		return f, fmt.Errorf("cgroup %s counts no disk I/O: Linux 6.10 and later count only for disks with a limit", l.Version)
 	}
+
 	return f, nil
 }
 
@@ -81,14 +87,17 @@ func (f DiskIOFiles) Read(r *host.Reader, p *PodGroup, kind func(device []byte) 
 	if err != nil || f.version == V2 || f.suffix != "" {
 		return sum.total(), err
 	}
+
 	for _, c := range p.Containers {
 		more, err := f.readGroup(r, c.Path, kind)
 		if err != nil {
 			return DiskIO{}, err
 		}
+
 		sum.whole.add(more.whole)
 		sum.stacked.add(more.stacked)
 	}
+
 	return sum.total(), nil
 }
 
@@ -99,8 +108,10 @@ type diskIOByKind struct{ whole, stacked DiskIO }
 // threads of RAID 5 write for it.
 func (s diskIOByKind) total() DiskIO {
 	return DiskIO{
-		Reads: max(s.whole.Reads, s.stacked.Reads), Writes: max(s.whole.Writes, s.stacked.Writes),
-		ReadBytes: max(s.whole.ReadBytes, s.stacked.ReadBytes), WriteBytes: max(s.whole.WriteBytes, s.stacked.WriteBytes),
+		Reads:      max(s.whole.Reads, s.stacked.Reads),
+		Writes:     max(s.whole.Writes, s.stacked.Writes),
+		ReadBytes:  max(s.whole.ReadBytes, s.stacked.ReadBytes),
+		WriteBytes: max(s.whole.WriteBytes, s.stacked.WriteBytes),
 	}
 }
 
@@ -113,6 +124,7 @@ func (s *diskIOByKind) counters(d DeviceKind) *DiskIO {
 		return &s.stacked
 	case IntermediateDevice:
 	}
+
 	return nil
 }
 
@@ -132,26 +144,32 @@ func (f DiskIOFiles) readGroup(r *host.Reader, group string, kind func([]byte) D
 		if err != nil {
 			return
 		}
+
 		file := host.NewFile(filepath.Join(f.root, group, name))
 		defer file.Close()
+
 		var content []byte
 		if content, err = r.Read(&file); err != nil {
 			return
 		}
+
 		if err = parse(content); err != nil {
 			err = fmt.Errorf("%s: %w", file.Path(), err)
 		}
 	}
+
 	if f.version == V2 {
 		read(fileIOStat, func(content []byte) error { return parseIOStat(content, kind, &s) })
 		return s, err
 	}
+
 	read(fileServiceBytes+f.suffix, func(content []byte) error {
 		return parseServiced(content, kind, &s, func(t *DiskIO) (reads, writes *uint64) { return &t.ReadBytes, &t.WriteBytes })
 	})
 	read(fileServiced+f.suffix, func(content []byte) error {
 		return parseServiced(content, kind, &s, func(t *DiskIO) (reads, writes *uint64) { return &t.Reads, &t.Writes })
 	})
+
 	return s, err
 }
 
@@ -161,21 +179,25 @@ func parseIOStat(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind) 
 	if len(content) == 0 {
 		return nil
 	}
+
 	err := host.Lines(content, func(line []byte) error {
 		device, rest := host.Field(line)
 		if err := checkDeviceNumber(device); err != nil {
 			return err
 		}
+
 		into := s.counters(kind(device))
 		if into == nil {
 			return nil
 		}
+
 		var t DiskIO
 		for {
 			var field []byte
 			if field, rest = host.Field(rest); len(field) == 0 {
 				break
 			}
+
 			key, value, _ := bytes.Cut(field, []byte("="))
 			var counter *uint64
 			switch string(key) {
@@ -190,15 +212,19 @@ func parseIOStat(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind) 
 			default:
 				continue // key of another controller
 			}
+
 			n, err := host.Uint(value)
 			if err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
+
 			*counter = n
 		}
+
 		into.add(t)
 		return nil
 	})
+
 	return wrapDiskIOError(err)
 }
 
@@ -207,32 +233,39 @@ func parseServiced(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind
 	if len(content) == 0 {
 		return nil
 	}
+
 	err := host.Lines(content, func(line []byte) error {
 		device, rest := host.Field(line)
 		if string(device) == "Total" {
 			return nil
 		}
+
 		if err := checkDeviceNumber(device); err != nil {
 			return err
 		}
+
 		what, rest := host.Field(rest)
 		number, _ := host.Field(rest)
 		n, err := host.Uint(number)
 		if err != nil {
 			return fmt.Errorf("%.40s: %w", what, err)
 		}
+
 		into := s.counters(kind(device))
 		if into == nil {
 			return nil
 		}
+
 		switch reads, writes := counters(into); string(what) {
 		case "Read":
 			*reads = addSaturating(*reads, n)
 		case "Write":
 			*writes = addSaturating(*writes, n)
 		}
+
 		return nil // Sync, Async and Total count the same I/O again.
 	})
+
 	return wrapDiskIOError(err)
 }
 
@@ -242,13 +275,16 @@ func checkDeviceNumber(device []byte) error {
 	if !ok {
 		return fmt.Errorf("device %.40q is not major:minor", device)
 	}
+
 	_, err := host.Uint(major)
 	if err == nil {
 		_, err = host.Uint(minor)
 	}
+
 	if err != nil {
 		return fmt.Errorf("device %.40q: %w", device, err)
 	}
+
 	return nil
 }
 
@@ -256,5 +292,6 @@ func wrapDiskIOError(err error) error {
 	if err != nil {
 		return fmt.Errorf("transfers: %w", err)
 	}
+
 	return nil
 }

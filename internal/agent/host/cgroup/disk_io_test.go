@@ -21,6 +21,7 @@ func deviceKind(device []byte) DeviceKind {
 	case "7:0":
 		return IntermediateDevice
 	}
+
 	return WholeDisk
 }
 
@@ -44,6 +45,7 @@ func TestParseIOStat(t *testing.T) {
 			t.Errorf("%q: %+v, %v, want %+v", text, s.total(), err, want)
 		}
 	}
+
 	for _, bad := range []string{"8:0 rbytes=1", "8 rbytes=1\n", "8:x rbytes=1\n", ":0 rbytes=1\n", "8:0 rbytes=-1\n", "8:0 rbytes=\n", "8:0 wios=18446744073709551616\n", "\n", "\x00\xff\n"} {
 		var s diskIOByKind
 		if err := parseIOStat([]byte(bad), deviceKind, &s); err == nil {
@@ -64,6 +66,7 @@ func TestParseServiced(t *testing.T) {
 			t.Errorf("%q: %+v, %v, want %+v", text, s.total(), err, want)
 		}
 	}
+
 	for _, bad := range []string{"Total 0", "8:0 Read\n", "8:0\n", "8:0 Read x\n", "Read 4096\n", "\n"} {
 		var s diskIOByKind
 		if err := parseServiced([]byte(bad), deviceKind, &s, bytes); err == nil {
@@ -78,20 +81,25 @@ func TestDiskIOFiles(t *testing.T) {
 	pod := readPods(t, tree)[guaranteed]
 	write := func(parts ...string) {
 		t.Helper()
+
 		path := filepath.Join(append([]string{dir, mountPoint}, parts[:len(parts)-1]...)...)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(path, []byte(parts[len(parts)-1]), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	read := func(want DiskIO, wrong string) {
 		t.Helper()
+
 		f, err := layout.DiskIOFiles()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := f.Read(&host.Reader{}, pod, deviceKind)
 		switch {
 		case wrong == "" && (err != nil || got != want):
@@ -100,14 +108,17 @@ func TestDiskIOFiles(t *testing.T) {
 			t.Errorf("%+v, %v, want %q", got, err, wrong)
 		}
 	}
+
 	write("cgroup.controllers", "cpu memory\n")
 	if _, err := layout.DiskIOFiles(); err == nil || !strings.Contains(err.Error(), "no controller io") {
 		t.Errorf("v2 without io: %v", err)
 	}
+
 	write("cgroup.controllers", "cpu io memory\n")
 	if err := os.RemoveAll(filepath.Join(dir, mountPoint, pod.Path, fileIOStat)); err != nil {
 		t.Fatal(err)
 	}
+
 	read(DiskIO{}, host.ErrGone.Error())
 	write(pod.Path, fileIOStat, "8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0\n")
 	read(DiskIO{1, 0, 4096, 0}, "")
@@ -116,21 +127,26 @@ func TestDiskIOFiles(t *testing.T) {
 
 	_, dir, layout, tree = openRecording(t, "v1-cgroupfs-containerd")
 	pod = readPods(t, tree)[guaranteed]
+
 	if err := os.RemoveAll(filepath.Join(dir, mountPoint, "blkio")); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := layout.DiskIOFiles(); err == nil || !strings.Contains(err.Error(), "no controller blkio") {
 		t.Errorf("v1 without blkio: %v", err)
 	}
+
 	write("blkio", fileServiceBytes, "Total 0\n")
 	if _, err := layout.DiskIOFiles(); err == nil || !strings.Contains(err.Error(), "counts no disk I/O") {
 		t.Errorf("v1 that counts nothing: %v", err)
 	}
+
 	write("blkio", fileServiceBytes, "8:0 Read 4096\nTotal 4096\n")
 	for _, c := range pod.Containers {
 		write("blkio", c.Path, fileServiceBytes, "8:0 Read 4096\n8:0 Write 100\nTotal 4196\n")
 		write("blkio", c.Path, fileServiced, "8:0 Read 1\n8:0 Write 2\nTotal 3\n")
 	}
+
 	write("blkio", pod.Path, fileServiceBytes, "Total 0\n")
 	write("blkio", pod.Path, fileServiced, "Total 0\n")
 	read(DiskIO{2, 4, 8192, 200}, "")
@@ -138,13 +154,16 @@ func TestDiskIOFiles(t *testing.T) {
 	write("blkio", pod.Path, fileServiceBytes+"_recursive", "8:0 Read 5\nTotal 5\n")
 	write("blkio", pod.Path, fileServiced+"_recursive", "8:0 Write 6\nTotal 6\n")
 	read(DiskIO{0, 6, 5, 0}, "")
+
 	if err := os.RemoveAll(filepath.Join(dir, mountPoint, "blkio", pod.Path)); err != nil {
 		t.Fatal(err)
 	}
+
 	f, err := layout.DiskIOFiles()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := f.Read(&host.Reader{}, pod, deviceKind); !errors.Is(err, host.ErrGone) {
 		t.Errorf("a pod that is gone: %v", err)
 	}
@@ -155,6 +174,7 @@ func FuzzDiskIO(f *testing.F) {
 	for _, seed := range []string{"8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=9 dios=9\n", "8:0 Read 4096\n8:0 Write 1\nTotal 4097\n", "253:0 \n", "8:0 rbytes=18446744073709551615\n8:0 rbytes=1\n", "Total 0\n"} {
 		f.Add([]byte(seed))
 	}
+
 	f.Fuzz(func(t *testing.T, content []byte) {
 		var all diskIOByKind
 		if err := parseIOStat(content, deviceKind, &all); err == nil {
@@ -162,13 +182,16 @@ func FuzzDiskIO(f *testing.F) {
 			if err := parseIOStat(content, func([]byte) DeviceKind { return IntermediateDevice }, &once); err != nil || once.total() != (DiskIO{}) {
 				t.Errorf("%q: %+v of no device, %v", content, once, err)
 			}
+
 			twice := all
 			if err := parseIOStat(content, deviceKind, &twice); err != nil || twice.total().Reads < all.total().Reads || twice.total().WriteBytes < all.total().WriteBytes {
 				t.Errorf("%q: %+v, twice %+v, %v", content, all, twice, err)
 			}
 		}
+
 		var served diskIOByKind
 		_ = parseServiced(content, deviceKind, &served, func(t *DiskIO) (reads, writes *uint64) { return &t.Reads, &t.Writes })
+
 		if served.total().ReadBytes != 0 || served.total().WriteBytes != 0 {
 			t.Errorf("%q: operations are counted as bytes: %+v", content, served)
 		}

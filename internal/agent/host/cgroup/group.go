@@ -94,11 +94,14 @@ func (l Layout) openGroup(path string) *group {
 			g.missing[file] = true
 			return
 		}
+
 		g.files[file] = host.NewFile(filepath.Join(dir, path, name))
 	}
+
 	at(fileCPUStat, l.cpu, "cpu.stat")
 	if l.Version == V2 {
-		g.missing[fileCPUUsage], g.missing[filePeriod] = true, true
+		g.missing[fileCPUUsage] = true
+		g.missing[filePeriod] = true
 		at(fileQuota, l.cpu, "cpu.max")
 		at(fileMemoryUsed, l.memory, "memory.current")
 		at(fileMemoryHigh, l.memory, FileHigh)
@@ -109,10 +112,12 @@ func (l Layout) openGroup(path string) *group {
 		at(fileMemoryUsed, l.memory, "memory.usage_in_bytes")
 		g.missing[fileMemoryHigh] = true
 	}
+
 	at(fileMemoryStat, l.memory, "memory.stat")
 	at(filePressureCPU, l.unified, "cpu.pressure")
 	at(filePressureMemory, l.unified, "memory.pressure")
 	at(filePressureIO, l.unified, "io.pressure")
+
 	return g
 }
 
@@ -133,6 +138,7 @@ func (g *group) readParts(r *host.Reader, version Version, want Part, s *Stat) e
 		if want&part.part == 0 {
 			continue
 		}
+
 		err := part.read(g, r, version, s)
 		if err == nil {
 			s.Has |= part.part
@@ -140,6 +146,7 @@ func (g *group) readParts(r *host.Reader, version Version, want Part, s *Stat) e
 			first = err
 		}
 	}
+
 	return first
 }
 
@@ -147,6 +154,7 @@ func (g *group) readFile(r *host.Reader, file int) ([]byte, error) {
 	if g.missing[file] {
 		return nil, host.ErrGone
 	}
+
 	return r.Read(&g.files[file])
 }
 
@@ -155,6 +163,7 @@ func (l Layout) LimitFiles(group string) (quota, burst string) {
 	if l.Version == V2 {
 		return filepath.Join(l.cpu, group, "cpu.max"), filepath.Join(l.cpu, group, "cpu.max.burst")
 	}
+
 	return filepath.Join(l.cpu, group, "cpu.cfs_quota_us"), filepath.Join(l.cpu, group, "cpu.cfs_burst_us")
 }
 
@@ -162,10 +171,12 @@ func (l Layout) LimitFiles(group string) (quota, burst string) {
 func (l Layout) ReadLimit(r *host.Reader, group string) (Bandwidth, time.Duration, error) {
 	g := l.openGroup(group)
 	defer g.close()
+
 	var s Stat
 	if err := readQuota(g, r, l.Version, &s); err != nil {
 		return Bandwidth{}, 0, err
 	}
+
 	_, name := l.LimitFiles(group)
 	content, err := r.ReadPath(name)
 	if errors.Is(err, host.ErrGone) {
@@ -174,10 +185,12 @@ func (l Layout) ReadLimit(r *host.Reader, group string) (Bandwidth, time.Duratio
 	if err != nil {
 		return Bandwidth{}, 0, err
 	}
+
 	burst, err := host.ParseSingle(content)
 	if err != nil {
 		return Bandwidth{}, 0, err
 	}
+
 	return s.Limit, toDuration(burst, time.Microsecond), nil
 }
 
@@ -187,6 +200,7 @@ func (l Layout) ThreadsFile(group string) string {
 	if l.Version == V2 {
 		return filepath.Join(l.unified, group, "cgroup.threads")
 	}
+
 	return filepath.Join(l.cpu, group, "tasks")
 }
 
@@ -196,14 +210,17 @@ func (l Layout) PerfDir(group string) (string, error) {
 	if !filepath.IsLocal(group) {
 		return "", fmt.Errorf("group %.80q is not below the root", group)
 	}
+
 	root := l.unified
 	if l.Version != V2 {
 		if v1 := findV1Root(filepath.Dir(l.cpu), "perf_event"); v1 != "" {
 			root = v1
 		}
 	}
+
 	if root == "" {
 		return "", fmt.Errorf("cgroup %s has no controller perf_event", l.Version)
 	}
+
 	return filepath.Join(root, group), nil
 }

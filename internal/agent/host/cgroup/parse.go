@@ -20,19 +20,24 @@ func readCPU(g *group, r *host.Reader, v Version, s *Stat) error {
 	if err != nil {
 		return err
 	}
+
 	if err := parseCPUStat(content, v, s); err != nil {
 		return fmt.Errorf("%s: %w", g.files[fileCPUStat].Path(), err)
 	}
+
 	if v == V2 {
 		return nil
 	}
+
 	if content, err = g.readFile(r, fileCPUUsage); err != nil {
 		return err
 	}
+
 	used, err := host.ParseSingle(content)
 	if err != nil {
 		return fmt.Errorf("%s: %w", g.files[fileCPUUsage].Path(), err)
 	}
+
 	s.CPUTime = toDuration(used, time.Nanosecond)
 	return nil
 }
@@ -42,7 +47,9 @@ func parseCPUStat(content []byte, v Version, s *Stat) error {
 	err := host.ParseKeyValues(content, func(key []byte, n uint64) {
 		switch string(key) {
 		case "usage_usec":
-			s.CPUTime, used = toDuration(n, time.Microsecond), true
+			s.CPUTime = toDuration(n, time.Microsecond)
+			used = true
+
 		case "nr_periods":
 			s.Periods = n
 		case "nr_throttled":
@@ -53,9 +60,11 @@ func parseCPUStat(content []byte, v Version, s *Stat) error {
 			s.ThrottledTime = toDuration(n, time.Microsecond)
 		}
 	})
+
 	if err == nil && !used {
 		err = errors.New("no usage_usec")
 	}
+
 	return err
 }
 
@@ -69,21 +78,26 @@ func readQuota(g *group, r *host.Reader, v Version, s *Stat) error {
 	if err != nil {
 		return err
 	}
+
 	if v == V2 {
 		s.Limit, err = ParseCPUMax(content)
 		return wrapFileError(g, fileQuota, err)
 	}
+
 	quota, err := parseQuotaV1(content)
 	if err != nil {
 		return wrapFileError(g, fileQuota, err)
 	}
+
 	if content, err = g.readFile(r, filePeriod); err != nil {
 		return err
 	}
+
 	period, err := host.ParseSingle(content)
 	if err == nil && period == 0 {
 		err = errors.New("period is 0")
 	}
+
 	s.Limit = Bandwidth{Quota: quota, Period: toDuration(period, time.Microsecond)}
 	return wrapFileError(g, filePeriod, err)
 }
@@ -92,6 +106,7 @@ func wrapFileError(g *group, file int, err error) error {
 	if err == nil {
 		return nil
 	}
+
 	return fmt.Errorf("%s: %w", g.files[file].Path(), err)
 }
 
@@ -105,8 +120,10 @@ func parseQuotaV1(content []byte) (time.Duration, error) {
 		} else {
 			quota = toDuration(uint64(n), time.Microsecond)
 		}
+
 		return err
 	})
+
 	return quota, err
 }
 
@@ -120,14 +137,17 @@ func ParseCPUMax(content []byte) (Bandwidth, error) {
 		if err != nil || p == 0 {
 			return fmt.Errorf("period %.40q is not a positive number", period)
 		}
+
 		b = Bandwidth{Quota: -1, Period: toDuration(p, time.Microsecond)}
 		if string(quota) == "max" {
 			return nil
 		}
+
 		q, err := host.Uint(quota)
 		b.Quota = toDuration(q, time.Microsecond)
 		return err
 	})
+
 	return b, err
 }
 
@@ -137,17 +157,21 @@ func readMemory(g *group, r *host.Reader, v Version, s *Stat) error {
 	if err != nil {
 		return err
 	}
+
 	used, err := host.ParseSingle(content)
 	if err != nil {
 		return wrapFileError(g, fileMemoryUsed, err)
 	}
+
 	if content, err = g.readFile(r, fileMemoryStat); err != nil {
 		return err
 	}
+
 	inactive, err := parseMemoryStat(content, v, s)
 	if err != nil {
 		return wrapFileError(g, fileMemoryStat, err)
 	}
+
 	s.Used = toBytes(used)
 	s.WorkingSet = toBytes(used - min(used, inactive))
 	return nil
@@ -155,10 +179,18 @@ func readMemory(g *group, r *host.Reader, v Version, s *Stat) error {
 
 func parseMemoryStat(content []byte, v Version, s *Stat) (inactive uint64, err error) {
 	// v1 keys without total_ exclude child groups.
-	rss, cache, shared, idle := "total_rss", "total_cache", "total_shmem", "total_inactive_file"
+	rss := "total_rss"
+
+	cache := "total_cache"
+	shared := "total_shmem"
+	idle := "total_inactive_file"
 	if v == V2 {
-		rss, cache, shared, idle = "anon", "file", "shmem", "inactive_file"
+		rss = "anon"
+		cache = "file"
+		shared = "shmem"
+		idle = "inactive_file"
 	}
+
 	seen := 0
 	err = host.ParseKeyValues(content, func(key []byte, n uint64) {
 		switch string(key) {
@@ -166,6 +198,7 @@ func parseMemoryStat(content []byte, v Version, s *Stat) (inactive uint64, err e
 			s.RSS = toBytes(n)
 		case cache:
 			s.Cache = toBytes(n)
+
 		case shared: // Linux before 4.15 does not report it on v1.
 			s.Shared = toBytes(n)
 			return
@@ -174,11 +207,14 @@ func parseMemoryStat(content []byte, v Version, s *Stat) (inactive uint64, err e
 		default:
 			return
 		}
+
 		seen++
 	})
+
 	if err == nil && seen < 3 {
 		err = fmt.Errorf("requires %s, %s and %s", rss, cache, idle)
 	}
+
 	return inactive, err
 }
 
@@ -188,10 +224,12 @@ func readHigh(g *group, r *host.Reader, _ Version, s *Stat) error {
 	if err != nil {
 		return err
 	}
+
 	if string(content) == "max\n" {
 		s.High = math.MaxInt64
 		return nil
 	}
+
 	n, err := host.ParseSingle(content)
 	s.High = toBytes(n)
 	return wrapFileError(g, fileMemoryHigh, err)
@@ -208,9 +246,11 @@ func readPressure(g *group, r *host.Reader, _ Version, s *Stat) error {
 		if err != nil {
 			return err
 		}
+
 		if *f.into, err = host.ParsePressure(content); err != nil {
 			return wrapFileError(g, f.file, err)
 		}
 	}
+
 	return nil
 }

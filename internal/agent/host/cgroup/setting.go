@@ -36,6 +36,7 @@ func settingFiles(v Version) []string {
 	if v == V2 {
 		return []string{FileMax, FileMaxBurst, FileWeight, FileIdle, FileCPUs, FileMems, FileHigh, FileMemory}
 	}
+
 	return []string{FileQuotaV1, FilePeriodV1, FileBurstV1, FileSharesV1, FileIdle, FileCPUs, FileMems, FileMemoryV1}
 }
 
@@ -45,14 +46,17 @@ func (l Layout) SettingFile(group, file string) (string, error) {
 	if !slices.Contains(settingFiles(l.Version), file) {
 		return "", fmt.Errorf("cgroup %s has no setting %.40q", l.Version, file)
 	}
+
 	controller, _, _ := strings.Cut(file, ".")
 	dir := map[string]string{"cpu": l.cpu, "cpuset": l.cpuset, "memory": l.memory}[controller]
 	if dir == "" {
 		return "", fmt.Errorf("cgroup %s has no controller %s", l.Version, controller)
 	}
+
 	if !filepath.IsLocal(group) {
 		return "", fmt.Errorf("group %.80q is not below the root", group)
 	}
+
 	return filepath.Join(dir, group, file), nil
 }
 
@@ -62,6 +66,7 @@ func (l Layout) ReadSetting(r *host.Reader, group, file string) (string, error) 
 	if err != nil {
 		return "", err
 	}
+
 	content, err := r.ReadPath(path)
 	return strings.TrimSpace(string(content)), err
 }
@@ -71,16 +76,19 @@ func (l Layout) ReclaimFile(group string) (string, bool) {
 	if l.Version != V2 || !filepath.IsLocal(group) {
 		return "", false
 	}
+
 	return filepath.Join(l.memory, group, "memory.reclaim"), true
 }
 
 // EqualSettings reports whether a file reads the same after either value was written: the kernel normalizes CPU lists, rounds memory down
 // to pages, and treats any negative v1 quota as none.
 func EqualSettings(file, a, b string) bool {
-	a, b = strings.TrimSpace(a), strings.TrimSpace(b)
+	a = strings.TrimSpace(a)
+	b = strings.TrimSpace(b)
 	if a == b {
 		return true
 	}
+
 	switch file {
 	case FileCPUs, FileMems:
 		x, err := numa.ParseCPUSet(a)
@@ -89,18 +97,23 @@ func EqualSettings(file, a, b string) bool {
 	case FileHigh, FileMemory, FileMemoryV1:
 		x, err := strconv.ParseUint(a, 10, 63)
 		y, other := strconv.ParseUint(b, 10, 63)
+
 		// arm64 and ppc64 have pages of up to 64 KiB.
 		const page = 64 << 10
 		return err == nil && other == nil && x < y+page && y < x+page
+
 	case FileQuotaV1:
 		x, err := strconv.ParseInt(a, 10, 64)
 		y, other := strconv.ParseInt(b, 10, 64)
 		return err == nil && other == nil && x < 0 && y < 0
 	case FileMax:
 		// A period that is not written stays.
-		x, y := strings.Fields(a), strings.Fields(b)
+		x := strings.Fields(a)
+		y := strings.Fields(b)
 		n := min(len(x), len(y))
+
 		return n > 0 && slices.Equal(x[:n], y[:n])
 	}
+
 	return false
 }

@@ -82,6 +82,7 @@ func NewTree(layout Layout, reader *host.Reader) *Tree {
 			t.dirs = append(t.dirs, podDir{filepath.Join(layout.Pods, c.dir), c.class})
 		}
 	}
+
 	return t
 }
 
@@ -103,6 +104,7 @@ func (t *Tree) Close() {
 	for _, p := range t.pods {
 		p.close()
 	}
+
 	clear(t.pods)
 	t.sorted = nil
 }
@@ -120,10 +122,12 @@ func (t *Tree) Scan() error {
 			errs = append(errs, err)
 		}
 	}
+
 	if len(errs) > 0 {
 		// Pods that were not listed may still exist.
 		return errors.Join(errs...)
 	}
+
 	for path, p := range t.pods {
 		if p.lastScan != t.scans {
 			p.close()
@@ -131,19 +135,23 @@ func (t *Tree) Scan() error {
 			changed = true
 		}
 	}
+
 	if changed {
 		t.version++
 		t.sorted = t.sorted[:0]
 		for _, p := range t.pods {
 			t.sorted = append(t.sorted, p)
 		}
+
 		slices.SortFunc(t.sorted, func(a, b *PodGroup) int { return strings.Compare(a.UID+a.Path, b.UID+b.Path) })
 	}
+
 	for _, p := range t.sorted {
 		if t.needsRescan(p) {
 			t.scanContainers(p)
 		}
 	}
+
 	t.rescanAll = false
 	return nil
 }
@@ -154,9 +162,11 @@ func (t *Tree) needsRescan(p *PodGroup) bool {
 	if !t.checkLinks {
 		return due || p.Stat.Has == 0
 	}
+
 	links, err := host.Links(p.dir)
 	due = due || err != nil || links != p.links || links < 2
 	p.links = links
+
 	return due
 }
 
@@ -167,12 +177,23 @@ func (t *Tree) visitDir(d podDir, name []byte) bool {
 		p.lastScan = t.scans
 		return false
 	}
+
 	path := string(t.pathBuffer)
 	uid := parsePodUID(name, t.layout.Driver) // modifies name
 	if uid == nil || len(t.pods) >= maxPods {
 		return false
 	}
-	t.pods[path] = &PodGroup{UID: string(uid), Class: d.class, Path: path, dir: filepath.Join(t.layout.cpu, path), group: t.layout.openGroup(path), lastScan: t.scans, firstScan: t.scans}
+
+	t.pods[path] = &PodGroup{
+		UID:       string(uid),
+		Class:     d.class,
+		Path:      path,
+		dir:       filepath.Join(t.layout.cpu, path),
+		group:     t.layout.openGroup(path),
+		lastScan:  t.scans,
+		firstScan: t.scans,
+	}
+
 	return true
 }
 
@@ -183,31 +204,45 @@ func (t *Tree) scanContainers(p *PodGroup) {
 		if id == nil {
 			return
 		}
+
 		for _, c := range p.Containers {
 			if c.ID == string(id) {
 				c.lastScan = t.scans
 				return
 			}
 		}
+
 		if len(p.Containers) >= maxContainers {
 			return
 		}
+
 		path := p.Path + "/" + string(name)
-		p.Containers = append(p.Containers, &Container{ID: string(id), Runtime: runtime, Path: path, group: t.layout.openGroup(path), lastScan: t.scans})
+		p.Containers = append(p.Containers, &Container{
+			ID:       string(id),
+			Runtime:  runtime,
+			Path:     path,
+			group:    t.layout.openGroup(path),
+			lastScan: t.scans,
+		})
+
 		changed = true
 	})
+
 	if err != nil {
 		p.links = 0
 		return // The pod is vanishing; the next scan drops it.
 	}
+
 	before := len(p.Containers)
 	p.Containers = slices.DeleteFunc(p.Containers, func(c *Container) bool {
 		if c.lastScan != t.scans {
 			c.group.close()
 			return true
 		}
+
 		return false
 	})
+
 	if changed || len(p.Containers) != before {
 		t.version++
 	}
@@ -236,14 +271,17 @@ func (t *Tree) Read(ofPods, ofContainers Part) error {
 			}
 		}
 	}
+
 	for _, p := range t.sorted {
 		count(p.group.readParts(t.reader, t.layout.Version, ofPods, &p.Stat))
 		for _, c := range p.Containers {
 			count(c.group.readParts(t.reader, t.layout.Version, ofContainers, &c.Stat))
 		}
 	}
+
 	if first != nil {
 		return fmt.Errorf("failed to read %d cgroups; the first: %w", failed, first)
 	}
+
 	return nil
 }

@@ -61,6 +61,7 @@ func (a *applied) failure(conditionType, reason string, now time.Time, err error
 	default:
 		a.err = errors.Join(a.err, err)
 	}
+
 	return &condition.State{Type: conditionType, Reason: reason, Message: err.Error()}
 }
 
@@ -71,22 +72,28 @@ func (r *Reconciler) act(ctx context.Context, o observation, p plan) applied {
 	if p.keepObjects {
 		return applied{err: o.retryableTargetError()}
 	}
+
 	ready := func(reason string, err error) bool {
 		if err != nil {
 			out.ready = out.failure(autoscalingv1alpha1.ConditionReady, reason, o.now, err)
 		}
+
 		return err == nil
 	}
+
 	prediction := func(err error) {
 		if err != nil {
 			out.predictionReady = out.failure(autoscalingv1alpha1.ConditionPredictionReady, autoscalingv1alpha1.ReasonFailedReconcilePrediction, o.now, err)
 		}
 	}
+
 	fine := p.substitute == nil ||
 		ready(autoscalingv1alpha1.ReasonFailedReconcileSubstitute, createOrPatch(ctx, r, o, p.substitute, o.substitute, substituteDiffers))
+
 	if p.forecasts.prediction != nil {
 		prediction(createOrPatch(ctx, r, o, p.forecasts.prediction, o.prediction, predictionDiffers))
 	}
+
 	if fine && ready(autoscalingv1alpha1.ReasonFailedReconcileHPA, r.applyHPA(ctx, o, p.hpa)) {
 		if p.substitute == nil && o.substitute != nil {
 			ready(autoscalingv1alpha1.ReasonFailedReconcileSubstitute, r.deleteOwned(ctx, o, o.substitute))
@@ -94,12 +101,14 @@ func (r *Reconciler) act(ctx context.Context, o observation, p plan) applied {
 		if p.forecasts.prediction == nil && o.prediction != nil {
 			prediction(r.deleteOwned(ctx, o, o.prediction))
 		}
+
 		if p.replicas != nil {
 			scaled, err := r.setReplicas(ctx, o, *p.replicas)
 			ready(autoscalingv1alpha1.ReasonFailedScale, err)
 			out.scaled = scaled
 		}
 	}
+
 	out.err = errors.Join(out.err, o.retryableTargetError())
 	return out
 }
@@ -109,6 +118,7 @@ func (o observation) retryableTargetError() error {
 	if errors.Is(o.targetErr, workload.ErrNoTarget) || errors.Is(o.targetErr, workload.ErrNoScale) {
 		return nil
 	}
+
 	return o.targetErr
 }
 
@@ -119,33 +129,40 @@ func (r *Reconciler) applyHPA(ctx context.Context, o observation, want *autoscal
 			return err
 		}
 	}
+
 	if want != nil {
 		have := o.hpa
 		adopts := o.adoptable != nil && want.Name == o.adoptable.Name
 		if adopts {
 			have = o.adoptable
 		}
+
 		if err := createOrPatch(ctx, r, o, want, have, hpaDiffers); err != nil {
 			return err
 		}
+
 		if adopts {
 			r.recordEventf(o, corev1.EventTypeNormal, eventAdopted, "adopted HorizontalPodAutoscaler %s", have.Name)
 		}
 	}
+
 	for _, hpa := range append(o.duplicates, o.hpa) {
 		if hpa == nil || want != nil && hpa.Name == want.Name {
 			continue
 		}
+
 		var err error
 		if _, adopted := hpa.Annotations[autoscalingv1alpha1.AnnotationAdoptedSpec]; adopted {
 			err = r.release(ctx, o, hpa)
 		} else {
 			err = r.deleteOwned(ctx, o, hpa)
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -156,18 +173,22 @@ func createOrPatch[T client.Object](ctx context.Context, r *Reconciler, o observ
 		if err := r.create(ctx, o, want); err != nil {
 			return fmt.Errorf("%s %s: %w", kind, want.GetName(), err)
 		}
+
 		r.recordEventf(o, corev1.EventTypeNormal, kind+eventCreated, "created %s %s", kind, want.GetName())
 		return nil
 	}
+
 	if !differs(want, have) && equality.Semantic.DeepEqual(want.GetLabels(), have.GetLabels()) &&
 		equality.Semantic.DeepEqual(want.GetAnnotations(), have.GetAnnotations()) &&
 		equality.Semantic.DeepEqual(want.GetOwnerReferences(), have.GetOwnerReferences()) {
 		return nil
 	}
+
 	// The lock ensures that the annotation with the spec of an adopted HPA is not stale.
 	if err := r.Client.Patch(ctx, want, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("%s %s: %w", kind, want.GetName(), err)
 	}
+
 	r.recordEventf(o, corev1.EventTypeNormal, kind+eventUpdated, "updated %s %s", kind, want.GetName())
 	return nil
 }
@@ -190,16 +211,20 @@ func (r *Reconciler) create(ctx context.Context, o observation, want client.Obje
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
+
 	found, ok := want.DeepCopyObject().(client.Object)
 	if !ok {
 		return err
 	}
+
 	if err := r.Live.Get(ctx, key, found); err != nil {
 		return err
 	}
+
 	if metav1.IsControlledBy(found, o.ehpa) {
 		return nil
 	}
+
 	return errNameTaken
 }
 
@@ -208,9 +233,11 @@ func (r *Reconciler) deleteOwned(ctx context.Context, o observation, have client
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting %s %s: %w", eventKind(have), have.GetName(), err)
 	}
+
 	if err == nil {
 		r.recordEventf(o, corev1.EventTypeNormal, eventKind(have)+eventDeleted, "deleted %s %s", eventKind(have), have.GetName())
 	}
+
 	return nil
 }
 
@@ -221,14 +248,17 @@ func (r *Reconciler) release(ctx context.Context, o observation, have *autoscali
 	if err := json.Unmarshal([]byte(have.Annotations[autoscalingv1alpha1.AnnotationAdoptedSpec]), &want.Spec); err != nil {
 		return fmt.Errorf("releasing HorizontalPodAutoscaler %s: annotation %s: %w", have.Name, autoscalingv1alpha1.AnnotationAdoptedSpec, err)
 	}
+
 	delete(want.Annotations, autoscalingv1alpha1.AnnotationAdoptedSpec)
 	for label := range managedLabels(o.ehpa, have.Name) {
 		delete(want.Labels, label)
 	}
+
 	want.OwnerReferences = slices.DeleteFunc(want.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == o.ehpa.UID })
 	if err := r.Client.Patch(ctx, want, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("releasing HorizontalPodAutoscaler %s: %w", have.Name, err)
 	}
+
 	r.recordEventf(o, corev1.EventTypeNormal, eventReleased, "released HorizontalPodAutoscaler %s", have.Name)
 	return nil
 }
@@ -240,6 +270,7 @@ func (r *Reconciler) setReplicas(ctx context.Context, o observation, replicas in
 	if err != nil || from == replicas { // The cache may lag behind.
 		return false, err
 	}
+
 	r.recordEventf(o, corev1.EventTypeNormal, eventScaled, "scaled %s %s from %d to %s (specificReplicas)", ref.Kind, ref.Name, from, series.FormatCount(int(replicas), "replica"))
 	return true, nil
 }

@@ -57,9 +57,11 @@ func web(edit ...func(*scaler)) *scaler {
 			},
 		},
 	}
+
 	for _, f := range edit {
 		f(e)
 	}
+
 	return e
 }
 
@@ -110,6 +112,7 @@ func (r fakeMetrics) Read(_ context.Context, _, _ string, m *autoscalingv2.Metri
 	if !ok {
 		return hpametrics.Value{}, scaling.ErrNoMetric
 	}
+
 	return v, nil
 }
 
@@ -126,16 +129,20 @@ type fixture struct {
 
 func newFixture(t testing.TB, objects ...client.Object) *fixture {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
+
 	b := &fixture{clock: clocktesting.NewFakeClock(noon()), served: MetricAvailability{Served: true}, values: fakeMetrics{}}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(b.writes.funcs()).
 		WithStatusSubresource(&scaler{}, &predictionv1alpha1.TimeSeriesPrediction{}, &autoscalingv1alpha1.Substitute{}, &autoscalingv2.HorizontalPodAutoscaler{})
+
 	if err := AddIndexes(t.Context(), indexer{builder}); err != nil {
 		t.Fatal(err)
 	}
+
 	c := builder.Build()
 	b.Reconciler = &Reconciler{
 		Settings: Settings{Zones: scalingmetric.NewZones(false)},
@@ -146,12 +153,14 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 				for i, m := range own {
 					texts[i] = m.String()
 				}
+
 				return metric + "{" + strings.Join(texts, ",") + "}", nil
 			},
 			Pods: prometheus.PodMatchers, Rules: func() (*promadapter.Rules, bool) { return b.rules, !b.rulesUnread },
 		},
 		Availability: func() MetricAvailability { return b.served }, Preview: &PreviewCalculator{Metrics: b.values}, Events: events.NewFakeRecorder(10_000), Clock: b.clock,
 	}
+
 	return b
 }
 
@@ -166,27 +175,33 @@ func (i indexer) IndexField(_ context.Context, o client.Object, field string, f 
 // reconcile reconciles an autoscaler once and returns it with the number of writes.
 func (b *fixture) reconcile(t testing.TB, name string) (*scaler, int) {
 	t.Helper()
+
 	before := b.writes.count
 	key := types.NamespacedName{Namespace: "shop", Name: name}
 	if _, err := b.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 		t.Fatal(err)
 	}
+
 	e := &scaler{}
 	if err := b.Client.Get(t.Context(), key, e); err != nil {
 		t.Fatal(err)
 	}
+
 	return e, b.writes.count - before
 }
 
 // hpa returns an HPA, nil for none.
 func (b *fixture) hpa(t testing.TB, name string) *autoscalingv2.HorizontalPodAutoscaler {
 	t.Helper()
+
 	h := &autoscalingv2.HorizontalPodAutoscaler{}
 	if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, h); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return nil
 		}
+
 		t.Fatal(err)
 	}
+
 	return h
 }

@@ -61,18 +61,22 @@ func planForecasts(o observation, queries *QueryBuilder) forecastPlan {
 	if !predictionEnabled(o.ehpa) {
 		return forecastPlan{}
 	}
+
 	candidates := forecastCandidates(o, queries)
 	out := forecastPlan{candidates: candidates, prediction: desiredPrediction(o, candidates)}
 	var usable []predictedMetric
+
 	var ignored []string
 	for _, c := range candidates {
 		if c.err != nil {
 			ignored = append(ignored, c.identifier+": "+c.err.Error())
 			continue
 		}
+
 		usable = append(usable, c.predictedMetric)
 		out.expiresAt = earliest(out.expiresAt, c.forecast.ExpiresAt)
 	}
+
 	out.ready = &condition.State{
 		Type: autoscalingv1alpha1.ConditionPredictionReady, Reason: autoscalingv1alpha1.ReasonPredictionIgnored, Message: strings.Join(ignored, "; "),
 	}
@@ -84,12 +88,15 @@ func planForecasts(o observation, queries *QueryBuilder) forecastPlan {
 		out.ready.Reason = autoscalingv1alpha1.ReasonMetricsAPIMissing
 		out.ready.Message = "external.metrics.k8s.io/v1beta1 does not serve " + autoscalingv1alpha1.MetricPrediction +
 			": the HPA scales on current metrics alone; install the metric-adapter of Crane"
+
 	default:
 		out.active = usable
 		if len(ignored) == 0 {
-			out.ready.OK, out.ready.Reason = true, autoscalingv1alpha1.ReasonPredicting
+			out.ready.OK = true
+			out.ready.Reason = autoscalingv1alpha1.ReasonPredicting
 		}
 	}
+
 	return out
 }
 
@@ -101,6 +108,7 @@ func forecastCandidates(o observation, queries *QueryBuilder) []forecastCandidat
 	for i := range metrics {
 		out[i] = newForecastCandidate(o, &metrics[i], names[i], queries)
 	}
+
 	return out
 }
 
@@ -110,32 +118,41 @@ func newForecastCandidate(o observation, m *autoscalingv2.MetricSpec, identifier
 	query, err := queries.build(o.ehpa, m, identifier)
 	if _, known := queries.Rules(); !known && previous != nil {
 		// Before the rules are read after a start, the previous query stays: another one would start without history.
-		query, err = *previous.DeepCopy(), nil
+		query = *previous.DeepCopy()
+		err = nil
 	}
+
 	if err != nil {
 		out.err = err
 		return out
 	}
-	query.ResourceIdentifier, query.Scaling = identifier, nil
+
+	query.ResourceIdentifier = identifier
+	query.Scaling = nil
 	a := o.ehpa.Spec.Prediction.PredictionAlgorithm
+
 	query.Algorithm = predictionv1alpha1.Algorithm{AlgorithmType: a.AlgorithmType, DSP: a.DSP.DeepCopy(), Percentile: a.Percentile.DeepCopy()}
 	if previous != nil { // A transient error must not restart the ledger.
 		query.Scaling = previous.Scaling.DeepCopy()
 	}
+
 	out.query = &query
 	if out.perPod, out.err = perPodTarget(o.requests, m); out.err != nil {
 		return out
 	}
+
 	plant, err := scalingPlant(o.ehpa, m, out.perPod)
 	if err != nil {
 		out.err = err
 		return out
 	}
+
 	query.Scaling = plant
 	if o.prediction == nil {
 		out.err = scalingmetric.ErrNotReady
 		return out
 	}
+
 	out.forecast, out.err = scalingmetric.ActionableForecast(o.prediction, identifier, o.now)
 	return out
 }
@@ -145,6 +162,7 @@ func previousMetric(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier str
 	if tsp == nil {
 		return nil
 	}
+
 	return scalingmetric.MetricSpec(tsp, identifier)
 }
 
@@ -156,28 +174,39 @@ func desiredPrediction(o observation, candidates []forecastCandidate) *predictio
 			metrics = append(metrics, *c.query)
 		}
 	}
+
 	if len(metrics) == 0 {
 		return nil
 	}
+
 	ehpa := o.ehpa
 	out := &predictionv1alpha1.TimeSeriesPrediction{ObjectMeta: metav1.ObjectMeta{Namespace: ehpa.Namespace, Name: managedName(ehpa.Name)}}
 	if o.prediction != nil {
 		out = o.prediction.DeepCopy()
 	}
+
 	ref := qualifiedRef(ehpa.Spec.ScaleTargetRef)
 	labels := managedLabels(ehpa, out.Name)
 	labels[autoscalingv1alpha1.LabelTargetKind] = labelValue(ref.Kind)
 	labels[autoscalingv1alpha1.LabelTargetNamespace] = ehpa.Namespace
 	labels[autoscalingv1alpha1.LabelTargetName] = labelValue(ref.Name)
 	out.Labels = mergedMetadata(out.Labels, nil, nil, nil, labels)
+
 	out.Spec = predictionv1alpha1.TimeSeriesPredictionSpec{
-		TargetRef:               &corev1.ObjectReference{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: ehpa.Namespace, Name: ref.Name},
+		TargetRef: &corev1.ObjectReference{
+			APIVersion: ref.APIVersion,
+			Kind:       ref.Kind,
+			Namespace:  ehpa.Namespace,
+			Name:       ref.Name,
+		},
 		PredictionWindowSeconds: predictionv1alpha1.DefaultPredictionWindowSeconds,
 		PredictionMetrics:       metrics,
 	}
+
 	if w := ehpa.Spec.Prediction.PredictionWindowSeconds; w != nil {
 		out.Spec.PredictionWindowSeconds = *w
 	}
+
 	setController(out, ehpa)
 	return out
 }
@@ -202,5 +231,6 @@ func hasForecastMetric(hpa *autoscalingv2.HorizontalPodAutoscaler) bool {
 			}
 		}
 	}
+
 	return false
 }

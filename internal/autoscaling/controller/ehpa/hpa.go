@@ -21,6 +21,7 @@ func metricSpecs(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) []a
 	if len(ehpa.Spec.Metrics) > 0 {
 		return ehpa.Spec.Metrics
 	}
+
 	return []autoscalingv2.MetricSpec{{
 		Type: autoscalingv2.ResourceMetricSourceType,
 		Resource: &autoscalingv2.ResourceMetricSource{
@@ -38,9 +39,12 @@ func minReplicas(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) int
 // target of one pod.
 func forecastMetricSpec(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, p predictedMetric) autoscalingv2.MetricSpec {
 	key := scalingmetric.Key{
-		TargetKind: ehpa.Spec.ScaleTargetRef.Kind, TargetName: ehpa.Spec.ScaleTargetRef.Name,
-		TargetNamespace: ehpa.Namespace, Identifier: p.identifier,
+		TargetKind:      ehpa.Spec.ScaleTargetRef.Kind,
+		TargetName:      ehpa.Spec.ScaleTargetRef.Name,
+		TargetNamespace: ehpa.Namespace,
+		Identifier:      p.identifier,
 	}
+
 	return autoscalingv2.MetricSpec{
 		Type: autoscalingv2.ExternalMetricSourceType,
 		External: &autoscalingv2.ExternalMetricSource{
@@ -57,15 +61,20 @@ func newHPASpec(
 	ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, ref autoscalingv2.CrossVersionObjectReference, floor int32, forecasts []predictedMetric,
 ) autoscalingv2.HorizontalPodAutoscalerSpec {
 	spec := autoscalingv2.HorizontalPodAutoscalerSpec{
-		ScaleTargetRef: ref, MinReplicas: new(min(max(minReplicas(ehpa), floor), ehpa.Spec.MaxReplicas)),
-		MaxReplicas: ehpa.Spec.MaxReplicas, Behavior: defaultedBehavior(ehpa.Spec.Behavior),
+		ScaleTargetRef: ref,
+		MinReplicas:    new(min(max(minReplicas(ehpa), floor), ehpa.Spec.MaxReplicas)),
+		MaxReplicas:    ehpa.Spec.MaxReplicas,
+		Behavior:       defaultedBehavior(ehpa.Spec.Behavior),
 	}
+
 	for _, m := range metricSpecs(ehpa) {
 		spec.Metrics = append(spec.Metrics, *m.DeepCopy())
 	}
+
 	for _, p := range forecasts {
 		spec.Metrics = append(spec.Metrics, forecastMetricSpec(ehpa, p))
 	}
+
 	return spec
 }
 
@@ -74,9 +83,11 @@ func defaultedBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) *autosc
 	if b == nil {
 		return nil
 	}
+
 	const period = 15
 	percent := autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: period}
 	pods := autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: 4, PeriodSeconds: period}
+
 	return &autoscalingv2.HorizontalPodAutoscalerBehavior{
 		ScaleUp:   defaultedRules(b.ScaleUp, new(int32(0)), []autoscalingv2.HPAScalingPolicy{pods, percent}),
 		ScaleDown: defaultedRules(b.ScaleDown, nil, []autoscalingv2.HPAScalingPolicy{percent}),
@@ -88,6 +99,7 @@ func defaultedRules(r *autoscalingv2.HPAScalingRules, window *int32, policies []
 	if r == nil {
 		return out
 	}
+
 	if r.SelectPolicy != nil {
 		out.SelectPolicy = r.SelectPolicy
 	}
@@ -97,6 +109,7 @@ func defaultedRules(r *autoscalingv2.HPAScalingRules, window *int32, policies []
 	if r.Policies != nil {
 		out.Policies = r.Policies
 	}
+
 	out.Tolerance = r.Tolerance
 	return out
 }
@@ -117,10 +130,12 @@ func desiredHPA(
 			}
 		}
 	}
+
 	out.Spec = spec
 	out.Labels = mergedMetadata(out.Labels, ehpa.Labels, propagate.Labels, propagate.LabelPrefixes, managedLabels(ehpa, out.Name))
 	out.Annotations = mergedMetadata(out.Annotations, ehpa.Annotations, propagate.Annotations, propagate.AnnotationPrefixes, annotations)
 	setController(out, ehpa)
+
 	return out
 }
 
@@ -139,8 +154,13 @@ func setController(o metav1.Object, ehpa *autoscalingv1alpha1.EffectiveHorizonta
 	if metav1.IsControlledBy(o, ehpa) {
 		return
 	}
+
 	o.SetOwnerReferences(append(o.GetOwnerReferences(), metav1.OwnerReference{
-		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: ehpaKind,
-		Name: ehpa.Name, UID: ehpa.UID, Controller: new(true), BlockOwnerDeletion: new(false),
+		APIVersion:         autoscalingv1alpha1.GroupVersion.String(),
+		Kind:               ehpaKind,
+		Name:               ehpa.Name,
+		UID:                ehpa.UID,
+		Controller:         new(true),
+		BlockOwnerDeletion: new(false),
 	}))
 }

@@ -42,12 +42,14 @@ func resourceIdentifiers(metrics []autoscalingv2.MetricSpec) []string {
 		if seen[name] > 0 && m.Type == autoscalingv2.ContainerResourceMetricSourceType {
 			name += "." + m.ContainerResource.Container
 		}
+
 		seen[name]++
 		out[i] = name
 		if n := seen[name]; n > 1 {
 			out[i] = fmt.Sprintf("%s.%d", name, n)
 		}
 	}
+
 	return out
 }
 
@@ -64,6 +66,7 @@ func resourceIdentifier(m *autoscalingv2.MetricSpec) string {
 	case autoscalingv2.ExternalMetricSourceType:
 		return prefixExternal + m.External.Metric.Name
 	}
+
 	return string(m.Type)
 }
 
@@ -80,6 +83,7 @@ func truncateWithHash(name string, maxLength int) string {
 	if len(name) <= maxLength {
 		return name
 	}
+
 	sum := sha256.Sum256([]byte(name))
 	tail := "-" + hex.EncodeToString(sum[:5])
 	return strings.TrimRight(name[:maxLength-len(tail)], "-.") + tail
@@ -99,7 +103,12 @@ func targetKind(ref autoscalingv2.CrossVersionObjectReference) schema.GroupVersi
 // targetRef returns the target of an autoscaler.
 func targetRef(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) workload.Ref {
 	ref := ehpa.Spec.ScaleTargetRef
-	return workload.Ref{Namespace: ehpa.Namespace, APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name}
+	return workload.Ref{
+		Namespace:  ehpa.Namespace,
+		APIVersion: ref.APIVersion,
+		Kind:       ref.Kind,
+		Name:       ref.Name,
+	}
 }
 
 // qualifiedRef returns a target with its apiVersion.

@@ -32,6 +32,7 @@ func (s *ScaledObjects) Find(ctx context.Context, now time.Time, namespace strin
 	if err != nil {
 		return "", err
 	}
+
 	for i := range list {
 		target, _, err := unstructured.NestedStringMap(list[i].Object, "spec", "scaleTargetRef")
 		if err != nil || target["name"] == "" {
@@ -41,5 +42,6 @@ func (s *ScaledObjects) Find(ctx context.Context, now time.Time, namespace strin
 			return "ScaledObject " + list[i].GetName(), nil
 		}
 	}
+
 	return "", nil
 }

@@ -48,6 +48,7 @@ type MetricProbe struct {
 func (p *MetricProbe) Availability() MetricAvailability {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	return p.current
 }
 
@@ -63,6 +64,7 @@ func pollAndNotify(
 ) {
 	tick := clk.NewTicker(interval)
 	defer tick.Stop()
+
 	for {
 		if poll(ctx) {
 			select {
@@ -71,6 +73,7 @@ func pollAndNotify(
 				return
 			}
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -86,20 +89,25 @@ func (p *MetricProbe) refresh() bool {
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsServiceUnavailable(err) {
 		return false
 	}
+
 	served := err == nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
 		return r.Name == autoscalingv1alpha1.MetricPrediction
 	})
 	now := p.Clock.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	before := p.current
 	switch {
 	case served:
-		p.missingSince, p.current = time.Time{}, MetricAvailability{Served: true}
+		p.missingSince = time.Time{}
+		p.current = MetricAvailability{Served: true}
 	case p.missingSince.IsZero():
-		p.missingSince, p.current = now, MetricAvailability{}
+		p.missingSince = now
+		p.current = MetricAvailability{}
 	default:
 		p.current = MetricAvailability{Expired: now.Sub(p.missingSince) >= p.GracePeriod}
 	}
+
 	return p.current != before
 }

@@ -25,23 +25,31 @@ func replicasFor(m *autoscalingv2.MetricSpec, v hpametrics.Value, t workload.Sca
 		text = percentAmount(*target.AverageUtilization).text
 		replicas, err = scaling.ReplicasForPods(v.Pods, t.Replicas, float64(*target.AverageUtilization)/100, tolerance)
 		current = formatNumber(100 * usageRatio(v.Pods))
+
 	case target.AverageValue != nil && total:
-		text, current = target.AverageValue.String(), formatNumber(v.Sum)
+		text = target.AverageValue.String()
+		current = formatNumber(v.Sum)
 		replicas, err = scaling.ReplicasForTotal(v.Sum, target.AverageValue.AsApproximateFloat64(), t.CurrentReplicas, tolerance)
+
 	case target.AverageValue != nil:
 		text = target.AverageValue.String()
 		pods := make([]scaling.Pod, len(v.Pods))
 		for i, p := range v.Pods {
 			pods[i] = scaling.Pod{State: p.State, Usage: p.Usage, Request: 1}
 		}
+
 		replicas, err = scaling.ReplicasForPods(pods, t.Replicas, target.AverageValue.AsApproximateFloat64(), tolerance)
 		current = formatNumber(usageRatio(pods))
+
 	case target.Value != nil:
-		text, current = target.Value.String(), formatNumber(v.Sum)
+		text = target.Value.String()
+		current = formatNumber(v.Sum)
 		replicas, err = scaling.ReplicasForValue(v.Sum, target.Value.AsApproximateFloat64(), t.Replicas, v.Ready, tolerance)
+
 	default:
 		err = fmt.Errorf("the metric has no target: %w", scaling.ErrNoMetric)
 	}
+
 	return replicas, current, text, err
 }
 
@@ -50,11 +58,14 @@ func usageRatio(pods []scaling.Pod) float64 {
 	use, request := 0.0, 0.0
 	for _, p := range pods {
 		if p.State == scaling.Ready {
-			use, request = use+p.Usage, request+p.Request
+			use = use + p.Usage
+			request = request + p.Request
 		}
 	}
+
 	if request == 0 {
 		return 0
 	}
+
 	return use / request
 }

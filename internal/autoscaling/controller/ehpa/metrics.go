@@ -84,8 +84,10 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	default:
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
+
 	m.collectHPAs(ctx, ch)
 	m.collectEHPAs(ctx, ch)
 	m.collectPredictions(ctx, ch)
@@ -102,6 +104,7 @@ func (m *Metrics) collectHPAs(ctx context.Context, ch chan<- prometheus.Metric) 
 	if err := m.Reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return
 	}
+
 	for i := range list.Items {
 		hpa := &list.Items[i]
 		gauge(ch, hpaReplicasDesc, float64(hpa.Status.DesiredReplicas), hpa.Namespace, hpa.Name)
@@ -114,6 +117,7 @@ func (m *Metrics) collectEHPAs(ctx context.Context, ch chan<- prometheus.Metric)
 	if err := m.Reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return
 	}
+
 	now := m.Clock.Now()
 	byTarget := map[[3]string]*autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}
 	for i := range list.Items {
@@ -121,11 +125,13 @@ func (m *Metrics) collectEHPAs(ctx context.Context, ch chan<- prometheus.Metric)
 		if n := ehpa.Status.ExpectReplicas; n != nil {
 			gauge(ch, ehpaReplicasDesc, float64(*n), ehpa.Namespace, ehpa.Name)
 		}
+
 		target := [3]string{ehpa.Spec.ScaleTargetRef.Kind, ehpa.Spec.ScaleTargetRef.Name, ehpa.Namespace}
 		if len(ehpa.Spec.Crons) > 0 && (byTarget[target] == nil || yieldsTo(byTarget[target], ehpa)) {
 			byTarget[target] = ehpa
 		}
 	}
+
 	for target, ehpa := range byTarget {
 		gauge(ch, cronDesc, float64(scalingmetric.CronReplicas(ehpa, m.Zones, now)), target[0], target[1], target[2], cronIdentifier)
 	}
@@ -137,6 +143,7 @@ func (m *Metrics) collectPredictions(ctx context.Context, ch chan<- prometheus.M
 	if err := m.Reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return
 	}
+
 	now := m.Clock.Now()
 	all := make([]*predictionv1alpha1.TimeSeriesPrediction, 0, len(list.Items))
 	for i := range list.Items {
@@ -144,29 +151,36 @@ func (m *Metrics) collectPredictions(ctx context.Context, ch chan<- prometheus.M
 			all = append(all, &list.Items[i])
 		}
 	}
+
 	slices.SortFunc(all, func(a, b *predictionv1alpha1.TimeSeriesPrediction) int {
 		if servesHPA(a) != servesHPA(b) {
 			if servesHPA(a) {
 				return -1
 			}
+
 			return 1
 		}
+
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+
 	seen := map[[5]string]bool{}
 	for _, tsp := range all {
 		forecast := scalingmetric.PeakForecast
 		if servesHPA(tsp) {
 			forecast = scalingmetric.ActionableForecast
 		}
+
 		for i := range tsp.Spec.PredictionMetrics {
 			spec := &tsp.Spec.PredictionMetrics[i]
 			algorithm := cmp.Or(spec.Algorithm.AlgorithmType, predictionv1alpha1.AlgorithmTypeAuto)
+
 			ref := tsp.Spec.TargetRef
 			labels := [5]string{ref.Kind, ref.Name, ref.Namespace, spec.ResourceIdentifier, string(algorithm)}
 			if seen[labels] {
 				continue
 			}
+
 			if f, err := forecast(tsp, spec.ResourceIdentifier, now); err == nil {
 				seen[labels] = true
 				gauge(ch, predictionDesc, f.Value, labels[:]...)
@@ -183,6 +197,7 @@ func servesHPA(tsp *predictionv1alpha1.TimeSeriesPrediction) bool {
 func (m *Metrics) collectScaleCounts(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	for name, counts := range m.scaled {
 		for scaler, n := range counts {
 			gauge(ch, scaleCountDesc, float64(n), name.Namespace, name.Name, scaler)
@@ -195,10 +210,12 @@ func (m *Metrics) collectRuleErrors(ch chan<- prometheus.Metric) {
 	if err == nil {
 		return
 	}
+
 	counts := map[string]int{"all": 1}
 	if invalid := (*promadapter.InvalidRulesError)(nil); errors.As(err, &invalid) {
 		counts = invalid.Counts
 	}
+
 	for _, kind := range slices.Sorted(maps.Keys(counts)) {
 		gauge(ch, ruleErrorsDesc, float64(counts[kind]), kind)
 	}
@@ -210,25 +227,31 @@ func (m *Metrics) recordScaling(before, after *autoscalingv2.HorizontalPodAutosc
 		!slices.ContainsFunc(after.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Reason == "SucceededRescale" }) {
 		return
 	}
+
 	scaler := "hpa"
 	if isControlledByEHPA(after) {
 		scaler = "ehpa"
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if m.scaled == nil {
 		m.scaled = map[types.NamespacedName]map[string]int{}
 	}
+
 	name := client.ObjectKeyFromObject(after)
 	if m.scaled[name] == nil {
 		m.scaled[name] = map[string]int{}
 	}
+
 	m.scaled[name][scaler]++
 }
 
 func (m *Metrics) forgetHPA(name types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	delete(m.scaled, name)
 }
 
@@ -238,6 +261,7 @@ func (m *Metrics) watchHPAs(ctx context.Context, informers cache.Informers) erro
 	if err != nil {
 		return fmt.Errorf("watching HPAs: %w", err)
 	}
+
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) {
 			old, ok := before.(*autoscalingv2.HorizontalPodAutoscaler)
@@ -254,9 +278,11 @@ func (m *Metrics) watchHPAs(ctx context.Context, informers cache.Informers) erro
 			}
 		},
 	})
+
 	if err != nil {
 		return fmt.Errorf("watching HPAs: %w", err)
 	}
+
 	<-ctx.Done()
 	return informer.RemoveEventHandler(registration)
 }

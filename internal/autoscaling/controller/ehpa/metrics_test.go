@@ -26,15 +26,18 @@ import (
 // exported returns the series of a collector in the text format, without comments.
 func exported(t *testing.T, c prometheus.Collector) string {
 	t.Helper()
+
 	text, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, "crane_autoscaling_cron", "crane_autoscaling_effective_hpa_replicas",
 		"crane_autoscaling_hpa_replicas", "crane_autoscaling_hpa_scale_count", "crane_autoscaling_prediction", "crane_metricrule_errcount")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	series := slices.DeleteFunc(strings.Split(string(text), "\n"), func(line string) bool { return line == "" || strings.HasPrefix(line, "#") })
 	if n := testutil.CollectAndCount(c); n != len(series) {
 		t.Errorf("%d series, of which %d have known names", n, len(series))
 	}
+
 	return strings.Join(series, "\n")
 }
 
@@ -50,6 +53,7 @@ func TestMetrics(t *testing.T) {
 	crons := func(replicas int32) []autoscalingv1alpha1.CronSpec {
 		return []autoscalingv1alpha1.CronSpec{{CronName: "noon", Start: "0 12 * * *", End: "0 13 * * *", TargetReplicas: replicas}}
 	}
+
 	foreign := &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "foreign"}, Status: autoscalingv2.HorizontalPodAutoscalerStatus{DesiredReplicas: 3},
 	}
@@ -58,10 +62,12 @@ func TestMetrics(t *testing.T) {
 	}))
 	b.reconcile(t, "web")
 	b.reconcile(t, "preview")
+
 	b.writeForecast(t, "ehpa-web", "0.5", 0.3)
 	b.writeHPAStatus(t, "ehpa-web", 4, 6, 90)
 	b.reconcile(t, "web")
 	m := b.metrics()
+
 	want := strings.Join([]string{
 		"crane_autoscaling_cron{resourceIdentifier=\"cron\",targetKind=\"Deployment\",targetName=\"web\",targetNamespace=\"shop\"} 8",
 		"crane_autoscaling_effective_hpa_replicas{name=\"preview\",namespace=\"shop\"} 9",
@@ -70,18 +76,23 @@ func TestMetrics(t *testing.T) {
 		"crane_autoscaling_hpa_replicas{name=\"foreign\",namespace=\"shop\"} 3",
 		"crane_autoscaling_prediction{algorithm=\"auto\",resourceIdentifier=\"resource.cpu\",targetKind=\"Deployment\",targetName=\"web\",targetNamespace=\"shop\"} 0.3",
 	}, "\n")
+
 	if got := exported(t, m); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+
 	m.Elected = make(chan struct{})
 	if got := exported(t, m); got != "" {
 		t.Errorf("a replica that does not lead exports %s", got)
 	}
+
 	m = b.metrics()
 	b.clock.Step(time.Hour)
+
 	if got := exported(t, m); !strings.Contains(got, "crane_autoscaling_cron{resourceIdentifier=\"cron\",targetKind=\"Deployment\",targetName=\"web\",targetNamespace=\"shop\"} 2") {
 		t.Errorf("after the window: %s", got)
 	}
+
 	for _, o := range []client.Object{
 		&scaler{}, &autoscalingv2.HorizontalPodAutoscaler{}, &predictionv1alpha1.TimeSeriesPrediction{},
 	} {
@@ -89,6 +100,7 @@ func TestMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if got := exported(t, m); got != "" {
 		t.Errorf("after the deletion of all objects: %s", got)
 	}
@@ -104,20 +116,25 @@ func TestScaleCount(t *testing.T) {
 			},
 		}
 	}
+
 	owner := metav1.OwnerReference{Kind: "EffectiveHorizontalPodAutoscaler", Name: "web", Controller: new(true)}
 	m := newFixture(t).metrics()
 	m.recordScaling(hpa(2, "SucceededRescale"), hpa(2, "SucceededRescale"))
 	m.recordScaling(hpa(2, "ReadyForNewScale"), hpa(3, "FailedUpdateScale"))
+
 	if got := exported(t, m); got != "" {
 		t.Errorf("counted %s", got)
 	}
+
 	m.recordScaling(hpa(2, "ReadyForNewScale"), hpa(3, "SucceededRescale"))
 	m.recordScaling(hpa(3, "ReadyForNewScale", owner), hpa(4, "SucceededRescale", owner))
 	m.recordScaling(hpa(4, "ReadyForNewScale", owner), hpa(5, "SucceededRescale", owner))
+
 	want := "crane_autoscaling_hpa_scale_count{name=\"web\",namespace=\"shop\",type=\"ehpa\"} 2\ncrane_autoscaling_hpa_scale_count{name=\"web\",namespace=\"shop\",type=\"hpa\"} 1"
 	if got := exported(t, m); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+
 	m.forgetHPA(client.ObjectKeyFromObject(hpa(0, "")))
 	if got := exported(t, m); got != "" {
 		t.Errorf("after the deletion: %s", got)
@@ -129,6 +146,7 @@ func TestRuleErrors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	f := &RulesWatcher{File: path}
 	m := newFixture(t).metrics()
+
 	m.RuleErrors = f.Problem
 	for _, c := range []struct{ config, want string }{
 		{"", "crane_metricrule_errcount{metricKind=\"all\"} 1"},
@@ -146,6 +164,7 @@ func TestRuleErrors(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		_, err := f.reload(t.Context())
 		if got := exported(t, m); got != c.want || (err == nil) != (c.want == "") {
 			t.Errorf("%q: %v, got\n%s\nwant\n%s", c.config, err, got, c.want)

@@ -24,13 +24,16 @@ func perPodTarget(requests podRequests, m *autoscalingv2.MetricSpec) (out resour
 		if m.Pods.Target.AverageValue != nil {
 			return *m.Pods.Target.AverageValue, nil
 		}
+
 	case autoscalingv2.ExternalMetricSourceType:
 		if m.External.Target.AverageValue != nil {
 			return *m.External.Target.AverageValue, nil
 		}
+
 		// A plain value determines the factor by which replicas grow. A forecast does not fall when they do, so they would grow for ever.
 		return out, errors.New("a target of type Value cannot be used with a forecast: use averageValue")
 	}
+
 	return out, fmt.Errorf("a metric of type %s has no target for one pod", m.Type)
 }
 
@@ -42,22 +45,28 @@ func resourcePerPodTarget(
 	if target.AverageValue != nil {
 		return *target.AverageValue, nil
 	}
+
 	if target.AverageUtilization == nil {
 		return resource.Quantity{}, errors.New("the target of the metric has neither averageValue nor averageUtilization")
 	}
+
 	if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
 		return resource.Quantity{}, fmt.Errorf("the utilization of %s cannot be forecast: use averageValue", name)
 	}
+
 	request, known := requests[requestKey{name, container}]
 	if !known {
 		return resource.Quantity{}, errors.New("what the pods request is unknown")
 	}
+
 	if request.err != nil {
 		return resource.Quantity{}, request.err
 	}
+
 	amount := request.mean * float64(*target.AverageUtilization) / 100
 	if name == corev1.ResourceMemory {
 		return *resource.NewQuantity(max(1, int64(math.Round(amount))), resource.BinarySI), nil
 	}
+
 	return *resource.NewMilliQuantity(max(1, int64(math.Round(amount*1000))), resource.DecimalSI), nil
 }

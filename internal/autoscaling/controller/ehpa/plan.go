@@ -54,33 +54,45 @@ func notReady(reason, message string) *condition.State {
 }
 
 func isReady(reason, message string) *condition.State {
-	return &condition.State{Type: autoscalingv1alpha1.ConditionReady, OK: true, Reason: reason, Message: message}
+	return &condition.State{
+		Type:    autoscalingv1alpha1.ConditionReady,
+		OK:      true,
+		Reason:  reason,
+		Message: message,
+	}
 }
 
 // decide returns the plan for one autoscaler. It has no side effects.
 func decide(o observation, queries *QueryBuilder, settings Settings) plan {
 	p := plan{crons: planCrons(o, settings.Zones)}
 	if o.optedOut {
-		p.ready, p.keepObjects = notReady(autoscalingv1alpha1.ReasonOptedOut, optedOutMessage(o)), keepsObjects(o)
+		p.ready = notReady(autoscalingv1alpha1.ReasonOptedOut, optedOutMessage(o))
+		p.keepObjects = keepsObjects(o)
 		return p
 	}
+
 	problem := checkTarget(o)
 	if problem != nil && (problem.Reason == autoscalingv1alpha1.ReasonFailedGetScale || problem.Reason == autoscalingv1alpha1.ReasonInvalidSpec) {
-		p.ready, p.keepObjects = problem, keepsObjects(o)
+		p.ready = problem
+		p.keepObjects = keepsObjects(o)
 		return p
 	}
+
 	p.forecasts = planForecasts(o, queries)
 	switch {
 	case problem != nil && problem.Reason == autoscalingv1alpha1.ReasonNoScale:
-		p.ready, p.forecasts.prediction = problem, nil
+		p.ready = problem
+		p.forecasts.prediction = nil
 	case isPreview(o.ehpa):
 		p.scalePlan = planPreview(o, problem, p.crons.floor.Replicas, p.forecasts.active, settings.Propagation)
 	default:
 		p.scalePlan = planAuto(o, problem, p.crons.floor.Replicas, p.forecasts.active, settings.Propagation)
 	}
+
 	if p.hpa == nil && p.forecasts.prediction != nil {
 		removeAdapterLabels(p.forecasts.prediction)
 	}
+
 	return p
 }
 
@@ -90,6 +102,7 @@ func optedOutMessage(o observation) string {
 	if o.hpa != nil {
 		out += fmt.Sprintf("; HorizontalPodAutoscaler %s stays as it is, delete it to stop scaling", o.hpa.Name)
 	}
+
 	return out
 }
 
@@ -106,6 +119,7 @@ func checkTarget(o observation) *condition.State {
 	case o.target.Replicas == 0 && bounds.Min != 0:
 		return notReady(autoscalingv1alpha1.ReasonScalingDisabled, "the target has 0 replicas, which disables autoscaling; scale it up to enable it again")
 	}
+
 	return nil
 }
 
@@ -115,7 +129,9 @@ func keepsObjects(o observation) bool {
 	if o.hpa == nil {
 		return true
 	}
-	key, ref := targetKey(o.ehpa.Spec.ScaleTargetRef), o.hpa.Spec.ScaleTargetRef
+
+	key := targetKey(o.ehpa.Spec.ScaleTargetRef)
+	ref := o.hpa.Spec.ScaleTargetRef
 	return targetKey(ref) == key || ref.Kind == substituteKind && o.substitute != nil && targetKey(o.substitute.Spec.SubstituteTargetRef) == key
 }
 
@@ -124,11 +140,13 @@ func planCrons(o observation, zones *scalingmetric.Zones) cronPlan {
 	if len(o.ehpa.Spec.Crons) == 0 {
 		return cronPlan{}
 	}
+
 	windows, failed := scalingmetric.CronWindows(o.ehpa, zones)
 	out := cronPlan{
 		floor: scaling.FloorAt(windows, o.now),
 		ready: &condition.State{Type: autoscalingv1alpha1.ConditionCronReady, OK: true, Reason: autoscalingv1alpha1.ReasonCronsValid},
 	}
+
 	for i := range o.ehpa.Spec.Crons {
 		status := autoscalingv1alpha1.CronStatus{Name: o.ehpa.Spec.Crons[i].CronName}
 		if err := failed[i]; err != nil {
@@ -141,12 +159,16 @@ func planCrons(o observation, zones *scalingmetric.Zones) cronPlan {
 			}
 		} else {
 			opens, closes := windows[0].Next(o.now)
-			status.Active, status.NextStart, status.NextEnd = windows[0].IsOpen(o.now), metaTime(opens), metaTime(closes)
+			status.Active = windows[0].IsOpen(o.now)
+			status.NextStart = metaTime(opens)
+			status.NextEnd = metaTime(closes)
 			out.nextChange = earliest(out.nextChange, opens, closes)
 			windows = windows[1:]
 		}
+
 		out.statuses = append(out.statuses, status)
 	}
+
 	return out
 }
 
@@ -154,6 +176,7 @@ func metaTime(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
 	}
+
 	return &metav1.Time{Time: t}
 }
 
@@ -165,6 +188,7 @@ func earliest(times ...time.Time) time.Time {
 			out = t
 		}
 	}
+
 	return out
 }
 
@@ -179,14 +203,17 @@ func planAuto(o observation, problem *condition.State, floor int32, forecasts []
 			fmt.Sprintf("%s scales the same target; delete one of the two, or name an HPA to adopt in the annotation %s",
 				o.foreignScaler, autoscalingv1alpha1.AnnotationAdoptHPA))}
 	}
+
 	if problem == nil {
 		problem = isReady(autoscalingv1alpha1.ReasonEffectiveHPAReady, "")
 	}
+
 	spec := newHPASpec(o.ehpa, qualifiedRef(o.ehpa.Spec.ScaleTargetRef), floor, forecasts)
 	existing := o.hpa
 	if o.adoptable != nil {
 		existing = o.adoptable
 	}
+
 	return scalePlan{hpa: desiredHPA(o.ehpa, existing, spec, propagation), ready: problem}
 }
 
@@ -196,12 +223,15 @@ func planPreview(o observation, problem *condition.State, floor int32, forecasts
 		if problem != nil {
 			return scalePlan{ready: problem}
 		}
+
 		ready := isReady(autoscalingv1alpha1.ReasonPreviewComputed, other+" scales the target; Crane computes what this autoscaler would do")
 		if o.ehpa.Spec.SpecificReplicas != nil { // The two would overwrite each other.
 			ready = notReady(autoscalingv1alpha1.ReasonForeignAutoscaler, fmt.Sprintf("specificReplicas is not set: %s scales the target", other))
 		}
+
 		return scalePlan{computePreview: true, ready: ready}
 	}
+
 	substitute := desiredSubstitute(o)
 	ref := autoscalingv2.CrossVersionObjectReference{
 		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: substituteKind, Name: substitute.Name,
@@ -209,12 +239,14 @@ func planPreview(o observation, problem *condition.State, floor int32, forecasts
 	out := scalePlan{
 		substitute: substitute, hpa: desiredHPA(o.ehpa, o.hpa, newHPASpec(o.ehpa, ref, floor, forecasts), propagation), ready: problem,
 	}
+
 	if problem == nil {
 		out.ready = isReady(autoscalingv1alpha1.ReasonEffectiveHPAReady, "")
 		if n := o.ehpa.Spec.SpecificReplicas; n != nil && *n != o.target.Replicas {
 			out.replicas = n
 		}
 	}
+
 	return out
 }
 
@@ -226,6 +258,7 @@ func otherScaler(o observation) string {
 	case o.foreignScaler == "" && o.adoptable != nil:
 		return "HorizontalPodAutoscaler " + o.adoptable.Name
 	}
+
 	return o.foreignScaler
 }
 
@@ -243,9 +276,11 @@ func desiredSubstitute(o observation) *autoscalingv1alpha1.Substitute {
 	} else {
 		out.Spec.Replicas = new(o.target.Replicas)
 	}
+
 	out.Labels = mergedMetadata(out.Labels, nil, nil, nil, managedLabels(ehpa, out.Name))
 	out.Spec.SubstituteTargetRef = qualifiedRef(ehpa.Spec.ScaleTargetRef)
 	setController(out, ehpa)
+
 	return out
 }
 
@@ -255,17 +290,22 @@ func requeueAfter(o observation, p plan, applied applied) time.Duration {
 	if !next.IsZero() {
 		next = o.now.Add(max(time.Second, next.Sub(o.now)))
 	}
+
 	if o.targetErr != nil || o.optedOut || o.foreignUnwatched {
 		next = earliest(next, o.now.Add(missingTargetRetry))
 	}
+
 	if p.computePreview {
 		next = earliest(next, o.now.Add(previewInterval))
 	}
+
 	if len(o.requests) > 0 { // A resize of pods causes no reconcile.
 		next = earliest(next, o.now.Add(podRequestsMaxAge))
 	}
+
 	if next.IsZero() {
 		return 0
 	}
+
 	return next.Sub(o.now)
 }

@@ -34,17 +34,21 @@ func scalingPlant(
 	if err != nil {
 		return nil, err
 	}
+
 	fill := defaultTargetFill
 	if target, _ := metricTarget(m); target.AverageUtilization != nil {
 		// With a target above the request, the target counts as the capacity.
 		fill = math.Min(1, float64(*target.AverageUtilization)/100)
 	}
+
 	target := perPod.AsApproximateFloat64()
 	if !(target > 0) {
 		return nil, fmt.Errorf("a target of %s a pod is not positive", perPod.String())
 	}
+
 	return &predictionv1alpha1.ScalingPlant{
-		PodCapacity: apiNumber(target / fill), Target: apiNumber(fill),
+		PodCapacity:          apiNumber(target / fill),
+		Target:               apiNumber(fill),
 		LagSeconds:           int32((metricDelay + syncPeriod + startup) / time.Second),
 		StabilizationSeconds: int32(scalingBehavior(ehpa.Spec.Behavior).Down.StabilizationWindow / time.Second),
 	}, nil
@@ -61,9 +65,11 @@ func podStartup(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) (tim
 	if !set {
 		return defaultPodStartup, nil
 	}
+
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 || d > maxPodStartup {
 		return 0, fmt.Errorf("annotation %s: %q: must be a duration from 0s to %s, such as 90s", autoscalingv1alpha1.AnnotationPodStartup, text, maxPodStartup)
 	}
+
 	return d, nil
 }

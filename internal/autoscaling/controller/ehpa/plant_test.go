@@ -28,6 +28,7 @@ func TestPlantOf(t *testing.T) {
 		e.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: new(int32(0))}}
 	}
 	type plant = predictionv1alpha1.ScalingPlant
+
 	of := func(capacity, target predictionv1alpha1.Number, lag, stabilisation int32) plant {
 		return plant{PodCapacity: capacity, Target: target, LagSeconds: lag, StabilizationSeconds: stabilisation}
 	}
@@ -64,10 +65,12 @@ func TestPlantOf(t *testing.T) {
 // editChoice edits the choice of the ledger in the forecast.
 func (b *fixture) editChoice(t *testing.T, edit func(*predictionv1alpha1.ScalingChoice)) {
 	t.Helper()
+
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 	if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}, tsp); err != nil {
 		t.Fatal(err)
 	}
+
 	edit(tsp.Status.PredictionMetrics[0].Scaling)
 	if err := b.Client.Status().Update(t.Context(), tsp); err != nil {
 		t.Fatal(err)
@@ -80,13 +83,17 @@ func TestForecastThatIsNotWorthIt(t *testing.T) {
 	b.reconcile(t, "web")
 	b.writeForecast(t, "ehpa-web", "0.5", 1.5)
 	b.reconcile(t, "web")
+
 	if n := len(b.hpa(t, "ehpa-web").Spec.Metrics); n != 2 {
 		t.Fatalf("%d metrics with a forecast that is worth it", n)
 	}
+
 	b.editChoice(t, func(c *predictionv1alpha1.ScalingChoice) {
-		c.Use, c.Why = false, "the HPA alone was never under capacity"
+		c.Use = false
+		c.Why = "the HPA alone was never under capacity"
 	})
 	e, _ := b.reconcile(t, "web")
+
 	got := meta.FindStatusCondition(e.Status.Conditions, autoscalingv1alpha1.ConditionPredictionReady)
 	if got == nil || got.Reason != autoscalingv1alpha1.ReasonPredictionIgnored || !strings.Contains(got.Message, "costs more on past days than it avoids (the HPA alone was never under capacity)") {
 		t.Errorf("condition %+v", got)
@@ -101,20 +108,24 @@ func TestPodStartupThatCannotBeRead(t *testing.T) {
 	b := newFixture(t, deployment("web", 4), web())
 	b.reconcile(t, "web")
 	b.writeForecast(t, "ehpa-web", "0.5", 1.5)
+
 	e, _ := b.reconcile(t, "web")
 	e.Annotations = map[string]string{autoscalingv1alpha1.AnnotationPodStartup: "soon"}
 	if err := b.Client.Update(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
+
 	e, _ = b.reconcile(t, "web")
 	got := meta.FindStatusCondition(e.Status.Conditions, autoscalingv1alpha1.ConditionPredictionReady)
 	if got == nil || !strings.Contains(got.Message, `pod-startup: "soon": must be a duration`) {
 		t.Errorf("condition %+v", got)
 	}
+
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 	if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}, tsp); err != nil {
 		t.Fatal(err)
 	}
+
 	if plant := tsp.Spec.PredictionMetrics[0].Scaling; plant == nil || plant.LagSeconds != 105 || len(b.hpa(t, "ehpa-web").Spec.Metrics) != 1 {
 		t.Errorf("the account is about %+v, the HPA has %d metrics", plant, len(b.hpa(t, "ehpa-web").Spec.Metrics))
 	}

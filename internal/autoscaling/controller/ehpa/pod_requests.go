@@ -61,6 +61,7 @@ type podRequestReading struct {
 func (r *PodRequestReader) Forget(name types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	delete(r.readings, name)
 }
 
@@ -75,26 +76,39 @@ func (r *PodRequestReader) Read(
 		r.Forget(name)
 		return nil, nil
 	}
+
 	r.mu.Lock()
 	last, found := r.readings[name]
 	r.mu.Unlock()
+
 	if found && last.generation == ehpa.Generation && last.selector == target.Selector && now.Sub(last.readAt) < podRequestsMaxAge {
 		return last.requests, nil
 	}
+
 	pods, err := r.list(ctx, ehpa.Namespace, target)
 	if err != nil {
 		return nil, err
 	}
+
 	out := make(podRequests, len(keys))
 	for _, key := range keys {
 		out[key] = meanRequest(pods, key)
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.readings == nil {
 		r.readings = map[types.NamespacedName]podRequestReading{}
 	}
-	r.readings[name] = podRequestReading{generation: ehpa.Generation, selector: target.Selector, readAt: now, requests: out}
+
+	r.readings[name] = podRequestReading{
+		generation: ehpa.Generation,
+		selector:   target.Selector,
+		readAt:     now,
+		requests:   out,
+	}
+
 	return out, nil
 }
 
@@ -103,6 +117,7 @@ func requestKeys(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) []r
 	if !predictionEnabled(ehpa) {
 		return nil
 	}
+
 	var out []requestKey
 	for _, m := range metricSpecs(ehpa) {
 		switch {
@@ -112,6 +127,7 @@ func requestKeys(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) []r
 			out = append(out, requestKey{m.ContainerResource.Name, m.ContainerResource.Container})
 		}
 	}
+
 	return out
 }
 
@@ -121,6 +137,7 @@ func (r *PodRequestReader) list(ctx context.Context, namespace string, target wo
 	if err != nil {
 		return nil, fmt.Errorf("the selector of the target: %w", err)
 	}
+
 	var out []corev1.Pod
 	if !selector.Empty() {
 		var list corev1.PodList
@@ -129,15 +146,18 @@ func (r *PodRequestReader) list(ctx context.Context, namespace string, target wo
 		if err := r.Pods.List(ctx, &list, options); err != nil {
 			return nil, fmt.Errorf("listing the pods of the target: %w", err)
 		}
+
 		for i := range list.Items {
 			if pod := &list.Items[i]; hpametrics.Counted(pod) && pod.Status.Phase != corev1.PodSucceeded {
 				out = append(out, *pod)
 			}
 		}
 	}
+
 	if len(out) == 0 && target.Template != nil {
 		out = []corev1.Pod{{Spec: *target.Template}}
 	}
+
 	return out, nil
 }
 
@@ -145,16 +165,20 @@ func meanRequest(pods []corev1.Pod, key requestKey) podRequest {
 	if len(pods) == 0 {
 		return podRequest{err: errors.New("what a pod requests is unknown: the target has no pods")}
 	}
+
 	total := 0.0
 	for i := range pods {
 		request, err := hpametrics.Request(&pods[i], key.resource, key.container)
 		if err != nil {
 			return podRequest{err: err}
 		}
+
 		total += request
 	}
+
 	if total <= 0 {
 		return podRequest{err: fmt.Errorf("the pods request no %s, which averageUtilization refers to", key.resource)}
 	}
+
 	return podRequest{mean: total / float64(len(pods))}
 }

@@ -22,12 +22,15 @@ func runningPod(name, cpu string, edit ...func(*corev1.Pod)) *corev1.Pod {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
 		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
 	}
+
 	if cpu != "" {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 	}
+
 	for _, f := range edit {
 		f(p)
 	}
+
 	return p
 }
 
@@ -37,6 +40,7 @@ func forecastTarget(hpa *autoscalingv2.HorizontalPodAutoscaler) string {
 			return m.External.Target.AverageValue.String()
 		}
 	}
+
 	return "no forecast"
 }
 
@@ -66,6 +70,7 @@ func TestForecastTargetFollowsPods(t *testing.T) {
 			}))...)
 			b.reconcile(t, "web")
 			b.writeForecast(t, "ehpa-web", "0.5", 3)
+
 			e, _ := b.reconcile(t, "web")
 			if got := forecastTarget(b.hpa(t, "ehpa-web")); got != c.want {
 				t.Errorf("target of a pod %s, want %s; %+v", got, c.want, e.Status.Conditions)
@@ -83,20 +88,25 @@ func TestPodRequestsAreReread(t *testing.T) {
 	b := newFixture(t, deployment("web", 4), runningPod("a", "500m"), web())
 	resize := func(cpu string) {
 		t.Helper()
+
 		if err := b.Client.Update(t.Context(), runningPod("a", cpu)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	b.reconcile(t, "web")
 	b.writeForecast(t, "ehpa-web", "0.5", 3)
 	b.reconcile(t, "web")
+
 	want := func(when, want string) {
 		t.Helper()
+
 		b.reconcile(t, "web")
 		if got := forecastTarget(b.hpa(t, "ehpa-web")); got != want {
 			t.Errorf("%s: target of a pod %s, want %s", when, got, want)
 		}
 	}
+
 	want("at first", "300m")
 	resize("1")
 	want("within a minute", "300m")
@@ -104,11 +114,13 @@ func TestPodRequestsAreReread(t *testing.T) {
 	want("after a minute", "600m")
 	resize("2")
 	e, _ := b.reconcile(t, "web")
+
 	e.Generation++
 	e.Spec.Metrics = []autoscalingv2.MetricSpec{utilization(corev1.ResourceCPU, 30)}
 	if err := b.Client.Update(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
+
 	want("after a change of the autoscaler", "600m")
 	if n := len(b.Requests.readings); n != 1 {
 		t.Errorf("%d readings are kept", n)
@@ -116,6 +128,7 @@ func TestPodRequestsAreReread(t *testing.T) {
 	if err := b.Client.Delete(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := b.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e)}); err != nil || len(b.Requests.readings) != 0 {
 		t.Errorf("%v, %d readings are kept after a deletion", err, len(b.Requests.readings))
 	}

@@ -52,6 +52,7 @@ type decision struct {
 func (s *PreviewCalculator) Forget(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	delete(s.states, name)
 }
 
@@ -63,6 +64,7 @@ func (s *PreviewCalculator) Compute(ctx context.Context, o observation, p plan) 
 		s.Forget(name)
 		return nil
 	}
+
 	s.mu.Lock()
 	state := s.states[name]
 	if state == nil || state.generation != o.ehpa.Generation {
@@ -70,13 +72,17 @@ func (s *PreviewCalculator) Compute(ctx context.Context, o observation, p plan) 
 		if s.states == nil {
 			s.states = map[types.NamespacedName]*previewState{}
 		}
+
 		s.states[name] = state
 	}
+
 	s.mu.Unlock()
 	// The workqueue never runs two reconciles of one autoscaler at once.
 	if state.computedAt.IsZero() || o.now.Sub(state.computedAt) >= previewInterval {
-		state.last, state.computedAt = s.sync(ctx, &state.history, o, p), o.now
+		state.last = s.sync(ctx, &state.history, o, p)
+		state.computedAt = o.now
 	}
+
 	out := state.last
 	return &out
 }
@@ -88,10 +94,17 @@ func (s *PreviewCalculator) sync(ctx context.Context, h *scaling.History, o obse
 	behavior := o.ehpa.Spec.Behavior
 	var input []scaling.Proposal
 	var out decision
+
 	add := func(one proposal, replicas int32, err error) {
 		out.proposals = append(out.proposals, one.status(replicas, err))
-		input = append(input, scaling.Proposal{Metric: one.name, Replicas: replicas, Err: err, Reason: one.name + " is " + one.current + ", the target " + one.target})
+		input = append(input, scaling.Proposal{
+			Metric:   one.name,
+			Replicas: replicas,
+			Err:      err,
+			Reason:   one.name + " is " + one.current + ", the target " + one.target,
+		})
 	}
+
 	for i := range metrics {
 		one := proposal{name: names[i]}
 		var replicas int32
@@ -99,26 +112,36 @@ func (s *PreviewCalculator) sync(ctx context.Context, h *scaling.History, o obse
 		if err == nil {
 			replicas, one.current, one.target, err = replicasFor(&metrics[i], v, o.target, scalingTolerance(behavior))
 		}
+
 		add(one, replicas, err)
 	}
+
 	for _, c := range p.forecasts.candidates {
 		one := proposal{name: proposalPrediction + c.identifier}
 		if c.err != nil {
 			out.proposals = append(out.proposals, one.status(0, c.err))
 			continue
 		}
-		one.current, one.target, one.message = formatNumber(c.forecast.Value), c.perPod.String(), c.forecast.Reason
+
+		one.current = formatNumber(c.forecast.Value)
+		one.target = c.perPod.String()
+		one.message = c.forecast.Reason
 		replicas, err := scaling.ReplicasForTotal(c.forecast.Value, c.perPod.AsApproximateFloat64(), o.target.Replicas, scalingTolerance(behavior))
 		add(one, replicas, err)
 	}
+
 	out.proposals = append(out.proposals, cronProposals(p.crons.floor)...)
 	lowest := min(max(minReplicas(o.ehpa), p.crons.floor.Replicas), o.ehpa.Spec.MaxReplicas)
 	bounds := scaling.Bounds{Min: lowest, Max: o.ehpa.Spec.MaxReplicas}
 	d, err := scaling.Decide(h, scalingBehavior(behavior), bounds, o.now, o.target.Replicas, input)
-	out.replicas, out.winner, out.reason = &d.Replicas, d.Winner, d.Reason
+	out.replicas = &d.Replicas
+
+	out.winner = d.Winner
+	out.reason = d.Reason
 	if err != nil {
 		out.reason = condition.Message("replicas stay: " + err.Error())
 	}
+
 	return out
 }
 
@@ -129,12 +152,19 @@ type proposal struct {
 
 // status returns the proposal for the status: with replicas, or with the reason why there are none.
 func (p proposal) status(replicas int32, err error) autoscalingv1alpha1.ReplicaProposal {
-	out := autoscalingv1alpha1.ReplicaProposal{Name: p.name, Current: p.current, Target: p.target, Message: condition.Message(p.message)}
+	out := autoscalingv1alpha1.ReplicaProposal{
+		Name:    p.name,
+		Current: p.current,
+		Target:  p.target,
+		Message: condition.Message(p.message),
+	}
+
 	if err != nil {
 		out.Message = condition.Message(err.Error())
 	} else {
 		out.Replicas = &replicas
 	}
+
 	return out
 }
 
@@ -143,8 +173,10 @@ func scalingBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) scaling.B
 	const stabilization = 5 * time.Minute
 	out := scaling.DefaultBehavior(stabilization)
 	if full := defaultedBehavior(b); full != nil {
-		out.Up, out.Down = scalingRules(full.ScaleUp, 0), scalingRules(full.ScaleDown, stabilization)
+		out.Up = scalingRules(full.ScaleUp, 0)
+		out.Down = scalingRules(full.ScaleDown, stabilization)
 	}
+
 	return out
 }
 
@@ -153,18 +185,23 @@ func scalingRules(r *autoscalingv2.HPAScalingRules, stabilization time.Duration)
 	if r.StabilizationWindowSeconds != nil {
 		out.StabilizationWindow = time.Duration(*r.StabilizationWindowSeconds) * time.Second
 	}
+
 	switch *r.SelectPolicy {
 	case autoscalingv2.MinChangePolicySelect:
 		out.Select = scaling.SelectMin
 	case autoscalingv2.DisabledPolicySelect:
 		out.Select = scaling.SelectDisabled
 	}
+
 	for _, p := range r.Policies {
 		policy := scaling.RatePolicy{Pods: p.Value, Period: time.Duration(p.PeriodSeconds) * time.Second}
 		if p.Type == autoscalingv2.PercentScalingPolicy {
-			policy.Pods, policy.Percent = 0, p.Value
+			policy.Pods = 0
+			policy.Percent = p.Value
 		}
+
 		out.Policies = append(out.Policies, policy)
 	}
+
 	return out
 }

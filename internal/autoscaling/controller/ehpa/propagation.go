@@ -26,15 +26,18 @@ func mergedMetadata(have, owner map[string]string, names, prefixes []string, own
 	if out == nil {
 		out = map[string]string{}
 	}
+
 	maps.DeleteFunc(out, func(key, _ string) bool { return isPropagated(key, names, prefixes) })
 	for key, value := range owner {
 		if isPropagated(key, names, prefixes) {
 			out[key] = value
 		}
 	}
+
 	maps.Copy(out, own)
 	if len(out) == 0 {
 		return nil
 	}
+
 	return out
 }

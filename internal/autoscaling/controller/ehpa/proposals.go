@@ -23,6 +23,7 @@ func hpaDecision(hpa *autoscalingv2.HorizontalPodAutoscaler, p plan) decision {
 	if hpa.Status.ObservedGeneration == nil && len(hpa.Status.Conditions) == 0 {
 		return decision{reason: "the HPA controller has not processed the HPA yet"}
 	}
+
 	out := decision{replicas: new(hpa.Status.DesiredReplicas), proposals: hpaProposals(hpa, p)}
 	out.winner, out.reason = winner(out.proposals, *out.replicas, hpa)
 	return out
@@ -36,16 +37,27 @@ func hpaProposals(hpa *autoscalingv2.HorizontalPodAutoscaler, p plan) []autoscal
 		one := proposal{name: names[i]}
 		r, err := newReading(&hpa.Spec.Metrics[i], metricStatus(hpa, i))
 		if c := p.forecasts.candidate(names[i]); c != nil && err == nil { // The HPA rounds the value.
-			r = reading{current: amount{c.forecast.Value, formatNumber(c.forecast.Value)}, target: quantityAmount(c.perPod), totalMetric: true, totalValue: true}
+			r = reading{
+				current:     amount{c.forecast.Value, formatNumber(c.forecast.Value)},
+				target:      quantityAmount(c.perPod),
+				totalMetric: true,
+				totalValue:  true,
+			}
+
 			one.message = c.forecast.Reason
 		}
-		one.current, one.target = r.current.text, r.target.text
+
+		one.current = r.current.text
+		one.target = r.target.text
+
 		var replicas int32
 		if err == nil {
 			replicas, err = r.replicas(hpa.Status.CurrentReplicas, scalingTolerance(hpa.Spec.Behavior))
 		}
+
 		out = append(out, one.status(replicas, err))
 	}
+
 	for _, c := range p.forecasts.candidates { // Those that the HPA does not have.
 		one := proposal{name: proposalPrediction + c.identifier}
 		err := c.err
@@ -56,6 +68,7 @@ func hpaProposals(hpa *autoscalingv2.HorizontalPodAutoscaler, p plan) []autoscal
 			out = append(out, one.status(0, err))
 		}
 	}
+
 	return append(out, cronProposals(p.crons.floor)...)
 }
 
@@ -66,6 +79,7 @@ func (p forecastPlan) candidate(proposal string) *forecastCandidate {
 			return c
 		}
 	}
+
 	return nil
 }
 
@@ -75,6 +89,7 @@ func cronProposals(floor scaling.Floor) []autoscalingv1alpha1.ReplicaProposal {
 	for _, name := range floor.OpenWindows {
 		out = append(out, autoscalingv1alpha1.ReplicaProposal{Name: proposalCron + name, Replicas: new(floor.Replicas)})
 	}
+
 	return out
 }
 
@@ -86,6 +101,7 @@ func proposalNames(metrics []autoscalingv2.MetricSpec) []string {
 			names[i] = proposalPrediction + e.Metric.Selector.MatchLabels[autoscalingv1alpha1.MetricLabelResourceIdentifier]
 		}
 	}
+
 	return names
 }
 
@@ -95,6 +111,7 @@ func metricStatus(hpa *autoscalingv2.HorizontalPodAutoscaler, i int) autoscaling
 	if i >= len(hpa.Status.CurrentMetrics) || hpa.Status.CurrentMetrics[i].Type != hpa.Spec.Metrics[i].Type {
 		return autoscalingv2.MetricValueStatus{}
 	}
+
 	return currentValue(&hpa.Status.CurrentMetrics[i])
 }
 
@@ -125,6 +142,7 @@ func newReading(m *autoscalingv2.MetricSpec, current autoscalingv2.MetricValueSt
 			r.current = quantityAmount(*have)
 		}
 	}
+
 	switch {
 	case target.AverageUtilization != nil:
 		if r.target, found = percentAmount(*target.AverageUtilization), current.AverageUtilization != nil; found {
@@ -136,9 +154,11 @@ func newReading(m *autoscalingv2.MetricSpec, current autoscalingv2.MetricValueSt
 	case target.Value != nil:
 		quantities(target.Value, current.Value)
 	}
+
 	if !found {
 		return r, fmt.Errorf("the HPA has no value of it: %w", scaling.ErrNoMetric)
 	}
+
 	return r, nil
 }
 
@@ -156,6 +176,7 @@ func metricTarget(m *autoscalingv2.MetricSpec) (target autoscalingv2.MetricTarge
 	case m.External != nil:
 		return m.External.Target, true
 	}
+
 	return autoscalingv2.MetricTarget{}, false
 }
 
@@ -172,6 +193,7 @@ func currentValue(s *autoscalingv2.MetricStatus) autoscalingv2.MetricValueStatus
 	case s.External != nil:
 		return s.External.Current
 	}
+
 	return autoscalingv2.MetricValueStatus{}
 }
 
@@ -185,6 +207,7 @@ func (r reading) replicas(current int32, tolerance scaling.Tolerance) (int32, er
 		const half = 0.0005
 		return scaling.ReplicasForTotal(max(0, r.current.value-half)*float64(current), r.target.value, current, tolerance)
 	}
+
 	return scaling.ReplicasForValue(r.current.value, r.target.value, current, current, tolerance)
 }
 
@@ -196,6 +219,7 @@ func scalingTolerance(b *autoscalingv2.HorizontalPodAutoscalerBehavior) scaling.
 	if b != nil && b.ScaleDown != nil && b.ScaleDown.Tolerance != nil {
 		t.Down = b.ScaleDown.Tolerance.AsApproximateFloat64()
 	}
+
 	return t
 }
 
@@ -207,22 +231,28 @@ func winner(all []autoscalingv1alpha1.ReplicaProposal, desired int32, hpa *autos
 			best = &all[i]
 		}
 	}
+
 	if best == nil {
 		return "", fmt.Sprintf("no metric proposes replicas: the HPA stays at %d", desired)
 	}
-	name, reason = best.Name, fmt.Sprintf("%s proposes %d, the highest of all", best.Name, *best.Replicas)
+
+	name = best.Name
+	reason = fmt.Sprintf("%s proposes %d, the highest of all", best.Name, *best.Replicas)
 	if *best.Replicas == desired {
 		return name, reason
 	}
+
 	var limits []string
 	for _, c := range hpa.Status.Conditions {
 		if c.Type == autoscalingv2.ScalingLimited && c.Status == "True" || c.Type == autoscalingv2.AbleToScale && strings.HasPrefix(c.Reason, "ScaleDownStabilized") {
 			limits = append(limits, c.Message)
 		}
 	}
+
 	reason += fmt.Sprintf("; the HPA sets %d", desired)
 	if len(limits) > 0 {
 		reason += ": " + strings.Join(limits, "; ")
 	}
+
 	return name, condition.Message(reason)
 }

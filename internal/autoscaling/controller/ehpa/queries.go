@@ -41,6 +41,7 @@ func (q *QueryBuilder) build(
 	if q.NoPromQL != nil && (err == nil && query.ExpressionQuery != nil || errors.Is(err, metrics.ErrUnsupported)) {
 		return predictionv1alpha1.PredictionMetric{}, q.NoPromQL
 	}
+
 	return query, err
 }
 
@@ -50,9 +51,11 @@ func (q *QueryBuilder) findQuery(
 	if m.Type == autoscalingv2.ObjectMetricSourceType {
 		return predictionv1alpha1.PredictionMetric{}, errObjectMetric
 	}
+
 	if text := strings.TrimSpace(ehpa.Annotations[autoscalingv1alpha1.AnnotationMetricQueryPrefix+identifier]); text != "" {
 		return expressionQuery(text), nil
 	}
+
 	ref := qualifiedRef(ehpa.Spec.ScaleTargetRef)
 	pods := q.Pods(ehpa.Namespace, ref.Kind, ref.Name)
 	if rules, _ := q.Rules(); rules != nil {
@@ -60,10 +63,12 @@ func (q *QueryBuilder) findQuery(
 		if err != nil {
 			return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("rule of prometheus-adapter's configuration: %w", err)
 		}
+
 		if found {
 			return expressionQuery(text), nil
 		}
 	}
+
 	return q.defaultQuery(m, pods)
 }
 
@@ -82,21 +87,26 @@ func ruleQuery(rules *promadapter.Rules, m *autoscalingv2.MetricSpec, namespace 
 	case autoscalingv2.ContainerResourceMetricSourceType:
 		query.Container = m.ContainerResource.Container
 		return rules.ResourceSum(string(m.ContainerResource.Name), query)
+
 	case autoscalingv2.PodsMetricSourceType:
 		more, err := selectorMatchers(m.Pods.Metric.Selector)
 		if err != nil {
 			return "", false, err
 		}
+
 		query.Matchers = slices.Concat(query.Matchers, more)
 		return rules.CustomSum(m.Pods.Metric.Name, query)
+
 	case autoscalingv2.ExternalMetricSourceType:
 		more, err := selectorMatchers(m.External.Metric.Selector)
 		if err != nil {
 			return "", false, err
 		}
+
 		query.Matchers = more
 		return rules.ExternalSum(m.External.Metric.Name, query)
 	}
+
 	return "", false, nil
 }
 
@@ -108,7 +118,9 @@ func (q *QueryBuilder) defaultQuery(m *autoscalingv2.MetricSpec, pods []promethe
 		if err := checkResource(name); err != nil {
 			return predictionv1alpha1.PredictionMetric{}, err
 		}
+
 		return predictionv1alpha1.PredictionMetric{Type: predictionv1alpha1.ResourceQueryMetricType, ResourceQuery: &name}, nil
+
 	case autoscalingv2.ContainerResourceMetricSourceType:
 		return q.containerQuery(m.ContainerResource, pods)
 	case autoscalingv2.PodsMetricSourceType:
@@ -116,6 +128,7 @@ func (q *QueryBuilder) defaultQuery(m *autoscalingv2.MetricSpec, pods []promethe
 	case autoscalingv2.ExternalMetricSourceType:
 		return q.sumQuery(m.External.Metric, nil)
 	}
+
 	return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("metrics of type %s are not forecast", m.Type)
 }
 
@@ -123,6 +136,7 @@ func checkResource(name corev1.ResourceName) error {
 	if name == corev1.ResourceCPU || name == corev1.ResourceMemory {
 		return nil
 	}
+
 	return fmt.Errorf("the usage of %s is not known: set its query in the annotation %s%s%s",
 		name, autoscalingv1alpha1.AnnotationMetricQueryPrefix, prefixResource, name)
 }
@@ -132,15 +146,18 @@ func (q *QueryBuilder) containerQuery(m *autoscalingv2.ContainerResourceMetricSo
 	if err := checkResource(m.Name); err != nil {
 		return predictionv1alpha1.PredictionMetric{}, err
 	}
+
 	pods = append(slices.Clone(pods), prometheus.Matcher{Label: "container", Op: "=", Value: m.Container})
 	metric, format := "container_memory_working_set_bytes", "sum(max by (namespace, pod, container) (%s))"
 	if m.Name == corev1.ResourceCPU {
 		metric, format = "container_cpu_usage_seconds_total", "sum(max by (namespace, pod, container) (sum without (cpu) (rate(%s[5m]))))"
 	}
+
 	text, err := q.Selector(metric, pods...)
 	if err != nil {
 		return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("container %s: %w", m.Container, err)
 	}
+
 	return expressionQuery(fmt.Sprintf(format, text)), nil
 }
 
@@ -150,10 +167,12 @@ func (q *QueryBuilder) sumQuery(m autoscalingv2.MetricIdentifier, pods []prometh
 	if err != nil {
 		return predictionv1alpha1.PredictionMetric{}, err
 	}
+
 	text, err := q.Selector(m.Name, slices.Concat(pods, more)...)
 	if err != nil {
 		return predictionv1alpha1.PredictionMetric{}, fmt.Errorf("metric %s: %w", m.Name, err)
 	}
+
 	return expressionQuery("sum(" + text + ")"), nil
 }
 
@@ -162,9 +181,11 @@ func selectorMatchers(selector *metav1.LabelSelector) ([]prometheus.Matcher, err
 	if selector == nil {
 		return nil, nil
 	}
+
 	parsed, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return nil, fmt.Errorf("selector: %w", err)
 	}
+
 	return promadapter.SelectorMatchers(parsed)
 }

@@ -101,19 +101,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.Requests.Forget(req.NamespacedName)
 		return ctrl.Result{}, nil // The garbage collector deletes the controlled objects.
 	}
+
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the autoscaler %s: %w", req, err)
 	}
+
 	o, err := r.observe(ctx, ehpa)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	p := decide(o, r.Queries, r.Settings)
 	preview := r.Preview.Compute(ctx, o, p)
 	applied := r.act(ctx, o, p)
 	if err := errors.Join(applied.err, r.updateStatus(ctx, o, p, preview, applied)); err != nil {
 		return ctrl.Result{}, err
 	}
+
 	return ctrl.Result{RequeueAfter: requeueAfter(o, p, applied)}, nil
 }
 
@@ -125,17 +129,21 @@ func (r *Reconciler) observe(ctx context.Context, ehpa *autoscalingv1alpha1.Effe
 	if o.optedOut, err = r.isOptedOut(ctx, ehpa.Namespace, o.target); err != nil {
 		return observation{}, err
 	}
+
 	if o.targetErr == nil {
 		if o.requests, err = r.Requests.Read(ctx, ehpa, o.target, o.now); err != nil {
 			return observation{}, err
 		}
 	}
+
 	if o.scalers, err = r.findScalers(ctx, ehpa, o.now); err != nil {
 		return observation{}, err
 	}
+
 	if o.prediction, err = getOwned(ctx, r.Client, ehpa, &predictionv1alpha1.TimeSeriesPrediction{}); err != nil {
 		return observation{}, err
 	}
+
 	o.substitute, err = getOwned(ctx, r.Client, ehpa, &autoscalingv1alpha1.Substitute{})
 	return o, err
 }
@@ -146,6 +154,7 @@ func (r *Reconciler) isOptedOut(ctx context.Context, namespace string, target wo
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: namespace}, ns, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("reading namespace %s: %w", namespace, err)
 	}
+
 	return optout.Labelled(ns.Labels) || optout.Labelled(target.Labels), nil
 }
 
@@ -160,36 +169,46 @@ func getOwned[T client.Object](ctx context.Context, c client.Reader, ehpa *autos
 	case !metav1.IsControlledBy(into, ehpa):
 		return none, nil
 	}
+
 	return into, nil
 }
 
 // findScalers lists the autoscalers of the target, and the HPAs that the autoscaler controls, and sorts them by their role.
 func (r *Reconciler) findScalers(ctx context.Context, ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, now time.Time) (scalers, error) {
-	inNamespace, key := client.InNamespace(ehpa.Namespace), targetKey(ehpa.Spec.ScaleTargetRef)
+	inNamespace := client.InNamespace(ehpa.Namespace)
+	key := targetKey(ehpa.Spec.ScaleTargetRef)
+
 	var owned, all autoscalingv2.HorizontalPodAutoscalerList
 	if err := r.Client.List(ctx, &owned, inNamespace, client.MatchingFields{ownerIndex: string(ehpa.UID)}); err != nil {
 		return scalers{}, fmt.Errorf("listing the HPAs of the autoscaler %s/%s: %w", ehpa.Namespace, ehpa.Name, err)
 	}
+
 	if err := r.Client.List(ctx, &all, inNamespace, client.MatchingFields{targetIndex: key}); err != nil {
 		return scalers{}, fmt.Errorf("listing the HPAs of %s: %w", key, err)
 	}
+
 	out := sortHPAs(ehpa, owned.Items, all.Items)
 	if r.KEDA != nil && out.hpa == nil && out.foreignScaler == "" {
 		found, err := r.KEDA.Find(ctx, now, ehpa.Namespace, ehpa.Spec.ScaleTargetRef)
 		if err != nil {
 			return scalers{}, err
 		}
-		out.foreignScaler, out.foreignUnwatched = found, found != ""
+
+		out.foreignScaler = found
+		out.foreignUnwatched = found != ""
 	}
+
 	var siblings autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList
 	if err := r.Client.List(ctx, &siblings, inNamespace, client.MatchingFields{targetIndex: key}); err != nil {
 		return scalers{}, fmt.Errorf("listing the autoscalers of %s: %w", key, err)
 	}
+
 	for i := range siblings.Items {
 		if sibling := &siblings.Items[i]; yieldsTo(ehpa, sibling) && (out.olderSibling == "" || sibling.Name < out.olderSibling) {
 			out.olderSibling = sibling.Name
 		}
 	}
+
 	return out, nil
 }
 
@@ -208,6 +227,7 @@ func sortHPAs(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, owned,
 			out.foreignScaler = "HorizontalPodAutoscaler " + hpa.Name
 		case out.hpa == nil:
 			out.hpa = hpa
+
 		case hpa.Name == adopt:
 			out.duplicates = append(out.duplicates, out.hpa)
 			out.hpa = hpa
@@ -215,6 +235,7 @@ func sortHPAs(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, owned,
 			out.duplicates = append(out.duplicates, hpa)
 		}
 	}
+
 	for i := range all {
 		hpa := &all[i]
 		controller := metav1.GetControllerOfNoCopy(hpa)
@@ -225,6 +246,7 @@ func sortHPAs(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, owned,
 			out.adoptable = hpa
 			continue
 		}
+
 		name := "HorizontalPodAutoscaler " + hpa.Name
 		if controller != nil {
 			name += fmt.Sprintf(" of %s %s", controller.Kind, controller.Name)
@@ -233,6 +255,7 @@ func sortHPAs(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, owned,
 			out.foreignScaler = name
 		}
 	}
+
 	return out
 }
 
@@ -241,12 +264,15 @@ func yieldsTo(a, b *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) bool {
 	if a.UID == b.UID || b.DeletionTimestamp != nil {
 		return false
 	}
+
 	if isPreview(a) != isPreview(b) {
 		return isPreview(a)
 	}
+
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return b.CreationTimestamp.Before(&a.CreationTimestamp)
 	}
+
 	return b.Name < a.Name
 }
 

@@ -41,29 +41,35 @@ func conditionText(e *scaler, kind string) string {
 	if c == nil {
 		return ""
 	}
+
 	return string(c.Status) + "/" + c.Reason
 }
 
 // writeForecast writes a flat forecast from the current time on.
 func (b *fixture) writeForecast(t testing.TB, name, skill string, value float64) {
 	t.Helper()
+
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 	if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, tsp); err != nil {
 		t.Fatal(err)
 	}
+
 	made := metav1.NewTime(b.clock.Now())
 	m := predictionv1alpha1.PredictionMetricStatus{
 		ResourceIdentifier: tsp.Spec.PredictionMetrics[0].ResourceIdentifier, Ready: true, Skill: skill, UpdateTime: &made, LastSampleTime: &made,
 		Prediction: []predictionv1alpha1.MetricTimeSeries{{}},
 	}
+
 	if plant := tsp.Spec.PredictionMetrics[0].Scaling; plant != nil { // the whole forecast, in pods filled to the target of the HPA
 		m.Scaling = &predictionv1alpha1.ScalingChoice{Use: true, Quantile: "0.95", Fill: string(plant.Target), LeadSeconds: 3600, Why: "it paid"}
 	}
+
 	for i := range 120 {
 		m.Prediction[0].Samples = append(m.Prediction[0].Samples, predictionv1alpha1.Sample{
 			Value: strconv.FormatFloat(value, 'f', 5, 64), Timestamp: made.Add(time.Duration(i) * time.Minute).Unix(),
 		})
 	}
+
 	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{m}
 	if err := b.Client.Status().Update(t.Context(), tsp); err != nil {
 		t.Fatal(err)
@@ -73,6 +79,7 @@ func (b *fixture) writeForecast(t testing.TB, name, skill string, value float64)
 // writeHPAStatus writes the status that the HPA controller would write.
 func (b *fixture) writeHPAStatus(t testing.TB, name string, current, desired, percent int32) {
 	t.Helper()
+
 	h := b.hpa(t, name)
 	h.Status = autoscalingv2.HorizontalPodAutoscalerStatus{
 		ObservedGeneration: new(int64(1)), CurrentReplicas: current, DesiredReplicas: desired,
@@ -81,6 +88,7 @@ func (b *fixture) writeHPAStatus(t testing.TB, name string, current, desired, pe
 		}}},
 		Conditions: []autoscalingv2.HorizontalPodAutoscalerCondition{{Type: autoscalingv2.ScalingActive, Status: corev1.ConditionTrue, Reason: "ValidMetricFound"}},
 	}
+
 	if err := b.Client.Status().Update(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
@@ -96,18 +104,22 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	b.writeForecast(t, "ehpa-web", "0.5", 0.3)
 	b.writeHPAStatus(t, "ehpa-web", 4, 4, 58)
 	b.reconcile(t, "web")
+
 	e, _ := b.reconcile(t, "web")
 	if conditionText(e, "Ready") != "True/EffectiveHorizontalPodAutoscalerReady" || conditionText(e, "PredictionReady") != "True/Predicting" {
 		t.Fatalf("conditions %+v", e.Status.Conditions)
 	}
+
 	since := meta.FindStatusCondition(e.Status.Conditions, "Ready").LastTransitionTime
 	for i := range 40 {
 		b.clock.Step(15 * time.Second)
 		b.writeHPAStatus(t, "ehpa-web", 4, 4, 57+int32(i%4))
+
 		if _, n := b.reconcile(t, "web"); n > 0 {
 			t.Fatalf("round %d: %d writes", i, n)
 		}
 	}
+
 	b.writeHPAStatus(t, "ehpa-web", 4, 6, 90)
 	e, n := b.reconcile(t, "web")
 	if n == 0 || *e.Status.ExpectReplicas != 6 || e.Status.Winner != "resource.cpu" {
@@ -124,9 +136,11 @@ func TestForecastRunsOut(t *testing.T) {
 	b.reconcile(t, "web")
 	b.writeForecast(t, "ehpa-web", "0.5", 3)
 	b.reconcile(t, "web")
+
 	if n := len(b.hpa(t, "ehpa-web").Spec.Metrics); n != 2 {
 		t.Fatalf("%d metrics", n)
 	}
+
 	b.clock.Step(119*time.Minute + time.Second)
 	e, _ := b.reconcile(t, "web")
 	if got := conditionText(e, "PredictionReady"); got != "False/PredictionIgnored" || len(b.hpa(t, "ehpa-web").Spec.Metrics) != 1 {
@@ -140,6 +154,7 @@ func TestAdapterAway(t *testing.T) {
 	b.served = MetricAvailability{}
 	b.reconcile(t, "web")
 	b.writeForecast(t, "ehpa-web", "0.5", 3)
+
 	for _, c := range []struct {
 		served MetricAvailability
 		want   int
@@ -163,11 +178,13 @@ func TestAdapterAway(t *testing.T) {
 func TestContradictoryBounds(t *testing.T) {
 	b := newFixture(t, deployment("web", 4), web())
 	b.reconcile(t, "web")
+
 	e, _ := b.reconcile(t, "web")
 	e.Spec.MaxReplicas = 1
 	if err := b.Client.Update(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
+
 	e, _ = b.reconcile(t, "web")
 	if got := conditionText(e, "Ready"); got != "False/InvalidSpec" || b.hpa(t, "ehpa-web").Spec.MaxReplicas != 20 {
 		t.Errorf("%s, maxReplicas %d", got, b.hpa(t, "ehpa-web").Spec.MaxReplicas)
@@ -178,11 +195,13 @@ func TestContradictoryBounds(t *testing.T) {
 func TestTargetThatMovesOn(t *testing.T) {
 	b := newFixture(t, deployment("web", 4), web())
 	b.reconcile(t, "web")
+
 	e, _ := b.reconcile(t, "web")
 	e.Spec.ScaleTargetRef.Name = "gone"
 	if err := b.Client.Update(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
+
 	e, _ = b.reconcile(t, "web")
 	if got := conditionText(e, "Ready"); got != "False/FailedGetScale" || b.hpa(t, "ehpa-web") != nil {
 		t.Errorf("%s, HPA %+v", got, b.hpa(t, "ehpa-web"))
@@ -193,28 +212,36 @@ func TestTargetThatMovesOn(t *testing.T) {
 // scales.
 func TestOneForecastForATarget(t *testing.T) {
 	b := newFixture(t, deployment("web", 4), web(), web(func(e *scaler) {
-		e.Name, e.UID, e.CreationTimestamp = "young", "uid-of-young", metav1.NewTime(noon().Add(time.Hour))
+		e.Name = "young"
+		e.UID = "uid-of-young"
+		e.CreationTimestamp = metav1.NewTime(noon().Add(time.Hour))
 	}))
+
 	key := scalingmetric.Key{TargetKind: "Deployment", TargetName: "web", TargetNamespace: "shop", Identifier: "resource.cpu"}
 	listed := func(name string) bool {
 		tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 		if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, tsp); err != nil {
 			t.Fatal(err)
 		}
+
 		return key.SelectsPrediction(tsp)
 	}
+
 	b.reconcile(t, "web")
 	young, _ := b.reconcile(t, "young")
 	if conditionText(young, "Ready") != "False/TargetTaken" || !listed("ehpa-web") || listed("ehpa-young") {
 		t.Errorf("%s, found: old %v, young %v", conditionText(young, "Ready"), listed("ehpa-web"), listed("ehpa-young"))
 	}
+
 	old, _ := b.reconcile(t, "web")
 	if err := b.Client.Delete(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
+
 	if young, _ = b.reconcile(t, "young"); !listed("ehpa-young") || conditionText(young, "Ready") != "True/EffectiveHorizontalPodAutoscalerReady" {
 		t.Errorf("after the old one: %s, found %v", conditionText(young, "Ready"), listed("ehpa-young"))
 	}
+
 	b.reconcile(t, "young") // reads the HPA that it created
 	if _, n := b.reconcile(t, "young"); n > 0 {
 		t.Errorf("%d writes for nothing", n)
@@ -230,13 +257,16 @@ func TestCronFloor(t *testing.T) {
 			{CronName: "peak", Start: "30 12 * * *", End: "0 13 * * *", TargetReplicas: 90},
 		}
 	}))
+
 	for after, want := range map[time.Duration]int32{0: 8, 30 * time.Minute: 20, time.Hour: 2} {
 		b.clock.SetTime(noon().Add(after))
 		b.reconcile(t, "web")
+
 		if got := *b.hpa(t, "ehpa-web").Spec.MinReplicas; got != want {
 			t.Errorf("%s after noon: minReplicas %d, want %d", after, got, want)
 		}
 	}
+
 	b.clock.SetTime(noon().Add(time.Minute))
 	o, err := b.observe(t.Context(), web(func(e *scaler) {
 		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{{CronName: "peak", Start: "30 12 * * *", End: "0 13 * * *"}}
@@ -244,10 +274,12 @@ func TestCronFloor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p := decide(o, b.Queries, Settings{Zones: scalingmetric.NewZones(false)})
 	if got := requeueAfter(o, p, applied{}); got != podRequestsMaxAge {
 		t.Errorf("looks again in %s, want %s", got, podRequestsMaxAge)
 	}
+
 	o.requests = nil
 	if got := requeueAfter(o, p, applied{}); got != 29*time.Minute {
 		t.Errorf("without a forecast looks again in %s, want 29m", got)
@@ -258,8 +290,11 @@ func TestCronFloor(t *testing.T) {
 func TestPredictionNeverScalesBelowCurrentMetrics(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for i := range 40 {
-		current, use, cores := 1+r.Int32N(20), r.Float64(), 6*r.Float64()
+		current := 1 + r.Int32N(20)
+		use := r.Float64()
+		cores := 6 * r.Float64()
 		with := computePreview(t, current, use, &cores)
+
 		without := computePreview(t, current, use, nil)
 		if *with.replicas < *without.replicas {
 			t.Fatalf("round %d: %d pods at %.0f %% and a forecast of %.2f cores: %d replicas, %d without", i, current, 100*use, cores, *with.replicas, *without.replicas)
@@ -270,28 +305,34 @@ func TestPredictionNeverScalesBelowCurrentMetrics(t *testing.T) {
 // computePreview computes one sync for pods that use a fraction of 250m, with a forecast in cores.
 func computePreview(t *testing.T, current int32, use float64, forecast *float64) *decision {
 	t.Helper()
+
 	var pods []scaling.Pod
 	for range current {
 		pods = append(pods, scaling.Pod{Usage: use * 0.25, Request: 0.25})
 	}
+
 	e := web(func(e *scaler) { e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategyPreview })
 	theirs := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "theirs"}}
 	theirs.Spec.ScaleTargetRef = e.Spec.ScaleTargetRef
 	b := newFixture(t, deployment("web", current), e, theirs)
 	b.values["resource.cpu"] = hpametrics.Value{Pods: pods}
 	b.reconcile(t, "web")
+
 	if forecast != nil {
 		b.writeForecast(t, "ehpa-web", "0.5", *forecast)
 	}
+
 	b.clock.Step(time.Minute)
 	o, err := b.observe(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p := decide(o, b.Queries, b.Settings)
 	if !p.computePreview {
 		t.Fatalf("nothing is computed: %+v", p.ready)
 	}
+
 	return b.Preview.Compute(t.Context(), o, p)
 }
 
@@ -310,6 +351,7 @@ func TestProbe(t *testing.T) {
 	b := newFixture(t)
 	var list *metav1.APIResourceList
 	var err error
+
 	p := &MetricProbe{ListMetrics: func() (*metav1.APIResourceList, error) { return list, err }, GracePeriod: time.Minute, Clock: b.clock}
 	notFound := apierrors.NewNotFound(schema.GroupResource{}, "")
 	served := &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "other"}, {Name: autoscalingv1alpha1.MetricPrediction}}}
@@ -332,6 +374,7 @@ func TestProbe(t *testing.T) {
 		b.clock.Step(c.step)
 		list, err = c.list, c.err
 		p.refresh()
+
 		if got := p.Availability(); got != c.want {
 			t.Errorf("round %d: %+v, want %+v", i, got, c.want)
 		}
@@ -344,16 +387,19 @@ func TestQueries(t *testing.T) {
 			Metric: autoscalingv2.MetricIdentifier{Name: name, Selector: &metav1.LabelSelector{MatchLabels: selector}},
 		}}
 	}
+
 	container := autoscalingv2.MetricSpec{Type: autoscalingv2.ContainerResourceMetricSourceType, ContainerResource: &autoscalingv2.ContainerResourceMetricSource{
 		Name: corev1.ResourceMemory, Container: "main",
 	}}
 	pods := autoscalingv2.MetricSpec{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricSource{Metric: autoscalingv2.MetricIdentifier{Name: "requests"}}}
 	object := autoscalingv2.MetricSpec{Type: autoscalingv2.ObjectMetricSourceType, Object: &autoscalingv2.ObjectMetricSource{}}
 	b := newFixture(t)
+
 	ruled, err := promadapter.Parse([]byte("externalRules: [{seriesQuery: depth, name: {as: queue}, metricsQuery: 'max(<<.Series>>{<<.LabelMatchers>>})'}]"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	annotated := map[string]string{"metric-query.autoscaling.crane.io/external.queue": "sum(mine)", "metric-query.autoscaling.crane.io/": "sum(nothing)"}
 	for name, c := range map[string]struct {
 		metric autoscalingv2.MetricSpec
@@ -381,6 +427,7 @@ func TestQueries(t *testing.T) {
 		if got.ResourceQuery != nil {
 			text += " " + string(*got.ResourceQuery)
 		}
+
 		if got.ExpressionQuery != nil {
 			text = got.ExpressionQuery.Expression
 		}
@@ -400,8 +447,10 @@ func TestNoPromQL(t *testing.T) {
 		}})
 		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{{CronName: "noon", Start: "0 12 * * *", End: "0 13 * * *", TargetReplicas: 8}}
 	}))
+
 	b.Queries.Selector = func(string, ...prometheus.Matcher) (string, error) { return "", metrics.ErrUnsupported }
 	b.Queries.NoPromQL = errors.New("its forecast needs PromQL, and --datasource has no prom")
+
 	e, _ := b.reconcile(t, "web")
 	if got := conditionText(e, "Ready"); got != "True/EffectiveHorizontalPodAutoscalerReady" {
 		t.Errorf("Ready %s", got)
@@ -409,13 +458,16 @@ func TestNoPromQL(t *testing.T) {
 	if h := b.hpa(t, "ehpa-web"); *h.Spec.MinReplicas != 8 || len(h.Spec.Metrics) != 2 {
 		t.Errorf("HPA %+v", h.Spec)
 	}
+
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 	if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}, tsp); err != nil {
 		t.Fatal(err)
 	}
+
 	if m := tsp.Spec.PredictionMetrics; len(m) != 1 || m[0].ResourceIdentifier != "resource.cpu" {
 		t.Errorf("forecast are %+v", m)
 	}
+
 	ready := meta.FindStatusCondition(e.Status.Conditions, "PredictionReady")
 	if ready == nil || ready.Status != metav1.ConditionFalse || !strings.Contains(ready.Message, "pods.requests: its forecast needs PromQL") {
 		t.Errorf("PredictionReady %+v", ready)
@@ -428,27 +480,36 @@ func TestRulesAreReadLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b := newFixture(t, deployment("web", 2), web())
 	query := func() string {
 		t.Helper()
+
 		b.reconcile(t, "web")
 		tsp := &predictionv1alpha1.TimeSeriesPrediction{}
 		if err := b.Client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}, tsp); err != nil {
 			t.Fatal(err)
 		}
+
 		if q := tsp.Spec.PredictionMetrics[0].ExpressionQuery; q != nil {
 			return q.Expression
 		}
+
 		return ""
 	}
+
 	b.rules = rules
 	if got := query(); !strings.HasPrefix(got, "sum(busy{") {
 		t.Fatalf("by the rule: %q", got)
 	}
-	b.rules, b.rulesUnread = nil, true
+
+	b.rules = nil
+	b.rulesUnread = true
+
 	if got := query(); !strings.HasPrefix(got, "sum(busy{") {
 		t.Errorf("before it is read: %q", got)
 	}
+
 	b.rulesUnread = false
 	if got := query(); got != "" {
 		t.Errorf("without a rule: %q", got)
@@ -462,6 +523,7 @@ func TestRulesFollower(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	f := &RulesWatcher{File: path}
 	if _, err := f.reload(t.Context()); err == nil {
 		t.Error("a file that is not there is read")
@@ -469,6 +531,7 @@ func TestRulesFollower(t *testing.T) {
 	if _, known := f.Current(); known {
 		t.Error("what has not been read is known")
 	}
+
 	write("externalRules: [{seriesQuery: a, metricsQuery: 'a'}]")
 	changed, err := f.reload(t.Context())
 	rules, known := f.Current()
@@ -478,6 +541,7 @@ func TestRulesFollower(t *testing.T) {
 	if changed, err := f.reload(t.Context()); changed || err != nil {
 		t.Errorf("what is the same has changed: %v", err)
 	}
+
 	write("externalRules: [{}]")
 	changed, err = f.reload(t.Context())
 	if again, _ := f.Current(); changed || err == nil || again != rules {
@@ -486,10 +550,12 @@ func TestRulesFollower(t *testing.T) {
 
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "monitoring", Name: "adapter"}, Data: map[string]string{"config.yaml": "rules: []"}}
 	b := newFixture(t, m)
+
 	f = &RulesWatcher{ConfigMap: client.ObjectKeyFromObject(m), Key: "config.yaml", Reader: b.Client}
 	if changed, err := f.reload(t.Context()); !changed || err != nil {
 		t.Errorf("%v, %v", changed, err)
 	}
+
 	f.Key = "other"
 	if _, err := f.reload(t.Context()); err == nil || !strings.Contains(err.Error(), `no key "other"`) {
 		t.Errorf("%v", err)
@@ -504,18 +570,22 @@ func TestPropagation(t *testing.T) {
 	}))
 	b.Settings.Propagation = p
 	e, _ := b.reconcile(t, "web")
+
 	h := b.hpa(t, "ehpa-web")
 	if h.Labels["team"] != "shop" || h.Labels["other"] != "" || h.Annotations["cost/center"] != "7" || h.Annotations["note"] != "" {
 		t.Errorf("%v %v", h.Labels, h.Annotations)
 	}
+
 	h.Annotations["theirs"] = "stays"
 	if err := b.Client.Update(t.Context(), h); err != nil {
 		t.Fatal(err)
 	}
+
 	delete(e.Annotations, "cost/center")
 	if err := b.Client.Update(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
+
 	b.reconcile(t, "web")
 	if h = b.hpa(t, "ehpa-web"); h.Annotations["theirs"] != "stays" || h.Annotations["cost/center"] != "" {
 		t.Errorf("%v", h.Annotations)
@@ -532,6 +602,7 @@ func TestIdentifiersAreUnique(t *testing.T) {
 	got := resourceIdentifiers([]autoscalingv2.MetricSpec{
 		utilization("cpu", 1), container("a"), container("b"), utilization("cpu", 2), container("b"),
 	})
+
 	want := []string{"resource.cpu", "container-resource.cpu", "container-resource.cpu.b", "resource.cpu.2", "container-resource.cpu.b.2"}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v", got, want)
@@ -555,15 +626,19 @@ func BenchmarkReconcileSteady(b *testing.B) {
 	for i := range scalers {
 		name := fmt.Sprintf("web-%d", i)
 		objects = append(objects, deployment(name, 4), web(func(e *scaler) {
-			e.Name, e.UID, e.Spec.ScaleTargetRef.Name = name, types.UID("uid-of-"+name), name
+			e.Name = name
+			e.UID = types.UID("uid-of-" + name)
+			e.Spec.ScaleTargetRef.Name = name
 		}))
 	}
+
 	k := newFixture(b, objects...)
 	k.reconcile(b, "web-0")
 	k.writeForecast(b, "ehpa-web-0", "0.5", 0.3)
 	k.writeHPAStatus(b, "ehpa-web-0", 4, 4, 58)
 	k.reconcile(b, "web-0")
 	b.ReportAllocs()
+
 	for b.Loop() {
 		if _, n := k.reconcile(b, "web-0"); n > 0 {
 			b.Fatalf("%d writes", n)
@@ -578,34 +653,44 @@ func TestOptedOut(t *testing.T) {
 	}
 	for _, of := range []string{"target", "namespace"} {
 		t.Run(of, func(t *testing.T) {
-			target, namespace := deployment("web", 4), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+			target := deployment("web", 4)
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
 			b := newFixture(t, target, namespace, web(), deployment("new", 4), web(func(e *scaler) {
-				e.Name, e.UID, e.Spec.ScaleTargetRef.Name = "new", "uid-of-new", "new"
-				e.Spec.ScaleStrategy, e.Spec.SpecificReplicas = autoscalingv1alpha1.ScaleStrategyPreview, new(int32(7))
+				e.Name = "new"
+				e.UID = "uid-of-new"
+				e.Spec.ScaleTargetRef.Name = "new"
+				e.Spec.ScaleStrategy = autoscalingv1alpha1.ScaleStrategyPreview
+				e.Spec.SpecificReplicas = new(int32(7))
 			}))
+
 			b.reconcile(t, "web")
 			set := func(value string) {
 				t.Helper()
+
 				objects := []client.Object{namespace}
 				if of == "target" {
 					objects = []client.Object{target, deployment("new", 4)}
 				}
+
 				for _, o := range objects {
 					if err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 						t.Fatal(err)
 					}
+
 					label(o, value)
 					if err := b.Client.Update(t.Context(), o); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
+
 			set("true")
 			e, _ := b.reconcile(t, "web")
 			e.Spec.MaxReplicas = 30
 			if err := b.Client.Update(t.Context(), e); err != nil {
 				t.Fatal(err)
 			}
+
 			e, _ = b.reconcile(t, "web")
 			if got := conditionText(e, "Ready"); got != "False/OptedOut" || b.hpa(t, "ehpa-web").Spec.MaxReplicas != 20 {
 				t.Errorf("%s, maxReplicas %d, want 20 as before the label", got, b.hpa(t, "ehpa-web").Spec.MaxReplicas)
@@ -616,10 +701,12 @@ func TestOptedOut(t *testing.T) {
 			if scale, err := b.Targets.Get(t.Context(), targetRef(web(func(e *scaler) { e.Spec.ScaleTargetRef.Name = "new" }))); err != nil || scale.Replicas != 4 {
 				t.Errorf("%d replicas, want 4 in spite of specificReplicas: %v", scale.Replicas, err)
 			}
+
 			result, err := b.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e)})
 			if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > missingTargetRetry {
 				t.Errorf("read again after %s, want at most %s: %v", result.RequeueAfter, missingTargetRetry, err)
 			}
+
 			set("false")
 			e, _ = b.reconcile(t, "web")
 			if got := conditionText(e, "Ready"); got != "True/EffectiveHorizontalPodAutoscalerReady" || b.hpa(t, "ehpa-web").Spec.MaxReplicas != 30 {
@@ -638,15 +725,21 @@ func TestAdoptedHPAIsReleasedToASibling(t *testing.T) {
 	}
 	b := newFixture(t, deployment("web", 4), own, web(func(e *scaler) { e.Annotations = map[string]string{autoscalingv1alpha1.AnnotationAdoptHPA: "own"} }))
 	b.reconcile(t, "web")
+
 	if h := b.hpa(t, "own"); h.Spec.MaxReplicas != 20 || metav1.GetControllerOf(h) == nil {
 		t.Fatalf("not adopted: %+v", h)
 	}
+
 	older := web(func(e *scaler) {
-		e.Name, e.UID, e.CreationTimestamp = "older", "uid-of-older", metav1.NewTime(noon().Add(-time.Hour))
+		e.Name = "older"
+		e.UID = "uid-of-older"
+		e.CreationTimestamp = metav1.NewTime(noon().Add(-time.Hour))
 	})
+
 	if err := b.Client.Create(t.Context(), older); err != nil {
 		t.Fatal(err)
 	}
+
 	e, _ := b.reconcile(t, "web")
 	if got := conditionText(e, "Ready"); got != "False/TargetTaken" {
 		t.Errorf("condition %s", got)

@@ -36,8 +36,10 @@ func (p fakeHistory) WorkloadUsage(_ context.Context, r metrics.WorkloadsRequest
 		if i := int(at.Sub(p.load.Start) / p.load.Step); !at.Before(p.load.Start) && i < len(p.load.Values) {
 			v = p.load.Values[i]
 		}
+
 		out.Values = append(out.Values, v)
 	}
+
 	return map[string]series.Series{r.Names[0]: out}, nil
 }
 
@@ -77,6 +79,7 @@ func (c *clusterScaler) Propose(v replay.ScalerInput) ([]scaling.Proposal, int32
 	synctest.Wait()
 	c.fixture.clock.SetTime(v.Now)
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
+
 	key := types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}
 	if v.Now.Sub(c.lastReconcile) >= 30*time.Second {
 		c.lastReconcile = v.Now
@@ -84,27 +87,35 @@ func (c *clusterScaler) Propose(v replay.ScalerInput) ([]scaling.Proposal, int32
 			c.t.Fatal(err)
 		}
 	}
+
 	if err := c.fixture.Client.Get(c.t.Context(), key, tsp); err != nil {
 		c.t.Fatal(err)
 	}
+
 	if tsp.ResourceVersion != c.version {
 		c.fixture.reconcile(c.t, "web")
 		c.version = tsp.ResourceVersion
 		c.writes++
 	}
+
 	out, _ := c.Reactive.Propose(v)
 	for _, m := range c.fixture.hpa(c.t, "ehpa-web").Spec.Metrics {
 		if m.Type != autoscalingv2.ExternalMetricSourceType {
 			continue
 		}
+
 		one := scaling.Proposal{Metric: m.External.Metric.Name}
 		forecast, err := scalingmetric.ActionableForecast(tsp, m.External.Metric.Selector.MatchLabels[autoscalingv1alpha1.MetricLabelResourceIdentifier], v.Now)
-		if one.Err = err; err == nil {
+		one.Err = err
+
+		if err == nil {
 			value := scalingmetric.NewQuantity(forecast.Value)
 			one.Replicas, one.Err = scaling.ReplicasForTotal(value.AsApproximateFloat64(), m.External.Target.AverageValue.AsApproximateFloat64(), v.Current, c.Tolerance)
 		}
+
 		out = append(out, one)
 	}
+
 	return out, 0
 }
 
@@ -127,6 +138,7 @@ func officeLoad(start time.Time, length time.Duration) series.Series {
 		up := math.Max(0, math.Min(1, (day-9*60)/2)) * math.Max(0, math.Min(1, (17*60-day)/30))
 		s.Values = append(s.Values, 2+8*up+0.1*float64(m%7)+0.2*math.Sin(float64(m)/31))
 	}
+
 	return s
 }
 
@@ -147,19 +159,23 @@ func TestClusterScalesAsTheReplay(t *testing.T) {
 			Capacity: 0.25, Target: 0.6, Startup: 3 * time.Minute, Delay: metricDelay, Sync: syncPeriod, Tolerance: scaling.DefaultTolerance(),
 			Behavior: scaling.DefaultBehavior(5 * time.Minute), Bounds: scaling.Bounds{Min: 2, Max: 500}, Warmup: warmup,
 		}
+
 		reactive := replay.Reactive{Target: cfg.Target, Tolerance: cfg.Tolerance}
 		alone, err := replay.Run(cfg, load, reactive)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		fleet, err := scaling.NewFleet(scaling.DefaultBudget)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		simulated, err := replay.NewPredictive(cfg, auto.NewModel(load.Step), fleet, "web")
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		want := &recordingScaler{Scaler: simulated}
 		wantScore, err := replay.Run(cfg, load, want)
 		if err != nil {
@@ -172,23 +188,28 @@ func TestClusterScalesAsTheReplay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
+
 		go func() { _ = owner.Start(ctx) }()
 		b := newFixture(t, deployment("web", 20), web(func(e *scaler) {
 			e.Spec.MaxReplicas = 500
 			e.Annotations = map[string]string{autoscalingv1alpha1.AnnotationPodStartup: "3m"}
 		}))
 		b.clock.SetTime(time.Now())
+
 		got := &clusterScaler{Reactive: reactive, t: t, fixture: b, predictions: &controller.Reconciler{
 			Client: b.Client, Predictor: owner, Metrics: controller.NewMetrics(owner.Accuracy), Frequency: 30 * time.Second, Clock: b.clock,
 		}}
 		b.reconcile(t, "web")
 		b.reconcile(t, "web")
+
 		// craned reads the history before the first step.
 		if _, err := got.predictions.Reconcile(ctx, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}}); err != nil {
 			t.Fatal(err)
 		}
+
 		synctest.Wait()
 		gotScore, err := replay.Run(cfg, load, got)
 		if err != nil {
@@ -201,10 +222,12 @@ func TestClusterScalesAsTheReplay(t *testing.T) {
 				same++
 			}
 		}
+
 		share := float64(same) / float64(len(want.replicas))
 		t.Logf("reactive %+v", alone)
 		t.Logf("replay   %+v (%s)", wantScore, simulated.Choice().Reason)
 		t.Logf("cluster  %+v; %.2f %% of %d rounds alike; %d writes of the prediction", gotScore, 100*share, len(want.replicas), got.writes)
+
 		if share < 0.99 {
 			t.Errorf("%.2f %% of the rounds have the replay's replicas", 100*share)
 		}
@@ -214,6 +237,7 @@ func TestClusterScalesAsTheReplay(t *testing.T) {
 		if d := (gotScore.UnderCapacity - wantScore.UnderCapacity).Abs(); d > 2*time.Minute {
 			t.Errorf("under capacity for %s, in the replay for %s", gotScore.UnderCapacity, wantScore.UnderCapacity)
 		}
+
 		if d := math.Abs(gotScore.ReplicaHours/wantScore.ReplicaHours - 1); d > 0.005 {
 			t.Errorf("%.1f replica hours, in the replay %.1f", gotScore.ReplicaHours, wantScore.ReplicaHours)
 		}

@@ -49,6 +49,7 @@ func (f *RulesWatcher) Problem() error {
 	if err := f.problem.Load(); err != nil {
 		return *err
 	}
+
 	return nil
 }
 
@@ -69,22 +70,27 @@ func (f *RulesWatcher) Start(ctx context.Context) error {
 			f.lastError = err.Error()
 			ctrl.LoggerFrom(ctx).Error(err, "keeping the previous rules of prometheus-adapter's configuration")
 		}
+
 		return changed
 	})
+
 	return nil
 }
 
 // reload reads the configuration and reports whether other rules are in force.
 func (f *RulesWatcher) reload(ctx context.Context) (changed bool, err error) {
 	defer func() { f.problem.Store(&err) }()
+
 	raw, err := f.read(ctx)
 	if err != nil || f.raw != nil && bytes.Equal(raw, f.raw) {
 		return false, err
 	}
+
 	rules, err := promadapter.Parse(raw, f.ExtraMatchers)
 	if err != nil {
 		return false, err
 	}
+
 	f.raw = raw
 	f.current.Store(rules)
 	return true, nil
@@ -96,15 +102,19 @@ func (f *RulesWatcher) read(ctx context.Context) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--prometheus-adapter-config: %w", err)
 		}
+
 		return raw, nil
 	}
+
 	var m corev1.ConfigMap
 	if err := f.Reader.Get(ctx, f.ConfigMap, &m); err != nil {
 		return nil, fmt.Errorf("reading prometheus-adapter's configuration: %w", err)
 	}
+
 	text, ok := m.Data[f.Key]
 	if !ok {
 		return nil, fmt.Errorf("ConfigMap %s has no key %q with prometheus-adapter's configuration", f.ConfigMap, f.Key)
 	}
+
 	return []byte(text), nil
 }

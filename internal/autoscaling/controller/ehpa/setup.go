@@ -66,37 +66,54 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 	if err := AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+
 	if err := addMetrics(mgr, cfg); err != nil {
 		return err
 	}
+
 	disco, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("building the discovery client: %w", err)
 	}
+
 	probe := &MetricProbe{
 		ListMetrics: func() (*metav1.APIResourceList, error) {
 			return disco.ServerResourcesForGroupVersion(externalMetricsVersion)
 		},
-		Interval: cfg.ProbeInterval, GracePeriod: cfg.ProbeGracePeriod, Clock: cfg.Clock, Changed: cfg.Changed,
+		Interval:    cfg.ProbeInterval,
+		GracePeriod: cfg.ProbeGracePeriod,
+		Clock:       cfg.Clock,
+		Changed:     cfg.Changed,
 	}
+
 	if err := mgr.Add(probe); err != nil {
 		return fmt.Errorf("adding the probe of external metrics: %w", err)
 	}
+
 	metrics, err := hpametrics.NewClient(mgr)
 	if err != nil {
 		return err
 	}
+
 	r := &Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
-		Targets: &workload.ScaleClient{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient()},
-		KEDA:    NewScaledObjects(mgr.GetAPIReader(), cfg.Mapper),
-		Queries: cfg.Queries, Requests: &PodRequestReader{Pods: mgr.GetAPIReader()}, Availability: probe.Availability, Preview: &PreviewCalculator{Metrics: metrics},
-		Events: mgr.GetEventRecorder("craned"), Settings: cfg.Settings, Clock: cfg.Clock,
+		Client:       mgr.GetClient(),
+		Live:         mgr.GetAPIReader(),
+		Targets:      &workload.ScaleClient{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient()},
+		KEDA:         NewScaledObjects(mgr.GetAPIReader(), cfg.Mapper),
+		Queries:      cfg.Queries,
+		Requests:     &PodRequestReader{Pods: mgr.GetAPIReader()},
+		Availability: probe.Availability,
+		Preview:      &PreviewCalculator{Metrics: metrics},
+		Events:       mgr.GetEventRecorder("craned"),
+		Settings:     cfg.Settings,
+		Clock:        cfg.Clock,
 	}
+
 	reader := mgr.GetClient()
 	// A label may be the opt-out.
 	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{})
 	shares := fairqueue.ByNamespace(cfg.Clock)
+
 	err = builder.ControllerManagedBy(mgr).
 		Named("effectivehpa").
 		For(&autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}, builder.WithPredicates(changedByOthers())).
@@ -111,24 +128,33 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 		WatchesRawSource(source.Channel(cfg.Changed, handler.EnqueueRequestsFromMapFunc(enqueue.All[autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList](reader)))).
 		WithOptions(shares.Options(maxConcurrentReconciles, maxConcurrentReconciles/4)).
 		Complete(shares.Reconciler(enqueue.OnConflict(r)))
+
 	if err != nil {
 		return fmt.Errorf("building the controller of effective HPAs: %w", err)
 	}
+
 	return nil
 }
 
 // addMetrics registers the metrics and adds the watch that counts scalings.
 func addMetrics(mgr manager.Manager, cfg Config) error {
 	m := &Metrics{
-		Reader: mgr.GetClient(), Zones: cfg.Settings.Zones, Elected: mgr.Elected(), RuleErrors: cfg.RuleErrors, Clock: cfg.Clock,
+		Reader:     mgr.GetClient(),
+		Zones:      cfg.Settings.Zones,
+		Elected:    mgr.Elected(),
+		RuleErrors: cfg.RuleErrors,
+		Clock:      cfg.Clock,
 	}
+
 	if err := cfg.Registry.Register(m); err != nil {
 		return fmt.Errorf("registering the metrics of effective HPAs: %w", err)
 	}
+
 	watch := manager.RunnableFunc(func(ctx context.Context) error { return m.watchHPAs(ctx, mgr.GetCache()) })
 	if err := mgr.Add(watch); err != nil {
 		return fmt.Errorf("adding the watch of HPAs: %w", err)
 	}
+
 	return nil
 }
 
@@ -139,15 +165,18 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		if isControlledByEHPA(o) {
 			return []string{string(metav1.GetControllerOfNoCopy(o).UID)}
 		}
+
 		return nil
 	}); err != nil {
 		return fmt.Errorf("indexing HPAs by owner: %w", err)
 	}
+
 	for _, kind := range []client.Object{hpa, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}} {
 		if err := indexer.IndexField(ctx, kind, targetIndex, targetIndexValues); err != nil {
 			return fmt.Errorf("indexing autoscalers by target: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -164,6 +193,7 @@ func targetIndexValues(o client.Object) []string {
 	case *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler:
 		return []string{targetKey(o.Spec.ScaleTargetRef)}
 	}
+
 	return nil
 }
 
@@ -174,6 +204,7 @@ func changedByOthers() predicate.Predicate {
 		delete(out, autoscalingv1alpha1.AnnotationCurrentMetrics)
 		return out
 	}
+
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 			!maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) || !maps.Equal(annotations(e.ObjectOld), annotations(e.ObjectNew)) ||
@@ -204,6 +235,7 @@ func enqueueSiblings(reader client.Reader) handler.MapFunc {
 				}
 			}
 		}
+
 		return out
 	}
 }
@@ -214,10 +246,12 @@ func enqueueForHPA(reader client.Reader) handler.MapFunc {
 		if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.Kind == ehpaKind {
 			return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: ref.Name}}}
 		}
+
 		var out []reconcile.Request
 		for _, key := range targetIndexValues(o) {
 			out = append(out, requestsForTarget(ctx, reader, o.GetNamespace(), key)...)
 		}
+
 		return out
 	}
 }

@@ -29,12 +29,15 @@ func (r *Reconciler) updateStatus(ctx context.Context, o observation, p plan, pr
 	if equality.Semantic.DeepEqual(changed.Status, o.ehpa.Status) {
 		return nil
 	}
+
 	if c := condition.BecameFalse(o.ehpa.Status.Conditions, changed.Status.Conditions, autoscalingv1alpha1.ConditionReady); c != nil {
 		r.recordEventf(o, corev1.EventTypeWarning, c.Reason, "%s", c.Message)
 	}
+
 	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(o.ehpa, client.MergeFromWithOptimisticLock{}))); err != nil {
 		return fmt.Errorf("writing the status of the autoscaler %s/%s: %w", o.ehpa.Namespace, o.ehpa.Name, err)
 	}
+
 	return r.updateMetricsAnnotation(ctx, o.hpa, changed)
 }
 
@@ -45,15 +48,18 @@ func (r *Reconciler) updateMetricsAnnotation(
 	if hpa == nil || len(hpa.Status.CurrentMetrics) == 0 {
 		return nil
 	}
+
 	text, err := yaml.Marshal(hpa.Status.CurrentMetrics)
 	if err == nil && ehpa.Annotations[autoscalingv1alpha1.AnnotationCurrentMetrics] != string(text) {
 		changed := ehpa.DeepCopy()
 		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, autoscalingv1alpha1.AnnotationCurrentMetrics, string(text))
 		err = client.IgnoreNotFound(r.Client.Patch(ctx, changed, client.MergeFromWithOptions(ehpa, client.MergeFromWithOptimisticLock{})))
 	}
+
 	if err != nil {
 		return fmt.Errorf("writing an annotation of the autoscaler %s/%s: %w", ehpa.Namespace, ehpa.Name, err)
 	}
+
 	return nil
 }
 
@@ -61,27 +67,42 @@ func (r *Reconciler) updateMetricsAnnotation(
 func newStatus(o observation, p plan, preview *decision, done applied) autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerStatus {
 	old := &o.ehpa.Status
 	out := autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerStatus{
-		ObservedGeneration: o.ehpa.Generation, LastScaleTime: old.LastScaleTime, Crons: p.crons.statuses, Conditions: slices.Clone(old.Conditions),
+		ObservedGeneration: o.ehpa.Generation,
+		LastScaleTime:      old.LastScaleTime,
+		Crons:              p.crons.statuses,
+		Conditions:         slices.Clone(old.Conditions),
 	}
+
 	if o.targetErr == nil {
 		out.CurrentReplicas = new(o.target.Replicas)
 	}
+
 	var d decision
 	switch {
 	case preview != nil:
-		out.Autoscaler, d = autoscalerPreview, *preview
+		out.Autoscaler = autoscalerPreview
+		d = *preview
 	case o.hpa != nil && (p.hpa != nil || p.keepObjects):
-		out.Autoscaler, d = "HorizontalPodAutoscaler/"+o.hpa.Name, hpaDecision(o.hpa, p)
+		out.Autoscaler = "HorizontalPodAutoscaler/" + o.hpa.Name
+		d = hpaDecision(o.hpa, p)
+
 		if o.hpa.Status.LastScaleTime != nil && !isPreview(o.ehpa) {
 			out.LastScaleTime = o.hpa.Status.LastScaleTime
 		}
+
 	case o.foreignScaler != "":
 		out.Autoscaler = strings.Replace(strings.Split(o.foreignScaler, " of ")[0], " ", "/", 1)
 	}
-	out.ExpectReplicas, out.Winner, out.Why, out.Proposals = d.replicas, d.winner, d.reason, keepStableProposals(d.proposals, old.Proposals)
+
+	out.ExpectReplicas = d.replicas
+	out.Winner = d.winner
+
+	out.Why = d.reason
+	out.Proposals = keepStableProposals(d.proposals, old.Proposals)
 	if done.scaled {
 		out.LastScaleTime = &metav1.Time{Time: o.now}
 	}
+
 	setConditions(&out.Conditions, o, p, done)
 	return out
 }
@@ -94,16 +115,20 @@ func keepStableProposals(proposals, old []autoscalingv1alpha1.ReplicaProposal) [
 	if len(proposals) != len(old) {
 		return proposals
 	}
+
 	for i := range proposals {
-		a, b := proposals[i], old[i]
+		a := proposals[i]
+		b := old[i]
 		a.Current = b.Current
 		if a.Replicas != nil && b.Replicas != nil {
 			a.Message = b.Message // It contains numbers that change with the value.
 		}
+
 		if !equality.Semantic.DeepEqual(a, b) {
 			return proposals
 		}
 	}
+
 	return old
 }
 
@@ -114,12 +139,15 @@ func setConditions(conditions *[]metav1.Condition, o observation, p plan, done a
 			meta.RemoveStatusCondition(conditions, conditionType)
 			return
 		}
+
 		state.Set(conditions, o.ehpa.Generation, o.now)
 	}
+
 	set(autoscalingv1alpha1.ConditionReady, cmp.Or(done.ready, p.ready))
 	if !p.keepObjects { // Otherwise the forecasts were not read.
 		set(autoscalingv1alpha1.ConditionPredictionReady, cmp.Or(done.predictionReady, p.forecasts.ready))
 	}
+
 	set(autoscalingv1alpha1.ConditionCronReady, p.crons.ready)
 	for _, kind := range []autoscalingv2.HorizontalPodAutoscalerConditionType{autoscalingv2.AbleToScale, autoscalingv2.ScalingActive, autoscalingv2.ScalingLimited} {
 		copyHPACondition(conditions, o, kind)
@@ -133,18 +161,25 @@ func copyHPACondition(conditions *[]metav1.Condition, o observation, kind autosc
 		meta.RemoveStatusCondition(conditions, string(kind))
 		return
 	}
+
 	i := slices.IndexFunc(o.hpa.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool { return c.Type == kind })
 	if i < 0 {
 		meta.RemoveStatusCondition(conditions, string(kind))
 		return
 	}
+
 	c := o.hpa.Status.Conditions[i]
 	message := condition.Message(c.Message)
 	if old := meta.FindStatusCondition(*conditions, string(kind)); old != nil && string(old.Status) == string(c.Status) && old.Reason == c.Reason {
 		message = old.Message
 	}
+
 	meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: string(kind), Status: metav1.ConditionStatus(c.Status), Reason: cmp.Or(c.Reason, "Unknown"), Message: message,
-		ObservedGeneration: o.ehpa.Generation, LastTransitionTime: c.LastTransitionTime,
+		Type:               string(kind),
+		Status:             metav1.ConditionStatus(c.Status),
+		Reason:             cmp.Or(c.Reason, "Unknown"),
+		Message:            message,
+		ObservedGeneration: o.ehpa.Generation,
+		LastTransitionTime: c.LastTransitionTime,
 	})
 }

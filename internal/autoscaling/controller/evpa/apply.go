@@ -37,12 +37,14 @@ func (r *Reconciler) apply(ctx context.Context, s autoscalerState, p plan) error
 	if err := r.updateStatus(ctx, s, p); err != nil {
 		return err
 	}
+
 	switch p.action {
 	case deleteRecommendation:
 		return r.deleteRecommendation(ctx, s.recommendation)
 	case writeRecommendation:
 		return r.writeRecommendation(ctx, s, p)
 	}
+
 	return nil
 }
 
@@ -53,13 +55,16 @@ func (r *Reconciler) updateStatus(ctx context.Context, s autoscalerState, p plan
 	if equality.Semantic.DeepEqual(changed.Status, s.evpa.Status) {
 		return nil
 	}
+
 	err := r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(s.evpa, client.MergeFromWithOptimisticLock{}))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status of the vertical autoscaler %s/%s: %w", s.evpa.Namespace, s.evpa.Name, err)
 	}
+
 	if c := condition.BecameFalse(s.evpa.Status.Conditions, changed.Status.Conditions, autoscalingv1alpha1.ConditionReady); c != nil {
 		r.Events.Eventf(s.evpa, nil, corev1.EventTypeWarning, c.Reason, "Estimate", "%s", c.Message)
 	}
+
 	return nil
 }
 
@@ -69,6 +74,7 @@ func recommendationName(evpa string) string {
 	if len(name) <= validation.DNS1123SubdomainMaxLength {
 		return name
 	}
+
 	const digits = 10
 	sum := sha256.Sum256([]byte(evpa))
 	return strings.TrimRight(name[:validation.DNS1123SubdomainMaxLength-digits-1], "-.") + "-" + hex.EncodeToString(sum[:])[:digits]
@@ -79,9 +85,11 @@ func (r *Reconciler) deleteRecommendation(ctx context.Context, rec *analysisv1al
 	if rec == nil {
 		return nil
 	}
+
 	if err := client.IgnoreNotFound(r.Client.Delete(ctx, rec, client.Preconditions{UID: &rec.UID})); err != nil {
 		return fmt.Errorf("deleting recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 	}
+
 	return nil
 }
 
@@ -91,6 +99,7 @@ func (r *Reconciler) writeRecommendation(ctx context.Context, s autoscalerState,
 	if rec == nil {
 		rec = &analysisv1alpha1.Recommendation{ObjectMeta: metav1.ObjectMeta{Namespace: s.evpa.Namespace, Name: recommendationName(s.evpa.Name)}}
 		s.fillSpec(rec, p)
+
 		err := r.Client.Create(ctx, rec)
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return nil
@@ -101,23 +110,29 @@ func (r *Reconciler) writeRecommendation(ctx context.Context, s autoscalerState,
 	} else {
 		changed := rec.DeepCopy()
 		s.fillSpec(changed, p)
+
 		if !equality.Semantic.DeepEqual(changed, rec) {
 			if err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(rec, client.MergeFromWithOptimisticLock{})); err != nil {
 				return fmt.Errorf("writing recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 			}
+
 			rec = changed
 		}
 	}
+
 	changed := rec.DeepCopy()
 	if err := s.fillStatus(changed, p, r.Clock.Now()); err != nil {
 		return err
 	}
+
 	if equality.Semantic.DeepEqual(changed.Status, rec.Status) {
 		return nil
 	}
+
 	if err := r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(rec, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("writing the status of recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 	}
+
 	return nil
 }
 
@@ -127,13 +142,22 @@ func (s autoscalerState) fillSpec(rec *analysisv1alpha1.Recommendation, p plan) 
 		APIVersion: autoscalingv1alpha1.GroupVersion.String(), Kind: autoscalerKind, Name: s.evpa.Name, UID: s.evpa.UID,
 		Controller: new(true), BlockOwnerDeletion: new(false),
 	}}
+
 	if p.scalePoint.annotation != "" {
 		metav1.SetMetaDataAnnotation(&rec.ObjectMeta, analysisv1alpha1.AnnotationScalePoint, p.scalePoint.annotation)
 	} else {
 		delete(rec.Annotations, analysisv1alpha1.AnnotationScalePoint)
 	}
+
 	target := s.target
-	rec.Spec.TargetRef = corev1.ObjectReference{APIVersion: target.APIVersion, Kind: target.Kind, Namespace: target.Namespace, Name: target.Name, UID: target.UID}
+	rec.Spec.TargetRef = corev1.ObjectReference{
+		APIVersion: target.APIVersion,
+		Kind:       target.Kind,
+		Namespace:  target.Namespace,
+		Name:       target.Name,
+		UID:        target.UID,
+	}
+
 	rec.Spec.Type, rec.Spec.AdoptionType = analysisv1alpha1.AnalysisTypeResource, analysisv1alpha1.AdoptionTypeAuto
 	rec.Spec.Adoption = &analysisv1alpha1.AdoptionSpec{Reach: adoptionReach(s.mode)}
 	if u := s.evpa.Spec.UpdatePolicy; u != nil {
@@ -148,29 +172,45 @@ func (s autoscalerState) fillStatus(rec *analysisv1alpha1.Recommendation, p plan
 	if err != nil {
 		return err
 	}
+
 	_, current, err := targetsnapshot.EncodeSize(s.target.Kind, spec, templateSize(s.target, p.size))
 	if err != nil {
 		return err
 	}
+
 	to := &rec.Status
 	if to.RecommendedValue != value || to.RecommendedInfo != info {
 		to.LastUpdateTime = &metav1.Time{Time: now}
 	}
-	to.RecommendedValue, to.RecommendedInfo, to.CurrentInfo = value, info, current
-	to.Description, to.Action = p.description, analysisv1alpha1.ActionNone
+
+	to.RecommendedValue = value
+	to.RecommendedInfo = info
+	to.CurrentInfo = current
+
+	to.Description = p.description
+	to.Action = analysisv1alpha1.ActionNone
 	if changesTemplate(s.target, p.sizings) {
 		to.Action = analysisv1alpha1.ActionPatch
 	}
+
 	set := func(conditionType, reason, message string, present, ok bool) {
 		if !present {
 			meta.RemoveStatusCondition(&to.Conditions, conditionType)
 			return
 		}
-		condition.State{Type: conditionType, OK: ok, Reason: reason, Message: message}.Set(&to.Conditions, rec.Generation, now)
+
+		condition.State{
+			Type:    conditionType,
+			OK:      ok,
+			Reason:  reason,
+			Message: message,
+		}.Set(&to.Conditions, rec.Generation, now)
 	}
+
 	set(analysisv1alpha1.ConditionReady, analysisv1alpha1.ReasonRecommendationReady, "decided by "+autoscalerKind+" "+s.evpa.Name, true, true)
 	set(analysisv1alpha1.ConditionFailed, reasonEstimatorFailed, p.failures, p.failures != "", true)
 	set(analysisv1alpha1.ConditionApplicable, reasonNotOwned, p.scalePoint.message, p.scalePoint.foreignScaler != "", false)
+
 	return nil
 }
 
@@ -182,8 +222,10 @@ func podSkeleton(w workload.Workload) *corev1.PodSpec {
 		if c.Role != workload.App {
 			to = &out.InitContainers
 		}
+
 		*to = append(*to, corev1.Container{Name: c.Name})
 	}
+
 	return out
 }
 
@@ -197,13 +239,16 @@ func templateSize(w workload.Workload, size adoption.Size) adoption.Size {
 				out[name] = newQuantity(series.Resource(name), v)
 			}
 		}
+
 		return out
 	}
+
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
 			c, _ := w.Container(containers[i].Name)
 			containers[i].Resources = corev1.ResourceRequirements{Requests: list(c.Requests), Limits: list(c.Limits)}
 		}
 	}
+
 	return targetsnapshot.TemplateSize(spec, size)
 }

@@ -49,43 +49,62 @@ const (
 
 // targetConditions returns the conditions of an autoscaler that has a target.
 func targetConditions(s autoscalerState, sizings []containerSizing, failures string, point scalePoint) []condition.State {
-	estimating := condition.State{Type: conditionEstimating, OK: true, Reason: reasonAllAnswer, Message: "every estimator has a value"}
+	estimating := condition.State{
+		Type:    conditionEstimating,
+		OK:      true,
+		Reason:  reasonAllAnswer,
+		Message: "every estimator has a value",
+	}
+
 	if failures != "" {
 		estimating = condition.State{Type: conditionEstimating, Reason: reasonEstimatorFailed, Message: failures}
 	}
+
 	return []condition.State{readyCondition(s, sizings), estimating, appliedCondition(s, sizings, point)}
 }
 
 func readyCondition(s autoscalerState, sizings []containerSizing) condition.State {
 	out := condition.State{Type: autoscalingv1alpha1.ConditionReady}
 	if s.modeErr != nil {
-		out.Reason, out.Message = reasonUnknownMode, s.modeErr.Error()
+		out.Reason = reasonUnknownMode
+		out.Message = s.modeErr.Error()
 		return out
 	}
+
 	missing := ""
 	for _, sizing := range sizings {
 		text := string(sizing.Resource) + " of " + sizing.container + ": " + sizing.Reason
 		switch {
 		case sizing.PolicyInvalid:
-			out.OK, out.Reason, out.Message = false, reasonInvalidPolicy, text
+			out.OK = false
+			out.Reason = reasonInvalidPolicy
+			out.Message = text
+
 			return out
+
 		case sizing.Target > 0:
 			out.OK = true
 		case missing == "":
 			missing = text
 		}
 	}
+
 	switch {
 	case !out.OK:
-		out.Reason, out.Message = reasonNoEstimate, missing
+		out.Reason = reasonNoEstimate
+		out.Message = missing
 	case missing != "":
-		out.Reason, out.Message = reasonReady, "there is a recommendation, except for "+missing
+		out.Reason = reasonReady
+		out.Message = "there is a recommendation, except for " + missing
 	default:
-		out.Reason, out.Message = reasonReady, "there is a recommendation"
+		out.Reason = reasonReady
+		out.Message = "there is a recommendation"
 	}
+
 	if out.OK {
 		out.Message += s.describeDifferences(sizings)
 	}
+
 	return out
 }
 
@@ -97,6 +116,7 @@ func (s autoscalerState) describeDifferences(sizings []containerSizing) string {
 			setAmounts(own, sizing.container, sizing.Resource, sizing.Target, 0)
 		}
 	}
+
 	var text strings.Builder
 	for i := range s.ruleRecommendations {
 		rec := &s.ruleRecommendations[i]
@@ -104,11 +124,13 @@ func (s autoscalerState) describeDifferences(sizings []containerSizing) string {
 		if err != nil {
 			continue // Its own status reports it.
 		}
+
 		name := fmt.Sprintf("Recommendation %s (rule %s)", rec.Name, rec.Labels[analysisv1alpha1.LabelRuleName])
 		if difference := targetsnapshot.DescribeDifference(name, size, own, s.evpa); difference != "" {
 			text.WriteString("; " + difference)
 		}
 	}
+
 	return text.String()
 }
 
@@ -120,26 +142,38 @@ func appliedCondition(s autoscalerState, sizings []containerSizing, point scaleP
 	switch {
 	case s.modeErr != nil:
 		return not(reasonUnknownMode, s.modeErr.Error())
+
 	case s.applyProblem != nil:
 		return not(s.applyProblem.reason, s.applyProblem.message)
+
 	case s.mode == autoscalingv1alpha1.UpdateModeOff:
 		return not(reasonOff, "update mode Off computes, and applies nothing")
+
 	case point.foreignScaler != "":
 		return not(reasonNotOwned, point.message)
+
 	case s.recommendation != nil:
 		status := s.recommendation.Status
 		if c := meta.FindStatusCondition(status.Conditions, analysisv1alpha1.ConditionAdopted); c != nil && c.Status == metav1.ConditionFalse {
 			return not(c.Reason, c.Message)
 		}
+
 		if status.Adoption != nil && slices.Contains([]adoption.Phase{adoption.Untouched, adoption.Resting}, adoption.Phase(status.Adoption.Phase)) {
 			if held := heldText(sizings); held != "" {
 				return not(reasonHeld, held)
 			}
 		}
+
 		if status.Adoption != nil {
-			return condition.State{Type: conditionApplied, OK: true, Reason: cmp.Or(status.Adoption.Phase, "Adopted"), Message: status.Adoption.Message}
+			return condition.State{
+				Type:    conditionApplied,
+				OK:      true,
+				Reason:  cmp.Or(status.Adoption.Phase, "Adopted"),
+				Message: status.Adoption.Message,
+			}
 		}
 	}
+
 	return not(reasonPending, "waiting for the adoption controller")
 }
 
@@ -150,7 +184,9 @@ func heldText(sizings []containerSizing) string {
 		if sizing.Action != vertical.Hold || sizing.Target == sizing.Request {
 			return ""
 		}
+
 		texts = append(texts, fmt.Sprintf("%s of %s: %s is needed; %s", sizing.Resource, sizing.container, vertical.Format(sizing.Resource, sizing.Target), sizing.Reason))
 	}
+
 	return strings.Join(texts, "; ")
 }

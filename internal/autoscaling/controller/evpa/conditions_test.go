@@ -20,6 +20,7 @@ func TestAppliedWhileHeld(t *testing.T) {
 	size := func(r series.Resource, action vertical.Action, target, request int64) containerSizing {
 		return containerSizing{"app", vertical.Sizing{Resource: r, Action: action, Target: target, Request: request, Reason: "that is 80 % of it"}}
 	}
+
 	held := size(series.CPU, vertical.Hold, 400, 500)
 	for name, c := range map[string]struct {
 		phase   adoption.Phase
@@ -35,6 +36,7 @@ func TestAppliedWhileHeld(t *testing.T) {
 	} {
 		s := autoscalerState{mode: autoscalingv1alpha1.UpdateModeAuto, recommendation: &analysisv1alpha1.Recommendation{}}
 		s.recommendation.Status.Adoption = &analysisv1alpha1.AdoptionStatus{Phase: string(c.phase), Message: "as recommended"}
+
 		got := appliedCondition(s, c.sizings, scalePoint{})
 		if text := got.Reason + ": " + got.Message; !strings.HasPrefix(text, c.want) || got.OK == (got.Reason == reasonHeld) {
 			t.Errorf("%s: %v %s, want %s", name, got.OK, text, c.want)

@@ -59,6 +59,7 @@ func decide(ns namespaceSnapshot, s autoscalerState) plan {
 	if s.targetProblem != nil {
 		return planWithoutTarget(*s.targetProblem)
 	}
+
 	last := s.lastSize()
 	p := plan{action: deleteRecommendation, failures: s.estimates.failures(s.sizedContainers())}
 	for _, c := range s.sizedContainers() {
@@ -70,15 +71,18 @@ func decide(ns namespaceSnapshot, s autoscalerState) plan {
 			}
 		}
 	}
+
 	if s.applies() {
 		p.action, p.size = writeRecommendation, restoreUncontrolled(desiredSize(p.sizings), s.target, p.sizings, last)
 		if p.size.Empty() {
 			p.action = keepRecommendation
 		}
 	}
+
 	p.scalePoint = newScalePoint(ns.constraints, s, p.sizings)
 	p.description = describe(p.sizings, p.scalePoint)
 	p.conditions = targetConditions(s, p.sizings, p.failures, p.scalePoint)
+
 	return p
 }
 
@@ -88,6 +92,7 @@ func planWithoutTarget(problem problem) plan {
 	if problem.reason != reasonTargetNotFound {
 		return plan{conditions: []condition.State{state}}
 	}
+
 	applied := state
 	applied.Type = conditionApplied
 	return plan{action: deleteRecommendation, conditions: []condition.State{state, applied}}
@@ -103,10 +108,12 @@ func (s autoscalerState) lastSize() adoption.Size {
 	if s.recommendation == nil {
 		return adoption.Size{}
 	}
+
 	size, err := targetsnapshot.DesiredSize(s.recommendation)
 	if err != nil {
 		return adoption.Size{}
 	}
+
 	return size
 }
 
@@ -114,9 +121,15 @@ func (s autoscalerState) lastSize() adoption.Size {
 func (s autoscalerState) decisionInput(ns namespaceSnapshot, c workload.Container, r series.Resource, last adoption.Size) vertical.Input {
 	now := profile.CurrentResources(c)
 	in := vertical.Input{
-		Resource: r, Now: ns.now, Policy: containerPolicy(s.evpa, c.Name), Estimates: s.estimates[c.Name][r], LastChanges: s.lastChanges(c.Name, r),
+		Resource:    r,
+		Now:         ns.now,
+		Policy:      containerPolicy(s.evpa, c.Name),
+		Estimates:   s.estimates[c.Name][r],
+		LastChanges: s.lastChanges(c.Name, r),
 	}
-	in.Request, in.Limit = requestAmount(now, r), limitAmount(now, r)
+
+	in.Request = requestAmount(now, r)
+	in.Limit = limitAmount(now, r)
 	in.NodeCapacity = int64(ns.constraints.MaxCPU)
 	if r == series.Memory {
 		in.NodeCapacity = int64(ns.constraints.MaxMemory)
@@ -124,6 +137,7 @@ func (s autoscalerState) decisionInput(ns namespaceSnapshot, c workload.Containe
 	if in.Current = requestAmount(last.Containers[c.Name], r); in.Current == 0 {
 		in.Current = in.Request
 	}
+
 	return in
 }
 
@@ -131,6 +145,7 @@ func requestAmount(from rightsize.Resources, r series.Resource) int64 {
 	if r == series.CPU {
 		return int64(ptr.Deref(from.CPURequest, 0))
 	}
+
 	return int64(ptr.Deref(from.MemoryRequest, 0))
 }
 
@@ -138,6 +153,7 @@ func limitAmount(from rightsize.Resources, r series.Resource) int64 {
 	if r == series.CPU {
 		return int64(ptr.Deref(from.CPULimit, 0))
 	}
+
 	return int64(ptr.Deref(from.MemoryLimit, 0))
 }
 
@@ -148,6 +164,7 @@ func (s autoscalerState) lastChanges(container string, r series.Resource) vertic
 		if d.ContainerName != container || d.Resource != corev1.ResourceName(r) {
 			continue
 		}
+
 		if d.RaisedAt != nil {
 			out.RaisedAt = d.RaisedAt.Time
 		}
@@ -155,6 +172,7 @@ func (s autoscalerState) lastChanges(container string, r series.Resource) vertic
 			out.LoweredAt = d.LoweredAt.Time
 		}
 	}
+
 	return out
 }
 
@@ -166,6 +184,7 @@ func desiredSize(sizings []containerSizing) adoption.Size {
 			setAmounts(out, sizing.container, sizing.Resource, sizing.Request, sizing.Limit)
 		}
 	}
+
 	return out
 }
 
@@ -173,10 +192,13 @@ func desiredSize(sizings []containerSizing) adoption.Size {
 func setAmounts(size adoption.Size, container string, r series.Resource, request, limit int64) {
 	to := size.Containers[container]
 	if r == series.CPU {
-		to.CPURequest, to.CPULimit = positiveAmount[series.MilliCPU](request), positiveAmount[series.MilliCPU](limit)
+		to.CPURequest = positiveAmount[series.MilliCPU](request)
+		to.CPULimit = positiveAmount[series.MilliCPU](limit)
 	} else {
-		to.MemoryRequest, to.MemoryLimit = positiveAmount[series.Bytes](request), positiveAmount[series.Bytes](limit)
+		to.MemoryRequest = positiveAmount[series.Bytes](request)
+		to.MemoryLimit = positiveAmount[series.Bytes](limit)
 	}
+
 	size.Containers[container] = to
 }
 
@@ -184,6 +206,7 @@ func positiveAmount[T ~int64](v int64) *T {
 	if v <= 0 {
 		return nil
 	}
+
 	out := T(v)
 	return &out
 }
@@ -194,12 +217,14 @@ func restoreUncontrolled(size adoption.Size, target workload.Workload, sizings [
 		if sizing.Request > 0 || requestAmount(last.Containers[sizing.container], sizing.Resource) == 0 {
 			continue
 		}
+
 		c, _ := target.Container(sizing.container)
 		now := profile.CurrentResources(c)
 		if request := requestAmount(now, sizing.Resource); request > 0 {
 			setAmounts(size, sizing.container, sizing.Resource, request, limitAmount(now, sizing.Resource))
 		}
 	}
+
 	return size
 }
 
@@ -211,10 +236,12 @@ func describe(sizings []containerSizing, point scalePoint) string {
 			reasons = append(reasons, fmt.Sprintf("%s of %s: %s", sizing.Resource, sizing.container, sizing.Reason))
 		}
 	}
+
 	out := strings.Join(reasons, ". ") + "."
 	if point.message != "" {
 		out += " " + point.message
 	}
+
 	return out
 }
 

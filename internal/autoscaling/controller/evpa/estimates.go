@@ -43,6 +43,7 @@ func (s estimateSink) add(container string, r series.Resource, e vertical.Estima
 	if s.set[container] == nil {
 		s.set[container] = map[series.Resource][]vertical.Estimate{}
 	}
+
 	e.Estimator, e.Priority = s.name, s.priority
 	s.set[container][r] = append(s.set[container][r], e.Validated(r))
 }
@@ -71,6 +72,7 @@ func (s estimateSink) container(name string) (string, error) {
 	case slices.ContainsFunc(s.containers, func(c workload.Container) bool { return c.Name == name }):
 		return name, nil
 	}
+
 	return "", fmt.Errorf("config: there is no container %s", name)
 }
 
@@ -86,6 +88,7 @@ func (a estimateSet) failures(containers []workload.Container) string {
 			}
 		}
 	}
+
 	slices.Sort(out)
 	return strings.Join(slices.Compact(out), "; ")
 }
@@ -98,28 +101,33 @@ func (s autoscalerState) sizedContainers() []workload.Container {
 // collectEstimates returns the estimates of all estimators of an autoscaler.
 func (r *Reconciler) collectEstimates(ctx context.Context, ns namespaceSnapshot, s autoscalerState) estimateSet {
 	out := estimateSet{}
-	containers, both := s.sizedContainers(), vertical.Resources()
+	containers := s.sizedContainers()
+	both := vertical.Resources()
 	runEstimator(out, containers, both, s.estimators.percentile, func(p vertical.PercentileEstimator, sink estimateSink) {
 		addPercentileEstimates(ns, s.target, p, sink)
 	})
 	runEstimator(out, containers, []series.Resource{series.Memory}, s.estimators.oom, func(o vertical.OOMEstimator, sink estimateSink) {
 		addOOMEstimates(ns, s, o, sink)
 	})
+
 	if s.estimators.forecast != nil {
 		runEstimator(out, containers, both, *s.estimators.forecast, func(f forecastSettings, sink estimateSink) {
 			r.addForecastEstimates(ctx, ns.now, s, f, sink)
 		})
 	}
+
 	if s.estimators.external != nil {
 		runEstimator(out, containers, both, *s.estimators.external, func(x externalSettings, sink estimateSink) {
 			r.addExternalEstimates(ctx, ns.now, s.evpa.Namespace, x, sink)
 		})
 	}
+
 	for _, foreign := range s.estimators.foreign {
 		runEstimator(out, containers, both, foreign, func(maxAge time.Duration, sink estimateSink) {
 			addForeignEstimates(ns.now, s.evpa, maxAge, sink)
 		})
 	}
+
 	return out
 }
 
@@ -127,11 +135,19 @@ func (r *Reconciler) collectEstimates(ctx context.Context, ns namespaceSnapshot,
 func runEstimator[T any](
 	set estimateSet, containers []workload.Container, resources []series.Resource, c configured[T], run func(settings T, sink estimateSink),
 ) {
-	sink := estimateSink{set: set, name: c.name, priority: c.priority, containers: containers, resources: resources}
+	sink := estimateSink{
+		set:        set,
+		name:       c.name,
+		priority:   c.priority,
+		containers: containers,
+		resources:  resources,
+	}
+
 	if c.err != nil {
 		sink.failAll(c.err)
 		return
 	}
+
 	run(c.settings, sink)
 }
 
@@ -140,6 +156,7 @@ func addPercentileEstimates(ns namespaceSnapshot, target workload.Workload, p ve
 		sink.failAll(ns.usageErr)
 		return
 	}
+
 	found := p.Estimate(ns.usage.ResourceInput(target, p.Policy(target.Subject()), ns.now), sink.priority)
 	for _, c := range sink.containers {
 		for _, resource := range sink.resources {
@@ -156,6 +173,7 @@ func addOOMEstimates(ns namespaceSnapshot, s autoscalerState, o vertical.OOMEsti
 		sink.failAll(ns.killsErr)
 		return
 	}
+
 	for _, c := range sink.containers {
 		kills := ns.containerKills(s.target, c.Name)
 		if p := s.estimators.percentile; ns.usage != nil && p.err == nil {
@@ -165,6 +183,7 @@ func addOOMEstimates(ns namespaceSnapshot, s autoscalerState, o vertical.OOMEsti
 				}
 			}
 		}
+
 		if e, ok := o.Estimate(s.target.Name, kills, ns.now, sink.priority); ok {
 			sink.add(c.Name, series.Memory, e)
 		}
@@ -180,15 +199,18 @@ func (r *Reconciler) addForecastEstimates(ctx context.Context, now time.Time, s 
 			err = fmt.Errorf("reading the TimeSeriesPrediction: %w", err)
 		}
 	}
+
 	if err != nil {
 		sink.failAll(err)
 		return
 	}
+
 	for _, resource := range sink.resources {
 		identifier, ok := f.identifiers[resource]
 		if !ok {
 			continue
 		}
+
 		forecast, err := scalingmetric.ActionableForecast(tsp, identifier, now)
 		pods := int32(1)
 		if err == nil && !f.perPod {
@@ -196,10 +218,12 @@ func (r *Reconciler) addForecastEstimates(ctx context.Context, now time.Time, s 
 				err = errors.New("the forecast is of all pods together, and there is none")
 			}
 		}
+
 		if err != nil {
 			sink.fail(container, resource, fmt.Errorf("%s of %s: %w", identifier, f.prediction, err))
 			continue
 		}
+
 		sink.add(container, resource, vertical.Estimate{
 			Value:  toBaseUnit(resource, forecast.Value/float64(pods)*(1+f.margin)),
 			Reason: fmt.Sprintf("%s of TimeSeriesPrediction %s, shared by %s, plus %.0f %%", identifier, f.prediction, series.FormatCount(int(pods), "pod"), 100*f.margin),
@@ -214,21 +238,26 @@ func (r *Reconciler) addExternalEstimates(ctx context.Context, now time.Time, na
 		sink.failAll(err)
 		return
 	}
+
 	for _, resource := range sink.resources {
 		name, ok := x.metrics[resource]
 		if !ok {
 			continue
 		}
+
 		reading, cancel := context.WithTimeout(ctx, externalTimeout)
 		value, err := r.External.ReadValue(reading, namespace, name, x.selector, now)
 		cancel()
+
 		if err == nil && !(value > 0) {
 			err = fmt.Errorf("its value is %v: %w", value, scaling.ErrNoMetric)
 		}
+
 		if err != nil {
 			sink.fail(container, resource, fmt.Errorf("metric %s: %w", name, err))
 			continue
 		}
+
 		sink.add(container, resource, vertical.Estimate{
 			Value:  toBaseUnit(resource, value*(1+x.margin)),
 			Reason: fmt.Sprintf("external metric %s, plus %.0f %%", name, 100*x.margin),
@@ -241,6 +270,7 @@ func toBaseUnit(r series.Resource, v float64) float64 {
 	if r == series.CPU {
 		return v * 1000
 	}
+
 	return v
 }
 
@@ -252,6 +282,7 @@ func addForeignEstimates(now time.Time, evpa *autoscalingv1alpha1.EffectiveVerti
 			found = e
 		}
 	}
+
 	switch {
 	case found.Recommendation == nil:
 		sink.failAll(errors.New("it has written no answer into status.currentEstimators"))
@@ -260,15 +291,20 @@ func addForeignEstimates(now time.Time, evpa *autoscalingv1alpha1.EffectiveVerti
 		sink.failAll(fmt.Errorf("its answer in status.currentEstimators is older than %s", maxAge))
 		return
 	}
+
 	for _, c := range found.Recommendation.ContainerRecommendations {
 		for _, resource := range sink.resources {
 			amount := func(list corev1.ResourceList) float64 {
 				v := list[corev1.ResourceName(resource)]
 				return toBaseUnit(resource, v.AsApproximateFloat64())
 			}
+
 			if _, ok := c.Target[corev1.ResourceName(resource)]; ok {
 				sink.add(c.ContainerName, resource, vertical.Estimate{
-					Value: amount(c.Target), Lower: math.Max(0, amount(c.LowerBound)), Upper: math.Max(0, amount(c.UpperBound)), Reason: "its answer in the status",
+					Value:  amount(c.Target),
+					Lower:  math.Max(0, amount(c.LowerBound)),
+					Upper:  math.Max(0, amount(c.UpperBound)),
+					Reason: "its answer in the status",
 				})
 			}
 		}

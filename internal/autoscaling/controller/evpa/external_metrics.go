@@ -36,6 +36,7 @@ func (c ExternalMetricsClient) ReadValue(ctx context.Context, namespace, name, s
 	if err != nil {
 		return 0, err
 	}
+
 	return singleValue(values, now)
 }
 
@@ -47,8 +48,10 @@ func singleValue(list []externalv1beta1.ExternalMetricValue, now time.Time) (flo
 	case len(list) > 1:
 		return 0, fmt.Errorf("it has %d values: select one with metric-selector: %w", len(list), scaling.ErrNoMetric)
 	}
+
 	if at := list[0].Timestamp; !at.IsZero() && now.Sub(at.Time) > externalMaxAge {
 		return 0, fmt.Errorf("its value is older than %s: %w", externalMaxAge, scaling.ErrOutdated)
 	}
+
 	return list[0].Value.AsApproximateFloat64(), nil
 }

@@ -56,24 +56,35 @@ func (m *Metrics) record(namespace string, states []autoscalerState, plans []pla
 		if s.targetProblem != nil || s.applyProblem != nil && s.applyProblem.reason == reasonOtherEVPA {
 			continue
 		}
+
 		for _, one := range plans[i].sizings {
 			if one.Target <= 0 {
 				continue
 			}
+
 			c, _ := s.target.Container(one.container)
 			amount := recommendedAmount{
 				labels:   []string{s.target.APIVersion, s.target.Kind, namespace, s.target.Name, one.container, string(one.Resource)},
-				resource: one.Resource, target: float64(one.Target), current: float64(requestAmount(profile.CurrentResources(c), one.Resource)),
+				resource: one.Resource,
+				target:   float64(one.Target),
+				current:  float64(requestAmount(profile.CurrentResources(c), one.Resource)),
 			}
+
 			if one.Resource == series.CPU {
-				amount.target, amount.current = amount.target/1000, amount.current/1000
+				amount.target = amount.target / 1000
+				amount.current = amount.current / 1000
 			}
+
 			all = append(all, amount)
 		}
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.recommendations[namespace] = all; len(all) == 0 {
+
+	m.recommendations[namespace] = all
+
+	if len(all) == 0 {
 		delete(m.recommendations, namespace)
 	}
 }
@@ -89,13 +100,17 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	for _, all := range m.recommendations {
 		for _, one := range all {
 			ch <- prometheus.MustNewConstMetric(recommendationDesc, prometheus.GaugeValue, one.target, one.labels...)
-			up, down := cpuUpDesc, cpuDownDesc
+			up := cpuUpDesc
+			down := cpuDownDesc
 			if one.resource == series.Memory {
-				up, down = memoryUpDesc, memoryDownDesc
+				up = memoryUpDesc
+				down = memoryDownDesc
 			}
+
 			switch {
 			case one.target > one.current:
 				ch <- prometheus.MustNewConstMetric(up, prometheus.GaugeValue, one.target-one.current, one.labels...)

@@ -69,15 +69,18 @@ func (r *Reconciler) observe(
 	if err != nil {
 		return namespaceSnapshot{}, nil, err
 	}
+
 	ns, err := r.readNamespace(ctx, namespace, states, now)
 	if err != nil {
 		return namespaceSnapshot{}, nil, err
 	}
+
 	for i := range states {
 		if states[i].targetProblem == nil {
 			states[i].estimates = r.collectEstimates(ctx, ns, states[i])
 		}
 	}
+
 	return ns, states, nil
 }
 
@@ -89,10 +92,12 @@ func (r *Reconciler) readAutoscalers(
 	slices.SortFunc(evpas, func(a, b *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
+
 	vpas, err := r.VPAs.Find(ctx, namespace, now)
 	if err != nil {
 		return nil, err
 	}
+
 	oldest := map[targetindex.Key]string{}
 	out := make([]autoscalerState, len(evpas))
 	for i, e := range evpas {
@@ -101,24 +106,29 @@ func (r *Reconciler) readAutoscalers(
 		if s.target, s.targetProblem, err = r.readTarget(ctx, e); err != nil {
 			return nil, err
 		}
+
 		if s.recommendation, err = r.readRecommendation(ctx, e); err != nil {
 			return nil, err
 		}
+
 		key := autoscalerTargetKey(e)
 		if s.ruleRecommendations, err = r.readRuleRecommendations(ctx, key); err != nil {
 			return nil, err
 		}
+
 		switch older, vpa := oldest[key], vpas[key]; {
 		case older != "":
 			s.applyProblem = &problem{reasonOtherEVPA, fmt.Sprintf("EffectiveVerticalPodAutoscaler %s, which is older, has the same target; only that one is applied", older)}
 		case vpa != "":
 			s.applyProblem = &problem{reasonVPAPresent, fmt.Sprintf("VerticalPodAutoscaler %s sizes the same pods; Crane applies nothing until it is deleted or its update mode is Off", vpa)}
 		}
+
 		if oldest[key] == "" {
 			oldest[key] = e.Name
 		}
 		out[i] = s
 	}
+
 	return out, nil
 }
 
@@ -128,7 +138,12 @@ func autoscalerTargetKey(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) 
 }
 
 func targetKey(namespace string, ref autoscalingv2.CrossVersionObjectReference) targetindex.Key {
-	return targetindex.Key{Group: workload.GroupOf(ref.APIVersion, ref.Kind), Kind: ref.Kind, Namespace: namespace, Name: ref.Name}
+	return targetindex.Key{
+		Group:     workload.GroupOf(ref.APIVersion, ref.Kind),
+		Kind:      ref.Kind,
+		Namespace: namespace,
+		Name:      ref.Name,
+	}
 }
 
 // readTarget reads the workload that is sized, or the problem that prevents it. Its error is worth a retry.
@@ -138,6 +153,7 @@ func (r *Reconciler) readTarget(ctx context.Context, e *autoscalingv1alpha1.Effe
 	if kind.Version == "" {
 		return workload.Workload{}, &problem{reasonTargetUnreadable, fmt.Sprintf("the target needs an apiVersion: %s is not a built-in kind", ref.Kind)}, nil
 	}
+
 	key := client.ObjectKey{Namespace: e.Namespace, Name: ref.Name}
 	target, err := r.Lister.Get(ctx, kind, key)
 	if meta.IsNoMatchError(err) {
@@ -145,9 +161,11 @@ func (r *Reconciler) readTarget(ctx context.Context, e *autoscalingv1alpha1.Effe
 			target, err = r.Lister.Get(ctx, served, key)
 		}
 	}
+
 	if err != nil && ctx.Err() != nil && !errors.Is(err, workload.ErrNoTemplate) && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 		return target, nil, err
 	}
+
 	return target, checkTarget(ref, target, err), nil
 }
 
@@ -158,6 +176,7 @@ func (r *Reconciler) servedVersion(kind schema.GroupVersionKind) (served schema.
 	if err != nil || mapping.GroupVersionKind == kind {
 		return kind, false
 	}
+
 	return mapping.GroupVersionKind, true
 }
 
@@ -169,6 +188,7 @@ func checkTarget(ref autoscalingv2.CrossVersionObjectReference, target workload.
 		return &problem{reasonTargetNotFound, fmt.Sprintf("%s %s does not exist", ref.Kind, ref.Name)}
 	case meta.IsNoMatchError(err):
 		return &problem{reasonTargetUnreadable, fmt.Sprintf("the API server serves no kind %s of %s: correct the apiVersion of the target", ref.Kind, ref.APIVersion)}
+
 	case err != nil:
 		return &problem{reasonTargetUnreadable, err.Error()}
 	case target.Deleting:
@@ -178,6 +198,7 @@ func checkTarget(ref autoscalingv2.CrossVersionObjectReference, target workload.
 	case len(target.Containers) == 0:
 		return &problem{reasonTargetUnreadable, fmt.Sprintf("the containers of %s %s are unknown: it has no pod template, and no pod runs", ref.Kind, ref.Name)}
 	}
+
 	return nil
 }
 
@@ -188,6 +209,7 @@ func (r *Reconciler) readNamespace(ctx context.Context, namespace string, states
 	if out.constraints, err = r.Lister.Constraints(ctx, []string{namespace}); err != nil {
 		return out, fmt.Errorf("reading nodes and autoscalers: %w", err)
 	}
+
 	var targets []workload.Workload
 	window := time.Duration(0)
 	for _, s := range states {
@@ -196,18 +218,24 @@ func (r *Reconciler) readNamespace(ctx context.Context, namespace string, states
 			window = max(window, s.estimators.percentile.settings.Window())
 		}
 	}
+
 	if len(targets) > 0 {
 		out.usage, out.usageErr = r.usageCache.get(ctx, r.History, namespace, targets, usageQuery{
-			now: now, window: window, maxAge: r.HistoryMaxAge, groups: out.constraints.Nodes.Of,
+			now:    now,
+			window: window,
+			maxAge: r.HistoryMaxAge,
+			groups: out.constraints.Nodes.Of,
 		})
 		if out.usageErr == nil {
 			out.usage.SetConstraints(out.constraints)
 		}
 	}
+
 	if r.Kills != nil {
 		out.kills, out.killsErr = r.Kills.Kills(ctx)
 		out.kills = slices.DeleteFunc(slices.Clone(out.kills), func(k oom.Kill) bool { return k.Namespace != namespace })
 	}
+
 	return out, nil
 }
 
@@ -221,6 +249,7 @@ func (ns namespaceSnapshot) containerKills(target workload.Workload, container s
 			out = append(out, rightsize.OOM{At: k.At, Memory: k.Memory})
 		}
 	}
+
 	return out
 }
 
@@ -233,9 +262,11 @@ func (r *Reconciler) readRecommendation(ctx context.Context, e *autoscalingv1alp
 	case err != nil:
 		return nil, fmt.Errorf("reading the recommendation of the vertical autoscaler %s/%s: %w", e.Namespace, e.Name, err)
 	}
+
 	if !metav1.IsControlledBy(rec, e) || rec.DeletionTimestamp != nil {
 		return nil, nil
 	}
+
 	return rec, nil
 }
 
@@ -245,9 +276,11 @@ func (r *Reconciler) readRuleRecommendations(ctx context.Context, target targeti
 	if err != nil {
 		return nil, fmt.Errorf("reading what rules recommend: %w", err)
 	}
+
 	all = slices.DeleteFunc(all, func(rec analysisv1alpha1.Recommendation) bool {
 		return rec.Namespace != target.Namespace || rec.Spec.Type != analysisv1alpha1.AnalysisTypeResource || rec.Labels[analysisv1alpha1.LabelRuleName] == ""
 	})
 	slices.SortFunc(all, func(a, b analysisv1alpha1.Recommendation) int { return cmp.Compare(a.Name, b.Name) })
+
 	return all, nil
 }

@@ -58,6 +58,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.List(ctx, &list, client.InNamespace(req.Name)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing the vertical autoscalers of %s: %w", req.Name, err)
 	}
+
 	var errs []error
 	var active []*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler
 	for i := range list.Items {
@@ -67,24 +68,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			active = append(active, e)
 		}
 	}
+
 	if len(active) == 0 {
 		r.usageCache.forget(req.Name)
 		r.Metrics.record(req.Name, nil, nil)
 		return ctrl.Result{}, errors.Join(errs...)
 	}
+
 	ns, states, err := r.observe(ctx, req.Name, active)
 	if err != nil {
 		return ctrl.Result{}, errors.Join(append(errs, err)...)
 	}
+
 	requeueAfter := r.Interval
 	plans := make([]plan, len(states))
 	for i, s := range states {
 		plans[i] = decide(ns, s)
 		errs = append(errs, r.apply(ctx, s, plans[i]))
+
 		if wait := plans[i].requeueAfter; wait > 0 {
 			requeueAfter = min(requeueAfter, max(wait, time.Second))
 		}
 	}
+
 	r.Metrics.record(req.Name, states, plans)
 	return ctrl.Result{RequeueAfter: requeueAfter}, errors.Join(errs...)
 }
@@ -95,11 +101,14 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, e *autoscalingv1alpha1
 	if !slices.Contains(e.Finalizers, autoscalingv1alpha1.Finalizer) {
 		return nil
 	}
+
 	changed := e.DeepCopy()
 	controllerutil.RemoveFinalizer(changed, autoscalingv1alpha1.Finalizer)
+
 	err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(e, client.MergeFromWithOptimisticLock{}))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the finalizer of the vertical autoscaler %s/%s: %w", e.Namespace, e.Name, err)
 	}
+
 	return nil
 }

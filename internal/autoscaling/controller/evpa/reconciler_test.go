@@ -68,17 +68,22 @@ func (p *fakeHistory) Usage(_ context.Context, req metrics.UsageRequest) iter.Se
 		default:
 			return
 		}
+
 		if p.err != nil {
 			yield(metrics.Chunk{}, p.err)
 			return
 		}
+
 		for day := series.DayOf(req.Start); day.Start().Before(req.End); day++ {
 			s := series.Series{Start: day.Start(), Step: 5 * time.Minute, Values: make([]float64, 288)}
 			for i := range s.Values {
-				if s.Values[i] = v; !day.Start().Add(time.Duration(i) * s.Step).Before(req.End) {
+				s.Values[i] = v
+
+				if !day.Start().Add(time.Duration(i) * s.Step).Before(req.End) {
 					s.Values[i] = series.Gap()
 				}
 			}
+
 			key := metrics.ContainerKey{Workload: workload.Ref{Namespace: ns, Kind: p.kind, Name: "web"}, Pod: "web-1", Container: "app"}
 			if !yield(metrics.Chunk{Key: key, Series: s}, nil) {
 				return
@@ -119,11 +124,13 @@ type fixture struct {
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
+
 	scheme := runtime.NewScheme()
 	err := errors.Join(clientgoscheme.AddToScheme(scheme), analysisv1alpha1.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme), predictionv1alpha1.AddToScheme(scheme))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f := &fixture{
 		t: t, history: &fakeHistory{kind: "Deployment", cores: 0.2, bytes: 100 << 20}, kills: &fakeKills{}, metric: &fakeMetric{err: errors.New("not served")},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
@@ -149,24 +156,29 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)
 			},
 		}).Build()
+
 	f.Reconciler = &Reconciler{
 		Client: c, Mapper: meta.NewDefaultRESTMapper(nil), Lister: &workload.Lister{Sources: workload.CachedSources(c, c, pageSize), Scales: c, Scheme: scheme},
 		History: profile.Source{Capabilities: metrics.Capabilities{Usage: f.history}}, Kills: f.kills, VPAs: fakeVPAs{}, External: f.metric,
 		Events: events.NewFakeRecorder(100), Metrics: NewMetrics(), Clock: f.clock, Interval: time.Minute, HistoryMaxAge: 15 * time.Minute,
 	}
+
 	return f
 }
 
 // reconcile reconciles once and returns the autoscaler.
 func (f *fixture) reconcile() *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler {
 	f.t.Helper()
+
 	if _, err := f.Reconcile(f.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: ns}}); err != nil {
 		f.t.Fatal(err)
 	}
+
 	e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
 	if err := f.Client.Get(f.t.Context(), client.ObjectKey{Namespace: ns, Name: "web"}, e); err != nil {
 		f.t.Fatal(err)
 	}
+
 	return e
 }
 
@@ -176,6 +188,7 @@ func (f *fixture) advance(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d
 // recommendation returns the Recommendation of the autoscaler, nil for none.
 func (f *fixture) recommendation() *analysisv1alpha1.Recommendation {
 	f.t.Helper()
+
 	rec := &analysisv1alpha1.Recommendation{}
 	err := f.Client.Get(f.t.Context(), client.ObjectKey{Namespace: ns, Name: "evpa-web"}, rec)
 	if client.IgnoreNotFound(err) != nil {
@@ -184,6 +197,7 @@ func (f *fixture) recommendation() *analysisv1alpha1.Recommendation {
 	if err != nil {
 		return nil
 	}
+
 	return rec
 }
 
@@ -195,6 +209,7 @@ func deployment(cpu, memory string) *appsv1.Deployment {
 			requests[name] = resource.MustParse(text)
 		}
 	}
+
 	replicas := int32(2)
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web", UID: "web-uid"},
@@ -219,9 +234,11 @@ func newAutoscaler(mode autoscalingv1alpha1.UpdateMode, edit ...func(*autoscalin
 			}},
 		},
 	}
+
 	for _, f := range edit {
 		f(e)
 	}
+
 	return e
 }
 
@@ -231,11 +248,13 @@ func findDecision(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, name co
 			return d
 		}
 	}
+
 	return autoscalingv1alpha1.VerticalDecision{}
 }
 
 func wantCondition(t *testing.T, e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, kind, reason, text string) {
 	t.Helper()
+
 	c := meta.FindStatusCondition(e.Status.Conditions, kind)
 	if c == nil || c.Reason != reason || !strings.Contains(c.Message, text) {
 		t.Errorf("condition %s: %+v, want %s, %q", kind, c, reason, text)
@@ -249,11 +268,13 @@ func TestNothingNewNothingWritten(t *testing.T) {
 		f.reconcile()
 		f.advance(time.Second)
 		f.reconcile()
+
 		f.writes, f.history.queries = 0, 0
 		for range 60 {
 			f.advance(time.Minute)
 			f.reconcile()
 		}
+
 		if f.writes > 0 {
 			t.Errorf("%s: %d writes in an hour without a change", mode, f.writes)
 		}
@@ -267,38 +288,47 @@ func TestNothingNewNothingWritten(t *testing.T) {
 // none after the autoscaler is deleted.
 func TestMetrics(t *testing.T) {
 	second := newAutoscaler(autoscalingv1alpha1.UpdateModeOff)
-	second.Name, second.UID, second.CreationTimestamp = "younger", "other", metav1.NewTime(time.Unix(1e9, 0))
+	second.Name = "younger"
+	second.UID = "other"
+	second.CreationTimestamp = metav1.NewTime(time.Unix(1e9, 0))
 	f := newFixture(t, deployment("1", "64Mi"), newAutoscaler(autoscalingv1alpha1.UpdateModeOff), second)
 	e := f.reconcile()
 	const cpu, memory = `{apiversion="apps/v1",container="app",namespace="shop",owner_kind="Deployment",owner_name="web",resource="cpu"} `,
 		`{apiversion="apps/v1",container="app",namespace="shop",owner_kind="Deployment",owner_name="web",resource="memory"} `
+
 	text, err := testutil.CollectAndFormat(f.Metrics, expfmt.TypeTextPlain, "crane_autoscaling_effective_vpa_cpu_scale_down",
 		"crane_autoscaling_effective_vpa_memory_scale_up", "crane_autoscaling_effective_vpa_resource_recommendation")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := map[string]string{
 		"crane_autoscaling_effective_vpa_cpu_scale_down" + cpu:             "0.769",
 		"crane_autoscaling_effective_vpa_memory_scale_up" + memory:         "5.3477376e+07",
 		"crane_autoscaling_effective_vpa_resource_recommendation" + cpu:    "0.231",
 		"crane_autoscaling_effective_vpa_resource_recommendation" + memory: "1.2058624e+08",
 	}
+
 	for series, value := range want {
 		if !strings.Contains(string(text), series+value+"\n") {
 			t.Errorf("no %s%s in\n%s", series, value, text)
 		}
 	}
+
 	if n := testutil.CollectAndCount(f.Metrics); n != len(want) {
 		t.Errorf("%d series, want %d:\n%s", n, len(want), text)
 	}
+
 	for _, o := range []client.Object{e, second} {
 		if err := f.Client.Delete(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if _, err := f.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: ns}}); err != nil {
 		t.Fatal(err)
 	}
+
 	if n := testutil.CollectAndCount(f.Metrics); n != 0 {
 		t.Errorf("%d series after the deletion", n)
 	}
@@ -313,17 +343,21 @@ func TestModes(t *testing.T) {
 		three := int32(3)
 		f := newFixture(t, deployment("1", "512Mi"), newAutoscaler(mode, func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) { e.Spec.UpdatePolicy.MinReplicas = &three }))
 		f.reconcile()
+
 		rec := f.recommendation()
 		if rec == nil || rec.Spec.Adoption.Reach != reach || *rec.Spec.Adoption.MinReplicas != 3 || rec.Spec.AdoptionType != analysisv1alpha1.AdoptionTypeAuto ||
 			!strings.Contains(rec.Status.RecommendedValue, "cpu: 23") || rec.Spec.TargetRef.APIVersion != "apps/v1" {
 			t.Fatalf("%s: %+v", mode, rec)
 		}
+
 		e := f.reconcile()
 		off := autoscalingv1alpha1.UpdateModeOff
+
 		e.Spec.UpdatePolicy.UpdateMode = &off
 		if err := f.Client.Update(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
+
 		f.reconcile()
 		if rec := f.recommendation(); rec != nil {
 			t.Errorf("%s, then Off: %+v", mode, rec)
@@ -336,6 +370,7 @@ func TestUnknownMode(t *testing.T) {
 	f := newFixture(t, deployment("1", "512Mi"), newAutoscaler("InPlaceOrRecreate"))
 	e := f.reconcile()
 	wantCondition(t, e, "Ready", "UnknownUpdateMode", `"InPlaceOrRecreate" is not known`)
+
 	if f.recommendation() != nil || e.Status.Recommendation == nil {
 		t.Errorf("%+v, %+v", f.recommendation(), e.Status)
 	}
@@ -351,19 +386,23 @@ func TestSourceFails(t *testing.T) {
 	e := f.reconcile()
 	wantCondition(t, e, "Estimating", "EstimatorFailed", "Percentile: Prometheus cannot be reached")
 	wantCondition(t, e, "Ready", "NoEstimate", "Prometheus cannot be reached")
+
 	if strings.Contains(fmt.Sprint(e.Status), "10.1.2.3") {
 		t.Errorf("the status shows the address of Prometheus: %+v", e.Status)
 	}
 	if fmt.Sprint(e.Status.Recommendation) != fmt.Sprint(before.Status.Recommendation) || len(e.Status.ResourceEstimators) != 1 {
 		t.Errorf("%+v, before %+v", e.Status, before.Status)
 	}
+
 	rec := f.recommendation()
 	if rec == nil || rec.Status.RecommendedValue != value || !meta.IsStatusConditionTrue(rec.Status.Conditions, analysisv1alpha1.ConditionFailed) {
 		t.Errorf("%+v", rec)
 	}
+
 	f.history.err = nil
 	e = f.reconcile()
 	wantCondition(t, e, "Estimating", "AllAnswer", "")
+
 	if rec := f.recommendation(); meta.FindStatusCondition(rec.Status.Conditions, analysisv1alpha1.ConditionFailed) != nil || rec.Status.RecommendedValue != value {
 		t.Errorf("%+v", rec)
 	}
@@ -376,6 +415,7 @@ func TestExternal(t *testing.T) {
 			Type: "External", Priority: 1, Config: map[string]string{"cpu-metric-name": "need", "margin-fraction": "0.5", "metric-selector": "a=b"},
 		})
 	}))
+
 	for name, c := range map[string]struct {
 		metric fakeMetric
 		wins   string
@@ -394,6 +434,7 @@ func TestExternal(t *testing.T) {
 		if c.wins == "Percentile" && d.Action != autoscalingv1alpha1.VerticalActionHold {
 			t.Errorf("%s: %+v", name, d)
 		}
+
 		if c.wins == "External" && e.Status.Recommendation.ContainerRecommendations[0].Target.Cpu().MilliValue() != 3000 {
 			t.Errorf("%s: %+v", name, e.Status.Recommendation)
 		}
@@ -427,16 +468,20 @@ func TestKillRaises(t *testing.T) {
 		Namespace: ns, Pod: "web-1", Container: "app", Memory: 120 << 20, At: f.clock.Now(), Owner: oom.Owner{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"},
 	}}
 	f.advance(time.Minute)
+
 	e := f.reconcile()
 	d := findDecision(e, corev1.ResourceMemory)
 	if d.Estimator != "OOM" || d.Action != autoscalingv1alpha1.VerticalActionRaise || d.Request.Value() != 220<<20 || d.RaisedAt == nil {
 		t.Fatalf("%+v", d)
 	}
+
 	if !strings.Contains(f.recommendation().Status.RecommendedValue, "220Mi") {
 		t.Errorf("%s", f.recommendation().Status.RecommendedValue)
 	}
+
 	*f.kills = nil
 	f.advance(time.Hour)
+
 	if d := findDecision(f.reconcile(), corev1.ResourceMemory); d.Request.Value() != 220<<20 {
 		t.Errorf("%+v", d)
 	}
@@ -446,16 +491,20 @@ func TestKillRaises(t *testing.T) {
 func TestGivesBackWhatIsNoLongerControlled(t *testing.T) {
 	f := newFixture(t, deployment("1", "64Mi"), newAutoscaler(autoscalingv1alpha1.UpdateModeAuto))
 	f.reconcile()
+
 	if !strings.Contains(f.recommendation().Status.RecommendedValue, "memory: 11") {
 		t.Fatalf("%s", f.recommendation().Status.RecommendedValue)
 	}
+
 	e := f.reconcile()
 	e.Spec.ResourcePolicy = &autoscalingv1alpha1.PodResourcePolicy{ContainerPolicies: []autoscalingv1alpha1.ContainerResourcePolicy{{
 		ContainerName: "*", ControlledResources: []corev1.ResourceName{corev1.ResourceCPU},
 	}}}
+
 	if err := f.Client.Update(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
+
 	f.reconcile()
 	if !strings.Contains(f.recommendation().Status.RecommendedValue, "memory: 64Mi") {
 		t.Errorf("%s", f.recommendation().Status.RecommendedValue)
@@ -473,6 +522,7 @@ func (r unservedReader) Get(ctx context.Context, key client.ObjectKey, o client.
 		resource := schema.GroupResource{Group: r.version.Group, Resource: "games"}
 		return apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", resource, key.Name, "404 page not found", 0, true)
 	}
+
 	return r.Reader.Get(ctx, key, o, opts...)
 }
 
@@ -486,32 +536,40 @@ func TestTargetVersionIsNoLongerServed(t *testing.T) {
 		o.SetGroupVersionKind(schema.GroupVersionKind{Group: "example.org", Version: version, Kind: "Game"})
 		o.SetNamespace(ns)
 		o.SetName("web")
+
 		return o
 	}
-	old, served := game("v1"), game("v2")
+
+	old := game("v1")
+	served := game("v2")
 	f := newFixture(t, old, newAutoscaler(autoscalingv1alpha1.UpdateModeAuto, func(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
 		e.Spec.TargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "example.org/v1", Kind: "Game", Name: "web"}
 	}))
 	f.Lister.Scheme = clientgoscheme.Scheme // The fake client adds unstructured kinds to its own.
 	f.history.kind = served.GroupVersionKind().Kind
 	f.reconcile()
+
 	before := f.recommendation()
 	if before == nil {
 		t.Fatal("no Recommendation")
 	}
+
 	f.Lister.Sources = func(schema.GroupVersionKind) workload.Source {
 		return workload.Source{Reader: unservedReader{f.Client, old.GroupVersionKind().GroupVersion()}}
 	}
 	e := f.reconcile()
 	wantCondition(t, e, "Ready", "TargetUnreadable", "serves no kind Game of example.org/v1")
+
 	if got := f.recommendation(); got == nil || got.UID != before.UID {
 		t.Errorf("no version is served: %+v", got)
 	}
 	if err := f.Client.Create(t.Context(), served); err != nil {
 		t.Fatal(err)
 	}
+
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{served.GroupVersionKind().GroupVersion()})
 	mapper.Add(served.GroupVersionKind(), meta.RESTScopeNamespace)
+
 	f.Mapper = mapper
 	e = f.reconcile()
 	if ready := meta.FindStatusCondition(e.Status.Conditions, "Ready"); ready.Reason == "TargetUnreadable" || f.recommendation() == nil {
@@ -539,6 +597,7 @@ func TestBadTargets(t *testing.T) {
 		}))
 		e := f.reconcile()
 		wantCondition(t, e, "Ready", c.reason, c.text)
+
 		if f.recommendation() != nil {
 			t.Errorf("%s: %+v", name, f.recommendation())
 		}
@@ -553,9 +612,11 @@ func TestReleases(t *testing.T) {
 	if err := f.Client.Delete(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := f.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: ns}}); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := f.Client.Get(t.Context(), client.ObjectKeyFromObject(e), e); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("it is still there: %v", err)
 	}

@@ -28,6 +28,7 @@ func newScalePoint(constraints workload.Constraints, s autoscalerState, sizings 
 	if scaler == nil {
 		return scalePoint{}
 	}
+
 	var containers []rightsize.Recommendation
 	size := desiredSize(sizings)
 	for _, c := range s.sizedContainers() {
@@ -38,22 +39,27 @@ func newScalePoint(constraints workload.Constraints, s autoscalerState, sizings 
 		if requestAmount(one.Target, series.Memory) > 0 {
 			one.Memory.Status = rightsize.Ready
 		}
+
 		containers = append(containers, one)
 	}
+
 	changes := scaler.TargetChanges(containers)
 	if len(changes) == 0 {
 		return scalePoint{}
 	}
+
 	out := scalePoint{message: scaler.Describe(changes)}
 	if owner.Owner == "" {
 		out.foreignScaler = owner.Name
 		return out
 	}
+
 	text, err := targetsnapshot.EncodeScalePoint(owner.Owner, changes)
 	if err != nil { // It cannot be changed, like a foreign one.
 		out.foreignScaler = owner.Name
 		return out
 	}
+
 	out.annotation = text
 	return out
 }

@@ -23,6 +23,7 @@ func updateMode(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) (autoscal
 	if e.Spec.UpdatePolicy == nil || e.Spec.UpdatePolicy.UpdateMode == nil {
 		return autoscalingv1alpha1.UpdateModeOff, nil
 	}
+
 	switch mode := *e.Spec.UpdatePolicy.UpdateMode; mode {
 	case autoscalingv1alpha1.UpdateModeOff, autoscalingv1alpha1.UpdateModeInitial, autoscalingv1alpha1.UpdateModeRecreate,
 		autoscalingv1alpha1.UpdateModeAuto, autoscalingv1alpha1.UpdateModeInPlace:
@@ -45,13 +46,17 @@ func containerPolicy(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, cont
 			}
 		}
 	}
+
 	out := vertical.DefaultPolicy()
 	if found == nil {
 		return out
 	}
+
 	applyScalingPolicy(&out.Up, found.ScaleUpPolicy)
 	applyScalingPolicy(&out.Down, found.ScaleDownPolicy)
-	out.Min, out.Max = boundAmounts(found.MinAllowed), boundAmounts(found.MaxAllowed)
+	out.Min = boundAmounts(found.MinAllowed)
+
+	out.Max = boundAmounts(found.MaxAllowed)
 	out.RequestsOnly = found.ControlledValues != nil && *found.ControlledValues == autoscalingv1alpha1.ControlledValuesRequestsOnly
 	if found.ControlledResources != nil {
 		out.Controlled = nil
@@ -59,6 +64,7 @@ func containerPolicy(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler, cont
 			out.Controlled = append(out.Controlled, series.Resource(name))
 		}
 	}
+
 	return out
 }
 
@@ -67,12 +73,14 @@ func applyScalingPolicy(d *vertical.DirectionPolicy, set *autoscalingv1alpha1.Co
 	if set == nil {
 		return
 	}
+
 	d.Off = set.ScaleMode != nil && *set.ScaleMode == autoscalingv1alpha1.ScaleModeOff
 	for name, t := range set.MetricThresholds {
 		if t.Utilization != nil {
 			d.Thresholds[series.Resource(name)] = int64(*t.Utilization)
 		}
 	}
+
 	if set.StabilizationWindowSeconds != nil {
 		d.Window = time.Duration(*set.StabilizationWindowSeconds) * time.Second
 	}
@@ -86,6 +94,7 @@ func boundAmounts(list autoscalingv1alpha1.ResourceBounds) vertical.Amounts {
 	if q, ok := list[corev1.ResourceMemory]; ok {
 		out[series.Memory] = q.Value()
 	}
+
 	return out
 }
 
@@ -147,6 +156,7 @@ func parseEstimators(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) esti
 		if _, seen := specs[spec.Type]; seen || spec.Type == "" {
 			continue
 		}
+
 		specs[spec.Type] = spec
 		switch spec.Type {
 		case vertical.TypePercentile, vertical.TypeOOM:
@@ -158,6 +168,7 @@ func parseEstimators(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) esti
 			out.foreign = append(out.foreign, parseEstimator(spec.Type, spec, parseMaxAge))
 		}
 	}
+
 	out.percentile = parseEstimator(vertical.TypePercentile, specs[vertical.TypePercentile], vertical.ParsePercentileEstimator)
 	out.oom = parseEstimator(vertical.TypeOOM, specs[vertical.TypeOOM], vertical.ParseOOMEstimator)
 	return out
@@ -165,28 +176,40 @@ func parseEstimators(e *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) esti
 
 func parseEstimator[T any](name string, spec autoscalingv1alpha1.ResourceEstimator, parse func(map[string]string) (T, error)) configured[T] {
 	settings, err := parse(spec.Config)
-	return configured[T]{name: name, priority: spec.Priority, settings: settings, err: err}
+	return configured[T]{
+		name:     name,
+		priority: spec.Priority,
+		settings: settings,
+		err:      err,
+	}
 }
 
 func parseMaxAge(config map[string]string) (time.Duration, error) {
 	if text, set := config["max-age"]; set {
 		return series.ParseDuration(text)
 	}
+
 	return defaultForeignMaxAge, nil
 }
 
 func parseForecast(config map[string]string) (forecastSettings, error) {
 	r := settings.Read(config)
 	out := forecastSettings{
-		prediction: r.Text("prediction", ""), container: r.Text("container", ""), perPod: r.Flag("per-pod", false), margin: readMargin(r),
+		prediction:  r.Text("prediction", ""),
+		container:   r.Text("container", ""),
+		perPod:      r.Flag("per-pod", false),
+		margin:      readMargin(r),
 		identifiers: readNames(r, "cpu-identifier", "memory-identifier"),
 	}
+
 	if err := r.Err(); err != nil {
 		return out, fmt.Errorf("config: %w", err)
 	}
+
 	if out.prediction == "" || len(out.identifiers) == 0 {
 		return out, errors.New("config: needs prediction, the name of a TimeSeriesPrediction, and cpu-identifier or memory-identifier")
 	}
+
 	return out, nil
 }
 
@@ -195,29 +218,36 @@ func parseExternal(config map[string]string) (externalSettings, error) {
 	out := externalSettings{
 		container: r.Text("container", ""), margin: readMargin(r), metrics: readNames(r, "cpu-metric-name", "memory-metric-name"),
 	}
+
 	r.Parse("metric-selector", func(text string) error {
 		selector, err := metav1.ParseToLabelSelector(text)
 		if err != nil {
 			return fmt.Errorf("must be a label selector: %w", err)
 		}
+
 		parsed, err := metav1.LabelSelectorAsSelector(selector)
 		if err != nil {
 			return fmt.Errorf("must be a label selector: %w", err)
 		}
+
 		out.selector = parsed.String()
 		return nil
 	})
+
 	for _, name := range out.metrics {
 		if strings.ContainsAny(name, "/?#% ") {
 			r.Fail("", name, "must be the name of a metric")
 		}
 	}
+
 	if err := r.Err(); err != nil {
 		return out, fmt.Errorf("config: %w", err)
 	}
+
 	if len(out.metrics) == 0 {
 		return out, errors.New("config: needs cpu-metric-name or memory-metric-name")
 	}
+
 	return out, nil
 }
 
@@ -229,6 +259,7 @@ func readNames(r *settings.Reader, cpuKey, memoryKey string) map[series.Resource
 			out[resource] = name
 		}
 	}
+
 	return out
 }
 

@@ -19,11 +19,14 @@ import (
 // TestPolicyOf checks that the policy of a container precedes that for all, and that unset fields have defaults.
 func TestPolicyOf(t *testing.T) {
 	off, only := autoscalingv1alpha1.ScaleModeOff, autoscalingv1alpha1.ControlledValuesRequestsOnly
-	hour, sixty := int32(3600), int32(60)
+	hour := int32(3600)
+	sixty := int32(60)
+
 	e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
 	if got := containerPolicy(e, "app"); got.Up.Window != 150*time.Second || got.Down.Thresholds[series.Memory] != 40 || len(got.Controlled) != 2 || got.RequestsOnly {
 		t.Errorf("no policy: %+v", got)
 	}
+
 	e.Spec.ResourcePolicy = &autoscalingv1alpha1.PodResourcePolicy{ContainerPolicies: []autoscalingv1alpha1.ContainerResourcePolicy{
 		{ContainerName: "*", ScaleDownPolicy: &autoscalingv1alpha1.ContainerScalingPolicy{ScaleMode: &off}},
 		{
@@ -34,11 +37,13 @@ func TestPolicyOf(t *testing.T) {
 			},
 		},
 	}}
+
 	got := containerPolicy(e, "app")
 	if got.Down.Off || got.Up.Window != time.Hour || got.Up.Thresholds[series.CPU] != 60 || got.Up.Thresholds[series.Memory] != 95 ||
 		!got.RequestsOnly || got.Controls(series.Memory) || got.Min[series.CPU] != 100 || got.Min[series.Memory] != 64<<20 {
 		t.Errorf("its own: %+v", got)
 	}
+
 	if got := containerPolicy(e, "sidecar"); !got.Down.Off || got.RequestsOnly {
 		t.Errorf("that of all: %+v", got)
 	}
@@ -69,6 +74,7 @@ func TestEstimatorSettings(t *testing.T) {
 	} {
 		e := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
 		e.Spec.ResourceEstimators = []autoscalingv1alpha1.ResourceEstimator{{Type: c.kind, Config: c.config, Priority: 4}}
+
 		got := parseEstimators(e)
 		var err error
 		switch {
@@ -79,6 +85,7 @@ func TestEstimatorSettings(t *testing.T) {
 		default:
 			err = got.foreign[0].err
 		}
+
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}

@@ -58,18 +58,26 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	if err != nil {
 		return err
 	}
+
 	r := &Reconciler{
-		Client:  mgr.GetClient(),
-		Lister:  &workload.Lister{Sources: workload.CachedSources(mgr.GetClient(), mgr.GetAPIReader(), pageSize), Scales: mgr.GetClient(), Scheme: mgr.GetScheme()},
-		Mapper:  cfg.Mapper,
-		History: cfg.History, Kills: cfg.Kills,
-		VPAs:     NewVerticalPodAutoscalers(mgr.GetAPIReader(), cfg.Mapper),
-		External: ExternalMetricsClient{API: api},
-		Events:   mgr.GetEventRecorder("craned"), Metrics: NewMetrics(), Clock: cfg.Clock, Interval: cfg.Interval, HistoryMaxAge: cfg.HistoryMaxAge,
+		Client:        mgr.GetClient(),
+		Lister:        &workload.Lister{Sources: workload.CachedSources(mgr.GetClient(), mgr.GetAPIReader(), pageSize), Scales: mgr.GetClient(), Scheme: mgr.GetScheme()},
+		Mapper:        cfg.Mapper,
+		History:       cfg.History,
+		Kills:         cfg.Kills,
+		VPAs:          NewVerticalPodAutoscalers(mgr.GetAPIReader(), cfg.Mapper),
+		External:      ExternalMetricsClient{API: api},
+		Events:        mgr.GetEventRecorder("craned"),
+		Metrics:       NewMetrics(),
+		Clock:         cfg.Clock,
+		Interval:      cfg.Interval,
+		HistoryMaxAge: cfg.HistoryMaxAge,
 	}
+
 	if err := cfg.Registry.Register(r.Metrics); err != nil {
 		return fmt.Errorf("registering the metrics of effective VPAs: %w", err)
 	}
+
 	reader := mgr.GetClient()
 	shares := fairqueue.New(cfg.Clock, func(r reconcile.Request) string { return r.Name })
 	b := builder.ControllerManagedBy(mgr).
@@ -77,12 +85,15 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 		Watches(&autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(enqueueNamespace), builder.WithPredicates(changedByOthers())).
 		Watches(&analysisv1alpha1.Recommendation{}, handler.EnqueueRequestsFromMapFunc(enqueueForRecommendation), builder.WithPredicates(exceptCreation())).
 		WithOptions(shares.Options(maxConcurrentNamespaces, 1))
+
 	for _, kind := range workload.WatchedKinds() {
 		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(enqueueForTarget(reader, kind.GVK)), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	}
+
 	if err := b.Complete(shares.Reconciler(enqueue.OnConflict(r))); err != nil {
 		return fmt.Errorf("building the controller of effective VPAs: %w", err)
 	}
+
 	return nil
 }
 
@@ -101,6 +112,7 @@ func enqueueForRecommendation(_ context.Context, o client.Object) []reconcile.Re
 			return namespaceRequest(o.GetNamespace())
 		}
 	}
+
 	return nil
 }
 
@@ -111,11 +123,13 @@ func enqueueForTarget(reader client.Reader, kind schema.GroupVersionKind) handle
 		if err := reader.List(ctx, &list, client.InNamespace(o.GetNamespace())); err != nil {
 			return nil // The cache is stopping.
 		}
+
 		for i := range list.Items {
 			if key := autoscalerTargetKey(&list.Items[i]); key.Group == kind.Group && key.Kind == kind.Kind && key.Name == o.GetName() {
 				return namespaceRequest(o.GetNamespace())
 			}
 		}
+
 		return nil
 	}
 }
@@ -130,8 +144,10 @@ func changedByOthers() predicate.Predicate {
 				}
 			}
 		}
+
 		return out
 	}
+
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !slices.EqualFunc(foreign(e.ObjectOld), foreign(e.ObjectNew), time.Time.Equal) ||
 			e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||

@@ -33,13 +33,16 @@ func newStatus(s autoscalerState, p plan, now time.Time) autoscalingv1alpha1.Eff
 	for _, c := range p.conditions {
 		c.Set(&out.Conditions, s.evpa.Generation, now)
 	}
+
 	if s.targetProblem != nil {
 		return out
 	}
+
 	out.Recommendation = recommendedResources(s, p.sizings)
 	out.Change = formatChange(s.sizedContainers(), out.Recommendation)
 	out.ResourceEstimators = newEstimatorStatuses(s, now)
 	out.Decisions = newDecisions(s, p.sizings)
+
 	return out
 }
 
@@ -49,10 +52,12 @@ func formatChange(containers []workload.Container, recommended *autoscalingv1alp
 	if recommended == nil {
 		return ""
 	}
+
 	targets := map[string]corev1.ResourceList{}
 	for _, c := range recommended.ContainerRecommendations {
 		targets[c.ContainerName] = c.Target
 	}
+
 	var before, after workload.Resources
 	for _, c := range containers {
 		next := c.Requests
@@ -62,13 +67,18 @@ func formatChange(containers []workload.Container, recommended *autoscalingv1alp
 		if memory, ok := targets[c.Name][corev1.ResourceMemory]; ok {
 			next.Memory = series.Bytes(memory.Value())
 		}
-		before.CPU, before.Memory = before.CPU+c.Requests.CPU, before.Memory+c.Requests.Memory
-		after.CPU, after.Memory = after.CPU+next.CPU, after.Memory+next.Memory
+
+		before.CPU = before.CPU + c.Requests.CPU
+		before.Memory = before.Memory + c.Requests.Memory
+		after.CPU = after.CPU + next.CPU
+		after.Memory = after.Memory + next.Memory
 	}
+
 	text := []rune(changeOf("cpu", before.CPU, after.CPU, rightsize.FormatCPU) + ", " + changeOf("memory", before.Memory, after.Memory, rightsize.FormatMemory))
 	if len(text) > maxChange {
 		text = append(text[:maxChange-1], '…')
 	}
+
 	return string(text)
 }
 
@@ -78,11 +88,14 @@ func changeOf[V comparable](name string, from, to V, format func(V) string) stri
 		if v == none {
 			return "none"
 		}
+
 		return format(v)
 	}
+
 	if from == to {
 		return name + " " + text(to)
 	}
+
 	return name + " " + text(from) + " → " + text(to)
 }
 
@@ -90,6 +103,7 @@ func newQuantity(r series.Resource, v int64) resource.Quantity {
 	if r == series.CPU {
 		return *resource.NewMilliQuantity(v, resource.DecimalSI)
 	}
+
 	return *resource.NewQuantity(v, resource.BinarySI)
 }
 
@@ -98,6 +112,7 @@ func setResource(list *corev1.ResourceList, r series.Resource, v int64) {
 	if v <= 0 {
 		return
 	}
+
 	if *list == nil {
 		*list = corev1.ResourceList{}
 	}
@@ -117,17 +132,21 @@ func recommendedResources(s autoscalerState, sizings []containerSizing) *autosca
 				setResource(&one.LowerBound, d.Resource, d.Lower)
 				setResource(&one.UpperBound, d.Resource, d.Upper)
 				setResource(&one.UncappedTarget, d.Resource, d.Uncapped)
+
 			case containerPolicy(s.evpa, c.Name).Controls(d.Resource):
 				keepPreviousResource(s, &one, corev1.ResourceName(d.Resource))
 			}
 		}
+
 		if len(one.Target) > 0 {
 			out.ContainerRecommendations = append(out.ContainerRecommendations, one)
 		}
 	}
+
 	if len(out.ContainerRecommendations) == 0 {
 		return nil
 	}
+
 	return out
 }
 
@@ -136,10 +155,12 @@ func keepPreviousResource(s autoscalerState, one *autoscalingv1alpha1.Recommende
 	if s.evpa.Status.Recommendation == nil {
 		return
 	}
+
 	for _, last := range s.evpa.Status.Recommendation.ContainerRecommendations {
 		if last.ContainerName != one.ContainerName {
 			continue
 		}
+
 		for _, part := range []struct {
 			to   *corev1.ResourceList
 			from corev1.ResourceList
@@ -162,16 +183,23 @@ func newDecisions(s autoscalerState, sizings []containerSizing) []autoscalingv1a
 		if !s.applies() {
 			changes = s.lastChanges(sizing.container, sizing.Resource)
 		}
+
 		d := autoscalingv1alpha1.VerticalDecision{
-			ContainerName: sizing.container, Resource: corev1.ResourceName(sizing.Resource), Estimator: sizing.Estimator,
-			Action: autoscalingv1alpha1.VerticalAction(sizing.Action), Reason: condition.Message(sizing.Reason),
-			RaisedAt: metaTime(changes.RaisedAt), LoweredAt: metaTime(changes.LoweredAt),
+			ContainerName: sizing.container,
+			Resource:      corev1.ResourceName(sizing.Resource),
+			Estimator:     sizing.Estimator,
+			Action:        autoscalingv1alpha1.VerticalAction(sizing.Action),
+			Reason:        condition.Message(sizing.Reason),
+			RaisedAt:      metaTime(changes.RaisedAt),
+			LoweredAt:     metaTime(changes.LoweredAt),
 		}
+
 		if sizing.Request > 0 {
 			d.Request = new(newQuantity(sizing.Resource, sizing.Request))
 		}
 		out = append(out, d)
 	}
+
 	return out
 }
 
@@ -179,6 +207,7 @@ func metaTime(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
 	}
+
 	out := metav1.NewTime(t.Truncate(time.Second))
 	return &out
 }
@@ -194,6 +223,7 @@ func newEstimatorStatuses(s autoscalerState, now time.Time) []autoscalingv1alpha
 			foreign = append(foreign, e)
 		}
 	}
+
 	var out []autoscalingv1alpha1.ResourceEstimatorStatus
 	for _, name := range ownEstimators() {
 		answer, missing := s.estimatorResult(name)
@@ -209,6 +239,7 @@ func newEstimatorStatuses(s autoscalerState, now time.Time) []autoscalingv1alpha
 			out = append(out, autoscalingv1alpha1.ResourceEstimatorStatus{Type: name, LastUpdateTime: &at, Recommendation: answer})
 		}
 	}
+
 	return append(out, foreign...)
 }
 
@@ -230,15 +261,19 @@ func (s autoscalerState) estimatorResult(name string) (answer *autoscalingv1alph
 				}
 			}
 		}
+
 		if len(one.Target) > 0 {
 			out.ContainerRecommendations = append(out.ContainerRecommendations, one)
 		}
 	}
+
 	if len(out.ContainerRecommendations) == 0 {
 		return nil, missing
 	}
+
 	slices.SortStableFunc(out.ContainerRecommendations, func(a, b autoscalingv1alpha1.RecommendedContainerResources) int {
 		return cmp.Compare(a.ContainerName, b.ContainerName)
 	})
+
 	return out, missing
 }

@@ -28,8 +28,10 @@ func TestFormatChange(t *testing.T) {
 				out.Target[name] = resource.MustParse(text)
 			}
 		}
+
 		return out
 	}
+
 	for want, tc := range map[string]struct {
 		containers []workload.Container
 		targets    []autoscalingv1alpha1.RecommendedContainerResources
@@ -43,9 +45,11 @@ func TestFormatChange(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
+
 	if got := formatChange(frontend, nil); got != "" {
 		t.Errorf("%q without a recommendation", got)
 	}
+
 	huge := []workload.Container{{Name: "app", Requests: workload.Resources{CPU: math.MaxInt64 - 1, Memory: series.Bytes(math.MaxInt64) - 1}}}
 	if got := formatChange(huge, &autoscalingv1alpha1.RecommendedPodResources{ContainerRecommendations: []autoscalingv1alpha1.RecommendedContainerResources{
 		target("app", "1m", "9223372036854775801"),

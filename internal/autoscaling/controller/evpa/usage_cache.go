@@ -32,24 +32,42 @@ func (u *usageCache) get(
 	u.mu.Lock()
 	cached := u.byNamespace[namespace]
 	u.mu.Unlock()
+
 	if cached != nil && c.now.Sub(cached.at) < c.maxAge && cached.window >= c.window && cached.coversAll(all) {
 		return cached.usage, nil
 	}
+
 	reading, cancel := context.WithTimeout(ctx, historyTimeout)
 	defer cancel()
-	usage, err := profile.Collect(reading, from, profile.Request{Workloads: all, End: c.now.Truncate(time.Minute), Length: c.window, NodeGroups: c.groups})
+
+	usage, err := profile.Collect(reading, from, profile.Request{
+		Workloads:  all,
+		End:        c.now.Truncate(time.Minute),
+		Length:     c.window,
+		NodeGroups: c.groups,
+	})
 	if err != nil {
 		return nil, err
 	}
-	next := &cachedUsage{usage: usage, at: c.now, window: c.window, covers: map[workload.Ref]bool{}}
+
+	next := &cachedUsage{
+		usage:  usage,
+		at:     c.now,
+		window: c.window,
+		covers: map[workload.Ref]bool{},
+	}
+
 	for _, w := range all {
 		next.covers[w.Ref] = true
 	}
+
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	if u.byNamespace == nil {
 		u.byNamespace = map[string]*cachedUsage{}
 	}
+
 	u.byNamespace[namespace] = next
 	return usage, nil
 }
@@ -67,6 +85,7 @@ func (u *cachedUsage) coversAll(all []workload.Workload) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -74,5 +93,6 @@ func (u *cachedUsage) coversAll(all []workload.Workload) bool {
 func (u *usageCache) forget(namespace string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+
 	delete(u.byNamespace, namespace)
 }

@@ -37,16 +37,20 @@ func (v *VerticalPodAutoscalers) Find(ctx context.Context, namespace string, now
 	if err != nil {
 		return nil, err
 	}
+
 	out := map[targetindex.Key]string{}
 	for i := range list {
 		o := list[i].Object
 		mode, _, _ := unstructured.NestedString(o, "spec", "updatePolicy", "updateMode")
+
 		ref, _, err := unstructured.NestedStringMap(o, "spec", "targetRef")
 		if err != nil || mode == "Off" || ref["name"] == "" {
 			continue // It changes no pods.
 		}
+
 		key := targetKey(namespace, autoscalingv2.CrossVersionObjectReference{APIVersion: ref["apiVersion"], Kind: ref["kind"], Name: ref["name"]})
 		out[key] = list[i].GetName()
 	}
+
 	return out, nil
 }

@@ -54,9 +54,11 @@ func AddToManager(mgr manager.Manager, clk clock.PassiveClock) error {
 			Targets: &workload.ScaleClient{Cached: mgr.GetClient(), Live: mgr.GetAPIReader(), Client: mgr.GetClient()},
 			Clock:   clk,
 		})))
+
 	if err != nil {
 		return fmt.Errorf("building the controller of substitutes: %w", err)
 	}
+
 	return nil
 }
 
@@ -71,6 +73,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the substitute %s: %w", req, err)
 	}
+
 	target, err := r.Targets.Get(ctx, targetRef(s))
 	if errors.Is(err, workload.ErrNoTarget) || errors.Is(err, workload.ErrNoScale) {
 		return ctrl.Result{RequeueAfter: syncInterval}, nil // The controller of its owner reports the problem.
@@ -78,18 +81,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("the target of the substitute %s: %w", req, err)
 	}
+
 	if s, err = r.writeStatus(ctx, s, target); err != nil {
 		return ctrl.Result{}, err
 	}
+
 	if err := r.resetReplicas(ctx, s, target); err != nil {
 		return ctrl.Result{}, err
 	}
+
 	return ctrl.Result{RequeueAfter: syncInterval}, nil
 }
 
 func targetRef(s *autoscalingv1alpha1.Substitute) workload.Ref {
 	ref := s.Spec.SubstituteTargetRef
-	return workload.Ref{Namespace: s.Namespace, APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name}
+	return workload.Ref{
+		Namespace:  s.Namespace,
+		APIVersion: ref.APIVersion,
+		Kind:       ref.Kind,
+		Name:       ref.Name,
+	}
 }
 
 // writeStatus patches the status and returns the updated object.
@@ -100,11 +111,13 @@ func (r *Reconciler) writeStatus(
 	if s.Status == status {
 		return s, nil
 	}
+
 	changed := s.DeepCopy()
 	changed.Status = status
 	if err := client.IgnoreNotFound(r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(s, client.MergeFromWithOptimisticLock{}))); err != nil {
 		return nil, fmt.Errorf("writing the status of the substitute %s/%s: %w", s.Namespace, s.Name, err)
 	}
+
 	return changed, nil
 }
 
@@ -115,15 +128,19 @@ func (r *Reconciler) resetReplicas(ctx context.Context, s *autoscalingv1alpha1.S
 		r.differingSince.Forget(key)
 		return nil
 	}
+
 	if s.Spec.Replicas != nil && r.differingSince.Since(key, r.Clock.Now()) < staleAfter {
 		return nil
 	}
+
 	changed := s.DeepCopy()
 	replicas := target.Replicas
+
 	changed.Spec.Replicas = &replicas
 	if err := client.IgnoreNotFound(r.Client.Patch(ctx, changed, client.MergeFromWithOptions(s, client.MergeFromWithOptimisticLock{}))); err != nil {
 		return fmt.Errorf("setting the substitute %s back: %w", key, err)
 	}
+
 	r.differingSince.Forget(key)
 	return nil
 }

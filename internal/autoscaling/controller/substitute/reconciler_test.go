@@ -32,12 +32,15 @@ func TestSubstitute(t *testing.T) {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), autoscalingv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
+
 	four := int32(4)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Status: appsv1.DeploymentStatus{Replicas: 3}}
-	d.Spec.Replicas, d.Spec.Selector = &four, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	d.Spec.Replicas = &four
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	s := &autoscalingv1alpha1.Substitute{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "ehpa-web"}}
 	s.Spec.SubstituteTargetRef = autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "web"}
 	writes := 0
+
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(d, s).WithStatusSubresource(s).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			writes++
@@ -48,39 +51,50 @@ func TestSubstitute(t *testing.T) {
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
 	}).Build()
+
 	clock := clocktesting.NewFakeClock(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC))
 	r := &Reconciler{Client: c, Targets: &workload.ScaleClient{Cached: c, Live: c, Client: c}, Clock: clock}
 	key := types.NamespacedName{Namespace: "shop", Name: "ehpa-web"}
+
 	reconcile := func(wantWrites int) {
 		t.Helper()
+
 		before := writes
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := c.Get(t.Context(), key, s); err != nil {
 			t.Fatal(err)
 		}
+
 		if got := writes - before; got != wantWrites {
 			t.Errorf("%d writes, want %d", got, wantWrites)
 		}
 	}
+
 	reconcile(2)
 	if *s.Spec.Replicas != 4 || s.Status.Replicas != 3 || s.Status.LabelSelector != "app=web" {
 		t.Errorf("%+v %+v", s.Spec, s.Status)
 	}
+
 	reconcile(0)
 	nine := int32(9)
+
 	s.Spec.Replicas = &nine // like an HPA
 	if err := c.Update(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
+
 	for range 20 {
 		reconcile(0)
 		clock.Step(15 * time.Second)
 	}
+
 	if *s.Spec.Replicas != 9 {
 		t.Errorf("the answer of the HPA is gone: %d", *s.Spec.Replicas)
 	}
+
 	reconcile(1)
 	if *s.Spec.Replicas != 4 {
 		t.Errorf("the HPA is not asked anew: %d", *s.Spec.Replicas)
@@ -88,10 +102,12 @@ func TestSubstitute(t *testing.T) {
 	if err := c.Delete(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
+
 	reconcile(0)
 	if err := c.Delete(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil || r.differingSince.Len() > 0 {
 		t.Errorf("%v, remembers %d", err, r.differingSince.Len())
 	}

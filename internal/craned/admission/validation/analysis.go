@@ -22,13 +22,16 @@ func ValidateRecommendationRule(r *analysisv1alpha1.RecommendationRule, f Facts)
 	spec := field.NewPath("spec")
 	anyNamespace := r.Spec.NamespaceSelector.Any
 	v.merge(validateResourceSelectors(r.Spec.ResourceSelectors, spec.Child("resourceSelectors")))
+
 	for i, s := range r.Spec.ResourceSelectors {
 		if isClusterScoped(s) && !anyNamespace {
 			v.warnf(spec.Child("resourceSelectors").Index(i), "a %s has no namespace and is found only with namespaceSelector.any: true", s.Kind)
 		}
 	}
+
 	v.merge(validateNamespaceSelector(r.Spec.NamespaceSelector, spec.Child("namespaceSelector")))
 	v.merge(validateRecommenders(r.Spec.Recommenders, f, spec.Child("recommenders")))
+
 	if text := strings.TrimSpace(r.Spec.RunInterval); text != "" {
 		if d, err := series.ParseDuration(text); err != nil {
 			v.addErrors(field.Invalid(spec.Child("runInterval"), r.Spec.RunInterval, err.Error()))
@@ -36,6 +39,7 @@ func ValidateRecommendationRule(r *analysisv1alpha1.RecommendationRule, f Facts)
 			v.addErrors(field.Invalid(spec.Child("runInterval"), r.Spec.RunInterval, "must be more than zero; leave it out for one round"))
 		}
 	}
+
 	return v
 }
 
@@ -44,15 +48,18 @@ func validateResourceSelectors(selectors []analysisv1alpha1.ResourceSelector, pa
 	if len(selectors) == 0 {
 		v.warnf(path, "is empty: nothing is selected")
 	}
+
 	for i, s := range selectors {
 		v.addErrors(validateAPIVersion(s.APIVersion, path.Index(i).Child("apiVersion"))...)
 		v.addErrors(validateLabelSelector(s.LabelSelector, path.Index(i).Child("labelSelector"))...)
 	}
+
 	for _, i := range duplicates(selectors, func(s analysisv1alpha1.ResourceSelector) string {
 		return strings.Join([]string{s.APIVersion, s.Kind, s.Name, s.LabelSelector.String()}, "|")
 	}) {
 		v.warnf(path.Index(i), "repeats an earlier item")
 	}
+
 	return v
 }
 
@@ -64,9 +71,11 @@ func validateNamespaceSelector(s analysisv1alpha1.NamespaceSelector, path *field
 	case !s.Any && len(s.MatchNames) == 0:
 		v.warnf(path, "selects no namespace; set any: true, or name some in matchNames")
 	}
+
 	for _, i := range duplicates(s.MatchNames, identity) {
 		v.warnf(path.Child("matchNames").Index(i), "%s occurs earlier in the list", s.MatchNames[i])
 	}
+
 	return v
 }
 
@@ -75,13 +84,16 @@ func validateRecommenders(list []analysisv1alpha1.Recommender, f Facts, path *fi
 	if len(list) == 0 {
 		v.warnf(path, "is empty: nothing is recommended")
 	}
+
 	// Two recommenders with one name would overwrite each other's Recommendation.
 	for _, i := range duplicates(list, func(r analysisv1alpha1.Recommender) string { return r.Name }) {
 		v.addErrors(field.Duplicate(path.Index(i).Child("name"), list[i].Name))
 	}
+
 	for i, r := range list {
 		v.merge(validateRecommender(r, f, path.Index(i)))
 	}
+
 	return v
 }
 
@@ -92,9 +104,11 @@ func validateRecommender(r analysisv1alpha1.Recommender, f Facts, path *field.Pa
 	if f.ValidateRecommender == nil {
 		return v
 	}
+
 	if err := f.ValidateRecommender(r); err != nil {
 		v.warnf(path, "cannot run: %v", err)
 	}
+
 	return v
 }
 
@@ -103,6 +117,7 @@ func ValidateAnalytics(a *analysisv1alpha1.Analytics, f Facts) Result {
 	var v Result
 	spec := field.NewPath("spec")
 	v.merge(validateResourceSelectors(a.Spec.ResourceSelectors, spec.Child("resourceSelectors")))
+
 	recommender := analysisv1alpha1.Recommender{Name: string(a.Spec.Type), Config: a.Spec.Config}
 	if f.ValidateRecommender != nil {
 		var ignored []string
@@ -111,19 +126,23 @@ func ValidateAnalytics(a *analysisv1alpha1.Analytics, f Facts) Result {
 			v.warnf(spec.Child("config").Key(key), "has no effect: %s has no such setting", a.Spec.Type)
 		}
 	}
+
 	v.merge(validateRecommender(recommender, f, spec.Child("type")))
 	v.merge(validateCompletionStrategy(a.Spec.CompletionStrategy, spec.Child("completionStrategy")))
+
 	least := int64(analysisv1alpha1.MinAnalyticsPeriod.Seconds())
 	if s := a.Spec.CompletionStrategy; s != nil && s.CompletionStrategyType == analysisv1alpha1.CompletionStrategyPeriodical && a.Namespace != f.Namespace {
 		if p := ptr.Deref(s.PeriodSeconds, 0); p > 0 && p < least {
 			v.warnf(spec.Child("completionStrategy", "periodSeconds"), "counts as %d, the least outside namespace %s", least, f.Namespace)
 		}
 	}
+
 	for i, s := range a.Spec.ResourceSelectors {
 		if isClusterScoped(s) && a.Namespace != f.Namespace {
 			v.warnf(spec.Child("resourceSelectors").Index(i), "a %s has no namespace and is found only by an Analytics in %s", s.Kind, f.Namespace)
 		}
 	}
+
 	return v
 }
 
@@ -132,6 +151,7 @@ func validateCompletionStrategy(s *analysisv1alpha1.CompletionStrategy, path *fi
 	if s != nil && s.CompletionStrategyType != analysisv1alpha1.CompletionStrategyPeriodical && s.PeriodSeconds != nil {
 		v.warnf(path.Child("periodSeconds"), "has no effect: only %s repeats an analysis", analysisv1alpha1.CompletionStrategyPeriodical)
 	}
+
 	return v
 }
 
@@ -141,15 +161,18 @@ func ValidateRecommendation(r *analysisv1alpha1.Recommendation, f Facts) Result 
 	spec := field.NewPath("spec")
 	ref := r.Spec.TargetRef
 	v.addErrors(validateAPIVersion(ref.APIVersion, spec.Child("targetRef", "apiVersion"))...)
+
 	// The reconciler checks this again: the webhook may be down.
 	if err := targetindex.CheckNamespace(r, f.Namespace); err != nil {
 		v.addErrors(err)
 	}
+
 	if r.Spec.AdoptionType == analysisv1alpha1.AdoptionTypeAuto && slices.Contains([]analysisv1alpha1.AnalysisType{
 		analysisv1alpha1.AnalysisTypeIdleNode, analysisv1alpha1.AnalysisTypeVolume, analysisv1alpha1.AnalysisTypeService,
 	}, r.Spec.Type) {
 		v.warnf(spec.Child("adoptionType"), "Auto applies nothing for %s: nodes, volumes and services are never deleted by Crane", r.Spec.Type)
 	}
+
 	v.merge(validateCompletionStrategy(r.Spec.CompletionStrategy, spec.Child("completionStrategy")))
 	return v
 }

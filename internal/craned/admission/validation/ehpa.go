@@ -25,18 +25,22 @@ func ValidateEffectiveHorizontalPodAutoscaler(e *autoscalingv1alpha1.EffectiveHo
 	spec := field.NewPath("spec")
 	s := &e.Spec
 	v.addErrors(validateAPIVersion(s.ScaleTargetRef.APIVersion, spec.Child("scaleTargetRef", "apiVersion"))...)
+
 	for i := range s.Crons {
 		v.merge(validateCron(&s.Crons[i], s, spec.Child("crons").Index(i)))
 	}
+
 	// The schema checks this too, except for an object that bypasses the API server's list map.
 	for _, i := range duplicates(s.Crons, func(c autoscalingv1alpha1.CronSpec) string { return c.CronName }) {
 		v.addErrors(field.Duplicate(spec.Child("crons").Index(i).Child("name"), s.Crons[i].CronName))
 	}
+
 	v.merge(validateReplicas(s, spec))
 	v.merge(validateMetrics(s.Metrics, spec.Child("metrics")))
 	v.merge(validateBehavior(s.Behavior, spec.Child("behavior")))
 	v.merge(validatePrediction(s.Prediction, spec.Child("prediction")))
 	v.merge(validateMetricQueryAnnotations(e))
+
 	return v
 }
 
@@ -49,10 +53,12 @@ func validateCron(c *autoscalingv1alpha1.CronSpec, s *autoscalingv1alpha1.Effect
 			v.addErrors(field.Invalid(path.Child("timezone"), *c.TimeZone, "must be a name of the IANA time zone database, such as Europe/Berlin"))
 			location = time.UTC
 		}
+
 		if *c.TimeZone == scalingmetric.LocalZone {
 			v.warnf(path.Child("timezone"), "Local is the zone of the pods of craned and metric-adapter (environment variable TZ), which must be the same")
 		}
 	}
+
 	if _, err := scaling.NewCronWindow(c.CronName, string(c.Start), string(c.End), location, c.TargetReplicas); err != nil {
 		v.addErrors(field.Invalid(path, string(c.Start)+" to "+string(c.End), strings.ReplaceAll(err.Error(), "\n", "; ")))
 	}
@@ -62,6 +68,7 @@ func validateCron(c *autoscalingv1alpha1.CronSpec, s *autoscalingv1alpha1.Effect
 	if s.MinReplicas != nil && c.TargetReplicas <= *s.MinReplicas {
 		v.warnf(path.Child("targetReplicas"), "has no effect: the target never has fewer than %d", *s.MinReplicas)
 	}
+
 	return v
 }
 
@@ -76,27 +83,33 @@ func validateReplicas(s *autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerSpe
 	if s.SpecificReplicas != nil && s.ScaleStrategy != autoscalingv1alpha1.ScaleStrategyPreview {
 		v.warnf(spec.Child("specificReplicas"), "has no effect: the strategy is not %s", autoscalingv1alpha1.ScaleStrategyPreview)
 	}
+
 	return v
 }
 
 func validateMetrics(metrics []autoscalingv2.MetricSpec, path *field.Path) Result {
 	var v Result
 	for i := range metrics {
-		m, at := &metrics[i], path.Index(i)
+		m := &metrics[i]
+		at := path.Index(i)
 		if m.Pods != nil {
 			v.addErrors(validateMetricIdentifier(&m.Pods.Metric, at.Child("pods", "metric"))...)
 		}
+
 		if m.Object != nil {
 			v.addErrors(validatePathSegment(m.Object.DescribedObject.Name, at.Child("object", "describedObject", "name"))...)
 			v.addErrors(validateMetricIdentifier(&m.Object.Metric, at.Child("object", "metric"))...)
 		}
+
 		if m.External != nil {
 			v.addErrors(validateMetricIdentifier(&m.External.Metric, at.Child("external", "metric"))...)
 		}
 	}
+
 	for _, i := range duplicates(metrics, func(m autoscalingv2.MetricSpec) string { return m.String() }) {
 		v.warnf(path.Index(i), "repeats an earlier item")
 	}
+
 	return v
 }
 
@@ -109,9 +122,11 @@ func validatePathSegment(name string, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
+
 	if reasons := content.IsPathSegmentName(name); len(reasons) > 0 {
 		return field.ErrorList{field.Invalid(path, name, reasons[0])}
 	}
+
 	return nil
 }
 
@@ -120,11 +135,13 @@ func validateBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior, path *fi
 	if b == nil {
 		return v
 	}
+
 	for name, rules := range map[string]*autoscalingv2.HPAScalingRules{"scaleUp": b.ScaleUp, "scaleDown": b.ScaleDown} {
 		if rules != nil && rules.SelectPolicy != nil && *rules.SelectPolicy == autoscalingv2.DisabledPolicySelect && len(rules.Policies) > 0 {
 			v.warnf(path.Child(name, "policies"), "has no effect: selectPolicy is Disabled")
 		}
 	}
+
 	slices.Sort(v.Warnings)
 	return v
 }
@@ -134,16 +151,20 @@ func validatePrediction(p *autoscalingv1alpha1.Prediction, path *field.Path) Res
 	if p == nil {
 		return v
 	}
+
 	if p.PredictionAlgorithm == nil {
 		v.warnf(path, "has no effect: without predictionAlgorithm nothing is forecast")
 		return v
 	}
+
 	if p.PredictionWindowSeconds != nil {
 		v.warnShortWindow(*p.PredictionWindowSeconds, path.Child("predictionWindowSeconds"))
 	}
+
 	a := p.PredictionAlgorithm
 	v.merge(validateAlgorithm(predictionv1alpha1.Algorithm{AlgorithmType: a.AlgorithmType, DSP: a.DSP, Percentile: a.Percentile},
 		path.Child("predictionAlgorithm")))
+
 	return v
 }
 
@@ -155,13 +176,16 @@ func validateMetricQueryAnnotations(e *autoscalingv1alpha1.EffectiveHorizontalPo
 		if !ours {
 			continue
 		}
+
 		path := field.NewPath("metadata", "annotations").Key(key)
 		if e.Spec.Prediction == nil || e.Spec.Prediction.PredictionAlgorithm == nil {
 			v.warnf(path, "has no effect: nothing is forecast of metric %s", id)
 			continue
 		}
+
 		v.merge(validateExpression(e.Annotations[key], path))
 	}
+
 	return v
 }
 

@@ -19,16 +19,19 @@ func ValidateEffectiveVerticalPodAutoscaler(e *autoscalingv1alpha1.EffectiveVert
 	var v Result
 	spec := field.NewPath("spec")
 	v.addErrors(validateAPIVersion(e.Spec.TargetRef.APIVersion, spec.Child("targetRef", "apiVersion"))...)
+
 	if p := e.Spec.UpdatePolicy; p != nil && p.MinReplicas != nil && p.UpdateMode != nil &&
 		(*p.UpdateMode == autoscalingv1alpha1.UpdateModeOff || *p.UpdateMode == autoscalingv1alpha1.UpdateModeInitial) {
 		v.warnf(spec.Child("updatePolicy", "minReplicas"), "has no effect: in mode %s no running pod is touched", *p.UpdateMode)
 	}
+
 	if p := e.Spec.ResourcePolicy; p != nil {
 		path := spec.Child("resourcePolicy", "containerPolicies")
 		for i := range p.ContainerPolicies {
 			v.merge(validateContainerPolicy(&p.ContainerPolicies[i], path.Index(i)))
 		}
 	}
+
 	estimators := spec.Child("resourceEstimators")
 	for i, r := range e.Spec.ResourceEstimators {
 		if r.Type == "" {
@@ -38,9 +41,11 @@ func ValidateEffectiveVerticalPodAutoscaler(e *autoscalingv1alpha1.EffectiveVert
 			v.addErrors(field.Invalid(estimators.Index(i).Child("config"), r.Type, err.Error()))
 		}
 	}
+
 	for _, i := range duplicates(e.Spec.ResourceEstimators, func(r autoscalingv1alpha1.ResourceEstimator) string { return r.Type }) {
 		v.addErrors(field.Duplicate(estimators.Index(i).Child("type"), e.Spec.ResourceEstimators[i].Type))
 	}
+
 	return v
 }
 
@@ -53,6 +58,7 @@ func validateEstimatorConfig(r autoscalingv1alpha1.ResourceEstimator) error {
 	case vertical.TypeOOM:
 		_, err = vertical.ParseOOMEstimator(r.Config)
 	}
+
 	return err
 }
 
@@ -63,9 +69,11 @@ func validateContainerPolicy(p *autoscalingv1alpha1.ContainerResourcePolicy, pat
 			v.warnf(path.Child("controlledResources").Index(i), "has no effect: requests of %s are never changed, only those of cpu and memory", name)
 		}
 	}
+
 	if isOff(p.ScaleUpPolicy) && isOff(p.ScaleDownPolicy) {
 		v.warnf(path, "scaleUpPolicy and scaleDownPolicy are both Off: requests of %s are never changed", p.ContainerName)
 	}
+
 	v.merge(validateThresholds(p.ScaleUpPolicy, p.ScaleDownPolicy, path))
 	return v
 }
@@ -86,11 +94,13 @@ func validateBounds(p *autoscalingv1alpha1.ContainerResourcePolicy, path *field.
 			v.addErrors(field.Invalid(path.Child("minAllowed").Key(string(name)), least.String(), "must be at most maxAllowed, "+most.String()))
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(p.MaxAllowed)) {
 		if most := p.MaxAllowed[name]; most.Sign() < 0 {
 			v.addErrors(field.Invalid(path.Child("maxAllowed").Key(string(name)), most.String(), "must be 0 or more"))
 		}
 	}
+
 	return v
 }
 
@@ -100,13 +110,16 @@ func validateThresholds(up, down *autoscalingv1alpha1.ContainerScalingPolicy, pa
 	if up == nil || down == nil {
 		return v
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(up.MetricThresholds)) {
-		raise, lower := up.MetricThresholds[name].Utilization, down.MetricThresholds[name].Utilization
+		raise := up.MetricThresholds[name].Utilization
+		lower := down.MetricThresholds[name].Utilization
 		if raise != nil && lower != nil && *raise < *lower {
 			v.addErrors(field.Invalid(path.Child("scaleUpPolicy", "metricThresholds").Key(string(name)), *raise,
 				"must not be less than that of scaleDownPolicy: the same request would be raised and lowered in turns"))
 		}
 	}
+
 	return v
 }
 

@@ -21,6 +21,7 @@ func validateExpression(text string, path *field.Path) Result {
 		v.warnf(path, "is longer than %d bytes and was not read", promscope.MaxExpression)
 		return v
 	}
+
 	expr, err := promscope.Parse(text, true)
 	switch {
 	case err != nil:
@@ -28,6 +29,7 @@ func validateExpression(text string, path *field.Path) Result {
 	case expr.Type() != parser.ValueTypeVector:
 		v.warnf(path, "gives a %s; only an instant vector can be forecast", parser.DocumentedType(expr.Type()))
 	}
+
 	return v
 }
 
@@ -39,14 +41,17 @@ func validateAlgorithm(a predictionv1alpha1.Algorithm, path *field.Path) Result 
 		if a.AlgorithmType != "" {
 			settings = path.Child(string(a.AlgorithmType))
 		}
+
 		v.addErrors(field.Invalid(settings, string(a.AlgorithmType), err.Error()))
 	}
+
 	if a.DSP != nil && a.AlgorithmType != predictionv1alpha1.AlgorithmTypeDSP {
 		v.warnf(path.Child("dsp"), "has no effect: the algorithm is %s", algorithmName(a))
 	}
 	if a.Percentile != nil && a.AlgorithmType != predictionv1alpha1.AlgorithmTypePercentile {
 		v.warnf(path.Child("percentile"), "has no effect: the algorithm is %s", algorithmName(a))
 	}
+
 	return v
 }
 
@@ -54,5 +59,6 @@ func algorithmName(a predictionv1alpha1.Algorithm) string {
 	if a.AlgorithmType == "" {
 		return registry.Auto
 	}
+
 	return string(a.AlgorithmType)
 }

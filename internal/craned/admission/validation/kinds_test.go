@@ -30,6 +30,7 @@ import (
 // validateObject validates an object by its kind.
 func validateObject(t *testing.T, kind string, content map[string]any, f Facts) (Result, bool) {
 	t.Helper()
+
 	switch kind {
 	case "RecommendationRule":
 		return validateAs(t, content, f, ValidateRecommendationRule), true
@@ -41,12 +42,14 @@ func validateObject(t *testing.T, kind string, content map[string]any, f Facts) 
 		return validateAs(t, content, f, ValidateEffectiveHorizontalPodAutoscaler), true
 	case "EffectiveVerticalPodAutoscaler":
 		return validateAs(t, content, f, ValidateEffectiveVerticalPodAutoscaler), true
+
 	case "TimeSeriesPrediction":
 		return validateAs(t, content, f, ValidateTimeSeriesPrediction), true
 	case "ClusterNodePrediction":
 		return validateAs(t, content, f, ValidateClusterNodePrediction), true
 	case "NodeQOS":
 		return validateAs(t, content, f, ValidateNodeQOS), true
+
 	case "PodQOS":
 		return validateAs(t, content, f, ValidatePodQOS), true
 	case "AvoidanceAction":
@@ -54,15 +57,18 @@ func validateObject(t *testing.T, kind string, content map[string]any, f Facts) 
 	case "NodeResourceTopology":
 		return validateAs(t, content, f, ValidateNodeResourceTopology), true
 	}
+
 	return Result{}, false
 }
 
 func validateAs[T any](t *testing.T, content map[string]any, f Facts, look func(*T, Facts) Result) Result {
 	t.Helper()
+
 	o := new(T)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, o); err != nil {
 		t.Fatal(err)
 	}
+
 	return look(o, f)
 }
 
@@ -72,20 +78,24 @@ func TestExamplesAreAccepted(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal(err)
 	}
+
 	facts := Facts{Namespace: "crane-system", Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{
 		"throttle-batch": {Throttle: &ensurancev1alpha1.ThrottleAction{}}, "evict-batch": {Eviction: &ensurancev1alpha1.EvictionAction{}},
 		"make-room-on-disks": {}, "hold-back-batch": {Throttle: &ensurancev1alpha1.ThrottleAction{}},
 	}}
+
 	looked := 0
 	for _, name := range files {
 		raw, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		objects, err := manifest.ParseString(string(raw))
 		if err != nil {
 			continue // A file of another kind, such as a price book.
 		}
+
 		for _, o := range objects {
 			v, known := validateObject(t, o.GetKind(), o.Object, facts)
 			if known {
@@ -96,6 +106,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 			}
 		}
 	}
+
 	if looked < 5 {
 		t.Errorf("only %d objects were looked at", looked)
 	}
@@ -110,6 +121,7 @@ func TestEmptyObjectsDoNoHarm(t *testing.T) {
 			t.Errorf("%s is not looked at", kind)
 		}
 	}
+
 	DefaultTimeSeriesPrediction(&predictionv1alpha1.TimeSeriesPrediction{})
 	DefaultAnalytics(&analysisv1alpha1.Analytics{})
 	DefaultRecommendation(&analysisv1alpha1.Recommendation{})
@@ -149,6 +161,7 @@ func TestDistributedAboveAll(t *testing.T) {
 		q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
 			Name: "r", AvoidanceActionName: "evict", MetricRule: &ensurancev1alpha1.MetricRule{Name: metric, Value: resource.MustParse("110")},
 		}}}}
+
 		if v := ValidateNodeQOS(q, Facts{}); len(v.Errors) > 0 || (len(v.Warnings) > 0) != warned {
 			t.Errorf("%s: %+v", metric, v)
 		}
@@ -165,6 +178,7 @@ func TestNoThrottleOfDisks(t *testing.T) {
 			q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
 				Name: "r", AvoidanceActionName: action, MetricRule: &ensurancev1alpha1.MetricRule{Name: metric, Value: resource.MustParse("100m")},
 			}}}}
+
 			v := ValidateNodeQOS(q, facts)
 			warned := len(v.Warnings) == 1 && strings.Contains(v.Warnings[0], "throttles nothing for "+metric)
 			if want := action == "throttle" && metric != "pod_interference_cpu_ratio"; len(v.Errors) > 0 || warned != want || !want && len(v.Warnings) > 0 {
@@ -182,6 +196,7 @@ func TestNothingToTake(t *testing.T) {
 			q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
 				Name: "r", AvoidanceActionName: action, MetricRule: &ensurancev1alpha1.MetricRule{Name: metric, Value: resource.MustParse("10")},
 			}}}}
+
 			v := ValidateNodeQOS(q, facts)
 			warned := len(v.Warnings) == 1 && strings.Contains(v.Warnings[0], "does nothing for "+metric)
 			if want := action == "evict" && metric != ensurancev1alpha1.MetricCPUTotalUsage; len(v.Errors) > 0 || warned != want || !want && len(v.Warnings) > 0 {
@@ -201,9 +216,11 @@ func TestContradictions(t *testing.T) {
 			Name: ensurancev1alpha1.MetricCPUTotalUsage, Value: resource.MustParse(value),
 		}}
 	}
+
 	preview := rule("b", "evict", "1")
 	preview.Strategy = ensurancev1alpha1.AvoidanceActionStrategyPreview
 	some := rule("b", "evict", "1")
+
 	some.MetricRule.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"PodName": "x"}}
 	for name, test := range map[string]struct {
 		rules []ensurancev1alpha1.Rule
@@ -231,16 +248,19 @@ func TestUnknownFactsWarnOfNothing(t *testing.T) {
 	q := &ensurancev1alpha1.NodeQOS{Spec: ensurancev1alpha1.NodeQOSSpec{Rules: []ensurancev1alpha1.Rule{{
 		Name: "a", AvoidanceActionName: "x", MetricRule: &ensurancev1alpha1.MetricRule{Name: "cpu_total_usage", Value: resource.MustParse("1")},
 	}}}}
+
 	if v := ValidateNodeQOS(q, Facts{}); len(v.Warnings) > 0 {
 		t.Errorf("%q", v.Warnings)
 	}
 	if v := ValidateNodeQOS(q, Facts{Actions: map[string]ensurancev1alpha1.AvoidanceActionSpec{}}); len(v.Warnings) != 1 {
 		t.Errorf("%q, want one of the action that is not there", v.Warnings)
 	}
+
 	r := &analysisv1alpha1.RecommendationRule{Spec: analysisv1alpha1.RecommendationRuleSpec{
 		ResourceSelectors: []analysisv1alpha1.ResourceSelector{{Kind: "Deployment"}}, Recommenders: []analysisv1alpha1.Recommender{{Name: "Mine"}},
 		NamespaceSelector: analysisv1alpha1.NamespaceSelector{Any: true},
 	}}
+
 	if v := ValidateRecommendationRule(r, Facts{}); len(v.Warnings) > 0 {
 		t.Errorf("%q", v.Warnings)
 	}
@@ -262,7 +282,10 @@ func TestRecommendationStaysAtHome(t *testing.T) {
 		"elsewhere, from Crane's own": {"crane-system", "Deployment", "shop", true},
 	} {
 		r := &analysisv1alpha1.Recommendation{ObjectMeta: metav1.ObjectMeta{Namespace: test.own}}
-		r.Spec.TargetRef.Kind, r.Spec.TargetRef.Name, r.Spec.TargetRef.Namespace = test.kind, "x", test.target
+		r.Spec.TargetRef.Kind = test.kind
+
+		r.Spec.TargetRef.Name = "x"
+		r.Spec.TargetRef.Namespace = test.target
 		if v := ValidateRecommendation(r, Facts{Namespace: "crane-system"}); (len(v.Errors) > 0) != test.refused {
 			t.Errorf("%s: %v", name, v.Errors)
 		}
@@ -273,6 +296,7 @@ func TestZonesInACircle(t *testing.T) {
 	n := &topologyv1alpha1.NodeResourceTopology{Zones: []topologyv1alpha1.Zone{
 		{Name: "a", Parent: "b"}, {Name: "b", Parent: "c"}, {Name: "c", Parent: "b"}, {Name: "d", Parent: "d"}, {Name: "e", Parent: "f"}, {Name: "f"},
 	}}
+
 	v := ValidateNodeResourceTopology(n, Facts{})
 	if len(v.Errors) != 4 { // a leads into the cycle of b and c; d is its own parent.
 		t.Errorf("%v", v.Errors)
@@ -286,11 +310,14 @@ func TestDefaultsAreIdempotent(t *testing.T) {
 	DefaultEffectiveHorizontalPodAutoscaler(e)
 	once := e.DeepCopy()
 	DefaultEffectiveHorizontalPodAutoscaler(e)
+
 	if !reflect.DeepEqual(e, once) || e.Spec.Crons[0].TimeZone != nil || *e.Spec.Crons[1].TimeZone != "Europe/Berlin" || *e.Spec.Crons[2].TimeZone != "" {
 		t.Errorf("%+v", e.Spec)
 	}
+
 	custom := &predictionv1alpha1.TimeSeriesPrediction{}
 	DefaultTimeSeriesPrediction(custom)
+
 	if custom.Spec.TargetRef != nil {
 		t.Error("a target was made up")
 	}
@@ -320,10 +347,12 @@ func TestHostileExpressions(t *testing.T) {
 // cpuTime returns the CPU time of this process, which does not depend on the load of the machine.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
+
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		t.Fatal(err)
 	}
+
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -331,6 +360,7 @@ func FuzzExpression(f *testing.F) {
 	for _, s := range []string{"sum(rate(x[5m]))", "x[5m]", "1", `"a"`, "x offset -5m @ start()", "{__name__=~`.`}", "sum by (", "\u2028"} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		if v := validateExpression(text, field.NewPath("e")); len(v.Errors) > 0 {
 			t.Errorf("an error, not a warning: %v", v.Errors)
@@ -342,21 +372,25 @@ func FuzzCron(f *testing.F) {
 	f.Add("0 8 * * *", "0 9 * * 1-5", "Asia/Shanghai", int32(3))
 	f.Add("@every 1h", "TZ=UTC 0 0 * * *", "../../etc/passwd", int32(-1))
 	f.Add("0 0 31 2 *", "*/0 * * * *", "Local", int32(0))
+
 	f.Fuzz(func(t *testing.T, start, end, zone string, replicas int32) {
 		e := &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}
 		e.Spec.MaxReplicas = 5
 		e.Spec.Crons = []autoscalingv1alpha1.CronSpec{{
 			CronName: "a", Start: autoscalingv1alpha1.CronExpression(start), End: autoscalingv1alpha1.CronExpression(end), TimeZone: &zone, TargetReplicas: replicas,
 		}}
+
 		v := ValidateEffectiveHorizontalPodAutoscaler(e, Facts{})
 		if again := Ratchet(v, v); len(again.Errors) > 0 {
 			t.Errorf("an unchanged object is refused: %v", again.Errors)
 		}
+
 		for _, w := range v.Warnings {
 			if !strings.HasPrefix(w, "spec.") {
 				t.Errorf("a warning without its field: %q", w)
 			}
 		}
+
 		_ = fmt.Sprint(v.Errors.ToAggregate())
 	})
 }

@@ -17,15 +17,19 @@ func ValidateNodeQOS(q *ensurancev1alpha1.NodeQOS, f Facts) Result {
 	var v Result
 	spec := field.NewPath("spec")
 	v.addErrors(validateLabelSelector(q.Spec.Selector, spec.Child("selector"))...)
+
 	if len(q.Spec.Rules) == 0 {
 		v.warnf(spec.Child("rules"), "is empty: nothing is watched")
 	}
+
 	for i := range q.Spec.Rules {
 		v.merge(validateNodeRule(&q.Spec.Rules[i], f, spec.Child("rules").Index(i)))
 	}
+
 	for _, i := range duplicates(q.Spec.Rules, func(r ensurancev1alpha1.Rule) string { return r.Name }) {
 		v.addErrors(field.Duplicate(spec.Child("rules").Index(i).Child("name"), q.Spec.Rules[i].Name))
 	}
+
 	v.merge(validateRulePairs(q.Spec.Rules, f, spec.Child("rules")))
 	v.merge(warnUnusedNodeFields(&q.Spec, spec))
 	return v
@@ -38,27 +42,32 @@ func validateNodeRule(r *ensurancev1alpha1.Rule, f Facts, path *field.Path) Resu
 			v.warnf(path.Child("actionName"), "there is no AvoidanceAction %s yet: until there is, the rule only taints the node", r.AvoidanceActionName)
 		}
 	}
+
 	m := r.MetricRule
 	if m == nil {
 		return v // The schema has refused it.
 	}
+
 	metric := path.Child("metricRule")
 	known, measured := qos.Lookup(m.Name)
 	if !measured && !slices.Contains(gocraneMetrics(), m.Name) {
 		v.warnf(metric.Child("name"), "the agent measures nothing of this name: the rule never fires")
 	}
+
 	if known.IsDisk() && f.Actions[r.AvoidanceActionName].Throttle != nil {
 		v.warnf(path.Child("actionName"), "AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and throttling cpu does not free a disk", r.AvoidanceActionName, m.Name)
 	}
 	if a := f.Actions[r.AvoidanceActionName]; known.NotUsage && (a.Throttle != nil || a.Eviction != nil) {
 		v.warnf(path.Child("actionName"), "AvoidanceAction %s does nothing for %s, which does not measure the use of pods: the rule only taints the node", r.AvoidanceActionName, m.Name)
 	}
+
 	v.addErrors(validateLabelSelector(m.Selector, metric.Child("selector"))...)
 	if m.Value.Sign() <= 0 {
 		v.addErrors(field.Invalid(metric.Child("value"), m.Value.String(), "must be more than 0"))
 	} else if most := known.MaxValue(); m.Value.AsApproximateFloat64() >= most {
 		v.warnf(metric.Child("value"), "the rule never fires: the metric is %g at most and the threshold %s", most, m.Value.String())
 	}
+
 	return v
 }
 
@@ -70,12 +79,14 @@ func validateRulePairs(rules []ensurancev1alpha1.Rule, f Facts, path *field.Path
 		a := f.Actions[r.AvoidanceActionName]
 		return a.Throttle != nil && a.Eviction == nil
 	}
+
 	for i, r := range rules {
 		for j, other := range rules[:i] {
 			if r.MetricRule == nil || other.MetricRule == nil || r.MetricRule.Name != other.MetricRule.Name ||
 				r.MetricRule.Selector.String() != other.MetricRule.Selector.String() || r.Strategy != other.Strategy {
 				continue
 			}
+
 			order := r.MetricRule.Value.Cmp(other.MetricRule.Value)
 			switch {
 			case order == 0 && r.AvoidanceActionName == other.AvoidanceActionName:
@@ -87,6 +98,7 @@ func validateRulePairs(rules []ensurancev1alpha1.Rule, f Facts, path *field.Path
 			}
 		}
 	}
+
 	return v
 }
 
@@ -98,10 +110,12 @@ func warnUnusedNodeFields(s *ensurancev1alpha1.NodeQOSSpec, spec *field.Path) Re
 		v.warnUnused(p.HTTPGet != nil, probe.Child("httpGet"))
 		v.warnUnused(p.TimeoutSeconds != nil, probe.Child("timeoutSeconds"))
 	}
+
 	v.warnUnused(s.ElasticCPULimit != nil, spec.Child("elasticCpuLimit"))
 	v.warnUnused(s.MemLimit != nil, spec.Child("memLimit"))
 	v.warnUnused(s.MemoryCompression != nil, spec.Child("memoryCompression"))
 	v.warnUnused(s.NetLimits != nil, spec.Child("netLimits"))
+
 	return v
 }
 
@@ -142,5 +156,6 @@ func ValidateAvoidanceAction(a *ensurancev1alpha1.AvoidanceAction, _ Facts) Resu
 	case t.CPUThrottle != nil && t.CPUThrottle.MinCPURatio == 100:
 		v.warnf(throttle.Child("cpuThrottle", "minCPURatio"), "100 leaves a container all that it has: the rule never throttles")
 	}
+
 	return v
 }

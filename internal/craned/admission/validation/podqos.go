@@ -20,12 +20,14 @@ func ValidatePodQOS(q *ensurancev1alpha1.PodQOS, f Facts) Result {
 	spec := field.NewPath("spec")
 	s := &q.Spec
 	v.addErrors(validateLabelSelector(s.LabelSelector, spec.Child("labelSelector"))...)
+
 	switch {
 	case s.ScopeSelector == nil && (s.LabelSelector == nil || len(s.LabelSelector.MatchLabels)+len(s.LabelSelector.MatchExpressions) == 0):
 		v.warnf(spec, "matches no pod: there is neither a labelSelector nor a scopeSelector")
 	case s.ScopeSelector != nil && len(s.ScopeSelector.MatchExpressions) == 0:
 		v.warnf(spec.Child("scopeSelector"), "is empty and matches every pod")
 	}
+
 	if s.ScopeSelector != nil {
 		path := spec.Child("scopeSelector", "matchExpressions")
 		for i, r := range s.ScopeSelector.MatchExpressions {
@@ -33,14 +35,17 @@ func ValidatePodQOS(q *ensurancev1alpha1.PodQOS, f Facts) Result {
 		}
 		v.merge(validateScopesTogether(s.ScopeSelector.MatchExpressions, path))
 	}
+
 	for i, name := range s.AllowedActions {
 		if _, ok := f.Actions[name]; !ok && f.Actions != nil {
 			v.warnf(spec.Child("allowedActions").Index(i), "there is no AvoidanceAction %s yet", name)
 		}
 	}
+
 	for _, i := range duplicates(s.AllowedActions, identity) {
 		v.warnf(spec.Child("allowedActions").Index(i), "%s occurs earlier in the list", s.AllowedActions[i])
 	}
+
 	v.merge(warnUnusedPodFields(s, spec))
 	return v
 }
@@ -56,15 +61,18 @@ func validateScope(r ensurancev1alpha1.ScopeSelectorRequirement, path *field.Pat
 			} else if low > high {
 				v.addErrors(field.Invalid(at, value, "the range is empty: it begins above its end"))
 			}
+
 		case ensurancev1alpha1.ScopeNamespace:
 			for _, msg := range validation.IsDNS1123Label(value) {
 				v.addErrors(field.Invalid(at, value, msg))
 			}
 		}
 	}
+
 	for _, i := range duplicates(r.Values, identity) {
 		v.warnf(path.Child("values").Index(i), "%s occurs earlier in the list", r.Values[i])
 	}
+
 	return v
 }
 
@@ -75,22 +83,27 @@ func validateScopesTogether(list []ensurancev1alpha1.ScopeSelectorRequirement, p
 		if r.Operator != ensurancev1alpha1.ScopeOperatorIn || r.ScopeName == ensurancev1alpha1.ScopePriority || len(r.Values) == 0 {
 			continue
 		}
+
 		left := map[string]bool{}
 		for _, value := range r.Values {
 			left[value] = true
 		}
+
 		for _, other := range list {
 			if other.ScopeName != r.ScopeName {
 				continue
 			}
+
 			in := other.Operator == ensurancev1alpha1.ScopeOperatorIn
 			maps.DeleteFunc(left, func(value string, _ bool) bool { return slices.Contains(other.Values, value) != in })
 		}
+
 		if len(left) == 0 {
 			v.warnf(path.Index(i), "matches no pod: other conditions on %s exclude all of its values", r.ScopeName)
 			return v
 		}
 	}
+
 	return v
 }
 
@@ -98,13 +111,17 @@ func validateScopesTogether(list []ensurancev1alpha1.ScopeSelectorRequirement, p
 func warnUnusedPodFields(s *ensurancev1alpha1.PodQOSSpec, spec *field.Path) Result {
 	var v Result
 	v.warnUnused(s.PodQualityProbe != nil, spec.Child("podQualityProbe"))
-	r, path := s.ResourceQOS, spec.Child("resourceQOS")
+	r := s.ResourceQOS
+	path := spec.Child("resourceQOS")
+
 	if r == nil {
 		return v
 	}
+
 	v.warnUnused(r.MemoryQOS != nil, path.Child("memoryQOS"))
 	v.warnUnused(r.NetIOQOS != nil, path.Child("netIOQOS"))
 	v.warnUnused(r.DiskIOQOS != nil, path.Child("diskIOQOS"))
+
 	if c := r.CPUQOS; c != nil {
 		cpu := path.Child("cpuQOS")
 		v.warnUnused(len(c.ContainerPriority) > 0, cpu.Child("containerPriority"))
@@ -114,5 +131,6 @@ func warnUnusedPodFields(s *ensurancev1alpha1.PodQOSSpec, spec *field.Path) Resu
 		v.warnUnused(c.RDT != nil, cpu.Child("rdt"))
 		v.warnUnused(len(c.ContainerRDT) > 0, cpu.Child("containerRdt"))
 	}
+
 	return v
 }

@@ -25,10 +25,12 @@ func ValidateTimeSeriesPrediction(p *predictionv1alpha1.TimeSeriesPrediction, _ 
 			v.warnf(spec.Child("targetRef", "namespace"), "has no effect: a Node has no namespace")
 		}
 	}
+
 	kind := ""
 	if p.Spec.TargetRef != nil {
 		kind = p.Spec.TargetRef.Kind
 	}
+
 	v.merge(validatePredictionSpec(&p.Spec, kind, spec))
 	return v
 }
@@ -37,9 +39,11 @@ func ValidateTimeSeriesPrediction(p *predictionv1alpha1.TimeSeriesPrediction, _ 
 func validatePredictionSpec(s *predictionv1alpha1.TimeSeriesPredictionSpec, kind string, spec *field.Path) Result {
 	var v Result
 	v.warnShortWindow(s.PredictionWindowSeconds, spec.Child("predictionWindowSeconds"))
+
 	metrics := s.PredictionMetrics
 	for i := range metrics {
-		m, path := &metrics[i], spec.Child("predictionMetrics").Index(i)
+		m := &metrics[i]
+		path := spec.Child("predictionMetrics").Index(i)
 		switch m.Type {
 		case predictionv1alpha1.ResourceQueryMetricType:
 			if kind == "" {
@@ -47,6 +51,7 @@ func validatePredictionSpec(s *predictionv1alpha1.TimeSeriesPredictionSpec, kind
 			}
 		case predictionv1alpha1.MetricQueryMetricType:
 			v.merge(validateMetricQuery(m.MetricQuery, path.Child("metricQuery")))
+
 		case predictionv1alpha1.ExpressionQueryMetricType:
 			if e := m.ExpressionQuery; e != nil && strings.TrimSpace(e.Expression) == "" {
 				v.addErrors(field.Required(path.Child("expressionQuery", "expression"), "the expression is empty"))
@@ -54,6 +59,7 @@ func validatePredictionSpec(s *predictionv1alpha1.TimeSeriesPredictionSpec, kind
 				v.merge(validateExpression(e.Expression, path.Child("expressionQuery", "expression")))
 			}
 		}
+
 		for _, q := range []struct {
 			name string
 			set  bool
@@ -67,8 +73,10 @@ func validatePredictionSpec(s *predictionv1alpha1.TimeSeriesPredictionSpec, kind
 				v.warnf(path.Child(q.name), "has no effect: the type is %s", m.Type)
 			}
 		}
+
 		v.merge(validateAlgorithm(m.Algorithm, path.Child("algorithm")))
 	}
+
 	return v
 }
 
@@ -77,11 +85,13 @@ func validateMetricQuery(q *predictionv1alpha1.MetricQuery, path *field.Path) Re
 	if q == nil {
 		return v // The schema has refused it.
 	}
+
 	for i, c := range q.QueryConditions {
 		if _, err := predictioncontroller.MatcherOf(c); err != nil {
 			v.addErrors(field.Invalid(path.Child("labels").Index(i), c.Key, err.Error()))
 		}
 	}
+
 	return v
 }
 
@@ -90,14 +100,17 @@ func ValidateClusterNodePrediction(p *predictionv1alpha1.ClusterNodePrediction, 
 	var v Result
 	spec := field.NewPath("spec")
 	v.addErrors(metav1validation.ValidateLabels(p.Spec.NodeSelector, spec.Child("nodeSelector"))...)
+
 	template := spec.Child("template")
 	if p.Spec.Template == nil {
 		v.warnf(template, "is not set: nothing is forecast")
 		return v
 	}
+
 	if p.Spec.Template.Spec.TargetRef != nil {
 		v.warnf(template.Child("spec", "targetRef"), "has no effect: each prediction is for its node")
 	}
+
 	v.merge(validatePredictionSpec(&p.Spec.Template.Spec, kindNode, template.Child("spec")))
 	return v
 }
@@ -106,6 +119,7 @@ func ValidateClusterNodePrediction(p *predictionv1alpha1.ClusterNodePrediction, 
 func DefaultTimeSeriesPrediction(p *predictionv1alpha1.TimeSeriesPrediction) {
 	ref := p.Spec.TargetRef
 	setDefaultAPIVersion(ref)
+
 	if ref != nil && ref.Namespace == "" && defaultAPIVersion(ref.Kind) != "" && ref.Kind != kindNode {
 		ref.Namespace = p.Namespace
 	}

@@ -67,6 +67,7 @@ func Ratchet(before, after Result) Result {
 	for _, e := range before.Errors {
 		known[errorKey(e)]++
 	}
+
 	out := Result{Warnings: slices.Clone(after.Warnings)}
 	for _, e := range after.Errors {
 		if f := errorKey(e); known[f] > 0 {
@@ -74,7 +75,9 @@ func Ratchet(before, after Result) Result {
 			out.Warnings = append(out.Warnings, e.Error()+" (accepted because it was so before)")
 			continue
 		}
+
 		out.Errors = append(out.Errors, e)
 	}
+
 	return out
 }

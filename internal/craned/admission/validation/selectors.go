@@ -24,6 +24,7 @@ func validateAPIVersion(text string, path *field.Path) field.ErrorList {
 	if _, err := schema.ParseGroupVersion(text); err != nil {
 		return field.ErrorList{field.Invalid(path, text, "must be a group and a version such as apps/v1, or v1")}
 	}
+
 	return nil
 }
 
@@ -41,8 +42,10 @@ func duplicates[T any](list []T, key func(T) string) []int {
 		if seen[k] {
 			out = append(out, i)
 		}
+
 		seen[k] = true
 	}
+
 	return out
 }
 
@@ -58,6 +61,7 @@ func defaultAPIVersion(kind string) string {
 	case "Node", "Pod", "ReplicationController":
 		return "v1"
 	}
+
 	return ""
 }
 

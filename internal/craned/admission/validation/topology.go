@@ -21,24 +21,30 @@ func ValidateNodeResourceTopology(n *topologyv1alpha1.NodeResourceTopology, _ Fa
 	for i := range n.Zones {
 		zones[n.Zones[i].Name] = &n.Zones[i]
 	}
+
 	v.addErrors(rejectNegative(n.Reserved, field.NewPath("reserved"))...)
 	for i := range n.Zones {
-		z, path := &n.Zones[i], field.NewPath("zones").Index(i)
+		z := &n.Zones[i]
+		path := field.NewPath("zones").Index(i)
 		if z.Parent != "" && zones[z.Parent] == nil {
 			v.addErrors(field.Invalid(path.Child("parent"), z.Parent, "is not the name of a zone of this node"))
 		} else if isCircular(z, zones) {
 			v.addErrors(field.Invalid(path.Child("parent"), z.Parent, "the zone would be part of itself"))
 		}
+
 		for j, c := range z.Costs {
 			if zones[c.Name] == nil {
 				v.addErrors(field.Invalid(path.Child("costs").Index(j).Child("name"), c.Name, "is not the name of a zone of this node"))
 			}
 		}
+
 		v.merge(validateZoneResources(z.Resources, path.Child("resources")))
 	}
+
 	for _, i := range duplicates(n.Zones, func(z topologyv1alpha1.Zone) string { return z.Name }) {
 		v.addErrors(field.Duplicate(field.NewPath("zones").Index(i).Child("name"), n.Zones[i].Name))
 	}
+
 	return v
 }
 
@@ -49,6 +55,7 @@ func isCircular(z *topologyv1alpha1.Zone, zones map[string]*topologyv1alpha1.Zon
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -57,17 +64,21 @@ func validateZoneResources(r *topologyv1alpha1.ResourceInfo, path *field.Path) R
 	if r == nil {
 		return v
 	}
+
 	v.addErrors(rejectNegative(r.Capacity, path.Child("capacity"))...)
 	v.addErrors(rejectNegative(r.Allocatable, path.Child("allocatable"))...)
+
 	for _, name := range slices.Sorted(maps.Keys(r.Allocatable)) {
 		has, known := r.Capacity[name]
 		if can := r.Allocatable[name]; known && can.Cmp(has) > 0 {
 			v.addErrors(field.Invalid(path.Child("allocatable").Key(string(name)), can.String(), "must be at most the capacity, "+has.String()))
 		}
 	}
+
 	if has, known := r.Capacity[corev1.ResourceCPU]; known && has.Cmp(*resource.NewQuantity(int64(r.ReservedCPUNums), resource.DecimalSI)) < 0 {
 		v.addErrors(field.Invalid(path.Child("reservedCPUNums"), r.ReservedCPUNums, "must be at most the capacity, "+has.String()))
 	}
+
 	return v
 }
 
@@ -78,5 +89,6 @@ func rejectNegative(list corev1.ResourceList, path *field.Path) field.ErrorList 
 			errs = append(errs, field.Invalid(path.Key(string(name)), q.String(), "must be 0 or more"))
 		}
 	}
+
 	return errs
 }

@@ -64,7 +64,14 @@ func describeMove(s *snapshot, m rebalance.Move) string {
 
 func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, now time.Time) {
 	log := ctrl.LoggerFrom(ctx).WithName("rebalance").WithValues("namespace", m.Pod.Namespace, "pod", m.Pod.Name)
-	regarding := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: m.Pod.Namespace, Name: m.Pod.Name, UID: types.UID(m.Pod.UID)}
+	regarding := &corev1.ObjectReference{
+		APIVersion: "v1",
+		Kind:       "Pod",
+		Namespace:  m.Pod.Namespace,
+		Name:       m.Pod.Name,
+		UID:        types.UID(m.Pod.UID),
+	}
+
 	text := describeMove(s, m)
 	node := s.nodes[m.From].Name
 	if c.cfg.Settings.DryRun {
@@ -72,13 +79,16 @@ func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, no
 		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeNormal, reasonWouldMove, action, "would be evicted (dry run): %s", text)
 		c.count("dry-run", m)
 		c.startCoolDown(node, m.Pod.Workload, now)
+
 		return
 	}
+
 	if err := c.hold(ctx, s, m, now); err != nil {
 		log.V(1).Info("the target cannot be held, the pod stays", "err", err)
 		c.count("not-held", m)
 		return
 	}
+
 	err := c.cfg.Evictor.Evict(ctx, m.Pod.Namespace, m.Pod.Name, types.UID(m.Pod.UID))
 	why, kept := eviction.BlockedByPDB(err)
 	switch {
@@ -88,22 +98,27 @@ func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, no
 		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeNormal, reasonMoved, action, "evicted: %s", text)
 		c.count("evicted", m)
 		c.startCoolDown(node, m.Pod.Workload, now)
+
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		c.count("gone", m)
+
 	case kept:
 		log.V(1).Info("a PodDisruptionBudget blocks the eviction", "reason", why)
 		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeNormal, reasonRefused, action, "not evicted, its PodDisruptionBudget does not allow it: %s", text)
 		c.count("budget", m)
 		c.cooling["workload/"+m.Pod.Workload] = now.Add(c.cfg.Settings.CoolDown)
+
 	default:
 		if !errors.Is(err, context.Canceled) {
 			log.Error(err, "Evicting")
 		}
+
 		c.count("failed", m)
 		if eviction.OutcomeUnknown(err) { // the eviction may have succeeded, so it counts as a move
 			c.startCoolDown(node, m.Pod.Workload, now)
 			return
 		}
+
 		c.cooling["workload/"+m.Pod.Workload] = now.Add(c.cfg.Settings.CoolDown)
 	}
 }
@@ -115,7 +130,8 @@ func (c *Controller) count(result string, m rebalance.Move) {
 // startCoolDown excludes the node and the workload from moves for a while.
 func (c *Controller) startCoolDown(node, workload string, now time.Time) {
 	until := now.Add(c.cfg.Settings.CoolDown)
-	c.cooling["node/"+node], c.cooling["workload/"+workload] = until, until
+	c.cooling["node/"+node] = until
+	c.cooling["workload/"+workload] = until
 	c.moves = append(c.moves, now)
 }
 
@@ -128,33 +144,45 @@ func (c *Controller) reportRefusals(ctx context.Context, s *snapshot, plan rebal
 	for _, m := range plan.Moves {
 		moved[m.From] = true
 	}
+
 	reasons := map[int][]string{}
 	for _, r := range plan.Refusals {
 		text := r.Reason
 		if r.Pod != "" {
 			text = r.Pod + ": " + r.Reason
 		}
+
 		reasons[r.Node] = append(reasons[r.Node], text)
 	}
+
 	for node, list := range reasons {
 		name := s.nodes[node].Name
 		if moved[node] {
 			delete(c.reported, name)
 			continue
 		}
+
 		if more := len(list) - maxReportedPods; more > 0 {
 			list = append(list[:maxReportedPods], fmt.Sprintf("and %d more", more))
 		}
+
 		text := strings.Join(list, "; ")
 		if len(text) > 900 {
 			text = strings.ToValidUTF8(text[:900], "") + "..."
 		}
+
 		if list[0] == rebalance.CoolingDown || now.Before(c.reported[name]) {
 			continue
 		}
+
 		c.reported[name] = now.Add(max(c.cfg.Settings.CoolDown, c.cfg.Settings.Interval))
 		ctrl.LoggerFrom(ctx).WithName("rebalance").Info("no pod is moved off a hot node", "node", name, "why", text)
-		c.cfg.Events.Eventf(&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: s.nodes[node].UID}, nil,
+		c.cfg.Events.Eventf(&corev1.ObjectReference{
+			APIVersion: "v1",
+			Kind:       "Node",
+			Name:       name,
+			UID:        s.nodes[node].UID,
+		}, nil,
 			corev1.EventTypeWarning, reasonNotMovable, action, "the node is hot and no pod is moved: %s", text)
 	}
 }

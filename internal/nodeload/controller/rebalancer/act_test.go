@@ -56,6 +56,7 @@ func TestAnswers(t *testing.T) {
 		c.cfg.Settings.DryRun = false
 		s := &snapshot{nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "hot"}}, {ObjectMeta: metav1.ObjectMeta{Name: "cold"}}}, held: map[int]bool{}}
 		c.move(t.Context(), s, rebalance.Move{Pod: rebalance.Pod{Namespace: "shop", Name: "web-1", Workload: "w"}, To: 1}, time.Unix(0, 0))
+
 		_, node := c.cooling["node/hot"]
 		_, workload := c.cooling["workload/w"]
 		if c.cfg.Metrics.moves[[2]string{test.result, ""}] != 1 || node != test.moved || (len(c.moves) == 1) != test.moved || workload != test.resting || (len(recorder.Events) == 1) != test.event {
@@ -86,22 +87,27 @@ func TestTargetIsHeld(t *testing.T) {
 			cooling: map[string]time.Time{}, reported: map[string]time.Time{}, left: map[departure]*departureRecord{},
 		}
 		c.cfg.Settings.DryRun = false
+
 		return c, target, &snapshot{held: map[int]bool{}, nodes: []corev1.Node{
 			{ObjectMeta: metav1.ObjectMeta{Name: "hot"}}, {ObjectMeta: metav1.ObjectMeta{Name: "cold", UID: "u", ResourceVersion: "7"}},
 		}}
 	}
+
 	move := rebalance.Move{To: 1, Pod: rebalance.Pod{
 		Namespace: "shop", Name: "web-1", UID: "p", Workload: "shop/ReplicaSet/web", Use: nodeload.Amount{CPU: 500, Memory: 1 << 30},
 	}}
 	c, target, s := start(nil)
 	c.move(t.Context(), s, move, now)
 	const held = `[{\"pod\":\"p\",\"workload\":\"shop/ReplicaSet/web\",\"cpu\":500,\"memory\":1073741824,\"until\":\"2001-09-09T01:47:40Z\"}]`
+
 	want := `cold {"metadata":{"annotations":{"node-load.crane.io/holds":"` + held + `"},"resourceVersion":"7","uid":"u"}}`
 	if !slices.Equal(target.patched, []string{want}) || c.cfg.Metrics.moves[[2]string{"evicted", ""}] != 1 {
 		t.Errorf("patches %v, want %s; moves %v", target.patched, want, c.cfg.Metrics.moves)
 	}
+
 	c, _, s = start(apierrors.NewConflict(corev1.Resource("nodes"), "cold", errors.New("changed")))
 	c.move(t.Context(), s, move, now)
+
 	if c.cfg.Metrics.moves[[2]string{"not-held", ""}] != 1 || len(c.moves) != 0 {
 		t.Errorf("without a hold: %v", c.cfg.Metrics.moves)
 	}
@@ -109,9 +115,11 @@ func TestTargetIsHeld(t *testing.T) {
 	c, target, s = start(nil)
 	s.nodes[1].Annotations = map[string]string{nodeload.HoldsKey: strings.ReplaceAll(held, `\"`, `"`)}
 	c.dropExpiredHolds(t.Context(), s.nodes, now)
+
 	if len(target.patched) != 0 {
 		t.Errorf("a valid hold was removed: %v", target.patched)
 	}
+
 	c.dropExpiredHolds(t.Context(), s.nodes, now.Add(time.Hour))
 	if want := `cold {"metadata":{"annotations":{"node-load.crane.io/holds":null},"resourceVersion":"7","uid":"u"}}`; !slices.Equal(target.patched, []string{want}) {
 		t.Errorf("patches %v, want %s", target.patched, want)
@@ -123,23 +131,30 @@ func TestNoSecondMoveAfterAReturn(t *testing.T) {
 	moved := time.Unix(1e9, 0)
 	c := &Controller{cooling: map[string]time.Time{}, left: map[departure]*departureRecord{{workload: "shop/ReplicaSet/web", node: "hot"}: {at: moved}}}
 	pod := newPod(func(p *corev1.Pod) {
-		p.Spec.NodeName, p.CreationTimestamp = "hot", metav1.NewTime(moved.Add(-time.Hour))
+		p.Spec.NodeName = "hot"
+		p.CreationTimestamp = metav1.NewTime(moved.Add(-time.Hour))
 	})
 	c.recordReturns([]*corev1.Pod{pod})
+
 	if why := c.coolDownReason(pod); why != "" {
 		t.Errorf("an older pod of the workload is kept: %s", why)
 	}
+
 	back := newPod(func(p *corev1.Pod) {
-		p.Spec.NodeName, p.CreationTimestamp = "hot", metav1.NewTime(moved.Add(time.Second))
+		p.Spec.NodeName = "hot"
+		p.CreationTimestamp = metav1.NewTime(moved.Add(time.Second))
 	})
 	c.recordReturns([]*corev1.Pod{back})
+
 	if why := c.coolDownReason(back); !strings.Contains(why, "one has come back") {
 		t.Errorf("the pod that has come back may move again: %q", why)
 	}
+
 	elsewhere := newPod(func(p *corev1.Pod) { p.Spec.NodeName = "other" })
 	if why := c.coolDownReason(elsewhere); why != "" {
 		t.Errorf("a pod on another node is kept: %s", why)
 	}
+
 	c.expire(moved.Add(returnWindow))
 	if len(c.left) != 0 {
 		t.Errorf("%d moves are remembered after a day", len(c.left))

@@ -31,16 +31,20 @@ func blockReason(pod *corev1.Pod, schedulers []string, protected func(namespace 
 	case optedOut(pod):
 		return optout.Reason
 	}
+
 	if why := cmp.Or(policy.BlockReason(pod), policy.ReplicaBlockReason(siblings)); why != "" {
 		return why
 	}
+
 	if !slices.Contains(schedulers, pod.Spec.SchedulerName) {
 		// Any other scheduler reads requests only, and may place its replacement on the same node.
 		return "its scheduler " + pod.Spec.SchedulerName + " does not read load (--rebalance-schedulers)"
 	}
+
 	if why := hardToPlace(pod); why != "" {
 		return why
 	}
+
 	return localData(pod)
 }
 
@@ -50,14 +54,17 @@ func hardToPlace(pod *corev1.Pod) string {
 	if a := pod.Spec.Affinity; a != nil && a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
 		return "it needs other pods near it (pod affinity)"
 	}
+
 	for i := range pod.Spec.TopologySpreadConstraints {
 		if pod.Spec.TopologySpreadConstraints[i].WhenUnsatisfiable == corev1.DoNotSchedule {
 			return "it has to be spread (topologySpreadConstraints)"
 		}
 	}
+
 	if len(pod.Spec.ResourceClaims) > 0 {
 		return "it has resource claims"
 	}
+
 	for i := range pod.Spec.Containers {
 		for _, port := range pod.Spec.Containers[i].Ports {
 			if port.HostPort != 0 {
@@ -65,6 +72,7 @@ func hardToPlace(pod *corev1.Pod) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -80,5 +88,6 @@ func localData(pod *corev1.Pod) string {
 			return "it has an emptyDir, and " + eviction.SafeToEvict + " is not true"
 		}
 	}
+
 	return ""
 }

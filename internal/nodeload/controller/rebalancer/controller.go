@@ -49,8 +49,15 @@ type Settings struct {
 // with the default policy.
 func DefaultSettings() Settings {
 	return Settings{
-		DryRun: true, Interval: 30 * time.Second, Rounds: 3, PerRound: 5, PerNode: 1, PerHour: 30,
-		CoolDown: 10 * time.Minute, Protected: []string{"kube-system"}, Schedulers: []string{"crane-scheduler"},
+		DryRun:     true,
+		Interval:   30 * time.Second,
+		Rounds:     3,
+		PerRound:   5,
+		PerNode:    1,
+		PerHour:    30,
+		CoolDown:   10 * time.Minute,
+		Protected:  []string{"kube-system"},
+		Schedulers: []string{"crane-scheduler"},
 	}
 }
 
@@ -94,10 +101,17 @@ func New(cfg Config) (*Controller, error) {
 	if cfg.Policy == nil || cfg.Nodes == nil || cfg.Live == nil || cfg.OptOuts == nil || cfg.Usage == nil || cfg.Evictor == nil || cfg.Patches == nil || cfg.Events == nil || cfg.Metrics == nil || cfg.Clock == nil {
 		return nil, errors.New("a rebalancing controller needs a policy, nodes, pods, usage, an evictor, a writer of nodes, events, metrics and a clock")
 	}
+
 	if s.Interval <= 0 || s.Rounds < 1 || s.PerRound < 1 || s.PerNode < 1 || s.PerHour < 1 || s.CoolDown < 0 {
 		return nil, fmt.Errorf("settings of rebalancing out of range: %+v", s)
 	}
-	return &Controller{cfg: cfg, cooling: map[string]time.Time{}, reported: map[string]time.Time{}, left: map[departure]*departureRecord{}}, nil
+
+	return &Controller{
+		cfg:      cfg,
+		cooling:  map[string]time.Time{},
+		reported: map[string]time.Time{},
+		left:     map[departure]*departureRecord{},
+	}, nil
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -107,19 +121,23 @@ func (c *Controller) NeedLeaderElection() bool { return true }
 func (c *Controller) Start(ctx context.Context) error {
 	ticker := c.cfg.Clock.NewTicker(c.cfg.Settings.Interval)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C():
 		}
+
 		err := c.Round(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
+
 		if err != nil && !c.failing {
 			ctrl.LoggerFrom(ctx).WithName("rebalance").Error(err, "round failed without moves, further failures are only counted until one succeeds")
 		}
+
 		c.failing = err != nil
 		c.cfg.Metrics.round(err)
 	}
@@ -129,36 +147,45 @@ func (c *Controller) Start(ctx context.Context) error {
 func (c *Controller) Round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
+
 	now := c.cfg.Clock.Now()
 	if err := c.applyPolicy(); err != nil {
 		return err
 	}
+
 	c.expire(now)
 	if len(c.rules.Policy.Marks) == 0 {
 		c.cfg.Metrics.hot(0, 0)
 		return nil
 	}
+
 	var list corev1.NodeList
 	if err := c.cfg.Nodes.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
+
 	c.dropExpiredHolds(ctx, list.Items, now)
 	heats, above, due := c.hotNodes(list.Items, now)
 	c.cfg.Metrics.hot(above, len(due))
+
 	if len(due) == 0 {
 		return nil
 	}
+
 	s, err := read(ctx, c.cfg.Live, list.Items, due, c.rules.Horizon(), now)
 	if err != nil {
 		return err
 	}
+
 	if s.optedOut, err = c.cfg.OptOuts(ctx); err != nil {
 		return err
 	}
+
 	use, err := c.use(ctx, s, now)
 	if err != nil {
 		return err
 	}
+
 	plan := rebalance.Decide(c.input(s, heats, use, now))
 	c.act(ctx, s, plan, now)
 	return nil
@@ -170,11 +197,14 @@ func (c *Controller) applyPolicy() error {
 	if c.rules != nil && c.rules.Policy == policy {
 		return nil
 	}
+
 	rules, err := nodeload.NewRules(policy, nodeload.Strategy{})
 	if err != nil {
 		return fmt.Errorf("the node-load policy: %w", err)
 	}
-	c.rules, c.streaks = rules, rebalance.Streaks{}
+
+	c.rules = rules
+	c.streaks = rebalance.Streaks{}
 	return nil
 }
 
@@ -185,36 +215,43 @@ func (c *Controller) expire(now time.Time) {
 			delete(c.cooling, key)
 		}
 	}
+
 	for d, r := range c.left {
 		if now.Sub(r.at) >= returnWindow {
 			delete(c.left, d)
 		}
 	}
+
 	c.moves = slices.DeleteFunc(c.moves, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
 }
 
 // hotNodes returns where nodes are hot, how many are above a mark, and which have been for long enough.
 func (c *Controller) hotNodes(nodes []corev1.Node, now time.Time) (heats [][]rebalance.Heat, above int, due map[int]bool) {
-	heats, due = make([][]rebalance.Heat, len(nodes)), map[int]bool{}
+	heats = make([][]rebalance.Heat, len(nodes))
+	due = map[int]bool{}
 	there := make(map[string]bool, len(nodes))
 	for i := range nodes {
 		there[nodes[i].Name] = true
 		samples, _ := c.rules.Read(c.cfg.Format, nodes[i].Annotations)
+
 		heats[i] = c.streaks.Look(nodes[i].Name, c.rules.Policy, samples, now)
 		if len(heats[i]) > 0 {
 			above++
 		}
+
 		heats[i] = slices.DeleteFunc(heats[i], func(h rebalance.Heat) bool { return h.Rounds < c.cfg.Settings.Rounds })
 		if len(heats[i]) > 0 {
 			due[i] = true
 		}
 	}
+
 	c.streaks.Keep(func(name string) bool { return there[name] })
 	for name := range c.reported {
 		if !there[name] {
 			delete(c.reported, name)
 		}
 	}
+
 	return heats, above, due
 }
 
@@ -230,7 +267,13 @@ func (c *Controller) input(
 	limits := rebalance.Limits{
 		Total: min(c.cfg.Settings.PerRound, max(c.cfg.Settings.PerHour-len(c.moves), 0)), PerNode: c.cfg.Settings.PerNode, PerWorkload: 1,
 	}
-	in := rebalance.Input{Now: now, Limits: limits, Allowed: s.allowed, Nodes: make([]rebalance.Node, len(s.nodes))}
+	in := rebalance.Input{
+		Now:     now,
+		Limits:  limits,
+		Allowed: s.allowed,
+		Nodes:   make([]rebalance.Node, len(s.nodes)),
+	}
+
 	count := c.rules.NewCount(now)
 	byUID := map[string]*corev1.Pod{}
 	for i := range s.nodes {
@@ -238,18 +281,28 @@ func (c *Controller) input(
 		for _, h := range nodeload.ValidHolds(holds, now) {
 			s.arriving[i].Add("hold/"+h.Pod, h.Use(), time.Time{})
 		}
+
 		_, cooling := c.cooling["node/"+s.nodes[i].Name]
-		in.Nodes[i] = rebalance.Node{Name: s.nodes[i].Name, Load: c.look(&s.nodes[i], &s.arriving[i], now), Hot: heats[i], Cooling: cooling}
+		in.Nodes[i] = rebalance.Node{
+			Name:    s.nodes[i].Name,
+			Load:    c.look(&s.nodes[i], &s.arriving[i], now),
+			Hot:     heats[i],
+			Cooling: cooling,
+		}
+
 		count.Add(in.Nodes[i].Load, s.requested[i])
 		c.recordReturns(s.onHot[i])
 		in.Nodes[i].Pods = s.candidates(i, use, c.blockReason(s.optedOut), c.coolDownReason)
+
 		for _, pod := range s.onHot[i] {
 			byUID[string(pod.UID)] = pod
 		}
 	}
+
 	in.Fleet = count.Fleet(nodeload.DefaultMinFresh)
 	in.Fits = func(p *rebalance.Pod, to int) string { return s.fits(byUID[p.UID], to) }
 	in.Placed = func(p *rebalance.Pod, to int) { s.recordMove(byUID[p.UID], to) }
+
 	return in
 }
 
@@ -268,8 +321,10 @@ func (c *Controller) coolDownReason(pod *corev1.Pod) string {
 	if r := c.left[departureOf(pod)]; r != nil && r.returned {
 		return "a pod of its workload was moved off this node and one has come back"
 	}
+
 	if _, cooling := c.cooling["workload/"+workloadOf(pod)]; cooling {
 		return "its workload lost a pod recently"
 	}
+
 	return ""
 }

@@ -23,12 +23,15 @@ func (s *snapshot) fits(pod *corev1.Pod, to int) string {
 	if why := workload.NodeRejectReason(node, pod); why != "" {
 		return why
 	}
+
 	if short := s.insufficientResource(pod, to); short != "" {
 		return "without enough " + short
 	}
+
 	if s.violatesAntiAffinity(pod, to) {
 		return "with pods that it must not be near"
 	}
+
 	return ""
 }
 
@@ -38,21 +41,26 @@ func (s *snapshot) insufficientResource(pod *corev1.Pod, to int) string {
 	if s.pods[to]+1 > allocatable.Pods().Value() {
 		return "pods"
 	}
+
 	requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
 	var lacking []string
 	for name, q := range requests {
 		if q.IsZero() {
 			continue
 		}
+
 		sum := s.used[to][name].DeepCopy()
 		sum.Add(q)
+
 		if has := allocatable[name]; sum.Cmp(has) > 0 {
 			lacking = append(lacking, fmt.Sprint(name))
 		}
 	}
+
 	if len(lacking) == 0 {
 		return ""
 	}
+
 	return slices.Min(lacking)
 }
 
@@ -63,10 +71,12 @@ func (s *snapshot) violatesAntiAffinity(pod *corev1.Pod, to int) bool {
 			return true
 		}
 	}
+
 	for _, other := range s.repelling {
 		if other.pod.UID == pod.UID {
 			continue
 		}
+
 		for i := range other.pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
 			term := &other.pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i]
 			if s.sameTopology(term.TopologyKey, other.node, to) && termMatches(term, other.pod.Namespace, pod) {
@@ -74,6 +84,7 @@ func (s *snapshot) violatesAntiAffinity(pod *corev1.Pod, to int) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -85,12 +96,14 @@ func (s *snapshot) alone(pod *corev1.Pod, to int) bool {
 		if !termMatches(term, pod.Namespace, pod) {
 			return false
 		}
+
 		for _, other := range s.repelling {
 			if other.pod.UID != pod.UID && s.sameTopology(term.TopologyKey, other.node, to) && termMatches(term, pod.Namespace, other.pod) {
 				return false
 			}
 		}
 	}
+
 	return true
 }
 
@@ -106,9 +119,11 @@ func termMatches(term *corev1.PodAffinityTerm, namespace string, pod *corev1.Pod
 	if len(namespaces) == 0 && term.NamespaceSelector == nil {
 		namespaces = []string{namespace}
 	}
+
 	if len(namespaces) > 0 && term.NamespaceSelector == nil && !slices.Contains(namespaces, pod.Namespace) {
 		return false
 	}
+
 	selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
 	return err != nil || selector.Matches(labels.Set(pod.Labels))
 }

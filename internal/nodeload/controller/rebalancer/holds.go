@@ -29,13 +29,20 @@ func (c *Controller) hold(ctx context.Context, s *snapshot, m rebalance.Move, no
 	if s.held[m.To] {
 		return fmt.Errorf("node %s holds the room of another move of this round", node.Name)
 	}
+
 	holds, _ := nodeload.ParseHolds(node.Annotations[nodeload.HoldsKey]) // invalid ones are replaced
 	holds = append(nodeload.ValidHolds(holds, now), nodeload.Hold{
-		Pod: m.Pod.UID, Workload: m.Pod.Workload, CPU: int64(m.Pod.Use.CPU), Memory: int64(m.Pod.Use.Memory), Until: now.Add(holdTime).UTC().Truncate(time.Second),
+		Pod:      m.Pod.UID,
+		Workload: m.Pod.Workload,
+		CPU:      int64(m.Pod.Use.CPU),
+		Memory:   int64(m.Pod.Use.Memory),
+		Until:    now.Add(holdTime).UTC().Truncate(time.Second),
 	})
+
 	if err := c.writeHolds(ctx, node, holds); err != nil {
 		return err
 	}
+
 	s.held[m.To] = true
 	return nil
 }
@@ -47,11 +54,13 @@ func (c *Controller) dropExpiredHolds(ctx context.Context, nodes []corev1.Node, 
 		if text == "" {
 			continue
 		}
+
 		holds, err := nodeload.ParseHolds(text)
 		valid := nodeload.ValidHolds(holds, now)
 		if err == nil && len(valid) == len(holds) {
 			continue
 		}
+
 		if err := c.writeHolds(ctx, &nodes[i], valid); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			ctrl.LoggerFrom(ctx).WithName("rebalance").Error(err, "removing expired holds")
 		}
@@ -65,7 +74,9 @@ func (c *Controller) writeHolds(ctx context.Context, node *corev1.Node, holds []
 		if err != nil {
 			return err
 		}
+
 		value = text
 	}
+
 	return controller.PatchUnchangedNode(ctx, c.cfg.Patches, node, map[string]any{nodeload.HoldsKey: value}, nil)
 }

@@ -34,20 +34,25 @@ func (m *Metrics) round(err error) {
 	if err != nil {
 		result = "failed"
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.rounds[result]++
 }
 
 func (m *Metrics) hot(above, due int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.above, m.due = above, due
+
+	m.above = above
+	m.due = due
 }
 
 func (m *Metrics) moved(result, resource string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.moves[[2]string{result, resource}]++
 }
 
@@ -62,11 +67,14 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	for result, n := range m.rounds {
 		ch <- prometheus.MustNewConstMetric(roundsDesc, prometheus.CounterValue, n, result)
 	}
+
 	ch <- prometheus.MustNewConstMetric(nodesDesc, prometheus.GaugeValue, float64(m.above), "now")
 	ch <- prometheus.MustNewConstMetric(nodesDesc, prometheus.GaugeValue, float64(m.due), "long enough")
+
 	for key, n := range m.moves {
 		ch <- prometheus.MustNewConstMetric(movesDesc, prometheus.CounterValue, n, key[0], key[1])
 	}

@@ -65,30 +65,40 @@ type budget struct {
 // less than horizon ago as pending.
 func read(ctx context.Context, from client.Reader, nodes []corev1.Node, hot map[int]bool, horizon time.Duration, now time.Time) (*snapshot, error) {
 	s := &snapshot{
-		nodes: nodes, used: make([]corev1.ResourceList, len(nodes)), pods: make([]int64, len(nodes)),
-		arriving: make([]nodeload.Arrivals, len(nodes)), requested: make([]nodeload.Amount, len(nodes)),
-		onHot: map[int][]*corev1.Pod{}, running: map[string]int{}, held: map[int]bool{},
+		nodes:     nodes,
+		used:      make([]corev1.ResourceList, len(nodes)),
+		pods:      make([]int64, len(nodes)),
+		arriving:  make([]nodeload.Arrivals, len(nodes)),
+		requested: make([]nodeload.Amount, len(nodes)),
+		onHot:     map[int][]*corev1.Pod{},
+		running:   map[string]int{},
+		held:      map[int]bool{},
 	}
+
 	index := make(map[string]int, len(nodes))
 	for i := range nodes {
 		index[nodes[i].Name] = i
 		s.used[i] = corev1.ResourceList{}
 	}
+
 	opts := &client.ListOptions{Limit: pageSize}
 	for {
 		list := &corev1.PodList{}
 		if err := from.List(ctx, list, opts); err != nil {
 			return nil, fmt.Errorf("listing pods: %w", err)
 		}
+
 		for i := range list.Items {
 			if at, ok := index[list.Items[i].Spec.NodeName]; ok {
 				s.add(&list.Items[i], at, hot[at], horizon, now)
 			}
 		}
+
 		if opts.Continue = list.Continue; opts.Continue == "" {
 			break
 		}
 	}
+
 	return s, s.readBudgets(ctx, from)
 }
 
@@ -96,24 +106,29 @@ func (s *snapshot) add(pod *corev1.Pod, at int, hot bool, horizon time.Duration,
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return
 	}
+
 	requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
 	s.addRequests(at, requests)
 	amount := amountOf(requests)
+
 	s.requested[at].CPU += amount.CPU
 	s.requested[at].Memory += amount.Memory
 	if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
 		s.running[workloadOf(pod)]++
 	}
+
 	var started time.Time
 	if pod.Status.StartTime != nil {
 		started = pod.Status.StartTime.Time
 	}
+
 	if started.IsZero() || now.Sub(started) < horizon {
 		use, _ := nodeload.Estimate(nodeload.PodRequest{
 			Request: amount, Limit: amountOf(podresource.PodLimits(pod, podresource.PodResourcesOptions{})),
 		}, nodeload.Amount{}, nodeload.DefaultShare())
 		s.arriving[at].Add(string(pod.UID), use, started)
 	}
+
 	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
 		s.repelling = append(s.repelling, antiAffinityPod{affinityCopy(pod), at})
 	}
@@ -125,8 +140,13 @@ func (s *snapshot) add(pod *corev1.Pod, at int, hot bool, horizon time.Duration,
 // affinityCopy returns the fields of a pod that its anti-affinity needs.
 func affinityCopy(pod *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Labels: pod.Labels},
-		Spec:       corev1.PodSpec{Affinity: &corev1.Affinity{PodAntiAffinity: pod.Spec.Affinity.PodAntiAffinity}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace,
+			Name:      pod.Name,
+			UID:       pod.UID,
+			Labels:    pod.Labels,
+		},
+		Spec: corev1.PodSpec{Affinity: &corev1.Affinity{PodAntiAffinity: pod.Spec.Affinity.PodAntiAffinity}},
 	}
 }
 
@@ -147,19 +167,23 @@ func (s *snapshot) readBudgets(ctx context.Context, from client.Reader) error {
 		if err := from.List(ctx, list, opts); err != nil {
 			return fmt.Errorf("listing disruption budgets: %w", err)
 		}
+
 		for i := range list.Items {
 			pdb := &list.Items[i]
 			selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
 			if err != nil {
 				selector = labels.Everything() // an invalid selector: it blocks all pods of the namespace
 			}
+
 			allowed := pdb.Status.DisruptionsAllowed
 			if err != nil || pdb.Status.ObservedGeneration < pdb.Generation {
 				allowed = 0
 			}
+
 			s.budgets = append(s.budgets, budget{pdb.Namespace, selector})
 			s.allowed = append(s.allowed, allowed)
 		}
+
 		if opts.Continue = list.Continue; opts.Continue == "" {
 			return nil
 		}
@@ -174,6 +198,7 @@ func (s *snapshot) budgetsOf(pod *corev1.Pod) []int {
 			out = append(out, i)
 		}
 	}
+
 	return out
 }
 
@@ -184,9 +209,14 @@ func (s *snapshot) candidates(
 	var out []rebalance.Pod
 	for _, pod := range s.onHot[at] {
 		p := rebalance.Pod{
-			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Workload: workloadOf(pod),
-			Budgets: s.budgetsOf(pod), Blocked: blocked(pod, s.running[workloadOf(pod)]),
+			Namespace: pod.Namespace,
+			Name:      pod.Name,
+			UID:       string(pod.UID),
+			Workload:  workloadOf(pod),
+			Budgets:   s.budgetsOf(pod),
+			Blocked:   blocked(pod, s.running[workloadOf(pod)]),
 		}
+
 		switch {
 		case p.Blocked != "":
 		case len(p.Budgets) > 1:
@@ -194,6 +224,7 @@ func (s *snapshot) candidates(
 		default:
 			p.Blocked = why(pod)
 		}
+
 		if pod.Spec.Priority != nil {
 			p.Priority = *pod.Spec.Priority
 		}
@@ -203,8 +234,10 @@ func (s *snapshot) candidates(
 		if amount, ok := use(pod.Namespace, pod.Name); ok {
 			p.Use = amount
 		}
+
 		out = append(out, p)
 	}
+
 	return out
 }
 
@@ -212,6 +245,7 @@ func workloadOf(pod *corev1.Pod) string {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		return pod.Namespace + "/" + owner.Kind + "/" + owner.Name
 	}
+
 	return pod.Namespace + "/Pod/" + pod.Name
 }
 

@@ -30,9 +30,11 @@ func newPod(change func(*corev1.Pod)) *corev1.Pod {
 		}}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
+
 	if change != nil {
 		change(p)
 	}
+
 	return p
 }
 
@@ -43,11 +45,13 @@ func TestWhoMustNotBeMoved(t *testing.T) {
 	owner := func(kind string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.OwnerReferences[0].Kind = kind }
 	}
+
 	empty := volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	critical := int32(2_000_000_000)
 	excluded := optout.Set{}
 	excluded.AddNamespace("quiet")
 	excluded.Add(optout.Workload{Kind: "Deployment", Namespace: "shop", Name: "calm"})
+
 	for name, test := range map[string]struct {
 		change   func(*corev1.Pod)
 		siblings int
@@ -152,29 +156,35 @@ func TestWhereAPodFits(t *testing.T) {
 				},
 			}
 		}
+
 		if test.node != nil {
 			test.node(&nodes[1])
 		}
+
 		s := &snapshot{
 			nodes: nodes, used: []corev1.ResourceList{{}, {}}, pods: make([]int64, 2), arriving: make([]nodeload.Arrivals, 2),
 			requested: make([]nodeload.Amount, 2), onHot: map[int][]*corev1.Pod{}, running: map[string]int{},
 		}
 		pod := newPod(test.pod)
 		s.add(pod, 0, true, 0, metav1.Now().Time)
+
 		if name == "apart in a zone" {
 			other := newPod(test.pod)
 			other.UID = "sibling"
 			s.add(other, 0, true, 0, metav1.Now().Time)
 		}
+
 		for i, change := range test.there {
 			other := newPod(change)
 			other.UID = types.UID(rune('0' + i))
 			s.add(other, 1, false, 0, metav1.Now().Time)
 		}
+
 		got := s.fits(pod, 1)
 		if (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
+
 		if got == "" {
 			s.recordMove(pod, 1)
 			if test.there == nil {

@@ -40,6 +40,7 @@ func (c *Controller) use(ctx context.Context, s *snapshot, now time.Time) (func(
 			namespaces = append(namespaces, pod.Namespace)
 		}
 	}
+
 	slices.Sort(namespaces)
 	namespaces = slices.Compact(namespaces)
 	found := map[podName]nodeload.Amount{}
@@ -49,17 +50,20 @@ func (c *Controller) use(ctx context.Context, s *snapshot, now time.Time) (func(
 		}); err != nil {
 			return nil, err
 		}
+
 		if err := c.readUse(ctx, "container_memory_rss", memoryQuery, namespaces, now, func(name podName, bytes float64) {
 			amount, ok := found[name]
 			if !ok {
 				return // usage needs both resources
 			}
+
 			amount.Memory = series.Bytes(bytes)
 			found[name] = amount
 		}); err != nil {
 			return nil, err
 		}
 	}
+
 	return func(namespace, pod string) (nodeload.Amount, bool) {
 		amount, ok := found[podName{namespace, pod}]
 		return amount, ok && amount.Memory > 0
@@ -74,15 +78,18 @@ func (c *Controller) readUse(ctx context.Context, metric, query string, namespac
 	if err != nil {
 		return fmt.Errorf("reading the usage of the pods of hot nodes: %w", err)
 	}
+
 	list, err := c.cfg.Usage.Vector(ctx, fmt.Sprintf(query, selector), now)
 	if err != nil {
 		return fmt.Errorf("reading the usage of the pods of hot nodes: %w", err)
 	}
+
 	const most = 1 << 53
 	for _, sample := range list {
 		if sample.Value >= 0 && sample.Value < most {
 			take(podName{sample.Labels["namespace"], sample.Labels["pod"]}, sample.Value)
 		}
 	}
+
 	return nil
 }

@@ -31,6 +31,7 @@ func (cachingPod) Vector(_ context.Context, query string, at time.Time) ([]metri
 			return []metrics.Sample{{Labels: map[string]string{"namespace": "shop", "pod": "cache"}, Time: at, Value: value}}, nil
 		}
 	}
+
 	return nil, nil
 }
 
@@ -42,6 +43,7 @@ func TestPageCacheIsNotMoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if got, ok := use("shop", "cache"); !ok || got.CPU != 1000 || got.Memory != 100<<20 {
 		t.Errorf("%+v, %t", got, ok)
 	}

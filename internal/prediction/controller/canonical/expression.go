@@ -31,15 +31,19 @@ func Expression(expression string) string {
 			if end < 0 {
 				return expression
 			}
+
 			out = append(out, expression[i:end+1]...)
 			i = end
+
 		case space(c):
 			for i+1 < len(expression) && space(expression[i+1]) {
 				i++
 			}
+
 			if i+1 < len(expression) && len(out) > 0 && apart(out[len(out)-1], expression[i+1]) {
 				out = append(out, ' ')
 			}
+
 		case c == '{':
 			braces = len(out)
 			out = append(out, c)
@@ -50,6 +54,7 @@ func Expression(expression string) string {
 			out = append(out, c)
 		}
 	}
+
 	return string(out)
 }
 
@@ -64,6 +69,7 @@ func closing(text string, i int) int {
 			j++
 		}
 	}
+
 	return -1
 }
 
@@ -72,6 +78,7 @@ func ordered(conditions string, named bool) string {
 	if conditions == "" && named {
 		return ""
 	}
+
 	var list []string
 	for rest := conditions; rest != ""; {
 		end := 0
@@ -81,12 +88,15 @@ func ordered(conditions string, named bool) string {
 			}
 			end++
 		}
+
 		list = append(list, rest[:end])
 		rest = strings.TrimPrefix(rest[end:], ",")
 	}
+
 	if slices.ContainsFunc(list, func(one string) bool { return !matcher.MatchString(one) }) {
 		return "{" + conditions + "}"
 	}
+
 	slices.Sort(list)
 	return "{" + strings.Join(list, ",") + "}"
 }

@@ -45,23 +45,28 @@ func FuzzExpression(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
+
 	p := parser.NewParser(parser.Options{})
 	text := func(expression parser.Expr) string {
 		return Expression(expression.String()) // the printer keeps the order of conditions
 	}
+
 	f.Fuzz(func(t *testing.T, expression string) {
 		got := Expression(expression)
 		if again := Expression(got); again != got {
 			t.Fatalf("%q becomes %q and then %q", expression, got, again)
 		}
+
 		before, err := p.ParseExpr(expression)
 		if err != nil {
 			return
 		}
+
 		after, err := p.ParseExpr(got)
 		if err != nil {
 			t.Fatalf("%q becomes %q: %v", expression, got, err)
 		}
+
 		if a, b := text(before), text(after); a != b {
 			t.Fatalf("%q becomes %q: %s is not %s", expression, got, b, a)
 		}

@@ -76,6 +76,7 @@ func New(cfg Config) (*Ledger, error) {
 	if cfg.PriceBook == nil || cfg.Cluster == nil || cfg.Clock == nil || cfg.Interval <= 0 {
 		return nil, errors.New("a ledger needs a price book, a cluster, a clock and an interval above zero")
 	}
+
 	return &Ledger{cfg: cfg}, nil
 }
 
@@ -87,6 +88,7 @@ func (l *Ledger) NeedLeaderElection() bool { return true }
 func (l *Ledger) Start(ctx context.Context) error {
 	ticker := l.cfg.Clock.NewTicker(l.cfg.Interval)
 	defer ticker.Stop()
+
 	for {
 		l.refresh(ctx)
 		select {
@@ -100,8 +102,10 @@ func (l *Ledger) Start(ctx context.Context) error {
 func (l *Ledger) refresh(ctx context.Context) {
 	l.reading.Lock()
 	defer l.reading.Unlock()
+
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
+
 	b, err := l.read(reading)
 	if err == nil {
 		l.setPrices(b) // The prices are complete now; their readers need not wait for the usage.
@@ -111,14 +115,18 @@ func (l *Ledger) refresh(ctx context.Context) {
 		l.last = &dealt
 		l.mu.Unlock()
 	}
+
 	if ctx.Err() != nil {
 		return
 	}
+
 	l.mu.Lock()
 	began := err != nil && !l.lastFailed
+
 	if l.lastFailed = err != nil; l.lastFailed {
 		l.failures++
 	}
+
 	l.mu.Unlock()
 	if began {
 		ctrl.LoggerFrom(ctx).WithName("cost").Error(err, "failed to refresh the cost of the cluster; further failures are only counted")
@@ -131,11 +139,18 @@ func (l *Ledger) read(ctx context.Context) (*snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes and pods: %w", err)
 	}
+
 	tariff, err := cost.NewTariff(l.cfg.PriceBook, cluster.Nodes)
 	if err != nil {
 		return nil, fmt.Errorf("pricing the nodes: %w", err)
 	}
-	return &snapshot{at: l.cfg.Clock.Now(), tariff: tariff, placement: cluster.Placement(), cluster: cluster}, nil
+
+	return &snapshot{
+		at:        l.cfg.Clock.Now(),
+		tariff:    tariff,
+		placement: cluster.Placement(),
+		cluster:   cluster,
+	}, nil
 }
 
 // allocate allocates the cost to the workloads; by request only, with an error, if the usage cannot be read.
@@ -146,11 +161,17 @@ func (l *Ledger) allocate(ctx context.Context, b *snapshot) error {
 		end := b.at.Truncate(time.Minute)
 		var read *profile.PodUsage
 		if read, err = profile.ReadPodUsage(ctx, l.cfg.Usage, nil, end.Add(-usageWindow), end); err == nil {
-			use, b.withUsage = read.Mean, true
+			use = read.Mean
+			b.withUsage = true
 		}
 	}
+
 	b.allocation = cost.Allocate(b.tariff, b.cluster.CostPods(use))
-	b.cluster, b.allocated, b.allocatedAt = workload.Cluster{}, true, b.at // Pods need much memory and are no longer needed.
+	// Pods need much memory and are no longer needed.
+	b.cluster = workload.Cluster{}
+	b.allocated = true
+	b.allocatedAt = b.at
+
 	return err
 }
 
@@ -160,23 +181,30 @@ func (l *Ledger) Prices(ctx context.Context) (*cost.Tariff, workload.Placement, 
 	if b := l.fresh(); b != nil {
 		return b.tariff, b.placement, nil
 	}
+
 	l.reading.Lock()
 	defer l.reading.Unlock()
+
 	if b := l.fresh(); b != nil { // Another goroutine has read meanwhile.
 		return b.tariff, b.placement, nil
 	}
+
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
+
 	b, err := l.read(reading)
 	if err == nil {
 		l.setPrices(b)
 		return b.tariff, b.placement, nil
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.last == nil {
 		return nil, nil, err
 	}
+
 	return l.last.tariff, l.last.placement, nil
 }
 
@@ -184,9 +212,11 @@ func (l *Ledger) Prices(ctx context.Context) (*cost.Tariff, workload.Placement, 
 func (l *Ledger) Latest() (*cost.Tariff, cost.Allocation, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.last == nil || l.stale() {
 		return nil, cost.Allocation{}, false
 	}
+
 	return l.last.tariff, l.last.allocation, true
 }
 
@@ -199,10 +229,15 @@ func (l *Ledger) stale() bool {
 func (l *Ledger) setPrices(b *snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	next := &snapshot{at: b.at, tariff: b.tariff, placement: b.placement}
 	if l.last != nil {
-		next.allocation, next.allocated, next.withUsage, next.allocatedAt = l.last.allocation, l.last.allocated, l.last.withUsage, l.last.allocatedAt
+		next.allocation = l.last.allocation
+		next.allocated = l.last.allocated
+		next.withUsage = l.last.withUsage
+		next.allocatedAt = l.last.allocatedAt
 	}
+
 	l.last = next
 }
 
@@ -210,8 +245,10 @@ func (l *Ledger) setPrices(b *snapshot) {
 func (l *Ledger) fresh() *snapshot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.last == nil || l.cfg.Clock.Since(l.last.at) > l.cfg.Interval {
 		return nil
 	}
+
 	return l.last
 }

@@ -40,12 +40,14 @@ type fixture struct {
 func (w *fixture) set(change func(*fixture)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	change(w)
 }
 
 func (w *fixture) Cluster(context.Context, []string) (workload.Cluster, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	w.listed++
 	return w.cluster, w.clusterErr
 }
@@ -54,10 +56,12 @@ func (w *fixture) Usage(_ context.Context, req metrics.UsageRequest) iter.Seq2[m
 	return func(yield func(metrics.Chunk, error) bool) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+
 		for pod, v := range w.use {
 			if req.Resource == metrics.Memory {
 				v *= gib
 			}
+
 			chunk := metrics.Chunk{
 				Key:    metrics.ContainerKey{Workload: workload.Ref{Namespace: "shop", Kind: "Deployment", Name: "web"}, Pod: pod, Container: "app"},
 				Series: series.Series{Start: req.Start, Step: time.Minute, Values: []float64{v / 2, math.NaN(), v * 3 / 2}},
@@ -66,6 +70,7 @@ func (w *fixture) Usage(_ context.Context, req metrics.UsageRequest) iter.Seq2[m
 				return
 			}
 		}
+
 		if w.err != nil {
 			yield(metrics.Chunk{}, w.err)
 		}
@@ -91,23 +96,28 @@ func newFixture() *fixture {
 
 func newLedger(t *testing.T, w *fixture, c clock.WithTicker) *Ledger {
 	t.Helper()
+
 	book, err := cost.ParsePriceBook([]byte(`{"currency":"USD","source":"s","date":"2026-01-01","default":{"prices":{"cpu":1,"memory":0.5}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	l, err := New(Config{PriceBook: book, Cluster: w, Usage: w, Interval: time.Minute, Clock: c})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return l
 }
 
 func check(t *testing.T, l *Ledger, want string, names ...string) {
 	t.Helper()
+
 	registry := prometheus.NewPedanticRegistry()
 	if err := registry.Register(l); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
@@ -126,7 +136,8 @@ const (
 )
 
 func TestLedger(t *testing.T) {
-	w, c := newFixture(), clocktesting.NewFakeClock(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
+	w := newFixture()
+	c := clocktesting.NewFakeClock(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
 	l := newLedger(t, w, c)
 	check(t, l, failuresHead+"crane_cost_read_failures_total 0\n")
 
@@ -144,6 +155,7 @@ crane_cost_idle_hourly{basis="request",currency="USD",resource="memory"} 2.5
 crane_cost_idle_hourly{basis="use",currency="USD",resource="cpu"} 3.5
 crane_cost_idle_hourly{basis="use",currency="USD",resource="memory"} 3.75
 `, "crane_cost_workload_hourly", "crane_cost_idle_hourly")
+
 	check(t, l, `# HELP node_cpu_hourly_cost Hourly cost of one CPU of a node, in the currency; the name and unit of OpenCost and gocrane.
 # TYPE node_cpu_hourly_cost gauge
 node_cpu_hourly_cost{currency="USD",node="a"} 1
@@ -156,7 +168,10 @@ node_total_hourly_cost{currency="USD",node="a"} 8
 `, "node_cpu_hourly_cost", "node_ram_hourly_cost", "node_total_hourly_cost")
 
 	// A workload that is gone takes its series along; without use only the requests are known.
-	w.set(func(w *fixture) { w.cluster.Pods, w.err = w.cluster.Pods[:1], errors.New("no Prometheus") })
+	w.set(func(w *fixture) {
+		w.cluster.Pods = w.cluster.Pods[:1]
+		w.err = errors.New("no Prometheus")
+	})
 	l.refresh(t.Context())
 	check(t, l, workloadHead+`crane_cost_workload_hourly{basis="request",currency="USD",namespace="shop",owner_kind="Deployment",owner_name="web"} 2
 `+failuresHead+"crane_cost_read_failures_total 1\n", "crane_cost_workload_hourly", "crane_cost_read_failures_total")
@@ -171,28 +186,35 @@ node_total_hourly_cost{currency="USD",node="a"} 8
 }
 
 func TestPrices(t *testing.T) {
-	w, c := newFixture(), clocktesting.NewFakeClock(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
+	w := newFixture()
+	c := clocktesting.NewFakeClock(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
 	l := newLedger(t, w, c)
 	w.set(func(w *fixture) { w.clusterErr = errors.New("forbidden") })
+
 	if _, _, err := l.Prices(t.Context()); err == nil || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("prices of an unknown cluster: %v", err)
 	}
+
 	w.set(func(w *fixture) { w.clusterErr = nil })
 	for range 3 { // The second and third are the first.
 		tariff, placed, err := l.Prices(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		ref := workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
 		if p := tariff.At(placed.PodsByNode(ref)); p.From != cost.FromNodes || p.CPU != 1 {
 			t.Errorf("%+v", p)
 		}
 	}
+
 	if w.listed != 2 {
 		t.Errorf("listed %d times", w.listed)
 	}
+
 	c.Step(2 * time.Minute)
 	w.set(func(w *fixture) { w.clusterErr = errors.New("timeout") })
+
 	if tariff, _, err := l.Prices(t.Context()); err != nil || tariff == nil {
 		t.Errorf("the last prices are lost: %v", err)
 	}
@@ -210,6 +232,7 @@ func TestStart(t *testing.T) {
 		time.Sleep(150 * time.Second) // Of the bubble's clock.
 		synctest.Wait()
 		cancel()
+
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -221,7 +244,9 @@ func TestStart(t *testing.T) {
 
 // TestCardinality: however many workloads and namespaces there are, the number of series is bounded and the sums stay.
 func TestCardinality(t *testing.T) {
-	w, c := &fixture{}, clocktesting.NewFakeClock(time.Now())
+	w := &fixture{}
+	c := clocktesting.NewFakeClock(time.Now())
+
 	w.cluster.Nodes = []cost.Node{{Name: "a", Size: cost.Amounts{CPU: 1 << 30, Memory: 1 << 45}}}
 	for ns := range 1500 {
 		for i := range 3 {
@@ -230,19 +255,23 @@ func TestCardinality(t *testing.T) {
 			w.cluster.Pods = append(w.cluster.Pods, p)
 		}
 	}
+
 	l := newLedger(t, w, c)
 	l.cfg.Usage = nil
 	l.cfg.PriceBook.Default.Rates.CPU = 0.001
 	l.refresh(t.Context())
+
 	sum := func(name string) (series int, total float64) {
 		registry := prometheus.NewPedanticRegistry()
 		if err := registry.Register(l); err != nil {
 			t.Fatal(err)
 		}
+
 		families, err := registry.Gather()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, f := range families {
 			if f.GetName() == name {
 				for _, m := range f.GetMetric() {
@@ -251,8 +280,10 @@ func TestCardinality(t *testing.T) {
 				}
 			}
 		}
+
 		return series, total
 	}
+
 	want := l.last.allocation.Used.Cost.Request.Total().PerHour()
 	if n, total := sum("crane_cost_workload_hourly"); n > maxSeriesOwners+maxSeriesNamespaces+1 || math.Abs(total-want) > 1e-6 {
 		t.Errorf("%d series of workloads, in sum %v, want %v", n, total, want)

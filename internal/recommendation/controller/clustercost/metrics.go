@@ -38,6 +38,7 @@ func costBases(withUse bool) []costBasis {
 			costBasis{"use", func(s cost.Shares) cost.Split { return s.Usage }},
 			costBasis{"max", func(s cost.Shares) cost.Split { return s.Max }})
 	}
+
 	return out
 }
 
@@ -51,6 +52,7 @@ func describe() descriptions {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName("crane", "cost", name), help, labels, nil)
 	}
+
 	return descriptions{
 		workload: desc("workload_hourly", "Hourly share of a workload in the cost of the nodes, in the currency, by the request of its pods, their usage, or the larger of both.",
 			"namespace", "owner_kind", "owner_name", "basis", "currency"),
@@ -86,33 +88,41 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	stale := b == nil || l.stale()
 	l.mu.Unlock()
 	ch <- prometheus.MustNewConstMetric(d.failures, prometheus.CounterValue, failures)
+
 	if stale {
 		return
 	}
+
 	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
 	}
 	a := b.allocation
 	gauge(d.read, float64(b.allocatedAt.UnixMilli())/1000)
+
 	for _, m := range costBases(b.withUsage) {
 		for _, w := range limitWorkloads(a.Workloads) {
 			gauge(d.workload, m.of(w.Cost).Total().PerHour(), w.Namespace, w.Kind, w.Name, m.name, a.Currency)
 		}
+
 		for _, n := range limitNamespaces(a.Namespaces) {
 			gauge(d.namespace, m.of(n.Cost).Total().PerHour(), n.Namespace, m.name, a.Currency)
 		}
+
 		idle := m.of(a.Idle)
 		gauge(d.idle, idle.CPU.PerHour(), "cpu", m.name, a.Currency)
 		gauge(d.idle, idle.Memory.PerHour(), "memory", m.name, a.Currency)
+
 		if a.Cluster.GPU > 0 {
 			gauge(d.idle, idle.GPU.PerHour(), "gpu", m.name, a.Currency)
 		}
 	}
+
 	type pool struct{ group, capacity string }
 	pools := map[pool]cost.Nanos{}
 	for _, n := range a.Nodes {
 		pools[pool{n.Group, n.CapacityType}] += n.Cost.Total()
 	}
+
 	for _, n := range a.Nodes[:min(len(a.Nodes), maxSeriesNodes)] {
 		if cores := float64(n.Size.CPU) / 1000; cores > 0 {
 			gauge(d.nodeCPU, n.Cost.CPU.PerHour()/cores, n.Node, a.Currency)
@@ -120,8 +130,10 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 		if gib := float64(n.Size.Memory) / (1 << 30); gib > 0 {
 			gauge(d.nodeMemory, n.Cost.Memory.PerHour()/gib, n.Node, a.Currency)
 		}
+
 		gauge(d.nodeTotal, n.Cost.Total().PerHour(), n.Node, a.Currency)
 	}
+
 	for p, sum := range pools {
 		gauge(d.nodes, sum.PerHour(), p.group, p.capacity, a.Currency)
 	}
@@ -132,10 +144,12 @@ func limitWorkloads(all []cost.WorkloadCost) []cost.WorkloadCost {
 	if len(all) <= maxSeriesOwners {
 		return all
 	}
+
 	sums := map[string]cost.Shares{}
 	for _, w := range all[maxSeriesOwners:] {
 		sums[w.Namespace] = sums[w.Namespace].Plus(w.Cost)
 	}
+
 	out := slices.Clone(all[:maxSeriesOwners])
 	names := slices.SortedFunc(maps.Keys(sums), cmp.Compare)
 	if len(names) > maxSeriesNamespaces {
@@ -143,12 +157,15 @@ func limitWorkloads(all []cost.WorkloadCost) []cost.WorkloadCost {
 		for _, ns := range names[maxSeriesNamespaces:] {
 			rest = rest.Plus(sums[ns])
 		}
+
 		out = append(out, cost.WorkloadCost{Workload: cost.Workload{Namespace: otherOwner, Kind: otherOwner, Name: otherOwner}, Bill: cost.Bill{Cost: rest}})
 		names = names[:maxSeriesNamespaces]
 	}
+
 	for _, ns := range names {
 		out = append(out, cost.WorkloadCost{Workload: cost.Workload{Namespace: ns, Kind: otherOwner, Name: otherOwner}, Bill: cost.Bill{Cost: sums[ns]}})
 	}
+
 	return out
 }
 
@@ -157,10 +174,12 @@ func limitNamespaces(all []cost.NamespaceCost) []cost.NamespaceCost {
 	if len(all) <= maxSeriesNamespaces {
 		return all
 	}
+
 	out := slices.Clone(all[:maxSeriesNamespaces])
 	rest := cost.NamespaceCost{Namespace: otherOwner}
 	for _, n := range all[maxSeriesNamespaces:] {
 		rest.Cost = rest.Cost.Plus(n.Cost)
 	}
+
 	return append(out, rest)
 }

@@ -42,18 +42,25 @@ func DetectKills(pod *corev1.Pod) []oom.Kill {
 				if end == nil || end.Reason != reasonOOMKilled {
 					continue
 				}
+
 				k := killOf(pod, s.Name, cmp.Or(end.ContainerID, end.FinishedAt.UTC().Format(time.RFC3339)))
-				k.Cause, k.Memory, k.At = oom.Killed, memoryOf(containerSpec(part.specs, s.Name), s), timeOf(pod, end)
+				k.Cause = oom.Killed
+				k.Memory = memoryOf(containerSpec(part.specs, s.Name), s)
+				k.At = timeOf(pod, end)
 				out = append(out, k)
 			}
 		}
 	}
+
 	return append(out, evictions(pod)...)
 }
 
 func killOf(pod *corev1.Pod, container, run string) oom.Kill {
 	return oom.Kill{
-		ID: oom.NewID(string(pod.UID), container, run), Namespace: pod.Namespace, Pod: pod.Name, Container: container,
+		ID:        oom.NewID(string(pod.UID), container, run),
+		Namespace: pod.Namespace,
+		Pod:       pod.Name,
+		Container: container,
 	}
 }
 
@@ -62,6 +69,7 @@ func timeOf(pod *corev1.Pod, end *corev1.ContainerStateTerminated) time.Time {
 	if !end.FinishedAt.IsZero() {
 		return end.FinishedAt.UTC()
 	}
+
 	return pod.CreationTimestamp.UTC()
 }
 
@@ -71,6 +79,7 @@ func containerSpec(all []corev1.Container, name string) *corev1.Container {
 			return &all[i]
 		}
 	}
+
 	return &corev1.Container{}
 }
 
@@ -80,11 +89,13 @@ func memoryOf(spec *corev1.Container, status *corev1.ContainerStatus) series.Byt
 	if status.Resources != nil {
 		lists = []corev1.ResourceList{status.Resources.Limits, spec.Resources.Limits, status.Resources.Requests, spec.Resources.Requests}
 	}
+
 	for _, list := range lists {
 		if m := list.Memory().Value(); m > 0 {
 			return series.Bytes(m)
 		}
 	}
+
 	return 0
 }
 
@@ -94,23 +105,30 @@ func evictions(pod *corev1.Pod) []oom.Kill {
 	if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason != reasonEvicted || !strings.Contains(pod.Status.Message, "low on resource: memory") {
 		return nil
 	}
+
 	at := evictedAt(pod)
 	var out []oom.Kill
 	for _, found := range largerConsumption.FindAllStringSubmatch(pod.Status.Message, -1) {
 		k := killOf(pod, found[1], reasonEvicted)
-		k.Cause, k.At = oom.Evicted, at
+		k.Cause = oom.Evicted
+		k.At = at
 		for _, text := range found[2:] {
 			if q, err := apiresource.ParseQuantity(text); err == nil {
 				k.Memory = max(k.Memory, series.Bytes(q.Value()))
 			}
 		}
+
 		out = append(out, k)
 	}
+
 	if len(out) == 0 && len(pod.Spec.Containers) == 1 {
 		k := killOf(pod, pod.Spec.Containers[0].Name, reasonEvicted)
-		k.Cause, k.At, k.Memory = oom.Evicted, at, memoryOf(&pod.Spec.Containers[0], &corev1.ContainerStatus{})
+		k.Cause = oom.Evicted
+		k.At = at
+		k.Memory = memoryOf(&pod.Spec.Containers[0], &corev1.ContainerStatus{})
 		out = append(out, k)
 	}
+
 	return out
 }
 
@@ -121,14 +139,17 @@ func evictedAt(pod *corev1.Pod) time.Time {
 			return c.LastTransitionTime.UTC()
 		}
 	}
+
 	var last time.Time
 	for i := range pod.Status.ContainerStatuses {
 		if end := pod.Status.ContainerStatuses[i].State.Terminated; end != nil && end.FinishedAt.After(last) {
 			last = end.FinishedAt.UTC()
 		}
 	}
+
 	if last.IsZero() {
 		return pod.CreationTimestamp.UTC()
 	}
+
 	return last
 }

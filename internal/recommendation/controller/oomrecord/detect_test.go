@@ -27,6 +27,7 @@ func resources(request, limit string) corev1.ResourceRequirements {
 	if limit != "" {
 		r.Limits = corev1.ResourceList{corev1.ResourceMemory: apiresource.MustParse(limit)}
 	}
+
 	return r
 }
 
@@ -46,6 +47,7 @@ func podWith(r corev1.ResourceRequirements, change func(*corev1.Pod)) *corev1.Po
 			ContainerStatuses:     []corev1.ContainerStatus{{Name: "app"}},
 		},
 	}
+
 	change(p)
 	return p
 }
@@ -86,17 +88,23 @@ func TestRecognise(t *testing.T) {
 			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: "x", State: corev1.ContainerState{Terminated: terminated("OOMKilled", "a")}})
 		}, []string{"x OOMKilled 0"}},
 		"evicted": {both, func(p *corev1.Pod) {
-			p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted"
+			p.Status.Phase = corev1.PodFailed
+			p.Status.Reason = "Evicted"
 			p.Status.Message = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container app was using 300Mi, request is 100Mi, has larger consumption of memory. "
 		}, []string{"app Evicted 300"}},
 		"evicted, nobody named": {both, func(p *corev1.Pod) {
-			p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory. "
+			p.Status.Phase = corev1.PodFailed
+			p.Status.Reason = "Evicted"
+			p.Status.Message = "The node was low on resource: memory. "
 		}, []string{"app Evicted 200"}},
 		"evicted for its disk": {both, func(p *corev1.Pod) {
-			p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: ephemeral-storage. "
+			p.Status.Phase = corev1.PodFailed
+			p.Status.Reason = "Evicted"
+			p.Status.Message = "The node was low on resource: ephemeral-storage. "
 		}, nil},
 		"a message of nonsense": {both, func(p *corev1.Pod) {
-			p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted"
+			p.Status.Phase = corev1.PodFailed
+			p.Status.Reason = "Evicted"
 			p.Status.Message = "low on resource: memory Container app was using NaN, request is -, has larger consumption of memory."
 		}, []string{"app Evicted 0"}},
 	} {
@@ -107,8 +115,10 @@ func TestRecognise(t *testing.T) {
 			if k.Namespace != "shop" || k.Pod != "web-1" || k.ID == "" || ids[k.ID] {
 				t.Errorf("%s: %+v", name, k)
 			}
+
 			ids[k.ID] = true
 		}
+
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
@@ -125,12 +135,14 @@ func TestOneKillWanders(t *testing.T) {
 			s.LastTerminationState.Terminated = terminated("OOMKilled", "run-1")
 		},
 		func(s *corev1.ContainerStatus) {
-			s.RestartCount, s.State.Running = 1, &corev1.ContainerStateRunning{}
+			s.RestartCount = 1
+			s.State.Running = &corev1.ContainerStateRunning{}
 			s.LastTerminationState.Terminated = terminated("OOMKilled", "run-1")
 		},
 	} {
 		seen = append(seen, DetectKills(podWith(resources("1Gi", ""), func(p *corev1.Pod) { change(&p.Status.ContainerStatuses[0]) }))...)
 	}
+
 	l := &oom.Ledger{}
 	if added := l.Add(seen, ended.Time, oom.Limits{Count: 10, Bytes: 1000, Age: time.Hour}); len(seen) != 3 || len(added) != 1 {
 		t.Errorf("saw %d, recorded %d", len(seen), len(added))
@@ -143,7 +155,9 @@ func FuzzEviction(f *testing.F) {
 	f.Add("The node was low on resource: memory. Container a was using 1e400, request is 9999999999999999999999, has larger consumption of memory.")
 	f.Fuzz(func(t *testing.T, message string) {
 		for _, k := range DetectKills(podWith(resources("1Gi", ""), func(p *corev1.Pod) {
-			p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, "Evicted", message
+			p.Status.Phase = corev1.PodFailed
+			p.Status.Reason = "Evicted"
+			p.Status.Message = message
 		})) {
 			if k.Memory < 0 || k.Container == "" || strings.ContainsAny(k.Container, " \n") {
 				t.Fatalf("%+v", k)

@@ -30,6 +30,7 @@ func NewMetrics() *Metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
+
 	return &Metrics{
 		// Dashboards of gocrane use this name.
 		count: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -64,6 +65,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 func (m *Metrics) countKill(k oom.Kill) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.pods[podName{k.Namespace, k.Pod}] = true
 	m.count.WithLabelValues(k.Namespace, k.Pod, k.Container).Inc()
 }
@@ -72,6 +74,7 @@ func (m *Metrics) countKill(k oom.Kill) {
 func (m *Metrics) beginListing() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	for p := range m.pods {
 		m.pods[p] = false
 	}
@@ -80,6 +83,7 @@ func (m *Metrics) beginListing() {
 func (m *Metrics) markListed(namespace, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if _, counted := m.pods[podName{namespace, name}]; counted {
 		m.pods[podName{namespace, name}] = true
 	}
@@ -88,6 +92,7 @@ func (m *Metrics) markListed(namespace, name string) {
 func (m *Metrics) dropUnlisted() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	for p, there := range m.pods {
 		if !there {
 			m.drop(p)
@@ -98,6 +103,7 @@ func (m *Metrics) dropUnlisted() {
 func (m *Metrics) dropPod(namespace, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if p := (podName{namespace, name}); hasKey(m.pods, p) {
 		m.drop(p)
 	}

@@ -29,18 +29,22 @@ func (c *ownerCache) find(ctx context.Context, s pendingKill, retryable bool) (o
 	if s.owner == nil {
 		return oom.Owner{APIVersion: "v1", Kind: "Pod", Name: s.kill.Pod}, nil
 	}
+
 	direct := oom.Owner{APIVersion: s.owner.APIVersion, Kind: s.owner.Kind, Name: s.owner.Name}
 	if direct.Kind != "ReplicaSet" && direct.Kind != "Job" {
 		return direct, nil
 	}
+
 	key := direct
 	key.Name = s.kill.Namespace + "/" + direct.Name
 	if top, ok := c.owners[key]; ok {
 		return top, nil
 	}
+
 	top := direct
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(schema.FromAPIVersionAndKind(direct.APIVersion, direct.Kind))
+
 	switch err := c.reader.Get(ctx, client.ObjectKey{Namespace: s.kill.Namespace, Name: direct.Name}, object); {
 	case err != nil && retryable && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err):
 		return direct, fmt.Errorf("reading %s %s, which owns pod %s: %w", direct.Kind, key.Name, s.kill.Pod, err)
@@ -49,9 +53,11 @@ func (c *ownerCache) find(ctx context.Context, s pendingKill, retryable bool) (o
 			top = oom.Owner{APIVersion: above.APIVersion, Kind: above.Kind, Name: above.Name}
 		}
 	}
+
 	if c.owners == nil {
 		c.owners = map[oom.Owner]oom.Owner{}
 	}
+
 	c.owners[key] = top
 	return top, nil
 }

@@ -37,37 +37,50 @@ func (r Reader) OOMKills(ctx context.Context, w metrics.Window, namespaces []str
 			yield(metrics.OOMKill{}, err)
 			return
 		}
+
 		if w.Step == 0 {
 			w.Step = time.Hour
 		}
+
 		recorded := map[containerKey][]time.Time{}
 		for _, k := range kills {
 			if k.At.Before(w.Start) || !k.At.Before(w.End) || len(namespaces) > 0 && !slices.Contains(namespaces, k.Namespace) {
 				continue
 			}
+
 			at := containerKey{k.Namespace, k.Pod, k.Container}
 			recorded[at] = append(recorded[at], k.At)
+
 			for _, owner := range k.Owners() {
 				kill := metrics.OOMKill{
 					Key: metrics.ContainerKey{
-						Workload: workload.Ref{Namespace: k.Namespace, APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name},
-						Pod:      k.Pod, Container: k.Container,
+						Workload: workload.Ref{
+							Namespace:  k.Namespace,
+							APIVersion: owner.APIVersion,
+							Kind:       owner.Kind,
+							Name:       owner.Name,
+						},
+						Pod: k.Pod, Container: k.Container,
 					},
 					Time: k.At, Memory: k.Memory,
 				}
+
 				if !yield(kill, nil) {
 					return
 				}
 			}
 		}
+
 		if r.Other == nil {
 			return
 		}
+
 		for k, err := range r.Other.OOMKills(ctx, w, namespaces) {
 			inLedger := func(at time.Time) bool { return !at.Before(k.Time) && at.Before(k.Time.Add(w.Step)) }
 			if slices.ContainsFunc(recorded[containerKey{k.Key.Workload.Namespace, k.Key.Pod, k.Key.Container}], inLedger) {
 				continue
 			}
+
 			if !yield(k, err) || err != nil {
 				return
 			}

@@ -82,7 +82,13 @@ type pendingKill struct {
 
 // NewRecorder returns a recorder that does nothing before Start.
 func NewRecorder(cfg Config) *Recorder {
-	return &Recorder{cfg: cfg, seen: map[string]bool{}, deletedPods: map[podName]bool{}, wake: make(chan struct{}, 1), relist: make(chan struct{}, 1)}
+	return &Recorder{
+		cfg:         cfg,
+		seen:        map[string]bool{},
+		deletedPods: map[podName]bool{},
+		wake:        make(chan struct{}, 1),
+		relist:      make(chan struct{}, 1),
+	}
 }
 
 // OnRecorded registers a function that is called with newly recorded kills, by one goroutine. It must be called before
@@ -96,12 +102,14 @@ func (r *Recorder) NeedLeaderElection() bool { return true }
 func (r *Recorder) Start(ctx context.Context) error {
 	var watching sync.WaitGroup
 	defer watching.Wait()
+
 	watching.Go(func() {
 		pods := podwatch.Watcher{Pods: r.cfg.Pods, Clock: r.cfg.Clock, Name: "oom"}
 		for ctx.Err() == nil {
 			pods.Run(ctx, r, r.relist)
 		}
 	})
+
 	r.write(ctx)
 	return nil
 }
@@ -118,6 +126,7 @@ func (r *Recorder) PodDeleted(pod *corev1.Pod) {
 	r.cfg.Metrics.dropPod(pod.Namespace, pod.Name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if len(r.pending) > 0 {
 		r.deletedPods[podName{pod.Namespace, pod.Name}] = true
 	}
@@ -130,20 +139,25 @@ func (r *Recorder) PodUpdated(pod *corev1.Pod) {
 	if len(kills) == 0 {
 		return
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	for _, k := range kills {
 		if r.seen[k.ID] {
 			continue
 		}
+
 		if len(r.pending) >= maxPending {
 			r.overflowed = true
 			r.cfg.Metrics.overflowed.Inc()
 			break
 		}
+
 		r.remember(k.ID)
 		r.pending = append(r.pending, pendingKill{kill: k, owner: metav1.GetControllerOf(pod), at: r.cfg.Clock.Now()})
 	}
+
 	if len(r.pending) > 0 {
 		notify(r.wake)
 	}
@@ -157,6 +171,7 @@ func (r *Recorder) remember(id string) {
 			r.seen[s.kill.ID] = true
 		}
 	}
+
 	r.seen[id] = true
 }
 
@@ -172,23 +187,30 @@ func (r *Recorder) write(ctx context.Context) {
 	log := ctrl.LoggerFrom(ctx).WithName("oom")
 	clean := r.cfg.Clock.NewTicker(r.cfg.CleanEvery)
 	defer clean.Stop()
+
 	pause := firstRetry
 	wait := time.Duration(0) // The ledger is read immediately.
 	for {
 		if wait >= 0 && !r.sleep(ctx, wait) {
 			return
 		}
+
 		err := r.flush(ctx)
 		if ctx.Err() != nil {
 			return
 		}
+
 		if err != nil {
 			r.cfg.Metrics.failures.Inc()
 			log.Info("failed to write OOM kills", "reason", err.Error(), "retryIn", pause.String())
-			wait, pause = pause, min(2*pause, lastRetry)
+			wait = pause
+			pause = min(2*pause, lastRetry)
 			continue
 		}
-		wait, pause = writeDelay, firstRetry
+
+		wait = writeDelay
+		pause = firstRetry
+
 		select {
 		case <-ctx.Done():
 			return
@@ -202,8 +224,10 @@ func (r *Recorder) sleep(ctx context.Context, d time.Duration) bool {
 	if d == 0 {
 		return ctx.Err() == nil
 	}
+
 	timer := r.cfg.Clock.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-ctx.Done():
 		return false
@@ -217,6 +241,7 @@ func (r *Recorder) flush(ctx context.Context) error {
 	r.mu.Lock()
 	batch := r.pending[:len(r.pending):len(r.pending)]
 	r.mu.Unlock()
+
 	kills := make([]oom.Kill, len(batch))
 	owners := ownerCache{reader: r.cfg.Objects}
 	for i, s := range batch {
@@ -226,34 +251,42 @@ func (r *Recorder) flush(ctx context.Context) error {
 			return err
 		}
 	}
+
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+
 	ledger, added, err := r.storeKills(ctx, kills)
 	if err != nil {
 		return err
 	}
+
 	r.cfg.Metrics.records.Set(float64(len(ledger.Kills())))
 	r.mu.Lock()
+
 	for _, k := range added {
 		if !r.deletedPods[podName{k.Namespace, k.Pod}] {
 			r.cfg.Metrics.countKill(k)
 		}
 	}
+
 	r.ledger = ledger
 	r.pending = append([]pendingKill(nil), r.pending[len(batch):]...)
 	if len(r.pending) == 0 {
 		clear(r.deletedPods)
 	}
+
 	overflowed := r.overflowed
 	r.overflowed = false
 	r.mu.Unlock()
+
 	if overflowed {
 		notify(r.relist) // Kills that did not fit are still in the status of their pods.
 	}
 	if len(added) > 0 && r.onRecorded != nil {
 		r.onRecorded(added)
 	}
+
 	return nil
 }
 
@@ -266,12 +299,15 @@ func (r *Recorder) Kills(ctx context.Context) ([]oom.Kill, error) {
 	r.mu.Lock()
 	last := r.ledger
 	r.mu.Unlock()
+
 	if last != nil {
 		return last.Kills(), nil
 	}
+
 	book, err := r.read(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotRead, err)
 	}
+
 	return book.ledger.Kills(), nil
 }

@@ -48,30 +48,37 @@ type fixture struct {
 
 func newFixture(t *testing.T, api *clientset.Clientset, change func(*Config)) *fixture {
 	t.Helper()
+
 	if api == nil {
 		api = clientset.NewClientset()
 	}
+
 	f := &fixture{t: t, api: api, clock: clocktesting.NewFakeClock(ended.Add(time.Minute)), events: events.NewFakeRecorder(100)}
 	cfg := Config{
 		Pods: api.CoreV1(), ConfigMaps: api.CoreV1(), Objects: fake.NewClientBuilder().Build(), Namespace: ns,
 		Limits:     oom.Limits{Count: 100, Bytes: 100 << 10, Age: 24 * time.Hour},
 		CleanEvery: time.Hour, Events: f.events, Metrics: NewMetrics(), Clock: clock.WithTicker(f.clock),
 	}
+
 	if change != nil {
 		change(&cfg)
 	}
+
 	api.PrependReactor("*", "configmaps", func(a ktesting.Action) (bool, runtime.Object, error) {
 		if a.GetVerb() != "get" {
 			f.writes.Add(1)
 		}
+
 		return false, nil, nil
 	})
+
 	f.Recorder = NewRecorder(cfg)
 	return f
 }
 
 func (f *fixture) mustFlush() {
 	f.t.Helper()
+
 	if err := f.flush(f.t.Context()); err != nil {
 		f.t.Fatal(err)
 	}
@@ -79,19 +86,23 @@ func (f *fixture) mustFlush() {
 
 func (f *fixture) data(name, key string) string {
 	f.t.Helper()
+
 	cm, err := f.api.CoreV1().ConfigMaps(ns).Get(f.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		f.t.Fatal(err)
 	}
+
 	return cm.Data[key]
 }
 
 func (f *fixture) set(data string) {
 	f.t.Helper()
+
 	cm, err := f.api.CoreV1().ConfigMaps(ns).Get(f.t.Context(), ConfigMapName, metav1.GetOptions{})
 	if err != nil {
 		f.t.Fatal(err)
 	}
+
 	cm.Data[dataKey] = data
 	if _, err := f.api.CoreV1().ConfigMaps(ns).Update(f.t.Context(), cm, metav1.UpdateOptions{}); err != nil {
 		f.t.Fatal(err)
@@ -100,7 +111,8 @@ func (f *fixture) set(data string) {
 
 func killedPod(name, run string) *corev1.Pod {
 	return podWith(resources("100Mi", "200Mi"), func(p *corev1.Pod) {
-		p.Name, p.UID = name, types.UID("uid-"+name)
+		p.Name = name
+		p.UID = types.UID("uid-" + name)
 		p.Status.ContainerStatuses[0].LastTerminationState.Terminated = terminated("OOMKilled", run)
 	})
 }
@@ -114,13 +126,16 @@ func TestExactlyOnce(t *testing.T) {
 		f.PodUpdated(killedPod("web-1", "run-1"))
 		f.mustFlush()
 	}
+
 	if n := f.writes.Load(); n != 1 {
 		t.Errorf("%d writes", n)
 	}
+
 	next := newFixture(t, api, nil)
 	next.PodUpdated(killedPod("web-1", "run-1"))
 	next.PodUpdated(killedPod("web-1", "run-2"))
 	next.mustFlush()
+
 	kills, err := next.Kills(t.Context())
 	if err != nil || len(kills) != 2 {
 		t.Errorf("%v, %v", kills, err)
@@ -128,6 +143,7 @@ func TestExactlyOnce(t *testing.T) {
 	if got := testutil.ToFloat64(next.cfg.Metrics.count.WithLabelValues("shop", "web-1", "app")); got != 1 {
 		t.Errorf("the second leader counts %v, it has recorded 1", got)
 	}
+
 	next.PodDeleted(killedPod("web-1", "run-2"))
 	if n := testutil.CollectAndCount(next.cfg.Metrics.count); n != 0 {
 		t.Errorf("%d series of a pod that is gone", n)
@@ -139,6 +155,7 @@ func TestWritesFail(t *testing.T) {
 	api := clientset.NewClientset(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: ConfigMapName}, Data: map[string]string{dataKey: "[]", "mine": "kept"},
 	})
+
 	fail := errors.New("server is gone")
 	tries := 0
 	api.PrependReactor("update", "configmaps", func(ktesting.Action) (bool, runtime.Object, error) {
@@ -149,13 +166,17 @@ func TestWritesFail(t *testing.T) {
 		if tries%2 == 0 {
 			return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, ConfigMapName, errors.New("changed"))
 		}
+
 		return false, nil, nil
 	})
+
 	f := newFixture(t, api, nil)
 	f.PodUpdated(killedPod("web-1", "run-1"))
+
 	if err := f.flush(t.Context()); !errors.Is(err, fail) || len(f.pending) != 1 {
 		t.Fatalf("%v, %d pending", err, len(f.pending))
 	}
+
 	f.mustFlush()
 	if len(f.pending) != 0 || !strings.Contains(f.data(ConfigMapName, dataKey), "web-1") || f.data(ConfigMapName, "mine") != "kept" {
 		t.Errorf("%d pending, wrote %s", len(f.pending), f.data(ConfigMapName, dataKey))
@@ -172,6 +193,7 @@ func (f *failingReader) Get(ctx context.Context, key client.ObjectKey, o client.
 	if f.err != nil {
 		return f.err
 	}
+
 	return f.Reader.Get(ctx, key, o, opts...)
 }
 
@@ -202,12 +224,15 @@ func TestOwnerLookupFails(t *testing.T) {
 		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", Controller: new(true)}}
 		f.PodUpdated(pod)
 		f.clock.Step(test.wait)
+
 		err := f.flush(t.Context())
 		if (err != nil) != (test.want == "") || len(f.pending) != 0 && test.want != "" {
 			t.Errorf("%s: %v, %d pending", name, err, len(f.pending))
 		}
+
 		objects.err = nil
 		f.mustFlush()
+
 		kills, err := f.Kills(t.Context())
 		if want := cmp.Or(test.want, "Deployment"); err != nil || len(kills) != 1 || kills[0].Owner.Kind != want {
 			t.Errorf("%s: %+v, %v; want one of a %s", name, kills, err, want)
@@ -223,39 +248,49 @@ func TestNonsense(t *testing.T) {
 	f.set("rm -rf")
 	f.PodUpdated(killedPod("web-2", "run-1"))
 	f.mustFlush()
+
 	if text := f.data(ConfigMapName, dataKey); !strings.Contains(text, "web-1") || !strings.Contains(text, "web-2") {
 		t.Errorf("lost: %s", text)
 	}
+
 	aside, err := f.api.CoreV1().ConfigMaps(ns).Get(t.Context(), UnreadableConfigMapName, metav1.GetOptions{})
 	if err != nil || len(aside.Data) != 1 {
 		t.Fatalf("%v, %v", aside, err)
 	}
+
 	for _, text := range aside.Data {
 		if text != "rm -rf" {
 			t.Errorf("kept %q", text)
 		}
 	}
+
 	if len(f.events.Events) != 1 || testutil.ToFloat64(f.cfg.Metrics.unreadable) != 1 {
 		t.Errorf("%d events", len(f.events.Events))
 	}
+
 	// One bad record among good ones.
 	good := f.data(ConfigMapName, dataKey)
 	f.set(good[:len(good)-1] + `,{"Namespace":7}]`)
 	f.mustFlush()
+
 	if text := f.data(ConfigMapName, dataKey); text != good {
 		t.Errorf("%s, want %s", text, good)
 	}
+
 	// Nonsense beside the records does not keep kills out.
 	cm, err := f.api.CoreV1().ConfigMaps(ns).Get(t.Context(), ConfigMapName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cm.Data[stateKey] = `{"droppedThrough":"2199-01-01T00:00:00Z"}`
 	if _, err := f.api.CoreV1().ConfigMaps(ns).Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	f.PodUpdated(killedPod("web-3", "run-1"))
 	f.mustFlush()
+
 	if text := f.data(ConfigMapName, dataKey); !strings.Contains(text, "web-3") {
 		t.Errorf("kept out: %s", text)
 	}
@@ -267,24 +302,29 @@ func TestStorm(t *testing.T) {
 	for i := range maxPending + 10 {
 		f.PodUpdated(killedPod(fmt.Sprintf("web-%d", i), "run-1"))
 	}
+
 	if len(f.pending) != maxPending {
 		t.Errorf("%d are queued", len(f.pending))
 	}
+
 	f.mustFlush()
 	select {
 	case <-f.relist:
 	default:
 		t.Error("nobody looks for what did not fit")
 	}
+
 	kills, err := f.Kills(t.Context())
 	if err != nil || len(kills) != 100 || len(f.data(ConfigMapName, dataKey)) > 100<<10 {
 		t.Errorf("%d records, %v", len(kills), err)
 	}
+
 	f.PodUpdated(killedPod("web-1", "run-1"))
 	f.seen = map[string]bool{} // As after a restart.
 	f.PodUpdated(killedPod("web-1", "run-1"))
 	before := f.writes.Load()
 	f.mustFlush()
+
 	if f.writes.Load() != before {
 		t.Error("what had to make room came back")
 	}
@@ -299,6 +339,7 @@ func TestEndsWithItsContext(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- f.Start(ctx) }()
 	cancel()
+
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -325,7 +366,10 @@ func TestReader(t *testing.T) {
 	f.PodUpdated(pod)
 	f.mustFlush()
 	key := metrics.ContainerKey{Pod: "db-0", Container: "app"}
-	key.Workload.Namespace, key.Workload.Kind, key.Workload.Name = "shop", "StatefulSet", "db"
+	key.Workload.Namespace = "shop"
+	key.Workload.Kind = "StatefulSet"
+	key.Workload.Name = "db"
+
 	hour := ended.Time.Truncate(time.Hour)
 	reader := Reader{Ledger: f, Other: otherSource{{Key: key, Time: hour}, {Key: key, Time: hour.Add(-5 * time.Hour)}}}
 	read := func(w metrics.Window, namespace string) (got []string) {
@@ -333,10 +377,13 @@ func TestReader(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			got = append(got, fmt.Sprintf("%s %s %d", k.Key.Workload.Kind, k.Time.Format("15:04"), k.Memory>>20))
 		}
+
 		return got
 	}
+
 	got := read(metrics.Window{Start: hour.Add(-24 * time.Hour), End: hour.Add(time.Hour)}, "shop")
 	if want := "[StatefulSet 12:00 200 StatefulSet 07:00 0]"; fmt.Sprint(got) != want {
 		t.Errorf("%v, want %s", got, want)

@@ -68,17 +68,21 @@ func (r *Recorder) tryStoreKills(ctx context.Context, kills []oom.Kill) (*oom.Le
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if len(b.unreadable) > 0 {
 		if err := r.saveUnreadable(ctx, b); err != nil {
 			return nil, nil, err
 		}
 	}
+
 	now := r.cfg.Clock.Now()
 	added := b.ledger.Add(kills, now, r.cfg.Limits)
+
 	dropped := b.ledger.Prune(now, r.cfg.Limits)
 	if len(added) == 0 && dropped == 0 && len(b.unreadable) == 0 {
 		return b.ledger, nil, nil
 	}
+
 	return b.ledger, added, r.save(ctx, b)
 }
 
@@ -91,26 +95,31 @@ func (r *Recorder) read(ctx context.Context) (storedLedger, error) {
 	if err != nil {
 		return storedLedger{}, fmt.Errorf("reading ConfigMap %s/%s: %w", r.cfg.Namespace, ConfigMapName, err)
 	}
+
 	ledger, bad, err := oom.Parse(object.Data[dataKey])
 	if err != nil {
 		bad = []oom.UnreadableRecord{{Text: object.Data[dataKey], Err: err}}
 		r.mu.Lock()
+
 		if r.ledger != nil {
 			ledger.Add(r.ledger.Kills(), r.cfg.Clock.Now(), r.cfg.Limits)
 		}
 		r.mu.Unlock()
 	}
+
 	var s state
 	// A time in the future would reject every kill; an unreadable time means that nothing was dropped.
 	if err := json.Unmarshal([]byte(object.Data[stateKey]), &s); err == nil {
 		through := map[string]time.Time{"": s.DroppedThrough}
 		maps.Copy(through, s.ByNamespace)
+
 		for namespace, t := range through {
 			if !t.IsZero() && !t.After(r.cfg.Clock.Now()) {
 				ledger.SetDroppedThrough(namespace, t)
 			}
 		}
 	}
+
 	return storedLedger{ledger: ledger, object: object, unreadable: bad}, nil
 }
 
@@ -120,16 +129,20 @@ func (r *Recorder) save(ctx context.Context, b storedLedger) error {
 	if err != nil {
 		return fmt.Errorf("ConfigMap %s/%s: %w", r.cfg.Namespace, ConfigMapName, err)
 	}
+
 	data := map[string]string{dataKey: text}
 	if through := b.ledger.DroppedThrough(); len(through) > 0 {
 		all := through[""]
 		delete(through, "")
+
 		raw, err := json.Marshal(state{DroppedThrough: all.UTC(), ByNamespace: through})
 		if err != nil {
 			return fmt.Errorf("ConfigMap %s/%s: %w", r.cfg.Namespace, ConfigMapName, err)
 		}
+
 		data[stateKey] = string(raw)
 	}
+
 	configMaps := r.cfg.ConfigMaps.ConfigMaps(r.cfg.Namespace)
 	if b.object == nil {
 		_, err = configMaps.Create(ctx, &corev1.ConfigMap{
@@ -140,12 +153,15 @@ func (r *Recorder) save(ctx context.Context, b storedLedger) error {
 		if next.Data == nil {
 			next.Data = map[string]string{}
 		}
+
 		maps.Copy(next.Data, data)
 		_, err = configMaps.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 	}
+
 	if err != nil {
 		return fmt.Errorf("writing ConfigMap %s/%s: %w", r.cfg.Namespace, ConfigMapName, err)
 	}
+
 	return nil
 }
 
@@ -156,27 +172,33 @@ func (r *Recorder) saveUnreadable(ctx context.Context, b storedLedger) error {
 		sum := sha256.Sum256([]byte(bad.Text))
 		fresh[hex.EncodeToString(sum[:8])] = bad.Text
 	}
+
 	configMaps := r.cfg.ConfigMaps.ConfigMaps(r.cfg.Namespace)
 	aside, err := configMaps.Get(ctx, UnreadableConfigMapName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		aside = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.cfg.Namespace, Name: UnreadableConfigMapName}, Data: fresh}
 		_, err = configMaps.Create(ctx, aside, metav1.CreateOptions{FieldManager: fieldManager})
+
 	case err == nil:
 		all := maps.Clone(aside.Data)
 		if all == nil || size(all)+size(fresh) > maxUnreadableBytes {
 			all = map[string]string{} // Only the latest records fit; events reported the earlier ones.
 		}
+
 		maps.Copy(all, fresh)
 		aside.Data = all
 		_, err = configMaps.Update(ctx, aside, metav1.UpdateOptions{FieldManager: fieldManager})
 	}
+
 	if err != nil {
 		return fmt.Errorf("moving unreadable OOM records to ConfigMap %s/%s: %w", r.cfg.Namespace, UnreadableConfigMapName, err)
 	}
+
 	r.cfg.Metrics.unreadable.Add(float64(len(b.unreadable)))
 	r.cfg.Events.Eventf(b.object, nil, corev1.EventTypeWarning, reasonUnreadable, "Read",
 		"%d records could not be read and were moved to ConfigMap %s; the first: %v", len(b.unreadable), UnreadableConfigMapName, b.unreadable[0].Err)
+
 	return nil
 }
 
@@ -185,5 +207,6 @@ func size(data map[string]string) int {
 	for key, value := range data {
 		n += len(key) + len(value)
 	}
+
 	return n
 }

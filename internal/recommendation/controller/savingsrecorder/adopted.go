@@ -40,32 +40,45 @@ func (r *Recorder) readAdopted(ctx context.Context) (adopted map[workload.Ref]ad
 	for _, kind := range workload.WatchedKinds() {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
+
 		for {
 			if err := r.cfg.Live.List(ctx, list, client.Limit(pageSize), client.Continue(list.Continue)); err != nil {
 				return nil, 0, fmt.Errorf("listing %ss: %w", kind.GVK.Kind, err)
 			}
+
 			for i := range list.Items {
 				o := &list.Items[i]
 				if o.Annotations[analysisv1alpha1.AnnotationReplicasAdoption] != "" {
 					unknown++
 				}
+
 				if o.Annotations[analysisv1alpha1.AnnotationAdoption] == "" {
 					continue
 				}
+
 				size, known, err := r.adoptedSize(ctx, o)
 				if err != nil {
 					return nil, 0, err
 				}
+
 				if !known {
 					unknown++
 				}
-				adopted[workload.Ref{Namespace: o.Namespace, APIVersion: kind.GVK.Group, Kind: kind.GVK.Kind, Name: o.Name}] = size
+
+				adopted[workload.Ref{
+					Namespace:  o.Namespace,
+					APIVersion: kind.GVK.Group,
+					Kind:       kind.GVK.Kind,
+					Name:       o.Name,
+				}] = size
 			}
+
 			if list.Continue == "" {
 				break
 			}
 		}
 	}
+
 	return adopted, unknown, nil
 }
 
@@ -75,8 +88,10 @@ func (r *Recorder) adoptedSize(ctx context.Context, o metav1.Object) (size adopt
 	if err != nil {
 		return adoptedSize{}, false, nil //nolint:nilerr // Adoption reports the unreadable state; here the saving is unknown.
 	}
+
 	namespace, name, _ := strings.Cut(state.Recommendation, "/")
 	rec := &analysisv1alpha1.Recommendation{}
+
 	err = r.cfg.Recommendations.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, rec)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -84,45 +99,57 @@ func (r *Recorder) adoptedSize(ctx context.Context, o metav1.Object) (size adopt
 	case err != nil:
 		return adoptedSize{}, false, fmt.Errorf("reading recommendation %s: %w", state.Recommendation, err)
 	}
+
 	recommended, err := targetsnapshot.DesiredSize(rec)
 	if err != nil || len(recommended.Containers) == 0 {
 		return adoptedSize{}, false, nil //nolint:nilerr // Adoption reports the unreadable value.
 	}
+
 	return adoptedSize{before: state.Original, recommended: recommended}, true, nil
 }
 
 // addAdopted adds the promised and realised savings of the running pods of adopted workloads. It returns the number of workloads with a size
 // that no pod on their nodes can have had: the owner of a workload can write its annotations.
 func (r *Recorder) addAdopted(ctx context.Context, tariff *cost.Tariff, adopted map[workload.Ref]adoptedSize, to map[string]savings.Amounts) (int, error) {
-	spaces, implausible := map[string]bool{}, map[workload.Ref]bool{}
+	spaces := map[string]bool{}
+	implausible := map[workload.Ref]bool{}
+
 	for ref := range adopted {
 		spaces[ref.Namespace] = true
 	}
+
 	if len(spaces) == 0 {
 		return 0, nil
 	}
+
 	err := r.cfg.Pods.EachPod(ctx, slices.Sorted(maps.Keys(spaces)), func(object *corev1.Pod, pod workload.Pod, _ bool) error {
 		owner := pod.Owner
 		owner.APIVersion = workload.GroupOf(owner.APIVersion, owner.Kind)
 		size, ok := adopted[owner]
+
 		quote, priced := tariff.Quote(pod.Node)
 		if !ok || !priced {
 			return nil
 		}
+
 		if !fits(size.before, quote.Size) || !fits(size.recommended, quote.Size) {
 			implausible[owner] = true
 			return nil
 		}
+
 		price := tariff.At(map[string]int{pod.Node: 1})
 		sum := to[owner.Namespace]
 		sum.Promised += priceOf(price, object, size.before, func(c *corev1.Container) rightsize.Resources { return size.recommended.Containers[c.Name] })
 		sum.Realised += priceOf(price, object, size.before, func(c *corev1.Container) rightsize.Resources { return inForce(object, c) })
 		to[owner.Namespace] = sum
+
 		return nil
 	})
+
 	if err != nil {
 		return 0, fmt.Errorf("listing the pods of adopted workloads: %w", err)
 	}
+
 	return len(implausible), nil
 }
 
@@ -133,6 +160,7 @@ func fits(size adoption.Size, node cost.Amounts) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -145,17 +173,27 @@ func priceOf(price cost.UnitPrice, pod *corev1.Pod, before adoption.Size, after 
 		if !managed {
 			return
 		}
+
 		now := after(c)
-		all = append(all, cost.Resize{Container: c.Name, CPUNow: was.CPURequest, CPUNew: now.CPURequest, MemoryNow: was.MemoryRequest, MemoryNew: now.MemoryRequest})
+		all = append(all, cost.Resize{
+			Container: c.Name,
+			CPUNow:    was.CPURequest,
+			CPUNew:    now.CPURequest,
+			MemoryNow: was.MemoryRequest,
+			MemoryNew: now.MemoryRequest,
+		})
 	}
+
 	for i := range pod.Spec.Containers {
 		add(&pod.Spec.Containers[i])
 	}
+
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			add(c)
 		}
 	}
+
 	return cost.SavingOf(price, 1, all).Hourly.Total().PerHour()
 }
 
@@ -168,10 +206,12 @@ func inForce(pod *corev1.Pod, c *corev1.Container) rightsize.Resources {
 		if i < 0 {
 			continue
 		}
+
 		allocated := targetsnapshot.ConvertResources(corev1.ResourceRequirements{Requests: statuses[i].AllocatedResources})
 		out.CPURequest = larger(out.CPURequest, allocated.CPURequest)
 		out.MemoryRequest = larger(out.MemoryRequest, allocated.MemoryRequest)
 	}
+
 	return out
 }
 
@@ -179,6 +219,7 @@ func larger[T series.MilliCPU | series.Bytes](a, b *T) *T {
 	if a == nil || b != nil && *b > *a {
 		return b
 	}
+
 	return a
 }
 
@@ -189,24 +230,34 @@ func (r *Recorder) addAvailable(ctx context.Context, adopted map[workload.Ref]ad
 	if err := r.cfg.Recommendations.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing recommendations: %w", err)
 	}
+
 	seen := map[workload.Ref]bool{}
 	for i := range list.Items {
 		rec := &list.Items[i]
 		key := targetindex.KeyOf(rec.Spec.TargetRef)
-		ref := workload.Ref{Namespace: key.Namespace, APIVersion: key.Group, Kind: key.Kind, Name: key.Name}
+		ref := workload.Ref{
+			Namespace:  key.Namespace,
+			APIVersion: key.Group,
+			Kind:       key.Kind,
+			Name:       key.Name,
+		}
+
 		_, isAdopted := adopted[ref]
 		if rec.Spec.Type != analysisv1alpha1.AnalysisTypeResource || rec.Status.Savings == nil || isAdopted || seen[ref] {
 			continue
 		}
+
 		monthly, err := strconv.ParseFloat(rec.Status.Savings.Monthly, 64)
 		hourly := monthly / cost.HoursPerMonth
 		if err != nil || !(hourly > 0) || hourly > out.Cluster || rec.Status.Savings.Currency != out.Currency {
 			continue
 		}
+
 		seen[ref] = true
 		sum := out.Namespaces[ref.Namespace]
 		sum.Available += hourly
 		out.Namespaces[ref.Namespace] = sum
 	}
+
 	return nil
 }

@@ -73,6 +73,7 @@ func (*Recorder) NeedLeaderElection() bool { return true }
 func (r *Recorder) Start(ctx context.Context) error {
 	ticker := r.cfg.Clock.NewTicker(r.cfg.Interval)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -88,13 +89,16 @@ func (r *Recorder) observe(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
+
 	r.mu.Lock()
 	began := err != nil && !r.failing
+
 	if r.failing = err != nil; r.failing {
 		r.failures++
 	} else {
 		r.at = r.cfg.Clock.Now()
 	}
+
 	r.mu.Unlock()
 	if began {
 		ctrl.LoggerFrom(ctx).WithName("savings").Error(err, "failed to record the savings; further failures are only counted")
@@ -105,24 +109,31 @@ func (r *Recorder) observe(ctx context.Context, err error) {
 func (r *Recorder) round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
+
 	tariff, allocation, ok := r.cfg.Ledger.Latest()
 	if !ok {
 		return errors.New("the cost of the cluster is not known")
 	}
+
 	sample, err := r.sample(ctx, tariff, allocation)
 	if err != nil {
 		return err
 	}
-	now, weekly := r.cfg.Clock.Now(), ""
+
+	now := r.cfg.Clock.Now()
+	weekly := ""
 	err = savingsrecord.Update(ctx, r.cfg.Live, r.cfg.Writer, r.cfg.Namespace, func(record *savings.Record) error {
 		before := record.Until
 		err := record.Add(now, maxGapIntervals*r.cfg.Interval, sample)
 		weekly = r.weeklyText(record, before, now)
+
 		return err
 	})
+
 	if err == nil && weekly != "" {
 		r.cfg.Notify(notification.Event{Time: now, Reason: notification.ReasonWeeklyReport, Message: weekly})
 	}
+
 	return err
 }
 
@@ -132,10 +143,12 @@ func (r *Recorder) weeklyText(record *savings.Record, before, now time.Time) str
 	if r.cfg.Notify == nil || before.IsZero() {
 		return ""
 	}
+
 	due := r.cfg.Report.Due(now)
 	if !before.Before(due) {
 		return ""
 	}
+
 	return record.WeeklyText(savings.WeekEnd(due))
 }
 
@@ -147,21 +160,26 @@ func (r *Recorder) sample(ctx context.Context, tariff *cost.Tariff, allocation c
 	for _, ns := range allocation.Namespaces {
 		out.Namespaces[ns.Namespace] = savings.Amounts{Cost: ns.Cost.Request.Total().PerHour()}
 	}
+
 	if r.cfg.Recommendations == nil {
 		return out, nil
 	}
+
 	adopted, unknown, err := r.readAdopted(ctx)
 	if err != nil {
 		return savings.Sample{}, err
 	}
+
 	implausible, err := r.addAdopted(ctx, tariff, adopted, out.Namespaces)
 	if err != nil {
 		return savings.Sample{}, err
 	}
+
 	out.Unknown = unknown + implausible
 	if err := r.addAvailable(ctx, adopted, &out); err != nil {
 		return savings.Sample{}, err
 	}
+
 	return out, nil
 }
 
@@ -182,6 +200,7 @@ func (r *Recorder) Collect(ch chan<- prometheus.Metric) {
 	at, failures := descriptions()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	ch <- prometheus.MustNewConstMetric(failures, prometheus.CounterValue, r.failures)
 	if !r.at.IsZero() {
 		ch <- prometheus.MustNewConstMetric(at, prometheus.GaugeValue, float64(r.at.Unix()))

@@ -42,18 +42,22 @@ func TestWeeklyReport(t *testing.T) {
 			Notify: func(e notification.Event) { sent = append(sent, e) }, Report: savings.Schedule{Day: time.Monday, Zone: time.UTC},
 		})
 	}
+
 	r := newRecorder()
 	for i := range 12 {
 		if i == 6 {
 			r = newRecorder() // The next leader.
 		}
+
 		r.observe(t.Context(), r.round(t.Context()))
 		clk.Step(5 * time.Minute)
 	}
+
 	if len(sent) != 1 || sent[0].Reason != notification.ReasonWeeklyReport || !strings.Contains(sent[0].Message, "from 2026-10-26 to 2026-11-01") ||
 		!strings.Contains(sent[0].Message, "the nodes cost 0.67") || !strings.Contains(sent[0].Message, "167.7 of 168 hours") {
 		t.Errorf("sent %+v", sent)
 	}
+
 	record, err := savingsrecord.Load(t.Context(), c, "crane-system")
 	if err != nil || len(record.Months) != 1 || record.Months["2026-11"][0].Days[2].Cost == 0 {
 		t.Fatalf("%+v, %v", record, err)
@@ -62,14 +66,17 @@ func TestWeeklyReport(t *testing.T) {
 	ledger.unknown = true
 	r.observe(t.Context(), r.round(t.Context()))
 	ledger.unknown = false
+
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: savingsrecord.ConfigMapName}}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 		t.Fatal(err)
 	}
+
 	object.Data["2026-11"] = "unreadable"
 	if err := c.Update(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
+
 	r.observe(t.Context(), r.round(t.Context()))
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil || object.Data["2026-11"] != "unreadable" {
 		t.Errorf("the unreadable month became %q, %v", object.Data["2026-11"], err)

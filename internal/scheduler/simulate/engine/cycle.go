@@ -23,9 +23,11 @@ func nodesToFind(percentage, nodes int) int {
 	if nodes < minFeasibleNodes {
 		return nodes
 	}
+
 	if percentage == 0 {
 		percentage = max(minFeasiblePercentage, 50-nodes/125)
 	}
+
 	return max(minFeasibleNodes, nodes*percentage/100)
 }
 
@@ -48,30 +50,38 @@ func (c *cycle) find(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
 	if err := c.filter(ctx, state, pod, nodes); err != nil {
 		return "", err
 	}
+
 	switch len(c.feasible) {
 	case 0:
 		return "", nil
 	case 1:
 		return c.feasible[0].Node().Name, nil
 	}
+
 	if status := c.framework.RunPreScorePlugins(ctx, state, pod, c.feasible); !status.IsSuccess() {
 		return "", fmt.Errorf("PreScore of %s: %w", pod.Name, status.AsError())
 	}
+
 	scores, status := c.framework.RunScorePlugins(ctx, state, pod, c.feasible)
 	if !status.IsSuccess() {
 		return "", fmt.Errorf("scoring nodes for %s: %w", pod.Name, status.AsError())
 	}
-	best, tie := 0, uint64(0)
+
+	best := 0
+	tie := uint64(0)
 	for i, s := range scores {
 		switch {
 		case i == 0 || s.TotalScore > scores[best].TotalScore:
-			best, tie = i, c.tie(pod, s.Name)
+			best = i
+			tie = c.tie(pod, s.Name)
 		case s.TotalScore == scores[best].TotalScore:
 			if t := c.tie(pod, s.Name); t > tie {
-				best, tie = i, t
+				best = i
+				tie = t
 			}
 		}
 	}
+
 	return scores[best].Name, nil
 }
 
@@ -85,16 +95,20 @@ func (c *cycle) filter(ctx context.Context, state fwk.CycleState, pod *corev1.Po
 	if !status.IsSuccess() {
 		return fmt.Errorf("PreFilter of %s: %w", pod.Name, status.AsError())
 	}
-	enough, looked := nodesToFind(c.percentage, len(nodes)), 0
+
+	enough := nodesToFind(c.percentage, len(nodes))
+	looked := 0
 	for i := range nodes {
 		if len(c.feasible) == enough {
 			break
 		}
+
 		looked++
 		info := nodes[(c.next+i)%len(nodes)]
 		if !only.AllNodes() && !only.NodeNames.Has(info.Node().Name) {
 			continue
 		}
+
 		status := c.framework.RunFilterPlugins(ctx, state, pod, info)
 		if status.IsSuccess() {
 			c.feasible = append(c.feasible, info)
@@ -102,6 +116,7 @@ func (c *cycle) filter(ctx context.Context, state fwk.CycleState, pod *corev1.Po
 			return fmt.Errorf("filtering %s for %s: %w", info.Node().Name, pod.Name, status.AsError())
 		}
 	}
+
 	c.next = (c.next + looked) % len(nodes)
 	return nil
 }

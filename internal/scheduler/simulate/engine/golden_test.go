@@ -23,10 +23,12 @@ func TestGolden(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skipf("%s may fuse multiplications with additions, and places a pod elsewhere where two nodes are all but alike", runtime.GOARCH)
 	}
+
 	const file = "testdata/golden.txt"
 	strategy := func(name string) func(peer.Env) peer.Policy {
 		return ours(t, func(o *engine.Ours) { o.Strategy = name })
 	}
+
 	var found strings.Builder
 	for _, scenario := range []string{"steady", "faults", "departures", "exporters"} {
 		for _, p := range []struct {
@@ -51,16 +53,20 @@ func TestGolden(t *testing.T) {
 				scenario, p.name, r.Sigma, r.Hot, r.Placed, r.Waited, r.Moves, r.Patches, r.Placements)
 		}
 	}
+
 	if os.Getenv(updateGolden) != "" {
 		if err := os.WriteFile(file, []byte(found.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	want, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, now := strings.Split(string(want), "\n"), strings.Split(found.String(), "\n")
+
+	before := strings.Split(string(want), "\n")
+	now := strings.Split(found.String(), "\n")
 	for i := range max(len(before), len(now)) {
 		if i >= len(before) || i >= len(now) || before[i] != now[i] {
 			t.Fatalf("line %d of %s differs (write it anew with %s=1 if that is meant); now:\n%s", i+1, file, updateGolden, found.String())
@@ -73,6 +79,7 @@ func TestGolden(t *testing.T) {
 func TestGocranePolicyDoesNotTrap(t *testing.T) {
 	s := smallScenario(t, "steady")
 	s.Workloads.Lifetime.Mean.Duration /= 6 // more pods come between two readings than ever run at once
+
 	got := run(t, s, 1, ours(t, func(o *engine.Ours) { gocranePolicy(t, o) }))
 	if got.Placed < 500 || got.Waited > float64(got.Placed)/10 {
 		t.Errorf("%d pods were placed and waited for %.0f minutes together", got.Placed, got.Waited)

@@ -40,44 +40,59 @@ type Herd struct {
 func RunHerd(ctx context.Context, nodes, size int, name string, policy func(peer.Env) peer.Policy) (Herd, error) {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
 	defer cancel()
+
 	b := simcluster.NewBurst(nodes, size, frozen)
 	spec := &simscenario.Scenario{Name: "herd", Metrics: simscenario.Metrics{
 		Scrape:  metav1.Duration{Duration: 30 * time.Second},
 		Outages: []simscenario.Outage{{From: metav1.Duration{Duration: frozen}, For: metav1.Duration{Duration: time.Hour}}},
 	}}
+
 	sim, err := newSimulation(ctx, spec, b.World, 1, policy)
 	if err != nil {
 		return Herd{}, err
 	}
 	defer sim.close()
+
 	for pod, node := range b.On {
 		object := sim.object(pod)
 		object.Spec.NodeName = b.Nodes[node].Name
 		if err := sim.cache.AddPod(sim.logger, object); err != nil {
 			return Herd{}, fmt.Errorf("placing what runs already: %w", err)
 		}
+
 		sim.bind(pod, node, object)
 	}
+
 	sim.events.add(0, sim.scrape)
 	if sim.policy.Start != nil {
 		sim.policy.Start()
 	}
+
 	for next, ok := sim.events.next(frozen); ok; next, ok = sim.events.next(frozen) {
 		sim.now = next.at
 		next.do()
 	}
+
 	for pod := len(b.On); pod < len(b.Pods); pod++ {
 		sim.arrive(ctx, pod)
 	}
+
 	if sim.err != nil {
 		return Herd{}, fmt.Errorf("herd with %s: %w", name, sim.err)
 	}
+
 	return measureHerd(b, sim.truth, sim.now, name, len(sim.pending)), nil
 }
 
 // measureHerd measures the spread of the burst over the nodes at a time.
 func measureHerd(b *simcluster.Burst, truth *simcluster.Truth, now time.Duration, name string, waiting int) Herd {
-	h := Herd{Policy: name, Pods: len(b.Pods) - len(b.On), Waiting: waiting, PodShare: b.PodShare()}
+	h := Herd{
+		Policy:   name,
+		Pods:     len(b.Pods) - len(b.On),
+		Waiting:  waiting,
+		PodShare: b.PodShare(),
+	}
+
 	on := make([]int, len(b.Nodes))
 	for pod := len(b.On); pod < len(b.Pods); pod++ {
 		if node := truth.NodeOf(pod); node >= 0 {
@@ -85,14 +100,17 @@ func measureHerd(b *simcluster.Burst, truth *simcluster.Truth, now time.Duration
 			h.Most = max(h.Most, on[node])
 		}
 	}
+
 	h.OnIdle = on[0]
 	load := make([]float64, len(b.Nodes))
 	truth.Demand(now, load)
+
 	mean, most := 0.0, 0.0
 	for _, l := range load {
 		mean += l / float64(len(load))
 		most = max(most, l)
 	}
+
 	h.Above = most - mean
 	return h
 }

@@ -19,15 +19,18 @@ func TestHerd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		t.Logf("%+v", h)
 		return h
 	}
+
 	for _, size := range []int{10, 50, 200} {
 		h := herd(t.Context(), size, "spread", ours(t, nil))
 		if h.Waiting > 0 || h.Above > h.PodShare {
 			t.Errorf("of %d pods the fullest node has %d and is %.4f above the mean, more than one pod's %.4f; %d wait", size, h.Most, h.Above, h.PodShare, h.Waiting)
 		}
 	}
+
 	if h := herd(t.Context(), 100, "gocrane", peer.Gocrane); h.Above < 2*h.PodShare {
 		t.Errorf("gocrane's formula is taken to pile up pods: it ends %.4f above the mean", h.Above)
 	}

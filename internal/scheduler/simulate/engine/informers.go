@@ -105,6 +105,7 @@ func (t *fakeInformer) AddEventHandler(h cache.ResourceEventHandler) (cache.Reso
 	for _, object := range t.GetIndexer().List() {
 		h.OnAdd(object, true)
 	}
+
 	return synced{}, nil
 }
 

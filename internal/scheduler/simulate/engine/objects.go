@@ -29,6 +29,7 @@ func nodeObject(n simcluster.Node) *corev1.Node {
 		corev1.ResourceMemory: *resource.NewQuantity(int64(n.Memory), resource.BinarySI),
 		corev1.ResourcePods:   *resource.NewQuantity(podsPerNode, resource.DecimalSI),
 	}
+
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: n.Name, UID: types.UID(n.Name), Labels: map[string]string{corev1.LabelHostname: n.Name}},
 		Status:     corev1.NodeStatus{Capacity: resources, Allocatable: resources},
@@ -40,7 +41,9 @@ func podObject(w *simcluster.World, pod int, created metav1.Time) *corev1.Pod {
 	p := &w.Pods[pod]
 	object := podOf(p.Workload)
 	object.Name += "-" + strconv.Itoa(pod)
-	object.UID, object.CreationTimestamp = types.UID(strconv.Itoa(pod)), created
+	object.UID = types.UID(strconv.Itoa(pod))
+	object.CreationTimestamp = created
+
 	object.Spec = corev1.PodSpec{
 		SchedulerName: schedulerName,
 		Containers: []corev1.Container{{
@@ -51,15 +54,19 @@ func podObject(w *simcluster.World, pod int, created metav1.Time) *corev1.Pod {
 			}},
 		}},
 	}
+
 	object.Status.Phase = corev1.PodPending
 	return object
 }
 
 // podOf returns the common fields of all pods of a workload.
 func podOf(workload int) *corev1.Pod {
-	owner, controller := "workload-"+strconv.Itoa(workload), true
+	owner := "workload-" + strconv.Itoa(workload)
+	controller := true
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: owner, Labels: map[string]string{"app": owner},
+		Namespace: namespace,
+		Name:      owner,
+		Labels:    map[string]string{"app": owner},
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: owner, UID: types.UID(owner), Controller: &controller,
 		}},
@@ -73,6 +80,7 @@ func podIndex(pod *corev1.Pod) int {
 	if err != nil {
 		return -1
 	}
+
 	return i
 }
 
@@ -99,6 +107,7 @@ func (e *events) next(limit time.Duration) (event, bool) {
 	if len(e.heap) == 0 || e.heap[0].at > limit {
 		return event{}, false
 	}
+
 	first, ok := heap.Pop(&e.heap).(event)
 	return first, ok
 }
@@ -124,5 +133,6 @@ func (h *eventHeap) Pop() any {
 	last := (*h)[n]
 	(*h)[n] = event{}
 	*h = (*h)[:n]
+
 	return last
 }

@@ -32,22 +32,38 @@ type Ours struct {
 
 // Build returns the default profile with Crane's plugin Dynamic, and the writer of its metrics.
 func (o Ours) Build(env peer.Env) peer.Policy {
-	args := &pluginconfig.DynamicArgs{PolicyConfigPath: o.PolicyPath, Strategy: o.Strategy, ExplainAddress: pluginconfig.ExplainNone, History: pluginconfig.HistoryNone}
+	args := &pluginconfig.DynamicArgs{
+		PolicyConfigPath: o.PolicyPath,
+		Strategy:         o.Strategy,
+		ExplainAddress:   pluginconfig.ExplainNone,
+		History:          pluginconfig.HistoryNone,
+	}
+
 	pluginconfig.SetDynamicDefaults(args)
 	factory := dynamic.NewFactory(virtualClock{env: env}, dynamic.Registries{})
 	if o.History {
 		loadHistory(env, factory.History())
 	}
+
 	w := newWriter(env, o.Policy)
-	p := peer.Policy{Plugin: dynamic.Name, New: factory.New, Args: args, Weight: o.Weight, Start: w.start}
+	p := peer.Policy{
+		Plugin: dynamic.Name,
+		New:    factory.New,
+		Args:   args,
+		Weight: o.Weight,
+		Start:  w.start,
+	}
+
 	if sim, ok := env.(*simulation); ok && o.Rebalance {
 		r, err := newRebalancer(sim, o.Policy)
 		if err != nil {
 			sim.fail(err)
 			return p
 		}
+
 		p = r.attach(p)
 	}
+
 	return p
 }
 
@@ -95,11 +111,23 @@ type writer struct {
 }
 
 func newWriter(env peer.Env, policy *nodeload.Policy) *writer {
-	w := &writer{env: env, policy: policy, have: make([][]nodeload.Sample, len(policy.Metrics)), rules: make([]nodeload.ChangeDetector, len(policy.Metrics))}
+	w := &writer{
+		env:    env,
+		policy: policy,
+		have:   make([][]nodeload.Sample, len(policy.Metrics)),
+		rules:  make([]nodeload.ChangeDetector, len(policy.Metrics)),
+	}
+
 	for i, m := range policy.Metrics {
 		w.have[i] = make([]nodeload.Sample, len(env.World().Nodes))
-		w.rules[i] = nodeload.ChangeDetector{MinChange: material, Thresholds: policy.Thresholds(i), Active: m.Active(), Period: m.Period}
+		w.rules[i] = nodeload.ChangeDetector{
+			MinChange:  material,
+			Thresholds: policy.Thresholds(i),
+			Active:     m.Active(),
+			Period:     m.Period,
+		}
 	}
+
 	return w
 }
 
@@ -120,7 +148,9 @@ func (w *writer) round(metric int) {
 	if w.env.Meter().Down(read) {
 		return
 	}
-	name, clock := w.policy.Metrics[metric].Name, w.env.WriterClock()
+
+	name := w.policy.Metrics[metric].Name
+	clock := w.env.WriterClock()
 	samples := make([]nodeload.Sample, len(w.env.World().Nodes))
 	for node := range samples {
 		v, ok := w.env.Meter().Read(name, node)
@@ -128,15 +158,18 @@ func (w *writer) round(metric int) {
 			samples[node] = nodeload.Sample{Value: series.Ratio(v), Time: clock.Add(newest - read)}
 		}
 	}
+
 	w.env.At(read+w.env.Spec().Metrics.Delay.Duration, func() { w.write(metric, samples) })
 }
 
 func (w *writer) write(metric int, samples []nodeload.Sample) {
-	name, now := w.policy.Metrics[metric].Name, w.env.WriterClock()
+	name := w.policy.Metrics[metric].Name
+	now := w.env.WriterClock()
 	for node, next := range samples {
 		if next.Time.IsZero() || w.rules[metric].WriteCause(w.have[metric][node], next, now) == "" {
 			continue
 		}
+
 		w.have[metric][node] = next
 		w.env.Annotate(node, map[string]string{name: w.format.Load(next)})
 	}

@@ -30,6 +30,7 @@ func unreachableClient() (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
+
 	return client, nil
 }
 
@@ -39,15 +40,19 @@ func newFramework(ctx context.Context, p peer.Policy, snapshot *internalcache.Sn
 	if err != nil {
 		return nil, fmt.Errorf("default configuration of the scheduler: %w", err)
 	}
+
 	profile := config.Profiles[0]
 	disablePlugin(&profile, names.DynamicResources)
+
 	registry := plugins.NewInTreeRegistry()
 	if p.Plugin != "" {
 		if err := registry.Register(p.Plugin, p.New); err != nil {
 			return nil, fmt.Errorf("registering plugin %s: %w", p.Plugin, err)
 		}
+
 		enablePlugin(&profile, p)
 	}
+
 	f, err := frameworkruntime.NewFramework(ctx, registry, &profile,
 		frameworkruntime.WithComponentConfigVersion(config.APIVersion),
 		frameworkruntime.WithClientSet(client),
@@ -56,9 +61,11 @@ func newFramework(ctx context.Context, p peer.Policy, snapshot *internalcache.Sn
 		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
 		frameworkruntime.WithParallelism(1), // one node after the other, so that runs can be repeated
 	)
+
 	if err != nil {
 		return nil, fmt.Errorf("making the framework of the scheduler: %w", err)
 	}
+
 	return f, nil
 }
 
@@ -75,6 +82,7 @@ func enablePlugin(profile *schedulerapi.KubeSchedulerProfile, p peer.Policy) {
 	if p.Args != nil {
 		profile.PluginConfig = append(profile.PluginConfig, schedulerapi.PluginConfig{Name: p.Plugin, Args: p.Args})
 	}
+
 	if p.Alone {
 		profile.Plugins.Score.Disabled = []schedulerapi.Plugin{{Name: "*"}}
 		profile.Plugins.Score.Enabled = []schedulerapi.Plugin{{Name: p.Plugin, Weight: p.Weight}}

@@ -39,13 +39,19 @@ func newRebalancer(sim *simulation, policy *nodeload.Policy) (*rebalancer, error
 	if err != nil {
 		return nil, err
 	}
+
 	n := len(sim.world.Nodes)
 	r := &rebalancer{
-		sim: sim, rules: rules, arrivals: make([]nodeload.Arrivals, n), cooling: make([]time.Duration, n),
+		sim:      sim,
+		rules:    rules,
+		arrivals: make([]nodeload.Arrivals, n),
+		cooling:  make([]time.Duration, n),
 	}
+
 	for i := range r.cooling {
 		r.cooling[i] = -rebalanceCool
 	}
+
 	return r, nil
 }
 
@@ -56,6 +62,7 @@ func (r *rebalancer) attach(p peer.Policy) peer.Policy {
 		start()
 		r.sim.At(rebalanceEvery, r.round)
 	}
+
 	p.Bound = func(pod, node int) {
 		r.arrivals[node].Add(r.name(pod), r.usual(pod), r.sim.Clock().Add(r.sim.spec.Workloads.Startup.Duration))
 	}
@@ -63,6 +70,7 @@ func (r *rebalancer) attach(p peer.Policy) peer.Policy {
 		started := r.sim.epoch.Add(r.sim.truth.Since(pod)).Add(r.sim.spec.Workloads.Startup.Duration)
 		r.arrivals[node].End(r.name(pod), nodeload.Credit{Measured: r.usual(pod)}, started, r.sim.Clock())
 	}
+
 	return p
 }
 
@@ -80,6 +88,7 @@ func (r *rebalancer) usual(pod int) nodeload.Amount {
 func (r *rebalancer) round() {
 	r.sim.At(r.sim.now+rebalanceEvery, r.round)
 	now := r.sim.Clock()
+
 	count := r.rules.NewCount(now)
 	nodes := make([]rebalance.Node, len(r.sim.nodes))
 	hot := false
@@ -88,22 +97,29 @@ func (r *rebalancer) round() {
 		n := &r.sim.world.Nodes[i]
 		load := r.rules.NodeAt(nodeload.Report{Capacity: nodeload.Amount{CPU: n.CPU, Memory: n.Memory}, Samples: samples}, &r.arrivals[i], now)
 		count.Add(load, nodeload.Amount{})
+
 		nodes[i] = rebalance.Node{Name: n.Name, Load: load, Cooling: r.sim.now-r.cooling[i] < rebalanceCool}
 		for _, heat := range r.streaks.Look(n.Name, r.rules.Policy, samples, now) {
 			if heat.Rounds >= rebalanceRounds {
 				nodes[i].Hot = append(nodes[i].Hot, heat)
 			}
 		}
+
 		if len(nodes[i].Hot) > 0 {
 			hot = true
 			nodes[i].Pods = r.candidates(i)
 		}
 	}
+
 	if !hot {
 		return
 	}
+
 	r.act(rebalance.Decide(rebalance.Input{
-		Now: now, Fleet: count.Fleet(nodeload.DefaultMinFresh), Nodes: nodes, Fits: r.fits,
+		Now:    now,
+		Fleet:  count.Fleet(nodeload.DefaultMinFresh),
+		Nodes:  nodes,
+		Fits:   r.fits,
 		Limits: rebalance.Limits{Total: max(1, int(rebalanceShare*float64(len(nodes)))), PerNode: rebalanceNode, PerWorkload: workloadMoves},
 	}))
 }
@@ -116,11 +132,16 @@ func (r *rebalancer) candidates(node int) []rebalance.Pod {
 		if r.sim.truth.NodeOf(p) != node {
 			continue
 		}
+
 		pods = append(pods, rebalance.Pod{
-			Namespace: namespace, Name: strconv.Itoa(p), UID: r.name(p), Workload: strconv.Itoa(r.sim.world.Pods[p].Workload),
-			Use: nodeload.Amount{CPU: series.MilliCPU(r.sim.truth.PodUse(p)), Memory: r.sim.world.MemoryUse(p)},
+			Namespace: namespace,
+			Name:      strconv.Itoa(p),
+			UID:       r.name(p),
+			Workload:  strconv.Itoa(r.sim.world.Pods[p].Workload),
+			Use:       nodeload.Amount{CPU: series.MilliCPU(r.sim.truth.PodUse(p)), Memory: r.sim.world.MemoryUse(p)},
 		})
 	}
+
 	return pods
 }
 
@@ -129,6 +150,7 @@ func (r *rebalancer) fits(pod *rebalance.Pod, to int) string {
 	if err != nil || !r.sim.truth.Fits(p, to) {
 		return "not enough room"
 	}
+
 	return ""
 }
 
@@ -139,6 +161,7 @@ func (r *rebalancer) act(plan rebalance.Plan) {
 		if err != nil || r.sim.err != nil {
 			return
 		}
+
 		r.cooling[move.From] = r.sim.now
 		r.sim.moves++
 		r.sim.remove(pod)

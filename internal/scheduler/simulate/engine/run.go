@@ -42,27 +42,33 @@ const sampleEvery = time.Minute
 func Run(ctx context.Context, s *simscenario.Scenario, w *simcluster.World, seed uint64, policy func(peer.Env) peer.Policy) (quality.Run, error) {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
 	defer cancel()
+
 	sim, err := newSimulation(ctx, s, w, seed, policy)
 	if err != nil {
 		return quality.Run{}, err
 	}
 	defer sim.close()
+
 	sim.events.add(0, sim.scrape)
 	sim.events.add(s.Time.WarmUp.Duration, sim.measure)
 	sim.events.add(retryEvery, func() { sim.retry(ctx) })
+
 	if sim.policy.Start != nil {
 		sim.policy.Start()
 	}
+
 	arrived := 0
 	for {
 		if err := ctx.Err(); err != nil {
 			return quality.Run{}, fmt.Errorf("simulating %s: %w", s.Name, err)
 		}
+
 		// Events come before arrivals: a pod that arrives at the time of a departure finds the capacity.
 		limit := s.Length() - 1
 		if arrived < len(w.Pods) {
 			limit = min(limit, w.Pods[arrived].Arrival)
 		}
+
 		if next, ok := sim.events.next(limit); ok {
 			sim.now = next.at
 			next.do()
@@ -73,10 +79,12 @@ func Run(ctx context.Context, s *simscenario.Scenario, w *simcluster.World, seed
 		} else {
 			break
 		}
+
 		if sim.err != nil {
 			return quality.Run{}, fmt.Errorf("simulating %s at %v: %w", s.Name, sim.now, sim.err)
 		}
 	}
+
 	return sim.result(), nil
 }
 
@@ -84,12 +92,16 @@ func Run(ctx context.Context, s *simscenario.Scenario, w *simcluster.World, seed
 func (s *simulation) scrape() {
 	s.events.add(s.now+s.spec.Metrics.Scrape.Duration, s.scrape)
 	s.truth.Sample(s.now, s.cpu, s.memory)
+
 	if hidden := s.spec.Metrics.HiddenDelay.Duration; hidden > 0 {
-		at, cpu, memory := s.now, append([]float64(nil), s.cpu...), append([]float64(nil), s.memory...)
+		at := s.now
+		cpu := append([]float64(nil), s.cpu...)
+		memory := append([]float64(nil), s.memory...)
 		s.events.add(s.now+hidden, func() { s.meter.Scrape(at, cpu, memory) })
 	} else {
 		s.meter.Scrape(s.now, s.cpu, s.memory)
 	}
+
 	if s.policy.Scraped != nil {
 		s.policy.Scraped()
 	}
@@ -108,17 +120,21 @@ func (s *simulation) retry(ctx context.Context) {
 	if len(s.pending) == 0 {
 		return
 	}
+
 	still := s.pending[:0]
 	for _, w := range s.pending {
 		if w.next <= s.now && s.err == nil {
 			if s.schedule(ctx, w.pod) {
 				continue
 			}
+
 			w.pause = min(2*w.pause, lastPause)
 			w.next = s.now + w.pause
 		}
+
 		still = append(still, w)
 	}
+
 	s.pending = still
 }
 
@@ -134,34 +150,42 @@ func (s *simulation) schedule(ctx context.Context, pod int) bool {
 	if err := s.cache.UpdateSnapshot(s.logger, s.snapshot); err != nil {
 		return s.fail(err)
 	}
+
 	nodes, err := s.snapshot.NodeInfos().List()
 	if err != nil {
 		return s.fail(err)
 	}
+
 	object := s.object(pod)
 	state := framework.NewCycleState()
 	name, err := s.cycle.find(ctx, state, object, nodes)
 	if err != nil {
 		return s.fail(err)
 	}
+
 	if name == "" {
 		return false
 	}
+
 	bound := object.DeepCopy()
 	bound.Spec.NodeName = name
 	if err := s.cache.AssumePod(s.logger, bound); err != nil {
 		return s.fail(err)
 	}
+
 	if status := s.framework.RunReservePluginsReserve(ctx, state, object, name); !status.IsSuccess() {
 		s.framework.RunReservePluginsUnreserve(ctx, state, object, name)
 		if err := s.cache.ForgetPod(s.logger, bound); err != nil {
 			return s.fail(err)
 		}
+
 		if status.IsRejected() {
 			return false
 		}
+
 		return s.fail(fmt.Errorf("reserve of %s: %w", object.Name, status.AsError()))
 	}
+
 	s.framework.RunPostBindPlugins(ctx, state, bound, name)
 	s.bind(pod, s.nodeIndex[name], bound)
 	return s.err == nil
@@ -171,5 +195,6 @@ func (s *simulation) fail(err error) bool {
 	if s.err == nil {
 		s.err = err
 	}
+
 	return false
 }

@@ -29,40 +29,50 @@ import (
 // smallScenario is half an hour of twenty nodes.
 func smallScenario(t *testing.T, name string) *simscenario.Scenario {
 	t.Helper()
+
 	s, err := simscenario.Named(name)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.Nodes.Count = 20
-	s.Time.WarmUp, s.Time.Measure = metav1.Duration{Duration: 20 * time.Minute}, metav1.Duration{Duration: 20 * time.Minute}
+	s.Time.WarmUp = metav1.Duration{Duration: 20 * time.Minute}
+	s.Time.Measure = metav1.Duration{Duration: 20 * time.Minute}
+
 	return s
 }
 
 // policyOf reads a policy file of the repository.
 func policyOf(t *testing.T, relative string) (string, *nodeload.Policy) {
 	t.Helper()
+
 	path, err := filepath.Abs(filepath.Join("../../../..", relative))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	policy, err := policyfile.Decode(content)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return path, policy
 }
 
 func ours(t *testing.T, change func(*engine.Ours)) func(peer.Env) peer.Policy {
 	t.Helper()
+
 	path, policy := policyOf(t, "internal/nodeload/policyfile/default.yaml")
 	o := engine.Ours{PolicyPath: path, Policy: policy, Strategy: "Spread", Weight: 5, History: true}
 	if change != nil {
 		change(&o)
 	}
+
 	return o.Build
 }
 
@@ -74,14 +84,17 @@ func gocranePolicy(t *testing.T, o *engine.Ours) {
 
 func run(t *testing.T, s *simscenario.Scenario, seed uint64, p func(peer.Env) peer.Policy) quality.Run {
 	t.Helper()
+
 	w, err := simcluster.Generate(s, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r, err := engine.Run(t.Context(), s, w, seed, p)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return r
 }
 
@@ -94,7 +107,10 @@ func TestRunsRepeat(t *testing.T) {
 		"best-of-two": peer.BestOfTwo, "oracle": peer.Oracle, "ours": ours(t, nil),
 		"rebalanced": ours(t, func(o *engine.Ours) { o.Rebalance = true }),
 	} {
-		first, second, other := run(t, s, 1, p), run(t, s, 1, p), run(t, s, 2, p)
+		first := run(t, s, 1, p)
+		second := run(t, s, 1, p)
+		other := run(t, s, 2, p)
+
 		if !reflect.DeepEqual(first, second) {
 			t.Errorf("%s: seed 1 gives %+v, then %+v", name, first, second)
 		}
@@ -111,11 +127,13 @@ func TestRunsRepeat(t *testing.T) {
 func TestOutage(t *testing.T) {
 	s := smallScenario(t, "outage")
 	for _, strategy := range []string{"Spread", "Pack", "Risk"} {
-		got, want := run(t, s, 1, ours(t, func(o *engine.Ours) { o.Strategy = strategy })), run(t, s, 1, peer.Default)
+		got := run(t, s, 1, ours(t, func(o *engine.Ours) { o.Strategy = strategy }))
+		want := run(t, s, 1, peer.Default)
 		if got.Placements != want.Placements {
 			t.Errorf("%s: placements %s, those of the default profile are %s", strategy, got.Placements, want.Placements)
 		}
 	}
+
 	s.Metrics.Outages = nil
 	if got, want := run(t, s, 1, ours(t, nil)), run(t, s, 1, peer.Default); got.Placements == want.Placements {
 		t.Error("with metrics as well: the plugin does nothing")
@@ -126,7 +144,11 @@ func TestOutage(t *testing.T) {
 // nodes and one seed are enough because the differences are large.
 func TestLoadEvensOut(t *testing.T) {
 	s := smallScenario(t, "steady")
-	random, normal, spread, oracle := run(t, s, 1, peer.Random), run(t, s, 1, peer.Default), run(t, s, 1, ours(t, nil)), run(t, s, 1, peer.Oracle)
+	random := run(t, s, 1, peer.Random)
+
+	normal := run(t, s, 1, peer.Default)
+	spread := run(t, s, 1, ours(t, nil))
+	oracle := run(t, s, 1, peer.Oracle)
 	if !(random.Sigma > normal.Sigma && normal.Sigma > spread.Sigma && normal.Sigma > oracle.Sigma) {
 		t.Errorf("sigma: random %.4f, default %.4f, spread %.4f, oracle %.4f", random.Sigma, normal.Sigma, spread.Sigma, oracle.Sigma)
 	}
@@ -142,6 +164,7 @@ func (b broken) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInf
 		b.stop()
 		return nil
 	}
+
 	return fwk.AsStatus(errors.New("a fault"))
 }
 
@@ -151,14 +174,17 @@ func TestRunFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	with := func(b broken) func(peer.Env) peer.Policy {
 		return func(peer.Env) peer.Policy {
 			return peer.Policy{Plugin: "Broken", Weight: 1, New: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return b, nil }}
 		}
 	}
+
 	if _, err := engine.Run(t.Context(), s, w, 1, with(broken{})); err == nil {
 		t.Error("a plugin that fails is not heard of")
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := engine.Run(ctx, s, w, 1, with(broken{stop: cancel})); !errors.Is(err, context.Canceled) {
 		t.Errorf("a run that is stopped: %v", err)

@@ -71,29 +71,47 @@ type simulation struct {
 func newSimulation(ctx context.Context, s *simscenario.Scenario, w *simcluster.World, seed uint64, policy func(peer.Env) peer.Policy) (*simulation, error) {
 	metrics.Register() // upstream's cache and framework need registered metrics; they are not read here
 	sim := &simulation{
-		spec: s, world: w, truth: simcluster.NewTruth(w), meter: simcluster.NewMeter(s.Metrics, len(w.Nodes), seed), seed: seed,
-		epoch: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC), logger: klog.FromContext(ctx),
-		cache: internalcache.New(ctx, nil, false), snapshot: internalcache.NewEmptySnapshot(),
-		nodeIndex: make(map[string]int, len(w.Nodes)), nodes: make([]*corev1.Node, len(w.Nodes)), pods: make([]*corev1.Pod, len(w.Pods)),
-		generation: make([]int, len(w.Pods)), ends: make([]time.Duration, len(w.Pods)),
-		cpu: make([]float64, len(w.Nodes)), memory: make([]float64, len(w.Nodes)), milli: make([]int64, len(w.Nodes)), digest: fnv.New64a(),
+		spec:       s,
+		world:      w,
+		truth:      simcluster.NewTruth(w),
+		meter:      simcluster.NewMeter(s.Metrics, len(w.Nodes), seed),
+		seed:       seed,
+		epoch:      time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC),
+		logger:     klog.FromContext(ctx),
+		cache:      internalcache.New(ctx, nil, false),
+		snapshot:   internalcache.NewEmptySnapshot(),
+		nodeIndex:  make(map[string]int, len(w.Nodes)),
+		nodes:      make([]*corev1.Node, len(w.Nodes)),
+		pods:       make([]*corev1.Pod, len(w.Pods)),
+		generation: make([]int, len(w.Pods)),
+		ends:       make([]time.Duration, len(w.Pods)),
+		cpu:        make([]float64, len(w.Nodes)),
+		memory:     make([]float64, len(w.Nodes)),
+		milli:      make([]int64, len(w.Nodes)),
+		digest:     fnv.New64a(),
 	}
+
 	client, err := unreachableClient()
 	if err != nil {
 		return nil, err
 	}
+
 	sim.informers = newInformers(client)
 	sim.recreate = func(pod int) { sim.arrive(ctx, pod) }
 	sim.policy = policy(sim)
 	if sim.framework, err = newFramework(ctx, sim.policy, sim.snapshot, sim.informers, client); err != nil {
 		return nil, err
 	}
+
 	sim.cycle = cycle{framework: sim.framework, percentage: int(s.Scheduler.PercentageOfNodesToScore), tie: sim.tie}
 	for i, n := range w.Nodes {
-		sim.nodes[i], sim.nodeIndex[n.Name], sim.milli[i] = nodeObject(n), i, int64(n.CPU)
+		sim.nodes[i] = nodeObject(n)
+		sim.nodeIndex[n.Name] = i
+		sim.milli[i] = int64(n.CPU)
 		sim.cache.AddNode(sim.logger, sim.nodes[i])
 		sim.informers.nodes.add(sim.nodes[i])
 	}
+
 	return sim, nil
 }
 
@@ -106,8 +124,13 @@ func (s *simulation) close() {
 
 func (s *simulation) result() quality.Run {
 	r := s.tally.Run()
-	r.Placed, r.Unschedulable, r.Waited, r.Moves, r.Patches = s.placed, s.unschedulable, s.waited, s.moves, s.patches
+	r.Placed = s.placed
+	r.Unschedulable = s.unschedulable
+	r.Waited = s.waited
+	r.Moves = s.moves
+	r.Patches = s.patches
 	r.Placements = strconv.FormatUint(s.digest.Sum64(), 16)
+
 	return r
 }
 
@@ -116,6 +139,7 @@ func (s *simulation) object(pod int) *corev1.Pod {
 	if g := s.generation[pod]; g > 0 {
 		object.UID += types.UID("." + strconv.Itoa(g))
 	}
+
 	return object
 }
 
@@ -125,6 +149,7 @@ func (s *simulation) bind(pod, node int, object *corev1.Pod) {
 		s.fail(err)
 		return
 	}
+
 	s.placed++
 	var record [24]byte
 	binary.LittleEndian.PutUint64(record[:], uint64(pod))
@@ -134,18 +159,21 @@ func (s *simulation) bind(pod, node int, object *corev1.Pod) {
 	object.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(s.Clock())}}
 	s.pods[pod] = object
 	s.informers.pods.add(object)
+
 	if s.policy.Bound != nil {
 		s.policy.Bound(pod, node)
 	}
 	if s.ends[pod] == 0 {
 		s.ends[pod] = s.now + s.world.Pods[pod].Lifetime
 	}
+
 	generation := s.generation[pod]
 	s.events.add(s.ends[pod], func() {
 		if s.generation[pod] == generation {
 			s.remove(pod)
 		}
 	})
+
 	if len(s.informers.pods.handlers) > 0 {
 		s.events.add(s.now+s.spec.Workloads.Startup.Duration, func() { s.started(pod, object) })
 	}
@@ -156,6 +184,7 @@ func (s *simulation) started(pod int, object *corev1.Pod) {
 	if s.pods[pod] != object {
 		return
 	}
+
 	running := *object
 	running.Status.Phase = corev1.PodRunning
 	since := metav1.NewTime(s.Clock())
@@ -174,12 +203,15 @@ func (s *simulation) remove(pod int) {
 	if err == nil {
 		err = s.cache.RemovePod(s.logger, object)
 	}
+
 	if err != nil {
 		s.fail(fmt.Errorf("ending a pod: %w", err))
 		return
 	}
+
 	s.pods[pod] = nil
 	defer func() { s.generation[pod]++ }()
+
 	s.informers.pods.remove(object)
 	if s.policy.Removed != nil {
 		s.policy.Removed(pod, node)
@@ -217,6 +249,7 @@ func (s *simulation) Annotate(node int, annotations map[string]string) {
 	if changed.Annotations == nil {
 		changed.Annotations = make(map[string]string, len(annotations))
 	}
+
 	maps.Copy(changed.Annotations, annotations)
 	s.nodes[node] = &changed
 	s.patches++

@@ -53,13 +53,24 @@ var (
 // Gocrane is the default profile with gocrane's plugin at its weight of 3.
 func Gocrane(env Env) Policy {
 	g := &gocrane{
-		env: env, spec: nodeload.GocraneSpec(), active: map[string]time.Duration{},
-		cache: map[*corev1.Node]*gocraneNode{}, byNode: make([]*corev1.Node, len(env.World().Nodes)),
+		env:    env,
+		spec:   nodeload.GocraneSpec(),
+		active: map[string]time.Duration{},
+		cache:  map[*corev1.Node]*gocraneNode{},
+		byNode: make([]*corev1.Node, len(env.World().Nodes)),
 	}
+
 	for _, m := range g.spec.Metrics {
 		g.active[m.Name] = m.Active()
 	}
-	return Policy{Plugin: gocraneName, New: always(g), Weight: gocraneWeight, Start: g.start, Bound: g.bound}
+
+	return Policy{
+		Plugin: gocraneName,
+		New:    always(g),
+		Weight: gocraneWeight,
+		Start:  g.start,
+		Bound:  g.bound,
+	}
 }
 
 func (g *gocrane) Name() string { return gocraneName }
@@ -80,6 +91,7 @@ func (g *gocrane) write(metric string) {
 	if g.env.Meter().Down(g.env.Now()) {
 		return
 	}
+
 	now := g.env.WriterClock()
 	counts := g.hotValues(now)
 	for i := range g.env.World().Nodes {
@@ -87,6 +99,7 @@ func (g *gocrane) write(metric string) {
 		if !ok {
 			continue
 		}
+
 		annotations := map[string]string{
 			metric:               g.format.Load(nodeload.Sample{Value: series.Ratio(v), Time: now}),
 			nodeload.HotValueKey: g.format.Hot(nodeload.Hot{Value: counts[i], Time: now}),
@@ -106,10 +119,12 @@ func (g *gocrane) hotValues(now time.Time) []int64 {
 				inWindow[b.node]++
 			}
 		}
+
 		for i, n := range inWindow {
 			hot[i] += n / h.Count
 		}
 	}
+
 	return hot
 }
 
@@ -126,8 +141,10 @@ func (g *gocrane) read(info fwk.NodeInfo) *gocraneNode {
 	if n, ok := g.cache[node]; ok {
 		return n
 	}
+
 	i := g.env.Node(node.Name)
 	delete(g.cache, g.byNode[i])
+
 	n := &gocraneNode{loads: map[string]nodeload.Sample{}}
 	for _, key := range slices.Sorted(maps.Keys(node.Annotations)) {
 		if key == nodeload.HotValueKey {
@@ -138,7 +155,9 @@ func (g *gocrane) read(info fwk.NodeInfo) *gocraneNode {
 			n.loads[key] = sample
 		}
 	}
-	g.cache[node], g.byNode[i] = n, node
+
+	g.cache[node] = n
+	g.byNode[i] = node
 	return n
 }
 
@@ -148,6 +167,7 @@ func (g *gocrane) load(n *gocraneNode, metric string) (float64, bool) {
 	if !ok || g.env.Clock().Sub(s.Time) > g.active[metric] {
 		return 0, false
 	}
+
 	return float64(s.Value), true
 }
 
@@ -159,6 +179,7 @@ func (g *gocrane) Filter(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, inf
 			return fwk.NewStatus(fwk.Unschedulable, "load is too high")
 		}
 	}
+
 	return nil
 }
 
@@ -172,10 +193,12 @@ func (g *gocrane) Score(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, info
 			score += (1 - u) * p.Weight * float64(fwk.MaxScore)
 		}
 	}
+
 	var hot int64
 	if !n.hot.Time.IsZero() && g.env.Clock().Sub(n.hot.Time) <= nodeload.HotActive {
 		hot = n.hot.Value
 	}
+
 	return max(fwk.MinScore, min(fwk.MaxScore, int64(score/weight)-10*hot)), nil
 }
 

@@ -64,8 +64,13 @@ var (
 func Koordinator(env Env) Policy {
 	k := newKoordinator(env)
 	return Policy{
-		Plugin: koordinatorName, New: always(k), Weight: koordinatorWeight,
-		Start: k.start, Bound: k.bound, Removed: k.removed, Scraped: k.scraped,
+		Plugin:  koordinatorName,
+		New:     always(k),
+		Weight:  koordinatorWeight,
+		Start:   k.start,
+		Bound:   k.bound,
+		Removed: k.removed,
+		Scraped: k.scraped,
 	}
 }
 
@@ -81,6 +86,7 @@ func newKoordinator(env Env) *koordinator {
 	for i := range k.nodes {
 		k.nodes[i].pods = map[int]float64{}
 	}
+
 	return k
 }
 
@@ -101,19 +107,28 @@ func (k *koordinator) start() {
 func (k *koordinator) report(i int) {
 	cpu, ok := k.env.Meter().Read("cpu_usage_avg_5m", i)
 	memory, okMemory := k.env.Meter().Read("mem_usage_avg_5m", i)
+
 	at := k.env.Now()
 	if !ok || !okMemory || k.env.Meter().Down(at) {
 		return
 	}
+
 	used := map[int]float64{}
 	for pod := range k.nodes[i].pods {
 		if u, ok := k.pods[pod].mean(); ok {
 			used[pod] = u
 		}
 	}
+
 	k.env.At(at+k.env.Spec().Metrics.Delay.Duration, func() {
 		n := &k.nodes[i]
-		n.known, n.reported, n.arrived, n.cpu, n.memory, n.dirty = true, at, k.env.Now(), cpu, memory, true
+		n.known = true
+		n.reported = at
+		n.arrived = k.env.Now()
+
+		n.cpu = cpu
+		n.memory = memory
+		n.dirty = true
 		for pod := range n.pods {
 			n.pods[pod] = -1
 			if u, ok := used[pod]; ok {
@@ -132,6 +147,7 @@ func (k *koordinator) scraped() {
 			r.samples = append(r.samples, use)
 			continue
 		}
+
 		r.samples[r.next] = use
 		r.next = (r.next + 1) % keep
 	}
@@ -142,6 +158,7 @@ func (r *podReport) mean() (float64, bool) {
 	for _, s := range r.samples {
 		sum += float64(s)
 	}
+
 	return sum / float64(max(1, len(r.samples))), len(r.samples) > 0
 }
 
@@ -163,22 +180,28 @@ func estimate(p *simcluster.Pod) (cpu, memory float64) {
 
 // load returns the use of a node that the plugin expects with the pod on it, as shares of capacity.
 func (k *koordinator) load(pod int, i int) (cpu, memory float64) {
-	w, n := k.env.World(), &k.nodes[i]
+	w := k.env.World()
+	n := &k.nodes[i]
 	if n.dirty {
-		n.extraCPU, n.extraMemory, n.dirty = 0, 0, false
+		n.extraCPU = 0
+		n.extraMemory = 0
+		n.dirty = false
 		for p, used := range n.pods {
 			fresh := k.env.Truth().Since(p) > n.reported-reportEvery
 			if used >= 0 && !fresh {
 				continue
 			}
+
 			c, m := estimate(&w.Pods[p])
 			n.extraCPU += math.Round(max(0, c-max(0, used)))
+
 			if used >= 0 {
 				m -= float64(w.MemoryUse(p))
 			}
 			n.extraMemory += math.Round(max(0, m))
 		}
 	}
+
 	c, m := estimate(&w.Pods[pod])
 	return n.cpu + (n.extraCPU+c)/float64(w.Nodes[i].CPU), n.memory + (n.extraMemory+m)/float64(w.Nodes[i].Memory)
 }
@@ -191,12 +214,15 @@ func (k *koordinator) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.Po
 	if !k.nodes[i].known {
 		return nil
 	}
+
 	if k.expired(i) {
 		return fwk.NewStatus(fwk.Unschedulable, "the report of the node has expired")
 	}
+
 	if cpu, memory := k.load(k.env.Pod(pod), i); math.Round(100*cpu) > cpuThreshold || math.Round(100*memory) > memoryThreshold {
 		return fwk.NewStatus(fwk.Unschedulable, "load is too high")
 	}
+
 	return nil
 }
 
@@ -206,6 +232,7 @@ func (k *koordinator) Score(_ context.Context, _ fwk.CycleState, pod *corev1.Pod
 	if !k.nodes[i].known || k.expired(i) {
 		return fwk.MinScore, nil
 	}
+
 	cpu, memory := k.load(k.env.Pod(pod), i)
 	free := func(u float64) int64 { return int64(max(0, 1-u) * float64(fwk.MaxScore)) }
 	return (free(cpu) + free(memory)) / 2, nil

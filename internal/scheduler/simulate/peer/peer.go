@@ -96,6 +96,7 @@ func (r *reports) round() {
 	if r.env.Meter().Down(r.env.Now()) {
 		return
 	}
+
 	read := make([]float64, len(r.loads))
 	for i := range read {
 		read[i] = r.loads[i]
@@ -103,5 +104,6 @@ func (r *reports) round() {
 			read[i] = v
 		}
 	}
+
 	r.env.At(r.env.Now()+r.env.Spec().Metrics.Delay.Duration, func() { copy(r.loads, read) })
 }

@@ -33,6 +33,7 @@ func newFixture() *fixture {
 	b := &fixture{spec: &simscenario.Scenario{Metrics: simscenario.Metrics{Scrape: metav1.Duration{Duration: 30 * time.Second}}}}
 	b.world = simcluster.NewBurst(4, 10, 0).World
 	b.truth, b.meter = simcluster.NewTruth(b.world), simcluster.NewMeter(b.spec.Metrics, 4, 1)
+
 	return b
 }
 
@@ -69,6 +70,7 @@ func TestGocraneFormula(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	at := epoch.Format(",2006-01-02T15:04:05Z")
 	all := func(u string) map[string]string {
 		m := map[string]string{}
@@ -77,11 +79,14 @@ func TestGocraneFormula(t *testing.T) {
 				m[r+"_usage_"+w] = u + at
 			}
 		}
+
 		return m
 	}
+
 	with := func(m map[string]string, key, value string) map[string]string { m[key] = value; return m }
 	missing := all("0.5")
 	delete(missing, "cpu_usage_max_avg_1d")
+
 	for name, c := range map[string]struct {
 		annotations map[string]string
 		after       time.Duration
@@ -112,9 +117,11 @@ func TestGocraneHotValue(t *testing.T) {
 	p := Gocrane(b)
 	plugin, _ := p.New(t.Context(), nil, nil)
 	g := plugin.(*gocrane)
+
 	for range 7 {
 		p.Bound(0, 1)
 	}
+
 	// Seven in five minutes are one of five, seven in one minute three of two.
 	if hot := g.hotValues(b.Clock()); hot[1] != 1+3 || hot[0] != 0 {
 		t.Errorf("hot values %v", hot)
@@ -122,9 +129,11 @@ func TestGocraneHotValue(t *testing.T) {
 	if hot := g.hotValues(b.Clock().Add(2 * time.Minute)); hot[1] != 1 {
 		t.Errorf("after two minutes %v", hot)
 	}
+
 	for range 3 * gocraneHeap {
 		p.Bound(0, 2)
 	}
+
 	if len(g.binds) != gocraneHeap {
 		t.Errorf("%d bindings are remembered", len(g.binds))
 	}
@@ -134,13 +143,19 @@ func TestKoordinatorFormula(t *testing.T) {
 	b := newFixture()
 	k := newKoordinator(b)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID("16")}} // the first of the burst: 500m, 256 MiB
+
 	score := func() int64 { s, _ := k.Score(t.Context(), nil, pod, node(nil)); return s }
 	passes := func() bool { return k.Filter(t.Context(), nil, pod, node(nil)).IsSuccess() }
 	if score() != 0 || !passes() {
 		t.Errorf("a node without a report scores %d, passes %v", score(), passes())
 	}
-	k.nodes[1].known, k.nodes[1].cpu, k.nodes[1].memory = true, 0.5, 0.2
-	cpu, memory := 0.5+0.85*500/16000, 0.2+0.7*256/65536
+
+	k.nodes[1].known = true
+	k.nodes[1].cpu = 0.5
+	k.nodes[1].memory = 0.2
+
+	cpu := 0.5 + 0.85*500/16000
+	memory := 0.2 + 0.7*256/65536
 	if want := (int64(100*(1-cpu)) + int64(100*(1-memory))) / 2; score() != want {
 		t.Errorf("score %d, want %d", score(), want)
 	}
@@ -148,25 +163,37 @@ func TestKoordinatorFormula(t *testing.T) {
 	if err := b.truth.Place(17, 1, 0); err != nil {
 		t.Fatal(err)
 	}
+
 	k.bound(17, 1)
 	if got, _ := k.load(16, 1); math.Abs(got-(cpu+0.85*500/16000)) > 1e-9 {
 		t.Errorf("with a new pod the load is %v", got)
 	}
+
 	b.now = 30 * time.Second
-	k.nodes[1].reported, k.nodes[1].arrived, k.nodes[1].pods[17], k.nodes[1].dirty = b.now, b.now, 300, true
+	k.nodes[1].reported = b.now
+	k.nodes[1].arrived = b.now
+
+	k.nodes[1].pods[17] = 300
+	k.nodes[1].dirty = true
 	if got, _ := k.load(16, 1); math.Abs(got-(cpu+(0.85*500-300)/16000)) > 1e-9 {
 		t.Errorf("with a pod that is reported the load is %v", got)
 	}
+
 	// Once the report is a minute younger than the pod, the pod counts with what was reported alone.
-	k.nodes[1].reported, k.nodes[1].dirty = 2*time.Minute, true
+	k.nodes[1].reported = 2 * time.Minute
+	k.nodes[1].dirty = true
 	if got, _ := k.load(16, 1); math.Abs(got-cpu) > 1e-9 {
 		t.Errorf("with a pod that is old the load is %v", got)
 	}
+
 	k.nodes[1].cpu = 0.7
 	if passes() {
 		t.Error("a node above 65 % passes")
 	}
-	k.nodes[1].cpu, b.now = 0.1, b.now+koordinatorExpiry+time.Second
+
+	k.nodes[1].cpu = 0.1
+	b.now = b.now + koordinatorExpiry + time.Second
+
 	if passes() || score() != 0 {
 		t.Error("a node whose report has expired is taken")
 	}

@@ -38,6 +38,7 @@ func (s *scorer) PreScore(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, 
 	if s.prepare != nil {
 		s.prepare(pod, nodes)
 	}
+
 	return nil
 }
 
@@ -62,7 +63,13 @@ func Random(env Env) Policy {
 	s.score = func(pod *corev1.Pod, info fwk.NodeInfo) int64 {
 		return int64(env.Random(env.Pod(pod), index(env, info)) * float64(fwk.MaxScore))
 	}
-	return Policy{Plugin: randomName, New: always(s), Weight: 1, Alone: true}
+
+	return Policy{
+		Plugin: randomName,
+		New:    always(s),
+		Weight: 1,
+		Alone:  true,
+	}
 }
 
 // BestOfTwo takes two nodes that fit at random and of them the one with the lower load, as last reported: the average of five
@@ -71,24 +78,36 @@ func BestOfTwo(env Env) Policy {
 	loads := newReports(env, len(env.World().Nodes))
 	best := ""
 	s := &scorer{name: choicesName}
+
 	s.prepare = func(pod *corev1.Pod, nodes []fwk.NodeInfo) {
 		p := env.Pod(pod)
 		draw := func(i int) string {
 			return nodes[min(len(nodes)-1, int(env.Random(p, -1-i)*float64(len(nodes))))].Node().Name
 		}
-		first, second := draw(0), draw(1)
+		first := draw(0)
+
+		second := draw(1)
 		best = first
 		if loads.cpu(env.Node(second)) < loads.cpu(env.Node(first)) {
 			best = second
 		}
 	}
+
 	s.score = func(_ *corev1.Pod, info fwk.NodeInfo) int64 {
 		if info.Node().Name == best {
 			return fwk.MaxScore
 		}
+
 		return fwk.MinScore
 	}
-	return Policy{Plugin: choicesName, New: always(s), Weight: 1, Alone: true, Start: loads.start}
+
+	return Policy{
+		Plugin: choicesName,
+		New:    always(s),
+		Weight: 1,
+		Alone:  true,
+		Start:  loads.start,
+	}
 }
 
 // Oracle takes the node with the least true use, that of the pod and of pods that are starting included. It is the greedy rule
@@ -99,24 +118,39 @@ func Oracle(env Env) Policy {
 	score := make([]int64, len(w.Nodes))
 	var at int64 = -1
 	s := &scorer{name: oracleName}
+
 	s.prepare = func(pod *corev1.Pod, nodes []fwk.NodeInfo) {
 		if now := int64(env.Now()); now != at || at < 0 {
 			env.Truth().Demand(env.Now(), demand)
 			at = now
 		}
+
 		incoming := float64(w.MeanUse(env.Pod(pod), env.Now()))
-		best, least := -1, 0.0
+		best := -1
+		least := 0.0
 		for _, info := range nodes {
 			i := index(env, info)
 			score[i] = fwk.MinScore
+
 			if u := demand[i] + share(incoming, w, i); best < 0 || u < least {
-				best, least = i, u
+				best = i
+				least = u
 			}
 		}
+
 		score[best] = fwk.MaxScore
 	}
+
 	s.score = func(_ *corev1.Pod, info fwk.NodeInfo) int64 { return score[index(env, info)] }
 	bound := func(pod, node int) { demand[node] += share(float64(w.MeanUse(pod, env.Now())), w, node) }
 	removed := func(int, int) { at = -1 }
-	return Policy{Plugin: oracleName, New: always(s), Weight: 1, Alone: true, Bound: bound, Removed: removed}
+
+	return Policy{
+		Plugin:  oracleName,
+		New:     always(s),
+		Weight:  1,
+		Alone:   true,
+		Bound:   bound,
+		Removed: removed,
+	}
 }

@@ -68,15 +68,18 @@ func (t *Tally) Add(demand []float64, milli []int64, inUse int, span time.Durati
 		u := min(1, d)
 		sum += u
 		squares += u * u
+
 		if u > hot {
 			t.hot += minutes
 		}
 		if u > warm {
 			t.warm += minutes
 		}
+
 		t.over += max(0, d-1) * float64(milli[i]) / 1000 * minutes
 		t.peak = max(t.peak, u)
 	}
+
 	n := float64(len(demand))
 	mean := sum / n
 	t.course = append(t.course, math.Sqrt(max(0, squares/n-mean*mean)))
@@ -91,13 +94,20 @@ func (t *Tally) Run() Run {
 	if len(t.course) == 0 {
 		return r
 	}
+
 	for _, s := range t.course {
 		r.Sigma += s / float64(len(t.course))
 	}
+
 	sorted := slices.Sorted(slices.Values(t.course))
 	r.Sigma95 = sorted[(len(sorted)*95+99)/100-1]
-	r.Mean, r.InUse = t.mean/t.minutes, t.used/t.minutes
-	r.Hot, r.Warm, r.Throttled, r.Peak = t.hot, t.warm, t.over, t.peak
+	r.Mean = t.mean / t.minutes
+	r.InUse = t.used / t.minutes
+	r.Hot = t.hot
+	r.Warm = t.warm
+	r.Throttled = t.over
+	r.Peak = t.peak
+
 	return r
 }
 
@@ -116,20 +126,28 @@ func Over(values []float64) Estimate {
 			kept = append(kept, v)
 		}
 	}
+
 	if len(kept) == 0 {
 		return Estimate{}
 	}
-	n, sum, squares := float64(len(kept)), 0.0, 0.0
+
+	n := float64(len(kept))
+	sum := 0.0
+	squares := 0.0
+
 	for _, v := range kept {
 		sum += v
 	}
+
 	mean := sum / n
 	if n == 1 {
 		return Estimate{Mean: mean}
 	}
+
 	for _, v := range kept {
 		squares += (v - mean) * (v - mean)
 	}
+
 	return Estimate{Mean: mean, Interval: studentQuantile(0.975, n-1) * math.Sqrt(squares/(n-1)/n)}
 }
 
@@ -145,6 +163,7 @@ func Closed(worse, better, x float64) float64 {
 	if !(worse > better) {
 		return math.NaN()
 	}
+
 	return (worse - x) / (worse - better)
 }
 
@@ -174,8 +193,10 @@ func Summarise(runs, normal, oracle []Run) Summary {
 		for i := range values {
 			values[i] = f(i)
 		}
+
 		return Over(values)
 	}
+
 	s := Summary{
 		Sigma:         over(func(i int) float64 { return runs[i].Sigma }),
 		Hot:           over(func(i int) float64 { return runs[i].Hot }),
@@ -187,18 +208,22 @@ func Summarise(runs, normal, oracle []Run) Summary {
 		Waited:        over(func(i int) float64 { return runs[i].Waited }),
 		Moves:         over(func(i int) float64 { return float64(runs[i].Moves) }),
 	}
+
 	if normal == nil {
 		return s
 	}
+
 	s.SigmaRatio = over(func(i int) float64 { return runs[i].Sigma / normal[i].Sigma })
 	for i := range runs {
 		if runs[i].Placements == normal[i].Placements {
 			s.LikeDefault++
 		}
 	}
+
 	if oracle != nil {
 		s.SigmaClosed = over(func(i int) float64 { return Closed(normal[i].Sigma, oracle[i].Sigma, runs[i].Sigma) })
 		s.HotClosed = over(func(i int) float64 { return Closed(normal[i].Hot, oracle[i].Hot, runs[i].Hot) })
 	}
+
 	return s
 }

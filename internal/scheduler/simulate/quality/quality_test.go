@@ -17,10 +17,12 @@ func TestTally(t *testing.T) {
 	if r := (&quality.Tally{}).Run(); r.Sigma != 0 || math.IsNaN(r.Mean) {
 		t.Errorf("nothing measured gives %+v", r)
 	}
+
 	var tally quality.Tally
 	milli := []int64{1000, 4000}
 	tally.Add([]float64{0.2, 0.4}, milli, 2, time.Minute)
 	tally.Add([]float64{0.7, 1.5}, milli, 1, time.Minute)
+
 	r := tally.Run()
 	// Demand above capacity is capacity in use, and the rest throttled.
 	if !near(r.Sigma, (0.1+0.15)/2) || !near(r.Mean, (0.3+0.85)/2) || !near(r.Throttled, 2) || !near(r.InUse, 0.75) {
@@ -50,6 +52,7 @@ func TestClosed(t *testing.T) {
 			t.Errorf("from %v to %v, %v closes %v, want %v", c[0], c[1], c[2], got, c[3])
 		}
 	}
+
 	if got := quality.Closed(5, 5, 4); !math.IsNaN(got) {
 		t.Errorf("there is no gap to close, and %v of it is closed", got)
 	}
@@ -58,6 +61,7 @@ func TestClosed(t *testing.T) {
 func TestSummarise(t *testing.T) {
 	normal := []quality.Run{{Sigma: 0.2, Hot: 10, Placements: "a"}, {Sigma: 0.1, Hot: 0, Placements: "b"}}
 	oracle := []quality.Run{{Sigma: 0.1}, {Sigma: 0.05}}
+
 	s := quality.Summarise([]quality.Run{{Sigma: 0.1, Hot: 5, Placements: "a"}, {Sigma: 0.1, Placements: "c"}}, normal, oracle)
 	// The second seed has no hot node to begin with, so it does not count for that gap.
 	if !near(s.SigmaRatio.Mean, 0.75) || !near(s.SigmaClosed.Mean, 0.5) || !near(s.HotClosed.Mean, 0.5) || s.LikeDefault != 1 {

@@ -36,25 +36,32 @@ func Generate(s *simscenario.Scenario, seed uint64) (*World, error) {
 	if s.Trace != nil {
 		return nil, fmt.Errorf("scenario %s needs a trace", s.Name)
 	}
+
 	w := empty(s)
 	w.drawNodes(s.Nodes, rand.New(rand.NewPCG(seed, streamNodes)))
 	rng := rand.New(rand.NewPCG(seed, streamWorkloads))
 	shares := w.drawWorkloads(s.Workloads, rng)
+
 	for i := range w.Workloads {
 		shape := pick(s.Workloads.Requests, func(p simscenario.PodShape) float64 { return p.Weight }, rng)
-		w.Workloads[i].CPU, w.Workloads[i].Memory = series.MilliCPU(shape.CPU.MilliValue()), series.Bytes(shape.Memory.Value())
+		w.Workloads[i].CPU = series.MilliCPU(shape.CPU.MilliValue())
+		w.Workloads[i].Memory = series.Bytes(shape.Memory.Value())
 	}
+
 	w.scale(shares, s.Load.Used/s.Load.Requested, s.Workloads.UsePerRequest.Max)
 	if err := w.drawPods(s, shares, rand.New(rand.NewPCG(seed, streamPods))); err != nil {
 		return nil, err
 	}
+
 	return w, nil
 }
 
 func empty(s *simscenario.Scenario) *World {
 	return &World{
-		start: s.Time.Start.Duration, startup: s.Workloads.Startup.Duration,
-		noise: s.Workloads.Noise.Share, noisePeriod: s.Workloads.Noise.Period.Duration,
+		start:       s.Time.Start.Duration,
+		startup:     s.Workloads.Startup.Duration,
+		noise:       s.Workloads.Noise.Share,
+		noisePeriod: s.Workloads.Noise.Period.Duration,
 	}
 }
 
@@ -81,15 +88,19 @@ func (w *World) drawWorkloads(k simscenario.Workloads, rng *rand.Rand) []float64
 		work := &w.Workloads[i]
 		work.PerRequest = math.Exp(k.UsePerRequest.Sigma * rng.NormFloat64())
 		work.MemoryPerRequest = min(1, k.MemoryPerRequest*math.Exp(0.2*rng.NormFloat64()))
-		cyclic, jitter := rng.Float64() < k.Diurnal.Share, rng.NormFloat64()
+
+		cyclic := rng.Float64() < k.Diurnal.Share
+		jitter := rng.NormFloat64()
 		if cyclic {
 			work.amplitude = k.Diurnal.Amplitude
 			work.peak = k.Diurnal.Peak.Duration + time.Duration(jitter*float64(k.Diurnal.Jitter.Duration))
 		}
 	}
+
 	for i := range shares {
 		shares[i] /= sum
 	}
+
 	return shares
 }
 
@@ -102,6 +113,7 @@ func (w *World) scale(shares []float64, mean, most float64) {
 			requested += shares[i] * float64(work.CPU)
 			used += shares[i] * float64(work.CPU) * work.PerRequest
 		}
+
 		by := mean * requested / used
 		for i := range w.Workloads {
 			w.Workloads[i].PerRequest = min(w.Workloads[i].PerRequest*by, most*mean)
@@ -116,12 +128,15 @@ func (w *World) drawPods(s *simscenario.Scenario, shares []float64, rng *rand.Ra
 	for i, work := range w.Workloads {
 		request += shares[i] * float64(work.CPU)
 	}
+
 	running := s.Load.Requested * float64(w.CPU()) / request
 	mean := s.Workloads.Lifetime.Mean.Duration
+
 	rate := running / mean.Seconds()
 	if all := running + rate*s.Length().Seconds(); all > maxPods {
 		return fmt.Errorf("scenario %s has %.0f pods, more than %d: fewer nodes, larger requests or longer lifetimes", s.Name, all, maxPods)
 	}
+
 	batches := newChooser(shares)
 	lifetimes := lifetime{mean: mean, sigma: s.Workloads.Lifetime.Sigma}
 	for made := 0; made < int(running); {
@@ -133,16 +148,19 @@ func (w *World) drawPods(s *simscenario.Scenario, shares []float64, rng *rand.Ra
 			w.addPod(batches.at, at, max(time.Second, lifetimes.left(rng)-at), s.Workloads.PodSpread, rng)
 		}
 	}
+
 	for at := time.Duration(0); ; {
 		at += time.Duration(rng.ExpFloat64() * s.Workloads.Batch / rate * float64(time.Second))
 		if at >= s.Length() {
 			break
 		}
+
 		batches.draw(rng)
 		for range batchSize(s.Workloads.Batch, rng) {
 			w.addPod(batches.at, at, lifetimes.whole(rng), s.Workloads.PodSpread, rng)
 		}
 	}
+
 	slices.SortStableFunc(w.Pods, func(a, b Pod) int { return cmp.Compare(a.Arrival, b.Arrival) })
 	return nil
 }
@@ -161,6 +179,7 @@ func batchSize(mean float64, rng *rand.Rand) int {
 	if mean <= 1 {
 		return 1
 	}
+
 	return 1 + int(math.Log(1-rng.Float64())/math.Log(1-1/mean))
 }
 
@@ -187,12 +206,14 @@ func pick[T any](items []T, weight func(T) float64, rng *rand.Rand) T {
 	for _, item := range items {
 		sum += weight(item)
 	}
+
 	x := rng.Float64() * sum
 	for _, item := range items {
 		if x -= weight(item); x < 0 {
 			return item
 		}
 	}
+
 	return items[len(items)-1]
 }
 
@@ -209,6 +230,7 @@ func newChooser(shares []float64) *chooser {
 		sum += s
 		c.upTo[i] = sum
 	}
+
 	return c
 }
 
@@ -243,20 +265,47 @@ func NewBurst(nodes, size int, at time.Duration) *Burst {
 		if i == 0 {
 			load = idle
 		}
+
 		requested := 0.3 + 0.3*float64(Hash(0, uint64(i), 0)>>11)/(1<<53)
 		request := series.MilliCPU(requested * burstCPU / residents)
 		b.Workloads = append(b.Workloads, Workload{
-			CPU: request, Memory: burstMemory / 20, PerRequest: load * burstCPU / residents / float64(request), MemoryPerRequest: 0.5,
+			CPU:              request,
+			Memory:           burstMemory / 20,
+			PerRequest:       load * burstCPU / residents / float64(request),
+			MemoryPerRequest: 0.5,
 		})
+
 		for range residents {
-			b.Pods = append(b.Pods, Pod{Workload: i, CPU: request, Memory: burstMemory / 20, Lifetime: day, factor: 1})
+			b.Pods = append(b.Pods, Pod{
+				Workload: i,
+				CPU:      request,
+				Memory:   burstMemory / 20,
+				Lifetime: day,
+				factor:   1,
+			})
+
 			b.On = append(b.On, i)
 		}
 	}
-	b.Workloads = append(b.Workloads, Workload{CPU: burstRequest, Memory: 1 << 28, PerRequest: burstUse, MemoryPerRequest: 0.5})
+
+	b.Workloads = append(b.Workloads, Workload{
+		CPU:              burstRequest,
+		Memory:           1 << 28,
+		PerRequest:       burstUse,
+		MemoryPerRequest: 0.5,
+	})
+
 	for range size {
-		b.Pods = append(b.Pods, Pod{Workload: nodes, CPU: burstRequest, Memory: 1 << 28, Arrival: at, Lifetime: day, factor: 1})
+		b.Pods = append(b.Pods, Pod{
+			Workload: nodes,
+			CPU:      burstRequest,
+			Memory:   1 << 28,
+			Arrival:  at,
+			Lifetime: day,
+			factor:   1,
+		})
 	}
+
 	return b
 }
 

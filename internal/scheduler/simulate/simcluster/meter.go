@@ -35,19 +35,27 @@ type Meter struct {
 // NewMeter returns a meter without samples. Which samples get lost follows from the seed alone.
 func NewMeter(spec simscenario.Metrics, nodes int, seed uint64) *Meter {
 	m := &Meter{
-		spec: spec, rng: rand.New(rand.NewPCG(seed, streamMetrics)), broken: make([]bool, nodes), lost: make([]bool, nodes),
-		dead: make([]bool, nodes), newest: make([]time.Duration, nodes),
-		cpu: newGauge(nodes, spec.Scrape.Duration), memory: newGauge(nodes, spec.Scrape.Duration),
+		spec:   spec,
+		rng:    rand.New(rand.NewPCG(seed, streamMetrics)),
+		broken: make([]bool, nodes),
+		lost:   make([]bool, nodes),
+		dead:   make([]bool, nodes),
+		newest: make([]time.Duration, nodes),
+		cpu:    newGauge(nodes, spec.Scrape.Duration),
+		memory: newGauge(nodes, spec.Scrape.Duration),
 	}
+
 	for i := range m.broken {
 		m.broken[i] = m.rng.Float64() < spec.Broken
 		m.newest[i] = -1
 	}
+
 	// A stream of its own leaves scenarios without dead exporters as they were.
 	deaths := rand.New(rand.NewPCG(seed, streamDeaths))
 	for i := range m.dead {
 		m.dead[i] = deaths.Float64() < spec.Dead
 	}
+
 	return m
 }
 
@@ -58,6 +66,7 @@ func (m *Meter) Down(t time.Duration) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -71,6 +80,7 @@ func (m *Meter) Scrape(t time.Duration, cpu, memory []float64) {
 			m.newest[i] = t
 		}
 	}
+
 	m.cpu.add(t, cpu, m.lost)
 	m.memory.add(t, memory, m.lost)
 }
@@ -89,8 +99,10 @@ func (m *Meter) Read(metric string, node int) (float64, bool) {
 		if window, ok = strings.CutPrefix(metric, "mem_usage_"); !ok {
 			return 0, false
 		}
+
 		g = &m.memory
 	}
+
 	switch window {
 	case "active":
 		return g.last(node)
@@ -101,11 +113,13 @@ func (m *Meter) Read(metric string, node int) (float64, bool) {
 	case "max_avg_1d":
 		return g.days.max(node)
 	}
+
 	if short, ok := strings.CutPrefix(window, "avg_"); ok {
 		if d, err := time.ParseDuration(short); err == nil && d > 0 && d <= averageOver {
 			return g.averageOf(node, d)
 		}
 	}
+
 	return 0, false
 }
 
@@ -133,11 +147,14 @@ func (g *gauge) add(t time.Duration, values []float64, lost []bool) {
 			row[i] = nan32()
 			continue
 		}
+
 		row[i] = float32(min(1, v))
 	}
+
 	if t%time.Minute >= g.every {
 		return
 	}
+
 	minute := g.minutes.advance()
 	for i := range minute {
 		minute[i] = nan32()
@@ -145,6 +162,7 @@ func (g *gauge) add(t time.Duration, values []float64, lost []bool) {
 			minute[i] = float32(v)
 		}
 	}
+
 	if t%averageOver < time.Minute {
 		copy(g.days.advance(), minute)
 	}
@@ -164,6 +182,7 @@ func (g *gauge) averageOf(node int, over time.Duration) (float64, bool) {
 			count++
 		}
 	}
+
 	return sum / float64(max(1, count)), count > 0
 }
 
@@ -180,6 +199,7 @@ func newRing(nodes, rows int) ring {
 	for i := range r.rows {
 		r.rows[i] = all[i*nodes : (i+1)*nodes]
 	}
+
 	return r
 }
 
@@ -188,6 +208,7 @@ func (r *ring) advance() []float32 {
 	row := r.rows[r.next]
 	r.next = (r.next + 1) % len(r.rows)
 	r.filled = min(r.filled+1, len(r.rows))
+
 	return row
 }
 
@@ -197,12 +218,15 @@ func (r *ring) back(i int) []float32 {
 }
 
 func (r *ring) max(node int) (float64, bool) {
-	best, ok := 0.0, false
+	best := 0.0
+	ok := false
 	for i := range r.filled {
 		if v := float64(r.back(i)[node]); v == v && (!ok || v > best) {
-			best, ok = v, true
+			best = v
+			ok = true
 		}
 	}
+
 	return best, ok
 }
 

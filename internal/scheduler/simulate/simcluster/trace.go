@@ -25,19 +25,24 @@ func FromTrace(s *simscenario.Scenario, nodes, pods io.Reader, seed uint64) (*Wo
 	if s.Trace == nil {
 		return nil, fmt.Errorf("scenario %s has no trace", s.Name)
 	}
+
 	w := empty(s)
 	if err := w.readNodes(nodes); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Trace.Nodes, err)
 	}
+
 	rng := rand.New(rand.NewPCG(seed, streamWorkloads))
 	shares := w.drawWorkloads(s.Workloads, rng)
+
 	for i := range w.Workloads {
 		w.Workloads[i].CPU = 1 // every workload weighs the same: requests are the pods'
 	}
+
 	w.scale(shares, 1, s.Workloads.UsePerRequest.Max)
 	if err := w.readPods(s, pods, newChooser(shares), rand.New(rand.NewPCG(seed, streamPods))); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Trace.Pods, err)
 	}
+
 	w.scaleToLoad(s)
 	return w, nil
 }
@@ -47,6 +52,7 @@ func (w *World) readNodes(r io.Reader) error {
 	if err != nil {
 		return err
 	}
+
 	for {
 		row, err := rows.next()
 		if errors.Is(err, io.EOF) {
@@ -54,15 +60,19 @@ func (w *World) readNodes(r io.Reader) error {
 		} else if err != nil {
 			return err
 		}
+
 		n := Node{Name: row.text("sn"), CPU: series.MilliCPU(row.number("cpu_milli")), Memory: series.Bytes(row.number("memory_mib")) << 20}
 		if row.err != nil || n.Name == "" || n.CPU < 1 || n.Memory < 1 {
 			return row.wrong("want a name, a CPU and a memory of more than 0")
 		}
+
 		w.Nodes = append(w.Nodes, n)
 	}
+
 	if len(w.Nodes) < 2 {
 		return errors.New("want two nodes or more")
 	}
+
 	return nil
 }
 
@@ -71,6 +81,7 @@ func (w *World) readPods(s *simscenario.Scenario, r io.Reader, of *chooser, rng 
 	if err != nil {
 		return err
 	}
+
 	for {
 		row, err := rows.next()
 		if errors.Is(err, io.EOF) {
@@ -78,36 +89,55 @@ func (w *World) readPods(s *simscenario.Scenario, r io.Reader, of *chooser, rng 
 		} else if err != nil {
 			return err
 		}
+
 		created := time.Duration(row.number("creation_time")) * time.Second
 		deleted := time.Duration(row.number("deletion_time")) * time.Second
-		cpu, memory := series.MilliCPU(row.number("cpu_milli")), series.Bytes(max(1, row.number("memory_mib")))<<20
+		cpu := series.MilliCPU(row.number("cpu_milli"))
+		memory := series.Bytes(max(1, row.number("memory_mib"))) << 20
+
 		if row.err != nil || cpu < 0 || deleted < created {
 			return row.wrong("want a request of 0 or more, and a deletion after the creation")
 		}
+
 		at := time.Duration(float64(created-s.Trace.From.Duration) / s.Trace.Compress)
 		lives := max(time.Second, deleted-created)
 		if at < 0 {
 			// It came before: there at the start with what is left of its life, if anything is.
 			at, lives = 0, lives+at
 		}
+
 		// One draw for each row, kept or not, so that rows do not depend on where the simulation begins.
 		of.draw(rng)
-		factor, noise := math.Exp(s.Workloads.PodSpread*rng.NormFloat64()-s.Workloads.PodSpread*s.Workloads.PodSpread/2), rng.Uint64()
+		factor := math.Exp(s.Workloads.PodSpread*rng.NormFloat64() - s.Workloads.PodSpread*s.Workloads.PodSpread/2)
+		noise := rng.Uint64()
+
 		if cpu == 0 || lives <= 0 || at >= s.Length() {
 			continue
 		}
-		w.Pods = append(w.Pods, Pod{Workload: of.at, CPU: cpu, Memory: memory, Arrival: at, Lifetime: lives, factor: factor, seed: noise})
+
+		w.Pods = append(w.Pods, Pod{
+			Workload: of.at,
+			CPU:      cpu,
+			Memory:   memory,
+			Arrival:  at,
+			Lifetime: lives,
+			factor:   factor,
+			seed:     noise,
+		})
 	}
+
 	if len(w.Pods) == 0 {
 		return errors.New("no pod runs in the time that is simulated")
 	}
+
 	slices.SortStableFunc(w.Pods, func(a, b Pod) int { return cmp.Compare(a.Arrival, b.Arrival) })
 	return nil
 }
 
 // scaleToLoad scales the mean use over the measured time to that of the scenario, as if every pod ran from its arrival on.
 func (w *World) scaleToLoad(s *simscenario.Scenario) {
-	from, to := s.Time.WarmUp.Duration, s.Length()
+	from := s.Time.WarmUp.Duration
+	to := s.Length()
 	var used float64
 	for i, p := range w.Pods {
 		ran := min(p.Arrival+p.Lifetime, to) - max(p.Arrival, from)
@@ -115,9 +145,11 @@ func (w *World) scaleToLoad(s *simscenario.Scenario) {
 			used += float64(p.CPU) * w.Workloads[p.Workload].PerRequest * w.Pods[i].factor * ran.Seconds()
 		}
 	}
+
 	if used == 0 {
 		return
 	}
+
 	by := s.Load.Used * float64(w.CPU()) * (to - from).Seconds() / used
 	for i := range w.Workloads {
 		w.Workloads[i].PerRequest *= by
@@ -136,15 +168,18 @@ func newRows(r io.Reader, wanted ...string) (*rows, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the line of column names: %w", err)
 	}
+
 	columns := map[string]int{}
 	for i, name := range head {
 		columns[name] = i
 	}
+
 	for _, name := range wanted {
 		if _, ok := columns[name]; !ok {
 			return nil, fmt.Errorf("line 1: no column %q", name)
 		}
 	}
+
 	return &rows{reader: reader, column: columns}, nil
 }
 
@@ -162,6 +197,7 @@ func (r *rows) next() (*row, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("reading a line: %w", err)
 	}
+
 	return &row{rows: r, values: values}, nil
 }
 
@@ -176,6 +212,7 @@ func (r *row) number(column string) int64 {
 	if err != nil && r.err == nil {
 		r.err = fmt.Errorf("column %s: %w", column, err)
 	}
+
 	return v
 }
 
@@ -184,5 +221,6 @@ func (r *row) wrong(want string) error {
 	if r.err != nil {
 		return fmt.Errorf("line %d: %w", line, r.err)
 	}
+
 	return fmt.Errorf("line %d: %s", line, want)
 }

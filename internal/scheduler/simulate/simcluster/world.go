@@ -78,6 +78,7 @@ func (w *World) CPU() series.MilliCPU {
 	for _, n := range w.Nodes {
 		sum += n.CPU
 	}
+
 	return sum
 }
 
@@ -85,8 +86,10 @@ func (w *World) CPU() series.MilliCPU {
 func smooth(seed uint64, x float64) float64 {
 	whole := math.Floor(x)
 	f := x - whole
-	a, b := lattice(seed, uint64(int64(whole))), lattice(seed, uint64(int64(whole)+1))
+	a := lattice(seed, uint64(int64(whole)))
+	b := lattice(seed, uint64(int64(whole)+1))
 	s := f * f * (3 - 2*f)
+
 	return a + (b-a)*s
 }
 
@@ -101,6 +104,7 @@ func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9
 	x = (x ^ (x >> 27)) * 0x94d049bb133111eb
+
 	return x ^ (x >> 31)
 }
 
@@ -138,37 +142,50 @@ type Truth struct {
 // NewTruth returns the truth of a world before any pod is placed.
 func NewTruth(w *World) *Truth {
 	t := &Truth{
-		w: w, nodeOf: make([]int32, len(w.Pods)), at: make([]int32, len(w.Pods)), since: make([]time.Duration, len(w.Pods)),
-		requestedCPU: make([]series.MilliCPU, len(w.Nodes)), requestedMemory: make([]series.Bytes, len(w.Nodes)),
-		memory: make([]series.Bytes, len(w.Nodes)), cpu: make([]float64, len(w.Nodes)), use: make([]float32, len(w.Pods)),
-		cycle: make([]float64, len(w.Workloads)),
+		w:               w,
+		nodeOf:          make([]int32, len(w.Pods)),
+		at:              make([]int32, len(w.Pods)),
+		since:           make([]time.Duration, len(w.Pods)),
+		requestedCPU:    make([]series.MilliCPU, len(w.Nodes)),
+		requestedMemory: make([]series.Bytes, len(w.Nodes)),
+		memory:          make([]series.Bytes, len(w.Nodes)),
+		cpu:             make([]float64, len(w.Nodes)),
+		use:             make([]float32, len(w.Pods)),
+		cycle:           make([]float64, len(w.Workloads)),
 	}
+
 	for i := range t.nodeOf {
 		t.nodeOf[i] = -1
 	}
+
 	return t
 }
 
 // Place runs a pod on a node from time t on.
 func (t *Truth) Place(pod, node int, at time.Duration) error {
-	p, n := &t.w.Pods[pod], &t.w.Nodes[node]
+	p := &t.w.Pods[pod]
+	n := &t.w.Nodes[node]
 	if t.nodeOf[pod] >= 0 {
 		return fmt.Errorf("pod %d on %s: %w", pod, n.Name, ErrPlacedTwice)
 	}
+
 	if !t.Fits(pod, node) {
 		return fmt.Errorf("pod %d on %s: %w", pod, n.Name, ErrOverCapacity)
 	}
+
 	t.nodeOf[pod], t.since[pod], t.at[pod] = int32(node), at, int32(len(t.running))
 	t.running = append(t.running, int32(pod))
 	t.requestedCPU[node] += p.CPU
 	t.requestedMemory[node] += p.Memory
 	t.memory[node] += t.w.MemoryUse(pod)
+
 	return nil
 }
 
 // Fits reports whether a node has room for what a pod requests.
 func (t *Truth) Fits(pod, node int) bool {
-	p, n := &t.w.Pods[pod], &t.w.Nodes[node]
+	p := &t.w.Pods[pod]
+	n := &t.w.Nodes[node]
 	return t.requestedCPU[node]+p.CPU <= n.CPU && t.requestedMemory[node]+p.Memory <= n.Memory
 }
 
@@ -178,14 +195,17 @@ func (t *Truth) Remove(pod int) (int, error) {
 	if node < 0 {
 		return 0, fmt.Errorf("pod %d: %w", pod, ErrNotPlaced)
 	}
+
 	p := &t.w.Pods[pod]
 	last := t.running[len(t.running)-1]
-	t.running[t.at[pod]], t.at[last] = last, t.at[pod]
+	t.running[t.at[pod]] = last
+	t.at[last] = t.at[pod]
 	t.running = t.running[:len(t.running)-1]
 	t.nodeOf[pod] = -1
 	t.requestedCPU[node] -= p.CPU
 	t.requestedMemory[node] -= p.Memory
 	t.memory[node] -= t.w.MemoryUse(pod)
+
 	return node, nil
 }
 
@@ -208,6 +228,7 @@ func (t *Truth) Sample(now time.Duration, cpu, memory []float64) {
 	for i := range t.cycle {
 		t.cycle[i] = t.w.Workloads[i].atTime(t.w.start + now)
 	}
+
 	moment := float64(now) / float64(max(1, t.w.noisePeriod))
 	for _, pod := range t.running {
 		use := 0.0
@@ -218,9 +239,11 @@ func (t *Truth) Sample(now time.Duration, cpu, memory []float64) {
 				use *= max(0, 1+t.w.noise*smooth(p.seed, moment))
 			}
 		}
+
 		t.use[pod] = float32(use)
 		t.cpu[t.nodeOf[pod]] += use
 	}
+
 	for i, n := range t.w.Nodes {
 		cpu[i] = t.cpu[i] / float64(n.CPU)
 		memory[i] = float64(t.memory[i]) / float64(n.Memory)
@@ -234,10 +257,12 @@ func (t *Truth) Demand(now time.Duration, share []float64) {
 	for i := range t.cycle {
 		t.cycle[i] = t.w.Workloads[i].atTime(t.w.start + now)
 	}
+
 	for _, pod := range t.running {
 		p := &t.w.Pods[pod]
 		share[t.nodeOf[pod]] += float64(p.CPU) * p.factor * t.cycle[p.Workload]
 	}
+
 	for i, n := range t.w.Nodes {
 		share[i] /= float64(n.CPU)
 	}
@@ -248,6 +273,7 @@ func (k *Workload) atTime(of time.Duration) float64 {
 	if k.amplitude == 0 {
 		return k.PerRequest
 	}
+
 	return k.PerRequest * (1 + k.amplitude*math.Cos(2*math.Pi*float64(of-k.peak)/float64(day)))
 }
 
@@ -259,5 +285,6 @@ func (t *Truth) InUse() int {
 			n++
 		}
 	}
+
 	return n
 }

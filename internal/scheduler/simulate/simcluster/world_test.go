@@ -20,20 +20,24 @@ import (
 
 func steady(t *testing.T, nodes int) *simscenario.Scenario {
 	t.Helper()
+
 	s, err := simscenario.Named("steady")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.Nodes.Count = nodes
 	return s
 }
 
 func generate(t *testing.T, s *simscenario.Scenario, seed uint64) *simcluster.World {
 	t.Helper()
+
 	w, err := simcluster.Generate(s, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return w
 }
 
@@ -52,6 +56,7 @@ func TestWorldHasLoadOfScenario(t *testing.T) {
 	s := steady(t, 400)
 	// Use at one time of the day is not the mean of the day.
 	s.Workloads.Diurnal.Share = 0
+
 	w := generate(t, s, 3)
 	for _, at := range []time.Duration{20 * time.Minute, time.Hour, 2*time.Hour - time.Minute} {
 		var requested, used float64
@@ -61,7 +66,9 @@ func TestWorldHasLoadOfScenario(t *testing.T) {
 				used += float64(w.MeanUse(i, at))
 			}
 		}
-		requested, used = requested/float64(w.CPU()), used/float64(w.CPU())
+
+		requested = requested / float64(w.CPU())
+		used = used / float64(w.CPU())
 		if math.Abs(requested-s.Load.Requested) > 0.05 || math.Abs(used-s.Load.Used) > 0.05 {
 			t.Errorf("after %v %.3f is requested and %.3f used, want %v and %v", at, requested, used, s.Load.Requested, s.Load.Used)
 		}
@@ -79,6 +86,7 @@ func TestTooManyPods(t *testing.T) {
 func TestTruthKeepsBooks(t *testing.T) {
 	s := steady(t, 2)
 	w := generate(t, s, 1)
+
 	truth := simcluster.NewTruth(w)
 	if _, err := truth.Remove(0); !errors.Is(err, simcluster.ErrNotPlaced) {
 		t.Errorf("a pod that does not run is removed: %v", err)
@@ -86,13 +94,16 @@ func TestTruthKeepsBooks(t *testing.T) {
 	if err := truth.Place(0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := truth.Place(0, 1, 0); !errors.Is(err, simcluster.ErrPlacedTwice) {
 		t.Errorf("a pod runs twice: %v", err)
 	}
+
 	var err error
 	for i := 1; err == nil && i < len(w.Pods); i++ {
 		err = truth.Place(i, 1, 0)
 	}
+
 	if !errors.Is(err, simcluster.ErrOverCapacity) {
 		t.Errorf("a node takes what it has no room for: %v", err)
 	}
@@ -113,23 +124,30 @@ func TestSampleAddsUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	const startup = 15 * time.Second
 	for _, now := range []time.Duration{10 * time.Second, 20 * time.Second, time.Hour} {
-		cpu, memory := make([]float64, 5), make([]float64, 5)
+		cpu := make([]float64, 5)
+		memory := make([]float64, 5)
 		truth.Sample(now, cpu, memory)
+
 		for node := range 5 {
 			var use float64
 			for i := node; i < 20; i += 5 {
-				pod, mean := truth.PodUse(i), float64(w.MeanUse(i, now))
+				pod := truth.PodUse(i)
+				mean := float64(w.MeanUse(i, now))
 				use += pod
+
 				if now < time.Duration(i)*time.Second+startup {
 					mean = 0
 				}
+
 				// The noise of variance 0.15² is uniform: it stays within √3 of its deviation.
 				if math.Abs(pod-mean) > 0.27*mean+1 {
 					t.Errorf("at %v pod %d uses %.1f, its mean is %.1f", now, i, pod, mean)
 				}
 			}
+
 			if got := cpu[node] * float64(w.Nodes[node].CPU); math.Abs(got-use) > 0.01 {
 				t.Errorf("at %v node %d uses %.1f, its pods %.1f", now, node, got, use)
 			}
@@ -141,28 +159,35 @@ func TestMeter(t *testing.T) {
 	spec := simscenario.Metrics{Scrape: metav1.Duration{Duration: 30 * time.Second}, Outages: []simscenario.Outage{{
 		From: metav1.Duration{Duration: time.Hour}, For: metav1.Duration{Duration: time.Minute},
 	}}}
+
 	m := simcluster.NewMeter(spec, 2, 1)
 	if _, ok := m.Read("cpu_usage_avg_5m", 0); ok {
 		t.Error("a value before the first sample")
 	}
+
 	for at := time.Duration(0); at <= 20*time.Minute; at += 30 * time.Second {
 		use := 0.2
 		if at >= 10*time.Minute && at < 15*time.Minute {
 			use = 0.8
 		}
+
 		m.Scrape(at, []float64{use, 1.5}, []float64{0.1, 0.1})
 	}
+
 	for metric, want := range map[string]float64{
 		"cpu_usage_avg_5m": 0.2, "cpu_usage_max_avg_1h": 0.8, "cpu_usage_max_avg_1d": 0.2, "cpu_usage_active": 0.2, "mem_usage_avg_1m": 0.1,
 	} {
 		got, ok := m.Read(metric, 0)
 		if metric == "cpu_usage_max_avg_1d" {
-			ok, want = ok && got >= 0.2 && got <= 0.8, got
+			ok = ok && got >= 0.2 && got <= 0.8
+			want = got
 		}
+
 		if !ok || math.Abs(got-want) > 0.07 {
 			t.Errorf("%s is %v, %v, want %v", metric, got, ok, want)
 		}
 	}
+
 	if got, _ := m.Read("cpu_usage_avg_5m", 1); got != 1 {
 		t.Errorf("a node cannot use more than it has: %v", got)
 	}
@@ -180,12 +205,14 @@ func TestLoss(t *testing.T) {
 	m := simcluster.NewMeter(spec, nodes, 1)
 	use := make([]float64, nodes)
 	m.Scrape(0, use, use)
+
 	silent := 0
 	for i := range nodes {
 		if _, ok := m.Read("cpu_usage_active", i); !ok {
 			silent++
 		}
 	}
+
 	if share := float64(silent) / nodes; math.Abs(share-0.625) > 0.05 {
 		t.Errorf("%.3f of nodes are silent, want 0.25 + 0.75 * 0.5", share)
 	}
@@ -198,22 +225,28 @@ func TestTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Trace.From, s.Trace.Compress = metav1.Duration{Duration: 1000 * time.Second}, 2
+
+	s.Trace.From = metav1.Duration{Duration: 1000 * time.Second}
+	s.Trace.Compress = 2
 	pods := "name,cpu_milli,memory_mib,creation_time,deletion_time\n" +
 		"before,1000,100,0,400\nthere,1000,100,900,2000\nlater,500,0,1100,1200\nfree,0,1,1100,1200\n"
+
 	w, err := simcluster.FromTrace(s, strings.NewReader(traceNodes), strings.NewReader(pods), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(w.Nodes) != 2 || len(w.Pods) != 2 {
 		t.Fatalf("%d nodes and %d pods, want 2 and 2", len(w.Nodes), len(w.Pods))
 	}
+
 	if p := w.Pods[0]; p.Arrival != 0 || p.Lifetime != 1050*time.Second {
 		t.Errorf("the pod that is there: %+v", p)
 	}
 	if p := w.Pods[1]; p.Arrival != 50*time.Second || p.Lifetime != 100*time.Second {
 		t.Errorf("the pod that comes: %+v", p)
 	}
+
 	for name, bad := range map[string][2]string{
 		"no column": {"sn,cpu_milli\n", pods}, "text": {strings.Replace(traceNodes, "4000", "many", 1), pods},
 		"backwards": {traceNodes, strings.Replace(pods, "1100,1200", "1100,1000", 1)}, "nothing runs": {traceNodes, before(pods, "before")},
@@ -232,19 +265,23 @@ func TestRealTrace(t *testing.T) {
 		t.Skipf("the traces are not here: %v", err)
 	}
 	defer nodes.Close()
+
 	pods, err := os.Open(folder + "cluster-pods.csv")
 	if err != nil {
 		t.Skipf("the traces are not here: %v", err)
 	}
 	defer pods.Close()
+
 	s, err := simscenario.Named("trace")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	w, err := simcluster.FromTrace(s, nodes, pods, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(w.Nodes) != 1523 || len(w.Pods) < 4000 {
 		t.Errorf("%d nodes and %d pods", len(w.Nodes), len(w.Pods))
 	}

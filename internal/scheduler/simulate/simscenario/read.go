@@ -36,10 +36,12 @@ func Names() []string {
 	if err != nil {
 		return nil
 	}
+
 	names := make([]string, len(paths))
 	for i, p := range paths {
 		names[i] = strings.TrimSuffix(path.Base(p), ".yaml")
 	}
+
 	return names
 }
 
@@ -49,10 +51,12 @@ func Named(name string) (*Scenario, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %q; there are %s", ErrUnknown, name, strings.Join(Names(), ", "))
 	}
+
 	s, err := Parse(content)
 	if err != nil {
 		return nil, fmt.Errorf("scenario %s: %w", name, err)
 	}
+
 	return s, nil
 }
 
@@ -62,24 +66,30 @@ func Parse(content []byte) (*Scenario, error) {
 	if len(bytes.TrimSpace(content)) == 0 {
 		return nil, errors.New("the scenario file is empty")
 	}
+
 	data, err := yaml.YAMLToJSONStrict(content)
 	if err != nil {
 		return nil, fmt.Errorf("reading YAML: %w", err)
 	}
+
 	var tree map[string]any
 	if err := json.Unmarshal(data, &tree); err != nil {
 		return nil, fmt.Errorf("want a mapping of fields: %w", err)
 	}
+
 	s := &Scenario{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(tree, s, true); err != nil {
 		if runtime.IsStrictDecodingError(err) {
 			return nil, fmt.Errorf("reading fields: %w", err)
 		}
+
 		return nil, fmt.Errorf("reading %s: %w", invalidPath(tree, err), err)
 	}
+
 	if err := s.Validate().ToAggregate(); err != nil {
 		return nil, fmt.Errorf("invalid scenario: %w", err)
 	}
+
 	return s, nil
 }
 
@@ -91,23 +101,28 @@ func invalidPath(tree map[string]any, about error) string {
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree, &Scenario{})
 		return err == nil || err.Error() != about.Error()
 	}
+
 	var search func(at any, path string) bool
 	search = func(at any, path string) bool {
 		switch at := at.(type) {
 		case map[string]any:
 			for _, key := range slices.Sorted(maps.Keys(at)) {
-				value, below := at[key], strings.TrimPrefix(path+"."+key, ".")
+				value := at[key]
+				below := strings.TrimPrefix(path+"."+key, ".")
 				if search(value, below) {
 					return true
 				}
+
 				delete(at, key)
 				other := try()
 				at[key] = value
+
 				if other {
 					found = below
 					return true
 				}
 			}
+
 		case []any:
 			for i, value := range at {
 				if search(value, fmt.Sprintf("%s[%d]", path, i)) {
@@ -115,8 +130,10 @@ func invalidPath(tree map[string]any, about error) string {
 				}
 			}
 		}
+
 		return false
 	}
+
 	search(tree, "")
 	return found
 }
@@ -127,24 +144,29 @@ func (s *Scenario) Validate() field.ErrorList {
 	if s.Name == "" {
 		c.errs = append(c.errs, field.Required(field.NewPath("name"), "a scenario is called by its name"))
 	}
+
 	s.Nodes.check(c, field.NewPath("nodes"), s.Trace != nil)
 	s.Workloads.check(c, field.NewPath("workloads"), s.Trace != nil)
+
 	load := field.NewPath("load")
 	if s.Trace == nil {
 		c.above(load.Child("requested"), s.Load.Requested, 0, 0.95)
 	}
+
 	c.above(load.Child("used"), s.Load.Used, 0, 0.9)
 	times := field.NewPath("time")
 	c.duration(times.Child("start"), s.Time.Start, 0, 24*time.Hour)
 	c.duration(times.Child("warmUp"), s.Time.WarmUp, 0, 24*time.Hour)
 	c.duration(times.Child("measure"), s.Time.Measure, time.Minute, 72*time.Hour)
 	s.Metrics.check(c, field.NewPath("metrics"))
+
 	if p := s.Scheduler.PercentageOfNodesToScore; p < 0 || p > 100 {
 		c.invalid(field.NewPath("scheduler", "percentageOfNodesToScore"), p, "must be from 0 to 100")
 	}
 	if s.Trace != nil {
 		s.Trace.check(c, field.NewPath("trace"))
 	}
+
 	return c.errs
 }
 
@@ -153,17 +175,21 @@ func (n Nodes) check(c *checker, path *field.Path, traced bool) {
 		if n.Count != 0 || len(n.Shapes) != 0 {
 			c.invalid(path, n.Count, "must be absent beside trace, which has the nodes")
 		}
+
 		return
 	}
+
 	if n.Count < 2 || n.Count > 20_000 {
 		c.invalid(path.Child("count"), n.Count, "must be from 2 to 20,000")
 	}
+
 	weights := make([]float64, len(n.Shapes))
 	for i, shape := range n.Shapes {
 		at := path.Child("shapes").Index(i)
 		c.size(at, shape.CPU, shape.Memory)
 		weights[i] = shape.Weight
 	}
+
 	c.weights(path.Child("shapes"), weights)
 }
 
@@ -171,22 +197,26 @@ func (w Workloads) check(c *checker, path *field.Path, traced bool) {
 	if w.Count < 1 || w.Count > 10_000 {
 		c.invalid(path.Child("count"), w.Count, "must be from 1 to 10,000")
 	}
+
 	if !traced {
 		weights := make([]float64, len(w.Requests))
 		for i, shape := range w.Requests {
 			c.size(path.Child("requests").Index(i), shape.CPU, shape.Memory)
 			weights[i] = shape.Weight
 		}
+
 		c.weights(path.Child("requests"), weights)
 		c.duration(path.Child("lifetime", "mean"), w.Lifetime.Mean, time.Minute, 30*24*time.Hour)
 		c.within(path.Child("lifetime", "sigma"), w.Lifetime.Sigma, 0, 2)
 		c.within(path.Child("batch"), w.Batch, 1, 1000)
 	}
+
 	c.within(path.Child("usePerRequest", "sigma"), w.UsePerRequest.Sigma, 0, 2)
 	c.above(path.Child("usePerRequest", "max"), w.UsePerRequest.Max, 1, 100)
 	c.within(path.Child("podSpread"), w.PodSpread, 0, 2)
 	c.above(path.Child("memoryPerRequest"), w.MemoryPerRequest, 0, 1)
 	c.within(path.Child("noise", "share"), w.Noise.Share, 0, 1)
+
 	c.duration(path.Child("noise", "period"), w.Noise.Period, 30*time.Second, 24*time.Hour)
 	c.within(path.Child("diurnal", "share"), w.Diurnal.Share, 0, 1)
 	c.within(path.Child("diurnal", "amplitude"), w.Diurnal.Amplitude, 0, 1)
@@ -204,6 +234,7 @@ func (m Metrics) check(c *checker, path *field.Path) {
 	c.within(path.Child("dead"), m.Dead, 0, 1)
 	c.duration(path.Child("deadFrom"), m.DeadFrom, 0, 96*time.Hour)
 	c.duration(path.Child("clockSkew"), m.ClockSkew, -24*time.Hour, 24*time.Hour)
+
 	for i, o := range m.Outages {
 		c.duration(path.Child("outages").Index(i).Child("from"), o.From, 0, 96*time.Hour)
 		c.duration(path.Child("outages").Index(i).Child("for"), o.For, time.Second, 96*time.Hour)
@@ -216,6 +247,7 @@ func (t Trace) check(c *checker, path *field.Path) {
 			c.invalid(path.Child(name), file, "must be the name of a file in the folder of traces")
 		}
 	}
+
 	c.duration(path.Child("from"), t.From, 0, 365*24*time.Hour)
 	c.within(path.Child("compress"), t.Compress, 1, 1e6)
 }
@@ -259,6 +291,7 @@ func (c *checker) weights(path *field.Path, weights []float64) {
 	if len(weights) == 0 {
 		c.errs = append(c.errs, field.Required(path, "at least one"))
 	}
+
 	for i, w := range weights {
 		c.above(path.Index(i).Child("weight"), w, 0, 1e6)
 	}

@@ -16,6 +16,7 @@ func TestBuiltinScenarios(t *testing.T) {
 	if len(names) < 4 {
 		t.Fatalf("scenarios %v", names)
 	}
+
 	for _, name := range names {
 		s, err := simscenario.Named(name)
 		if err != nil {
@@ -24,6 +25,7 @@ func TestBuiltinScenarios(t *testing.T) {
 			t.Errorf("file %s calls itself %q, %q", name, s.Name, s.Description)
 		}
 	}
+
 	if _, err := simscenario.Named("nothing"); !errors.Is(err, simscenario.ErrUnknown) {
 		t.Errorf("a name that is unknown: %v", err)
 	}
@@ -54,6 +56,7 @@ func TestBadScenarios(t *testing.T) {
 	if _, err := simscenario.Parse([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, test := range map[string]struct{ from, to, want string }{
 		"unknown field":    {"count: 4", "cout: 4", `"nodes.cout"`},
 		"unknown below":    {"share: 0.1", "shar: 0.1", `"workloads.noise.shar"`},
@@ -83,10 +86,12 @@ func TestBadScenarios(t *testing.T) {
 		if text == good {
 			t.Fatalf("%s changes nothing", name)
 		}
+
 		if _, err := simscenario.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want an error with %q", name, err, test.want)
 		}
 	}
+
 	for _, text := range []string{"", "  \n", "[]", "a: b: c"} {
 		if _, err := simscenario.Parse([]byte(text)); err == nil {
 			t.Errorf("%q is taken", text)

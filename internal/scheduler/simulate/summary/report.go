@@ -57,18 +57,23 @@ func (r *Report) Write(w io.Writer, format string) error {
 		content = r.table(func(t table.Writer) string { return t.RenderMarkdown() }, markdownHeading)
 	case "svg":
 		content = r.svg()
+
 	case "json":
 		data, err := json.MarshalIndent(r, "", "  ")
 		if err != nil {
 			return fmt.Errorf("writing JSON: %w", err)
 		}
+
 		content = string(data) + "\n"
+
 	default:
 		return fmt.Errorf("output %q: want one of %s", format, strings.Join(Formats(), ", "))
 	}
+
 	if _, err := io.WriteString(w, content); err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
+
 	return nil
 }
 
@@ -86,16 +91,19 @@ func (r *Report) table(render func(table.Writer) string, head func(Scenario) str
 		if i > 0 {
 			b.WriteString("\n")
 		}
+
 		if s.Skipped != "" {
 			fmt.Fprintf(&b, "%s: skipped: %s\n", s.Name, s.Skipped)
 			continue
 		}
+
 		t := table.NewWriter()
 		t.Style().Format.Header = text.FormatDefault
 		t.AppendHeader(table.Row{
 			"policy", "σ of CPU, points", "σ / default", "σ gap closed", "node-min > 80 %", "gap closed", "nodes in use",
 			"unschedulable", "pod-min waited", "moves",
 		})
+
 		for _, row := range s.Rows {
 			m := row.Summary
 			t.AppendRow(table.Row{
@@ -103,8 +111,10 @@ func (r *Report) table(render func(table.Writer) string, head func(Scenario) str
 				percent(m.InUse), number(m.Unschedulable, 0), number(m.Waited, 0), number(m.Moves, 0),
 			})
 		}
+
 		fmt.Fprintf(&b, "%s\n%s\n", head(s), render(t))
 	}
+
 	return b.String()
 }
 
@@ -123,12 +133,23 @@ func number(e quality.Estimate, decimals int) string {
 // NewScenario puts the runs of a scenario together. runs is by policy, in the order of policies, and within by seed. The
 // policies called normal and oracle are what the others are compared with; where one is missing, so are the comparisons.
 func NewScenario(name, description string, delay time.Duration, nodes int, seeds []uint64, policies []string, runs map[string][]quality.Run, normal, oracle string) Scenario {
-	s := Scenario{Name: name, Description: description, Delay: delay.String(), Nodes: nodes, Seeds: seeds}
+	s := Scenario{
+		Name:        name,
+		Description: description,
+		Delay:       delay.String(),
+		Nodes:       nodes,
+		Seeds:       seeds,
+	}
+
 	for _, p := range policies {
 		s.Rows = append(s.Rows, Row{
-			Policy: p, Runs: runs[p], Summary: quality.Summarise(runs[p], runs[normal], runs[oracle]), Course: meanCourse(runs[p]),
+			Policy:  p,
+			Runs:    runs[p],
+			Summary: quality.Summarise(runs[p], runs[normal], runs[oracle]),
+			Course:  meanCourse(runs[p]),
 		})
 	}
+
 	return s
 }
 
@@ -136,6 +157,7 @@ func meanCourse(runs []quality.Run) []float64 {
 	if len(runs) == 0 {
 		return nil
 	}
+
 	n := len(slices.MinFunc(runs, func(a, b quality.Run) int { return len(a.Course) - len(b.Course) }).Course)
 	mean := make([]float64, n)
 	for _, r := range runs {
@@ -143,5 +165,6 @@ func meanCourse(runs []quality.Run) []float64 {
 			mean[i] += r.Course[i] / float64(len(runs))
 		}
 	}
+
 	return mean
 }

@@ -34,6 +34,7 @@ func (r *Report) svg() string {
 			shown = append(shown, s)
 		}
 	}
+
 	m := svg.New(panels*panelWidth, max(1, len(shown))*panelHeight)
 	for i, s := range shown {
 		m.Group(svg.Point{Y: float64(i * panelHeight)}, func() {
@@ -44,12 +45,14 @@ func (r *Report) svg() string {
 					return quality.Estimate{Mean: 100 * q.Sigma.Mean, Interval: 100 * q.Sigma.Interval}
 				})
 			})
+
 			m.Group(svg.Point{X: panelWidth}, func() {
 				bars(m, s, "node-minutes above 80 % (mean, 95 %)", func(q quality.Summary) quality.Estimate { return q.Hot })
 			})
 			m.Group(svg.Point{X: 2 * panelWidth}, func() { courses(m, s) })
 		})
 	}
+
 	return m.String()
 }
 
@@ -60,6 +63,7 @@ func bars(m *svg.Image, s Scenario, title string, of func(quality.Summary) quali
 		e := of(row.Summary)
 		most = max(most, e.Mean+e.Interval)
 	}
+
 	m.Text(svg.Point{X: panelLeft, Y: 42}, title, "fill", "#555555")
 	each := float64(plotHeight) / float64(max(1, len(s.Rows)))
 	x := func(v float64) float64 { return panelLeft + plotWidth*max(0, v)/most }
@@ -83,13 +87,16 @@ func courses(m *svg.Image, s Scenario) {
 			most = max(most, v)
 		}
 	}
+
 	y := func(v float64) float64 { return panelTop + plotHeight*(1-v/most) }
 	m.Text(svg.Point{X: panelLeft, Y: 42}, "σ over the measured minutes, points", "fill", "#555555")
+
 	for tick := range 5 {
 		v := most * float64(tick) / 4
 		m.Line(svg.Point{X: panelLeft, Y: y(v)}, svg.Point{X: right, Y: y(v)}, "stroke", "#dddddd")
 		m.Text(svg.Point{X: panelLeft - 6, Y: y(v) + 4}, fmt.Sprintf("%.1f", 100*v), "text-anchor", "end")
 	}
+
 	for i, row := range s.Rows {
 		points := make([]svg.Point, len(row.Course))
 		for minute, v := range row.Course {
@@ -97,5 +104,6 @@ func courses(m *svg.Image, s Scenario) {
 		}
 		m.Polyline(points, "stroke", palette(i), "stroke-width", "1.5")
 	}
+
 	m.Text(svg.Point{X: right, Y: panelHeight - panelBottom + 16}, fmt.Sprintf("%d min", longest), "text-anchor", "end")
 }

@@ -46,9 +46,11 @@ func NewCommand() *cobra.Command {
 			process.ExitWithParent(stopGrace)
 		},
 	}
+
 	root.AddCommand(newAPIServerCommand(), newComponent("controller-manager", "kube-controller-manager",
 		kcm.NewControllerManagerCommand),
 		newComponent("scheduler", "kube-scheduler", func() *cobra.Command { return scheduler.NewSchedulerCommand() }))
+
 	return root
 }
 
@@ -70,6 +72,7 @@ func runUpstream(cmd *cobra.Command, args []string) error {
 	if err := cli.RunNoErrOutput(cmd); err != nil {
 		return fmt.Errorf("run %s: %w", cmd.Name(), err)
 	}
+
 	return nil
 }
 
@@ -97,6 +100,7 @@ func newAPIServerCommand() *cobra.Command {
 			return runAPIServer(dir, args)
 		},
 	}
+
 	cmd.Flags().StringVar(&dir, "data-dir", "", "directory of etcd's data and socket")
 	return cmd
 }
@@ -106,13 +110,16 @@ func runAPIServer(dir string, args []string) (err error) {
 	if dir == "" {
 		return errors.New("--data-dir is required")
 	}
+
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create data directory: %w", err)
 	}
+
 	// etcd's sockets are named relative to the working directory.
 	if err := os.Chdir(dir); err != nil {
 		return fmt.Errorf("enter data directory: %w", err)
 	}
+
 	etcd, err := startEtcd()
 	if err != nil {
 		return fmt.Errorf("start etcd in %s: %w", dir, err)
@@ -121,6 +128,7 @@ func runAPIServer(dir string, args []string) (err error) {
 		etcd.Close()
 		err = errors.Join(err, os.RemoveAll(etcdSocket), os.RemoveAll(peerSocket))
 	}()
+
 	return runUpstream(apiserver.NewAPIServerCommand(), append(args, "--etcd-servers=unix://"+etcdSocket))
 }
 
@@ -130,14 +138,17 @@ func startEtcd() (*embed.Etcd, error) {
 	cfg.Dir = "etcd"
 	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Host: etcdSocket}}
 	cfg.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: peerSocket}}
+
 	// A single member advertises to no peer, but etcd requires valid addresses.
 	cfg.AdvertiseClientUrls = []url.URL{{Scheme: "http", Host: "localhost:2379"}}
 	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "localhost:2380"}}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.LogLevel = "warn"
+
 	// NewConfig leaves this at 0, which logs every single request.
 	cfg.WarningUnaryRequestDuration = time.Second
 	cfg.QuotaBackendBytes = etcdQuota
+
 	// Data survives a crash of the process but not of the machine, which is sufficient for a playground; fsync would
 	// make every write ten times slower.
 	cfg.UnsafeNoFsync = true
@@ -147,6 +158,7 @@ func startEtcd() (*embed.Etcd, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	select {
 	case <-etcd.Server.ReadyNotify():
 		return etcd, nil
@@ -154,6 +166,7 @@ func startEtcd() (*embed.Etcd, error) {
 	case <-time.After(etcdStartTimeout):
 		err = fmt.Errorf("not ready within %s", etcdStartTimeout)
 	}
+
 	etcd.Close()
 	return nil, err
 }

@@ -37,10 +37,12 @@ func (s Scale) Row(p Point) string {
 	column := func(v float64) int {
 		return int(math.Round(math.Max(0, math.Min(1, v/s.MaxLoad)) * (width - 1)))
 	}
+
 	cells := []rune(strings.Repeat(" ", width))
 	for i := range column(p.Load) {
 		cells[i] = '▒'
 	}
+
 	cells[column(float64(p.Ready)*s.PodCapacity)] = '│'
 	return fmt.Sprintf("%6s  load %5.0f  pods %2d of %2d  %s", p.After.Round(time.Second), p.Load, p.Ready, p.Desired, strings.TrimRight(string(cells), " "))
 }
@@ -50,7 +52,9 @@ func (s Scale) Summary(points []Point, risen func(load float64) bool) string {
 	if len(points) == 0 {
 		return "no samples"
 	}
-	podsRose, loadRose := time.Duration(-1), time.Duration(-1)
+
+	podsRose := time.Duration(-1)
+	loadRose := time.Duration(-1)
 	under := 0
 	for _, p := range points {
 		if podsRose < 0 && p.Desired > points[0].Desired {
@@ -63,6 +67,7 @@ func (s Scale) Summary(points []Point, risen func(load float64) bool) string {
 			under++
 		}
 	}
+
 	var text string
 	switch {
 	case podsRose < 0:
@@ -75,6 +80,7 @@ func (s Scale) Summary(points []Point, risen func(load float64) bool) string {
 	default:
 		text = fmt.Sprintf("the pods rose after %s, the load after %s: too late", podsRose.Round(time.Second), loadRose.Round(time.Second))
 	}
+
 	return fmt.Sprintf("%s; in %d of %d samples the load exceeded the capacity of the ready pods", text, under, len(points))
 }
 
@@ -89,13 +95,17 @@ func (s Scale) SVG(w io.Writer, title string, points []Point) error {
 	if len(points) == 0 {
 		return nil
 	}
-	end, top := points[len(points)-1].After.Seconds(), s.MaxLoad
+
+	end := points[len(points)-1].After.Seconds()
+	top := s.MaxLoad
 	for _, p := range points {
 		top = math.Max(top, math.Max(p.Load, float64(max(p.Desired, p.Ready))*s.PodCapacity))
 	}
+
 	x := func(after time.Duration) float64 {
 		return margin + (pictureWidth-2*margin)*after.Seconds()/math.Max(1, end)
 	}
+
 	y := func(v float64) float64 { return pictureHeight - margin - (pictureHeight-2*margin)*v/top }
 	line := func(of func(Point) float64) []svg.Point {
 		var steps []svg.Point
@@ -105,14 +115,18 @@ func (s Scale) SVG(w io.Writer, title string, points []Point) error {
 			}
 			steps = append(steps, svg.Point{X: x(p.After), Y: y(of(p))})
 		}
+
 		return steps
 	}
-	right, bottom := float64(pictureWidth-margin), float64(pictureHeight-14)
+
+	right := float64(pictureWidth - margin)
+	bottom := float64(pictureHeight - 14)
 	load := line(func(p Point) float64 { return p.Load })
 	m := svg.New(pictureWidth, pictureHeight)
 	m.Text(svg.Point{X: margin, Y: 24}, title, "font-size", "15")
 	m.Polygon(slices.Concat([]svg.Point{{X: margin, Y: y(0)}}, load, []svg.Point{{X: right, Y: y(0)}}), "fill", "#cfe3f5")
 	m.Polyline(load, "stroke", "#3b7dbb", "stroke-width", "1.5")
+
 	m.Polyline(line(func(p Point) float64 { return float64(p.Desired) * s.PodCapacity }), "stroke", "#c0392b", "stroke-dasharray", "5 4", "stroke-width", "1.5")
 	m.Polyline(line(func(p Point) float64 { return float64(p.Ready) * s.PodCapacity }), "stroke", "#1e8449", "stroke-width", "2")
 	m.Line(svg.Point{X: margin, Y: y(0)}, svg.Point{X: right, Y: y(0)}, "stroke", "black")
@@ -121,8 +135,10 @@ func (s Scale) SVG(w io.Writer, title string, points []Point) error {
 	m.Text(svg.Point{X: 6 * margin, Y: bottom}, "capacity of ready pods", "fill", "#1e8449")
 	m.Text(svg.Point{X: right - margin, Y: bottom}, points[len(points)-1].After.Round(time.Second).String())
 	m.Text(svg.Point{X: 4, Y: y(top) + 4}, fmt.Sprintf("%.0f", top))
+
 	if _, err := m.WriteTo(w); err != nil {
 		return fmt.Errorf("write chart: %w", err)
 	}
+
 	return nil
 }

@@ -62,6 +62,7 @@ func TestSVGIsXML(t *testing.T) {
 		if err := (Scale{PodCapacity: 100, MaxLoad: 800}).SVG(&b, `<pods & "load">`, points); err != nil {
 			t.Fatal(err)
 		}
+
 		d := xml.NewDecoder(strings.NewReader(b.String()))
 		for {
 			if _, err := d.Token(); errors.Is(err, io.EOF) {
@@ -70,6 +71,7 @@ func TestSVGIsXML(t *testing.T) {
 				t.Fatalf("%v in %s", err, b.String())
 			}
 		}
+
 		if strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), "%!") {
 			t.Errorf("draws %s", b.String())
 		}

@@ -19,10 +19,12 @@ func BenchmarkBackfill(b *testing.B) {
 	for b.Loop() {
 		c := newCluster(b, load.Catalog(1, 60), 12, now.Add(-time.Minute))
 		e := New(c.source)
+
 		s, err := promserver.Open(promserver.Options{Dir: b.TempDir()})
 		if err != nil {
 			b.Fatal(err)
 		}
+
 		stats := c.write(b, e, s, past, time.Minute)
 		b.ReportMetric(float64(len(c.objects.Pods)), "pods")
 		b.ReportMetric(float64(stats.Series), "series")
@@ -30,10 +32,12 @@ func BenchmarkBackfill(b *testing.B) {
 		b.ReportMetric(float64(stats.Bytes)/(1<<20), "MiB")
 		b.ReportMetric(stats.Took.Seconds(), "s/backfill")
 		began := time.Now()
+
 		batch := e.Samples(c.snapshot(now.Add(15 * time.Second)))
 		if err := s.Append(b.Context(), "exporters", now.Add(15*time.Second), batch); err != nil {
 			b.Fatal(err)
 		}
+
 		b.ReportMetric(float64(time.Since(began).Milliseconds()), "ms/live-batch")
 		if err := s.Close(); err != nil {
 			b.Fatal(err)

@@ -63,6 +63,7 @@ func (f *containerValues) activeFile() float64 {
 	if math.IsNaN(f.memory) {
 		return f.memory
 	}
+
 	return pages(f.cache)
 }
 
@@ -76,6 +77,7 @@ func binary(v float64) float64 { return math.Round(v*1024) / 1024 }
 func emitCgroupLimits(emit sink, r corev1.ResourceRequirements) {
 	emit("container_spec_cpu_period", cfsPeriod*1e6)
 	emit("container_spec_memory_limit_bytes", limit(r, corev1.ResourceMemory))
+
 	if cpu := limit(r, corev1.ResourceCPU); cpu > 0 {
 		emit("container_spec_cpu_quota", math.Round(cpu*cfsPeriod*1e6))
 	}
@@ -90,6 +92,7 @@ func limit(r corev1.ResourceRequirements, name corev1.ResourceName) float64 {
 	if !ok {
 		return 0
 	}
+
 	return q.AsApproximateFloat64()
 }
 

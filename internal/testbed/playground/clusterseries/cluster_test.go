@@ -32,6 +32,7 @@ type cluster struct {
 // newCluster binds the pods of a catalogue to nodes and starts them at the given time.
 func newCluster(tb testing.TB, workloads []*load.Workload, nodes int, at time.Time) *cluster {
 	tb.Helper()
+
 	c := &cluster{workloads: workloads, source: load.NewSource(workloads, 1), requested: make([]float64, nodes)}
 	for i := range nodes {
 		spec := kubelet.NodeSpec{Name: fmt.Sprintf("node-%d", i), CPU: resource.MustParse("32"), Memory: resource.MustParse("256Gi"), MaxPods: 250}
@@ -41,15 +42,18 @@ func newCluster(tb testing.TB, workloads []*load.Workload, nodes int, at time.Ti
 			Status:     corev1.NodeStatus{Capacity: spec.Capacity(), Allocatable: spec.Allocatable()},
 		})
 	}
+
 	for _, w := range workloads {
 		c.place(tb, w, at)
 	}
+
 	c.run(at, at.Add(10*time.Second))
 	return c
 }
 
 func (c *cluster) place(tb testing.TB, w *load.Workload, at time.Time) {
 	tb.Helper()
+
 	for _, o := range w.Objects() {
 		switch o := o.(type) {
 		case *appsv1.Deployment:
@@ -58,24 +62,30 @@ func (c *cluster) place(tb testing.TB, w *load.Workload, at time.Time) {
 				Namespace: o.Namespace, Name: o.Name + "-" + suffix(10, o.Namespace, o.Name),
 				OwnerReferences: []metav1.OwnerReference{controllerRef("Deployment", o.Name)},
 			}, Spec: appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas}}
+
 			c.objects.ReplicaSets = append(c.objects.ReplicaSets, set)
 			for i := range w.Replicas {
 				c.bind(o.Spec.Template, o.Namespace, set.Name+"-"+suffix(5, set.Name, fmt.Sprint(i)), "ReplicaSet", set.Name, at)
 			}
+
 		case *appsv1.StatefulSet:
 			c.objects.StatefulSets = append(c.objects.StatefulSets, o)
 			for i := range w.Replicas {
 				c.bind(o.Spec.Template, o.Namespace, fmt.Sprintf("%s-%d", o.Name, i), "StatefulSet", o.Name, at)
 			}
+
 		case *appsv1.DaemonSet:
 			c.objects.DaemonSets = append(c.objects.DaemonSets, o)
 			for i := range c.nodes {
 				c.bind(o.Spec.Template, o.Namespace, o.Name+"-"+suffix(5, o.Name, fmt.Sprint(i)), "DaemonSet", o.Name, at)
 			}
+
 		case *batchv1.CronJob:
 			c.objects.CronJobs = append(c.objects.CronJobs, o)
+
 		case *autoscalingv2.HorizontalPodAutoscaler:
 			c.objects.Autoscalers = append(c.objects.Autoscalers, o)
+
 		default:
 			tb.Fatalf("%T", o)
 		}
@@ -84,9 +94,12 @@ func (c *cluster) place(tb testing.TB, w *load.Workload, at time.Time) {
 
 func (c *cluster) bind(template corev1.PodTemplateSpec, namespace, name, kind, owner string, at time.Time) {
 	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-	pod.Namespace, pod.Name, pod.UID = namespace, name, pastUID(namespace, name)
+	pod.Namespace = namespace
+	pod.Name = name
+	pod.UID = pastUID(namespace, name)
 	pod.OwnerReferences = []metav1.OwnerReference{controllerRef(kind, owner)}
 	pod.CreationTimestamp = metav1.NewTime(at)
+
 	i := c.leastRequested()
 	c.requested[i] += pod.Spec.Containers[0].Resources.Requests.Cpu().AsApproximateFloat64() + 0.1
 	pod.Spec.NodeName = c.nodes[i].Spec().Name
@@ -102,6 +115,7 @@ func (c *cluster) leastRequested() int {
 			best = i
 		}
 	}
+
 	return best
 }
 
@@ -113,12 +127,14 @@ func (c *cluster) run(from, to time.Time) {
 				n.Step(pod.UID, at)
 			}
 		}
+
 		if at.Sub(from)%(5*time.Second) == 0 {
 			for _, n := range c.nodes {
 				n.Measure(c.source, at)
 			}
 		}
 	}
+
 	c.objects.Pods = nil
 	for _, n := range c.nodes {
 		c.objects.Pods = append(c.objects.Pods, n.Pods()...)
@@ -133,21 +149,25 @@ func (c *cluster) snapshot(at time.Time) Snapshot {
 		state.Reachable = true
 		s.Nodes = append(s.Nodes, state)
 	}
+
 	return s
 }
 
 // write writes the history of the cluster to a Prometheus.
 func (c *cluster) write(tb testing.TB, e *Exporter, s *promserver.Server, past load.Past, step time.Duration) promserver.BackfillStats {
 	tb.Helper()
+
 	grid := promserver.Grid{Start: past.Start, End: past.End, Step: step}
 	h, err := e.Backfill(c.objects, past, grid)
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	stats, err := s.Backfill(tb.Context(), grid, h.Series)
 	if err != nil {
 		tb.Fatal(err)
 	}
+
 	h.Commit()
 	return stats
 }

@@ -66,8 +66,11 @@ type Exporter struct {
 // New returns an exporter. The source maps pods to workloads and computes their past use.
 func New(source *load.Source) *Exporter {
 	return &Exporter{
-		load: source, backfilled: map[types.UID]*backfilledPod{}, runs: map[runKey]*run{},
-		pods: map[types.UID]*podTotals{}, nodes: map[string]*nodeTotals{},
+		load:       source,
+		backfilled: map[types.UID]*backfilledPod{},
+		runs:       map[runKey]*run{},
+		pods:       map[types.UID]*podTotals{},
+		nodes:      map[string]*nodeTotals{},
 	}
 }
 

@@ -38,6 +38,7 @@ var (
 // newFixture returns a cluster of 30 workloads on 4 nodes with a history of two days until now at a step of two minutes.
 func newFixture(t *testing.T, now time.Time) *fixture {
 	t.Helper()
+
 	workloads := load.Catalog(1, 30)
 	for _, w := range workloads { // leaks that die within two days
 		for i := range w.Containers {
@@ -46,50 +47,61 @@ func newFixture(t *testing.T, now time.Time) *fixture {
 			}
 		}
 	}
+
 	f := &fixture{cluster: newCluster(t, workloads, 4, now.Add(-time.Minute)), past: load.Past{Start: now.Add(-48 * time.Hour), End: now}}
 	f.exporter = New(f.source)
+
 	f.dir = t.TempDir()
 	s, err := promserver.Open(promserver.Options{Dir: f.dir, Targets: Targets([]string{"node-0", "node-1", "node-2", "node-3"}), Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	f.server = s
 	stats := f.write(t, f.exporter, s, f.past, 2*time.Minute)
 	t.Logf("%d pods: %+v", len(f.objects.Pods), stats)
+
 	c, err := api.NewClient(api.Config{Address: s.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f.api = v1.NewAPI(c)
 	return f
 }
 
 func (f *fixture) query(t *testing.T, q string, at time.Time) model.Vector {
 	t.Helper()
+
 	v, _, err := f.api.Query(t.Context(), q, at)
 	if err != nil {
 		t.Fatalf("%s: %v", q, err)
 	}
+
 	return v.(model.Vector)
 }
 
 func (f *fixture) one(t *testing.T, q string, at time.Time) float64 {
 	t.Helper()
+
 	v := f.query(t, q, at)
 	if len(v) != 1 {
 		t.Fatalf("%s: %d results, want 1", q, len(v))
 	}
+
 	return float64(v[0].Value)
 }
 
 // play runs the cluster and appends live samples every 15 s for the given time.
 func (f *fixture) play(t *testing.T, from time.Time, d time.Duration) time.Time {
 	t.Helper()
+
 	at := from
 	for ; !at.After(from.Add(d)); at = at.Add(15 * time.Second) {
 		f.run(at.Add(-14*time.Second), at)
@@ -97,9 +109,11 @@ func (f *fixture) play(t *testing.T, from time.Time, d time.Duration) time.Time 
 			t.Fatal(err)
 		}
 	}
+
 	if st := f.server.AppendStats(); st.OutOfOrder+st.Duplicate+st.TooOld > 0 {
 		t.Errorf("live samples were refused: %+v", st)
 	}
+
 	return at.Add(-15 * time.Second)
 }
 
@@ -127,22 +141,27 @@ func TestPastThenLive(t *testing.T) {
 			t.Errorf("%s has no live sample", metric)
 		}
 	}
+
 	// Live series continue those of the history: nothing that ran at the end has new series.
 	fresh := `count by (__name__, pod) ({job="kubelet", pod!=""} unless ({job="kubelet", pod!=""} offset 7m))`
 	if v := f.query(t, fresh, at); len(v) > 0 {
 		t.Errorf("%d series are new in the live part, such as %s", len(v), v[0])
 	}
+
 	// Use does not jump at the end of the history.
 	before := f.one(t, `sum(rate(container_cpu_usage_seconds_total{container!=""}[10m] offset 7m))`, at)
+
 	after := f.one(t, `sum(rate(container_cpu_usage_seconds_total{container!=""}[5m]))`, at)
 	if math.Abs(after-before) > 0.2*before {
 		t.Errorf("CPU of all containers goes from %g to %g at the seam", before, after)
 	}
+
 	checkUsualQueries(t, f, at)
 	memory := f.one(t, `max(abs(1 - container_memory_working_set_bytes{container!="",`+steady+`} / (container_memory_working_set_bytes offset 7m)))`, at)
 	if memory > 0.35 {
 		t.Errorf("a working set changes by %.0f %% at the seam", 100*memory)
 	}
+
 	f.checkWorkingSets(t, at)
 }
 
@@ -151,6 +170,7 @@ func TestBatchEndsAtTheSeam(t *testing.T) {
 	f := newFixture(t, endOfBatch)
 	at := f.play(t, f.past.End.Add(15*time.Second), 6*time.Minute)
 	f.checkWorkingSets(t, at)
+
 	change := f.one(t, `max(1 - container_memory_working_set_bytes{container="spark-worker"} / (container_memory_working_set_bytes offset 7m))`, at)
 	if change < 0.5 {
 		t.Errorf("the working set of spark-worker drops by %.0f %%, want more than 50 %%", 100*change)
@@ -160,16 +180,19 @@ func TestBatchEndsAtTheSeam(t *testing.T) {
 // checkWorkingSets compares the working sets of the last sample of the history and of a live sample with the generated load.
 func (f *fixture) checkWorkingSets(t *testing.T, live time.Time) {
 	t.Helper()
+
 	const (
 		sinceMeasured = 4 * time.Second // run measures 4 s before a live sample
 		tolerance     = 0.02
 	)
+
 	last := f.past.End.Add(-2 * time.Minute)
 	for at, measured := range map[time.Time]time.Time{last: last, live: live.Add(-sinceMeasured)} {
 		got := map[string]float64{}
 		for _, s := range f.query(t, `container_memory_working_set_bytes{container!="",`+steady+`}`, at) {
 			got[string(s.Metric["pod"]+"/"+s.Metric["container"])] = float64(s.Value)
 		}
+
 		compared := 0
 		for _, pod := range f.objects.Pods {
 			for _, c := range longRunning(pod) {
@@ -177,12 +200,14 @@ func (f *fixture) checkWorkingSets(t *testing.T, live time.Time) {
 				if !ok {
 					continue
 				}
+
 				compared++
 				if want := f.source.Use(pod, c.Name, measured).Memory; math.Abs(v-want) > tolerance*want {
 					t.Errorf("working set of %s/%s is %g at %s, want %g", pod.Name, c.Name, v, at.Format(time.TimeOnly), want)
 				}
 			}
 		}
+
 		if compared < 50 {
 			t.Errorf("%d working sets at %s, want 50 or more", compared, at.Format(time.TimeOnly))
 		}
@@ -192,6 +217,7 @@ func (f *fixture) checkWorkingSets(t *testing.T, live time.Time) {
 // checkUsualQueries checks that the queries of Crane and similar tools return samples.
 func checkUsualQueries(t *testing.T, f *fixture, at time.Time) {
 	t.Helper()
+
 	const pods = `namespace="shop",pod=~"^checkout-[a-z0-9]+-[a-z0-9]{5}$"`
 	const node = `instance=~"(node-0)(:\\d+)?"`
 	for _, q := range []string{
@@ -213,6 +239,7 @@ func checkUsualQueries(t *testing.T, f *fixture, at time.Time) {
 		if len(v) == 0 {
 			t.Errorf("%s returns no sample", q)
 		}
+
 		for _, s := range v {
 			if x := float64(s.Value); math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
 				t.Errorf("%s gives %v", q, x)
@@ -227,12 +254,15 @@ func TestCompressedPattern(t *testing.T) {
 	past := load.Past{Start: now.Add(-12 * time.Hour), End: now}
 	grid := promserver.Grid{Start: past.Start, End: past.End, Step: time.Minute}
 	c := newCluster(t, load.Catalog(1, 20), 3, now.Add(-time.Minute))
+
 	c.source = load.NewSource(c.workloads, 48)
 	h, err := New(c.source).Backfill(c.objects, past, grid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kills, values := 0.0, make([]float64, grid.Len())
+
+	kills := 0.0
+	values := make([]float64, grid.Len())
 	for _, s := range h.Series {
 		s.Fill(values, 0)
 		switch last := values[len(values)-1]; s.Labels.Get("__name__") {
@@ -246,6 +276,7 @@ func TestCompressedPattern(t *testing.T) {
 			}
 		}
 	}
+
 	// A pod that existed before the history was created a day before it: 36 hours of the clock are 72 days of the
 	// pattern. A leak lives for two to five.
 	if pods := float64(c.workloads[13].Replicas); kills < 12*pods || kills > 45*pods {
@@ -290,6 +321,7 @@ func (f *fixture) testSums(t *testing.T) {
 	if v := f.one(t, `sum(rate(container_cpu_usage_seconds_total{container="",pod!=""}[1h]))`, at); math.Abs(v-pods) > 0.01*pods {
 		t.Errorf("pods' own cgroups use %g, their containers %g", v, pods)
 	}
+
 	system := 4 * systemCPU
 	if v := f.one(t, `sum(rate(container_cpu_usage_seconds_total{id="/"}[1h]))`, at); math.Abs(v-pods-system) > 0.02*pods {
 		t.Errorf("root cgroups use %g, containers %g and the system %g", v, pods, system)
@@ -300,6 +332,7 @@ func (f *fixture) testSums(t *testing.T) {
 	if v := f.one(t, `sum(count by (mode, cpu, instance) (node_cpu_seconds_total{mode="idle"}))`, at); v != 4*32 {
 		t.Errorf("%g CPUs, want %d", v, 4*32)
 	}
+
 	if v := f.one(t, `max(100 - avg by (instance) (rate(node_cpu_seconds_total{mode="idle"}[5m])) * 100)`, at); v <= 0 || v >= 100 {
 		t.Errorf("a node is busy for %g %%", v)
 	}
@@ -314,15 +347,18 @@ func (f *fixture) testSums(t *testing.T) {
 func (f *fixture) testGenerations(t *testing.T) {
 	end := f.past.End.Add(-time.Minute)
 	v := f.query(t, `count by (namespace, owner_name) (count by (namespace, owner_name, replicaset) (last_over_time(kube_replicaset_owner{owner_kind="Deployment"}[2d]))) > 1`, end)
+
 	rolled := 0
 	for _, w := range f.workloads {
 		if w.Rollout > 0 {
 			rolled++
 		}
 	}
+
 	if len(v) != rolled || rolled == 0 {
 		t.Errorf("%d Deployments have an earlier ReplicaSet, want %d", len(v), rolled)
 	}
+
 	// At any time a workload has exactly its replicas: a generation ends where the next one starts.
 	const owned = `count by (namespace, deployment) (label_replace(container_memory_working_set_bytes{container!="",container!="proxy"} * on (namespace, pod) group_left (owner_name) kube_pod_owner{owner_kind="ReplicaSet"}, "deployment", "$1", "owner_name", "(.*)-[^-]+"))`
 	for _, ago := range []time.Duration{time.Minute, 20 * time.Hour, 47 * time.Hour} {
@@ -330,12 +366,14 @@ func (f *fixture) testGenerations(t *testing.T) {
 		for _, s := range f.query(t, owned, f.past.End.Add(-ago)) {
 			got[string(s.Metric["namespace"]+"/"+s.Metric["deployment"])] = float64(s.Value)
 		}
+
 		for _, w := range f.workloads {
 			if w.Kind == "Deployment" && got[w.Namespace+"/"+w.Name] != float64(w.Replicas) {
 				t.Errorf("%s ago %s/%s had %g pods, want %d", ago, w.Namespace, w.Name, got[w.Namespace+"/"+w.Name], w.Replicas)
 			}
 		}
 	}
+
 	jobs := f.query(t, `count by (owner_name) (last_over_time(kube_job_owner{owner_kind="CronJob"}[2d]))`, end)
 	if len(jobs) == 0 {
 		t.Error("no job has run")
@@ -357,29 +395,35 @@ func (f *fixture) testKills(t *testing.T) {
 func TestPastGoesOnAfterARestart(t *testing.T) {
 	now := midday
 	c := newCluster(t, load.Catalog(1, 20), 4, now.Add(-6*time.Hour))
+
 	s, err := promserver.Open(promserver.Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
+
 	first := load.Past{Start: now.Add(-30 * time.Hour), End: now.Add(-6 * time.Hour)}
 	c.write(t, New(c.source), s, first, time.Minute)
 
 	again := New(c.source)
 	whole := load.Past{Start: first.Start, End: now}
+
 	grid := promserver.Grid{Start: first.End, End: now, Step: time.Minute}
 	h, err := again.Backfill(c.objects, whole, grid)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := s.Backfill(t.Context(), grid, h.Series); err != nil {
 		t.Fatal(err)
 	}
+
 	h.Commit()
 	client, err := api.NewClient(api.Config{Address: s.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f := &fixture{cluster: c, api: v1.NewAPI(client)}
 	seam := first.End.Add(5 * time.Minute)
 	before := f.one(t, `sum(rate(container_cpu_usage_seconds_total{container!=""}[10m] offset 20m))`, seam)
@@ -393,6 +437,7 @@ func TestPastGoesOnAfterARestart(t *testing.T) {
 			t.Errorf("%s is %g over the seam, %g before", q, at, before)
 		}
 	}
+
 	if v := f.one(t, `max(rate(node_cpu_seconds_total{mode="idle"}[10m]))`, seam); v > 1.01 {
 		t.Errorf("a CPU is idle for %g seconds of a second", v)
 	}
@@ -411,6 +456,7 @@ func TestBackfillRefusals(t *testing.T) {
 	if _, err := e.Backfill(Objects{}, load.Past{Start: now, End: now}, good); err == nil {
 		t.Error("an empty past is accepted")
 	}
+
 	c := newCluster(t, load.Catalog(1, 9), 1, now)
 	c.objects.CronJobs[0].Spec.Schedule = "at noon"
 	if _, err := New(c.source).Backfill(c.objects, load.Past{Start: good.Start, End: now}, good); err == nil || !strings.Contains(err.Error(), "report-nightly") {
@@ -425,37 +471,45 @@ func TestTraceIsPlayedInThePast(t *testing.T) {
 	for i := range values {
 		values[i] = float64(1+i/60) / 100
 	}
+
 	trace := series.Series{Start: now.AddDate(0, 0, -8-7*3), Step: time.Minute, Values: values}
 	workloads, err := load.FromTraces([]load.NamedSeries{{Name: "workload-0", Series: trace}}, series.CPU, 1, now)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c := newCluster(t, workloads, 1, now.Add(-time.Minute))
 	past := load.Past{Start: now.Add(-14 * 24 * time.Hour), End: now}
+
 	grid := promserver.Grid{Start: past.Start, End: past.End, Step: time.Minute}
 	h, err := New(c.source).Backfill(c.objects, past, grid)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	found := 0
 	got := make([]float64, grid.Len())
 	for _, s := range h.Series {
 		if s.Labels.Get("__name__") != "container_cpu_usage_seconds_total" || s.Labels.Get("container") != "workload-0" {
 			continue
 		}
+
 		found++
 		s.Fill(got, 0)
+
 		for i := 1; i < len(got); i++ {
 			// The last sample of the trace lies in the minute before now, or up to a week after it.
 			back := len(values) - 1 - (len(got) - i - 1) - 7*24*60
 			for back < 0 {
 				back += 7 * 24 * 60
 			}
+
 			if rate := (got[i] - got[i-1]) / 60; math.Abs(rate-values[back]) > 1e-4 {
 				t.Fatalf("minute %d of the history: %v cores, want %v as in the trace", i, rate, values[back])
 			}
 		}
 	}
+
 	if found != workloads[0].Replicas {
 		t.Errorf("%d pods replay the trace, want %d", found, workloads[0].Replicas)
 	}
@@ -465,24 +519,30 @@ func TestSeriesAreDeterministic(t *testing.T) {
 	now := time.Date(2026, 5, 13, 14, 0, 0, 0, time.UTC)
 	past := load.Past{Start: now.Add(-24 * time.Hour), End: now}
 	grid := promserver.Grid{Start: past.Start, End: past.End, Step: 10 * time.Minute}
+
 	read := func() map[string][]float64 {
 		c := newCluster(t, load.Catalog(1, 12), 2, now)
 		h, err := New(c.source).Backfill(c.objects, past, grid)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		out := map[string][]float64{}
 		for _, s := range h.Series {
 			v := make([]float64, grid.Len())
 			s.Fill(v, 0)
 			out[s.Labels.String()] = v
 		}
+
 		return out
 	}
-	a, b := read(), read()
+
+	a := read()
+	b := read()
 	if len(a) != len(b) {
 		t.Fatalf("%d series, then %d", len(a), len(b))
 	}
+
 	for name, v := range a {
 		for i := range v {
 			if math.Float64bits(v[i]) != math.Float64bits(b[name][i]) {

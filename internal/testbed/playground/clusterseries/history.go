@@ -50,15 +50,20 @@ func (h *containerHistory) computeWindow(first, n int) {
 	if h.at == first {
 		return
 	}
+
 	h.at = first
-	from, to := h.grid.Start.Add(time.Duration(first)*h.grid.Step), h.grid.Start.Add(time.Duration(first+n)*h.grid.Step)
+	from := h.grid.Start.Add(time.Duration(first) * h.grid.Step)
+
+	to := h.grid.Start.Add(time.Duration(first+n) * h.grid.Step)
 	if !h.from.Before(to) || !h.to.After(from) {
 		h.window = h.window[:0]
 		return
 	}
+
 	if cap(h.window) < n {
 		h.window = make([]containerPoint, n)
 	}
+
 	h.window = h.window[:n]
 	for i := range h.window {
 		t := from.Add(time.Duration(i) * h.grid.Step)
@@ -66,6 +71,7 @@ func (h *containerHistory) computeWindow(first, n int) {
 			h.window[i] = absent()
 			continue
 		}
+
 		h.step(t)
 		h.window[i] = h.state
 	}
@@ -86,30 +92,39 @@ func (h *containerHistory) step(t time.Time) {
 		h.state.ooms++
 		h.next++
 	}
+
 	if !h.begun {
 		h.begun = true
 		if h.start.IsZero() {
 			h.start = h.first
 		}
-		if dt = t.Sub(h.start).Seconds(); h.resumed {
+
+		dt = t.Sub(h.start).Seconds()
+
+		if h.resumed {
 			dt = min(dt, h.grid.Step.Seconds())
 		}
 	}
+
 	use := h.source.Use(h.pod, h.name, t)
 	if h.container != nil {
 		use = h.source.At(h.container, h.pod.Name, h.start, t)
 	}
+
 	s := &h.state
 	s.started = unix(h.start)
 	if !use.Known {
-		s.memory, s.use = math.NaN(), 0
+		s.memory = math.NaN()
+		s.use = 0
 		return
 	}
+
 	use = use.Within(h.memLimit)
 	s.memory, s.cache = use.Memory, use.Cache
 	if h.memLimit > 0 {
 		s.memory = math.Min(s.memory, h.memLimit)
 	}
+
 	got := use.CPU
 	if h.cpuLimit > 0 {
 		got = math.Min(got, h.cpuLimit)
@@ -119,6 +134,7 @@ func (h *containerHistory) step(t time.Time) {
 			s.throttledSeconds = binary(s.throttledSeconds + (use.CPU-got)*dt)
 		}
 	}
+
 	s.use = got
 	before := s.cpu
 	s.cpu = binary(s.cpu + got*dt)
@@ -131,6 +147,7 @@ func (h *containerHistory) past() *pastContainer {
 	if h.next > 0 {
 		p.last = h.runs[h.next-1]
 	}
+
 	return p
 }
 
@@ -144,11 +161,13 @@ func (h *containerHistory) fill(value func(*containerValues) float64) func([]flo
 			if len(h.window) == 0 {
 				continue
 			}
+
 			m := &h.window[i]
 			if !math.IsNaN(m.started) {
 				dst[i] = value(&m.containerValues)
 			}
 		}
+
 		ended = markEnd(dst, first, h.grid, h.to, ended)
 	}
 }
@@ -159,10 +178,12 @@ func markEnd(dst []float64, first int, grid promserver.Grid, to time.Time, done 
 	if done || !to.Before(grid.End) {
 		return done
 	}
+
 	i := int((to.Sub(grid.Start)+grid.Step-1)/grid.Step) - first
 	if i < 0 || i >= len(dst) {
 		return false
 	}
+
 	dst[i] = promserver.StaleMarker()
 	return true
 }

@@ -20,15 +20,19 @@ import (
 func (e *Exporter) Samples(s Snapshot) []promserver.Sample {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	var out []promserver.Sample
 	to := collect(&out)
+
 	c := newCollector(to)
 	for _, pod := range s.Objects.Pods {
 		c.emitPod(e.withHistory(pod))
 	}
+
 	c.emitObjects(&s.Objects)
 	e.liveContainers(to, s)
 	e.liveNodes(to, s)
+
 	return out
 }
 
@@ -38,6 +42,7 @@ func (e *Exporter) withHistory(pod *corev1.Pod) *corev1.Pod {
 	if !ok {
 		return pod
 	}
+
 	aged := pod.DeepCopy()
 	aged.CreationTimestamp = metav1.NewTime(a.born)
 	aged.Status.StartTime = &aged.CreationTimestamp
@@ -47,6 +52,7 @@ func (e *Exporter) withHistory(pod *corev1.Pod) *corev1.Pod {
 		if !ok || past.restarts == 0 {
 			continue
 		}
+
 		st.RestartCount += past.restarts
 		if st.LastTerminationState.Terminated == nil {
 			st.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
@@ -54,47 +60,59 @@ func (e *Exporter) withHistory(pod *corev1.Pod) *corev1.Pod {
 			}
 		}
 	}
+
 	return aged
 }
 
 const reasonOOM = "OOMKilled"
 
 func (e *Exporter) liveContainers(to sink, s Snapshot) {
-	seenRuns, memory := map[runKey]bool{}, map[types.UID]float64{}
+	seenRuns := map[runKey]bool{}
+	memory := map[types.UID]float64{}
 	metrics := cadvisorMetrics()
+
 	var order []kubelet.ContainerState // the first container of each pod
 	for _, state := range s.Containers {
 		uid := state.Pod.UID
 		seenRuns[runKey{uid, state.Container}] = true
+
 		if _, seen := memory[uid]; !seen {
 			order = append(order, state)
 		}
+
 		memory[uid] += state.Use.Memory
 		f := e.updateCounters(state, s.At)
+
 		if !state.Reachable {
 			continue
 		}
+
 		emit := containerSink(to, state.Pod, state.Node, state.Container, state.Image, bareID(state.ID))
 		for _, m := range metrics {
 			if m.limited && limit(state.Resources, corev1.ResourceCPU) == 0 {
 				continue
 			}
+
 			if v := m.value(&f); !math.IsNaN(v) {
 				emit(m.name, v)
 			}
 		}
+
 		emitCgroupLimits(emit, state.Resources)
 	}
+
 	for _, state := range order {
 		if state.Reachable {
 			emitPod(podSink(to, state.Pod, state.Node), *e.podTotals(state.Pod.UID), memory[state.Pod.UID])
 		}
 	}
+
 	for key := range e.runs {
 		if !seenRuns[key] {
 			delete(e.runs, key)
 		}
 	}
+
 	for uid := range e.pods {
 		if _, seen := memory[uid]; !seen {
 			delete(e.pods, uid)
@@ -110,6 +128,7 @@ func (e *Exporter) updateCounters(state kubelet.ContainerState, at time.Time) co
 		r = e.startRun(state, at)
 		e.runs[key] = r
 	}
+
 	f := containerValues{memory: math.NaN(), started: unix(r.started), ooms: float64(state.OOMKills)}
 	if state.Use.Known {
 		f.memory, f.cache = state.Use.Memory, state.Use.Cache
@@ -117,6 +136,7 @@ func (e *Exporter) updateCounters(state kubelet.ContainerState, at time.Time) co
 	if p := e.pastOf(state); p != nil {
 		f.ooms += float64(p.restarts)
 	}
+
 	f.cpu = binary(r.offset.cpu + state.CPUSeconds)
 	f.periods = math.Round(r.offset.periods + state.Periods)
 	f.throttled = math.Round(r.offset.throttled + state.ThrottledPeriods)
@@ -129,6 +149,7 @@ func (e *Exporter) updateCounters(state kubelet.ContainerState, at time.Time) co
 	p.cpu += delta
 	p.received += received
 	p.sent += received * networkSentPart
+
 	return f
 }
 
@@ -140,16 +161,20 @@ func (e *Exporter) startRun(state kubelet.ContainerState, at time.Time) *run {
 	if p == nil || state.Restarts > 0 {
 		return r
 	}
+
 	since := math.Max(0, at.Sub(e.backfilled[state.Pod.UID].end).Seconds())
-	r.started, r.cpu = p.started, p.counters.cpu
+	r.started = p.started
+	r.cpu = p.counters.cpu
 	r.offset = counters{
 		cpu:              p.counters.cpu + state.Use.CPU*since - state.CPUSeconds,
 		throttled:        p.counters.throttled - state.ThrottledPeriods,
 		throttledSeconds: p.counters.throttledSeconds - state.ThrottledSeconds,
 	}
+
 	if limit(state.Resources, corev1.ResourceCPU) > 0 {
 		r.offset.periods = p.counters.periods + since/cfsPeriod - state.Periods
 	}
+
 	return r
 }
 
@@ -158,6 +183,7 @@ func (e *Exporter) pastOf(state kubelet.ContainerState) *pastContainer {
 	if !ok {
 		return nil
 	}
+
 	return a.containers[state.Container]
 }
 
@@ -168,8 +194,10 @@ func (e *Exporter) podTotals(uid types.UID) *podTotals {
 		if a, ok := e.backfilled[uid]; ok {
 			*p = a.totals
 		}
+
 		e.pods[uid] = p
 	}
+
 	return p
 }
 
@@ -180,6 +208,7 @@ func (e *Exporter) bandwidth(pod *corev1.Pod, container string) float64 {
 			return c.Profile.Bandwidth
 		}
 	}
+
 	return defaultBandwidth
 }
 
@@ -211,23 +240,28 @@ func podMetrics() []podMetric {
 
 func (e *Exporter) liveNodes(to sink, s Snapshot) {
 	machines := make([]machine, 0, len(s.Objects.Nodes))
-	states, down := map[string]kubelet.NodeState{}, map[string]bool{}
+	states := map[string]kubelet.NodeState{}
+	down := map[string]bool{}
 	for _, state := range s.Nodes {
 		states[state.Spec.Name] = state
 		down[state.Spec.Name] = !state.Reachable
 	}
+
 	for _, n := range s.Objects.Nodes {
 		m := machineOf(n)
 		machines = append(machines, m)
+
 		state, ok := states[n.Name]
 		if !ok || !state.Reachable || m.cores <= 0 {
 			continue
 		}
+
 		f := e.updateNodeCounters(state, s.At)
 		for _, metric := range nodeMetrics() {
 			m.eachSeries(metric, func(name string, pairs ...string) { to(name, metric.value(&m, &f), pairs...) })
 		}
 	}
+
 	emitScrapes(to, machines, down)
 }
 
@@ -238,15 +272,20 @@ func (e *Exporter) updateNodeCounters(state kubelet.NodeState, at time.Time) nod
 		if t.since.IsZero() { // Its kubelet has not measured yet.
 			t.since = at
 		}
+
 		e.nodes[state.Spec.Name] = t
 	}
+
 	if !t.attached {
 		t.attached = true
 		t.offset = t.busy + state.Use.CPU*math.Max(0, at.Sub(t.until).Seconds()) - state.CPUSeconds
 	}
+
 	return nodeValues{
-		elapsed: math.Max(0, at.Sub(t.since).Seconds()), busy: t.offset + state.CPUSeconds,
-		cpu: state.Use.CPU, memory: state.Use.Memory,
+		elapsed: math.Max(0, at.Sub(t.since).Seconds()),
+		busy:    t.offset + state.CPUSeconds,
+		cpu:     state.Use.CPU,
+		memory:  state.Use.Memory,
 	}
 }
 
@@ -255,5 +294,6 @@ func bareID(id string) string {
 	if _, bare, ok := strings.Cut(id, "://"); ok {
 		return bare
 	}
+
 	return id
 }

@@ -35,6 +35,7 @@ func machineOf(n *corev1.Node) machine {
 	for i := range int(math.Max(1, math.Min(maxCPUs, math.Round(m.cores)))) {
 		m.cpus = append(m.cpus, strconv.Itoa(i))
 	}
+
 	return m
 }
 
@@ -108,6 +109,7 @@ func emitScrapes(to sink, machines []machine, down map[string]bool) {
 		to("scrape_duration_seconds", scrapeDuration, "job", job, "instance", instance)
 	}
 	target(JobState, stateInstance, true)
+
 	for _, m := range machines {
 		target(JobKubelet, m.name, !down[m.name])
 		target(JobNode, m.name+nodePort, !down[m.name])

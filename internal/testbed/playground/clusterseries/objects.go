@@ -23,6 +23,7 @@ func ReadObjects(ctx context.Context, objects client.Reader) (Objects, error) {
 			take()
 		}
 	}
+
 	var pods corev1.PodList
 	list(&pods, func() { o.Pods = pointers(pods.Items) })
 	var nodes corev1.NodeList
@@ -31,6 +32,7 @@ func ReadObjects(ctx context.Context, objects client.Reader) (Objects, error) {
 	list(&deployments, func() { o.Deployments = pointers(deployments.Items) })
 	var replicaSets appsv1.ReplicaSetList
 	list(&replicaSets, func() { o.ReplicaSets = pointers(replicaSets.Items) })
+
 	var statefulSets appsv1.StatefulSetList
 	list(&statefulSets, func() { o.StatefulSets = pointers(statefulSets.Items) })
 	var daemonSets appsv1.DaemonSetList
@@ -41,6 +43,7 @@ func ReadObjects(ctx context.Context, objects client.Reader) (Objects, error) {
 	list(&cronJobs, func() { o.CronJobs = pointers(cronJobs.Items) })
 	var autoscalers autoscalingv2.HorizontalPodAutoscalerList
 	list(&autoscalers, func() { o.Autoscalers = pointers(autoscalers.Items) })
+
 	return o, err
 }
 
@@ -49,5 +52,6 @@ func pointers[T any](items []T) []*T {
 	for i := range items {
 		out[i] = &items[i]
 	}
+
 	return out
 }

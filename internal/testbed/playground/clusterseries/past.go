@@ -32,36 +32,54 @@ func (e *Exporter) Backfill(o Objects, past load.Past, grid promserver.Grid) (*H
 	if grid.Len() == 0 || !past.End.After(past.Start) {
 		return nil, fmt.Errorf("history: no samples between %s and %s with step %s", grid.Start, grid.End, grid.Step)
 	}
+
 	if len(o.Nodes) == 0 {
 		return nil, errors.New("history: there are no nodes")
 	}
+
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	e.load.SetPast(past)
 	b := &builder{
-		load: e.load, past: past, grid: grid, resumed: grid.Start.After(past.Start), objects: &o, bandwidth: e.bandwidth,
-		byNode: map[string][]*containerHistory{}, earlier: map[string]bool{},
-		register: func(pod *corev1.Pod, a *backfilledPod) { e.backfilled[pod.UID] = a },
+		load:      e.load,
+		past:      past,
+		grid:      grid,
+		resumed:   grid.Start.After(past.Start),
+		objects:   &o,
+		bandwidth: e.bandwidth,
+		byNode:    map[string][]*containerHistory{},
+		earlier:   map[string]bool{},
+		register:  func(pod *corev1.Pod, a *backfilledPod) { e.backfilled[pod.UID] = a },
 	}
+
 	for _, pod := range o.Pods {
 		if kind, _, _ := ownerOf(&pod.ObjectMeta); kind == "Job" || pod.Status.Phase != corev1.PodRunning || pod.Spec.NodeName == "" {
 			continue
 		}
+
 		b.addPod(pod)
 	}
+
 	if err := b.addCronJobs(); err != nil {
 		return nil, err
 	}
+
 	rest := o
-	rest.Jobs, rest.Pods = nil, nil // current ones have no past
+	// current ones have no past
+	rest.Jobs = nil
+	rest.Pods = nil
 	newCollector(b.constantSink(grid.Start, grid.End, nil)).emitObjects(&rest)
+
 	for _, n := range o.Nodes {
 		e.nodes[n.Name] = b.addNode(machineOf(n))
 	}
+
 	machines := make([]machine, 0, len(o.Nodes))
 	for _, n := range o.Nodes {
 		machines = append(machines, machineOf(n))
 	}
+
 	emitScrapes(b.constantSink(grid.Start, grid.End, nil), machines, nil)
 	return &History{Series: b.series, exporter: e, finish: b.finish}, nil
 }
@@ -80,6 +98,7 @@ type History struct {
 func (h *History) Commit() {
 	h.exporter.mu.Lock()
 	defer h.exporter.mu.Unlock()
+
 	for _, f := range h.finish {
 		f()
 	}
@@ -116,38 +135,50 @@ func (b *builder) constantSink(from, to time.Time, change valueOverride) sink {
 			if !keep {
 				return
 			}
+
 			if other != nil {
 				b.add(name, pairs, from, to, other)
 				return
 			}
 		}
+
 		b.addConstant(name, pairs, from, to, course(from))
 	}
 }
 
 // add adds a series whose value is a function of time.
 func (b *builder) add(name string, pairs []string, from, to time.Time, course func(time.Time) float64) {
-	grid, ended := b.grid, false
+	grid := b.grid
+	ended := false
 	b.push(name, pairs, func(dst []float64, first int) {
 		for i := range dst {
 			t := grid.Start.Add(time.Duration(first+i) * grid.Step)
-			if dst[i] = math.NaN(); !t.Before(from) && t.Before(to) {
+			dst[i] = math.NaN()
+
+			if !t.Before(from) && t.Before(to) {
 				dst[i] = course(t)
 			}
 		}
+
 		ended = markEnd(dst, first, grid, to, ended)
 	})
 }
 
 func (b *builder) addConstant(name string, pairs []string, from, to time.Time, value float64) {
-	grid, ended := b.grid, false
-	begin, end := indexOf(grid, from), indexOf(grid, to)
+	grid := b.grid
+	ended := false
+	begin := indexOf(grid, from)
+	end := indexOf(grid, to)
+
 	b.push(name, pairs, func(dst []float64, first int) {
 		for i := range dst {
-			if dst[i] = value; first+i < begin || first+i >= end {
+			dst[i] = value
+
+			if first+i < begin || first+i >= end {
 				dst[i] = math.NaN()
 			}
 		}
+
 		ended = markEnd(dst, first, grid, to, ended)
 	})
 }
@@ -158,6 +189,7 @@ func indexOf(grid promserver.Grid, t time.Time) int {
 	if d <= 0 {
 		return 0
 	}
+
 	return int((d + grid.Step - 1) / grid.Step)
 }
 
@@ -172,6 +204,7 @@ func (b *builder) addPod(pod *corev1.Pod) {
 	if w != nil {
 		born = w.Born(b.past, pod.CreationTimestamp.Time)
 	}
+
 	histories := b.addPodSeries(pod, w, born, b.grid.End)
 	a := &backfilledPod{born: born, end: b.grid.End, containers: map[string]*pastContainer{}}
 	b.finish = append(b.finish, func() {
@@ -180,6 +213,7 @@ func (b *builder) addPod(pod *corev1.Pod) {
 			a.totals.add(h.state.total, b.bandwidth(pod, h.name))
 		}
 	})
+
 	b.register(pod, a)
 	if w != nil && w.Rollout > 0 && born.After(b.grid.Start) {
 		b.addPredecessor(pod, w, born)
@@ -192,6 +226,7 @@ func (b *builder) addPodSeries(pod *corev1.Pod, w *load.Workload, from, to time.
 	aged := pod.DeepCopy()
 	aged.CreationTimestamp = metav1.NewTime(from)
 	aged.Status.StartTime = &aged.CreationTimestamp
+
 	var histories []*containerHistory
 	byName := map[string]*containerHistory{}
 	for _, c := range longRunning(pod) {
@@ -199,12 +234,15 @@ func (b *builder) addPodSeries(pod *corev1.Pod, w *load.Workload, from, to time.
 		histories = append(histories, h)
 		byName[c.Name] = h
 	}
+
 	newCollector(b.constantSink(from, to, func(name string, pairs []string) (func(time.Time) float64, bool) {
 		return overrideRestarts(name, pairs, byName)
 	})).emitPod(aged)
+
 	for _, h := range histories {
 		b.addLastTermination(aged, h)
 	}
+
 	b.addPodCgroup(pod, histories, to)
 	return histories
 }
@@ -219,9 +257,11 @@ func longRunning(pod *corev1.Pod) []*corev1.Container {
 			list = append(list, c)
 		}
 	}
+
 	for i := range pod.Spec.Containers {
 		list = append(list, &pod.Spec.Containers[i])
 	}
+
 	return list
 }
 
@@ -236,6 +276,7 @@ func overrideRestarts(name string, pairs []string, byName map[string]*containerH
 	case "kube_pod_container_status_last_terminated_reason", "kube_pod_container_status_last_terminated_timestamp":
 		return nil, false
 	}
+
 	return nil, true
 }
 
@@ -244,6 +285,7 @@ func (b *builder) addLastTermination(pod *corev1.Pod, h *containerHistory) {
 	if len(h.runs) == 0 {
 		return
 	}
+
 	common := []string{"namespace", pod.Namespace, "pod", pod.Name, "uid", string(pod.UID), "container", h.name, "job", JobState, "instance", stateInstance}
 	b.addConstant("kube_pod_container_status_last_terminated_reason", append([]string{"reason", reasonOOM}, common...), h.runs[0], h.to, 1)
 	b.add("kube_pod_container_status_last_terminated_timestamp", common, h.runs[0], h.to, func(t time.Time) float64 {
@@ -257,6 +299,7 @@ func (h *containerHistory) restarts(t time.Time) float64 {
 	if exact {
 		n++
 	}
+
 	return float64(n)
 }
 
@@ -266,15 +309,26 @@ func labelOf(pairs []string, name string) string {
 			return pairs[i+1]
 		}
 	}
+
 	return ""
 }
 
 // addContainer adds the cAdvisor series of one container.
 func (b *builder) addContainer(pod *corev1.Pod, w *load.Workload, spec *corev1.Container, from, to time.Time) *containerHistory {
 	h := &containerHistory{
-		source: b.load, pod: pod, name: spec.Name, from: from, to: to, first: from, grid: b.grid, at: -1, resumed: b.resumed,
-		cpuLimit: limit(spec.Resources, corev1.ResourceCPU), memLimit: limit(spec.Resources, corev1.ResourceMemory),
+		source:   b.load,
+		pod:      pod,
+		name:     spec.Name,
+		from:     from,
+		to:       to,
+		first:    from,
+		grid:     b.grid,
+		at:       -1,
+		resumed:  b.resumed,
+		cpuLimit: limit(spec.Resources, corev1.ResourceCPU),
+		memLimit: limit(spec.Resources, corev1.ResourceMemory),
 	}
+
 	if w != nil {
 		if c, ok := w.Container(spec.Name); ok {
 			h.container = c
@@ -282,6 +336,7 @@ func (b *builder) addContainer(pod *corev1.Pod, w *load.Workload, spec *corev1.C
 			h.runs = b.load.Runs(c, pod.Name, from, minTime(to, b.grid.End))
 		}
 	}
+
 	id := containerID(pod, spec.Name)
 	emit := func(name string, fill func([]float64, int)) {
 		containerSink(func(name string, _ float64, pairs ...string) { b.push(name, pairs, fill) }, pod, pod.Spec.NodeName, spec.Name, spec.Image, id)(name, 0)
@@ -291,6 +346,7 @@ func (b *builder) addContainer(pod *corev1.Pod, w *load.Workload, spec *corev1.C
 			emit(m.name, h.fill(m.value))
 		}
 	}
+
 	emitCgroupLimits(containerSink(b.constantSink(from, to, nil), pod, pod.Spec.NodeName, spec.Name, spec.Image, id), spec.Resources)
 	b.byNode[pod.Spec.NodeName] = append(b.byNode[pod.Spec.NodeName], h)
 	return h
@@ -300,6 +356,7 @@ func minTime(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}
+
 	return a
 }
 
@@ -312,5 +369,6 @@ func containerID(pod *corev1.Pod, name string) string {
 			}
 		}
 	}
+
 	return digest(string(pod.UID), name)
 }

@@ -34,6 +34,7 @@ func digest(parts ...string) string {
 		h.Write([]byte(p)) // a hash.Hash never fails
 		h.Write([]byte{0})
 	}
+
 	return hex.EncodeToString(h.Sum(nil))
 }
 
@@ -45,6 +46,7 @@ func suffix(n int, parts ...string) string {
 	for i := range out {
 		out[i] = alphabet[int(sum[i])%len(alphabet)]
 	}
+
 	return string(out)
 }
 
@@ -60,12 +62,15 @@ func (b *builder) addPredecessor(pod *corev1.Pod, w *load.Workload, until time.T
 		Namespace: pod.Namespace, Name: w.Name + "-" + suffix(10, deployment, "earlier"),
 		OwnerReferences: []metav1.OwnerReference{controllerRef("Deployment", w.Name)},
 	}}
+
 	if !b.earlier[deployment] {
 		b.earlier[deployment] = true
 		newCollector(b.constantSink(b.grid.Start, b.grid.End, nil)).emitOwner("kube_replicaset_owner", "replicaset", &set.ObjectMeta)
 	}
+
 	before := pod.DeepCopy()
 	before.Name = set.Name + "-" + suffix(5, pod.Name, "earlier")
+
 	before.UID = pastUID(pod.Namespace, before.Name)
 	before.OwnerReferences = []metav1.OwnerReference{controllerRef("ReplicaSet", set.Name)}
 	before.Status.PodIP = ""
@@ -74,6 +79,7 @@ func (b *builder) addPredecessor(pod *corev1.Pod, w *load.Workload, until time.T
 			list[i].ContainerID = ""
 		}
 	}
+
 	b.addPodSeries(before, w, b.past.Start.Add(-24*time.Hour), until)
 }
 
@@ -89,6 +95,7 @@ func (b *builder) addCronJobs() error {
 		if err != nil {
 			return fmt.Errorf("history of CronJob %s/%s: schedule %q: %w", c.Namespace, c.Name, c.Spec.Schedule, err)
 		}
+
 		var starts []time.Time
 		for t := schedule.Next(b.grid.Start); !t.IsZero() && t.Before(b.grid.End); t = schedule.Next(t) {
 			starts = append(starts, t)
@@ -96,27 +103,34 @@ func (b *builder) addCronJobs() error {
 				starts = slices.Delete(starts, 0, 1)
 			}
 		}
+
 		for i, at := range starts {
 			gone := b.grid.End
 			if i+keptRuns < len(starts) {
 				gone = starts[i+keptRuns]
 			}
+
 			b.addCronRun(c, at, gone)
 		}
 	}
+
 	return nil
 }
 
 // addCronRun adds one run: a Job with one pod, which runs for the workload's run time and is then kept as Succeeded.
 func (b *builder) addCronRun(c *batchv1.CronJob, at, gone time.Time) {
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
-		Namespace: c.Namespace, Name: fmt.Sprintf("%s-%d", c.Name, at.Unix()/60), CreationTimestamp: metav1.NewTime(at),
-		OwnerReferences: []metav1.OwnerReference{controllerRef("CronJob", c.Name)},
+		Namespace:         c.Namespace,
+		Name:              fmt.Sprintf("%s-%d", c.Name, at.Unix()/60),
+		CreationTimestamp: metav1.NewTime(at),
+		OwnerReferences:   []metav1.OwnerReference{controllerRef("CronJob", c.Name)},
 	}}
+
 	newCollector(b.constantSink(at, gone, nil)).emitJob(job)
 	template := c.Spec.JobTemplate.Spec.Template
 	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-	pod.Namespace, pod.Name = c.Namespace, job.Name+"-"+suffix(5, job.Name)
+	pod.Namespace = c.Namespace
+	pod.Name = job.Name + "-" + suffix(5, job.Name)
 	pod.UID = pastUID(pod.Namespace, pod.Name)
 	pod.CreationTimestamp = job.CreationTimestamp
 	pod.OwnerReferences = []metav1.OwnerReference{controllerRef("Job", job.Name)}
@@ -128,15 +142,18 @@ func (b *builder) addCronRun(c *batchv1.CronJob, at, gone time.Time) {
 	if w != nil && w.RunTime > 0 {
 		end = at.Add(w.RunTime)
 	}
+
 	newCollector(b.constantSink(at, gone, func(name string, pairs []string) (func(time.Time) float64, bool) {
 		if name != "kube_pod_status_phase" {
 			return nil, true
 		}
+
 		phase := corev1.PodPhase(labelOf(pairs, "phase"))
 		return func(t time.Time) float64 {
 			return boolValue(phase == corev1.PodRunning && t.Before(end) || phase == corev1.PodSucceeded && !t.Before(end))
 		}, true
 	})).emitPod(pod)
+
 	histories := make([]*containerHistory, 0, len(pod.Spec.Containers))
 	for i := range pod.Spec.Containers {
 		histories = append(histories, b.addContainer(pod, w, &pod.Spec.Containers[i], at, end))
@@ -153,22 +170,27 @@ func (b *builder) addPodCgroup(pod *corev1.Pod, histories []*containerHistory, t
 	for i, h := range histories {
 		shares[i] = b.bandwidth(pod, h.name)
 	}
+
 	for _, m := range podMetrics() {
 		ended := false
 		fill := func(dst []float64, first int) {
 			for i := range dst {
 				dst[i] = math.NaN()
 			}
+
 			for _, h := range histories {
 				h.computeWindow(first, len(dst))
 			}
+
 			for i := range dst {
 				if t, memory, ok := sum(histories, shares, i); ok {
 					dst[i] = m.value(&t, memory)
 				}
 			}
+
 			ended = markEnd(dst, first, b.grid, to, ended)
 		}
+
 		podSink(func(name string, _ float64, pairs ...string) { b.push(name, pairs, fill) }, pod, pod.Spec.NodeName)(m.name, 0, m.pairs...)
 	}
 }
@@ -179,12 +201,15 @@ func sum(histories []*containerHistory, shares []float64, i int) (t podTotals, m
 		if len(h.window) == 0 || math.IsNaN(h.window[i].total) {
 			continue
 		}
+
 		ok = true
 		t.add(h.window[i].total, shares[k])
+
 		if m := h.window[i].memory; !math.IsNaN(m) {
 			memory += m
 		}
 	}
+
 	return t, memory, ok
 }
 
@@ -211,12 +236,15 @@ func (h *nodeHistory) computeWindow(first, n int) {
 	if h.at == first {
 		return
 	}
+
 	h.at = first
 	if cap(h.window) < n {
 		h.window = make([]nodeValues, n)
 	}
+
 	h.window = h.window[:n]
 	clear(h.window)
+
 	for _, c := range h.containers {
 		c.computeWindow(first, n)
 		for i := range c.window {
@@ -227,6 +255,7 @@ func (h *nodeHistory) computeWindow(first, n int) {
 			}
 		}
 	}
+
 	grid := h.builder.grid
 	for i := range h.window {
 		f := &h.window[i]
@@ -238,15 +267,25 @@ func (h *nodeHistory) computeWindow(first, n int) {
 
 // addNode adds the series of a node. It must be called after all pods were added.
 func (b *builder) addNode(m machine) *nodeTotals {
-	h := &nodeHistory{builder: b, machine: m, containers: b.byNode[m.name], since: b.past.Start.Add(-24 * time.Hour), at: -1}
+	h := &nodeHistory{
+		builder:    b,
+		machine:    m,
+		containers: b.byNode[m.name],
+		since:      b.past.Start.Add(-24 * time.Hour),
+		at:         -1,
+	}
+
 	if b.resumed {
 		h.since = b.grid.Start.Add(-b.grid.Step)
 	}
+
 	totals := &nodeTotals{since: h.since, until: b.grid.End}
 	b.finish = append(b.finish, func() { totals.busy = h.busy })
+
 	if m.cores <= 0 {
 		return totals
 	}
+
 	for _, metric := range nodeMetrics() {
 		m.eachSeries(metric, func(name string, pairs ...string) {
 			b.push(name, pairs, func(dst []float64, first int) {
@@ -257,5 +296,6 @@ func (b *builder) addNode(m machine) *nodeTotals {
 			})
 		})
 	}
+
 	return totals
 }

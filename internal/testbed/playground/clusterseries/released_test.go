@@ -26,10 +26,12 @@ func TestReleasedPrometheusReadsOurBlocks(t *testing.T) {
 	if err := os.CopyFS(data, os.DirFS(f.dir)); err != nil {
 		t.Fatal(err)
 	}
+
 	c, err := api.NewClient(api.Config{Address: metricstore.Prometheus(t, data, "global: {scrape_interval: 1m}\n")})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	other := v1.NewAPI(c)
 	// Not on the grid: since version 3 a range excludes its own start, before it did not.
 	at := f.past.End.Add(-90 * time.Second)
@@ -43,15 +45,18 @@ func TestReleasedPrometheusReadsOurBlocks(t *testing.T) {
 		`count_over_time(kube_pod_status_phase[2d])`,
 		`increase(kube_pod_container_status_restarts_total[2d])`,
 	} {
-		ours, theirs := f.query(t, q, at), vectorOf(t, other, q, at)
+		ours := f.query(t, q, at)
+		theirs := vectorOf(t, other, q, at)
 		if len(ours) == 0 || len(ours) != len(theirs) {
 			t.Errorf("%s: %d series here, %d there", q, len(ours), len(theirs))
 			continue
 		}
+
 		want := map[string]float64{}
 		for _, s := range ours {
 			want[s.Metric.String()] = float64(s.Value)
 		}
+
 		for _, s := range theirs {
 			w, ok := want[s.Metric.String()]
 			if got := float64(s.Value); !ok || math.Abs(got-w) > 1e-9*math.Abs(w)+1e-12 {
@@ -64,9 +69,11 @@ func TestReleasedPrometheusReadsOurBlocks(t *testing.T) {
 
 func vectorOf(t *testing.T, c v1.API, q string, at time.Time) model.Vector {
 	t.Helper()
+
 	v, _, err := c.Query(t.Context(), q, at)
 	if err != nil {
 		t.Fatalf("%s: %v", q, err)
 	}
+
 	return v.(model.Vector)
 }

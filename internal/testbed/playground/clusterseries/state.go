@@ -33,33 +33,40 @@ func (c *collector) emitObjects(o *Objects) {
 		emit("kube_deployment_status_replicas_available", float64(d.Status.AvailableReplicas))
 		emit("kube_deployment_created", created(&d.ObjectMeta))
 	}
+
 	for _, r := range o.ReplicaSets {
 		c.emitOwner("kube_replicaset_owner", "replicaset", &r.ObjectMeta)
 		c.state("kube_replicaset_spec_replicas", replicas(r.Spec.Replicas), "namespace", r.Namespace, "replicaset", r.Name)
 	}
+
 	for _, s := range o.StatefulSets {
 		emit := c.state.with("namespace", s.Namespace, "statefulset", s.Name)
 		emit("kube_statefulset_replicas", replicas(s.Spec.Replicas))
 		emit("kube_statefulset_status_replicas", float64(s.Status.Replicas))
 		emit("kube_statefulset_created", created(&s.ObjectMeta))
 	}
+
 	for _, d := range o.DaemonSets {
 		emit := c.state.with("namespace", d.Namespace, "daemonset", d.Name)
 		emit("kube_daemonset_status_desired_number_scheduled", float64(d.Status.DesiredNumberScheduled))
 		emit("kube_daemonset_status_current_number_scheduled", float64(d.Status.CurrentNumberScheduled))
 		emit("kube_daemonset_created", created(&d.ObjectMeta))
 	}
+
 	for _, j := range o.Jobs {
 		c.emitJob(j)
 	}
+
 	for _, j := range o.CronJobs {
 		emit := c.state.with("namespace", j.Namespace, "cronjob", j.Name)
 		emit("kube_cronjob_info", 1, "schedule", j.Spec.Schedule, "concurrency_policy", string(j.Spec.ConcurrencyPolicy))
 		emit("kube_cronjob_created", created(&j.ObjectMeta))
 	}
+
 	for _, h := range o.Autoscalers {
 		c.emitAutoscaler(h)
 	}
+
 	for _, n := range o.Nodes {
 		c.emitNode(n)
 	}
@@ -85,6 +92,7 @@ func (c *collector) emitAutoscaler(h *autoscalingv2.HorizontalPodAutoscaler) {
 	emit("kube_horizontalpodautoscaler_spec_max_replicas", float64(h.Spec.MaxReplicas))
 	emit("kube_horizontalpodautoscaler_status_current_replicas", float64(h.Status.CurrentReplicas))
 	emit("kube_horizontalpodautoscaler_status_desired_replicas", float64(h.Status.DesiredReplicas))
+
 	for _, m := range h.Spec.Metrics {
 		if m.Resource != nil && m.Resource.Target.AverageUtilization != nil {
 			emit("kube_horizontalpodautoscaler_spec_target_metric", float64(*m.Resource.Target.AverageUtilization),
@@ -101,6 +109,7 @@ func (c *collector) emitNode(n *corev1.Node) {
 	emit("kube_node_labels", 1, objectLabels(n.Labels, c.invalid)...)
 	emit("kube_node_created", created(&n.ObjectMeta))
 	emit("kube_node_spec_unschedulable", boolValue(n.Spec.Unschedulable))
+
 	for _, l := range []struct {
 		metric string
 		list   corev1.ResourceList
@@ -113,9 +122,11 @@ func (c *collector) emitNode(n *corev1.Node) {
 			case corev1.ResourcePods:
 				unit = "integer"
 			}
+
 			emit(l.metric, q.AsApproximateFloat64(), "resource", c.invalid.ReplaceAllString(string(name), "_"), "unit", unit)
 		}
 	}
+
 	for _, cond := range n.Status.Conditions {
 		emit("kube_node_status_condition", boolValue(cond.Status == corev1.ConditionTrue), "condition", string(cond.Type), "status", "true")
 	}
@@ -127,6 +138,7 @@ func address(n *corev1.Node) string {
 			return a.Address
 		}
 	}
+
 	return ""
 }
 
@@ -143,9 +155,11 @@ func ownerOf(m *metav1.ObjectMeta) (kind, name, controller string) {
 	if c := metav1.GetControllerOfNoCopy(m); c != nil {
 		return c.Kind, c.Name, "true"
 	}
+
 	if len(m.OwnerReferences) > 0 {
 		return m.OwnerReferences[0].Kind, m.OwnerReferences[0].Name, "false"
 	}
+
 	return none, none, none
 }
 
@@ -162,37 +176,47 @@ func (c *collector) emitPod(pod *corev1.Pod) {
 		if v == none {
 			return ""
 		}
+
 		return v
 	}
+
 	emit("kube_pod_info", 1, "host_ip", pod.Status.HostIP, "pod_ip", pod.Status.PodIP, "node", pod.Spec.NodeName,
 		"created_by_kind", created(kind), "created_by_name", created(owner), "host_network", strconv.FormatBool(pod.Spec.HostNetwork))
 	emit("kube_pod_owner", 1, "owner_kind", kind, "owner_name", owner, "owner_is_controller", controller)
 	emit("kube_pod_labels", 1, objectLabels(pod.Labels, c.invalid)...)
 	emit("kube_pod_created", float64(pod.CreationTimestamp.Unix()))
+
 	if pod.Status.StartTime != nil {
 		emit("kube_pod_start_time", float64(pod.Status.StartTime.Unix()))
 	}
+
 	for _, p := range phases() {
 		emit("kube_pod_status_phase", boolValue(p == pod.Status.Phase), "phase", string(p))
 	}
+
 	for _, cond := range pod.Status.Conditions {
 		if cond.Type == corev1.PodReady {
 			emit("kube_pod_status_ready", boolValue(cond.Status == corev1.ConditionTrue), "condition", "true")
 		}
 	}
+
 	for i := range pod.Spec.Containers {
 		emitContainerSpec(emit, "kube_pod_container", pod, &pod.Spec.Containers[i], "")
 	}
+
 	for i := range pod.Spec.InitContainers {
 		restart := ""
 		if p := pod.Spec.InitContainers[i].RestartPolicy; p != nil {
 			restart = string(*p)
 		}
+
 		emitContainerSpec(emit, "kube_pod_init_container", pod, &pod.Spec.InitContainers[i], restart)
 	}
+
 	for _, st := range pod.Status.ContainerStatuses {
 		emitContainerStatus(emit, "kube_pod_container", st)
 	}
+
 	for _, st := range pod.Status.InitContainerStatuses {
 		emitContainerStatus(emit, "kube_pod_init_container", st)
 	}
@@ -210,6 +234,7 @@ func emitContainerSpec(emit sink, prefix string, pod *corev1.Pod, c *corev1.Cont
 			if name == corev1.ResourceCPU {
 				unit = "core"
 			}
+
 			emit(prefix+r.suffix, q.AsApproximateFloat64(), "container", c.Name, "node", pod.Spec.NodeName,
 				"resource", string(name), "unit", unit)
 		}
@@ -221,10 +246,12 @@ func emitContainerStatus(emit sink, prefix string, st corev1.ContainerStatus) {
 	emit(prefix+"_status_restarts_total", float64(st.RestartCount), "container", st.Name)
 	emit(prefix+"_status_ready", boolValue(st.Ready), "container", st.Name)
 	emit(prefix+"_status_running", boolValue(st.State.Running != nil), "container", st.Name)
+
 	if t := st.LastTerminationState.Terminated; t != nil {
 		emit(prefix+"_status_last_terminated_reason", 1, "container", st.Name, "reason", t.Reason)
 		emit(prefix+"_status_last_terminated_timestamp", float64(t.FinishedAt.Unix()), "container", st.Name)
 	}
+
 	if w := st.State.Waiting; w != nil && w.Reason != "" {
 		emit(prefix+"_status_waiting_reason", 1, "container", st.Name, "reason", w.Reason)
 	}

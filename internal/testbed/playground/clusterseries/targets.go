@@ -21,6 +21,7 @@ func Targets(nodes []string) []promserver.Target {
 			promserver.Target{Job: JobKubelet, Instance: n, Metadata: metadata("container_", "machine_")},
 			promserver.Target{Job: JobNode, Instance: n + nodePort, Metadata: metadata("node_")})
 	}
+
 	return targets
 }
 
@@ -32,6 +33,7 @@ func metadata(prefixes ...string) []promserver.Metadata {
 			list = append(list, m)
 		}
 	}
+
 	return list
 }
 
@@ -98,6 +100,7 @@ func labelSet(name string, pairs []string) labels.Labels {
 			kept = append(kept, labels.Label{Name: pairs[i], Value: pairs[i+1]})
 		}
 	}
+
 	return labels.New(kept...)
 }
 
@@ -115,6 +118,7 @@ func objectLabels(own map[string]string, invalid *regexp.Regexp) []string {
 	for name, value := range own {
 		pairs = append(pairs, "label_"+invalid.ReplaceAllString(name, "_"), value)
 	}
+
 	return pairs
 }
 
@@ -125,5 +129,6 @@ func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}
+
 	return 0
 }

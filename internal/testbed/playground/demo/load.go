@@ -41,6 +41,7 @@ func (l *Load) validate() error {
 		return errors.New("load: namespace is required")
 	case !(l.Low >= 0) || !(l.High > l.Low) || math.IsInf(l.High, 0):
 		return fmt.Errorf("load: low %v and high %v: must be numbers of 0 or more, high above low", l.Low, l.High)
+
 	case l.Period.Duration <= 0 || day%l.Period.Duration != 0:
 		return fmt.Errorf("load: period %s: must divide a day", l.Period.Duration)
 	case l.Ramp.Duration <= 0 || l.Busy.Duration <= 0 || l.Busy.Duration+2*l.Ramp.Duration >= l.Period.Duration:
@@ -48,6 +49,7 @@ func (l *Load) validate() error {
 	case l.RiseAfter.Duration < 0 || l.RiseAfter.Duration >= l.Period.Duration:
 		return fmt.Errorf("load: riseAfter %s: must be less than the period", l.RiseAfter.Duration)
 	}
+
 	return nil
 }
 
@@ -56,18 +58,23 @@ func (l *Load) RiseTime(end time.Time) time.Time { return end.Add(l.RiseAfter.Du
 
 // At returns the load at time t, where the history ended at end.
 func (l *Load) At(t, end time.Time) float64 {
-	ramp, busy := l.Ramp.Seconds(), l.Busy.Seconds()
+	ramp := l.Ramp.Seconds()
+	busy := l.Busy.Seconds()
+
 	since := math.Mod(t.Sub(l.RiseTime(end)).Seconds(), l.Period.Seconds())
 	if since < 0 {
 		since += l.Period.Seconds()
 	}
+
 	up := math.Min(1, since/ramp)
 	if since > ramp+busy {
 		up = math.Max(0, 1-(since-ramp-busy)/ramp)
 	}
+
 	// The noise is a function of time.
 	const share, fast, slow = 0.02, 61, 977
 	noise := share * (math.Sin(float64(t.Unix())/fast) + math.Sin(float64(t.Unix())/slow))
+
 	return (l.Low + (l.High-l.Low)*up) * (1 + noise)
 }
 
@@ -99,5 +106,6 @@ func (c *Chart) validate() error {
 	case c.Every.Duration <= 0 || c.For.Duration < c.Every.Duration:
 		return errors.New("chart: every must be positive and not longer than for")
 	}
+
 	return nil
 }

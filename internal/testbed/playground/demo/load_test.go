@@ -25,14 +25,19 @@ func TestLoadRises(t *testing.T) {
 	if err := l.validate(); err != nil {
 		t.Fatal(err)
 	}
+
 	end := time.Date(2026, 3, 4, 10, 1, 17, 0, time.UTC)
 	rises := l.RiseTime(end)
 	if want := end.Add(2 * time.Minute); !rises.Equal(want) {
 		t.Errorf("rises at %s, want %s", rises, want)
 	}
+
 	for period := -56; period <= 1; period++ {
 		at := rises.Add(time.Duration(period) * 6 * time.Hour)
-		before, after, fallen := l.At(at.Add(-time.Second), end), l.At(at.Add(time.Minute), end), l.At(at.Add(3*time.Hour+2*time.Minute), end)
+		before := l.At(at.Add(-time.Second), end)
+		after := l.At(at.Add(time.Minute), end)
+
+		fallen := l.At(at.Add(3*time.Hour+2*time.Minute), end)
 		if l.IsHigh(before) || !l.IsHigh(after) || l.IsHigh(fallen) || math.Abs(before-100) > 5 || math.Abs(after-400) > 20 {
 			t.Fatalf("period %d: %v, %v, %v", period, before, after, fallen)
 		}
@@ -53,6 +58,7 @@ func TestLoadRefuses(t *testing.T) {
 	} {
 		l := peak()
 		edit(l)
+
 		if l.validate() == nil {
 			t.Errorf("%s is accepted", name)
 		}

@@ -106,10 +106,12 @@ func Names() []string {
 	if err != nil {
 		return nil
 	}
+
 	names := make([]string, 0, len(entries))
 	for _, e := range entries {
 		names = append(names, strings.TrimSuffix(e.Name(), path.Ext(e.Name())))
 	}
+
 	return names
 }
 
@@ -119,6 +121,7 @@ func Demo(name string) (*Scenario, error) {
 	if err != nil {
 		return nil, fmt.Errorf("unknown demo %q; available: %s", name, strings.Join(Names(), ", "))
 	}
+
 	return Parse(content)
 }
 
@@ -128,32 +131,40 @@ func Parse(content []byte) (*Scenario, error) {
 	if err := yaml.UnmarshalStrict(content, &s); err != nil {
 		return nil, fmt.Errorf("scenario: %w", err)
 	}
+
 	if s.SpareNodes < 0 || s.SpareNodes > maxSpareNodes {
 		return nil, fmt.Errorf("scenario: spareNodes: %d is not between 0 and %d", s.SpareNodes, maxSpareNodes)
 	}
+
 	if s.AgentNodes < 0 || s.AgentNodes > maxAgentNodes {
 		return nil, fmt.Errorf("scenario: agentNodes: %d is not between 0 and %d", s.AgentNodes, maxAgentNodes)
 	}
+
 	if len(s.Steps) == 0 {
 		return nil, errors.New("scenario: steps: at least one is required")
 	}
+
 	if s.Load != nil {
 		if err := s.Load.validate(); err != nil {
 			return nil, fmt.Errorf("scenario: %w", err)
 		}
 	}
+
 	for i, step := range s.Steps {
 		err := step.validate()
 		if err == nil && step.Chart != nil && s.Load == nil {
 			err = errors.New("chart: the scenario has no load")
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("scenario: steps[%d]: %w", i, err)
 		}
 	}
+
 	if !slices.IsSortedFunc(s.Steps, func(a, b Step) int { return int(a.At.Duration - b.At.Duration) }) {
 		return nil, errors.New("scenario: steps: must be in ascending order of at")
 	}
+
 	return &s, nil
 }
 
@@ -164,6 +175,7 @@ func (s Step) validate() error {
 			actions++
 		}
 	}
+
 	switch {
 	case s.At.Duration < 0:
 		return fmt.Errorf("at: %s is negative", s.At.Duration)
@@ -171,6 +183,7 @@ func (s Step) validate() error {
 		return errors.New("only one of stop, start, kill, apply, show, policy, crane and chart may be set")
 	case actions == 0 && s.Say == "" && s.Means == "":
 		return errors.New("one of say, stop, start, kill, apply, show, policy, crane and chart is required")
+
 	case s.Until != "" && len(s.Show) == 0:
 		return errors.New("until: requires show")
 	case s.Until != "" && !validPattern(s.Until):
@@ -178,6 +191,7 @@ func (s Step) validate() error {
 	case s.Chart != nil:
 		return s.Chart.validate()
 	}
+
 	return nil
 }
 
@@ -190,20 +204,25 @@ func validPattern(text string) bool {
 func (s *Scenario) Play(ctx context.Context, clk clock.Clock, stage Executor) error {
 	begin := clk.Now()
 	stage.Say(strings.TrimSpace(s.Description))
+
 	for i, step := range s.Steps {
 		if err := sleepUntil(ctx, clk, begin.Add(step.At.Duration)); err != nil {
 			return err
 		}
+
 		if step.Say != "" {
 			stage.Say(fmt.Sprintf("[%s] %s", step.At.Duration, strings.TrimSpace(step.Say)))
 		}
+
 		if err := step.play(ctx, stage); err != nil {
 			return fmt.Errorf("scenario: steps[%d]: %w", i, err)
 		}
+
 		if step.Means != "" {
 			stage.Say("=> " + strings.TrimSpace(step.Means) + "\n")
 		}
 	}
+
 	return nil
 }
 
@@ -217,6 +236,7 @@ func (s Step) play(ctx context.Context, stage Executor) error {
 		return stage.Kill(ctx, s.Kill)
 	case s.Apply != "":
 		return stage.Apply(ctx, s.Apply)
+
 	case len(s.Show) > 0:
 		return stage.Show(ctx, s.Show, s.Until)
 	case s.Policy != "":
@@ -235,8 +255,10 @@ func sleepUntil(ctx context.Context, clk clock.Clock, t time.Time) error {
 	if wait <= 0 {
 		return ctx.Err()
 	}
+
 	timer := clk.NewTimer(wait)
 	defer timer.Stop()
+
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

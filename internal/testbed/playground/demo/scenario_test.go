@@ -32,6 +32,7 @@ func (r *recorder) note(call string) error {
 	if r.fail != "" && strings.HasPrefix(call, r.fail) {
 		return errors.New("injected failure")
 	}
+
 	return nil
 }
 
@@ -66,10 +67,12 @@ func TestPlayKeepsTheTimes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		stage := &recorder{begin: time.Now()}
 		if err := s.Play(t.Context(), clock.RealClock{}, stage); err != nil {
 			t.Fatal(err)
 		}
+
 		want := []string{"0s stop prometheus", "1m30s start prometheus", "1m30s kill craned", "2m0s show get pods", "3m0s policy spec: {}", "4m0s crane explain scheduling a/b"}
 		if !slices.Equal(stage.calls, want) {
 			t.Errorf("played %q, want %q", stage.calls, want)
@@ -83,6 +86,7 @@ func TestPlayEndsAtTheFirstFailure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		stage := &recorder{begin: time.Now(), fail: "start"}
 		if err := s.Play(t.Context(), clock.RealClock{}, stage); err == nil || !strings.Contains(err.Error(), "steps[1]") {
 			t.Errorf("got %v, want the failure of steps[1]", err)
@@ -99,8 +103,10 @@ func TestPlayEndsWithItsContext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
+
 		if err := s.Play(ctx, clock.RealClock{}, &recorder{begin: time.Now()}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the context's end", err)
 		}
@@ -132,18 +138,21 @@ func TestDemosAreSound(t *testing.T) {
 	if len(Names()) == 0 {
 		t.Fatal("no demo is built in")
 	}
+
 	for _, name := range Names() {
 		s, err := Demo(name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
+
 		length := s.Steps[len(s.Steps)-1].At.Duration
 		for _, step := range s.Steps {
 			if step.Chart != nil {
 				length += step.Chart.For.Duration
 			}
 		}
+
 		longest := 3 * time.Minute
 		if name == "all" {
 			longest = 10 * time.Minute
@@ -154,12 +163,14 @@ func TestDemosAreSound(t *testing.T) {
 		if texts := awkward.FindAllString(fmt.Sprintf("%s %+v", s.Description, s.Steps), -1); len(texts) > 0 {
 			t.Errorf("%s: reword %q", name, texts)
 		}
+
 		for i, step := range s.Steps {
 			if _, err := manifest.Parse(bytes.NewBufferString(step.Apply)); err != nil {
 				t.Errorf("%s: steps[%d]: %v", name, i, err)
 			}
 		}
 	}
+
 	if _, err := Demo("no-such"); err == nil || !strings.Contains(err.Error(), "faults") {
 		t.Errorf("got %v, want an error that lists the demos", err)
 	}

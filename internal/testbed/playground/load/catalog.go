@@ -25,15 +25,18 @@ func Catalog(seed uint64, n int) []*Workload {
 			if len(workloads) == n {
 				break
 			}
+
 			if e.controller == 'n' && round > 0 {
 				continue
 			}
+
 			if round > 0 {
 				e.name = fmt.Sprintf("%s-%d", e.name, round+1)
 			}
 			workloads = append(workloads, generate(seed, e))
 		}
 	}
+
 	return workloads
 }
 
@@ -47,24 +50,29 @@ func generate(seed uint64, e entry) *Workload {
 	case 'n':
 		w.Kind = "DaemonSet"
 	case 'c':
-		w.Kind, w.Schedule = "CronJob", e.schedule
+		w.Kind = "CronJob"
+		w.Schedule = e.schedule
 		w.RunTime = time.Duration(between(mix(key, 21), 3, 9)) * time.Minute
+
 	default:
 		w.Kind = "Deployment"
 		if unit(mix(key, 22)) < 0.4 {
 			w.Rollout = between(mix(key, 23), 0.25, 0.85)
 		}
 	}
+
 	if e.scaled {
 		w.MaxReplicas = w.Replicas + 2
 	}
 	if e.migrates {
 		w.Containers = append(w.Containers, sized(mix(key, 30), "migrate", idle(mix(key, 30)), true))
 	}
+
 	w.Containers = append(w.Containers, sized(key, e.name, profile(key, e), false))
 	if e.sidecar {
 		w.Containers = append(w.Containers, sized(mix(key, 31), "proxy", proxy(mix(key, 31), e.kind), false))
 	}
+
 	return w
 }
 
@@ -72,6 +80,7 @@ func replicas(e entry, key uint64) int {
 	if e.controller == 'c' || e.controller == 'n' || e.kind == Idle {
 		return 1
 	}
+
 	return []int{1, 2, 2, 2, 3, 3, 5}[mix(key, 20)%7]
 }
 
@@ -79,10 +88,17 @@ func replicas(e entry, key uint64) int {
 func profile(key uint64, e entry) Profile {
 	h := func(i uint64) uint64 { return mix(key, i) }
 	p := Profile{
-		Kind: e.kind, Seed: key, Noise: between(h(1), 0.03, 0.09), Weekend: between(h(2), 0.15, 0.5),
-		PeakHour: between(h(3), 12, 20), Bandwidth: between(h(4), 0.2, 4) * mib,
-		Low: 0.05, High: skewed(h(5), 0.15, 1.6), Memory: skewed(h(6), 120, 800) * mib,
+		Kind:      e.kind,
+		Seed:      key,
+		Noise:     between(h(1), 0.03, 0.09),
+		Weekend:   between(h(2), 0.15, 0.5),
+		PeakHour:  between(h(3), 12, 20),
+		Bandwidth: between(h(4), 0.2, 4) * mib,
+		Low:       0.05,
+		High:      skewed(h(5), 0.15, 1.6),
+		Memory:    skewed(h(6), 120, 800) * mib,
 	}
+
 	p.Low = p.High * between(h(7), 0.08, 0.3)
 	p.Busy = p.Memory * between(h(8), 0.02, 0.25)
 	switch e.kind {
@@ -92,11 +108,14 @@ func profile(key uint64, e entry) Profile {
 		p.Low, p.High = 0.02, skewed(h(5), 0.3, 1.2)
 		p.Low = p.High * 0.06
 		p.High *= 0.9
+
 	case Leak:
 		p.High = skewed(h(5), 0.1, 0.4)
-		p.Low, p.Busy = p.High, 0
+		p.Low = p.High
+		p.Busy = 0
 		p.Grow = p.Memory * between(h(9), 1.2, 2.5)
 		p.Life = time.Duration(between(h(10), 40, 110)) * time.Hour
+
 	case Flat:
 		p.Low = p.High * 0.8
 		p.Noise *= 2
@@ -105,6 +124,7 @@ func profile(key uint64, e entry) Profile {
 	case Batch:
 		p.Low, p.High, p.PeakHour = 0.01, skewed(h(5), 0.5, 2), between(h(3), 0, 4)
 		p.Busy = p.Memory * between(h(8), 0.5, 1.5)
+
 	case Run:
 		p.Low, p.High = 0.1, skewed(h(5), 0.4, 1.5)
 	case Cache:
@@ -113,17 +133,24 @@ func profile(key uint64, e entry) Profile {
 		p.Memory = skewed(h(6), 500, 1200) * mib
 		p.Grow = p.Memory * between(h(9), 0.5, 1.2)
 	}
+
 	if e.controller == 'n' { // agents that run on every node are small
 		p.Low, p.High, p.Memory = p.Low*0.08, p.High*0.08, between(h(6), 60, 180)*mib
 		p.Busy = p.Memory * 0.05
 	}
+
 	return p
 }
 
 func idle(key uint64) Profile {
 	return Profile{
-		Kind: Idle, Seed: key, Noise: 0.1, Low: 0.001, High: between(mix(key, 5), 0.001, 0.006),
-		Memory: between(mix(key, 6), 20, 90) * mib, Bandwidth: 0.05 * mib,
+		Kind:      Idle,
+		Seed:      key,
+		Noise:     0.1,
+		Low:       0.001,
+		High:      between(mix(key, 5), 0.001, 0.006),
+		Memory:    between(mix(key, 6), 20, 90) * mib,
+		Bandwidth: 0.05 * mib,
 	}
 }
 
@@ -131,8 +158,16 @@ func idle(key uint64) Profile {
 func proxy(key uint64, kind Kind) Profile {
 	high := between(mix(key, 5), 0.03, 0.12)
 	return Profile{
-		Kind: kind, Seed: key, Noise: 0.05, Weekend: 0.3, PeakHour: 15, Low: high * 0.1, High: high,
-		Memory: between(mix(key, 6), 40, 90) * mib, Busy: 8 * mib, Bandwidth: 8 * mib,
+		Kind:      kind,
+		Seed:      key,
+		Noise:     0.05,
+		Weekend:   0.3,
+		PeakHour:  15,
+		Low:       high * 0.1,
+		High:      high,
+		Memory:    between(mix(key, 6), 40, 90) * mib,
+		Busy:      8 * mib,
+		Bandwidth: 8 * mib,
 	}
 }
 

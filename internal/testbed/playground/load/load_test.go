@@ -19,10 +19,12 @@ import (
 var now = time.Date(2026, 5, 13, 14, 7, 0, 0, time.UTC)
 
 func TestCatalogIsDeterministicAndGrows(t *testing.T) {
-	a, b := Catalog(7, 60), Catalog(7, 60)
+	a := Catalog(7, 60)
+	b := Catalog(7, 60)
 	if !reflect.DeepEqual(a, b) {
 		t.Error("equal seeds generate different catalogues")
 	}
+
 	if reflect.DeepEqual(a, Catalog(8, 60)) {
 		t.Error("different seeds generate equal catalogues")
 	}
@@ -35,36 +37,47 @@ func TestCatalogIsRealistic(t *testing.T) {
 	if n := len(catalogue()); n != 60 {
 		t.Errorf("%d lines of the catalogue parse, want 60", n)
 	}
+
 	workloads := Catalog(1, 300)
 	seen := map[string]bool{}
-	kinds, shapes, namespaces := map[string]int{}, map[Kind]int{}, map[string]bool{}
+
+	kinds := map[string]int{}
+	shapes := map[Kind]int{}
+	namespaces := map[string]bool{}
 	for _, w := range workloads {
 		id := w.Namespace + "/" + w.Name
 		if seen[id] {
 			t.Errorf("%s comes twice", id)
 		}
+
 		seen[id] = true
 		if msgs := validation.IsDNS1123Label(w.Name); len(msgs) > 0 {
 			t.Errorf("%s: %v", id, msgs)
 		}
+
 		kinds[w.Kind]++
 		namespaces[w.Namespace] = true
+
 		for _, c := range w.Containers {
 			shapes[c.Profile.Kind]++
 			checkContainer(t, id, c)
 		}
+
 		if len(w.Objects()) != 1+min(1, w.MaxReplicas) {
 			t.Errorf("%s: %d objects", id, len(w.Objects()))
 		}
 	}
+
 	if kinds["Deployment"] < 200 || kinds["StatefulSet"] < 10 || kinds["DaemonSet"] != maxDaemonSets || kinds["CronJob"] < 5 {
 		t.Errorf("kinds %v", kinds)
 	}
+
 	for _, k := range []Kind{Daily, Weekly, Bursty, Leak, Shift, Idle, Batch, Run, Flat, Cache, Java} {
 		if shapes[k] == 0 {
 			t.Errorf("no workload is %s", k)
 		}
 	}
+
 	if len(namespaces) != 6 {
 		t.Errorf("%d namespaces, want 6", len(namespaces))
 	}
@@ -72,13 +85,16 @@ func TestCatalogIsRealistic(t *testing.T) {
 
 func checkContainer(t *testing.T, id string, c Container) {
 	t.Helper()
+
 	cpu, memory := c.Profile.peak()
 	for _, r := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		request, limit := amount(c.Request, r), amount(c.Limit, r)
+		request := amount(c.Request, r)
+		limit := amount(c.Limit, r)
 		if limit > 0 && limit < request {
 			t.Errorf("%s/%s: %s limit %g below request %g", id, c.Name, r, limit, request)
 		}
 	}
+
 	if limit := bytes(c.Limit); limit > 0 && c.Profile.Kind != Leak && limit < memory {
 		t.Errorf("%s/%s (%s): memory limit %g below its peak %g", id, c.Name, c.Profile.Kind, limit, memory)
 	}
@@ -91,6 +107,7 @@ func TestSumFitsTwelveNodes(t *testing.T) {
 	d := Sum(Catalog(1, 60))
 	pods := d.Pods + 12*d.PodsPerNode
 	t.Logf("60 workloads: %+v, %d pods on 12 nodes", d, pods)
+
 	if pods < 110 || pods > 190 {
 		t.Errorf("%d pods, want about 150", pods)
 	}
@@ -102,7 +119,8 @@ func TestSumFitsTwelveNodes(t *testing.T) {
 func TestUseIsBoundedAndDeterministic(t *testing.T) {
 	for _, speed := range []float64{1, 48} {
 		workloads := Catalog(3, 60)
-		a, b := NewSource(workloads, speed), NewSource(Catalog(3, 60), speed)
+		a := NewSource(workloads, speed)
+		b := NewSource(Catalog(3, 60), speed)
 		for _, w := range workloads {
 			for i := range w.Containers {
 				c := &w.Containers[i]
@@ -113,6 +131,7 @@ func TestUseIsBoundedAndDeterministic(t *testing.T) {
 					if c.Profile.Kind == Leak {
 						start = at.Add(-time.Duration(k%100) * c.Profile.Life / 100 / time.Duration(speed))
 					}
+
 					u := a.At(c, "pod-x", start, at)
 					if !u.Known || u.CPU <= 0 || u.CPU > peakCPU || u.Memory <= 0 || u.Memory > peakMemory {
 						t.Fatalf("%s/%s %s: %+v, peak %g %g", w.Name, c.Name, c.Profile.Kind, u, peakCPU, peakMemory)
@@ -135,9 +154,11 @@ func TestShapes(t *testing.T) {
 				}
 			}
 		}
+
 		t.Fatalf("no %s", k)
 		return nil
 	}
+
 	s := NewSource(nil, 1)
 	mean := func(c *Container, from time.Time, d time.Duration) float64 {
 		sum, n := 0.0, 0
@@ -145,8 +166,10 @@ func TestShapes(t *testing.T) {
 			sum += s.At(c, "p", from, at).CPU
 			n++
 		}
+
 		return sum / float64(n)
 	}
+
 	monday := time.Date(2026, 5, 11, 0, 0, 0, 0, time.UTC)
 	weekly := find(Weekly)
 	peak := monday.Add(time.Duration(weekly.Profile.PeakHour * float64(time.Hour)))
@@ -156,19 +179,25 @@ func TestShapes(t *testing.T) {
 	if monday, sunday := mean(weekly, monday, 24*time.Hour), mean(weekly, monday.Add(-24*time.Hour), 24*time.Hour); sunday > 0.8*monday {
 		t.Errorf("weekly: %g on Monday, %g on Sunday", monday, sunday)
 	}
+
 	batch := find(Batch)
 	if m := mean(batch, monday, 24*time.Hour); m > 0.35*batch.Profile.High || m < 0.02*batch.Profile.High {
 		t.Errorf("batch: mean %g of %g", m, batch.Profile.High)
 	}
+
 	shift := find(Shift)
-	low, high := math.Inf(1), 0.0
+	low := math.Inf(1)
+	high := 0.0
 	for d := range 36 {
 		m := mean(shift, monday.AddDate(0, 0, d), 24*time.Hour)
-		low, high = min(low, m), max(high, m)
+		low = min(low, m)
+		high = max(high, m)
 	}
+
 	if high < 1.5*low {
 		t.Errorf("shift: days between %g and %g", low, high)
 	}
+
 	cache := find(Cache)
 	if young, old := s.At(cache, "p", monday, monday.Add(time.Minute)).Memory, s.At(cache, "p", monday, monday.Add(48*time.Hour)).Memory; old < 1.5*young {
 		t.Errorf("cache: %g when young, %g when old", young, old)
@@ -178,7 +207,8 @@ func TestShapes(t *testing.T) {
 // At speed 48 a day of the pattern lasts half an hour.
 func TestSpeedCompressesThePatternOnly(t *testing.T) {
 	c := &Container{Name: "c", Profile: Profile{Kind: Weekly, Low: 0.1, High: 1, Weekend: 0.3, PeakHour: 15, Memory: mib}}
-	fast, plain := NewSource(nil, 48), NewSource(nil, 1)
+	fast := NewSource(nil, 48)
+	plain := NewSource(nil, 1)
 	for i := range 100 {
 		at := now.Add(time.Duration(i) * time.Minute)
 		same := time.UnixMilli(at.UnixMilli() * 48)
@@ -194,19 +224,23 @@ func TestPastRunsGoOnLive(t *testing.T) {
 		s := NewSource(workloads, speed)
 		past := Past{Start: now.Add(-14 * 24 * time.Hour), End: now}
 		s.SetPast(past)
+
 		leaks := 0
 		for _, w := range workloads {
 			c := &w.Containers[len(w.Containers)-1]
 			if c.Profile.Kind != Leak {
 				continue
 			}
+
 			leaks++
 			pod := pod(w, "p-1", now.Add(-time.Minute), now.Add(-time.Minute), 0)
 			if _, again := s.Workload(pod); !again {
 				t.Fatal("unknown workload")
 			}
+
 			checkLeak(t, s, w, c, pod, past)
 		}
+
 		if leaks == 0 {
 			t.Error("no leak")
 		}
@@ -215,34 +249,43 @@ func TestPastRunsGoOnLive(t *testing.T) {
 
 func checkLeak(t *testing.T, s *Source, w *Workload, c *Container, pod *corev1.Pod, past Past) {
 	t.Helper()
-	limit, born := bytes(c.Limit), w.Born(past, pod.CreationTimestamp.Time)
+
+	limit := bytes(c.Limit)
+	born := w.Born(past, pod.CreationTimestamp.Time)
 	runs := s.Runs(c, pod.Name, born, past.End)
 	if len(runs) == 0 && past.End.Sub(born).Seconds() > c.Profile.Life.Seconds()/s.speed {
 		t.Errorf("%s: no restart within its life", w.Name)
 	}
+
 	for i, start := range runs {
 		if i == 0 {
 			continue
 		}
+
 		before := s.At(c, pod.Name, runs[i-1], start.Add(-time.Second)).Memory
 		if before < 0.9*limit || before > 1.001*limit {
 			t.Errorf("%s: %g bytes before restart %d, limit %g", w.Name, before, i, limit)
 		}
 	}
+
 	at := past.End.Add(time.Second)
-	live, want := s.Use(pod, c.Name, at), s.At(c, pod.Name, s.lastRun(c, pod.Name, born, past.End), at)
+	live := s.Use(pod, c.Name, at)
+	want := s.At(c, pod.Name, s.lastRun(c, pod.Name, born, past.End), at)
 	if live != want {
 		t.Errorf("%s: live %+v does not continue the past %+v", w.Name, live, want)
 	}
+
 	// It is OOM-killed in time and restarts from its initial size.
 	end := past.End.Add(time.Duration(1.1 * float64(c.Profile.Life) / s.speed))
 	if u := s.Use(pod, c.Name, end); u.Memory <= limit {
 		t.Errorf("%s: %g bytes after more than its life, limit %g", w.Name, u.Memory, limit)
 	}
+
 	again := restarted(pod, end)
 	if u := s.Use(again, c.Name, end.Add(time.Second)); u.Memory > 0.6*limit {
 		t.Errorf("%s: %g bytes right after a restart", w.Name, u.Memory)
 	}
+
 	newer := restarted(pod, end)
 	newer.CreationTimestamp = metav1.NewTime(end)
 	newer.Status.ContainerStatuses[0].RestartCount = 0
@@ -266,16 +309,19 @@ func restarted(p *corev1.Pod, at time.Time) *corev1.Pod {
 	q := p.DeepCopy()
 	q.Status.ContainerStatuses[0].RestartCount = 1
 	q.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(at)
+
 	return q
 }
 
 func TestUncataloguedPodsUseLittle(t *testing.T) {
 	s := NewSource(nil, 1)
 	var _ kubelet.Load = s
+
 	u := s.Use(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}}, "c", now)
 	if !u.Known || u.CPU <= 0 || u.Memory <= 0 || u.CPU > 0.1 {
 		t.Errorf("a pod outside the catalogue uses %+v", u)
 	}
+
 	annotated := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"sim.crane.io/cpu": "1500m", "sim.crane.io/memory": "1Gi"}}}
 	if u := s.Use(annotated, "c", now); u.CPU != 1.5 || u.Memory != 1<<30 {
 		t.Errorf("a pod with use annotations: %+v", u)

@@ -90,8 +90,15 @@ func catalogue() []entry {
 		if len(fields) < 3 {
 			continue
 		}
+
 		namespace, name, _ := strings.Cut(fields[0], "/")
-		e := entry{namespace: namespace, name: name, controller: fields[1][0], kind: Kind(fields[2])}
+		e := entry{
+			namespace:  namespace,
+			name:       name,
+			controller: fields[1][0],
+			kind:       Kind(fields[2]),
+		}
+
 		for _, extra := range fields[3:] {
 			switch extra {
 			case "sidecar":
@@ -104,7 +111,9 @@ func catalogue() []entry {
 				e.schedule = strings.ReplaceAll(extra, "_", " ")
 			}
 		}
+
 		list = append(list, e)
 	}
+
 	return list
 }

@@ -84,6 +84,7 @@ func (p *Profile) cpu(pod uint64, s float64) float64 {
 	if p.Kind == Replay && p.Trace.Resource == series.CPU {
 		return p.Trace.at(s)
 	}
+
 	level := p.level(s)
 	share := 0.88 + 0.24*unit(mix(p.Seed, pod)) // load balancing is uneven
 	base := p.Low + (p.High-p.Low)*level
@@ -91,6 +92,7 @@ func (p *Profile) cpu(pod uint64, s float64) float64 {
 	rough := bell(mix(key, uint64(int64(math.Floor(s/minute)))))
 	noise := 1 + p.Noise*(1.6*drift(key, s, 17*minute)+1.2*rough)
 	use := base*share*noise + p.High*p.bursts(pod, s)
+
 	return math.Max(use, p.Low*0.2)
 }
 
@@ -103,13 +105,16 @@ func (p *Profile) level(s float64) float64 {
 		k := uint64(int64(math.Floor((s + shiftEvery*unit(p.Seed)) / shiftEvery)))
 		steps := [...]float64{0.35, 0.9, 0.5, 1}
 		return steps[(k+p.Seed)%uint64(len(steps))] * (0.6 + 0.4*p.daily(s))
+
 	case Batch:
 		from := p.PeakHour * hour
 		into := math.Mod(s-from+patternWeek, patternDay)
 		if into >= 0 && into < (1.5+2*unit(mix(p.Seed, 7)))*hour {
 			return 1
 		}
+
 		return 0
+
 	case Run:
 		return 1
 	case Leak, Flat, Bursty, Idle, Replay:
@@ -133,11 +138,13 @@ func (p *Profile) weekend(s float64) float64 {
 	if into < 0 {
 		into += patternWeek
 	}
+
 	edge := func(x float64) float64 { return math.Min(1, math.Max(0, x/(2*hour)+0.5)) }
 	inside := math.Min(edge(into), edge(2*patternDay-into))
 	if into > 6*patternDay {
 		inside = edge(into - patternWeek)
 	}
+
 	return 1 - (1-p.Weekend)*inside
 }
 
@@ -147,21 +154,25 @@ func (p *Profile) bursts(pod uint64, s float64) float64 {
 	chance, size := 0.01, 0.25
 	switch p.Kind {
 	case Bursty:
-		chance, size = 0.15, burstPeak
+		chance = 0.15
+		size = burstPeak
 	case Idle, Run, Replay:
 		return 0
 	}
+
 	slot := math.Floor(s / (30 * minute))
 	h := mix(p.Seed, 3, uint64(int64(slot)))
 	if unit(h) >= chance {
 		return 0
 	}
+
 	length := between(mix(h, 1), 2, 12) * minute
 	begin := between(mix(h, 2), 0, 1) * (30*minute - length)
 	into := s - slot*30*minute - begin
 	if into < 0 || into >= length {
 		return 0
 	}
+
 	// A burst affects all pods of the workload, with different sizes.
 	return size * between(mix(h, 4), 0.4, 1) * between(mix(h, pod), 0.7, 1)
 }
@@ -171,10 +182,12 @@ func (p *Profile) memory(pod uint64, s, age float64) float64 {
 	if p.Kind == Replay && p.Trace.Resource == series.Memory {
 		return p.Trace.at(s)
 	}
+
 	age = math.Max(0, age)
 	key := mix(p.Seed, pod, 5)
 	base := p.Memory * (0.96 + 0.08*unit(key))
 	warm := 1 - 0.4*math.Exp(-age/(3*minute))
+
 	use := base*warm + p.Busy*p.level(s) + base*0.012*drift(key, s, 11*minute) + base*0.004*bell(mix(key, uint64(int64(s/minute))))
 	switch p.Kind {
 	case Cache:
@@ -186,6 +199,7 @@ func (p *Profile) memory(pod uint64, s, age float64) float64 {
 		steps := math.Min(3, math.Floor(math.Log2(1+age/(2*hour))))
 		use += p.Grow * steps / 3
 	}
+
 	return math.Ceil(math.Max(use, page)/page) * page
 }
 
@@ -195,6 +209,7 @@ func (p *Profile) cache(age float64) float64 {
 	if p.Kind != Cache {
 		return 0
 	}
+
 	return p.Grow * (1 - math.Exp(-math.Max(0, age)/(6*hour)))
 }
 
@@ -217,6 +232,7 @@ func (p *Profile) peak() (cores, bytes float64) {
 			bytes = p.Trace.Peak()
 		}
 	}
+
 	return cores, bytes
 }
 
@@ -230,6 +246,7 @@ func mix(parts ...uint64) uint64 {
 		h = (h ^ h>>27) * 0x94d049bb133111eb
 		h ^= h >> 31
 	}
+
 	return h
 }
 
@@ -254,5 +271,6 @@ func drift(key uint64, s, period float64) float64 {
 	k := math.Floor(s / period)
 	f := s/period - k
 	f = f * f * (3 - 2*f)
+
 	return bell(mix(key, uint64(int64(k))))*(1-f) + bell(mix(key, uint64(int64(k))+1))*f
 }

@@ -36,6 +36,7 @@ func uncataloguedUse(pod *corev1.Pod) kubelet.Use {
 	if q, err := resource.ParseQuantity(pod.Annotations[annotationMemory]); err == nil && q.Sign() >= 0 {
 		use.Memory = q.AsApproximateFloat64()
 	}
+
 	return use
 }
 
@@ -57,6 +58,7 @@ func NewSource(workloads []*Workload, speed float64) *Source {
 	for _, w := range workloads {
 		s.byApp[app{w.Namespace, w.Name}] = w
 	}
+
 	return s
 }
 
@@ -76,10 +78,12 @@ func (s *Source) Use(pod *corev1.Pod, container string, at time.Time) kubelet.Us
 	if !ok {
 		return uncataloguedUse(pod)
 	}
+
 	c := w.container(container)
 	if c == nil {
 		return kubelet.Use{CPU: defaultCPU, Memory: defaultMemory, Known: true}
 	}
+
 	return s.At(c, pod.Name, s.runStart(w, c, pod, at), at)
 }
 
@@ -92,11 +96,14 @@ func (s *Source) runStart(w *Workload, c *Container, pod *corev1.Pod, at time.Ti
 		if started.IsZero() {
 			return at
 		}
+
 		return started
 	}
+
 	if past == nil {
 		return at.Add(-longAgo)
 	}
+
 	return s.lastRun(c, pod.Name, w.Born(*past, pod.CreationTimestamp.Time), past.End)
 }
 
@@ -109,23 +116,34 @@ func runOf(pod *corev1.Pod, container string) (time.Time, int32) {
 		if st.Name != container {
 			continue
 		}
+
 		if st.State.Running == nil {
 			return time.Time{}, st.RestartCount
 		}
+
 		return st.State.Running.StartedAt.Time, st.RestartCount
 	}
+
 	return time.Time{}, 0
 }
 
 // At returns the use of a container of the named pod at time at, in a run that started at start.
 func (s *Source) At(c *Container, pod string, start, at time.Time) kubelet.Use {
-	key, now := hashString(pod), s.pattern(at)
+	key := hashString(pod)
+	now := s.pattern(at)
 	p := &c.Profile
+
 	age := now - s.pattern(start)
-	u := kubelet.Use{CPU: p.cpu(key, now), Memory: p.memory(key, now, age), Cache: p.cache(age), Known: true}
+	u := kubelet.Use{
+		CPU:    p.cpu(key, now),
+		Memory: p.memory(key, now, age),
+		Cache:  p.cache(age),
+		Known:  true,
+	}
 	if math.IsNaN(u.CPU) || math.IsNaN(u.Memory) {
 		return kubelet.Use{}
 	}
+
 	return u
 }
 
@@ -138,10 +156,12 @@ func (w *Workload) Born(p Past, created time.Time) time.Time {
 	if w.Rollout == 0 {
 		return p.Start.Add(-24 * time.Hour)
 	}
+
 	end := p.End
 	if created.After(p.Start) && created.Before(end) {
 		end = created
 	}
+
 	return p.Start.Add(time.Duration(w.Rollout * float64(end.Sub(p.Start)))).Truncate(time.Minute)
 }
 
@@ -152,12 +172,15 @@ func (s *Source) Runs(c *Container, pod string, from, to time.Time) []time.Time 
 	if life <= 0 {
 		return nil
 	}
+
 	// The first run is shorter by a phase, or all pods of a workload would be killed at the same time.
 	phase := time.Duration(between(mix(c.Profile.Seed, hashString(pod), 8), 0.35, 1) * float64(life))
+
 	var starts []time.Time
 	for t := from.Add(phase); !t.After(to); t = t.Add(life) {
 		starts = append(starts, t)
 	}
+
 	return starts
 }
 
@@ -173,6 +196,7 @@ func (s *Source) lastRun(c *Container, pod string, born, at time.Time) time.Time
 	if runs := s.Runs(c, pod, born, at); len(runs) > 0 {
 		return runs[len(runs)-1]
 	}
+
 	return s.Birth(c, pod, born)
 }
 
@@ -188,6 +212,7 @@ func (w *Workload) container(name string) *Container {
 			return &w.Containers[i]
 		}
 	}
+
 	return nil
 }
 

@@ -34,17 +34,21 @@ func NewTrace(s series.Series, r series.Resource, now float64) (*Trace, error) {
 	if len(s.Values) == 0 || s.Step <= 0 {
 		return nil, errors.New("no samples")
 	}
+
 	t := &Trace{Resource: r, step: s.Step.Seconds(), values: s.Values}
 	for i, v := range s.Values {
 		if math.IsInf(v, 0) || v < 0 {
 			return nil, fmt.Errorf("sample %d of %s is %g: must be finite and not negative", i+1, s.Time(i).UTC().Format(time.RFC3339), v)
 		}
+
 		if !series.IsGap(v) {
 			t.peak = max(t.peak, v)
 		}
 	}
+
 	first := float64(s.Start.Unix())
 	last := first + float64(len(s.Values)-1)*t.step
+
 	t.start = first + math.Ceil((now-last)/patternWeek)*patternWeek
 	t.period = t.span()
 	switch {
@@ -53,6 +57,7 @@ func NewTrace(s series.Series, r series.Resource, now float64) (*Trace, error) {
 	case t.period >= patternDay:
 		t.period = math.Floor(t.period/patternDay) * patternDay
 	}
+
 	return t, nil
 }
 
@@ -66,13 +71,16 @@ func (t *Trace) Last() float64 { return t.start + t.span() - t.step }
 
 // at returns the value at pattern second s, NaN in a gap.
 func (t *Trace) at(s float64) float64 {
-	x, span := s-t.start, t.span()
+	x := s - t.start
+	span := t.span()
+
 	if x < 0 {
 		x += math.Ceil(-x/t.period) * t.period
 	}
 	if x >= span {
 		x -= (math.Floor((x-span)/t.period) + 1) * t.period
 	}
+
 	i := int(x / t.step)
 	return t.values[min(max(i, 0), len(t.values)-1)]
 }
@@ -92,6 +100,7 @@ func FromTraces(all []NamedSeries, r series.Resource, speed float64, now time.Ti
 	if r != series.CPU && r != series.Memory {
 		return nil, fmt.Errorf("resource %q is neither cpu nor memory", r)
 	}
+
 	patternNow := max(1, speed) * float64(now.UnixMilli()) / 1000
 	workloads := make([]*Workload, 0, len(all))
 	taken := map[string]bool{}
@@ -100,32 +109,48 @@ func FromTraces(all []NamedSeries, r series.Resource, speed float64, now time.Ti
 		if err != nil {
 			return nil, fmt.Errorf("trace %s: %w", s.Name, err)
 		}
+
 		name := objectName(s.Name)
 		for i := 2; taken[name]; i++ {
 			name = fmt.Sprintf("%s-%d", objectName(s.Name), i)
 		}
+
 		taken[name] = true
 		workloads = append(workloads, fromTrace(name, trace))
 	}
+
 	return workloads, nil
 }
 
 func fromTrace(name string, trace *Trace) *Workload {
 	key := hashString(name)
 	p := Profile{
-		Kind: Replay, Seed: key, Noise: 0.04, Low: 0.02, High: 0.05, Memory: 200 * mib, Busy: 20 * mib,
-		Bandwidth: 0.2 * mib, Trace: trace,
+		Kind:      Replay,
+		Seed:      key,
+		Noise:     0.04,
+		Low:       0.02,
+		High:      0.05,
+		Memory:    200 * mib,
+		Busy:      20 * mib,
+		Bandwidth: 0.2 * mib,
+		Trace:     trace,
 	}
+
 	request := corev1.ResourceList{
 		corev1.ResourceCPU: roundCPU(0.1), corev1.ResourceMemory: roundMemory(256 * mib),
 	}
+
 	if trace.Resource == series.CPU {
 		request[corev1.ResourceCPU] = roundCPU(trace.peak * 1.3)
 	} else {
 		request[corev1.ResourceMemory] = *resource.NewQuantity(max(page, int64(trace.peak*1.3)), resource.BinarySI)
 	}
+
 	return &Workload{
-		Namespace: TraceNamespace, Name: name, Kind: "Deployment", Replicas: 2,
+		Namespace:  TraceNamespace,
+		Name:       name,
+		Kind:       "Deployment",
+		Replicas:   2,
 		Containers: []Container{{Name: name, Request: request, Profile: p}},
 	}
 }
@@ -143,14 +168,18 @@ func objectName(file string) string {
 			return '-'
 		}
 	}, file)
+
 	if len(name) > most {
 		name = name[:most]
 	}
+
 	if name = strings.Trim(name, "-"); name == "" {
 		return "trace"
 	}
+
 	if name[0] >= '0' && name[0] <= '9' { // invalid as the name of a Service
 		return "trace-" + name
 	}
+
 	return name
 }

@@ -23,6 +23,7 @@ func ramp(start time.Time, n int, step time.Duration) series.Series {
 	for i := range v {
 		v[i] = float64(i)
 	}
+
 	return series.Series{Start: start, Step: step, Values: v}
 }
 
@@ -32,15 +33,18 @@ func TestTraceShiftKeepsWeekdayAndTime(t *testing.T) {
 		start := time.Unix(rng.Int64N(2_000_000_000), 0).UTC()
 		n := 1 + rng.IntN(20000)
 		s := ramp(start, n, time.Minute)
+
 		at := time.Unix(rng.Int64N(2_500_000_000), 0).UTC()
 		tr, err := NewTrace(s, series.CPU, float64(at.Unix()))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		last := time.Unix(int64(tr.Last()), 0).UTC()
 		if ahead := last.Sub(at); ahead < 0 || ahead >= 7*24*time.Hour {
 			t.Fatalf("the last sample lies %s after now", ahead)
 		}
+
 		before := s.Time(n - 1)
 		if last.Weekday() != before.Weekday() || last.Format(time.TimeOnly) != before.Format(time.TimeOnly) {
 			t.Fatalf("last sample of %s moved to %s", before.Format("Mon 15:04:05"), last.Format("Mon 15:04:05"))
@@ -51,19 +55,23 @@ func TestTraceShiftKeepsWeekdayAndTime(t *testing.T) {
 func TestTraceRepeatsWholeWeeks(t *testing.T) {
 	const weekMin = 7 * 24 * 60
 	start := time.Date(2021, 8, 11, 0, 0, 0, 0, time.UTC)
+
 	n := 8*24*60 + 17
 	tr, err := NewTrace(ramp(start, n, time.Minute), series.CPU, float64(now.Unix()))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i := -3 * weekMin; i < n+3*weekMin; i += 13 {
 		want := i
 		for want < 0 {
 			want += weekMin
 		}
+
 		for want >= n {
 			want -= weekMin
 		}
+
 		if got := tr.at(tr.start + float64(i)*60 + 59); got != float64(want) {
 			t.Fatalf("minute %d: %v, want %d", i, got, want)
 		}
@@ -76,12 +84,14 @@ func TestShortTraces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i := range 5000 {
 			s := float64(now.Unix()) + float64(i-2500)*1000
 			v := tr.at(s)
 			if v < 0 || v >= float64(n) {
 				t.Fatalf("%d samples: %v", n, v)
 			}
+
 			if off := math.Mod(s-tr.start-v*60+20000*patternDay, patternDay); n >= 24*60 && off >= 60 {
 				t.Fatalf("%d samples: at %v a value of another time of day, %v s apart", n, s, off)
 			}
@@ -99,6 +109,7 @@ func TestTraceRefusals(t *testing.T) {
 			t.Errorf("%s: error %v, want one that names the trace", name, err)
 		}
 	}
+
 	if _, err := FromTraces(nil, "disk", 1, now); err == nil {
 		t.Error("an unknown resource is accepted")
 	}
@@ -109,26 +120,33 @@ func TestSharedTraces(t *testing.T) {
 	if _, err := os.Stat(dir); err != nil {
 		t.Skipf("the traces are not beside the repository: %v", err)
 	}
+
 	files, skipped, err := csv.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	named := make([]NamedSeries, 0, len(files))
 	for _, f := range files {
 		named = append(named, NamedSeries{Name: f.Name, Series: f.Series})
 	}
+
 	workloads, err := FromTraces(named, series.CPU, 1, now)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if len(workloads) != 8 || len(skipped) == 0 {
 		t.Errorf("%d workloads and %d skipped files, want 8 and some", len(workloads), len(skipped))
 	}
-	source, past := NewSource(workloads, 1), Past{Start: now.Add(-14 * 24 * time.Hour), End: now}
+
+	source := NewSource(workloads, 1)
+	past := Past{Start: now.Add(-14 * 24 * time.Hour), End: now}
 	for i, w := range workloads {
 		if want := fmt.Sprintf("workload-%d", i); w.Name != want {
 			t.Errorf("workload %s, want %s", w.Name, want)
 		}
+
 		c := &w.Containers[0]
 		for at := past.Start; at.Before(now.Add(14 * 24 * time.Hour)); at = at.Add(37 * time.Minute) {
 			u := source.At(c, "p", past.Start, at)
@@ -137,6 +155,7 @@ func TestSharedTraces(t *testing.T) {
 			}
 		}
 	}
+
 	if d := Sum(workloads); d.PodCPU < 536 {
 		t.Errorf("the largest pod needs %v cores, a trace has 536", d.PodCPU)
 	}
@@ -145,29 +164,34 @@ func TestSharedTraces(t *testing.T) {
 func TestFromTraces(t *testing.T) {
 	gap := ramp(now.Add(-14*24*time.Hour), 30000, time.Minute)
 	gap.Values[0] = series.Gap()
+
 	all := []NamedSeries{{"workload-0", gap}, {"Ärger & Co", gap}, {"7up", gap}, {"workload-0", gap}}
 	for _, r := range []series.Resource{series.CPU, series.Memory} {
 		workloads, err := FromTraces(all, r, 1, now)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		names := []string{"workload-0", "rger---co", "trace-7up", "workload-0-2"}
 		for i, w := range workloads {
 			if w.Name != names[i] || w.Namespace != TraceNamespace {
 				t.Errorf("workload %d is %s/%s, want %s", i, w.Namespace, w.Name, names[i])
 			}
 		}
+
 		w := workloads[0]
 		s := NewSource(workloads, 1)
 		tr := w.Containers[0].Profile.Trace
 		if u := s.At(&w.Containers[0], "p", now, time.Unix(int64(tr.start), 0)); u.Known {
 			t.Errorf("a gap is known: %+v", u)
 		}
+
 		at := time.Unix(int64(tr.start)+300, 0)
 		u := s.At(&w.Containers[0], "any pod", now, at)
 		if got := map[series.Resource]float64{series.CPU: u.CPU, series.Memory: u.Memory}[r]; got != 5 {
 			t.Errorf("%s: %v at the fifth minute, want 5 for each pod", r, got)
 		}
+
 		d := Sum(workloads)
 		if got := map[series.Resource]float64{series.CPU: d.PodCPU, series.Memory: d.PodMemory}[r]; got < 29999 {
 			t.Errorf("%s: the largest pod needs %v, the trace's peak is 29999", r, got)

@@ -60,6 +60,7 @@ func (w *Workload) Objects() []client.Object {
 	if w.MaxReplicas > 0 {
 		objects = append(objects, w.autoscaler())
 	}
+
 	return objects
 }
 
@@ -80,17 +81,23 @@ func (w *Workload) controller() client.Object {
 			TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: w.Kind},
 			ObjectMeta: w.meta(),
 			Spec: appsv1.StatefulSetSpec{
-				Replicas: &replicas, Selector: selector, ServiceName: w.Name, Template: w.template(),
+				Replicas:            &replicas,
+				Selector:            selector,
+				ServiceName:         w.Name,
+				Template:            w.template(),
 				PodManagementPolicy: appsv1.ParallelPodManagement,
 			},
 		}
+
 	case "DaemonSet":
 		return &appsv1.DaemonSet{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: w.Kind},
 			ObjectMeta: w.meta(), Spec: appsv1.DaemonSetSpec{Selector: selector, Template: w.template()},
 		}
+
 	case "CronJob":
 		return w.cronJob()
+
 	default:
 		return &appsv1.Deployment{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
@@ -104,6 +111,7 @@ func (w *Workload) cronJob() *batchv1.CronJob {
 	template := w.template()
 	template.Annotations = map[string]string{annotationDuration: w.RunTime.String()}
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
+
 	return &batchv1.CronJob{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "batch/v1", Kind: w.Kind},
 		ObjectMeta: w.meta(),
@@ -126,24 +134,28 @@ func (w *Workload) template() corev1.PodTemplateSpec {
 			Name: c.Name, Image: "example.com/" + w.Namespace + "/" + c.Name + ":1",
 			Resources: corev1.ResourceRequirements{Requests: c.Request, Limits: c.Limit},
 		}
+
 		if c.Init {
 			spec.InitContainers = append(spec.InitContainers, container)
 		} else {
 			spec.Containers = append(spec.Containers, container)
 		}
 	}
+
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: w.labels()}, Spec: spec}
 }
 
 // autoscaler returns an autoscaler with a target of 70 % of the CPU request, a common setting.
 func (w *Workload) autoscaler() *autoscalingv2.HorizontalPodAutoscaler {
-	least, target := int32(w.Replicas), int32(70)
+	least := int32(w.Replicas)
+	target := int32(70)
 	return &autoscalingv2.HorizontalPodAutoscaler{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler"},
 		ObjectMeta: w.meta(),
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: w.Kind, Name: w.Name},
-			MinReplicas:    &least, MaxReplicas: int32(w.MaxReplicas),
+			MinReplicas:    &least,
+			MaxReplicas:    int32(w.MaxReplicas),
 			Metrics: []autoscalingv2.MetricSpec{{
 				Type: autoscalingv2.ResourceMetricSourceType,
 				Resource: &autoscalingv2.ResourceMetricSource{
@@ -183,8 +195,10 @@ func Sum(workloads []*Workload) Demand {
 			d.CPU += float64(n) * cpu
 			d.Memory += float64(n) * memory
 		}
+
 		d.PodCPU, d.PodMemory = max(d.PodCPU, cpu), max(d.PodMemory, memory)
 	}
+
 	return d
 }
 
@@ -193,10 +207,12 @@ func (w *Workload) podDemand() (cpu, memory float64) {
 		if c.Init {
 			continue
 		}
+
 		peakCPU, peakMemory := c.Profile.peak()
 		cpu += max(peakCPU, cores(c.Request))
 		memory += max(peakMemory, bytes(c.Request))
 	}
+
 	return cpu, memory
 }
 
@@ -210,6 +226,7 @@ func amount(l corev1.ResourceList, name corev1.ResourceName) float64 {
 	if !ok {
 		return 0
 	}
+
 	return q.AsApproximateFloat64()
 }
 
@@ -224,11 +241,21 @@ func mebibytes(v float64) resource.Quantity {
 // sized returns a container with realistic requests and limits: most request several times their use, some too little,
 // some nothing. The shares are round figures, not from a study.
 func sized(key uint64, name string, p Profile, isInit bool) Container {
-	c := Container{Name: name, Init: isInit, Profile: p, Request: corev1.ResourceList{}, Limit: corev1.ResourceList{}}
-	high, peak := p.High, p.High*1.2
+	c := Container{
+		Name:    name,
+		Init:    isInit,
+		Profile: p,
+		Request: corev1.ResourceList{},
+		Limit:   corev1.ResourceList{},
+	}
+
+	high := p.High
+	peak := p.High * 1.2
+
 	if p.Kind == Bursty {
 		high = p.High * 0.5
 	}
+
 	memory := p.Memory + p.Busy + p.Grow
 	draw := unit(mix(key, 40))
 	switch {
@@ -237,7 +264,9 @@ func sized(key uint64, name string, p Profile, isInit bool) Container {
 		c.Limit[corev1.ResourceMemory] = mebibytes(memory)
 		c.Request[corev1.ResourceCPU] = roundCPU(high * 2)
 		c.Profile.Grow = bytes(c.Limit) - p.Memory
+
 		return c
+
 	case draw < 0.1: // no requests, no limits
 		return c
 	case draw < 0.22: // requests too little
@@ -245,19 +274,24 @@ func sized(key uint64, name string, p Profile, isInit bool) Container {
 		c.Request[corev1.ResourceMemory] = roundMemory(memory * between(mix(key, 42), 0.6, 0.85))
 		return c
 	}
+
 	factor := between(mix(key, 41), 1.5, 4)
 	if p.Kind == Idle && !isInit {
 		factor *= 20 // requests of idle services are rarely reviewed
 	}
+
 	cpu := roundCPU(high * factor)
 	ram := roundMemory(memory * between(mix(key, 42), 1.2, 2.2))
-	c.Request[corev1.ResourceCPU], c.Request[corev1.ResourceMemory] = cpu, ram
+
+	c.Request[corev1.ResourceCPU] = cpu
+	c.Request[corev1.ResourceMemory] = ram
 	if unit(mix(key, 43)) < 0.6 {
 		c.Limit[corev1.ResourceMemory] = roundMemory(math.Max(ram.AsApproximateFloat64(), memory*1.15))
 	}
 	if unit(mix(key, 44)) < 0.35 {
 		c.Limit[corev1.ResourceCPU] = roundCPU(math.Max(cpu.AsApproximateFloat64(), peak))
 	}
+
 	return c
 }
 
@@ -268,6 +302,7 @@ func roundCPU(v float64) resource.Quantity {
 			return milliCPU(m / 1000)
 		}
 	}
+
 	return milliCPU(math.Ceil(v))
 }
 
@@ -277,5 +312,6 @@ func roundMemory(v float64) resource.Quantity {
 			return mebibytes(m * mib)
 		}
 	}
+
 	return mebibytes(math.Ceil(v/(1<<30)) * (1 << 30))
 }

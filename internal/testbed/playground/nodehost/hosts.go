@@ -57,8 +57,10 @@ func (s *Set) Add(dir string, node simnode.NodeSpec) error {
 	if err != nil {
 		return fmt.Errorf("host of %s: %w", node.Name, err)
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.hosts[node.Name] = &host{machine: machine, pods: map[string][]simnode.ContainerState{}, lastUse: map[string]kernel.Use{}}
 	return nil
 }
@@ -68,19 +70,23 @@ func (s *Set) Use(pod *corev1.Pod, container string, at time.Time) simnode.Use {
 	use := s.demand.Use(pod, container, at)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	h := s.hosts[pod.Spec.NodeName]
 	if h == nil || !use.Known {
 		return use
 	}
+
 	for _, status := range pod.Status.ContainerStatuses {
 		got, ok := h.lastUse[bare(status.ContainerID)]
 		if status.Name != container || !ok {
 			continue
 		}
+
 		use.CPU = min(use.CPU, got.CPU)
 		use.Memory = min(use.Memory, float64(got.Anon+got.File))
 		use.Cache = min(use.Cache, float64(got.File))
 	}
+
 	return use
 }
 
@@ -88,14 +94,18 @@ func (s *Set) Use(pod *corev1.Pod, container string, at time.Time) simnode.Use {
 func (s *Set) Run(ctx context.Context, containers func() []simnode.ContainerState) error {
 	ticker := s.clock.NewTicker(step)
 	defer ticker.Stop()
+
 	failed := 0
 	for {
 		err := s.Follow(containers())
-		if failed++; err == nil {
+		failed++
+
+		if err == nil {
 			failed = 0
 		} else if failed >= maxFailures {
 			return err
 		}
+
 		select {
 		case <-ctx.Done():
 			return nil
@@ -108,24 +118,29 @@ func (s *Set) Run(ctx context.Context, containers func() []simnode.ContainerStat
 func (s *Set) Follow(containers []simnode.ContainerState) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	now := s.clock.Now()
 	running := map[string]map[string][]simnode.ContainerState{}
 	for _, c := range containers {
 		if s.hosts[c.Node] == nil {
 			continue
 		}
+
 		if running[c.Node] == nil {
 			running[c.Node] = map[string][]simnode.ContainerState{}
 		}
+
 		uid := string(c.Pod.UID)
 		running[c.Node][uid] = append(running[c.Node][uid], c)
 	}
+
 	var errs []error
 	for name, h := range s.hosts {
 		if err := h.follow(running[name], s.demand, now); err != nil {
 			errs = append(errs, fmt.Errorf("host of %s: %w", name, err))
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -135,15 +150,18 @@ func (h *host) follow(running map[string][]simnode.ContainerState, wants simnode
 			if err := h.machine.RemovePod(uid); err != nil {
 				return fmt.Errorf("remove a pod: %w", err)
 			}
+
 			delete(h.pods, uid)
 		}
 	}
+
 	for uid, containers := range running {
 		if h.pods[uid] == nil {
 			if err := h.machine.AddPod(podOf(containers)); err != nil {
 				return fmt.Errorf("add a pod: %w", err)
 			}
 		}
+
 		h.pods[uid] = containers
 		for _, c := range containers {
 			use := wants.Use(c.Pod, c.Container, now)
@@ -153,14 +171,17 @@ func (h *host) follow(running map[string][]simnode.ContainerState, wants simnode
 			}
 		}
 	}
+
 	got, err := h.machine.Advance()
 	if err != nil {
 		return fmt.Errorf("advance the machine: %w", err)
 	}
+
 	// A call at the same time returns nothing.
 	if len(got) > 0 || len(running) == 0 {
 		h.lastUse = got
 	}
+
 	return nil
 }
 
@@ -177,10 +198,13 @@ func podOf(containers []simnode.ContainerState) kernel.Pod {
 	for _, c := range containers {
 		requests, limits := c.Resources.Requests, c.Resources.Limits
 		out.Containers = append(out.Containers, kernel.Container{
-			ID: bare(c.ID), RequestCPU: requests.Cpu().MilliValue(), LimitCPU: limits.Cpu().MilliValue(),
-			LimitMem: limits.Memory().Value(),
+			ID:         bare(c.ID),
+			RequestCPU: requests.Cpu().MilliValue(),
+			LimitCPU:   limits.Cpu().MilliValue(),
+			LimitMem:   limits.Memory().Value(),
 		})
 	}
+
 	return out
 }
 
@@ -189,5 +213,6 @@ func bare(id string) string {
 	if _, rest, found := strings.Cut(id, "://"); found {
 		return rest
 	}
+
 	return id
 }

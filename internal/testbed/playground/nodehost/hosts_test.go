@@ -44,29 +44,36 @@ func pod(uid, node string) *corev1.Pod {
 func TestLimitsHold(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC))
 	set := nodehost.New(greedy{}, clk)
+
 	dir := t.TempDir()
 	spec := simnode.NodeSpec{Name: "n1", CPU: resource.MustParse("4"), Memory: resource.MustParse("8Gi")}
 	if err := set.Add(dir, spec); err != nil {
 		t.Fatal(err)
 	}
+
 	hog := pod("6f3a1c52-0000-4000-8000-000000000001", "n1")
 	running := []simnode.ContainerState{{Pod: hog, Container: "app", Node: "n1", ID: "containerd://" + id}}
 	step := func(containers []simnode.ContainerState) {
 		t.Helper()
+
 		clk.Step(time.Second)
 		if err := set.Follow(containers); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	step(running)
 	step(running)
+
 	if use := set.Use(hog, "app", clk.Now()); use.CPU != 3 || use.Memory != 512<<20 || use.Cache != 128<<20 {
 		t.Errorf("use without a limit: %+v", use)
 	}
+
 	limit := group(t, dir)
 	if err := os.WriteFile(filepath.Join(limit, "cpu.max"), []byte("50000 100000\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	step(running)
 	if use := set.Use(hog, "app", clk.Now()); use.CPU != 0.5 {
 		t.Errorf("use with a limit of half a core: %v", use.CPU)
@@ -74,6 +81,7 @@ func TestLimitsHold(t *testing.T) {
 	if use := set.Use(pod("6f3a1c52-0000-4000-8000-000000000002", "n2"), "app", clk.Now()); use.CPU != 3 {
 		t.Errorf("use on another node: %v", use.CPU)
 	}
+
 	step(nil)
 	if _, err := os.Stat(limit); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("cgroup of a removed pod: %v", err)
@@ -91,12 +99,14 @@ func TestRestart(t *testing.T) {
 	if err := set.Add(dir, simnode.NodeSpec{Name: "n1", CPU: resource.MustParse("4"), Memory: resource.MustParse("8Gi")}); err != nil {
 		t.Fatal(err)
 	}
+
 	hog := pod("6f3a1c52-0000-4000-8000-000000000001", "n1")
 	for _, run := range []string{id, strings.Repeat("a", 64)} {
 		clk.Step(time.Second)
 		if err := set.Follow([]simnode.ContainerState{{Pod: hog, Container: "app", Node: "n1", ID: "containerd://" + run}}); err != nil {
 			t.Fatal(err)
 		}
+
 		if got := filepath.Base(group(t, dir)); !strings.Contains(got, run) {
 			t.Errorf("cgroup %s", got)
 		}
@@ -106,9 +116,11 @@ func TestRestart(t *testing.T) {
 // group returns the only container cgroup of a host.
 func group(t *testing.T, dir string) string {
 	t.Helper()
+
 	found, err := filepath.Glob(filepath.Join(dir, "sys/fs/cgroup/*/*/*/*.scope"))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("groups %v, error %v", found, err)
 	}
+
 	return found[0]
 }

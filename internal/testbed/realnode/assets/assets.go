@@ -44,17 +44,20 @@ func FromDir(bin string) (Set, error) {
 	if err != nil {
 		return Set{}, fmt.Errorf("find binaries: %w", err)
 	}
+
 	s := Set{
 		Kit:          filepath.Join(bin, "nodekit"),
 		Kubelet:      filepath.Join(bin, "kubelet"),
 		Controlplane: filepath.Join(bin, "controlplane"),
 		Cache:        filepath.Join(filepath.Dir(bin), ".cache", "nodes"),
 	}
+
 	for _, path := range []string{s.Kit, s.Kubelet, s.Controlplane} {
 		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 			return Set{}, fmt.Errorf("%s does not exist: run `make build-nodes`", path)
 		}
 	}
+
 	return s, nil
 }
 
@@ -70,8 +73,10 @@ func (s Set) WithCommands(commands ...string) (Set, error) {
 		if err := static(path); err != nil {
 			return s, fmt.Errorf("image of %s: %w: run `make build-nodes`", c, err)
 		}
+
 		s.Commands[c] = path
 	}
+
 	return s, nil
 }
 
@@ -81,11 +86,13 @@ func static(path string) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", path, err)
 	}
+
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
 			err = fmt.Errorf("%s requires a dynamic linker", path)
 		}
 	}
+
 	return errors.Join(err, f.Close())
 }
 
@@ -95,23 +102,28 @@ func ForTest(ctx context.Context, built bool) (Set, error) {
 	if bin := os.Getenv(BinEnv); bin != "" {
 		return FromDir(bin)
 	}
+
 	root, err := moduleRoot()
 	if err != nil {
 		return Set{}, err
 	}
+
 	if built {
 		return FromDir(filepath.Join(root, "bin"))
 	}
+
 	unlock, err := lock(filepath.Join(root, ".cache", "nodes"))
 	if err != nil {
 		return Set{}, err
 	}
 	defer unlock()
+
 	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "build-nodes")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return Set{}, fmt.Errorf("build the binaries of nodes: %w\n%s", err, out)
 	}
+
 	return FromDir(filepath.Join(root, "bin"))
 }
 
@@ -121,13 +133,16 @@ func moduleRoot() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find the module: %w", err)
 	}
+
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir, nil
 		}
+
 		if filepath.Dir(dir) == dir {
 			return "", errors.New("find the module: no go.mod in the working directory or its parents")
 		}
+
 		dir = filepath.Dir(dir)
 	}
 }
@@ -137,14 +152,17 @@ func lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("lock cache: %w", err)
 	}
+
 	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock cache: %w", err)
 	}
+
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("lock cache: %w", err)
 	}
+
 	return func() { f.Close() }, nil
 }
 
@@ -163,38 +181,51 @@ func (s Set) Images(programs []string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("build images: %w", err)
 	}
+
 	key := sha256.New()
 	fmt.Fprintf(key, "%s %q\n", runtime.GOARCH, programs)
 	key.Write(kit)
+
 	// Tests with and without commands share a cache: each has its own archive.
 	commands := slices.Sorted(maps.Keys(s.Commands))
 	name := strings.Join(append([]string{"images"}, commands...), ".")
+
 	for _, c := range commands {
 		if err := digest(key, s.Commands[c]); err != nil {
 			return "", fmt.Errorf("build images: %w", err)
 		}
 	}
+
 	return s.cached(name, key.Sum(nil), ".tar", func(path string) error {
 		images := make([]ociimage.Image, len(programs))
 		for i, p := range programs {
 			images[i] = ociimage.Image{
-				Name: ImageName(p), Entrypoint: []string{"/nodekit", p},
-				Files: map[string][]byte{"/nodekit": kit}, Architecture: runtime.GOARCH,
+				Name:         ImageName(p),
+				Entrypoint:   []string{"/nodekit", p},
+				Files:        map[string][]byte{"/nodekit": kit},
+				Architecture: runtime.GOARCH,
 			}
 		}
+
 		for _, c := range commands {
 			content, err := os.ReadFile(s.Commands[c])
 			if err != nil {
 				return err
 			}
+
 			images = append(images, ociimage.Image{
-				Name: ImageName(c), Entrypoint: []string{CommandPath}, Files: map[string][]byte{CommandPath: content}, Architecture: runtime.GOARCH,
+				Name:         ImageName(c),
+				Entrypoint:   []string{CommandPath},
+				Files:        map[string][]byte{CommandPath: content},
+				Architecture: runtime.GOARCH,
 			})
 		}
+
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 		if err != nil {
 			return err
 		}
+
 		return errors.Join(ociimage.Write(f, images...), f.Close())
 	})
 }
@@ -207,32 +238,39 @@ func (s Set) cached(name string, key []byte, suffix string, produce func(path st
 		return "", err
 	}
 	defer unlock()
+
 	path := filepath.Join(s.Cache, name+"-"+hex.EncodeToString(key[:8])+suffix)
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("find cached %s: %w", name, err)
 	}
+
 	partial := filepath.Join(s.Cache, ".partial-"+name+suffix)
 	if err := os.RemoveAll(partial); err != nil {
 		return "", fmt.Errorf("build %s: %w", name, err)
 	}
+
 	if err := produce(partial); err != nil {
 		return "", fmt.Errorf("build %s: %w", name, errors.Join(err, os.RemoveAll(partial)))
 	}
+
 	old, err := filepath.Glob(filepath.Join(s.Cache, name+"-*"+suffix))
 	if err != nil {
 		return "", fmt.Errorf("build %s: %w", name, err)
 	}
+
 	for _, o := range old {
 		// A starting node may have it open, which does not prevent removal.
 		if err := os.RemoveAll(o); err != nil {
 			return "", fmt.Errorf("remove old %s: %w", name, err)
 		}
 	}
+
 	if err := os.Rename(partial, path); err != nil {
 		return "", fmt.Errorf("build %s: %w", name, err)
 	}
+
 	return path, nil
 }
 
@@ -243,13 +281,16 @@ func digest(key io.Writer, files ...string) error {
 		if err != nil {
 			return err
 		}
+
 		fmt.Fprintf(key, "%s\n", strings.TrimSpace(filepath.Base(file)))
 		_, err = io.Copy(key, f)
 		f.Close()
+
 		if err != nil {
 			return fmt.Errorf("read %s: %w", file, err)
 		}
 	}
+
 	return nil
 }
 
@@ -266,9 +307,11 @@ func (s Set) HasServices() error {
 			return fmt.Errorf("no Services: %s does not exist: run `make build-nodes`", path)
 		}
 	}
+
 	if _, err := exec.LookPath("nft"); err != nil {
 		return fmt.Errorf("no Services: %w: run `make install-nodes`", err)
 	}
+
 	return nil
 }
 
@@ -291,8 +334,10 @@ func (s Set) HasCRIO() error {
 			return fmt.Errorf("no CRI-O: %s does not exist: run `make build-crio`", filepath.Join(s.CRIO(), p))
 		}
 	}
+
 	if _, err := exec.LookPath(Conmon); err != nil {
 		return fmt.Errorf("no CRI-O: %w: run `make build-crio`", err)
 	}
+
 	return nil
 }

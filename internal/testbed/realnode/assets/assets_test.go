@@ -16,6 +16,7 @@ func TestKeep(t *testing.T) {
 	made := 0
 	keep := func(key string) string {
 		t.Helper()
+
 		path, err := s.cached("thing", []byte(key), ".x", func(path string) error {
 			made++
 			return os.WriteFile(path, []byte(key), 0o600)
@@ -23,12 +24,15 @@ func TestKeep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return path
 	}
+
 	first := keep("12345678")
 	if again := keep("12345678"); again != first || made != 1 {
 		t.Errorf("made %d times as %s and %s, want once", made, first, again)
 	}
+
 	second := keep("87654321")
 	if _, err := os.Stat(first); !errors.Is(err, os.ErrNotExist) || second == first {
 		t.Errorf("the old version %s still exists beside %s", first, second)
@@ -38,6 +42,7 @@ func TestKeep(t *testing.T) {
 	}); err == nil {
 		t.Error("a failure is no error")
 	}
+
 	entries, err := filepath.Glob(filepath.Join(s.Cache, "thing-*"))
 	if err != nil || len(entries) != 1 || entries[0] != second {
 		t.Errorf("kept %v, %v; want %s", entries, err, second)
@@ -49,14 +54,17 @@ func TestCPIO(t *testing.T) {
 	var c cpio
 	c.dir("d")
 	c.file("d/f", []byte("12345"))
+
 	got := string(c.bytes())
 	if len(got)%4 != 0 {
 		t.Errorf("%d bytes are no multiple of four", len(got))
 	}
+
 	want := "07070100000001000041ed" + strings.Repeat("0", 8*2) + "00000001" + strings.Repeat("0", 8*6) + "0000000200000000d\x00"
 	if !strings.HasPrefix(got, want) {
 		t.Errorf("the directory is %q, want %q", got[:len(want)], want)
 	}
+
 	_, rest, _ := strings.Cut(got, "070701"+"00000002")
 	if !strings.HasPrefix(rest, "000081ed") || !strings.Contains(rest, "00000005") || !strings.Contains(rest, "d/f\x00") || !strings.Contains(rest, "12345\x00\x00\x00") {
 		t.Errorf("the file is %q", rest)
@@ -80,18 +88,22 @@ func TestStatic(t *testing.T) {
 	if err := static(filepath.Join(t.TempDir(), "nothing")); err == nil {
 		t.Error("a missing program is accepted as static")
 	}
+
 	script := filepath.Join(t.TempDir(), "script")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := static(script); err == nil {
 		t.Error("a script is a static program")
 	}
+
 	// Dynamically linked programs are not static.
 	libraries, err := librariesOf(t.Context(), "/bin/ls")
 	if err != nil || len(libraries) == 0 {
 		t.Skipf("/bin/ls is no dynamic program here: %v", err)
 	}
+
 	if err := static("/bin/ls"); err == nil || !strings.Contains(err.Error(), "dynamic linker") {
 		t.Errorf("a dynamic program: %v", err)
 	}

@@ -49,19 +49,24 @@ func (s Set) Machine(ctx context.Context, contents Contents) (Machine, error) {
 	if err != nil {
 		return Machine{}, err
 	}
+
 	var m Machine
 	if m.Kernel, err = globOne(filepath.Join(tree, "boot", "vmlinuz-*")); err != nil {
 		return m, err
 	}
+
 	key := sha256.New()
 	fmt.Fprintln(key, "console", drivers())
+
 	if err := digest(key, s.Kit, m.Kernel); err != nil {
 		return m, fmt.Errorf("make initrd: %w", err)
 	}
+
 	m.Initrd, err = s.cached("initrd", key.Sum(nil), ".cpio", func(path string) error { return s.writeInitrd(path, tree) })
 	if err != nil {
 		return m, err
 	}
+
 	m.Root, err = s.root(ctx, contents)
 	return m, err
 }
@@ -71,9 +76,11 @@ func globOne(pattern string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("look for %s: %w", pattern, err)
 	}
+
 	if len(found) != 1 {
 		return "", fmt.Errorf("%d files match %s, want one", len(found), pattern)
 	}
+
 	return found[0], nil
 }
 
@@ -83,10 +90,12 @@ func (s Set) FetchKernel(ctx context.Context) error {
 	if _, err := s.kernelTree(); err == nil {
 		return nil
 	}
+
 	name, err := currentKernel(ctx)
 	if err != nil {
 		return err
 	}
+
 	key := sha256.Sum256([]byte(name))
 	_, err = s.cached("kernel", key[:], "", func(path string) error { return unpack(ctx, path, name) })
 	return err
@@ -106,8 +115,10 @@ func (s Set) kernelTree() (string, error) {
 		if err != nil || len(kept) != 1 {
 			return "", fmt.Errorf("no kernel for virtual machines in %s, and %s is not set", s.Cache, KernelEnv)
 		}
+
 		tree = kept[0]
 	}
+
 	_, err := globOne(filepath.Join(tree, "boot", "vmlinuz-*"))
 	return tree, err
 }
@@ -118,11 +129,13 @@ func currentKernel(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find a kernel for virtual machines (set %s to one, or apt-get update): %w", KernelEnv, err)
 	}
+
 	for line := range strings.Lines(string(out)) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: "); ok && strings.HasPrefix(name, "linux-image-") {
 			return name, nil
 		}
 	}
+
 	return "", fmt.Errorf("find a kernel for virtual machines: package %s depends on none (set %s, or apt-get update)", kernelPackage, KernelEnv)
 }
 
@@ -132,6 +145,7 @@ func run(ctx context.Context, dir, name string, args ...string) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
+
 	return nil
 }
 
@@ -145,34 +159,44 @@ func (s Set) root(ctx context.Context, c Contents) (string, error) {
 		if systemd, err = s.systemdTree(); err == nil {
 			libraries, err = systemdFiles(ctx, systemd)
 		}
+
 		maps.Copy(files, libraries)
 	}
+
 	if err != nil {
 		return "", fmt.Errorf("build root file system: %w", err)
 	}
+
 	if c.CRIO {
 		name = "crio" + name
 	}
+
 	sources := slices.Sorted(maps.Values(files))
 	key := sha256.New()
 	fmt.Fprintln(key, rootSize)
+
 	if c.Systemd {
 		fmt.Fprint(key, systemdPackages(), nodeUnit)
 	}
+
 	if err := digest(key, slices.Compact(sources)...); err != nil {
 		return "", fmt.Errorf("build root file system: %w", err)
 	}
+
 	return s.cached(name, key.Sum(nil), ".img", func(path string) error {
 		tree := path + ".tree"
 		defer func() { _ = os.RemoveAll(tree) }()
+
 		if err := createTree(tree, files); err != nil {
 			return err
 		}
+
 		if c.Systemd {
 			if err := installSystemd(ctx, systemd, tree); err != nil {
 				return err
 			}
 		}
+
 		return run(ctx, "", "mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-E", "root_owner=0:0", "-N", "20000", "-d", tree, path, rootSize)
 	})
 }
@@ -188,22 +212,27 @@ func (s Set) rootFiles(ctx context.Context, c Contents) (map[string]string, erro
 			programs = append(programs, filepath.Join(s.CRIO(), p))
 		}
 	}
+
 	for _, p := range programs {
 		path, err := exec.LookPath(p)
 		if err != nil {
 			return nil, fmt.Errorf("look for %s: %w", p, err)
 		}
+
 		if !slices.Contains(slices.Collect(maps.Values(files)), path) {
 			files[path] = path
 		}
+
 		libraries, err := librariesOf(ctx, path)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, l := range libraries {
 			files[l] = l
 		}
 	}
+
 	return files, nil
 }
 
@@ -214,14 +243,17 @@ func librariesOf(ctx context.Context, program string, dirs ...string) ([]string,
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", program, err)
 	}
+
 	needed, err := f.ImportedLibraries()
 	if err = errors.Join(err, f.Close()); err != nil || len(needed) == 0 {
 		return nil, err
 	}
+
 	out, err := ldd(ctx, program, dirs)
 	if err != nil {
 		return nil, err
 	}
+
 	var libraries []string
 	for line := range strings.Lines(string(out)) {
 		for field := range strings.FieldsSeq(line) {
@@ -230,6 +262,7 @@ func librariesOf(ctx context.Context, program string, dirs ...string) ([]string,
 			}
 		}
 	}
+
 	return libraries, nil
 }
 
@@ -242,24 +275,29 @@ func createTree(tree string, files map[string]string) error {
 			return err
 		}
 	}
+
 	for link, to := range map[string]string{"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64", "var/run": "/run"} {
 		if err := os.Symlink(to, filepath.Join(tree, link)); err != nil {
 			return err
 		}
 	}
+
 	for to, from := range files {
 		to = filepath.Join(tree, to)
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
 		}
+
 		content, err := os.ReadFile(from)
 		if err != nil {
 			return err
 		}
+
 		if err := os.WriteFile(to, content, 0o755); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -274,36 +312,44 @@ func (s Set) writeInitrd(path, tree string) error {
 	if err != nil {
 		return err
 	}
+
 	builtin, err := globOne(filepath.Join(tree, "lib", "modules", "*", "modules.builtin"))
 	if err != nil {
 		return err
 	}
+
 	has, err := os.ReadFile(builtin)
 	if err != nil {
 		return err
 	}
+
 	order := &loadOrder{modules: modules, builtin: strings.ReplaceAll(string(has), "-", "_")}
 	for _, d := range drivers() {
 		if err := order.add(d); err != nil {
 			return err
 		}
 	}
+
 	kit, err := os.ReadFile(s.Kit)
 	if err != nil {
 		return err
 	}
+
 	archive := cpio{}
 	archive.dir("modules")
 	archive.dir("dev")
 	archive.device("dev/console", device{5, 1}) // console output before devtmpfs is mounted
 	archive.file("init", kit)
+
 	for i, file := range order.files {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
+
 		archive.file(fmt.Sprintf("modules/%02d-%s", i, filepath.Base(file)), content)
 	}
+
 	return os.WriteFile(path, archive.bytes(), 0o600)
 }
 
@@ -314,11 +360,14 @@ func findModules(tree string) (map[string]string, error) {
 		if name, ok := strings.CutSuffix(filepath.Base(path), ".ko"); ok && err == nil && !e.IsDir() {
 			modules[strings.ReplaceAll(name, "-", "_")] = path
 		}
+
 		return err
 	})
+
 	if err == nil && len(modules) == 0 {
 		err = errors.New("no uncompressed module (*.ko) below lib/modules")
 	}
+
 	return modules, err
 }
 
@@ -335,20 +384,25 @@ func (o *loadOrder) add(name string) error {
 		if strings.Contains(o.builtin, "/"+name+".ko") {
 			return nil
 		}
+
 		return fmt.Errorf("the kernel has no module %s", name)
 	}
+
 	if slices.Contains(o.files, file) {
 		return nil
 	}
+
 	needs, err := dependencies(file)
 	if err != nil {
 		return err
 	}
+
 	for _, n := range needs {
 		if err := o.add(n); err != nil {
 			return err
 		}
 	}
+
 	o.files = append(o.files, file)
 	return nil
 }
@@ -360,18 +414,22 @@ func dependencies(file string) ([]string, error) {
 		return nil, fmt.Errorf("read module %s: %w", file, err)
 	}
 	defer func() { _ = f.Close() }() // It was only read.
+
 	section := f.Section(".modinfo")
 	if section == nil {
 		return nil, fmt.Errorf("read module %s: no section .modinfo", file)
 	}
+
 	data, err := section.Data()
 	if err != nil {
 		return nil, fmt.Errorf("read module %s: %w", file, err)
 	}
+
 	for entry := range strings.SplitSeq(string(data), "\x00") {
 		if list, ok := strings.CutPrefix(entry, "depends="); ok && list != "" {
 			return strings.Split(strings.ReplaceAll(list, "-", "_"), ","), nil
 		}
 	}
+
 	return nil, nil
 }

@@ -54,6 +54,7 @@ func (s Set) FetchSystemd(ctx context.Context) error {
 	if s.HasSystemd() == nil {
 		return nil
 	}
+
 	key := sha256.Sum256([]byte(strings.Join(systemdPackages(), " ")))
 	_, err := s.cached("systemd", key[:], "", func(path string) error { return unpack(ctx, path, systemdPackages()...) })
 	return err
@@ -71,6 +72,7 @@ func (s Set) systemdTree() (string, error) {
 	if err != nil || len(kept) != 1 {
 		return "", fmt.Errorf("no systemd for virtual machines in %s", s.Cache)
 	}
+
 	return kept[0], nil
 }
 
@@ -78,42 +80,52 @@ func (s Set) systemdTree() (string, error) {
 func unpack(ctx context.Context, path string, packages ...string) error {
 	download := path + ".download"
 	defer func() { _ = os.RemoveAll(download) }()
+
 	for _, dir := range []string{download, path} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
 	}
+
 	// apt drops root for the download where it can, and warns where it cannot.
 	if err := run(ctx, download, "apt-get", append([]string{"download"}, packages...)...); err != nil {
 		return err
 	}
+
 	archives, err := filepath.Glob(filepath.Join(download, "*.deb"))
 	if err == nil && len(archives) != len(packages) {
 		err = fmt.Errorf("%d packages were downloaded, want %d", len(archives), len(packages))
 	}
+
 	for _, archive := range archives {
 		err = errors.Join(err, run(ctx, download, "dpkg-deb", "-x", archive, path))
 	}
+
 	return err
 }
 
 // installSystemd copies systemd to a root file system as the first process.
 func installSystemd(ctx context.Context, systemd, tree string) error {
 	for _, dir := range []string{"usr", "bin", "sbin", "lib", "lib64", "etc"} {
-		from, to := filepath.Join(systemd, dir), filepath.Join(tree, dir)
+		from := filepath.Join(systemd, dir)
+		to := filepath.Join(tree, dir)
+
 		if _, err := os.Lstat(from); err != nil {
 			continue
 		}
+
 		// A directory that is a link in the root file system is followed.
 		if err := run(ctx, "", "cp", "-a", from+"/.", to+"/"); err != nil {
 			return err
 		}
 	}
+
 	units := filepath.Join(tree, "etc", "systemd", "system")
 	wanted := filepath.Join(units, "multi-user.target.wants")
 	if err := os.MkdirAll(wanted, 0o755); err != nil {
 		return err
 	}
+
 	for name, content := range map[string]string{
 		filepath.Join(units, NodeUnit):        nodeUnit,
 		filepath.Join(tree, "etc/passwd"):     "root:x:0:0:root:/root:/bin/sh\n" + SystemdUsers,
@@ -125,9 +137,11 @@ func installSystemd(ctx context.Context, systemd, tree string) error {
 			return err
 		}
 	}
+
 	if err := os.Symlink("../"+NodeUnit, filepath.Join(wanted, NodeUnit)); err != nil {
 		return err
 	}
+
 	return os.Symlink("/lib/systemd/system/multi-user.target", filepath.Join(units, "default.target"))
 }
 
@@ -137,18 +151,21 @@ func systemdFiles(ctx context.Context, systemd string) (map[string]string, error
 	for _, dir := range []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/systemd", "lib/systemd"} {
 		own = append(own, filepath.Join(systemd, dir))
 	}
+
 	files := map[string]string{}
 	for _, program := range []string{"lib/systemd/systemd", "lib/systemd/systemd-journald", "bin/systemctl", "usr/bin/systemd-run", "usr/bin/dbus-daemon"} {
 		libraries, err := librariesOf(ctx, filepath.Join(systemd, program), own...)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, l := range libraries {
 			if !strings.HasPrefix(l, systemd) {
 				files[l] = l
 			}
 		}
 	}
+
 	return files, nil
 }
 
@@ -158,9 +175,11 @@ func ldd(ctx context.Context, program string, dirs []string) ([]byte, error) {
 	if len(dirs) > 0 {
 		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+strings.Join(dirs, ":"))
 	}
+
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("ldd %s: %w", program, err)
 	}
+
 	return out, nil
 }

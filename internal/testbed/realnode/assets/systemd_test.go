@@ -13,25 +13,32 @@ import (
 // TestInstallSystemd: files of packages below /lib are installed in the merged /usr, links stay links, and systemd
 // starts the node's first process as a service.
 func TestInstallSystemd(t *testing.T) {
-	systemd, tree := t.TempDir(), filepath.Join(t.TempDir(), "tree")
+	systemd := t.TempDir()
+	tree := filepath.Join(t.TempDir(), "tree")
+
 	for name, content := range map[string]string{"lib/systemd/systemd": "init", "usr/bin/dbus-daemon": "bus", "etc/dbus-1/system.conf": "conf"} {
 		path := filepath.Join(systemd, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err := os.Symlink("dbus-daemon", filepath.Join(systemd, "usr/bin/bus")); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := createTree(tree, nil); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := installSystemd(t.Context(), systemd, tree); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, want := range map[string]string{
 		"usr/lib/systemd/systemd": "init", "usr/bin/dbus-daemon": "bus", "etc/dbus-1/system.conf": "conf", "etc/passwd": "messagebus:",
 		"etc/systemd/system/multi-user.target.wants/" + NodeUnit: "ExecStart=/init machine",
@@ -40,6 +47,7 @@ func TestInstallSystemd(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", name, content, err, want)
 		}
 	}
+
 	for name, want := range map[string]string{"lib": "usr/lib", "usr/bin/bus": "dbus-daemon", "etc/systemd/system/default.target": "/lib/systemd/system/multi-user.target"} {
 		if link, err := os.Readlink(filepath.Join(tree, name)); err != nil || link != want {
 			t.Errorf("%s leads to %q, %v; want %q", name, link, err, want)
@@ -56,6 +64,7 @@ func TestHasSystemd(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(s.Cache, "systemd-1"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := s.HasSystemd(); err != nil {
 		t.Error(err)
 	}

@@ -45,16 +45,20 @@ func Open(ctx context.Context, addresses ...netip.Addr) error {
 		"addr add " + netip.PrefixFrom(Gateway(), Address(1).Bits()).String() + " dev " + bridge,
 		"link set " + bridge + " up",
 	}
+
 	for _, a := range addresses {
 		lines = append(lines, "addr add "+netip.PrefixFrom(a, a.BitLen()).String()+" dev lo")
 	}
+
 	if err := ip(ctx, lines...); err != nil {
 		return err
 	}
+
 	// The setting is specific to this network namespace.
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
 		return fmt.Errorf("route between nodes: %w", err)
 	}
+
 	return nil
 }
 
@@ -83,6 +87,7 @@ func Detach(ctx context.Context, i int) error {
 	if err := ip(ctx, "link del "+port); err != nil && !strings.Contains(err.Error(), "Cannot find device") {
 		return err
 	}
+
 	return ip(ctx, "route flush "+Pods(i).String())
 }
 
@@ -97,5 +102,6 @@ func ip(ctx context.Context, lines ...string) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("network of the nodes: %w: %s", err, strings.TrimSpace(string(out)))
 	}
+
 	return nil
 }

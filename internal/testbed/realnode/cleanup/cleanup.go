@@ -51,24 +51,30 @@ func Open(id string) (*Session, error) {
 	if err := os.MkdirAll(BaseDir, 0o700); err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
 	}
+
 	if err := checkOwner(BaseDir); err != nil {
 		return nil, err
 	}
+
 	s := &Session{dir: filepath.Join(BaseDir, id)}
 	fresh := s.dir + ".new"
 	if err := os.Mkdir(fresh, 0o700); err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
 	}
+
 	var err error
 	if s.lock, err = os.OpenFile(filepath.Join(fresh, lockFile), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("open session: %w", err), os.RemoveAll(fresh))
 	}
+
 	if err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock session: %w", err), os.RemoveAll(fresh))
 	}
+
 	if err := os.Rename(fresh, s.dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("open session: %w", err), os.RemoveAll(fresh))
 	}
+
 	return s, nil
 }
 
@@ -78,10 +84,12 @@ func checkOwner(dir string) error {
 	if err != nil {
 		return fmt.Errorf("stat %s: %w", dir, err)
 	}
+
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.IsDir() || info.Mode().Perm() != 0o700 || int(stat.Uid) != os.Geteuid() {
 		return fmt.Errorf("%s is not a directory that is accessible by this user only (mode %s)", dir, info.Mode())
 	}
+
 	return nil
 }
 
@@ -94,13 +102,16 @@ func (s *Session) Save(r Record) error {
 	if err != nil {
 		return fmt.Errorf("write session: %w", err)
 	}
+
 	name := filepath.Join(s.dir, recordFile)
 	if err := os.WriteFile(name+".new", content, 0o600); err != nil {
 		return fmt.Errorf("write session: %w", err)
 	}
+
 	if err := os.Rename(name+".new", name); err != nil {
 		return fmt.Errorf("write session: %w", err)
 	}
+
 	return nil
 }
 
@@ -113,6 +124,7 @@ func Watch(dir string, alive io.Reader) error {
 	if filepath.Dir(dir) != BaseDir {
 		return fmt.Errorf("%s is not an entry of %s", dir, BaseDir)
 	}
+
 	// The end of the pipe arrives as EOF or as an error.
 	_, _ = io.Copy(io.Discard, alive)
 	return clean(dir)
@@ -127,9 +139,11 @@ func Sweep() error {
 	if err != nil {
 		return fmt.Errorf("list sessions: %w", err)
 	}
+
 	if err := checkOwner(BaseDir); err != nil {
 		return err
 	}
+
 	var errs []error
 	for _, e := range entries {
 		dir := filepath.Join(BaseDir, e.Name())
@@ -137,6 +151,7 @@ func Sweep() error {
 			errs = append(errs, clean(dir))
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -147,6 +162,7 @@ func isUnlocked(dir string) bool {
 		return false // being created or removed
 	}
 	defer lock.Close()
+
 	return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }
 
@@ -159,22 +175,27 @@ func clean(dir string) error {
 	if err != nil {
 		return fmt.Errorf("clean %s: %w", dir, err)
 	}
+
 	var r Record
 	if err := json.Unmarshal(content, &r); err != nil {
 		return fmt.Errorf("clean %s: %w", dir, err)
 	}
+
 	for _, path := range append(append([]string{}, r.Group.Dirs...), r.Dirs...) {
 		if !strings.HasPrefix(filepath.Base(path), Prefix) || !filepath.IsAbs(path) || filepath.Clean(path) != path {
 			return fmt.Errorf("clean %s: %q is not a path of a session", dir, path)
 		}
 	}
+
 	errs := []error{r.Group.Remove(bound)}
 	for _, d := range r.Dirs {
 		errs = append(errs, remove(d))
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+
 	return remove(dir)
 }
 
@@ -187,9 +208,11 @@ func remove(dir string) error {
 			_ = os.Remove(BaseDir) // succeeds for the last session only
 			return nil
 		}
+
 		if time.Now().After(deadline) {
 			return fmt.Errorf("remove %s: %w", dir, err)
 		}
+
 		time.Sleep(10 * time.Millisecond)
 	}
 }

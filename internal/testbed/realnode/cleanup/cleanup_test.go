@@ -17,6 +17,7 @@ import (
 // entry writes an entry that lists r.
 func entry(t *testing.T, r Record) string {
 	t.Helper()
+
 	dir := filepath.Join(t.TempDir(), "entry")
 	content, err := json.Marshal(r)
 	if err == nil {
@@ -25,9 +26,11 @@ func entry(t *testing.T, r Record) string {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, recordFile), content, 0o600)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return dir
 }
 
@@ -39,15 +42,18 @@ func TestCleanRemovesWhatIsListed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	dir := entry(t, Record{Group: hostcgroup.Group{Dirs: []string{group}}, Dirs: []string{state, state + "-never-made"}})
 	if err := clean(dir); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, path := range []string{state, group, dir} {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left", path)
 		}
 	}
+
 	if err := clean(dir); err != nil {
 		t.Errorf("cleaning again: %v", err)
 	}
@@ -58,6 +64,7 @@ func TestCleanRejectsForeignPaths(t *testing.T) {
 	if err := os.Mkdir(keep, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, path := range []string{keep, "relative/" + Prefix + "x", "/tmp/../" + Prefix + "x", ""} {
 		if err := clean(entry(t, Record{Dirs: []string{path}})); err == nil || !strings.Contains(err.Error(), "not a path") {
 			t.Errorf("directory %q: %v, want a refusal", path, err)
@@ -66,6 +73,7 @@ func TestCleanRejectsForeignPaths(t *testing.T) {
 			t.Errorf("cgroup %q is no error", path)
 		}
 	}
+
 	if _, err := os.Stat(keep); err != nil {
 		t.Error(err)
 	}
@@ -82,12 +90,14 @@ func TestTrusted(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := checkOwner(dir); err != nil {
 		t.Error(err)
 	}
 	if err := os.Chmod(dir, 0o770); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := checkOwner(dir); err == nil {
 		t.Error("a directory that others may write to is trusted")
 	}

@@ -61,17 +61,21 @@ func CheckNamespaces(ctx context.Context) []Finding {
 	if runtime.GOOS != "linux" {
 		return []Finding{{Name: "Linux", Problem: "this is " + runtime.GOOS, Remedy: "use a Linux machine"}}
 	}
+
 	findings := []Finding{root()}
 	for _, p := range append([]string{"ip"}, Programs()...) {
 		findings = append(findings, program(p, namespacePackages))
 	}
+
 	for _, p := range Plugins() {
 		findings = append(findings, file(p, namespacePackages))
 	}
+
 	findings = append(findings, cgroups())
 	if Problems(findings) == nil {
 		findings = append(findings, namespaces(ctx))
 	}
+
 	return findings
 }
 
@@ -81,11 +85,13 @@ func CheckMachine(context.Context) []Finding {
 		program("qemu-system-x86_64", machinePackages), program("mke2fs", machinePackages), program("ldd", "libc-bin"),
 		file("/dev/net/tun", "a kernel with TUN/TAP (CONFIG_TUN)"),
 	}
+
 	if runtime.GOARCH != "amd64" {
 		findings = append(findings, Finding{
 			Name: "amd64", Problem: "virtual machines are of amd64 only, this is " + runtime.GOARCH, Remedy: "use cgroup version 2 of the host",
 		})
 	}
+
 	return findings
 }
 
@@ -97,6 +103,7 @@ func Problems(findings []Finding) error {
 			errs = append(errs, fmt.Errorf("%s: %s (%s)", f.Name, f.Problem, f.Remedy))
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -107,6 +114,7 @@ func Print(out io.Writer, findings []Finding) {
 			fmt.Fprintf(out, "  ok       %-26s %s\n", f.Name, f.Detail)
 			continue
 		}
+
 		fmt.Fprintf(out, "  missing  %-26s %s\n           %-26s -> %s\n", f.Name, f.Problem, "", f.Remedy)
 	}
 }
@@ -116,6 +124,7 @@ func root() Finding {
 	if uid := os.Geteuid(); uid != 0 {
 		f.Problem = fmt.Sprintf("this is user %d; namespaces, mounts and cgroups need root", uid)
 	}
+
 	return f
 }
 
@@ -125,6 +134,7 @@ func program(name, packages string) Finding {
 	if err != nil {
 		f.Problem = "not in PATH"
 	}
+
 	return f
 }
 
@@ -136,6 +146,7 @@ func file(path, packages string) Finding {
 	if _, err := os.Stat(path); err != nil {
 		f.Problem = path + " does not exist"
 	}
+
 	return f
 }
 
@@ -147,11 +158,13 @@ func cgroups() Finding {
 		f.Problem = err.Error()
 		return f
 	}
+
 	switch missing := host.Missing(controllers()...); {
 	case len(host.V1) == 0 && host.Unified == nil:
 		f.Problem = "none are mounted"
 	case len(host.V1) > 0 && len(missing) > 0:
 		f.Problem = "no v1 controller " + strings.Join(missing, ", ")
+
 	default:
 		group, err := host.Make(fmt.Sprintf("crane-nodes-probe-%d", os.Getpid()))
 		if err == nil {
@@ -161,10 +174,12 @@ func cgroups() Finding {
 			f.Problem = err.Error()
 		}
 	}
+
 	f.Detail = "version 2"
 	if len(host.V1) > 0 {
 		f.Detail = "version 1: " + strings.Join(host.Names(), " ")
 	}
+
 	return f
 }
 
@@ -176,11 +191,13 @@ func namespaces(ctx context.Context) Finding {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWCGROUP,
 	}
+
 	if out, err := cmd.CombinedOutput(); err != nil {
 		f.Problem = fmt.Sprintf("%v %s", err, strings.TrimSpace(string(out)))
 	}
 	if content, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(content), "\toverlay\n") {
 		f.Problem += " no overlay file system in /proc/filesystems (modprobe overlay)"
 	}
+
 	return f
 }

@@ -32,9 +32,11 @@ func (h Host) Plan(name string) (Group, error) {
 	for _, v := range h.V1 {
 		g.Dirs = append(g.Dirs, filepath.Join(v.Own, name))
 	}
+
 	if h.Unified == nil {
 		return g, nil
 	}
+
 	parent := h.Unified.Own
 	if len(h.V1) == 0 {
 		var err error
@@ -42,6 +44,7 @@ func (h Host) Plan(name string) (Group, error) {
 			return g, err
 		}
 	}
+
 	g.Dirs = append(g.Dirs, filepath.Join(parent, name))
 	return g, nil
 }
@@ -52,15 +55,18 @@ func (h Host) Make(name string) (Group, error) {
 	if err != nil {
 		return Group{}, err
 	}
+
 	var g Group
 	for _, dir := range planned.Dirs {
 		if err := g.add(dir); err != nil {
 			return Group{}, errors.Join(err, g.Remove(time.Second))
 		}
+
 		if err := setCPUShares(dir); err != nil {
 			return Group{}, errors.Join(err, g.Remove(time.Second))
 		}
 	}
+
 	return g, nil
 }
 
@@ -74,9 +80,11 @@ func setCPUShares(dir string) error {
 	if _, err := os.Stat(file); err != nil {
 		return nil //nolint:nilerr // another controller's hierarchy
 	}
+
 	if err := os.WriteFile(file, []byte(strconv.Itoa(taskShares*max(2, runtime.NumCPU()))), 0); err != nil {
 		return fmt.Errorf("create cgroup: set its weight: %w", err)
 	}
+
 	return nil
 }
 
@@ -87,10 +95,12 @@ func (g Group) Child(name string) (Group, error) {
 		if err := enableControllers(dir); err != nil {
 			return Group{}, errors.Join(err, child.Remove(time.Second))
 		}
+
 		if err := child.add(filepath.Join(dir, name)); err != nil {
 			return Group{}, errors.Join(err, child.Remove(time.Second))
 		}
 	}
+
 	return child, nil
 }
 
@@ -99,22 +109,27 @@ func (g *Group) add(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("create cgroup: %w", err)
 	}
+
 	g.Dirs = append(g.Dirs, dir)
 	if _, err := os.Stat(filepath.Join(dir, "cgroup.controllers")); err == nil {
 		return nil // v2 inherits
 	}
+
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		content, err := os.ReadFile(filepath.Join(filepath.Dir(dir), file))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, file), content, 0)
 		}
+
 		if err != nil {
 			return fmt.Errorf("create cgroup: set its CPUs and memory nodes: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -125,10 +140,12 @@ func delegatingParent(h Hierarchy) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("find a cgroup for nodes: %w", err)
 		}
+
 		missing := slices.DeleteFunc(requiredControllers(), func(c string) bool { return slices.Contains(have, c) })
 		if len(missing) == 0 {
 			return dir, nil
 		}
+
 		if dir == h.Root {
 			return "", fmt.Errorf("no cgroup from %s upwards delegates %s: the host's %s lacks them", h.Own,
 				strings.Join(missing, ", "), filepath.Join(dir, "cgroup.subtree_control"))
@@ -145,14 +162,17 @@ func enableControllers(dir string) error {
 	if err != nil {
 		return fmt.Errorf("enable cgroup controllers: %w", err)
 	}
+
 	for _, c := range requiredControllers() {
 		if !slices.Contains(have, c) {
 			continue
 		}
+
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+c), 0); err != nil {
 			return fmt.Errorf("enable cgroup controller %s: %w", c, err)
 		}
 	}
+
 	return nil
 }
 
@@ -168,6 +188,7 @@ func (g Group) Add(pid int) error {
 			return fmt.Errorf("move process %d into cgroup: %w", pid, err)
 		}
 	}
+
 	return nil
 }
 
@@ -185,14 +206,17 @@ func (g Group) Remove(bound time.Duration) error {
 			if err == nil {
 				break
 			}
+
 			if time.Now().After(deadline) {
 				errs = append(errs, fmt.Errorf("remove cgroup: %w", err))
 				break
 			}
+
 			kill(dir)
 			time.Sleep(retry)
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -205,6 +229,7 @@ func removeTree(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, e := range entries {
 		if e.IsDir() {
 			if err := removeTree(filepath.Join(dir, e.Name())); err != nil {
@@ -212,6 +237,7 @@ func removeTree(dir string) error {
 			}
 		}
 	}
+
 	err = syscall.Rmdir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -219,6 +245,7 @@ func removeTree(dir string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
+
 	return nil
 }
 
@@ -228,15 +255,18 @@ func kill(dir string) {
 		if err != nil || e.Name() != "cgroup.procs" {
 			return nil //nolint:nilerr // it is being removed
 		}
+
 		pids, err := words(path)
 		if err != nil {
 			return nil //nolint:nilerr // it has been removed
 		}
+
 		for _, p := range pids {
 			if pid, err := strconv.Atoi(p); err == nil && pid > 1 {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
 		}
+
 		return nil
 	})
 }

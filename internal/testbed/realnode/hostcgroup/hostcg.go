@@ -42,11 +42,13 @@ func Detect() (Host, error) {
 		return Host{}, fmt.Errorf("find cgroups: %w", err)
 	}
 	defer mounts.Close()
+
 	own, err := os.Open("/proc/self/cgroup")
 	if err != nil {
 		return Host{}, fmt.Errorf("find cgroups: %w", err)
 	}
 	defer own.Close()
+
 	return parse(mounts, own)
 }
 
@@ -59,6 +61,7 @@ func parse(mountinfo, membership io.Reader) (Host, error) {
 	if err != nil {
 		return Host{}, err
 	}
+
 	var host Host
 	lines := bufio.NewScanner(membership)
 	for lines.Scan() {
@@ -66,21 +69,26 @@ func parse(mountinfo, membership io.Reader) (Host, error) {
 		if len(fields) != 3 {
 			return Host{}, fmt.Errorf("find cgroups: %q is not a line of /proc/PID/cgroup", lines.Text())
 		}
-		name, path := fields[1], fields[2]
+
+		name := fields[1]
+		path := fields[2]
 		if name == "" {
 			if v2 != nil {
 				host.Unified = &Hierarchy{Root: v2.point, Own: within(*v2, path)}
 			}
 			continue
 		}
+
 		i := slices.IndexFunc(v1, func(m mount) bool { return hasAll(m.options, name) })
 		if i >= 0 {
 			host.V1 = append(host.V1, Hierarchy{Name: name, Root: v1[i].point, Own: within(v1[i], path)})
 		}
 	}
+
 	if err := lines.Err(); err != nil {
 		return Host{}, fmt.Errorf("find cgroups: %w", err)
 	}
+
 	slices.Reverse(host.V1) // the kernel lists the newest first
 	return host, nil
 }
@@ -93,6 +101,7 @@ func parseMounts(mountinfo io.Reader) (v1 []mount, v2 *mount, err error) {
 		if dash < 6 || len(fields) < dash+4 {
 			continue
 		}
+
 		m := mount{root: fields[3], point: fields[4], options: fields[dash+3]}
 		switch fields[dash+1] {
 		case "cgroup":
@@ -103,9 +112,11 @@ func parseMounts(mountinfo io.Reader) (v1 []mount, v2 *mount, err error) {
 			}
 		}
 	}
+
 	if err := lines.Err(); err != nil {
 		return nil, nil, fmt.Errorf("find cgroups: %w", err)
 	}
+
 	return v1, v2, nil
 }
 
@@ -117,6 +128,7 @@ func hasAll(options, name string) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -125,6 +137,7 @@ func within(m mount, path string) string {
 	if m.root != "/" {
 		path = strings.TrimPrefix(path, m.root)
 	}
+
 	return filepath.Join(m.point, path)
 }
 
@@ -134,6 +147,7 @@ func (h Host) Names() []string {
 	for i, v := range h.V1 {
 		names[i] = v.Name
 	}
+
 	return names
 }
 
@@ -143,5 +157,6 @@ func (h Host) Missing(want ...string) []string {
 	for _, name := range h.Names() {
 		have = append(have, strings.Split(name, ",")...)
 	}
+
 	return slices.DeleteFunc(want, func(c string) bool { return slices.Contains(have, c) })
 }

@@ -49,6 +49,7 @@ func TestParse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("hierarchies (-want +got):\n%s", diff)
 			}
@@ -71,6 +72,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		for _, v := range host.V1 {
 			if v.Name == "" {
 				t.Errorf("a hierarchy without a name: %+v", v)

@@ -75,16 +75,19 @@ func Start(ctx context.Context, o Options, report func(nodespec.Report)) (*Machi
 	if err != nil {
 		return nil, err
 	}
+
 	for try := 1; ; try++ {
 		m := &Machine{group: group, done: make(chan struct{})}
 		booted, err := m.start(ctx, o, report)
 		if err == nil {
 			return m, nil
 		}
+
 		err = errors.Join(fmt.Errorf("virtual machine: %w", err), m.kill())
 		if booted || try == maxAttempts || ctx.Err() != nil {
 			return nil, errors.Join(err, group.Remove(removeBound))
 		}
+
 		if report != nil {
 			report(nodespec.Report{Step: fmt.Sprintf(RetryPrefix+": %v", err)})
 		}
@@ -98,21 +101,27 @@ func (m *Machine) start(ctx context.Context, o Options, report func(nodespec.Rep
 		return false, fmt.Errorf("create pipe: %w", err)
 	}
 	defer reader.Close()
+
 	err = m.spawn(o, writer)
 	writer.Close()
+
 	if err != nil {
 		return false, err
 	}
+
 	if err := m.group.Add(m.pid); err != nil {
 		return false, err
 	}
+
 	reports := progress.NewReader(reader, report)
 	bound := scaleByLoad(bootBound)
 	bootCtx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("not within %s", bound.Round(time.Second)))
 	defer cancel()
+
 	if err := reports.Await(bootCtx, nodespec.Booted); err != nil {
 		return false, err
 	}
+
 	return true, reports.Await(ctx, nodespec.Up)
 }
 
@@ -122,11 +131,13 @@ func scaleByLoad(d time.Duration) time.Duration {
 	if err != nil {
 		return d
 	}
+
 	first, _, _ := strings.Cut(string(content), " ")
 	load, err := strconv.ParseFloat(first, 64)
 	if err != nil {
 		return d
 	}
+
 	factor := max(1, load/float64(runtime.NumCPU()))
 	return min(time.Duration(float64(d)*factor), maxBootBound)
 }
@@ -136,34 +147,43 @@ func (m *Machine) spawn(o Options, reports *os.File) error {
 	if err := os.MkdirAll(o.LogDir, 0o700); err != nil {
 		return fmt.Errorf("create log directory: %w", err)
 	}
+
 	config := filepath.Join(o.LogDir, "config.img")
 	if err := writeConfig(config, o.Node); err != nil {
 		return err
 	}
+
 	console, err := os.OpenFile(filepath.Join(o.LogDir, "emulator.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
 	defer console.Close()
+
 	cmd := exec.Command("qemu-system-x86_64", arguments(o, config)...) //nolint:noctx // Stop ends it, not a context
-	cmd.Stdout, cmd.Stderr = console, console
+	cmd.Stdout = console
+	cmd.Stderr = console
 	cmd.ExtraFiles = []*os.File{reports}
+
 	// Changes to the drives are written to unnamed files in this directory.
 	cmd.Env = append(os.Environ(), "TMPDIR="+o.LogDir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error, 1)
+
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
+
 		if err := cmd.Start(); err != nil {
 			started <- fmt.Errorf("start emulator: %w", err)
 			return
 		}
+
 		m.pid = cmd.Process.Pid
 		started <- nil
 		_ = cmd.Wait() // only the exit matters
 		close(m.done)
 	}()
+
 	return <-started
 }
 
@@ -174,10 +194,12 @@ func writeConfig(path string, node nodespec.Node) error {
 	if err != nil {
 		return fmt.Errorf("encode node: %w", err)
 	}
+
 	content = append(content, make([]byte, sector-len(content)%sector)...)
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		return fmt.Errorf("configure node: %w", err)
 	}
+
 	return nil
 }
 
@@ -204,12 +226,14 @@ func arguments(o Options, config string) []string {
 		"-chardev", fmt.Sprintf("file,id=reports,path=/dev/fd/%d", reportsFD),
 		"-device", "virtserialport,chardev=reports,nr=1",
 	}
+
 	args = append(args, zones(o)...)
 	for i, step := range o.Node.Steps {
 		id := "log" + strconv.Itoa(i)
 		args = append(args, "-chardev", "file,id="+id+",path="+filepath.Join(o.LogDir, step.Name+".log"),
 			"-device", fmt.Sprintf("virtserialport,chardev=%s,nr=%d", id, i+2))
 	}
+
 	return args
 }
 
@@ -218,6 +242,7 @@ func processor(threads int) string {
 	if threads > 1 {
 		return "max,vendor=GenuineIntel"
 	}
+
 	return "max"
 }
 
@@ -226,7 +251,9 @@ func (o Options) processors() string {
 	if len(o.Zones) < 2 && o.Threads < 2 {
 		return strconv.Itoa(o.CPUs)
 	}
-	sockets, threads := max(1, len(o.Zones)), max(1, o.Threads)
+
+	sockets := max(1, len(o.Zones))
+	threads := max(1, o.Threads)
 	return fmt.Sprintf("%d,sockets=%d,cores=%d,threads=%d", o.CPUs, sockets, o.CPUs/sockets/threads, threads)
 }
 
@@ -239,12 +266,14 @@ func zones(o Options) (args []string) {
 	if n < 2 {
 		return nil
 	}
+
 	left := o.MemoryMiB
 	for i, cpus := range o.Zones {
 		size := o.MemoryMiB / n
 		if i == n-1 {
 			size = left
 		}
+
 		left -= size
 		args = append(args,
 			"-object", fmt.Sprintf("memory-backend-ram,id=memory%d,size=%dM", i, size),
@@ -253,6 +282,7 @@ func zones(o Options) (args []string) {
 			args = append(args, "-numa", fmt.Sprintf("dist,src=%d,dst=%d,val=%d", k, i, distance))
 		}
 	}
+
 	return args
 }
 
@@ -268,10 +298,13 @@ func (m *Machine) kill() error {
 	if m.pid == 0 {
 		return nil
 	}
+
 	err := syscall.Kill(m.pid, syscall.SIGKILL)
 	<-m.done
+
 	if err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("kill emulator: %w", err)
 	}
+
 	return nil
 }

@@ -58,15 +58,18 @@ func Start(ctx context.Context, o Options, report func(nodespec.Report)) (*Node,
 	if err != nil {
 		return nil, err
 	}
+
 	c := &Node{group: group, done: make(chan struct{})}
 	reports, err := c.launch(ctx, o)
 	if err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	defer reports.Close()
+
 	if err := progress.NewReader(reports, report).Await(ctx, nodespec.Up); err != nil {
 		return nil, errors.Join(fmt.Errorf("node: %w", err), c.Stop())
 	}
+
 	return c, nil
 }
 
@@ -77,45 +80,57 @@ func (c *Node) launch(ctx context.Context, o Options) (reports *os.File, err err
 		return nil, fmt.Errorf("create pipe: %w", err)
 	}
 	defer config.Close()
+
 	reports, reportWriter, err := os.Pipe()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create pipe: %w", err), configReader.Close())
 	}
+
 	files := []*os.File{configReader, reportWriter}
 	defer func() {
 		for _, f := range files {
 			f.Close()
 		}
+
 		if err != nil {
 			reports.Close()
 		}
 	}()
+
 	if err := os.MkdirAll(o.LogDir, 0o700); err != nil {
 		return reports, fmt.Errorf("create log directory: %w", err)
 	}
+
 	for _, step := range o.Node.Steps {
 		log, err := os.OpenFile(filepath.Join(o.LogDir, step.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			return reports, fmt.Errorf("open log: %w", err)
 		}
+
 		files = append(files, log)
 	}
+
 	if err := c.spawn(o.Kit, files); err != nil {
 		return reports, err
 	}
+
 	if err := c.group.Add(c.pid); err != nil {
 		return reports, err
 	}
+
 	if err := o.Attach(ctx, c.pid); err != nil {
 		return reports, err
 	}
+
 	description, err := json.Marshal(o.Node)
 	if err != nil {
 		return reports, fmt.Errorf("encode node: %w", err)
 	}
+
 	if _, err := config.Write(append([]byte{'\n'}, description...)); err != nil {
 		return reports, fmt.Errorf("configure node: %w", err)
 	}
+
 	return reports, nil
 }
 
@@ -131,19 +146,23 @@ func (c *Node) spawn(kit string, files []*os.File) error {
 		Pdeathsig:  syscall.SIGKILL,
 		Setpgid:    true,
 	}
+
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
+
 		if err := cmd.Start(); err != nil {
 			started <- fmt.Errorf("create namespaces: %w", err)
 			return
 		}
+
 		c.pid = cmd.Process.Pid
 		started <- nil
 		c.err = cmd.Wait()
 		close(c.done)
 	}()
+
 	return <-started
 }
 
@@ -159,22 +178,26 @@ func (c *Node) Kill(program string) error {
 	if err != nil {
 		return fmt.Errorf("kill %s: %w", program, err)
 	}
+
 	var children []string
 	for _, t := range threads {
 		if content, err := os.ReadFile(t); err == nil {
 			children = append(children, strings.Fields(string(content))...)
 		}
 	}
+
 	for _, child := range children {
 		pid, err := strconv.Atoi(child)
 		if err != nil {
 			return fmt.Errorf("kill %s: %w", program, err)
 		}
+
 		name, err := os.ReadFile(filepath.Join("/proc", child, "comm"))
 		if err == nil && strings.TrimSpace(string(name)) == program {
 			return syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
+
 	return fmt.Errorf("kill %s: no child of the first process runs it", program)
 }
 
@@ -185,5 +208,6 @@ func (c *Node) Stop() error {
 		_ = syscall.Kill(c.pid, syscall.SIGKILL)
 		<-c.done
 	}
+
 	return c.group.Remove(removeBound)
 }

@@ -39,38 +39,47 @@ func BootMachine() error {
 		if err := os.MkdirAll(m.to, 0o755); err != nil {
 			return fmt.Errorf("boot: %w", err)
 		}
+
 		if err := unix.Mount(m.kind, m.to, m.kind, 0, ""); err != nil {
 			return fmt.Errorf("boot: mount %s: %w", m.to, err)
 		}
 	}
+
 	if err := loadModules(); err != nil {
 		return err
 	}
+
 	drive, err := findDrive(nodespec.RootSerial)
 	if err != nil {
 		return err
 	}
+
 	const root = "/root"
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return fmt.Errorf("boot: %w", err)
 	}
+
 	if err := unix.Mount(drive, root, "ext4", unix.MS_NOATIME, ""); err != nil {
 		return fmt.Errorf("boot: mount the root file system: %w", err)
 	}
+
 	for _, dir := range []string{"/dev", "/proc", "/sys"} {
 		if err := unix.Mount(dir, root+dir, "", unix.MS_MOVE, ""); err != nil {
 			return fmt.Errorf("boot: move %s: %w", dir, err)
 		}
 	}
+
 	// Like switch_root(8), but without freeing the memory of the few initial files.
 	if err := errors.Join(os.Chdir(root), unix.Mount(".", "/", "", unix.MS_MOVE, ""), unix.Chroot("."), os.Chdir("/")); err != nil {
 		return fmt.Errorf("boot: enter the root file system: %w", err)
 	}
+
 	environment := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 	if _, err := os.Stat(systemd); err == nil {
 		// systemd mounts the remaining file systems and starts this program as a service.
 		return syscall.Exec(systemd, []string{"/sbin/init"}, environment)
 	}
+
 	return syscall.Exec("/init", []string{"/init", MachineArg}, environment)
 }
 
@@ -79,22 +88,27 @@ func loadModules() error {
 	if err != nil {
 		return fmt.Errorf("boot: %w", err)
 	}
+
 	names := make([]string, len(entries))
 	for i, e := range entries {
 		names[i] = e.Name()
 	}
+
 	slices.Sort(names)
 	for _, name := range names {
 		f, err := os.Open(filepath.Join(modulesDir, name))
 		if err != nil {
 			return fmt.Errorf("boot: %w", err)
 		}
+
 		err = unix.FinitModule(int(f.Fd()), "", 0)
 		f.Close()
+
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("boot: load %s: %w", name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -106,9 +120,11 @@ func findPort(number int) (string, error) {
 		if err == nil && len(found) == 1 {
 			return found[0], nil
 		}
+
 		if time.Now().After(deadline) {
 			return "", fmt.Errorf("boot: %d ports with number %d, want one", len(found), number)
 		}
+
 		time.Sleep(pollInterval)
 	}
 }
@@ -121,14 +137,17 @@ func findDrive(serial string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("boot: %w", err)
 		}
+
 		for _, f := range files {
 			if content, err := os.ReadFile(f); err == nil && strings.TrimSpace(string(content)) == serial {
 				return filepath.Join("/dev", filepath.Base(filepath.Dir(f))), nil
 			}
 		}
+
 		if time.Now().After(deadline) {
 			return "", fmt.Errorf("boot: no drive with the serial number %s", serial)
 		}
+
 		time.Sleep(pollInterval)
 	}
 }
@@ -139,33 +158,42 @@ func RunMachine() error {
 	if err != nil {
 		return err
 	}
+
 	reports, err := os.OpenFile(port, os.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("open reports: %w", err)
 	}
+
 	n := &node{reports: reports, begin: time.Now()}
 	n.report(nodespec.Booted, nil)
+
 	if err := n.readDrive(); err != nil {
 		return n.fail("config", err)
 	}
+
 	for i := range n.spec.Steps {
 		port, err := findPort(nodespec.LogPort + i)
 		if err != nil {
 			return n.fail("config", err)
 		}
+
 		log, err := os.OpenFile(port, os.O_WRONLY, 0)
 		if err != nil {
 			return n.fail("config", err)
 		}
+
 		n.logs = append(n.logs, log)
 	}
+
 	mount := n.mountMachine
 	if os.Getpid() != 1 {
 		mount = func() error { return fakeNUMA(n.spec.NUMA) } // systemd has mounted the rest
 	}
+
 	if err := errors.Join(mount(), swapOn(n.spec.SwapMiB)); err != nil {
 		return n.fail(nodespec.Mounted, err)
 	}
+
 	return n.run()
 }
 
@@ -175,21 +203,26 @@ func (n *node) readDrive() error {
 	if err != nil {
 		return err
 	}
+
 	drive, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer drive.Close()
+
 	if err := json.NewDecoder(drive).Decode(&n.spec); err != nil {
 		return err
 	}
+
 	if off := time.Until(n.spec.Clock); off.Abs() > clockTolerance {
 		now := unix.NsecToTimeval(n.spec.Clock.UnixNano())
 		if err := unix.Settimeofday(&now); err != nil {
 			return fmt.Errorf("set clock: %w", err)
 		}
+
 		n.begin = n.begin.Add(off) // keeps reported durations correct
 	}
+
 	return nil
 }
 
@@ -208,12 +241,15 @@ func (n *node) mountMachine() error {
 				return fmt.Errorf("make %s: %w", m.to, err)
 			}
 		}
+
 		if err := unix.Mount(m.kind, m.to, m.kind, 0, m.options); err != nil {
 			return fmt.Errorf("mount %s: %w", m.to, err)
 		}
 	}
+
 	if err := n.mountCgroups(); err != nil {
 		return err
 	}
+
 	return fakeNUMA(n.spec.NUMA)
 }

@@ -40,11 +40,14 @@ func RunInit() error {
 	if _, err := io.ReadFull(os.NewFile(nodespec.ConfigFD, "config"), ready[:]); err != nil {
 		return fmt.Errorf("wait for the cgroups: %w", err)
 	}
+
 	// Namespaces belong to threads; exec keeps those of the calling thread.
 	runtime.LockOSThread()
+
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return fmt.Errorf("create a cgroup namespace: %w", err)
 	}
+
 	return syscall.Exec("/proc/self/exe", []string{os.Args[0], InsideArg}, os.Environ())
 }
 
@@ -54,16 +57,20 @@ func RunInside() error {
 	if err := json.NewDecoder(os.NewFile(nodespec.ConfigFD, "config")).Decode(&n.spec); err != nil {
 		return n.fail("config", err)
 	}
+
 	for i := range n.spec.Steps {
 		fd := nodespec.LogFD + i
 		unix.CloseOnExec(fd)
 		n.logs = append(n.logs, os.NewFile(uintptr(fd), n.spec.Steps[i].Name))
 	}
+
 	unix.CloseOnExec(nodespec.ConfigFD)
 	unix.CloseOnExec(nodespec.ReportFD)
+
 	if err := n.enterRoot(); err != nil {
 		return n.fail(nodespec.Mounted, err)
 	}
+
 	return n.run()
 }
 
@@ -73,41 +80,51 @@ func (n *node) enterRoot() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
+
 	newRoot := n.spec.Root
 	options := fmt.Sprintf("mode=0755,size=%d", n.spec.DiskBytes)
 	if err := unix.Mount("node", newRoot, "tmpfs", 0, options); err != nil {
 		return fmt.Errorf("mount root: %w", err)
 	}
+
 	binds := map[string]string{}
 	for _, dir := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/etc/alternatives", "/etc/ld.so.cache"} {
 		binds[dir] = dir
 	}
+
 	maps.Copy(binds, n.spec.Binds)
 	for to, from := range binds {
 		if err := bindReadOnly(from, newRoot+to); err != nil {
 			return err
 		}
 	}
+
 	for _, dir := range []string{"proc", "sys", "dev", "run", "tmp", "etc", "var/lib", "var/log", "var/tmp", "root", ".old"} {
 		if err := os.MkdirAll(filepath.Join(newRoot, dir), 0o755); err != nil {
 			return fmt.Errorf("create root: %w", err)
 		}
 	}
+
 	if err := os.Symlink("/run", filepath.Join(newRoot, "var/run")); err != nil {
 		return fmt.Errorf("create root: %w", err)
 	}
+
 	if err := unix.PivotRoot(newRoot, newRoot+"/.old"); err != nil {
 		return fmt.Errorf("enter root: %w", err)
 	}
+
 	if err := os.Chdir("/"); err != nil {
 		return fmt.Errorf("enter root: %w", err)
 	}
+
 	if err := n.mountSystem(); err != nil {
 		return err
 	}
+
 	if err := unix.Unmount("/.old", unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("leave the host's root: %w", err)
 	}
+
 	return os.Remove("/.old")
 }
 
@@ -120,31 +137,39 @@ func bindReadOnly(from, to string) error {
 	if err != nil {
 		return fmt.Errorf("mount %s in the node: %w", from, err)
 	}
+
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return fmt.Errorf("mount %s in the node: %w", from, err)
 	}
+
 	switch {
 	case info.Mode()&os.ModeSymlink != 0:
 		target, err := os.Readlink(from)
 		if err != nil {
 			return fmt.Errorf("mount %s in the node: %w", from, err)
 		}
+
 		return os.Symlink(target, to)
+
 	case info.IsDir():
 		err = os.MkdirAll(to, 0o755)
 	default:
 		err = os.WriteFile(to, nil, 0o600)
 	}
+
 	if err != nil {
 		return fmt.Errorf("mount %s in the node: %w", from, err)
 	}
+
 	if err := unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("mount %s in the node: %w", from, err)
 	}
+
 	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 	if err := unix.MountSetattr(unix.AT_FDCWD, to, unix.AT_RECURSIVE, attr); err != nil {
 		return fmt.Errorf("make %s read-only: %w", to, err)
 	}
+
 	return nil
 }
 
@@ -161,9 +186,11 @@ func (n *node) mountSystem() error {
 			return fmt.Errorf("mount %s on %s: %w", m.kind, m.to, err)
 		}
 	}
+
 	if err := errors.Join(makeDevices(), n.mountCgroups(), maskSysctls()); err != nil {
 		return err
 	}
+
 	return fakeNUMA(n.spec.NUMA)
 }
 
@@ -174,20 +201,25 @@ func (n *node) mountCgroups() error {
 		if err := unix.Unmount(base, 0); err != nil {
 			return fmt.Errorf("mount cgroups: %w", err)
 		}
+
 		return mountUnified(base)
 	}
+
 	for _, h := range n.spec.Hierarchies {
 		dir := filepath.Join(base, strings.TrimPrefix(h, "name="))
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return fmt.Errorf("mount cgroup hierarchy %s: %w", h, err)
 		}
+
 		options := h
 		if strings.HasPrefix(h, "name=") {
 			options = "none," + h // without controllers
 		}
+
 		if err := unix.Mount("cgroup", dir, "cgroup", 0, options); err != nil {
 			return fmt.Errorf("mount cgroup hierarchy %s: %w", h, err)
 		}
+
 		if names := strings.Split(h, ","); len(names) > 1 {
 			for _, name := range names {
 				if err := os.Symlink(h, filepath.Join(base, name)); err != nil {
@@ -196,16 +228,20 @@ func (n *node) mountCgroups() error {
 			}
 		}
 	}
+
 	if !n.spec.Unified {
 		return nil
 	}
+
 	dir := filepath.Join(base, "unified")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("mount cgroup v2: %w", err)
 	}
+
 	if err := unix.Mount("cgroup2", dir, "cgroup2", 0, ""); err != nil {
 		return fmt.Errorf("mount cgroup v2: %w", err)
 	}
+
 	return nil
 }
 
@@ -214,13 +250,16 @@ func mountUnified(base string) error {
 	if err := unix.Mount("cgroup2", base, "cgroup2", 0, ""); err != nil {
 		return fmt.Errorf("mount cgroup v2: %w", err)
 	}
+
 	group := filepath.Join(base, leaf)
 	if err := os.Mkdir(group, 0o755); err != nil {
 		return fmt.Errorf("create the node's own cgroup: %w", err)
 	}
+
 	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0); err != nil {
 		return fmt.Errorf("enter the node's own cgroup: %w", err)
 	}
+
 	return nil
 }
 
@@ -243,10 +282,12 @@ func makeDevices() error {
 		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(d.major, d.minor))); err != nil {
 			return fmt.Errorf("create %s: %w", path, err)
 		}
+
 		if err := os.Chmod(path, 0o666); err != nil {
 			return fmt.Errorf("create %s: %w", path, err)
 		}
 	}
+
 	for name, target := range map[string]string{
 		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
 		"ptmx": "pts/ptmx",
@@ -255,6 +296,7 @@ func makeDevices() error {
 			return fmt.Errorf("create /dev/%s: %w", name, err)
 		}
 	}
+
 	for _, m := range []struct{ kind, to, options string }{
 		{"devpts", "/dev/pts", "newinstance,ptmxmode=0666,mode=0620"},
 		{"tmpfs", "/dev/shm", "mode=1777"},
@@ -263,10 +305,12 @@ func makeDevices() error {
 		if err := os.Mkdir(m.to, 0o755); err != nil {
 			return fmt.Errorf("create %s: %w", m.to, err)
 		}
+
 		if err := unix.Mount(m.kind, m.to, m.kind, 0, m.options); err != nil {
 			return fmt.Errorf("mount %s: %w", m.to, err)
 		}
 	}
+
 	return nil
 }
 
@@ -277,6 +321,7 @@ func maskSysctls() error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("mask sysctls: %w", err)
 	}
+
 	for name, value := range map[string]string{
 		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
 		"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
@@ -285,11 +330,13 @@ func maskSysctls() error {
 		if err := os.WriteFile(file, []byte(value+"\n"), 0o600); err != nil {
 			return fmt.Errorf("mask sysctl %s: %w", name, err)
 		}
+
 		err := unix.Mount(file, "/proc/sys/"+name, "", unix.MS_BIND, "")
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("mask sysctl %s: %w", name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -299,6 +346,7 @@ func sorted(files map[string]nodespec.File) []string {
 	for name := range files {
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
 	return names
 }

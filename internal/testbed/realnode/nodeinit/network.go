@@ -23,23 +23,30 @@ func configureNetwork(address netip.Prefix, gateway netip.Addr) error {
 		return fmt.Errorf("open socket: %w", err)
 	}
 	defer func() { _ = unix.Close(fd) }()
+
 	if err := setUp(fd, "lo"); err != nil {
 		return err
 	}
+
 	if err := awaitInterface(fd); err != nil {
 		return err
 	}
+
 	ip := address.Addr().As4()
 	mask := netip.PrefixFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), address.Bits()).Masked().Addr().As4()
+
 	if err := setAddress(fd, unix.SIOCSIFADDR, ip); err != nil {
 		return fmt.Errorf("address %s: %w", address, err)
 	}
+
 	if err := setAddress(fd, unix.SIOCSIFNETMASK, mask); err != nil {
 		return fmt.Errorf("address %s: %w", address, err)
 	}
+
 	if err := setUp(fd, uplink); err != nil {
 		return err
 	}
+
 	return addDefaultRoute(fd, gateway)
 }
 
@@ -50,6 +57,7 @@ func awaitInterface(fd int) error {
 		if err != nil {
 			return fmt.Errorf("name interface: %w", err)
 		}
+
 		err = unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, request)
 		if err == nil {
 			return nil
@@ -57,6 +65,7 @@ func awaitInterface(fd int) error {
 		if !errors.Is(err, unix.ENODEV) || time.Now().After(deadline) {
 			return fmt.Errorf("interface %s does not exist: %w", uplink, err)
 		}
+
 		time.Sleep(pollInterval)
 	}
 }
@@ -66,9 +75,11 @@ func setAddress(fd int, command uint, value [4]byte) error {
 	if err != nil {
 		return fmt.Errorf("name interface: %w", err)
 	}
+
 	if err := request.SetInet4Addr(value[:]); err != nil {
 		return fmt.Errorf("set address: %w", err)
 	}
+
 	return unix.IoctlIfreq(fd, command, request)
 }
 
@@ -77,13 +88,16 @@ func setUp(fd int, name string) error {
 	if err != nil {
 		return fmt.Errorf("name interface: %w", err)
 	}
+
 	if err := unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, request); err != nil {
 		return fmt.Errorf("bring up %s: %w", name, err)
 	}
+
 	request.SetUint16(request.Uint16() | unix.IFF_UP)
 	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request); err != nil {
 		return fmt.Errorf("bring up %s: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -108,10 +122,17 @@ func addDefaultRoute(fd int, gateway netip.Addr) error {
 	any4 := unix.RawSockaddrInet4{Family: unix.AF_INET}
 	via := any4
 	via.Addr = gateway.As4()
-	route := rtentry{dst: any4, mask: any4, gateway: via, flags: unix.RTF_UP | unix.RTF_GATEWAY}
+	route := rtentry{
+		dst:     any4,
+		mask:    any4,
+		gateway: via,
+		flags:   unix.RTF_UP | unix.RTF_GATEWAY,
+	}
+
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCADDRT, uintptr(unsafe.Pointer(&route)))
 	if errno != 0 && !errors.Is(errno, unix.EEXIST) {
 		return fmt.Errorf("default route by %s: %w", gateway, errno)
 	}
+
 	return nil
 }

@@ -57,6 +57,7 @@ func (n *node) report(step string, failure error) {
 	if failure != nil {
 		r.Error = failure.Error()
 	}
+
 	line, err := json.Marshal(r)
 	if err == nil {
 		_, _ = n.reports.Write(append(line, '\n'))
@@ -74,25 +75,30 @@ func (n *node) run() error {
 	if err := n.prepare(); err != nil {
 		return n.fail(nodespec.Mounted, err)
 	}
+
 	n.report(nodespec.Mounted, nil)
 	n.running = map[int]nodespec.Step{}
 	for i, step := range n.spec.Steps {
 		if err := n.runStep(i, step); err != nil {
 			return n.fail(step.Name, err)
 		}
+
 		if !step.Background {
 			n.report(step.Name, nil)
 		}
 	}
+
 	if err := n.await(func(s nodespec.Step) bool { return s.Background }); err != nil {
 		return n.fail(nodespec.Up, err)
 	}
+
 	n.report(nodespec.Up, nil)
 	for {
 		e, err := reap()
 		if err == nil {
 			err = n.restartOrRecord(e)
 		}
+
 		if err != nil {
 			return n.fail("stay", err)
 		}
@@ -105,9 +111,11 @@ func (n *node) restartOrRecord(e exit) error {
 	if !ok || !step.Restart || n.restarts >= maxRestarts {
 		return n.recordExit(e)
 	}
+
 	delete(n.running, e.pid)
 	n.restarts++
 	time.Sleep(restartPause)
+
 	return n.start(slices.IndexFunc(n.spec.Steps, func(s nodespec.Step) bool { return s.Name == step.Name }), step)
 }
 
@@ -119,27 +127,34 @@ func (n *node) prepare() error {
 		if mode == 0 {
 			mode = 0o644
 		}
+
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
+
 		if err := os.WriteFile(name, []byte(f.Content), mode); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
+
 	// Mounts of pods must propagate to the kubelet and vice versa.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share mounts: %w", err)
 	}
+
 	if err := unix.Sethostname([]byte(n.spec.Name)); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}
+
 	if err := configureNetwork(n.spec.Address, n.spec.Gateway); err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
+
 	// The setting is specific to this network namespace.
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
+
 	return nil
 }
 
@@ -148,12 +163,15 @@ func (n *node) runStep(i int, step nodespec.Step) error {
 	if err := n.start(i, step); err != nil {
 		return err
 	}
+
 	if !step.Daemon && !step.Background {
 		return n.await(func(s nodespec.Step) bool { return s.Name == step.Name })
 	}
+
 	if step.Socket == "" {
 		return nil
 	}
+
 	return n.awaitSocket(step.Socket)
 }
 
@@ -163,11 +181,13 @@ func (n *node) start(i int, step nodespec.Step) error {
 	if err != nil {
 		return err
 	}
+
 	nothing, err := os.Open(os.DevNull)
 	if err != nil {
 		return err
 	}
 	defer nothing.Close()
+
 	process, err := os.StartProcess(path, step.Args, &os.ProcAttr{
 		Env:   append(os.Environ(), step.Env...),
 		Files: []*os.File{nothing, n.logs[i], n.logs[i]},
@@ -175,6 +195,7 @@ func (n *node) start(i int, step nodespec.Step) error {
 	if err != nil {
 		return err
 	}
+
 	n.running[process.Pid] = step
 	return nil
 }
@@ -186,13 +207,16 @@ func (n *node) await(wanted func(nodespec.Step) bool) error {
 		for _, step := range n.running {
 			waiting = waiting || wanted(step)
 		}
+
 		if !waiting {
 			return nil
 		}
+
 		e, err := reap()
 		if err == nil {
 			err = n.recordExit(e)
 		}
+
 		if err != nil {
 			return err
 		}
@@ -205,13 +229,16 @@ func (n *node) recordExit(e exit) error {
 	if !ok {
 		return nil
 	}
+
 	delete(n.running, e.pid)
 	if step.Daemon || !e.status.Exited() || e.status.ExitStatus() != 0 {
 		return fmt.Errorf("%s ended: %s", step.Name, describe(e.status))
 	}
+
 	if step.Background {
 		n.report(step.Name, nil)
 	}
+
 	return nil
 }
 
@@ -223,15 +250,18 @@ func (n *node) awaitSocket(path string) error {
 		if err == nil {
 			return connection.Close()
 		}
+
 		if time.Now().After(deadline) {
 			return fmt.Errorf("does not serve within %s: %w", socketBound, err)
 		}
+
 		var status unix.WaitStatus
 		if pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil); err == nil && pid > 0 {
 			if err := n.recordExit(exit{pid: pid, status: status}); err != nil {
 				return err
 			}
 		}
+
 		time.Sleep(pollInterval)
 	}
 }
@@ -241,6 +271,7 @@ func reap() (exit, error) {
 	for {
 		var e exit
 		var err error
+
 		e.pid, err = unix.Wait4(-1, &e.status, 0, nil)
 		if err == nil {
 			return e, nil
@@ -255,6 +286,7 @@ func describe(s unix.WaitStatus) string {
 	if s.Signaled() {
 		return "signal " + s.Signal().String()
 	}
+
 	return fmt.Sprintf("exit status %d", s.ExitStatus())
 }
 
@@ -266,22 +298,27 @@ func swapOn(mib int) error {
 	if mib == 0 {
 		return nil
 	}
+
 	f, err := os.OpenFile(swapFile, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("swap: %w", err)
 	}
+
 	size := int64(mib) << 20
 	_, err = f.WriteAt(swapHeader(size, os.Getpagesize()), 0)
 	if err := errors.Join(err, unix.Fallocate(int(f.Fd()), 0, 0, size), f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("swap: %w", err)
 	}
+
 	path, err := unix.BytePtrFromString(swapFile)
 	if err != nil {
 		return fmt.Errorf("swap: %w", err)
 	}
+
 	if _, _, errno := unix.Syscall(unix.SYS_SWAPON, uintptr(unsafe.Pointer(path)), 0, 0); errno != 0 {
 		return fmt.Errorf("swap on: %w", errno)
 	}
+
 	return nil
 }
 
@@ -292,5 +329,6 @@ func swapHeader(size int64, page int) []byte {
 	binary.NativeEndian.PutUint32(b[info:], 1)
 	binary.NativeEndian.PutUint32(b[info+4:], uint32(size/int64(page)-1))
 	copy(b[page-len(magic):], magic)
+
 	return b
 }

@@ -25,27 +25,33 @@ func fakeNUMA(zones []string) error {
 	if len(zones) == 0 {
 		return nil
 	}
+
 	total, err := memoryKiB()
 	if err != nil {
 		return fmt.Errorf("fake NUMA zones: %w", err)
 	}
+
 	if err := unix.Mount("numa", numaDir, "tmpfs", 0, "mode=0755,size=1m"); err != nil {
 		return fmt.Errorf("fake NUMA zones: %w", err)
 	}
+
 	for i, cpus := range zones {
 		if err := writeZone(i, len(zones), cpus, total/int64(len(zones))); err != nil {
 			return fmt.Errorf("fake NUMA zone %d: %w", i, err)
 		}
 	}
+
 	all := "0-" + strconv.Itoa(len(zones)-1)
 	if len(zones) == 1 {
 		all = "0"
 	}
+
 	for _, name := range []string{"online", "possible", "has_cpu", "has_memory", "has_normal_memory"} {
 		if err := os.WriteFile(filepath.Join(numaDir, name), []byte(all+"\n"), 0o600); err != nil {
 			return fmt.Errorf("fake NUMA zones: %w", err)
 		}
 	}
+
 	return unix.Mount("", numaDir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")
 }
 
@@ -54,16 +60,19 @@ func writeZone(zone, zones int, cpus string, memoryKiB int64) error {
 	if err := os.MkdirAll(filepath.Join(dir, "hugepages"), 0o755); err != nil {
 		return err
 	}
+
 	list, err := ParseCPUs(cpus)
 	if err != nil {
 		return err
 	}
+
 	for _, cpu := range list {
 		name := "cpu" + strconv.Itoa(cpu)
 		if err := os.Symlink("../../cpu/"+name, filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
+
 	distances := make([]string, zones)
 	for i := range distances {
 		distances[i] = strconv.Itoa(far)
@@ -71,6 +80,7 @@ func writeZone(zone, zones int, cpus string, memoryKiB int64) error {
 			distances[i] = strconv.Itoa(near)
 		}
 	}
+
 	meminfo := fmt.Sprintf("Node %d MemTotal:       %d kB\nNode %d MemFree:        %d kB\n", zone, memoryKiB, zone, memoryKiB/2)
 	for name, content := range map[string]string{
 		"cpulist": cpus + "\n", "distance": strings.Join(distances, " ") + "\n", "meminfo": meminfo,
@@ -79,6 +89,7 @@ func writeZone(zone, zones int, cpus string, memoryKiB int64) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -90,15 +101,18 @@ func ParseCPUs(list string) ([]int, error) {
 		if !isRange {
 			high = low
 		}
+
 		first, err1 := strconv.ParseUint(low, 10, 16)
 		last, err2 := strconv.ParseUint(high, 10, 16)
 		if err1 != nil || err2 != nil || last < first || last > maxCPU {
 			return nil, fmt.Errorf("%q is not a list of CPUs such as 0-2,4", list)
 		}
+
 		for cpu := first; cpu <= last; cpu++ {
 			cpus = append(cpus, int(cpu))
 		}
 	}
+
 	return cpus, nil
 }
 
@@ -110,10 +124,12 @@ func memoryKiB() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	for line := range strings.Lines(string(content)) {
 		if fields := strings.Fields(line); len(fields) >= 2 && fields[0] == "MemTotal:" {
 			return strconv.ParseInt(fields[1], 10, 64)
 		}
 	}
+
 	return 0, fmt.Errorf("no MemTotal in /proc/meminfo")
 }

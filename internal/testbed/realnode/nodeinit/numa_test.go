@@ -16,6 +16,7 @@ func TestParseCPUs(t *testing.T) {
 			t.Errorf("%q is %v, %v; want %v", list, got, err, want)
 		}
 	}
+
 	for _, list := range []string{"", "a", "1-", "-1", "2-1", "0,,1", "0-99999", "1 2"} {
 		if got, err := ParseCPUs(list); err == nil {
 			t.Errorf("%q is %v, want an error", list, got)
@@ -30,6 +31,7 @@ func FuzzParseCPUs(f *testing.F) {
 		if err == nil && len(cpus) == 0 {
 			t.Errorf("%q has no CPU and no error", list)
 		}
+
 		for _, cpu := range cpus {
 			if cpu < 0 || cpu > maxCPU {
 				t.Errorf("%q has CPU %d", list, cpu)

@@ -47,11 +47,13 @@ func RunRuntime(args []string) error {
 	if err != nil {
 		return fmt.Errorf("OCI runtime: %w", err)
 	}
+
 	if file, whole := startFile(args); file != "" {
 		if err := restrictFile(file, whole); err != nil {
 			return fmt.Errorf("OCI runtime: restrict %s: %w", file, err)
 		}
 	}
+
 	return syscall.Exec(path, append([]string{path}, args[1:]...), os.Environ())
 }
 
@@ -63,6 +65,7 @@ func startFile(args []string) (file string, whole bool) {
 		if !inline && i+1 < len(args) {
 			value = args[i+1]
 		}
+
 		switch name {
 		case "--bundle", "-b":
 			return filepath.Join(value, "config.json"), true
@@ -70,6 +73,7 @@ func startFile(args []string) (file string, whole bool) {
 			return value, false
 		}
 	}
+
 	return "", false
 }
 
@@ -79,14 +83,17 @@ func restrictFile(file string, whole bool) error {
 	if err != nil {
 		return err
 	}
+
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
+
 	within, err := b.apply(content, whole)
 	if err != nil || bytes.Equal(within, content) {
 		return err
 	}
+
 	return os.WriteFile(file, within, 0o600)
 }
 
@@ -95,18 +102,22 @@ func detectLimitations(scoreFile, cgroups string) (limitations, error) {
 	if err != nil {
 		return limitations{}, fmt.Errorf("read the own OOM score: %w", err)
 	}
+
 	var b limitations
 	if b.ownScore, err = strconv.ParseInt(strings.TrimSpace(string(own)), 10, 64); err != nil {
 		return limitations{}, fmt.Errorf("read the own OOM score: %w", err)
 	}
+
 	has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0)
 	if err != nil {
 		return limitations{}, fmt.Errorf("read the capability %s: %w", resource, err)
 	}
+
 	b.noResource = has == 0
 	_, v2 := os.Stat(filepath.Join(cgroups, "cgroup.controllers"))
 	_, v1 := os.Stat(filepath.Join(cgroups, "hugetlb"))
 	b.noHugetlb = v1 != nil && v2 != nil
+
 	return b, nil
 }
 
@@ -114,31 +125,38 @@ func detectLimitations(scoreFile, cgroups string) (limitations, error) {
 func (b limitations) apply(content []byte, whole bool) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.UseNumber()
+
 	var top map[string]any
 	if err := decoder.Decode(&top); err != nil {
 		return nil, fmt.Errorf("parse: %w", err)
 	}
+
 	process := top
 	changed := false
 	if whole {
 		process, _ = top["process"].(map[string]any)
 		linux, _ := top["linux"].(map[string]any)
+
 		resources, _ := linux["resources"].(map[string]any)
 		if _, limited := resources["hugepageLimits"]; limited && b.noHugetlb {
 			delete(resources, "hugepageLimits")
 			changed = true
 		}
 	}
+
 	if b.noResource {
 		raised, err := b.raiseScore(process)
 		if err != nil {
 			return nil, err
 		}
+
 		changed = dropResource(process) || raised || changed
 	}
+
 	if !changed {
 		return content, nil
 	}
+
 	return json.Marshal(top)
 }
 
@@ -148,17 +166,21 @@ func (b limitations) raiseScore(process map[string]any) (changed bool, err error
 	if !given {
 		return false, nil
 	}
+
 	number, ok := score.(json.Number)
 	if !ok {
 		return false, errors.New("oomScoreAdj is not a number")
 	}
+
 	wanted, err := number.Int64()
 	if err != nil {
 		return false, fmt.Errorf("oomScoreAdj: %w", err)
 	}
+
 	if wanted >= b.ownScore {
 		return false, nil
 	}
+
 	process["oomScoreAdj"] = b.ownScore
 	return true, nil
 }
@@ -174,5 +196,6 @@ func dropResource(process map[string]any) (changed bool) {
 			changed = true
 		}
 	}
+
 	return changed
 }

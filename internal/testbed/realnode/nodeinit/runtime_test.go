@@ -47,6 +47,7 @@ func TestLimitations(t *testing.T) {
 			}
 		})
 	}
+
 	for _, bad := range []string{"", "[]", "1", `{"process": {"oomScoreAdj": "low"}}`, `{"process": {"oomScoreAdj": 0.5}}`} {
 		if got, err := (limitations{noResource: true}).apply([]byte(bad), true); err == nil {
 			t.Errorf("%q: got %s, want an error", bad, got)
@@ -60,12 +61,14 @@ func TestDetectLimitations(t *testing.T) {
 	if err := os.WriteFile(score, []byte("-5\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if b, err := detectLimitations(score, dir); err != nil || b.ownScore != -5 || !b.noHugetlb {
 		t.Errorf("%+v, %v", b, err)
 	}
 	if err := os.Mkdir(filepath.Join(dir, "hugetlb"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	if b, err := detectLimitations(score, dir); err != nil || b.noHugetlb {
 		t.Errorf("%+v, %v", b, err)
 	}

@@ -47,6 +47,7 @@ func bench(o options, out io.Writer) (int, error) {
 	if err != nil {
 		return 1, err
 	}
+
 	var ups, downs []time.Duration
 	failed, hung := 0, 0
 	for i := range o.rounds {
@@ -54,29 +55,38 @@ func bench(o options, out io.Writer) (int, error) {
 		if i == 0 {
 			idle = out
 		}
+
 		r := runRound(o, idle)
 		hung += r.boots
+
 		if r.err != nil {
 			failed++
 			fmt.Fprintf(out, "round %2d: FAILED after %s: %v\n", i+1, seconds(r.up), r.err)
 			continue
 		}
+
 		fmt.Fprintf(out, "round %2d: Ready after %s, gone after %s, load %s\n", i+1, seconds(r.up), seconds(r.down), load())
-		ups, downs = append(ups, r.up), append(downs, r.down)
+		ups = append(ups, r.up)
+		downs = append(downs, r.down)
 	}
+
 	after, err := listResources()
 	if err != nil {
 		return 1, err
 	}
+
 	fmt.Fprintf(out, "Ready: %s\ngone:  %s\nfailed starts: %d of %d\n", spread(ups), spread(downs), failed, o.rounds)
 	if hung > 0 {
 		fmt.Fprintf(out, "boots of virtual machines that hung and were retried: %d\n", hung)
 	}
+
 	leaks := slices.DeleteFunc(after, func(s string) bool { return slices.Contains(before, s) })
 	fmt.Fprintf(out, "left behind: %d %s\n", len(leaks), strings.Join(leaks, " "))
+
 	if failed > 0 || len(leaks) > 0 {
 		return 1, nil
 	}
+
 	return 0, nil
 }
 
@@ -84,6 +94,7 @@ func kind(o options) string {
 	if o.cgroup == 0 {
 		return "of this machine"
 	}
+
 	return strconv.Itoa(o.cgroup)
 }
 
@@ -91,23 +102,30 @@ func kind(o options) string {
 func runRound(o options, idle io.Writer) (r round) {
 	ctx, cancel := context.WithTimeout(context.Background(), roundBound)
 	defer cancel()
+
 	self, err := os.Executable()
 	if err != nil {
 		return round{err: err}
 	}
+
 	cmd := exec.CommandContext(ctx, self, "up", "--nodes", strconv.Itoa(o.nodes), "--cgroup", strconv.Itoa(o.cgroup),
 		"--machine="+strconv.FormatBool(o.machine), "--cgroup-driver", o.driver, "--bin-dir", o.binDir)
+
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return round{err: err}
 	}
+
 	var progress bytes.Buffer
 	cmd.Stderr = &progress
 	begin := time.Now()
+
 	if err := cmd.Start(); err != nil {
 		return round{err: err}
 	}
-	ready, id := false, ""
+
+	ready := false
+	id := ""
 	lines := bufio.NewScanner(stdout)
 	for !ready && lines.Scan() {
 		ready = strings.HasPrefix(lines.Text(), "Ctrl-C")
@@ -115,22 +133,27 @@ func runRound(o options, idle io.Writer) (r round) {
 			id = found
 		}
 	}
+
 	r.up = time.Since(begin)
 	if !ready {
 		err := cmd.Wait()
 		r.err = fmt.Errorf("the nodes did not become Ready: %w\n%s", err, progress.String())
 		r.boots = strings.Count(progress.String(), microvm.RetryPrefix)
+
 		return r
 	}
+
 	if idle != io.Discard {
 		reportIdle(idle, id)
 	}
+
 	begin = time.Now()
 	if r.err = cmd.Process.Signal(syscall.SIGINT); r.err == nil {
 		_, _ = io.Copy(io.Discard, stdout)
 		r.err = cmd.Wait()
 		r.boots = strings.Count(progress.String(), microvm.RetryPrefix)
 	}
+
 	r.down = time.Since(begin)
 	return r
 }
@@ -139,6 +162,7 @@ func runRound(o options, idle io.Writer) (r round) {
 func reportIdle(out io.Writer, session string) {
 	first := usage(session)
 	time.Sleep(idleTime)
+
 	second := usage(session)
 	for _, name := range slices.Sorted(maps.Keys(second)) {
 		u := second[name]
@@ -160,11 +184,13 @@ func usage(session string) map[string]use {
 	if err != nil {
 		return found
 	}
+
 	read := func(dir, file string) int64 {
 		content, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {
 			return 0
 		}
+
 		for line := range strings.Lines(string(content)) {
 			fields := strings.Fields(line)
 			n, err := strconv.ParseInt(fields[len(fields)-1], 10, 64)
@@ -172,17 +198,21 @@ func usage(session string) map[string]use {
 				return n
 			}
 		}
+
 		return 0
 	}
+
 	hierarchies := host.V1
 	if len(hierarchies) == 0 && host.Unified != nil {
 		hierarchies = []hostcgroup.Hierarchy{*host.Unified}
 	}
+
 	for _, h := range hierarchies {
 		dirs, err := filepath.Glob(filepath.Join(h.Own, session, "node-*"))
 		if err != nil {
 			continue
 		}
+
 		for _, dir := range dirs {
 			u := found[filepath.Base(dir)]
 			u.cpu += time.Duration(read(dir, "cpuacct.usage")) + time.Duration(read(dir, "cpu.stat"))*time.Microsecond*oneIf(h.Name == "")
@@ -190,6 +220,7 @@ func usage(session string) map[string]use {
 			found[filepath.Base(dir)] = u
 		}
 	}
+
 	return found
 }
 
@@ -198,6 +229,7 @@ func oneIf(b bool) time.Duration {
 	if b {
 		return 1
 	}
+
 	return 0
 }
 
@@ -207,34 +239,42 @@ func listResources() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	plan, err := host.Plan(cleanup.Prefix + "*")
 	if err != nil {
 		return nil, err
 	}
+
 	var found []string
 	for _, pattern := range append(plan.Dirs, cleanup.BaseDir+"/*", filepath.Join(os.TempDir(), cleanup.Prefix+"*")) {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
 			return nil, fmt.Errorf("find %s: %w", pattern, err)
 		}
+
 		found = append(found, paths...)
 	}
+
 	interfaces, err := filepath.Glob("/sys/class/net/*")
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
+
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, fmt.Errorf("list mounts: %w", err)
 	}
+
 	found = append(found, interfaces...)
 	for line := range strings.Lines(string(mounts)) {
 		found = append(found, strings.Fields(line)[4])
 	}
+
 	programs, err := filepath.Glob("/proc/[0-9]*/exe")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
+
 	for _, p := range programs {
 		switch target, err := os.Readlink(p); {
 		case err != nil: // exited, or a kernel thread
@@ -242,6 +282,7 @@ func listResources() ([]string, error) {
 			found = append(found, "process:"+filepath.Base(filepath.Dir(p))+":"+filepath.Base(target))
 		}
 	}
+
 	return found, nil
 }
 
@@ -250,6 +291,7 @@ func load() string {
 	if err != nil {
 		return "unknown"
 	}
+
 	first, _, _ := strings.Cut(string(content), " ")
 	return first
 }
@@ -261,6 +303,7 @@ func spread(d []time.Duration) string {
 	if len(d) == 0 {
 		return "none"
 	}
+
 	slices.Sort(d)
 	return fmt.Sprintf("median %s, from %s to %s", seconds(d[len(d)/2]), seconds(d[0]), seconds(d[len(d)-1]))
 }

@@ -51,6 +51,7 @@ func Run(args []string, out, errOut io.Writer) (int, error) {
 		fmt.Fprintf(errOut, "nodes up | doctor | bench [flags]\n%s", flags.FlagUsages())
 	}
 	flags.IntVar(&o.nodes, "nodes", o.nodes, "number of nodes")
+
 	flags.IntVar(&o.cgroup, "cgroup", 0, "cgroup version of the nodes, 1 or 2; a version other than this machine's requires emulated virtual machines (default: this machine's)")
 	flags.BoolVar(&o.machine, "machine", false, "run the nodes in virtual machines regardless of the cgroup version")
 	flags.StringVar(&o.driver, "cgroup-driver", realnode.CgroupFS, "cgroup driver: cgroupfs, or systemd, which requires virtual machines")
@@ -58,26 +59,33 @@ func Run(args []string, out, errOut io.Writer) (int, error) {
 	flags.StringVar(&o.binDir, "bin-dir", "", "directory of nodekit, kubelet and controlplane (default: that of this binary)")
 	flags.BoolVar(&o.once, "once", false, "exit when the nodes are Ready")
 	flags.IntVar(&o.rounds, "rounds", 20, "bench: number of rounds")
+
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
 			return 0, nil
 		}
+
 		return 2, err
 	}
+
 	if flags.NArg() != 1 {
 		flags.Usage()
 		return 2, errors.New("want one of up, doctor, bench")
 	}
+
 	if o.nodes < 1 || o.nodes > bridge.MaxNodes || o.rounds < 1 {
 		return 2, fmt.Errorf("%d nodes in %d rounds: want 1 to %d nodes and 1 round or more", o.nodes, o.rounds, bridge.MaxNodes)
 	}
+
 	if o.binDir == "" {
 		self, err := os.Executable()
 		if err != nil {
 			return 1, fmt.Errorf("find the directory of this binary: %w", err)
 		}
+
 		o.binDir = filepath.Dir(self)
 	}
+
 	switch flags.Arg(0) {
 	case "bench":
 		return bench(o, out)
@@ -86,20 +94,24 @@ func Run(args []string, out, errOut io.Writer) (int, error) {
 	case "doctor":
 		return runDoctor(out), nil
 	}
+
 	return 2, fmt.Errorf("%q is not one of up, doctor, bench", flags.Arg(0))
 }
 
 // runDoctor prints the requirements that this machine meets and lacks. Virtual machines are optional.
 func runDoctor(out io.Writer) int {
 	ctx := context.Background()
-	capsule, machine := doctor.CheckNamespaces(ctx), doctor.CheckMachine(ctx)
+	capsule := doctor.CheckNamespaces(ctx)
+	machine := doctor.CheckMachine(ctx)
 	fmt.Fprintln(out, "Nodes in namespaces with this machine's cgroups (required for every kind of node):")
 	doctor.Print(out, capsule)
 	fmt.Fprintln(out, "Nodes in emulated virtual machines with the other cgroup version:")
 	doctor.Print(out, machine)
+
 	if doctor.Problems(capsule) != nil {
 		return 1
 	}
+
 	return 0
 }
 
@@ -109,22 +121,27 @@ func enter(o options, out, errOut io.Writer) (int, error) {
 	if err := doctor.Problems(doctor.CheckNamespaces(context.Background())); err != nil && !sandbox.Inside() {
 		return 1, fmt.Errorf("this machine cannot run real nodes:\n%w", err)
 	}
+
 	set, err := assets.FromDir(o.binDir)
 	if err != nil {
 		return 1, err
 	}
+
 	if !sandbox.Inside() {
 		if err := fetch(set, o); err != nil {
 			return 1, err
 		}
 	}
+
 	return sandbox.Enter(sandbox.Options{Kit: set.Kit, Ports: 1}, func(s *sandbox.Session) int {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		defer stop()
+
 		if err := up(ctx, s, set, o, begin, out, errOut); err != nil && ctx.Err() == nil {
 			fmt.Fprintln(errOut, "nodes:", err)
 			return 1
 		}
+
 		return 0
 	})
 }
@@ -135,18 +152,22 @@ func fetch(set assets.Set, o options) error {
 	if err != nil {
 		return err
 	}
+
 	if !o.machine && o.driver == realnode.CgroupFS && (o.cgroup == 0 || o.cgroup == realnode.HostVersion(host)) {
 		return nil
 	}
+
 	ctx := context.Background()
 	if err := doctor.Problems(doctor.CheckMachine(ctx)); err != nil {
 		return fmt.Errorf("this machine cannot run nodes in virtual machines:\n%w", err)
 	}
+
 	if o.driver == realnode.Systemd {
 		if err := set.FetchSystemd(ctx); err != nil {
 			return err
 		}
 	}
+
 	return set.FetchKernel(ctx)
 }
 
@@ -154,33 +175,49 @@ func fetch(set assets.Set, o options) error {
 // its PID namespace, so the kernel kills the others with it.
 func up(ctx context.Context, s *sandbox.Session, set assets.Set, o options, begin time.Time, out, errOut io.Writer) error {
 	control, err := controlplane.Start(ctx, controlplane.Options{
-		Dir: filepath.Join(s.Dir, "controlplane"), Binary: set.Controlplane, APIServerPort: s.Ports[0],
-		Components: []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler}, Log: errOut,
+		Dir:           filepath.Join(s.Dir, "controlplane"),
+		Binary:        set.Controlplane,
+		APIServerPort: s.Ports[0],
+		Components:    []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler},
+		Log:           errOut,
 	})
+
 	if err != nil {
 		return err
 	}
+
 	s.Relay("127.0.0.1")
 	cluster, err := realnode.Open(ctx, s, control, set, errOut)
 	if err != nil {
 		return err
 	}
+
 	options := make([]realnode.NodeOptions, o.nodes)
 	for i := range options {
-		options[i] = realnode.NodeOptions{Cgroup: o.cgroup, Machine: o.machine, CgroupDriver: o.driver, Runtime: o.runtime}
+		options[i] = realnode.NodeOptions{
+			Cgroup:       o.cgroup,
+			Machine:      o.machine,
+			CgroupDriver: o.driver,
+			Runtime:      o.runtime,
+		}
+
 		if err := cluster.CheckSupport(ctx, options[i]); err != nil {
 			return err
 		}
 	}
+
 	nodes, err := cluster.StartNodes(ctx, options...)
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintf(out, "%d nodes are Ready after %s.\n\n", len(nodes), time.Since(begin).Round(10*time.Millisecond))
 	fmt.Fprintf(out, "  kubeconfig  %s\n  logs        %s, %s\n\n", control.Kubeconfig(), filepath.Join(s.Dir, "nodes"), filepath.Join(control.Dir(), "logs"))
+
 	if o.once {
 		return nil
 	}
+
 	fmt.Fprintf(out, "Try: kubectl --kubeconfig %s get nodes -o wide\nCtrl-C stops the nodes and removes everything.\n", control.Kubeconfig())
 	<-ctx.Done()
 	return nil

@@ -24,6 +24,7 @@ func TestRunRefuses(t *testing.T) {
 			t.Errorf("%q: status %d, %v; want 2 and an error", args, status, err)
 		}
 	}
+
 	if status, err := Run([]string{"--help"}, io.Discard, io.Discard); status != 0 || err != nil {
 		t.Errorf("--help: status %d, %v", status, err)
 	}

@@ -63,15 +63,19 @@ func Write(out io.Writer, images ...Image) error {
 		if err != nil {
 			return fmt.Errorf("image %s: %w", image.Name, err)
 		}
+
 		manifests = append(manifests, d)
 	}
+
 	index := map[string]any{"schemaVersion": 2, "mediaType": typeIndex, "manifests": manifests}
 	if err := a.json("index.json", index); err != nil {
 		return err
 	}
+
 	if err := a.json("oci-layout", map[string]string{"imageLayoutVersion": "1.0.0"}); err != nil {
 		return err
 	}
+
 	return a.out.Close()
 }
 
@@ -85,14 +89,17 @@ func (a *archive) image(i Image) (descriptor, error) {
 	if !strings.Contains(i.Name, ":") || len(i.Entrypoint) == 0 || len(i.Files) == 0 || i.Architecture == "" {
 		return descriptor{}, errors.New("requires a name with a tag, an entry point, files and an architecture")
 	}
+
 	content, err := layer(i.Files)
 	if err != nil {
 		return descriptor{}, err
 	}
+
 	layerBlob, err := a.blob(typeLayer, content)
 	if err != nil {
 		return descriptor{}, err
 	}
+
 	on := platform{Architecture: i.Architecture, OS: "linux"}
 	config, err := a.jsonBlob(typeConfig, map[string]any{
 		"architecture": on.Architecture, "os": on.OS,
@@ -102,11 +109,13 @@ func (a *archive) image(i Image) (descriptor, error) {
 	if err != nil {
 		return descriptor{}, err
 	}
+
 	manifest, err := a.jsonBlob(typeManifest, map[string]any{
 		"schemaVersion": 2, "mediaType": typeManifest, "config": config, "layers": []descriptor{layerBlob},
 	})
 	manifest.Platform = &on
 	manifest.Annotations = map[string]string{nameKey: i.Name}
+
 	return manifest, err
 }
 
@@ -115,6 +124,7 @@ func (a *archive) jsonBlob(mediaType string, v any) (descriptor, error) {
 	if err != nil {
 		return descriptor{}, err
 	}
+
 	return a.blob(mediaType, content)
 }
 
@@ -122,6 +132,7 @@ func (a *archive) blob(mediaType string, content []byte) (descriptor, error) {
 	sum := sha256.Sum256(content)
 	digest := hex.EncodeToString(sum[:])
 	d := descriptor{MediaType: mediaType, Digest: "sha256:" + digest, Size: len(content)}
+
 	return d, a.file("blobs/sha256/"+digest, content)
 }
 
@@ -130,6 +141,7 @@ func (a *archive) json(name string, v any) error {
 	if err != nil {
 		return err
 	}
+
 	return a.file(name, content)
 }
 
@@ -137,6 +149,7 @@ func (a *archive) file(name string, content []byte) error {
 	if a.seen[name] {
 		return nil
 	}
+
 	a.seen[name] = true
 	return writeFile(a.out, name, 0o644, content)
 }
@@ -148,26 +161,33 @@ func layer(files map[string][]byte) ([]byte, error) {
 		if !path.IsAbs(name) || path.Clean(name) != name || name == "/" {
 			return nil, fmt.Errorf("%q is not the clean absolute path of a file", name)
 		}
+
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
 	var content bytes.Buffer
+
 	out := tar.NewWriter(&content)
 	made := map[string]bool{}
 	for _, name := range append([]string{"/tmp/"}, names...) {
 		if err := makeParents(out, name, made); err != nil {
 			return nil, err
 		}
+
 		if strings.HasSuffix(name, "/") {
 			continue
 		}
+
 		if err := writeFile(out, strings.TrimPrefix(name, "/"), 0o755, files[name]); err != nil {
 			return nil, err
 		}
 	}
+
 	if err := out.Close(); err != nil {
 		return nil, err
 	}
+
 	return content.Bytes(), nil
 }
 
@@ -176,20 +196,29 @@ func makeParents(out *tar.Writer, name string, made map[string]bool) error {
 		if c != '/' || i == 0 || made[name[:i]] {
 			continue
 		}
+
 		made[name[:i]] = true
 		header := &tar.Header{Typeflag: tar.TypeDir, Name: name[1:i] + "/", Mode: 0o755}
 		if err := out.WriteHeader(header); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
 func writeFile(out *tar.Writer, name string, mode int64, content []byte) error {
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(content))}
+	header := &tar.Header{
+		Typeflag: tar.TypeReg,
+		Name:     name,
+		Mode:     mode,
+		Size:     int64(len(content)),
+	}
+
 	if err := out.WriteHeader(header); err != nil {
 		return err
 	}
+
 	_, err := out.Write(content)
 	return err
 }

@@ -25,6 +25,7 @@ func image(name string) Image {
 // unpack reads an archive into memory.
 func unpack(t *testing.T, content []byte) map[string][]byte {
 	t.Helper()
+
 	files := map[string][]byte{}
 	for in := tar.NewReader(bytes.NewReader(content)); ; {
 		header, err := in.Next()
@@ -34,10 +35,12 @@ func unpack(t *testing.T, content []byte) map[string][]byte {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		data, err := io.ReadAll(in)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if _, twice := files[header.Name]; twice {
 			t.Errorf("%s is in the archive twice", header.Name)
 		}
@@ -50,6 +53,7 @@ func TestWrite(t *testing.T) {
 	if err := Write(&archive, image("crane.local/a:1"), image("crane.local/b:1")); err != nil {
 		t.Fatal(err)
 	}
+
 	files := unpack(t, archive.Bytes())
 	for name, content := range files {
 		if digest, ok := strings.CutPrefix(name, "blobs/sha256/"); ok {
@@ -58,31 +62,38 @@ func TestWrite(t *testing.T) {
 			}
 		}
 	}
+
 	var index struct {
 		Manifests []descriptor `json:"manifests"`
 	}
+
 	if err := json.Unmarshal(files["index.json"], &index); err != nil || len(index.Manifests) != 2 {
 		t.Fatalf("%d manifests, %v; want 2", len(index.Manifests), err)
 	}
+
 	layers := map[string]bool{}
 	for i, want := range []string{"crane.local/a:1", "crane.local/b:1"} {
 		d := index.Manifests[i]
 		if d.Annotations[nameKey] != want {
 			t.Errorf("manifest %d is of %q, want %q", i, d.Annotations[nameKey], want)
 		}
+
 		var manifest struct{ Layers []descriptor }
 		if err := json.Unmarshal(files["blobs/sha256/"+strings.TrimPrefix(d.Digest, "sha256:")], &manifest); err != nil || len(manifest.Layers) != 1 {
 			t.Fatalf("manifest %d: %+v, %v", i, manifest, err)
 		}
+
 		layers[manifest.Layers[0].Digest] = true
 		inside := unpack(t, files["blobs/sha256/"+strings.TrimPrefix(manifest.Layers[0].Digest, "sha256:")])
 		if string(inside["bin/tool"]) != "program" || string(inside["bin/other"]) != "other" {
 			t.Errorf("layer of manifest %d: %q", i, inside)
 		}
 	}
+
 	if len(layers) != 1 {
 		t.Errorf("%d layers for the same files, want one", len(layers))
 	}
+
 	var again bytes.Buffer
 	if err := Write(&again, image("crane.local/a:1"), image("crane.local/b:1")); err != nil || !bytes.Equal(archive.Bytes(), again.Bytes()) {
 		t.Errorf("equal input yields different bytes (%v)", err)
@@ -101,6 +112,7 @@ func TestWriteRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			i := image("crane.local/a:1")
 			change(&i)
+
 			if err := Write(io.Discard, i); err == nil {
 				t.Error("no error")
 			}

@@ -34,6 +34,7 @@ func NewReader(pipe *os.File, report func(nodespec.Report)) *Reader {
 func (r *Reader) Await(ctx context.Context, step string) error {
 	stop := context.AfterFunc(ctx, func() { _ = r.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
+
 	for {
 		line, err := r.lines.ReadBytes('\n')
 		switch {
@@ -44,15 +45,19 @@ func (r *Reader) Await(ctx context.Context, step string) error {
 		case err != nil:
 			return fmt.Errorf("read reports: %w", err)
 		}
+
 		if err := json.Unmarshal(line, &r.last); err != nil {
 			return fmt.Errorf("read report %q: %w", line, err)
 		}
+
 		if r.report != nil {
 			r.report(r.last)
 		}
+
 		if r.last.Error != "" {
 			return fmt.Errorf("step %s: %s", r.last.Step, r.last.Error)
 		}
+
 		if r.last.Step == step {
 			return nil
 		}

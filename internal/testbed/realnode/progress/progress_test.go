@@ -26,11 +26,14 @@ func TestAwait(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer reader.Close()
+
 			if _, err := writer.WriteString(test.lines); err != nil {
 				t.Fatal(err)
 			}
+
 			writer.Close()
 			calls := 0
+
 			err = NewReader(reader, func(nodespec.Report) { calls++ }).Await(t.Context(), nodespec.Up)
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
@@ -49,9 +52,11 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 	}
 	defer reader.Close()
 	defer writer.Close()
+
 	cause := errors.New("not within the bound")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
+
 	if err := NewReader(reader, nil).Await(ctx, nodespec.Up); !errors.Is(err, cause) {
 		t.Errorf("error %v, want %v", err, cause)
 	}

@@ -67,8 +67,10 @@ func Enter(o Options, inside func(*Session) int) (int, error) {
 		if err != nil {
 			return 1, fmt.Errorf("enter namespaces: %w", err)
 		}
+
 		return inside(s), nil
 	}
+
 	return outside(o)
 }
 
@@ -77,21 +79,26 @@ func outside(o Options) (status int, err error) {
 	// The parent death signal is bound to the thread that created the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+
 	if err := cleanup.Sweep(); err != nil {
 		return 1, err
 	}
+
 	id, err := newID()
 	if err != nil {
 		return 1, err
 	}
+
 	entry, err := cleanup.Open(id)
 	if err != nil {
 		return 1, err
 	}
+
 	reader, alive, err := os.Pipe()
 	if err != nil {
 		return 1, fmt.Errorf("create pipe: %w", err)
 	}
+
 	watcher, err := watch(o.Kit, entry.Dir(), reader)
 	if err != nil {
 		return 1, errors.Join(err, os.RemoveAll(entry.Dir()))
@@ -102,17 +109,21 @@ func outside(o Options) (status int, err error) {
 			err = errors.Join(err, fmt.Errorf("clean up after the nodes: %w", e))
 			status = max(status, 1)
 		}
+
 		entry.Close()
 	}()
+
 	s, files, err := prepare(id, entry, o.Ports)
 	defer func() {
 		for _, f := range files {
 			f.Close()
 		}
 	}()
+
 	if err != nil {
 		return 1, err
 	}
+
 	return s.run(append([]*os.File{alive}, files...))
 }
 
@@ -121,18 +132,21 @@ func newID() (string, error) {
 	if _, err := rand.Read(b[:]); err != nil {
 		return "", fmt.Errorf("generate session ID: %w", err)
 	}
+
 	return hex.EncodeToString(b[:]), nil
 }
 
 // watch starts the watcher in a session of its own, out of reach of signals to this process group.
 func watch(kit, entry string, alive *os.File) (*exec.Cmd, error) {
 	defer alive.Close()
+
 	cmd := exec.Command(kit, "watch", entry) //nolint:noctx // the watcher outlives this process
 	cmd.Stdin = alive
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start watcher: %w", err)
 	}
+
 	return cmd, nil
 }
 
@@ -143,19 +157,24 @@ func prepare(id string, entry *cleanup.Session, ports int) (*Session, []*os.File
 	if err != nil {
 		return nil, nil, err
 	}
+
 	planned, err := host.Plan(cleanup.Prefix + id)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if err := entry.Save(cleanup.Record{Group: planned, Dirs: []string{s.Dir}}); err != nil {
 		return nil, nil, err
 	}
+
 	if err := os.Mkdir(s.Dir, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("create session directory: %w", err)
 	}
+
 	if s.Group, err = host.Make(cleanup.Prefix + id); err != nil {
 		return nil, nil, err
 	}
+
 	var files []*os.File
 	for range ports {
 		listener, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // the listener lives as long as the session
@@ -163,25 +182,31 @@ func prepare(id string, entry *cleanup.Session, ports int) (*Session, []*os.File
 			return nil, files, fmt.Errorf("open listener: %w", err)
 		}
 		defer listener.Close() // the file is a duplicate
+
 		tcp, ok := listener.(*net.TCPListener)
 		if !ok {
 			return nil, files, fmt.Errorf("open listener: %T", listener)
 		}
+
 		file, err := tcp.File()
 		if err != nil {
 			return nil, files, fmt.Errorf("open listener: %w", err)
 		}
+
 		files = append(files, file)
 		_, port, err := net.SplitHostPort(listener.Addr().String())
 		if err != nil {
 			return nil, files, fmt.Errorf("open listener: %w", err)
 		}
+
 		n, err := strconv.Atoi(port)
 		if err != nil {
 			return nil, files, fmt.Errorf("open listener: %w", err)
 		}
+
 		s.Ports = append(s.Ports, n)
 	}
+
 	return s, files, nil
 }
 
@@ -191,25 +216,33 @@ func (s *Session) run(files []*os.File) (int, error) {
 	if err != nil {
 		return 1, fmt.Errorf("encode session: %w", err)
 	}
+
 	self, err := os.Executable()
 	if err != nil {
 		return 1, fmt.Errorf("find this program: %w", err)
 	}
+
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(signals)
+
 	cmd := exec.Command(self, os.Args[1:]...) //nolint:noctx // forwarded signals end the program
 	cmd.Env = append(os.Environ(), environment+"="+string(description))
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Stdin = os.Stdin
+	cmd.Stdout = os.Stdout
+	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = files
+
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
 		Pdeathsig:  syscall.SIGKILL,
 		Setpgid:    true,
 	}
+
 	if err := cmd.Start(); err != nil {
 		return 1, fmt.Errorf("create namespaces: %w", err)
 	}
+
 	ended := make(chan struct{})
 	go func() {
 		for {
@@ -221,17 +254,22 @@ func (s *Session) run(files []*os.File) (int, error) {
 			}
 		}
 	}()
+
 	err = cmd.Wait()
 	close(ended)
+
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		if exit.ExitCode() < 0 {
 			return 1, fmt.Errorf("the program inside: %w", err)
 		}
+
 		return exit.ExitCode(), nil
 	}
+
 	if err != nil {
 		return 1, fmt.Errorf("wait for the program inside: %w", err)
 	}
+
 	return 0, nil
 }
 
@@ -241,29 +279,38 @@ func initialize(description string) (*Session, error) {
 	if err := json.Unmarshal([]byte(description), &s); err != nil {
 		return nil, fmt.Errorf("read session: %w", err)
 	}
+
 	if err := os.Unsetenv(environment); err != nil {
 		return nil, fmt.Errorf("unset session: %w", err)
 	}
+
 	// The descriptor stays open for the life of this process and is not inherited.
 	unix.CloseOnExec(aliveFD)
+
 	for i := range s.Ports {
 		file := os.NewFile(uintptr(firstListenerFD+i), "listener")
 		listener, err := net.FileListener(file)
 		file.Close()
+
 		if err != nil {
 			return nil, fmt.Errorf("inherit listener: %w", err)
 		}
+
 		s.listeners = append(s.listeners, listener)
 	}
+
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, fmt.Errorf("make mounts private: %w", err)
 	}
+
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return nil, fmt.Errorf("mount /proc: %w", err)
 	}
+
 	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil { //nolint:noctx // returns immediately
 		return nil, fmt.Errorf("bring up loopback: %w: %s", err, out)
 	}
+
 	return &s, nil
 }
 
@@ -281,6 +328,7 @@ func Serve(listener net.Listener, target string) {
 		if err != nil {
 			return
 		}
+
 		go forward(in, target)
 	}
 }
@@ -288,17 +336,21 @@ func Serve(listener net.Listener, target string) {
 // forward copies both ways until both connections end. Errors are ignored: they end the connection.
 func forward(in net.Conn, target string) {
 	defer func() { _ = in.Close() }()
+
 	out, err := net.Dial("tcp", target) //nolint:noctx // the connection lives as long as the accepted one
 	if err != nil {
 		return
 	}
 	defer func() { _ = out.Close() }()
+
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+
 		_, _ = io.Copy(out, in)
 		closeWrite(out)
 	}()
+
 	_, _ = io.Copy(in, out)
 	closeWrite(in)
 	<-done

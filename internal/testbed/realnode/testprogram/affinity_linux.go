@@ -11,5 +11,6 @@ func allowedCPUs() int {
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
 		return 0
 	}
+
 	return set.Count()
 }

@@ -35,6 +35,7 @@ func cgroups(args []string, out io.Writer) error {
 	if len(args) == 0 {
 		return errors.New("cgroups: want stay, read, write, walk, copy, dump, play or in")
 	}
+
 	verbs := map[string]struct {
 		least, most int // arguments
 		do          func(args []string) error
@@ -49,10 +50,12 @@ func cgroups(args []string, out io.Writer) error {
 		"hold":  {1, 1, func(args []string) error { return hold(args[0], out) }},
 		"in":    {2, many, func(args []string) error { return become(args[0], args[1:]) }},
 	}
+
 	verb, known := verbs[args[0]]
 	if n := len(args) - 1; !known || n < verb.least || n > verb.most {
 		return fmt.Errorf("cgroups: cannot %q", args)
 	}
+
 	return verb.do(args[1:])
 }
 
@@ -65,6 +68,7 @@ func writeFile(path, value string) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = f.WriteString(value)
 	return errors.Join(err, f.Close())
 }
@@ -75,10 +79,12 @@ func readFiles(files []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
+
 		if _, err := out.Write(content); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -89,8 +95,10 @@ func dump(files []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
+
 		found[file] = string(content)
 	}
+
 	return writeReport(out, found)
 }
 
@@ -100,19 +108,24 @@ func walk(dir string, names []string, edit func(string) string, out io.Writer) e
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // the cgroup has been removed
 		}
+
 		if err != nil || entry.IsDir() || !slices.Contains(names, entry.Name()) {
 			return err
 		}
+
 		content, err := os.ReadFile(path)
 		// Write-only files such as memory.reclaim are included.
 		if err == nil || errors.Is(err, syscall.EINVAL) {
 			found[strings.TrimPrefix(path, dir)] = edit(string(content))
 		}
+
 		return nil
 	})
+
 	if err != nil {
 		return err
 	}
+
 	return writeReport(out, found)
 }
 
@@ -121,10 +134,12 @@ func become(root string, command []string) error {
 	if err := errors.Join(syscall.Chroot(root), os.Chdir("/")); err != nil {
 		return fmt.Errorf("enter %s: %w", root, err)
 	}
+
 	path, err := exec.LookPath(command[0])
 	if err != nil {
 		return fmt.Errorf("in %s: %w", root, err)
 	}
+
 	return syscall.Exec(path, command, os.Environ())
 }
 
@@ -134,17 +149,21 @@ func play(dir, steps string, out io.Writer) error {
 	if err := json.Unmarshal([]byte(steps), &list); err != nil {
 		return fmt.Errorf("cgroups: steps: %w", err)
 	}
+
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
+
 	player := &conformance.Real{Roots: map[string]string{"": dir}, Holder: func(what string) *exec.Cmd {
 		// This program, wherever it is installed. It ends with its input.
 		return exec.Command("/proc/self/exe", "cgroups", "hold", what) //nolint:noctx // Real ends it.
 	}}
 	outcomes := conformance.Play(player, list)
+
 	if err := errors.Join(player.Close(), os.Remove(dir)); err != nil {
 		return err
 	}
+
 	return writeReport(out, outcomes)
 }
 
@@ -153,5 +172,6 @@ func hold(mib string, out io.Writer) error {
 	if err := conformance.Hold(mib, os.Stdin, out); err != nil {
 		return fmt.Errorf("cgroups: %w", err)
 	}
+
 	return nil
 }

@@ -30,25 +30,33 @@ func hogCPU(args []string, out io.Writer) error {
 	threads := flags.Int("threads", runtime.NumCPU(), "busy threads")
 	every := flags.Duration("every", time.Second, "time between reports")
 	control := flags.String("switch", "", "file; be busy only while its content starts with 1 (default: always)")
+
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+
 	if *threads < 1 || *every <= 0 {
 		return fmt.Errorf("cpu-hog: %d threads reporting every %s: want both above zero", *threads, *every)
 	}
+
 	runtime.GOMAXPROCS(*threads + 1)
 	h := hog{threads: *threads}
 	defer h.stop()
+
 	done := terminated()
 	ticker := time.NewTicker(*every)
 	defer ticker.Stop()
+
 	var poll <-chan time.Time
 	if *control != "" {
 		ticker := time.NewTicker(switchPoll)
 		defer ticker.Stop()
+
 		poll = ticker.C
 	}
-	used, begin := cpuTime(), time.Now()
+
+	used := cpuTime()
+	begin := time.Now()
 	for {
 		h.set(*control == "" || switchedOn(*control))
 		select {
@@ -58,12 +66,17 @@ func hogCPU(args []string, out io.Writer) error {
 			continue
 		case <-ticker.C:
 		}
-		u, t := cpuTime(), time.Now()
+
+		u := cpuTime()
+		t := time.Now()
+
 		report := cpuReport{Cores: (u - used).Seconds() / t.Sub(begin).Seconds(), Allowed: allowedCPUs()}
 		if err := writeReport(out, report); err != nil {
 			return err
 		}
-		used, begin = u, t
+
+		used = u
+		begin = t
 	}
 }
 
@@ -87,6 +100,7 @@ func (h *hog) set(on bool) {
 	switch {
 	case !on:
 		h.stop()
+
 	case h.end == nil:
 		end := &atomic.Bool{}
 		h.end = end
@@ -114,5 +128,6 @@ func cpuTime() time.Duration {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
 		return 0
 	}
+
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -26,9 +26,11 @@ func serveLatency(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("latency-server", flag.ContinueOnError)
 	address := flags.String("listen", ":8080", "address to serve on")
 	work := flags.Duration("work", time.Millisecond, "CPU time of a request on an idle machine")
+
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+
 	rounds := calibrate(*work)
 	var config net.ListenConfig
 	listener, err := config.Listen(context.Background(), "tcp", *address)
@@ -36,14 +38,17 @@ func serveLatency(args []string, out io.Writer) error {
 		return err
 	}
 	defer listener.Close()
+
 	if err := writeReport(out, map[string]any{"listening": listener.Addr().String(), "rounds": rounds}); err != nil {
 		return err
 	}
+
 	done := terminated()
 	go func() {
 		<-done
 		listener.Close()
 	}()
+
 	for {
 		connection, err := listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -52,6 +57,7 @@ func serveLatency(args []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
+
 		go answer(connection, rounds)
 	}
 }
@@ -59,11 +65,13 @@ func serveLatency(args []string, out io.Writer) error {
 // answer serves one connection until the client closes it.
 func answer(connection net.Conn, rounds int) {
 	defer func() { _ = connection.Close() }()
+
 	var request [1]byte
 	for {
 		if _, err := io.ReadFull(connection, request[:]); err != nil {
 			return
 		}
+
 		request[0] = spin(rounds)
 		if _, err := connection.Write(request[:]); err != nil {
 			return
@@ -77,6 +85,7 @@ func spin(rounds int) byte {
 	for range rounds {
 		x = x*1664525 + 1013904223
 	}
+
 	return byte(x >> 24)
 }
 
@@ -84,12 +93,14 @@ func spin(rounds int) byte {
 // interference.
 func calibrate(d time.Duration) int {
 	const probe = 1 << 20
-	best, sum := time.Hour, byte(0)
+	best := time.Hour
+	sum := byte(0)
 	for range 5 {
 		begin := time.Now()
 		sum ^= spin(probe)
 		best = min(best, time.Since(begin))
 	}
+
 	runtime.KeepAlive(sum) // prevents the compiler from removing the work
 	return int(float64(probe) * d.Seconds() / max(best.Seconds(), 1e-9))
 }
@@ -112,17 +123,23 @@ func measureLatency(args []string, out io.Writer) error {
 	period := flags.Duration("period", time.Second, "time between reports")
 	reports := flags.Int("reports", 0, "number of reports before exiting; 0 for no limit")
 	connect := flags.Bool("connect", false, "measure the time to connect, to any TCP server, instead of a request")
+
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+
 	if !(*rate > 0 && *rate <= 1e5) || *period <= 0 {
 		return fmt.Errorf("latency-client: rate %g in periods of %s: want a rate above 0 up to 100000", *rate, *period)
 	}
+
 	done := terminated()
 	client := &latencyClient{target: *target, connectOnly: *connect}
 	defer client.close()
+
 	gap := time.Duration(float64(time.Second) / *rate)
-	due, end := time.Now(), time.Now().Add(*period)
+	due := time.Now()
+
+	end := time.Now().Add(*period)
 	var latencies []int64
 	report := latencyReport{}
 	for sent := 0; *reports == 0 || sent < *reports; {
@@ -131,24 +148,33 @@ func measureLatency(args []string, out io.Writer) error {
 			return nil
 		case <-time.After(time.Until(due)):
 		}
+
 		if err := client.request(); err != nil {
 			report.Errors++
 		} else {
 			latencies = append(latencies, time.Since(due).Microseconds())
 		}
+
 		report.Requests++
 		due = due.Add(gap)
+
 		if time.Now().Before(end) {
 			continue
 		}
-		report.P50, report.P99, report.Max = percentile(latencies, 0.5), percentile(latencies, 0.99), percentile(latencies, 1)
+
+		report.P50 = percentile(latencies, 0.5)
+		report.P99 = percentile(latencies, 0.99)
+		report.Max = percentile(latencies, 1)
 		if err := writeReport(out, report); err != nil {
 			return err
 		}
+
 		sent++
-		latencies, report = latencies[:0], latencyReport{}
+		latencies = latencies[:0]
+		report = latencyReport{}
 		end = time.Now().Add(*period)
 	}
+
 	return nil
 }
 
@@ -166,16 +192,20 @@ func (c *latencyClient) request() error {
 		if err != nil {
 			return err
 		}
+
 		c.connection = connection
 	}
+
 	if c.connectOnly {
 		c.close()
 		return nil
 	}
+
 	if err := c.exchange(); err != nil {
 		c.close()
 		return err
 	}
+
 	return nil
 }
 
@@ -183,10 +213,12 @@ func (c *latencyClient) exchange() error {
 	if err := c.connection.SetDeadline(time.Now().Add(replyTimeout)); err != nil {
 		return err
 	}
+
 	one := []byte{0}
 	if _, err := c.connection.Write(one); err != nil {
 		return err
 	}
+
 	_, err := io.ReadFull(c.connection, one)
 	return err
 }

@@ -30,23 +30,28 @@ func hogMemory(args []string, out io.Writer) error {
 	pause := flags.Duration("pause", 20*time.Millisecond, "time between two steps")
 	after := flags.String("after", "", "file; start when it has content")
 	file := flags.String("file", "", "file to write, to allocate page cache instead of anonymous memory")
+
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+
 	if *size < 1 || *step < 1 || *pause < 0 {
 		return fmt.Errorf("memory-hog: %d MiB by %d MiB: want both above zero", *size, *step)
 	}
+
 	done := terminated()
 	for *after != "" {
 		if info, err := os.Stat(*after); err == nil && info.Size() > 0 {
 			break
 		}
+
 		select {
 		case <-done:
 			return nil
 		case <-time.After(afterPoll):
 		}
 	}
+
 	take := &allocator{}
 	if *file != "" {
 		f, err := os.Create(*file)
@@ -54,23 +59,28 @@ func hogMemory(args []string, out io.Writer) error {
 			return err
 		}
 		defer f.Close()
+
 		take.file = f
 	}
+
 	for have := 0; have < *size; {
 		n := min(*step, *size-have)
 		if err := take.block(n << 20); err != nil {
 			return err
 		}
+
 		have += n
 		if err := writeReport(out, memoryReport{MiB: have}); err != nil {
 			return err
 		}
+
 		select {
 		case <-done:
 			return nil
 		case <-time.After(*pause):
 		}
 	}
+
 	<-done
 	runtime.KeepAlive(take) // keep the blocks allocated until here
 	return nil
@@ -90,9 +100,11 @@ func (t *allocator) block(bytes int) error {
 		// Only written-back pages can be dropped.
 		return errors.Join(err, t.file.Sync())
 	}
+
 	for i := 0; i < len(block); i += os.Getpagesize() {
 		block[i] = 1
 	}
+
 	t.held = append(t.held, block)
 	return nil
 }

@@ -30,6 +30,7 @@ func Run(name string, args []string) error {
 		return hogCPU(args, os.Stdout)
 	case "memory-hog":
 		return hogMemory(args, os.Stdout)
+
 	case "latency-server":
 		return serveLatency(args, os.Stdout)
 	case "latency-client":
@@ -37,6 +38,7 @@ func Run(name string, args []string) error {
 	case "cgroups":
 		return cgroups(args, os.Stdout)
 	}
+
 	return fmt.Errorf("unknown program %q, want one of %s", name, strings.Join(Names(), ", "))
 }
 
@@ -44,16 +46,19 @@ func Run(name string, args []string) error {
 func pause() error {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCHLD)
+
 	for s := range signals {
 		if s != syscall.SIGCHLD {
 			return nil
 		}
+
 		for {
 			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != nil || pid <= 0 {
 				break
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -66,6 +71,7 @@ func terminated() <-chan struct{} {
 		<-signals
 		close(done)
 	}()
+
 	return done
 }
 
@@ -75,6 +81,7 @@ func writeReport(out io.Writer, v any) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = out.Write(append(line, '\n'))
 	return err
 }
@@ -85,6 +92,7 @@ func percentile[T int64 | float64](values []T, p float64) T {
 	if len(values) == 0 {
 		return 0
 	}
+
 	slices.Sort(values)
 	rank := int(p * float64(len(values)))
 	return values[min(rank, len(values)-1)]

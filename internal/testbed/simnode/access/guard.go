@@ -88,8 +88,10 @@ func (c clock) Now() time.Time { return c() }
 // TLS returns the configuration of a listener that requests client certificates for a Guard.
 func TLS(cert tls.Certificate) *tls.Config {
 	return &tls.Config{
-		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12,
-		ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2", "http/1.1"},
+		Certificates: []tls.Certificate{cert},
+		MinVersion:   tls.VersionTLS12,
+		ClientAuth:   tls.RequestClientCert,
+		NextProtos:   []string{"h2", "http/1.1"},
 	}
 }
 
@@ -107,17 +109,20 @@ func (g *Guard) Protect(next http.Handler, need func(*http.Request) []Right) htt
 			Fail(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, err.Error())
 			return
 		}
+
 		for _, right := range need(req) {
 			ok, err := g.authorize(req.Context(), user, right)
 			if err != nil {
 				Fail(w, http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error())
 				return
 			}
+
 			if ok {
 				next.ServeHTTP(w, req)
 				return
 			}
 		}
+
 		Fail(w, http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf("user %q may not %s %s", user.Name, strings.ToLower(req.Method), req.URL.Path))
 	})
 }
@@ -127,9 +132,13 @@ func Fail(w http.ResponseWriter, code int, reason metav1.StatusReason, message s
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	status := metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
-		Code: int32(code), Reason: reason, Message: message,
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure,
+		Code:     int32(code),
+		Reason:   reason,
+		Message:  message,
 	}
+
 	// Write errors mean that the client has disconnected.
 	_ = json.NewEncoder(w).Encode(status)
 }
@@ -146,10 +155,12 @@ func (g *Guard) authenticate(req *http.Request) (User, error) {
 			return User{Name: name, Groups: append([]string{authenticated}, chain[0].Subject.Organization...)}, nil
 		}
 	}
+
 	scheme, token, ok := strings.Cut(req.Header.Get("Authorization"), " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") || strings.TrimSpace(token) == "" {
 		return User{}, errors.New("no credentials: a client certificate of the cluster or a bearer token is needed")
 	}
+
 	return g.review(req.Context(), strings.TrimSpace(token))
 }
 
@@ -157,13 +168,19 @@ func (g *Guard) verify(chain []*x509.Certificate, roots *x509.CertPool) bool {
 	if roots == nil {
 		return false
 	}
+
 	between := x509.NewCertPool()
 	for _, c := range chain[1:] {
 		between.AddCert(c)
 	}
+
 	_, err := chain[0].Verify(x509.VerifyOptions{
-		Roots: roots, Intermediates: between, CurrentTime: g.config.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Roots:         roots,
+		Intermediates: between,
+		CurrentTime:   g.config.Now(),
+		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
+
 	return err == nil
 }
 
@@ -173,23 +190,28 @@ func proxied(h http.Header) (User, error) {
 	if u.Name == "" {
 		return User{}, errors.New("the front proxy named no user")
 	}
+
 	// As in every API server, authenticated users are in this group unless the proxy sets the other one.
 	if !slices.Contains(u.Groups, authenticated) && !slices.Contains(u.Groups, "system:unauthenticated") {
 		u.Groups = append(u.Groups, authenticated)
 	}
+
 	const prefix = "X-Remote-Extra-"
 	for key, values := range h {
 		if name, ok := strings.CutPrefix(key, prefix); ok {
 			if u.Extra == nil {
 				u.Extra = map[string]authorizationv1.ExtraValue{}
 			}
+
 			name = strings.ToLower(name)
 			if plain, err := url.PathUnescape(name); err == nil {
 				name = plain
 			}
+
 			u.Extra[name] = values
 		}
 	}
+
 	return u, nil
 }
 
@@ -198,19 +220,23 @@ func (g *Guard) review(ctx context.Context, token string) (User, error) {
 	if len(token) > maxTokenLength {
 		return User{}, errors.New("the bearer token is too long")
 	}
+
 	sum := sha256.Sum256([]byte(token))
 	key := string(sum[:])
 	if u, ok := g.tokens.Get(key); ok {
 		return u.(User), nil
 	}
+
 	reply, err := g.config.Client.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return User{}, fmt.Errorf("review of the bearer token: %w", err)
 	}
+
 	if !reply.Status.Authenticated {
 		return User{}, errors.New("the bearer token is not valid")
 	}
+
 	u := User{Name: reply.Status.User.Username, UID: reply.Status.User.UID, Groups: reply.Status.User.Groups}
 	for k, v := range reply.Status.User.Extra {
 		if u.Extra == nil {
@@ -218,6 +244,7 @@ func (g *Guard) review(ctx context.Context, token string) (User, error) {
 		}
 		u.Extra[k] = authorizationv1.ExtraValue(v)
 	}
+
 	g.tokens.Add(key, u, tokenLife)
 	return u, nil
 }
@@ -225,25 +252,34 @@ func (g *Guard) review(ctx context.Context, token string) (User, error) {
 // authorize checks a right with a SubjectAccessReview.
 func (g *Guard) authorize(ctx context.Context, u User, right Right) (bool, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
-		User: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra,
-		ResourceAttributes: right.Resource, NonResourceAttributes: right.Path,
+		User:                  u.Name,
+		UID:                   u.UID,
+		Groups:                u.Groups,
+		Extra:                 u.Extra,
+		ResourceAttributes:    right.Resource,
+		NonResourceAttributes: right.Path,
 	}
+
 	key, err := json.Marshal(spec)
 	if err != nil {
 		return false, fmt.Errorf("encode the review of user %q: %w", u.Name, err)
 	}
+
 	if allowed, ok := g.rights.Get(string(key)); ok {
 		return allowed.(bool), nil
 	}
+
 	reply, err := g.config.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
 		&authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		return false, fmt.Errorf("review of the rights of user %q: %w", u.Name, err)
 	}
+
 	life := noLife
 	if reply.Status.Allowed {
 		life = yesLife
 	}
+
 	g.rights.Add(string(key), reply.Status.Allowed, life)
 	return reply.Status.Allowed, nil
 }

@@ -37,22 +37,27 @@ type authority struct {
 
 func newAuthority(t *testing.T) authority {
 	t.Helper()
+
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, Subject: pkix.Name{CommonName: "ca"},
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return authority{cert, key}
 }
 
@@ -64,18 +69,22 @@ func (a authority) pool() *x509.CertPool {
 
 func (a authority) client(t *testing.T, name string, notAfter time.Time, groups ...string) *x509.Certificate {
 	t.Helper()
+
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(2), NotBefore: now.Add(-time.Hour), NotAfter: notAfter,
 		Subject: pkix.Name{CommonName: name, Organization: groups}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, &a.key.PublicKey, a.key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return cert
 }
 
@@ -90,6 +99,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
+
 	w := &fixture{users: newAuthority(t), proxies: newAuthority(t), clock: now}
 	client := fake.NewClientset()
 	client.PrependReactor("create", "tokenreviews", func(a ktesting.Action) (bool, runtime.Object, error) {
@@ -98,24 +108,30 @@ func newFixture(t *testing.T) *fixture {
 		if r.Spec.Token == "good" {
 			r.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "friend"}}
 		}
+
 		return true, r, nil
 	})
+
 	client.PrependReactor("create", "subjectaccessreviews", func(a ktesting.Action) (bool, runtime.Object, error) {
 		w.asked++
 		if w.broken {
 			return true, nil, errors.New("the API server is away")
 		}
+
 		r := a.(ktesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
 		r.Status.Allowed = r.Spec.User == "friend" && r.Spec.Extra["scope"] == nil
 		for _, g := range r.Spec.Groups {
 			r.Status.Allowed = r.Status.Allowed || g == "friends"
 		}
+
 		return true, r, nil
 	})
+
 	w.guard = New(Config{
 		Client: client, ClientCA: w.users.pool(), FrontProxyCA: w.proxies.pool(), FrontProxyNames: []string{"proxy"},
 		Now: func() time.Time { return w.clock },
 	})
+
 	return w
 }
 
@@ -124,6 +140,7 @@ func (w *fixture) call(cert *x509.Certificate, header http.Header) (int, string)
 		func(*http.Request) []Right {
 			return []Right{{Path: &authorizationv1.NonResourceAttributes{Path: "/x", Verb: "get"}}}
 		})
+
 	req := httptest.NewRequest(http.MethodGet, "/x", nil)
 	req.TLS = &tls.ConnectionState{}
 	if cert != nil {
@@ -132,6 +149,7 @@ func (w *fixture) call(cert *x509.Certificate, header http.Header) (int, string)
 	if header != nil {
 		req.Header = header
 	}
+
 	rec := httptest.NewRecorder()
 	handler.ServeHTTP(rec, req)
 	return rec.Code, rec.Body.String()
@@ -143,11 +161,14 @@ func TestWhoMayPass(t *testing.T) {
 	remote := func(user string, more ...string) http.Header {
 		h := http.Header{}
 		h.Set("X-Remote-User", user)
+
 		for i := 0; i+1 < len(more); i += 2 {
 			h.Add(more[i], more[i+1])
 		}
+
 		return h
 	}
+
 	bearer := func(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
 	for _, tc := range []struct {
 		name   string
@@ -191,14 +212,17 @@ func TestAnswersAreRememberedForAWhile(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
+
 	if w.reviews != 1 || w.asked != 1 {
 		t.Errorf("%d reviews of the token, %d of the right, want 1 each", w.reviews, w.asked)
 	}
+
 	w.clock = w.clock.Add(yesLife + time.Second)
 	w.broken = true
 	if got, body := w.call(nil, header); got != 500 || strings.Contains(body, "good") {
 		t.Errorf("got %d %s", got, body)
 	}
+
 	w.broken, w.clock = false, w.clock.Add(tokenLife)
 	if got, _ := w.call(nil, header); got != 200 || w.reviews != 2 {
 		t.Errorf("got %d after %d reviews", got, w.reviews)
@@ -211,6 +235,7 @@ func TestCacheIsBounded(t *testing.T) {
 		for i := range 3 * maxEntries {
 			c.Add(fmt.Sprint(i), i, time.Minute)
 		}
+
 		if n := len(c.Keys()); n > maxEntries {
 			t.Errorf("%d entries", n)
 		}

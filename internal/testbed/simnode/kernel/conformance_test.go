@@ -32,8 +32,10 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+
 		os.Exit(0)
 	}
+
 	os.Exit(m.Run())
 }
 
@@ -49,25 +51,31 @@ type fake struct {
 
 func newFake(t *testing.T, v1 bool) *fake {
 	t.Helper()
+
 	dir := t.TempDir()
 	f := &fake{tree: &Tree{Dir: dir, CPUs: "0-1"}}
 	if v1 {
-		f.tree.Dir, f.tree.V1 = filepath.Join(dir, "cpu"), true
+		f.tree.Dir = filepath.Join(dir, "cpu")
+		f.tree.V1 = true
 	}
+
 	if err := f.tree.Make(stage); err != nil {
 		t.Fatal(err)
 	}
+
 	for file, value := range map[string]string{"cpuset.cpus": "0-1", "cpuset.mems": "0"} {
 		if err := f.tree.Write(filepath.Join(f.tree.hierarchy().root("cpuset"), stage, file), value); v1 && err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return f
 }
 
 func (f *fake) Do(s conformance.Step) (string, error) {
 	group := filepath.Join(stage, s.Path)
 	controller, _, _ := strings.Cut(filepath.Base(s.Path), ".")
+
 	path := filepath.Join(f.tree.hierarchy().root(controller), group)
 	switch s.Op {
 	case conformance.Make:
@@ -76,16 +84,19 @@ func (f *fake) Do(s conformance.Step) (string, error) {
 		return "", f.tree.Remove(group)
 	case conformance.Throttled:
 		return f.throttled(path)
+
 	case conformance.Leave:
 		f.busy = nil
 		return "", errors.Join(f.tree.free(group), f.tree.Detach(group))
 	case conformance.Enter:
 		return "", f.enter(group, s.Value)
 	}
+
 	var err error
 	if s.Op == conformance.Write {
 		err = f.tree.Write(path, s.Value)
 	}
+
 	content, readErr := os.ReadFile(path)
 	return string(content), errors.Join(err, readErr)
 }
@@ -97,12 +108,15 @@ func (f *fake) enter(group, mib string) error {
 		if detach := f.tree.Detach(group); detach != nil && !errors.Is(detach, fs.ErrNotExist) {
 			return detach
 		}
+
 		return err
 	}
+
 	if mib == conformance.Spin {
 		f.busy = append(f.busy, Load{Group: group, CPU: 1})
 		return nil
 	}
+
 	n, _ := strconv.ParseInt(mib, 10, 64)
 	_, err := f.tree.Tick(time.Millisecond, []Load{{Group: group, Anon: n << 20}})
 	return err
@@ -115,12 +129,15 @@ func (f *fake) throttled(dir string) (string, error) {
 				return n
 			}
 		}
+
 		return 0
 	}
+
 	before := times()
 	if _, err := f.tree.Tick(time.Second, f.busy); err != nil {
 		return "", err
 	}
+
 	return map[bool]string{true: "yes", false: "no"}[times() > before], nil
 }
 
@@ -144,9 +161,11 @@ func TestConformanceOfV1(t *testing.T) {
 	if swaps, err := os.ReadFile("/proc/swaps"); err == nil && strings.Count(string(swaps), "\n") > 1 {
 		t.Skip("this machine has swap, which memory in use goes to")
 	}
+
 	if runtime.NumCPU() < 2 {
 		t.Skip("the table is for CPUs 0 and 1")
 	}
+
 	for _, c := range kernelcases.Cases(true) {
 		t.Run(c.Name, func(t *testing.T) {
 			for _, d := range kernelcases.Differences(c.Steps, conformance.Play(newReal(t), c.Steps)) {
@@ -159,16 +178,20 @@ func TestConformanceOfV1(t *testing.T) {
 // newReal creates a group below the test's own in each hierarchy of the table, or skips the test.
 func newReal(t *testing.T) *conformance.Real {
 	t.Helper()
+
 	if os.Geteuid() != 0 {
 		t.Skip("cgroups are root's")
 	}
+
 	host, err := hostcgroup.Detect()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if missing := host.Missing("cpu", "cpuset", "memory"); len(missing) > 0 {
 		t.Skipf("no cgroup v1 for %v here", missing)
 	}
+
 	host.Unified = nil
 	group, err := host.Make("crane-conformance-" + strconv.Itoa(os.Getpid()))
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
@@ -177,16 +200,19 @@ func newReal(t *testing.T) *conformance.Real {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := group.Remove(10 * time.Second); err != nil {
 			t.Error(err)
 		}
 	})
+
 	real := &conformance.Real{Roots: map[string]string{}, Holder: func(what string) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
 		cmd.Env = append(os.Environ(), holdEnv+"="+what)
 		return cmd
 	}}
+
 	for i, h := range host.V1 {
 		for name := range strings.SplitSeq(h.Name, ",") {
 			switch name {
@@ -195,14 +221,17 @@ func newReal(t *testing.T) *conformance.Real {
 			}
 		}
 	}
+
 	t.Cleanup(func() {
 		if err := real.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	if why := confined(real.Roots); why != "" {
 		t.Skip(why)
 	}
+
 	return real
 }
 
@@ -213,10 +242,12 @@ func confined(roots map[string]string) string {
 	if mems := text(roots["cpuset"], "cpuset.mems"); err != nil || !own.Contains(0) || !own.Contains(1) || !strings.HasPrefix(mems, "0") {
 		return fmt.Sprintf("the table is for CPUs 0 and 1 and zone 0, the test has %s and %s", own, mems)
 	}
+
 	for dir := filepath.Dir(roots["cpu"]); exists(filepath.Join(dir, fileProcs)); dir = filepath.Dir(dir) {
 		if quota := text(dir, "cpu.cfs_quota_us"); quota != "" && quota != "-1" {
 			return "quotas may not be above that of the test itself, " + quota
 		}
 	}
+
 	return ""
 }

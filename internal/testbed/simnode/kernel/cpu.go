@@ -35,6 +35,7 @@ func (r cpuRules) newCPU() map[string]string {
 			"cpu.stat": "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n", "cpuacct.usage": "0\n",
 		}
 	}
+
 	return map[string]string{"cpu.max": "max 100000\n", "cpu.max.burst": "0\n", "cpu.weight": "100\n", "cpu.idle": "0\n"}
 }
 
@@ -46,10 +47,12 @@ func (r cpuRules) setCPU(dir, name, value string) error {
 	case name == "cpu.weight" && !r.V1, name == "cpu.shares" && r.V1:
 		return r.setWeight(dir, name, value)
 	}
+
 	now, err := r.bandwidth(dir)
 	if err != nil {
 		return err
 	}
+
 	next := now
 	switch {
 	case r.V1 && name == "cpu.cfs_quota_us":
@@ -57,7 +60,9 @@ func (r cpuRules) setCPU(dir, name, value string) error {
 		if next.quota < 0 {
 			next.quota = none
 		}
+
 		value = strconv.FormatInt(next.quota, 10)
+
 	case r.V1 && name == "cpu.cfs_period_us":
 		next.period, err = strconv.ParseInt(value, 10, 64)
 	case !r.V1 && name == "cpu.max":
@@ -68,12 +73,15 @@ func (r cpuRules) setCPU(dir, name, value string) error {
 	default:
 		return errReadOnly
 	}
+
 	if err != nil {
 		return syscall.EINVAL
 	}
+
 	if err := r.check(dir, next); err != nil {
 		return err
 	}
+
 	return set(dir, name, value)
 }
 
@@ -83,19 +91,26 @@ func (r cpuRules) setIdle(dir, value string) error {
 	if r.isRoot(dir) || value != "0" && value != "1" {
 		return syscall.EINVAL
 	}
+
 	if text(dir, "cpu.idle") == value {
 		return nil
 	}
-	weight, shares := strconv.Itoa(usualWeight), strconv.Itoa(usualShares)
+
+	weight := strconv.Itoa(usualWeight)
+	shares := strconv.Itoa(usualShares)
 	if value == "1" {
-		weight, shares = "0", strconv.Itoa(idleShares)
+		weight = "0"
+		shares = strconv.Itoa(idleShares)
 	}
+
 	if err := set(dir, "cpu.idle", value); err != nil {
 		return err
 	}
+
 	if r.V1 {
 		return set(dir, "cpu.shares", shares)
 	}
+
 	return set(dir, "cpu.weight", weight)
 }
 
@@ -107,15 +122,19 @@ func (r cpuRules) setWeight(dir, name, value string) error {
 	if err != nil {
 		return syscall.EINVAL
 	}
+
 	if !r.V1 && (n < minWeight || n > maxWeight) {
 		return syscall.ERANGE
 	}
+
 	if r.isRoot(dir) || text(dir, "cpu.idle") == "1" {
 		return syscall.EINVAL
 	}
+
 	if r.V1 {
 		n = min(max(n, minShares), maxShares)
 	}
+
 	return set(dir, name, strconv.FormatUint(n, 10))
 }
 
@@ -123,6 +142,7 @@ func (r cpuRules) burstFile() string {
 	if r.V1 {
 		return "cpu.cfs_burst_us"
 	}
+
 	return "cpu.max.burst"
 }
 
@@ -133,6 +153,7 @@ func (b bandwidth) max() string {
 	if b.quota == none {
 		return fmt.Sprintf("max %d", b.period)
 	}
+
 	return fmt.Sprintf("%d %d", b.quota, b.period)
 }
 
@@ -145,6 +166,7 @@ func parseMax(value string, now bandwidth) (bandwidth, error) {
 	if len(fields) == 0 || len(fields) > 2 {
 		return now, syscall.EINVAL
 	}
+
 	var err error
 	now.quota = none
 	if fields[0] != "max" {
@@ -152,11 +174,13 @@ func parseMax(value string, now bandwidth) (bandwidth, error) {
 			return now, syscall.EINVAL
 		}
 	}
+
 	if len(fields) == 2 {
 		if now.period, err = strconv.ParseInt(fields[1], 10, 64); err != nil {
 			return now, syscall.EINVAL
 		}
 	}
+
 	return now, nil
 }
 
@@ -165,9 +189,11 @@ func (r cpuRules) bandwidth(dir string) (bandwidth, error) {
 	if err := number(dir, r.burstFile(), &b.burst); err != nil {
 		return b, err
 	}
+
 	if r.V1 {
 		return b, errors.Join(number(dir, "cpu.cfs_quota_us", &b.quota), number(dir, "cpu.cfs_period_us", &b.period))
 	}
+
 	content, err := os.ReadFile(filepath.Join(dir, "cpu.max"))
 	if errors.Is(err, os.ErrNotExist) {
 		return b, nil // the root has no limit
@@ -175,6 +201,7 @@ func (r cpuRules) bandwidth(dir string) (bandwidth, error) {
 	if err != nil {
 		return b, fmt.Errorf("read: %w", err)
 	}
+
 	return parseMax(string(content), b)
 }
 
@@ -183,15 +210,19 @@ func (r cpuRules) check(dir string, b bandwidth) error {
 	if r.isRoot(dir) {
 		return syscall.EINVAL
 	}
+
 	if b.period < minPeriod || b.period > maxPeriod || b.quota != none && b.quota < minQuota {
 		return syscall.EINVAL
 	}
+
 	if b.burst < 0 || b.quota != none && (b.burst > b.quota || b.burst+b.quota > maxRuntime || b.quota > maxRuntime) {
 		return syscall.EINVAL
 	}
+
 	if !r.V1 {
 		return nil // v2 accepts a child's limit above its parent's
 	}
+
 	// tg_cfs_schedulable_down in kernel/sched/core.c checks the whole tree: no limit may exceed that of the nearest
 	// ancestor with one.
 	above := bandwidth{quota: none}
@@ -201,15 +232,19 @@ func (r cpuRules) check(dir string, b bandwidth) error {
 			return err
 		}
 	}
+
 	if above.quota == none {
 		return r.below(dir, b)
 	}
+
 	if b.quota == none {
 		return r.below(dir, above)
 	}
+
 	if b.share() > above.share() {
 		return syscall.EINVAL
 	}
+
 	return r.below(dir, b)
 }
 
@@ -219,20 +254,25 @@ func (r cpuRules) below(dir string, b bandwidth) error {
 	if err != nil || b.quota == none {
 		return err
 	}
+
 	for _, name := range names {
 		child, err := r.bandwidth(filepath.Join(dir, name))
 		if err != nil {
 			return err
 		}
+
 		if child.quota == none {
 			child = b
 		}
+
 		if child.share() > b.share() {
 			return syscall.EINVAL
 		}
+
 		if err := r.below(filepath.Join(dir, name), child); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

@@ -27,8 +27,10 @@ func (r cpusetRules) readCPUSet(dir string) cpuset {
 		if err != nil {
 			return numa.CPUSet{}
 		}
+
 		return s
 	}
+
 	return cpuset{list("cpuset.cpus"), list("cpuset.mems"), text(dir, "cpuset.cpu_exclusive") == "1", text(dir, "cpuset.mem_exclusive") == "1"}
 }
 
@@ -46,6 +48,7 @@ func (r cpusetRules) rootCPUSet() map[string]string {
 			"cpuset.cpus": cpus + "\n", "cpuset.mems": mems + "\n", "cpuset.cpu_exclusive": "1\n", "cpuset.mem_exclusive": "1\n",
 		}
 	}
+
 	return map[string]string{"cpuset.cpus.effective": cpus + "\n", "cpuset.mems.effective": mems + "\n"}
 }
 
@@ -57,9 +60,11 @@ func (r cpusetRules) newCPUSet(dir string) map[string]string {
 		files["cpuset.cpu_exclusive"], files["cpuset.mem_exclusive"] = "0\n", "0\n"
 		return files
 	}
+
 	parent := filepath.Dir(dir)
 	files["cpuset.cpus.effective"] = text(parent, "cpuset.cpus.effective") + "\n"
 	files["cpuset.mems.effective"] = text(parent, "cpuset.mems.effective") + "\n"
+
 	return files
 }
 
@@ -71,41 +76,55 @@ func (r cpusetRules) setCPUSet(dir, name, value string) error {
 		if r.isRoot(dir) {
 			return syscall.EACCES // update_cpumask and update_nodemask in kernel/cgroup/cpuset.c
 		}
+
 		list, err := numa.ParseCPUSet(value)
 		cpus, mems := r.machine()
-		has, into := cpus, &next.cpus
+		has := cpus
+		into := &next.cpus
 		if name == "cpuset.mems" {
-			has, into = mems, &next.mems
+			has = mems
+			into = &next.mems
 		}
+
 		all, bad := numa.ParseCPUSet(has)
 		if err != nil || bad != nil {
 			return syscall.EINVAL
 		}
+
 		if list.Difference(all).Len() > 0 {
 			if name == "cpuset.cpus" {
 				return syscall.ERANGE // bitmap_parselist in lib/bitmap-str.c: a number beyond the last CPU
 			}
+
 			return syscall.EINVAL
 		}
-		*into, value = list, list.String()
+
+		*into = list
+		value = list.String()
+
 	case r.V1 && (name == "cpuset.cpu_exclusive" || name == "cpuset.mem_exclusive"):
 		if value != "0" && value != "1" {
 			return syscall.EINVAL
 		}
+
 		if name == "cpuset.cpu_exclusive" {
 			next.cpuOnly = value == "1"
 		} else {
 			next.memoryOnly = value == "1"
 		}
+
 	default:
 		return errReadOnly
 	}
+
 	if err := r.validate(dir, now, next); err != nil {
 		return err
 	}
+
 	if err := set(dir, name, value); err != nil || r.V1 {
 		return err
 	}
+
 	return r.effective(dir)
 }
 
@@ -115,22 +134,27 @@ func (r cpusetRules) validate(dir string, now, next cpuset) error {
 	if err != nil {
 		return err
 	}
+
 	for _, name := range names {
 		if r.V1 && !r.readCPUSet(filepath.Join(dir, name)).within(next) {
 			return syscall.EBUSY
 		}
 	}
+
 	parent := filepath.Dir(dir)
 	if r.isRoot(dir) {
 		return nil
 	}
+
 	if r.V1 && !next.within(r.readCPUSet(parent)) {
 		return syscall.EACCES
 	}
+
 	// Until Linux 6.16 this applied to v2 as well; from 6.17 only to v1.
 	if r.populated(dir) && (now.cpus.Len() > 0 && next.cpus.Len() == 0 || now.mems.Len() > 0 && next.mems.Len() == 0) {
 		return syscall.ENOSPC
 	}
+
 	return r.exclusive(dir, next)
 }
 
@@ -142,16 +166,19 @@ func (r cpusetRules) exclusive(dir string, next cpuset) error {
 	if err != nil {
 		return err
 	}
+
 	for _, name := range siblings {
 		if name == filepath.Base(dir) {
 			continue
 		}
+
 		s := r.readCPUSet(filepath.Join(parent, name))
 		if (next.cpuOnly || s.cpuOnly) && next.cpus.Intersection(s.cpus).Len() > 0 ||
 			(next.memoryOnly || s.memoryOnly) && next.mems.Intersection(s.mems).Len() > 0 {
 			return syscall.EINVAL
 		}
 	}
+
 	return nil
 }
 
@@ -163,28 +190,35 @@ func (r cpusetRules) effective(dir string) error {
 		if err != nil {
 			return syscall.EINVAL
 		}
+
 		own, err := numa.ParseCPUSet(text(dir, file))
 		if err != nil {
 			return syscall.EINVAL
 		}
+
 		if own = own.Intersection(above); own.Len() == 0 {
 			own = above
 		}
+
 		if err := set(dir, file+".effective", own.String()); err != nil {
 			return err
 		}
 	}
+
 	names, err := subgroups(dir)
 	if err != nil {
 		return err
 	}
+
 	for _, name := range names {
 		if strings.HasPrefix(name, ".") {
 			continue
 		}
+
 		if err := r.effective(filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

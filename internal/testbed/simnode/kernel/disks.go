@@ -33,10 +33,12 @@ func (r diskRules) newDisks() map[string]string {
 	if !r.V1 {
 		return map[string]string{"io.stat": ""}
 	}
+
 	files := map[string]string{}
 	for _, name := range servedFiles() {
 		files[name] = "Total 0\n"
 	}
+
 	return files
 }
 
@@ -59,6 +61,7 @@ func transferDemand(loads []Load) (wanted float64) {
 	for _, l := range loads {
 		wanted += max(l.Read, 0) + max(l.Written, 0)
 	}
+
 	return wanted
 }
 
@@ -67,26 +70,33 @@ func (r diskRules) transfer(loads []Load, got []Use, span time.Duration, share f
 	shares := stalls{}
 	for i, l := range loads {
 		g := &got[i]
-		g.Read, g.Written = share*max(l.Read, 0), share*max(l.Written, 0)
+		g.Read = share * max(l.Read, 0)
+		g.Written = share * max(l.Written, 0)
+
 		stalled := 0.0
 		if g.Read+g.Written > 0 {
 			stalled = 1 - share
 			waited = max(waited, stalled)
+
 			by := transferred{int64(g.Read * span.Seconds()), int64(g.Written * span.Seconds())}
 			if err := r.countTransfer(l.Group, by); err != nil {
 				return 0, err
 			}
 		}
+
 		r.memory().addStall(shares, l.Group, stalled)
 	}
+
 	if r.V1 {
 		return waited, nil
 	}
+
 	for dir, s := range shares {
 		if err := addPressure(filepath.Join(dir, "io.pressure"), s.some, s.full, span); err != nil {
 			return 0, err
 		}
 	}
+
 	return waited, nil
 }
 
@@ -100,32 +110,40 @@ func (r diskRules) countTransfer(group string, by transferred) error {
 			if err != nil {
 				return err
 			}
+
 			if err := writeFile(filepath.Join(dir, "io.stat"), now.plus(by).stat()); err != nil {
 				return err
 			}
+
 			continue
 		}
+
 		for i, name := range servedFiles() {
 			// The first file of each pair counts bytes.
 			if below := i >= 2; dir != leaf && !below {
 				continue
 			}
+
 			unit := int64(1)
 			if i%2 == 1 {
 				unit = operation
 			}
+
 			bytes, err := readTransferred(filepath.Join(dir, servedFiles()[i-i%2]), disk+" Read %d\n"+disk+" Write %d")
 			if err != nil {
 				return err
 			}
+
 			if unit == 1 {
 				bytes = bytes.plus(by) // operations are derived from the bytes counted before
 			}
+
 			if err := writeFile(filepath.Join(dir, name), bytes.served(unit)); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -139,11 +157,14 @@ func readTransferred(file, format string) (d transferred, err error) {
 	if err != nil {
 		return d, fmt.Errorf("count transfers: %w", err)
 	}
+
 	if !strings.HasPrefix(string(content), disk) {
 		return d, nil
 	}
+
 	if _, err := fmt.Sscanf(string(content), format, &d.read, &d.written); err != nil {
 		return d, errors.Join(fmt.Errorf("%s: unexpected content", file), err)
 	}
+
 	return d, nil
 }

@@ -18,21 +18,25 @@ func TestDisks(t *testing.T) {
 			m, clk := newMachine(t, Spec{V1: v1, Disk: 10 * mebi})
 			pod := m.PodGroup(hogUID, "BestEffort")
 			container := m.ContainerGroup(pod, containerID("2"))
+
 			show := func(group, file string) string {
 				return text(filepath.Join(m.tree.hierarchy().root("blkio"), group), file)
 			}
 			if v1 && show(pod, "blkio.throttle.io_serviced_recursive") != "Total 0" || !v1 && show(pod, "io.stat") != "" {
 				t.Error("a new pod has counted something")
 			}
+
 			advance(t, m, clk, time.Second)
 			for uid, l := range map[string]Load{webUID: {CPU: 1, Read: mebi}, hogUID: {CPU: 1, Read: 3 * mebi, Written: 2 * mebi}} {
 				if err := m.SetDemand(uid, map[string]string{webUID: containerID("1"), hogUID: containerID("2")}[uid], l); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			if got := advance(t, m, clk, 2*time.Second)[containerID("2")]; got.Read != 3*mebi || got.Written != 2*mebi {
 				t.Errorf("on a disk with room: %+v", got)
 			}
+
 			if v1 {
 				const want = "254:0 Read 6291456\n254:0 Write 4194304\n254:0 Sync 10485760\n254:0 Async 0\n254:0 Discard 0\n254:0 Total 10485760\nTotal 10485760"
 				if got := show(container, "blkio.throttle.io_service_bytes"); got != want {
@@ -44,15 +48,18 @@ func TestDisks(t *testing.T) {
 				if got := show("", "blkio.throttle.io_service_bytes_recursive"); !strings.HasPrefix(got, "254:0 Read 8388608\n") {
 					t.Errorf("the root: %s", got)
 				}
+
 				if got := show(pod, "blkio.throttle.io_serviced_recursive"); !strings.HasPrefix(got, "254:0 Read 96\n254:0 Write 64\n") {
 					t.Errorf("the pod: %s", got)
 				}
 			} else if got := show(pod, "io.stat"); got != "254:0 rbytes=6291456 wbytes=4194304 rios=96 wios=64 dbytes=0 dios=0" || got != show(container, "io.stat") {
 				t.Errorf("%s", got)
 			}
+
 			if err := m.SetDemand(hogUID, containerID("2"), Load{CPU: 1, Written: 39 * mebi}); err != nil {
 				t.Fatal(err)
 			}
+
 			got := advance(t, m, clk, time.Second)
 			if got[containerID("1")].Read != mebi/4 || got[containerID("2")].Written != 39*mebi/4 {
 				t.Errorf("on a full disk: %+v", got)
@@ -60,11 +67,13 @@ func TestDisks(t *testing.T) {
 			if p := m.read(t, "proc/pressure/io"); !strings.Contains(p, "total=750000\n") {
 				t.Errorf("%s", p)
 			}
+
 			if !v1 {
 				if p := show(m.PodGroup(webUID, "Burstable"), "io.pressure"); !strings.HasPrefix(p, "some avg10=7.14") || !strings.Contains(p, "total=750000\n") {
 					t.Errorf("%s", p)
 				}
 			}
+
 			if d := m.read(t, "proc/diskstats"); !strings.HasPrefix(strings.TrimSpace(d), "254       0 vda ") || len(strings.Fields(d)) != 14 {
 				t.Errorf("%s", d)
 			}

@@ -28,9 +28,11 @@ type groupRules struct{ hierarchy }
 func (t *Tree) Make(group string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if err := t.hierarchy().groups().makeRoots(); err != nil {
 		return err
 	}
+
 	at := ""
 	for part := range strings.SplitSeq(group, "/") {
 		if above := filepath.Join(t.hierarchy().root("cpu"), at); !t.V1 {
@@ -38,11 +40,13 @@ func (t *Tree) Make(group string) error {
 				return &os.PathError{Op: "write", Path: filepath.Join(above, fileSubtree), Err: err}
 			}
 		}
+
 		at = filepath.Join(at, part)
 		if err := t.hierarchy().groups().mkdir(at, true); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -51,9 +55,11 @@ func (t *Tree) Make(group string) error {
 func (t *Tree) Mkdir(group string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if err := t.hierarchy().groups().makeRoots(); err != nil {
 		return err
 	}
+
 	return t.hierarchy().groups().mkdir(group, false)
 }
 
@@ -63,17 +69,21 @@ func (r groupRules) mkdir(group string, again bool) error {
 		if !exists(filepath.Dir(dir)) {
 			return &os.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOENT}
 		}
+
 		// A directory without it is not a group yet, as in a recording that contains only some of its files.
 		if exists(filepath.Join(dir, r.markerFile(controller))) {
 			if again {
 				continue
 			}
+
 			return &os.PathError{Op: "mkdir", Path: dir, Err: syscall.EEXIST}
 		}
+
 		if err := writeAll(dir, r.newFiles(controller, dir)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -89,6 +99,7 @@ func (r groupRules) markerFile(controller string) string {
 	case controller == "blkio":
 		return servedFiles()[0]
 	}
+
 	return "cpu.shares"
 }
 
@@ -100,19 +111,24 @@ func (r groupRules) newFiles(controller, dir string) map[string]string {
 		if !r.separate() {
 			list = []string{"cpu", "cpuset", "memory", "blkio"}
 		}
+
 		for _, c := range list {
 			maps.Copy(files, r.controlled(c, dir))
 		}
+
 		return files
 	}
+
 	have := text(filepath.Dir(dir), fileSubtree)
 	maps.Copy(files, map[string]string{
 		fileControllers: have + "\n", fileSubtree: "\n", "cpu.stat": cpuStat{}.String(),
 		"cpu.pressure": noPressure, "io.pressure": noPressure, "memory.pressure": noPressure,
 	})
+
 	for c := range strings.FieldsSeq(have) {
 		maps.Copy(files, r.controlled(c, dir))
 	}
+
 	return files
 }
 
@@ -128,6 +144,7 @@ func (r groupRules) controlled(controller, dir string) map[string]string {
 	case "io", "blkio":
 		return r.disks().newDisks()
 	}
+
 	return nil
 }
 
@@ -141,14 +158,18 @@ func (r groupRules) makeRoots() error {
 		if r.V1 && (controller == "blkio" || !r.separate()) {
 			maps.Copy(files, r.disks().newDisks())
 		}
+
 		if !r.V1 {
-			files[fileControllers], files[fileSubtree] = strings.Join(known(), " ")+"\n", "\n"
+			files[fileControllers] = strings.Join(known(), " ") + "\n"
+			files[fileSubtree] = "\n"
 		}
+
 		maps.DeleteFunc(files, func(name, _ string) bool { return exists(filepath.Join(root, name)) })
 		if err := writeAll(root, files); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -158,6 +179,7 @@ func writeAll(dir string, files map[string]string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -169,24 +191,30 @@ func (r groupRules) delegate(dir, value string) error {
 	if err != nil {
 		return err
 	}
+
 	names, err := subgroups(dir)
 	if err != nil {
 		return err
 	}
+
 	if slices.Equal(before, after) {
 		return nil
 	}
+
 	if err := r.vetSubtree(dir, names, before, after); err != nil {
 		return err
 	}
+
 	if err := set(dir, fileSubtree, strings.Join(after, " ")); err != nil {
 		return err
 	}
+
 	for _, name := range names {
 		if err := r.controllers(filepath.Join(dir, name), before, after); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -196,13 +224,16 @@ func parseSubtree(value string, before []string) ([]string, error) {
 	for _, c := range before {
 		wanted[c] = true
 	}
+
 	for token := range strings.FieldsSeq(value) {
 		name := strings.TrimLeft(token, "+-")
 		if len(name) != len(token)-1 || !slices.Contains(known(), name) {
 			return nil, syscall.EINVAL
 		}
+
 		wanted[name] = token[0] == '+'
 	}
+
 	return slices.DeleteFunc(known(), func(c string) bool { return !wanted[c] }), nil
 }
 
@@ -211,19 +242,23 @@ func parseSubtree(value string, before []string) ([]string, error) {
 func (r groupRules) vetSubtree(dir string, names, before, after []string) error {
 	have := strings.Fields(text(dir, fileControllers))
 	for _, c := range known() {
-		was, is := slices.Contains(before, c), slices.Contains(after, c)
+		was := slices.Contains(before, c)
+		is := slices.Contains(after, c)
 		if is && !was && !slices.Contains(have, c) {
 			return syscall.ENOENT
 		}
+
 		for _, name := range names {
 			if was && !is && slices.Contains(strings.Fields(text(filepath.Join(dir, name), fileSubtree)), c) {
 				return syscall.EBUSY
 			}
 		}
+
 		if is && !was && !empty(dir, fileProcs) && !r.mayMix(dir, after) {
 			return syscall.EBUSY
 		}
 	}
+
 	return nil
 }
 
@@ -233,9 +268,11 @@ func (r groupRules) mayMix(dir string, passed []string) bool {
 	if r.isRoot(dir) || len(passed) == 0 {
 		return true
 	}
+
 	if slices.Contains(passed, "memory") || slices.Contains(passed, "io") {
 		return false
 	}
+
 	names, err := subgroups(dir)
 	return err == nil && !slices.ContainsFunc(names, func(n string) bool { return r.populated(filepath.Join(dir, n)) })
 }
@@ -243,21 +280,26 @@ func (r groupRules) mayMix(dir string, passed []string) bool {
 // controllers replaces the files of a group after a change of its controllers.
 func (r groupRules) controllers(dir string, before, after []string) error {
 	for _, c := range known() {
-		was, is := slices.Contains(before, c), slices.Contains(after, c)
+		was := slices.Contains(before, c)
+		is := slices.Contains(after, c)
 		if was == is {
 			continue
 		}
+
 		if is {
 			if err := writeAll(dir, r.controlled(c, dir)); err != nil {
 				return err
 			}
+
 			continue
 		}
+
 		for name := range r.controlled(c, dir) {
 			if err := os.Remove(filepath.Join(dir, name)); err != nil {
 				return err
 			}
 		}
 	}
+
 	return set(dir, fileControllers, strings.Join(after, " "))
 }

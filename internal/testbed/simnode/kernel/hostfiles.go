@@ -17,6 +17,7 @@ func (m *Machine) fixed() map[string]string {
 	if s.Systemd {
 		driver = "systemd"
 	}
+
 	online := m.tree.CPUs + "\n"
 	files := map[string]string{
 		"proc/cpuinfo":                         m.cpuinfo(),
@@ -32,9 +33,11 @@ func (m *Machine) fixed() map[string]string {
 		"var/lib/kubelet/memory_manager_state": `{"policyName":"None","machineState":{},"checksum":0}` + "\n",
 		"run/containerd/containerd.sock":       "",
 	}
+
 	for _, resource := range []string{"cpu", "memory", "io"} {
 		files["proc/pressure/"+resource] = noPressure
 	}
+
 	perZone := (s.CPUs + s.Zones - 1) / s.Zones
 	for c := range s.CPUs {
 		topology := fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/", c)
@@ -43,14 +46,17 @@ func (m *Machine) fixed() map[string]string {
 		files[topology+"physical_package_id"] = fmt.Sprintf("%d\n", c/perZone)
 		files[topology+"thread_siblings_list"] = fmt.Sprintf("%d-%d\n", core*s.ThreadsPerCore, min((core+1)*s.ThreadsPerCore, s.CPUs)-1)
 	}
+
 	for z := range s.Zones {
 		var distances []string
 		for other := range s.Zones {
 			distances = append(distances, map[bool]string{true: "10", false: "20"}[other == z])
 		}
+
 		files[fmt.Sprintf("sys/devices/system/node/node%d/distance", z)] = strings.Join(distances, " ") + "\n"
 		files[fmt.Sprintf("sys/devices/system/node/node%d/cpulist", z)] = fmt.Sprintf("%d-%d\n", z*perZone, min((z+1)*perZone, s.CPUs)-1)
 	}
+
 	return files
 }
 
@@ -59,6 +65,7 @@ func (m *Machine) cpuinfo() string {
 	for c := range m.spec.CPUs {
 		fmt.Fprintf(&b, "processor\t: %d\nmodel name\t: simulated\ncpu MHz\t\t: 2000.000\n\n", c)
 	}
+
 	return b.String()
 }
 
@@ -69,10 +76,12 @@ func (m *Machine) show(t tick) error {
 	if err != nil {
 		return err
 	}
+
 	available := max(m.spec.Memory-m.spec.System.Anon-pods.anon, 0)
 	free := max(available-pods.file()-m.spec.System.File, 0)
 	cached := available - free
 	const kib = 1 << 10
+
 	files := map[string]string{
 		"proc/stat": m.stat(),
 		"proc/meminfo": fmt.Sprintf("MemTotal:       %d kB\nMemFree:        %d kB\nMemAvailable:   %d kB\nBuffers:        0 kB\nCached:         %d kB\n",
@@ -80,11 +89,13 @@ func (m *Machine) show(t tick) error {
 		"proc/loadavg":   fmt.Sprintf("%.2f %.2f %.2f 1/%d %d\n", m.load[0], m.load[1], m.load[2], len(m.pods)+1, m.pid),
 		"proc/diskstats": fmt.Sprintf(" 254       0 vda %.0f 0 %.0f 0 %.0f 0 %.0f 0 0 0 0\n", m.reads/operation, m.reads/512, m.writes/operation, m.writes/512),
 	}
+
 	zones := int64(m.spec.Zones)
 	for z := range m.spec.Zones {
 		files[fmt.Sprintf("sys/devices/system/node/node%d/meminfo", z)] = fmt.Sprintf("Node %d MemTotal:       %d kB\nNode %d MemFree:        %d kB\nNode %d FilePages:      %d kB\nNode %d Shmem:          0 kB\n",
 			z, m.spec.Memory/zones/kib, z, free/zones/kib, z, cached/zones/kib, z)
 	}
+
 	for _, p := range m.pods {
 		for _, c := range p.Containers {
 			if pid := p.pids[c.ID]; pid > 0 {
@@ -92,16 +103,19 @@ func (m *Machine) show(t tick) error {
 			}
 		}
 	}
+
 	var errs []error
 	for name, content := range files {
 		errs = append(errs, writeFile(filepath.Join(m.dir, name), content))
 	}
+
 	if t.span > 0 {
 		errs = append(errs,
 			addPressure(filepath.Join(m.dir, "proc/pressure/cpu"), t.waited, 0, t.span),
 			addPressure(filepath.Join(m.dir, "proc/pressure/memory"), t.stalled, t.allStalled, t.span),
 			addPressure(filepath.Join(m.dir, "proc/pressure/io"), max(t.stalled, t.diskWaited), t.allStalled, t.span))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -111,9 +125,11 @@ func (m *Machine) stat() string {
 		fmt.Fprintf(&b, "%s %.0f 0 0 %.0f 0 0 0 0 0 0\n", name, m.busy/parts, m.idle/parts)
 	}
 	line("cpu ", 1)
+
 	for c := range m.spec.CPUs {
 		line(fmt.Sprintf("cpu%d", c), float64(m.spec.CPUs))
 	}
+
 	b.WriteString("ctxt 0\nbtime 1767571200\nprocesses 1\n")
 	return b.String()
 }

@@ -37,15 +37,18 @@ func (s Spec) withDefaults() Spec {
 			*n = d
 		}
 	}
+
 	defaults(&s.CPUs, 4)
 	defaults(&s.Zones, 1)
 	defaults(&s.ThreadsPerCore, 1)
+
 	if s.Memory <= 0 {
 		s.Memory = 16 << 30
 	}
 	if s.CPUPolicy == "" {
 		s.CPUPolicy = "none"
 	}
+
 	return s
 }
 
@@ -92,28 +95,48 @@ type madePod struct {
 // NewMachine returns a machine whose time is that of a clock.
 func NewMachine(dir string, spec Spec, clk clock.PassiveClock) (*Machine, error) {
 	spec = spec.withDefaults()
-	m := &Machine{dir: dir, spec: spec, clock: clk, last: clk.Now(), pods: map[string]*madePod{}, pid: 1000}
-	m.tree = &Tree{Dir: filepath.Join(dir, "sys/fs/cgroup"), CPUs: fmt.Sprintf("0-%d", spec.CPUs-1), Mems: fmt.Sprintf("0-%d", spec.Zones-1), Disk: spec.Disk}
-	if spec.V1 {
-		m.tree.Dir, m.tree.V1 = filepath.Join(m.tree.Dir, "cpu,cpuacct"), true
+	m := &Machine{
+		dir:   dir,
+		spec:  spec,
+		clock: clk,
+		last:  clk.Now(),
+		pods:  map[string]*madePod{},
+		pid:   1000,
 	}
+
+	m.tree = &Tree{
+		Dir:  filepath.Join(dir, "sys/fs/cgroup"),
+		CPUs: fmt.Sprintf("0-%d", spec.CPUs-1),
+		Mems: fmt.Sprintf("0-%d", spec.Zones-1),
+		Disk: spec.Disk,
+	}
+
+	if spec.V1 {
+		m.tree.Dir = filepath.Join(m.tree.Dir, "cpu,cpuacct")
+		m.tree.V1 = true
+	}
+
 	for name, content := range m.fixed() {
 		if err := writeFile(filepath.Join(dir, name), content); err != nil {
 			return nil, err
 		}
 	}
+
 	for _, class := range []string{"Burstable", "BestEffort"} {
 		if err := m.make(m.classGroup(class)); err != nil {
 			return nil, err
 		}
 	}
+
 	weight := "1"
 	if spec.V1 {
 		weight = "2"
 	}
+
 	if err := m.set(m.classGroup("BestEffort"), weightFile(spec.V1), weight); err != nil {
 		return nil, err
 	}
+
 	return m, m.show(tick{})
 }
 
@@ -125,6 +148,7 @@ func (m *Machine) make(group string) error {
 	if err := m.tree.Make(group); err != nil || !m.spec.V1 {
 		return err
 	}
+
 	at := ""
 	for part := range strings.SplitSeq(group, "/") {
 		at = filepath.Join(at, part)
@@ -132,11 +156,13 @@ func (m *Machine) make(group string) error {
 			if text(filepath.Join(m.tree.hierarchy().root("cpuset"), at), file) != "" {
 				continue
 			}
+
 			if err := m.set(at, file, value); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -149,18 +175,23 @@ func weightFile(v1 bool) string {
 	if v1 {
 		return "cpu.shares"
 	}
+
 	return "cpu.weight"
 }
 
 // classGroup returns the cgroup of a QoS class.
 func (m *Machine) classGroup(class string) string {
-	root, below := "kubepods", strings.ToLower(class)
+	root := "kubepods"
+	below := strings.ToLower(class)
 	if m.spec.Systemd {
-		root, below = "kubepods.slice", "kubepods-"+below+".slice"
+		root = "kubepods.slice"
+		below = "kubepods-" + below + ".slice"
 	}
+
 	if class == "Guaranteed" {
 		return root
 	}
+
 	return filepath.Join(root, below)
 }
 
@@ -172,8 +203,10 @@ func (m *Machine) PodGroup(uid, class string) string {
 		if class != "Guaranteed" {
 			stem += strings.ToLower(class) + "-"
 		}
+
 		name = stem + "pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"
 	}
+
 	return filepath.Join(m.classGroup(class), name)
 }
 
@@ -182,12 +215,19 @@ func (m *Machine) ContainerGroup(podGroup, id string) string {
 	if m.spec.Systemd {
 		id = "cri-containerd-" + id + ".scope"
 	}
+
 	return filepath.Join(podGroup, id)
 }
 
 // AddPod creates the cgroups of a pod with the limits that a kubelet sets, and a process in each container.
 func (m *Machine) AddPod(p Pod) error {
-	made := &madePod{Pod: p, group: m.PodGroup(p.UID, p.Class), pids: map[string]int{}, waits: map[string]time.Duration{}}
+	made := &madePod{
+		Pod:   p,
+		group: m.PodGroup(p.UID, p.Class),
+		pids:  map[string]int{},
+		waits: map[string]time.Duration{},
+	}
+
 	var sum Container
 	unlimited := len(p.Containers) == 0
 	for _, c := range p.Containers {
@@ -195,36 +235,46 @@ func (m *Machine) AddPod(p Pod) error {
 		sum.LimitCPU += c.LimitCPU
 		unlimited = unlimited || c.LimitCPU == 0
 	}
+
 	if unlimited {
 		sum.LimitCPU = 0
 	}
+
 	if err := m.make(made.group); err != nil {
 		return err
 	}
+
 	if err := m.limit(made.group, sum); err != nil {
 		return err
 	}
+
 	for _, c := range p.Containers {
 		group := m.ContainerGroup(made.group, c.ID)
 		if err := m.make(group); err != nil {
 			return err
 		}
+
 		if err := m.limit(group, c); err != nil {
 			return err
 		}
+
 		m.pid++
 		made.pids[c.ID] = m.pid
+
 		if err := m.tree.Attach(group, m.pid); err != nil {
 			return err
 		}
+
 		threads := "cgroup.threads"
 		if m.spec.V1 {
 			threads = "tasks"
 		}
+
 		if err := set(filepath.Join(m.tree.Dir, group), threads, strconv.Itoa(m.pid)); err != nil {
 			return err
 		}
 	}
+
 	m.pods[p.UID] = made
 	return nil
 }
@@ -239,6 +289,7 @@ func (m *Machine) limit(group string, c Container) error {
 	if c.LimitMem > 0 {
 		settings = append(settings, [2]string{"memory.limit_in_bytes", strconv.FormatInt(c.LimitMem, 10)})
 	}
+
 	if !m.spec.V1 {
 		// Shares of 2 to 262144 are converted to weights of 1 to 10000.
 		settings = [][2]string{{"cpu.weight", strconv.FormatInt(1+(shares-minShares)*(maxWeight-minWeight)/(maxShares-minShares), 10)}}
@@ -249,11 +300,13 @@ func (m *Machine) limit(group string, c Container) error {
 			settings = append(settings, [2]string{"memory.max", strconv.FormatInt(c.LimitMem, 10)})
 		}
 	}
+
 	for _, s := range settings {
 		if err := m.set(group, s[0], s[1]); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -263,12 +316,14 @@ func (m *Machine) SetDemand(uid, container string, l Load) error {
 	if p == nil {
 		return fmt.Errorf("no pod %s", uid)
 	}
+
 	for i := range p.Containers {
 		if p.Containers[i].ID == container {
 			p.Containers[i].Wants = l
 			return nil
 		}
 	}
+
 	return fmt.Errorf("pod %s has no container %s", uid, container)
 }
 
@@ -278,24 +333,29 @@ func (m *Machine) RemovePod(uid string) error {
 	if p == nil {
 		return fmt.Errorf("no pod %s", uid)
 	}
+
 	delete(m.pods, uid)
 	groups := make([]string, 0, len(p.Containers)+1)
 	for _, c := range p.Containers {
 		groups = append(groups, m.ContainerGroup(p.group, c.ID))
 	}
+
 	for _, group := range append(groups, p.group) {
 		if group != p.group {
 			if err := m.tree.free(group); err != nil {
 				return err
 			}
 		}
+
 		if err := m.tree.Detach(group); err != nil {
 			return err
 		}
+
 		if err := m.tree.Remove(group); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -304,41 +364,50 @@ func (m *Machine) Advance() (map[string]Use, error) {
 	now := m.clock.Now()
 	span := min(now.Sub(m.last), time.Minute)
 	m.last = now
+
 	if span <= 0 {
 		return map[string]Use{}, nil
 	}
+
 	var loads []Load
 	var ids []string
 	for _, p := range m.pods {
 		for _, c := range p.Containers {
 			l := c.Wants
 			l.Group = m.ContainerGroup(p.group, c.ID)
-			loads, ids = append(loads, l), append(ids, c.ID)
+			loads = append(loads, l)
+			ids = append(ids, c.ID)
 		}
 	}
+
 	system := min(m.spec.System.CPU, float64(m.spec.CPUs))
 	got, err := m.tree.tick(span, loads, float64(m.spec.CPUs)-system)
 	if err != nil {
 		return nil, err
 	}
+
 	got.span = span
 	m.account(got, loads, system)
+
 	out := make(map[string]Use, len(loads))
 	for i, id := range ids {
 		out[id] = got.got[i]
 	}
+
 	for _, p := range m.pods {
 		for _, c := range p.Containers {
 			// Unmet demand is the wait time of its threads.
 			p.waits[c.ID] += time.Duration(math.Max(c.Wants.CPU-out[c.ID].CPU, 0) * float64(span))
 		}
 	}
+
 	return out, m.show(got)
 }
 
 // account adds a span to the machine's counters.
 func (m *Machine) account(t tick, loads []Load, system float64) {
-	used, wanted := system, system
+	used := system
+	wanted := system
 	for i, g := range t.got {
 		used += g.CPU
 		wanted += loads[i].CPU
@@ -346,6 +415,7 @@ func (m *Machine) account(t tick, loads []Load, system float64) {
 		m.reads += (math.Max(float64(short), 0) + g.Read) * t.span.Seconds()
 		m.writes += g.Written * t.span.Seconds()
 	}
+
 	const perSecond = 100
 	m.busy += perSecond * t.span.Seconds() * used
 	m.idle += perSecond * t.span.Seconds() * math.Max(float64(m.spec.CPUs)-used, 0)

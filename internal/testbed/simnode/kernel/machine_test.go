@@ -24,11 +24,13 @@ func containerID(digit string) string { return strings.Repeat(digit, 64) }
 // newMachine returns a machine of 4 CPUs and 16 GiB with a Burstable web server of one core and a BestEffort hog.
 func newMachine(t *testing.T, spec Spec) (*Machine, *clocktesting.FakeClock) {
 	t.Helper()
+
 	clk := clocktesting.NewFakeClock(time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC))
 	m, err := NewMachine(t.TempDir(), spec, clk)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, p := range []Pod{
 		{UID: webUID, Class: "Burstable", Containers: []Container{{ID: containerID("1"), RequestCPU: 1000, LimitCPU: 2000, LimitMem: 1 << 30, Wants: Load{CPU: 1, Anon: 256 * mebi}}}},
 		{UID: hogUID, Class: "BestEffort", Containers: []Container{{ID: containerID("2"), Wants: Load{CPU: 8, Anon: 512 * mebi, File: 1024 * mebi}}}},
@@ -37,25 +39,30 @@ func newMachine(t *testing.T, spec Spec) (*Machine, *clocktesting.FakeClock) {
 			t.Fatal(err)
 		}
 	}
+
 	return m, clk
 }
 
 func (m *Machine) read(t *testing.T, path string) string {
 	t.Helper()
+
 	content, err := os.ReadFile(filepath.Join(m.dir, path))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return string(content)
 }
 
 func advance(t *testing.T, m *Machine, clk *clocktesting.FakeClock, by time.Duration) map[string]Use {
 	t.Helper()
+
 	clk.Step(by)
 	got, err := m.Advance()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return got
 }
 
@@ -65,17 +72,21 @@ func TestMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, clk := newMachine(t, spec)
 			got := advance(t, m, clk, 10*time.Second)
-			web, hog := got[containerID("1")], got[containerID("2")]
+
+			web := got[containerID("1")]
+			hog := got[containerID("2")]
 			if web.CPU != 1 || math.Abs(hog.CPU-3) > 1e-9 {
 				t.Errorf("web has %g cores, the hog %g; want 1 and 3", web.CPU, hog.CPU)
 			}
 			if stat := m.read(t, "proc/stat"); !strings.HasPrefix(stat, "cpu  4000 0 0 0 ") {
 				t.Errorf("%s", stat)
 			}
+
 			// 16 GiB minus 768 MiB; a GiB of it is cache.
 			if info := m.read(t, "proc/meminfo"); !strings.Contains(info, "MemAvailable:   15990784 kB") || !strings.Contains(info, "MemFree:        14942208 kB") {
 				t.Errorf("%s", info)
 			}
+
 			if p := m.read(t, "proc/pressure/cpu"); strings.HasPrefix(p, "some avg10=0.00") {
 				t.Errorf("no stall time: %s", p)
 			}
@@ -83,12 +94,14 @@ func TestMachine(t *testing.T) {
 			if err := m.SetDemand(webUID, containerID("1"), Load{CPU: 4, Anon: 256 * mebi}); err != nil {
 				t.Fatal(err)
 			}
+
 			if web = advance(t, m, clk, time.Second)[containerID("1")]; web.CPU != 2 {
 				t.Errorf("web has %g cores, want its limit of 2", web.CPU)
 			}
 			if err := m.RemovePod(hogUID); err != nil {
 				t.Fatal(err)
 			}
+
 			if got = advance(t, m, clk, time.Second); len(got) != 1 {
 				t.Errorf("%v", got)
 			}
@@ -106,10 +119,12 @@ func TestMachine(t *testing.T) {
 func TestMachineBelowMemoryHigh(t *testing.T) {
 	m, clk := newMachine(t, Spec{})
 	advance(t, m, clk, time.Second)
+
 	group := m.ContainerGroup(m.PodGroup(hogUID, "BestEffort"), containerID("2"))
 	if err := m.set(group, "memory.high", "768M"); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := advance(t, m, clk, time.Second)[containerID("2")]; got.File != 256*mebi || got.Stalled != 0.5 {
 		t.Errorf("%+v", got)
 	}

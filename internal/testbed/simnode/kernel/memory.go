@@ -43,6 +43,7 @@ func (r memoryRules) newMemory() map[string]string {
 			"memory.limit_in_bytes": strconv.FormatInt(unlimitedV1, 10) + "\n", "memory.usage_in_bytes": "0\n", "memory.stat": r.memoryStat(held{}),
 		}
 	}
+
 	return map[string]string{
 		"memory.current": "0\n", "memory.stat": r.memoryStat(held{}), "memory.high": "max\n", "memory.max": "max\n", "memory.min": "0\n", "memory.low": "0\n",
 		"memory.reclaim": "", "memory.events": events{}.String(),
@@ -56,8 +57,10 @@ func (r memoryRules) memoryStat(h held) string {
 			fmt.Fprintf(&b, "%scache %d\n%srss %d\n%sinactive_file %d\n%sactive_file %d\n%sworkingset_refault %d\n",
 				prefix, h.file(), prefix, h.anon, prefix, h.inactive, prefix, h.active, prefix, h.refaults)
 		}
+
 		return b.String()
 	}
+
 	return fmt.Sprintf("anon %d\nfile %d\ninactive_anon %d\nactive_anon 0\ninactive_file %d\nactive_file %d\nworkingset_refault_file %d\n",
 		h.anon, h.file(), h.anon, h.inactive, h.active, h.refaults)
 }
@@ -68,12 +71,14 @@ func (r memoryRules) held(dir string) (held, error) {
 	if err != nil {
 		return h, fmt.Errorf("read memory: %w", err)
 	}
+
 	for line := range strings.Lines(string(content)) {
 		var key string
 		var n int64
 		if _, err := fmt.Sscanf(line, "%s %d", &key, &n); err != nil {
 			return h, fmt.Errorf("memory.stat: %w", err)
 		}
+
 		switch key {
 		case "anon", "rss":
 			h.anon = n
@@ -85,6 +90,7 @@ func (r memoryRules) held(dir string) (held, error) {
 			h.refaults = n
 		}
 	}
+
 	return h, nil
 }
 
@@ -92,6 +98,7 @@ func (r memoryRules) held(dir string) (held, error) {
 func (t *Tree) holds(group string) (held, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	return t.hierarchy().memory().held(filepath.Join(t.hierarchy().root("memory"), group))
 }
 
@@ -99,11 +106,13 @@ func (t *Tree) holds(group string) (held, error) {
 func (t *Tree) free(group string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	dir := filepath.Join(t.hierarchy().root("memory"), group)
 	h, err := t.hierarchy().memory().held(dir)
 	if err != nil {
 		return err
 	}
+
 	return t.hierarchy().memory().charge(dir, held{anon: -h.anon, inactive: -h.inactive, active: -h.active})
 }
 
@@ -114,15 +123,18 @@ func (r memoryRules) charge(dir string, by held) error {
 		if err != nil {
 			return err
 		}
+
 		h = h.plus(by)
 		used := "memory.current"
 		if r.V1 {
 			used = "memory.usage_in_bytes"
 		}
+
 		if err := errors.Join(writeFile(filepath.Join(dir, "memory.stat"), r.memoryStat(h)), set(dir, used, strconv.FormatInt(h.sum(), 10))); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -133,25 +145,31 @@ func (r memoryRules) reclaim(dir string, want int64) (freed int64, err error) {
 	if err != nil {
 		return 0, err
 	}
+
 	if len(names) == 0 {
 		h, err := r.held(dir)
 		if err != nil {
 			return 0, err
 		}
+
 		idle := min(want, h.inactive)
 		used := min(want-idle, h.active)
 		return idle + used, r.charge(dir, held{inactive: -idle, active: -used})
 	}
+
 	for _, name := range names {
 		if freed >= want {
 			break
 		}
+
 		n, err := r.reclaim(filepath.Join(dir, name), want-freed)
 		if err != nil {
 			return freed, err
 		}
+
 		freed += n
 	}
+
 	return freed, nil
 }
 
@@ -161,8 +179,10 @@ func (r memoryRules) setMemory(dir, name, value string) error {
 		if name != "memory.limit_in_bytes" {
 			return errReadOnly
 		}
+
 		return r.setLimit(dir, value)
 	}
+
 	switch name {
 	case "memory.reclaim":
 		return r.reclaimNow(dir, value)
@@ -170,32 +190,40 @@ func (r memoryRules) setMemory(dir, name, value string) error {
 	default:
 		return errReadOnly
 	}
+
 	limit, ok := parseBytes(value, "max")
 	if !ok {
 		return syscall.EINVAL // page_counter_memparse in mm/page_counter.c
 	}
+
 	shown := "max"
 	if limit != none {
 		shown = strconv.FormatInt(limit, 10)
 	}
+
 	if err := set(dir, name, shown); err != nil || limit == none {
 		return err
 	}
+
 	h, err := r.held(dir)
 	if err != nil {
 		return err
 	}
+
 	// memory_high_write and memory_max_write always set the value. The excess is reclaimed before the write returns;
 	// what remains above memory.max is OOM-killed.
 	if name != "memory.high" && name != "memory.max" || h.sum() <= limit {
 		return nil
 	}
+
 	if _, err := r.reclaim(dir, h.sum()-limit); err != nil {
 		return err
 	}
+
 	if name == "memory.max" {
 		return r.kill(dir, limit)
 	}
+
 	return nil
 }
 
@@ -205,22 +233,27 @@ func (r memoryRules) setLimit(dir, value string) error {
 	if !ok || r.isRoot(dir) {
 		return syscall.EINVAL
 	}
+
 	if limit == none {
 		return set(dir, "memory.limit_in_bytes", strconv.FormatInt(unlimitedV1, 10))
 	}
+
 	h, err := r.held(dir)
 	if err != nil {
 		return err
 	}
+
 	if h.sum() > limit {
 		freed, err := r.reclaim(dir, h.sum()-limit)
 		if err != nil {
 			return err
 		}
+
 		if h.sum()-freed > limit {
 			return syscall.EBUSY
 		}
 	}
+
 	return set(dir, "memory.limit_in_bytes", strconv.FormatInt(limit, 10))
 }
 
@@ -235,16 +268,20 @@ func (r memoryRules) reclaimNow(dir, value string) error {
 	if !ok || more && !swappiness(key) {
 		return syscall.EINVAL
 	}
+
 	if want == none {
 		want = math.MaxInt64
 	}
+
 	freed, err := r.reclaim(dir, want)
 	if err != nil {
 		return err
 	}
+
 	if freed < want {
 		return syscall.EAGAIN
 	}
+
 	return nil
 }
 
@@ -261,13 +298,16 @@ func (r memoryRules) kill(dir string, limit int64) error {
 		if err != nil || h.sum() <= limit {
 			return err
 		}
+
 		victim, most, err := r.largest(dir)
 		if err != nil || most.sum() == 0 {
 			return err
 		}
+
 		if err := r.charge(victim, held{anon: -most.anon, inactive: -most.inactive, active: -most.active}); err != nil {
 			return err
 		}
+
 		if err := r.event(victim, func(e *events) { e.oom++; e.killed++ }); err != nil {
 			return err
 		}
@@ -279,10 +319,12 @@ func (r memoryRules) largest(dir string) (string, held, error) {
 	if err != nil {
 		return "", held{}, err
 	}
+
 	if len(names) == 0 {
 		h, err := r.held(dir)
 		return dir, h, err
 	}
+
 	var victim string
 	var most held
 	for _, name := range names {
@@ -290,10 +332,13 @@ func (r memoryRules) largest(dir string) (string, held, error) {
 		if err != nil {
 			return "", held{}, err
 		}
+
 		if victim == "" || h.anon > most.anon {
-			victim, most = d, h
+			victim = d
+			most = h
 		}
 	}
+
 	return victim, most, nil
 }
 
@@ -311,16 +356,19 @@ func (r memoryRules) event(dir string, count func(*events)) error {
 		if err != nil {
 			return fmt.Errorf("memory.events: %w", err)
 		}
+
 		var e events
 		var low, group int64
 		if _, err := fmt.Sscanf(string(content), "low %d\nhigh %d\nmax %d\noom %d\noom_kill %d\noom_group_kill %d\n", &low, &e.high, &e.max, &e.oom, &e.killed, &group); err != nil {
 			return fmt.Errorf("memory.events: %w", err)
 		}
+
 		count(&e)
 		if err := writeFile(filepath.Join(dir, "memory.events"), e.String()); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -333,19 +381,24 @@ func parseBytes(value, unlimited string) (int64, bool) {
 	case unlimited:
 		return none, true
 	}
+
 	scale := int64(1)
 	for i, suffix := range []string{"K", "M", "G", "T"} {
 		if rest, ok := strings.CutSuffix(strings.ToUpper(value), suffix); ok {
-			value, scale = rest, 1<<(10*(i+1))
+			value = rest
+			scale = 1 << (10 * (i + 1))
 			break
 		}
 	}
+
 	n, err := strconv.ParseUint(value, 10, 64)
 	if err != nil {
 		return 0, false
 	}
+
 	if n >= unlimitedV1/uint64(scale) {
 		return none, true
 	}
+
 	return int64(n) * scale / page * page, true
 }

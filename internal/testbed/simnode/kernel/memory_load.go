@@ -24,23 +24,28 @@ func (r memoryRules) applyMemory(l Load, span time.Duration) (Use, error) {
 	if err != nil {
 		return Use{}, err
 	}
+
 	high, hard, err := r.ceilings(dir, now.sum())
 	if err != nil {
 		return Use{}, err
 	}
+
 	anon := max(l.Anon, 0)
 	if soft := max(high, now.anon); high != none && anon > soft {
 		anon = min(anon, soft+int64(overrun*span.Seconds()*float64(high)))
 	}
+
 	if hard != none && anon > hard {
 		return Use{Killed: true}, r.die(dir, now)
 	}
+
 	file := max(l.File, 0)
 	for _, limit := range []int64{high, hard} {
 		if limit != none {
 			file = min(file, max(limit-anon, 0))
 		}
 	}
+
 	next := held{anon: anon, active: file / 2, inactive: file - file/2}
 	wanted := max(l.Anon, 0) + max(l.File, 0)
 	short := wanted - next.sum()
@@ -51,33 +56,45 @@ func (r memoryRules) applyMemory(l Load, span time.Duration) (Use, error) {
 			return got, err
 		}
 	}
-	by := held{anon: next.anon - now.anon, inactive: next.inactive - now.inactive, active: next.active - now.active, refaults: max(short, 0) / page}
+
+	by := held{
+		anon:     next.anon - now.anon,
+		inactive: next.inactive - now.inactive,
+		active:   next.active - now.active,
+		refaults: max(short, 0) / page,
+	}
+
 	return got, r.charge(dir, by)
 }
 
 // ceilings returns the maximum memory of a group under its own memory.high and memory.max and those of its ancestors,
 // given the use of other groups; none for no limit. v1 has only a hard limit.
 func (r memoryRules) ceilings(dir string, own int64) (high, hard int64, err error) {
-	high, hard = none, none
+	high = none
+	hard = none
 	for at := dir; r.has(at, "memory") && !r.isRoot(at); at = filepath.Dir(at) {
 		h, err := r.held(at)
 		if err != nil {
 			return 0, 0, err
 		}
+
 		others := h.sum() - own
 		for file, into := range map[string]*int64{"memory.high": &high, "memory.max": &hard, "memory.limit_in_bytes": &hard} {
 			limit := int64(none)
 			if err := number(at, file, &limit); err != nil {
 				return 0, 0, err
 			}
+
 			if limit == none || limit == unlimitedV1 {
 				continue
 			}
+
 			if left := max(limit-others, 0); *into == none || left < *into {
 				*into = left
 			}
 		}
 	}
+
 	return high, hard, nil
 }
 
@@ -85,6 +102,7 @@ func (r memoryRules) die(dir string, now held) error {
 	if err := r.charge(dir, held{anon: -now.anon, inactive: -now.inactive, active: -now.active}); err != nil {
 		return err
 	}
+
 	return r.event(dir, func(e *events) { e.oom++; e.killed++ })
 }
 
@@ -100,6 +118,7 @@ func (r memoryRules) addStall(s stalls, group string, share float64) {
 		if at == leaf {
 			v.full = share
 		}
+
 		s[at] = v
 	}
 }
@@ -108,11 +127,13 @@ func (r memoryRules) countStalls(s stalls, span time.Duration) error {
 	if r.V1 {
 		return nil
 	}
+
 	for dir, v := range s {
 		if err := addPressure(filepath.Join(dir, "memory.pressure"), v.some, v.full, span); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -130,6 +151,7 @@ func (p pressure) String() string {
 	line := func(kind string, s stall) string {
 		return fmt.Sprintf("%s avg10=%.2f avg60=%.2f avg300=%.2f total=%d\n", kind, s.avg10, s.avg60, s.avg300, s.total)
 	}
+
 	return line("some", p.some) + line("full", p.full)
 }
 
@@ -143,6 +165,7 @@ func (s stall) after(share float64, span time.Duration) stall {
 	}
 	s.avg10, s.avg60, s.avg300 = mix(s.avg10, 10), mix(s.avg60, 60), mix(s.avg300, 300)
 	s.total += int64(share * float64(span/time.Microsecond))
+
 	return s
 }
 
@@ -152,6 +175,7 @@ func addPressure(file string, some, full float64, span time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("pressure: %w", err)
 	}
+
 	var p pressure
 	const line = "%s avg10=%f avg60=%f avg300=%f total=%d\n"
 	var kind string
@@ -159,6 +183,7 @@ func addPressure(file string, some, full float64, span time.Duration) error {
 		&kind, &p.some.avg10, &p.some.avg60, &p.some.avg300, &p.some.total, &kind, &p.full.avg10, &p.full.avg60, &p.full.avg300, &p.full.total); err != nil {
 		return fmt.Errorf("pressure: %s: %w", file, err)
 	}
+
 	p.some, p.full = p.some.after(some, span), p.full.after(full, span)
 	return writeFile(file, p.String())
 }

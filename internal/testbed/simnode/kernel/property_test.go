@@ -24,22 +24,27 @@ func TestQuotasHold(t *testing.T) {
 		if v1 {
 			quota = "cpu.cfs_quota_us"
 		}
+
 		rng := rand.New(rand.NewPCG(3, 4))
 		accepted, refused := 0, 0
 		for range 200 {
 			group := groups[rng.IntN(len(groups))]
-			file, value := quota, strconv.Itoa(rng.IntN(10)*10_000)
+			file := quota
+			value := strconv.Itoa(rng.IntN(10) * 10_000)
 			switch rng.IntN(4) {
 			case 0:
-				file, value = tree.hierarchy().cpu().burstFile(), strconv.Itoa(rng.IntN(10)*10_000)
+				file = tree.hierarchy().cpu().burstFile()
+				value = strconv.Itoa(rng.IntN(10) * 10_000)
 			case 1:
 				value = map[bool]string{true: "-1", false: "max"}[v1]
 			}
+
 			path := filepath.Join(tree.Dir, group, file)
 			before, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			err = tree.Write(path, value)
 			switch {
 			case err == nil:
@@ -49,14 +54,17 @@ func TestQuotasHold(t *testing.T) {
 				if after, _ := os.ReadFile(path); string(after) != string(before) {
 					t.Fatalf("%s = %s is refused and reads %q", path, value, after)
 				}
+
 			default:
 				t.Fatal(err)
 			}
+
 			for _, g := range groups {
 				b, err := tree.hierarchy().cpu().bandwidth(filepath.Join(tree.Dir, g))
 				if err != nil || b.quota != none && b.burst > b.quota {
 					t.Fatalf("%s has %+v, %v", g, b, err)
 				}
+
 				for above := filepath.Dir(g); v1 && above != "." && b.quota != none; above = filepath.Dir(above) {
 					if p, _ := tree.hierarchy().cpu().bandwidth(filepath.Join(tree.Dir, above)); p.quota != none && b.quota > p.quota {
 						t.Fatalf("%s has %d, above it %s has %d", g, b.quota, above, p.quota)
@@ -64,6 +72,7 @@ func TestQuotasHold(t *testing.T) {
 				}
 			}
 		}
+
 		if accepted < 40 || refused < 10 {
 			t.Errorf("v1 %t: %d writes accepted and %d rejected", v1, accepted, refused)
 		}
@@ -81,18 +90,23 @@ func TestTickConserves(t *testing.T) {
 		put(t, tree, "x/cpu.weight", strconv.Itoa(1+rng.IntN(10_000)))
 		limit := 10_000 + rng.IntN(300_000)
 		put(t, tree, "a/c/cpu.max", strconv.Itoa(limit))
+
 		got, err := tree.Tick(time.Second, loads)
 		if err != nil {
 			t.Fatal(err)
 		}
-		sum, waits := 0.0, false
+
+		sum := 0.0
+		waits := false
 		for i, g := range got {
 			sum += g.CPU
 			if g.CPU < -1e-9 || g.CPU > loads[i].CPU+1e-9 {
 				t.Fatalf("%+v get %+v", loads, got)
 			}
+
 			waits = waits || loads[i].Group != "a/c" && g.CPU < min(loads[i].CPU, 4)-1e-9
 		}
+
 		if sum > 4+1e-9 || waits && sum < 4-1e-9 || got[1].CPU > float64(limit)/100_000+1e-9 {
 			t.Fatalf("%+v get %+v of 4 cores, limit %d", loads, got, limit)
 		}

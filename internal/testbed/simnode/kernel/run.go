@@ -46,10 +46,12 @@ func (t *Tree) Run(group string, cores float64, span time.Duration) (float64, er
 	if err != nil {
 		return 0, err
 	}
+
 	got, err := t.Tick(span, []Load{{Group: group, CPU: cores, Anon: h.anon, File: h.file()}})
 	if err != nil {
 		return 0, err
 	}
+
 	return got[0].CPU, nil
 }
 
@@ -72,44 +74,54 @@ type tick struct {
 func (t *Tree) tick(span time.Duration, loads []Load, cores float64) (tick, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	h := t.hierarchy()
 	out := tick{got: make([]Use, len(loads)), allStalled: 1}
+
 	machine, err := h.scheduler().branches(loads)
 	if err != nil {
 		return tick{}, err
 	}
+
 	machine.distribute(min(machine.demand, float64(machine.cpus), cores))
 	if err := h.scheduler().count(machine, span); err != nil {
 		return tick{}, err
 	}
+
 	waited := stalls{}
 	for i, l := range loads {
 		got, err := h.memory().applyMemory(l, span)
 		if err != nil {
 			return tick{}, err
 		}
+
 		b := machine.find(l.Group)
 		got.CPU = b.got
 		if b.demand > 0 {
 			out.waited = max(out.waited, 1-b.got/b.demand)
 		}
+
 		out.stalled, out.allStalled = max(out.stalled, got.Stalled), min(out.allStalled, got.Stalled)
 		out.got[i] = got
 		h.memory().addStall(waited, l.Group, got.Stalled)
 	}
+
 	if len(loads) == 0 {
 		out.allStalled = 0
 	}
+
 	wanted := transferDemand(loads)
 	if t.transfers = t.transfers || wanted > 0; t.transfers { // Without any disk I/O so far, no file changes.
 		share := 1.0
 		if t.Disk > 0 && wanted > t.Disk {
 			share = t.Disk / wanted // Each load gets the same share of its demand.
 		}
+
 		if out.diskWaited, err = h.disks().transfer(loads, out.got, span, share); err != nil {
 			return tick{}, err
 		}
 	}
+
 	return out, h.memory().countStalls(waited, span)
 }
 
@@ -134,7 +146,14 @@ func (r scheduler) branches(loads []Load) (*branch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("CPUs of the machine: %w", err)
 	}
-	machine := &branch{dir: r.root("cpu"), limit: bandwidth{quota: none}, cpus: list.Len(), weight: 1}
+
+	machine := &branch{
+		dir:    r.root("cpu"),
+		limit:  bandwidth{quota: none},
+		cpus:   list.Len(),
+		weight: 1,
+	}
+
 	for _, l := range loads {
 		at := machine
 		for part := range strings.SplitSeq(l.Group, "/") {
@@ -143,15 +162,19 @@ func (r scheduler) branches(loads []Load) (*branch, error) {
 				if next, err = r.branch(filepath.Join(at.dir, part), at.cpus); err != nil {
 					return nil, err
 				}
+
 				if at.children == nil {
 					at.children = map[string]*branch{}
 				}
 				at.children[part] = next
 			}
+
 			at = next
 		}
+
 		at.wants += max(l.CPU, 0)
 	}
+
 	machine.sumDemand()
 	return machine, nil
 }
@@ -162,18 +185,23 @@ func (r scheduler) branch(dir string, cpus int) (*branch, error) {
 	if b.limit, err = r.cpu().bandwidth(dir); err != nil {
 		return nil, err
 	}
+
 	weight := int64(usualWeight)
 	file := "cpu.weight"
 	if r.V1 {
-		file, weight = "cpu.shares", usualShares
+		file = "cpu.shares"
+		weight = usualShares
 	}
+
 	if err := number(dir, file, &weight); err != nil {
 		return nil, err
 	}
+
 	b.weight = float64(weight)
 	if text(dir, "cpu.idle") == "1" {
 		b.weight = float64(idleShares) * usualWeight / usualShares
 	}
+
 	sets := filepath.Join(r.root("cpuset"), strings.TrimPrefix(dir, r.root("cpu")))
 	file = "cpuset.cpus.effective"
 	if r.V1 {
@@ -182,6 +210,7 @@ func (r scheduler) branch(dir string, cpus int) (*branch, error) {
 	if list, err := numa.ParseCPUSet(text(sets, file)); err == nil && list.Len() > 0 {
 		b.cpus = min(cpus, list.Len())
 	}
+
 	return b, nil
 }
 
@@ -189,6 +218,7 @@ func (b *branch) find(group string) *branch {
 	for part := range strings.SplitSeq(group, "/") {
 		b = b.children[part]
 	}
+
 	return b
 }
 
@@ -200,6 +230,7 @@ func (b *branch) sumDemand() {
 		b.wants += c.wants
 		b.demand += c.demand
 	}
+
 	b.demand = min(b.demand, float64(b.cpus))
 	if b.limit.quota != none {
 		b.demand = min(b.demand, b.limit.share())
@@ -215,18 +246,22 @@ func (b *branch) distribute(cores float64) {
 		hungry = append(hungry, c)
 		weights += c.weight
 	}
+
 	// Groups with the least demand per weight are satisfied first.
 	slices.SortFunc(hungry, func(x, y *branch) int {
 		if d := x.demand*y.weight - y.demand*x.weight; d != 0 {
 			return int(math.Copysign(1, d))
 		}
+
 		return strings.Compare(x.dir, y.dir)
 	})
+
 	for _, c := range hungry {
 		share := cores
 		if weights > c.weight {
 			share = cores * c.weight / weights
 		}
+
 		c.distribute(min(c.demand, share))
 		cores -= c.got
 		weights -= c.weight
@@ -246,25 +281,32 @@ func (r scheduler) countBelow(b *branch, span time.Duration) (some, full float64
 		if err != nil {
 			return 0, 0, err
 		}
-		some, full = max(some, s), min(full, f)
+
+		some = max(some, s)
+		full = min(full, f)
 	}
+
 	if len(b.children) == 0 {
 		full = 0
 	}
+
 	if b.wants > 0 && len(b.children) == 0 {
 		some = 1 - b.got/b.wants
 		if b.throttled() {
 			full = some
 		}
 	}
+
 	if r.isRoot(b.dir) {
 		return some, 0, nil
 	}
+
 	if !r.V1 {
 		if err := addPressure(filepath.Join(b.dir, "cpu.pressure"), some, full, span); err != nil {
 			return 0, 0, err
 		}
 	}
+
 	return some, full, r.countCPU(b, span)
 }
 
@@ -285,6 +327,7 @@ func (r scheduler) countCPU(b *branch, span time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("count cpu: %w", err)
 	}
+
 	var s cpuStat
 	var user, system int64
 	if r.V1 {
@@ -293,13 +336,16 @@ func (r scheduler) countCPU(b *branch, span time.Duration) error {
 	} else {
 		_, err = fmt.Sscanf(string(content), "usage_usec %d\nuser_usec %d\nsystem_usec %d\nnr_periods %d\nnr_throttled %d\nthrottled_usec %d\n", &s.usage, &user, &system, &s.periods, &s.throttled, &s.waited)
 	}
+
 	if err != nil {
 		return fmt.Errorf("count cpu: %w", err)
 	}
+
 	unit := time.Microsecond
 	if r.V1 {
 		unit = time.Nanosecond
 	}
+
 	s.usage += int64(b.got * float64(span/unit))
 	if b.limit.quota != none {
 		periods := int64(span/time.Microsecond) / b.limit.period
@@ -309,9 +355,11 @@ func (r scheduler) countCPU(b *branch, span time.Duration) error {
 			s.waited += int64((b.wants - b.got) * float64(span/unit))
 		}
 	}
+
 	if !r.V1 {
 		return writeFile(filepath.Join(b.dir, "cpu.stat"), s.String())
 	}
+
 	return errors.Join(
 		writeFile(filepath.Join(b.dir, "cpu.stat"), fmt.Sprintf("nr_periods %d\nnr_throttled %d\nthrottled_time %d\n", s.periods, s.throttled, s.waited)),
 		set(b.dir, "cpuacct.usage", strconv.FormatInt(s.usage, 10)))

@@ -41,18 +41,22 @@ type Tree struct {
 func (t *Tree) Write(file, value string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	return t.hierarchy().groups().write(file, value)
 }
 
 func (r groupRules) write(file, value string) error {
 	dir, name := filepath.Split(file)
 	dir = filepath.Clean(dir)
+
 	if !exists(file) {
 		return &os.PathError{Op: "open", Path: file, Err: syscall.ENOENT}
 	}
+
 	if err := r.accept(dir, name, strings.TrimSpace(value)); err != nil {
 		return &os.PathError{Op: "write", Path: file, Err: err}
 	}
+
 	return nil
 }
 
@@ -71,6 +75,7 @@ func (r groupRules) accept(dir, name, value string) error {
 	case name == fileSubtree:
 		return r.delegate(dir, value)
 	}
+
 	return errReadOnly
 }
 
@@ -84,25 +89,30 @@ const (
 func (t *Tree) Remove(group string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	// cgroup_destroy_locked in kernel/cgroup/cgroup.c: a group with processes or with groups below it is busy.
 	for _, root := range t.hierarchy().roots() {
 		dir := filepath.Join(root, group)
 		if !exists(dir) {
 			return &os.PathError{Op: "rmdir", Path: dir, Err: syscall.ENOENT}
 		}
+
 		below, err := subgroups(dir)
 		if err != nil {
 			return err
 		}
+
 		if len(below) > 0 || t.hierarchy().populated(dir) {
 			return &os.PathError{Op: "rmdir", Path: dir, Err: syscall.EBUSY}
 		}
 	}
+
 	for _, root := range t.hierarchy().roots() {
 		if err := os.RemoveAll(filepath.Join(root, group)); err != nil {
 			return fmt.Errorf("rmdir: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -110,11 +120,13 @@ func (t *Tree) Remove(group string) error {
 func (t *Tree) Attach(group string, pid int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	for _, root := range t.hierarchy().roots() {
 		if err := t.hierarchy().groups().write(filepath.Join(root, group, fileProcs), strconv.Itoa(pid)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -122,11 +134,13 @@ func (t *Tree) Attach(group string, pid int) error {
 func (t *Tree) Detach(group string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	for _, root := range t.hierarchy().roots() {
 		if err := writeFile(filepath.Join(root, group, fileProcs), ""); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -134,12 +148,14 @@ func (t *Tree) Detach(group string) error {
 func (t *Tree) Tear(group, file string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	controller, _, _ := strings.Cut(file, ".")
 	path := filepath.Join(t.hierarchy().root(controller), group, file)
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("tear: %w", err)
 	}
+
 	return writeFile(path, string(content[:len(content)/2]))
 }
 
@@ -148,19 +164,23 @@ func (r groupRules) attach(dir, value string) error {
 	if err != nil || pid < 0 {
 		return syscall.EINVAL // __cgroup_procs_write in kernel/cgroup/cgroup.c
 	}
+
 	if !r.V1 && !r.mayMix(dir, strings.Fields(text(dir, fileSubtree))) {
 		return syscall.EBUSY // cgroup_migrate_vet_dst in kernel/cgroup/cgroup.c: it delegates controllers
 	}
+
 	if r.V1 && r.has(dir, "cpuset") {
 		// cpuset_can_attach in kernel/cgroup/cpuset.c: the group must have CPUs and memory.
 		if empty(dir, "cpuset.cpus") || empty(dir, "cpuset.mems") {
 			return syscall.ENOSPC
 		}
 	}
+
 	content, err := os.ReadFile(filepath.Join(dir, fileProcs))
 	if err != nil {
 		return fmt.Errorf("attach: %w", err)
 	}
+
 	return writeFile(filepath.Join(dir, fileProcs), string(content)+value+"\n")
 }
 
@@ -172,7 +192,12 @@ type hierarchy struct {
 }
 
 func (t *Tree) hierarchy() hierarchy {
-	return hierarchy{Dir: t.Dir, V1: t.V1, CPUs: t.CPUs, Mems: t.Mems}
+	return hierarchy{
+		Dir:  t.Dir,
+		V1:   t.V1,
+		CPUs: t.CPUs,
+		Mems: t.Mems,
+	}
 }
 
 func (h hierarchy) cpu() cpuRules        { return cpuRules{h} }
@@ -186,8 +211,11 @@ func (h hierarchy) scheduler() scheduler { return scheduler{h} }
 func (h hierarchy) roots() map[string]string {
 	out := map[string]string{"cpu": filepath.Clean(h.Dir)}
 	if h.V1 && h.separate() {
-		out["cpuset"], out["memory"], out["blkio"] = h.root("cpuset"), h.root("memory"), h.root("blkio")
+		out["cpuset"] = h.root("cpuset")
+		out["memory"] = h.root("memory")
+		out["blkio"] = h.root("blkio")
 	}
+
 	return out
 }
 
@@ -199,6 +227,7 @@ func (h hierarchy) root(controller string) string {
 	if h.V1 && h.separate() && (controller == "cpuset" || controller == "memory" || controller == "blkio") {
 		return filepath.Join(filepath.Dir(dir), controller)
 	}
+
 	return dir
 }
 
@@ -215,6 +244,7 @@ func (h hierarchy) isRoot(dir string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -223,15 +253,18 @@ func (h hierarchy) populated(dir string) bool {
 	if !empty(dir, fileProcs) {
 		return true
 	}
+
 	below, err := subgroups(dir)
 	if err != nil {
 		return false
 	}
+
 	for _, name := range below {
 		if h.populated(filepath.Join(dir, name)) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -240,12 +273,14 @@ func subgroups(dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list groups: %w", err)
 	}
+
 	var out []string
 	for _, e := range entries {
 		if e.IsDir() {
 			out = append(out, e.Name())
 		}
 	}
+
 	return out, nil
 }
 
@@ -260,6 +295,7 @@ func text(dir, file string) string {
 	if err != nil {
 		return ""
 	}
+
 	return strings.TrimSpace(string(content))
 }
 
@@ -274,14 +310,17 @@ func number(dir, file string, into *int64) error {
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
+
 	value := strings.TrimSpace(string(content))
 	if value == "max" {
 		*into = none
 		return nil
 	}
+
 	if *into, err = strconv.ParseInt(value, 10, 64); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
+
 	return nil
 }
 
@@ -294,8 +333,10 @@ func writeFile(path, content string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write simulated file: %w", err)
 	}
+
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		return fmt.Errorf("write simulated file: %w", err)
 	}
+
 	return nil
 }

@@ -50,21 +50,25 @@ var refusals = map[string]struct {
 // newTree returns a tree with the groups that refusals name.
 func newTree(t *testing.T, v1 bool) *Tree {
 	t.Helper()
+
 	tree := &Tree{Dir: t.TempDir(), V1: v1}
 	for _, g := range []string{"a/b/deep", "a/c", "x/y"} {
 		if err := tree.Make(g); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if v1 {
 		for _, w := range [][2]string{{"a", "0-3"}, {"a/b", "0-3"}, {"a/c", "0-1"}} {
 			put(t, tree, w[0]+"/cpuset.cpus", w[1])
 			put(t, tree, w[0]+"/cpuset.mems", "0")
 		}
 	}
+
 	if err := tree.Attach("a/c", 1); err != nil {
 		t.Fatal(err)
 	}
+
 	return tree
 }
 
@@ -77,6 +81,7 @@ func TestRefuses(t *testing.T) {
 				if err := tree.Write(file, w.value); !errors.Is(err, w.want) {
 					t.Errorf("%s = %s: %v, want %v", w.file, w.value, err, w.want)
 				}
+
 				content, _ := os.ReadFile(file)
 				if !strings.HasPrefix(string(content), w.reads) || (w.reads == "") != (strings.TrimSpace(string(content)) == "") {
 					t.Errorf("%s reads %q after %q, want %q", w.file, content, w.value, w.reads)
@@ -90,10 +95,12 @@ func TestEffectiveCPUs(t *testing.T) {
 	tree := newTree(t, false)
 	effective := func(group, want string) {
 		t.Helper()
+
 		if got := text(filepath.Join(tree.Dir, group), "cpuset.cpus.effective"); got != want {
 			t.Errorf("%s has %s, want %s", group, got, want)
 		}
 	}
+
 	effective("a/b/deep", "0-3")
 	put(t, tree, "a/b/cpuset.cpus", "1-2")
 	effective("a/b/deep", "1-2")
@@ -106,6 +113,7 @@ func TestEffectiveCPUs(t *testing.T) {
 
 func put(t *testing.T, tree *Tree, file, value string) {
 	t.Helper()
+
 	if err := tree.Write(filepath.Join(tree.Dir, file), value); err != nil {
 		t.Fatal(err)
 	}
@@ -118,11 +126,13 @@ func TestHierarchies(t *testing.T) {
 	if err := tree.Make("kubepods/podx"); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, file := range []string{"cpu,cpuacct/kubepods/podx/cpu.shares", "cpu,cpuacct/kubepods/cpuacct.usage", "memory/kubepods/podx/memory.stat", "cpuset/kubepods/podx/cpuset.cpus"} {
 		if !exists(filepath.Join(base, file)) {
 			t.Errorf("no %s", file)
 		}
 	}
+
 	if exists(filepath.Join(base, "memory/kubepods/cpu.shares")) {
 		t.Error("files of cpu lie in memory's hierarchy")
 	}
@@ -139,6 +149,7 @@ func TestRemove(t *testing.T) {
 				t.Errorf("a group with groups below it: %v", err)
 			}
 		}
+
 		if err := tree.Remove("a/b/deep"); err != nil {
 			t.Error(err)
 		}
@@ -148,6 +159,7 @@ func TestRemove(t *testing.T) {
 		if err := tree.Detach("a/c"); err != nil {
 			t.Error(err)
 		}
+
 		if err := tree.Remove("a/c"); err != nil || exists(filepath.Join(tree.Dir, "a/c")) {
 			t.Errorf("%v", err)
 		}
@@ -162,6 +174,7 @@ func TestTear(t *testing.T) {
 	if err := tree.Tear("a/b", "cpu.max"); err != nil {
 		t.Fatal(err)
 	}
+
 	if got, err := os.ReadFile(filepath.Join(tree.Dir, "a/b/cpu.max")); err != nil || string(got) != "max 1" {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -174,10 +187,12 @@ func TestObeysQuota(t *testing.T) {
 		if v1 {
 			file = "a/b/cpu.cfs_quota_us"
 		}
+
 		put(t, tree, file, value)
 		if got, err := tree.Run("a/b/deep", 2, 10*time.Second); err != nil || math.Abs(got-0.5) > 1e-9 {
 			t.Errorf("%g cores, %v; want 0.5", got, err)
 		}
+
 		content, err := os.ReadFile(filepath.Join(tree.Dir, "a/b/cpu.stat"))
 		want := cpuStat{5_000_000, 100, 100, 15_000_000}.String()
 		if v1 {
@@ -186,9 +201,11 @@ func TestObeysQuota(t *testing.T) {
 		if err != nil || string(content) != want {
 			t.Errorf("%s, %v; want %s", content, err, want)
 		}
+
 		if v1 {
 			continue
 		}
+
 		if content, err = os.ReadFile(filepath.Join(tree.Dir, "a/cpu.stat")); err != nil || !strings.HasPrefix(string(content), "usage_usec 5000000\n") {
 			t.Errorf("the parent: %s, %v", content, err)
 		}
@@ -204,21 +221,26 @@ func TestSharesByWeight(t *testing.T) {
 	tree := newTree(t, false)
 	put(t, tree, "a/c/cpu.weight", "1")
 	put(t, tree, "x/cpu.max", "50000")
+
 	got, err := tree.Tick(time.Second, []Load{{Group: "a/b/deep", CPU: 4}, {Group: "a/c", CPU: 4}, {Group: "x/y", CPU: 4}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i, want := range []float64{3.5 * 100 / 101, 3.5 / 101, 0.5} {
 		if math.Abs(got[i].CPU-want) > 1e-9 {
 			t.Errorf("load %d gets %g, want %g", i, got[i].CPU, want)
 		}
 	}
+
 	got, err = tree.Tick(time.Second, []Load{{Group: "a/b/deep", CPU: 1}, {Group: "a/c", CPU: 4}})
 	if err != nil || math.Abs(got[0].CPU-1) > 1e-9 || math.Abs(got[1].CPU-3) > 1e-9 {
 		t.Errorf("%+v, %v", got, err)
 	}
+
 	put(t, tree, "a/b/cpuset.cpus", "0")
 	put(t, tree, "a/c/cpu.idle", "1")
+
 	got, err = tree.Tick(time.Second, []Load{{Group: "a/b/deep", CPU: 4}, {Group: "a/c", CPU: 4}})
 	if err != nil || math.Abs(got[0].CPU-1) > 1e-9 || math.Abs(got[1].CPU-3) > 1e-9 {
 		t.Errorf("one CPU: %+v, %v", got, err)
@@ -234,15 +256,19 @@ func TestObeysMemoryHigh(t *testing.T) {
 	load := []Load{{Group: "a/c", Anon: 100 * mebi, File: 300 * mebi}, {Group: "x/y", Anon: 50 * mebi}}
 	tick := func() []Use {
 		t.Helper()
+
 		got, err := tree.Tick(time.Second, load)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return got
 	}
+
 	if got := tick(); got[0] != (Use{Anon: 100 * mebi, File: 300 * mebi}) {
 		t.Errorf("%+v", got)
 	}
+
 	put(t, tree, "a/c/memory.high", "200M")
 	if got := text(filepath.Join(tree.Dir, "a/c"), "memory.current"); got != "209715200" {
 		t.Errorf("%s are left, want 200 MiB at once", got)
@@ -250,6 +276,7 @@ func TestObeysMemoryHigh(t *testing.T) {
 	if got := tick(); got[0].File != 100*mebi || got[0].Stalled != 0.5 || got[1].Stalled != 0 {
 		t.Errorf("%+v", got)
 	}
+
 	for _, group := range []string{"a", "a/c"} {
 		if got := text(filepath.Join(tree.Dir, group), "memory.pressure"); !strings.HasPrefix(got, "some avg10=4.76") {
 			t.Errorf("%s: %s", group, got)
@@ -258,20 +285,26 @@ func TestObeysMemoryHigh(t *testing.T) {
 			t.Errorf("%s has %s", group, got)
 		}
 	}
+
 	if got := text(filepath.Join(tree.Dir, "x"), "memory.pressure"); got != strings.TrimSpace(noPressure) {
 		t.Errorf("a neighbour stalls: %s", got)
 	}
+
 	// Processes above memory.high grow slowly.
 	load[0].Anon = 300 * mebi
+
 	if got := tick(); got[0].Anon != 202*mebi || got[0].File != 0 || got[0].Stalled < 0.6 {
 		t.Errorf("%+v", got)
 	}
+
 	put(t, tree, "a/c/memory.high", "max")
 	if got := tick(); got[0] != (Use{Anon: 300 * mebi, File: 300 * mebi}) {
 		t.Errorf("%+v", got)
 	}
+
 	// The parent's limit leaves what its other groups do not use.
 	put(t, tree, "a/memory.high", "400M")
+
 	if got := tick(); got[0].File != 100*mebi {
 		t.Errorf("%+v", got)
 	}
@@ -280,10 +313,12 @@ func TestObeysMemoryHigh(t *testing.T) {
 func TestObeysMemoryMax(t *testing.T) {
 	tree := newTree(t, false)
 	put(t, tree, "a/c/memory.max", "100M")
+
 	got, err := tree.Tick(time.Second, []Load{{Group: "a/c", Anon: 50 * mebi, File: 90 * mebi}})
 	if err != nil || got[0].File != 50*mebi || got[0].Killed {
 		t.Errorf("%+v, %v", got, err)
 	}
+
 	got, err = tree.Tick(time.Second, []Load{{Group: "a/c", Anon: 101 * mebi}})
 	if err != nil || !got[0].Killed || text(filepath.Join(tree.Dir, "a"), "memory.current") != "0" {
 		t.Errorf("%+v, %v", got, err)
@@ -291,10 +326,12 @@ func TestObeysMemoryMax(t *testing.T) {
 	if events := text(filepath.Join(tree.Dir, "a"), "memory.events"); !strings.Contains(events, "oom_kill 1") {
 		t.Error(events)
 	}
+
 	// A limit below anonymous memory causes OOM kills as well.
 	if _, err = tree.Tick(time.Second, []Load{{Group: "x/y", Anon: 101 * mebi}}); err != nil {
 		t.Fatal(err)
 	}
+
 	put(t, tree, "x/memory.max", "100M")
 	if events := text(filepath.Join(tree.Dir, "x/y"), "memory.events"); !strings.Contains(events, "oom_kill 1") {
 		t.Error(events)
@@ -306,12 +343,14 @@ func TestReclaim(t *testing.T) {
 	if _, err := tree.Tick(time.Second, []Load{{Group: "a/b/deep", Anon: 10 * mebi, File: 20 * mebi}, {Group: "a/c", File: 10 * mebi}}); err != nil {
 		t.Fatal(err)
 	}
+
 	put(t, tree, "a/memory.reclaim", "25M swappiness=0")
 	for _, value := range []string{"1M swappiness=201", "1M swappiness=", "1M willingness=0"} {
 		if err := tree.Write(filepath.Join(tree.Dir, "a/memory.reclaim"), value); !errors.Is(err, syscall.EINVAL) {
 			t.Errorf("%q: %v", value, err)
 		}
 	}
+
 	if got := text(filepath.Join(tree.Dir, "a"), "memory.current"); got != "15728640" {
 		t.Errorf("%s are left, want 15 MiB", got)
 	}
@@ -329,9 +368,11 @@ func TestLimitV1(t *testing.T) {
 	if _, err := tree.Tick(time.Second, []Load{{Group: "a/c", Anon: 10 * mebi, File: 20 * mebi}}); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := tree.Write(filepath.Join(tree.Dir, "a/c/memory.limit_in_bytes"), "9M"); !errors.Is(err, syscall.EBUSY) {
 		t.Errorf("%v", err)
 	}
+
 	put(t, tree, "a/c/memory.limit_in_bytes", "12M")
 	got, err := tree.Tick(time.Second, []Load{{Group: "a/c", Anon: 10 * mebi, File: 20 * mebi}})
 	if err != nil || got[0].File != 2*mebi {

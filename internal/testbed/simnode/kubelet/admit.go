@@ -25,14 +25,17 @@ func (n *Node) admit(r *record, now time.Time) {
 		r.finished = true
 		return
 	}
+
 	if n.pressure.active && r.pod.Status.QOSClass == corev1.PodQOSBestEffort && !toleratesPressure(r.pod) && !critical(r.pod) {
 		n.reject(r, reasonEvicted, "The node had condition: [MemoryPressure]. ")
 		return
 	}
+
 	if short := n.fits(r, r.requests); short != nil {
 		n.reject(r, "OutOf"+string(short.resource), short.String())
 		return
 	}
+
 	r.sandboxAt = now.Add(n.timing.Create)
 }
 
@@ -49,6 +52,7 @@ func toleratesPressure(pod *corev1.Pod) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -63,54 +67,72 @@ func adopt(r *record, now time.Time) bool {
 	if status.StartTime == nil {
 		return false
 	}
+
 	r.arrival = status.StartTime.Time
 	r.sandboxAt = now
 	r.ip = status.PodIP
 	r.sandbox = r.ip != "" || r.pod.Spec.HostNetwork && len(status.ContainerStatuses) > 0
+
 	byName := map[string]*corev1.ContainerStatus{}
 	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
 		for i := range list {
 			byName[list[i].Name] = &list[i]
 		}
 	}
+
 	for _, c := range r.list {
 		if s, ok := byName[c.name]; ok {
 			adoptContainer(c, s, now)
 		}
 	}
+
 	r.status = keepOwned(status)
 	adoptResize(r)
+
 	for _, c := range r.list {
 		if c.phase == exited && !c.passed() && r.restarts(c, c.ended.ExitCode) {
 			c.restartAt = now
 		}
 	}
+
 	switch status.Phase {
 	case corev1.PodFailed:
 		if status.Reason != "" {
 			r.failed = &verdict{reason: status.Reason, message: status.Message}
 		}
 		r.finished = true
+
 	case corev1.PodSucceeded:
 		r.finished = true
 	}
+
 	return true
 }
 
 // adoptContainer restores one container's record from its status.
 func adoptContainer(c *container, s *corev1.ContainerStatus, now time.Time) {
-	c.id, c.restarts, c.ready = s.ContainerID, s.RestartCount, s.Ready
+	c.id = s.ContainerID
+	c.restarts = s.RestartCount
+	c.ready = s.Ready
+
 	c.last = s.LastTerminationState.Terminated
 	switch {
 	case s.State.Running != nil:
-		c.phase, c.startedAt = running, s.State.Running.StartedAt.Time
+		c.phase = running
+		c.startedAt = s.State.Running.StartedAt.Time
 		c.readyAt = now
 		c.meter.at = now // The use before the restart is not known again, so the counters start at zero, as after a reboot.
+
 	case s.State.Terminated != nil:
-		c.phase, c.ended = exited, s.State.Terminated
+		c.phase = exited
+		c.ended = s.State.Terminated
 	case s.State.Waiting != nil && c.last != nil:
-		c.phase, c.ended, c.last, c.looping = exited, c.last, nil, true
+		c.phase = exited
+		c.ended = c.last
+		c.last = nil
+		c.looping = true
 	}
+
 	if c.ended != nil && c.ended.Reason == reasonOOM || c.last != nil && c.last.Reason == reasonOOM {
 		c.oomKills = 1
 	}
@@ -120,7 +142,13 @@ func adoptContainer(c *container, s *corev1.ContainerStatus, now time.Time) {
 func adoptResize(r *record) {
 	for i := range r.pod.Status.Conditions {
 		c := &r.pod.Status.Conditions[i]
-		s := &resizeState{reason: c.Reason, message: c.Message, generation: c.ObservedGeneration, since: c.LastTransitionTime.Time}
+		s := &resizeState{
+			reason:     c.Reason,
+			message:    c.Message,
+			generation: c.ObservedGeneration,
+			since:      c.LastTransitionTime.Time,
+		}
+
 		switch c.Type {
 		case corev1.PodResizePending:
 			r.pending = s
@@ -128,6 +156,7 @@ func adoptResize(r *record) {
 			r.progress = s
 		}
 	}
+
 	pending := r.pending != nil
 	status := map[string]*corev1.ResourceRequirements{}
 	for _, list := range [][]corev1.ContainerStatus{r.pod.Status.InitContainerStatuses, r.pod.Status.ContainerStatuses} {
@@ -135,6 +164,7 @@ func adoptResize(r *record) {
 			status[list[i].Name] = list[i].Resources
 		}
 	}
+
 	for _, c := range r.list {
 		c.allocated = *r.spec(c).Resources.DeepCopy()
 		c.actual = c.allocated
@@ -145,6 +175,7 @@ func adoptResize(r *record) {
 			}
 		}
 	}
+
 	r.requests = r.podRequests(func(c *container) corev1.ResourceRequirements { return c.allocated })
 }
 
@@ -171,13 +202,17 @@ func (a *addresses) release(ip string) { delete(a.used, ip) }
 func (a *addresses) get() string {
 	for range 253 {
 		ip := a.prefix + strconv.Itoa(a.next)
-		if a.next++; a.next > 254 {
+		a.next++
+
+		if a.next > 254 {
 			a.next = 2
 		}
+
 		if !a.used[ip] {
 			a.used[ip] = true
 			return ip
 		}
 	}
+
 	return ""
 }

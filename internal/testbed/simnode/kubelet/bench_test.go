@@ -14,14 +14,17 @@ import (
 // full returns a node with the kubelet's default maximum of running pods.
 func full(b *testing.B) (*Node, time.Time) {
 	b.Helper()
+
 	spec := NodeSpec{Name: "n1", CPU: resource.MustParse("64"), Memory: resource.MustParse("256Gi")}
-	n, now := NewNode(spec, DefaultTiming(), "127.0.0.1", "10.192.0."), epoch
+	n := NewNode(spec, DefaultTiming(), "127.0.0.1", "10.192.0.")
+	now := epoch
 	for i := range DefaultMaxPods {
 		p := newPod(fmt.Sprintf("p%d", i), "100m", "256Mi")
 		n.Observe(p, now)
 		n.Step(p.UID, now)
 		n.Step(p.UID, now.Add(time.Minute))
 	}
+
 	n.Events()
 	n.Dirty()
 	return n, now.Add(time.Minute)
@@ -31,6 +34,7 @@ func full(b *testing.B) (*Node, time.Time) {
 func BenchmarkMeasure(b *testing.B) {
 	n, now := full(b)
 	b.ReportAllocs()
+
 	for b.Loop() {
 		now = now.Add(5 * time.Second)
 		n.Measure(Idle{}, now)
@@ -42,6 +46,7 @@ func BenchmarkContainers(b *testing.B) {
 	n, _ := full(b)
 	var list []ContainerState
 	b.ReportAllocs()
+
 	for b.Loop() {
 		list = n.Containers(list[:0], true)
 	}
@@ -52,6 +57,7 @@ func BenchmarkStep(b *testing.B) {
 	n, now := full(b)
 	pod := n.Pods()[0]
 	b.ReportAllocs()
+
 	for b.Loop() {
 		n.Step(pod.UID, now)
 	}

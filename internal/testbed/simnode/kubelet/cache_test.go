@@ -25,6 +25,7 @@ func TestPageCacheIsReclaimed(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
+
 	if got := (Use{Memory: 1, Cache: 5, Known: true}).sane(); got.Cache != 1 {
 		t.Errorf("more cache than memory: %+v", got)
 	}

@@ -15,23 +15,29 @@ import (
 func (n *lifecycle) run(r *record, c *container, now time.Time) {
 	if c.phase == exited && !c.restartAt.IsZero() && !now.Before(c.restartAt) {
 		c.restarts++
-		c.last, c.ended = c.ended, nil
+		c.last = c.ended
+		c.ended = nil
 		n.start(r, c, now)
 	}
+
 	if c.phase == waiting {
 		n.start(r, c, now)
 	}
+
 	if c.phase != running {
 		return
 	}
+
 	if !c.exitAt.IsZero() && !now.Before(c.exitAt) {
 		reason := "Completed"
 		if c.exitCode != 0 {
 			reason = "Error"
 		}
+
 		n.exit(r, c, c.exitCode, reason, now)
 		return
 	}
+
 	if !c.ready && !now.Before(c.readyAt) {
 		c.ready = true
 	}
@@ -39,7 +45,10 @@ func (n *lifecycle) run(r *record, c *container, now time.Time) {
 
 // start starts a run of the container.
 func (n *lifecycle) start(r *record, c *container, now time.Time) {
-	c.phase, c.startedAt, c.restartAt, c.looping = running, now, time.Time{}, false
+	c.phase = running
+	c.startedAt = now
+	c.restartAt = time.Time{}
+	c.looping = false
 	c.id = containerID(r.uid(), c.name, c.restarts)
 	c.actual = c.allocated
 	c.meter = meter{}
@@ -61,25 +70,32 @@ func (n *lifecycle) replan(r *record) {
 
 // plan sets when a run that started at startedAt becomes ready and when it exits.
 func (n *lifecycle) plan(r *record, c *container) {
-	c.exitAt, c.exitCode = time.Time{}, 0
+	c.exitAt = time.Time{}
+	c.exitCode = 0
 	switch c.kind {
 	case initContainer:
-		c.exitAt, c.readyAt = c.startedAt.Add(n.timing.Init), time.Time{}
+		c.exitAt = c.startedAt.Add(n.timing.Init)
+		c.readyAt = time.Time{}
 		return
+
 	case sidecar:
 		c.readyAt = c.startedAt
+
 	case appContainer:
 		probed := time.Duration(0)
 		if r.spec(c).ReadinessProbe != nil {
 			probed = n.timing.Ready
 		}
+
 		c.readyAt = c.startedAt.Add(n.annotated(r, AnnotationReadyAfter, probed))
 		batch := time.Duration(0)
 		if owner := metav1.GetControllerOf(r.pod); owner != nil && owner.Kind == "Job" {
 			batch = n.timing.Job
 		}
+
 		if d := n.annotated(r, AnnotationDuration, batch); d > 0 {
-			c.exitAt, c.exitCode = c.startedAt.Add(d), n.exitCode(r)
+			c.exitAt = c.startedAt.Add(d)
+			c.exitCode = n.exitCode(r)
 		}
 	}
 }
@@ -90,11 +106,13 @@ func (n *lifecycle) annotated(r *record, key string, def time.Duration) time.Dur
 	if !ok {
 		return def
 	}
+
 	d, err := time.ParseDuration(value)
 	if err != nil || d < 0 {
 		n.eventf(r, corev1.EventTypeWarning, "InvalidAnnotation", "%s: %q is not a duration of at least 0, %v is used", key, value, def)
 		return def
 	}
+
 	return d
 }
 
@@ -103,11 +121,13 @@ func (n *lifecycle) exitCode(r *record) int32 {
 	if !ok {
 		return 0
 	}
+
 	code, err := strconv.ParseUint(value, 10, 8)
 	if err != nil {
 		n.eventf(r, corev1.EventTypeWarning, "InvalidAnnotation", "%s: %q is not in 0..255, 0 is used", AnnotationExitCode, value)
 		return 0
 	}
+
 	return int32(code)
 }
 
@@ -115,17 +135,23 @@ func (n *lifecycle) exitCode(r *record) int32 {
 func (n *lifecycle) exit(r *record, c *container, code int32, reason string, now time.Time) {
 	ran := now.Sub(c.startedAt)
 	c.stop(code, reason, now)
+
 	if !r.restarts(c, code) {
 		return
 	}
+
 	if ran >= n.timing.BackOffReset {
 		c.backOff = 0
 	}
+
 	if c.backOff == 0 {
-		c.restartAt, c.backOff = now.Add(n.timing.Restart), n.timing.BackOff
+		c.restartAt = now.Add(n.timing.Restart)
+		c.backOff = n.timing.BackOff
 		return
 	}
-	c.restartAt, c.looping = now.Add(c.backOff), true
+
+	c.restartAt = now.Add(c.backOff)
+	c.looping = true
 	n.eventf(r, corev1.EventTypeWarning, "BackOff", "Back-off restarting failed container %s in pod %s_%s(%s)",
 		c.name, r.pod.Name, r.pod.Namespace, r.pod.UID)
 	c.backOff = min(2*c.backOff, n.timing.BackOffMax)
@@ -146,9 +172,18 @@ func (r *record) restarts(c *container, code int32) bool {
 
 // stop records the end of a run; the container stays down until restartAt is set.
 func (c *container) stop(code int32, reason string, now time.Time) {
-	c.phase, c.ready, c.restartAt, c.looping = exited, false, time.Time{}, false
+	c.phase = exited
+	c.ready = false
+	c.restartAt = time.Time{}
+	c.looping = false
+
 	c.ended = &corev1.ContainerStateTerminated{
-		ExitCode: code, Reason: reason, ContainerID: c.id, StartedAt: stamp(c.startedAt), FinishedAt: stamp(now),
+		ExitCode:    code,
+		Reason:      reason,
+		ContainerID: c.id,
+		StartedAt:   stamp(c.startedAt),
+		FinishedAt:  stamp(now),
 	}
+
 	c.actual = c.allocated
 }

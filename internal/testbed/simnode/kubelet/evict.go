@@ -28,18 +28,22 @@ func (n *Node) Pressure() (active bool, since time.Time) { return n.pressure.act
 func (n *Node) relieve(total float64, now time.Time) {
 	if total > float64(n.allocatable.Memory().Value()) {
 		if !n.pressure.active {
-			n.pressure.active, n.pressure.since = true, now
+			n.pressure.active = true
+			n.pressure.since = now
 			n.events = append(n.events, Event{
 				Type: corev1.EventTypeWarning, Reason: "EvictionThresholdMet",
 				Message: "Attempting to reclaim memory",
 			})
 		}
+
 		n.pressure.seen = now
 		n.evictOne(now)
 		return
 	}
+
 	if n.pressure.active && now.Sub(n.pressure.seen) >= n.timing.PressureHold {
-		n.pressure.active, n.pressure.since = false, now
+		n.pressure.active = false
+		n.pressure.since = now
 	}
 }
 
@@ -60,9 +64,11 @@ func (n *Node) evictOne(now time.Time) {
 			list = append(list, c)
 		}
 	}
+
 	if len(list) == 0 {
 		return
 	}
+
 	first := slices.MinFunc(list, func(a, b candidate) int {
 		return cmp.Or(
 			-boolCompare(a.use > a.request, b.use > b.request),
@@ -71,12 +77,14 @@ func (n *Node) evictOne(now time.Time) {
 			cmp.Compare(a.r.uid(), b.r.uid()),
 		)
 	})
+
 	message := "The node was low on resource: memory. "
 	if c := first.worst; c != nil {
 		request := c.allocated.Requests[corev1.ResourceMemory]
 		message += fmt.Sprintf("Container %s was using %s, request is %s, has larger consumption of memory. ",
 			c.name, resource.NewQuantity(int64(c.meter.use.Memory), resource.BinarySI), request.String())
 	}
+
 	n.eventf(first.r, corev1.EventTypeWarning, reasonEvicted, "%s", message)
 	first.r.fail(verdict{reason: reasonEvicted, message: message, disruption: true}, now)
 	n.dirty[first.r.uid()] = true
@@ -88,20 +96,26 @@ func candidateOf(r *record) (candidate, bool) {
 	if !r.active() || !r.killAt.IsZero() || critical(r.pod) {
 		return candidate{}, false
 	}
+
 	request := r.requests[corev1.ResourceMemory]
 	out := candidate{r: r, request: request.AsApproximateFloat64()}
-	known, most := false, 0.0
+	known := false
+
+	most := 0.0
 	for _, c := range r.list {
 		if c.phase != running || !c.meter.use.Known {
 			continue
 		}
+
 		known = true
 		out.use += c.meter.use.Memory
 		q := c.allocated.Requests[corev1.ResourceMemory]
 		if over := c.meter.use.Memory - q.AsApproximateFloat64(); over > most {
-			most, out.worst = over, c
+			most = over
+			out.worst = c
 		}
 	}
+
 	return out, known
 }
 

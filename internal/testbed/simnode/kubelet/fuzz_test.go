@@ -32,35 +32,44 @@ func FuzzObserve(f *testing.F) {
 				Phase: corev1.PodRunning, StartTime: &start, PodIP: "10.192.0.9",
 				ContainerStatuses: []corev1.ContainerStatus{{Name: "web", State: state}},
 			}
+
 			data, err := json.Marshal(pod)
 			if err != nil {
 				f.Fatal(err)
 			}
+
 			f.Add(data)
 		}
 	}
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var pod corev1.Pod
 		if json.Unmarshal(data, &pod) != nil {
 			return
 		}
-		pod.UID, pod.Spec.NodeName = types.UID("uid"), "n1"
+
+		pod.UID = types.UID("uid")
+		pod.Spec.NodeName = "n1"
 		w := newFixture(t)
 		w.load["web"] = Use{CPU: 1, Memory: 1 << 30, Known: true}
 		w.node.Observe(&pod, w.now)
+
 		last := 0
 		if p := pod.Status.Phase; p == corev1.PodSucceeded || p == corev1.PodFailed {
 			last = 2
 		}
+
 		for range 20 {
 			out := w.node.Step(pod.UID, w.now)
 			if out.Pod == nil {
 				t.Fatal("the node forgot the pod")
 			}
+
 			r := rank(out.Pod.Status.Phase)
 			if r < last {
 				t.Fatalf("phase went back to %s", out.Pod.Status.Phase)
 			}
+
 			last = r
 			w.node.Observe(out.Pod, w.now)
 			w.node.Measure(w.load, w.now)

@@ -32,13 +32,16 @@ func (l loads) Use(_ *corev1.Pod, container string, _ time.Time) Use { return l[
 
 func newFixture(t *testing.T, edit ...func(*NodeSpec)) *fixture {
 	t.Helper()
+
 	spec := NodeSpec{Name: "n1", CPU: resource.MustParse("4"), Memory: resource.MustParse("8Gi")}
 	for _, f := range edit {
 		f(&spec)
 	}
+
 	if err := spec.Validate(); err != nil {
 		t.Fatal(err)
 	}
+
 	return &fixture{
 		t: t, node: NewNode(spec, DefaultTiming(), "127.0.0.1", "10.192.0."), now: epoch,
 		api: map[types.UID]*corev1.Pod{}, load: loads{},
@@ -60,20 +63,24 @@ func (w *fixture) settle(uid types.UID) {
 			w.api[uid] = out.Pod
 			w.node.Observe(out.Pod, w.now)
 		}
+
 		w.seen = append(w.seen, w.node.Events()...)
 		if out.Remove {
 			delete(w.api, uid)
 			w.node.Forget(uid)
 		}
+
 		dirty := w.node.Dirty()
 		if len(dirty) == 0 {
 			return
 		}
+
 		for _, p := range dirty[1:] {
 			w.settle(p.UID)
 		}
 		uid = dirty[0].UID
 	}
+
 	w.t.Fatal("the node does not settle")
 }
 
@@ -96,10 +103,12 @@ func (w *fixture) measure() {
 
 func (w *fixture) pod(p *corev1.Pod) *corev1.Pod {
 	w.t.Helper()
+
 	got, ok := w.api[p.UID]
 	if !ok {
 		w.t.Fatalf("pod %s does not exist", p.Name)
 	}
+
 	return got
 }
 
@@ -110,6 +119,7 @@ func (w *fixture) eventCount(reason string) int {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -134,9 +144,11 @@ func newPod(name, cpu, memory string, edit ...func(*corev1.Pod)) *corev1.Pod {
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSGuaranteed},
 	}
+
 	for _, f := range edit {
 		f(pod)
 	}
+
 	return pod
 }
 

@@ -15,13 +15,16 @@ func TestPodBecomesReady(t *testing.T) {
 	w := newFixture(t)
 	p := newPod("web", "500m", "256Mi", func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{} })
 	w.put(p)
+
 	if got := w.pod(p).Status; got.Phase != corev1.PodPending || got.ContainerStatuses[0].State.Waiting.Reason != "ContainerCreating" {
 		t.Fatalf("at first: %+v", got)
 	}
+
 	w.pass(time.Second)
 	if got := w.pod(p); got.Status.Phase != corev1.PodRunning || isTrue(got, corev1.PodReady) {
 		t.Fatalf("after 1 s: %s, ready %v", got.Status.Phase, isTrue(got, corev1.PodReady))
 	}
+
 	w.pass(time.Second)
 	got := w.pod(p)
 	for _, kind := range []corev1.PodConditionType{
@@ -32,6 +35,7 @@ func TestPodBecomesReady(t *testing.T) {
 			t.Errorf("condition %s is not True: %+v", kind, got.Status.Conditions)
 		}
 	}
+
 	s := got.Status.ContainerStatuses[0]
 	if !s.Ready || !*s.Started || s.Resources == nil || s.AllocatedResources.Cpu().String() != "500m" || s.ContainerID == "" {
 		t.Errorf("container status: %+v", s)
@@ -49,24 +53,30 @@ func TestInitContainersRunInOrderAndSidecarsStay(t *testing.T) {
 		p.Annotations = map[string]string{AnnotationDuration: "3s"}
 		p.Spec.RestartPolicy = corev1.RestartPolicyNever
 	})
+
 	w.put(p)
 	w.pass(time.Second)
+
 	init := w.pod(p).Status.InitContainerStatuses
 	if init[0].State.Running == nil || init[1].State.Waiting == nil || init[2].State.Waiting == nil {
 		t.Fatalf("first is to run alone: %+v", init)
 	}
+
 	if got := w.pod(p).Status; got.ContainerStatuses[0].State.Waiting.Reason != "PodInitializing" || got.Phase != corev1.PodPending {
 		t.Fatalf("the app container waits: %+v", got)
 	}
+
 	w.pass(time.Second)
 	init = w.pod(p).Status.InitContainerStatuses
 	if init[0].State.Terminated == nil || init[1].State.Running == nil || init[2].State.Running == nil {
 		t.Fatalf("then proxy and second: %+v", init)
 	}
+
 	w.pass(2 * time.Second)
 	if got := w.pod(p); !isTrue(got, corev1.PodReady) || got.Status.InitContainerStatuses[1].State.Running == nil {
 		t.Fatalf("then the app beside the sidecar: %+v", got.Status)
 	}
+
 	w.pass(3 * time.Second)
 	if got := w.pod(p); got.Status.Phase != corev1.PodSucceeded || got.Status.InitContainerStatuses[1].State.Terminated == nil {
 		t.Fatalf("the sidecar ends with the app: %+v", got.Status)
@@ -81,9 +91,11 @@ func TestFailingInitContainerWithNever(t *testing.T) {
 	})
 	w.put(p)
 	w.pass(time.Second)
+
 	if !w.node.Kill("default", "web", "first", 3, w.now) {
 		t.Fatal("first does not run")
 	}
+
 	w.pass(time.Second)
 	if got := w.pod(p).Status; got.Phase != corev1.PodFailed || got.InitContainerStatuses[0].State.Terminated.ExitCode != 3 {
 		t.Fatalf("got %+v", got)
@@ -111,8 +123,10 @@ func TestJobPodCompletes(t *testing.T) {
 				p.Annotations = map[string]string{AnnotationDuration: "2s", AnnotationExitCode: tc.code}
 				p.Spec.RestartPolicy = tc.policy
 			})
+
 			w.put(p)
 			w.pass(20 * time.Second)
+
 			got := w.pod(p).Status
 			if got.Phase != tc.want || got.ContainerStatuses[0].RestartCount < tc.min {
 				t.Errorf("phase %s, want %s; %d restarts", got.Phase, tc.want, got.ContainerStatuses[0].RestartCount)
@@ -129,26 +143,31 @@ func TestBackOffDoublesAndResets(t *testing.T) {
 	p := newPod("web", "500m", "256Mi")
 	w.put(p)
 	w.pass(2 * time.Second)
+
 	var gaps []time.Duration
 	for range 4 {
 		if !w.node.Kill("default", "web", "web", 1, w.now) {
 			t.Fatal("not running")
 		}
+
 		from := w.now
 		for w.pass(100 * time.Millisecond); w.pod(p).Status.ContainerStatuses[0].State.Running == nil; {
 			w.pass(100 * time.Millisecond)
 		}
 		gaps = append(gaps, w.now.Sub(from))
 	}
+
 	want := []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second}
 	for i := range want {
 		if gaps[i] != want[i] {
 			t.Errorf("restart %d after %v, want %v", i, gaps[i], want[i])
 		}
 	}
+
 	w.pass(DefaultTiming().BackOffReset)
 	w.node.Kill("default", "web", "web", 1, w.now)
 	w.pass(300 * time.Millisecond)
+
 	s := w.pod(p).Status.ContainerStatuses[0]
 	if s.State.Running == nil || s.RestartCount != 5 || s.LastTerminationState.Terminated.ExitCode != 1 {
 		t.Errorf("a long run resets the back-off: %+v", s)
@@ -164,13 +183,16 @@ func TestGracefulDeletion(t *testing.T) {
 		p.DeletionTimestamp = new(metav1.NewTime(w.now.Add(30 * time.Second)))
 		p.DeletionGracePeriodSeconds = new(int64(30))
 	})
+
 	if got := w.pod(p).Status.ContainerStatuses[0]; got.State.Running == nil {
 		t.Fatalf("it gets time to stop: %+v", got)
 	}
+
 	w.pass(time.Second)
 	if len(w.api) != 0 || w.eventCount("Killing") != 1 {
 		t.Fatalf("the pod still exists, %d Killing events", w.eventCount("Killing"))
 	}
+
 	if got := w.node.life.ips.get(); got == "" {
 		t.Error("no address")
 	}
@@ -181,6 +203,7 @@ func TestActiveDeadline(t *testing.T) {
 	p := newPod("web", "500m", "256Mi", func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(3)) })
 	w.put(p)
 	w.pass(4 * time.Second)
+
 	if got := w.pod(p).Status; got.Phase != corev1.PodFailed || got.Reason != "DeadlineExceeded" {
 		t.Fatalf("got %s %s", got.Phase, got.Reason)
 	}
@@ -191,12 +214,15 @@ func TestAdmissionRefusesWhatDoesNotFit(t *testing.T) {
 	w.put(newPod("a", "3", "1Gi"))
 	b := newPod("b", "2", "1Gi")
 	w.put(b)
+
 	if got := w.pod(b).Status; got.Phase != corev1.PodFailed || got.Reason != "OutOfcpu" {
 		t.Errorf("got %s %s", got.Phase, got.Reason)
 	}
+
 	w.put(newPod("c", "500m", "1Gi"))
 	d := newPod("d", "500m", "1Gi")
 	w.put(d)
+
 	if got := w.pod(d).Status; got.Reason != "OutOfpods" {
 		t.Errorf("got %s", got.Reason)
 	}
@@ -209,12 +235,15 @@ func TestReadinessGate(t *testing.T) {
 	})
 	w.put(p)
 	w.pass(3 * time.Second)
+
 	if got := w.pod(p); isTrue(got, corev1.PodReady) || !isTrue(got, corev1.ContainersReady) {
 		t.Fatal("the gate is closed")
 	}
+
 	w.update(p, func(p *corev1.Pod) {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: "example.org/gate", Status: corev1.ConditionTrue})
 	})
+
 	if got := w.pod(p); !isTrue(got, corev1.PodReady) || !isTrue(got, "example.org/gate") {
 		t.Fatal("the gate is open")
 	}
@@ -232,15 +261,19 @@ func TestAdoption(t *testing.T) {
 	w.node = NewNode(w.node.spec, w.node.timing, "127.0.0.1", "10.192.0.")
 	w.now = w.now.Add(time.Minute)
 	w.put(before)
+
 	after := w.pod(p)
-	a, b := before.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]
+	a := before.Status.ContainerStatuses[0]
+	b := after.Status.ContainerStatuses[0]
 	if b.RestartCount != a.RestartCount || b.ContainerID != a.ContainerID || !b.Ready || !isTrue(after, corev1.PodReady) ||
 		after.Status.PodIP != before.Status.PodIP || !b.State.Running.StartedAt.Equal(&a.State.Running.StartedAt) {
 		t.Errorf("before %+v, after %+v", a, b)
 	}
+
 	other := newPod("other", "500m", "256Mi")
 	w.put(other)
 	w.pass(2 * time.Second)
+
 	if got := w.pod(other).Status.PodIP; got == before.Status.PodIP || got == "" {
 		t.Errorf("address %q is in use", got)
 	}
@@ -253,12 +286,14 @@ func TestAdoptionCountsFromTheRestart(t *testing.T) {
 	p := newPod("web", "500m", "256Mi")
 	w.put(p)
 	w.pass(2 * time.Second)
+
 	before := w.pod(p)
 	w.node = NewNode(w.node.spec, w.node.timing, "127.0.0.1", "10.192.0.")
 	w.now = w.now.Add(time.Hour)
 	w.put(before)
 	w.now = w.now.Add(10 * time.Second)
 	w.measure()
+
 	if got := w.node.State().CPUSeconds; got != 5 {
 		t.Errorf("%v CPU seconds ten seconds after the restart, want 5", got)
 	}
@@ -276,6 +311,7 @@ func TestAdoptionOfContainersThatAreDown(t *testing.T) {
 			p := newPod("web", "500m", "256Mi", func(p *corev1.Pod) { p.Spec.RestartPolicy = tc.policy })
 			w.put(p)
 			w.pass(2 * time.Second)
+
 			for range 3 { // ends in CrashLoopBackOff, or failed at once
 				w.node.Kill("default", "web", "web", 1, w.now)
 				w.settle(p.UID)
@@ -284,6 +320,7 @@ func TestAdoptionOfContainersThatAreDown(t *testing.T) {
 				w.put(before)
 				w.pass(time.Second)
 			}
+
 			got := w.pod(p).Status
 			if got.Phase != tc.want || got.ContainerStatuses[0].RestartCount != tc.restarts {
 				t.Errorf("phase %s, %d restarts", got.Phase, got.ContainerStatuses[0].RestartCount)

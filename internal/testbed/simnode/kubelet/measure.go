@@ -33,25 +33,31 @@ func (m *meter) add(u Use, startedAt, now time.Time, limit float64) float64 {
 	if from.IsZero() || from.Before(startedAt) {
 		from = startedAt
 	}
+
 	m.at = now
 	demand := u.CPU
+
 	if limit > 0 {
 		u.CPU = min(u.CPU, limit)
 	}
+
 	m.use = u
 	dt := now.Sub(from).Seconds()
 	if !u.Known || dt <= 0 {
 		return 0
 	}
+
 	m.cpuSeconds += u.CPU * dt
 	if limit <= 0 {
 		return u.CPU * dt
 	}
+
 	m.periods += dt / cfsPeriod.Seconds()
 	if demand > limit {
 		m.throttled += dt / cfsPeriod.Seconds()
 		m.throttledSeconds += (demand - limit) * dt
 	}
+
 	return u.CPU * dt
 }
 
@@ -59,34 +65,44 @@ func (m *meter) add(u Use, startedAt, now time.Time, limit float64) float64 {
 // evicts at most one pod under memory pressure. Changed pods are included in the next Dirty.
 func (n *Node) Measure(load Load, now time.Time) {
 	total := 0.0
-	if n.sampledAt = now; n.startedAt.IsZero() {
+	n.sampledAt = now
+
+	if n.startedAt.IsZero() {
 		n.startedAt = now
 	}
+
 	for _, r := range n.pods {
 		if !r.active() {
 			continue
 		}
+
 		view := r.current()
 		for _, c := range r.list {
 			if c.phase != running {
 				continue
 			}
+
 			limit := limitOf(c, corev1.ResourceMemory)
 			u := load.Use(view, c.name, now).sane().Within(limit)
 			n.cpuSeconds += c.meter.add(u, c.startedAt, now, limitOf(c, corev1.ResourceCPU))
+
 			if !u.Known {
 				continue
 			}
+
 			if limit > 0 && u.Memory > limit {
 				n.oomKill(r, c, u, now)
 				continue
 			}
+
 			total += u.Memory
 		}
+
 		if r.progress != nil {
 			n.dirty[r.uid()] = true // a shrink may wait for lower use
 		}
 	}
+
 	n.relieve(total, now)
 }
 
@@ -96,6 +112,7 @@ func limitOf(c *container, name corev1.ResourceName) float64 {
 	if !ok {
 		return 0
 	}
+
 	return q.AsApproximateFloat64()
 }
 
@@ -115,6 +132,7 @@ func (n *Node) Kill(namespace, pod, name string, code int32, now time.Time) bool
 		if r.pod.Namespace != namespace || r.pod.Name != pod || !r.active() {
 			continue
 		}
+
 		for _, c := range r.list {
 			if c.name == name && c.phase == running {
 				n.life.exit(r, c, code, "Error", now)
@@ -123,6 +141,7 @@ func (n *Node) Kill(namespace, pod, name string, code int32, now time.Time) bool
 			}
 		}
 	}
+
 	return false
 }
 
@@ -158,6 +177,7 @@ func (u Use) sane() Use {
 			return Use{}
 		}
 	}
+
 	u.Cache = min(u.Cache, u.Memory)
 	return u
 }
@@ -168,7 +188,10 @@ func (u Use) Within(limit float64) Use {
 	if limit <= 0 || u.Memory <= limit {
 		return u
 	}
+
 	given := min(u.Cache, u.Memory-limit)
-	u.Memory, u.Cache = u.Memory-given, u.Cache-given
+	u.Memory = u.Memory - given
+	u.Cache = u.Cache - given
+
 	return u
 }

@@ -53,7 +53,14 @@ type Node struct {
 
 // NewNode returns an empty node. The prefix is the first 24 bits of the addresses of its pods, like "10.192.3.".
 func NewNode(spec NodeSpec, timing Timing, hostIP, prefix string) *Node {
-	t := &table{spec: spec, timing: timing, allocatable: spec.Allocatable(), pods: map[types.UID]*record{}, dirty: map[types.UID]bool{}}
+	t := &table{
+		spec:        spec,
+		timing:      timing,
+		allocatable: spec.Allocatable(),
+		pods:        map[types.UID]*record{},
+		dirty:       map[types.UID]bool{},
+	}
+
 	return &Node{table: t, life: lifecycle{table: t, hostIP: hostIP, ips: newAddresses(prefix)}, resizes: resizer{table: t}}
 }
 
@@ -68,6 +75,7 @@ func (n *Node) Observe(pod *corev1.Pod, now time.Time) {
 		r.observe(pod)
 		return
 	}
+
 	r = newRecord(pod, now)
 	n.pods[pod.UID] = r
 	if adopt(r, now) {
@@ -75,6 +83,7 @@ func (n *Node) Observe(pod *corev1.Pod, now time.Time) {
 		n.life.replan(r)
 		return
 	}
+
 	n.admit(r, now)
 }
 
@@ -84,6 +93,7 @@ func (n *Node) Forget(uid types.UID) {
 	if !ok {
 		return
 	}
+
 	n.life.ips.release(r.ip)
 	delete(n.pods, uid)
 	delete(n.dirty, uid)
@@ -96,17 +106,21 @@ func (n *Node) Step(uid types.UID, now time.Time) Outcome {
 	if !ok {
 		return Outcome{}
 	}
+
 	wasActive := r.active()
 	n.life.advance(r, now)
+
 	if r.active() && r.sandbox && r.killAt.IsZero() {
 		n.resizes.resize(r, now)
 	}
 	if wasActive && !r.active() {
 		n.retryResizes()
 	}
+
 	render(r, n.life.hostIP, now)
 	out := Outcome{Pod: r.current(), Wake: r.wake()}
 	out.Remove = r.pod.DeletionTimestamp != nil && !r.active()
+
 	return out
 }
 
@@ -122,12 +136,14 @@ func (n *table) Dirty() []*corev1.Pod {
 	if len(n.dirty) == 0 {
 		return nil
 	}
+
 	pods := make([]*corev1.Pod, 0, len(n.dirty))
 	for uid := range n.dirty {
 		if r, ok := n.pods[uid]; ok {
 			pods = append(pods, r.pod)
 		}
 	}
+
 	clear(n.dirty)
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.UID, b.UID) })
 	return pods
@@ -140,14 +156,21 @@ func (n *table) Pods() []*corev1.Pod {
 	for _, r := range n.pods {
 		pods = append(pods, r.current())
 	}
+
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+
 	return pods
 }
 
 func (n *table) eventf(r *record, kind, reason, format string, args ...any) {
-	n.events = append(n.events, Event{Pod: r.pod, Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...)})
+	n.events = append(n.events, Event{
+		Pod:     r.pod,
+		Type:    kind,
+		Reason:  reason,
+		Message: fmt.Sprintf(format, args...),
+	})
 }
 
 // shortage is the first resource of which a pod requests too much.
@@ -169,6 +192,7 @@ func (n *table) fits(r *record, requests corev1.ResourceList) *shortage {
 		if other == r || !other.active() {
 			continue
 		}
+
 		count++
 		for _, name := range admitted {
 			sum := used[name]
@@ -176,19 +200,31 @@ func (n *table) fits(r *record, requests corev1.ResourceList) *shortage {
 			used[name] = sum
 		}
 	}
+
 	if pods := n.allocatable.Pods().Value(); count+1 > pods {
-		return &shortage{resource: corev1.ResourcePods, requested: 1, used: count, capacity: pods}
+		return &shortage{
+			resource:  corev1.ResourcePods,
+			requested: 1,
+			used:      count,
+			capacity:  pods,
+		}
 	}
+
 	for _, name := range admitted {
-		want, have, total := requests[name], used[name], n.allocatable[name]
+		want := requests[name]
+		have := used[name]
+		total := n.allocatable[name]
 		sum := have.DeepCopy()
 		sum.Add(want)
+
 		if !want.IsZero() && sum.Cmp(total) > 0 {
 			if name == corev1.ResourceCPU {
 				return &shortage{name, want.MilliValue(), have.MilliValue(), total.MilliValue()}
 			}
+
 			return &shortage{name, want.Value(), have.Value(), total.Value()}
 		}
 	}
+
 	return nil
 }

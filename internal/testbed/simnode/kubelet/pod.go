@@ -104,11 +104,14 @@ func newRecord(pod *corev1.Pod, now time.Time) *record {
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			k = sidecar
 		}
+
 		r.list = append(r.list, &container{name: c.Name, kind: k, index: i})
 	}
+
 	for i := range pod.Spec.Containers {
 		r.list = append(r.list, &container{name: pod.Spec.Containers[i].Name, kind: appContainer, index: i})
 	}
+
 	return r
 }
 
@@ -117,6 +120,7 @@ func (r *record) spec(c *container) *corev1.Container {
 	if c.kind == appContainer {
 		return &r.pod.Spec.Containers[c.index]
 	}
+
 	return &r.pod.Spec.InitContainers[c.index]
 }
 
@@ -128,6 +132,7 @@ func (r *record) allocate() {
 			c.actual = c.allocated
 		}
 	}
+
 	r.requests = r.podRequests(func(c *container) corev1.ResourceRequirements { return c.allocated })
 }
 
@@ -143,6 +148,7 @@ func (r *record) podRequests(of func(*container) corev1.ResourceRequirements) co
 			shadow.Spec.InitContainers[c.index].Resources = of(c)
 		}
 	}
+
 	return resourcehelper.PodRequests(shadow, resourcehelper.PodResourcesOptions{})
 }
 
@@ -173,8 +179,10 @@ func (r *record) current() *corev1.Pod {
 		if r.status != nil {
 			view.Status = *mergeStatus(&r.pod.Status, r.status)
 		}
+
 		r.view = &view
 	}
+
 	return r.view
 }
 
@@ -210,14 +218,28 @@ func (n *Node) Containers(list []ContainerState, reachable bool) []ContainerStat
 			if c.phase != running || !r.active() {
 				continue
 			}
+
 			list = append(list, ContainerState{
-				Pod: pod, Container: c.name, Node: n.spec.Name, ID: c.id, Image: r.spec(c).Image, StartedAt: c.startedAt,
-				Restarts: c.restarts, OOMKills: c.oomKills, Resources: c.actual, Use: c.meter.use, SampledAt: c.meter.at,
-				CPUSeconds: c.meter.cpuSeconds, Periods: c.meter.periods, ThrottledPeriods: c.meter.throttled,
-				ThrottledSeconds: c.meter.throttledSeconds, Reachable: reachable,
+				Pod:              pod,
+				Container:        c.name,
+				Node:             n.spec.Name,
+				ID:               c.id,
+				Image:            r.spec(c).Image,
+				StartedAt:        c.startedAt,
+				Restarts:         c.restarts,
+				OOMKills:         c.oomKills,
+				Resources:        c.actual,
+				Use:              c.meter.use,
+				SampledAt:        c.meter.at,
+				CPUSeconds:       c.meter.cpuSeconds,
+				Periods:          c.meter.periods,
+				ThrottledPeriods: c.meter.throttled,
+				ThrottledSeconds: c.meter.throttledSeconds,
+				Reachable:        reachable,
 			})
 		}
 	}
+
 	return list
 }
 
@@ -241,16 +263,22 @@ type NodeState struct {
 // State returns the state of the node without the fields of its endpoint.
 func (n *Node) State() NodeState {
 	s := NodeState{
-		Spec: n.spec, SampledAt: n.sampledAt, StartedAt: n.startedAt, CPUSeconds: n.cpuSeconds,
+		Spec:       n.spec,
+		SampledAt:  n.sampledAt,
+		StartedAt:  n.startedAt,
+		CPUSeconds: n.cpuSeconds,
 	}
+
 	if n.sampledAt.IsZero() {
 		return s
 	}
+
 	s.Use.Known = true
 	for _, r := range n.pods {
 		if !r.active() {
 			continue
 		}
+
 		for _, c := range r.list {
 			if c.phase == running && c.meter.use.Known {
 				s.Use.CPU += c.meter.use.CPU
@@ -258,5 +286,6 @@ func (n *Node) State() NodeState {
 			}
 		}
 	}
+
 	return s
 }

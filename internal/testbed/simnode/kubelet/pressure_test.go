@@ -19,16 +19,20 @@ func TestOOMKillAndRecovery(t *testing.T) {
 	w.pass(2 * time.Second)
 	w.load["web"] = Use{CPU: 0.1, Memory: 256<<20 + 1, Known: true}
 	w.measure()
+
 	s := w.pod(p).Status.ContainerStatuses[0]
 	if s.State.Terminated == nil || s.State.Terminated.Reason != "OOMKilled" || s.State.Terminated.ExitCode != 137 || s.Ready {
 		t.Fatalf("right after: %+v", s.State)
 	}
+
 	if w.eventCount("OOMKilling") != 1 || isTrue(w.pod(p), corev1.PodReady) {
 		t.Error("no event, or still Ready")
 	}
+
 	w.load["web"] = Use{CPU: 0.1, Memory: 256 << 20, Known: true}
 	w.pass(2 * time.Second)
 	w.measure()
+
 	s = w.pod(p).Status.ContainerStatuses[0]
 	if s.RestartCount != 1 || !s.Ready || s.LastTerminationState.Terminated.Reason != "OOMKilled" {
 		t.Errorf("a use of just the limit is allowed: %+v", s)
@@ -50,6 +54,7 @@ func TestImpossibleUseIsUnknown(t *testing.T) {
 			w.pass(2 * time.Second)
 			w.load["web"] = u
 			w.measure()
+
 			got := w.node.Containers(nil, true)
 			if len(got) != 1 || got[0].Use.Known || got[0].CPUSeconds != 0 || got[0].OOMKills != 0 {
 				t.Errorf("account: %+v", got)
@@ -69,6 +74,7 @@ func TestMeterCapsCPUAndCountsThrottling(t *testing.T) {
 	w.load["web"] = Use{CPU: 2, Memory: 1, Known: true}
 	w.now = w.now.Add(10 * time.Second)
 	w.measure()
+
 	after := w.node.Containers(nil, true)[0]
 	if after.Use.CPU != 0.5 || math.Abs(after.CPUSeconds-before.CPUSeconds-5) > 1e-9 {
 		t.Errorf("use %v, %v seconds more", after.Use.CPU, after.CPUSeconds-before.CPUSeconds)
@@ -130,14 +136,17 @@ func TestEvictionOrder(t *testing.T) {
 				w.put(p)
 				w.load[name] = Use{Memory: tc.use[name], Known: true}
 			}
+
 			w.pass(2 * time.Second)
 			w.measure()
+
 			for name, p := range tc.pods {
 				s := w.pod(p).Status
 				if evicted := s.Reason == "Evicted" && s.Phase == corev1.PodFailed; evicted != (name == tc.want) {
 					t.Errorf("%s: evicted %v, want %s", name, evicted, tc.want)
 				}
 			}
+
 			if active, _ := w.node.Pressure(); !active || w.eventCount("Evicted") != 1 {
 				t.Errorf("pressure %v, %d events", active, w.eventCount("Evicted"))
 			}
@@ -152,16 +161,20 @@ func TestPressureEndsAndKeepsBestEffortOut(t *testing.T) {
 	w.pass(2 * time.Second)
 	w.load["web"] = Use{Memory: 9 << 30, Known: true}
 	w.measure()
+
 	best := newPod("best", "0", "0", func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 		p.Status.QOSClass = corev1.PodQOSBestEffort
 	})
 	w.put(best)
+
 	if got := w.pod(best).Status; got.Reason != "Evicted" {
 		t.Errorf("BestEffort under pressure: %s %s", got.Phase, got.Reason)
 	}
+
 	w.now = w.now.Add(DefaultTiming().PressureHold)
 	w.measure()
+
 	if active, since := w.node.Pressure(); active || !since.Equal(w.now) {
 		t.Errorf("pressure %v since %v", active, since)
 	}
@@ -176,18 +189,22 @@ func TestSpecAndTimingRefuseNonsense(t *testing.T) {
 	} {
 		s := good
 		edit(&s)
+
 		if s.Validate() == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
+
 	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}
+
 	bad := DefaultTiming()
 	bad.BackOffMax = 0
 	if bad.Validate() == nil {
 		t.Error("a back-off that shrinks is accepted")
 	}
+
 	bad = DefaultTiming()
 	bad.Ready = -1
 	if bad.Validate() == nil || DefaultTiming().Validate() != nil {

@@ -37,6 +37,7 @@ func TestInvariants(t *testing.T) {
 
 func invariants(t *testing.T, rnd *rand.Rand) {
 	t.Helper()
+
 	w := newFixture(t)
 	prev := map[types.UID]*corev1.Pod{}
 	made := 0
@@ -45,12 +46,15 @@ func invariants(t *testing.T, rnd *rand.Rand) {
 		for _, p := range w.node.Pods() {
 			pods = append(pods, w.api[p.UID])
 		}
+
 		pick := func() *corev1.Pod {
 			if len(pods) == 0 {
 				return nil
 			}
+
 			return pods[rnd.IntN(len(pods))]
 		}
+
 		switch op := rnd.IntN(10); {
 		case op < 3:
 			made++
@@ -59,16 +63,20 @@ func invariants(t *testing.T, rnd *rand.Rand) {
 			if p := pick(); p != nil && p.DeletionTimestamp == nil {
 				w.update(p, want(fmt.Sprintf("%dm", 100+rnd.IntN(5000)), fmt.Sprintf("%dMi", 64+rnd.IntN(4000))))
 			}
+
 		case op == 5:
 			if p := pick(); p != nil && p.DeletionTimestamp == nil {
 				w.update(p, func(p *corev1.Pod) {
-					p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(metav1.NewTime(w.now)), new(rnd.Int64N(40))
+					p.DeletionTimestamp = new(metav1.NewTime(w.now))
+					p.DeletionGracePeriodSeconds = new(rnd.Int64N(40))
 				})
 			}
+
 		case op == 6:
 			if p := pick(); p != nil {
 				w.node.Kill(p.Namespace, p.Name, p.Spec.Containers[0].Name, 1, w.now)
 			}
+
 		case op == 7:
 			if p := pick(); p != nil {
 				w.load[p.Spec.Containers[0].Name] = Use{CPU: rnd.Float64(), Memory: rnd.Float64() * (4 << 30), Known: rnd.IntN(5) > 0}
@@ -78,6 +86,7 @@ func invariants(t *testing.T, rnd *rand.Rand) {
 		default:
 			w.pass(time.Duration(rnd.IntN(3000)) * time.Millisecond)
 		}
+
 		check(t, w, prev)
 	}
 }
@@ -99,34 +108,42 @@ func randomPod(rnd *rand.Rand, n int) *corev1.Pod {
 // check compares every pod with its previous state, and the node with its capacity.
 func check(t *testing.T, w *fixture, prev map[types.UID]*corev1.Pod) {
 	t.Helper()
-	cpu, memory := resource.Quantity{}, resource.Quantity{}
+
+	cpu := resource.Quantity{}
+	memory := resource.Quantity{}
 	ips := map[string]string{}
 	for _, p := range w.node.Pods() {
 		if old, ok := prev[p.UID]; ok {
 			if rank(p.Status.Phase) < rank(old.Status.Phase) || rank(old.Status.Phase) == 2 && p.Status.Phase != old.Status.Phase {
 				t.Fatalf("%s went from %s to %s", p.Name, old.Status.Phase, p.Status.Phase)
 			}
+
 			for i := range old.Status.ContainerStatuses {
 				if a, b := old.Status.ContainerStatuses[i].RestartCount, p.Status.ContainerStatuses[i].RestartCount; b < a {
 					t.Fatalf("%s: restartCount went from %d to %d", p.Name, a, b)
 				}
 			}
 		}
+
 		prev[p.UID] = p
 		if isTrue(p, corev1.PodReady) && (!isTrue(p, corev1.ContainersReady) || p.Status.Phase != corev1.PodRunning) {
 			t.Fatalf("%s is Ready in phase %s", p.Name, p.Status.Phase)
 		}
+
 		if rank(p.Status.Phase) == 2 {
 			continue
 		}
+
 		if ip := p.Status.PodIP; ip != "" && ips[ip] != "" {
 			t.Fatalf("%s and %s have the address %s", p.Name, ips[ip], ip)
 		}
+
 		ips[p.Status.PodIP] = p.Name
 		r := w.node.pods[p.UID]
 		cpu.Add(r.requests[corev1.ResourceCPU])
 		memory.Add(r.requests[corev1.ResourceMemory])
 	}
+
 	alloc := w.node.allocatable
 	if cpu.Cmp(*alloc.Cpu()) > 0 || memory.Cmp(*alloc.Memory()) > 0 {
 		t.Fatalf("admitted cpu %s, memory %s of %s, %s", cpu.String(), memory.String(), alloc.Cpu(), alloc.Memory())

@@ -35,6 +35,7 @@ func (n *resizer) resize(r *record, now time.Time) {
 	} else {
 		n.admitResizes(now)
 	}
+
 	n.applyResize(r, now)
 }
 
@@ -45,6 +46,7 @@ func (r *record) wantsResize() bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -53,6 +55,7 @@ func (r *record) wanted(c *container) corev1.ResourceRequirements {
 	if !c.resizable() {
 		return c.allocated
 	}
+
 	return r.spec(c).Resources
 }
 
@@ -67,6 +70,7 @@ func (n *resizer) admitResizes(now time.Time) {
 			increase[r] = r.increases()
 		}
 	}
+
 	slices.SortFunc(list, func(a, b *record) int {
 		return cmp.Or(
 			boolCompare(increase[a], increase[b]),
@@ -76,6 +80,7 @@ func (n *resizer) admitResizes(now time.Time) {
 			cmp.Compare(a.uid(), b.uid()),
 		)
 	})
+
 	for _, r := range list {
 		n.admitResize(r, now)
 	}
@@ -93,6 +98,7 @@ func (r *record) waitingSince(now time.Time) time.Time {
 	if r.pending == nil {
 		return now
 	}
+
 	return r.pending.since
 }
 
@@ -101,15 +107,18 @@ func (n *resizer) admitResize(r *record, now time.Time) {
 	if r.pending != nil && r.pending.reason == corev1.PodReasonInfeasible && r.pending.generation == r.pod.Generation {
 		return
 	}
+
 	want := r.podRequests(r.wanted)
 	if why := n.infeasible(r, want); why != "" {
 		n.postpone(r, corev1.PodReasonInfeasible, why, now)
 		return
 	}
+
 	if short := n.fits(r, want); short != nil {
 		n.postpone(r, corev1.PodReasonDeferred, short.String(), now)
 		return
 	}
+
 	for _, c := range r.list {
 		want := r.wanted(c)
 		c.allocated = *want.DeepCopy()
@@ -117,12 +126,14 @@ func (n *resizer) admitResize(r *record, now time.Time) {
 			c.actual = c.allocated
 		}
 	}
+
 	shrinks := want.Cpu().Cmp(*r.requests.Cpu()) < 0 || want.Memory().Cmp(*r.requests.Memory()) < 0
 	r.requests = want
 	r.pending = nil
 	r.progress = &resizeState{generation: r.pod.Generation, since: now}
 	r.applyAt = now.Add(n.timing.Resize)
 	n.eventf(r, corev1.EventTypeNormal, "ResizeStarted", "Pod resize started: generation %d", r.pod.Generation)
+
 	n.dirty[r.uid()] = true
 	if shrinks {
 		n.retryResizes()
@@ -134,25 +145,35 @@ func (n *resizer) infeasible(r *record, want corev1.ResourceList) string {
 	if n.spec.StaticCPU && guaranteed(r.pod) && want.Cpu().Cmp(*r.requests.Cpu()) != 0 {
 		return "Resize is infeasible for Guaranteed Pods alongside CPU Manager policy \"static\""
 	}
+
 	for _, name := range admitted {
-		q, total := want[name], n.allocatable[name]
+		q := want[name]
+		total := n.allocatable[name]
 		if q.Cmp(total) > 0 {
 			return fmt.Sprintf("Node didn't have enough capacity: %s, requested: %s, capacity: %s", name, q.String(), total.String())
 		}
 	}
+
 	return ""
 }
 
 // postpone sets the PodResizePending condition and records an event once.
 func (n *resizer) postpone(r *record, reason, message string, now time.Time) {
 	old := r.pending
-	r.pending = &resizeState{reason: reason, message: message, generation: r.pod.Generation, since: now}
+	r.pending = &resizeState{
+		reason:     reason,
+		message:    message,
+		generation: r.pod.Generation,
+		since:      now,
+	}
+
 	if old != nil && old.reason == reason {
 		r.pending.since = old.since
 		if old.message == message && old.generation == r.pod.Generation {
 			return
 		}
 	}
+
 	n.dirty[r.uid()] = true
 	if old == nil || old.reason != reason || old.generation != r.pod.Generation {
 		n.eventf(r, corev1.EventTypeWarning, "Resize"+reason, "Pod resize %s: %s, generation %d", reason, message, r.pod.Generation)
@@ -165,6 +186,7 @@ func (n *resizer) applyResize(r *record, now time.Time) {
 	if r.progress == nil || now.Before(r.applyAt) {
 		return
 	}
+
 	r.applyAt = time.Time{}
 	for _, c := range r.list {
 		if c.phase == running && !restartsFor(r.spec(c), c, corev1.ResourceMemory) {
@@ -174,18 +196,22 @@ func (n *resizer) applyResize(r *record, now time.Time) {
 			}
 		}
 	}
+
 	for _, c := range r.list {
 		if c.phase != running || equality.Semantic.DeepEqual(c.actual, c.allocated) {
 			continue
 		}
+
 		if restartsFor(r.spec(c), c, corev1.ResourceMemory) || restartsFor(r.spec(c), c, corev1.ResourceCPU) {
 			n.eventf(r, corev1.EventTypeNormal, "Killing", "Container %s resize requires restart", c.name)
 			c.stop(143, "Error", now)
 			c.restartAt = now.Add(n.timing.Restart)
 			continue
 		}
+
 		c.actual = c.allocated
 	}
+
 	n.eventf(r, corev1.EventTypeNormal, "ResizeCompleted", "Pod resize completed: generation %d", r.progress.generation)
 	r.progress = nil
 }
@@ -196,12 +222,15 @@ func shrinkBelowUse(c *container) string {
 	if !ok || !c.meter.use.Known {
 		return ""
 	}
+
 	if old, had := c.actual.Limits[corev1.ResourceMemory]; had && old.Cmp(limit) <= 0 {
 		return ""
 	}
+
 	if c.meter.use.Memory < limit.AsApproximateFloat64() {
 		return ""
 	}
+
 	return fmt.Sprintf("cannot decrease memory limits: attempting to set container %q memory limit (%d) below current usage (%.0f)",
 		c.name, limit.Value(), c.meter.use.Memory)
 }
@@ -212,20 +241,31 @@ func (n *resizer) resizeError(r *record, why string, now time.Time) {
 		since = now
 		n.eventf(r, corev1.EventTypeWarning, "ResizeError", "Pod resize error: %s, generation %d", why, r.progress.generation)
 	}
-	r.progress = &resizeState{reason: corev1.PodReasonError, message: why, generation: r.progress.generation, since: since}
+
+	r.progress = &resizeState{
+		reason:     corev1.PodReasonError,
+		message:    why,
+		generation: r.progress.generation,
+		since:      since,
+	}
 }
 
 // restartsFor reports whether the container's resize policy requires a restart for a change of this resource.
 func restartsFor(spec *corev1.Container, c *container, name corev1.ResourceName) bool {
-	oldRequest, newRequest := c.actual.Requests[name], c.allocated.Requests[name]
-	oldLimit, newLimit := c.actual.Limits[name], c.allocated.Limits[name]
+	oldRequest := c.actual.Requests[name]
+	newRequest := c.allocated.Requests[name]
+	oldLimit := c.actual.Limits[name]
+
+	newLimit := c.allocated.Limits[name]
 	if oldRequest.Cmp(newRequest) == 0 && oldLimit.Cmp(newLimit) == 0 {
 		return false
 	}
+
 	for _, p := range spec.ResizePolicy {
 		if p.ResourceName == name {
 			return p.RestartPolicy == corev1.RestartContainer
 		}
 	}
+
 	return false
 }

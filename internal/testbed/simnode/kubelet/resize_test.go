@@ -30,6 +30,7 @@ func reasonOf(p *corev1.Pod, kind corev1.PodConditionType) string {
 	if c == nil {
 		return "none"
 	}
+
 	return c.Reason
 }
 
@@ -39,16 +40,19 @@ func TestResizeIsAdmittedThenApplied(t *testing.T) {
 	w.put(p)
 	w.pass(2 * time.Second)
 	w.update(p, want("1", "512Mi"))
+
 	got := w.pod(p)
 	if cpu, _, _ := inForce(got); cpu != "500m" || reasonOf(got, corev1.PodResizeInProgress) != "" ||
 		got.Status.ContainerStatuses[0].AllocatedResources.Cpu().String() != "1" {
 		t.Fatalf("admitted, not yet in force: %+v", got.Status)
 	}
+
 	w.pass(300 * time.Millisecond)
 	got = w.pod(p)
 	if cpu, memory, restarts := inForce(got); cpu != "1" || memory != "512Mi" || restarts != 0 || reasonOf(got, corev1.PodResizeInProgress) != "none" {
 		t.Fatalf("in force: %+v", got.Status)
 	}
+
 	if w.eventCount("ResizeStarted") != 1 || w.eventCount("ResizeCompleted") != 1 || got.Status.ObservedGeneration != 2 {
 		t.Errorf("events or generation: %+v", w.seen)
 	}
@@ -62,21 +66,26 @@ func TestResizeDeferredOrder(t *testing.T) {
 	for _, p := range []*corev1.Pod{hold, low, high} {
 		w.put(p)
 	}
+
 	w.pass(2 * time.Second)
 	w.update(low, want("2500m", "256Mi"))
 	w.pass(time.Second)
 	w.update(high, want("2500m", "256Mi"))
+
 	for _, p := range []*corev1.Pod{low, high} {
 		if got := reasonOf(w.pod(p), corev1.PodResizePending); got != corev1.PodReasonDeferred {
 			t.Fatalf("%s: %s", p.Name, got)
 		}
 	}
+
 	since := findCondition(w.pod(low).Status.Conditions, corev1.PodResizePending).LastTransitionTime
 	w.update(hold, want("500m", "256Mi"))
 	w.pass(time.Second)
+
 	if cpu, _, _ := inForce(w.pod(high)); cpu != "2500m" {
 		t.Errorf("high has %s; it goes first", cpu)
 	}
+
 	got := w.pod(low)
 	if cpu, _, _ := inForce(got); cpu != "1" || reasonOf(got, corev1.PodResizePending) != corev1.PodReasonDeferred {
 		t.Errorf("low has %s, %s", cpu, reasonOf(got, corev1.PodResizePending))
@@ -84,8 +93,13 @@ func TestResizeDeferredOrder(t *testing.T) {
 	if now := findCondition(got.Status.Conditions, corev1.PodResizePending).LastTransitionTime; !now.Equal(&since) {
 		t.Error("the time of the condition moved although it did not change")
 	}
-	w.update(high, func(p *corev1.Pod) { p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &since, new(int64(30)) })
+
+	w.update(high, func(p *corev1.Pod) {
+		p.DeletionTimestamp = &since
+		p.DeletionGracePeriodSeconds = new(int64(30))
+	})
 	w.pass(2 * time.Second)
+
 	if cpu, _, _ := inForce(w.pod(low)); cpu != "2500m" {
 		t.Errorf("low has %s after the room was made", cpu)
 	}
@@ -97,14 +111,17 @@ func TestResizeInfeasibleAndReverted(t *testing.T) {
 	w.put(p)
 	w.pass(2 * time.Second)
 	w.update(p, want("5", "256Mi"))
+
 	if got := w.pod(p); reasonOf(got, corev1.PodResizePending) != corev1.PodReasonInfeasible ||
 		!strings.Contains(findCondition(got.Status.Conditions, corev1.PodResizePending).Message, "cpu, requested: 5, capacity: 4") {
 		t.Fatalf("got %+v", got.Status.Conditions)
 	}
+
 	w.pass(time.Second)
 	if w.eventCount("ResizeInfeasible") != 1 {
 		t.Errorf("%d events", w.eventCount("ResizeInfeasible"))
 	}
+
 	w.update(p, want("1", "256Mi"))
 	if got := reasonOf(w.pod(p), corev1.PodResizePending); got != "none" {
 		t.Errorf("reverted: %s", got)
@@ -121,6 +138,7 @@ func TestStaticCPUPolicyMakesCPUResizeInfeasible(t *testing.T) {
 	w.update(p, want("2", "256Mi"))
 	w.update(b, want("1500m", "256Mi"))
 	w.pass(time.Second)
+
 	if got := reasonOf(w.pod(p), corev1.PodResizePending); got != corev1.PodReasonInfeasible {
 		t.Errorf("Guaranteed: %s", got)
 	}
@@ -138,12 +156,15 @@ func TestMemoryShrinkBelowUseWaits(t *testing.T) {
 	w.measure()
 	w.update(p, want("600m", "256Mi"))
 	w.pass(time.Second)
+
 	got := w.pod(p)
 	if cpu, memory, _ := inForce(got); cpu != "500m" || memory != "512Mi" || reasonOf(got, corev1.PodResizeInProgress) != corev1.PodReasonError {
 		t.Fatalf("in force %s %s, %s", cpu, memory, reasonOf(got, corev1.PodResizeInProgress))
 	}
+
 	w.load["web"] = Use{CPU: 0.1, Memory: 200 << 20, Known: true}
 	w.measure()
+
 	got = w.pod(p)
 	if cpu, memory, _ := inForce(got); cpu != "600m" || memory != "256Mi" || reasonOf(got, corev1.PodResizeInProgress) != "none" {
 		t.Errorf("in force %s %s, %s", cpu, memory, reasonOf(got, corev1.PodResizeInProgress))
@@ -164,11 +185,14 @@ func TestResizePolicyRestartsContainer(t *testing.T) {
 	w.measure()
 	w.update(p, want("600m", "256Mi"))
 	w.pass(time.Second)
+
 	if cpu, _, restarts := inForce(w.pod(p)); cpu != "600m" || restarts != 0 {
 		t.Errorf("CPU: %s, %d restarts", cpu, restarts)
 	}
+
 	w.update(p, want("600m", "128Mi"))
 	w.pass(2 * time.Second)
+
 	if _, memory, restarts := inForce(w.pod(p)); memory != "128Mi" || restarts != 1 {
 		t.Errorf("memory: %s, %d restarts; a restart may go below the use", memory, restarts)
 	}
@@ -176,16 +200,19 @@ func TestResizePolicyRestartsContainer(t *testing.T) {
 
 func TestResizeSurvivesRestartOfTheSimulation(t *testing.T) {
 	w := newFixture(t)
-	p, q := newPod("web", "2", "256Mi"), newPod("other", "2", "256Mi")
+	p := newPod("web", "2", "256Mi")
+	q := newPod("other", "2", "256Mi")
 	w.put(p)
 	w.put(q)
 	w.pass(2 * time.Second)
+
 	w.update(p, want("3", "256Mi"))
 	before := w.pod(p)
 	w.node = NewNode(w.node.spec, w.node.timing, "127.0.0.1", "10.192.0.")
 	w.node.Observe(before, w.now)
 	w.node.Observe(w.pod(q), w.now)
 	w.settle(p.UID)
+
 	got := w.pod(p)
 	if cpu, _, _ := inForce(got); cpu != "2" || reasonOf(got, corev1.PodResizePending) != corev1.PodReasonDeferred {
 		t.Errorf("in force %s, %s", cpu, reasonOf(got, corev1.PodResizePending))

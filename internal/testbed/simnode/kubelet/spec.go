@@ -47,19 +47,24 @@ func (s NodeSpec) Validate() error {
 	if msgs := validation.IsDNS1123Subdomain(s.Name); len(msgs) > 0 {
 		return fmt.Errorf("node %q: name: %s", s.Name, msgs[0])
 	}
+
 	if s.CPU.Sign() <= 0 || s.Memory.Sign() <= 0 {
 		return fmt.Errorf("node %s: cpu %s and memory %s must be positive", s.Name, s.CPU.String(), s.Memory.String())
 	}
+
 	if s.MaxPods < 0 || s.MaxPods > maxMaxPods {
 		return fmt.Errorf("node %s: maxPods %d is not in 0..%d", s.Name, s.MaxPods, maxMaxPods)
 	}
+
 	if s.ReservedCPU.Sign() < 0 || s.ReservedMemory.Sign() < 0 {
 		return fmt.Errorf("node %s: a reserve is negative", s.Name)
 	}
+
 	alloc := s.Allocatable()
 	if alloc.Cpu().Sign() <= 0 || alloc.Memory().Sign() <= 0 {
 		return fmt.Errorf("node %s: nothing is left after the reserves (cpu %s, memory %s)", s.Name, alloc.Cpu(), alloc.Memory())
 	}
+
 	return nil
 }
 
@@ -69,6 +74,7 @@ func (s NodeSpec) Capacity() corev1.ResourceList {
 	if pods == 0 {
 		pods = DefaultMaxPods
 	}
+
 	return corev1.ResourceList{
 		corev1.ResourceCPU:              s.CPU.DeepCopy(),
 		corev1.ResourceMemory:           s.Memory.DeepCopy(),
@@ -83,12 +89,16 @@ func (s NodeSpec) Allocatable() corev1.ResourceList {
 	cpu := s.CPU.DeepCopy()
 	cpu.Sub(s.ReservedCPU)
 	mem := s.Memory.DeepCopy()
+
 	reserve := s.ReservedMemory.DeepCopy()
 	if reserve.Value() < evictionReserve {
 		reserve = *resource.NewQuantity(evictionReserve, resource.BinarySI)
 	}
+
 	mem.Sub(reserve)
-	list[corev1.ResourceCPU], list[corev1.ResourceMemory] = cpu, mem
+	list[corev1.ResourceCPU] = cpu
+	list[corev1.ResourceMemory] = mem
+
 	return list
 }
 
@@ -99,6 +109,7 @@ func (s NodeSpec) AllLabels() map[string]string {
 		corev1.LabelInstanceTypeStable: fmt.Sprintf("sim-%dc-%dg", s.CPU.Value(), s.Memory.Value()>>30),
 	}
 	maps.Copy(all, s.Labels)
+
 	return all
 }
 
@@ -135,9 +146,17 @@ type Timing struct {
 // s on a real node), MemoryPressure stays for 30 s instead of 5 min.
 func DefaultTiming() Timing {
 	return Timing{
-		Create: time.Second, Ready: time.Second, Init: time.Second, Job: 30 * time.Second,
-		Stop: 500 * time.Millisecond, Restart: 200 * time.Millisecond, BackOff: time.Second, BackOffMax: 30 * time.Second,
-		BackOffReset: time.Minute, Resize: 200 * time.Millisecond, PressureHold: 30 * time.Second,
+		Create:       time.Second,
+		Ready:        time.Second,
+		Init:         time.Second,
+		Job:          30 * time.Second,
+		Stop:         500 * time.Millisecond,
+		Restart:      200 * time.Millisecond,
+		BackOff:      time.Second,
+		BackOffMax:   30 * time.Second,
+		BackOffReset: time.Minute,
+		Resize:       200 * time.Millisecond,
+		PressureHold: 30 * time.Second,
 	}
 }
 
@@ -152,9 +171,11 @@ func (t Timing) Validate() error {
 			return fmt.Errorf("timing.%s: %v is negative", name, d)
 		}
 	}
+
 	if t.BackOffMax < t.BackOff {
 		return fmt.Errorf("timing.backOffMax: %v is less than backOff (%v)", t.BackOffMax, t.BackOff)
 	}
+
 	return nil
 }
 

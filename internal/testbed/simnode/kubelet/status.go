@@ -24,15 +24,22 @@ func stamp(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(tim
 func render(r *record, hostIP string, now time.Time) {
 	start := stamp(r.arrival)
 	s := &corev1.PodStatus{
-		Phase: r.phase(), StartTime: &start, HostIP: hostIP, HostIPs: []corev1.HostIP{{IP: hostIP}},
+		Phase:              r.phase(),
+		StartTime:          &start,
+		HostIP:             hostIP,
+		HostIPs:            []corev1.HostIP{{IP: hostIP}},
 		ObservedGeneration: r.pod.Generation,
 	}
+
 	if r.ip != "" {
-		s.PodIP, s.PodIPs = r.ip, []corev1.PodIP{{IP: r.ip}}
+		s.PodIP = r.ip
+		s.PodIPs = []corev1.PodIP{{IP: r.ip}}
 	}
+
 	if r.failed != nil {
 		s.Reason, s.Message = r.failed.reason, r.failed.message
 	}
+
 	initialized := r.initialized()
 	for _, c := range r.list {
 		cs := r.containerStatus(c, initialized)
@@ -42,9 +49,11 @@ func render(r *record, hostIP string, now time.Time) {
 			s.InitContainerStatuses = append(s.InitContainerStatuses, cs)
 		}
 	}
+
 	s.Conditions = r.conditions(s, initialized, now)
 	if r.status == nil || !equality.Semantic.DeepEqual(r.status, s) {
-		r.status, r.view = s, nil
+		r.status = s
+		r.view = nil
 	}
 }
 
@@ -53,23 +62,29 @@ func (r *record) phase() corev1.PodPhase {
 	if p := r.pod.Status.Phase; p == corev1.PodSucceeded || p == corev1.PodFailed {
 		return p
 	}
+
 	if r.failed != nil {
 		return corev1.PodFailed
 	}
+
 	if r.finished {
 		for _, c := range r.list {
 			if c.kind != sidecar && (c.ended == nil || c.ended.ExitCode != 0) {
 				return corev1.PodFailed
 			}
 		}
+
 		return corev1.PodSucceeded
 	}
+
 	if r.status != nil && r.status.Phase == corev1.PodRunning {
 		return corev1.PodRunning
 	}
+
 	if r.appStarted() {
 		return corev1.PodRunning
 	}
+
 	return corev1.PodPending
 }
 
@@ -87,6 +102,7 @@ func (r *record) initialized() bool {
 			}
 		}
 	}
+
 	return r.sandbox
 }
 
@@ -96,20 +112,29 @@ func (r *record) containerStatus(c *container, initialized bool) corev1.Containe
 	up := c.phase == running
 	started := up && (c.kind != appContainer || spec.StartupProbe == nil || c.ready)
 	s := corev1.ContainerStatus{
-		Name: c.name, Image: spec.Image, RestartCount: c.restarts, Started: &started, Ready: c.ready && up,
+		Name:         c.name,
+		Image:        spec.Image,
+		RestartCount: c.restarts,
+		Started:      &started,
+		Ready:        c.ready && up,
 	}
+
 	if c.kind == initContainer {
 		s.Ready = c.passed()
 	}
+
 	if c.id != "" {
-		s.ContainerID, s.ImageID = c.id, imageID(spec.Image)
+		s.ContainerID = c.id
+		s.ImageID = imageID(spec.Image)
 	}
+
 	s.State, s.LastTerminationState.Terminated = r.containerState(c, initialized)
 	if c.id != "" && c.resizable() {
 		s.AllocatedResources = c.allocated.Requests
 		actual := c.actual
 		s.Resources = &actual
 	}
+
 	return s
 }
 
@@ -122,7 +147,9 @@ func (r *record) containerState(c *container, initialized bool) (s corev1.Contai
 		s.Waiting = &corev1.ContainerStateWaiting{
 			Reason: "CrashLoopBackOff", Message: "back-off restarting failed container " + c.name,
 		}
+
 		return s, c.ended
+
 	case c.phase == exited:
 		s.Terminated = c.ended
 	case c.kind != appContainer, !initialized && len(r.pod.Spec.InitContainers) > 0:
@@ -130,6 +157,7 @@ func (r *record) containerState(c *container, initialized bool) (s corev1.Contai
 	default:
 		s.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
 	}
+
 	return s, c.last
 }
 
@@ -138,43 +166,61 @@ func (r *record) conditions(s *corev1.PodStatus, initialized bool, now time.Time
 	done := s.Phase == corev1.PodSucceeded || s.Phase == corev1.PodFailed
 	incomplete, unready := r.lagging()
 	var list []corev1.PodCondition
+
 	add := func(kind corev1.PodConditionType, ok bool, reason, message string) {
 		c := corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, ObservedGeneration: r.pod.Generation}
 		if !ok {
-			c.Status, c.Reason, c.Message = corev1.ConditionFalse, reason, message
+			c.Status = corev1.ConditionFalse
+			c.Reason = reason
+			c.Message = message
 		}
+
 		c.LastTransitionTime = r.transition(c, now)
 		list = append(list, c)
 	}
+
 	add(corev1.PodReadyToStartContainers, r.sandbox && !done, "", "")
 	if s.Phase == corev1.PodSucceeded {
 		initialized = true
 	}
+
 	add(corev1.PodInitialized, initialized, "ContainersNotInitialized", "containers with incomplete status: ["+strings.Join(incomplete, " ")+"]")
-	reason, message := "ContainersNotReady", "containers with unready status: ["+strings.Join(unready, " ")+"]"
+	reason := "ContainersNotReady"
+	message := "containers with unready status: [" + strings.Join(unready, " ") + "]"
 	switch s.Phase {
 	case corev1.PodSucceeded:
 		reason, message = "PodCompleted", ""
 	case corev1.PodFailed:
 		reason, message = "PodFailed", ""
 	}
+
 	ready := !done && initialized && len(unready) == 0
 	add(corev1.ContainersReady, ready, reason, message)
+
 	if gate := closedGate(r.pod); ready && gate != "" {
-		ready, reason, message = false, "ReadinessGatesNotReady", fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist or is not True.", gate)
+		ready = false
+		reason = "ReadinessGatesNotReady"
+		message = fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist or is not True.", gate)
 	}
+
 	add(corev1.PodReady, ready, reason, message)
 	if r.failed != nil && r.failed.disruption {
 		c := corev1.PodCondition{
-			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, ObservedGeneration: r.pod.Generation,
-			Reason: corev1.PodReasonTerminationByKubelet, Message: r.failed.message,
+			Type:               corev1.DisruptionTarget,
+			Status:             corev1.ConditionTrue,
+			ObservedGeneration: r.pod.Generation,
+			Reason:             corev1.PodReasonTerminationByKubelet,
+			Message:            r.failed.message,
 		}
+
 		c.LastTransitionTime = r.transition(c, now)
 		list = append(list, c)
 	}
+
 	if !done {
 		list = append(list, r.resizeConditions()...)
 	}
+
 	return list
 }
 
@@ -184,11 +230,16 @@ func (r *record) resizeConditions() []corev1.PodCondition {
 	add := func(kind corev1.PodConditionType, state *resizeState) {
 		if state != nil {
 			list = append(list, corev1.PodCondition{
-				Type: kind, Status: corev1.ConditionTrue, Reason: state.reason, Message: state.message,
-				ObservedGeneration: state.generation, LastTransitionTime: stamp(state.since),
+				Type:               kind,
+				Status:             corev1.ConditionTrue,
+				Reason:             state.reason,
+				Message:            state.message,
+				ObservedGeneration: state.generation,
+				LastTransitionTime: stamp(state.since),
 			})
 		}
 	}
+
 	add(corev1.PodResizePending, r.pending)
 	add(corev1.PodResizeInProgress, r.progress)
 	return list
@@ -211,6 +262,7 @@ func (r *record) lagging() (incomplete, unready []string) {
 			}
 		}
 	}
+
 	return incomplete, unready
 }
 
@@ -221,6 +273,7 @@ func (r *record) transition(c corev1.PodCondition, now time.Time) metav1.Time {
 			return old.LastTransitionTime
 		}
 	}
+
 	return stamp(now)
 }
 
@@ -230,6 +283,7 @@ func findCondition(list []corev1.PodCondition, kind corev1.PodConditionType) *co
 			return &list[i]
 		}
 	}
+
 	return nil
 }
 
@@ -240,6 +294,7 @@ func closedGate(pod *corev1.Pod) corev1.PodConditionType {
 			return g.ConditionType
 		}
 	}
+
 	return ""
 }
 
@@ -250,6 +305,7 @@ func owned(kind corev1.PodConditionType) bool {
 		corev1.PodResizePending, corev1.PodResizeInProgress:
 		return true
 	}
+
 	return false
 }
 
@@ -262,15 +318,22 @@ func keepOwned(s *corev1.PodStatus) *corev1.PodStatus {
 			out.Conditions = append(out.Conditions, c)
 		}
 	}
+
 	return out
 }
 
 // mergeStatus overlays the node's status on that of the API server and keeps fields of other owners.
 func mergeStatus(base, node *corev1.PodStatus) *corev1.PodStatus {
 	out := *base
-	out.Phase, out.Reason, out.Message = node.Phase, node.Reason, node.Message
+	out.Phase = node.Phase
+	out.Reason = node.Reason
+	out.Message = node.Message
 	out.StartTime, out.ObservedGeneration = node.StartTime, node.ObservedGeneration
-	out.HostIP, out.HostIPs, out.PodIP, out.PodIPs = node.HostIP, node.HostIPs, node.PodIP, node.PodIPs
+	out.HostIP = node.HostIP
+	out.HostIPs = node.HostIPs
+	out.PodIP = node.PodIP
+	out.PodIPs = node.PodIPs
+
 	out.InitContainerStatuses, out.ContainerStatuses = node.InitContainerStatuses, node.ContainerStatuses
 	out.Conditions = append([]corev1.PodCondition(nil), node.Conditions...)
 	scheduled := false
@@ -280,11 +343,16 @@ func mergeStatus(base, node *corev1.PodStatus) *corev1.PodStatus {
 			out.Conditions = append(out.Conditions, c)
 		}
 	}
+
 	if !scheduled {
 		out.Conditions = append(out.Conditions, corev1.PodCondition{
-			Type: corev1.PodScheduled, Status: corev1.ConditionTrue, ObservedGeneration: node.ObservedGeneration, LastTransitionTime: *node.StartTime,
+			Type:               corev1.PodScheduled,
+			Status:             corev1.ConditionTrue,
+			ObservedGeneration: node.ObservedGeneration,
+			LastTransitionTime: *node.StartTime,
 		})
 	}
+
 	return &out
 }
 

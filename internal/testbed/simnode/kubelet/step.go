@@ -21,28 +21,35 @@ func (n *lifecycle) advance(r *record, now time.Time) {
 	if !r.active() {
 		return
 	}
+
 	if r.pod.DeletionTimestamp != nil {
 		n.terminate(r, now)
 		return
 	}
+
 	if d := r.pod.Spec.ActiveDeadlineSeconds; d != nil && !now.Before(r.arrival.Add(time.Duration(*d)*time.Second)) {
 		r.fail(verdict{reason: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline"}, now)
 		return
 	}
+
 	if !n.openSandbox(r, now) {
 		return
 	}
+
 	if !n.runInit(r, now) {
 		return
 	}
+
 	alive := false
 	for _, c := range r.list {
 		if c.kind != appContainer {
 			continue
 		}
+
 		n.run(r, c, now)
 		alive = alive || c.phase != exited || !c.restartAt.IsZero()
 	}
+
 	if !alive {
 		r.complete(now)
 	}
@@ -53,14 +60,17 @@ func (n *lifecycle) openSandbox(r *record, now time.Time) bool {
 	if r.sandbox {
 		return true
 	}
+
 	if now.Before(r.sandboxAt) {
 		return false
 	}
+
 	if r.pod.Spec.HostNetwork {
 		r.ip = n.hostIP
 	} else if r.ip == "" {
 		r.ip = n.ips.get()
 	}
+
 	r.sandbox = true
 	return true
 }
@@ -73,15 +83,19 @@ func (n *lifecycle) runInit(r *record, now time.Time) bool {
 		if c.kind == appContainer || c.kind == initContainer && started {
 			continue
 		}
+
 		n.run(r, c, now)
 		if started || c.passed() || c.kind == sidecar && c.phase == running {
 			continue
 		}
+
 		if c.kind == initContainer && c.phase == exited && c.restartAt.IsZero() {
 			r.complete(now)
 		}
+
 		return false
 	}
+
 	return true
 }
 
@@ -92,6 +106,7 @@ func (r *record) appStarted() bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -101,8 +116,11 @@ func (r *record) complete(now time.Time) {
 		if c.phase == running {
 			c.stop(0, "Completed", now)
 		}
-		c.restartAt, c.looping = time.Time{}, false
+
+		c.restartAt = time.Time{}
+		c.looping = false
 	}
+
 	r.finished = true
 }
 
@@ -112,8 +130,11 @@ func (r *record) fail(v verdict, now time.Time) {
 		if c.phase == running {
 			c.stop(137, "Error", now)
 		}
-		c.restartAt, c.looping = time.Time{}, false
+
+		c.restartAt = time.Time{}
+		c.looping = false
 	}
+
 	r.failed = &v
 }
 
@@ -124,6 +145,7 @@ func (n *lifecycle) terminate(r *record, now time.Time) {
 		if g := r.pod.DeletionGracePeriodSeconds; g != nil {
 			grace = min(grace, time.Duration(*g)*time.Second)
 		}
+
 		r.killAt = now.Add(grace)
 		up := false
 		for _, c := range r.list {
@@ -131,20 +153,26 @@ func (n *lifecycle) terminate(r *record, now time.Time) {
 				up = true
 				n.eventf(r, corev1.EventTypeNormal, "Killing", "Stopping container %s", c.name)
 			}
-			c.restartAt, c.looping = time.Time{}, false
+
+			c.restartAt = time.Time{}
+			c.looping = false
 		}
+
 		if !up {
 			r.killAt = now
 		}
 	}
+
 	if now.Before(r.killAt) {
 		return
 	}
+
 	for _, c := range r.list {
 		if c.phase == running {
 			c.stop(143, "Error", now)
 		}
 	}
+
 	r.finished = true
 }
 
@@ -156,19 +184,23 @@ func (r *record) wake() time.Time {
 			at = t
 		}
 	}
+
 	switch {
 	case !r.active():
 		return at
 	case !r.killAt.IsZero():
 		return r.killAt
 	}
+
 	if d := r.pod.Spec.ActiveDeadlineSeconds; d != nil {
 		sooner(r.arrival.Add(time.Duration(*d) * time.Second))
 	}
+
 	if !r.sandbox {
 		sooner(r.sandboxAt)
 		return at
 	}
+
 	sooner(r.applyAt)
 	for _, c := range r.list {
 		sooner(c.restartAt)
@@ -179,5 +211,6 @@ func (r *record) wake() time.Time {
 			}
 		}
 	}
+
 	return at
 }

@@ -45,16 +45,19 @@ func routes(source Source) http.Handler {
 	mux.HandleFunc("GET /metrics/resource", func(w http.ResponseWriter, _ *http.Request) { serveText(w, resourceMetrics(source)) })
 	mux.HandleFunc("GET /metrics/cadvisor", func(w http.ResponseWriter, _ *http.Request) { serveText(w, cadvisorMetrics(source)) })
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", func(w http.ResponseWriter, req *http.Request) { serveLogs(w, req, source) })
+
 	for _, path := range []string{"/exec/", "/attach/", "/portForward/", "/run/"} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, req *http.Request) {
 			http.Error(w, fmt.Sprintf("%s: the node is simulated, its containers have no process", req.URL.Path), http.StatusNotImplemented)
 		})
 	}
+
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if !source.State().Reachable {
 			http.Error(w, "the simulated node has failed", http.StatusServiceUnavailable)
 			return
 		}
+
 		mux.ServeHTTP(w, req)
 	})
 }
@@ -66,19 +69,27 @@ func need(req *http.Request, node string) []access.Right {
 		http.MethodGet: "get", http.MethodHead: "get", http.MethodPost: "create", http.MethodPut: "update",
 		http.MethodPatch: "patch", http.MethodDelete: "delete",
 	}[req.Method]
+
 	sub := ""
 	switch first, _, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/"); first {
 	case "metrics", "stats", "pods", "healthz", "configz":
 		sub = first
 	}
+
 	right := func(sub string) access.Right {
 		return access.Right{Resource: &authorizationv1.ResourceAttributes{
-			Version: "v1", Resource: "nodes", Subresource: sub, Name: node, Verb: verb,
+			Version:     "v1",
+			Resource:    "nodes",
+			Subresource: sub,
+			Name:        node,
+			Verb:        verb,
 		}}
 	}
+
 	if sub == "" {
 		return []access.Right{right("proxy")}
 	}
+
 	return []access.Right{right(sub), right("proxy")}
 }
 
@@ -103,16 +114,22 @@ func servePods(w http.ResponseWriter, source Source) {
 
 // serveConfig serves the part of a KubeletConfiguration that clients of /configz read.
 func serveConfig(w http.ResponseWriter, state kubelet.NodeState) {
-	capacity, allocatable := state.Spec.Capacity(), state.Spec.Allocatable()
+	capacity := state.Spec.Capacity()
+	allocatable := state.Spec.Allocatable()
+
 	policy := "none"
 	if state.Spec.StaticCPU {
 		policy = "static"
 	}
+
 	reserved := func(name corev1.ResourceName) string {
-		total, rest := capacity[name], allocatable[name]
+		total := capacity[name]
+		rest := allocatable[name]
 		total.Sub(rest)
+
 		return total.String()
 	}
+
 	reply(w, map[string]any{"kubeletconfig": map[string]any{
 		"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1",
 		"address": state.Address, "port": state.Port, "maxPods": capacity.Pods().Value(),
@@ -124,11 +141,14 @@ func serveConfig(w http.ResponseWriter, state kubelet.NodeState) {
 }
 
 func serveLogs(w http.ResponseWriter, req *http.Request, source Source) {
-	ns, name, container := req.PathValue("namespace"), req.PathValue("pod"), req.PathValue("container")
+	ns := req.PathValue("namespace")
+	name := req.PathValue("pod")
+	container := req.PathValue("container")
 	for _, pod := range source.Pods() {
 		if pod.Namespace != ns || pod.Name != name {
 			continue
 		}
+
 		for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 			for _, c := range list {
 				if c.Name == container {
@@ -139,6 +159,7 @@ func serveLogs(w http.ResponseWriter, req *http.Request, source Source) {
 			}
 		}
 	}
+
 	http.Error(w, fmt.Sprintf("container %q of pod %s/%s not found", container, ns, name), http.StatusNotFound)
 }
 
@@ -156,35 +177,49 @@ func summary(source Source) *stats.Summary {
 		available := uint64(max(0, state.Spec.Memory.AsApproximateFloat64()-state.Use.Memory))
 		out.Node.Memory.AvailableBytes = &available
 	}
+
 	for _, g := range byPod(source.Containers()) {
 		pod := g[0].Pod
 		p := stats.PodStats{PodRef: stats.PodReference{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)}}
 		if pod.Status.StartTime != nil {
 			p.StartTime = *pod.Status.StartTime
 		}
+
 		var total kubelet.Use
 		seconds := 0.0
 		for _, c := range g {
 			p.Containers = append(p.Containers, stats.ContainerStats{
-				Name: c.Container, StartTime: metav1.NewTime(c.StartedAt),
-				CPU: cpu(c.SampledAt, c.Use.CPU, c.CPUSeconds), Memory: memory(c.SampledAt, c.Use.Memory),
+				Name:      c.Container,
+				StartTime: metav1.NewTime(c.StartedAt),
+				CPU:       cpu(c.SampledAt, c.Use.CPU, c.CPUSeconds),
+				Memory:    memory(c.SampledAt, c.Use.Memory),
 			})
+
 			total.CPU += c.Use.CPU
 			total.Memory += c.Use.Memory
 			seconds += c.CPUSeconds
 		}
-		p.CPU, p.Memory = cpu(g[0].SampledAt, total.CPU, seconds), memory(g[0].SampledAt, total.Memory)
+
+		p.CPU = cpu(g[0].SampledAt, total.CPU, seconds)
+		p.Memory = memory(g[0].SampledAt, total.Memory)
 		out.Pods = append(out.Pods, p)
 	}
+
 	return out
 }
 
 func cpu(at time.Time, cores, seconds float64) *stats.CPUStats {
-	now, total := uint64(cores*1e9), uint64(seconds*1e9)
+	now := uint64(cores * 1e9)
+	total := uint64(seconds * 1e9)
 	return &stats.CPUStats{Time: metav1.NewTime(at), UsageNanoCores: &now, UsageCoreNanoSeconds: &total}
 }
 
 func memory(at time.Time, bytes float64) *stats.MemoryStats {
 	v := uint64(bytes)
-	return &stats.MemoryStats{Time: metav1.NewTime(at), UsageBytes: &v, WorkingSetBytes: &v, RSSBytes: &v}
+	return &stats.MemoryStats{
+		Time:            metav1.NewTime(at),
+		UsageBytes:      &v,
+		WorkingSetBytes: &v,
+		RSSBytes:        &v,
+	}
 }

@@ -75,6 +75,7 @@ func TestMetricsParseAndSayWhatIsMeasured(t *testing.T) {
 		},
 		"/metrics": {"kubelet_running_pods": 1},
 	}
+
 	for path, names := range want {
 		rec := ask(fixed{}, http.MethodGet, path)
 		parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -82,18 +83,21 @@ func TestMetricsParseAndSayWhatIsMeasured(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
+
 		for name, value := range names {
 			f := families[name]
 			if f == nil || len(f.GetMetric()) != 1 {
 				t.Errorf("%s: %s has %d series, want 1 (the unsampled container has none)", path, name, len(f.GetMetric()))
 				continue
 			}
+
 			m := f.GetMetric()[0]
 			if got := m.GetGauge().GetValue() + m.GetCounter().GetValue(); got != value {
 				t.Errorf("%s: %s is %v, want %v", path, name, got, value)
 			}
 		}
 	}
+
 	body := ask(fixed{}, http.MethodGet, "/metrics/cadvisor").Body.String()
 	labels := `{container="app",id="/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-abc.scope",` +
 		`image="odd\"\\image",name="abc",namespace="shop",pod="web"}`
@@ -107,6 +111,7 @@ func TestSummary(t *testing.T) {
 	if err := json.Unmarshal(ask(fixed{}, http.MethodGet, "/stats/summary").Body.Bytes(), &s); err != nil {
 		t.Fatal(err)
 	}
+
 	if s.Node.NodeName != "n1" || *s.Node.CPU.UsageNanoCores != 5e8 || len(s.Pods) != 1 || len(s.Pods[0].Containers) != 1 ||
 		*s.Pods[0].Memory.WorkingSetBytes != 1<<20 || *s.Node.Memory.AvailableBytes != 8<<30-1<<20 {
 		t.Errorf("%+v", s)
@@ -135,6 +140,7 @@ func TestOtherPaths(t *testing.T) {
 			t.Errorf("%s %s: %d %s", tc.method, tc.path, rec.Code, rec.Body)
 		}
 	}
+
 	if rec := ask(fixed{down: true}, "GET", "/healthz"); rec.Code != http.StatusServiceUnavailable {
 		t.Errorf("failed node: %d", rec.Code)
 	}
@@ -152,6 +158,7 @@ func TestNeed(t *testing.T) {
 			}
 			got = append(got, r.Resource.Subresource)
 		}
+
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", path, got, want)
 		}

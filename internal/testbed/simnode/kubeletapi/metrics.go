@@ -29,7 +29,9 @@ func each(list []kubelet.ContainerState, f func(kubelet.ContainerState)) {
 // resourceMetrics returns the kubelet's resource metrics, which metrics-server reads.
 func resourceMetrics(source Source) []byte {
 	var e exposition
-	state, list := source.State(), source.Containers()
+	state := source.State()
+	list := source.Containers()
+
 	if state.Use.Known {
 		e.add("node_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the node in core-seconds", func(emit emitter) {
 			emit(state.CPUSeconds, state.SampledAt)
@@ -38,6 +40,7 @@ func resourceMetrics(source Source) []byte {
 			emit(state.Use.Memory, state.SampledAt)
 		})
 	}
+
 	perContainer := func(name, kind, help string, value func(kubelet.ContainerState) float64) {
 		e.add(name, kind, help, func(emit emitter) {
 			each(list, func(c kubelet.ContainerState) {
@@ -45,12 +48,14 @@ func resourceMetrics(source Source) []byte {
 			})
 		})
 	}
+
 	perContainer("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the container in core-seconds",
 		func(c kubelet.ContainerState) float64 { return c.CPUSeconds })
 	perContainer("container_memory_working_set_bytes", "gauge", "Current working set of the container in bytes",
 		func(c kubelet.ContainerState) float64 { return c.Use.Memory })
 	perContainer("container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds",
 		func(c kubelet.ContainerState) float64 { return seconds(c.StartedAt) })
+
 	perPod := func(name, kind, help string, value func(kubelet.ContainerState) float64) {
 		e.add(name, kind, help, func(emit emitter) {
 			for _, g := range byPod(list) {
@@ -62,6 +67,7 @@ func resourceMetrics(source Source) []byte {
 			}
 		})
 	}
+
 	perPod("pod_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed by the pod in core-seconds",
 		func(c kubelet.ContainerState) float64 { return c.CPUSeconds })
 	perPod("pod_memory_working_set_bytes", "gauge", "Current working set of the pod in bytes",
@@ -69,6 +75,7 @@ func resourceMetrics(source Source) []byte {
 	e.add("resource_scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise", func(emit emitter) {
 		emit(0, time.Time{})
 	})
+
 	return e.out.Bytes()
 }
 
@@ -80,8 +87,10 @@ func byPod(list []kubelet.ContainerState) [][]kubelet.ContainerState {
 			groups[n-1] = append(groups[n-1], c)
 			return
 		}
+
 		groups = append(groups, []kubelet.ContainerState{c})
 	})
+
 	return groups
 }
 
@@ -174,7 +183,9 @@ func limited(c kubelet.ContainerState, name corev1.ResourceName) bool {
 // cadvisorMetrics returns container and machine metrics with cAdvisor's names and labels.
 func cadvisorMetrics(source Source) []byte {
 	var e exposition
-	state, list := source.State(), source.Containers()
+	state := source.State()
+
+	list := source.Containers()
 	for _, m := range cadvisorNames {
 		e.add(m.name, m.kind, m.help, func(emit emitter) {
 			each(list, func(c kubelet.ContainerState) {
@@ -182,18 +193,21 @@ func cadvisorMetrics(source Source) []byte {
 				if !ok {
 					return
 				}
+
 				_, id, _ := strings.Cut(c.ID, "://")
 				emit(value, c.SampledAt, "container", c.Container, "id", cgroup(c.Pod, id), "image", c.Image, "name", id,
 					"namespace", c.Pod.Namespace, "pod", c.Pod.Name)
 			})
 		})
 	}
+
 	e.add("machine_cpu_cores", "gauge", "Number of logical CPU cores.", func(emit emitter) {
 		emit(state.Spec.CPU.AsApproximateFloat64(), time.Time{})
 	})
 	e.add("machine_memory_bytes", "gauge", "Amount of memory installed on the machine.", func(emit emitter) {
 		emit(state.Spec.Memory.AsApproximateFloat64(), time.Time{})
 	})
+
 	return e.out.Bytes()
 }
 
@@ -207,10 +221,12 @@ func cgroup(pod *corev1.Pod, id string) string {
 	case corev1.PodQOSBestEffort:
 		slice += "-besteffort"
 	}
+
 	parent := "/kubepods.slice"
 	if slice != "kubepods" {
 		parent += "/" + slice + ".slice"
 	}
+
 	return parent + "/" + slice + "-pod" + uid + ".slice/cri-containerd-" + id + ".scope"
 }
 
@@ -221,12 +237,14 @@ func kubeletMetrics(source Source) []byte {
 	e.add("kubelet_node_name", "gauge", "The node's name. The count is always 1.", func(emit emitter) {
 		emit(1, time.Time{}, "node", state.Spec.Name)
 	})
+
 	e.add("kubelet_running_pods", "gauge", "Number of pods that have a running pod sandbox", func(emit emitter) {
 		emit(float64(len(source.Pods())), time.Time{})
 	})
 	e.add("kubelet_running_containers", "gauge", "Number of containers currently running", func(emit emitter) {
 		emit(float64(len(source.Containers())), time.Time{}, "container_state", "running")
 	})
+
 	return e.out.Bytes()
 }
 
@@ -240,21 +258,26 @@ func (e *exposition) add(name, kind, help string, samples func(emit func(value f
 	if kind == "counter" {
 		family.Type = dto.MetricType_COUNTER.Enum()
 	}
+
 	samples(func(value float64, at time.Time, labels ...string) {
 		m := &dto.Metric{Label: make([]*dto.LabelPair, 0, len(labels)/2)}
 		for i := 0; i+1 < len(labels); i += 2 {
 			m.Label = append(m.Label, &dto.LabelPair{Name: &labels[i], Value: &labels[i+1]})
 		}
+
 		if !at.IsZero() {
 			m.TimestampMs = new(at.UnixMilli())
 		}
+
 		if kind == "counter" {
 			m.Counter = &dto.Counter{Value: &value}
 		} else {
 			m.Gauge = &dto.Gauge{Value: &value}
 		}
+
 		family.Metric = append(family.Metric, m)
 	})
+
 	if len(family.Metric) > 0 {
 		_, _ = expfmt.MetricFamilyToText(&e.out, family) // a family with samples in a buffer cannot fail
 	}

@@ -55,6 +55,7 @@ func routes(source Source) http.Handler {
 	for _, path := range []string{"/healthz", "/livez", "/readyz"} {
 		mux.HandleFunc("GET "+path, serveOK)
 	}
+
 	mux.HandleFunc("GET /openapi/v2", serveOpenAPI)
 	mux.HandleFunc("GET /apis", serveGroups)
 	mux.HandleFunc("GET "+groupPath, func(w http.ResponseWriter, _ *http.Request) { reply(w, group()) })
@@ -64,11 +65,13 @@ func routes(source Source) http.Handler {
 	mux.HandleFunc("GET "+versionPath+"/pods", s.listPods)
 	mux.HandleFunc("GET "+versionPath+"/namespaces/{namespace}/pods", s.listPods)
 	mux.HandleFunc("GET "+versionPath+"/namespaces/{namespace}/pods/{name}", s.getPod)
+
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if _, pattern := mux.Handler(req); pattern == "" {
 			access.Fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 			return
 		}
+
 		mux.ServeHTTP(w, req)
 	})
 }
@@ -79,23 +82,36 @@ func need(req *http.Request) []access.Right {
 		http.MethodGet: "get", http.MethodHead: "get", http.MethodPost: "create", http.MethodPut: "update",
 		http.MethodPatch: "patch", http.MethodDelete: "delete",
 	}[req.Method]
+
 	var ns, kind, name string
 	if rest, ok := cutSegments(req.URL.Path, versionPath); ok {
 		if len(rest) >= 3 && rest[0] == "namespaces" {
-			ns, rest = rest[1], rest[2:]
+			ns = rest[1]
+			rest = rest[2:]
 		}
-		if kind = rest[0]; len(rest) > 1 {
+
+		kind = rest[0]
+
+		if len(rest) > 1 {
 			name = rest[1]
 		}
 	}
+
 	if kind == "" {
 		return []access.Right{{Path: &authorizationv1.NonResourceAttributes{Path: req.URL.Path, Verb: verb}}}
 	}
+
 	if verb == "get" && name == "" {
 		verb = "list"
 	}
+
 	return []access.Right{{Resource: &authorizationv1.ResourceAttributes{
-		Group: Group, Version: Version, Resource: kind, Namespace: ns, Name: name, Verb: verb,
+		Group:     Group,
+		Version:   Version,
+		Resource:  kind,
+		Namespace: ns,
+		Name:      name,
+		Verb:      verb,
 	}}}
 }
 
@@ -126,19 +142,23 @@ func selects(req *http.Request) (selector, error) {
 	if query.Get("watch") == "true" || query.Get("watch") == "1" {
 		return selector{}, fmt.Errorf("%s cannot be watched", Group)
 	}
+
 	l, err := labels.Parse(query.Get("labelSelector"))
 	if err != nil {
 		return selector{}, fmt.Errorf("labelSelector: %w", err)
 	}
+
 	f, err := fields.ParseSelector(query.Get("fieldSelector"))
 	if err != nil {
 		return selector{}, fmt.Errorf("fieldSelector: %w", err)
 	}
+
 	for _, r := range f.Requirements() {
 		if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
 			return selector{}, fmt.Errorf("fieldSelector: field %q is not supported, metadata.name and metadata.namespace are", r.Field)
 		}
 	}
+
 	return selector{l, f}, nil
 }
 
@@ -153,10 +173,13 @@ func (a *api) nodes() []metrics.NodeMetrics {
 			list = append(list, metrics.NodeMetrics{
 				TypeMeta:   metav1.TypeMeta{Kind: "NodeMetrics", APIVersion: Group + "/" + Version},
 				ObjectMeta: metav1.ObjectMeta{Name: n.Spec.Name, Labels: n.Spec.AllLabels(), CreationTimestamp: metav1.NewTime(n.SampledAt)},
-				Timestamp:  metav1.NewTime(n.SampledAt), Window: metav1.Duration{Duration: window}, Usage: usage(n.Use),
+				Timestamp:  metav1.NewTime(n.SampledAt),
+				Window:     metav1.Duration{Duration: window},
+				Usage:      usage(n.Use),
 			})
 		}
 	}
+
 	return list
 }
 
@@ -173,12 +196,14 @@ func (a *api) listNodes(w http.ResponseWriter, req *http.Request) {
 		badRequest(w, err)
 		return
 	}
+
 	list := metrics.NodeMetricsList{TypeMeta: metav1.TypeMeta{Kind: "NodeMetricsList", APIVersion: Group + "/" + Version}, Items: []metrics.NodeMetrics{}}
 	for _, m := range a.nodes() {
 		if want.matches(m.ObjectMeta) {
 			list.Items = append(list.Items, m)
 		}
 	}
+
 	reply(w, list)
 }
 
@@ -189,6 +214,7 @@ func (a *api) getNode(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 	}
+
 	notFound(w, "nodes", req.PathValue("name"))
 }
 
@@ -202,25 +228,37 @@ func (a *api) pods(keep func(*corev1.Pod) bool) []metrics.PodMetrics {
 		for n < len(all) && all[n].Pod.UID == pod.UID {
 			n++
 		}
+
 		group := all[:n]
 		all = all[n:]
+
 		if !keep(pod) || slices.ContainsFunc(group, func(c kubelet.ContainerState) bool { return !c.Reachable || !c.Use.Known }) {
 			continue
 		}
+
 		at := group[0].SampledAt
 		m := metrics.PodMetrics{
-			TypeMeta:   metav1.TypeMeta{Kind: "PodMetrics", APIVersion: Group + "/" + Version},
-			ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, Labels: pod.Labels, CreationTimestamp: metav1.NewTime(at)},
-			Timestamp:  metav1.NewTime(at), Window: metav1.Duration{Duration: window},
+			TypeMeta: metav1.TypeMeta{Kind: "PodMetrics", APIVersion: Group + "/" + Version},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:              pod.Name,
+				Namespace:         pod.Namespace,
+				Labels:            pod.Labels,
+				CreationTimestamp: metav1.NewTime(at),
+			},
+			Timestamp: metav1.NewTime(at),
+			Window:    metav1.Duration{Duration: window},
 		}
+
 		for _, c := range group {
 			m.Containers = append(m.Containers, metrics.ContainerMetrics{Name: c.Container, Usage: usage(c.Use)})
 		}
 		list = append(list, m)
 	}
+
 	slices.SortFunc(list, func(x, y metrics.PodMetrics) int {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
+
 	return list
 }
 
@@ -230,6 +268,7 @@ func (a *api) listPods(w http.ResponseWriter, req *http.Request) {
 		badRequest(w, err)
 		return
 	}
+
 	ns := req.PathValue("namespace")
 	reply(w, metrics.PodMetricsList{
 		TypeMeta: metav1.TypeMeta{Kind: "PodMetricsList", APIVersion: Group + "/" + Version},
@@ -240,12 +279,14 @@ func (a *api) listPods(w http.ResponseWriter, req *http.Request) {
 }
 
 func (a *api) getPod(w http.ResponseWriter, req *http.Request) {
-	ns, name := req.PathValue("namespace"), req.PathValue("name")
+	ns := req.PathValue("namespace")
+	name := req.PathValue("name")
 	list := a.pods(func(p *corev1.Pod) bool { return p.Namespace == ns && p.Name == name })
 	if len(list) == 0 {
 		notFound(w, "pods", ns+"/"+name)
 		return
 	}
+
 	reply(w, list[0])
 }
 

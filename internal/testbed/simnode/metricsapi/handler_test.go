@@ -36,6 +36,7 @@ func source() fixed {
 			Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: pod, UID: types.UID(ns + pod), Labels: map[string]string{"app": pod}}},
 		}
 	}
+
 	known := kubelet.Use{CPU: 0.1234567891, Memory: 1<<20 + 5, Known: true}
 	return fixed{
 		nodes: []kubelet.NodeState{
@@ -55,10 +56,12 @@ func source() fixed {
 // request sends a request, bypassing the guard.
 func request(t *testing.T, path string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
+
 	req := httptest.NewRequest(http.MethodGet, path, nil)
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
+
 	rec := httptest.NewRecorder()
 	routes(source()).ServeHTTP(rec, req)
 	return rec
@@ -66,10 +69,12 @@ func request(t *testing.T, path string, header ...string) *httptest.ResponseReco
 
 func decode[T any](t *testing.T, rec *httptest.ResponseRecorder) T {
 	t.Helper()
+
 	var v T
 	if err := json.Unmarshal(rec.Body.Bytes(), &v); err != nil || rec.Code != http.StatusOK {
 		t.Fatalf("%d %v: %s", rec.Code, err, rec.Body)
 	}
+
 	return v
 }
 
@@ -83,10 +88,12 @@ func TestPodMetrics(t *testing.T) {
 		for _, p := range list.Items {
 			names = append(names, p.Namespace+"/"+p.Name)
 		}
+
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
 	}
+
 	two := decode[metrics.PodMetrics](t, request(t, versionPath+"/namespaces/b/pods/two"))
 	if len(two.Containers) != 2 || two.Containers[0].Usage.Cpu().String() != "123456789n" || two.Containers[1].Usage.Memory().String() != "1Mi" {
 		t.Errorf("two: %+v", two.Containers)
@@ -120,10 +127,12 @@ func TestDiscovery(t *testing.T) {
 	if got := decode[metav1.APIGroupList](t, request(t, "/apis")); len(got.Groups) != 1 || got.Groups[0].Name != Group {
 		t.Errorf("%+v", got)
 	}
+
 	rec := request(t, "/apis", "Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json")
 	if rec.Header().Get("Content-Type") != aggregatedType || !strings.Contains(rec.Body.String(), `"kind":"APIGroupDiscoveryList"`) {
 		t.Errorf("%s: %s", rec.Header().Get("Content-Type"), rec.Body)
 	}
+
 	rec = request(t, "/apis", "Accept", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList")
 	if !strings.Contains(rec.Body.String(), "APIGroupList") {
 		t.Errorf("an older form is answered by the plain list: %s", rec.Body)
@@ -145,6 +154,7 @@ func TestNeed(t *testing.T) {
 		} else {
 			got = r.Path.Verb + " " + r.Path.Path
 		}
+
 		if got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
@@ -161,6 +171,7 @@ func TestOpenAPI(t *testing.T) {
 	if len(doc.Paths) != 5 || len(doc.Definitions) != 5 {
 		t.Errorf("%d paths, %d definitions", len(doc.Paths), len(doc.Definitions))
 	}
+
 	for _, part := range strings.Split(rec.Body.String(), `"$ref":"#/definitions/`)[1:] {
 		if name, _, _ := strings.Cut(part, `"`); doc.Definitions[name] == nil {
 			t.Errorf("no definition %s", name)

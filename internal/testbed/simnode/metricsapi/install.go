@@ -35,14 +35,20 @@ func Install(ctx context.Context, client kubernetes.Interface, ca []byte, port i
 	if err := installService(ctx, client); err != nil {
 		return err
 	}
+
 	want := apiregistrationv1.APIService{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apiregistration.k8s.io/v1", Kind: "APIService"},
 		ObjectMeta: metav1.ObjectMeta{Name: apiService},
 		Spec: apiregistrationv1.APIServiceSpec{
-			Group: Group, Version: Version, GroupPriorityMinimum: 100, VersionPriority: 100, CABundle: ca,
-			Service: &apiregistrationv1.ServiceReference{Namespace: namespace, Name: serviceName, Port: new(int32(port))},
+			Group:                Group,
+			Version:              Version,
+			GroupPriorityMinimum: 100,
+			VersionPriority:      100,
+			CABundle:             ca,
+			Service:              &apiregistrationv1.ServiceReference{Namespace: namespace, Name: serviceName, Port: new(int32(port))},
 		},
 	}
+
 	body, err := json.Marshal(struct {
 		metav1.TypeMeta   `json:",inline"`
 		metav1.ObjectMeta `json:"metadata"`
@@ -51,12 +57,14 @@ func Install(ctx context.Context, client kubernetes.Interface, ca []byte, port i
 	if err != nil {
 		return fmt.Errorf("encode API service %s: %w", apiService, err)
 	}
+
 	err = client.CoreV1().RESTClient().Patch("application/apply-patch+yaml").
 		AbsPath("/apis/apiregistration.k8s.io/v1/apiservices", apiService).
 		Param("fieldManager", fieldOwner).Param("force", "true").Body(body).Do(ctx).Error()
 	if err != nil {
 		return fmt.Errorf("install API service %s: %w", apiService, err)
 	}
+
 	return nil
 }
 
@@ -67,17 +75,21 @@ func installService(ctx context.Context, client kubernetes.Interface) error {
 		ObjectMeta: metav1.ObjectMeta{Name: serviceName, Namespace: namespace},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
 	}
+
 	_, err := services.Create(ctx, want, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		old, getErr := services.Get(ctx, serviceName, metav1.GetOptions{})
 		if getErr == nil && old.Spec.Type == want.Spec.Type && old.Spec.ExternalName == want.Spec.ExternalName {
 			return nil
 		}
+
 		return fmt.Errorf("service %s/%s exists with another type: want ExternalName localhost", namespace, serviceName)
 	}
+
 	if err != nil {
 		return fmt.Errorf("service %s/%s: %w", namespace, serviceName, err)
 	}
+
 	return nil
 }
 
@@ -92,10 +104,12 @@ func serveGroups(w http.ResponseWriter, req *http.Request) {
 				w.Header().Set("Content-Type", aggregatedType)
 				// Write errors mean that the client has disconnected.
 				_ = json.NewEncoder(w).Encode(aggregated())
+
 				return
 			}
 		}
 	}
+
 	reply(w, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{group()}})
 }
 
@@ -108,8 +122,10 @@ func wantsAggregated(accept string) bool {
 func group() metav1.APIGroup {
 	v := metav1.GroupVersionForDiscovery{GroupVersion: Group + "/" + Version, Version: Version}
 	return metav1.APIGroup{
-		TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"},
-		Name:     Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v,
+		TypeMeta:         metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"},
+		Name:             Group,
+		Versions:         []metav1.GroupVersionForDiscovery{v},
+		PreferredVersion: v,
 	}
 }
 
@@ -127,10 +143,13 @@ func resources() metav1.APIResourceList {
 func aggregated() apidiscoveryv2.APIGroupDiscoveryList {
 	resource := func(name, kind string, scope apidiscoveryv2.ResourceScope) apidiscoveryv2.APIResourceDiscovery {
 		return apidiscoveryv2.APIResourceDiscovery{
-			Resource: name, Scope: scope, Verbs: []string{"get", "list"},
+			Resource:     name,
+			Scope:        scope,
+			Verbs:        []string{"get", "list"},
 			ResponseKind: &metav1.GroupVersionKind{Group: Group, Version: Version, Kind: kind},
 		}
 	}
+
 	return apidiscoveryv2.APIGroupDiscoveryList{
 		TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: "apidiscovery.k8s.io/v2"},
 		Items: []apidiscoveryv2.APIGroupDiscovery{{
@@ -152,6 +171,7 @@ func cutSegments(path, prefix string) ([]string, bool) {
 	if !ok {
 		return nil, false
 	}
+
 	return strings.Split(strings.Trim(rest, "/"), "/"), true
 }
 
@@ -171,6 +191,7 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 		{"timestamp", "time", "End of the window."},
 		{"window", "string", "Length of the window that the usage stands for."},
 	}
+
 	define := func(name, text string, fields ...field) {
 		definitions[definitionPrefix+name] = schema(name, text, fields)
 	}
@@ -179,6 +200,7 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 	define("PodMetrics", "Resource usage of a pod's containers.", append(sample, field{"containers", "[]ContainerMetrics", "One entry for each container."})...)
 	define("NodeMetricsList", "A list of NodeMetrics.", field{"items", "[]NodeMetrics", "The nodes."})
 	define("PodMetricsList", "A list of PodMetrics.", field{"items", "[]PodMetrics", "The pods."})
+
 	reply(w, map[string]any{
 		"swagger": "2.0", "info": map[string]any{"title": Group, "version": Version}, "definitions": definitions,
 		"paths": map[string]any{
@@ -198,15 +220,18 @@ func schema(name, text string, fields []field) map[string]any {
 		if item, list := strings.CutPrefix(f.kind, "[]"); list {
 			property = map[string]any{"type": "array", "items": map[string]any{"$ref": "#/definitions/" + definitionPrefix + item}}
 		}
+
 		switch f.kind {
 		case "time":
 			property = map[string]any{"type": "string", "format": "date-time"}
 		case "quantities":
 			property = map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"}}
 		}
+
 		property["description"] = f.text
 		properties[f.name] = property
 	}
+
 	s := map[string]any{"type": "object", "description": text, "properties": properties}
 	if name != "ContainerMetrics" {
 		s["x-kubernetes-group-version-kind"] = []any{gvk(name)}
@@ -214,6 +239,7 @@ func schema(name, text string, fields []field) map[string]any {
 			properties[key] = map[string]any{"type": "string"}
 		}
 	}
+
 	return s
 }
 
@@ -223,13 +249,17 @@ func gvk(kind string) map[string]any {
 
 // operation returns the GET operation of a path with its parameters.
 func operation(action, kind string, parameters ...string) map[string]any {
-	result, list := kind, []any{}
+	result := kind
+	list := []any{}
+
 	if action == "list" {
 		result += "List"
 	}
+
 	for _, p := range parameters {
 		list = append(list, map[string]any{"name": p, "in": "path", "type": "string", "required": true, "uniqueItems": true})
 	}
+
 	return map[string]any{"parameters": list, "get": map[string]any{
 		"description": action + " " + kind, "operationId": action + kind + strings.Join(parameters, ""), "produces": []string{"application/json"},
 		"schemes": []string{"https"}, "x-kubernetes-action": action, "x-kubernetes-group-version-kind": gvk(kind),

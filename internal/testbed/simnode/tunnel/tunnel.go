@@ -69,24 +69,30 @@ func Open(ctx context.Context, dir string, direct ...string) (*Tunnel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tunnel to simulated nodes: %w", err)
 	}
+
 	t := &Tunnel{config: filepath.Join(dir, "egress.json")}
 	for _, network := range direct {
 		prefix, err := netip.ParsePrefix(network)
 		if err != nil {
 			return nil, fmt.Errorf("tunnel to simulated nodes: %w", err)
 		}
+
 		t.direct = append(t.direct, prefix)
 	}
+
 	socket := filepath.Join(dir, socketName)
 	if len(socket) > maxSocketPath {
 		if t.scratch, err = os.MkdirTemp("", "nodes-"); err != nil {
 			return nil, fmt.Errorf("tunnel to simulated nodes: %w", err)
 		}
+
 		socket = filepath.Join(t.scratch, socketName)
 	}
+
 	if err := t.open(ctx, socket); err != nil {
 		return nil, errors.Join(fmt.Errorf("tunnel to simulated nodes: %w", err), t.Close())
 	}
+
 	return t, nil
 }
 
@@ -95,6 +101,7 @@ func (t *Tunnel) open(ctx context.Context, socket string) error {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove the socket of an earlier run: %w", err)
 	}
+
 	body, err := json.MarshalIndent(map[string]any{
 		"apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration",
 		"egressSelections": []any{map[string]any{"name": "cluster", "connection": map[string]any{
@@ -104,9 +111,11 @@ func (t *Tunnel) open(ctx context.Context, socket string) error {
 	if err != nil {
 		return fmt.Errorf("encode the configuration: %w", err)
 	}
+
 	if err := os.WriteFile(t.config, body, 0o600); err != nil {
 		return err
 	}
+
 	var lc net.ListenConfig
 	t.listener, err = lc.Listen(ctx, "unix", socket)
 	return err
@@ -126,9 +135,11 @@ func (t *Tunnel) Close() error {
 			err = nil
 		}
 	}
+
 	if t.scratch != "" {
 		err = errors.Join(err, os.RemoveAll(t.scratch))
 	}
+
 	return err
 }
 
@@ -144,17 +155,22 @@ func (t *Tunnel) Serve(ctx context.Context) {
 				open.Add(1)
 				defer open.Done()
 				defer func() { <-slots }()
+
 				t.connect(ctx, w, req)
+
 			default:
 				http.Error(w, "too many connections to simulated nodes", http.StatusServiceUnavailable)
 			}
 		}),
 	}
+
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+
 		_ = server.Serve(t.listener) // returns ErrServerClosed; the API server reports other errors
 	}()
+
 	<-ctx.Done()
 	_ = server.Close() // close open connections
 	<-done
@@ -168,32 +184,39 @@ func (t *Tunnel) connect(ctx context.Context, w http.ResponseWriter, req *http.R
 		http.Error(w, "this is a tunnel: only CONNECT is answered", http.StatusMethodNotAllowed)
 		return
 	}
+
 	target, err := t.route(req.Host)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
+
 	dialer := net.Dialer{Timeout: dialTimeout}
 	far, err := dialer.DialContext(ctx, "tcp", target)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
+
 	hijacker, ok := w.(http.Hijacker)
 	if !ok {
 		http.Error(w, "the connection cannot be hijacked", http.StatusInternalServerError)
 		_ = far.Close()
 		return
 	}
+
 	near, buffered, err := hijacker.Hijack()
 	if err != nil {
 		_ = far.Close()
 		return // the client has disconnected
 	}
+
 	if _, err := io.WriteString(near, "HTTP/1.1 200 Connection established\r\n\r\n"); err == nil {
 		splice(ctx, near, buffered, far)
 	}
-	_, _ = near.Close(), far.Close()
+
+	_ = near.Close()
+	_ = far.Close()
 }
 
 // route returns the destination of a host and port.
@@ -203,6 +226,7 @@ func (t *Tunnel) route(hostPort string) (string, error) {
 			return address, nil
 		}
 	}
+
 	return target(hostPort, t.direct)
 }
 
@@ -215,13 +239,17 @@ func splice(ctx context.Context, near net.Conn, buffered io.Reader, far net.Conn
 	}
 	go carry(far, buffered)
 	go carry(near, far)
+
 	left := 2
 	select {
 	case <-ends:
 		left--
 	case <-ctx.Done():
 	}
-	_, _ = near.Close(), far.Close()
+
+	_ = near.Close()
+	_ = far.Close()
+
 	for range left {
 		<-ends
 	}
@@ -234,9 +262,11 @@ func target(hostPort string, direct []netip.Prefix) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("host %q: %w", hostPort, err)
 	}
+
 	if host == "localhost" {
 		return net.JoinHostPort(loopback, port), nil
 	}
+
 	addr, err := netip.ParseAddr(host)
 	switch {
 	case err != nil:
@@ -248,5 +278,6 @@ func target(hostPort string, direct []netip.Prefix) (string, error) {
 	case addr.IsLoopback() && addr.Zone() == "":
 		return hostPort, nil
 	}
+
 	return "", fmt.Errorf("host %s is neither a simulated node nor on loopback", host)
 }

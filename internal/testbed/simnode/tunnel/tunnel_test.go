@@ -31,6 +31,7 @@ func TestTargets(t *testing.T) {
 			t.Errorf("%s leads to %q, %v; want %q", host, got, err, want)
 		}
 	}
+
 	if a, b := NodeAddress(0), NodeAddress(300); a != "10.190.0.1" || b != "10.190.1.45" {
 		t.Errorf("addresses %s, %s", a, b)
 	}
@@ -39,19 +40,23 @@ func TestTargets(t *testing.T) {
 // connection opens the tunnel's socket and sends a CONNECT request.
 func connection(t *testing.T, socket, method, host string) (net.Conn, *bufio.Reader, *http.Response) {
 	t.Helper()
+
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { conn.Close() })
 	if _, err := fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: nodes\r\n\r\n", method, host); err != nil {
 		t.Fatal(err)
 	}
+
 	reader := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(reader, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	resp.Body.Close()
 	return conn, reader, resp
 }
@@ -62,17 +67,21 @@ func TestTunnelCarriesBothWaysAndEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	file := strings.TrimPrefix(tun.APIServerArgs()[0], "--egress-selector-config-file=")
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var config struct{ Kind string }
 	if err := json.Unmarshal(data, &config); err != nil || config.Kind != "EgressSelectorConfiguration" {
 		t.Errorf("configuration: %v, %s", err, data)
 	}
+
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan struct{})
+
 	go func() { defer close(served); tun.Serve(ctx) }()
 
 	echo, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -80,30 +89,37 @@ func TestTunnelCarriesBothWaysAndEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer echo.Close()
+
 	go func() {
 		for {
 			c, err := echo.Accept()
 			if err != nil {
 				return
 			}
+
 			go func() {
 				defer c.Close()
+
 				_, _ = io.Copy(c, c)
 			}()
 		}
 	}()
+
 	_, port, _ := net.SplitHostPort(echo.Addr().String())
 	socket := tun.listener.Addr().String()
 	conn, reader, resp := connection(t, socket, "CONNECT", "10.190.0.7:"+port)
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("status %d", resp.StatusCode)
 	}
+
 	if _, err := io.WriteString(conn, "hello\n"); err != nil {
 		t.Fatal(err)
 	}
+
 	if line, err := reader.ReadString('\n'); err != nil || line != "hello\n" {
 		t.Errorf("read %q, %v", line, err)
 	}
+
 	for _, tc := range []struct {
 		method, host string
 		want         int
@@ -112,8 +128,10 @@ func TestTunnelCarriesBothWaysAndEnds(t *testing.T) {
 			t.Errorf("%s %s: %d, want %d", tc.method, tc.host, resp.StatusCode, tc.want)
 		}
 	}
+
 	cancel()
 	<-served
+
 	if _, err := reader.ReadByte(); err == nil {
 		t.Error("the connection outlives the tunnel")
 	}
@@ -124,12 +142,14 @@ func TestOpenAgainAndInALongDirectory(t *testing.T) {
 	if err := os.Mkdir(long, 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, dir := range []string{t.TempDir(), long} {
 		for range 2 {
 			tun, err := Open(t.Context(), dir)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			socket := tun.listener.Addr().String()
 			if err := errors.Join(tun.Close(), tun.Close()); err != nil {
 				t.Error(err)
@@ -139,6 +159,7 @@ func TestOpenAgainAndInALongDirectory(t *testing.T) {
 			}
 		}
 	}
+
 	if _, err := Open(t.Context(), filepath.Join(long, "missing")); err == nil {
 		t.Error("no error for a missing directory")
 	}
@@ -148,11 +169,13 @@ func FuzzTarget(f *testing.F) {
 	for _, s := range []string{"10.190.0.1:4000", "localhost:9", "[::1]:5", "[::ffff:7f00:1]:80", "8.8.8.8:53", "10.190.0.1%eth0:5"} {
 		f.Add(s)
 	}
+
 	f.Fuzz(func(t *testing.T, s string) {
 		got, err := target(s, nil)
 		if err != nil {
 			return
 		}
+
 		host, _, err := net.SplitHostPort(got)
 		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
 			t.Errorf("%q leads to %q", s, got)

@@ -35,11 +35,13 @@ func (r *Reader) Number(path, text string, otherwise, low, high float64) float64
 	if text == "" {
 		return otherwise
 	}
+
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(v) || v < low || v > high {
 		r.Fail(path, text, fmt.Sprintf("must be a number from %g to %g", low, high))
 		return otherwise
 	}
+
 	return v
 }
 
@@ -48,9 +50,11 @@ func (r *Reader) Count(path string, value *int32, otherwise, low, high int) int 
 	if value == nil {
 		return otherwise
 	}
+
 	if v := int(*value); v >= low && v <= high {
 		return v
 	}
+
 	r.Fail(path, strconv.Itoa(int(*value)), fmt.Sprintf("must be from %d to %d", low, high))
 	return otherwise
 }
@@ -61,14 +65,17 @@ func (r *Reader) Duration(path, text string, otherwise, low, high time.Duration)
 	if text == "" {
 		return otherwise
 	}
+
 	d, err := series.ParseDuration(text)
 	if err != nil {
 		r.Fail(path, text, err.Error())
 		return otherwise
 	}
+
 	if d < low || d > high {
 		r.Fail(path, text, fmt.Sprintf("must be from %s to %s", series.FormatDuration(low), series.FormatDuration(high)))
 		return otherwise
 	}
+
 	return d
 }

@@ -55,17 +55,20 @@ func Memory(seed uint64, n, days int) []requestbacktest.Named {
 		base := 64 * mib * math.Exp2(6*rng.Float64())
 		noise := 0.002 + 0.01*rng.Float64()
 		values := kind.draw(rng, days*perDay)
+
 		// Noise that lasts some minutes, as allocations do.
 		slow := 0.0
 		for k := range values {
 			slow = 0.9*slow + 0.436*rng.NormFloat64()
 			values[k] = math.Round(base * values[k] * math.Max(0.05, 1+noise*slow))
 		}
+
 		out[i] = requestbacktest.Named{
 			Name:   fmt.Sprintf("%s-%d", kind.name, i),
 			Series: series.Series{Start: time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC), Step: time.Minute, Values: values},
 		}
 	}
+
 	return out
 }
 
@@ -79,6 +82,7 @@ func fill(n int, f func(i int) float64) []float64 {
 	for i := range out {
 		out[i] = f(i)
 	}
+
 	return out
 }
 
@@ -89,17 +93,21 @@ func plateau(rng *rand.Rand, n int) []float64 {
 
 // daily returns a daily cycle with a varying amplitude.
 func daily(rng *rand.Rand, n int) []float64 {
-	swing, unlike := 0.2+0.8*rng.Float64(), 0.05+0.2*rng.Float64()
+	swing := 0.2 + 0.8*rng.Float64()
+	unlike := 0.05 + 0.2*rng.Float64()
 	heights := drawDays(n, func() float64 { return swing * math.Exp(unlike*rng.NormFloat64()) })
+
 	return fill(n, func(i int) float64 { return 1 + heights[i/perDay]*wave(i) })
 }
 
 // weekly is daily with quiet or busy weekends.
 func weekly(rng *rand.Rand, n int) []float64 {
-	workday, weekend := 0.3+0.5*rng.Float64(), 0.8*rng.Float64()
+	workday := 0.3 + 0.5*rng.Float64()
+	weekend := 0.8 * rng.Float64()
 	if rng.Float64() < 0.3 {
 		workday, weekend = weekend, workday
 	}
+
 	unlike := 0.03 + 0.1*rng.Float64()
 	day := -1
 	heights := drawDays(n, func() float64 {
@@ -108,21 +116,27 @@ func weekly(rng *rand.Rand, n int) []float64 {
 		if day%7 >= 5 {
 			height = weekend
 		}
+
 		return height * math.Exp(unlike*rng.NormFloat64())
 	})
+
 	return fill(n, func(i int) float64 { return 1 + heights[i/perDay]*wave(i) })
 }
 
 // heap returns live data with a sawtooth of garbage; full collections occur at a threshold that drifts with the live
 // data.
 func heap(rng *rand.Rand, n int) []float64 {
-	live, garbage, rate := 0.5+0.2*rng.Float64(), 0.0, 0.002+0.01*rng.Float64()
+	live := 0.5 + 0.2*rng.Float64()
+	garbage := 0.0
+	rate := 0.002 + 0.01*rng.Float64()
 	threshold := 0.4 + 0.3*rng.Float64()
+
 	return fill(n, func(i int) float64 {
 		garbage += rate * (0.3 + wave(i)) * rng.ExpFloat64()
 		if garbage > threshold {
 			garbage = 0.1 * threshold * rng.Float64()
 		}
+
 		return live*(1+0.2*wave(i)) + garbage
 	})
 }
@@ -132,9 +146,13 @@ func leakRestarted(rng *rand.Rand, n int) []float64 {
 	perMinute := (0.05 + 0.25*rng.Float64()) / perDay
 	size, left := 0.6, 0
 	return fill(n, func(i int) float64 {
-		if left--; left < 0 {
-			size, left = 0.6, perDay/2+rng.IntN(5*perDay)
+		left--
+
+		if left < 0 {
+			size = 0.6
+			left = perDay/2 + rng.IntN(5*perDay)
 		}
+
 		size += perMinute * (0.5 + wave(i))
 		return size
 	})
@@ -152,30 +170,38 @@ func grows(rng *rand.Rand, n int) []float64 {
 
 // levelShift moves to another level once or twice.
 func levelShift(rng *rand.Rand, n int) []float64 {
-	level, shift := 1.0, n/3+rng.IntN(n/2)
+	level := 1.0
+	shift := n/3 + rng.IntN(n/2)
 	swing := 0.1 * rng.Float64()
+
 	return fill(n, func(i int) float64 {
 		if i == shift {
 			level *= math.Exp(0.1 + 0.4*rng.Float64())
 			if rng.Float64() < 0.4 {
 				level = 1 / level
 			}
+
 			shift += perDay + rng.IntN(n)
 		}
+
 		return level * (1 + swing*wave(i))
 	})
 }
 
 // nightly returns a job of one to three hours each night with varying size.
 func nightly(rng *rand.Rand, n int) []float64 {
-	size, unlike := 0.5+1.5*rng.Float64(), 0.05+0.15*rng.Float64()
-	begin, length := 60*rng.IntN(5), 60+rng.IntN(120)
+	size := 0.5 + 1.5*rng.Float64()
+	unlike := 0.05 + 0.15*rng.Float64()
+	begin := 60 * rng.IntN(5)
+	length := 60 + rng.IntN(120)
 	heights := drawDays(n, func() float64 { return size * math.Exp(unlike*rng.NormFloat64()) })
+
 	return fill(n, func(i int) float64 {
 		into := i%perDay - begin
 		if into < 0 || into >= length {
 			return 0.5
 		}
+
 		return 0.5 + heights[i/perDay]*math.Sin(math.Pi*float64(into)/float64(length))
 	})
 }
@@ -184,12 +210,16 @@ func nightly(rng *rand.Rand, n int) []float64 {
 func spikes(rng *rand.Rand, n int) []float64 {
 	height, left := 0.0, 0
 	return fill(n, func(int) float64 {
-		if left--; left < 0 {
+		left--
+
+		if left < 0 {
 			height, left = 0, 0
 			if rng.Float64() < 1.0/(4*perDay) {
-				height, left = math.Min(0.3*math.Exp(0.5*rng.NormFloat64()), 1.5), 5+rng.IntN(40)
+				height = math.Min(0.3*math.Exp(0.5*rng.NormFloat64()), 1.5)
+				left = 5 + rng.IntN(40)
 			}
 		}
+
 		return 0.7 + height
 	})
 }
@@ -197,7 +227,9 @@ func spikes(rng *rand.Rand, n int) []float64 {
 // cache fills towards a bound, over days.
 func cache(rng *rand.Rand, n int) []float64 {
 	perMinute := (0.1 + 0.6*rng.Float64()) / perDay
-	size, bound := 0.3, 0.8+0.4*rng.Float64()
+	size := 0.3
+	bound := 0.8 + 0.4*rng.Float64()
+
 	return fill(n, func(i int) float64 {
 		size += (bound - size) * perMinute
 		return size + 0.03*wave(i)

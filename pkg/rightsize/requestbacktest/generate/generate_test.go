@@ -12,7 +12,9 @@ import (
 )
 
 func TestMemoryIsDeterministicAndPositive(t *testing.T) {
-	a, b, other := Memory(1, 20, 3), Memory(1, 20, 3), Memory(2, 20, 3)
+	a := Memory(1, 20, 3)
+	b := Memory(1, 20, 3)
+	other := Memory(2, 20, 3)
 	for i := range a {
 		if a[i].Name != b[i].Name || !slices.Equal(a[i].Series.Values, b[i].Series.Values) {
 			t.Errorf("%s: two runs with one seed differ", a[i].Name)
@@ -31,21 +33,26 @@ func TestMemoryPolicyAgainstPeers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// Several seeds together: which day a shift of level falls on is luck that no policy foresees.
 	var all []requestbacktest.Named
 	for seed := range uint64(4) {
 		all = append(all, Memory(seed, 20, 21)...)
 	}
+
 	report, err := requestbacktest.Run(all, rules, series.Memory)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	mean := map[string]requestbacktest.Score{}
 	for _, s := range report.Mean {
 		mean[s.Policy] = s
 		t.Logf("%-26s slack %.3f, oomDays %.3f, violation %.3f %%, changes %.2f", s.Policy, s.Slack, *s.OOMDays, 100*s.Violation, s.Changes)
 	}
-	ours, krr := mean["crane-default"], mean["krr-p95"]
+
+	ours := mean["crane-default"]
+	krr := mean["krr-p95"]
 	if *ours.OOMDays > *krr.OOMDays || ours.Slack >= krr.Slack {
 		t.Errorf("crane-default has %.3f days out of memory at slack %.3f; want at most krr-p95's %.3f at less than %.3f",
 			*ours.OOMDays, ours.Slack, *krr.OOMDays, krr.Slack)

@@ -33,6 +33,7 @@ func testThrottle(t *testing.T, s fixture) {
 	bystander := s.bystander(t)
 	before := s.Settings(t)
 	s.apply(t, throttleRules)
+
 	t.Run("and-restore", func(t *testing.T) {
 		s.deploy(t, enforceThrottle()...)
 		s.turn(t, hog, true)
@@ -41,6 +42,7 @@ func testThrottle(t *testing.T, s fixture) {
 		s.turn(t, hog, false)
 		s.awaitAsBefore(t, before)
 	})
+
 	t.Run("undone-when-the-agent-is-deleted", func(t *testing.T) {
 		d := s.deploy(t, enforceThrottle()...)
 		s.turn(t, hog, true)
@@ -49,25 +51,31 @@ func testThrottle(t *testing.T, s fixture) {
 		s.awaitAsBefore(t, before)
 		s.turn(t, hog, false)
 	})
+
 	t.Run("quotas-that-gocrane-left-are-restored", func(t *testing.T) { s.restoreLeftQuotas(t, before, hog, bystander) })
 	t.Run("while-kubelet-and-runtime-restart", func(t *testing.T) {
 		d := s.deploy(t, enforceThrottle()...)
 		s.turn(t, hog, true)
 		s.awaitThrottled(t, hog)
+
 		for _, program := range []string{"kubelet", s.Runtime()} {
 			if err := s.Kill(program); err != nil {
 				t.Fatal(err)
 			}
+
 			// Only a working kubelet and runtime can start it.
 			s.Delete(t, s.Run(t, s.Pod("after-"+program, "pause", nil, nil, nil)))
 			s.awaitThrottled(t, hog)
 			s.onlyOf(t, hog, before)
 		}
+
 		if err := d.sameProcess(t); err != nil {
 			t.Error(err)
 		}
+
 		s.turn(t, hog, false)
 		s.awaitAsBefore(t, before)
+
 		after := s.Await(t, bystander, "is there", func(*corev1.Pod) bool { return true })
 		if after.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("the bystander was restarted: %+v", after.Status)
@@ -84,37 +92,45 @@ func (s fixture) restoreLeftQuotas(t *testing.T, before map[string]string, pods 
 		if s.Cgroup() == 1 {
 			name, quota = "cpu.cfs_quota_us", "20000"
 		}
+
 		file := cgroups.Dir("cpu") + strings.TrimPrefix(node.Group(pod), "kubepods") + "/" + name
 		if err := cgroups.Write(t, file, quota); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	noted := func() (bool, error) {
 		n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
+
 		_, ok := n.Annotations[ensurancev1alpha1.AnnotationPredecessor]
 		return ok, nil
 	}
+
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, ensurancev1alpha1.AnnotationPredecessor, ensurancev1alpha1.PredecessorGocrane)
 	if _, err := s.Client.CoreV1().Nodes().Patch(t.Context(), s.Name(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	idle := s.deploy(t, "--enforce=taint", "--collect-interval=250ms")
 	s.Eventually(t, "the agent names the quotas", func() error {
 		logs, err := s.Logs(t, idle.pod)
 		if err == nil && !strings.Contains(logs, "CPU quotas that gocrane's agent left stay") {
 			err = fmt.Errorf("log %s", logs)
 		}
+
 		return err
 	})
+
 	if lowered := node.ChangedSettings(before, s.Settings(t)); len(lowered) != len(pods) {
 		t.Errorf("quotas are %v, without --enforce=cpu-throttle %d are to stay", lowered, len(pods))
 	}
 	if ok, err := noted(); !ok || err != nil {
 		t.Errorf("the Node lost its record: %v", err)
 	}
+
 	idle.remove(t)
 	restoring := s.deploy(t, enforceThrottle()...)
 	s.awaitAsBefore(t, before)
@@ -122,8 +138,10 @@ func (s fixture) restoreLeftQuotas(t *testing.T, before map[string]string, pods 
 		if ok, err := noted(); ok || err != nil {
 			return fmt.Errorf("record %t, %v", ok, err)
 		}
+
 		return nil
 	})
+
 	restoring.remove(t)
 	if lowered := node.ChangedSettings(before, s.Settings(t)); len(lowered) > 0 {
 		t.Errorf("quotas are lowered again at the end of the agent: %v", lowered)
@@ -133,6 +151,7 @@ func (s fixture) restoreLeftQuotas(t *testing.T, before map[string]string, pods 
 // onlyOf checks that only settings of the pod have changed.
 func (s fixture) onlyOf(t testing.TB, pod *corev1.Pod, before map[string]string) {
 	t.Helper()
+
 	others := slices.DeleteFunc(node.ChangedSettings(before, s.Settings(t)), func(c string) bool { return strings.Contains(c, "/pod"+string(pod.UID)+"/") })
 	if len(others) > 0 {
 		t.Errorf("beside %s: %s", pod.Name, strings.Join(others, "; "))
@@ -142,12 +161,15 @@ func (s fixture) onlyOf(t testing.TB, pod *corev1.Pod, before map[string]string)
 // sameProcess returns an error if the agent was restarted.
 func (d *deployment) sameProcess(t testing.TB) error {
 	t.Helper()
+
 	now, err := d.Client.CoreV1().Pods(d.pod.Namespace).Get(t.Context(), d.pod.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
+
 	if was, is := d.pod.Status.ContainerStatuses[0], now.Status.ContainerStatuses[0]; is.RestartCount != was.RestartCount || is.ContainerID != was.ContainerID {
 		return fmt.Errorf("the agent was restarted: %+v", is)
 	}
+
 	return nil
 }

@@ -63,9 +63,11 @@ const hogs = 6
 
 func (s fixture) hogs(b *testing.B, n int) (all []*corev1.Pod) {
 	b.Helper()
+
 	for i := range n {
 		all = append(all, s.hog(b, fmt.Sprintf("hog-%d", i), "4", node.Resources("50m", ""), nil))
 	}
+
 	return all
 }
 
@@ -75,17 +77,22 @@ func BenchmarkReaction(b *testing.B) {
 	s := newFixture(b, node.Options{})
 	all := s.hogs(b, 1)
 	d := s.deploy(b, "--enforce=cpu-throttle", "--collect-interval=1s")
+
 	// The hog's share on this machine; half of it is exceeded only after half of an interval.
 	s.turnAll(b, all, true)
-	before, begin := s.used(b, all[0]), time.Now()
+	before := s.used(b, all[0])
+	begin := time.Now()
 	<-time.After(span / 2)
-	used, took := s.used(b, all[0])-before, time.Since(begin)
+	used := s.used(b, all[0]) - before
+	took := time.Since(begin)
 	s.turnAll(b, all, false)
+
 	value := (used * 500 / took).Nanoseconds()
 	for _, threshold := range []int{1, 2} {
 		b.Run(fmt.Sprintf("threshold-%d", threshold), func(b *testing.B) {
 			s.apply(b, reactionRules(threshold, value))
 			d.awaitRule(b, "latency/busy")
+
 			for b.Loop() {
 				var took []time.Duration
 				for i := range breaches {
@@ -95,6 +102,7 @@ func BenchmarkReaction(b *testing.B) {
 					s.turnAll(b, all, false)
 					s.awaitNoLimit(b, all)
 				}
+
 				b.Logf("above %dm, threshold %d: %v", value, threshold, took)
 				reportAll(b, took, "s-to-act", time.Second)
 			}
@@ -107,6 +115,7 @@ func BenchmarkReaction(b *testing.B) {
 func BenchmarkVictim(b *testing.B) {
 	s := newFixture(b, node.Options{})
 	all := s.hogs(b, hogs)
+
 	server := s.Run(b, s.Pod("server", "latency-server", []string{"-work", work.String()}, node.Resources("100m", ""), nil))
 	client := s.Run(b, s.Pod("client", "cgroups", []string{"stay"}, node.Resources("100m", ""), nil))
 	d := s.deploy(b, "--enforce=cpu-throttle", "--collect-interval=1s")
@@ -121,9 +130,11 @@ func BenchmarkVictim(b *testing.B) {
 			remove := s.put(b, latencyRules)
 			d.awaitRule(b, "latency/busy")
 			<-time.After(settles / 5) // Measurements from before are not part of the breach.
+
 			if s.limited(b, all) {
 				b.Log("NOT A QUIET MACHINE: the rule fires before the hogs begin")
 			}
+
 			begin := time.Now()
 			reactions = append(reactions, s.breach(b, all))
 			<-time.After(time.Until(begin.Add(settles)))
@@ -132,14 +143,17 @@ func BenchmarkVictim(b *testing.B) {
 			remove()
 			s.awaitNoLimit(b, all)
 		}
+
 		b.Logf("alone %v, beside hogs %v, with rules %v, to act %v", alone, beside, with, reactions)
 		if slices.Max(alone) > quiet {
 			b.Logf("NOT A QUIET MACHINE: alone, %s of work take %s; the figures say nothing of the agent", work, slices.Max(alone))
 		}
+
 		recovered := make([]float64, victimRounds)
 		for i := range recovered {
 			recovered[i] = (beside[i] - with[i]).Seconds() / (beside[i] - alone[i]).Seconds()
 		}
+
 		slices.Sort(recovered)
 		b.ReportMetric(recovered[0], "recovered-worst")
 		b.ReportMetric(recovered[victimRounds/2], "recovered-median")
@@ -153,6 +167,7 @@ func BenchmarkVictim(b *testing.B) {
 // reportAll sorts durations and reports their median and maximum.
 func reportAll(b *testing.B, all []time.Duration, name string, unit time.Duration) {
 	b.Helper()
+
 	slices.Sort(all)
 	b.ReportMetric(float64(all[len(all)/2])/float64(unit), name+"-median")
 	b.ReportMetric(float64(all[len(all)-1])/float64(unit), name+"-worst")
@@ -161,6 +176,7 @@ func reportAll(b *testing.B, all []time.Duration, name string, unit time.Duratio
 // turnAll switches hogs on or off.
 func (s fixture) turnAll(t testing.TB, hogs []*corev1.Pod, on bool) {
 	t.Helper()
+
 	for _, hog := range hogs {
 		s.turn(t, hog, on)
 	}
@@ -169,52 +185,64 @@ func (s fixture) turnAll(t testing.TB, hogs []*corev1.Pod, on bool) {
 // p99 measures the 99th percentile of a server's latency.
 func (s fixture) p99(t testing.TB, client, server *corev1.Pod) time.Duration {
 	t.Helper()
+
 	out, err := s.Exec(t, client, "/nodekit", "latency-client", "-target", server.Status.PodIP+":8080", "-rate", "100", "-period", span.String(), "-reports", "1")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var report struct {
 		P99us            int64
 		Requests, Errors int
 	}
+
 	if err := json.Unmarshal([]byte(out), &report); err != nil || report.Errors > 0 || report.Requests == 0 {
 		t.Fatalf("%q: %v", out, err)
 	}
+
 	return time.Duration(report.P99us) * time.Microsecond
 }
 
 // used returns the CPU time of a pod's container on cgroup v1.
 func (s fixture) used(t testing.TB, pod *corev1.Pod) time.Duration {
 	t.Helper()
+
 	if s.Cgroup() != 1 {
 		t.Skipf("files of cgroup v1 are looked at, the node has v%d", s.Cgroup())
 	}
+
 	content, err := os.ReadFile(s.file("cpuacct", "cpuacct.usage", pod))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ns, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return time.Duration(ns)
 }
 
 // limited reports whether one of the pods has a quota on cgroup v1.
 func (s fixture) limited(t testing.TB, pods []*corev1.Pod) bool {
 	t.Helper()
+
 	if s.Cgroup() != 1 {
 		t.Skipf("files of cgroup v1 are looked at, the node has v%d", s.Cgroup())
 	}
+
 	for _, pod := range pods {
 		content, err := os.ReadFile(s.file("cpu", "cpu.cfs_quota_us", pod))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if strings.TrimSpace(string(content)) != "-1" {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -222,25 +250,31 @@ func (s fixture) limited(t testing.TB, pods []*corev1.Pod) bool {
 // starts in the pods; a hog polls its own every 50 ms.
 func (s fixture) breach(t testing.TB, hogs []*corev1.Pod) time.Duration {
 	t.Helper()
+
 	const bound = 30 * time.Second
 	begin := time.Now()
 	s.turnAll(t, hogs, true)
+
 	for !s.limited(t, hogs) {
 		if time.Since(begin) > bound {
 			t.Fatalf("no limit within %s", bound)
 		}
+
 		<-time.After(2 * time.Millisecond)
 	}
+
 	return time.Since(begin)
 }
 
 // awaitNoLimit waits until no pod has a limit.
 func (s fixture) awaitNoLimit(t testing.TB, pods []*corev1.Pod) {
 	t.Helper()
+
 	s.Eventually(t, "nobody has a limit", func() error {
 		if s.limited(t, pods) {
 			return errors.New("one has")
 		}
+
 		return nil
 	})
 }
@@ -248,6 +282,7 @@ func (s fixture) awaitNoLimit(t testing.TB, pods []*corev1.Pod) {
 // awaitRule waits until the agent has loaded a rule.
 func (d *deployment) awaitRule(t testing.TB, rule string) {
 	t.Helper()
+
 	d.Eventually(t, "rule "+rule, func() error {
 		_, err := d.metric(t.Context(), fmt.Sprintf("crane_agent_rule_firing{preview=%q,rule=%q}", "false", rule))
 		return err

@@ -23,20 +23,25 @@ func TestCPUsGrowInPlace(t *testing.T) {
 	d := s.deploy(t, append(cpuManager(), "--collect-interval=5s")...)
 	pod := s.Run(t, s.pinned("pinned", "1"))
 	cgroups := s.Cgroups(t)
+
 	run := func(own, rest string) {
 		t.Helper()
+
 		s.Eventually(t, fmt.Sprintf("the pod runs on %s and the other on %s", own, rest), func() error {
 			mine, err := cgroups.ContainerLimits(t, pod)
 			if err != nil {
 				return err
 			}
+
 			theirs, err := cgroups.ContainerLimits(t, other)
 			if err == nil && (mine.CPUs != own || theirs.CPUs != rest) {
 				err = fmt.Errorf("they run on %q and %q", mine.CPUs, theirs.CPUs)
 			}
+
 			return err
 		})
 	}
+
 	run("0", "1-3")
 	s.resizeCPU(t, pod, "2")
 	run("0-1", "2-3")
@@ -54,10 +59,12 @@ func (s fixture) resizeCPU(t testing.TB, pod *corev1.Pod, cpus string) {
 // resize resizes a pod's container in place.
 func (s fixture) resize(t testing.TB, pod *corev1.Pod, to corev1.ResourceRequirements) {
 	t.Helper()
+
 	body, err := json.Marshal(to)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	body = fmt.Appendf(nil, `{"spec":{"containers":[{"name":%q,"resources":%s}]}}`, pod.Spec.Containers[0].Name, body)
 	if _, err := s.Client.CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "resize"); err != nil {
 		t.Fatal(err)

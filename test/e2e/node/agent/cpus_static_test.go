@@ -27,18 +27,22 @@ import (
 // server.
 func (s fixture) narrow(t testing.TB) {
 	t.Helper()
+
 	config, err := node.Open(t).Control().ConfigFor(t.Context(), controlplane.ServiceAccount("crane-system", command))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	kubelet := fmt.Sprintf("https://%s:%d", n.Status.Addresses[0].Address, n.Status.DaemonEndpoints.KubeletEndpoint.Port)
 	for url, want := range map[string]int{
 		kubelet + "/configz": http.StatusOK, kubelet + "/pods": http.StatusForbidden, kubelet + "/metrics": http.StatusForbidden,
@@ -49,6 +53,7 @@ func (s fixture) narrow(t testing.TB) {
 			t.Error(err)
 			continue
 		}
+
 		reply.Body.Close()
 		if reply.StatusCode != want {
 			t.Errorf("%s: %s, want %d", url, reply.Status, want)
@@ -61,16 +66,20 @@ func TestTheKubeletAssigns(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one CPU cannot be had alone")
 	}
+
 	s := newFixture(t, node.Options{CPUManagerPolicy: realnode.CPUManagerStatic, ReservedCPUs: "0"})
 	set := s.daemonSet(t, cpuManager()...)
+
 	// The pod needs all remaining CPU.
 	delete(set.Spec.Template.Spec.Containers[0].Resources.Requests, corev1.ResourceCPU)
 	d := s.deploySet(t, set)
+
 	s.Eventually(t, "the agent stands aside", func() error {
 		nrt, err := s.topology(t)
 		if err != nil {
 			return err
 		}
+
 		log, err := s.Logs(t, d.pod)
 		if err == nil && !strings.Contains(log, "assigning no CPUs: the kubelet assigns CPUs itself (policy static, by the kubelet (/configz))") {
 			err = errors.New("the agent does not say so")
@@ -78,17 +87,22 @@ func TestTheKubeletAssigns(t *testing.T) {
 		if nrt.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyNone {
 			err = errors.Join(err, fmt.Errorf("%+v", nrt))
 		}
+
 		return err
 	})
+
 	s.Eventually(t, "a look asks the kubelet as well", func() error {
 		out, err := s.Exec(t, d.pod, assets.CommandPath, "--dry-run", "--once", "--host-root=/host")
 		if err == nil && !strings.Contains(out, "Usable is the part the kubelet leaves to pods, according to the kubelet (/configz); reserved CPUs: 0") {
 			err = errors.New(out)
 		}
+
 		return err
 	})
+
 	s.narrow(t)
 	pod := s.Run(t, s.pinned("pinned", "1"))
+
 	// Not exclusively: a kubelet lets sandboxes run everywhere.
 	cgroups := s.Cgroups(t)
 	s.Eventually(t, "the kubelet has given it a CPU", func() error {
@@ -96,8 +110,10 @@ func TestTheKubeletAssigns(t *testing.T) {
 		if set, invalid := numa.ParseCPUSet(limits.CPUs); err == nil && (invalid != nil || set.Len() != 1) {
 			err = fmt.Errorf("it runs on %q", limits.CPUs)
 		}
+
 		return err
 	})
+
 	before := s.Settings(t)
 	d.remove(t)
 	s.awaitAsBefore(t, before)

@@ -39,29 +39,35 @@ func (s fixture) pinnedTo(name, zone, cpus, program string, args ...string) *cor
 	pod.Annotations = map[string]string{
 		topologyv1alpha1.AnnotationPodTopologyResult: fmt.Sprintf(`[{"name":%q,"type":"Node","resources":{"capacity":{"cpu":%q}}}]`, zone, cpus),
 	}
+
 	return pod
 }
 
 // cpusets returns the CPUs of every container of a node in namespaces, without the pods' own cgroups, by path.
 func (s fixture) cpusets(t testing.TB) map[string]numa.CPUSet {
 	t.Helper()
+
 	out := map[string]numa.CPUSet{}
 	for file, value := range s.Settings(t) {
 		if path.Base(file) != "cpuset.cpus" || strings.HasPrefix(path.Base(path.Dir(file)), "pod") {
 			continue
 		}
+
 		set, err := numa.ParseCPUSet(value)
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
+
 		out[path.Dir(file)] = set
 	}
+
 	return out
 }
 
 // awaitAlone waits until a container has the given number of CPUs that no other container has, and returns them.
 func (s fixture) awaitAlone(t testing.TB, pod *corev1.Pod, n int) (own numa.CPUSet) {
 	t.Helper()
+
 	s.Eventually(t, fmt.Sprintf("%s has %d CPUs alone", pod.Name, n), func() error {
 		own = numa.CPUSet{}
 		sets := s.cpusets(t)
@@ -70,16 +76,20 @@ func (s fixture) awaitAlone(t testing.TB, pod *corev1.Pod, n int) (own numa.CPUS
 				own = cpus
 			}
 		}
+
 		if own.Len() != n {
 			return fmt.Errorf("it runs on %q of %d groups", own, len(sets))
 		}
+
 		for _, group := range slices.Sorted(maps.Keys(sets)) {
 			if !strings.HasSuffix(group, node.Group(pod)) && sets[group].Intersection(own).Len() > 0 {
 				return fmt.Errorf("%s runs on %s, which has %s", group, sets[group], own)
 			}
 		}
+
 		return nil
 	})
+
 	return own
 }
 
@@ -89,6 +99,7 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one CPU cannot be had alone")
 	}
+
 	s := newFixture(t, node.Options{Restart: true})
 	bystander := s.bystander(t)
 	before := s.Settings(t)
@@ -103,27 +114,33 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 			t.Errorf("it runs on %s, and on %s before", now, own)
 		}
 	})
+
 	t.Run("after-somebody-else-moved-another", func(t *testing.T) {
 		// As a container runtime does during a resize.
 		everywhere := fmt.Appendf(nil, "0-%d", s.cpus(t)-1)
 		if err := os.WriteFile(s.file("cpuset", "cpuset.cpus", bystander), everywhere, 0); err != nil {
 			t.Fatal(err)
 		}
+
 		if now := s.awaitAlone(t, pod, 1); now != own {
 			t.Errorf("it runs on %s, and on %s before", now, own)
 		}
 	})
+
 	t.Run("after-a-restart-of-the-kubelet", func(t *testing.T) {
 		if err := s.Kill("kubelet"); err != nil {
 			t.Fatal(err)
 		}
+
 		// Only a working kubelet can start it; its container was not moved yet.
 		late := s.Run(t, s.Pod("late", "pause", nil, nil, nil))
+
 		if now := s.awaitAlone(t, pod, 1); now != own {
 			t.Errorf("it runs on %s, and on %s before", now, own)
 		}
 		s.Delete(t, late)
 	})
+
 	t.Run("handed-back-with-the-pod", func(t *testing.T) {
 		s.Delete(t, pod)
 		s.awaitAsBefore(t, before)
@@ -133,6 +150,7 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 		s.awaitAlone(t, again, 1)
 		d.remove(t)
 		s.awaitAsBefore(t, before)
+
 		for group, cpus := range s.cpusets(t) {
 			if cpus.Len() != s.cpus(t) {
 				t.Errorf("%s still runs on %s", group, cpus)
@@ -144,21 +162,25 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 // cpus returns the number of CPUs of the node.
 func (s fixture) cpus(t testing.TB) int {
 	t.Helper()
+
 	n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return int(n.Status.Capacity.Cpu().Value())
 }
 
 // awaitTopology waits for the node's NodeResourceTopology.
 func (s fixture) awaitTopology(t testing.TB) {
 	t.Helper()
+
 	s.Eventually(t, "the NodeResourceTopology", func() error {
 		nrt, err := s.topology(t)
 		if err == nil && nrt.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyStatic {
 			err = fmt.Errorf("%+v", nrt)
 		}
+
 		return err
 	})
 }
@@ -166,16 +188,19 @@ func (s fixture) awaitTopology(t testing.TB) {
 // topology returns the node's NodeResourceTopology.
 func (s fixture) topology(t testing.TB) (*topologyv1alpha1.NodeResourceTopology, error) {
 	t.Helper()
+
 	raw, err := s.Client.CoreV1().RESTClient().Get().AbsPath("/apis/topology.crane.io/v1alpha1/noderesourcetopologies/" + s.Name()).DoRaw(t.Context())
 	if err != nil {
 		return nil, err
 	}
+
 	nrt := &topologyv1alpha1.NodeResourceTopology{}
 	return nrt, json.Unmarshal(raw, nrt)
 }
 
 func (s fixture) resizeMemory(t testing.TB, pod *corev1.Pod, memory string) {
 	t.Helper()
+
 	s.resize(t, pod, corev1.ResourceRequirements{Requests: node.Resources("", memory), Limits: node.Resources("", memory)})
 	s.Await(t, pod, "has "+memory, func(p *corev1.Pod) bool {
 		status := p.Status.ContainerStatuses

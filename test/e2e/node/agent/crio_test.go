@@ -29,24 +29,30 @@ func testLook(t *testing.T, s fixture) {
 	a := s.launcher(t)
 	rules := strings.NewReplacer("PodName: hog", "PodName: busy", "avoidanceThreshold: 2", "avoidanceThreshold: 1").Replace(throttleRules)
 	rules = a.write(t, "rules.yaml", rules)
+
 	s.Eventually(t, "a look", func() error {
 		cmd := exec.CommandContext(t.Context(), node.Command(command), "--dry-run", "--once", "--output=json", "--host-root="+a.Path("/"), "--rules="+rules,
 			"--kubeconfig="+a.kubeconfig, "--hostname-override="+a.Name(), "--state-dir="+a.dir, "--collect-interval=1s")
 		var complaints strings.Builder
+
 		cmd.Stderr = &complaints
 		out, err := cmd.Output()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, complaints.String())
 		}
+
 		var r onceReport
 		if err := json.Unmarshal(out, &r); err != nil {
 			return fmt.Errorf("%q: %w", out, err)
 		}
+
 		return r.check(string(busy.UID), string(quiet.UID))
 	})
+
 	if c := node.ChangedSettings(before, s.Settings(t)); len(c) > 0 {
 		t.Errorf("a look changed %s", strings.Join(c, "; "))
 	}
+
 	s.Delete(t, busy)
 	s.Delete(t, quiet)
 }
@@ -68,18 +74,23 @@ func (r onceReport) check(busy, quiet string) error {
 		if p.WorkingSet == nil || p.UsedCPU == nil || *p.WorkingSet <= 0 || p.Name == "busy" && *p.UsedCPU < 0.02 {
 			return fmt.Errorf("pod %s is not measured: %+v", p.Name, p)
 		}
+
 		classes[p.UID+" "+p.Name] = p.Class
 	}
+
 	if classes[busy+" busy"] != "BestEffort" || classes[quiet+" quiet"] != "Guaranteed" {
 		return fmt.Errorf("pods by class: %v", classes)
 	}
+
 	for _, f := range r.Features {
 		if f.Name == "runtime" && !strings.Contains(f.Reason, "/run/crio/crio.sock") {
 			return fmt.Errorf("feature %+v, want CRI-O's socket", f)
 		}
 	}
+
 	if len(r.Throttles) != 1 || !strings.Contains(r.Throttles[0].Pod, "busy") || r.Throttles[0].Container != "main" {
 		return fmt.Errorf("%+v would be throttled, want container main of pod busy", r.Throttles)
 	}
+
 	return nil
 }

@@ -34,6 +34,7 @@ type fixture struct {
 // newFixture starts a node and installs Crane's CRDs and permissions in its cluster.
 func newFixture(t testing.TB, o node.Options) fixture {
 	t.Helper()
+
 	n := node.Start(t, o)
 	if err := harness.Install(t.Context(), n.Config, manager, func(kind string) bool {
 		return slices.Contains([]string{
@@ -43,19 +44,23 @@ func newFixture(t testing.TB, o node.Options) fixture {
 	}); err != nil {
 		t.Fatal(err)
 	}
+
 	c, err := client.New(n.Config, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return fixture{Node: n, client: c}
 }
 
 // newMachineFixture is newFixture for a node in an emulated machine, which short runs skip because it takes minutes.
 func newMachineFixture(t *testing.T, o node.Options) fixture {
 	t.Helper()
+
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
 	}
+
 	return newFixture(t, o)
 }
 
@@ -63,26 +68,33 @@ func newMachineFixture(t *testing.T, o node.Options) fixture {
 // actions.
 func (s fixture) daemonSet(t testing.TB, flags ...string) *appsv1.DaemonSet {
 	t.Helper()
+
 	objects, err := manifest.ReadDir(config.Manifests, command)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	set := &appsv1.DaemonSet{}
 	for _, o := range objects {
 		if o.GetKind() != "DaemonSet" {
 			continue
 		}
+
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, set); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if len(set.Spec.Template.Spec.Containers) != 1 {
 		t.Fatalf("config/%s has no DaemonSet of one container: %+v", command, set)
 	}
+
 	pod := &set.Spec.Template.Spec
 	pod.NodeSelector = map[string]string{corev1.LabelHostname: s.Name()}
 	c := &pod.Containers[0]
-	c.Image, c.ImagePullPolicy = node.Image(command), corev1.PullNever
+	c.Image = node.Image(command)
+	c.ImagePullPolicy = corev1.PullNever
+
 	// A probe that comes too early costs a period.
 	c.ReadinessProbe.PeriodSeconds = 1
 	c.Args = slices.DeleteFunc(c.Args, func(a string) bool {
@@ -90,6 +102,7 @@ func (s fixture) daemonSet(t testing.TB, flags ...string) *appsv1.DaemonSet {
 		// Rules of these tests fire below the water marks.
 		return name == "--dry-run" || name == "--policy-config-path" || slices.ContainsFunc(flags, func(f string) bool { return strings.HasPrefix(f, name+"=") })
 	})
+
 	c.Args = append(c.Args, flags...)
 	return set
 }
@@ -110,19 +123,23 @@ func (s fixture) deploy(t testing.TB, flags ...string) *deployment {
 // deploySet is deploy for a modified DaemonSet.
 func (s fixture) deploySet(t testing.TB, set *appsv1.DaemonSet) *deployment {
 	t.Helper()
+
 	d := &deployment{fixture: s, set: set}
 	set, err := s.Client.AppsV1().DaemonSets(d.set.Namespace).Create(t.Context(), d.set, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("create DaemonSet: %v", err)
 	}
+
 	d.set = set
 	t.Cleanup(func() {
 		if t.Failed() && d.pod != nil {
 			logs, err := s.Logs(t, d.pod)
 			t.Logf("--- %s: %v\n%s", d.pod.Name, err, logs)
 		}
+
 		d.remove(t)
 	})
+
 	s.Eventually(t, "agent", func() error { return d.find(t) })
 	return d
 }
@@ -130,22 +147,29 @@ func (s fixture) deploySet(t testing.TB, set *appsv1.DaemonSet) *deployment {
 // find finds the DaemonSet's pod and returns an error unless it is Ready.
 func (d *deployment) find(t testing.TB) error {
 	t.Helper()
+
 	selector := metav1.FormatLabelSelector(d.set.Spec.Selector)
 	pods, err := d.Client.CoreV1().Pods(d.set.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return err
 	}
+
 	var have []string
 	for i := range pods.Items {
 		p := &pods.Items[i]
 		if p.DeletionTimestamp != nil {
 			continue
 		}
-		if d.pod = p; isReady(p) {
+
+		d.pod = p
+
+		if isReady(p) {
 			return nil
 		}
+
 		have = append(have, fmt.Sprintf("%s: %s %+v", p.Name, p.Status.Phase, p.Status.ContainerStatuses))
 	}
+
 	return fmt.Errorf("none of %d pods is Ready: %s", len(pods.Items), strings.Join(have, "\n"))
 }
 
@@ -158,16 +182,19 @@ func isReady(p *corev1.Pod) bool {
 // remove deletes the DaemonSet and waits until its pods are gone.
 func (d *deployment) remove(t testing.TB) {
 	t.Helper()
+
 	ctx := context.WithoutCancel(t.Context())
 	if err := client.IgnoreNotFound(d.client.Delete(ctx, d.set.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground))); err != nil {
 		t.Errorf("delete DaemonSet: %v", err)
 		return
 	}
+
 	pods, err := d.Client.CoreV1().Pods(d.set.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.set.Spec.Selector)})
 	if err != nil {
 		t.Errorf("delete DaemonSet: %v", err)
 		return
 	}
+
 	for i := range pods.Items {
 		d.Delete(t, &pods.Items[i])
 	}
@@ -182,17 +209,21 @@ func (s fixture) apply(t testing.TB, text string) {
 // put applies objects and returns the function that deletes them.
 func (s fixture) put(t testing.TB, text string) (remove func()) {
 	t.Helper()
+
 	objects, err := manifest.ParseString(text)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	applier, err := manifest.NewApplier(s.Config, manager)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := applier.Apply(t.Context(), objects...); err != nil {
 		t.Fatal(err)
 	}
+
 	return func() {
 		for _, o := range objects {
 			if err := s.client.Delete(context.WithoutCancel(t.Context()), o); client.IgnoreNotFound(err) != nil {

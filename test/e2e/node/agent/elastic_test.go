@@ -30,7 +30,10 @@ func (s fixture) elastic(name string) *corev1.Pod {
 		ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("1"), ensurancev1alpha1.ResourceReclaimedMemory: resource.MustParse(elasticMemory),
 	}
 	pod := s.Pod(name, "pause", nil, ask, ask)
-	pod.Labels, pod.Spec.NodeName, pod.Spec.NodeSelector = batch(), "", map[string]string{corev1.LabelHostname: s.Name()}
+	pod.Labels = batch()
+	pod.Spec.NodeName = ""
+	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: s.Name()}
+
 	return pod
 }
 
@@ -38,31 +41,38 @@ func (s fixture) elastic(name string) *corev1.Pod {
 // memory and the weight of a core.
 func (s fixture) awaitElasticLimits(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
-	cgroups, memory := s.Cgroups(t), resource.MustParse(elasticMemory)
+
+	cgroups := s.Cgroups(t)
+	memory := resource.MustParse(elasticMemory)
 	s.Eventually(t, "the limits that "+pod.Name+" asks for", func() error {
 		ofPod, err := cgroups.PodLimits(t, pod)
 		if err != nil {
 			return err
 		}
+
 		of, err := cgroups.ContainerLimits(t, pod)
 		if err != nil {
 			return err
 		}
+
 		for _, l := range []node.Limits{of, ofPod} {
 			if math.Abs(l.Cores-1) > 1e-6 || l.Memory != memory.Value() {
 				return fmt.Errorf("pod %+v, container %+v", ofPod, of)
 			}
 		}
+
 		container := filepath.Dir(s.file("cpu", "cpu.shares", pod))
 		for _, dir := range []string{container, filepath.Dir(container)} {
 			name, want := "cpu.shares", "1024"
 			if s.Cgroup() == 2 {
 				name, want = "cpu.weight", "39"
 			}
+
 			if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || strings.TrimSpace(string(text)) != want {
 				return fmt.Errorf("%s of %s is %q, want %s: %w", name, path.Base(dir), text, want, err)
 			}
 		}
+
 		return nil
 	})
 }
@@ -70,6 +80,7 @@ func (s fixture) awaitElasticLimits(t testing.TB, pod *corev1.Pod) {
 // awaitSame checks that the pod is still the started one.
 func (s fixture) awaitSame(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
+
 	now := s.Await(t, pod, "is there", func(*corev1.Pod) bool { return true })
 	if now.UID != pod.UID || now.DeletionTimestamp != nil || now.Status.Phase != corev1.PodRunning || len(now.Status.ContainerStatuses) != 1 ||
 		now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID {
@@ -80,9 +91,11 @@ func (s fixture) awaitSame(t testing.TB, pod *corev1.Pod) {
 // restartKubelet kills the kubelet and returns when the next one works.
 func (s fixture) restartKubelet(t testing.TB, after string) {
 	t.Helper()
+
 	if err := s.Kill("kubelet"); err != nil {
 		t.Fatal(err)
 	}
+
 	// Only a working kubelet can start it.
 	s.Delete(t, s.Run(t, s.Pod(after, "pause", nil, nil, nil)))
 }
@@ -101,7 +114,8 @@ func TestElasticAcrossRestarts(t *testing.T) {
 	s.bystander(t)
 	s.leaveBehind(t, elasticMemory)
 	pod := s.Run(t, s.elastic("elastic"))
-	before, tr := s.Settings(t), s.record(t)
+	before := s.Settings(t)
+	tr := s.record(t)
 	d := s.deploy(t, "--enforce=node-resource,pod-resource", "--collect-interval=250ms")
 	s.awaitOffer(t, tr, "an offer", func(o offered) bool { return !o.account.Ended && holds(o) })
 	s.awaitElasticLimits(t, pod)
@@ -109,11 +123,13 @@ func TestElasticAcrossRestarts(t *testing.T) {
 
 	seen := tr.len()
 	s.restartKubelet(t, "after-kubelet")
+
 	for _, o := range tr.since(seen) {
 		if !holds(o) {
 			t.Errorf("the restart of a kubelet has changed what the node shows: %+v", o)
 		}
 	}
+
 	s.awaitSame(t, pod)
 	s.awaitElasticLimits(t, pod)
 
@@ -123,8 +139,10 @@ func TestElasticAcrossRestarts(t *testing.T) {
 		if states := tr.since(seen); !slices.ContainsFunc(states, func(o offered) bool { return o.cpu.allocatable == 0 && o.memory.allocatable == 0 }) {
 			return fmt.Errorf("%d states", len(states))
 		}
+
 		return nil
 	})
+
 	begin := time.Now()
 	s.awaitOffer(t, tr, "what pods hold is back", holds)
 	t.Logf("back after %s", time.Since(begin))
@@ -135,14 +153,17 @@ func TestElasticAcrossRestarts(t *testing.T) {
 	if !holds(left) || left.cpu.allocatable != 1000 {
 		t.Errorf("an agent that ends leaves %+v", left)
 	}
+
 	s.awaitAsBefore(t, before)
 	s.restartKubelet(t, "without-an-agent")
 	s.awaitSame(t, pod)
 	s.deploy(t, "--enforce=node-resource", "--collect-interval=250ms")
+
 	next := s.awaitOffer(t, tr, "the next agent", func(o offered) bool { return !o.account.Ended && o.memory.terms.Problem == "" })
 	if want := min(next.memory.amount(left.memory.terms.Was), next.memory.amount(next.memory.terms.Offer)) - next.memory.material(); next.memory.allocatable < want {
 		t.Errorf("it does not go on where the one before was, at %d: %+v, then %+v", want, left.memory, next.memory)
 	}
+
 	// A kubelet that rejects a pod needs time to end it.
 	s.awaitSame(t, pod)
 }

@@ -54,26 +54,35 @@ func TestEvict(t *testing.T) {
 	s := newFixture(t, node.Options{})
 	s.apply(t, evictRules)
 	bystander := s.bystander(t)
+
 	var batchPods []*corev1.Pod
 	for _, p := range []struct{ name, class, mib string }{{"grows", "least", "160"}, {"keeps", "", "24"}} {
 		pod := s.Pod(p.name, "memory-hog", []string{"-mib", p.mib, "-after", signal}, node.Resources("10m", "32Mi"), nil)
-		pod.Labels, pod.Spec.PriorityClassName = batch(), p.class
+		pod.Labels = batch()
+		pod.Spec.PriorityClassName = p.class
 		batchPods = append(batchPods, s.Run(t, pod))
 	}
-	grows, keeps := batchPods[0], batchPods[1]
+
+	grows := batchPods[0]
+	keeps := batchPods[1]
 	s.deploy(t, "--enforce=evict,taint", "--evict-also=bare-pods", "--collect-interval=500ms")
+
 	if s.tainted(t) {
 		t.Fatal("a calm node has the taint")
 	}
+
 	s.turn(t, keeps, true)
-	taints, graces := s.taints(t), s.graces(t, grows)
+	taints := s.taints(t)
+	graces := s.graces(t, grows)
 	s.turn(t, grows, true)
+
 	const bound = 2 * time.Minute
 	select {
 	case <-taints:
 	case <-time.After(bound):
 		t.Fatal("the node has no taint")
 	}
+
 	select {
 	case grace := <-graces:
 		if grace != 7 {
@@ -82,13 +91,16 @@ func TestEvict(t *testing.T) {
 	case <-time.After(bound):
 		t.Fatal("not evicted")
 	}
+
 	s.awaitEvent(t, "AvoidanceTriggered")
 	s.Eventually(t, "the taint is gone", func() error {
 		if s.tainted(t) {
 			return fmt.Errorf("the node still has it")
 		}
+
 		return nil
 	})
+
 	s.awaitEvent(t, "RestoreTriggered")
 	for _, p := range []*corev1.Pod{bystander, keeps} {
 		now := s.Await(t, p, "is there", func(*corev1.Pod) bool { return true })
@@ -101,10 +113,12 @@ func TestEvict(t *testing.T) {
 // graces returns the grace period with which a pod is deleted; 0 if the watch ends before.
 func (s fixture) graces(t testing.TB, pod *corev1.Pod) <-chan int64 {
 	t.Helper()
+
 	return first(t, s.Client.CoreV1().Pods(pod.Namespace).Watch, "metadata.name="+pod.Name, func(p *corev1.Pod) (int64, bool) {
 		if p.DeletionGracePeriodSeconds == nil {
 			return 0, false
 		}
+
 		return *p.DeletionGracePeriodSeconds, true
 	})
 }
@@ -118,14 +132,17 @@ func (s fixture) taints(t testing.TB) <-chan bool {
 // first returns the first value found in the objects of a watch, from their current state on.
 func first[T, V any](t testing.TB, begin func(context.Context, metav1.ListOptions) (watch.Interface, error), fields string, find func(*T) (V, bool)) <-chan V {
 	t.Helper()
+
 	w, err := begin(t.Context(), metav1.ListOptions{FieldSelector: fields})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(w.Stop)
 	out := make(chan V, 1)
 	go func() {
 		defer close(out)
+
 		for event := range w.ResultChan() {
 			if o, ok := any(event.Object).(*T); ok {
 				if v, found := find(o); found {
@@ -135,26 +152,31 @@ func first[T, V any](t testing.TB, begin func(context.Context, metav1.ListOption
 			}
 		}
 	}()
+
 	return out
 }
 
 // awaitEvent waits for an event on the node.
 func (s fixture) awaitEvent(t testing.TB, reason string) {
 	t.Helper()
+
 	s.Eventually(t, "event "+reason, func() error {
 		events, err := s.Client.CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
+
 		var seen []string
 		for i := range events.Items {
 			if e := &events.Items[i]; e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == s.Name() {
 				if e.Reason == reason {
 					return nil
 				}
+
 				seen = append(seen, e.Reason)
 			}
 		}
+
 		return fmt.Errorf("there are %s", seen)
 	})
 }
@@ -162,10 +184,12 @@ func (s fixture) awaitEvent(t testing.TB, reason string) {
 // tainted reports whether new pods are kept away from the node.
 func (s fixture) tainted(t testing.TB) bool {
 	t.Helper()
+
 	n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return isTainted(n)
 }
 

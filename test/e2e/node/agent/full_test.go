@@ -74,14 +74,17 @@ func BenchmarkFull(b *testing.B) {
 	for i := range full - 2 {
 		s.quick(b, s.idle(i))
 	}
+
 	for i := range full - 2 {
 		s.Await(b, s.idle(i), "Ready", isReady)
 	}
+
 	b.Run("throttling", func(b *testing.B) {
 		s.apply(b, latencyRules)
 		s.quick(b, s.idle(full))
 		s.footprint(b, s.deploy(b, "--enforce=cpu-throttle", "--collect-interval=1s"))
 	})
+
 	b.Run("everything", func(b *testing.B) {
 		s.apply(b, everythingRules)
 		d := s.deploy(b, "--enforce="+allKinds, "--collect-interval=1s", "--feature-gates=NodeResourceTopology=true,CraneCPUManager=true")
@@ -100,6 +103,7 @@ func (s fixture) idle(i int) *corev1.Pod {
 	if i%5 == 0 {
 		ask = corev1.ResourceList{ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("1"), ensurancev1alpha1.ResourceReclaimedMemory: resource.MustParse("32Mi")}
 	}
+
 	pod := s.Pod(fmt.Sprintf("idle-%d", i), "pause", nil, ask, ask)
 	pod.Labels = map[string]string{"fills": []string{"batch", "web"}[i%2]}
 	return pod
@@ -108,18 +112,24 @@ func (s fixture) idle(i int) *corev1.Pod {
 // footprint measures an agent's use after it has settled.
 func (s fixture) footprint(b *testing.B, d *deployment) {
 	b.Helper()
+
 	<-time.After(settles)
 	for b.Loop() {
 		const watched = time.Minute
-		before, begin := s.taken(b, d.pod), time.Now()
+		before := s.taken(b, d.pod)
+		begin := time.Now()
 		<-time.After(watched)
-		after, took := s.taken(b, d.pod), time.Since(begin).Seconds()
+		after := s.taken(b, d.pod)
+		took := time.Since(begin).Seconds()
+
 		seen, err := d.metric(b.Context(), "crane_agent_observed_pods")
 		if err != nil || seen != full {
 			b.Errorf("the agent sees %g pods, want %d: %v", seen, full, err)
 		}
+
 		b.ReportMetric((after.cpu-before.cpu).Seconds()/took, "cores")
 		b.ReportMetric(after.resident/(1<<20), "MiB-resident")
+
 		// One tick per second, including watches, probes and two reads of its metrics.
 		b.ReportMetric((after.allocations-before.allocations)/took, "allocations/tick")
 		b.ReportMetric(full, "pods")
@@ -129,10 +139,12 @@ func (s fixture) footprint(b *testing.B, d *deployment) {
 // quick creates a pod that is deleted with its node, because waiting for each would take minutes.
 func (s fixture) quick(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
+
 	pods := s.Client.CoreV1().Pods(pod.Namespace)
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		if err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
@@ -151,17 +163,20 @@ type podCost struct {
 // taken reads the agent's own metrics and the kernel's counters of its container.
 func (s fixture) taken(t testing.TB, pod *corev1.Pod) podCost {
 	t.Helper()
+
 	out := podCost{resident: math.NaN(), allocations: math.NaN()}
 	metrics, err := s.scrape(t.Context(), pod)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for line := range strings.Lines(metrics) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		v, err := strconv.ParseFloat(value, 64)
 		if err != nil {
 			continue
 		}
+
 		switch name {
 		case "process_cpu_seconds_total":
 			out.cpu = time.Duration(v * float64(time.Second))
@@ -171,10 +186,12 @@ func (s fixture) taken(t testing.TB, pod *corev1.Pod) podCost {
 			out.allocations = v
 		}
 	}
+
 	if content, err := os.ReadFile(filepath.Join(s.Path("/sys/fs/cgroup"), "cpuacct", node.Group(pod), "cpuacct.usage")); err == nil {
 		if ns, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64); err == nil {
 			out.cpu = time.Duration(ns)
 		}
 	}
+
 	return out
 }

@@ -22,6 +22,7 @@ func batch() map[string]string { return map[string]string{"workload": "batch"} }
 // hog runs a pod that is busy while its switch is on; initially it is off.
 func (s fixture) hog(t testing.TB, name string, threads string, requests, limits corev1.ResourceList) *corev1.Pod {
 	t.Helper()
+
 	pod := s.Pod(name, "cpu-hog", []string{"-threads", threads, "-switch", signal}, requests, limits)
 	pod.Labels = batch()
 	return s.Run(t, pod)
@@ -30,6 +31,7 @@ func (s fixture) hog(t testing.TB, name string, threads string, requests, limits
 // batchPod runs a batch pod without requests.
 func (s fixture) batchPod(t testing.TB, name, program string, args ...string) *corev1.Pod {
 	t.Helper()
+
 	pod := s.Pod(name, program, args, nil, nil)
 	pod.Labels = batch()
 	return s.Run(t, pod)
@@ -38,14 +40,17 @@ func (s fixture) batchPod(t testing.TB, name, program string, args ...string) *c
 // turn sets the switch of a hog.
 func (s fixture) turn(t testing.TB, hog *corev1.Pod, on bool) {
 	t.Helper()
+
 	value := map[bool]string{true: "1", false: "0"}[on]
 	if !s.Machine() {
 		// A process started in the container would use its CPU.
 		if err := os.WriteFile(s.switchOf(t, hog), []byte(value), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		return
 	}
+
 	s.Eventually(t, "switch of "+hog.Name, func() error {
 		_, err := s.Exec(t, hog, "/nodekit", "cgroups", "write", signal, value)
 		return err
@@ -55,10 +60,12 @@ func (s fixture) turn(t testing.TB, hog *corev1.Pod, on bool) {
 // switchOf returns the switch of a hog on a node in namespaces, the kubelet's file that is mounted in the container.
 func (s fixture) switchOf(t testing.TB, hog *corev1.Pod) string {
 	t.Helper()
+
 	found, err := filepath.Glob(s.Path("/var/lib/kubelet/pods/" + string(hog.UID) + "/containers/" + hog.Spec.Containers[0].Name + "/*"))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("switch of %s: %v, %v", hog.Name, found, err)
 	}
+
 	return found[0]
 }
 

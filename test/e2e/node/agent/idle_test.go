@@ -25,6 +25,7 @@ func TestElasticPodIsIdle(t *testing.T) {
 	pod := s.Run(t, elastic)
 	c := s.Cgroups(t)
 	container := containerDir(c, pod)
+
 	read := func() (map[string]string, error) {
 		out := map[string]string{}
 		var errs []error
@@ -35,41 +36,51 @@ func TestElasticPodIsIdle(t *testing.T) {
 				errs = append(errs, err)
 			}
 		}
+
 		return out, errors.Join(errs...)
 	}
+
 	before, err := read()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	memory := resource.MustParse(elasticMemory)
 	want := maps.Clone(before)
 	maps.Copy(want, map[string]string{
 		"pod cpu.idle": "1", "pod cpu.max": "100000 100000", "pod memory.max": fmt.Sprint(memory.Value()),
 		"container cpu.weight": "39", "container cpu.max": "100000 100000", "container memory.max": fmt.Sprint(memory.Value()),
 	})
+
 	await := func(what string, want map[string]string) {
 		t.Helper()
+
 		s.Eventually(t, what, func() error {
 			now, err := read()
 			if err != nil {
 				return err
 			}
+
 			var wrong []string
 			for _, name := range slices.Sorted(maps.Keys(want)) {
 				if now[name] != want[name] {
 					wrong = append(wrong, fmt.Sprintf("%s is %q, want %q", name, now[name], want[name]))
 				}
 			}
+
 			if len(wrong) > 0 {
 				err = errors.New(strings.Join(wrong, "; "))
 			}
+
 			return err
 		})
 	}
+
 	delete(want, "pod cpu.weight") // The weight of an idle cgroup is meaningless.
 	if before["pod cpu.idle"] != "0" {
 		t.Fatalf("it is idle before: %v", before)
 	}
+
 	d := s.deploy(t, "--enforce=pod-resource", "--collect-interval=2s")
 	await("the limits and the idle class", want)
 	d.remove(t)

@@ -37,18 +37,22 @@ func TestKilledAtEachWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	before := s.Settings(t)
 	out, err := exec.CommandContext(t.Context(), node.Binary(t, "static/"+mortal), s.Path("/"), t.TempDir(), node.Group(pod)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	if c := node.ChangedSettings(before, s.Settings(t)); len(c) > 0 {
 		t.Errorf("at the end: %s", strings.Join(c, "; "))
 	}
+
 	writes := map[string]int{"cpu.cfs_burst_us": 2, "cpu.cfs_quota_us": 8, "cpu.shares": 2}
 	if s.Cgroup() == 2 {
 		writes = map[string]int{"cpu.max": 8, "cpu.weight": 2, "memory.high": 5}
 	}
+
 	diedAt(t, string(out), writes)
 }
 
@@ -61,9 +65,11 @@ func TestKilledAtEachWriteOfMemory(t *testing.T) {
 	s.Eventually(t, "the files are in memory", func() error {
 		return compare(func(name string) (string, error) { return c.Read(t, dir+"/"+name) }, "memory.current", func(n int64) bool { return n > 64*mebi })
 	})
+
 	if err := c.Write(t, dir+"/cpu.max.burst", "20000"); err != nil {
 		t.Fatal(err)
 	}
+
 	look := s.Run(t, s.HostPod("look"))
 	before := s.settingsInside(t, look)
 	// 16 MiB and nine tenths of the rest, in pages: the kubelet's value, with its quota and weight.
@@ -72,6 +78,7 @@ func TestKilledAtEachWriteOfMemory(t *testing.T) {
 			t.Errorf("%s is %q before, want the kubelet's %q", name, got, want)
 		}
 	}
+
 	killer := s.HostPod("killer")
 	killer.Spec.RestartPolicy = corev1.RestartPolicyNever
 	killer.Spec.Containers[0].Image = node.Image(mortal)
@@ -80,16 +87,19 @@ func TestKilledAtEachWriteOfMemory(t *testing.T) {
 	ended := func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 	}
+
 	// It takes minutes, and each half fits in one wait.
 	s.Await(t, killer, "is done with cpu", func(p *corev1.Pod) bool {
 		out, err := s.Logs(t, p)
 		return ended(p) || err == nil && strings.Contains(out, ", of memory.")
 	})
+
 	done := s.Await(t, killer, "has ended", ended)
 	out, err := s.Logs(t, done)
 	if err != nil || done.Status.Phase != corev1.PodSucceeded {
 		t.Fatalf("%s, %v\n%s", done.Status.Phase, err, out)
 	}
+
 	if c := node.ChangedSettings(before, s.settingsInside(t, look)); len(c) > 0 {
 		t.Errorf("at the end: %s", strings.Join(c, "; "))
 	}
@@ -99,6 +109,7 @@ func TestKilledAtEachWriteOfMemory(t *testing.T) {
 // diedAt checks that a process was killed at least the given times before and after writes of each file.
 func diedAt(t *testing.T, out string, writes map[string]int) {
 	t.Helper()
+
 	for file, least := range writes {
 		for _, when := range []string{"before", "after"} {
 			if n := len(regexp.MustCompile(fmt.Sprintf(`(?m)^killed %s write \d+, of %s:`, when, regexp.QuoteMeta(file))).FindAllString(out, -1)); n < least {
@@ -106,6 +117,7 @@ func diedAt(t *testing.T, out string, writes map[string]int) {
 			}
 		}
 	}
+
 	if t.Failed() || testing.Verbose() {
 		t.Log(out)
 	}
@@ -117,16 +129,20 @@ const roundsEnv = "CRANE_AGENT_TEST_ROUNDS"
 // rounds returns the number of kills: that of the environment, or the given ones for usual and short runs.
 func rounds(t testing.TB, usual, short int) int {
 	t.Helper()
+
 	if text := os.Getenv(roundsEnv); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			t.Fatalf("%s: %v", roundsEnv, err)
 		}
+
 		return n
 	}
+
 	if testing.Short() {
 		return short
 	}
+
 	return usual
 }
 
@@ -137,6 +153,7 @@ func TestKilledAnywhere(t *testing.T) {
 	hog := s.hog(t, "hog", "2", nil, nil)
 	before := s.Settings(t)
 	s.turn(t, hog, true)
+
 	// At any point of what it does ten times a second.
 	s.killed(t, before, rounds(t, 40, 6), node.Group(hog), 400*time.Millisecond, "--enforce=cpu-throttle", "--collect-interval=100ms")
 }
@@ -147,18 +164,21 @@ func TestKilledWithEverything(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one CPU cannot be had alone")
 	}
+
 	s := newFixture(t, node.Options{})
 	hog := s.hog(t, "hog", "2", node.Resources("50m", "16Mi"), node.Resources("2", "64Mi"))
 	ask := corev1.ResourceList{
 		ensurancev1alpha1.ResourceReclaimedCPU:    resource.MustParse("1"),
 		ensurancev1alpha1.ResourceReclaimedMemory: resource.MustParse("64Mi"),
 	}
+
 	elastic := s.Pod("elastic", "cpu-hog", []string{"-threads", "1"}, ask, ask)
 	elastic.Labels = batch()
 	s.Run(t, elastic)
 	pinned := s.Run(t, s.pinned("pinned", "1"))
 	before := s.Settings(t)
 	s.turn(t, hog, true)
+
 	// Elastic pods are checked every 5 s.
 	s.killed(t, before, rounds(t, 12, 3), node.Group(pinned), 6*time.Second, "--enforce=cpu-throttle,pod-resource,cpu-manager", "--collect-interval=100ms",
 		"--feature-gates=NodeResourceTopology=true,CraneCPUManager=true", "--cpu-manager-reconcile-period=2s")
@@ -167,8 +187,11 @@ func TestKilledWithEverything(t *testing.T) {
 // killed repeatedly starts an agent, kills it soon after a cgroup is in its journal, and lets the next start undo it.
 func (s fixture) killed(t *testing.T, before map[string]string, rounds int, group string, within time.Duration, flags ...string) {
 	t.Helper()
+
 	a := s.launcher(t)
-	busy, calm := a.write(t, "rules.yaml", throttleRules), a.write(t, "calm.yaml", calmRules)
+	busy := a.write(t, "rules.yaml", throttleRules)
+	calm := a.write(t, "calm.yaml", calmRules)
+
 	left, most := 0, 0
 	for range rounds {
 		p := a.start(t, busy, flags...)
@@ -176,21 +199,27 @@ func (s fixture) killed(t *testing.T, before map[string]string, rounds int, grou
 			if content, err := os.ReadFile(a.journal()); err != nil || !bytes.Contains(content, []byte(group)) {
 				return fmt.Errorf("%s, %v; the agent says:\n%s", content, err, p.output())
 			}
+
 			return nil
 		})
+
 		<-time.After(rand.N(within))
 		p.end(t, syscall.SIGKILL)
+
 		if n := len(node.ChangedSettings(before, s.Settings(t))); n > 0 {
 			left++
 			most = max(most, n)
 		}
+
 		next := a.start(t, calm, "--enforce=cpu-throttle", "--collect-interval=1m")
 		s.awaitAsBefore(t, before)
 		next.end(t, syscall.SIGTERM)
+
 		if c := node.ChangedSettings(before, s.Settings(t)); len(c) > 0 {
 			t.Fatalf("after the end: %s", strings.Join(c, "; "))
 		}
 	}
+
 	t.Logf("killed %d times, %d times with changes in force, %d files at most", rounds, left, most)
 	if left == 0 {
 		t.Error("nothing was ever left to undo: the test does not test")
@@ -215,10 +244,12 @@ type agentLauncher struct {
 
 func (s fixture) launcher(t testing.TB) agentLauncher {
 	t.Helper()
+
 	kubeconfig, err := node.Open(t).Control().KubeconfigFor(t.Context(), command, controlplane.ServiceAccount("crane-system", command))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return agentLauncher{fixture: s, dir: t.TempDir(), kubeconfig: kubeconfig}
 }
 
@@ -227,10 +258,12 @@ func (a agentLauncher) journal() string { return filepath.Join(a.dir, "changes.j
 // write writes a file beside the journal and returns its path.
 func (a agentLauncher) write(t testing.TB, name, content string) string {
 	t.Helper()
+
 	path := filepath.Join(a.dir, name)
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	return path
 }
 
@@ -244,20 +277,25 @@ type agentProcess struct {
 // start starts an agent with rules of a file.
 func (a agentLauncher) start(t testing.TB, rules string, flags ...string) *agentProcess {
 	t.Helper()
+
 	r := &agentProcess{log: filepath.Join(a.dir, "agent.log"), done: make(chan error, 1)}
 	log, err := os.Create(r.log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
+
 	r.cmd = exec.CommandContext(t.Context(), node.Command(command), append([]string{
 		"--host-root=" + a.Path("/"), "--rules=" + rules, "--kubeconfig=" + a.kubeconfig,
 		"--hostname-override=" + a.Name(), "--state-dir=" + a.dir, "--bind-address=127.0.0.1:0",
 	}, flags...)...)
-	r.cmd.Stdout, r.cmd.Stderr = log, log
+
+	r.cmd.Stdout = log
+	r.cmd.Stderr = log
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	go func() { r.done <- r.cmd.Wait() }()
 	return r
 }
@@ -267,15 +305,18 @@ func (r *agentProcess) output() string {
 	if err != nil {
 		return err.Error()
 	}
+
 	return string(content)
 }
 
 // end sends a signal to the agent and waits for its end.
 func (r *agentProcess) end(t testing.TB, signal os.Signal) {
 	t.Helper()
+
 	if err := r.cmd.Process.Signal(signal); err != nil {
 		t.Fatalf("the agent has ended before: %v\n%s", err, r.output())
 	}
+
 	select {
 	case err := <-r.done:
 		if err != nil && signal != syscall.SIGKILL {

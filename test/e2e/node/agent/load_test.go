@@ -49,16 +49,19 @@ func TestElasticFollowsLoad(t *testing.T) {
 	calm := s.awaitOffer(t, tr, "memory is on offer", func(o offered) bool {
 		return !o.account.Ended && o.memory.terms.Problem == "" && o.memory.allocatable > o.memory.amount(o.memory.terms.Allocated)
 	})
+
 	// It grows until the node follows, whatever other processes release meanwhile.
 	most := min(calm.memory.amount(calm.memory.terms.Allocatable)/8, calm.memory.allocatable/3)
 	if most < 4*calm.memory.material() {
 		t.Skipf("this machine has too little memory left to show anything: %+v", calm.memory)
 	}
+
 	batchPod := func(name, program string, args ...string) *corev1.Pod {
 		p := s.Pod(name, program, args, nil, nil)
 		p.Labels = batch()
 		return s.Run(t, p)
 	}
+
 	cpu := batchPod("cpu", "cpu-hog", "-threads", strconv.Itoa(2*runtime.NumCPU()))
 	memory := batchPod("memory", "memory-hog", "-mib", strconv.FormatInt(most>>20, 10), "-pause", (30 * time.Second / time.Duration(most>>23)).String())
 
@@ -66,6 +69,7 @@ func TestElasticFollowsLoad(t *testing.T) {
 	if need, was := loaded.memory.amount(loaded.memory.terms.Need), calm.memory.amount(calm.memory.terms.Need); need <= was {
 		t.Errorf("%d of memory is needed, %d was", need, was)
 	}
+
 	s.Eventually(t, "more is held than the node can bear", func() error {
 		for series, want := range map[string]float64{
 			`crane_agent_elastic_cpu_cores{term="offer"}`: 0, `crane_agent_elastic_cpu_cores{term="deficit"}`: 1, `crane_agent_elastic_cpu_cores{term="advertised"}`: 1,
@@ -74,11 +78,14 @@ func TestElasticFollowsLoad(t *testing.T) {
 				return fmt.Errorf("%s is %g, %w", series, v, err)
 			}
 		}
+
 		return nil
 	})
+
 	if now, err := tr.last(); err != nil || !holds(now) {
 		t.Errorf("%+v, %v", now, err)
 	}
+
 	s.awaitSame(t, pod)
 
 	s.apply(t, heldRules)
@@ -91,12 +98,14 @@ func TestElasticFollowsLoad(t *testing.T) {
 	s.Delete(t, memory)
 	low := s.awaitOffer(t, tr, "a state", func(offered) bool { return true })
 	s.Eventually(t, "the offer is higher than what is shown", func() error { return d.waits(t.Context(), &low.memory) })
+
 	if now, err := tr.last(); err != nil || now.memory.allocatable > low.memory.allocatable {
 		t.Errorf("it rises at once: from %+v to %+v, %v", low, now, err)
 	}
 	if !testing.Short() {
 		d.rises(t, tr, low.memory.allocatable)
 	}
+
 	d.remove(t)
 	s.awaitOffer(t, tr, "nothing is on offer", func(o offered) bool { return o.account.Ended && o.cpu.absent && o.memory.absent })
 }
@@ -104,6 +113,7 @@ func TestElasticFollowsLoad(t *testing.T) {
 // gone returns an error if a pod still exists.
 func (s fixture) gone(t testing.TB, pod *corev1.Pod) error {
 	t.Helper()
+
 	now, err := s.Client.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -111,23 +121,28 @@ func (s fixture) gone(t testing.TB, pod *corev1.Pod) error {
 	case err != nil:
 		return err
 	}
+
 	return fmt.Errorf("it is there: %s, deleted at %v", now.Status.Phase, now.DeletionTimestamp)
 }
 
 // rises waits until the node advertises more memory than at least. If other load leaves no more for that long, it logs so.
 func (d *deployment) rises(t testing.TB, tr *trace, least int64) {
 	t.Helper()
+
 	// An offer must be stable for two minutes, and decisions are ten seconds apart.
 	const takes, patience = 4 * time.Minute, 6 * time.Minute
+
 	var more time.Time // since when more could be advertised without interruption
 	for begin := time.Now(); ; {
 		now, err := tr.last()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if now.memory.allocatable > least {
 			return
 		}
+
 		least = now.memory.allocatable
 		stable, err := d.metric(t.Context(), `crane_agent_elastic_memory_bytes{term="stable"}`)
 		switch {
@@ -140,11 +155,13 @@ func (d *deployment) rises(t testing.TB, tr *trace, least int64) {
 				t.Logf("others use what could be shown: %+v", now.memory)
 				return
 			}
+
 		case more.IsZero():
 			more = time.Now()
 		case time.Since(more) > takes:
 			t.Fatalf("for %s %g could be shown, and it shows %+v", takes, stable, now.memory)
 		}
+
 		<-time.After(time.Second)
 	}
 }
@@ -158,8 +175,10 @@ func (d *deployment) waits(ctx context.Context, before *shown) error {
 			return err
 		}
 	}
+
 	if v.offer <= v.advertised && v.need < float64(before.amount(before.terms.Need)) {
 		return fmt.Errorf("%+v", v)
 	}
+
 	return nil
 }

@@ -25,5 +25,6 @@ func TestMain(m *testing.M) {
 	if !testing.Short() {
 		images = append(images, mortal)
 	}
+
 	os.Exit(node.Main(m, node.Setup{VirtualMachines: true, Systemd: true, Commands: images}))
 }

@@ -19,6 +19,7 @@ import (
 func TestMemoryOfKubelet(t *testing.T) {
 	s := newMachineFixture(t, node.Options{Machine: true, Cgroup: 2, MemoryThrottling: 0.5})
 	const mib = 96
+
 	// The kubelet's value is the request plus half of the rest up to the limit.
 	ask := func(limit string) corev1.ResourceRequirements {
 		return corev1.ResourceRequirements{Requests: node.Resources("", "32Mi"), Limits: node.Resources("", limit)}
@@ -27,26 +28,32 @@ func TestMemoryOfKubelet(t *testing.T) {
 	reader := s.Pod("reader", "memory-hog", []string{"-mib", strconv.Itoa(mib), "-file", "/tmp/cache"}, ask("256Mi").Requests, ask("256Mi").Limits)
 	reader.Labels = batch()
 	reader = s.Run(t, reader)
-	c, look := s.Cgroups(t), s.Run(t, s.HostPod("look"))
+	c := s.Cgroups(t)
+	look := s.Run(t, s.HostPod("look"))
+
 	read := func(name string) (string, error) {
 		return c.Read(t, containerDir(c, reader)+"/"+name)
 	}
 	high := func(what string, ok func(int64) bool) {
 		t.Helper()
+
 		s.Eventually(t, what, func() error {
 			return compare(read, "memory.high", func(n int64) bool {
 				if n != first && n > mib*mebi && n != second {
 					t.Errorf("%s: memory.high is %d, which is neither the kubelet's nor below it", what, n)
 				}
+
 				return ok(n)
 			})
 		})
 	}
+
 	is := func(want int64) func(int64) bool { return func(n int64) bool { return n == want } }
 	held := func(n int64) bool { return n < mib*mebi }
 	s.Eventually(t, "the files are in memory", func() error {
 		return compare(read, "memory.current", func(n int64) bool { return n > mib*mebi })
 	})
+
 	high("the kubelet's value is there", is(first))
 	d := s.deploy(t, "--enforce=memory-throttle", "--collect-interval=2s")
 	remove := s.put(t, memoryRules)
@@ -57,18 +64,22 @@ func TestMemoryOfKubelet(t *testing.T) {
 	s.apply(t, memoryRules)
 	high("the pod is held down again", held)
 	s.resize(t, reader, ask("320Mi"))
+
 	s.Eventually(t, "the agent takes from the kubelet's new value", func() error {
 		original, err := s.originalHigh(t, look, reader)
 		if err == nil && original != second {
 			err = fmt.Errorf("it would put back %d, want %d", original, second)
 		}
+
 		return err
 	})
+
 	high("the pod is held down once more", held)
 	d.kill(t, c)
 	s.dropRule(t, "full")
 	s.awaitEvent(t, "ChangesUndone")
 	high("the kubelet's new value is back", is(second))
+
 	now := s.Await(t, reader, "is there", func(*corev1.Pod) bool { return true })
 	if now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the pod has not gone on: %+v", now.Status)
@@ -78,18 +89,22 @@ func TestMemoryOfKubelet(t *testing.T) {
 // originalHigh returns the original memory.high of a pod in the agent's journal.
 func (s fixture) originalHigh(t testing.TB, watcher, pod *corev1.Pod) (int64, error) {
 	t.Helper()
+
 	text, err := s.Exec(t, watcher, "/nodekit", "cgroups", "read", node.HostRoot+"/var/lib/crane-agent/memory.json")
 	if err != nil {
 		return 0, err
 	}
+
 	var journal struct {
 		Entries []struct {
 			Files []struct{ Group, File, Original string }
 		}
 	}
+
 	if err := json.Unmarshal([]byte(text), &journal); err != nil {
 		return 0, err
 	}
+
 	for _, e := range journal.Entries {
 		for _, f := range e.Files {
 			if f.Group == node.Group(pod) && f.File == "memory.high" {
@@ -97,5 +112,6 @@ func (s fixture) originalHigh(t testing.TB, watcher, pod *corev1.Pod) (int64, er
 			}
 		}
 	}
+
 	return 0, fmt.Errorf("the journal has nothing of the pod: %s", text)
 }

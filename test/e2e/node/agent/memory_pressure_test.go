@@ -61,6 +61,7 @@ type pressureFixture struct {
 
 func newPressureFixture(t *testing.T) *pressureFixture {
 	t.Helper()
+
 	s := newFixture(t, node.Options{Machine: true, Cgroup: 2})
 	// The reader has a limit as set by a kubelet with MemoryQoS.
 	n := &pressureFixture{fixture: s, t: t, server: s.bystander(t), highs: map[string]string{"bystander": "max", "reader": strconv.Itoa(400 * mebi), "keeps": "max"}}
@@ -69,6 +70,7 @@ func newPressureFixture(t *testing.T) *pressureFixture {
 		pod.Labels = batch()
 		return s.Run(t, pod)
 	}
+
 	n.reader = run("reader", "-mib", strconv.Itoa(cached), "-file", "/tmp/cache")
 	n.keeps = run("keeps", "-mib", "48")
 	n.grows = run("grows", "-mib", strconv.Itoa(growth), "-pause", "500ms", "-after", signal)
@@ -77,14 +79,17 @@ func newPressureFixture(t *testing.T) *pressureFixture {
 		HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/crane-agent", Type: new(corev1.HostPathDirectoryOrCreate)},
 	}}}
 	log.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "state", MountPath: "/state", ReadOnly: true}}
+
 	n.log = s.Run(t, log)
 	n.cgroups = s.Cgroups(t)
 	if err := n.cgroups.Write(t, containerDir(n.cgroups, n.reader)+"/memory.high", n.highs["reader"]); err != nil {
 		t.Fatal(err)
 	}
+
 	s.Eventually(t, "the files are in memory", func() error {
 		return compare(n.file(n.reader), "memory.current", func(v int64) bool { return v > cached*mebi })
 	})
+
 	return n
 }
 
@@ -99,6 +104,7 @@ func (n *pressureFixture) used() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	kib := map[string]int64{}
 	for line := range strings.Lines(text) {
 		if fields := strings.Fields(line); len(fields) > 1 {
@@ -107,9 +113,11 @@ func (n *pressureFixture) used() (int64, error) {
 			}
 		}
 	}
+
 	if kib["MemTotal"] == 0 || kib["MemAvailable"] == 0 {
 		return 0, fmt.Errorf("meminfo is %q", text)
 	}
+
 	return (kib["MemTotal"] - kib["MemAvailable"]) << 10, nil
 }
 
@@ -119,13 +127,16 @@ func (n *pressureFixture) audit() (out []report.Record, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for line := range strings.Lines(text) {
 		var r report.Record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			return out, err // A line being written.
 		}
+
 		out = append(out, r)
 	}
+
 	return out, nil
 }
 
@@ -135,6 +146,7 @@ func TestMemoryPressure(t *testing.T) {
 	if testing.Short() {
 		t.Skip("an emulated machine takes minutes")
 	}
+
 	n := newPressureFixture(t)
 	n.deploy(t, "--enforce=memory-throttle,evict,taint", "--evict-also=bare-pods", "--collect-interval=2s")
 	var used int64
@@ -143,26 +155,33 @@ func TestMemoryPressure(t *testing.T) {
 		return err
 	})
 	n.apply(t, fmt.Sprintf(tightRules, used+room*mebi))
+
 	before, err := n.file(n.reader)("memory.current")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if actions, err := n.audit(); err == nil && len(actions) > 0 {
 		t.Fatalf("a calm node: %+v", actions)
 	}
-	graces, begun := n.graces(t, n.grows), time.Now()
+
+	graces := n.graces(t, n.grows)
+	begun := time.Now()
 	n.turn(t, n.grows, true)
 	seen := n.watch(graces)
 	t.Logf("evicted %s after it began to grow, with %d s of grace; %d MiB of the node in use, then %s; the reader held %s, then %s; what grew held %s",
 		time.Since(begun).Round(time.Second), seen.grace, used/mebi, seen.node, before, seen.reader, seen.grows)
+
 	if seen.grace != 7 {
 		t.Errorf("evicted with %d s of grace, want 7, those of the action", seen.grace)
 	}
+
 	n.Eventually(t, "the files are dropped", func() error {
 		return compare(n.file(n.reader), "memory.current", func(v int64) bool { return v < cached*mebi/2 })
 	})
 	n.calmAgain()
 	n.tellsInOrder(n.records())
+
 	for _, reason := range []string{"AvoidanceTriggered", "NewPodsKeptAway", "RestoreTriggered", "NewPodsWelcome"} {
 		n.awaitEvent(t, reason)
 	}
@@ -177,32 +196,39 @@ type observedPressure struct {
 // watch observes the node until the growing pod is evicted.
 func (n *pressureFixture) watch(graces <-chan int64) (s observedPressure) {
 	n.t.Helper()
+
 	n.Eventually(n.t, "an eviction", func() error {
 		select {
 		case s.grace = <-graces:
 			return nil
 		default:
 		}
+
 		// The files of a terminating pod disappear, and an emulated machine may not answer in time.
 		if used, err := n.used(); err == nil {
 			s.node = fmt.Sprintf("%d MiB", used/mebi)
 		}
+
 		for pod, into := range map[*corev1.Pod]*string{n.reader: &s.reader, n.grows: &s.grows} {
 			if text, err := n.file(pod)("memory.current"); err == nil {
 				*into = text
 			}
 		}
+
 		if high, err := n.file(n.server)("memory.high"); err == nil && high != "max" {
 			n.t.Errorf("the server has a limit of %s", high)
 		}
+
 		return fmt.Errorf("the node uses %s, the reader %s, what grows %s", s.node, s.reader, s.grows)
 	})
+
 	return s
 }
 
 // calmAgain waits until everything is restored and checks the other pods.
 func (n *pressureFixture) calmAgain() {
 	n.t.Helper()
+
 	others := []*corev1.Pod{n.server, n.reader, n.keeps}
 	n.Eventually(n.t, "the node is calm", func() error {
 		for _, pod := range others {
@@ -210,24 +236,30 @@ func (n *pressureFixture) calmAgain() {
 			if err != nil {
 				return err
 			}
+
 			if high != n.highs[pod.Name] {
 				return fmt.Errorf("memory.high of %s is %s, want %s", pod.Name, high, n.highs[pod.Name])
 			}
 		}
+
 		is, err := n.Client.CoreV1().Nodes().Get(n.t.Context(), n.Name(), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
+
 		if isTainted(is) {
 			return errors.New("the node has the taint")
 		}
+
 		for _, c := range is.Status.Conditions {
 			if c.Type == ensurancev1alpha1.ConditionInterferenceIdentified && c.Status != corev1.ConditionFalse {
 				return fmt.Errorf("the node has the condition %+v", c)
 			}
 		}
+
 		return nil
 	})
+
 	for _, p := range others {
 		now := n.Await(n.t, p, "is there", func(*corev1.Pod) bool { return true })
 		if now.UID != p.UID || now.DeletionTimestamp != nil || now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].RestartCount != 0 {
@@ -239,26 +271,32 @@ func (n *pressureFixture) calmAgain() {
 // records waits until the audit file contains the end.
 func (n *pressureFixture) records() (out []report.Record) {
 	n.t.Helper()
+
 	n.Eventually(n.t, "the audit file tells of the end", func() (err error) {
 		if out, err = n.audit(); err == nil && !slices.ContainsFunc(out, func(r report.Record) bool { return r.Action == report.Untaint }) {
 			err = fmt.Errorf("its last line is %+v", out[max(len(out)-1, 0):])
 		}
+
 		return err
 	})
+
 	return out
 }
 
 // tellsInOrder checks the order of rule, reclaim, eviction, end and restore in the audit file, for the expected pods only.
 func (n *pressureFixture) tellsInOrder(records []report.Record) {
 	n.t.Helper()
+
 	first := func(what string, match func(*report.Record) bool) time.Time {
 		i := slices.IndexFunc(records, func(r report.Record) bool { return match(&r) })
 		if i < 0 {
 			n.t.Errorf("the audit file does not tell of %s", what)
 			return time.Time{}
 		}
+
 		return records[i].Time
 	}
+
 	done := func(kind report.Kind, pod string) func(*report.Record) bool {
 		return func(r *report.Record) bool { return r.Action == kind && r.Outcome == report.Done && r.Pod == pod }
 	}
@@ -267,12 +305,14 @@ func (n *pressureFixture) tellsInOrder(records []report.Record) {
 		return done(report.MemoryThrottle, "reader")(r) && r.FreesBytes != nil && *r.FreesBytes > mebi
 	})
 	kept := first("growth that is held", done(report.MemoryThrottle, "grows"))
+
 	evicted := first("the eviction", done(report.Evict, "grows"))
 	ends := first("the end of the rule", func(r *report.Record) bool { return r.Action == report.RuleEnds && r.Time.After(evicted) })
 	given := first("limits that are given back", func(r *report.Record) bool { return done(report.MemoryRestore, "reader")(r) && r.Time.After(evicted) })
 	if !slices.IsSortedFunc([]time.Time{fires, dropped, evicted, ends, given}, time.Time.Compare) || kept.After(evicted) {
 		n.t.Errorf("fires %s, dropped %s, held %s, evicted %s, ends %s, given back %s", fires, dropped, kept, evicted, ends, given)
 	}
+
 	var steps int
 	var freed float64
 	for _, r := range records {
@@ -280,11 +320,14 @@ func (n *pressureFixture) tellsInOrder(records []report.Record) {
 		case r.Pod != "" && !slices.Contains([]string{"reader", "grows", "keeps"}, r.Pod), r.Action == report.Evict && r.Pod != "grows":
 			n.t.Errorf("somebody else was touched: %+v", r)
 		case done(report.MemoryThrottle, "reader")(&r) && r.Time.Before(evicted):
-			if steps++; r.FreesBytes != nil {
+			steps++
+
+			if r.FreesBytes != nil {
 				freed += *r.FreesBytes
 			}
 		}
 	}
+
 	since := func(at time.Time) time.Duration { return at.Sub(fires).Round(10 * time.Millisecond) }
 	n.t.Logf("after the rule began to fire: first files dropped %s, growth held %s, evicted %s, rule ended %s, first room given back %s; %d steps took %.0f MiB of files from the reader",
 		since(dropped), since(kept), since(evicted), since(ends), since(given), steps, freed/mebi)

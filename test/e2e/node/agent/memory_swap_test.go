@@ -53,16 +53,19 @@ func (n *swapFixture) memory(ctx context.Context) (m nodeMemory, err error) {
 		*to, problem = n.metric(ctx, series)
 		err = errors.Join(err, problem)
 	}
+
 	return m, err
 }
 
 // file reads a number from a file of a pod's container.
 func (n *swapFixture) file(t testing.TB, pod *corev1.Pod, name string) (int64, error) {
 	t.Helper()
+
 	text, err := n.cgroups.Read(t, containerDir(n.cgroups, pod)+"/"+name)
 	if err != nil {
 		return 0, err
 	}
+
 	return strconv.ParseInt(text, 10, 64)
 }
 
@@ -76,38 +79,46 @@ func TestMemoryWithSwap(t *testing.T) {
 		pod.Labels = batch()
 		return s.Run(t, pod)
 	}
+
 	n := &swapFixture{
 		idle:   run("idle", node.Resources("", "512Mi"), node.Resources("", "768Mi"), "-mib", strconv.Itoa(held)),
 		reader: run("reader", nil, nil, "-mib", strconv.Itoa(held), "-file", "/tmp/cache"),
 	}
+
 	n.cgroups = s.Cgroups(t)
 	for pod, may := range map[*corev1.Pod]bool{n.idle: true, n.reader: false} {
 		if most, err := n.file(t, pod, "memory.swap.max"); err != nil || most > 0 != may {
 			t.Fatalf("the kubelet lets %s have %d bytes of swap, %v", pod.Name, most, err)
 		}
 	}
+
 	s.Eventually(t, "the memory is taken", func() error {
 		for _, pod := range []*corev1.Pod{n.idle, n.reader} {
 			if has, err := n.file(t, pod, "memory.current"); err != nil || has < held*mebi {
 				return fmt.Errorf("%s has %d bytes, %w", pod.Name, has, err)
 			}
 		}
+
 		return nil
 	})
+
 	n.deployment = s.deploy(t, "--enforce=node-resource,memory-throttle,evict", "--evict-also=bare-pods", "--collect-interval=2s")
 	before := n.settled(t, 0)
 	if before.total >= (1536+swap/2)*mebi || before.swapped > mebi {
 		t.Errorf("a node of 1536 MiB and %d of swap: %+v", swap, before)
 	}
+
 	// As a kernel short of memory does; it returns an error if it cannot reclaim as much.
 	if err := n.cgroups.Write(t, containerDir(n.cgroups, n.idle)+"/memory.reclaim", strconv.Itoa(64*mebi)); err != nil {
 		t.Logf("swap out: %v", err)
 	}
+
 	after := n.settled(t, out*mebi)
 	inSwap, err := n.file(t, n.idle, "memory.swap.current")
 	if err != nil || inSwap < out*mebi {
 		t.Fatalf("%d bytes of the idle pod are in swap, %v", inSwap, err)
 	}
+
 	t.Logf("%d MiB in swap; in use %.0f MiB, was %.0f; elastic resources leave %.0f MiB to others, it was %.0f; by the kernel %.0f MiB in swap",
 		inSwap/mebi, after.used/mebi, before.used/mebi, after.use/mebi, before.use/mebi, after.swapped/mebi)
 
@@ -115,6 +126,7 @@ func TestMemoryWithSwap(t *testing.T) {
 	remove := s.put(t, fmt.Sprintf(swapRules, int64(after.used)+out*mebi))
 	n.undisturbed(t, 20*time.Second)
 	remove()
+
 	// A rule that always fires reclaims page cache and swaps out no memory within a request.
 	s.apply(t, memoryRules)
 	s.Eventually(t, "the files are dropped", func() error {
@@ -122,11 +134,14 @@ func TestMemoryWithSwap(t *testing.T) {
 		if err == nil && has > held/2*mebi {
 			err = fmt.Errorf("the reader has %d bytes", has)
 		}
+
 		return err
 	})
+
 	if now, err := n.file(t, n.idle, "memory.swap.current"); err != nil || now > inSwap+mebi {
 		t.Errorf("%d bytes of the idle pod are in swap, there were %d, %v", now, inSwap, err)
 	}
+
 	s.awaitSame(t, n.idle)
 	s.awaitSame(t, n.reader)
 }
@@ -134,6 +149,7 @@ func TestMemoryWithSwap(t *testing.T) {
 // settled waits until the given amount is in swap and ten measurements in a row leave as much to others, and returns the metrics.
 func (n *swapFixture) settled(t testing.TB, swapped float64) (m nodeMemory) {
 	t.Helper()
+
 	const slack = 24 * mebi // less than what is swapped out
 	good := 0
 	n.Eventually(t, "what is in swap counts", func() error {
@@ -141,21 +157,28 @@ func (n *swapFixture) settled(t testing.TB, swapped float64) (m nodeMemory) {
 		if m, err = n.memory(t.Context()); err != nil {
 			return err
 		}
+
 		if m.swapped < swapped || m.use < m.used+m.swapped-slack {
 			good = 0
 			return fmt.Errorf("%+v", m)
 		}
-		if good++; good < 10 {
+
+		good++
+
+		if good < 10 {
 			return fmt.Errorf("good for %d looks", good)
 		}
+
 		return nil
 	})
+
 	return m
 }
 
 // undisturbed checks for a while that no pod is evicted or throttled.
 func (n *swapFixture) undisturbed(t testing.TB, long time.Duration) {
 	t.Helper()
+
 	for begun := time.Now(); time.Since(begun) < long; {
 		for _, pod := range []*corev1.Pod{n.idle, n.reader} {
 			n.awaitSame(t, pod)

@@ -50,6 +50,7 @@ func TestMemory(t *testing.T) {
 	read := func(name string) (string, error) {
 		return c.Read(t, containerDir(c, reader)+"/"+name)
 	}
+
 	s.Eventually(t, "the files are in memory", func() error {
 		return compare(read, "memory.current", func(n int64) bool { return n > mib<<20 })
 	})
@@ -58,6 +59,7 @@ func TestMemory(t *testing.T) {
 	s.Eventually(t, "the pod has a limit", func() error {
 		return compare(read, "memory.high", func(n int64) bool { return n < mib<<20 })
 	})
+
 	s.Eventually(t, "the files are dropped", func() error {
 		return compare(read, "memory.current", func(n int64) bool { return n < mib/2<<20 })
 	})
@@ -67,14 +69,17 @@ func TestMemory(t *testing.T) {
 	s.Eventually(t, "the pod has a limit again", func() error {
 		return compare(read, "memory.high", func(n int64) bool { return n < mib<<20 })
 	})
+
 	s.dropRule(t, "full")
 	s.Eventually(t, "the pod has no limit", func() error {
 		text, err := read("memory.high")
 		if err == nil && text != "max" {
 			err = fmt.Errorf("memory.high is %s", text)
 		}
+
 		return err
 	})
+
 	now, err := s.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), reader.Name, metav1.GetOptions{})
 	if err != nil || now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the pod has not gone on: %+v, %v", now.Status, err)
@@ -84,6 +89,7 @@ func TestMemory(t *testing.T) {
 // kill kills the agent with SIGKILL on a node with cgroup v2.
 func (d *deployment) kill(t testing.TB, c *node.Cgroups) {
 	t.Helper()
+
 	if err := c.Write(t, containerDir(c, d.pod)+"/cgroup.kill", "1"); err != nil {
 		t.Fatal(err)
 	}
@@ -92,9 +98,11 @@ func (d *deployment) kill(t testing.TB, c *node.Cgroups) {
 // dropRule deletes a NodeQOS.
 func (s fixture) dropRule(t testing.TB, name string) {
 	t.Helper()
+
 	rule := &unstructured.Unstructured{}
 	rule.SetGroupVersionKind(ensurancev1alpha1.GroupVersion.WithKind("NodeQOS"))
 	rule.SetName(name)
+
 	if err := s.client.Delete(t.Context(), rule); err != nil {
 		t.Fatal(err)
 	}
@@ -106,14 +114,17 @@ func compare(read func(string) (string, error), name string, ok func(int64) bool
 	if err != nil {
 		return err
 	}
+
 	n := int64(1<<63 - 1)
 	if text != "max" {
 		if n, err = strconv.ParseInt(text, 10, 64); err != nil {
 			return err
 		}
 	}
+
 	if !ok(n) {
 		return fmt.Errorf("%s is %s", name, text)
 	}
+
 	return nil
 }

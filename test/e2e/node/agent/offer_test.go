@@ -60,9 +60,11 @@ func (s *shown) amount(quantity string) int64 {
 	if err != nil {
 		return 0
 	}
+
 	if s.unit > 1 {
 		return q.MilliValue()
 	}
+
 	return q.Value()
 }
 
@@ -72,9 +74,11 @@ func offeredBy(node *corev1.Node) (offered, error) {
 	if text == "" {
 		return out, errors.New("the node has no account of what it offers")
 	}
+
 	if err := json.Unmarshal([]byte(text), &out.account); err != nil {
 		return out, err
 	}
+
 	out.cpu.terms, out.memory.terms = out.account.CPU, out.account.Memory
 	for name, s := range map[corev1.ResourceName]*shown{ensurancev1alpha1.ResourceReclaimedCPU: &out.cpu, ensurancev1alpha1.ResourceReclaimedMemory: &out.memory} {
 		capacity, some := node.Status.Capacity[name]
@@ -82,6 +86,7 @@ func offeredBy(node *corev1.Node) (offered, error) {
 		s.absent = !some && !more
 		s.capacity, s.allocatable = s.amount(capacity.String()), s.amount(allocatable.String())
 	}
+
 	return out, nil
 }
 
@@ -92,26 +97,35 @@ func (o *offered) wrong() error {
 
 func (s *shown) wrong(name string, ended bool) error {
 	t := &s.terms
-	advertised, allocated, offer, allocatable := s.amount(t.Advertised), s.amount(t.Allocated), s.amount(t.Offer), s.amount(t.Allocatable)
-	need, margin := s.amount(t.Need), s.amount(t.Margin)
+	advertised := s.amount(t.Advertised)
+	allocated := s.amount(t.Allocated)
+	offer := s.amount(t.Offer)
+	allocatable := s.amount(t.Allocatable)
+	need := s.amount(t.Need)
+
+	margin := s.amount(t.Margin)
 	var errs []error
 	check := func(ok bool, what string) {
 		if !ok {
 			errs = append(errs, fmt.Errorf("%s: %s: shows %d of %d, %+v", name, what, s.allocatable, s.capacity, *t))
 		}
 	}
+
 	check(s.capacity == s.allocatable, "capacity and allocatable differ")
 	// A kubelet that registers its node again sets both to 0.
 	check(s.allocatable == advertised || s.allocatable == 0, "it does not show what it says")
 	check(advertised >= allocated || ended, "less than what pods hold")
+
 	if t.Problem != "" || t.Offer == "" || ended {
 		return errors.Join(errs...)
 	}
+
 	check(need == max(s.amount(t.Use), s.amount(t.Forecast)), "the need is neither what is used nor what is expected")
 	check(margin >= need/10 && margin <= need/10+1, "the margin is no tenth of the need")
 	check(offer == max(allocatable-s.amount(t.Reserve)-need-margin, 0)/s.unit*s.unit, "the terms do not add up to the offer")
 	check(advertised <= max(offer+s.material(), allocated), "more than the offer, though pods do not hold it")
 	check(s.amount(t.Deficit) == max(allocated-offer, 0), "the deficit is not what pods hold above the offer")
+
 	return errors.Join(errs...)
 }
 
@@ -120,10 +134,12 @@ func (s *shown) material() int64 { return max(s.amount(s.terms.Allocatable)/50+1
 
 // rise returns what is wrong with a rise of the advertised amount. Only a starting agent continues from the previous one.
 func (s *shown) rise(before *shown, at time.Time, begins bool) error {
-	now, then := s.amount(s.terms.Advertised), before.amount(before.terms.Advertised)
+	now := s.amount(s.terms.Advertised)
+	then := before.amount(before.terms.Advertised)
 	if now <= then || now <= s.amount(s.terms.Allocated) || begins {
 		return nil
 	}
+
 	policy := model.Memory()
 	most := int64(float64(policy.Growth) * float64(s.amount(s.terms.Allocatable)))
 	switch since := s.terms.StableSince; {
@@ -132,6 +148,7 @@ func (s *shown) rise(before *shown, at time.Time, begins bool) error {
 	case now-then > most+s.unit:
 		return fmt.Errorf("it rises from %d by more than %d at once: %+v", then, most, s.terms)
 	}
+
 	return nil
 }
 
@@ -145,30 +162,38 @@ type trace struct {
 // record starts a trace; each state is checked, and the end of the test reports errors.
 func (s fixture) record(t testing.TB) *trace {
 	t.Helper()
+
 	// Longer than any test, otherwise it ends at a random time.
 	w, err := s.Client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + s.Name(), TimeoutSeconds: new(int64(3600))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr, done := &trace{}, make(chan struct{})
+
+	tr := &trace{}
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
+
 		for event := range w.ResultChan() {
 			if node, ok := event.Object.(*corev1.Node); ok && event.Type != watch.Deleted {
 				tr.add(node)
 			}
 		}
 	}()
+
 	t.Cleanup(func() {
 		w.Stop()
 		<-done
+
 		if len(tr.all) == 0 {
 			t.Error("nothing was seen of what the node offers")
 		}
+
 		for _, err := range tr.errs {
 			t.Error(err)
 		}
 	})
+
 	return tr
 }
 
@@ -176,9 +201,11 @@ func (tr *trace) add(node *corev1.Node) {
 	now, err := offeredBy(node)
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
+
 	if err != nil {
 		return // There is no agent yet.
 	}
+
 	if n := len(tr.all); n > 0 {
 		before := &tr.all[n-1]
 		err = errors.Join(
@@ -186,6 +213,7 @@ func (tr *trace) add(node *corev1.Node) {
 			now.memory.rise(&before.memory, now.account.At, tr.begins(func(o *offered) *terms { return &o.memory.terms })),
 		)
 	}
+
 	if err := errors.Join(err, now.wrong()); err != nil {
 		tr.errs = append(tr.errs, err)
 	}
@@ -202,6 +230,7 @@ func (tr *trace) begins(of func(*offered) *terms) bool {
 			return false
 		}
 	}
+
 	return false
 }
 
@@ -209,9 +238,11 @@ func (tr *trace) begins(of func(*offered) *terms) bool {
 func (tr *trace) last() (offered, error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
+
 	if len(tr.all) == 0 {
 		return offered{}, errors.New("the node has no account of what it offers")
 	}
+
 	return tr.all[len(tr.all)-1], nil
 }
 
@@ -219,24 +250,29 @@ func (tr *trace) last() (offered, error) {
 func (tr *trace) since(n int) []offered {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
+
 	return slices.Clone(tr.all[n:])
 }
 
 func (tr *trace) len() int {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
+
 	return len(tr.all)
 }
 
 // awaitOffer waits until the node's state is as expected.
 func (s fixture) awaitOffer(t testing.TB, tr *trace, what string, ok func(offered) bool) (found offered) {
 	t.Helper()
+
 	s.Eventually(t, what, func() (err error) {
 		if found, err = tr.last(); err == nil && !ok(found) {
 			err = fmt.Errorf("it shows %+v", found)
 		}
+
 		return err
 	})
+
 	return found
 }
 
@@ -244,6 +280,7 @@ func (s fixture) awaitOffer(t testing.TB, tr *trace, what string, ok func(offere
 // nothing has to grow for minutes.
 func (s fixture) leaveBehind(t testing.TB, memory string) {
 	t.Helper()
+
 	all := s.object(t).Status.Allocatable[corev1.ResourceMemory]
 	text, err := json.Marshal(map[string]any{
 		"at": time.Now().UTC(), "ended": true,
@@ -253,6 +290,7 @@ func (s fixture) leaveBehind(t testing.TB, memory string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.show(t, "1", memory, map[string]string{ensurancev1alpha1.AnnotationElasticResources: string(text)})
 }
 
@@ -265,6 +303,7 @@ func (s fixture) showNothing(t testing.TB) {
 // show writes the node's state.
 func (s fixture) show(t testing.TB, cpu, memory string, annotations map[string]string) {
 	t.Helper()
+
 	list := map[corev1.ResourceName]string{ensurancev1alpha1.ResourceReclaimedCPU: cpu, ensurancev1alpha1.ResourceReclaimedMemory: memory}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"annotations": annotations}, "status": map[string]any{"capacity": list, "allocatable": list},
@@ -272,6 +311,7 @@ func (s fixture) show(t testing.TB, cpu, memory string, annotations map[string]s
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := s.Client.CoreV1().Nodes().Patch(t.Context(), s.Name(), types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
@@ -280,10 +320,12 @@ func (s fixture) show(t testing.TB, cpu, memory string, annotations map[string]s
 // object returns the Node.
 func (s fixture) object(t testing.TB) *corev1.Node {
 	t.Helper()
+
 	node, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return node
 }
 
@@ -293,10 +335,12 @@ func (d *deployment) metric(ctx context.Context, series string) (float64, error)
 	if err != nil {
 		return 0, err
 	}
+
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, series+" "); ok {
 			return strconv.ParseFloat(strings.TrimSpace(value), 64)
 		}
 	}
+
 	return 0, fmt.Errorf("no series %s", series)
 }

@@ -39,15 +39,18 @@ func TestRunQueueWait(t *testing.T) {
 	s.apply(t, queueRules)
 	d := s.deploySet(t, s.component(t, "run-queue-wait", s.daemonSet(t, enforceThrottle()...)))
 	series := fmt.Sprintf("crane_agent_pod_run_queue_wait_ratio{namespace=%q,pod=%q,uid=%q}", hog.Namespace, hog.Name, hog.UID)
+
 	value := func(ok func(float64) bool) func() error {
 		return func() error {
 			v, err := d.metric(t.Context(), series)
 			if err == nil && !ok(v) {
 				err = fmt.Errorf("it is %g", v)
 			}
+
 			return err
 		}
 	}
+
 	s.Eventually(t, "nobody waits", value(func(v float64) bool { return v < 0.5 }))
 	s.turn(t, hog, true)
 	s.Eventually(t, "threads wait for each other", value(func(v float64) bool { return v > 0.5 && v <= float64(threads) }))
@@ -57,34 +60,42 @@ func TestRunQueueWait(t *testing.T) {
 // component applies a component of config/ to a DaemonSet.
 func (s fixture) component(t testing.TB, name string, set *appsv1.DaemonSet) *appsv1.DaemonSet {
 	t.Helper()
+
 	content, err := config.Components.ReadFile("components/" + name + "/kustomization.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var k struct{ Patches []struct{ Patch string } }
 	if err := yaml.Unmarshal(content, &k); err != nil || len(k.Patches) != 1 {
 		t.Fatalf("%v: %s", err, content)
 	}
+
 	original, err := yaml.Marshal(set)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	patched, err := strategicpatch.StrategicMergePatch(asJSON(t, string(original)), asJSON(t, k.Patches[0].Patch), set)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	out := &appsv1.DaemonSet{}
 	if err := yaml.UnmarshalStrict(patched, out); err != nil {
 		t.Fatal(err)
 	}
+
 	return out
 }
 
 func asJSON(t testing.TB, text string) []byte {
 	t.Helper()
+
 	out, err := yaml.YAMLToJSON([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return out
 }

@@ -37,15 +37,18 @@ const (
 // configMap returns a value of a ConfigMap of config.
 func configMap(t testing.TB, dir, name, key string) string {
 	t.Helper()
+
 	objects, err := manifest.ReadDir(config.Manifests, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, o := range objects {
 		if value, found, err := unstructured.NestedString(o.Object, "data", key); o.GetKind() == "ConfigMap" && o.GetName() == name && found && err == nil {
 			return value
 		}
 	}
+
 	t.Fatalf("config/%s has no ConfigMap %s with %s", dir, name, key)
 	return ""
 }
@@ -54,42 +57,54 @@ func configMap(t testing.TB, dir, name, key string) string {
 // config/rbac. Zones are filtered first, so that a waiting pod reports them even on a full node.
 func (s fixture) schedule(t testing.TB) {
 	t.Helper()
-	binary, dir := node.Binary(t, scheduler), t.TempDir()
-	policy, file := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "config.yaml")
+
+	binary := node.Binary(t, scheduler)
+	dir := t.TempDir()
+	policy := filepath.Join(dir, "policy.yaml")
+	file := filepath.Join(dir, "config.yaml")
+
 	kubeconfig, err := node.Open(t).Control().KubeconfigFor(t.Context(), scheduler, controlplane.ServiceAccount("crane-system", scheduler))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var c map[string]any
 	if err := yaml.Unmarshal([]byte(configMap(t, scheduler, scheduler, "config.yaml")), &c); err != nil {
 		t.Fatal(err)
 	}
+
 	first := c["profiles"].([]any)[0].(map[string]any)
 	first["plugins"].(map[string]any)["filter"] = map[string]any{"enabled": []any{map[string]any{"name": "NodeResourceTopologyMatch"}}}
 	first["pluginConfig"].([]any)[0].(map[string]any)["args"] = map[string]any{"policyConfigPath": policy}
 	c["leaderElection"] = map[string]any{"leaderElect": false}
 	c["clientConnection"].(map[string]any)["kubeconfig"] = kubeconfig
+
 	content, err := yaml.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, text := range map[string]string{file: string(content), policy: configMap(t, "nodeload", "crane-node-load-policy", "policy.yaml")} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	p, err := process.Start(process.Spec{Name: scheduler, Path: binary, LastLines: 40, Args: []string{
 		"--config=" + file, "--bind-address=127.0.0.1", "--secure-port=0", "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("last lines of %s:\n%s", scheduler, strings.Join(p.LastLines(), "\n"))
 		}
+
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), stopBound)
 		defer cancel()
+
 		if err := p.Stop(ctx); err != nil {
 			t.Errorf("stop %s: %v", scheduler, err)
 		}
@@ -100,8 +115,10 @@ func (s fixture) schedule(t testing.TB) {
 func (s fixture) whole(name string, cpus int) *corev1.Pod {
 	list := node.Resources(fmt.Sprint(cpus), "64Mi")
 	pod := s.Pod(name, "cpu-hog", []string{"-threads", "1"}, list, list)
-	pod.Spec.NodeName, pod.Spec.SchedulerName = "", scheduler
+	pod.Spec.NodeName = ""
+	pod.Spec.SchedulerName = scheduler
 	pod.Annotations = map[string]string{topologyv1alpha1.AnnotationPodTopologyAwareness: "true"}
+
 	return pod
 }
 
@@ -111,6 +128,7 @@ func cpus(first, last int) numa.CPUSet {
 	for c := first; c <= last; c++ {
 		list = append(list, c)
 	}
+
 	return numa.NewCPUSet(list...)
 }
 
@@ -121,36 +139,45 @@ const keptMemory = 164 << 20
 // the zones' memory adds up to the node's.
 func (s fixture) awaitZones(t testing.TB, reserved numa.CPUSet, keeps int, usable ...int) {
 	t.Helper()
+
 	s.Eventually(t, "the zones of the node", func() error {
 		nrt, err := s.topology(t)
 		if err != nil {
 			return err
 		}
+
 		n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
+
 		left := n.Status.Allocatable.Memory().Value()
 		for i := range nrt.Zones {
 			r := nrt.Zones[i].Resources
 			kept := r.Capacity.Memory().Value() - r.Allocatable.Memory().Value()
-			if left -= r.Allocatable.Memory().Value(); kept != 0 && i != keeps || kept != keptMemory && i == keeps {
+			left -= r.Allocatable.Memory().Value()
+
+			if kept != 0 && i != keeps || kept != keptMemory && i == keeps {
 				return fmt.Errorf("%d bytes are kept of zone %d, want %d of zone %d", kept, i, keptMemory, keeps)
 			}
 		}
+
 		// The node's memory is divided in whole KiB.
 		if left < 0 || left >= int64(len(nrt.Zones))<<10 {
 			return fmt.Errorf("the node has %d bytes more for pods than its zones", left)
 		}
+
 		kept := nrt.Reserved[corev1.ResourceMemory]
 		if len(nrt.Zones) != len(usable) || nrt.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != reserved.String() || kept.String() != "64Mi" {
 			return fmt.Errorf("%+v", nrt)
 		}
+
 		for i, want := range usable {
 			if got := nrt.Zones[i].Resources.Allocatable.Cpu().Value(); got != int64(want) {
 				return fmt.Errorf("zone %s has %d CPUs, want %d", nrt.Zones[i].Name, got, want)
 			}
 		}
+
 		return nil
 	})
 }
@@ -163,16 +190,20 @@ func TestSchedulerAndAgent(t *testing.T) {
 	if all < 2 {
 		t.Skip("one CPU cannot be had alone")
 	}
+
 	// Zone node1 is reserved, so that one pod fits on the smallest machine and a second does not.
 	half := all / 2
-	own, reserved := cpus(0, half-1), cpus(half, all-1)
+	own := cpus(0, half-1)
+	reserved := cpus(half, all-1)
 	s := newFixture(t, node.Options{NUMAZones: 2, ReservedCPUs: reserved.String(), Reserved: node.Resources("", "64Mi"), SplitConfig: true, OwnCertificate: true, Restart: true})
 	s.Run(t, s.Pod("bystander", "pause", nil, nil, nil))
 	before := s.Settings(t)
 	set := s.daemonSet(t, cpuManager()...)
 	agent := &set.Spec.Template.Spec
+
 	// The pod needs all remaining CPU.
 	delete(agent.Containers[0].Resources.Requests, corev1.ResourceCPU)
+
 	// As config/components/kubelet-certificate does for kubelets with a self-signed certificate.
 	const keys = "kubelet-pki"
 	agent.Volumes = slices.DeleteFunc(agent.Volumes, func(v corev1.Volume) bool { return v.Name == keys })
@@ -189,6 +220,7 @@ func TestSchedulerAndAgent(t *testing.T) {
 	if got := s.awaitAlone(t, first, half); got != own {
 		t.Errorf("it runs on %s, the zone has %s", got, own)
 	}
+
 	second := s.whole("second", half)
 	s.Create(t, second)
 	s.Await(t, second, "waits for a zone", func(p *corev1.Pod) bool {
@@ -197,13 +229,16 @@ func TestSchedulerAndAgent(t *testing.T) {
 				return strings.Contains(c.Message, fmt.Sprintf("insufficient resource of NUMA node (no zone has cpu=%d free)", half))
 			}
 		}
+
 		return false
 	})
+
 	s.Delete(t, first)
 	second = s.Await(t, second, "is Ready", isReady)
 	if got := s.awaitAlone(t, second, half); got != own {
 		t.Errorf("it runs on %s, the zone has %s", got, own)
 	}
+
 	s.Delete(t, second)
 	s.awaitAsBefore(t, before)
 
@@ -215,23 +250,28 @@ func TestSchedulerAndAgent(t *testing.T) {
 // reconfigure changes the CPUs reserved by the kubelet, reserves memory of the second zone and restarts it.
 func (s fixture) reconfigure(t testing.TB, before, now numa.CPUSet) {
 	t.Helper()
+
 	files, err := filepath.Glob(s.Path("/etc/crane/kubelet.d/*.conf"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("drop-in files %q, %v", files, err)
 	}
+
 	content, err := os.ReadFile(files[0])
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	quoted := func(set numa.CPUSet) string { return fmt.Sprintf(`"reservedSystemCPUs":%q`, set) }
 	memory := fmt.Sprintf(`,"memoryManagerPolicy":"Static","reservedMemory":[{"numaNode":1,"limits":{"memory":"%d"}}]`, keptMemory)
 	if err := os.WriteFile(files[0], []byte(strings.Replace(string(content), quoted(before), quoted(now)+memory, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	// A kubelet does not start with the state of another policy.
 	if err := os.Remove(s.Path("/var/lib/kubelet/memory_manager_state")); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := s.Kill("kubelet"); err != nil {
 		t.Fatal(err)
 	}

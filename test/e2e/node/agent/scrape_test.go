@@ -22,6 +22,7 @@ import (
 func (s fixture) scrape(ctx context.Context, pod *corev1.Pod) (string, error) {
 	const namespace, name = "crane-system", "scraper"
 	accounts := s.Client.CoreV1().ServiceAccounts(namespace)
+
 	_, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err == nil {
 		_, err = s.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
@@ -30,17 +31,21 @@ func (s fixture) scrape(ctx context.Context, pod *corev1.Pod) (string, error) {
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
 		}, metav1.CreateOptions{})
 	}
+
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return "", err
 	}
+
 	token, err := accounts.CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+pod.Status.PodIP+":8081/metrics", http.NoBody)
 	if err != nil {
 		return "", err
 	}
+
 	req.Header.Set("Authorization", "Bearer "+token.Status.Token)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
 	resp, err := (&http.Client{Transport: transport}).Do(req)
@@ -48,9 +53,11 @@ func (s fixture) scrape(ctx context.Context, pod *corev1.Pod) (string, error) {
 		return "", err
 	}
 	defer resp.Body.Close()
+
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("status %d: %s", resp.StatusCode, body)
 	}
+
 	return string(body), err
 }

@@ -20,21 +20,26 @@ import (
 // settingsInside reads them on a node in a virtual machine from a Watcher pod, by their path below kubepods.
 func (s fixture) settingsInside(t testing.TB, watcher *corev1.Pod) map[string]string {
 	t.Helper()
+
 	all := s.walk(t, watcher, node.HostRoot+"/sys/fs/cgroup/kubepods", node.SettingFiles()...)
 	maps.DeleteFunc(all, func(path, _ string) bool { return !strings.Contains(path, "/pod") })
+
 	if len(all) == 0 {
 		t.Fatal("a node without settings of pods")
 	}
+
 	return all
 }
 
 // awaitAsBefore waits until every setting is as before.
 func (s fixture) awaitAsBefore(t testing.TB, before map[string]string) {
 	t.Helper()
+
 	s.Eventually(t, "every setting is as before", func() error {
 		if c := node.ChangedSettings(before, s.Settings(t)); len(c) > 0 {
 			return fmt.Errorf("%d differ: %s", len(c), strings.Join(c, "; "))
 		}
+
 		return nil
 	})
 }
@@ -44,6 +49,7 @@ func (s fixture) file(controller, name string, pod *corev1.Pod) string {
 	if s.Cgroup() != 1 {
 		controller = ""
 	}
+
 	return filepath.Join(s.Path("/sys/fs/cgroup"), controller, node.Group(pod), name)
 }
 
@@ -61,25 +67,31 @@ func (s fixture) awaitThrottled(t testing.TB, pod *corev1.Pod) {
 // awaitHeldDown is awaitThrottled for the given cgroups.
 func (s fixture) awaitHeldDown(t testing.TB, cgroups *node.Cgroups, pod *corev1.Pod) {
 	t.Helper()
+
 	first := int64(-1)
 	s.Eventually(t, pod.Name+" is throttled", func() error {
 		limits, err := cgroups.ContainerLimits(t, pod)
 		if err != nil {
 			return err
 		}
+
 		if math.IsInf(limits.Cores, 1) {
 			return errors.New("it has no limit")
 		}
+
 		n, err := cgroups.Throttled(t, pod)
 		if err != nil {
 			return err
 		}
+
 		if first < 0 {
 			first = n
 		}
+
 		if n <= first {
 			return fmt.Errorf("limit %g, used up in %d periods", limits.Cores, n)
 		}
+
 		return nil
 	})
 }

@@ -18,31 +18,37 @@ func TestThrottleWithSystemd(t *testing.T) {
 	s := newMachineFixture(t, node.Options{CgroupDriver: realnode.Systemd})
 	// It is always busy: at its least limit, a process that switches it off would take minutes.
 	hog := s.batchPod(t, "hog", "cpu-hog", "-threads", "1")
-	cgroups, system := s.Cgroups(t), s.Run(t, s.HostPod("system"))
+	cgroups := s.Cgroups(t)
+	system := s.Run(t, s.HostPod("system"))
 	s.apply(t, throttleRules)
 	s.deploy(t, "--enforce=cpu-throttle", "--collect-interval=2s")
 	s.awaitHeldDown(t, cgroups, hog)
 	_, id, _ := strings.Cut(hog.Status.ContainerStatuses[0].ContainerID, "://")
+
 	scope := "cri-containerd-" + id + ".scope"
 	for _, command := range [][]string{{"daemon-reload"}, {"set-property", "--runtime", scope, "CPUQuota="}} {
 		if _, err := s.ExecOnNode(t, system, append([]string{"systemctl"}, command...)...); err != nil {
 			t.Fatal(err)
 		}
+
 		if limits, err := cgroups.ContainerLimits(t, hog); err == nil {
 			t.Logf("after %s the limit is %g cores", command[0], limits.Cores)
 		}
 		s.awaitHeldDown(t, cgroups, hog)
 	}
+
 	s.dropRule(t, "busy")
 	s.Eventually(t, "limits are as before", func() error {
 		ofPod, err := cgroups.PodLimits(t, hog)
 		if err != nil {
 			return err
 		}
+
 		ofContainer, err := cgroups.ContainerLimits(t, hog)
 		if err == nil && !(math.IsInf(ofPod.Cores, 1) && math.IsInf(ofContainer.Cores, 1)) {
 			err = fmt.Errorf("pod %g cores, container %g", ofPod.Cores, ofContainer.Cores)
 		}
+
 		return err
 	})
 }

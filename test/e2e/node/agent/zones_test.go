@@ -30,21 +30,26 @@ type kernelZone struct {
 // kernelZones reads the zones and the sibling threads of each CPU from a pod that runs the program cgroups.
 func (s fixture) kernelZones(t testing.TB, pod *corev1.Pod) (zones []kernelZone, siblings map[int]numa.CPUSet) {
 	t.Helper()
+
 	set := func(text string) numa.CPUSet {
 		out, err := numa.ParseCPUSet(text)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return out
 	}
+
 	siblings = map[int]numa.CPUSet{}
 	for name, text := range s.walk(t, pod, "/sys/devices/system/cpu", "thread_siblings_list") {
 		cpu, err := strconv.Atoi(strings.TrimPrefix(path.Base(path.Dir(path.Dir(name))), "cpu"))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
+
 		siblings[cpu] = set(text)
 	}
+
 	files := s.walk(t, pod, "/sys/devices/system/node", "cpulist", "distance", "meminfo")
 	for i := 0; files[fmt.Sprintf("/node%d/cpulist", i)] != ""; i++ {
 		dir := fmt.Sprintf("/node%d/", i)
@@ -54,33 +59,41 @@ func (s fixture) kernelZones(t testing.TB, pod *corev1.Pod) (zones []kernelZone,
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			z.distances = append(z.distances, d)
 		}
+
 		for line := range strings.Lines(files[dir+"meminfo"]) {
 			if fields := strings.Fields(line); len(fields) == 5 && fields[2] == "MemTotal:" {
 				kib, err := strconv.ParseInt(fields[3], 10, 64)
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				z.memory = kib << 10
 			}
 		}
+
 		zones = append(zones, z)
 	}
+
 	return zones, siblings
 }
 
 // walk reads all files of the given names below a directory of the pod by their relative path.
 func (s fixture) walk(t testing.TB, pod *corev1.Pod, dir string, names ...string) map[string]string {
 	t.Helper()
+
 	found := map[string]string{}
 	s.Eventually(t, "files below "+dir, func() error {
 		out, err := s.Exec(t, pod, append([]string{"/nodekit", "cgroups", "walk", dir}, names...)...)
 		if err != nil {
 			return err
 		}
+
 		return json.Unmarshal([]byte(out), &found)
 	})
+
 	return found
 }
 
@@ -94,22 +107,27 @@ func TestRealZones(t *testing.T) {
 	s := newMachineFixture(t, node.Options{
 		Machine: true, Cgroup: 2, CPUs: 8, Threads: 2, NUMAZones: 2, RealZones: true, MemoryMiB: 2048, Reserved: node.Resources("4500m", "1100Mi"),
 	})
+
 	look := s.Run(t, s.Pod("look", "cgroups", []string{"stay"}, nil, nil))
 	kernel, siblings := s.kernelZones(t, look)
 	if len(kernel) != 2 || kernel[0].cpus.String() != "0-3" || kernel[1].cpus.String() != "4-7" || kernel[0].distances[1] != 21 || siblings[4].Len() != 2 {
 		t.Fatalf("the kernel has the zones %+v, and cores of the threads %v", kernel, siblings)
 	}
+
 	s.deploy(t, append(cpuManager(), "--collect-interval=5s")...)
 	s.awaitTopology(t)
+
 	nrt, err := s.topology(t)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.asTheKernel(t, nrt, kernel)
 	left := kernel[0].memory + kernel[1].memory - reservedMemory - evicts
 	if n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{}); err != nil || n.Status.Allocatable.Memory().Value() != left {
 		t.Errorf("the node's status leaves %s of memory to pods, the zones %d bytes; %v", n.Status.Allocatable.Memory(), left, err)
 	}
+
 	for i, want := range []struct{ cpu, memory, reserved int64 }{{0, 0, 4}, {8000 - reservedCPU, left, 1}} {
 		r := nrt.Zones[i].Resources
 		if r.Allocatable.Cpu().MilliValue() != want.cpu || r.Allocatable.Memory().Value() != want.memory || int64(r.ReservedCPUNums) != want.reserved {
@@ -121,6 +139,7 @@ func TestRealZones(t *testing.T) {
 	list := node.Resources("2", "128Mi")
 	near.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list, Limits: list}
 	near = s.Run(t, near)
+
 	// Without a limit it may use all memory, which no zone has.
 	far := s.pinnedTo("far", "node1", "1", "pause")
 	far.Spec.Containers[0].Resources.Limits = node.Resources("1", "")
@@ -129,6 +148,7 @@ func TestRealZones(t *testing.T) {
 	read := func(pod *corev1.Pod, file string) (string, error) {
 		return cgroups.Read(t, path.Join(containerDir(cgroups, pod), file))
 	}
+
 	var own numa.CPUSet
 	s.Eventually(t, "pods run where they should", func() error {
 		var got []string
@@ -138,38 +158,47 @@ func TestRealZones(t *testing.T) {
 				if err != nil {
 					return err
 				}
+
 				got = append(got, text)
 			}
 		}
+
 		one, err1 := numa.ParseCPUSet(got[0])
 		two, err2 := numa.ParseCPUSet(got[2])
+
 		shared, err3 := numa.ParseCPUSet(got[4])
 		if err1 != nil || err2 != nil || err3 != nil {
 			return fmt.Errorf("they run on %q", got)
 		}
+
 		if one.Len() != 2 || two.Len() != 1 || one.Intersection(two).Len() > 0 || shared.Intersection(one.Union(two)).Len() > 0 ||
 			one.Union(two).Difference(kernel[1].cpus).Len() > 0 || got[1] != "1" || got[3] != "0-1" || got[5] != "0-1" {
 			return fmt.Errorf("they run on %q", got)
 		}
+
 		own = one
 		return nil
 	})
+
 	for cpu := range own.All() {
 		if siblings[cpu] != own {
 			t.Errorf("it runs on %s, and the threads of CPU %d's core are %s", own, cpu, siblings[cpu])
 		}
 	}
+
 	s.Eventually(t, "its memory is in its zone", func() error {
 		stat, err := read(near, "memory.numa_stat")
 		if err != nil {
 			return err
 		}
+
 		for line := range strings.Lines(stat) {
 			var here, there int64
 			if n, _ := fmt.Sscanf(line, "anon N0=%d N1=%d", &there, &here); n == 2 && here >= 64<<20 && there == 0 {
 				return nil
 			}
 		}
+
 		return fmt.Errorf("it is in %q", stat)
 	})
 }
@@ -177,9 +206,11 @@ func TestRealZones(t *testing.T) {
 // asTheKernel checks that zones, distances and memory match the kernel, and that the memory matches the kubelet's capacity.
 func (s fixture) asTheKernel(t testing.TB, nrt *topologyv1alpha1.NodeResourceTopology, kernel []kernelZone) {
 	t.Helper()
+
 	if len(nrt.Zones) != len(kernel) {
 		t.Fatalf("%d zones, want %d: %+v", len(nrt.Zones), len(kernel), nrt)
 	}
+
 	var all int64
 	for i, want := range kernel {
 		z := nrt.Zones[i]
@@ -190,16 +221,20 @@ func (s fixture) asTheKernel(t testing.TB, nrt *topologyv1alpha1.NodeResourceTop
 			}
 			distances = append(distances, c.Value)
 		}
+
 		if z.Name != fmt.Sprintf("node%d", i) || !slices.Equal(distances, want.distances) ||
 			z.Resources.Capacity.Cpu().Value() != int64(want.cpus.Len()) || z.Resources.Capacity.Memory().Value() != want.memory {
 			t.Errorf("zone %d is %+v, the kernel says %+v", i, z, want)
 		}
+
 		all += want.memory
 	}
+
 	n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if got := n.Status.Capacity.Memory().Value(); got != all {
 		t.Errorf("the kubelet finds %d bytes of memory, the zones have %d", got, all)
 	}

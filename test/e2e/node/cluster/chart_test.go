@@ -43,24 +43,30 @@ func TestChart(t *testing.T) {
 	if images == "" {
 		t.Skipf("set %s to a directory of images, as `make test-cluster` does", imagesEnv)
 	}
+
 	begin := time.Now()
 	elapsed := func(what string) {
 		t.Logf("%s: %.1f s after the start", what, time.Since(begin).Seconds())
 	}
 	nodes := node.StartAll(t, make([]node.Options, replicas)...)
-	cluster, first := node.Open(t), nodes[0]
+	cluster := node.Open(t)
+	first := nodes[0]
+
 	started := realNodes(nodes)
 	if _, err := realcluster.StartPrometheus(t.Context(), cluster, filepath.Join(node.Dir(), "prometheus"), started, io.Discard); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := realcluster.CreateWorkloads(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
+
 	cgroups := settingsBefore(t, nodes)
 	tag, err := realcluster.LoadCrane(t.Context(), images, started...)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	elapsed("nodes, Prometheus, workloads and images")
 	before := snapshot(t, first)
 	chart := realcluster.Chart{
@@ -69,13 +75,16 @@ func TestChart(t *testing.T) {
 	installation := []string{"--values", filepath.Join(chartDir, "values-ha.yaml"), "--set", "crds.keep=false", "--set", "craneAgent.enforce={cpu-throttle}", "--set", fmt.Sprintf(
 		"networkPolicy.apiServerPorts={%d},networkPolicy.prometheusPorts={%d}",
 		endpointPort(t, first, "default", "kubernetes"), endpointPort(t, first, realcluster.Monitoring, realcluster.PrometheusService))}
+
 	if err := chart.Install(t.Context(), installation...); err != nil {
 		t.Fatal(err)
 	}
+
 	elapsed("installed, every pod is Ready")
 	throttle(t, first)
 	awaitRecommendations(t, cluster, realcluster.SampleNamespace, realcluster.SampleWorkloads)
 	elapsed("Recommendations with values")
+
 	if err := realcluster.CreateOwnRule(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
@@ -90,11 +99,14 @@ func TestChart(t *testing.T) {
 	for _, component := range []string{"craned", "metricAdapter", "craneScheduler", "craneAgent"} {
 		labels = append(labels, "--set", component+".podLabels.upgraded=yes")
 	}
+
 	err = chart.Upgrade(t.Context(), append(installation, labels...)...)
 	u.end(t)
+
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	elapsed("upgraded")
 	awaitRecommendations(t, cluster, realcluster.Namespace, realcluster.OwnWorkloads)
 
@@ -102,17 +114,20 @@ func TestChart(t *testing.T) {
 	if err := chart.Run(t.Context(), "uninstall", realcluster.Release, "--wait", "--timeout", "3m"); err != nil {
 		t.Fatal(err)
 	}
+
 	cleanNodes(t, chart.Kubeconfig, tag)
 	for i, n := range nodes {
 		if changed := node.ChangedSettings(cgroups[i], n.Settings(t)); len(changed) > 0 {
 			t.Errorf("cgroups of %s are changed: %s", n.Name(), strings.Join(changed, "; "))
 		}
+
 		for _, left := range []string{agentState, "/var/lib/kubelet/pki/crane-agent-empty"} {
 			if _, err := os.Stat(n.Path(left)); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s on %s: %v", left, n.Name(), err)
 			}
 		}
 	}
+
 	deleteNamespace(t, first, realcluster.Namespace)
 	first.Eventually(t, "the objects of before are left", func() error { return compareSnapshot(before, snapshot(t, first)) })
 	elapsed("removed")
@@ -121,10 +136,12 @@ func TestChart(t *testing.T) {
 // awaitRecommendations logs the Recommendations of a namespace when as many workloads have one with a value.
 func awaitRecommendations(t *testing.T, cluster *realnode.Cluster, namespace string, workloads int) {
 	t.Helper()
+
 	list, err := realcluster.AwaitRecommendations(t.Context(), cluster, namespace, workloads, bound)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range list {
 		t.Logf("%s/%s: %s", namespace, list[i].Spec.TargetRef.Name, list[i].Status.Change)
 	}
@@ -155,9 +172,11 @@ spec:
 // settingsBefore starts a pod that uses its CPU limit on the first node and returns the cgroup settings of all nodes.
 func settingsBefore(t *testing.T, nodes []*node.Node) []map[string]string {
 	t.Helper()
+
 	pod := nodes[0].Pod("batch", "cpu-hog", []string{"-threads", "1"}, node.Resources("20m", "16Mi"), node.Resources("100m", "64Mi"))
 	pod.Labels = map[string]string{"workload": "batch"}
 	nodes[0].Run(t, pod)
+
 	nodes[0].Eventually(t, "the sample workloads run", func() error {
 		pods, err := nodes[0].Client.CoreV1().Pods(realcluster.SampleNamespace).List(t.Context(), metav1.ListOptions{})
 		for i := range pods.Items {
@@ -165,40 +184,49 @@ func settingsBefore(t *testing.T, nodes []*node.Node) []map[string]string {
 				err = errors.Join(err, fmt.Errorf("%s is %s", pods.Items[i].Name, pods.Items[i].Status.Phase))
 			}
 		}
+
 		if err == nil && len(pods.Items) == 0 {
 			err = errors.New("no pod")
 		}
+
 		return err
 	})
+
 	out := make([]map[string]string, len(nodes))
 	for i, n := range nodes {
 		out[i] = n.Settings(t)
 	}
+
 	return out
 }
 
 // throttle creates the throttleRules.
 func throttle(t *testing.T, n *node.Node) {
 	t.Helper()
+
 	objects, err := manifest.ParseString(throttleRules)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	applier, err := manifest.NewApplier(n.Config, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	n.Eventually(t, "rules are created", func() error { return applier.Apply(t.Context(), objects...) })
 }
 
 // awaitThrottled waits until the agent has changed cgroup settings of the node.
 func awaitThrottled(t *testing.T, n *node.Node, before map[string]string) {
 	t.Helper()
+
 	n.Eventually(t, "the agent throttles a pod", func() error {
 		changed := node.ChangedSettings(before, n.Settings(t))
 		if len(changed) == 0 {
 			return errors.New("no cgroup setting is changed")
 		}
+
 		t.Logf("before the removal: %s", strings.Join(changed, "; "))
 		return nil
 	})
@@ -207,14 +235,17 @@ func awaitThrottled(t *testing.T, n *node.Node, before map[string]string) {
 // testRelease runs `helm test` on the running installation, and once more without metric-adapter, which must fail and name it.
 func testRelease(t *testing.T, chart realcluster.Chart, n *node.Node) {
 	t.Helper()
+
 	helmTest := func() error {
 		return chart.Run(t.Context(), "test", realcluster.Release, "--timeout", "2m", "--logs")
 	}
 	n.Eventually(t, "helm test passes", helmTest)
 	scaleAdapter(t, n, 0)
+
 	if err := helmTest(); err == nil || !strings.Contains(err.Error(), "scaled to zero") || !strings.Contains(err.Error(), "metric-adapter") {
 		t.Errorf("helm test without metric-adapter: %v", err)
 	}
+
 	scaleAdapter(t, n, replicas)
 	n.Eventually(t, "helm test passes again", helmTest)
 }
@@ -222,16 +253,19 @@ func testRelease(t *testing.T, chart realcluster.Chart, n *node.Node) {
 // scaleAdapter sets the replicas of metric-adapter and waits until that many are ready.
 func scaleAdapter(t *testing.T, n *node.Node, replicas int32) {
 	t.Helper()
+
 	deployments := n.Client.AppsV1().Deployments(realcluster.Namespace)
 	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "metric-adapter", Namespace: realcluster.Namespace}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
 	if _, err := deployments.UpdateScale(t.Context(), "metric-adapter", scale, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	n.Eventually(t, "metric-adapter is scaled", func() error {
 		d, err := deployments.Get(t.Context(), "metric-adapter", metav1.GetOptions{})
 		if err == nil && d.Status.ReadyReplicas != replicas {
 			err = fmt.Errorf("%d of %d replicas are ready", d.Status.ReadyReplicas, replicas)
 		}
+
 		return err
 	})
 }
@@ -239,9 +273,11 @@ func scaleAdapter(t *testing.T, n *node.Node, replicas int32) {
 // cleanNodes runs `crane cleanup node`, as after the end of the DaemonSet.
 func cleanNodes(t *testing.T, kubeconfig, tag string) {
 	t.Helper()
+
 	var out strings.Builder
 	command := cli.NewCommand(cli.Streams{Out: &out, Err: &out}, "crane")
 	command.SetArgs([]string{"cleanup", "node", "--kubeconfig", kubeconfig, "--image", realcluster.Registry + "/crane-agent:" + tag})
+
 	if err := command.ExecuteContext(context.WithoutCancel(t.Context())); err != nil {
 		t.Errorf("crane cleanup node: %v: %s", err, out.String())
 	}

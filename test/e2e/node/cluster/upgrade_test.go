@@ -50,17 +50,21 @@ type upgrade struct {
 // watchUpgrade starts to observe Deployments and the DaemonSet of Crane, and to call a validating webhook.
 func watchUpgrade(t *testing.T, n *node.Node) *upgrade {
 	t.Helper()
+
 	ctx, cancel := context.WithCancel(t.Context())
 	u := &upgrade{cancel: cancel, node: n, failOpen: webhookFailures(t, n)}
+
 	apps := n.Client.AppsV1()
 	deployments, err := apps.Deployments(realcluster.Namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	agents, err := apps.DaemonSets(realcluster.Namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	u.group.Go(func() {
 		for event := range deployments.ResultChan() {
 			if d, ok := event.Object.(*appsv1.Deployment); ok {
@@ -70,6 +74,7 @@ func watchUpgrade(t *testing.T, n *node.Node) *upgrade {
 			}
 		}
 	})
+
 	u.group.Go(func() {
 		for event := range agents.ResultChan() {
 			if d, ok := event.Object.(*appsv1.DaemonSet); ok {
@@ -79,13 +84,16 @@ func watchUpgrade(t *testing.T, n *node.Node) *upgrade {
 			}
 		}
 	})
+
 	rules, err := dynamic.NewForConfig(n.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	u.group.Go(func() {
 		ticker := time.NewTicker(callInterval)
 		defer ticker.Stop()
+
 		for {
 			select {
 			case <-ctx.Done():
@@ -95,6 +103,7 @@ func watchUpgrade(t *testing.T, n *node.Node) *upgrade {
 			}
 		}
 	})
+
 	return u
 }
 
@@ -107,11 +116,15 @@ func (u *upgrade) call(ctx context.Context, client dynamic.Interface) {
 			"resourceSelectors": []any{map[string]any{"kind": "Deployment", "apiVersion": "apps/v1"}},
 		},
 	}}
+
 	resource := schema.GroupVersionResource{Group: "analysis.crane.io", Version: "v1alpha1", Resource: "recommendationrules"}
 	_, err := client.Resource(resource).Create(ctx, rule, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.calls++; err != nil && ctx.Err() == nil {
+
+	u.calls++
+
+	if err != nil && ctx.Err() == nil {
 		u.failed = append(u.failed, err.Error())
 	}
 }
@@ -119,9 +132,11 @@ func (u *upgrade) call(ctx context.Context, client dynamic.Interface) {
 // end ends the observation and checks it.
 func (u *upgrade) end(t *testing.T) {
 	t.Helper()
+
 	u.cancel()
 	u.group.Wait()
 	t.Logf("during the upgrade: %d replicas missing at most, %d agents unavailable, %d of %d webhook calls failed", u.missing, u.agents, len(u.failed), u.calls)
+
 	if u.missing > 0 || u.agents > agentsUnavailable || len(u.failed) > 0 || u.calls == 0 {
 		t.Errorf("want 0, at most %d, 0 of some: %v", agentsUnavailable, u.failed)
 	}
@@ -133,32 +148,38 @@ func (u *upgrade) end(t *testing.T) {
 // webhookFailures returns the API server's series of webhooks that it could not call.
 func webhookFailures(t *testing.T, n *node.Node) string {
 	t.Helper()
+
 	text, err := n.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(context.WithoutCancel(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var lines []string
 	for line := range strings.SplitSeq(string(text), "\n") {
 		if strings.HasPrefix(line, "apiserver_admission_webhook_fail_open_count") || strings.HasPrefix(line, "apiserver_admission_webhook_rejection_count") && strings.Contains(line, "calling_webhook_error") {
 			lines = append(lines, line)
 		}
 	}
+
 	return strings.Join(lines, "\n")
 }
 
 // failedCalls returns the lines of the API server's log with the reasons of failed calls.
 func failedCalls(t *testing.T) string {
 	t.Helper()
+
 	content, err := os.ReadFile(filepath.Join(node.Open(t).Control().Dir(), "logs", string(controlplane.APIServer)+".log"))
 	if err != nil {
 		t.Error(err)
 	}
+
 	var lines []string
 	for line := range strings.Lines(string(content)) {
 		if strings.Contains(line, "ailed calling webhook") {
 			lines = append(lines, line)
 		}
 	}
+
 	return strings.Join(lines, "")
 }
 
@@ -167,39 +188,47 @@ func realNodes(nodes []*node.Node) []*realnode.Node {
 	for i, n := range nodes {
 		out[i] = n.Node
 	}
+
 	return out
 }
 
 // snapshot lists the objects of the cluster, except those that come and go by themselves.
 func snapshot(t *testing.T, n *node.Node) []string {
 	t.Helper()
+
 	lists, err := n.Client.Discovery().ServerPreferredResources()
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
 		t.Fatal(err)
 	}
+
 	client, err := metadata.NewForConfig(n.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var names []string
 	for _, list := range lists {
 		group, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, r := range list.APIResources {
 			if !slices.Contains(r.Verbs, "list") || slices.Contains([]string{"Event", "Lease", "EndpointSlice", "Endpoints", "Pod", "ReplicaSet", "ControllerRevision", "CSINode", "PodMetrics", "NodeMetrics"}, r.Kind) {
 				continue
 			}
+
 			objects, err := client.Resource(group.WithResource(r.Name)).List(t.Context(), metav1.ListOptions{})
 			if err != nil {
 				continue // A kind that is being removed.
 			}
+
 			for i := range objects.Items {
 				names = append(names, fmt.Sprintf("%s.%s %s/%s", r.Kind, group.Group, objects.Items[i].Namespace, objects.Items[i].Name))
 			}
 		}
 	}
+
 	slices.Sort(names)
 	return names
 }
@@ -212,8 +241,10 @@ func compareSnapshot(before, after []string) error {
 			errs = append(errs, errors.New(name))
 		}
 	}
+
 	if len(errs) > 0 {
 		return fmt.Errorf("left: %w", errors.Join(errs...))
 	}
+
 	return nil
 }

@@ -60,46 +60,57 @@ type output struct {
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	return o.text.Write(p)
 }
 
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	return o.text.String()
 }
 
 // startSession starts nodes and returns when they are Ready.
 func startSession(t *testing.T, args ...string) *session {
 	t.Helper()
+
 	if err := doctor.Problems(doctor.CheckNamespaces(t.Context())); err != nil {
 		t.Skipf("this machine cannot run real nodes: %v", err)
 	}
+
 	set, err := assets.ForTest(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := &session{out: &output{}, done: make(chan error, 1)}
 	s.cmd = exec.Command(filepath.Join(filepath.Dir(set.Kit), "nodes"), append([]string{"up"}, args...)...)
+
 	s.cmd.Stderr = s.out
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	timer := time.AfterFunc(startTimeout, func() { _ = s.cmd.Process.Kill() })
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		fmt.Fprintln(s.out, lines.Text())
 		if found := regexp.MustCompile(`kubeconfig\s+(\S+/` + cleanup.Prefix + `([0-9a-f]+)/\S+)`).FindStringSubmatch(lines.Text()); found != nil {
-			s.kubeconfig, s.id = found[1], found[2]
+			s.kubeconfig = found[1]
+			s.id = found[2]
 		}
+
 		if strings.HasPrefix(lines.Text(), "Ctrl-C") {
 			break
 		}
 	}
+
 	timer.Stop()
 	go func() {
 		for lines.Scan() { // nothing more is expected; a full pipe would block the process
@@ -107,37 +118,45 @@ func startSession(t *testing.T, args ...string) *session {
 		}
 		s.done <- s.cmd.Wait()
 	}()
+
 	if s.id == "" {
 		t.Fatalf("the nodes did not come up: %v\n%s", <-s.done, s.out)
 	}
+
 	t.Cleanup(func() { _ = s.cmd.Process.Kill() })
 	return s
 }
 
 func (s *session) client(t *testing.T) kubernetes.Interface {
 	t.Helper()
+
 	config, err := clientcmd.BuildConfigFromFlags("", s.kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return client
 }
 
 // listRemains lists what exists of the session on this machine.
 func (s *session) listRemains(t *testing.T) []string {
 	t.Helper()
+
 	host, err := hostcgroup.Detect()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	group, err := host.Plan(cleanup.Prefix + s.id)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var found []string
 	paths := append(slices.Clone(group.Dirs), filepath.Join(cleanup.BaseDir, s.id), filepath.Join(os.TempDir(), cleanup.Prefix+s.id))
 	for _, path := range paths {
@@ -145,18 +164,22 @@ func (s *session) listRemains(t *testing.T) []string {
 			found = append(found, path)
 		}
 	}
+
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if bytes.Contains(mounts, []byte(s.id)) {
 		found = append(found, "a mount")
 	}
+
 	// Processes in a node are in its cgroups; these are the programs around it.
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, p := range processes {
 		for _, file := range []string{"cmdline", "environ"} {
 			content, err := os.ReadFile(filepath.Join(p, file))
@@ -166,12 +189,14 @@ func (s *session) listRemains(t *testing.T) []string {
 			}
 		}
 	}
+
 	return found
 }
 
 // awaitCleanup waits until nothing of the session is left and returns the time it took.
 func (s *session) awaitCleanup(t *testing.T) time.Duration {
 	t.Helper()
+
 	begin := time.Now()
 	var found []string
 	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, cleanupTimeout, true, func(context.Context) (bool, error) {
@@ -180,12 +205,14 @@ func (s *session) awaitCleanup(t *testing.T) time.Duration {
 	}); err != nil {
 		t.Fatalf("after %s there is still %s: %v\n%s", cleanupTimeout, strings.Join(found, ", "), err, s.out)
 	}
+
 	return time.Since(begin)
 }
 
 // runPod runs a pod, which has mounts, shims and interfaces.
 func (s *session) runPod(t *testing.T) {
 	t.Helper()
+
 	client := s.client(t)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "left-behind"},
@@ -193,10 +220,12 @@ func (s *session) runPod(t *testing.T) {
 			Name: "main", Image: assets.ImageName("pause"), ImagePullPolicy: corev1.PullNever,
 		}}},
 	}
+
 	pods := client.CoreV1().Pods(metav1.NamespaceDefault)
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+
 	var last error
 	if err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
 		pod, last = pods.Get(ctx, "left-behind", metav1.GetOptions{})
@@ -209,18 +238,22 @@ func (s *session) runPod(t *testing.T) {
 // hostState returns what nodes must not change: this network namespace and the sysctls of the machine.
 func hostState(t *testing.T) []string {
 	t.Helper()
+
 	var state []string
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, i := range interfaces {
 		addresses, err := i.Addrs()
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		state = append(state, fmt.Sprint(i.Name, addresses))
 	}
+
 	for _, name := range []string{
 		"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
 		"kernel/keys/root_maxbytes", "net/ipv4/ip_forward",
@@ -229,18 +262,22 @@ func hostState(t *testing.T) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		state = append(state, name+"="+strings.TrimSpace(string(content)))
 	}
+
 	return state
 }
 
 func TestUpAndDown(t *testing.T) {
 	before := hostState(t)
 	s := startSession(t, "--nodes", "2")
+
 	nodes, err := s.client(t).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(nodes.Items) != 2 {
 		t.Errorf("from this shell there are %d nodes, %v; want 2", len(nodes.Items), err)
 	}
+
 	s.runPod(t)
 	if len(s.listRemains(t)) < 4 {
 		t.Errorf("of a running session only %v is seen: the test does not see what it is to see", s.listRemains(t))
@@ -248,13 +285,16 @@ func TestUpAndDown(t *testing.T) {
 	if now := hostState(t); !slices.Equal(now, before) {
 		t.Errorf("while nodes run, the machine has\n%v, before\n%v", now, before)
 	}
+
 	begin := time.Now()
 	if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := <-s.done; err != nil {
 		t.Errorf("the end: %v\n%s", err, s.out)
 	}
+
 	t.Logf("ended %s after the signal", time.Since(begin).Round(time.Millisecond))
 	if found := s.listRemains(t); len(found) > 0 {
 		t.Errorf("left: %v", found)
@@ -267,9 +307,11 @@ func TestUpAndDown(t *testing.T) {
 func TestKilled(t *testing.T) {
 	s := startSession(t, "--nodes", "1")
 	s.runPod(t)
+
 	if err := s.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
+
 	<-s.done
 	t.Logf("nothing left %s after SIGKILL", s.awaitCleanup(t).Round(time.Millisecond))
 }
@@ -279,6 +321,7 @@ func TestProgramInsideKilled(t *testing.T) {
 	if err := syscall.Kill(findChild(t, s.cmd.Process.Pid, "nodes"), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := <-s.done; err == nil {
 		t.Error("the command ends well although its program inside was killed")
 	}
@@ -293,13 +336,16 @@ func TestKilledWithWatcher(t *testing.T) {
 	if err := syscall.Kill(findChild(t, s.cmd.Process.Pid, "nodekit"), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := s.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
+
 	<-s.done
 	if _, err := os.Stat(filepath.Join(cleanup.BaseDir, s.id)); err != nil {
 		t.Fatalf("the entry of the session is gone without a watcher: %v", err)
 	}
+
 	next := startSession(t, "--nodes", "1")
 	if found := s.listRemains(t); len(found) > 0 {
 		t.Errorf("the next session left %v of this one", found)
@@ -310,6 +356,7 @@ func TestKilledWithWatcher(t *testing.T) {
 	if err := next.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := <-next.done; err != nil {
 		t.Errorf("the end of the next session: %v\n%s", err, next.out)
 	}
@@ -318,18 +365,22 @@ func TestKilledWithWatcher(t *testing.T) {
 // findChild returns the process ID of a parent's child with that name.
 func findChild(t *testing.T, parent int, name string) int {
 	t.Helper()
+
 	ctx, cancel := context.WithTimeout(t.Context(), cleanupTimeout)
 	defer cancel()
+
 	for ctx.Err() == nil {
 		stats, err := filepath.Glob("/proc/[0-9]*/stat")
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, file := range stats {
 			content, err := os.ReadFile(file)
 			if err != nil {
 				continue
 			}
+
 			var pid, ppid int
 			var comm, state string
 			if n, _ := fmt.Sscanf(string(content), "%d %s %s %d", &pid, &comm, &state, &ppid); n == 4 && ppid == parent && comm == "("+name+")" {
@@ -337,6 +388,7 @@ func findChild(t *testing.T, parent int, name string) int {
 			}
 		}
 	}
+
 	t.Fatalf("process %s has no child %s", strconv.Itoa(parent), name)
 	return 0
 }

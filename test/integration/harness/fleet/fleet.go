@@ -22,8 +22,10 @@ func Beside(config simnode.Config) func(context.Context, *controlplane.ControlPl
 	return func(ctx context.Context, c *controlplane.ControlPlane) (func() error, error) {
 		config.Client = c.Config()
 		config.Timing = simnode.DefaultTiming()
-		config.Timing.Create, config.Timing.Ready = 100*time.Millisecond, 100*time.Millisecond
+		config.Timing.Create = 100 * time.Millisecond
+		config.Timing.Ready = 100 * time.Millisecond
 		_, stop, err := Start(ctx, config)
+
 		return stop, err
 	}
 }
@@ -34,6 +36,7 @@ func Start(ctx context.Context, config simnode.Config) (nodes *simnode.Fleet, st
 	if err != nil {
 		return nil, nil, fmt.Errorf("simulated nodes: %w", err)
 	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- nodes.Run(ctx) }()
@@ -41,6 +44,7 @@ func Start(ctx context.Context, config simnode.Config) (nodes *simnode.Fleet, st
 		cancel()
 		return <-ended
 	}
+
 	select {
 	case <-nodes.Ready():
 		return nodes, stop, nil

@@ -56,6 +56,7 @@ func (s Step) String() string {
 	if s.Op == Write {
 		return fmt.Sprintf("echo %q > %s", s.Value, s.Path)
 	}
+
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", s.Op, s.Path, s.Value))
 }
 
@@ -83,5 +84,6 @@ func Play(p Player, steps []Step) []Outcome {
 			out[i].Trouble = err.Error()
 		}
 	}
+
 	return out
 }

@@ -39,6 +39,7 @@ func (r *Real) Do(s Step) (string, error) {
 		return "", r.inAll(func(dir string) error { return rmdir(filepath.Join(dir, s.Path)) })
 	case Enter:
 		return "", r.enter(s)
+
 	case Leave:
 		return "", r.leave(s.Path)
 	case Throttled:
@@ -46,6 +47,7 @@ func (r *Real) Do(s Step) (string, error) {
 	case Write, Read:
 		return r.file(s)
 	}
+
 	return "", fmt.Errorf("no operation %q", s.Op)
 }
 
@@ -56,6 +58,7 @@ func (r *Real) inAll(do func(dir string) error) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -67,6 +70,7 @@ func (r *Real) dirs() []string {
 			out = append(out, dir)
 		}
 	}
+
 	slices.Sort(out)
 	return out
 }
@@ -77,9 +81,11 @@ func rmdir(dir string) error {
 	if err == nil && !info.IsDir() {
 		return fmt.Errorf("%s is no directory", dir)
 	}
+
 	if err == nil {
 		err = os.Remove(dir)
 	}
+
 	return err
 }
 
@@ -91,14 +97,17 @@ func (r *Real) file(s Step) (string, error) {
 			return "", fmt.Errorf("no hierarchy has %s", s.Path)
 		}
 	}
+
 	path := filepath.Join(root, s.Path)
 	var err error
 	if s.Op == Write {
 		err = write(path, s.Value)
 	}
+
 	if strings.HasSuffix(path, "memory.reclaim") {
 		return "", err // not readable
 	}
+
 	content, readErr := os.ReadFile(path)
 	return string(content), errors.Join(err, readErr)
 }
@@ -112,9 +121,11 @@ func write(path, value string) error {
 		}
 		err = errors.Join(err, syscall.Close(fd))
 	}
+
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -125,33 +136,41 @@ func (r *Real) enter(s Step) error {
 	if err != nil {
 		return fmt.Errorf("enter: %w", err)
 	}
+
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return fmt.Errorf("enter: %w", err)
 	}
+
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("enter: %w", err)
 	}
+
 	end := func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}
+
 	pid := strconv.Itoa(cmd.Process.Pid)
 	if err := r.inAll(func(dir string) error { return write(filepath.Join(dir, s.Path, "cgroup.procs"), pid) }); err != nil {
 		end()
 		return err
 	}
+
 	if _, err := io.WriteString(in, "go\n"); err != nil {
 		end()
 		return fmt.Errorf("enter: %w", err)
 	}
+
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		end()
 		return fmt.Errorf("enter: no response of the process: %w", err)
 	}
+
 	if r.held == nil {
 		r.held = map[string][]*exec.Cmd{}
 	}
+
 	r.held[s.Path] = append(r.held[s.Path], cmd)
 	return nil
 }
@@ -162,6 +181,7 @@ func (r *Real) leave(group string) error {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}
+
 	delete(r.held, group)
 	return nil
 }
@@ -171,10 +191,12 @@ func (r *Real) Close() error {
 	for group := range r.held {
 		_ = r.leave(group)
 	}
+
 	var errs []error
 	for _, dir := range r.dirs() {
 		errs = append(errs, removeBelow(dir))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -183,18 +205,22 @@ func removeBelow(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, e := range entries {
 		if !e.IsDir() {
 			continue
 		}
+
 		below := filepath.Join(dir, e.Name())
 		if err := removeBelow(below); err != nil {
 			return err
 		}
+
 		if err := rmdir(below); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -212,6 +238,7 @@ func (r *Real) throttled(group string) (string, error) {
 	if !ok {
 		root = r.Roots[""]
 	}
+
 	file := filepath.Join(root, group, "cpu.stat")
 	before, limited, err := stopped(file)
 	for begin := time.Now(); err == nil; time.Sleep(looks) {
@@ -219,14 +246,17 @@ func (r *Real) throttled(group string) (string, error) {
 		if limited {
 			bound = stopsWithin
 		}
+
 		if time.Since(begin) > bound {
 			return "no", nil
 		}
+
 		var now int64
 		if now, limited, err = stopped(file); now > before {
 			return "yes", nil
 		}
 	}
+
 	return "", err
 }
 
@@ -236,6 +266,7 @@ func stopped(file string) (times int64, limited bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
+
 	for line := range strings.Lines(string(content)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		n, err := strconv.ParseInt(value, 10, 64)
@@ -248,6 +279,7 @@ func stopped(file string) (times int64, limited bool, err error) {
 			limited = n > 0
 		}
 	}
+
 	return times, limited, nil
 }
 
@@ -261,18 +293,22 @@ func Hold(what string, in io.Reader, out io.Writer) error {
 			return fmt.Errorf("hold: %w", err)
 		}
 	}
+
 	reader := bufio.NewReader(in)
 	if _, err := reader.ReadString('\n'); err != nil {
 		return fmt.Errorf("hold: %w", err)
 	}
+
 	const page = 4096
 	memory := make([]byte, n<<20)
 	for i := 0; i < len(memory); i += page {
 		memory[i] = 1
 	}
+
 	if _, err := fmt.Fprintln(out, "held"); err != nil {
 		return fmt.Errorf("hold: %w", err)
 	}
+
 	if what == Spin {
 		go func() {
 			for i := 0; ; i++ {
@@ -280,12 +316,15 @@ func Hold(what string, in io.Reader, out io.Writer) error {
 			}
 		}()
 	}
+
 	_, err := io.Copy(io.Discard, reader)
 	if len(memory) > 0 {
 		memory[0]++ // keeps the memory allocated
 	}
+
 	if err != nil {
 		return fmt.Errorf("hold: %w", err)
 	}
+
 	return nil
 }

@@ -38,6 +38,7 @@ func main() {
 	} else if len(os.Args) == 4 {
 		err = runAll(context.Background(), scenario{Root: os.Args[1], Group: os.Args[3]}, os.Args[2], os.Stdout)
 	}
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mortal:", err)
 		os.Exit(1)
@@ -50,30 +51,38 @@ func runAll(ctx context.Context, l scenario, dir string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("look at cgroups: %w", err)
 	}
+
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make a directory for journals: %w", err)
 	}
+
 	l.Journal = filepath.Join(dir, "changes.json")
 	deaths, held := 0, 0
 	for _, l.Memory = range []bool{false, true} {
 		if _, can := layout.ReclaimFile(l.Group); l.Memory && !can {
 			continue
 		}
+
 		for _, l.DieAfter = range []bool{false, true} {
 			for l.Writes = 0; ; l.Writes++ {
 				died, left, err := l.runOnce(ctx, layout, out)
 				if err != nil {
 					return err
 				}
+
 				if !died {
 					break
 				}
-				if deaths++; left > 0 {
+
+				deaths++
+
+				if left > 0 {
 					held++
 				}
 			}
 		}
 	}
+
 	_, err = fmt.Fprintf(out, "killed at %d points, at %d with changes in force\n", deaths, held)
 	return err
 }
@@ -84,39 +93,49 @@ func (l scenario) runOnce(ctx context.Context, layout cgroup.Layout, out io.Writ
 	if err != nil {
 		return false, 0, err
 	}
+
 	died, file, err := l.runProcess(ctx)
 	if err != nil {
 		return false, 0, err
 	}
+
 	changed := func() (n int, err error) {
 		now, err := readSettings(layout, l.Group)
 		for path, value := range before {
 			if now[path] != value {
-				n, err = n+1, errors.Join(err, fmt.Errorf("%s: %s, was %s", path, now[path], value))
+				n = n + 1
+				err = errors.Join(err, fmt.Errorf("%s: %s, was %s", path, now[path], value))
 			}
 		}
+
 		return n, err
 	}
+
 	if !died {
 		_, err := changed()
 		return false, 0, err
 	}
+
 	left, _ = changed()
 	when := "before"
 	if l.DieAfter {
 		when = "after"
 	}
+
 	if _, err := fmt.Fprintf(out, "killed %s write %d, of %s: %d settings were left\n", when, l.Writes, file, left); err != nil {
 		return true, left, err
 	}
+
 	_, journal, err := l.openJournal(act.KernelFileWriter{})
 	if err != nil {
 		return true, left, err
 	}
+
 	err = journal.UndoAll()
 	if n := len(journal.Entries()); n > 0 {
 		err = errors.Join(err, fmt.Errorf("the journal holds %d units after it was undone", n))
 	}
+
 	_, not := changed()
 	return true, left, errors.Join(err, not, os.RemoveAll(l.Journal))
 }
@@ -127,10 +146,13 @@ func (l scenario) runProcess(ctx context.Context) (died bool, file string, err e
 	if err != nil {
 		return false, "", fmt.Errorf("life: %w", err)
 	}
+
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Env = append(os.Environ(), scenarioEnv+"="+string(text))
 	var said, problem bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &problem
+	cmd.Stdout = &said
+	cmd.Stderr = &problem
+
 	err = cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -138,9 +160,11 @@ func (l scenario) runProcess(ctx context.Context) (died bool, file string, err e
 			return true, said.String(), nil
 		}
 	}
+
 	if err != nil {
 		return false, "", fmt.Errorf("%w: %s", err, problem.String())
 	}
+
 	return false, "", nil
 }
 
@@ -156,6 +180,7 @@ func readSettings(layout cgroup.Layout, group string) (map[string]string, error)
 			if err != nil {
 				continue // a setting of the other version
 			}
+
 			content, err := os.ReadFile(path)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // an older kernel
@@ -163,11 +188,14 @@ func readSettings(layout cgroup.Layout, group string) (map[string]string, error)
 			if err != nil {
 				return nil, fmt.Errorf("read settings: %w", err)
 			}
+
 			out[path] = string(bytes.TrimSpace(content))
 		}
 	}
+
 	if len(out) == 0 {
 		return nil, fmt.Errorf("%s has no settings", group)
 	}
+
 	return out, nil
 }

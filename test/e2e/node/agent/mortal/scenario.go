@@ -44,16 +44,19 @@ type dyingFiles struct {
 func (f dyingFiles) Write(file, value string) error {
 	die := *f.writesLeft == 0
 	*f.writesLeft--
+
 	if die {
 		fmt.Print(filepath.Base(file))
 	}
 	if die && !f.after {
 		killSelf()
 	}
+
 	err := f.KernelFileWriter.Write(file, value)
 	if die {
 		killSelf()
 	}
+
 	return err
 }
 
@@ -68,14 +71,17 @@ func runScenario(text string) error {
 	if err := json.Unmarshal([]byte(text), &l); err != nil {
 		return fmt.Errorf("life: %w", err)
 	}
+
 	kernel := dyingFiles{writesLeft: &l.Writes, after: l.DieAfter}
 	layout, journal, err := l.openJournal(kernel)
 	if err != nil {
 		return err
 	}
+
 	if l.Memory {
 		return l.changeMemory(layout, journal, kernel)
 	}
+
 	return l.changeCPU(layout, journal)
 }
 
@@ -85,10 +91,12 @@ func (l scenario) openJournal(to act.FileWriter) (cgroup.Layout, *act.Journal, e
 	if err != nil {
 		return layout, nil, fmt.Errorf("look at cgroups: %w", err)
 	}
+
 	journal, err := act.OpenJournal(l.Journal, layout, to)
 	if err != nil {
 		return layout, nil, fmt.Errorf("start: %w", err)
 	}
+
 	return layout, journal, nil
 }
 
@@ -102,11 +110,19 @@ func (l scenario) changeCPU(layout cgroup.Layout, journal *act.Journal) error {
 		to     qos.Quota
 		weight series.Ratio
 	}{{300, half}, {100, half / 2}, {200, half}, {most, 1}} {
-		plan := qos.Throttle{ContainerID: filepath.Base(l.Group), Pod: newPodRef(), To: step.to, Original: most, Weight: step.weight}
+		plan := qos.Throttle{
+			ContainerID: filepath.Base(l.Group),
+			Pod:         newPodRef(),
+			To:          step.to,
+			Original:    most,
+			Weight:      step.weight,
+		}
+
 		if err := throttler.Throttle(plan, l.Group); err != nil {
 			return fmt.Errorf("throttle: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -116,12 +132,19 @@ func (l scenario) changeMemory(layout cgroup.Layout, journal *act.Journal, kerne
 	if err != nil {
 		return err
 	}
+
 	throttler := act.NewMemoryThrottler(act.MemoryThrottlerConfig{
-		Layout: layout, Journal: journal, Files: kernel, Clock: clock.RealClock{}, Beat: func(string) {},
+		Layout:  layout,
+		Journal: journal,
+		Files:   kernel,
+		Clock:   clock.RealClock{},
+		Beat:    func(string) {},
 	})
+
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- throttler.Run(ctx) }()
+
 	const mebi = 1 << 20
 	var errs []error
 	for _, step := range []struct {
@@ -129,9 +152,14 @@ func (l scenario) changeMemory(layout cgroup.Layout, journal *act.Journal, kerne
 		frees series.Bytes
 	}{{60 * mebi, 4 * mebi}, {before, -1}, {50 * mebi, 4 * mebi}, {56 * mebi, -1}} {
 		errs = append(errs, throttleMemory(throttler, qos.MemoryThrottle{
-			ContainerID: filepath.Base(l.Group), Pod: newPodRef(), To: step.to, Original: before, Freed: step.frees,
+			ContainerID: filepath.Base(l.Group),
+			Pod:         newPodRef(),
+			To:          step.to,
+			Original:    before,
+			Freed:       step.frees,
 		}, l.Group))
 	}
+
 	end()
 	return errors.Join(append(errs, <-done)...)
 }
@@ -142,13 +170,16 @@ func readMemoryHigh(layout cgroup.Layout, group string) (qos.MemoryHigh, error) 
 	if err != nil {
 		return 0, fmt.Errorf("memory.high: %w", err)
 	}
+
 	if text == "max" {
 		return qos.NoMemoryHigh, nil
 	}
+
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("memory.high: %w", err)
 	}
+
 	return qos.MemoryHigh(n), nil
 }
 
@@ -157,10 +188,12 @@ func throttleMemory(throttler *act.MemoryThrottler, t qos.MemoryThrottle, group 
 	if !throttler.Enqueue(t, group) {
 		return errors.New("a change of memory is not taken")
 	}
+
 	for {
 		if out := throttler.Drain(); len(out) > 0 {
 			return out[0].Err
 		}
+
 		<-time.After(time.Millisecond)
 	}
 }

@@ -23,7 +23,13 @@ func make() {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
-	_ = prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "crane", Subsystem: "c", Name: "d_seconds", Help: "By parts."})
+	_ = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: "crane",
+		Subsystem: "c",
+		Name:      "d_seconds",
+		Help:      "By parts.",
+	})
+
 	_ = counter("crane_e_total", "By a closure.", first...)
 	_ = newDesc("f", "Appended labels.", append(first, "z")...)
 	_ = prometheus.NewCounter(prometheus.CounterOpts{Name: name(), Help: "Unknown."})
