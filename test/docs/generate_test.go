@@ -20,7 +20,6 @@ func TestGenerated(t *testing.T) {
 		"docs/reference/flags-crane-scheduler.md": schedulerPage(t),
 	}
 
-	pages["docs/reference/messages.md"] = messagesPage(t)
 	for name, command := range commands() {
 		pages["docs/reference/flags-"+name+".md"] = flagsPage(name, command)
 	}
