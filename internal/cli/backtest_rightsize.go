@@ -23,11 +23,10 @@ import (
 )
 
 const backtestRightsizeLong = `Backtest rightsize evaluates sizing policies against measured series. Each policy decides at midnight UTC from earlier samples
-only, the first time after seven days of history. Most policies set one request a day. For CPU, crane-time-of-day schedules the
-requests of the day from a forecast and reacts to usage that is at least two minutes old; blocks-3h requests a quantile of the
-same three hours of the previous days. crane-calibrated requests a quantile of each three hours times the factor that met --target in a
-replay of the previous days, and reacts; crane-calibrated-constant does so with one request a day and without reactions; crane-calibrated-adopted adds reactions to that,
-as craned does where it applies the recommendation.
+only, the first time after seven days of history. Most policies set one request a day. For CPU, crane-calibrated requests a
+quantile of each three hours times the factor that met --target in a replay of the previous days, and reacts to usage that is at least
+two minutes old; crane-calibrated-constant does so with one request a day and without reactions; crane-calibrated-adopted adds
+reactions to that, as craned does where it applies the recommendation.
 
   cost       sum of the requests over the sum of the need, the largest sample of each day that is scored
   min/day    time above the request in minutes a day
@@ -75,7 +74,7 @@ func newBacktestRightsizeCommand(s Streams) *cobra.Command {
 	}
 
 	fs := cmd.Flags()
-	fs.StringArrayVar(&o.policies, "policy", nil, "policy to test, may be repeated (default: all): crane-default, crane-latency-sensitive, crane-batch, crane-calibrated-constant, gocrane, vpa, krr-p95, krr-p99, crane-time-of-day, blocks-3h, crane-calibrated and crane-calibrated-adopted (CPU only), or a policy file")
+	fs.StringArrayVar(&o.policies, "policy", nil, "policy to test, may be repeated (default: all): crane-default, crane-latency-sensitive, crane-batch, crane-calibrated-constant, gocrane, vpa, krr-p95, krr-p99, crane-calibrated and crane-calibrated-adopted (CPU only), or a policy file")
 	fs.StringVar(&o.resource, "resource", string(series.CPU), "resource of the series: cpu or memory")
 	fs.Float64Var(&o.target, "target", float64(calibrate.DefaultTarget), targetFlagHelp)
 	fs.StringVarP(&o.output, "output", "o", outputTable, "output format: table or json")

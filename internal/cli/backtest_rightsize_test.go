@@ -104,7 +104,7 @@ func TestBacktestRightsizeAllPolicies(t *testing.T) {
 
 	want := []string{
 		"crane-default", "crane-latency-sensitive", "crane-batch", "crane-calibrated-constant", "gocrane", "vpa", "krr-p95",
-		"krr-p99", "crane-time-of-day", "blocks-3h", "crane-calibrated", "crane-calibrated-adopted",
+		"krr-p99", "crane-calibrated", "crane-calibrated-adopted",
 	}
 	if !slices.Equal(names, want) || len(report) != 3 {
 		t.Errorf("%v, want %v", names, want)

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -76,12 +75,7 @@ func newForecastCommand(s Streams) *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.paths = args
-			err := o.run(cmd.Context(), s)
-			if hint := didYouMean(strings.Join(args, " "), subcommands(cmd)); errors.Is(err, fs.ErrNotExist) && hint != "" {
-				err = fmt.Errorf("%w%s", err, strings.Replace(hint, "mean ", "mean "+cmd.CommandPath()+" ", 1))
-			}
-
-			return err
+			return o.run(cmd.Context(), s)
 		},
 	}
 
@@ -90,13 +84,11 @@ func newForecastCommand(s Streams) *cobra.Command {
 	flags.StringVar(&o.query, "query", "", "PromQL query of the series, instead of files; requires --prometheus")
 	flags.StringVar(&o.step, "step", "1m", "step of the samples of --query")
 	flags.StringVar(&o.algorithm, "algorithm", registry.Auto, "forecaster: "+strings.Join(registry.Names(), ", "))
-
 	o.calendar.addFlags(flags)
 	flags.StringVar(&o.history, "history", "14d", "length of the history")
 	flags.StringVar(&o.horizon, "horizon", "24h", "length of the forecast")
 	flags.IntVar(&o.width, "width", 0, "width of the chart in columns (default: that of the terminal, or 100)")
 	flags.StringVarP(&o.output, "output", "o", outputTable, "output format: table, json, chart or svg")
-	cmd.AddCommand(newForecastScheduleCommand(s))
 
 	return cmd
 }

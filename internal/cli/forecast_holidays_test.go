@@ -36,9 +36,6 @@ func TestForecastHolidays(t *testing.T) {
 	if code, _, errOut := runCrane(t, "backtest", "forecast", "--holidays", dates, path); code != exitOK {
 		t.Errorf("exit %d: %s", code, errOut)
 	}
-	if code, _, errOut := runCrane(t, "forecast", "schedule", "--holidays", dates, path); code != exitOK {
-		t.Errorf("exit %d: %s", code, errOut)
-	}
 
 	empty := filepath.Join(dir, "empty.txt")
 	if err := os.WriteFile(empty, []byte("# none\n"), 0o600); err != nil {

@@ -37,7 +37,6 @@ func TestUnknownCommands(t *testing.T) {
 		{[]string{"recomment"}, exitUsage, "did you mean recommend?"},
 		{[]string{"explain", "schedulin"}, exitUsage, "did you mean scheduling?"},
 		{[]string{"backtest", "rightsiz"}, exitUsage, "did you mean rightsize?"},
-		{[]string{"forecast", "schedul"}, exitFailure, "did you mean crane forecast schedule?"},
 		{[]string{"recommend", "--from", dir, "--explain", "staedy"}, exitNoResult, "did you mean steady?"},
 		{[]string{"recommend", "--from", dir, "-o", "jsno"}, exitUsage, "json"},
 	} {

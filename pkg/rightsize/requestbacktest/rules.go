@@ -13,7 +13,6 @@ import (
 
 	"crane.io/crane/pkg/rightsize"
 	"crane.io/crane/pkg/rightsize/calibrate"
-	"crane.io/crane/pkg/rightsize/schedule"
 	"crane.io/crane/pkg/series"
 )
 
@@ -21,8 +20,8 @@ import (
 const CranePrefix = "crane-"
 
 // Rules returns the rules of the given names for a resource, or all of them: the built-in policies as crane-default,
-// crane-latency-sensitive, crane-batch and crane-calibrated-constant, and the peers gocrane, vpa, krr-p95 and krr-p99; for CPU also crane-time-of-day,
-// blocks-3h, crane-calibrated and crane-calibrated-adopted. The error for an unknown name lists the known ones.
+// crane-latency-sensitive, crane-batch and crane-calibrated-constant, and the peers gocrane, vpa, krr-p95 and krr-p99; for CPU also
+// crane-calibrated and crane-calibrated-adopted. The error for an unknown name lists the known ones.
 func Rules(resource series.Resource, names ...string) ([]Rule, error) {
 	if resource != series.CPU && resource != series.Memory {
 		return nil, fmt.Errorf("unknown resource %q: want %s or %s", resource, series.CPU, series.Memory)
@@ -40,8 +39,7 @@ func Rules(resource series.Resource, names ...string) ([]Rule, error) {
 
 	all = append(all, peers(resource)...)
 	if resource == series.CPU {
-		all = append(all, OfSchedule(TimeOfDay, schedule.DefaultSettings()), blocks(), OfCalibration(Calibrated, calibrate.DefaultSettings()),
-			OfAdoption(CalibratedAdopted, calibrate.DefaultTarget))
+		all = append(all, OfCalibration(Calibrated, calibrate.DefaultSettings()), OfAdoption(CalibratedAdopted, calibrate.DefaultTarget))
 	}
 
 	if len(names) == 0 {

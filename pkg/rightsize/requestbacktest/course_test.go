@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"crane.io/crane/pkg/rightsize"
+	"crane.io/crane/pkg/rightsize/calibrate"
 	"crane.io/crane/pkg/series"
 )
 
@@ -87,7 +88,7 @@ func TestCoursesSeeThePastOnly(t *testing.T) {
 		poisoned.Values[i] = 1000
 	}
 
-	for _, name := range []string{TimeOfDay, Blocks} {
+	for _, name := range []string{Calibrated, CalibratedAdopted} {
 		rules, err := Rules(series.CPU, name)
 		if err != nil {
 			t.Fatal(err)
@@ -102,8 +103,8 @@ func TestCoursesSeeThePastOnly(t *testing.T) {
 			}
 		}
 
-		if name == TimeOfDay && clean[cut-7*1440+2] == dirty[cut-7*1440+2] {
-			t.Error("the poison is not reacted to")
+		if clean[cut-7*1440+2] == dirty[cut-7*1440+2] {
+			t.Errorf("%s: no reaction to the samples of another future", name)
 		}
 	}
 }
@@ -113,6 +114,8 @@ func requests(t *testing.T, rule Rule, s series.Series) []float64 {
 	t.Helper()
 
 	profile := rightsize.NewProfile()
+	profile.AddCPU(rightsize.Usage{Pod: "web", Series: s, Reaction: calibrate.DefaultSettings().Reaction})
+
 	follow := rule.Follow()
 	var out []float64
 	for now := firstDecision(s); now.Before(s.End()); now = now.Add(day) {
@@ -139,37 +142,9 @@ func (r recorder) Request(at time.Time) float64 {
 	return v
 }
 
-// TestTimeOfDayKeepsItsBudgets checks that there are at most 8 planned changes and 6 reactions a day.
-func TestTimeOfDayKeepsItsBudgets(t *testing.T) {
-	rules, err := Rules(series.CPU, TimeOfDay)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for seed := range uint64(4) {
-		all := requests(t, rules[0], noisyDays(12, seed))
-		for from := 0; from < len(all); from += 1440 {
-			moves := 0
-			for i := max(from, 1); i < from+1440; i++ {
-				if all[i] != all[i-1] {
-					moves++
-				}
-
-				if !(all[i] > 0) || math.IsInf(all[i], 0) {
-					t.Fatalf("request %v", all[i])
-				}
-			}
-
-			if moves > 8+6 {
-				t.Errorf("seed %d: %d moves in a day", seed, moves)
-			}
-		}
-	}
-}
-
 // TestLongGaps checks that a series that starts late or stops for three weeks is still scored.
 func TestLongGaps(t *testing.T) {
-	rules, err := Rules(series.CPU, TimeOfDay, Blocks)
+	rules, err := Rules(series.CPU, Calibrated, CalibratedAdopted)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,43 +165,5 @@ func TestLongGaps(t *testing.T) {
 				t.Errorf("%s: %+v", name, s)
 			}
 		}
-	}
-}
-
-func TestTimeOfDayIsForCPU(t *testing.T) {
-	if _, err := Rules(series.Memory, TimeOfDay); err == nil {
-		t.Error("memory is sized by the time of day")
-	}
-}
-
-// TestTimeOfDayBeatsBlocks compares in one run, without the series that jumps a hundredfold near its end.
-func TestTimeOfDayBeatsBlocks(t *testing.T) {
-	rules, err := Rules(series.CPU, TimeOfDay, Blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	var steady []Named
-	all := readTraces(t)
-	for _, named := range all {
-		if named.Name != "workload-6" {
-			steady = append(steady, named)
-		}
-	}
-
-	got := means(t, steady, rules)
-	ours := got[TimeOfDay]
-	theirs := got[Blocks]
-	t.Logf("ours %+v, blocks %+v", ours, theirs)
-
-	if ours.Violation > 0.7*theirs.Violation || ours.Slack >= theirs.Slack || ours.Changes > 14 {
-		t.Errorf("slack %.3f, violation %.4f, %.1f changes a day; want at most 0.7 of %.4f at less slack than %.3f",
-			ours.Slack, ours.Violation, ours.Changes, theirs.Violation, theirs.Slack)
-	}
-
-	// The blocks were measured independently on all eight: 0.526, 2.89 %, 0.073.
-	eight := means(t, all, rules)[Blocks]
-	if math.Abs(eight.Slack-0.526) > 0.005 || math.Abs(eight.Violation-0.0289) > 0.001 || math.Abs(eight.Overrun-0.073) > 0.002 {
-		t.Errorf("blocks: slack %.3f, violation %.4f, overrun %.4f; want 0.526, 0.0289, 0.073", eight.Slack, eight.Violation, eight.Overrun)
 	}
 }
