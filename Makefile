@@ -378,8 +378,9 @@ generate: $(BIN)/controller-gen ## Regenerate deepcopy functions, CRDs, protobuf
 	hack/generate.sh
 
 .PHONY: verify
-verify: generate ## Fail when generated files or go.mod are not current, or a file is not formatted
+verify: generate ## Fail when generated files or go.mod are not current, modules cannot be listed, or a file is not formatted
 	$(GO) mod tidy -diff
+	@for file in $$(git ls-files go.mod '*/go.mod'); do (cd "$$(dirname "$$file")" && $(GO) list -m all >/dev/null) || { echo "$$file: go list -m all fails; exclude the versions that do not exist"; exit 1; }; done
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo "run gofmt -w on these"; exit 1; }
 	@git diff --exit-code -- api charts config docs/reference internal/metrics/grpc || { echo "generated files are not current: run 'make generate' and commit"; exit 1; }
 	@test -z "$$(git ls-files --others --exclude-standard -- api charts config docs/reference internal/metrics/grpc)" || { git ls-files --others --exclude-standard -- api charts config docs/reference internal/metrics/grpc; echo "generated files are not committed"; exit 1; }

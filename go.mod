@@ -297,3 +297,7 @@ exclude k8s.io/apiextensions-apiserver v0.37.0
 exclude k8s.io/apiserver v0.37.0
 
 exclude k8s.io/component-base v0.37.0
+
+exclude k8s.io/cri-streaming v0.0.0
+
+exclude k8s.io/sample-apiserver v0.0.0

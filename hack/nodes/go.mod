@@ -187,3 +187,17 @@ exclude k8s.io/apiextensions-apiserver v0.37.0
 exclude k8s.io/apiserver v0.37.0
 
 exclude k8s.io/component-base v0.37.0
+
+exclude k8s.io/cluster-bootstrap v0.0.0
+
+exclude k8s.io/endpointslice v0.0.0
+
+exclude k8s.io/externaljwt v0.0.0
+
+exclude k8s.io/kube-aggregator v0.0.0
+
+exclude k8s.io/kube-controller-manager v0.0.0
+
+exclude k8s.io/pod-security-admission v0.0.0
+
+exclude k8s.io/sample-apiserver v0.0.0
