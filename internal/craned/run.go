@@ -44,10 +44,11 @@ const leaderElectionID = "craned"
 // All parts are built before any of them runs, so that an invalid setting or an address in use is an error at once. Then start,
 // each after the previous one:
 //
-// 1. servers: probes, metrics, profiles, and the web API, which answers that it is not ready while caches are empty;  2.
-// webhooks: an API server that calls them must not wait for caches, which wait for the API server;  3. caches, until each has its
-// first list;  4. runnables of every replica: the checks of data sources, and those with NeedLeaderElection() == false;  5. the
-// election, and on the leader all other runnables and controllers.
+//  1. servers: probes, metrics, profiles, and the web API, which answers that it is not ready while caches are empty;
+//  2. webhooks: an API server that calls them must not wait for caches, which wait for the API server;
+//  3. caches, until each has its first list;
+//  4. runnables of every replica: the checks of data sources, and those with NeedLeaderElection() == false;
+//  5. the election, and on the leader all other runnables and controllers.
 //
 // A runnable that is added later starts at once, or with the others of its group.
 //

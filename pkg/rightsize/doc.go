@@ -5,12 +5,12 @@
 //
 // Usage:
 //
-// \tprofile := rightsize.NewProfile()
-// \tprofile.AddCPU(rightsize.Usage{Pod: "api-1", Series: s})    // any number of pods and days, in any order
-// \tprofile.AddMemory(rightsize.Usage{Pod: "api-1", Series: m})
-// \tpolicy, err := rightsize.PolicyByName("default")            // or ParsePolicy, or GocranePolicy
-// \tr := rightsize.Recommend(rightsize.Input{Container: "app", Profile: profile, Current: current, Now: now}, policy)
-// \tswitch r.CPU.Status { case rightsize.Ready: ... }
+//	profile := rightsize.NewProfile()
+//	profile.AddCPU(rightsize.Usage{Pod: "api-1", Series: s})    // any number of pods and days, in any order
+//	profile.AddMemory(rightsize.Usage{Pod: "api-1", Series: m})
+//	policy, err := rightsize.PolicyByName("default")            // or ParsePolicy, or GocranePolicy
+//	r := rightsize.Recommend(rightsize.Input{Container: "app", Profile: profile, Current: current, Now: now}, policy)
+//	switch r.CPU.Status { case rightsize.Ready: ... }
 //
 // A Profile holds one small sketch per day in UTC and no samples, so that ten thousand containers fit in memory and a
 // finished day can be cached with MarshalBinary and merged later. Everything is a plain value and nothing reads a clock: the

@@ -25,10 +25,10 @@ const gocraneSpecifications = "0.25c0.25g,0.25c0.5g,0.25c1g,0.5c0.5g,0.5c1g,1c1g
 // GocranePolicy returns the policy of the settings of gocrane's Resource recommender, as gocrane documents them. The
 // defaults are gocrane's:
 //
-// \tcpu-request-percentile 0.99, cpu-request-margin-fraction 0.15, cpu-target-utilization 1.0, cpu-model-history-length 168h
-// \tmem-request-percentile 0.99, mem-request-margin-fraction 0.15, mem-target-utilization 1.0, mem-model-history-length 168h
-// \tspecification false, specification-config (29 sizes), history-completion-check false
-// \toom-protection true, oom-history-length 168h, oom-bump-ratio 1.2
+//	cpu-request-percentile 0.99, cpu-request-margin-fraction 0.15, cpu-target-utilization 1.0, cpu-model-history-length 168h
+//	mem-request-percentile 0.99, mem-request-margin-fraction 0.15, mem-target-utilization 1.0, mem-model-history-length 168h
+//	specification false, specification-config (29 sizes), history-completion-check false
+//	oom-protection true, oom-history-length 168h, oom-bump-ratio 1.2
 //
 // Two settings are Crane's own, cpu-half-life 0s and mem-half-life 0s: the age at which a day counts half. gocrane documents
 // a decay, fixed at 24h and 48h, and applies none; a decay that fast would reduce a history of 168h to a day, so it must be

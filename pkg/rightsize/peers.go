@@ -22,10 +22,10 @@ type Peer struct {
 
 // Peers returns the formulas:
 //
-// \tgocrane  p99 of 7 days + 15 %; memory the same, of samples
-// \tvpa      p90 with a half-life of 24 hours + 15 %; memory the same of the daily peaks of 8 days
-// \tkrr-p95  p95 of 14 days; memory the largest usage of 14 days + 15 %
-// \tkrr-p99  p99 of 14 days; memory as krr-p95
+//	gocrane  p99 of 7 days + 15 %; memory the same, of samples
+//	vpa      p90 with a half-life of 24 hours + 15 %; memory the same of the daily peaks of 8 days
+//	krr-p95  p95 of 14 days; memory the largest usage of 14 days + 15 %
+//	krr-p99  p99 of 14 days; memory as krr-p95
 //
 // On sketches VPA's half-life acts by whole days, taken at noon. Buckets and floors of all tools are left out, since the
 // formulas are compared.

@@ -37,7 +37,7 @@ type Settings struct {
 
 // ParseSettings parses the settings; the defaults are
 //
-// \tgpu-usage-utilization 0.02, gpu-memory-bytes 67108864, percentile 1, history-length 168h
+//	gpu-usage-utilization 0.02, gpu-memory-bytes 67108864, percentile 1, history-length 168h
 //
 // A process that uses a GPU holds some hundred MiB of its memory; a driver alone a few.
 func ParseSettings(config map[string]string) (Settings, error) {

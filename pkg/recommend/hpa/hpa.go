@@ -57,9 +57,9 @@ const (
 
 // Decide computes the bounds. The formulas are those of gocrane's HPA recommender:
 //
-// \tmin pods     those of the Replicas recommender
-// \ttarget       ceil(100 x 1.15 x P99 of a pod's CPU / its request), between the settings' bounds
-// \tmax pods     ceil(factor x P(cpu of all pods) / (request x target)), not less than the minimum
+//	min pods     those of the Replicas recommender
+//	target       ceil(100 x 1.15 x P99 of a pod's CPU / its request), between the settings' bounds
+//	max pods     ceil(factor x P(cpu of all pods) / (request x target)), not less than the minimum
 func Decide(in Input, s Settings) Plan {
 	base := replicas.Decide(in.Replicas, s.Replicas)
 	if base.State != recommend.Ready {

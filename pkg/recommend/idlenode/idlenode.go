@@ -212,9 +212,9 @@ type Settings struct {
 
 // ParseSettings parses gocrane's keys, with its defaults of the percentiles, and two of Crane's own:
 //
-// \tcpu-usage-utilization, memory-usage-utilization, cpu-request-utilization, memory-request-utilization   0 (disabled)
-// \tcpu-percentile 0.99, memory-percentile 0.99
-// \thistory-length 168h, empty-for 24h
+//	cpu-usage-utilization, memory-usage-utilization, cpu-request-utilization, memory-request-utilization   0 (disabled)
+//	cpu-percentile 0.99, memory-percentile 0.99
+//	history-length 168h, empty-for 24h
 //
 // If none of the four shares is set, the limits are 0.1 for CPU usage and 0.25 for memory usage: gocrane then found only
 // nodes without workloads.

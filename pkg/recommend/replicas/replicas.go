@@ -54,7 +54,7 @@ const (
 
 // Decide computes the number of pods for the usage of the window. Each resource needs
 //
-// \tceil(P(usage of all pods) / (target x request of a pod))
+//	ceil(P(usage of all pods) / (target x request of a pod))
 //
 // pods; the larger number counts, and at least the minimum of the settings. Source of the formula: gocrane's Replicas
 // recommender, which uses CPU for memory by mistake.

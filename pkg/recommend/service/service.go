@@ -47,9 +47,9 @@ type Settings struct {
 
 // ParseSettings parses gocrane's keys, with its defaults, and two of Crane's own:
 //
-// \tnet-receive-bytes 0, net-transfer-bytes 0 (bytes per second; disabled), net-receive-percentile 0.95,
-// net-transfer-percentile 0.95
-// \thistory-length 168h, service-types LoadBalancer (also NodePort and ClusterIP, separated by commas)
+//	net-receive-bytes 0, net-transfer-bytes 0 (bytes per second; disabled), net-receive-percentile 0.95,
+//	net-transfer-percentile 0.95
+//	history-length 168h, service-types LoadBalancer (also NodePort and ClusterIP, separated by commas)
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
 	const most = 1e12

@@ -35,7 +35,7 @@ type Settings struct {
 
 // ParseSettings parses the settings; the defaults are
 //
-// \tthrottled-share 0.25, percentile 0.95, max-factor 2, history-length 168h, min-history 24h
+//	throttled-share 0.25, percentile 0.95, max-factor 2, history-length 168h, min-history 24h
 //
 // The alert CPUThrottlingHigh of kubernetes-mixin fires from a quarter of the periods.
 func ParseSettings(config map[string]string) (Settings, error) {

@@ -30,8 +30,8 @@ type Settings struct {
 
 // ParseSettings parses the settings; the defaults are
 //
-// \tcpu-usage-cores 0.02, net-receive-bytes 500, net-transfer-bytes 5000 (per pod and second), percentile 1, history-length
-// 168h
+//	cpu-usage-cores 0.02, net-receive-bytes 500, net-transfer-bytes 5000 (per pod and second), percentile 1,
+//	history-length 168h
 //
 // 500 bytes per second is the limit of OpenCost's abandoned workloads; health checks and scrapes stay below it. Responses to
 // scrapes are larger than the requests, hence ten times as much for sent traffic.
