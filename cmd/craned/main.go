@@ -5,19 +5,11 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
-	ctrl "sigs.k8s.io/controller-runtime"
-
-	"crane.io/crane/internal/component/filesize"
-	"crane.io/crane/internal/craned"
+	"crane.io/crane/cmd/craned/app"
 )
 
 func main() {
-	filesize.IgnoreSignal()
-	if err := craned.NewCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "craned:", err)
-		os.Exit(1)
-	}
+	os.Exit(app.Run())
 }

@@ -11,11 +11,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"crane.io/crane/internal/component/version"
+	"crane.io/crane/pkg/recommend"
 )
 
-// NewCommand returns the command of craned: flags, Complete, Validate, Run.
-func NewCommand() *cobra.Command {
+// NewCommand returns the command of craned: flags, Complete, Validate, Run. It has the built-in recommenders and additional ones.
+func NewCommand(additional ...recommend.Recommender) *cobra.Command {
 	o := NewOptions()
+	o.recommenders = additional
 	cmd := &cobra.Command{
 		Use:   "craned",
 		Short: "Crane's controller manager",

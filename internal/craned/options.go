@@ -15,6 +15,7 @@ import (
 	"crane.io/crane/internal/component/logging"
 	"crane.io/crane/internal/metrics/promflags"
 	"crane.io/crane/internal/nodeload/controller/rebalancer"
+	"crane.io/crane/pkg/recommend"
 )
 
 // defaultNamespace is Crane's namespace if CRANE_SYSTEM_NAMESPACE is not set.
@@ -55,6 +56,8 @@ type Options struct {
 	WebAPI WebAPI
 
 	RecommendationConfigurationFile string
+	// recommenders are those beside the built-in ones.
+	recommenders []recommend.Recommender
 	// requireConfiguration is set by Complete if the flag was set, so that the file must exist.
 	requireConfiguration bool
 	// RecommendationOutdated is the age from which metrics count a recommendation as OutDate.

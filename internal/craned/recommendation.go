@@ -51,8 +51,13 @@ func addRecommendation(ctx context.Context, p *dependencies) error {
 
 // recommendationSettings opens the configuration file. Only the default path may be missing.
 func recommendationSettings(ctx context.Context, o *Options) (*configfile.File[controller.Settings], error) {
+	registry, err := controller.NewRegistry(o.recommenders...)
+	if err != nil {
+		return nil, err
+	}
+
 	path := o.RecommendationConfigurationFile
-	parse := controller.ParseSettings
+	parse := registry.ParseSettings
 	if o.requireConfiguration {
 		file, err := configfile.Open(path, configfile.DefaultInterval, wallclock.New(), parse)
 		if err != nil {
@@ -66,7 +71,7 @@ func recommendationSettings(ctx context.Context, o *Options) (*configfile.File[c
 		ctrl.LoggerFrom(ctx).Info("No recommendation configuration file; using the built-in configuration until there is one", "file", path)
 	}
 
-	file, err := configfile.OpenOptional(path, configfile.DefaultInterval, wallclock.New(), parse, controller.BuiltinSettings())
+	file, err := configfile.OpenOptional(path, configfile.DefaultInterval, wallclock.New(), parse, registry.DefaultSettings())
 	if err != nil {
 		return nil, fmt.Errorf("--recommendation-configuration-file: %w", err)
 	}

@@ -56,7 +56,7 @@ func newAnalyticsFixture(t *testing.T, cached, live []client.Object) *analyticsF
 	}).Build()
 
 	f.AnalyticsReconciler = &AnalyticsReconciler{
-		Client: c, Live: api, Settings: BuiltinSettings, Namespace: "crane-system", Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)),
+		Client: c, Live: api, Settings: BuiltinRegistry().DefaultSettings, Namespace: "crane-system", Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)),
 	}
 
 	return f
@@ -71,7 +71,7 @@ func newAnalytics(name, uid string) *analysisv1alpha1.Analytics {
 
 // ruleOf returns the rule that the reconciler creates of an Analytics.
 func ruleOf(a *analysisv1alpha1.Analytics) *analysisv1alpha1.RecommendationRule {
-	r := &AnalyticsReconciler{Settings: BuiltinSettings, Namespace: "crane-system"}
+	r := &AnalyticsReconciler{Settings: BuiltinRegistry().DefaultSettings, Namespace: "crane-system"}
 	recommender, _ := r.recommenderOf(a)
 	rule := r.buildRule(a, recommender)
 	rule.UID = "rule-of-" + a.UID

@@ -230,7 +230,7 @@ func TestParseValueOfOthers(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	const header = "apiVersion: analysis.crane.io/v1alpha1\nkind: RecommendationConfiguration\nrecommenders:\n"
-	shipped, err := ParseSettings([]byte(header + `- name: Resource
+	shipped, err := BuiltinRegistry().ParseSettings([]byte(header + `- name: Resource
   acceptedResources: [{kind: Deployment, apiVersion: apps/v1}]
   config: {cpu-request-percentile: "0.95"}
 - name: Ours
@@ -263,7 +263,7 @@ func TestSettings(t *testing.T) {
 		t.Error("accepted resources do not hold")
 	}
 
-	builtin, err := resourceRun(BuiltinSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{"policy": "batch"}})
+	builtin, err := resourceRun(BuiltinRegistry().DefaultSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{"policy": "batch"}})
 	if err != nil || !builtin.accepts(daemonSet) || builtin.policies.Default.Name != "batch" {
 		t.Errorf("built-in: %+v, %v", builtin, err)
 	}
@@ -286,7 +286,7 @@ func TestSettings(t *testing.T) {
 		"empty": "", "not YAML": "{", "unknown field": header + "- {name: Resource, acceptedResources: [], cofig: {}}\n",
 		"twice": header + "- {name: A, acceptedResources: []}\n- {name: A, acceptedResources: []}\n", "another kind": "apiVersion: v1\nkind: Pod\n",
 	} {
-		if _, err := ParseSettings([]byte(text)); err == nil {
+		if _, err := BuiltinRegistry().ParseSettings([]byte(text)); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
@@ -403,7 +403,7 @@ func TestExistingKeepsTheOldest(t *testing.T) {
 
 // TestInvalidSetting checks that an invalid setting of the file leaves all other recommenders usable, and that a rule can override it.
 func TestInvalidSetting(t *testing.T) {
-	s, err := ParseSettings([]byte(`apiVersion: analysis.crane.io/v1alpha1
+	s, err := BuiltinRegistry().ParseSettings([]byte(`apiVersion: analysis.crane.io/v1alpha1
 kind: RecommendationConfiguration
 recommenders:
 - {name: Resource, acceptedResources: [], config: {cpu-request-percentile: "2"}}
@@ -456,7 +456,7 @@ func TestPrefixedKeys(t *testing.T) {
 
 // TestAnalyticsOfGocrane checks the examples of gocrane's documentation: the recommender runs, and keys without effect are named.
 func TestAnalyticsOfGocrane(t *testing.T) {
-	r := &AnalyticsReconciler{Settings: BuiltinSettings}
+	r := &AnalyticsReconciler{Settings: BuiltinRegistry().DefaultSettings}
 	a := &analysisv1alpha1.Analytics{Spec: analysisv1alpha1.AnalyticsSpec{Type: analysisv1alpha1.AnalysisTypeReplicas, Config: map[string]string{
 		"replicas.fluctuation-threshold": "0", "ehpa.min-cpu-usage-threshold": "0", "replicas.workload-min-replicas": "1",
 	}}}

@@ -111,7 +111,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			Mapper:    meta.NewDefaultRESTMapper(nil),
 			Preferred: func() ([]*metav1.APIResourceList, error) { return nil, nil },
 		},
-		History: profile.Source{Capabilities: metrics.Capabilities{Usage: f.source}}, Settings: BuiltinSettings, Namespace: "crane-system",
+		History: profile.Source{Capabilities: metrics.Capabilities{Usage: f.source}}, Settings: BuiltinRegistry().DefaultSettings, Namespace: "crane-system",
 		ListTimeout: time.Minute, HistoryTimeout: time.Minute, Workers: 4, PassSize: passSize,
 		Events: f.events, Metrics: NewMetrics(f.clock.Now, time.Hour), Clock: f.clock,
 		Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),

@@ -227,13 +227,13 @@ func TestExampleConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	s, err := ParseSettings(data)
+	s, err := BuiltinRegistry().ParseSettings(data)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	builtin := BuiltinSettings()
-	for _, r := range recommenders() {
+	builtin := BuiltinRegistry().DefaultSettings()
+	for _, r := range builtinRecommenders() {
 		want, errBuiltin := builtin.configure(analysisv1alpha1.Recommender{Name: r.name})
 		got, err := s.configure(analysisv1alpha1.Recommender{Name: r.name})
 		if err := errors.Join(errBuiltin, err); err != nil {

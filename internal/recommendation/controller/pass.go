@@ -68,7 +68,7 @@ func planPass(rule *analysisv1alpha1.RecommendationRule, settings Settings, now 
 	}
 
 	slices.SortStableFunc(p.recommenders, func(a, b *configuredRecommender) int {
-		return cmp.Compare(evaluationOrder(a.name), evaluationOrder(b.name))
+		return cmp.Compare(a.order, b.order)
 	})
 
 	if len(p.recommenders) == 0 && len(p.problems) > 0 {

@@ -114,7 +114,7 @@ func TestYoungTargetsOutliveAnOutage(t *testing.T) {
 // TestRefusedTargets checks that targets that the configuration does not accept are not reported as evaluated.
 func TestRefusedTargets(t *testing.T) {
 	f := newFixture(t, testRule("1h"), deployment("web"))
-	settings, err := ParseSettings([]byte(`
+	settings, err := BuiltinRegistry().ParseSettings([]byte(`
 apiVersion: analysis.crane.io/v1alpha1
 kind: RecommendationConfiguration
 recommenders:

@@ -310,7 +310,7 @@ func TestUnreadableKeepsValue(t *testing.T) {
 	f.reconcile()
 	before := f.all()["web"].Status.RecommendedValue
 
-	one, err := BuiltinSettings().configure(analysisv1alpha1.Recommender{Name: "Resource"})
+	one, err := BuiltinRegistry().DefaultSettings().configure(analysisv1alpha1.Recommender{Name: "Resource"})
 	if err != nil {
 		t.Fatal(err)
 	}

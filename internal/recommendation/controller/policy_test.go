@@ -40,7 +40,7 @@ rules:
 		"calibrated":       {map[string]string{"policy": "calibrated", "target": "0.01"}, "calibrated", "latency-sensitive", "calibrated"},
 		"JSON on one line": {map[string]string{"policy": `{"name": "ours"}`}, "ours", "latency-sensitive", "ours"},
 	} {
-		run, err := resourceRun(BuiltinSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: c.config})
+		run, err := resourceRun(BuiltinRegistry().DefaultSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: c.config})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -62,14 +62,14 @@ rules:
 		"name: a\nname: b\n":                           "config[policy]",
 		"{":                                            "config[policy]",
 	} {
-		_, err := resourceRun(BuiltinSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{"policy": config}})
+		_, err := resourceRun(BuiltinRegistry().DefaultSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: map[string]string{"policy": config}})
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want it to say %s", config, err, says)
 		}
 	}
 
 	mixed := map[string]string{"policy": own, "cpu-request-percentile": "0.9"}
-	if _, err := resourceRun(BuiltinSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: mixed}); err == nil {
+	if _, err := resourceRun(BuiltinRegistry().DefaultSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: mixed}); err == nil {
 		t.Error("a policy beside gocrane's settings")
 	}
 }
@@ -93,7 +93,7 @@ func resourceRun(s Settings, r analysisv1alpha1.Recommender) (resourceSettings, 
 // TestTargetOfCalibratedPolicy checks the setting target, which only the policy calibrated has.
 func TestTargetOfCalibratedPolicy(t *testing.T) {
 	run := func(config map[string]string) (rightsize.Policy, error) {
-		evaluator, err := resourceRun(BuiltinSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: config})
+		evaluator, err := resourceRun(BuiltinRegistry().DefaultSettings(), analysisv1alpha1.Recommender{Name: "Resource", Config: config})
 		if err != nil {
 			return rightsize.Policy{}, err
 		}

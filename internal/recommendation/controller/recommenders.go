@@ -5,6 +5,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -28,6 +29,8 @@ import (
 type recommender struct {
 	// name is the type of its Recommendations and its name in rules and in the configuration file.
 	name string
+	// external recommenders are those of the program that craned was built into.
+	external bool
 	// supports reports whether it can evaluate targets of a kind.
 	supports func(workload.Ref) bool
 	// configure parses the settings of the configuration file, overridden by those of the rule. It may modify the map.
@@ -77,13 +80,44 @@ type decision struct {
 type configuredRecommender struct {
 	recommender
 	evaluator
+	// order is the position in the registry: later recommenders use the plans of earlier ones.
+	order int
 	// accepts reports whether acceptedResources of the configuration include a target.
 	accepts  func(workload.Workload) bool
 	cooldown time.Duration
 }
 
-// recommenders returns all recommenders in evaluation order: HPA follows Resource, whose requests it uses.
-func recommenders() []recommender {
+// Registry holds the recommenders of craned in evaluation order.
+type Registry struct{ recommenders []recommender }
+
+// BuiltinRegistry returns the recommenders of Crane.
+func BuiltinRegistry() Registry { return Registry{builtinRecommenders()} }
+
+// NewRegistry returns the recommenders of Crane, followed by external ones. Two of one name are an error.
+func NewRegistry(external ...recommend.Recommender) (Registry, error) {
+	registry := BuiltinRegistry()
+	for _, e := range external {
+		if err := e.Validate(); err != nil {
+			return Registry{}, err
+		}
+
+		if registry.indexOf(e.Name) >= 0 {
+			return Registry{}, fmt.Errorf("recommender %s: another recommender has this name", e.Name)
+		}
+
+		registry.recommenders = append(registry.recommenders, newExternalRecommender(e))
+	}
+
+	return registry, nil
+}
+
+// indexOf returns the position of a recommender; -1 for an unknown name.
+func (r Registry) indexOf(name string) int {
+	return slices.IndexFunc(r.recommenders, func(one recommender) bool { return one.name == name })
+}
+
+// builtinRecommenders returns Crane's recommenders in evaluation order: HPA follows Resource, whose requests it uses.
+func builtinRecommenders() []recommender {
 	return []recommender{
 		newRecommender(analysisv1alpha1.AnalysisTypeResource, supportsWorkloads, parsePolicies,
 			func(s rightsize.PolicySet) evaluator { return &resourceEvaluator{policies: s} }),
@@ -115,11 +149,6 @@ func newRecommender[S any](
 		s, err := parse(config)
 		return build(s), err
 	}}
-}
-
-// evaluationOrder returns the position of a recommender in recommenders; -1 for an unknown name.
-func evaluationOrder(name string) int {
-	return slices.IndexFunc(recommenders(), func(r recommender) bool { return r.name == name })
 }
 
 // kindsWithoutPods returns the supported kinds of the core group that run no pods.

@@ -34,6 +34,7 @@ const (
 // Settings hold the recommenders, the resources they accept and their configuration. They are read-only: overrides of a rule
 // are merged into a copy.
 type Settings struct {
+	registry     Registry
 	recommenders map[string]recommenderSettings
 	// invalid are the errors of recommenders whose settings in the file are invalid. Rules that name one fail unless they override
 	// the setting.
@@ -49,10 +50,10 @@ type recommenderSettings struct {
 	acceptAll bool
 }
 
-// BuiltinSettings returns the settings without a configuration file: every recommender, for every kind that it supports.
-func BuiltinSettings() Settings {
-	s := Settings{recommenders: map[string]recommenderSettings{}}
-	for _, r := range recommenders() {
+// DefaultSettings returns the settings without a configuration file: every recommender, for every kind that it supports.
+func (r Registry) DefaultSettings() Settings {
+	s := Settings{registry: r, recommenders: map[string]recommenderSettings{}}
+	for _, r := range r.recommenders {
 		s.recommenders[r.name] = recommenderSettings{acceptAll: true}
 	}
 
@@ -62,22 +63,29 @@ func BuiltinSettings() Settings {
 // ParseSettings parses a RecommendationConfiguration strictly: unknown fields and another kind are errors with their path. An
 // invalid setting makes only its recommender unusable; see Invalid. Recommenders that craned does not have are accepted and
 // cannot be used.
-func ParseSettings(data []byte) (Settings, error) {
+func (r Registry) ParseSettings(data []byte) (Settings, error) {
 	file, err := policyv1alpha1.DecodeRecommendationConfiguration(data)
 	if err != nil {
 		return Settings{}, fmt.Errorf("recommendation configuration: %w", err)
 	}
 
-	s := Settings{recommenders: map[string]recommenderSettings{}}
+	s := Settings{registry: r, recommenders: map[string]recommenderSettings{}}
 	var invalid []error
-	for i, r := range file.Recommenders {
-		s.recommenders[r.Name] = recommenderSettings{config: maps.Clone(r.Config), accepted: r.AcceptedResources}
-		if evaluationOrder(r.Name) < 0 {
+	for i, listed := range file.Recommenders {
+		s.recommenders[listed.Name] = recommenderSettings{config: maps.Clone(listed.Config), accepted: listed.AcceptedResources}
+		if r.indexOf(listed.Name) < 0 {
 			continue
 		}
 
-		if _, err := s.configure(analysisv1alpha1.Recommender{Name: r.Name}); err != nil {
-			invalid = append(invalid, fmt.Errorf("recommendation configuration: recommenders[%d] %s: %w", i, r.Name, err))
+		if _, err := s.configure(analysisv1alpha1.Recommender{Name: listed.Name}); err != nil {
+			invalid = append(invalid, fmt.Errorf("recommendation configuration: recommenders[%d] %s: %w", i, listed.Name, err))
+		}
+	}
+
+	// Who builds craned with a recommender wants to use it: the file may restrict it, and need not list it.
+	for _, one := range r.recommenders {
+		if _, listed := s.recommenders[one.name]; one.external && !listed {
+			s.recommenders[one.name] = recommenderSettings{acceptAll: true}
 		}
 	}
 
@@ -94,7 +102,7 @@ func (s Settings) Check(r analysisv1alpha1.Recommender) error {
 // configure returns a recommender with the settings of the file, overridden by those of a rule.
 func (s Settings) configure(r analysisv1alpha1.Recommender) (configuredRecommender, error) {
 	base, known := s.recommenders[r.Name]
-	i := evaluationOrder(r.Name)
+	i := s.registry.indexOf(r.Name)
 	switch {
 	case !known:
 		return configuredRecommender{}, fmt.Errorf("unknown recommender %q: the configuration has %s", r.Name, s.names())
@@ -104,7 +112,7 @@ func (s Settings) configure(r analysisv1alpha1.Recommender) (configuredRecommend
 
 	config := withoutPrefixes(base.config)
 	maps.Copy(config, withoutPrefixes(r.Config))
-	out := configuredRecommender{recommender: recommenders()[i], accepts: func(w workload.Workload) bool {
+	out := configuredRecommender{recommender: s.registry.recommenders[i], order: i, accepts: func(w workload.Workload) bool {
 		return base.acceptAll || matchesAny(w, base.accepted)
 	}}
 

@@ -80,7 +80,7 @@ func startControllersOn(t *testing.T, history func(*rest.Config) metrics.Capabil
 
 	clk := testingclock.NewFakeClock(now)
 	err = controller.AddToManager(t.Context(), mgr, controller.Config{
-		History: profile.Source{Capabilities: history(config)}, Settings: configfile.Fixed(controller.BuiltinSettings(), clk),
+		History: profile.Source{Capabilities: history(config)}, Settings: configfile.Fixed(controller.BuiltinRegistry().DefaultSettings(), clk),
 		Namespace: "crane-system", Outdated: 24 * time.Hour, Registry: prom.NewRegistry(), Clock: clk,
 	})
 	if err != nil {

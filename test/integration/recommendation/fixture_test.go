@@ -184,7 +184,7 @@ func (w *fixture) start(s setup) {
 	}
 
 	if s.settings == nil {
-		s.settings = configfile.Fixed(controller.BuiltinSettings(), clock.RealClock{})
+		s.settings = configfile.Fixed(controller.BuiltinRegistry().DefaultSettings(), clock.RealClock{})
 	}
 
 	err = controller.AddToManager(w.t.Context(), mgr, controller.Config{

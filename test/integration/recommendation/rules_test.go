@@ -241,7 +241,7 @@ func TestConfigurationReloaded(t *testing.T) {
 	}
 
 	write("- {name: Replicas, acceptedResources: [{kind: Deployment}]}\n")
-	file, err := configfile.Open(path, 50*time.Millisecond, clock.RealClock{}, controller.ParseSettings)
+	file, err := configfile.Open(path, 50*time.Millisecond, clock.RealClock{}, controller.BuiltinRegistry().ParseSettings)
 	if err != nil {
 		t.Fatal(err)
 	}
