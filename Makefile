@@ -68,8 +68,8 @@ tools: $(BIN)/kubectl $(BIN)/controller-gen $(BIN)/golangci-lint ## Build what i
 $(BIN)/kubectl: go.mod hack/controlplane-ldflags
 	$(GO) build -ldflags '$(KUBERNETES_LDFLAGS)' -o $@ k8s.io/kubernetes/cmd/kubectl
 
-$(BIN)/controller-gen: hack/tools/go.mod
-	cd hack/tools && $(GO) build -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
+$(BIN)/controller-gen: hack/go.mod
+	cd hack && $(GO) build -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
 
 $(BIN)/golangci-lint: hack/tools/golangci-lint/go.mod
 	cd hack/tools/golangci-lint && $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
@@ -355,8 +355,8 @@ nightly: build $(BIN)/kubectl ## What does not fit into CI: all tests with the r
 
 ##@ Check
 
-$(BIN)/govulncheck: hack/tools/govulncheck/go.mod
-	cd hack/tools/govulncheck && $(GO) build -o $@ golang.org/x/vuln/cmd/govulncheck
+$(BIN)/govulncheck: hack/go.mod
+	cd hack && $(GO) build -o $@ golang.org/x/vuln/cmd/govulncheck
 
 # URL of the database of vulnerabilities; a mirror or a copy (file:///...) where vuln.go.dev cannot be reached.
 VULNDB ?= https://vuln.go.dev

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Writes the generated files: api/*/v1alpha1/zz_generated.deepcopy.go, config/crd/*.crane.io_*.yaml, the protobuf types of the data source
-# grpc, the pages of fields, flags, metrics and values in docs/reference, and the servers that the chart finds. The generators are built from the versions that hack/tools/go.mod and
-# hack/tools/protogen/go.mod pin, so that the same sources always give the same files.
+# grpc, the pages of fields, flags, metrics and values in docs/reference, and the servers that the chart finds. The
+# generators are built from the versions that hack/go.mod pins, so that the same sources always give the same files.
 # Usage: hack/generate.sh
 set -euo pipefail
 
@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 kinds="./api/analysis/...;./api/autoscaling/...;./api/ensurance/...;./api/prediction/...;./api/topology/..."
 
 mkdir -p bin
-(cd hack/tools && go build -o ../../bin/controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen)
+(cd hack && go build -o ../bin/controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen)
 
 bin/controller-gen object:headerFile=hack/boilerplate.go.txt paths="./api/..."
 

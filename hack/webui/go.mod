@@ -1,8 +1,0 @@
-// The bundler of the dashboard has a module of its own, so that it never decides a version of Crane's.
-module crane.io/crane/hack/webui
-
-go 1.26.0
-
-require github.com/evanw/esbuild v0.28.2
-
-require golang.org/x/sys v0.0.0-20220715151400-c0bba94af5f8 // indirect
