@@ -18,8 +18,8 @@ import (
 )
 
 const migrateLong = `Migrate moves a cluster from gocrane to Crane: check shows what there is and what becomes of it, export writes it to files, run replaces it
-step by step, and undo brings gocrane back at any point before finish. Each step is recorded in the cluster, so that a run that was interrupted
-continues where it ended.`
+step by step, and undo brings gocrane back at any point before finish. The backup is in a file of the operator and the progress in the cluster, so
+that a run that was interrupted continues where it ended.`
 
 // newMigrateCommand returns `crane migrate`.
 func newMigrateCommand(s Streams) *cobra.Command {
@@ -36,7 +36,7 @@ func newMigrateCommand(s Streams) *cobra.Command {
 	return cmd
 }
 
-const migrateCheckLong = `Check prints what a gocrane installation has in the cluster, by Helm or by YAML and in any namespace, and what a migration makes of each object.
+const migrateCheckLong = `Check prints what a gocrane installation has in the cluster, by Helm or by YAML, and what a migration makes of each object.
 It changes nothing and needs the verbs get and list alone; what it must not read is listed. It also shows which objects of the VPA, Goldilocks,
 KEDA and prometheus-adapter have a counterpart in Crane.
 
@@ -78,6 +78,8 @@ func (k *kubernetesFlags) untypedClient() (clusterAccess, error) {
 func newMigrateCheckCommand(s Streams) *cobra.Command {
 	var access kubernetesFlags
 	var output string
+	var namespaces []string
+
 	cmd := &cobra.Command{
 		Use:     "check",
 		Short:   "Print what gocrane has in the cluster and what becomes of it",
@@ -89,22 +91,24 @@ func newMigrateCheckCommand(s Streams) *cobra.Command {
 				return usageError(fmt.Errorf("--output %q: want %s, %s or %s", output, outputTable, outputJSON, outputHTML))
 			}
 
-			return runMigrateCheck(cmd.Context(), s, &access, output)
+			return runMigrateCheck(cmd.Context(), s, &access, namespaces, output)
 		},
 	}
 
 	access.addFlags(cmd.Flags())
+	addNamespaces(cmd.Flags(), &namespaces)
 	cmd.Flags().StringVarP(&output, "output", "o", outputTable, "output format: table, json or html")
+
 	return cmd
 }
 
-func runMigrateCheck(ctx context.Context, s Streams, access *kubernetesFlags, output string) error {
+func runMigrateCheck(ctx context.Context, s Streams, access *kubernetesFlags, namespaces []string, output string) error {
 	cluster, err := access.untypedClient()
 	if err != nil {
 		return err
 	}
 
-	report, err := migrate.Check(ctx, cluster.client, cluster.version)
+	report, err := migrate.Check(ctx, cluster.client, cluster.version, namespaces...)
 	if err != nil {
 		return fmt.Errorf("failed to read the cluster: %w", err)
 	}
@@ -132,13 +136,16 @@ func runMigrateCheck(ctx context.Context, s Streams, access *kubernetesFlags, ou
 func newMigrateExportCommand(s Streams) *cobra.Command {
 	var access kubernetesFlags
 	var choices migrate.Options
+	var namespaces []string
+
 	cmd := &cobra.Command{
 		Use:   "export DIR",
 		Short: "Write everything of gocrane to files",
 		Long: `Export writes every object of a gocrane installation to a directory: below backup/ as the API server stores it, with managedFields and the records of
 Helm, and below import/ the objects of users and their namespaces without what a server sets, for another cluster with Crane:
 kubectl apply -R -f DIR/import. EffectiveVerticalPodAutoscalers that gocrane ignored and Crane acts on are Off there, unless --evpa is act.
-values.yaml has gocrane's configuration as values of Crane's chart. Export changes nothing in the cluster. The files contain Secrets.`,
+values.yaml has gocrane's configuration as values of Crane's chart. Export changes nothing in the cluster. The files contain Secrets,
+without tokens of ServiceAccounts.`,
 		Args:    func(cmd *cobra.Command, args []string) error { return usageError(cobra.ExactArgs(1)(cmd, args)) },
 		Example: "  crane migrate export gocrane-backup",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -151,9 +158,13 @@ values.yaml has gocrane's configuration as values of Crane's chart. Export chang
 				return err
 			}
 
-			inv, err := migrate.ReadInventory(cmd.Context(), cluster.client)
+			inv, err := migrate.ReadInventory(cmd.Context(), cluster.client, namespaces...)
 			if err != nil {
 				return fmt.Errorf("failed to read the cluster: %w", err)
+			}
+
+			if err := inv.Proven(); err != nil {
+				return err
 			}
 
 			if !inv.Installed() {
@@ -181,6 +192,7 @@ values.yaml has gocrane's configuration as values of Crane's chart. Export chang
 	}
 
 	access.addFlags(cmd.Flags())
+	addNamespaces(cmd.Flags(), &namespaces)
 	cmd.Flags().StringVar(&choices.EVPA, "evpa", migrate.EVPAOff, "EffectiveVerticalPodAutoscalers that gocrane ignored and Crane acts on, in the files for another cluster: off or act")
 	cmd.Flags().StringVar(&choices.ImageRegistry, "image-registry", "", "registry and path before the names of the images, in the values of the chart")
 	cmd.Flags().StringVar(&choices.ImageTag, "image-tag", "", "tag of the images, in the values of the chart")

@@ -34,6 +34,7 @@ func newMigrateAwayCommand(s Streams) *cobra.Command {
 // addAwayChoices adds the flags of what is kept.
 func (o *migrateOptions) addAwayChoices(fs *pflag.FlagSet) {
 	o.choices.Away = true
+	fs.StringSliceVar(&o.namespaces, "namespace", nil, "namespace of Crane (default: the one that Crane's ClusterRoleBindings prove)")
 	fs.StringVar(&o.choices.Requests, "requests", "", "where running pods have other requests than their template: pods leaves both, template writes them into the template, which rolls the workload out")
 	fs.StringVar(&o.choices.Scheduler, "scheduler", "", "where workloads name crane-scheduler: keep or remove it")
 	fs.StringVar(&o.choices.MetricAdapter, "metric-adapter", "", "where HPAs read metrics of metric-adapter: keep or remove it")
@@ -80,8 +81,8 @@ func newMigrateAwayRunCommand(s Streams) *cobra.Command {
 		Use:   "run",
 		Short: "Remove Crane, step by step",
 		Args:  noArgs,
-		Long: `Run removes Crane. Each step is recorded in ConfigMap crane-migration in Crane's namespace, beside a backup in Secrets; a run that was interrupted continues
-where it ended. It pauses once HPAs are released and craned has stopped; --continue confirms the removal. The Namespace stays.
+		Long: `Run removes Crane. The backup is in a file on this machine, --state-file, and the progress in ConfigMap crane-migration in namespace kube-system; a run that was
+interrupted continues where it ended. It pauses once HPAs are released and craned has stopped; --continue confirms the removal. The Namespace stays.
 
 Exit codes: 0 every step is done, or the dry run passed; 1 a step failed; 2 the flags are invalid; 4 paused.`,
 		Example: "  crane migrate away run --requests pods --scheduler keep --dry-run\n  crane migrate away run --continue",

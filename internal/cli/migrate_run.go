@@ -30,16 +30,25 @@ type migrateOptions struct {
 	kubernetes kubernetesFlags
 	choices    migrate.Options
 	manifests  string
+	stateFile  string
+	namespaces []string
 	timeout    time.Duration
 	output     string
 }
 
 func (o *migrateOptions) addFlags(fs *pflag.FlagSet) {
 	o.kubernetes.addFlags(fs)
+	fs.StringVar(&o.stateFile, "state-file", "", "file with the backup and the key of the journal, readable for its owner alone (default: crane/migrations/UID.json in the user's configuration directory, with the UID of namespace kube-system)")
 	fs.DurationVar(&o.timeout, "timeout", defaultMigrateTimeout, "longest wait for the pods of one workload")
 }
 
+// addNamespaces adds the flag of the namespaces of gocrane.
+func addNamespaces(fs *pflag.FlagSet, namespaces *[]string) {
+	fs.StringSliceVar(namespaces, "namespace", nil, "namespaces of gocrane, separated by commas (default: those that gocrane's ClusterRoleBindings and webhooks prove)")
+}
+
 func (o *migrateOptions) addChoices(fs *pflag.FlagSet) {
+	addNamespaces(fs, &o.namespaces)
 	fs.StringVar(&o.manifests, "manifests", "", "file with the manifests of Crane from helm template or kustomize, in place of the built-in ones")
 	fs.StringVar(&o.choices.ImageRegistry, "image-registry", "", "registry and path before the names of the images in the built-in manifests")
 	fs.StringVar(&o.choices.ImageTag, "image-tag", "", "tag of the images in the built-in manifests (default: the version of crane)")
@@ -58,6 +67,8 @@ func (o *migrateOptions) migration(s Streams) (*migrate.Migration, []*migrate.Ob
 		Client:        cluster.client,
 		ServerVersion: cluster.version,
 		Clock:         clock.RealClock{},
+		StateFile:     o.stateFile,
+		Namespaces:    o.namespaces,
 		Timeout:       o.timeout,
 		Log:           func(format string, args ...any) { fmt.Fprintf(s.Err, format+"\n", args...) },
 	}
@@ -177,9 +188,10 @@ func newMigrateRunCommand(s Streams) *cobra.Command {
 		Use:   "run",
 		Short: "Replace gocrane by Crane, step by step",
 		Args:  noArgs,
-		Long: `Run replaces gocrane by Crane. Each step is recorded in ConfigMap crane-migration in the namespace of gocrane's craned, beside a backup in Secrets. A run
-that was interrupted, on this machine or another, continues where it ended. It pauses before the step that removes what is left of gocrane; --continue
-confirms it. Until crane migrate finish, crane migrate undo brings gocrane back.
+		Long: `Run replaces gocrane by Crane. The backup, and everything that the steps write, is in a file on this machine, --state-file, which only its owner may
+read. The progress is recorded in ConfigMap crane-migration in namespace kube-system, and is only trusted with the key in that file. A run that was
+interrupted continues where it ended, on another machine with a copy of the file. It pauses before the step that removes what is left of gocrane;
+--continue confirms it. Until crane migrate finish, crane migrate undo brings gocrane back.
 
 Exit codes: 0 every step is done, or the dry run passed; 1 a step failed; 2 the flags are invalid; 4 paused.`,
 		Example: "  crane migrate run --image-registry registry.example/crane --image-tag 0.1.0 --evpa off --dry-run\n  crane migrate run --manifests crane.yaml --evpa off\n  crane migrate run --continue",
@@ -250,9 +262,13 @@ type migrateStatus struct {
 }
 
 func printMigrateStatus(ctx context.Context, s Streams, m *migrate.Migration, output string) error {
-	j, err := migrate.FindJournal(ctx, m.Client)
+	j, unverified, err := m.Recorded(ctx)
 	if err != nil {
 		return err
+	}
+
+	if unverified != nil {
+		fmt.Fprintf(s.Err, "the recorded migration is not verified: %v\n", unverified)
 	}
 
 	nodes, nodesErr := migrate.NodesWithQuotas(ctx, m.Client)
@@ -311,7 +327,7 @@ func newMigrateUndoCommand(s Streams) *cobra.Command {
 		Use:   "undo",
 		Short: "Bring gocrane back, or Crane after crane migrate away",
 		Args:  noArgs,
-		Long:  "Undo undoes the steps of the recorded migration in reverse order and removes its records. Objects of users stay as they are. It can be interrupted and repeated.",
+		Long:  "Undo undoes the steps of the recorded migration in reverse order, from the backup in the state file, and removes its records. Objects of users stay as they\nare. It can be interrupted and repeated. It needs the state file of the operator who started the migration.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			m, _, err := o.migration(s)
 			if err != nil {
@@ -333,7 +349,7 @@ func newMigrateFinishCommand(s Streams) *cobra.Command {
 		Use:   "finish",
 		Short: "Remove the backup: there is no way back afterwards",
 		Args:  noArgs,
-		Long:  "Finish removes the backup and the journal of a migration of which every step is done. It cannot be undone. It names the nodes on which CPU quotas of\ngocrane's agent may be left; crane-agent restores them afterwards as well.",
+		Long:  "Finish removes the state file with the backup, and the journal of a migration of which every step is done. It cannot be undone. It names the nodes on which CPU quotas of\ngocrane's agent may be left; crane-agent restores them afterwards as well.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
 				return usageError(errors.New("finish cannot be undone: confirm it with --yes, after crane migrate export if you want to keep a copy"))

@@ -61,8 +61,8 @@ type craneObjects struct {
 	unreadable                         map[string]string
 }
 
-// readCrane reads what Crane has in the cluster.
-func readCrane(ctx context.Context, c client.Reader) (*craneObjects, error) {
+// readCrane reads what Crane has in the cluster. named is the namespace of Crane; without, the one that is proven.
+func readCrane(ctx context.Context, c client.Reader, named []string) (*craneObjects, error) {
 	builtin, err := manifest.ReadDir(config.Manifests, ".")
 	if err != nil {
 		return nil, err
@@ -84,14 +84,8 @@ func readCrane(ctx context.Context, c client.Reader) (*craneObjects, error) {
 		all = append(all, found...)
 	}
 
-	for _, o := range all {
-		if o.GetKind() == "Deployment" && o.GetName() == componentCraned && (o.GetLabels()[labelPartOf] == "crane" || out.manifests[RefOf(o)]) && !gocraneWorkload(o) {
-			out.namespace = o.GetNamespace()
-		}
-	}
-
-	if out.namespace == "" {
-		return nil, errors.New("crane is not installed: there is no Deployment craned of Crane")
+	if err := out.findNamespace(all, named); err != nil {
+		return nil, err
 	}
 
 	out.metrics = policyMetrics(nil, nil)
@@ -228,7 +222,7 @@ func (m *Migration) gatherAway(ctx context.Context, o Options, p *Plan) (*state,
 		return nil, errors.New("gocrane is installed as well: remove it first, or move to Crane with crane migrate run")
 	}
 
-	c, err := readCrane(ctx, m.Client)
+	c, err := readCrane(ctx, m.Client, m.Namespaces)
 	if err != nil {
 		return nil, err
 	}
@@ -245,6 +239,10 @@ func (m *Migration) gatherAway(ctx context.Context, o Options, p *Plan) (*state,
 
 	s := &state{Metrics: c.metrics, Requested: c.requested, Templates: templates}
 	for _, item := range c.items {
+		if !item.stored() {
+			continue
+		}
+
 		s.Items = append(s.Items, storedItem{item.Component, item.Fate, item.object})
 	}
 

@@ -97,22 +97,25 @@ func ownMetric(metric map[string]any) bool {
 
 // templates returns the workloads whose running pods have other requests than the template: the highest of the pods.
 func (c *craneObjects) templates() []TemplateRequests {
-	owner := map[string]string{}
+	// An owner is in the namespace of its dependents: a pod that names the UID of a workload elsewhere is not one of its pods.
+	type uidKey struct{ namespace, uid string }
+
+	owner := map[uidKey]string{}
 	for _, rs := range c.replicaSets {
 		for _, o := range rs.GetOwnerReferences() {
-			owner[string(rs.GetUID())] = string(o.UID)
+			owner[uidKey{rs.GetNamespace(), string(rs.GetUID())}] = string(o.UID)
 		}
 	}
 
-	byWorkload := map[string][]*Object{}
+	byWorkload := map[uidKey][]*Object{}
 	for _, pod := range c.pods {
 		for _, o := range pod.GetOwnerReferences() {
-			uid := string(o.UID)
-			if of, ok := owner[uid]; ok {
-				uid = of
+			key := uidKey{pod.GetNamespace(), string(o.UID)}
+			if of, ok := owner[key]; ok {
+				key.uid = of
 			}
 
-			byWorkload[uid] = append(byWorkload[uid], pod)
+			byWorkload[key] = append(byWorkload[key], pod)
 		}
 	}
 
@@ -120,7 +123,7 @@ func (c *craneObjects) templates() []TemplateRequests {
 	for _, w := range c.workloads {
 		t := TemplateRequests{Workload: RefOf(w), Requests: map[string]map[string]string{}}
 		for _, container := range mapsAt(w, "spec", "template", "spec", "containers") {
-			t.compare(container, byWorkload[string(w.GetUID())])
+			t.compare(container, byWorkload[uidKey{w.GetNamespace(), string(w.GetUID())}])
 		}
 
 		if len(t.Requests) > 0 {

@@ -161,7 +161,7 @@ func (f *facts) classify(o *Object) (Item, bool) {
 			return item, false // readReleases
 		}
 
-		if account := o.GetAnnotations()["kubernetes.io/service-account.name"]; account != "" {
+		if account := o.GetAnnotations()[annotationAccount]; account != "" {
 			_, ok := known("ServiceAccount", account)
 			item.Component = componentOf(o)
 			item.Fate = FateKept
@@ -190,7 +190,7 @@ func (f *facts) classifyKnown(item Item, o *Object) (Item, bool) {
 	item.Note = k.note
 	switch o.GetKind() {
 	case "Deployment", "DaemonSet":
-		return item, gocraneWorkload(o)
+		return item, gocraneWorkload(o) && slices.Contains(f.namespaces, o.GetNamespace())
 	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
 		_, ok := webhookOfGocrane(o)
 		return item, ok

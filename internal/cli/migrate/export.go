@@ -54,7 +54,7 @@ func (i Item) importable() bool {
 }
 
 // Export writes the objects of an inventory to a directory, which must be empty or not exist. EffectiveVerticalPodAutoscalers that Crane would act on are
-// Off in the folder import, unless o.EVPA is act. Files are only readable for their owner, because Secrets are among them.
+// Off in the folder import, unless o.EVPA is act. Files are only readable for their owner, because Secrets are among them; tokens are not.
 func Export(inv *Inventory, dir string, o Options) (out Exported, err error) {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return out, fmt.Errorf("directory %s is not empty", dir)
@@ -64,6 +64,10 @@ func Export(inv *Inventory, dir string, o Options) (out Exported, err error) {
 
 	imports := filepath.Join(dir, importFolder)
 	for _, item := range inv.Items {
+		if isToken(item.object) {
+			continue
+		}
+
 		if err := writeObject(filepath.Join(dir, backupFolder, fileName(item.Ref)), item.object); err != nil {
 			return out, err
 		}

@@ -46,10 +46,10 @@ const (
 // findings returns what changes behaviour, in the order of their severity.
 func findings(inv *Inventory, serverVersion string) []Finding {
 	if !inv.Installed() {
-		return nil
+		return unproven(inv)
 	}
 
-	var out []Finding
+	out := unproven(inv)
 	for _, look := range []func(*Inventory) []Finding{
 		autoscalersThatAct, externalMetricsOwner, genericRoles, publicKeys, gitOps, localTime, podUse, userRules, annotationReaders, unreadable, hostFiles,
 	} {

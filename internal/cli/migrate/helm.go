@@ -33,7 +33,7 @@ type Release struct {
 	Status       string         `json:"status"`
 	Values       map[string]any `json:"values,omitempty"`
 
-	secret Ref
+	object *Object
 	owned  []Ref
 }
 
@@ -87,14 +87,13 @@ func decodeRelease(secret *Object) (*Release, error) {
 
 	release := &Release{
 		Name:         r.Name,
-		Namespace:    r.Namespace,
+		Namespace:    secret.GetNamespace(), // that in the record is free
 		Chart:        r.Chart.Metadata.Name,
 		ChartVersion: r.Chart.Metadata.Version,
 		AppVersion:   r.Chart.Metadata.AppVersion,
 		Revision:     r.Version,
 		Status:       r.Info.Status,
 		Values:       r.Config,
-		secret:       RefOf(secret),
 	}
 
 	objects, err := manifest.ParseString(r.Manifest)
@@ -105,7 +104,7 @@ func decodeRelease(secret *Object) (*Release, error) {
 	for _, o := range objects {
 		ref := RefOf(o)
 		if ref.Namespace == "" && namespacedKind(ref) {
-			ref.Namespace = r.Namespace
+			ref.Namespace = release.Namespace
 		}
 
 		release.owned = append(release.owned, ref)
@@ -127,19 +126,4 @@ func unzip(zipped []byte, limit int64) ([]byte, error) {
 	}
 
 	return content, err
-}
-
-// zip compresses content.
-func zip(content []byte) ([]byte, error) {
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	if _, err := w.Write(content); err != nil {
-		return nil, err
-	}
-
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-
-	return b.Bytes(), nil
 }

@@ -35,6 +35,8 @@ type Item struct {
 type Inventory struct {
 	// Namespaces have gocrane's components, that of craned first.
 	Namespaces []string
+	// Unproven are namespaces with what looks like gocrane and may be of their users. Nothing in them is an item.
+	Unproven []string
 	// Releases are the current Helm releases of gocrane's charts.
 	Releases []Release
 	Items    []Item
@@ -57,15 +59,6 @@ type PodUse struct {
 
 // Installed reports whether there is a gocrane installation, or one of which only CRDs are left.
 func (i *Inventory) Installed() bool { return len(i.Items) > 0 }
-
-// Namespace returns the namespace of craned.
-func (i *Inventory) Namespace() string {
-	if len(i.Namespaces) == 0 {
-		return "crane-system"
-	}
-
-	return i.Namespaces[0]
-}
 
 // kinds of the objects that are listed in the whole cluster.
 func clusterKinds() []schema.GroupVersionKind {
@@ -135,8 +128,8 @@ func (r *reader) list(ctx context.Context, kind schema.GroupVersionKind, options
 }
 
 // ReadInventory reads what a gocrane installation has in the cluster. It needs the verbs get and list alone; kinds that it must not read
-// are listed in Unreadable.
-func ReadInventory(ctx context.Context, c client.Reader) (*Inventory, error) {
+// are listed in Unreadable. named are the namespaces of gocrane; without, those that are proven.
+func ReadInventory(ctx context.Context, c client.Reader, named ...string) (*Inventory, error) {
 	r := &reader{Reader: c, unreadable: map[string]string{}}
 	inv := &Inventory{Unreadable: r.unreadable, others: map[string][]*Object{}, requested: map[string][]string{}}
 
@@ -150,11 +143,10 @@ func ReadInventory(ctx context.Context, c client.Reader) (*Inventory, error) {
 		objects[kind.Kind] = found
 	}
 
-	if err := inv.readReleases(ctx, r); err != nil {
+	if err := inv.readReleases(ctx, r, objects, named); err != nil {
 		return nil, err
 	}
 
-	inv.findNamespaces(objects)
 	for _, namespace := range inv.Namespaces {
 		for _, kind := range namespaceKinds() {
 			found, err := r.list(ctx, kind, client.InNamespace(namespace))
@@ -205,35 +197,60 @@ func (i *Inventory) hasComponents() bool {
 	})
 }
 
-// readReleases finds the newest revision of each Helm release of gocrane's charts; older revisions are items as well.
-func (i *Inventory) readReleases(ctx context.Context, r *reader) error {
+// readReleases finds the namespaces of gocrane, and in them the newest revision of each Helm release of gocrane's charts; older revisions are items as
+// well.
+func (i *Inventory) readReleases(ctx context.Context, r *reader, objects map[string][]*Object, named []string) error {
 	secrets, err := r.list(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, client.MatchingFields{"type": helmSecretType})
 	if err != nil {
 		return err
 	}
 
-	newest := map[string]Release{}
+	var found []Release
+	failures := map[Ref]error{}
 	for _, s := range secrets {
 		release, err := decodeRelease(s)
 		if err != nil {
-			i.Unreadable[RefOf(s).String()] = err.Error()
-			continue
+			failures[RefOf(s)] = err
 		}
 
-		if release == nil {
-			continue
+		if err == nil && release != nil {
+			release.object = s
+			found = append(found, *release)
+		}
+	}
+
+	i.findNamespaces(objects, found, named)
+	for ref, err := range failures {
+		if slices.Contains(i.Namespaces, ref.Namespace) {
+			i.Unreadable[ref.String()] = err.Error()
+		}
+	}
+
+	i.addReleases(slices.DeleteFunc(found, func(release Release) bool { return !slices.Contains(i.Namespaces, release.Namespace) }))
+	return nil
+}
+
+// addReleases adds revisions of releases as items.
+func (i *Inventory) addReleases(revisions []Release) {
+	newest := map[string]Release{}
+	for _, release := range revisions {
+		item := Item{
+			Ref:       RefOf(release.object),
+			Component: componentHelm,
+			Fate:      FateRemoved,
+			Note:      "revision of the release " + release.Name + "; `helm uninstall` would delete what Crane takes over",
+			object:    release.object,
 		}
 
-		i.Items = append(i.Items, Item{RefOf(s), componentHelm, FateRemoved, "revision of the release " + release.Name + "; `helm uninstall` would delete what Crane takes over", s})
-		if release.Chart == "fadvisor" || release.Chart == "cost-exporter" {
-			last := &i.Items[len(i.Items)-1]
-			last.Fate = FateKept
-			last.Note = noteCost()
+		if slices.Contains(costNames(), release.Chart) {
+			item.Fate = FateKept
+			item.Note = noteCost()
 		}
 
+		i.Items = append(i.Items, item)
 		key := release.Namespace + "/" + release.Name
 		if newest[key].Revision < release.Revision {
-			newest[key] = *release
+			newest[key] = release
 		}
 	}
 
@@ -244,37 +261,6 @@ func (i *Inventory) readReleases(ctx context.Context, r *reader) error {
 	slices.SortFunc(i.Releases, func(a, b Release) int {
 		return cmp.Or(cmp.Compare(a.Chart, b.Chart), cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 	})
-
-	return nil
-}
-
-// findNamespaces finds the namespaces of gocrane's components.
-func (i *Inventory) findNamespaces(objects map[string][]*Object) {
-	add := func(namespace string, first bool) {
-		i.Namespaces = slices.DeleteFunc(i.Namespaces, func(n string) bool { return first && n == namespace })
-		if at := len(i.Namespaces); !slices.Contains(i.Namespaces, namespace) {
-			if first {
-				at = 0
-			}
-			i.Namespaces = slices.Insert(i.Namespaces, at, namespace)
-		}
-	}
-
-	for _, release := range i.Releases {
-		add(release.Namespace, release.Chart == "crane")
-	}
-
-	for _, o := range slices.Concat(objects["Deployment"], objects["DaemonSet"]) {
-		if gocraneWorkload(o) {
-			add(o.GetNamespace(), o.GetName() == componentCraned)
-		}
-	}
-
-	for _, o := range objects["ValidatingWebhookConfiguration"] {
-		if namespace, ok := webhookOfGocrane(o); ok && len(i.Namespaces) == 0 {
-			add(namespace, false)
-		}
-	}
 }
 
 // readCustomResources adds the objects of gocrane's kinds.

@@ -5,23 +5,26 @@ package migrate
 
 import (
 	"context"
+	"crypto/hmac"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// JournalName is the name of the ConfigMap that records a migration, in the namespace of gocrane's craned.
+// JournalName is the name of the ConfigMap that records the progress of a migration.
 const JournalName = "crane-migration"
 
 const (
-	journalKey     = "journal.json"
-	journalVersion = 1
+	// journalNamespace is the namespace of the journal: every cluster has it, and tenants may not write there.
+	journalNamespace = "kube-system"
+	journalKey       = "journal.json"
+	// codeKey has the code that authenticates the journal.
+	codeKey        = "hmac-sha256"
+	journalVersion = 2
 	// labelMigration marks the objects that record a migration.
 	labelMigration = "migrate.crane.io/record"
 	// fieldOwner is the field manager of all writes.
@@ -57,20 +60,17 @@ type StepRecord struct {
 	At    time.Time `json:"at,omitzero"`
 }
 
-// Journal records a migration. It is stored in a ConfigMap; each write requires the version that was read, so that two processes
-// cannot continue the same migration.
+// Journal records the progress of a migration; what its steps write is in the file of the operator. It is stored in a ConfigMap; each write requires
+// the version that was read, so that two processes cannot continue the same migration.
 type Journal struct {
 	Version int          `json:"version"`
 	Phase   Phase        `json:"phase"`
 	Started time.Time    `json:"started"`
 	Steps   []StepRecord `json:"steps"`
-	// Chunks is the number of Secrets of the backup, and Checksum that of its content; 0 while it is not complete.
-	Chunks   int     `json:"chunks"`
-	Checksum string  `json:"checksum,omitempty"`
-	Options  Options `json:"options"`
+	Options Options      `json:"options"`
 
-	namespace string
-	object    *Object
+	file   *stateFile
+	object *Object
 }
 
 // step returns the record of a step.
@@ -84,48 +84,44 @@ func (j *Journal) step(name string) *StepRecord {
 	return &StepRecord{Name: name, State: StepPending}
 }
 
-func journalRef(namespace string) Ref {
-	return namespacedRef("v1", "ConfigMap", namespace, JournalName)
+func journalRef() Ref {
+	return namespacedRef("v1", "ConfigMap", journalNamespace, JournalName)
 }
 
-// FindJournal returns the journal of the migration of the cluster; nil if there is none.
-func FindJournal(ctx context.Context, c client.Reader) (*Journal, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMapList"})
-
-	if err := c.List(ctx, list, client.MatchingFields{"metadata.name": JournalName}); err != nil {
-		return nil, fmt.Errorf("failed to read the journal: %w", err)
-	}
-
-	switch len(list.Items) {
-	case 0:
+// readJournal returns the journal of the cluster; nil if there is none. It is not authenticated.
+func readJournal(ctx context.Context, c client.Reader) (*Journal, error) {
+	o := journalRef().empty()
+	err := c.Get(ctx, journalRef().key(), o)
+	if apierrors.IsNotFound(err) {
 		return nil, nil
-	case 1:
-	default:
-		return nil, fmt.Errorf("%d ConfigMaps are called %s: delete those that are no journal", len(list.Items), JournalName)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the journal: %w", err)
 	}
 
-	return parseJournal(&list.Items[0])
-}
-
-func parseJournal(o *Object) (*Journal, error) {
-	j := &Journal{namespace: o.GetNamespace(), object: o}
+	j := &Journal{object: o}
 	if err := json.Unmarshal([]byte(stringMapAt(o, "data")[journalKey]), j); err != nil {
-		return nil, fmt.Errorf("the journal in %s is damaged: %w", RefOf(o), err)
+		return nil, fmt.Errorf("the journal in %s is damaged: %w", journalRef(), err)
 	}
 
 	if j.Version != journalVersion {
-		return nil, fmt.Errorf("the journal in %s has version %d, this program reads %d: use the crane that started the migration", RefOf(o), j.Version, journalVersion)
+		return nil, fmt.Errorf("the journal in %s has version %d, this program reads %d: use the crane that started the migration", journalRef(), j.Version, journalVersion)
 	}
 
 	return j, nil
+}
+
+// authentic reports whether the journal was written with the key of its file.
+func (j *Journal) authentic() bool {
+	data := stringMapAt(j.object, "data")
+	return hmac.Equal([]byte(data[codeKey]), []byte(j.file.sign(data[journalKey])))
 }
 
 // save writes the journal. It fails if another process has written it.
 func (j *Journal) save(ctx context.Context, e *env) error {
 	content, err := json.MarshalIndent(j, "", "  ")
 	if err != nil {
-		return fmt.Errorf("failed to write the journal: %w", err)
+		return fmt.Errorf("writing the journal: %w", err)
 	}
 
 	if e.dryRun {
@@ -134,15 +130,13 @@ func (j *Journal) save(ctx context.Context, e *env) error {
 
 	create := j.object == nil
 	if create {
-		j.object = journalRef(j.namespace).empty()
-		j.object.SetNamespace(j.namespace)
+		j.object = journalRef().empty()
+		j.object.SetNamespace(journalNamespace)
 		j.object.SetName(JournalName)
 		j.object.SetLabels(map[string]string{labelMigration: "journal"})
 	}
 
-	if err := unstructured.SetNestedField(j.object.Object, string(content), "data", journalKey); err != nil {
-		return fmt.Errorf("failed to write the journal: %w", err)
-	}
+	j.object.Object["data"] = map[string]any{journalKey: string(content), codeKey: j.file.sign(string(content))}
 
 	if create {
 		err = e.client.Create(ctx, j.object, client.FieldOwner(fieldOwner))
@@ -155,7 +149,7 @@ func (j *Journal) save(ctx context.Context, e *env) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("failed to write the journal: %w", err)
+		return fmt.Errorf("writing the journal: %w", err)
 	}
 
 	return nil

@@ -164,6 +164,7 @@ const (
 	annotationTopology   = "topology.crane.io/"
 	resourcePrefix       = "gocrane.io/"
 	annotationAnalysis   = "analysis.crane.io/"
+	annotationAccount    = "kubernetes.io/service-account.name"
 	generatorOfGocrane   = "v0.7.0"
 	annotationGenerator  = "controller-gen.kubebuilder.io/version"
 	recommendationSuffix = "-recommendation"

@@ -21,6 +21,10 @@ type Migration struct {
 	// ServerVersion is the version of the API server.
 	ServerVersion string
 	Clock         clock.Clock
+	// StateFile is the path of the state file of the operator; empty for the default, which follows from the cluster.
+	StateFile string
+	// Namespaces are those of gocrane, or of Crane where it is removed, as the operator names them; empty for those that are proven.
+	Namespaces []string
 	// Timeout bounds each wait for pods and definitions.
 	Timeout time.Duration
 	// Log is called with each step.
@@ -67,15 +71,15 @@ type PlannedStep struct {
 
 // Plan returns the steps of the recorded migration, or of one that would start now.
 func (m *Migration) Plan(ctx context.Context, o Options, manifests []*Object) (*Plan, error) {
-	j, err := FindJournal(ctx, m.Client)
+	j, err := m.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 
 	p := &Plan{}
 	var s *state
-	if j != nil && j.Chunks > 0 {
-		s, err = loadState(ctx, m.Client, j)
+	if j != nil {
+		s = j.file.State
 		o = j.Options
 	} else {
 		s, err = m.read(ctx, o, manifests, p)
@@ -85,14 +89,25 @@ func (m *Migration) Plan(ctx context.Context, o Options, manifests []*Object) (*
 		return nil, err
 	}
 
+	_, path, err := m.location(ctx)
+	if err != nil {
+		return nil, err
+	}
+
 	from := "gocrane"
 	if o.Away {
 		from = "Crane"
 	}
 
-	p.Steps = []PlannedStep{{stepBackup, fmt.Sprintf("everything of %s, in Secrets %s-backup-*", from, JournalName), false, StepPending, []string{fmt.Sprintf("store %d objects", len(s.Items))}}}
-	if j != nil && j.Chunks > 0 {
-		p.Steps[0].State = StepDone
+	p.Steps = []PlannedStep{{
+		Name:       stepBackup,
+		Purpose:    fmt.Sprintf("everything of %s, in %s", from, path),
+		State:      StepPending,
+		Operations: []string{fmt.Sprintf("store %d objects", len(s.Items))},
+	}}
+
+	if j != nil {
+		p.Steps[0].State = j.step(stepBackup).State
 	}
 
 	for _, st := range steps(s, o) {
@@ -131,8 +146,12 @@ func (m *Migration) gather(ctx context.Context, o Options, manifests []*Object, 
 		return nil, err
 	}
 
-	inv, err := ReadInventory(ctx, m.Client)
+	inv, err := ReadInventory(ctx, m.Client, m.Namespaces...)
 	if err != nil {
+		return nil, err
+	}
+
+	if err := inv.Proven(); err != nil {
 		return nil, err
 	}
 
@@ -170,7 +189,7 @@ func (m *Migration) newState(ctx context.Context, inv *Inventory, manifests []*O
 	s := &state{Desired: manifests, Metrics: policyMetrics(inv.others["ConfigMap"], inv.Namespaces), Requested: map[string][]string{}}
 	seen := map[Ref]bool{}
 	for _, item := range inv.Items {
-		if item.Kind == "Pod" || item.Kind == "ReplicaSet" {
+		if !item.stored() {
 			continue
 		}
 
@@ -189,6 +208,10 @@ func (m *Migration) newState(ctx context.Context, inv *Inventory, manifests []*O
 			return nil, err
 		}
 
+		if now != nil && isToken(now) {
+			return nil, fmt.Errorf("replacing %s: it is a token, which a backup never contains", RefOf(now))
+		}
+
 		if now != nil {
 			s.Others = append(s.Others, now)
 		}
@@ -204,19 +227,16 @@ func (m *Migration) newState(ctx context.Context, inv *Inventory, manifests []*O
 // Run starts a migration or continues the recorded one. It returns ErrPaused before a step that is to be confirmed, unless confirmed is true. With dryRun,
 // the server checks all writes of the remaining steps and stores none.
 func (m *Migration) Run(ctx context.Context, o Options, manifests []*Object, confirmed, dryRun bool) error {
-	j, err := FindJournal(ctx, m.Client)
+	j, err := m.open(ctx)
 	if err != nil {
 		return err
 	}
 
 	switch {
-	case j == nil, j.Chunks == 0 && j.Phase == PhaseRunning:
-		if j, err = m.start(ctx, j, o, manifests, dryRun); err != nil {
+	case j == nil:
+		j, err = m.start(ctx, o, manifests, dryRun)
+		if err != nil {
 			return err
-		}
-
-		if dryRun {
-			return nil
 		}
 
 	case j.Options.Away != o.Away:
@@ -228,83 +248,39 @@ func (m *Migration) Run(ctx context.Context, o Options, manifests []*Object, con
 		return nil
 	}
 
-	s, err := loadState(ctx, m.Client, j)
-	if err != nil {
-		return err
-	}
-
-	return m.continueRun(ctx, m.env(dryRun, s), j, steps(s, j.Options), confirmed)
+	s := j.file.State
+	return m.continueRun(ctx, m.env(dryRun, s), j, steps(s, j.Options), confirmed || dryRun)
 }
 
-// start records a new migration and its backup.
-func (m *Migration) start(ctx context.Context, j *Journal, o Options, manifests []*Object, dryRun bool) (*Journal, error) {
+// start records a new migration: its file first, without which its journal is of no use.
+func (m *Migration) start(ctx context.Context, o Options, manifests []*Object, dryRun bool) (*Journal, error) {
 	o.Manifests = manifests != nil
-	if j != nil {
-		// Interrupted before the backup was complete: nothing has changed yet.
-		if o = j.Options; o.Manifests && manifests == nil {
-			return nil, errors.New("the migration was started with --manifests: give the file again, or undo")
-		}
-	}
-
 	s, err := m.read(ctx, o, manifests, &Plan{})
 	if err != nil {
 		return nil, err
 	}
 
-	e := m.env(dryRun, s)
-	all := steps(s, o)
-	if j == nil {
-		j = &Journal{
-			Version:   journalVersion,
-			Phase:     PhaseRunning,
-			Started:   m.Clock.Now().UTC().Truncate(time.Second),
-			Options:   o,
-			namespace: s.namespace(),
-		}
-
-		j.list(all)
-		if err := j.save(ctx, e); err != nil {
-			return nil, err
-		}
-	}
-
-	j.list(all)
-	m.Log("step %s: %d objects", stepBackup, len(s.Items))
-
-	if err := s.store(ctx, e, j); err != nil {
+	f, err := m.newStateFile(ctx, o, s)
+	if err != nil {
 		return nil, err
 	}
 
+	j := f.journal(StepPending)
+	m.Log("step %s: %d objects in %s", stepBackup, len(s.Items), f.path)
+
 	if dryRun {
-		return j, m.continueRun(ctx, e, j, all, true)
+		return j, nil
 	}
 
-	return j, nil
-}
-
-// list records the steps of a migration whose backup is not complete.
-func (j *Journal) list(all []step) {
-	j.Steps = []StepRecord{{Name: stepBackup, State: StepStarted, At: j.Started}}
-	for _, st := range all {
-		j.Steps = append(j.Steps, StepRecord{Name: st.name, State: StepPending})
-	}
-}
-
-// namespace returns the namespace of the records: that of gocrane's craned, which exists.
-func (s *state) namespace() string {
-	for _, item := range s.Items {
-		if item.Object.GetKind() == "Deployment" && item.Object.GetName() == componentCraned {
-			return item.Object.GetNamespace()
-		}
+	if err := f.write(f.path + inactive); err != nil {
+		return nil, err
 	}
 
-	for _, item := range s.Items {
-		if item.Component != componentObjects && item.Object.GetNamespace() != "" {
-			return item.Object.GetNamespace()
-		}
+	if err := j.save(ctx, m.env(false, s)); err != nil {
+		return nil, err
 	}
 
-	return "default"
+	return j, f.activate()
 }
 
 func (m *Migration) continueRun(ctx context.Context, e *env, j *Journal, all []step, confirmed bool) error {
@@ -363,7 +339,7 @@ func (m *Migration) runStep(ctx context.Context, e *env, j *Journal, st step) er
 
 // Undo brings gocrane back: it undoes the steps in reverse order and removes the records.
 func (m *Migration) Undo(ctx context.Context) error {
-	j, err := FindJournal(ctx, m.Client)
+	j, err := m.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -372,23 +348,12 @@ func (m *Migration) Undo(ctx context.Context) error {
 		return errNoMigration
 	}
 
-	e := m.env(false, nil)
-	var all []step
-	if j.Chunks > 0 && slices.ContainsFunc(j.Steps[1:], func(r StepRecord) bool { return r.State == StepDone || r.State == StepStarted }) {
-		s, err := loadState(ctx, m.Client, j)
-		if err != nil {
-			return err
-		}
-
-		e = m.env(false, s)
-		all = steps(s, j.Options)
-	}
-
+	e := m.env(false, j.file.State)
 	if err := j.setPhase(ctx, e, PhaseUndoing); err != nil {
 		return err
 	}
 
-	for _, st := range slices.Backward(all) {
+	for _, st := range slices.Backward(steps(j.file.State, j.Options)) {
 		if state := j.step(st.name).State; state != StepDone && state != StepStarted {
 			continue
 		}
@@ -410,16 +375,31 @@ func (m *Migration) Undo(ctx context.Context) error {
 
 // forget removes the records.
 func (m *Migration) forget(ctx context.Context, e *env, j *Journal) error {
-	if err := removeBackup(ctx, e, j); err != nil {
+	if err := j.file.deactivate(); err != nil {
 		return err
 	}
 
-	return e.remove(ctx, journalRef(j.namespace), propagateDefault)
+	if err := e.remove(ctx, journalRef(), propagateDefault); err != nil {
+		return err
+	}
+
+	return j.file.remove()
+}
+
+// Recorded returns the journal of the cluster; nil if there is none. unverified is the reason why it may not be that of the state file on this machine.
+func (m *Migration) Recorded(ctx context.Context) (j *Journal, unverified, err error) {
+	j, err = readJournal(ctx, m.Client)
+	if err != nil || j == nil {
+		return nil, nil, err
+	}
+
+	_, unverified = m.open(ctx)
+	return j, unverified, nil
 }
 
 // Finish removes the backup and the journal. There is no way back afterwards.
 func (m *Migration) Finish(ctx context.Context) error {
-	j, err := FindJournal(ctx, m.Client)
+	j, err := m.open(ctx)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ package migrate
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -28,6 +29,8 @@ import (
 // gocraneObjects is a small installation of gocrane by YAML.
 const gocraneObjects = `
 {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: effectiveverticalpodautoscalers.autoscaling.crane.io, annotations: {controller-gen.kubebuilder.io/version: v0.7.0}}, spec: {group: autoscaling.crane.io, names: {kind: EffectiveVerticalPodAutoscaler}, versions: [{name: v1alpha1}]}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: kube-system, uid: u-cluster}}
 ---
 {apiVersion: v1, kind: Namespace, metadata: {name: crane-system}}
 ---
@@ -81,6 +84,8 @@ type fixture struct {
 	// left is the number of writes until the process is killed after one; negative for never.
 	left int
 	dead bool
+	// stateFile is the path of the operator's state file.
+	stateFile string
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -99,15 +104,14 @@ func newFixture(t *testing.T) *fixture {
 
 	node := (Ref{APIVersion: "v1", Kind: "Node"}).empty()
 	b := fake.NewClientBuilder().WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithScheme(scheme).WithStatusSubresource(node)
-	byName := func(o client.Object) []string { return []string{o.GetName()} }
 	byType := func(o client.Object) []string { u, _ := o.(*Object); return []string{stringAt(u, "type")} }
 
-	b = b.WithIndex((Ref{APIVersion: "v1", Kind: "ConfigMap"}).empty(), "metadata.name", byName).WithIndex((Ref{APIVersion: "v1", Kind: "Secret"}).empty(), "type", byType)
+	b = b.WithIndex((Ref{APIVersion: "v1", Kind: "Secret"}).empty(), "type", byType)
 	for _, o := range objects {
 		b = b.WithObjects(simulated(o))
 	}
 
-	return &fixture{T: t, client: b.Build(), left: -1}
+	return &fixture{T: t, client: b.Build(), left: -1, stateFile: filepath.Join(t.TempDir(), "state.json")}
 }
 
 // simulated sets what controllers of Kubernetes and craned set.
@@ -188,7 +192,14 @@ func (f *fixture) migration(writes int) *Migration {
 		},
 	})
 
-	return &Migration{Client: c, ServerVersion: "v1.36.3", Clock: clock.RealClock{}, Timeout: time.Second, Log: func(string, ...any) {}}
+	return &Migration{
+		Client:        c,
+		ServerVersion: "v1.36.3",
+		Clock:         clock.RealClock{},
+		StateFile:     f.stateFile,
+		Timeout:       time.Second,
+		Log:           func(string, ...any) {},
+	}
 }
 
 func testOptions() Options {

@@ -32,9 +32,9 @@ type Report struct {
 	inventory *Inventory
 }
 
-// Check reads the cluster and reports what a migration makes of each object.
-func Check(ctx context.Context, c client.Reader, serverVersion string) (*Report, error) {
-	inv, err := ReadInventory(ctx, c)
+// Check reads the cluster and reports what a migration makes of each object. namespaces are those of gocrane; without, those that are proven.
+func Check(ctx context.Context, c client.Reader, serverVersion string, namespaces ...string) (*Report, error) {
+	inv, err := ReadInventory(ctx, c, namespaces...)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ package migrate_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,6 +49,25 @@ func needsFixtures(t *testing.T) {
 	if !hasFixtures() {
 		t.Skip("gocrane's files are not here")
 	}
+}
+
+// TestMain keeps the state files of migrations from the user's configuration.
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "migrate-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+
+	if err := os.Setenv("XDG_CONFIG_HOME", dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+
+	return m.Run()
 }
 
 // fixture is an API server with an installation of gocrane. The controllers of workloads run, and the garbage collector; there are no
