@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"crane.io/crane/internal/cli/migrate"
+	"crane.io/crane/internal/migrate"
 )
 
 const migrateLong = `Migrate moves a cluster from gocrane to Crane: check shows what there is and what becomes of it, export writes it to files, run replaces it

@@ -11,8 +11,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"crane.io/crane/internal/cli/migrate"
 	"crane.io/crane/internal/component/texttable"
+	"crane.io/crane/internal/migrate"
 )
 
 // maxListedNames is the number of names in a line of the table; the JSON output has all.

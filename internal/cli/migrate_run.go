@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/utils/clock"
 
-	"crane.io/crane/internal/cli/migrate"
 	"crane.io/crane/internal/component/texttable"
 	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/migrate"
 )
 
 // defaultMigrateTimeout bounds each wait for pods, which may have to pull images.

@@ -11,7 +11,7 @@ import (
 )
 
 // maxSubjects is the largest number of folders directly below internal/.
-const maxSubjects = 15
+const maxSubjects = 16
 
 // layers orders the folders of internal/ from the bottom up. A subject imports only subjects of lower layers; subjects
 // of one layer do not import each other.
@@ -21,7 +21,7 @@ var layers = [][]string{
 	{"metrics"},
 	{"prediction", "adoption"},
 	{"recommendation", "autoscaling", "nodeload"},
-	{"dashboard"},
+	{"dashboard", "migrate"},
 	{"scheduler", "agent", "metricadapter", "craned", "cli"},
 	{"testbed"},
 }

@@ -11,7 +11,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"crane.io/crane/internal/cli/migrate"
+	"crane.io/crane/internal/migrate"
 )
 
 // leave removes Crane, which was not installed by Helm, under load, and writes the requests of the pods of "alone" into its template. Nothing else

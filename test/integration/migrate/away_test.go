@@ -16,13 +16,13 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"crane.io/crane/internal/cli/migrate"
+	"crane.io/crane/internal/migrate"
 	"crane.io/crane/test/nightly"
 )
 
 // TestAway removes Crane from a cluster where the garbage collector and the HPA controller run, brings it back, and removes it for good.
 func TestAway(t *testing.T) {
-	nightly.Only(t) // TestAway of internal/cli/migrate runs in memory
+	nightly.Only(t) // TestAway of internal/migrate runs in memory
 	f := newFixture(t)
 	f.install("yaml", "crane-system", smallSize())
 	f.simulate()

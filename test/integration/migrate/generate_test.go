@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"crane.io/crane/internal/cli/migrate"
 	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/migrate"
 )
 
 type object = unstructured.Unstructured

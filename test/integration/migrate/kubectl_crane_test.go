@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"crane.io/crane/internal/cli/migrate"
+	"crane.io/crane/internal/migrate"
 	"crane.io/crane/test/integration/harness"
 )
 

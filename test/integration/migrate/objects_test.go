@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"crane.io/crane/internal/cli/migrate"
+	"crane.io/crane/internal/migrate"
 	"crane.io/crane/test/integration/harness"
 )
 

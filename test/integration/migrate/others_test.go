@@ -11,8 +11,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"crane.io/crane/internal/cli/migrate"
 	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/migrate"
 	"crane.io/crane/test/integration/harness"
 )
 

@@ -17,8 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"crane.io/crane/internal/cli/migrate"
 	"crane.io/crane/internal/kube/manifest"
+	"crane.io/crane/internal/migrate"
 	"crane.io/crane/test/integration/harness"
 	"crane.io/crane/test/nightly"
 )

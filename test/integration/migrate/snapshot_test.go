@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
-	"crane.io/crane/internal/cli/migrate"
+	"crane.io/crane/internal/migrate"
 )
 
 // snapshot reads every object of the cluster, without what may differ after an undo: uid, resourceVersion, generation, timestamps and

@@ -41,7 +41,7 @@ func gocraneFlags() map[string]string {
 // are carried over.
 func TestFlags(t *testing.T) {
 	for component, text := range gocraneFlags() {
-		page, err := os.ReadFile(filepath.FromSlash("../../../docs/reference/flags-" + component + ".md"))
+		page, err := os.ReadFile(filepath.FromSlash("../../docs/reference/flags-" + component + ".md"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func count(all ...bool) (n int) {
 func TestInstalledFlags(t *testing.T) {
 	dir := os.Getenv("FIXTURES_GOCRANE")
 	if dir == "" {
-		dir = filepath.FromSlash("../../../../shared/gocrane")
+		dir = filepath.FromSlash("../../../shared/gocrane")
 	}
 
 	if _, err := os.Stat(dir); err != nil {
