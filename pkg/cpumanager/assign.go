@@ -88,9 +88,9 @@ func (p *Plan) CPUs(id ID) numa.CPUSet {
 
 // Exclusive returns the CPUs of exclusive containers.
 func (p *Plan) Exclusive() (cpus numa.CPUSet) {
-	for _, h := range p.Assignments {
-		if h.Policy == numa.PolicyExclusive {
-			cpus = cpus.Union(h.CPUs)
+	for _, assignment := range p.Assignments {
+		if assignment.Policy == numa.PolicyExclusive {
+			cpus = cpus.Union(assignment.CPUs)
 		}
 	}
 
@@ -102,32 +102,35 @@ func (p *Plan) Exclusive() (cpus numa.CPUSet) {
 // pod; a new container does not get more than the scheduler assigned. Earlier pods take precedence.
 func Assign(m Machine, before []Assignment, pods []Pod) Plan {
 	a := assigner{machine: m, allocator: numa.NewCPUAllocator(m.Layout, m.Reserved), previous: make(map[ID]Assignment, len(before))}
-	for _, h := range before {
-		a.previous[h.ID] = h
+	for _, assignment := range before {
+		a.previous[assignment.ID] = assignment
 	}
 
+	// Previous assignments come first, so that no new container gets their CPUs.
 	a.restorePrevious(pods)
+
 	plan := Plan{cpus: map[ID]numa.CPUSet{}}
 	counts := map[ID]map[string]int{}
 	for i := range pods {
 		plan.Refused = append(plan.Refused, a.assignPod(&pods[i], counts)...)
 	}
 
+	// The allocator now has both the new assignments and those that were kept.
 	for i := range pods {
 		for _, c := range pods[i].Containers {
 			id := ID{pods[i].UID, c.Name}
-			policy, held := a.allocator.Policy(id.String())
-			if !held {
+			policy, ok := a.allocator.Policy(id.String())
+			if !ok {
 				continue
 			}
 
-			h := Assignment{ID: id, Policy: policy, Zones: counts[id]}
+			assignment := Assignment{ID: id, Policy: policy, Zones: counts[id]}
 			plan.cpus[id] = a.allocator.CPUs(id.String())
 			if policy != numa.PolicyNUMA {
-				h.CPUs = plan.cpus[id]
+				assignment.CPUs = plan.cpus[id]
 			}
 
-			plan.Assignments = append(plan.Assignments, h)
+			plan.Assignments = append(plan.Assignments, assignment)
 		}
 	}
 
@@ -147,22 +150,22 @@ func (a *assigner) restorePrevious(pods []Pod) {
 		for i := range pods {
 			for _, c := range pods[i].Containers {
 				id := ID{pods[i].UID, c.Name}
-				h, had := a.previous[id]
-				if !had {
+				assignment, ok := a.previous[id]
+				if !ok {
 					continue
 				}
 
-				if h.Policy == "" {
-					h.Policy = pods[i].Policy
+				if assignment.Policy == "" {
+					assignment.Policy = pods[i].Policy
 				}
 
-				cpus := h.CPUs.Intersection(a.machine.Layout.All()) // The others are offline.
+				cpus := assignment.CPUs.Intersection(a.machine.Layout.All()) // The others are offline.
 				// Assignments that cannot be restored are requested again, which reports the reason.
 				switch {
-				case fixed && h.Policy != numa.PolicyNUMA && cpus.Len() > 0:
-					_ = a.allocator.Restore(id.String(), h.Policy, cpus)
-				case !fixed && h.Policy == numa.PolicyNUMA:
-					_ = a.allocator.Allocate(id.String(), h.Policy, h.Zones, numa.CPUSet{})
+				case fixed && assignment.Policy != numa.PolicyNUMA && cpus.Len() > 0:
+					_ = a.allocator.Restore(id.String(), assignment.Policy, cpus)
+				case !fixed && assignment.Policy == numa.PolicyNUMA:
+					_ = a.allocator.Allocate(id.String(), assignment.Policy, assignment.Zones, numa.CPUSet{})
 				}
 			}
 		}
@@ -179,19 +182,19 @@ func (a *assigner) assignPod(p *Pod, counts map[ID]map[string]int) (refused []Re
 		return nil
 	}
 
-	wants := make([]int, len(p.Containers))
-	had := make([]map[string]int, len(p.Containers))
+	requested := make([]int, len(p.Containers))
+	current := make([]map[string]int, len(p.Containers))
 	for i, c := range p.Containers {
 		id := ID{p.UID, c.Name}
-		wants[i] = c.CPUs
-		had[i] = a.countByZone(id)
-		counts[id] = had[i]
+		requested[i] = c.CPUs
+		current[i] = a.countByZone(id)
+		counts[id] = current[i]
 	}
 
-	zones := a.growZones(p, wants, had)
-	shares, err := Divide(zones, wants, had)
+	zones := a.growZones(p, requested, current)
+	shares, err := Divide(zones, requested, current)
 	// Containers that shrink come first, because others may request what they release.
-	for _, i := range a.orderShrinkingFirst(wants, had) {
+	for _, i := range a.orderShrinkingFirst(requested, current) {
 		id := ID{p.UID, p.Containers[i].Name}
 		failed := err
 		if failed == nil {
@@ -210,24 +213,24 @@ func (a *assigner) assignPod(p *Pod, counts map[ID]map[string]int) (refused []Re
 	return refused
 }
 
-func (a *assigner) orderShrinkingFirst(wants []int, had []map[string]int) []int {
-	var giving, others []int
-	for i := range wants {
-		if sumCounts(had[i]) > wants[i] {
-			giving = append(giving, i)
+func (a *assigner) orderShrinkingFirst(requested []int, current []map[string]int) []int {
+	var shrinking, others []int
+	for i := range requested {
+		if sumCounts(current[i]) > requested[i] {
+			shrinking = append(shrinking, i)
 		} else {
 			others = append(others, i)
 		}
 	}
 
-	return append(giving, others...)
+	return append(shrinking, others...)
 }
 
 // countByZone returns the number of CPUs by zone that a container holds; nil for none.
 func (a *assigner) countByZone(id ID) map[string]int {
-	policy, held := a.allocator.Policy(id.String())
+	policy, ok := a.allocator.Policy(id.String())
 	switch {
-	case !held:
+	case !ok:
 		return nil
 	case policy == numa.PolicyNUMA:
 		return a.previous[id].Zones
@@ -238,17 +241,17 @@ func (a *assigner) countByZone(id ID) map[string]int {
 
 // growZones returns the CPUs by zone of a pod. If its containers all hold CPUs and request more in sum than the scheduler assigned, it
 // adds those that they already hold beyond it, then those of the zone with the most available.
-func (a *assigner) growZones(p *Pod, wants []int, had []map[string]int) map[string]int {
+func (a *assigner) growZones(p *Pod, requested []int, current []map[string]int) map[string]int {
 	missing := -sumCounts(p.Zones)
-	held := map[string]int{}
-	for i, n := range wants {
+	currentByZone := map[string]int{}
+	for i, n := range requested {
 		missing += n
-		if sumCounts(had[i]) == 0 {
+		if sumCounts(current[i]) == 0 {
 			return p.Zones
 		}
 
-		for zone, n := range had[i] {
-			held[zone] += n
+		for zone, n := range current[i] {
+			currentByZone[zone] += n
 		}
 	}
 
@@ -259,17 +262,17 @@ func (a *assigner) growZones(p *Pod, wants []int, had []map[string]int) map[stri
 	zones := maps.Clone(p.Zones)
 	names := slices.Sorted(maps.Keys(zones))
 	for _, zone := range names {
-		more := min(missing, max(0, held[zone]-zones[zone]))
+		more := min(missing, max(0, currentByZone[zone]-zones[zone]))
 		zones[zone] += more
 		missing -= more
 	}
 
 	for missing > 0 {
-		best, most := "", 0
+		best, bestSpare := "", 0
 		for _, zone := range names {
-			if spare := a.allocator.Available(zone) - max(0, zones[zone]-held[zone]); spare > most {
+			if spare := a.allocator.Available(zone) - max(0, zones[zone]-currentByZone[zone]); spare > bestSpare {
 				best = zone
-				most = spare
+				bestSpare = spare
 			}
 		}
 
@@ -277,7 +280,7 @@ func (a *assigner) growZones(p *Pod, wants []int, had []map[string]int) map[stri
 			break // Divide reports the shortage.
 		}
 
-		more := min(missing, most)
+		more := min(missing, bestSpare)
 		zones[best] += more
 		missing -= more
 	}
@@ -294,22 +297,22 @@ func sumCounts(zones map[string]int) (n int) {
 }
 
 // Validate returns an error for assignments without a name, duplicate containers, unknown policies and numbers out of range.
-func Validate(holdings []Assignment) error {
-	seen := make(map[ID]bool, len(holdings))
-	for i, h := range holdings {
+func Validate(assignments []Assignment) error {
+	seen := make(map[ID]bool, len(assignments))
+	for i, assignment := range assignments {
 		switch {
-		case h.Pod == "" || h.Container == "":
+		case assignment.Pod == "" || assignment.Container == "":
 			return fmt.Errorf("assignment %d names no container", i)
-		case seen[h.ID]:
-			return fmt.Errorf("container %s is listed twice", h.ID)
-		case h.Policy != "" && h.Policy != numa.PolicyExclusive && h.Policy != numa.PolicyImmovable && h.Policy != numa.PolicyNUMA:
-			return fmt.Errorf("container %s has policy %q", h.ID, h.Policy)
+		case seen[assignment.ID]:
+			return fmt.Errorf("container %s is listed twice", assignment.ID)
+		case assignment.Policy != "" && assignment.Policy != numa.PolicyExclusive && assignment.Policy != numa.PolicyImmovable && assignment.Policy != numa.PolicyNUMA:
+			return fmt.Errorf("container %s has policy %q", assignment.ID, assignment.Policy)
 		}
 
-		seen[h.ID] = true
-		for zone, n := range h.Zones {
+		seen[assignment.ID] = true
+		for zone, n := range assignment.Zones {
 			if n < 0 || n > numa.MaxCPU+1 {
-				return fmt.Errorf("container %s has %d CPUs of zone %q", h.ID, n, zone)
+				return fmt.Errorf("container %s has %d CPUs of zone %q", assignment.ID, n, zone)
 			}
 		}
 	}

@@ -10,53 +10,55 @@ import (
 	"slices"
 )
 
-// Divide divides a pod's CPUs by zone among its containers: container i gets wants[i]. Each keeps as many of its previous CPUs had[i] as
-// possible; had may be shorter than wants. The rest is assigned, largest container first, to the zone with the fewest CPUs left over, or
-// else to as few zones as possible. It returns an error if the containers request more than there are.
-func Divide(zones map[string]int, wants []int, had []map[string]int) ([]map[string]int, error) {
-	left := maps.Clone(zones)
-	all := 0
-	wanted := 0
+// Divide divides a pod's CPUs by zone among its containers: container i gets requested[i]. Each keeps as many of its CPUs current[i] as
+// possible; current may be shorter than requested. The rest is assigned, largest container first, to the zone with the fewest CPUs left
+// over, or else to as few zones as possible. It returns an error if the containers request more than there are.
+func Divide(zones map[string]int, requested []int, current []map[string]int) ([]map[string]int, error) {
+	remaining := maps.Clone(zones)
+	available := 0
+	total := 0
 
 	for zone, n := range zones {
 		if n < 0 {
 			return nil, fmt.Errorf("%d CPUs of zone %q", n, zone)
 		}
 
-		all += n
+		available += n
 	}
 
-	for _, n := range wants {
-		wanted += max(0, n)
+	for _, n := range requested {
+		total += max(0, n)
 	}
 
-	if wanted > all {
-		return nil, fmt.Errorf("the pod's zones have %d CPUs, but its containers request %d", all, wanted)
+	if total > available {
+		return nil, fmt.Errorf("the pod's zones have %d CPUs, but its containers request %d", available, total)
 	}
 
-	out := make([]map[string]int, len(wants))
-	missing := slices.Clone(wants)
-	give := func(i int, zone string, n int) {
+	out := make([]map[string]int, len(requested))
+	missing := slices.Clone(requested)
+	assign := func(i int, zone string, n int) {
 		if n > 0 {
 			out[i][zone] += n
-			left[zone] -= n
+			remaining[zone] -= n
 			missing[i] -= n
 		}
 	}
 
+	// Each container keeps the CPUs that it has, as far as its zones still have them.
 	names := slices.Sorted(maps.Keys(zones))
 	for i := range out {
 		out[i] = map[string]int{}
-		if i >= len(had) {
+		if i >= len(current) {
 			continue
 		}
 
 		for _, zone := range names {
-			give(i, zone, min(had[i][zone], left[zone], missing[i]))
+			assign(i, zone, min(current[i][zone], remaining[zone], missing[i]))
 		}
 	}
 
-	order := make([]int, len(wants))
+	// The largest container comes first, since it is the hardest to fit into one zone.
+	order := make([]int, len(requested))
 	for i := range order {
 		order[i] = i
 	}
@@ -64,8 +66,8 @@ func Divide(zones map[string]int, wants []int, had []map[string]int) ([]map[stri
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(missing[b], missing[a]) })
 	for _, i := range order {
 		for missing[i] > 0 {
-			zone := chooseZone(names, left, missing[i], out[i])
-			give(i, zone, min(left[zone], missing[i]))
+			zone := chooseZone(names, remaining, missing[i], out[i])
+			assign(i, zone, min(remaining[zone], missing[i]))
 		}
 	}
 
@@ -74,14 +76,14 @@ func Divide(zones map[string]int, wants []int, had []map[string]int) ([]map[stri
 
 // chooseZone returns the zone that has n CPUs with the fewest left over, preferring zones that the container is in; if none has as many,
 // the one with the most.
-func chooseZone(names []string, left map[string]int, n int, in map[string]int) string {
+func chooseZone(names []string, remaining map[string]int, n int, assigned map[string]int) string {
 	best := ""
 	for _, zone := range names {
-		if left[zone] <= 0 {
+		if remaining[zone] <= 0 {
 			continue
 		}
 
-		if best == "" || isBetterZone(left[zone], left[best], in[zone] > 0, in[best] > 0, n) {
+		if best == "" || isBetterZone(remaining[zone], remaining[best], assigned[zone] > 0, assigned[best] > 0, n) {
 			best = zone
 		}
 	}

@@ -30,30 +30,31 @@ func BindMemory(m Machine, plan *Plan, pods []Pod, bound map[ID][]string) (zones
 		}
 	}
 
-	left := maps.Clone(m.Memory)
+	free := maps.Clone(m.Memory)
 	for zone, used := range m.OtherMemory {
-		left[zone] -= used
+		free[zone] -= used
 	}
 
-	for _, h := range plan.Assignments {
+	for _, assignment := range plan.Assignments {
 		reason := "the kubelet binds containers to memory zones itself"
 		if !m.MemoryBoundByKubelet {
+			// A container that is bound already stays bound without a margin.
 			var margins map[string]series.Bytes
-			if bound[h.ID] == nil {
+			if bound[assignment.ID] == nil {
 				margins = m.OtherMemory
 			}
 
-			reason = reserveMemory(left, margins, h.Zones, limits[h.ID])
+			reason = reserveMemory(free, margins, assignment.Zones, limits[assignment.ID])
 		}
 
 		if reason != "" {
-			why[h.ID] = reason
+			why[assignment.ID] = reason
 			continue
 		}
 
-		for _, zone := range slices.Sorted(maps.Keys(h.Zones)) {
-			if h.Zones[zone] > 0 {
-				zones[h.ID] = append(zones[h.ID], zone)
+		for _, zone := range slices.Sorted(maps.Keys(assignment.Zones)) {
+			if assignment.Zones[zone] > 0 {
+				zones[assignment.ID] = append(zones[assignment.ID], zone)
 			}
 		}
 	}
@@ -61,8 +62,8 @@ func BindMemory(m Machine, plan *Plan, pods []Pod, bound map[ID][]string) (zones
 	return zones, why
 }
 
-// reserveMemory subtracts a limit from what is left of the zones, or returns why it cannot. A part of others must stay free.
-func reserveMemory(left, others map[string]series.Bytes, zones map[string]int, limit series.Bytes) string {
+// reserveMemory subtracts a limit from the free memory of the zones, or returns why it cannot. A part of otherMemory must stay free.
+func reserveMemory(free, otherMemory map[string]series.Bytes, zones map[string]int, limit series.Bytes) string {
 	cpus := sumCounts(zones)
 	if cpus == 0 {
 		return "it has no CPUs in any zone"
@@ -83,13 +84,13 @@ func reserveMemory(left, others map[string]series.Bytes, zones map[string]int, l
 	}
 
 	for _, zone := range slices.Sorted(maps.Keys(needs)) {
-		if needs[zone]+others[zone]/otherMemoryMargin > left[zone] {
-			return fmt.Sprintf("zone %s has %d MiB left, it may use %d MiB there", zone, max(left[zone], 0)>>20, needs[zone]>>20)
+		if needs[zone]+otherMemory[zone]/otherMemoryMargin > free[zone] {
+			return fmt.Sprintf("zone %s has %d MiB left, it may use %d MiB there", zone, max(free[zone], 0)>>20, needs[zone]>>20)
 		}
 	}
 
 	for zone, n := range needs {
-		left[zone] -= n
+		free[zone] -= n
 	}
 
 	return ""
