@@ -86,12 +86,12 @@ func Usable(capacity, allocatable Resources, reservedCPUs int) Resources {
 	if usable == nil {
 		usable = Resources{}
 	}
-	if total, known := usable[series.CPU]; known {
+	if total, ok := usable[series.CPU]; ok {
 		usable[series.CPU] = max(0, total-Amount(min(max(0, reservedCPUs), int(MaxAmount/Core)))*Core)
 	}
 
 	for name, a := range allocatable {
-		if total, known := usable[name]; !known || a < total {
+		if total, ok := usable[name]; !ok || a < total {
 			usable[name] = a
 		}
 	}

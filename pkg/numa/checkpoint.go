@@ -5,9 +5,9 @@ package numa
 
 // undoRecord is a recorded Place or Remove.
 type undoRecord struct {
-	owner  string
-	before Placement
-	had    bool
+	owner   string
+	before  Placement
+	existed bool
 }
 
 // Checkpoint is a state that Undo can restore.
@@ -24,15 +24,15 @@ func (n *Node) Undo(m Checkpoint) {
 	recording := n.recording
 	n.recording = false
 	for i := len(n.undoLog) - 1; i >= int(m); i-- {
-		c := n.undoLog[i]
-		if now, has := n.placements[c.owner]; has {
-			n.capacity.adjustUsed(now, -1)
-			delete(n.placements, c.owner)
+		record := n.undoLog[i]
+		if placement, ok := n.placements[record.owner]; ok {
+			n.capacity.adjustUsed(placement, -1)
+			delete(n.placements, record.owner)
 		}
 
-		if c.had {
-			n.capacity.adjustUsed(c.before, 1)
-			n.placements[c.owner] = c.before
+		if record.existed {
+			n.capacity.adjustUsed(record.before, 1)
+			n.placements[record.owner] = record.before
 		}
 	}
 
@@ -48,8 +48,8 @@ func (n *Node) truncateUndo(m Checkpoint, recording bool) {
 	n.recording = recording && m > 0
 }
 
-func (n *Node) recordUndo(c undoRecord) {
+func (n *Node) recordUndo(record undoRecord) {
 	if n.recording {
-		n.undoLog = append(n.undoLog, c)
+		n.undoLog = append(n.undoLog, record)
 	}
 }

@@ -53,7 +53,7 @@ func (c *capacity) bestSingle(need []Amount) (int, bool) {
 
 // minZones returns a lower bound of the number of zones: for each resource, as many of the largest as it takes.
 func (c *capacity) minZones(need []Amount) int {
-	least := 2
+	minimum := 2
 	for k, want := range need {
 		free := make([]Amount, len(c.zones))
 		for i := range free {
@@ -66,10 +66,10 @@ func (c *capacity) minZones(need []Amount) int {
 			want -= free[len(free)-1-size]
 		}
 
-		least = max(least, size)
+		minimum = max(minimum, size)
 	}
 
-	return least
+	return minimum
 }
 
 // bestSet returns the best set of the given size, or nil if none has enough. It enumerates bit masks with size bits set in ascending
@@ -98,9 +98,10 @@ func (c *capacity) bestSet(need []Amount, size int) []int {
 			}
 		}
 
+		// The next larger mask with the same number of bits.
 		low := mask & -mask
-		up := mask + low
-		mask = up | (mask^up)/low>>2
+		carried := mask + low
+		mask = carried | (mask^carried)/low>>2
 	}
 
 	return best
@@ -125,6 +126,7 @@ func (c *capacity) greedySet(need []Amount) []int {
 			rest = rest[1:]
 		}
 
+		// The zones that were added last may have made earlier ones unnecessary.
 		set = c.prune(need, set)
 		if best == nil || len(set) < len(best) || len(set) == len(best) && c.sumDistances(set) < c.sumDistances(best) {
 			best = set

@@ -41,143 +41,143 @@ func NewCPUAllocator(layout *Layout, reserved CPUSet) *CPUAllocator {
 }
 
 // Allocate assigns CPUs to an owner by policy, counts in each zone (ignored for PolicyNone). It keeps as many of the owner's previous
-// CPUs had as possible, now reserved ones only if the zone has no others. It replaces the owner's allocation. If a zone has too few CPUs,
-// or no shared CPU would be left, it changes nothing and returns an error.
-func (l *CPUAllocator) Allocate(owner string, policy Policy, counts map[string]int, had CPUSet) error {
-	before, held := l.allocations[owner]
-	delete(l.allocations, owner)
+// CPUs as possible, now reserved ones only if the zone has no others. It replaces the owner's allocation. If a zone has too few CPUs, or
+// no shared CPU would be left, it changes nothing and returns an error.
+func (a *CPUAllocator) Allocate(owner string, policy Policy, counts map[string]int, previous CPUSet) error {
+	before, ok := a.allocations[owner]
+	delete(a.allocations, owner)
 
-	h, err := l.planAllocation(owner, policy, counts, had)
+	alloc, err := a.planAllocation(owner, policy, counts, previous)
 	if err == nil {
-		l.allocations[owner] = h
-	} else if held {
-		l.allocations[owner] = before
+		a.allocations[owner] = alloc
+	} else if ok {
+		a.allocations[owner] = before
 	}
 
 	return err
 }
 
-func (l *CPUAllocator) planAllocation(owner string, policy Policy, counts map[string]int, had CPUSet) (allocation, error) {
-	h := allocation{policy: policy}
+func (a *CPUAllocator) planAllocation(owner string, policy Policy, counts map[string]int, previous CPUSet) (allocation, error) {
+	alloc := allocation{policy: policy}
 	switch policy {
 	case PolicyNone:
-		return h, nil
+		return alloc, nil
 	case PolicyNUMA, PolicyExclusive, PolicyImmovable:
 	default:
-		return h, fmt.Errorf("policy %q is not %s, %s, %s or %s", policy, PolicyNone, PolicyExclusive, PolicyNUMA, PolicyImmovable)
+		return alloc, fmt.Errorf("policy %q is not %s, %s, %s or %s", policy, PolicyNone, PolicyExclusive, PolicyNUMA, PolicyImmovable)
 	}
 
 	for _, zone := range slices.Sorted(maps.Keys(counts)) {
 		n := counts[zone]
-		room := l.unallocated(zone)
-		spare := l.Available(zone)
+		free := a.unallocated(zone)
+		spare := a.Available(zone)
 
 		var lost CPUSet // previous CPUs that are now reserved
 		if policy != PolicyNUMA {
-			lost = had.Intersection(l.layout.zones[zone]).Intersection(l.reserved).Difference(l.pinned())
+			lost = previous.Intersection(a.layout.zones[zone]).Intersection(a.reserved).Difference(a.pinned())
 		}
 
 		if n < 0 || n > spare+lost.Len() {
-			return h, fmt.Errorf("%d CPUs of zone %q requested for %s, %d are available", n, zone, owner, spare)
+			return alloc, fmt.Errorf("%d CPUs of zone %q requested for %s, %d are available", n, zone, owner, spare)
 		}
 
 		if policy == PolicyNUMA {
 			continue
 		}
 
-		h.cpus = h.cpus.Union(l.takePreferring(had, room, min(n, spare)))
-		rest, _ := l.layout.Take(lost, max(0, n-spare))
-		h.cpus = h.cpus.Union(rest)
+		alloc.cpus = alloc.cpus.Union(a.takePreferring(previous, free, min(n, spare)))
+		rest, _ := a.layout.Take(lost, max(0, n-spare))
+		alloc.cpus = alloc.cpus.Union(rest)
 	}
 
 	if policy == PolicyNUMA {
-		h.counts = maps.Clone(counts)
+		alloc.counts = maps.Clone(counts)
 	}
 
-	if policy == PolicyExclusive && l.Shared().Difference(h.cpus) == (CPUSet{}) {
-		return h, fmt.Errorf("%d CPUs for %s would leave none to share", h.cpus.Len(), owner)
+	if policy == PolicyExclusive && a.Shared().Difference(alloc.cpus) == (CPUSet{}) {
+		return alloc, fmt.Errorf("%d CPUs for %s would leave none to share", alloc.cpus.Len(), owner)
 	}
 
-	return h, nil
+	return alloc, nil
 }
 
-// takePreferring takes n of the free CPUs, those of had first.
-func (l *CPUAllocator) takePreferring(had, room CPUSet, n int) CPUSet {
-	own := had.Intersection(room)
-	if own.Len() >= n {
-		cpus, _ := l.layout.Take(own, n)
+// takePreferring takes n of the free CPUs, those of previous first.
+func (a *CPUAllocator) takePreferring(previous, free CPUSet, n int) CPUSet {
+	kept := previous.Intersection(free)
+	if kept.Len() >= n {
+		cpus, _ := a.layout.Take(kept, n)
 		return cpus
 	}
 
-	more, _ := l.layout.Take(room.Difference(own), n-own.Len())
-	return own.Union(more)
+	more, _ := a.layout.Take(free.Difference(kept), n-kept.Len())
+	return kept.Union(more)
 }
 
 // Available returns how many CPUs of a zone can be allocated.
-func (l *CPUAllocator) Available(zone string) int {
-	return max(0, l.unallocated(zone).Len()-l.promised(zone))
+func (a *CPUAllocator) Available(zone string) int {
+	return max(0, a.unallocated(zone).Len()-a.promised(zone))
 }
 
 // Restore records CPUs that an owner had before, such as those of a state file, including reserved ones: Allocate replaces them. It
 // returns an error for unknown or pinned CPUs, and if no shared CPU would be left.
-func (l *CPUAllocator) Restore(owner string, policy Policy, cpus CPUSet) error {
+func (a *CPUAllocator) Restore(owner string, policy Policy, cpus CPUSet) error {
 	if policy != PolicyExclusive && policy != PolicyImmovable {
 		return fmt.Errorf("%s: policy %q has no CPUs of its own", owner, policy)
 	}
 
-	if bad := cpus.Difference(l.layout.all.Difference(l.pinned())); bad.Len() > 0 {
+	if bad := cpus.Difference(a.layout.all.Difference(a.pinned())); bad.Len() > 0 {
 		return fmt.Errorf("%s: CPUs %s are unknown or belong to another owner", owner, bad)
 	}
 
-	if _, ok := l.allocations[owner]; ok {
+	if _, ok := a.allocations[owner]; ok {
 		return fmt.Errorf("%s already has CPUs", owner)
 	}
 
-	if policy == PolicyExclusive && l.Shared().Difference(cpus) == (CPUSet{}) {
+	if policy == PolicyExclusive && a.Shared().Difference(cpus) == (CPUSet{}) {
 		return fmt.Errorf("%s: CPUs %s would leave none to share", owner, cpus)
 	}
 
-	l.allocations[owner] = allocation{policy: policy, cpus: cpus}
+	a.allocations[owner] = allocation{policy: policy, cpus: cpus}
 	return nil
 }
 
 // Policy returns the policy of an owner; false if it has no allocation.
-func (l *CPUAllocator) Policy(owner string) (Policy, bool) {
-	h, ok := l.allocations[owner]
-	return h.policy, ok
+func (a *CPUAllocator) Policy(owner string) (Policy, bool) {
+	alloc, ok := a.allocations[owner]
+	return alloc.policy, ok
 }
 
 // Release removes the allocation of an owner.
-func (l *CPUAllocator) Release(owner string) { delete(l.allocations, owner) }
+func (a *CPUAllocator) Release(owner string) { delete(a.allocations, owner) }
 
 // CPUs returns the CPUs on which an owner runs; those of sharing owners depend on other owners.
-func (l *CPUAllocator) CPUs(owner string) CPUSet {
-	h := l.allocations[owner]
-	switch h.policy {
+func (a *CPUAllocator) CPUs(owner string) CPUSet {
+	alloc := a.allocations[owner]
+	switch alloc.policy {
 	case PolicyExclusive, PolicyImmovable:
-		return h.cpus
+		return alloc.cpus
 
 	case PolicyNUMA:
 		var zones CPUSet
-		for zone, n := range h.counts {
+		for zone, n := range alloc.counts {
 			if n > 0 {
-				zones = zones.Union(l.layout.zones[zone])
+				zones = zones.Union(a.layout.zones[zone])
 			}
 		}
 
-		return zones.Intersection(l.Shared()).Difference(l.reserved)
+		return zones.Intersection(a.Shared()).Difference(a.reserved)
 
 	default:
-		return l.Shared()
+		return a.Shared()
 	}
 }
 
 // Shared returns all CPUs that are not exclusive, including reserved ones.
-func (l *CPUAllocator) Shared() CPUSet {
-	shared := l.layout.all
-	for _, h := range l.allocations {
-		if h.policy == PolicyExclusive {
-			shared = shared.Difference(h.cpus)
+func (a *CPUAllocator) Shared() CPUSet {
+	shared := a.layout.all
+	for _, alloc := range a.allocations {
+		if alloc.policy == PolicyExclusive {
+			shared = shared.Difference(alloc.cpus)
 		}
 	}
 
@@ -185,23 +185,23 @@ func (l *CPUAllocator) Shared() CPUSet {
 }
 
 // pinned returns the CPUs of exclusive and immovable owners.
-func (l *CPUAllocator) pinned() (cpus CPUSet) {
-	for _, h := range l.allocations {
-		cpus = cpus.Union(h.cpus)
+func (a *CPUAllocator) pinned() (cpus CPUSet) {
+	for _, alloc := range a.allocations {
+		cpus = cpus.Union(alloc.cpus)
 	}
 
 	return cpus
 }
 
 // unallocated returns the CPUs of a zone that are neither reserved nor pinned.
-func (l *CPUAllocator) unallocated(zone string) CPUSet {
-	return l.layout.zones[zone].Difference(l.reserved).Difference(l.pinned())
+func (a *CPUAllocator) unallocated(zone string) CPUSet {
+	return a.layout.zones[zone].Difference(a.reserved).Difference(a.pinned())
 }
 
 // promised returns how many CPUs of a zone its sharing owners requested.
-func (l *CPUAllocator) promised(zone string) (n int) {
-	for _, h := range l.allocations {
-		n += h.counts[zone]
+func (a *CPUAllocator) promised(zone string) (n int) {
+	for _, alloc := range a.allocations {
+		n += alloc.counts[zone]
 	}
 
 	return n

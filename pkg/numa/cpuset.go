@@ -141,6 +141,7 @@ func ParseCPUSet(list string) (CPUSet, error) {
 		return CPUSet{}, nil
 	}
 
+	// Bits instead of a list, since ranges may be long and may overlap.
 	words := make([]uint64, MaxCPU/64+1)
 	for part := range strings.SplitSeq(list, ",") {
 		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
@@ -151,7 +152,8 @@ func ParseCPUSet(list string) (CPUSet, error) {
 
 		to := from
 		if isRange {
-			if to, err = parseCPU(last); err != nil {
+			to, err = parseCPU(last)
+			if err != nil {
 				return CPUSet{}, fmt.Errorf("CPU list: %q: %w", part, err)
 			}
 		}

@@ -68,6 +68,7 @@ func (c *capacity) fits(need []Amount, single bool, free func(i, k int) Amount) 
 		return false
 	}
 
+	// A spread request fits if the zones together have enough of each resource.
 	for k, want := range need {
 		for i := range c.zones {
 			if want <= 0 {
@@ -112,12 +113,12 @@ func (n *Node) Assign(r Request) (Placement, bool) {
 	// The zone with the most free CPU contributes first.
 	byFree := slices.SortedStableFunc(slices.Values(set), func(a, b int) int { return int(c.freeCPU(b) - c.freeCPU(a)) })
 
-	given := make(map[int]Resources, len(set))
+	shares := make(map[int]Resources, len(set))
 	for _, i := range byFree {
-		given[i] = Resources{}
+		shares[i] = Resources{}
 		for k, kind := range c.resources {
 			if a := min(need[k], c.free(i, k)); a > 0 {
-				given[i][kind] = a
+				shares[i][kind] = a
 				need[k] -= a
 			}
 		}
@@ -125,8 +126,8 @@ func (n *Node) Assign(r Request) (Placement, bool) {
 
 	p := make(Placement, 0, len(set))
 	for _, i := range set {
-		if len(given[i]) > 0 {
-			p = append(p, Share{Zone: c.zones[i].name, Resources: given[i]})
+		if len(shares[i]) > 0 {
+			p = append(p, Share{Zone: c.zones[i].name, Resources: shares[i]})
 		}
 	}
 
@@ -154,30 +155,30 @@ func (c *capacity) freeCPU(i int) Amount {
 	return c.free(i, 0)
 }
 
-// Reserve distributes a reservation over zones in their order, as much as each has. It returns the amount taken of each zone, and what
+// Reserve distributes a reservation over zones in their order, as much as each has available. It returns the share of each zone, and what
 // exceeds all zones together. Negative amounts count as 0.
-func Reserve(has []Amount, reserved Amount) (taken []Amount, beyond Amount) {
-	return ReserveNamed(has, nil, reserved)
+func Reserve(available []Amount, reserved Amount) (shares []Amount, excess Amount) {
+	return ReserveNamed(available, nil, reserved)
 }
 
 // ReserveNamed is Reserve with amounts named for zones, which are taken first as far as the zone has them and they are reserved. The rest
 // is taken in the order of the zones. Missing entries of named count as 0.
-func ReserveNamed(has, named []Amount, reserved Amount) (taken []Amount, beyond Amount) {
-	beyond = max(0, reserved)
-	taken = make([]Amount, len(has))
-	take := func(i int, most Amount) {
-		n := min(max(0, has[i])-taken[i], max(0, most), beyond)
-		taken[i] += n
-		beyond -= n
+func ReserveNamed(available, named []Amount, reserved Amount) (shares []Amount, excess Amount) {
+	excess = max(0, reserved)
+	shares = make([]Amount, len(available))
+	take := func(i int, limit Amount) {
+		n := min(max(0, available[i])-shares[i], max(0, limit), excess)
+		shares[i] += n
+		excess -= n
 	}
 
-	for i := range min(len(has), len(named)) {
+	for i := range min(len(available), len(named)) {
 		take(i, named[i])
 	}
 
-	for i := range has {
-		take(i, beyond)
+	for i := range available {
+		take(i, excess)
 	}
 
-	return taken, beyond
+	return shares, excess
 }

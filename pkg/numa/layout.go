@@ -27,32 +27,32 @@ type Layout struct {
 // NewLayout returns an error for duplicate CPUs, CPUs without a zone or out of range, and cores in two zones.
 func NewLayout(threads []Thread) (*Layout, error) {
 	l := &Layout{threads: map[int]Thread{}, zones: map[string]CPUSet{}, cores: map[int]CPUSet{}}
-	zone := map[int]string{}
+	zoneOfCore := map[int]string{}
 
-	zones := map[string][]int{}
-	cores := map[int][]int{}
+	cpusByZone := map[string][]int{}
+	cpusByCore := map[int][]int{}
 	all := make([]int, 0, len(threads))
 	for _, t := range threads {
 		if _, twice := l.threads[t.CPU]; twice || t.CPU < 0 || t.CPU > MaxCPU || t.Zone == "" {
 			return nil, fmt.Errorf("CPU %d (core %d, zone %q): is listed twice, has no zone, or is not between 0 and %d", t.CPU, t.Core, t.Zone, MaxCPU)
 		}
 
-		if z, known := zone[t.Core]; known && z != t.Zone {
+		if z, ok := zoneOfCore[t.Core]; ok && z != t.Zone {
 			return nil, fmt.Errorf("core %d is in the zones %q and %q", t.Core, z, t.Zone)
 		}
 
-		zone[t.Core] = t.Zone
+		zoneOfCore[t.Core] = t.Zone
 		l.threads[t.CPU] = t
-		zones[t.Zone] = append(zones[t.Zone], t.CPU)
-		cores[t.Core] = append(cores[t.Core], t.CPU)
+		cpusByZone[t.Zone] = append(cpusByZone[t.Zone], t.CPU)
+		cpusByCore[t.Core] = append(cpusByCore[t.Core], t.CPU)
 		all = append(all, t.CPU)
 	}
 
-	for name, cpus := range zones {
+	for name, cpus := range cpusByZone {
 		l.zones[name] = NewCPUSet(cpus...)
 	}
 
-	for id, cpus := range cores {
+	for id, cpus := range cpusByCore {
 		l.cores[id] = NewCPUSet(cpus...)
 	}
 
@@ -84,8 +84,8 @@ func (l *Layout) Take(free CPUSet, n int) (CPUSet, bool) {
 	}
 
 	type core struct {
-		cpus  []int
-		whole bool
+		cpus    []int
+		allFree bool
 	}
 
 	byCore := map[int]*core{}
@@ -100,27 +100,31 @@ func (l *Layout) Take(free CPUSet, n int) (CPUSet, bool) {
 
 	cores := make([]*core, 0, len(byCore))
 	for id, c := range byCore {
-		c.whole = len(c.cpus) == l.cores[id].Len()
+		c.allFree = len(c.cpus) == l.cores[id].Len()
 		cores = append(cores, c)
 	}
 
+	// Whole cores first, as many as are needed.
 	slices.SortFunc(cores, func(a, b *core) int { return cmp.Compare(a.cpus[0], b.cpus[0]) })
-	var taken []int
+
+	var chosen []int
 	for _, c := range cores {
-		if c.whole && len(c.cpus) <= n-len(taken) {
-			taken = append(taken, c.cpus...)
+		if c.allFree && len(c.cpus) <= n-len(chosen) {
+			chosen = append(chosen, c.cpus...)
 			c.cpus = nil
 		}
 	}
 
+	// Then single threads, of cores that are partly in use before those of free cores.
 	slices.SortStableFunc(cores, func(a, b *core) int { return cmp.Compare(len(a.cpus), len(b.cpus)) })
-	for _, whole := range []bool{false, true} {
+
+	for _, allFree := range []bool{false, true} {
 		for _, c := range cores {
-			if c.whole == whole {
-				taken = append(taken, c.cpus[:min(len(c.cpus), n-len(taken))]...)
+			if c.allFree == allFree {
+				chosen = append(chosen, c.cpus[:min(len(c.cpus), n-len(chosen))]...)
 			}
 		}
 	}
 
-	return NewCPUSet(taken...), true
+	return NewCPUSet(chosen...), true
 }

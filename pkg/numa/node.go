@@ -164,13 +164,13 @@ func (n *Node) Place(owner string, p Placement) error {
 		return err
 	}
 
-	before, had := n.placements[owner]
-	if !had && len(n.placements) >= MaxOwners {
+	before, existed := n.placements[owner]
+	if !existed && len(n.placements) >= MaxOwners {
 		return fmt.Errorf("too many owners, at most %d are allowed", MaxOwners)
 	}
 
-	n.recordUndo(undoRecord{owner: owner, before: before, had: had})
-	if had {
+	n.recordUndo(undoRecord{owner: owner, before: before, existed: existed})
+	if existed {
 		n.capacity.adjustUsed(before, -1)
 	}
 	if n.placements == nil {
@@ -184,12 +184,12 @@ func (n *Node) Place(owner string, p Placement) error {
 
 // Remove removes the placement of an owner and reports whether it had one.
 func (n *Node) Remove(owner string) bool {
-	before, had := n.placements[owner]
-	if !had {
+	before, existed := n.placements[owner]
+	if !existed {
 		return false
 	}
 
-	n.recordUndo(undoRecord{owner: owner, before: before, had: true})
+	n.recordUndo(undoRecord{owner: owner, before: before, existed: true})
 	n.capacity.adjustUsed(before, -1)
 	delete(n.placements, owner)
 
