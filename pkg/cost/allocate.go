@@ -102,17 +102,20 @@ func Allocate(t *Tariff, pods []Pod) Allocation {
 	out := Allocation{Currency: t.Currency}
 	byNode := map[string][]Pod{}
 	for _, p := range pods {
-		switch _, known := t.quotes[p.Node]; {
+		_, priced := t.quotes[p.Node]
+		switch {
 		case p.Node == "":
 			out.Pending++
-		case !known:
+		case !priced:
 			out.OnUnknownNode++
 		default:
 			byNode[p.Node] = append(byNode[p.Node], p)
 		}
 	}
 
+	// The pods of a node share its cost; their bills add up by workload and by namespace.
 	workloads := map[Workload]*Bill{}
+
 	namespaces := map[string]*Bill{}
 	for _, name := range slices.Sorted(maps.Keys(t.quotes)) {
 		q := t.quotes[name]
@@ -181,7 +184,7 @@ func shareNode(q Quote, pods []Pod) ([]Bill, Shares) {
 
 	request := make([]Amounts, len(pods))
 	use := make([]Amounts, len(pods))
-	most := make([]Amounts, len(pods))
+	larger := make([]Amounts, len(pods))
 	for i, p := range pods {
 		bills[i].Pods = 1
 		request[i] = p.Request.clamped()
@@ -193,21 +196,28 @@ func shareNode(q Quote, pods []Pod) ([]Bill, Shares) {
 		}
 
 		use[i].GPU = request[i].GPU
-		most[i] = request[i].Max(use[i])
+		larger[i] = request[i].Max(use[i])
 	}
 
+	// Each measure divides the cost of each resource by its own amounts.
 	for _, m := range []struct {
-		held []Amounts
-		of   func(*Shares) *Split
+		amounts []Amounts
+		split   func(*Shares) *Split
 	}{
 		{request, func(s *Shares) *Split { return &s.Request }},
 		{use, func(s *Shares) *Split { return &s.Usage }},
-		{most, func(s *Shares) *Split { return &s.Max }},
+		{larger, func(s *Shares) *Split { return &s.Max }},
 	} {
-		left := m.of(&idle)
-		left.CPU = divide(q.Cost.CPU, int64(q.Size.CPU), len(pods), func(i int) (int64, *Nanos) { return int64(m.held[i].CPU), &m.of(&bills[i].Cost).CPU })
-		left.Memory = divide(q.Cost.Memory, int64(q.Size.Memory), len(pods), func(i int) (int64, *Nanos) { return int64(m.held[i].Memory), &m.of(&bills[i].Cost).Memory })
-		left.GPU = divide(q.Cost.GPU, q.Size.GPU, len(pods), func(i int) (int64, *Nanos) { return m.held[i].GPU, &m.of(&bills[i].Cost).GPU })
+		rest := m.split(&idle)
+		rest.CPU = divide(q.Cost.CPU, int64(q.Size.CPU), len(pods), func(i int) (int64, *Nanos) {
+			return int64(m.amounts[i].CPU), &m.split(&bills[i].Cost).CPU
+		})
+		rest.Memory = divide(q.Cost.Memory, int64(q.Size.Memory), len(pods), func(i int) (int64, *Nanos) {
+			return int64(m.amounts[i].Memory), &m.split(&bills[i].Cost).Memory
+		})
+		rest.GPU = divide(q.Cost.GPU, q.Size.GPU, len(pods), func(i int) (int64, *Nanos) {
+			return m.amounts[i].GPU, &m.split(&bills[i].Cost).GPU
+		})
 	}
 
 	return bills, idle
@@ -215,34 +225,34 @@ func shareNode(q Quote, pods []Pod) ([]Bill, Shares) {
 
 // divide allocates the cost of a capacity to n holders by their shares and returns the rest. Shares are differences of
 // rounded running sums, so that they add up without a remainder and none is off by more than a billionth.
-func divide(cost Nanos, capacity int64, n int, holder func(i int) (held int64, share *Nanos)) Nanos {
+func divide(cost Nanos, capacity int64, n int, holder func(i int) (amount int64, share *Nanos)) Nanos {
 	sum := int64(0)
 	for i := range n {
-		held, _ := holder(i)
-		sum += held
+		amount, _ := holder(i)
+		sum += amount
 	}
 
-	whole := max(capacity, sum)
-	if whole == 0 || cost <= 0 {
+	total := max(capacity, sum)
+	if total == 0 || cost <= 0 {
 		return cost
 	}
 
 	running := int64(0)
-	given := Nanos(0)
+	allocated := Nanos(0)
 	for i := range n {
-		held, share := holder(i)
-		running += held
-		upTo := scale(cost, running, whole)
-		*share = upTo - given
-		given = upTo
+		amount, share := holder(i)
+		running += amount
+		upTo := scale(cost, running, total)
+		*share = upTo - allocated
+		allocated = upTo
 	}
 
-	return cost - given
+	return cost - allocated
 }
 
-// scale returns cost*part/whole, rounded down. No argument is negative, and part is at most whole, so that the result fits.
-func scale(cost Nanos, part, whole int64) Nanos {
+// scale returns cost*part/total, rounded down. No argument is negative, and part is at most total, so that the result fits.
+func scale(cost Nanos, part, total int64) Nanos {
 	hi, lo := bits.Mul64(uint64(cost), uint64(part))
-	quotient, _ := bits.Div64(hi, lo, uint64(whole))
+	quotient, _ := bits.Div64(hi, lo, uint64(total))
 	return Nanos(quotient)
 }

@@ -76,8 +76,8 @@ func ParsePriceBook(data []byte) (*PriceBook, error) {
 	b := &PriceBook{}
 	errs := settings.Decode(data, b)
 	d := &b.Default
-	for field, given := range map[string]bool{"name": d.Name != "", "selector": !d.Selector.empty(), "source": d.Source != "", "date": d.Date != ""} {
-		errs.Check(!given, "default."+field, "", "unknown field; the default group has none")
+	for field, present := range map[string]bool{"name": d.Name != "", "selector": !d.Selector.empty(), "source": d.Source != "", "date": d.Date != ""} {
+		errs.Check(!present, "default."+field, "", "unknown field; the default group has none")
 	}
 
 	d.Name = DefaultGroup
@@ -103,7 +103,7 @@ func (p *PerGPUHour) DecodeField(raw json.RawMessage) string { return decodePric
 func (p *PerNodeHour) DecodeField(raw json.RawMessage) string { return decodePrice(raw, p) }
 
 // decodePrice rejects prices of zero, which later mean that no price is given.
-func decodePrice[T ~float64](raw json.RawMessage, into *T) (allowed string) {
+func decodePrice[T ~float64](raw json.RawMessage, target *T) (allowed string) {
 	v, err := strconv.ParseFloat(string(raw), 64)
 	switch {
 	case err != nil:
@@ -112,7 +112,7 @@ func decodePrice[T ~float64](raw json.RawMessage, into *T) (allowed string) {
 		return "a price must be above zero"
 	}
 
-	*into = T(v)
+	*target = T(v)
 	return ""
 }
 

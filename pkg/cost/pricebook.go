@@ -108,10 +108,10 @@ func (b *PriceBook) Quote(n Node) (Quote, error) {
 	if capacity != nil {
 		q.CapacityType = capacity.Name
 		factor = 1 - float64(capacity.Discount)
-		if own, ok := group.Capacity[capacity.Name]; ok {
-			factor = 1 - float64(own.Discount)
-			if own.Price != (Price{}) {
-				price = own.Price
+		if override, ok := group.Capacity[capacity.Name]; ok {
+			factor = 1 - float64(override.Discount)
+			if override.Price != (Price{}) {
+				price = override.Price
 				factor = 1
 			}
 		}

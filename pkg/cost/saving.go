@@ -66,8 +66,8 @@ func SavingOfMean(price UnitPrice, pods float64, resizes []Resize) Saving {
 	memory = memory * pods
 	money := math.Abs(cpu/milliPerCore*float64(price.CPU)) + math.Abs(memory/bytesPerGiB*float64(price.Memory))
 
-	const most = 1 << 53 // Beyond this a float64 cannot hold every whole number.
-	if math.Abs(cpu) > most || math.Abs(memory) > most || !(money <= maxClusterPrice) {
+	const maxExact = 1 << 53 // Beyond this a float64 cannot hold every whole number.
+	if math.Abs(cpu) > maxExact || math.Abs(memory) > maxExact || !(money <= maxClusterPrice) {
 		s.NotCounted = append(s.NotCounted, "the amounts are too large to be counted")
 		s.Counted = 0
 		return s

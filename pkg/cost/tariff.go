@@ -96,8 +96,8 @@ type UnitPrice struct {
 func (t *Tariff) At(pods map[string]int) UnitPrice {
 	var mean priceAverage
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
-		q, known := t.quotes[name]
-		if !known || pods[name] <= 0 || q.Size.CPU == 0 || q.Size.Memory == 0 {
+		q, ok := t.quotes[name]
+		if !ok || pods[name] <= 0 || q.Size.CPU == 0 || q.Size.Memory == 0 {
 			continue
 		}
 

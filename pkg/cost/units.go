@@ -69,9 +69,9 @@ func (a Amounts) Plus(b Amounts) Amounts {
 
 // clamped returns amounts that are not negative, and small enough for a sum of a hundred thousand of them.
 func (a Amounts) clamped() Amounts {
-	const most = 1 << 46 // 64 TiB of memory; more than any machine has.
+	const maxAmount = 1 << 46 // 64 TiB of memory; more than any machine has.
 	return Amounts{
-		CPU: min(max(a.CPU, 0), most), Memory: min(max(a.Memory, 0), most), GPU: min(max(a.GPU, 0), most),
+		CPU: min(max(a.CPU, 0), maxAmount), Memory: min(max(a.Memory, 0), maxAmount), GPU: min(max(a.GPU, 0), maxAmount),
 	}
 }
 

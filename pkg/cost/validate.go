@@ -33,11 +33,11 @@ func (v *validator) text(path, value string, longest int) {
 	}
 }
 
-// name requires a text that is not in taken, and adds it there.
-func (v *validator) name(path, name string, taken map[string]bool) {
+// name requires a text that is not in names, and adds it there.
+func (v *validator) name(path, name string, names map[string]bool) {
 	v.text(path, name, 63)
-	v.Check(!taken[name], path, name, "is taken: another one has this name, or it is reserved")
-	taken[name] = true
+	v.Check(!names[name], path, name, "is taken: another one has this name, or it is reserved")
+	names[name] = true
 }
 
 // provenance checks source and date, which groups (all paths but the empty one) may omit.
@@ -61,9 +61,9 @@ func (v *validator) capacityTypes(all []CapacityType) {
 		v.Check(len(c.Selectors) > 0, path+".selectors", "", "must have at least one")
 
 		for j, s := range c.Selectors {
-			at := fmt.Sprintf("%s.selectors[%d]", path, j)
-			v.Check(!s.empty(), at, "", "must match labels; an empty one would select every node")
-			v.selector(at, s)
+			selectorPath := fmt.Sprintf("%s.selectors[%d]", path, j)
+			v.Check(!s.empty(), selectorPath, "", "must match labels; an empty one would select every node")
+			v.selector(selectorPath, s)
 		}
 
 		if c.Discount != 0 {
@@ -99,20 +99,20 @@ func (v *validator) group(path string, g *Group) {
 
 	for _, name := range slices.Sorted(maps.Keys(g.Capacity)) {
 		c := g.Capacity[name]
-		at := path + ".capacity." + name
+		capacityPath := path + ".capacity." + name
 		if name == OnDemand {
-			v.Fail(at, "", "the prices of the group are the on-demand prices")
+			v.Fail(capacityPath, "", "the prices of the group are the on-demand prices")
 		} else {
-			v.Check(v.types[name], at, "", "capacityTypes has none of this name")
+			v.Check(v.types[name], capacityPath, "", "capacityTypes has none of this name")
 		}
 
 		switch {
 		case c.Discount != 0 && c.Price != (Price{}):
-			v.Fail(at, "", "discount contradicts prices and node: give one of them")
+			v.Fail(capacityPath, "", "discount contradicts prices and node: give one of them")
 		case c.Price != (Price{}):
-			v.price(at, c.Price)
+			v.price(capacityPath, c.Price)
 		default:
-			v.discount(at+".discount", c.Discount)
+			v.discount(capacityPath+".discount", c.Discount)
 		}
 	}
 }
