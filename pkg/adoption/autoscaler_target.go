@@ -117,15 +117,15 @@ func keepScalePoint(in Input, s State, resizes []PodResize, a AdjustedTarget) in
 	var before, after float64
 	for _, p := range in.Pods {
 		now := p.size()
-		then := now
+		original := now
 		if s.isKnownSize(p) {
-			then, _ = p.InPlaceSize(s.Original)
+			original, _ = p.InPlaceSize(s.Original)
 		}
 		if to, ok := resized[p.UID]; ok {
 			now = now.merge(to)
 		}
 
-		before = before + float64(then.sumRequests(a.Target))
+		before = before + float64(original.sumRequests(a.Target))
 		after = after + float64(now.sumRequests(a.Target))
 	}
 

@@ -86,13 +86,13 @@ func (b *BudgetTracker) AllowanceFor(key Key, p Policy, now time.Time) Allowance
 		}
 	}
 
+	// A workload that is under way already does not count against its own budget.
 	inNamespace := b.underWay[key.Namespace]
-	total := 0
-
 	if b.entries[key].underWay {
 		inNamespace--
 	}
 
+	total := 0
 	for namespace, n := range b.underWay {
 		if namespace == key.Namespace {
 			n = inNamespace
@@ -129,6 +129,7 @@ func (b *BudgetTracker) OpenBreakers(p Policy, now time.Time) []Breaker {
 	var cluster Breaker
 	byNamespace := map[string]Breaker{}
 	for key, e := range b.entries {
+		// A workload counts once, however often it was lowered, and as worse if any of its steps was.
 		lowered, bad := 0, 0
 		for _, o := range e.outcomes {
 			if age := now.Sub(o.At); age >= 0 && age < p.BreakerWindow {
@@ -139,19 +140,19 @@ func (b *BudgetTracker) OpenBreakers(p Policy, now time.Time) []Breaker {
 			}
 		}
 
-		of := byNamespace[key.Namespace]
-		byNamespace[key.Namespace] = Breaker{Namespace: key.Namespace, Worse: of.Worse + bad, Of: of.Of + lowered}
+		counts := byNamespace[key.Namespace]
+		byNamespace[key.Namespace] = Breaker{Namespace: key.Namespace, Worse: counts.Worse + bad, Of: counts.Of + lowered}
 		cluster.Worse = cluster.Worse + bad
 		cluster.Of = cluster.Of + lowered
 	}
 
 	var out []Breaker
 	open := cluster.exceeds(p)
-	for _, own := range byNamespace {
-		if own.exceeds(p) {
-			out = append(out, own)
+	for _, breaker := range byNamespace {
+		if breaker.exceeds(p) {
+			out = append(out, breaker)
 		}
-		open = open && Breaker{Worse: cluster.Worse - own.Worse, Of: cluster.Of - own.Of}.exceeds(p)
+		open = open && Breaker{Worse: cluster.Worse - breaker.Worse, Of: cluster.Of - breaker.Of}.exceeds(p)
 	}
 
 	if open {

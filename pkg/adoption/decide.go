@@ -52,7 +52,8 @@ func decide(in Input) Plan {
 		p.State = p.State.enter(Resting, in.Now)
 	}
 
-	p.State.Recommendation, p.State.Reach = in.Recommendation, in.Reach
+	p.State.Recommendation = in.Recommendation
+	p.State.Reach = in.Reach
 	if reason := findRegression(in, p.State); reason != "" {
 		p = rollBack(in, p, reason)
 	}
@@ -154,7 +155,8 @@ func settle(in Input, p Plan) Plan {
 
 	passed := in.Now.Sub(p.State.PhaseSince)
 	if unchanged > 0 && passed < maxSettleFactor*in.Policy.Settle || resizing > 0 && passed < in.Policy.Settle {
-		return p.withSummary("lowering, step %d: %s; %s without these requests yet", p.State.Steps, p.State.Current, series.FormatCount(unchanged+resizing, "pod")).withRequeue(in.Policy.PollInterval)
+		return p.withSummary("lowering, step %d: %s; %s without these requests yet", p.State.Steps, p.State.Current, series.FormatCount(unchanged+resizing, "pod")).
+			withRequeue(in.Policy.PollInterval)
 	}
 
 	// StepAt stays: regressions during the resize count.
@@ -313,7 +315,9 @@ func withdraw(in Input, p Plan) Plan {
 		p.RestoreTemplate = true
 	}
 
+	// The state is deleted when the pods are back, or have had their time, and the template and the replicas are restored.
 	changes := planResizes(in, p.State, p.State.Original)
+
 	p, restored := p.withChanges(changes).withTargets(in)
 	waiting := (changes.remaining > 0 || !restored) && in.Now.Sub(p.State.PhaseSince) < in.Policy.Settle
 	if waiting || p.Replicas != nil || p.Template != nil && !in.Template.contains(p.State.Original) {

@@ -50,8 +50,8 @@ func findTemplateDrift(in Input, s State) string {
 		}
 
 		now, _ := in.Template.get(a)
-		if then, had := want.get(a); !had || now != then {
-			return fmt.Sprintf("the owner has set %s of container %s in the pod template, it was %s", a.field.text(now), a.container, textOrNotSet(a.field, then, had))
+		if expected, isSet := want.get(a); !isSet || now != expected {
+			return fmt.Sprintf("the owner has set %s of container %s in the pod template, it was %s", a.field.text(now), a.container, textOrNotSet(a.field, expected, isSet))
 		}
 	}
 
@@ -60,9 +60,9 @@ func findTemplateDrift(in Input, s State) string {
 			continue // The container was removed with its size.
 		}
 
-		if _, has := in.Template.get(a); !has {
-			then, _ := want.get(a)
-			return fmt.Sprintf("the owner has removed %s of container %s from the pod template", a.field.text(then), a.container)
+		if _, ok := in.Template.get(a); !ok {
+			expected, _ := want.get(a)
+			return fmt.Sprintf("the owner has removed %s of container %s from the pod template", a.field.text(expected), a.container)
 		}
 	}
 

@@ -220,7 +220,9 @@ func limitEvictions(in Input, s State, all []Eviction) podChanges {
 		limit = min(limit, in.DisruptionsAllowed)
 	}
 
+	// While a pod is not ready, no ready pod is evicted.
 	ready := map[string]bool{}
+
 	allReady := true
 	for _, p := range in.Pods {
 		ready[p.UID] = p.Ready

@@ -141,9 +141,9 @@ func (p Pod) InPlaceSize(goal Size) (to Size, reason string) {
 		}
 
 		limit, _ := to.get(a)
-		of := amount{a.container, a.field.request()}
-		if request, ok := to.get(of); ok && request > limit {
-			to.set(of, limit)
+		request := amount{a.container, a.field.request()}
+		if v, ok := to.get(request); ok && v > limit {
+			to.set(request, limit)
 		}
 	}
 
@@ -163,11 +163,11 @@ func (p Pod) restarts(to Size) bool {
 	for _, c := range p.Containers {
 		for f := cpuRequest; f <= memoryLimit; f++ {
 			a := amount{c.Name, f}
-			now, _ := from.get(a)
-			then, _ := to.get(a)
+			before, _ := from.get(a)
+			after, _ := to.get(a)
 
 			cpu := f == cpuRequest || f == cpuLimit
-			if now != then && (cpu && c.RestartsForCPU || !cpu && c.RestartsForMemory) {
+			if before != after && (cpu && c.RestartsForCPU || !cpu && c.RestartsForMemory) {
 				return true
 			}
 		}

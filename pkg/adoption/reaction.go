@@ -43,6 +43,7 @@ func react(in Input, p Plan) Plan {
 		}
 	}
 
+	// Pods that are never resized in place cannot be raised for a while.
 	if len(in.Demands) == 0 || p.State.Reach == NewPods || p.State.Reach == Recreate || cmp.Or(in.Blocked, in.Allowance.BreakerOpen) != "" {
 		return p
 	}
@@ -93,9 +94,9 @@ func raisedRequest(in Input, s State, d Demand) (r RaisedRequest, ok bool) {
 	p := in.Pods[i]
 	size := p.size()
 
-	of := amount{d.Container, cpuRequest}
-	now, has := size.get(of)
-	if goal, managed := in.DesiredSize.get(of); !has || !managed || goal <= 0 {
+	request := amount{d.Container, cpuRequest}
+	now, isSet := size.get(request)
+	if goal, managed := in.DesiredSize.get(request); !isSet || !managed || goal <= 0 {
 		return r, false
 	}
 
@@ -109,6 +110,7 @@ func raisedRequest(in Input, s State, d Demand) (r RaisedRequest, ok bool) {
 		return r, false
 	}
 
+	// The raise must fit into the room on the node and below the limit.
 	to := int64(math.Ceil(in.Reaction.Headroom * float64(d.Use)))
 	if p.Room != nil {
 		to = min(to, now+int64(*p.Room))
@@ -119,13 +121,15 @@ func raisedRequest(in Input, s State, d Demand) (r RaisedRequest, ok bool) {
 
 	r.CPU = series.MilliCPU(to)
 	r.Until = in.Now.Add(in.Reaction.Hold)
-	if goal := size.Clone(); to > effective {
-		goal.set(of, to)
-		_, reason := p.InPlaceSize(goal)
-		return r, reason == "" && !p.restarts(goal) && (s.Phase == Untouched || s.isKnownSize(p))
+	if to <= effective {
+		return r, false
 	}
 
-	return r, false
+	goal := size.Clone()
+	goal.set(request, to)
+	_, reason := p.InPlaceSize(goal)
+
+	return r, reason == "" && !p.restarts(goal) && (s.Phase == Untouched || s.isKnownSize(p))
 }
 
 func (r RaisedRequest) sameContainer(other RaisedRequest) bool {

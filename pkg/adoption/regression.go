@@ -24,14 +24,14 @@ type Signals struct {
 func findRegression(in Input, s State) string {
 	onlyKills := s.Phase == Resting && s.Steps > 0 && in.Now.Sub(s.StepAt) < in.Policy.BreakerWindow && !s.Current.Equal(s.Previous)
 	// If one step back did not help, the original size may.
-	held := s.Phase == Held && reduces(s.Original, s.Current)
-	if !s.UnderWay() && !onlyKills && !held {
+	stillReduced := s.Phase == Held && reduces(s.Original, s.Current)
+	if !s.UnderWay() && !onlyKills && !stillReduced {
 		return ""
 	}
 
 	// Kubernetes reports ends of containers in whole seconds.
 	since := s.StepAt.Truncate(time.Second)
-	if held {
+	if stillReduced {
 		since = s.PhaseSince.Truncate(time.Second).Add(time.Second)
 		onlyKills = true
 	}

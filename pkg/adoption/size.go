@@ -159,14 +159,14 @@ func (s Size) contains(other Size) bool {
 }
 
 // restrictTo returns the part of the size that concerns the containers, or the replicas, of another.
-func (s Size) restrictTo(of Size) Size {
+func (s Size) restrictTo(other Size) Size {
 	out := s.Clone()
 	maps.DeleteFunc(out.Containers, func(name string, _ rightsize.Resources) bool {
-		_, ok := of.Containers[name]
+		_, ok := other.Containers[name]
 		return !ok
 	})
 
-	if of.Replicas == nil {
+	if other.Replicas == nil {
 		out.Replicas = nil
 	}
 
@@ -176,8 +176,8 @@ func (s Size) restrictTo(of Size) Size {
 // reduces reports whether an amount is smaller in the second size.
 func reduces(from, to Size) bool {
 	for _, a := range from.amounts() {
-		now, _ := from.get(a)
-		if then, ok := to.get(a); ok && then < now {
+		before, _ := from.get(a)
+		if after, ok := to.get(a); ok && after < before {
 			return true
 		}
 	}

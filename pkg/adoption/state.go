@@ -92,9 +92,9 @@ type Outcome struct {
 func (s State) Clone() State {
 	out := s
 	out.Original = s.Original.Clone()
-
 	out.Previous = s.Previous.Clone()
 	out.Current = s.Current.Clone()
+
 	if s.Template != nil {
 		t := s.Template.Clone()
 		out.Template = &t

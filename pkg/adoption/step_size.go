@@ -12,8 +12,8 @@ func Raise(from, goal Size, p Policy) (Size, bool) {
 	changed := false
 	for _, a := range goal.amounts() {
 		want, _ := goal.get(a)
-		now, has := from.get(a)
-		if want <= 0 || has && (want <= now || !isMaterial(now, want, p)) || !has && a.field.limit() {
+		now, isSet := from.get(a)
+		if want <= 0 || isSet && (want <= now || !isMaterial(now, want, p)) || !isSet && a.field.limit() {
 			continue
 		}
 
@@ -32,15 +32,15 @@ func Lower(from, goal Size, p Policy, minReplicas int32) (Size, bool) {
 	changed := false
 	for _, a := range goal.amounts() {
 		want, _ := goal.get(a)
-		now, has := from.get(a)
+		now, isSet := from.get(a)
 
-		least := p.floor(a.field)
+		floor := p.floor(a.field)
 		if a.field == replicas {
-			least = max(least, int64(minReplicas))
+			floor = max(floor, int64(minReplicas))
 		}
 
-		want = max(want, least)
-		if !has || want >= now || !isMaterial(now, want, p) {
+		want = max(want, floor)
+		if !isSet || want >= now || !isMaterial(now, want, p) {
 			continue
 		}
 
@@ -63,8 +63,9 @@ func roundMemory(f field, now, next int64) int64 {
 		return next
 	}
 
-	if up := (next + unit - 1) / unit * unit; up < now {
-		return up
+	roundedUp := (next + unit - 1) / unit * unit
+	if roundedUp < now {
+		return roundedUp
 	}
 
 	return next
