@@ -46,11 +46,11 @@ func (i Interference) String() string {
 // orderVictims returns the candidates of a rule's action, the first victim first. Under interference, pods whose use rose come first, the
 // largest increase first; if no use rose, the largest use comes first. The interfered pod and latency-sensitive pods of the same or higher
 // priority are excluded.
-func (d decision) orderVictims(r *Rule, by Criterion) []*Pod {
+func (d decision) orderVictims(r *Rule, criterion Criterion) []*Pod {
 	metric := d.metric(r)
 	// A latency-sensitive pod that waits for disks may suffer from the load instead of causing it.
-	list := slices.DeleteFunc(orderedVictims(d.observation, r.Action.Name, by), func(p *Pod) bool {
-		return !metric.includes(p) || by == ByDiskWait && p.SensitiveReason != ""
+	list := slices.DeleteFunc(orderedVictims(d.observation, r.Action.Name, criterion), func(p *Pod) bool {
+		return !metric.includes(p) || criterion == ByDiskWait && p.SensitiveReason != ""
 	})
 
 	if above := d.podsAbove(r); len(above) > 0 {
@@ -62,17 +62,17 @@ func (d decision) orderVictims(r *Rule, by Criterion) []*Pod {
 		return list
 	}
 
-	of := interferenceResource(r.Metric)
+	resource := interferenceResource(r.Metric)
 	increases := make(map[string]float64, len(list))
 	for _, p := range list {
-		if by := d.increase(p, of, r); by > 0 {
-			increases[p.UID] = by
+		if rise := d.increase(p, resource, r); rise > 0 {
+			increases[p.UID] = rise
 		}
 	}
 
 	list = slices.DeleteFunc(list, func(p *Pod) bool {
 		// Disks allow evictions only, and a pod with its usual use is not the cause.
-		return p.UID == v.pod.UID || p.SensitiveReason != "" && p.Priority >= v.pod.Priority || of == Disks && increases[p.UID] == 0
+		return p.UID == v.pod.UID || p.SensitiveReason != "" && p.Priority >= v.pod.Priority || resource == Disks && increases[p.UID] == 0
 	})
 	rose := slices.ContainsFunc(list, func(p *Pod) bool { return increases[p.UID] > 0 })
 
@@ -81,20 +81,20 @@ func (d decision) orderVictims(r *Rule, by Criterion) []*Pod {
 			return cmp.Compare(increases[b.UID], increases[a.UID])
 		}
 
-		return cmp.Compare(b.knownUse(of, d.observation.At, r.MaxAge), a.knownUse(of, d.observation.At, r.MaxAge))
+		return cmp.Compare(b.knownUse(resource, d.observation.At, r.MaxAge), a.knownUse(resource, d.observation.At, r.MaxAge))
 	})
 
 	return list
 }
 
 // increase returns how much more than usual a pod uses of a resource; 0 if it is insignificant or the pod is terminating.
-func (d decision) increase(p *Pod, of series.Resource, r *Rule) float64 {
-	by := d.state.detector.increase(resourceIndex(of), p, d.observation.At, r.MaxAge)
-	if p.Terminating || by < d.observation.minRise(of, r.MaxAge) {
+func (d decision) increase(p *Pod, resource series.Resource, r *Rule) float64 {
+	rise := d.state.detector.increase(resourceIndex(resource), p, d.observation.At, r.MaxAge)
+	if p.Terminating || rise < d.observation.minRise(resource, r.MaxAge) {
 		return 0
 	}
 
-	return by
+	return rise
 }
 
 // includes reports whether the pod contributes to the metric, so that acting on the pod can lower it.
@@ -128,12 +128,12 @@ const labelPod = "PodUid"
 
 // interferedPod returns the verdict on the pod that a rule on interference protects; nil for rules on other metrics.
 func (d decision) interferedPod(r *Rule) *verdict {
-	of := interferenceResource(r.Metric)
-	if of == NoResource {
+	resource := interferenceResource(r.Metric)
+	if resource == NoResource {
 		return nil
 	}
 
-	if v := d.state.detector.worst(r, of); v != nil && v.excess > 0 {
+	if v := d.state.detector.worst(r, resource); v != nil && v.excess > 0 {
 		return v
 	}
 
@@ -143,18 +143,18 @@ func (d decision) interferedPod(r *Rule) *verdict {
 // describeInterference returns the interference of a rule on it and its likely cause, or why a longer wait is not interference; nil if no pod
 // waits longer than usual.
 func (d decision) describeInterference(r *Rule) *Interference {
-	of := interferenceResource(r.Metric)
-	if of == NoResource {
+	resource := interferenceResource(r.Metric)
+	if resource == NoResource {
 		return nil
 	}
 
-	v := d.state.detector.worst(r, of)
+	v := d.state.detector.worst(r, resource)
 	if v == nil || v.excess == 0 && v.ownCause == "" {
 		return nil
 	}
 
 	i := &Interference{
-		Of:              of,
+		Of:              resource,
 		Victim:          v.pod.ref(),
 		SensitiveReason: v.pod.SensitiveReason,
 		Wait:            series.Ratio(v.wait),
@@ -167,11 +167,12 @@ func (d decision) describeInterference(r *Rule) *Interference {
 		return i
 	}
 
+	// The likely cause is the first victim that uses the resource at all.
 	for _, p := range d.orderVictims(r, d.metric(r).victimCriterion()) {
-		if use := p.knownUse(of, d.observation.At, r.MaxAge); use > 0 && !p.Terminating {
+		if use := p.knownUse(resource, d.observation.At, r.MaxAge); use > 0 && !p.Terminating {
 			i.Antagonist = p.ref()
 			i.Usage = use
-			i.Increase = d.increase(p, of, r)
+			i.Increase = d.increase(p, resource, r)
 			break
 		}
 	}
@@ -188,6 +189,7 @@ func (s *State) deriveInterference(rules []Rule, o *Observation) *Observation {
 		}
 	}
 
+	// Without a rule on interference nothing is learned and the detector is dropped.
 	if age == 0 {
 		if s.detector.expired(o.At) {
 			s.detector = nil
@@ -203,17 +205,17 @@ func (s *State) deriveInterference(rules []Rule, o *Observation) *Observation {
 	s.detector.restored = false
 	s.detector.update(o, age)
 
-	with := *o
-	with.derived = map[string]derivedMetric{}
+	derived := *o
+	derived.derived = map[string]derivedMetric{}
 	for i := range rules {
-		if of := interferenceResource(rules[i].Metric); of != NoResource {
+		if resource := interferenceResource(rules[i].Metric); resource != NoResource {
 			var found derivedMetric
-			found.samples, found.reason = s.detector.samples(of)
-			with.derived[rules[i].Metric] = found
+			found.samples, found.reason = s.detector.samples(resource)
+			derived.derived[rules[i].Metric] = found
 		}
 	}
 
-	return &with
+	return &derived
 }
 
 const (

@@ -40,7 +40,7 @@ func (s *State) Baselines() []Baseline {
 
 	out := make([]Baseline, 0, min(len(s.detector.pods), maxBaselines))
 	for uid, h := range s.detector.pods {
-		if b, learnt := h.baseline(uid); learnt && len(out) < maxBaselines {
+		if b, ok := h.baseline(uid); ok && len(out) < maxBaselines {
 			out = append(out, b)
 		}
 	}
@@ -76,7 +76,7 @@ func (d *detector) expired(now time.Time) bool {
 	return absolute(now.Sub(d.restoredAt)) >= baselineWait
 }
 
-func (h *podHistory) baseline(uid string) (b Baseline, learnt bool) {
+func (h *podHistory) baseline(uid string) (b Baseline, ok bool) {
 	b = Baseline{
 		UID:   uid,
 		Waits: map[series.Resource][]float32{},
@@ -187,8 +187,8 @@ func median(values []float32) float64 {
 }
 
 // evenSamples returns at most n samples, the oldest first, evenly spaced.
-func (r *ring) evenSamples(most int) []float32 {
-	n := min(r.n, most)
+func (r *ring) evenSamples(limit int) []float32 {
+	n := min(r.n, limit)
 	out := make([]float32, n)
 	for i := range out {
 		out[i] = r.values[(r.next-r.n+i*r.n/n+ringSize)%ringSize]

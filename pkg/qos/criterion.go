@@ -108,8 +108,8 @@ func (c Criterion) valueOf(p *Pod, now time.Time, maxAge time.Duration) (float64
 		return v, p.StalledDisks.fresh(now, maxAge)
 	}
 
-	_, known := p.use(c.resource(), now, maxAge)
-	return v, known && v >= 0
+	_, ok := p.use(c.resource(), now, maxAge)
+	return v, ok && v >= 0
 }
 
 // minimum returns the smallest use that makes a pod a victim. For disks it is a twentieth of the use of all pods, and at least what no

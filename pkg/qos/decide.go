@@ -38,6 +38,7 @@ func Decide(policy *Policy, o *Observation, s *State) Plan {
 	findings, breaching := d.evaluateRules()
 	done := planned{limits: map[limitKey]bool{}, pods: map[string]bool{}, freed: map[series.Resource]float64{}}
 	plan := Plan{At: o.At, Rules: findings}
+	// Rules act in their order: each one plans for what the earlier ones leave of its gap.
 	for i := range policy.Rules {
 		if !breaching[i] {
 			continue
@@ -86,7 +87,8 @@ func (d decision) evaluateRules() (findings []Finding, breaching []bool) {
 	d.state.rules = states
 	for i := range d.policy.Rules {
 		f := &findings[i]
-		if f.Interference = d.describeInterference(&d.policy.Rules[i]); f.Interference != nil && f.Reason == "" {
+		f.Interference = d.describeInterference(&d.policy.Rules[i])
+		if f.Interference != nil && f.Reason == "" {
 			f.Reason = f.Interference.String()
 		}
 	}
@@ -132,7 +134,8 @@ func (d decision) planRule(r *Rule, f Finding, earlier *planned) (Actions, Findi
 		return a, f
 	}
 
-	if f.Reason = d.policy.belowWaterMark(d.observation, f.Resource, r.MaxAge); f.Reason != "" {
+	f.Reason = d.policy.belowWaterMark(d.observation, f.Resource, r.MaxAge)
+	if f.Reason != "" {
 		f.Withheld = WithheldByWaterMark
 		return a, f
 	}
@@ -176,9 +179,9 @@ func (p *Policy) belowWaterMark(o *Observation, r series.Resource, maxAge time.D
 		return ""
 	}
 
-	used, known := o.Node.used(r, o.At, maxAge)
+	used, measured := o.Node.used(r, o.At, maxAge)
 	switch {
-	case !known:
+	case !measured:
 		return fmt.Sprintf("no pod is evicted: the use of %s is unknown, and its water mark is %.0f %%", r, 100*mark)
 	case used <= mark:
 		return fmt.Sprintf("no pod is evicted: %.1f %% of %s is used, the water mark is %.0f %%", 100*used, r, 100*mark)
@@ -230,13 +233,14 @@ func (d decision) planAvoidance(findings []Finding) Avoidance {
 	var reasons []string
 	for i := range d.policy.Rules {
 		r := &d.policy.Rules[i]
-		st := d.state.rules[d.policy.Rules[i].Name]
+		st := d.state.rules[r.Name]
 		f := &findings[i]
 
 		if r.Preview {
 			continue
 		}
 
+		// After a start, a node stays avoided until each rule was evaluated once.
 		end := st.lastFired.Add(r.Action.CoolDown)
 		switch {
 		case st.firing:
@@ -304,8 +308,8 @@ func (s *State) RecordMemoryThrottle(t MemoryThrottle) {
 // BeginMemoryThrottle records that a memory throttle is being executed, which takes as long as the kernel reclaims. Until
 // RecordMemoryThrottle the old or the new limit may be in force.
 func (s *State) BeginMemoryThrottle(t MemoryThrottle) {
-	if k := s.highs[t.ContainerID]; k != nil {
-		k.pending = t.To
+	if record := s.highs[t.ContainerID]; record != nil {
+		record.pending = t.To
 	}
 }
 

@@ -44,6 +44,7 @@ func (d decision) planEvictions(r *Rule, gap float64, quantified bool, earlier *
 		return evictionPlan{shortfall: gap, withheld: WithheldByRate, reason: fmt.Sprintf("the limit of %s evicted within %s is reached", series.FormatCount(recent, "pod"), limits.EvictionWindow)}
 	}
 
+	// The metric alone shows whether an eviction suffices, so one pod is evicted at a time.
 	if !quantified {
 		if reason := d.waitReason(r, earlier); reason != "" {
 			return evictionPlan{shortfall: -1, withheld: WithheldForMetric, reason: reason}
@@ -53,8 +54,8 @@ func (d decision) planEvictions(r *Rule, gap float64, quantified bool, earlier *
 		allowed = 1
 	}
 
-	by := d.criterion(r)
-	chosen, spared := d.chooseVictims(r, by, gap, quantified, earlier)
+	criterion := d.criterion(r)
+	chosen, spared := d.chooseVictims(r, criterion, gap, quantified, earlier)
 	out := evictionPlan{shortfall: -1}
 	if len(chosen) > allowed {
 		out.withheld = WithheldByRate
@@ -62,19 +63,19 @@ func (d decision) planEvictions(r *Rule, gap float64, quantified bool, earlier *
 		chosen = chosen[:allowed]
 	}
 
-	left := gap
+	remaining := gap
 	for _, p := range chosen {
-		use, _ := by.valueOf(p, d.observation.At, r.MaxAge)
-		left -= use
+		use, _ := criterion.valueOf(p, d.observation.At, r.MaxAge)
+		remaining -= use
 		e := Eviction{
 			Pod:           p.ref(),
 			GraceOverride: r.Action.Evict.GracePeriod,
 			GracePeriod:   p.Grace,
 			Freed:         use,
-			Resource:      by.resource(),
-			Criterion:     by,
+			Resource:      criterion.resource(),
+			Criterion:     criterion,
 			Rule:          r.Name,
-			Reason:        fmt.Sprintf("%s; %s", by.describe(use, &d.observation.Node), p.describe(d.observation.At)),
+			Reason:        fmt.Sprintf("%s; %s", criterion.describe(use, &d.observation.Node), p.describe(d.observation.At)),
 		}
 
 		if e.GraceOverride != nil {
@@ -84,7 +85,7 @@ func (d decision) planEvictions(r *Rule, gap float64, quantified bool, earlier *
 	}
 
 	if quantified {
-		out.shortfall = max(left, 0)
+		out.shortfall = max(remaining, 0)
 	}
 
 	if len(out.evictions) == 0 && out.reason == "" {
@@ -96,54 +97,54 @@ func (d decision) planEvictions(r *Rule, gap float64, quantified bool, earlier *
 }
 
 // chooseVictims selects victims in order until the gap is closed, and then drops unnecessary ones, the last first.
-func (d decision) chooseVictims(r *Rule, by Criterion, gap float64, quantified bool, earlier *planned) (chosen []*Pod, spared string) {
-	left := gap
-	var kept, unmeasured, trifling, refused int
-	candidates := d.orderVictims(r, by)
-	least := by.minimum(d.observation)
+func (d decision) chooseVictims(r *Rule, criterion Criterion, gap float64, quantified bool, earlier *planned) (chosen []*Pod, spared string) {
+	remaining := gap
+	var exempt, unmeasured, negligible, refused int
+	candidates := d.orderVictims(r, criterion)
+	minimum := criterion.minimum(d.observation)
 
 	// Reserved capacity is released with its holder, however little of it is used.
-	held := d.metric(r).HolderResource != NoResource
+	countsHolders := d.metric(r).HolderResource != NoResource
 
 	if len(candidates) == 0 {
 		return nil, ": " + noCandidate
 	}
 
 	for _, p := range candidates {
-		if left <= 0 {
+		if remaining <= 0 {
 			break
 		}
 
-		use, known := by.valueOf(p, d.observation.At, r.MaxAge)
+		use, measured := criterion.valueOf(p, d.observation.At, r.MaxAge)
 		switch {
 		case p.Terminating || d.state.terminating[p.UID] != nil || earlier.pods[p.UID]:
 		case p.ExemptReason != "":
-			kept++
-		case !known && !held:
+			exempt++
+		case !measured && !countsHolders:
 			unmeasured++
-		case quantified && use < gap*minGapShare || use < least && !held:
-			trifling++
+		case quantified && use < gap*minGapShare || use < minimum && !countsHolders:
+			negligible++
 		case !d.state.refused[p.UID].IsZero():
 			refused++
 
 		default:
 			chosen = append(chosen, p)
-			left -= use
+			remaining -= use
 			if !quantified {
-				left = 0
+				remaining = 0
 			}
 		}
 	}
 
 	for i := len(chosen) - 1; i >= 0 && quantified; i-- {
-		if use, _ := by.valueOf(chosen[i], d.observation.At, r.MaxAge); left+use <= 0 {
-			left += use
+		if use, _ := criterion.valueOf(chosen[i], d.observation.At, r.MaxAge); remaining+use <= 0 {
+			remaining += use
 			chosen = slices.Delete(chosen, i, i+1)
 		}
 	}
 
-	if n := kept + unmeasured + trifling + refused; n > 0 {
-		spared = by.suffix() + fmt.Sprintf(": %d are never evicted, %d are unmeasured, %d use too little, %d were just refused", kept, unmeasured, trifling, refused)
+	if n := exempt + unmeasured + negligible + refused; n > 0 {
+		spared = criterion.suffix() + fmt.Sprintf(": %d are never evicted, %d are unmeasured, %d use too little, %d were just refused", exempt, unmeasured, negligible, refused)
 	}
 
 	return chosen, spared
@@ -179,7 +180,7 @@ func (c Class) rank() int {
 
 // orderedVictims returns the pods an action may be taken on, the first victim first: pods on reclaimed capacity, lower priority, lower QoS
 // class, larger use, younger, then by name for a stable order.
-func orderedVictims(o *Observation, action string, by Criterion) []*Pod {
+func orderedVictims(o *Observation, action string, criterion Criterion) []*Pod {
 	var out []*Pod
 	for i := range o.Pods {
 		if p := &o.Pods[i]; slices.Contains(p.Allowed, action) {
@@ -192,7 +193,7 @@ func orderedVictims(o *Observation, action string, by Criterion) []*Pod {
 			trueFirst(a.Elastic, b.Elastic),
 			cmp.Compare(a.Priority, b.Priority),
 			cmp.Compare(a.Class.rank(), b.Class.rank()),
-			cmp.Compare(by.value(b), by.value(a)),
+			cmp.Compare(criterion.value(b), criterion.value(a)),
 			b.Started.Compare(a.Started),
 			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID),
 		)

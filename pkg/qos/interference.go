@@ -43,7 +43,7 @@ var contendedResources = [...]series.Resource{series.CPU, series.Memory, Disks}
 type podHistory struct {
 	waits, uses [len(contendedResources)]ring
 	// measured holds the times of the last measurements, learnt those of the last measurements added to the rings.
-	measured, learnt [len(contendedResources)]time.Time
+	measured, learned [len(contendedResources)]time.Time
 	// aboveSince is since when the pod waits longer than usual; zero if it does not.
 	aboveSince [len(contendedResources)]time.Time
 	lastRun    uint64
@@ -99,12 +99,13 @@ func (d *detector) update(o *Observation, maxAge time.Duration) {
 	}
 
 	for k, r := range contendedResources {
+		// While the use of the node is unknown, a longer wait has no explanation.
 		d.verdicts[k] = d.verdicts[k][:0]
 		d.learning[k] = 0
-		used, known := o.used(r, maxAge)
-		d.useUnknown[k] = !known
+		used, ok := o.used(r, maxAge)
+		d.useUnknown[k] = !ok
 
-		if known {
+		if ok {
 			d.evaluate(k, used, o, maxAge)
 			d.learn(k, o, maxAge)
 		}
@@ -148,10 +149,13 @@ func (d *detector) evaluate(k int, used series.Ratio, o *Observation, maxAge tim
 			continue
 		}
 
+		// The wait is compared with the pod's own past, whatever other pods wait.
 		v := verdict{pod: p, wait: share, at: at}
+
 		v.median, v.deviation = h.waits[k].stats()
 		if share > v.median+max(deviationFactor*v.deviation, minExcess) {
-			if v.ownCause = d.ownCause(k, p, used, o, maxAge); v.ownCause == "" {
+			v.ownCause = d.ownCause(k, p, used, o, maxAge)
+			if v.ownCause == "" {
 				v.excess = share - v.median
 			}
 		}
@@ -174,32 +178,32 @@ func (d *detector) ownCause(k int, p *Pod, used series.Ratio, o *Observation, ma
 		return ""
 	}
 
-	room := fmt.Sprintf("the node uses %.0f %% of its %s", 100*used, r)
+	nodeUse := fmt.Sprintf("the node uses %.0f %% of its %s", 100*used, r)
 	if r == series.Memory {
 		// While memory is available the pod waits for its own limit, whatever other pods do.
-		return room
+		return nodeUse
 	}
 
 	if r == Disks {
 		// A slow disk is no interference.
-		room = "the capacity of disks is unknown"
+		nodeUse = "the capacity of disks is unknown"
 	}
 
-	most, all := 0.0, 0.0
+	largestRise, totalRise := 0.0, 0.0
 	for i := range o.Pods {
 		if other := &o.Pods[i]; other.UID != p.UID {
 			rise := d.increase(k, other, o.At, maxAge)
-			most = max(most, rise)
-			all = all + max(rise, 0)
+			largestRise = max(largestRise, rise)
+			totalRise = totalRise + max(rise, 0)
 		}
 	}
 
-	own := d.increase(k, p, o.At, maxAge)
+	ownRise := d.increase(k, p, o.At, maxAge)
 	switch {
-	case most < o.minRise(r, maxAge):
-		return room + ", and no other pod uses more than usual"
-	case own > all:
-		return fmt.Sprintf("%s, and the pod itself uses %s more than usual", room, formatAmount(r, own))
+	case largestRise < o.minRise(r, maxAge):
+		return nodeUse + ", and no other pod uses more than usual"
+	case ownRise > totalRise:
+		return fmt.Sprintf("%s, and the pod itself uses %s more than usual", nodeUse, formatAmount(r, ownRise))
 	}
 
 	return ""
@@ -274,20 +278,23 @@ func (d *detector) learn(k int, o *Observation, maxAge time.Duration) {
 		}
 	}
 
+	// Uses are learned from all pods in calm times, waits only from latency-sensitive pods that wait as usual.
 	for i := range o.Pods {
 		p := &o.Pods[i]
 		h := d.pods[p.UID]
-		h.measured[k], h.learnt[k], h.aboveSince[k] = earlier(h.measured[k], o.At), earlier(h.learnt[k], o.At), earlier(h.aboveSince[k], o.At)
+		h.measured[k] = earlier(h.measured[k], o.At)
+		h.learned[k] = earlier(h.learned[k], o.At)
+		h.aboveSince[k] = earlier(h.aboveSince[k], o.At)
 		d.relearn(k, h, above[p.UID], o.At)
-		use, uses := p.use(contendedResources[k], o.At, maxAge)
 
+		use, uses := p.use(contendedResources[k], o.At, maxAge)
 		at := p.measuredAt(contendedResources[k])
-		if !calm || !uses || !at.After(h.measured[k]) || o.At.Sub(h.learnt[k]) < sampleInterval {
+		if !calm || !uses || !at.After(h.measured[k]) || o.At.Sub(h.learned[k]) < sampleInterval {
 			continue
 		}
 
 		h.measured[k] = at
-		h.learnt[k] = o.At
+		h.learned[k] = o.At
 		h.uses[k].add(use)
 
 		if share, _, ok := p.waitShare(contendedResources[k], o.At, maxAge); ok && !above[p.UID] && p.SensitiveReason != "" {
@@ -362,9 +369,9 @@ func (d *detector) samples(r series.Resource) (samples []Sample, why string) {
 }
 
 // worst returns the verdict on the selected pod with the largest excess; if no pod is interfered with, one that explains a longer wait.
-func (d *detector) worst(r *Rule, of series.Resource) *verdict {
+func (d *detector) worst(r *Rule, resource series.Resource) *verdict {
 	var out *verdict
-	list := d.verdicts[resourceIndex(of)]
+	list := d.verdicts[resourceIndex(resource)]
 	for i := range list {
 		v := &list[i]
 		if r.Matches != nil && !r.Matches(v.pod.Labels) {

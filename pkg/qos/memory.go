@@ -85,11 +85,11 @@ func (d decision) planMemoryThrottles(r *Rule, gap float64, quantified bool, ear
 		return nil, ""
 	}
 
-	left := gap
+	remaining := gap
 	unmeasured := 0
-	done := 0
+	atFloor := 0
 
-	kept := false
+	growthLimited := false
 	for _, p := range d.orderVictims(r, ByMemory) {
 		if p.Terminating || d.memoryStalled(p, r) {
 			continue
@@ -108,23 +108,25 @@ func (d decision) planMemoryThrottles(r *Rule, gap float64, quantified bool, ear
 			step, ok := d.nextMemoryStep(r, p, c)
 			switch {
 			case !ok:
-				done++
+				atFloor++
 				continue
-			case step.Freed == 0 && kept:
+			case step.Freed == 0 && growthLimited:
 				continue
 			}
 
+			// Only page cache closes the gap; the growth of one container is limited beside it.
 			out = append(out, step)
-			kept = kept || step.Freed == 0
+			growthLimited = growthLimited || step.Freed == 0
 
-			if left -= float64(step.Freed); step.Freed > 0 && (left <= 0 || !quantified) {
+			remaining -= float64(step.Freed)
+			if step.Freed > 0 && (remaining <= 0 || !quantified) {
 				return out, ""
 			}
 		}
 	}
 
 	if len(out) == 0 {
-		reason = fmt.Sprintf("no memory to throttle: %d containers have nothing above their use or request, %d are unmeasured", done, unmeasured)
+		reason = fmt.Sprintf("no memory to throttle: %d containers have nothing above their use or request, %d are unmeasured", atFloor, unmeasured)
 	}
 
 	return out, reason
@@ -132,7 +134,7 @@ func (d decision) planMemoryThrottles(r *Rule, gap float64, quantified bool, ear
 
 // nextMemoryStep returns the next throttle of a container; false if nothing is left to reclaim.
 func (d decision) nextMemoryStep(r *Rule, p *Pod, c *Container) (MemoryThrottle, bool) {
-	to, frees, reclaim := c.nextMemoryHigh()
+	to, freed, reclaim := c.nextMemoryHigh()
 	if to == c.MemoryHigh {
 		return MemoryThrottle{}, false
 	}
@@ -144,13 +146,13 @@ func (d decision) nextMemoryStep(r *Rule, p *Pod, c *Container) (MemoryThrottle,
 		From:          c.MemoryHigh,
 		To:            to,
 		Original:      c.MemoryHigh,
-		Freed:         frees,
+		Freed:         freed,
 		Rule:          r.Name,
 		Reason:        fmt.Sprintf("holds %s, of which %s in use; %s", MemoryHigh(c.MemoryUsage.Value), MemoryHigh(c.WorkingSet.Value), p.describe(d.observation.At)),
 	}
 
-	if k := d.state.highs[c.ID]; k != nil {
-		step.Original = k.Original
+	if record := d.state.highs[c.ID]; record != nil {
+		step.Original = record.Original
 	}
 	if r.Action.ThrottleMemory.Reclaim {
 		step.Reclaim = reclaim
@@ -172,13 +174,13 @@ func (c *Container) memoryMeasured(now time.Time, maxAge time.Duration) bool {
 
 // nextMemoryHigh returns the next limit of a container, the current one if nothing is left to reclaim, the page cache reclaimed by it and
 // all that can be reclaimed, in bytes.
-func (c *Container) nextMemoryHigh() (to MemoryHigh, frees, reclaim series.Bytes) {
+func (c *Container) nextMemoryHigh() (to MemoryHigh, freed, reclaim series.Bytes) {
 	used := MemoryHigh(float64(c.WorkingSet.Value) * (1 + workingSetMargin))
 	floor := max(MemoryHigh(c.RequestMemory), used, minMemoryHigh)
 
-	held := min(MemoryHigh(c.MemoryUsage.Value), c.MemoryHigh)
+	usage := min(MemoryHigh(c.MemoryUsage.Value), c.MemoryHigh)
 	to = floor
-	if above := held - floor; float64(above) > minStepRatio*float64(held) {
+	if above := usage - floor; float64(above) > minStepRatio*float64(usage) {
 		to = floor + above/2
 		reclaim = series.Bytes(above)
 	}
@@ -187,7 +189,7 @@ func (c *Container) nextMemoryHigh() (to MemoryHigh, frees, reclaim series.Bytes
 		return c.MemoryHigh, 0, 0
 	}
 
-	return to, series.Bytes(max(held-to, 0)), reclaim
+	return to, series.Bytes(max(usage-to, 0)), reclaim
 }
 
 // reclaimsFiles reports whether steps reclaim page cache.
@@ -207,7 +209,8 @@ func (d decision) deferEvictions(r *Rule, a Actions) (deferred bool, reason stri
 		return false, ""
 	}
 
-	if st.reclaimingSince = earlier(st.reclaimingSince, d.observation.At); st.reclaimingSince.IsZero() {
+	st.reclaimingSince = earlier(st.reclaimingSince, d.observation.At)
+	if st.reclaimingSince.IsZero() {
 		st.reclaimingSince = d.observation.At
 	}
 

@@ -68,12 +68,12 @@ func Lookup(name string) (Metric, bool) {
 		}
 	}
 
-	if of := interferenceResource(name); of != NoResource {
+	if resource := interferenceResource(name); resource != NoResource {
 		return Metric{
 			Name:    name,
 			Unit:    "ratio",
 			Settle:  shortSpan,
-			Victims: criterionOf(of),
+			Victims: criterionOf(resource),
 		}, true
 	}
 
@@ -161,9 +161,9 @@ func pressureMetric(name string) (Metric, bool) {
 		return Metric{}, false
 	}
 
-	of := resources[parts[2]]
+	resource := resources[parts[2]]
 	span := spans[parts[4]]
-	if of == NoResource || span == 0 {
+	if resource == NoResource || span == 0 {
 		return Metric{}, false
 	}
 
@@ -171,7 +171,7 @@ func pressureMetric(name string) (Metric, bool) {
 		Name:    name,
 		Unit:    "ratio",
 		Settle:  span,
-		Victims: criterionOf(of),
+		Victims: criterionOf(resource),
 	}, true
 }
 
@@ -191,8 +191,8 @@ func (r *Rule) NeedsPodDiskUsage() bool {
 }
 
 // throttled reports whether an action on the metric throttles a resource.
-func (m Metric) throttled(a *Action, of series.Resource) bool {
-	return !m.IsDisk() && !m.NotUsage && a.throttles(of)
+func (m Metric) throttled(a *Action, resource series.Resource) bool {
+	return !m.IsDisk() && !m.NotUsage && a.throttles(resource)
 }
 
 // MaxValue returns the largest value of the metric, infinite if unbounded: a rule at or above it never fires. Reservations of reclaimed

@@ -13,17 +13,17 @@ import (
 // planCPURestore plans the CPU quotas to raise.
 func (d decision) planCPURestore(findings []Finding, changed map[limitKey]bool) []Throttle {
 	var out []Throttle
-	for _, g := range planRestore(d, findings, changed, d.state.quotas, cpuLimits()) {
+	for _, step := range planRestore(d, findings, changed, d.state.quotas, cpuLimits()) {
 		out = append(out, Throttle{
-			Pod:           g.pod.ref(),
-			ContainerID:   g.container.ID,
-			ContainerName: g.container.Name,
-			From:          g.container.Quota,
-			To:            g.to,
-			Original:      g.record.Original,
-			Freed:         -series.MilliCPU(g.gain),
-			Weight:        g.pod.reducedWeight(g.to, series.MilliCPU(g.record.Before)),
-			Reason:        g.reason,
+			Pod:           step.pod.ref(),
+			ContainerID:   step.container.ID,
+			ContainerName: step.container.Name,
+			From:          step.container.Quota,
+			To:            step.to,
+			Original:      step.record.Original,
+			Freed:         -series.MilliCPU(step.gain),
+			Weight:        step.pod.reducedWeight(step.to, series.MilliCPU(step.record.Before)),
+			Reason:        step.reason,
 		})
 	}
 
@@ -33,16 +33,16 @@ func (d decision) planCPURestore(findings []Finding, changed map[limitKey]bool) 
 // planMemoryRestore plans the memory limits to raise.
 func (d decision) planMemoryRestore(findings []Finding, changed map[limitKey]bool) []MemoryThrottle {
 	var out []MemoryThrottle
-	for _, g := range planRestore(d, findings, changed, d.state.highs, memoryLimits()) {
+	for _, step := range planRestore(d, findings, changed, d.state.highs, memoryLimits()) {
 		out = append(out, MemoryThrottle{
-			Pod:           g.pod.ref(),
-			ContainerID:   g.container.ID,
-			ContainerName: g.container.Name,
-			From:          g.container.MemoryHigh,
-			To:            g.to,
-			Original:      g.record.Original,
-			Freed:         -max(series.Bytes(g.gain), 1),
-			Reason:        g.reason,
+			Pod:           step.pod.ref(),
+			ContainerID:   step.container.ID,
+			ContainerName: step.container.Name,
+			From:          step.container.MemoryHigh,
+			To:            step.to,
+			Original:      step.record.Original,
+			Freed:         -max(series.Bytes(step.gain), 1),
+			Reason:        step.reason,
 		})
 	}
 
@@ -64,8 +64,9 @@ func (o *Observation) mostImportant(throttled func(id string) bool) []*Pod {
 }
 
 // headroom returns how much of a resource may be restored before a rule fires that may throttle the pod or evicts for the resource: no pod
-// is evicted for what another one regains. held reports that such a rule has fired and not ended, bound that a rule may throttle the pod.
-func (d decision) headroom(findings []Finding, p *Pod, of series.Resource) (room float64, held, bound bool) {
+// is evicted for what another one regains. blocked reports that such a rule has fired and not ended, mayThrottle that a rule may throttle
+// the pod.
+func (d decision) headroom(findings []Finding, p *Pod, resource series.Resource) (room float64, blocked, mayThrottle bool) {
 	room = math.Inf(1)
 	for i := range d.policy.Rules {
 		r := &d.policy.Rules[i]
@@ -73,27 +74,27 @@ func (d decision) headroom(findings []Finding, p *Pod, of series.Resource) (room
 			continue
 		}
 
-		throttles := d.metric(r).throttled(&r.Action, of) && slices.Contains(p.Allowed, r.Action.Name)
-		if r.Preview || !throttles && (r.Action.Evict == nil || findings[i].Resource != of) {
+		throttles := d.metric(r).throttled(&r.Action, resource) && slices.Contains(p.Allowed, r.Action.Name)
+		if r.Preview || !throttles && (r.Action.Evict == nil || findings[i].Resource != resource) {
 			continue
 		}
 
-		free, holds := d.headroomBelow(r, &findings[i], of)
+		free, blocks := d.headroomBelow(r, &findings[i], resource)
 		room = min(room, free)
-		held = held || holds
-		bound = bound || throttles
+		blocked = blocked || blocks
+		mayThrottle = mayThrottle || throttles
 	}
 
-	if held && bound {
+	if blocked && mayThrottle {
 		return 0, true, true
 	}
 
-	return room, false, bound
+	return room, false, mayThrottle
 }
 
 // headroomBelow returns how much of a resource is free below a rule's threshold and its margin, infinite if the metric does not determine
-// it. holds reports that nothing may be restored now.
-func (d decision) headroomBelow(r *Rule, f *Finding, of series.Resource) (room float64, holds bool) {
+// it. blocked reports that nothing may be restored now.
+func (d decision) headroomBelow(r *Rule, f *Finding, resource series.Resource) (room float64, blocked bool) {
 	st := d.state.rules[r.Name]
 	switch f.Phase {
 	case Firing, Falling, Held:
@@ -106,7 +107,7 @@ func (d decision) headroomBelow(r *Rule, f *Finding, of series.Resource) (room f
 		}
 
 		free, ok := st.metric.toAmount(r.Threshold*(1-float64(d.policy.Limits.RestoreMargin))-f.Value, d.observation.Node)
-		if ok && f.Resource == of {
+		if ok && f.Resource == resource {
 			return free, false
 		}
 
@@ -129,24 +130,24 @@ func sameQuota(a, b Quota) bool {
 }
 
 // raiseQuota returns the next quota, one step up.
-func raiseQuota(k *throttleRecord[Quota], room float64) Quota {
-	step := max(series.MilliCPU(float64(k.Set)*float64(k.Step)), minQuota)
-	to := k.Set + Quota(step)
-	end := k.restoreTarget()
+func raiseQuota(record *throttleRecord[Quota], room float64) Quota {
+	step := max(series.MilliCPU(float64(record.Set)*float64(record.Step)), minQuota)
+	to := record.Set + Quota(step)
+	end := record.restoreTarget()
 	if to >= end {
-		to = max(end, k.Set)
+		to = max(end, record.Set)
 	}
 
-	if float64(to-k.Set) > room {
+	if float64(to-record.Set) > room {
 		if room < float64(minQuota) {
-			return k.Set
+			return record.Set
 		}
 
-		to = k.Set + Quota(room)
+		to = record.Set + Quota(room)
 	}
 
 	if to >= end {
-		return k.Original
+		return record.Original
 	}
 
 	return to
@@ -163,16 +164,17 @@ func sameMemoryHigh(a, b MemoryHigh) bool {
 }
 
 // raiseMemoryHigh returns the next limit, a tenth higher.
-func raiseMemoryHigh(k *throttleRecord[MemoryHigh], room float64) MemoryHigh {
-	step := max(float64(k.Set)*restoreRatio, float64(minMemoryHigh))
-	end := k.restoreTarget()
-	if step = min(step, float64(end-k.Set)); step > room {
-		return k.Set
+func raiseMemoryHigh(record *throttleRecord[MemoryHigh], room float64) MemoryHigh {
+	step := max(float64(record.Set)*restoreRatio, float64(minMemoryHigh))
+	end := record.restoreTarget()
+	step = min(step, float64(end-record.Set))
+	if step > room {
+		return record.Set
 	}
 
-	if to := k.Set + MemoryHigh(step); to < end {
+	if to := record.Set + MemoryHigh(step); to < end {
 		return to
 	}
 
-	return k.Original
+	return record.Original
 }

@@ -41,7 +41,10 @@ func (st *ruleState) evaluate(r *Rule, o *Observation, l Limits) (f Finding, bre
 		Preview:   r.Preview,
 	}
 
-	st.sampled, st.lastFired = earlier(st.sampled, o.At), earlier(st.lastFired, o.At)
+	// Times after now are left from before the clock was set back.
+	st.sampled = earlier(st.sampled, o.At)
+	st.lastFired = earlier(st.lastFired, o.At)
+
 	value, at, why := st.measure(r, o)
 	if why != "" {
 		st.markUnknown(r, o.At, l, &f)
@@ -141,6 +144,7 @@ func (st *ruleState) measure(r *Rule, o *Observation) (value float64, at time.Ti
 		return 0, at, why
 	}
 
+	// The highest value decides; the newest measurement among the series is the one that is counted.
 	selected, counted := 0, 0
 	for _, s := range samples {
 		if r.Matches != nil && !r.Matches(s.Labels) {

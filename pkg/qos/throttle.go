@@ -23,12 +23,12 @@ func itoa(n int32) string { return strconv.Itoa(int(n)) }
 // is closed. If the metric measures no amount of CPU, one container is throttled per measurement.
 func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *planned) (out []Throttle, shortfall float64, reason string) {
 	t := r.Action.Throttle
-	left := gap
+	remaining := gap
 	unmeasured := 0
-	done := 0
+	atFloor := 0
+	otherRules := 0
+	withoutContainers := 0
 
-	others := 0
-	bare := 0
 	candidates := d.orderVictims(r, ByCPU)
 	for _, p := range candidates {
 		if p.Terminating {
@@ -36,17 +36,17 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 		}
 
 		if len(p.Containers) == 0 {
-			bare++
+			withoutContainers++
 		}
 
 		for i := range p.Containers {
-			if quantified && left <= 0 || !quantified && len(out) > 0 {
+			if quantified && remaining <= 0 || !quantified && len(out) > 0 {
 				break
 			}
 
 			c := &p.Containers[i]
 			if earlier.limits[limitKey{series.CPU, c.ID}] {
-				others++
+				otherRules++
 				continue
 			}
 			if c.Quota <= 0 || !c.UsedCPU.fresh(d.observation.At, r.MaxAge) {
@@ -54,20 +54,22 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 				continue
 			}
 
-			to, frees := nextQuota(c, t, left, quantified)
-			if frees <= 0 {
-				done++
+			to, freed := nextQuota(c, t, remaining, quantified)
+			if freed <= 0 {
+				atFloor++
 				continue
 			}
 
+			// A further step keeps the original quota and the use before the first one.
 			original := c.Quota
+
 			before := c.UsedCPU.Value
-			if k := d.state.quotas[c.ID]; k != nil {
-				original = k.Original
-				before = series.MilliCPU(k.Before)
+			if record := d.state.quotas[c.ID]; record != nil {
+				original = record.Original
+				before = series.MilliCPU(record.Before)
 			}
 
-			left -= float64(frees)
+			remaining -= float64(freed)
 			out = append(out, Throttle{
 				Pod:           p.ref(),
 				ContainerID:   c.ID,
@@ -75,7 +77,7 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 				From:          c.Quota,
 				To:            to,
 				Original:      original,
-				Freed:         frees,
+				Freed:         freed,
 				Step:          t.Step,
 				Weight:        p.reducedWeight(to, before),
 				Rule:          r.Name,
@@ -85,16 +87,16 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 	}
 
 	if quantified {
-		shortfall = max(left, 0)
+		shortfall = max(remaining, 0)
 	}
 
 	switch {
 	case len(candidates) == 0:
 		reason = noCandidate
 	case len(out) == 0:
-		reason = fmt.Sprintf("nothing to throttle: %d containers are at their floor or use no more, %d are unmeasured, %d are throttled by another rule", done, unmeasured, others)
-		if bare > 0 {
-			reason += fmt.Sprintf(", %d pods have no known container", bare)
+		reason = fmt.Sprintf("nothing to throttle: %d containers are at their floor or use no more, %d are unmeasured, %d are throttled by another rule", atFloor, unmeasured, otherRules)
+		if withoutContainers > 0 {
+			reason += fmt.Sprintf(", %d pods have no known container", withoutContainers)
 		}
 	}
 
@@ -103,16 +105,16 @@ func (d decision) planThrottles(r *Rule, gap float64, quantified bool, earlier *
 
 // reducedWeight returns the share of its CPU weight that a pod keeps with a quota: the share of its previous use.
 func (p *Pod) reducedWeight(to Quota, before series.MilliCPU) series.Ratio {
-	const least = 0.01
+	const minWeight = 0.01
 	if !p.Elastic && p.Class != BestEffort || before <= 0 || to == Unlimited {
 		return 0
 	}
 
-	return min(max(series.Ratio(float64(to)/float64(before)), least), 1)
+	return min(max(series.Ratio(float64(to)/float64(before)), minWeight), 1)
 }
 
 // nextQuota returns the next quota of a container and the reduction of its use; 0 for none.
-func nextQuota(c *Container, t *CPUThrottling, left float64, quantified bool) (Quota, series.MilliCPU) {
+func nextQuota(c *Container, t *CPUThrottling, gap float64, quantified bool) (Quota, series.MilliCPU) {
 	used := c.UsedCPU.Value
 	base := used
 	if c.Quota != Unlimited {
@@ -122,7 +124,7 @@ func nextQuota(c *Container, t *CPUThrottling, left float64, quantified bool) (Q
 	to := ceilMilli(float64(base) * (1 - float64(t.Step)))
 	if quantified {
 		// No more than needed.
-		to = max(to, used-ceilMilli(math.Min(left, math.MaxInt32)))
+		to = max(to, used-ceilMilli(math.Min(gap, math.MaxInt32)))
 	}
 
 	to = max(to, c.Request, ceilMilli(float64(c.Limit)*float64(t.Floor)), minQuota)

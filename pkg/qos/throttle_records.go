@@ -39,62 +39,66 @@ const forgetAfter = 60
 type throttleRecords[L limit] map[string]*throttleRecord[L]
 
 // contains reports whether a container is throttled.
-func (b throttleRecords[L]) contains(container string) bool { return b[container] != nil }
+func (r throttleRecords[L]) contains(container string) bool { return r[container] != nil }
 
 // record adds a written limit: the first one of a container with its original, later ones as further steps.
-func (b *throttleRecords[L]) record(next throttleRecord[L]) {
+func (r *throttleRecords[L]) record(next throttleRecord[L]) {
 	if next.Set == next.Original {
-		delete(*b, next.ContainerID)
+		delete(*r, next.ContainerID)
 		return
 	}
 
-	if *b == nil {
-		*b = throttleRecords[L]{}
+	if *r == nil {
+		*r = throttleRecords[L]{}
 	}
 
-	k := (*b)[next.ContainerID]
-	if k == nil {
-		(*b)[next.ContainerID] = &next
+	existing := (*r)[next.ContainerID]
+	if existing == nil {
+		(*r)[next.ContainerID] = &next
 		return
 	}
 
-	k.Set = next.Set
-	k.pending = 0
-	k.missed = 0
+	existing.Set = next.Set
+	existing.pending = 0
+	existing.missed = 0
 	if next.Step > 0 {
-		k.Step = next.Step
+		existing.Step = next.Step
 	}
 }
 
 // reconcile drops records of containers whose limit another process changed, as a kubelet that resizes a pod or uses MemoryQoS, and of
 // containers that are gone. The changed limit becomes the new original.
-func (b throttleRecords[L]) reconcile(o *Observation, kind limitKind[L]) {
-	if len(b) == 0 {
+func (r throttleRecords[L]) reconcile(o *Observation, kind limitKind[L]) {
+	if len(r) == 0 {
 		return
 	}
 
-	for _, k := range b {
-		k.missed++
+	for _, record := range r {
+		record.missed++
 	}
 
 	for i := range o.Pods {
 		for j := range o.Pods[i].Containers {
 			c := &o.Pods[i].Containers[j]
-			k := b[c.ID]
-			if k == nil {
+			record := r[c.ID]
+			if record == nil {
 				continue
 			}
 
-			k.missed = 0
-			if now := kind.inForce(c); now > 0 && !kind.same(now, k.Set) && (k.pending == 0 || !kind.same(now, k.pending)) {
-				delete(b, c.ID)
+			// A throttle that is being written may or may not be in force yet.
+			record.missed = 0
+			limit := kind.inForce(c)
+
+			foreign := limit > 0 && !kind.same(limit, record.Set) && (record.pending == 0 || !kind.same(limit, record.pending))
+			if foreign {
+				delete(r, c.ID)
 			}
 		}
 	}
 
-	for id, k := range b {
-		if k.missed > forgetAfter {
-			delete(b, id)
+	for id, record := range r {
+		if record.missed > forgetAfter {
+			delete(r, id)
 		}
 	}
 }
@@ -128,61 +132,61 @@ type restoreStep[L limit] struct {
 
 // planRestore plans the limits of a resource to raise: of containers that no rule throttles now, the most important first, one step per
 // measurement and never beyond the headroom. If no rule may throttle the pod any more, the original limit is restored at once.
-func planRestore[L limit](d decision, findings []Finding, changed map[limitKey]bool, b throttleRecords[L], kind limitKind[L]) []restoreStep[L] {
-	if len(b) == 0 {
+func planRestore[L limit](d decision, findings []Finding, changed map[limitKey]bool, records throttleRecords[L], kind limitKind[L]) []restoreStep[L] {
+	if len(records) == 0 {
 		return nil
 	}
 
 	var out []restoreStep[L]
-	given := 0.0
+	restored := 0.0
 	stepped := false
-	for _, p := range d.observation.mostImportant(b.contains) {
-		room, held, bound := d.headroom(findings, p, kind.resource)
-		if held {
+	for _, p := range d.observation.mostImportant(records.contains) {
+		room, blocked, mayThrottle := d.headroom(findings, p, kind.resource)
+		if blocked {
 			continue
 		}
 
 		for i := range p.Containers {
 			c := &p.Containers[i]
-			k := b[c.ID]
-			if k == nil || kind.inForce(c) <= 0 || changed[limitKey{kind.resource, c.ID}] {
+			record := records[c.ID]
+			if record == nil || kind.inForce(c) <= 0 || changed[limitKey{kind.resource, c.ID}] {
 				continue
 			}
 
-			to := k.Original
+			to := record.Original
 			why := "no rule throttles this pod any more"
 			switch {
-			case bound && math.IsInf(room, 1):
+			case mayThrottle && math.IsInf(room, 1):
 				// The headroom is unknown: raise one container by a step and wait for the next measurement.
 				if stepped {
 					continue
 				}
 
-				to = kind.raise(k, room)
+				to = kind.raise(record, room)
 				why = "the node is calm"
 				stepped = true
 				d.state.lastProbe = d.observation.At
 
-			case bound:
-				to = kind.raise(k, room-given)
-				why = fmt.Sprintf("the node is calm, %s is free below the threshold and its margin", formatAmount(kind.resource, room-given))
+			case mayThrottle:
+				to = kind.raise(record, room-restored)
+				why = fmt.Sprintf("the node is calm, %s is free below the threshold and its margin", formatAmount(kind.resource, room-restored))
 			}
 
 			if kind.same(to, kind.inForce(c)) {
 				continue
 			}
 
-			g := restoreStep[L]{
+			step := restoreStep[L]{
 				pod:       p,
 				container: c,
-				record:    k,
+				record:    record,
 				to:        to,
-				gain:      k.gain(to),
+				gain:      record.gain(to),
 				reason:    why,
 			}
 
-			given += float64(g.gain)
-			out = append(out, g)
+			restored += float64(step.gain)
+			out = append(out, step)
 		}
 	}
 
@@ -190,19 +194,19 @@ func planRestore[L limit](d decision, findings []Finding, changed map[limitKey]b
 }
 
 // gain returns the additional use that a limit allows.
-func (k *throttleRecord[L]) gain(to L) L {
+func (r *throttleRecord[L]) gain(to L) L {
 	if to == noLimit {
-		to = max(k.Before, k.Set)
+		to = max(r.Before, r.Set)
 	}
 
-	return to - k.Set
+	return to - r.Set
 }
 
 // restoreTarget returns where steps end: at the original limit, or at the use before the first throttle if that is unlimited.
-func (k *throttleRecord[L]) restoreTarget() L {
-	if k.Original == noLimit {
-		return max(k.Before, k.Set)
+func (r *throttleRecord[L]) restoreTarget() L {
+	if r.Original == noLimit {
+		return max(r.Before, r.Set)
 	}
 
-	return k.Original
+	return r.Original
 }

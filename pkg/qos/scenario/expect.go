@@ -62,11 +62,12 @@ func parseTimedExpectation(verb string, rest []string) (func(*run) string, error
 }
 
 // expectLimit expects a limit of a pod: none, limited, or the amount that parse reads.
-func expectLimit[T comparable](name, want string, none T, parse func(string) (T, error), of func(*pod) T, what string) (func(*run) string, error) {
+func expectLimit[T comparable](name, want string, none T, parse func(string) (T, error), limitOf func(*pod) T, what string) (func(*run) string, error) {
 	exact := none
 	if want != "none" && want != "limited" {
 		var err error
-		if exact, err = parse(want); err != nil {
+		exact, err = parse(want)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -76,8 +77,8 @@ func expectLimit[T comparable](name, want string, none T, parse func(string) (T,
 		switch {
 		case p == nil:
 			return "the pod does not exist"
-		case want == "limited" && of(p) == none, want != "limited" && of(p) != exact:
-			return fmt.Sprintf("its %s is %v", what, of(p))
+		case want == "limited" && limitOf(p) == none, want != "limited" && limitOf(p) != exact:
+			return fmt.Sprintf("its %s is %v", what, limitOf(p))
 		}
 
 		return ""
@@ -129,6 +130,7 @@ func expectUsed(resource, want string) (func(*run) string, error) {
 		return nil, errors.New("want cpu or memory")
 	}
 
+	// The bound of CPU is in cores, that of memory in bytes.
 	return func(r *run) string {
 		used := float64(r.used.memory)
 		if resource == string(series.CPU) {
@@ -160,6 +162,7 @@ func parseFinalExpectation(verb string, rest []string) (func(*run) string, error
 			return ""
 		}, nil
 
+	// The last eviction of the pod counts.
 	case verb == "grace" && len(rest) == 2:
 		d, err := time.ParseDuration(rest[1])
 		return func(r *run) string {

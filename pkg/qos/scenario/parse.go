@@ -35,6 +35,7 @@ func Parse(text string) (*Scenario, error) {
 	for line := range strings.Lines(text) {
 		p.line++
 		content, comment, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "#")
+		// The title is the first comment on a line of its own.
 		if p.scenario.Title == "" && strings.TrimSpace(content) == "" {
 			p.scenario.Title = strings.TrimSpace(comment)
 		}
@@ -91,6 +92,7 @@ func (p *parser) parseStatement(words []string) error {
 		return p.parsePod(rest)
 
 	case "metric":
+		// A metric without a time has its value from the start.
 		do, err := parseMetricEvent(rest)
 		if err == nil {
 			p.scenario.events = append(p.scenario.events, event{line: p.line, do: do})
@@ -150,8 +152,11 @@ func (p *parser) parseNode(words []string) error {
 			}
 
 		case "evictions":
+			// A number of pods by time, such as 5/1m.
 			n, per, _ := strings.Cut(v, "/")
-			if p.scenario.policy.Limits.MaxEvictions, err = strconv.Atoi(n); err == nil {
+
+			p.scenario.policy.Limits.MaxEvictions, err = strconv.Atoi(n)
+			if err == nil {
 				p.scenario.policy.Limits.EvictionWindow, err = time.ParseDuration(per)
 			}
 
@@ -191,16 +196,17 @@ func (p *parser) parseAction(words []string) error {
 			a.CoolDown, err = time.ParseDuration(v)
 
 		case "step", "floor":
+			// Either of the two makes the action throttle CPU.
 			if a.Throttle == nil {
 				a.Throttle = &qos.CPUThrottling{}
 			}
 
-			into := &a.Throttle.Step
+			share := &a.Throttle.Step
 			if k == "floor" {
-				into = &a.Throttle.Floor
+				share = &a.Throttle.Floor
 			}
 
-			*into, err = parsePercentage(v)
+			*share, err = parsePercentage(v)
 
 		case "memory":
 			a.ThrottleMemory = &qos.MemoryThrottleSettings{}
@@ -210,7 +216,8 @@ func (p *parser) parseAction(words []string) error {
 
 		case "grace":
 			var d time.Duration
-			if d, err = time.ParseDuration(v); err == nil && a.Evict == nil {
+			d, err = time.ParseDuration(v)
+			if err == nil && a.Evict == nil {
 				err = errors.New("wants evict before it")
 			} else if err == nil {
 				a.Evict.GracePeriod = &d
@@ -279,16 +286,16 @@ func (p *parser) setRule(r *qos.Rule, words []string) error {
 }
 
 func (p *parser) parsePod(words []string) error {
-	made, err := newPod(words[0], words[1:])
+	added, err := newPod(words[0], words[1:])
 	if err != nil {
 		return err
 	}
 
-	if slices.ContainsFunc(p.scenario.pods, func(o *pod) bool { return o.name() == made.name() }) {
-		return fmt.Errorf("there are two pods %s", made.name())
+	if slices.ContainsFunc(p.scenario.pods, func(o *pod) bool { return o.name() == added.name() }) {
+		return fmt.Errorf("there are two pods %s", added.name())
 	}
 
-	p.scenario.pods = append(p.scenario.pods, made)
+	p.scenario.pods = append(p.scenario.pods, added)
 	return nil
 }
 
@@ -342,10 +349,10 @@ func parseBytes(text string) (series.Bytes, error) {
 
 // parseDiskWork parses operations per second.
 func parseDiskWork(text string) (qos.DiskWork, error) {
-	const most = 1e9
+	const maxWork = 1e9
 	v, err := parseNumber(text)
-	if err == nil && !(v >= 0 && v <= most) {
-		err = fmt.Errorf("%s: want operations by second from 0 to %g", text, most)
+	if err == nil && !(v >= 0 && v <= maxWork) {
+		err = fmt.Errorf("%s: want operations by second from 0 to %g", text, maxWork)
 	}
 
 	return qos.DiskWork(v), err

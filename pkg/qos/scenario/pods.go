@@ -38,7 +38,8 @@ func newPod(name string, words []string) (*pod, error) {
 
 // resetLimits sets the limits that the kubelet sets.
 func (p *pod) resetLimits() {
-	p.quota, p.high = qos.Unlimited, qos.NoMemoryHigh
+	p.quota = qos.Unlimited
+	p.high = qos.NoMemoryHigh
 	if p.limit > 0 {
 		p.quota = qos.Quota(p.limit)
 	}
@@ -66,9 +67,11 @@ func (p *pod) set(key, value string) error {
 		p.Priority = int32(n)
 
 	case "age":
+		// Pods that exist at the start have an age; later ones start with their event.
 		var d time.Duration
 		d, err = time.ParseDuration(value)
 		p.Started = startTime().Add(-d)
+
 	case "ends":
 		p.endsAfter, err = time.ParseDuration(value)
 	case "allow":
@@ -172,6 +175,7 @@ func parseHappening(verb string, rest []string) (func(*run) error, error) {
 	name := rest[0]
 	switch verb {
 	case "pod":
+		// Parsed now for its errors; the event creates or changes the pod.
 		if _, err := newPod(name, rest[1:]); err != nil {
 			return nil, err
 		}

@@ -73,15 +73,17 @@ func (s *Scenario) Run() (Outcome, error) {
 	}
 
 	r.policy.Rules = slices.Clone(s.policy.Rules)
+	// Pods and rules are copied, so that the scenario can run again.
 	for _, p := range s.pods {
-		made := *p
-		r.pods = append(r.pods, &made)
+		clone := *p
+		r.pods = append(r.pods, &clone)
 	}
 
 	events := slices.Clone(s.events)
 	slices.SortStableFunc(events, func(a, b event) int { return int(a.at - b.at) })
 	expects := slices.Clone(s.expectations)
 	slices.SortStableFunc(expects, func(a, b expectation) int { return int(a.at - b.at) })
+
 	var out Outcome
 	check := func(e expectation) {
 		if wrong := e.check(r); wrong != "" {
@@ -118,7 +120,8 @@ func (s *Scenario) Run() (Outcome, error) {
 		}
 	}
 
-	out.Log, out.Evicted = r.log, r.evicted
+	out.Log = r.log
+	out.Evicted = r.evicted
 	return out, nil
 }
 
@@ -155,6 +158,7 @@ func (r *run) simulateUse() {
 	}
 
 	r.used = demand{cpu: min(total.cpu, r.scenario.node.CPUs), memory: min(total.memory, r.scenario.node.Memory), disks: total.disks * qos.DiskWork(served)}
+	// A frozen agent keeps its last measurements while the node goes on.
 	if r.frozen {
 		return
 	}
@@ -165,10 +169,10 @@ func (r *run) simulateUse() {
 	r.disks = qos.DiskRates{}
 	for _, p := range r.pods {
 		r.measured[p.UID] = r.measure(p, float64(min(qos.Quota(p.demand.cpu), p.quota))*share, served, total.memory)
-		did := r.measured[p.UID].diskRates
-		r.disks.Reads = r.disks.Reads + did.Reads
-		r.disks.ReadBytes = r.disks.ReadBytes + did.ReadBytes
-		r.disks.WriteBytes = r.disks.WriteBytes + did.WriteBytes
+		rates := r.measured[p.UID].diskRates
+		r.disks.Reads = r.disks.Reads + rates.Reads
+		r.disks.ReadBytes = r.disks.ReadBytes + rates.ReadBytes
+		r.disks.WriteBytes = r.disks.WriteBytes + rates.WriteBytes
 	}
 }
 
@@ -179,7 +183,7 @@ const stallStart = 0.95
 func (r *run) measure(p *pod, cpu, served float64, memory series.Bytes) measurement {
 	used := p.usedMemory()
 	m := measurement{demand: demand{cpu: series.MilliCPU(math.Round(cpu)), memory: used}, diskRates: p.demand.diskRates(served)}
-	m.held = used + min(p.cache, series.Bytes(p.high)-used)
+	m.usage = used + min(p.cache, series.Bytes(p.high)-used)
 
 	waited := 0.0
 	if p.demand.cpu > 0 {
@@ -249,6 +253,7 @@ func (r *run) observe() qos.Observation {
 			Quota:   p.quota,
 		}
 
+		// Only the spec of an unmeasured pod is known.
 		if m, ok := r.measured[p.UID]; ok && !p.unmeasured && !r.lostMetrics["pods"] {
 			seen.UsedCPU = qos.Measurement[series.MilliCPU]{Value: m.cpu, At: r.measuredAt}
 			seen.UsedMemory = qos.Measurement[series.Bytes]{Value: m.memory, At: r.measuredAt}
@@ -265,7 +270,7 @@ func (r *run) observe() qos.Observation {
 			c.UsedCPU = seen.UsedCPU
 			c.MemoryHigh = p.high
 			c.WorkingSet = seen.UsedMemory
-			c.MemoryUsage = qos.Measurement[series.Bytes]{Value: m.held, At: r.measuredAt}
+			c.MemoryUsage = qos.Measurement[series.Bytes]{Value: m.usage, At: r.measuredAt}
 		}
 
 		seen.Containers = []qos.Container{c}
@@ -323,6 +328,7 @@ func (r *run) apply(plan qos.Plan, elapsed time.Duration) {
 		logf("the node %s: %s", word, plan.Avoid.Reason)
 	}
 
+	// Executed actions are recorded as the agent records them.
 	for _, t := range plan.Throttles {
 		p := r.findPod(t.Pod.String())
 		p.quota = t.To
@@ -356,7 +362,9 @@ func (r *run) evict(e qos.Eviction, logf func(string, ...any)) {
 		grace = *e.GraceOverride
 	}
 
-	p.Terminating, p.Grace, p.endsAt = true, grace, r.now.Add(min(p.endsAfter, grace))
+	p.Terminating = true
+	p.Grace = grace
+	p.endsAt = r.now.Add(min(p.endsAfter, grace))
 	if p.endsAfter < 0 {
 		p.endsAt = r.now.Add(maxLength) // It never ends.
 	}

@@ -45,7 +45,7 @@ func (d demand) diskRates(served float64) qos.DiskRates {
 // measurement is the measurement of a pod: memory excludes page cache, held includes it.
 type measurement struct {
 	demand
-	held                                 series.Bytes
+	usage                                series.Bytes
 	stalledCPU, stalledMemory, throttled series.Ratio
 	stalledDisks                         series.Ratio
 	diskRates                            qos.DiskRates
