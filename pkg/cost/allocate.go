@@ -209,6 +209,7 @@ func shareNode(q Quote, pods []Pod) ([]Bill, Shares) {
 		{larger, func(s *Shares) *Split { return &s.Max }},
 	} {
 		rest := m.split(&idle)
+
 		rest.CPU = divide(q.Cost.CPU, int64(q.Size.CPU), len(pods), func(i int) (int64, *Nanos) {
 			return int64(m.amounts[i].CPU), &m.split(&bills[i].Cost).CPU
 		})

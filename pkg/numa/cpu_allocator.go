@@ -103,14 +103,14 @@ func (a *CPUAllocator) planAllocation(owner string, policy Policy, counts map[st
 
 // takePreferring takes n of the free CPUs, those of previous first.
 func (a *CPUAllocator) takePreferring(previous, free CPUSet, n int) CPUSet {
-	kept := previous.Intersection(free)
-	if kept.Len() >= n {
-		cpus, _ := a.layout.Take(kept, n)
+	retained := previous.Intersection(free)
+	if retained.Len() >= n {
+		cpus, _ := a.layout.Take(retained, n)
 		return cpus
 	}
 
-	more, _ := a.layout.Take(free.Difference(kept), n-kept.Len())
-	return kept.Union(more)
+	more, _ := a.layout.Take(free.Difference(retained), n-retained.Len())
+	return retained.Union(more)
 }
 
 // Available returns how many CPUs of a zone can be allocated.
