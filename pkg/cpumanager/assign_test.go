@@ -96,17 +96,17 @@ func TestSharedNeverEmpty(t *testing.T) {
 	m := newMachine(t, 1, 2) // CPUs 0 to 3, none reserved
 	all := newPod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 4)
 	if plan := Assign(m, nil, []Pod{all}); formatPlan(&plan) != "p/a refused, keeps false shared=0-3" || !strings.Contains(plan.Refused[0].Reason, "none to share") {
-		t.Errorf("%s: %+v", formatPlan(&plan), plan.Refused)
+		t.Errorf("Assign with one container on all CPUs = %s, %+v, want it refused because none would be left to share", formatPlan(&plan), plan.Refused)
 	}
 
 	parts := newPod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 2, 2)
 	if plan := Assign(m, nil, []Pod{parts}); formatPlan(&plan) != "p/a=0,2 p/b refused, keeps false shared=1,3" {
-		t.Error(formatPlan(&plan))
+		t.Errorf("Assign with two containers on all CPUs = %s, want the second one refused", formatPlan(&plan))
 	}
 
 	before := []Assignment{{ID: ID{"p", "a"}, Policy: numa.PolicyExclusive, CPUs: numa.NewCPUSet(0, 1, 2, 3)}}
 	if plan := Assign(m, before, []Pod{all}); formatPlan(&plan) != "p/a refused, keeps false shared=0-3" {
-		t.Error(formatPlan(&plan))
+		t.Errorf("Assign after a container had all CPUs = %s, want it refused", formatPlan(&plan))
 	}
 }
 
@@ -154,12 +154,12 @@ func TestChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan := Assign(newMachine(t, 2, 4, test.reserved...), test.before, test.pods)
 			if got := formatPlan(&plan); got != test.want {
-				t.Errorf("\ngot  %s\nwant %s", got, test.want)
+				t.Errorf("Assign:\ngot  %s\nwant %s", got, test.want)
 			}
 
 			again := Assign(newMachine(t, 2, 4, test.reserved...), plan.Assignments, test.pods)
 			if formatPlan(&again) != formatPlan(&plan) {
-				t.Errorf("decided again on the same:\ngot  %s\nwant %s", formatPlan(&again), formatPlan(&plan))
+				t.Errorf("Assign with its own result:\ngot  %s\nwant %s", formatPlan(&again), formatPlan(&plan))
 			}
 		})
 	}
@@ -182,12 +182,12 @@ func TestDivide(t *testing.T) {
 	} {
 		got, err := Divide(test.zones, test.wants, test.had)
 		if fmt.Sprint(got) != test.want || err != nil {
-			t.Errorf("%s: %v, %v, want %s", name, got, err, test.want)
+			t.Errorf("%s: Divide = %v, %v, want %s", name, got, err, test.want)
 		}
 	}
 
 	if _, err := Divide(map[string]int{"n0": 1}, []int{1, 1}, nil); err == nil || !strings.Contains(err.Error(), "have 1 CPUs, but its containers request 2") {
-		t.Errorf("too much: %v", err)
+		t.Errorf("Divide of 1 CPU among requests for 2: %v, want an error with both numbers", err)
 	}
 }
 
@@ -207,13 +207,13 @@ func TestBindMemory(t *testing.T) {
 	for uid, want := range map[string]string{"fits": "node0", "too": "node0", "none": "no limit", "bare": "zone node1 has 0 MiB left", "both": "zone node1", "numa": "node0", "late": "zone node0 has 0 MiB left"} {
 		id := ID{uid, "a"}
 		if got := strings.Join(zones[id], ",") + why[id]; !strings.Contains(got, want) {
-			t.Errorf("%s: %q, want %q", uid, got, want)
+			t.Errorf("BindMemory: zones and reason of pod %s are %q, want %q", uid, got, want)
 		}
 	}
 
 	m.MemoryBoundByKubelet = true
 	if zones, why = BindMemory(m, &plan, pods, nil); len(zones) != 0 || len(why) != len(pods) {
-		t.Errorf("the kubelet binds memory: %v, %v", zones, why)
+		t.Errorf("BindMemory where the kubelet binds memory = %v, %v, want no zones and a reason for each pod", zones, why)
 	}
 }
 
@@ -236,7 +236,7 @@ func TestOtherMemory(t *testing.T) {
 				now = map[ID][]string{id: {"node0"}}
 			}
 			if zones, why := BindMemory(m, &plan, pods, now); (zones[id] != nil) != want || (why[id] == "") != want {
-				t.Errorf("%d MiB of others, bound %t: %v, %v", test.others>>20, bound, zones, why)
+				t.Errorf("BindMemory with %d MiB of others, bound before %t = %v, %v, want bound %t", test.others>>20, bound, zones, why, want)
 			}
 		}
 	}

@@ -51,14 +51,14 @@ func TestProperties(t *testing.T) {
 			verifyPlan(t, m, &plan, before, pods, fmt.Sprintf("seed %d step %d", seed, step))
 
 			if again := Assign(m, plan.Assignments, pods); len(plan.Refused) == 0 && formatPlan(&again) != formatPlan(&plan) {
-				t.Fatalf("seed %d step %d: decided again on the same:\ngot  %s\nwant %s", seed, step, formatPlan(&again), formatPlan(&plan))
+				t.Fatalf("seed %d step %d: Assign with its own result:\ngot  %s\nwant %s", seed, step, formatPlan(&again), formatPlan(&plan))
 			}
 
 			before = plan.Assignments
 		}
 
 		if plan := Assign(m, before, nil); plan.Shared != m.Layout.All() || len(plan.Assignments) != 0 {
-			t.Fatalf("seed %d: without pods %s", seed, formatPlan(&plan))
+			t.Fatalf("seed %d: Assign without pods = %s, want all CPUs shared", seed, formatPlan(&plan))
 		}
 	}
 }
@@ -72,13 +72,13 @@ func verifyPlan(t *testing.T, m Machine, plan *Plan, before []Assignment, pods [
 	refused := map[ID]Refusal{}
 	wants := map[ID]int{}
 
-	for _, h := range before {
-		had[h.ID] = h.CPUs
+	for _, assignment := range before {
+		had[assignment.ID] = assignment.CPUs
 	}
 
 	for _, r := range plan.Refused {
 		if r.Reason == "" {
-			t.Fatalf("%s: %s is refused without a reason", when, r.ID)
+			t.Fatalf("%s: %s is refused without a reason, want one", when, r.ID)
 		}
 
 		refused[r.ID] = r
@@ -91,49 +91,49 @@ func verifyPlan(t *testing.T, m Machine, plan *Plan, before []Assignment, pods [
 	}
 
 	if plan.Shared == (numa.CPUSet{}) {
-		t.Fatalf("%s: nothing is left to share", when)
+		t.Fatalf("%s: no CPU is shared, want one or more: %s", when, formatPlan(plan))
 	}
 
 	var given, alone numa.CPUSet
-	for _, h := range plan.Assignments {
-		_, isRefused := refused[h.ID]
-		if !isRefused && sumCounts(h.Zones) != wants[h.ID] {
-			t.Fatalf("%s: %s has %v, wants %d", when, h.ID, h.Zones, wants[h.ID])
+	for _, assignment := range plan.Assignments {
+		_, isRefused := refused[assignment.ID]
+		if !isRefused && sumCounts(assignment.Zones) != wants[assignment.ID] {
+			t.Fatalf("%s: %s has %v, want %d CPUs", when, assignment.ID, assignment.Zones, wants[assignment.ID])
 		}
 
-		cpus := plan.CPUs(h.ID)
+		cpus := plan.CPUs(assignment.ID)
 		if cpus == (numa.CPUSet{}) {
-			t.Fatalf("%s: %s runs nowhere", when, h.ID)
+			t.Fatalf("%s: %s has no CPUs, want one or more", when, assignment.ID)
 		}
 
-		if h.Policy == numa.PolicyNUMA {
-			if cpus.Difference(plan.Shared).Len() > 0 || cpus.Len() < sumCounts(h.Zones) {
-				t.Fatalf("%s: %s shares %s of %s, asked for %v", when, h.ID, cpus, plan.Shared, h.Zones)
+		if assignment.Policy == numa.PolicyNUMA {
+			if cpus.Difference(plan.Shared).Len() > 0 || cpus.Len() < sumCounts(assignment.Zones) {
+				t.Fatalf("%s: %s runs on %s, want %v of the shared CPUs %s", when, assignment.ID, cpus, assignment.Zones, plan.Shared)
 			}
 
 			continue
 		}
 
 		if cpus.Intersection(given).Len() > 0 {
-			t.Fatalf("%s: %s has CPUs of another: %s", when, h.ID, formatPlan(plan))
+			t.Fatalf("%s: CPUs of %s belong to another container too, want its own: %s", when, assignment.ID, formatPlan(plan))
 		}
 
-		if m.Reserved.Intersection(cpus).Difference(had[h.ID]).Len() > 0 {
-			t.Fatalf("%s: %s has reserved CPUs that it had not: %s", when, h.ID, cpus)
+		if m.Reserved.Intersection(cpus).Difference(had[assignment.ID]).Len() > 0 {
+			t.Fatalf("%s: %s has CPUs %s, want no reserved ones beside those that it had", when, assignment.ID, cpus)
 		}
 
-		if !isRefused && cpus.Len() != wants[h.ID] {
-			t.Fatalf("%s: %s has %s, wants %d", when, h.ID, cpus, wants[h.ID])
+		if !isRefused && cpus.Len() != wants[assignment.ID] {
+			t.Fatalf("%s: %s has %s, wants %d", when, assignment.ID, cpus, wants[assignment.ID])
 		}
 
 		given = given.Union(cpus)
-		if h.Policy == numa.PolicyExclusive {
+		if assignment.Policy == numa.PolicyExclusive {
 			alone = alone.Union(cpus)
 		}
 	}
 
 	if alone != plan.Exclusive() || alone.Union(plan.Shared) != m.Layout.All() || alone.Intersection(plan.Shared).Len() > 0 {
-		t.Fatalf("%s: %s alone and %s shared are not the machine", when, alone, plan.Shared)
+		t.Fatalf("%s: %s are exclusive and %s shared, want a partition of %s", when, alone, plan.Shared, m.Layout.All())
 	}
 }
 
