@@ -42,7 +42,7 @@ func FuzzParseCPUSet(f *testing.F) {
 
 		again, err := ParseCPUSet(s.String())
 		if err != nil || again != s || s.Len() != len(slices.Collect(s.All())) {
-			t.Fatalf("%q became %q: %v", in, s, err)
+			t.Fatalf("ParseCPUSet(%q) formatted and parsed again = %q, %v, want the same set", in, again, err)
 		}
 	})
 }
@@ -70,7 +70,7 @@ func TestCPUSetIsASet(t *testing.T) {
 		for c := range 301 {
 			if a.Contains(c) != am[c] || a.Union(b).Contains(c) != (am[c] || bm[c]) ||
 				a.Intersection(b).Contains(c) != (am[c] && bm[c]) || a.Difference(b).Contains(c) != (am[c] && !bm[c]) {
-				t.Fatalf("CPU %d of %s and %s", c, a, b)
+				t.Fatalf("set operations on %s and %s are wrong for CPU %d, want it in the first %t, in the second %t", a, b, c, am[c], bm[c])
 			}
 		}
 
@@ -80,7 +80,7 @@ func TestCPUSetIsASet(t *testing.T) {
 	}
 
 	if NewCPUSet(-1, 9000) != (CPUSet{}) {
-		t.Error("numbers out of range are in the set")
+		t.Error("NewCPUSet(-1, 9000) is not empty, want numbers out of range ignored")
 	}
 }
 
@@ -135,7 +135,7 @@ func TestTakeWholeCores(t *testing.T) {
 	}
 
 	if _, ok := l.Take(NewCPUSet(0, 900), 2); ok {
-		t.Error("a CPU that the machine has not was taken")
+		t.Error("Take(CPUs 0 and 900, 2) succeeds, want false: the machine has no CPU 900")
 	}
 }
 
@@ -148,7 +148,7 @@ func TestLayoutRefuses(t *testing.T) {
 		"a core in two zones": {{CPU: 1, Core: 1, Zone: "a"}, {CPU: 2, Core: 1, Zone: "b"}},
 	} {
 		if _, err := NewLayout(threads); err == nil {
-			t.Errorf("%s: no error", what)
+			t.Errorf("NewLayout with %s succeeds, want an error", what)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func TestCPUAllocator(t *testing.T) {
 			shared := l.Shared()
 			if err := l.Allocate(owner, policy, counts, had); err != nil {
 				if l.pinned() != before || l.CPUs(owner) != own || l.Shared() != shared {
-					t.Fatalf("seed %d: a refusal changed something", seed)
+					t.Fatalf("seed %d: Allocate returns %v but changes CPUs, want no change", seed, err)
 				}
 
 				continue
@@ -204,7 +204,7 @@ func TestCPUAllocator(t *testing.T) {
 		}
 
 		if l.Shared() != layout.All() || len(l.allocations) != 0 {
-			t.Fatalf("seed %d: in the end %s are shared", seed, l.Shared())
+			t.Fatalf("seed %d: after all owners are released %s are shared, want %s", seed, l.Shared(), layout.All())
 		}
 	}
 }
@@ -220,7 +220,7 @@ func verifyAllocator(t *testing.T, l *CPUAllocator, asked map[string]map[string]
 		if h.policy == PolicyExclusive || h.policy == PolicyImmovable {
 			for c := range cpus.All() {
 				if other, twice := given[c]; twice {
-					t.Fatalf("%s: CPU %d is %s's and %s's", when, c, owner, other)
+					t.Fatalf("%s: CPU %d belongs to %s and to %s, want one owner", when, c, owner, other)
 				}
 
 				given[c] = owner
@@ -228,13 +228,13 @@ func verifyAllocator(t *testing.T, l *CPUAllocator, asked map[string]map[string]
 		}
 
 		if h.policy != PolicyNone && cpus.Intersection(l.reserved).Len() > 0 {
-			t.Fatalf("%s: %s runs on reserved CPUs", when, owner)
+			t.Fatalf("%s: %s runs on reserved CPUs, want none of %s", when, owner, l.reserved)
 		}
 
 		for zone, n := range counts {
 			has := cpus.Intersection(l.layout.zones[zone]).Len()
 			if fixed := h.policy == PolicyExclusive || h.policy == PolicyImmovable; fixed && has != n || !fixed && has < n {
-				t.Fatalf("%s: %s (%s) has %d CPUs of %s, asked for %d", when, owner, h.policy, has, zone, n)
+				t.Fatalf("%s: %s (%s) has %d CPUs of %s, want %d", when, owner, h.policy, has, zone, n)
 			}
 		}
 	}
@@ -242,7 +242,7 @@ func verifyAllocator(t *testing.T, l *CPUAllocator, asked map[string]map[string]
 	for owner := range asked {
 		for other := range asked {
 			if owner != other && l.allocations[owner].policy == PolicyExclusive && l.CPUs(owner).Intersection(l.CPUs(other)).Len() > 0 {
-				t.Fatalf("%s: %s runs on CPUs that %s has alone", when, other, owner)
+				t.Fatalf("%s: %s runs on exclusive CPUs of %s, want none of them", when, other, owner)
 			}
 		}
 	}
@@ -265,14 +265,14 @@ func TestRestore(t *testing.T) {
 		"no zone":   l.Allocate("b", PolicyExclusive, map[string]int{"node9": 1}, CPUSet{}),
 	} {
 		if err == nil {
-			t.Errorf("%s: no error", what)
+			t.Errorf("case %q: no error, want one", what)
 		}
 	}
 
 	if err := l.Allocate("b", PolicyExclusive, map[string]int{"node0": 6}, CPUSet{}); err == nil {
-		t.Error("6 of the 5 CPUs that are left were given")
+		t.Error("Allocate of 6 CPUs in a zone with 5 unassigned ones succeeds, want an error")
 	}
 	if got := l.Shared().String(); got != "0,2-4,6-7" {
-		t.Errorf("%s are shared", got)
+		t.Errorf("Shared after refused requests = %s, want 0,2-4,6-7", got)
 	}
 }

@@ -188,7 +188,7 @@ func TestCloseness(t *testing.T) {
 func TestZonesComeAndGo(t *testing.T) {
 	n := &Node{}
 	if n.HasZones() {
-		t.Error("a node without zones says that it knows them")
+		t.Error("HasZones of an empty Node = true, want false")
 	}
 	if err := n.Place("early", Placement{{Zone: "node0", Resources: Resources{series.CPU: 3 * Core}}}); err != nil {
 		t.Fatal(err)
@@ -204,12 +204,12 @@ func TestZonesComeAndGo(t *testing.T) {
 		}
 
 		if got := n.Fit(three); got != step.fit {
-			t.Errorf("with %d zones fit %d, want %d", len(step.zones), got, step.fit)
+			t.Errorf("Fit with %d zones = %d, want %d", len(step.zones), got, step.fit)
 		}
 	}
 
 	if !n.Remove("early") || n.Remove("early") || n.Fit(three) != Fits {
-		t.Error("what the early holder had is not free again")
+		t.Error("after Remove of the early owner the request does not fit, want its zones free again")
 	}
 }
 
@@ -223,7 +223,7 @@ func TestImpossibleInputChangesNothing(t *testing.T) {
 		"too many": make([]Zone, MaxZones+1),
 	} {
 		if err := n.SetZones(zones); err == nil {
-			t.Errorf("zones %s: no error", name)
+			t.Errorf("SetZones(%s) succeeds, want an error", name)
 		}
 	}
 
@@ -235,15 +235,15 @@ func TestImpossibleInputChangesNothing(t *testing.T) {
 		"no name":  {{Zone: "node0", Resources: Resources{"": -1}}},
 	} {
 		if err := n.Place("pod", p); err == nil {
-			t.Errorf("placement %s: no error", name)
+			t.Errorf("Place(%s) succeeds, want an error", name)
 		}
 	}
 
 	if err := n.Place("", nil); err == nil {
-		t.Error("a placement without an owner: no error")
+		t.Error("Place without an owner succeeds, want an error")
 	}
 	if got := formatPlacement(n.Free()); got != "node0(cpu=4)" || n.Owners() != 0 {
-		t.Errorf("afterwards %s free, %d holders", got, n.Owners())
+		t.Errorf("after refused calls %s is free and there are %d owners, want node0(cpu=4) and 0", got, n.Owners())
 	}
 }
 
@@ -256,10 +256,10 @@ func TestOwnersAreBounded(t *testing.T) {
 	}
 
 	if err := n.Place("one more", nil); err == nil {
-		t.Error("no bound")
+		t.Errorf("Place of owner %d succeeds, want an error", MaxOwners+1)
 	}
 	if err := n.Place("0", nil); err != nil {
-		t.Errorf("a holder of before may not change: %v", err)
+		t.Errorf("Place of an owner that exists: %v, want no error", err)
 	}
 
 	for i := range MaxOwners {
@@ -267,7 +267,7 @@ func TestOwnersAreBounded(t *testing.T) {
 	}
 
 	if got := formatPlacement(n.Free()); got != "node0(cpu=4)" {
-		t.Errorf("after all have left %s is free: a sum overflowed", got)
+		t.Errorf("Free after all owners are removed = %s, want node0(cpu=4): a sum overflowed", got)
 	}
 }
 
@@ -298,7 +298,7 @@ func TestNaturalOrder(t *testing.T) {
 	slices.SortFunc(names, compareNames)
 
 	if got := strings.Join(names, " "); got != "a1 b node node02 node2 node10 node9999999999999999999999" {
-		t.Error(got)
+		t.Errorf("names sorted with compareNames: %s, want the numbers in ascending order", got)
 	}
 }
 
@@ -309,7 +309,7 @@ func TestSmallRequestsKeepZonesFree(t *testing.T) {
 	for i := range 8 {
 		p, ok := n.Assign(Request{Resources: Resources{series.CPU: Core}, SingleZone: true})
 		if !ok {
-			t.Fatal("one CPU does not fit")
+			t.Fatal("Assign of one CPU = false, want a zone")
 		}
 
 		if err := n.Place(fmt.Sprint("small", i), p); err != nil {

@@ -116,7 +116,7 @@ func TestAssignIsMinimalExactAndNeverOver(t *testing.T) {
 		}
 
 		if !reflect.DeepEqual(n.Free(), empty) {
-			t.Fatalf("seed %d: %v free in the end, %v in the beginning", seed, n.Free(), empty)
+			t.Fatalf("seed %d: Free after all owners are removed = %v, want %v", seed, n.Free(), empty)
 		}
 	}
 }
@@ -135,14 +135,14 @@ func verifyPlacement(t *testing.T, n *Node, req Request, p Placement) {
 		for kind, a := range s.Resources {
 			sum[kind] += a
 			if free := n.Free()[i].Resources[kind]; a > free || a <= 0 {
-				t.Fatalf("%d of %s in %s, of which %d is free", a, kind, s.Zone, free)
+				t.Fatalf("the placement has %d of %s in %s, want more than 0 and at most the free %d", a, kind, s.Zone, free)
 			}
 		}
 	}
 
 	for kind, a := range req.Resources {
 		if sum[kind] != a {
-			t.Fatalf("asked %d of %s, given %d", a, kind, sum[kind])
+			t.Fatalf("the placement has %d of %s, want %d", sum[kind], kind, a)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func TestManyZones(t *testing.T) {
 		req := Request{Resources: Resources{series.CPU: Amount(20+r.IntN(200)) * Core, "memory": Amount(r.IntN(200)) << 30}}
 		p, ok := n.Assign(req)
 		if ok != (n.Fit(req) == Fits) {
-			t.Fatalf("assign %v, fit %d", ok, n.Fit(req))
+			t.Fatalf("Assign fits %v but Fit = %d, want the same answer", ok, n.Fit(req))
 		}
 
 		if ok {
@@ -207,7 +207,7 @@ func TestUndoRestoresExactly(t *testing.T) {
 		act()
 
 		if len(n.undoLog) != 0 {
-			t.Fatal("the journal goes on after the last undo")
+			t.Fatalf("the undo log has %d entries after Undo of the first checkpoint, want none", len(n.undoLog))
 		}
 	}
 }
@@ -230,7 +230,7 @@ func TestCommit(t *testing.T) {
 
 	n.Commit()
 	if n.recording || len(n.undoLog) != 0 || formatPlacement(n.Free()) != "node0(cpu=3)" {
-		t.Errorf("recording %v, %d changes, %s free", n.recording, len(n.undoLog), formatPlacement(n.Free()))
+		t.Errorf("after Commit: recording %v, %d undo entries, %s free, want none recorded and node0(cpu=3)", n.recording, len(n.undoLog), formatPlacement(n.Free()))
 	}
 }
 
@@ -242,7 +242,7 @@ func TestCloneSharesNothing(t *testing.T) {
 	}
 
 	if formatPlacement(n.Free()) != "node0(cpu=4) node1(cpu=4)" || formatPlacement(c.Free()) != "node0(cpu=4) node1(cpu=1)" {
-		t.Errorf("original %s, copy %s", formatPlacement(n.Free()), formatPlacement(c.Free()))
+		t.Errorf("after Place on the clone the original has %s free and the clone %s, want only the clone changed", formatPlacement(n.Free()), formatPlacement(c.Free()))
 	}
 }
 
@@ -291,7 +291,7 @@ func FuzzNode(f *testing.F) {
 		}
 
 		if !reflect.DeepEqual(n.Free(), empty) {
-			t.Fatalf("%v free in the end", n.Free())
+			t.Fatalf("Free after all owners are removed = %v, want %v", n.Free(), empty)
 		}
 	})
 }

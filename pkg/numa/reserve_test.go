@@ -46,16 +46,16 @@ func TestReserveIsExact(t *testing.T) {
 		for i, n := range taken {
 			sum += n
 			if n < 0 || n > has[i] {
-				t.Fatalf("%d of %v: zone %d gives %d", reserved, has, i, n)
+				t.Fatalf("Reserve(%v, %d): share of zone %d is %d, want 0 to %d", has, reserved, i, n, has[i])
 			}
 
 			if n > 0 && i > 0 && taken[i-1] != has[i-1] {
-				t.Fatalf("%d of %v: zone %d gives before zone %d is used up: %v", reserved, has, i, i-1, taken)
+				t.Fatalf("Reserve(%v, %d) = %v, want zone %d used up before zone %d", has, reserved, taken, i-1, i)
 			}
 		}
 
 		if sum != reserved || beyond > 0 && slices.ContainsFunc(has, func(h Amount) bool { return h > 0 }) && taken[len(taken)-1] != has[len(has)-1] {
-			t.Fatalf("%d of %v: %v and %d beyond", reserved, has, taken, beyond)
+			t.Fatalf("Reserve(%v, %d) = %v, %d, want a sum of %d and an excess only if all zones are used up", has, reserved, taken, beyond, reserved)
 		}
 	}
 }
@@ -101,12 +101,12 @@ func TestReserveNamed(t *testing.T) {
 			sum += n
 
 			if n < 0 || n > has[i] {
-				t.Fatalf("%d of %v, named %v: %v", reserved, has, named, got)
+				t.Fatalf("ReserveNamed(%v, %v, %d) = %v, want 0 to the amount of each zone", has, named, reserved, got)
 			}
 		}
 
 		if sum != reserved || beyond != plain {
-			t.Fatalf("%d of %v, named %v: %v and %d beyond, without names %d beyond", reserved, has, named, got, beyond, plain)
+			t.Fatalf("ReserveNamed(%v, %v, %d) = %v, %d, want a sum of %d and an excess of %d", has, named, reserved, got, beyond, reserved, plain)
 		}
 	}
 }
