@@ -48,21 +48,21 @@ func TestAllocate(t *testing.T) {
 	})
 
 	if !near(got.Cluster.Total().PerHour(), 8+4) || got.OnUnknownNode != 1 || got.Pending != 1 || len(got.Workloads) != 2 || len(got.Namespaces) != 2 {
-		t.Fatalf("%+v", got)
+		t.Fatalf("Allocate = %+v, want a cost of 12, one pending pod, one on an unknown node, 2 workloads in 2 namespaces", got)
 	}
 
 	w := got.Workloads[slices.IndexFunc(got.Workloads, func(w WorkloadCost) bool { return w.Workload == web })]
 	if w.Pods != 2 || w.WithoutUsage != 1 ||
 		!near(w.Cost.Request.Total().PerHour(), 2+1+1+0.5) || !near(w.Cost.Usage.Total().PerHour(), 0.5+0.5) {
-		t.Errorf("%+v", w)
+		t.Errorf("bill of %s = %+v, want 2 pods, 1 without usage, 4.5 by request and 1 by usage", web, w)
 	}
 	// By max the two pods of node a hold 5 of 4 cores: they share them 2 to 3.
 	if !near(w.Cost.Max.CPU.PerHour(), 4*2.0/5+1) || !near(w.Cost.Max.Memory.PerHour(), 1+0.5) {
-		t.Errorf("by max %+v", w.Cost.Max)
+		t.Errorf("cost by max = %+v, want 2.6 for CPU and 1.5 for memory", w.Cost.Max)
 	}
 
 	if !near(got.Idle.Request.Total().PerHour(), 12-4.5-3) || !near(got.Idle.Usage.Total().PerHour(), 12-1-4) || got.Nodes[0].Idle.Max.CPU != 0 {
-		t.Errorf("idle %+v", got.Idle)
+		t.Errorf("Idle = %+v, want 4.5 by request, 7 by usage and no CPU of node a by max", got.Idle)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestAllocateGPUs(t *testing.T) {
 	got := Allocate(tariff, []Pod{{Workload: Workload{"ml", "Job", "train"}, Node: "a", Request: Amounts{GPU: 3}, Usage: used(0, 0)}})
 	for name, s := range map[string]Split{"request": got.Used.Cost.Request, "use": got.Used.Cost.Usage, "max": got.Used.Cost.Max} {
 		if !near(s.GPU.PerHour(), 6) {
-			t.Errorf("by %s: %v", name, s.GPU.PerHour())
+			t.Errorf("GPU cost by %s = %v, want 6", name, s.GPU.PerHour())
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestAllocationAddsUp(t *testing.T) {
 			byWorkload = byWorkload.Plus(w.Cost)
 			for _, s := range []Split{w.Cost.Request, w.Cost.Usage, w.Cost.Max} {
 				if s.CPU < 0 || s.Memory < 0 || s.GPU < 0 {
-					t.Fatalf("round %d: %+v", round, w)
+					t.Fatalf("round %d: bill %+v, want no negative amount", round, w)
 				}
 			}
 		}
@@ -125,7 +125,7 @@ func TestAllocationAddsUp(t *testing.T) {
 
 		whole := Shares{Request: got.Cluster, Usage: got.Cluster, Max: got.Cluster}
 		if byWorkload != whole || byNamespace != whole || got.Idle.Plus(got.Used.Cost) != whole {
-			t.Fatalf("round %d: %+v and %+v are not %+v", round, byWorkload, byNamespace, whole)
+			t.Fatalf("round %d: workloads and idle add up to %+v, namespaces and idle to %+v, want %+v", round, byWorkload, byNamespace, whole)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func TestMoreRequestedNeverCheaper(t *testing.T) {
 
 		i := slices.IndexFunc(got.Workloads, func(w WorkloadCost) bool { return w.Name == "a" })
 		if now := got.Workloads[i].Cost.Request.CPU; now < before {
-			t.Fatalf("%d milli cost %d, less than %d", cpu, now, before)
+			t.Fatalf("a request of %d millicores costs %d, want at least the %d of a smaller one", cpu, now, before)
 		} else {
 			before = now
 		}
@@ -173,12 +173,12 @@ func TestTariff(t *testing.T) {
 	} {
 		p := tariff.At(c.pods)
 		if !near(float64(p.CPU), c.cpu) || p.From != c.from || !strings.HasPrefix(strings.Join(p.Groups, " "), c.groups) {
-			t.Errorf("%s: %+v", name, p)
+			t.Errorf("%s: At = %+v, want CPU at %v from %s, groups %s", name, p, c.cpu, c.from, c.groups)
 		}
 	}
 
 	if p := mustTariff(t, b, nil).At(nil); p.CPU != 0.03 || p.Memory != 0.005 || p.From != FromPriceBook {
-		t.Errorf("without nodes: %+v", p)
+		t.Errorf("At without nodes = %+v, want the default of the price book", p)
 	}
 
 	rich := Node{Size: Amounts{CPU: 1 << 30, Memory: 1}}
@@ -191,7 +191,7 @@ func TestTariff(t *testing.T) {
 	}
 
 	if _, err := NewTariff(b, many); err == nil || !strings.Contains(err.Error(), "together") {
-		t.Errorf("a cluster beyond counting: %v", err)
+		t.Errorf("NewTariff of a cluster beyond the maximum: %v, want an error about the sum", err)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestSavingOf(t *testing.T) {
 	s := SavingOf(price, 3, []Resize{less})
 	if s.CPU != 1800 || s.Memory != -3*oneGiB || len(s.NotCounted) != 0 || !near(s.Hourly.Total().PerHour(), 0.18-0.03) ||
 		!near(s.Hourly.Total().PerMonth(), (0.18-0.03)*730) {
-		t.Errorf("%+v", s)
+		t.Errorf("SavingOf = %+v, want 1800 millicores, -3 GiB and 0.15 an hour", s)
 	}
 
 	for name, c := range map[string]struct {
@@ -225,7 +225,7 @@ func TestSavingOf(t *testing.T) {
 	} {
 		s := SavingOf(price, c.pods, []Resize{c.r})
 		if s.CPU != 0 || s.Memory != 0 || s.Hourly != (Split{}) || !strings.Contains(strings.Join(s.NotCounted, "; "), c.left) {
-			t.Errorf("%s: %+v", name, s)
+			t.Errorf("%s: SavingOf = %+v, want no saving and the reason %q", name, s, c.left)
 		}
 	}
 }

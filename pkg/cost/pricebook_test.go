@@ -84,10 +84,10 @@ func TestQuote(t *testing.T) {
 func TestLabelKeys(t *testing.T) {
 	want := []string{"cheap", "karpenter.sh/capacity-type", "pool", "reserved", "zone"}
 	if got := mustParse(t, book).LabelKeys(); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("LabelKeys = %q, want %q", got, want)
 	}
 	if got := (&PriceBook{}).LabelKeys(); len(got) != 0 {
-		t.Errorf("an empty book looks at %q", got)
+		t.Errorf("LabelKeys of an empty book = %q, want none", got)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestQuoteSplits(t *testing.T) {
 	}
 
 	if !near(q.Cost.CPU.PerHour(), 1.4*0.12/0.2) || !near(q.Cost.Memory.PerHour(), 1.4*0.08/0.2) {
-		t.Errorf("%v and %v", q.Cost.CPU.PerHour(), q.Cost.Memory.PerHour())
+		t.Errorf("Quote splits the node into %v for CPU and %v for memory, want 0.84 and 0.56", q.Cost.CPU.PerHour(), q.Cost.Memory.PerHour())
 	}
 }
 
@@ -107,25 +107,25 @@ func TestQuoteOfOddNodes(t *testing.T) {
 	b := mustParse(t, book)
 	q, err := b.Quote(Node{Name: "empty"})
 	if err != nil || q.Cost != (Split{}) || !strings.Contains(q.Note, "no price") {
-		t.Errorf("a node of no size: %+v, %v", q, err)
+		t.Errorf("Quote of a node without a size = %+v, %v, want no cost and a note", q, err)
 	}
 
 	q, err = b.Quote(Node{Name: "empty", Labels: map[string]string{"pool": "big", "zone": "a"}})
 	if err != nil || !near(q.Cost.Total().PerHour(), 1.4) || q.Note == "" {
-		t.Errorf("a node of no size and a whole price: %+v, %v", q, err)
+		t.Errorf("Quote of a node without a size but with a node price = %+v, %v, want 1.4 and a note", q, err)
 	}
 
 	q, err = b.Quote(Node{Name: "below", Size: Amounts{CPU: -1000, Memory: -5}})
 	if err != nil || q.Cost != (Split{}) {
-		t.Errorf("a node below zero: %+v, %v", q, err)
+		t.Errorf("Quote of a node with a negative size = %+v, %v, want no cost", q, err)
 	}
 	if _, err = b.Quote(Node{Name: "huge", Size: Amounts{CPU: math.MaxInt64, Memory: 1}}); err == nil || !strings.Contains(err.Error(), "node huge") {
-		t.Errorf("a node out of range: %v", err)
+		t.Errorf("Quote of a node out of range: %v, want an error that names the node", err)
 	}
 
 	b.Default.Rates.GPU = 0
 	if q, err = b.Quote(Node{Size: Amounts{CPU: 1000, Memory: oneGiB, GPU: 1}}); err != nil || !strings.Contains(q.Note, "GPU") || q.Cost.GPU != 0 {
-		t.Errorf("a GPU without a price: %+v, %v", q, err)
+		t.Errorf("Quote of a node with a GPU without a price = %+v, %v, want a note and no GPU cost", q, err)
 	}
 }
 
@@ -187,14 +187,14 @@ func TestParsePriceBookRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParsePriceBook([]byte(replaced(t, c.old, c.with)))
 			if got := paths(err); strings.Join(got, " ") != strings.Join(c.paths, " ") {
-				t.Errorf("wrong at %v, want %v: %v", got, c.paths, err)
+				t.Errorf("ParsePriceBook reports errors at %v, want %v: %v", got, c.paths, err)
 			}
 		})
 	}
 
 	for _, file := range []string{"", "[]", "null", "1", book + "{}", `{"currency":`, `{"currency": "EUR"`, `{"a"}`} {
 		if _, err := ParsePriceBook([]byte(file)); err == nil {
-			t.Errorf("%q is taken", file)
+			t.Errorf("ParsePriceBook(%q) succeeds, want an error", file)
 		}
 	}
 }
@@ -225,12 +225,12 @@ func FuzzParsePriceBook(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file []byte) {
 		b, err := ParsePriceBook(file)
 		if (b == nil) != (err != nil) {
-			t.Fatalf("%v and %v", b, err)
+			t.Fatalf("ParsePriceBook = %v, %v, want either a book or an error", b, err)
 		}
 
 		if err != nil {
 			if err.Error() == "" {
-				t.Fatal("an error without words")
+				t.Fatal("ParsePriceBook returns an error without a text, want one")
 			}
 
 			return
@@ -243,7 +243,7 @@ func FuzzParsePriceBook(f *testing.F) {
 			}
 
 			if q.Cost.CPU < 0 || q.Cost.Memory < 0 || q.Group == "" || q.CapacityType == "" {
-				t.Fatalf("quote %+v", q)
+				t.Fatalf("Quote = %+v, want no negative cost, a group and a capacity type", q)
 			}
 		}
 	})
