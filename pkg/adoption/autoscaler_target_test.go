@@ -37,7 +37,7 @@ func TestTargetsMoveWithRequests(t *testing.T) {
 
 			b.reconcile()
 			if now := b.scalePoint(); math.Abs(now/was-1) > 0.02 { // Targets are whole percents: half a percent of 60.
-				t.Fatalf("%s: at %s the scale point is %v, it was %v", name, b.in.Targets[0], now, was)
+				t.Fatalf("%s: with target %s the scale point is %v, want %v", name, b.in.Targets[0], now, was)
 			}
 		}
 
@@ -48,7 +48,7 @@ func TestTargetsMoveWithRequests(t *testing.T) {
 
 		b.expectSize(requests(410, 1000))
 		if got := b.in.Targets; got[0].Percent != 146 || got[1].Percent != 122 || got[2].Percent != 80 || got[3].Percent != 70 {
-			t.Errorf("%s: targets %v", name, got)
+			t.Errorf("%s: targets %v, want 146, 122, 80 and 70 %%", name, got)
 		}
 
 		end(b)
@@ -58,7 +58,7 @@ func TestTargetsMoveWithRequests(t *testing.T) {
 		}
 
 		if name == "withdrawn" && (b.in.Targets[0].Percent != 60 || b.in.State.Phase != Untouched) {
-			t.Errorf("%s: %v, %s", name, b.in.Targets, b.in.State.Phase)
+			t.Errorf("%s: targets %v in phase %q, want 60 %% and an untouched workload", name, b.in.Targets, b.in.State.Phase)
 		}
 	}
 }
@@ -76,13 +76,13 @@ func TestTargetDrift(t *testing.T) {
 	b := begin()
 	b.in.Targets[0].Percent = 60 // The write of 75 was lost.
 	if plan := b.reconcile(); plan.State.Phase == Stopped || len(plan.Targets) != 1 || plan.Targets[0].Percent != 75 {
-		t.Errorf("%+v", plan)
+		t.Errorf("Decide after a lost write = %+v, want the target 75 written again", plan)
 	}
 
 	b = begin()
 	b.in.Targets[0].Percent = 90
 	if plan := b.reconcile(); plan.State.Phase != Stopped || !strings.Contains(plan.Summary, "cpu at 90 %") || len(plan.Targets)+len(plan.Resizes) > 0 {
-		t.Errorf("%+v", plan)
+		t.Errorf("Decide after another client set 90 %% = %+v, want it stopped without changes", plan)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestBlocked(t *testing.T) {
 		b.expectSize(requests(1000, 1000))
 
 		if !strings.Contains(b.plan.Summary, "foreign autoscaler") {
-			t.Errorf("%s: %q", name, b.plan.Summary)
+			t.Errorf("%s: summary %q, want it to name the foreign autoscaler", name, b.plan.Summary)
 		}
 	}
 

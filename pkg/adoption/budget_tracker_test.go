@@ -31,13 +31,13 @@ func TestStatesOfOneNamespaceDoNotStopOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := tracker(s)
 			if got := b.AllowanceFor(Key{Namespace: "shop", Name: "web"}, p, noon); got != (Allowance{}) {
-				t.Errorf("another namespace is limited: %+v", got)
+				t.Errorf("AllowanceFor another namespace = %+v, want no limits", got)
 			}
 		})
 	}
 
 	if got := tracker(State{Phase: Stopped, Outcomes: []Outcome{{At: noon, Regression: "killed"}}}).AllowanceFor(Key{Namespace: "tenant", Name: "x"}, p, noon); got.BreakerOpen == "" {
-		t.Error("the breaker of the own namespace is closed")
+		t.Error("AllowanceFor the tenant's namespace has no open breaker, want one")
 	}
 }
 
@@ -96,11 +96,11 @@ func TestAllowanceBesideHostileStates(t *testing.T) {
 
 			with := beside.AllowanceFor(key, p, noon)
 			if alone.UnderWay()+p.MaxPerNamespace < p.MaxPerCluster && with.BudgetSpent != without.BudgetSpent {
-				t.Fatalf("seed %d: budget of %s: %q, without the tenant %q", seed, key.Namespace, with.BudgetSpent, without.BudgetSpent)
+				t.Fatalf("seed %d: budget of %s: %q, want as without the tenant: %q", seed, key.Namespace, with.BudgetSpent, without.BudgetSpent)
 			}
 
 			if opens := worse >= p.BreakerMinWorkloads && float64(worse) > float64(p.BreakerShare)*float64(of); with.BreakerOpen != "" && without.BreakerOpen == "" && !opens {
-				t.Fatalf("seed %d: the tenant opens the breaker of %s: %s, others have %d of %d", seed, key.Namespace, with.BreakerOpen, worse, of)
+				t.Fatalf("seed %d: the tenant opens the breaker of %s: %s, want it closed, others have %d of %d", seed, key.Namespace, with.BreakerOpen, worse, of)
 			}
 		}
 	}

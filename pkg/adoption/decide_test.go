@@ -28,7 +28,7 @@ func TestDown(t *testing.T) {
 	b.wait(6 * time.Minute)
 
 	if b.in.State.Steps != 2 {
-		t.Errorf("%d steps after 11 minutes", b.in.State.Steps)
+		t.Errorf("%d steps after 11 minutes, want 2", b.in.State.Steps)
 	}
 
 	b.wait(time.Hour)
@@ -36,13 +36,13 @@ func TestDown(t *testing.T) {
 	b.expectSize(requests(512, 1000)) // Within 5 % of the goal.
 
 	if b.in.State.Steps != 3 || b.plan.Summary != "as recommended" || b.plan.RequeueAfter != 0 {
-		t.Errorf("%d steps, %q, again in %s", b.in.State.Steps, b.plan.Summary, b.plan.RequeueAfter)
+		t.Errorf("%d steps, summary %q, requeue after %s, want 3, \"as recommended\" and none", b.in.State.Steps, b.plan.Summary, b.plan.RequeueAfter)
 	}
 	if size, ok := b.in.State.NewPodSize(); !ok || !size.Equal(appSize(requests(512, 1000))) {
-		t.Errorf("new pods get %s", size)
+		t.Errorf("NewPodSize = %s, %v, want %s", size, ok, appSize(requests(512, 1000)))
 	}
 	if !b.in.State.Original.Equal(appSize(requests(1000, 1000))) || b.in.State.Owner != "kubectl" {
-		t.Errorf("earlier %s of %s", b.in.State.Original, b.in.State.Owner)
+		t.Errorf("original size %s of %s, want %s of kubectl", b.in.State.Original, b.in.State.Owner, appSize(requests(1000, 1000)))
 	}
 }
 
@@ -88,10 +88,10 @@ func TestRollBack(t *testing.T) {
 			b.expectPhase(Held)
 
 			if !slices.Contains(b.events, "AdoptionRolledBack") || !b.in.State.HeldUntil.Equal(b.in.Now.Add(b.in.Policy.CoolDown)) {
-				t.Errorf("events %v, held until %s", b.events, b.in.State.HeldUntil)
+				t.Errorf("events %v, held until %s, want AdoptionRolledBack and a cool-down from now", b.events, b.in.State.HeldUntil)
 			}
 			if size, _ := b.in.State.NewPodSize(); !size.Equal(appSize(requests(1000, 1000))) {
-				t.Errorf("new pods get %s", size)
+				t.Errorf("NewPodSize = %s, want %s", size, appSize(requests(1000, 1000)))
 			}
 
 			b.wait(time.Hour)
@@ -169,15 +169,15 @@ func TestDrift(t *testing.T) {
 			b.expectPhase(Stopped)
 
 			if b.resized != 0 || !slices.Contains(b.events, "AdoptionStopped") {
-				t.Errorf("%d resized, events %v", b.resized, b.events)
+				t.Errorf("%d pods resized, events %v, want none and AdoptionStopped", b.resized, b.events)
 			}
 			if _, ok := b.in.State.NewPodSize(); ok {
-				t.Error("new pods are still changed")
+				t.Error("NewPodSize of a stopped workload = true, want false")
 			}
 
 			b.wait(time.Hour)
 			if b.resized != 0 {
-				t.Error("a pod was resized after adoption stopped")
+				t.Errorf("%d pods resized after adoption stopped, want none", b.resized)
 			}
 		})
 	}
@@ -193,7 +193,7 @@ func TestDrift(t *testing.T) {
 	b.expectPhase(Resting)
 
 	if b.resized != 0 || len(b.plan.Remarks) != 1 {
-		t.Errorf("resized %d, remarks %v", b.resized, b.plan.Remarks)
+		t.Errorf("%d pods resized, remarks %v, want none and one remark", b.resized, b.plan.Remarks)
 	}
 
 	// A pod that got the size of its template while the webhook was down is resized.
@@ -231,7 +231,7 @@ func TestNothingIsTouched(t *testing.T) {
 		b.reconcile()
 
 		if b.resized != 0 || b.in.State.Phase != Untouched || !strings.Contains(b.plan.Summary, c.want) {
-			t.Errorf("%s: %d resized, phase %q, %q", name, b.resized, b.in.State.Phase, b.plan.Summary)
+			t.Errorf("%s: %d pods resized, phase %q, summary %q, want an untouched workload and %q", name, b.resized, b.in.State.Phase, b.plan.Summary, c.want)
 		}
 	}
 }
@@ -252,19 +252,19 @@ func TestTemplate(t *testing.T) {
 	b.wait(time.Hour)
 
 	if b.in.State.Template != nil {
-		t.Fatal("changed without being asked for")
+		t.Fatalf("template %v was written, want none unless UpdateTemplate is set", b.in.State.Template)
 	}
 
 	b.in.UpdateTemplate = true
 	if plan := b.reconcile(); plan.Template == nil || !b.in.Template.Equal(appSize(requests(800, 1000))) {
-		t.Fatalf("%+v", plan)
+		t.Fatalf("Decide = %+v, want the size in the template", plan)
 	}
 
 	b.wait(time.Hour)
 	b.expectPhase(Resting)
 
 	if b.plan.Template != nil || !b.in.State.TemplateSeen {
-		t.Error("written repeatedly")
+		t.Errorf("template %v, seen %t, want it written once and read back", b.plan.Template, b.in.State.TemplateSeen)
 	}
 
 	saved := b.in.State.Clone()
@@ -276,7 +276,7 @@ func TestTemplate(t *testing.T) {
 	b.in.Template = appSize(requests(800, 1000))
 	b.in.DesiredSize = Size{}
 	if plan := b.reconcile(); plan.Template == nil || !plan.RestoreTemplate || !b.in.Template.Equal(appSize(requests(1000, 1000))) {
-		t.Errorf("not restored: %+v", plan)
+		t.Errorf("Decide after adoption was switched off = %+v, want the original template restored", plan)
 	}
 
 	b.wait(10 * time.Minute)
@@ -293,19 +293,19 @@ func TestReplicas(t *testing.T) {
 	b.wait(2 * time.Minute)
 
 	if *b.in.Template.Replicas != 8 {
-		t.Errorf("%d replicas after the first step", *b.in.Template.Replicas)
+		t.Errorf("%d replicas after the first step, want 8", *b.in.Template.Replicas)
 	}
 
 	b.wait(2 * time.Hour)
 	if *b.in.Template.Replicas != 6 {
-		t.Errorf("%d replicas, a budget wants 6", *b.in.Template.Replicas)
+		t.Errorf("%d replicas, want the 6 of the disruption budget", *b.in.Template.Replicas)
 	}
 
 	b.in.DesiredSize = Size{Replicas: n(20)}
 	b.reconcile()
 
 	if *b.in.Template.Replicas != 20 {
-		t.Errorf("%d replicas", *b.in.Template.Replicas)
+		t.Errorf("%d replicas, want 20 at once", *b.in.Template.Replicas)
 	}
 
 	b.in.Template.Replicas = n(13)

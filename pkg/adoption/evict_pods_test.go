@@ -59,7 +59,7 @@ func (n *evictionFixture) reconcile() Plan {
 			}
 
 			if p.Ready && serving < len(n.in.Pods) {
-				n.t.Errorf("%s was evicted while only %d of %d pods served", p.Name, serving, len(n.in.Pods))
+				n.t.Errorf("%s was evicted while %d of %d pods served, want all of them", p.Name, serving, len(n.in.Pods))
 			}
 
 			n.created++
@@ -100,7 +100,7 @@ func TestNewPodsOnly(t *testing.T) {
 
 	given, ok := n.in.State.NewPodSize()
 	if !ok || !given.Equal(appSize(requests(512, 512))) || n.in.State.Steps != 3 { // The remaining change is below the minimum of a step.
-		t.Errorf("new pods get %s in %d steps", given, n.in.State.Steps)
+		t.Errorf("new pods get %s after %d steps, want %s after 3", given, n.in.State.Steps, appSize(requests(512, 512)))
 	}
 
 	n.in.DesiredSize = Size{}
@@ -108,7 +108,7 @@ func TestNewPodsOnly(t *testing.T) {
 	n.expectSize(requests(1000, 512))
 
 	if n.in.State.Phase != Untouched || n.created > 0 {
-		t.Errorf("%+v, %d pods made", n.in.State, n.created)
+		t.Errorf("state %+v, %d pods replaced, want an untouched workload and none", n.in.State, n.created)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestRecreate(t *testing.T) {
 		n.expectSize(want)
 
 		if n.maxAtOnce > 2 || n.created != 8 || n.in.State.Phase != Resting {
-			t.Errorf("%s: %d evictions, %d at once: %+v", name, n.created, n.maxAtOnce, n.plan)
+			t.Errorf("%s: %d evictions, %d at once: %+v, want 8, at most 2 at once", name, n.created, n.maxAtOnce, n.plan)
 		}
 
 		// Restoring the original size evicts no pod.
@@ -128,7 +128,7 @@ func TestRecreate(t *testing.T) {
 		n.wait(time.Hour)
 
 		if n.created != 8 || n.in.State.Phase != Untouched {
-			t.Errorf("%s: %d pods were evicted on the way out; %+v", name, n.created-8, n.in.State)
+			t.Errorf("%s: %d pods evicted after adoption was switched off, want none; state %+v", name, n.created-8, n.in.State)
 		}
 	}
 }
@@ -141,12 +141,12 @@ func TestRecreateWithoutWebhook(t *testing.T) {
 
 	for name, times := range n.evicted {
 		if times > 1 {
-			t.Errorf("%s was evicted %d times", name, times)
+			t.Errorf("%s was evicted %d times, want at most once", name, times)
 		}
 	}
 
 	if text := strings.Join(n.plan.Remarks, "\n"); !strings.Contains(text, "the webhook for new pods did not change it") {
-		t.Errorf("remarks %q", text)
+		t.Errorf("remarks %q, want one about the webhook for new pods", text)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestRecreateIsLimited(t *testing.T) {
 	alone.wait(2 * time.Hour)
 
 	if alone.created > 0 || !strings.Contains(strings.Join(alone.plan.Remarks, "\n"), "no pod is evicted with fewer than 2 running: 1 pod now") {
-		t.Errorf("the only pod: %d evictions, %+v", alone.created, alone.plan)
+		t.Errorf("%d evictions of the only pod, want none and a remark: %+v", alone.created, alone.plan)
 	}
 
 	alone.in.MinReplicas = 1
@@ -168,7 +168,7 @@ func TestRecreateIsLimited(t *testing.T) {
 	few.wait(2 * time.Hour)
 
 	if few.created > 0 || !strings.Contains(strings.Join(few.plan.Remarks, "\n"), "no pod is touched with fewer than 5 running: 4 pods now") {
-		t.Errorf("%d evictions, %+v", few.created, few.plan)
+		t.Errorf("%d evictions below the minimum of 5, want none and a remark: %+v", few.created, few.plan)
 	}
 
 	budget := newEvictionFixture(t, 4, Recreate, requests(1000, 512), requests(200, 512))
@@ -176,7 +176,7 @@ func TestRecreateIsLimited(t *testing.T) {
 	budget.wait(2 * time.Hour)
 
 	if budget.created > 0 {
-		t.Errorf("%d evictions beyond the budget", budget.created)
+		t.Errorf("%d evictions with a disruption budget of 0, want none", budget.created)
 	}
 
 	ill := newEvictionFixture(t, 8, Recreate, requests(1000, 512), requests(200, 512))
@@ -184,12 +184,12 @@ func TestRecreateIsLimited(t *testing.T) {
 	ill.wait(4 * time.Minute)
 
 	if ill.created != 2 {
-		t.Errorf("%d evictions although the first pods do not come up", ill.created)
+		t.Errorf("%d evictions while the first replacements are not ready, want 2", ill.created)
 	}
 
 	ill.wait(time.Hour)
 	if ill.in.State.Rollbacks != 1 || !strings.Contains(ill.in.State.Reason, "replaced another") {
-		t.Errorf("%+v", ill.in.State)
+		t.Errorf("state %+v, want one rollback because of a replacement", ill.in.State)
 	}
 }
 
@@ -272,7 +272,7 @@ func TestEvictionsAreBounded(t *testing.T) {
 
 		for name, times := range n.evicted {
 			if changes := n.in.State.Steps + n.in.State.Rollbacks + sizes; times > changes {
-				t.Fatalf("seed %d: %s was evicted %d times for %d sizes", seed, name, times, changes)
+				t.Fatalf("seed %d: %s was evicted %d times, want at most %d, once for each size", seed, name, times, changes)
 			}
 		}
 	}

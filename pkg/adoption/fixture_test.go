@@ -92,7 +92,7 @@ func (b *fixture) reconcile() Plan {
 	}
 
 	if b.in.State, err = ParseState(text); err != nil {
-		b.t.Fatalf("%v in %s", err, text)
+		b.t.Fatalf("ParseState(%s): %v, want no error", text, err)
 	}
 
 	for _, n := range plan.Events {

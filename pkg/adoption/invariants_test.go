@@ -86,14 +86,14 @@ func (w *clusterFixture) step(t *testing.T, i int, b *fixture) {
 
 	second := Decide(b.in)
 	if fmt.Sprintf("%+v", first.Resizes) != fmt.Sprintf("%+v", second.Resizes) || !first.State.Current.Equal(second.State.Current) {
-		t.Fatal("two plans for one input")
+		t.Fatalf("Decide with one input = %+v, then %+v, want the same plan", first, second)
 	}
 
 	b.reconcile()
 	w.budgets.Set(key, b.in.State)
 
 	if b.in.State.Phase == Untouched && before.Phase == Untouched && b.resized > 0 {
-		t.Fatal("pods were resized without a stored state")
+		t.Fatalf("%d pods were resized without a stored state, want none", b.resized)
 	}
 
 	now := b.in.State
@@ -103,7 +103,7 @@ func (w *clusterFixture) step(t *testing.T, i int, b *fixture) {
 
 	if len(now.Outcomes) > 0 && len(before.Outcomes) < len(now.Outcomes) && now.Outcomes[len(now.Outcomes)-1].Regression != "" {
 		if before.Phase != Held && !now.Current.Equal(before.Previous) {
-			t.Fatalf("rolled back to %s, it had %s", now.Current, before.Previous)
+			t.Fatalf("rolled back to %s, want %s", now.Current, before.Previous)
 		}
 	}
 }
@@ -119,24 +119,24 @@ func checkStep(t *testing.T, b *fixture, s State) {
 
 		if !ok || now >= had {
 			if ok && now > had {
-				t.Fatalf("a step down raises %v from %d to %d", a, had, now)
+				t.Fatalf("a step down raises %v from %d to %d, want less", a, had, now)
 			}
 
 			continue
 		}
 
 		if now < want || now < b.in.Policy.floor(a.field) {
-			t.Fatalf("lowered %v to %d, wanted %d, floor %d", a, now, want, b.in.Policy.floor(a.field))
+			t.Fatalf("lowered %v to %d, want at least the goal %d and the floor %d", a, now, want, b.in.Policy.floor(a.field))
 		}
 
 		if float64(had-now) > float64(b.in.Policy.Step)*float64(had)+1 {
-			t.Fatalf("lowered %v from %d to %d in one step", a, had, now)
+			t.Fatalf("lowered %v from %d to %d in one step, want at most a share of %v", a, had, now, b.in.Policy.Step)
 		}
 	}
 
 	atOnce := max(1, len(b.in.Pods)/4)
 	if b.resized > atOnce && len(b.plan.Resizes) > 0 && reduces(b.plan.Resizes[0].From, b.plan.Resizes[0].To) {
-		t.Fatalf("%d of %d pods at once", b.resized, len(b.in.Pods))
+		t.Fatalf("%d of %d pods lowered at once, want at most %d", b.resized, len(b.in.Pods), atOnce)
 	}
 }
 
@@ -153,12 +153,12 @@ func (w *clusterFixture) checkBudgets(t *testing.T) {
 	}
 
 	if all > 4 || all != w.budgets.UnderWay() {
-		t.Fatalf("%d under way, the tracker counts %d", all, w.budgets.UnderWay())
+		t.Fatalf("%d workloads under way, the tracker counts %d, want the same, at most 4", all, w.budgets.UnderWay())
 	}
 
 	for ns, n := range perNamespace {
 		if n > 2 {
-			t.Fatalf("%d under way in %s", n, ns)
+			t.Fatalf("%d workloads under way in %s, want at most 2", n, ns)
 		}
 	}
 }
@@ -179,15 +179,15 @@ func TestBreaker(t *testing.T) {
 	}
 
 	if open := b.OpenBreakers(p, noon); len(open) != 0 {
-		t.Errorf("open %v, the limit is a fifth", open)
+		t.Errorf("OpenBreakers at a fifth = %v, want none", open)
 	}
 
 	set(b, "shop", 4, "killed")
 	if room := b.AllowanceFor(Key{Namespace: "shop", Name: "x"}, p, noon); room.BreakerOpen == "" {
-		t.Error("not open at 5 of 20")
+		t.Error("the breaker of the namespace is closed at 5 of 20 workloads, want open")
 	}
 	if room := b.AllowanceFor(Key{Namespace: "bank", Name: "x"}, p, noon); room.BreakerOpen != "" {
-		t.Errorf("open for another namespace: %s", room.BreakerOpen)
+		t.Errorf("the breaker of another namespace is open: %s, want closed", room.BreakerOpen)
 	}
 
 	for i := range 3 {
@@ -196,20 +196,20 @@ func TestBreaker(t *testing.T) {
 
 	want := []Breaker{{Worse: 8, Of: 23}, {Namespace: "mail", Worse: 3, Of: 3}, {Namespace: "shop", Worse: 5, Of: 20}}
 	if open := b.OpenBreakers(p, noon); !slices.Equal(open, want) {
-		t.Errorf("open %v, want %v", open, want)
+		t.Errorf("OpenBreakers = %v, want %v", open, want)
 	}
 	if room := b.AllowanceFor(Key{Namespace: "bank", Name: "x"}, p, noon); room.BreakerOpen == "" {
-		t.Error("not open for the cluster though two namespaces degraded")
+		t.Error("the breaker of the cluster is closed with two degraded namespaces, want open")
 	}
 	if open := b.OpenBreakers(p, noon.Add(p.BreakerWindow)); len(open) != 0 {
-		t.Error("the breakers do not close")
+		t.Errorf("OpenBreakers after the window = %v, want none", open)
 	}
 
 	few := NewBudgetTracker()
 	set(few, "shop", 0, "killed")
 
 	if open := few.OpenBreakers(p, noon); len(open) != 0 {
-		t.Error("one workload opens the breaker")
+		t.Errorf("OpenBreakers after one degraded workload = %v, want none", open)
 	}
 
 	for i := range 20 {
@@ -218,7 +218,7 @@ func TestBreaker(t *testing.T) {
 	}
 
 	if b.Len() != 0 || b.UnderWay() != 0 {
-		t.Errorf("%d are left", b.Len())
+		t.Errorf("%d workloads tracked, %d under way after all were reset, want none", b.Len(), b.UnderWay())
 	}
 }
 
@@ -239,7 +239,7 @@ func TestPolicies(t *testing.T) {
 		change(&p)
 
 		if p.Validate() == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("Validate with a wrong %s succeeds, want an error", name)
 		}
 	}
 }
@@ -254,7 +254,7 @@ func FuzzState(f *testing.F) {
 		state, err := ParseState(text)
 		if err != nil {
 			if !state.Current.Empty() {
-				t.Fatal("a state together with an error")
+				t.Fatalf("ParseState = %+v, %v, want no state with an error", state, err)
 			}
 
 			return
@@ -267,7 +267,7 @@ func FuzzState(f *testing.F) {
 		for _, c := range b.plan.Resizes {
 			for _, a := range c.To.amounts() {
 				if v, _ := c.To.get(a); v < 0 {
-					t.Fatalf("%v becomes %d", a, v)
+					t.Fatalf("%v becomes %d, want 0 or more", a, v)
 				}
 			}
 		}

@@ -46,7 +46,7 @@ func TestReaction(t *testing.T) {
 	b.reconcile()
 
 	if !slices.Equal(b.events, []string{"AdoptionReacted"}) || b.plan.RequeueAfter != time.Hour {
-		t.Errorf("events %v, again after %v", b.events, b.plan.RequeueAfter)
+		t.Errorf("events %v, requeue after %v, want AdoptionReacted and one hour", b.events, b.plan.RequeueAfter)
 	}
 
 	b.wait(30 * time.Minute) // The usage is below the raised request: nothing more happens.
@@ -61,7 +61,7 @@ func TestReaction(t *testing.T) {
 	b.expectPods(1000, 1000, 1000)
 
 	if len(b.in.State.Raised) != 0 || b.in.State.Phase != Resting || len(b.events) != 2 {
-		t.Errorf("%+v, events %v", b.in.State, b.events)
+		t.Errorf("state %+v, events %v, want no raises, phase Resting and 2 events", b.in.State, b.events)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestReactionBetweenStoreAndResize(t *testing.T) {
 	b.reconcile()
 
 	if len(b.plan.Resizes) != 1 || !b.in.State.Raised[0].Until.Equal(until) {
-		t.Errorf("%+v, %+v", b.plan.Resizes, b.in.State.Raised)
+		t.Errorf("resizes %+v, raises %+v, want the stored raise repeated until %s", b.plan.Resizes, b.in.State.Raised, until)
 	}
 
 	b.refusing = nil
@@ -88,7 +88,7 @@ func TestReactionBetweenStoreAndResize(t *testing.T) {
 	b.expectPods(1000, 1800)
 
 	if b.in.State.Phase != Resting {
-		t.Errorf("phase %s: %s", b.in.State.Phase, b.in.State.Reason)
+		t.Errorf("phase %s: %s, want Resting", b.in.State.Phase, b.in.State.Reason)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestReactionLimits(t *testing.T) {
 			b.expectPods(1000, c.want, 1000)
 
 			if stored := len(b.in.State.Raised); (stored == 1) != (c.want > 1000) {
-				t.Errorf("%d raises are stored", stored)
+				t.Errorf("%d raises are stored, want one only if the pod is raised above 1000", stored)
 			}
 		})
 	}
@@ -148,7 +148,7 @@ func TestReactionIsBounded(t *testing.T) {
 
 	b.reconcile()
 	if b.resized != maxRaised || len(b.in.State.Raised) != maxRaised {
-		t.Errorf("%d pods were raised, %d are stored", b.resized, len(b.in.State.Raised))
+		t.Errorf("%d pods were raised and %d raises are stored, want %d of each", b.resized, len(b.in.State.Raised), maxRaised)
 	}
 
 	b.in.Demands = nil
@@ -156,7 +156,7 @@ func TestReactionIsBounded(t *testing.T) {
 	b.reconcile()
 
 	if b.resized != 20 { // A quarter of the pods at once.
-		t.Errorf("%d pods were lowered at once", b.resized)
+		t.Errorf("%d pods were lowered at once, want 20", b.resized)
 	}
 
 	b.wait(10 * time.Minute)
@@ -165,7 +165,7 @@ func TestReactionIsBounded(t *testing.T) {
 	b.reconcile()
 
 	if len(b.in.State.Raised) != 0 {
-		t.Errorf("%+v", b.in.State.Raised)
+		t.Errorf("raises %+v, want none for pods that are gone", b.in.State.Raised)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestReactionDuringLowering(t *testing.T) {
 			b.expectPods(1000, 1000)
 
 			if b.in.State.Phase != Untouched {
-				t.Errorf("phase %s", b.in.State.Phase)
+				t.Errorf("phase %s, want an untouched workload", b.in.State.Phase)
 			}
 			continue
 		}
@@ -207,6 +207,6 @@ func TestReactionDrift(t *testing.T) {
 	b.reconcile()
 
 	if b.in.State.Phase != Stopped {
-		t.Errorf("phase %s", b.in.State.Phase)
+		t.Errorf("phase %s, want Stopped after another client resized the pod", b.in.State.Phase)
 	}
 }

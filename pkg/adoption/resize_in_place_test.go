@@ -55,7 +55,7 @@ func TestRestartsWithinBudget(t *testing.T) {
 		b.reconcile()
 
 		if b.resized != c.want {
-			t.Errorf("%+v: %d resized", c, b.resized)
+			t.Errorf("%+v: %d pods resized, want %d", c, b.resized, c.want)
 		}
 	}
 }
@@ -71,10 +71,10 @@ func TestSlowNodes(t *testing.T) {
 		b.wait(6 * time.Minute)
 
 		if b.in.State.Phase != Watching || b.resized != 0 {
-			t.Errorf("%s: phase %s, resized %d", how, b.in.State.Phase, b.resized)
+			t.Errorf("resize status %s: phase %s, %d resized, want Watching and none", how, b.in.State.Phase, b.resized)
 		}
 		if len(b.plan.Remarks) != 1 || !strings.Contains(b.plan.Remarks[0], string(how)) {
-			t.Errorf("%s: remarks %v", how, b.plan.Remarks)
+			t.Errorf("resize status %s: remarks %v, want one with the status", how, b.plan.Remarks)
 		}
 	}
 }
