@@ -42,7 +42,7 @@ func TestRestoreBaselines(t *testing.T) {
 	for look := range 100 {
 		f := c.tick(0.4, 500, 1000, 6500).Rules[0]
 		if i := f.Interference; f.Phase != Firing || i == nil || i.Antagonist.Name != "two" || i.Increase != 5500 || math.Abs(float64(i.Median)-0.01) > 1e-6 {
-			t.Fatalf("look %d: %+v, %+v", look, f, i)
+			t.Fatalf("look %d after a restart: %+v, interference %+v, want a firing rule, antagonist two and an increase of 5500", look, f, i)
 		}
 	}
 
@@ -50,7 +50,7 @@ func TestRestoreBaselines(t *testing.T) {
 	c.restart(t)
 
 	if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Firing {
-		t.Errorf("the third agent: %+v", f)
+		t.Errorf("after the second restart: %+v, want a firing rule", f)
 	}
 
 	// Without baselines the wait becomes the usual one.
@@ -60,7 +60,7 @@ func TestRestoreBaselines(t *testing.T) {
 	}
 
 	if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase == Firing {
-		t.Errorf("an agent that remembers nothing: %+v", f)
+		t.Errorf("without baselines: %+v, want the rule not to fire", f)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestRestoreBaselinesAge(t *testing.T) {
 		}
 
 		if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Firing {
-			t.Fatalf("after %d looks: %+v", i, f)
+			t.Fatalf("after %d looks: %+v, want a firing rule", i, f)
 		}
 	}
 
@@ -86,7 +86,7 @@ func TestRestoreBaselinesAge(t *testing.T) {
 	}
 
 	if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase == Firing {
-		t.Errorf("after more than an hour: %+v", f)
+		t.Errorf("after more than an hour: %+v, want the wait taken as usual", f)
 	}
 }
 
@@ -109,12 +109,12 @@ func TestRestoreBaselinesGone(t *testing.T) {
 	c.o.Pods[2].UID, c.o.Pods[2].Name = "three", "three"
 	c.policy.Rules = rules
 	if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Firing || f.Interference.Antagonist.Name != "three" || f.Interference.Increase != 6500 {
-		t.Errorf("%+v, %+v", f, f.Interference)
+		t.Errorf("Decide = %+v, %+v, want a firing rule because of pod three", f, f.Interference)
 	}
 
 	for _, b := range c.state.Baselines() {
 		if b.UID == "two" {
-			t.Error("what was usual with a pod that is gone is still there")
+			t.Error("Baselines has pod two, want none of a pod that is gone")
 		}
 	}
 
@@ -125,7 +125,7 @@ func TestRestoreBaselinesGone(t *testing.T) {
 	}
 
 	if got := c.state.Baselines(); len(got) != 0 {
-		t.Errorf("%d baselines are kept for five minutes without a rule", len(got))
+		t.Errorf("%d baselines after five minutes without a rule, want none", len(got))
 	}
 }
 
@@ -142,7 +142,7 @@ func TestRestoreBaselinesInvalid(t *testing.T) {
 	c.state.RestoreBaselines([]Baseline{bad, {UID: "one"}})
 	f := c.tick(0.4, 500, 1000, 6500).Rules[0]
 	if f.Phase != Firing || math.Abs(float64(f.Interference.Median)-0.01) > 1e-6 || f.Interference.Deviation != 0 {
-		t.Errorf("%+v, %+v", f, f.Interference)
+		t.Errorf("Decide after invalid baselines = %+v, %+v, want a firing rule and a usual wait of 0.01", f, f.Interference)
 	}
 
 	var many []Baseline
@@ -170,12 +170,12 @@ func TestRingEvenSamples(t *testing.T) {
 		first := float32(max(0, n-ringSize))
 		last := float32(n - 1)
 		if len(list) != min(n, 40) || n > 0 && (list[0] != first || last-list[len(list)-1] > ringSize/40) {
-			t.Errorf("%d samples: %v", n, list)
+			t.Errorf("evenSamples(40) of %d samples = %v, want the oldest and nearly the newest", n, list)
 		}
 
 		for i := 1; i < len(list); i++ {
 			if list[i] <= list[i-1] {
-				t.Errorf("%d samples: %v", n, list)
+				t.Errorf("evenSamples(40) of %d samples = %v, want ascending values", n, list)
 			}
 		}
 	}
@@ -196,33 +196,33 @@ func TestDisks(t *testing.T) {
 	}
 
 	if f := c.tick(0, 500, 1000, 1000).Rules[0]; f.Phase != Unknown || f.Reason != "the disk use of pods is unknown" {
-		t.Errorf("without any measurement: %+v", f)
+		t.Errorf("Decide without a measurement = %+v, want the metric unknown", f)
 	}
 
 	for range 200 {
 		if plan := look(0.02, 100, 2000, 50); plan.Rules[0].Phase == Firing {
-			t.Fatalf("calm: %+v", plan.Rules[0])
+			t.Fatalf("Decide in calm times = %+v, want the rule not to fire", plan.Rules[0])
 		}
 	}
 
 	// A pod with a slightly higher use is not the cause.
 	if f := look(0.5, 100, 2000, 100).Rules[0]; f.Phase != Calm || !strings.Contains(f.Reason, "no other pod uses more than usual") {
-		t.Errorf("%+v", f)
+		t.Errorf("Decide without a rise of other pods = %+v, want calm", f)
 	}
 	if f := look(0.5, 1200, 2000, 500).Rules[0]; f.Phase != Calm || !strings.Contains(f.Reason, "the pod itself uses 1100 disk operations/s more") {
-		t.Errorf("%+v", f)
+		t.Errorf("Decide with a rise of the pod itself = %+v, want calm", f)
 	}
 
 	plan := look(0.5, 100, 2000, 3050)
 	want := "n/web (cpuPriority 0) waits 50.0 % of the time for disks, usually 2.0 % ± 0.0 %; n/two uses 3050 disk operations/s, 3000 disk operations/s more than usual"
 	if f := plan.Rules[0]; f.Phase != Firing || f.Reason != want || len(plan.Throttles)+len(plan.Evictions) > 0 || !plan.Avoid.Desired {
-		t.Errorf("%+v\n%+v", f, plan)
+		t.Errorf("Decide = %+v, want the reason %q and new pods kept away only\nplan %+v", f, want, plan)
 	}
 
 	c.policy.Rules[0].Action.Evict = &EvictionSettings{}
 	plan = look(0.5, 100, 2000, 3050)
 	if len(plan.Throttles) > 0 || len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "two" || plan.Evictions[0].Resource != Disks || plan.Evictions[0].Freed != 3050 {
-		t.Errorf("%+v", plan)
+		t.Errorf("Decide = %+v, want pod two evicted for 3050 disk operations", plan)
 	}
 
 	// The pod with the higher use is exempt, and the candidate has its usual use.
@@ -232,9 +232,9 @@ func TestDisks(t *testing.T) {
 
 	plan = look(0.5, 100, 2000, 3050)
 	if f := plan.Rules[0]; f.Phase != Firing || len(plan.Evictions) > 0 || !strings.HasPrefix(f.Reason, "no pod to evict: n/web") || !strings.HasSuffix(f.Reason, "no permitted pod can be the cause") {
-		t.Errorf("%+v, %+v, %+v", f, f.Interference, plan.Evictions)
+		t.Errorf("Decide = %+v, %+v, evictions %+v, want none because no permitted pod is the cause", f, f.Interference, plan.Evictions)
 	}
 	if got := (DiskRates{Reads: 60, Writes: 40, ReadBytes: 7 * diskUnit, WriteBytes: 3 * diskUnit}).Work(); got != 110 {
-		t.Errorf("100 operations of 640 KiB are %g", got)
+		t.Errorf("Work of 100 operations and 640 KiB = %g, want 110", got)
 	}
 }

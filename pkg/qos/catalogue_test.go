@@ -95,7 +95,7 @@ func TestCatalogue(t *testing.T) {
 			got = plan.Evictions[0].Pod.Name
 		}
 		if len(plan.Evictions) > 1 || got != who {
-			t.Errorf("%s: %d go, the first is %s, want %s: %s", name, len(plan.Evictions), got, who, f.Reason)
+			t.Errorf("%s: %d evictions, the first of %s, want only %s: %s", name, len(plan.Evictions), got, who, f.Reason)
 		}
 
 		// A water mark applies only to the metric's resource.
@@ -103,7 +103,7 @@ func TestCatalogue(t *testing.T) {
 
 		held := Decide(&policy, o, &State{}).Rules[0].Withheld == WithheldByWaterMark
 		if held != (want.of != NoResource) {
-			t.Errorf("%s: held back by a water mark: %t", name, held)
+			t.Errorf("%s: withheld by a water mark %t, want %t", name, held, want.of != NoResource)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestElasticRuleKeepsOthers(t *testing.T) {
 		look(0, 7000)
 
 		if quota == Unlimited {
-			t.Fatal("not throttled")
+			t.Fatal("the pod has no quota, want it throttled")
 		}
 
 		for i := range 20 {
@@ -183,7 +183,7 @@ func TestElasticRuleKeepsOthers(t *testing.T) {
 		}
 
 		if (quota != Unlimited) != elastic {
-			t.Errorf("elastic %t: in the end it has %s", elastic, quota)
+			t.Errorf("elastic %t: quota %s after calm times, want a quota only for an elastic pod", elastic, quota)
 		}
 	}
 }

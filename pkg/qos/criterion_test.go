@@ -51,7 +51,7 @@ func TestCriteria(t *testing.T) {
 
 	for _, m := range nodeMetrics() {
 		if strings.Contains(m.Name, "disk") && diskRules()[m.Name] == "" {
-			t.Errorf("%s is in no table", m.Name)
+			t.Errorf("%s is not in diskRules, want every disk metric there", m.Name)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func TestDiskVictims(t *testing.T) {
 
 			plan := planFor(metric, o)
 			if len(plan.Throttles)+len(plan.MemoryThrottles) > 0 {
-				t.Fatalf("%s: throttled: %+v", metric, plan)
+				t.Fatalf("%s: plan %+v, want no throttles for disks", metric, plan)
 			}
 
 			var want *Pod
@@ -104,11 +104,11 @@ func TestDiskVictims(t *testing.T) {
 
 			switch {
 			case want == nil && len(plan.Evictions) > 0, want != nil && (len(plan.Evictions) != 1 || plan.Evictions[0].Pod != want.ref()):
-				t.Fatalf("%s: %+v, want %+v", metric, plan.Evictions, want)
+				t.Fatalf("%s: evictions %+v, want %+v", metric, plan.Evictions, want)
 			case want == nil && plan.Rules[0].Withheld != WithheldNoCandidate:
-				t.Fatalf("%s: %+v", metric, plan.Rules[0])
+				t.Fatalf("%s: finding %+v, want it withheld for lack of a candidate", metric, plan.Rules[0])
 			case want != nil && (plan.Evictions[0].Criterion != by || plan.Evictions[0].Freed != by.value(want) || plan.Evictions[0].Resource != Disks):
-				t.Fatalf("%s: %+v", metric, plan.Evictions[0])
+				t.Fatalf("%s: eviction %+v, want %g by %s", metric, plan.Evictions[0], by.value(want), by)
 			}
 		}
 	}

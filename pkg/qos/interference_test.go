@@ -39,7 +39,7 @@ func TestRing(t *testing.T) {
 		}
 
 		if i > 100 && (middle < 0.2 || middle > 0.8 || deviation < 0.1 || deviation > 0.7) {
-			t.Fatalf("outliers make it %g ± %g", middle, deviation)
+			t.Fatalf("stats with outliers = %g, %g, want a median of 0.2 to 0.8 and a deviation of 0.1 to 0.7", middle, deviation)
 		}
 	}
 
@@ -49,7 +49,7 @@ func TestRing(t *testing.T) {
 
 	r.clear()
 	if middle, deviation := r.stats(); r.n != 0 || middle != 0 || deviation != 0 {
-		t.Errorf("an empty ring: %g ± %g", middle, deviation)
+		t.Errorf("stats of an empty ring = %g, %g, want 0", middle, deviation)
 	}
 }
 
@@ -101,7 +101,7 @@ func (c *fixture) calm(t *testing.T) {
 
 	for range 200 {
 		if plan := c.tick(0.01, 500, 1000, 1000); len(plan.Throttles) > 0 || plan.Rules[0].Phase == Firing {
-			t.Fatalf("calm: %+v", plan)
+			t.Fatalf("Decide in calm times = %+v, want no throttles", plan)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (c *fixture) calm(t *testing.T) {
 func TestInterference(t *testing.T) {
 	c := newFixture()
 	if f := c.tick(0.9, 500, 1000, 6000).Rules[0]; f.Phase != Unknown || !strings.Contains(f.Reason, "not known yet") {
-		t.Errorf("before anything is learnt: %+v", f)
+		t.Errorf("Decide before anything is learned = %+v, want the metric unknown", f)
 	}
 
 	c = newFixture()
@@ -119,18 +119,18 @@ func TestInterference(t *testing.T) {
 
 	f := plan.Rules[0]
 	if i := f.Interference; i == nil || i.Victim.Name != "web" || i.Antagonist.Name != "two" || i.Increase != 5500 || math.Abs(float64(i.Wait)-0.4) > 1e-6 || math.Abs(f.Value-0.39) > 1e-6 {
-		t.Fatalf("%+v, %+v", f, f.Interference)
+		t.Fatalf("Decide = %+v, %+v, want web to wait 0.4 because two uses 5500 more", f, f.Interference)
 	}
 
 	want := "n/web (cpuPriority 0) waits 40.0 % of the time for cpu, usually 1.0 % ± 0.0 %; n/two uses 6500m cpu, 5500m cpu more than usual"
 	if f.Reason != want {
-		t.Errorf("it says %q, want %q", f.Reason, want)
+		t.Errorf("Reason = %q, want %q", f.Reason, want)
 	}
 	if len(plan.Throttles) != 1 || plan.Throttles[0].Pod.Name != "two" || !strings.HasSuffix(plan.Throttles[0].Reason, want) {
-		t.Errorf("%+v", plan.Throttles)
+		t.Errorf("throttles %+v, want one of pod two with the reason %q", plan.Throttles, want)
 	}
 	if !plan.Avoid.Desired {
-		t.Error("new pods are not kept away")
+		t.Error("Avoid.Desired = false, want new pods kept away")
 	}
 }
 
@@ -173,7 +173,7 @@ func TestNoInterference(t *testing.T) {
 
 			plan := c.tick(test.waits, test.used...)
 			if f := plan.Rules[0]; f.Phase != test.phase || !strings.Contains(f.Reason, test.why) || len(plan.Throttles) > 0 {
-				t.Errorf("%+v, %+v; throttles %+v", f, f.Interference, plan.Throttles)
+				t.Errorf("Decide = %+v, %+v; throttles %+v, want phase %s, a reason with %q and none", f, f.Interference, plan.Throttles, test.phase, test.why)
 			}
 		})
 	}
@@ -212,7 +212,7 @@ func TestOwnMemory(t *testing.T) {
 		}
 
 		if f := look(0.5); f.Phase != test.phase {
-			t.Errorf("%s: %+v, %+v", name, f, f.Interference)
+			t.Errorf("%s: %+v, %+v, want phase %s", name, f, f.Interference, test.phase)
 		}
 	}
 }
@@ -226,7 +226,7 @@ func TestSelectedVictims(t *testing.T) {
 	}
 
 	if plan := c.tick(0.6, 500, 1000, 6500); plan.Rules[0].Phase != Unknown || len(plan.Throttles) > 0 {
-		t.Errorf("%+v", plan)
+		t.Errorf("Decide of a rule on other pods = %+v, want its metric unknown and no throttles", plan)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestNotLearntWhileFiring(t *testing.T) {
 	c.every = 5 * time.Second
 	for i := range 3600 / 5 {
 		if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Firing || math.Abs(float64(f.Interference.Median)-0.01) > 1e-6 || f.Interference.Increase != 5500 {
-			t.Fatalf("after %d looks: %+v, %+v", i, f, f.Interference)
+			t.Fatalf("after %d looks: %+v, %+v, want a firing rule and the median of calm times", i, f, f.Interference)
 		}
 	}
 
@@ -248,7 +248,7 @@ func TestNotLearntWhileFiring(t *testing.T) {
 	}
 
 	if f := c.tick(0.4, 500, 1000, 6500).Rules[0]; f.Phase != Calm {
-		t.Errorf("after more than an hour: %+v", f)
+		t.Errorf("after more than an hour: %+v, want calm", f)
 	}
 }
 
@@ -265,30 +265,30 @@ func TestRestoreDelay(t *testing.T) {
 
 	for i, want := range []time.Duration{5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute, time.Hour, time.Hour} {
 		if got := fire(); got != want {
-			t.Errorf("time %d: %s, want %s", i, got, want)
+			t.Errorf("restoreDelay when firing for time %d = %s, want %s", i, got, want)
 		}
 		now = now.Add(want + 10*time.Second)
 	}
 
 	now = now.Add(2 * time.Hour)
 	if got := fire(); got != 5*time.Minute {
-		t.Errorf("after two calm hours: %s", got)
+		t.Errorf("restoreDelay after two calm hours = %s, want 5m", got)
 	}
 
 	r.Action.CoolDown = 3 * time.Hour
 	if got := st.restoreDelay(r); got != 3*time.Hour {
-		t.Errorf("a cool-down of three hours became %s", got)
+		t.Errorf("restoreDelay with a cool-down of three hours = %s, want three hours", got)
 	}
 
 	st.refires = maxRefires
 	r.Action.CoolDown = math.MaxInt32 * time.Second
 	if got := st.restoreDelay(r); got != r.Action.CoolDown {
-		t.Errorf("a cool-down of %s became %s", r.Action.CoolDown, got)
+		t.Errorf("restoreDelay with a cool-down of %s = %s, want the cool-down", r.Action.CoolDown, got)
 	}
 
 	r.Action.CoolDown = 0
 	if got := fire(); got != 0 {
-		t.Errorf("no cool-down became %s", got)
+		t.Errorf("restoreDelay without a cool-down = %s, want 0", got)
 	}
 }
 
@@ -301,7 +301,7 @@ func TestDrift(t *testing.T) {
 	for i := range 4 * 3600 / 5 {
 		waits := 0.01 + 0.4*(1-math.Cos(2*math.Pi*float64(5*i)/(8*3600)))/2
 		if f := c.tick(waits, 500, 1000, 6500).Rules[0]; f.Phase == Firing {
-			t.Fatalf("after %d looks: %+v, %+v", i, f, f.Interference)
+			t.Fatalf("after %d looks of a slow rise: %+v, %+v, want the rule not to fire", i, f, f.Interference)
 		}
 	}
 }
@@ -332,24 +332,24 @@ func TestDetectorIsBounded(t *testing.T) {
 	}
 
 	if len(s.detector.pods) != 500 || s.detector.pods["0"].waits[0].n != ringSize {
-		t.Errorf("%d pods with %d samples", len(s.detector.pods), s.detector.pods["0"].waits[0].n)
+		t.Errorf("the detector has %d pods, the first with %d samples, want 500 with %d", len(s.detector.pods), s.detector.pods["0"].waits[0].n, ringSize)
 	}
 
 	o.Pods = o.Pods[:100]
 	look()
 
 	if len(s.detector.pods) != 100 {
-		t.Errorf("%d pods are remembered of 100", len(s.detector.pods))
+		t.Errorf("the detector has %d pods, want the 100 that are left", len(s.detector.pods))
 	}
 	if allocations := testing.AllocsPerRun(10, look); allocations > 150 {
-		t.Errorf("a look at 100 pods allocates %g times", allocations)
+		t.Errorf("Decide with 100 pods allocates %g times, want at most 150", allocations)
 	}
 
 	policy.Rules[0].Metric = "cpu_total_usage"
 	look()
 
 	if s.detector != nil {
-		t.Error("something is remembered that no rule asks for")
+		t.Errorf("the detector is %+v without a rule on interference, want none", s.detector)
 	}
 }
 
@@ -367,7 +367,7 @@ func TestClockAndDetector(t *testing.T) {
 	}
 
 	if got := c.state.detector.pods["web"].waits[0].n; got > n+1 {
-		t.Errorf("%d samples became %d without a measurement", n, got)
+		t.Errorf("%d samples became %d without a measurement, want at most one more", n, got)
 	}
 
 	c.o.At = c.o.At.Add(-24 * time.Hour)
@@ -376,7 +376,7 @@ func TestClockAndDetector(t *testing.T) {
 	}
 
 	if got := c.state.detector.pods["web"].waits[0].n; got < n+11 || got > n+14 {
-		t.Errorf("%d samples became %d in a minute after the clock was set back", n, got)
+		t.Errorf("%d samples became %d in a minute after the clock was set back, want 11 to 14 more", n, got)
 	}
 }
 
@@ -401,7 +401,7 @@ func TestAnyWaits(t *testing.T) {
 			plan := c.tick(waits, 500, series.MilliCPU(rng.IntN(5000)), series.MilliCPU(rng.IntN(5000)))
 			for _, th := range plan.Throttles {
 				if p := c.o.Pods[1]; th.Rule != "" && th.Pod.UID == "one" && p.SensitiveReason != "" && p.Priority >= 5 {
-					t.Fatalf("%+v is throttled: %+v", p, th)
+					t.Fatalf("throttle %+v of %+v, want none of a latency-sensitive pod with the same priority", th, p)
 				}
 
 				fired++
@@ -410,6 +410,6 @@ func TestAnyWaits(t *testing.T) {
 	}
 
 	if fired < 100 {
-		t.Errorf("%d throttles show too little", fired)
+		t.Errorf("%d throttles, want 100 or more for the test to show anything", fired)
 	}
 }

@@ -93,33 +93,33 @@ func TestThrottleMemory(t *testing.T) {
 		}
 
 		if c.MemoryHigh >= before || c.MemoryHigh < floor {
-			t.Fatalf("step %d: from %s to %s", steps, before, c.MemoryHigh)
+			t.Fatalf("step %d: from %s to %s, want lower but not below %s", steps, before, c.MemoryHigh, floor)
 		}
 
 		if th := plan.MemoryThrottles[0]; th.Freed > 0 && len(plan.Evictions) > 0 {
-			t.Errorf("somebody is evicted while memory can be had back: %+v", plan)
+			t.Errorf("Decide = %+v, want no eviction while page cache is reclaimed", plan)
 		}
 	}
 
 	if !near(c.MemoryHigh, floor) || steps < 3 || steps > 8 {
-		t.Errorf("after %d steps the limit is %s, want %s", steps, c.MemoryHigh, floor)
+		t.Errorf("after %d steps the limit is %s, want %s after 3 to 8", steps, c.MemoryHigh, floor)
 	}
 	if plan := n.tick(13 * gibi); len(plan.Evictions) != 1 {
-		t.Errorf("no pod is evicted when nothing more can be had back: %+v", plan.Rules)
+		t.Errorf("Decide = %+v, want one eviction when nothing is left to reclaim", plan.Rules)
 	}
 
 	// After enough calm measurements limits are restored in steps, up to no limit.
 	n.tick(11.9 * gibi)
 
 	if plan := n.tick(11.9 * gibi); len(plan.MemoryThrottles) > 0 {
-		t.Errorf("given back without room below the threshold: %+v", plan.MemoryThrottles)
+		t.Errorf("restored %+v, want none without headroom below the threshold", plan.MemoryThrottles)
 	}
 
 	last := c.MemoryHigh
 	for range 40 {
 		for _, th := range n.tick(8 * gibi).MemoryThrottles {
 			if th.To <= last || th.Freed >= 0 {
-				t.Errorf("%+v", th)
+				t.Errorf("restore step %+v, want a limit above %s and nothing freed", th, last)
 			}
 			last = th.To
 		}
@@ -147,10 +147,10 @@ func TestEvictWaitsForFiles(t *testing.T) {
 	for range 2 {
 		// As if writes fail: the planned limits are never in force.
 		if got, want := seconds(n), int(DefaultLimits().ReclaimWait.Seconds()); got != want {
-			t.Errorf("waits for %d s, want %d", got, want)
+			t.Errorf("evictions wait %d s, want %d", got, want)
 		}
 		if more := len(n.decide(13 * gibi).MemoryThrottles); more == 0 {
-			t.Error("files are not dropped any more")
+			t.Error("no memory throttle is planned after the wait, want them to continue")
 		}
 
 		for range 3 {
@@ -161,7 +161,7 @@ func TestEvictWaitsForFiles(t *testing.T) {
 	n = newMemoryFixture(memoryPod("reader", 4*gibi, gibi, 0))
 	n.policy.Unthrottled = map[series.Resource]bool{series.Memory: true}
 	if got := seconds(n); got != 0 {
-		t.Errorf("waits for %d s for what nobody does", got)
+		t.Errorf("evictions wait %d s where memory is not throttled, want 0", got)
 	}
 
 	n = newMemoryFixture(memoryPod("reader", 4*gibi, gibi, 0))
@@ -172,7 +172,7 @@ func TestEvictWaitsForFiles(t *testing.T) {
 	c.UsedCPU = Measurement[series.MilliCPU]{Value: 2000, At: n.o.At}
 
 	if got := seconds(n); got != int(DefaultLimits().ReclaimWait.Seconds()) {
-		t.Errorf("waits for %d s where cpu is not taken", got)
+		t.Errorf("evictions wait %d s where only CPU is not throttled, want as long as page cache is reclaimed", got)
 	}
 }
 
@@ -220,7 +220,7 @@ func TestThrottleMemoryPreview(t *testing.T) {
 
 	plan := n.tick(13 * gibi)
 	if len(plan.MemoryThrottles) > 0 || len(plan.Previews) != 1 || len(plan.Previews[0].MemoryThrottles) != 1 {
-		t.Errorf("%+v", plan)
+		t.Errorf("Decide of a preview = %+v, want the throttle in Previews only", plan)
 	}
 }
 
@@ -232,16 +232,16 @@ func TestThrottleMemoryNoMoreThanNeeded(t *testing.T) {
 
 	plan := n.tick(12.5 * gibi)
 	if len(plan.MemoryThrottles) != 1 || plan.MemoryThrottles[0].Pod.Name != "reader" {
-		t.Errorf("%+v", plan.MemoryThrottles)
+		t.Errorf("memory throttles %+v, want one of reader", plan.MemoryThrottles)
 	}
 	if th := plan.MemoryThrottles[0]; th.Reclaim != 0 || !strings.Contains(th.Reason, "4096 MiB") || th.From.String() != "no limit" {
-		t.Errorf("%+v", th)
+		t.Errorf("memory throttle %+v, want no reclaim at once and the numbers in the reason", th)
 	}
 
 	n = newMemoryFixture(memoryPod("reader", 4*gibi, gibi, 0))
 	n.policy.Rules[0].Action.ThrottleMemory.Reclaim = true
 	if th := n.tick(13 * gibi).MemoryThrottles; len(th) != 1 || th[0].Reclaim <= th[0].Freed {
-		t.Errorf("forceGC asks for %+v", th)
+		t.Errorf("memory throttles with Reclaim = %+v, want one that reclaims more than a step frees", th)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestThrottleMemoryOthers(t *testing.T) {
 	n.tick(8 * gibi)
 
 	if plan := n.tick(8 * gibi); len(plan.MemoryThrottles) > 0 || len(n.s.highs) > 0 {
-		t.Errorf("%+v", plan.MemoryThrottles)
+		t.Errorf("memory throttles %+v, want none after another process changed the limit", plan.MemoryThrottles)
 	}
 
 	// The rule is deleted: the limit is restored at once.
@@ -262,7 +262,7 @@ func TestThrottleMemoryOthers(t *testing.T) {
 
 	n.policy.Rules = nil
 	if plan := n.tick(13 * gibi); len(plan.MemoryThrottles) != 1 || plan.MemoryThrottles[0].To != NoMemoryHigh {
-		t.Errorf("%+v", plan.MemoryThrottles)
+		t.Errorf("memory throttles %+v, want the original limit restored", plan.MemoryThrottles)
 	}
 
 	// The record of a removed container is dropped.
@@ -275,7 +275,7 @@ func TestThrottleMemoryOthers(t *testing.T) {
 	}
 
 	if len(n.s.highs) > 0 {
-		t.Errorf("%+v", n.s.highs)
+		t.Errorf("records %+v, want none of containers that are gone", n.s.highs)
 	}
 }
 
@@ -312,7 +312,7 @@ func TestThrottleMemoryBounds(t *testing.T) {
 			for _, th := range n.tick(10*gibi + float64(rng.IntN(4*gibi))).MemoryThrottles {
 				if th.To > originals[th.ContainerID] || th.Original != originals[th.ContainerID] || th.To == th.From ||
 					th.Freed >= 0 && (th.To < floors[th.ContainerID] || th.To > th.From) || th.Freed < 0 && th.To < th.From {
-					t.Fatalf("%+v, floor %s, original %s", th, floors[th.ContainerID], originals[th.ContainerID])
+					t.Fatalf("memory throttle %+v, want a limit between the floor %s and the original %s", th, floors[th.ContainerID], originals[th.ContainerID])
 				}
 			}
 		}

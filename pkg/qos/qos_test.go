@@ -71,12 +71,12 @@ func TestSameMeasurement(t *testing.T) {
 	for i := range 5 {
 		o.At = at(i)
 		if got := Decide(&policy, o, &state).Rules[0]; got.Phase != Rising || got.Count != 1 {
-			t.Errorf("look %d: %+v", i, got)
+			t.Errorf("look %d: %+v, want Rising with a count of 1", i, got)
 		}
 	}
 
 	if got := Decide(&policy, observation(5, "cpu_load_1_min", 11), &state).Rules[0]; got.Phase != Firing {
-		t.Errorf("the second measurement: %+v", got)
+		t.Errorf("after the second measurement: %+v, want Firing", got)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestLookup(t *testing.T) {
 		"cpu_load_15_min":                      {Unit: "threads", Settle: 15 * time.Minute},
 	} {
 		if got, ok := Lookup(name); !ok || got.Resource != want.Resource || got.Unit != want.Unit || got.Settle != want.Settle || got.Name != name {
-			t.Errorf("%s: %+v, %t", name, got, ok)
+			t.Errorf("Lookup(%q) = %+v, %t, want %+v", name, got, ok, want)
 		}
 	}
 
@@ -123,7 +123,7 @@ func TestLookup(t *testing.T) {
 		"node_pressure_cpu_some_avg300_ratio", "host_pressure_cpu_some_avg10_ratio", "pod_pressure_cpu_some_avg10_ratio_x",
 	} {
 		if got, ok := Lookup(name); ok {
-			t.Errorf("%q is %+v", name, got)
+			t.Errorf("Lookup(%q) = %+v, want no metric", name, got)
 		}
 	}
 }
@@ -137,18 +137,18 @@ func TestAmounts(t *testing.T) {
 	} {
 		m, _ := Lookup(name)
 		if got, ok := m.toAmount(2, n); !ok || math.Abs(got-want) > 1e-9 {
-			t.Errorf("2 of %s are %g, %t; want %g", name, got, ok, want)
+			t.Errorf("toAmount(2) of %s = %g, %t, want %g", name, got, ok, want)
 		}
 	}
 
 	m, _ := Lookup("cpu_total_utilization")
 	if _, ok := m.toAmount(2, Node{}); ok {
-		t.Error("a share of a capacity that is not known is known")
+		t.Error("toAmount of a share of an unknown capacity = true, want false")
 	}
 
 	m, _ = Lookup("cpu_load_1_min")
 	if _, ok := m.toAmount(2, n); ok {
-		t.Error("a load is an amount of cpu")
+		t.Error("toAmount of a load = true, want false")
 	}
 }
 
@@ -163,12 +163,12 @@ func TestThrottleRecords(t *testing.T) {
 	throttle("b", 500, 250, 100)
 
 	if b := s.quotas["b"]; len(s.quotas) != 2 || b.Set != 250 || b.Before != 800 || b.Step != 0.5 || b.Original != Unlimited {
-		t.Errorf("%+v", b)
+		t.Errorf("record of b = %+v, want 250 set, 800 before and no original limit", b)
 	}
 
 	throttle("b", 250, Unlimited, -500)
 	if len(s.quotas) != 1 || s.quotas.contains("b") {
-		t.Errorf("%+v", s.quotas)
+		t.Errorf("records %+v, want only a after b was restored", s.quotas)
 	}
 }
 
@@ -191,16 +191,16 @@ func TestThrottleRecordWhileWritten(t *testing.T) {
 
 	for _, high := range []MemoryHigh{800 << 20, 600 << 20, 600<<20 - 4096} {
 		if k := see(&s, high); k == nil || k.Before != 1000<<20 {
-			t.Fatalf("at %s: %+v", high, k)
+			t.Fatalf("record at the limit %s = %+v, want it kept with 1000 MiB before", high, k)
 		}
 	}
 
 	s.RecordMemoryThrottle(next)
 	if k := see(&s, 600<<20); k == nil || k.Set != 600<<20 || k.Before != 1000<<20 {
-		t.Fatalf("%+v", k)
+		t.Fatalf("record = %+v, want 600 MiB set and 1000 MiB before", k)
 	}
 
 	if k := see(&s, 800<<20); k != nil {
-		t.Errorf("somebody else's limit is taken for ours: %+v", k)
+		t.Errorf("record at a limit of another process = %+v, want none", k)
 	}
 }

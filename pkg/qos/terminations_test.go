@@ -50,7 +50,7 @@ func TestBeginEviction(t *testing.T) {
 
 	plan := Decide(&policy, memoryObservation(0, 1500, 600, 600, 600), &s)
 	if got := podNames(plan.Evictions); !slices.Equal(got, []string{"p0"}) {
-		t.Fatalf("%v", got)
+		t.Fatalf("evictions %v, want p0", got)
 	}
 
 	s.BeginEviction(plan.Evictions[0], plan.At)
@@ -58,7 +58,7 @@ func TestBeginEviction(t *testing.T) {
 		o := memoryObservation(second, 1500, 600, 600, 600)
 		o.Pods[0].Priority = 100
 		if got := Decide(&policy, o, &s); len(got.Evictions) > 0 || got.Rules[0].PendingRelease != 600 && second <= 90 {
-			t.Fatalf("second %d: %v, going %g", second, podNames(got.Evictions), got.Rules[0].PendingRelease)
+			t.Fatalf("second %d: evictions %v, pending release %g, want none and 600", second, podNames(got.Evictions), got.Rules[0].PendingRelease)
 		}
 
 		if second == 89 {
@@ -69,12 +69,12 @@ func TestBeginEviction(t *testing.T) {
 	policy.Limits.MaxEvictions = 1
 	got := Decide(&policy, memoryObservation(90, 5000, 600, 600, 600), &s)
 	if len(got.Evictions) > 0 || got.Rules[0].Withheld != WithheldByRate {
-		t.Errorf("one is asked and one is allowed: %v, %+v", podNames(got.Evictions), got.Rules[0])
+		t.Errorf("with one requested eviction and one allowed: %v, %+v, want none because of the rate", podNames(got.Evictions), got.Rules[0])
 	}
 
 	s.RecordFailure(plan.Evictions[0].Pod)
 	if got := Decide(&policy, memoryObservation(91, 1500, 600, 600, 600), &s); !slices.Equal(podNames(got.Evictions), []string{"p0"}) {
-		t.Errorf("it has come to nothing: %v", podNames(got.Evictions))
+		t.Errorf("evictions after a failed request: %v, want p0 again", podNames(got.Evictions))
 	}
 }
 
@@ -89,7 +89,7 @@ func TestUnmeasuredTermination(t *testing.T) {
 	o := memoryObservation(2, 1500, 600, 600)
 	o.Pods[0].UsedMemory = Measurement[series.Bytes]{}
 	if got := Decide(&policy, o, &s); len(got.Evictions) > 0 || got.Rules[0].PendingRelease != 600 {
-		t.Errorf("%v, going %g", podNames(got.Evictions), got.Rules[0].PendingRelease)
+		t.Errorf("evictions %v, pending release %g, want none and 600", podNames(got.Evictions), got.Rules[0].PendingRelease)
 	}
 }
 
@@ -103,12 +103,12 @@ func TestPauseEvictions(t *testing.T) {
 		for second := range 30 {
 			got := Decide(&policy, memoryObservation(back+second, 1500, 600), &s)
 			if f := got.Rules[0]; len(got.Evictions) > 0 || f.Withheld != WithheldByPause || !strings.Contains(f.Reason, "budget is used up") || f.Shortfall != 500 {
-				t.Fatalf("second %d: %v, %+v", second, podNames(got.Evictions), f)
+				t.Fatalf("second %d of the pause: %v, %+v, want none and a shortfall of 500", second, podNames(got.Evictions), f)
 			}
 		}
 
 		if got := Decide(&policy, memoryObservation(back+31, 1500, 600), &s); len(got.Evictions) != 1 || got.Rules[0].Withheld != NotWithheld {
-			t.Errorf("afterwards: %v, %+v", podNames(got.Evictions), got.Rules[0])
+			t.Errorf("after the pause: %v, %+v, want one eviction", podNames(got.Evictions), got.Rules[0])
 		}
 	}
 }
@@ -156,7 +156,7 @@ func TestLargestMemoryUser(t *testing.T) {
 
 		got := Decide(&policy, o, &State{})
 		if !slices.Equal(podNames(got.Evictions), []string{want}) {
-			t.Errorf("%s: %v", metric, podNames(got.Evictions))
+			t.Errorf("%s: evictions %v, want %s", metric, podNames(got.Evictions), want)
 		}
 	}
 }
@@ -182,12 +182,12 @@ func TestExactlyAsMany(t *testing.T) {
 		}
 
 		if freed < gap && len(got) < len(uses) && float64(total) >= gap*1.1 {
-			t.Fatalf("%v for %g: %v are not enough", uses, gap, podNames(got))
+			t.Fatalf("evictions %v of pods with %v, want enough for a gap of %g", podNames(got), uses, gap)
 		}
 
 		for _, e := range got {
 			if freed-e.Freed >= gap {
-				t.Fatalf("%v for %g: %v, and %s is not needed", uses, gap, podNames(got), e.Pod.Name)
+				t.Fatalf("evictions %v of pods with %v for a gap of %g, want no %s: the others suffice", podNames(got), uses, gap, e.Pod.Name)
 			}
 		}
 	}

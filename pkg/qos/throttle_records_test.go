@@ -22,12 +22,12 @@ func TestMissed(t *testing.T) {
 	look(&Observation{}, forgetAfter)
 
 	if !b.contains("c") {
-		t.Error("forgotten too early")
+		t.Error("the record is dropped before forgetAfter observations in a row, want it kept")
 	}
 
 	look(&Observation{}, 1)
 
 	if b.contains("c") {
-		t.Error("never forgotten")
+		t.Error("the record is kept after forgetAfter observations, want it dropped")
 	}
 }

@@ -56,7 +56,7 @@ func TestThrottleWeight(t *testing.T) {
 
 			steps := append(append(tick(4000, 2000), tick(4000, 1600)...), tick(2000, 1000)...)
 			if len(steps) != 3 {
-				t.Fatalf("%+v", steps)
+				t.Fatalf("throttles %+v, want 3", steps)
 			}
 
 			for _, th := range steps {

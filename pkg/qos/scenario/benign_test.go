@@ -95,11 +95,11 @@ func TestBenignDay(t *testing.T) {
 
 	out, cpu, memory := play(t, 0, 24*time.Hour, 8*time.Second)
 	if len(out.Evicted) > 0 {
-		t.Errorf("evicted were %v", out.Evicted)
+		t.Errorf("evictions %v, want none", out.Evicted)
 	}
 	// Otherwise the day would test nothing.
 	if cpu < 0.9 || memory < 0.9 {
-		t.Errorf("the node came to %.0f %% of cpu and %.0f %% of memory only", 100*cpu, 100*memory)
+		t.Errorf("the node used %.0f %% of its CPU and %.0f %% of its memory at most, want 90 %% or more", 100*cpu, 100*memory)
 	}
 }
 
@@ -112,12 +112,12 @@ func TestCalmDay(t *testing.T) {
 	for _, e := range out.Log {
 		known = known || strings.HasPrefix(e.Text, "rule waits: calm")
 		if strings.HasPrefix(e.Text, "rule waits: firing") || strings.HasPrefix(e.Text, "rule stalls: firing") {
-			t.Errorf("%s  %s", e.At, e.Text)
+			t.Errorf("%s: %s, want no rule to fire", e.At, e.Text)
 		}
 	}
 
 	if !known {
-		t.Error("nothing was ever judged")
+		t.Error("the rule was never calm, want it evaluated")
 	}
 }
 
@@ -126,7 +126,7 @@ func TestDayWithLongBursts(t *testing.T) {
 	t.Parallel()
 
 	if out, _, _ := play(t, 11*time.Hour, 2*time.Hour, 3*time.Minute); len(out.Evicted) == 0 {
-		t.Error("nobody was evicted")
+		t.Error("no pod was evicted, want evictions in long bursts")
 	}
 }
 
@@ -156,7 +156,7 @@ func TestPropertiesOfPlans(t *testing.T) {
 	}
 
 	if acted["throttle"] < 100 || acted["evict"] < 100 || acted["restore"] < 10 {
-		t.Errorf("plans did too little to show anything: %v", acted)
+		t.Errorf("actions %v, want 100 throttles, 100 evictions and 10 restores or more", acted)
 	}
 }
 
@@ -239,7 +239,7 @@ func checkPlan(t *testing.T, policy *qos.Policy, o *qos.Observation, plan qos.Pl
 	for _, e := range plan.Evictions {
 		p := byUID[e.Pod.UID]
 		if seen[e.Pod.UID] || p.ExemptReason != "" || p.Terminating || !contains(p.Allowed, "evict") || e.Freed < 0 {
-			t.Errorf("%+v is evicted: %+v", p, e)
+			t.Errorf("eviction %+v of %+v, want one of a permitted pod that is not terminating, once", e, p)
 		}
 
 		seen[e.Pod.UID] = true
@@ -248,15 +248,15 @@ func checkPlan(t *testing.T, policy *qos.Policy, o *qos.Observation, plan qos.Pl
 			at = p.UsedCPU.At
 		}
 		if o.At.Sub(at) > time.Minute {
-			t.Errorf("%+v is evicted for what was measured at %s: %+v", p, at, e)
+			t.Errorf("eviction %+v of %+v, measured at %s, want a measurement of the last minute", e, p, at)
 		}
 
 		samples := o.Samples[e.Rule]
 		if len(samples) == 0 || !(samples[0].Value > 0) || math.IsInf(samples[0].Value, 0) || o.At.Sub(samples[0].At) > time.Minute {
-			t.Errorf("an eviction by a metric that is %+v: %+v", samples, e)
+			t.Errorf("eviction %+v with samples %+v, want a finite value of the last minute", e, samples)
 		}
 		if mark, ok := policy.WaterMarks[e.Resource]; ok && e.Rule != "node_pressure_cpu_some_avg10_ratio" && float64(o.Node.UsedCPU.Value) <= float64(mark)*8000 {
-			t.Errorf("an eviction below the mark: %+v", e)
+			t.Errorf("eviction %+v, want none below the water mark", e)
 		}
 
 		acted["evict"]++
@@ -266,14 +266,14 @@ func checkPlan(t *testing.T, policy *qos.Policy, o *qos.Observation, plan qos.Pl
 		p := byUID[th.Pod.UID]
 		c := p.Containers[0]
 		if seen[th.ContainerID] || th.To <= 0 || th.From == th.To || th.From != c.Quota {
-			t.Errorf("%+v is throttled: %+v", p, th)
+			t.Errorf("throttle %+v of %+v, want one change from the quota in force", th, p)
 		}
 
 		seen[th.ContainerID] = true
 		if th.Rule == "" { // a restore
 			acted["restore"]++
 			if th.To < th.From || th.To > th.Original {
-				t.Errorf("%+v gives back: %+v", p, th)
+				t.Errorf("restore %+v of %+v, want a higher quota, at most the original", th, p)
 			}
 
 			continue
@@ -281,7 +281,7 @@ func checkPlan(t *testing.T, policy *qos.Policy, o *qos.Observation, plan qos.Pl
 
 		acted["throttle"]++
 		if th.To > th.From || th.To < qos.Quota(c.Request) || th.Freed <= 0 || !contains(p.Allowed, "throttle") || p.Terminating || o.At.Sub(c.UsedCPU.At) > time.Minute {
-			t.Errorf("%+v is throttled: %+v", p, th)
+			t.Errorf("throttle %+v of %+v, want a lower quota, at least the request, of a permitted pod", th, p)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func TestPressure(t *testing.T) {
 			}
 
 			if s.Title == "" || len(s.expectations) == 0 {
-				t.Error("wants a title and expectations")
+				t.Errorf("title %q, %d expectations, want both", s.Title, len(s.expectations))
 			}
 
 			out, err := s.Run()
@@ -44,7 +44,7 @@ func TestPressure(t *testing.T) {
 			}
 
 			for _, wrong := range out.Failed {
-				t.Error(wrong)
+				t.Errorf("Run: %s, want the expectation met", wrong)
 			}
 
 			if t.Failed() {
@@ -78,7 +78,7 @@ func TestCovers(t *testing.T) {
 	titles.WriteString(",")
 	for i := 1; i <= 11; i++ {
 		if name := fmt.Sprintf(", D%d,", i); !strings.Contains(titles.String(), name) {
-			t.Errorf("no scenario is about D%d", i)
+			t.Errorf("no title names D%d, want a scenario for each of D1 to D11", i)
 		}
 	}
 }
