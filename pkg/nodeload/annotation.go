@@ -151,7 +151,12 @@ func (f Format) time(text string) (time.Time, error) {
 // GocraneSpec returns gocrane's default policy: three windows of CPU and memory, recent ones limited at 65 % and 75
 // %, long ones with larger weights, and a hot value for every five placements in five minutes and every two in one.
 func GocraneSpec() Spec {
-	const brief, hourly, daily = 3 * time.Minute, 15 * time.Minute, 3 * time.Hour
+	const (
+		brief  = 3 * time.Minute
+		hourly = 15 * time.Minute
+		daily  = 3 * time.Hour
+	)
+
 	return Spec{
 		Metrics: []Metric{
 			{Name: "cpu_usage_avg_5m", Period: brief},

@@ -47,8 +47,8 @@ func (a *Arrivals) Len() int {
 
 // Has reports whether the pod is arriving.
 func (a *Arrivals) Has(pod string) bool {
-	_, on := a.pods[pod]
-	return on
+	_, ok := a.pods[pod]
+	return ok
 }
 
 // Add adds an arriving pod, identified by its UID. started is zero until it runs.
@@ -61,8 +61,8 @@ func (a *Arrivals) Add(pod string, use Amount, started time.Time) {
 
 // Start sets the start of a pod; the first call counts. It reports whether the start was new.
 func (a *Arrivals) Start(pod string, started time.Time) bool {
-	p, on := a.pods[pod]
-	if !on || !p.started.IsZero() || !p.ended.IsZero() || started.IsZero() {
+	p, ok := a.pods[pod]
+	if !ok || !p.started.IsZero() || !p.ended.IsZero() || started.IsZero() {
 		return false
 	}
 
@@ -85,8 +85,8 @@ func (a *Arrivals) Remove(pod string) bool {
 // averages that contain its usage have passed. started applies to a pod that has been dropped already, because its start
 // is covered; it is zero for one that never ran. It reports whether the end changed anything.
 func (a *Arrivals) End(pod string, credit Credit, started, ended time.Time) bool {
-	p, on := a.pods[pod]
-	if !on {
+	p, ok := a.pods[pod]
+	if !ok {
 		p = pendingPod{started: started}
 	}
 
@@ -145,19 +145,19 @@ func ResidualShare(started, ended, measured time.Time, window time.Duration) ser
 // still contains, in units of its resource. Estimated credits only make up for arriving pods, such as those that
 // replace the ended ones: they never make a node look less loaded than measured.
 func (a *Arrivals) pendingLoad(kind kind, measured time.Time, window time.Duration) float64 {
-	var coming, estimated, left float64
+	var arriving, estimated, departed float64
 	for _, p := range a.pods {
 		if p.ended.IsZero() {
-			coming += p.use.of(kind) * float64(1-Coverage(p.started, measured, window))
+			arriving += p.use.of(kind) * float64(1-Coverage(p.started, measured, window))
 			continue
 		}
 
 		residual := float64(ResidualShare(p.started, p.ended, measured, window))
 		estimated += p.credit.Estimated.of(kind) * residual
-		left += p.credit.Measured.of(kind) * residual
+		departed += p.credit.Measured.of(kind) * residual
 	}
 
-	return max(coming-estimated, 0) - left
+	return max(arriving-estimated, 0) - departed
 }
 
 // dropCovered removes the pods that every counting metric covers.

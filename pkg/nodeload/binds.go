@@ -45,7 +45,7 @@ func NewBinds(ranges []HotRange) *Binds {
 // another node it is counted there only. Placements older than the longest range are ignored; now is the current
 // time.
 func (b *Binds) Add(pod, node string, at, now time.Time) {
-	if old, known := b.pods[pod]; known {
+	if old, ok := b.pods[pod]; ok {
 		if old.node == node {
 			return
 		}
@@ -69,8 +69,8 @@ func (b *Binds) Add(pod, node string, at, now time.Time) {
 
 // Remove removes a deleted pod.
 func (b *Binds) Remove(pod string) {
-	old, known := b.pods[pod]
-	if !known {
+	old, ok := b.pods[pod]
+	if !ok {
 		return
 	}
 
@@ -106,8 +106,8 @@ func (b *Binds) Count(node string, now time.Time) []int64 {
 // Len returns the number of counted pods.
 func (b *Binds) Len() int { return len(b.pods) }
 
-// expired reports whether at is outside a range. A placement counts for less than the range, as in gocrane.
-func (*Binds) expired(at, now time.Time, within time.Duration) bool { return now.Sub(at) >= within }
+// expired reports whether at is outside a window. A placement counts for less than the window, as in gocrane.
+func (*Binds) expired(at, now time.Time, window time.Duration) bool { return now.Sub(at) >= window }
 
 func (b *Binds) expire(node string, now time.Time) []placement {
 	window := b.nodes[node]

@@ -29,8 +29,8 @@ const (
 	Expiring Cause = "expiring"
 )
 
-// writeTime is the maximum duration of one round's writes; a value that expires less than that after the next reading
-// is renewed in this round.
+// writeTime is the maximum duration of the writes of one run; a value that expires less than that after the next reading
+// is renewed in this run.
 const writeTime = time.Minute
 
 // ChangeDetector determines which changes are written.
@@ -61,6 +61,7 @@ func (w ChangeDetector) WriteCause(old, next Sample, now time.Time) Cause {
 	case Fresh:
 	}
 
+	// Only a newer reading is written.
 	if !next.Time.After(old.Time) {
 		return ""
 	}

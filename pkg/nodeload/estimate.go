@@ -98,7 +98,9 @@ type Credit struct {
 func DepartureCredit(ask PodRequest, history Amount, share Share) Credit {
 	var c Credit
 	use, _ := Estimate(ask, history, share)
-	use.CPU, use.Memory = series.MilliCPU(float64(use.CPU)*departedShare), series.Bytes(float64(use.Memory)*departedShare)
+
+	use.CPU = series.MilliCPU(float64(use.CPU) * departedShare)
+	use.Memory = series.Bytes(float64(use.Memory) * departedShare)
 	if history.CPU > 0 {
 		c.Measured.CPU = use.CPU
 	} else {

@@ -12,7 +12,7 @@ import (
 // DefaultMinFresh is the share of nodes that must report a metric for it to be used.
 const DefaultMinFresh series.Ratio = 0.5
 
-// Fleet summarises all nodes at a time: which metrics enough nodes report, and their means. It is immutable.
+// Fleet summarizes all nodes at a time: which metrics enough nodes report, and their means. It is immutable.
 type Fleet struct {
 	Rules *Rules
 	// Time is when the nodes were counted.
@@ -91,6 +91,8 @@ func (c *Count) Add(n *Node, requested Amount) {
 	c.masks[m]++
 	c.capacity.CPU += n.Capacity.CPU
 	c.capacity.Memory += n.Capacity.Memory
+
+	// Requests count only beside a known usage, since their ratio is learned.
 	used := n.Used(c.fleet.Time)
 	if used.CPU > 0 {
 		c.used.CPU += used.CPU
@@ -119,6 +121,7 @@ func (c *Count) Fleet(minFresh series.Ratio) *Fleet {
 		}
 	}
 
+	// A node is fresh if it reports every metric in force, and absent if it reports nothing.
 	for m, n := range c.masks {
 		switch {
 		case !m.some:
@@ -135,7 +138,7 @@ func (c *Count) Fleet(minFresh series.Ratio) *Fleet {
 	return &f
 }
 
-// applyForce keeps the limits and weights of metrics in force and normalises the weights to 1.
+// applyForce keeps the limits and weights of metrics in force and normalizes the weights to 1.
 func (f *Fleet) applyForce(capacity Amount) {
 	for i, l := range f.Rules.Policy.Limits {
 		if f.InForce(l.Metric) {

@@ -67,7 +67,7 @@ type Report struct {
 // window has passed, as in a cluster without faults. So a node without samples neither attracts pods without end nor
 // rejects them for ever.
 func (r *Rules) NodeAt(report Report, arrivals *Arrivals, now time.Time) *Node {
-	n := r.glance(report, now)
+	n := r.newNode(report, now)
 	measured := n.measured(report.Samples, now)
 	arrivals.dropCovered(measured, r.windows, r.counting)
 	n.add(arrivals, measured)
@@ -77,12 +77,12 @@ func (r *Rules) NodeAt(report Report, arrivals *Arrivals, now time.Time) *Node {
 
 // PeekNode is NodeAt without changing the arrivals.
 func (r *Rules) PeekNode(report Report, arrivals *Arrivals, now time.Time) *Node {
-	n := r.glance(report, now)
+	n := r.newNode(report, now)
 	n.add(arrivals, n.measured(report.Samples, now))
 	return n
 }
 
-func (r *Rules) glance(report Report, now time.Time) *Node {
+func (r *Rules) newNode(report Report, now time.Time) *Node {
 	n := &Node{
 		Rules:     r,
 		Capacity:  report.Capacity,
@@ -104,6 +104,7 @@ func (r *Rules) glance(report Report, now time.Time) *Node {
 			continue
 		}
 
+		// A time in the future is accepted up to MaxSkew.
 		l.from = s.Time.Add(-MaxSkew).UnixNano()
 		l.until = s.Time.Add(r.Policy.Metrics[i].Active()).UnixNano()
 	}
@@ -150,14 +151,14 @@ func (n *Node) add(arrivals *Arrivals, measured []time.Time) {
 		}
 
 		k := n.Rules.kinds[i]
-		coming := series.Ratio(arrivals.pendingLoad(k, measured[i], n.Rules.windows[i]) * n.inverse[k])
+		pending := series.Ratio(arrivals.pendingLoad(k, measured[i], n.Rules.windows[i]) * n.inverse[k])
 
-		least := series.Ratio(0)
+		minimum := series.Ratio(0)
 		if n.fresh(i) {
-			least = -n.Loads[i].Value
+			minimum = -n.Loads[i].Value
 		}
 
-		n.Loads[i].OnWay = max(coming, least)
+		n.Loads[i].OnWay = max(pending, minimum)
 	}
 
 	for i := range n.Loads {
@@ -195,8 +196,8 @@ func (n *Node) Incoming(metric int, use Amount) series.Ratio {
 	return n.Loads[metric].increase(n.share(metric, use))
 }
 
-// increase returns by how much the load rises if by is added.
-func (l *Load) increase(by series.Ratio) series.Ratio { return max(by-l.Slack, 0) }
+// increase returns by how much the load rises if a load is added.
+func (l *Load) increase(added series.Ratio) series.Ratio { return max(added-l.Slack, 0) }
 
 func (n *Node) share(metric int, use Amount) series.Ratio {
 	return n.Rules.share(use, n.Rules.kinds[metric], n.inverse)
@@ -237,7 +238,7 @@ const (
 	// UndatedAge is how much older than its reading a value counts whose sample time is unknown: the samples of a dead
 	// exporter remain in an average of five minutes, half of that on average.
 	UndatedAge = 150 * time.Second
-	// MaxSkew is how far in the future a time may be: clocks synchronised by NTP differ by less, writers in another
+	// MaxSkew is how far in the future a time may be: clocks synchronized by NTP differ by less, writers in another
 	// time zone by more.
 	MaxSkew = time.Minute
 	// HotActive is how long a hot value is valid, as in gocrane.

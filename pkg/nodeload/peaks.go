@@ -12,7 +12,7 @@ import (
 )
 
 // Peaks bound how close any node of a set is to each limit, so that one comparison decides whether a pod can find any
-// of them closed. They only rise; a new pass over all nodes starts new ones. They are safe for concurrent use.
+// of them closed. They only rise; a new run over all nodes starts new ones. They are safe for concurrent use.
 type Peaks struct {
 	rules *Rules
 	// loads holds by limit the highest load with pending load, as the bits of a non-negative float64, whose order is

@@ -153,7 +153,9 @@ func NewPolicy(spec Spec) (*Policy, error) {
 		}
 	}
 
+	// Marks come last: they add limits only for resources that no predicate limits.
 	errs = append(errs, p.limit(spec.Predicates, index)...)
+
 	errs = append(errs, p.weigh(spec.Priorities, index)...)
 	errs = append(errs, p.applyMarks()...)
 	if err := errors.Join(errs...); err != nil {
@@ -177,7 +179,7 @@ func (p *Policy) limit(predicates []NamedLimit, index map[string]int) []error {
 			continue
 		}
 
-		at, read := index[l.Name]
+		metric, read := index[l.Name]
 		if !read {
 			p.warnf("predicate %q has no effect: syncPolicy does not read it", l.Name)
 			continue
@@ -187,9 +189,9 @@ func (p *Policy) limit(predicates []NamedLimit, index map[string]int) []error {
 			continue
 		}
 
-		schedule := p.Marks[p.Metrics[at].Resource].Schedule
+		schedule := p.Marks[p.Metrics[metric].Resource].Schedule
 		closes := ClosesAt(l.Max, schedule)
-		p.Limits = append(p.Limits, Limit{Metric: at, Max: closes, Mark: closes < l.Max})
+		p.Limits = append(p.Limits, Limit{Metric: metric, Max: closes, Mark: closes < l.Max})
 	}
 
 	return errs
@@ -202,16 +204,17 @@ func (p *Policy) weigh(priorities []NamedWeight, index map[string]int) []error {
 			return []error{fmt.Errorf("priority %q: want a weight of 0 or more, got %v", w.Name, w.Weight)}
 		}
 
-		at, read := index[w.Name]
+		metric, read := index[w.Name]
 		switch {
 		case !read:
 			p.warnf("priority %q has no effect: syncPolicy does not read it", w.Name)
 		case w.Weight > 0:
-			p.Weights = append(p.Weights, Weight{Metric: at, Weight: w.Weight})
+			p.Weights = append(p.Weights, Weight{Metric: metric, Weight: w.Weight})
 			sum += w.Weight
 		}
 	}
 
+	// Weights that all belong to metrics that are not read have led to warnings already.
 	if math.IsInf(sum, 0) || len(priorities) > 0 && len(p.Weights) == 0 && len(p.Warnings) == 0 {
 		return []error{fmt.Errorf("the sum of the weights is %v: want more than 0 and finite", sum)}
 	}
@@ -239,6 +242,7 @@ func (p *Policy) applyMarks() []error {
 			continue
 		}
 
+		// Without a predicate on the gauge, the mark is its limit.
 		limited := false
 		for _, l := range p.Limits {
 			limited = limited || l.Metric == gauge
@@ -259,11 +263,11 @@ func (p *Policy) warnf(format string, args ...any) {
 // Gauge returns the metric of the present usage of a resource, as an index in Metrics: of those that measure the
 // resource the one with the shortest period, the first of equals. Forecasts and maxima are used only if there is no
 // other.
-func (p *Policy) Gauge(of series.Resource) (int, bool) {
+func (p *Policy) Gauge(resource series.Resource) (int, bool) {
 	best := 0
 	found := false
 	for i, m := range p.Metrics {
-		if m.Resource == of && (!found || m.preferredOver(p.Metrics[best])) {
+		if m.Resource == resource && (!found || m.preferredOver(p.Metrics[best])) {
 			best = i
 			found = true
 		}

@@ -81,11 +81,12 @@ func NewRules(policy *Policy, strategy Strategy) (*Rules, error) {
 	}
 
 	for _, resource := range []series.Resource{series.CPU, series.Memory} {
-		if at, found := policy.Gauge(resource); found {
-			r.gauges[kindOf(resource)] = at
+		if gauge, ok := policy.Gauge(resource); ok {
+			r.gauges[kindOf(resource)] = gauge
 		}
 	}
 
+	// Pending pods are added to present loads only; maxima follow these.
 	for i := range policy.Metrics {
 		r.counting = append(r.counting, r.kinds[i] != kindOther && r.present(i) == i)
 	}
@@ -163,8 +164,8 @@ func (r *Rules) Read(format Format, annotations map[string]string) ([]Sample, Pa
 }
 
 // GaugeSample returns the sample of the Gauge of a resource; the zero Sample if there is none.
-func (r *Rules) GaugeSample(of series.Resource, samples []Sample) Sample {
-	k := kindOf(of)
+func (r *Rules) GaugeSample(resource series.Resource, samples []Sample) Sample {
+	k := kindOf(resource)
 	if k == kindOther || r.gauges[k] < 0 {
 		return Sample{}
 	}
@@ -184,12 +185,12 @@ func (r *Rules) Horizon() time.Duration {
 	return longest + Warmup
 }
 
-func (r *Rules) share(a Amount, of kind, inverse [kinds]float64) series.Ratio {
-	if of == kindOther {
+func (r *Rules) share(a Amount, k kind, inverse [kinds]float64) series.Ratio {
+	if k == kindOther {
 		return 0
 	}
 
-	return series.Ratio(a.of(of) * inverse[of])
+	return series.Ratio(a.of(k) * inverse[k])
 }
 
 // WaterMarks are the usage marks of one resource that scheduler, rebalancing and node agent share, as fractions of a

@@ -175,6 +175,7 @@ func (f *Fleet) CostOf(n *Node, use Amount, now int64) CostParts {
 		}
 
 		incoming := n.Incoming(w.Metric, use)
+		// The deviation is known of CPU and memory only.
 		var deviation float64
 		if k := f.Rules.kinds[w.Metric]; k != kindOther {
 			deviation = float64(n.Deviation[k])
