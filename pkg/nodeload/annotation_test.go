@@ -63,19 +63,19 @@ func TestParseLoad(t *testing.T) {
 	} {
 		got, err := (nodeload.Format{}).ParseLoad(text)
 		if !errors.Is(err, want) {
-			t.Errorf("%q: error %v, want %v", text, err, want)
+			t.Errorf("ParseLoad(%q): error %v, want %v", text, err, want)
 		}
 		if err != nil && got != (nodeload.Sample{}) {
-			t.Errorf("%q: an error and the sample %v", text, got)
+			t.Errorf("ParseLoad(%q) = %v with an error, want no sample", text, got)
 		}
 		if err == nil && !got.Time.Equal(noon) {
-			t.Errorf("%q: time %v", text, got.Time)
+			t.Errorf("ParseLoad(%q): time %v, want %v", text, got.Time, noon)
 		}
 	}
 
 	got, err := shanghai(t).ParseLoad("0.5,2023-10-17T20:00:00Z")
 	if err != nil || !got.Time.Equal(noon) || got.Value != 0.5 {
-		t.Errorf("in local time: %v, %v", got, err)
+		t.Errorf("ParseLoad in local time = %v, %v, want 0.5 at %v", got, err, noon)
 	}
 }
 
@@ -110,12 +110,12 @@ func FuzzParseLoad(f *testing.F) {
 		}
 
 		if !(s.Value >= 0 && s.Value <= nodeload.MaxLoad) || math.Signbit(float64(s.Value)) || s.Time.IsZero() {
-			t.Fatalf("%q gives %v", text, s)
+			t.Fatalf("ParseLoad(%q) = %v, want a load from 0 to %v with a time", text, s, nodeload.MaxLoad)
 		}
 
 		again, err := (nodeload.Format{}).ParseLoad((nodeload.Format{}).Load(s))
 		if err != nil || math.Abs(float64(again.Value-s.Value)) > 0.000005001 || !again.Time.Equal(s.Time.Truncate(time.Second)) {
-			t.Fatalf("%q gives %v, and that %v, %v", text, s, again, err)
+			t.Fatalf("ParseLoad(%q) formatted and parsed again = %v, %v, want %v", text, again, err, s)
 		}
 	})
 }
@@ -125,7 +125,7 @@ func FuzzParseHot(f *testing.F) {
 	f.Add("3,2023-10-17T15:04:32Z")
 	f.Fuzz(func(t *testing.T, text string) {
 		if h, err := (nodeload.Format{}).ParseHot(text); err == nil && (h.Value < 0 || h.Value > nodeload.MaxHot || h.Time.IsZero()) {
-			t.Fatalf("%q gives %v", text, h)
+			t.Fatalf("ParseHot(%q) = %v, want a value from 0 to %d with a time", text, h, nodeload.MaxHot)
 		}
 	})
 }
@@ -144,15 +144,15 @@ func TestStates(t *testing.T) {
 		"another time zone": {-8 * time.Hour, nodeload.Stale},
 	} {
 		if got := (nodeload.Sample{Value: series.Ratio(0.1), Time: noon.Add(-test.age)}).StateAt(noon, active); got != test.want {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
+			t.Errorf("%s: StateAt = %v, want %v", name, got, test.want)
 		}
 	}
 
 	if got := (nodeload.Sample{}).StateAt(noon, active); got != nodeload.Absent {
-		t.Errorf("no sample is %v", got)
+		t.Errorf("StateAt of no sample = %v, want absent", got)
 	}
 	if got := (nodeload.Hot{Value: 1, Time: noon.Add(-6 * time.Minute)}).StateAt(noon); got != nodeload.Stale {
-		t.Errorf("an old hot value is %v", got)
+		t.Errorf("StateAt of an old hot value = %v, want stale", got)
 	}
 }
 

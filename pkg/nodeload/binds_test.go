@@ -51,7 +51,7 @@ func TestBindsMoveAndGo(t *testing.T) {
 	b.Add("a", "n2", at(1), at(1))
 
 	if got := b.Count("n1", at(2)); got[0] != 1 {
-		t.Errorf("n1 has %v after one of two moved", got)
+		t.Errorf("Count of n1 after one of two pods moved = %v, want 1", got)
 	}
 
 	b.Remove("b")
@@ -59,12 +59,12 @@ func TestBindsMoveAndGo(t *testing.T) {
 	b.Remove("a")
 
 	if got := b.Count("n2", at(2)); got[0] != 0 || b.Len() != 0 || len(b.nodes) != 0 {
-		t.Errorf("%v, %d pods, %d nodes are left", got, b.Len(), len(b.nodes))
+		t.Errorf("after all pods are removed: count %v, %d pods, %d nodes, want none", got, b.Len(), len(b.nodes))
 	}
 
 	b.Add("old", "n1", at(-400), at(0))
 	if b.Len() != 0 {
-		t.Error("a placement outside of every range is kept")
+		t.Errorf("%d pods are counted, want none that is older than every range", b.Len())
 	}
 }
 
@@ -116,7 +116,7 @@ func TestBindsCountExactly(t *testing.T) {
 		}
 
 		if b.Len() != len(alive) {
-			t.Fatalf("%d pods are kept, %d are in a range", b.Len(), len(alive))
+			t.Fatalf("%d pods are counted, want the %d in a range", b.Len(), len(alive))
 		}
 	}
 }

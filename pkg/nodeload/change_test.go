@@ -54,7 +54,7 @@ func TestNothingExpiresBetweenRounds(t *testing.T) {
 		for round := range 100 {
 			now := noon.Add(time.Duration(round) * m.Period)
 			if round > 0 && have.StateAt(now.Add(30*time.Second), m.Active()) != nodeload.Fresh {
-				t.Fatalf("%s: stale in round %d", m.Name, round)
+				t.Fatalf("%s: the value is not fresh in round %d, want it renewed before it expires", m.Name, round)
 			}
 
 			next := nodeload.Sample{Value: 0.4, Time: now}
@@ -65,7 +65,7 @@ func TestNothingExpiresBetweenRounds(t *testing.T) {
 		}
 
 		if m.Period == 3*time.Minute && writes != 50 {
-			t.Errorf("%s: %d writes in 100 rounds", m.Name, writes)
+			t.Errorf("%s: %d writes in 100 rounds, want 50", m.Name, writes)
 		}
 	}
 }
@@ -79,10 +79,10 @@ func TestThresholds(t *testing.T) {
 	}
 
 	if got, want := p.Thresholds(0), []series.Ratio{0.6, 0.3, 0.6, 0.8}; !slices.Equal(got, want) {
-		t.Errorf("of CPU %v, want %v", got, want)
+		t.Errorf("Thresholds of CPU = %v, want %v", got, want)
 	}
 	if p.EvictMark(0) != 0.8 || p.EvictMark(1) != 0 || p.EvictMark(3) != 0 {
-		t.Errorf("marks %v, %v, %v", p.EvictMark(0), p.EvictMark(1), p.EvictMark(3))
+		t.Errorf("EvictMark of metrics 0, 1 and 3 = %v, %v, %v, want 0.8, 0, 0", p.EvictMark(0), p.EvictMark(1), p.EvictMark(3))
 	}
 	if got, want := p.Thresholds(3), []series.Ratio{0.65}; !slices.Equal(got, want) {
 		t.Errorf("of memory %v, want %v", got, want)

@@ -118,10 +118,10 @@ func TestWaterMarkCloses(t *testing.T) {
 	n := r.NodeAt(loadedReport(r, 0.49, 0.1, at(0)), &Arrivals{}, at(0))
 	f := fleet(r, at(0), n)
 	if limit, _ := f.Closed(n, Amount{CPU: 50}, at(0).UnixNano()); limit != Open {
-		t.Errorf("closed below the mark by limit %d", limit)
+		t.Errorf("Closed below the mark = limit %d, want open", limit)
 	}
 	if limit, _ := f.Closed(n, Amount{CPU: 200}, at(0).UnixNano()); limit == Open {
-		t.Error("open above the mark schedule")
+		t.Error("Closed above the mark schedule = open, want a limit")
 	}
 }
 
@@ -133,12 +133,12 @@ func TestCoverage(t *testing.T) {
 		{0, 0, 0}, {0, 30, 0}, {0, 180, 0.5}, {0, 330, 1}, {0, 5000, 1}, {100, 0, 0},
 	} {
 		if got := Coverage(at(c.started), at(c.measured), 5*time.Minute); got != c.want {
-			t.Errorf("started %d, measured %d: %v, want %v", c.started, c.measured, got, c.want)
+			t.Errorf("Coverage(started %d, measured %d) = %v, want %v", c.started, c.measured, got, c.want)
 		}
 	}
 
 	if Coverage(time.Time{}, at(0), time.Minute) != 0 || Coverage(at(0), time.Time{}, time.Minute) != 0 {
-		t.Error("a pod that does not run, or a sample that is none, covers something")
+		t.Error("Coverage without a start or without a sample is above 0, want 0")
 	}
 }
 
@@ -162,19 +162,19 @@ func TestArrivalIsHandedOver(t *testing.T) {
 
 	for second := 0; second <= 900; second += 15 {
 		if second == 60 && !arrivals.Start("pod", at(60)) {
-			t.Fatal("the start was no news")
+			t.Fatal("Start of an arriving pod = false, want true")
 		}
 
 		if got := sum(second); math.Abs(float64(got)-0.4) > 1e-9 {
-			t.Errorf("at %d s: %v, want 0.4", second, got)
+			t.Errorf("load and pending load at %d s = %v, want 0.4", second, got)
 		}
 	}
 
 	if arrivals.Len() != 0 {
-		t.Error("the pod is still on its way")
+		t.Errorf("%d pods are arriving after 15 minutes, want none", arrivals.Len())
 	}
 	if arrivals.Start("pod", at(60)) || arrivals.Remove("pod") {
-		t.Error("a pod that is not on its way started or left")
+		t.Error("Start or Remove of a covered pod = true, want false")
 	}
 }
 
@@ -191,11 +191,11 @@ func TestDepartureIsTakenOff(t *testing.T) {
 		}
 
 		if !arrivals.End("pod", Credit{Measured: Amount{CPU: 1000}}, at(-lived-30), at(0)) || arrivals.End("pod", Credit{Measured: Amount{CPU: 1000}}, at(-lived-30), at(9)) {
-			t.Fatal("the end was no news, or twice")
+			t.Fatal("End returns something else than true for the first call and false for the second, want that")
 		}
 
 		if arrivals.Len() != 0 {
-			t.Error("a pod that ended is on its way")
+			t.Errorf("%d pods are arriving after the only one ended, want none", arrivals.Len())
 		}
 
 		for second := 0; second <= 600; second += 15 {
@@ -206,15 +206,15 @@ func TestDepartureIsTakenOff(t *testing.T) {
 
 			n := r.NodeAt(report, &arrivals, at(second))
 			if got := n.Loads[0].Value + n.Loads[0].OnWay; math.Abs(float64(got)-0.3) > 1e-9 {
-				t.Errorf("lived %d s, %d s later: %v, want 0.3", lived, second, got)
+				t.Errorf("load and pending load of a pod that lived %d s, %d s later = %v, want 0.3", lived, second, got)
 			}
 			if n.Loads[1].OnWay != 0 {
-				t.Errorf("a maximum forgets: %v", n.Loads[1].OnWay)
+				t.Errorf("pending load of a maximum = %v, want 0", n.Loads[1].OnWay)
 			}
 		}
 
 		if len(arrivals.pods) != 0 {
-			t.Error("the pod is still remembered")
+			t.Errorf("%d pods are kept after the last window, want none", len(arrivals.pods))
 		}
 	}
 
@@ -223,13 +223,15 @@ func TestDepartureIsTakenOff(t *testing.T) {
 	arrivals.End("pod", Credit{Measured: Amount{CPU: 9000}}, at(-3000), at(0))
 
 	if n := r.NodeAt(loadedReport(r, 0.1, 0.1, at(0)), &arrivals, at(0)); n.Loads[0].Value+n.Loads[0].OnWay != 0 {
-		t.Errorf("%v is left of 0.1", n.Loads[0].Value+n.Loads[0].OnWay)
+		t.Errorf("load and pending load = %v, want 0: no more is subtracted than the load of 0.1", n.Loads[0].Value+n.Loads[0].OnWay)
 	}
 	if n := r.NodeAt(loadedReport(r, 0.1, 0.1, at(-90000)), &arrivals, at(0)); n.Loads[0].OnWay != 0 {
-		t.Errorf("%v is taken off a stale load", n.Loads[0].OnWay)
+		t.Errorf("pending load beside a stale load = %v, want 0", n.Loads[0].OnWay)
 	}
-	if arrivals = (Arrivals{}); arrivals.End("never ran", Credit{Measured: Amount{CPU: 1}}, time.Time{}, at(0)) || len(arrivals.pods) != 0 {
-		t.Error("a pod that never ran is remembered")
+
+	arrivals = Arrivals{}
+	if arrivals.End("never ran", Credit{Measured: Amount{CPU: 1}}, time.Time{}, at(0)) || len(arrivals.pods) != 0 {
+		t.Errorf("after End of a pod that never ran %d pods are kept, want no change", len(arrivals.pods))
 	}
 }
 
@@ -241,10 +243,10 @@ func TestArrivalsOnUnknownNodesEnd(t *testing.T) {
 
 	report := Report{Capacity: testCapacity(), Samples: make([]Sample, len(r.Policy.Metrics))}
 	if n := r.NodeAt(report, &arrivals, at(60)); math.Abs(float64(n.Loads[0].OnWay)-0.1) > 1e-9 || n.Arriving != 1 {
-		t.Errorf("after a minute %v is on its way, of %d pods", n.Loads[0].OnWay, n.Arriving)
+		t.Errorf("after a minute the pending load is %v of %d pods, want 0.1 of 1", n.Loads[0].OnWay, n.Arriving)
 	}
 	if n := r.NodeAt(report, &arrivals, at(0).Add(r.Horizon())); n.Arriving != 0 || n.Loads[2].OnWay != 0 {
-		t.Errorf("after %v %d pods are on their way", r.Horizon(), n.Arriving)
+		t.Errorf("after %v %d pods are arriving, want none", r.Horizon(), n.Arriving)
 	}
 }
 
@@ -265,15 +267,15 @@ func TestEstimate(t *testing.T) {
 		{"one of them", PodRequest{Request: Amount{CPU: 1}}, Amount{}, Amount{CPU: 1, Memory: 200 << 20}, FromRequest},
 	} {
 		if got, basis := Estimate(c.ask, c.history, share); got != c.want || basis != c.basis {
-			t.Errorf("%s: %v from %v, want %v from %v", c.name, got, basis, c.want, c.basis)
+			t.Errorf("%s: Estimate = %v from %v, want %v from %v", c.name, got, basis, c.want, c.basis)
 		}
 	}
 
 	if got := LearnShare(Amount{CPU: 300, Memory: gib}, Amount{CPU: 1000}); got.CPU != 0.3 || got.Memory != DefaultShare().Memory {
-		t.Errorf("learned %v", got)
+		t.Errorf("LearnShare = %v, want 0.3 for CPU and the default for memory", got)
 	}
 	if got := LearnShare(Amount{CPU: 9e6}, Amount{CPU: 1}); got.CPU != 1 {
-		t.Errorf("more than all of it is used: %v", got)
+		t.Errorf("LearnShare of a usage above the requests = %v, want 1", got)
 	}
 }
 
@@ -296,12 +298,12 @@ func TestDeviation(t *testing.T) {
 		swinging.Add(Sample{Value: 1, Time: at(180*i - 60)}) // Older than the last.
 
 		if i == 2 && swinging.Ratio() != 0 {
-			t.Error("three samples are enough")
+			t.Errorf("Ratio after three samples = %v, want 0", swinging.Ratio())
 		}
 	}
 
 	if steady.Ratio() != 0 || math.Abs(float64(swinging.Ratio())-0.2) > 0.01 {
-		t.Errorf("steady %v, swinging by 0.2 %v", steady.Ratio(), swinging.Ratio())
+		t.Errorf("Ratio of a steady load = %v, of one that swings by 0.2 %v, want 0 and 0.2", steady.Ratio(), swinging.Ratio())
 	}
 }
 

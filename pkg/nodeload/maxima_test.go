@@ -60,12 +60,12 @@ func TestMaximumIsPassedOnce(t *testing.T) {
 				l := n.Loads[metric]
 				incoming := n.Incoming(metric, Amount{CPU: 1000})
 				if !near(l.OnWay, c.onWay) || !near(l.Slack, c.slack) || !near(incoming, c.incoming) {
-					t.Errorf("on its way %v, slack %v, a pod adds %v; want %v, %v, %v", l.OnWay, l.Slack, incoming, c.onWay, c.slack, c.incoming)
+					t.Errorf("pending load %v, slack %v, a pod adds %v, want %v, %v, %v", l.OnWay, l.Slack, incoming, c.onWay, c.slack, c.incoming)
 				}
 			}
 
 			if l := n.Loads[present]; l.Slack != 0 || !near(n.Incoming(present, Amount{CPU: 1000}), 0.1) {
-				t.Errorf("an average has slack %v", l.Slack)
+				t.Errorf("slack of an average = %v, want 0, and 0.1 for a pod of 1000", l.Slack)
 			}
 		})
 	}
@@ -83,13 +83,13 @@ func TestMaximumWithoutPresent(t *testing.T) {
 	arrivals.Add("pod", Amount{CPU: 1000}, time.Time{})
 
 	if l := r.NodeAt(stale, &arrivals, at(0)).Loads[hourly]; !near(l.OnWay, 0.1) || l.Slack != 0 {
-		t.Errorf("a stale present: %+v", l)
+		t.Errorf("maximum beside a stale present = %+v, want a pending load of 0.1 and no slack", l)
 	}
 
 	absent := loadedReport(r, 0.2, 0.1, at(0))
 	absent.Samples[hourly] = Sample{}
 	if l := r.NodeAt(absent, &arrivals, at(0)).Loads[hourly]; l.OnWay < 0 || l.Slack != 0 {
-		t.Errorf("an absent maximum: %+v", l)
+		t.Errorf("absent maximum = %+v, want no negative pending load and no slack", l)
 	}
 
 	alone := rules(t, Strategy{}, func(s *Spec) {
@@ -101,7 +101,7 @@ func TestMaximumWithoutPresent(t *testing.T) {
 	arrivals.End("old", Credit{Measured: Amount{CPU: 3000}}, at(-3000), at(0))
 	one := Report{Capacity: testCapacity(), Samples: []Sample{{Value: 0.5, Time: at(0)}}}
 	if l := alone.NodeAt(one, &arrivals, at(0)).Loads[0]; l.OnWay != 0 || !near(l.Slack, 0.2) {
-		t.Errorf("a maximum alone: %+v", l)
+		t.Errorf("maximum without a present = %+v, want no pending load and a slack of 0.2", l)
 	}
 	if n := alone.NodeAt(one, &arrivals, at(0).Add(alone.Horizon())); n.Arriving != 1 {
 		t.Errorf("%d pods are remembered; want the one that does not run", n.Arriving)
@@ -134,7 +134,7 @@ func TestMaxima(t *testing.T) {
 			l := n.Loads[metric]
 			p := n.Loads[present]
 			if got, want := l.Value+l.OnWay, max(l.Value, p.Value+p.OnWay); !near(got, want) || l.OnWay < 0 || l.Slack < 0 || l.OnWay > 0 && l.Slack > 0 {
-				t.Fatalf("%+v beside a present of %+v", l, p)
+				t.Fatalf("maximum %+v beside a present of %+v, want load and pending load %v and no slack with pending load", l, p, want)
 			}
 		}
 
@@ -147,7 +147,7 @@ func TestMaxima(t *testing.T) {
 			// An average cannot become negative by pods that ended: it stays at 0, and new load is added from there.
 			average := n.Loads[i/3*3]
 			if average.OnWay > -average.Value && !near(joined.Loads[i].OnWay, looked.Loads[i].OnWay) {
-				t.Fatalf("metric %d: placed %+v, looked %+v", i, joined.Loads[i], looked.Loads[i])
+				t.Fatalf("metric %d: WithPod = %+v, want as NodeAt: %+v", i, joined.Loads[i], looked.Loads[i])
 			}
 		}
 	}
@@ -170,7 +170,7 @@ func TestChurnDoesNotClose(t *testing.T) {
 
 			f := fleet(r, at(now), r.NodeAt(seen, &arrivals, at(now)))
 			if limit, _ := f.Closed(r.NodeAt(seen, &arrivals, at(now)), Amount{CPU: use}, at(now).UnixNano()); limit != Open {
-				t.Fatalf("after %v closed by %s", time.Duration(now)*second, r.Policy.Metrics[r.Policy.Limits[limit].Metric].Name)
+				t.Fatalf("after %v closed by %s, want open", time.Duration(now)*second, r.Policy.Metrics[r.Policy.Limits[limit].Metric].Name)
 			}
 
 			arrivals.Add(name(now), Amount{CPU: use}, at(now))
@@ -183,7 +183,7 @@ func TestChurnDoesNotClose(t *testing.T) {
 		}
 
 		if n := r.NodeAt(seen, &arrivals, at(now)); n.Arriving > 3*pods {
-			t.Fatalf("after %v %d pods are remembered", time.Duration(now)*second, n.Arriving)
+			t.Fatalf("after %v %d pods are kept, want at most %d", time.Duration(now)*second, n.Arriving, 3*pods)
 		}
 	}
 }
@@ -224,10 +224,10 @@ func TestForecastIsNoMaximum(t *testing.T) {
 
 	n := r.NodeAt(report(r, 0.2, 0.6, at(0)), &arrivals, at(0))
 	if l := n.Loads[hourly]; !near(l.OnWay, 0.2) || l.Slack != 0 {
-		t.Errorf("a forecast: %+v", l)
+		t.Errorf("forecast = %+v, want a pending load of 0.2 and no slack", l)
 	}
 	if l := n.Loads[daily]; l.OnWay != 0 || !near(l.Slack, 0.2) {
-		t.Errorf("the maximum beside it: %+v", l)
+		t.Errorf("maximum beside a forecast = %+v, want no pending load and a slack of 0.2", l)
 	}
 }
 
@@ -249,7 +249,7 @@ func TestHeld(t *testing.T) {
 		{started: -20, ended: 0, measured: 0, want: 0}, // never warm
 	} {
 		if got := ResidualShare(at(c.started), at(c.ended), at(c.measured), window); !near(got, c.want) {
-			t.Errorf("%+v: %v", c, got)
+			t.Errorf("ResidualShare of %+v = %v, want %v", c, got, c.want)
 		}
 	}
 
@@ -262,11 +262,11 @@ func TestHeld(t *testing.T) {
 		later := ResidualShare(at(started), at(ended), at(measured+1), window)
 
 		if got < 0 || got > Coverage(at(started), at(measured), window) {
-			t.Fatalf("started %d, ended %d, measured %d: %v", started, ended, measured, got)
+			t.Fatalf("ResidualShare(started %d, ended %d, measured %d) = %v, want 0 to Coverage", started, ended, measured, got)
 		}
 
 		if measured >= ended && measured >= started+30+300 && later > got+1e-12 {
-			t.Fatalf("started %d, ended %d, measured %d: %v, then %v", started, ended, measured, got, later)
+			t.Fatalf("ResidualShare(started %d, ended %d, measured %d) = %v, then %v, want no rise", started, ended, measured, got, later)
 		}
 	}
 }
@@ -278,21 +278,21 @@ func TestEnd(t *testing.T) {
 	a.Add("waiting", use, time.Time{})
 
 	if !a.End("waiting", Credit{Measured: use}, time.Time{}, at(0)) || a.Has("waiting") {
-		t.Error("a pod that did not run is remembered after its end")
+		t.Error("a pod that did not run is kept after End, want it removed")
 	}
 
 	a.Add("running", use, at(-60))
 	if !a.End("running", Credit{Measured: use}, at(-60), at(0)) || a.End("running", Credit{Measured: use}, at(-60), at(1)) || !a.Has("running") || a.Len() != 0 {
-		t.Error("the end of a pod that ran is not told once")
+		t.Error("End of a running pod: want true, then false, and the pod kept but not arriving")
 	}
 	if a.Start("running", at(5)) {
-		t.Error("a pod that ended starts")
+		t.Error("Start of a pod that ended = true, want false")
 	}
 	if !a.Remove("running") || a.Has("running") {
-		t.Error("it cannot be taken off")
+		t.Error("Remove of a pod that ended = false, want it removed")
 	}
 
 	if !a.End("covered", Credit{Measured: use}, at(-9000), at(0)) || a.Len() != 0 || !a.Has("covered") {
-		t.Error("the end of a pod that was covered is no news")
+		t.Error("End of a pod that was covered: want true, and the pod kept but not arriving")
 	}
 }

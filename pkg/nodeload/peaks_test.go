@@ -55,13 +55,13 @@ func TestPeaksAnswerForAllNodes(t *testing.T) {
 			}
 
 			if !may && (limit != Open || unknown) {
-				t.Fatalf("closed by %d, unknown %v: %+v", limit, unknown, n.Loads)
+				t.Fatalf("MayClose = false, but Closed = %d, unknown %v, want open and known: %+v", limit, unknown, n.Loads)
 			}
 		}
 	}
 
 	if no < 500 || closed < 500 {
-		t.Errorf("%d times no node may be closed, %d nodes were: too few to say anything", no, closed)
+		t.Errorf("MayClose was false %d times and %d nodes were closed, want 500 or more of both", no, closed)
 	}
 }
 
@@ -85,12 +85,12 @@ func TestPeaksOfOthers(t *testing.T) {
 
 	wait.Wait()
 	if f.MayClose(peaks, Amount{CPU: 100}) {
-		t.Error("a node of other rules counts")
+		t.Error("MayClose = true with nodes of other rules, want them ignored")
 	}
 
 	peaks.Raise(r.NodeAt(loadedReport(r, 0.5, 0.5, at(-90000)), &Arrivals{}, at(0)))
 	if !f.MayClose(peaks, Amount{CPU: 100}) {
-		t.Error("a node that does not say how loaded it is passes for empty")
+		t.Error("MayClose = false with a node without a fresh load, want true")
 	}
 
 	var arrivals Arrivals
@@ -99,6 +99,6 @@ func TestPeaksOfOthers(t *testing.T) {
 	again.Raise(r.NodeAt(loadedReport(r, 0.5, 0.5, at(0)), &arrivals, at(0)))
 
 	if f.MayClose(again, Amount{CPU: 500}) || !f.MayClose(again, Amount{CPU: 501}) {
-		t.Error("60 % and 5 % are at the limit of 65 %, and no more than that")
+		t.Error("MayClose at 60 % of a limit of 65 %: want false for a pod of 5 %, true for a larger one")
 	}
 }

@@ -21,7 +21,7 @@ func TestDefaultPolicy(t *testing.T) {
 	}
 
 	if len(p.Metrics) != 6 || len(p.Limits) != 4 || len(p.Weights) != 6 || len(p.Warnings) != 0 {
-		t.Fatalf("%+v", p)
+		t.Fatalf("NewPolicy = %+v, want 6 metrics, 4 limits, 6 weights and no warnings", p)
 	}
 
 	var sum float64
@@ -30,13 +30,13 @@ func TestDefaultPolicy(t *testing.T) {
 	}
 
 	if math.Abs(sum-1) > 1e-12 {
-		t.Errorf("the weights add up to %v", sum)
+		t.Errorf("the weights add up to %v, want 1", sum)
 	}
 	if at, ok := p.Gauge(series.Memory); !ok || p.Metrics[at].Name != "mem_usage_avg_5m" {
-		t.Errorf("the gauge of memory is %d, %v", at, ok)
+		t.Errorf("Gauge of memory = %d, %v, want mem_usage_avg_5m", at, ok)
 	}
 	if p.Metrics[0].Active() != 8*time.Minute {
-		t.Errorf("active for %v", p.Metrics[0].Active())
+		t.Errorf("Active = %v, want 8m", p.Metrics[0].Active())
 	}
 }
 
@@ -76,18 +76,18 @@ func TestMarksCloseFilter(t *testing.T) {
 
 	got := limits(p)
 	if len(got) != len(want) {
-		t.Fatalf("%v", got)
+		t.Fatalf("limits %v, want %v", got, want)
 	}
 
 	for name, l := range want {
 		if got[name] != l {
-			t.Errorf("%s: %+v, want %+v", name, got[name], l)
+			t.Errorf("limit of %s = %+v, want %+v", name, got[name], l)
 		}
 	}
 
 	for _, l := range p.Limits {
 		if marks, ok := p.Marks[p.Metrics[l.Metric].Resource]; ok && l.Max >= marks.Evict {
-			t.Errorf("%s takes pods up to %v, and they are evicted from %v", p.Metrics[l.Metric].Name, l.Max, marks.Evict)
+			t.Errorf("the limit of %s is %v, want below the mark evict %v", p.Metrics[l.Metric].Name, l.Max, marks.Evict)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestPartsWithoutEffect(t *testing.T) {
 	}
 
 	if len(p.Limits) != 0 || len(p.Weights) != 0 || len(p.Warnings) != 3 {
-		t.Errorf("%+v", p)
+		t.Errorf("NewPolicy with metrics that are not read = %+v, want 3 warnings, no limits and no weights", p)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestMemoryOfMetricsServer(t *testing.T) {
 		{Name: "mem_usage_active", Period: time.Minute, From: nodeload.FromMetricsServer},
 	}})
 	if err != nil || len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0], "page cache") {
-		t.Errorf("%+v, %v", p, err)
+		t.Errorf("NewPolicy with memory of metrics-server = %+v, %v, want a warning about page cache", p, err)
 	}
 }
 

@@ -29,16 +29,16 @@ func TestCostFollowsLoad(t *testing.T) {
 			rises := cost(load+0.01) > cost(load)
 			switch {
 			case s.Name != Pack && !rises:
-				t.Fatalf("%s: cost does not rise at %v", s.Name, load)
+				t.Fatalf("%s: cost does not rise at %v, want it to", s.Name, load)
 			case s.Name == Pack && load+0.01 < 0.5 && rises:
-				t.Fatalf("%s: cost rises below the target at %v", s.Name, load)
+				t.Fatalf("%s: cost rises below the target at %v, want it to fall", s.Name, load)
 			case s.Name == Pack && load > 0.5 && !rises:
-				t.Fatalf("%s: cost does not rise above the target at %v", s.Name, load)
+				t.Fatalf("%s: cost does not rise above the target at %v, want it to", s.Name, load)
 			}
 		}
 
 		if s.Name == Pack && cost(0.51) <= cost(0) {
-			t.Error("a node above the target is better than an empty one")
+			t.Errorf("cost above the target = %v, want more than the %v of an empty node", cost(0.51), cost(0))
 		}
 	}
 }
@@ -55,7 +55,7 @@ func TestRiskPrefersTheSteadyNode(t *testing.T) {
 	ca := f.CostOf(a, Amount{CPU: 100}, at(0).UnixNano()).Cost
 	cb := f.CostOf(b, Amount{CPU: 100}, at(0).UnixNano()).Cost
 	if ca >= cb {
-		t.Errorf("steady node at 40 %% costs %v, one at 35 %% that varies by 20 %% costs %v", ca, cb)
+		t.Errorf("cost of a steady node at 40 %% = %v, of one at 35 %% that varies by 20 %% %v, want the steady one cheaper", ca, cb)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestUnknownIsNeutral(t *testing.T) {
 
 	f := fleet(r, at(0), look(0.2), look(0.4), look(0.6), stale, absent)
 	if f.States != [3]int{Absent: 1, Stale: 1, Fresh: 3} {
-		t.Errorf("states %v", f.States)
+		t.Errorf("States = %v, want 1 absent, 1 stale and 3 fresh", f.States)
 	}
 
 	cost := func(n *Node) (Cost, bool) {
@@ -81,7 +81,7 @@ func TestUnknownIsNeutral(t *testing.T) {
 	for _, n := range []*Node{stale, absent} {
 		got, unknown := cost(n)
 		if !unknown || math.Abs(float64(got-middle)) > 1e-9 {
-			t.Errorf("cost %v, unknown %v; want that of the mean, %v", got, unknown, middle)
+			t.Errorf("cost %v, unknown %v, want that of the mean, %v", got, unknown, middle)
 		}
 	}
 
@@ -89,7 +89,7 @@ func TestUnknownIsNeutral(t *testing.T) {
 	arrivals.Add("pod", Amount{CPU: 1000, Memory: gib}, time.Time{})
 
 	if got, _ := cost(r.NodeAt(Report{Capacity: testCapacity(), Samples: make([]Sample, len(r.Policy.Metrics))}, &arrivals, at(0))); got <= middle {
-		t.Error("what is on its way to an unknown node does not count")
+		t.Errorf("cost of an unknown node with an arriving pod = %v, want more than the mean %v", got, middle)
 	}
 }
 
@@ -105,23 +105,23 @@ func TestMetricsOutOfForce(t *testing.T) {
 	hot := r.NodeAt(report, &Arrivals{}, at(0))
 	f := fleet(r, at(0), hot, hot)
 	if f.InForce(2) || !f.InForce(0) || f.States[Fresh] != 2 {
-		t.Errorf("in force: 1d %v, 5m %v; states %v", f.InForce(2), f.InForce(0), f.States)
+		t.Errorf("InForce of 1d %v, of 5m %v, states %v, want false, true and 2 fresh", f.InForce(2), f.InForce(0), f.States)
 	}
 	if p := f.CostOf(hot, Amount{}, at(0).UnixNano()); p.Unknown || math.Abs(float64(p.Cost)-0.5) > 1e-9 {
-		t.Errorf("%+v; want the mean of 0.9 and 0.1", p)
+		t.Errorf("CostOf = %+v, want the mean of 0.9 and 0.1", p)
 	}
 
 	absent := r.NodeAt(Report{Capacity: testCapacity(), Samples: make([]Sample, len(r.Policy.Metrics))}, &Arrivals{}, at(0))
 	f = fleet(r, at(0), hot, absent, absent)
 	if !f.Abstains() || f.HasWeights() {
-		t.Error("does not abstain where a third of the nodes report")
+		t.Error("Abstains = false with a third of the nodes reporting, want true")
 	}
 
 	if limit, _ := f.Closed(hot, Amount{}, at(0).UnixNano()); limit != Open {
-		t.Error("closes a node while it abstains")
+		t.Errorf("Closed of a fleet that abstains = %d, want open", limit)
 	}
 	if empty := fleet(r, at(0)); !empty.Abstains() {
-		t.Error("does not abstain without nodes")
+		t.Error("Abstains without nodes = false, want true")
 	}
 }
 
@@ -180,7 +180,7 @@ func checkScores(t *testing.T, f *Fleet, nodes []*Node, use Amount) {
 	for i, n := range nodes {
 		costs[i] = f.CostOf(n, use, f.Time.UnixNano()).Cost
 		if c := float64(costs[i]); math.IsNaN(c) || math.IsInf(c, 0) {
-			t.Fatalf("cost %v", c)
+			t.Fatalf("CostOf = %v, want a finite cost", c)
 		}
 
 		lowest = min(lowest, costs[i])
@@ -191,12 +191,12 @@ func checkScores(t *testing.T, f *Fleet, nodes []*Node, use Amount) {
 	for i := range costs {
 		score := scale.Score(costs[i])
 		if score < 0 || score > 100 || (costs[i] == lowest) != (score == 100) {
-			t.Fatalf("score %d of cost %v, lowest %v, highest %v", score, costs[i], lowest, highest)
+			t.Fatalf("Score(%v) = %d, want 0 to 100, and 100 only for the lowest of %v to %v", costs[i], score, lowest, highest)
 		}
 
 		for j := range costs {
 			if costs[i] < costs[j] && score < scale.Score(costs[j]) {
-				t.Fatalf("cost %v scores %d, the higher %v more", costs[i], score, costs[j])
+				t.Fatalf("Score(%v) = %d, want at least that of the higher cost %v", costs[i], score, costs[j])
 			}
 		}
 	}
@@ -218,14 +218,14 @@ func FuzzAnnotationToScore(f *testing.F) {
 
 		n := r.NodeAt(Report{Capacity: testCapacity(), Samples: samples}, &Arrivals{}, at(0))
 		if bad != (ParseErrors{}) && n.Fresh != 0 {
-			t.Fatalf("%q is unreadable and fresh", text)
+			t.Fatalf("a node with the annotation %q is fresh, want it unknown", text)
 		}
 
 		fl := fleet(r, at(0), usual, usual, n)
 		checkScores(t, fl, []*Node{usual, n}, Amount{CPU: 100, Memory: gib})
 
 		if limit, _ := fl.Closed(n, Amount{CPU: 100}, at(0).UnixNano()); limit != Open && samples[0].Value+0.01 <= 0.65 {
-			t.Fatalf("%q closes the node", text)
+			t.Fatalf("a node with the annotation %q is closed by limit %d, want open", text, limit)
 		}
 	})
 }
@@ -238,14 +238,14 @@ func TestStrategiesAreChecked(t *testing.T) {
 
 	for _, s := range []Strategy{{Name: "Best"}, {Target: 1}, {Target: -1}, {Margin: math.Inf(1)}, {Margin: math.NaN()}, {Target: series.Ratio(math.NaN())}} {
 		if _, err := NewRules(policy, s); err == nil {
-			t.Errorf("%+v passes", s)
+			t.Errorf("NewRules with %+v succeeds, want an error", s)
 		}
 	}
 
 	if r, err := NewRules(policy, Strategy{}); err != nil || r.Strategy.Name != Spread {
-		t.Errorf("the zero strategy: %v", err)
+		t.Errorf("NewRules with the zero strategy: %v, want Spread", err)
 	}
 	if _, err := NewRules(&Policy{Metrics: make([]Metric, 65)}, Strategy{}); err == nil {
-		t.Error("65 metrics pass")
+		t.Error("NewRules with 65 metrics succeeds, want an error")
 	}
 }
