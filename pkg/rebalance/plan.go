@@ -42,9 +42,9 @@ type Node struct {
 	Cooling bool
 }
 
-// Limits bound one round.
+// Limits bound one run.
 type Limits struct {
-	// Total, PerNode and PerWorkload are the maximum moves of the round, of one node and of one workload.
+	// Total, PerNode and PerWorkload are the maximum moves of the run, of one node and of one workload.
 	Total, PerNode, PerWorkload int
 }
 
@@ -79,7 +79,7 @@ type Refusal struct {
 	Reason string
 }
 
-// Plan is the result of a round.
+// Plan is the result of a run.
 type Plan struct {
 	Moves    []Move
 	Refusals []Refusal
@@ -88,7 +88,7 @@ type Plan struct {
 // CoolingDown is the reason of a refusal of a node that pods have left recently.
 const CoolingDown = "it is cooling down after an earlier move"
 
-// Decide plans a round. The hottest nodes come first; each loses pods until it would be at its mark schedule, or its
+// Decide plans a run. The hottest nodes come first; each loses pods until it would be at its mark schedule, or its
 // limits are reached.
 func Decide(in Input) Plan {
 	d := decision{Input: in, allowed: slices.Clone(in.Allowed), moved: map[string]int{}}
@@ -152,7 +152,7 @@ func (d *decision) cool(from int) {
 	load := heat.Load
 	for moves := 0; load > target; moves++ {
 		if moves >= d.Limits.PerNode {
-			return // the next rounds continue, with readings that reflect these moves
+			return // the next runs continue, with readings that reflect these moves
 		}
 
 		if len(d.plan.Moves) >= d.Limits.Total {
@@ -184,7 +184,7 @@ func (d *decision) next(from int, heat Heat, load, target series.Ratio) (Move, b
 	for _, i := range largest(node.Pods, share) {
 		p := &node.Pods[i]
 		if why := d.blocked(p, share(p)); why != "" {
-			if why != taken && len(d.plan.Moves) == 0 {
+			if why != alreadyMoved && len(d.plan.Moves) == 0 {
 				d.refusef(from, p.Namespace+"/"+p.Name, "%s", why)
 			}
 			continue
@@ -197,7 +197,7 @@ func (d *decision) next(from int, heat Heat, load, target series.Ratio) (Move, b
 	slices.SortStableFunc(order, func(a, b *Pod) int {
 		x := share(a)
 		y := share(b)
-		enough := cmp.Compare(b2i(y >= relief), b2i(x >= relief))
+		enough := cmp.Compare(boolToInt(y >= relief), boolToInt(x >= relief))
 
 		size := cmp.Compare(y, x)
 		if x >= relief && y >= relief {
@@ -239,7 +239,7 @@ func largest(pods []Pod, share func(*Pod) series.Ratio) []int {
 	return order
 }
 
-func b2i(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}
@@ -251,12 +251,12 @@ func b2i(b bool) int {
 // disturbs a pod without benefit.
 const minRelief series.Ratio = 0.02
 
-// taken is the reason for a pod that the plan moves already.
-const taken = "it is moved already"
+// alreadyMoved is the reason for a pod that the plan moves already.
+const alreadyMoved = "it is moved already"
 
 func (d *decision) blocked(p *Pod, share series.Ratio) string {
 	if slices.ContainsFunc(d.plan.Moves, func(m Move) bool { return m.Pod.UID == p.UID }) {
-		return taken
+		return alreadyMoved
 	}
 
 	switch {
@@ -282,25 +282,26 @@ func (d *decision) blocked(p *Pod, share series.Ratio) string {
 // destination returns the node with the least resulting load.
 func (d *decision) destination(from int, resource series.Resource, p *Pod) (best int, load series.Ratio, why string) {
 	best = -1
+	// Reasons are counted, so that the message names the most frequent ones.
 	reasons := map[string]int{}
 	for i := range d.Nodes {
 		if i == from {
 			continue
 		}
 
-		with, no := d.with(i, resource, p.Use)
-		if no == "" {
-			no = d.Fits(p, i)
+		withPod, reason := d.loadWithPod(i, resource, p.Use)
+		if reason == "" {
+			reason = d.Fits(p, i)
 		}
 
-		if no != "" {
-			reasons[no]++
+		if reason != "" {
+			reasons[reason]++
 			continue
 		}
 
-		if best < 0 || with < load {
+		if best < 0 || withPod < load {
 			best = i
-			load = with
+			load = withPod
 		}
 	}
 
@@ -311,20 +312,21 @@ func (d *decision) destination(from int, resource series.Resource, p *Pod) (best
 	return -1, 0, "no other node: " + summary(reasons)
 }
 
-// with returns the load of a node with the pod, or why it must not get it.
-func (d *decision) with(i int, resource series.Resource, use nodeload.Amount) (series.Ratio, string) {
+// loadWithPod returns the load of a node with the pod, or why it must not get it.
+func (d *decision) loadWithPod(i int, resource series.Resource, use nodeload.Amount) (series.Ratio, string) {
 	n := d.loads[i]
-	at := d.Now.UnixNano()
+	now := d.Now.UnixNano()
 
 	if len(d.Nodes[i].Hot) > 0 {
 		return 0, "hot itself"
 	}
 
-	if limit, _ := d.Fleet.Closed(n, use, at); limit != nodeload.Open {
+	if limit, _ := d.Fleet.Closed(n, use, now); limit != nodeload.Open {
 		return 0, "closed by " + d.Fleet.Rules.Policy.Metrics[d.Fleet.Rules.Policy.Limits[limit].Metric].Name
 	}
 
-	var of series.Ratio
+	// The node must stay below the mark of every resource, whichever made the other node hot.
+	var load series.Ratio
 	for _, r := range []series.Resource{series.CPU, series.Memory} {
 		marks, marked := d.Fleet.Rules.Policy.Marks[r]
 		gauge, measured := d.Fleet.Rules.Policy.Gauge(r)
@@ -333,26 +335,26 @@ func (d *decision) with(i int, resource series.Resource, use nodeload.Amount) (s
 		}
 
 		l := &n.Loads[gauge]
-		if l.StateAt(at) != nodeload.Fresh {
+		if l.StateAt(now) != nodeload.Fresh {
 			return 0, "its load is not known"
 		}
 
-		with := l.Value + max(l.OnWay, 0) + n.Incoming(gauge, use)
-		if with > marks.Schedule {
+		withPod := l.Value + max(l.OnWay, 0) + n.Incoming(gauge, use)
+		if withPod > marks.Schedule {
 			return 0, "would become hot"
 		}
 
 		if r == resource {
-			of = with
+			load = withPod
 		}
 	}
 
-	return of, ""
+	return load, ""
 }
 
 // share returns a pod's usage of a resource as a share of a node.
-func (d *decision) share(node int, of series.Resource, use nodeload.Amount) series.Ratio {
-	gauge, ok := d.Fleet.Rules.Policy.Gauge(of)
+func (d *decision) share(node int, resource series.Resource, use nodeload.Amount) series.Ratio {
+	gauge, ok := d.Fleet.Rules.Policy.Gauge(resource)
 	if !ok {
 		return 0
 	}
@@ -396,6 +398,5 @@ func summary(reasons map[string]int) string {
 		parts[i] = fmt.Sprintf("%d %s", c.n, c.reason)
 	}
 
-	text := strings.Join(parts, ", ")
-	return text
+	return strings.Join(parts, ", ")
 }

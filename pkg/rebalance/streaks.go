@@ -61,19 +61,21 @@ func (s *Streaks) Look(name string, policy *nodeload.Policy, samples []nodeload.
 			continue
 		}
 
-		of := s.nodes[key]
-		if load.Time.After(of.last) {
-			of.last = load.Time
-			of.rounds = of.rounds + 1
-			s.nodes[key] = of
+		// A reading that was seen before does not count again.
+		current := s.nodes[key]
+		if load.Time.After(current.last) {
+			current.last = load.Time
+			current.rounds = current.rounds + 1
+			s.nodes[key] = current
 		}
 
 		heat := Heat{
 			Resource: resource,
 			Load:     load.Value,
 			Evict:    marks.Evict,
-			Rounds:   of.rounds,
+			Rounds:   current.rounds,
 		}
+
 		if len(out) > 0 && heat.Load-heat.Evict > out[0].Load-out[0].Evict {
 			out = append([]Heat{heat}, out...)
 		} else {
@@ -84,10 +86,10 @@ func (s *Streaks) Look(name string, policy *nodeload.Policy, samples []nodeload.
 	return out
 }
 
-// Keep drops the nodes for which there returns false.
-func (s *Streaks) Keep(there func(node string) bool) {
+// Keep drops the nodes for which exists returns false.
+func (s *Streaks) Keep(exists func(node string) bool) {
 	for key := range s.nodes {
-		if !there(key.node) {
+		if !exists(key.node) {
 			delete(s.nodes, key)
 		}
 	}
