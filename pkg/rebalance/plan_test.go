@@ -196,7 +196,7 @@ func TestTooFewNodesReport(t *testing.T) {
 	in := input(r, []rebalance.Pod{pod("a", 2.6, 0)}, 0.1)
 	in.Fleet = r.NewCount(now).Fleet(nodeload.DefaultMinFresh)
 	if p := rebalance.Decide(in); len(p.Moves) != 0 || len(p.Refusals) == 0 {
-		t.Errorf("%+v", p)
+		t.Errorf("Decide with too few reports = %+v, want no moves and a refusal", p)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestNobodyBecomesHot(t *testing.T) {
 		seen := map[string]bool{}
 		for _, m := range plan.Moves {
 			if seen[m.Pod.UID] || m.To == m.From {
-				t.Fatalf("seed %d: %+v", seed, m)
+				t.Fatalf("seed %d: move %+v, want each pod once and to another node", seed, m)
 			}
 
 			seen[m.Pod.UID] = true
@@ -237,13 +237,13 @@ func TestNobodyBecomesHot(t *testing.T) {
 
 		for to, more := range added {
 			if load := float64(others[to-1]) + more; load > 0.7+1e-9 {
-				t.Fatalf("seed %d: node %d ends at %v", seed, to, load)
+				t.Fatalf("seed %d: node %d ends at %v, want at most 0.7", seed, to, load)
 			}
 		}
 
 		for b, n := range spent {
 			if n > in.Allowed[b] {
-				t.Fatalf("seed %d: budget %d allows %d and gives %d", seed, b, in.Allowed[b], n)
+				t.Fatalf("seed %d: budget %d is used %d times, want at most %d", seed, b, n, in.Allowed[b])
 			}
 		}
 	}
@@ -276,17 +276,17 @@ func TestStreaks(t *testing.T) {
 		{0.9, 0, 1},
 	} {
 		if got := look(step.cpu, step.age); got != step.want {
-			t.Errorf("step %d: %d rounds, want %d", i, got, step.want)
+			t.Errorf("step %d: Look = %d rounds, want %d", i, got, step.want)
 		}
 	}
 
 	s.Keep(func(string) bool { return false })
 	if got := look(0.9, 0); got != 1 {
-		t.Errorf("a node that was gone has a streak of %d", got)
+		t.Errorf("Look after Keep dropped the node = %d rounds, want 1", got)
 	}
 
 	both := s.Look("m", r.Policy, samples(0.87, 0.99, now), now)
 	if len(both) != 2 || both[0].Resource != series.Memory {
-		t.Errorf("the hottest resource comes first: %+v", both)
+		t.Errorf("Look = %+v, want the hotter resource, memory, first", both)
 	}
 }
