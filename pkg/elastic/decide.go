@@ -61,7 +61,7 @@ func (s *State[T]) Resume(advertised T, ended time.Time, p Policy[T]) {
 // Decide decides for the time in.At, which increases between decisions; after a clock was set back or decisions were missed, an offer has
 // to become stable again. The result is never above allocatable - reserve, and never below what pods hold, which takes precedence.
 func Decide[T Amount](in Input[T], p Policy[T], s *State[T]) Result[T] {
-	t, bounded := computeTerms(&in, &p)
+	t, isUpperBound := computeTerms(&in, &p)
 	r := Result[T]{Terms: t, At: in.At}
 	now := s.advanceTime(&in, &p)
 
@@ -87,7 +87,7 @@ func Decide[T Amount](in Input[T], p Policy[T], s *State[T]) Result[T] {
 	default:
 		s.resetOffers()
 		r.Phase = Holding
-		if bounded {
+		if isUpperBound {
 			target = min(now, r.Offer)
 		}
 	}
@@ -96,8 +96,11 @@ func Decide[T Amount](in Input[T], p Policy[T], s *State[T]) Result[T] {
 		target = min(target, r.ceiling(p.Unit))
 	}
 
+	// What pods hold takes precedence over every bound.
 	target = max(target, r.Allocated)
-	if r.Known = r.Problem == ""; r.Known {
+
+	r.Known = r.Problem == ""
+	if r.Known {
 		r.Deficit = max(r.Allocated-r.Offer, 0)
 		r.AllocatedShare = AllocatedShare(r.Allocated, r.Offer, p.Unit)
 	}
@@ -135,17 +138,18 @@ func (s *State[T]) resetOffers() {
 // followOffer returns the next amount while all inputs are known.
 func (s *State[T]) followOffer(r *Result[T], p *Policy[T], now T) T {
 	s.lastComplete = r.At
-	if left := s.resumeUntil.Sub(r.At); left >= 0 && left <= p.Resume+clockTolerance {
+	if rest := s.resumeUntil.Sub(r.At); rest >= 0 && rest <= p.Resume+clockTolerance {
 		now = max(now, min(s.resumeAmount, r.Offer))
 	}
 
 	s.resumeAmount = 0
 	s.resumeUntil = time.Time{}
-	covered := s.offers.add(r.At, r.Offer, p.Stable)
 
+	covered := s.offers.add(r.At, r.Offer, p.Stable)
 	r.Stable = s.offers.minimum()
 	r.Since = s.offers.since
 	r.Phase = Steady
+
 	switch {
 	case r.Offer < now:
 		s.growingSince = time.Time{}
@@ -176,6 +180,7 @@ func (s *State[T]) applyTarget(in *Input[T], p *Policy[T], r *Result[T], now, ta
 		r.Phase = Deficit
 	}
 
+	// A small change is written only to or from 0, or if the node promises less than pods hold or more than the ceiling.
 	changed := target - now
 	step := max(fraction(r.Allocatable, p.Material), p.Unit)
 

@@ -46,7 +46,7 @@ type Terms[T Amount] struct {
 func (t *Terms[T]) ceiling(unit T) T { return roundDown(t.Allocatable-t.Reserve, unit) }
 
 // computeTerms evaluates the formula. bounded means that Offer is at least an upper bound, since a part of the need is known.
-func computeTerms[T Amount](in *Input[T], p *Policy[T]) (t Terms[T], bounded bool) {
+func computeTerms[T Amount](in *Input[T], p *Policy[T]) (t Terms[T], isUpperBound bool) {
 	t.NeedSource = SourceNone
 	t.Allocated = roundUpUnits(min(max(in.Allocated, 0), maxAmount), p.Unit)
 	var problems []string
@@ -78,6 +78,7 @@ func computeTerms[T Amount](in *Input[T], p *Policy[T]) (t Terms[T], bounded boo
 		t.NeedSource = SourceUse
 	}
 
+	// The larger need counts; if one is unknown, the other.
 	if forecastOK {
 		t.Forecast = in.Forecast.Peak
 		if !useOK || t.Forecast > t.Need {
@@ -154,7 +155,9 @@ func parseAmount(v float64) (int64, error) {
 func roundUp(v float64) int64 { return int64(math.Ceil(v - 1e-6)) }
 
 // fraction returns a share of an amount, rounded up.
-func fraction[T Amount](of T, r series.Ratio) T { return T(roundUp(float64(of) * float64(r))) }
+func fraction[T Amount](amount T, share series.Ratio) T {
+	return T(roundUp(float64(amount) * float64(share)))
+}
 
 // roundDown rounds down to whole units; negative amounts become 0.
 func roundDown[T Amount](v, unit T) T { return max(v, 0) / unit * unit }
@@ -164,15 +167,15 @@ func roundUpUnits[T Amount](v, unit T) T { return roundDown(v+unit-1, unit) }
 
 // AllocatedShare returns the share of an offer that pods hold; 1 is all of it. Above the offer it is 1 plus the deficit as a share of the
 // offer, or of one unit if the offer is less; any allocation of an empty offer is above 1.
-func AllocatedShare[T Amount](held, offer, unit T) series.Ratio {
-	held = max(held, 0)
+func AllocatedShare[T Amount](allocated, offer, unit T) series.Ratio {
+	allocated = max(allocated, 0)
 	offer = max(offer, 0)
-	of := float64(max(offer, unit, 1))
-	if held > offer {
-		return series.Ratio(1 + float64(held-offer)/of)
+	base := float64(max(offer, unit, 1))
+	if allocated > offer {
+		return series.Ratio(1 + float64(allocated-offer)/base)
 	}
 
-	return series.Ratio(float64(held) / of)
+	return series.Ratio(float64(allocated) / base)
 }
 
 // ParseReserve parses a share of a node from 0 to 100 percent, with or without a percent sign.
