@@ -142,7 +142,7 @@ func TestUpSlowly(t *testing.T) {
 	n := newFixture()
 	n.policy.Margin = 0
 	if r := n.advance(2 * time.Minute); r.Advertise != 0 || r.Phase != Waiting || n.writes != 0 {
-		t.Fatalf("after two minutes %+v", r)
+		t.Fatalf("after two minutes %+v, want nothing advertised or written yet", r)
 	}
 
 	before := series.MilliCPU(0)
@@ -151,17 +151,17 @@ func TestUpSlowly(t *testing.T) {
 		r := n.step()
 		minutes := r.At.Sub(at).Minutes()
 		if limit := series.MilliCPU(0.2*16000*minutes + 1e-6); r.Advertise > limit || r.Advertise < before {
-			t.Fatalf("advertises %d after %.1f minutes of growth, %d before", r.Advertise, minutes, before)
+			t.Fatalf("advertises %d after %.1f minutes of growth, want from %d to %d", r.Advertise, minutes, before, limit)
 		}
 
 		before = r.Advertise
 	}
 
 	if before != 13000 || n.last.Phase != Steady {
-		t.Errorf("ends at %d, %s", before, n.last.Phase)
+		t.Errorf("ends at %d, %s, want 13000 and steady", before, n.last.Phase)
 	}
 	if n.writes > 13 {
-		t.Errorf("wrote %d times for 13 cores", n.writes)
+		t.Errorf("wrote %d times for 13 cores, want at most 13", n.writes)
 	}
 
 	// Capacity that is needed every minute is never offered.
@@ -175,12 +175,12 @@ func TestUpSlowly(t *testing.T) {
 		}
 
 		if r := m.step(); r.Advertise > 4000 {
-			t.Fatalf("advertises %d though 12 cores are used each minute", r.Advertise)
+			t.Fatalf("advertises %d, want at most 4000 because 12 cores are used each minute", r.Advertise)
 		}
 	}
 
 	if m.last.Advertise != 4000 {
-		t.Errorf("ends at %d", m.last.Advertise)
+		t.Errorf("ends at %d, want 4000", m.last.Advertise)
 	}
 }
 
@@ -193,25 +193,25 @@ func TestDownAtOnce(t *testing.T) {
 	n.in.Use.Total = 9000
 	n.in.Use.Elastic = 1000
 	if r := n.step(); r.Advertise != 7000 || r.Phase != Shrinking || r.Deficit != 0 || math.Round(float64(100*r.AllocatedShare)) != 71 {
-		t.Errorf("%+v", r)
+		t.Errorf("Decide after a higher use = %+v, want 7000 at once, 71 %% of it allocated", r)
 	}
 
 	n.in.Use.Total = 13000
 	r := n.step()
 	if r.Advertise != 5000 || r.Phase != Deficit || r.Offer != 2000 || r.Deficit != 3000 || r.AllocatedShare != 2.5 {
-		t.Errorf("%+v", r)
+		t.Errorf("Decide with an offer below the allocation = %+v, want 5000 advertised and a deficit of 3000", r)
 	}
 
 	n.in.Use.Total = 20000
 
 	if n.step().AllocatedShare != 6 {
-		t.Errorf("an offer of nothing: %+v", n.last)
+		t.Errorf("AllocatedShare of an empty offer: %+v, want 6", n.last)
 	}
 
 	// Without the pods their amount is withdrawn.
 	n.in.Allocated = 0
 	if r := n.step(); r.Advertise != 0 || r.Deficit != 0 || r.AllocatedShare != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("Decide without pods = %+v, want nothing advertised", r)
 	}
 }
 
@@ -235,12 +235,12 @@ func TestNoChurn(t *testing.T) {
 		}
 
 		if i > 100 && r.NeedsWrite {
-			t.Fatalf("wrote %d again at %d: %+v", r.Advertise, i, r)
+			t.Fatalf("wrote %d again at %d: %+v, want no immaterial change", r.Advertise, i, r)
 		}
 	}
 
 	if wrote == 0 || wrote > 30 {
-		t.Errorf("wrote %d times", wrote)
+		t.Errorf("wrote %d times, want 1 to 30", wrote)
 	}
 }
 
@@ -304,10 +304,10 @@ func TestUnknown(t *testing.T) {
 			// Once known again, the offer has to be stable first.
 			n.in = Input[series.MilliCPU]{At: n.in.At, Allocatable: 16000, PodsKnown: true, Advertised: n.in.Advertised, Use: Use[series.MilliCPU]{At: n.in.At, Total: 3000}}
 			if r := n.advance(2 * time.Minute); r.Advertise != 2000 || !r.Known {
-				t.Errorf("opens %d at once", r.Advertise)
+				t.Errorf("advertises %d after two minutes, want 2000 still", r.Advertise)
 			}
 			if r := n.advance(10 * time.Minute); r.Advertise != 13000 {
-				t.Errorf("does not open again: %+v", r)
+				t.Errorf("Decide after ten more minutes = %+v, want 13000", r)
 			}
 		})
 	}
@@ -321,14 +321,14 @@ func TestPodsUnknown(t *testing.T) {
 	n.in.PodsKnown = false
 	n.in.Use.Total = 16000
 	if r := n.advance(time.Hour); r.Advertise != 12000 || r.Phase != Holding || r.NeedsWrite || !strings.Contains(r.Problem, "pods") {
-		t.Errorf("%+v", r)
+		t.Errorf("Decide without the pods = %+v, want 12000 held", r)
 	}
 
 	// A reset by the kubelet is still corrected.
 	n.in.Advertised = 0
 
 	if !n.step().NeedsWrite {
-		t.Errorf("%+v", n.last)
+		t.Errorf("Decide after a reset by the kubelet = %+v, want a write", n.last)
 	}
 }
 
@@ -339,14 +339,14 @@ func TestKubelet(t *testing.T) {
 
 	n.in.Advertised = 0
 	if r := n.step(); !r.NeedsWrite || r.Advertise != 12000 {
-		t.Errorf("%+v", r)
+		t.Errorf("Decide after a reset by the kubelet = %+v, want 12000 written", r)
 	}
 
 	// the Node was recreated
 	n.in.NotAdvertised = true
 	n.in.Advertised = 0
 	if r := n.step(); !r.NeedsWrite || r.Advertise != 12000 {
-		t.Errorf("%+v", r)
+		t.Errorf("Decide of a node that was recreated = %+v, want 12000 written", r)
 	}
 
 	// An agent that starts just after the reset advertises what pods hold.
@@ -355,7 +355,7 @@ func TestKubelet(t *testing.T) {
 	m.in.Allocated = 4000
 	m.in.NotAdvertised = false
 	if r := m.step(); !r.NeedsWrite || r.Advertise != 4000 {
-		t.Errorf("%+v", r)
+		t.Errorf("Decide of a new agent after a reset = %+v, want the 4000 that pods hold written", r)
 	}
 }
 
@@ -368,10 +368,10 @@ func TestClocks(t *testing.T) {
 
 			n.in.At = n.in.At.Add(jump)
 			if r := n.advance(110 * time.Second); r.Advertise != 0 || r.Problem != "" {
-				t.Errorf("%+v", r)
+				t.Errorf("Decide after the clock jumped = %+v, want nothing advertised and no problem", r)
 			}
 			if r := n.advance(time.Minute); r.Advertise == 0 {
-				t.Errorf("never grows: %+v", r)
+				t.Errorf("Decide a minute later = %+v, want it to grow", r)
 			}
 		})
 	}
@@ -383,7 +383,7 @@ func TestClocks(t *testing.T) {
 	was := n.last.Advertise
 	n.in.At = n.in.At.Add(50 * time.Minute)
 	if r := n.step(); r.Advertise != was {
-		t.Errorf("grew from %d to %d without a decision", was, r.Advertise)
+		t.Errorf("advertises %d after a pause, want %d as before", r.Advertise, was)
 	}
 }
 
@@ -409,7 +409,7 @@ func TestResume(t *testing.T) {
 
 			n.in.Use.At = time.Time{}
 			if r := n.decide(); r.Advertise != 2000 {
-				t.Errorf("advertises %d though the use is unknown", r.Advertise)
+				t.Errorf("advertises %d with an unknown use, want 2000", r.Advertise)
 			}
 
 			n.in.Use.At = n.in.At

@@ -103,12 +103,12 @@ func forBoth(t *testing.T, cpu func(in Input[series.MilliCPU], before State[seri
 func checkBounds[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], Result[T], T) {
 	return func(in Input[T], before State[T], r Result[T], _ T) {
 		if r.Advertise%p.Unit != 0 || r.Advertise < 0 {
-			t.Fatalf("advertises %d, not whole units: %+v", r.Advertise, in)
+			t.Fatalf("advertises %d, want whole units of 0 or more: %+v", r.Advertise, in)
 		}
 
 		if !in.PodsKnown {
 			if before.started && r.Advertise != before.advertised {
-				t.Fatalf("changes %d to %d without knowing the pods", before.advertised, r.Advertise)
+				t.Fatalf("changes %d to %d with unknown pods, want no change", before.advertised, r.Advertise)
 			}
 
 			return
@@ -116,25 +116,25 @@ func checkBounds[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], R
 
 		held := roundUpUnits(in.Allocated, p.Unit)
 		if r.Advertise < held {
-			t.Fatalf("advertises %d below the %d that pods hold: %+v", r.Advertise, held, in)
+			t.Fatalf("advertises %d, want at least the %d that pods hold: %+v", r.Advertise, held, in)
 		}
 		if r.Problem != "" && r.Advertise > max(before.advertised, held) {
-			t.Fatalf("opens from %d to %d though %s", before.advertised, r.Advertise, r.Problem)
+			t.Fatalf("grows from %d to %d, want no growth because %s", before.advertised, r.Advertise, r.Problem)
 		}
 
 		if in.Allocatable > 0 && in.Reserve >= 0 && in.Reserve <= 1 {
 			if limit := max(roundDown(in.Allocatable-fraction(in.Allocatable, in.Reserve), p.Unit), held); r.Advertise > limit {
-				t.Fatalf("advertises %d above %d: %+v", r.Advertise, limit, in)
+				t.Fatalf("advertises %d, want at most %d: %+v", r.Advertise, limit, in)
 			}
 		}
 
 		if r.Known && r.Deficit != max(held-r.Offer, 0) {
-			t.Fatalf("deficit %d, offer %d, held %d", r.Deficit, r.Offer, held)
+			t.Fatalf("deficit %d of the offer %d, want %d", r.Deficit, r.Offer, max(held-r.Offer, 0))
 		}
 
 		// The amount exceeds the offer by less than a material change.
 		if step := max(fraction(in.Allocatable, p.Material), p.Unit); r.Known && r.Advertise >= max(r.Offer, held)+step {
-			t.Fatalf("advertises %d, offer %d, held %d", r.Advertise, r.Offer, held)
+			t.Fatalf("advertises %d with an offer of %d and %d held, want less than a material change of %d above", r.Advertise, r.Offer, held, step)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func checkMonotone[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T],
 			state := before
 			state.offers.points = append([]point[T](nil), before.offers.points...)
 			if other := Decide(more, p, &state); other.Advertise > r.Advertise {
-				t.Fatalf("more %s advertises %d, less %d: %+v", name, other.Advertise, r.Advertise, in)
+				t.Fatalf("with more %s it advertises %d, want at most %d: %+v", name, other.Advertise, r.Advertise, in)
 			}
 		}
 	}
@@ -178,35 +178,35 @@ func TestBounded(t *testing.T) {
 		w.add(at, series.Bytes(i), time.Hour) // Rising values must all be kept.
 
 		if len(w.points) > maxPoints || w.minimum() != 0 {
-			t.Fatalf("%d points, least %d", len(w.points), w.minimum())
+			t.Fatalf("%d points with minimum %d, want at most %d with 0", len(w.points), w.minimum(), maxPoints)
 		}
 	}
 
 	if w.add(at.Add(time.Minute), 5, time.Hour) {
-		t.Error("a minute covers an hour")
+		t.Error("add within a minute covers an hour, want false")
 	}
 	if !w.add(at.Add(2*time.Hour), 7, time.Hour) || w.minimum() != 7 {
-		t.Errorf("least %d", w.minimum())
+		t.Errorf("minimum after two hours = %d, want 7 and the span covered", w.minimum())
 	}
 }
 
 func TestParseAmounts(t *testing.T) {
 	for v, want := range map[float64]series.MilliCPU{0: 0, 12.5: 12500, 0.0001: 1, 2.0000000001: 2000} {
 		if got, err := ParseCores(v); err != nil || got != want {
-			t.Errorf("%v cores: %d, %v", v, got, err)
+			t.Errorf("ParseCores(%v) = %d, %v, want %d", v, got, err, want)
 		}
 	}
 
 	if b, err := ParseBytes(1.5); err != nil || b != 2 {
-		t.Errorf("%d, %v", b, err)
+		t.Errorf("ParseBytes(1.5) = %d, %v, want 2", b, err)
 	}
 
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e30} {
 		if _, err := ParseCores(v); err == nil {
-			t.Errorf("%v cores are an amount", v)
+			t.Errorf("ParseCores(%v) succeeds, want an error", v)
 		}
 		if _, err := ParseBytes(v); err == nil {
-			t.Errorf("%v bytes are an amount", v)
+			t.Errorf("ParseBytes(%v) succeeds, want an error", v)
 		}
 	}
 }
@@ -214,13 +214,13 @@ func TestParseAmounts(t *testing.T) {
 func TestParseReserve(t *testing.T) {
 	for text, want := range map[string]series.Ratio{"40%": 0.4, "40": 0.4, " 12.5 % ": 0.125, "0": 0, "100%": 1} {
 		if got, err := ParseReserve(text); err != nil || got != want {
-			t.Errorf("%q: %v, %v", text, got, err)
+			t.Errorf("ParseReserve(%q) = %v, %v, want %v", text, got, err, want)
 		}
 	}
 
 	for _, text := range []string{"", "%", "-1%", "101", "NaN", "Inf", "40%%", "forty", "0x1p-2%x"} {
 		if got, err := ParseReserve(text); err == nil {
-			t.Errorf("%q is %v", text, got)
+			t.Errorf("ParseReserve(%q) = %v, want an error", text, got)
 		}
 	}
 }
@@ -232,7 +232,7 @@ func FuzzParseReserve(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, text string) {
 		if r, err := ParseReserve(text); err == nil && !(r >= 0 && r <= 1) {
-			t.Errorf("%q is %v", text, r)
+			t.Errorf("ParseReserve(%q) = %v, want 0 to 1", text, r)
 		}
 	})
 }
