@@ -26,28 +26,28 @@ type Field interface {
 	DecodeField(raw json.RawMessage) (allowed string)
 }
 
-// Decode reads a JSON object strictly into the struct that into points to. Fields that the document lacks keep their value.
+// Decode reads a JSON object strictly into the struct that target points to. Fields that the document lacks keep their value.
 // Fields are named by their json tags, embedded structs are flattened, and a field without a tag is not part of the
 // document. Unknown and repeated fields and values of another type are errors.
 //
 // Durations are read by series.ParseDuration; series.MilliCPU and series.Bytes are Kubernetes quantities of 0 or more.
-func Decode(data []byte, into any) Errors {
+func Decode(data []byte, target any) Errors {
 	d := &decoder{}
-	d.object("", data, reflect.ValueOf(into).Elem())
+	d.object("", data, reflect.ValueOf(target).Elem())
 	return d.errs
 }
 
 type decoder struct{ errs Errors }
 
 // object decodes the fields of a struct.
-func (d *decoder) object(path string, raw json.RawMessage, into reflect.Value) {
-	known := map[string]reflect.Value{}
-	addFields(known, into)
+func (d *decoder) object(path string, raw json.RawMessage, target reflect.Value) {
+	fields := map[string]reflect.Value{}
+	addFields(fields, target)
 
 	for _, m := range d.members(path, raw) {
-		field, ok := known[m.name]
+		field, ok := fields[m.name]
 		if !ok {
-			d.errs.Fail(Join(path, printable(m.name)), valueText(m.raw), "unknown field; "+nearest(m.name, slices.Collect(maps.Keys(known))))
+			d.errs.Fail(Join(path, printable(m.name)), valueText(m.raw), "unknown field; "+nearest(m.name, slices.Collect(maps.Keys(fields))))
 			continue
 		}
 
@@ -56,13 +56,13 @@ func (d *decoder) object(path string, raw json.RawMessage, into reflect.Value) {
 }
 
 // addFields lists the fields of a struct by their names in JSON.
-func addFields(known map[string]reflect.Value, of reflect.Value) {
-	for i := range of.NumField() {
-		field := of.Type().Field(i)
+func addFields(fields map[string]reflect.Value, target reflect.Value) {
+	for i := range target.NumField() {
+		field := target.Type().Field(i)
 		if field.Anonymous {
-			addFields(known, of.Field(i))
+			addFields(fields, target.Field(i))
 		} else if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
-			known[name] = of.Field(i)
+			fields[name] = target.Field(i)
 		}
 	}
 }
@@ -109,6 +109,7 @@ func splitObject(raw json.RawMessage) ([]member, error) {
 		return nil, errors.New("it does not start with {")
 	}
 
+	// Members are read one by one, because a map would lose repeated names.
 	var out []member
 	for decoder.More() {
 		token, err := decoder.Token()
@@ -136,9 +137,9 @@ func splitObject(raw json.RawMessage) ([]member, error) {
 }
 
 // value decodes one field.
-func (d *decoder) value(path string, raw json.RawMessage, into reflect.Value) {
+func (d *decoder) value(path string, raw json.RawMessage, target reflect.Value) {
 	allowed := ""
-	switch v := into.Addr().Interface().(type) {
+	switch v := target.Addr().Interface().(type) {
 	case Field:
 		allowed = v.DecodeField(raw)
 	case *json.RawMessage:
@@ -151,7 +152,7 @@ func (d *decoder) value(path string, raw json.RawMessage, into reflect.Value) {
 	case *series.Bytes:
 		allowed = decodeQuantity(raw, func(q resource.Quantity) { *v = series.Bytes(q.Value()) })
 	default:
-		allowed = d.kind(path, raw, into)
+		allowed = d.kind(path, raw, target)
 	}
 
 	if allowed != "" {
@@ -160,65 +161,66 @@ func (d *decoder) value(path string, raw json.RawMessage, into reflect.Value) {
 }
 
 // kind decodes a value by its kind. It panics for kinds that no document of Crane has.
-func (d *decoder) kind(path string, raw json.RawMessage, into reflect.Value) (allowed string) {
-	switch into.Kind() {
+func (d *decoder) kind(path string, raw json.RawMessage, target reflect.Value) (allowed string) {
+	switch target.Kind() {
 	case reflect.Struct:
-		d.object(path, raw, into)
+		d.object(path, raw, target)
 
 	case reflect.Pointer:
-		into.Set(reflect.New(into.Type().Elem()))
-		d.value(path, raw, into.Elem())
+		target.Set(reflect.New(target.Type().Elem()))
+		d.value(path, raw, target.Elem())
 
 	case reflect.Map:
-		into.Set(reflect.MakeMap(into.Type()))
+		target.Set(reflect.MakeMap(target.Type()))
 		for _, m := range d.members(path, raw) {
-			item := reflect.New(into.Type().Elem()).Elem()
+			item := reflect.New(target.Type().Elem()).Elem()
 			d.value(Join(path, m.name), m.raw, item)
-			into.SetMapIndex(reflect.ValueOf(m.name), item)
+			target.SetMapIndex(reflect.ValueOf(m.name), item)
 		}
 
 	case reflect.Slice:
 		var items []json.RawMessage
+		// null is decoded without an error, but is no list.
 		if json.Unmarshal(raw, &items) != nil || items == nil {
 			return "must be a list"
 		}
 
-		list := reflect.MakeSlice(into.Type(), len(items), len(items))
+		list := reflect.MakeSlice(target.Type(), len(items), len(items))
 		for i, item := range items {
 			d.value(path+"["+strconv.Itoa(i)+"]", item, list.Index(i))
 		}
-		into.Set(list)
+		target.Set(list)
 
 	case reflect.String:
-		return decodeBasic(raw, into, "must be a text")
+		return decodeBasic(raw, target, "must be a text")
 
 	case reflect.Bool:
-		return decodeBasic(raw, into, "must be true or false")
+		return decodeBasic(raw, target, "must be true or false")
 
 	case reflect.Float64:
-		return decodeBasic(raw, into, "must be a number, for example 0.15")
+		return decodeBasic(raw, target, "must be a number, for example 0.15")
 
 	default:
-		panic(fmt.Sprintf("%s: no way to decode a %s", path, into.Type()))
+		panic(fmt.Sprintf("%s: no way to decode a %s", path, target.Type()))
 	}
 
 	return ""
 }
 
 // decodeBasic leaves the decoding to encoding/json, but for null.
-func decodeBasic(raw json.RawMessage, into reflect.Value, allowed string) string {
-	if string(raw) == "null" || json.Unmarshal(raw, into.Addr().Interface()) != nil {
+func decodeBasic(raw json.RawMessage, target reflect.Value, allowed string) string {
+	if string(raw) == "null" || json.Unmarshal(raw, target.Addr().Interface()) != nil {
 		return allowed
 	}
 
 	return ""
 }
 
-func decodeDuration(raw json.RawMessage, into *time.Duration) (allowed string) {
+func decodeDuration(raw json.RawMessage, target *time.Duration) (allowed string) {
 	var text string
 	err := json.Unmarshal(raw, &text)
 	if err == nil {
-		*into, err = series.ParseDuration(text)
+		*target, err = series.ParseDuration(text)
 	}
 
 	if err != nil {

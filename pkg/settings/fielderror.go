@@ -43,21 +43,21 @@ func (e *FieldError) Error() string {
 
 // SplitUnknown returns config without the keys that err, an error of a Reader, reports as unknown, and these keys, sorted. A key
 // may have a prefix that ends in a dot and that the Reader did not see.
-func SplitUnknown(config map[string]string, err error) (known map[string]string, unknown []string) {
+func SplitUnknown(config map[string]string, err error) (recognized map[string]string, unknown []string) {
 	paths := unknownPaths(err)
-	known = maps.Clone(config)
-	maps.DeleteFunc(known, func(key, _ string) bool {
+	recognized = maps.Clone(config)
+	maps.DeleteFunc(recognized, func(key, _ string) bool {
 		return slices.ContainsFunc(paths, func(path string) bool { return key == path || strings.HasSuffix(key, "."+path) })
 	})
 
 	for key := range config {
-		if _, isKnown := known[key]; !isKnown {
+		if _, ok := recognized[key]; !ok {
 			unknown = append(unknown, key)
 		}
 	}
 
 	slices.Sort(unknown)
-	return known, unknown
+	return recognized, unknown
 }
 
 // unknownPaths returns the paths of the unknown settings in a tree of joined errors.
@@ -75,8 +75,8 @@ func unknownPaths(err error) []string {
 		return unknownPaths(e.Unwrap())
 	case interface{ Unwrap() []error }:
 		var out []string
-		for _, one := range e.Unwrap() {
-			out = append(out, unknownPaths(one)...)
+		for _, joined := range e.Unwrap() {
+			out = append(out, unknownPaths(joined)...)
 		}
 
 		return out
@@ -150,11 +150,11 @@ func Join(path, name string) string {
 
 // nearest returns a hint at the known names that are most similar to name, "did you mean a or b?", or at all of them if none
 // is similar.
-func nearest(name string, known []string) string {
-	slices.Sort(known)
+func nearest(name string, names []string) string {
+	slices.Sort(names)
 	best := len(name)/2 + 1
 	near := []string(nil)
-	for _, k := range known {
+	for _, k := range names {
 		switch d := editDistance(name, k); {
 		case d < best:
 			best = d
@@ -165,7 +165,7 @@ func nearest(name string, known []string) string {
 	}
 
 	if len(near) == 0 {
-		return "known are " + strings.Join(known, ", ")
+		return "known are " + strings.Join(names, ", ")
 	}
 
 	return "did you mean " + strings.Join(near, " or ") + "?"

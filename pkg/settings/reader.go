@@ -18,13 +18,13 @@ import (
 // Reader reads settings one by one and collects their errors. An absent setting has its default.
 type Reader struct {
 	config map[string]string
-	known  map[string]bool
+	seen   map[string]bool
 	errs   Errors
 }
 
 // Read returns a reader of a map, which it does not change. A setting with an empty text counts as given.
 func Read(config map[string]string) *Reader {
-	return &Reader{config: config, known: map[string]bool{}}
+	return &Reader{config: config, seen: map[string]bool{}}
 }
 
 // Has reports whether a setting is given.
@@ -38,7 +38,7 @@ func (r *Reader) Keys(prefix string) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(r.config)) {
 		if strings.HasPrefix(key, prefix) {
-			r.known[key] = true
+			r.seen[key] = true
 			out = append(out, key)
 		}
 	}
@@ -49,9 +49,9 @@ func (r *Reader) Keys(prefix string) []string {
 // Parse calls parse with the text of a setting, without the space around it, unless the setting is absent. The error of
 // parse describes what is allowed.
 func (r *Reader) Parse(key string, parse func(text string) error) {
-	r.known[key] = true
-	text, given := r.config[key]
-	if !given {
+	r.seen[key] = true
+	text, ok := r.config[key]
+	if !ok {
 		return
 	}
 
@@ -122,7 +122,8 @@ func (r *Reader) Words(key string, absent, allowed []string) []string {
 	return read(r, key, absent, func(text string) ([]string, error) {
 		words := strings.Split(text, ",")
 		for i := range words {
-			if words[i] = strings.TrimSpace(words[i]); !slices.Contains(allowed, words[i]) {
+			words[i] = strings.TrimSpace(words[i])
+			if !slices.Contains(allowed, words[i]) {
 				return nil, fmt.Errorf("must be one or more of %s", strings.Join(allowed, ", "))
 			}
 		}
@@ -153,8 +154,8 @@ func (r *Reader) Fail(key, value, allowed string) { r.errs.Fail(key, value, allo
 // there are none. It is called last.
 func (r *Reader) Err() error {
 	for _, key := range slices.Sorted(maps.Keys(r.config)) {
-		if !r.known[key] {
-			allowed := "unknown key; " + nearest(key, slices.Collect(maps.Keys(r.known)))
+		if !r.seen[key] {
+			allowed := "unknown key; " + nearest(key, slices.Collect(maps.Keys(r.seen)))
 			r.errs = append(r.errs, &FieldError{
 				Path:    key,
 				Value:   r.config[key],
