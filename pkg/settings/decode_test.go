@@ -79,10 +79,10 @@ func TestDecodeRejects(t *testing.T) {
 		err := Decode([]byte(text), &document{}).Err()
 		var bad *FieldError
 		if !errors.As(err, &bad) || bad.Path != want.path && !strings.Contains(want.path, "\\") || !strings.Contains(err.Error(), want.says) {
-			t.Errorf("%s: %v, want %s of %q", text, err, want.says, want.path)
+			t.Errorf("Decode(%s): %v, want %s of %q", text, err, want.says, want.path)
 		}
 		if err != nil && strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: more than one line: %q", text, err)
+			t.Errorf("Decode(%s): %q, want an error of one line", text, err)
 		}
 	}
 }
@@ -98,19 +98,19 @@ func TestErrors(t *testing.T) {
 	errs.AddUnreported(more)
 
 	if got := errs.Below("top").Err().Error(); got != "top.a[1]: \"3\": must be 4\ntop.b.c: \"1\": must be 2" {
-		t.Error(got)
+		t.Errorf("Err = %q, want only the errors of fields without one, below top and ordered by path", got)
 	}
 }
 
 func TestReaderOfFewSettings(t *testing.T) {
 	r := Read(map[string]string{"b": "90m", "ratio.x": "2", "ratio.y": "3"})
 	if r.Has("a") || r.Number("a", 7, 0, 9) != 7 || r.Duration("b", 0, 0, time.Hour) != 0 || !slices.Equal(r.Keys("ratio."), []string{"ratio.x", "ratio.y"}) {
-		t.Error(r)
+		t.Errorf("Read = %+v, want the defaults of a and b and the keys ratio.x and ratio.y", r)
 	}
 
-	r.Parse("c", func(string) error { t.Error("called for an absent field"); return nil })
+	r.Parse("c", func(string) error { t.Error("Parse calls parse for an absent field, want no call"); return nil })
 	if text := r.Text("d", "none"); text != "none" {
-		t.Error(text)
+		t.Errorf("Text of an absent field = %q, want none", text)
 	}
 	if err := r.Err(); err == nil || err.Error() != `b: "90m": must be a duration from 0s to 1h0m0s` {
 		t.Error(err)
@@ -123,9 +123,9 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var d document
 		if err := Decode(data, &d).Err(); err == nil && (d.CPU < 0 || d.Memory < 0) {
-			t.Errorf("%s: %+v", data, d)
+			t.Errorf("Decode(%s) = %+v, want no negative quantity", data, d)
 		} else if err != nil && err.Error() == "" {
-			t.Errorf("%s: an error without a message", data)
+			t.Errorf("Decode(%s): an error without a message, want one", data)
 		}
 	})
 }

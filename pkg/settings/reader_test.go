@@ -25,14 +25,14 @@ func readAll(config map[string]string) (number float64, share float64, hours int
 func TestRead(t *testing.T) {
 	number, share, hours, flag, words, err := readAll(nil)
 	if number != 7 || share != 0.5 || hours != 24 || !flag || !slices.Equal(words, []string{"a"}) || err != nil {
-		t.Error("defaults:", number, share, hours, flag, words, err)
+		t.Errorf("Read without settings = %v, %v, %v, %v, %v, %v, want 7, 0.5, 24, true, [a]", number, share, hours, flag, words, err)
 	}
 
 	number, share, hours, flag, words, err = readAll(map[string]string{
 		"number": " 3.5 ", "share": "0", "hours": "90m", "flag": "false", "words": "b, a",
 	})
 	if number != 3.5 || share != 0 || hours != 2 || flag || !slices.Equal(words, []string{"b", "a"}) || err != nil {
-		t.Error("given:", number, share, hours, flag, words, err)
+		t.Errorf("Read = %v, %v, %v, %v, %v, %v, want 3.5, 0, 2, false, [b a]", number, share, hours, flag, words, err)
 	}
 }
 
@@ -46,7 +46,7 @@ func TestErrorsNameKeyAndWhatIsAllowed(t *testing.T) {
 			_, _, _, _, _, err := readAll(map[string]string{key: v})
 			var bad *FieldError
 			if !errors.As(err, &bad) || bad.Path != key || bad.Value != v || bad.Allowed == "" {
-				t.Errorf("%s %q: %v", key, v, err)
+				t.Errorf("Read of %s %q: %v, want a FieldError with path, value and allowed values", key, v, err)
 			}
 		}
 	}
@@ -63,7 +63,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key, value string) {
 		number, share, hours, _, words, _ := readAll(map[string]string{key: value})
 		if math.IsNaN(number) || number < 0 || number > 10 || !(share >= 0 && share <= 1) || hours < 1 || hours > 48 || len(words) == 0 {
-			t.Errorf("%q=%q: %v %v %v %v", key, value, number, share, hours, words)
+			t.Errorf("Read of %q=%q = %v, %v, %v, %v, want values within their bounds", key, value, number, share, hours, words)
 		}
 	})
 }
