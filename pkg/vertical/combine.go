@@ -35,10 +35,10 @@ func combine(r series.Resource, all []Estimate) combinedEstimate {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(b.effectiveValue(), a.effectiveValue()), cmp.Compare(a.Estimator, b.Estimator))
 	})
 	out := combinedEstimate{}
-
 	floor := true
-	var missing, silent []string
 	level := 0
+
+	var missing, silent []string
 	for _, e := range ranked {
 		if out.value > 0 && !floor && e.Priority < level {
 			break // An answer of higher priority decides.
@@ -78,7 +78,9 @@ func (e Estimate) effectiveValue() float64 {
 
 // include raises the combination to an answer that is larger.
 func (c *combinedEstimate) include(e Estimate) {
-	c.lower, c.upper = max(c.lower, e.Lower), max(c.upper, e.Upper)
+	c.lower = max(c.lower, e.Lower)
+	c.upper = max(c.upper, e.Upper)
+
 	if e.Value > c.value {
 		c.value = e.Value
 		c.winner = e.Estimator

@@ -67,6 +67,7 @@ func Decide(in Input) Sizing {
 		return out
 	}
 
+	// A policy that contradicts itself keeps the request that was applied last.
 	if why := in.Policy.contradiction(r); why != "" {
 		out.Reason = why
 		out.PolicyInvalid = true
@@ -86,12 +87,12 @@ func Decide(in Input) Sizing {
 	limit := in.Limit
 	out.Uncapped = roundUp(r, c.value)
 	out.Estimator = c.winner
-	var bounded string
-	out.Target, bounded = in.Policy.clamp(r, out.Uncapped, in.NodeCapacity, limit)
+	var bounds string
+	out.Target, bounds = in.Policy.clamp(r, out.Uncapped, in.NodeCapacity, limit)
 	out.setBounds(in, c)
 	out.decideChange(in, c)
 
-	out.Reason = fmt.Sprintf("%s estimates %s (%s)", c.winner, Format(r, out.Uncapped), c.reason) + prefixed(", ", bounded) + "; " + out.Reason
+	out.Reason = fmt.Sprintf("%s estimates %s (%s)", c.winner, Format(r, out.Uncapped), c.reason) + prefixed(", ", bounds) + "; " + out.Reason
 	if out.Request > 0 {
 		out.Limit = in.Policy.limitFor(out.Request, in.Request, in.Limit)
 	}
@@ -120,7 +121,7 @@ func (s Sizing) keepCurrent(in Input) Sizing {
 
 // setBounds sets the bounds around the target, within the policy.
 func (s *Sizing) setBounds(in Input, c combinedEstimate) {
-	within := func(v float64) int64 {
+	clamp := func(v float64) int64 {
 		if !isValid(s.Resource, v) {
 			return 0
 		}
@@ -129,10 +130,13 @@ func (s *Sizing) setBounds(in Input, c combinedEstimate) {
 		return to
 	}
 
-	if s.Lower = within(c.lower); s.Lower > 0 {
+	s.Lower = clamp(c.lower)
+	if s.Lower > 0 {
 		s.Lower = min(s.Lower, s.Target)
 	}
-	if s.Upper = within(c.upper); s.Upper > 0 {
+
+	s.Upper = clamp(c.upper)
+	if s.Upper > 0 {
 		s.Upper = max(s.Upper, s.Target)
 	}
 }
@@ -207,7 +211,9 @@ func (s *Sizing) lower(in Input, c combinedEstimate, share float64, must bool) {
 	threshold := in.Policy.Down.Thresholds[s.Resource]
 	now := Format(r, in.Current)
 
+	// A request is lowered only some time after its last change in either direction.
 	window := in.Policy.Down.Window
+
 	what := "lowered"
 	at := in.LastChanges.LoweredAt
 	if remaining(in.Now, window, in.LastChanges.RaisedAt) > remaining(in.Now, window, at) {

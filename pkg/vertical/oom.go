@@ -62,8 +62,8 @@ func ParseOOMEstimator(config map[string]string) (OOMEstimator, error) {
 
 // Estimate returns the memory required after the kills of one container, and false if no kill counts.
 func (o OOMEstimator) Estimate(workload string, kills []rightsize.OOM, now time.Time, priority int) (Estimate, bool) {
-	ratio, own := o.ratios[workload]
-	if !own {
+	ratio, ok := o.ratios[workload]
+	if !ok {
 		ratio = o.Ratio
 	}
 

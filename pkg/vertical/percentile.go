@@ -63,8 +63,9 @@ func ParsePercentileEstimator(config map[string]string) (PercentileEstimator, er
 		return PercentileEstimator{rightsize.PolicySet{Default: policy, IgnoreClasses: named}}, nil
 	}
 
+	// The defaults of gocrane's estimator.
 	for key, value := range map[string]string{"cpu-model-history-length": "24h", "mem-model-history-length": "48h"} {
-		if _, given := rest[key]; !given {
+		if _, ok := rest[key]; !ok {
 			rest[key] = value
 		}
 	}
@@ -81,15 +82,18 @@ func ParsePercentileEstimator(config map[string]string) (PercentileEstimator, er
 func (p PercentileEstimator) Window() time.Duration { return p.policies.Window() }
 
 // Policy returns the policy of a workload, without OOM kills, which the OOM estimator covers.
-func (p PercentileEstimator) Policy(of rightsize.Subject) rightsize.Policy {
-	policy, _ := p.policies.For(of)
+func (p PercentileEstimator) Policy(subject rightsize.Subject) rightsize.Policy {
+	policy, _ := p.policies.For(subject)
 	policy.Memory.OOM.Enabled = false
 	return policy
 }
 
 // Estimate returns the answers for each container of a workload. in must have the policy that Policy returns.
 func (p PercentileEstimator) Estimate(in resource.Input, priority int) map[string]map[series.Resource]Estimate {
-	in.MaxCPU, in.MaxMemory = 0, 0 // Bounds apply to the combination of all estimates.
+	// Bounds apply to the combination of all estimates.
+	in.MaxCPU = 0
+
+	in.MaxMemory = 0
 	in.Containers = slices.Clone(in.Containers)
 	for i := range in.Containers {
 		in.Containers[i].OOMs = nil
@@ -141,10 +145,12 @@ func quantilePolicy(p rightsize.Policy, q, margin float64) rightsize.Policy {
 	cpu.Method = rightsize.Percentile
 	cpu.Envelope = rightsize.EnvelopePolicy{}
 	setRatio(&cpu.Percentile, q)
+
 	setRatio(&memory.Percentile, q)
 	setRatio(&cpu.Margin, margin)
 	setRatio(&memory.Margin, margin)
-	memory.TailMargin, memory.MaxMargin = 0, 0
+	memory.TailMargin = 0
+	memory.MaxMargin = 0
 	p.Specifications = nil
 
 	return p

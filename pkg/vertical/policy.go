@@ -60,10 +60,10 @@ func (p Policy) contradiction(r series.Resource) string {
 		return fmt.Sprintf("minAllowed %s is above maxAllowed %s: nothing is changed until one of them is", Format(r, low), Format(r, high))
 	}
 
-	up := p.Up.Thresholds[r]
-	down := p.Down.Thresholds[r]
-	if !p.Up.Off && !p.Down.Off && up < down {
-		return fmt.Sprintf("the threshold to raise, %d %%, is below the one to lower, %d %%: nothing is changed until one of them is", up, down)
+	raiseAbove := p.Up.Thresholds[r]
+	lowerBelow := p.Down.Thresholds[r]
+	if !p.Up.Off && !p.Down.Off && raiseAbove < lowerBelow {
+		return fmt.Sprintf("the threshold to raise, %d %%, is below the one to lower, %d %%: nothing is changed until one of them is", raiseAbove, lowerBelow)
 	}
 
 	return ""
