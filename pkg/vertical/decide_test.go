@@ -80,10 +80,10 @@ func TestDecide(t *testing.T) {
 		c.in.Now = start
 		got := Decide(c.in)
 		if got.Action != c.action || got.Request != c.request || got.Target != c.target || !strings.Contains(got.Reason, c.reason) {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: Decide = %+v, want %s, request %d, target %d, reason %q", name, got, c.action, c.request, c.target, c.reason)
 		}
 		if strings.Contains(got.Reason, "0x") || len(got.Reason) > 1024 {
-			t.Errorf("%s: %q", name, got.Reason)
+			t.Errorf("%s: reason %q, want a readable text of at most 1024 bytes", name, got.Reason)
 		}
 	}
 }
@@ -119,18 +119,18 @@ func TestBounds(t *testing.T) {
 
 	got := Decide(Input{Resource: series.CPU, Now: start, Policy: p, Current: 500, Estimates: []Estimate{e}})
 	if got.Lower != 300 || got.Upper != 1000 || got.Uncapped != 600 {
-		t.Errorf("%+v", got)
+		t.Errorf("Decide = %+v, want bounds 300 and 1000, uncapped 600", got)
 	}
 
 	got = Decide(Input{Resource: series.CPU, Now: start, Policy: p, Current: 500, Estimates: []Estimate{estimate(600)}})
 	if got.Lower != 0 || got.Upper != 0 {
-		t.Errorf("unknown bounds: %+v", got)
+		t.Errorf("Decide with unknown bounds = %+v, want 0 for both", got)
 	}
 }
 
 func TestWholeMebibytes(t *testing.T) {
 	got := Decide(Input{Resource: series.Memory, Now: start, Policy: DefaultPolicy(), Current: 100 << 20, Estimates: []Estimate{estimate(200.3 * (1 << 20))}})
 	if got.Request != 201<<20 {
-		t.Errorf("%+v", got)
+		t.Errorf("Decide = %+v, want a request of 201 MiB", got)
 	}
 }

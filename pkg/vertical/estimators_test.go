@@ -55,28 +55,28 @@ func TestPercentile(t *testing.T) {
 	memory := long[series.Memory]
 
 	if cpu.Value < 297 || cpu.Value > 310 || cpu.Priority != 3 || cpu.Estimator != TypePercentile || cpu.LowerBoundOnly {
-		t.Errorf("%+v", cpu)
+		t.Errorf("CPU estimate %+v, want 297 to 310 of the percentile estimator", cpu)
 	}
 	if mib := memory.Value / (1 << 20); mib < 114 || mib > 119 {
-		t.Errorf("%v MiB, the kill is not this estimator's", mib)
+		t.Errorf("memory estimate %v MiB, want 114 to 119: the kill is for the OOM estimator", mib)
 	}
 	if !(cpu.Lower > 0 && cpu.Lower <= cpu.Value && cpu.Value <= cpu.Upper) {
-		t.Errorf("bounds %v, %v, %v", cpu.Lower, cpu.Value, cpu.Upper)
+		t.Errorf("bounds %v, %v around %v, want them positive and in order", cpu.Lower, cpu.Upper, cpu.Value)
 	}
 
 	short := estimates(t, gocrane, constantProfile(1, 0.2, 100<<20))[series.CPU]
 	if short.Upper < cpu.Upper {
-		t.Errorf("upper bound %v of one day, %v of a week", short.Upper, cpu.Upper)
+		t.Errorf("upper bound %v of one day, want at least the %v of a week", short.Upper, cpu.Upper)
 	}
 	if e := estimates(t, nil, constantProfile(2, 0.2, 100<<20))[series.CPU]; e.Pending == "" || !strings.Contains(e.Pending, "learning") || e.Value != 0 {
-		t.Errorf("%+v", e)
+		t.Errorf("estimate of two days by the default policy = %+v, want it pending while learning", e)
 	}
 	if e := estimates(t, nil, nil)[series.CPU]; e.Pending == "" || e.Value != 0 {
-		t.Errorf("%+v", e)
+		t.Errorf("estimate without a history = %+v, want it pending", e)
 	}
 
 	if e := estimates(t, map[string]string{"policy": "batch"}, constantProfile(9, 0.2, 100<<20))[series.CPU]; e.Value <= 0 {
-		t.Errorf("%+v", e)
+		t.Errorf("estimate by the policy batch = %+v, want a value", e)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestBadSettings(t *testing.T) {
 		"policy and more": {"policy": "batch", "cpu-request-percentile": "0.9"},
 	} {
 		if _, err := ParsePercentileEstimator(config); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("ParsePercentileEstimator with %s succeeds, want an error", name)
 		}
 	}
 
@@ -97,7 +97,7 @@ func TestBadSettings(t *testing.T) {
 		"unknown key": {"ratio": "2"}, "below one": {"oom-bump-ratio": "0.5"}, "no number": {"workload.web": "NaN"}, "no duration": {"oom-history-length": "-1h"},
 	} {
 		if _, err := ParseOOMEstimator(config); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("ParseOOMEstimator with %s succeeds, want an error", name)
 		}
 	}
 }
@@ -142,14 +142,14 @@ func FuzzSettings(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key, value string) {
 		if p, err := ParsePercentileEstimator(map[string]string{key: value}); err == nil {
 			if err := p.Policy(rightsize.Subject{}).Validate(); err != nil {
-				t.Errorf("%q=%q: %v", key, value, err)
+				t.Errorf("policy of %q=%q: %v, want a valid one", key, value, err)
 			}
 		}
 
 		if o, err := ParseOOMEstimator(map[string]string{key: value}); err == nil {
 			e, _ := o.Estimate("web", []rightsize.OOM{{At: start, Memory: 1 << 40}}, start, 0)
 			if !isValid(series.Memory, e.Value) {
-				t.Errorf("%q=%q: %+v", key, value, e)
+				t.Errorf("estimate with %q=%q = %+v, want a valid value", key, value, e)
 			}
 		}
 	})

@@ -106,7 +106,7 @@ func TestWindowsHold(t *testing.T) {
 		for _, c := range changes {
 			if c.action == Raise {
 				if !raised.IsZero() && c.at.Sub(raised) < in.Policy.Up.Window {
-					t.Fatalf("seed %d: raised at %s and %s, window %s", seed, raised, c.at, in.Policy.Up.Window)
+					t.Fatalf("seed %d: raised at %s and %s, want the window %s between", seed, raised, c.at, in.Policy.Up.Window)
 				}
 
 				raised = c.at
@@ -115,7 +115,7 @@ func TestWindowsHold(t *testing.T) {
 
 			for _, before := range []time.Time{raised, lowered} {
 				if !before.IsZero() && c.at.Sub(before) < in.Policy.Down.Window {
-					t.Fatalf("seed %d: changed at %s and lowered at %s, window %s", seed, before, c.at, in.Policy.Down.Window)
+					t.Fatalf("seed %d: changed at %s and lowered at %s, want the window %s between", seed, before, c.at, in.Policy.Down.Window)
 				}
 			}
 
@@ -140,12 +140,12 @@ func TestNoFlapping(t *testing.T) {
 		})
 		for _, c := range changes {
 			if c.action == Lower {
-				t.Fatalf("seed %d: lowered although the answers lay between %v and %v", seed, low, high)
+				t.Fatalf("seed %d: lowered with answers between %v and %v, want no reduction", seed, low, high)
 			}
 		}
 
 		if end.Current > roundUp(series.CPU, high) {
-			t.Fatalf("seed %d: %d is more than was ever asked for", seed, end.Current)
+			t.Fatalf("seed %d: ends at %d, want at most the highest answer %v", seed, end.Current, high)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func TestSettles(t *testing.T) {
 		need := estimate(math.Exp(r.Float64() * 9))
 		changes, _ := simulate(in, 100, func(int) ([]Estimate, time.Duration) { return []Estimate{need}, time.Hour })
 		if len(changes) > 1 {
-			t.Fatalf("seed %d: %v for one and the same answer", seed, changes)
+			t.Fatalf("seed %d: changes %v with one constant answer, want at most one", seed, changes)
 		}
 	}
 }
@@ -176,24 +176,24 @@ func TestAlwaysSane(t *testing.T) {
 			in.Limit = in.Request * r.Int64N(3)
 			got := Decide(in)
 			if got.Reason == "" {
-				t.Fatalf("seed %d: no reason: %+v", seed, got)
+				t.Fatalf("seed %d: %+v has no reason, want one", seed, got)
 			}
 			if got.Request < 0 || got.Target < 0 || got.Limit < 0 {
-				t.Fatalf("seed %d: negative: %+v", seed, got)
+				t.Fatalf("seed %d: %+v, want no negative amount", seed, got)
 			}
 			if (got.Action == Raise) != (got.Request > in.Current) || (got.Action == Lower) != (got.Request > 0 && got.Request < in.Current) {
-				t.Fatalf("seed %d: %s from %d to %d", seed, got.Action, in.Current, got.Request)
+				t.Fatalf("seed %d: %s from %d to %d, want the action to match the change", seed, got.Action, in.Current, got.Request)
 			}
 			if got.Limit > 0 && got.Limit < got.Request {
-				t.Fatalf("seed %d: a limit below its request: %+v", seed, got)
+				t.Fatalf("seed %d: %+v, want a limit of at least the request", seed, got)
 			}
 
 			if high := in.Policy.Max[resource]; got.Target > 0 && high > 0 && got.Target > high {
-				t.Fatalf("seed %d: above maxAllowed: %+v", seed, got)
+				t.Fatalf("seed %d: %+v, want a target of at most maxAllowed", seed, got)
 			}
 
 			if got.Lower > got.Target || got.Upper > 0 && got.Upper < got.Target {
-				t.Fatalf("seed %d: the target is not within its bounds: %+v", seed, got)
+				t.Fatalf("seed %d: %+v, want the target within its bounds", seed, got)
 			}
 		}
 	}
@@ -214,7 +214,7 @@ func TestMoreNeedsNoLess(t *testing.T) {
 
 		in.Estimates = more
 		if after := Decide(in); after.Target < before.Target && before.Target > 0 {
-			t.Fatalf("seed %d: %+v, then %+v", seed, before, after)
+			t.Fatalf("seed %d: %+v, then %+v with a higher answer, want no lower target", seed, before, after)
 		}
 	}
 }
