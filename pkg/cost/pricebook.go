@@ -32,7 +32,7 @@ type PriceBook struct {
 	Date    string  `json:"date"`
 	Default Group   `json:"default"`
 	Groups  []Group `json:"groups"`
-	// CapacityTypes are the ways of buying a node, such as spot or reserved, recognised by labels.
+	// CapacityTypes are the ways of buying a node, such as spot or reserved, recognized by labels.
 	CapacityTypes []CapacityType `json:"capacityTypes"`
 }
 

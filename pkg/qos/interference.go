@@ -42,7 +42,7 @@ var contendedResources = [...]series.Resource{series.CPU, series.Memory, Disks}
 // podHistory holds the samples of a pod.
 type podHistory struct {
 	waits, uses [len(contendedResources)]ring
-	// measured holds the times of the last measurements, learnt those of the last measurements added to the rings.
+	// measured holds the times of the last measurements, learned those of the last measurements added to the rings.
 	measured, learned [len(contendedResources)]time.Time
 	// aboveSince is since when the pod waits longer than usual; zero if it does not.
 	aboveSince [len(contendedResources)]time.Time

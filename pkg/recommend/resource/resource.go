@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package resource recommends the requests of the containers of one workload. It sizes each container with package rightsize
-// and summarises the result for the workload.
+// and summarizes the result for the workload.
 package resource
 
 import (
