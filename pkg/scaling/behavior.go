@@ -47,11 +47,11 @@ type Behavior struct {
 
 // DefaultBehavior returns the behavior of an autoscaling/v2 HPA without one: it scales up at once, by 100 % or 4 pods in 15 s,
 // whichever is more, and down to the highest recommendation of the stabilization window (300 s by default).
-func DefaultBehavior(stabilisation time.Duration) Behavior {
+func DefaultBehavior(stabilization time.Duration) Behavior {
 	const period = 15 * time.Second
 	return Behavior{
 		Up:   DirectionRules{Policies: []RatePolicy{{Percent: 100, Period: period}, {Pods: 4, Period: period}}},
-		Down: DirectionRules{StabilizationWindow: stabilisation, Policies: []RatePolicy{{Percent: 100, Period: period}}},
+		Down: DirectionRules{StabilizationWindow: stabilization, Policies: []RatePolicy{{Percent: 100, Period: period}}},
 	}
 }
 
@@ -93,18 +93,18 @@ func (h *History) RecordScaling(now time.Time, from, to int32) {
 
 // stabilize returns the number nearest to current among the recommendations in the window of each direction.
 func (h *History) stabilize(b Behavior, now time.Time, current, desired int32) int32 {
-	up := desired
-	down := desired
+	lowest := desired
+	highest := desired
 	for _, r := range h.recommendations {
 		if r.at.After(now.Add(-b.Up.StabilizationWindow)) {
-			up = min(up, r.replicas)
+			lowest = min(lowest, r.replicas)
 		}
 		if r.at.After(now.Add(-b.Down.StabilizationWindow)) {
-			down = max(down, r.replicas)
+			highest = max(highest, r.replicas)
 		}
 	}
 
-	return min(max(current, up), down)
+	return min(max(current, lowest), highest)
 }
 
 // upperLimit returns the highest number of replicas that the policies allow.

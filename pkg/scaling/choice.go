@@ -98,8 +98,8 @@ type Choice struct {
 func (l *Ledger) Choose(price float64) Choice {
 	a := l.Account()
 	out := Choice{Actual: a.balance(a.actual)}
-	var i int
 
+	var i int
 	i, out.Reason = a.choose(price)
 	if out.Actual != (Balance{}) {
 		out.Reason += fmt.Sprintf("; what was used on the past days spared %.0f %% for %.1f %% more replica hours",
@@ -107,7 +107,6 @@ func (l *Ledger) Choose(price float64) Choice {
 	}
 
 	l.inUse = i
-
 	if i >= 0 {
 		out.Use = true
 		out.Level = Levels()[i]

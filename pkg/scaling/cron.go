@@ -39,7 +39,7 @@ func NewCronWindow(name, start, end string, location *time.Location, replicas in
 	var errs []error
 	for _, f := range []struct {
 		field, text string
-		into        *cron.Schedule
+		schedule    *cron.Schedule
 	}{{"start", start, &w.start}, {"end", end, &w.end}} {
 		s, err := cron.ParseStandard(f.text)
 		switch spec, ok := s.(*cron.SpecSchedule); {
@@ -51,7 +51,7 @@ func NewCronWindow(name, start, end string, location *time.Location, replicas in
 		default:
 			// Wall-clock times are represented in UTC, where no hour is skipped or repeated.
 			spec.Location = time.UTC
-			*f.into = spec
+			*f.schedule = spec
 			if spec.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
 				errs = append(errs, fmt.Errorf("%s %q: names no date that there is", f.field, f.text))
 			}
@@ -96,7 +96,8 @@ func FloorAt(windows []CronWindow, now time.Time) Floor {
 	var f Floor
 	for _, w := range windows {
 		if w.IsOpen(now) {
-			f.Replicas, f.OpenWindows = max(f.Replicas, w.replicas), append(f.OpenWindows, w.name)
+			f.Replicas = max(f.Replicas, w.replicas)
+			f.OpenWindows = append(f.OpenWindows, w.name)
 		}
 	}
 
@@ -107,19 +108,19 @@ func FloorAt(windows []CronWindow, now time.Time) Floor {
 // stays at the end of it.
 func wallClock(t time.Time, location *time.Location) time.Time {
 	t = t.In(location)
-	shown := asUTC(t)
+	wall := asUTC(t)
 
 	since, _ := t.ZoneBounds()
 	if since.IsZero() {
-		return shown
+		return wall
 	}
 
 	_, before := since.Add(-time.Nanosecond).Zone()
-	if reached := since.UTC().Add(time.Duration(before) * time.Second); shown.Before(reached) {
+	if reached := since.UTC().Add(time.Duration(before) * time.Second); wall.Before(reached) {
 		return reached.Add(-time.Nanosecond)
 	}
 
-	return shown
+	return wall
 }
 
 // asUTC returns the same date and time of day in UTC.
@@ -130,8 +131,8 @@ func asUTC(t time.Time) time.Time {
 // lastScheduled returns the latest time of a schedule that is not after wall.
 func lastScheduled(s cron.Schedule, wall time.Time) (time.Time, bool) {
 	const day = 24 * time.Hour
-	for _, back := range []time.Duration{time.Hour, day, 8 * day, 32 * day, 367 * day, 8 * 366 * day} {
-		at := s.Next(wall.Add(-back - time.Nanosecond))
+	for _, lookback := range []time.Duration{time.Hour, day, 8 * day, 32 * day, 367 * day, 8 * 366 * day} {
+		at := s.Next(wall.Add(-lookback - time.Nanosecond))
 		if at.IsZero() || at.After(wall) {
 			continue
 		}

@@ -76,21 +76,22 @@ func Decide(h *History, b Behavior, bounds Bounds, now time.Time, current int32,
 
 	var d Decision
 	var failed []error
-	asked := false
+	hasValue := false
 	for _, p := range proposals {
 		switch {
 		case p.Err != nil:
 			failed = append(failed, fmt.Errorf("%s: %w", p.Metric, p.Err))
-		case !asked || p.Replicas > d.Desired:
+		case !hasValue || p.Replicas > d.Desired:
 			d.Desired = p.Replicas
 			d.Winner = p.Metric
 			d.Reason = p.Reason
-			asked = true
+			hasValue = true
 		}
 	}
 
+	// A metric without a value might ask for more, so that the others may not scale down.
 	missing := errors.Join(failed...)
-	if !asked || missing != nil && d.Desired <= current {
+	if !hasValue || missing != nil && d.Desired <= current {
 		if missing == nil {
 			missing = ErrNoMetric
 		}
@@ -100,7 +101,7 @@ func Decide(h *History, b Behavior, bounds Bounds, now time.Time, current int32,
 
 	d.Replicas = h.Limit(b, now, current, d.Desired, bounds.Min, bounds.Max)
 	if d.Replicas != d.Desired {
-		d.Reason = fmt.Sprintf("%s; limited to %d by stabilisation, rates and [%d, %d]", d.Reason, d.Replicas, bounds.Min, bounds.Max)
+		d.Reason = fmt.Sprintf("%s; limited to %d by stabilization, rates and [%d, %d]", d.Reason, d.Replicas, bounds.Min, bounds.Max)
 	}
 
 	return d, nil

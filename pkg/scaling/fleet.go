@@ -64,9 +64,9 @@ func NewFleet(budget float64) (*Fleet, error) { return NewFleetWith(budget, Defa
 
 // NewFleetWith is NewFleet with rules.
 func NewFleetWith(budget float64, rules PriceRules) (*Fleet, error) {
-	const most = 10
-	if !(budget >= 0 && budget <= most) {
-		return nil, fmt.Errorf("budget %v: must be from 0 to %d", budget, most)
+	const maxBudget = 10
+	if !(budget >= 0 && budget <= maxBudget) {
+		return nil, fmt.Errorf("budget %v: must be from 0 to %d", budget, maxBudget)
 	}
 
 	if !(rules.MinPrice > 0) {
@@ -88,11 +88,11 @@ func (f *Fleet) Update(tenant, name string, a Account, now, expires time.Time) f
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
-	_, known := f.members[name]
+	_, isMember := f.members[name]
 	switch {
 	case !a.usable():
 		delete(f.members, name)
-	case known || len(f.members) < maxMembers:
+	case isMember || len(f.members) < maxMembers:
 		f.members[name] = fleetMember{tenant, a, expires}
 	}
 
@@ -116,8 +116,8 @@ func (f *Fleet) Price(tenant string) float64 {
 }
 
 func (f *Fleet) priceOf(tenant string) float64 {
-	if own, ok := f.ownPrices[tenant]; ok {
-		return own
+	if price, ok := f.ownPrices[tenant]; ok {
+		return price
 	}
 
 	return f.price
@@ -130,12 +130,14 @@ func (f *Fleet) reprice() {
 		tenants[m.tenant] = append(tenants[m.tenant], &m.account)
 	}
 
-	own := make(map[string]float64, len(tenants))
+	// No tenant pays more than the price at which its own replica hours suffice.
+	prices := make(map[string]float64, len(tenants))
+
 	var all []*Account
 	for tenant, accounts := range tenants {
 		all = append(all, accounts...)
 		budget := f.corrected(accounts)
-		own[tenant] = f.clearingPrice(func(price float64) bool {
+		prices[tenant] = f.clearingPrice(func(price float64) bool {
 			extra, total := spending(accounts, price)
 			return extra <= budget*total
 		})
@@ -145,7 +147,7 @@ func (f *Fleet) reprice() {
 	f.price = f.clearingPrice(func(price float64) bool {
 		extra, total := 0.0, 0.0
 		for tenant, accounts := range tenants {
-			e, t := spending(accounts, min(price, own[tenant]))
+			e, t := spending(accounts, min(price, prices[tenant]))
 			extra = extra + e
 			total = total + t
 		}
@@ -153,8 +155,8 @@ func (f *Fleet) reprice() {
 		return extra <= budget*total
 	})
 
-	f.ownPrices = own
-	maps.DeleteFunc(own, func(_ string, price float64) bool { return price >= f.price })
+	f.ownPrices = prices
+	maps.DeleteFunc(prices, func(_ string, price float64) bool { return price >= f.price })
 }
 
 // corrected returns the budget of the levels of accounts. What was not paid on the past days adds to it, and what was paid too much reduces

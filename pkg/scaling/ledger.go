@@ -185,7 +185,7 @@ func (p Plant) validate() error {
 	case !(p.Target > 0 && p.Target <= 1):
 		return fmt.Errorf("target %v: must be in (0, 1]", p.Target)
 	case p.Lag < 0 || p.StabilizationWindow < 0 || p.Lag+p.StabilizationWindow > maxLookback:
-		return fmt.Errorf("lag %s and stabilisation %s: must be neither negative nor more than %s together", p.Lag, p.StabilizationWindow, maxLookback)
+		return fmt.Errorf("lag %s and stabilization %s: must be neither negative nor more than %s together", p.Lag, p.StabilizationWindow, maxLookback)
 	}
 
 	return nil
@@ -204,8 +204,8 @@ func (l *Ledger) Observe(now time.Time, load float64, peak func(Level) (value fl
 
 	l.lastSample = now
 	l.lastLoad = load
-	hpa := l.plant.Capacity * l.plant.Target
 
+	hpa := l.plant.Capacity * l.plant.Target
 	r := replicaRequest{at: now, reactive: ReplicasForLoad(load, hpa)}
 	for i, level := range Levels() {
 		if level.Basis == BasisTarget {
@@ -215,9 +215,11 @@ func (l *Ledger) Observe(now time.Time, load float64, peak func(Level) (value fl
 		}
 	}
 
+	// Without a level in use the HPA alone decides.
 	if l.inUse >= 0 {
 		r.actual = r.levels[l.inUse]
 	}
+
 	l.requests = append(l.requests, r)
 }
 
@@ -252,7 +254,8 @@ func (l *Ledger) accrue(now time.Time, load float64, span time.Duration) {
 			break
 		}
 
-		ready.reactive, ready.actual = max(ready.reactive, r.reactive), max(ready.actual, r.actual)
+		ready.reactive = max(ready.reactive, r.reactive)
+		ready.actual = max(ready.actual, r.actual)
 		for i, n := range r.levels {
 			ready.levels[i] = max(ready.levels[i], n)
 		}
@@ -271,10 +274,10 @@ func (l *Ledger) accrue(now time.Time, load float64, span time.Duration) {
 	}
 }
 
-func (a *scalingCost) add(keep float64, span time.Duration, replicas int32, short bool) {
-	a.replicaSeconds = a.replicaSeconds*keep + span.Seconds()*float64(replicas)
-	a.shortageSeconds *= keep
+func (c *scalingCost) add(keep float64, span time.Duration, replicas int32, short bool) {
+	c.replicaSeconds = c.replicaSeconds*keep + span.Seconds()*float64(replicas)
+	c.shortageSeconds *= keep
 	if short {
-		a.shortageSeconds += span.Seconds()
+		c.shortageSeconds += span.Seconds()
 	}
 }

@@ -66,7 +66,9 @@ func (l *Ledger) UnmarshalBinary(data []byte) error {
 		accounts[i] = a
 	}
 
+	// The ledger changes only now that the whole state is known to be valid.
 	l.lastSample = time.Time{}
+
 	l.observed = time.Duration(seen) * time.Second
 	l.requests = nil
 	if last > 0 {

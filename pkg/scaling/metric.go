@@ -80,6 +80,7 @@ func ReplicasForPods(pods []Pod, current int32, target float64, tolerance Tolera
 		return 0, fmt.Errorf("no ready pod with a sample among %d: %w", len(pods), ErrNoMetric)
 	}
 
+	// Missing pods dampen a change in either direction, unready ones only scaling up.
 	ratio := ready.ratio(target)
 	if missing || unready && ratio > 1 {
 		return replicasWithAssumptions(pods, ratio, current, target, tolerance), nil

@@ -52,23 +52,23 @@ func New(plant scaling.Plant, window time.Duration) (*Evaluator, error) {
 }
 
 // Reconfigure changes the plant and the window and keeps the accounts. An error leaves the old ones.
-func (f *Evaluator) Reconfigure(plant scaling.Plant, window time.Duration) error {
+func (e *Evaluator) Reconfigure(plant scaling.Plant, window time.Duration) error {
 	if window <= 0 {
 		return fmt.Errorf("window %s: must be positive", window)
 	}
 
-	if err := f.ledger.SetPlant(plant); err != nil {
+	if err := e.ledger.SetPlant(plant); err != nil {
 		return fmt.Errorf("keeping account of the forecast: %w", err)
 	}
 
-	f.plant = plant
-	f.window = window
+	e.plant = plant
+	e.window = window
 	return nil
 }
 
 // State returns the accounts in some hundred bytes, for Restore.
-func (f *Evaluator) State() []byte {
-	state, err := f.ledger.MarshalBinary()
+func (e *Evaluator) State() []byte {
+	state, err := e.ledger.MarshalBinary()
 	if err != nil { // It never fails; without a state the accounts restart.
 		return nil
 	}
@@ -77,12 +77,12 @@ func (f *Evaluator) State() []byte {
 }
 
 // Restore continues from a state. The error wraps scaling.ErrInvalidState and leaves the evaluator unchanged.
-func (f *Evaluator) Restore(state []byte) error {
-	return f.ledger.UnmarshalBinary(state)
+func (e *Evaluator) Restore(state []byte) error {
+	return e.ledger.UnmarshalBinary(state)
 }
 
 // Recorded reports whether the restored state includes a sample of that time.
-func (f *Evaluator) Recorded(at time.Time) bool { return !at.After(f.ledger.LastSample()) }
+func (e *Evaluator) Recorded(at time.Time) bool { return !at.After(e.ledger.LastSample()) }
 
 // Lead returns how far ahead a level uses the forecast: the lag of the plant plus a reserve, and for highs this quarter of an hour and
 // the next.
@@ -96,48 +96,48 @@ func Lead(plant scaling.Plant, level scaling.Level) time.Duration {
 }
 
 // Lead returns the lead time of a level on the evaluator's plant.
-func (f *Evaluator) Lead(level scaling.Level) time.Duration { return Lead(f.plant, level) }
+func (e *Evaluator) Lead(level scaling.Level) time.Duration { return Lead(e.plant, level) }
 
 // Window returns the time between two forecasts.
-func (f *Evaluator) Window() time.Duration { return f.window }
+func (e *Evaluator) Window() time.Duration { return e.window }
 
 // ForecastDue reports whether the current forecast is a window old.
-func (f *Evaluator) ForecastDue(at time.Time) bool { return at.Sub(f.forecastAt) >= f.window }
+func (e *Evaluator) ForecastDue(at time.Time) bool { return at.Sub(e.forecastAt) >= e.window }
 
 // Account returns what each level cost and avoided, for scaling.Fleet.
-func (f *Evaluator) Account() scaling.Account { return f.ledger.Account() }
+func (e *Evaluator) Account() scaling.Account { return e.ledger.Account() }
 
 // SetForecast sets a forecast that was made at a time, and returns the choice for it at the price of a scaling.Fleet. An empty forecast
 // extends the use of the previous one until its end.
-func (f *Evaluator) SetForecast(forecast forecast.Forecast, at time.Time, price float64) scaling.Choice {
+func (e *Evaluator) SetForecast(forecast forecast.Forecast, at time.Time, price float64) scaling.Choice {
 	if len(forecast.Values) > 0 {
-		f.forecast = forecast
-		f.highs = forecast.OfHighs()
+		e.forecast = forecast
+		e.highs = forecast.OfHighs()
 	}
 
-	f.forecastAt = at
-	f.choice = f.ledger.Choose(price)
-	return f.choice
+	e.forecastAt = at
+	e.choice = e.ledger.Choose(price)
+	return e.choice
 }
 
 // Choice returns the latest choice.
-func (f *Evaluator) Choice() scaling.Choice { return f.choice }
+func (e *Evaluator) Choice() scaling.Choice { return e.choice }
 
 // Peak returns the maximum of a level's quantile of the current forecast from a time to the level's lead; false without a forecast.
-func (f *Evaluator) Peak(level scaling.Level, at time.Time) (float64, bool) {
-	return f.basis(level).Max(level.Quantile, at, at.Add(f.Lead(level)))
+func (e *Evaluator) Peak(level scaling.Level, at time.Time) (float64, bool) {
+	return e.basis(level).Max(level.Quantile, at, at.Add(e.Lead(level)))
 }
 
 // basis returns the forecast that a level uses.
-func (f *Evaluator) basis(level scaling.Level) *forecast.Forecast {
+func (e *Evaluator) basis(level scaling.Level) *forecast.Forecast {
 	if level.Basis == scaling.BasisHighs {
-		return &f.highs
+		return &e.highs
 	}
 
-	return &f.forecast
+	return &e.forecast
 }
 
 // Observe records a sample. Invalid loads, and samples that are not newer than the last one, are ignored.
-func (f *Evaluator) Observe(at time.Time, load float64) {
-	f.ledger.Observe(at, load, func(level scaling.Level) (float64, bool) { return f.Peak(level, at) })
+func (e *Evaluator) Observe(at time.Time, load float64) {
+	e.ledger.Observe(at, load, func(level scaling.Level) (float64, bool) { return e.Peak(level, at) })
 }

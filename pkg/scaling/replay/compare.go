@@ -74,12 +74,12 @@ func Compare(plan Plan, all []Named) (results []Result, skipped []error) {
 	workloads, skipped := usableWorkloads(plan, all)
 	for _, pods := range plan.Pods {
 		for _, startup := range plan.Startups {
-			one, err := compareScenario(plan, pods, startup, workloads)
+			scenario, err := compareScenario(plan, pods, startup, workloads)
 			if err != nil {
 				return nil, append(skipped, err)
 			}
 
-			results = append(results, one...)
+			results = append(results, scenario...)
 		}
 	}
 
@@ -149,12 +149,12 @@ func compareScenario(plan Plan, pods int, startup time.Duration, all []workload)
 		}
 
 		for _, s := range scalers {
-			one, err := newSimulation(cfg, w.Series, s)
+			sim, err := newSimulation(cfg, w.Series, s)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", w.Name, err)
 			}
 
-			simulations = append(simulations, one)
+			simulations = append(simulations, sim)
 			out = append(out, Result{
 				Series:  w.Name,
 				Scaler:  s.Name(),
@@ -164,10 +164,12 @@ func compareScenario(plan Plan, pods int, startup time.Duration, all []workload)
 		}
 	}
 
+	// All series advance together, since they share the budget of the fleet.
 	runTogether(simulations)
-	for i, one := range simulations {
-		out[i].Score = one.score
-		if ahead, ok := one.scaler.(*Predictive); ok {
+
+	for i, sim := range simulations {
+		out[i].Score = sim.score
+		if ahead, ok := sim.scaler.(*Predictive); ok {
 			out[i].Choice = ahead.Choice()
 		}
 	}
@@ -183,12 +185,12 @@ func (w workload) scalers(cfg Config, fleet *scaling.Fleet) ([]Scaler, error) {
 	}
 
 	// The plain plan pays nothing, so its fleet has no other workload.
-	own, err := scaling.NewFleet(scaling.DefaultBudget)
+	ownFleet, err := scaling.NewFleet(scaling.DefaultBudget)
 	if err != nil {
 		return nil, err
 	}
 
-	plain, err := NewPredictive(cfg, w.foresight.newForecaster(), own, w.Name)
+	plain, err := NewPredictive(cfg, w.foresight.newForecaster(), ownFleet, w.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -26,32 +26,32 @@ func newForecastCache(model Forecaster) *forecastCache {
 	return &forecastCache{model: model, origins: map[int64]cachedForecast{}}
 }
 
-// newForecaster returns a Forecaster for another pass over the same samples.
-func (m *forecastCache) newForecaster() *cachedForecaster { return &cachedForecaster{forecastCache: m} }
+// newForecaster returns a Forecaster for another run over the same samples.
+func (c *forecastCache) newForecaster() *cachedForecaster { return &cachedForecaster{forecastCache: c} }
 
-// cachedForecaster is one pass over the samples.
+// cachedForecaster is one run over the samples.
 type cachedForecaster struct {
 	*forecastCache
 	observedHere int64
 }
 
 // Observe implements Forecaster. The model gets each sample once.
-func (p *cachedForecaster) Observe(at time.Time, value float64) {
-	p.observedHere++
+func (c *cachedForecaster) Observe(at time.Time, value float64) {
+	c.observedHere++
 
-	if p.observedHere > p.observed {
-		p.model.Observe(at, value)
-		p.observed = p.observedHere
+	if c.observedHere > c.observed {
+		c.model.Observe(at, value)
+		c.observed = c.observedHere
 	}
 }
 
 // Forecast implements Forecaster.
-func (p *cachedForecaster) Forecast(horizon time.Duration) (forecast.Forecast, error) {
-	known, ok := p.origins[p.observedHere]
+func (c *cachedForecaster) Forecast(horizon time.Duration) (forecast.Forecast, error) {
+	cached, ok := c.origins[c.observedHere]
 	if !ok {
-		known.forecast, known.err = p.model.Forecast(horizon)
-		p.origins[p.observedHere] = known
+		cached.forecast, cached.err = c.model.Forecast(horizon)
+		c.origins[c.observedHere] = cached
 	}
 
-	return known.forecast, known.err
+	return cached.forecast, cached.err
 }

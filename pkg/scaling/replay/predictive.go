@@ -40,7 +40,7 @@ func NewPredictive(cfg Config, model Forecaster, fleet *scaling.Fleet, name stri
 		StabilizationWindow: cfg.Behavior.Down.StabilizationWindow,
 	}
 
-	follower, err := forecastvalue.New(plant, forecastWindow)
+	evaluator, err := forecastvalue.New(plant, forecastWindow)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func NewPredictive(cfg Config, model Forecaster, fleet *scaling.Fleet, name stri
 		model:     model,
 		fleet:     fleet,
 		series:    name,
-		evaluator: follower,
+		evaluator: evaluator,
 	}, nil
 }
 
@@ -60,50 +60,50 @@ func NewPredictive(cfg Config, model Forecaster, fleet *scaling.Fleet, name stri
 func (*Predictive) Name() string { return "ehpa" }
 
 // Choice returns the current choice of the ledger.
-func (a *Predictive) Choice() scaling.Choice { return a.evaluator.Choice() }
+func (p *Predictive) Choice() scaling.Choice { return p.evaluator.Choice() }
 
 // Observe implements Scaler.
-func (a *Predictive) Observe(at time.Time, load float64) {
-	a.model.Observe(at, load)
-	if a.evaluator.ForecastDue(at) {
+func (p *Predictive) Observe(at time.Time, load float64) {
+	p.model.Observe(at, load)
+	if p.evaluator.ForecastDue(at) {
 		// After an error the previous forecast is used until it ends. The series of a simulation are not of the same time, so accounts
 		// do not expire.
-		f, err := a.model.Forecast(forecastvalue.ForecastWindows * forecastWindow)
+		f, err := p.model.Forecast(forecastvalue.ForecastWindows * forecastWindow)
 		if err != nil {
 			f = forecast.Forecast{}
 		}
 
-		price := a.fleet.Update("", a.series, a.evaluator.Account(), at, time.Time{})
-		a.evaluator.SetForecast(f, at, price)
+		price := p.fleet.Update("", p.series, p.evaluator.Account(), at, time.Time{})
+		p.evaluator.SetForecast(f, at, price)
 	}
 
-	a.evaluator.Observe(at, load)
+	p.evaluator.Observe(at, load)
 }
 
 // Propose implements Scaler. Like in a cluster, the HPA reads the forecast as an external metric with an average value, to which its
 // tolerance applies.
-func (a *Predictive) Propose(v ScalerInput) ([]scaling.Proposal, int32) {
-	out := []scaling.Proposal{a.reactiveProposal(v)}
-	if choice := a.evaluator.Choice(); choice.Use {
-		out = a.appendProposal(out, choice.Level, v)
+func (p *Predictive) Propose(v ScalerInput) ([]scaling.Proposal, int32) {
+	out := []scaling.Proposal{p.reactiveProposal(v)}
+	if choice := p.evaluator.Choice(); choice.Use {
+		out = p.appendProposal(out, choice.Level, v)
 	}
 
 	return out, 0
 }
 
 // appendProposal adds the proposal of a level; none without a forecast.
-func (a *Predictive) appendProposal(out []scaling.Proposal, level scaling.Level, v ScalerInput) []scaling.Proposal {
-	peak, ok := a.evaluator.Peak(level, v.Now)
+func (p *Predictive) appendProposal(out []scaling.Proposal, level scaling.Level, v ScalerInput) []scaling.Proposal {
+	peak, ok := p.evaluator.Peak(level, v.Now)
 	if !ok {
 		return out
 	}
 
-	one := scaling.Proposal{
-		Metric: "prediction", Reason: fmt.Sprintf("the %g quantile of the next %s peaks at %.4g", level.Quantile, a.evaluator.Lead(level), peak),
+	proposal := scaling.Proposal{
+		Metric: "prediction", Reason: fmt.Sprintf("the %g quantile of the next %s peaks at %.4g", level.Quantile, p.evaluator.Lead(level), peak),
 	}
-	one.Replicas, one.Err = scaling.ReplicasForTotal(a.plant.EquivalentLoad(level, peak), a.plant.TargetPerPod(), v.Current, a.Tolerance)
+	proposal.Replicas, proposal.Err = scaling.ReplicasForTotal(p.plant.EquivalentLoad(level, peak), p.plant.TargetPerPod(), v.Current, p.Tolerance)
 
-	return append(out, one)
+	return append(out, proposal)
 }
 
 // Plain is a Predictive scaler that always uses the plain plan.

@@ -87,22 +87,22 @@ type Score struct {
 
 // Run replays one scaler over a series.
 func Run(cfg Config, load series.Series, scaler Scaler) (Score, error) {
-	w, err := newSimulation(cfg, load, scaler)
+	sim, err := newSimulation(cfg, load, scaler)
 	if err != nil {
 		return Score{}, err
 	}
 
-	for w.advance() {
+	for sim.advance() {
 	}
-	return w.score, nil
+	return sim.score, nil
 }
 
 // runTogether replays several simulations step by step, so that scalers which share a budget decide at the same time.
 func runTogether(all []*simulation) {
 	for running := true; running; {
 		running = false
-		for _, w := range all {
-			if w.advance() {
+		for _, sim := range all {
+			if sim.advance() {
 				running = true
 			}
 		}
@@ -119,7 +119,7 @@ func newSimulation(cfg Config, load series.Series, scaler Scaler) (*simulation, 
 		return nil, fmt.Errorf("the series is shorter than %s", series.FormatDuration(cfg.Warmup))
 	}
 
-	w := &simulation{
+	sim := &simulation{
 		cfg:    cfg,
 		load:   load,
 		scaler: scaler,
@@ -127,11 +127,11 @@ func newSimulation(cfg Config, load series.Series, scaler Scaler) (*simulation, 
 		now:    load.Start.Add(cfg.Warmup),
 	}
 
-	w.observe(w.now)
-	w.replicas = min(max(scaling.ReplicasForLoad(w.loadAt(w.now), cfg.Capacity*cfg.Target), cfg.Bounds.Min), cfg.Bounds.Max)
-	w.ready = w.replicas
+	sim.observe(sim.now)
+	sim.replicas = min(max(scaling.ReplicasForLoad(sim.loadAt(sim.now), cfg.Capacity*cfg.Target), cfg.Bounds.Min), cfg.Bounds.Max)
+	sim.ready = sim.replicas
 
-	return w, nil
+	return sim, nil
 }
 
 // simulation is the state of a replay.
@@ -157,105 +157,106 @@ type startingPods struct {
 }
 
 // advance runs the step that is due, and reports whether there was one.
-func (w *simulation) advance() bool {
-	if !w.now.Before(w.load.End()) {
+func (s *simulation) advance() bool {
+	if !s.now.Before(s.load.End()) {
 		return false
 	}
 
-	w.step(w.now)
-	w.now = w.now.Add(w.cfg.Sync)
+	s.step(s.now)
+	s.now = s.now.Add(s.cfg.Sync)
 	return true
 }
 
 // step runs one sync of the HPA and the time until the next one.
-func (w *simulation) step(now time.Time) {
-	for len(w.starting) > 0 && !now.Before(w.starting[0].at.Add(w.cfg.Startup)) {
-		w.ready += w.starting[0].pods
-		w.starting = w.starting[1:]
+func (s *simulation) step(now time.Time) {
+	for len(s.starting) > 0 && !now.Before(s.starting[0].at.Add(s.cfg.Startup)) {
+		s.ready += s.starting[0].pods
+		s.starting = s.starting[1:]
 	}
 
-	w.observe(now)
-	proposals, floor := w.scaler.Propose(ScalerInput{Now: now, Current: w.replicas, Pods: w.podSamples(now)})
-	bounds := w.bounds
+	s.observe(now)
+	proposals, floor := s.scaler.Propose(ScalerInput{Now: now, Current: s.replicas, Pods: s.podSamples(now)})
+	bounds := s.bounds
 	bounds.Min = min(max(bounds.Min, floor), bounds.Max)
 
-	decision, err := scaling.Decide(&w.history, w.cfg.Behavior, bounds, now, w.replicas, proposals)
-	if err == nil && decision.Replicas != w.replicas {
-		w.history.RecordScaling(now, w.replicas, decision.Replicas)
-		w.scale(now, decision.Replicas)
-		w.score.Scalings++
+	// With an error no metric has a value, and the replicas stay.
+	decision, err := scaling.Decide(&s.history, s.cfg.Behavior, bounds, now, s.replicas, proposals)
+	if err == nil && decision.Replicas != s.replicas {
+		s.history.RecordScaling(now, s.replicas, decision.Replicas)
+		s.scale(now, decision.Replicas)
+		s.score.Scalings++
 	}
 
-	if w.cfg.Startup == 0 {
-		w.ready = w.replicas
-		w.starting = nil
+	if s.cfg.Startup == 0 {
+		s.ready = s.replicas
+		s.starting = nil
 	}
 
-	current := w.loadAt(now)
+	current := s.loadAt(now)
 	if series.IsGap(current) {
 		return
 	}
 
-	w.score.Scored += w.cfg.Sync
-	w.score.ReplicaHours += float64(w.replicas) * w.cfg.Sync.Hours()
-	if current > float64(w.ready)*w.cfg.Capacity {
-		w.score.UnderCapacity += w.cfg.Sync
+	s.score.Scored += s.cfg.Sync
+	s.score.ReplicaHours += float64(s.replicas) * s.cfg.Sync.Hours()
+	if current > float64(s.ready)*s.cfg.Capacity {
+		s.score.UnderCapacity += s.cfg.Sync
 	}
 }
 
-func (w *simulation) scale(now time.Time, to int32) {
-	if to > w.replicas {
-		w.starting = append(w.starting, startingPods{now, to - w.replicas})
+func (s *simulation) scale(now time.Time, to int32) {
+	if to > s.replicas {
+		s.starting = append(s.starting, startingPods{now, to - s.replicas})
 	}
 
-	for gone := w.replicas - to; gone > 0; {
-		if n := len(w.starting); n > 0 {
-			take := min(gone, w.starting[n-1].pods)
-			w.starting[n-1].pods -= take
+	for gone := s.replicas - to; gone > 0; {
+		if n := len(s.starting); n > 0 {
+			take := min(gone, s.starting[n-1].pods)
+			s.starting[n-1].pods -= take
 			gone -= take
 
-			if w.starting[n-1].pods == 0 {
-				w.starting = w.starting[:n-1]
+			if s.starting[n-1].pods == 0 {
+				s.starting = s.starting[:n-1]
 			}
 			continue
 		}
 
-		w.ready -= gone
+		s.ready -= gone
 		gone = 0
 	}
 
-	w.replicas = to
+	s.replicas = to
 }
 
 // observe passes the samples that have become visible to the scaler.
-func (w *simulation) observe(now time.Time) {
-	for w.observed < len(w.load.Values) && !w.load.Time(w.observed).Add(w.cfg.Delay).After(now) {
-		w.scaler.Observe(w.load.Time(w.observed), w.load.Values[w.observed])
-		w.observed++
+func (s *simulation) observe(now time.Time) {
+	for s.observed < len(s.load.Values) && !s.load.Time(s.observed).Add(s.cfg.Delay).After(now) {
+		s.scaler.Observe(s.load.Time(s.observed), s.load.Values[s.observed])
+		s.observed++
 	}
 }
 
 // podSamples returns the pods as the HPA reads them: the ready ones share the load that is Delay old.
-func (w *simulation) podSamples(now time.Time) []scaling.Pod {
-	seen := w.loadAt(now.Add(-w.cfg.Delay))
-	w.pods = w.pods[:0]
-	for range w.ready {
-		w.pods = append(w.pods, scaling.Pod{Usage: seen / float64(w.ready), Request: w.cfg.Capacity})
+func (s *simulation) podSamples(now time.Time) []scaling.Pod {
+	seen := s.loadAt(now.Add(-s.cfg.Delay))
+	s.pods = s.pods[:0]
+	for range s.ready {
+		s.pods = append(s.pods, scaling.Pod{Usage: seen / float64(s.ready), Request: s.cfg.Capacity})
 	}
 
-	for range w.replicas - w.ready {
-		w.pods = append(w.pods, scaling.Pod{State: scaling.Unready, Request: w.cfg.Capacity})
+	for range s.replicas - s.ready {
+		s.pods = append(s.pods, scaling.Pod{State: scaling.Unready, Request: s.cfg.Capacity})
 	}
 
-	return w.pods
+	return s.pods
 }
 
 // loadAt returns the load at a time; NaN outside of the series.
-func (w *simulation) loadAt(t time.Time) float64 {
-	i := int(t.Sub(w.load.Start) / w.load.Step)
-	if t.Before(w.load.Start) || i >= len(w.load.Values) {
+func (s *simulation) loadAt(t time.Time) float64 {
+	i := int(t.Sub(s.load.Start) / s.load.Step)
+	if t.Before(s.load.Start) || i >= len(s.load.Values) {
 		return series.Gap()
 	}
 
-	return w.load.Values[i]
+	return s.load.Values[i]
 }
