@@ -113,9 +113,9 @@ func (p Plan) Explain() string {
 // WithoutEvidence returns the text of Explain without evidence and steps. These change a little with every evaluation; if
 // the rest is the same, so is the proposal.
 func WithoutEvidence(explanation string) string {
-	said, _, _ := strings.Cut(explanation, evidenceMark)
-	said, _, _ = strings.Cut(said, stepsMark)
-	return said
+	text, _, _ := strings.Cut(explanation, evidenceMark)
+	text, _, _ = strings.Cut(text, stepsMark)
+	return text
 }
 
 // ClearPlan returns a plan of a target with no finding.

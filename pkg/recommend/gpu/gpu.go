@@ -105,6 +105,7 @@ func Decide(in Input, s Settings) Plan {
 			continue
 		}
 
+		// What is known of one container counts, whatever is unknown about the others.
 		v := evaluate(c, s)
 		switch {
 		case v.state != recommend.Ready:
@@ -212,13 +213,13 @@ func evaluate(c Container, s Settings) finding {
 
 	out.reason = ReasonIdle
 	out.found = fmt.Sprintf("%s holds %d GPUs and has not used one for %s", c.Name, c.Requested, observation.FormatHours(s.Hours))
-	most := need.Quantile(memory, 1)
+	largest := need.Quantile(memory, 1)
 	switch {
-	case !observation.IsKnown(most):
+	case !observation.IsKnown(largest):
 		out.found += "; whether a process has it open is not known."
-	case most > float64(s.Memory):
-		out.found += fmt.Sprintf("; a process keeps %.3g GiB of its memory, so the GPU cannot just be taken away: scale the workload down, or let it share one.", most/(1<<30))
-		out.evidence = append(out.evidence, recommend.Evidence{Name: "most memory in use on one GPU", Value: most, Unit: "bytes"})
+	case largest > float64(s.Memory):
+		out.found += fmt.Sprintf("; a process keeps %.3g GiB of its memory, so the GPU cannot just be taken away: scale the workload down, or let it share one.", largest/(1<<30))
+		out.evidence = append(out.evidence, recommend.Evidence{Name: "most memory in use on one GPU", Value: largest, Unit: "bytes"})
 	default:
 		out.request = &Request{c.Name, c.Resource, c.Requested, 0}
 		out.found += ", nor opened one."

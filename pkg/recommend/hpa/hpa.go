@@ -90,10 +90,12 @@ func Decide(in Input, s Settings) Plan {
 	usual := series.Quantile(use.Values, float64(s.Replicas.CPUPercentile))
 	plan.Bounds.Min = base.Replicas
 	plan.Bounds.Target = int32(min(max(math.Ceil(100*(1+float64(targetMargin))*in.PodCPU/request*(1-1e-9)), float64(s.MinTarget)), float64(s.MaxTarget)))
-	most := math.Ceil(s.MaxFactor * usual / (request * float64(plan.Bounds.Target) / 100) * (1 - 1e-9))
 
-	plan.Bounds.Max = int32(min(max(most, float64(base.Replicas)), math.MaxInt32))
-	plan.State, plan.Action = recommend.Ready, recommend.Create
+	maxPods := math.Ceil(s.MaxFactor * usual / (request * float64(plan.Bounds.Target) / 100) * (1 - 1e-9))
+	plan.Bounds.Max = int32(min(max(maxPods, float64(base.Replicas)), math.MaxInt32))
+
+	plan.State = recommend.Ready
+	plan.Action = recommend.Create
 	if in.Existing != nil {
 		plan.Action = recommend.Patch
 		if *in.Existing == plan.Bounds {
@@ -110,31 +112,32 @@ func Decide(in Input, s Settings) Plan {
 
 // checkUsage reports whether the usage is large and variable enough for an autoscaler; if it is, the reason is empty.
 func checkUsage(use series.Series, s Settings) (evidence []recommend.Evidence, why, reason string) {
-	most := use.Summarize().Max
+	peak := use.Summarize().Max
 	evidence = append(evidence, recommend.Evidence{
 		Name:  "largest cpu use",
-		Value: most,
+		Value: peak,
 		Unit:  "cores",
 		Limit: &s.MinCPU,
 	})
 
-	if most < s.MinCPU {
-		return evidence, fmt.Sprintf("An autoscaler is not worth it: at most %.3g cores were used, and it takes %.3g.", most, s.MinCPU), ReasonLowUsage
+	// A small workload gains little from an autoscaler, and a flat one nothing.
+	if peak < s.MinCPU {
+		return evidence, fmt.Sprintf("An autoscaler is not worth it: at most %.3g cores were used, and it takes %.3g.", peak, s.MinCPU), ReasonLowUsage
 	}
 
 	busy, quiet := hourlyExtremes(use)
-	times := busy / quiet
-	evidence = append(evidence, recommend.Evidence{Name: "busiest to quietest hour of the day", Value: times, Limit: &s.Fluctuation})
-	if !(times >= s.Fluctuation) {
+	ratio := busy / quiet
+	evidence = append(evidence, recommend.Evidence{Name: "busiest to quietest hour of the day", Value: ratio, Limit: &s.Fluctuation})
+	if !(ratio >= s.Fluctuation) {
 		return evidence, fmt.Sprintf("An autoscaler is not worth it: the busiest hour of the day uses %.3g times what the quietest does, and it takes %.3g.",
-			times, s.Fluctuation), ReasonFlat
+			ratio, s.Fluctuation), ReasonFlat
 	}
 
 	if s.Predictable {
-		alike := dailyCorrelation(use)
-		least := minCorrelation
-		evidence = append(evidence, recommend.Evidence{Name: "correlation with the day before", Value: alike, Limit: &least})
-		if !(alike >= least) {
+		correlation := dailyCorrelation(use)
+		minimum := minCorrelation
+		evidence = append(evidence, recommend.Evidence{Name: "correlation with the day before", Value: correlation, Limit: &minimum})
+		if !(correlation >= minimum) {
 			return evidence, "The use does not repeat from day to day, so that a forecast of it would not help.", ReasonNotPredictable
 		}
 	}
@@ -150,16 +153,16 @@ const minCorrelation = 0.3
 
 // hourlyExtremes returns the medians of the usage in the busiest and in the quietest hour of the day, in UTC.
 func hourlyExtremes(use series.Series) (busiest, quietest float64) {
-	var by [24][]float64
+	var byHour [24][]float64
 	for i, v := range use.Values {
 		if !series.IsGap(v) {
 			h := use.Time(i).UTC().Hour()
-			by[h] = append(by[h], v)
+			byHour[h] = append(byHour[h], v)
 		}
 	}
 
 	quietest = math.Inf(1)
-	for _, values := range by {
+	for _, values := range byHour {
 		if m := series.Quantile(values, 0.5); !series.IsGap(m) {
 			busiest = max(busiest, m)
 			quietest = min(quietest, m)
@@ -200,21 +203,21 @@ func dailyCorrelation(use series.Series) float64 {
 }
 
 func describe(in Input, p Plan) string {
-	how := "An autoscaler would keep"
+	subject := "An autoscaler would keep"
 	switch p.Action {
 	case recommend.Patch:
-		how = "The autoscaler should keep"
+		subject = "The autoscaler should keep"
 	case recommend.NoAction:
-		how = "The autoscaler keeps, as it should,"
+		subject = "The autoscaler keeps, as it should,"
 	case recommend.Create, recommend.Delete:
 	}
 
-	of := "the requested " + rightsize.FormatCPU(in.Replicas.CPURequest)
+	base := "the requested " + rightsize.FormatCPU(in.Replicas.CPURequest)
 	if in.RequestChanges {
-		of = rightsize.FormatCPU(in.Replicas.CPURequest) + ", which the pods should request and which changes together with it"
+		base = rightsize.FormatCPU(in.Replicas.CPURequest) + ", which the pods should request and which changes together with it"
 	}
 
-	return fmt.Sprintf("%s %d to %d pods and add some at %d %% of %s.", how, p.Bounds.Min, p.Bounds.Max, p.Bounds.Target, of)
+	return fmt.Sprintf("%s %d to %d pods and add some at %d %% of %s.", subject, p.Bounds.Min, p.Bounds.Max, p.Bounds.Target, base)
 }
 
 // Settings are those of gocrane, with its keys and defaults, and those of the Replicas recommender, whose number of pods is

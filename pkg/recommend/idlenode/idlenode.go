@@ -71,6 +71,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 		return plan
 	}
 
+	// A node is removed only if each of its pods can run elsewhere.
 	for _, p := range others {
 		switch {
 		case p.Unmanaged:
@@ -80,8 +81,8 @@ func Decide(in Input, s Settings) recommend.Plan {
 		}
 	}
 
-	if left := packing.Unplaced(in.Demands(), in.OtherNodes); len(left) > 0 {
-		return recommend.ClearPlan(fmt.Sprintf("It is hardly used, but there is no room elsewhere for %s.", formatFirst(left)))
+	if unplaced := packing.Unplaced(in.Demands(), in.OtherNodes); len(unplaced) > 0 {
+		return recommend.ClearPlan(fmt.Sprintf("It is hardly used, but there is no room elsewhere for %s.", formatFirst(unplaced)))
 	}
 
 	if len(others) > 0 {
@@ -100,8 +101,8 @@ func checkEmpty(in Input, s Settings) (plan recommend.Plan, ended bool) {
 		return recommend.Plan{State: state, Description: "It runs only pods that run on every node now. " + why}, true
 	}
 
-	most := need.Quantile(in.OtherPods, 1)
-	if most > 0 {
+	largest := need.Quantile(in.OtherPods, 1)
+	if largest > 0 {
 		return recommend.Plan{}, false
 	}
 
@@ -112,7 +113,7 @@ func checkEmpty(in Input, s Settings) (plan recommend.Plan, ended bool) {
 		Reason:      ReasonOnlyDaemonPods,
 		Description: fmt.Sprintf("For %s it has run nothing but pods of DaemonSets and static pods (%d now).", observation.FormatHours(s.EmptyHours), len(in.Pods)),
 		Evidence: []recommend.Evidence{
-			{Name: "most pods that do not run on every node, over " + observation.FormatHours(s.EmptyHours), Value: most, Limit: &limit},
+			{Name: "most pods that do not run on every node, over " + observation.FormatHours(s.EmptyHours), Value: largest, Limit: &limit},
 		},
 	}, true
 }
@@ -122,14 +123,14 @@ func checkEmpty(in Input, s Settings) (plan recommend.Plan, ended bool) {
 func checkUse(in Input, s Settings) recommend.Plan {
 	need := observation.DefaultRequirement(s.Hours)
 	plan := recommend.Plan{State: recommend.Ready, Action: recommend.Delete, Reason: ReasonLowUse}
-	var missing *recommend.Plan
+	compared := 0
 
-	looked := 0
+	var missing *recommend.Plan
 	for _, c := range []struct {
-		what      string
-		of        observation.Hours
-		capacity  float64
-		at, limit series.Ratio
+		what              string
+		hours             observation.Hours
+		capacity          float64
+		percentile, limit series.Ratio
 	}{
 		{"cpu use", in.CPUUse, float64(in.Capacity.CPU) / 1000, s.CPUPercentile, s.CPUUse},
 		{"memory use", in.MemoryUse, float64(in.Capacity.Memory), s.MemoryPercentile, s.MemoryUse},
@@ -140,25 +141,26 @@ func checkUse(in Input, s Settings) recommend.Plan {
 			continue
 		}
 
-		looked++
+		compared++
 		if !(c.capacity > 0) {
 			missing = &recommend.Plan{State: recommend.NoData, Description: "Its capacity is not known."}
 			continue
 		}
 
-		share := need.Quantile(c.of, c.at) / c.capacity
+		// An exceeded limit decides, even if another quantity is unknown.
+		share := need.Quantile(c.hours, c.percentile) / c.capacity
 		if share > float64(c.limit) {
 			return recommend.ClearPlan(fmt.Sprintf("Its %s reaches %.3g %% of what it has.", c.what, 100*share))
 		}
 
-		if state, why := need.Check(c.what, c.of); state != recommend.Ready {
+		if state, why := need.Check(c.what, c.hours); state != recommend.Ready {
 			missing = &recommend.Plan{State: state, Description: why}
 			continue
 		}
 
 		limit := 100 * float64(c.limit)
 		plan.Evidence = append(plan.Evidence, recommend.Evidence{
-			Name:  fmt.Sprintf("%s of %s over %s", observation.FormatPercentile(c.at), c.what, observation.FormatHours(s.Hours)),
+			Name:  fmt.Sprintf("%s of %s over %s", observation.FormatPercentile(c.percentile), c.what, observation.FormatHours(s.Hours)),
 			Value: 100 * share,
 			Unit:  "% of capacity",
 			Limit: &limit,
@@ -168,7 +170,7 @@ func checkUse(in Input, s Settings) recommend.Plan {
 	switch {
 	case missing != nil:
 		return *missing
-	case looked == 0:
+	case compared == 0:
 		return recommend.ClearPlan("It runs pods of its own, and no threshold is set.")
 	}
 
@@ -190,12 +192,12 @@ func (in Input) Demands() []packing.Demand {
 
 // formatFirst lists the first names.
 func formatFirst(names []string) string {
-	const most = 3
-	if len(names) <= most {
+	const maxListed = 3
+	if len(names) <= maxListed {
 		return strings.Join(names, ", ")
 	}
 
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), len(names)-maxListed)
 }
 
 // Settings define when a node counts as idle.
@@ -224,7 +226,8 @@ func ParseSettings(config map[string]string) (Settings, error) {
 	memory := series.Ratio(0.25)
 	for _, key := range []string{"cpu-usage-utilization", "memory-usage-utilization", "cpu-request-utilization", "memory-request-utilization"} {
 		if r.Has(key) {
-			cpu, memory = 0, 0
+			cpu = 0
+			memory = 0
 		}
 	}
 

@@ -39,10 +39,10 @@ func DefaultRequirement(hours int) Requirement {
 // sentence with the name of the quantity, such as "cpu use".
 func (n Requirement) Check(what string, h Hours) (state recommend.State, reason string) {
 	h = n.window(h)
-	known := 0
-	last := -1
-
+	count := 0
 	first := -1
+
+	last := -1
 	for i, v := range h {
 		if !IsKnown(v) {
 			continue
@@ -52,18 +52,19 @@ func (n Requirement) Check(what string, h Hours) (state recommend.State, reason 
 			first = i
 		}
 
-		known = known + 1
+		count = count + 1
 		last = i
 	}
 
-	least := max(1, int(math.Ceil(float64(n.Share)*float64(n.Hours))))
+	// A stale value and a window with many gaps allow no conclusion.
+	required := max(1, int(math.Ceil(float64(n.Share)*float64(n.Hours))))
 	switch {
-	case known == 0:
+	case count == 0:
 		return recommend.NoData, fmt.Sprintf("No %s is known for the last %s.", what, FormatHours(n.Hours))
 	case len(h)-1-last > n.MaxStale:
 		return recommend.NoData, fmt.Sprintf("The last %s that is known is %s old.", what, FormatHours(len(h)-1-last))
-	case known < least:
-		return recommend.Learning, fmt.Sprintf("The %s is known for %d of the last %d hours, and has to be for %d.", what, known, n.Hours, least)
+	case count < required:
+		return recommend.Learning, fmt.Sprintf("The %s is known for %d of the last %d hours, and has to be for %d.", what, count, n.Hours, required)
 	}
 
 	return recommend.Ready, ""
@@ -149,14 +150,14 @@ func (h Hours) Max(part Hours) {
 }
 
 // merge aligns both at their ends.
-func (h Hours) merge(part Hours, of func(a, b float64) float64) {
+func (h Hours) merge(part Hours, combine func(a, b float64) float64) {
 	for i := 1; i <= min(len(h), len(part)); i++ {
 		a := &h[len(h)-i]
 		b := part[len(part)-i]
 		switch {
 		case !IsKnown(b):
 		case IsKnown(*a):
-			*a = of(*a, b)
+			*a = combine(*a, b)
 		default:
 			*a = b
 		}

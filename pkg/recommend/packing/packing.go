@@ -55,12 +55,12 @@ func IsBlocked(in Input) bool {
 // capacity is that of the nodes that accept the pod.
 type capacity struct {
 	nodes int
-	// fit is the number of nodes with free capacity for the pod; largest is the largest free amount of one node and whole
-	// its largest allocatable amount, for each resource; sum is the free amount of all nodes.
-	fit                 int
-	largest, whole, sum cost.Amounts
-	// most is the node with the largest free share of the pod.
-	most string
+	// fit is the number of nodes with free capacity for the pod; largest is the largest free amount of one node and
+	// largestAllocatable its largest allocatable amount, for each resource; sum is the free amount of all nodes.
+	fit                              int
+	largest, largestAllocatable, sum cost.Amounts
+	// roomiest is the node with the largest free share of the pod.
+	roomiest string
 }
 
 func checkFit(in Input) (reason string, r capacity) {
@@ -82,10 +82,12 @@ func checkFit(in Input) (reason string, r capacity) {
 
 		if share := freeShare(in.Pod, free); share > best {
 			best = share
-			r.most = n.Name
+			r.roomiest = n.Name
 		}
 
-		r.largest, r.whole, r.sum = r.largest.Max(free), r.whole.Max(n.Allocatable), r.sum.Plus(free)
+		r.largest = r.largest.Max(free)
+		r.largestAllocatable = r.largestAllocatable.Max(n.Allocatable)
+		r.sum = r.sum.Plus(free)
 	}
 
 	switch {
@@ -101,9 +103,9 @@ func checkFit(in Input) (reason string, r capacity) {
 }
 
 // freeShare returns the smallest ratio of free to requested amounts, at most 1.
-func freeShare(asks, has cost.Amounts) float64 {
+func freeShare(requested, free cost.Amounts) float64 {
 	share := 1.0
-	for _, p := range [][2]int64{{int64(asks.CPU), int64(has.CPU)}, {int64(asks.Memory), int64(has.Memory)}, {asks.GPU, has.GPU}} {
+	for _, p := range [][2]int64{{int64(requested.CPU), int64(free.CPU)}, {int64(requested.Memory), int64(free.Memory)}, {requested.GPU, free.GPU}} {
 		if p[0] > 0 {
 			share = min(share, float64(p[1])/float64(p[0]))
 		}
@@ -135,16 +137,17 @@ func Decide(in Input) recommend.Plan {
 
 	plan.Description = "A pod asks for " + formatAmounts(in.Pod) + ". "
 	if reason == ReasonLargerThanAnyNode {
-		plan.Description += fmt.Sprintf("None of the %d nodes that take it has that much, even empty: the largest have %s.", r.nodes, formatAmounts(r.whole))
+		plan.Description += fmt.Sprintf("None of the %d nodes that take it has that much, even empty: the largest have %s.", r.nodes, formatAmounts(r.largestAllocatable))
 	} else {
 		plan.Description += fmt.Sprintf("One more fits on none of the %d nodes that take it, although they have %s free together; the best is %s. "+
-			"A roll-out, or the loss of a node, leaves a pod pending.", r.nodes, formatAmounts(r.sum), r.most)
+			"A roll-out, or the loss of a node, leaves a pod pending.", r.nodes, formatAmounts(r.sum), r.roomiest)
 	}
 
 	if in.Largest != "" && in.LargestRequests != in.Pod {
 		plan.Description += fmt.Sprintf(" Container %s asks for most of it: %s.", in.Largest, formatAmounts(in.LargestRequests))
 	}
 
+	// Smaller requests help only if a pod of the new size fits on some node.
 	switch {
 	case in.Resized == nil:
 		plan.Incomplete = true
@@ -160,19 +163,19 @@ func Decide(in Input) recommend.Plan {
 }
 
 // countFits returns the number of nodes with free capacity for an amount.
-func countFits(asks cost.Amounts, in Input) int {
-	in.Pod = asks
+func countFits(requested cost.Amounts, in Input) int {
+	in.Pod = requested
 	_, r := checkFit(in)
 	return r.fit
 }
 
 func evidence(in Input, r capacity) []recommend.Evidence {
 	var out []recommend.Evidence
-	add := func(what, unit string, asks, free float64) {
-		if asks > 0 {
+	add := func(what, unit string, requested, free float64) {
+		if requested > 0 {
 			out = append(out, recommend.Evidence{
 				Name:  what + " that a pod asks for",
-				Value: asks,
+				Value: requested,
 				Unit:  unit,
 				Limit: &free,
 			})
@@ -219,44 +222,46 @@ func (d Demand) allowed(node int) bool {
 
 // Unplaced returns the names of the pods that Place cannot place.
 func Unplaced(pods []Demand, nodes []Node) []string {
-	_, left := Place(pods, nodes)
-	return left
+	_, unplaced := Place(pods, nodes)
+	return unplaced
 }
 
 // Place places pods into the free capacity of nodes, the largest first and each where the least capacity remains. It returns
 // the nodes with their remaining capacity and the names of the pods that do not fit. It is a heuristic that may place fewer
 // pods than possible, and ignores affinity between pods.
-func Place(pods []Demand, nodes []Node) (after []Node, left []string) {
+func Place(pods []Demand, nodes []Node) (after []Node, unplaced []string) {
 	pods = slices.Clone(pods)
 	nodes = slices.Clone(nodes)
-	most := cost.Amounts{CPU: 1, Memory: 1, GPU: 1}
+	largest := cost.Amounts{CPU: 1, Memory: 1, GPU: 1}
 	for _, n := range nodes {
-		most = most.Max(n.Allocatable)
+		largest = largest.Max(n.Allocatable)
 	}
 
 	size := func(a cost.Amounts) float64 {
-		return max(float64(a.CPU)/float64(most.CPU), float64(a.Memory)/float64(most.Memory), float64(a.GPU)/float64(most.GPU))
+		return max(float64(a.CPU)/float64(largest.CPU), float64(a.Memory)/float64(largest.Memory), float64(a.GPU)/float64(largest.GPU))
 	}
+
 	slices.SortStableFunc(pods, func(a, b Demand) int {
 		return cmp.Or(cmp.Compare(size(b.Requests), size(a.Requests)), cmp.Compare(a.Name, b.Name))
 	})
 
+	// Best fit: the least capacity remains on the chosen node.
 	for _, p := range pods {
 		best := -1
-		least := 0.0
+		smallest := 0.0
 		for i, n := range nodes {
 			if !p.allowed(i) || n.FreePods < 1 || !fits(p.Requests, n.Free) {
 				continue
 			}
 
-			if rest := size(subtract(n.Free, p.Requests)); best < 0 || rest < least {
+			if rest := size(subtract(n.Free, p.Requests)); best < 0 || rest < smallest {
 				best = i
-				least = rest
+				smallest = rest
 			}
 		}
 
 		if best < 0 {
-			left = append(left, p.Name)
+			unplaced = append(unplaced, p.Name)
 			continue
 		}
 
@@ -264,12 +269,12 @@ func Place(pods []Demand, nodes []Node) (after []Node, left []string) {
 		nodes[best].FreePods--
 	}
 
-	return nodes, left
+	return nodes, unplaced
 }
 
 // fits reports whether the free amounts hold the requested ones. Resources that are not requested are ignored.
-func fits(asks, free cost.Amounts) bool {
-	return (asks.CPU <= 0 || asks.CPU <= free.CPU) && (asks.Memory <= 0 || asks.Memory <= free.Memory) && (asks.GPU <= 0 || asks.GPU <= free.GPU)
+func fits(requested, free cost.Amounts) bool {
+	return (requested.CPU <= 0 || requested.CPU <= free.CPU) && (requested.Memory <= 0 || requested.Memory <= free.Memory) && (requested.GPU <= 0 || requested.GPU <= free.GPU)
 }
 
 func subtract(a, b cost.Amounts) cost.Amounts {

@@ -71,6 +71,7 @@ func Decide(in Input, s Settings) Plan {
 		return Plan{Plan: recommend.Plan{State: state, Description: why}}
 	}
 
+	// A short history of at least a day may lead to more pods, but not to fewer.
 	short := state == recommend.Learning
 	if state, lately := checkHistory(in, s.withWindow(minHistory)); short && state != recommend.Ready {
 		return Plan{Plan: recommend.Plan{State: recommend.Learning, Description: why + " " + lately}}
@@ -86,10 +87,13 @@ func Decide(in Input, s Settings) Plan {
 
 	plan.Replicas = max(s.DefaultMin, plan.ByCPU, plan.ByMemory)
 	if short {
-		plan.Incomplete, plan.Missing, plan.Replicas = true, why, max(plan.Replicas, in.Replicas)
+		plan.Incomplete = true
+		plan.Missing = why
+		plan.Replicas = max(plan.Replicas, in.Replicas)
 	}
 
-	plan.State, plan.Action = recommend.Ready, recommend.Patch
+	plan.State = recommend.Ready
+	plan.Action = recommend.Patch
 	if plan.Replicas == in.Replicas {
 		plan.Action = recommend.NoAction
 	}
@@ -121,11 +125,11 @@ func checkHistory(in Input, s Settings) (recommend.State, string) {
 	hours := int(s.Window / time.Hour)
 	worst := recommend.Ready
 	because := ""
-	for _, of := range []struct {
+	for _, quantity := range []struct {
 		name string
 		use  series.Series
 	}{{"cpu use", in.CPU}, {"memory use", in.Memory}} {
-		state, why := observation.DefaultRequirement(hours).Check(of.name, observation.HourlyMax(of.use, in.Now, hours))
+		state, why := observation.DefaultRequirement(hours).Check(quantity.name, observation.HourlyMax(quantity.use, in.Now, hours))
 		if state == recommend.NoData || state == recommend.Learning && worst == recommend.Ready {
 			worst = state
 			because = why
@@ -141,19 +145,20 @@ func checkHistory(in Input, s Settings) (recommend.State, string) {
 
 // checkEligible returns a Refused plan if the workload cannot be evaluated.
 func checkEligible(in Input, s Settings) (Plan, bool) {
-	no := func(reason, format string, args ...any) (Plan, bool) {
+	refuse := func(reason, format string, args ...any) (Plan, bool) {
 		return Plan{Plan: recommend.Plan{State: recommend.Refused, Reason: reason, Description: fmt.Sprintf(format, args...)}}, true
 	}
+
 	switch {
 	case in.Replicas < max(1, s.WorkloadMin):
-		return no(ReasonScaledDown, "The workload has %s; it is evaluated from %d on.", series.FormatCount(in.Replicas, "replica"), max(1, s.WorkloadMin))
+		return refuse(ReasonScaledDown, "The workload has %s; it is evaluated from %d on.", series.FormatCount(in.Replicas, "replica"), max(1, s.WorkloadMin))
 	case in.Available >= 0 && (in.Available == 0 || float64(in.Available) < float64(s.Available)*float64(in.Replicas)):
-		return no(ReasonUnavailable, "%d of %d pods are available; at least %.0f %% have to be, or their use says little.",
+		return refuse(ReasonUnavailable, "%d of %d pods are available; at least %.0f %% have to be, or their use says little.",
 			in.Available, in.Replicas, 100*float64(s.Available))
 	case in.Unrequested != "":
-		return no(ReasonNoRequest, "Container %s lacks a request for cpu or memory: what a pod is meant to use is not known.", in.Unrequested)
+		return refuse(ReasonNoRequest, "Container %s lacks a request for cpu or memory: what a pod is meant to use is not known.", in.Unrequested)
 	case in.CPURequest <= 0 || in.MemoryRequest <= 0:
-		return no(ReasonNoRequest, "The pods request no cpu or no memory: what a pod is meant to use is not known.")
+		return refuse(ReasonNoRequest, "The pods request no cpu or no memory: what a pod is meant to use is not known.")
 	}
 
 	return Plan{}, false

@@ -28,25 +28,25 @@ type PodRequest struct {
 
 type initExcess struct {
 	now, after int64
-	known      bool
+	isKnown    bool
 }
 
 // String names the init containers that determine the request of the pod; empty if none does.
 func (p PodRequest) String() string {
 	text := ""
-	say := func(resource, by, now, after string) {
-		if by == "" {
+	add := func(resource, initContainer, now, after string) {
+		if initContainer == "" {
 			return
 		}
 
 		if text != "" {
 			text += "; "
 		}
-		text += fmt.Sprintf("the pod as a whole requests %s of %s -> %s, as its init container %s asks for more than the others together", now, resource, after, by)
+		text += fmt.Sprintf("the pod as a whole requests %s of %s -> %s, as its init container %s asks for more than the others together", now, resource, after, initContainer)
 	}
 
-	say("cpu", p.CPUInitContainer, rightsize.FormatCPU(p.CPUNow), rightsize.FormatCPU(p.CPUAfter))
-	say("memory", p.MemoryInitContainer, rightsize.FormatMemory(p.MemoryNow), rightsize.FormatMemory(p.MemoryAfter))
+	add("cpu", p.CPUInitContainer, rightsize.FormatCPU(p.CPUNow), rightsize.FormatCPU(p.CPUAfter))
+	add("memory", p.MemoryInitContainer, rightsize.FormatMemory(p.MemoryNow), rightsize.FormatMemory(p.MemoryAfter))
 	return text
 }
 
@@ -98,6 +98,7 @@ func addTo[T series.MilliCPU | series.Bytes](s *podSum, c Container, now, target
 		after = int64(*target)
 	}
 
+	// An init container runs beside the sidecars that started before it, and before all other containers.
 	if c.Init {
 		if v := s.sidecarsNow + before; before > 0 && v > s.initNow {
 			s.initNow = v
@@ -122,7 +123,7 @@ func addTo[T series.MilliCPU | series.Bytes](s *podSum, c Container, now, target
 }
 
 func (s podSum) excess() initExcess {
-	return initExcess{now: max(0, s.initNow-s.now), after: max(0, s.initAfter-s.after), known: !s.unknown}
+	return initExcess{now: max(0, s.initNow-s.now), after: max(0, s.initAfter-s.after), isKnown: !s.unknown}
 }
 
 func (s podSum) initContainer() string {
@@ -140,7 +141,7 @@ func (s podSum) initContainer() string {
 // of all pods divided by the elapsed time. It is 0 for other workloads. A run that is shorter than a step of the history
 // counts as a whole step.
 func (in Input) meanPods() float64 {
-	most := 0.0
+	maxPods := 0.0
 	for _, c := range in.Containers {
 		if !c.Job || c.Init {
 			continue
@@ -157,8 +158,8 @@ func (in Input) meanPods() float64 {
 		}
 
 		passed := max(in.Now.Sub(days[0].Day.Start()), time.Hour)
-		most = max(most, ran/passed.Seconds())
+		maxPods = max(maxPods, ran/passed.Seconds())
 	}
 
-	return most
+	return maxPods
 }

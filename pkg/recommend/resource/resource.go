@@ -95,6 +95,7 @@ func Decide(in Input) Plan {
 		}
 
 		r := rightsize.Recommend(in.sizingInput(c), in.Policy)
+		// Init containers are sized, but the state of the plan does not depend on them.
 		if c.Init {
 			plan.Containers = append(plan.Containers, r)
 			continue
@@ -237,12 +238,12 @@ func describe(p Plan, unseen, policyWhy string) string {
 func (p Plan) Steps() []string {
 	var out []string
 	for _, r := range p.Containers {
-		for _, of := range []struct {
+		for _, sized := range []struct {
 			resource string
 			sizing   rightsize.Sizing
 		}{{"cpu", r.CPU}, {"memory", r.Memory}} {
-			for _, s := range of.sizing.Steps {
-				out = append(out, r.Container+" "+of.resource+" "+s.String())
+			for _, s := range sized.sizing.Steps {
+				out = append(out, r.Container+" "+sized.resource+" "+s.String())
 			}
 		}
 	}
@@ -289,10 +290,13 @@ func holdAutoscaled(r *rightsize.Recommendation, hpa *rightsize.HPA) {
 	t := &r.Target
 	now := &r.Current
 	if holdRequest(&r.CPU, hpa.CPUUtilization, now.CPURequest, t.CPURequest, rightsize.FormatCPU) {
-		t.CPURequest, t.CPULimit = now.CPURequest, now.CPULimit
+		t.CPURequest = now.CPURequest
+		t.CPULimit = now.CPULimit
 	}
+
 	if holdRequest(&r.Memory, hpa.MemoryUtilization, now.MemoryRequest, t.MemoryRequest, rightsize.FormatMemory) {
-		t.MemoryRequest, t.MemoryLimit = now.MemoryRequest, now.MemoryLimit
+		t.MemoryRequest = now.MemoryRequest
+		t.MemoryLimit = now.MemoryLimit
 	}
 
 	r.HPA = nil // The targets of unchanged requests stay.
@@ -305,13 +309,13 @@ func holdRequest[T series.MilliCPU | series.Bytes](s *rightsize.Sizing, target s
 	}
 
 	share := math.Round(100 * float64(target))
-	with := math.Round(100 * float64(target) * float64(*now) / float64(*wanted))
-	if with == share {
+	newShare := math.Round(100 * float64(target) * float64(*now) / float64(*wanted))
+	if newShare == share {
 		return false // Targets are whole percent: this one stays the same.
 	}
 
 	s.Message = fmt.Sprintf("an autoscaler acts at %.0f %% of the request, so both move together or not at all: "+
-		"%s would need a target of %.0f %%", share, format(*wanted), with)
+		"%s would need a target of %.0f %%", share, format(*wanted), newShare)
 
 	if last := len(s.Steps) - 1; last >= 0 {
 		unit := s.Steps[last].Unit

@@ -89,12 +89,12 @@ func (p Plan) NodeGroupSaving(i, g int, price cost.UnitPrice) cost.Saving {
 // resizes returns the change of the excess of init containers; nothing if there is none.
 func (p PodRequest) resizes() []cost.Resize {
 	out := cost.Resize{Container: "init containers", ZeroCounts: true}
-	if s := p.cpu; s.known && s.now != s.after {
+	if s := p.cpu; s.isKnown && s.now != s.after {
 		out.CPUNow = new(series.MilliCPU(s.now))
 		out.CPUNew = new(series.MilliCPU(s.after))
 	}
 
-	if s := p.memory; s.known && s.now != s.after {
+	if s := p.memory; s.isKnown && s.now != s.after {
 		out.MemoryNow = new(series.Bytes(s.now))
 		out.MemoryNew = new(series.Bytes(s.after))
 	}

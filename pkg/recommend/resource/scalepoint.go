@@ -81,6 +81,7 @@ func (t Target) requests(all []rightsize.Recommendation) (now, after float64) {
 			return 0, 0
 		}
 
+		// A request without a number stays.
 		if !ready || to <= 0 {
 			to = from
 		}
@@ -108,15 +109,15 @@ func (a *Autoscaler) Describe(moves []TargetChange) string {
 
 	parts := make([]string, len(moves))
 	for i, m := range moves {
-		of := "cpu"
+		request := "cpu"
 		if m.Memory {
-			of = "memory"
+			request = "memory"
 		}
 		if m.Container != "" {
-			of += " of " + m.Container
+			request += " of " + m.Container
 		}
 
-		parts[i] = fmt.Sprintf("%s %d %% -> %d %%", of, m.Percent, m.To)
+		parts[i] = fmt.Sprintf("%s %d %% -> %d %%", request, m.Percent, m.To)
 	}
 
 	return fmt.Sprintf("The autoscaler %s acts on the utilization of these requests and gets new targets together with them (%s).",

@@ -47,16 +47,16 @@ type Settings struct {
 
 // ParseSettings parses gocrane's keys, with its defaults, and two of Crane's own:
 //
-//	net-receive-bytes 0, net-transfer-bytes 0 (bytes per second; disabled), net-receive-percentile 0.95,
-//	net-transfer-percentile 0.95
+//	net-receive-bytes 0, net-transfer-bytes 0 (bytes per second; disabled)
+//	net-receive-percentile 0.95, net-transfer-percentile 0.95
 //	history-length 168h, service-types LoadBalancer (also NodePort and ClusterIP, separated by commas)
 func ParseSettings(config map[string]string) (Settings, error) {
 	r := settings.Read(config)
-	const most = 1e12
+	const maxTraffic = 1e12
 	s := Settings{
 		Types:              r.Words("service-types", []string{LoadBalancer}, []string{LoadBalancer, NodePort, ClusterIP}),
-		Receive:            r.Number("net-receive-bytes", 0, 0, most),
-		Transmit:           r.Number("net-transfer-bytes", 0, 0, most),
+		Receive:            r.Number("net-receive-bytes", 0, 0, maxTraffic),
+		Transmit:           r.Number("net-transfer-bytes", 0, 0, maxTraffic),
 		ReceivePercentile:  r.Share("net-receive-percentile", 0.95),
 		TransmitPercentile: r.Share("net-transfer-percentile", 0.95),
 		Hours:              r.Hours("history-length", 168, 1, 90*24),
@@ -107,7 +107,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 
 // checkEndpoints decides about a Service without pods.
 func checkEndpoints(in Input, s Settings) recommend.Plan {
-	if least := time.Duration(s.Hours) * time.Hour; in.Age < least {
+	if minAge := time.Duration(s.Hours) * time.Hour; in.Age < minAge {
 		return recommend.Plan{State: recommend.Learning, Description: fmt.Sprintf(
 			"It has no backend; it is %s old, and has to be %s.", in.Age.Truncate(time.Minute), observation.FormatHours(s.Hours))}
 	}
@@ -117,8 +117,9 @@ func checkEndpoints(in Input, s Settings) recommend.Plan {
 		return recommend.Plan{State: state, Description: "It has no backend now. " + why}
 	}
 
-	most := need.Quantile(in.Addresses, 1)
-	if most > 0 {
+	largest := need.Quantile(in.Addresses, 1)
+	// A backend within the window means that the Service is in use from time to time.
+	if largest > 0 {
 		return recommend.ClearPlan(fmt.Sprintf("It has no backend now, but had one within %s.", observation.FormatHours(s.Hours)))
 	}
 
@@ -134,7 +135,7 @@ func checkEndpoints(in Input, s Settings) recommend.Plan {
 		Reason:      ReasonNoPods,
 		Description: fmt.Sprintf("For %s this %s has had no backend: %s.", observation.FormatHours(s.Hours), in.Type, why),
 		Evidence: []recommend.Evidence{
-			{Name: "most addresses at once, over " + observation.FormatHours(s.Hours), Value: most, Limit: &limit},
+			{Name: "most addresses at once, over " + observation.FormatHours(s.Hours), Value: largest, Limit: &limit},
 		},
 	}
 }
@@ -155,27 +156,28 @@ func checkTraffic(in Input, s Settings) recommend.Plan {
 	plan := recommend.Plan{State: recommend.Ready, Action: recommend.Delete, Reason: ReasonNoTraffic}
 	var missing *recommend.Plan
 	for _, c := range []struct {
-		what  string
-		of    observation.Hours
-		at    series.Ratio
-		limit float64
+		what       string
+		hours      observation.Hours
+		percentile series.Ratio
+		limit      float64
 	}{{"received traffic", in.Receive, s.ReceivePercentile, s.Receive}, {"sent traffic", in.Transmit, s.TransmitPercentile, s.Transmit}} {
 		if c.limit <= 0 {
 			continue
 		}
 
-		v := need.Quantile(c.of, c.at)
+		// An exceeded limit decides, even if the other quantity is unknown.
+		v := need.Quantile(c.hours, c.percentile)
 		if v > c.limit {
 			return recommend.ClearPlan(fmt.Sprintf("The %s of its pods reaches %.4g bytes per second.", c.what, v))
 		}
 
-		if state, why := need.Check(c.what, c.of); state != recommend.Ready {
+		if state, why := need.Check(c.what, c.hours); state != recommend.Ready {
 			missing = &recommend.Plan{State: state, Description: why}
 			continue
 		}
 
 		plan.Evidence = append(plan.Evidence, recommend.Evidence{
-			Name:  fmt.Sprintf("%s of %s over %s", observation.FormatPercentile(c.at), c.what, observation.FormatHours(s.Hours)),
+			Name:  fmt.Sprintf("%s of %s over %s", observation.FormatPercentile(c.percentile), c.what, observation.FormatHours(s.Hours)),
 			Value: v,
 			Unit:  "bytes/s",
 			Limit: &c.limit,

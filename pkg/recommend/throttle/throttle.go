@@ -130,6 +130,7 @@ func Decide(in Input, s Settings) Plan {
 		}
 
 		plan.Evidence = append(plan.Evidence, e)
+		// A limit at the size of the largest node is reported without a new one.
 		to := raiseLimit(c.Limit, share, s.MaxFactor, in.MaxCPU)
 		if to > c.Limit {
 			plan.Limits = append(plan.Limits, Limit{
@@ -176,8 +177,8 @@ func Decide(in Input, s Settings) Plan {
 
 // raiseLimit raises a limit by the share of throttled periods. A throttled container does not show how much more it would
 // use, so the step is bounded, and the next evaluation shows whether it was sufficient.
-func raiseLimit(limit series.MilliCPU, share, most float64, node series.MilliCPU) series.MilliCPU {
-	factor := min(max(1+share, minFactor), max(most, minFactor))
+func raiseLimit(limit series.MilliCPU, share, maxFactor float64, node series.MilliCPU) series.MilliCPU {
+	factor := min(max(1+share, minFactor), max(maxFactor, minFactor))
 	to := math.Ceil(float64(limit)*factor/step) * step
 	if !(to < math.MaxInt64/2) {
 		return limit

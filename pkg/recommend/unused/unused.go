@@ -30,8 +30,8 @@ type Settings struct {
 
 // ParseSettings parses the settings; the defaults are
 //
-//	cpu-usage-cores 0.02, net-receive-bytes 500, net-transfer-bytes 5000 (per pod and second), percentile 1,
-//	history-length 168h
+//	cpu-usage-cores 0.02, net-receive-bytes 500, net-transfer-bytes 5000 (per pod and second)
+//	percentile 1, history-length 168h
 //
 // 500 bytes per second is the limit of OpenCost's abandoned workloads; health checks and scrapes stay below it. Responses to
 // scrapes are larger than the requests, hence ten times as much for sent traffic.
@@ -87,19 +87,19 @@ func Decide(in Input, s Settings) recommend.Plan {
 	var missing *recommend.Plan
 	for _, c := range []struct {
 		what, unit string
-		of         observation.Hours
+		hours      observation.Hours
 		limit      float64
 	}{{"cpu use", "cores", in.CPU, s.CPU}, {"received traffic", "bytes/s", in.Receive, s.Receive}, {"sent traffic", "bytes/s", in.Transmit, s.Transmit}} {
 		if c.limit <= 0 {
 			continue
 		}
 
-		v := need.Quantile(c.of, s.Percentile)
+		v := need.Quantile(c.hours, s.Percentile)
 		if v > c.limit {
 			return recommend.ClearPlan(fmt.Sprintf("The %s of a pod reaches %.4g %s.", c.what, v, c.unit))
 		}
 
-		if state, why := need.Check(c.what, c.of); state != recommend.Ready {
+		if state, why := need.Check(c.what, c.hours); state != recommend.Ready {
 			// A quantity without data takes precedence over one with a short history.
 			if missing == nil || state == recommend.NoData && missing.State != recommend.NoData {
 				missing = &recommend.Plan{State: state, Description: why}

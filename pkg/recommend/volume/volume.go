@@ -84,8 +84,8 @@ func Decide(in Input, s Settings) recommend.Plan {
 		}
 	}
 
-	least := time.Duration(s.Hours) * time.Hour
-	if in.Since < least {
+	minAge := time.Duration(s.Hours) * time.Hour
+	if in.Since < minAge {
 		return recommend.Plan{State: recommend.Learning, Description: fmt.Sprintf(
 			"It has been %s for %s, and has to be for %s.", formatPhase(in.Phase), in.Since.Truncate(time.Minute), observation.FormatHours(s.Hours))}
 	}
@@ -95,6 +95,7 @@ func Decide(in Input, s Settings) recommend.Plan {
 		Evidence: []recommend.Evidence{{Name: "size", Value: float64(in.Capacity), Unit: "bytes"}},
 	}
 
+	// Without a claim no pod can have mounted it.
 	if !bound {
 		plan.Reason = ReasonUnclaimed
 		plan.Description = "No claim has it: " + unclaimed(in) + "." + dataWarning(in)
@@ -106,14 +107,14 @@ func Decide(in Input, s Settings) recommend.Plan {
 		return recommend.Plan{State: state, Description: "No pod mounts it now. " + why}
 	}
 
-	most := need.Quantile(in.Mounted, 1)
-	if most > 0 {
+	largest := need.Quantile(in.Mounted, 1)
+	if largest > 0 {
 		return recommend.ClearPlan("Claim " + in.Claim + " was mounted within " + observation.FormatHours(s.Hours) + ".")
 	}
 
 	limit := 0.0
 	plan.Evidence = append(plan.Evidence, recommend.Evidence{
-		Name: "most pods that mounted it at once, over " + observation.FormatHours(s.Hours), Value: most, Limit: &limit,
+		Name: "most pods that mounted it at once, over " + observation.FormatHours(s.Hours), Value: largest, Limit: &limit,
 	})
 	plan.Reason = ReasonUnmounted
 	plan.Description = fmt.Sprintf("No pod has mounted claim %s for %s, and the template of no workload names it. Delete the claim first.%s",
