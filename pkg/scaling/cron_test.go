@@ -125,7 +125,7 @@ func TestCronWindowSkippedStart(t *testing.T) {
 	// On 31 March 2024 the clock goes from 02:00 to 03:00.
 	before := time.Date(2024, 3, 31, 0, 59, 0, 0, time.UTC)
 	if w.IsOpen(before) {
-		t.Errorf("open at %s", before.In(berlin))
+		t.Errorf("IsOpen at %s = true, want false before the clock reaches the skipped hour", before.In(berlin))
 	}
 
 	opens, closes := w.Next(before)
@@ -210,10 +210,10 @@ func FuzzCronWindow(f *testing.F) {
 		now := time.Unix(at%4_000_000_000, 0)
 		opens, closes := w.Next(now)
 		if !opens.IsZero() && !opens.After(now) || !closes.IsZero() && !closes.After(now) {
-			t.Fatalf("%q to %q: next %s and %s are not after %s", start, end, opens, closes, now)
+			t.Fatalf("%q to %q: Next(%s) = %s, %s, want later times", start, end, now, opens, closes)
 		}
 		if !opens.IsZero() && !w.IsOpen(opens) {
-			t.Fatalf("%q to %q: not open when it opens, %s", start, end, opens)
+			t.Fatalf("%q to %q: IsOpen(%s) = false, want true when it opens", start, end, opens)
 		}
 	})
 }

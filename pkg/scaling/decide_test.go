@@ -84,12 +84,12 @@ func TestDecideMetrics(t *testing.T) {
 	} {
 		d, err := Decide(&History{}, DefaultBehavior(0), bounds, noon(), c.current, c.proposals)
 		if d.Replicas != c.want || d.Winner != c.winner || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%s: %+v, %v; want %d by %q, error %q", c.name, d, err, c.want, c.winner, c.err)
+			t.Errorf("%s: Decide = %+v, %v, want %d by %q, error %q", c.name, d, err, c.want, c.winner, c.err)
 		}
 	}
 
 	if _, err := Decide(&History{}, Behavior{}, Bounds{Min: 5, Max: 2}, noon(), 3, nil); err == nil || !strings.Contains(err.Error(), "maxReplicas 2") {
-		t.Errorf("contradictory bounds: %v", err)
+		t.Errorf("Decide with a minimum above the maximum: %v, want an error about maxReplicas", err)
 	}
 }
 
@@ -106,14 +106,14 @@ func TestDecideStaysWithinBounds(t *testing.T) {
 		now := noon().Add(time.Duration(i) * 15 * time.Second)
 		d, err := Decide(&h, b, bounds, now, current, []Proposal{{Metric: "cpu", Replicas: r.Int32N(100)}})
 		if err != nil || d.Replicas < bounds.Min || d.Replicas > bounds.Max || d.Replicas > max(2*current, current+4) {
-			t.Fatalf("round %d: from %d to %+v, %v", i, current, d, err)
+			t.Fatalf("step %d: from %d to %+v, %v, want 2 to 40 replicas and at most twice or 4 more", i, current, d, err)
 		}
 
 		h.RecordScaling(now, current, d.Replicas)
 		current = d.Replicas
 
 		if len(h.recommendations) > 5 || len(h.changes) > 5 {
-			t.Fatalf("round %d: remembers %d recommendations and %d changes of a minute", i, len(h.recommendations), len(h.changes))
+			t.Fatalf("step %d: %d recommendations and %d changes are kept, want at most the 5 of a minute", i, len(h.recommendations), len(h.changes))
 		}
 	}
 }

@@ -62,13 +62,13 @@ func TestFleetSpendsWhereItBuysMost(t *testing.T) {
 
 	price := f.Update("", "idle", idle, noon(), time.Time{})
 	if i, _ := bursty.best(price, targetLevels); i != targetLevels {
-		t.Errorf("at %v minutes for a replica hour the bursty workload uses level %d", price, i)
+		t.Errorf("at %v minutes for a replica hour the bursty workload uses level %d, want %d", price, i, targetLevels)
 	}
 	if i, _ := calm.best(price, targetLevels); i != -1 {
-		t.Errorf("at %v minutes for a replica hour the calm workload uses level %d", price, i)
+		t.Errorf("at %v minutes for a replica hour the calm workload uses level %d, want none", price, i)
 	}
 	if got := extra(price, bursty, calm, idle); got > testRules().Aim*0.1+1e-9 {
-		t.Errorf("spends %v", got)
+		t.Errorf("the fleet spends %v, want at most %v", got, testRules().Aim*0.1)
 	}
 }
 
@@ -89,10 +89,10 @@ func TestFleetBudgets(t *testing.T) {
 
 		price := f.Price("")
 		if got := extra(price, all...); got > testRules().Aim*budget+1e-9 || budget > 0 && got < testRules().Aim*math.Min(budget, 0.2)/2 {
-			t.Errorf("a budget of %v: spends %v at %v minutes for a replica hour", budget, got, price)
+			t.Errorf("with a budget of %v it spends %v at %v minutes for a replica hour, want near %v", budget, got, price, testRules().Aim*budget)
 		}
 		if price > last {
-			t.Errorf("a budget of %v has a higher price than a smaller one", budget)
+			t.Errorf("with a budget of %v the price is %v, want at most the %v of a smaller one", budget, price, last)
 		}
 
 		last = price
@@ -156,7 +156,7 @@ func TestFleetIgnoresBadAccounts(t *testing.T) {
 	// The hours of an idle workload raise the budget of the fleet until its account expires.
 	idle := account()
 	if got := f.Update("", "idle", idle, noon(), noon().Add(time.Hour)); got >= want {
-		t.Errorf("the price is %v with the budget of two", got)
+		t.Errorf("Update of an idle workload = price %v, want less than %v", got, want)
 	}
 	if got := f.Update("", "good", good, noon().Add(2*time.Hour), time.Time{}); got != want {
 		t.Errorf("the price is %v after the other account expired, want %v", got, want)
@@ -164,7 +164,7 @@ func TestFleetIgnoresBadAccounts(t *testing.T) {
 
 	for _, budget := range []float64{-0.1, math.NaN(), 11} {
 		if _, err := NewFleet(budget); err == nil {
-			t.Errorf("takes a budget of %v", budget)
+			t.Errorf("NewFleet(%v) succeeds, want an error", budget)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func TestTenantsDoNotRaiseEachOthersPrice(t *testing.T) {
 	small := account([2]float64{0.2, 0.07}) // affordable alone
 	alone := f.Update("shop", "shop/web", small, noon(), time.Time{})
 	if i, _ := small.best(alone, targetLevels); i != targetLevels {
-		t.Fatalf("at %v minutes for a replica hour the workload alone uses level %d", alone, i)
+		t.Fatalf("at %v minutes for a replica hour the workload alone uses level %d, want %d", alone, i, targetLevels)
 	}
 
 	greedy := account([2]float64{0.5, 0.05}, [2]float64{0.9, 0.2})
@@ -188,10 +188,10 @@ func TestTenantsDoNotRaiseEachOthersPrice(t *testing.T) {
 	theirs := f.Price("batch")
 
 	if i, _ := small.best(price, targetLevels); i != targetLevels {
-		t.Errorf("beside a tenant of 50 workloads, at %v, it uses level %d", price, i)
+		t.Errorf("beside a tenant of 50 workloads, at %v, it uses level %d, want %d", price, i, targetLevels)
 	}
 	if !(price < theirs) {
-		t.Errorf("both pay %v and %v", price, theirs)
+		t.Errorf("the small tenant pays %v and the large one %v, want the small one to pay less", price, theirs)
 	}
 
 	sum := extra(price, small)
@@ -200,7 +200,7 @@ func TestTenantsDoNotRaiseEachOthersPrice(t *testing.T) {
 	}
 
 	if sum > 51*testRules().Aim*0.1+1e-9 {
-		t.Errorf("together they spend %v of the replica hours of 51 workloads", sum)
+		t.Errorf("together they spend %v of the replica hours of 51 workloads, want at most %v", sum, 51*testRules().Aim*0.1)
 	}
 
 	// What a tenant leaves, another may take: the bursty one alone exceeds the budget of its own hours.
@@ -212,9 +212,9 @@ func TestTenantsDoNotRaiseEachOthersPrice(t *testing.T) {
 	}
 
 	if got := pooled.Update("shop", "shop/web", bursty, noon(), time.Time{}); got > maxPrice/2 {
-		t.Errorf("the price of the bursty workload is %v", got)
+		t.Errorf("the price of the bursty workload is %v, want an affordable one", got)
 	} else if i, _ := bursty.best(got, targetLevels); i != targetLevels {
-		t.Errorf("at %v the bursty workload uses level %d", got, i)
+		t.Errorf("at %v the bursty workload uses level %d, want %d", got, i, targetLevels)
 	}
 }
 
@@ -233,10 +233,10 @@ func TestUselessForecastsAreNotUsed(t *testing.T) {
 		a := account([2]float64{0.9, 0.05})
 		a.actual = scalingCost{3.6e6 * (1 + c.extra), 6000 - c.spared}
 		if i, reason := a.choose(testRules().MinPrice); (i >= 0) != c.used {
-			t.Errorf("%s: level %d: %s", name, i, reason)
+			t.Errorf("%s: choose = level %d: %s, want a level %t", name, i, reason, c.used)
 		}
 		if extra, _ := spending([]*Account{&a}, testRules().MinPrice); (extra > 0) != c.used {
-			t.Errorf("%s: takes %v of the budget", name, extra)
+			t.Errorf("%s: spending = %v of the budget, want some %t", name, extra, c.used)
 		}
 	}
 }

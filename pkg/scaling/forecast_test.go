@@ -72,7 +72,7 @@ func TestPeakIsOfTheForecast(t *testing.T) {
 
 		wide, err := PeakInWindow(points, now, window+time.Minute)
 		if err != nil || wide < narrow {
-			t.Fatalf("%v at %s: %v in %s, %v (%v) in a minute more", values, now, narrow, window, wide, err)
+			t.Fatalf("%v at %s: peak %v in %s, %v (%v) in a minute more, want no lower one", values, now, narrow, window, wide, err)
 		}
 	}
 }
@@ -85,11 +85,11 @@ func TestCronReplicas(t *testing.T) {
 
 	for after, want := range map[time.Duration]int32{0: 5, time.Hour - time.Second: 5, time.Hour: 2, -time.Second: 2} {
 		if got := CronReplicas([]CronWindow{w}, 2, noon().Add(after)); got != want {
-			t.Errorf("%s after noon: %d, want %d", after, got, want)
+			t.Errorf("CronReplicas %s after noon = %d, want %d", after, got, want)
 		}
 	}
 
 	if got := CronReplicas([]CronWindow{w}, 9, noon()); got != 9 {
-		t.Errorf("a floor below minReplicas: %d", got)
+		t.Errorf("CronReplicas with a floor below minReplicas = %d, want 9", got)
 	}
 }

@@ -18,7 +18,7 @@ func TestLedgerGoesOnFromItsState(t *testing.T) {
 	whole := days(t, 4, knowing)
 	state, err := whole.MarshalBinary()
 	if err != nil || len(state) > 256 {
-		t.Fatalf("%d bytes of state, error %v", len(state), err)
+		t.Fatalf("MarshalBinary = %d bytes, error %v, want at most 256", len(state), err)
 	}
 
 	again, err := NewLedger(plant())
@@ -33,10 +33,10 @@ func TestLedgerGoesOnFromItsState(t *testing.T) {
 	want := whole.Choose(testPrice)
 	got := again.Choose(testPrice)
 	if !want.Use || got.Level != want.Level || math.Abs(got.ExtraCost-want.ExtraCost) > 1e-5 || math.Abs(got.SparedShortage-want.SparedShortage) > 1e-5 {
-		t.Errorf("chooses %+v, and %+v after a restart", want, got)
+		t.Errorf("Choose after a restart = %+v, want %+v", got, want)
 	}
 	if !again.LastSample().Equal(whole.LastSample()) {
-		t.Errorf("the newest sample is of %s, and of %s after a restart", whole.LastSample(), again.LastSample())
+		t.Errorf("LastSample after a restart = %s, want %s", again.LastSample(), whole.LastSample())
 	}
 
 	// Both observe another day; only its first minutes are not accounted.
@@ -49,7 +49,7 @@ func TestLedgerGoesOnFromItsState(t *testing.T) {
 	}
 
 	if a, b := whole.Choose(testPrice), again.Choose(testPrice); a.Level != b.Level || math.Abs(a.ExtraCost-b.ExtraCost) > 0.01 {
-		t.Errorf("a day later: %+v and %+v", a, b)
+		t.Errorf("Choose a day after the restart = %+v, want %+v", b, a)
 	}
 }
 
@@ -85,10 +85,10 @@ func TestLedgerRefusesBadState(t *testing.T) {
 		before := l.Choose(testPrice)
 
 		if err := l.UnmarshalBinary(state); !errors.Is(err, ErrInvalidState) {
-			t.Errorf("%s: error %v", name, err)
+			t.Errorf("%s: UnmarshalBinary: error %v, want ErrInvalidState", name, err)
 		}
 		if l.Choose(testPrice) != before {
-			t.Errorf("%s: changed the ledger", name)
+			t.Errorf("%s: UnmarshalBinary changed the ledger, want it unchanged", name)
 		}
 	}
 }
@@ -104,12 +104,12 @@ func TestLedgerTakesAnotherPlant(t *testing.T) {
 	}
 
 	if after := l.Choose(testPrice); after != before || !after.Use {
-		t.Errorf("pods of another size: %+v, then %+v", before, after)
+		t.Errorf("Choose with pods of another size = %+v, want %+v", after, before)
 	}
 
 	bigger.Target = 2
 	if err := l.SetPlant(bigger); err == nil {
-		t.Error("takes a target of 200 %")
+		t.Error("SetPlant with a target of 200 % succeeds, want an error")
 	}
 }
 
@@ -137,7 +137,7 @@ func FuzzLedgerState(f *testing.F) {
 
 		c := l.Choose(testPrice)
 		if c.Use && !(c.SparedShortage > 0 && c.SparedShortage <= 1) {
-			t.Errorf("chooses %+v", c)
+			t.Errorf("Choose = %+v, want a spared share above 0 and at most 1", c)
 		}
 
 		l.Observe(l.LastSample().Add(time.Minute), 5, func(Level) (float64, bool) { return 6, true })

@@ -50,7 +50,7 @@ func TestLedgerChoosesWhatSpares(t *testing.T) {
 
 	c := l.Choose(testPrice)
 	if !c.Use || c.SparedShortage < 0.9 || c.ExtraCost > 0.1 {
-		t.Errorf("a forecast that is right: %+v", c)
+		t.Errorf("Choose with a correct forecast = %+v, want 0.9 or more spared for at most 0.1", c)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestLedgerBooksBetweenSamples(t *testing.T) {
 	}
 
 	if c := l.Choose(testPrice); !c.Use || l.observed < 70*time.Hour {
-		t.Errorf("%s seen, %+v", l.observed, c)
+		t.Errorf("%s observed, Choose = %+v, want 70h or more and a level", l.observed, c)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestLedgerBooksBetweenSamples(t *testing.T) {
 func TestLedgerAccountsWhatWasUsed(t *testing.T) {
 	l := days(t, 4, func(at time.Time, _ Level) (float64, bool) { return max(jump(at), jump(at.Add(4*time.Minute))), true })
 	if c := l.Choose(testPrice); !c.Use || c.Actual != (Balance{}) {
-		t.Fatalf("before a choice was used: %+v", c)
+		t.Fatalf("Choose before any level was in use = %+v, want no actual balance", c)
 	}
 
 	for m := range 4 * 24 * 60 {
@@ -109,7 +109,7 @@ func TestLedgerAccountsWhatWasUsed(t *testing.T) {
 	}
 
 	if c := l.Choose(testPrice); c.Actual.SparedShortage < 0.5 || c.Actual.SparedShortage > 0.9 || !(c.Actual.ExtraCost > 0) {
-		t.Errorf("half of the weight is of days with a choice: %+v", c)
+		t.Errorf("Choose after days with and without a level = %+v, want 0.5 to 0.9 spared in fact", c)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestLedgerAccountsCoarseSamples(t *testing.T) {
 
 	// Two jumps, each short for the lag of 3 minutes; the first has lost part of its weight.
 	if got := l.reactive.shortageSeconds; got < 250 || got > 360 {
-		t.Errorf("%v s under capacity in two jumps of three minutes", got)
+		t.Errorf("%v s under capacity in two jumps of three minutes, want 250 to 360", got)
 	}
 }
 
@@ -151,10 +151,10 @@ func TestLedgerComparesTargets(t *testing.T) {
 
 	c := l.Choose(0.01)
 	if !c.Use || c.Level != PlainPlan() || !strings.Contains(c.Reason, "a target of the HPA") {
-		t.Errorf("%+v", c)
+		t.Errorf("Choose = %+v, want the plain plan and a reason that names the better target", c)
 	}
 	if c := l.Choose(10); c.Use {
-		t.Errorf("at a high price: %+v", c)
+		t.Errorf("Choose at a high price = %+v, want no level", c)
 	}
 }
 
@@ -174,10 +174,10 @@ func TestLedgerIsBounded(t *testing.T) {
 	}
 
 	if len(l.requests) > 40 {
-		t.Errorf("keeps %d requests for a reach of 8 minutes", len(l.requests))
+		t.Errorf("%d requests are kept, want at most the 40 of 8 minutes", len(l.requests))
 	}
 	if c := l.Choose(testPrice); c.Use || !strings.Contains(c.Reason, "never under capacity") {
-		t.Errorf("nothing to spare: %+v", c)
+		t.Errorf("Choose without time under capacity = %+v, want no level", c)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestNewLedgerRefuses(t *testing.T) {
 		{Capacity: 1, Target: 0.7, Lag: 4 * time.Hour},
 	} {
 		if _, err := NewLedger(p); err == nil {
-			t.Errorf("takes %+v", p)
+			t.Errorf("NewLedger(%+v) succeeds, want an error", p)
 		}
 	}
 }

@@ -64,19 +64,19 @@ func TestPerPodRefuses(t *testing.T) {
 		"Inf ratio":  func() (int32, error) { return ReplicasForValue(math.Inf(1), 1, 1, 1, DefaultTolerance()) },
 	} {
 		if got, err := call(); !errors.Is(err, ErrNoMetric) {
-			t.Errorf("%s: %d, %v; want ErrNoMetric", name, got, err)
+			t.Errorf("%s: %d, %v, want ErrNoMetric", name, got, err)
 		}
 	}
 
 	for _, target := range []float64{0, -1, math.NaN(), math.Inf(1)} {
 		if _, err := ReplicasForPods(pods(1, 1), 1, target, DefaultTolerance()); err == nil {
-			t.Errorf("PerPod takes a target of %v", target)
+			t.Errorf("ReplicasForPods with a target of %v succeeds, want an error", target)
 		}
 		if _, err := ReplicasForTotal(1, target, 1, DefaultTolerance()); err == nil {
-			t.Errorf("Total takes a target of %v", target)
+			t.Errorf("ReplicasForTotal with a target of %v succeeds, want an error", target)
 		}
 		if _, err := ReplicasForValue(1, target, 1, 1, DefaultTolerance()); err == nil {
-			t.Errorf("Ratio takes a target of %v", target)
+			t.Errorf("ReplicasForValue with a target of %v succeeds, want an error", target)
 		}
 	}
 }

@@ -133,7 +133,7 @@ func scoreFamilies(b *testing.B, grid []scaling.PriceRules) map[string]fleetCost
 		scores = append(scores, func() {
 			one, err := scoreFamily(all, grid)
 			if err != nil {
-				b.Errorf("%s: %v", f.Name, err)
+				b.Errorf("scoreFamily(%s): %v, want costs", f.Name, err)
 			}
 
 			lock.Lock()

@@ -81,7 +81,7 @@ func TestRunSkipsGaps(t *testing.T) {
 	}
 
 	if score.Scored != 2*time.Hour || score.UnderCapacity != 0 || score.Scalings != 0 {
-		t.Errorf("a gap changes something: %+v", score)
+		t.Errorf("Run over a series with a gap = %+v, want 2 scored hours without a change", score)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestAheadOfADailyJump(t *testing.T) {
 	idle := minutes(10*24*60, func(int) float64 { return 0 })
 	results, skipped := Compare(plan, []Named{{"office", load}, {"idle", idle}, {"short", minutes(60, func(int) float64 { return 1 })}})
 	if len(skipped) != 2 {
-		t.Fatal(skipped)
+		t.Fatalf("Compare skips %v, want the idle and the short series", skipped)
 	}
 
 	report := NewReport(results)
@@ -128,17 +128,17 @@ func TestAheadOfADailyJump(t *testing.T) {
 	}
 
 	if by["reactive"].UnderCapacityMinutes == 0 || by["ehpa"].UnderCapacityMinutes > by["reactive"].UnderCapacityMinutes/3 {
-		t.Errorf("under capacity: reactive %v min, ehpa %v min", by["reactive"].UnderCapacityMinutes, by["ehpa"].UnderCapacityMinutes)
+		t.Errorf("under capacity: reactive %v min, ehpa %v min, want at most a third of that", by["reactive"].UnderCapacityMinutes, by["ehpa"].UnderCapacityMinutes)
 	}
 	if by["ehpa"].ReplicaHours > 1.1*by["reactive"].ReplicaHours {
-		t.Errorf("replica hours: reactive %v, ehpa %v", by["reactive"].ReplicaHours, by["ehpa"].ReplicaHours)
+		t.Errorf("replica hours: reactive %v, ehpa %v, want at most a tenth more", by["reactive"].ReplicaHours, by["ehpa"].ReplicaHours)
 	}
 	if by["ehpa"].SparedTime == nil || *by["ehpa"].SparedTime < 0.3 || by["ehpa"].Reason == "" || by["oracle"].UnderCapacityMinutes > 0 {
-		t.Errorf("ehpa %+v, oracle %+v", by["ehpa"], by["oracle"])
+		t.Errorf("ehpa %+v, oracle %+v, want 0.3 or more spared with a reason, and an oracle never under capacity", by["ehpa"], by["oracle"])
 	}
 
 	if report.Total[1].Scaler != "ehpa" || *report.Total[1].UnderCapacityRatio > 1./3 {
-		t.Errorf("totals: %+v", report.Total)
+		t.Errorf("totals %+v, want ehpa second with at most a third of the time under capacity", report.Total)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestFleetSharesTheBudget(t *testing.T) {
 	score := func(all ...Named) (reactive, ahead Row) {
 		results, skipped := Compare(plan, all)
 		if len(skipped) > 0 {
-			t.Fatal(skipped)
+			t.Fatalf("Compare skips %v, want none", skipped)
 		}
 
 		for _, r := range NewReport(results).Series {
@@ -188,10 +188,10 @@ func TestFleetSharesTheBudget(t *testing.T) {
 	_, together := score(Named{"bursty", bursty}, Named{"a", steady}, Named{"b", steady}, Named{"c", steady})
 
 	if alone.ReplicaHours > 1.06*base.ReplicaHours {
-		t.Errorf("alone %v replica hours, reactive %v", alone.ReplicaHours, base.ReplicaHours)
+		t.Errorf("replica hours: %v alone, reactive %v, want at most 1.06 times as many", alone.ReplicaHours, base.ReplicaHours)
 	}
 	if together.UnderCapacityMinutes >= alone.UnderCapacityMinutes {
-		t.Errorf("under capacity: %v min with the budget of four, %v min alone", together.UnderCapacityMinutes, alone.UnderCapacityMinutes)
+		t.Errorf("under capacity: %v min with the budget of four, %v min alone, want less together", together.UnderCapacityMinutes, alone.UnderCapacityMinutes)
 	}
 }
 
@@ -204,7 +204,7 @@ type orderCheckingModel struct {
 
 func (p *orderCheckingModel) Observe(at time.Time, v float64) {
 	if at.Before(p.now) {
-		p.t.Errorf("sample of %s after that of %s", at, p.now)
+		p.t.Errorf("Observe gets a sample of %s after one of %s, want ascending times", at, p.now)
 	}
 
 	p.now = at
@@ -246,12 +246,12 @@ func TestAheadSeesNothingLater(t *testing.T) {
 	a := run(1)
 	b := run(500)
 	if len(a) == 0 || len(a) != len(b) {
-		t.Fatalf("%d and %d rounds before the cut", len(a), len(b))
+		t.Fatalf("%d and %d steps before the cut, want the same number", len(a), len(b))
 	}
 
 	for i := range a {
 		if a[i] != b[i] {
-			t.Fatalf("round %d: %d and %d replicas with one past and two futures", i, a[i], b[i])
+			t.Fatalf("step %d: %d and %d replicas with one past and two futures, want the same", i, a[i], b[i])
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestOddShapes(t *testing.T) {
 			plan.Warmup = 24 * time.Hour
 			all, skipped := usableWorkloads(plan, []Named{{name, load}})
 			if len(skipped) > 0 {
-				t.Fatal(skipped)
+				t.Fatalf("usableWorkloads skips %v, want none", skipped)
 			}
 
 			const pods = 10
@@ -48,11 +48,11 @@ func TestOddShapes(t *testing.T) {
 
 			switch {
 			case own.UnderCapacity > base.UnderCapacity:
-				t.Errorf("%s under capacity, the HPA alone %s", own.UnderCapacity, base.UnderCapacity)
+				t.Errorf("%s under capacity, want at most the %s of the HPA alone", own.UnderCapacity, base.UnderCapacity)
 			case own.UnderCapacity == base.UnderCapacity && hours > 1.02:
-				t.Errorf("%.3f times the replica hours for nothing", hours)
+				t.Errorf("%.3f times the replica hours without a benefit, want at most 1.02", hours)
 			case !(hours < 1.25):
-				t.Errorf("%.3f times the replica hours", hours)
+				t.Errorf("%.3f times the replica hours, want less than 1.25", hours)
 			}
 		})
 	}
