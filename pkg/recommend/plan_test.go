@@ -15,14 +15,14 @@ func TestExplain(t *testing.T) {
 		"It is idle. Evidence: p99 of cpu 0.01235 cores (limit 0.05); nodes 3. Steps: a: 1 -> 2.": {Description: "It is idle.", Evidence: evidence, Steps: []string{"a: 1 -> 2"}},
 	} {
 		if got := p.Explain(); got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("Explain = %q, want %q", got, want)
 		}
 		if got := WithoutEvidence(p.Explain()); got != p.Description {
-			t.Errorf("said %q, want %q", got, p.Description)
+			t.Errorf("WithoutEvidence = %q, want %q", got, p.Description)
 		}
 	}
 
 	if got := WithoutEvidence(""); got != "" {
-		t.Errorf("%q", got)
+		t.Errorf("WithoutEvidence of no text = %q, want none", got)
 	}
 }

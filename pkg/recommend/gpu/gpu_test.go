@@ -73,7 +73,7 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(c.in, standard(t))
 			if plan.State != c.state || plan.Action != c.action || plan.Reason != c.reason || !strings.Contains(plan.Description, c.says) {
-				t.Errorf("%+v", plan)
+				t.Errorf("Decide = %+v, want %s, %q, reason %q and a text with %q", plan, c.state, c.action, c.reason, c.says)
 			}
 			if c.to < 0 && len(plan.Requests) > 0 || c.to >= 0 && (len(plan.Requests) != 1 || plan.Requests[0].To != c.to) {
 				t.Errorf("requests %+v, want %d", plan.Requests, c.to)
@@ -84,12 +84,12 @@ func TestDecide(t *testing.T) {
 
 func TestParseSettings(t *testing.T) {
 	if s := standard(t); s != (Settings{Use: 0.02, Memory: 64 << 20, Percentile: 1, Hours: 168}) {
-		t.Errorf("%+v", s)
+		t.Errorf("ParseSettings(nil) = %+v, want the defaults", s)
 	}
 
 	for key, value := range map[string]string{"gpu-usage-utilization": "2", "gpu-memory-bytes": "-1", "history-length": "1y", "gpu": "1"} {
 		if _, err := ParseSettings(map[string]string{key: value}); err == nil || !strings.Contains(err.Error(), key) {
-			t.Errorf("%s=%s: %v", key, value, err)
+			t.Errorf("ParseSettings(%s=%s): %v, want an error that names the key", key, value, err)
 		}
 	}
 }
@@ -109,12 +109,12 @@ func FuzzDecide(f *testing.F) {
 
 		plan := Decide(in, Settings{Use: 0.02, Memory: 64 << 20, Percentile: 1, Hours: 168})
 		if plan.Description == "" {
-			t.Error("no description")
+			t.Errorf("Decide = %+v, want a description", plan)
 		}
 
 		for _, r := range plan.Requests {
 			if r.To >= r.From || r.To < 0 || hours < 152 || first > 0.02 && second > 0.02 {
-				t.Errorf("%+v of %v and %v", r, first, second)
+				t.Errorf("request %+v with uses %v and %v, want fewer GPUs and only for a long window with an idle one", r, first, second)
 			}
 		}
 	})

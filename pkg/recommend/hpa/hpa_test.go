@@ -55,26 +55,26 @@ func TestDecide(t *testing.T) {
 	p := Decide(web(), defaults(t))
 	// P95 of the wave is close to 4 cores: 8 pods at half a core; 0.4 x 1.15 of a core are 46 %; 3 x 4 cores at 0.46 each.
 	if p.State != recommend.Ready || p.Action != recommend.Create || p.Bounds.Min != 8 || p.Bounds.Target != 46 || p.Bounds.Max != 26 || p.Forecast {
-		t.Errorf("%+v", p)
+		t.Errorf("Decide = %+v, want Create with 8 to 26 pods at 46 %%", p)
 	}
 	if !strings.Contains(p.Description, "8 to 26 pods") || !strings.Contains(p.Description, "46 % of the requested 1") || len(p.Evidence) != 5 {
-		t.Errorf("%s %v", p.Description, p.Evidence)
+		t.Errorf("description %q, evidence %v, want the bounds, the request and 5 pieces of evidence", p.Description, p.Evidence)
 	}
 
 	in := web()
 	in.Existing = &Bounds{Min: 8, Max: 26, Target: 46}
 	if p := Decide(in, defaults(t)); p.Action != recommend.NoAction {
-		t.Errorf("%+v", p)
+		t.Errorf("Decide with the same autoscaler = %+v, want no action", p)
 	}
 
 	in.Existing.Target = 50
 	if p := Decide(in, defaults(t)); p.Action != recommend.Patch {
-		t.Errorf("%+v", p)
+		t.Errorf("Decide with another target = %+v, want Patch", p)
 	}
 
 	in.RequestChanges = true
 	if p := Decide(in, defaults(t)); !strings.Contains(p.Description, "changes together with it") {
-		t.Error(p.Description)
+		t.Errorf("description %q, want it to say that the request changes too", p.Description)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestTargetWithinBounds(t *testing.T) {
 		in := web()
 		in.PodCPU = use
 		if p := Decide(in, defaults(t)); p.Bounds.Target != want || p.Bounds.Max < p.Bounds.Min {
-			t.Errorf("%g cores of one: %+v", use, p.Bounds)
+			t.Errorf("Decide with %g cores of a pod = %+v, want the target %d", use, p.Bounds, want)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func TestNothingProposed(t *testing.T) {
 
 			p := Decide(in, s)
 			if p.State != c.state || p.Reason != c.reason || p.Bounds != (Bounds{}) || p.Description == "" || p.Action == recommend.Create {
-				t.Errorf("%+v", p)
+				t.Errorf("Decide = %+v, want %s, reason %q and no bounds", p, c.state, c.reason)
 			}
 		})
 	}
@@ -127,21 +127,21 @@ func TestNothingProposed(t *testing.T) {
 	s := defaults(t)
 	s.Predictable = true
 	if p := Decide(web(), s); p.Action != recommend.Create || !p.Forecast {
-		t.Errorf("a wave repeats: %+v", p)
+		t.Errorf("Decide with a predictable use = %+v, want Create with a forecast", p)
 	}
 }
 
 func TestParseSettings(t *testing.T) {
 	s, err := ParseSettings(map[string]string{"fluctuation-threshold": "2", "cpu-percentile": "0.9", "predictable": "true"})
 	if err != nil || s.Fluctuation != 2 || s.Replicas.CPUPercentile != 0.9 || !s.Predictable || s.MaxFactor != 3 || !s.KeepMetrics {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("ParseSettings = %+v, %v, want the given values and the defaults of the others", s, err)
 	}
 
 	for key, value := range map[string]string{
 		"fluctuation-threshold": "-1", "max-replicas-factor": "x", "min-cpu-target-utilization": "80", "predictable": "often", "unknown": "",
 	} {
 		if _, err := ParseSettings(map[string]string{key: value}); err == nil || !strings.Contains(err.Error(), key) {
-			t.Errorf("%s %q: %v", key, value, err)
+			t.Errorf("ParseSettings(%s=%q): %v, want an error that names the key", key, value, err)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func FuzzDecide(f *testing.F) {
 
 		p := Decide(in, defaults(t))
 		if b := p.Bounds; b != (Bounds{}) && (b.Min < 1 || b.Max < b.Min || b.Target < 30 || b.Target > 75) {
-			t.Errorf("%+v", p)
+			t.Errorf("Decide = %+v, want bounds in order and a target of 30 to 75 %%", p)
 		}
 	})
 }

@@ -105,10 +105,10 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(c.in, c.s)
 			if plan.State != c.state || plan.Reason != c.reason || !strings.Contains(plan.Explain(), c.says) {
-				t.Errorf("%+v", plan)
+				t.Errorf("Decide = %+v, want %s, reason %q and a text with %q", plan, c.state, c.reason, c.says)
 			}
 			if (plan.Action == recommend.Delete) != (c.state == recommend.Ready) || (len(plan.Evidence) > 0) != (c.state == recommend.Ready) {
-				t.Errorf("%+v", plan)
+				t.Errorf("Decide = %+v, want Delete and evidence only for a Ready plan", plan)
 			}
 		})
 	}
@@ -116,16 +116,16 @@ func TestDecide(t *testing.T) {
 
 func TestParseSettings(t *testing.T) {
 	if s := settingsOf(t); s.CPUUse != 0.1 || s.MemoryUse != 0.25 || s.CPUPercentile != 0.99 || s.Hours != 168 || s.EmptyHours != 24 {
-		t.Errorf("%+v", s)
+		t.Errorf("ParseSettings(nil) = %+v, want the defaults", s)
 	}
 	// A threshold of gocrane's is the only one then, as it was there.
 	if s := settingsOf(t, "memory-request-utilization", "0.3"); s.CPUUse != 0 || s.MemoryUse != 0 || s.MemoryRequest != 0.3 {
-		t.Errorf("%+v", s)
+		t.Errorf("ParseSettings with one threshold = %+v, want only that one", s)
 	}
 
 	for key, value := range map[string]string{"cpu-percentile": "99", "cpu-usage-utilization": "x", "empty-for": "0s", "cpu": "1"} {
 		if _, err := ParseSettings(map[string]string{key: value}); err == nil || !strings.Contains(err.Error(), key) {
-			t.Errorf("%s=%s: %v", key, value, err)
+			t.Errorf("ParseSettings(%s=%s): %v, want an error that names the key", key, value, err)
 		}
 	}
 }
@@ -139,14 +139,14 @@ func TestMoreUseIsNeverIdler(t *testing.T) {
 		in.CPUUse = flat(168, float64(i)*0.05)
 		now := Decide(in, s).Action == recommend.Delete
 		if now && !idle {
-			t.Fatalf("idle again at %g cores", float64(i)*0.05)
+			t.Fatalf("Decide at %g cores is idle again, want busy from the first busy value on", float64(i)*0.05)
 		}
 
 		idle = now
 	}
 
 	if idle {
-		t.Error("it never became busy")
+		t.Error("the node is idle at every use, want it busy at the largest")
 	}
 
 	for gone := range 168 {
@@ -158,7 +158,7 @@ func TestMoreUseIsNeverIdler(t *testing.T) {
 		}
 
 		if Decide(in, s).Action == recommend.Delete {
-			t.Fatalf("idle with %d values gone", gone)
+			t.Fatalf("Decide with %d values gone is idle, want busy", gone)
 		}
 	}
 }
@@ -184,13 +184,13 @@ func FuzzDecide(f *testing.F) {
 
 		plan := Decide(in, settingsOf(t))
 		if plan.Description == "" {
-			t.Error("no description")
+			t.Errorf("Decide = %+v, want a description", plan)
 		}
 
 		// Idle are only nodes of which enough is known.
 		known := observation.IsKnown(cpu) && observation.IsKnown(memory) && hours >= 152
 		if plan.Action == recommend.Delete && !known && !(daemon && others == 0 && hours >= 22) {
-			t.Errorf("%+v with %v %v %v of %d hours", plan, cpu, memory, others, hours)
+			t.Errorf("Decide = %+v with %v %v %v of %d hours, want idle only with enough data", plan, cpu, memory, others, hours)
 		}
 	})
 }

@@ -52,7 +52,7 @@ func TestMerge(t *testing.T) {
 	sum.Add(Hours{3, nan, nan})
 
 	if !slices.EqualFunc(sum, Hours{1, 3, 2, nan}, same) {
-		t.Error("sum", sum)
+		t.Errorf("Add = %v, want [1 3 2 NaN]", sum)
 	}
 
 	most := Hours{1, nan, 5}
@@ -60,13 +60,13 @@ func TestMerge(t *testing.T) {
 	most.Max(Hours{math.Inf(1), -1, 7})
 
 	if !slices.EqualFunc(most, Hours{2, 2, 7}, same) {
-		t.Error("most", most)
+		t.Errorf("Max = %v, want [2 2 7]", most)
 	}
 	if got := DefaultRequirement(2).Quantile(Hours{100, 1, 3}, 0.5); got != 2 {
-		t.Error("the window is the last two hours:", got)
+		t.Errorf("Quantile of a window of two hours = %v, want 2", got)
 	}
 	if got := DefaultRequirement(2).Quantile(nil, 0.5); !math.IsNaN(got) {
-		t.Error("nothing has no quantile:", got)
+		t.Errorf("Quantile of no hours = %v, want NaN", got)
 	}
 }
 
@@ -91,10 +91,10 @@ func FuzzEnough(f *testing.F) {
 		state, reason := n.Check("x", h)
 		known := n.KnownValues(h)
 		if state == recommend.Ready && (len(known) == 0 || reason != "") || state != recommend.Ready && reason == "" {
-			t.Errorf("%s %q of %v", state, reason, h)
+			t.Errorf("Check of %v = %s, %q, want a reason unless Ready", h, state, reason)
 		}
 		if q := n.Quantile(h, 0.99); len(known) > 0 && !(q >= slices.Min(known) && q <= slices.Max(known)) {
-			t.Errorf("quantile %v of %v", q, known)
+			t.Errorf("Quantile of %v = %v, want it within the values", known, q)
 		}
 	})
 }

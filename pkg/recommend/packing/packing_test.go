@@ -53,10 +53,10 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(c.in)
 			if plan.State != c.state || plan.Action != c.action || plan.Reason != c.reason || !strings.Contains(plan.Description, c.says) {
-				t.Errorf("%+v", plan)
+				t.Errorf("Decide = %+v, want %s, %q, reason %q and a text with %q", plan, c.state, c.action, c.reason, c.says)
 			}
 			if IsBlocked(c.in) != (c.state == recommend.Ready) {
-				t.Error("suspect:", IsBlocked(c.in))
+				t.Errorf("IsBlocked = %t, want %t", IsBlocked(c.in), c.state == recommend.Ready)
 			}
 		})
 	}
@@ -65,10 +65,10 @@ func TestDecide(t *testing.T) {
 func TestLargestContainerIsNamed(t *testing.T) {
 	in := Input{Pod: amounts(4000, 4), Largest: "app", LargestRequests: amounts(3900, 3), Replicas: 1, Nodes: []Node{node("a", 3000, 20), node("b", 3000, 20)}}
 	if plan := Decide(in); !strings.Contains(plan.Description, "Container app asks for most of it: 3.9 cores and 3 GiB") {
-		t.Error(plan.Description)
+		t.Errorf("description %q, want the largest container and its requests", plan.Description)
 	}
 	if plan := Decide(in); len(plan.Evidence) != 3 || *plan.Evidence[0].Limit != 3 || plan.Evidence[0].Value != 4 {
-		t.Error(plan.Evidence)
+		t.Errorf("evidence %v, want 4 of 3 free cores first", plan.Evidence)
 	}
 }
 
@@ -89,17 +89,17 @@ func TestMisfits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if left := Unplaced(c.pods, nodes); !slices.Equal(left, c.left) {
-				t.Errorf("left %v, want %v", left, c.left)
+				t.Errorf("Unplaced = %v, want %v", left, c.left)
 			}
 		})
 	}
 
 	full := []Node{{Name: "a", Allocatable: amounts(8000, 32), Free: amounts(8000, 32), FreePods: 1}}
 	if left := Unplaced([]Demand{pod("x", 1), pod("y", 1)}, full); len(left) != 1 {
-		t.Error("a node takes no more pods than it may:", left)
+		t.Errorf("Unplaced on a node with one free pod = %v, want one of two", left)
 	}
 	if nodes[0].Free != amounts(3000, 20) {
-		t.Error("the caller's nodes were changed")
+		t.Errorf("the caller's node has %+v free, want it unchanged", nodes[0].Free)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestMisfitsPlacesWithinRoom(t *testing.T) {
 		}
 
 		if placed.CPU > free.CPU || placed.Memory > free.Memory {
-			t.Fatalf("placed %+v of %+v in %+v", placed, pods, nodes)
+			t.Fatalf("placed %+v of %+v in %+v, want no more than is free", placed, pods, nodes)
 		}
 	}
 }
@@ -145,10 +145,10 @@ func FuzzDecide(f *testing.F) {
 
 		plan := Decide(in)
 		if plan.Description == "" || plan.State == recommend.Ready && plan.Reason == "" {
-			t.Errorf("%+v", plan)
+			t.Errorf("Decide = %+v, want a description, and a reason if Ready", plan)
 		}
 		if plan.State == recommend.Ready && (replicas <= 0 || cpu <= 0 && memory <= 0 && gpu <= 0) {
-			t.Errorf("what asks for nothing is in nobody's way: %+v", plan)
+			t.Errorf("Decide without pods or requests = %+v, want no finding", plan)
 		}
 	})
 }

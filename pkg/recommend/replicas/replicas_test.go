@@ -71,10 +71,10 @@ func TestDecide(t *testing.T) {
 
 			p := Decide(in, s)
 			if p.State != recommend.Ready || p.Replicas != c.replicas || p.ByCPU != c.cpu || p.ByMemory != c.mem || p.Action != c.action {
-				t.Errorf("%+v", p)
+				t.Errorf("Decide = %+v, want %d replicas, %d by CPU, %d by memory, %s", p, c.replicas, c.cpu, c.mem, c.action)
 			}
 			if len(p.Evidence) != 2 || p.Description == "" {
-				t.Errorf("it does not say why: %+v", p)
+				t.Errorf("Decide = %+v, want a description and 2 pieces of evidence", p)
 			}
 		})
 	}
@@ -107,7 +107,7 @@ func TestNoNumber(t *testing.T) {
 
 			p := Decide(in, defaults(t))
 			if p.State != c.state || p.Replicas != 0 || p.Action != "" || !strings.Contains(p.Description, c.says) {
-				t.Errorf("%+v", p)
+				t.Errorf("Decide = %+v, want %s without a number and a text with %q", p, c.state, c.says)
 			}
 		})
 	}
@@ -145,10 +145,10 @@ func TestShortHistory(t *testing.T) {
 
 			p := Decide(in, defaults(t))
 			if p.State != recommend.Ready || !p.Incomplete || p.Replicas != c.replicas || p.Action != c.action {
-				t.Errorf("%+v", p)
+				t.Errorf("Decide with a short history = %+v, want an incomplete plan with %d replicas, %s", p, c.replicas, c.action)
 			}
 			if !strings.Contains(p.Description, c.says) || !strings.Contains(p.Description, "No forecast stands in for the rest") {
-				t.Error(p.Description)
+				t.Errorf("description %q, want %q and that there is no forecast", p.Description, c.says)
 			}
 		})
 	}
@@ -160,7 +160,7 @@ func TestShortHistory(t *testing.T) {
 	in.Memory = flat(1<<30, 30*time.Hour)
 	s.Window = 24 * time.Hour
 	if p := Decide(in, s); p.State != recommend.Ready || p.Incomplete || p.Replicas != 4 {
-		t.Errorf("a window of a day that is known: %+v", p)
+		t.Errorf("Decide with a window of a day = %+v, want a complete plan with 4 replicas", p)
 	}
 }
 
@@ -176,19 +176,19 @@ func TestProperties(t *testing.T) {
 		in.CPURequest = series.MilliCPU(1 + random.IntN(8000))
 		p := Decide(in, s)
 		if p.Replicas < s.DefaultMin || p.Replicas < p.ByCPU || p.Replicas < p.ByMemory {
-			t.Fatalf("%+v", p)
+			t.Fatalf("Decide = %+v, want at least the minimum and the pods of each resource", p)
 		}
 
 		more := in
 		more.CPU = flat(in.CPU.Values[0]*(1+random.Float64()), week)
 		if q := Decide(more, s); q.Replicas < p.Replicas {
-			t.Errorf("more use needs fewer pods: %+v, %+v", p, q)
+			t.Errorf("Decide = %+v, with more use %+v, want no fewer pods", p, q)
 		}
 
 		larger := in
 		larger.CPURequest *= 2
 		if q := Decide(larger, s); q.Replicas > p.Replicas {
-			t.Errorf("larger pods need more of them: %+v, %+v", p, q)
+			t.Errorf("Decide = %+v, with larger pods %+v, want no more pods", p, q)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func TestProperties(t *testing.T) {
 func TestParseSettings(t *testing.T) {
 	s, err := ParseSettings(map[string]string{"cpu-percentile": "0.9", "workload-min-replicas": "2", "history-length": "14d"})
 	if err != nil || s.CPUPercentile != 0.9 || s.WorkloadMin != 2 || s.Window != 14*24*time.Hour || s.MemoryPercentile != 0.95 {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("ParseSettings = %+v, %v, want the given values and the defaults of the others", s, err)
 	}
 
 	for key, value := range map[string]string{
@@ -204,7 +204,7 @@ func TestParseSettings(t *testing.T) {
 		"history-length": "1h", "pod-available-ratio": "two",
 	} {
 		if _, err := ParseSettings(map[string]string{key: value}); err == nil || !strings.Contains(err.Error(), key) {
-			t.Errorf("%s %q: %v", key, value, err)
+			t.Errorf("ParseSettings(%s=%q): %v, want an error that names the key", key, value, err)
 		}
 	}
 }
@@ -225,7 +225,7 @@ func FuzzDecide(f *testing.F) {
 		}
 
 		if p := Decide(in, s); p.State == recommend.Ready != (p.Replicas >= 1) {
-			t.Errorf("%+v", p)
+			t.Errorf("Decide = %+v, want a number exactly if it is Ready", p)
 		}
 	})
 }

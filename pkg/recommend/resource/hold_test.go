@@ -28,23 +28,23 @@ func TestDecideWithAutoscaler(t *testing.T) {
 	plan := decide(current, &rightsize.HPA{CPUUtilization: 0.2})
 	r := plan.Containers[0]
 	if *r.Target.CPURequest != cpu || *r.Target.CPULimit != cpuLimit || r.HPA != nil {
-		t.Errorf("cpu %v, limit %v, autoscaler %+v", *r.Target.CPURequest, *r.Target.CPULimit, r.HPA)
+		t.Errorf("cpu %v, limit %v, autoscaler %+v, want %v, %v and none", *r.Target.CPURequest, *r.Target.CPULimit, r.HPA, cpu, cpuLimit)
 	}
 	if *r.Target.MemoryRequest != *free.Target.MemoryRequest || plan.Action != recommend.Patch {
-		t.Errorf("memory %v, want %v; %s", *r.Target.MemoryRequest, *free.Target.MemoryRequest, plan.Action)
+		t.Errorf("memory %v, action %s, want %v and Patch", *r.Target.MemoryRequest, plan.Action, *free.Target.MemoryRequest)
 	}
 
 	last := r.CPU.Steps[len(r.CPU.Steps)-1]
 	if last.Code != rightsize.StepHPA || last.To != 2 || !strings.Contains(plan.Description, "cpu stays 2 (an autoscaler acts at 20 % of the request") {
-		t.Errorf("%v; %s", last, plan.Description)
+		t.Errorf("last step %v, description %q, want a step of the autoscaler to 2 cores", last, plan.Description)
 	}
 	if flags := r.CPU.Flags; len(flags) == 0 || flags[len(flags)-1].Code != rightsize.FlagAutoscaled {
-		t.Errorf("flags %v", flags)
+		t.Errorf("flags %v, want %s last", flags, rightsize.FlagAutoscaled)
 	}
 
 	both := decide(current, &rightsize.HPA{CPUUtilization: 0.2, MemoryUtilization: 0.6})
 	if both.Action != recommend.NoAction {
-		t.Errorf("%s: %s", both.Action, both.Description)
+		t.Errorf("Decide with both requests held = %s: %s, want no action", both.Action, both.Description)
 	}
 	// Without a request a utilization has no meaning and no request is kept.
 	if r := decide(rightsize.Resources{}, &rightsize.HPA{CPUUtilization: 0.2}).Containers[0]; *r.Target.CPURequest != *free.Target.CPURequest {
@@ -65,15 +65,15 @@ func TestDecideWithinTheLargestNode(t *testing.T) {
 	r := plan.Containers[0]
 
 	if !strings.Contains(plan.Description, "the largest node has 400m for pods") {
-		t.Error(plan.Description)
+		t.Errorf("description %q, want the size of the largest node", plan.Description)
 	}
 	if *r.Target.CPURequest != 400 || *r.Target.MemoryRequest != 64<<20 {
-		t.Errorf("%v, %v", *r.Target.CPURequest, *r.Target.MemoryRequest)
+		t.Errorf("requests %v, %v, want those of the largest node", *r.Target.CPURequest, *r.Target.MemoryRequest)
 	}
 
 	for _, s := range []rightsize.Sizing{r.CPU, r.Memory} {
 		if len(s.Flags) == 0 || s.Flags[len(s.Flags)-1].Code != rightsize.FlagTooLarge {
-			t.Errorf("flags %v", s.Flags)
+			t.Errorf("flags %v, want %s last", s.Flags, rightsize.FlagTooLarge)
 		}
 	}
 }

@@ -51,24 +51,24 @@ func TestInitContainers(t *testing.T) {
 	migrate := Container{Name: "migrate", Init: true, Profile: ranOnce(5, 3, 1.5, 300*mib), Current: requests(2000, 64*mib)}
 	plan := decide(migrate, app)
 	if len(plan.Containers) != 2 || !plan.Containers[0].Init || plan.Containers[1].Init || plan.State != recommend.Ready || plan.Incomplete {
-		t.Fatalf("%+v", plan)
+		t.Fatalf("Decide = %+v, want a complete plan for the init container and the app", plan)
 	}
 
 	r := plan.Containers[0]
 	if got := *r.Target.CPURequest; got < 1500 || got > 1800 || !strings.Contains(r.CPU.Message, "5 runs") {
-		t.Errorf("init container: %d, %q", got, r.CPU.Message)
+		t.Errorf("init container: %d, %q, want 1500 to 1800 of 5 runs", got, r.CPU.Message)
 	}
 	if plan.Pod.CPUNow != 2000 || plan.Pod.CPUAfter != *r.Target.CPURequest || plan.Pod.CPUInitContainer != "migrate" || plan.Pod.MemoryInitContainer != "migrate" {
-		t.Errorf("%+v", plan.Pod)
+		t.Errorf("pod request %+v, want that of the init container migrate", plan.Pod)
 	}
 	if text := plan.Description; !strings.Contains(text, "the pod as a whole requests 2 of cpu -> 1") || !strings.Contains(text, "its init container migrate") {
-		t.Error(text)
+		t.Errorf("description %q, want the request of the pod and its init container", text)
 	}
 
 	// The request of the pods decreases by the reduction of the whole pod, not by that of the app container.
 	saving := plan.SavingOf(cost.UnitPrice{CPU: 1, Memory: 1}, 3, false)
 	if want := 3 * (plan.Pod.CPUNow - plan.Pod.CPUAfter); saving.CPU != want || saving.Memory != 3*(plan.Pod.MemoryNow-plan.Pod.MemoryAfter) {
-		t.Errorf("saving %+v, pod %+v", saving, plan.Pod)
+		t.Errorf("saving %+v of pods %+v, want the reduction of three pods", saving, plan.Pod)
 	}
 
 	sum := series.MilliCPU(0)
@@ -77,23 +77,23 @@ func TestInitContainers(t *testing.T) {
 	}
 
 	if sum != saving.CPU {
-		t.Errorf("%d in parts of %d", sum, saving.CPU)
+		t.Errorf("the savings of the containers add up to %d, want %d", sum, saving.CPU)
 	}
 
 	young := decide(Container{Name: "migrate", Init: true, Profile: ranOnce(1, 3, 1.5, 300*mib)}, app)
 	if len(young.Containers) != 2 || young.Incomplete || young.Containers[0].CPU.Message != "learning, 1 of 3 runs" {
-		t.Errorf("a single run: %+v", young.Containers[0].CPU)
+		t.Errorf("sizing after a single run: %+v, want it learning", young.Containers[0].CPU)
 	}
 
 	unseen := decide(Container{Name: "migrate", Init: true, Current: requests(2000, 0)}, app)
 	if len(unseen.Containers) != 1 || unseen.Incomplete || !strings.Contains(unseen.Description, "migrate: runs before the others and was never seen") {
-		t.Errorf("unseen: %s", unseen.Description)
+		t.Errorf("description %q, want the init container left as it is", unseen.Description)
 	}
 	if s := unseen.SavingOf(cost.UnitPrice{CPU: 1}, 1, false); s.CPU != 0 {
-		t.Errorf("the pod requests 2 cores before and after, the saving is %+v", s)
+		t.Errorf("saving %+v, want 0 CPU: the pod requests 2 cores before and after", s)
 	}
 	if proofs := CollectEvidence(Input{Policy: policy(t), Now: now, Containers: []Container{migrate, app}}); len(proofs) != len(plan.Containers) {
-		t.Errorf("%d proofs of %d containers", len(proofs), len(plan.Containers))
+		t.Errorf("CollectEvidence returns %d results, want one for each of %d containers", len(proofs), len(plan.Containers))
 	}
 }
 
@@ -123,7 +123,7 @@ func TestJobsSaveWhileTheyRun(t *testing.T) {
 	plan := Decide(Input{Policy: policy(t), Now: now, Containers: []Container{job}})
 	// 144 of 1440 minutes a day.
 	if math.Abs(plan.MeanPods-0.1) > 1e-6 || !strings.Contains(plan.Description, "On average 0.1 pods of the job ran at once") {
-		t.Errorf("%v: %s", plan.MeanPods, plan.Description)
+		t.Errorf("mean pods %v: %s, want 0.1", plan.MeanPods, plan.Description)
 	}
 
 	per := 2000 - *plan.Containers[0].Target.CPURequest

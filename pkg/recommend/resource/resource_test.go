@@ -72,7 +72,7 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(Input{Policy: policy(t), Now: now, Containers: c.containers})
 			if p.State != c.state || p.Action != c.action || p.Incomplete != c.incomplete || !strings.Contains(p.Description, c.says) {
-				t.Errorf("%s, %q, incomplete %t, %q", p.State, p.Action, p.Incomplete, p.Description)
+				t.Errorf("Decide = %s, %q, incomplete %t, %q, want %s, %q, %t and a text with %q", p.State, p.Action, p.Incomplete, p.Description, c.state, c.action, c.incomplete, c.says)
 			}
 		})
 	}
@@ -88,6 +88,6 @@ func TestDecideKeepsWhatHasNoNumber(t *testing.T) {
 		{Name: "a", Profile: week, Current: asItIs}, {Name: "b", Current: rightsize.Resources{CPURequest: &m}},
 	}})
 	if p.Action != recommend.NoAction {
-		t.Errorf("action %q: %s", p.Action, p.Description)
+		t.Errorf("action %q: %s, want none", p.Action, p.Description)
 	}
 }

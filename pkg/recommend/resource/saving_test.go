@@ -35,19 +35,19 @@ func TestPlanSavingOf(t *testing.T) {
 	price := cost.UnitPrice{CPU: 1, Memory: 0.5}
 	all := p.SavingOf(price, 4, false)
 	if all.CPU != 3000 || all.Memory != -4<<30 || all.Counted != 2 || math.Abs(all.Hourly.Total().PerHour()-(3-2)) > 1e-9 {
-		t.Errorf("%+v", all)
+		t.Errorf("SavingOf = %+v, want 3000 millicores, -4 GiB and 1 an hour of two requests", all)
 	}
 
 	if left := strings.Join(all.NotCounted, "; "); left != "memory of app: no number yet; cpu of side: no request today" {
-		t.Errorf("left %q", left)
+		t.Errorf("NotCounted = %q, want memory of app and cpu of side", left)
 	}
 	if runs := p.SavingOf(price, 4, true); runs.Counted != 0 || runs.CPU != 0 || !strings.Contains(runs.NotCounted[0], "no run of the job was seen") {
-		t.Errorf("a job: %+v", runs)
+		t.Errorf("SavingOf a job without a run = %+v, want nothing counted", runs)
 	}
 
 	p.MeanPods = 0.25
 	if runs := p.SavingOf(price, 4, true); runs.CPU != 750/4 || runs.Memory != -1<<30/4 || runs.Counted != 2 {
-		t.Errorf("a job that runs a quarter of the time: %+v", runs)
+		t.Errorf("SavingOf a job that runs a quarter of the time = %+v, want a quarter of the saving", runs)
 	}
 
 	// The parts are the whole.
@@ -63,6 +63,6 @@ func TestPlanSavingOf(t *testing.T) {
 	}
 
 	if cpu != all.CPU || memory != all.Memory || hourly != all.Hourly.Total() {
-		t.Errorf("%v, %v, %v in parts of %+v", cpu, memory, hourly, all)
+		t.Errorf("the savings of the containers add up to %v, %v, %v, want %+v", cpu, memory, hourly, all)
 	}
 }

@@ -31,27 +31,27 @@ func TestScalePoint(t *testing.T) {
 
 	plan := Decide(in)
 	if plan.State != recommend.Ready || plan.Action != recommend.Patch || len(plan.ScalePoint) == 0 {
-		t.Fatalf("%+v", plan)
+		t.Fatalf("Decide = %+v, want Patch with new targets", plan)
 	}
 
 	for _, m := range plan.ScalePoint {
 		now, after := m.requests(plan.Containers)
 		if before, then := float64(m.Percent)*now, float64(m.To)*after; math.Abs(before-then) > after/2+1e-6 {
-			t.Errorf("%+v moves the scale point from %g to %g", m, before, then)
+			t.Errorf("%+v moves the scale point from %g to %g, want at most half a percent of the request", m, before, then)
 		}
 	}
 
 	if got := *plan.Containers[0].Target.CPURequest; got >= cpu {
-		t.Errorf("the request stays at %v", got)
+		t.Errorf("CPU request %v, want less than %v", got, cpu)
 	}
 	if !strings.Contains(plan.Description, "autoscaler web acts on the utilization") || !strings.Contains(plan.Description, "cpu of b 20 % ->") {
-		t.Error(plan.Description)
+		t.Errorf("description %q, want the autoscaler and its new targets", plan.Description)
 	}
 
 	in.Autoscaler.Owned = false
 	if foreign := Decide(in); len(foreign.ScalePoint) > 0 || *foreign.Containers[0].Target.CPURequest != cpu || *foreign.Containers[0].Target.MemoryRequest >= memory ||
 		!strings.Contains(foreign.Description, "would need a target of") {
-		t.Errorf("beside an autoscaler of others: %+v, %s", foreign.ScalePoint, foreign.Description)
+		t.Errorf("Decide beside an autoscaler of others: %+v, %s, want CPU held and memory lowered", foreign.ScalePoint, foreign.Description)
 	}
 
 	in.Autoscaler.Owned = true
@@ -60,12 +60,12 @@ func TestScalePoint(t *testing.T) {
 	in.Containers[1].Current.CPURequest = nil
 	for _, m := range Decide(in).ScalePoint {
 		if !m.Memory {
-			t.Errorf("%+v", m)
+			t.Errorf("target change %+v, want none of CPU without a request", m)
 		}
 	}
 
 	in.Autoscaler.Targets = nil
 	if plan := Decide(in); len(plan.ScalePoint) > 0 || strings.Contains(plan.Description, "autoscaler web") {
-		t.Errorf("%+v", plan.ScalePoint)
+		t.Errorf("target changes %+v, want none without targets", plan.ScalePoint)
 	}
 }

@@ -97,7 +97,7 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(c.in, c.s)
 			if plan.State != c.state || plan.Reason != c.reason || !strings.Contains(plan.Explain(), c.says) || (plan.Action == recommend.Delete) != (c.state == recommend.Ready) {
-				t.Errorf("%+v", plan)
+				t.Errorf("Decide = %+v, want %s, reason %q and a text with %q", plan, c.state, c.reason, c.says)
 			}
 		})
 	}
@@ -105,12 +105,12 @@ func TestDecide(t *testing.T) {
 
 func TestParseSettings(t *testing.T) {
 	if s := settingsOf(t); s.Receive != 0 || s.ReceivePercentile != 0.95 || !slices.Equal(s.Types, []string{LoadBalancer}) || s.Hours != 168 {
-		t.Errorf("%+v", s)
+		t.Errorf("ParseSettings(nil) = %+v, want the defaults", s)
 	}
 
 	for key, value := range map[string]string{"net-receive-bytes": "-1", "net-receive-percentile": "95", "service-types": "ExternalName", "selector": "x"} {
 		if _, err := ParseSettings(map[string]string{key: value}); err == nil || !strings.Contains(err.Error(), key) {
-			t.Errorf("%s=%s: %v", key, value, err)
+			t.Errorf("ParseSettings(%s=%s): %v, want an error that names the key", key, value, err)
 		}
 	}
 }
@@ -132,10 +132,10 @@ func FuzzDecide(f *testing.F) {
 
 		plan := Decide(in, s)
 		if plan.Description == "" {
-			t.Error("no description")
+			t.Errorf("Decide = %+v, want a description", plan)
 		}
 		if plan.Action == recommend.Delete && (hours < 152 || pods == 0 && (addresses != 0 || in.Age < week) || pods > 0 && !(bytes >= 0 && bytes <= 100)) {
-			t.Errorf("%+v for %+v", plan, in)
+			t.Errorf("Decide(%+v) = %+v, want Delete only with enough data and no traffic", in, plan)
 		}
 	})
 }

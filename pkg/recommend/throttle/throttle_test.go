@@ -64,7 +64,7 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(c.in, standard(t))
 			if plan.State != c.state || plan.Action != c.action || plan.Incomplete != c.incomplete || !strings.Contains(plan.Description, c.says) {
-				t.Errorf("%+v", plan)
+				t.Errorf("Decide = %+v, want %s, %q, incomplete %t and a text with %q", plan, c.state, c.action, c.incomplete, c.says)
 			}
 			if c.to == 0 && len(plan.Limits) > 0 || c.to > 0 && (len(plan.Limits) != 1 || plan.Limits[0].To != c.to) {
 				t.Errorf("limits %+v, want %v", plan.Limits, c.to)
@@ -76,18 +76,18 @@ func TestDecide(t *testing.T) {
 func TestGuaranteedPodsStayGuaranteed(t *testing.T) {
 	plan := Decide(Input{Guaranteed: true, Containers: []Container{{Name: "app", Limit: 500, Throttled: flat(168, 0.5)}}}, standard(t))
 	if len(plan.Limits) != 1 || !plan.Limits[0].WithRequest || !strings.Contains(plan.Description, "stay Guaranteed") {
-		t.Errorf("%+v", plan)
+		t.Errorf("Decide of a guaranteed pod = %+v, want the request to change with the limit", plan)
 	}
 }
 
 func TestParseSettings(t *testing.T) {
 	if s := standard(t); s != (Settings{Share: 0.25, Percentile: 0.95, MaxFactor: 2, Hours: 168, MinHours: 24}) {
-		t.Errorf("%+v", s)
+		t.Errorf("ParseSettings(nil) = %+v, want the defaults", s)
 	}
 
 	for key, value := range map[string]string{"throttled-share": "25", "max-factor": "1", "min-history": "x", "limit": "1"} {
 		if _, err := ParseSettings(map[string]string{key: value}); err == nil || !strings.Contains(err.Error(), key) {
-			t.Errorf("%s=%s: %v", key, value, err)
+			t.Errorf("ParseSettings(%s=%s): %v, want an error that names the key", key, value, err)
 		}
 	}
 }
@@ -108,13 +108,13 @@ func FuzzDecide(f *testing.F) {
 
 		plan := Decide(in, s)
 		if plan.Description == "" {
-			t.Error("no description")
+			t.Errorf("Decide = %+v, want a description", plan)
 		}
 
 		for _, l := range plan.Limits {
 			most := float64(limit)*max(factor, minFactor) + step
 			if l.To <= l.From || float64(l.To) > most*(1+1e-12) || hours < 24 || !(share > 0.25) {
-				t.Errorf("%+v of %v, %d hours of %v", l, limit, hours, share)
+				t.Errorf("limit %+v of %v, %d hours of %v, want a bounded raise with enough data", l, limit, hours, share)
 			}
 		}
 	})

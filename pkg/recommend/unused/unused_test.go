@@ -75,7 +75,7 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(c.in, standard(t))
 			if plan.State != c.state || !strings.Contains(plan.Explain(), c.says) || (plan.Action == recommend.Patch) != (c.state == recommend.Ready) {
-				t.Errorf("%+v", plan)
+				t.Errorf("Decide = %+v, want %s and a text with %q", plan, c.state, c.says)
 			}
 		})
 	}
@@ -83,7 +83,7 @@ func TestDecide(t *testing.T) {
 
 func TestParseSettings(t *testing.T) {
 	if s := standard(t); s != (Settings{CPU: 0.02, Receive: 500, Transmit: 5000, Percentile: 1, Hours: 168}) {
-		t.Errorf("%+v", s)
+		t.Errorf("ParseSettings(nil) = %+v, want the defaults", s)
 	}
 
 	for key, config := range map[string]map[string]string{
@@ -93,7 +93,7 @@ func TestParseSettings(t *testing.T) {
 		"cpu":               {"cpu": "1"},
 	} {
 		if _, err := ParseSettings(config); err == nil || !strings.Contains(err.Error(), key) {
-			t.Errorf("%v: %v", config, err)
+			t.Errorf("ParseSettings(%v): %v, want an error that names %s", config, err, key)
 		}
 	}
 }
@@ -112,14 +112,14 @@ func TestMoreIsNeverLessUsed(t *testing.T) {
 
 			now := Decide(in, standard(t)).Action == recommend.Patch
 			if now && !unused {
-				t.Errorf("%s: unused again at %g", name, v)
+				t.Errorf("%s: Decide at %g is unused again, want used from the first used value on", name, v)
 			}
 
 			unused = now
 		}
 
 		if unused {
-			t.Errorf("%s: never used", name)
+			t.Errorf("%s: unused at every value, want used at the largest", name)
 		}
 	}
 }
@@ -135,12 +135,12 @@ func FuzzDecide(f *testing.F) {
 		in := Input{Replicas: replicas, Ready: ready, Scales: true, CPU: flat(hours, cpu), Receive: flat(hours, receive), Transmit: flat(hours, transmit)}
 		plan := Decide(in, Settings{CPU: 0.02, Receive: 500, Transmit: 5000, Percentile: 1, Hours: 168})
 		if plan.Description == "" {
-			t.Error("no description")
+			t.Errorf("Decide = %+v, want a description", plan)
 		}
 
 		still := cpu >= 0 && cpu <= 0.02 && receive >= 0 && receive <= 500 && transmit >= 0 && transmit <= 5000
 		if plan.Action == recommend.Patch && (!still || hours < 152 || ready <= 0 || replicas <= 0) {
-			t.Errorf("%+v for %+v", plan, in)
+			t.Errorf("Decide(%+v) = %+v, want unused only with enough data and low values", in, plan)
 		}
 	})
 }

@@ -57,7 +57,7 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(c.in, Settings{Hours: 168})
 			if plan.State != c.state || plan.Reason != c.reason || !strings.Contains(plan.Description, c.says) || (plan.Action == recommend.Delete) != (c.state == recommend.Ready) {
-				t.Errorf("%+v", plan)
+				t.Errorf("Decide = %+v, want %s, reason %q and a text with %q", plan, c.state, c.reason, c.says)
 			}
 		})
 	}
@@ -65,10 +65,10 @@ func TestDecide(t *testing.T) {
 
 func TestParseSettings(t *testing.T) {
 	if s, err := ParseSettings(nil); err != nil || s.Hours != 168 {
-		t.Error(s, err)
+		t.Errorf("ParseSettings(nil) = %+v, %v, want 168 hours", s, err)
 	}
 	if s, err := ParseSettings(map[string]string{"unused-for": "2d"}); err != nil || s.Hours != 48 {
-		t.Error(s, err)
+		t.Errorf("ParseSettings(unused-for=2d) = %+v, %v, want 48 hours", s, err)
 	}
 	if _, err := ParseSettings(map[string]string{"unused-fro": "2d"}); err == nil || !strings.Contains(err.Error(), "unused-for") {
 		t.Error(err)
@@ -87,7 +87,7 @@ func FuzzDecide(f *testing.F) {
 		in := Input{Phase: Phase(phase), Claim: claim, ClaimGone: gone, Since: time.Duration(since), Mounted: flat(hours, mounted), MountingPods: make([]string, mounts)}
 		plan := Decide(in, Settings{Hours: 168})
 		if plan.Description == "" {
-			t.Error("no description")
+			t.Errorf("Decide = %+v, want a description", plan)
 		}
 
 		if plan.Action != recommend.Delete {
@@ -95,7 +95,7 @@ func FuzzDecide(f *testing.F) {
 		}
 
 		if in.Since < week || in.Phase == Bound && claim != "" && !gone && (mounted != 0 || hours < 152 || mounts > 0) {
-			t.Errorf("%+v for %+v", plan, in)
+			t.Errorf("Decide(%+v) = %+v, want Delete only with enough data and no mount", in, plan)
 		}
 	})
 }
