@@ -21,9 +21,9 @@ func (b *fixture) scalePoint() float64 {
 	return sum * float64(b.in.Targets[0].Percent) / 100
 }
 
-// TestTargetsMoveWithRequests: after every decision the autoscaler acts at its original scale point, while requests are lowered,
+// TestAdjustTargets: after every decision the autoscaler acts at its original scale point, while requests are lowered,
 // rolled back and withdrawn; targets of other containers and resources stay.
-func TestTargetsMoveWithRequests(t *testing.T) {
+func TestAdjustTargets(t *testing.T) {
 	for name, end := range map[string]func(*fixture){
 		"withdrawn":   func(b *fixture) { b.in.DesiredSize = Size{} },
 		"rolled back": func(b *fixture) { b.in.Signals.KilledAt = b.in.Now },
@@ -63,8 +63,8 @@ func TestTargetsMoveWithRequests(t *testing.T) {
 	}
 }
 
-// TestTargetDrift: a target that another client has set stops adoption; a lost write of adoption does not.
-func TestTargetDrift(t *testing.T) {
+// TestAdjustTargets_Drift: a target that another client has set stops adoption; a lost write of adoption does not.
+func TestAdjustTargets_Drift(t *testing.T) {
 	begin := func() *fixture {
 		b := newFixture(t, 1, requests(1000, 1000), requests(800, 1000))
 		b.in.Targets = []Target{{Percent: 60}}
@@ -86,8 +86,8 @@ func TestTargetDrift(t *testing.T) {
 	}
 }
 
-// TestBlocked: a blocked workload starts no change, but rolls back and withdraws earlier ones.
-func TestBlocked(t *testing.T) {
+// TestDecide_Blocked: a blocked workload starts no change, but rolls back and withdraws earlier ones.
+func TestDecide_Blocked(t *testing.T) {
 	for name, want := range map[string]int64{"up": 2000, "down": 500} {
 		b := newFixture(t, 2, requests(1000, 1000), requests(want, 1000))
 		b.in.Blocked = "a foreign autoscaler"
@@ -117,8 +117,8 @@ func TestBlocked(t *testing.T) {
 	b.expectSize(requests(1000, 1000))
 }
 
-// TestTargetInvariants: for random pods and requests a target stays at 1 or more and gets back its original value.
-func TestTargetInvariants(t *testing.T) {
+// TestAdjustTargets_Invariants: for random pods and requests a target stays at 1 or more and gets back its original value.
+func TestAdjustTargets_Invariants(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	for range 15 {
 		from := 1 + r.Int64N(100000)

@@ -12,8 +12,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestDown: requests are lowered in watched steps of a fifth, a quarter of the pods at a time, down to the goal.
-func TestDown(t *testing.T) {
+// TestDecide_LowersInSteps: requests are lowered in watched steps of a fifth, a quarter of the pods at a time, down to the goal.
+func TestDecide_LowersInSteps(t *testing.T) {
 	b := newFixture(t, 8, requests(1000, 1000), requests(500, 1000))
 	b.reconcile()
 	b.expectPhase(Lowering)
@@ -46,9 +46,9 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// TestUp: increases apply at once to all pods, despite closed windows and spent budgets, and survive a rollback of another
+// TestDecide_RaisesAtOnce: increases apply at once to all pods, despite closed windows and spent budgets, and survive a rollback of another
 // resource.
-func TestUp(t *testing.T) {
+func TestDecide_RaisesAtOnce(t *testing.T) {
 	b := newFixture(t, 8, requests(100, 1000), requests(1000, 500))
 	b.in.Allowance = Allowance{WindowClosed: "night", BudgetSpent: "enough"}
 	b.reconcile()
@@ -66,8 +66,8 @@ func TestUp(t *testing.T) {
 	b.expectSize(requests(2000, 1000))
 }
 
-// TestRollBack: each kind of regression reverts the last step for all pods at once and starts the cool-down.
-func TestRollBack(t *testing.T) {
+// TestDecide_RollsBack: each kind of regression reverts the last step for all pods at once and starts the cool-down.
+func TestDecide_RollsBack(t *testing.T) {
 	ratio := func(v series.Ratio) *series.Ratio { return &v }
 	for name, harm := range map[string]func(*fixture){
 		"OOM kill":             func(b *fixture) { b.in.Pods[1].Containers[0].KilledAt = b.in.Now },
@@ -100,8 +100,8 @@ func TestRollBack(t *testing.T) {
 	}
 }
 
-// TestSecondKill: when one step back was not enough, the original size is restored.
-func TestSecondKill(t *testing.T) {
+// TestDecide_SecondKill: when one step back was not enough, the original size is restored.
+func TestDecide_SecondKill(t *testing.T) {
 	b := newFixture(t, 2, requests(1000, 1000), requests(1000, 200))
 	b.wait(15 * time.Minute)
 	b.expectSize(requests(1000, 640))
@@ -116,8 +116,8 @@ func TestSecondKill(t *testing.T) {
 	b.expectSize(requests(1000, 1000))
 }
 
-// TestKilledLater: for a day after the watch an OOM kill, but no other restart, still reverts the last step.
-func TestKilledLater(t *testing.T) {
+// TestDecide_KilledAfterWatch: for a day after the watch an OOM kill, but no other restart, still reverts the last step.
+func TestDecide_KilledAfterWatch(t *testing.T) {
 	b := newFixture(t, 2, requests(1000, 1000), requests(1000, 800))
 	b.wait(time.Hour)
 	b.expectPhase(Resting)
@@ -129,8 +129,8 @@ func TestKilledLater(t *testing.T) {
 	b.expectSize(requests(1000, 1000))
 }
 
-// TestStopsAfterRollbacks: three rollbacks in a row stop adoption.
-func TestStopsAfterRollbacks(t *testing.T) {
+// TestDecide_StopsAfterRollbacks: three rollbacks in a row stop adoption.
+func TestDecide_StopsAfterRollbacks(t *testing.T) {
 	b := newFixture(t, 2, requests(1000, 1000), requests(500, 500))
 	for range 3 {
 		for range 10 * 60 {
@@ -152,8 +152,8 @@ func TestStopsAfterRollbacks(t *testing.T) {
 	b.expectPhase(Untouched)
 }
 
-// TestDrift: adoption stops when another client changes the template or a pod.
-func TestDrift(t *testing.T) {
+// TestDecide_Drift: adoption stops when another client changes the template or a pod.
+func TestDecide_Drift(t *testing.T) {
 	for name, write := range map[string]func(*fixture){
 		"template":           func(b *fixture) { b.in.Template = appSize(requests(1500, 1000)) },
 		"template, a limit":  func(b *fixture) { b.in.Template = appSize(requestsAndLimits(1000, 2000, 1000, 0)) },
@@ -202,8 +202,8 @@ func TestDrift(t *testing.T) {
 	b.expectSize(requests(800, 1000))
 }
 
-// TestNothingIsTouched: each obstacle prevents every change, and the summary names it.
-func TestNothingIsTouched(t *testing.T) {
+// TestDecide_Obstacles: each obstacle prevents every change, and the summary names it.
+func TestDecide_Obstacles(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Input)
 		want   string
@@ -236,8 +236,8 @@ func TestNothingIsTouched(t *testing.T) {
 	}
 }
 
-// TestWithdraw: switching adoption off restores the original size and deletes the state.
-func TestWithdraw(t *testing.T) {
+// TestDecide_Withdraws: switching adoption off restores the original size and deletes the state.
+func TestDecide_Withdraws(t *testing.T) {
 	b := newFixture(t, 4, requests(1000, 1000), requests(200, 2000))
 	b.wait(2 * time.Hour)
 	b.in.DesiredSize = Size{}
@@ -246,8 +246,8 @@ func TestWithdraw(t *testing.T) {
 	b.expectSize(requests(1000, 1000))
 }
 
-// TestTemplate: the pod template is changed only on request, after pods have proved the size, and is restored.
-func TestTemplate(t *testing.T) {
+// TestDecide_Template: the pod template is changed only on request, after pods have proved the size, and is restored.
+func TestDecide_Template(t *testing.T) {
 	b := newFixture(t, 2, requests(1000, 1000), requests(800, 1000))
 	b.wait(time.Hour)
 
@@ -284,8 +284,8 @@ func TestTemplate(t *testing.T) {
 	b.expectSize(requests(1000, 1000))
 }
 
-// TestReplicas: replicas are raised at once, lowered by a fifth per step, stay above the disruption budgets, and yield to the owner.
-func TestReplicas(t *testing.T) {
+// TestDecide_Replicas: replicas are raised at once, lowered by a fifth per step, stay above the disruption budgets, and yield to the owner.
+func TestDecide_Replicas(t *testing.T) {
 	n := func(v int32) *int32 { return &v }
 	b := newFixture(t, 10, requests(1000, 1000), requests(1000, 1000))
 	b.in.DesiredSize, b.in.Template = Size{Replicas: n(2)}, Size{Replicas: n(10)}

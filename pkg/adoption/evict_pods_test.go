@@ -92,8 +92,8 @@ func (n *evictionFixture) wait(d time.Duration) {
 	}
 }
 
-// TestNewPodsOnly: running pods are never resized, and new pods get the size, which still decreases in steps.
-func TestNewPodsOnly(t *testing.T) {
+// TestDecide_NewPodsOnly: running pods are never resized, and new pods get the size, which still decreases in steps.
+func TestDecide_NewPodsOnly(t *testing.T) {
 	n := newEvictionFixture(t, 4, NewPods, requests(1000, 512), requests(500, 512))
 	n.wait(3 * time.Hour)
 	n.expectSize(requests(1000, 512))
@@ -112,8 +112,8 @@ func TestNewPodsOnly(t *testing.T) {
 	}
 }
 
-// TestRecreate: one step replaces every pod once, a quarter of them at a time.
-func TestRecreate(t *testing.T) {
+// TestDecide_Recreate: one step replaces every pod once, a quarter of them at a time.
+func TestDecide_Recreate(t *testing.T) {
 	for name, want := range map[string]rightsize.Resources{"down": requests(200, 512), "up": requests(3000, 1024)} {
 		n := newEvictionFixture(t, 8, Recreate, requests(1000, 512), want)
 		n.wait(3 * time.Hour)
@@ -133,8 +133,8 @@ func TestRecreate(t *testing.T) {
 	}
 }
 
-// TestRecreateWithoutWebhook checks that a pod whose replacement did not get the size is not evicted again for it.
-func TestRecreateWithoutWebhook(t *testing.T) {
+// TestDecide_RecreateWithoutWebhook checks that a pod whose replacement did not get the size is not evicted again for it.
+func TestDecide_RecreateWithoutWebhook(t *testing.T) {
 	n := newEvictionFixture(t, 4, Recreate, requests(1000, 512), requests(200, 512))
 	n.webhookDown = true
 	n.wait(12 * time.Hour)
@@ -150,8 +150,8 @@ func TestRecreateWithoutWebhook(t *testing.T) {
 	}
 }
 
-// TestRecreateIsLimited by the number of pods, by disruption budgets, and by replacements that do not become ready.
-func TestRecreateIsLimited(t *testing.T) {
+// TestDecide_RecreateLimits by the number of pods, by disruption budgets, and by replacements that do not become ready.
+func TestDecide_RecreateLimits(t *testing.T) {
 	alone := newEvictionFixture(t, 1, Recreate, requests(1000, 512), requests(200, 512))
 	alone.wait(2 * time.Hour)
 
@@ -193,9 +193,9 @@ func TestRecreateIsLimited(t *testing.T) {
 	}
 }
 
-// TestInfeasible checks that a pod whose node can never provide the size is evicted only with the reach
+// TestDecide_InfeasibleResize checks that a pod whose node can never provide the size is evicted only with the reach
 // InPlaceOrRecreate.
-func TestInfeasible(t *testing.T) {
+func TestDecide_InfeasibleResize(t *testing.T) {
 	for reach, want := range map[Reach]int{InPlace: 0, InPlaceOrRecreate: 1} {
 		n := newEvictionFixture(t, 4, reach, requests(1000, 512), requests(3000, 512))
 		n.reconcile()
@@ -216,8 +216,8 @@ func TestInfeasible(t *testing.T) {
 	}
 }
 
-// TestRefused: a resize that the API server refuses for good counts as infeasible, for that size.
-func TestRefused(t *testing.T) {
+// TestDecide_RefusedResize: a resize that the API server refuses for good counts as infeasible, for that size.
+func TestDecide_RefusedResize(t *testing.T) {
 	for name, c := range map[string]struct {
 		reach   Reach
 		refused rightsize.Resources
@@ -239,8 +239,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestBestEffort: a pod without requests gets them only by eviction.
-func TestBestEffort(t *testing.T) {
+// TestDecide_BestEffortPod: a pod without requests gets them only by eviction.
+func TestDecide_BestEffortPod(t *testing.T) {
 	for reach, want := range map[Reach]int{InPlace: 0, InPlaceOrRecreate: 4, Recreate: 4, NewPods: 0} {
 		n := newEvictionFixture(t, 4, reach, requests(0, 0), requests(300, 512))
 		n.wait(2 * time.Hour)
@@ -251,9 +251,9 @@ func TestBestEffort(t *testing.T) {
 	}
 }
 
-// TestEvictionsAreBounded: for random sizes and start-up times, no pod is evicted twice for one size, and no decision evicts more than
+// TestDecide_EvictionsAreBounded: for random sizes and start-up times, no pod is evicted twice for one size, and no decision evicts more than
 // its share.
-func TestEvictionsAreBounded(t *testing.T) {
+func TestDecide_EvictionsAreBounded(t *testing.T) {
 	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		n := newEvictionFixture(t, 2+r.IntN(9), []Reach{Recreate, InPlaceOrRecreate}[r.IntN(2)], requests(1000, 512), requests(1000, 512))

@@ -50,9 +50,9 @@ func (w *clusterFixture) harm(b *fixture) {
 	}
 }
 
-// TestInvariants checks for random sizes and regressions that budgets hold, that no step exceeds its share, its goal
+// TestDecide_Invariants checks for random sizes and regressions that budgets hold, that no step exceeds its share, its goal
 // or its floor, that a rollback restores the original sizes exactly, and that the same input gives the same plan.
-func TestInvariants(t *testing.T) {
+func TestDecide_Invariants(t *testing.T) {
 	for seed := range uint64(8) {
 		w := newClusterFixture(t, seed)
 		for range 80 {
@@ -163,8 +163,8 @@ func (w *clusterFixture) checkBudgets(t *testing.T) {
 	}
 }
 
-// TestBreaker: the circuit breaker opens above the share of worse workloads, not for one alone, and closes after its window.
-func TestBreaker(t *testing.T) {
+// TestOpenBreakers: the circuit breaker opens above the share of worse workloads, not for one alone, and closes after its window.
+func TestOpenBreakers(t *testing.T) {
 	p := DefaultPolicy()
 	b := NewBudgetTracker()
 	set := func(b *BudgetTracker, namespace string, i int, worse string) {
@@ -222,7 +222,7 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-func TestPolicies(t *testing.T) {
+func TestPolicyValidate(t *testing.T) {
 	if err := DefaultPolicy().Validate(); err != nil {
 		t.Error(err)
 	}

@@ -40,8 +40,8 @@ func TestInPlaceSize(t *testing.T) {
 	}
 }
 
-// TestRestartsWithinBudget: disruption budgets bound resizes that restart containers, and no others.
-func TestRestartsWithinBudget(t *testing.T) {
+// TestDecide_RestartsWithinBudget: disruption budgets bound resizes that restart containers, and no others.
+func TestDecide_RestartsWithinBudget(t *testing.T) {
 	for _, c := range []struct {
 		restarts          bool
 		disruptions, want int
@@ -60,8 +60,8 @@ func TestRestartsWithinBudget(t *testing.T) {
 	}
 }
 
-// TestSlowNodes: a resize that a node delays or refuses delays no other pod, and is not sent again.
-func TestSlowNodes(t *testing.T) {
+// TestDecide_SlowNodes: a resize that a node delays or refuses delays no other pod, and is not sent again.
+func TestDecide_SlowNodes(t *testing.T) {
 	for _, how := range []ResizeStatus{ResizeDeferred, ResizeInfeasible, ResizeFailed, ResizeInProgress} {
 		b := newFixture(t, 4, requests(1000, 1000), requests(800, 1000))
 		b.reconcile()

@@ -66,7 +66,7 @@ func TestAllocate(t *testing.T) {
 	}
 }
 
-func TestAllocateGPUs(t *testing.T) {
+func TestAllocate_GPUs(t *testing.T) {
 	tariff := mustTariff(t, mustParse(t, plain), []Node{{Name: "a", Size: Amounts{CPU: 4000, Memory: 8 * oneGiB, GPU: 4}}})
 	got := Allocate(tariff, []Pod{{Workload: Workload{"ml", "Job", "train"}, Node: "a", Request: Amounts{GPU: 3}, Usage: used(0, 0)}})
 	for name, s := range map[string]Split{"request": got.Used.Cost.Request, "use": got.Used.Cost.Usage, "max": got.Used.Cost.Max} {
@@ -76,10 +76,10 @@ func TestAllocateGPUs(t *testing.T) {
 	}
 }
 
-// TestAllocationAddsUp checks, for each measure and resource, that the costs of workloads (or namespaces) and the idle cost add up to the
+// TestAllocate_AddsUp checks, for each measure and resource, that the costs of workloads (or namespaces) and the idle cost add up to the
 // cost of the nodes within 1e-9, that no cost is negative, and that the measure max costs a workload at least as much as the larger of the
 // other two where the node has enough capacity.
-func TestAllocationAddsUp(t *testing.T) {
+func TestAllocate_AddsUp(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	b := mustParse(t, book)
 	for round := range 500 {
@@ -130,8 +130,8 @@ func TestAllocationAddsUp(t *testing.T) {
 	}
 }
 
-// TestMoreRequestedNeverCheaper checks that a larger request never reduces the charge.
-func TestMoreRequestedNeverCheaper(t *testing.T) {
+// TestAllocate_Monotone checks that a larger request never reduces the charge.
+func TestAllocate_Monotone(t *testing.T) {
 	tariff := mustTariff(t, mustParse(t, plain), []Node{{Name: "a", Size: Amounts{CPU: 4000, Memory: 8 * oneGiB}}})
 	before := Nanos(-1)
 	for cpu := series.MilliCPU(0); cpu <= 8000; cpu += 37 {
@@ -149,7 +149,7 @@ func TestMoreRequestedNeverCheaper(t *testing.T) {
 	}
 }
 
-func TestTariff(t *testing.T) {
+func TestTariffAt(t *testing.T) {
 	b := mustParse(t, book)
 	nodes := []Node{
 		{Name: "dear", Size: Amounts{CPU: 4000, Memory: 16 * oneGiB}},

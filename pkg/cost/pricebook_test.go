@@ -80,7 +80,6 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// TestQuoteSplits checks that the parts of a whole price have the ratio of the parts at the rates.
 func TestLabelKeys(t *testing.T) {
 	want := []string{"cheap", "karpenter.sh/capacity-type", "pool", "reserved", "zone"}
 	if got := mustParse(t, book).LabelKeys(); !slices.Equal(got, want) {
@@ -91,7 +90,8 @@ func TestLabelKeys(t *testing.T) {
 	}
 }
 
-func TestQuoteSplits(t *testing.T) {
+// TestQuote_SplitsNodePrice checks that the parts of a whole price have the ratio of the parts at the rates.
+func TestQuote_SplitsNodePrice(t *testing.T) {
 	b := mustParse(t, book)
 	q, err := b.Quote(Node{Labels: map[string]string{"pool": "big", "zone": "a"}, Size: Amounts{CPU: 4000, Memory: 16 * oneGiB}})
 	if err != nil {
@@ -103,7 +103,7 @@ func TestQuoteSplits(t *testing.T) {
 	}
 }
 
-func TestQuoteOfOddNodes(t *testing.T) {
+func TestQuote_OddNodes(t *testing.T) {
 	b := mustParse(t, book)
 	q, err := b.Quote(Node{Name: "empty"})
 	if err != nil || q.Cost != (Split{}) || !strings.Contains(q.Note, "no price") {

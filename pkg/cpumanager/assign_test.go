@@ -91,8 +91,8 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// TestSharedNeverEmpty checks that the last shared CPU is never assigned: by one request, by several, or from a file.
-func TestSharedNeverEmpty(t *testing.T) {
+// TestAssign_SharedNeverEmpty checks that the last shared CPU is never assigned: by one request, by several, or from a file.
+func TestAssign_SharedNeverEmpty(t *testing.T) {
 	m := newMachine(t, 1, 2) // CPUs 0 to 3, none reserved
 	all := newPod("p", numa.PolicyExclusive, map[string]int{"node0": 4}, 4)
 	if plan := Assign(m, nil, []Pod{all}); formatPlan(&plan) != "p/a refused, keeps false shared=0-3" || !strings.Contains(plan.Refused[0].Reason, "none to share") {
@@ -110,8 +110,8 @@ func TestSharedNeverEmpty(t *testing.T) {
 	}
 }
 
-// TestChanges checks which CPUs a container keeps after changes.
-func TestChanges(t *testing.T) {
+// TestAssign_KeptCPUs checks which CPUs a container keeps after changes.
+func TestAssign_KeptCPUs(t *testing.T) {
 	exclusive := func(cpus string, n int) Assignment {
 		set, err := numa.ParseCPUSet(cpus)
 		if err != nil {
@@ -217,9 +217,9 @@ func TestBindMemory(t *testing.T) {
 	}
 }
 
-// TestOtherMemory checks that memory in use by unbound pods counts: a container is bound only beside it and a margin, and stays bound as
+// TestBindMemory_OtherMemory checks that memory in use by unbound pods counts: a container is bound only beside it and a margin, and stays bound as
 // long as its limit fits.
-func TestOtherMemory(t *testing.T) {
+func TestBindMemory_OtherMemory(t *testing.T) {
 	m := newMachine(t, 1, 4)
 	pods := []Pod{newPod("web", numa.PolicyExclusive, map[string]int{"node0": 1}, 1)} // 1 of 8 GiB
 	plan := Assign(m, nil, pods)

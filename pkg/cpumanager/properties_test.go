@@ -11,9 +11,9 @@ import (
 	"crane.io/crane/pkg/numa"
 )
 
-// TestProperties adds, resizes and removes pods with all policies, changes the reserved CPUs, and checks each plan. At the end all CPUs
+// TestAssign_Random adds, resizes and removes pods with all policies, changes the reserved CPUs, and checks each plan. At the end all CPUs
 // are shared.
-func TestProperties(t *testing.T) {
+func TestAssign_Random(t *testing.T) {
 	policies := []numa.Policy{numa.PolicyNone, numa.PolicyExclusive, numa.PolicyNUMA, numa.PolicyImmovable}
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 21))

@@ -65,8 +65,8 @@ func newForecast(cores series.MilliCPU) Forecast[series.MilliCPU] {
 	return Forecast[series.MilliCPU]{Requested: true, OK: true, Peak: cores, Until: start.Add(24 * time.Hour)}
 }
 
-// TestWorkedExamples checks steady-state offers, including cases that gocrane computes wrongly.
-func TestWorkedExamples(t *testing.T) {
+// TestDecide_WorkedExamples checks steady-state offers, including cases that gocrane computes wrongly.
+func TestDecide_WorkedExamples(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*fixture)
 		want   series.MilliCPU
@@ -114,8 +114,8 @@ func TestWorkedExamples(t *testing.T) {
 	}
 }
 
-// TestMemory: 32 GiB with 8 GiB used and 40 % in reserve; gocrane offers 19.2 GiB.
-func TestMemory(t *testing.T) {
+// TestDecide_Memory: 32 GiB with 8 GiB used and 40 % in reserve; gocrane offers 19.2 GiB.
+func TestDecide_Memory(t *testing.T) {
 	const gi = 1 << 30
 	p := Memory()
 	p.Margin = 0
@@ -137,8 +137,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestUpSlowly checks that the amount grows only after the offer was stable, by at most the growth rate, and not with a varying offer.
-func TestUpSlowly(t *testing.T) {
+// TestDecide_GrowsSlowly checks that the amount grows only after the offer was stable, by at most the growth rate, and not with a varying offer.
+func TestDecide_GrowsSlowly(t *testing.T) {
 	n := newFixture()
 	n.policy.Margin = 0
 	if r := n.advance(2 * time.Minute); r.Advertise != 0 || r.Phase != Waiting || n.writes != 0 {
@@ -184,8 +184,8 @@ func TestUpSlowly(t *testing.T) {
 	}
 }
 
-// TestDownAtOnce checks that the amount shrinks with the next decision, but not below what pods hold.
-func TestDownAtOnce(t *testing.T) {
+// TestDecide_ShrinksAtOnce checks that the amount shrinks with the next decision, but not below what pods hold.
+func TestDecide_ShrinksAtOnce(t *testing.T) {
 	n := newFixture()
 	n.advance(15 * time.Minute)
 	n.in.Allocated = 5000
@@ -215,8 +215,8 @@ func TestDownAtOnce(t *testing.T) {
 	}
 }
 
-// TestNoChurn checks that immaterial changes are not written.
-func TestNoChurn(t *testing.T) {
+// TestDecide_NoChurn checks that immaterial changes are not written.
+func TestDecide_NoChurn(t *testing.T) {
 	p := Memory()
 	var s State[series.Bytes]
 
@@ -244,8 +244,8 @@ func TestNoChurn(t *testing.T) {
 	}
 }
 
-// TestUnknown checks unknown inputs: the amount is held, then shrinks to what pods hold, and never grows.
-func TestUnknown(t *testing.T) {
+// TestDecide_UnknownInput checks unknown inputs: the amount is held, then shrinks to what pods hold, and never grows.
+func TestDecide_UnknownInput(t *testing.T) {
 	for name, c := range map[string]struct {
 		lose func(*fixture)
 		why  string
@@ -313,8 +313,8 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestPodsUnknown checks that nothing changes while the pods are unknown.
-func TestPodsUnknown(t *testing.T) {
+// TestDecide_UnknownPods checks that nothing changes while the pods are unknown.
+func TestDecide_UnknownPods(t *testing.T) {
 	n := newFixture()
 	n.advance(15 * time.Minute)
 
@@ -332,8 +332,8 @@ func TestPodsUnknown(t *testing.T) {
 	}
 }
 
-// TestKubelet checks that resources reset by a kubelet are restored at once.
-func TestKubelet(t *testing.T) {
+// TestDecide_KubeletReset checks that resources reset by a kubelet are restored at once.
+func TestDecide_KubeletReset(t *testing.T) {
 	n := newFixture()
 	n.advance(15 * time.Minute)
 
@@ -359,8 +359,8 @@ func TestKubelet(t *testing.T) {
 	}
 }
 
-// TestClocks checks that an offer has to become stable again after a clock change or a pause of the process.
-func TestClocks(t *testing.T) {
+// TestDecide_ClockChange checks that an offer has to become stable again after a clock change or a pause of the process.
+func TestDecide_ClockChange(t *testing.T) {
 	for name, jump := range map[string]time.Duration{"back": -time.Hour, "on": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			n := newFixture()
@@ -387,8 +387,8 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestResume checks that an agent resumes the amount of its predecessor, as far as the offer allows.
-func TestResume(t *testing.T) {
+// TestDecide_Resume checks that an agent resumes the amount of its predecessor, as far as the offer allows.
+func TestDecide_Resume(t *testing.T) {
 	for name, c := range map[string]struct {
 		was   series.MilliCPU
 		ended time.Duration

@@ -139,7 +139,7 @@ func checkBounds[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], R
 	}
 }
 
-func TestAlwaysWithin(t *testing.T) { forBoth(t, checkBounds(t, CPU()), checkBounds(t, Memory())) }
+func TestDecide_Bounds(t *testing.T) { forBoth(t, checkBounds(t, CPU()), checkBounds(t, Memory())) }
 
 // checkMonotone checks that more use, a higher forecast or a higher reserve never increase the amount.
 func checkMonotone[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T], Result[T], T) {
@@ -167,10 +167,12 @@ func checkMonotone[T Amount](t *testing.T, p Policy[T]) func(Input[T], State[T],
 	}
 }
 
-func TestMonotone(t *testing.T) { forBoth(t, checkMonotone(t, CPU()), checkMonotone(t, Memory())) }
+func TestDecide_Monotone(t *testing.T) {
+	forBoth(t, checkMonotone(t, CPU()), checkMonotone(t, Memory()))
+}
 
-// TestBounded checks that a window stays within its bound and its minimum is at most the true one.
-func TestBounded(t *testing.T) {
+// TestWindow_Bounded checks that a window stays within its bound and its minimum is at most the true one.
+func TestWindow_Bounded(t *testing.T) {
 	var w window[series.Bytes]
 	at := start
 	for i := range 5 * maxPoints {

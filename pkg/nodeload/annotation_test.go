@@ -21,7 +21,7 @@ func shanghai(t *testing.T) nodeload.Format {
 	return nodeload.Format{Zone: time.FixedZone("Asia/Shanghai", 8*60*60)}
 }
 
-func TestLoadAsWritten(t *testing.T) {
+func TestFormatLoad(t *testing.T) {
 	s := nodeload.Sample{Value: 0.630119, Time: noon}
 	if got, want := (nodeload.Format{}).Load(s), "0.63012,2023-10-17T12:00:00Z"; got != want {
 		t.Errorf("in UTC %q, want %q", got, want)
@@ -130,7 +130,7 @@ func FuzzParseHot(f *testing.F) {
 	})
 }
 
-func TestStates(t *testing.T) {
+func TestStateAt(t *testing.T) {
 	const active = 8 * time.Minute
 	for name, test := range map[string]struct {
 		age  time.Duration

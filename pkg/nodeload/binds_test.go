@@ -15,7 +15,7 @@ func hotRanges() []HotRange {
 	return []HotRange{{Range: 5 * time.Minute, Count: 5}, {Range: time.Minute, Count: 2}}
 }
 
-func TestBindsWindows(t *testing.T) {
+func TestBinds_Windows(t *testing.T) {
 	b := NewBinds(hotRanges())
 	b.Add("a", "n1", at(0), at(0))
 	b.Add("b", "n1", at(30), at(30))
@@ -44,7 +44,7 @@ func TestBindsWindows(t *testing.T) {
 	}
 }
 
-func TestBindsMoveAndGo(t *testing.T) {
+func TestBinds_MoveAndRemove(t *testing.T) {
 	b := NewBinds(hotRanges())
 	b.Add("a", "n1", at(0), at(0))
 	b.Add("b", "n1", at(0), at(0))
@@ -68,8 +68,8 @@ func TestBindsMoveAndGo(t *testing.T) {
 	}
 }
 
-// TestBindsCountExactly compares with a full recount of the placements, in any order of arrival.
-func TestBindsCountExactly(t *testing.T) {
+// TestBinds_Random compares with a full recount of the placements, in any order of arrival.
+func TestBinds_Random(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	b := NewBinds(hotRanges())
 	alive := map[string]int{}

@@ -12,7 +12,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-func TestDue(t *testing.T) {
+func TestWriteCause(t *testing.T) {
 	w := nodeload.ChangeDetector{
 		MinChange: 0.02, Thresholds: []series.Ratio{0.65}, Evict: 0.9, Active: 8 * time.Minute, Period: 3 * time.Minute,
 	}
@@ -44,9 +44,9 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestNothingExpiresBetweenRounds runs rounds of a constant load: the value is always valid, and is not written in
+// TestWriteCause_NothingExpires runs rounds of a constant load: the value is always valid, and is not written in
 // each round.
-func TestNothingExpiresBetweenRounds(t *testing.T) {
+func TestWriteCause_NothingExpires(t *testing.T) {
 	for _, m := range nodeload.GocraneSpec().Metrics {
 		w := nodeload.ChangeDetector{MinChange: 0.02, Active: m.Active(), Period: m.Period}
 		var have nodeload.Sample
@@ -89,7 +89,7 @@ func TestThresholds(t *testing.T) {
 	}
 }
 
-func TestHotDue(t *testing.T) {
+func TestHotCause(t *testing.T) {
 	at := func(value int64, age time.Duration) nodeload.Hot {
 		return nodeload.Hot{Value: value, Time: noon.Add(-age)}
 	}

@@ -110,7 +110,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-func TestWaterMarkCloses(t *testing.T) {
+func TestClosed_WaterMark(t *testing.T) {
 	r := rules(t, Strategy{}, func(s *Spec) {
 		s.Marks = map[series.Resource]WaterMarks{series.CPU: {Low: 0.2, Schedule: 0.5, Evict: 0.8}}
 	})
@@ -142,8 +142,8 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// TestArrivalIsHandedOver follows one pod: the sample and the pending load add up to the pod's usage at any time.
-func TestArrivalIsHandedOver(t *testing.T) {
+// TestArrivals_Arrival follows one pod: the sample and the pending load add up to the pod's usage at any time.
+func TestArrivals_Arrival(t *testing.T) {
 	r := rules(t, Strategy{}, func(s *Spec) {
 		s.Metrics = s.Metrics[:1]
 		s.Predicates = s.Predicates[:1]
@@ -178,8 +178,8 @@ func TestArrivalIsHandedOver(t *testing.T) {
 	}
 }
 
-// TestDepartureIsTakenOff follows one pod that ends: its share of the sample is subtracted at any time.
-func TestDepartureIsTakenOff(t *testing.T) {
+// TestArrivals_Departure follows one pod that ends: its share of the sample is subtracted at any time.
+func TestArrivals_Departure(t *testing.T) {
 	r := rules(t, Strategy{})
 	for _, lived := range []int{100, 3000} {
 		var arrivals Arrivals
@@ -235,8 +235,8 @@ func TestDepartureIsTakenOff(t *testing.T) {
 	}
 }
 
-// TestArrivalsOnUnknownNodesEnd checks that, without a sample, a pod counts for a bounded time.
-func TestArrivalsOnUnknownNodesEnd(t *testing.T) {
+// TestArrivals_UnknownNode checks that, without a sample, a pod counts for a bounded time.
+func TestArrivals_UnknownNode(t *testing.T) {
 	r := rules(t, Strategy{})
 	var arrivals Arrivals
 	arrivals.Add("pod", Amount{CPU: 1000, Memory: gib}, at(0))

@@ -24,9 +24,9 @@ func report(r *Rules, now, peak series.Ratio, measured time.Time) Report {
 	return out
 }
 
-// TestMaximumIsPassedOnce checks that a pod raises a maximum only by the excess of present load, pending load and pod
+// TestMaximum_RisesByExcess checks that a pod raises a maximum only by the excess of present load, pending load and pod
 // over it.
-func TestMaximumIsPassedOnce(t *testing.T) {
+func TestMaximum_RisesByExcess(t *testing.T) {
 	r := rules(t, Strategy{})
 	for _, c := range []struct {
 		name      string
@@ -73,9 +73,9 @@ func TestMaximumIsPassedOnce(t *testing.T) {
 
 func near(a, b series.Ratio) bool { return math.Abs(float64(a-b)) < 1e-9 }
 
-// TestMaximumWithoutPresent checks that the maximum bounds the present load if that is unknown, and that arrived and
+// TestMaximum_WithoutPresent checks that the maximum bounds the present load if that is unknown, and that arrived and
 // ended pods compensate each other.
-func TestMaximumWithoutPresent(t *testing.T) {
+func TestMaximum_WithoutPresent(t *testing.T) {
 	r := rules(t, Strategy{})
 	stale := report(r, 0.2, 0.5, at(0))
 	stale.Samples[present].Time = at(-3600)
@@ -108,9 +108,9 @@ func TestMaximumWithoutPresent(t *testing.T) {
 	}
 }
 
-// TestMaxima checks for random events that a fresh maximum with pending load is the larger of itself and the present
+// TestMaximum_Random checks for random events that a fresh maximum with pending load is the larger of itself and the present
 // load with pending load, and that incremental placement gives the same node as a rebuild.
-func TestMaxima(t *testing.T) {
+func TestMaximum_Random(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for range 3000 {
 		r := rules(t, Strategy{})
@@ -153,11 +153,11 @@ func TestMaxima(t *testing.T) {
 	}
 }
 
-// TestChurnDoesNotClose lets pods that live ten minutes come and go on a node that they fill by 40 %. Its averages
+// TestClosed_Churn lets pods that live ten minutes come and go on a node that they fill by 40 %. Its averages
 // are read every three minutes and its maxima every fifteen, as in gocrane's policy. The node stays open: pods that
 // started since the maximum was read do not add up on it, although twice as many start between two readings as ever
 // run at once.
-func TestChurnDoesNotClose(t *testing.T) {
+func TestClosed_Churn(t *testing.T) {
 	const pods, life, use, second = 8, 600, 500, time.Second
 	r := rules(t, Strategy{})
 	var arrivals Arrivals
@@ -215,9 +215,9 @@ func TestGauge(t *testing.T) {
 	}
 }
 
-// TestForecastIsNoMaximum checks that arriving pods are added to a forecast, which was made without them, and that
+// TestMaximum_Forecast checks that arriving pods are added to a forecast, which was made without them, and that
 // ended ones are subtracted.
-func TestForecastIsNoMaximum(t *testing.T) {
+func TestMaximum_Forecast(t *testing.T) {
 	r := rules(t, Strategy{}, func(s *Spec) { s.Metrics[hourly].From = FromForecast })
 	var arrivals Arrivals
 	arrivals.Add("pod", Amount{CPU: 2000}, time.Time{})
@@ -231,8 +231,8 @@ func TestForecastIsNoMaximum(t *testing.T) {
 	}
 }
 
-// TestHeld checks that an average contains an ended pod by the part of its window in which the pod ran.
-func TestHeld(t *testing.T) {
+// TestResidualShare checks that an average contains an ended pod by the part of its window in which the pod ran.
+func TestResidualShare(t *testing.T) {
 	const window = 5 * time.Minute
 	for _, c := range []struct {
 		started, ended, measured int
@@ -271,8 +271,8 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestEnd checks that an end is reported once and that nothing remains of a pod that never ran.
-func TestEnd(t *testing.T) {
+// TestArrivals_End checks that an end is reported once and that nothing remains of a pod that never ran.
+func TestArrivals_End(t *testing.T) {
 	var a Arrivals
 	use := Amount{CPU: 100}
 	a.Add("waiting", use, time.Time{})

@@ -12,9 +12,9 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestPeaksAnswerForAllNodes checks that no node is closed or unknown if MayClose returns false, for any nodes and
+// TestMayClose_Random checks that no node is closed or unknown if MayClose returns false, for any nodes and
 // placements, and that it returns true if a node is closed.
-func TestPeaksAnswerForAllNodes(t *testing.T) {
+func TestMayClose_Random(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	no, closed := 0, 0
 	for range 4000 {
@@ -65,7 +65,7 @@ func TestPeaksAnswerForAllNodes(t *testing.T) {
 	}
 }
 
-func TestPeaksOfOthers(t *testing.T) {
+func TestMayClose_OtherRules(t *testing.T) {
 	r := rules(t, Strategy{})
 	other := rules(t, Strategy{})
 	full := other.NodeAt(loadedReport(other, 0.99, 0.99, at(0)), &Arrivals{}, at(0))

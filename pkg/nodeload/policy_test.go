@@ -14,7 +14,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-func TestDefaultPolicy(t *testing.T) {
+func TestNewPolicy_Default(t *testing.T) {
 	p, err := nodeload.NewPolicy(nodeload.GocraneSpec())
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func limits(p *nodeload.Policy) map[string]nodeload.Limit {
 	return out
 }
 
-func TestMarksCloseFilter(t *testing.T) {
+func TestNewPolicy_WaterMarks(t *testing.T) {
 	spec := nodeload.GocraneSpec()
 	spec.Marks = map[series.Resource]nodeload.WaterMarks{
 		series.CPU:    {Low: 0.3, Schedule: 0.7, Evict: 0.85},
@@ -100,7 +100,7 @@ func TestClosesAt(t *testing.T) {
 	}
 }
 
-func TestPartsWithoutEffect(t *testing.T) {
+func TestNewPolicy_PartsWithoutEffect(t *testing.T) {
 	p, err := nodeload.NewPolicy(nodeload.Spec{
 		Metrics:    []nodeload.Metric{{Name: "load", Period: time.Minute}},
 		Predicates: []nodeload.NamedLimit{{Name: "cpu_usage", Max: 0.5}},
@@ -116,8 +116,8 @@ func TestPartsWithoutEffect(t *testing.T) {
 	}
 }
 
-// TestMemoryOfMetricsServer checks that memory of metrics-server, which includes page cache, is accepted with a warning.
-func TestMemoryOfMetricsServer(t *testing.T) {
+// TestNewPolicy_MetricsServerMemory checks that memory of metrics-server, which includes page cache, is accepted with a warning.
+func TestNewPolicy_MetricsServerMemory(t *testing.T) {
 	p, err := nodeload.NewPolicy(nodeload.Spec{Metrics: []nodeload.Metric{
 		{Name: "cpu_usage_active", Period: time.Minute, From: nodeload.FromMetricsServer},
 		{Name: "mem_usage_active", Period: time.Minute, From: nodeload.FromMetricsServer},
@@ -127,7 +127,7 @@ func TestMemoryOfMetricsServer(t *testing.T) {
 	}
 }
 
-func TestBadSpecs(t *testing.T) {
+func TestNewPolicy_Invalid(t *testing.T) {
 	metrics := []nodeload.Metric{{Name: "a", Period: time.Minute}}
 	for name, test := range map[string]struct {
 		spec nodeload.Spec

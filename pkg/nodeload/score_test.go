@@ -16,8 +16,8 @@ func strategies() []Strategy {
 	return []Strategy{{Name: Spread}, {Name: Pack, Target: 0.5}, {Name: Risk, Margin: 2}}
 }
 
-// TestCostFollowsLoad checks that Spread and Risk prefer less load, and Pack more up to its target and less above.
-func TestCostFollowsLoad(t *testing.T) {
+// TestCostOf_FollowsLoad checks that Spread and Risk prefer less load, and Pack more up to its target and less above.
+func TestCostOf_FollowsLoad(t *testing.T) {
 	for _, s := range strategies() {
 		r := rules(t, s)
 		f := fleet(r, at(0), r.NodeAt(loadedReport(r, 0.3, 0.3, at(0)), &Arrivals{}, at(0)))
@@ -43,7 +43,7 @@ func TestCostFollowsLoad(t *testing.T) {
 	}
 }
 
-func TestRiskPrefersTheSteadyNode(t *testing.T) {
+func TestCostOf_Risk(t *testing.T) {
 	r := rules(t, Strategy{Name: Risk})
 	steady := loadedReport(r, 0.4, 0.3, at(0))
 	swinging := loadedReport(r, 0.35, 0.3, at(0))
@@ -59,9 +59,9 @@ func TestRiskPrefersTheSteadyNode(t *testing.T) {
 	}
 }
 
-// TestUnknownIsNeutral checks that a node without load is between the best and the worst, and that pending load
+// TestCostOf_UnknownLoad checks that a node without load is between the best and the worst, and that pending load
 // counts against it.
-func TestUnknownIsNeutral(t *testing.T) {
+func TestCostOf_UnknownLoad(t *testing.T) {
 	r := rules(t, Strategy{})
 	look := func(load series.Ratio) *Node { return r.NodeAt(loadedReport(r, load, load, at(0)), &Arrivals{}, at(0)) }
 	stale := r.NodeAt(loadedReport(r, 0.01, 0.01, at(-90000)), &Arrivals{}, at(0))
@@ -93,9 +93,9 @@ func TestUnknownIsNeutral(t *testing.T) {
 	}
 }
 
-// TestMetricsOutOfForce checks that a metric reported by few nodes is ignored everywhere, and that the fleet abstains
+// TestFleet_MetricsOutOfForce checks that a metric reported by few nodes is ignored everywhere, and that the fleet abstains
 // without any.
-func TestMetricsOutOfForce(t *testing.T) {
+func TestFleet_MetricsOutOfForce(t *testing.T) {
 	r := rules(t, Strategy{})
 	report := loadedReport(r, 0.9, 0.1, at(0))
 	for _, daily := range []int{2, 5} {
@@ -146,9 +146,9 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// TestScoresOfAnything checks for random input that scores are from 0 to 100, the best has 100, and the order is that
+// TestScore_Random checks for random input that scores are from 0 to 100, the best has 100, and the order is that
 // of cost.
-func TestScoresOfAnything(t *testing.T) {
+func TestScore_Random(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	wild := []float64{0, 1e-300, 0.3, 0.65, 1, 99.9, 100}
 	for range 2000 {
@@ -230,7 +230,7 @@ func FuzzAnnotationToScore(f *testing.F) {
 	})
 }
 
-func TestStrategiesAreChecked(t *testing.T) {
+func TestNewRules_Invalid(t *testing.T) {
 	policy, err := NewPolicy(GocraneSpec())
 	if err != nil {
 		t.Fatal(err)

@@ -47,8 +47,8 @@ func FuzzParseCPUSet(f *testing.F) {
 	})
 }
 
-// TestCPUSetIsASet compares the operations with those on maps.
-func TestCPUSetIsASet(t *testing.T) {
+// TestCPUSet_Operations compares the operations with those on maps.
+func TestCPUSet_Operations(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 300 {
 		draw := func() (CPUSet, map[int]bool) {
@@ -107,7 +107,7 @@ func newHyperthreadedLayout(t testing.TB, zones, cores int) *Layout {
 	return l
 }
 
-func TestTakeWholeCores(t *testing.T) {
+func TestTake(t *testing.T) {
 	l := newHyperthreadedLayout(t, 1, 4) // cores are {0,4} {1,5} {2,6} {3,7}
 	for _, c := range []struct {
 		free string
@@ -139,7 +139,7 @@ func TestTakeWholeCores(t *testing.T) {
 	}
 }
 
-func TestLayoutRefuses(t *testing.T) {
+func TestNewLayout_Invalid(t *testing.T) {
 	for what, threads := range map[string][]Thread{
 		"twice":               {{CPU: 1, Core: 1, Zone: "a"}, {CPU: 1, Core: 2, Zone: "a"}},
 		"no zone":             {{CPU: 1, Core: 1}},
@@ -248,7 +248,7 @@ func verifyAllocator(t *testing.T, l *CPUAllocator, asked map[string]map[string]
 	}
 }
 
-func TestRestore(t *testing.T) {
+func TestCPUAllocator_Refusals(t *testing.T) {
 	l := NewCPUAllocator(newHyperthreadedLayout(t, 1, 4), NewCPUSet(0))
 	if err := l.Restore("a", PolicyExclusive, NewCPUSet(1, 5)); err != nil {
 		t.Fatal(err)

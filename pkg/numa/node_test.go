@@ -185,7 +185,7 @@ func TestCloseness(t *testing.T) {
 	}
 }
 
-func TestZonesComeAndGo(t *testing.T) {
+func TestSetZones_Replaced(t *testing.T) {
 	n := &Node{}
 	if n.HasZones() {
 		t.Error("HasZones of an empty Node = true, want false")
@@ -213,7 +213,7 @@ func TestZonesComeAndGo(t *testing.T) {
 	}
 }
 
-func TestImpossibleInputChangesNothing(t *testing.T) {
+func TestNode_InvalidInput(t *testing.T) {
 	n := newNode(t, newZones(4)...)
 	for name, zones := range map[string][]Zone{
 		"nameless": {{}},
@@ -247,7 +247,7 @@ func TestImpossibleInputChangesNothing(t *testing.T) {
 	}
 }
 
-func TestOwnersAreBounded(t *testing.T) {
+func TestPlace_MaxOwners(t *testing.T) {
 	n := newNode(t, newZones(4)...)
 	for i := range MaxOwners {
 		if err := n.Place(fmt.Sprint(i), Placement{{Zone: "node0", Resources: Resources{series.CPU: MaxAmount}}}); err != nil {
@@ -293,7 +293,7 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-func TestNaturalOrder(t *testing.T) {
+func TestCompareNames(t *testing.T) {
 	names := []string{"b", "node10", "node2", "node02", "a1", "node", "node9999999999999999999999"}
 	slices.SortFunc(names, compareNames)
 
@@ -302,9 +302,9 @@ func TestNaturalOrder(t *testing.T) {
 	}
 }
 
-// TestSmallRequestsKeepZonesFree checks that small requests share zones, so that whole zones stay free for large ones. gocrane's rule,
+// TestAssign_KeepsZonesFree checks that small requests share zones, so that whole zones stay free for large ones. gocrane's rule,
 // the emptiest zone first, would leave none.
-func TestSmallRequestsKeepZonesFree(t *testing.T) {
+func TestAssign_KeepsZonesFree(t *testing.T) {
 	n := newNode(t, newZones(8, 8, 8, 8)...)
 	for i := range 8 {
 		p, ok := n.Assign(Request{Resources: Resources{series.CPU: Core}, SingleZone: true})

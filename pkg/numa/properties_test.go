@@ -70,9 +70,9 @@ func minimalZones(n *Node, req Request) int {
 	return best
 }
 
-// TestAssignIsMinimalExactAndNeverOver places and removes pods on random machines. Every assignment must equal the request, lie within
+// TestAssign_Random places and removes pods on random machines. Every assignment must equal the request, lie within
 // what is free, and use as few zones as possible; Fit must agree; removing all must restore the empty machine.
-func TestAssignIsMinimalExactAndNeverOver(t *testing.T) {
+func TestAssign_Random(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		n := newNode(t, randomZones(r, 1+r.IntN(7))...)
@@ -147,8 +147,8 @@ func verifyPlacement(t *testing.T, n *Node, req Request, p Placement) {
 	}
 }
 
-// TestManyZones checks that assignments beyond the exhaustive search are exact and within what is free.
-func TestManyZones(t *testing.T) {
+// TestAssign_ManyZones checks that assignments beyond the exhaustive search are exact and within what is free.
+func TestAssign_ManyZones(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		n := newNode(t, randomZones(r, maxExhaustiveZones+1+r.IntN(80))...)
@@ -165,8 +165,8 @@ func TestManyZones(t *testing.T) {
 	}
 }
 
-// TestUndoRestoresExactly compares the node before and after nested checkpoints.
-func TestUndoRestoresExactly(t *testing.T) {
+// TestUndo compares the node before and after nested checkpoints.
+func TestUndo(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		n := newNode(t, randomZones(r, 1+r.IntN(4))...)
@@ -234,7 +234,7 @@ func TestCommit(t *testing.T) {
 	}
 }
 
-func TestCloneSharesNothing(t *testing.T) {
+func TestClone(t *testing.T) {
 	n := newNode(t, newZones(4, 4)...)
 	c := n.Clone()
 	if err := c.Place("pod", Placement{{Zone: "node1", Resources: Resources{series.CPU: 3 * Core}}}); err != nil {

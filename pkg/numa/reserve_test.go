@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestReserveCarries checks that the next zone provides what a zone lacks (gocrane carried 6 of 5 beyond a zone of 4).
-func TestReserveCarries(t *testing.T) {
+// TestReserve checks that the next zone provides what a zone lacks (gocrane carried 6 of 5 beyond a zone of 4).
+func TestReserve(t *testing.T) {
 	for _, c := range []struct {
 		has      []Amount
 		reserved Amount
@@ -31,8 +31,8 @@ func TestReserveCarries(t *testing.T) {
 	}
 }
 
-// TestReserveIsExact checks that the sum is exact, no zone gives more than it has, and zones are used up in order.
-func TestReserveIsExact(t *testing.T) {
+// TestReserve_Random checks that the sum is exact, no zone gives more than it has, and zones are used up in order.
+func TestReserve_Random(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 5))
 	for range 2000 {
 		has := make([]Amount, r.IntN(6))

@@ -181,8 +181,8 @@ func TestRingEvenSamples(t *testing.T) {
 	}
 }
 
-// TestDisks checks the interference of disks, for which nothing is throttled.
-func TestDisks(t *testing.T) {
+// TestInterference_Disks checks the interference of disks, for which nothing is throttled.
+func TestInterference_Disks(t *testing.T) {
 	c := newFixture()
 	c.policy.Rules[0].Metric = InterferenceIO
 	look := func(waits series.Ratio, work ...DiskWork) Plan {

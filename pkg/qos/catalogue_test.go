@@ -108,9 +108,9 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// TestOwnUse checks that a rule on the own use of pods evicts the selected pod above the threshold even if others come first in order, and
+// TestOrderVictims_OwnUse checks that a rule on the own use of pods evicts the selected pod above the threshold even if others come first in order, and
 // falls back to the order if that pod is exempt.
-func TestOwnUse(t *testing.T) {
+func TestOrderVictims_OwnUse(t *testing.T) {
 	o := &Observation{At: at(0), Node: Node{CPUs: 8000, Memory: 32 << 30}}
 	for i, name := range []string{"small", "large", "largest"} {
 		o.Pods = append(o.Pods, Pod{
@@ -145,8 +145,8 @@ func TestOwnUse(t *testing.T) {
 	}
 }
 
-// TestElasticRuleKeepsOthers checks that a rule on elastic use close to its threshold does not delay the restore of other pods.
-func TestElasticRuleKeepsOthers(t *testing.T) {
+// TestRestore_ElasticRule checks that a rule on elastic use close to its threshold does not delay the restore of other pods.
+func TestRestore_ElasticRule(t *testing.T) {
 	for _, elastic := range []bool{false, true} {
 		policy := Policy{Limits: DefaultLimits(), Rules: []Rule{
 			{Name: "cpu", Metric: "cpu_total_usage", Threshold: 6000, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "act", Throttle: &CPUThrottling{Step: 0.5}}},

@@ -41,7 +41,7 @@ func planFor(metric string, o *Observation) Plan {
 	return Decide(&policy, o, &State{})
 }
 
-func TestCriteria(t *testing.T) {
+func TestVictimCriterion(t *testing.T) {
 	for name, want := range diskRules() {
 		m, ok := Lookup(name)
 		if !ok || m.victimCriterion() != want || !m.IsDisk() || m.IsMemory() {
@@ -56,9 +56,9 @@ func TestCriteria(t *testing.T) {
 	}
 }
 
-// TestDiskVictims checks that among equal pods the largest user of the rule's criterion is evicted, never an unmeasured pod or one with a
+// TestOrderVictims_Disks checks that among equal pods the largest user of the rule's criterion is evicted, never an unmeasured pod or one with a
 // negligible use, and that nothing is throttled.
-func TestDiskVictims(t *testing.T) {
+func TestOrderVictims_Disks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for metric, by := range diskRules() {
 		if interferenceResource(metric) != NoResource {
@@ -114,9 +114,9 @@ func TestDiskVictims(t *testing.T) {
 	}
 }
 
-// TestDisksUncounted checks that pods are ordered by their wait if the kernel does not count their disk use or their writes, and that no
+// TestCriterion_DisksUncounted checks that pods are ordered by their wait if the kernel does not count their disk use or their writes, and that no
 // pod is evicted if the use was not read yet or is zero.
-func TestDisksUncounted(t *testing.T) {
+func TestCriterion_DisksUncounted(t *testing.T) {
 	observation := func(rates DiskRates, measured bool) *Observation {
 		o := &Observation{At: at(0), Node: Node{CPUs: 8000, Memory: 32 << 30}}
 		for i, wait := range []series.Ratio{0.3, 0.9, 0.01} {

@@ -5,7 +5,7 @@ package qos
 
 import "testing"
 
-func TestReading(t *testing.T) {
+func TestFormatValue(t *testing.T) {
 	for want, c := range map[string]struct {
 		v    float64
 		unit string

@@ -134,8 +134,8 @@ func TestInterference(t *testing.T) {
 	}
 }
 
-// TestNoInterference covers causes that only resemble interference.
-func TestNoInterference(t *testing.T) {
+// TestInterference_OwnCause covers causes that only resemble interference.
+func TestInterference_OwnCause(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*fixture)
 		waits  float64
@@ -179,8 +179,8 @@ func TestNoInterference(t *testing.T) {
 	}
 }
 
-// TestOwnMemory checks that a pod at its own memory limit is not interfered with, however full the node is.
-func TestOwnMemory(t *testing.T) {
+// TestInterference_OwnMemoryLimit checks that a pod at its own memory limit is not interfered with, however full the node is.
+func TestInterference_OwnMemoryLimit(t *testing.T) {
 	for name, test := range map[string]struct {
 		container Container
 		phase     Phase
@@ -217,8 +217,8 @@ func TestOwnMemory(t *testing.T) {
 	}
 }
 
-// TestSelectedVictims checks a rule that selects some pods.
-func TestSelectedVictims(t *testing.T) {
+// TestInterference_SelectedVictims checks a rule that selects some pods.
+func TestInterference_SelectedVictims(t *testing.T) {
 	c := newFixture()
 	c.policy.Rules[0].Matches = func(l map[string]string) bool { return l["PodName"] == "other" }
 	for range 200 {
@@ -230,8 +230,8 @@ func TestSelectedVictims(t *testing.T) {
 	}
 }
 
-// TestNotLearntWhileFiring checks that the usual wait stays fixed during interference, for at most an hour.
-func TestNotLearntWhileFiring(t *testing.T) {
+// TestInterference_NotLearned checks that the usual wait stays fixed during interference, for at most an hour.
+func TestInterference_NotLearned(t *testing.T) {
 	c := newFixture()
 	c.calm(t)
 
@@ -292,8 +292,8 @@ func TestRestoreDelay(t *testing.T) {
 	}
 }
 
-// TestDrift checks that a slowly changing load stays usual.
-func TestDrift(t *testing.T) {
+// TestInterference_SlowDrift checks that a slowly changing load stays usual.
+func TestInterference_SlowDrift(t *testing.T) {
 	c := newFixture()
 	c.calm(t)
 
@@ -306,8 +306,8 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// TestDetectorIsBounded checks that the history has a fixed size and goes with the pod and with the rule.
-func TestDetectorIsBounded(t *testing.T) {
+// TestInterference_BoundedHistory checks that the history has a fixed size and goes with the pod and with the rule.
+func TestInterference_BoundedHistory(t *testing.T) {
 	policy := newFixture().policy
 	var s State
 
@@ -353,8 +353,8 @@ func TestDetectorIsBounded(t *testing.T) {
 	}
 }
 
-// TestClockAndDetector checks that a changed clock adds no sample twice and that an unchanged measurement counts once.
-func TestClockAndDetector(t *testing.T) {
+// TestInterference_ClockChange checks that a changed clock adds no sample twice and that an unchanged measurement counts once.
+func TestInterference_ClockChange(t *testing.T) {
 	c := newFixture()
 	for range 60 {
 		c.tick(0.01, 500, 1000, 1000)
@@ -380,8 +380,8 @@ func TestClockAndDetector(t *testing.T) {
 	}
 }
 
-// TestAnyWaits runs random nodes with invalid values and checks that no latency-sensitive pod of the same importance is throttled.
-func TestAnyWaits(t *testing.T) {
+// TestInterference_Random runs random nodes with invalid values and checks that no latency-sensitive pod of the same importance is throttled.
+func TestInterference_Random(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	fired := 0
 	for range 30 {

@@ -130,9 +130,9 @@ func TestThrottleMemory(t *testing.T) {
 	}
 }
 
-// TestEvictWaitsForFiles checks that evictions wait for page cache for a limited time, each time the rule fires anew, and not at all if
+// TestDeferEvictions checks that evictions wait for page cache for a limited time, each time the rule fires anew, and not at all if
 // memory is not throttled.
-func TestEvictWaitsForFiles(t *testing.T) {
+func TestDeferEvictions(t *testing.T) {
 	seconds := func(n *memoryFixture) int {
 		for second := range 100 {
 			if len(n.decide(13*gibi).Evictions) > 0 {

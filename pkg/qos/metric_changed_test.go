@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestMetricCorrected checks that a rule with a corrected metric name is evaluated at once and starts counting anew.
-func TestMetricCorrected(t *testing.T) {
+// TestEvaluate_MetricCorrected checks that a rule with a corrected metric name is evaluated at once and starts counting anew.
+func TestEvaluate_MetricCorrected(t *testing.T) {
 	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
 		Name: "r", Metric: "cpu_load_1_mim", Threshold: 10, TriggerCount: 2, RestoreCount: 2, MaxAge: time.Minute, Action: Action{Name: "a", CoolDown: time.Second},
 	}}}

@@ -12,8 +12,8 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestOrder checks that each criterion takes precedence over the following ones.
-func TestOrder(t *testing.T) {
+// TestOrderedVictims checks that each criterion takes precedence over the following ones.
+func TestOrderedVictims(t *testing.T) {
 	// In the order of victims: each precedes the next by the property in its name only.
 	want := []Pod{
 		{Name: "elastic", Elastic: true, Priority: 2000, Class: Guaranteed, Started: at(0)},

@@ -22,8 +22,8 @@ func observation(seconds int, metric string, value float64) *Observation {
 	}
 }
 
-// TestThresholds checks that only consecutive measurements count, in both directions.
-func TestThresholds(t *testing.T) {
+// TestEvaluate_Thresholds checks that only consecutive measurements count, in both directions.
+func TestEvaluate_Thresholds(t *testing.T) {
 	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
 		Name: "r", Metric: "cpu_load_1_min", Threshold: 10, TriggerCount: 3, RestoreCount: 2, MaxAge: time.Minute, Action: Action{Name: "a", CoolDown: time.Second},
 	}}}
@@ -60,8 +60,8 @@ func TestThresholds(t *testing.T) {
 	}
 }
 
-// TestSameMeasurement checks that a measurement counts once.
-func TestSameMeasurement(t *testing.T) {
+// TestEvaluate_SameMeasurement checks that a measurement counts once.
+func TestEvaluate_SameMeasurement(t *testing.T) {
 	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
 		Name: "r", Metric: "cpu_load_1_min", Threshold: 10, TriggerCount: 2, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "a"},
 	}}}
@@ -80,8 +80,8 @@ func TestSameMeasurement(t *testing.T) {
 	}
 }
 
-// TestUnknown checks the reasons for an unknown metric.
-func TestUnknown(t *testing.T) {
+// TestEvaluate_Unknown checks the reasons for an unknown metric.
+func TestEvaluate_Unknown(t *testing.T) {
 	stale := observation(100, "cpu_load_1_min", 11)
 	stale.Samples["cpu_load_1_min"][0].At = at(0)
 	future := observation(100, "cpu_load_1_min", 11)
@@ -128,8 +128,8 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestAmounts checks the conversion to millicores and bytes.
-func TestAmounts(t *testing.T) {
+// TestToAmount checks the conversion to millicores and bytes.
+func TestToAmount(t *testing.T) {
 	n := Node{CPUs: 8000, Memory: 1000}
 	for name, want := range map[string]float64{
 		"cpu_total_usage": 2, "cpu_total_utilization": 160, "node_cpu_usage_cores": 2000, "node_cpu_usage_ratio": 16000,

@@ -11,9 +11,9 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestReclaimed checks that a metric of reserved reclaimed capacity evicts only holders of that resource, one at a time, whatever they
+// TestDecide_ReclaimedCapacity checks that a metric of reserved reclaimed capacity evicts only holders of that resource, one at a time, whatever they
 // use.
-func TestReclaimed(t *testing.T) {
+func TestDecide_ReclaimedCapacity(t *testing.T) {
 	const metricCPU, metricMemory = "ext_cpu_total_distribute", "node_elastic_memory_distributed_ratio"
 	pod := func(name string, change func(*Pod)) Pod {
 		p := Pod{UID: name, Namespace: "n", Name: name, Class: BestEffort, Allowed: []string{"go"}, UsedCPU: Measurement[series.MilliCPU]{Value: 500, At: at(0)}}

@@ -78,8 +78,8 @@ func TestBeginEviction(t *testing.T) {
 	}
 }
 
-// TestUnmeasuredTermination checks that the use of a terminating pod that is no longer measured is kept.
-func TestUnmeasuredTermination(t *testing.T) {
+// TestPendingRelease_Unmeasured checks that the use of a terminating pod that is no longer measured is kept.
+func TestPendingRelease_Unmeasured(t *testing.T) {
 	policy := memoryRule()
 	var s State
 	plan := Decide(&policy, memoryObservation(0, 1500, 600, 600), &s)
@@ -140,8 +140,8 @@ func TestWithholdReasons(t *testing.T) {
 	}
 }
 
-// TestLargestMemoryUser checks that a rule on memory pressure evicts the largest user of memory and not of CPU.
-func TestLargestMemoryUser(t *testing.T) {
+// TestDecide_LargestMemoryUser checks that a rule on memory pressure evicts the largest user of memory and not of CPU.
+func TestDecide_LargestMemoryUser(t *testing.T) {
 	for metric, want := range map[string]string{"node_pressure_memory_some_avg10_ratio": "p1", "node_pressure_cpu_some_avg10_ratio": "p0"} {
 		policy := memoryRule()
 		policy.Rules[0].Metric = metric
@@ -161,8 +161,8 @@ func TestLargestMemoryUser(t *testing.T) {
 	}
 }
 
-// TestExactlyAsMany checks for random pods and gaps that every victim is needed and that the victims close the gap if possible.
-func TestExactlyAsMany(t *testing.T) {
+// TestChooseVictims_Minimal checks for random pods and gaps that every victim is needed and that the victims close the gap if possible.
+func TestChooseVictims_Minimal(t *testing.T) {
 	for seed := range 300 {
 		var uses []int64
 		total := int64(0)
@@ -193,8 +193,8 @@ func TestExactlyAsMany(t *testing.T) {
 	}
 }
 
-// TestGoneIsStillMeasured checks that the first measurement without a pod still counts it, and the second does not.
-func TestGoneIsStillMeasured(t *testing.T) {
+// TestPendingRelease_PodGone checks that the first measurement without a pod still counts it, and the second does not.
+func TestPendingRelease_PodGone(t *testing.T) {
 	policy := Policy{Limits: DefaultLimits(), Rules: []Rule{{
 		Name: "r", Metric: "memory_total_usage", Threshold: 10 << 30, TriggerCount: 1, RestoreCount: 1, MaxAge: time.Minute, Action: Action{Name: "evict", Evict: &EvictionSettings{}},
 	}}}

@@ -5,9 +5,9 @@ package qos
 
 import "testing"
 
-// TestMissed checks that the record of a container missing for some observations is kept, as when an API server lists its pod late, and
+// TestThrottleRecords_Missed checks that the record of a container missing for some observations is kept, as when an API server lists its pod late, and
 // dropped later.
-func TestMissed(t *testing.T) {
+func TestThrottleRecords_Missed(t *testing.T) {
 	var b throttleRecords[Quota]
 	b.record(throttleRecord[Quota]{ContainerID: "c", Original: Unlimited, Set: 500})
 	seen := &Observation{Pods: []Pod{{UID: "p", Containers: []Container{{ID: "c", Quota: 500}}}}}

@@ -190,8 +190,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestTooFewNodesReport checks that no pod is moved if too few nodes report their load.
-func TestTooFewNodesReport(t *testing.T) {
+// TestDecide_TooFewReports checks that no pod is moved if too few nodes report their load.
+func TestDecide_TooFewReports(t *testing.T) {
 	r := rules(t)
 	in := input(r, []rebalance.Pod{pod("a", 2.6, 0)}, 0.1)
 	in.Fleet = r.NewCount(now).Fleet(nodeload.DefaultMinFresh)
@@ -200,9 +200,9 @@ func TestTooFewNodesReport(t *testing.T) {
 	}
 }
 
-// TestNobodyBecomesHot checks for random loads and pods that a node which gets pods stays below the mark schedule,
+// TestDecide_Random checks for random loads and pods that a node which gets pods stays below the mark schedule,
 // that no budget is exceeded and that no pod is moved twice.
-func TestNobodyBecomesHot(t *testing.T) {
+func TestDecide_Random(t *testing.T) {
 	r := rules(t)
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))

@@ -47,7 +47,7 @@ func (d dailyWindow) calendar(year int) map[time.Time]bool {
 	return out
 }
 
-func TestCronWindowAgainstBruteForceOverALeapYear(t *testing.T) {
+func TestCronWindow_LeapYear(t *testing.T) {
 	every := func(time.Weekday) bool { return true }
 	weekday := func(d time.Weekday) bool { return d != time.Saturday && d != time.Sunday }
 	windows := []dailyWindow{
@@ -115,7 +115,7 @@ func stepAt(now time.Time, place *time.Location) time.Duration {
 	return 47 * time.Minute
 }
 
-func TestCronWindowSkippedStart(t *testing.T) {
+func TestCronWindow_SkippedStart(t *testing.T) {
 	berlin := zone(t, "Europe/Berlin")
 	w, err := NewCronWindow("night", "30 2 * * *", "0 5 * * *", berlin, 9)
 	if err != nil {
@@ -137,7 +137,7 @@ func TestCronWindowSkippedStart(t *testing.T) {
 	}
 }
 
-func TestFloorOf(t *testing.T) {
+func TestFloorAt(t *testing.T) {
 	window := func(name, start, end string, replicas int32) CronWindow {
 		w, err := NewCronWindow(name, start, end, nil, replicas)
 		if err != nil {
@@ -177,7 +177,7 @@ func TestFloorOf(t *testing.T) {
 	}
 }
 
-func TestNewCronWindowRefuses(t *testing.T) {
+func TestNewCronWindow_Invalid(t *testing.T) {
 	for _, c := range []struct {
 		start, end string
 		replicas   int32

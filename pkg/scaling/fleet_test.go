@@ -51,8 +51,8 @@ func extra(price float64, all ...Account) float64 {
 	return sum / (3.6e6 * float64(len(all)))
 }
 
-// TestFleetSpendsWhereItBuysMost checks that a workload may exceed the budget where the fleet stays within it.
-func TestFleetSpendsWhereItBuysMost(t *testing.T) {
+// TestFleet_SharedBudget checks that a workload may exceed the budget where the fleet stays within it.
+func TestFleet_SharedBudget(t *testing.T) {
 	f := fleet(t, 0.1)
 	bursty := account([2]float64{0.9, 0.23})
 	calm := account([2]float64{0.2, 0.15})
@@ -72,7 +72,7 @@ func TestFleetSpendsWhereItBuysMost(t *testing.T) {
 	}
 }
 
-func TestFleetBudgets(t *testing.T) {
+func TestFleet_Budgets(t *testing.T) {
 	all := make([]Account, 50)
 	for i := range all {
 		x := float64(i+1) / 50
@@ -99,8 +99,8 @@ func TestFleetBudgets(t *testing.T) {
 	}
 }
 
-// TestFleetFollowsWhatWasPaid checks that a fleet spends less after it paid too much, and more after it paid too little, within bounds.
-func TestFleetFollowsWhatWasPaid(t *testing.T) {
+// TestFleet_CorrectsBudget checks that a fleet spends less after it paid too much, and more after it paid too little, within bounds.
+func TestFleet_CorrectsBudget(t *testing.T) {
 	const budget = 0.1
 	last := math.Inf(1)
 	for _, c := range []struct{ paid, least, most float64 }{
@@ -127,8 +127,8 @@ func TestFleetFollowsWhatWasPaid(t *testing.T) {
 	}
 }
 
-// TestFleetIgnoresBadAccounts checks that accounts without numbers or history, and those that are out of date, change no price.
-func TestFleetIgnoresBadAccounts(t *testing.T) {
+// TestFleet_InvalidAccounts checks that accounts without numbers or history, and those that are out of date, change no price.
+func TestFleet_InvalidAccounts(t *testing.T) {
 	f := fleet(t, 0.1)
 	good := account([2]float64{0.5, 0.15})
 	want := f.Update("", "good", good, noon(), time.Time{})
@@ -169,9 +169,9 @@ func TestFleetIgnoresBadAccounts(t *testing.T) {
 	}
 }
 
-// TestTenantsDoNotRaiseEachOthersPrice checks that a tenant spends up to the budget of its own replica hours whatever others ask for, and
+// TestFleet_TenantPrices checks that a tenant spends up to the budget of its own replica hours whatever others ask for, and
 // more only of what they leave.
-func TestTenantsDoNotRaiseEachOthersPrice(t *testing.T) {
+func TestFleet_TenantPrices(t *testing.T) {
 	f := fleet(t, 0.1)
 	small := account([2]float64{0.2, 0.07}) // affordable alone
 	alone := f.Update("shop", "shop/web", small, noon(), time.Time{})
@@ -218,9 +218,9 @@ func TestTenantsDoNotRaiseEachOthersPrice(t *testing.T) {
 	}
 }
 
-// TestUselessForecastsAreNotUsed checks that a workload whose forecast cost replicas and spared nothing scales by the HPA alone, and that
+// TestChoose_UselessForecast checks that a workload whose forecast cost replicas and spared nothing scales by the HPA alone, and that
 // others get what it leaves of the budget.
-func TestUselessForecastsAreNotUsed(t *testing.T) {
+func TestChoose_UselessForecast(t *testing.T) {
 	for name, c := range map[string]struct {
 		extra, spared float64
 		used          bool

@@ -21,7 +21,7 @@ func minutes(values ...float64) []Point {
 	return out
 }
 
-func TestPeak(t *testing.T) {
+func TestPeakInWindow(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		points []Point
@@ -52,8 +52,8 @@ func TestPeak(t *testing.T) {
 	}
 }
 
-// TestPeakIsOfTheForecast checks with random forecasts that the peak is one of the values and that a wider window has no lower one.
-func TestPeakIsOfTheForecast(t *testing.T) {
+// TestPeakInWindow_Random checks with random forecasts that the peak is one of the values and that a wider window has no lower one.
+func TestPeakInWindow_Random(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {
 		values := make([]float64, 1+r.IntN(50))

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestLedgerGoesOnFromItsState checks that a restart loses the accounting of some minutes, and no decision.
-func TestLedgerGoesOnFromItsState(t *testing.T) {
+// TestLedger_Restored checks that a restart loses the accounting of some minutes, and no decision.
+func TestLedger_Restored(t *testing.T) {
 	knowing := func(at time.Time, _ Level) (float64, bool) { return max(jump(at), jump(at.Add(4*time.Minute))), true }
 	whole := days(t, 4, knowing)
 	state, err := whole.MarshalBinary()
@@ -53,7 +53,7 @@ func TestLedgerGoesOnFromItsState(t *testing.T) {
 	}
 }
 
-func TestLedgerRefusesBadState(t *testing.T) {
+func TestLedger_InvalidState(t *testing.T) {
 	good, err := days(t, 2, func(time.Time, Level) (float64, bool) { return 5, true }).MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestLedgerRefusesBadState(t *testing.T) {
 	}
 }
 
-func TestLedgerTakesAnotherPlant(t *testing.T) {
+func TestLedger_SetPlant(t *testing.T) {
 	l := days(t, 4, func(at time.Time, _ Level) (float64, bool) { return max(jump(at), jump(at.Add(4*time.Minute))), true })
 	before := l.Choose(testPrice)
 

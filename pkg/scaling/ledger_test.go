@@ -43,7 +43,7 @@ func jump(at time.Time) float64 {
 	return 5
 }
 
-func TestLedgerChoosesWhatSpares(t *testing.T) {
+func TestChoose_ForecastThatPays(t *testing.T) {
 	l := days(t, 4, func(at time.Time, _ Level) (float64, bool) {
 		return max(jump(at), jump(at.Add(4*time.Minute))), true
 	})
@@ -54,7 +54,7 @@ func TestLedgerChoosesWhatSpares(t *testing.T) {
 	}
 }
 
-func TestLedgerIgnoresWhatDoesNotPay(t *testing.T) {
+func TestChoose_ForecastThatDoesNotPay(t *testing.T) {
 	for name, c := range map[string]struct {
 		days int
 		say  func(time.Time, Level) (float64, bool)
@@ -75,8 +75,8 @@ func TestLedgerIgnoresWhatDoesNotPay(t *testing.T) {
 	}
 }
 
-// TestLedgerBooksBetweenSamples checks that a request is valid until the next sample, even without a stabilization window.
-func TestLedgerBooksBetweenSamples(t *testing.T) {
+// TestLedger_BetweenSamples checks that a request is valid until the next sample, even without a stabilization window.
+func TestLedger_BetweenSamples(t *testing.T) {
 	p := plant()
 	p.StabilizationWindow = 0
 
@@ -96,8 +96,8 @@ func TestLedgerBooksBetweenSamples(t *testing.T) {
 	}
 }
 
-// TestLedgerAccountsWhatWasUsed checks that the choices of the past are accounted as they were made.
-func TestLedgerAccountsWhatWasUsed(t *testing.T) {
+// TestLedger_ActualBalance checks that the choices of the past are accounted as they were made.
+func TestLedger_ActualBalance(t *testing.T) {
 	l := days(t, 4, func(at time.Time, _ Level) (float64, bool) { return max(jump(at), jump(at.Add(4*time.Minute))), true })
 	if c := l.Choose(testPrice); !c.Use || c.Actual != (Balance{}) {
 		t.Fatalf("Choose before any level was in use = %+v, want no actual balance", c)
@@ -113,9 +113,9 @@ func TestLedgerAccountsWhatWasUsed(t *testing.T) {
 	}
 }
 
-// TestLedgerAccountsCoarseSamples checks that a sample of five minutes counts as under capacity until the pods are ready, and no
+// TestLedger_CoarseSamples checks that a sample of five minutes counts as under capacity until the pods are ready, and no
 // longer.
-func TestLedgerAccountsCoarseSamples(t *testing.T) {
+func TestLedger_CoarseSamples(t *testing.T) {
 	l, err := NewLedger(plant())
 	if err != nil {
 		t.Fatal(err)
@@ -132,8 +132,8 @@ func TestLedgerAccountsCoarseSamples(t *testing.T) {
 	}
 }
 
-// TestLedgerComparesTargets checks that a lower target is reported where it is better, and never selected.
-func TestLedgerComparesTargets(t *testing.T) {
+// TestLedger_LowerTarget checks that a lower target is reported where it is better, and never selected.
+func TestLedger_LowerTarget(t *testing.T) {
 	l, err := NewLedger(plant())
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestLedgerComparesTargets(t *testing.T) {
 	}
 }
 
-func TestLedgerIsBounded(t *testing.T) {
+func TestLedger_Bounded(t *testing.T) {
 	l, err := NewLedger(plant())
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +181,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	}
 }
 
-func TestNewLedgerRefuses(t *testing.T) {
+func TestNewLedger_Invalid(t *testing.T) {
 	for _, p := range []Plant{
 		{Capacity: 0, Target: 0.7},
 		{Capacity: math.NaN(), Target: 0.7},

@@ -20,7 +20,7 @@ func pods(n int, use float64) []Pod {
 	return out
 }
 
-func TestPerPod(t *testing.T) {
+func TestReplicasForPods(t *testing.T) {
 	with := func(base []Pod, more ...Pod) []Pod { return append(base, more...) }
 	missing := Pod{State: Missing, Request: 1}
 	unready := Pod{State: Unready, Usage: 0.9, Request: 1}
@@ -53,7 +53,7 @@ func TestPerPod(t *testing.T) {
 	}
 }
 
-func TestPerPodRefuses(t *testing.T) {
+func TestReplicasForPods_Invalid(t *testing.T) {
 	for name, call := range map[string]func() (int32, error){
 		"no pods": func() (int32, error) { return ReplicasForPods(nil, 3, 0.7, DefaultTolerance()) },
 		"all missing": func() (int32, error) {
@@ -81,7 +81,7 @@ func TestPerPodRefuses(t *testing.T) {
 	}
 }
 
-func TestTotalAndRatio(t *testing.T) {
+func TestReplicasForTotalAndValue(t *testing.T) {
 	for _, c := range []struct {
 		value   float64
 		current int32
@@ -100,7 +100,7 @@ func TestTotalAndRatio(t *testing.T) {
 	}
 }
 
-func TestReplicasRiseWithUse(t *testing.T) {
+func TestReplicasForPods_Monotone(t *testing.T) {
 	check := func(n uint8, a, b uint16) bool {
 		count := int(n)%50 + 1
 		low := float64(min(a, b)) / 10_000
@@ -116,7 +116,7 @@ func TestReplicasRiseWithUse(t *testing.T) {
 	}
 }
 
-func TestForLoad(t *testing.T) {
+func TestReplicasForLoad(t *testing.T) {
 	for _, c := range []struct {
 		load, perPod float64
 		want         int32

@@ -63,7 +63,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func TestDecodeRejects(t *testing.T) {
+func TestDecode_Invalid(t *testing.T) {
 	for text, want := range map[string]struct{ path, says string }{
 		``: {"", "not a JSON object"}, `[]`: {"", "not a JSON object"}, `null`: {"", "not a JSON object"}, `{} {}`: {"", "after the object"},
 		`{"a"}`: {"", "not a JSON object"}, `{"text":`: {"", "not a JSON object"},
@@ -87,7 +87,7 @@ func TestDecodeRejects(t *testing.T) {
 	}
 }
 
-func TestErrors(t *testing.T) {
+func TestErrors_AddUnreported(t *testing.T) {
 	var errs Errors
 	errs.Fail("b.c", "1", "must be 2")
 	errs.Check(true, "x", 1, "")
@@ -102,7 +102,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func TestReaderOfFewSettings(t *testing.T) {
+func TestRead_AbsentSettings(t *testing.T) {
 	r := Read(map[string]string{"b": "90m", "ratio.x": "2", "ratio.y": "3"})
 	if r.Has("a") || r.Number("a", 7, 0, 9) != 7 || r.Duration("b", 0, 0, time.Hour) != 0 || !slices.Equal(r.Keys("ratio."), []string{"ratio.x", "ratio.y"}) {
 		t.Errorf("Read = %+v, want the defaults of a and b and the keys ratio.x and ratio.y", r)

@@ -36,7 +36,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestErrorsNameKeyAndWhatIsAllowed(t *testing.T) {
+func TestRead_Invalid(t *testing.T) {
 	for key, values := range map[string][]string{
 		"number": {"", "x", "NaN", "-1", "11", "Inf"}, "share": {"1.1", "-0.1"},
 		"hours": {"", "x", "10s", "3d", "-1h"}, "flag": {"", "maybe"}, "words": {"", "c", "a,c", "a,"},

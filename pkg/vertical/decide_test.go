@@ -88,7 +88,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestLimits(t *testing.T) {
+func TestDecide_Limits(t *testing.T) {
 	p := DefaultPolicy()
 	for name, c := range map[string]struct {
 		only                        bool
@@ -110,8 +110,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestBounds checks that the bounds enclose the target and stay within the policy.
-func TestBounds(t *testing.T) {
+// TestDecide_Bounds checks that the bounds enclose the target and stay within the policy.
+func TestDecide_Bounds(t *testing.T) {
 	p := DefaultPolicy()
 	p.Max = Amounts{series.CPU: 1000}
 	e := estimate(600)
@@ -128,7 +128,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func TestWholeMebibytes(t *testing.T) {
+func TestDecide_WholeMebibytes(t *testing.T) {
 	got := Decide(Input{Resource: series.Memory, Now: start, Policy: DefaultPolicy(), Current: 100 << 20, Estimates: []Estimate{estimate(200.3 * (1 << 20))}})
 	if got.Request != 201<<20 {
 		t.Errorf("Decide = %+v, want a request of 201 MiB", got)

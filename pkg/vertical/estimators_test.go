@@ -46,9 +46,9 @@ func estimates(t *testing.T, config map[string]string, profile *rightsize.Profil
 	return p.Estimate(in, 3)["app"]
 }
 
-// TestPercentile checks the meaning of gocrane's settings, that kills and autoscalers have no effect, and that a shorter history has
+// TestPercentileEstimator checks the meaning of gocrane's settings, that kills and autoscalers have no effect, and that a shorter history has
 // wider bounds.
-func TestPercentile(t *testing.T) {
+func TestPercentileEstimator(t *testing.T) {
 	gocrane := map[string]string{"cpu-request-percentile": "0.9", "cpu-request-margin-fraction": "0.5", "cpu-model-init-mode": "history"}
 	long := estimates(t, gocrane, constantProfile(7, 0.2, 100<<20))
 	cpu := long[series.CPU]
@@ -80,7 +80,7 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-func TestBadSettings(t *testing.T) {
+func TestParseEstimators_Invalid(t *testing.T) {
 	for name, config := range map[string]map[string]string{
 		"unknown key":     {"cpu-percentile": "0.9"},
 		"no number":       {"cpu-request-percentile": "much"},
@@ -102,7 +102,7 @@ func TestBadSettings(t *testing.T) {
 	}
 }
 
-func TestOOM(t *testing.T) {
+func TestOOMEstimator(t *testing.T) {
 	o, err := ParseOOMEstimator(map[string]string{"oom-bump-ratio": "2", "oom-history-length": "48h", "workload.web": "3"})
 	if err != nil {
 		t.Fatal(err)

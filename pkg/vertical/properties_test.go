@@ -85,9 +85,9 @@ func simulate(in Input, steps int, next func(int) ([]Estimate, time.Duration)) (
 	return all, in
 }
 
-// TestWindowsHold checks that two changes in one direction are at least a window apart, and that nothing is lowered within the
+// TestDecide_Windows checks that two changes in one direction are at least a window apart, and that nothing is lowered within the
 // window after a raise.
-func TestWindowsHold(t *testing.T) {
+func TestDecide_Windows(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		in := Input{Resource: series.CPU, Now: start, Policy: randomPolicy(r), Request: 1 + r.Int64N(2000)}
@@ -124,9 +124,9 @@ func TestWindowsHold(t *testing.T) {
 	}
 }
 
-// TestNoFlapping checks that estimates that vary by less than the distance of the thresholds raise a request once and never lower
+// TestDecide_NoFlapping checks that estimates that vary by less than the distance of the thresholds raise a request once and never lower
 // it.
-func TestNoFlapping(t *testing.T) {
+func TestDecide_NoFlapping(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		p := DefaultPolicy()
@@ -150,8 +150,8 @@ func TestNoFlapping(t *testing.T) {
 	}
 }
 
-// TestSettles checks that constant estimates cause at most one change.
-func TestSettles(t *testing.T) {
+// TestDecide_Settles checks that constant estimates cause at most one change.
+func TestDecide_Settles(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		in := Input{Resource: series.CPU, Now: start, Policy: randomPolicy(r), Request: 1 + r.Int64N(2000)}
@@ -165,8 +165,8 @@ func TestSettles(t *testing.T) {
 	}
 }
 
-// TestAlwaysSane checks that a decision for arbitrary input is an allowed size or none, with a reason.
-func TestAlwaysSane(t *testing.T) {
+// TestDecide_Random checks that a decision for arbitrary input is an allowed size or none, with a reason.
+func TestDecide_Random(t *testing.T) {
 	for seed := range uint64(5000) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		for _, resource := range Resources() {
@@ -199,8 +199,8 @@ func TestAlwaysSane(t *testing.T) {
 	}
 }
 
-// TestMoreNeedsNoLess checks that a larger estimate never lowers the target.
-func TestMoreNeedsNoLess(t *testing.T) {
+// TestDecide_Monotone checks that a larger estimate never lowers the target.
+func TestDecide_Monotone(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		in := Input{Resource: series.Memory, Now: start, Policy: randomPolicy(r), Estimates: randomEstimates(r), Request: r.Int64N(3000)}

@@ -13,8 +13,8 @@ import (
 
 const files = "../../../test/scenarios/pressure"
 
-// TestPressure runs the scenarios of the documentation, which cover the defects d01 to d11 of gocrane's agent.
-func TestPressure(t *testing.T) {
+// TestScenarios runs the scenarios of the documentation, which cover the defects d01 to d11 of gocrane's agent.
+func TestScenarios(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(files, "*.txt"))
 	if err != nil || len(paths) < 20 {
 		t.Fatalf("%d scenarios, %v; want 20 or more", len(paths), err)
@@ -56,8 +56,8 @@ func TestPressure(t *testing.T) {
 	}
 }
 
-// TestCovers checks that the titles of scenarios name each of the eleven defects.
-func TestCovers(t *testing.T) {
+// TestScenarios_CoverDefects checks that the titles of scenarios name each of the eleven defects.
+func TestScenarios_CoverDefects(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(files, "*.txt"))
 	if err != nil {
 		t.Fatal(err)

@@ -78,7 +78,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestTargetWithinBounds(t *testing.T) {
+func TestDecide_TargetWithinBounds(t *testing.T) {
 	for use, want := range map[float64]int32{0.01: 30, 0.4: 46, 5: 75} {
 		in := web()
 		in.PodCPU = use
@@ -88,7 +88,7 @@ func TestTargetWithinBounds(t *testing.T) {
 	}
 }
 
-func TestNothingProposed(t *testing.T) {
+func TestDecide_NoAutoscaler(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, c := range map[string]struct {
 		change func(*Input, *Settings)

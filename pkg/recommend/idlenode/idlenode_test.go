@@ -130,8 +130,8 @@ func TestParseSettings(t *testing.T) {
 	}
 }
 
-// TestMoreUseIsNeverIdler: a node that is not idle does not become so by use that grows, nor by data that go missing.
-func TestMoreUseIsNeverIdler(t *testing.T) {
+// TestDecide_Monotone: a node that is not idle does not become so by use that grows, nor by data that go missing.
+func TestDecide_Monotone(t *testing.T) {
 	s := settingsOf(t)
 	idle := true
 	for i := range 40 {

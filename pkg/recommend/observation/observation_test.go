@@ -17,7 +17,7 @@ import (
 // hoursOf is so many hours of a value.
 func hoursOf(n int, v float64) Hours { return slices.Repeat(Hours{v}, n) }
 
-func TestEnough(t *testing.T) {
+func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		h      Hours
 		state  recommend.State

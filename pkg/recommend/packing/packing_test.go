@@ -62,7 +62,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestLargestContainerIsNamed(t *testing.T) {
+func TestDecide_LargestContainer(t *testing.T) {
 	in := Input{Pod: amounts(4000, 4), Largest: "app", LargestRequests: amounts(3900, 3), Replicas: 1, Nodes: []Node{node("a", 3000, 20), node("b", 3000, 20)}}
 	if plan := Decide(in); !strings.Contains(plan.Description, "Container app asks for most of it: 3.9 cores and 3 GiB") {
 		t.Errorf("description %q, want the largest container and its requests", plan.Description)
@@ -72,7 +72,7 @@ func TestLargestContainerIsNamed(t *testing.T) {
 	}
 }
 
-func TestMisfits(t *testing.T) {
+func TestUnplaced(t *testing.T) {
 	nodes := []Node{node("a", 3000, 20), node("b", 2000, 20)}
 	pod := func(name string, milli int64, allowed ...bool) Demand {
 		return Demand{Name: name, Requests: amounts(milli, 1), Allowed: allowed}
@@ -103,8 +103,8 @@ func TestMisfits(t *testing.T) {
 	}
 }
 
-// TestMisfitsPlacesWithinRoom checks that placements fit into the free capacity, with one node and with many.
-func TestMisfitsPlacesWithinRoom(t *testing.T) {
+// TestUnplaced_WithinCapacity checks that placements fit into the free capacity, with one node and with many.
+func TestUnplaced_WithinCapacity(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
 		var nodes []Node

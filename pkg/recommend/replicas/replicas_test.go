@@ -80,7 +80,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestNoNumber(t *testing.T) {
+func TestDecide_NoNumber(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Input)
 		state  recommend.State
@@ -124,9 +124,9 @@ func withHoles(s series.Series) series.Series {
 	return s
 }
 
-// TestShortHistory checks that one day is enough to recommend more pods but not fewer, and that the reason is
+// TestDecide_ShortHistory checks that one day is enough to recommend more pods but not fewer, and that the reason is
 // reported.
-func TestShortHistory(t *testing.T) {
+func TestDecide_ShortHistory(t *testing.T) {
 	const two = 48 * time.Hour
 	for name, c := range map[string]struct {
 		cpu, memory series.Series
@@ -164,8 +164,8 @@ func TestShortHistory(t *testing.T) {
 	}
 }
 
-// TestProperties: more use never needs fewer pods, a larger request or target never more; the number is within bounds.
-func TestProperties(t *testing.T) {
+// TestDecide_Monotone: more use never needs fewer pods, a larger request or target never more; the number is within bounds.
+func TestDecide_Monotone(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s := defaults(t)
 	for range 300 {

@@ -12,9 +12,9 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// TestDecideWithAutoscaler checks that a request that is the base of an autoscaler's utilization is unchanged with
+// TestDecide_WithAutoscaler checks that a request that is the base of an autoscaler's utilization is unchanged with
 // its limit, and that the other request changes.
-func TestDecideWithAutoscaler(t *testing.T) {
+func TestDecide_WithAutoscaler(t *testing.T) {
 	cpu := series.MilliCPU(2000)
 	cpuLimit := series.MilliCPU(4000)
 	memory := series.Bytes(1 << 30)
@@ -58,8 +58,8 @@ func TestDecideWithAutoscaler(t *testing.T) {
 	}
 }
 
-// TestDecideWithinTheLargestNode checks that no request exceeds the largest node, with the reason in steps and flags.
-func TestDecideWithinTheLargestNode(t *testing.T) {
+// TestDecide_LargestNode checks that no request exceeds the largest node, with the reason in steps and flags.
+func TestDecide_LargestNode(t *testing.T) {
 	week := used(10, 0.5, 100<<20)
 	plan := Decide(Input{Policy: policy(t), Now: now, MaxCPU: 400, MaxMemory: 64 << 20, Containers: []Container{{Name: "a", Profile: week}}})
 	r := plan.Containers[0]

@@ -40,8 +40,8 @@ func requests(cpu series.MilliCPU, memory series.Bytes) rightsize.Resources {
 	return rightsize.Resources{CPURequest: &cpu, MemoryRequest: &memory}
 }
 
-// TestInitContainers: each is sized by the peaks of its own runs, and does not decide about the workload as a whole.
-func TestInitContainers(t *testing.T) {
+// TestDecide_InitContainers: each is sized by the peaks of its own runs, and does not decide about the workload as a whole.
+func TestDecide_InitContainers(t *testing.T) {
 	const mib = 1 << 20
 	app := Container{Name: "app", Profile: used(10, 0.2, 100*mib), Current: requests(1000, 1<<30)}
 	decide := func(all ...Container) Plan {
@@ -117,8 +117,8 @@ func TestPodRequest(t *testing.T) {
 	}
 }
 
-// TestJobsSaveWhileTheyRun: a job's requests are held only while it runs.
-func TestJobsSaveWhileTheyRun(t *testing.T) {
+// TestDecide_Jobs: a job's requests are held only while it runs.
+func TestDecide_Jobs(t *testing.T) {
 	job := Container{Name: "etl", Job: true, Profile: ranOnce(10, 144, 0.5, 200<<20), Current: requests(2000, 1<<30)}
 	plan := Decide(Input{Policy: policy(t), Now: now, Containers: []Container{job}})
 	// 144 of 1440 minutes a day.

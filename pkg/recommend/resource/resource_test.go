@@ -78,8 +78,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestDecideKeepsWhatHasNoNumber: a container without a number does not make a workload change.
-func TestDecideKeepsWhatHasNoNumber(t *testing.T) {
+// TestDecide_NoNumber: a container without a number does not make a workload change.
+func TestDecide_NoNumber(t *testing.T) {
 	m := series.MilliCPU(100)
 	week := used(10, 0.5, 100<<20)
 	asItIs := Decide(Input{Policy: policy(t), Now: now, Containers: []Container{{Name: "a", Profile: week}}}).Containers[0].Target

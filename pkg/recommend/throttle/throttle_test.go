@@ -73,7 +73,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestGuaranteedPodsStayGuaranteed(t *testing.T) {
+func TestDecide_GuaranteedPod(t *testing.T) {
 	plan := Decide(Input{Guaranteed: true, Containers: []Container{{Name: "app", Limit: 500, Throttled: flat(168, 0.5)}}}, standard(t))
 	if len(plan.Limits) != 1 || !plan.Limits[0].WithRequest || !strings.Contains(plan.Description, "stay Guaranteed") {
 		t.Errorf("Decide of a guaranteed pod = %+v, want the request to change with the limit", plan)

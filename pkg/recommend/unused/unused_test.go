@@ -98,8 +98,8 @@ func TestParseSettings(t *testing.T) {
 	}
 }
 
-// TestMoreIsNeverLessUsed: whatever grows, a workload that is used stays so.
-func TestMoreIsNeverLessUsed(t *testing.T) {
+// TestDecide_Monotone: whatever grows, a workload that is used stays so.
+func TestDecide_Monotone(t *testing.T) {
 	for name, set := range map[string]func(*Input, float64){
 		"cpu":      func(in *Input, v float64) { in.CPU = flat(168, v/1e4) },
 		"receive":  func(in *Input, v float64) { in.Receive = flat(168, v) },

@@ -32,7 +32,7 @@ func minutes(n int, value func(minute int) float64) series.Series {
 	return s
 }
 
-func TestRunReactive(t *testing.T) {
+func TestRun_Reactive(t *testing.T) {
 	cfg := config()
 	// Two hours after the warm-up the load rises from 7 to 28. The HPA reads it 30 s later and scales from 10 to 20 to 40 in two
 	// steps. With pods a minute late, the load is above 10 for 90 s, and above 20 for one step more.
@@ -65,7 +65,7 @@ func TestRunReactive(t *testing.T) {
 	}
 }
 
-func TestRunSkipsGaps(t *testing.T) {
+func TestRun_Gaps(t *testing.T) {
 	cfg := config()
 	load := minutes(4*60, func(m int) float64 {
 		if m >= 2*60 && m < 3*60 {
@@ -85,7 +85,7 @@ func TestRunSkipsGaps(t *testing.T) {
 	}
 }
 
-func TestRunRefuses(t *testing.T) {
+func TestRun_Invalid(t *testing.T) {
 	load := minutes(120, func(int) float64 { return 1 })
 	for want, change := range map[string]func(*Config){
 		"capacity":    func(c *Config) { c.Capacity = 0 },
@@ -104,8 +104,8 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-// TestAheadOfADailyJump checks that a daily jump is anticipated.
-func TestAheadOfADailyJump(t *testing.T) {
+// TestCompare_DailyJump checks that a daily jump is anticipated.
+func TestCompare_DailyJump(t *testing.T) {
 	load := minutes(10*24*60, func(m int) float64 {
 		if hour := m / 60 % 24; hour >= 9 && hour < 17 {
 			return 40 + float64(m%7)
@@ -153,9 +153,9 @@ func newFleet(t *testing.T) *scaling.Fleet {
 	return fleet
 }
 
-// TestFleetSharesTheBudget checks that the series of a comparison share the budget: beside a steady one, a bursty one may cost more than
+// TestCompare_SharedBudget checks that the series of a comparison share the budget: beside a steady one, a bursty one may cost more than
 // the budget allows it alone.
-func TestFleetSharesTheBudget(t *testing.T) {
+func TestCompare_SharedBudget(t *testing.T) {
 	bursty := minutes(10*24*60, func(m int) float64 {
 		if m%60 < 5+m/60%7 { // half of the hours, in bursts of a few minutes at the start
 			return 30
@@ -215,8 +215,8 @@ func (p *orderCheckingModel) Forecast(h time.Duration) (forecast.Forecast, error
 	return p.m.Forecast(h)
 }
 
-// TestAheadSeesNothingLater checks that decisions do not depend on later samples.
-func TestAheadSeesNothingLater(t *testing.T) {
+// TestPredictive_NoForesight checks that decisions do not depend on later samples.
+func TestPredictive_NoForesight(t *testing.T) {
 	cfg := config()
 	cfg.Warmup = 48 * time.Hour
 	const cut = 60 * 60

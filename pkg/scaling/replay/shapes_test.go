@@ -13,10 +13,10 @@ import (
 	"crane.io/crane/test/families"
 )
 
-// TestOddShapes bounds what the forecast does to loads unlike those that its rules were chosen on: it costs at most a quarter more replica
+// TestCompare_OddShapes bounds what the forecast does to loads unlike those that its rules were chosen on: it costs at most a quarter more replica
 // hours, no minute under capacity more, a load without savings costs nothing, and no replicas are asked for that twice the highest load
 // until then would not need.
-func TestOddShapes(t *testing.T) {
+func TestCompare_OddShapes(t *testing.T) {
 	for name, load := range families.Odd() {
 		t.Run(name, func(t *testing.T) {
 			plan := DefaultPlan()
