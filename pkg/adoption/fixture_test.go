@@ -91,7 +91,8 @@ func (b *fixture) reconcile() Plan {
 		b.t.Fatal(err)
 	}
 
-	if b.in.State, err = ParseState(text); err != nil {
+	b.in.State, err = ParseState(text)
+	if err != nil {
 		b.t.Fatalf("ParseState(%s): %v, want no error", text, err)
 	}
 

@@ -119,12 +119,15 @@ func TestQuote_OddNodes(t *testing.T) {
 	if err != nil || q.Cost != (Split{}) {
 		t.Errorf("Quote of a node with a negative size = %+v, %v, want no cost", q, err)
 	}
-	if _, err = b.Quote(Node{Name: "huge", Size: Amounts{CPU: math.MaxInt64, Memory: 1}}); err == nil || !strings.Contains(err.Error(), "node huge") {
+
+	_, err = b.Quote(Node{Name: "huge", Size: Amounts{CPU: math.MaxInt64, Memory: 1}})
+	if err == nil || !strings.Contains(err.Error(), "node huge") {
 		t.Errorf("Quote of a node out of range: %v, want an error that names the node", err)
 	}
 
 	b.Default.Rates.GPU = 0
-	if q, err = b.Quote(Node{Size: Amounts{CPU: 1000, Memory: oneGiB, GPU: 1}}); err != nil || !strings.Contains(q.Note, "GPU") || q.Cost.GPU != 0 {
+	q, err = b.Quote(Node{Size: Amounts{CPU: 1000, Memory: oneGiB, GPU: 1}})
+	if err != nil || !strings.Contains(q.Note, "GPU") || q.Cost.GPU != 0 {
 		t.Errorf("Quote of a node with a GPU without a price = %+v, %v, want a note and no GPU cost", q, err)
 	}
 }

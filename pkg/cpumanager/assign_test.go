@@ -29,7 +29,8 @@ func newMachine(t testing.TB, zones, cores int, reserved ...int) Machine {
 	}
 
 	var err error
-	if m.Layout, err = numa.NewLayout(threads); err != nil {
+	m.Layout, err = numa.NewLayout(threads)
+	if err != nil {
 		t.Fatal(err)
 	}
 
@@ -212,7 +213,8 @@ func TestBindMemory(t *testing.T) {
 	}
 
 	m.MemoryBoundByKubelet = true
-	if zones, why = BindMemory(m, &plan, pods, nil); len(zones) != 0 || len(why) != len(pods) {
+	zones, why = BindMemory(m, &plan, pods, nil)
+	if len(zones) != 0 || len(why) != len(pods) {
 		t.Errorf("BindMemory where the kubelet binds memory = %v, %v, want no zones and a reason for each pod", zones, why)
 	}
 }

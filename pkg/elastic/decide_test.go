@@ -126,7 +126,8 @@ func TestDecide_Memory(t *testing.T) {
 	for range 100 {
 		in.At = in.At.Add(period)
 		in.Use.At = in.At
-		if r = Decide(in, p, &s); r.NeedsWrite {
+		r = Decide(in, p, &s)
+		if r.NeedsWrite {
 			in.Advertised = r.Advertise
 			in.NotAdvertised = false
 		}

@@ -82,7 +82,8 @@ func play(t *testing.T, from, length, burst time.Duration) (out Outcome, peakCPU
 		peakMemory = max(peakMemory, float64(r.used.memory)/float64(r.scenario.node.Memory))
 	}
 
-	if out, err = s.Run(); err != nil {
+	out, err = s.Run()
+	if err != nil {
 		t.Fatal(err)
 	}
 

@@ -107,7 +107,8 @@ func replayFleet(all []workload, rules scaling.PriceRules, scaler func(w workloa
 				return nil, err
 			}
 
-			if simulations[i], err = newSimulation(cfg, w.Series, s); err != nil {
+			simulations[i], err = newSimulation(cfg, w.Series, s)
+			if err != nil {
 				return nil, err
 			}
 		}
