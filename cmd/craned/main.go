@@ -7,9 +7,9 @@ package main
 import (
 	"os"
 
-	"crane.io/crane/cmd/craned/app"
+	"crane.io/crane/cmd/craned/command"
 )
 
 func main() {
-	os.Exit(app.Run())
+	os.Exit(command.Run())
 }

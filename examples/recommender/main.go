@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"crane.io/crane/cmd/craned/app"
+	"crane.io/crane/cmd/craned/command"
 	"crane.io/crane/pkg/histogram"
 	"crane.io/crane/pkg/recommend"
 	"crane.io/crane/pkg/rightsize"
@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	os.Exit(app.Run(recommend.Recommender{Name: "HeadroomCPU", Supports: supports, Configure: configure}))
+	os.Exit(command.Run(recommend.Recommender{Name: "HeadroomCPU", Supports: supports, Configure: configure}))
 }
 
 func supports(_, kind string) bool {

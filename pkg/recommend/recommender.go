@@ -14,7 +14,7 @@ import (
 )
 
 // Recommender computes one type of Recommendation. A program that builds craned registers its own beside the built-in ones
-// (package cmd/craned/app).
+// (package cmd/craned/command).
 type Recommender struct {
 	// Name is the type of the Recommendations, and the name of the recommender in rules and in the configuration file.
 	Name string

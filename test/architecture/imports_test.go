@@ -189,9 +189,17 @@ var rules = []rule{
 		why:        "the agent runs on every node: client-go's clientset links the clients of all API groups, internal/kube/slimclient those in use",
 	},
 	{
+		name:       "examples are written like programs of others",
+		from:       []string{module + "/examples"},
+		deny:       []string{module + "/internal"},
+		transitive: false,
+		why:        "a program in another repository cannot import internal/; what it needs is in pkg/, api/ or cmd/craned/command",
+	},
+	{
 		name:       "nothing imports a command",
 		from:       []string{module},
 		deny:       []string{module + "/cmd"},
+		allow:      []string{module + "/cmd/craned/command"}, // Programs that add recommenders import it.
 		transitive: false,
 		why:        "cmd/ wires; what two binaries share is a package in internal/",
 	},

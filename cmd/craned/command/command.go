@@ -1,8 +1,8 @@
 // Copyright The Crane Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package app runs craned. A program that imports it can add recommenders to the built-in ones; examples/recommender is one.
-package app
+// Package command runs craned. A program that imports it can add recommenders to the built-in ones; examples/recommender is one.
+package command
 
 import (
 	"fmt"
