@@ -217,7 +217,7 @@ func (e environment) newElasticManagers(access clusterAccess, j journals, report
 			Report:      reporter.ReportAction,
 		})
 
-		if err := register(e.registry, m); err != nil {
+		if err := register(e, m); err != nil {
 			return nil, nil, err
 		}
 
@@ -242,7 +242,7 @@ func (e environment) newElasticManagers(access clusterAccess, j journals, report
 		}
 
 		m := podresource.New(config)
-		if err := register(e.registry, m); err != nil {
+		if err := register(e, m); err != nil {
 			return nil, nil, err
 		}
 

@@ -27,6 +27,7 @@ import (
 	"crane.io/crane/internal/agent/observe"
 	"crane.io/crane/internal/agent/report"
 	"crane.io/crane/internal/agent/usagemetrics"
+	"crane.io/crane/internal/component/seriesguard"
 	"crane.io/crane/internal/component/version"
 	"crane.io/crane/internal/kube/pause"
 )
@@ -113,7 +114,7 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 		e.stopped = access.api.pause.Stopped
 		watchers = append(watchers, pauseManager{access.api.pause})
 
-		if err := register(e.registry, access.api.pause); err != nil {
+		if err := register(e, access.api.pause); err != nil {
 			return nil, err
 		}
 	}
@@ -151,7 +152,7 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 	}
 
 	publisher := e.newPublisher(access, cpus)
-	if err := errors.Join(e.registerBase(access.view), register(e.registry, publisher, reporter)); err != nil {
+	if err := errors.Join(e.registerBase(access.view), register(e, publisher, reporter)); err != nil {
 		return nil, err
 	}
 
@@ -170,6 +171,7 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 	config := httpserver.Config{
 		Address:   e.BindAddress,
 		Gather:    e.registry,
+		Log:       e.log,
 		Profiling: e.Profiling,
 		Unhealthy: func() []string { return e.heartbeats.Overdue(e.MaxInactivity) },
 		Unready:   e.heartbeats.NotStarted,
@@ -271,12 +273,14 @@ func (e environment) newPublisher(access clusterAccess, cpus *cpupinning.Manager
 
 // registerBase registers the metrics of the node and of the process.
 func (e environment) registerBase(view cluster.View) error {
-	return register(e.registry, e.heartbeats, usagemetrics.New(usagemetrics.Config{Latest: e.latest, Pods: view.Pods, Clock: e.clock}),
+	return register(e, e.heartbeats, usagemetrics.New(usagemetrics.Config{Latest: e.latest, Pods: view.Pods, Clock: e.clock}),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }
 
 // register registers metrics.
-func register(registry *prometheus.Registry, list ...prometheus.Collector) error {
+func register(e environment, list ...prometheus.Collector) error {
+	registry := seriesguard.New(e.registry, e.log)
+
 	for _, c := range list {
 		if err := registry.Register(c); err != nil {
 			return fmt.Errorf("register metrics: %w", err)

@@ -125,7 +125,7 @@ func (e environment) newZoneManagers(
 		own(manager.ExclusiveCPUs)
 	}
 
-	if err := register(e.registry, manager); err != nil {
+	if err := register(e, manager); err != nil {
 		return nil, nil, err
 	}
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/adoption/controller"
 	"crane.io/crane/internal/adoption/targetindex"
@@ -87,7 +86,7 @@ func addAdoption(ctx context.Context, p *dependencies) error {
 		Settings:        settings,
 		SystemNamespace: p.Namespace,
 		Pause:           p.pause,
-		Registry:        ctrlmetrics.Registry,
+		Registry:        metricsRegistry(),
 		Clock:           wallclock.New(),
 		Notify:          p.notify,
 	}

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/autoscaling/controller/ehpa"
 	"crane.io/crane/internal/autoscaling/controller/substitute"
@@ -127,7 +126,7 @@ func addAutoscaling(ctx context.Context, p *dependencies) error {
 		Mapper:           p.mapper,
 		Changed:          changed,
 		RuleErrors:       rules.Problem,
-		Registry:         ctrlmetrics.Registry,
+		Registry:         metricsRegistry(),
 		Clock:            wallclock.New(),
 	})
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/component/featuregate"
 	"crane.io/crane/internal/component/wallclock"
@@ -51,7 +50,7 @@ func newCostLedger(mgr manager.Manager, o *Options, usage metrics.UsageReader) (
 
 // addCost adds the controllers that account and export the cost of the cluster, and record what is saved.
 func addCost(_ context.Context, p *dependencies) error {
-	if err := ctrlmetrics.Registry.Register(p.ledger); err != nil {
+	if err := metricsRegistry().Register(p.ledger); err != nil {
 		return fmt.Errorf("registering the metrics of costs: %w", err)
 	}
 
@@ -80,7 +79,7 @@ func addCost(_ context.Context, p *dependencies) error {
 	}
 
 	recorder := savingsrecorder.New(cfg)
-	if err := ctrlmetrics.Registry.Register(recorder); err != nil {
+	if err := metricsRegistry().Register(recorder); err != nil {
 		return fmt.Errorf("registering the metrics of the record of savings: %w", err)
 	}
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/component/notification"
@@ -54,7 +53,7 @@ func newDependencies(ctx context.Context, mgr probedManager, o *Options) (*depen
 		return nil, err
 	}
 
-	if err := ctrlmetrics.Registry.Register(data.list); err != nil {
+	if err := metricsRegistry().Register(data.list); err != nil {
 		return nil, fmt.Errorf("registering the metrics of data sources: %w", err)
 	}
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/autoscaling/controller/evpa"
 	"crane.io/crane/internal/component/wallclock"
@@ -54,7 +53,7 @@ func addVerticalAutoscaling(_ context.Context, p *dependencies) error {
 		// Recorded OOM kills are read besides the history, because they are available at once.
 		History:  profile.Source{Capabilities: p.data.history()},
 		Interval: p.VerticalAutoscaling.Every, HistoryMaxAge: p.VerticalAutoscaling.Fresh,
-		Mapper: p.mapper, Registry: ctrlmetrics.Registry, Clock: wallclock.New(),
+		Mapper: p.mapper, Registry: metricsRegistry(), Clock: wallclock.New(),
 	}
 
 	if p.recorder != nil {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 
 	"crane.io/crane/internal/component/boundedserver"
+	"crane.io/crane/internal/component/seriesguard"
 )
 
 const (
@@ -36,7 +38,7 @@ func serveMetrics(ctx context.Context, h probedManager, o *Options) error {
 	}
 
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(ctrlmetrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	mux.Handle("/metrics", seriesguard.Handler(ctrlmetrics.Registry, metricsLog(), promhttp.HandlerOpts{Registry: ctrlmetrics.Registry}))
 
 	var handler http.Handler = mux
 	var config *tls.Config
@@ -81,6 +83,13 @@ func serveMetrics(ctx context.Context, h probedManager, o *Options) error {
 
 	return nil
 }
+
+// metricsRegistry registers craned's own metrics. Many of them have values and labels that tenants can write.
+func metricsRegistry() *seriesguard.Registerer {
+	return seriesguard.New(ctrlmetrics.Registry, metricsLog())
+}
+
+func metricsLog() logr.Logger { return ctrl.Log.WithName("metrics") }
 
 // limitRequests returns a handler that serves n requests at a time. Further ones, of which the connections bound the number, wait: a client
 // whose token is known is served although others try tokens.

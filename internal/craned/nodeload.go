@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/kube/slimclient"
@@ -189,7 +188,7 @@ func addNodeLoad(
 		return nil, fmt.Errorf("building the node-load controller: %w", err)
 	}
 
-	if err := ctrlmetrics.Registry.Register(metrics); err != nil {
+	if err := metricsRegistry().Register(metrics); err != nil {
 		return nil, fmt.Errorf("registering the metrics of node loads: %w", err)
 	}
 

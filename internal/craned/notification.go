@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/component/notification"
 	"crane.io/crane/internal/component/wallclock"
@@ -103,7 +102,7 @@ func addNotifications(_ context.Context, p *dependencies) error {
 		return nil
 	}
 
-	if err := ctrlmetrics.Registry.Register(counts); err != nil {
+	if err := metricsRegistry().Register(counts); err != nil {
 		return fmt.Errorf("registering the metric of notifications: %w", err)
 	}
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/kube/slimclient"
@@ -62,7 +61,7 @@ func addOOM(_ context.Context, p *dependencies) error {
 	}
 
 	series := oomcontroller.NewMetrics()
-	if err := ctrlmetrics.Registry.Register(series); err != nil {
+	if err := metricsRegistry().Register(series); err != nil {
 		return fmt.Errorf("registering the metrics of OOM kills: %w", err)
 	}
 

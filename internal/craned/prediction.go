@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	ctrl "sigs.k8s.io/controller-runtime"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/component/wallclock"
 	"crane.io/crane/internal/metrics"
@@ -186,7 +185,7 @@ func addTimeSeriesPrediction(ctx context.Context, p *dependencies) error {
 	err = controller.AddToManager(p.mgr, controller.Config{
 		Predictor:       owner,
 		Selector:        p.data.selector,
-		Registry:        ctrlmetrics.Registry,
+		Registry:        metricsRegistry(),
 		Clock:           wallclock.New(),
 		Isolation:       p.isolation(),
 		SystemNamespace: p.Namespace,
@@ -225,7 +224,7 @@ func addPredictor(ctx context.Context, p *dependencies) (*predictor.Predictor, e
 		return nil, fmt.Errorf("building the predictor: %w", err)
 	}
 
-	if err := ctrlmetrics.Registry.Register(owner); err != nil {
+	if err := metricsRegistry().Register(owner); err != nil {
 		return nil, fmt.Errorf("registering the metrics of the predictor: %w", err)
 	}
 

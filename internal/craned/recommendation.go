@@ -11,7 +11,6 @@ import (
 	"os"
 
 	ctrl "sigs.k8s.io/controller-runtime"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 	"crane.io/crane/internal/component/configfile"
@@ -38,7 +37,7 @@ func addRecommendation(ctx context.Context, p *dependencies) error {
 		Pricer:    p.ledger,
 		Namespace: p.Namespace,
 		Outdated:  p.RecommendationOutdated,
-		Registry:  ctrlmetrics.Registry,
+		Registry:  metricsRegistry(),
 		Clock:     wallclock.New(),
 	})
 

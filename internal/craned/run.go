@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
@@ -85,7 +84,7 @@ func Run(ctx context.Context, o *Options) error {
 	}
 
 	p.pause = stop
-	if err := errors.Join(h.Add(stop), h.AddReadyzCheck("pause", stop.Check), ctrlmetrics.Registry.Register(stop)); err != nil {
+	if err := errors.Join(h.Add(stop), h.AddReadyzCheck("pause", stop.Check), metricsRegistry().Register(stop)); err != nil {
 		return fmt.Errorf("adding the switch that stops writes: %w", err)
 	}
 
@@ -219,11 +218,11 @@ func newManager(ctx context.Context, config *rest.Config, o *Options, lock *leas
 }
 
 func addHealth(h probedManager, data *sources) error {
-	if err := ctrlmetrics.Registry.Register(leaderGauge(h.probes.isLeader)); err != nil {
+	if err := metricsRegistry().Register(leaderGauge(h.probes.isLeader)); err != nil {
 		return fmt.Errorf("registering the metric of the role: %w", err)
 	}
 
-	if err := ctrlmetrics.Registry.Register(newSourceUpCollector(data.health)); err != nil {
+	if err := metricsRegistry().Register(newSourceUpCollector(data.health)); err != nil {
 		return fmt.Errorf("registering the metric of data sources: %w", err)
 	}
 

@@ -12,7 +12,6 @@ import (
 	policyclient "k8s.io/client-go/kubernetes/typed/policy/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/adoption/optoutlist"
 	"crane.io/crane/internal/component/wallclock"
@@ -78,7 +77,7 @@ func addScheduling(ctx context.Context, p *dependencies) error {
 		return err
 	}
 
-	if err := ctrlmetrics.Registry.Register(policy); err != nil {
+	if err := metricsRegistry().Register(policy); err != nil {
 		return fmt.Errorf("registering the metrics of the node-load policy: %w", err)
 	}
 
@@ -163,7 +162,7 @@ func addRebalance(mgr manager.Manager, o *Options, policy *policyfile.File, form
 		return fmt.Errorf("building the rebalancing controller: %w", err)
 	}
 
-	if err := ctrlmetrics.Registry.Register(metrics); err != nil {
+	if err := metricsRegistry().Register(metrics); err != nil {
 		return fmt.Errorf("registering the metrics of rebalancing: %w", err)
 	}
 

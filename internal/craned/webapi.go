@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/component/boundedserver"
@@ -89,7 +88,7 @@ func addWebAPI(ctx context.Context, p *dependencies) error {
 		return fmt.Errorf("adding the web API: %w", err)
 	}
 
-	if err := ctrlmetrics.Registry.Register(api); err != nil {
+	if err := metricsRegistry().Register(api); err != nil {
 		return fmt.Errorf("registering the metrics of the web API: %w", err)
 	}
 

@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"crane.io/crane/internal/adoption/optoutlist"
 	"crane.io/crane/internal/component/configfile"
@@ -121,13 +120,13 @@ func addWebhooks(_ context.Context, p *dependencies) error {
 			return err
 		}
 
-		if err := ctrlmetrics.Registry.Register(options.Rotator); err != nil {
+		if err := metricsRegistry().Register(options.Rotator); err != nil {
 			return fmt.Errorf("registering the metrics of certificates: %w", err)
 		}
 	}
 
 	server := admission.NewServer(options, endpoints)
-	if err := ctrlmetrics.Registry.Register(chain); err != nil {
+	if err := metricsRegistry().Register(chain); err != nil {
 		return fmt.Errorf("registering the metrics of pod mutations: %w", err)
 	}
 

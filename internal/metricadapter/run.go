@@ -22,6 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"crane.io/crane/internal/autoscaling/scalingmetric"
+	"crane.io/crane/internal/component/seriesguard"
 	"crane.io/crane/internal/component/version"
 	"crane.io/crane/internal/metricadapter/cranemetrics"
 )
@@ -47,7 +48,7 @@ type adapter struct {
 func Run(ctx context.Context, o *Options) error {
 	a := &adapter{options: o}
 	var err error
-	if a.metrics, err = newAdapterMetrics(legacyregistry.Registerer()); err != nil {
+	if a.metrics, err = newAdapterMetrics(seriesguard.New(legacyregistry.Registerer(), klog.Background())); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 

@@ -67,6 +67,8 @@ func binariesOf(dir string) []string {
 		return []string{"craned", "crane-scheduler"}
 	case strings.HasSuffix(dir, "/certificates"):
 		return []string{"craned", "metric-adapter"}
+	case strings.HasSuffix(dir, "/seriesguard"):
+		return []string{"craned", "crane-agent", "metric-adapter"}
 	}
 
 	return []string{"craned"}

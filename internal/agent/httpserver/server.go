@@ -14,10 +14,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"crane.io/crane/internal/component/boundedserver"
+	"crane.io/crane/internal/component/seriesguard"
 )
 
 const (
@@ -37,6 +39,8 @@ type Config struct {
 	// Address is the listen address, as in 0.0.0.0:8081.
 	Address string
 	Gather  prometheus.Gatherer
+	// Log receives the errors of gathering.
+	Log logr.Logger
 	// Unhealthy lists the problems for which the agent should be restarted, Unready those it still waits for.
 	Unhealthy, Unready func() []string
 	// Profiling serves /debug/pprof as well.
@@ -117,7 +121,7 @@ func Handler(c Config) http.Handler {
 		protect = func(h http.Handler) http.Handler { return h }
 	}
 
-	mux.Handle("GET /metrics", protect(promhttp.HandlerFor(c.Gather, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, ErrorHandling: promhttp.ContinueOnError})))
+	mux.Handle("GET /metrics", protect(seriesguard.Handler(c.Gather, c.Log, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})))
 	if c.Profiling {
 		for path, page := range map[string]http.HandlerFunc{
 			"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"crane.io/crane/internal/component/seriesguard"
 	"crane.io/crane/pkg/nodeload"
 )
 
@@ -131,10 +132,10 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	defer m.mu.Unlock()
 
 	counter := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+		seriesguard.Send(ch, d, prometheus.CounterValue, v, labels...)
 	}
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+		seriesguard.Send(ch, d, prometheus.GaugeValue, v, labels...)
 	}
 	counter(roundsDesc, m.rounds)
 	gauge(durationDesc, m.duration.Seconds())

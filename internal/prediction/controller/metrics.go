@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/component/seriesguard"
 	"crane.io/crane/internal/prediction/predictor"
 )
 
@@ -104,10 +105,13 @@ func forecastAt(m predictionv1alpha1.PredictionMetricStatus, now time.Time) (flo
 			continue
 		}
 
-		if v, err := strconv.ParseFloat(s.Samples[i].Value, 64); err == nil {
-			best = math.Max(best, v)
-			ok = true
+		v, err := strconv.ParseFloat(s.Samples[i].Value, 64)
+		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+			continue
 		}
+
+		best = math.Max(best, v)
+		ok = true
 	}
 
 	return best, ok
@@ -128,37 +132,49 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector. If two objects forecast the same metric of the same target, gocrane's
-// labels are equal, and only the first object by name is exported.
+// labels are equal, and only the first object by name is exported, of those in the namespace of the target if there are any.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	objects := maps.Clone(m.objects)
 	m.mu.Unlock()
-
 	names := slices.SortedFunc(maps.Keys(objects), func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) })
-	seen := map[[5]string]bool{}
+
+	var own, foreign []metricSamples
 	for _, name := range names {
 		identifiers := map[string]bool{}
 		for _, one := range objects[name] {
 			if identifiers[one.identifier] {
 				continue // stored before the CRD rejected it
 			}
-
 			identifiers[one.identifier] = true
 			m.collect(ch, name, one)
-
-			labels := [5]string{one.kind, one.name, one.namespace, one.identifier, one.algorithm}
-			if one.hasForecast && !seen[labels] {
-				seen[labels] = true
-				ch <- prometheus.MustNewConstMetric(forecastDesc, prometheus.GaugeValue, one.forecast, labels[:]...)
+			if one.namespace == name.Namespace {
+				own = append(own, one)
+			} else {
+				foreign = append(foreign, one)
 			}
 		}
+	}
+	collectForecasts(ch, slices.Concat(own, foreign))
+}
+
+// collectForecasts exports the first forecast of each metric of a target.
+func collectForecasts(ch chan<- prometheus.Metric, all []metricSamples) {
+	seen := map[[5]string]bool{}
+	for _, one := range all {
+		labels := [5]string{one.kind, one.name, one.namespace, one.identifier, one.algorithm}
+		if !one.hasForecast || seen[labels] {
+			continue
+		}
+		seen[labels] = true
+		seriesguard.Send(ch, forecastDesc, prometheus.GaugeValue, one.forecast, labels[:]...)
 	}
 }
 
 func (m *Metrics) collect(ch chan<- prometheus.Metric, name types.NamespacedName, one metricSamples) {
 	gauge := func(d *prometheus.Desc, v float64) {
 		if !math.IsNaN(v) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, name.Namespace, name.Name, one.identifier)
+			seriesguard.Send(ch, d, prometheus.GaugeValue, v, name.Namespace, name.Name, one.identifier)
 		}
 	}
 

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"crane.io/crane/internal/component/seriesguard"
 )
 
 // counters are monotonic.
@@ -82,10 +84,10 @@ func (p *Predictor) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (p *Predictor) Collect(ch chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, v int64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+		seriesguard.Send(ch, d, prometheus.CounterValue, float64(v), labels...)
 	}
 	gauge := func(d *prometheus.Desc, v int) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v))
+		seriesguard.Send(ch, d, prometheus.GaugeValue, float64(v))
 	}
 
 	counter(readsDesc, p.counts.histories.Load(), "history", "success")
@@ -118,7 +120,7 @@ func (p *Predictor) Collect(ch chan<- prometheus.Metric) {
 	overall := p.Overall()
 	for d, v := range map[*prometheus.Desc]float64{wapeDesc: overall.WAPE, coverageDesc: overall.Coverage, skillDesc: overall.Skill} {
 		if !math.IsNaN(v) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+			seriesguard.Send(ch, d, prometheus.GaugeValue, v)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -18,13 +17,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
+	"crane.io/crane/internal/component/seriesguard"
 )
 
 // Metrics exports the Recommendations of the cluster under gocrane's metric names. It implements prometheus.Collector and is
 // safe for concurrent use.
 //
 // Series are computed from the known Recommendations at each scrape and disappear with them. If several Recommendations have
-// the same labels, the oldest one is exported.
+// the same target and type, the oldest one is exported. Owners of a namespace can write the status of its Recommendations: values
+// that no workload can have are left out, and the number of series of a Recommendation is bounded.
 type Metrics struct {
 	now      func() time.Time
 	outdated time.Duration
@@ -45,13 +46,13 @@ type entry struct {
 	created    time.Time
 	target     corev1.ObjectReference
 	kind       string
-	values     map[string]corev1.ResourceList
+	values     []containerRequest
 	replicas   *int32
 	rule       string
 	updated    time.Time
 	failed     bool
-	savings    *analysisv1alpha1.Savings
-	evidence   []analysisv1alpha1.CalibrationEvidence
+	savings    *amounts
+	evidence   []calibration
 	executions float64
 	// observed entries are exported. An entry without it counts executions of an object that may have been deleted
 	// meanwhile.
@@ -64,26 +65,25 @@ func NewMetrics(now func() time.Time, outdated time.Duration) *Metrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName("crane", "analysis", name), help, labels, nil)
 	}
-
 	return &Metrics{
 		now:      now,
 		outdated: outdated,
 		entries:  map[types.NamespacedName]*entry{},
 		rules:    map[string]time.Time{},
 		values: desc("resource_recommendation", "Recommended request of a container, in cores or bytes.",
-			append(slices.Clone(target), "container", "resource")...),
-		replicas: desc("replicas_recommendation", "Recommended number of pods.", target...),
+			append(slices.Clone(target), "container", "resource", "type")...),
+		replicas: desc("replicas_recommendation", "Recommended number of pods.", append(slices.Clone(target), "type")...),
 		selected: desc("select_targets", "1 for each target that a rule selects.", append([]string{"type"}, target...)...),
 		status: desc("recommendations_status", "Seconds since the recommendation was last computed.",
 			append(append([]string{"type"}, target...), "update_status", "result_status")...),
 		executions: desc("recommendation_execution_total", "Evaluations of a target since this process first saw it.",
 			append(slices.Clone(target), "type")...),
 		savings: desc("recommendation_monthly_savings", "Monthly savings (730 hours) of the recommended requests in the currency; negative if they cost more.",
-			append(slices.Clone(target), "currency")...),
+			append(slices.Clone(target), "currency", "type")...),
 		target: desc("calibration_target_ratio", "Target of the policy calibrated: the share of the time that CPU usage of a container may exceed the request, 0 to 1.",
-			append(slices.Clone(target), "container")...),
+			append(slices.Clone(target), "container", "type")...),
 		achieved: desc("calibration_achieved_ratio", "Share of the time that CPU usage of a container exceeded the request in the replay of its past days, 0 to 1.",
-			append(slices.Clone(target), "container")...),
+			append(slices.Clone(target), "container", "type")...),
 		totalSavings: desc("recommendations_savings_monthly", "Sum of the monthly savings (730 hours) of all recommendations, each target once.", "currency"),
 		totalCPU:     desc("recommendations_savings_cpu_cores", "Reduction of the requested CPU of all targets in cores."),
 		totalMemory:  desc("recommendations_savings_memory_bytes", "Reduction of the requested memory of all targets in bytes."),
@@ -94,7 +94,6 @@ func NewMetrics(now func() time.Time, outdated time.Duration) *Metrics {
 func (m *Metrics) recordEvaluation(rule *analysisv1alpha1.RecommendationRule, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	m.rules[rule.Name] = at
 }
 
@@ -102,7 +101,6 @@ func (m *Metrics) recordEvaluation(rule *analysisv1alpha1.RecommendationRule, at
 func (m *Metrics) forgetRule(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	delete(m.rules, name)
 }
 
@@ -113,7 +111,6 @@ func ruleNameOf(rec *analysisv1alpha1.Recommendation) string {
 			return owner.Name
 		}
 	}
-
 	return ""
 }
 
@@ -121,19 +118,16 @@ func ruleNameOf(rec *analysisv1alpha1.Recommendation) string {
 func (m *Metrics) observe(rec *analysisv1alpha1.Recommendation, values parsedValue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	e := m.entry(rec)
-	e.values = values.containers
-	e.replicas = values.replicas
-	e.observed = true
-	e.savings = rec.Status.Savings
-
+	e.values = plausibleRequests(values.containers)
+	e.replicas = plausibleReplicas(values.replicas)
+	e.savings = plausibleSavings(rec.Status.Savings)
+	e.evidence = plausibleEvidence(rec.Status.Evidence)
 	e.rule = ruleNameOf(rec)
-	e.evidence = rec.Status.Evidence
+	e.observed = true
 	if t := rec.Status.LastUpdateTime; t != nil {
 		e.updated = t.Time
 	}
-
 	failed := meta.FindStatusCondition(rec.Status.Conditions, conditionFailed)
 	e.failed = failed != nil && failed.Status == metav1.ConditionTrue
 }
@@ -142,7 +136,6 @@ func (m *Metrics) observe(rec *analysisv1alpha1.Recommendation, values parsedVal
 func (m *Metrics) countExecution(rec *analysisv1alpha1.Recommendation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	m.entry(rec).executions++
 }
 
@@ -166,7 +159,6 @@ func (m *Metrics) entry(rec *analysisv1alpha1.Recommendation) *entry {
 func (m *Metrics) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	delete(m.entries, key)
 }
 
@@ -183,10 +175,9 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
 	now := m.now()
 	seen := map[identity]bool{}
-	sum := totalSavings{monthly: map[string]float64{}}
+	sums := totalSavings{}
 	for _, e := range m.sortedEntries() {
 		id := identity{
 			group:       e.target.APIVersion,
@@ -195,48 +186,33 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 			name:        e.target.Name,
 			recommender: e.kind,
 		}
-
 		if seen[id] || !e.observed {
 			continue
 		}
-
 		seen[id] = true
 		m.collect(ch, e, now)
-		sum.add(e.savings)
+		sums.add(e)
 	}
-
-	m.collectTotals(ch, sum)
+	m.collectTotals(ch, &sums)
 }
 
-// totalSavings sums the savings of Recommendations.
-type totalSavings struct {
-	monthly     map[string]float64
-	cpu, memory float64
-}
-
-func (t *totalSavings) add(s *analysisv1alpha1.Savings) {
-	if s == nil {
-		return
-	}
-
-	if monthly, err := strconv.ParseFloat(s.Monthly, 64); err == nil {
-		t.monthly[s.Currency] += monthly
-		t.cpu += s.CPU.AsApproximateFloat64()
-		t.memory += s.Memory.AsApproximateFloat64()
-	}
-}
-
-func (m *Metrics) collectTotals(ch chan<- prometheus.Metric, t totalSavings) {
-	if len(t.monthly) == 0 {
+func (m *Metrics) collectTotals(ch chan<- prometheus.Metric, sums *totalSavings) {
+	if len(sums.largest) == 0 {
 		return // Unknown savings differ from no savings.
 	}
 
-	for currency, monthly := range t.monthly {
-		ch <- prometheus.MustNewConstMetric(m.totalSavings, prometheus.GaugeValue, monthly, currency)
+	cpu, memory := 0.0, 0.0
+	monthly := map[string]float64{}
+	for _, saving := range sums.largest {
+		cpu += saving.cpu
+		memory += saving.memory
+		monthly[saving.currency] += saving.monthly
 	}
-
-	ch <- prometheus.MustNewConstMetric(m.totalCPU, prometheus.GaugeValue, t.cpu)
-	ch <- prometheus.MustNewConstMetric(m.totalMemory, prometheus.GaugeValue, t.memory)
+	for _, currency := range sums.commonCurrencies() {
+		seriesguard.Send(ch, m.totalSavings, prometheus.GaugeValue, monthly[currency], currency)
+	}
+	seriesguard.Send(ch, m.totalCPU, prometheus.GaugeValue, cpu)
+	seriesguard.Send(ch, m.totalMemory, prometheus.GaugeValue, memory)
 }
 
 // sortedEntries returns the entries, oldest first. m.mu must be held.
@@ -244,65 +220,58 @@ func (m *Metrics) sortedEntries() []*entry {
 	keys := slices.SortedFunc(maps.Keys(m.entries), func(a, b types.NamespacedName) int {
 		return cmp.Or(m.entries[a].created.Compare(m.entries[b].created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-
 	out := make([]*entry, len(keys))
 	for i, k := range keys {
 		out[i] = m.entries[k]
 	}
-
 	return out
 }
 
 func (m *Metrics) collect(ch chan<- prometheus.Metric, e *entry, now time.Time) {
 	target := []string{e.target.APIVersion, e.target.Kind, e.target.Namespace, e.target.Name}
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+		seriesguard.Send(ch, d, prometheus.GaugeValue, v, append(append(slices.Clone(target), labels...), e.kind)...)
 	}
-	gauge(m.selected, 1, append([]string{e.kind}, target...)...)
 
+	seriesguard.Send(ch, m.selected, prometheus.GaugeValue, 1, append([]string{e.kind}, target...)...)
 	if !e.updated.IsZero() {
-		updated := e.updated
-		if at := m.rules[e.rule]; !e.failed && at.After(updated) {
-			updated = at
-		}
-
-		age := max(0, now.Sub(updated))
-		update, result := "Updated", "Success"
-		if age > m.outdated {
-			update = "OutDate"
-		}
-		if e.failed {
-			result = "Failed"
-		}
-
-		gauge(m.status, age.Seconds(), append(append([]string{e.kind}, target...), update, result)...)
+		age, update, result := m.stateOf(e, now)
+		seriesguard.Send(ch, m.status, prometheus.GaugeValue, age.Seconds(), append(append([]string{e.kind}, target...), update, result)...)
 	}
-
 	if e.executions > 0 {
-		ch <- prometheus.MustNewConstMetric(m.executions, prometheus.CounterValue, e.executions, append(slices.Clone(target), e.kind)...)
+		seriesguard.Send(ch, m.executions, prometheus.CounterValue, e.executions, append(slices.Clone(target), e.kind)...)
 	}
 
-	if s := e.savings; s != nil {
-		if monthly, err := strconv.ParseFloat(s.Monthly, 64); err == nil {
-			gauge(m.savings, monthly, append(slices.Clone(target), s.Currency)...)
-		}
+	if e.savings != nil {
+		gauge(m.savings, e.savings.monthly, e.savings.currency)
 	}
-
 	for _, c := range e.evidence {
-		for d, text := range map[*prometheus.Desc]string{m.target: c.Target, m.achieved: c.Achieved} {
-			if share, err := strconv.ParseFloat(text, 64); err == nil {
-				gauge(d, share, append(slices.Clone(target), c.Container)...)
-			}
-		}
+		gauge(m.target, c.target, c.container)
+		gauge(m.achieved, c.achieved, c.container)
 	}
-
 	if e.replicas != nil {
-		gauge(m.replicas, float64(*e.replicas), target...)
+		gauge(m.replicas, float64(*e.replicas))
+	}
+	for _, r := range e.values {
+		gauge(m.values, r.amount, r.container, r.resource)
+	}
+}
+
+// stateOf returns the age of a recommendation and the two labels of its status.
+func (m *Metrics) stateOf(e *entry, now time.Time) (age time.Duration, update, result string) {
+	updated := e.updated
+	if at := m.rules[e.rule]; !e.failed && at.After(updated) {
+		updated = at
 	}
 
-	for container, list := range e.values {
-		for name, q := range list {
-			gauge(m.values, q.AsApproximateFloat64(), append(slices.Clone(target), container, string(name))...)
-		}
+	age = max(0, now.Sub(updated))
+	update, result = "Updated", "Success"
+	if age > m.outdated {
+		update = "OutDate"
 	}
+	if e.failed {
+		result = "Failed"
+	}
+
+	return age, update, result
 }

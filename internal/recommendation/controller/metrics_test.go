@@ -66,7 +66,7 @@ func TestMetricsOfOneWorkload(t *testing.T) {
 
 	check(`# HELP crane_analysis_resource_recommendation Recommended request of a container, in cores or bytes.
 # TYPE crane_analysis_resource_recommendation gauge
-crane_analysis_resource_recommendation{apiversion="apps/v1",container="app",namespace="shop",owner_kind="Deployment",owner_name="web",resource="cpu"} 0.25
+crane_analysis_resource_recommendation{apiversion="apps/v1",container="app",namespace="shop",owner_kind="Deployment",owner_name="web",resource="cpu",type="Resource"} 0.25
 # HELP crane_analysis_select_targets 1 for each target that a rule selects.
 # TYPE crane_analysis_select_targets gauge
 crane_analysis_select_targets{` + target + `,type="Resource"} 1
@@ -115,7 +115,7 @@ func TestCalibrationMetrics(t *testing.T) {
 	}
 
 	m.observe(rec, parsedValue{})
-	const labels = `apiversion="apps/v1",container="app",namespace="shop",owner_kind="Deployment",owner_name="web"`
+	const labels = `apiversion="apps/v1",container="app",namespace="shop",owner_kind="Deployment",owner_name="web",type="Resource"`
 	check(`# HELP crane_analysis_calibration_achieved_ratio Share of the time that CPU usage of a container exceeded the request in the replay of its past days, 0 to 1.
 # TYPE crane_analysis_calibration_achieved_ratio gauge
 crane_analysis_calibration_achieved_ratio{` + labels + `} 0.0125

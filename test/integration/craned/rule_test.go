@@ -113,7 +113,7 @@ func TestRuleToRecommendations(t *testing.T) {
 
 			for _, want := range []string{
 				`crane_analysis_select_targets{apiversion="apps/v1",namespace="shop",owner_kind="Deployment",owner_name="web",type="Resource"} 1`,
-				`crane_analysis_resource_recommendation{apiversion="apps/v1",container="app",namespace="shop",owner_kind="Deployment",owner_name="web",resource="cpu"} 0.2`,
+				`crane_analysis_resource_recommendation{apiversion="apps/v1",container="app",namespace="shop",owner_kind="Deployment",owner_name="web",resource="cpu",type="Resource"} 0.2`,
 				`crane_analysis_recommendation_execution_total{apiversion="apps/v1",namespace="shop",owner_kind="Deployment",owner_name="web",type="Resource"} 1`,
 				`result_status="Success",type="Resource",update_status="Updated"`,
 			} {

@@ -36,7 +36,7 @@ func savings() Dashboard {
 				{"Workloads in adoption", Stat, "none", "Workloads of which something is lowered or watched.", one(`max(crane_adoption_under_way)`, "under way")},
 			}},
 			{"Where", []Panel{
-				{"Monthly savings by namespace", TimeSeries, "none", "", one(`sum by (namespace) (crane_analysis_recommendation_monthly_savings{namespace=~"$namespace"})`, "{{namespace}}")},
+				{"Monthly savings by namespace", TimeSeries, "none", "", one(`sum by (namespace) (max by (namespace, owner_kind, owner_name) (crane_analysis_recommendation_monthly_savings{namespace=~"$namespace"}))`, "{{namespace}}")},
 				{"Savings over time", TimeSeries, "none", "", one(`max by (currency) (crane_analysis_recommendations_savings_monthly)`, "{{currency}}")},
 				{"Largest savings", Table, "none", "", one(`topk(20, crane_analysis_recommendation_monthly_savings{namespace=~"$namespace"})`, "")},
 			}},

@@ -24,6 +24,7 @@ import (
 	autoscalingv1alpha1 "crane.io/crane/api/autoscaling/v1alpha1"
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
 	"crane.io/crane/internal/autoscaling/scalingmetric"
+	"crane.io/crane/internal/component/seriesguard"
 	"crane.io/crane/internal/metrics/promadapter"
 )
 
@@ -96,7 +97,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {
-	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	seriesguard.Send(ch, d, prometheus.GaugeValue, v, labels...)
 }
 
 func (m *Metrics) collectHPAs(ctx context.Context, ch chan<- prometheus.Metric) {
@@ -137,7 +138,7 @@ func (m *Metrics) collectEHPAs(ctx context.Context, ch chan<- prometheus.Metric)
 	}
 }
 
-// collectPredictions exports each forecast of a target once: that of its autoscaler, else that of the first object by name.
+// collectPredictions exports each forecast of a target once: that of its namespace, of its autoscaler, else that of the first object by name.
 func (m *Metrics) collectPredictions(ctx context.Context, ch chan<- prometheus.Metric) {
 	var list predictionv1alpha1.TimeSeriesPredictionList
 	if err := m.Reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -153,15 +154,10 @@ func (m *Metrics) collectPredictions(ctx context.Context, ch chan<- prometheus.M
 	}
 
 	slices.SortFunc(all, func(a, b *predictionv1alpha1.TimeSeriesPrediction) int {
-		if servesHPA(a) != servesHPA(b) {
-			if servesHPA(a) {
-				return -1
-			}
-
-			return 1
-		}
-
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(
+			firstOf(targetsOwnNamespace(a), targetsOwnNamespace(b)), firstOf(servesHPA(a), servesHPA(b)),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
+		)
 	})
 
 	seen := map[[5]string]bool{}
@@ -187,6 +183,23 @@ func (m *Metrics) collectPredictions(ctx context.Context, ch chan<- prometheus.M
 			}
 		}
 	}
+}
+
+// firstOf orders what has a property before what has it not.
+func firstOf(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+
+	return 1
+}
+
+// targetsOwnNamespace reports whether a TimeSeriesPrediction is in the namespace of its target. Others must not replace its series.
+func targetsOwnNamespace(tsp *predictionv1alpha1.TimeSeriesPrediction) bool {
+	return tsp.Spec.TargetRef.Namespace == tsp.Namespace
 }
 
 // servesHPA reports whether the metric adapter serves the forecasts of a TimeSeriesPrediction.

@@ -47,6 +47,33 @@ func (b *fixture) metrics() *Metrics {
 	return &Metrics{Reader: b.Client, Zones: &scalingmetric.Zones{}, Elected: elected, RuleErrors: func() error { return nil }, Clock: b.clock}
 }
 
+// copyForecast creates a forecast of a tenant in another namespace for the same target, with the labels of one that serves an autoscaler.
+func (b *fixture) copyForecast(t *testing.T, name, namespace, value string) {
+	t.Helper()
+	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
+	if err := b.Client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, tsp); err != nil {
+		t.Fatal(err)
+	}
+	forged := &predictionv1alpha1.TimeSeriesPrediction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: tsp.Labels}, Spec: *tsp.Spec.DeepCopy(),
+	}
+	status := tsp.Status.DeepCopy()
+	for i := range status.PredictionMetrics {
+		for j := range status.PredictionMetrics[i].Prediction {
+			for k := range status.PredictionMetrics[i].Prediction[j].Samples {
+				status.PredictionMetrics[i].Prediction[j].Samples[k].Value = value
+			}
+		}
+	}
+	if err := b.Client.Create(t.Context(), forged); err != nil {
+		t.Fatal(err)
+	}
+	forged.Status = *status
+	if err := b.Client.Status().Update(t.Context(), forged); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestMetrics checks the series with gocrane's names and labels, that each target has one of a kind, and that they disappear with their
 // objects.
 func TestMetrics(t *testing.T) {
@@ -66,6 +93,7 @@ func TestMetrics(t *testing.T) {
 	b.writeForecast(t, "ehpa-web", "0.5", 0.3)
 	b.writeHPAStatus(t, "ehpa-web", 4, 6, 90)
 	b.reconcile(t, "web")
+	b.copyForecast(t, "ehpa-web", "evil", "99")
 	m := b.metrics()
 
 	want := strings.Join([]string{
@@ -96,8 +124,10 @@ func TestMetrics(t *testing.T) {
 	for _, o := range []client.Object{
 		&scaler{}, &autoscalingv2.HorizontalPodAutoscaler{}, &predictionv1alpha1.TimeSeriesPrediction{},
 	} {
-		if err := b.Client.DeleteAllOf(t.Context(), o, client.InNamespace("shop")); err != nil {
-			t.Fatal(err)
+		for _, namespace := range []string{"shop", "evil"} {
+			if err := b.Client.DeleteAllOf(t.Context(), o, client.InNamespace(namespace)); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 

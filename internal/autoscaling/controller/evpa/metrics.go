@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"crane.io/crane/internal/component/seriesguard"
 	"crane.io/crane/internal/metrics/profile"
 	"crane.io/crane/pkg/series"
 )
@@ -103,7 +104,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 
 	for _, all := range m.recommendations {
 		for _, one := range all {
-			ch <- prometheus.MustNewConstMetric(recommendationDesc, prometheus.GaugeValue, one.target, one.labels...)
+			seriesguard.Send(ch, recommendationDesc, prometheus.GaugeValue, one.target, one.labels...)
 			up := cpuUpDesc
 			down := cpuDownDesc
 			if one.resource == series.Memory {
@@ -113,9 +114,9 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 
 			switch {
 			case one.target > one.current:
-				ch <- prometheus.MustNewConstMetric(up, prometheus.GaugeValue, one.target-one.current, one.labels...)
+				seriesguard.Send(ch, up, prometheus.GaugeValue, one.target-one.current, one.labels...)
 			case one.target < one.current:
-				ch <- prometheus.MustNewConstMetric(down, prometheus.GaugeValue, one.current-one.target, one.labels...)
+				seriesguard.Send(ch, down, prometheus.GaugeValue, one.current-one.target, one.labels...)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"crane.io/crane/internal/component/seriesguard"
 	"crane.io/crane/pkg/cost"
 )
 
@@ -87,14 +88,14 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 	failures, b := l.failures, l.last
 	stale := b == nil || l.stale()
 	l.mu.Unlock()
-	ch <- prometheus.MustNewConstMetric(d.failures, prometheus.CounterValue, failures)
+	seriesguard.Send(ch, d.failures, prometheus.CounterValue, failures)
 
 	if stale {
 		return
 	}
 
 	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
+		seriesguard.Send(ch, desc, prometheus.GaugeValue, v, labels...)
 	}
 	a := b.allocation
 	gauge(d.read, float64(b.allocatedAt.UnixMilli())/1000)
