@@ -529,6 +529,11 @@ func TestOptionalObjects(t *testing.T) {
 			"Deployment.apps crane-system/crane-dashboard", "Service crane-system/crane-dashboard", "ServiceAccount crane-system/crane-dashboard",
 			"ClusterRole.rbac.authorization.k8s.io /crane-dashboard", "ClusterRoleBinding.rbac.authorization.k8s.io /crane-dashboard",
 		}},
+		"in place of kube-scheduler": {[]string{"--set", "craneScheduler.replaceKubeScheduler=true"}, []string{
+			"ClusterRoleBinding.rbac.authorization.k8s.io /crane-scheduler:replace-kube-scheduler",
+			"ValidatingAdmissionPolicy.admissionregistration.k8s.io /crane-kube-scheduler-pods",
+			"ValidatingAdmissionPolicyBinding.admissionregistration.k8s.io /crane-kube-scheduler-pods",
+		}},
 		"OpenShift": {[]string{"--set", "openshift.enabled=true"}, []string{"SecurityContextConstraints.security.openshift.io /crane-agent"}},
 		"network policies": {[]string{"--set", "networkPolicy.enabled=true"}, []string{
 			"NetworkPolicy.networking.k8s.io crane-system/craned", "NetworkPolicy.networking.k8s.io crane-system/metric-adapter",

@@ -44,6 +44,12 @@ func newEvaluator(t *testing.T, name string) evaluator {
 		objects = append(objects, read...)
 	}
 
+	inPlace, err := manifest.ReadDir(config.Components, "components/replace-kube-scheduler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects = append(objects, inPlace...)
+
 	e := evaluator{t: t}
 	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
 		return o.GetName() == name && strings.HasSuffix(o.GetKind(), "Policy")
@@ -61,8 +67,8 @@ func newEvaluator(t *testing.T, name string) evaluator {
 		options = append(options, cel.Variable(name, cel.DynType))
 	}
 
-	var err error
-	if e.env, err = cel.NewEnv(options...); err != nil {
+	e.env, err = cel.NewEnv(options...)
+	if err != nil {
 		t.Fatal(err)
 	}
 
@@ -90,14 +96,14 @@ func (e evaluator) evaluate(expression string, input map[string]any) any {
 	return out.Value()
 }
 
-// allows reports whether all validations accept a change.
-func (e evaluator) allows(object, oldObject map[string]any) bool {
+// allows reports whether all validations accept a change through a subresource, empty for the object itself.
+func (e evaluator) allows(subResource string, object, oldObject map[string]any) bool {
 	e.t.Helper()
 
 	variables := map[string]any{}
 	input := map[string]any{
 		"object": object, "oldObject": oldObject, "variables": variables,
-		"request": map[string]any{"operation": "UPDATE", "namespace": "shop"}, "namespaceObject": map[string]any{"metadata": map[string]any{}},
+		"request": map[string]any{"operation": "UPDATE", "namespace": "shop", "subResource": subResource}, "namespaceObject": map[string]any{"metadata": map[string]any{}},
 	}
 
 	for _, v := range e.policy.Spec.Variables {
@@ -168,6 +174,12 @@ func TestEveryFieldIsGuarded(t *testing.T) {
 		}}
 	}
 
+	pod := func() map[string]any {
+		return map[string]any{
+			"kind": "Pod", "metadata": map[string]any{"name": "x"}, "spec": map[string]any{"priority": 0}, "status": map[string]any{"startTime": "x"},
+		}
+	}
+	const schedulerPods, clusterSchedulerPods = "crane-scheduler-pods", "crane-kube-scheduler-pods"
 	const mutating, validating = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
 	const workloads, nodes, webhookConfigurations, apiServices = "crane-craned-workloads", "crane-craned-nodes", "crane-craned-webhooks", "crane-metric-adapter-apiservices"
 	versioning := []string{"managedFields", "resourceVersion", "generation"}
@@ -195,33 +207,41 @@ func TestEveryFieldIsGuarded(t *testing.T) {
 		of     any
 		// allowed are the fields that may change; opaque ones hold lists or objects that other cases look into.
 		allowed, opaque []string
+		subResource     string
 	}{
-		{workloads, deployment("Deployment"), at("metadata"), metav1.ObjectMeta{}, versioning, []string{"annotations"}},
-		{workloads, deployment("Deployment"), at("spec"), appsv1.DeploymentSpec{}, nil, []string{"template"}},
-		{workloads, deployment("StatefulSet"), at("spec"), appsv1.StatefulSetSpec{}, nil, []string{"template"}},
-		{workloads, deployment("DaemonSet"), at("spec"), appsv1.DaemonSetSpec{}, nil, []string{"template"}},
-		{workloads, deployment("CronJob"), at("spec"), batchv1.CronJobSpec{}, nil, []string{"jobTemplate"}},
-		{workloads, deployment("CronJob"), at("spec", "jobTemplate"), batchv1.JobTemplateSpec{}, nil, []string{"spec"}},
-		{workloads, deployment("CronJob"), at("spec", "jobTemplate", "spec"), batchv1.JobSpec{}, nil, []string{"template"}},
-		{workloads, deployment("CronJob"), at("spec", "jobTemplate", "spec", "template", "spec"), corev1.PodSpec{}, nil, []string{"containers", "initContainers"}},
-		{workloads, deployment("Deployment"), at("spec", "template", "metadata"), metav1.ObjectMeta{}, nil, nil},
-		{workloads, deployment("Deployment"), at("spec", "template", "spec"), corev1.PodSpec{}, nil, []string{"containers", "initContainers"}},
-		{workloads, deployment("Deployment"), at("spec", "template", "spec", "containers", 0), corev1.Container{}, nil, []string{"resources"}},
-		{workloads, deployment("Deployment"), at("spec", "template", "spec", "initContainers", 0), corev1.Container{}, nil, []string{"resources"}},
-		{workloads, deployment("Deployment"), at("spec", "template", "spec", "containers", 0, "resources"), corev1.ResourceRequirements{}, []string{"requests", "limits"}, nil},
-		{workloads, deployment("Deployment"), at("spec", "template", "spec", "initContainers", 0, "resources"), corev1.ResourceRequirements{}, []string{"requests", "limits"}, nil},
-		{nodes, node, at("metadata"), metav1.ObjectMeta{}, versioning, []string{"annotations"}},
-		{nodes, node, at("spec"), corev1.NodeSpec{}, nil, nil},
-		{webhookConfigurations, webhooks(mutating), at(), admissionregistrationv1.MutatingWebhookConfiguration{}, nil, []string{"metadata", "webhooks"}},
-		{webhookConfigurations, webhooks(mutating), at("metadata"), metav1.ObjectMeta{}, versioning, nil},
-		{webhookConfigurations, webhooks(mutating), at("webhooks", 1), admissionregistrationv1.MutatingWebhook{}, nil, []string{"clientConfig"}},
-		{webhookConfigurations, webhooks(validating), at("webhooks", 0), admissionregistrationv1.ValidatingWebhook{}, nil, []string{"clientConfig"}},
-		{webhookConfigurations, webhooks(validating), at("webhooks", 1, "clientConfig"), admissionregistrationv1.WebhookClientConfig{}, []string{"caBundle"}, nil},
-		{apiServices, apiService, at("metadata"), metav1.ObjectMeta{}, versioning, nil},
-		{apiServices, apiService, at("spec"), apiregistrationv1.APIServiceSpec{}, []string{"caBundle"}, []string{"insecureSkipTLSVerify"}},
+		{workloads, deployment("Deployment"), at("metadata"), metav1.ObjectMeta{}, versioning, []string{"annotations"}, ""},
+		{workloads, deployment("Deployment"), at("spec"), appsv1.DeploymentSpec{}, nil, []string{"template"}, ""},
+		{workloads, deployment("StatefulSet"), at("spec"), appsv1.StatefulSetSpec{}, nil, []string{"template"}, ""},
+		{workloads, deployment("DaemonSet"), at("spec"), appsv1.DaemonSetSpec{}, nil, []string{"template"}, ""},
+		{workloads, deployment("CronJob"), at("spec"), batchv1.CronJobSpec{}, nil, []string{"jobTemplate"}, ""},
+		{workloads, deployment("CronJob"), at("spec", "jobTemplate"), batchv1.JobTemplateSpec{}, nil, []string{"spec"}, ""},
+		{workloads, deployment("CronJob"), at("spec", "jobTemplate", "spec"), batchv1.JobSpec{}, nil, []string{"template"}, ""},
+		{workloads, deployment("CronJob"), at("spec", "jobTemplate", "spec", "template", "spec"), corev1.PodSpec{}, nil, []string{"containers", "initContainers"}, ""},
+		{workloads, deployment("Deployment"), at("spec", "template", "metadata"), metav1.ObjectMeta{}, nil, nil, ""},
+		{workloads, deployment("Deployment"), at("spec", "template", "spec"), corev1.PodSpec{}, nil, []string{"containers", "initContainers"}, ""},
+		{workloads, deployment("Deployment"), at("spec", "template", "spec", "containers", 0), corev1.Container{}, nil, []string{"resources"}, ""},
+		{workloads, deployment("Deployment"), at("spec", "template", "spec", "initContainers", 0), corev1.Container{}, nil, []string{"resources"}, ""},
+		{workloads, deployment("Deployment"), at("spec", "template", "spec", "containers", 0, "resources"), corev1.ResourceRequirements{}, []string{"requests", "limits"}, nil, ""},
+		{workloads, deployment("Deployment"), at("spec", "template", "spec", "initContainers", 0, "resources"), corev1.ResourceRequirements{}, []string{"requests", "limits"}, nil, ""},
+		{schedulerPods, pod, at("metadata"), metav1.ObjectMeta{}, versioning, []string{"annotations"}, ""},
+		{schedulerPods, pod, at("spec"), corev1.PodSpec{}, nil, nil, ""},
+		{schedulerPods, pod, at("metadata"), metav1.ObjectMeta{}, versioning, []string{"annotations"}, "status"},
+		{schedulerPods, pod, at("spec"), corev1.PodSpec{}, nil, nil, "status"},
+		{schedulerPods, pod, at("status"), corev1.PodStatus{}, []string{"nominatedNodeName", "extendedResourceClaimStatus"}, []string{"conditions"}, "status"},
+		{clusterSchedulerPods, pod, at("metadata"), metav1.ObjectMeta{}, versioning, []string{"annotations"}, ""},
+		{clusterSchedulerPods, pod, at("spec"), corev1.PodSpec{}, nil, nil, ""},
+		{nodes, node, at("metadata"), metav1.ObjectMeta{}, versioning, []string{"annotations"}, ""},
+		{nodes, node, at("spec"), corev1.NodeSpec{}, nil, nil, ""},
+		{webhookConfigurations, webhooks(mutating), at(), admissionregistrationv1.MutatingWebhookConfiguration{}, nil, []string{"metadata", "webhooks"}, ""},
+		{webhookConfigurations, webhooks(mutating), at("metadata"), metav1.ObjectMeta{}, versioning, nil, ""},
+		{webhookConfigurations, webhooks(mutating), at("webhooks", 1), admissionregistrationv1.MutatingWebhook{}, nil, []string{"clientConfig"}, ""},
+		{webhookConfigurations, webhooks(validating), at("webhooks", 0), admissionregistrationv1.ValidatingWebhook{}, nil, []string{"clientConfig"}, ""},
+		{webhookConfigurations, webhooks(validating), at("webhooks", 1, "clientConfig"), admissionregistrationv1.WebhookClientConfig{}, []string{"caBundle"}, nil, ""},
+		{apiServices, apiService, at("metadata"), metav1.ObjectMeta{}, versioning, nil, ""},
+		{apiServices, apiService, at("spec"), apiregistrationv1.APIServiceSpec{}, []string{"caBundle"}, []string{"insecureSkipTLSVerify"}, ""},
 	} {
 		e := newEvaluator(t, c.policy)
-		if !e.allows(c.object(), c.object()) {
+		if !e.allows(c.subResource, c.object(), c.object()) {
 			t.Fatalf("%s refuses a write without a change", c.policy)
 		}
 
@@ -234,10 +254,10 @@ func TestEveryFieldIsGuarded(t *testing.T) {
 			c.at(object)[field] = "changed"
 
 			name := fmt.Sprintf("%s: %s of %s %T", c.policy, field, object["kind"], c.of)
-			if got, want := e.allows(object, c.object()), slices.Contains(c.allowed, field); got != want {
+			if got, want := e.allows(c.subResource, object, c.object()), slices.Contains(c.allowed, field); got != want {
 				t.Errorf("%s set: allowed %v, want %v", name, got, want)
 			}
-			if got, want := e.allows(c.object(), object), slices.Contains(c.allowed, field); got != want {
+			if got, want := e.allows(c.subResource, c.object(), object), slices.Contains(c.allowed, field); got != want {
 				t.Errorf("%s removed: allowed %v, want %v", name, got, want)
 			}
 		}

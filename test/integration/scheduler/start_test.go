@@ -173,6 +173,7 @@ func TestShippedConfigurations(t *testing.T) {
 		}
 	}
 
+	replaceKubeScheduler(t)
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(policy, []byte(data["crane-node-load-policy"]["policy.yaml"]), 0o600); err != nil {
 		t.Fatal(err)
@@ -219,6 +220,22 @@ func TestShippedConfigurations(t *testing.T) {
 				t.Errorf("the pod has the zones %q", got)
 			}
 		})
+	}
+}
+
+// replaceKubeScheduler installs the component that grants kube-scheduler's user the rights of the plugins.
+func replaceKubeScheduler(t *testing.T) {
+	t.Helper()
+	objects, err := manifest.ReadDir(config.Components, "components/replace-kube-scheduler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	applier, err := manifest.NewApplier(control.Config(), "replace-kube-scheduler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := applier.Apply(t.Context(), objects...); err != nil {
+		t.Fatal(err)
 	}
 }
 
