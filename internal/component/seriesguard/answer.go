@@ -74,17 +74,24 @@ func (a *answer) add(m prometheus.Metric) {
 		a.leaveOut(name, reasonInvalid)
 		return
 	}
+
 	reason := problemOf(content)
 	if reason != "" {
 		a.leaveOut(name, reason)
 		return
 	}
 
-	s := series{metric: written{desc: d, content: content}, name: name, namespace: namespaceOf(content), bytes: sizeOf(name, content)}
+	s := series{
+		metric:    written{desc: d, content: content},
+		name:      name,
+		namespace: namespaceOf(content),
+		bytes:     sizeOf(name, content),
+	}
 	if a.used[s.namespace]+s.bytes > a.share {
 		a.leaveOut(name, reasonTooMany)
 		return
 	}
+
 	identity := identityOf(a.seed, name, content)
 	if a.seen[identity] {
 		a.leaveOut(name, reasonDuplicate)
@@ -124,10 +131,12 @@ func (a *answer) shrink() {
 			a.leaveOut(s.name, reasonTooMany)
 			continue
 		}
+
 		a.used[s.namespace] += s.bytes
 		a.total += s.bytes
 		kept = append(kept, s)
 	}
+
 	clear(a.series[len(kept):])
 	a.series = kept
 }
@@ -141,6 +150,7 @@ func fairShare(needs []int, limit int) int {
 		if need > share {
 			return share
 		}
+
 		remaining -= need
 	}
 
@@ -153,6 +163,7 @@ func problemOf(m *dto.Metric) string {
 		if len(l.GetValue()) > maxLabelBytes {
 			return reasonLongLabel
 		}
+
 		if !utf8.ValidString(l.GetValue()) {
 			return reasonInvalid
 		}
@@ -184,6 +195,7 @@ func sizeOf(name string, m *dto.Metric) int {
 	for _, l := range m.GetLabel() {
 		labels += len(l.GetName()) + len(l.GetValue()) + len(`="",`)
 	}
+
 	lines := 1
 	if m.GetHistogram() != nil {
 		lines = len(m.GetHistogram().GetBucket()) + 3
@@ -201,6 +213,7 @@ func identityOf(seed maphash.Seed, name string, m *dto.Metric) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	_, _ = h.WriteString(name)
+
 	for _, l := range m.GetLabel() { // They are sorted.
 		_ = h.WriteByte(0xff)
 		_, _ = h.WriteString(l.GetName())

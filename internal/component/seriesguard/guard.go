@@ -139,6 +139,7 @@ func (g *guard) Collect(to chan<- prometheus.Metric) {
 		name := g.name()
 		g.counts.collectors.WithLabelValues(name).Inc()
 		g.log.Error(err, "left the metrics of a collector out of an answer", "metric", name)
+
 		return
 	}
 
@@ -146,9 +147,11 @@ func (g *guard) Collect(to chan<- prometheus.Metric) {
 	for key, n := range a.leftOut {
 		g.counts.series.WithLabelValues(key.metric, key.reason).Add(float64(n))
 	}
+
 	if len(a.leftOut) > 0 {
 		g.log.V(1).Info("left series out of an answer", "leftOut", a.leftOut)
 	}
+
 	for _, s := range kept {
 		to <- s.metric
 	}
@@ -160,6 +163,7 @@ func (g *guard) collect(a *answer) error {
 	collected := make(chan error, 1)
 	go func() {
 		defer close(metrics)
+
 		collected <- recovered(func() { g.Collector.Collect(metrics) })
 	}()
 
@@ -182,6 +186,7 @@ func recovered(call func()) (err error) {
 			err = fmt.Errorf("collecting metrics: panic: %v", reason)
 		}
 	}()
+
 	call()
 
 	return nil
@@ -192,6 +197,7 @@ func (g *guard) name() string {
 	descriptions := make(chan *prometheus.Desc, 100)
 	go func() {
 		defer close(descriptions)
+
 		g.Collector.Describe(descriptions)
 	}()
 
@@ -219,5 +225,6 @@ func Send(to chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.Value
 	if err != nil {
 		m = prometheus.NewInvalidMetric(d, err)
 	}
+
 	to <- m
 }

@@ -35,8 +35,10 @@ func send(to chan<- prometheus.Metric, value float64, labels ...string) {
 // scrape registers a guarded collector and an honest one and returns the answer to the second of two scrapes, which has the counters of the first.
 func scrape(t *testing.T, c prometheus.Collector) (status int, page string) {
 	t.Helper()
+
 	registry := prometheus.NewRegistry()
 	guarded := New(registry, logr.Discard())
+
 	honest := prometheus.NewGauge(prometheus.GaugeOpts{Name: "crane_honest", Help: "Honest."})
 	err := errors.Join(guarded.Register(c), guarded.Register(honest))
 	if err != nil {
@@ -108,11 +110,13 @@ func TestHostileCollectors(t *testing.T) {
 			if status != http.StatusOK {
 				t.Errorf("GET /metrics answers %d, want 200: %s", status, page)
 			}
+
 			for _, want := range append(test.want, "crane_honest 0") {
 				if !strings.Contains(page, want) {
 					t.Errorf("GET /metrics answers without %s:\n%s", want, page)
 				}
 			}
+
 			if test.missing != "" && strings.Contains(page, test.missing) {
 				t.Errorf("GET /metrics answers with %s:\n%s", test.missing, page)
 			}
@@ -134,11 +138,14 @@ func TestUnguardedCollector(t *testing.T) {
 	answer := httptest.NewRecorder()
 	handler := Handler(registry, logr.Discard(), promhttp.HandlerOpts{Registry: registry})
 	handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+
 	if answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), "crane_honest 0") {
 		t.Errorf("GET /metrics answers %d, want 200 with crane_honest: %s", answer.Code, answer.Body)
 	}
+
 	answer = httptest.NewRecorder()
 	handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+
 	if !strings.Contains(answer.Body.String(), `promhttp_metric_handler_errors_total{cause="gathering"} 1`) {
 		t.Errorf("the error is not counted: %s", answer.Body)
 	}
@@ -157,16 +164,20 @@ func TestManySeries(t *testing.T) {
 						send(to, 1, fmt.Sprint("evil-", n), fmt.Sprint(name, i))
 					}
 				}
+
 				send(to, 1, "late", "web")
 			}})
+
 			if status != http.StatusOK || len(page) > maxBytes+4096 {
 				t.Errorf("GET /metrics answers %d with %d bytes, want 200 and at most %d bytes", status, len(page), maxBytes)
 			}
+
 			for _, want := range []string{`namespace="early"`, `namespace="late"`, `reason="too_many"`} {
 				if !strings.Contains(page, want) {
 					t.Errorf("GET /metrics answers without %s", want)
 				}
 			}
+
 			for n := range namespaces {
 				share := strings.Count(page, fmt.Sprintf(`namespace="evil-%d"`, n)) * len(name)
 				if most := maxNamespaceBytes / max(1, namespaces/2); share > most || share < most*8/10 {
@@ -202,6 +213,7 @@ func BenchmarkCollect(b *testing.B) {
 			send(to, 1, fmt.Sprint("namespace-", i%200), fmt.Sprint("workload-", i))
 		}
 	}}
+
 	for name, wrap := range map[string]func(prometheus.Registerer) prometheus.Registerer{
 		"plain":   func(r prometheus.Registerer) prometheus.Registerer { return r },
 		"guarded": func(r prometheus.Registerer) prometheus.Registerer { return New(r, logr.Discard()) },
@@ -209,6 +221,7 @@ func BenchmarkCollect(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			registry := prometheus.NewRegistry()
 			wrap(registry).MustRegister(all)
+
 			for b.Loop() {
 				_, err := registry.Gather()
 				if err != nil {

@@ -65,6 +65,7 @@ func NewMetrics(now func() time.Time, outdated time.Duration) *Metrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName("crane", "analysis", name), help, labels, nil)
 	}
+
 	return &Metrics{
 		now:      now,
 		outdated: outdated,
@@ -94,6 +95,7 @@ func NewMetrics(now func() time.Time, outdated time.Duration) *Metrics {
 func (m *Metrics) recordEvaluation(rule *analysisv1alpha1.RecommendationRule, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.rules[rule.Name] = at
 }
 
@@ -101,6 +103,7 @@ func (m *Metrics) recordEvaluation(rule *analysisv1alpha1.RecommendationRule, at
 func (m *Metrics) forgetRule(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	delete(m.rules, name)
 }
 
@@ -111,6 +114,7 @@ func ruleNameOf(rec *analysisv1alpha1.Recommendation) string {
 			return owner.Name
 		}
 	}
+
 	return ""
 }
 
@@ -118,16 +122,19 @@ func ruleNameOf(rec *analysisv1alpha1.Recommendation) string {
 func (m *Metrics) observe(rec *analysisv1alpha1.Recommendation, values parsedValue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	e := m.entry(rec)
 	e.values = plausibleRequests(values.containers)
 	e.replicas = plausibleReplicas(values.replicas)
 	e.savings = plausibleSavings(rec.Status.Savings)
 	e.evidence = plausibleEvidence(rec.Status.Evidence)
+
 	e.rule = ruleNameOf(rec)
 	e.observed = true
 	if t := rec.Status.LastUpdateTime; t != nil {
 		e.updated = t.Time
 	}
+
 	failed := meta.FindStatusCondition(rec.Status.Conditions, conditionFailed)
 	e.failed = failed != nil && failed.Status == metav1.ConditionTrue
 }
@@ -136,6 +143,7 @@ func (m *Metrics) observe(rec *analysisv1alpha1.Recommendation, values parsedVal
 func (m *Metrics) countExecution(rec *analysisv1alpha1.Recommendation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	m.entry(rec).executions++
 }
 
@@ -159,6 +167,7 @@ func (m *Metrics) entry(rec *analysisv1alpha1.Recommendation) *entry {
 func (m *Metrics) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	delete(m.entries, key)
 }
 
@@ -175,6 +184,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	now := m.now()
 	seen := map[identity]bool{}
 	sums := totalSavings{}
@@ -186,13 +196,16 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 			name:        e.target.Name,
 			recommender: e.kind,
 		}
+
 		if seen[id] || !e.observed {
 			continue
 		}
+
 		seen[id] = true
 		m.collect(ch, e, now)
 		sums.add(e)
 	}
+
 	m.collectTotals(ch, &sums)
 }
 
@@ -208,9 +221,11 @@ func (m *Metrics) collectTotals(ch chan<- prometheus.Metric, sums *totalSavings)
 		memory += saving.memory
 		monthly[saving.currency] += saving.monthly
 	}
+
 	for _, currency := range sums.commonCurrencies() {
 		seriesguard.Send(ch, m.totalSavings, prometheus.GaugeValue, monthly[currency], currency)
 	}
+
 	seriesguard.Send(ch, m.totalCPU, prometheus.GaugeValue, cpu)
 	seriesguard.Send(ch, m.totalMemory, prometheus.GaugeValue, memory)
 }
@@ -220,10 +235,12 @@ func (m *Metrics) sortedEntries() []*entry {
 	keys := slices.SortedFunc(maps.Keys(m.entries), func(a, b types.NamespacedName) int {
 		return cmp.Or(m.entries[a].created.Compare(m.entries[b].created), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+
 	out := make([]*entry, len(keys))
 	for i, k := range keys {
 		out[i] = m.entries[k]
 	}
+
 	return out
 }
 
@@ -238,6 +255,7 @@ func (m *Metrics) collect(ch chan<- prometheus.Metric, e *entry, now time.Time) 
 		age, update, result := m.stateOf(e, now)
 		seriesguard.Send(ch, m.status, prometheus.GaugeValue, age.Seconds(), append(append([]string{e.kind}, target...), update, result)...)
 	}
+
 	if e.executions > 0 {
 		seriesguard.Send(ch, m.executions, prometheus.CounterValue, e.executions, append(slices.Clone(target), e.kind)...)
 	}
@@ -245,13 +263,16 @@ func (m *Metrics) collect(ch chan<- prometheus.Metric, e *entry, now time.Time) 
 	if e.savings != nil {
 		gauge(m.savings, e.savings.monthly, e.savings.currency)
 	}
+
 	for _, c := range e.evidence {
 		gauge(m.target, c.target, c.container)
 		gauge(m.achieved, c.achieved, c.container)
 	}
+
 	if e.replicas != nil {
 		gauge(m.replicas, float64(*e.replicas))
 	}
+
 	for _, r := range e.values {
 		gauge(m.values, r.amount, r.container, r.resource)
 	}

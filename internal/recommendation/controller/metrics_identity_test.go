@@ -25,6 +25,7 @@ func TestSavingsOfTwoTypes(t *testing.T) {
 	if err := registry.Register(m); err != nil {
 		t.Fatal(err)
 	}
+
 	values := parsedValue{
 		containers: map[string]corev1.ResourceList{"app": {corev1.ResourceCPU: resource.MustParse("1")}}, replicas: new(int32(3)),
 	}
@@ -50,6 +51,7 @@ crane_analysis_recommendations_savings_monthly{currency="EUR"} 30
 # TYPE crane_analysis_recommendations_savings_cpu_cores gauge
 crane_analysis_recommendations_savings_cpu_cores 30
 `
+
 	err := testutil.GatherAndCompare(registry, strings.NewReader(want), "crane_analysis_recommendation_monthly_savings",
 		"crane_analysis_recommendations_savings_monthly", "crane_analysis_recommendations_savings_cpu_cores")
 	if err != nil {
@@ -103,10 +105,12 @@ func TestHostileStatus(t *testing.T) {
 			updated := rec.Status.LastUpdateTime
 			rec.Status = test.status
 			rec.Status.LastUpdateTime = updated
+
 			values, err := parseValue(test.value)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			m.observe(rec, values)
 			if n := gathered(t, m); n != test.want+2 {
 				t.Errorf("the Recommendation has %d series, want %d", n, test.want+2)
@@ -125,6 +129,7 @@ func TestHostileCurrencies(t *testing.T) {
 		rec.Status = savingsOf("1", fmt.Sprintf("E%d", i), "1", "1")
 		m.observe(rec, parsedValue{})
 	}
+
 	honest := recommendationOf("web", now, now)
 	honest.Namespace = "zoo"
 	honest.Spec.TargetRef.Namespace = "zoo"
@@ -135,10 +140,12 @@ func TestHostileCurrencies(t *testing.T) {
 	if err := registry.Register(m); err != nil {
 		t.Fatal(err)
 	}
+
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	sums := map[string]float64{}
 	for _, f := range families {
 		if f.GetName() == "crane_analysis_recommendations_savings_monthly" {
@@ -147,6 +154,7 @@ func TestHostileCurrencies(t *testing.T) {
 			}
 		}
 	}
+
 	if len(sums) != 2 || sums["EUR"] != 7 {
 		t.Errorf("the sums of savings are %v, want one of the hostile namespace, and that of EUR 7", sums)
 	}
@@ -170,6 +178,7 @@ func requestValue(container, name, amount string) string {
 func manyContainers(containers, resources int) string {
 	var b strings.Builder
 	b.WriteString("resourceRequest:\n  containers:\n")
+
 	for i := range containers {
 		fmt.Fprintf(&b, "  - containerName: c%d\n    target:\n", i)
 		for j := range resources {

@@ -65,9 +65,11 @@ func plausibleRequests(containers map[string]corev1.ResourceList) []containerReq
 		if container == "" || len(container) > maxContainerName {
 			continue
 		}
+
 		if exported == maxExportedContainers {
 			break
 		}
+
 		exported++
 		out = append(out, requestsOfContainer(container, containers[container])...)
 	}
@@ -81,14 +83,17 @@ func requestsOfContainer(container string, list corev1.ResourceList) []container
 		if len(out) == maxExportedResources {
 			break
 		}
+
 		most := float64(maxPlausibleAmount)
 		if name == corev1.ResourceCPU {
 			most = maxPlausibleCores
 		}
+
 		amount := amountOf(list[name])
 		if len(name) > maxResourceName || !isWithin(amount, 0, most) {
 			continue
 		}
+
 		out = append(out, containerRequest{container: container, resource: string(name), amount: amount})
 	}
 
@@ -108,12 +113,18 @@ func plausibleSavings(s *analysisv1alpha1.Savings) *amounts {
 	if s == nil || len(s.Currency) > maxCurrencyName {
 		return nil
 	}
+
 	monthly, err := strconv.ParseFloat(s.Monthly, 64)
 	if err != nil {
 		return nil
 	}
 
-	out := amounts{currency: s.Currency, monthly: monthly, cpu: amountOf(s.CPU), memory: amountOf(s.Memory)}
+	out := amounts{
+		currency: s.Currency,
+		monthly:  monthly,
+		cpu:      amountOf(s.CPU),
+		memory:   amountOf(s.Memory),
+	}
 	if !isWithin(out.monthly, -maxPlausibleMonthly, maxPlausibleMonthly) ||
 		!isWithin(out.cpu, -maxPlausibleCores, maxPlausibleCores) || !isWithin(out.memory, -maxPlausibleAmount, maxPlausibleAmount) {
 		return nil
@@ -129,13 +140,16 @@ func plausibleEvidence(list []analysisv1alpha1.CalibrationEvidence) []calibratio
 		if len(out) == maxExportedContainers {
 			break
 		}
+
 		known := slices.ContainsFunc(out, func(c calibration) bool { return c.container == e.Container })
 		target, targetErr := strconv.ParseFloat(e.Target, 64)
+
 		achieved, achievedErr := strconv.ParseFloat(e.Achieved, 64)
 		if known || e.Container == "" || len(e.Container) > maxContainerName || targetErr != nil || achievedErr != nil ||
 			!isWithin(target, 0, 1) || !isWithin(achieved, 0, 1) {
 			continue
 		}
+
 		out = append(out, calibration{container: e.Container, target: target, achieved: achieved})
 	}
 
@@ -158,13 +172,17 @@ func (t *totalSavings) add(e *entry) {
 	if e.savings == nil {
 		return
 	}
+
 	if t.largest == nil {
 		t.largest = map[identity]*amounts{}
 		t.currencies = map[string]map[string]int{}
 	}
 
 	target := identity{
-		group: workload.GroupOf(e.target.APIVersion, e.target.Kind), kind: e.target.Kind, namespace: e.target.Namespace, name: e.target.Name,
+		group:     workload.GroupOf(e.target.APIVersion, e.target.Kind),
+		kind:      e.target.Kind,
+		namespace: e.target.Namespace,
+		name:      e.target.Name,
 	}
 	if t.largest[target] == nil || e.savings.monthly > t.largest[target].monthly {
 		t.largest[target] = e.savings
@@ -183,6 +201,7 @@ func (t *totalSavings) commonCurrencies() []string {
 	for _, counts := range t.currencies {
 		namespaces[mostFrequent(counts)[0]]++
 	}
+
 	sorted := mostFrequent(namespaces)
 
 	return sorted[:min(len(sorted), maxCurrencies)]

@@ -33,11 +33,13 @@ func TestHostileMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	create(t, c, deployment("honest", "web"), deployment("evil", "web"))
 	for _, kind := range []analysisv1alpha1.AnalysisType{analysisv1alpha1.AnalysisTypeResource, analysisv1alpha1.AnalysisTypeUnused} {
 		rec := recommendation("honest", "honest-"+strings.ToLower(string(kind)), "web", kind)
 		createRecommendation(t, c, rec, "12.5", "EUR", honestValue)
 	}
+
 	for i := range 350 {
 		for _, kind := range []analysisv1alpha1.AnalysisType{analysisv1alpha1.AnalysisTypeResource, analysisv1alpha1.AnalysisTypeUnused} {
 			name := fmt.Sprintf("%s-%d", strings.ToLower(string(kind)), i)
@@ -46,9 +48,11 @@ func TestHostileMetrics(t *testing.T) {
 			createRecommendation(t, c, recommendation("evil", name, target, kind), monthly, fmt.Sprint("E", i), hostileValue())
 		}
 	}
+
 	for i := range 150 {
 		create(t, c, prediction(fmt.Sprint("tsp-", i), []string{"honest", "evil"}[i%2]))
 	}
+
 	for i := range 100 {
 		create(t, c, &autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "evil", Name: fmt.Sprint("ehpa-", i)},
@@ -58,6 +62,7 @@ func TestHostileMetrics(t *testing.T) {
 			},
 		})
 	}
+
 	for i := range 50 {
 		create(t, c, &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "evil", Name: fmt.Sprint("evpa-", i)},
@@ -71,12 +76,14 @@ func TestHostileMetrics(t *testing.T) {
 	craned := startCraned(t, prom.URL())
 	const labels = `{apiversion="apps/v1",currency="EUR",namespace="honest",owner_kind="Deployment",owner_name="web",type=`
 	var page string
+
 	eventually(t, "honest and hostile series", func(ctx context.Context) error {
 		var err error
 		page, err = craned.Metrics(ctx)
 		if err != nil {
 			return errors.New(err.Error()[:min(len(err.Error()), 2000)])
 		}
+
 		for _, want := range []string{
 			"crane_analysis_recommendation_monthly_savings" + labels + `"Resource"} 12.5`,
 			"crane_analysis_recommendation_monthly_savings" + labels + `"Unused"} 12.5`,
@@ -88,9 +95,11 @@ func TestHostileMetrics(t *testing.T) {
 				return fmt.Errorf("no series %s", want)
 			}
 		}
+
 		if n := strings.Count(page, `crane_analysis_select_targets{apiversion="apps/v1",namespace="evil"`); n < 352 {
 			return fmt.Errorf("the Recommendations of the tenant have %d series, want 352", n)
 		}
+
 		return nil
 	})
 
@@ -99,21 +108,25 @@ func TestHostileMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Logf("GET /metrics: status 200, %d bytes, %d lines, %s", len(page), strings.Count(page, "\n"), time.Since(start).Round(time.Millisecond))
 	for line := range strings.Lines(page) {
 		if strings.HasPrefix(line, "crane_metrics_") {
 			t.Log(strings.TrimSpace(line))
 		}
 	}
+
 	const most = 64 << 20
 	if len(page) > most {
 		t.Errorf("GET /metrics answers with %d bytes, want at most %d", len(page), most)
 	}
+
 	for _, hostile := range []string{"1e+32", "9e+30", `container="c99"`} {
 		if strings.Contains(page, hostile) {
 			t.Errorf("GET /metrics answers with %s, want no such value", hostile)
 		}
 	}
+
 	if n := strings.Count(page, "\ncrane_analysis_recommendations_savings_monthly{"); n > 2 {
 		t.Errorf("GET /metrics answers with sums of %d currencies, want at most 2", n)
 	}
@@ -128,6 +141,7 @@ const honestValue = "resourceRequest: {containers: [{containerName: app, target:
 func hostileValue() string {
 	var b strings.Builder
 	b.WriteString("replicasRecommendation: {replicas: -1}\nresourceRequest:\n  containers:\n")
+
 	for i := range 500 {
 		fmt.Fprintf(&b, "  - {containerName: c%d, target: {cpu: \"-1\", memory: \"9e30\", x: \"1\"}}\n", i)
 	}
@@ -147,12 +161,14 @@ func recommendation(namespace, name, target string, kind analysisv1alpha1.Analys
 // createRecommendation creates a Recommendation with a status as its owner may write it.
 func createRecommendation(t *testing.T, c client.Client, rec *analysisv1alpha1.Recommendation, monthly, currency, value string) {
 	t.Helper()
+
 	create(t, c, rec)
 	rec.Status.RecommendedValue = value
 	rec.Status.Savings = &analysisv1alpha1.Savings{Monthly: monthly, Currency: currency, CPU: resource.MustParse("1"), Memory: resource.MustParse("1Gi")}
 	rec.Status.Evidence = []analysisv1alpha1.CalibrationEvidence{
 		{Container: "app", Target: "0.01", Achieved: "0.02", Days: 7}, {Container: "x", Target: "99", Achieved: "99", Days: 7},
 	}
+
 	err := c.Status().Update(t.Context(), rec)
 	if err != nil {
 		t.Fatal(err)

@@ -48,6 +48,7 @@ func newEvaluator(t *testing.T, name string) evaluator {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	objects = append(objects, inPlace...)
 
 	e := evaluator{t: t}
@@ -179,6 +180,7 @@ func TestEveryFieldIsGuarded(t *testing.T) {
 			"kind": "Pod", "metadata": map[string]any{"name": "x"}, "spec": map[string]any{"priority": 0}, "status": map[string]any{"startTime": "x"},
 		}
 	}
+
 	const schedulerPods, clusterSchedulerPods = "crane-scheduler-pods", "crane-kube-scheduler-pods"
 	const mutating, validating = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
 	const workloads, nodes, webhookConfigurations, apiServices = "crane-craned-workloads", "crane-craned-nodes", "crane-craned-webhooks", "crane-metric-adapter-apiservices"

@@ -25,6 +25,7 @@ const zonesKey = "topology.crane.io/topology-result"
 // newSchedulablePod creates a pod without a node in a new namespace.
 func newSchedulablePod(t *testing.T) *corev1.Pod {
 	t.Helper()
+
 	_, namespace := newTenant(t)
 	create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})
 	pod := &corev1.Pod{
@@ -33,6 +34,7 @@ func newSchedulablePod(t *testing.T) *corev1.Pod {
 		},
 		Spec: newPodTemplate().Spec,
 	}
+
 	pod.Spec.ServiceAccountName = "default"
 	pod.Spec.AutomountServiceAccountToken = new(false)
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}}
@@ -75,6 +77,7 @@ func TestSchedulerPods(t *testing.T) {
 		changed.Spec.Containers[0].Image = "evil"
 		return scheduler.Patch(ctx, changed, client.MergeFrom(pod), client.DryRunAll)
 	})
+
 	try(t, scheduler, pod, podWrites(policy))
 
 	for name, change := range map[string]func(*corev1.Pod){
@@ -84,6 +87,7 @@ func TestSchedulerPods(t *testing.T) {
 	} {
 		changed := pod.DeepCopy()
 		change(changed)
+
 		err := scheduler.Patch(t.Context(), changed, client.MergeFrom(pod), client.DryRunAll)
 		if err == nil {
 			t.Errorf("a patch of the %s is accepted, want a refusal", name)
@@ -116,6 +120,7 @@ func newPodLike(pod *corev1.Pod) *corev1.Pod {
 
 func subResourcePatch(t *testing.T, scheduler client.Client, pod *corev1.Pod, subResource string) error {
 	t.Helper()
+
 	changed := pod.DeepCopy()
 	if subResource == "resize" {
 		changed.Spec.Containers[0].Resources.Requests = harness.ResourceList("9", "9Gi")
@@ -137,9 +142,11 @@ func TestSchedulerPodStatus(t *testing.T) {
 	pod.Status.Conditions = []corev1.PodCondition{
 		{Type: corev1.PodReady, Status: corev1.ConditionFalse}, {Type: corev1.PodScheduled, Status: corev1.ConditionFalse},
 	}
+
 	if err := admin.Status().Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
+
 	awaitRefused(t, policy, func(ctx context.Context) error {
 		changed := pod.DeepCopy()
 		changed.Status.PodIP = "192.0.2.1"
@@ -171,6 +178,7 @@ func TestSchedulerPodStatus(t *testing.T) {
 		} {
 			changed := pod.DeepCopy()
 			w.change(changed)
+
 			err := send(changed)
 			if w.policy != "" {
 				err = checkRefused(err, w.policy)
@@ -188,23 +196,28 @@ func TestSchedulerBindings(t *testing.T) {
 	const policy = "crane-scheduler-bindings"
 	scheduler := newAccount(t, "crane-scheduler")
 	pod := newSchedulablePod(t)
+
 	ungated := pod.DeepCopy()
 	ungated.Spec.SchedulingGates = nil
 	if err := admin.Patch(t.Context(), ungated, client.MergeFrom(pod)); err != nil {
 		t.Fatal(err)
 	}
+
 	bind := func(ctx context.Context, labels, annotations map[string]string) error {
 		binding := &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, Labels: labels, Annotations: annotations},
 			Target:     corev1.ObjectReference{Kind: "Node", Name: "one"},
 		}
+
 		return scheduler.SubResource("binding").Create(ctx, pod.DeepCopy(), binding, client.DryRunAll)
 	}
+
 	awaitRefused(t, policy, func(ctx context.Context) error { return bind(ctx, nil, map[string]string{"owner": "me"}) })
 
 	if err := bind(t.Context(), map[string]string{"app": "bank"}, nil); checkRefused(err, policy) != nil {
 		t.Errorf("a Binding with a label: got %v, want a refusal by %s", err, policy)
 	}
+
 	for name, annotations := range map[string]map[string]string{"plain": nil, "zones": {zonesKey: `[{"name":"node0"}]`}} {
 		if err := bind(t.Context(), map[string]string{"topology.kubernetes.io/zone": "a"}, annotations); err != nil {
 			t.Errorf("%s Binding: %v", name, err)
@@ -216,20 +229,24 @@ func TestSchedulerBindings(t *testing.T) {
 func TestClusterSchedulerPods(t *testing.T) {
 	const policy = "crane-kube-scheduler-pods"
 	access := control.Config()
+
 	access.Impersonate = rest.ImpersonationConfig{UserName: "system:kube-scheduler"}
 	scheduler, err := newClient(access)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	pod := newSchedulablePod(t)
 	for name, w := range podWrites("") {
 		changed := pod.DeepCopy()
 		w.change(changed)
+
 		err := scheduler.Patch(t.Context(), changed, client.MergeFrom(pod), client.DryRunAll)
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("%s without the component: got %v, want Forbidden", name, err)
 		}
 	}
+
 	if err := scheduler.List(t.Context(), &analysisv1alpha1.RecommendationList{}); !apierrors.IsForbidden(err) {
 		t.Errorf("listing Recommendations without the component: got %v, want Forbidden", err)
 	}
@@ -244,10 +261,12 @@ func TestClusterSchedulerPods(t *testing.T) {
 // installInPlace installs the component that lets crane-scheduler run in the place of kube-scheduler, until the test ends.
 func installInPlace(t *testing.T) {
 	t.Helper()
+
 	objects, err := manifest.ReadDir(config.Components, "components/replace-kube-scheduler")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, o := range objects {
 		createClusterScoped(t, o)
 	}
