@@ -29,22 +29,45 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestMap checks that docs/README.md lists every page of docs/ with a line of its own.
+// TestMap checks that docs/README.md lists every page of docs/ with a line of its own, and docs/experiments/README.md those of its folder.
 func TestMap(t *testing.T) {
+	const experiments = "experiments"
 	listed := readPage(t, "docs/README.md")
+	listedExperiments := readPage(t, "docs/experiments/README.md")
+
 	for _, page := range markdownFiles(t) {
 		inside, ok := strings.CutPrefix(page, "docs/")
 		if !ok || inside == "README.md" {
 			continue
 		}
 
-		if !regexp.MustCompile(`(?m)^\| \[[^\]]+\]\(` + regexp.QuoteMeta(inside) + `\) \| \S.* \|$`).MatchString(listed) {
-			t.Errorf("docs/README.md does not list %s", inside)
-		}
-		if kind, _, _ := strings.Cut(inside, "/"); !slices.Contains([]string{"tutorials", "how-to", "reference", "explanation"}, kind) {
+		folder, name, _ := strings.Cut(inside, "/")
+		if !slices.Contains([]string{"tutorials", "how-to", "reference", "explanation", experiments}, folder) {
 			t.Errorf("%s is in no folder of a kind", page)
 		}
+
+		index := "docs/README.md"
+		content := listed
+		link := inside
+		if folder == experiments && name != "README.md" {
+			index = "docs/experiments/README.md"
+			content = listedExperiments
+			link = name
+		}
+
+		if !hasRow(content, link) {
+			t.Errorf("%s does not list %s", index, link)
+		}
+
+		if folder == experiments && name != "README.md" && !regexp.MustCompile(`^\d{4}-\d{2}-\d{2}-[a-z-]+\.md$`).MatchString(name) {
+			t.Errorf("%s: the name of an experiment starts with its date, such as 2026-11-27-lowest-factor.md", page)
+		}
 	}
+}
+
+// hasRow reports whether a table of an index has a row for the linked page, with a description.
+func hasRow(index, link string) bool {
+	return regexp.MustCompile(`(?m)^\| \[[^\]]+\]\(` + regexp.QuoteMeta(link) + `\) \| \S.* \|$`).MatchString(index)
 }
 
 // TestOpening checks that each page starts with a title and one sentence.
