@@ -26,10 +26,17 @@ func apiPage(t *testing.T, dir string) string {
 		t.Fatalf("%d definitions: %v", len(paths), err)
 	}
 
+	// Analytics is kept for objects of gocrane: the fields that it shares are listed with RecommendationRule.
+	slices.SortStableFunc(paths, func(a, b string) int {
+		return strings.Count(a, "_analytics") - strings.Count(b, "_analytics")
+	})
+
 	var b strings.Builder
 	b.WriteString("# Fields of the API\n\nLook up any field of Crane's kinds: its type, default, range and meaning. " + generatedBy +
-		"\n[Kinds](api-kinds.md) lists the kinds and what the API server and the webhooks check.\n\nA field in bold is required. `[]` is an element of a list, `{}` a value of a map.\n")
+		"\n[Kinds](api-kinds.md) lists the kinds and what the API server and the webhooks check.\n\nA field in bold is required. `[]` is an element of a list, `{}` a value of a map. Fields of a type that " +
+		"occurs again are listed where it occurs first.\n")
 
+	tables := fieldTables{listed: map[string]string{}}
 	for _, path := range paths {
 		content, err := os.ReadFile(path)
 		if err != nil {
@@ -48,7 +55,7 @@ func apiPage(t *testing.T, dir string) string {
 
 			for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 				if name != "apiVersion" && name != "kind" && name != "metadata" {
-					writeField(&b, name, schema.Properties[name], slices.Contains(schema.Required, name))
+					tables.writeField(&b, crd.Spec.Names.Kind, name, schema.Properties[name], slices.Contains(schema.Required, name))
 				}
 			}
 		}
@@ -57,8 +64,14 @@ func apiPage(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// writeField writes the row of a field and those of the fields inside of it.
-func writeField(b *strings.Builder, path string, s apiextensionsv1.JSONSchemaProps, required bool) {
+// fieldTables writes the rows of fields. A type with the same fields as an earlier one refers to that.
+type fieldTables struct {
+	// listed is the place where the fields of a type are listed, by the JSON of its schema without the description.
+	listed map[string]string
+}
+
+// writeField writes the row of a field of a kind, and those of the fields inside of it.
+func (f *fieldTables) writeField(b *strings.Builder, kind, path string, s apiextensionsv1.JSONSchemaProps, required bool) {
 	name := code(path)
 	if required {
 		name = "**" + name + "**"
@@ -69,20 +82,54 @@ func writeField(b *strings.Builder, path string, s apiextensionsv1.JSONSchemaPro
 		standard = code(string(s.Default.Raw))
 	}
 
-	fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", name, schemaType(s), standard, schemaRange(s), cell(s.Description))
 	inner := s
+	innerPath := path
 	switch {
 	case s.Items != nil && s.Items.Schema != nil:
-		path = path + "[]"
 		inner = *s.Items.Schema
+		innerPath += "[]"
 	case s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil:
-		path = path + "{}"
 		inner = *s.AdditionalProperties.Schema
+		innerPath += "{}"
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(inner.Properties)) {
-		writeField(b, path+"."+name, inner.Properties[name], slices.Contains(inner.Required, name))
+	description := cell(s.Description)
+	reference := f.reference(kind, innerPath, inner)
+	if reference != "" {
+		description = strings.TrimSpace(description + " Fields: " + reference + ".")
 	}
+
+	fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", name, schemaType(s), standard, schemaRange(s), description)
+	if reference != "" {
+		return
+	}
+
+	for _, property := range slices.Sorted(maps.Keys(inner.Properties)) {
+		f.writeField(b, kind, innerPath+"."+property, inner.Properties[property], slices.Contains(inner.Required, property))
+	}
+}
+
+// reference returns a link to the earlier place of a type's fields. It is empty, and the place is remembered, for a type that is new, and
+// for one with fewer fields than a reference saves.
+func (f *fieldTables) reference(kind, path string, s apiextensionsv1.JSONSchemaProps) string {
+	const leastFields = 2
+	if len(s.Properties) < leastFields {
+		return ""
+	}
+
+	// The description belongs to the field, and a default or a rule is in its row.
+	fingerprint, err := json.Marshal(apiextensionsv1.JSONSchemaProps{Properties: s.Properties, Required: s.Required})
+	if err != nil {
+		panic(err) // The schema was just parsed.
+	}
+
+	place, ok := f.listed[string(fingerprint)]
+	if ok {
+		return place
+	}
+
+	f.listed[string(fingerprint)] = fmt.Sprintf("[%s of %s](#%s)", code(path), kind, strings.ToLower(kind))
+	return ""
 }
 
 func schemaType(s apiextensionsv1.JSONSchemaProps) string {
