@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,17 +20,56 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagsPage renders the flags of a command and of its subcommands.
+// sharedBy is the number of commands from which on a flag is listed once, for all of them.
+const sharedBy = 5
+
+// flagsPage renders the flags of a command and of its subcommands. Flags that many subcommands share have a table of their own.
 func flagsPage(name string, command *cobra.Command) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Flags of `%s`\n\nLook up a flag of `%s`, its type and its default. %s\n", name, name, generatedBy)
-	writeFlags(&b, command, 2)
+
+	count := map[string]int{}
+	countFlags(command, count)
+	writeFlags(&b, command, count, 2)
+
+	var shared []string
+	for row, n := range count {
+		if n >= sharedBy {
+			shared = append(shared, row)
+		}
+	}
+
+	slices.Sort(shared)
+	if len(shared) > 0 {
+		b.WriteString("\n## Shared flags\n\nThe commands above that name them have these flags.\n")
+		writeFlagTable(&b, shared)
+	}
 
 	return b.String()
 }
 
-func writeFlags(b *strings.Builder, c *cobra.Command, level int) {
-	if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
+// isDocumented reports whether a command has a section.
+func isDocumented(c *cobra.Command) bool {
+	return !c.Hidden && c.Name() != "help" && c.Name() != "completion"
+}
+
+// countFlags counts the commands that have a flag, by its row.
+func countFlags(c *cobra.Command, count map[string]int) {
+	if !isDocumented(c) {
+		return
+	}
+
+	for _, row := range flagRows(c.NonInheritedFlags()) {
+		count[row]++
+	}
+
+	for _, sub := range c.Commands() {
+		countFlags(sub, count)
+	}
+}
+
+func writeFlags(b *strings.Builder, c *cobra.Command, count map[string]int, level int) {
+	if !isDocumented(c) {
 		return
 	}
 
@@ -40,13 +80,44 @@ func writeFlags(b *strings.Builder, c *cobra.Command, level int) {
 		fmt.Fprintf(b, "\n%s.\n", strings.TrimSuffix(cell(c.Short), "."))
 	}
 
-	writeFlagTable(b, c.NonInheritedFlags())
+	var own, shared []string
+	for _, row := range flagRows(c.NonInheritedFlags()) {
+		if count[row] < sharedBy {
+			own = append(own, row)
+			continue
+		}
+
+		name, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " |")
+		shared = append(shared, name)
+	}
+
+	writeFlagTable(b, own)
+	if len(shared) > 0 {
+		fmt.Fprintf(b, "\n[Shared](#shared-flags): %s.\n", sharedNames(shared))
+	}
+
 	for _, sub := range c.Commands() {
-		writeFlags(b, sub, level+1)
+		writeFlags(b, sub, count, level+1)
 	}
 }
 
-func writeFlagTable(b *strings.Builder, flags *pflag.FlagSet) {
+// sharedNames lists the names of shared flags; those for Prometheus, which commands have as a whole, are one.
+func sharedNames(names []string) string {
+	const prometheus = "`--prometheus"
+	var out []string
+	for _, name := range names {
+		if !strings.HasPrefix(name, prometheus) {
+			out = append(out, name)
+		} else if name == prometheus+"`" {
+			out = append(out, "those for Prometheus")
+		}
+	}
+
+	return strings.Join(out, ", ")
+}
+
+// flagRows returns the row of each flag that is not hidden.
+func flagRows(flags *pflag.FlagSet) []string {
 	var rows []string
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Hidden || f.Name == "help" || f.Name == "version" {
@@ -66,11 +137,13 @@ func writeFlagTable(b *strings.Builder, flags *pflag.FlagSet) {
 		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", name, f.Value.Type(), code(portable(f.DefValue)), cell(portable(usage))))
 	})
 
-	if len(rows) == 0 {
-		return
-	}
+	return rows
+}
 
-	b.WriteString("\n| flag | type | default | description |\n| --- | --- | --- | --- |\n" + strings.Join(rows, ""))
+func writeFlagTable(b *strings.Builder, rows []string) {
+	if len(rows) > 0 {
+		b.WriteString("\n| flag | type | default | description |\n| --- | --- | --- | --- |\n" + strings.Join(rows, ""))
+	}
 }
 
 // portable replaces what depends on the machine that generates the page, and drops empty defaults.
