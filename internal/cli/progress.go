@@ -54,9 +54,12 @@ func newProgress(out io.Writer, phase string, stats func() metrics.Stats) *progr
 		<-p.stopped
 	})
 
-	if isTerminal(out) {
+	switch {
+	case out == io.Discard: // The dashboard computes for a request, which shows no progress.
+		close(p.stopped)
+	case isTerminal(out):
 		go p.loop(progressInterval, progressInterval, p.draw)
-	} else {
+	default:
 		go p.loop(plainDelay, plainInterval, p.printLine)
 	}
 

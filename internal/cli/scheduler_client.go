@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 
+	"crane.io/crane/internal/component/recovery"
 	"crane.io/crane/pkg/nodeload"
 )
 
@@ -106,7 +107,7 @@ func (o *explainSchedulingOptions) fetchFromPod(ctx context.Context, client kube
 	}
 
 	failed := make(chan error, 1)
-	go func() { failed <- forwarder.ForwardPorts() }()
+	go func() { failed <- recovery.Call(ctx, forwarder.ForwardPorts) }()
 	defer close(stop)
 
 	select {

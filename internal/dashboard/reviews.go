@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 
+	"crane.io/crane/internal/component/recovery"
 	"crane.io/crane/internal/dashboard/contract"
 )
 
@@ -275,16 +276,18 @@ func (r *Reviews) allowedIn(ctx context.Context, right Right, namespaces []strin
 		}
 
 		group.Go(func() error {
-			allowed, err := r.Allowed(ctx, one)
-			if err != nil || !allowed {
-				return err
-			}
+			return recovery.Call(ctx, func() error {
+				allowed, err := r.Allowed(ctx, one)
+				if err != nil || !allowed {
+					return err
+				}
 
-			mu.Lock()
-			defer mu.Unlock()
+				mu.Lock()
+				defer mu.Unlock()
 
-			in[namespace] = true
-			return nil
+				in[namespace] = true
+				return nil
+			})
 		})
 	}
 

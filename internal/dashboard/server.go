@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 
+	"crane.io/crane/internal/component/recovery"
 	"crane.io/crane/internal/component/version"
 	"crane.io/crane/internal/dashboard/contract"
 	"crane.io/crane/web"
@@ -61,6 +62,8 @@ type Server struct {
 	sessions *sessions
 	slots    chan struct{}
 	mux      *http.ServeMux
+	// handler is the mux, whose panics are answered.
+	handler http.Handler
 
 	// worklists are the last worklists as they are sent, and what each was encoded from.
 	mu        sync.Mutex
@@ -99,6 +102,7 @@ func New(config Config, listen net.Addr) *Server {
 	}
 
 	s.routes()
+	s.handler = recovery.Handler(s.mux, func(w http.ResponseWriter, _ *http.Request, err error) { sendFailure(w, err) })
 	return s
 }
 
@@ -158,7 +162,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
 
-	s.mux.ServeHTTP(w, r.WithContext(ctx))
+	s.handler.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // ownHost reports whether a request was sent to the address of the listener, by number or as localhost.

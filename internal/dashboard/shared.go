@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"crane.io/crane/internal/component/recovery"
 )
 
 // Shared is a value that is read for all callers together: it is read when it is first needed and when it has expired, once at a time.
@@ -95,7 +97,8 @@ func (s *Shared[T]) refresh(ctx context.Context, done chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 
-	value, err := s.Read(ctx)
+	// No request waits in this goroutine, so nothing else recovers its panics.
+	value, err := recovery.Value(ctx, func() (*T, error) { return s.Read(ctx) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 

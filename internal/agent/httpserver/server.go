@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"crane.io/crane/internal/component/boundedserver"
+	"crane.io/crane/internal/component/recovery"
 	"crane.io/crane/internal/component/seriesguard"
 )
 
@@ -130,7 +131,9 @@ func Handler(c Config) http.Handler {
 		}
 	}
 
-	return mux
+	return recovery.Handler(mux, func(w http.ResponseWriter, _ *http.Request, err error) {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	})
 }
 
 // statusPage responds with 200 without problems and with 500 and the problems otherwise.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	predictionv1alpha1 "crane.io/crane/api/prediction/v1alpha1"
+	"crane.io/crane/internal/component/recovery"
 	"crane.io/crane/internal/metrics"
 )
 
@@ -55,6 +56,7 @@ type Config struct {
 type API struct {
 	config   Config
 	mux      *http.ServeMux
+	handler  http.Handler // the mux, whose panics are answered
 	slots    chan struct{}
 	arrivals chan struct{}
 	requests *prometheus.CounterVec
@@ -81,6 +83,10 @@ func New(config Config) (*API, error) {
 		a.mux.Handle("GET "+r.path, a.serve(r))
 	}
 
+	a.handler = recovery.Handler(a.mux, func(w http.ResponseWriter, _ *http.Request, err error) {
+		writeError(w, http.StatusInternalServerError, err.Error())
+	})
+
 	return a, nil
 }
 
@@ -100,7 +106,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Responses must not be interpreted as another type or be cached.
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
-	a.mux.ServeHTTP(w, r)
+	a.handler.ServeHTTP(w, r)
 }
 
 // enter takes a place, or answers that there is none.
@@ -130,10 +136,7 @@ func (a *API) serve(route route) http.Handler {
 			return
 		}
 
-		permitted := route.permission == nil || a.authorize(w, r, route.permission(r))
-		<-a.arrivals
-
-		if !permitted {
+		if !a.admit(w, r, route) {
 			return
 		}
 
@@ -143,10 +146,19 @@ func (a *API) serve(route route) http.Handler {
 		}
 		defer func() { <-a.slots }()
 
-		result = "answered"
+		result = "failed" // also after a panic
 		if err := route.handle(w, r); err != nil {
-			result = "failed"
 			writeEnvelope(w, http.StatusOK, envelope{Error: publicMessage(ctx, err)})
+			return
 		}
+
+		result = "answered"
 	})
+}
+
+// admit reports whether a request may use a route, and frees its place among the arrivals.
+func (a *API) admit(w http.ResponseWriter, r *http.Request, route route) bool {
+	defer func() { <-a.arrivals }()
+
+	return route.permission == nil || a.authorize(w, r, route.permission(r))
 }

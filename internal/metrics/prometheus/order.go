@@ -7,6 +7,8 @@ import (
 	"context"
 	"iter"
 	"sync"
+
+	"crane.io/crane/internal/component/recovery"
 )
 
 // inOrder runs up to workers jobs at once and returns their results in the order of the jobs. A job whose result has not been consumed
@@ -39,7 +41,7 @@ func inOrder[T any](ctx context.Context, workers int, jobs []func(context.Contex
 				done := make(chan result, 1)
 				queue <- done // Never blocks, as the job holds a slot.
 				running.Go(func() {
-					value, err := run(ctx)
+					value, err := recovery.Value(ctx, func() (T, error) { return run(ctx) })
 					done <- result{value, err}
 				})
 			}
