@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"sync"
 
 	"crane.io/crane/internal/dashboard"
@@ -71,7 +70,7 @@ func (v *clusterHistory) compute(ctx context.Context, target contract.Target) (*
 			o.namespaces = []string{target.Namespace}
 		}
 
-		o.view.names = []*regexp.Regexp{regexp.MustCompile("^(?:" + regexp.QuoteMeta(target.Name) + ")$")}
+		o.view.names = []nameFilter{{text: target.Name}}
 		o.view.kinds = []string{target.Kind}
 		o.evidence = true
 	} else if err := v.limit(ctx, o); err != nil {

@@ -289,7 +289,11 @@ func (v *seriesView) marks(ctx context.Context, target contract.Target, within d
 		return out, fmt.Errorf("failed to list Pods: %w", err)
 	}
 
-	named := regexp.MustCompile("^(?:" + podPattern(target.Kind, target.Name) + ")$")
+	named, err := regexp.Compile("^(?:" + podPattern(target.Kind, target.Name) + ")$")
+	if err != nil {
+		return out, fmt.Errorf("matching the pods of %s %s: %w", target.Kind, target.Name, err)
+	}
+
 	for i := range pods.Items {
 		if !named.MatchString(pods.Items[i].Name) {
 			continue

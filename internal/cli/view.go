@@ -26,10 +26,32 @@ type viewFlags struct {
 	workloads, kinds, only []string
 	sortBy, groupBy        string
 
-	// names are the compiled expressions of workloads.
-	names []*regexp.Regexp
+	// names are the compiled expressions of workloads, or the name of one workload.
+	names []nameFilter
 	// hint suggests filters that match something, as the end of an error message; filterWorkloads sets it.
 	hint string
+}
+
+// nameFilter matches whole names of workloads.
+type nameFilter struct {
+	// text is the name or the expression as the user wrote it.
+	text string
+	// expression is nil if text is a name.
+	expression *regexp.Regexp
+}
+
+// newNameFilter returns a filter of the names that match a regular expression.
+func newNameFilter(text string) (nameFilter, error) {
+	expression, err := regexp.Compile("^(?:" + text + ")$")
+	return nameFilter{text, expression}, err
+}
+
+func (f nameFilter) matches(name string) bool {
+	if f.expression == nil {
+		return name == f.text
+	}
+
+	return f.expression.MatchString(name)
 }
 
 // The orders of --sort.
@@ -68,7 +90,7 @@ func (v *viewFlags) addFlags(fs *pflag.FlagSet) {
 func (v *viewFlags) complete(output string) error {
 	var errs []error
 	for _, text := range v.workloads {
-		name, err := regexp.Compile("^(?:" + text + ")$")
+		name, err := newNameFilter(text)
 		if err != nil || text == "" {
 			errs = append(errs, fmt.Errorf("--workload %q: want a name or a regular expression", text))
 			continue
@@ -131,9 +153,9 @@ func (v *viewFlags) suggestFilter(all []workload.Workload) string {
 		}
 	}
 
-	for i, name := range v.names {
-		if names := workloadNames(all); !slices.ContainsFunc(names, name.MatchString) {
-			return fmt.Sprintf(": none of %s is called %s%s", series.FormatCount(len(all), "workload"), v.workloads[i], didYouMean(v.workloads[i], names))
+	for _, name := range v.names {
+		if names := workloadNames(all); !slices.ContainsFunc(names, name.matches) {
+			return fmt.Sprintf(": none of %s is called %s%s", series.FormatCount(len(all), "workload"), name.text, didYouMean(name.text, names))
 		}
 	}
 
@@ -141,7 +163,7 @@ func (v *viewFlags) suggestFilter(all []workload.Workload) string {
 }
 
 func (v *viewFlags) matches(ref workload.Ref) bool {
-	named := func(name *regexp.Regexp) bool { return name.MatchString(ref.Name) }
+	named := func(name nameFilter) bool { return name.matches(ref.Name) }
 	ofKind := func(kind string) bool { return kindMatches(kind, ref.Kind) }
 	return (len(v.names) == 0 || slices.ContainsFunc(v.names, named)) && (len(v.kinds) == 0 || slices.ContainsFunc(v.kinds, ofKind))
 }

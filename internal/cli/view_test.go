@@ -5,7 +5,6 @@ package cli
 
 import (
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -113,8 +112,8 @@ func TestFilterWorkloads(t *testing.T) {
 	for want, filters := range map[string]*viewFlags{
 		": none of 2 workloads is a cronjb; did you mean CronJob?":        {kinds: []string{"cronjb"}},
 		": none of 2 workloads is a Deployment":                           {kinds: []string{"Deployment"}},
-		": none of 2 workloads is called chekout; did you mean checkout?": {workloads: []string{"chekout"}, names: []*regexp.Regexp{regexp.MustCompile("^chekout$")}},
-		"": {kinds: []string{"Job"}, workloads: []string{"checkout"}, names: []*regexp.Regexp{regexp.MustCompile("^checkout$")}},
+		": none of 2 workloads is called chekout; did you mean checkout?": {names: []nameFilter{{text: "chekout"}}},
+		"": {kinds: []string{"Job"}, names: []nameFilter{{text: "checkout"}}},
 	} {
 		all := []workload.Workload{{Ref: workload.Ref{Kind: "CronJob", Name: "checkout"}}, {Ref: workload.Ref{Kind: "Job", Name: "b"}}}
 		if kept := filters.filterWorkloads(all); len(kept) != 0 || filters.hint != want {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"crane.io/crane/internal/dashboard/contract"
 	"crane.io/crane/pkg/series"
@@ -22,9 +23,11 @@ import (
 const (
 	minPoints, defaultPoints, maxPoints = 200, 1200, 4000
 	maxRange                            = 90 * 24 * time.Hour
-	maxItems, maxPatchItems             = 20_000, 2_000
-	maxActions                          = 200
-	maxRule                             = 256 << 10
+	// maxName bounds names of objects, in bytes. Those of Kubernetes have at most 253, those of label keys 317.
+	maxName                 = 320
+	maxItems, maxPatchItems = 20_000, 2_000
+	maxActions              = 200
+	maxRule                 = 256 << 10
 	// maxPreviews bounds the workloads whose recommendation a dry run of a rule computes; each takes about a second.
 	maxPreviews = 5
 )
@@ -122,8 +125,23 @@ func askTarget(
 			return nil, invalid("kind and name of the workload are required")
 		}
 
+		if err := checkNames(target.Namespace, target.Kind, target.Name, q.Get("container")); err != nil {
+			return nil, err
+		}
+
 		return of(r.Context(), b, r, target)
 	}
+}
+
+// checkNames returns an error if a name cannot be that of an object: names become parts of expressions, keys of caches and messages.
+func checkNames(names ...string) error {
+	for _, name := range names {
+		if len(name) > maxName || !utf8.ValidString(name) {
+			return invalid("the name %.40q is not the name of an object", name)
+		}
+	}
+
+	return nil
 }
 
 func invalid(format string, args ...any) *ResponseError {
@@ -332,6 +350,10 @@ func askNamed[T any](s *Server, parameter, missing string, of func(b Backend, ct
 			return nil, invalid("%s", missing)
 		}
 
+		if err := checkNames(q.Get("namespace"), q.Get(parameter)); err != nil {
+			return nil, err
+		}
+
 		return of(b, r.Context(), q.Get("namespace"), q.Get(parameter))
 	}
 }
@@ -358,6 +380,10 @@ func (s *Server) getCost(r *http.Request) (any, error) {
 
 	if of.By == "label" && of.Label == "" {
 		return nil, invalid("label: the key of a label is required")
+	}
+
+	if err := checkNames(of.Label); err != nil {
+		return nil, err
 	}
 
 	return b.Cost(r.Context(), of)
