@@ -22,8 +22,23 @@ import (
 	"crane.io/crane/pkg/adoption"
 )
 
-// maxLabels bounds the labels of a row.
-const maxLabels = 12
+const (
+	// maxLabels bounds the labels of a row.
+	maxLabels = 12
+	// maxMonthly and maxAmount bound what one row may add to a sum that others see: whoever writes the status of a Recommendation could
+	// otherwise make sums infinite, which JSON does not have, or overflow. An amount is in milli-CPU or bytes.
+	maxMonthly = 1e12
+	maxAmount  = 1 << 50
+)
+
+// plausibleAmount returns an amount, nil if no workload can have it.
+func plausibleAmount(amount int64) *int64 {
+	if amount < -maxAmount || amount > maxAmount {
+		return nil
+	}
+
+	return &amount
+}
 
 // RowOf returns the row of a Recommendation.
 func RowOf(cluster string, rec *analysisv1alpha1.Recommendation) contract.Row {
@@ -48,12 +63,9 @@ func RowOf(cluster string, rec *analysisv1alpha1.Recommendation) contract.Row {
 	row.Recommended = podSize(rec.Status.RecommendedInfo)
 
 	if s := rec.Status.Savings; s != nil {
-		cpu := s.CPU.MilliValue()
-		memory := s.Memory.Value()
-
-		row.SavedCPUMilli = &cpu
-		row.SavedMemoryBytes = &memory
-		if monthly, err := strconv.ParseFloat(s.Monthly, 64); err == nil && !math.IsNaN(monthly) && !math.IsInf(monthly, 0) {
+		row.SavedCPUMilli = plausibleAmount(s.CPU.MilliValue())
+		row.SavedMemoryBytes = plausibleAmount(s.Memory.Value())
+		if monthly, err := strconv.ParseFloat(s.Monthly, 64); err == nil && math.Abs(monthly) <= maxMonthly {
 			row.SavingPerMonth = &monthly
 		}
 	}
@@ -195,9 +207,9 @@ func podSize(info string) *contract.Size {
 
 			switch name {
 			case "cpu":
-				out.CPUMilli = plus(out.CPUMilli, q.MilliValue())
+				out.CPUMilli = plus(out.CPUMilli, plausibleAmount(q.MilliValue()))
 			case "memory":
-				out.MemoryBytes = plus(out.MemoryBytes, q.Value())
+				out.MemoryBytes = plus(out.MemoryBytes, plausibleAmount(q.Value()))
 			}
 		}
 	}
@@ -209,12 +221,14 @@ func podSize(info string) *contract.Size {
 	return out
 }
 
-func plus(sum *int64, v int64) *int64 {
-	if sum != nil {
-		v += *sum
+// plus adds an amount to a sum; either may be nil.
+func plus(sum, amount *int64) *int64 {
+	if sum == nil || amount == nil {
+		return cmp.Or(sum, amount)
 	}
 
-	return &v
+	total := *sum + *amount
+	return &total
 }
 
 // rate sets the risk of a row from what is known of it. The points are stated in docs/how-to/open-the-dashboard.md.
