@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -98,7 +97,7 @@ func (o *dashboardServeOptions) run(ctx context.Context, s Streams) error {
 		return fmt.Errorf("--tls-cert-dir: %w", err)
 	}
 
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	listener, err := dashboard.Listen(ctx, o.listen, certificate)
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", o.listen, err)
 	}
@@ -121,7 +120,7 @@ func (o *dashboardServeOptions) run(ctx context.Context, s Streams) error {
 		group.Go(func() error { return follow(ctx) })
 	}
 
-	group.Go(func() error { return server.Serve(ctx, tls.NewListener(listener, certificate)) })
+	group.Go(func() error { return server.Serve(ctx, listener) })
 	return group.Wait()
 }
 

@@ -4,8 +4,10 @@
 package dashboard
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 
+	"crane.io/crane/internal/component/boundedserver"
 	"crane.io/crane/internal/component/recovery"
 	"crane.io/crane/internal/component/version"
 	"crane.io/crane/internal/dashboard/contract"
@@ -31,7 +34,8 @@ const (
 	maxBody       = 4 << 20
 	maxHeader     = 32 << 10
 	maxConcurrent = 32
-	headerTimeout = 10 * time.Second
+	// maxConnections bounds the connections. A browser opens up to six.
+	maxConnections = 256
 	// requestTimeout bounds one request; the what-if and the history of one workload take seconds.
 	requestTimeout = 90 * time.Second
 	loginTimeout   = 10 * time.Second
@@ -90,7 +94,12 @@ func New(config Config, listen net.Addr) *Server {
 		host:     listen.String(),
 		slots:    make(chan struct{}, maxConcurrent),
 		mux:      http.NewServeMux(),
-		sessions: &sessions{clock: config.Clock, key: []byte(randomToken()), byHash: map[[32]byte]session{}},
+		sessions: &sessions{
+			clock:  config.Clock,
+			key:    []byte(randomToken()),
+			opened: make(chan struct{}),
+			byHash: map[[32]byte]session{},
+		},
 	}
 
 	if config.Reviews == nil {
@@ -109,17 +118,21 @@ func New(config Config, listen net.Addr) *Server {
 // Link returns the address that opens the dashboard once.
 func (s *Server) Link() string { return "http://" + s.host + "/?token=" + s.sessions.oneTime }
 
+// Opened returns a channel that is closed once Link has opened a session.
+func (s *Server) Opened() <-chan struct{} { return s.sessions.opened }
+
+// Listen returns a listener with a bounded number of connections, most of whose clients have no session yet. config is the configuration of
+// TLS; nil for none.
+func Listen(ctx context.Context, address string, config *tls.Config) (net.Listener, error) {
+	return boundedserver.Listen(ctx, address, maxConnections, config)
+}
+
 // Serve serves until the context ends.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	server := &http.Server{
-		Handler:           s,
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       requestTimeout,
-		WriteTimeout:      2 * requestTimeout,
-		IdleTimeout:       requestTimeout,
-		MaxHeaderBytes:    maxHeader,
-		BaseContext:       func(net.Listener) context.Context { return ctx },
-	}
+	server := boundedserver.New(s, requestTimeout)
+	server.MaxHeaderBytes = maxHeader
+	server.WriteTimeout = 2 * requestTimeout
+	server.BaseContext = func(net.Listener) context.Context { return ctx }
 
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
@@ -148,6 +161,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
 		sendFailure(w, NewResponseError(http.StatusForbidden, contract.ReasonCSRF, "the request is from another origin", "reload the page"))
 		return
+	}
+
+	if s.config.Reviews != nil && r.Method == http.MethodPost && r.URL.Path == contract.Prefix+contract.PathLogin {
+		if err := s.readLogin(w, r); err != nil {
+			sendFailure(w, err)
+			return
+		}
 	}
 
 	select {
@@ -282,15 +302,26 @@ func checkCSRF(r *http.Request, one session) error {
 	return nil
 }
 
-// login starts a session for a token of the cluster. Its body is small and must arrive soon, because everybody can send one.
+// readLogin reads the body of a login, which is small and must arrive soon, because everybody can send one. It is read before the request
+// takes a place, so that slow logins hold their connections and nothing else.
+func (s *Server) readLogin(w http.ResponseWriter, r *http.Request) error {
+	_ = http.NewResponseController(w).SetReadDeadline(s.config.Clock.Now().Add(loginTimeout)) // Recorders of tests have none.
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxToken+maxHeader))
+	if err != nil {
+		return bodyFailure(err)
+	}
+
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
+}
+
+// login starts a session for a token of the cluster.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	if s.config.Reviews == nil {
 		sendFailure(w, NotServed("this dashboard has no login by token", "open the address that crane dashboard prints"))
 		return
 	}
 
-	_ = http.NewResponseController(w).SetReadDeadline(s.config.Clock.Now().Add(loginTimeout)) // Recorders of tests have none.
-	r.Body = http.MaxBytesReader(w, r.Body, maxToken+maxHeader)
 	var request contract.LoginRequest
 	if err := decode(r, &request); err != nil {
 		sendFailure(w, err)
@@ -330,16 +361,21 @@ func decode(r *http.Request, into any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
 
-	err := d.Decode(into)
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		return NewResponseError(http.StatusRequestEntityTooLarge, contract.ReasonTooLarge, fmt.Sprintf("the body exceeds %d bytes", maxBody), "select fewer rows")
-	case err != nil:
-		return NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, "the body is not valid: "+err.Error(), "")
+	if err := d.Decode(into); err != nil {
+		return bodyFailure(err)
 	}
 
 	return nil
+}
+
+// bodyFailure returns the failure of a body that cannot be read.
+func bodyFailure(err error) error {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return NewResponseError(http.StatusRequestEntityTooLarge, contract.ReasonTooLarge, fmt.Sprintf("the body exceeds %d bytes", tooLarge.Limit), "select fewer rows")
+	}
+
+	return NewResponseError(http.StatusBadRequest, contract.ReasonInvalid, "the body is not valid: "+err.Error(), "")
 }
 
 // describe returns the session of a request.

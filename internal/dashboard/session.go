@@ -10,18 +10,23 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
+	"math"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/utils/clock"
 )
 
 const (
-	// sessionLength is the longest life of a session; maxSessions bounds their number, the one that ends first is dropped.
+	// sessionLength is the longest life of a session.
 	sessionLength = 12 * time.Hour
-	maxSessions   = 1024
+	// maxPersonal bounds the sessions of one person, maxSessions those of all.
+	maxPersonal = 16
+	maxSessions = 1024
 	// tokenBytes is the entropy of tokens and cookies: 256 bits.
 	tokenBytes = 32
 )
@@ -30,6 +35,8 @@ const (
 type session struct {
 	csrf    string
 	expires time.Time
+	// number is that of the login; a later one has a higher number.
+	number uint64
 	// person is who logged in with a token; empty where the sessions are those of the user of a kubeconfig.
 	person Person
 }
@@ -43,7 +50,9 @@ type sessions struct {
 	key []byte
 
 	mu      sync.Mutex
-	oneTime string // empty once it is used
+	oneTime string        // empty once it is used
+	opened  chan struct{} // closed once oneTime is used
+	logins  uint64
 	byHash  map[[sha256.Size]byte]session
 }
 
@@ -64,6 +73,7 @@ func (s *sessions) redeem(token string) (cookie string, ok bool) {
 	}
 
 	s.oneTime = ""
+	close(s.opened)
 	return s.add(Person{}, sessionLength), true
 }
 
@@ -85,8 +95,15 @@ func (s *sessions) start(p Person) (cookie string, one session, err error) {
 
 func (s *sessions) add(p Person, life time.Duration) (cookie string) {
 	cookie = randomToken()
-	s.byHash[sha256.Sum256([]byte(cookie))] = session{csrf: randomToken(), expires: s.clock.Now().Add(life), person: p}
-	s.dropOldest()
+	s.logins++
+	s.byHash[sha256.Sum256([]byte(cookie))] = session{
+		csrf:    randomToken(),
+		expires: s.clock.Now().Add(life),
+		number:  s.logins,
+		person:  p,
+	}
+
+	s.bound(p)
 
 	return cookie
 }
@@ -116,20 +133,55 @@ func (s *sessions) csrfOf(name string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// dropOldest keeps the number of sessions within the bound.
-func (s *sessions) dropOldest() {
-	for len(s.byHash) > maxSessions {
-		var oldest [sha256.Size]byte
-		var at time.Time
-		for hash, one := range s.byHash {
-			if at.IsZero() || one.expires.Before(at) {
-				oldest = hash
-				at = one.expires
-			}
+// bound keeps the numbers of sessions within their bounds after a login of a person: first the person's own oldest session ends, then the
+// oldest one of the account with the most, so that nobody ends the sessions of others by logging in often.
+func (s *sessions) bound(added Person) {
+	now := s.clock.Now()
+	maps.DeleteFunc(s.byHash, func(_ [sha256.Size]byte, one session) bool { return !now.Before(one.expires) })
+
+	personal := 0
+	most := 0
+	byAccount := map[string]int{}
+	for _, one := range s.byHash {
+		if one.person.Name == added.Name {
+			personal++
 		}
 
-		delete(s.byHash, oldest)
+		account := accountOf(one.person)
+		byAccount[account]++
+		most = max(most, byAccount[account])
 	}
+
+	switch {
+	case personal > maxPersonal:
+		s.dropOldest(func(one session) bool { return one.person.Name == added.Name })
+	case len(s.byHash) > maxSessions:
+		s.dropOldest(func(one session) bool { return byAccount[accountOf(one.person)] == most })
+	}
+}
+
+// accountOf returns what a person cannot have many of: the namespace of a service account, whose owner creates others at will, or the name.
+func accountOf(p Person) string {
+	namespace, _, err := serviceaccount.SplitUsername(p.Name)
+	if err != nil {
+		return p.Name
+	}
+
+	return serviceaccount.ServiceAccountUsernamePrefix + namespace
+}
+
+// dropOldest ends the oldest session of those that match.
+func (s *sessions) dropOldest(matches func(session) bool) {
+	var oldest [sha256.Size]byte
+	number := uint64(math.MaxUint64)
+	for hash, one := range s.byHash {
+		if one.number < number && matches(one) {
+			oldest = hash
+			number = one.number
+		}
+	}
+
+	delete(s.byHash, oldest)
 }
 
 // of returns the session of a request.
