@@ -7,11 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"os/exec"
-	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -150,7 +147,7 @@ func (o *dashboardOptions) run(ctx context.Context, s Streams) error {
 		return err
 	}
 
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	listener, err := dashboard.Listen(ctx, o.listen, nil)
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", o.listen, err)
 	}
@@ -170,9 +167,20 @@ func (o *dashboardOptions) run(ctx context.Context, s Streams) error {
 	}
 
 	if o.open {
-		if err := openBrowser(ctx, link); err != nil {
+		remove, err := openSecretLink(ctx, link)
+		if err != nil {
 			fmt.Fprintf(s.Err, "The browser cannot be opened (%v): open the address yourself.\n", err)
 		}
+
+		defer remove()
+
+		go func() {
+			select {
+			case <-server.Opened():
+				remove()
+			case <-ctx.Done():
+			}
+		}()
 	}
 
 	return server.Serve(ctx, listener)
@@ -246,24 +254,4 @@ func (o *dashboardOptions) userName() string {
 	}
 
 	return ""
-}
-
-// openBrowser opens an address in the default browser.
-func openBrowser(ctx context.Context, address string) error {
-	command := []string{"xdg-open", address}
-	switch runtime.GOOS {
-	case "darwin":
-		command = []string{"open", address}
-	case "windows":
-		command = []string{"rundll32", "url.dll,FileProtocolHandler", address}
-	}
-
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("failed to start %s: %w", command[0], err)
-	}
-
-	go func() { _ = cmd.Wait() }() // reaps the process; its result does not matter
-	return nil
 }
