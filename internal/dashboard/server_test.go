@@ -191,6 +191,24 @@ func TestSession(t *testing.T) {
 	}
 }
 
+// TestCookieOfAnotherPort checks that the session has the port in the name of its cookie, and that the same value under another name opens none:
+// a browser sends the cookies of all ports of 127.0.0.1 to each of them.
+func TestCookieOfAnotherPort(t *testing.T) {
+	f := setup(t)
+	f.login(t)
+
+	if want := "crane-dashboard-8090"; f.cookie.Name != want {
+		t.Errorf("the cookie is called %s, want %s", f.cookie.Name, want)
+	}
+
+	for name, want := range map[string]int{"crane-dashboard-8090": 200, "crane-dashboard-8091": 401, "crane-dashboard": 401, "__Host-crane-dashboard": 401} {
+		f.cookie.Name = name
+		if w := f.do(t, http.MethodGet, contract.Prefix+contract.PathWorklist, ""); w.Code != want {
+			t.Errorf("GET worklist with the cookie %s: status %d, want %d", name, w.Code, want)
+		}
+	}
+}
+
 // TestLogout checks that the session ends on the server.
 func TestLogout(t *testing.T) {
 	f := setup(t)

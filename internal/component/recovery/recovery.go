@@ -7,6 +7,7 @@ package recovery
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"runtime/debug"
 
@@ -64,8 +65,9 @@ func Handler(next http.Handler, answer func(w http.ResponseWriter, r *http.Reque
 			if value == nil {
 				return
 			}
-			if value == http.ErrAbortHandler { //nolint:errorlint,err113 // net/http compares it in the same way
-				panic(value)
+
+			if aborted, ok := value.(error); ok && errors.Is(aborted, http.ErrAbortHandler) {
+				panic(http.ErrAbortHandler) // The handler asks net/http to close the connection.
 			}
 
 			err := logPanic(r.Context(), value)
