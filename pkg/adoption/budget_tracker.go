@@ -165,6 +165,3 @@ func (b *BudgetTracker) OpenBreakers(p Policy, now time.Time) []Breaker {
 
 // UnderWay returns the number of workloads that are being lowered or watched.
 func (b *BudgetTracker) UnderWay() int { return b.total }
-
-// Len returns the number of workloads.
-func (b *BudgetTracker) Len() int { return len(b.entries) }

@@ -217,8 +217,8 @@ func TestOpenBreakers(t *testing.T) {
 		b.Set(Key{Namespace: "mail", Name: fmt.Sprint(i)}, State{})
 	}
 
-	if b.Len() != 0 || b.UnderWay() != 0 {
-		t.Errorf("%d workloads tracked, %d under way after all were reset, want none", b.Len(), b.UnderWay())
+	if len(b.entries) != 0 || b.UnderWay() != 0 {
+		t.Errorf("%d workloads tracked, %d under way after all were reset, want none", len(b.entries), b.UnderWay())
 	}
 }
 

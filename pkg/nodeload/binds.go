@@ -103,9 +103,6 @@ func (b *Binds) Count(node string, now time.Time) []int64 {
 	return counts
 }
 
-// Len returns the number of counted pods.
-func (b *Binds) Len() int { return len(b.pods) }
-
 // expired reports whether at is outside a window. A placement counts for less than the window, as in gocrane.
 func (*Binds) expired(at, now time.Time, window time.Duration) bool { return now.Sub(at) >= window }
 

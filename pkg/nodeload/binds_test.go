@@ -39,8 +39,8 @@ func TestBinds_Windows(t *testing.T) {
 		}
 	}
 
-	if b.Len() != 1 {
-		t.Errorf("%d pods are kept, want only that of n2", b.Len())
+	if len(b.pods) != 1 {
+		t.Errorf("%d pods are kept, want only that of n2", len(b.pods))
 	}
 }
 
@@ -58,13 +58,13 @@ func TestBinds_MoveAndRemove(t *testing.T) {
 	b.Remove("b")
 	b.Remove("a")
 
-	if got := b.Count("n2", at(2)); got[0] != 0 || b.Len() != 0 || len(b.nodes) != 0 {
-		t.Errorf("after all pods are removed: count %v, %d pods, %d nodes, want none", got, b.Len(), len(b.nodes))
+	if got := b.Count("n2", at(2)); got[0] != 0 || len(b.pods) != 0 || len(b.nodes) != 0 {
+		t.Errorf("after all pods are removed: count %v, %d pods, %d nodes, want none", got, len(b.pods), len(b.nodes))
 	}
 
 	b.Add("old", "n1", at(-400), at(0))
-	if b.Len() != 0 {
-		t.Errorf("%d pods are counted, want none that is older than every range", b.Len())
+	if len(b.pods) != 0 {
+		t.Errorf("%d pods are counted, want none that is older than every range", len(b.pods))
 	}
 }
 
@@ -115,8 +115,8 @@ func TestBinds_Random(t *testing.T) {
 			}
 		}
 
-		if b.Len() != len(alive) {
-			t.Fatalf("%d pods are counted, want the %d in a range", b.Len(), len(alive))
+		if len(b.pods) != len(alive) {
+			t.Fatalf("%d pods are counted, want the %d in a range", len(b.pods), len(alive))
 		}
 	}
 }

@@ -143,7 +143,7 @@ func TestCondition(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := th.UndoAll(); err != nil || n.limit(t) != "30ms of 50ms burst 0s" || len(th.journal.Entries()) > 0 {
+	if err := undoThrottles(th); err != nil || n.limit(t) != "30ms of 50ms burst 0s" || len(th.journal.Entries()) > 0 {
 		t.Errorf("%v, %s", err, n.limit(t))
 	}
 }

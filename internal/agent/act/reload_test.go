@@ -74,14 +74,14 @@ func TestThrottleAfterReload(t *testing.T) {
 			holds("throttled again", "20000 40")
 			reload()
 
-			if err := th.UndoAll(); err != nil || len(th.journal.Entries()) > 0 {
+			if err := undoThrottles(th); err != nil || len(th.journal.Entries()) > 0 {
 				t.Errorf("v1 %t: %v, %+v are left", v1, err, th.journal.Entries())
 			}
 
 			holds("undone after a reload", whole+" 80")
 			throttle(th, original, 200)
 
-			if err := th.UndoAll(); err != nil {
+			if err := undoThrottles(th); err != nil {
 				t.Error(err)
 			}
 			holds("undone", whole+" 80")

@@ -47,12 +47,6 @@ const KindCPU = "cpu"
 // cpuKey returns the key of a pod's unit; in the first journal version, of a container's.
 func cpuKey(id string) string { return KindCPU + "/" + id }
 
-// UndoAll restores all throttled containers.
-func (t *Throttler) UndoAll() error {
-	clear(t.losses)
-	return t.journal.UndoKind(KindCPU)
-}
-
 // UndoInherited restores the pods that a previous agent throttled and this one has not throttled since.
 func (t *Throttler) UndoInherited() error {
 	own := make(map[string]bool, len(t.losses))

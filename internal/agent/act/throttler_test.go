@@ -117,7 +117,7 @@ func TestThrottlePod(t *testing.T) {
 		if err := th.Throttle(p, other); err != nil || strings.TrimSuffix(n.get(t, pod, quota), period) != "70000" {
 			t.Errorf("v1 %t: %v, the pod has %s", v1, err, n.get(t, pod, quota))
 		}
-		if err := th.UndoAll(); err != nil || strings.TrimSuffix(n.get(t, pod, quota), period) != "100000" || n.get(t, pod, weight) != share {
+		if err := undoThrottles(th); err != nil || strings.TrimSuffix(n.get(t, pod, quota), period) != "100000" || n.get(t, pod, weight) != share {
 			t.Errorf("v1 %t: %v, the pod has %s and weight %s", v1, err, n.get(t, pod, quota), n.get(t, pod, weight))
 		}
 	}
@@ -143,7 +143,7 @@ func TestThrottleLeastWeight(t *testing.T) {
 		if err := th.Throttle(p, n.group); err != nil || n.get(t, pod, weight) != least {
 			t.Errorf("%v, weight %s", err, n.get(t, pod, weight))
 		}
-		if err := th.UndoAll(); err != nil {
+		if err := undoThrottles(th); err != nil {
 			t.Error(err)
 		}
 
@@ -151,7 +151,7 @@ func TestThrottleLeastWeight(t *testing.T) {
 		if err := th.Throttle(p, n.group); err != nil || n.limit(t) != "30ms of 100ms burst 0s" {
 			t.Errorf("an idle group: %v, %s", err, n.limit(t))
 		}
-		if err := th.UndoAll(); err != nil || n.get(t, pod, cgroup.FileIdle) != "1" || n.limit(t) != "none burst 0s" {
+		if err := undoThrottles(th); err != nil || n.get(t, pod, cgroup.FileIdle) != "1" || n.limit(t) != "none burst 0s" {
 			t.Errorf("%v, %s", err, n.limit(t))
 		}
 	}

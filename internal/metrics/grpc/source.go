@@ -127,9 +127,6 @@ func (s *Source) Capabilities() metrics.Capabilities {
 	return metrics.Capabilities{Usage: s, Realtime: s, Aggregates: s}
 }
 
-// Close closes the connection.
-func (s *Source) Close() error { return s.conn.Close() }
-
 // Check returns an error if the server cannot be connected to. The protocol has no cheaper request.
 func (s *Source) Check(ctx context.Context) error {
 	s.conn.Connect()

@@ -124,7 +124,7 @@ func serve(t *testing.T, s *server, methods ...string) *Source {
 		t.Fatal(err)
 	}
 
-	t.Cleanup(func() { _ = source.Close() })
+	t.Cleanup(func() { _ = source.conn.Close() })
 	return source
 }
 
@@ -256,7 +256,7 @@ func TestErrorsNameNoAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	t.Cleanup(func() { _ = gone.Close() })
+	t.Cleanup(func() { _ = gone.conn.Close() })
 	for name, source := range map[string]*Source{"the server's error": failing, "no server": gone} {
 		err := usageError(t, source, metrics.UsageRequest{Resource: metrics.CPU, Start: now.Add(-time.Hour), End: now})
 		text := metrics.PublicMessage(err)
@@ -296,7 +296,7 @@ func TestFailures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer gone.Close()
+	defer gone.conn.Close()
 
 	if err := gone.Check(ctx); err == nil {
 		t.Error("no error without a server")

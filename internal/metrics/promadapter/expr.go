@@ -87,9 +87,6 @@ func (r *Rules) HasCustom(l *Listing, metric string) bool {
 	return rule != nil || err != nil
 }
 
-// IsEmpty reports whether there are neither custom nor external rules.
-func (r *Rules) IsEmpty() bool { return len(r.custom) == 0 && len(r.external) == 0 }
-
 func (l *Listing) externalOf() []map[string]string {
 	if l == nil {
 		return nil

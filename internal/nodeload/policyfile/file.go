@@ -55,9 +55,6 @@ func (f *File) Policy() *nodeload.Policy { return f.file.Content() }
 // Run reloads the file until ctx ends. The observer may be nil.
 func (f *File) Run(ctx context.Context, observer Observer) { f.file.Run(ctx, observed(observer)) }
 
-// Reload reads the file once and applies changes.
-func (f *File) Reload(observer Observer) { f.file.Reload(observed(observer)) }
-
 func observed(o Observer) configfile.Observer[*nodeload.Policy] {
 	if o == nil {
 		return configfile.Observer[*nodeload.Policy]{}

@@ -32,31 +32,6 @@ func (c *counters) add(p phase, err error) {
 	}
 }
 
-// Counts are the counters and sizes of a Predictor.
-type Counts struct {
-	// Histories and Refreshes count successful reads, Failed failed ones, Restored entries restored from checkpoints.
-	Histories, Refreshes, Failed, Restored int64
-	// Entries is the number of requests, Models the number of their series.
-	Entries, Models int
-}
-
-// Counts returns the current counters.
-func (p *Predictor) Counts() Counts {
-	c := Counts{
-		Histories: p.counts.histories.Load(),
-		Refreshes: p.counts.refreshes.Load(),
-		Restored:  p.counts.restored.Load(),
-		Failed:    p.counts.failedHistories.Load() + p.counts.failedRefresh.Load(),
-	}
-
-	p.mu.Lock()
-	defer p.mu.Unlock()
-
-	c.Entries = len(p.requested.entries)
-	c.Models = p.requested.models
-	return c
-}
-
 var (
 	readsDesc = prometheus.NewDesc("crane_predictor_reads_total",
 		"Reads from the source, by kind and result; one read may serve many series.", []string{"kind", "result"}, nil)

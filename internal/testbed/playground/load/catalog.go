@@ -9,12 +9,7 @@ import (
 	"time"
 )
 
-const (
-	mib = 1 << 20
-	// maxDaemonSets bounds the DaemonSets of a catalogue: when the list repeats, they are skipped, or they would fill
-	// every node.
-	maxDaemonSets = 3
-)
+const mib = 1 << 20
 
 // Catalog returns n generated workloads. Equal seeds generate equal workloads, and a larger n only appends to them.
 func Catalog(seed uint64, n int) []*Workload {
@@ -27,7 +22,7 @@ func Catalog(seed uint64, n int) []*Workload {
 			}
 
 			if e.controller == 'n' && round > 0 {
-				continue
+				continue // More DaemonSets would fill every node.
 			}
 
 			if round > 0 {

@@ -66,9 +66,6 @@ func (t *Trace) span() float64 { return float64(len(t.values)) * t.step }
 // Peak returns the largest value.
 func (t *Trace) Peak() float64 { return t.peak }
 
-// Last returns the time of the last sample after the shift in pattern seconds.
-func (t *Trace) Last() float64 { return t.start + t.span() - t.step }
-
 // at returns the value at pattern second s, NaN in a gap.
 func (t *Trace) at(s float64) float64 {
 	x := s - t.start
