@@ -37,6 +37,8 @@ type session struct {
 	expires time.Time
 	// number is that of the login; a later one has a higher number.
 	number uint64
+	// account is the person, or the namespace of a service account.
+	account string
 	// person is who logged in with a token; empty where the sessions are those of the user of a kubeconfig.
 	person Person
 }
@@ -100,6 +102,7 @@ func (s *sessions) add(p Person, life time.Duration) (cookie string) {
 		csrf:    randomToken(),
 		expires: s.clock.Now().Add(life),
 		number:  s.logins,
+		account: accountOf(p),
 		person:  p,
 	}
 
@@ -147,16 +150,15 @@ func (s *sessions) bound(added Person) {
 			personal++
 		}
 
-		account := accountOf(one.person)
-		byAccount[account]++
-		most = max(most, byAccount[account])
+		byAccount[one.account]++
+		most = max(most, byAccount[one.account])
 	}
 
 	switch {
 	case personal > maxPersonal:
 		s.dropOldest(func(one session) bool { return one.person.Name == added.Name })
 	case len(s.byHash) > maxSessions:
-		s.dropOldest(func(one session) bool { return byAccount[accountOf(one.person)] == most })
+		s.dropOldest(func(one session) bool { return byAccount[one.account] == most })
 	}
 }
 
