@@ -42,8 +42,8 @@ func bucketOf(v float64) int { return int(math.Float64bits(v) >> bucketShift) }
 // lowerEdge is the smallest value of a bucket; lowerEdge(b+1) is its (excluded) upper edge.
 func lowerEdge(bucket int) float64 { return math.Float64frombits(uint64(bucket) << bucketShift) }
 
-// usable reports whether v can be a measurement of use: finite and not below zero.
-func usable(v float64) bool { return v >= 0 && v <= math.MaxFloat64 }
+// isUsage reports whether v can be a measurement of use: finite and not below zero.
+func isUsage(v float64) bool { return v >= 0 && v <= math.MaxFloat64 }
 
 // number is the type of a bucket's content.
 type number interface{ ~uint16 | ~uint32 | ~float64 }
@@ -90,8 +90,7 @@ func (v view[T]) quantile(q float64) float64 {
 
 	// Iterate from the top, where the usual quantiles are.
 	above := (1 - q) * v.total
-	for i, v0 := range slices.Backward(v.bins) {
-		n := v0
+	for i, n := range slices.Backward(v.bins) {
 		if n == 0 {
 			continue
 		}
@@ -111,12 +110,13 @@ func (v view[T]) quantile(q float64) float64 {
 // above returns the weight above x and the weighted sum of the excess over x. Values are taken as spread evenly inside
 // their bucket.
 func (v view[T]) above(x float64) (weight, excess float64) {
+	// A NaN in x or an empty view has no order, and ends here too.
 	if !(x < v.high) || !(v.total > 0) {
 		return 0, 0
 	}
 
-	for i, v0 := range slices.Backward(v.bins) {
-		w := float64(v0)
+	for i, n := range slices.Backward(v.bins) {
+		w := float64(n)
 		if w == 0 {
 			continue
 		}

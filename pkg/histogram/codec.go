@@ -48,41 +48,44 @@ func (c *Counts) AppendBinary(out []byte) ([]byte, error) {
 // UnmarshalBinary replaces the counts by those in a checkpoint that MarshalBinary wrote. On an error, which wraps
 // ErrCorrupt or names an unknown version, the counts are unchanged.
 func (c *Counts) UnmarshalBinary(data []byte) error {
-	r, err := open(data)
+	r, err := openCheckpoint(data)
 	if err != nil {
 		return err
 	}
 
 	total := r.uvarint()
 	zero := r.uvarint()
-	read := Counts{low: r.float32(), high: r.float32(), sum: r.float()}
+	decoded := Counts{low: r.float32(), high: r.float32(), sum: r.float()}
 	first := r.uvarint()
 
 	n := r.uvarint()
-	if n > MaxCountBuckets || first > maxBucket || first+n > maxBucket || total > math.MaxUint32 || zero > total || read.low > read.high {
+
+	// The checksum detects damage, but not what was written out of bounds: it would need unlimited memory, or an index beyond the
+	// buckets.
+	if n > MaxCountBuckets || first > maxBucket || first+n > maxBucket || total > math.MaxUint32 || zero > total || decoded.low > decoded.high {
 		return fmt.Errorf("%w: %d samples, %d of them zero, in %d buckets from %d", ErrCorrupt, total, zero, n, first)
 	}
 
-	read.total = uint32(total)
-	read.zero = uint32(zero)
-	read.first = int32(first)
-	sum := zero
-
+	decoded.total = uint32(total)
+	decoded.zero = uint32(zero)
+	decoded.first = int32(first)
 	if n > 0 {
-		read.narrow = make([]uint16, n)
+		decoded.narrow = make([]uint16, n)
 	}
 
+	sum := zero
 	for i := range int(n) {
 		v := r.uvarint()
-		if sum += v; v > total || sum > total {
+		sum += v
+		if v > total || sum > total {
 			return fmt.Errorf("%w: the buckets hold more than the %d samples there are", ErrCorrupt, total)
 		}
 
-		if v > 0 && int(first)+i > bucketOf(max(float64(read.high), ValueFloor)) {
-			return fmt.Errorf("%w: samples above the maximum of %v", ErrCorrupt, read.high)
+		if v > 0 && int(first)+i > bucketOf(max(float64(decoded.high), ValueFloor)) {
+			return fmt.Errorf("%w: samples above the maximum of %v", ErrCorrupt, decoded.high)
 		}
 
-		read.bump(i, uint32(v))
+		decoded.bump(i, uint32(v))
 	}
 
 	if err := r.done(); err != nil {
@@ -93,12 +96,12 @@ func (c *Counts) UnmarshalBinary(data []byte) error {
 		return fmt.Errorf("%w: the buckets hold %d of %d samples", ErrCorrupt, sum, total)
 	}
 
-	*c = read
+	*c = decoded
 	return nil
 }
 
-// open checks kind, version and checksum and returns a reader of the content.
-func open(data []byte) (*reader, error) {
+// openCheckpoint checks kind, version and checksum and returns a reader of the content.
+func openCheckpoint(data []byte) (*reader, error) {
 	if len(data) < 2+checksumSize {
 		return nil, fmt.Errorf("%w: %d bytes", ErrCorrupt, len(data))
 	}
@@ -120,15 +123,15 @@ func open(data []byte) (*reader, error) {
 	return &reader{rest: body[2:]}, nil
 }
 
-// reader takes values off a checkpoint; after the first failure it returns zeros, and done reports the failure.
+// reader reads the values of a checkpoint in turn; after the first failure it returns zeros, and done reports the failure.
 type reader struct {
-	rest []byte
-	bad  bool
+	rest   []byte
+	failed bool
 }
 
 func (r *reader) take(n int) []byte {
-	if r.bad || len(r.rest) < n {
-		r.bad = true
+	if r.failed || len(r.rest) < n {
+		r.failed = true
 		return make([]byte, 8)[:n]
 	}
 
@@ -139,8 +142,8 @@ func (r *reader) take(n int) []byte {
 
 func (r *reader) uvarint() uint64 {
 	v, n := binary.Uvarint(r.rest)
-	if r.bad || n <= 0 {
-		r.bad = true
+	if r.failed || n <= 0 {
+		r.failed = true
 		return 0
 	}
 
@@ -151,8 +154,8 @@ func (r *reader) uvarint() uint64 {
 // float reads a value that must be finite and not below zero.
 func (r *reader) float() float64 {
 	v := math.Float64frombits(binary.LittleEndian.Uint64(r.take(8)))
-	if !usable(v) {
-		r.bad = true
+	if !isUsage(v) {
+		r.failed = true
 		return 0
 	}
 
@@ -161,8 +164,8 @@ func (r *reader) float() float64 {
 
 func (r *reader) float32() float32 {
 	v := math.Float32frombits(binary.LittleEndian.Uint32(r.take(4)))
-	if !usable(float64(v)) {
-		r.bad = true
+	if !isUsage(float64(v)) {
+		r.failed = true
 		return 0
 	}
 
@@ -171,7 +174,7 @@ func (r *reader) float32() float32 {
 
 // done returns an error unless the whole content was read without failure.
 func (r *reader) done() error {
-	if r.bad || len(r.rest) != 0 {
+	if r.failed || len(r.rest) != 0 {
 		return fmt.Errorf("%w: cut off, or a value is out of bounds", ErrCorrupt)
 	}
 

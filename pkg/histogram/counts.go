@@ -35,12 +35,13 @@ type Counts struct {
 // Add counts value once and reports whether it did: a value that is NaN, infinite or below zero is refused, and so is
 // one that would overflow the 4,294,967,295 samples that Counts can hold, or the range of a float32.
 func (c *Counts) Add(value float64) bool {
-	if !usable(value) || value > math.MaxFloat32 || c.total == math.MaxUint32 {
+	if !isUsage(value) || value > math.MaxFloat32 || c.total == math.MaxUint32 {
 		return false
 	}
 
+	// The extremes come first: widen limits the window by them.
 	if value < float64(c.low) || value > float64(c.high) || c.total == 0 {
-		c.extremes(roundDown(value), roundUp(value))
+		c.updateExtremes(roundDown(value), roundUp(value))
 	}
 
 	c.total++
@@ -83,7 +84,7 @@ func (c *Counts) Merge(other *Counts) bool {
 		return false
 	}
 
-	c.extremes(other.low, other.high)
+	c.updateExtremes(other.low, other.high)
 	if n := other.len(); n > 0 {
 		c.widen(int(other.first), int(other.first)+n-1)
 	}
@@ -158,10 +159,10 @@ func appendTail[T uint16 | uint32](dst []Point, c *Counts, bins []T, share float
 
 	seen := uint32(0)
 	reached := 0.0
-	each := 1 / float64(c.total)
+	perSample := 1 / float64(c.total)
 	for i := len(bins) - 1; i >= 0 && reached < share; i-- {
 		seen += uint32(bins[i])
-		reached = float64(seen) * each
+		reached = float64(seen) * perSample
 		tail[n] = Point{Value: lowerEdge(int(c.first) + i), Share: reached}
 
 		if bins[i] != 0 {
@@ -201,25 +202,25 @@ func (c *Counts) CountAbove(x float64) float64 {
 }
 
 func countAbove[T uint16 | uint32](c *Counts, bins []T, x float64) float64 {
-	at := bucketOf(x) - int(c.first)
+	boundary := bucketOf(x) - int(c.first)
 	seen := uint32(0)
-	for i := len(bins) - 1; i > at && i >= 0; i-- {
+	for i := len(bins) - 1; i > boundary && i >= 0; i-- {
 		seen += uint32(bins[i])
 	}
 
-	if at < 0 || at >= len(bins) || bins[at] == 0 {
+	if boundary < 0 || boundary >= len(bins) || bins[boundary] == 0 {
 		return float64(seen)
 	}
 
-	lower, upper := viewOf(c, bins).edges(at)
+	lower, upper := viewOf(c, bins).edges(boundary)
 	switch {
 	case x <= lower:
-		return float64(seen) + float64(bins[at])
+		return float64(seen) + float64(bins[boundary])
 	case x >= upper:
 		return float64(seen)
 	}
 
-	return float64(seen) + float64(bins[at])*(upper-x)/(upper-lower)
+	return float64(seen) + float64(bins[boundary])*(upper-x)/(upper-lower)
 }
 
 // Compact releases spare memory; call it after the last addition.
@@ -276,14 +277,15 @@ func (c *Counts) broaden() {
 	c.narrow = nil
 }
 
-func (c *Counts) extremes(low, high float32) {
+func (c *Counts) updateExtremes(low, high float32) {
 	if c.total == 0 {
 		c.low = low
 		c.high = high
 		return
 	}
 
-	c.low, c.high = min(c.low, low), max(c.high, high)
+	c.low = min(c.low, low)
+	c.high = max(c.high, high)
 }
 
 // widen makes the window hold the buckets low to high, as far as MaxCountBuckets allows below the largest value; the

@@ -26,14 +26,15 @@ func TestCountAboveAgreesWithAbove(t *testing.T) {
 			above, excess := c.Above(x)
 			fast := c.CountAbove(x)
 			if math.Abs(above-fast) > 1e-9 {
-				t.Fatalf("above %v: %v and %v", x, above, fast)
+				t.Fatalf("Above(%v) = %v, CountAbove = %v; want the same", x, above, fast)
 			}
 
 			if x < c.Max()/127 || math.IsNaN(excess) || excess < 0 {
 				continue
 			}
 
-			low, high := 0, 0
+			low := 0
+			high := 0
 			for _, v := range values {
 				if v > x*(1+RelativeError) {
 					low++
@@ -61,10 +62,10 @@ func TestAppendTailEndsAtTheShare(t *testing.T) {
 	tail := c.AppendTail(nil, 0.05)
 	last := tail[len(tail)-1]
 	if last.Share != 0.05 || math.Abs(last.Value-950) > 950*RelativeError || tail[0].Share == 0 || tail[0].Value > 1000 {
-		t.Errorf("tail from %+v to %+v", tail[0], last)
+		t.Errorf("AppendTail(0.05) goes from %+v to %+v, want it to end at share 0.05 near 950", tail[0], last)
 	}
 	if !slices.IsSortedFunc(tail, func(a, b Point) int { return cmp.Compare(b.Value, a.Value) }) {
-		t.Error("the points are not in order")
+		t.Errorf("AppendTail(0.05) = %v, want values in descending order", tail)
 	}
 
 	for _, p := range tail[1 : len(tail)-1] {
@@ -74,6 +75,6 @@ func TestAppendTailEndsAtTheShare(t *testing.T) {
 	}
 
 	if got := new(Counts).AppendTail(nil, 1); len(got) != 0 {
-		t.Errorf("the tail of nothing is %v", got)
+		t.Errorf("AppendTail of empty counts = %v, want no points", got)
 	}
 }

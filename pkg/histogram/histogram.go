@@ -28,11 +28,11 @@ func (h *Histogram) Reset() {
 
 // Add adds the samples of c, each with the given weight. A weight that is NaN, infinite or not positive adds nothing.
 func (h *Histogram) Add(c *Counts, weight float64) {
-	if c.Total() == 0 || !usable(weight) || weight == 0 {
+	if c.Total() == 0 || !isUsage(weight) || weight == 0 {
 		return
 	}
 
-	h.extremes(float64(c.low), float64(c.high))
+	h.updateExtremes(float64(c.low), float64(c.high))
 	h.total += weight * float64(c.total)
 	h.zero += weight * float64(c.zero)
 	if c.wide != nil {
@@ -59,17 +59,18 @@ func (h *Histogram) view() view[float64] {
 	}
 }
 
-func (h *Histogram) extremes(low, high float64) {
+func (h *Histogram) updateExtremes(low, high float64) {
 	if h.total == 0 {
 		h.low = low
 		h.high = high
 		return
 	}
 
-	h.low, h.high = min(h.low, low), max(h.high, high)
+	h.low = min(h.low, low)
+	h.high = max(h.high, high)
 }
 
-// widen makes the window hold the buckets low to high, as far as MaxBuckets allows; the lowest buckets fold into one.
+// widen makes the window contain the buckets low to high, as far as MaxBuckets allows; the lowest buckets fold into one.
 func (h *Histogram) widen(low, high int) {
 	if len(h.weights) == 0 {
 		h.first = max(low, high-MaxBuckets+1)
@@ -82,6 +83,7 @@ func (h *Histogram) widen(low, high int) {
 	last := h.first + len(h.weights) - 1
 	high = max(high, last)
 
+	// Spare buckets below save moves for values that are only a little lower.
 	first := h.first
 	if low < first {
 		first = max(low-growBy, 0)

@@ -43,7 +43,7 @@ func TestQuantileError(t *testing.T) {
 			for i := range values {
 				values[i] *= scale
 				if !c.Add(values[i]) {
-					t.Fatalf("%v was refused", values[i])
+					t.Fatalf("Add(%v) = false, want true", values[i])
 				}
 			}
 
@@ -57,7 +57,7 @@ func TestQuantileError(t *testing.T) {
 				high := values[min(len(values)-1, int(rank)+2)]
 				for name, got := range map[string]float64{"Histogram": h.Quantile(q), "Counts": c.Quantile(q)} {
 					if got < low*(1-RelativeError) || got > high*(1+RelativeError) {
-						t.Errorf("%s, %s of scale %v: quantile %v = %v, exact within %v..%v", name, shape, scale, q, got, low, high)
+						t.Errorf("%s, %s of scale %v: Quantile(%v) = %v, want %v..%v", name, shape, scale, q, got, low, high)
 					}
 				}
 
@@ -81,7 +81,7 @@ func sum(all ...*Counts) *Histogram {
 	return h
 }
 
-// counted are the counts of values.
+// counted returns the counts of values.
 func counted(values ...float64) *Counts {
 	c := &Counts{}
 	for _, v := range values {
@@ -95,7 +95,7 @@ func TestConstantIsExact(t *testing.T) {
 	c := counted(slices.Repeat([]float64{0.3}, 100)...)
 	for name, got := range map[string]float64{"Histogram": sum(c).Quantile(0.9), "Counts": c.Quantile(0.9)} {
 		if math.Abs(got-0.3) > 1e-7 {
-			t.Errorf("%s: quantile of a constant 0.3 = %v", name, got)
+			t.Errorf("%s: Quantile(0.9) of a constant 0.3 = %v, want 0.3", name, got)
 		}
 	}
 
@@ -104,11 +104,11 @@ func TestConstantIsExact(t *testing.T) {
 	}
 }
 
-func TestRefusesWhatIsNoMeasurement(t *testing.T) {
+func TestAdd_RejectsInvalidValuesAndWeights(t *testing.T) {
 	var c Counts
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, math.MaxFloat64} {
 		if c.Add(v) {
-			t.Errorf("%v was counted", v)
+			t.Errorf("Add(%v) = true, want false", v)
 		}
 	}
 
@@ -118,13 +118,13 @@ func TestRefusesWhatIsNoMeasurement(t *testing.T) {
 	}
 
 	if !math.IsNaN(h.Quantile(0.5)) || !math.IsNaN(c.Quantile(0.5)) {
-		t.Error("an empty histogram has statistics")
+		t.Errorf("Quantile(0.5) of empty distributions = %v and %v, want NaN", h.Quantile(0.5), c.Quantile(0.5))
 	}
 
 	h.Add(counted(0), 1)
 
 	if h.Quantile(0.99) != 0 {
-		t.Errorf("quantile of a zero = %v", h.Quantile(0.99))
+		t.Errorf("Quantile(0.99) of a zero = %v, want 0", h.Quantile(0.99))
 	}
 }
 
@@ -141,7 +141,7 @@ func TestWeights(t *testing.T) {
 	h.Reset()
 
 	if !math.IsNaN(h.Quantile(0.5)) {
-		t.Error("a histogram holds something after Reset")
+		t.Errorf("Quantile(0.5) after Reset = %v, want NaN", h.Quantile(0.5))
 	}
 }
 
@@ -161,16 +161,16 @@ func TestMergeEqualsAddingAll(t *testing.T) {
 
 	both := sum(&a, &b)
 	if !a.Merge(&b) {
-		t.Fatal("not merged")
+		t.Fatal("Merge = false, want true")
 	}
 
 	for q := 0.0; q <= 1; q += 0.05 {
 		want := all.Quantile(q)
 		if got := both.Quantile(q); math.Abs(got-want) > 2*RelativeError*want {
-			t.Errorf("q %v: summed %v, all %v", q, got, want)
+			t.Errorf("Quantile(%v) of the sum = %v, want %v", q, got, want)
 		}
 		if got := a.Quantile(q); math.Abs(got-want) > 2*RelativeError*want {
-			t.Errorf("q %v: merged %v, all %v", q, got, want)
+			t.Errorf("Quantile(%v) after Merge = %v, want %v", q, got, want)
 		}
 	}
 }
@@ -184,18 +184,18 @@ func TestQuantileIsMonotoneAndScales(t *testing.T) {
 		larger.Add(4 * v)
 	}
 
-	one := sum(&c)
-	four := sum(&larger)
+	single := sum(&c)
+	fourfold := sum(&larger)
 	last := 0.0
 	for q := 0.0; q <= 1; q += 0.001 {
-		got := one.Quantile(q)
+		got := single.Quantile(q)
 		if got < last {
-			t.Fatalf("quantile falls at %v", q)
+			t.Fatalf("Quantile(%v) = %v, want at least the %v of a smaller share", q, got, last)
 		}
 
 		last = got
-		if scaled := four.Quantile(q); math.Abs(scaled-4*got) > 1e-6*scaled {
-			t.Fatalf("quantile %v: %v times 4 is not %v", q, got, scaled)
+		if scaled := fourfold.Quantile(q); math.Abs(scaled-4*got) > 1e-6*scaled {
+			t.Fatalf("Quantile(%v) of fourfold values = %v, want %v", q, scaled, 4*got)
 		}
 	}
 }
@@ -209,11 +209,11 @@ func TestWideRangesStayBounded(t *testing.T) {
 	}
 
 	if len(h.weights) > MaxBuckets || c.len() > MaxCountBuckets {
-		t.Fatalf("%d and %d buckets", len(h.weights), c.len())
+		t.Fatalf("the window has %d and %d buckets, want at most %d and %d", len(h.weights), c.len(), MaxBuckets, MaxCountBuckets)
 	}
 
 	if math.Abs(h.Quantile(1)/1e30-1) > 1e-6 || c.Total() != 6 || math.Abs(h.Quantile(0)/1e-8-1) > 1e-6 {
-		t.Errorf("max %v, total %v, min %v", h.Quantile(1), c.Total(), h.Quantile(0))
+		t.Errorf("max %v, total %v, min %v; want 1e30, 6, 1e-8", h.Quantile(1), c.Total(), h.Quantile(0))
 	}
 }
 
@@ -226,10 +226,10 @@ func TestCountsBroaden(t *testing.T) {
 
 	c.Add(2)
 	if c.Total() != 70_001 || c.narrow != nil || !c.Merge(&other) || c.Total() != 140_001 {
-		t.Errorf("total %d", c.Total())
+		t.Errorf("Total() = %d, want 140001 after Merge, in four-byte buckets", c.Total())
 	}
 	if samples, _ := c.Above(1.5); samples != 1 {
-		t.Errorf("%v samples above 1.5, want 1", samples)
+		t.Errorf("Above(1.5) = %v samples, want 1", samples)
 	}
 
 	// The lowest buckets fold into one, beyond the range of two bytes.
@@ -241,7 +241,7 @@ func TestCountsBroaden(t *testing.T) {
 
 	low.Add(1000)
 	if got, _ := low.Above(100); low.Total() != 80_001 || got != 1 {
-		t.Errorf("folded: total %d, %v above 100", low.Total(), got)
+		t.Errorf("folded counts: total %d with %v above 100, want 80001 with 1", low.Total(), got)
 	}
 }
 
@@ -260,7 +260,7 @@ func TestCheckpoints(t *testing.T) {
 
 		for _, q := range []float64{0.1, 0.5, 0.99, 1} {
 			if x, y := c.Quantile(q), read.Quantile(q); x != y && !(math.IsNaN(x) && math.IsNaN(y)) {
-				t.Errorf("%d samples: quantile %v is %v, was %v", n, q, y, x)
+				t.Errorf("%d samples: Quantile(%v) of the decoded counts = %v, want %v", n, q, y, x)
 			}
 		}
 
@@ -268,11 +268,11 @@ func TestCheckpoints(t *testing.T) {
 			broken := bytes.Clone(data)
 			broken[i] ^= 0x40
 			if err := new(Counts).UnmarshalBinary(broken); err == nil {
-				t.Fatalf("byte %d altered, no error", i)
+				t.Fatalf("UnmarshalBinary with byte %d altered succeeded, want an error", i)
 			}
 
 			if err := new(Counts).UnmarshalBinary(data[:i]); err == nil {
-				t.Fatalf("cut to %d bytes, no error", i)
+				t.Fatalf("UnmarshalBinary of %d of %d bytes succeeded, want an error", i, len(data))
 			}
 		}
 	}
@@ -295,7 +295,7 @@ func FuzzUnmarshal(f *testing.F) {
 
 		for name, q := range map[string]float64{"counts": c.Quantile(0.9), "a histogram": sum(&c).Quantile(0.9)} {
 			if math.IsNaN(q) || q < 0 {
-				t.Fatalf("quantile of %s %v", name, q)
+				t.Fatalf("Quantile(0.9) of %s = %v, want 0 or more", name, q)
 			}
 		}
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestFirstBucketOverflows checks that a checkpoint with a valid checksum whose first bucket and length overflow together is refused.
+// TestFirstBucketOverflows checks that a checkpoint with a valid checksum whose first bucket and length overflow together is rejected.
 func TestFirstBucketOverflows(t *testing.T) {
 	for first, valid := range map[uint64]bool{2: true, maxBucket: false, math.MaxUint64: false, 1<<32 + 2: false} {
 		out := []byte{kindCounts, codecVersion}
@@ -27,7 +27,7 @@ func TestFirstBucketOverflows(t *testing.T) {
 		out = binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(out))
 		var c Counts
 		if err := c.UnmarshalBinary(out); valid != (err == nil) || !valid && !errors.Is(err, ErrCorrupt) {
-			t.Errorf("first bucket %d: %v, counts %+v", first, err, c)
+			t.Errorf("UnmarshalBinary with first bucket %d: error %v, counts %+v; want valid: %t", first, err, c, valid)
 		}
 	}
 }

@@ -96,7 +96,7 @@ type record struct {
 
 // MarshalJSON returns the record in gocrane's format.
 func (k Kill) MarshalJSON() ([]byte, error) {
-	w := record{
+	out := record{
 		Namespace: k.Namespace,
 		Pod:       k.Pod,
 		Container: k.Container,
@@ -107,10 +107,10 @@ func (k Kill) MarshalJSON() ([]byte, error) {
 	}
 
 	if k.Owner != (Owner{}) {
-		w.Owner = &k.Owner
+		out.Owner = &k.Owner
 	}
 
-	return json.Marshal(w)
+	return json.Marshal(out)
 }
 
 // maxNameLength is the maximum length of Kubernetes names, in bytes.
@@ -118,46 +118,47 @@ const maxNameLength = 253
 
 // UnmarshalJSON decodes a record and rejects one that cannot be a kill.
 func (k *Kill) UnmarshalJSON(data []byte) error {
-	var w record
-	if err := json.Unmarshal(data, &w); err != nil {
+	var decoded record
+	if err := json.Unmarshal(data, &decoded); err != nil {
 		return fmt.Errorf("OOM record: %w", err)
 	}
 
-	for field, value := range map[string]string{"Namespace": w.Namespace, "Pod": w.Pod, "Container": w.Container} {
+	// The records are in a ConfigMap that people may edit: what is accepted here is used in names of objects and in sums.
+	for field, value := range map[string]string{"Namespace": decoded.Namespace, "Pod": decoded.Pod, "Container": decoded.Container} {
 		if value == "" || len(value) > maxNameLength {
 			return fmt.Errorf("OOM record: %s has %d bytes, want 1 to %d", field, len(value), maxNameLength)
 		}
 	}
 
-	if len(w.ID) > maxNameLength || w.Owner != nil && max(len(w.Owner.APIVersion), len(w.Owner.Kind), len(w.Owner.Name)) > 2*maxNameLength {
+	if len(decoded.ID) > maxNameLength || decoded.Owner != nil && max(len(decoded.Owner.APIVersion), len(decoded.Owner.Kind), len(decoded.Owner.Name)) > 2*maxNameLength {
 		return errors.New("OOM record: ID or Owner is too long")
 	}
 
-	memory, err := resource.ParseQuantity(w.Memory)
+	memory, err := resource.ParseQuantity(decoded.Memory)
 	if err != nil {
-		return fmt.Errorf("OOM record: Memory %q: %w", w.Memory, err)
+		return fmt.Errorf("OOM record: Memory %q: %w", decoded.Memory, err)
 	}
 
 	if memory.Sign() < 0 {
-		return fmt.Errorf("OOM record: Memory %q is negative", w.Memory)
+		return fmt.Errorf("OOM record: Memory %q is negative", decoded.Memory)
 	}
 
-	if year := w.OOMAt.Year(); w.OOMAt.IsZero() || year < 2000 || year > 2200 {
-		return fmt.Errorf("OOM record: OOMAt %s is not a time at which a container ran", w.OOMAt.Format(time.RFC3339))
+	if year := decoded.OOMAt.Year(); decoded.OOMAt.IsZero() || year < 2000 || year > 2200 {
+		return fmt.Errorf("OOM record: OOMAt %s is not a time at which a container ran", decoded.OOMAt.Format(time.RFC3339))
 	}
 
 	*k = Kill{
-		ID:        w.ID,
-		Namespace: w.Namespace,
-		Pod:       w.Pod,
-		Container: w.Container,
+		ID:        decoded.ID,
+		Namespace: decoded.Namespace,
+		Pod:       decoded.Pod,
+		Container: decoded.Container,
 		Memory:    series.Bytes(memory.Value()),
-		At:        w.OOMAt.UTC(),
-		Cause:     w.Cause,
+		At:        decoded.OOMAt.UTC(),
+		Cause:     decoded.Cause,
 	}
 
-	if w.Owner != nil {
-		k.Owner = *w.Owner
+	if decoded.Owner != nil {
+		k.Owner = *decoded.Owner
 	}
 
 	return nil
@@ -165,9 +166,9 @@ func (k *Kill) UnmarshalJSON(data []byte) error {
 
 // Names of pods that Kubernetes derives from their workloads.
 var (
-	ofDeployment  = regexp.MustCompile(`^(.+)-[a-z0-9]{1,10}-[a-z0-9]{5}$`)
-	ofStatefulSet = regexp.MustCompile(`^(.+)-[0-9]+$`)
-	ofDaemonSet   = regexp.MustCompile(`^(.+)-[a-z0-9]{5}$`)
+	deploymentPodName  = regexp.MustCompile(`^(.+)-[a-z0-9]{1,10}-[a-z0-9]{5}$`)
+	statefulSetPodName = regexp.MustCompile(`^(.+)-[0-9]+$`)
+	daemonSetPodName   = regexp.MustCompile(`^(.+)-[a-z0-9]{5}$`)
 )
 
 // Owners returns the workloads that a kill may belong to: the recorded one or, for records of gocrane without one, those
@@ -179,10 +180,10 @@ func (k Kill) Owners() []Owner {
 
 	out := []Owner{{APIVersion: "v1", Kind: "Pod", Name: k.Pod}}
 	for _, rule := range []struct {
-		kind string
-		form *regexp.Regexp
-	}{{"Deployment", ofDeployment}, {"StatefulSet", ofStatefulSet}, {"DaemonSet", ofDaemonSet}} {
-		if m := rule.form.FindStringSubmatch(k.Pod); m != nil {
+		kind    string
+		podName *regexp.Regexp
+	}{{"Deployment", deploymentPodName}, {"StatefulSet", statefulSetPodName}, {"DaemonSet", daemonSetPodName}} {
+		if m := rule.podName.FindStringSubmatch(k.Pod); m != nil {
 			out = append(out, Owner{APIVersion: "apps/v1", Kind: rule.kind, Name: m[1]})
 		}
 	}

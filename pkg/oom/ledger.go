@@ -61,12 +61,12 @@ func Parse(text string) (*Ledger, []UnreadableRecord, error) {
 		return l, nil, fmt.Errorf("OOM records: want a JSON list: %w", err)
 	}
 
-	var bad []UnreadableRecord
+	var unreadable []UnreadableRecord
 	var kills []Kill
 	for _, r := range raw {
 		var k Kill
 		if err := json.Unmarshal(r, &k); err != nil {
-			bad = append(bad, UnreadableRecord{Text: string(r), Err: err})
+			unreadable = append(unreadable, UnreadableRecord{Text: string(r), Err: err})
 			continue
 		}
 
@@ -74,23 +74,23 @@ func Parse(text string) (*Ledger, []UnreadableRecord, error) {
 	}
 
 	l.merge(kills)
-	return l, bad, nil
+	return l, unreadable, nil
 }
 
 // merge adds records, each kill once.
 func (l *Ledger) merge(kills []Kill) {
 	seen := newIndex(l.kills)
 	for _, k := range kills {
-		if !seen.has(k) {
+		if !seen.contains(k) {
 			seen.add(k)
 			l.kills = append(l.kills, k)
 		}
 	}
 
-	slices.SortStableFunc(l.kills, byTime)
+	slices.SortStableFunc(l.kills, compareByTime)
 }
 
-func byTime(a, b Kill) int {
+func compareByTime(a, b Kill) int {
 	return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.containerPath(), b.containerPath()), cmp.Compare(a.ID, b.ID))
 }
 
@@ -102,31 +102,31 @@ type index struct {
 }
 
 func newIndex(kills []Kill) index {
-	x := index{ids: make(map[string]bool, len(kills)), places: make(map[string][]string, len(kills))}
+	i := index{ids: make(map[string]bool, len(kills)), places: make(map[string][]string, len(kills))}
 	for _, k := range kills {
-		x.add(k)
+		i.add(k)
 	}
 
-	return x
+	return i
 }
 
-func (x index) key(k Kill) string {
+func (i index) key(k Kill) string {
 	return k.containerPath() + "@" + k.At.UTC().Format(time.RFC3339Nano)
 }
 
-func (x index) add(k Kill) {
+func (i index) add(k Kill) {
 	if k.ID != "" {
-		x.ids[k.ID] = true
+		i.ids[k.ID] = true
 	}
-	x.places[x.key(k)] = append(x.places[x.key(k)], k.ID)
+	i.places[i.key(k)] = append(i.places[i.key(k)], k.ID)
 }
 
-func (x index) has(k Kill) bool {
-	if k.ID != "" && x.ids[k.ID] {
+func (i index) contains(k Kill) bool {
+	if k.ID != "" && i.ids[k.ID] {
 		return true
 	}
 
-	for _, id := range x.places[x.key(k)] {
+	for _, id := range i.places[i.key(k)] {
 		if id == "" || k.ID == "" {
 			return true
 		}
@@ -141,7 +141,7 @@ func (l *Ledger) Add(kills []Kill, now time.Time, limits Limits) []Kill {
 	surplus := l.surplus(limits)
 	var added []Kill
 	for _, k := range kills {
-		if seen.has(k) || now.Sub(k.At) > limits.Age || l.isDropped(k) || surplus(k) {
+		if seen.contains(k) || now.Sub(k.At) > limits.Age || l.isDropped(k) || surplus(k) {
 			continue
 		}
 
@@ -150,7 +150,7 @@ func (l *Ledger) Add(kills []Kill, now time.Time, limits Limits) []Kill {
 	}
 
 	l.kills = append(l.kills, added...)
-	slices.SortStableFunc(l.kills, byTime)
+	slices.SortStableFunc(l.kills, compareByTime)
 	return added
 }
 
@@ -191,15 +191,13 @@ func (l *Ledger) Prune(now time.Time, limits Limits) int {
 func (l *Ledger) dropLargest(limits Limits) {
 	type share struct {
 		bytes int
-		// records are the indices of the records of the namespace that are left, oldest first.
+		// records are the indices of the remaining records of the namespace, oldest first.
 		records []int
 	}
 
-	// The brackets.
 	shares := map[string]*share{}
-
 	sizes := make([]int, len(l.kills))
-	total := 2
+	total := 2 // The brackets.
 	for i, k := range l.kills {
 		raw, err := json.Marshal(k)
 		if err != nil {
@@ -213,7 +211,9 @@ func (l *Ledger) dropLargest(limits Limits) {
 		}
 
 		sizes[i] = len(raw) + 1 // The comma.
-		total, s.bytes, s.records = total+sizes[i], s.bytes+sizes[i], append(s.records, i)
+		total += sizes[i]
+		s.bytes += sizes[i]
+		s.records = append(s.records, i)
 	}
 
 	names := slices.Sorted(maps.Keys(shares))
@@ -223,19 +223,19 @@ func (l *Ledger) dropLargest(limits Limits) {
 		i := largest.records[0]
 		dropped[i] = true
 		largest.records = largest.records[1:]
-		total = total - sizes[i]
-		largest.bytes = largest.bytes - sizes[i]
+		total -= sizes[i]
+		largest.bytes -= sizes[i]
 		l.setDroppedThrough(l.kills[i].Namespace, l.kills[i].At)
 	}
 
-	kept := make([]Kill, 0, len(l.kills)-len(dropped))
+	remaining := make([]Kill, 0, len(l.kills)-len(dropped))
 	for i, k := range l.kills {
 		if !dropped[i] {
-			kept = append(kept, k)
+			remaining = append(remaining, k)
 		}
 	}
 
-	l.kills = kept
+	l.kills = remaining
 }
 
 func later(a, b time.Time) time.Time {

@@ -33,7 +33,7 @@ func TestReadGocrane(t *testing.T) {
 
 	l, bad, err := Parse(theirs)
 	if err != nil || len(bad) != 0 || len(l.Kills()) != 2 {
-		t.Fatalf("%v, %v, %v", l.Kills(), bad, err)
+		t.Fatalf("Parse(gocrane's records) = %v, %v, %v; want 2 kills", l.Kills(), bad, err)
 	}
 
 	for i, want := range []Kill{
@@ -41,18 +41,18 @@ func TestReadGocrane(t *testing.T) {
 		{Namespace: "shop", Pod: "web-2", Container: "app", Memory: 1 << 30, At: noon.Add(-time.Hour)},
 	} {
 		if got := l.Kills()[i]; got != want {
-			t.Errorf("%+v, want %+v", got, want)
+			t.Errorf("Parse(gocrane's records): kill %d is %+v, want %+v", i, got, want)
 		}
 	}
 
 	seen := kill(1, noon.Add(-time.Hour))
 	if added := l.Add([]Kill{seen, kill(3, noon)}, noon, roomy); len(added) != 1 || added[0].Pod != "web-3" {
-		t.Errorf("added %v", added)
+		t.Errorf("Add(web-1 again, web-3) added %v, want web-3 alone", added)
 	}
 
 	text, err := l.Encode()
 	if err != nil || !strings.Contains(text, `{"Namespace":"shop","Pod":"web-1","Container":"app","Memory":"512Mi","OOMAt":"2026-03-01T11:00:00Z"}`) {
-		t.Errorf("%v: gocrane cannot read %s", err, text)
+		t.Errorf("Encode() = %s, %v; want the record of web-1 in gocrane's format", text, err)
 	}
 }
 
@@ -83,19 +83,19 @@ func TestReadNonsense(t *testing.T) {
 	} {
 		l, bad, err := Parse(c.text)
 		if len(l.Kills()) != c.kills || len(bad) != c.bad || (err != nil) != c.unreadable {
-			t.Errorf("%s: %v, %v, %v", name, l.Kills(), bad, err)
+			t.Errorf("Parse(%s) = %v, %v, %v; want %d kills, %d unreadable records, an error: %t", name, l.Kills(), bad, err, c.kills, c.bad, c.unreadable)
 		}
 	}
 }
 
-// TestOnce: a kill that is seen again, by the same process or another, is no new one; another run's is.
+// TestOnce: a kill that is seen again, by the same process or another, is not added again; a kill of another run is added.
 func TestOnce(t *testing.T) {
 	l := &Ledger{}
 	first := kill(1, noon)
 	second := kill(1, noon.Add(time.Second))
 
 	if got := l.Add([]Kill{first, first}, noon, roomy); len(got) != 1 {
-		t.Errorf("added %v", got)
+		t.Errorf("Add of one kill twice added %v, want it once", got)
 	}
 
 	text, err := l.Encode()
@@ -109,14 +109,14 @@ func TestOnce(t *testing.T) {
 	}
 
 	if got := next.Add([]Kill{first, second}, noon.Add(time.Minute), roomy); len(got) != 1 || got[0] != second {
-		t.Errorf("added %v", got)
+		t.Errorf("Add after a restart added %v, want the second run %v alone", got, second)
 	}
 
 	// Two runs that ended within one second are two kills.
 	third := second
 	third.ID = "another"
 	if got := next.Add([]Kill{third}, noon.Add(time.Minute), roomy); len(got) != 1 {
-		t.Errorf("added %v", got)
+		t.Errorf("Add of another run that ended in the same second added %v, want 1 kill", got)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestDroppedStaysDropped(t *testing.T) {
 	l.Add(all, noon.Add(time.Hour), tight)
 
 	if n := l.Prune(noon.Add(time.Hour), tight); n != 1 || !l.DroppedThrough()[all[0].Namespace].Equal(noon) {
-		t.Errorf("%d dropped, through %s", n, l.DroppedThrough())
+		t.Errorf("Prune dropped %d records, through %v; want 1, through %v", n, l.DroppedThrough(), noon)
 	}
 
 	text, err := l.Encode()
@@ -146,15 +146,18 @@ func TestDroppedStaysDropped(t *testing.T) {
 	}
 
 	if got := next.Add(all, noon.Add(time.Hour), tight); len(got) != 0 {
-		t.Errorf("came back: %v", got)
+		t.Errorf("Add after a restart added dropped kills: %v, want none", got)
 	}
-	if !next.Known(all[0], noon.Add(time.Hour), tight) || next.Known(kill(4, noon.Add(time.Hour)), noon.Add(time.Hour), tight) {
-		t.Error("known and unknown are mixed up")
+	if dropped := all[0]; !next.Known(dropped, noon.Add(time.Hour), tight) {
+		t.Errorf("Known(%v) = false, want true for a dropped kill", dropped)
+	}
+	if unknown := kill(4, noon.Add(time.Hour)); next.Known(unknown, noon.Add(time.Hour), tight) {
+		t.Errorf("Known(%v) = true, want false for a new kill", unknown)
 	}
 
 	old := kill(5, noon.Add(-roomy.Age))
 	if got := next.Add([]Kill{old}, noon.Add(time.Hour), tight); len(got) != 0 {
-		t.Errorf("took %v, which is too old", got)
+		t.Errorf("Add added %v, want none: the kill is too old", got)
 	}
 }
 
@@ -184,7 +187,7 @@ func TestFloodOfOneNamespace(t *testing.T) {
 	late := kill(2, at.Add(-5*time.Minute))
 	late.Namespace, late.Owner = honest.Namespace, honest.Owner
 	if added := l.Add([]Kill{late}, at, limits); len(added) != 1 {
-		t.Error("the records that another namespace lost keep a kill out")
+		t.Errorf("Add added %v, want the late kill of a namespace that lost no records", added)
 	}
 
 	l.Prune(at, limits)
@@ -196,7 +199,7 @@ func TestFloodOfOneNamespace(t *testing.T) {
 	}
 
 	if text, err := l.Encode(); err != nil || len(text) > limits.Bytes || count != 2 {
-		t.Errorf("%d of the 2 records are left in %d bytes, %v", count, len(text), err)
+		t.Errorf("the ledger has %d records of honest in %d bytes, %v; want 2 in at most %d bytes", count, len(text), err, limits.Bytes)
 	}
 }
 
@@ -218,21 +221,20 @@ func TestCapPerContainer(t *testing.T) {
 	l.Add(all, now, limits)
 
 	if n := l.Prune(now, limits); n != 7 || !slices.Equal(l.Kills(), all[7:]) {
-		t.Errorf("%d dropped, %v left", n, l.Kills())
+		t.Errorf("Prune dropped %d records and left %v; want 7 dropped and the last 3 left", n, l.Kills())
 	}
 	if added := l.Add(all, now, limits); len(added) != 0 || !l.Known(all[0], now, limits) {
-		t.Errorf("came back: %v", added)
+		t.Errorf("Add added dropped kills: %v, want none, and the first one known", added)
 	}
 }
 
-// TestLimits checks for kills in any order that the record stays within its limits, is sorted by time, keeps the
-// newest kills and contains each kill once.
+// TestLimits checks for kills in any order that the ledger stays within its limits, is sorted by time, and contains each kill
+// once.
 func TestLimits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		limits := Limits{Count: 1 + rng.IntN(20), Bytes: 2 + rng.IntN(4000), Age: time.Duration(1+rng.IntN(100)) * time.Hour}
 		l := &Ledger{}
-		var youngest time.Time
 		for range 30 {
 			now := noon.Add(time.Duration(rng.IntN(50)) * time.Hour) // The clock may be set back.
 			var batch []Kill
@@ -240,30 +242,28 @@ func TestLimits(t *testing.T) {
 				batch = append(batch, kill(rng.IntN(40), now.Add(-time.Duration(rng.IntN(200))*time.Hour)))
 			}
 
-			for _, k := range l.Add(batch, now, limits) {
-				youngest = later(youngest, k.At)
-			}
+			l.Add(batch, now, limits)
 
 			l.Prune(now, limits)
 			text, err := l.Encode()
 			if err != nil || len(text) > limits.Bytes || len(l.Kills()) > limits.Count {
-				t.Fatalf("%d records in %d bytes, limits %+v, %v", len(l.Kills()), len(text), limits, err)
+				t.Fatalf("%d records in %d bytes, %v; want at most %+v", len(l.Kills()), len(text), err, limits)
 			}
-			if !slices.IsSortedFunc(l.Kills(), byTime) {
-				t.Fatal("not in order")
+			if !slices.IsSortedFunc(l.Kills(), compareByTime) {
+				t.Fatalf("Kills() = %v, want them sorted by time", l.Kills())
 			}
 
 			ids := map[string]bool{}
 			for _, k := range l.Kills() {
 				if ids[k.ID] {
-					t.Fatalf("%+v is there twice", k)
+					t.Fatalf("Kills() has %+v twice, want it once", k)
 				}
 
 				ids[k.ID] = true
 			}
 
 			if again, bad, err := Parse(text); err != nil || len(bad) > 0 || !slices.Equal(again.Kills(), l.Kills()) {
-				t.Fatalf("what is written reads otherwise: %v, %v", bad, err)
+				t.Fatalf("Parse(Encode()) = %v, %v, %v; want the same %d kills", again.Kills(), bad, err, len(l.Kills()))
 			}
 		}
 	}
@@ -277,7 +277,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		l, _, err := Parse(text)
 		if err != nil && len(l.Kills()) > 0 {
-			t.Fatal("records out of what is no list")
+			t.Fatalf("Parse(%q) = %v and error %v, want no kills with an error", text, l.Kills(), err)
 		}
 
 		written, err := l.Encode()
@@ -287,12 +287,12 @@ func FuzzRead(f *testing.F) {
 
 		again, bad, err := Parse(written)
 		if err != nil || len(bad) > 0 || !slices.Equal(again.Kills(), l.Kills()) {
-			t.Fatalf("%q becomes %q: %v, %v", text, written, bad, err)
+			t.Fatalf("Parse(Encode(Parse(%q))) = %v, %v, %v; want %v", text, again.Kills(), bad, err, l.Kills())
 		}
 
 		for _, k := range l.Kills() {
 			if k.Memory < 0 {
-				t.Fatalf("negative memory in %+v", k)
+				t.Fatalf("Parse(%q) has negative memory in %+v, want none below 0", text, k)
 			}
 		}
 

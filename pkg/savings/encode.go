@@ -34,7 +34,8 @@ func (r *Record) Encode() (map[string]string, error) {
 			return nil, fmt.Errorf("month %s: %w", month, err)
 		}
 
-		if size += len(text) + len(month); size > maxBytes {
+		size += len(text) + len(month)
+		if size > maxBytes {
 			break
 		}
 
@@ -48,19 +49,20 @@ func (r *Record) Encode() (map[string]string, error) {
 const digits = 1e6
 
 // rounded returns the accounts with rounded numbers.
-func rounded(all []Account) []Account {
-	out := make([]Account, 0, len(all))
-	for _, a := range all {
-		next := Account{Currency: a.Currency, Days: map[int]Day{}, Namespaces: map[string]Amounts{}}
+func rounded(accounts []Account) []Account {
+	out := make([]Account, 0, len(accounts))
+	for _, a := range accounts {
+		copied := Account{Currency: a.Currency, Days: map[int]Day{}, Namespaces: map[string]Amounts{}}
 		for n, day := range a.Days {
-			day.Amounts, day.Hours = day.rounded(), math.Round(day.Hours*digits)/digits
-			next.Days[n] = day
+			day.Amounts = day.rounded()
+			day.Hours = math.Round(day.Hours*digits) / digits
+			copied.Days[n] = day
 		}
 
 		for name, amounts := range a.Namespaces {
-			next.Namespaces[name] = amounts.rounded()
+			copied.Namespaces[name] = amounts.rounded()
 		}
-		out = append(out, next)
+		out = append(out, copied)
 	}
 
 	return out
@@ -103,32 +105,34 @@ func (r *Record) parseMonth(key, text string) error {
 		return err
 	}
 
-	var all []Account
+	var accounts []Account
+	// A field of a later version is an error: encoding the record again would lose it.
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
 
-	if err := decoder.Decode(&all); err != nil {
+	if err := decoder.Decode(&accounts); err != nil {
 		return err
 	}
 
-	if len(all) > maxAccounts {
-		return fmt.Errorf("%d currencies: at most %d are allowed", len(all), maxAccounts)
+	if len(accounts) > maxAccounts {
+		return fmt.Errorf("%d currencies: at most %d are allowed", len(accounts), maxAccounts)
 	}
 
-	for i := range all {
-		if err := all[i].validate(); err != nil {
-			return fmt.Errorf("currency %q: %w", all[i].Currency, err)
+	for i := range accounts {
+		if err := accounts[i].validate(); err != nil {
+			return fmt.Errorf("currency %q: %w", accounts[i].Currency, err)
 		}
 
-		if all[i].Namespaces == nil {
-			all[i].Namespaces = map[string]Amounts{}
+		// Samples are added to both maps, and JSON's null leaves them nil.
+		if accounts[i].Namespaces == nil {
+			accounts[i].Namespaces = map[string]Amounts{}
 		}
-		if all[i].Days == nil {
-			all[i].Days = map[int]Day{}
+		if accounts[i].Days == nil {
+			accounts[i].Days = map[int]Day{}
 		}
 	}
 
-	r.Months[key] = all
+	r.Months[key] = accounts
 	return nil
 }
 
@@ -151,6 +155,7 @@ func (a Account) validate() error {
 		return fmt.Errorf("%d namespaces: at most %d are allowed", len(a.Namespaces), MaxNamespaces+1)
 	}
 
+	// Hours are rounded sums of spans, so a whole day may have a little more than 24.
 	for n, day := range a.Days {
 		if n < 1 || n > 31 || math.IsNaN(day.Hours) || day.Hours < 0 || day.Hours > 24.01 || day.Unknown < 0 {
 			return fmt.Errorf("day %d: %v hours, %d unknown", n, day.Hours, day.Unknown)

@@ -129,25 +129,28 @@ type Record struct {
 
 // Add adds a sample that holds from the end of the record to a time. A span that is longer than maxGap was not observed and is left out, as
 // is a time before the end of the record, after a clock was set back.
-func (r *Record) Add(at time.Time, maxGap time.Duration, s Sample) error {
+func (r *Record) Add(end time.Time, maxGap time.Duration, s Sample) error {
 	if err := s.validate(); err != nil {
 		return err
 	}
 
-	at = at.UTC().Truncate(time.Second)
+	end = end.UTC().Truncate(time.Second)
 	from := r.Until
-	switch span := at.Sub(from); {
+
+	// The clock may be set back: a step of at most maxGap counts nothing twice, after a larger one the record goes on from there.
+	switch span := end.Sub(from); {
 	case from.IsZero() || span > maxGap || span < -maxGap:
-		r.Until = at
+		r.Until = end
 		return nil
 	case span <= 0:
 		return nil
 	}
 
-	for from.Before(at) {
+	// Each day has an account of its own, so the span is split at midnight.
+	for from.Before(end) {
 		to := from.AddDate(0, 0, 1).Truncate(24 * time.Hour)
-		if to.After(at) {
-			to = at
+		if to.After(end) {
+			to = end
 		}
 
 		if err := r.addSpan(from, to, s); err != nil {
@@ -157,7 +160,7 @@ func (r *Record) Add(at time.Time, maxGap time.Duration, s Sample) error {
 		from = to
 	}
 
-	r.Until = at
+	r.Until = end
 	r.prune()
 	return nil
 }
@@ -197,11 +200,11 @@ func (r *Record) addSpan(from, to time.Time, s Sample) error {
 	sum := Amounts{Cost: s.Cluster}
 	for _, name := range byCost(s.Namespaces) {
 		rate := s.Namespaces[name]
-		sum.Promised = sum.Promised + rate.Promised
-		sum.Realised = sum.Realised + rate.Realised
-		sum.Available = sum.Available + rate.Available
+		sum.Promised += rate.Promised
+		sum.Realised += rate.Realised
+		sum.Available += rate.Available
 
-		if _, known := account.Namespaces[name]; !known && len(account.Namespaces) >= MaxNamespaces {
+		if _, listed := account.Namespaces[name]; !listed && len(account.Namespaces) >= MaxNamespaces {
 			name = Other
 		}
 		account.Namespaces[name] = account.Namespaces[name].plus(rate, hours)
@@ -216,10 +219,12 @@ func (r *Record) addSpan(from, to time.Time, s Sample) error {
 }
 
 // byCost returns the names of the namespaces that have amounts, highest cost first.
-func byCost(all map[string]Amounts) []string {
-	names := slices.Collect(maps.Keys(all))
-	names = slices.DeleteFunc(names, func(name string) bool { return all[name] == Amounts{} })
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(all[b].Cost, all[a].Cost), cmp.Compare(a, b)) })
+func byCost(namespaces map[string]Amounts) []string {
+	names := slices.Collect(maps.Keys(namespaces))
+	names = slices.DeleteFunc(names, func(name string) bool { return namespaces[name] == Amounts{} })
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(namespaces[b].Cost, namespaces[a].Cost), cmp.Compare(a, b))
+	})
 
 	return names
 }
@@ -230,19 +235,19 @@ func (r *Record) account(month, currency string) (*Account, error) {
 		r.Months = map[string][]Account{}
 	}
 
-	all := r.Months[month]
-	i := slices.IndexFunc(all, func(a Account) bool { return a.Currency == currency })
+	accounts := r.Months[month]
+	i := slices.IndexFunc(accounts, func(a Account) bool { return a.Currency == currency })
 	if i < 0 {
-		if len(all) == maxAccounts {
+		if len(accounts) == maxAccounts {
 			return nil, fmt.Errorf("month %s has %d currencies already; %s is not recorded", month, maxAccounts, currency)
 		}
 
-		i = len(all)
-		all = append(all, Account{Currency: currency, Days: map[int]Day{}, Namespaces: map[string]Amounts{}})
-		r.Months[month] = all
+		i = len(accounts)
+		accounts = append(accounts, Account{Currency: currency, Days: map[int]Day{}, Namespaces: map[string]Amounts{}})
+		r.Months[month] = accounts
 	}
 
-	return &all[i], nil
+	return &accounts[i], nil
 }
 
 // prune removes the oldest months beyond MaxMonths.

@@ -67,7 +67,7 @@ func TestAdd(t *testing.T) {
 	near(t, "idle", november.Idle(), 9)
 
 	if _, ok := november.Namespaces["empty"]; ok || november.Total().Unknown != 1 {
-		t.Errorf("%+v", november)
+		t.Errorf("November is %+v, want no amounts of the empty namespace and 1 unknown workload", november)
 	}
 
 	// Two hours without craned were not observed.
@@ -95,12 +95,12 @@ func TestCurrencies(t *testing.T) {
 
 		err := r.Add(at("2026-11-02T00:00:00Z").Add(time.Duration(i)*5*time.Minute), gap, s)
 		if (err != nil) != (i > 4) { // The first sample begins the record.
-			t.Errorf("currency %d: %v", i, err)
+			t.Errorf("Add of currency %d: error %v, want an error: %t", i, err, i > 4)
 		}
 	}
 
 	if n := len(r.Months["2026-11"]); n != 4 {
-		t.Errorf("%d accounts", n)
+		t.Errorf("the month has %d accounts, want 4", n)
 	}
 }
 
@@ -124,12 +124,12 @@ func TestBounds(t *testing.T) {
 	}
 
 	if len(r.Months) != savings.MaxMonths {
-		t.Errorf("%d months", len(r.Months))
+		t.Errorf("the record has %d months, want %d", len(r.Months), savings.MaxMonths)
 	}
 
 	last := r.Months["2028-12"][0]
 	if len(last.Namespaces) != savings.MaxNamespaces+1 || last.Namespaces[savings.Other].Cost == 0 {
-		t.Errorf("%d namespaces", len(last.Namespaces))
+		t.Errorf("the last month has %d namespaces, want %d, and a cost of %s", len(last.Namespaces), savings.MaxNamespaces+1, savings.Other)
 	}
 
 	sum := 0.0
@@ -150,7 +150,7 @@ func TestBounds(t *testing.T) {
 
 	t.Logf("%d bytes for %d months", size, len(data)-1)
 	if size > 900<<10 || data["2028-12"] == "" {
-		t.Errorf("%d bytes", size)
+		t.Errorf("Encode() has %d bytes, want at most %d, and the last month", size, 900<<10)
 	}
 }
 
@@ -184,12 +184,12 @@ func TestParseErrors(t *testing.T) {
 	} {
 		r, err := savings.Parse(map[string]string{key: text, "2026-11": good})
 		if err == nil || !strings.Contains(err.Error(), "key "+key) || r.Months["2026-11"] == nil {
-			t.Errorf("%s: %v, %+v", key, err, r)
+			t.Errorf("Parse(%s: %s) = %+v, %v; want an error with the key, and November", key, text, r, err)
 		}
 	}
 
 	if err := (&savings.Record{}).Add(at("2026-11-01T00:00:00Z"), gap, savings.Sample{Currency: "USD", Cluster: math.NaN()}); err == nil {
-		t.Error("NaN was added")
+		t.Error("Add(NaN) succeeded, want an error")
 	}
 }
 
@@ -208,7 +208,7 @@ func FuzzParse(f *testing.F) {
 		}
 
 		if _, err := savings.Parse(data); err != nil {
-			t.Errorf("%q: %v", data, err)
+			t.Errorf("Parse(Encode()) of %q: %v, want no error", data, err)
 		}
 	})
 }

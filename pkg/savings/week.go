@@ -47,7 +47,9 @@ func (r *Record) Week(end time.Time) map[string]Day {
 			}
 
 			sum := out[account.Currency]
-			sum.Amounts, sum.Hours, sum.Unknown = sum.Plus(day.Amounts), sum.Hours+day.Hours, max(sum.Unknown, day.Unknown)
+			sum.Amounts = sum.Plus(day.Amounts)
+			sum.Hours += day.Hours
+			sum.Unknown = max(sum.Unknown, day.Unknown)
 			out[account.Currency] = sum
 		}
 	}
@@ -65,15 +67,17 @@ func (r *Record) WeeklyText(end time.Time) string {
 		return b.String() + "Not known: nothing was recorded.\n"
 	}
 
-	hours, unknown := 0.0, 0
+	hours := 0.0
+	unknown := 0
 	for _, currency := range slices.Sorted(maps.Keys(week)) {
 		sum := week[currency]
 		fmt.Fprintf(&b, "%.2f %s saved of %.2f promised by adopted recommendations; %.2f recommended and not adopted; the nodes cost %.2f.\n",
 			sum.Realised, currency, sum.Promised, sum.Available, sum.Cost)
-		hours = hours + sum.Hours
+		hours += sum.Hours
 		unknown = max(unknown, sum.Unknown)
 	}
 
+	// The account says what it leaves out, beyond what rounding explains.
 	if missing := hoursPerWeek - hours; missing > hoursPerWeek/100. {
 		fmt.Fprintf(&b, "Not known: %.1f of %d hours, in which craned did not record.\n", missing, hoursPerWeek)
 	}

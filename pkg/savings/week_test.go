@@ -25,7 +25,7 @@ func TestSchedule(t *testing.T) {
 	monday := savings.Schedule{Day: time.Monday, Zone: time.UTC}
 	east := savings.Schedule{Day: time.Monday, Hour: 9, Zone: shanghai}
 	summer := savings.Schedule{Day: time.Sunday, Hour: 8, Zone: berlin}
-	for _, test := range []struct {
+	for _, c := range []struct {
 		schedule       savings.Schedule
 		now, due, week string
 	}{
@@ -37,9 +37,9 @@ func TestSchedule(t *testing.T) {
 		{summer, "2026-10-25T06:59:59Z", "2026-10-18T06:00:00Z", "2026-10-18T00:00:00Z"},
 		{summer, "2026-10-25T07:00:00Z", "2026-10-25T07:00:00Z", "2026-10-25T00:00:00Z"},
 	} {
-		due := test.schedule.Due(at(test.now))
-		if !due.Equal(at(test.due)) || !savings.WeekEnd(due).Equal(at(test.week)) {
-			t.Errorf("%s: due %s, week to %s; want %s and %s", test.now, due, savings.WeekEnd(due), test.due, test.week)
+		due := c.schedule.Due(at(c.now))
+		if !due.Equal(at(c.due)) || !savings.WeekEnd(due).Equal(at(c.week)) {
+			t.Errorf("%s: due %s, week to %s; want %s and %s", c.now, due, savings.WeekEnd(due), c.due, c.week)
 		}
 	}
 }
@@ -48,7 +48,7 @@ func TestSchedule(t *testing.T) {
 func TestWeeklyText(t *testing.T) {
 	r := &savings.Record{}
 	if got, want := r.WeeklyText(at("2026-11-02T00:00:00Z")), "Savings from 2026-10-26 to 2026-11-01 (UTC).\nNot known: nothing was recorded.\n"; got != want {
-		t.Errorf("%q", got)
+		t.Errorf("WeeklyText() of an empty record = %q, want %q", got, want)
 	}
 
 	s := sample()
@@ -58,7 +58,7 @@ func TestWeeklyText(t *testing.T) {
 		"168.00 USD saved of 336.00 promised by adopted recommendations; 672.00 recommended and not adopted; the nodes cost 1680.00.\n"
 
 	if got := r.WeeklyText(at("2026-11-02T00:00:00Z")); got != want {
-		t.Errorf("%q", got)
+		t.Errorf("WeeklyText() = %q, want %q", got, want)
 	}
 
 	r = &savings.Record{}
@@ -68,6 +68,6 @@ func TestWeeklyText(t *testing.T) {
 		"Not known: 156.0 of 168 hours, in which craned did not record.\nNot known: the savings of up to 1 adopted workloads at a time.\n"
 
 	if got := r.WeeklyText(at("2026-11-02T00:00:00Z")); got != want {
-		t.Errorf("%q", got)
+		t.Errorf("WeeklyText() of a part of a week = %q, want %q", got, want)
 	}
 }

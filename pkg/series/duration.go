@@ -24,6 +24,7 @@ func ParseDuration(text string) (time.Duration, error) {
 		return 0, errors.New("empty duration: want for example 7d, 36h or 90s")
 	}
 
+	// time.ParseDuration has no unit of a day.
 	days, rest, hasDays := strings.Cut(trimmed, "d")
 	if !hasDays {
 		rest = trimmed
@@ -109,8 +110,8 @@ func (s Series) Days() iter.Seq2[Day, Series] {
 			day := DayOf(s.Time(i))
 			j := len(s.Values)
 			if s.Step > 0 {
-				left := day.End().Sub(s.Time(i))
-				j = min(j, i+int((left+s.Step-1)/s.Step))
+				remaining := day.End().Sub(s.Time(i))
+				j = min(j, i+int((remaining+s.Step-1)/s.Step))
 			}
 
 			if !yield(day, s.Slice(i, j)) {

@@ -23,7 +23,7 @@ const (
 // Resample converts s to a coarser grid whose cells start at whole multiples of step since the Unix epoch. A cell
 // without samples is a gap; gaps within a cell are ignored. A step below that of s is an error, because values in
 // between do not exist.
-func (s Series) Resample(step time.Duration, how Aggregate) (Series, error) {
+func (s Series) Resample(step time.Duration, aggregate Aggregate) (Series, error) {
 	if step <= 0 || step < s.Step {
 		return Series{}, fmt.Errorf("resample to a step of %v: must be at least the step of the series, %v", step, s.Step)
 	}
@@ -36,25 +36,26 @@ func (s Series) Resample(step time.Duration, how Aggregate) (Series, error) {
 	cells := int(s.Time(len(s.Values)-1).Sub(first)/step) + 1
 	out := Series{Start: first, Step: step, Values: make([]float64, cells)}
 
+	// Both grids are compared as offsets from the first cell, so that no sample is left between two cells.
 	offset := s.Start.Sub(first)
 	for i, cell := 0, 0; cell < cells; cell++ {
 		end := time.Duration(cell+1) * step
-		sum := 0.0
-		peak := math.Inf(-1)
 
 		n := 0
+		sum := 0.0
+		peak := math.Inf(-1)
 		for ; i < len(s.Values) && offset+time.Duration(i)*s.Step < end; i++ {
 			if v := s.Values[i]; !IsGap(v) {
-				sum = sum + v
+				n++
+				sum += v
 				peak = max(peak, v)
-				n = n + 1
 			}
 		}
 
 		switch {
 		case n == 0:
 			out.Values[cell] = Gap()
-		case how == Max:
+		case aggregate == Max:
 			out.Values[cell] = peak
 		default:
 			out.Values[cell] = sum / float64(n)

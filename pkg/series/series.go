@@ -64,7 +64,7 @@ type Summary struct {
 	Sum, Mean, Min, Max float64
 }
 
-// Summarize returns the plain statistics of s in one pass.
+// Summarize returns the plain statistics of s.
 func (s Series) Summarize() Summary {
 	out := Summary{Min: math.Inf(1), Max: math.Inf(-1)}
 	for _, v := range s.Values {
@@ -75,7 +75,8 @@ func (s Series) Summarize() Summary {
 
 		out.Count++
 		out.Sum += v
-		out.Min, out.Max = min(out.Min, v), max(out.Max, v)
+		out.Min = min(out.Min, v)
+		out.Max = max(out.Max, v)
 	}
 
 	if out.Count == 0 {

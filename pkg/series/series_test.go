@@ -45,12 +45,12 @@ func FuzzParseDuration(f *testing.F) {
 		}
 
 		if d < 0 {
-			t.Fatalf("ParseDuration(%q) = %v, below zero", text, d)
+			t.Fatalf("ParseDuration(%q) = %v, want 0 or more", text, d)
 		}
 
 		back, err := ParseDuration(FormatDuration(d))
 		if err != nil || back != d {
-			t.Fatalf("FormatDuration(%v) = %q reads back as %v, %v", d, FormatDuration(d), back, err)
+			t.Fatalf("ParseDuration(FormatDuration(%v) = %q) = %v, %v; want %v", d, FormatDuration(d), back, err, d)
 		}
 	})
 }
@@ -63,13 +63,13 @@ func TestDaysSplitsAtMidnightUTC(t *testing.T) {
 	last := Day(math.MinInt32)
 	for day, part := range s.Days() {
 		if day <= last {
-			t.Fatalf("day %v after %v", day, last)
+			t.Fatalf("Days() yields day %v after %v, want ascending days", day, last)
 		}
 
 		last = day
 		for i := range part.Values {
 			if DayOf(part.Time(i)) != day {
-				t.Fatalf("sample at %v is in the part of %v", part.Time(i), day)
+				t.Fatalf("Days() yields the sample at %v on %v, want it on its own day", part.Time(i), day)
 			}
 		}
 
@@ -77,7 +77,7 @@ func TestDaysSplitsAtMidnightUTC(t *testing.T) {
 	}
 
 	if total != len(s.Values) {
-		t.Fatalf("parts hold %d samples of %d", total, len(s.Values))
+		t.Fatalf("Days() yields %d samples, want %d", total, len(s.Values))
 	}
 }
 
@@ -86,7 +86,7 @@ func TestDayOfBeforeTheEpoch(t *testing.T) {
 		t.Errorf("DayOf(-1 s) = %d, want -1", got)
 	}
 	if got := DayOf(midnight).String(); got != "2026-03-01" {
-		t.Errorf("DayOf(midnight) = %s", got)
+		t.Errorf("DayOf(midnight) = %s, want 2026-03-01", got)
 	}
 }
 
@@ -111,35 +111,35 @@ func TestResample(t *testing.T) {
 	}
 
 	if !mean.Start.Equal(midnight) || len(mean.Values) != 3 || mean.Values[0] != 2 || mean.Values[1] != 15 || mean.Values[2] != 7 {
-		t.Errorf("mean = %v from %v", mean.Values, mean.Start)
+		t.Errorf("Resample(5m, Mean) = %v from %v, want 2, 15, 7 from %v", mean.Values, mean.Start, midnight)
 	}
 
 	peak, err := s.Resample(5*time.Minute, Max)
 	if err != nil || peak.Values[0] != 3 || peak.Values[1] != 20 || peak.Values[2] != 7 {
-		t.Errorf("max = %v, %v", peak.Values, err)
+		t.Errorf("Resample(5m, Max) = %v, %v; want 3, 20, 7", peak.Values, err)
 	}
 	if _, err := s.Resample(time.Second, Mean); err == nil {
-		t.Error("a finer grid was made up")
+		t.Error("Resample(1s) of a series with a step of 1m succeeded, want an error")
 	}
 
 	hole, err := Series{Start: midnight, Step: time.Minute, Values: []float64{1, Gap(), Gap(), 4}}.Resample(time.Minute, Mean)
 	if err != nil || !IsGap(hole.Values[1]) {
-		t.Errorf("a cell without samples is %v, %v; want a gap", hole.Values, err)
+		t.Errorf("Resample(1m): a cell without samples is %v, %v; want a gap", hole.Values, err)
 	}
 }
 
 func TestClean(t *testing.T) {
 	s := Series{Start: midnight, Step: time.Minute, Values: []float64{Gap(), 1, -1, math.Inf(1), 4, Gap(), Gap(), Gap(), 8, Gap()}}
 	if refused := s.Clean(); refused != 2 {
-		t.Errorf("refused %d values, want 2", refused)
+		t.Errorf("Clean() = %d, want 2", refused)
 	}
 	if !IsGap(s.Values[2]) || !IsGap(s.Values[3]) || s.Values[1] != 1 || s.Values[8] != 8 {
-		t.Errorf("cleaned to %v", s.Values)
+		t.Errorf("Clean() left %v, want gaps at 2 and 3 and the other values unchanged", s.Values)
 	}
 
 	sum := s.Summarize()
 	if sum.Count != 3 || sum.Gaps != 7 || sum.Max != 8 || sum.Min != 1 || math.Abs(sum.Mean-13.0/3) > 1e-12 {
-		t.Errorf("summary = %+v", sum)
+		t.Errorf("Summarize() = %+v, want 3 samples from 1 to 8 with a mean of 13/3, and 7 gaps", sum)
 	}
 }
 
@@ -155,13 +155,18 @@ func TestQuantileIsMonotoneAndBounded(t *testing.T) {
 	for q := 0.0; q <= 1; q += 0.01 {
 		got := Quantile(values, q)
 		if got < last {
-			t.Fatalf("quantile %v = %v below %v", q, got, last)
+			t.Fatalf("Quantile(%v) = %v, want at least the %v of a smaller share", q, got, last)
 		}
 
 		last = got
 	}
 
-	if !IsGap(Quantile(nil, 0.5)) || Quantile([]float64{3}, 0.99) != 3 || Quantile([]float64{0, 1}, 0.25) != 0.25 {
-		t.Error("edge cases")
+	for _, c := range []struct {
+		values  []float64
+		q, want float64
+	}{{nil, 0.5, Gap()}, {[]float64{3}, 0.99, 3}, {[]float64{0, 1}, 0.25, 0.25}} {
+		if got := Quantile(c.values, c.q); got != c.want && !(IsGap(got) && IsGap(c.want)) {
+			t.Errorf("Quantile(%v, %v) = %v, want %v", c.values, c.q, got, c.want)
+		}
 	}
 }

@@ -77,8 +77,8 @@ func (m *Image) WriteTo(w io.Writer) (int64, error) {
 // String returns the whole image.
 func (m *Image) String() string { return m.body.String() + "</svg>\n" }
 
-func (m *Image) element(name string, own, attributes []string) {
-	m.open(name, append(own, attributes...))
+func (m *Image) element(name string, required, attributes []string) {
+	m.open(name, append(required, attributes...))
 	m.body.WriteString("/>\n")
 }
 

@@ -37,7 +37,7 @@ func TestImage(t *testing.T) {
 `
 
 	if got := m.String(); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
+		t.Errorf("String() =\n%s\nwant\n%s", got, want)
 	}
 
 	for d := xml.NewDecoder(strings.NewReader(m.String())); ; {
