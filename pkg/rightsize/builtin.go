@@ -42,7 +42,8 @@ func PolicyByName(name string) (Policy, error) {
 
 	case LatencySensitivePolicy:
 		p.Name = LatencySensitivePolicy
-		p.CPU.Percentile, p.CPU.Envelope.ViolationPrice = 0.985, 7
+		p.CPU.Percentile = 0.985
+		p.CPU.Envelope.ViolationPrice = 7
 		p.Memory.Margin = 0.10
 		p.Memory.TailMargin = 3
 		p.Memory.MaxMargin = 0.35

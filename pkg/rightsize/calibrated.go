@@ -85,6 +85,7 @@ func (s *sizer) calibration(found cpuEstimate) {
 	s.step(StepCalibration, s.value*(1+float64(found.margin)), fmt.Sprintf("times %.3g: %s above the request in %s, target %s",
 		c.Multiplier, minutesText(c.Achieved), c.ReplayText(), minutesText(c.Target)))
 
+	// No multiplier of the replay met the target, so confidence is low.
 	if !c.Met() {
 		reaction := " without raising requests within the day"
 		if c.Reaction {

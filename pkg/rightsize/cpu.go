@@ -33,43 +33,45 @@ const (
 func sizeCPU(in Input, p Policy) (*sizer, bool) {
 	s := &sizer{unit: Cores}
 	days := windowDays(in.Profile, in.Now, p.CPU.Window)
-	var found cpuEstimate
+	var estimate cpuEstimate
 	if in.RunsToCompletion {
 		runs := runPeaks(days, func(l podLife) float32 { return l.cpu })
 		if !s.runs(len(runs)) {
 			return s, false
 		}
 
-		found = p.CPU.estimateOfRuns(runs)
+		estimate = p.CPU.estimateOfRuns(runs)
 	} else {
 		if !s.history(observedHours(days, func(d *Day) uint32 { return d.CPUHours }), p.CPU.Window, p.MinHistory) {
 			return s, false
 		}
 
-		found = p.CPU.estimate(days, in.Now, in.Reacts)
+		estimate = p.CPU.estimate(days, in.Now, in.Reacts)
 	}
 
-	s.Estimate, s.Message = found.value, found.detail
-	s.step(StepEstimate, found.value, found.detail)
+	s.Estimate = estimate.value
+	s.Message = estimate.detail
+	s.step(StepEstimate, estimate.value, estimate.detail)
 
-	if found.value == 0 {
+	if estimate.value == 0 {
 		s.flag(FlagIdle, fmt.Sprintf("no CPU use above zero in %.1f days", s.Days))
 	}
 
-	s.spike(found.points, false)
+	s.spike(estimate.points, false)
 	s.throttled(days, floatOf(in.Current.CPULimit)/1000)
-	s.calibration(found)
+	s.calibration(estimate)
 
-	if found.calibration == nil {
-		s.margin(found.margin, found.marginDetail)
+	// The margin of a calibration is its multiplier, which calibration has applied.
+	if estimate.calibration == nil {
+		s.margin(estimate.margin, estimate.marginDetail)
 	}
-	if found.busiest > s.value {
-		s.step(StepBusiestDay, found.busiest, "the mean of the busiest day: its work must fit in the day")
+	if estimate.busiest > s.value {
+		s.step(StepBusiestDay, estimate.busiest, "the mean of the busiest day: its work must fit in the day")
 	}
 
-	if found.recent > s.value {
+	if estimate.recent > s.value {
 		s.flag(FlagLevelShift, "the last day used more than most days of the window")
-		s.step(StepRecent, found.recent, "the "+percentile(p.CPU.Envelope.Recent)+" of the last day")
+		s.step(StepRecent, estimate.recent, "the "+percentile(p.CPU.Envelope.Recent)+" of the last day")
 	}
 
 	s.utilization(p.CPU.TargetUtilization)
@@ -79,8 +81,8 @@ func sizeCPU(in Input, p Policy) (*sizer, bool) {
 	if in.HPA != nil && s.value > 0 {
 		s.scalePoint(in.HPA.CPUUtilization, current)
 	}
-	if start := startPeak(days, func(d *Day) float32 { return d.StartCPU }); start > startupFactor*s.value {
-		s.flag(FlagStartup, fmt.Sprintf("starting took up to %s, which steady use never needs: a start-up boost, or a limit that allows it", Cores.format(start)))
+	if startup := startPeak(days, func(d *Day) float32 { return d.StartCPU }); startup > startupFactor*s.value {
+		s.flag(FlagStartup, fmt.Sprintf("starting took up to %s, which steady use never needs: a start-up boost, or a limit that allows it", Cores.format(startup)))
 	}
 
 	s.clamp(float64(p.CPU.Step)/1000, float64(p.CPU.Floor)/1000, float64(p.CPU.Ceiling)/1000, float64(in.MaxCPU)/1000)
@@ -93,13 +95,14 @@ func (s *sizer) throttled(days []*Day, limit float64) {
 		return
 	}
 
-	held, total := 0.0, 0.0
+	throttledSamples := 0.0
+	total := 0.0
 	for _, d := range days {
-		held += d.CPU.CountAbove(atLimitShare * limit)
+		throttledSamples += d.CPU.CountAbove(atLimitShare * limit)
 		total += float64(d.CPU.Total())
 	}
 
-	share := held / total
+	share := throttledSamples / total
 	switch {
 	case !(share > 0):
 	case share < unknownNeedShare:
@@ -115,8 +118,8 @@ func (s *sizer) throttled(days []*Day, limit float64) {
 // Need returns the CPU that the days require, margin included, before target utilization, rounding and bounds, in the unit
 // of the samples; NaN if the days have no sample. It is proportional to the usage.
 func (p CPUPolicy) Need(days []*Day, now time.Time) float64 {
-	found := p.estimate(days, now, false)
-	return max(found.value*(1+float64(found.margin)), found.busiest, found.recent)
+	estimated := p.estimate(days, now, false)
+	return max(estimated.value*(1+float64(estimated.margin)), estimated.busiest, estimated.recent)
 }
 
 // cpuEstimate is the CPU that usage requires and its derivation.
@@ -156,7 +159,8 @@ func (p CPUPolicy) estimate(days []*Day, now time.Time, reacts bool) cpuEstimate
 
 // envelope covers the points of the days; see EnvelopePolicy.
 func (p CPUPolicy) envelope(days []*Day, now time.Time) cpuEstimate {
-	use, samples := 0.0, 0.0
+	use := 0.0
+	samples := 0.0
 	for _, d := range days {
 		use += d.CPU.Sum()
 		samples += float64(d.CPU.Total())
@@ -168,18 +172,20 @@ func (p CPUPolicy) envelope(days []*Day, now time.Time) cpuEstimate {
 	var buffer [histogram.MaxCountBuckets + 1]histogram.Point
 	var last *Day
 	busiest := 0.0
+
+	// Each day is one point in its upper tail; busiest and last are lower bounds beside the points.
 	for _, d := range days {
 		if d.CPU.Total() == 0 {
 			continue
 		}
 
-		seen := float64(bits.OnesCount32(d.CPUHours)) / 24
-		points = append(points, dayValue{tailPoint(&d.CPU, mean, float64(p.Percentile), p.Envelope.ViolationPrice, buffer[:0]), seen * dayWeight(now, d, p.HalfLife)})
+		observed := float64(bits.OnesCount32(d.CPUHours)) / 24
+		points = append(points, dayValue{tailPoint(&d.CPU, mean, float64(p.Percentile), p.Envelope.ViolationPrice, buffer[:0]), observed * dayWeight(now, d, p.HalfLife)})
 
 		if p.Envelope.HoldMean {
 			busiest = max(busiest, d.CPU.Sum()/float64(d.CPU.Total()))
 		}
-		if p.Envelope.Recent > 0 && seen >= 0.5 {
+		if p.Envelope.Recent > 0 && observed >= 0.5 {
 			last = d
 		}
 	}
@@ -190,8 +196,8 @@ func (p CPUPolicy) envelope(days []*Day, now time.Time) cpuEstimate {
 	}
 
 	value := weightedQuantile(points, float64(p.Envelope.Cover))
-	wide := spread(points) // Sorted points need less work.
-	margin := min(p.Margin+p.Envelope.SpreadMargin*series.Ratio(wide), p.Envelope.MaxMargin)
+	relativeSpread := spread(points) // Sorted points need less work.
+	margin := min(p.Margin+p.Envelope.SpreadMargin*series.Ratio(relativeSpread), p.Envelope.MaxMargin)
 
 	return cpuEstimate{
 		value:        value,
@@ -200,7 +206,7 @@ func (p CPUPolicy) envelope(days []*Day, now time.Time) cpuEstimate {
 		busiest:      busiest,
 		points:       points,
 		detail:       "covers " + percent(p.Envelope.Cover) + " of " + strconv.Itoa(len(points)) + " calendar days" + halfLifeText(p.HalfLife) + ", each at its lowest-cost point from " + percentile(p.Percentile) + " up",
-		marginDetail: percent(margin) + " on top: the days differ by " + percent(series.Ratio(wide)),
+		marginDetail: percent(margin) + " on top: the days differ by " + percent(series.Ratio(relativeSpread)),
 	}
 }
 
@@ -208,9 +214,9 @@ func (p CPUPolicy) envelope(days []*Day, now time.Time) cpuEstimate {
 // quantile lowest. Values of nearly the same cost contribute to it by their distance, so that noise does not choose between
 // two ends of a tail with the same cost. The buffer avoids an allocation per day.
 func tailPoint(c *histogram.Counts, mean, lowest, price float64, buffer []histogram.Point) float64 {
-	// even is the difference in cost, one point of slack, at which the weight of a value falls to 1/e; from farthest times
+	// costScale is the difference in cost, one point of slack, at which the weight of a value falls to 1/e; from farthest times
 	// it on the weight is 0.
-	const even, farthest = 0.01, 5
+	const costScale, farthest = 0.01, 5
 
 	// smallest is the weight of an isolated value.
 	const smallest = 1e-4
@@ -224,12 +230,12 @@ func tailPoint(c *histogram.Counts, mean, lowest, price float64, buffer []histog
 		return 0
 	}
 
-	best := math.Inf(1)
+	lowestCost := math.Inf(1)
 	for i := range tail {
 		// From here on only the cost of the share is needed.
 		tail[i].Share = price*tail[i].Share - mean/tail[i].Value
-		if tail[i].Share < best {
-			best = tail[i].Share
+		if tail[i].Share < lowestCost {
+			lowestCost = tail[i].Share
 		}
 	}
 
@@ -237,8 +243,8 @@ func tailPoint(c *histogram.Counts, mean, lowest, price float64, buffer []histog
 	weights := 0.0
 	above := c.Max()
 	for _, p := range tail {
-		if over := p.Share - best; over < farthest*even {
-			w := (above/p.Value - 1 + smallest) * math.Exp(-over/even)
+		if excess := p.Share - lowestCost; excess < farthest*costScale {
+			w := (above/p.Value - 1 + smallest) * math.Exp(-excess/costScale)
 			sum += w * p.Value
 			weights += w
 		}
@@ -287,7 +293,8 @@ func weightedQuantile(values []dayValue, q float64) float64 {
 
 	sum := 0.0
 	for _, v := range values {
-		if sum += v.weight; sum >= q*total*(1-1e-12) {
+		sum += v.weight
+		if sum >= q*total*(1-1e-12) {
 			return v.value
 		}
 	}
@@ -320,8 +327,8 @@ func dayWeight(now time.Time, d *Day, halfLife time.Duration) float64 {
 		return 1
 	}
 
-	old := max(0, now.Sub(d.Day.End()))
-	return math.Exp2(-float64(old) / float64(halfLife))
+	age := max(0, now.Sub(d.Day.End()))
+	return math.Exp2(-float64(age) / float64(halfLife))
 }
 
 func halfLifeText(halfLife time.Duration) string {
@@ -332,10 +339,10 @@ func halfLifeText(halfLife time.Duration) string {
 	return ", half weight after " + series.FormatDuration(halfLife)
 }
 
-func startPeak(days []*Day, of func(*Day) float32) float64 {
+func startPeak(days []*Day, peakOf func(*Day) float32) float64 {
 	peak := float32(0)
 	for _, d := range days {
-		peak = max(peak, of(d))
+		peak = max(peak, peakOf(d))
 	}
 
 	return float64(peak)

@@ -95,21 +95,23 @@ func CollectEvidence(in Input, p Policy) Evidence {
 
 	cpu.current = sizes{request: floatOf(in.Current.CPURequest) / 1000, limit: floatOf(in.Current.CPULimit) / 1000}
 	memory.current = sizes{request: floatOf(in.Current.MemoryRequest), limit: floatOf(in.Current.MemoryLimit)}
-	then := in
+
+	// Each day is decided as it would have been at its midnight: Recommend ignores later usage.
+	past := in
 	for i, d := range days {
 		if i < peerHistory {
 			continue
 		}
 
-		then.Now = d.Day.Start()
-		r := Recommend(then, p)
+		past.Now = d.Day.Start()
+		r := Recommend(past, p)
 		if r.CPU.Status == Ready && d.CPU.Total() > 0 {
-			made := sizes{request: floatOf(r.Target.CPURequest) / 1000, limit: floatOf(r.Target.CPULimit) / 1000}
+			decision := sizes{request: floatOf(r.Target.CPURequest) / 1000, limit: floatOf(r.Target.CPULimit) / 1000}
 			if r.CPU.Calibration != nil && r.CPU.Calibration.Reaction {
-				made.reaction = d.Reaction
+				decision.reaction = d.Reaction
 			}
 
-			cpu.add(d, made)
+			cpu.add(d, decision)
 		}
 
 		if r.Memory.Status == Ready && d.Memory.Total() > 0 {
@@ -137,9 +139,9 @@ type resourceReplay struct {
 	sizes   []sizes
 }
 
-func (r *resourceReplay) add(d *Day, made sizes) {
+func (r *resourceReplay) add(d *Day, decision sizes) {
 	r.days = append(r.days, d)
-	r.sizes = append(r.sizes, made)
+	r.sizes = append(r.sizes, decision)
 }
 
 // replay compares all ways of sizing with the days.
@@ -151,12 +153,12 @@ func (r *resourceReplay) replay(p *Profile) Replay {
 	out := Replay{From: r.days[0].Day.String(), To: r.days[len(r.days)-1].Day.String(), Days: len(r.days)}
 	out.Outcomes = append(out.Outcomes, r.score(r.policy, func(i int) sizes { return r.sizes[i] }))
 	if r.current.request > 0 {
-		today := r.current
-		if r.unit == BytesUnit && today.limit == 0 {
-			today.limit = today.request
+		current := r.current
+		if r.unit == BytesUnit && current.limit == 0 { // As in CollectEvidence.
+			current.limit = current.request
 		}
 
-		out.Outcomes = append(out.Outcomes, r.score(CurrentSetting, func(int) sizes { return today }))
+		out.Outcomes = append(out.Outcomes, r.score(CurrentSetting, func(int) sizes { return current }))
 	}
 
 	for _, peer := range Peers() {
@@ -179,7 +181,7 @@ func (r *resourceReplay) replay(p *Profile) Replay {
 func (r *resourceReplay) score(name string, decide func(i int) sizes) Outcome {
 	t := replayStats{}
 	for i, d := range r.days {
-		t.day(r.counts(d), r.peak(d), decide(i))
+		t.addDay(r.counts(d), r.peak(d), decide(i))
 	}
 
 	return t.outcome(name, r.unit)
@@ -187,11 +189,11 @@ func (r *resourceReplay) score(name string, decide func(i int) sizes) Outcome {
 
 // replayStats sums the days of a replay.
 type replayStats struct {
-	use, requested, excess  float64
-	samples, over, overSize float64
-	limited                 bool
-	days, changes, oomDays  int
-	last                    float64
+	use, requested, excess     float64
+	samples, above, aboveLimit float64
+	limited                    bool
+	days, changes, oomDays     int
+	last                       float64
 }
 
 // peak returns the maximum that counts against a limit: the kernel reclaims page cache before it kills.
@@ -203,41 +205,43 @@ func (r *resourceReplay) peak(d *Day) float64 {
 	return r.counts(d).Max()
 }
 
-func (t *replayStats) day(c *histogram.Counts, peak float64, made sizes) {
-	if !(made.request > 0) || math.IsInf(made.request, 0) {
+func (t *replayStats) addDay(c *histogram.Counts, peak float64, decision sizes) {
+	if !(decision.request > 0) || math.IsInf(decision.request, 0) {
 		return
 	}
 
 	n := float64(c.Total())
-	over, excess := c.Above(made.request)
-	if made.reaction != nil {
-		if above, added, ok := made.reaction.At(made.request); ok {
-			over = above
+	overSamples, excess := c.Above(decision.request)
+
+	// The curve has the effect of raises within the day, and what they add to the request.
+	if decision.reaction != nil {
+		if reactedAbove, added, ok := decision.reaction.At(decision.request); ok {
+			overSamples = reactedAbove
 			t.requested += added
 		}
 	}
 
 	t.use += c.Sum()
-	t.requested += n * made.request
+	t.requested += n * decision.request
 	t.samples += n
-	t.over += over
+	t.above += overSamples
 
 	t.excess += excess
 	t.days++
-	if made.limit > 0 {
+	if decision.limit > 0 {
 		t.limited = true
-		above, _ := c.Above(made.limit)
+		aboveLimit, _ := c.Above(decision.limit)
 
-		t.overSize += above
-		if peak > made.limit {
+		t.aboveLimit += aboveLimit
+		if peak > decision.limit {
 			t.oomDays++
 		}
 	}
 
-	if t.last > 0 && math.Abs(made.request/t.last-1) > materialChange {
+	if t.last > 0 && math.Abs(decision.request/t.last-1) > materialChange {
 		t.changes++
 	}
-	t.last = made.request
+	t.last = decision.request
 }
 
 func (t *replayStats) outcome(name string, unit Unit) Outcome {
@@ -247,13 +251,13 @@ func (t *replayStats) outcome(name string, unit Unit) Outcome {
 	}
 
 	o.Slack = series.Ratio(1 - t.use/t.requested)
-	o.Violation = series.Ratio(t.over / t.samples)
+	o.Violation = series.Ratio(t.above / t.samples)
 	if t.use > 0 {
 		o.Overrun = series.Ratio(t.excess / t.use)
 	}
 
 	if t.limited && unit == Cores {
-		throttled := series.Ratio(t.overSize / t.samples)
+		throttled := series.Ratio(t.aboveLimit / t.samples)
 		o.Throttled = &throttled
 	}
 
@@ -269,8 +273,10 @@ func (t *replayStats) outcome(name string, unit Unit) Outcome {
 // curve replays quantiles of the past window.
 func (r *resourceReplay) curve(p *Profile) []CurvePoint {
 	quantiles := [...]float64{0.5, 0.66, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1}
-	var tallies [len(quantiles)]replayStats
+	var stats [len(quantiles)]replayStats
 	h := histogram.Histogram{}
+
+	// Each quantile of the window before a day is the request of that day.
 	for _, d := range r.days {
 		h.Reset()
 		for _, past := range windowDays(p, d.Day.Start(), r.window) {
@@ -278,20 +284,23 @@ func (r *resourceReplay) curve(p *Profile) []CurvePoint {
 		}
 
 		for i, q := range quantiles {
-			tallies[i].day(r.counts(d), r.peak(d), sizes{request: h.Quantile(q)})
+			stats[i].addDay(r.counts(d), r.peak(d), sizes{request: h.Quantile(q)})
 		}
 	}
 
 	curve := make([]CurvePoint, 0, len(quantiles))
 	for i, q := range quantiles {
-		if o := tallies[i].outcome("", r.unit); tallies[i].days > 0 {
-			curve = append(curve, CurvePoint{
-				Quantile:  series.Ratio(q),
-				Slack:     o.Slack,
-				Violation: o.Violation,
-				Request:   tallies[i].last,
-			})
+		if stats[i].days == 0 {
+			continue
 		}
+
+		o := stats[i].outcome("", r.unit)
+		curve = append(curve, CurvePoint{
+			Quantile:  series.Ratio(q),
+			Slack:     o.Slack,
+			Violation: o.Violation,
+			Request:   stats[i].last,
+		})
 	}
 
 	return curve

@@ -81,12 +81,13 @@ func GocranePolicy(config map[string]string) (Policy, error) {
 	m.OOM.Ratio = r.Ratio("oom-bump-ratio", 1.2, 1, 10)
 	m.OOM.Cap = max(m.OOM.Cap, m.OOM.Ratio)
 
-	for _, ignored := range []string{"cpu-histogram-bucket-size", "cpu-histogram-max-value", "mem-histogram-bucket-size", "mem-histogram-max-value"} {
-		r.Number(ignored, 1, 1e-9, math.MaxFloat64)
+	// Keys without an effect are read all the same, so that a wrong value is reported.
+	for _, key := range []string{"cpu-histogram-bucket-size", "cpu-histogram-max-value", "mem-histogram-bucket-size", "mem-histogram-max-value"} {
+		r.Number(key, 1, 1e-9, math.MaxFloat64)
 	}
 
-	for _, ignored := range []string{"cpu-sample-interval", "mem-sample-interval"} {
-		wholeDays(r, ignored)
+	for _, key := range []string{"cpu-sample-interval", "mem-sample-interval"} {
+		wholeDays(r, key)
 	}
 
 	specifications, err := ParseSpecifications(gocraneSpecifications)
@@ -94,6 +95,7 @@ func GocranePolicy(config map[string]string) (Policy, error) {
 		return Policy{}, err
 	}
 
+	// The text is validated even where it does not apply.
 	r.Parse("specification-config", func(text string) error {
 		specifications, err = ParseSpecifications(text)
 		return err
@@ -120,11 +122,11 @@ func wholeDays(r *settings.Reader, key string) time.Duration {
 
 // ParseSpecifications parses a list such as "0.25c0.5g,1c2g": cores and GiB, separated by commas, at least one entry.
 func ParseSpecifications(text string) ([]Specification, error) {
-	form := regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)c([0-9]+(?:\.[0-9]+)?)g$`)
+	pattern := regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)c([0-9]+(?:\.[0-9]+)?)g$`)
 	var specs []Specification
 	for entry := range strings.SplitSeq(text, ",") {
 		entry = strings.TrimSpace(entry)
-		parts := form.FindStringSubmatch(entry)
+		parts := pattern.FindStringSubmatch(entry)
 		if parts == nil {
 			return nil, fmt.Errorf("entry %q: must be cores and GiB, for example 0.25c0.5g", entry)
 		}
@@ -132,9 +134,9 @@ func ParseSpecifications(text string) ([]Specification, error) {
 		cores, errCPU := strconv.ParseFloat(parts[1], 64)
 		gib, errMemory := strconv.ParseFloat(parts[2], 64)
 
-		const most = 1e6
-		if errCPU != nil || errMemory != nil || cores < 0.001 || gib < 0.001 || cores > most || gib > most {
-			return nil, fmt.Errorf("entry %q: cores and GiB must be 0.001 to %g", entry, most)
+		const maxAmount = 1e6
+		if errCPU != nil || errMemory != nil || cores < 0.001 || gib < 0.001 || cores > maxAmount || gib > maxAmount {
+			return nil, fmt.Errorf("entry %q: cores and GiB must be 0.001 to %g", entry, maxAmount)
 		}
 
 		specs = append(specs, Specification{CPU: milliUp(cores), Memory: series.Bytes(gib * (1 << 30))})

@@ -36,28 +36,28 @@ func FindJVM(args []string, env map[string]string) *JVM {
 	}
 
 	add(after)
-	found := JVM{}
+	jvm := JVM{}
 	for _, option := range options {
 		option = strings.Trim(option, `"'`)
 		if size, ok := strings.CutPrefix(option, "-Xmx"); ok {
-			found.MaxHeap = javaSize(size, found.MaxHeap)
+			jvm.MaxHeap = javaSize(size, jvm.MaxHeap)
 		}
 		if size, ok := strings.CutPrefix(option, "-XX:MaxHeapSize="); ok {
-			found.MaxHeap = javaSize(size, found.MaxHeap)
+			jvm.MaxHeap = javaSize(size, jvm.MaxHeap)
 		}
 
 		if share, ok := strings.CutPrefix(option, "-XX:MaxRAMPercentage="); ok {
 			if v, err := strconv.ParseFloat(share, 64); err == nil && v > 0 && v <= 100 {
-				found.MaxRAMPercentage = series.Ratio(v / 100)
+				jvm.MaxRAMPercentage = series.Ratio(v / 100)
 			}
 		}
 	}
 
-	if found == (JVM{}) {
+	if jvm == (JVM{}) {
 		return nil
 	}
 
-	return &found
+	return &jvm
 }
 
 // javaSize parses a size as the JVM does (512m, 2g, 1048576); it returns before if it is invalid.
@@ -66,6 +66,7 @@ func javaSize(text string, before series.Bytes) series.Bytes {
 		return before
 	}
 
+	// The suffix is case-insensitive: bit 0x20 makes a letter lower case.
 	shift := 0
 	switch text[len(text)-1] | 0x20 {
 	case 'k':
@@ -83,8 +84,8 @@ func javaSize(text string, before series.Bytes) series.Bytes {
 	}
 
 	n, err := strconv.ParseUint(text, 10, 63)
-	const most = 1 << 50
-	if err != nil || n == 0 || n > most>>shift {
+	const maxSize = 1 << 50
+	if err != nil || n == 0 || n > maxSize>>shift {
 		return before
 	}
 

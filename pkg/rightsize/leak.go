@@ -39,12 +39,12 @@ type podLife struct {
 // findLeaks returns the replicas that leak. A replica that is large from its start (a leader, a hot shard) does not leak:
 // the request must hold it.
 func findLeaks(days []*Day) leaks {
-	most := 0
+	replicas := 0
 	for _, d := range days {
-		most = max(most, len(d.Peaks))
+		replicas = max(replicas, len(d.Peaks))
 	}
 
-	if most < minSiblings {
+	if replicas < minSiblings {
 		return leaks{}
 	}
 
@@ -53,36 +53,39 @@ func findLeaks(days []*Day) leaks {
 		return leaks{}
 	}
 
+	// The median sibling distinguishes a leak from a workload that grows.
 	peaks := make([]float64, len(lives))
+
 	growths := make([]float64, len(lives))
 	for i, l := range lives {
 		peaks[i] = float64(l.peak)
 		growths[i] = l.growth()
 	}
 
-	median, grown := median(peaks), median(growths)
-	if median == 0 || grown > siblingGrowth {
+	medianPeak := median(peaks)
+	medianGrowth := median(growths)
+	if medianPeak == 0 || medianGrowth > siblingGrowth {
 		return leaks{}
 	}
 
-	found := leaks{pods: map[uint32]bool{}}
+	out := leaks{pods: map[uint32]bool{}}
 	worst := podLife{}
 	for _, l := range lives {
-		if l.growth() >= leakGrowth && float64(l.peak) >= leakFactor*median {
-			found.pods[l.pod] = true
+		if l.growth() >= leakGrowth && float64(l.peak) >= leakFactor*medianPeak {
+			out.pods[l.pod] = true
 			if l.peak > worst.peak {
 				worst = l
 			}
 		}
 	}
 
-	if n := len(found.pods); n == 0 || float64(n) > max(1, maxLeakShare*float64(len(lives))) {
+	if n := len(out.pods); n == 0 || float64(n) > max(1, maxLeakShare*float64(len(lives))) {
 		return leaks{}
 	}
 
-	found.detail = fmt.Sprintf("%d of %d replicas grew up to %.1f times, to %s, while the others stayed at about %s: sized by the others",
-		len(found.pods), len(lives), worst.growth(), formatBytes(float64(worst.peak)), formatBytes(median))
-	return found
+	out.detail = fmt.Sprintf("%d of %d replicas grew up to %.1f times, to %s, while the others stayed at about %s: sized by the others",
+		len(out.pods), len(lives), worst.growth(), formatBytes(float64(worst.peak)), formatBytes(medianPeak))
+	return out
 }
 
 // podLives merges the days of each pod.
@@ -91,8 +94,8 @@ func podLives(days []*Day) []podLife {
 	var lives []podLife
 	for _, d := range days {
 		for _, p := range d.Peaks {
-			i, known := index[p.Pod]
-			if !known {
+			i, ok := index[p.Pod]
+			if !ok {
 				i = len(lives)
 				index[p.Pod] = i
 				lives = append(lives, podLife{pod: p.Pod, first: p.First})

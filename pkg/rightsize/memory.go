@@ -28,10 +28,10 @@ const (
 func sizeMemory(in Input, p Policy) (*sizer, bool) {
 	s := &sizer{unit: BytesUnit}
 	days := windowDays(in.Profile, in.Now, p.Memory.Window)
-	var found memoryEstimate
+	var estimate memoryEstimate
 	if in.RunsToCompletion {
-		found = p.Memory.estimateOfRuns(days)
-		if !s.runs(len(found.maxima)) {
+		estimate = p.Memory.estimateOfRuns(days)
+		if !s.runs(len(estimate.maxima)) {
 			return s, false
 		}
 	} else {
@@ -39,42 +39,44 @@ func sizeMemory(in Input, p Policy) (*sizer, bool) {
 			return s, false
 		}
 
-		found = p.Memory.estimate(days, in.Now)
+		estimate = p.Memory.estimate(days, in.Now)
 	}
 
-	s.Estimate, s.Message = found.value, found.detail
-	s.step(StepEstimate, max(found.value, found.cache.whole), found.detail)
+	s.Estimate = estimate.value
+	s.Message = estimate.detail
+	s.step(StepEstimate, max(estimate.value, estimate.cache.workingSet), estimate.detail)
 
-	if len(found.leaks.pods) > 0 {
-		s.flag(FlagLeak, found.leaks.detail)
+	if len(estimate.leaks.pods) > 0 {
+		s.flag(FlagLeak, estimate.leaks.detail)
 		s.Steps = append(s.Steps, Step{
 			Code:   StepLeakExcluded,
 			Unit:   BytesUnit,
-			From:   found.largest,
+			From:   estimate.largest,
 			To:     s.value,
-			Detail: found.leaks.detail,
+			Detail: estimate.leaks.detail,
 		})
 	}
 
-	s.pageCache(found.cache)
-	s.spike(found.maxima, true)
+	s.pageCache(estimate.cache)
+	s.spike(estimate.maxima, true)
 	s.noRequest(floatOf(in.Current.MemoryRequest))
 
 	if s.value == 0 {
 		s.flag(FlagIdle, fmt.Sprintf("no memory use above zero in %.1f days", s.Days))
 	}
 
-	if found.ahead > s.value {
+	if estimate.ahead > s.value {
 		detail := fmt.Sprintf("the largest use of a day only grows: %d days of further growth provided for", growingAhead)
 		s.flag(FlagGrowing, detail+"; a leak or a cache without a bound?")
 		s.Confidence /= 2
-		s.step(StepTrend, found.ahead, detail)
+		s.step(StepTrend, estimate.ahead, detail)
 	}
 
+	// The margin is on top of what kills and the heap require.
 	s.startup(days)
 	s.oom(in, p.Memory.OOM)
 	s.jvm(in.JVM)
-	s.margin(found.margin, found.marginDetail)
+	s.margin(estimate.margin, estimate.marginDetail)
 	s.utilization(p.Memory.TargetUtilization)
 
 	if in.HPA != nil && s.value > 0 {
@@ -108,11 +110,12 @@ type memoryEstimate struct {
 
 func (p MemoryPolicy) estimate(days []*Day, now time.Time) memoryEstimate {
 	leaking := findLeaks(days)
-	largest, n := 0.0, 0
+	largest := 0.0
+	n := 0
 	for _, d := range days {
 		if d.Memory.Total() > 0 {
 			largest = max(largest, d.maxPeak())
-			n = n + 1
+			n++
 		}
 	}
 
@@ -143,20 +146,20 @@ func (p MemoryPolicy) estimateOfRuns(days []*Day) memoryEstimate {
 
 // estimateWithoutCache returns the estimate from block maxima without a share of the page cache. If the cache is known for
 // some blocks only, the estimate may exceed that of the whole memory, which then counts.
-func (p MemoryPolicy) estimateWithoutCache(basis ReclaimBasis, of string, maxima func(leaveOut series.Ratio) []dayValue) memoryEstimate {
-	e := p.estimateOfMaxima(maxima(0), of)
+func (p MemoryPolicy) estimateWithoutCache(basis ReclaimBasis, blocks string, maxima func(leaveOut series.Ratio) []dayValue) memoryEstimate {
+	e := p.estimateOfMaxima(maxima(0), blocks)
 	if basis == BasisUnknown || len(e.maxima) == 0 {
 		return e
 	}
 
-	split := cacheSplit{basis: basis, whole: e.value, unreclaimable: weightedQuantile(maxima(1), float64(p.Percentile))}
+	split := cacheSplit{basis: basis, workingSet: e.value, unreclaimable: weightedQuantile(maxima(1), float64(p.Percentile))}
 	if leaveOut := p.PageCache.excludedShare(basis); leaveOut > 0 {
-		part := p.estimateOfMaxima(maxima(leaveOut), of)
-		if !(part.need() < e.need()) {
+		reduced := p.estimateOfMaxima(maxima(leaveOut), blocks)
+		if !(reduced.need() < e.need()) {
 			return e
 		}
 
-		e = part
+		e = reduced
 		split.leaveOut = leaveOut
 	}
 
@@ -169,7 +172,7 @@ func (p MemoryPolicy) estimateWithoutCache(basis ReclaimBasis, of string, maxima
 func (e memoryEstimate) need() float64 { return max(e.value, e.ahead) * (1 + float64(e.margin)) }
 
 // estimateOfMaxima returns the estimate from block maxima in the order of time; of describes the blocks. It sorts maxima.
-func (p MemoryPolicy) estimateOfMaxima(maxima []dayValue, of string) memoryEstimate {
+func (p MemoryPolicy) estimateOfMaxima(maxima []dayValue, blocks string) memoryEstimate {
 	e := memoryEstimate{maxima: maxima}
 	grows, ahead := growth(maxima)
 	e.value = weightedQuantile(maxima, float64(p.Percentile))
@@ -187,9 +190,9 @@ func (p MemoryPolicy) estimateOfMaxima(maxima []dayValue, of string) memoryEstim
 		e.marginDetail += ": the upper half of the maxima spreads by " + percent(series.Ratio(tail))
 	}
 
-	e.detail = "the maximum of " + of
+	e.detail = "the maximum of " + blocks
 	if p.Percentile < 1 {
-		e.detail = percentile(p.Percentile) + " of the maxima of " + of
+		e.detail = percentile(p.Percentile) + " of the maxima of " + blocks
 	}
 
 	return e
@@ -223,27 +226,27 @@ func tailSpread(values []dayValue) float64 {
 
 // growth reports whether the maxima, in the order of their days, only grow, and extrapolates them.
 func growth(maxima []dayValue) (grows bool, ahead float64) {
-	run := 1
+	days := 1
 	for i := len(maxima) - 1; i > 0 && maxima[i].value >= growingNoise*maxima[i-1].value; i-- {
-		run++
+		days++
 	}
 
-	if run < growingDays {
+	if days < growingDays {
 		return false, 0
 	}
 
-	first := maxima[len(maxima)-run].value
+	first := maxima[len(maxima)-days].value
 	last := maxima[len(maxima)-1].value
 	if !(first > 0) || last < growingFactor*first {
 		return false, 0
 	}
 
 	// Both halves must have grown, or it was one step to a new level.
-	if middle := maxima[len(maxima)-1-run/2].value; middle < first+(last-first)/4 || middle > last-(last-first)/4 {
+	if middle := maxima[len(maxima)-1-days/2].value; middle < first+(last-first)/4 || middle > last-(last-first)/4 {
 		return false, 0
 	}
 
-	return true, min(last+growingAhead*(last-first)/float64(run-1), growingCap*last)
+	return true, min(last+growingAhead*(last-first)/float64(days-1), growingCap*last)
 }
 
 // oom raises the value by the out-of-memory kills of the window. Each requires a bump above the memory at which it happened,
@@ -254,10 +257,12 @@ func (s *sizer) oom(in Input, p OOMPolicy) {
 		return
 	}
 
+	// Kills after now, or of unknown memory, do not count.
 	var kills []OOM
+
 	lowest := math.Inf(1)
 	for _, kill := range in.OOMs {
-		if old := in.Now.Sub(kill.At); old >= 0 && old <= p.Window && kill.Memory > 0 {
+		if age := in.Now.Sub(kill.At); age >= 0 && age <= p.Window && kill.Memory > 0 {
 			kills = append(kills, kill)
 			lowest = min(lowest, float64(kill.Memory))
 		}
@@ -267,36 +272,37 @@ func (s *sizer) oom(in Input, p OOMPolicy) {
 		return
 	}
 
-	most := float64(p.Cap) * max(lowest, s.value)
-	best := s.value
-	bestAt := OOM{}
+	// The kill that requires most decides; kills do not add up.
+	ceiling := float64(p.Cap) * max(lowest, s.value)
 
+	raised := s.value
+	cause := OOM{}
 	capped := false
 	for _, kill := range kills {
 		m := float64(kill.Memory)
-		asked := max(m*float64(p.Ratio), m+float64(p.MinBump))
+		required := max(m*float64(p.Ratio), m+float64(p.MinBump))
 
-		wanted := min(asked, most)
-		if p.HalfLife > 0 && wanted > s.value {
-			old := in.Now.Sub(kill.At)
-			wanted = s.value + (wanted-s.value)*math.Exp2(-float64(old)/float64(p.HalfLife))
+		target := min(required, ceiling)
+		if p.HalfLife > 0 && target > s.value {
+			age := in.Now.Sub(kill.At)
+			target = s.value + (target-s.value)*math.Exp2(-float64(age)/float64(p.HalfLife))
 		}
 
-		if wanted > best {
-			best = wanted
-			bestAt = kill
-			capped = asked > most
+		if target > raised {
+			raised = target
+			cause = kill
+			capped = required > ceiling
 		}
 	}
 
 	detail := fmt.Sprintf("killed for lack of memory %d times in %s", len(kills), daysText(p.Window))
 	if capped {
-		detail += fmt.Sprintf("; no more than %s is given for that: look for a leak", s.unit.format(most))
+		detail += fmt.Sprintf("; no more than %s is given for that: look for a leak", s.unit.format(ceiling))
 	}
 
 	s.flag(FlagOOM, detail)
-	if best > s.value {
-		s.step(StepOOM, best, fmt.Sprintf("killed at %s, %s ago", s.unit.format(float64(bestAt.Memory)), in.Now.Sub(bestAt.At).Round(time.Hour)))
+	if raised > s.value {
+		s.step(StepOOM, raised, fmt.Sprintf("killed at %s, %s ago", s.unit.format(float64(cause.Memory)), in.Now.Sub(cause.At).Round(time.Hour)))
 	}
 }
 
@@ -330,31 +336,31 @@ func (s *sizer) jvm(j *JVM) {
 		if j.PeakHeap > 0 && s.value > float64(j.PeakHeap) {
 			outside = min(outside, s.value-float64(j.PeakHeap))
 		}
-		if wanted := float64(j.MaxHeap) + outside; wanted > s.value {
-			s.step(StepJVM, wanted, fmt.Sprintf("the heap may grow to %s, and %s lies outside of it", formatBytes(float64(j.MaxHeap)), formatBytes(outside)))
+		if required := float64(j.MaxHeap) + outside; required > s.value {
+			s.step(StepJVM, required, fmt.Sprintf("the heap may grow to %s, and %s lies outside of it", formatBytes(float64(j.MaxHeap)), formatBytes(outside)))
 		}
 
 	case j.MaxRAMPercentage > 0 && j.PeakHeap > 0:
-		if wanted := heapHeadroom * float64(j.PeakHeap) / float64(j.MaxRAMPercentage); wanted > s.value {
-			s.step(StepJVM, wanted, fmt.Sprintf("the heap is %s of the limit; live data of %s and headroom need that much", percent(j.MaxRAMPercentage), formatBytes(float64(j.PeakHeap))))
+		if required := heapHeadroom * float64(j.PeakHeap) / float64(j.MaxRAMPercentage); required > s.value {
+			s.step(StepJVM, required, fmt.Sprintf("the heap is %s of the limit; live data of %s and headroom need that much", percent(j.MaxRAMPercentage), formatBytes(float64(j.PeakHeap))))
 		}
 	}
 }
 
 // applySpecification moves both values to the smallest specification that holds them; nothing changes if there is none.
 func applySpecification(specs []Specification, cpu, memory *sizer) {
-	best := -1
+	smallest := -1
 	for i, spec := range specs {
 		if float64(spec.CPU) < cpu.value*1000-1e-6 || float64(spec.Memory) < memory.value-0.5 {
 			continue
 		}
 
-		if best < 0 || spec.CPU < specs[best].CPU || spec.CPU == specs[best].CPU && spec.Memory < specs[best].Memory {
-			best = i
+		if smallest < 0 || spec.CPU < specs[smallest].CPU || spec.CPU == specs[smallest].CPU && spec.Memory < specs[smallest].Memory {
+			smallest = i
 		}
 	}
 
-	if best < 0 {
+	if smallest < 0 {
 		detail := "no specification is large enough: left as it is"
 		cpu.step(StepSpecification, cpu.value, detail)
 		memory.step(StepSpecification, memory.value, detail)
@@ -362,9 +368,9 @@ func applySpecification(specs []Specification, cpu, memory *sizer) {
 		return
 	}
 
-	detail := fmt.Sprintf("the smallest specification that holds both: %s and %s", FormatCPU(specs[best].CPU), FormatMemory(specs[best].Memory))
-	cpu.step(StepSpecification, float64(specs[best].CPU)/1000, detail)
-	memory.step(StepSpecification, float64(specs[best].Memory), detail)
+	detail := fmt.Sprintf("the smallest specification that holds both: %s and %s", FormatCPU(specs[smallest].CPU), FormatMemory(specs[smallest].Memory))
+	cpu.step(StepSpecification, float64(specs[smallest].CPU)/1000, detail)
+	memory.step(StepSpecification, float64(specs[smallest].Memory), detail)
 }
 
 // maxPeakWithout returns maxPeak without some pods.

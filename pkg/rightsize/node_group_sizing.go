@@ -46,7 +46,7 @@ func recommendByNodeGroup(in Input, p Policy) Recommendation {
 	in.Groups = nil
 	out := Recommend(in, p)
 	for _, g := range groups {
-		if size, ran := groupSize(in, p, g); ran {
+		if size, observed := groupSize(in, p, g); observed {
 			out.NodeGroups = append(out.NodeGroups, size)
 		}
 	}
@@ -56,6 +56,7 @@ func recommendByNodeGroup(in Input, p Policy) Recommendation {
 		return out
 	}
 
+	// Each resource may be decided by another group.
 	cpu := groupComparison{
 		unit:     Cores,
 		value:    func(r Resources) float64 { return floatOf(r.CPURequest) / 1000 },
@@ -63,8 +64,9 @@ func recommendByNodeGroup(in Input, p Policy) Recommendation {
 		capacity: func(s NodeGroupShape) float64 { return float64(s.PodCPU) / 1000 },
 	}
 
-	if by := cpu.apply(&out.CPU, out.Target, out.NodeGroups); by != nil {
-		out.Target.CPURequest, out.Target.CPULimit = by.CPURequest, by.CPULimit
+	if deciding := cpu.apply(&out.CPU, out.Target, out.NodeGroups); deciding != nil {
+		out.Target.CPURequest = deciding.CPURequest
+		out.Target.CPULimit = deciding.CPULimit
 	}
 
 	memory := groupComparison{
@@ -74,19 +76,20 @@ func recommendByNodeGroup(in Input, p Policy) Recommendation {
 		capacity: func(s NodeGroupShape) float64 { return float64(s.PodMemory) },
 	}
 
-	if by := memory.apply(&out.Memory, out.Target, out.NodeGroups); by != nil {
-		out.Target.MemoryRequest, out.Target.MemoryLimit = by.MemoryRequest, by.MemoryLimit
+	if deciding := memory.apply(&out.Memory, out.Target, out.NodeGroups); deciding != nil {
+		out.Target.MemoryRequest = deciding.MemoryRequest
+		out.Target.MemoryLimit = deciding.MemoryLimit
 	}
 
 	return out
 }
 
 // groupSize sizes the container as if it ran on the nodes of one group only; ran is false if it was not observed there.
-func groupSize(in Input, p Policy, g NodeGroupUse) (size NodeGroupSize, ran bool) {
+func groupSize(in Input, p Policy, g NodeGroupUse) (size NodeGroupSize, observed bool) {
 	in.Profile = g.Profile
 	in.MaxCPU = g.PodCPU
-
 	in.MaxMemory = g.PodMemory
+
 	days := windowDays(g.Profile, in.Now, max(p.CPU.Window, p.Memory.Window))
 	if len(days) == 0 {
 		return NodeGroupSize{}, false
@@ -103,6 +106,7 @@ func groupSize(in Input, p Policy, g NodeGroupUse) (size NodeGroupSize, ran bool
 		shape:       g.NodeGroupShape,
 	}
 
+	// The preliminary size shows whether a group that is still learning could need more than all others.
 	if !r.Ready() {
 		p.MinHistory = 1
 		size.preliminary = Recommend(in, p).Target
@@ -120,52 +124,53 @@ type groupComparison struct {
 }
 
 // apply adjusts the sizing of all pods to the groups. It returns the new request and limit; nil if they stay.
-func (g groupComparison) apply(all *Sizing, target Resources, groups []NodeGroupSize) (becomes *Resources) {
+func (g groupComparison) apply(all *Sizing, target Resources, groups []NodeGroupSize) (decided *Resources) {
 	if all.Status != Ready {
 		return nil
 	}
 
-	most := g.value(target)
-	ruler := -1
+	largest := g.value(target)
+	deciding := -1
 	for i := range groups {
-		if v := g.value(groups[i].Target); g.sizing(&groups[i]).Status == Ready && v > most {
-			ruler = i
-			most = v
+		if v := g.value(groups[i].Target); g.sizing(&groups[i]).Status == Ready && v > largest {
+			deciding = i
+			largest = v
 		}
 	}
 
+	// A group that already needs more than all others makes the size of all pods uncertain.
 	for i := range groups {
 		s := g.sizing(&groups[i])
-		if v := g.value(groups[i].preliminary); s.Status == Learning && v > most {
+		if v := g.value(groups[i].preliminary); s.Status == Learning && v > largest {
 			*all = Sizing{
 				Status: Learning, Days: all.Days,
-				Message: fmt.Sprintf("nodes of %s: %s, and they already ask for %s, all others for %s", groups[i].Group, s.Message, g.unit.format(v), g.unit.format(most)),
+				Message: fmt.Sprintf("nodes of %s: %s, and they already ask for %s, all others for %s", groups[i].Group, s.Message, g.unit.format(v), g.unit.format(largest)),
 			}
 
 			return &Resources{}
 		}
 	}
 
-	if ruler >= 0 {
-		*all = g.sizing(&groups[ruler])
-		all.Message = "the nodes of " + groups[ruler].Group + " rule: " + all.Message
+	if deciding >= 0 {
+		*all = g.sizing(&groups[deciding])
+		all.Message = "the nodes of " + groups[deciding].Group + " rule: " + all.Message
 		all.Flags = slices.Clone(all.Flags)
-		becomes = &groups[ruler].Target
+		decided = &groups[deciding].Target
 	}
 
-	g.addFindings(all, most, groups)
-	return becomes
+	g.addFindings(all, largest, groups)
+	return decided
 }
 
 // addFindings records how much one size for all nodes wastes on some of them, and on which it does not fit.
-func (g groupComparison) addFindings(all *Sizing, most float64, groups []NodeGroupSize) {
-	var sizes, small []string
-	least := most
-	less := 0.0
+func (g groupComparison) addFindings(all *Sizing, largest float64, groups []NodeGroupSize) {
+	var sizes, tooSmall []string
+	smallest := largest
+	saving := 0.0
 	for i := range groups {
 		size := &groups[i]
-		if room := g.capacity(size.shape); room > 0 && most > room {
-			small = append(small, fmt.Sprintf("%s (%s)", size.Group, g.unit.format(room)))
+		if capacity := g.capacity(size.shape); capacity > 0 && largest > capacity {
+			tooSmall = append(tooSmall, fmt.Sprintf("%s (%s)", size.Group, g.unit.format(capacity)))
 		}
 
 		s := g.sizing(size)
@@ -175,27 +180,27 @@ func (g groupComparison) addFindings(all *Sizing, most float64, groups []NodeGro
 		}
 
 		v := g.value(size.Target)
-		least = min(least, v)
-		less += float64(size.Pods) * (most - v)
+		smallest = min(smallest, v)
+		saving += float64(size.Pods) * (largest - v)
 		sizes = append(sizes, fmt.Sprintf("%s needs %s (%d pods)", size.Group, g.unit.format(v), size.Pods))
 	}
 
-	if least < similarSizes*most {
+	if smallest < similarSizes*largest {
 		all.Flags = append(all.Flags, Flag{Code: FlagDissimilarNodes, Detail: fmt.Sprintf(
 			"one template serves unlike nodes with %s: %s; a DaemonSet for each group would ask for %s less in all",
-			g.unit.format(most), formatFirst(sizes), g.unit.format(less))})
+			g.unit.format(largest), formatFirst(sizes), g.unit.format(saving))})
 	}
 
-	if len(small) > 0 {
-		all.Flags = append(all.Flags, Flag{Code: FlagTooLarge, Detail: fmt.Sprintf("%s does not fit on the nodes of %s", g.unit.format(most), formatFirst(small))})
+	if len(tooSmall) > 0 {
+		all.Flags = append(all.Flags, Flag{Code: FlagTooLarge, Detail: fmt.Sprintf("%s does not fit on the nodes of %s", g.unit.format(largest), formatFirst(tooSmall))})
 	}
 }
 
 // formatFirst lists the first entries.
-func formatFirst(all []string) string {
-	if len(all) > maxListed {
-		all = append(slices.Clone(all[:maxListed]), fmt.Sprintf("and %d more", len(all)-maxListed))
+func formatFirst(entries []string) string {
+	if len(entries) > maxListed {
+		entries = append(slices.Clone(entries[:maxListed]), fmt.Sprintf("and %d more", len(entries)-maxListed))
 	}
 
-	return strings.Join(all, ", ")
+	return strings.Join(entries, ", ")
 }

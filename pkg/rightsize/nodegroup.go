@@ -82,6 +82,7 @@ func GroupNodes(nodes []NodeShape) NodeGroups {
 		counts[names[i]]++
 	}
 
+	// Labels may identify single nodes, so the number of groups is bounded.
 	if len(counts) > maxNodeGroups {
 		order := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 			return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
@@ -105,8 +106,9 @@ func GroupNodes(nodes []NodeShape) NodeGroups {
 		out.Of[n.Name] = names[i]
 		g := shapes[names[i]]
 		g.Name = names[i]
-		g.Nodes = g.Nodes + 1
-		g.PodCPU, g.PodMemory = max(g.PodCPU, n.PodCPU), max(g.PodMemory, n.PodMemory)
+		g.Nodes++
+		g.PodCPU = max(g.PodCPU, n.PodCPU)
+		g.PodMemory = max(g.PodMemory, n.PodMemory)
 		shapes[names[i]] = g
 	}
 

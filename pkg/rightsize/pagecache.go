@@ -79,32 +79,32 @@ func (p PodPeak) unreclaimable() float32 {
 }
 
 // requiredMemory returns the part of a peak that the request has to hold.
-func requiredMemory(peak, stays float32, leaveOut series.Ratio) float64 {
-	return float64(peak) - float64(leaveOut)*max(0, float64(peak)-float64(stays))
+func requiredMemory(peak, unreclaimable float32, leaveOut series.Ratio) float64 {
+	return float64(peak) - float64(leaveOut)*max(0, float64(peak)-float64(unreclaimable))
 }
 
 // requiredPeak returns the largest memory of this day that the request has to hold, without some pods; the largest memory if
 // the page cache is unknown.
-func (d *Day) requiredPeak(leaveOut series.Ratio, without map[uint32]bool) float64 {
-	whole := d.maxPeakWithout(without)
+func (d *Day) requiredPeak(leaveOut series.Ratio, excluded map[uint32]bool) float64 {
+	largest := d.maxPeakWithout(excluded)
 	if leaveOut == 0 || !d.hasCacheSplit() {
-		return whole
+		return largest
 	}
 
-	most := 0.0
+	required := 0.0
 	lowest := float64(maxFloat32)
 	for _, p := range d.Peaks {
 		lowest = min(lowest, float64(p.Peak))
-		if !without[p.Pod] {
-			most = max(most, requiredMemory(p.Peak, p.unreclaimable(), leaveOut))
+		if !excluded[p.Pod] {
+			required = max(required, requiredMemory(p.Peak, p.unreclaimable(), leaveOut))
 		}
 	}
 
 	if len(d.Peaks) == maxPodsPerDay {
-		most = max(most, lowest) // Dropped pods may have had as much.
+		required = max(required, lowest) // Dropped pods may have had as much.
 	}
 
-	return min(most, whole)
+	return min(required, largest)
 }
 
 // hasCacheSplit reports whether the page cache of any pod is known on this day.
@@ -123,9 +123,9 @@ func basisOf(days []*Day) (basis ReclaimBasis) {
 type cacheSplit struct {
 	// whole, needed and unreclaimable are estimates of the working set, of the part that the request holds, and of the part
 	// that cannot be reclaimed. All are 0 if the page cache is unknown.
-	whole, needed, unreclaimable float64
-	leaveOut                     series.Ratio
-	basis                        ReclaimBasis
+	workingSet, needed, unreclaimable float64
+	leaveOut                          series.Ratio
+	basis                             ReclaimBasis
 }
 
 // excludedShare returns the share of page cache that an estimate leaves out: none if it is unknown, or not trusted.
@@ -142,27 +142,29 @@ const notableCacheShare = 0.2
 
 // pageCache records how page cache changes the estimate.
 func (s *sizer) pageCache(c cacheSplit) {
-	if c.whole <= 0 || c.unreclaimable >= c.whole {
+	if c.workingSet <= 0 || c.unreclaimable >= c.workingSet {
 		return
 	}
 
-	cache := c.whole - c.unreclaimable
+	cache := c.workingSet - c.unreclaimable
+
+	// Nothing was left out, which is worth a finding only where cache could not be distinguished from shared memory.
 	if c.leaveOut == 0 {
-		if cache >= notableCacheShare*c.whole && c.basis == AnonymousOnly {
+		if cache >= notableCacheShare*c.workingSet && c.basis == AnonymousOnly {
 			s.flag(FlagPageCache, fmt.Sprintf("of %s only %s are anonymous memory; up to %s may be page cache and count all the same, "+
-				"because rss does not tell it from shared memory, which cannot be given back", s.unit.format(c.whole), s.unit.format(c.unreclaimable), s.unit.format(cache)))
+				"because rss does not tell it from shared memory, which cannot be given back", s.unit.format(c.workingSet), s.unit.format(c.unreclaimable), s.unit.format(cache)))
 		}
 
 		return
 	}
 
 	detail := fmt.Sprintf("of %s only %s cannot be given back; %s are page cache, %s of which the request holds",
-		s.unit.format(c.whole), s.unit.format(c.unreclaimable), s.unit.format(cache), percent(1-c.leaveOut))
+		s.unit.format(c.workingSet), s.unit.format(c.unreclaimable), s.unit.format(cache), percent(1-c.leaveOut))
 
 	if c.basis == AnonymousOnly {
 		detail += ", taken from rss as the policy says"
 	}
-	if cache >= notableCacheShare*c.whole {
+	if cache >= notableCacheShare*c.workingSet {
 		s.flag(FlagPageCache, detail)
 	}
 

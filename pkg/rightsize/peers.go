@@ -53,10 +53,10 @@ func cpuCounts(d *Day) *histogram.Counts    { return &d.CPU }
 func memoryCounts(d *Day) *histogram.Counts { return &d.Memory }
 
 // quantileOf returns the quantile of all samples of the days.
-func quantileOf(days []*Day, of func(*Day) *histogram.Counts, q float64) float64 {
+func quantileOf(days []*Day, countsOf func(*Day) *histogram.Counts, q float64) float64 {
 	h := histogram.Histogram{}
 	for _, d := range days {
-		h.Add(of(d), 1)
+		h.Add(countsOf(d), 1)
 	}
 
 	return h.Quantile(q)
@@ -67,8 +67,8 @@ const vpaHalfLife = 24 * time.Hour
 func vpaCPU(days []*Day, now time.Time) float64 {
 	h := histogram.Histogram{}
 	for _, d := range days {
-		noon := now.Sub(d.Day.Start().Add(12 * time.Hour))
-		h.Add(&d.CPU, math.Exp2(-float64(noon)/float64(vpaHalfLife)))
+		age := now.Sub(d.Day.Start().Add(12 * time.Hour))
+		h.Add(&d.CPU, math.Exp2(-float64(age)/float64(vpaHalfLife)))
 	}
 
 	return 1.15 * h.Quantile(0.90)

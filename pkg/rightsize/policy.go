@@ -173,27 +173,28 @@ func (p Policy) Validate() error { return p.problems().Err() }
 func (p Policy) problems() settings.Errors {
 	v := &validator{}
 	v.Check(p.MinHistory > 0, "minHistory", p.MinHistory, "must be above zero")
+
 	cpu := p.CPU
 	v.Check(slices.Contains([]Method{Percentile, Envelope, Calibrated}, cpu.Method), "cpu.method", cpu.Method, "must be percentile, envelope or calibrated")
 	v.target(cpu)
 	v.share("cpu.percentile", cpu.Percentile)
-
 	v.envelope(cpu)
 	v.window("cpu", cpu.Window, cpu.HalfLife)
+
 	v.Check(cpu.Margin >= 0 && cpu.Margin <= 10, "cpu.margin", cpu.Margin, "must be 0 to 10 (0.15 is 15 %)")
 	v.share("cpu.targetUtilization", cpu.TargetUtilization)
 	v.Check(cpu.Floor > 0, "cpu.floor", cpu.Floor, "must be above zero: a request of zero is never recommended")
 	v.Check(cpu.Step > 0, "cpu.step", cpu.Step, "must be above zero")
 	v.Check(cpu.Ceiling == 0 || cpu.Ceiling >= cpu.Floor, "cpu.ceiling", cpu.Ceiling, "must be 0 (none) or at least the floor")
-
 	v.limit("cpu.limit", cpu.Limit)
+
 	mem := p.Memory
 	v.share("memory.percentile", mem.Percentile)
 	v.window("memory", mem.Window, mem.HalfLife)
 	v.Check(mem.Margin >= 0 && mem.Margin <= 10, "memory.margin", mem.Margin, "must be 0 to 10 (0.15 is 15 %)")
 	v.Check(mem.TailMargin >= 0 && mem.TailMargin <= 100, "memory.tailMargin", mem.TailMargin, "must be 0 to 100")
-
 	v.Check(mem.MaxMargin >= 0 && mem.MaxMargin <= 10, "memory.maxMargin", mem.MaxMargin, "must be 0 to 10")
+
 	v.share("memory.targetUtilization", mem.TargetUtilization)
 	v.Check(mem.Floor > 0, "memory.floor", mem.Floor, "must be above zero: a request of zero is never recommended")
 	v.Check(mem.Step > 0, "memory.step", mem.Step, "must be above zero")
@@ -244,8 +245,8 @@ func (v *validator) target(cpu CPUPolicy) {
 	}
 
 	calibrate.CheckTarget(&v.Errors, "cpu.target", cpu.Target)
-	least := time.Duration(calibrate.ConstantSettings().MinDays) * day
-	v.Check(cpu.Window >= least, "cpu.window", cpu.Window, "must be 7d or more with the method calibrated")
+	minWindow := time.Duration(calibrate.ConstantSettings().MinDays) * day
+	v.Check(cpu.Window >= minWindow, "cpu.window", cpu.Window, "must be 7d or more with the method calibrated")
 	v.Check(cpu.HalfLife == 0, "cpu.halfLife", cpu.HalfLife, "contradicts the method: calibrated counts all days the same")
 }
 

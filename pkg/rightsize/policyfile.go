@@ -30,30 +30,31 @@ type policySetFile struct {
 }
 
 // decode reads a document into the struct that f is part of.
-func (f *policyFile) decode(data []byte, into any) (errs settings.Errors) {
-	var first struct {
+func (f *policyFile) decode(data []byte, document any) (errs settings.Errors) {
+	var head struct {
 		Base *string
 		CPU  struct{ Method *Method }
 	}
-	_ = json.Unmarshal(data, &first) // Fields of another type are reported below.
+	_ = json.Unmarshal(data, &head) // Fields of another type are reported below.
 
 	name := DefaultPolicy
-	if first.Base != nil {
-		name = *first.Base
+	if head.Base != nil {
+		name = *head.Base
 	}
 
-	var err error
-	if f.Policy, err = PolicyByName(name); err != nil {
+	policy, err := PolicyByName(name)
+	if err != nil {
 		errs.Fail("base", name, "must be one of "+strings.Join(PolicyNames(), ", "))
 		return errs
 	}
 
+	f.Policy = policy
 	f.Name = ""
-	if m := first.CPU.Method; m != nil {
+	if m := head.CPU.Method; m != nil {
 		f.CPU.selectMethod(*m)
 	}
 
-	errs = settings.Decode(data, into)
+	errs = settings.Decode(data, document)
 	errs.Check(f.Name != "" || len(errs) > 0, "name", "", "must be given: it is shown with each recommendation")
 
 	if len(errs) == 0 {
@@ -165,7 +166,8 @@ func (s *Specifications) DecodeField(raw json.RawMessage) string {
 		return `must be a list such as ["0.5c1g", "1c2g"]`
 	}
 
-	if *s, err = ParseSpecifications(strings.Join(entries, ",")); err != nil {
+	*s, err = ParseSpecifications(strings.Join(entries, ","))
+	if err != nil {
 		return err.Error()
 	}
 

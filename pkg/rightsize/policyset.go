@@ -56,8 +56,8 @@ func (s PolicySet) For(w Subject) (p Policy, why string) {
 		}
 	}
 
-	class, given := w.Annotations[ClassAnnotation]
-	if !given || s.IgnoreClasses {
+	class, annotated := w.Annotations[ClassAnnotation]
+	if !annotated || s.IgnoreClasses {
 		return s.Default, ""
 	}
 
@@ -72,7 +72,8 @@ func (s PolicySet) For(w Subject) (p Policy, why string) {
 // limitHistory limits the policy of a class to the history that is read.
 func (s PolicySet) limitHistory(p Policy) Policy {
 	longest := s.Window()
-	p.CPU.Window, p.Memory.Window = min(p.CPU.Window, longest), min(p.Memory.Window, longest)
+	p.CPU.Window = min(p.CPU.Window, longest)
+	p.Memory.Window = min(p.Memory.Window, longest)
 	p.Memory.OOM.Window = min(p.Memory.OOM.Window, p.Memory.Window)
 	p.MinHistory = min(p.MinHistory, longest)
 
@@ -109,13 +110,13 @@ func (s *PolicySet) Each(change func(*Policy) error) error {
 }
 
 func (m PolicyMatch) matches(w Subject) bool {
-	in := func(list []string, v string) bool { return len(list) == 0 || slices.Contains(list, v) }
-	if !in(m.Namespaces, w.Namespace) || !in(m.Kinds, w.Kind) || !in(m.Names, w.Name) {
+	allows := func(list []string, v string) bool { return len(list) == 0 || slices.Contains(list, v) }
+	if !allows(m.Namespaces, w.Namespace) || !allows(m.Kinds, w.Kind) || !allows(m.Names, w.Name) {
 		return false
 	}
 
 	for k, v := range m.Labels {
-		if got, there := w.Labels[k]; !there || got != v {
+		if label, ok := w.Labels[k]; !ok || label != v {
 			return false
 		}
 	}

@@ -125,8 +125,8 @@ func (p *Profile) dayOf(date series.Day, part series.Series) *Day {
 
 // addReaction adds the effect of a reaction on a part of the samples to that on a number of others. The CPU of a starting pod is neither
 // above the request nor reacted to.
-func (d *Day) addReaction(others uint32, part series.Series, clock dayClock, by *calibrate.Reaction) {
-	if by == nil {
+func (d *Day) addReaction(others uint32, part series.Series, clock dayClock, reaction *calibrate.Reaction) {
+	if reaction == nil {
 		d.mergeReaction(others, nil)
 		return
 	}
@@ -140,7 +140,7 @@ func (d *Day) addReaction(others uint32, part series.Series, clock dayClock, by 
 		}
 	}
 
-	d.mergeReaction(others, calibrate.NewCurve(part, *by))
+	d.mergeReaction(others, calibrate.NewCurve(part, *reaction))
 }
 
 // mergeReaction adds the effect of a reaction to that on a number of other samples; nil if it is not known.
@@ -160,12 +160,13 @@ func (d *Day) mergeReaction(others uint32, curve *calibrate.Curve) {
 
 func (d *Day) addCPU(pod uint32, part series.Series, clock dayClock) (counted int) {
 	peak := PodPeak{Pod: pod}
-	seen := 0
+	measured := 0
 	for i, v := range part.Values {
 		if v >= 0 && v <= maxFloat32 {
-			seen++
+			measured++
 		}
 
+		// The CPU of a start is kept apart from steady usage, but belongs to the peak of a run.
 		if clock.isStarting(i) {
 			if v > float64(d.StartCPU) && v <= maxFloat32 {
 				d.StartCPU = float32(v)
@@ -184,7 +185,7 @@ func (d *Day) addCPU(pod uint32, part series.Series, clock dayClock) (counted in
 		}
 	}
 
-	d.CPUTime += float64(seen) * part.Step.Seconds()
+	d.CPUTime += float64(measured) * part.Step.Seconds()
 	if peak.CPU > 0 {
 		d.addPeak(peak)
 	}
@@ -210,6 +211,8 @@ func (d *Day) addMemory(pod uint32, part series.Series, clock dayClock) (counted
 
 		counted++
 		peak.Peak = max(peak.Peak, float32(v))
+
+		// First is the maximum of the first observed hour, so its later samples raise it.
 		if hour == firstHour {
 			peak.First = peak.Peak
 		}
@@ -248,31 +251,31 @@ func newDayClock(date series.Day, part series.Series, started time.Time) dayCloc
 func (c dayClock) hour(i int) uint { return uint((c.offset+time.Duration(i)*c.step)/time.Hour) % 24 }
 
 func (c dayClock) isStarting(i int) bool {
-	at := c.offset + time.Duration(i)*c.step
-	return at >= c.startFrom && at < c.startTo
+	sinceMidnight := c.offset + time.Duration(i)*c.step
+	return sinceMidnight >= c.startFrom && sinceMidnight < c.startTo
 }
 
 // Merge adds the content of other, for example cached days. Both must not contain the same samples. other stays usable and
 // shares nothing with p afterwards.
 func (p *Profile) Merge(other *Profile) {
-	for _, from := range other.days {
-		into := p.day(from.Day)
-		if from.CPU.Total() > 0 {
-			into.mergeReaction(into.CPU.Total(), from.Reaction)
+	for _, source := range other.days {
+		target := p.day(source.Day)
+		if source.CPU.Total() > 0 {
+			target.mergeReaction(target.CPU.Total(), source.Reaction)
 		}
 
-		into.CPU.Merge(&from.CPU)
-		into.Memory.Merge(&from.Memory)
-		into.CPUHours |= from.CPUHours
-		into.MemoryHours |= from.MemoryHours
-		into.StartCPU = max(into.StartCPU, from.StartCPU)
-		into.StartMemory = max(into.StartMemory, from.StartMemory)
+		target.CPU.Merge(&source.CPU)
+		target.Memory.Merge(&source.Memory)
+		target.CPUHours |= source.CPUHours
+		target.MemoryHours |= source.MemoryHours
+		target.StartCPU = max(target.StartCPU, source.StartCPU)
+		target.StartMemory = max(target.StartMemory, source.StartMemory)
 
-		into.CPUTime += from.CPUTime
-		into.MemoryTime += from.MemoryTime
-		into.ReclaimBasis = max(into.ReclaimBasis, from.ReclaimBasis)
-		for _, peak := range from.Peaks {
-			into.addPeak(peak)
+		target.CPUTime += source.CPUTime
+		target.MemoryTime += source.MemoryTime
+		target.ReclaimBasis = max(target.ReclaimBasis, source.ReclaimBasis)
+		for _, peak := range source.Peaks {
+			target.addPeak(peak)
 		}
 	}
 }
@@ -333,8 +336,8 @@ func (p *Profile) day(date series.Day) *Day {
 // addPeak merges the peak of one pod into the day.
 func (d *Day) addPeak(peak PodPeak) {
 	for i := range d.Peaks {
-		if known := &d.Peaks[i]; known.Pod == peak.Pod {
-			known.merge(peak)
+		if stored := &d.Peaks[i]; stored.Pod == peak.Pod {
+			stored.merge(peak)
 			return
 		}
 	}

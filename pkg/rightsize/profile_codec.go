@@ -19,7 +19,9 @@ const (
 
 	profileKind = 'P'
 	// Version 2 adds run times and unreclaimable memory, version 3 the effect of a reaction; older ones are read without them.
-	profileVersion, reactionVersion, firstProfileVersion = 3, 3, 1
+	firstProfileVersion = 1
+	reactionVersion     = 3
+	profileVersion      = 3
 	// maxProfileDays bounds the memory of a decoded checkpoint: about eleven years.
 	maxProfileDays = 4096
 )
@@ -101,6 +103,7 @@ func (p *Profile) UnmarshalBinary(data []byte) error {
 			return err
 		}
 
+		// Days are searched by date, so their order matters.
 		if len(days) > 0 && days[len(days)-1].Day >= d.Day {
 			return fmt.Errorf("%w: the days are not in order", ErrCorrupt)
 		}
@@ -108,7 +111,7 @@ func (p *Profile) UnmarshalBinary(data []byte) error {
 		days = append(days, d)
 	}
 
-	if r.bad || len(r.rest) != 0 {
+	if r.failed || len(r.rest) != 0 {
 		return fmt.Errorf("%w: cut off, or a value is out of bounds", ErrCorrupt)
 	}
 
@@ -120,7 +123,7 @@ func (p *Profile) UnmarshalBinary(data []byte) error {
 type decoder struct {
 	rest    []byte
 	version byte
-	bad     bool
+	failed  bool
 }
 
 func (r *decoder) day() (*Day, error) {
@@ -134,6 +137,8 @@ func (r *decoder) day() (*Day, error) {
 
 	d.StartCPU = r.float32()
 	d.StartMemory = r.float32()
+
+	// The first version lacks some fields, which stay zero.
 	if r.version > firstProfileVersion {
 		d.CPUTime = r.seconds()
 		d.MemoryTime = r.seconds()
@@ -171,19 +176,23 @@ func (r *decoder) day() (*Day, error) {
 		return d, nil
 	}
 
-	if n := r.count(len(r.rest)); n > 0 {
-		var err error
-		if d.Reaction, err = calibrate.ParseCurve(r.take(n - 1)); err != nil {
-			return nil, fmt.Errorf("%w: reaction of %v: %w", ErrCorrupt, d.Day, err)
-		}
+	n = r.count(len(r.rest))
+	if n == 0 {
+		return d, nil
+	}
+
+	var err error
+	d.Reaction, err = calibrate.ParseCurve(r.take(n - 1))
+	if err != nil {
+		return nil, fmt.Errorf("%w: reaction of %v: %w", ErrCorrupt, d.Day, err)
 	}
 
 	return d, nil
 }
 
 func (r *decoder) take(n int) []byte {
-	if r.bad || n > len(r.rest) {
-		r.bad = true
+	if r.failed || n > len(r.rest) {
+		r.failed = true
 		return nil
 	}
 
@@ -195,8 +204,8 @@ func (r *decoder) take(n int) []byte {
 // count reads a length of at most limit.
 func (r *decoder) count(limit int) int {
 	v, n := binary.Uvarint(r.rest)
-	if r.bad || n <= 0 || v > uint64(limit) {
-		r.bad = true
+	if r.failed || n <= 0 || v > uint64(limit) {
+		r.failed = true
 		return 0
 	}
 
@@ -213,7 +222,7 @@ func (r *decoder) seconds() float64 {
 
 	v := math.Float64frombits(binary.LittleEndian.Uint64(b))
 	if !(v >= 0 && v <= maxFloat32) {
-		r.bad = true
+		r.failed = true
 		return 0
 	}
 
@@ -223,7 +232,7 @@ func (r *decoder) seconds() float64 {
 func (r *decoder) basis() ReclaimBasis {
 	b := r.take(1)
 	if b == nil || ReclaimBasis(b[0]) > AnonymousOnly {
-		r.bad = true
+		r.failed = true
 		return 0
 	}
 
@@ -243,7 +252,7 @@ func (r *decoder) uint32() uint32 {
 func (r *decoder) float32() float32 {
 	v := math.Float32frombits(r.uint32())
 	if !(v >= 0 && v <= maxFloat32) {
-		r.bad = true
+		r.failed = true
 		return 0
 	}
 

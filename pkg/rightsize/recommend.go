@@ -39,6 +39,8 @@ func Recommend(in Input, p Policy) Recommendation {
 
 	cpu, cpuSized := sizeCPU(in, p)
 	memory, memorySized := sizeMemory(in, p)
+
+	// Specifications are sizes of both resources, so they apply after the sizing of each.
 	if len(p.Specifications) > 0 && cpuSized && memorySized {
 		applySpecification(p.Specifications, cpu, memory)
 	}
@@ -59,6 +61,8 @@ func Recommend(in Input, p Policy) Recommendation {
 
 	r.CPU = cpu.Sizing
 	r.Memory = memory.Sizing
+
+	// Only an autoscaler that scales on one of the resources has a new target.
 	if cpu.hpaTarget > 0 || memory.hpaTarget > 0 {
 		target := *in.HPA
 		if cpu.hpaTarget > 0 {
@@ -117,26 +121,29 @@ func (s *sizer) milliCPU() series.MilliCPU { return milliUp(s.value) }
 func (s *sizer) bytes() series.Bytes       { return series.Bytes(min(s.value+0.5, maxQuantity)) }
 
 // spike flags a single day that is far above all others.
-func (s *sizer) spike(values []dayValue, counts bool) {
-	highest, second := 0.0, 0.0
+func (s *sizer) spike(values []dayValue, decisive bool) {
+	highest := 0.0
+	second := 0.0
 	for _, v := range values {
 		if v.value > highest {
-			highest, second = v.value, highest
-		} else {
-			second = max(second, v.value)
+			second = highest
+			highest = v.value
+			continue
 		}
+
+		second = max(second, v.value)
 	}
 
 	if len(values) < 3 || highest < spikeFactor*second || second == 0 {
 		return
 	}
 
-	does := "it counts, because a lack of memory ends the container"
-	if !counts {
-		does = "it does not decide alone"
+	effect := "it counts, because a lack of memory ends the container"
+	if !decisive {
+		effect = "it does not decide alone"
 	}
 
-	s.flag(FlagSpike, fmt.Sprintf("one day of %d reached %s, all others at most %s: %s", len(values), s.unit.format(highest), s.unit.format(second), does))
+	s.flag(FlagSpike, fmt.Sprintf("one day of %d reached %s, all others at most %s: %s", len(values), s.unit.format(highest), s.unit.format(second), effect))
 }
 
 // history sets status, days and confidence from the observed hours, and reports whether there are enough.
@@ -149,7 +156,8 @@ func (s *sizer) history(observedHours int, window, needed time.Duration) bool {
 		s.Message = "no use was measured"
 		return false
 	case float64(observedHours) < enoughHistory*needed.Hours():
-		s.Status, s.Message = Learning, fmt.Sprintf("learning, %.*f of %s", decimals(s.Days), s.Days, daysText(needed))
+		s.Status = Learning
+		s.Message = fmt.Sprintf("learning, %.*f of %s", decimals(s.Days), s.Days, daysText(needed))
 		return false
 	}
 
@@ -209,25 +217,26 @@ func (s *sizer) scalePoint(target series.Ratio, current float64) {
 	}
 
 	// A chosen target outside the range may stay.
-	from := min(lowest, target)
+	low := min(lowest, target)
 
-	to := max(highest, target)
+	high := max(highest, target)
 	point := float64(target) * current
-	wanted := point / s.value
-	if kept := min(max(wanted, float64(from)), float64(to)); kept != wanted {
-		s.step(StepHPA, point/kept, fmt.Sprintf("the autoscaler acts at %s a pod; its target must stay within %s to %s of the request",
-			s.unit.format(point), percent(from), percent(to)))
-		wanted = kept
+	newTarget := point / s.value
+	if clamped := min(max(newTarget, float64(low)), float64(high)); clamped != newTarget {
+		s.step(StepHPA, point/clamped, fmt.Sprintf("the autoscaler acts at %s a pod; its target must stay within %s to %s of the request",
+			s.unit.format(point), percent(low), percent(high)))
+		newTarget = clamped
 	}
 
-	s.hpaTarget = series.Ratio(float64(int(wanted*100+0.5)) / 100)
+	s.hpaTarget = series.Ratio(float64(int(newTarget*100+0.5)) / 100)
 }
 
 // limitOf returns the limit for the value, 0 for none, and records it. Current values are 0 if absent.
 func (s *sizer) limitOf(p LimitPolicy, request, limit float64) float64 {
+	// Current CPU is in millicores, the value in cores.
 	if s.unit == Cores {
-		request = request / 1000
-		limit = limit / 1000
+		request /= 1000
+		limit /= 1000
 	}
 
 	record := func(to float64, detail string) float64 {
@@ -299,12 +308,12 @@ func toUnit[T series.MilliCPU | series.Bytes](v float64, _ T, perUnit float64) *
 
 func roundUp(v, unit float64) float64 {
 	n := v / unit
-	whole := float64(int64(n))
-	if n-whole > 1e-9 {
-		whole++
+	multiple := float64(int64(n))
+	if n-multiple > 1e-9 {
+		multiple++
 	}
 
-	return whole * unit
+	return multiple * unit
 }
 
 // daysText formats a duration as "7 days", or in hours below two days.

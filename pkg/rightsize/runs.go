@@ -16,10 +16,10 @@ const (
 
 // runPeaks returns the peak of each run (one pod is one run), in the order of their first sample. Runs without a sample do
 // not count.
-func runPeaks(days []*Day, of func(podLife) float32) []dayValue {
+func runPeaks(days []*Day, peakOf func(podLife) float32) []dayValue {
 	var peaks []dayValue
 	for _, life := range podLives(days) {
-		if peak := of(life); peak > 0 {
+		if peak := peakOf(life); peak > 0 {
 			peaks = append(peaks, dayValue{value: float64(peak), weight: 1})
 		}
 	}
@@ -28,16 +28,16 @@ func runPeaks(days []*Day, of func(podLife) float32) []dayValue {
 }
 
 // runs is history for a container that is counted in runs.
-func (s *sizer) runs(seen int) bool {
-	s.Confidence = series.Ratio(min(1, float64(seen)/fullRuns))
+func (s *sizer) runs(observed int) bool {
+	s.Confidence = series.Ratio(min(1, float64(observed)/fullRuns))
 	switch {
-	case seen == 0:
+	case observed == 0:
 		s.Status = NoData
 		s.Message = "no use of a run was measured"
 		return false
-	case seen < minRuns:
+	case observed < minRuns:
 		s.Status = Learning
-		s.Message = fmt.Sprintf("learning, %d of %d runs", seen, minRuns)
+		s.Message = fmt.Sprintf("learning, %d of %d runs", observed, minRuns)
 		return false
 	}
 
@@ -48,11 +48,12 @@ func (s *sizer) runs(seen int) bool {
 // estimateOfRuns returns the estimate from the peaks of runs: the share of the runs that the envelope of the policy covers
 // of days, or its percentile. It sorts peaks.
 func (p CPUPolicy) estimateOfRuns(peaks []dayValue) cpuEstimate {
-	cover, margin := p.Percentile, p.Margin
-	wide := spread(peaks)
+	cover := p.Percentile
+	margin := p.Margin
+	relativeSpread := spread(peaks)
 	if p.Method != Percentile {
 		cover = p.Envelope.Cover
-		margin = min(p.Margin+p.Envelope.SpreadMargin*series.Ratio(wide), p.Envelope.MaxMargin)
+		margin = min(p.Margin+p.Envelope.SpreadMargin*series.Ratio(relativeSpread), p.Envelope.MaxMargin)
 	}
 
 	return cpuEstimate{
@@ -60,6 +61,6 @@ func (p CPUPolicy) estimateOfRuns(peaks []dayValue) cpuEstimate {
 		margin:       margin,
 		points:       peaks,
 		detail:       fmt.Sprintf("holds the peak of %s of %d runs", percent(cover), len(peaks)),
-		marginDetail: fmt.Sprintf("%s on top: the runs differ by %s", percent(margin), percent(series.Ratio(wide))),
+		marginDetail: fmt.Sprintf("%s on top: the runs differ by %s", percent(margin), percent(series.Ratio(relativeSpread))),
 	}
 }

@@ -127,15 +127,15 @@ func percent(r series.Ratio) string {
 		return strconv.FormatFloat(hundredths/100, 'f', -1, 64) + " %"
 	}
 
-	var room [24]byte
-	whole := uint64(hundredths) / 100
+	var buffer [24]byte
+	integer := uint64(hundredths) / 100
 
-	rest := uint64(hundredths) % 100
-	text := strconv.AppendUint(room[:0], whole, 10)
-	if rest > 0 {
-		text = append(text, '.', byte('0'+rest/10))
-		if rest%10 > 0 {
-			text = append(text, byte('0'+rest%10))
+	fraction := uint64(hundredths) % 100
+	text := strconv.AppendUint(buffer[:0], integer, 10)
+	if fraction > 0 {
+		text = append(text, '.', byte('0'+fraction/10))
+		if fraction%10 > 0 {
+			text = append(text, byte('0'+fraction%10))
 		}
 	}
 
@@ -144,8 +144,8 @@ func percent(r series.Ratio) string {
 
 // percentile formats a quantile: 0.985 is "p98.5".
 func percentile(q series.Ratio) string {
-	var room [24]byte
-	return string(strconv.AppendFloat(append(room[:0], 'p'), float64(q)*100, 'g', 4, 64))
+	var buffer [24]byte
+	return string(strconv.AppendFloat(append(buffer[:0], 'p'), float64(q)*100, 'g', 4, 64))
 }
 
 // milliUp converts cores into millicores, rounded up except for float noise.

@@ -22,7 +22,8 @@ const (
 	// lowestUse is the usage, in cores or any other unit, up to which a sample counts as zero in a Curve.
 	lowestUse = 1e-9
 	// lowestLevel and highestLevel bound the levels of a decoded Curve: those of lowestUse and of the largest float32.
-	lowestLevel, highestLevel = -32 * levelsPerOctave, 128 * levelsPerOctave
+	lowestLevel  = -32 * levelsPerOctave
+	highestLevel = 128 * levelsPerOctave
 )
 
 // Curve is the effect of a reaction on the usage of one day, by the constant request that the reaction raises: the time above the request,
@@ -51,7 +52,7 @@ func requestOf(level int32) float64 { return math.Exp2(float64(level) / levelsPe
 // the other order, for as long as a raise holds: so the result does not depend on other days, and a raise that holds at midnight is not
 // forgotten. At another time nothing is raised at the beginning. Gaps, and infinite or negative values, are neither above a request nor
 // reacted to.
-func NewCurve(s series.Series, by Reaction) *Curve {
+func NewCurve(s series.Series, reaction Reaction) *Curve {
 	c := &Curve{}
 	lowest := math.Inf(1)
 	highest := 0.0
@@ -81,19 +82,19 @@ func NewCurve(s series.Series, by Reaction) *Curve {
 	}
 
 	c.points = make([]curvePoint, end-c.first)
-	usage, before := withUsageBefore(s, by)
-	newCurveReplay(c, usage, before, by).run()
+	usage, before := withUsageBefore(s, reaction)
+	newCurveReplay(c, usage, before, reaction).run()
 
 	return c
 }
 
 // withUsageBefore returns the usage with the samples that NewCurve assumes before it, and the number of these.
-func withUsageBefore(s series.Series, by Reaction) (usage series.Series, before int) {
+func withUsageBefore(s series.Series, reaction Reaction) (usage series.Series, before int) {
 	if s.Start.Sub(series.DayOf(s.Start).Start()) >= s.Step {
 		return s, 0
 	}
 
-	before = min(lagOf(by.Delay, s.Step)+int((by.Hold+s.Step-1)/s.Step), len(s.Values))
+	before = min(lagOf(reaction.Delay, s.Step)+int((reaction.Hold+s.Step-1)/s.Step), len(s.Values))
 	usage = series.Series{Start: s.Start.Add(-time.Duration(before) * s.Step), Step: s.Step, Values: make([]float64, 0, before+len(s.Values))}
 	usage.Values = append(usage.Values, s.Values[:before]...)
 	slices.Reverse(usage.Values)
@@ -156,25 +157,25 @@ func (c *Curve) belowFirst(request float64) curvePoint {
 // At returns the number of samples above a request with the reaction, and the sum of what raises add to the request, interpolated between
 // two levels; ok is false if they are not known.
 func (c *Curve) At(request float64) (above, added float64, ok bool) {
-	at := levelsPerOctave * math.Log2(request)
-	if level := math.Round(at); math.Abs(at-level) < 1e-9 { // The logarithm of a level is rounded.
-		at = level
+	position := levelsPerOctave * math.Log2(request)
+	if level := math.Round(position); math.Abs(position-level) < 1e-9 { // The logarithm of a level is rounded.
+		position = level
 	}
 
 	switch {
-	case len(c.points) == 0 || at >= float64(c.end()):
+	case len(c.points) == 0 || position >= float64(c.end()):
 		return 0, 0, true
-	case at < float64(c.first) && c.cut:
+	case position < float64(c.first) && c.cut:
 		return 0, 0, false
-	case at < float64(c.first):
+	case position < float64(c.first):
 		p := c.belowFirst(request)
 		return float64(p.above), float64(p.added), true
 	}
 
-	level := int32(math.Floor(at))
+	level := int32(math.Floor(position))
 	low := c.point(level)
 	high := c.point(level + 1)
-	share := at - float64(level)
+	share := position - float64(level)
 
 	return (1-share)*float64(low.above) + share*float64(high.above), (1-share)*float64(low.added) + share*float64(high.added), true
 }
@@ -184,8 +185,8 @@ type curveReplay struct {
 	curve *Curve
 	usage series.Series
 	// before is the number of samples that are reacted to and not counted.
-	before int
-	by     Reaction
+	before   int
+	reaction Reaction
 	// lag is the number of samples after which one is known, hold the number for which a raise holds.
 	lag, hold int
 	// requests are those of the levels; counted has the number of usable samples before each one, from before on.
@@ -204,14 +205,14 @@ type levelRaise struct {
 	from, until int
 }
 
-func newCurveReplay(c *Curve, s series.Series, before int, by Reaction) *curveReplay {
+func newCurveReplay(c *Curve, s series.Series, before int, reaction Reaction) *curveReplay {
 	r := &curveReplay{
 		curve:    c,
 		usage:    s,
 		before:   before,
-		by:       by,
-		lag:      lagOf(by.Delay, s.Step),
-		hold:     int((by.Hold + s.Step - 1) / s.Step),
+		reaction: reaction,
+		lag:      lagOf(reaction.Delay, s.Step),
+		hold:     int((reaction.Hold + s.Step - 1) / s.Step),
 		requests: make([]float64, len(c.points)),
 		counted:  make([]uint32, len(s.Values)+1),
 		firstEnd: math.MaxInt,
@@ -222,6 +223,7 @@ func newCurveReplay(c *Curve, s series.Series, before int, by Reaction) *curveRe
 		r.requests[i] = requestOf(c.first + int32(i))
 	}
 
+	// Differences of these sums are the samples of a raise without gaps.
 	for i, v := range s.Values {
 		r.counted[i+1] = r.counted[i]
 		if i >= before && usable(v) {
@@ -242,10 +244,10 @@ func (r *curveReplay) run() {
 
 		last := &below[i%len(below)]
 		if i >= r.lag {
-			known := r.usage.Values[i-r.lag]
-			recent.Add(known)
+			use := r.usage.Values[i-r.lag]
+			recent.Add(use)
 
-			if above := r.above(known, *last); above != 0 {
+			if above := r.above(use, *last); above != 0 {
 				r.react(i, above, &recent)
 			}
 		}
@@ -301,14 +303,15 @@ func (r *curveReplay) react(now int, levels uint64, recent *Recent) {
 			continue
 		}
 
-		to := r.by.Headroom * recent.Max()
+		target := r.reaction.Headroom * recent.Max()
 		if raised {
 			r.account(k, now)
 		}
 
-		r.raises[k] = levelRaise{to, now, now + r.hold}
+		r.raises[k] = levelRaise{target, now, now + r.hold}
 		r.active |= 1 << k
-		r.firstEnd, r.lowest = min(r.firstEnd, now+r.hold), min(r.lowest, to)
+		r.firstEnd = min(r.firstEnd, now+r.hold)
+		r.lowest = min(r.lowest, target)
 	}
 }
 
@@ -318,20 +321,23 @@ func (r *curveReplay) end(now int) {
 	r.lowest = math.Inf(1)
 	for raised := r.active; raised != 0; raised &= raised - 1 {
 		k := bits.TrailingZeros64(raised)
-		if one := r.raises[k]; now >= one.until || now == math.MaxInt {
-			r.account(k, min(one.until, len(r.usage.Values)))
+		current := r.raises[k]
+		if now >= current.until || now == math.MaxInt {
+			r.account(k, min(current.until, len(r.usage.Values)))
 			r.active &^= 1 << k
-		} else {
-			r.firstEnd, r.lowest = min(r.firstEnd, one.until), min(r.lowest, one.request)
+			continue
 		}
+
+		r.firstEnd = min(r.firstEnd, current.until)
+		r.lowest = min(r.lowest, current.request)
 	}
 }
 
 // account adds what the raise of a level added up to a sample.
 func (r *curveReplay) account(k, until int) {
-	one := r.raises[k]
-	samples := r.counted[until] - r.counted[one.from]
-	r.curve.points[k].added += float32(float64(samples) * (one.request - r.requests[k]))
+	current := r.raises[k]
+	samples := r.counted[until] - r.counted[current.from]
+	r.curve.points[k].added += float32(float64(samples) * (current.request - r.requests[k]))
 	if k == 0 {
 		r.curve.lowRaised += samples
 	}
@@ -357,41 +363,44 @@ func (c *Curve) Append(out []byte) []byte {
 var errCurve = errors.New("not the curve of a reaction")
 
 // ParseCurve returns the curve of a binary form.
-func ParseCurve(in []byte) (*Curve, error) {
-	if len(in) == 0 || in[0] > 1 {
+func ParseCurve(data []byte) (*Curve, error) {
+	if len(data) == 0 || data[0] > 1 {
 		return nil, errCurve
 	}
 
-	c := &Curve{cut: in[0] == 1}
-	first, n := binary.Varint(in[1:])
+	c := &Curve{cut: data[0] == 1}
+	first, n := binary.Varint(data[1:])
 	if n <= 0 || first < lowestLevel || first > highestLevel {
 		return nil, errCurve
 	}
 
-	in = in[1+n:]
-	raised, n := binary.Uvarint(in)
+	data = data[1+n:]
+	raised, n := binary.Uvarint(data)
 	if n <= 0 || raised > math.MaxUint32 {
 		return nil, errCurve
 	}
 
 	c.first = int32(first)
 	c.lowRaised = uint32(raised)
-	for in = in[n:]; len(in) > 0; {
-		above, n := binary.Uvarint(in)
-		if n <= 0 || above > math.MaxUint32 || len(in) < n+4 || len(c.points) == maxLevels {
+
+	// A point is a varint and a float32; there are at most as many as bits in a set of levels.
+	for data = data[n:]; len(data) > 0; {
+		above, n := binary.Uvarint(data)
+		if n <= 0 || above > math.MaxUint32 || len(data) < n+4 || len(c.points) == maxLevels {
 			return nil, errCurve
 		}
 
-		added := math.Float32frombits(binary.LittleEndian.Uint32(in[n:]))
+		added := math.Float32frombits(binary.LittleEndian.Uint32(data[n:]))
 		if !(added >= 0 && added <= math.MaxFloat32) {
 			return nil, errCurve
 		}
 
 		c.points = append(c.points, curvePoint{uint32(above), added})
-		in = in[n+4:]
+		data = data[n+4:]
 	}
 
-	if c.points = slices.Clip(c.points); c.cut && len(c.points) != maxLevels {
+	c.points = slices.Clip(c.points)
+	if c.cut && len(c.points) != maxLevels {
 		return nil, errCurve
 	}
 

@@ -77,7 +77,7 @@ func (m *Model) AddDay(date series.Day, pods []PodUsage) {
 		return
 	}
 
-	seen := map[string]*podReplay{}
+	states := map[string]*podReplay{}
 	counted := false
 	for _, p := range pods {
 		part := p.Series.Between(date.Start(), date.End())
@@ -87,11 +87,12 @@ func (m *Model) AddDay(date series.Day, pods []PodUsage) {
 
 		counted = d.sketch(part, m.settings) || counted
 		if shape != nil {
-			seen[p.Pod] = m.replay(d, part, shape, m.pods[p.Pod])
+			states[p.Pod] = m.replay(d, part, shape, m.pods[p.Pod])
 		}
 	}
 
-	m.pods = seen
+	// A pod without usage on this day begins the next one without a raise.
+	m.pods = states
 	if counted {
 		for i := range d.blocks {
 			d.blocks[i].Compact()
@@ -112,6 +113,7 @@ func (m *Model) AddSketch(date series.Day, usage *histogram.Counts, curve *Curve
 	d.blocks[0] = usage
 	m.days = append(m.days, d)
 
+	// Without enough days before it the day is not replayed, but later plans use it.
 	if shape == nil {
 		return
 	}
@@ -129,7 +131,7 @@ func (m *Model) AddSketch(date series.Day, usage *histogram.Counts, curve *Curve
 
 		if above, added, ok := curve.At(request); ok {
 			d.above[k] = above
-			d.requested[k] = d.requested[k] + added
+			d.requested[k] += added
 		}
 	}
 }
@@ -158,25 +160,25 @@ func (m *Model) forgetBefore(date series.Day) {
 }
 
 // sketch adds usage to the blocks and reports whether there was any.
-func (d *dayRecord) sketch(s series.Series, by Settings) (counted bool) {
+func (d *dayRecord) sketch(s series.Series, settings Settings) (counted bool) {
 	offset := s.Start.Sub(d.day.Start())
 	for i, v := range s.Values {
-		at := offset + time.Duration(i)*s.Step
-		block := int(at / by.Block)
+		sinceMidnight := offset + time.Duration(i)*s.Step
+		block := int(sinceMidnight / settings.Block)
 		if !usable(v) || !d.blocks[block].Add(v) {
 			continue
 		}
 
 		counted = true
-		if by.Reach == 0 {
+		if settings.Reach == 0 {
 			continue
 		}
 
-		within := at - time.Duration(block)*by.Block
-		if within < by.Reach {
+		sinceBlock := sinceMidnight - time.Duration(block)*settings.Block
+		if sinceBlock < settings.Reach {
 			d.blocks[(block+len(d.blocks)-1)%len(d.blocks)].Add(v)
 		}
-		if within >= by.Block-by.Reach {
+		if sinceBlock >= settings.Block-settings.Reach {
 			d.blocks[(block+1)%len(d.blocks)].Add(v)
 		}
 	}
@@ -187,9 +189,9 @@ func (d *dayRecord) sketch(s series.Series, by Settings) (counted bool) {
 // lowestShare is the share of the highest block that every block has at least.
 const lowestShare = 0.001
 
-// shape returns the quantile of each block over the days of the model, then that of the whole day, then that of the newest days; nil if there are too few days, or nothing was used.
-// A block without usage has the highest quantile of the others, and one in which hardly anything was used a small share of it: usage that
-// returns could not be distinguished from noise.
+// shape returns the quantile of each block over the days of the model, then that of the whole day, then that of the newest days; nil if
+// there are too few days, or nothing was used. A block without usage has the highest quantile of the others, and one in which hardly
+// anything was used a small share of it: usage that returns could not be distinguished from noise.
 func (m *Model) shape() []float64 {
 	if len(m.days) < minReplay {
 		return nil
@@ -197,30 +199,32 @@ func (m *Model) shape() []float64 {
 
 	out := make([]float64, m.blocks+2)
 	highest := 0.0
-	var h, whole, newest histogram.Histogram
+	var blockUsage, wholeDays, newestDays histogram.Histogram
 	for i := range m.blocks {
-		h.Reset()
+		blockUsage.Reset()
 		for k, d := range m.days {
-			h.Add(d.blocks[i], 1)
-			whole.Add(d.blocks[i], 1)
+			blockUsage.Add(d.blocks[i], 1)
+			wholeDays.Add(d.blocks[i], 1)
 
 			if k >= len(m.days)-m.settings.Newest {
-				newest.Add(d.blocks[i], 1)
+				newestDays.Add(d.blocks[i], 1)
 			}
 		}
 
-		if out[i] = h.Quantile(float64(m.settings.Quantile)); usable(out[i]) {
+		out[i] = blockUsage.Quantile(float64(m.settings.Quantile))
+		if usable(out[i]) {
 			highest = max(highest, out[i])
 		}
 	}
 
-	out[m.blocks] = whole.Quantile(float64(m.settings.Quantile))
-	out[m.blocks+1] = newest.Quantile(float64(m.settings.Quantile))
+	out[m.blocks] = wholeDays.Quantile(float64(m.settings.Quantile))
+	out[m.blocks+1] = newestDays.Quantile(float64(m.settings.Quantile))
 
 	if highest == 0 {
 		return nil
 	}
 
+	// Multipliers need a base above zero in each block.
 	for i, v := range out {
 		if !usable(v) {
 			out[i] = highest
@@ -237,21 +241,23 @@ func (m *Model) replay(d *dayRecord, s series.Series, shape []float64, state *po
 		state = &podReplay{recent: NewRecent(s.Step), step: s.Step}
 	}
 
-	by := m.settings.Reaction
+	reaction := m.settings.Reaction
 	lag := len(s.Values)
-	if by != nil {
-		lag = lagOf(by.Delay, s.Step)
+	if reaction != nil {
+		lag = lagOf(reaction.Delay, s.Step)
 	}
 
 	midnight := d.day.Start()
 	candidates := candidatesOf(shape)
+
+	// A sample is known lag samples later, so the reaction to the last ones follows the end of the day.
 	for i := range len(s.Values) + min(lag, len(s.Values)) {
-		at := s.Time(i)
-		block := min(int(at.Sub(midnight)/m.settings.Block), m.blocks-1)
+		now := s.Time(i)
+		block := min(int(now.Sub(midnight)/m.settings.Block), m.blocks-1)
 
 		requests := &candidates[block]
-		if known := i - lag; known >= 0 && by != nil {
-			state.observe(at.UnixNano(), s.Values[known], requests, by)
+		if i >= lag && reaction != nil {
+			state.observe(now.UnixNano(), s.Values[i-lag], requests, reaction)
 		}
 
 		if i >= len(s.Values) || !usable(s.Values[i]) {
@@ -260,7 +266,7 @@ func (m *Model) replay(d *dayRecord, s series.Series, shape []float64, state *po
 
 		d.samples++
 		for k := range m.candidates {
-			request := state.raises[k].request(at.UnixNano(), requests[k])
+			request := state.raises[k].request(now.UnixNano(), requests[k])
 			d.requested[k] += request
 			if s.Values[i] > request {
 				d.above[k]++
@@ -302,14 +308,14 @@ func candidatesOf(shape []float64) [][candidateCount]float64 {
 }
 
 // observe adds a sample for all candidates.
-func (p *podReplay) observe(now int64, use float64, requests *[candidateCount]float64, by *Reaction) {
+func (p *podReplay) observe(now int64, use float64, requests *[candidateCount]float64, reaction *Reaction) {
 	p.recent.Add(use)
 	if p.recent.count == 0 || !(use > min(requests[shapeBlocks], requests[shapeWhole*multiplierCount], requests[shapeNewest*multiplierCount])) {
 		return // no candidate is exceeded
 	}
 
 	for k, planned := range requests {
-		p.raises[k].observe(now, planned, &p.recent, by)
+		p.raises[k].observe(now, planned, &p.recent, reaction)
 	}
 }
 

@@ -34,8 +34,8 @@ type Calibration struct {
 	// Target is the share of the time that usage may exceed the request; Achieved is that share in the replay.
 	Target   series.Ratio `json:"target"`
 	Achieved series.Ratio `json:"achieved"`
-	// Multiplier was chosen: the cheapest one that met the target, or, if none did, the one closest to it with requests near the usage. With a reaction a small
-	// multiplier may cost more than a larger one, because it is raised more often.
+	// Multiplier was chosen: the cheapest one that met the target, or, if none did, the one closest to it with requests near the usage. With
+	// a reaction a small multiplier may cost more than a larger one, because it is raised more often.
 	Multiplier float64 `json:"multiplier"`
 	// WholeDay is set if one request for the whole day was cheaper than requests by block.
 	WholeDay bool `json:"wholeDay,omitempty"`
@@ -90,6 +90,8 @@ func (m *Model) Plan(date series.Day) (Plan, error) {
 	}
 
 	out := Plan{Block: m.settings.Block, Reaction: m.settings.Reaction, Requests: make([]float64, m.blocks)}
+
+	// A multiplier applies to the shape that it was replayed with.
 	for i := range out.Requests {
 		switch {
 		case c.NewestDays > 0:
@@ -110,8 +112,8 @@ func (m *Model) Plan(date series.Day) (Plan, error) {
 	return out, nil
 }
 
-// mostOfHighest bounds requests where no multiplier met the target, as a multiple of the highest usage.
-const mostOfHighest = 1.1
+// maxOfHighest bounds requests where no multiplier met the target, as a multiple of the highest usage.
+const maxOfHighest = 1.1
 
 // limit reduces the multiplier of a missed target, such that it makes no request of a base much larger than the highest usage: days before
 // a jump call for a large multiplier, which the level after it does not need.
@@ -121,8 +123,9 @@ func (c *Calibration) limit(base, highest float64) {
 	}
 
 	for i, p := range slices.Backward(c.Points) {
-		if p.Multiplier <= c.Multiplier && (i == 0 || p.Multiplier*base <= mostOfHighest*highest) {
-			c.Multiplier, c.Achieved = p.Multiplier, p.Violation
+		if p.Multiplier <= c.Multiplier && (i == 0 || p.Multiplier*base <= maxOfHighest*highest) {
+			c.Multiplier = p.Multiplier
+			c.Achieved = p.Violation
 			return
 		}
 	}
@@ -165,7 +168,9 @@ func (m *Model) calibrate() Calibration {
 		return c
 	}
 
+	// The best candidate over all shapes decides the shape too.
 	points := make([]Point, candidateCount)
+
 	chosen := 0
 	for k := range m.candidates {
 		points[k] = Point{
@@ -186,7 +191,8 @@ func (m *Model) calibrate() Calibration {
 
 	first := chosen / multiplierCount * multiplierCount
 	c.Points = points[first : first+multiplierCount]
-	c.Multiplier, c.Achieved = points[chosen].Multiplier, points[chosen].Violation
+	c.Multiplier = points[chosen].Multiplier
+	c.Achieved = points[chosen].Violation
 
 	return c
 }
@@ -221,7 +227,8 @@ func NewCourse(p Plan, date series.Day, step time.Duration, before *Course) *Cou
 	}
 
 	if before != nil {
-		c.recent, c.raised = before.recent, before.raised
+		c.recent = before.recent
+		c.raised = before.raised
 	}
 
 	return c
@@ -234,14 +241,14 @@ func (c *Course) Request(at time.Time) float64 {
 
 // Observe adds a sample that began at a time; it is acted on after the delay of the reaction.
 func (c *Course) Observe(at time.Time, use float64) {
-	by := c.plan.Reaction
-	if by == nil {
+	reaction := c.plan.Reaction
+	if reaction == nil {
 		return
 	}
 
 	c.recent.Add(use)
-	now := at.Add(time.Duration(lagOf(by.Delay, c.step)) * c.step)
-	c.raised.observe(now.UnixNano(), c.planned(now), &c.recent, by)
+	now := at.Add(time.Duration(lagOf(reaction.Delay, c.step)) * c.step)
+	c.raised.observe(now.UnixNano(), c.planned(now), &c.recent, reaction)
 }
 
 func (c *Course) planned(at time.Time) float64 {

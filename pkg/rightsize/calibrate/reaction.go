@@ -71,7 +71,7 @@ func (r *Recent) Max() float64 {
 	return highest
 }
 
-// raise is the state of the reaction for one pod and one multiplier. Times are minutes or any other count that only grows.
+// raise is the state of the reaction for one pod and one multiplier.
 type raise struct {
 	level float64
 	until int64 // the first time at which level does not hold; nanoseconds since the epoch
@@ -87,16 +87,16 @@ func (r *raise) request(now int64, planned float64) float64 {
 }
 
 // observe raises the request if usage requires it.
-func (r *raise) observe(now int64, planned float64, use *Recent, by *Reaction) {
+func (r *raise) observe(now int64, planned float64, use *Recent, reaction *Reaction) {
 	request := r.request(now, planned)
 	if !use.Exceeds(request) {
 		return
 	}
 
-	r.level = by.Headroom * use.Max()
+	r.level = reaction.Headroom * use.Max()
 	if now < r.until {
 		r.level = max(r.level, request)
 	}
 
-	r.until = now + int64(by.Hold)
+	r.until = now + int64(reaction.Hold)
 }

@@ -85,4 +85,7 @@ func CheckTarget(errs *settings.Errors, path string, target series.Ratio) {
 // that is mostly far below its quantile.
 const multiplierCount = 39
 
-const highestMultiplier, multiplierStep = 2.7, 1.0793744
+const (
+	highestMultiplier = 2.7
+	multiplierStep    = 1.0793744
+)

@@ -25,7 +25,7 @@ const (
 	day = 24 * time.Hour
 	// FirstDecision is the history before the first decision.
 	FirstDecision = 7 * day
-	// materialChange is by how much a decision must move to count as a change.
+	// materialChange is the relative change from which a decision counts as changed.
 	materialChange = 0.10
 )
 
@@ -110,6 +110,7 @@ func Run(all []Named, rules []Rule, resource series.Resource) (Report, error) {
 			continue
 		}
 
+		// A rule that requests nothing has no slack, and would win the means.
 		if slices.ContainsFunc(scores, Score.isIdle) {
 			report.LeftOut = append(report.LeftOut, named.Name)
 			continue
@@ -153,6 +154,8 @@ func scoreSeries(named Named, rules []Rule, resource series.Resource) ([]Score, 
 	}
 
 	scores := make([]Score, 0, len(rules))
+
+	// A planner keeps state from day to day, so each series has one of its own.
 	for _, rule := range rules {
 		t := rawStats{step: s.Step}
 		var follow CoursePlanner
@@ -161,10 +164,10 @@ func scoreSeries(named Named, rules []Rule, resource series.Resource) ([]Score, 
 		}
 
 		for now := first; now.Before(s.End()); now = now.Add(day) {
-			today := s.Between(now, now.Add(day))
+			samples := s.Between(now, now.Add(day))
 			past := History{Now: now, Samples: s.Between(s.Start, now), profile: profile}
 			if follow == nil {
-				t.day(today, rule.Decide(past))
+				t.addDay(samples, rule.Decide(past))
 				continue
 			}
 
@@ -176,7 +179,7 @@ func scoreSeries(named Named, rules []Rule, resource series.Resource) ([]Score, 
 				return nil, fmt.Errorf("series %s: policy %s on %s: %w", named.Name, rule.Name, series.DayOf(now), err)
 			}
 
-			t.course(today, course)
+			t.course(samples, course)
 		}
 
 		score := t.score(resource)
@@ -190,9 +193,9 @@ func scoreSeries(named Named, rules []Rule, resource series.Resource) ([]Score, 
 
 // firstDecision returns the first midnight with enough history before it.
 func firstDecision(s series.Series) time.Time {
-	at := s.Start.Add(FirstDecision)
-	midnight := series.DayOf(at).Start()
-	if midnight.Before(at) {
+	enough := s.Start.Add(FirstDecision)
+	midnight := series.DayOf(enough).Start()
+	if midnight.Before(enough) {
 		midnight = midnight.Add(day)
 	}
 

@@ -13,8 +13,8 @@ import (
 )
 
 // Names of the calibrated rules. Calibrated follows a plan by blocks with reactions (CPU only); CalibratedAdopted follows one request a
-// day with reactions, calibrated with them from the sketches of the days, as craned does with recommendations that it adopts (CPU only); CalibratedConstant is the built-in
-// policy, which requests one number a day without reactions.
+// day with reactions, calibrated with them from the sketches of the days, as craned does with recommendations that it adopts (CPU only);
+// CalibratedConstant is the built-in policy, which requests one number a day without reactions.
 const (
 	Calibrated         = CranePrefix + "calibrated"
 	CalibratedAdopted  = Calibrated + "-adopted"
@@ -91,7 +91,7 @@ func (p *calibratedPlanner) next(past History) (Course, error) {
 }
 
 // constant returns the request of the default policy.
-func (p *calibratedPlanner) constant(past History, because error) (float64, error) {
+func (p *calibratedPlanner) constant(past History, cause error) (float64, error) {
 	if p.fallback.Window == 0 {
 		policy, err := rightsize.PolicyByName(rightsize.DefaultPolicy)
 		if err != nil {
@@ -105,5 +105,5 @@ func (p *calibratedPlanner) constant(past History, because error) (float64, erro
 		return need, nil
 	}
 
-	return 0, fmt.Errorf("%w: %w", ErrNoUse, because)
+	return 0, fmt.Errorf("%w: %w", ErrNoUse, cause)
 }

@@ -46,16 +46,16 @@ func Rules(resource series.Resource, names ...string) ([]Rule, error) {
 		return all, nil
 	}
 
-	known := make([]string, len(all))
+	ruleNames := make([]string, len(all))
 	for i, r := range all {
-		known[i] = r.Name
+		ruleNames[i] = r.Name
 	}
 
 	var chosen []Rule
 	for _, name := range names {
-		i := slices.Index(known, name)
+		i := slices.Index(ruleNames, name)
 		if i < 0 {
-			return nil, fmt.Errorf("unknown policy %q: want one of %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("unknown policy %q: want one of %s", name, strings.Join(ruleNames, ", "))
 		}
 
 		chosen = append(chosen, all[i])
@@ -91,9 +91,9 @@ func OfPolicy(p rightsize.Policy, resource series.Resource) Rule {
 
 // peers returns the formulas of other tools on raw samples; rightsize.Peers has the same on sketches.
 func peers(resource series.Resource) []Rule {
-	both := func(name string, of func(History) float64) Rule {
+	rule := func(name string, needOf func(History) float64) Rule {
 		return Rule{Name: name, Decide: func(past History) Sizes {
-			need := of(past)
+			need := needOf(past)
 			return Sizes{Request: need, Limit: need}
 		}}
 	}
@@ -101,6 +101,8 @@ func peers(resource series.Resource) []Rule {
 	quantile := func(days int, q, margin float64) func(History) float64 {
 		return func(past History) float64 {
 			recent := past.Samples.Between(past.Now.Add(-time.Duration(days)*day), past.Now)
+
+			// The maximum needs no sorting.
 			if sum := recent.Summarize(); q == 1 && sum.Count > 0 {
 				return sum.Max * (1 + margin)
 			}
@@ -111,14 +113,14 @@ func peers(resource series.Resource) []Rule {
 
 	if resource == series.Memory {
 		return []Rule{
-			both("gocrane", quantile(7, 0.99, 0.15)), both("vpa", vpaMemory),
-			both("krr-p95", quantile(14, 1, 0.15)), both("krr-p99", quantile(14, 1, 0.15)),
+			rule("gocrane", quantile(7, 0.99, 0.15)), rule("vpa", vpaMemory),
+			rule("krr-p95", quantile(14, 1, 0.15)), rule("krr-p99", quantile(14, 1, 0.15)),
 		}
 	}
 
 	return []Rule{
-		both("gocrane", quantile(7, 0.99, 0.15)), both("vpa", vpaCPU),
-		both("krr-p95", quantile(14, 0.95, 0)), both("krr-p99", quantile(14, 0.99, 0)),
+		rule("gocrane", quantile(7, 0.99, 0.15)), rule("vpa", vpaCPU),
+		rule("krr-p95", quantile(14, 0.95, 0)), rule("krr-p99", quantile(14, 0.99, 0)),
 	}
 }
 
@@ -161,13 +163,16 @@ func vpaMemory(past History) float64 {
 // weightedQuantile returns the smallest value that, with those below it, has the share q of the weight; NaN without values.
 func weightedQuantile(values []weightedValue, q float64) float64 {
 	slices.SortFunc(values, func(a, b weightedValue) int { return cmp.Compare(a.value, b.value) })
-	total, sum := 0.0, 0.0
+	total := 0.0
+	sum := 0.0
+
 	for _, v := range values {
 		total += v.weight
 	}
 
 	for _, v := range values {
-		if sum += v.weight; sum >= q*total*(1-1e-12) {
+		sum += v.weight
+		if sum >= q*total*(1-1e-12) {
 			return v.value
 		}
 	}

@@ -46,38 +46,38 @@ func (s Score) isIdle() bool { return !(s.Cost > 0) || math.IsInf(s.Cost, 1) }
 type rawStats struct {
 	step                         time.Duration
 	use, requested, excess, need float64
-	samples, over                int
-	stretch, longest             int // samples above the request in a row: now, and at most
+	samples, above               int
+	current, longest             int // samples above the request in a row: now, and at most
 	days, oomDays, changes       int
 	last                         float64
 }
 
-func (t *rawStats) day(s series.Series, made Sizes) {
-	if !(made.Request >= 0) || math.IsInf(made.Request, 0) {
+func (t *rawStats) addDay(s series.Series, decision Sizes) {
+	if !(decision.Request >= 0) || math.IsInf(decision.Request, 0) {
 		return
 	}
 
 	oom := false
 	for _, v := range s.Values {
-		t.sample(v, made.Request)
-		oom = oom || v > made.Limit
+		t.addSample(v, decision.Request)
+		oom = oom || v > decision.Limit
 	}
 
 	t.addNeed(s)
 	if oom {
 		t.oomDays++
 	}
-	if t.days > 1 && math.Abs(made.Request-t.last) > materialChange*t.last {
+	if t.days > 1 && math.Abs(decision.Request-t.last) > materialChange*t.last {
 		t.changes++
 	}
 
-	t.last = made.Request
+	t.last = decision.Request
 }
 
-// sample scores a sample; a gap ends a stretch above the request.
-func (t *rawStats) sample(use, request float64) {
+// addSample scores a sample; a gap ends a stretch above the request.
+func (t *rawStats) addSample(use, request float64) {
 	if series.IsGap(use) {
-		t.stretch = 0
+		t.current = 0
 		return
 	}
 
@@ -85,14 +85,14 @@ func (t *rawStats) sample(use, request float64) {
 	t.use += use
 	t.requested += request
 	if !(use > request) {
-		t.stretch = 0
+		t.current = 0
 		return
 	}
 
-	t.over++
+	t.above++
 	t.excess += use - request
-	t.stretch++
-	t.longest = max(t.longest, t.stretch)
+	t.current++
+	t.longest = max(t.longest, t.current)
 }
 
 // addNeed counts a scored day and its need.
@@ -118,7 +118,7 @@ func (t *rawStats) course(s series.Series, c Course) {
 		}
 
 		t.last = request
-		t.sample(v, request)
+		t.addSample(v, request)
 	}
 
 	// The rest of the day is observed for the next one, whose past includes it anyway.
@@ -130,12 +130,14 @@ func (t *rawStats) course(s series.Series, c Course) {
 
 func (t *rawStats) score(resource series.Resource) Score {
 	s := Score{LongestAbove: (time.Duration(t.longest) * t.step).Minutes()}
+
+	// A figure without its denominator stays 0.
 	if t.requested > 0 {
 		s.Slack = 1 - t.use/t.requested
 	}
 
 	if t.samples > 0 {
-		s.Violation = float64(t.over) / float64(t.samples)
+		s.Violation = float64(t.above) / float64(t.samples)
 		s.MinutesAbove = minutesPerDay * s.Violation
 		s.need = t.need / float64(t.samples)
 	}
@@ -199,6 +201,8 @@ func (m *meanScore) mean(policy string, weight func(Score) float64) Score {
 
 		out.Overrun += w * s.Overrun
 		out.Changes += w * s.Changes
+
+		// CPU has no OOM days.
 		if s.OOMDays != nil {
 			if out.OOMDays == nil {
 				out.OOMDays = new(float64)

@@ -94,8 +94,8 @@ func plateau(rng *rand.Rand, n int) []float64 {
 // daily returns a daily cycle with a varying amplitude.
 func daily(rng *rand.Rand, n int) []float64 {
 	swing := 0.2 + 0.8*rng.Float64()
-	unlike := 0.05 + 0.2*rng.Float64()
-	heights := drawDays(n, func() float64 { return swing * math.Exp(unlike*rng.NormFloat64()) })
+	variation := 0.05 + 0.2*rng.Float64()
+	heights := drawDays(n, func() float64 { return swing * math.Exp(variation*rng.NormFloat64()) })
 
 	return fill(n, func(i int) float64 { return 1 + heights[i/perDay]*wave(i) })
 }
@@ -108,7 +108,7 @@ func weekly(rng *rand.Rand, n int) []float64 {
 		workday, weekend = weekend, workday
 	}
 
-	unlike := 0.03 + 0.1*rng.Float64()
+	variation := 0.03 + 0.1*rng.Float64()
 	day := -1
 	heights := drawDays(n, func() float64 {
 		day++
@@ -117,7 +117,7 @@ func weekly(rng *rand.Rand, n int) []float64 {
 			height = weekend
 		}
 
-		return height * math.Exp(unlike*rng.NormFloat64())
+		return height * math.Exp(variation*rng.NormFloat64())
 	})
 
 	return fill(n, func(i int) float64 { return 1 + heights[i/perDay]*wave(i) })
@@ -144,13 +144,14 @@ func heap(rng *rand.Rand, n int) []float64 {
 // leakRestarted leaks until a restart, by deployment, every one to six days.
 func leakRestarted(rng *rand.Rand, n int) []float64 {
 	perMinute := (0.05 + 0.25*rng.Float64()) / perDay
-	size, left := 0.6, 0
-	return fill(n, func(i int) float64 {
-		left--
+	size := 0.6
+	remaining := 0
 
-		if left < 0 {
+	return fill(n, func(i int) float64 {
+		remaining--
+		if remaining < 0 {
 			size = 0.6
-			left = perDay/2 + rng.IntN(5*perDay)
+			remaining = perDay/2 + rng.IntN(5*perDay)
 		}
 
 		size += perMinute * (0.5 + wave(i))
@@ -191,32 +192,33 @@ func levelShift(rng *rand.Rand, n int) []float64 {
 // nightly returns a job of one to three hours each night with varying size.
 func nightly(rng *rand.Rand, n int) []float64 {
 	size := 0.5 + 1.5*rng.Float64()
-	unlike := 0.05 + 0.15*rng.Float64()
+	variation := 0.05 + 0.15*rng.Float64()
 	begin := 60 * rng.IntN(5)
 	length := 60 + rng.IntN(120)
-	heights := drawDays(n, func() float64 { return size * math.Exp(unlike*rng.NormFloat64()) })
+	heights := drawDays(n, func() float64 { return size * math.Exp(variation*rng.NormFloat64()) })
 
 	return fill(n, func(i int) float64 {
-		into := i%perDay - begin
-		if into < 0 || into >= length {
+		minute := i%perDay - begin
+		if minute < 0 || minute >= length {
 			return 0.5
 		}
 
-		return 0.5 + heights[i/perDay]*math.Sin(math.Pi*float64(into)/float64(length))
+		return 0.5 + heights[i/perDay]*math.Sin(math.Pi*float64(minute)/float64(length))
 	})
 }
 
 // spikes returns spikes about every four days with a heavy-tailed height.
 func spikes(rng *rand.Rand, n int) []float64 {
-	height, left := 0.0, 0
+	height := 0.0
+	remaining := 0
 	return fill(n, func(int) float64 {
-		left--
-
-		if left < 0 {
-			height, left = 0, 0
+		remaining--
+		if remaining < 0 {
+			height = 0
+			remaining = 0
 			if rng.Float64() < 1.0/(4*perDay) {
 				height = math.Min(0.3*math.Exp(0.5*rng.NormFloat64()), 1.5)
-				left = 5 + rng.IntN(40)
+				remaining = 5 + rng.IntN(40)
 			}
 		}
 
