@@ -103,8 +103,8 @@ func (f Forecast) OfHighs() Forecast {
 
 	f.Values = make([]Quantiles, len(values))
 	for i := range values {
-		at := int(f.Start.Add(time.Duration(i)*f.Step).Sub(first) / HighStep)
-		f.Values[i] = f.Highs[min(at, len(f.Highs)-1)]
+		cell := int(f.Start.Add(time.Duration(i)*f.Step).Sub(first) / HighStep)
+		f.Values[i] = f.Highs[min(cell, len(f.Highs)-1)]
 	}
 
 	return f
@@ -138,7 +138,7 @@ func (f Forecast) Max(level float64, from, to time.Time) (float64, bool) {
 		return 0, false
 	}
 
-	best := 0.0
+	highest := 0.0
 	found := false
 
 	first := 0
@@ -147,11 +147,11 @@ func (f Forecast) Max(level float64, from, to time.Time) (float64, bool) {
 	}
 
 	for i := first; i < len(f.Values) && f.Start.Add(time.Duration(i)*f.Step).Before(to); i++ {
-		best = math.Max(best, f.Values[i].At(level))
+		highest = math.Max(highest, f.Values[i].At(level))
 		found = true
 	}
 
-	return best, found
+	return highest, found
 }
 
 // Span formats a duration for messages: "3h", "15m", "1h30m".
@@ -225,6 +225,7 @@ func Check(history series.Series, horizon time.Duration) (series.Series, error) 
 			ErrHorizon, horizon, history.Step, MaxSteps)
 	}
 
+	// The newest samples count; the oldest of a history that is too long are left out.
 	if extra := len(history.Values) - MaxSamples; extra > 0 {
 		history = series.Series{Start: history.Time(extra), Step: history.Step, Values: history.Values[extra:]}
 	}

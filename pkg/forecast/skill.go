@@ -27,9 +27,11 @@ func Skill(history series.Series, first time.Duration, run func(series.Series, t
 	loss := 0.0
 	reference := 0.0
 	count := 0
-	for at := len(history.Values) - day; day > 0 && at >= max(1, int(first/history.Step)) && count < skillOrigins; at -= day {
-		past := series.Series{Start: history.Start, Step: history.Step, Values: history.Values[:at:at]}
-		future := history.Values[at : at+day]
+
+	// The newest origin has a whole day after it, the others are a day before it each.
+	for origin := len(history.Values) - day; day > 0 && origin >= max(1, int(first/history.Step)) && count < skillOrigins; origin -= day {
+		past := series.Series{Start: history.Start, Step: history.Step, Values: history.Values[:origin:origin]}
+		future := history.Values[origin : origin+day]
 
 		forecasted, err := run(past, horizon)
 		if err != nil || len(forecasted.Values) < day {
@@ -56,12 +58,12 @@ func Skill(history series.Series, first time.Duration, run func(series.Series, t
 // ConstantLoss returns the sum of the pinball losses of a constant, the quantile of the past at a level, as the forecast
 // of the future. It is 0 without usable samples.
 func ConstantLoss(past, future []float64, level float64) float64 {
-	known := slices.DeleteFunc(slices.Clone(past), func(v float64) bool { return !Usable(v) })
-	if len(known) == 0 {
+	usable := slices.DeleteFunc(slices.Clone(past), func(v float64) bool { return !Usable(v) })
+	if len(usable) == 0 {
 		return 0
 	}
 
-	quantile := series.Quantile(known, level)
+	quantile := series.Quantile(usable, level)
 	sum := 0.0
 	for _, y := range future {
 		if Usable(y) {

@@ -17,7 +17,7 @@ const (
 	leakFactor = 1.5
 	// siblingGrowth is the largest growth of the median sibling; beyond it the whole workload grows.
 	siblingGrowth = 1.2
-	// maxLeakShare is the largest share of leaking replicas; a larger share is the behaviour of the workload.
+	// maxLeakShare is the largest share of leaking replicas; a larger share is the behavior of the workload.
 	maxLeakShare = 0.25
 )
 

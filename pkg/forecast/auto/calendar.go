@@ -20,8 +20,8 @@ type Calendar struct {
 	zone *time.Location
 }
 
-// mostHolidays bounds a calendar.
-const mostHolidays = 10_000
+// maxHolidays bounds a calendar.
+const maxHolidays = 10_000
 
 // NewCalendar reads dates (2026-12-25); days begin at midnight in the zone, nil for UTC. Errors name what is no date.
 func NewCalendar(dates []string, zone *time.Location) (Calendar, error) {
@@ -29,8 +29,8 @@ func NewCalendar(dates []string, zone *time.Location) (Calendar, error) {
 		zone = time.UTC
 	}
 
-	if len(dates) > mostHolidays {
-		return Calendar{}, fmt.Errorf("%d holidays: want at most %d", len(dates), mostHolidays)
+	if len(dates) > maxHolidays {
+		return Calendar{}, fmt.Errorf("%d holidays: want at most %d", len(dates), maxHolidays)
 	}
 
 	c := Calendar{days: map[int64]struct{}{}, zone: zone}
@@ -87,7 +87,7 @@ func (m *Model) fillHolidays(out forecast.Forecast, c Calendar) {
 	}
 
 	last := int64(-1)
-	known := false
+	ok := false
 	var q forecast.Quantiles
 	for i := range out.Values {
 		at := out.Start.Add(time.Duration(i) * out.Step)
@@ -97,10 +97,10 @@ func (m *Model) fillHolidays(out forecast.Forecast, c Calendar) {
 
 		if index := floorDiv(at.Unix(), m.layout.seconds()); index != last {
 			last = index
-			q, known = m.holiday(c, at)
+			q, ok = m.holiday(c, at)
 		}
 
-		if known {
+		if ok {
 			out.Values[i] = q
 		}
 	}
@@ -112,27 +112,29 @@ const holidayReach = 15 * time.Minute
 // holiday forecasts the slot at a time that is on a holiday: from the time of day of earlier holidays, and of Sundays,
 // newest first; false where there are none.
 func (m *Model) holiday(c Calendar, at time.Time) (forecast.Quantiles, bool) {
-	const most = 4
+	const maxDays = 4
 	var all sortedAtoms
 
 	days := 0
 	slots := float32(0)
 	reach := int64(holidayReach / m.layout.slot)
-	for ago := 1; ago <= historyDays && days < most; ago++ {
-		then := at.Add(-time.Duration(ago) * day)
-		if !c.Holiday(then) && then.In(c.zone).Weekday() != time.Sunday {
+	for ago := 1; ago <= historyDays && days < maxDays; ago++ {
+		past := at.Add(-time.Duration(ago) * day)
+
+		// Sundays are like holidays, and more frequent.
+		if !c.Holiday(past) && past.In(c.zone).Weekday() != time.Sunday {
 			continue
 		}
 
-		index := floorDiv(then.Unix(), m.layout.seconds())
-		some := false
+		index := floorDiv(past.Unix(), m.layout.seconds())
+		sampled := false
 		for shift := -reach; shift <= reach; shift++ {
 			a := m.recent.at(index + shift).unpack()
 			if a.empty() {
 				continue
 			}
 
-			some = true
+			sampled = true
 			slots++
 
 			for k, v := range a {
@@ -140,11 +142,12 @@ func (m *Model) holiday(c Calendar, at time.Time) (forecast.Quantiles, bool) {
 			}
 		}
 
-		if some {
+		if sampled {
 			days++
 		}
 	}
 
+	// All of these days have the same weight.
 	var q forecast.Quantiles
 	var upper [allLevels - 1]float32
 	all = all.sort(nil)

@@ -49,7 +49,9 @@ func (m *Model) MarshalBinary() ([]byte, error) {
 		out = order.AppendUint64(out, v)
 	}
 
+	// The counts give the size of what follows.
 	out = order.AppendUint16(out, uint16(m.recent.count))
+
 	out = order.AppendUint16(out, uint16(len(m.buffer)))
 	for _, v := range m.buffer {
 		out = order.AppendUint32(out, math.Float32bits(v))
@@ -69,12 +71,12 @@ func (m *Model) MarshalBinary() ([]byte, error) {
 // UnmarshalBinary implements encoding.BinaryUnmarshaler. It accepts only what MarshalBinary of a sane model writes;
 // errors wrap ErrCheckpoint and leave the model as it was.
 func (m *Model) UnmarshalBinary(data []byte) error {
-	loaded, err := decode(data)
+	decoded, err := decode(data)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrCheckpoint, err)
 	}
 
-	*m = *loaded
+	*m = *decoded
 	return nil
 }
 
@@ -94,7 +96,9 @@ func decode(data []byte) (*Model, error) {
 		return nil, errors.New("the checksum differs")
 	}
 
+	// A checkpoint with a valid checksum may still come from a faulty writer, so every value is checked.
 	r := &reader{data: body[4:]}
+
 	step := time.Duration(r.uint64())
 	if step < forecast.MinStep || step > forecast.MaxStep {
 		return nil, fmt.Errorf("step %s is out of range", step)
@@ -143,14 +147,14 @@ func (m *Model) readAtoms(r *reader) error {
 }
 
 // read reads the cells of a ring, whose count is known, up to an end.
-func (r *ring) read(from *reader, capacity int, end int64) error {
+func (r *ring) read(source *reader, capacity int, end int64) error {
 	count := r.count
 	r.restart(end - int64(count))
 
 	for range count {
-		c := cell{top: from.float32()}
+		c := cell{top: source.float32()}
 		for i := range c.parts {
-			c.parts[i] = from.uint16()
+			c.parts[i] = source.uint16()
 		}
 
 		if !c.valid() {

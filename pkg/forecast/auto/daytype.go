@@ -35,27 +35,27 @@ func (h *dayRows) dayTypeChanges(midnight int) bool {
 		return false
 	}
 
-	one := h.unusualChange(daysOfWeek-1, midnight)
-	return one != 0 && h.unusualChange(2*daysOfWeek-1, midnight) == one
+	lastWeek := h.unusualChange(daysOfWeek-1, midnight)
+	return lastWeek != 0 && h.unusualChange(2*daysOfWeek-1, midnight) == lastWeek
 }
 
 // unusualChange returns 1 if the load rose more, or fell less, at the midnight of a row than at those of the six newer ones, -1 if it fell
 // more or rose less, and 0 otherwise.
 func (h *dayRows) unusualChange(row, midnight int) int {
-	least := math.Inf(1)
-	most := math.Inf(-1)
+	lowest := math.Inf(1)
+	highest := math.Inf(-1)
 	for r := row - daysOfWeek + 1; r < row; r++ {
 		if c := h.changeAt(r, midnight); !math.IsNaN(c) {
-			least = min(least, c)
-			most = max(most, c)
+			lowest = min(lowest, c)
+			highest = max(highest, c)
 		}
 	}
 
 	switch c := h.changeAt(row, midnight); {
-	case least > most: // no samples
-	case c > most:
+	case lowest > highest: // no samples
+	case c > highest:
 		return 1
-	case c < least:
+	case c < lowest:
 		return -1
 	}
 
@@ -65,9 +65,9 @@ func (h *dayRows) unusualChange(row, midnight int) int {
 // changeAt returns the log of the ratio of the mean of six hours after the midnight of a row to that of three hours before it, within the
 // row; NaN without samples.
 func (h *dayRows) changeAt(row, midnight int) float64 {
-	of := h.row(row)
-	before, _ := meanMedian(of[max(0, midnight-h.slots/8):midnight])
-	after, _ := meanMedian(of[midnight:min(h.slots, midnight+h.slots/4)])
+	slots := h.row(row)
+	before, _ := meanMedian(slots[max(0, midnight-h.slots/8):midnight])
+	after, _ := meanMedian(slots[midnight:min(h.slots, midnight+h.slots/4)])
 	floor := 0.01 * h.meanLevel()
 
 	return math.Log((after + floor) / (before + floor))

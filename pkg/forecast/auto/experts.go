@@ -36,8 +36,8 @@ const (
 	forBoth = forMedian | forUpper
 )
 
-func decay(by float64) func(*dayRows, int, int, int) float64 {
-	return func(_ *dayRows, origin, row, _ int) float64 { return math.Pow(by, float64(row-origin)) }
+func decay(factor float64) func(*dayRows, int, int, int) float64 {
+	return func(_ *dayRows, origin, row, _ int) float64 { return math.Pow(factor, float64(row-origin)) }
 }
 
 // sameWeekday weighs the rows of the weekday of the forecast.
@@ -61,11 +61,11 @@ func (h *dayRows) likeness(origin, row int) float64 {
 		return 0
 	}
 
-	var found [maxRows]float64
-	some := found[:0]
+	var store [maxRows]float64
+	distances := store[:0]
 	for r := origin + 1; r < h.rows; r++ {
 		if d := h.distances[origin*h.rows+r]; !math.IsNaN(d) {
-			some = append(some, d)
+			distances = append(distances, d)
 		}
 	}
 
@@ -74,13 +74,13 @@ func (h *dayRows) likeness(origin, row int) float64 {
 		return 0
 	}
 
-	slices.Sort(some)
-	middle := some[len(some)/2]
+	slices.Sort(distances)
+	middle := distances[len(distances)/2]
 	if !(middle > 0) {
 		return 1
 	}
 
-	return math.Exp(-3 * (d - some[0]) / middle)
+	return math.Exp(-3 * (d - distances[0]) / middle)
 }
 
 // plainExpert is the index of the expert that the losses of the others are relative to: the same forecast as plain in
@@ -92,6 +92,8 @@ const plainExpert = 0
 // that know the weekday forecast the median alone: their upper quantiles ignore that yesterday was unusual.
 func experts() []expert {
 	const minute, hour = 1, 60
+
+	// The first one is plainExpert.
 	return []expert{
 		{name: "time of day", use: forBoth, half: 15 * minute, weigh: decay(0.8), prior: 1},
 		{name: "time of day, newest days", use: forMedian, half: 15 * minute, weigh: decay(0.5), prior: 1},

@@ -126,7 +126,7 @@ func (s *summary) add(f []figures, k int) {
 	}
 }
 
-func summarise(all [][]figures, k int) summary {
+func summarize(all [][]figures, k int) summary {
 	var s summary
 	for _, f := range all {
 		s.add(f, k)
@@ -158,7 +158,7 @@ func variants() []variant {
 				for _, conformal := range []float64{0.25, 0.5, 1} {
 					t := defaultTuning()
 					t.sharpness = [2]float64{median, upper}
-					t.mostGain = gain
+					t.maxGain = gain
 					t.conformal = conformal
 					out = append(out, variant{fmt.Sprintf("%v, %v, %v, %v", median, upper, gain, conformal), t, nil})
 				}
@@ -172,7 +172,7 @@ func variants() []variant {
 // chosen returns the variant with the least loss on the families of other groups.
 func chosen(grid []variant, scores map[string][][]figures, group string) int {
 	return families.LeastLoss(len(grid), group, func(family string, k int) float64 {
-		s := summarise(scores[family], k)
+		s := summarize(scores[family], k)
 		return math.Log(s.wape()) + math.Log(s.pinball())
 	})
 }
@@ -216,9 +216,9 @@ func BenchmarkLeaveOneFamilyOut(b *testing.B) {
 	var ratios [][2]float64 // logs of the ratios of WAPE and pinball with the gate to those without, by series
 	for _, f := range families.Recorded() {
 		k := chosen(grid[:ungated], scores, f.Group)
-		line(f.Name, grid[k].name, summarise(scores[f.Name], k))
-		line(f.Name, grid[ungated].name, summarise(scores[f.Name], ungated))
-		line(f.Name, grid[standard].name, summarise(scores[f.Name], standard))
+		line(f.Name, grid[k].name, summarize(scores[f.Name], k))
+		line(f.Name, grid[ungated].name, summarize(scores[f.Name], ungated))
+		line(f.Name, grid[standard].name, summarize(scores[f.Name], standard))
 
 		for _, one := range scores[f.Name] {
 			fitted.add(one, k)

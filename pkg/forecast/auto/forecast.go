@@ -27,13 +27,15 @@ func (m *Model) ForecastWith(holidays Calendar, horizon time.Duration) (forecast
 			forecast.ErrHorizon, horizon, m.step, forecast.MaxSteps)
 	}
 
-	whole := m.closed()
-	rows := newDayRows(whole.without(holidays))
-	if !rows.known {
+	// The slot in progress counts only if the newest sample was its last.
+	closed := m.closed()
+
+	rows := newDayRows(closed.without(holidays))
+	if !rows.sampled {
 		return forecast.Forecast{}, fmt.Errorf("%w: the model has seen none within %d days", forecast.ErrEmpty, historyDays)
 	}
 
-	rows.setMidnight(time.Unix(whole.head*m.layout.seconds(), 0), holidays.zone)
+	rows.setMidnight(time.Unix(closed.head*m.layout.seconds(), 0), holidays.zone)
 	ahead := int((horizon + day - 1) / day)
 	h := newHedge(newOutlook(rows, ahead), defaultTuning(), shippedGate())
 
@@ -45,13 +47,13 @@ func (m *Model) ForecastWith(holidays Calendar, horizon time.Duration) (forecast
 		Periods: rows.fullRows(),
 		Skill:   h.skill,
 		Origins: h.origins,
-		Reason:  h.reason(whole.recent.count),
+		Reason:  h.reason(closed.recent.count),
 		Values:  make([]forecast.Quantiles, n),
 	}
 
-	m.fill(out, h, time.Unix(whole.head*m.layout.seconds(), 0))
-	whole.fillHolidays(out, holidays)
-	out.Highs = whole.highs(out.Start, out.End())
+	m.fill(out, h, time.Unix(closed.head*m.layout.seconds(), 0))
+	closed.fillHolidays(out, holidays)
+	out.Highs = closed.highs(out.Start, out.End())
 
 	return out, nil
 }
@@ -91,24 +93,24 @@ func (h *hedge) name() string {
 }
 
 func heaviest(weights []float64) int {
-	best := 0
+	heaviestIndex := 0
 	for i, w := range weights {
-		if w > weights[best] {
-			best = i
+		if w > weights[heaviestIndex] {
+			heaviestIndex = i
 		}
 	}
 
-	return best
+	return heaviestIndex
 }
 
 // reason returns what the history is too short for.
 func (h *hedge) reason(slots int) string {
-	seen := forecast.Span(time.Duration(slots) * day / time.Duration(h.h.slots))
+	observed := forecast.Span(time.Duration(slots) * day / time.Duration(h.h.slots))
 	switch {
 	case h.h.fullRows() == 0:
-		return fmt.Sprintf("level only: %s of history, %s needed for the time of day", seen, forecast.Span(day/2))
+		return fmt.Sprintf("level only: %s of history, %s needed for the time of day", observed, forecast.Span(day/2))
 	case len(h.past[0]) == 0:
-		return fmt.Sprintf("experts weigh alike: %s of history, %s needed to compare them", seen, forecast.Span(day*3/2))
+		return fmt.Sprintf("experts weigh alike: %s of history, %s needed to compare them", observed, forecast.Span(day*3/2))
 	}
 
 	return ""

@@ -78,7 +78,7 @@ func squash(x float32) float32 { return x / (1 + max(x, -x)) }
 // hidden units.
 func (n *network) correct(in *gateInputs, id int, units []float32) float32 {
 	size := len(n.weights)/n.hidden - 1
-	of := n.weights[n.hidden*size:]
+	unitWeights := n.weights[n.hidden*size:]
 	sum := float32(0)
 	for j := range n.hidden {
 		w := n.weights[j*size : (j+1)*size]
@@ -88,7 +88,7 @@ func (n *network) correct(in *gateInputs, id int, units []float32) float32 {
 		}
 
 		units[j] = squash(v)
-		sum += of[j] * units[j]
+		sum += unitWeights[j] * units[j]
 	}
 
 	return sum
@@ -96,15 +96,15 @@ func (n *network) correct(in *gateInputs, id int, units []float32) float32 {
 
 // weigh sets out to the weights that a network gives to the experts of the median, from those of the hedge.
 func (n *network) weigh(hedge []float64, in []gateInputs, units []float32, out []float64) {
-	most := math.Inf(-1)
+	highest := math.Inf(-1)
 	for i, w := range hedge {
 		out[i] = math.Log(w+1e-9) + float64(n.correct(&in[i], i, units))
-		most = max(most, out[i])
+		highest = max(highest, out[i])
 	}
 
 	sum := 0.0
 	for i, v := range out {
-		out[i] = math.Exp(v - most)
+		out[i] = math.Exp(v - highest)
 		sum += out[i]
 	}
 
@@ -125,26 +125,27 @@ func (h *hedge) applyGate(t tuning, losses *segmentLosses, networks []network) {
 		return
 	}
 
-	used := medianExperts()
-	own := make([]float64, len(used))
-	one := make([]float64, len(used))
-
+	members := medianExperts()
+	hedged := make([]float64, len(members))
+	corrected := make([]float64, len(members))
 	units := make([]float32, networks[0].hidden)
+
+	// The hedge and the networks have half of the weight each.
 	for s := range in {
 		if in[s] == nil {
 			continue
 		}
 
 		h.gated[s] = make([]float64, len(h.experts))
-		for i, e := range used {
-			own[i] = h.weights[s][0][e]
-			h.gated[s][e] = own[i] / 2
+		for i, e := range members {
+			hedged[i] = h.weights[s][0][e]
+			h.gated[s][e] = hedged[i] / 2
 		}
 
 		for k := range networks {
-			networks[k].weigh(own, in[s], units, one)
-			for i, e := range used {
-				h.gated[s][e] += one[i] / float64(2*len(networks))
+			networks[k].weigh(hedged, in[s], units, corrected)
+			for i, e := range members {
+				h.gated[s][e] += corrected[i] / float64(2*len(networks))
 			}
 		}
 	}
@@ -158,7 +159,7 @@ func (h *hedge) readGate(t tuning, losses *segmentLosses) ([segmentCount][]gateI
 		return out, false
 	}
 
-	used := medianExperts()
+	members := medianExperts()
 	mixed := make([]float32, h.h.slots)
 	global := h.gateGlobals()
 	for s := range out {
@@ -168,10 +169,11 @@ func (h *hedge) readGate(t tuning, losses *segmentLosses) ([segmentCount][]gateI
 		}
 
 		h.mixMedian(mixed, h.firstDay(), h.weights[s][0], from, to)
-		out[s] = make([]gateInputs, len(used))
-		h.gateInputs(t, losses, s, global, mixed, used, out[s])
+		out[s] = make([]gateInputs, len(members))
+		h.gateInputs(t, losses, s, global, mixed, members, out[s])
 
-		for i, e := range used {
+		// The weight is an input of the networks; where it is no number, the hedge is used as it is.
+		for i, e := range members {
 			out[s][i][inWeight] = float32(max(-8, math.Log(10*h.weights[s][0][e]))) / 4
 			if !out[s][i].finite() {
 				return out, false
@@ -200,15 +202,17 @@ func (o *outlook) gateGlobals() gateInputs {
 	in[inLevel] = logRatio(h.level[0], h.meanLevel(), floor, 2)
 	in[inLate] = logRatio(h.late[0], h.late[1], floor, 2)
 
+	// Each pair counts once; row 0 is the newest day.
 	var older, newest float64
-	var pairs, ofNewest int
+
+	var pairs, newestPairs int
 	for a := range h.rows {
 		for b := range a {
 			switch d := h.distances[a*h.rows+b]; {
 			case math.IsNaN(d):
 			case b == 0:
 				newest += d
-				ofNewest++
+				newestPairs++
 			default:
 				older += d
 				pairs++
@@ -216,8 +220,8 @@ func (o *outlook) gateGlobals() gateInputs {
 		}
 	}
 
-	older = older / float64(pairs)
-	newest = newest / float64(ofNewest)
+	older /= float64(pairs)
+	newest /= float64(newestPairs)
 	in[inUnusual] = logRatio(newest, older, floor, 2)
 	if h.rows > 7 && !math.IsNaN(h.distances[7]) {
 		in[inWeekly] = logRatio(h.distances[7], newest, floor, 2)
@@ -228,7 +232,8 @@ func (o *outlook) gateGlobals() gateInputs {
 
 // meanLevel returns the mean of the levels of the rows that have samples.
 func (h *dayRows) meanLevel() float64 {
-	sum, n := 0.0, 0
+	sum := 0.0
+	n := 0
 	for _, v := range h.level {
 		if !math.IsNaN(v) {
 			sum += v
@@ -240,12 +245,12 @@ func (h *dayRows) meanLevel() float64 {
 }
 
 // logRatio returns the log of a ratio, within most, with a floor added to both.
-func logRatio(a, b, floor, most float64) float32 {
-	return float32(min(most, max(-most, math.Log((a+floor)/(b+floor)))))
+func logRatio(a, b, floor, limit float64) float32 {
+	return float32(min(limit, max(-limit, math.Log((a+floor)/(b+floor)))))
 }
 
 // gateInputs sets the inputs of the used experts in a segment; mixed is the forecast of the hedge.
-func (o *outlook) gateInputs(t tuning, losses *segmentLosses, segment int, global gateInputs, mixed []float32, used []int, out []gateInputs) {
+func (o *outlook) gateInputs(t tuning, losses *segmentLosses, segment int, global gateInputs, mixed []float32, members []int, out []gateInputs) {
 	from, to := o.bounds(segment)
 	plain := losses[segment][0][plainExpert]
 	mean := average(plain)
@@ -258,11 +263,12 @@ func (o *outlook) gateInputs(t tuning, losses *segmentLosses, segment int, globa
 		global[inSegment+segment-1] = 1
 	}
 
+	// Sums over the day distinguish a bad hour from a bad expert.
 	plainDay := make([]float64, len(plain))
 	day := make([]float64, len(plain))
 	losses.sumDay(plainExpert, plainDay)
 
-	for i, e := range used {
+	for i, e := range members {
 		in := global
 		losses.sumDay(e, day)
 		in.setLosses(t, losses[segment][0][e], plain, day, plainDay)
@@ -274,8 +280,8 @@ func (o *outlook) gateInputs(t tuning, losses *segmentLosses, segment int, globa
 			distance += math.Abs(d)
 		}
 
-		shift = shift / float64(to-from)
-		distance = distance / float64(to-from)
+		shift /= float64(to - from)
+		distance /= float64(to - from)
 		in[inShift] = float32(math.Asinh(shift / perSlot))
 		in[inDistance] = float32(math.Asinh(distance / perSlot))
 		in[inShiftLevel] = float32(math.Asinh(shift / level))
@@ -294,23 +300,24 @@ func (l *segmentLosses) sumDay(e int, out []float64) {
 }
 
 // setLosses sets the inputs that describe the losses of an expert in a segment and over the whole day.
-func (in *gateInputs) setLosses(t tuning, own, plain, day, plainDay []float64) {
+func (in *gateInputs) setLosses(t tuning, losses, plain, day, plainDay []float64) {
 	n := float64(len(plain))
 	floor := t.floor * average(plain)
 	dayFloor := t.floor * average(plainDay)
 
-	var sum, squares, ofDay, wins float64
+	var sum, squares, daySum, wins float64
 	for i := range plain {
-		v := t.clippedLog(own[i]+floor, plain[i]+floor)
+		v := t.clippedLog(losses[i]+floor, plain[i]+floor)
 		d := t.clippedLog(day[i]+dayFloor, plainDay[i]+dayFloor)
 		sum += v
 		squares += v * v
-		ofDay += d
+		daySum += d
 
 		if v < 0 {
 			wins++
 		}
 
+		// The newest replay, and the mean of the newest three, have inputs of their own.
 		switch i {
 		case 0:
 			in[inNewestLoss] = float32(2 * v)
@@ -321,7 +328,7 @@ func (in *gateInputs) setLosses(t tuning, own, plain, day, plainDay []float64) {
 	}
 
 	in[inMeanLoss] = float32(4 * sum / n)
-	in[inDayLoss] = float32(4 * ofDay / n)
+	in[inDayLoss] = float32(4 * daySum / n)
 	in[inLossSpread] = float32(2 * math.Sqrt(max(0, squares/n-sum*sum/n/n)))
 	in[inWins] = float32(2*wins/n - 1)
 }
@@ -336,13 +343,13 @@ func average(x []float64) float64 {
 }
 
 // clippedLog returns the log of the loss of a day relative to plain, within its bounds; 0 where both are perfect on all days.
-func (t tuning) clippedLog(own, plain float64) float64 {
-	ratio := math.Log(own / plain)
+func (t tuning) clippedLog(loss, plain float64) float64 {
+	ratio := math.Log(loss / plain)
 	if math.IsNaN(ratio) {
 		return 0
 	}
 
-	return min(t.mostLoss, max(-t.mostGain, ratio))
+	return min(t.maxLoss, max(-t.maxGain, ratio))
 }
 
 // The shape of gateWeights.
@@ -353,14 +360,14 @@ const (
 
 // shippedGate returns the networks of gateWeights; none if these are not for the present experts.
 func shippedGate() []network {
-	each := gateUnits * (unitSize() + 1)
-	if len(gateWeights) != gateNetworks*each {
+	perNetwork := gateUnits * (unitSize() + 1)
+	if len(gateWeights) != gateNetworks*perNetwork {
 		return nil
 	}
 
 	out := make([]network, gateNetworks)
 	for k := range out {
-		out[k] = network{hidden: gateUnits, weights: gateWeights[k*each : (k+1)*each]}
+		out[k] = network{hidden: gateUnits, weights: gateWeights[k*perNetwork : (k+1)*perNetwork]}
 	}
 
 	return out

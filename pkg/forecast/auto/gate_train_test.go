@@ -62,7 +62,7 @@ func newGateOrigin(past series.Series, actual []float64) (gateOrigin, bool) {
 		return out, false
 	}
 	m, whole, rows := rowsOf(past)
-	if !rows.known {
+	if !rows.sampled {
 		return out, false
 	}
 	o := newOutlook(rows, 1)

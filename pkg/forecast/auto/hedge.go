@@ -10,9 +10,9 @@ type tuning struct {
 	// sharpness is how strongly weights depend on the mean log loss: an expert with a loss 1 % above the best weighs
 	// exp(-sharpness/100). For the median and for the upper quantiles.
 	sharpness [2]float64
-	// mostGain and mostLoss bound the log of a day's loss relative to plain: a single day decides little, and less so in
-	// favour of an expert than against it.
-	mostGain, mostLoss float64
+	// maxGain and maxLoss bound the log of a day's loss relative to plain: a single day decides little, and less so in
+	// favor of an expert than against it.
+	maxGain, maxLoss float64
 	// floor is added to losses, as a share of the mean loss of plain: days that are nearly perfect decide little.
 	floor float64
 	// conformal is the exponent of the correction of the upper quantiles by the replays: 0 none, 1 all of it.
@@ -22,16 +22,16 @@ type tuning struct {
 func defaultTuning() tuning {
 	return tuning{
 		sharpness: [2]float64{16, 6},
-		mostGain:  0.5,
-		mostLoss:  1.5,
+		maxGain:   0.5,
+		maxLoss:   1.5,
 		floor:     0.1,
 		conformal: 0.5,
 	}
 }
 
-// A mixture has weights of its own for each segment of the time ahead: what is best for the next hour is not best for
-// tomorrow. Where the type of day changes at the next midnight, the first segments end there: experts that follow the newest hours are best on
-// the evening of six replays out of seven.
+// A mixture has weights of its own for each segment of the time ahead: what is best for the next hour is not best for tomorrow. Where the
+// type of day changes at the next midnight, the first segments end there: experts that follow the newest hours are best on the evening of
+// six replays out of seven.
 const segmentCount = 3
 
 // segmentHours returns the hours at which segments begin, and the end of the day.
@@ -85,8 +85,8 @@ func (o *outlook) weightsBefore(t tuning, losses *segmentLosses, first int) mixt
 	older := make([][]float64, len(o.experts))
 	for s := range segmentCount {
 		for level := range replayLevels {
-			for e, all := range losses[s][level] {
-				older[e] = all[min(first, len(all)):]
+			for e, replayed := range losses[s][level] {
+				older[e] = replayed[min(first, len(replayed)):]
 			}
 			out[s][level] = o.weigh(t, level, older)
 		}
@@ -101,15 +101,17 @@ func (h *hedge) measureSkill(t tuning, losses *segmentLosses) {
 	slots := h.h.slots
 
 	mixed := make(profile, replayLevels*slots)
-	of := make([]profile, len(h.experts))
-	loss, reference := 0.0, 0.0
+	forecasts := make([]profile, len(h.experts))
+	loss := 0.0
+
+	reference := 0.0
 	for i := range h.flat {
-		known := hedge{outlook: h.outlook, weights: h.weightsBefore(t, losses, i+1)}
-		for e := range of {
-			of[e] = h.past[e][i]
+		past := hedge{outlook: h.outlook, weights: h.weightsBefore(t, losses, i+1)}
+		for e := range forecasts {
+			forecasts[e] = h.past[e][i]
 		}
 
-		known.mix(mixed, of)
+		past.mix(mixed, forecasts)
 		loss += rows.pinball(i, mixed.level(1, slots), aboveReplayed()[0], 0, slots)
 		reference += rows.pinball(i, h.flat[i].level(1, slots), aboveReplayed()[0], 0, slots)
 	}
@@ -123,7 +125,7 @@ func (h *hedge) measureSkill(t tuning, losses *segmentLosses) {
 // bounds returns the slots of a segment in a day.
 func (o *outlook) bounds(segment int) (int, int) {
 	hours := segmentHours()
-	at := func(i int) int {
+	slotAt := func(i int) int {
 		slot := hours[i] * o.h.slots / 24
 		if i < segmentCount && o.h.midnight > 0 {
 			return min(slot, o.h.midnight)
@@ -132,7 +134,7 @@ func (o *outlook) bounds(segment int) (int, int) {
 		return slot
 	}
 
-	return at(segment), at(segment + 1)
+	return slotAt(segment), slotAt(segment + 1)
 }
 
 // uses reports whether an expert forecasts a level: 0 for the median, 1 for the upper quantiles.
@@ -163,13 +165,16 @@ func (o *outlook) losses(level, segment int) [][]float64 {
 // weigh returns the weights of the experts: exp(-sharpness*l), where l is the mean log of the loss relative to plain.
 func (o *outlook) weigh(t tuning, level int, losses [][]float64) []float64 {
 	out := make([]float64, len(o.experts))
+
+	// Losses are compared with plain's, with a floor so that nearly perfect days decide little.
 	plain := losses[plainExpert]
+
 	floor := 0.0
 	for _, loss := range plain {
 		floor += t.floor * loss / float64(len(plain))
 	}
 
-	least := math.Inf(1)
+	lowest := math.Inf(1)
 	for e, x := range o.experts {
 		if !x.uses(level) {
 			continue
@@ -178,13 +183,13 @@ func (o *outlook) weigh(t tuning, level int, losses [][]float64) []float64 {
 		for i, loss := range losses[e] {
 			out[e] += t.clippedLog(loss+floor, plain[i]+floor) / float64(len(plain))
 		}
-		least = min(least, out[e])
+		lowest = min(lowest, out[e])
 	}
 
 	sum := 0.0
 	for e, x := range o.experts {
 		if x.uses(level) {
-			out[e] = x.prior * math.Exp(-t.sharpness[level]*(out[e]-least))
+			out[e] = x.prior * math.Exp(-t.sharpness[level]*(out[e]-lowest))
 			sum += out[e]
 		}
 	}
@@ -203,14 +208,16 @@ func (h *hedge) calibrate(t tuning) {
 	scores := h.space.pool[:0]
 
 	mixed := make(profile, replayLevels*slots)
-	of := make([]profile, len(h.experts))
+	forecasts := make([]profile, len(h.experts))
+
+	// Scores are errors in units of the forecast width: their quantile at the level is the factor that would have been right.
 	var total float32
 	for i := range h.flat {
-		for e := range of {
-			of[e] = h.past[e][i]
+		for e := range forecasts {
+			forecasts[e] = h.past[e][i]
 		}
 
-		h.mix(mixed, of)
+		h.mix(mixed, forecasts)
 		middle := mixed.level(0, slots)
 		upper := mixed.level(1, slots)
 		for x := range slots {
@@ -248,28 +255,28 @@ const negligible = 1e-3
 
 // mix combines the forecasts of the experts for a day: the median is the weighted mean of what lies between their
 // weighted quartiles, so that no single expert decides; an upper quantile is their weighted mean.
-func (h *hedge) mix(out profile, of []profile) {
+func (h *hedge) mix(out profile, forecasts []profile) {
 	for s := range segmentCount {
 		from, to := h.bounds(s)
-		h.mixMedian(out, of, h.weights[s][0], from, to)
-		h.mixUpper(out, of, h.weights[s][1], from, to)
+		h.mixMedian(out, forecasts, h.weights[s][0], from, to)
+		h.mixUpper(out, forecasts, h.weights[s][1], from, to)
 	}
 }
 
-func (h *hedge) mixMedian(out profile, of []profile, weights []float64, from, to int) {
-	var used []int
+func (h *hedge) mixMedian(out profile, forecasts []profile, weights []float64, from, to int) {
+	var members []int
 	sum := float32(0)
 	for e, w := range weights {
 		if w > negligible {
-			used = append(used, e)
+			members = append(members, e)
 			sum += float32(w)
 		}
 	}
 
-	votes := make([]vote, len(used))
+	votes := make([]vote, len(members))
 	for x := from; x < to; x++ {
-		for n, e := range used {
-			v := vote{of[e][x], float32(weights[e])}
+		for n, e := range members {
+			v := vote{forecasts[e][x], float32(weights[e])}
 			for ; n > 0 && votes[n-1].value > v.value; n-- {
 				votes[n] = votes[n-1]
 			}
@@ -280,7 +287,7 @@ func (h *hedge) mixMedian(out profile, of []profile, weights []float64, from, to
 	}
 }
 
-func (h *hedge) mixUpper(out profile, of []profile, weights []float64, from, to int) {
+func (h *hedge) mixUpper(out profile, forecasts []profile, weights []float64, from, to int) {
 	slots := h.h.slots
 	for l := 1; l < len(out)/slots; l++ {
 		clear(out.level(l, slots)[from:to])
@@ -295,7 +302,7 @@ func (h *hedge) mixUpper(out profile, of []profile, weights []float64, from, to 
 
 			share := float32(w) / total
 			part := out.level(l, slots)[from:to]
-			for i, v := range of[e].level(l, slots)[from:to] {
+			for i, v := range forecasts[e].level(l, slots)[from:to] {
 				part[i] += (v - part[i]) * share
 			}
 		}
@@ -312,12 +319,12 @@ func trimmedMean(votes []vote, from, to float32) float32 {
 		return votes[0].value
 	}
 
-	seen := float32(0)
+	cumulative := float32(0)
 	mean := float32(0)
 	weight := float32(0)
 	for _, v := range votes {
-		w := min(to, seen+v.weight) - max(from, seen)
-		seen += v.weight
+		w := min(to, cumulative+v.weight) - max(from, cumulative)
+		cumulative += v.weight
 
 		if w > 0 {
 			weight += w
@@ -334,19 +341,20 @@ func (h *hedge) day(ahead int) profile {
 	slots := h.h.slots
 	out := make(profile, allLevels*slots)
 
-	of := make([]profile, len(h.experts))
+	forecasts := make([]profile, len(h.experts))
 	for e, days := range h.days {
-		of[e] = days[ahead%len(days)]
+		forecasts[e] = days[ahead%len(days)]
 	}
 
+	// Later days have the weights of the last segment.
 	for s := range segmentCount {
 		from, to := h.bounds(s)
 		if ahead > 0 {
 			s = segmentCount - 1
 		}
 
-		h.mixMedian(out, of, h.weights[s][0], from, to)
-		h.mixUpper(out, of, h.weights[s][1], from, to)
+		h.mixMedian(out, forecasts, h.weights[s][0], from, to)
+		h.mixUpper(out, forecasts, h.weights[s][1], from, to)
 
 		for l := 1; l < allLevels; l++ {
 			for x := from; x < to; x++ {
@@ -355,7 +363,7 @@ func (h *hedge) day(ahead int) profile {
 		}
 
 		if ahead == 0 {
-			h.mixMedian(out, of, h.gated[s], from, to)
+			h.mixMedian(out, forecasts, h.gated[s], from, to)
 		}
 	}
 

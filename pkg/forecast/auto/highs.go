@@ -26,10 +26,10 @@ func (m *Model) highs(start, end time.Time) []forecast.Quantiles {
 
 	last := floorDiv(end.Unix()-1, seconds)
 	out := make([]forecast.Quantiles, 0, last-first+1)
-	space := []float64(nil)
+	highs := []float64(nil)
 	for i := first; i <= last; i++ {
-		space = m.pastHighs(i*seconds, space[:0])
-		out = append(out, m.quantilesOfHighs(space))
+		highs = m.pastHighs(i*seconds, highs[:0])
+		out = append(out, m.quantilesOfHighs(highs))
 	}
 
 	return out
@@ -43,15 +43,15 @@ func (m *Model) pastHighs(begin int64, highs []float64) []float64 {
 	for at := begin - daySeconds; at >= oldest*m.layout.seconds(); at -= daySeconds {
 		from := floorDiv(at, m.layout.seconds())
 		highest := 0.0
-		known := false
+		sampled := false
 		for i := from; i < from+slots; i++ {
 			if c := m.recent.at(i); !c.empty() {
 				highest = max(highest, float64(c.top))
-				known = true
+				sampled = true
 			}
 		}
 
-		if known {
+		if sampled {
 			highs = append(highs, highest)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// transform says how the atoms of a row are normalised before they are pooled with those of other rows.
+// transform says how the atoms of a row are normalized before they are pooled with those of other rows.
 type transform int
 
 const (
@@ -27,7 +27,7 @@ func (t transform) clip() (float64, float64) {
 	return 0.25, 4
 }
 
-// reference returns what the values of a row are normalised by; NaN or, for ratios, 0 if the row cannot be used.
+// reference returns what the values of a row are normalized by; NaN or, for ratios, 0 if the row cannot be used.
 func (h *dayRows) reference(t transform, row int) float64 {
 	switch t {
 	case scaledDay:
@@ -43,7 +43,7 @@ func (h *dayRows) reference(t transform, row int) float64 {
 	return 1
 }
 
-// current returns what normalised values are brought to at an origin.
+// current returns what normalized values are brought to at an origin.
 func (h *dayRows) current(t transform, origin int) float64 {
 	switch t {
 	case scaledDay:
@@ -55,7 +55,7 @@ func (h *dayRows) current(t transform, origin int) float64 {
 	return 1
 }
 
-// usable reports whether a row, normalised, can be used at an origin.
+// usable reports whether a row, normalized, can be used at an origin.
 func (h *dayRows) usable(t transform, origin, row int) bool {
 	reference := h.reference(t, row)
 	current := h.current(t, origin)
@@ -66,16 +66,16 @@ func (h *dayRows) usable(t transform, origin, row int) bool {
 		return !math.IsNaN(reference) && !math.IsNaN(current)
 	}
 
-	low, most := t.clip()
+	low, high := t.clip()
 	ratio := current / reference
-	return ratio >= low && ratio <= most
+	return ratio >= low && ratio <= high
 }
 
 // A tag is (row*2 + ahead)*atomCount + atom, where row is the row of the window that an atom is in, and ahead marks atoms
 // of the next newer row, at the end of a window: they are unknown at the origin that ends with that window's row.
 const maxTags = maxRows * 2 * atomCount
 
-// pool returns the normalised atoms of all rows in ascending order. An atom that is within reach of the end of its row
+// pool returns the normalized atoms of all rows in ascending order. An atom that is within reach of the end of its row
 // occurs in the windows of two rows. Lists of the result are positions in the window's row, plus reach.
 func (h *dayRows) pool(t transform, reach int, space *workspace) sortedAtoms {
 	store := space.pool[:0]
@@ -91,24 +91,26 @@ func (h *dayRows) pool(t transform, reach int, space *workspace) sortedAtoms {
 			scale = float32(1 / reference)
 		}
 
+		// A row that cannot be normalized is left out.
 		if isNaN(scale) || isNaN(shift) || math.IsInf(float64(scale), 0) {
 			continue
 		}
 
+		// Beyond the ends of a row its windows have the atoms of the neighbors: the older row before it, the newer one after it.
 		for x := -reach; x < h.slots+reach; x++ {
-			at := (r * h.slots) + x
+			index := (r * h.slots) + x
 			ahead := 0
 			switch {
 			case x < 0 && r+1 < h.rows:
-				at += 2 * h.slots
+				index += 2 * h.slots
 			case x >= h.slots && r > 0:
-				at -= 2 * h.slots
+				index -= 2 * h.slots
 				ahead = 1
 			case x < 0 || x >= h.slots:
 				continue
 			}
 
-			a := &h.atoms[at]
+			a := &h.atoms[index]
 			if a.empty() {
 				continue
 			}
@@ -171,16 +173,18 @@ type workspace struct {
 // only.
 func (w windows) visit(h *dayRows, space *workspace, pool sortedAtoms, reach int, upper bool, call func(window int, l *list)) {
 	windows := w.count(h.slots)
-	most := (2*w.half + 1) * h.rows
+	capacity := (2*w.half + 1) * h.rows
 	if upper {
-		most *= h.kinds()
+		capacity *= h.kinds()
 	}
 
-	block := min(windows, max(1, listBudget/most))
-	space.places = slices.Grow(space.places[:0], block*most)[:block*most]
+	block := min(windows, max(1, listBudget/capacity))
+	space.places = slices.Grow(space.places[:0], block*capacity)[:block*capacity]
 	space.lengths = slices.Grow(space.lengths[:0], block)[:block]
 
 	spans := w.spans(h, reach)
+
+	// Windows are dealt out in blocks, which bounds the memory; each block is one run over the pool.
 	for first := 0; first < windows; first += block {
 		last := min(windows, first+block) - 1
 		clear(space.lengths)
@@ -190,15 +194,15 @@ func (w windows) visit(h *dayRows, space *workspace, pool sortedAtoms, reach int
 				continue
 			}
 
-			in := spans[listOf(a)]
-			for p := max(first, int(in.from)); p <= min(last, int(in.to)); p++ {
-				space.places[(p-first)*most+space.lengths[p-first]] = uint16(i)
+			covering := spans[listOf(a)]
+			for p := max(first, int(covering.from)); p <= min(last, int(covering.to)); p++ {
+				space.places[(p-first)*capacity+space.lengths[p-first]] = uint16(i)
 				space.lengths[p-first]++
 			}
 		}
 
 		for p := first; p <= last; p++ {
-			space.list.set(pool, space.places[(p-first)*most:][:space.lengths[p-first]], upper && h.kinds() > 1)
+			space.list.set(pool, space.places[(p-first)*capacity:][:space.lengths[p-first]], upper && h.kinds() > 1)
 			call(p, &space.list)
 		}
 	}

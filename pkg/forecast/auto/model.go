@@ -96,7 +96,6 @@ func (m *Model) enter(index int64) {
 // keep adds a sample to the slot in progress, thinning the buffer where it is full.
 func (m *Model) keep(v float32) {
 	m.skipped++
-
 	if m.skipped%m.stride != 0 {
 		return
 	}
@@ -113,12 +112,12 @@ func (m *Model) keep(v float32) {
 
 // thin drops every second sample of the buffer.
 func (m *Model) thin() {
-	kept := m.buffer[:0]
+	remaining := m.buffer[:0]
 	for i := 0; i < len(m.buffer); i += 2 {
-		kept = append(kept, m.buffer[i])
+		remaining = append(remaining, m.buffer[i])
 	}
 
-	m.buffer = kept
+	m.buffer = remaining
 	m.stride *= 2
 }
 
@@ -128,7 +127,7 @@ func (m *Model) advance(index int64) {
 		m.recent.restart(index)
 		m.scale = 0
 	} else {
-		m.push(m.layout.summarise(m.buffer))
+		m.push(m.layout.summarize(m.buffer))
 		for i := m.head + 1; i < index; i++ {
 			m.push(emptySlot())
 		}

@@ -32,9 +32,9 @@ type outlook struct {
 	experts []expert
 	days    [][]profile // by expert, then by days ahead
 	past    [][]profile // by expert, then by replay: past[e][i] is of row i, from origin i+1
-	// flat are constant forecasts from all rows before an origin: of the replays, and whole of the future.
-	flat  []profile
-	whole profile
+	// flat are constant forecasts from all rows before an origin: of the replays, and flatFuture of the future.
+	flat       []profile
+	flatFuture profile
 
 	space workspace
 }
@@ -57,7 +57,8 @@ func (h *dayRows) replays() int {
 func newOutlook(h *dayRows, ahead int) *outlook {
 	o := &outlook{h: h, experts: experts()}
 	replays := h.replays()
-	o.days, o.past = make([][]profile, len(o.experts)), make([][]profile, len(o.experts))
+	o.days = make([][]profile, len(o.experts))
+	o.past = make([][]profile, len(o.experts))
 
 	reach := 0
 	for e, x := range o.experts {
@@ -69,7 +70,8 @@ func newOutlook(h *dayRows, ahead int) *outlook {
 		future := allLevels
 		past := replayLevels
 		if x.use == forMedian {
-			future, past = 1, 1
+			future = 1
+			past = 1
 		}
 
 		o.days[e] = profiles(days, future*h.slots)
@@ -77,6 +79,7 @@ func newOutlook(h *dayRows, ahead int) *outlook {
 		reach = max(reach, o.windows(x).half)
 	}
 
+	// The buffers hold the largest pool and its widest window, so that the experts share them without growing.
 	size := h.rows * (h.slots + 2*reach) * h.kinds()
 	o.space.pool = make(sortedAtoms, 0, size)
 	o.space.scratch = make(sortedAtoms, size)
@@ -122,6 +125,8 @@ func (o *outlook) forecastPool(t transform) {
 	}
 
 	pool := o.h.pool(t, reach, &o.space)
+
+	// Experts with the same windows share the lists, which are the costly part.
 	for _, w := range order {
 		tasks := o.space.tasks[:0]
 		upper := false
@@ -206,6 +211,7 @@ func (t *task) run(l *list, h *dayRows, from, to int) {
 	var store [allLevels]float32
 	q := store[:len(t.above)+1]
 
+	// Only rows that are known at the origin have weights in this task.
 	var total float32
 	for i := t.from * 2; i < h.rows*2; i++ {
 		total += t.rows[i] * float32(l.counts[i])
@@ -254,10 +260,10 @@ func (o *outlook) forecastNewest() {
 	}
 }
 
-// forecastFlat sets flat and whole.
+// forecastFlat sets flat and flatFuture.
 func (o *outlook) forecastFlat(replays int) {
 	h := o.h
-	all := o.space.pool[:0]
+	pooled := o.space.pool[:0]
 	for r := range h.rows {
 		for _, a := range h.row(r) {
 			if a.empty() {
@@ -265,16 +271,16 @@ func (o *outlook) forecastFlat(replays int) {
 			}
 
 			for k, v := range a[:h.kinds()] {
-				all = append(all, pack(v, 0, r*atomCount+k))
+				pooled = append(pooled, pack(v, 0, r*atomCount+k))
 			}
 		}
 	}
 
-	all = all.sort(o.space.scratch)
-	o.whole = profiles(1, allLevels*h.slots)[0]
+	pooled = pooled.sort(o.space.scratch)
+	o.flatFuture = profiles(1, allLevels*h.slots)[0]
 	o.flat = profiles(replays, replayLevels*h.slots)
 	for origin := range replays + 1 {
-		out := o.whole
+		out := o.flatFuture
 		above := aboveAll()
 		if origin > 0 {
 			out = o.flat[origin-1]
@@ -290,13 +296,13 @@ func (o *outlook) forecastFlat(replays int) {
 		}
 
 		var q [allLevels]float32
-		v, ok := all.median(medians[:], total)
+		v, ok := pooled.median(medians[:], total)
 		if !ok {
 			continue // no older samples: the row is not replayed
 		}
 
 		q[0] = float32(v)
-		all.upper(weights[:], total, above, q[1:])
+		pooled.upper(weights[:], total, above, q[1:])
 
 		for level := range len(above) + 1 {
 			fill(out.level(level, h.slots), q[level])
@@ -309,7 +315,7 @@ func (o *outlook) newest(origin, n int, above []float32, out profile) {
 	h := o.h
 	above = above[:len(out)/h.slots-1]
 
-	all := o.space.pool[:0]
+	pooled := o.space.pool[:0]
 	medians := float32(0)
 	for i := range n {
 		r := origin + i/h.slots
@@ -326,18 +332,19 @@ func (o *outlook) newest(origin, n int, above []float32, out profile) {
 
 		medians++
 		for k, v := range a[:h.kinds()] {
-			all = append(all, pack(v, 0, k))
+			pooled = append(pooled, pack(v, 0, k))
 		}
 	}
 
 	var store [allLevels]float32
 	q := store[:len(above)+1]
-	all = all.sort(o.space.scratch)
+	pooled = pooled.sort(o.space.scratch)
 
-	if v, ok := all.median([]float32{1, 0, 0}, medians); ok {
+	// Without samples the forecast is a gap, which fillGaps replaces.
+	if v, ok := pooled.median([]float32{1, 0, 0}, medians); ok {
 		q[0] = float32(v)
 		if len(above) > 0 {
-			all.upper(h.shares[:], medians, above, q[1:])
+			pooled.upper(h.shares[:], medians, above, q[1:])
 		}
 	} else {
 		fill(q, nan())
@@ -355,7 +362,7 @@ func (o *outlook) fillGaps() {
 	for e := range o.experts {
 		for _, p := range o.days[e] {
 			p.fillFrom(o.days[plainExpert][0])
-			p.fillFrom(o.whole)
+			p.fillFrom(o.flatFuture)
 		}
 
 		for i, p := range o.past[e] {

@@ -24,7 +24,7 @@ type dayRows struct {
 	level, late []float64
 	// distances are those of each pair of rows; see distance.
 	distances []float64
-	known     bool
+	sampled   bool
 	// midnight is the number of slots from the origin to the next midnight if the type of day changes there, 1 to slots; else 0.
 	midnight int
 	max      float64
@@ -36,9 +36,12 @@ const lateHours = 3
 func newDayRows(m *Model) *dayRows {
 	h := &dayRows{slots: m.layout.perDay(), shares: m.layout.shares}
 	h.rows = (m.recent.count + h.slots - 1) / h.slots
-
 	h.atoms = make([]atoms, h.rows*h.slots)
-	h.coverage, h.level, h.late = make([]float64, h.rows), make([]float64, h.rows), make([]float64, h.rows)
+	h.coverage = make([]float64, h.rows)
+	h.level = make([]float64, h.rows)
+	h.late = make([]float64, h.rows)
+
+	// Rows end at the origin, so the newest row is complete and the oldest may be short.
 	lateSlots := max(1, h.slots*lateHours/24)
 	for r := range h.rows {
 		row := h.row(r)
@@ -53,7 +56,7 @@ func newDayRows(m *Model) *dayRows {
 		h.level[r], n = meanMedian(row)
 		h.late[r], _ = meanMedian(row[h.slots-lateSlots:])
 		h.coverage[r] = float64(n) / float64(h.slots)
-		h.known = h.known || n > 0
+		h.sampled = h.sampled || n > 0
 	}
 
 	h.dropOutage()
@@ -106,6 +109,7 @@ func (h *dayRows) dropOutage() {
 		}
 	}
 
+	// Only one run of few days is an outage: load that is off more often, or for most of the history, is as it is.
 	if count == 0 || count > outageDays || last-first+1 != count || 2*count >= len(levels) {
 		return
 	}
@@ -150,7 +154,8 @@ func (h *dayRows) fullRows() int {
 
 // meanMedian returns the mean of the medians of slots, and how many have samples; NaN if none has.
 func meanMedian(slots []atoms) (float64, int) {
-	sum, n := 0.0, 0
+	sum := 0.0
+	n := 0
 	for i := range slots {
 		if !slots[i].empty() {
 			sum += float64(slots[i][median])

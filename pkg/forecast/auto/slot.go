@@ -72,8 +72,8 @@ func (l layout) seconds() int64 { return int64(l.slot / time.Second) }
 // capacity returns the number of slots in the history.
 func (l layout) capacity() int { return historyDays * l.perDay() }
 
-// summarise returns the atoms of samples. It sorts them in place.
-func (l layout) summarise(samples []float32) atoms {
+// summarize returns the atoms of samples. It sorts them in place.
+func (l layout) summarize(samples []float32) atoms {
 	if len(samples) == 0 {
 		return emptySlot()
 	}
@@ -102,16 +102,16 @@ func insertionSort(x []float32) {
 
 // quantileSorted interpolates between mid-ranks: the i-th of n values is its (i+1/2)/n quantile.
 func quantileSorted(x []float32, level float64) float32 {
-	at := level*float64(len(x)) - 0.5
-	if at <= 0 {
+	rank := level*float64(len(x)) - 0.5
+	if rank <= 0 {
 		return x[0]
 	}
 
-	i := int(at)
+	i := int(rank)
 	if i >= len(x)-1 {
 		return x[len(x)-1]
 	}
 
-	w := float32(at - float64(i))
+	w := float32(rank - float64(i))
 	return x[i] + w*(x[i+1]-x[i])
 }

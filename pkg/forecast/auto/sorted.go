@@ -72,9 +72,10 @@ func (a sortedAtoms) sort(scratch sortedAtoms) sortedAtoms {
 	return a.radix(scratch[:len(a)])
 }
 
-// radix sorts by the 32 bits of the value in three passes, least significant digits first. It is stable.
+// radix sorts by the 32 bits of the value in three runs, least significant digits first. It is stable.
 func (a sortedAtoms) radix(scratch sortedAtoms) sortedAtoms {
-	const bits, size = 11, 1 << 11
+	const bits = 11
+	const size = 1 << bits
 	var counts [3][size]uint32
 	for _, x := range a {
 		counts[0][x>>valueShift&(size-1)]++
@@ -82,9 +83,9 @@ func (a sortedAtoms) radix(scratch sortedAtoms) sortedAtoms {
 		counts[2][x>>(valueShift+2*bits)&(size-1)]++
 	}
 
-	for pass := range counts {
-		shift := valueShift + pass*bits
-		digits := &counts[pass]
+	for digit := range counts {
+		shift := valueShift + digit*bits
+		digits := &counts[digit]
 		if digits[a[0]>>shift&(size-1)] == uint32(len(a)) {
 			continue // all the same
 		}
@@ -117,7 +118,8 @@ func (a sortedAtoms) median(weights []float32, total float32) (float64, bool) {
 
 	var sum float32
 	for _, x := range a {
-		if sum += weights[x&fieldMask]; sum >= half {
+		sum += weights[x&fieldMask]
+		if sum >= half {
 			return unpack(x), true
 		}
 	}
@@ -125,8 +127,8 @@ func (a sortedAtoms) median(weights []float32, total float32) (float64, bool) {
 	return unpack(a[len(a)-1]), true
 }
 
-// upper fills out with the quantiles at levels, which are given as the shares of the weight above them, descending
-// (0.25 before 0.05); false where nothing weighs. total is the weight of all atoms. It walks from the top, so high quantiles are cheap.
+// upper fills out with the quantiles at levels, which are given as the shares of the weight above them, descending (0.25 before 0.05);
+// false where nothing weighs. total is the weight of all atoms. It walks from the top, so high quantiles are cheap.
 func (a sortedAtoms) upper(weights []float32, total float32, above []float32, out []float32) bool {
 	if !(total > 0) {
 		return false
@@ -151,6 +153,7 @@ func (a sortedAtoms) upper(weights []float32, total float32, above []float32, ou
 		}
 	}
 
+	// Rounding may leave a weight unreached at the end.
 	for ; next >= 0; next-- {
 		out[next] = float32(unpack(a[0]))
 	}

@@ -89,11 +89,13 @@ func Run(cfg Config, name string, values series.Series, algorithms []forecast.Al
 		return nil, fmt.Errorf("back-test %s: %w", name, err)
 	}
 
+	// All algorithms are scored at the same origins, so that their sums can be compared.
 	runs := make([][]origin, len(algorithms))
+
 	var constants []float64
-	for _, at := range origins(cfg, values) {
-		past := cut(values, at-steps(cfg.History, values.Step), at)
-		future := cut(values, at, at+steps(cfg.Horizon, values.Step))
+	for _, index := range origins(cfg, values) {
+		past := cut(values, index-steps(cfg.History, values.Step), index)
+		future := cut(values, index, index+steps(cfg.Horizon, values.Step))
 		constants = append(constants, forecast.ConstantLoss(past.Values, future.Values, cfg.Quantile))
 
 		for i, algorithm := range algorithms {
@@ -110,7 +112,7 @@ func Run(cfg Config, name string, values series.Series, algorithms []forecast.Al
 	reference := max(0, slices.IndexFunc(algorithms, func(a forecast.Algorithm) bool { return a.Name() == cfg.Reference }))
 	results := make([]Result, len(algorithms))
 	for i, algorithm := range algorithms {
-		results[i] = summarise(name, algorithm.Name(), runs[i], runs[reference], constants)
+		results[i] = summarize(name, algorithm.Name(), runs[i], runs[reference], constants)
 	}
 
 	return results, nil
@@ -124,8 +126,8 @@ func origins(cfg Config, values series.Series) []int {
 
 	var out []int
 	every := max(1, steps(cfg.Every, values.Step))
-	for at := steps(cfg.First, values.Step); at+steps(cfg.Horizon, values.Step) <= len(values.Values); at += every {
-		out = append(out, at)
+	for index := steps(cfg.First, values.Step); index+steps(cfg.Horizon, values.Step) <= len(values.Values); index += every {
+		out = append(out, index)
 	}
 
 	return out
@@ -146,13 +148,13 @@ func cut(values series.Series, from, to int) series.Series {
 
 // origin is the score of one algorithm at one origin.
 type origin struct {
-	issued  bool
-	errors  float64 // sum of absolute errors at the median
-	pinball float64 // sum of pinball losses at the quantile
-	actual  float64 // sum of the samples
-	covered int     // points at or below the quantile
-	points  int     // points that were scored
-	took    time.Duration
+	issued   bool
+	errors   float64 // sum of absolute errors at the median
+	pinball  float64 // sum of pinball losses at the quantile
+	actual   float64 // sum of the samples
+	covered  int     // points at or below the quantile
+	points   int     // points that were scored
+	duration time.Duration
 }
 
 func score(cfg Config, algorithm forecast.Algorithm, past, future series.Series) (origin, error) {
@@ -166,7 +168,8 @@ func score(cfg Config, algorithm forecast.Algorithm, past, future series.Series)
 		after = cfg.Clock()
 	}
 
-	out := origin{took: after.Sub(before)}
+	// An algorithm that declines is scored at the other origins alone.
+	out := origin{duration: after.Sub(before)}
 	switch {
 	case errors.Is(err, forecast.ErrDeclined), errors.Is(err, forecast.ErrEmpty):
 		return out, nil

@@ -98,7 +98,9 @@ func NewReport(results []Result) Report {
 func mean(algorithm string, results []Result) Mean {
 	out := Mean{Algorithm: algorithm}
 	var wape, pinball, skill, fit, wapeRatio, pinballRatio average
-	covered, points := 0.0, 0
+	covered := 0.0
+
+	points := 0
 	for _, r := range results {
 		if r.Algorithm != algorithm {
 			continue
@@ -112,6 +114,7 @@ func mean(algorithm string, results []Result) Mean {
 		skill.add(r.Skill)
 		fit.add(r.FitMillis)
 
+		// Coverage is pooled: it is a share of all points.
 		if r.Points > 0 {
 			covered += float64(r.Coverage) * float64(r.Points)
 			points += r.Points
@@ -164,18 +167,19 @@ func ratio(a, b float64) Figure {
 	return Figure(a / b)
 }
 
-func summarise(name, algorithm string, own, reference []origin, constants []float64) Result {
-	out := Result{Name: name, Algorithm: algorithm, Origins: len(own)}
+func summarize(name, algorithm string, scored, reference []origin, constants []float64) Result {
+	out := Result{Name: name, Algorithm: algorithm, Origins: len(scored)}
 	var sum origin
 	var referencePinball, referenceErrors, constant float64
 
-	var took []time.Duration
-	for i, o := range own {
-		took = append(took, o.took)
+	var durations []time.Duration
+	for i, o := range scored {
+		durations = append(durations, o.duration)
 		if !o.issued {
 			continue
 		}
 
+		// The reference counts at the same origins only.
 		out.Issued++
 		sum.errors += o.errors
 		sum.pinball += o.pinball
@@ -196,9 +200,9 @@ func summarise(name, algorithm string, own, reference []origin, constants []floa
 
 	out.Skill = 1 - ratio(sum.pinball, constant)
 	out.FitMillis = Figure(math.NaN())
-	if len(took) > 0 {
-		slices.Sort(took)
-		out.FitMillis = Figure(took[len(took)/2].Seconds() * 1000)
+	if len(durations) > 0 {
+		slices.Sort(durations)
+		out.FitMillis = Figure(durations[len(durations)/2].Seconds() * 1000)
 	}
 
 	return out

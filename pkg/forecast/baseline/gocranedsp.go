@@ -60,14 +60,16 @@ func (GocraneDSP) Forecast(history series.Series, horizon time.Duration) (foreca
 		return forecast.Forecast{}, fmt.Errorf("%w: fewer than two periods", forecast.ErrDeclined)
 	}
 
+	// The estimator with the lowest error on the last period forecasts the next one.
 	past := values[:len(values)-period]
+
 	actual := values[len(values)-period:]
 	var best gocraneEstimator
-	least := math.Inf(1)
+	lowestError := math.Inf(1)
 	for _, e := range gocraneEstimators() {
-		if err := gocraneError(actual, e.estimate(past, period, rate)); err < least {
+		if err := gocraneError(actual, e.estimate(past, period, rate)); err < lowestError {
 			best = e
-			least = err
+			lowestError = err
 		}
 	}
 
@@ -92,7 +94,7 @@ func (GocraneDSP) Forecast(history series.Series, horizon time.Duration) (foreca
 // gocranePrepare drops the samples before a long gap, interpolates short gaps, trims the start to whole hours and
 // replaces outliers by the previous sample.
 func gocranePrepare(history series.Series) ([]float64, error) {
-	longest := int(gocraneLongestGap / history.Step)
+	maxGap := int(gocraneLongestGap / history.Step)
 	values := make([]float64, 0, len(history.Values))
 	gap := 0
 	for _, v := range history.Values {
@@ -102,7 +104,7 @@ func gocranePrepare(history series.Series) ([]float64, error) {
 		}
 
 		if gap > 0 {
-			values = bridge(values, v, gap, longest)
+			values = bridge(values, v, gap, maxGap)
 		}
 
 		values = append(values, v)
@@ -120,6 +122,8 @@ func gocranePrepare(history series.Series) ([]float64, error) {
 
 	low := gocranePercentile(sorted, 0.001)
 	high := gocranePercentile(sorted, 0.999)
+
+	// As in the original, the first value is never replaced.
 	for i := 1; i < len(values); i++ {
 		if values[i] > high || values[i] < low {
 			values[i] = values[i-1]
@@ -132,20 +136,20 @@ func gocranePrepare(history series.Series) ([]float64, error) {
 // gocranePercentile is the value at a rank that is whole, else the mean of its two neighbours.
 func gocranePercentile(sorted []float64, share float64) float64 {
 	rank := share * float64(len(sorted))
-	at := int(rank)
+	index := int(rank)
 	switch {
-	case at < 1:
+	case index < 1:
 		return sorted[0]
-	case rank == float64(at):
-		return sorted[at-1]
+	case rank == float64(index):
+		return sorted[index-1]
 	}
 
-	return (sorted[at-1] + sorted[at]) / 2
+	return (sorted[index-1] + sorted[index]) / 2
 }
 
 // bridge interpolates a gap before next, or drops the values before a gap that is too long.
-func bridge(values []float64, next float64, gap, longest int) []float64 {
-	if len(values) == 0 || gap >= longest {
+func bridge(values []float64, next float64, gap, maxGap int) []float64 {
+	if len(values) == 0 || gap >= maxGap {
 		return values[:0]
 	}
 
@@ -162,8 +166,8 @@ func bridge(values []float64, next float64, gap, longest int) []float64 {
 func gocranePeriod(values []float64, step time.Duration) int {
 	perDay := int(24 * time.Hour / step)
 	for _, unit := range []int{7 * perDay, perDay} {
-		if whole := len(values) / unit; whole > 1 {
-			return findPeriod(values[len(values)-whole*unit:], step)
+		if units := len(values) / unit; units > 1 {
+			return findPeriod(values[len(values)-units*unit:], step)
 		}
 	}
 
@@ -195,10 +199,8 @@ func findPeriod(values []float64, step time.Duration) int {
 	correlation := circularCorrelation(fft, values)
 	fft.Coefficients(coefficients, values)
 
-	// A frequency whose autocorrelation is not positive is not a period.
-	best := 0
-
-	highest := 0.0
+	bestLag := 0
+	highest := 0.0 // A frequency whose autocorrelation is not positive is not a period.
 	last := n
 	for k := 2; k < n/2; k++ {
 		hint := n / k
@@ -209,17 +211,19 @@ func findPeriod(values []float64, step time.Duration) int {
 		last = hint
 		reach := min(int(4*time.Hour/step), hint/2)
 		if isPeak(correlation, hint, reach) && correlation[hint] > highest {
-			best = hint
+			bestLag = hint
 			highest = correlation[hint]
 		}
 	}
 
-	return best
+	return bestLag
 }
 
 func circularCorrelation(fft *fourier.FFT, values []float64) []float64 {
 	n := float64(len(values))
-	mean, square := 0.0, 0.0
+	mean := 0.0
+	square := 0.0
+
 	for _, v := range values {
 		mean += v / n
 	}
@@ -228,7 +232,9 @@ func circularCorrelation(fft *fourier.FFT, values []float64) []float64 {
 		square += (v - mean) * (v - mean) / n
 	}
 
+	// Values that do not vary stay zero: they have no correlation.
 	deviation := math.Sqrt(square)
+
 	standard := make([]float64, len(values))
 	if deviation > 0 {
 		for i, v := range values {
@@ -250,12 +256,12 @@ func circularCorrelation(fft *fourier.FFT, values []float64) []float64 {
 }
 
 // isPeak reports whether a line through the values before a place rises and one through those after it falls.
-func isPeak(values []float64, at, reach int) bool {
-	if reach < 1 || at-reach < 0 || at+reach >= len(values) {
+func isPeak(values []float64, place, reach int) bool {
+	if reach < 1 || place-reach < 0 || place+reach >= len(values) {
 		return false
 	}
 
-	return slope(values[at-reach:at+1]) > 0 && slope(values[at:at+reach+1]) < 0
+	return slope(values[place-reach:place+1]) > 0 && slope(values[place:place+reach+1]) < 0
 }
 
 // slope is the least-squares slope over equidistant places.
@@ -272,9 +278,9 @@ func slope(values []float64) float64 {
 
 // gocraneEstimator is one of the eight that gocrane tries.
 type gocraneEstimator struct {
-	fewest, most int
-	amplitude    float64
-	margin       float64
+	minItems, maxItems int
+	amplitude          float64
+	margin             float64
 }
 
 func gocraneEstimators() []gocraneEstimator {
@@ -303,12 +309,12 @@ func (e gocraneEstimator) estimate(values []float64, period int, rate float64) [
 	}
 
 	slices.SortFunc(amplitudes, func(a, b float64) int { return cmp.Compare(b, a) })
-	least := max(amplitudes[min(e.most, len(amplitudes))-1], e.amplitude)
-	least = min(least, amplitudes[min(e.fewest, len(amplitudes))-1])
+	threshold := max(amplitudes[min(e.maxItems, len(amplitudes))-1], e.amplitude)
+	threshold = min(threshold, amplitudes[min(e.minItems, len(amplitudes))-1])
 	for k := range coefficients {
 		// The defect: for k beyond n/2 this is no frequency, so weak low ones lose their mirror half.
 		frequency := float64(k) * rate / float64(n)
-		if cmplx.Abs(coefficients[k])/float64(n) < least && frequency > gocraneHighFrequency {
+		if cmplx.Abs(coefficients[k])/float64(n) < threshold && frequency > gocraneHighFrequency {
 			coefficients[k] = 0
 		}
 	}

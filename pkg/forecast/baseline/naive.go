@@ -63,6 +63,7 @@ func (n SeasonalNaive) Forecast(history series.Series, horizon time.Duration) (f
 		Values:  make([]forecast.Quantiles, forecast.Steps(horizon, step)),
 	}
 
+	// What was not measured a season ago is taken from another day, and at last from the newest sample.
 	for i := range out.Values {
 		v, ok := lookBack(history.Values, length+i, season)
 		if !ok {
@@ -153,12 +154,14 @@ func (Plain) Forecast(history series.Series, horizon time.Duration) (forecast.Fo
 
 	half := int(plainWindow / step)
 	atoms := make([]weighted, 0, plainDays*(2*half+1))
+
+	// Each step has the samples around its time of day; a horizon beyond a day repeats.
 	for i := range out.Values {
 		atoms = atoms[:0]
 		for ago := 1; ago <= plainDays; ago++ {
-			centre := length + i%day - ago*day
+			center := length + i%day - ago*day
 			weight := math.Pow(plainDecay, float64(ago-1))
-			for j := max(0, centre-half); j <= min(length-1, centre+half); j++ {
+			for j := max(0, center-half); j <= min(length-1, center+half); j++ {
 				if forecast.Usable(history.Values[j]) {
 					atoms = append(atoms, weighted{history.Values[j], weight})
 				}
@@ -196,7 +199,9 @@ func weightedQuantiles(atoms []weighted) forecast.Quantiles {
 	}
 
 	var q forecast.Quantiles
-	cumulative, next := 0.0, 0
+	cumulative := 0.0
+	next := 0
+
 	levels := forecast.Levels()
 	for _, a := range atoms {
 		cumulative += a.weight

@@ -96,19 +96,21 @@ func (a *Algorithm) periodic(history series.Series, horizon time.Duration, s *si
 	past := values[:len(values)-period]
 	actual := values[len(values)-period:]
 
+	// The estimator that forecasts the last period best, from the samples before it, forecasts the next one.
 	spectrum := newSpectrum(past, s.rate())
+
 	var best estimator
-	least := math.Inf(1)
+	lowestLoss := math.Inf(1)
 	for _, e := range a.config.estimators {
 		loss := holdOut(actual, e.estimate(past, spectrum, period))
-		if loss < least {
+		if loss < lowestLoss {
 			best = e
-			least = loss
+			lowestLoss = loss
 		}
 	}
 
-	whole := newSpectrum(values, s.rate())
-	filtered := best.filter(values, whole, period)
+	complete := newSpectrum(values, s.rate())
+	filtered := best.filter(values, complete, period)
 	errors := newErrors(values, filtered, period, s.perDay())
 
 	out := forecast.Forecast{
@@ -123,8 +125,8 @@ func (a *Algorithm) periodic(history series.Series, horizon time.Duration, s *si
 
 	last := filtered[len(filtered)-period:]
 	for i := range out.Values {
-		at := int(time.Duration(i)*history.Step/s.step) % period
-		out.Values[i] = errors.quantiles(at, max(0, last[at]), 1+best.margin)
+		position := int(time.Duration(i)*history.Step/s.step) % period
+		out.Values[i] = errors.quantiles(position, max(0, last[position]), 1+best.margin)
 	}
 
 	return out

@@ -45,26 +45,26 @@ type FFTOptions struct {
 
 const (
 	defaultHistory       = 15 * 24 * time.Hour
-	leastHistory         = 48 * time.Hour
+	minHistory           = 48 * time.Hour
 	longestHistory       = 366 * 24 * time.Hour
 	defaultInterval      = time.Minute
 	longestInterval      = time.Hour
 	defaultLowAmplitude  = 0.05
 	defaultHighFrequency = 1.0 / 3600
-	defaultFewest        = 3
-	defaultMost          = 100
-	mostItems            = 1 << 20
-	mostEstimators       = 50
+	defaultMinItems      = 3
+	defaultMaxItems      = 100
+	itemLimit            = 1 << 20
+	estimatorLimit       = 50
 )
 
 // estimator is one candidate, read.
 type estimator struct {
-	margin       float64
-	maximum      bool // the largest value of all periods, and no spectrum
-	amplitude    float64
-	relative     bool // the amplitude is a share of the strongest
-	frequency    float64
-	fewest, most int
+	margin             float64
+	maximum            bool // the largest value of all periods, and no spectrum
+	amplitude          float64
+	relative           bool // the amplitude is a share of the strongest
+	frequency          float64
+	minItems, maxItems int
 }
 
 type config struct {
@@ -76,11 +76,12 @@ func (o Options) parse() (config, error) {
 	r := &option.Reader{}
 	c := config{
 		interval: r.Duration("sampleInterval", o.SampleInterval, defaultInterval, time.Second, longestInterval),
-		history:  r.Duration("historyLength", o.HistoryLength, defaultHistory, leastHistory, longestHistory),
+		history:  r.Duration("historyLength", o.HistoryLength, defaultHistory, minHistory, longestHistory),
 	}
 
-	if n := len(o.MaxValue) + len(o.FFT); n > 2*mostEstimators {
-		r.Fail("estimators", fmt.Sprint(n), fmt.Sprintf("must be at most %d", 2*mostEstimators))
+	// Each estimator costs a transform in each forecast.
+	if n := len(o.MaxValue) + len(o.FFT); n > 2*estimatorLimit {
+		r.Fail("estimators", fmt.Sprint(n), fmt.Sprintf("must be at most %d", 2*estimatorLimit))
 		return c, r.Err()
 	}
 
@@ -93,6 +94,7 @@ func (o Options) parse() (config, error) {
 		c.estimators = append(c.estimators, f.parse(r, fmt.Sprintf("estimators.fft[%d].", i)))
 	}
 
+	// Without a choice the estimators are the built-in ones.
 	if len(c.estimators) == 0 {
 		c.estimators = builtIn()
 	}
@@ -106,12 +108,12 @@ func (f FFTOptions) parse(r *option.Reader, path string) estimator {
 		amplitude: defaultLowAmplitude,
 		relative:  true,
 		frequency: r.Number(path+"highFrequencyThreshold", f.HighFrequencyThreshold, defaultHighFrequency, 0, 1e9),
-		fewest:    r.Count(path+"minNumOfSpectrumItems", f.MinNumOfSpectrumItems, defaultFewest, 0, mostItems),
-		most:      r.Count(path+"maxNumOfSpectrumItems", f.MaxNumOfSpectrumItems, defaultMost, 0, mostItems),
+		minItems:  r.Count(path+"minNumOfSpectrumItems", f.MinNumOfSpectrumItems, defaultMinItems, 0, itemLimit),
+		maxItems:  r.Count(path+"maxNumOfSpectrumItems", f.MaxNumOfSpectrumItems, defaultMaxItems, 0, itemLimit),
 	}
 
-	if e.fewest > e.most {
-		r.Fail(path+"minNumOfSpectrumItems", fmt.Sprint(e.fewest), "must be at most maxNumOfSpectrumItems")
+	if e.minItems > e.maxItems {
+		r.Fail(path+"minNumOfSpectrumItems", fmt.Sprint(e.minItems), "must be at most maxNumOfSpectrumItems")
 	}
 
 	if text := strings.TrimSpace(f.LowAmplitudeThreshold); text != "" {
@@ -131,8 +133,8 @@ func (f FFTOptions) parse(r *option.Reader, path string) estimator {
 // strong frequencies, more of them, and all.
 func builtIn() []estimator {
 	return []estimator{
-		{amplitude: 0.05, relative: true, frequency: defaultHighFrequency, fewest: defaultFewest, most: defaultMost},
-		{amplitude: 0.01, relative: true, frequency: defaultHighFrequency, fewest: 50, most: defaultMost},
-		{amplitude: 0.1, relative: true, frequency: 0, fewest: defaultFewest, most: defaultMost},
+		{amplitude: 0.05, relative: true, frequency: defaultHighFrequency, minItems: defaultMinItems, maxItems: defaultMaxItems},
+		{amplitude: 0.01, relative: true, frequency: defaultHighFrequency, minItems: 50, maxItems: defaultMaxItems},
+		{amplitude: 0.1, relative: true, frequency: 0, minItems: defaultMinItems, maxItems: defaultMaxItems},
 	}
 }

@@ -25,24 +25,26 @@ func (s *signal) rate() float64 { return 1 / s.step.Seconds() }
 
 func (s *signal) perDay() int { return max(1, int(24*time.Hour/s.step)) }
 
-// leastCoverage is the share of samples that there must be; the rest is interpolated.
-const leastCoverage = 0.5
+// minCoverage is the share of samples that there must be; the rest is interpolated.
+const minCoverage = 0.5
 
 // prepare averages to the interval, interpolates gaps and clips outliers beyond the 0.1st and the 99.9th percentile.
 // It returns a reason if the history cannot be used.
 func prepare(history series.Series, interval time.Duration) (*signal, string) {
-	if length := time.Duration(len(history.Values)) * history.Step; length < leastHistory {
-		return nil, fmt.Sprintf("history %s of %s needed", forecast.Span(length.Round(time.Minute)), forecast.Span(leastHistory))
+	if length := time.Duration(len(history.Values)) * history.Step; length < minHistory {
+		return nil, fmt.Sprintf("history %s of %s needed", forecast.Span(length.Round(time.Minute)), forecast.Span(minHistory))
 	}
 
-	per := max(1, int(interval/history.Step))
-	s := &signal{step: time.Duration(per) * history.Step}
-	first := len(history.Values) % per
+	perInterval := max(1, int(interval/history.Step))
+	s := &signal{step: time.Duration(perInterval) * history.Step}
+	first := len(history.Values) % perInterval
 
-	known := make([]float64, 0, len(history.Values)/per)
-	for i := first; i < len(history.Values); i += per {
-		mean, n := 0.0, 0
-		for _, v := range history.Values[i : i+per] {
+	// Intervals are counted from the end, so that the newest one is complete.
+	means := make([]float64, 0, len(history.Values)/perInterval)
+	for i := first; i < len(history.Values); i += perInterval {
+		mean := 0.0
+		n := 0
+		for _, v := range history.Values[i : i+perInterval] {
 			if forecast.Usable(v) {
 				n++
 				mean += (v - mean) / float64(n)
@@ -52,19 +54,19 @@ func prepare(history series.Series, interval time.Duration) (*signal, string) {
 		if n == 0 {
 			mean = series.Gap()
 		} else {
-			known = append(known, mean)
+			means = append(means, mean)
 		}
 
 		s.values = append(s.values, mean)
 	}
 
-	if float64(len(known)) < leastCoverage*float64(len(s.values)) {
-		return nil, fmt.Sprintf("%d of %d samples are gaps", len(s.values)-len(known), len(s.values))
+	if float64(len(means)) < minCoverage*float64(len(s.values)) {
+		return nil, fmt.Sprintf("%d of %d samples are gaps", len(s.values)-len(means), len(s.values))
 	}
 
 	interpolate(s.values)
-	low := series.Quantile(known, 0.001)
-	high := series.Quantile(known, 0.999)
+	low := series.Quantile(means, 0.001)
+	high := series.Quantile(means, 0.999)
 	for i, v := range s.values {
 		s.values[i] = min(high, max(low, v))
 	}
@@ -98,20 +100,22 @@ func interpolate(values []float64) {
 // A period is a peak of the autocorrelation of at least leastCorrelation that exceeds the valley before it by
 // peakDepth. Of the peaks within peakTolerance of the highest the shortest is used: its multiples add nothing.
 const (
-	leastCorrelation = 0.3
-	peakDepth        = 0.2
-	peakTolerance    = 0.05
+	minCorrelation = 0.3
+	peakDepth      = 0.2
+	peakTolerance  = 0.05
 	// coarseStep is the resolution at which periods are looked for first.
 	coarseStep = 15 * time.Minute
 )
 
 // period returns the period in samples, at most half of the history, or a reason if there is none.
 func (s *signal) period() (int, string) {
-	per := max(1, int(coarseStep/s.step))
-	coarse := make([]float64, len(s.values)/per)
+	// Peaks are looked for in coarse cells, whose transform is cheap, and refined in samples.
+	perCell := max(1, int(coarseStep/s.step))
+
+	coarse := make([]float64, len(s.values)/perCell)
 	for i := range coarse {
-		for _, v := range s.values[i*per : (i+1)*per] {
-			coarse[i] += v / float64(per)
+		for _, v := range s.values[i*perCell : (i+1)*perCell] {
+			coarse[i] += v / float64(perCell)
 		}
 	}
 
@@ -121,27 +125,28 @@ func (s *signal) period() (int, string) {
 	}
 
 	var peaks []int
-	highest, valley := 0.0, 1.0
+	highest := 0.0
+	valley := 1.0
 	for lag := 1; lag+1 < len(correlation); lag++ {
 		c := correlation[lag]
 		valley = min(valley, c)
-		if c >= leastCorrelation && c-valley >= peakDepth && c >= correlation[lag-1] && c >= correlation[lag+1] {
+		if c >= minCorrelation && c-valley >= peakDepth && c >= correlation[lag-1] && c >= correlation[lag+1] {
 			peaks = append(peaks, lag)
 			highest = max(highest, c)
 		}
 	}
 
-	found := slices.IndexFunc(peaks, func(lag int) bool { return correlation[lag] >= highest-peakTolerance })
-	if found < 0 {
+	shortest := slices.IndexFunc(peaks, func(lag int) bool { return correlation[lag] >= highest-peakTolerance })
+	if shortest < 0 {
 		return 0, "not periodic"
 	}
 
-	return s.refine(peaks[found]*per, per), ""
+	return s.refine(peaks[shortest]*perCell, perCell), ""
 }
 
 // refine looks for the best lag in samples around one that was found at a coarser step.
-func (s *signal) refine(around, reach int) int {
-	best := around
+func (s *signal) refine(coarseLag, reach int) int {
+	bestLag := coarseLag
 	score := -1.0
 
 	mean := 0.0
@@ -149,25 +154,25 @@ func (s *signal) refine(around, reach int) int {
 		mean += (v - mean) / float64(i+1)
 	}
 
-	for lag := max(1, around-reach); reach > 1 && lag <= min(len(s.values)/2, around+reach); lag++ {
+	for lag := max(1, coarseLag-reach); reach > 1 && lag <= min(len(s.values)/2, coarseLag+reach); lag++ {
 		if c := overlap(s.values, lag, mean); c > score {
-			best = lag
+			bestLag = lag
 			score = c
 		}
 	}
 
-	return best
+	return bestLag
 }
 
 // overlap is the correlation of the parts of the values that overlap at a lag, each with its own variance: unlike the
 // autocorrelation it has no bias towards shorter or longer lags.
 func overlap(values []float64, lag int, mean float64) float64 {
-	var both, first, second float64
+	var product, first, second float64
 	later := values[lag:]
 	for i, v := range later {
 		a := values[i] - mean
 		b := v - mean
-		both += a * b
+		product += a * b
 		first += a * a
 		second += b * b
 	}
@@ -176,7 +181,7 @@ func overlap(values []float64, lag int, mean float64) float64 {
 		return 0
 	}
 
-	return both / (math.Sqrt(first) * math.Sqrt(second))
+	return product / (math.Sqrt(first) * math.Sqrt(second))
 }
 
 // autocorrelation returns the autocorrelation at lags up to half of the length; nil where the values do not vary. The
@@ -204,6 +209,7 @@ func autocorrelation(values []float64) []float64 {
 		return nil
 	}
 
+	// Values of any unit are scaled to 1, so that their squares neither overflow nor vanish.
 	for i := range n {
 		padded[i] /= scale
 	}

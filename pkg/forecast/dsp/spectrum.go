@@ -43,24 +43,25 @@ func (e estimator) filter(values []float64, s *spectrum, period int) []float64 {
 		return highest(values, period)
 	}
 
-	least := e.amplitude
+	// The amplitude decides within the bounds on the number of frequencies.
+	threshold := e.amplitude
 	if e.relative && len(s.descending) > 0 {
-		least *= s.descending[0]
+		threshold *= s.descending[0]
 	}
 
-	least = max(least, at(s.descending, e.most-1))
-	if e.fewest > 0 {
-		least = min(least, at(s.descending, e.fewest-1))
+	threshold = max(threshold, rankedAmplitude(s.descending, e.maxItems-1))
+	if e.minItems > 0 {
+		threshold = min(threshold, rankedAmplitude(s.descending, e.minItems-1))
 	}
 
-	kept := slices.Clone(s.coefficients)
-	for k := 1; k < len(kept); k++ {
-		if s.amplitudes[k] < least && float64(k)*s.rate/float64(s.length) > e.frequency {
-			kept[k] = 0
+	coefficients := slices.Clone(s.coefficients)
+	for k := 1; k < len(coefficients); k++ {
+		if s.amplitudes[k] < threshold && float64(k)*s.rate/float64(s.length) > e.frequency {
+			coefficients[k] = 0
 		}
 	}
 
-	out := s.fft.Sequence(nil, kept)
+	out := s.fft.Sequence(nil, coefficients)
 	for i := range out {
 		out[i] /= float64(s.length)
 	}
@@ -68,8 +69,8 @@ func (e estimator) filter(values []float64, s *spectrum, period int) []float64 {
 	return out
 }
 
-// at returns the i-th of descending values; beyond the last it is the last, before the first more than any.
-func at(descending []float64, i int) float64 {
+// rankedAmplitude returns the i-th of descending values; beyond the last it is the last, before the first more than any.
+func rankedAmplitude(descending []float64, i int) float64 {
 	switch {
 	case len(descending) == 0:
 		return 0
@@ -84,13 +85,13 @@ func at(descending []float64, i int) float64 {
 func highest(values []float64, period int) []float64 {
 	out := make([]float64, len(values))
 	for i := range period {
-		most := 0.0
+		largest := 0.0
 		for j := i; j < len(values); j += period {
-			most = max(most, values[j])
+			largest = max(largest, values[j])
 		}
 
 		for j := i; j < len(values); j += period {
-			out[j] = most
+			out[j] = largest
 		}
 	}
 
@@ -113,16 +114,16 @@ const errorSegments = 8
 
 // pastErrors are quantiles of what each period differed from the filtered one before it, by part of the period.
 type pastErrors struct {
-	per   int
-	parts [][forecast.NumLevels]float64
+	perPart int
+	parts   [][forecast.NumLevels]float64
 }
 
 func newErrors(values, filtered []float64, period, perDay int) *pastErrors {
 	parts := max(1, min(errorSegments*max(1, period/perDay), period))
-	e := &pastErrors{per: (period + parts - 1) / parts}
-	sets := make([][]float64, (period+e.per-1)/e.per)
+	e := &pastErrors{perPart: (period + parts - 1) / parts}
+	sets := make([][]float64, (period+e.perPart-1)/e.perPart)
 	for i := period; i < len(values); i++ {
-		part := i % period / e.per
+		part := i % period / e.perPart
 		sets[part] = append(sets[part], values[i]-max(0, filtered[i-period]))
 	}
 
@@ -140,9 +141,9 @@ func newErrors(values, filtered []float64, period, perDay int) *pastErrors {
 }
 
 // quantiles returns the quantiles at a place of the period, around a median.
-func (e *pastErrors) quantiles(at int, median, factor float64) forecast.Quantiles {
+func (e *pastErrors) quantiles(position int, median, factor float64) forecast.Quantiles {
 	var q forecast.Quantiles
-	for l, d := range e.parts[at/e.per] {
+	for l, d := range e.parts[position/e.perPart] {
 		q[l] = min(forecast.MaxValue, max(0, median+d)*factor)
 	}
 

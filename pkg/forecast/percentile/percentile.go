@@ -40,7 +40,7 @@ type sample struct {
 	value, weight float64
 }
 
-// Forecast implements forecast.Algorithm: every step has the same quantiles, each with margin and target utilisation.
+// Forecast implements forecast.Algorithm: every step has the same quantiles, each with margin and target utilization.
 func (a *Algorithm) Forecast(history series.Series, horizon time.Duration) (forecast.Forecast, error) {
 	history, err := forecast.Check(history, horizon)
 	if err != nil {
@@ -48,6 +48,8 @@ func (a *Algorithm) Forecast(history series.Series, horizon time.Duration) (fore
 	}
 
 	samples, reason := a.samples(history)
+
+	// There is one distribution for the whole horizon.
 	var q forecast.Quantiles
 	for i, level := range forecast.Levels() {
 		q[i] = a.scale(quantile(samples, level))
@@ -107,15 +109,17 @@ func (a *Algorithm) upperEnd(v float64) float64 {
 // samples returns the samples within the history length with their weights by age, sorted by value. Where that leaves
 // none, all of the history is used.
 func (a *Algorithm) samples(history series.Series) ([]sample, string) {
-	per := max(1, int(a.config.interval/history.Step))
+	perSample := max(1, int(a.config.interval/history.Step))
 	length := len(history.Values)
 	keep := min(length, int(a.config.history/history.Step))
-	out := make([]sample, 0, keep/per+1)
+	out := make([]sample, 0, keep/perSample+1)
 
+	// Samples are averaged to the interval of the settings from the newest on, so that their ages do not depend on the length of the history.
 	collect := func(from int) {
-		for end := length; end > from; end -= per {
-			mean, n := 0.0, 0
-			for _, v := range history.Values[max(from, end-per):end] {
+		for end := length; end > from; end -= perSample {
+			mean := 0.0
+			n := 0
+			for _, v := range history.Values[max(from, end-perSample):end] {
 				if forecast.Usable(v) {
 					n++
 					mean += (v - mean) / float64(n)
@@ -150,7 +154,8 @@ func quantile(sorted []sample, level float64) float64 {
 
 	sum := 0.0
 	for _, s := range sorted {
-		if sum += s.weight; sum >= level*total {
+		sum += s.weight
+		if sum >= level*total {
 			return s.value
 		}
 	}
@@ -222,14 +227,15 @@ func (o Options) parse() (config, error) {
 		target:     r.Number("targetUtilization", o.TargetUtilization, 1, tiny, 1),
 	}
 
+	// It has no effect, but an invalid one is an error.
 	r.Number("minSampleWeight", o.MinSampleWeight, defaultMinSampleWeight, 0, largest)
-	most := r.Number("histogram.maxValue", o.Histogram.MaxValue, 0, 0, largest)
+	maxValue := r.Number("histogram.maxValue", o.Histogram.MaxValue, 0, 0, largest)
 
 	width := r.Number("histogram.bucketSize", o.Histogram.BucketSize, 0, tiny, largest)
 	first := r.Number("histogram.firstBucketSize", o.Histogram.FirstBucketSize, 0, tiny, largest)
 	growth := r.Number("histogram.bucketSizeGrowthRatio", o.Histogram.BucketSizeGrowthRatio, 0, tiny, 10)
 	switch {
-	case (width > 0 || first > 0 || growth > 0) && !(most > 0):
+	case (width > 0 || first > 0 || growth > 0) && !(maxValue > 0):
 		r.Fail("histogram.maxValue", o.Histogram.MaxValue, "is needed with bucket sizes and must be more than 0")
 	case (first > 0) != (growth > 0):
 		r.Fail("histogram.firstBucketSize", o.Histogram.FirstBucketSize, "goes together with bucketSizeGrowthRatio")

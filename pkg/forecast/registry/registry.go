@@ -45,6 +45,7 @@ type Options struct {
 
 // New returns an algorithm by name; an empty name is Auto. Errors list the invalid settings, or the known names.
 func New(name string, o Options) (forecast.Algorithm, error) {
+	// A constructor returns a nil pointer with its error, which must not become an Algorithm that is not nil.
 	switch name {
 	case "", Auto:
 		return auto.Algorithm{Holidays: o.Holidays}, nil
