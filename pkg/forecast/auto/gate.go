@@ -197,8 +197,9 @@ func (o *outlook) firstDay() []profile {
 // gateGlobals returns the inputs that all experts and segments share.
 func (o *outlook) gateGlobals() gateInputs {
 	h := o.h
-	var in gateInputs
 	floor := 0.01 * h.meanLevel()
+
+	var in gateInputs
 	in[inLevel] = logRatio(h.level[0], h.meanLevel(), floor, 2)
 	in[inLate] = logRatio(h.late[0], h.late[1], floor, 2)
 
@@ -222,6 +223,7 @@ func (o *outlook) gateGlobals() gateInputs {
 
 	older /= float64(pairs)
 	newest /= float64(newestPairs)
+
 	in[inUnusual] = logRatio(newest, older, floor, 2)
 	if h.rows > 7 && !math.IsNaN(h.distances[7]) {
 		in[inWeekly] = logRatio(h.distances[7], newest, floor, 2)

@@ -227,13 +227,14 @@ func (o Options) parse() (config, error) {
 		target:     r.Number("targetUtilization", o.TargetUtilization, 1, tiny, 1),
 	}
 
-	// It has no effect, but an invalid one is an error.
+	// The minimum sample weight has no effect, but an invalid one is an error.
 	r.Number("minSampleWeight", o.MinSampleWeight, defaultMinSampleWeight, 0, largest)
-	maxValue := r.Number("histogram.maxValue", o.Histogram.MaxValue, 0, 0, largest)
 
+	maxValue := r.Number("histogram.maxValue", o.Histogram.MaxValue, 0, 0, largest)
 	width := r.Number("histogram.bucketSize", o.Histogram.BucketSize, 0, tiny, largest)
 	first := r.Number("histogram.firstBucketSize", o.Histogram.FirstBucketSize, 0, tiny, largest)
 	growth := r.Number("histogram.bucketSizeGrowthRatio", o.Histogram.BucketSizeGrowthRatio, 0, tiny, 10)
+
 	switch {
 	case (width > 0 || first > 0 || growth > 0) && !(maxValue > 0):
 		r.Fail("histogram.maxValue", o.Histogram.MaxValue, "is needed with bucket sizes and must be more than 0")
