@@ -54,7 +54,7 @@ func TestQuantiles(t *testing.T) {
 	}
 
 	if got := q.At(math.NaN()); got != 1 {
-		t.Errorf("at NaN: %v", got)
+		t.Errorf("Quantiles.At(NaN) = %v, want 1", got)
 	}
 
 	for name, c := range map[string]struct{ in, want Quantiles }{
@@ -72,12 +72,12 @@ func TestForecastAccess(t *testing.T) {
 	start := time.Unix(1000, 0)
 	f := Forecast{Start: start, Step: time.Minute, Values: []Quantiles{Constant(1), Constant(5), Constant(3)}}
 	if q, ok := f.At(start.Add(90 * time.Second)); !ok || q[0] != 5 {
-		t.Errorf("at 90 s: %v, %v", q, ok)
+		t.Errorf("Forecast.At(90 s) = %v, %v; want 5, true", q, ok)
 	}
 
 	for _, at := range []time.Time{start.Add(-1), f.End()} {
 		if _, ok := f.At(at); ok {
-			t.Errorf("a value at %s", at)
+			t.Errorf("Forecast.At(%s) has a value, want none outside of the horizon", at)
 		}
 	}
 
@@ -96,10 +96,10 @@ func TestForecastAccess(t *testing.T) {
 	}
 
 	if s := f.Quantile(0.9); len(s.Values) != 3 || s.Values[1] != 5 || !s.Start.Equal(start) {
-		t.Errorf("quantile %v", s)
+		t.Errorf("Quantile(0.9) = %v, want 1, 5, 3 from %s", s, start)
 	}
 	if _, ok := (Forecast{}).At(start); ok {
-		t.Error("a value of no forecast")
+		t.Error("At of an empty forecast has a value, want none")
 	}
 }
 

@@ -69,13 +69,13 @@ func TestLeakingReplica(t *testing.T) {
 	checkRecommendation(t, leak)
 
 	if got := *leak.Target.MemoryRequest; got > 260e6 || !strings.Contains(detail(leak.Memory, string(FlagLeak)), "1 of 50 replicas") {
-		t.Errorf("leak: request %d, %q", got, detail(leak.Memory, string(FlagLeak)))
+		t.Errorf("a leaking replica: request %d with the finding %q, want at most 260e6 and 1 of 50 replicas", got, detail(leak.Memory, string(FlagLeak)))
 	}
 
 	// A leader is large from its start on; the template must hold it.
 	leader := Recommend(build(func(int) float64 { return 900e6 }), policy)
 	if got := *leader.Target.MemoryRequest; got < 900e6 || hasFlag(leader.Memory, FlagLeak) {
-		t.Errorf("leader: request %d, flags %v", got, leader.Memory.Flags)
+		t.Errorf("a large leader: request %d with the flags %v, want at least 900e6 without %s", got, leader.Memory.Flags, FlagLeak)
 	}
 }
 
@@ -95,13 +95,13 @@ func TestOneSpikeInTwoWeeks(t *testing.T) {
 	checkRecommendation(t, r)
 
 	if got := *r.Target.CPURequest; got > 1200 {
-		t.Errorf("one hour in two weeks sizes CPU: %d", got)
+		t.Errorf("one hour in two weeks: CPU request %d, want at most 1200", got)
 	}
 	if got := *r.Target.MemoryRequest; got < 1e9 {
-		t.Errorf("memory request %d does not hold the spike, which would kill", got)
+		t.Errorf("one spike: memory request %d, want at least 1e9, which holds it", got)
 	}
 	if !hasFlag(r.Memory, FlagSpike) || !hasFlag(r.CPU, FlagSpike) {
-		t.Errorf("the spike is not told: %v, %v", r.CPU.Flags, r.Memory.Flags)
+		t.Errorf("one spike: flags %v and %v, want %s in both", r.CPU.Flags, r.Memory.Flags, FlagSpike)
 	}
 }
 
@@ -113,10 +113,10 @@ func TestMemoryThatOnlyGrows(t *testing.T) {
 
 	// The last day reached 2 GB; three more days lead to 2.3.
 	if got := float64(*r.Target.MemoryRequest); got < 2.3e9 || got > 3e9 || !hasFlag(r.Memory, FlagGrowing) {
-		t.Errorf("request %.3g, flags %v", got, r.Memory.Flags)
+		t.Errorf("growing memory: request %.3g with the flags %v, want 2.3e9 to 3e9 and %s", got, r.Memory.Flags, FlagGrowing)
 	}
 	if r.Memory.Confidence > 0.5 {
-		t.Errorf("confidence %v in a need that grows", r.Memory.Confidence)
+		t.Errorf("growing memory: confidence %v, want at most 0.5", r.Memory.Confidence)
 	}
 }
 
@@ -127,11 +127,11 @@ func TestCPUAlwaysAtItsLimit(t *testing.T) {
 	checkRecommendation(t, r)
 
 	if got := *r.Target.CPURequest; got < 600 || !hasFlag(r.CPU, FlagThrottled) || !hasStep(r.CPU, StepThrottled) || r.CPU.Confidence > 0.5 {
-		t.Errorf("request %d, %+v", got, r.CPU)
+		t.Errorf("throttled: request %d of %+v, want at least 600 with flag, step and low confidence", got, r.CPU)
 	}
 	// The ratio of limit to request is kept, so the limit rises too.
 	if got := *r.Target.CPULimit; got < 1200 {
-		t.Errorf("limit %d", got)
+		t.Errorf("throttled: limit %d, want at least 1200", got)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestSmallAndMissing(t *testing.T) {
 		checkRecommendation(t, r)
 
 		if r.CPU.Status != Learning || r.CPU.Message != "learning, 0.2 of 7 days" || r.Memory.Status != NoData {
-			t.Errorf("%+v", r)
+			t.Errorf("four hours of CPU: %+v and %+v, want CPU learning, 0.2 of 7 days, and no data of memory", r.CPU, r.Memory)
 		}
 	})
 
@@ -154,10 +154,10 @@ func TestSmallAndMissing(t *testing.T) {
 		checkRecommendation(t, r)
 
 		if *r.Target.CPURequest != policy.CPU.Floor || *r.Target.MemoryRequest != policy.Memory.Floor {
-			t.Errorf("%+v", r.Target)
+			t.Errorf("idle: Target %s, want the floors %d and %d", jsonText(r.Target), policy.CPU.Floor, policy.Memory.Floor)
 		}
 		if !hasFlag(r.CPU, FlagIdle) || !hasStep(r.CPU, StepFloor) || !hasStep(r.Memory, StepFloor) {
-			t.Errorf("the floor has no reason: %+v", r.CPU)
+			t.Errorf("idle: CPU %+v, memory %+v; want the flag %s and a step for each floor", r.CPU, r.Memory, FlagIdle)
 		}
 	})
 
@@ -166,7 +166,7 @@ func TestSmallAndMissing(t *testing.T) {
 		checkRecommendation(t, r)
 
 		if r.Target.CPULimit != nil || r.Target.MemoryLimit != nil || *r.Target.CPURequest < 400 || !hasFlag(r.CPU, FlagNoRequest) {
-			t.Errorf("%+v, %v", r.Target, r.CPU.Flags)
+			t.Errorf("no requests: Target %s with the flags %v, want 400m or more without limits, and %s", jsonText(r.Target), r.CPU.Flags, FlagNoRequest)
 		}
 	})
 
@@ -178,7 +178,7 @@ func TestSmallAndMissing(t *testing.T) {
 
 		// Keeping a ratio of 2000 would be absurd: see LimitKeepRatio.
 		if got := *r.Target.CPULimit; got > 2000*10 {
-			t.Errorf("limit %d", got)
+			t.Errorf("a limit of 2000 times the request: limit %d, want at most 20000", got)
 		}
 	})
 
@@ -197,16 +197,16 @@ func TestHostileSamples(t *testing.T) {
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -3, math.MaxFloat64} {
 		s := minutes(1440, func(int) float64 { return v })
 		if n := in.Profile.AddCPU(Usage{Pod: "b", Series: s}); n != 0 {
-			t.Errorf("%v: %d samples counted", v, n)
+			t.Errorf("AddCPU(%v) counted %d samples, want 0", v, n)
 		}
 		if n := in.Profile.AddMemory(Usage{Pod: "b", Series: s}); n != 0 {
-			t.Errorf("%v: %d memory samples counted", v, n)
+			t.Errorf("AddMemory(%v) counted %d samples, want 0", v, n)
 		}
 	}
 
 	after := Recommend(in, mustPolicy(t, DefaultPolicy))
 	if *before.Target.CPURequest != *after.Target.CPURequest || *before.Target.MemoryRequest != *after.Target.MemoryRequest {
-		t.Errorf("%+v became %+v", before.Target, after.Target)
+		t.Errorf("Recommend after invalid samples = %s, want %s as before", jsonText(after.Target), jsonText(before.Target))
 	}
 }
 
@@ -218,7 +218,7 @@ func TestLargerThanAnyNode(t *testing.T) {
 	checkRecommendation(t, r)
 
 	if *r.Target.CPURequest != 4000 || *r.Target.MemoryRequest != 16<<30 || !hasFlag(r.CPU, FlagTooLarge) || !hasStep(r.Memory, StepNode) {
-		t.Errorf("%+v", r)
+		t.Errorf("larger than any node: Target %s, CPU flags %v; want 4 cores and 16Gi with flag and step", jsonText(r.Target), r.CPU.Flags)
 	}
 }
 
@@ -230,12 +230,12 @@ func TestScalePointIsKept(t *testing.T) {
 	checkRecommendation(t, r)
 
 	if r.HPA == nil {
-		t.Fatalf("the request moves without the target: %+v", r)
+		t.Fatalf("with an autoscaler: HPA = nil of %+v, want a target that moves with the request", r)
 	}
 
 	point := float64(*r.Target.CPURequest) * float64(r.HPA.CPUUtilization)
 	if math.Abs(point-400) > 8 || r.HPA.CPUUtilization > 0.9 {
-		t.Errorf("request %d at %v: it would scale at %.0fm, today at 400m", *r.Target.CPURequest, r.HPA.CPUUtilization, point)
+		t.Errorf("request %d at %v scales at %.0fm, want 400m as before with a target of at most 0.9", *r.Target.CPURequest, r.HPA.CPUUtilization, point)
 	}
 }
 
@@ -251,13 +251,13 @@ func TestOutOfMemoryKills(t *testing.T) {
 
 		got := *r.Target.MemoryRequest
 		if got > last || got < quiet {
-			t.Errorf("after %v: %d, before that %d, without a kill %d", age, got, last, quiet)
+			t.Errorf("%v after a kill: request %d, want %d (none) to %d (younger)", age, got, quiet, last)
 		}
 
 		last = got
 
 		if age < 14*day && (got <= quiet || !hasFlag(r.Memory, FlagOOM) || !hasStep(r.Memory, StepOOM)) {
-			t.Errorf("after %v: no trace of the kill: %d, %+v", age, got, r.Memory.Steps)
+			t.Errorf("%v after a kill: request %d with the steps %v, want more than %d with flag and step", age, got, r.Memory.Steps, quiet)
 		}
 	}
 
@@ -285,7 +285,7 @@ func TestOOMLoopEnds(t *testing.T) {
 		t.Errorf("after twelve kills %d, want at most %.0f", limit, most)
 	}
 	if r := Recommend(in, policy); !strings.Contains(detail(r.Memory, string(FlagOOM)), "look for a leak") {
-		t.Errorf("the cap is not told: %v", r.Memory.Flags)
+		t.Errorf("twelve kills: flags %v, want one to look for a leak", r.Memory.Flags)
 	}
 }
 
@@ -304,7 +304,7 @@ func TestMemoryOfStarting(t *testing.T) {
 	checkRecommendation(t, r)
 
 	if *r.Target.MemoryRequest < 9e8 || !hasFlag(r.Memory, FlagStartup) {
-		t.Errorf("request %d, flags %v", *r.Target.MemoryRequest, r.Memory.Flags)
+		t.Errorf("a start peak of memory: request %d with the flags %v, want at least 9e8 and %s", *r.Target.MemoryRequest, r.Memory.Flags, FlagStartup)
 	}
 }
 
@@ -316,12 +316,12 @@ func TestJVM(t *testing.T) {
 	checkRecommendation(t, r)
 
 	if got := *r.Target.MemoryRequest; got < 1<<30+100e6 || !hasStep(r.Memory, StepJVM) {
-		t.Errorf("-Xmx1g: request %d does not hold the heap", got)
+		t.Errorf("-Xmx1g: request %d with the steps %v, want the heap and 100e6 with %s", got, r.Memory.Steps, StepJVM)
 	}
 
 	in.JVM = &JVM{MaxRAMPercentage: 0.5, PeakHeap: 500e6}
 	if got := *Recommend(in, policy).Target.MemoryRequest; got < 1.3e9 {
-		t.Errorf("MaxRAMPercentage: request %d leaves the heap too little", got)
+		t.Errorf("MaxRAMPercentage 50 with 500e6 of live data: request %d, want at least 1.3e9", got)
 	}
 }
 
@@ -340,7 +340,7 @@ func TestStartupPeakIsApart(t *testing.T) {
 	checkRecommendation(t, r)
 
 	if *r.Target.CPURequest > 130 || !hasFlag(r.CPU, FlagStartup) {
-		t.Errorf("request %d, flags %v", *r.Target.CPURequest, r.CPU.Flags)
+		t.Errorf("a start peak of CPU: request %d with the flags %v, want at most 130 and %s", *r.Target.CPURequest, r.CPU.Flags, FlagStartup)
 	}
 }
 
@@ -356,13 +356,13 @@ func TestSpecificationsHoldBoth(t *testing.T) {
 
 		if c.gib == 0 {
 			if !strings.Contains(detail(r.CPU, string(StepSpecification)), "no specification is large enough") {
-				t.Errorf("%v: %v", c, r.CPU.Steps)
+				t.Errorf("%v: steps %v, want one that no specification is large enough", c, r.CPU.Steps)
 			}
 			continue
 		}
 
 		if float64(*r.Target.CPURequest) != c.cpu || float64(*r.Target.MemoryRequest) != c.gib*(1<<30) {
-			t.Errorf("%v: %s and %s", c, FormatCPU(*r.Target.CPURequest), FormatMemory(*r.Target.MemoryRequest))
+			t.Errorf("%v: %s and %s, want %v millicores and %v GiB", c, FormatCPU(*r.Target.CPURequest), FormatMemory(*r.Target.MemoryRequest), c.cpu, c.gib)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func BenchmarkRecommend10000(b *testing.B) {
 		for i := range 10_000 {
 			r := Recommend(Input{Container: "app", Profile: profiles[i%len(profiles)], Current: current, Now: now}, policy)
 			if !r.Ready() {
-				b.Fatal(r)
+				b.Fatalf("Recommend = %+v, want numbers for both resources", r)
 			}
 		}
 	}
@@ -69,7 +69,7 @@ func BenchmarkProve(b *testing.B) {
 
 	for b.Loop() {
 		if e := CollectEvidence(in, policy); e.CPU.Days != 7 {
-			b.Fatal(e.CPU.Days)
+			b.Fatalf("CollectEvidence compares %d days, want 7", e.CPU.Days)
 		}
 	}
 }

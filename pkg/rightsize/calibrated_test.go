@@ -55,13 +55,13 @@ func TestCalibratedMeetsItsTarget(t *testing.T) {
 	strict := calibratedCPU(t, in, 0.005)
 	lax := calibratedCPU(t, in, 0.02)
 	if *strict.Target.CPURequest < 2000 || *lax.Target.CPURequest > 1100 {
-		t.Errorf("requests %v and %v", *strict.Target.CPURequest, *lax.Target.CPURequest)
+		t.Errorf("requests %v (strict) and %v (lax), want 2000 or more and 1100 or less", *strict.Target.CPURequest, *lax.Target.CPURequest)
 	}
 
 	for _, r := range []Recommendation{strict, lax} {
 		c := r.CPU.Calibration
 		if c == nil || !c.Met() || hasFlag(r.CPU, FlagTargetMissed) || !strings.Contains(r.CPU.Message, "target") {
-			t.Errorf("%+v, %q", c, r.CPU.Message)
+			t.Errorf("calibration %+v with the message %q, want the target met and named", c, r.CPU.Message)
 		}
 	}
 
@@ -88,12 +88,12 @@ func TestCalibratedWithReaction(t *testing.T) {
 
 	with := calibratedCPU(t, in, 0.005)
 	if *with.Target.CPURequest > 1250 || *without.Target.CPURequest < 1900 {
-		t.Errorf("requests %v with the reaction, %v without", *with.Target.CPURequest, *without.Target.CPURequest)
+		t.Errorf("requests %v with the reaction and %v without, want 1250 or less and 1900 or more", *with.Target.CPURequest, *without.Target.CPURequest)
 	}
 
 	c := with.CPU.Calibration
 	if !c.Reaction || !c.Met() || without.CPU.Calibration.Reaction || !strings.Contains(with.CPU.Message, "the replay of 12 days, with raises within the day") {
-		t.Errorf("%+v, %q", c, with.CPU.Message)
+		t.Errorf("calibration %+v with the message %q, want a met target in a replay of 12 days with raises", c, with.CPU.Message)
 	}
 
 	p, err := PolicyByName(CalibratedPolicy)
@@ -104,7 +104,7 @@ func TestCalibratedWithReaction(t *testing.T) {
 	now := CollectEvidence(in, p).CPU.Outcomes[0]
 	in.Reacts = false
 	if then := CollectEvidence(in, p); now.Violation > 0.005 || now.Request >= then.CPU.Outcomes[0].Request {
-		t.Errorf("%+v, without the reaction %+v", now, then.CPU.Outcomes[0])
+		t.Errorf("outcome %+v with the reaction, %+v without; want at most 0.005 above a smaller request", now, then.CPU.Outcomes[0])
 	}
 
 	plain := NewProfile()
@@ -137,10 +137,10 @@ func TestCalibratedFollowsALevel(t *testing.T) {
 
 	with := calibratedCPU(t, in, 0.005)
 	if c := with.CPU.Calibration; c.NewestDays != 3 || *with.Target.CPURequest > 1200 || !strings.Contains(with.CPU.Message, "of the newest 3 days") {
-		t.Errorf("%v with raises, %+v, %q", *with.Target.CPURequest, c, with.CPU.Message)
+		t.Errorf("with raises: request %v, calibration %+v, message %q; want 1200 or less by the newest 3 days", *with.Target.CPURequest, c, with.CPU.Message)
 	}
 	if c := without.CPU.Calibration; c.NewestDays != 0 || strings.Contains(without.CPU.Message, "newest") {
-		t.Errorf("%v without raises, %+v, %q", *without.Target.CPURequest, c, without.CPU.Message)
+		t.Errorf("without raises: request %v, calibration %+v, message %q; want all days", *without.Target.CPURequest, c, without.CPU.Message)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestReactionOfProfiles(t *testing.T) {
 			above, added, ok := d.Reaction.At(request)
 			got, gotAdded, known := merged.Days()[i].Reaction.At(request)
 			if !ok || !known || got != above || math.Abs(gotAdded-added) > 1e-3 || request == 1.7 && (above == 0 || added == 0 || above >= d.CPU.CountAbove(request)) {
-				t.Errorf("day %d, request %v: %v and %v merged, %v and %v at once", i, request, got, gotAdded, above, added)
+				t.Errorf("day %d, request %v: merged curve has %v and %v (%v), want %v and %v", i, request, got, gotAdded, known, above, added)
 			}
 		}
 	}
@@ -199,7 +199,7 @@ func TestReactionOfProfiles(t *testing.T) {
 	all.Merge(other)
 
 	if merged.Days()[0].Reaction != nil || all.Days()[1].Reaction != nil || other.Days()[0].Reaction != nil {
-		t.Error("the effect of the reaction is known, though that on one pod is not")
+		t.Error("Reaction of a merged day is known, want nil: that of one pod is not known")
 	}
 
 	starting := Usage{Pod: "e", Started: start, Reaction: by, Series: series.Series{Start: start, Step: time.Minute, Values: []float64{9, 9, 9, 9, 9, 1, 1, 1}}}
@@ -207,7 +207,7 @@ func TestReactionOfProfiles(t *testing.T) {
 	p.AddCPU(starting)
 
 	if above, added, ok := p.Days()[0].Reaction.At(2); above != 0 || added != 0 || !ok || math.IsNaN(starting.Series.Values[0]) {
-		t.Errorf("a starting pod: %v above, %v added, %v", above, added, ok)
+		t.Errorf("a starting pod: Reaction.At(2) = %v, %v, %v; want 0, 0, true and the samples unchanged", above, added, ok)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestMissedTargetIsAFinding(t *testing.T) {
 	in := calibratedInput(10, func(i int) float64 { return math.Pow(4, float64(i/288)) / 1e3 })
 	r := calibratedCPU(t, in, 0.005)
 	if !hasFlag(r.CPU, FlagTargetMissed) || r.CPU.Confidence > 0.5 || r.Target.CPURequest == nil {
-		t.Errorf("%+v", r.CPU)
+		t.Errorf("usage that only grows: CPU %+v, want a request with %s and low confidence", r.CPU, FlagTargetMissed)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestNotCalibratedIsAFinding(t *testing.T) {
 func TestCalibratedOfIdle(t *testing.T) {
 	r := calibratedCPU(t, calibratedInput(14, func(int) float64 { return 0 }), 0.005)
 	if !hasFlag(r.CPU, FlagIdle) || hasFlag(r.CPU, FlagNotCalibrated) || *r.Target.CPURequest != 10 {
-		t.Errorf("%+v", r.CPU)
+		t.Errorf("idle: CPU %+v, want 10m with the flag %s alone", r.CPU, FlagIdle)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestTargetOfPolicyFiles(t *testing.T) {
 		`{"name": "a", "base": "calibrated", "cpu": {"method": "envelope"}}`: 0,
 	} {
 		if p, err := parsePolicy([]byte(text)); err != nil || p.CPU.Target != want {
-			t.Errorf("%s: %v, %v", text, p.CPU.Target, err)
+			t.Errorf("parsePolicy(%s): target %v, error %v; want %v", text, p.CPU.Target, err, want)
 		}
 	}
 
@@ -279,7 +279,7 @@ func TestTargetOfPolicyFiles(t *testing.T) {
 		`{"name": "a", "cpu": {"method": "calibrated", "halfLife": "3d"}}`,
 	} {
 		if _, err := parsePolicy([]byte(text)); err == nil || !strings.Contains(err.Error(), "cpu.") {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("parsePolicy(%s): error %v, want one of a field of cpu", text, err)
 		}
 	}
 }

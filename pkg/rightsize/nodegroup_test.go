@@ -38,11 +38,11 @@ func TestGroupNodesIsBounded(t *testing.T) {
 
 	got := GroupNodes(nodes)
 	if len(got.Groups) != maxNodeGroups || len(got.Of) != len(nodes) {
-		t.Fatalf("%d groups of %d nodes", len(got.Groups), len(got.Of))
+		t.Fatalf("GroupNodes = %d groups of %d nodes, want %d of %d", len(got.Groups), len(got.Of), maxNodeGroups, len(nodes))
 	}
 
 	if got.Of["n-0-0"] != "crane.io/nodepool=p00" || got.Of["n-39-0"] != otherNodes {
-		t.Errorf("%q, %q", got.Of["n-0-0"], got.Of["n-39-0"])
+		t.Errorf("GroupNodes puts n-0-0 in %q and n-39-0 in %q, want its pool p00 and %q", got.Of["n-0-0"], got.Of["n-39-0"], otherNodes)
 	}
 
 	sum := 0
@@ -51,7 +51,7 @@ func TestGroupNodesIsBounded(t *testing.T) {
 	}
 
 	if first := got.Groups[0]; sum != len(nodes) || first.Nodes != 41 || first.PodCPU != 1040 {
-		t.Errorf("%d nodes in all, first %+v", sum, first)
+		t.Errorf("GroupNodes has %d nodes, the first group %+v; want %d, 41 of them in the first with 1040m", sum, first, len(nodes))
 	}
 }
 
@@ -93,31 +93,31 @@ func TestUnlikeNodes(t *testing.T) {
 	checkRecommendation(t, r)
 
 	if *r.Target.CPURequest < 2000 || *r.Target.MemoryRequest < 4e9 || len(r.NodeGroups) != 2 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("Target %s of %d node groups, want 2 cores and 4e9 or more of 2 groups", jsonText(r.Target), len(r.NodeGroups))
 	}
 
 	if !strings.HasPrefix(r.CPU.Message, "the nodes of big rule") {
-		t.Errorf("message %q", r.CPU.Message)
+		t.Errorf("message %q, want the rule of the big nodes", r.CPU.Message)
 	}
 	if got := r.NodeGroups[0]; got.Group != "small" || got.Pods != 60 || *got.Target.CPURequest > 300 {
-		t.Errorf("%+v", got)
+		t.Errorf("first group %s, want small with 60 pods and at most 300m", jsonText(got))
 	}
 
 	// 60 x (2.04 - 0.204) cores.
 	said := detail(r.CPU, string(FlagDissimilarNodes))
 	for _, part := range []string{"small needs 204m (60 pods)", "big needs 2040m (1 pods)", "would ask for 110160m less"} {
 		if !strings.Contains(said, part) {
-			t.Errorf("%q is not in %q", part, said)
+			t.Errorf("finding %q, want %q in it", said, part)
 		}
 	}
 
 	if said := detail(r.CPU, string(FlagTooLarge)); !strings.Contains(said, "2040m does not fit on the nodes of small (1)") {
-		t.Errorf("fit: %q", said)
+		t.Errorf("finding %q, want that 2040m does not fit on the small nodes", said)
 	}
 
 	evidence := CollectEvidence(in, policy)
 	if request := evidence.CPU.Outcomes[0].Request; request < 2 {
-		t.Errorf("the replay decides without node groups: %v cores", request)
+		t.Errorf("CollectEvidence requests %v cores, want 2 or more, as with node groups", request)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestAlikeNodes(t *testing.T) {
 	checkRecommendation(t, r)
 
 	if hasFlag(r.CPU, FlagDissimilarNodes) || *r.Target.MemoryRequest < 1.02e9 || *r.Target.CPURequest < 1000 || len(r.NodeGroups) != 2 {
-		t.Errorf("%+v", r)
+		t.Errorf("alike nodes: Target %s, flags %v, %d groups; want 1.02e9 and 1 core or more of 2 groups without a finding", jsonText(r.Target), r.CPU.Flags, len(r.NodeGroups))
 	}
 }
 
@@ -137,17 +137,17 @@ func TestLearningNodeGroup(t *testing.T) {
 	checkRecommendation(t, greedy)
 
 	if greedy.CPU.Status != Learning || greedy.Target.CPURequest != nil || !strings.Contains(greedy.CPU.Message, "nodes of new: learning, 2 of 7 days") {
-		t.Errorf("a group that already needs more does not hold back: %+v", greedy.CPU)
+		t.Errorf("a learning group that already needs more: CPU %+v, want Learning without a request", greedy.CPU)
 	}
 	if greedy.Memory.Status != Ready {
-		t.Errorf("memory, of which it needs less: %+v", greedy.Memory)
+		t.Errorf("a learning group that needs less memory: memory %+v, want Ready", greedy.Memory)
 	}
 
 	modest := Recommend(onNodes(old, groupDays{"new", 1, 2, 0.1, 1e8, 0}), policy)
 	checkRecommendation(t, modest)
 
 	if !modest.Ready() {
-		t.Errorf("a group that needs less holds back: %+v", modest)
+		t.Errorf("a learning group that needs less: %+v, want numbers for both resources", modest)
 	}
 }
 
@@ -155,6 +155,6 @@ func TestOneNodeGroup(t *testing.T) {
 	in := onNodes(groupDays{"a", 3, 10, 1, 1e9, 0})
 	in.Groups = append(in.Groups, NodeGroupUse{NodeGroupShape: NodeGroupShape{Name: "empty", Nodes: 2}})
 	if r := Recommend(in, mustPolicy(t, DefaultPolicy)); len(r.NodeGroups) != 0 || !r.Ready() {
-		t.Errorf("%+v", r)
+		t.Errorf("one group with usage: %+v, want numbers without node groups", r)
 	}
 }

@@ -58,22 +58,22 @@ func TestPageCache(t *testing.T) {
 		// Both numbers are reported, whether the cache is left out or not.
 		said := detail(r.Memory, string(FlagPageCache))
 		if !strings.Contains(said, "1.00Gi") || !strings.Contains(said, "100.0Mi") {
-			t.Errorf("%s, basis %d: %q", c.policy, c.basis, said)
+			t.Errorf("%s, basis %d: finding %q, want 1.00Gi and 100.0Mi in it", c.policy, c.basis, said)
 		}
 		if hasStep(r.Memory, StepPageCache) != (c.basis == WithoutActiveFile) {
-			t.Errorf("%s, basis %d: %v", c.policy, c.basis, r.Memory.Steps)
+			t.Errorf("%s, basis %d: steps %v, want a page cache step: %t", c.policy, c.basis, r.Memory.Steps, c.basis == WithoutActiveFile)
 		}
 	}
 
 	trusting := mustPolicy(t, DefaultPolicy)
 	trusting.Memory.PageCache.TrustRSS = true
 	if got := Recommend(caching(10, 100*mb, AnonymousOnly), trusting); *got.Target.MemoryRequest >= whole || !strings.Contains(got.Memory.Message, "taken from rss") {
-		t.Errorf("a policy that trusts rss: %+v", got.Memory)
+		t.Errorf("a policy that trusts rss: memory %+v, want less than %d and the reason", got.Memory, whole)
 	}
 
 	steady := Recommend(caching(10, 1020*mb, WithoutActiveFile), mustPolicy(t, DefaultPolicy))
 	if hasFlag(steady.Memory, FlagPageCache) || *steady.Target.MemoryRequest > whole {
-		t.Errorf("hardly any cache: %+v", steady.Memory)
+		t.Errorf("hardly any cache: memory %+v, want at most %d without a finding", steady.Memory, whole)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestPageCacheIsNeverGuessed(t *testing.T) {
 
 	held := func(pod string, n int, f func(int) float64) Usage { return Usage{Pod: pod, Series: hours(n, f)} }
 	if got := request(func(p *Profile) { p.AddUnreclaimable(held("a", 239, same(1e8)), WithoutActiveFile) }); got >= whole {
-		t.Errorf("only the newest hour is missing: %d of %d", got, whole)
+		t.Errorf("only the newest hour is missing: request %d, want less than %d", got, whole)
 	}
 
 	for name, add := range map[string]func(p *Profile){
@@ -116,7 +116,7 @@ func TestPageCacheIsNeverGuessed(t *testing.T) {
 	for i := range 20 {
 		low := float64(i) * 5e7
 		if got := request(func(p *Profile) { p.AddUnreclaimable(held("a", 240, same(low)), WithoutActiveFile) }); float64(got) < low {
-			t.Errorf("held %v, request %d", low, got)
+			t.Errorf("unreclaimable memory %v: request %d, want at least that", low, got)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func TestReplayKnowsPageCache(t *testing.T) {
 	in.Current = Resources{MemoryRequest: ptr(series.Bytes(5e8)), MemoryLimit: ptr(series.Bytes(5e8))}
 	for _, o := range CollectEvidence(in, mustPolicy(t, DefaultPolicy)).Memory.Outcomes {
 		if *o.OOMDays != 0 {
-			t.Errorf("%s: %d days of kills, though 100 MB never passed a limit", o.Policy, *o.OOMDays)
+			t.Errorf("%s: OOMDays %d, want 0: 100 MB never passed a limit", o.Policy, *o.OOMDays)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func TestJobsWithPageCache(t *testing.T) {
 
 	r := Recommend(in, mustPolicy(t, DefaultPolicy))
 	if r.Memory.Status != Ready || r.Memory.Estimate > 5.6e8 || !hasStep(r.Memory, StepPageCache) {
-		t.Errorf("%+v", r.Memory)
+		t.Errorf("runs with cache: memory %+v, want at most 5.6e8 with a page cache step", r.Memory)
 	}
 }
 
@@ -206,7 +206,7 @@ func TestFirstProfileVersion(t *testing.T) {
 
 	d := p.Days()[0]
 	if d.Day != 20000 || d.CPUHours != 3 || d.MemoryHours != 7 || d.StartMemory != 2 || d.ReclaimBasis != BasisUnknown || d.MemoryTime != 0 {
-		t.Errorf("%+v", d)
+		t.Errorf("day of version 1 = %+v, want its fields, and zero for those of later versions", d)
 	}
 	if want := (PodPeak{Pod: 99, First: 10, Peak: 20, CPU: 0.5}); d.Peaks[0] != want {
 		t.Errorf("%+v, want %+v", d.Peaks[0], want)

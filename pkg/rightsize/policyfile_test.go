@@ -29,10 +29,10 @@ func TestParsePolicy(t *testing.T) {
 	if p.Name != "web" || p.MinHistory != 3*day || p.CPU.Method != Percentile || p.CPU.Envelope != (EnvelopePolicy{}) || p.CPU.Window != 7*day ||
 		p.CPU.Floor != 50 || p.CPU.Ceiling != 8000 || p.CPU.Limit.Mode != LimitNone || p.Memory.Ceiling != 8<<30 ||
 		p.Memory.Limit != (LimitPolicy{LimitHeadroom, 0.5}) || p.Memory.OOM.Ratio != 1.3 || p.Memory.OOM.Cap != 2 || len(p.Specifications) != 2 {
-		t.Errorf("%+v", p)
+		t.Errorf("parsePolicy = %+v, want the fields of the file over those of latency-sensitive", p)
 	}
 	if p, err := parsePolicy([]byte(`{"name": "like-default"}`)); err != nil || p.CPU != mustPolicy(t, DefaultPolicy).CPU {
-		t.Errorf("%+v, %v", p, err)
+		t.Errorf("parsePolicy of a name alone = %+v, %v; want the CPU of the default policy", p, err)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestParsePolicyRefuses(t *testing.T) {
 	} {
 		_, err := parsePolicy([]byte(c.file))
 		if err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: error %v does not say %q", name, err, c.says)
+			t.Errorf("%s: parsePolicy(%s): error %v, want %q in it", name, c.file, err, c.says)
 			continue
 		}
 
@@ -75,7 +75,7 @@ func TestParsePolicyReportsAllErrors(t *testing.T) {
 	_, err := parsePolicy([]byte(`{"name":"a","cpu":{"marginn":1},"memory":{"window":"x"},"foo":1}`))
 	for _, path := range []string{"cpu.marginn", "memory.window", "foo"} {
 		if err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%v does not name %s", err, path)
+			t.Errorf("parsePolicy: error %v, want one of %s too", err, path)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func FuzzParsePolicy(f *testing.F) {
 		}
 
 		if err := p.Validate(); err != nil {
-			t.Fatalf("parsed, but not valid: %v", err)
+			t.Fatalf("Validate() of a parsed policy: %v, want no error", err)
 		}
 
 		checkRecommendation(t, Recommend(steadyInput(8, 1), p))
@@ -101,7 +101,7 @@ func FuzzGocranePolicy(f *testing.F) {
 	f.Add("cpu-request-percentile", "0.9", "specification-config", "1c1g,2c2g")
 	f.Fuzz(func(t *testing.T, a, b, c, d string) {
 		if p, err := GocranePolicy(map[string]string{a: b, c: d}); err == nil && p.Validate() != nil {
-			t.Fatalf("parsed, but not valid: %v", p.Validate())
+			t.Fatalf("Validate() of a parsed policy: %v, want no error", p.Validate())
 		}
 	})
 }

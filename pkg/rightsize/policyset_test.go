@@ -41,16 +41,16 @@ func TestPolicySet(t *testing.T) {
 	} {
 		p, why := set.For(c.subject)
 		if p.Name != c.want || !strings.Contains(why, c.why) || (c.why == "") != (why == "") {
-			t.Errorf("%s: %q, %q", name, p.Name, why)
+			t.Errorf("%s: For = %q by %q, want %q by %q", name, p.Name, why, c.want, c.why)
 		}
 		if err := p.Validate(); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: Validate() of the policy: %v, want no error", name, err)
 		}
 	}
 
 	// The policy of the rule has a longer window than the default of the file; that of a class has no longer window.
 	if got := set.Window(); got != 14*day {
-		t.Errorf("window %v", got)
+		t.Errorf("Window() = %v, want %v", got, 14*day)
 	}
 
 	short := NewPolicySet(mustPolicy(t, DefaultPolicy))
@@ -64,12 +64,12 @@ func TestPolicySet(t *testing.T) {
 	}
 
 	if p, _ := short.For(Subject{Annotations: class("latency-sensitive")}); p.CPU.Window != 2*day || p.MinHistory != 36*time.Hour || p.Validate() != nil {
-		t.Errorf("a class with a short history: %v, %v, %v", p.CPU.Window, p.MinHistory, p.Validate())
+		t.Errorf("a class with a short history: window %v, minimum %v, %v; want 48h, 36h and a valid policy", p.CPU.Window, p.MinHistory, p.Validate())
 	}
 
 	short.IgnoreClasses = true
 	if p, why := short.For(Subject{Annotations: class("batch")}); p.Name != DefaultPolicy || why != "" {
-		t.Errorf("ignored classes: %q, %q", p.Name, why)
+		t.Errorf("For with ignored classes = %q by %q, want %q without a reason", p.Name, why, DefaultPolicy)
 	}
 }
 
@@ -95,14 +95,14 @@ func TestParsePolicySetRefuses(t *testing.T) {
 	} {
 		_, err := ParsePolicySet([]byte(file))
 		if err == nil {
-			t.Errorf("%s: no error", file)
+			t.Errorf("ParsePolicySet(%s) succeeded, want an error", file)
 			continue
 		}
 
 		got := fieldPaths(err)
 		for _, path := range paths {
 			if !got[path] {
-				t.Errorf("%s: %v has no error of %s", file, err, path)
+				t.Errorf("ParsePolicySet(%s): error %v, want one of %s", file, err, path)
 			}
 		}
 	}
@@ -141,7 +141,7 @@ func FuzzParsePolicySet(f *testing.F) {
 		}
 
 		if err := set.Each(func(p *Policy) error { return errors.Join(p.Validate()) }); err != nil {
-			t.Fatalf("accepted and not valid: %v", err)
+			t.Fatalf("Validate() of an accepted policy set: %v, want no error", err)
 		}
 
 		set.For(Subject{Kind: "Job"})

@@ -92,24 +92,24 @@ func checkEvidence(t *testing.T, e Evidence) {
 
 	for _, r := range []Replay{e.CPU, e.Memory} {
 		if (r.Days == 0) != (len(r.Outcomes) == 0) {
-			t.Fatalf("%d days and %d outcomes", r.Days, len(r.Outcomes))
+			t.Fatalf("Replay has %d days and %d outcomes, want both or none", r.Days, len(r.Outcomes))
 		}
 
 		for _, o := range r.Outcomes {
 			for _, v := range []series.Ratio{o.Violation, o.Overrun} {
 				if !(v >= 0 && v <= 1.0000001) {
-					t.Fatalf("%+v", o)
+					t.Fatalf("outcome %+v, want a violation and an overrun of 0 to 1", o)
 				}
 			}
 
 			if math.IsNaN(float64(o.Slack)) || o.Slack > 1 || math.IsNaN(o.Request) {
-				t.Fatalf("%+v", o)
+				t.Fatalf("outcome %+v, want a slack of at most 1 and a request", o)
 			}
 		}
 
 		for i := 1; i < len(r.Curve); i++ {
 			if r.Curve[i].Violation > r.Curve[i-1].Violation+1e-9 || r.Curve[i].Slack < r.Curve[i-1].Slack-1e-9 {
-				t.Fatalf("the curve is not monotone at %v: %+v", r.Curve[i].Quantile, r.Curve)
+				t.Fatalf("curve %+v, want less violation and more slack from %v on", r.Curve, r.Curve[i].Quantile)
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func TestNeedIsMonotone(t *testing.T) {
 		// The content of a bucket is spread evenly, so a bound that moves within a bucket may change the result by a
 		// thousandth.
 		if need < last*0.999 || math.IsNaN(need) {
-			t.Errorf("%s: need falls from %v to %v", what, last, need)
+			t.Errorf("%s: Need falls from %v to %v, want it not to fall", what, last, need)
 		}
 
 		last = need
@@ -214,7 +214,7 @@ func TestNoiseDoesNotDecide(t *testing.T) {
 		x := policy.Need(a.Days(), use.End())
 		y := policy.Need(b.Days(), use.End())
 		if math.Abs(y/x-1) > 0.02 {
-			t.Errorf("seed %d: %v and %v", seed, x, y)
+			t.Errorf("seed %d: Need = %v, want about %v, as of the same usage without the noise", seed, y, x)
 		}
 	}
 }
@@ -232,7 +232,7 @@ func TestDecisionLooksOnlyBack(t *testing.T) {
 
 	after := Recommend(in, policy)
 	if *before.Target.CPURequest != *after.Target.CPURequest || *before.Target.MemoryRequest != *after.Target.MemoryRequest {
-		t.Error("the decision knows the future")
+		t.Errorf("Recommend after later samples = %s, want %s as before", jsonText(after.Target), jsonText(before.Target))
 	}
 }
 
@@ -268,7 +268,7 @@ func TestProfileMergeAndCheckpoint(t *testing.T) {
 	for _, p := range []*Profile{parts, again} {
 		got, _ := p.MarshalBinary()
 		if !bytes.Equal(got, all) {
-			t.Error("a profile put together from days differs from the whole")
+			t.Error("MarshalBinary of a profile from parts differs, want that of the whole")
 		}
 	}
 
@@ -276,10 +276,10 @@ func TestProfileMergeAndCheckpoint(t *testing.T) {
 		broken := bytes.Clone(all)
 		broken[i] ^= 0x55
 		if err := new(Profile).UnmarshalBinary(broken); err == nil {
-			t.Errorf("byte %d altered, no error", i)
+			t.Errorf("UnmarshalBinary with byte %d altered succeeded, want an error", i)
 		}
 		if err := new(Profile).UnmarshalBinary(all[:i]); err == nil {
-			t.Errorf("cut to %d bytes, no error", i)
+			t.Errorf("UnmarshalBinary of %d bytes succeeded, want an error", i)
 		}
 	}
 }
@@ -326,7 +326,7 @@ func TestEvidenceAgreesWithPlainCounting(t *testing.T) {
 	in.Current.CPURequest = ptr(series.MilliCPU(1300))
 	e := CollectEvidence(in, mustPolicy(t, DefaultPolicy))
 	if e.CPU.Days != 5 || e.CPU.From != "2026-03-09" || len(e.CPU.Outcomes) != 6 || e.Memory.Days != 0 {
-		t.Fatalf("%+v", e)
+		t.Fatalf("CollectEvidence = %+v, want 5 days of CPU from 2026-03-09 with 6 outcomes, and none of memory", e)
 	}
 
 	over, use := 0, 0.0
@@ -346,7 +346,7 @@ func TestEvidenceAgreesWithPlainCounting(t *testing.T) {
 
 	for _, o := range e.CPU.Outcomes[2:] {
 		if o.Policy == "krr-p95" && math.Abs(float64(o.Violation)-0.05) > 0.01 {
-			t.Errorf("p95 of a steady load is violated %v of the time", o.Violation)
+			t.Errorf("krr-p95 on steady load: violation %v, want about 0.05", o.Violation)
 		}
 	}
 }

@@ -87,12 +87,12 @@ func TestRecommendSteadyLoad(t *testing.T) {
 	for _, name := range PolicyNames() {
 		policy := mustPolicy(t, name)
 		if err := policy.Validate(); err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%s: Validate() = %v, want no error", name, err)
 		}
 
 		r := Recommend(steadyInput(14, 1), policy)
 		if !r.Ready() {
-			t.Fatalf("%s: %+v", name, r)
+			t.Fatalf("%s: Recommend = %+v, want numbers for both resources", name, r)
 		}
 
 		if cpu := *r.Target.CPURequest; cpu < 1200 || cpu > 2000 {
@@ -102,7 +102,7 @@ func TestRecommendSteadyLoad(t *testing.T) {
 			t.Errorf("%s: memory %d, want about 1.7e9", name, m)
 		}
 		if r.CPU.Confidence != 1 || r.Memory.Confidence != 1 {
-			t.Errorf("%s: confidence %v and %v", name, r.CPU.Confidence, r.Memory.Confidence)
+			t.Errorf("%s: confidence %v and %v, want 1", name, r.CPU.Confidence, r.Memory.Confidence)
 		}
 	}
 }
@@ -111,17 +111,17 @@ func TestTooLittleHistory(t *testing.T) {
 	policy := mustPolicy(t, DefaultPolicy)
 	r := Recommend(steadyInput(3, 1), policy)
 	if r.CPU.Status != Learning || r.CPU.Message != "learning, 3 of 7 days" || r.Target != (Resources{}) {
-		t.Errorf("3 days: %+v", r)
+		t.Errorf("3 days: CPU %+v with Target %s, want learning without numbers", r.CPU, jsonText(r.Target))
 	}
 
 	r = Recommend(Input{Profile: NewProfile(), Now: start}, policy)
 	if r.CPU.Status != NoData || r.Memory.Status != NoData || r.Target != (Resources{}) {
-		t.Errorf("nothing: %+v", r)
+		t.Errorf("an empty profile: %+v, want no data", r)
 	}
 
 	r = Recommend(Input{Now: start}, policy)
 	if r.CPU.Status != NoData {
-		t.Errorf("nil profile: %+v", r)
+		t.Errorf("a nil profile: %+v, want no data", r)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestGocranePolicy(t *testing.T) {
 	}
 
 	if p.CPU.Percentile != 0.99 || p.CPU.Margin != 0.15 || p.CPU.Window != 7*day || p.Memory.OOM.Ratio != 1.2 || len(p.Specifications) != 0 {
-		t.Errorf("defaults: %+v", p)
+		t.Errorf("GocranePolicy(nil) = %+v, want the defaults of gocrane", p)
 	}
 
 	p, err = GocranePolicy(map[string]string{
@@ -140,12 +140,12 @@ func TestGocranePolicy(t *testing.T) {
 		"specification-config": "0.25c0.25g, 1c2g", "cpu-model-history-length": "3d", "oom-protection": "false",
 	})
 	if err != nil || p.CPU.Percentile != 0.5 || p.Memory.Margin != 0 || len(p.Specifications) != 2 || p.CPU.Window != 3*day || p.Memory.OOM.Enabled {
-		t.Errorf("%+v, %v", p, err)
+		t.Errorf("GocranePolicy(settings) = %+v, %v; want the settings in it", p, err)
 	}
 
 	decaying, err := GocranePolicy(map[string]string{"cpu-half-life": "24h"})
 	if err != nil || decaying.CPU.HalfLife != day {
-		t.Errorf("%+v, %v", decaying, err)
+		t.Errorf("GocranePolicy(cpu-half-life 24h) = %+v, %v; want a half-life of a day", decaying, err)
 	}
 
 	// Use that has doubled weighs more where the past decays.
@@ -154,7 +154,7 @@ func TestGocranePolicy(t *testing.T) {
 
 	p.CPU.Percentile, decaying.CPU.Percentile = 0.8, 0.8
 	if plain, weighed := p.CPU.Need(in.Profile.Days(), in.Now), decaying.CPU.Need(in.Profile.Days(), in.Now); plain > 1.2 || weighed < 2 {
-		t.Errorf("need %v without decay, %v with it", plain, weighed)
+		t.Errorf("Need = %v without decay and %v with it, want at most 1.2 and at least 2", plain, weighed)
 	}
 
 	_, err = GocranePolicy(map[string]string{"cpu-request-percentil": "0.9", "cpu-target-utilization": "NaN", "specification-config": "1c"})

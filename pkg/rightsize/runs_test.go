@@ -39,10 +39,10 @@ func TestRunsAreSizedByTheirPeaks(t *testing.T) {
 		t.Errorf("CPU request %d, want a little more than the peak of most runs", got)
 	}
 	if got := float64(*r.Target.MemoryRequest); got < 1.11e9 || got > 1.5e9 {
-		t.Errorf("memory request %.3g does not hold the largest run", got)
+		t.Errorf("memory request %.3g, want 1.11e9 to 1.5e9, which holds the largest run", got)
 	}
 	if r.CPU.Confidence != 1 {
-		t.Errorf("confidence %v after 12 runs", r.CPU.Confidence)
+		t.Errorf("confidence %v after 12 runs, want 1", r.CPU.Confidence)
 	}
 }
 
@@ -52,12 +52,12 @@ func TestRunsAreCountedNotDays(t *testing.T) {
 	checkRecommendation(t, r)
 
 	if r.CPU.Status != Learning || r.CPU.Message != "learning, 2 of 3 runs" || r.Memory.Status != Learning {
-		t.Errorf("%+v", r)
+		t.Errorf("two runs: CPU %+v, memory %+v; want learning, 2 of 3 runs", r.CPU, r.Memory)
 	}
 
 	in := nightlyJob(0, nil)
 	if r := Recommend(in, policy); r.CPU.Status != NoData {
-		t.Errorf("%+v", r)
+		t.Errorf("no run: CPU %+v, want no data", r.CPU)
 	}
 }
 

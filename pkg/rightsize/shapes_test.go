@@ -36,7 +36,7 @@ func TestOddShapes(t *testing.T) {
 			checkRecommendation(t, r)
 			check := func(resource string, got, floor, unit float64) {
 				if got < min(maxQuantity, max(floor, unit*low))*0.98 || got > max(floor, 2*unit*high) {
-					t.Errorf("%s, %s: %s of %g, the use is %g to %g", name, policyName, resource, got, unit*low, unit*high)
+					t.Errorf("%s, %s: %s of %g, want it to suit a use of %g to %g", name, policyName, resource, got, unit*low, unit*high)
 				}
 			}
 

@@ -36,7 +36,7 @@ func checkForecast(t *testing.T, f forecast.Forecast) {
 		last := 0.0
 		for l, v := range q {
 			if math.IsNaN(v) || math.IsInf(v, 0) || v < last {
-				t.Fatalf("step %d level %d: %v in %v", i, l, v, q)
+				t.Fatalf("step %d level %d: %v in %v, want finite ascending values", i, l, v, q)
 			}
 
 			last = v
@@ -107,7 +107,7 @@ func TestHostileInput(t *testing.T) {
 
 			for _, q := range got.Values {
 				if q[forecast.NumLevels-1] > c.most {
-					t.Fatalf("%v exceeds %v", q, c.most)
+					t.Fatalf("%v, want at most %v", q, c.most)
 				}
 			}
 		})
@@ -123,11 +123,11 @@ func TestShortHistorySaysSo(t *testing.T) {
 		h.Values = h.Values[:c.hours*60]
 		got, err := (Algorithm{}).Forecast(h, day)
 		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%s: Forecast: %v, want no error", name, err)
 		}
 
 		if (got.Reason != "") != c.reason {
-			t.Errorf("%s: reason %q", name, got.Reason)
+			t.Errorf("%s: reason %q, want one: %t", name, got.Reason, c.reason)
 		}
 	}
 }
@@ -178,10 +178,10 @@ func TestShiftInTime(t *testing.T) {
 	}
 
 	if !got.Start.Equal(want.Start.AddDate(0, 0, 7*31)) {
-		t.Errorf("start %s", got.Start)
+		t.Errorf("Start = %s, want 31 weeks after %s", got.Start, want.Start)
 	}
 	if !reflect.DeepEqual(got.Values, want.Values) {
-		t.Error("the forecast depends on the date")
+		t.Error("Forecast of a history moved by weeks differs, want the same values")
 	}
 }
 
@@ -190,7 +190,7 @@ func TestDeterministic(t *testing.T) {
 	first, _ := (Algorithm{}).Forecast(h, 3*day)
 	for range 5 {
 		if again, _ := (Algorithm{}).Forecast(h, 3*day); !reflect.DeepEqual(first, again) {
-			t.Fatal("two forecasts of one history differ")
+			t.Fatal("Forecast of one history differs, want the same twice")
 		}
 	}
 }

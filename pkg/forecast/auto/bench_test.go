@@ -21,7 +21,7 @@ func history(b testing.TB, name string) series.Series {
 		}
 	}
 
-	b.Fatalf("no family %q", name)
+	b.Fatalf("no family %q, want one of that name", name)
 	return series.Series{}
 }
 

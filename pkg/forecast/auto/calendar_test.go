@@ -95,10 +95,10 @@ func TestCalendar(t *testing.T) {
 		restWithout.errors/restWithout.points, rest.covered/rest.points)
 
 	if known.days < 5 || known.errors > unknown.errors/5 || known.covered/known.points < 0.88 {
-		t.Error("known holidays are not forecast as such")
+		t.Error("known holidays are not forecast as such, want a fifth of the errors at most and 0.88 covered")
 	}
 	if c := rest.covered / rest.points; rest.errors > 1.02*restWithout.errors || c < 0.92 {
-		t.Error("other days are worse than without")
+		t.Error("other days are worse with known holidays, want at most 1.02 times the errors and 0.92 covered")
 	}
 }
 
@@ -119,17 +119,17 @@ func TestCalendarDays(t *testing.T) {
 		}
 
 		if got := c.Holiday(when); got != want {
-			t.Errorf("%s: %v", at, got)
+			t.Errorf("Holiday(%s) = %v, want %v", at, got, want)
 		}
 	}
 
 	if (Calendar{}).Holiday(monday) {
-		t.Error("no calendar has a holiday")
+		t.Error("Holiday of an empty calendar = true, want false")
 	}
 
 	for _, bad := range []string{"tomorrow", "2026-02-30", ""} {
 		if _, err := NewCalendar([]string{bad}, nil); err == nil {
-			t.Errorf("%q is taken for a date", bad)
+			t.Errorf("NewCalendar(%q) succeeded, want an error", bad)
 		}
 	}
 

@@ -12,12 +12,12 @@ import (
 func TestShares(t *testing.T) {
 	for _, v := range []float32{0, 1, 0.5, 0.75, 1.0 / 1024} {
 		if got := unpackShare(packShare(v)); got != v {
-			t.Errorf("%v becomes %v", v, got)
+			t.Errorf("unpackShare(packShare(%v)) = %v, want the same", v, got)
 		}
 	}
 
 	if got := unpackShare(packShare(nan())); !isNaN(got) {
-		t.Errorf("a gap becomes %v", got)
+		t.Errorf("unpackShare(packShare(NaN)) = %v, want NaN", got)
 	}
 
 	for v, want := range map[float32]float32{1e-20: 0, 2: 1, float32(math.Inf(1)): 1} {
@@ -37,11 +37,11 @@ func TestShares(t *testing.T) {
 
 		code := packShare(v)
 		if got := float64(unpackShare(code)); math.Abs(got-float64(v)) > min(float64(v), 1-float64(v))/2048*1.0001 {
-			t.Fatalf("%v becomes %v", v, got)
+			t.Fatalf("unpackShare(packShare(%v)) = %v, want it to 1/2048", v, got)
 		}
 
 		if v > last && code < lastCode || v < last && code > lastCode {
-			t.Fatalf("%v and %v change places", v, last)
+			t.Fatalf("codes of %v and %v change places, want the order of the shares", v, last)
 		}
 
 		last = v
@@ -56,12 +56,12 @@ func TestCells(t *testing.T) {
 		got := a.pack().unpack()
 		for i := range a {
 			if a[i] != got[i] && !(isNaN(a[i]) && isNaN(got[i])) {
-				t.Errorf("%s: atom %d is %v, was %v", name, i, got[i], a[i])
+				t.Errorf("%s: pack().unpack(): atom %d is %v, want %v", name, i, got[i], a[i])
 			}
 		}
 
 		if !a.pack().valid() {
-			t.Errorf("%s: not valid", name)
+			t.Errorf("%s: pack().valid() = false, want true", name)
 		}
 	}
 
@@ -73,7 +73,7 @@ func TestCells(t *testing.T) {
 		"infinite":                 {top: float32(math.Inf(1))},
 	} {
 		if c.valid() {
-			t.Errorf("%s: taken for valid", name)
+			t.Errorf("%s: valid() = true, want false", name)
 		}
 	}
 }

@@ -150,7 +150,7 @@ func TestLevelsAreCalibrated(t *testing.T) {
 			}
 
 			if share := float64(below) / float64(len(f.Values)); math.Abs(share-level) > 0.06 {
-				t.Errorf("%s: %.3f of the samples are below the %v quantile", horizon, share, level)
+				t.Errorf("%s: %.3f of the samples are below the %v quantile, want that share to 0.06", horizon, share, level)
 			}
 		}
 	}

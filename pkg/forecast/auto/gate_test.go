@@ -19,17 +19,17 @@ import (
 func TestGateWeights(t *testing.T) {
 	networks := shippedGate()
 	if len(networks) != gateNetworks {
-		t.Fatalf("%d weights are not those of %d networks of %d units with %d inputs: run hack/train-gate.sh", len(gateWeights), gateNetworks,
+		t.Fatalf("%d weights, want those of %d networks of %d units with %d inputs: run hack/train-gate.sh", len(gateWeights), gateNetworks,
 			gateUnits, unitSize())
 	}
 
 	if got := gateChecksum(gateWeights); got != gateWeightsChecksum {
-		t.Errorf("the checksum of experts and weights is %08x, not %08x: run hack/train-gate.sh", got, uint32(gateWeightsChecksum))
+		t.Errorf("the checksum of experts and weights is %08x, want %08x: run hack/train-gate.sh", got, uint32(gateWeightsChecksum))
 	}
 
 	for i, v := range gateWeights {
 		if v-v != 0 || max(v, -v) > 100 {
-			t.Errorf("weight %d is %v", i, v)
+			t.Errorf("weight %d is %v, want -100 to 100", i, v)
 		}
 	}
 
@@ -39,7 +39,7 @@ func TestGateWeights(t *testing.T) {
 	}
 
 	if formatGate(networks) != string(file) {
-		t.Error("gate_weights.go is not what hack/train-gate.sh writes")
+		t.Error("gate_weights.go differs, want what hack/train-gate.sh writes")
 	}
 }
 
@@ -96,10 +96,10 @@ func TestGateFallsBack(t *testing.T) {
 			}
 
 			if math.Abs(sum-1) > 1e-6 {
-				t.Errorf("%s: the weights of segment %d sum to %v", name, s, sum)
+				t.Errorf("%s: the weights of segment %d sum to %v, want 1", name, s, sum)
 			}
 			if !slices.Equal(hedge.weights[s][1], gated.weights[s][1]) {
-				t.Errorf("%s: the gate changes the weights for the upper quantiles", name)
+				t.Errorf("%s: the gate changes the weights for the upper quantiles, want them as without it", name)
 			}
 		}
 
@@ -112,12 +112,12 @@ func TestGateFallsBack(t *testing.T) {
 		after := gated.day(0)
 		for i, v := range after[slots:] {
 			if before := before[slots+i]; v != before && v == v {
-				t.Fatalf("%s: the gate changes an upper quantile from %v to %v", name, before, v)
+				t.Fatalf("%s: the gate changes an upper quantile to %v, want %v", name, v, before)
 			}
 		}
 
 		if hedge.skill != gated.skill && !math.IsNaN(hedge.skill) || hedge.width != gated.width {
-			t.Errorf("%s: the gate changes the skill or the width", name)
+			t.Errorf("%s: skill %v and width %v with the gate, want %v and %v", name, gated.skill, gated.width, hedge.skill, hedge.width)
 		}
 	}
 }
@@ -150,10 +150,10 @@ func TestGateMovesHalfTheWeight(t *testing.T) {
 	}
 
 	if far[1] > far[0]*0.7 {
-		t.Errorf("the median is %v from the expert, without the gate %v", far[1], far[0])
+		t.Errorf("the median is %v from the expert, want at most 0.7 of the %v without the gate", far[1], far[0])
 	}
 	if !slices.Equal(hedge.day(1), gated.day(1)) {
-		t.Error("the gate, which was trained on the first day, changes the second")
+		t.Error("the gate, which was trained on the first day, changes the second, want it unchanged")
 	}
 }
 
@@ -167,7 +167,7 @@ func TestGateIgnoresTheUnit(t *testing.T) {
 		o := newOutlook(rows, 1)
 		in, ok := newHedge(o, defaultTuning(), nil).readGate(defaultTuning(), o.replayLosses())
 		if !ok {
-			t.Fatal("the gate is not used")
+			t.Fatal("readGate = false, want the inputs of the gate")
 		}
 
 		return in
@@ -179,7 +179,7 @@ func TestGateIgnoresTheUnit(t *testing.T) {
 		for i := range one[s] {
 			for k := range one[s][i] {
 				if d := one[s][i][k] - other[s][i][k]; max(d, -d) > 0.01 {
-					t.Errorf("segment %d, expert %d, input %d: %v and %v", s, i, k, one[s][i][k], other[s][i][k])
+					t.Errorf("segment %d, expert %d, input %d: %v, want about %v", s, i, k, other[s][i][k], one[s][i][k])
 				}
 			}
 		}
@@ -191,7 +191,7 @@ func TestGateGradient(t *testing.T) {
 	s := families.Random(8, 15, 30*time.Minute)
 	origins := gateOrigins(s, 1)
 	if len(origins) == 0 {
-		t.Fatal("no origins")
+		t.Fatal("gateOrigins = none, want origins")
 	}
 
 	o := origins[0]
@@ -222,7 +222,7 @@ func TestGateGradient(t *testing.T) {
 	}
 
 	if most == 0 {
-		t.Fatal("all derivatives are 0")
+		t.Fatal("all derivatives are 0, want some that are not")
 	}
 
 	for i := range n.weights {

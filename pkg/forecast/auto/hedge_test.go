@@ -72,7 +72,7 @@ func TestReplaysUseOlderRowsOnly(t *testing.T) {
 	spoiled := forecasts(true)
 	for e, x := range experts() {
 		if !slices.Equal(clean[e][target], spoiled[e][target]) {
-			t.Errorf("expert %q depends on what it must forecast", x.name)
+			t.Errorf("expert %q depends on what it must forecast, want the same forecast without it", x.name)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestOutages(t *testing.T) {
 		rows := newDayRows(m.closed())
 		for r := range rows.rows {
 			if out := rows.coverage[r] == 0; out != slices.Contains(c.want, r) {
-				t.Errorf("%s: day %d is left out: %v", name, r, out)
+				t.Errorf("%s: day %d is left out: %v, want the days %v left out", name, r, out, c.want)
 			}
 		}
 	}
@@ -133,7 +133,7 @@ func TestPlainExpert(t *testing.T) {
 	for x := range 288 {
 		for l, v := range want.Values[x] {
 			if got := float64(p[l*288+x]) * m.scale; math.Abs(got-v) > 1e-3 {
-				t.Fatalf("slot %d level %d: %v, plain has %v", x, l, got, v)
+				t.Fatalf("slot %d level %d: %v, want %v as of plain", x, l, got, v)
 			}
 		}
 	}

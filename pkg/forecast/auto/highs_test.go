@@ -53,7 +53,7 @@ func TestHighs(t *testing.T) {
 	}
 
 	if q, _ := highs.At(begin.Add(days*24*time.Hour + 9*time.Hour + 20*time.Minute)); math.Abs(q.At(0.99)-140) > 2 {
-		t.Errorf("the highest of five days is %v", q.At(0.99))
+		t.Errorf("the 0.99 quantile of the highs of five days is %v, want about 140", q.At(0.99))
 	}
 }
 
@@ -76,12 +76,12 @@ func TestHighsNeedDays(t *testing.T) {
 
 		for _, q := range f.Highs {
 			if q != (forecast.Quantiles{}) {
-				t.Errorf("step %s: highs of %v after less than two days", step, q)
+				t.Errorf("step %s: highs of %v after less than two days, want zeros", step, q)
 			}
 		}
 
 		if v := f.OfHighs().Values; len(v) > 0 && want == 0 {
-			t.Errorf("step %s: %d values of no highs", step, len(v))
+			t.Errorf("step %s: OfHighs has %d values without highs, want 0", step, len(v))
 		}
 	}
 }

@@ -53,13 +53,13 @@ func TestUpdateEqualsRefit(t *testing.T) {
 	}
 
 	if !reflect.DeepEqual(updated, fresh) {
-		t.Error("an updated model forecasts something else than a refit")
+		t.Error("Forecast of an updated model differs, want that of a refit")
 	}
 }
 
 func TestStateIsSmall(t *testing.T) {
 	if MaxCheckpoint > 32<<10 {
-		t.Errorf("a checkpoint may have %d bytes, more than 32 KiB", MaxCheckpoint)
+		t.Errorf("MaxCheckpoint = %d bytes, want at most 32 KiB", MaxCheckpoint)
 	}
 
 	data, err := fit(history(t, "daily")).MarshalBinary()
@@ -68,7 +68,7 @@ func TestStateIsSmall(t *testing.T) {
 	}
 
 	if len(data) > MaxCheckpoint {
-		t.Errorf("%d bytes are more than MaxCheckpoint, %d", len(data), MaxCheckpoint)
+		t.Errorf("MarshalBinary has %d bytes, want at most MaxCheckpoint, %d", len(data), MaxCheckpoint)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestCheckpointRoundTrip(t *testing.T) {
 
 		var back Model
 		if err := back.UnmarshalBinary(data); err != nil {
-			t.Fatalf("after %d samples: %v", length, err)
+			t.Fatalf("after %d samples: UnmarshalBinary: %v, want no error", length, err)
 		}
 
 		// Both see the same future.
@@ -104,7 +104,7 @@ func TestCheckpointRoundTrip(t *testing.T) {
 		}
 
 		if !sameForecast(want, got) {
-			t.Errorf("after %d samples: the restored model forecasts something else", length)
+			t.Errorf("after %d samples: Forecast of the restored model differs, want the same", length)
 		}
 	}
 }
@@ -134,10 +134,10 @@ func TestDamagedCheckpoints(t *testing.T) {
 	} {
 		m := NewModel(time.Minute)
 		if err := m.UnmarshalBinary(bad); !errors.Is(err, ErrCheckpoint) {
-			t.Errorf("%s: error %v is not ErrCheckpoint", name, err)
+			t.Errorf("%s: UnmarshalBinary: error %v, want ErrCheckpoint", name, err)
 		}
 		if !reflect.DeepEqual(m, NewModel(time.Minute)) {
-			t.Errorf("%s: a refused checkpoint changed the model", name)
+			t.Errorf("%s: a rejected checkpoint changed the model, want it as it was", name)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func TestObserveKeepsItsPolicy(t *testing.T) {
 		a, _ := clean.Forecast(day)
 		b, _ := noisy.Forecast(day)
 		if !reflect.DeepEqual(a, b) {
-			t.Error("the forecasts differ")
+			t.Error("Forecast with duplicates and stragglers differs, want that without them")
 		}
 	})
 
@@ -178,7 +178,7 @@ func TestObserveKeepsItsPolicy(t *testing.T) {
 		}
 
 		if f.Values[0] != forecast.Constant(1) || f.Reason == "" {
-			t.Errorf("forecast %v with reason %q", f.Values[0], f.Reason)
+			t.Errorf("forecast %v with the reason %q, want 1 with a reason", f.Values[0], f.Reason)
 		}
 	})
 
@@ -189,20 +189,20 @@ func TestObserveKeepsItsPolicy(t *testing.T) {
 		}
 
 		if len(m.buffer) > bufferSize || m.recent.count < 7 {
-			t.Errorf("%d samples buffered, %d units", len(m.buffer), m.recent.count)
+			t.Errorf("%d samples buffered, %d slots; want at most %d, and 7 or more", len(m.buffer), m.recent.count, bufferSize)
 		}
 	})
 
 	t.Run("nothing seen", func(t *testing.T) {
 		if _, err := NewModel(time.Minute).Forecast(time.Hour); !errors.Is(err, forecast.ErrEmpty) {
-			t.Errorf("error %v", err)
+			t.Errorf("Forecast of an empty model: error %v, want ErrEmpty", err)
 		}
 
 		m := NewModel(time.Minute)
 		m.Observe(at, math.NaN())
 
 		if _, err := m.Forecast(time.Hour); !errors.Is(err, forecast.ErrEmpty) {
-			t.Errorf("error %v", err)
+			t.Errorf("Forecast after a gap alone: error %v, want ErrEmpty", err)
 		}
 	})
 }
@@ -233,7 +233,7 @@ func FuzzCheckpoint(f *testing.F) {
 
 		again, err := m.MarshalBinary()
 		if err != nil || !bytes.Equal(again, data) {
-			t.Fatalf("an accepted checkpoint changes: %v", err)
+			t.Fatalf("MarshalBinary of an accepted checkpoint differs (%v), want the same", err)
 		}
 
 		got, err := m.Forecast(time.Hour)
@@ -265,6 +265,6 @@ func TestFitAllocatesLittle(t *testing.T) {
 
 	runtime.ReadMemStats(&after)
 	if each := (after.TotalAlloc - before.TotalAlloc) / runs; each > most {
-		t.Errorf("a fit allocates %d bytes, more than %d", each, most)
+		t.Errorf("a fit allocates %d bytes, want at most %d", each, most)
 	}
 }

@@ -78,12 +78,12 @@ func TestNoOriginSeesTheFuture(t *testing.T) {
 
 		for origin := range 3 { // days 7, 8 and 9
 			if end := before.shown[origin].End(); !end.Equal(clean.Start.Add(time.Duration(7+origin) * day)) {
-				t.Fatalf("%s: origin %d is at %s", name, origin, end)
+				t.Fatalf("%s: origin %d is at %s, want day %d", name, origin, end, 7+origin)
 			}
 
 			for i := range before.said[origin].Values {
 				if before.said[origin].Values[i] != after.said[origin].Values[i] {
-					t.Fatalf("%s: origin %d: step %d depends on the future", name, origin, i)
+					t.Fatalf("%s: origin %d: step %d depends on the future, want the same without it", name, origin, i)
 				}
 			}
 		}
@@ -100,12 +100,12 @@ func TestConfigBoundsWhatAnOriginSees(t *testing.T) {
 	}
 
 	if results[0].Origins != 16 || results[0].Issued != 16 || results[0].Points != 16*36 {
-		t.Errorf("%+v", results[0])
+		t.Errorf("Run = %+v, want 16 origins with 36 points each", results[0])
 	}
 
 	for _, s := range r.shown {
 		if len(s.Values) != 3*144 {
-			t.Fatalf("an origin sees %d samples", len(s.Values))
+			t.Fatalf("an origin sees %d samples, want %d", len(s.Values), 3*144)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestFigures(t *testing.T) {
 		}
 
 		if r.Points != 3*24-1 || r.Origins != 3 {
-			t.Errorf("%d points at %d origins", r.Points, r.Origins)
+			t.Errorf("%d points at %d origins, want %d at 3", r.Points, r.Origins, 3*24-1)
 		}
 	}
 }
@@ -172,13 +172,13 @@ func TestBadConfig(t *testing.T) {
 		"quantile": {Quantile: 0.2}, "history": {History: -1}, "horizon": {Horizon: -1}, "every": {Every: -1},
 	} {
 		if _, err := Run(cfg, "x", series.Series{}, nil); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: error %v", name, err)
+			t.Errorf("Run(%s below its range): error %v, want one with its name", name, err)
 		}
 	}
 
 	results, err := Run(Config{}, "empty", series.Series{}, algorithms(t, registry.Auto))
 	if err != nil || results[0].Origins != 0 {
-		t.Errorf("an empty series: %+v, %v", results, err)
+		t.Errorf("Run of an empty series = %+v, %v; want results without origins", results, err)
 	}
 }
 

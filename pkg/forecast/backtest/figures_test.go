@@ -77,7 +77,7 @@ func check(t *testing.T, b bounds, results []Result, apart map[string]bool) {
 	for _, r := range results {
 		t.Logf("%-28s wape %.3f (x%.3f) pinball %.4f (x%.3f) coverage %.3f", r.Name, r.WAPE, r.WAPERatio, r.Pinball, r.PinballRatio, r.Coverage)
 		if r.Issued != r.Origins {
-			t.Errorf("%s: %d of %d origins issued", r.Name, r.Issued, r.Origins)
+			t.Errorf("%s: %d origins issued, want %d", r.Name, r.Issued, r.Origins)
 		}
 
 		wape.addLog(r.WAPERatio)

@@ -115,7 +115,7 @@ func TestAutoOnRoughSeries(t *testing.T) {
 			t.Logf("%-28s wape x%.3f pinball x%.3f coverage %.3f", r.Name, r.WAPERatio, r.PinballRatio, r.Coverage)
 
 			if r.Issued != r.Origins || r.Origins == 0 {
-				t.Errorf("%s: %d of %d origins issued", r.Name, r.Issued, r.Origins)
+				t.Errorf("%s: %d origins issued, want all of %d", r.Name, r.Issued, r.Origins)
 			}
 			if worst := max(float64(r.WAPERatio), float64(r.PinballRatio)); worst > most {
 				t.Errorf("%s: %.3f times plain, want at most %v", r.Name, worst, most)
@@ -136,7 +136,7 @@ func TestAutoOnNearlyConstantSeries(t *testing.T) {
 
 		got := autoResults(t, "nearly constant", s)
 		if worst := max(float64(got.WAPERatio), float64(got.PinballRatio)); worst > 1.05 {
-			t.Errorf("noise of %g: %.3f times plain", noise, worst)
+			t.Errorf("noise of %g: %.3f times plain, want at most 1.05", noise, worst)
 		}
 	}
 }
@@ -164,18 +164,18 @@ func TestStepsHistoriesHorizons(t *testing.T) {
 			for _, horizon := range []time.Duration{time.Hour, 7 * day} {
 				f, err := algorithm.Forecast(s, horizon)
 				if err != nil || len(f.Values) != forecast.Steps(horizon, step) {
-					t.Fatalf("%s of %s, %s ahead: %d values, error %v", length, step, horizon, len(f.Values), err)
+					t.Fatalf("%s of %s, %s ahead: %d values, error %v; want %d", length, step, horizon, len(f.Values), err, forecast.Steps(horizon, step))
 				}
 
 				if short := length <= day; short != (f.Reason != "") {
-					t.Errorf("%s of %s: reason %q", length, step, f.Reason)
+					t.Errorf("%s of %s: reason %q, want one: %t", length, step, f.Reason, short)
 				}
 
 				for i, q := range f.Values {
 					last := 0.0
 					for _, v := range q {
 						if !(v >= last && v < 100) {
-							t.Fatalf("%s of %s, %s ahead: step %d: %v", length, step, horizon, i, q)
+							t.Fatalf("%s of %s, %s ahead: step %d: %v, want ascending values below 100", length, step, horizon, i, q)
 						}
 
 						last = v

@@ -26,7 +26,7 @@ func TestOddShapes(t *testing.T) {
 		past := series.Series{Start: s.Start, Step: s.Step, Values: s.Values[:origin]}
 		f, err := algorithm.Forecast(past, day)
 		if err != nil || len(f.Values) != len(s.Values)-origin {
-			t.Fatalf("%s: %d values, error %v", name, len(f.Values), err)
+			t.Fatalf("%s: %d values, error %v; want %d", name, len(f.Values), err, len(s.Values)-origin)
 		}
 
 		highest := 0.0
@@ -41,7 +41,7 @@ func TestOddShapes(t *testing.T) {
 			last := 0.0
 			for _, v := range q {
 				if !(v >= last && v <= 2*highest*(1+1e-6)) {
-					t.Fatalf("%s: step %d: %v, the highest value was %g", name, i, q, highest)
+					t.Fatalf("%s: step %d: %v, want ascending values of at most twice the highest, %g", name, i, q, highest)
 				}
 
 				last = v
@@ -57,7 +57,7 @@ func TestOddShapes(t *testing.T) {
 
 		t.Logf("%-40s %.3f of the samples covered", name, covered/samples)
 		if slices.Contains(steady, name) && !(covered/samples >= 0.88) {
-			t.Errorf("%s: %.3f of the samples covered", name, covered/samples)
+			t.Errorf("%s: %.3f of the samples covered, want 0.88 or more", name, covered/samples)
 		}
 	}
 }

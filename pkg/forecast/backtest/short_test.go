@@ -33,7 +33,7 @@ func TestAutoOnShortHistories(t *testing.T) {
 		t.Logf("%-28s wape x%.3f pinball x%.3f coverage %.3f", r.Name, r.WAPERatio, r.PinballRatio, r.Coverage)
 
 		if r.Issued != days-2 {
-			t.Errorf("%s: %d of %d origins issued", name, r.Issued, r.Origins)
+			t.Errorf("%s: %d of %d origins issued, want %d", name, r.Issued, r.Origins, days-2)
 		}
 		if worst := max(float64(r.WAPERatio), float64(r.PinballRatio)); worst > most {
 			t.Errorf("%s: %.3f times plain, want at most %v", name, worst, most)

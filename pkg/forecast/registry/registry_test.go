@@ -25,18 +25,18 @@ func checkForecast(t *testing.T, f forecast.Forecast, history series.Series, hor
 	t.Helper()
 
 	if len(f.Values) != forecast.Steps(horizon, history.Step) || !f.Start.Equal(history.End()) || f.Step != history.Step {
-		t.Fatalf("%d steps of %s from %s", len(f.Values), f.Step, f.Start)
+		t.Fatalf("forecast of %d steps of %s from %s, want %d of %s from %s", len(f.Values), f.Step, f.Start, forecast.Steps(horizon, history.Step), history.Step, history.End())
 	}
 
 	if f.Model == "" || math.IsInf(f.Skill, 0) {
-		t.Fatalf("model %q, skill %v", f.Model, f.Skill)
+		t.Fatalf("model %q, skill %v; want a name and no infinite skill", f.Model, f.Skill)
 	}
 
 	for i, q := range f.Values {
 		last := 0.0
 		for _, v := range q {
 			if math.IsNaN(v) || math.IsInf(v, 0) || v < last {
-				t.Fatalf("step %d: %v", i, q)
+				t.Fatalf("step %d: %v, want finite ascending values", i, q)
 			}
 
 			last = v
@@ -65,7 +65,7 @@ func TestPromises(t *testing.T) {
 	for _, name := range Names() {
 		algorithm, err := New(name, Options{})
 		if err != nil || algorithm.Name() != name {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("New(%s): error %v, want an algorithm of that name", name, err)
 		}
 
 		for kind, history := range histories {
@@ -74,13 +74,13 @@ func TestPromises(t *testing.T) {
 				continue
 			}
 			if err != nil {
-				t.Errorf("%s: %s: %v", name, kind, err)
+				t.Errorf("%s: %s: Forecast: %v, want no error", name, kind, err)
 				continue
 			}
 
 			checkForecast(t, got, history, 30*time.Hour)
 			if again, _ := algorithm.Forecast(history, 30*time.Hour); !reflect.DeepEqual(got.Values, again.Values) {
-				t.Errorf("%s: %s: two forecasts of one history differ", name, kind)
+				t.Errorf("%s: %s: a second forecast of one history differs, want the same", name, kind)
 			}
 		}
 
@@ -95,7 +95,7 @@ func TestPromises(t *testing.T) {
 		}
 
 		if _, err := algorithm.Forecast(histories["one sample"], 0); !errors.Is(err, forecast.ErrHorizon) {
-			t.Errorf("%s: no horizon: %v", name, err)
+			t.Errorf("%s: Forecast(0): error %v, want ErrHorizon", name, err)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func TestDSPUsesAnyPeriodAndSaysWhenThereIsNone(t *testing.T) {
 				t.Errorf("%s: period %s, want %s", name, got.Period, want)
 			}
 			if fell := strings.HasPrefix(got.Reason, "dsp fell back to percentile: "); fell != (want == 0) {
-				t.Errorf("%s: reason %q", name, got.Reason)
+				t.Errorf("%s: reason %q, want a fallback: %t", name, got.Reason, want == 0)
 			}
 		}
 	}
@@ -270,7 +270,7 @@ func TestBadOptions(t *testing.T) {
 	} {
 		_, err := New(c.algorithm, c.o)
 		if err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: New succeeded, want an error", name)
 			continue
 		}
 

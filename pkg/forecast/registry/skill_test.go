@@ -45,7 +45,7 @@ func TestSkillIsThatOfTheBacktest(t *testing.T) {
 				most = 0.4
 			}
 			if f.Origins != r.Origins || !(math.Abs(f.Skill-float64(r.Skill)) <= most) {
-				t.Errorf("%s %s: skill %.2f of %d origins, backtest %.2f of %d", name, family.Name, f.Skill, f.Origins, r.Skill, r.Origins)
+				t.Errorf("%s %s: skill %.2f of %d origins, want %.2f of %d as in the backtest", name, family.Name, f.Skill, f.Origins, r.Skill, r.Origins)
 			}
 		}
 	}

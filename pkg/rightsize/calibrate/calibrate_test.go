@@ -65,7 +65,7 @@ func mustPlan(t *testing.T, m *Model, date series.Day) Plan {
 
 	for _, v := range p.Requests {
 		if !(v > 0) || math.IsInf(v, 0) {
-			t.Fatalf("request %v", v)
+			t.Fatalf("Plan requests %v, want finite requests above 0", p.Requests)
 		}
 	}
 
@@ -77,12 +77,12 @@ func TestConstantUsageNeedsNoMargin(t *testing.T) {
 	p := mustPlan(t, m, learn(m, days(14, 5*time.Minute, func(int) float64 { return 3 })))
 	for _, v := range p.Requests {
 		if v < 3 || v > 3*1.1 {
-			t.Errorf("request %v for a constant usage of 3", v)
+			t.Errorf("Plan requests %v for a constant usage of 3, want 3 to 3.3", v)
 		}
 	}
 
 	if !p.Met() || p.Achieved != 0 || p.Days != 14-minReplay {
-		t.Errorf("%+v", p.Calibration)
+		t.Errorf("calibration %+v, want the target met at 0 in %d days", p.Calibration, 14-minReplay)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestReplayIsWhatHappens(t *testing.T) {
 			}
 
 			if got := float64(above) / float64(samples); math.Abs(got-float64(c.Achieved)) > 1e-12 {
-				t.Errorf("step %v, block %v: %v above the request, the replay reports %v", step, settings.Block, got, c.Achieved)
+				t.Errorf("step %v, block %v: %v above the request, want %v as in the replay", step, settings.Block, got, c.Achieved)
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func TestTargetsAreOrdered(t *testing.T) {
 
 			p := mustPlan(t, m, learn(m, noisy(14, 5*time.Minute, seed, 2)))
 			if float64(p.Achieved) > max(float64(target), before) {
-				t.Errorf("seed %d: target %v has %v above, a laxer one %v", seed, target, p.Achieved, before)
+				t.Errorf("seed %d: target %v has %v above, want at most the target or the %v of a laxer one", seed, target, p.Achieved, before)
 			}
 
 			before = float64(p.Achieved)
@@ -184,7 +184,7 @@ func TestReactionIsCalibrated(t *testing.T) {
 
 	alone := mustPlan(t, without, learn(without, use))
 	if !reacting.Met() || reacting.Requests[4] > 1.5 || alone.Requests[4] < 1.9 {
-		t.Errorf("with the reaction %v (%v above), without %v (%v above)", reacting.Requests, reacting.Achieved, alone.Requests, alone.Achieved)
+		t.Errorf("requests %v with the reaction (%v above) and %v without (%v above), want 1.5 or less and 1.9 or more in block 4", reacting.Requests, reacting.Achieved, alone.Requests, alone.Achieved)
 	}
 }
 
@@ -205,12 +205,12 @@ func TestNewestDaysFollowALevel(t *testing.T) {
 		m := New(settings)
 		p := mustPlan(t, m, learn(m, fell))
 		if p.NewestDays != 3 || p.Requests[0] > 1.2 || !p.Met() {
-			t.Errorf("blocks of %v: %v by the newest %d days, %v above the request", settings.Block, p.Requests[0], p.NewestDays, p.Achieved)
+			t.Errorf("blocks of %v: %v by the newest %d days, %v above the request; want at most 1.2 by 3 days and the target met", settings.Block, p.Requests[0], p.NewestDays, p.Achieved)
 		}
 
 		m = New(settings)
 		if p := mustPlan(t, m, learn(m, noisy(20, time.Minute, 3, 1))); p.NewestDays != 0 {
-			t.Errorf("blocks of %v: steady usage is sized by the newest %d days", settings.Block, p.NewestDays)
+			t.Errorf("blocks of %v: steady usage is sized by the newest %d days, want 0: all days", settings.Block, p.NewestDays)
 		}
 	}
 }
@@ -220,7 +220,7 @@ func TestMissedTargetIsReported(t *testing.T) {
 	// Each day is four times the one before.
 	p := mustPlan(t, m, learn(m, days(9, 5*time.Minute, func(minute int) float64 { return math.Pow(4, float64(minute/1440)) })))
 	if p.Met() || p.Achieved != 1 {
-		t.Errorf("%+v", p.Calibration)
+		t.Errorf("usage that only grows: %+v, want a missed target with all of the time above", p.Calibration)
 	}
 }
 
@@ -228,16 +228,16 @@ func TestShortAndIdleHistory(t *testing.T) {
 	m := New(DefaultSettings())
 	date := learn(m, days(6, 5*time.Minute, func(int) float64 { return 1 }))
 	if _, err := m.Plan(date); !errors.Is(err, ErrShortHistory) {
-		t.Errorf("six days: %v", err)
+		t.Errorf("Plan after six days: error %v, want ErrShortHistory", err)
 	}
 
 	idle := New(DefaultSettings())
 	date = learn(idle, days(14, 5*time.Minute, func(int) float64 { return 0 }))
 	if _, err := idle.Plan(date); !errors.Is(err, ErrIdle) {
-		t.Errorf("idle: %v", err)
+		t.Errorf("Plan of idle days: error %v, want ErrIdle", err)
 	}
 	if _, err := m.Plan(date + 100); !errors.Is(err, ErrShortHistory) {
-		t.Errorf("long ago: %v", err)
+		t.Errorf("Plan of a day long after: error %v, want ErrShortHistory", err)
 	}
 }
 
@@ -260,7 +260,7 @@ func TestSketchesAreReplayedAsSamples(t *testing.T) {
 	a := mustPlan(t, samples, date)
 	b := mustPlan(t, sketches, date)
 	if math.Abs(a.Requests[0]/b.Requests[0]-1) > 0.09 || math.Abs(float64(a.Achieved-b.Achieved)) > 0.002 {
-		t.Errorf("samples %v (%v above), sketches %v (%v above)", a.Requests, a.Achieved, b.Requests, b.Achieved)
+		t.Errorf("sketches: %v (%v above), want about %v (%v above) as of samples", b.Requests, b.Achieved, a.Requests, a.Achieved)
 	}
 }
 
@@ -286,14 +286,14 @@ func TestCurvesAreReplayedAsSamples(t *testing.T) {
 		a := mustPlan(t, samples, date).Calibration
 		b := mustPlan(t, sketches, date).Calibration
 		if !a.Reaction || !b.Reaction || len(a.Points) != len(b.Points) {
-			t.Fatalf("samples %+v\nsketches %+v", a, b)
+			t.Fatalf("samples %+v\nsketches %+v\nwant the same points with the reaction", a, b)
 		}
 
 		for i := range a.Points {
 			p := a.Points[i]
 			q := b.Points[i]
 			if math.Abs(float64(p.Violation-q.Violation)) > max(0.003, 0.15*float64(p.Violation)) || math.Abs(p.Request/q.Request-1) > 0.04 {
-				t.Errorf("seed %d, factor %v: samples %+v, sketches %+v", seed, p.Multiplier, p, q)
+				t.Errorf("seed %d, factor %v: sketches %+v, want about %+v as of samples", seed, p.Multiplier, q, p)
 			}
 		}
 	}
@@ -314,7 +314,7 @@ func TestIndependentOfUnit(t *testing.T) {
 	b := mustPlan(t, other, learn(other, scaled))
 	for i := range a.Requests {
 		if math.Abs(b.Requests[i]/a.Requests[i]/1024-1) > 1e-6 {
-			t.Errorf("block %d: %v and %v", i, a.Requests[i], b.Requests[i])
+			t.Errorf("block %d: %v for usage times 1024, want 1024 times %v", i, b.Requests[i], a.Requests[i])
 		}
 	}
 }
@@ -375,14 +375,14 @@ func FuzzModel(f *testing.F) {
 				course = NewCourse(p, date, step, course)
 				for i, v := range s.Values {
 					if request := course.Request(s.Time(i)); !(request > 0) || math.IsInf(request, 0) {
-						t.Fatalf("request %v at %v", request, s.Time(i))
+						t.Fatalf("Request(%v) = %v, want a finite request above 0", s.Time(i), request)
 					}
 
 					course.Observe(s.Time(i), v)
 				}
 
 				if !(p.Achieved >= 0 && p.Achieved <= 1) {
-					t.Fatalf("%+v", p.Calibration)
+					t.Fatalf("calibration %+v, want a share of 0 to 1 above the request", p.Calibration)
 				}
 			} else if !errors.Is(err, ErrShortHistory) && !errors.Is(err, ErrIdle) {
 				t.Fatal(err)
@@ -431,12 +431,12 @@ func TestMissedTargetStaysNearTheUsage(t *testing.T) {
 	})))
 
 	if p.Met() || p.Requests[0] < highest || p.Requests[0] > 1.1*highest {
-		t.Errorf("a request of %v with the factor %v", p.Requests[0], p.Multiplier)
+		t.Errorf("request %v with the factor %v, want a missed target with %v to 1.1 times that", p.Requests[0], p.Multiplier, highest)
 	}
 
 	for _, point := range p.Points {
 		if point.Multiplier == p.Multiplier && point.Violation != p.Achieved {
-			t.Errorf("%v above the request reported, %v replayed", p.Achieved, point.Violation)
+			t.Errorf("Achieved = %v, want the %v of the chosen point", p.Achieved, point.Violation)
 		}
 	}
 }

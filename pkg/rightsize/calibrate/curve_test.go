@@ -68,14 +68,14 @@ func TestCurveIsTheSimulation(t *testing.T) {
 			s := randomDay(rand.New(rand.NewPCG(seed, uint64(step))), step)
 			c := NewCurve(s, by)
 			if c.cut || len(c.points) < 8 {
-				t.Fatalf("%d levels, cut %v", len(c.points), c.cut)
+				t.Fatalf("NewCurve has %d levels, cut %v; want 8 or more, not cut", len(c.points), c.cut)
 			}
 
 			for level := c.first - 9; level < c.end()+2; level++ {
 				above, added, ok := c.At(requestOf(level))
 				wantAbove, wantAdded := simulate(s, requestOf(level), by)
 				if !ok || math.Abs(above-wantAbove) > 1e-6 || math.Abs(added-wantAdded) > 1e-4*(1+wantAdded) {
-					t.Fatalf("seed %d, step %v, level %d of %d to %d: %v above and %v added (%v), the simulation has %v and %v",
+					t.Fatalf("seed %d, step %v, level %d of %d to %d: %v above and %v added (%v), want %v and %v as simulated",
 						seed, step, level, c.first, c.end(), above, added, ok, wantAbove, wantAdded)
 				}
 			}
@@ -104,7 +104,7 @@ func TestCurveAtMidnight(t *testing.T) {
 
 			first, firstAdded := simulate(whole.Slice(0, before), requestOf(level), by)
 			if math.Abs(above-all+first) > 1e-6 || math.Abs(added-allAdded+firstAdded) > 1e-4*(1+allAdded) {
-				t.Fatalf("step %v, level %d: %v above and %v added, the simulation has %v and %v", step, level, above, added, all-first, allAdded-firstAdded)
+				t.Fatalf("step %v, level %d: %v above and %v added, want %v and %v as simulated", step, level, above, added, all-first, allAdded-firstAdded)
 			}
 
 			cold, _ := simulate(s, requestOf(level), by)
@@ -113,7 +113,7 @@ func TestCurveAtMidnight(t *testing.T) {
 	}
 
 	if spared <= 0 {
-		t.Errorf("a raise that holds at midnight spares %v samples", spared)
+		t.Errorf("a raise that holds at midnight spares %v samples, want more than 0", spared)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestCurvesAddUp(t *testing.T) {
 		}
 
 		if forth.first != back.first || forth.cut != back.cut || len(forth.points) != len(back.points) || len(forth.points) > maxLevels {
-			t.Fatalf("seed %d: levels %d to %d (%v), in the other order %d to %d (%v)", seed, forth.first, forth.end(), forth.cut, back.first, back.end(), back.cut)
+			t.Fatalf("seed %d: levels %d to %d (%v), want %d to %d (%v) as in the other order", seed, forth.first, forth.end(), forth.cut, back.first, back.end(), back.cut)
 		}
 
 		if forth.cut {
@@ -157,7 +157,7 @@ func TestCurvesAddUp(t *testing.T) {
 			for _, c := range []*Curve{&forth, &back} {
 				above, added, ok := c.At(requestOf(level))
 				if ok == (c.cut && level < c.first) {
-					t.Fatalf("seed %d, level %d: known is %v, cut %v at %d", seed, level, ok, c.cut, c.first)
+					t.Fatalf("seed %d, level %d: known is %v with cut %v at %d, want it unknown below a cut only", seed, level, ok, c.cut, c.first)
 				}
 				if ok && (math.Abs(above-want) > 1e-6 || math.Abs(added-wantAdded) > 1e-4*(1+wantAdded)) {
 					t.Fatalf("seed %d, level %d: %v above and %v added, the simulation has %v and %v", seed, level, above, added, want, wantAdded)
@@ -167,7 +167,7 @@ func TestCurvesAddUp(t *testing.T) {
 	}
 
 	if cut == 0 || cut == 20 {
-		t.Errorf("%d of 20 sums had too many levels", cut)
+		t.Errorf("%d of 20 sums had too many levels, want some and not all", cut)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestCurveBetweenLevels(t *testing.T) {
 		middle, added, _ := c.At(math.Sqrt(requestOf(level) * requestOf(level+1)))
 		high, highAdded, _ := c.At(requestOf(level + 1))
 		if math.Abs(middle-(low+high)/2) > 1e-6 || math.Abs(added-(lowAdded+highAdded)/2) > 1e-6*added {
-			t.Errorf("%v and %v between %v and %v, %v and %v", middle, added, low, high, lowAdded, highAdded)
+			t.Errorf("At between two levels = %v and %v, want the middle of %v and %v, %v and %v", middle, added, low, high, lowAdded, highAdded)
 		}
 		if low != high {
 			differing++
@@ -207,7 +207,7 @@ func TestCurveBetweenLevels(t *testing.T) {
 	}
 
 	if differing < 5 {
-		t.Errorf("%d pairs of levels differ", differing)
+		t.Errorf("%d pairs of levels differ, want 5 or more", differing)
 	}
 }
 
@@ -218,16 +218,16 @@ func TestCurveOfOddUsage(t *testing.T) {
 	} {
 		c := NewCurve(series.Series{Start: firstDay.Start(), Step: time.Minute, Values: values}, by)
 		if above, added, ok := c.At(0.001); above != 0 || added != 0 || !ok {
-			t.Errorf("%s: %v above, %v added, %v", name, above, added, ok)
+			t.Errorf("%s: At(0.001) = %v, %v, %v; want 0, 0, true", name, above, added, ok)
 		}
 	}
 
 	wide := NewCurve(series.Series{Start: firstDay.Start().Add(time.Minute), Step: time.Minute, Values: []float64{1e-6, 1, math.MaxFloat32}}, by)
 	if _, _, ok := wide.At(1); ok || len(wide.points) != maxLevels {
-		t.Errorf("%d levels, one far below the highest is known: %v", len(wide.points), ok)
+		t.Errorf("a wide curve has %d levels and knows one far below: %v, want %d and false", len(wide.points), ok, maxLevels)
 	}
 	if above, _, ok := wide.At(math.MaxFloat32 / 2); !ok || above == 0 {
-		t.Errorf("%v above, %v", above, ok)
+		t.Errorf("At(half of the highest) = %v, %v; want samples above", above, ok)
 	}
 }
 
@@ -244,7 +244,7 @@ func TestCurveCheckpoint(t *testing.T) {
 
 	for _, bad := range [][]byte{nil, {2, 0, 0}, {0}, {0, 0}, {1, 0, 0}, data[:len(data)-1], append(data[:len(data):len(data)], make([]byte, 5*maxLevels)...)} {
 		if _, err := ParseCurve(bad); err == nil {
-			t.Errorf("%d bytes were read", len(bad))
+			t.Errorf("ParseCurve of %d bytes succeeded, want an error", len(bad))
 		}
 	}
 }
@@ -263,7 +263,7 @@ func FuzzParseCurve(f *testing.F) {
 
 		for _, request := range []float64{1e-9, 0.5, 2, 1e9} {
 			if above, added, _ := sum.At(request); !(above >= 0) || !(added >= 0) || math.IsInf(added, 0) {
-				t.Fatalf("%v above, %v added", above, added)
+				t.Fatalf("At(%v) = %v, %v; want finite values of 0 or more", request, above, added)
 			}
 		}
 	})

@@ -17,10 +17,10 @@ func TestPlot(t *testing.T) {
 		"     2.7           0.0    1.23e+03\n"
 
 	if got := c.Plot(); got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
+		t.Errorf("Plot() =\n%swant\n%s", got, want)
 	}
 	if got := c.Summary(); !strings.HasSuffix(got, "target 7.2 minutes a day: missed by 7.2 minutes a day") {
-		t.Error(got)
+		t.Errorf("Summary() = %q, want a target of 7.2 minutes a day, missed by as much", got)
 	}
 
 	for len(c.Points) < candidateCount/2 {
@@ -28,6 +28,6 @@ func TestPlot(t *testing.T) {
 	}
 
 	if got := c.Plot(); len(got) > 4096 {
-		t.Errorf("%d bytes, more than the field of the API holds", len(got))
+		t.Errorf("Plot() has %d bytes, want at most the 4096 of the field of the API", len(got))
 	}
 }

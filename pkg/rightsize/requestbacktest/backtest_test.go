@@ -45,7 +45,7 @@ func TestScoresByHand(t *testing.T) {
 
 	report, err := Run([]Named{{"a", s}}, []Rule{fixed(4, 5)}, series.Memory)
 	if err != nil || len(report.Series) != 1 || len(report.Mean) != 1 {
-		t.Fatalf("%+v, %v", report, err)
+		t.Fatalf("Run = %+v, %v; want one score and one mean", report, err)
 	}
 
 	got := report.Series[0]
@@ -100,12 +100,12 @@ func TestIdleSeriesAreLeftOut(t *testing.T) {
 
 	report, err := Run([]Named{{"idle", idle}, {"busy", busy}}, append(rules, fixed(1, 0)), series.CPU)
 	if err != nil || len(report.Series) != 3 || len(report.LeftOut) != 1 || report.LeftOut[0] != "idle" {
-		t.Fatalf("%+v, %v", report, err)
+		t.Fatalf("Run = %+v, %v; want the scores of busy, and idle left out", report, err)
 	}
 
 	for i, mean := range report.Mean {
 		if mean.Slack != report.Series[i].Slack {
-			t.Errorf("mean %+v includes the idle series", mean)
+			t.Errorf("mean %+v, want the slack %v of the busy series alone", mean, report.Series[i].Slack)
 		}
 	}
 }
@@ -139,19 +139,19 @@ func TestChangesCountMoves(t *testing.T) {
 		t.Errorf("%+v, %v: want 2 moves in 5 days", report, err)
 	}
 	if report.Series[0].OOMDays != nil {
-		t.Error("CPU has days out of memory")
+		t.Errorf("OOMDays of CPU = %v, want nil", *report.Series[0].OOMDays)
 	}
 }
 
 func TestDecidesFromThePastOnly(t *testing.T) {
 	rule := Rule{Name: "check", Decide: func(past History) Sizes {
 		if !past.Samples.End().Equal(past.Now) {
-			t.Errorf("at %v the samples end at %v", past.Now, past.Samples.End())
+			t.Errorf("at %v the samples end at %v, want the same time", past.Now, past.Samples.End())
 		}
 
 		for _, d := range past.Days(14 * 24 * time.Hour) {
 			if d.Day.End().After(past.Now) {
-				t.Errorf("at %v there is a sketch of %v", past.Now, d.Day)
+				t.Errorf("at %v there is a sketch of %v, want none that ends later", past.Now, d.Day)
 			}
 		}
 
@@ -173,17 +173,17 @@ func TestSeriesThatCannotBeScored(t *testing.T) {
 
 	report, err := Run(all, []Rule{fixed(2, 2)}, series.CPU)
 	if len(report.Series) != 1 || report.Mean[0].Slack != 0.5 || !errors.Is(err, ErrTooShort) {
-		t.Fatalf("%+v, %v", report, err)
+		t.Fatalf("Run = %+v, %v; want one score and ErrTooShort", report, err)
 	}
 
 	for _, name := range []string{"short", "empty", "gaps"} {
 		if !strings.Contains(err.Error(), "series "+name) {
-			t.Errorf("%v does not name %s", err, name)
+			t.Errorf("Run: error %v, want one of %s too", err, name)
 		}
 	}
 
 	if report, err := Run(nil, nil, series.CPU); err != nil || report.Series == nil || report.Mean == nil {
-		t.Errorf("no series: %+v, %v", report, err)
+		t.Errorf("Run without series = %+v, %v; want empty lists", report, err)
 	}
 }
 
@@ -215,12 +215,12 @@ func TestOddSeriesGiveFiniteScores(t *testing.T) {
 			}
 
 			if _, err := json.Marshal(report); err != nil {
-				t.Errorf("shape %d: %v", i, err)
+				t.Errorf("shape %d: json.Marshal(report): %v, want no error", i, err)
 			}
 
 			for _, s := range report.Series {
 				if s.Violation < 0 || s.Violation > 1 || s.Slack > 1 || math.IsNaN(s.Slack+s.Overrun+s.Changes) {
-					t.Errorf("shape %d: %+v", i, s)
+					t.Errorf("shape %d: score %+v, want shares of 0 to 1 and finite figures", i, s)
 				}
 			}
 		}
@@ -230,7 +230,7 @@ func TestOddSeriesGiveFiniteScores(t *testing.T) {
 func TestRulesByName(t *testing.T) {
 	rules, err := Rules(series.CPU, "vpa", "crane-batch")
 	if err != nil || len(rules) != 2 || rules[0].Name != "vpa" || rules[1].Name != "crane-batch" {
-		t.Errorf("%v, %v", rules, err)
+		t.Errorf("Rules(vpa, crane-batch) = %v, %v; want these two", rules, err)
 	}
 
 	for _, c := range []struct {
@@ -238,7 +238,7 @@ func TestRulesByName(t *testing.T) {
 		name     string
 	}{{series.CPU, "default"}, {"disk", "vpa"}} {
 		if _, err := Rules(c.resource, c.name); err == nil {
-			t.Errorf("%v was accepted", c)
+			t.Errorf("Rules(%v) succeeded, want an error", c)
 		}
 	}
 }
@@ -273,7 +273,7 @@ func TestPeersAgreeOnSketches(t *testing.T) {
 			exact := rules[0].Decide(past).Request
 			sketched := decide(profile.Window(now, peer.Window), now)
 			if math.Abs(sketched/exact-1) > 0.02 {
-				t.Errorf("%s of %s: %v on sketches, %v on samples", peer.Name, resource, sketched, exact)
+				t.Errorf("%s of %s: %v on sketches, want about %v as on samples", peer.Name, resource, sketched, exact)
 			}
 		}
 	}

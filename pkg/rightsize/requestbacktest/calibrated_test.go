@@ -38,12 +38,12 @@ func TestAdoptionReacts(t *testing.T) {
 	recommended := report.Mean[0]
 	adopted := report.Mean[1]
 	if !(recommended.Violation > 0.05) || adopted.Violation > recommended.Violation/8 || adopted.Cost <= recommended.Cost {
-		t.Errorf("recommended %+v\nadopted %+v", recommended, adopted)
+		t.Errorf("adopted %+v, want an eighth of the violation of recommended at a higher cost: %+v", adopted, recommended)
 	}
 
 	s = s.Between(s.Start, s.Start.Add(8*24*time.Hour))
 	quiet, err := Run([]Named{{"web", s}}, []Rule{OfPolicy(policy, series.CPU), OfAdoption("adopted", 0.2)}, series.CPU)
 	if err != nil || quiet.Mean[0].Cost != quiet.Mean[1].Cost {
-		t.Errorf("without usage above the request: %+v, %v", quiet.Mean, err)
+		t.Errorf("without usage above the request: means %+v, %v; want equal costs", quiet.Mean, err)
 	}
 }

@@ -17,13 +17,13 @@ func TestMemoryIsDeterministicAndPositive(t *testing.T) {
 	other := Memory(2, 20, 3)
 	for i := range a {
 		if a[i].Name != b[i].Name || !slices.Equal(a[i].Series.Values, b[i].Series.Values) {
-			t.Errorf("%s: two runs with one seed differ", a[i].Name)
+			t.Errorf("%s: Memory(1) twice differs, want the same values of one seed", a[i].Name)
 		}
 		if slices.Equal(a[i].Series.Values, other[i].Series.Values) {
-			t.Errorf("%s: two seeds give the same", a[i].Name)
+			t.Errorf("%s: Memory(1) and Memory(2) have equal values, want others of another seed", a[i].Name)
 		}
 		if sum := a[i].Series.Summarize(); sum.Min <= 0 || sum.Gaps > 0 || sum.Count != 3*perDay {
-			t.Errorf("%s: %+v", a[i].Name, sum)
+			t.Errorf("%s: summary %+v, want %d positive samples without gaps", a[i].Name, sum, 3*perDay)
 		}
 	}
 }
