@@ -25,9 +25,9 @@ func kill(n int, at time.Time) Kill {
 	}
 }
 
-// TestReadGocrane checks that records of gocrane are read, and that its record of a kill that is still visible is
+// TestParse_GocraneRecords checks that records of gocrane are read, and that its record of a kill that is still visible is
 // that kill.
-func TestReadGocrane(t *testing.T) {
+func TestParse_GocraneRecords(t *testing.T) {
 	const theirs = `[{"Namespace":"shop","Pod":"web-1","Container":"app","Memory":"512Mi","OOMAt":"2026-03-01T11:00:00Z"},
 		{"Namespace":"shop","Pod":"web-2","Container":"app","Memory":"1073741824","OOMAt":"2026-03-01T13:00:00+02:00"}]`
 
@@ -56,7 +56,7 @@ func TestReadGocrane(t *testing.T) {
 	}
 }
 
-func TestReadNonsense(t *testing.T) {
+func TestParse_InvalidText(t *testing.T) {
 	good := `{"Namespace":"a","Pod":"b","Container":"c","Memory":"1Gi","OOMAt":"2026-03-01T11:00:00Z"}`
 	for name, c := range map[string]struct {
 		text       string
@@ -89,7 +89,7 @@ func TestReadNonsense(t *testing.T) {
 }
 
 // TestOnce: a kill that is seen again, by the same process or another, is not added again; a kill of another run is added.
-func TestOnce(t *testing.T) {
+func TestAdd_EachKillOnce(t *testing.T) {
 	l := &Ledger{}
 	first := kill(1, noon)
 	second := kill(1, noon.Add(time.Second))
@@ -120,8 +120,8 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestDroppedStaysDropped checks that a dropped record does not return, not even after a restart.
-func TestDroppedStaysDropped(t *testing.T) {
+// TestAdd_DroppedKillsStayDropped checks that a dropped record does not return, not even after a restart.
+func TestAdd_DroppedKillsStayDropped(t *testing.T) {
 	tight := Limits{Count: 2, Bytes: 1 << 20, Age: roomy.Age}
 	l := &Ledger{}
 	all := []Kill{kill(1, noon), kill(2, noon.Add(time.Minute)), kill(3, noon.Add(2*time.Minute))}
@@ -228,9 +228,9 @@ func TestCapPerContainer(t *testing.T) {
 	}
 }
 
-// TestLimits checks for kills in any order that the ledger stays within its limits, is sorted by time, and contains each kill
+// TestPrune_RandomKills checks for kills in any order that the ledger stays within its limits, is sorted by time, and contains each kill
 // once.
-func TestLimits(t *testing.T) {
+func TestPrune_RandomKills(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		limits := Limits{Count: 1 + rng.IntN(20), Bytes: 2 + rng.IntN(4000), Age: time.Duration(1+rng.IntN(100)) * time.Hour}

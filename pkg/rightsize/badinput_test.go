@@ -135,7 +135,7 @@ func TestCPUAlwaysAtItsLimit(t *testing.T) {
 	}
 }
 
-func TestSmallAndMissing(t *testing.T) {
+func TestRecommend_LittleOrNoUsage(t *testing.T) {
 	policy := mustPolicy(t, DefaultPolicy)
 	t.Run("younger than a day", func(t *testing.T) {
 		in := constant(1, 1, 1e8)
@@ -190,7 +190,7 @@ func TestSmallAndMissing(t *testing.T) {
 	})
 }
 
-func TestHostileSamples(t *testing.T) {
+func TestProfile_IgnoresInvalidSamples(t *testing.T) {
 	in := constant(14, 0.4, 2e8)
 	before := Recommend(in, mustPolicy(t, DefaultPolicy))
 
@@ -281,15 +281,15 @@ func TestOOMLoopEnds(t *testing.T) {
 		limit = *r.Target.MemoryRequest
 	}
 
-	if most := 2.3 * float64(first); float64(limit) > most {
-		t.Errorf("after twelve kills %d, want at most %.0f", limit, most)
+	if ceiling := 2.3 * float64(first); float64(limit) > ceiling {
+		t.Errorf("after twelve kills %d, want at most %.0f", limit, ceiling)
 	}
 	if r := Recommend(in, policy); !strings.Contains(detail(r.Memory, string(FlagOOM)), "look for a leak") {
 		t.Errorf("twelve kills: flags %v, want one to look for a leak", r.Memory.Flags)
 	}
 }
 
-func TestMemoryOfStarting(t *testing.T) {
+func TestRecommend_MemoryPeakAtStart(t *testing.T) {
 	in := constant(14, 0.1, 3e8)
 	s := minutes(1440, func(i int) float64 {
 		if i < 3 {

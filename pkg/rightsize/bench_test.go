@@ -78,12 +78,12 @@ func BenchmarkProve(b *testing.B) {
 func BenchmarkAddCPU(b *testing.B) {
 	load := daily(rand.New(rand.NewPCG(1, 1)))
 	s := minutes(1440, load)
-	for name, by := range map[string]*calibrate.Reaction{"plain": nil, "reaction": calibrate.DefaultSettings().Reaction} {
+	for name, reaction := range map[string]*calibrate.Reaction{"plain": nil, "reaction": calibrate.DefaultSettings().Reaction} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				p := NewProfile()
-				p.AddCPU(Usage{Series: s, Reaction: by})
+				p.AddCPU(Usage{Series: s, Reaction: reaction})
 			}
 
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1440, "ns/sample")

@@ -147,7 +147,7 @@ func TestCalibratedFollowsALevel(t *testing.T) {
 // TestReactionOfProfiles checks that the effect of the reaction is the same whether pods are added to one profile, merged, or stored and read;
 // that a starting pod does not react, and that the effect is not known if that on any part is not.
 func TestReactionOfProfiles(t *testing.T) {
-	by := calibrate.DefaultSettings().Reaction
+	reaction := calibrate.DefaultSettings().Reaction
 	start := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 	pod := func(name string, seed int) Usage {
 		s := series.Series{Start: start, Step: time.Minute, Values: make([]float64, 2*1440)}
@@ -155,7 +155,7 @@ func TestReactionOfProfiles(t *testing.T) {
 			s.Values[i] = 1 + float64((i*seed+i*i/97)%89)/30
 		}
 
-		return Usage{Pod: name, Series: s, Reaction: by}
+		return Usage{Pod: name, Series: s, Reaction: reaction}
 	}
 
 	all := NewProfile()
@@ -163,12 +163,12 @@ func TestReactionOfProfiles(t *testing.T) {
 	for i, name := range []string{"a", "b", "c"} {
 		u := pod(name, 7+i)
 		all.AddCPU(u)
-		one := NewProfile()
-		one.AddCPU(u)
+		single := NewProfile()
+		single.AddCPU(u)
 		u.Reaction = nil
-		one.AddMemory(u)
+		single.AddMemory(u)
 
-		data, err := one.MarshalBinary()
+		data, err := single.MarshalBinary()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,9 +184,9 @@ func TestReactionOfProfiles(t *testing.T) {
 	for i, d := range all.Days() {
 		for _, request := range []float64{0.5, 1, 1.7, 2.4, 3, 4} {
 			above, added, ok := d.Reaction.At(request)
-			got, gotAdded, known := merged.Days()[i].Reaction.At(request)
-			if !ok || !known || got != above || math.Abs(gotAdded-added) > 1e-3 || request == 1.7 && (above == 0 || added == 0 || above >= d.CPU.CountAbove(request)) {
-				t.Errorf("day %d, request %v: merged curve has %v and %v (%v), want %v and %v", i, request, got, gotAdded, known, above, added)
+			got, gotAdded, gotOK := merged.Days()[i].Reaction.At(request)
+			if !ok || !gotOK || got != above || math.Abs(gotAdded-added) > 1e-3 || request == 1.7 && (above == 0 || added == 0 || above >= d.CPU.CountAbove(request)) {
+				t.Errorf("day %d, request %v: merged curve has %v and %v (%v), want %v and %v", i, request, got, gotAdded, gotOK, above, added)
 			}
 		}
 	}
@@ -202,7 +202,7 @@ func TestReactionOfProfiles(t *testing.T) {
 		t.Error("Reaction of a merged day is known, want nil: that of one pod is not known")
 	}
 
-	starting := Usage{Pod: "e", Started: start, Reaction: by, Series: series.Series{Start: start, Step: time.Minute, Values: []float64{9, 9, 9, 9, 9, 1, 1, 1}}}
+	starting := Usage{Pod: "e", Started: start, Reaction: reaction, Series: series.Series{Start: start, Step: time.Minute, Values: []float64{9, 9, 9, 9, 9, 1, 1, 1}}}
 	p := NewProfile()
 	p.AddCPU(starting)
 

@@ -104,15 +104,15 @@ func TestUnlikeNodes(t *testing.T) {
 	}
 
 	// 60 x (2.04 - 0.204) cores.
-	said := detail(r.CPU, string(FlagDissimilarNodes))
+	finding := detail(r.CPU, string(FlagDissimilarNodes))
 	for _, part := range []string{"small needs 204m (60 pods)", "big needs 2040m (1 pods)", "would ask for 110160m less"} {
-		if !strings.Contains(said, part) {
-			t.Errorf("finding %q, want %q in it", said, part)
+		if !strings.Contains(finding, part) {
+			t.Errorf("finding %q, want %q in it", finding, part)
 		}
 	}
 
-	if said := detail(r.CPU, string(FlagTooLarge)); !strings.Contains(said, "2040m does not fit on the nodes of small (1)") {
-		t.Errorf("finding %q, want that 2040m does not fit on the small nodes", said)
+	if finding := detail(r.CPU, string(FlagTooLarge)); !strings.Contains(finding, "2040m does not fit on the nodes of small (1)") {
+		t.Errorf("finding %q, want that 2040m does not fit on the small nodes", finding)
 	}
 
 	evidence := CollectEvidence(in, policy)

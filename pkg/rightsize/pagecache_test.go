@@ -56,9 +56,9 @@ func TestPageCache(t *testing.T) {
 		}
 
 		// Both numbers are reported, whether the cache is left out or not.
-		said := detail(r.Memory, string(FlagPageCache))
-		if !strings.Contains(said, "1.00Gi") || !strings.Contains(said, "100.0Mi") {
-			t.Errorf("%s, basis %d: finding %q, want 1.00Gi and 100.0Mi in it", c.policy, c.basis, said)
+		finding := detail(r.Memory, string(FlagPageCache))
+		if !strings.Contains(finding, "1.00Gi") || !strings.Contains(finding, "100.0Mi") {
+			t.Errorf("%s, basis %d: finding %q, want 1.00Gi and 100.0Mi in it", c.policy, c.basis, finding)
 		}
 		if hasStep(r.Memory, StepPageCache) != (c.basis == WithoutActiveFile) {
 			t.Errorf("%s, basis %d: steps %v, want a page cache step: %t", c.policy, c.basis, r.Memory.Steps, c.basis == WithoutActiveFile)
@@ -92,30 +92,30 @@ func TestPageCacheIsNeverGuessed(t *testing.T) {
 		return *r.Target.MemoryRequest
 	}
 
-	held := func(pod string, n int, f func(int) float64) Usage { return Usage{Pod: pod, Series: hours(n, f)} }
-	if got := request(func(p *Profile) { p.AddUnreclaimable(held("a", 239, same(1e8)), WithoutActiveFile) }); got >= whole {
+	usage := func(pod string, n int, f func(int) float64) Usage { return Usage{Pod: pod, Series: hours(n, f)} }
+	if got := request(func(p *Profile) { p.AddUnreclaimable(usage("a", 239, same(1e8)), WithoutActiveFile) }); got >= whole {
 		t.Errorf("only the newest hour is missing: request %d, want less than %d", got, whole)
 	}
 
 	for name, add := range map[string]func(p *Profile){
-		"the last day":   func(p *Profile) { p.AddUnreclaimable(held("a", 216, same(1e8)), WithoutActiveFile) },
-		"two hours":      func(p *Profile) { p.AddUnreclaimable(held("a", 238, same(1e8)), WithoutActiveFile) },
-		"another pod":    func(p *Profile) { p.AddUnreclaimable(held("b", 240, same(1e8)), WithoutActiveFile) },
-		"hours of a day": func(p *Profile) { p.AddUnreclaimable(held("a", 240, gapsAt(30, 40)), WithoutActiveFile) },
+		"the last day":   func(p *Profile) { p.AddUnreclaimable(usage("a", 216, same(1e8)), WithoutActiveFile) },
+		"two hours":      func(p *Profile) { p.AddUnreclaimable(usage("a", 238, same(1e8)), WithoutActiveFile) },
+		"another pod":    func(p *Profile) { p.AddUnreclaimable(usage("b", 240, same(1e8)), WithoutActiveFile) },
+		"hours of a day": func(p *Profile) { p.AddUnreclaimable(usage("a", 240, gapsAt(30, 40)), WithoutActiveFile) },
 		"hostile": func(p *Profile) {
-			p.AddUnreclaimable(held("a", 240, func(i int) float64 { return -float64(i) - 1 }), WithoutActiveFile)
+			p.AddUnreclaimable(usage("a", 240, func(i int) float64 { return -float64(i) - 1 }), WithoutActiveFile)
 		},
-		"more than all": func(p *Profile) { p.AddUnreclaimable(held("a", 240, same(5e12)), WithoutActiveFile) },
+		"more than all": func(p *Profile) { p.AddUnreclaimable(usage("a", 240, same(5e12)), WithoutActiveFile) },
 	} {
 		if got := request(add); got != whole {
-			t.Errorf("%s is not told: %d, want %d", name, got, whole)
+			t.Errorf("%s: request %d, want %d as without it", name, got, whole)
 		}
 	}
 
 	// The request is never below the unreclaimable memory.
 	for i := range 20 {
 		low := float64(i) * 5e7
-		if got := request(func(p *Profile) { p.AddUnreclaimable(held("a", 240, same(low)), WithoutActiveFile) }); float64(got) < low {
+		if got := request(func(p *Profile) { p.AddUnreclaimable(usage("a", 240, same(low)), WithoutActiveFile) }); float64(got) < low {
 			t.Errorf("unreclaimable memory %v: request %d, want at least that", low, got)
 		}
 	}
@@ -214,7 +214,7 @@ func TestFirstProfileVersion(t *testing.T) {
 }
 
 // TestHeldSurvivesTheCache: days that are stored apart and merged lead to the same sketch, in any order.
-func TestHeldSurvivesTheCache(t *testing.T) {
+func TestProfile_MergesStoredDays(t *testing.T) {
 	whole := caching(3, 1e8, WithoutActiveFile).Profile
 	memory := NewProfile()
 	held := NewProfile()

@@ -37,7 +37,7 @@ func TestParsePolicy(t *testing.T) {
 }
 
 func TestParsePolicyRefuses(t *testing.T) {
-	for name, c := range map[string]struct{ file, path, says string }{
+	for name, c := range map[string]struct{ file, path, want string }{
 		"no object":        {`[]`, "", "not a JSON object"},
 		"no name":          {`{}`, "name", "must be given"},
 		"unknown base":     {`{"name":"a","base":"gold"}`, "base", "default, latency-sensitive, batch"},
@@ -59,8 +59,8 @@ func TestParsePolicyRefuses(t *testing.T) {
 		"cap below ratio":  {`{"name":"a","memory":{"oom":{"ratio":1.5,"cap":1.2}}}`, "memory.oom.cap", "at least memory.oom.ratio"},
 	} {
 		_, err := parsePolicy([]byte(c.file))
-		if err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: parsePolicy(%s): error %v, want %q in it", name, c.file, err, c.says)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: parsePolicy(%s): error %v, want %q in it", name, c.file, err, c.want)
 			continue
 		}
 

@@ -68,7 +68,7 @@ func randomInput(rng *rand.Rand) Input {
 	return in
 }
 
-func TestRecommendNeverSurprises(t *testing.T) {
+func TestRecommend_RandomProfiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(31, 32))
 	policies := []Policy{mustPolicy(t, DefaultPolicy), mustPolicy(t, LatencySensitivePolicy), mustPolicy(t, BatchPolicy)}
 
@@ -171,14 +171,14 @@ func TestNeedIsMonotone(t *testing.T) {
 func TestNeedScalesWithUse(t *testing.T) {
 	for _, name := range PolicyNames() {
 		p := mustPolicy(t, name)
-		one := steadyInput(14, 1)
-		want := p.CPU.Need(one.Profile.Days(), one.Now)
+		single := steadyInput(14, 1)
+		want := p.CPU.Need(single.Profile.Days(), single.Now)
 		for _, scale := range []float64{1e-4, 0.5, 8, 1e5} {
 			in := steadyInput(14, scale)
 			if got := p.CPU.Need(in.Profile.Days(), in.Now) / scale; math.Abs(got/want-1) > 0.02 {
 				t.Errorf("%s: use times %v gives %v times the need", name, scale, got/want)
 			}
-			if got, want := p.Memory.Need(in.Profile.Days(), in.Now)/scale, p.Memory.Need(one.Profile.Days(), one.Now); math.Abs(got/want-1) > 0.02 {
+			if got, want := p.Memory.Need(in.Profile.Days(), in.Now)/scale, p.Memory.Need(single.Profile.Days(), single.Now); math.Abs(got/want-1) > 0.02 {
 				t.Errorf("%s: memory times %v gives %v times the need", name, scale, got/want)
 			}
 		}
@@ -187,7 +187,7 @@ func TestNeedScalesWithUse(t *testing.T) {
 
 // TestNoiseDoesNotDecide: two readings of the same use, a hundredth apart at each sample, lead to nearly the same need,
 // also where the tail of a day has two ends that cost the same.
-func TestNoiseDoesNotDecide(t *testing.T) {
+func TestNeed_IgnoresSmallNoise(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(61, seed))
 		load := daily(rng)

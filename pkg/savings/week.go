@@ -77,7 +77,7 @@ func (r *Record) WeeklyText(end time.Time) string {
 		unknown = max(unknown, sum.Unknown)
 	}
 
-	// The account says what it leaves out, beyond what rounding explains.
+	// The text names what it leaves out, beyond what rounding explains.
 	if missing := hoursPerWeek - hours; missing > hoursPerWeek/100. {
 		fmt.Fprintf(&b, "Not known: %.1f of %d hours, in which craned did not record.\n", missing, hoursPerWeek)
 	}

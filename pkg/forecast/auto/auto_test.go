@@ -68,7 +68,7 @@ func TestHostileInput(t *testing.T) {
 		values []float64
 		step   time.Duration
 		want   error
-		most   float64 // no forecast may exceed it
+		limit  float64 // no forecast may exceed it
 	}{
 		"empty":          {nil, time.Minute, forecast.ErrEmpty, 0},
 		"no step":        {constant(5, 1), 0, forecast.ErrStep, 0},
@@ -106,8 +106,8 @@ func TestHostileInput(t *testing.T) {
 			}
 
 			for _, q := range got.Values {
-				if q[forecast.NumLevels-1] > c.most {
-					t.Fatalf("%v, want at most %v", q, c.most)
+				if q[forecast.NumLevels-1] > c.limit {
+					t.Fatalf("%v, want at most %v", q, c.limit)
 				}
 			}
 		})

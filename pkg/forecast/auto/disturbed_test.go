@@ -96,7 +96,7 @@ func TestDisturbedDays(t *testing.T) {
 
 				for d := c.from; d <= c.to; d++ {
 					past := series.Series{Start: s.Time((d - min(d, 14)) * perDay), Step: step, Values: s.Values[(d-min(d, 14))*perDay : d*perDay]}
-					for algorithm, into := range map[string]*figures{"auto": &own, "plain": &plain} {
+					for algorithm, sums := range map[string]*figures{"auto": &own, "plain": &plain} {
 						f, err := baseline.Plain{}.Forecast(past, day)
 						if algorithm == "auto" {
 							f, err = Algorithm{}.Forecast(past, day)
@@ -106,7 +106,7 @@ func TestDisturbedDays(t *testing.T) {
 							t.Fatal(err)
 						}
 
-						into.add(s.Values[d*perDay:(d+1)*perDay], func(i int) float64 { return f.Values[i].At(0.5) },
+						sums.add(s.Values[d*perDay:(d+1)*perDay], func(i int) float64 { return f.Values[i].At(0.5) },
 							func(i int) float64 { return f.Values[i].At(0.95) })
 					}
 				}

@@ -11,7 +11,7 @@ import (
 // expert is a simple forecasting method. Replays decide how much each of them weighs; see hedge.
 type expert struct {
 	name string
-	// use says which levels it forecasts.
+	// use is the set of levels that it forecasts.
 	use use
 	// half and every define the windows of the time of day that share a forecast, in minutes: what lies within half of
 	// the middle of a window of every minutes. An every of 0 is a slot.

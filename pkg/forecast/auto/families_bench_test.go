@@ -220,16 +220,16 @@ func BenchmarkLeaveOneFamilyOut(b *testing.B) {
 		line(f.Name, grid[ungated].name, summarize(scores[f.Name], ungated))
 		line(f.Name, grid[standard].name, summarize(scores[f.Name], standard))
 
-		for _, one := range scores[f.Name] {
-			fitted.add(one, k)
-			hedged.add(one, ungated)
-			fixed.add(one, standard)
+		for _, scored := range scores[f.Name] {
+			fitted.add(scored, k)
+			hedged.add(scored, ungated)
+			fixed.add(scored, standard)
 
 			for n := range alone {
-				alone[n].add(one, standard+1+n)
+				alone[n].add(scored, standard+1+n)
 			}
 
-			if before, with := one[1+ungated], one[1+standard]; before.errors > 0 && before.pinball > 0 {
+			if before, with := scored[1+ungated], scored[1+standard]; before.errors > 0 && before.pinball > 0 {
 				ratios = append(ratios, [2]float64{math.Log(with.errors / before.errors), math.Log(with.pinball / before.pinball)})
 			}
 		}

@@ -173,13 +173,13 @@ func TestGateIgnoresTheUnit(t *testing.T) {
 		return in
 	}
 
-	one := read(1)
+	unscaled := read(1)
 	other := read(1e6)
-	for s := range one {
-		for i := range one[s] {
-			for k := range one[s][i] {
-				if d := one[s][i][k] - other[s][i][k]; max(d, -d) > 0.01 {
-					t.Errorf("segment %d, expert %d, input %d: %v, want about %v", s, i, k, other[s][i][k], one[s][i][k])
+	for s := range unscaled {
+		for i := range unscaled[s] {
+			for k := range unscaled[s][i] {
+				if d := unscaled[s][i][k] - other[s][i][k]; max(d, -d) > 0.01 {
+					t.Errorf("segment %d, expert %d, input %d: %v, want about %v", s, i, k, other[s][i][k], unscaled[s][i][k])
 				}
 			}
 		}
@@ -216,12 +216,12 @@ func TestGateGradient(t *testing.T) {
 	gradient := make([]float32, len(n.weights))
 	n.learn(gateItem{&o, 1}, segment, r, gradient)
 
-	most := 0.0
+	steepest := 0.0
 	for _, g := range gradient {
-		most = max(most, math.Abs(float64(g)))
+		steepest = max(steepest, math.Abs(float64(g)))
 	}
 
-	if most == 0 {
+	if steepest == 0 {
 		t.Fatal("all derivatives are 0, want some that are not")
 	}
 
@@ -234,7 +234,7 @@ func TestGateGradient(t *testing.T) {
 		down := loss()
 		n.weights[i] = before
 
-		if got, want := float64(gradient[i]), (up-down)/(2*step); math.Abs(got-want) > 0.05*most {
+		if got, want := float64(gradient[i]), (up-down)/(2*step); math.Abs(got-want) > 0.05*steepest {
 			t.Errorf("weight %d: derivative %v, differences give %v", i, got, want)
 		}
 	}

@@ -231,11 +231,11 @@ func (o *gateOrigin) loss(segment int, weights []float64, stride, phase int, gra
 // backpropagate adds the derivatives of a loss by the weights of the network, given that by its correction of an expert.
 func (n *network) backpropagate(in *gateInputs, id int, units []float32, d float32, gradient []float32) {
 	size := len(n.weights)/n.hidden - 1
-	of := n.weights[n.hidden*size:]
+	unitWeights := n.weights[n.hidden*size:]
 	for j := range n.hidden {
 		slope := 1 - max(units[j], -units[j])
 		gradient[n.hidden*size+j] += d * units[j]
-		v := d * of[j] * slope * slope
+		v := d * unitWeights[j] * slope * slope
 		g := gradient[j*size : (j+1)*size]
 		g[gateScalars+id] += v
 		g[size-1] += v
@@ -292,18 +292,18 @@ func (n *network) learn(item gateItem, s int, r *rand.Rand, gradient []float32) 
 	}
 	units := make([]float32, n.hidden)
 	count := len(item.in[s])
-	weights, blended, by := make([]float64, count), make([]float64, count), make([]float64, count)
+	weights, blended, derivatives := make([]float64, count), make([]float64, count), make([]float64, count)
 	n.weigh(item.hedge[s], item.in[s], units, weights)
 	for i, w := range weights {
 		blended[i] = gateBlend*w + (1-gateBlend)*item.hedge[s][i]
 	}
-	item.loss(s, blended, stride, phase, by)
+	item.loss(s, blended, stride, phase, derivatives)
 	mean := 0.0
 	for i, w := range weights {
-		mean += w * by[i]
+		mean += w * derivatives[i]
 	}
 	for i, w := range weights {
-		if d := w * (by[i] - mean) * gateBlend * item.weight * float64(stride); d != 0 {
+		if d := w * (derivatives[i] - mean) * gateBlend * item.weight * float64(stride); d != 0 {
 			n.correct(&item.in[s][i], i, units)
 			n.backpropagate(&item.in[s][i], i, units, float32(d), gradient)
 		}

@@ -46,10 +46,10 @@ func TestWeights(t *testing.T) {
 	near("plain is perfect", o.weigh(tune, 0, [][]float64{{0, 0}, {1, 1}}), 0)
 	near("half the loss on every day", o.weigh(tune, 0, [][]float64{{2, 2, 2, 2}, {1, 1, 1, 1}}), 1)
 
-	// However bad a single day of seven is, it moves the mean log by mostLoss/7.
-	one := o.weigh(tune, 0, [][]float64{{1, 1, 1, 1, 1, 1, 1}, {0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 1e9}})
+	// However bad a single day of seven is, it moves the mean log by maxLoss/7.
+	spoiledDay := o.weigh(tune, 0, [][]float64{{1, 1, 1, 1, 1, 1, 1}, {0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 1e9}})
 	worse := o.weigh(tune, 0, [][]float64{{1, 1, 1, 1, 1, 1, 1}, {0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 10}})
-	near("a single bad day is bounded", one, worse[1])
+	near("a single bad day is bounded", spoiledDay, worse[1])
 }
 
 // TestReplaysUseOlderRowsOnly checks that forecasts of a row do not depend on that row or on newer ones.

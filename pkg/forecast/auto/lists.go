@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// transform says how the atoms of a row are normalized before they are pooled with those of other rows.
+// transform is the way in which the atoms of a row are normalized before they are pooled with those of other rows.
 type transform int
 
 const (

@@ -253,7 +253,7 @@ func TestFitAllocatesLittle(t *testing.T) {
 	}
 
 	h := history(t, "daily")
-	const runs, most = 20, 1 << 20
+	const runs, limit = 20, 1 << 20
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 
@@ -264,7 +264,7 @@ func TestFitAllocatesLittle(t *testing.T) {
 	}
 
 	runtime.ReadMemStats(&after)
-	if each := (after.TotalAlloc - before.TotalAlloc) / runs; each > most {
-		t.Errorf("a fit allocates %d bytes, want at most %d", each, most)
+	if perRun := (after.TotalAlloc - before.TotalAlloc) / runs; perRun > limit {
+		t.Errorf("a fit allocates %d bytes, want at most %d", perRun, limit)
 	}
 }

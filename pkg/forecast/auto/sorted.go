@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// sortedAtoms are values in ascending order, each with a tag that says how much it weighs. They are sorted once and
+// sortedAtoms are values in ascending order, each with a tag that determines its weight. They are sorted once and
 // read many times under different weights, which is what makes replaying cheap.
 //
 // An atom is packed in 64 bits: the value, as an order-preserving integer, above the list that it belongs to, above the

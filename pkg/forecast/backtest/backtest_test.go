@@ -37,14 +37,14 @@ func algorithms(t *testing.T, names ...string) []forecast.Algorithm {
 // recorder wraps an algorithm, records its inputs and forecasts, and overwrites the history that it received.
 type recorder struct {
 	forecast.Algorithm
-	shown []series.Series
-	said  []forecast.Forecast
+	histories []series.Series
+	forecasts []forecast.Forecast
 }
 
 func (r *recorder) Forecast(history series.Series, horizon time.Duration) (forecast.Forecast, error) {
-	r.shown = append(r.shown, series.Series{Start: history.Start, Step: history.Step, Values: append([]float64(nil), history.Values...)})
+	r.histories = append(r.histories, series.Series{Start: history.Start, Step: history.Step, Values: append([]float64(nil), history.Values...)})
 	out, err := r.Algorithm.Forecast(history, horizon)
-	r.said = append(r.said, out)
+	r.forecasts = append(r.forecasts, out)
 
 	for i := range history.Values {
 		history.Values[i] = -1
@@ -62,8 +62,8 @@ func TestNoOriginSeesTheFuture(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		if len(before.shown) != 5 {
-			t.Fatalf("%d origins, want 5", len(before.shown))
+		if len(before.histories) != 5 {
+			t.Fatalf("%d origins, want 5", len(before.histories))
 		}
 
 		poisoned := series.Series{Start: clean.Start, Step: clean.Step, Values: append([]float64(nil), clean.Values...)}
@@ -77,12 +77,12 @@ func TestNoOriginSeesTheFuture(t *testing.T) {
 		}
 
 		for origin := range 3 { // days 7, 8 and 9
-			if end := before.shown[origin].End(); !end.Equal(clean.Start.Add(time.Duration(7+origin) * day)) {
+			if end := before.histories[origin].End(); !end.Equal(clean.Start.Add(time.Duration(7+origin) * day)) {
 				t.Fatalf("%s: origin %d is at %s, want day %d", name, origin, end, 7+origin)
 			}
 
-			for i := range before.said[origin].Values {
-				if before.said[origin].Values[i] != after.said[origin].Values[i] {
+			for i := range before.forecasts[origin].Values {
+				if before.forecasts[origin].Values[i] != after.forecasts[origin].Values[i] {
 					t.Fatalf("%s: origin %d: step %d depends on the future, want the same without it", name, origin, i)
 				}
 			}
@@ -103,7 +103,7 @@ func TestConfigBoundsWhatAnOriginSees(t *testing.T) {
 		t.Errorf("Run = %+v, want 16 origins with 36 points each", results[0])
 	}
 
-	for _, s := range r.shown {
+	for _, s := range r.histories {
 		if len(s.Values) != 3*144 {
 			t.Fatalf("an origin sees %d samples, want %d", len(s.Values), 3*144)
 		}

@@ -83,12 +83,12 @@ func check(t *testing.T, b bounds, results []Result, apart map[string]bool) {
 		wape.addLog(r.WAPERatio)
 		pinball.addLog(r.PinballRatio)
 
-		most := b.worst
+		limit := b.worst
 		if apart[r.Name] {
-			most = b.apart
+			limit = b.apart
 		}
-		if worst := max(float64(r.WAPERatio), float64(r.PinballRatio)); worst > most {
-			t.Errorf("%s: %.3f times plain, want at most %v", r.Name, worst, most)
+		if worst := max(float64(r.WAPERatio), float64(r.PinballRatio)); worst > limit {
+			t.Errorf("%s: %.3f times plain, want at most %v", r.Name, worst, limit)
 		}
 
 		if apart[r.Name] {

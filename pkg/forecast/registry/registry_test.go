@@ -44,8 +44,8 @@ func checkForecast(t *testing.T, f forecast.Forecast, history series.Series, hor
 	}
 }
 
-// TestPromises checks the contract of forecast.Algorithm for every algorithm, on every family and on hostile input.
-func TestPromises(t *testing.T) {
+// TestForecast_Contract checks the contract of forecast.Algorithm for every algorithm, on every family and on hostile input.
+func TestForecast_Contract(t *testing.T) {
 	bad := []float64{math.NaN(), math.Inf(1), math.Inf(-1), -3, 1e300, 2, 1e29, 0}
 	hostile := make([]float64, 3*288)
 	for i := range hostile {

@@ -40,11 +40,11 @@ func TestSkillIsThatOfTheBacktest(t *testing.T) {
 
 			// auto weights its replays by the older ones of the same week, the backtest by a week of its own for each origin. That
 			// matters where the load follows no clock.
-			most := 0.15
+			tolerance := 0.15
 			if family.Name == "random walk" || family.Name == "ramps and restarts" {
-				most = 0.4
+				tolerance = 0.4
 			}
-			if f.Origins != r.Origins || !(math.Abs(f.Skill-float64(r.Skill)) <= most) {
+			if f.Origins != r.Origins || !(math.Abs(f.Skill-float64(r.Skill)) <= tolerance) {
 				t.Errorf("%s %s: skill %.2f of %d origins, want %.2f of %d as in the backtest", name, family.Name, f.Skill, f.Origins, r.Skill, r.Origins)
 			}
 		}

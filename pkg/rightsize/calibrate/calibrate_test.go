@@ -86,9 +86,9 @@ func TestConstantUsageNeedsNoMargin(t *testing.T) {
 	}
 }
 
-// TestReplayIsWhatHappens follows the chosen multiplier day by day with the course that production follows, and expects the share of
+// TestPlan_ReplayMatchesCourse follows the chosen multiplier day by day with the course that production follows, and expects the share of
 // the time above the request that the calibration reports.
-func TestReplayIsWhatHappens(t *testing.T) {
+func TestPlan_ReplayMatchesCourse(t *testing.T) {
 	for _, step := range []time.Duration{time.Minute, 5 * time.Minute} {
 		for _, settings := range []Settings{DefaultSettings(), ConstantSettings()} {
 			s := noisy(12, step, 3, 4)
@@ -307,10 +307,10 @@ func TestIndependentOfUnit(t *testing.T) {
 		scaled.Values[i] = 1024 * v
 	}
 
-	one := New(DefaultSettings())
+	unscaled := New(DefaultSettings())
 	other := New(DefaultSettings())
 
-	a := mustPlan(t, one, learn(one, s))
+	a := mustPlan(t, unscaled, learn(unscaled, s))
 	b := mustPlan(t, other, learn(other, scaled))
 	for i := range a.Requests {
 		if math.Abs(b.Requests[i]/a.Requests[i]/1024-1) > 1e-6 {
@@ -393,8 +393,8 @@ func FuzzModel(f *testing.F) {
 	})
 }
 
-// BenchmarkNight measures a nightly replay of one container: a day of samples added, and the plan of the next.
-func BenchmarkNight(b *testing.B) {
+// BenchmarkNightlyReplay measures a nightly replay of one container: a day of samples added, and the plan of the next.
+func BenchmarkNightlyReplay(b *testing.B) {
 	for _, step := range []time.Duration{time.Minute, 5 * time.Minute} {
 		b.Run(step.String(), func(b *testing.B) {
 			s := noisy(14, step, 1, 3)

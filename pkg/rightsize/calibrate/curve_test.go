@@ -62,18 +62,18 @@ func simulate(s series.Series, request float64, by Reaction) (above, added float
 // TestCurveIsTheSimulation checks that a curve has the outcome of a simulation at each of its levels and at lower ones, for steps from 15
 // seconds to 7 minutes.
 func TestCurveIsTheSimulation(t *testing.T) {
-	by := *DefaultSettings().Reaction
+	reaction := *DefaultSettings().Reaction
 	for seed := range uint64(12) {
 		for _, step := range []time.Duration{15 * time.Second, time.Minute, 5 * time.Minute, 7 * time.Minute} {
 			s := randomDay(rand.New(rand.NewPCG(seed, uint64(step))), step)
-			c := NewCurve(s, by)
+			c := NewCurve(s, reaction)
 			if c.cut || len(c.points) < 8 {
 				t.Fatalf("NewCurve has %d levels, cut %v; want 8 or more, not cut", len(c.points), c.cut)
 			}
 
 			for level := c.first - 9; level < c.end()+2; level++ {
 				above, added, ok := c.At(requestOf(level))
-				wantAbove, wantAdded := simulate(s, requestOf(level), by)
+				wantAbove, wantAdded := simulate(s, requestOf(level), reaction)
 				if !ok || math.Abs(above-wantAbove) > 1e-6 || math.Abs(added-wantAdded) > 1e-4*(1+wantAdded) {
 					t.Fatalf("seed %d, step %v, level %d of %d to %d: %v above and %v added (%v), want %v and %v as simulated",
 						seed, step, level, c.first, c.end(), above, added, ok, wantAbove, wantAdded)
@@ -85,29 +85,29 @@ func TestCurveIsTheSimulation(t *testing.T) {
 
 // TestCurveAtMidnight checks that usage which begins at midnight is replayed as if the usage before it mirrored that after it.
 func TestCurveAtMidnight(t *testing.T) {
-	by := *DefaultSettings().Reaction
+	reaction := *DefaultSettings().Reaction
 	spared := 0.0
 	for _, step := range []time.Duration{15 * time.Second, time.Minute, 5 * time.Minute, 7 * time.Minute} {
 		s := randomDay(rand.New(rand.NewPCG(1, uint64(step))), step).Between(firstDay.Start(), firstDay.Start().Add(20*time.Hour))
 		s.Start = firstDay.Start()
-		before := lagOf(by.Delay, step) + int((by.Hold+step-1)/step)
+		before := lagOf(reaction.Delay, step) + int((reaction.Hold+step-1)/step)
 		whole := series.Series{Start: s.Start, Step: step}
 		for i := range before {
 			whole.Values = append(whole.Values, s.Values[before-1-i])
 		}
 
 		whole.Values = append(whole.Values, s.Values...)
-		c := NewCurve(s, by)
+		c := NewCurve(s, reaction)
 		for level := c.first; level < c.end(); level++ {
 			above, added, _ := c.At(requestOf(level))
-			all, allAdded := simulate(whole, requestOf(level), by)
+			all, allAdded := simulate(whole, requestOf(level), reaction)
 
-			first, firstAdded := simulate(whole.Slice(0, before), requestOf(level), by)
+			first, firstAdded := simulate(whole.Slice(0, before), requestOf(level), reaction)
 			if math.Abs(above-all+first) > 1e-6 || math.Abs(added-allAdded+firstAdded) > 1e-4*(1+allAdded) {
 				t.Fatalf("step %v, level %d: %v above and %v added, want %v and %v as simulated", step, level, above, added, all-first, allAdded-firstAdded)
 			}
 
-			cold, _ := simulate(s, requestOf(level), by)
+			cold, _ := simulate(s, requestOf(level), reaction)
 			spared += cold - above
 		}
 	}
@@ -119,7 +119,7 @@ func TestCurveAtMidnight(t *testing.T) {
 
 // TestCurvesAddUp checks that the sum of the curves of pods is that of their simulations in each order, also where levels had to be dropped.
 func TestCurvesAddUp(t *testing.T) {
-	by := *DefaultSettings().Reaction
+	reaction := *DefaultSettings().Reaction
 	cut := 0
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 5))
@@ -134,8 +134,8 @@ func TestCurvesAddUp(t *testing.T) {
 
 		var forth, back Curve
 		for i := range pods {
-			forth.Add(NewCurve(pods[i], by))
-			back.Add(NewCurve(pods[len(pods)-1-i], by))
+			forth.Add(NewCurve(pods[i], reaction))
+			back.Add(NewCurve(pods[len(pods)-1-i], reaction))
 		}
 
 		if forth.first != back.first || forth.cut != back.cut || len(forth.points) != len(back.points) || len(forth.points) > maxLevels {
@@ -149,7 +149,7 @@ func TestCurvesAddUp(t *testing.T) {
 		for level := forth.first - 3; level < forth.end()+1; level++ {
 			want, wantAdded := 0.0, 0.0
 			for _, s := range pods {
-				a, b := simulate(s, requestOf(level), by)
+				a, b := simulate(s, requestOf(level), reaction)
 				want = want + a
 				wantAdded = wantAdded + b
 			}
@@ -173,7 +173,7 @@ func TestCurvesAddUp(t *testing.T) {
 
 // TestCurveOfExactLevels checks that usage above a level by exactly the excess that one sample reacts to is not taken for more.
 func TestCurveOfExactLevels(t *testing.T) {
-	by := *DefaultSettings().Reaction
+	reaction := *DefaultSettings().Reaction
 	s := series.Series{Start: firstDay.Start().Add(time.Minute), Step: time.Minute, Values: make([]float64, 600)}
 	for i := range s.Values {
 		if i%10 == 0 {
@@ -181,10 +181,10 @@ func TestCurveOfExactLevels(t *testing.T) {
 		}
 	}
 
-	c := NewCurve(s, by)
+	c := NewCurve(s, reaction)
 	for level := int32(-20); level < 5; level++ {
 		above, added, ok := c.At(requestOf(level))
-		if want, wantAdded := simulate(s, requestOf(level), by); !ok || above != want || math.Abs(added-wantAdded) > 1e-3 {
+		if want, wantAdded := simulate(s, requestOf(level), reaction); !ok || above != want || math.Abs(added-wantAdded) > 1e-3 {
 			t.Errorf("level %d: %v above and %v added (%v), the simulation has %v and %v", level, above, added, ok, want, wantAdded)
 		}
 	}
@@ -212,17 +212,17 @@ func TestCurveBetweenLevels(t *testing.T) {
 }
 
 func TestCurveOfOddUsage(t *testing.T) {
-	by := *DefaultSettings().Reaction
+	reaction := *DefaultSettings().Reaction
 	for name, values := range map[string][]float64{
 		"nothing": nil, "zeros": {0, 0, 0}, "gaps": {math.NaN(), math.NaN()}, "no usage": {-1, math.Inf(1), 5e-324},
 	} {
-		c := NewCurve(series.Series{Start: firstDay.Start(), Step: time.Minute, Values: values}, by)
+		c := NewCurve(series.Series{Start: firstDay.Start(), Step: time.Minute, Values: values}, reaction)
 		if above, added, ok := c.At(0.001); above != 0 || added != 0 || !ok {
 			t.Errorf("%s: At(0.001) = %v, %v, %v; want 0, 0, true", name, above, added, ok)
 		}
 	}
 
-	wide := NewCurve(series.Series{Start: firstDay.Start().Add(time.Minute), Step: time.Minute, Values: []float64{1e-6, 1, math.MaxFloat32}}, by)
+	wide := NewCurve(series.Series{Start: firstDay.Start().Add(time.Minute), Step: time.Minute, Values: []float64{1e-6, 1, math.MaxFloat32}}, reaction)
 	if _, _, ok := wide.At(1); ok || len(wide.points) != maxLevels {
 		t.Errorf("a wide curve has %d levels and knows one far below: %v, want %d and false", len(wide.points), ok, maxLevels)
 	}
@@ -233,8 +233,8 @@ func TestCurveOfOddUsage(t *testing.T) {
 
 // TestCurveCheckpoint checks that a stored curve is read as it was, and that a damaged one is an error or has bounded values.
 func TestCurveCheckpoint(t *testing.T) {
-	by := *DefaultSettings().Reaction
-	c := NewCurve(randomDay(rand.New(rand.NewPCG(8, 1)), time.Minute), by)
+	reaction := *DefaultSettings().Reaction
+	c := NewCurve(randomDay(rand.New(rand.NewPCG(8, 1)), time.Minute), reaction)
 
 	data := c.Append(nil)
 	read, err := ParseCurve(data)

@@ -65,7 +65,7 @@ func scoreFamilies(b *testing.B, rules func() []Rule) map[string]Report {
 	b.Helper()
 
 	out := map[string]Report{}
-	for name, found := range families.ScoreEach(b, func(family string, s families.RecordedSeries) Report {
+	for name, scores := range families.ScoreEach(b, func(family string, s families.RecordedSeries) Report {
 		report, err := Run([]Named{Named(s)}, rules(), series.CPU)
 		if err != nil {
 			b.Logf("%s: %v", family, err)
@@ -73,7 +73,7 @@ func scoreFamilies(b *testing.B, rules func() []Rule) map[string]Report {
 
 		return report
 	}) {
-		out[name] = joined(found)
+		out[name] = joined(scores)
 	}
 
 	return out
@@ -121,8 +121,8 @@ func (r Report) above(rule int, share float64) (n, of int) {
 func loss(r Report, rule int) float64 {
 	sum := 0.0
 	for i, target := range targets() {
-		n, of := r.above(rule+i, 2*float64(target))
-		sum += math.Log(r.Mean[rule+i].Cost) + 5*max(0, float64(n)/float64(of)-0.03) + math.Log(max(1, r.Mean[rule+i].LongestAbove/10))
+		n, total := r.above(rule+i, 2*float64(target))
+		sum += math.Log(r.Mean[rule+i].Cost) + 5*max(0, float64(n)/float64(total)-0.03) + math.Log(max(1, r.Mean[rule+i].LongestAbove/10))
 	}
 
 	return sum
@@ -164,9 +164,9 @@ func leaveOneFamilyOut(b *testing.B, grid []variant) {
 			fmt.Printf("%s: %s\n", f.Name, grid[k].name)
 			for i, target := range targets() {
 				at := k*len(targets()) + i
-				n, of := r.above(at, 2*float64(target))
+				n, total := r.above(at, 2*float64(target))
 				fmt.Printf("  %g %%: cost %.3f, %.2f %%, %d of %d above twice the target, longest %.0f min, %.1f changes a day\n", 100*float64(target),
-					r.Mean[at].Cost, 100*r.Mean[at].Violation, n, of, r.Mean[at].LongestAbove, r.Mean[at].Changes)
+					r.Mean[at].Cost, 100*r.Mean[at].Violation, n, total, r.Mean[at].LongestAbove, r.Mean[at].Changes)
 			}
 		}
 	}
@@ -185,8 +185,8 @@ func BenchmarkFamilies(b *testing.B) {
 				w := r.Weighted[k]
 				var counts []string
 				for _, share := range []float64{0.002, 0.005, 0.01, 0.02} {
-					n, of := r.above(k, share)
-					counts = append(counts, fmt.Sprintf("%d of %d", n, of))
+					n, total := r.above(k, share)
+					counts = append(counts, fmt.Sprintf("%d of %d", n, total))
 				}
 
 				fmt.Printf("  %-30s cost %.3f (%.3f of gocrane's), %.2f %% = %.1f min a day, longest %.0f min, %.1f changes a day; "+

@@ -150,17 +150,17 @@ func BenchmarkFrontier(b *testing.B) {
 		for _, reacts := range []bool{false, true} {
 			all := families.ScoreEach(b, func(_ string, s families.RecordedSeries) *hindsight { return newHindsight(s, reacts) })
 			for _, f := range families.Recorded() {
-				found := slices.DeleteFunc(all[f.Name], func(h *hindsight) bool { return h == nil })
+				candidates := slices.DeleteFunc(all[f.Name], func(h *hindsight) bool { return h == nil })
 				logs, violation := 0.0, 0.0
-				for _, h := range found {
-					logs += math.Log(h.gocrane.Cost) / float64(len(found))
-					violation += h.gocrane.Violation / float64(len(found))
+				for _, h := range candidates {
+					logs += math.Log(h.gocrane.Cost) / float64(len(candidates))
+					violation += h.gocrane.Violation / float64(len(candidates))
 				}
 
-				fmt.Printf("%s, reaction %v: %d series, gocrane %.2f at %.2f %%", f.Name, reacts, len(found), math.Exp(logs), 100*violation)
+				fmt.Printf("%s, reaction %v: %d series, gocrane %.2f at %.2f %%", f.Name, reacts, len(candidates), math.Exp(logs), 100*violation)
 				for _, daily := range []bool{false, true} {
-					points := make([][]frontierPoint, len(found))
-					for i, h := range found {
+					points := make([][]frontierPoint, len(candidates))
+					for i, h := range candidates {
 						points[i] = h.points(daily)
 					}
 					fmt.Printf("; daily %v: %.2f of gocrane's cost", daily, cheapest(points, violation)/math.Exp(logs))
