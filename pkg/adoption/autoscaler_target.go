@@ -125,8 +125,8 @@ func keepScalePoint(in Input, s State, resizes []PodResize, a AdjustedTarget) in
 			now = now.merge(to)
 		}
 
-		before = before + float64(original.sumRequests(a.Target))
-		after = after + float64(now.sumRequests(a.Target))
+		before += float64(original.sumRequests(a.Target))
+		after += float64(now.sumRequests(a.Target))
 	}
 
 	if before <= 0 || after <= 0 {

@@ -142,8 +142,8 @@ func (b *BudgetTracker) OpenBreakers(p Policy, now time.Time) []Breaker {
 
 		counts := byNamespace[key.Namespace]
 		byNamespace[key.Namespace] = Breaker{Namespace: key.Namespace, Worse: counts.Worse + bad, Of: counts.Of + lowered}
-		cluster.Worse = cluster.Worse + bad
-		cluster.Of = cluster.Of + lowered
+		cluster.Worse += bad
+		cluster.Of += lowered
 	}
 
 	var out []Breaker

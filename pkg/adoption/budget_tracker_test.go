@@ -86,8 +86,8 @@ func TestAllowanceBesideHostileStates(t *testing.T) {
 		worse, of := 0, 0
 		for _, e := range alone.entries {
 			lowered, bad := countOutcomes(e.outcomes, p)
-			worse = worse + bad
-			of = of + lowered
+			worse += bad
+			of += lowered
 		}
 
 		for n := range 9 {

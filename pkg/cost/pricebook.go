@@ -141,9 +141,9 @@ func (b *PriceBook) Quote(n Node) (Quote, error) {
 		}
 
 		scale := float64(price.Node) / total
-		cpu = cpu * scale
-		memory = memory * scale
-		gpu = gpu * scale
+		cpu *= scale
+		memory *= scale
+		gpu *= scale
 	} else if cpu+memory == 0 {
 		q.Note = "its size is not known: it has no price"
 	}

@@ -62,8 +62,8 @@ func SavingOfMean(price UnitPrice, pods float64, resizes []Resize) Saving {
 		memory += reductionOf(&s, "memory of "+r.Container, r.MemoryNow, r.MemoryNew)
 	}
 
-	cpu = cpu * pods
-	memory = memory * pods
+	cpu *= pods
+	memory *= pods
 	money := math.Abs(cpu/milliPerCore*float64(price.CPU)) + math.Abs(memory/bytesPerGiB*float64(price.Memory))
 
 	const maxExact = 1 << 53 // Beyond this a float64 cannot hold every whole number.

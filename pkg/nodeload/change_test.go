@@ -60,7 +60,7 @@ func TestWriteCause_NothingExpires(t *testing.T) {
 			next := nodeload.Sample{Value: 0.4, Time: now}
 			if w.WriteCause(have, next, now) != "" {
 				have = next
-				writes = writes + 1
+				writes++
 			}
 		}
 

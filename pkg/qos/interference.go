@@ -194,7 +194,7 @@ func (d *detector) ownCause(k int, p *Pod, used series.Ratio, o *Observation, ma
 		if other := &o.Pods[i]; other.UID != p.UID {
 			rise := d.increase(k, other, o.At, maxAge)
 			largestRise = max(largestRise, rise)
-			totalRise = totalRise + max(rise, 0)
+			totalRise += max(rise, 0)
 		}
 	}
 

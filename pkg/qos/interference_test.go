@@ -87,7 +87,7 @@ func (c *fixture) tick(waits float64, used ...series.MilliCPU) Plan {
 	for i := range c.o.Pods {
 		p := &c.o.Pods[i]
 		p.UsedCPU = Measurement[series.MilliCPU]{used[i], c.o.At}
-		sum = sum + used[i]
+		sum += used[i]
 		p.Containers[0].UsedCPU = p.UsedCPU
 	}
 

@@ -27,7 +27,6 @@ func rules(t *testing.T) *nodeload.Rules {
 			series.CPU: {Low: 0.3, Schedule: 0.7, Evict: 0.85}, series.Memory: {Low: 0.3, Schedule: 0.7, Evict: 0.85},
 		},
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func (s *Streaks) Look(name string, policy *nodeload.Policy, samples []nodeload.
 		current := s.nodes[key]
 		if load.Time.After(current.last) {
 			current.last = load.Time
-			current.rounds = current.rounds + 1
+			current.rounds++
 			s.nodes[key] = current
 		}
 

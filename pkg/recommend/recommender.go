@@ -125,7 +125,7 @@ func (r Recommendation) Validate() error {
 	}
 
 	if (r.Current == nil) != (r.Recommended == nil) {
-		return errors.New("Current and Recommended must be set together")
+		return errors.New("only one of Current and Recommended is set")
 	}
 
 	return nil

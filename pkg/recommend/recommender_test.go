@@ -46,7 +46,7 @@ func TestRecommendation_Validate(t *testing.T) {
 		{"unknown action", Recommendation{Plan: Plan{State: Ready, Action: "Restart"}}, "unknown action"},
 		{"proposal without history", Recommendation{Plan: Plan{State: Learning}, Value: 1}, "has a proposal"},
 		{"action of a refused target", Recommendation{Plan: Plan{State: Refused, Action: Patch}}, "has a proposal"},
-		{"patch without the present state", Recommendation{Plan: Plan{State: Ready, Action: Patch}, Recommended: 2}, "set together"},
+		{"patch without the present state", Recommendation{Plan: Plan{State: Ready, Action: Patch}, Recommended: 2}, "only one of"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.recommendation.Validate()

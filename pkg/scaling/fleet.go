@@ -148,8 +148,8 @@ func (f *Fleet) reprice() {
 		extra, total := 0.0, 0.0
 		for tenant, accounts := range tenants {
 			e, t := spending(accounts, min(price, prices[tenant]))
-			extra = extra + e
-			total = total + t
+			extra += e
+			total += t
 		}
 
 		return extra <= budget*total

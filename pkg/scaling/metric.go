@@ -135,9 +135,9 @@ type usageSum struct {
 }
 
 func (s *usageSum) add(use, request float64) {
-	s.usage = s.usage + use
-	s.request = s.request + request
-	s.pods = s.pods + 1
+	s.usage += use
+	s.request += request
+	s.pods++
 }
 
 func (s *usageSum) ratio(target float64) float64 { return s.usage / s.request / target }

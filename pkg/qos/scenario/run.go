@@ -170,9 +170,9 @@ func (r *run) simulateUse() {
 	for _, p := range r.pods {
 		r.measured[p.UID] = r.measure(p, float64(min(qos.Quota(p.demand.cpu), p.quota))*share, served, total.memory)
 		rates := r.measured[p.UID].diskRates
-		r.disks.Reads = r.disks.Reads + rates.Reads
-		r.disks.ReadBytes = r.disks.ReadBytes + rates.ReadBytes
-		r.disks.WriteBytes = r.disks.WriteBytes + rates.WriteBytes
+		r.disks.Reads += rates.Reads
+		r.disks.ReadBytes += rates.ReadBytes
+		r.disks.WriteBytes += rates.WriteBytes
 	}
 }
 

@@ -191,12 +191,12 @@ func dailyCorrelation(use series.Series) float64 {
 			continue
 		}
 
-		n = n + 1
-		sx = sx + x
-		sy = sy + y
-		sxx = sxx + x*x
-		syy = syy + y*y
-		sxy = sxy + x*y
+		n++
+		sx += x
+		sy += y
+		sxx += x * x
+		syy += y * y
+		sxy += x * y
 	}
 
 	return (n*sxy - sx*sy) / math.Sqrt((n*sxx-sx*sx)*(n*syy-sy*sy))

@@ -52,7 +52,7 @@ func (n Requirement) Check(what string, h Hours) (state recommend.State, reason 
 			first = i
 		}
 
-		count = count + 1
+		count++
 		last = i
 	}
 

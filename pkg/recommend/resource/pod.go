@@ -114,11 +114,11 @@ func addTo[T series.MilliCPU | series.Bytes](s *podSum, c Container, now, target
 	}
 
 	s.unknown = s.unknown || before == 0 || !ready
-	s.now = s.now + before
-	s.after = s.after + after
+	s.now += before
+	s.after += after
 	if c.Sidecar {
-		s.sidecarsNow = s.sidecarsNow + before
-		s.sidecarsAfter = s.sidecarsAfter + after
+		s.sidecarsNow += before
+		s.sidecarsAfter += after
 	}
 }
 

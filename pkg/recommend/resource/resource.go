@@ -322,8 +322,8 @@ func holdRequest[T series.MilliCPU | series.Bytes](s *rightsize.Sizing, target s
 		to := float64(*now)
 		from := float64(*wanted)
 		if unit == rightsize.Cores {
-			from = from / 1000
-			to = to / 1000
+			from /= 1000
+			to /= 1000
 		}
 
 		s.Steps = append(s.Steps, rightsize.Step{

@@ -57,9 +57,9 @@ func TestPlanSavingOf(t *testing.T) {
 	var hourly cost.Nanos
 	for i := range p.Containers {
 		s := p.ContainerSaving(i, price, 4, false)
-		cpu = cpu + s.CPU
-		memory = memory + s.Memory
-		hourly = hourly + s.Hourly.Total()
+		cpu += s.CPU
+		memory += s.Memory
+		hourly += s.Hourly.Total()
 	}
 
 	if cpu != all.CPU || memory != all.Memory || hourly != all.Hourly.Total() {

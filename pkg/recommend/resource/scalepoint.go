@@ -86,8 +86,8 @@ func (t Target) requests(all []rightsize.Recommendation) (now, after float64) {
 			to = from
 		}
 
-		now = now + from
-		after = after + to
+		now += from
+		after += to
 	}
 
 	return now, after

@@ -112,8 +112,8 @@ func TestPlan_ReplayMatchesCourse(t *testing.T) {
 
 					course = NewCourse(p, date, step, course)
 					a, n := follow(course, part)
-					above = above + a
-					samples = samples + n
+					above += a
+					samples += n
 				}
 
 				replay.AddDay(date, []PodUsage{{Pod: "a", Series: part}})

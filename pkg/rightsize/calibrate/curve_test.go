@@ -150,8 +150,8 @@ func TestCurvesAddUp(t *testing.T) {
 			want, wantAdded := 0.0, 0.0
 			for _, s := range pods {
 				a, b := simulate(s, requestOf(level), reaction)
-				want = want + a
-				wantAdded = wantAdded + b
+				want += a
+				wantAdded += b
 			}
 
 			for _, c := range []*Curve{&forth, &back} {

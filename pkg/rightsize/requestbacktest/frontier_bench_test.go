@@ -65,7 +65,7 @@ func newHindsight(s families.RecordedSeries, reacts bool) *hindsight {
 			}
 
 			if left, added, ok := curve.At(request); ok {
-				cost[k] = cost[k] + added
+				cost[k] += added
 				above[k] = left / float64(total.Count)
 			} else {
 				cost[k] = math.Inf(1)

@@ -53,8 +53,8 @@ func variants() []scaling.PriceRules {
 type cost struct{ minutes, hours float64 }
 
 func (c *cost) add(o cost) {
-	c.minutes = c.minutes + o.minutes
-	c.hours = c.hours + o.hours
+	c.minutes += o.minutes
+	c.hours += o.hours
 }
 
 // fleetCosts are the costs by series of the HPA alone, then with the forecast by variant.
