@@ -78,31 +78,31 @@ type Slot struct {
 func (b *Budget) Take(ctx context.Context) (*Slot, error) {
 	list, err := b.cfg.Leases.List(ctx, metav1.ListOptions{LabelSelector: slotLabel + "=true"})
 	if err != nil {
-		return nil, fmt.Errorf("leases: %w", err)
+		return nil, fmt.Errorf("listing leases: %w", err)
 	}
 
-	there := make(map[string]*coordinationv1.Lease, len(list.Items))
+	leases := make(map[string]*coordinationv1.Lease, len(list.Items))
 	for i := range list.Items {
-		there[list.Items[i].Name] = &list.Items[i]
+		leases[list.Items[i].Name] = &list.Items[i]
 	}
 
 	now := b.cfg.Clock.Now()
 	soonest := b.cfg.Window
-	lost := 0
+	conflicts := 0
 
+	// Nodes that start at different slots rarely compete for one.
 	start := rand.IntN(b.cfg.Slots)
 	for i := range b.cfg.Slots {
 		name := fmt.Sprintf("%s%d", slotPrefix, (start+i)%b.cfg.Slots)
-		if left := b.remaining(there[name], now); left > 0 {
-			soonest = min(soonest, left)
+		if remaining := b.remaining(leases[name], now); remaining > 0 {
+			soonest = min(soonest, remaining)
 			continue
 		}
 
-		lease, err := b.write(ctx, name, there[name], now)
+		lease, err := b.write(ctx, name, leases[name], now)
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-			lost++
-
-			if lost < maxConflicts {
+			conflicts++
+			if conflicts < maxConflicts {
 				continue
 			}
 
@@ -110,7 +110,7 @@ func (b *Budget) Take(ctx context.Context) (*Slot, error) {
 		}
 
 		if err != nil {
-			return nil, fmt.Errorf("lease %s: %w", name, err)
+			return nil, fmt.Errorf("taking lease %s: %w", name, err)
 		}
 
 		return b.verifyClock(ctx, lease)
@@ -130,12 +130,12 @@ func (b *Budget) remaining(lease *coordinationv1.Lease, now time.Time) time.Dura
 		window = min(time.Duration(*s)*time.Second, maxWindow)
 	}
 
-	left := lease.Spec.RenewTime.Add(window).Sub(now)
-	if left > maxWindow+maxClockSkew {
+	remaining := lease.Spec.RenewTime.Add(window).Sub(now)
+	if remaining > maxWindow+maxClockSkew {
 		return 0 // A clock in agreement with the API server's cannot have written this.
 	}
 
-	return max(left, 0)
+	return max(remaining, 0)
 }
 
 // write takes a slot; the API server rejects it after a concurrent write.
@@ -169,8 +169,8 @@ func (b *Budget) verifyClock(ctx context.Context, lease *coordinationv1.Lease) (
 
 		if off := b.cfg.Clock.Now().Sub(m.Time.Time); off > maxClockSkew || off < -maxClockSkew {
 			err := fmt.Errorf("the node's clock is %s from the API server's", off.Round(time.Second))
-			if back := slot.Release(ctx); back != nil {
-				err = fmt.Errorf("%w; and its slot %s stays taken: %w", err, lease.Name, back)
+			if releaseErr := slot.Release(ctx); releaseErr != nil {
+				err = fmt.Errorf("%w; and its slot %s stays taken: %w", err, lease.Name, releaseErr)
 			}
 
 			return nil, err
@@ -185,7 +185,7 @@ func (s *Slot) Release(ctx context.Context) error {
 	next := s.lease.DeepCopy()
 	next.Spec.HolderIdentity = nil
 	if _, err := s.budget.cfg.Leases.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
-		return fmt.Errorf("lease %s: %w", next.Name, err)
+		return fmt.Errorf("releasing lease %s: %w", next.Name, err)
 	}
 
 	return nil

@@ -86,10 +86,10 @@ func evictionOf(name string, grace *time.Duration) qos.Eviction {
 func TestClassifyAnswer(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	for name, test := range map[string]struct {
-		err         error
-		want        Result
-		again, open bool
-		why         string
+		err                 error
+		want                Result
+		pause, mayTerminate bool
+		why                 string
 	}{
 		"yes":                {nil, Evicted, false, true, ""},
 		"no such pod":        {apierrors.NewNotFound(pods, "p"), Gone, false, false, "not found"},
@@ -106,9 +106,9 @@ func TestClassifyAnswer(t *testing.T) {
 		"timeout":            {context.DeadlineExceeded, Failed, true, true, "deadline"},
 		"connection refused": {fmt.Errorf("dial: %w", errors.New("refused")), Failed, true, true, "refused"},
 	} {
-		result, why, again, open := classifyAnswer(test.err)
-		if result != test.want || again != test.again || open != test.open || !strings.Contains(why, test.why) {
-			t.Errorf("%s: %s, %q, again %t, open %t", name, result, why, again, open)
+		got := classifyAnswer(test.err)
+		if got.result != test.want || got.pause != test.pause || got.mayTerminate != test.mayTerminate || !strings.Contains(got.reason, test.why) {
+			t.Errorf("%s: classifyAnswer(%v) = %+v, want %s with a reason that has %q, pause %t, mayTerminate %t", name, test.err, got, test.want, test.why, test.pause, test.mayTerminate)
 		}
 	}
 }
@@ -138,7 +138,7 @@ func drained(t *testing.T, e *Evictor, n int) (out []EvictionOutcome) {
 		out = append(out, e.Drain()...)
 		return len(out) >= n, nil
 	}); err != nil {
-		t.Fatalf("%d outcomes: %+v", len(out), out)
+		t.Fatalf("Drain returned %d outcomes within a minute, want %d: %+v", len(out), n, out)
 	}
 
 	return out
@@ -153,25 +153,25 @@ func TestEvictor(t *testing.T) {
 
 	grace := 7 * time.Second
 	if !e.Enqueue(evictionOf("a", &grace)) || !e.Enqueue(evictionOf("b", nil)) {
-		t.Fatal("full")
+		t.Fatal("Enqueue = false with an empty queue, want both evictions to be queued")
 	}
 
 	out := drained(t, e, 2)
 	if len(out) != 2 || out[0].Result != Evicted || out[0].Eviction.Pod.Name != "a" || out[1].Eviction.Pod.Name != "b" || out[0].Pause != 0 {
-		t.Errorf("%+v", out)
+		t.Errorf("Drain returned %+v, want a, then b, both evicted without a pause", out)
 	}
 
 	a := client.asked[0]
 	b := client.asked[1]
 
 	if *a.DeleteOptions.GracePeriodSeconds != 7 || string(*a.DeleteOptions.Preconditions.UID) != "uid-a" || a.Namespace != "n" {
-		t.Errorf("%+v", a)
+		t.Errorf("requested %+v, want pod n/a with UID uid-a and a grace period of 7s", a)
 	}
 	if b.DeleteOptions.GracePeriodSeconds != nil {
-		t.Errorf("the pod's own grace period is overruled: %+v", b.DeleteOptions)
+		t.Errorf("requested %+v, want the pod's own grace period", b.DeleteOptions)
 	}
 	if len(e.Drain()) > 0 {
-		t.Error("answered for twice")
+		t.Error("the second Drain has outcomes, want each once")
 	}
 }
 
@@ -197,7 +197,7 @@ func TestEvictorHangs(t *testing.T) {
 	}
 
 	if taken > evictionQueueSize+1 {
-		t.Errorf("%d wait", taken)
+		t.Errorf("%d evictions are queued, want at most %d", taken, evictionQueueSize+1)
 	}
 
 	clk.Step(maxWait + time.Second)
@@ -212,7 +212,7 @@ func TestEvictorHangs(t *testing.T) {
 	}
 
 	if n := len(client.names()); len(out) != taken || late < taken-1 || n > 1 {
-		t.Errorf("%d outcomes, %d too late, %d asked", len(out), late, n)
+		t.Errorf("got %d outcomes, %d of them too late, with %d requests; want %d, all but one too late, and at most 1 request", len(out), late, n, taken)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestEvictorPauses(t *testing.T) {
 		e.Enqueue(evictionOf("a", nil))
 		o := drained(t, e, 1)[0]
 		if o.Result != Failed || o.Pause < minPause || o.Pause > maxPause*5/4 || i > 0 && i < 4 && o.Pause <= last {
-			t.Errorf("failure %d: %+v after %s", i, o, last)
+			t.Errorf("failure %d: outcome %+v after a pause of %s, want Failed with a longer pause of at most %s", i, o, last, maxPause*5/4)
 		}
 
 		last = o.Pause
@@ -237,7 +237,7 @@ func TestEvictorPauses(t *testing.T) {
 	e.Enqueue(evictionOf("a", nil))
 
 	if o := drained(t, e, 1)[0]; o.Result != Evicted || o.Pause != 0 {
-		t.Errorf("%+v", o)
+		t.Errorf("after the recovery the outcome is %+v, want Evicted without a pause", o)
 	}
 }
 
@@ -265,7 +265,7 @@ func TestEvictorRefusals(t *testing.T) {
 		e.Enqueue(evictionOf(i, nil))
 
 		if o := drained(t, e, 1)[0]; o.Result != want {
-			t.Errorf("%s after another answer: %+v", i, o)
+			t.Errorf("%s after another answer: outcome %+v, want %s", i, o, want)
 		}
 	}
 }
@@ -305,13 +305,13 @@ func TestOutcomes(t *testing.T) {
 		var s qos.State
 		plan := look(&s, 0)
 		if len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "first" || plan.Evictions[0].GracePeriod != 30*time.Second {
-			t.Fatalf("%+v", plan)
+			t.Fatalf("the first plan is %+v, want the eviction of pod first with 30s", plan)
 		}
 
 		s.BeginEviction(plan.Evictions[0], plan.At)
 		for second := 1; second < 40; second++ {
 			if waiting := look(&s, second); len(waiting.Evictions) > 0 {
-				t.Fatalf("%s: while the answer is out %+v is evicted", test.result, waiting.Evictions)
+				t.Fatalf("%s: while the answer is pending the plan evicts %+v, want none", test.result, waiting.Evictions)
 			}
 		}
 
@@ -322,12 +322,12 @@ func TestOutcomes(t *testing.T) {
 			got = next.Evictions[0].Pod.Name
 		}
 		if got != test.want || !strings.Contains(next.Rules[0].Reason, test.why) {
-			t.Errorf("after %s: %q, %q", test.result, got, next.Rules[0].Reason)
+			t.Errorf("after %s the plan evicts %q with reason %q, want %q and a reason that has %q", test.result, got, next.Rules[0].Reason, test.want, test.why)
 		}
 
 		if test.pause > 0 {
 			if late := look(&s, 101); len(late.Evictions) != 1 || late.Evictions[0].Pod.Name != "first" {
-				t.Errorf("after the pause: %+v", late)
+				t.Errorf("after the pause the plan is %+v, want the eviction of pod first", late)
 			}
 		}
 	}
@@ -371,7 +371,7 @@ func TestBudget(t *testing.T) {
 	for i, from := range []*Budget{a, b, a} {
 		slot, err := from.Take(t.Context())
 		if err != nil {
-			t.Fatalf("slot %d: %v", i, err)
+			t.Fatalf("Take of slot %d: %v, want a slot", i, err)
 		}
 
 		slots = append(slots, slot)
@@ -398,10 +398,10 @@ func TestBudget(t *testing.T) {
 		t.Errorf("the first is a minute ago: %v", err)
 	}
 	if _, err := b.Take(t.Context()); !errors.As(err, &used) {
-		t.Errorf("the second is not: %v", err)
+		t.Errorf("Take = %v, want a BudgetError: the second eviction is less than a minute ago", err)
 	}
 	if NewBudget(BudgetConfig{}) != nil {
-		t.Error("no slots are no budget")
+		t.Error("NewBudget without slots returned a budget, want nil")
 	}
 }
 
@@ -430,7 +430,7 @@ func TestBudgetRace(t *testing.T) {
 
 	wg.Wait()
 	if got != 3 {
-		t.Errorf("%d of 8 nodes got one of 3 slots", got)
+		t.Errorf("%d of 8 nodes got one of 3 slots, want 3", got)
 	}
 }
 
@@ -488,10 +488,10 @@ func TestBudgetClock(t *testing.T) {
 
 		b := NewBudget(BudgetConfig{Leases: client.CoordinationV1().Leases("crane-system"), Node: "a", Slots: 1, Window: time.Minute, Clock: clk})
 		if _, err := b.Take(t.Context()); err == nil || !strings.Contains(err.Error(), "clock") {
-			t.Errorf("%s: %v", off, err)
+			t.Errorf("clock off by %s: Take = %v, want an error that names the clock", off, err)
 		}
 		if lease, err := client.CoordinationV1().Leases("crane-system").Get(t.Context(), slotPrefix+"0", metav1.GetOptions{}); err != nil || lease.Spec.HolderIdentity != nil {
-			t.Errorf("%s: the slot stays taken: %+v, %v", off, lease, err)
+			t.Errorf("clock off by %s: the lease is %+v, %v; want a free slot", off, lease, err)
 		}
 	}
 }
@@ -516,10 +516,10 @@ func TestEvictorBudget(t *testing.T) {
 
 	out := drained(t, e, 3)
 	if out[0].Result != Refused || out[1].Result != Evicted || out[2].Result != Withheld || out[2].Pause < minPause || !strings.Contains(out[2].Reason, "budget of 1 evictions") {
-		t.Errorf("%+v", out)
+		t.Errorf("outcomes are %+v, want Refused, Evicted, and Withheld with a pause and the budget as reason", out)
 	}
 	if got := strings.Join(api.names(), " "); got != "kept a" {
-		t.Errorf("asked for %s", got)
+		t.Errorf("requested evictions of %q, want %q: none without a slot", got, "kept a")
 	}
 
 	client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -528,10 +528,10 @@ func TestEvictorBudget(t *testing.T) {
 	e.Enqueue(evictionOf("c", nil))
 
 	if o := drained(t, e, 1)[0]; o.Result != Failed || o.Pause < minPause || !strings.Contains(o.Reason, "budget of evictions cannot be asked") {
-		t.Errorf("%+v", o)
+		t.Errorf("without access to leases the outcome is %+v, want Failed with a pause and the budget as reason", o)
 	}
 	if n := len(api.names()); n != 2 {
-		t.Errorf("asked %d times", n)
+		t.Errorf("%d evictions were requested, want 2: none without access to leases", n)
 	}
 }
 
@@ -553,11 +553,11 @@ func TestBlockedPods(t *testing.T) {
 	for name, want := range map[string]Result{"last": Refused, "unknown": Failed, "one": Evicted} {
 		o := e.execute(t.Context(), evictionRequest{evictionOf(name, nil), clk.Now()})
 		if o.Result != want || (o.Pause > 0) != (want == Failed) || (o.Reason == "") != (want == Evicted) {
-			t.Errorf("%s: %+v", name, o)
+			t.Errorf("%s: outcome %+v, want %s; a pause only if failed, a reason unless evicted", name, o, want)
 		}
 	}
 
 	if got := api.names(); len(got) != 1 || got[0] != "one" {
-		t.Errorf("requested %v", got)
+		t.Errorf("requested evictions of %v, want only pod one", got)
 	}
 }

@@ -30,9 +30,11 @@ const (
 	// maxWait is how long an action may be queued; a later one is decided again.
 	maxWait = 10 * time.Second
 	// evictionTimeout bounds an eviction request, budgetTimeout all requests for a slot of the budget.
-	evictionTimeout, budgetTimeout = 5 * time.Second, 8 * time.Second
+	evictionTimeout = 5 * time.Second
+	budgetTimeout   = 8 * time.Second
 	// minPause and maxPause bound the time without evictions after a failed one.
-	minPause, maxPause = 2 * time.Second, time.Minute
+	minPause = 2 * time.Second
+	maxPause = time.Minute
 	// maxRefusals is the number of refusals after which another pod is evicted instead.
 	maxRefusals = 3
 	// idleBeat is the heartbeat interval of an idle manager.
@@ -146,20 +148,22 @@ func (e *Evictor) execute(ctx context.Context, a evictionRequest) EvictionOutcom
 		return o
 	}
 
-	asking, cancel := context.WithTimeout(ctx, evictionTimeout)
+	evictCtx, cancel := context.WithTimeout(ctx, evictionTimeout)
 	defer cancel()
 
-	result, why, again, open := classifyAnswer(e.cfg.Client.Evict(asking, newEviction(a.eviction)))
-	if result == Refused && again && !e.refusedRepeatedly(a.eviction.Pod.UID) {
-		result = Failed
+	answer := classifyAnswer(e.cfg.Client.Evict(evictCtx, newEviction(a.eviction)))
+	if answer.result == Refused && answer.pause && !e.refusedRepeatedly(a.eviction.Pod.UID) {
+		answer.result = Failed
 	}
 
-	o = EvictionOutcome{Result: result, Reason: why}
-	if !open {
+	// A slot stays taken while the pod may be terminating.
+	o = EvictionOutcome{Result: answer.result, Reason: answer.reason}
+
+	if !answer.mayTerminate {
 		e.releaseSlot(ctx, slot)
 	}
 
-	if !again {
+	if !answer.pause {
 		e.failures = 0
 		e.refused = refusals{}
 		return o
@@ -232,7 +236,7 @@ func (e *Evictor) releaseSlot(ctx context.Context, slot *Slot) {
 	defer cancel()
 
 	if err := slot.Release(ctx); err != nil {
-		e.cfg.Log.V(1).Info("failed to release a slot of the eviction budget; it expires", "error", err.Error())
+		e.cfg.Log.V(1).Info("could not release a slot of the eviction budget; it expires", "error", err.Error())
 	}
 }
 
@@ -320,33 +324,49 @@ func newEviction(e qos.Eviction) *policyv1.Eviction {
 	return out
 }
 
-// classifyAnswer interprets an answer. again reports that evictions should pause, open that the pod may be terminating despite an error.
-func classifyAnswer(err error) (result Result, why string, again, open bool) {
-	if why, kept := disruption.BlockedByPDB(err); kept {
-		return Refused, why, false, false
+// answer is the meaning of the API server's answer to an eviction request.
+type answer struct {
+	result Result
+	reason string
+	// pause means that this node should evict nothing for a while.
+	pause bool
+	// mayTerminate means that the pod may be terminating, even after an error.
+	mayTerminate bool
+}
+
+// classifyAnswer interprets the error of an eviction request.
+func classifyAnswer(err error) answer {
+	if why, blocked := disruption.BlockedByPDB(err); blocked {
+		return answer{result: Refused, reason: why}
 	}
 
 	switch {
 	case err == nil:
-		return Evicted, "", false, true
+		return answer{result: Evicted, mayTerminate: true}
 	case apierrors.IsNotFound(err):
-		return Gone, err.Error(), false, false
+		return answer{result: Gone, reason: err.Error()}
 	case apierrors.IsConflict(err) && isUIDMismatch(err):
-		return Gone, "another pod has its name: " + err.Error(), false, false
+		return answer{result: Gone, reason: "another pod has its name: " + err.Error()}
 	case apierrors.IsConflict(err):
-		return Failed, "it was changed at the same time: " + err.Error(), true, false
+		return answer{result: Failed, reason: "it was changed at the same time: " + err.Error(), pause: true}
 
 	case apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err):
-		return Failed, "the API server rejected the request: " + err.Error(), true, false
+		return answer{result: Failed, reason: "the API server rejected the request: " + err.Error(), pause: true}
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), missingRight):
 		// Unrelated to the pod. A starting API server returns this for roles it has not loaded yet.
-		return Failed, "it is not allowed: " + err.Error(), true, false
+		return answer{result: Failed, reason: "it is not allowed: " + err.Error(), pause: true}
+
 	case disruption.OutcomeUnknown(err):
-		return Failed, "the API server has not answered: " + err.Error(), true, true
+		return answer{
+			result:       Failed,
+			reason:       "the API server has not answered: " + err.Error(),
+			pause:        true,
+			mayTerminate: true,
+		}
 	}
 
 	// A statement about this pod, as from a webhook.
-	return Refused, err.Error(), true, false
+	return answer{result: Refused, reason: err.Error(), pause: true}
 }
 
 // missingRight is part of the authorizer's message for missing permissions, unlike those of admission.

@@ -72,20 +72,20 @@ type FileRecord struct {
 	Condition bool   `json:"condition,omitempty"`
 }
 
-func (h *FileRecord) matches(group, file string) bool { return h.Group == group && h.File == file }
+func (f *FileRecord) matches(group, file string) bool { return f.Group == group && f.File == file }
 
 // isOwnValue reports whether a value was written, or about to be replaced, by this unit; a killed agent leaves either.
-func (e *Entry) isOwnValue(h *FileRecord, now string) bool {
-	if cgroup.EqualSettings(h.File, now, h.Set) || cgroup.EqualSettings(h.File, now, h.Before) {
+func (e *Entry) isOwnValue(f *FileRecord, now string) bool {
+	if cgroup.EqualSettings(f.File, now, f.Set) || cgroup.EqualSettings(f.File, now, f.Before) {
 		return true
 	}
 
 	// With cpu.idle the kernel sets the weight to the least and back to the default (sched_group_set_idle in kernel/sched/fair.c).
-	if idle := e.record(h.Group, cgroup.FileIdle); idle == nil || idle.Condition {
+	if idle := e.record(f.Group, cgroup.FileIdle); idle == nil || idle.Condition {
 		return false
 	}
 
-	return h.File == cgroup.FileWeight && (now == "0" || now == "100") || h.File == cgroup.FileSharesV1 && (now == "3" || now == "1024")
+	return f.File == cgroup.FileWeight && (now == "0" || now == "100") || f.File == cgroup.FileSharesV1 && (now == "3" || now == "1024")
 }
 
 // Journal changes cgroup settings: the old and the new value of a file are on disk before it is written, so that Undo, UndoAll or the
@@ -131,7 +131,9 @@ func (j *Journal) Change(u Unit) error {
 		return fmt.Errorf("%s: %w", u.Subject, err)
 	}
 
+	// The entry is on disk before the first write, so that the next agent can undo the writes of a killed one.
 	old := j.entries[u.Key]
+
 	if err := j.put(next); err != nil {
 		return err
 	}
@@ -146,7 +148,7 @@ func (j *Journal) Change(u Unit) error {
 			return j.dropGone(u.Key)
 		}
 
-		return errors.Join(fmt.Errorf("%s: write %q: %w", u.Subject, s.value, err), j.rollBack(u.Key, old, next.steps[:i+1]))
+		return errors.Join(fmt.Errorf("%s: writing %q: %w", u.Subject, s.value, err), j.rollBack(u.Key, old, next.steps[:i+1]))
 	}
 
 	return nil
@@ -160,7 +162,7 @@ func (j *Journal) rollBack(key string, old *Entry, written []step) error {
 		}
 
 		if err := j.files.writer.Write(s.path, s.before); err != nil {
-			return fmt.Errorf("take back: %w", err)
+			return fmt.Errorf("reverting: %w", err)
 		}
 	}
 
@@ -226,13 +228,14 @@ func (j *Journal) addChange(next *change, c Change) error {
 		return err
 	}
 
-	over := j.recordAbove(next.entry, c.Group, c.File)
-	if over != nil {
-		now = over.Original
+	// The unit that changed the file last is in force; below it only the value that it restores can change.
+	above := j.recordAbove(next.entry, c.Group, c.File)
+	if above != nil {
+		now = above.Original
 	}
 
-	h := next.entry.record(c.Group, c.File)
-	if h == nil {
+	record := next.entry.record(c.Group, c.File)
+	if record == nil {
 		next.entry.Files = append(next.entry.Files, FileRecord{
 			Group:    c.Group,
 			File:     c.File,
@@ -241,28 +244,28 @@ func (j *Journal) addChange(next *change, c Change) error {
 			Before:   now,
 		})
 
-		h = &next.entry.Files[len(next.entry.Files)-1]
+		record = &next.entry.Files[len(next.entry.Files)-1]
 	}
 
 	if c.Condition {
-		h.Condition = true
-		h.Original = now
-		h.Set = now
-		h.Before = now
+		record.Condition = true
+		record.Original = now
+		record.Set = now
+		record.Before = now
 
 		return nil
 	}
 
-	if !next.entry.isOwnValue(h, now) {
-		h.Original = now
+	if !next.entry.isOwnValue(record, now) {
+		record.Original = now
 	}
 
-	h.Before = now
-	h.Set = value
+	record.Before = now
+	record.Set = value
 
 	switch {
-	case over != nil:
-		next.undos = append(next.undos, undo{over, value})
+	case above != nil:
+		next.undos = append(next.undos, undo{above, value})
 	case !cgroup.EqualSettings(c.File, now, value):
 		next.steps = append(next.steps, step{c.Group, c.File, path, value, now})
 	}
@@ -282,20 +285,20 @@ func (e *Entry) record(group, file string) *FileRecord {
 
 // recordAbove returns the record of the file in the unit directly above the entry; nil if there is none.
 func (j *Journal) recordAbove(e *Entry, group, file string) *FileRecord {
-	var over *FileRecord
+	var above *FileRecord
 	var lowest uint64
 	for _, other := range j.entries {
-		if other.Seq <= e.Seq || over != nil && other.Seq >= lowest {
+		if other.Seq <= e.Seq || above != nil && other.Seq >= lowest {
 			continue
 		}
 
-		if h := other.record(group, file); h != nil && !h.Condition {
-			over = h
+		if record := other.record(group, file); record != nil && !record.Condition {
+			above = record
 			lowest = other.Seq
 		}
 	}
 
-	return over
+	return above
 }
 
 // Entry returns the journal's entry of a unit.
@@ -328,8 +331,8 @@ func (j *Journal) Original(key, group, file string) (string, error) {
 	}
 
 	if e := j.entries[key]; e != nil {
-		if h := e.record(group, file); h != nil && (e.isOwnValue(h, now) || j.recordAbove(e, group, file) != nil) {
-			return h.Original, nil
+		if record := e.record(group, file); record != nil && (e.isOwnValue(record, now) || j.recordAbove(e, group, file) != nil) {
+			return record.Original, nil
 		}
 	}
 

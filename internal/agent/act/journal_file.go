@@ -62,6 +62,7 @@ func OpenJournal(path string, layout cgroup.Layout, files FileWriter) (*Journal,
 		return nil, fmt.Errorf("%w: %s: %w: run the newer agent again, which undoes its changes when it stops", ErrJournal, path, err)
 	}
 
+	// Kept aside for a person: without it the original values are lost.
 	if err != nil {
 		j.entries = map[string]*Entry{}
 		j.last = 0
@@ -154,7 +155,7 @@ func decodeV1(raw []byte, version cgroup.Version) ([]*Entry, error) {
 		}
 
 		e := &Entry{Key: cpuKey(id), Subject: old.Pod, Seq: uint64(len(out) + 1)}
-		hold := func(file string, value func(limitV1) string) *FileRecord {
+		addFile := func(file string, value func(limitV1) string) *FileRecord {
 			e.Files = append(e.Files, FileRecord{
 				Group:    old.Group,
 				File:     file,
@@ -166,13 +167,15 @@ func decodeV1(raw []byte, version cgroup.Version) ([]*Entry, error) {
 			return &e.Files[len(e.Files)-1]
 		}
 
+		// On v1 the quota applies to the period of another file, which is only watched.
 		names := cpuLimitFiles(version)
+
 		if version != cgroup.V2 {
-			hold(cgroup.FilePeriodV1, func(l limitV1) string { return strconv.FormatInt(l.Period, 10) }).Condition = true
+			addFile(cgroup.FilePeriodV1, func(l limitV1) string { return strconv.FormatInt(l.Period, 10) }).Condition = true
 		}
 
-		hold(names.burst, func(l limitV1) string { return strconv.FormatInt(l.Burst, 10) })
-		hold(names.quota, func(l limitV1) string {
+		addFile(names.burst, func(l limitV1) string { return strconv.FormatInt(l.Burst, 10) })
+		addFile(names.quota, func(l limitV1) string {
 			return names.format(cgroup.Bandwidth{Quota: time.Duration(l.Quota) * time.Microsecond, Period: time.Duration(l.Period) * time.Microsecond})
 		})
 		out = append(out, e)
@@ -185,9 +188,9 @@ func decodeV1(raw []byte, version cgroup.Version) ([]*Entry, error) {
 func (j *Journal) put(c *change) error {
 	old := j.entries[c.entry.Key]
 	before := make([]string, len(c.undos))
-	for i, l := range c.undos {
-		before[i] = l.record.Original
-		l.record.Original = l.original
+	for i, u := range c.undos {
+		before[i] = u.record.Original
+		u.record.Original = u.original
 	}
 
 	j.entries[c.entry.Key] = c.entry
@@ -197,8 +200,9 @@ func (j *Journal) put(c *change) error {
 		return nil
 	}
 
-	for i, l := range c.undos {
-		l.record.Original = before[i]
+	// Nothing was saved, so memory has to match the previous file.
+	for i, u := range c.undos {
+		u.record.Original = before[i]
 	}
 
 	if old != nil {
@@ -255,20 +259,20 @@ func (KernelFileWriter) Write(file, value string) error {
 func writeOnce(f *os.File, text string) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
-		return fmt.Errorf("write %s: %w", f.Name(), err)
+		return fmt.Errorf("writing %s: %w", f.Name(), err)
 	}
 
-	var said error
+	var writeErr error
 	err = conn.Write(func(fd uintptr) (done bool) {
-		for said = syscall.EINTR; errors.Is(said, syscall.EINTR); {
-			_, said = syscall.Write(int(fd), []byte(text))
+		for writeErr = syscall.EINTR; errors.Is(writeErr, syscall.EINTR); {
+			_, writeErr = syscall.Write(int(fd), []byte(text))
 		}
 
 		return true
 	})
 
-	if said != nil {
-		return &os.PathError{Op: "write", Path: f.Name(), Err: said}
+	if writeErr != nil {
+		return &os.PathError{Op: "write", Path: f.Name(), Err: writeErr}
 	}
 
 	return err

@@ -132,7 +132,7 @@ func (m *MemoryThrottler) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if err := m.cfg.Undo(); err != nil {
-				return fmt.Errorf("undo limits of memory: %w", err)
+				return fmt.Errorf("undoing memory limits: %w", err)
 			}
 
 			return nil
@@ -140,6 +140,7 @@ func (m *MemoryThrottler) Run(ctx context.Context) error {
 		case <-ticker.C():
 
 		case a := <-m.queue:
+			// The decision is stale after a wait; after the end of ctx only the undo matters.
 			o := MemoryOutcome{Throttle: a.throttle}
 			if waited := m.cfg.Clock.Since(a.requestedAt); waited > maxWait {
 				o.Err = fmt.Errorf("it has waited for %s", waited.Round(time.Second))
@@ -205,7 +206,7 @@ func (m *MemoryThrottler) reclaim(ctx context.Context, group string, want series
 		case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENODEV):
 			return nil // The cgroup is gone, or the kernel is older than 5.19 and memory.high alone reclaims.
 		default:
-			return fmt.Errorf("reclaim: %w", err)
+			return fmt.Errorf("reclaiming: %w", err)
 		}
 
 		m.cfg.Beat("memory")

@@ -38,7 +38,7 @@ func FindPredecessor(node *corev1.Node) (s PredecessorState) {
 
 	s.Taint = s.Condition && IsTainted(node)
 	_, s.Annotation = node.Annotations[ensurancev1alpha1.AnnotationPredecessor]
-	if _, own := node.Annotations[ensurancev1alpha1.AnnotationElasticResources]; own {
+	if _, annotated := node.Annotations[ensurancev1alpha1.AnnotationElasticResources]; annotated {
 		return s
 	}
 
@@ -80,21 +80,21 @@ func (s PredecessorState) String() string {
 // RemovePredecessor removes from a Node what gocrane's agent left and returns what that was. Of the resources, what pods hold stays: a
 // kubelet that restarts would end these pods otherwise. withResources is false if another part of the agent maintains the resources.
 // quotasLeft means that CPU quotas are left on the host: the annotation then stays, or replaces the other marks.
-func RemovePredecessor(ctx context.Context, nodes typedcorev1.NodeInterface, name string, withResources, quotasLeft bool, held corev1.ResourceList) (removed PredecessorState, err error) {
+func RemovePredecessor(ctx context.Context, nodes typedcorev1.NodeInterface, name string, withResources, quotasLeft bool, allocated corev1.ResourceList) (removed PredecessorState, err error) {
 	for range maxTaintConflicts {
 		var node *corev1.Node
 		if node, err = nodes.Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return removed, fmt.Errorf("node %s: %w", name, err)
+			return removed, fmt.Errorf("reading node %s: %w", name, err)
 		}
 
-		left := FindPredecessor(node)
+		state := FindPredecessor(node)
 		if !withResources {
-			left.Resources = nil
+			state.Resources = nil
 		}
 
-		if err = removePredecessor(ctx, nodes, node, left, quotasLeft, held); err == nil {
-			left.Annotation = left.Annotation && !quotasLeft
-			return left, nil
+		if err = removePredecessor(ctx, nodes, node, state, quotasLeft, allocated); err == nil {
+			state.Annotation = state.Annotation && !quotasLeft
+			return state, nil
 		}
 
 		if !apierrors.IsConflict(err) {
@@ -102,12 +102,13 @@ func RemovePredecessor(ctx context.Context, nodes typedcorev1.NodeInterface, nam
 		}
 	}
 
-	return removed, fmt.Errorf("failed to remove from node %s what gocrane's agent left: %w", name, err)
+	return removed, fmt.Errorf("removing from node %s what gocrane's agent left: %w", name, err)
 }
 
 // removePredecessor writes the taints first: the condition shows whose they are if the second write fails. The annotation is set first or
 // removed last.
-func removePredecessor(ctx context.Context, nodes typedcorev1.NodeInterface, node *corev1.Node, left PredecessorState, quotasLeft bool, held corev1.ResourceList) error {
+func removePredecessor(ctx context.Context, nodes typedcorev1.NodeInterface, node *corev1.Node, state PredecessorState, quotasLeft bool, allocated corev1.ResourceList) error {
+	// Each patch has the UID, so that it never changes another node of the same name.
 	patch := func(kind types.PatchType, metadata, body map[string]any, subresources ...string) error {
 		metadata["uid"] = node.UID
 		body["metadata"] = metadata
@@ -124,26 +125,26 @@ func removePredecessor(ctx context.Context, nodes typedcorev1.NodeInterface, nod
 		return patch(types.MergePatchType, map[string]any{"annotations": map[string]any{ensurancev1alpha1.AnnotationPredecessor: value}}, map[string]any{})
 	}
 
-	if quotasLeft && !left.Annotation {
+	if quotasLeft && !state.Annotation {
 		if err := annotate(ensurancev1alpha1.PredecessorGocrane); err != nil {
 			return err
 		}
 	}
 
-	if left.Taint {
+	if state.Taint {
 		taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), isTaint)
 		if err := patch(types.MergePatchType, map[string]any{"resourceVersion": node.ResourceVersion}, map[string]any{"spec": map[string]any{"taints": taints}}); err != nil {
 			return err
 		}
 	}
 
-	if status := removedStatus(left, held); len(status) > 0 {
+	if status := removedStatus(state, allocated); len(status) > 0 {
 		if err := patch(types.StrategicMergePatchType, map[string]any{}, map[string]any{"status": status}, "status"); err != nil {
 			return err
 		}
 	}
 
-	if quotasLeft || !left.Annotation {
+	if quotasLeft || !state.Annotation {
 		return nil
 	}
 
@@ -151,17 +152,17 @@ func removePredecessor(ctx context.Context, nodes typedcorev1.NodeInterface, nod
 }
 
 // removedStatus returns the patch of a Node's status.
-func removedStatus(left PredecessorState, held corev1.ResourceList) map[string]any {
+func removedStatus(state PredecessorState, allocated corev1.ResourceList) map[string]any {
 	status := map[string]any{}
-	if left.Condition {
+	if state.Condition {
 		status["conditions"] = []any{map[string]any{"type": ensurancev1alpha1.ConditionInterferenceIdentified, "$patch": "delete"}}
 	}
 
-	if len(left.Resources) > 0 {
+	if len(state.Resources) > 0 {
 		amounts := map[corev1.ResourceName]*resource.Quantity{}
-		for _, name := range left.Resources {
+		for _, name := range state.Resources {
 			amounts[name] = nil
-			if q := held[name]; !q.IsZero() {
+			if q := allocated[name]; !q.IsZero() {
 				amounts[name] = &q
 			}
 		}

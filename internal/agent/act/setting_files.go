@@ -34,11 +34,11 @@ func (s settingFiles) read(group, file string) (string, error) {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENODEV):
 		return "", fmt.Errorf("%s: %w", path, host.ErrGone)
 	case err != nil:
-		return "", fmt.Errorf("read: %w", err)
+		return "", fmt.Errorf("reading %s: %w", file, err)
 	}
 
-	text, whole := strings.CutSuffix(string(content), "\n")
-	if !whole || !isPlainLine(text) {
+	text, complete := strings.CutSuffix(string(content), "\n")
+	if !complete || !isPlainLine(text) {
 		return "", fmt.Errorf("%s: %.80q: %w", path, content, host.ErrTruncated)
 	}
 
@@ -56,12 +56,12 @@ func (s settingFiles) valid(e *Entry) bool {
 	}
 
 	for i := range e.Files {
-		h := &e.Files[i]
-		if _, err := s.layout.SettingFile(h.Group, h.File); err != nil {
+		record := &e.Files[i]
+		if _, err := s.layout.SettingFile(record.Group, record.File); err != nil {
 			return false
 		}
 
-		if !isPlainLine(h.Original) || !isPlainLine(h.Set) || !isPlainLine(h.Before) {
+		if !isPlainLine(record.Original) || !isPlainLine(record.Set) || !isPlainLine(record.Before) {
 			return false
 		}
 	}
@@ -71,13 +71,13 @@ func (s settingFiles) valid(e *Entry) bool {
 
 func (s settingFiles) conditionsHold(e *Entry) bool {
 	for i := range e.Files {
-		h := &e.Files[i]
-		if !h.Condition {
+		record := &e.Files[i]
+		if !record.Condition {
 			continue
 		}
 
-		now, err := s.read(h.Group, h.File)
-		if err == nil && !cgroup.EqualSettings(h.File, now, h.Set) {
+		now, err := s.read(record.Group, record.File)
+		if err == nil && !cgroup.EqualSettings(record.File, now, record.Set) {
 			return false
 		}
 	}
@@ -87,30 +87,30 @@ func (s settingFiles) conditionsHold(e *Entry) bool {
 
 // withoutGone returns an entry without files that no longer exist.
 func (s settingFiles) withoutGone(e *Entry) *Entry {
-	kept := &Entry{Key: e.Key, Subject: e.Subject, Seq: e.Seq}
-	for _, h := range e.Files {
-		if !s.isGone(h.Group, h.File) {
-			kept.Files = append(kept.Files, h)
+	existing := &Entry{Key: e.Key, Subject: e.Subject, Seq: e.Seq}
+	for _, record := range e.Files {
+		if !s.isGone(record.Group, record.File) {
+			existing.Files = append(existing.Files, record)
 		}
 	}
 
-	return kept
+	return existing
 }
 
 // restore writes the original of a file. Kernels before 6.17 reject an empty CPU list for a cgroup with processes; the parent's
 // effective list is written instead.
-func (s settingFiles) restore(h *FileRecord) error {
-	path, err := s.layout.SettingFile(h.Group, h.File)
+func (s settingFiles) restore(record *FileRecord) error {
+	path, err := s.layout.SettingFile(record.Group, record.File)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrJournal, err)
 	}
 
-	err = s.writer.Write(path, h.Original)
-	if h.Original != "" || !errors.Is(err, syscall.ENOSPC) {
+	err = s.writer.Write(path, record.Original)
+	if record.Original != "" || !errors.Is(err, syscall.ENOSPC) {
 		return err
 	}
 
-	effective, readErr := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(path)), h.File+".effective"))
+	effective, readErr := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(path)), record.File+".effective"))
 	if readErr != nil {
 		return errors.Join(err, readErr)
 	}

@@ -30,7 +30,8 @@ const (
 	// taintTimeout bounds the requests of one comparison.
 	taintTimeout = 10 * time.Second
 	// minRetry and maxRetry bound the pause after a failed write.
-	minRetry, maxRetry = time.Second, 30 * time.Second
+	minRetry = time.Second
+	maxRetry = 30 * time.Second
 )
 
 // TainterConfig configures a Tainter.
@@ -136,33 +137,34 @@ func (t *Tainter) Run(ctx context.Context) error {
 		t.cfg.Beat("compare")
 
 		if err == nil {
-			pause, logged = 0, ""
+			pause = 0
+			logged = ""
 			continue
 		}
 
 		pause = min(max(2*pause, minRetry), maxRetry)
 		if logged != err.Error() && ctx.Err() == nil {
 			logged = err.Error()
-			t.cfg.Log.Info("failed to update the taint or condition of the node; will retry", "error", logged)
+			t.cfg.Log.Error(err, "failed to update the taint or condition of the node; will retry")
 		}
 	}
 }
 
 // apply applies a desired state.
-func (t *Tainter) apply(ctx context.Context, node *corev1.Node, w *taintState) error {
-	if w == nil {
+func (t *Tainter) apply(ctx context.Context, node *corev1.Node, state *taintState) error {
+	if state == nil {
 		return nil
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, taintTimeout)
 	defer cancel()
 
-	changed, err := t.Sync(ctx, node, w.taint, w.reason)
+	changed, err := t.Sync(ctx, node, state.taint, state.reason)
 	if t.cfg.Report != nil && changed { // The taint; the condition may have failed.
-		t.cfg.Report(TaintOutcome{Avoided: w.taint, Reason: w.reason})
+		t.cfg.Report(TaintOutcome{Avoided: state.taint, Reason: state.reason})
 	}
 	if t.cfg.Report != nil && err != nil {
-		t.cfg.Report(TaintOutcome{Avoided: w.taint, Reason: w.reason, Err: err})
+		t.cfg.Report(TaintOutcome{Avoided: state.taint, Reason: state.reason, Err: err})
 	}
 
 	return err
@@ -219,11 +221,11 @@ func (t *Tainter) Sync(ctx context.Context, node *corev1.Node, want bool, why st
 	for range maxTaintConflicts {
 		var fresh *corev1.Node
 		if fresh, err = t.cfg.Nodes.Get(ctx, t.cfg.Name, metav1.GetOptions{}); err != nil {
-			return false, fmt.Errorf("node %s: %w", t.cfg.Name, err)
+			return false, fmt.Errorf("reading node %s: %w", t.cfg.Name, err)
 		}
 
-		var is bool
-		if is, err = t.write(ctx, fresh, want, why); is && t.confirmWrite(want) {
+		var reached bool
+		if reached, err = t.write(ctx, fresh, want, why); reached && t.confirmWrite(want) {
 			changed = true
 		}
 
@@ -243,7 +245,7 @@ func (t *Tainter) confirmWrite(want bool) bool {
 }
 
 // write patches the differences with at most two requests; if one fails the other is still tried. is reports that the taint is as desired.
-func (t *Tainter) write(ctx context.Context, node *corev1.Node, want bool, why string) (is bool, err error) {
+func (t *Tainter) write(ctx context.Context, node *corev1.Node, want bool, why string) (reached bool, err error) {
 	taintErr := t.writeTaint(ctx, node, want)
 	if apierrors.IsConflict(taintErr) {
 		return false, taintErr
@@ -280,11 +282,11 @@ func (t *Tainter) writeTaint(ctx context.Context, node *corev1.Node, want bool) 
 func (t *Tainter) patch(ctx context.Context, kind types.PatchType, body any, subresources ...string) error {
 	raw, err := json.Marshal(body)
 	if err != nil {
-		return fmt.Errorf("node %s: %w", t.cfg.Name, err)
+		return fmt.Errorf("encoding the patch of node %s: %w", t.cfg.Name, err)
 	}
 
 	if _, err := t.cfg.Nodes.Patch(ctx, t.cfg.Name, kind, raw, metav1.PatchOptions{FieldManager: fieldManager}, subresources...); err != nil {
-		return fmt.Errorf("node %s: %w", t.cfg.Name, err)
+		return fmt.Errorf("patching node %s: %w", t.cfg.Name, err)
 	}
 
 	return nil
@@ -316,6 +318,7 @@ func (t *Tainter) condition(node *corev1.Node, want bool, why string) *corev1.No
 		return &next
 	}
 
+	// A message that changes with each measurement is written once a minute at most.
 	last := &node.Status.Conditions[i]
 	if last.Status == next.Status {
 		next.LastTransitionTime = last.LastTransitionTime

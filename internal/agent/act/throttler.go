@@ -49,12 +49,12 @@ func cpuKey(id string) string { return KindCPU + "/" + id }
 
 // UndoInherited restores the pods that a previous agent throttled and this one has not throttled since.
 func (t *Throttler) UndoInherited() error {
-	own := make(map[string]bool, len(t.losses))
+	tracked := make(map[string]bool, len(t.losses))
 	for pod := range t.losses {
-		own[cpuKey(filepath.Base(pod))] = true
+		tracked[cpuKey(filepath.Base(pod))] = true
 	}
 
-	return t.journal.UndoUnless(func(key string) bool { return !strings.HasPrefix(key, KindCPU+"/") || own[key] })
+	return t.journal.UndoUnless(func(key string) bool { return !strings.HasPrefix(key, KindCPU+"/") || tracked[key] })
 }
 
 // Throttle executes a throttle on a container's cgroup. A removed cgroup is no error.
@@ -65,7 +65,7 @@ func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 		return t.release(plan.Pod, plan.ContainerID, pod, nil)
 	}
 	if err != nil {
-		return fmt.Errorf("limit of cpu: %w", err)
+		return fmt.Errorf("reading the CPU limit: %w", err)
 	}
 
 	key := cpuKey(filepath.Base(pod))
@@ -75,9 +75,9 @@ func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 	}
 
 	next := cgroup.NewBandwidth(series.MilliCPU(plan.To), now.Period)
-	back := plan.To == plan.Original || plan.To == qos.Unlimited
+	restores := plan.To == plan.Original || plan.To == qos.Unlimited
 	// A kubelet may have set a lower limit since.
-	if back || next.Cores() > original.Cores() && !original.Unlimited() {
+	if restores || next.Cores() > original.Cores() && !original.Unlimited() {
 		next = original
 	}
 
@@ -86,7 +86,7 @@ func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 		return err
 	}
 
-	if back {
+	if restores {
 		return t.release(plan.Pod, plan.ContainerID, pod, changes)
 	}
 
@@ -99,13 +99,13 @@ func (t *Throttler) Throttle(plan qos.Throttle, group string) error {
 		lost.cores = max(original.Cores()-next.Cores(), 0)
 	}
 
-	before, had := t.losses[pod][plan.ContainerID]
+	before, tracked := t.losses[pod][plan.ContainerID]
 	t.losses[pod][plan.ContainerID] = lost
-	up := !now.Unlimited() && next.Cores() > now.Cores()
-	if err = t.applyChanges(plan.Pod, pod, changes, up); err != nil {
+	raises := !now.Unlimited() && next.Cores() > now.Cores()
+	if err = t.applyChanges(plan.Pod, pod, changes, raises); err != nil {
 		delete(t.losses[pod], plan.ContainerID)
 
-		if had {
+		if tracked {
 			t.losses[pod][plan.ContainerID] = before
 		}
 	}
@@ -136,23 +136,23 @@ func (t *Throttler) RestoreUntracked(throttled func(containerID string) bool) []
 }
 
 // release restores a container, and its pod by as much.
-func (t *Throttler) release(of qos.PodRef, containerID, pod string, changes []Change) error {
-	before, had := t.losses[pod][containerID]
-	delete(t.losses[pod], containerID)
+func (t *Throttler) release(podRef qos.PodRef, containerID, podGroup string, changes []Change) error {
+	before, tracked := t.losses[podGroup][containerID]
+	delete(t.losses[podGroup], containerID)
 
 	var err error
-	if len(t.losses[pod]) == 0 {
-		delete(t.losses, pod)
-		err = t.journal.Undo(cpuKey(filepath.Base(pod)))
+	if len(t.losses[podGroup]) == 0 {
+		delete(t.losses, podGroup)
+		err = t.journal.Undo(cpuKey(filepath.Base(podGroup)))
 	} else {
-		err = t.applyChanges(of, pod, changes, true)
+		err = t.applyChanges(podRef, podGroup, changes, true)
 	}
 
-	if err != nil && had {
-		if t.losses[pod] == nil {
-			t.losses[pod] = map[string]throttleLoss{}
+	if err != nil && tracked {
+		if t.losses[podGroup] == nil {
+			t.losses[podGroup] = map[string]throttleLoss{}
 		}
-		t.losses[pod][containerID] = before
+		t.losses[podGroup][containerID] = before
 	}
 
 	return err
@@ -160,20 +160,20 @@ func (t *Throttler) release(of qos.PodRef, containerID, pod string, changes []Ch
 
 // applyChanges writes the changes of a container and its pod in the order the kernel accepts: on cgroup v1 a child may not exceed its
 // parent.
-func (t *Throttler) applyChanges(of qos.PodRef, pod string, container []Change, up bool) error {
-	key := cpuKey(filepath.Base(pod))
-	changes, err := t.podChanges(key, pod)
+func (t *Throttler) applyChanges(podRef qos.PodRef, podGroup string, container []Change, raises bool) error {
+	key := cpuKey(filepath.Base(podGroup))
+	changes, err := t.podChanges(key, podGroup)
 	if err != nil {
 		return err
 	}
 
-	if up {
+	if raises {
 		changes = append(changes, container...)
 	} else {
 		changes = append(container, changes...)
 	}
 
-	return t.journal.Change(Unit{Key: key, Subject: of.String(), Changes: changes})
+	return t.journal.Change(Unit{Key: key, Subject: podRef.String(), Changes: changes})
 }
 
 // containerChanges returns the changes to another limit. The kernel accepts no burst above the quota, and before 5.14 it has no
@@ -190,12 +190,13 @@ func (t *Throttler) containerChanges(key, group string, next cgroup.Bandwidth, b
 		return nil, err
 	}
 
-	most, err := strconv.ParseInt(text, 10, 64)
+	original, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", names.burst, err)
 	}
 
-	to := time.Duration(most) * time.Microsecond
+	// A smaller burst is written before the quota, a larger one after it.
+	to := time.Duration(original) * time.Microsecond
 	if !next.Unlimited() {
 		to = min(to, next.Quota)
 	}
@@ -227,7 +228,7 @@ func (t *Throttler) podChanges(key, pod string) ([]Change, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("limit of cpu: %w", err)
+		return nil, fmt.Errorf("reading the CPU limit: %w", err)
 	}
 
 	original, err := t.originalLimit(key, pod, limit.Period)
@@ -249,11 +250,13 @@ func (t *Throttler) podChanges(key, pod string) ([]Change, error) {
 
 // weightChange returns the change of a pod's weight to a share of the original. Idle cgroups have no weight.
 func (t *Throttler) weightChange(key, pod string, keep series.Ratio) ([]Change, error) {
+	// The kernel rejects values below the minimum.
 	file := cgroup.FileWeight
-	least := 1.0
+
+	minWeight := 1.0
 	if t.layout.Version != cgroup.V2 {
 		file = cgroup.FileSharesV1
-		least = 2
+		minWeight = 2
 	}
 
 	idle, err := t.journal.Original(key, pod, cgroup.FileIdle)
@@ -274,7 +277,7 @@ func (t *Throttler) weightChange(key, pod string, keep series.Ratio) ([]Change, 
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 
-	to := max(float64(original)*float64(keep), least)
+	to := max(float64(original)*float64(keep), minWeight)
 	if to >= float64(original) {
 		to = float64(original)
 	}

@@ -60,14 +60,14 @@ func (j *Journal) undo(list []*Entry) error {
 	for {
 		moved := false
 		var errs []error
-		var left []*Entry
+		var failed []*Entry
 		for _, e := range list {
 			wrote, err := j.undoEntry(e)
 			moved = moved || wrote
 
 			if err != nil {
 				errs = append(errs, err)
-				left = append(left, e)
+				failed = append(failed, e)
 				continue
 			}
 
@@ -75,7 +75,7 @@ func (j *Journal) undo(list []*Entry) error {
 			delete(j.entries, e.Key)
 		}
 
-		if list = left; len(list) == 0 || !moved {
+		if list = failed; len(list) == 0 || !moved {
 			return errors.Join(errs...)
 		}
 	}
@@ -90,38 +90,38 @@ func (j *Journal) undoEntry(e *Entry) (wrote bool, err error) {
 	var errs []error
 	var theirs, refused bool
 	for i := range slices.Backward(e.Files) {
-		h := &e.Files[i]
-		if h.Condition {
+		record := &e.Files[i]
+		if record.Condition {
 			continue
 		}
 
-		if over := j.recordAbove(e, h.Group, h.File); over != nil {
-			over.Original = h.Original
+		if above := j.recordAbove(e, record.Group, record.File); above != nil {
+			above.Original = record.Original
 			continue
 		}
 
-		now, err := j.files.read(h.Group, h.File)
+		now, err := j.files.read(record.Group, record.File)
 		switch {
 		case errors.Is(err, host.ErrGone):
 			continue
 		case err != nil:
-			errs = append(errs, fmt.Errorf("restore %s: %w", e.Subject, err))
+			errs = append(errs, fmt.Errorf("restoring %s: %w", e.Subject, err))
 			continue
-		case !e.isOwnValue(h, now):
+		case !e.isOwnValue(record, now):
 			theirs = true
 			continue
-		case cgroup.EqualSettings(h.File, now, h.Original):
+		case cgroup.EqualSettings(record.File, now, record.Original):
 			continue
 		}
 
-		err = j.files.restore(h)
+		err = j.files.restore(record)
 		switch {
 		case err == nil:
 			wrote = true
-		case j.files.isGone(h.Group, h.File):
+		case j.files.isGone(record.Group, record.File):
 		default:
 			refused = errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EBUSY)
-			errs = append(errs, fmt.Errorf("restore %s: %s to %q: %w", e.Subject, h.File, h.Original, err))
+			errs = append(errs, fmt.Errorf("restoring %s: setting %s to %q: %w", e.Subject, record.File, record.Original, err))
 		}
 	}
 
@@ -140,40 +140,40 @@ func (j *Journal) dropGone(key string) error {
 		return nil
 	}
 
-	kept := j.files.withoutGone(e)
-	if len(kept.Files) == 0 {
+	existing := j.files.withoutGone(e)
+	if len(existing.Files) == 0 {
 		return j.forget(key)
 	}
 
-	return j.put(&change{entry: kept})
+	return j.put(&change{entry: existing})
 }
 
 // sweep removes entries of removed cgroups when the journal has doubled since the last time, since pods may end while they are throttled.
 // The next change writes it to disk.
 func (j *Journal) sweep() {
-	held := 0
+	files := 0
 	for _, e := range j.entries {
-		held += len(e.Files)
+		files += len(e.Files)
 	}
 
-	if held < max(j.sweepThreshold, minSweepFiles) {
+	if files < max(j.sweepThreshold, minSweepFiles) {
 		return
 	}
 
-	held = 0
+	files = 0
 	for key, e := range j.entries {
-		kept := j.files.withoutGone(e)
-		held += len(kept.Files)
+		existing := j.files.withoutGone(e)
+		files += len(existing.Files)
 
-		if len(kept.Files) == 0 {
+		if len(existing.Files) == 0 {
 			delete(j.entries, key)
 			continue
 		}
 
-		e.Files = kept.Files
+		e.Files = existing.Files
 	}
 
-	j.sweepThreshold = 2 * held
+	j.sweepThreshold = 2 * files
 }
 
 // Forget removes an entry without writing any file, as for a removed container.
