@@ -137,17 +137,17 @@ func TestThrottleAndRestore(t *testing.T) {
 		}
 
 		if left := n.throttler(t, n.tree).journal.Entries(); len(left) > 0 {
-			t.Errorf("the journal still has %+v", left)
+			t.Errorf("after the last step the journal has %+v, want no entries", left)
 		}
 
 		// Without a limit.
 		n.set(t, map[bool]string{true: "-1", false: "max"}[v1], "0")
 
 		if err := th.Throttle(plan(qos.Unlimited, 5, qos.Unlimited), n.group); err != nil || n.limit(t) != "1ms of 100ms burst 0s" {
-			t.Errorf("%v, %s; want the least that there is", err, n.limit(t))
+			t.Errorf("Throttle of an unlimited container = %v with limit %s, want nil and the least that there is", err, n.limit(t))
 		}
 		if err := undoThrottles(th); err != nil || n.limit(t) != "none burst 0s" {
-			t.Errorf("%v, %s", err, n.limit(t))
+			t.Errorf("undoThrottles = %v with limit %s, want nil and no limit", err, n.limit(t))
 		}
 	}
 }
@@ -164,7 +164,7 @@ func TestNotOurs(t *testing.T) {
 
 	n.set(t, "70000", "0")
 	if err := undoThrottles(th); err != nil || n.limit(t) != "70ms of 100ms burst 0s" {
-		t.Errorf("%v, %s", err, n.limit(t))
+		t.Errorf("undoThrottles = %v with limit %s, want nil and the 70ms of another process", err, n.limit(t))
 	}
 	// It is also what the next throttle restores.
 	if err := th.Throttle(plan(700, 300, 700), n.group); err != nil {
@@ -172,7 +172,7 @@ func TestNotOurs(t *testing.T) {
 	}
 
 	if err := undoThrottles(th); err != nil || n.limit(t) != "70ms of 100ms burst 0s" {
-		t.Errorf("%v, %s", err, n.limit(t))
+		t.Errorf("undoThrottles after another throttle = %v with limit %s, want nil and the 70ms of another process", err, n.limit(t))
 	}
 }
 
@@ -188,7 +188,7 @@ func TestGone(t *testing.T) {
 	}
 
 	if err := th.Throttle(steps()[1], n.group); err != nil || len(th.journal.Entries()) > 0 {
-		t.Errorf("a container that is gone: %v, %v", err, th.journal.Entries())
+		t.Errorf("Throttle of a container that is gone = %v with entries %v, want nil and none", err, th.journal.Entries())
 	}
 }
 
@@ -203,7 +203,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%v, want %v", err, ErrJournal)
 	}
 	if got := n.limit(t); got != "40ms of 100ms burst 0s" || len(th.journal.Entries()) > 0 {
-		t.Errorf("%s, %v", got, th.journal.Entries())
+		t.Errorf("without a journal the limit is %s and the entries are %v, want the original 40ms and none", got, th.journal.Entries())
 	}
 }
 
@@ -215,10 +215,10 @@ func TestRefused(t *testing.T) {
 
 	th := n.throttler(t, refusing)
 	if err := th.Throttle(steps()[0], n.group); err == nil || !strings.Contains(err.Error(), "batch/hog") {
-		t.Errorf("%v", err)
+		t.Errorf("Throttle with rejected writes = %v, want an error that names pod batch/hog", err)
 	}
 	if err := undoThrottles(n.throttler(t, n.tree)); err != nil || n.limit(t) != "40ms of 100ms burst 0s" {
-		t.Errorf("%v, %s", err, n.limit(t))
+		t.Errorf("undoThrottles of the next agent = %v with limit %s, want nil and the original 40ms", err, n.limit(t))
 	}
 }
 
@@ -238,7 +238,7 @@ func TestKernelFilesReplace(t *testing.T) {
 	}
 
 	if content, err := os.ReadFile(file); err != nil || string(content) != "97600 100000\n" {
-		t.Errorf("%q, %v", content, err)
+		t.Errorf("the file has %q, %v, want the written value and a newline", content, err)
 	}
 }
 

@@ -40,10 +40,10 @@ func TestWriteReturnsEAGAIN(t *testing.T) {
 	select {
 	case err := <-said:
 		if !errors.Is(err, syscall.EAGAIN) {
-			t.Errorf("%v", err)
+			t.Errorf("Write = %v, want %v", err, syscall.EAGAIN)
 		}
 	case <-time.After(time.Minute):
-		t.Error("it is waited for")
+		t.Error("Write waits after EAGAIN, want it to return the error")
 	}
 }
 
@@ -62,6 +62,6 @@ func TestWriteCreatesNothing(t *testing.T) {
 	}
 
 	if got, err := os.ReadFile(path); err != nil || string(got) != "\n" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("the file has %q, %v, want an empty line", got, err)
 	}
 }

@@ -112,18 +112,18 @@ func TestDiskFills(t *testing.T) {
 	j.replace = func(string, []byte) error { return syscall.ENOSPC }
 	for _, key := range []string{"a/x", "b/x", "c/x"} {
 		if err := j.Change(n.weightOf(key, "10")); !errors.Is(err, ErrJournal) || !errors.Is(err, syscall.ENOSPC) || n.weight(t) != "20" {
-			t.Errorf("%s: %v, weight %s", key, err, n.weight(t))
+			t.Errorf("Change(%s) on a full disk = %v with weight %s, want ErrJournal and weight 20", key, err, n.weight(t))
 		}
 	}
 
 	if e, ok := j.Entry("b/x"); !ok || e.Files[0].Original != "50" || e.Files[0].Set != "20" || len(j.Entries()) != 2 {
-		t.Errorf("%+v", j.Entries())
+		t.Errorf("entries are %+v, want two, b/x from 50 to 20", j.Entries())
 	}
 	if err := j.UndoAll(); !errors.Is(err, syscall.ENOSPC) || n.weight(t) != "100" {
-		t.Errorf("%v, weight %s", err, n.weight(t))
+		t.Errorf("undoThrottles on a full disk = %v with weight %s, want ENOSPC and weight 100", err, n.weight(t))
 	}
 	// The file still lists undone changes, which the next start finds no longer in force.
 	if err := n.open(t, n.tree).UndoAll(); err != nil || n.weight(t) != "100" {
-		t.Errorf("%v, weight %s", err, n.weight(t))
+		t.Errorf("undoThrottles after the next start = %v with weight %s, want nil and weight 100", err, n.weight(t))
 	}
 }

@@ -63,10 +63,10 @@ func TestChangeAndUndo(t *testing.T) {
 		t.Errorf("the next start reads %+v, want %+v", e, want)
 	}
 	if err := j.Undo("weight/other"); err != nil || n.weight(t) != "20" {
-		t.Errorf("undoing what is not there: %v, %s", err, n.weight(t))
+		t.Errorf("Undo of an unknown unit = %v with weight %s, want nil and weight 20", err, n.weight(t))
 	}
 	if err := j.Undo("weight/c"); err != nil || n.weight(t) != "100" || len(n.open(t, n.tree).Entries()) > 0 {
-		t.Errorf("%v, weight %s, left %+v", err, n.weight(t), j.Entries())
+		t.Errorf("Undo(weight/c) = %v with weight %s and entries %+v, want nil, weight 100 and none", err, n.weight(t), j.Entries())
 	}
 }
 
@@ -103,7 +103,7 @@ func TestLayers(t *testing.T) {
 				t.Errorf("%v, weight %s, want %s", err, n.weight(t), test.want)
 			}
 			if err := n.open(t, n.tree).UndoAll(); err != nil || n.weight(t) != "100" {
-				t.Errorf("after the next start: %v, weight %s", err, n.weight(t))
+				t.Errorf("undoThrottles after the next start = %v with weight %s, want nil and weight 100", err, n.weight(t))
 			}
 		})
 	}
@@ -117,15 +117,15 @@ func TestRollBack(t *testing.T) {
 	u := n.weightOf("both/c", "50")
 	u.Changes = append(u.Changes, Change{Group: n.group, File: cgroup.FileMax, Value: "10 100000"})
 	if err := j.Change(u); err == nil || n.weight(t) != "100" || len(j.Entries()) > 0 {
-		t.Errorf("%v, weight %s, %+v", err, n.weight(t), j.Entries())
+		t.Errorf("Change with a rejected value = %v with weight %s and entries %+v, want an error, weight 100 and none", err, n.weight(t), j.Entries())
 	}
 
 	n.change(t, j, "both/c", "70")
 	if err := j.Change(u); err == nil || n.weight(t) != "70" {
-		t.Errorf("%v, weight %s", err, n.weight(t))
+		t.Errorf("the second Change with a rejected value = %v with weight %s, want an error and weight 70", err, n.weight(t))
 	}
 	if err := n.open(t, n.tree).UndoAll(); err != nil || n.weight(t) != "100" {
-		t.Errorf("after the next start: %v, weight %s", err, n.weight(t))
+		t.Errorf("undoThrottles after the next start = %v with weight %s, want nil and weight 100", err, n.weight(t))
 	}
 }
 
@@ -144,14 +144,14 @@ func TestCondition(t *testing.T) {
 	}
 
 	if err := undoThrottles(th); err != nil || n.limit(t) != "30ms of 50ms burst 0s" || len(th.journal.Entries()) > 0 {
-		t.Errorf("%v, %s", err, n.limit(t))
+		t.Errorf("undoThrottles = %v with limit %s, want nil and 30ms of the new period of 50ms", err, n.limit(t))
 	}
 }
 
 // TestChangesNothingElse checks that only cgroup settings are written.
 func TestChangesNothingElse(t *testing.T) {
 	n := newFixture(t, false)
-	j := n.open(t, filesFunc(func(file, _ string) error { t.Errorf("%s is written", file); return nil }))
+	j := n.open(t, filesFunc(func(file, _ string) error { t.Errorf("Change writes %s, want no write", file); return nil }))
 	for _, c := range []Change{
 		{Group: n.group, File: "cgroup.procs", Value: "1"},
 		{Group: n.group, File: "cpu.shares", Value: "2"}, // cgroup v1's
@@ -161,7 +161,7 @@ func TestChangesNothingElse(t *testing.T) {
 		{Group: n.group, File: "cpu.weight", Value: strings.Repeat("1", maxValue+1)},
 	} {
 		if err := j.Change(Unit{Key: "x/y", Changes: []Change{c}}); !errors.Is(err, ErrJournal) {
-			t.Errorf("%.100v: %v", c, err)
+			t.Errorf("Change(%.100v) = %v, want ErrJournal", c, err)
 		}
 	}
 
@@ -179,7 +179,7 @@ func TestFull(t *testing.T) {
 	}
 
 	if err := j.Change(n.weightOf("a/x", "50")); !errors.Is(err, ErrJournal) || n.weight(t) != "100" {
-		t.Errorf("%v, weight %s", err, n.weight(t))
+		t.Errorf("Change with a full journal = %v with weight %s, want ErrJournal and weight 100", err, n.weight(t))
 	}
 }
 
@@ -202,11 +202,11 @@ func TestFirstVersion(t *testing.T) {
 
 		j := n.open(t, n.tree)
 		if len(j.Entries()) != 1 {
-			t.Fatalf("%+v", j.Entries())
+			t.Fatalf("the journal of version 1 has entries %+v, want one", j.Entries())
 		}
 
 		if err := j.UndoAll(); err != nil || n.limit(t) != "40ms of 100ms burst 20ms" {
-			t.Errorf("v1 %t: %v, %s", v1, err, n.limit(t))
+			t.Errorf("v1 %t: undoThrottles = %v with limit %s, want nil and the original 40ms with a burst of 20ms", v1, err, n.limit(t))
 		}
 	}
 }
@@ -239,11 +239,11 @@ func TestDamagedJournal(t *testing.T) {
 
 			j, err := OpenJournal(n.journal, n.layout, n.tree)
 			if !errors.Is(err, ErrJournal) || j == nil || len(j.Entries()) > 0 {
-				t.Fatalf("%+v, %v", j, err)
+				t.Fatalf("OpenJournal = %+v, %v, want an empty journal beside ErrJournal", j, err)
 			}
 
 			if bad, err := os.ReadFile(n.journal + ".bad"); err != nil || string(bad) != content {
-				t.Errorf("moved aside: %q, %v", bad, err)
+				t.Errorf("the .bad file has %q, %v, want the damaged content", bad, err)
 			}
 		})
 	}
@@ -257,10 +257,10 @@ func TestPausedJournal(t *testing.T) {
 
 	j.Stopped = func() bool { return true }
 	if err := j.Change(n.weightOf("weight/a", "10")); !errors.Is(err, ErrPaused) || n.weight(t) != "20" {
-		t.Errorf("%v, the weight is %s", err, n.weight(t))
+		t.Errorf("Change while paused = %v with weight %s, want ErrPaused and weight 20", err, n.weight(t))
 	}
 	if err := j.UndoAll(); err != nil || n.weight(t) != "100" {
-		t.Errorf("%v, the weight is %s", err, n.weight(t))
+		t.Errorf("undoThrottles while paused = %v with weight %s, want nil and weight 100", err, n.weight(t))
 	}
 }
 
@@ -275,13 +275,13 @@ func TestNewerJournal(t *testing.T) {
 
 	j, err := OpenJournal(n.journal, n.layout, n.tree)
 	if j != nil || !errors.Is(err, ErrJournal) || !errors.Is(err, ErrNewerJournal) {
-		t.Errorf("%+v, %v", j, err)
+		t.Errorf("OpenJournal of a newer version = %+v, %v, want nil and ErrNewerJournal", j, err)
 	}
 	if kept, err := os.ReadFile(n.journal); err != nil || string(kept) != content {
-		t.Errorf("the file became %q, %v", kept, err)
+		t.Errorf("the file of a newer version has %q, %v, want it unchanged", kept, err)
 	}
 	if _, err := os.Stat(n.journal + ".bad"); err == nil {
-		t.Error("it was moved aside")
+		t.Error("the file of a newer version was moved aside, want it to stay")
 	}
 }
 
@@ -301,7 +301,7 @@ func FuzzJournal(f *testing.F) {
 		for _, e := range j.Entries() {
 			for _, h := range e.Files {
 				if !filepath.IsLocal(h.Group) || strings.Contains(h.File, "/") || strings.ContainsAny(h.Original+h.Set, "\n\x00") {
-					t.Errorf("%+v", e)
+					t.Errorf("decode accepted entry %+v, want local groups, plain file names and single lines", e)
 				}
 			}
 		}
@@ -343,9 +343,9 @@ func TestSweep(t *testing.T) {
 	}
 
 	if most > minSweepFiles+1 {
-		t.Errorf("%d files are held, of which one is there", most)
+		t.Errorf("the journal has up to %d files, want at most %d: only one exists", most, minSweepFiles+1)
 	}
 	if err := j.UndoAll(); err != nil || n.weight(t) != "100" || len(j.Entries()) > 0 {
-		t.Errorf("%v, weight %s, %d units are left", err, n.weight(t), len(j.Entries()))
+		t.Errorf("undoThrottles = %v with weight %s and %d entries, want nil, weight 100 and none", err, n.weight(t), len(j.Entries()))
 	}
 }

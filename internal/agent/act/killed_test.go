@@ -280,7 +280,7 @@ func (n fixture) undone(t *testing.T, before map[string]string) (changed []strin
 		t.Error(err)
 	}
 	if len(next.Entries()) > 0 || len(n.open(t, n.tree).Entries()) > 0 {
-		t.Errorf("%+v are left", next.Entries())
+		t.Errorf("after UndoAll of the next agent the journal has %+v, want no entries", next.Entries())
 	}
 
 	for file, value := range n.settings(t) {
@@ -330,7 +330,7 @@ func TestKilled(t *testing.T) {
 						n.reset(t, files)
 
 						if died, changed = a.run(t, n, points, after, false); len(changed) > 0 {
-							t.Errorf("killed at write %d, after it %t: %v", points, after, changed)
+							t.Errorf("killed at write %d, after it %t: settings %v, want the original ones", points, after, changed)
 						}
 
 						n.reset(t, files)
@@ -342,12 +342,12 @@ func TestKilled(t *testing.T) {
 					points++
 
 					if points > 100 {
-						t.Fatal("the action does not end")
+						t.Fatal("the action needs more than 100 writes, want it to end")
 					}
 				}
 
 				if points < 3 || damage < 2 {
-					t.Errorf("killed at %d writes, of which %d would have done damage", points-1, damage)
+					t.Errorf("killed at %d writes, of which %d would do damage without a journal; want at least 2 each", points-1, damage)
 				}
 			})
 		}

@@ -80,7 +80,7 @@ func (n memoryFixture) did(t *testing.T, th qos.MemoryThrottle) error {
 	t.Helper()
 
 	if !n.throttler.Enqueue(th, n.group) {
-		t.Fatal("is not taken")
+		t.Fatal("Enqueue = false, want the change to be queued")
 	}
 
 	var got []MemoryOutcome
@@ -103,24 +103,24 @@ func TestMemoryThrottle(t *testing.T) {
 	end := n.start(t)
 
 	if err := n.did(t, memoryPlan(qos.NoMemoryHigh, 300*mebi, qos.NoMemoryHigh, 0)); err != nil || n.read(t, "memory.high") != "314572800" || n.read(t, "memory.current") != "314572800" {
-		t.Errorf("%v, high %s, %s held", err, n.read(t, "memory.high"), n.read(t, "memory.current"))
+		t.Errorf("lowering to 300Mi: %v with memory.high %s and memory.current %s, want nil and 300Mi in both", err, n.read(t, "memory.high"), n.read(t, "memory.current"))
 	}
 	// More is requested than can be reclaimed.
 	if err := n.did(t, memoryPlan(300*mebi, 250*mebi, qos.NoMemoryHigh, 600*mebi)); err != nil || n.read(t, "memory.high") != "262144000" || n.read(t, "memory.current") != "104857600" {
-		t.Errorf("%v, high %s, %s held", err, n.read(t, "memory.high"), n.read(t, "memory.current"))
+		t.Errorf("reclaiming 600Mi: %v with memory.high %s and memory.current %s, want nil, 250Mi and 100Mi", err, n.read(t, "memory.high"), n.read(t, "memory.current"))
 	}
 	if err := n.did(t, memoryPlan(250*mebi, 280*mebi, qos.NoMemoryHigh, 0)); err != nil || n.read(t, "memory.high") != "293601280" {
-		t.Errorf("a step back: %v, high %s", err, n.read(t, "memory.high"))
+		t.Errorf("a step back: %v with memory.high %s, want nil and 280Mi", err, n.read(t, "memory.high"))
 	}
 
 	if err := n.did(t, memoryPlan(280*mebi, qos.NoMemoryHigh, qos.NoMemoryHigh, 0)); err != nil || n.read(t, "memory.high") != "max" || len(n.throttler.cfg.Journal.Entries()) > 0 {
-		t.Errorf("all back: %v, high %s", err, n.read(t, "memory.high"))
+		t.Errorf("the last step back: %v with memory.high %s, want nil, max and no entries", err, n.read(t, "memory.high"))
 	}
 	if err := n.did(t, memoryPlan(qos.NoMemoryHigh, 200*mebi, qos.NoMemoryHigh, 0)); err != nil {
 		t.Error(err)
 	}
 	if err := end(); err != nil || n.read(t, "memory.high") != "max" {
-		t.Errorf("at the end: %v, high %s", err, n.read(t, "memory.high"))
+		t.Errorf("the end of Run: %v with memory.high %s, want nil and max", err, n.read(t, "memory.high"))
 	}
 }
 
@@ -134,10 +134,10 @@ func TestMemoryQoS(t *testing.T) {
 
 	end := n.start(t)
 	if err := n.did(t, memoryPlan(350*mebi, 200*mebi, 350*mebi, 0)); err != nil || n.read(t, "memory.high") != "209715200" {
-		t.Errorf("%v, high %s", err, n.read(t, "memory.high"))
+		t.Errorf("lowering to 200Mi: %v with memory.high %s, want nil and 200Mi", err, n.read(t, "memory.high"))
 	}
 	if err := n.did(t, memoryPlan(200*mebi, 400*mebi, 500*mebi, 0)); err != nil || n.read(t, "memory.high") != "367001600" {
-		t.Errorf("raised above the kubelet's: %v, high %s", err, n.read(t, "memory.high"))
+		t.Errorf("raising to 400Mi: %v with memory.high %s, want nil and the kubelet's 350Mi", err, n.read(t, "memory.high"))
 	}
 	if err := n.did(t, memoryPlan(350*mebi, 200*mebi, 350*mebi, 0)); err != nil {
 		t.Error(err)
@@ -149,7 +149,7 @@ func TestMemoryQoS(t *testing.T) {
 	}
 
 	if err := end(); err != nil || n.read(t, "memory.high") != "377487360" {
-		t.Errorf("%v, high %s", err, n.read(t, "memory.high"))
+		t.Errorf("the end of Run: %v with memory.high %s, want nil and the 360Mi of another process", err, n.read(t, "memory.high"))
 	}
 }
 
@@ -180,7 +180,7 @@ func TestMemoryReclaimsFiles(t *testing.T) {
 		th := memoryPlan(qos.NoMemoryHigh, 133*mebi, qos.NoMemoryHigh, 0)
 		th.Freed = 267 * mebi
 		if err := n.did(t, th); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: the change = %v, want nil", name, err)
 		}
 		if err := end(); err != nil {
 			t.Error(err)
@@ -220,17 +220,17 @@ func TestMemoryThrottlePaused(t *testing.T) {
 	paused.Store(true)
 	lower := memoryPlan(300*mebi, 133*mebi, qos.NoMemoryHigh, 267*mebi)
 	if err := n.did(t, lower); !errors.Is(err, ErrPaused) || len(reclaimed) > 0 || n.read(t, "memory.high") != "314572800" {
-		t.Errorf("paused: %v, reclaimed %q, high %s", err, reclaimed, n.read(t, "memory.high"))
+		t.Errorf("while paused: %v, reclaimed %q, memory.high %s; want ErrPaused, nothing, and 300Mi", err, reclaimed, n.read(t, "memory.high"))
 	}
 
 	paused.Store(false)
 	pauseAfter = 1
 
 	if err := n.did(t, lower); !errors.Is(err, ErrPaused) || len(reclaimed) != 1 || n.read(t, "memory.high") != "314572800" {
-		t.Errorf("paused after a chunk: %v, reclaimed %q, high %s", err, reclaimed, n.read(t, "memory.high"))
+		t.Errorf("paused after a chunk: %v, reclaimed %q, memory.high %s; want ErrPaused, one chunk, and 300Mi", err, reclaimed, n.read(t, "memory.high"))
 	}
 	if err := n.did(t, memoryPlan(300*mebi, qos.NoMemoryHigh, qos.NoMemoryHigh, 0)); err != nil || n.read(t, "memory.high") != "max" {
-		t.Errorf("restored while paused: %v, high %s", err, n.read(t, "memory.high"))
+		t.Errorf("restoring while paused: %v with memory.high %s, want nil and max", err, n.read(t, "memory.high"))
 	}
 	if err := end(); err != nil {
 		t.Error(err)
@@ -273,7 +273,7 @@ func TestMemoryThrottleFails(t *testing.T) {
 		th := memoryPlan(qos.NoMemoryHigh, 200*mebi, qos.NoMemoryHigh, 0)
 		th.ContainerID = strconv.Itoa(i)
 		if taken := n.throttler.Enqueue(th, n.group); taken != (i < memoryQueueSize-1) {
-			t.Fatalf("change %d: taken %t", i, taken)
+			t.Fatalf("Enqueue of change %d = %t, want %d changes to be queued", i, taken, memoryQueueSize)
 		}
 	}
 
@@ -292,6 +292,6 @@ func TestMemoryThrottleFails(t *testing.T) {
 	}
 
 	if err := end(); err != nil || n.read(t, "memory.high") != "max" {
-		t.Errorf("%v, high %s", err, n.read(t, "memory.high"))
+		t.Errorf("the end of Run: %v with memory.high %s, want nil and max", err, n.read(t, "memory.high"))
 	}
 }

@@ -57,13 +57,13 @@ func TestUnsynced(t *testing.T) {
 						}
 
 						if changed := n.undone(t, settings); len(changed) > 0 {
-							t.Errorf("ended at step %d with journal %s: %v", steps, journal, changed)
+							t.Errorf("power lost at step %d with journal %s: settings %v, want the original ones", steps, journal, changed)
 						}
 					}
 				}
 
 				if steps < 15 || several == 0 {
-					t.Errorf("%d steps, %d of them with more than one journal that may be found", steps, several)
+					t.Errorf("%d steps, %d of them with more than one possible journal; want at least 15 and 1", steps, several)
 				}
 			})
 		}

@@ -35,28 +35,28 @@ func gocranesNode() *corev1.Node {
 // TestRemovePredecessor checks that everything that gocrane's agent left is removed, except resources that pods hold, and nothing of others.
 func TestRemovePredecessor(t *testing.T) {
 	client := fake.NewClientset(gocranesNode())
-	held := corev1.ResourceList{ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("2")}
+	allocated := corev1.ResourceList{ensurancev1alpha1.ResourceReclaimedCPU: resource.MustParse("2")}
 
-	removed, err := RemovePredecessor(t.Context(), client.CoreV1().Nodes(), "n", true, false, held)
+	removed, err := RemovePredecessor(t.Context(), client.CoreV1().Nodes(), "n", true, false, allocated)
 	if err != nil || removed.String() != "taint interference.crane.io, condition interference-identified, capacity gocrane.io/cpu, capacity gocrane.io/memory" {
-		t.Errorf("%s, %v", removed, err)
+		t.Errorf("RemovePredecessor = %s, %v, want the taint, the condition and both resources", removed, err)
 	}
 
 	node := stored(t, client)
 	if !slices.Equal(node.Spec.Taints, others) || conditionOf(node) != nil || len(node.Status.Conditions) != 1 {
-		t.Errorf("%+v, %+v", node.Spec.Taints, node.Status.Conditions)
+		t.Errorf("the node has taints %+v and conditions %+v, want those of others", node.Spec.Taints, node.Status.Conditions)
 	}
 
 	for _, list := range []corev1.ResourceList{node.Status.Capacity, node.Status.Allocatable} {
 		cpu := list[ensurancev1alpha1.ResourceReclaimedCPU]
-		if _, has := list[ensurancev1alpha1.ResourceReclaimedMemory]; has || cpu.Value() != 2 || list.Cpu().Value() != 8 {
-			t.Errorf("%v", list)
+		if _, ok := list[ensurancev1alpha1.ResourceReclaimedMemory]; ok || cpu.Value() != 2 || list.Cpu().Value() != 8 {
+			t.Errorf("resources are %v, want the 2 elastic CPUs that pods hold, no elastic memory, and 8 CPUs", list)
 		}
 	}
 
 	client = fake.NewClientset(gocranesNode())
 	if removed, err := RemovePredecessor(t.Context(), client.CoreV1().Nodes(), "n", false, false, nil); err != nil || len(removed.Resources) > 0 || len(stored(t, client).Status.Capacity) != 3 {
-		t.Errorf("resources that are maintained: %s, %v", removed, err)
+		t.Errorf("RemovePredecessor without resources = %s, %v, want all resources to stay", removed, err)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestPredecessorAnnotation(t *testing.T) {
 		requests := len(client.Actions())
 		node := stored(t, client)
 		if err != nil || removed.String() != step.removed || requests != step.requests || node.Annotations[ensurancev1alpha1.AnnotationPredecessor] != step.value || conditionOf(node) != nil {
-			t.Errorf("%d: removed %q with %d requests, %v; %v", i, removed, requests, err, node.Annotations)
+			t.Errorf("step %d: removed %q with %d requests, %v, annotations %v; want %q, %d requests and annotation %q", i, removed, requests, err, node.Annotations, step.removed, step.requests, step.value)
 		}
 	}
 }
@@ -100,16 +100,16 @@ func TestFindPredecessor(t *testing.T) {
 		change(node)
 
 		if got := FindPredecessor(node); !got.IsEmpty() {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf("%s: FindPredecessor = %s, want nothing", name, got)
 		}
 
 		client := fake.NewClientset(node)
 		if removed, err := RemovePredecessor(t.Context(), client.CoreV1().Nodes(), "n", true, false, nil); err != nil || !removed.IsEmpty() || len(client.Actions()) != 1 {
-			t.Errorf("%s: %s, %v", name, removed, err)
+			t.Errorf("%s: RemovePredecessor = %s, %v with %d requests, want nothing with 1 request", name, removed, err, len(client.Actions()))
 		}
 	}
 
 	if got := FindPredecessor(gocranesNode()); got.IsEmpty() || !got.Taint {
-		t.Errorf("gocrane's: %s", got)
+		t.Errorf("FindPredecessor of gocrane's node = %s, want its taint", got)
 	}
 }

@@ -39,14 +39,14 @@ func TestRecordedJournals(t *testing.T) {
 
 			j := n.open(t, n.tree)
 			if got := n.limit(t); len(j.Entries()) != 1 || got != "10ms of 100ms burst 10ms" {
-				t.Fatalf("%d entries, limit %s", len(j.Entries()), got)
+				t.Fatalf("the journal has %d entries and the limit is %s, want 1 and 10ms", len(j.Entries()), got)
 			}
 
 			if err := j.UndoAll(); err != nil || n.limit(t) != "40ms of 100ms burst 20ms" {
-				t.Errorf("%v, limit %s", err, n.limit(t))
+				t.Errorf("undoThrottles = %v with limit %s, want nil and 40ms with a burst of 20ms", err, n.limit(t))
 			}
 			if left := n.open(t, n.tree).Entries(); len(left) > 0 {
-				t.Errorf("the journal still has %+v", left)
+				t.Errorf("after UndoAll the journal has %+v, want no entries", left)
 			}
 		})
 	}
@@ -72,7 +72,7 @@ func TestDowngradedJournal(t *testing.T) {
 
 	newer := []byte(strings.Replace(string(written), `"version":2`, `"version":3`, 1))
 	if bytes.Equal(newer, written) {
-		t.Fatal("the version is not in the journal")
+		t.Fatalf("the journal is %s, want its version in it", written)
 	}
 
 	if err := os.WriteFile(n.journal, newer, 0o600); err != nil {
@@ -80,16 +80,16 @@ func TestDowngradedJournal(t *testing.T) {
 	}
 
 	if j, err := OpenJournal(n.journal, n.layout, n.tree); j != nil || err == nil || n.limit(t) != "10ms of 100ms burst 10ms" {
-		t.Errorf("journal %+v, %v, limit %s", j, err, n.limit(t))
+		t.Errorf("OpenJournal of a newer version = %+v, %v with limit %s, want nil, an error and 10ms", j, err, n.limit(t))
 	}
 	if kept, err := os.ReadFile(n.journal); err != nil || !bytes.Equal(kept, newer) {
-		t.Errorf("the journal became %q, %v", kept, err)
+		t.Errorf("the journal of a newer version has %q, %v, want it unchanged", kept, err)
 	}
 	if err := os.WriteFile(n.journal, written, 0o600); err != nil {
 		t.Fatal(err)
 	}
 
 	if err := n.open(t, n.tree).UndoAll(); err != nil || n.limit(t) != "40ms of 100ms burst 20ms" {
-		t.Errorf("%v, limit %s", err, n.limit(t))
+		t.Errorf("undoThrottles = %v with limit %s, want nil and 40ms with a burst of 20ms", err, n.limit(t))
 	}
 }

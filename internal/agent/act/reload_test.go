@@ -75,7 +75,7 @@ func TestThrottleAfterReload(t *testing.T) {
 			reload()
 
 			if err := undoThrottles(th); err != nil || len(th.journal.Entries()) > 0 {
-				t.Errorf("v1 %t: %v, %+v are left", v1, err, th.journal.Entries())
+				t.Errorf("v1 %t: undoThrottles = %v with entries %+v, want nil and none", v1, err, th.journal.Entries())
 			}
 
 			holds("undone after a reload", whole+" 80")

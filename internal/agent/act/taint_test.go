@@ -98,20 +98,20 @@ func TestTaintAndBack(t *testing.T) {
 	}
 
 	if sync(false, "no rule has fired") || len(client.Actions()) > 0 {
-		t.Errorf("a calm node is asked for: %v", client.Actions())
+		t.Errorf("Sync of a calm node sent %v, want no request and no change", client.Actions())
 	}
 	if !sync(true, "rule a/b is firing") {
-		t.Error("the change is not reported")
+		t.Error("Sync that taints = false, want a reported change")
 	}
 
 	node := stored(t, client)
 	if !IsTainted(node) || len(node.Spec.Taints) != 3 || !slices.Equal(node.Spec.Taints[:2], others) {
-		t.Errorf("taints: %+v", node.Spec.Taints)
+		t.Errorf("taints are %+v, want ours after the two of others", node.Spec.Taints)
 	}
 
 	c := conditionOf(node)
 	if c == nil || c.Status != corev1.ConditionTrue || c.Reason != "RuleFires" || c.Message != "rule a/b is firing" || !c.LastTransitionTime.Time.Equal(began) {
-		t.Fatalf("condition: %+v", c)
+		t.Fatalf("the condition is %+v, want True with reason RuleFires, the rule as message, and the time of the change", c)
 	}
 
 	spec, _ := patches(client)
@@ -120,38 +120,38 @@ func TestTaintAndBack(t *testing.T) {
 	}
 
 	if err := json.Unmarshal([]byte(spec[0]), &body); err != nil || body.Metadata.ResourceVersion != "7" || body.Metadata.UID != "u" {
-		t.Errorf("a list is replaced without saying which: %s", spec[0])
+		t.Errorf("the patch is %s, want the node's UID and resource version", spec[0])
 	}
 
 	client.ClearActions()
 	clk.Step(10 * time.Second)
 
 	if sync(true, "rule a/b is falling") || len(client.Actions()) > 0 {
-		t.Errorf("a new word every second: %v", client.Actions())
+		t.Errorf("Sync with another message after 10s sent %v, want no request and no change", client.Actions())
 	}
 
 	clk.Step(time.Minute)
 	if sync(true, "rule a/b cools down") {
-		t.Error("a new message is no change")
+		t.Error("Sync with another message = true, want no reported change of the taint")
 	}
 	if c := conditionOf(stored(t, client)); c.Message != "rule a/b cools down" || !c.LastTransitionTime.Time.Equal(began) || c.LastHeartbeatTime.Time.Equal(began) {
-		t.Errorf("condition: %+v", c)
+		t.Errorf("the condition is %+v, want the new message and heartbeat and the old time of transition", c)
 	}
 	if !sync(false, "no rule has fired") {
-		t.Error("the change is not reported")
+		t.Error("Sync that removes the taint = false, want a reported change")
 	}
 
 	node = stored(t, client)
 	if !slices.Equal(node.Spec.Taints, others) {
-		t.Errorf("taints: %+v", node.Spec.Taints)
+		t.Errorf("taints are %+v, want only those of others", node.Spec.Taints)
 	}
 	if c := conditionOf(node); c.Status != corev1.ConditionFalse || c.Reason != "NoRuleFires" || c.LastTransitionTime.Time.Equal(began) {
-		t.Errorf("condition: %+v", c)
+		t.Errorf("the condition is %+v, want False with reason NoRuleFires and a new time of transition", c)
 	}
 
 	client.ClearActions()
 	if sync(false, "something else") || len(client.Actions()) > 0 {
-		t.Errorf("a node that is as it should be is asked for: %v", client.Actions())
+		t.Errorf("Sync of a node in its desired state sent %v, want no request and no change", client.Actions())
 	}
 }
 
@@ -177,12 +177,12 @@ func TestTaintConflict(t *testing.T) {
 	})
 
 	if changed, err := tainter.Sync(t.Context(), calmNode(), true, "why"); err != nil || !changed {
-		t.Error(changed, err)
+		t.Errorf("Sync = %t, %v, want a reported change", changed, err)
 	}
 
 	node := stored(t, client)
 	if !IsTainted(node) || !slices.Contains(node.Spec.Taints, theirs) || conditionOf(node) == nil {
-		t.Errorf("%+v", node)
+		t.Errorf("the node is %+v, want our taint, the concurrent one and the condition", node)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestTaintFails(t *testing.T) {
 		changed, err := tainter.Sync(t.Context(), nil, true, "why")
 		node := stored(t, client)
 		if !apierrors.IsForbidden(err) || changed != (sub == "status") || IsTainted(node) != (sub == "status") || (conditionOf(node) != nil) != (sub == "") {
-			t.Errorf("without %q: %t, %v, %+v", sub, changed, err, node)
+			t.Errorf("subresource %q forbidden: Sync = %t, %v with node %+v, want an error and the other write", sub, changed, err, node)
 		}
 	}
 }
@@ -235,7 +235,7 @@ func TestTaintReportedOnce(t *testing.T) {
 		t.Helper()
 
 		if err := tainter.apply(t.Context(), stored(t, client), &taintState{want, what}); (err != nil) != fails {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("apply %s = %v, want an error: %t", what, err, fails)
 		}
 	}
 
@@ -254,7 +254,7 @@ func TestTaintReportedOnce(t *testing.T) {
 	}
 
 	if !slices.Equal(changes, []bool{true, false}) || IsTainted(stored(t, client)) {
-		t.Errorf("reports %+v", reports)
+		t.Errorf("reports are %+v, want one change to tainted and one back", reports)
 	}
 }
 
@@ -279,7 +279,7 @@ func TestTaintRemovedAtTheEnd(t *testing.T) {
 		select {
 		case err := <-done:
 			if err != nil || IsTainted(stored(t, client)) {
-				t.Errorf("%v: %+v", err, stored(t, client))
+				t.Errorf("removeTaint = %v with node %+v, want nil and no taint", err, stored(t, client))
 			}
 
 			return
@@ -323,7 +323,7 @@ func TestTainterRuns(t *testing.T) {
 		t.Helper()
 
 		if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return ok(), nil }); err != nil {
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("waiting for %s: %v", what, err)
 		}
 	}
 
@@ -347,7 +347,7 @@ func TestTainterRuns(t *testing.T) {
 	}
 
 	if n := tries(); n < 4 || n > 20 {
-		t.Errorf("asked %d times within two minutes of an outage", n)
+		t.Errorf("%d requests within two minutes of an outage, want 4 to 20", n)
 	}
 
 	tainter.SetDesired(true, "the latest")
@@ -365,14 +365,14 @@ func TestTainterRuns(t *testing.T) {
 		t.Error(err)
 	}
 	if node := stored(t, client); IsTainted(node) || conditionOf(node).Status != corev1.ConditionFalse {
-		t.Errorf("the agent has ended: %+v", node)
+		t.Errorf("after the end of Run the node is %+v, want no taint and a False condition", node)
 	}
 
 	mu.Lock()
 	defer mu.Unlock()
 
 	if last := reports[len(reports)-1]; last.Avoided || last.Err != nil || reports[0].Err == nil {
-		t.Errorf("reports: %+v", reports)
+		t.Errorf("reports are %+v, want a failure first and the removed taint last", reports)
 	}
 }
 
@@ -391,7 +391,7 @@ func TestTainterKeepsState(t *testing.T) {
 	cancel()
 
 	if err := <-done; err != nil || len(client.Actions()) > 0 {
-		t.Errorf("%v: %v", err, client.Actions())
+		t.Errorf("the end of Run = %v with requests %v, want nil and none", err, client.Actions())
 	}
 }
 

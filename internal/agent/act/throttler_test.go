@@ -84,7 +84,7 @@ func TestThrottlePod(t *testing.T) {
 			p.ContainerID = id
 			p.Weight = keep
 			if err := th.Throttle(p, group); err != nil {
-				t.Fatalf("v1 %t: %v", v1, err)
+				t.Fatalf("v1 %t: Throttle = %v, want nil", v1, err)
 			}
 
 			fields := []string{n.get(t, n.group, quota), n.get(t, other, quota), n.get(t, pod, quota), n.get(t, pod, weight)}
@@ -101,7 +101,7 @@ func TestThrottlePod(t *testing.T) {
 		step("d", 100, 400, 400, 0, "60000 40000 100000 80")
 
 		if left := th.journal.Entries(); len(left) > 0 {
-			t.Errorf("%+v are left", left)
+			t.Errorf("after the last step the journal has %+v, want no entries", left)
 		}
 
 		// One of two containers ends; the share of the other stays.
@@ -115,10 +115,10 @@ func TestThrottlePod(t *testing.T) {
 		p := plan(100, 50, 400)
 		p.ContainerID = "d"
 		if err := th.Throttle(p, other); err != nil || strings.TrimSuffix(n.get(t, pod, quota), period) != "70000" {
-			t.Errorf("v1 %t: %v, the pod has %s", v1, err, n.get(t, pod, quota))
+			t.Errorf("v1 %t: Throttle of a removed container = %v with pod quota %s, want nil and 70000", v1, err, n.get(t, pod, quota))
 		}
 		if err := undoThrottles(th); err != nil || strings.TrimSuffix(n.get(t, pod, quota), period) != "100000" || n.get(t, pod, weight) != share {
-			t.Errorf("v1 %t: %v, the pod has %s and weight %s", v1, err, n.get(t, pod, quota), n.get(t, pod, weight))
+			t.Errorf("v1 %t: undoThrottles = %v with pod quota %s and weight %s, want nil, 100000 and %s", v1, err, n.get(t, pod, quota), n.get(t, pod, weight), share)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestThrottleLeastWeight(t *testing.T) {
 		p := plan(qos.Unlimited, 300, qos.Unlimited)
 		p.Weight = 0.1
 		if err := th.Throttle(p, n.group); err != nil || n.get(t, pod, weight) != least {
-			t.Errorf("%v, weight %s", err, n.get(t, pod, weight))
+			t.Errorf("Throttle = %v with weight %s, want nil and the least weight %s", err, n.get(t, pod, weight), least)
 		}
 		if err := undoThrottles(th); err != nil {
 			t.Error(err)
@@ -149,10 +149,10 @@ func TestThrottleLeastWeight(t *testing.T) {
 
 		n.put(t, pod, cgroup.FileIdle, "1")
 		if err := th.Throttle(p, n.group); err != nil || n.limit(t) != "30ms of 100ms burst 0s" {
-			t.Errorf("an idle group: %v, %s", err, n.limit(t))
+			t.Errorf("Throttle in an idle group = %v with limit %s, want nil and 30ms", err, n.limit(t))
 		}
 		if err := undoThrottles(th); err != nil || n.get(t, pod, cgroup.FileIdle) != "1" || n.limit(t) != "none burst 0s" {
-			t.Errorf("%v, %s", err, n.limit(t))
+			t.Errorf("undoThrottles = %v with limit %s, want nil, no limit and an idle group", err, n.limit(t))
 		}
 	}
 }
@@ -208,7 +208,7 @@ func TestRestoreUntracked(t *testing.T) {
 
 			for _, k := range kept {
 				if k.Err != nil || k.Pod.Name != "hog" {
-					t.Errorf("v1 %t: %s: %+v", v1, what, k)
+					t.Errorf("v1 %t: %s: RestoreUntracked has %+v, want pod hog without an error", v1, what, k)
 				}
 			}
 		}
@@ -224,7 +224,7 @@ func TestRestoreUntracked(t *testing.T) {
 
 		has("the other is gone", th.RestoreUntracked(func(string) bool { return false }), 1, "100000 80")
 		if got := strings.TrimSuffix(n.get(t, n.group, quota), period); got != "45000" || len(th.journal.Entries()) > 0 {
-			t.Errorf("v1 %t: the value of another process is %s, left %+v", v1, got, th.journal.Entries())
+			t.Errorf("v1 %t: the quota is %s with entries %+v, want the 45000 of another process and none", v1, got, th.journal.Entries())
 		}
 
 		has("nothing is left", th.RestoreUntracked(func(string) bool { return false }), 0, "100000 80")
@@ -243,6 +243,6 @@ func TestThrottleNotAboveTheKubelets(t *testing.T) {
 
 	n.set(t, "100000", "0")
 	if err := th.Throttle(plan(1200, 1600, 2000), n.group); err != nil || n.limit(t) != "100ms of 100ms burst 0s" {
-		t.Errorf("%v, %s", err, n.limit(t))
+		t.Errorf("Throttle above the kubelet's limit = %v with limit %s, want nil and its 100ms", err, n.limit(t))
 	}
 }
