@@ -72,7 +72,7 @@ func BenchmarkStep110(b *testing.B) {
 
 			tree.Close()
 			if len(on.pods) < 110 {
-				b.Fatalf("%d pods", len(on.pods))
+				b.Fatalf("the host has %d pods, want at least 110", len(on.pods))
 			}
 
 			m := NewManager(Config{
@@ -83,7 +83,7 @@ func BenchmarkStep110(b *testing.B) {
 			m.Reconcile()
 
 			if s := m.Status(); !s.Active || s.Exclusive.Len() != 2 {
-				b.Fatalf("%+v", s)
+				b.Fatalf("Status() = %+v, want an active manager with 2 exclusive CPUs", s)
 			}
 
 			b.ReportAllocs()

@@ -81,7 +81,7 @@ func (c *cpusetWriter) readAllowed(file string) (set numa.CPUSet, ok bool) {
 }
 
 // readSetting reads a file of a cgroup; gone reports that the cgroup was removed.
-func (c *cpusetWriter) readSetting(path, file string) (value string, gone bool, err error) {
+func (c *cpusetWriter) readSetting(path, file string) (value string, removed bool, err error) {
 	value, err = c.layout.ReadSetting(c.reader, path, file)
 	if !errors.Is(err, host.ErrGone) {
 		return value, false, err
@@ -97,46 +97,47 @@ func (c *cpusetWriter) readSetting(path, file string) (value string, gone bool, 
 }
 
 // apply writes the desired CPUs and memory nodes of a container and reports whether that took a write (in a dry run: whether it would).
-func (c *cpusetWriter) apply(g *containerTarget) (wrote bool, err error) {
-	wrote, err = c.applySetting(g, UnitKindCPUs, cgroup.FileCPUs, g.cpus.String())
+func (c *cpusetWriter) apply(target *containerTarget) (wrote bool, err error) {
+	wrote, err = c.applySetting(target, UnitKindCPUs, cgroup.FileCPUs, target.cpus.String())
 	if err != nil {
 		return wrote, err
 	}
 
-	wroteMems, err := c.applySetting(g, UnitKindMems, cgroup.FileMems, g.mems)
+	wroteMems, err := c.applySetting(target, UnitKindMems, cgroup.FileMems, target.mems)
 	return wrote || wroteMems, err
 }
 
-func (c *cpusetWriter) applySetting(g *containerTarget, kind, file, value string) (bool, error) {
-	key := kind + "/" + g.id
-	held := false
+func (c *cpusetWriter) applySetting(target *containerTarget, kind, file, value string) (bool, error) {
+	key := kind + "/" + target.id
+	changed := false
+	// A dry run has no journal, and so nothing to restore.
 	if c.journal != nil {
-		_, held = c.journal.Entry(key)
+		_, changed = c.journal.Entry(key)
 	}
 
 	if value == "" {
-		if !held {
+		if !changed {
 			return false, nil
 		}
 
 		if err := c.journal.Undo(key); err != nil {
-			return false, fmt.Errorf("failed to restore %s of %s: %w", file, g.owner, err)
+			return false, fmt.Errorf("restoring %s of %s: %w", file, target.owner, err)
 		}
 
 		return true, nil
 	}
 
-	now, gone, err := c.readSetting(g.path, file)
-	if gone || err == nil && cgroup.EqualSettings(file, now, value) {
+	now, removed, err := c.readSetting(target.path, file)
+	if removed || err == nil && cgroup.EqualSettings(file, now, value) {
 		return false, nil
 	}
 	if err != nil || c.journal == nil {
 		return err == nil, err
 	}
 
-	err = c.journal.Change(act.Unit{Key: key, Subject: g.owner, Changes: []act.Change{{Group: g.path, File: file, Value: value}}})
+	err = c.journal.Change(act.Unit{Key: key, Subject: target.owner, Changes: []act.Change{{Group: target.path, File: file, Value: value}}})
 	if err != nil {
-		return false, fmt.Errorf("set %s: %w", file, err)
+		return false, fmt.Errorf("setting %s: %w", file, err)
 	}
 
 	return true, nil
@@ -169,11 +170,11 @@ func (c *cpusetWriter) clearInherited(containers map[string][]*cgroup.Container)
 	var errs []error
 	for uid, list := range containers {
 		for _, container := range list {
-			g := &containerTarget{id: container.ID, path: container.Path, owner: "pod " + uid}
-			now, gone, err := c.readSetting(g.path, cgroup.FileCPUs)
-			if err == nil && !gone && now != "" {
-				if _, err = c.applySetting(g, UnitKindCPUs, cgroup.FileCPUs, all.String()); err == nil {
-					err = c.journal.Forget(UnitKindCPUs + "/" + g.id)
+			target := &containerTarget{id: container.ID, path: container.Path, owner: "pod " + uid}
+			now, removed, err := c.readSetting(target.path, cgroup.FileCPUs)
+			if err == nil && !removed && now != "" {
+				if _, err = c.applySetting(target, UnitKindCPUs, cgroup.FileCPUs, all.String()); err == nil {
+					err = c.journal.Forget(UnitKindCPUs + "/" + target.id)
 				}
 			}
 
@@ -197,12 +198,12 @@ func (c *cpusetWriter) undoAll() error {
 // went.
 func (m *Manager) listContainers() (map[string][]*cgroup.Container, error) {
 	if err := m.tree.Scan(); err != nil && !errors.Is(err, host.ErrGone) {
-		return nil, fmt.Errorf("pods' groups: %w", err)
+		return nil, fmt.Errorf("listing the pods' cgroups: %w", err)
 	}
 
-	if changes := m.tree.Version(); m.containersByPod == nil || m.containersVersion != changes {
+	if version := m.tree.Version(); m.containersByPod == nil || m.containersVersion != version {
 		m.containersByPod = map[string][]*cgroup.Container{}
-		m.containersVersion = changes
+		m.containersVersion = version
 		for _, p := range m.tree.Pods() {
 			m.containersByPod[p.UID] = append(m.containersByPod[p.UID], p.Containers...)
 		}
@@ -216,13 +217,13 @@ const maxUseAge = time.Minute
 
 // bindMemory decides which containers may allocate memory only in the zones of their CPUs; none if the setting is off or the use of the
 // zones is unknown.
-func (m *Manager) bindMemory(machine cpumanager.Machine, facts *topology.NodeTopology, requests []cpumanager.Pod) {
+func (m *Manager) bindMemory(machine cpumanager.Machine, node *topology.NodeTopology, requests []cpumanager.Pod) {
 	if !m.config.BindMemory {
 		return
 	}
 
 	var err error
-	if machine.OtherMemory, err = m.measureOtherMemory(machine, facts); err != nil {
+	if machine.OtherMemory, err = m.measureOtherMemory(machine, node); err != nil {
 		m.problems.Log("memory", "binding no memory to zones: "+err.Error())
 		m.boundMemory = nil
 		return
@@ -236,7 +237,7 @@ func (m *Manager) bindMemory(machine cpumanager.Machine, facts *topology.NodeTop
 
 // measureOtherMemory returns the memory in use in each zone of the machine, without that of bound containers and as far as it exceeds what
 // the kubelet keeps from pods. The memory of a bound container counts as distributed like its CPUs.
-func (m *Manager) measureOtherMemory(machine cpumanager.Machine, facts *topology.NodeTopology) (map[string]series.Bytes, error) {
+func (m *Manager) measureOtherMemory(machine cpumanager.Machine, node *topology.NodeTopology) (map[string]series.Bytes, error) {
 	s := m.config.Latest.Load()
 	if s == nil {
 		return nil, errors.New("the use of memory is unknown")
@@ -247,8 +248,8 @@ func (m *Manager) measureOtherMemory(machine cpumanager.Machine, facts *topology
 	}
 
 	used := map[string]series.Bytes{}
-	for i := range facts.Machine.Zones {
-		z := &facts.Machine.Zones[i]
+	for i := range node.Machine.Zones {
+		z := &node.Machine.Zones[i]
 		found := false
 		for j := range s.Node.Zones {
 			if seen := &s.Node.Zones[j]; seen.ID == z.ID && seen.Memory.OK {
@@ -262,10 +263,11 @@ func (m *Manager) measureOtherMemory(machine cpumanager.Machine, facts *topology
 		}
 	}
 
+	// The plan accounts for bound containers itself, each zone by its share of the CPUs.
 	counts := map[cpumanager.ID]map[string]int{}
-	for _, h := range m.plan.Assignments {
-		if m.boundMemory[h.ID] != nil {
-			counts[h.ID] = h.Zones
+	for _, a := range m.plan.Assignments {
+		if m.boundMemory[a.ID] != nil {
+			counts[a.ID] = a.Zones
 		}
 	}
 
@@ -288,8 +290,8 @@ func (m *Manager) measureOtherMemory(machine cpumanager.Machine, facts *topology
 		}
 	}
 
-	for i := range facts.Machine.Zones {
-		z := &facts.Machine.Zones[i]
+	for i := range node.Machine.Zones {
+		z := &node.Machine.Zones[i]
 		used[z.Name()] = max(used[z.Name()]-(z.Memory-machine.Memory[z.Name()]), 0)
 	}
 

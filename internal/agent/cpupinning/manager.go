@@ -166,7 +166,7 @@ func (m *Manager) Run(ctx context.Context) error {
 			}
 
 			if err := m.cpusets.undoAll(); err != nil {
-				return fmt.Errorf("failed to restore containers: %w", err)
+				return fmt.Errorf("restoring containers: %w", err)
 			}
 
 			return nil
@@ -180,7 +180,7 @@ func (m *Manager) Run(ctx context.Context) error {
 func (m *Manager) Reconcile() {
 	defer m.config.Beat("reconcile")
 
-	facts, why := m.inactiveReason()
+	nodeTopology, why := m.inactiveReason()
 	if why != "" {
 		m.deactivate(why)
 		return
@@ -203,7 +203,7 @@ func (m *Manager) Reconcile() {
 
 	containers, err := m.listContainers()
 	if err != nil {
-		m.problems.Log("groups", err.Error())
+		m.problems.Error("groups", "listing containers", err)
 		return
 	}
 
@@ -212,19 +212,19 @@ func (m *Manager) Reconcile() {
 		return
 	}
 
-	now := planInputs{state: state, topology: facts, containersVersion: m.containersVersion}
-	now.cpus, now.limitedCPUs = m.cpusets.readAllowed(cgroup.FileCPUs)
+	inputs := planInputs{state: state, topology: nodeTopology, containersVersion: m.containersVersion}
+	inputs.cpus, inputs.limitedCPUs = m.cpusets.readAllowed(cgroup.FileCPUs)
 
-	now.mems, now.limitedMems = m.cpusets.readAllowed(cgroup.FileMems)
-	changed := now != m.lastInputs
+	inputs.mems, inputs.limitedMems = m.cpusets.readAllowed(cgroup.FileMems)
+	changed := inputs != m.lastInputs
 	if !changed && m.config.Clock.Since(m.lastCompared) < m.config.Period {
 		return
 	}
 
 	m.lastCompared = m.config.Clock.Now()
-	machine, err := now.machine()
+	machine, err := inputs.machine()
 	if err != nil {
-		m.problems.Log("machine", err.Error())
+		m.problems.Error("machine", "determining the CPUs that pods may use", err)
 		return
 	}
 
@@ -232,10 +232,10 @@ func (m *Manager) Reconcile() {
 	pods := readPods(state.Pods, m.config.Policy)
 	requests := collectRequests(pods, m.plan.Assignments, containers)
 	if changed && m.updatePlan(machine, requests, pods) {
-		m.lastInputs = now
+		m.lastInputs = inputs
 	}
 
-	m.bindMemory(machine, facts, requests)
+	m.bindMemory(machine, nodeTopology, requests)
 	m.applyTargets(m.buildTargets(machine, pods, containers), changed)
 }
 
@@ -245,15 +245,15 @@ func (m *Manager) inactiveReason() (*topology.NodeTopology, string) {
 		return nil, why
 	}
 
-	facts := m.config.Topology()
+	nodeTopology := m.config.Topology()
 	switch {
-	case facts == nil:
+	case nodeTopology == nil:
 		return nil, "the node's topology is not known"
-	case facts.Kubelet.Static:
-		return facts, "the kubelet assigns CPUs itself (policy static, by " + facts.Kubelet.Source + ")"
+	case nodeTopology.Kubelet.Static:
+		return nodeTopology, "the kubelet assigns CPUs itself (policy static, by " + nodeTopology.Kubelet.Source + ")"
 	}
 
-	return facts, ""
+	return nodeTopology, ""
 }
 
 // deactivate restores all containers while the kubelet assigns CPUs or the topology is unknown.
@@ -262,7 +262,7 @@ func (m *Manager) deactivate(why string) {
 	m.status.Store(&Status{Reason: why, Unsupported: UnsupportedReason(m.config.Layout) != ""})
 
 	if err := m.cpusets.undoAll(); err != nil {
-		m.problems.Log("undo", err.Error())
+		m.problems.Error("undo", "restoring containers", err)
 		return
 	}
 
@@ -293,6 +293,7 @@ func (m *Manager) loadState() bool {
 			return false
 		}
 
+		// A dry run writes nothing, and gocrane's file is not ours to move.
 		if m.config.Journal != nil && path == m.config.StatePath {
 			if err := moveDamaged(path); err != nil {
 				m.problems.Log("state", err.Error())
@@ -322,29 +323,29 @@ func (m *Manager) clearInheritedCPUs(containers map[string][]*cgroup.Container) 
 	}
 
 	err := m.cpusets.clearInherited(containers)
-	m.problems.Error("inherit", "failed to reset the CPUs set by gocrane's agent", err)
+	m.problems.Error("inherit", "resetting the CPUs set by gocrane's agent", err)
 	m.inheritsState = errors.Is(err, act.ErrPaused)
 
 	return !m.inheritsState
 }
 
 // machine returns the CPUs and memory zones that pods may use.
-func (d *planInputs) machine() (cpumanager.Machine, error) {
-	cpus := d.topology.Machine.CPUs()
-	if d.limitedCPUs {
-		cpus = cpus.Intersection(d.cpus)
+func (p *planInputs) machine() (cpumanager.Machine, error) {
+	cpus := p.topology.Machine.CPUs()
+	if p.limitedCPUs {
+		cpus = cpus.Intersection(p.cpus)
 	}
 
 	if cpus == (numa.CPUSet{}) {
 		return cpumanager.Machine{}, errors.New("pods may not run on any known CPU")
 	}
 
-	reserved, err := d.topology.ReservedCPUs()
+	reserved, err := p.topology.ReservedCPUs()
 	if err != nil {
 		return cpumanager.Machine{}, fmt.Errorf("reserved CPUs: %w", err)
 	}
 
-	layout, err := d.topology.Machine.Layout(cpus)
+	layout, err := p.topology.Machine.Layout(cpus)
 	if err != nil {
 		return cpumanager.Machine{}, fmt.Errorf("CPUs: %w", err)
 	}
@@ -352,12 +353,13 @@ func (d *planInputs) machine() (cpumanager.Machine, error) {
 	m := cpumanager.Machine{
 		Layout:               layout,
 		Reserved:             reserved,
-		Memory:               d.topology.UsableMemory(),
-		MemoryBoundByKubelet: d.topology.Kubelet.StaticMemory,
+		Memory:               p.topology.UsableMemory(),
+		MemoryBoundByKubelet: p.topology.Kubelet.StaticMemory,
 	}
 
-	for i := range d.topology.Machine.Zones {
-		if z := &d.topology.Machine.Zones[i]; d.limitedMems && !d.mems.Contains(z.ID) {
+	// Memory is bound only to zones that pods may use.
+	for i := range p.topology.Machine.Zones {
+		if z := &p.topology.Machine.Zones[i]; p.limitedMems && !p.mems.Contains(z.ID) {
 			delete(m.Memory, z.Name())
 		}
 	}
@@ -376,7 +378,7 @@ func (m *Manager) updatePlan(machine cpumanager.Machine, requests []cpumanager.P
 		}
 
 		if err != nil {
-			m.problems.Log("save", "failed to save the CPU assignments; the previous ones stay: "+err.Error())
+			m.problems.Error("save", "saving the CPU assignments; the previous ones stay", err)
 			if m.plan.Shared == (numa.CPUSet{}) { // loaded from the file, not planned yet
 				m.plan = cpumanager.Assign(machine, m.saved, requestsForAssignments(m.saved))
 			}

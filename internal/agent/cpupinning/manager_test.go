@@ -41,13 +41,13 @@ func TestExclusive(t *testing.T) {
 		b.expectCPUs("alone", "web/a=0-1", "web/b=4-5", "web/c=2-3,6-7", "web/sandbox=2-3,6-7", "other/a=2-3,6-7", "other/sandbox=2-3,6-7")
 
 		if b.mems("web", "a") != "0" || b.mems("web", "b") != "1" || b.mems("web", "c") != b.mems("other", "a") {
-			t.Errorf("memory %q, %q, %q", b.mems("web", "a"), b.mems("web", "b"), b.mems("web", "c"))
+			t.Errorf("memory nodes of a, b and c are %q, %q and %q; want 0, 1 and unbound", b.mems("web", "a"), b.mems("web", "b"), b.mems("web", "c"))
 		}
 		if !b.reported("web CPUsAssigned: container a runs on CPUs 0-1 by policy exclusive") {
-			t.Error(b.events)
+			t.Errorf("events are %v, want the assignment of CPUs 0-1", b.events)
 		}
 		if s := b.Status(); !s.Active || s.Exclusive.String() != "0-1,4-5" || s.Shared.String() != "2-3,6-7" || s.Containers != 2 {
-			t.Errorf("%+v", s)
+			t.Errorf("Status() = %+v, want exclusive 0-1,4-5, shared 2-3,6-7 and 2 containers", s)
 		}
 
 		b.runPod("late", "", 0)
@@ -60,7 +60,7 @@ func TestExclusive(t *testing.T) {
 		}
 
 		if len(b.writes) != writes {
-			t.Errorf("writes without a reason: %s", b.writes[writes:])
+			t.Errorf("further steps wrote %s, want nothing", b.writes[writes:])
 		}
 
 		web.Status.Phase = corev1.PodSucceeded
@@ -73,7 +73,7 @@ func TestExclusive(t *testing.T) {
 
 		b.expectCPUs("handed back", "web/a="+all, "web/c="+all, "other/a="+all, "late/a="+all, "other/sandbox="+all)
 		if e := b.config.Journal.Entries(); len(e) > 0 {
-			t.Errorf("the journal holds %+v", e)
+			t.Errorf("the journal has %+v, want no entries", e)
 		}
 	})
 }
@@ -86,7 +86,7 @@ func TestOrder(t *testing.T) {
 	b.advance()
 
 	if got := strings.Join(b.writes, " "); got != "cpuset.cpus=2-7 cpuset.cpus=2-7 cpuset.cpus=2-7 cpuset.cpus=0-1 cpuset.mems=0" {
-		t.Error(got)
+		t.Errorf("writes are %q, want the shared CPUs of others before the exclusive ones", got)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestPolicies(t *testing.T) {
 		}
 
 		if !strings.Contains(strings.Join(b.events, "\n"), `"sometimes", which is not a policy: exclusive applies`) {
-			t.Error(b.log)
+			t.Errorf("events are %v, want the unknown policy; log %v", b.events, b.log)
 		}
 	})
 }
@@ -156,7 +156,7 @@ func TestResize(t *testing.T) {
 	b.expectCPUs("too much", "web/a=0-3", "other/a=4-7")
 
 	if !b.reported("container a keeps its CPUs") {
-		t.Error(b.events)
+		t.Errorf("events are %v, want that the container keeps its CPUs", b.events)
 	}
 
 	now = resources(2)
@@ -217,7 +217,7 @@ func TestDrift(t *testing.T) {
 
 		b.expectCPUs("put right", "web/a=0-1", "other/a=2-7")
 		if !b.reported("corrected container CPUs that were changed by others") {
-			t.Error(b.log)
+			t.Errorf("log %v, want a message about corrected CPUs", b.log)
 		}
 	})
 }
@@ -238,7 +238,7 @@ func TestRefused(t *testing.T) {
 		`nowhere CPUsRefused: container a shares CPUs: 2 CPUs of zone "node9"`,
 	} {
 		if !b.reported(want) {
-			t.Errorf("not reported: %s\n%s", want, strings.Join(b.events, "\n"))
+			t.Errorf("events are %s\nwant %s", strings.Join(b.events, "\n"), want)
 		}
 	}
 
@@ -248,7 +248,7 @@ func TestRefused(t *testing.T) {
 	}
 
 	if len(b.events) != reported {
-		t.Errorf("reported again: %s", b.events[reported:])
+		t.Errorf("further steps reported %s, want nothing new", b.events[reported:])
 	}
 }
 
@@ -289,7 +289,7 @@ func TestStandsAside(t *testing.T) {
 		b.expectCPUs("the kubelet's", "web/a="+all)
 
 		if s := b.Status(); s.Active || !strings.Contains(s.Reason, "the kubelet assigns CPUs itself") {
-			t.Errorf("%+v", s)
+			t.Errorf("Status() = %+v, want inactive: the kubelet assigns CPUs", s)
 		}
 
 		b.setKubeletConfig("")
@@ -306,7 +306,7 @@ func TestMemoryIsTheKubelets(t *testing.T) {
 		b.advance()
 
 		if got := b.mems("web", "a"); got != "0" {
-			t.Errorf("memory of %q", got)
+			t.Errorf("memory nodes are %q, want 0", got)
 		}
 
 		b.setKubeletConfig("memoryManagerPolicy: Static\n")
@@ -314,7 +314,7 @@ func TestMemoryIsTheKubelets(t *testing.T) {
 		b.expectCPUs("CPUs stay", "web/a=0-1")
 
 		if got := b.mems("web", "a"); got != before && got != "0-1" {
-			t.Errorf("memory of %q, before it was %q", got, before)
+			t.Errorf("memory nodes are %q, want all or %q as before", got, before)
 		}
 	})
 }
@@ -330,7 +330,7 @@ func TestMemoryIsNotBoundByDefault(t *testing.T) {
 		b.expectCPUs("CPUs are bound", "web/a=0-1")
 
 		if got := b.mems("web", "a"); got != before {
-			t.Errorf("memory of %q, before it was %q", got, before)
+			t.Errorf("memory nodes are %q, want %q as before", got, before)
 		}
 	})
 }
@@ -348,7 +348,7 @@ func TestMemoryOfOthers(t *testing.T) {
 			}
 
 			if got := b.mems("web", "a"); got != "" && got != "0-1" {
-				t.Errorf("%s: memory of %q", what, got)
+				t.Errorf("%s: memory nodes are %q, want all", what, got)
 			}
 		}
 
@@ -360,7 +360,7 @@ func TestMemoryOfOthers(t *testing.T) {
 			}
 
 			if got := b.mems("web", "a"); got != "0" {
-				t.Errorf("%s: memory of %q", what, got)
+				t.Errorf("%s: memory nodes are %q, want 0", what, got)
 			}
 		}
 
@@ -385,7 +385,7 @@ func TestMemoryOfOthers(t *testing.T) {
 		b.Reconcile()
 
 		if got := b.mems("web", "a"); got != "" && got != "0-1" || !b.reported("was measured") {
-			t.Errorf("stale: memory of %q", got)
+			t.Errorf("stale use: memory nodes are %q, log %v; want all and the age of the measurement", got, b.log)
 		}
 	})
 }
@@ -401,7 +401,7 @@ func TestUnknown(t *testing.T) {
 	b.advance()
 
 	if b.readFile(filepath.Join(b.dir, StateFile)) != state || b.cpus("web", "a") != "0-7" || !b.reported("until the node's pods are known") {
-		t.Error(b.log)
+		t.Errorf("before pods are known CPUs are %q, log %v; want them and the state unchanged", b.cpus("web", "a"), b.log)
 	}
 
 	b.invalidateState()
@@ -411,7 +411,7 @@ func TestUnknown(t *testing.T) {
 	b.advance()
 
 	if s := b.Status(); s.Active || !strings.Contains(s.Reason, "topology is not known") {
-		t.Errorf("%+v", s)
+		t.Errorf("Status() = %+v, want inactive: the topology is unknown", s)
 	}
 }
 
@@ -450,8 +450,8 @@ func TestKernelRefuses(t *testing.T) {
 	b.advance()
 	b.expectCPUs("busy", "web/a=0-1", "other/a=", "other/sandbox=2-7")
 
-	if !b.reported("failed to set the CPUs of 2 of 4 containers") || b.mems("web", "a") != "" {
-		t.Error(b.log)
+	if !b.reported(`"failed"=2 "containers"=4`) || b.mems("web", "a") != "" {
+		t.Errorf("log %v, memory %q; want a failure of 2 of 4 containers and no bound memory", b.log, b.mems("web", "a"))
 	}
 
 	busy = false
@@ -479,8 +479,8 @@ func TestFullDisk(t *testing.T) {
 	b.advance()
 	b.expectCPUs("full, started anew", "first/a=0-1", "second/a=2-7")
 
-	if !b.reported("failed to save the CPU assignments") {
-		t.Error(b.log)
+	if !b.reported("saving the CPU assignments") {
+		t.Errorf("log %v, want the failure of saving", b.log)
 	}
 	if err := os.RemoveAll(filepath.Dir(block)); err != nil {
 		t.Fatal(err)
@@ -499,7 +499,7 @@ func TestDamagedState(t *testing.T) {
 	b.expectCPUs("damaged", "web/a=0-1")
 
 	if _, err := os.Stat(filepath.Join(b.dir, StateFile+".bad")); err != nil || !b.reported("is damaged") {
-		t.Error(err, b.log)
+		t.Errorf("the damaged file: %v, log %v; want it moved aside", err, b.log)
 	}
 }
 
@@ -514,7 +514,7 @@ func TestNewerState(t *testing.T) {
 	b.expectCPUs("untouched", "web/a=")
 
 	if got := b.readFile(filepath.Join(b.dir, StateFile)); got != newer || !b.reported("written by a newer version") {
-		t.Errorf("the file is %s, log %v", got, b.log)
+		t.Errorf("the file of a newer version is %s, log %v; want it unchanged", got, b.log)
 	}
 	if err := os.Remove(filepath.Join(b.dir, StateFile)); err != nil {
 		t.Fatal(err)
@@ -557,7 +557,7 @@ func TestStateOfGocrane(t *testing.T) {
 		b.expectCPUs("taken over", "web/a=2-3", "web/sandbox=0-1,4-7", "other/a=0-1,4-7")
 
 		if !b.reported("adopting the CPUs assigned by gocrane's agent") {
-			t.Error(b.log)
+			t.Errorf("log %v, want the adoption of gocrane's CPUs", b.log)
 		}
 
 		b.startAgent()
@@ -590,7 +590,7 @@ func TestPausedStateOfGocrane(t *testing.T) {
 	b.expectCPUs("paused", "web/a=2-3", "other/a=0-1,4-7")
 
 	if b.Status().Active {
-		t.Error("paused: CPUs are assigned")
+		t.Errorf("while paused Status() = %+v, want inactive", b.Status())
 	}
 
 	paused = false
@@ -608,7 +608,7 @@ func TestNothingOfGocrane(t *testing.T) {
 	b.expectCPUs("damaged", "web/a=0-1", "other/a=2-7")
 
 	if got := b.readFile(filepath.Join(b.dir, predecessorStatePath)); got != "no JSON" || !b.reported("is damaged") {
-		t.Errorf("%q, %s", got, b.log)
+		t.Errorf("gocrane's damaged file is %q, log %s; want it unchanged", got, b.log)
 	}
 
 	b = newFixture(t, false)
@@ -618,7 +618,7 @@ func TestNothingOfGocrane(t *testing.T) {
 	b.expectCPUs("dry", "web/a=2-3", "other/a=0-1,4-7")
 
 	if !b.reported("would adopt") || len(b.writes) > 0 || !b.reported("container a runs on CPUs 2-3") {
-		t.Errorf("%s, %s", b.log, b.writes)
+		t.Errorf("a dry run logged %s and wrote %s, want the adoption and no write", b.log, b.writes)
 	}
 }
 
@@ -635,10 +635,10 @@ func TestDryRun(t *testing.T) {
 
 	b.expectCPUs("dry", "web/a=", "other/a=")
 	if _, err := os.Stat(filepath.Join(b.dir, StateFile)); !os.IsNotExist(err) || len(b.writes) > 0 || len(b.events) > 0 {
-		t.Errorf("%v, %s, %s", err, b.writes, b.events)
+		t.Errorf("a dry run has state file %v, writes %s, events %s; want none", err, b.writes, b.events)
 	}
 	if n := strings.Count(strings.Join(b.log, "\n"), "would have moved containers"); n != 1 || !b.reported("container a runs on CPUs 0-1 by policy exclusive") {
-		t.Errorf("logged %d times: %s", n, strings.Join(b.log, "\n"))
+		t.Errorf("a dry run logged its moves %d times, want once: %s", n, strings.Join(b.log, "\n"))
 	}
 }
 
@@ -664,7 +664,7 @@ func TestEnds(t *testing.T) {
 
 		b.expectCPUs("the end", "web/a="+all, "other/a="+all)
 		if holdings, _, err := readState(filepath.Join(b.dir, StateFile)); err != nil || len(holdings) != 1 {
-			t.Errorf("%v, %v", holdings, err)
+			t.Errorf("readState at the end = %v, %v, want one assignment", holdings, err)
 		}
 	})
 }
@@ -681,7 +681,7 @@ func TestUnsupported(t *testing.T) {
 	b.advance()
 
 	if s := b.Status(); s.Active || !s.Unsupported || !strings.Contains(s.Reason, "cgroup v2 has no cpuset.cpus") {
-		t.Errorf("%+v", s)
+		t.Errorf("Status() = %+v, want unsupported: no cpuset.cpus", s)
 	}
 }
 
@@ -708,7 +708,7 @@ func TestKilled(t *testing.T) {
 			b.startAgent()
 
 			if got := b.cpus("web", "a") + b.cpus("other", "a"); got != "" && got != "0-7" && got != "0-70-7" {
-				t.Fatalf("killed after %d writes: %q", at, got)
+				t.Fatalf("killed after %d writes: CPUs are %q, want all", at, got)
 			}
 		}
 
@@ -724,7 +724,7 @@ func TestMetrics(t *testing.T) {
 	b.advance()
 
 	if cpus, ok := b.ExclusiveCPUs(); !ok || cpus.String() != "0-1" {
-		t.Errorf("%s, %t", cpus, ok)
+		t.Errorf("ExclusiveCPUs() = %s, %t, want 0-1, true", cpus, ok)
 	}
 
 	want := `
@@ -751,10 +751,10 @@ crane_agent_cpu_manager_writes_total{outcome="moved"} 4
 	b.advance()
 
 	if _, ok := b.ExclusiveCPUs(); ok {
-		t.Error("it stands aside and gives CPUs")
+		t.Error("ExclusiveCPUs() of an inactive manager = true, want false")
 	}
 	if n := testutil.CollectAndCount(b.Manager, "crane_agent_cpu_manager_cpus"); n != 0 {
-		t.Errorf("%d series of CPUs while inactive", n)
+		t.Errorf("an inactive manager has %d series of CPUs, want none", n)
 	}
 }
 
@@ -804,7 +804,7 @@ func TestCPUsStayForTheNextAgent(t *testing.T) {
 		}
 
 		if got := b.cpus("web", "sandbox"); got != all && got != "0-7" {
-			t.Errorf("the sandbox runs on %q at the end", got)
+			t.Errorf("at the end the sandbox has CPUs %q, want %q", got, all)
 		}
 	})
 }

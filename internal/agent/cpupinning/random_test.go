@@ -46,7 +46,7 @@ func TestRandomSequence(t *testing.T) {
 				b.Reconcile()
 
 				if got := b.cpus("other", "a"); got != "" && got != "0-7" || len(b.config.Journal.Entries()) > 0 {
-					t.Errorf("in the end it runs on %q, and the journal holds %+v", got, b.config.Journal.Entries())
+					t.Errorf("at the end CPUs are %q with entries %+v, want all and none", got, b.config.Journal.Entries())
 				}
 			})
 		}
@@ -166,7 +166,7 @@ func (b *fixture) verifyPlan(when string) {
 		own[h.Pod] = h
 		if h.Policy == numa.PolicyExclusive {
 			if alone.Intersection(h.CPUs).Len() > 0 {
-				b.t.Fatalf("%s: two containers have CPUs of %s alone", when, h.CPUs)
+				b.t.Fatalf("%s: two containers have CPUs of %s, want exclusive ones", when, h.CPUs)
 			}
 
 			alone = alone.Union(h.CPUs)
@@ -186,22 +186,22 @@ func (b *fixture) verifyPlan(when string) {
 
 			runs, err := numa.ParseCPUSet(text)
 			if err != nil || runs.Len() == 0 {
-				b.t.Fatalf("%s: %s of %s runs on %q: %v", when, c.ID, uid, text, err)
+				b.t.Fatalf("%s: %s of %s has CPUs %q, %v; want a list with a CPU", when, c.ID, uid, text, err)
 			}
 
 			h, holds := own[uid]
 			switch main := strings.HasSuffix(containerPath(uid, "a"), c.ID); {
 			case holds && main && h.Policy != numa.PolicyNUMA:
 				if runs != h.CPUs {
-					b.t.Fatalf("%s: %s runs on %s, and has %s\n%s", when, uid, runs, h.CPUs, strings.Join(b.log, "\n"))
+					b.t.Fatalf("%s: %s runs on %s, want %s\n%s", when, uid, runs, h.CPUs, strings.Join(b.log, "\n"))
 				}
 			case runs.Intersection(alone).Len() > 0:
-				b.t.Fatalf("%s: %s runs on %s, of which others have %s alone\n%s", when, uid, runs, alone, strings.Join(b.log, "\n"))
+				b.t.Fatalf("%s: %s runs on %s, want none of the exclusive %s\n%s", when, uid, runs, alone, strings.Join(b.log, "\n"))
 			}
 		}
 	}
 
 	if b.plan.Shared == (numa.CPUSet{}) {
-		b.t.Fatalf("%s: nothing is left to share", when)
+		b.t.Fatalf("%s: no CPU is shared, want at least one", when)
 	}
 }

@@ -29,19 +29,19 @@ const (
 
 // collectRequests returns the requests of all pods. Pods that the cluster no longer knows keep their CPUs while containers of them exist.
 func collectRequests(pods []nodePod, assignments []cpumanager.Assignment, containers map[string][]*cgroup.Container) []cpumanager.Pod {
-	known := make(map[string]bool, len(pods))
+	listed := make(map[string]bool, len(pods))
 	var out []cpumanager.Pod
 	for i := range pods {
-		known[pods[i].uid] = true
+		listed[pods[i].uid] = true
 		if pods[i].request != nil {
 			out = append(out, *pods[i].request)
 		}
 	}
 
 	var orphaned []cpumanager.Assignment
-	for _, h := range assignments {
-		if !known[h.Pod] && len(containers[h.Pod]) > 0 {
-			orphaned = append(orphaned, h)
+	for _, a := range assignments {
+		if !listed[a.Pod] && len(containers[a.Pod]) > 0 {
+			orphaned = append(orphaned, a)
 		}
 	}
 
@@ -51,17 +51,17 @@ func collectRequests(pods []nodePod, assignments []cpumanager.Assignment, contai
 // requestsForAssignments returns requests for exactly what is assigned. gocrane's state has no policy; its default was exclusive.
 func requestsForAssignments(assignments []cpumanager.Assignment) []cpumanager.Pod {
 	var out []cpumanager.Pod
-	at := map[string]int{}
-	for _, h := range assignments {
-		i, ok := at[h.Pod]
+	indices := map[string]int{}
+	for _, a := range assignments {
+		i, ok := indices[a.Pod]
 		if !ok {
 			i = len(out)
-			at[h.Pod] = i
-			out = append(out, cpumanager.Pod{UID: h.Pod, Policy: cmp.Or(h.Policy, numa.PolicyExclusive), Zones: map[string]int{}})
+			indices[a.Pod] = i
+			out = append(out, cpumanager.Pod{UID: a.Pod, Policy: cmp.Or(a.Policy, numa.PolicyExclusive), Zones: map[string]int{}})
 		}
 
-		c := cpumanager.Container{Name: h.Container}
-		for zone, n := range h.Zones {
+		c := cpumanager.Container{Name: a.Container}
+		for zone, n := range a.Zones {
 			out[i].Zones[zone] += n
 			c.CPUs += n
 		}
@@ -76,23 +76,24 @@ func requestsForAssignments(assignments []cpumanager.Assignment) []cpumanager.Po
 
 // buildTargets returns all containers of the node with their desired CPUs. Sharing containers are left alone while no CPU is exclusive.
 func (m *Manager) buildTargets(machine cpumanager.Machine, pods []nodePod, containers map[string][]*cgroup.Container) []containerTarget {
-	facts := make(map[string]*nodePod, len(pods))
+	podsByUID := make(map[string]*nodePod, len(pods))
 	for i := range pods {
-		facts[pods[i].uid] = &pods[i]
+		podsByUID[pods[i].uid] = &pods[i]
 	}
 
 	policies := make(map[cpumanager.ID]numa.Policy, len(m.plan.Assignments))
-	for _, h := range m.plan.Assignments {
-		policies[h.ID] = h.Policy
+	for _, a := range m.plan.Assignments {
+		policies[a.ID] = a.Policy
 	}
 
 	shared := m.plan.Exclusive().Len() > 0
 	names := make(map[string]string, len(m.containerNames))
 	var out []containerTarget
+	// A container runs on its own CPUs, on the shared ones without the reserved, or on the shared ones.
 	for uid, list := range containers {
-		pod := facts[uid]
+		pod := podsByUID[uid]
 		for _, c := range list {
-			g := containerTarget{
+			target := containerTarget{
 				id:    c.ID,
 				path:  c.Path,
 				owner: "pod " + uid,
@@ -101,32 +102,32 @@ func (m *Manager) buildTargets(machine cpumanager.Machine, pods []nodePod, conta
 
 			name := m.containerNames[c.ID]
 			if pod != nil {
-				g.owner = pod.name()
+				target.owner = pod.name()
 				name = cmp.Or(pod.containers[c.ID], name)
 			}
 
 			names[c.ID] = name
 			id := cpumanager.ID{Pod: uid, Container: name}
-			policy, holds := policies[id]
+			policy, assigned := policies[id]
 			switch {
-			case holds:
-				g.cpus = m.plan.CPUs(id)
-				g.mems = formatZoneIDs(m.boundMemory[id])
-				g.rank = rankOwn
+			case assigned:
+				target.cpus = m.plan.CPUs(id)
+				target.mems = formatZoneIDs(m.boundMemory[id])
+				target.rank = rankOwn
 				if policy == numa.PolicyNUMA {
-					g.rank = rankZones
+					target.rank = rankZones
 				}
 
 			case pod != nil && pod.avoidsReserved && m.plan.Shared.Difference(machine.Reserved).Len() > 0:
-				g.cpus = m.plan.Shared.Difference(machine.Reserved)
+				target.cpus = m.plan.Shared.Difference(machine.Reserved)
 			case shared:
-				g.cpus = m.plan.Shared
+				target.cpus = m.plan.Shared
 			}
 
 			if name != "" {
-				g.owner += " " + name
+				target.owner += " " + name
 			}
-			out = append(out, g)
+			out = append(out, target)
 		}
 	}
 
@@ -155,17 +156,17 @@ func formatZoneIDs(names []string) string {
 }
 
 // applyTargets writes all targets. Writes without a new plan correct changes from outside.
-func (m *Manager) applyTargets(groups []containerTarget, decided bool) {
-	ids := make(map[string]bool, len(groups))
+func (m *Manager) applyTargets(targets []containerTarget, decided bool) {
+	ids := make(map[string]bool, len(targets))
 	var errs []error
 	corrected := []string{}
 
 	moved := 0
-	for i := range groups {
-		g := &groups[i]
-		ids[g.id] = true
+	for i := range targets {
+		target := &targets[i]
+		ids[target.id] = true
 
-		wrote, err := m.cpusets.apply(g)
+		wrote, err := m.cpusets.apply(target)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -178,12 +179,13 @@ func (m *Manager) applyTargets(groups []containerTarget, decided bool) {
 		moved++
 
 		if !decided {
-			corrected = append(corrected, g.owner)
+			corrected = append(corrected, target.owner)
 		}
 
 		m.countWrite(decided)
-		m.config.Log.V(1).Info(m.dryRunVerb("set container CPUs", "would set container CPUs"), "container", g.owner, "cpus", g.cpus.String(), "mems", g.mems)
+		m.config.Log.V(1).Info(m.dryRunVerb("set container CPUs", "would set container CPUs"), "container", target.owner, "cpus", target.cpus.String(), "mems", target.mems)
 	}
+	// A removed container has no target; its unit would otherwise stay in the journal.
 
 	if err := m.cpusets.undoRemoved(ids); err != nil {
 		errs = append(errs, err)
@@ -196,12 +198,7 @@ func (m *Manager) applyTargets(groups []containerTarget, decided bool) {
 	}
 
 	m.counts.failed.Add(int64(len(errs)))
-	text := ""
-	if err := errors.Join(errs...); err != nil {
-		text = fmt.Sprintf("failed to set the CPUs of %d of %d containers; retrying: %v", len(errs), len(groups), err)
-	}
-
-	m.problems.Log("write", text)
+	m.problems.Error("write", "setting CPUs of containers; retrying", errors.Join(errs...), "failed", len(errs), "containers", len(targets))
 }
 
 func (m *Manager) countWrite(decided bool) {
@@ -236,6 +233,7 @@ func (m *Manager) logMoved(values ...any) {
 func (m *Manager) reportPlan(plan *cpumanager.Plan, pods []nodePod) {
 	byUID := make(map[string]*nodePod, len(pods))
 	refused := map[cpumanager.ID]string{}
+	// Problems of annotations first: these pods have no request in the plan.
 	for i := range pods {
 		byUID[pods[i].uid] = &pods[i]
 		if why := pods[i].problem; why != "" {
@@ -274,25 +272,25 @@ func (m *Manager) reportPlan(plan *cpumanager.Plan, pods []nodePod) {
 
 	m.reportedRefusals = refused
 	before := make(map[cpumanager.ID]cpumanager.Assignment, len(m.plan.Assignments))
-	for _, h := range m.plan.Assignments {
-		before[h.ID] = h
+	for _, assignment := range m.plan.Assignments {
+		before[assignment.ID] = assignment
 	}
 
-	for _, h := range plan.Assignments {
-		old, had := before[h.ID]
-		p := byUID[h.Pod]
-		if p == nil || had && old.Policy == h.Policy && old.CPUs == h.CPUs && (h.Policy != numa.PolicyNUMA || maps.Equal(old.Zones, h.Zones)) {
+	for _, assignment := range plan.Assignments {
+		old, existed := before[assignment.ID]
+		p := byUID[assignment.Pod]
+		if p == nil || existed && old.Policy == assignment.Policy && old.CPUs == assignment.CPUs && (assignment.Policy != numa.PolicyNUMA || maps.Equal(old.Zones, assignment.Zones)) {
 			continue
 		}
 
-		cpus := plan.CPUs(h.ID).String()
+		cpus := plan.CPUs(assignment.ID).String()
 		m.reportAction(p, report.Action{
 			Outcome:     report.Done,
 			EventReason: ReasonAssigned,
-			Container:   h.Container,
+			Container:   assignment.Container,
 			From:        old.CPUs.String(),
 			To:          cpus,
-			Reason:      fmt.Sprintf("container %s runs on CPUs %s by policy %s", h.Container, cpus, h.Policy),
+			Reason:      fmt.Sprintf("container %s runs on CPUs %s by policy %s", assignment.Container, cpus, assignment.Policy),
 		})
 	}
 
@@ -301,8 +299,8 @@ func (m *Manager) reportPlan(plan *cpumanager.Plan, pods []nodePod) {
 
 // reportReleased reports containers of existing pods that lost their CPUs.
 func (m *Manager) reportReleased(before map[cpumanager.ID]cpumanager.Assignment, plan *cpumanager.Plan, pods map[string]*nodePod) {
-	for _, h := range plan.Assignments {
-		delete(before, h.ID)
+	for _, assignment := range plan.Assignments {
+		delete(before, assignment.ID)
 	}
 
 	for _, id := range slices.SortedFunc(maps.Keys(before), func(a, b cpumanager.ID) int { return strings.Compare(a.String(), b.String()) }) {

@@ -20,6 +20,6 @@ func TestRecordedState(t *testing.T) {
 
 	got, found, err := readState("testdata/state-v1-2fe0246b.json")
 	if err != nil || !found || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, found %t, %v", got, found, err)
+		t.Errorf("readState = %+v, %t, %v, want %+v", got, found, err, want)
 	}
 }

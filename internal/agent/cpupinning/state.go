@@ -62,7 +62,9 @@ func parseState(content []byte) ([]cpumanager.Assignment, error) {
 		return nil, fmt.Errorf("invalid JSON: %w", err)
 	}
 
+	// gocrane's files have a policy name instead of a version.
 	var out []cpumanager.Assignment
+
 	var err error
 	if head.Version == nil && head.PolicyName != nil {
 		out, err = parseGocrane(content)
@@ -136,13 +138,13 @@ func parseGocrane(content []byte) ([]cpumanager.Assignment, error) {
 
 func encodeState(assignments []cpumanager.Assignment) ([]byte, error) {
 	entries := make([]stateEntry, len(assignments))
-	for i, h := range assignments {
+	for i, a := range assignments {
 		entries[i] = stateEntry{
-			Pod:       h.Pod,
-			Container: h.Container,
-			Policy:    h.Policy,
-			CPUs:      h.CPUs.String(),
-			Zones:     h.Zones,
+			Pod:       a.Pod,
+			Container: a.Container,
+			Policy:    a.Policy,
+			CPUs:      a.CPUs.String(),
+			Zones:     a.Zones,
 		}
 	}
 
@@ -176,7 +178,7 @@ func readState(path string) (assignments []cpumanager.Assignment, found bool, er
 // moveDamaged renames a damaged file to path.bad for inspection.
 func moveDamaged(path string) error {
 	if err := os.Rename(path, path+".bad"); err != nil {
-		return fmt.Errorf("failed to move the CPU state file: %w", err)
+		return fmt.Errorf("moving the CPU state file: %w", err)
 	}
 
 	return nil

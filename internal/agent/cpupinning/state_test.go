@@ -29,7 +29,7 @@ func TestState(t *testing.T) {
 	}
 
 	if got, err := parseState(content); err != nil || !reflect.DeepEqual(got, testAssignments()) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("parseState = %+v, %v, want %+v", got, err, testAssignments())
 	}
 
 	for want, bad := range map[string]string{
@@ -63,7 +63,7 @@ func manyEntries(n int) string {
 func TestGocraneState(t *testing.T) {
 	got, err := parseState([]byte(`{"policyName":"static","defaultCpuSet":"0,4-63","entries":{"0f0e":{"main":"1-2","side":"1-2"},"aa":{"x":"3"}},"checksum":4162093546}`))
 	if err != nil || len(got) != 3 {
-		t.Fatalf("%+v, %v", got, err)
+		t.Fatalf("parseState = %+v, %v, want 3 assignments", got, err)
 	}
 
 	want := cpumanager.Assignment{ID: cpumanager.ID{Pod: "0f0e", Container: "side"}, CPUs: numa.NewCPUSet(1, 2)}
@@ -75,14 +75,14 @@ func TestGocraneState(t *testing.T) {
 func TestReadState(t *testing.T) {
 	path := filepath.Join(t.TempDir(), StateFile)
 	if got, found, err := readState(path); got != nil || found || err != nil {
-		t.Errorf("no file: %v, %v", got, err)
+		t.Errorf("readState without a file = %v, %t, %v, want none", got, found, err)
 	}
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
 
 	if got, _, err := readState(path); err == nil {
-		t.Errorf("a directory: %v", got)
+		t.Errorf("readState of a directory = %v, want an error", got)
 	}
 }
 
@@ -108,7 +108,7 @@ func FuzzParseState(f *testing.F) {
 		}
 
 		if back, err := parseState(again); err != nil || len(back) != len(assignments) {
-			t.Fatalf("%q became %q: %v", content, again, err)
+			t.Fatalf("%q became %q: %v; want %d assignments", content, again, err, len(assignments))
 		}
 
 		// Whatever was accepted can be requested and assigned.
@@ -119,7 +119,7 @@ func FuzzParseState(f *testing.F) {
 
 		plan := cpumanager.Assign(cpumanager.Machine{Layout: layout}, assignments, requestsForAssignments(assignments))
 		if plan.Shared == (numa.CPUSet{}) {
-			t.Fatalf("%q leaves nothing to share", content)
+			t.Fatalf("%q leaves no shared CPU, want at least one", content)
 		}
 	})
 }

@@ -21,15 +21,15 @@ func TestLog(t *testing.T) {
 	}
 
 	for _, err := range []error{errors.New("x"), errors.New("x"), errors.New("y"), nil, nil, errors.New("y")} {
-		l.Error("a", "failed to read", err)
+		l.Error("a", "reading", err)
 	}
 
 	l.Log("b", "moved", "n", 2)
 	want := []string{
-		`"level"=0 "msg"="moved" "n"=1`, `"level"=0 "msg"="failed to read" "error"="x"`, `"level"=0 "msg"="failed to read" "error"="y"`,
-		`"level"=0 "msg"="problem resolved" "problem"="failed to read: error y"`, `"level"=0 "msg"="failed to read" "error"="y"`, `"level"=0 "msg"="moved" "n"=2`,
+		`"level"=0 "msg"="moved" "n"=1`, `"msg"="reading" "error"="x"`, `"msg"="reading" "error"="y"`,
+		`"level"=0 "msg"="problem resolved" "problem"="reading: y"`, `"msg"="reading" "error"="y"`, `"level"=0 "msg"="moved" "n"=2`,
 	}
 	if !slices.Equal(lines, want) {
-		t.Errorf("%q\nwant %q", lines, want)
+		t.Errorf("logged %q\nwant   %q", lines, want)
 	}
 }

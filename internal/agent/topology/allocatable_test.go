@@ -197,17 +197,17 @@ func TestZonesAreTheNodesAllocatable(t *testing.T) {
 		} {
 			k, err := parse()
 			if err != nil {
-				t.Fatalf("%s of %+v: %v", source, w, err)
+				t.Fatalf("parsing the %s of %+v: %v", source, w, err)
 			}
 
 			status := corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(want, resource.BinarySI)}
 			f := newNodeTopology(m, k, &corev1.Node{Status: corev1.NodeStatus{Allocatable: status}})
 			if got := sumUsableMemory(t, f); got != want {
-				t.Fatalf("%s of %+v on %+v: pods can have %d bytes of the zones, and %d of the node", source, w, m.Zones, got, want)
+				t.Fatalf("%s of %+v on %+v: the zones have %d usable bytes, want %d as the node", source, w, m.Zones, got, want)
 			}
 
 			if p := strings.Join(f.Problems(), ";"); strings.Contains(p, "by the node's status") {
-				t.Fatalf("%s of %+v: %s", source, w, p)
+				t.Fatalf("%s of %+v: Problems() = %s, want no difference from the node's status", source, w, p)
 			}
 		}
 	}
@@ -222,7 +222,7 @@ func sumUsableMemory(t *testing.T, f *NodeTopology) (all int64) {
 		memory := z.Resources.Allocatable.Memory().Value()
 		capacity := z.Resources.Capacity.Memory().Value()
 		if memory < 0 || memory > capacity || int64(usable[z.Name]) != memory {
-			t.Fatalf("zone %s: %d of %d bytes, to bind containers to %d", z.Name, memory, capacity, usable[z.Name])
+			t.Fatalf("zone %s: %d of %d bytes are allocatable and %d usable; want the same within the capacity", z.Name, memory, capacity, usable[z.Name])
 		}
 
 		all += memory
@@ -267,11 +267,11 @@ func TestStatusDiffers(t *testing.T) {
 	node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("23Gi")}}}
 	f := newNodeTopology(readTestMachine(t, twoZoneFiles()), parseTestKubelet(t, ""), node)
 	if p := strings.Join(f.Problems(), ";"); !strings.Contains(p, "23452 MiB of the zones' memory are allocatable, but 23552 MiB") {
-		t.Error(p)
+		t.Errorf("Problems() = %q, want a difference of 23452 from 23552 MiB", p)
 	}
 
 	node.Status.Allocatable[corev1.ResourceMemory] = resource.MustParse("23452Mi") // 24 GiB less 1 GiB of huge pages and the default threshold
 	if p := newNodeTopology(readTestMachine(t, twoZoneFiles()), parseTestKubelet(t, ""), node).Problems(); len(p) > 0 {
-		t.Error(p)
+		t.Errorf("Problems() = %q, want none for the same amount", p)
 	}
 }

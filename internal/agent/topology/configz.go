@@ -60,7 +60,7 @@ func (c *KubeletClient) Configz(ctx context.Context, node *corev1.Node) ([]byte,
 
 	client, err := c.newHTTPClient(node.Name, address)
 	if err != nil {
-		return nil, fmt.Errorf("failed to query the kubelet: %w", err)
+		return nil, fmt.Errorf("querying the kubelet: %w", err)
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
@@ -69,12 +69,12 @@ func (c *KubeletClient) Configz(ctx context.Context, node *corev1.Node) ([]byte,
 	target := url.URL{Scheme: "https", Host: net.JoinHostPort(address, strconv.Itoa(port)), Path: "/configz"}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
 	if err != nil {
-		return nil, fmt.Errorf("failed to query the kubelet: %w", err)
+		return nil, fmt.Errorf("querying the kubelet: %w", err)
 	}
 
 	reply, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("failed to query the kubelet: %w", stableError(err))
+		return nil, fmt.Errorf("querying the kubelet: %w", stableError(err))
 	}
 	defer reply.Body.Close()
 
@@ -86,15 +86,15 @@ func (c *KubeletClient) Configz(ctx context.Context, node *corev1.Node) ([]byte,
 		return nil, fmt.Errorf("%w: %s: enableDebuggingHandlers is off", errRefused, reply.Status)
 	default:
 		// This includes Unauthorized, which the kubelet also returns while it cannot reach the API server.
-		return nil, fmt.Errorf("failed to query the kubelet: %s", reply.Status)
+		return nil, fmt.Errorf("querying the kubelet: %s", reply.Status)
 	}
 
 	content, err := io.ReadAll(io.LimitReader(reply.Body, maxConfigurationBytes+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("failed to query the kubelet: %w", stableError(err))
+		return nil, fmt.Errorf("querying the kubelet: %w", stableError(err))
 	case len(content) > maxConfigurationBytes:
-		return nil, fmt.Errorf("failed to query the kubelet: the answer is longer than %d bytes", maxConfigurationBytes)
+		return nil, fmt.Errorf("querying the kubelet: the answer is longer than %d bytes", maxConfigurationBytes)
 	}
 
 	return content, nil
@@ -128,7 +128,7 @@ func stableError(err error) error {
 func (c *KubeletClient) newHTTPClient(node, address string) (*http.Client, error) {
 	config, err := rest.TLSConfigFor(c.Credentials)
 	if err != nil {
-		return nil, fmt.Errorf("credentials: %w", err)
+		return nil, fmt.Errorf("reading credentials: %w", err)
 	}
 
 	if config == nil {
@@ -140,17 +140,17 @@ func (c *KubeletClient) newHTTPClient(node, address string) (*http.Client, error
 		roots = x509.NewCertPool() // not the system's public authorities
 	}
 
-	own := c.readServingCertificates()
+	serving := c.readServingCertificates()
 	// Go's own verification supports neither alternative names nor a pinned certificate.
 	config.ServerName = ""
 	config.InsecureSkipVerify = true
 	config.VerifyConnection = func(state tls.ConnectionState) error {
-		return verifyCertificate(state.PeerCertificates, roots, own, node, address)
+		return verifyCertificate(state.PeerCertificates, roots, serving, node, address)
 	}
 
 	transport, err := rest.HTTPWrappersForConfig(c.Credentials, &http.Transport{TLSClientConfig: config, DisableKeepAlives: true})
 	if err != nil {
-		return nil, fmt.Errorf("credentials: %w", err)
+		return nil, fmt.Errorf("reading credentials: %w", err)
 	}
 
 	// A redirect would forward the token.
@@ -160,25 +160,25 @@ func (c *KubeletClient) newHTTPClient(node, address string) (*http.Client, error
 
 // verifyCertificate accepts certificates that are signed by the cluster's authority for the node's name or address, or whose first one is
 // in the kubelet's own directory.
-func verifyCertificate(shown []*x509.Certificate, roots *x509.CertPool, own []*x509.Certificate, names ...string) error {
-	if len(shown) == 0 {
+func verifyCertificate(presented []*x509.Certificate, roots *x509.CertPool, serving []*x509.Certificate, names ...string) error {
+	if len(presented) == 0 {
 		return fmt.Errorf("%w: no certificate", errUntrusted)
 	}
 
-	if slices.ContainsFunc(own, shown[0].Equal) {
+	if slices.ContainsFunc(serving, presented[0].Equal) {
 		return nil
 	}
 
-	between := x509.NewCertPool()
-	for _, c := range shown[1:] {
-		between.AddCert(c)
+	intermediates := x509.NewCertPool()
+	for _, c := range presented[1:] {
+		intermediates.AddCert(c)
 	}
 
-	if _, err := shown[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between}); err != nil {
+	if _, err := presented[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates}); err != nil {
 		return fmt.Errorf("%w: its certificate is not in the kubelet's directory, and %w", errUntrusted, err)
 	}
 
-	if !slices.ContainsFunc(names, func(name string) bool { return shown[0].VerifyHostname(name) == nil }) {
+	if !slices.ContainsFunc(names, func(name string) bool { return presented[0].VerifyHostname(name) == nil }) {
 		return fmt.Errorf("%w: its certificate names none of %q", errUntrusted, names)
 	}
 
@@ -187,14 +187,14 @@ func verifyCertificate(shown []*x509.Certificate, roots *x509.CertPool, own []*x
 
 // readServingCertificates returns the kubelet's self-signed serving certificate, used if it has no other.
 func (c *KubeletClient) readServingCertificates() (out []*x509.Certificate) {
-	left, err := host.ReadKubeletFile(c.Root, c.Dir, "pki", "kubelet.crt")
+	content, err := host.ReadKubeletFile(c.Root, c.Dir, "pki", "kubelet.crt")
 	for err == nil && len(out) < maxCertificates {
 		var block *pem.Block
-		if block, left = pem.Decode(left); block == nil {
+		if block, content = pem.Decode(content); block == nil {
 			break
 		}
 
-		if parsed, failed := x509.ParseCertificate(block.Bytes); failed == nil {
+		if parsed, parseErr := x509.ParseCertificate(block.Bytes); parseErr == nil {
 			out = append(out, parsed)
 		}
 	}

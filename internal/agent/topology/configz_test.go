@@ -126,10 +126,10 @@ func TestConfigz(t *testing.T) {
 	k := newKubelet(t)
 	content, err := k.client(t, k.authority()).Configz(t.Context(), k.node())
 	if err != nil || !strings.Contains(string(content), "reservedSystemCPUs") {
-		t.Errorf("%s, %v", content, err)
+		t.Errorf("Configz = %s, %v, want a configuration with reservedSystemCPUs", content, err)
 	}
 	if got := k.requestLog(); len(got) != 1 || got[0] != "/configz Bearer secret" {
-		t.Errorf("%q", got)
+		t.Errorf("the kubelet got requests %q, want one to /configz with the token", got)
 	}
 
 	// A certificate in the kubelet's own directory needs no authority.
@@ -149,12 +149,12 @@ func TestTokenIsForTheKubelet(t *testing.T) {
 		"one that trusts all":  {Credentials: &rest.Config{BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, Root: writeHost(t, nil), Dir: kubeletDir},
 	} {
 		if _, err := c.Configz(t.Context(), k.node()); !errors.Is(err, errUntrusted) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: Configz = %v, want errUntrusted", name, err)
 		}
 	}
 
 	if got := k.requestLog(); len(got) != 0 {
-		t.Errorf("it got %q", got)
+		t.Errorf("the untrusted server got requests %q, want none", got)
 	}
 
 	roots := x509.NewCertPool()
@@ -176,7 +176,7 @@ func TestTokenIsForTheKubelet(t *testing.T) {
 	k.setResponse(http.StatusFound, elsewhere.URL+"/configz")
 
 	if _, err := k.client(t, k.authority()).Configz(t.Context(), k.node()); err == nil || len(elsewhere.requestLog()) != 0 {
-		t.Errorf("%v, %q", err, elsewhere.requestLog())
+		t.Errorf("Configz of a redirect = %v with requests %q at its target, want an error and none", err, elsewhere.requestLog())
 	}
 }
 
@@ -186,7 +186,7 @@ func TestConfigzRefused(t *testing.T) {
 	for status, want := range map[int]string{http.StatusForbidden: "nodes/configz", http.StatusNotFound: "enableDebuggingHandlers", http.StatusMethodNotAllowed: "enableDebuggingHandlers"} {
 		k.setResponse(status, "no")
 		if _, err := c.Configz(t.Context(), k.node()); !errors.Is(err, errRefused) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%d: %v", status, err)
+			t.Errorf("status %d: Configz = %v, want errRefused with %q", status, err, want)
 		}
 	}
 
@@ -210,6 +210,6 @@ func TestConfigzRefused(t *testing.T) {
 	_, first := c.Configz(t.Context(), k.node())
 	_, second := c.Configz(t.Context(), k.node())
 	if first == nil || second == nil || first.Error() != second.Error() {
-		t.Errorf("gone: two different errors: %v, %v", first, second)
+		t.Errorf("Configz of a closed server = %v, then %v, want the same error twice", first, second)
 	}
 }

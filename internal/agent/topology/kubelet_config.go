@@ -94,6 +94,7 @@ func (c *kubeletConfiguration) convert() (KubeletConfig, error) {
 	k := KubeletConfig{
 		Static: c.CPUManagerPolicy == policyStatic, StaticMemory: strings.ToLower(c.MemoryManagerPolicy) == policyStatic, Reserved: corev1.ResourceList{},
 	}
+	// Each quantity and each sum must be an amount that the scheduler can represent.
 	for field, list := range map[string]map[string]string{"kubeReserved": c.KubeReserved, "systemReserved": c.SystemReserved} {
 		for name, text := range list {
 			name := corev1.ResourceName(name)
@@ -119,6 +120,7 @@ func (c *kubeletConfiguration) convert() (KubeletConfig, error) {
 		return KubeletConfig{}, fmt.Errorf("reservedSystemCPUs: %w", err)
 	}
 
+	// Numbered CPUs replace the reserved amounts of CPU, as in the kubelet.
 	if n := k.ReservedCPUs.Len(); n > 0 {
 		k.Reserved[corev1.ResourceCPU] = *resource.NewQuantity(int64(n), resource.DecimalSI)
 	}

@@ -13,10 +13,10 @@ func TestParseKubelet(t *testing.T) {
 	cpu := k.Reserved["cpu"]
 	memory := k.Reserved["memory"]
 	if !k.Static || cpu.String() != "2" || memory.String() != "1Gi" || k.ReservedCPUs.String() != "0-1" {
-		t.Errorf("%+v", k)
+		t.Errorf("ParseKubelet = %+v, want static with 2 CPUs, 0-1, and 1Gi reserved", k)
 	}
 	if k := parseTestKubelet(t, "memoryManagerPolicy: Static\n"); !k.StaticMemory || k.Static {
-		t.Errorf("%+v", k)
+		t.Errorf("ParseKubelet = %+v, want only a static memory manager", k)
 	}
 
 	for want, text := range map[string]string{
@@ -58,12 +58,12 @@ func FuzzParseKubelet(f *testing.F) {
 			n := facts.Build()
 			for _, q := range n.Reserved {
 				if q.Sign() < 0 {
-					t.Fatalf("%q reserves %s", content, q.String())
+					t.Fatalf("%q reserves %s, want no negative amount", content, q.String())
 				}
 			}
 
 			if left := n.Zones[0].Resources.Allocatable.Memory().Value(); left < 0 || left > 1<<30 {
-				t.Fatalf("%q leaves %d bytes of 1 GiB", content, left)
+				t.Fatalf("%q leaves %d bytes of 1 GiB, want an amount from 0 to 1 GiB", content, left)
 			}
 		}
 	})

@@ -81,8 +81,9 @@ func (r *KubeletReader) queryKubelet(ctx context.Context, node *corev1.Node) {
 		return
 	}
 
-	if born := r.readStartTime(); !born.Equal(r.startedAt) {
-		r.startedAt = born
+	// A restarted kubelet may have another configuration.
+	if startedAt := r.readStartTime(); !startedAt.Equal(r.startedAt) {
+		r.startedAt = startedAt
 		r.nextQuery = time.Time{}
 	}
 

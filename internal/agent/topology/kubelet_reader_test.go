@@ -25,7 +25,7 @@ func TestKubeletFile(t *testing.T) {
 	files := map[string]string{"var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n"}
 	r := newTestReader(writeHost(t, files), nil)
 	if k, err := r.Read(t.Context(), nil); err != nil || k.Static || k.Source != "/var/lib/kubelet/config.yaml" {
-		t.Errorf("%+v, %v", k, err)
+		t.Errorf("Read = %+v, %v, want the file without static policy", k, err)
 	}
 
 	// A policy set by the flag --cpu-manager-policy is only in the state file.
@@ -33,42 +33,42 @@ func TestKubeletFile(t *testing.T) {
 
 	r.Root = writeHost(t, files)
 	if k, err := r.Read(t.Context(), nil); err != nil || !k.Static || !strings.Contains(k.Source, "cpu_manager_state") {
-		t.Errorf("%+v, %v", k, err)
+		t.Errorf("Read = %+v, %v, want the static policy of cpu_manager_state", k, err)
 	}
 
 	files["var/lib/kubelet/memory_manager_state"] = `{"policyName":"Static","machineState":{}}`
 	r.Root = writeHost(t, files)
 	if k, err := r.Read(t.Context(), nil); err != nil || !k.StaticMemory || !strings.Contains(k.Source, "memory_manager_state") {
-		t.Errorf("%+v, %v", k, err)
+		t.Errorf("Read = %+v, %v, want the static policy of memory_manager_state", k, err)
 	}
 
 	files["var/lib/kubelet/config.yaml"] = "kind: KubeletConf"
 	r.Root = writeHost(t, files)
 	if k, err := r.Read(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "/var/lib/kubelet/config.yaml") {
-		t.Errorf("half a file: %+v, %v", k, err)
+		t.Errorf("Read of half a file = %+v, %v, want an error that names it", k, err)
 	}
 
 	files["var/lib/kubelet/config.yaml"] = strings.Repeat("#", maxConfigurationBytes+1)
 	r.Root = writeHost(t, files)
 	if k, err := r.Read(t.Context(), nil); err == nil {
-		t.Errorf("a file without an end: %+v", k)
+		t.Errorf("Read of a too large file = %+v, want an error", k)
 	}
 
 	r.Root = writeHost(t, map[string]string{"var/lib/kubelet/config.yaml/directory": ""})
 	if k, err := r.Read(t.Context(), nil); err == nil {
-		t.Errorf("a directory: %+v", k)
+		t.Errorf("Read of a directory = %+v, want an error", k)
 	}
 
 	r.Root = writeHost(t, map[string]string{"etc/kubernetes/kubelet.json": `{"kind":"KubeletConfiguration","cpuManagerPolicy":"static"}`})
 	r.File = "/etc/kubernetes/kubelet.json"
 	if k, err := r.Read(t.Context(), nil); err != nil || !k.Static || k.Source != "/etc/kubernetes/kubelet.json" {
-		t.Errorf("a file elsewhere: %+v, %v", k, err)
+		t.Errorf("Read of another file = %+v, %v, want its static policy", k, err)
 	}
 
 	r.Root = writeHost(t, nil)
 	r.File = ""
 	if k, err := r.Read(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no API server (--kubeconfig)") {
-		t.Errorf("nothing: %+v, %v", k, err)
+		t.Errorf("Read without a file = %+v, %v, want an error that names --kubeconfig", k, err)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestConfigzTakesPrecedence(t *testing.T) {
 
 	// The file is not used before the kubelet could be queried.
 	if got, err := r.Read(t.Context(), nil); err == nil {
-		t.Errorf("before the node is known: %+v", got)
+		t.Errorf("Read before the node is known = %+v, want an error", got)
 	}
 
 	for range 3 {
@@ -100,7 +100,7 @@ func TestConfigzTakesPrecedence(t *testing.T) {
 	}
 
 	if n := len(k.requestLog()); n != 1 {
-		t.Errorf("asked %d times", n)
+		t.Errorf("the kubelet got %d requests, want 1 within the interval", n)
 	}
 
 	// The kubelet also returns Unauthorized while it cannot reach the API server.
@@ -110,7 +110,7 @@ func TestConfigzTakesPrecedence(t *testing.T) {
 		read("0", "/configz")
 
 		if r.LastError() == nil {
-			t.Errorf("%d: nothing is said of it", status)
+			t.Errorf("status %d: LastError() = nil, want the error of the query", status)
 		}
 	}
 
@@ -144,7 +144,7 @@ func TestKubeletRestart(t *testing.T) {
 	read("0")
 
 	if n := len(k.requestLog()); n != 1 {
-		t.Errorf("asked %d times", n)
+		t.Errorf("the kubelet got %d requests, want 1 within the interval", n)
 	}
 	if err := os.Chtimes(root.Path(kubeletDir, socketFile), time.Time{}, time.Unix(2000, 0)); err != nil {
 		t.Fatal(err)
@@ -156,7 +156,7 @@ func TestKubeletRestart(t *testing.T) {
 	read("1")
 
 	if n := len(k.requestLog()); n != 3 {
-		t.Errorf("asked %d times", n)
+		t.Errorf("the kubelet got %d requests, want 3: its restart allows another query at once", n)
 	}
 }
 
@@ -168,19 +168,19 @@ func TestKubeletRefuses(t *testing.T) {
 	r := newTestReader(writeHost(t, map[string]string{"var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\nreservedSystemCPUs: \"7\"\n"}), k.client(t, k.authority()))
 	for range 3 {
 		if got, err := r.Read(t.Context(), k.node()); err != nil || got.ReservedCPUs.String() != "7" || got.Source != "/var/lib/kubelet/config.yaml" {
-			t.Errorf("%+v, %v", got, err)
+			t.Errorf("Read = %+v, %v, want CPU 7 of the file", got, err)
 		}
 	}
 
 	if err := r.LastError(); err == nil || !strings.Contains(err.Error(), "right to get nodes/configz") {
-		t.Error(err)
+		t.Errorf("LastError() = %v, want one that names the right to get nodes/configz", err)
 	}
 	if n := len(k.requestLog()); n != 1 {
-		t.Errorf("who refuses was asked %d times", n)
+		t.Errorf("the refusing kubelet got %d requests, want 1 within the interval", n)
 	}
 
 	r = newTestReader(writeHost(t, nil), k.client(t, k.authority()))
 	if got, err := r.Read(t.Context(), k.node()); err == nil || !strings.Contains(err.Error(), "there is no /var/lib/kubelet/config.yaml, and the kubelet refuses: 403") {
-		t.Errorf("without a file: %+v, %v", got, err)
+		t.Errorf("Read without a file = %+v, %v, want an error with the path and the refusal", got, err)
 	}
 }

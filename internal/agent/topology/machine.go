@@ -64,10 +64,10 @@ func (m *Machine) Cores(cpus numa.CPUSet) int {
 }
 
 // Layout returns the cores and zones of the CPUs in within.
-func (m *Machine) Layout(within numa.CPUSet) (*numa.Layout, error) {
+func (m *Machine) Layout(cpus numa.CPUSet) (*numa.Layout, error) {
 	var threads []numa.Thread
 	for i := range m.Zones {
-		for c := range m.Zones[i].CPUs.Intersection(within).All() {
+		for c := range m.Zones[i].CPUs.Intersection(cpus).All() {
 			threads = append(threads, numa.Thread{CPU: c, Core: m.coreByCPU[c], Zone: m.Zones[i].Name()})
 		}
 	}
@@ -86,6 +86,7 @@ func ReadMachine(root host.Root) (*Machine, error) {
 	s := &sysfsReader{root: root}
 	m := &Machine{}
 
+	// The zones alone tell the CPUs if the list of online ones is unreadable.
 	online, err := s.reader.OnlineCPUs(root)
 	if err != nil {
 		s.problemf("%v: using those of the zones", err)
@@ -97,9 +98,9 @@ func ReadMachine(root host.Root) (*Machine, error) {
 			z.CPUs = z.CPUs.Intersection(online)
 		}
 
-		if twice := z.CPUs.Intersection(m.CPUs()); twice.Len() > 0 {
-			s.problemf("CPUs %s are in zone %d and in a previous one, which keeps them", twice, id)
-			z.CPUs = z.CPUs.Difference(twice)
+		if duplicates := z.CPUs.Intersection(m.CPUs()); duplicates.Len() > 0 {
+			s.problemf("CPUs %s are in zone %d and in a previous one, which keeps them", duplicates, id)
+			z.CPUs = z.CPUs.Difference(duplicates)
 		}
 
 		m.Zones = append(m.Zones, z)
@@ -136,8 +137,8 @@ type sysfsReader struct {
 }
 
 func (s *sysfsReader) problemf(format string, args ...any) {
-	const most = 20
-	if len(s.problems) < most {
+	const maxProblems = 20
+	if len(s.problems) < maxProblems {
 		s.problems = append(s.problems, fmt.Sprintf(format, args...))
 	}
 }
@@ -176,6 +177,7 @@ func (s *sysfsReader) readZone(id int) Zone {
 		s.problemf("CPUs of zone %d: %v", id, err)
 	}
 
+	// Without its memory the zone still has its CPUs.
 	content, err := s.read("sys/devices/system", dir, "meminfo")
 	if err == nil {
 		var memory host.ZoneMemory
@@ -201,8 +203,8 @@ func (s *sysfsReader) readHugePages(dir string) map[series.Bytes]series.Bytes {
 	var sizes []uint64
 	err := s.reader.Subdirectories(s.root.Path("sys/devices/system", dir), func(name []byte) {
 		text, ok := strings.CutPrefix(string(name), "hugepages-")
-		text, too := strings.CutSuffix(text, "kB")
-		if kib, err := strconv.ParseUint(text, 10, 40); ok && too && err == nil && kib > 0 && len(sizes) < maxPageSizes {
+		text, inKB := strings.CutSuffix(text, "kB")
+		if kib, err := strconv.ParseUint(text, 10, 40); ok && inKB && err == nil && kib > 0 && len(sizes) < maxPageSizes {
 			sizes = append(sizes, kib)
 		}
 	})
@@ -274,6 +276,7 @@ func (s *sysfsReader) readDistances(zones []Zone) {
 			continue
 		}
 
+		// A distance that is no number makes the whole row unknown.
 		row := make(map[int]int, len(fields))
 		for k, text := range fields {
 			d, err := strconv.ParseUint(text, 10, 15)
@@ -295,10 +298,10 @@ func (s *sysfsReader) readDistances(zones []Zone) {
 func (s *sysfsReader) readCores(zones []Zone) map[int]int {
 	core := map[int]int{}
 	unknown := 0
-	first := error(nil)
+	firstErr := error(nil)
 	for i := range zones {
 		for c := range zones[i].CPUs.All() {
-			if _, known := core[c]; known {
+			if _, assigned := core[c]; assigned {
 				continue
 			}
 
@@ -306,13 +309,14 @@ func (s *sysfsReader) readCores(zones []Zone) map[int]int {
 			if err != nil {
 				unknown++
 
-				if first == nil {
-					first = err
+				if firstErr == nil {
+					firstErr = err
 				}
 			}
 
+			// The lowest CPU identifies the core; siblings of an earlier core stay there.
 			for sibling := range siblings.Intersection(zones[i].CPUs).All() {
-				if _, known := core[sibling]; !known {
+				if _, assigned := core[sibling]; !assigned {
 					core[sibling] = c
 				}
 			}
@@ -322,7 +326,7 @@ func (s *sysfsReader) readCores(zones []Zone) map[int]int {
 	}
 
 	if unknown > 0 {
-		s.problemf("cores of %d CPUs are unknown, each CPU counts as one: %v", unknown, first)
+		s.problemf("cores of %d CPUs are unknown, each CPU counts as one: %v", unknown, firstErr)
 	}
 
 	return core

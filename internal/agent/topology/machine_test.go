@@ -86,16 +86,16 @@ func readTestMachine(t testing.TB, files map[string]string) *Machine {
 func TestReadMachine(t *testing.T) {
 	m := readTestMachine(t, twoZoneFiles())
 	if len(m.Problems) > 0 || len(m.Zones) != 2 || m.Zones[0].ID != 0 || m.Zones[1].ID != 2 {
-		t.Fatalf("%+v", m)
+		t.Fatalf("ReadMachine = %+v, want zones 0 and 2 without problems", m)
 	}
 
 	a := &m.Zones[0]
 	b := &m.Zones[1]
 	if a.CPUs.String() != "0-3,8-10" || b.CPUs.String() != "4-7,12-14" || a.Memory != 16<<30 || b.Memory != 8<<30 {
-		t.Errorf("%+v", m.Zones)
+		t.Errorf("zones are %+v, want 7 CPUs and 16 GiB, and 6 CPUs and 8 GiB", m.Zones)
 	}
 	if fmt.Sprint(a.Distances, b.Distances, a.HugePages, b.HugePages) != "map[0:10 2:21] map[0:21 2:10] map[] map[2097152:1073741824]" {
-		t.Errorf("%v %v %v %v", a.Distances, b.Distances, a.HugePages, b.HugePages)
+		t.Errorf("distances %v and %v, huge pages %v and %v; want 10 and 21, and 1 GiB of 2 MiB pages in the second zone", a.Distances, b.Distances, a.HugePages, b.HugePages)
 	}
 
 	layout, err := m.Layout(m.CPUs())
@@ -106,12 +106,12 @@ func TestReadMachine(t *testing.T) {
 	// 3 and 7 have no siblings, so that they are single-threaded cores.
 	for n, want := range map[int]string{2: "0,8", 3: "0,3,8", 6: "0-2,8-10"} {
 		if got, ok := layout.Take(a.CPUs, n); !ok || got.String() != want {
-			t.Errorf("%d CPUs: %s, want %s", n, got, want)
+			t.Errorf("Take(%d) = %s, want %s", n, got, want)
 		}
 	}
 
 	if m.Cores(m.CPUs()) != 8 || m.Cores(a.CPUs) != 4 {
-		t.Errorf("%d cores", m.Cores(m.CPUs()))
+		t.Errorf("Cores = %d, %d in the first zone; want 8 and 4", m.Cores(m.CPUs()), m.Cores(a.CPUs))
 	}
 }
 
@@ -169,10 +169,10 @@ func TestOddMachines(t *testing.T) {
 	}
 
 	if m, err := ReadMachine(writeHost(t, nil)); err == nil {
-		t.Errorf("a host without /sys: %+v", m)
+		t.Errorf("ReadMachine without /sys = %+v, want an error", m)
 	}
 	if m, err := ReadMachine(writeHost(t, map[string]string{"sys/devices/system/cpu/online": "0-3\n", node + "node0/cpulist": "\n"})); err == nil {
-		t.Errorf("no CPU in any zone: %+v", m)
+		t.Errorf("ReadMachine without a CPU in any zone = %+v, want an error", m)
 	}
 }
 
@@ -186,11 +186,11 @@ func TestRecordedMachines(t *testing.T) {
 	for name, want := range zones {
 		m, err := ReadMachine(host.Root(hostrecording.ForTest(t, name).Dir))
 		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("ReadMachine of recording %s: %v", name, err)
 		}
 
 		if len(m.Zones) != want || m.Zones[0].Memory == 0 || m.Zones[0].CPUs.Len() == 0 || len(m.Zones[0].Distances) != want {
-			t.Errorf("%s: %+v", name, m)
+			t.Errorf("recording %s: ReadMachine = %+v, want %d zones, the first with memory, CPUs and distances", name, m, want)
 		}
 	}
 }
@@ -200,6 +200,6 @@ func TestLayoutWithin(t *testing.T) {
 	m := readTestMachine(t, twoZoneFiles())
 	layout, err := m.Layout(numa.NewCPUSet(0, 8, 4, 99))
 	if err != nil || layout.All().String() != "0,4,8" || layout.CountByZone(layout.All())["node2"] != 1 || layout.CountByZone(numa.NewCPUSet(4))["node2"] != 1 {
-		t.Errorf("%v, %v", layout, err)
+		t.Errorf("Layout = %v, %v, want CPUs 0, 4 and 8, of which 4 in node2", layout, err)
 	}
 }

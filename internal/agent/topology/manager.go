@@ -125,15 +125,15 @@ func (m *Manager) Run(ctx context.Context) error {
 // Reconcile reads the topology and writes the object if due.
 func (m *Manager) Reconcile(ctx context.Context) {
 	node := m.config.View.Node()
-	facts, err := m.read(ctx, node)
+	topology, err := m.read(ctx, node)
 	if err == nil || ctx.Err() == nil {
-		m.problems.Error("read", "failed to read the node's topology; its NodeResourceTopology stays unchanged", err)
+		m.problems.Error("read", "reading the node's topology; its NodeResourceTopology stays unchanged", err)
 	}
 
 	if err == nil {
-		if before := m.latest.Load(); before == nil || !reflect.DeepEqual(before, facts) {
-			m.latest.Store(facts)
-			m.logChanges(before, facts)
+		if before := m.latest.Load(); before == nil || !reflect.DeepEqual(before, topology) {
+			m.latest.Store(topology)
+			m.logChanges(before, topology)
 		}
 	}
 
@@ -142,7 +142,7 @@ func (m *Manager) Reconcile(ctx context.Context) {
 		return
 	}
 
-	m.write(ctx, node, facts.Build())
+	m.write(ctx, node, topology.Build())
 	m.config.Beat("write")
 }
 
@@ -153,15 +153,15 @@ func (m *Manager) read(ctx context.Context, node *corev1.Node) (*NodeTopology, e
 	}
 
 	kubelet, err := m.kubelet.Read(ctx, node)
-	m.problems.Error("kubelet", "failed to query the kubelet's configuration; using its last answer, or its file without flags and drop-in files", m.kubelet.LastError())
+	m.problems.Error("kubelet", "querying the kubelet's configuration; its last answer or its file, which lacks flags and drop-in files, is used", m.kubelet.LastError())
 
 	if err != nil {
 		return nil, err
 	}
 
-	facts := newNodeTopology(machine, kubelet, node)
-	facts.PinsCPUs = m.config.PinsCPUs
-	return facts, nil
+	topology := newNodeTopology(machine, kubelet, node)
+	topology.PinsCPUs = m.config.PinsCPUs
+	return topology, nil
 }
 
 // write updates the object after a change of the node, or when it is due for a comparison.
@@ -179,7 +179,7 @@ func (m *Manager) write(ctx context.Context, node *corev1.Node, want *topologyv1
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 
-	did, err := m.object.sync(ctx, node, want)
+	op, err := m.object.sync(ctx, node, want)
 	switch {
 	case apierrors.IsConflict(err):
 		m.nextSync = now // Changed between comparison and write; the next step compares again.
@@ -190,30 +190,30 @@ func (m *Manager) write(ctx context.Context, node *corev1.Node, want *topologyv1
 	case err != nil:
 		m.backoff = min(max(2*m.backoff, minBackoff), maxBackoff)
 		m.nextSync = now.Add(m.backoff)
-		m.problems.Error("write", "failed to write the NodeResourceTopology; retrying", err)
+		m.problems.Error("write", "writing the NodeResourceTopology; retrying", err)
 
 		return
 	}
 
-	m.scheduleNext(now, did, changed, want)
+	m.scheduleNext(now, op, changed, want)
 	m.lastWritten.want = want
 	m.lastWritten.uid = string(node.UID)
 }
 
 // scheduleNext sets the time of the next comparison. If another client keeps changing the object, the intervals grow, so that the two do
 // not fight.
-func (m *Manager) scheduleNext(now time.Time, did operation, changed bool, want *topologyv1alpha1.NodeResourceTopology) {
+func (m *Manager) scheduleNext(now time.Time, op operation, changed bool, want *topologyv1alpha1.NodeResourceTopology) {
 	m.problems.Error("write", "", nil)
 	m.backoff = 0
 	m.nextSync = now.Add(resyncInterval + jitter(m.config.NodeName))
 	switch {
-	case did == operationNone && m.config.DryRun:
+	case op == operationNone && m.config.DryRun:
 		return
-	case did == operationNone:
+	case op == operationNone:
 		m.conflictBackoff = 0
 		return
 
-	case did == operationPatch && !changed && !m.config.DryRun:
+	case op == operationPatch && !changed && !m.config.DryRun:
 		m.conflictBackoff = min(max(2*m.conflictBackoff, 2*resyncInterval), maxConflictBackoff)
 		m.nextSync = now.Add(m.conflictBackoff)
 		m.config.Log.Info("corrected the NodeResourceTopology after a change by another client; comparing it less often", "next", m.conflictBackoff.String())
@@ -224,6 +224,7 @@ func (m *Manager) scheduleNext(now time.Time, did operation, changed bool, want 
 		return
 	}
 
+	// Only the first write and those after changes of the node are news.
 	a := report.Action{
 		Kind:    report.NodeZones,
 		Outcome: report.Done,
@@ -231,7 +232,7 @@ func (m *Manager) scheduleNext(now time.Time, did operation, changed bool, want 
 		Reason:  "the NodeResourceTopology does not exist",
 	}
 
-	if did == operationPatch {
+	if op == operationPatch {
 		a.Reason = "the node or the kubelet's reservations have changed"
 	}
 	if m.config.DryRun {

@@ -132,35 +132,35 @@ func (b *fixture) setKubeletConfig(text string) {
 func TestObject(t *testing.T) {
 	b := newFixture(t, nil)
 	if got := b.advance(0); got != "get create" {
-		t.Fatal(got, b.log)
+		t.Fatalf("the first step sent %q, want %q; log %v", got, "get create", b.log)
 	}
 
 	o := b.readObject()
 	if len(o.OwnerReferences) != 1 || o.OwnerReferences[0].UID != "node-uid" || o.OwnerReferences[0].Kind != "Node" || !*o.OwnerReferences[0].Controller {
-		t.Errorf("%+v", o.OwnerReferences)
+		t.Errorf("owners are %+v, want the node as controller", o.OwnerReferences)
 	}
 	if len(o.Zones) != 2 || o.Zones[0].Resources.ReservedCPUNums != 1 || o.CraneManagerPolicy.CPUManagerPolicy != "Static" {
-		t.Errorf("%+v", o)
+		t.Errorf("the object is %+v, want two zones, a reserved CPU in the first, and policy Static", o)
 	}
 
 	for range 10 {
 		if got := b.advance(readInterval); got != "" {
-			t.Errorf("asks for nothing: %s", got)
+			t.Errorf("an unchanged node sent %q, want no request", got)
 		}
 	}
 
 	b.setKubeletConfig("kubeReserved: {cpu: 1000m}\n")
 	if got := b.advance(readInterval); got != "get" && got != "" {
-		t.Errorf("the same in other words is written: %s", got)
+		t.Errorf("an equal configuration sent %q, want no write", got)
 	}
 
 	b.setKubeletConfig("kubeReserved: {cpu: \"2\"}\nreservedSystemCPUs: 4-5\n")
 	if got := b.advance(readInterval); got != "get patch" {
-		t.Fatal(got, b.log)
+		t.Fatalf("another reservation sent %q, want %q; log %v", got, "get patch", b.log)
 	}
 
 	if o := b.readObject(); o.Zones[0].Resources.ReservedCPUNums != 0 || o.Zones[1].Resources.ReservedCPUNums != 2 || o.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != "4-5" {
-		t.Errorf("%+v", o)
+		t.Errorf("the object is %+v, want reserved CPUs 4-5, both in the second zone", o)
 	}
 
 	// Attributes of other clients stay; a removed reservation is removed.
@@ -168,23 +168,23 @@ func TestObject(t *testing.T) {
 	b.setKubeletConfig("kubeReserved: {memory: 1Gi}\n")
 
 	if got := b.advance(readInterval); got != "get patch" {
-		t.Fatal(got)
+		t.Fatalf("a removed reservation sent %q, want %q", got, "get patch")
 	}
 
 	o = b.readObject()
-	if _, there := o.Reserved["cpu"]; there || fmt.Sprint(o.Attributes) != "map[example.com/rack:7]" {
-		t.Errorf("%v, %v", o.Reserved, o.Attributes)
+	if _, reserved := o.Reserved["cpu"]; reserved || fmt.Sprint(o.Attributes) != "map[example.com/rack:7]" {
+		t.Errorf("reserved %v, attributes %v; want no CPU and only the attribute of another client", o.Reserved, o.Attributes)
 	}
 
 	b.node = b.node.DeepCopy()
 	b.node.Labels = map[string]string{topologyv1alpha1.LabelNodeTopologyAwareness: "false"}
 	if got := b.advance(readInterval); got != "get patch" || b.readObject().CraneManagerPolicy.TopologyManagerPolicy != "None" {
-		t.Error(got)
+		t.Errorf("the label sent %q, want %q and policy None", got, "get patch")
 	}
 
 	b.node.UID = "another" // The Node was recreated before the object was garbage collected.
 	if got := b.advance(readInterval); got != "get patch" || b.readObject().OwnerReferences[0].UID != "another" || len(b.readObject().OwnerReferences) != 1 {
-		t.Error(got, b.readObject().OwnerReferences)
+		t.Errorf("a recreated node sent %q with owners %+v, want %q and only the new node", got, b.readObject().OwnerReferences, "get patch")
 	}
 }
 
@@ -198,7 +198,7 @@ func TestComesBack(t *testing.T) {
 	}
 
 	if got := b.advance(resyncInterval + time.Minute); got != "get create" {
-		t.Error(got)
+		t.Errorf("a deleted object sent %q, want %q", got, "get create")
 	}
 }
 
@@ -212,7 +212,7 @@ func TestOtherOwner(t *testing.T) {
 	})
 
 	if got := b.advance(resyncInterval + time.Minute); got != "get" || !b.logged("has another controller") || len(b.readObject().Zones) != 0 {
-		t.Error(got, b.log)
+		t.Errorf("an object of another controller sent %q, log %v; want only %q", got, b.log, "get")
 	}
 }
 
@@ -230,7 +230,7 @@ func TestConflictBackoff(t *testing.T) {
 	}
 
 	if patches < 4 || patches > 12 || !b.logged("after a change by another client") {
-		t.Errorf("%d patches in six hours", patches)
+		t.Errorf("%d patches in six hours, log %v; want 4 to 12 and a message about the other client", patches, b.log)
 	}
 
 	for range 3 * 12 {
@@ -238,7 +238,7 @@ func TestConflictBackoff(t *testing.T) {
 	}
 
 	if len(b.readObject().Zones) != 2 || b.conflictBackoff != 0 {
-		t.Error("it is not calm again")
+		t.Errorf("afterwards the backoff is %s and the zones are %+v, want no backoff and two zones", b.conflictBackoff, b.readObject().Zones)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestNoDefinition(t *testing.T) {
 	}
 
 	if logged := strings.Count(strings.Join(b.log, "\n"), "CustomResourceDefinition is not installed"); logged != 1 || tries < 8 || tries > 20 {
-		t.Errorf("logged %d times, tried %d times", logged, tries)
+		t.Errorf("the missing definition was logged %d times in %d tries, want once in 8 to 20", logged, tries)
 	}
 
 	missing = false
@@ -267,7 +267,7 @@ func TestNoDefinition(t *testing.T) {
 	}
 
 	if len(b.readObject().Zones) != 2 {
-		t.Error("it is not made when it can be")
+		t.Error("the object has no zones, want it to be created once the definition exists")
 	}
 }
 
@@ -285,7 +285,7 @@ func TestConflict(t *testing.T) {
 	b.setKubeletConfig("kubeReserved: {cpu: \"3\"}\n")
 
 	if got := b.advance(readInterval) + " " + b.advance(readInterval); got != "get patch get patch" {
-		t.Error(got)
+		t.Errorf("a conflict sent %q, want two comparisons and patches", got)
 	}
 }
 
@@ -293,12 +293,12 @@ func TestDryRun(t *testing.T) {
 	b := newFixture(t, func(c *Config) { c.DryRun = true })
 	for range 30 {
 		if got := b.advance(time.Minute); got != "" && got != "get" {
-			t.Fatal(got)
+			t.Fatalf("a dry run sent %q, want at most a get", got)
 		}
 	}
 
 	if logged := strings.Count(strings.Join(b.log, "\n"), "would the NodeResourceTopology does not exist node0: cpu 6 of 7, node2: cpu 7 of 7"); logged != 1 {
-		t.Errorf("logged %d times: %s", logged, strings.Join(b.log, "\n"))
+		t.Errorf("a dry run logged its write %d times, want once: %s", logged, strings.Join(b.log, "\n"))
 	}
 }
 
@@ -306,13 +306,13 @@ func TestDryRun(t *testing.T) {
 func TestUnknown(t *testing.T) {
 	b := newFixture(t, nil)
 	b.kubelet.Root = writeHost(t, nil)
-	if got := b.advance(0); got != "" || b.Latest() != nil || !b.logged("failed to read the node's topology") {
-		t.Error(got, b.log)
+	if got := b.advance(0); got != "" || b.Latest() != nil || !b.logged("reading the node's topology") {
+		t.Errorf("requests %q, log %v; want none, no topology and a logged failure", got, b.log)
 	}
 
 	b.setKubeletConfig("")
 	if got := b.advance(readInterval); got != "get create" || b.Latest() == nil {
-		t.Error(got)
+		t.Errorf("once the configuration is known the step sent %q, want %q", got, "get create")
 	}
 
 	known := b.Latest()
@@ -320,21 +320,21 @@ func TestUnknown(t *testing.T) {
 	b.advance(readInterval)
 
 	if b.Latest() != known {
-		t.Error("nothing has changed, and it is another")
+		t.Error("Latest() is another pointer, want the same while nothing changes")
 	}
 
 	b.kubelet.Root = writeHost(t, nil)
 	b.advance(readInterval)
 
 	if b.Latest() != known {
-		t.Error("what was known is not any more")
+		t.Error("Latest() is another pointer, want the last topology while the configuration is unknown")
 	}
 
 	b.node = nil
 	b.setKubeletConfig("kubeReserved: {cpu: \"3\"}\n")
 
 	if got := b.advance(time.Hour); got != "" {
-		t.Errorf("without a node: %s", got)
+		t.Errorf("without a node the step sent %q, want no request", got)
 	}
 }
 

@@ -32,14 +32,14 @@ type NodeTopology struct {
 
 // newNodeTopology combines machine, kubelet configuration and Node, which is nil if unknown.
 func newNodeTopology(machine *Machine, kubelet KubeletConfig, node *corev1.Node) *NodeTopology {
-	f := &NodeTopology{Machine: machine, Kubelet: kubelet}
+	t := &NodeTopology{Machine: machine, Kubelet: kubelet}
 	if node != nil {
-		f.Labels = node.Labels
+		t.Labels = node.Labels
 		// An invalid amount counts as unknown.
-		f.Allocatable, _ = topologyconv.ParseAmount(corev1.ResourceMemory, node.Status.Allocatable[corev1.ResourceMemory])
+		t.Allocatable, _ = topologyconv.ParseAmount(corev1.ResourceMemory, node.Status.Allocatable[corev1.ResourceMemory])
 	}
 
-	return f
+	return t
 }
 
 // reservations holds the reserved amounts by zone.
@@ -50,36 +50,36 @@ type reservations struct {
 
 // computeReservations divides the difference between capacity and allocatable among the zones: numbered CPUs in their zones, everything
 // else from the first zone on.
-func (f *NodeTopology) computeReservations() reservations {
-	cpu, cpuProblems := f.reserveCPU()
-	memory, memoryProblems := f.reserveMemory()
+func (t *NodeTopology) computeReservations() reservations {
+	cpu, cpuProblems := t.reserveCPU()
+	memory, memoryProblems := t.reserveMemory()
 	return reservations{cpu, memory, append(cpuProblems, memoryProblems...)}
 }
 
 // reserveCPU returns the reserved CPU by zone, in thousandths of a core, and problems.
-func (f *NodeTopology) reserveCPU() (out []numa.Amount, problems []string) {
-	zones := f.Machine.Zones
-	if fixed := f.Kubelet.ReservedCPUs; fixed.Len() > 0 {
+func (t *NodeTopology) reserveCPU() (out []numa.Amount, problems []string) {
+	zones := t.Machine.Zones
+	if fixed := t.Kubelet.ReservedCPUs; fixed.Len() > 0 {
 		for i := range zones {
 			out = append(out, numa.Amount(zones[i].CPUs.Intersection(fixed).Len())*numa.Core)
 		}
 
-		if gone := fixed.Difference(f.Machine.CPUs()); gone.Len() > 0 {
-			problems = append(problems, fmt.Sprintf("the kubelet reserves the CPUs %s, which are not online", gone))
+		if offline := fixed.Difference(t.Machine.CPUs()); offline.Len() > 0 {
+			problems = append(problems, fmt.Sprintf("the kubelet reserves the CPUs %s, which are not online", offline))
 		}
 
 		return out, problems
 	}
 
-	has := make([]numa.Amount, len(zones))
+	capacity := make([]numa.Amount, len(zones))
 	for i := range zones {
-		has[i] = numa.Amount(zones[i].CPUs.Len()) * numa.Core
+		capacity[i] = numa.Amount(zones[i].CPUs.Len()) * numa.Core
 	}
 
 	// The configuration was validated when it was parsed.
-	cpu, _ := topologyconv.ParseAmount(corev1.ResourceCPU, f.Kubelet.Reserved[corev1.ResourceCPU])
+	cpu, _ := topologyconv.ParseAmount(corev1.ResourceCPU, t.Kubelet.Reserved[corev1.ResourceCPU])
 
-	out, beyond := numa.Reserve(has, cpu)
+	out, beyond := numa.Reserve(capacity, cpu)
 	if beyond > 0 {
 		problems = append(problems, fmt.Sprintf("the kubelet reserves %dm of CPU more than there is", beyond))
 	}
@@ -92,49 +92,51 @@ const allocatableTolerance numa.Amount = 1 << 20
 
 // reserveMemory returns the reserved memory by zone in bytes, and problems: the kubelet's reservations and its hard eviction threshold, which
 // both are not allocatable, whether or not the kubelet enforces them. A static memory manager determines the zones.
-func (f *NodeTopology) reserveMemory() (out []numa.Amount, problems []string) {
-	zones := f.Machine.Zones
-	k := &f.Kubelet
+func (t *NodeTopology) reserveMemory() (out []numa.Amount, problems []string) {
+	zones := t.Machine.Zones
+	k := &t.Kubelet
 
-	has := make([]numa.Amount, len(zones))
-	var all, left numa.Amount
+	capacity := make([]numa.Amount, len(zones))
+	var total, allocatable numa.Amount
 	for i := range zones {
-		all += numa.Amount(zones[i].Memory)
-		has[i] = numa.Amount(zones[i].Memory - zones[i].hugePageBytes())
+		total += numa.Amount(zones[i].Memory)
+		capacity[i] = numa.Amount(zones[i].Memory - zones[i].hugePageBytes())
 	}
 
+	// Like the kubelet, reserve a share of all memory, including huge pages.
 	reserved, _ := topologyconv.ParseAmount(corev1.ResourceMemory, k.Reserved[corev1.ResourceMemory])
-	reserved += k.EvictionThreshold.Resolve(all)
+
+	reserved += k.EvictionThreshold.Resolve(total)
 	var named []numa.Amount
 	if k.StaticMemory && len(k.ReservedMemory) > 0 {
-		named, problems = f.reservedMemoryByZone(reserved)
+		named, problems = t.reservedMemoryByZone(reserved)
 	}
 
-	out, beyond := numa.ReserveNamed(has, named, reserved)
+	out, beyond := numa.ReserveNamed(capacity, named, reserved)
 	if beyond > 0 {
 		problems = append(problems, fmt.Sprintf("the kubelet reserves %d MiB of memory more than there is", toMiB(beyond)))
 	}
 
-	for i := range has {
-		left += has[i] - out[i]
+	for i := range capacity {
+		allocatable += capacity[i] - out[i]
 	}
 
-	if found := f.Allocatable; found > 0 && max(found-left, left-found) >= allocatableTolerance {
-		problems = append(problems, fmt.Sprintf("%d MiB of the zones' memory are allocatable, but %d MiB by the node's status: the kubelet uses another configuration or other memory", toMiB(left), toMiB(found)))
+	if reported := t.Allocatable; reported > 0 && max(reported-allocatable, allocatable-reported) >= allocatableTolerance {
+		problems = append(problems, fmt.Sprintf("%d MiB of the zones' memory are allocatable, but %d MiB by the node's status: the kubelet uses another configuration or other memory", toMiB(allocatable), toMiB(reported)))
 	}
 
 	return out, problems
 }
 
 // reservedMemoryByZone returns the memory manager's reservations. A kubelet starts only if they sum up to the node's reservation.
-func (f *NodeTopology) reservedMemoryByZone(reserved numa.Amount) (named []numa.Amount, problems []string) {
-	named = make([]numa.Amount, len(f.Machine.Zones))
+func (t *NodeTopology) reservedMemoryByZone(reserved numa.Amount) (named []numa.Amount, problems []string) {
+	named = make([]numa.Amount, len(t.Machine.Zones))
 	var sum numa.Amount
-	known := 0
-	for i := range f.Machine.Zones {
-		n, found := f.Kubelet.ReservedMemory[f.Machine.Zones[i].ID]
+	matched := 0
+	for i := range t.Machine.Zones {
+		n, found := t.Kubelet.ReservedMemory[t.Machine.Zones[i].ID]
 		if found {
-			known++
+			matched++
 		}
 
 		named[i] = n
@@ -142,8 +144,8 @@ func (f *NodeTopology) reservedMemoryByZone(reserved numa.Amount) (named []numa.
 	}
 
 	switch {
-	case known < len(f.Kubelet.ReservedMemory):
-		problems = append(problems, fmt.Sprintf("the kubelet's reservedMemory names %d zones that do not exist", len(f.Kubelet.ReservedMemory)-known))
+	case matched < len(t.Kubelet.ReservedMemory):
+		problems = append(problems, fmt.Sprintf("the kubelet's reservedMemory names %d zones that do not exist", len(t.Kubelet.ReservedMemory)-matched))
 	case sum != reserved:
 		problems = append(problems, fmt.Sprintf("the kubelet's reservedMemory sums up to %d MiB, but %d MiB are reserved on the node: it is used as far as it fits, the rest is reserved from the first zone on", toMiB(sum), toMiB(reserved)))
 	}
@@ -163,19 +165,19 @@ func (z *Zone) hugePageBytes() (sum series.Bytes) {
 
 // ReservedCPUs returns the CPUs that are not assigned to containers: those named by the kubelet, else as many of each zone as are
 // reserved there, whole cores first.
-func (f *NodeTopology) ReservedCPUs() (numa.CPUSet, error) {
-	if f.Kubelet.ReservedCPUs.Len() > 0 {
-		return f.Kubelet.ReservedCPUs.Intersection(f.Machine.CPUs()), nil
+func (t *NodeTopology) ReservedCPUs() (numa.CPUSet, error) {
+	if t.Kubelet.ReservedCPUs.Len() > 0 {
+		return t.Kubelet.ReservedCPUs.Intersection(t.Machine.CPUs()), nil
 	}
 
-	layout, err := f.Machine.Layout(f.Machine.CPUs())
+	layout, err := t.Machine.Layout(t.Machine.CPUs())
 	if err != nil {
 		return numa.CPUSet{}, err
 	}
 
 	var out numa.CPUSet
-	for i, n := range f.computeReservations().cpu {
-		cpus, _ := layout.Take(f.Machine.Zones[i].CPUs, roundUpCPUs(n))
+	for i, n := range t.computeReservations().cpu {
+		cpus, _ := layout.Take(t.Machine.Zones[i].CPUs, roundUpCPUs(n))
 		out = out.Union(cpus)
 	}
 
@@ -185,11 +187,11 @@ func (f *NodeTopology) ReservedCPUs() (numa.CPUSet, error) {
 func roundUpCPUs(a numa.Amount) int { return int((a + numa.Core - 1) / numa.Core) }
 
 // UsableMemory returns the allocatable memory by zone name, without empty zones.
-func (f *NodeTopology) UsableMemory() map[string]series.Bytes {
+func (t *NodeTopology) UsableMemory() map[string]series.Bytes {
 	out := map[string]series.Bytes{}
-	reserved := f.computeReservations().memory
-	for i := range f.Machine.Zones {
-		z := &f.Machine.Zones[i]
+	reserved := t.computeReservations().memory
+	for i := range t.Machine.Zones {
+		z := &t.Machine.Zones[i]
 		if n := z.Memory - z.hugePageBytes() - series.Bytes(reserved[i]); n > 0 {
 			out[z.Name()] = n
 		}
@@ -199,46 +201,48 @@ func (f *NodeTopology) UsableMemory() map[string]series.Bytes {
 }
 
 // Problems returns the problems of the machine and of the reservations.
-func (f *NodeTopology) Problems() []string {
-	return append(slices.Clone(f.Machine.Problems), f.computeReservations().problems...)
+func (t *NodeTopology) Problems() []string {
+	return append(slices.Clone(t.Machine.Problems), t.computeReservations().problems...)
 }
 
 // Build returns the NodeResourceTopology without metadata. Its policy for CPUs is Static only if this agent assigns them: otherwise the
 // scheduler would keep whole-CPU pods waiting for zones from which nothing assigns them CPUs.
-func (f *NodeTopology) Build() *topologyv1alpha1.NodeResourceTopology {
-	t := &topologyv1alpha1.NodeResourceTopology{
+func (t *NodeTopology) Build() *topologyv1alpha1.NodeResourceTopology {
+	out := &topologyv1alpha1.NodeResourceTopology{
 		CraneManagerPolicy: topologyv1alpha1.ManagerPolicy{
 			CPUManagerPolicy:      topologyv1alpha1.CPUManagerPolicyNone,
 			TopologyManagerPolicy: topologyv1alpha1.TopologyManagerPolicySingleNUMANodePodLevel,
 		},
 	}
 
-	if f.PinsCPUs && !f.Kubelet.Static {
-		t.CraneManagerPolicy.CPUManagerPolicy = topologyv1alpha1.CPUManagerPolicyStatic
-	}
-	if aware, err := strconv.ParseBool(f.Labels[topologyv1alpha1.LabelNodeTopologyAwareness]); err == nil && !aware {
-		t.CraneManagerPolicy.TopologyManagerPolicy = topologyv1alpha1.TopologyManagerPolicyNone
+	if t.PinsCPUs && !t.Kubelet.Static {
+		out.CraneManagerPolicy.CPUManagerPolicy = topologyv1alpha1.CPUManagerPolicyStatic
 	}
 
-	for name, q := range f.Kubelet.Reserved {
+	// An invalid label counts as absent.
+	if aware, err := strconv.ParseBool(t.Labels[topologyv1alpha1.LabelNodeTopologyAwareness]); err == nil && !aware {
+		out.CraneManagerPolicy.TopologyManagerPolicy = topologyv1alpha1.TopologyManagerPolicyNone
+	}
+
+	for name, q := range t.Kubelet.Reserved {
 		if !q.IsZero() {
-			if t.Reserved == nil {
-				t.Reserved = corev1.ResourceList{}
+			if out.Reserved == nil {
+				out.Reserved = corev1.ResourceList{}
 			}
-			t.Reserved[name] = q.DeepCopy()
+			out.Reserved[name] = q.DeepCopy()
 		}
 	}
 
-	if f.Kubelet.ReservedCPUs.Len() > 0 {
-		t.Attributes = map[string]string{topologyv1alpha1.AttributeReservedSystemCPUs: f.Kubelet.ReservedCPUs.String()}
+	if t.Kubelet.ReservedCPUs.Len() > 0 {
+		out.Attributes = map[string]string{topologyv1alpha1.AttributeReservedSystemCPUs: t.Kubelet.ReservedCPUs.String()}
 	}
 
-	reserved := f.computeReservations()
-	for i := range f.Machine.Zones {
-		t.Zones = append(t.Zones, f.Machine.buildZone(i, reserved.cpu[i], reserved.memory[i]))
+	reserved := t.computeReservations()
+	for i := range t.Machine.Zones {
+		out.Zones = append(out.Zones, t.Machine.buildZone(i, reserved.cpu[i], reserved.memory[i]))
 	}
 
-	return t
+	return out
 }
 
 // buildZone returns a zone with the given reservations.

@@ -63,11 +63,11 @@ zones:
 
 	if got := f.Build(); !equality.Semantic.DeepEqual(got, &expected) {
 		out, _ := yaml.Marshal(got)
-		t.Errorf("got\n%s", out)
+		t.Errorf("Build() =\n%s\nwant\n%s", out, want)
 	}
 
 	if p := f.Problems(); len(p) > 0 {
-		t.Error(p)
+		t.Errorf("Problems() = %q, want none", p)
 	}
 }
 
@@ -78,18 +78,18 @@ func TestPolicies(t *testing.T) {
 	} {
 		f := NodeTopology{Machine: m, PinsCPUs: true, Labels: map[string]string{topologyv1alpha1.LabelNodeTopologyAwareness: label}}
 		if got := f.Build().CraneManagerPolicy; got.TopologyManagerPolicy != want || got.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyStatic {
-			t.Errorf("label %q: %+v", label, got)
+			t.Errorf("label %q: policies are %+v, want %s and Static", label, got, want)
 		}
 	}
 
 	f := NodeTopology{Machine: m}
 	if got := f.Build().CraneManagerPolicy.CPUManagerPolicy; got != topologyv1alpha1.CPUManagerPolicyNone {
-		t.Errorf("nothing assigns CPUs: policy %s", got)
+		t.Errorf("the policy is %s, want None: nothing assigns CPUs", got)
 	}
 
 	f = NodeTopology{Machine: m, PinsCPUs: true, Kubelet: parseTestKubelet(t, "cpuManagerPolicy: static\n")}
 	if got := f.Build(); got.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyNone || got.Reserved != nil || got.Attributes != nil {
-		t.Errorf("the kubelet's policy is static: %+v", got)
+		t.Errorf("with a static kubelet Build() = %+v, want policy None without reservations", got)
 	}
 }
 
@@ -99,17 +99,17 @@ func TestReservedByNumber(t *testing.T) {
 	n := f.Build()
 	cpu := n.Reserved["cpu"]
 	if cpu.Value() != 4 || n.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != "0,4-5,77" {
-		t.Errorf("%+v", n)
+		t.Errorf("Build() = %+v, want 4 reserved CPUs: 0,4-5,77", n)
 	}
 	if n.Zones[0].Resources.ReservedCPUNums != 1 || n.Zones[1].Resources.ReservedCPUNums != 2 || n.Zones[1].Resources.Allocatable.Cpu().Value() != 5 {
-		t.Errorf("%+v", n.Zones)
+		t.Errorf("zones are %+v, want 1 and 2 reserved CPUs and 5 allocatable in the second", n.Zones)
 	}
 
 	if got, err := f.ReservedCPUs(); err != nil || got.String() != "0,4-5" {
-		t.Errorf("%s, %v", got, err)
+		t.Errorf("ReservedCPUs() = %s, %v, want 0,4-5", got, err)
 	}
 	if p := strings.Join(f.Problems(), ";"); !strings.Contains(p, "CPUs 77, which are not online") {
-		t.Error(p)
+		t.Errorf("Problems() = %q, want CPU 77, which is not online", p)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestReservedByAmount(t *testing.T) {
 			t.Errorf("%s of cpu: %s, %v, want %s", cpu, got, err, want)
 		}
 		if over := strings.Contains(strings.Join(f.Problems(), ";"), "more than there is"); over != (cpu == "99") {
-			t.Errorf("%s of cpu: %v", cpu, f.Problems())
+			t.Errorf("%s of CPU: Problems() = %v, want a too large reservation: %t", cpu, f.Problems(), cpu == "99")
 		}
 	}
 }
@@ -162,16 +162,16 @@ func TestReservationsAreRight(t *testing.T) {
 			usableMemory = usableMemory + res.Allocatable.Memory().Value()
 
 			if res.Allocatable.Cpu().Sign() < 0 || res.Allocatable.Memory().Sign() < 0 {
-				t.Fatalf("%+v", n.Zones)
+				t.Fatalf("zones are %+v, want no negative allocatable amount", n.Zones)
 			}
 		}
 
 		if want := min(reservedCPU.MilliValue(), all); all-usable != want || nums != (want+999)/1000 {
-			t.Fatalf("of %dm cpu %dm are left and %d CPUs reserved; the kubelet reserves %s: %+v", all, usable, nums, reservedCPU.String(), n.Zones)
+			t.Fatalf("%dm of %dm CPU are allocatable and %d CPUs reserved, want %dm less, rounded up to CPUs, by the kubelet's %s: %+v", usable, all, nums, want, reservedCPU.String(), n.Zones)
 		}
 
 		if want := min(reservedMemory.Value(), memory); memory-usableMemory != want {
-			t.Fatalf("of %d bytes %d are left; the kubelet reserves %s", memory, usableMemory, reservedMemory.String())
+			t.Fatalf("%d of %d bytes are allocatable, want %d less by the kubelet's %s", usableMemory, memory, want, reservedMemory.String())
 		}
 
 		zones, err := topologyconv.ReadZones(n)
@@ -193,7 +193,7 @@ func TestReservationsAreRight(t *testing.T) {
 		for i, free := range account.Free() {
 			left := m.Zones[i].CPUs.Difference(cpus).Len()
 			if int(free.Resources[series.CPU]/numa.Core) != left {
-				t.Fatalf("zone %s: the scheduler gives %s, the agent has %d CPUs", free.Zone, free.Resources, left)
+				t.Fatalf("zone %s: the scheduler counts %s, want the agent's %d CPUs", free.Zone, free.Resources, left)
 			}
 		}
 	}

@@ -64,12 +64,12 @@ func (o *topologyObject) sync(ctx context.Context, node *corev1.Node, want *topo
 		return operationCreate, o.create(ctx, node, want)
 	}
 	if err != nil {
-		return operationNone, fmt.Errorf("get NodeResourceTopology %s: %w", node.Name, err)
+		return operationNone, fmt.Errorf("getting NodeResourceTopology %s: %w", node.Name, err)
 	}
 
 	now := &topologyv1alpha1.NodeResourceTopology{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, now); err != nil {
-		return operationNone, fmt.Errorf("failed to decode NodeResourceTopology %s: %w", node.Name, err)
+		return operationNone, fmt.Errorf("decoding NodeResourceTopology %s: %w", node.Name, err)
 	}
 
 	if c := metav1.GetControllerOf(now); c != nil && (c.Kind != "Node" || c.Name != node.Name) {
@@ -88,7 +88,8 @@ func (o *topologyObject) sync(ctx context.Context, node *corev1.Node, want *topo
 func mergeObject(now *topologyv1alpha1.NodeResourceTopology, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) *topologyv1alpha1.NodeResourceTopology {
 	next := now.DeepCopy()
 	next.OwnerReferences = ownerReferences(now.OwnerReferences, node)
-	next.CraneManagerPolicy, next.Zones = want.CraneManagerPolicy, want.Zones
+	next.CraneManagerPolicy = want.CraneManagerPolicy
+	next.Zones = want.Zones
 
 	// Empty lists are omitted, so that they come back as nil.
 	next.Reserved = want.Reserved
@@ -104,10 +105,10 @@ func mergeObject(now *topologyv1alpha1.NodeResourceTopology, node *corev1.Node, 
 
 // ownerReferences adds the node as controller and replaces a previous Node of the same name.
 func ownerReferences(found []metav1.OwnerReference, node *corev1.Node) []metav1.OwnerReference {
-	own := *metav1.NewControllerRef(node, corev1.SchemeGroupVersion.WithKind("Node"))
-	own.BlockOwnerDeletion = nil // It would need a right to the finalizers of nodes.
+	nodeRef := *metav1.NewControllerRef(node, corev1.SchemeGroupVersion.WithKind("Node"))
+	nodeRef.BlockOwnerDeletion = nil // It would need a right to the finalizers of nodes.
 
-	out := []metav1.OwnerReference{own}
+	out := []metav1.OwnerReference{nodeRef}
 	for _, r := range found {
 		if r.Kind != "Node" || r.Name != node.Name {
 			out = append(out, r)
@@ -118,13 +119,13 @@ func ownerReferences(found []metav1.OwnerReference, node *corev1.Node) []metav1.
 }
 
 func (o *topologyObject) create(ctx context.Context, node *corev1.Node, want *topologyv1alpha1.NodeResourceTopology) error {
-	made := want.DeepCopy()
-	made.TypeMeta = metav1.TypeMeta{APIVersion: topologyv1alpha1.GroupVersion.String(), Kind: "NodeResourceTopology"}
+	object := want.DeepCopy()
+	object.TypeMeta = metav1.TypeMeta{APIVersion: topologyv1alpha1.GroupVersion.String(), Kind: "NodeResourceTopology"}
 
-	made.ObjectMeta = metav1.ObjectMeta{Name: node.Name, OwnerReferences: ownerReferences(nil, node)}
-	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(made)
+	object.ObjectMeta = metav1.ObjectMeta{Name: node.Name, OwnerReferences: ownerReferences(nil, node)}
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
-		return fmt.Errorf("write NodeResourceTopology %s: %w", node.Name, err)
+		return fmt.Errorf("encoding NodeResourceTopology %s: %w", node.Name, err)
 	}
 
 	if o.dryRun {
@@ -136,7 +137,7 @@ func (o *topologyObject) create(ctx context.Context, node *corev1.Node, want *to
 		return errNoDefinition
 	}
 	if err != nil {
-		return fmt.Errorf("create NodeResourceTopology %s: %w", node.Name, err)
+		return fmt.Errorf("creating NodeResourceTopology %s: %w", node.Name, err)
 	}
 
 	return nil
@@ -157,7 +158,7 @@ func (o *topologyObject) patch(ctx context.Context, now, next *topologyv1alpha1.
 	}
 
 	if err != nil {
-		return fmt.Errorf("encode NodeResourceTopology %s: %w", now.Name, err)
+		return fmt.Errorf("encoding NodeResourceTopology %s: %w", now.Name, err)
 	}
 
 	if o.dryRun {
@@ -165,7 +166,7 @@ func (o *topologyObject) patch(ctx context.Context, now, next *topologyv1alpha1.
 	}
 
 	if _, err := o.resource().Patch(ctx, now.Name, types.MergePatchType, content, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
-		return fmt.Errorf("patch NodeResourceTopology %s: %w", now.Name, err)
+		return fmt.Errorf("patching NodeResourceTopology %s: %w", now.Name, err)
 	}
 
 	return nil
@@ -205,15 +206,16 @@ func Summarize(ctx context.Context, root host.Root, kubelet *KubeletReader, node
 
 	out := Summary{Zones: make([]ZoneSummary, len(machine.Zones))}
 	k, readErr := kubelet.Read(ctx, node)
-	f := newNodeTopology(machine, k, node)
+	topology := newNodeTopology(machine, k, node)
 
 	if readErr == nil {
-		out.KubeletSource, out.KubeletAssignsCPUs = k.Source, k.Static
-		if reserved, err := f.ReservedCPUs(); err == nil {
+		out.KubeletSource = k.Source
+		out.KubeletAssignsCPUs = k.Static
+		if reserved, err := topology.ReservedCPUs(); err == nil {
 			out.ReservedCPUs = reserved.String()
 		}
 
-		out.Problems = f.Problems()
+		out.Problems = topology.Problems()
 		if queryErr := kubelet.LastError(); queryErr != nil {
 			out.Problems = append(out.Problems, fmt.Sprintf("the kubelet did not return its configuration; its file is used, which lacks flags and drop-in files: %v", queryErr))
 		}
@@ -222,7 +224,7 @@ func Summarize(ctx context.Context, root host.Root, kubelet *KubeletReader, node
 		out.Problems = append(slices.Clone(machine.Problems), readErr.Error())
 	}
 
-	object := f.Build()
+	object := topology.Build()
 	for i := range machine.Zones {
 		z := &machine.Zones[i]
 		out.Zones[i] = ZoneSummary{

@@ -30,12 +30,12 @@ func TestSummarize(t *testing.T) {
 
 	summary = Summarize(t.Context(), root, newTestReader(root, nil), nil)
 	if rows := summary.Rows(); rows[0][3] != "unknown" || rows[0][5] != "unknown" || !strings.Contains(strings.Join(summary.Problems, ""), "configuration is unknown") {
-		t.Errorf("%+v", summary)
+		t.Errorf("Summarize = %+v, want unknown usable amounts and the unknown configuration as problem", summary)
 	}
 
 	root = writeHost(t, nil)
 	if summary := Summarize(t.Context(), root, newTestReader(root, nil), nil); len(summary.Zones) != 0 || len(summary.Problems) != 1 {
-		t.Errorf("%+v", summary)
+		t.Errorf("Summarize = %+v, want no zone and one problem", summary)
 	}
 }
 
@@ -63,6 +63,6 @@ func TestSummarizeQueriesKubelet(t *testing.T) {
 	problems := strings.Join(summary.Problems, "; ")
 	if summary.KubeletSource != "/var/lib/kubelet/config.yaml" || !strings.Contains(problems, "its file is used, which lacks flags and drop-in files: the kubelet refuses: 403") ||
 		!strings.Contains(problems, "21504 MiB of the zones' memory are allocatable, but 11264 MiB") {
-		t.Errorf("%+v", summary)
+		t.Errorf("Summarize = %+v, want the file's configuration, and the refusal and the difference as problems", summary)
 	}
 }
