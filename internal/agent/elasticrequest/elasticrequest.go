@@ -103,7 +103,7 @@ const (
 	maxBytes = 1 << 50
 )
 
-func clampQuantity(q resource.Quantity, most int64) int64 { return min(max(q.Value(), 0), most) }
+func clampQuantity(q resource.Quantity, limit int64) int64 { return min(max(q.Value(), 0), limit) }
 
 func containerID(pod *corev1.Pod, name string) string {
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
@@ -140,12 +140,12 @@ func ReadReclaimableCapacity(list corev1.ResourceList) (r ReclaimableCapacity) {
 }
 
 // AllocatedShares returns the allocated share of each resource.
-func (r ReclaimableCapacity) AllocatedShares(held Amounts) (s AllocatedShares) {
+func (r ReclaimableCapacity) AllocatedShares(allocated Amounts) (s AllocatedShares) {
 	if r.CPU != nil {
-		s.CPU = new(elastic.AllocatedShare(held.CPU, *r.CPU, elastic.CPU().Unit))
+		s.CPU = new(elastic.AllocatedShare(allocated.CPU, *r.CPU, elastic.CPU().Unit))
 	}
 	if r.Memory != nil {
-		s.Memory = new(elastic.AllocatedShare(held.Memory, *r.Memory, elastic.Memory().Unit))
+		s.Memory = new(elastic.AllocatedShare(allocated.Memory, *r.Memory, elastic.Memory().Unit))
 	}
 
 	return s

@@ -49,7 +49,7 @@ func TestContainers(t *testing.T) {
 
 	pod.Status.Phase = corev1.PodSucceeded
 	if got := Containers(pod); got != nil {
-		t.Errorf("a pod that has ended: %+v", got)
+		t.Errorf("Containers of a terminated pod = %+v, want none", got)
 	}
 }
 
@@ -59,11 +59,11 @@ func TestSumAllocated(t *testing.T) {
 	starting := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{container("i", "5", "")}, Containers: []corev1.Container{container("a", "2", "")}}}
 	over := &corev1.Pod{Spec: running.Spec, Status: corev1.PodStatus{Phase: corev1.PodFailed}}
 	if got := SumAllocated([]*corev1.Pod{running, starting, over, {}}); got != (Amounts{CPU: 8000, Memory: 1 << 30}) {
-		t.Errorf("%+v", got)
+		t.Errorf("SumAllocated = %+v, want 8 cores and 1 GiB", got)
 	}
 
 	hostile := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{container("a", "-4", "9E"), container("b", "9E", "-1")}}}
 	if got := SumAllocated([]*corev1.Pod{hostile, hostile}); got.CPU < 0 || got.Memory < 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("SumAllocated of hostile requests = %+v, want no negative amount", got)
 	}
 }

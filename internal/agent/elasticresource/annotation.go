@@ -65,6 +65,7 @@ func describeResult[T model.Amount](r *result[T]) *resourceAnnotation {
 		out.Reserve = formatQuantity(r.Reserve)
 	}
 
+	// Terms that are unknown are left out, so that a reader does not take them for 0.
 	if r.NeedSource != model.SourceNone {
 		out.Need = formatQuantity(r.Need)
 		out.From = string(r.NeedSource)

@@ -29,7 +29,7 @@ func TestExampleTemplate(t *testing.T) {
 	}
 
 	if cm.Name != predictionv1alpha1.NodeResourceTemplateConfigMap {
-		t.Errorf("name %s", cm.Name)
+		t.Errorf("the ConfigMap's name is %s, want %s", cm.Name, predictionv1alpha1.NodeResourceTemplateConfigMap)
 	}
 
 	spec, err := nodetemplate.Render(cm.Data[predictionv1alpha1.NodeResourceTemplateKey], newNode())
@@ -39,20 +39,20 @@ func TestExampleTemplate(t *testing.T) {
 
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if _, ok := findIdentifier(&spec, name); !ok {
-			t.Errorf("nothing of %s", name)
+			t.Errorf("findIdentifier(%s) = false, want a metric", name)
 		}
 	}
 
 	for _, m := range spec.PredictionMetrics {
 		if _, err := parser.NewParser(parser.Options{}).ParseExpr(m.ExpressionQuery.Expression); err != nil {
-			t.Errorf("%s: %v\n%s", m.ResourceIdentifier, err, m.ExpressionQuery.Expression)
+			t.Errorf("parsing the expression of %s: %v\n%s", m.ResourceIdentifier, err, m.ExpressionQuery.Expression)
 		}
 		if !strings.Contains(m.ExpressionQuery.Expression, `(n1|10.0.0.1)(:\\d+)?`) {
-			t.Errorf("%s is about %s", m.ResourceIdentifier, m.ExpressionQuery.Expression)
+			t.Errorf("%s has expression %s, want it to select the node's name and address", m.ResourceIdentifier, m.ExpressionQuery.Expression)
 		}
 		// The node's side excludes page cache.
 		if strings.Contains(m.ExpressionQuery.Expression, "working_set") {
-			t.Errorf("%s subtracts page cache: %s", m.ResourceIdentifier, m.ExpressionQuery.Expression)
+			t.Errorf("%s has expression %s, want no working set: it subtracts page cache", m.ResourceIdentifier, m.ExpressionQuery.Expression)
 		}
 	}
 }

@@ -48,7 +48,7 @@ var testRequests = map[string]elasticrequest.Amounts{"e": {CPU: 1000, Memory: 2 
 func TestUsage(t *testing.T) {
 	var u usage
 	if cpu, memory := u.drain(); !cpu.At.IsZero() || !memory.At.IsZero() {
-		t.Errorf("nothing was measured: %+v, %+v", cpu, memory)
+		t.Errorf("drain before a measurement = %+v, %+v, want no use", cpu, memory)
 	}
 
 	u.add(nil, testRequests)
@@ -82,7 +82,7 @@ func TestUsage(t *testing.T) {
 
 	cpu, memory = u.drain()
 	if cpu.Elastic != 200 || memory.Elastic != gi/2 || !cpu.At.Equal(s.At) || !memory.At.Equal(s.At) {
-		t.Errorf("%+v, %+v", cpu, memory)
+		t.Errorf("drain = %+v, %+v, want 200m and half a GiB of elastic use at the last measurement", cpu, memory)
 	}
 }
 
@@ -124,10 +124,10 @@ func TestRender(t *testing.T) {
 	}
 
 	if e := spec.PredictionMetrics[0].ExpressionQuery.Expression; !strings.Contains(e, `instance=~"(n1)(:\\d+)?",pool="mixed"`) {
-		t.Errorf("expression %s", e)
+		t.Errorf("the expression is %s, want it to select the node and its pool", e)
 	}
 	if spec.TargetRef.Name != "n1" || spec.TargetRef.Kind != "Node" || spec.PredictionWindowSeconds != 3600 {
-		t.Errorf("%+v", spec)
+		t.Errorf("Render = %+v, want Node n1 as target and a window of an hour", spec)
 	}
 
 	for text, why := range map[string]string{
@@ -174,23 +174,23 @@ func TestForecast(t *testing.T) {
 	}
 
 	if f := cpu(forecastState{tsp: newForecast("2.00000", "12.50000", "3.00000")}); !f.OK || !f.Requested || f.Peak != 12500 || !f.Until.Equal(start.Add(2*time.Minute)) {
-		t.Errorf("%+v", f)
+		t.Errorf("readForecast = %+v, want a peak of 12.5 cores for two minutes", f)
 	}
 	if f := cpu(forecastState{}); f.Requested {
-		t.Errorf("not requested: %+v", f)
+		t.Errorf("readForecast without a template = %+v, want none requested", f)
 	}
 	if f := cpu(forecastState{requested: true, reason: "not yet"}); !f.Requested || f.OK || f.Detail != "not yet" {
-		t.Errorf("%+v", f)
+		t.Errorf("readForecast = %+v, want a requested one that is missing: not yet", f)
 	}
 
 	if f := readForecast(forecastState{tsp: newForecast("1")}, newNode(), corev1.ResourceMemory, start, model.ParseBytes); !f.Requested || f.OK || f.Detail == "" {
-		t.Errorf("memory is asked for and not forecast: %+v", f)
+		t.Errorf("readForecast of memory = %+v, want a requested one that is missing", f)
 	}
 
 	other := newForecast("1")
 	other.Spec.PredictionMetrics = other.Spec.PredictionMetrics[:1]
 	if f := readForecast(forecastState{tsp: other}, newNode(), corev1.ResourceMemory, start, model.ParseBytes); f.Requested {
-		t.Errorf("memory is not requested: %+v", f)
+		t.Errorf("readForecast of memory without a metric = %+v, want none requested", f)
 	}
 
 	two := newForecast("1")
@@ -218,28 +218,28 @@ func TestForecast(t *testing.T) {
 	}
 
 	if f := readForecast(forecastState{tsp: newForecast("1", "2")}, newNode(), corev1.ResourceCPU, start.Add(time.Hour), model.ParseCores); f.OK || !strings.Contains(f.Detail, "ends at") {
-		t.Errorf("%+v", f)
+		t.Errorf("readForecast after its end = %+v, want the end as detail", f)
 	}
 
 	byAddress := newForecast("1", "1")
 	byAddress.Spec.TargetRef.Name = "10.0.0.1"
 	if f := cpu(forecastState{tsp: byAddress}); !f.OK {
-		t.Errorf("gocrane names nodes by address as well: %+v", f)
+		t.Errorf("readForecast of a target by address = %+v, want it as in gocrane", f)
 	}
 }
 
 func TestReserveOf(t *testing.T) {
 	n := newNode()
 	if r, why := readReserve(n, reserveCPU, 0.25); r != 0.25 || why != "" {
-		t.Errorf("%v %s", r, why)
+		t.Errorf("readReserve without annotation = %v, %q, want the default of 0.25", r, why)
 	}
 
 	n.Annotations = map[string]string{reserveCPU: "40", reserveMemory: "much"}
 	if r, why := readReserve(n, reserveCPU, 0.25); r != 0.4 || why != "" {
-		t.Errorf("%v %s", r, why)
+		t.Errorf("readReserve = %v, %q, want the annotation's 0.4", r, why)
 	}
 	if _, why := readReserve(n, reserveMemory, 0.25); !strings.Contains(why, "much") || !strings.Contains(why, reserveMemory) {
-		t.Errorf("%s", why)
+		t.Errorf("readReserve of an invalid annotation has problem %q, want its name and value", why)
 	}
 }
 

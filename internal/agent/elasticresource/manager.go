@@ -112,9 +112,9 @@ func (m *Manager) Name() string { return "node-resource" }
 
 // Run decides until ctx ends and then advertises only what pods hold, because nothing would shrink the offer any more.
 func (m *Manager) Run(ctx context.Context) error {
-	var reading sync.WaitGroup
-	reading.Go(func() { m.readPredictions(ctx) })
-	defer reading.Wait()
+	var readers sync.WaitGroup
+	readers.Go(func() { m.readPredictions(ctx) })
+	defer readers.Wait()
 
 	ticker := m.Clock.NewTicker(collectInterval)
 	defer ticker.Stop()
@@ -157,8 +157,8 @@ func (m *Manager) readPredictions(ctx context.Context) {
 		pause := collectInterval
 		if node := m.View.Node(); node != nil {
 			pause = wait.Jitter(predictionInterval, predictionJitter)
-			bounded, cancel := context.WithTimeout(ctx, requestTimeout)
-			m.predictions.sync(bounded, node)
+			syncCtx, cancel := context.WithTimeout(ctx, requestTimeout)
+			m.predictions.sync(syncCtx, node)
 			cancel()
 		}
 
@@ -242,13 +242,13 @@ func (m *Manager) evaluate(state *cluster.State, now time.Time) *decision {
 	cpuUse, memoryUse := m.usage.drain()
 	node := state.Node
 	forecast := m.predictions.latest()
-	held := elasticrequest.SumAllocated(state.Pods)
+	allocated := elasticrequest.SumAllocated(state.Pods)
 
 	cpu := model.Input[series.MilliCPU]{
 		At:          now,
 		Allocatable: series.MilliCPU(node.Status.Allocatable.Cpu().MilliValue()),
 		Use:         cpuUse,
-		Allocated:   held.CPU,
+		Allocated:   allocated.CPU,
 		PodsKnown:   state.KnowsPods,
 	}
 
@@ -256,7 +256,7 @@ func (m *Manager) evaluate(state *cluster.State, now time.Time) *decision {
 		At:          now,
 		Allocatable: series.Bytes(node.Status.Allocatable.Memory().Value()),
 		Use:         memoryUse,
-		Allocated:   held.Memory,
+		Allocated:   allocated.Memory,
 		PodsKnown:   state.KnowsPods,
 	}
 
@@ -289,6 +289,6 @@ func (m *Manager) ReclaimableCapacity() (capacity elasticrequest.ReclaimableCapa
 }
 
 // String formats the advertised amounts for logs.
-func (r *decision) String() string {
-	return fmt.Sprintf("cpu %s, memory %s", formatQuantity(r.cpu.Advertise), formatQuantity(r.memory.Advertise))
+func (d *decision) String() string {
+	return fmt.Sprintf("cpu %s, memory %s", formatQuantity(d.cpu.Advertise), formatQuantity(d.memory.Advertise))
 }

@@ -83,7 +83,7 @@ func (w *fixture) newManager(enforce bool) *Manager {
 	client.PrependReactor("patch", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		patch, ok := a.(clienttesting.PatchAction)
 		if !ok || a.GetSubresource() != "status" {
-			w.t.Errorf("writes %v", a)
+			w.t.Errorf("the manager sent %v, want only patches of the status", a)
 		}
 
 		if w.patchError != nil {
@@ -148,7 +148,7 @@ func (w *fixture) advertised(name corev1.ResourceName) string {
 	}
 
 	if allocatable := w.node.Status.Allocatable[name]; allocatable.Cmp(capacity) != 0 {
-		w.t.Errorf("capacity of %s is %s, allocatable %s", name, &capacity, &allocatable)
+		w.t.Errorf("capacity of %s is %s and allocatable %s, want the same", name, &capacity, &allocatable)
 	}
 
 	return capacity.String()
@@ -159,7 +159,7 @@ func (w *fixture) annotation() nodeAnnotation {
 
 	a := parseAnnotation(w.node.Annotations[annotationName])
 	if a == nil {
-		w.t.Fatalf("annotation %q", w.node.Annotations[annotationName])
+		w.t.Fatalf("the annotation is %q, want a valid one", w.node.Annotations[annotationName])
 	}
 
 	return *a
@@ -181,7 +181,7 @@ func TestOffers(t *testing.T) {
 	w.advance(time.Minute)
 
 	if w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "none" || w.annotation().CPU.Phase != "waiting" {
-		t.Errorf("opens at once: %+v", w.annotation().CPU)
+		t.Errorf("after a minute the node has %+v, want no offer yet", w.annotation().CPU)
 	}
 
 	w.pods = []*corev1.Pod{elasticPod("a", 2)}
@@ -189,36 +189,36 @@ func TestOffers(t *testing.T) {
 
 	// 16 - (3.7 - 0.5 of the elastic pod), less a margin of a tenth.
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "12" {
-		t.Errorf("shows %s cores", got)
+		t.Errorf("the node advertises %s cores, want 12", got)
 	}
 	if a := w.annotation().CPU; a.Advertised != "12" || a.Offer != "12" || a.Use != "3200m" || a.Margin != "320m" || a.Allocatable != "16" || a.Allocated != "2" ||
 		a.From != "use" || a.Forecast != "" || a.Problem != "" || a.Deficit != "" {
-		t.Errorf("%+v", a)
+		t.Errorf("the annotation is %+v, want every term of the offer of 12 cores", a)
 	}
 
 	// 64 GiB - 10 GiB, less a margin of a tenth; differences below a fiftieth of the node are not written.
 	q, err := resource.ParseQuantity(w.advertised(ensurancev1alpha1.ResourceReclaimedMemory))
 	if err != nil || q.Value() > 53*gi || q.Value() < 51*gi {
-		t.Errorf("shows %s of memory", w.advertised(ensurancev1alpha1.ResourceReclaimedMemory))
+		t.Errorf("the node advertises %s of memory, want 51 to 53 GiB", w.advertised(ensurancev1alpha1.ResourceReclaimedMemory))
 	}
 
 	for _, p := range w.patches {
 		if keys := slices.Sorted(maps.Keys(p)); !slices.Equal(keys, []string{"metadata", "status"}) && !slices.Equal(keys, []string{"metadata"}) {
-			t.Errorf("writes %v", keys)
+			t.Errorf("a patch has %v, want metadata and at most the status", keys)
 		}
 
 		status, _ := p["status"].(map[string]any)
 		for part, list := range status {
 			for name := range list.(map[string]any) {
 				if part != "capacity" && part != "allocatable" || !strings.HasPrefix(name, "gocrane.io/") {
-					t.Errorf("writes status.%s.%s", part, name)
+					t.Errorf("a patch has status.%s.%s, want only elastic resources", part, name)
 				}
 			}
 		}
 	}
 
 	if len(w.events) == 0 || !slices.Contains(w.events, "UpdateNode: Updating elastic resource local-cpu with 12.") {
-		t.Errorf("events %q", w.events)
+		t.Errorf("events are %q, want UpdateNode with gocrane's text", w.events)
 	}
 
 	// In a steady state only the annotation is written, every ten minutes.
@@ -226,10 +226,10 @@ func TestOffers(t *testing.T) {
 	w.advance(time.Hour)
 
 	if wrote := len(w.patches) - before; wrote < 5 || wrote > 7 {
-		t.Errorf("%d writes in a steady hour", wrote)
+		t.Errorf("%d writes in a steady hour, want 5 to 7", wrote)
 	}
-	if room := w.manager.ReclaimableCapacity(); room.CPU == nil || *room.CPU != 12000 || room.Memory == nil || *room.Memory != w.manager.lastDecision().memory.Offer {
-		t.Errorf("bears %+v", room)
+	if capacity := w.manager.ReclaimableCapacity(); capacity.CPU == nil || *capacity.CPU != 12000 || capacity.Memory == nil || *capacity.Memory != w.manager.lastDecision().memory.Offer {
+		t.Errorf("ReclaimableCapacity() = %+v, want the offer of 12 cores and its memory", capacity)
 	}
 }
 
@@ -245,34 +245,34 @@ func TestDeficit(t *testing.T) {
 	a := w.annotation().CPU
 	// 16 - 12.5, less a margin of a tenth, is 2 whole cores.
 	if w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "6" || a.Phase != "deficit" || a.Deficit != "4" || a.Offer != "2" {
-		t.Errorf("%+v", a)
+		t.Errorf("the annotation is %+v, want 6 cores advertised, an offer of 2 and a deficit of 4", a)
 	}
 
-	if room := w.manager.ReclaimableCapacity(); room.CPU == nil || *room.CPU != 2000 {
-		t.Errorf("bears %+v", room)
+	if capacity := w.manager.ReclaimableCapacity(); capacity.CPU == nil || *capacity.CPU != 2000 {
+		t.Errorf("ReclaimableCapacity() = %+v, want the offer of 2 cores", capacity)
 	}
 	if got := w.manager.lastDecision().cpu.AllocatedShare; got != 3 {
-		t.Errorf("distributed %v", got)
+		t.Errorf("the allocated share is %v, want 3", got)
 	}
 
 	// The use becomes unknown, which must not evict pods.
 	w.clock.Step(2 * time.Minute)
 	w.manager.reconcile(t.Context(), w.clock.Now())
 
-	if room := w.manager.ReclaimableCapacity(); room.CPU != nil || room.Memory != nil || w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "6" {
-		t.Errorf("bears what is not known")
+	if capacity := w.manager.ReclaimableCapacity(); capacity.CPU != nil || capacity.Memory != nil || w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "6" {
+		t.Errorf("ReclaimableCapacity() with unknown use = %+v, want unknown", capacity)
 	}
 
 	// Decisions stop.
 	w.advance(decideInterval)
 
-	if room := w.manager.ReclaimableCapacity(); room.CPU == nil || room.Memory == nil {
-		t.Error("all is known again")
+	if capacity := w.manager.ReclaimableCapacity(); capacity.CPU == nil || capacity.Memory == nil {
+		t.Errorf("ReclaimableCapacity() = %+v, want both resources known again", capacity)
 	}
 
 	w.clock.Step(2 * time.Minute)
-	if room := w.manager.ReclaimableCapacity(); room.CPU != nil || room.Memory != nil {
-		t.Error("of two minutes ago")
+	if capacity := w.manager.ReclaimableCapacity(); capacity.CPU != nil || capacity.Memory != nil {
+		t.Errorf("ReclaimableCapacity() two minutes after a decision = %+v, want unknown", capacity)
 	}
 }
 
@@ -283,7 +283,7 @@ func TestForecastCounts(t *testing.T) {
 	w.advance(10 * time.Minute)
 
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "none" || !strings.Contains(w.annotation().CPU.Problem, "not yet") {
-		t.Errorf("shows %s though no forecast is there: %+v", got, w.annotation().CPU)
+		t.Errorf("without its forecast the node advertises %s: %+v; want none and the problem", got, w.annotation().CPU)
 	}
 
 	values := make([]string, 120)
@@ -296,10 +296,10 @@ func TestForecastCounts(t *testing.T) {
 	w.advance(15 * time.Minute)
 
 	if a := w.annotation().CPU; w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "2" || a.From != "forecast" || a.Forecast != "12500m" || a.Need != "12500m" || a.Use != "3700m" {
-		t.Errorf("shows %s: %+v", w.advertised(ensurancev1alpha1.ResourceReclaimedCPU), a)
+		t.Errorf("the node advertises %s: %+v; want 2 cores by the forecast of 12.5", w.advertised(ensurancev1alpha1.ResourceReclaimedCPU), a)
 	}
 	if !slices.Contains(w.events, "UpdateNode: Updating elastic resource tsp-cpu with 2.") {
-		t.Errorf("events %q", w.events)
+		t.Errorf("events are %q, want one with source tsp", w.events)
 	}
 }
 
@@ -310,24 +310,24 @@ func TestReserve(t *testing.T) {
 	w.advance(15 * time.Minute)
 
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "7" {
-		t.Errorf("shows %s with a quarter in reserve", got)
+		t.Errorf("the node advertises %s cores with a quarter in reserve, want 7", got)
 	}
 
 	w.node.Annotations[reserveCPU] = "50%"
 	w.advance(time.Minute)
 
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "3" {
-		t.Errorf("shows %s with half in reserve", got)
+		t.Errorf("the node advertises %s cores with half in reserve, want 3", got)
 	}
 
 	w.node.Annotations[reserveCPU] = "none"
 	w.advance(time.Hour)
 
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "0" || !strings.Contains(w.annotation().CPU.Problem, "none") {
-		t.Errorf("shows %s with a reserve that cannot be read: %+v", got, w.annotation().CPU)
+		t.Errorf("the node advertises %s with an invalid reserve: %+v; want 0 and the problem", got, w.annotation().CPU)
 	}
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedMemory); got == "0" {
-		t.Error("memory suffers for it")
+		t.Error("memory is 0 with an invalid reserve of CPU, want it unchanged")
 	}
 }
 
@@ -336,10 +336,10 @@ func TestKubelet(t *testing.T) {
 	w := newFixture(t)
 	w.advance(15 * time.Minute)
 	w.advance(time.Minute)
-	was := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU)
+	before := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU)
 
 	if w.manager.isOverwritten(w.clock.Now().Add(time.Minute)) {
-		t.Error("reports an overwrite without one")
+		t.Error("isOverwritten = true without an overwrite, want false")
 	}
 
 	zero := w.resetAdvertised
@@ -348,12 +348,12 @@ func TestKubelet(t *testing.T) {
 	w.publishSnapshot()
 
 	if !w.manager.isOverwritten(w.clock.Now()) {
-		t.Fatal("does not see it")
+		t.Fatal("isOverwritten = false after an overwrite, want true")
 	}
 
 	w.manager.reconcile(t.Context(), w.clock.Now())
-	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != was {
-		t.Errorf("shows %s, before %s", got, was)
+	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != before {
+		t.Errorf("the node advertises %s, want %s as before", got, before)
 	}
 
 	// Repeated overwrites are answered at decisions only.
@@ -361,12 +361,12 @@ func TestKubelet(t *testing.T) {
 	w.clock.Step(4 * time.Second)
 
 	if w.manager.isOverwritten(w.clock.Now()) {
-		t.Error("runs a race")
+		t.Error("isOverwritten = true after another overwrite, want false until the next decision")
 	}
 
 	w.advance(decideInterval)
-	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != was {
-		t.Errorf("shows %s, before %s", got, was)
+	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != before {
+		t.Errorf("the node advertises %s, want %s as before", got, before)
 	}
 }
 
@@ -393,7 +393,7 @@ func TestOverwriteAfterWrite(t *testing.T) {
 		w.manager.written.tried = w.clock.Now()
 		w.manager.written.version = c.version
 		if got := w.manager.isOverwritten(w.clock.Now().Add(c.after)); got != c.want {
-			t.Errorf("%+v: undone %t", c, got)
+			t.Errorf("%+v: isOverwritten = %t, want %t", c, got, c.want)
 		}
 	}
 }
@@ -435,14 +435,14 @@ func TestOverwriteIsRestoredAtOnce(t *testing.T) {
 	w.resetAdvertised()
 
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "0" {
-		t.Fatalf("shows %s", got)
+		t.Fatalf("the node advertises %s, want 0 after the overwrite", got)
 	}
 
 	changed <- struct{}{} // without moving the clock
 	<-beats
 
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != was {
-		t.Errorf("shows %s, before %s", got, was)
+		t.Errorf("the node advertises %s, want %s as before", got, was)
 	}
 
 	cancel()
@@ -463,7 +463,7 @@ func TestAnotherNode(t *testing.T) {
 	w.advance(time.Minute)
 
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got != "none" {
-		t.Errorf("shows %s", got)
+		t.Errorf("the node advertises %s, want none until the offer is stable", got)
 	}
 
 	w.node = nil
@@ -477,10 +477,10 @@ func TestDryRun(t *testing.T) {
 	w.advance(15 * time.Minute)
 
 	if len(w.patches) > 0 || len(w.events) == 0 || !strings.HasPrefix(w.events[0], ": Updating") || w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != "none" {
-		t.Errorf("wrote %v", w.patches)
+		t.Errorf("a dry run wrote %v with events %q, want no write and the change as event", w.patches, w.events)
 	}
 	if latest := w.manager.lastDecision(); latest.cpu.Advertise != 11000 || w.manager.cpu.dryRun != 11000 {
-		t.Errorf("would offer %s", latest)
+		t.Errorf("a dry run would advertise %s, want 11 cores", latest)
 	}
 	if err := w.manager.withdraw(t.Context()); err != nil || len(w.patches) > 0 {
 		t.Errorf("%v", err)
@@ -509,7 +509,7 @@ func TestWithdraw(t *testing.T) {
 		}
 
 		if a := w.annotation(); w.advertised(ensurancev1alpha1.ResourceReclaimedCPU) != c.left || !a.Ended || a.CPU.Phase != "withdrawn" {
-			t.Errorf("leaves %s: %+v", w.advertised(ensurancev1alpha1.ResourceReclaimedCPU), a)
+			t.Errorf("withdraw leaves %s: %+v; want %s and an ended annotation", w.advertised(ensurancev1alpha1.ResourceReclaimedCPU), a, c.left)
 		}
 
 		w.clock.Step(c.away)
@@ -528,7 +528,7 @@ func TestWithdraw(t *testing.T) {
 	w.podsKnown = false
 	before := len(w.patches)
 	if err := w.manager.withdraw(t.Context()); err != nil || len(w.patches) != before {
-		t.Errorf("%v, %d writes", err, len(w.patches)-before)
+		t.Errorf("withdraw with unknown pods = %v with %d writes, want nil and none", err, len(w.patches)-before)
 	}
 }
 
@@ -543,14 +543,14 @@ func TestWithdrawTriedAgain(t *testing.T) {
 
 	paused := func(context.Context) (bool, error) { return w.clock.HasWaiters(), nil }
 	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, paused); err != nil {
-		t.Fatal("it does not pause after the first try")
+		t.Fatal("withdraw does not pause after the first try, want a retry")
 	}
 
 	w.patchError = nil
 	w.clock.Step(time.Minute)
 
 	if err := <-done; err != nil || !w.annotation().Ended || w.manager.failed != failed+1 {
-		t.Errorf("%v, %+v", err, w.annotation())
+		t.Errorf("withdraw = %v with annotation %+v, want nil and an ended one after one failure", err, w.annotation())
 	}
 }
 
@@ -561,17 +561,17 @@ func TestRefused(t *testing.T) {
 	w.advance(10 * time.Minute)
 
 	if w.manager.failed == 0 || w.manager.wrote != 0 || !strings.Contains(w.manager.written.failure, "no") {
-		t.Errorf("%v failed, %v written, %s", w.manager.failed, w.manager.wrote, w.manager.written.failure)
+		t.Errorf("%v failed and %v written with failure %q, want only failures", w.manager.failed, w.manager.wrote, w.manager.written.failure)
 	}
 	if err := w.manager.withdraw(t.Context()); err == nil {
-		t.Error("withdraws")
+		t.Error("withdraw = nil while writes are forbidden, want an error")
 	}
 
 	w.patchError = nil
 	w.advance(decideInterval)
 
 	if got := w.advertised(ensurancev1alpha1.ResourceReclaimedCPU); got == "none" {
-		t.Errorf("is not tried again")
+		t.Error("the node advertises nothing, want a retry at the next decision")
 	}
 }
 
@@ -631,6 +631,6 @@ func TestRun(t *testing.T) {
 	}
 
 	if a := w.annotation(); !a.Ended {
-		t.Errorf("%+v", a)
+		t.Errorf("the annotation at the end is %+v, want an ended one", a)
 	}
 }

@@ -58,15 +58,16 @@ func (m *Manager) Collect(ch chan<- prometheus.Metric) {
 	collectResult(gauge, &latest.memory, "memory", bytesDesc, 1)
 }
 
-func collectResult[T series.MilliCPU | series.Bytes](gauge func(*prometheus.Desc, float64, ...string), r *result[T], name string, terms *prometheus.Desc, by float64) {
-	gauge(recommendedDesc, float64(r.Advertise)/by, "", "", name)
+func collectResult[T series.MilliCPU | series.Bytes](gauge func(*prometheus.Desc, float64, ...string), r *result[T], name string, terms *prometheus.Desc, divisor float64) {
+	gauge(recommendedDesc, float64(r.Advertise)/divisor, "", "", name)
 	gauge(recommendedFromDesc, boolValue(r.NeedSource == model.SourceForecast), "", "", name)
 	gauge(problemDesc, boolValue(r.Problem != ""), name)
 
+	// Terms that are unknown have no series.
 	for _, term := range []struct {
-		name  string
-		value T
-		known bool
+		name    string
+		value   T
+		isKnown bool
 	}{
 		{"advertised", r.Advertise, true},
 		{"allocated", r.Allocated, true},
@@ -80,8 +81,8 @@ func collectResult[T series.MilliCPU | series.Bytes](gauge func(*prometheus.Desc
 		{"stable", r.Stable, !r.Since.IsZero()},
 		{"deficit", r.Deficit, r.Known},
 	} {
-		if term.known {
-			gauge(terms, float64(term.value)/by, term.name)
+		if term.isKnown {
+			gauge(terms, float64(term.value)/divisor, term.name)
 		}
 	}
 

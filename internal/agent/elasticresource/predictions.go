@@ -58,16 +58,16 @@ func (p *predictionSync) latest() forecastState {
 
 // sync reads the object, and at intervals the template. After an error the last state stays; forecasts carry their own end.
 func (p *predictionSync) sync(ctx context.Context, node *corev1.Node) {
-	now, err := p.read(ctx, node)
+	state, err := p.read(ctx, node)
 	switch {
 	case err != nil:
-		p.changes.Log("forecast", "failed to update the node's forecast", "reason", err.Error())
-		now = p.latest()
-		if now.tsp == nil {
-			now = forecastState{requested: true, reason: err.Error()}
+		p.changes.Error("forecast", "updating the node's forecast", err)
+		state = p.latest()
+		if state.tsp == nil {
+			state = forecastState{requested: true, reason: err.Error()}
 		}
 
-	case !now.requested:
+	case !state.requested:
 		p.changes.Log("forecast", "no forecast of the node is configured; only its use counts", "reason", fmt.Sprintf("there is no ConfigMap %s/%s", p.namespace, predictionv1alpha1.NodeResourceTemplateConfigMap))
 	default:
 		p.changes.Log("forecast", "using the forecast of the node", "reason", predictionv1alpha1.NodeResourcePrefix+node.Name)
@@ -76,7 +76,7 @@ func (p *predictionSync) sync(ctx context.Context, node *corev1.Node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	p.state = now
+	p.state = state
 }
 
 func (p *predictionSync) read(ctx context.Context, node *corev1.Node) (forecastState, error) {
@@ -86,9 +86,9 @@ func (p *predictionSync) read(ctx context.Context, node *corev1.Node) (forecastS
 	// The API server's cache is fresh enough: forecasts are written once per window.
 	raw, err := resource.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
 
-	var have *predictionv1alpha1.TimeSeriesPrediction
+	var prediction *predictionv1alpha1.TimeSeriesPrediction
 	if err == nil {
-		have, err = decodePrediction(raw)
+		prediction, err = decodePrediction(raw)
 	}
 
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -97,14 +97,14 @@ func (p *predictionSync) read(ctx context.Context, node *corev1.Node) (forecastS
 
 	p.reads++
 
-	if p.reads%readsPerTemplateCheck == 1 || have == nil && p.hasTemplate {
-		if have, err = p.ensure(ctx, resource, node, have); err != nil {
+	if p.reads%readsPerTemplateCheck == 1 || prediction == nil && p.hasTemplate {
+		if prediction, err = p.ensure(ctx, resource, node, prediction); err != nil {
 			p.reads = 0 // check again at the next read
 			return forecastState{}, err
 		}
 	}
 
-	return forecastState{tsp: have, requested: have != nil || p.hasTemplate}, nil
+	return forecastState{tsp: prediction, requested: prediction != nil || p.hasTemplate}, nil
 }
 
 func decodePrediction(o *unstructured.Unstructured) (*predictionv1alpha1.TimeSeriesPrediction, error) {
@@ -118,48 +118,50 @@ func decodePrediction(o *unstructured.Unstructured) (*predictionv1alpha1.TimeSer
 
 // ensure creates or updates the object from the template, if there is one, and returns it. A dry run returns what would be written.
 func (p *predictionSync) ensure(
-	ctx context.Context, resource dynamic.ResourceInterface, node *corev1.Node, have *predictionv1alpha1.TimeSeriesPrediction,
+	ctx context.Context, resource dynamic.ResourceInterface, node *corev1.Node, current *predictionv1alpha1.TimeSeriesPrediction,
 ) (*predictionv1alpha1.TimeSeriesPrediction, error) {
-	where := p.namespace + "/" + predictionv1alpha1.NodeResourceTemplateConfigMap
+	template := p.namespace + "/" + predictionv1alpha1.NodeResourceTemplateConfigMap
 	cm, err := p.core.CoreV1().ConfigMaps(p.namespace).Get(ctx, predictionv1alpha1.NodeResourceTemplateConfigMap, metav1.GetOptions{ResourceVersion: "0"})
 	if apierrors.IsNotFound(err) {
 		p.hasTemplate = false
-		return have, nil
+		return current, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading ConfigMap %s: %w", where, err)
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", template, err)
 	}
 
+	// An invalid template is an error: the last state stays until the template is corrected.
 	p.hasTemplate = true
+
 	text, ok := cm.Data[predictionv1alpha1.NodeResourceTemplateKey]
 	if !ok {
-		return nil, fmt.Errorf("ConfigMap %s has no key %s", where, predictionv1alpha1.NodeResourceTemplateKey)
+		return nil, fmt.Errorf("ConfigMap %s has no key %s", template, predictionv1alpha1.NodeResourceTemplateKey)
 	}
 
 	spec, err := nodetemplate.Render(text, node)
 	if err != nil {
-		return nil, fmt.Errorf("ConfigMap %s: %w", where, err)
+		return nil, fmt.Errorf("ConfigMap %s: %w", template, err)
 	}
 
 	want := newPrediction(p.namespace, node, spec)
-	if have != nil && equality.Semantic.DeepEqual(have.Spec, want.Spec) && equality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences) {
-		return have, nil
+	if current != nil && equality.Semantic.DeepEqual(current.Spec, want.Spec) && equality.Semantic.DeepEqual(current.OwnerReferences, want.OwnerReferences) {
+		return current, nil
 	}
 
 	if !p.write {
-		if have == nil {
-			have = want
+		if current == nil {
+			current = want
 		}
 
-		return have, nil
+		return current, nil
 	}
 
-	made, err := applyPrediction(ctx, resource, want)
+	applied, err := applyPrediction(ctx, resource, want)
 	if err != nil {
 		return nil, fmt.Errorf("writing TimeSeriesPrediction %s/%s: %w", want.Namespace, want.Name, err)
 	}
 
-	return made, nil
+	return applied, nil
 }
 
 func applyPrediction(ctx context.Context, resource dynamic.ResourceInterface, want *predictionv1alpha1.TimeSeriesPrediction) (*predictionv1alpha1.TimeSeriesPrediction, error) {
@@ -169,12 +171,12 @@ func applyPrediction(ctx context.Context, resource dynamic.ResourceInterface, wa
 	}
 
 	delete(content, "status")
-	made, err := resource.Apply(ctx, want.Name, &unstructured.Unstructured{Object: content}, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	applied, err := resource.Apply(ctx, want.Name, &unstructured.Unstructured{Object: content}, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if err != nil {
 		return nil, err
 	}
 
-	return decodePrediction(made)
+	return decodePrediction(applied)
 }
 
 // predictionInterval is the interval of reads, with jitter so that nodes that started together spread their requests.
@@ -194,23 +196,24 @@ type forecastState struct {
 }
 
 // readForecast returns the peak forecast of a resource. Without a metric for the resource no forecast is requested.
-func readForecast[T model.Amount](e forecastState, node *corev1.Node, name corev1.ResourceName, now time.Time, amount func(float64) (T, error)) model.Forecast[T] {
-	if e.tsp == nil {
-		return model.Forecast[T]{Requested: e.requested, Detail: e.reason}
+func readForecast[T model.Amount](state forecastState, node *corev1.Node, name corev1.ResourceName, now time.Time, amount func(float64) (T, error)) model.Forecast[T] {
+	if state.tsp == nil {
+		return model.Forecast[T]{Requested: state.requested, Detail: state.reason}
 	}
 
-	identifier, ok := findIdentifier(&e.tsp.Spec, name)
+	identifier, ok := findIdentifier(&state.tsp.Spec, name)
 	if !ok {
 		return model.Forecast[T]{}
 	}
 
+	// Every missing part is stated in Detail, because the offer does not grow while a requested forecast is missing.
 	out := model.Forecast[T]{Requested: true}
-	if !targetsNode(e.tsp.Spec.TargetRef, node) {
-		out.Detail = fmt.Sprintf("TimeSeriesPrediction %s does not target this node", e.tsp.Name)
+	if !targetsNode(state.tsp.Spec.TargetRef, node) {
+		out.Detail = fmt.Sprintf("TimeSeriesPrediction %s does not target this node", state.tsp.Name)
 		return out
 	}
 
-	f, err := scalingmetric.PeakForecast(e.tsp, identifier, now)
+	f, err := scalingmetric.PeakForecast(state.tsp, identifier, now)
 	if err == nil {
 		out.Peak, err = amount(f.Value)
 	}

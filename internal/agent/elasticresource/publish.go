@@ -52,9 +52,10 @@ func (m *Manager) publish(ctx context.Context, node *corev1.Node, r *decision) {
 	if m.Enforce {
 		m.written.tried = r.at
 		if err := m.patchNode(ctx, node, r, c, false); err != nil {
+			// Repeated at each decision; only another error is news.
 			if m.written.failure != err.Error() {
 				m.written.failure = err.Error()
-				m.Log.Info("failed to write the node's elastic resources; retrying", "error", err.Error())
+				m.Log.Error(err, "writing the node's elastic resources; retrying")
 			}
 
 			return
@@ -79,6 +80,7 @@ func (m *Manager) patchNode(ctx context.Context, node *corev1.Node, r *decision,
 		Memory: describeResult(&r.memory),
 	}
 
+	// At the end Previous keeps the offer, from which the next agent resumes.
 	if ended {
 		a.CPU.Previous = a.CPU.Advertised
 		a.Memory.Previous = a.Memory.Advertised
@@ -111,7 +113,7 @@ func (m *Manager) patchNode(ctx context.Context, node *corev1.Node, r *decision,
 	}
 
 	m.wrote++
-	m.written.version = now.ResourceVersion
+	m.written.version = now.ResourceVersion // The watch may deliver an older Node after this write.
 	return nil
 }
 
@@ -124,10 +126,11 @@ func (m *Manager) withdraw(ctx context.Context) error {
 		return nil
 	}
 
-	held := elasticrequest.SumAllocated(state.Pods)
+	allocated := elasticrequest.SumAllocated(state.Pods)
 	last := *r
 	last.at = m.Clock.Now()
-	cpu, memory := held.CPU, held.Memory
+	cpu := allocated.CPU
+	memory := allocated.Memory
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 
@@ -181,17 +184,17 @@ func (c nodeChange) patch(node *corev1.Node) ([]byte, error) {
 
 	raw, err := json.Marshal(body)
 	if err != nil {
-		return nil, fmt.Errorf("failed to encode the patch of Node %s: %w", node.Name, err)
+		return nil, fmt.Errorf("encoding the patch of Node %s: %w", node.Name, err)
 	}
 
 	return raw, nil
 }
 
 // readReserve returns the share of a resource that is never advertised: the Node's annotation, else the flag's value.
-func readReserve(node *corev1.Node, annotation string, otherwise series.Ratio) (series.Ratio, string) {
+func readReserve(node *corev1.Node, annotation string, fallback series.Ratio) (series.Ratio, string) {
 	value, ok := node.Annotations[annotation]
 	if !ok {
-		return otherwise, ""
+		return fallback, ""
 	}
 
 	r, err := model.ParseReserve(value)

@@ -70,7 +70,8 @@ type result[T model.Amount] struct {
 // advertised returns what a node advertises: the smaller of capacity and allocatable, in case another client wrote only one of them.
 func (t *tracker[T]) advertised(node *corev1.Node) (amount T, absent bool) {
 	q, ok := node.Status.Capacity[t.elastic]
-	if allocatable, has := node.Status.Allocatable[t.elastic]; ok && has && allocatable.Cmp(q) < 0 {
+	allocatable, isAllocatable := node.Status.Allocatable[t.elastic]
+	if ok && isAllocatable && allocatable.Cmp(q) < 0 {
 		q = allocatable
 	}
 
@@ -79,8 +80,8 @@ func (t *tracker[T]) advertised(node *corev1.Node) (amount T, absent bool) {
 
 // differs reports whether the node shows another amount than decided.
 func (t *tracker[T]) differs(node *corev1.Node, decided T) bool {
-	shown, absent := t.advertised(node)
-	return shown != decided && (!absent || decided != 0)
+	amount, absent := t.advertised(node)
+	return amount != decided && (!absent || decided != 0)
 }
 
 // reset starts with a new Node.

@@ -32,7 +32,7 @@ func TestOnlineCPUs(t *testing.T) {
 
 		got, err := r.OnlineCPUs(root)
 		if got.String() != c.want || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
-			t.Errorf("%q: %s, %v", content, got, err)
+			t.Errorf("OnlineCPUs of %q = %s, %v, want %q and problem %q", content, got, err, c.want, c.problem)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestParsePressure(t *testing.T) {
 	// Older kernels have no line "full" for CPU.
 	some, _, _ := strings.Cut(good, "full")
 	if p, err := ParsePressure([]byte(some)); err != nil || p.Full != (Stall{}) {
-		t.Errorf("without full: %+v, %v", p, err)
+		t.Errorf("ParsePressure without full = %+v, %v, want no full stall", p, err)
 	}
 
 	for _, bad := range []string{
@@ -36,7 +36,7 @@ func TestParsePressure(t *testing.T) {
 		"some avg10=1 avg60=0 total=\n", "some avg10=1 total=4\n", "some avg10=-1 avg60=0 total=0\n", "some avg10=1e3 avg60=0 total=0\n", "some avg10=250 avg60=0 total=0\n",
 	} {
 		if p, err := ParsePressure([]byte(bad)); err == nil {
-			t.Errorf("%q is read as %+v", bad, p)
+			t.Errorf("ParsePressure(%q) = %+v, want an error", bad, p)
 		}
 	}
 }
@@ -50,7 +50,7 @@ func TestParseStat(t *testing.T) {
 
 	for _, bad := range []string{"", "cpu 1 2 3 4\n", "cpu0 1 2 3 4\n", "cpu 1 2 3\ncpu0 1\n", "cpu 1 -2 3 4\ncpu0 1\n", "cpu 1 2 3 4\ncpu0 1"} {
 		if got, err := ParseStat([]byte(bad)); err == nil {
-			t.Errorf("%q is read as %+v", bad, got)
+			t.Errorf("ParseStat(%q) = %+v, want an error", bad, got)
 		}
 	}
 }
@@ -74,19 +74,19 @@ func TestParseMeminfo(t *testing.T) {
 
 	for _, bad := range []string{"", "MemTotal: 5 kB\n", "MemAvailable: 5 kB\n", "MemTotal: 0 kB\nMemAvailable: 0 kB\n", "MemTotal: x kB\nMemAvailable: 1 kB\n", "MemTotal: 5 kB\nMemAvailable: 4 kB\nSwapTotal: x kB\n", "MemTotal: 99999999999999999 kB\nMemAvailable: 1 kB\n"} {
 		if got, err := ParseMeminfo([]byte(bad)); err == nil {
-			t.Errorf("%q is read as %+v", bad, got)
+			t.Errorf("ParseMeminfo(%q) = %+v, want an error", bad, got)
 		}
 	}
 }
 
 func TestParseLoadavg(t *testing.T) {
 	if got, err := ParseLoadavg([]byte("3.57 3.05 2.00 7/118 7830\n")); err != nil || math.Abs(got[0]-3.57) > 1e-9 || got[2] != 2 {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("ParseLoadavg = %v, %v, want 3.57 and 2 as first and last", got, err)
 	}
 
 	for _, bad := range []string{"", "1 2\n", "a b c\n", "1 2 3"} {
 		if got, err := ParseLoadavg([]byte(bad)); err == nil {
-			t.Errorf("%q is read as %v", bad, got)
+			t.Errorf("ParseLoadavg(%q) = %v, want an error", bad, got)
 		}
 	}
 }
@@ -108,13 +108,13 @@ func TestParseDevices(t *testing.T) {
 
 	for _, bad := range []string{"1 1 sda 1 2 3\n", "1 1 sda 1 2 3 4 5 6 7 8 9 x\n", "1 1 sda 1 2"} {
 		if err := ParseDiskstats([]byte(bad), func([]byte, Disk) {}); err == nil {
-			t.Errorf("%q is read", bad)
+			t.Errorf("ParseDiskstats(%q) = nil, want an error", bad)
 		}
 	}
 
 	for _, bad := range []string{"", "a\n", "a\nb\neth0 1 2\n", "a\nb\neth0: 1 2\n"} {
 		if err := ParseNetDev([]byte(bad), func([]byte, Interface) {}); err == nil {
-			t.Errorf("%q is read", bad)
+			t.Errorf("ParseNetDev(%q) = nil, want an error", bad)
 		}
 	}
 }
@@ -122,44 +122,44 @@ func TestParseDevices(t *testing.T) {
 func TestNumbers(t *testing.T) {
 	for text, want := range map[string]uint64{"0": 0, "18446744073709551615": math.MaxUint64, "007": 7} {
 		if got, err := Uint([]byte(text)); err != nil || got != want {
-			t.Errorf("%s: %d, %v", text, got, err)
+			t.Errorf("Uint(%s) = %d, %v, want %d", text, got, err, want)
 		}
 	}
 
 	for _, bad := range []string{"", "18446744073709551616", "-1", "+1", "1 ", "0x1", "max"} {
 		if got, err := Uint([]byte(bad)); err == nil {
-			t.Errorf("%q is read as %d", bad, got)
+			t.Errorf("Uint(%q) = %d, want an error", bad, got)
 		}
 	}
 
 	for text, want := range map[string]int64{"-1": -1, "5": 5} {
 		if got, err := Int([]byte(text)); err != nil || got != want {
-			t.Errorf("%s: %d, %v", text, got, err)
+			t.Errorf("Int(%s) = %d, %v, want %d", text, got, err, want)
 		}
 	}
 
 	for _, bad := range []string{"", "-", "--1", "9223372036854775808"} {
 		if got, err := Int([]byte(bad)); err == nil {
-			t.Errorf("%q is read as %d", bad, got)
+			t.Errorf("Int(%q) = %d, want an error", bad, got)
 		}
 	}
 }
 
 func TestParseSchedStat(t *testing.T) {
 	if got, err := ParseSchedStat([]byte("1000 2000 3\n")); err != nil || got != (SchedStat{RunTime: 1000, WaitTime: 2000, Timeslices: 3}) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("ParseSchedStat = %+v, %v, want 1000, 2000 and 3", got, err)
 	}
 
 	for _, bad := range []string{"", "1 2\n", "1 2 3", "1 -2 3\n", "0 0 0\n", "a b c\n"} {
 		if got, err := ParseSchedStat([]byte(bad)); err == nil {
-			t.Errorf("%q is read as %+v", bad, got)
+			t.Errorf("ParseSchedStat(%q) = %+v, want an error", bad, got)
 		}
 	}
 
 	var threads []uint64
 	each := func(n uint64) { threads = append(threads, n) }
 	if err := ParseThreads([]byte("12\n0\n7\n"), each); err != nil || len(threads) != 3 || threads[1] != 0 {
-		t.Errorf("%v, %v", threads, err)
+		t.Errorf("ParseThreads = %v, %v, want 12, 0 and 7", threads, err)
 	}
 	if err := ParseThreads(nil, each); err != nil {
 		t.Errorf("a group without threads: %v", err)
@@ -167,7 +167,7 @@ func TestParseSchedStat(t *testing.T) {
 
 	for _, bad := range []string{"12", "x\n", "-1\n"} {
 		if err := ParseThreads([]byte(bad), each); err == nil {
-			t.Errorf("%q is read", bad)
+			t.Errorf("ParseThreads(%q) = nil, want an error", bad)
 		}
 	}
 }
@@ -175,12 +175,12 @@ func TestParseSchedStat(t *testing.T) {
 func TestParseZone(t *testing.T) {
 	got, err := ParseZoneMeminfo([]byte("Node 0 MemTotal: 100 kB\nNode 0 MemFree: 10 kB\nNode 0 FilePages: 50 kB\nNode 0 Shmem: 60 kB\nNode 0 HugePages_Total: 0\n"))
 	if err != nil || got != (ZoneMemory{Total: 100 << 10, Free: 10 << 10}) || got.Used() != 90<<10 {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("ParseZoneMeminfo = %+v, %v, want 100 KiB, 10 KiB free and no page cache", got, err)
 	}
 
 	for _, bad := range []string{"", "Node 0 MemTotal: 100 kB\n", "Node 0 MemTotal: x kB\nNode 0 MemFree: 1 kB\n", "Node 0 MemTotal: 1 kB\nNode 0 MemFree: 1 kB"} {
 		if got, err := ParseZoneMeminfo([]byte(bad)); err == nil {
-			t.Errorf("%q is read as %+v", bad, got)
+			t.Errorf("ParseZoneMeminfo(%q) = %+v, want an error", bad, got)
 		}
 	}
 }
@@ -191,12 +191,12 @@ func TestParseStatCPUs(t *testing.T) {
 
 	err := ParseStatCPUs([]byte("cpu 1 2 3 4\ncpu0 10 20 30 400 50 1 2 3\ncpu17 1 1 1 1\nintr 5\n"), each)
 	if err != nil || len(got) != 2 || got[0] != [2]uint64{66, 450} || got[17] != [2]uint64{3, 1} {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("ParseStatCPUs = %v, %v, want the ticks of CPUs 0 and 17", got, err)
 	}
 
 	for _, bad := range []string{"", "cpux 1 2 3 4\n", "cpu9999 1 2 3 4\n", "cpu0 1 2 3\n", "cpu0 1 2 3 4"} {
 		if err := ParseStatCPUs([]byte(bad), each); err == nil {
-			t.Errorf("%q is read", bad)
+			t.Errorf("ParseStatCPUs(%q) = nil, want an error", bad)
 		}
 	}
 }
@@ -230,12 +230,12 @@ func TestReader(t *testing.T) {
 			t.Error(err)
 		}
 	}); allocations > 0 {
-		t.Errorf("reading an open file again allocates %g times", allocations)
+		t.Errorf("Read of an open file allocates %g times, want 0", allocations)
 	}
 
 	write(strings.Repeat("x", maxFileBytes+1))
 	if _, err := r.Read(&f); err == nil {
-		t.Error("a file without bounds is read")
+		t.Errorf("Read of more than %d bytes = nil, want an error", maxFileBytes)
 	}
 }
 
@@ -291,7 +291,7 @@ func TestThisHost(t *testing.T) {
 			err = parse(content)
 		}
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("parsing this host's %s: %v", name, err)
 		}
 
 		f.Close()
@@ -313,28 +313,28 @@ func FuzzParsers(f *testing.F) {
 		if p, err := ParsePressure(content); err == nil {
 			for _, v := range []float64{p.Some.Avg10, p.Some.Avg60, p.Full.Avg10, p.Full.Avg60} {
 				if !(v >= 0 && v <= 100) {
-					t.Errorf("a share of %v", v)
+					t.Errorf("ParsePressure has a share of %v, want 0 to 100", v)
 				}
 			}
 
 			if p.Some.Total < 0 || p.Full.Total < 0 {
-				t.Errorf("a time of %v", p)
+				t.Errorf("ParsePressure = %v, want no negative time", p)
 			}
 		}
 
 		if c, err := ParseStat(content); err == nil && c.CPUs < 1 {
-			t.Error("no CPU")
+			t.Error("ParseStat has no CPU, want at least one")
 		}
 		if m, err := ParseMeminfo(content); err == nil && (m.Available < 0 || m.Available > m.Total || m.Total <= 0 || m.SwappedOut < 0) {
-			t.Errorf("%+v", m)
+			t.Errorf("ParseMeminfo = %+v, want amounts from 0 to the total", m)
 		}
 		if l, err := ParseLoadavg(content); err == nil && !(l[0] >= 0 && !math.IsInf(l[0], 0)) {
-			t.Errorf("%v", l)
+			t.Errorf("ParseLoadavg = %v, want finite numbers", l)
 		}
 
 		_ = ParseDiskstats(content, func(_ []byte, d Disk) {
 			if d.Busy < 0 {
-				t.Errorf("%+v", d)
+				t.Errorf("ParseDiskstats has %+v, want no negative time", d)
 			}
 		})
 
@@ -342,21 +342,21 @@ func FuzzParsers(f *testing.F) {
 		_ = ParseKeyValues(content, func([]byte, uint64) {})
 
 		if s, err := ParseSchedStat(content); err == nil && (s.RunTime < 0 || s.WaitTime < 0) {
-			t.Errorf("%+v", s)
+			t.Errorf("ParseSchedStat = %+v, want no negative time", s)
 		}
 		if z, err := ParseZoneMeminfo(content); err == nil && (z.Used() < 0 || z.Free > z.Total || z.PageCache < 0) {
-			t.Errorf("%+v", z)
+			t.Errorf("ParseZoneMeminfo = %+v, want amounts from 0 to the total", z)
 		}
 
 		_ = ParseStatCPUs(content, func(cpu int, _, _ uint64) {
 			if cpu < 0 || cpu > numa.MaxCPU {
-				t.Errorf("CPU %d", cpu)
+				t.Errorf("ParseStatCPUs has CPU %d, want 0 to %d", cpu, numa.MaxCPU)
 			}
 		})
 
 		_ = ParseThreads(content, func(uint64) {})
 		if n, err := ParseSingle(content); err == nil && len(content) > 200 && n == 0 && !strings.HasPrefix(string(content), "0") {
-			t.Errorf("%q is a number", content)
+			t.Errorf("ParseSingle(%q) = 0, want an error", content)
 		}
 	})
 }

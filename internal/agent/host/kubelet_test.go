@@ -34,11 +34,11 @@ func TestKubeletPolicy(t *testing.T) {
 		}
 
 		if got, err := ReadKubeletPolicy(root, dir, file); got != c.want || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
-			t.Errorf("%.40q: %q, %v", content, got, err)
+			t.Errorf("ReadKubeletPolicy of %.40q = %q, %v, want %q and problem %q", content, got, err, c.want, c.problem)
 		}
 	}
 
 	if _, err := ReadKubeletPolicy(root, "/var/lib", "kubelet"); err == nil {
-		t.Error("a directory was read")
+		t.Error("ReadKubeletPolicy of a directory = nil, want an error")
 	}
 }

@@ -113,8 +113,8 @@ func parseMeminfo(content []byte, skip int, field func(key []byte) *uint64) erro
 		}
 
 		key, rest := Field(line)
-		into := field(key)
-		if into == nil {
+		target := field(key)
+		if target == nil {
 			return nil
 		}
 
@@ -124,13 +124,14 @@ func parseMeminfo(content []byte, skip int, field func(key []byte) *uint64) erro
 			return fmt.Errorf("%s %.40q is not a number of KiB", key, number)
 		}
 
-		*into = n << 10
+		*target = n << 10
 		return nil
 	})
 }
 
 // ParseMeminfo parses /proc/meminfo. Available is at most Total.
 func ParseMeminfo(content []byte) (Memory, error) {
+	// A missing key differs from an amount of 0.
 	const unset = math.MaxUint64
 	total := uint64(unset)
 	available := uint64(unset)

@@ -112,23 +112,23 @@ func ParseSingle(content []byte) (n uint64, err error) {
 
 // parseDecimal parses a number with up to nine decimals, such as 12.34, without sign or exponent.
 func parseDecimal(text []byte) (float64, error) {
-	whole, part, hasPart := bytes.Cut(text, []byte("."))
-	n, err := Uint(whole)
-	if err != nil || !hasPart {
+	integer, decimals, hasDecimals := bytes.Cut(text, []byte("."))
+	n, err := Uint(integer)
+	if err != nil || !hasDecimals {
 		return float64(n), err
 	}
 
-	if len(part) > 9 {
+	if len(decimals) > 9 {
 		return 0, fmt.Errorf("%.40q: more than 9 decimals", text)
 	}
 
-	f, err := Uint(part)
+	f, err := Uint(decimals)
 	if err != nil {
 		return 0, err
 	}
 
 	scale := 1.0
-	for range part {
+	for range decimals {
 		scale *= 10
 	}
 

@@ -50,6 +50,7 @@ func (r *Reader) ListZones(root Root) ([]int, error) {
 
 // ParseZoneMeminfo parses /sys/devices/system/node/nodeN/meminfo with lines such as "Node 0 MemTotal: 16384 kB".
 func ParseZoneMeminfo(content []byte) (ZoneMemory, error) {
+	// A missing key differs from an amount of 0.
 	const unset = math.MaxUint64
 	total := uint64(unset)
 	free := uint64(unset)
@@ -91,9 +92,9 @@ func (r *Reader) ReadCPUs(path string) (numa.CPUSet, error) {
 
 	var set numa.CPUSet
 	err = Lines(content, func(line []byte) error {
-		var failed error
-		set, failed = numa.ParseCPUSet(string(line))
-		return failed
+		var parseErr error
+		set, parseErr = numa.ParseCPUSet(string(line))
+		return parseErr
 	})
 	if err != nil {
 		return numa.CPUSet{}, fmt.Errorf("%s: %w", path, err)

@@ -55,6 +55,7 @@ func (o *Observer) collectDiskIO() {
 	now := o.snapshot.At
 
 	n := &o.snapshot.Node
+	// Disabled: nothing of previous samples may be reported.
 	if t.interval <= 0 {
 		t.groups = nil
 		t.sampleError = nil
@@ -158,7 +159,7 @@ func podCounters(d cgroup.DiskIO) counterSet {
 }
 
 // listDevices classifies block devices. Unreadable ones count as whole disks.
-func (t *diskIOState) listDevices(from hostFiles, now time.Time, wholeDisks map[string]bool) {
+func (t *diskIOState) listDevices(files hostFiles, now time.Time, wholeDisks map[string]bool) {
 	if !t.devicesListedAt.IsZero() && now.Sub(t.devicesListedAt) < deviceListInterval && !now.Before(t.devicesListedAt) {
 		return
 	}
@@ -168,15 +169,17 @@ func (t *diskIOState) listDevices(from hostFiles, now time.Time, wholeDisks map[
 		t.devices = map[string]cgroup.DeviceKind{}
 	}
 
+	// I/O to a stacked device is counted for it and again for the disks below; a device in between is not counted.
 	clear(t.devices)
+
 	for name := range wholeDisks {
 		kind := cgroup.WholeDisk
 		switch {
 		case strings.HasPrefix(name, "loop"), strings.HasPrefix(name, "ram"), strings.HasPrefix(name, "zram"):
 			kind = cgroup.IntermediateDevice
-		case from.hasSubdirectory("sys/block", name, "slaves"):
+		case files.hasSubdirectory("sys/block", name, "slaves"):
 			kind = cgroup.StackedDevice
-			if from.hasSubdirectory("sys/block", name, "holders") {
+			if files.hasSubdirectory("sys/block", name, "holders") {
 				kind = cgroup.IntermediateDevice
 			}
 		}
@@ -185,7 +188,7 @@ func (t *diskIOState) listDevices(from hostFiles, now time.Time, wholeDisks map[
 			continue
 		}
 
-		if content, err := from.reader.ReadPath(from.root.Path("sys/block", name, "dev")); err == nil {
+		if content, err := files.reader.ReadPath(files.root.Path("sys/block", name, "dev")); err == nil {
 			t.devices[string(bytes.TrimSpace(content))] = kind
 		}
 	}

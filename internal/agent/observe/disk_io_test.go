@@ -67,13 +67,13 @@ func TestDiskIO(t *testing.T) {
 	d.setCounters("259:0", 100, 200, 4096000, 0)
 
 	if s := d.collect(0); findPod(s, burstable).DiskIO.OK || len(s.Problems) > 0 {
-		t.Errorf("the first look has rates, or problems: %v", s.Problems)
+		t.Errorf("the first Collect has rates or problems %v, want neither", s.Problems)
 	}
 
 	d.setCounters("259:0", 150, 300, 4096000+51200, 1<<20)
 	for range 4 {
 		if s := d.collect(time.Second); findPod(s, burstable).DiskIO.OK {
-			t.Fatal("it was read before it was due")
+			t.Fatal("Collect before the interval has a rate, want none")
 		}
 	}
 
@@ -81,33 +81,33 @@ func TestDiskIO(t *testing.T) {
 	want := DiskIORate{At: sampled, Reads: 10, Writes: 20, ReadBytes: 10240, WriteBytes: (1 << 20) / 5.0}
 	for range 5 {
 		if s := d.collect(time.Second); !findPod(s, burstable).DiskIO.OK || findPod(s, burstable).DiskIO.Value != want {
-			t.Fatalf("%+v, want %+v", findPod(s, burstable).DiskIO, want)
+			t.Fatalf("DiskIO is %+v, want %+v", findPod(s, burstable).DiskIO, want)
 		}
 	}
 
 	if s := d.o.Collect(d.now); findPod(s, guaranteed).DiskIO.OK {
-		t.Error("a pod without the file has a rate")
+		t.Error("a pod without io.stat has a rate, want none")
 	}
 
 	// A decreased counter yields no rate until the next sample.
 	d.setCounters("259:0", 1, 300, 4096000+51200, 1<<20)
 
 	if s := d.collect(5 * time.Second); findPod(s, burstable).DiskIO.OK {
-		t.Errorf("%+v", findPod(s, burstable).DiskIO)
+		t.Errorf("after a decreased counter DiskIO is %+v, want none", findPod(s, burstable).DiskIO)
 	}
 
 	d.setCounters("259:0", 11, 300, 4096000+51200, 1<<20)
 	if s := d.collect(5 * time.Second); findPod(s, burstable).DiskIO.Value.Reads != 2 {
-		t.Errorf("%+v", findPod(s, burstable).DiskIO)
+		t.Errorf("DiskIO is %+v, want 2 reads per second", findPod(s, burstable).DiskIO)
 	}
 	// A clock set back yields no rate until the next sample.
 	if s := d.collect(-time.Hour); findPod(s, burstable).DiskIO.OK {
-		t.Errorf("%+v", findPod(s, burstable).DiskIO)
+		t.Errorf("after the clock was set back DiskIO is %+v, want none", findPod(s, burstable).DiskIO)
 	}
 
 	d.setCounters("259:0", 21, 300, 4096000+51200, 1<<20)
 	if s := d.collect(5 * time.Second); findPod(s, burstable).DiskIO.Value.Reads != 2 {
-		t.Errorf("after the clock was set back: %+v", findPod(s, burstable).DiskIO)
+		t.Errorf("one sample after the clock was set back DiskIO is %+v, want 2 reads per second", findPod(s, burstable).DiskIO)
 	}
 	// An unreadable file is reported as a problem.
 	if err := os.WriteFile(filepath.Join(podFiles(d.dir, burstable), "io.stat"), []byte("259:0 rbytes=4"), 0o600); err != nil {
@@ -115,17 +115,17 @@ func TestDiskIO(t *testing.T) {
 	}
 
 	if s := d.collect(5 * time.Second); findPod(s, burstable).DiskIO.OK || !strings.Contains(s.Problems["pod disks"], "io.stat") || !findPod(s, burstable).UsedCPU.OK {
-		t.Errorf("%+v, %v", findPod(s, burstable).DiskIO, s.Problems)
+		t.Errorf("with half a file DiskIO is %+v, problems %v; want none and io.stat", findPod(s, burstable).DiskIO, s.Problems)
 	}
 	if s := d.collect(time.Second); !strings.Contains(s.Problems["pod disks"], "io.stat") {
-		t.Errorf("a problem that was there before the next sample is not reported any more: %v", s.Problems)
+		t.Errorf("problems are %v, want io.stat until the next sample", s.Problems)
 	}
 
 	d.o.SetDiskIOInterval(0)
 	d.collect(time.Second)
 
 	if d.o.diskIO.groups != nil {
-		t.Error("state is kept while disabled")
+		t.Error("groups are kept while disabled, want none")
 	}
 }
 
@@ -137,12 +137,12 @@ func TestDiskIOUnsupported(t *testing.T) {
 	d.collect(0)
 
 	if s := d.collect(time.Second); findPod(s, burstable).DiskIO.OK || len(s.Problems) > 0 || !strings.Contains(s.Node.DiskIOUnsupported, "no controller io") || s.Node.DiskIOPartial {
-		t.Errorf("%+v, %v, %+v", findPod(s, burstable).DiskIO, s.Problems, s.Node)
+		t.Errorf("without the controller DiskIO is %+v, problems %v, node %+v; want only that it is unsupported", findPod(s, burstable).DiskIO, s.Problems, s.Node)
 	}
 
 	d.write("sys/fs/cgroup/cgroup.controllers", "cpu io memory\n")
 	if s := d.collect(time.Second); s.Node.DiskIOUnsupported != "" {
-		t.Errorf("it counts now: %+v", s.Node)
+		t.Errorf("with the controller the node is %+v, want supported disk I/O", s.Node)
 	}
 
 	d.write("sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
@@ -150,7 +150,7 @@ func TestDiskIOUnsupported(t *testing.T) {
 	d.o.SetDiskIOInterval(0)
 
 	if s := d.collect(time.Second); s.Node.DiskIOUnsupported != "" {
-		t.Errorf("disabled: %+v", s.Node)
+		t.Errorf("disabled: the node is %+v, want no word about support", s.Node)
 	}
 }
 

@@ -51,7 +51,9 @@ type cpuTicks struct{ busy, idle uint64 }
 func (o *Observer) SetKubeletDir(dir string) { o.exclusive.kubeletDir = dir }
 
 // SetExclusiveCPUs adds a source of exclusive CPUs beside the kubelet. It is called every round and returns false while it assigns none.
-func (o *Observer) SetExclusiveCPUs(of func() (cpus numa.CPUSet, ok bool)) { o.exclusive.source = of }
+func (o *Observer) SetExclusiveCPUs(source func() (cpus numa.CPUSet, ok bool)) {
+	o.exclusive.source = source
+}
 
 // collectExclusiveIdle measures the idle part of exclusive CPUs.
 func (o *Observer) collectExclusiveIdle() {
@@ -59,8 +61,8 @@ func (o *Observer) collectExclusiveIdle() {
 	n := &o.snapshot.Node
 	n.ExclusiveIdle = Known[series.MilliCPU]{}
 
-	if at := o.snapshot.At; w.readAt.IsZero() || at.Sub(w.readAt) >= kubeletStateInterval || at.Before(w.readAt) {
-		w.readAt = at
+	if now := o.snapshot.At; w.readAt.IsZero() || now.Sub(w.readAt) >= kubeletStateInterval || now.Before(w.readAt) {
+		w.readAt = now
 		w.kubelet, w.static, w.readError = w.readKubelet(o.hostFiles)
 	}
 
@@ -71,6 +73,7 @@ func (o *Observer) collectExclusiveIdle() {
 			cpus = cpus.Union(more)
 			managed = true
 		}
+		// CPUs that are unknown must not count as idle.
 	}
 
 	if !managed || w.readError != nil {
@@ -90,8 +93,8 @@ func (o *Observer) collectExclusiveIdle() {
 }
 
 // readKubelet returns the CPUs that the kubelet assigned to containers. It assigns none without the checkpoint or with policy none.
-func (w *exclusiveState) readKubelet(from hostFiles) (cpus numa.CPUSet, static bool, err error) {
-	content, err := from.reader.ReadPath(from.root.Path(cmp.Or(w.kubeletDir, defaultKubeletDir), kubeletStateFile))
+func (w *exclusiveState) readKubelet(files hostFiles) (cpus numa.CPUSet, static bool, err error) {
+	content, err := files.reader.ReadPath(files.root.Path(cmp.Or(w.kubeletDir, defaultKubeletDir), kubeletStateFile))
 	if errors.Is(err, host.ErrGone) {
 		return numa.CPUSet{}, false, nil
 	}
@@ -119,12 +122,13 @@ func parseKubeletState(content []byte) (cpus numa.CPUSet, static bool, err error
 
 	if !strings.EqualFold(state.PolicyName, "static") {
 		return numa.CPUSet{}, false, nil
+		// entries lists the CPUs of containers, podEntries those of whole pods in newer versions.
 	}
 
 	shared, err := numa.ParseCPUSet(state.Shared)
 	take := func(list string) {
-		set, failed := numa.ParseCPUSet(list)
-		err = errors.Join(err, failed)
+		set, parseErr := numa.ParseCPUSet(list)
+		err = errors.Join(err, parseErr)
 		cpus = cpus.Union(set)
 	}
 
@@ -148,11 +152,11 @@ func parseKubeletState(content []byte) (cpus numa.CPUSet, static bool, err error
 // collectExclusivePods marks pods with a container on exclusive CPUs, which does not compete with others.
 func (o *Observer) collectExclusivePods() {
 	w := &o.exclusive
-	at := o.snapshot.At
+	now := o.snapshot.At
 	if w.cpus.Len() == 0 {
 		clear(w.pods)
-	} else if w.podsCheckedAt.IsZero() || at.Sub(w.podsCheckedAt) >= kubeletStateInterval || at.Before(w.podsCheckedAt) {
-		w.podsCheckedAt = at
+	} else if w.podsCheckedAt.IsZero() || now.Sub(w.podsCheckedAt) >= kubeletStateInterval || now.Before(w.podsCheckedAt) {
+		w.podsCheckedAt = now
 		if w.pods == nil {
 			w.pods = map[string]bool{}
 		}
@@ -184,12 +188,12 @@ func (o *Observer) runsOnExclusiveCPUs(c Container) bool {
 }
 
 // measureIdle returns how much of the CPUs was idle since the previous round; unknown if that round measured other CPUs.
-func (w *exclusiveState) measureIdle(from hostFiles, stat *host.File, cpus numa.CPUSet) (Known[series.MilliCPU], error) {
+func (w *exclusiveState) measureIdle(files hostFiles, stat *host.File, cpus numa.CPUSet) (Known[series.MilliCPU], error) {
 	if cpus.Len() == 0 {
 		return known(series.MilliCPU(0)), nil
 	}
 
-	content, err := from.reader.Read(stat)
+	content, err := files.reader.Read(stat)
 	if err != nil {
 		return Known[series.MilliCPU]{}, err
 	}
@@ -206,14 +210,15 @@ func (w *exclusiveState) measureIdle(from hostFiles, stat *host.File, cpus numa.
 		}
 	}); err != nil {
 		return Known[series.MilliCPU]{}, fmt.Errorf("idle time of exclusive CPUs: %w", err)
+		// A CPU without ticks of both rounds, such as one just brought online, makes the sum incomplete.
 	}
 
 	sum := 0.0
-	whole := len(w.ticks) == len(w.lastTicks)
+	complete := len(w.ticks) == len(w.lastTicks)
 	for cpu, now := range w.ticks {
 		last, ok := w.lastTicks[cpu]
 		if !ok || now.busy < last.busy || now.idle < last.idle || now.busy+now.idle == last.busy+last.idle {
-			whole = false
+			complete = false
 			break
 		}
 
@@ -221,7 +226,7 @@ func (w *exclusiveState) measureIdle(from hostFiles, stat *host.File, cpus numa.
 	}
 
 	w.lastTicks, w.ticks = w.ticks, w.lastTicks
-	if !whole {
+	if !complete {
 		return Known[series.MilliCPU]{}, nil
 	}
 

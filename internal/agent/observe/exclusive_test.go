@@ -38,22 +38,22 @@ func TestExclusiveIdle(t *testing.T) {
 	writeStat(t, dir, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0})
 
 	if n := look(); n.ExclusiveIdle.OK {
-		t.Errorf("no CPU manager: %+v", n.ExclusiveIdle)
+		t.Errorf("without a CPU manager ExclusiveIdle is %+v, want unknown", n.ExclusiveIdle)
 	}
 
 	state(`{"policyName":"none","defaultCpuSet":"","checksum":1}`)
 	if n := look(); n.ExclusiveIdle.OK {
-		t.Errorf("policy none: %+v", n.ExclusiveIdle)
+		t.Errorf("with policy none ExclusiveIdle is %+v, want unknown", n.ExclusiveIdle)
 	}
 
 	state(`{"policyName":"static","defaultCpuSet":"0-3","checksum":1}`)
 	if n := look(); !n.ExclusiveIdle.OK || n.ExclusiveIdle.Value != 0 {
-		t.Errorf("no exclusive CPUs: %+v", n.ExclusiveIdle)
+		t.Errorf("without exclusive CPUs ExclusiveIdle is %+v, want 0", n.ExclusiveIdle)
 	}
 
 	state(`{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"main":"1"}},"podEntries":{"other":{"cpuSet":"2-3"}},"checksum":1}`)
 	if n := look(); n.ExclusiveIdle.OK {
-		t.Errorf("a first look at them: %+v", n.ExclusiveIdle)
+		t.Errorf("in the first round ExclusiveIdle is %+v, want unknown", n.ExclusiveIdle)
 	}
 
 	// CPU 1 is a quarter idle, 2 completely; 3 is shared.
@@ -72,24 +72,24 @@ func TestExclusiveIdle(t *testing.T) {
 	}
 	// Ticks that decrease or do not change yield no value.
 	if n := look(); n.ExclusiveIdle.OK {
-		t.Errorf("ticks that stand still: %+v", n.ExclusiveIdle)
+		t.Errorf("with unchanged ticks ExclusiveIdle is %+v, want unknown", n.ExclusiveIdle)
 	}
 
 	writeStat(t, dir, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0}, [2]int{0, 0})
 	if n := look(); n.ExclusiveIdle.OK {
-		t.Errorf("ticks that went back: %+v", n.ExclusiveIdle)
+		t.Errorf("with decreased ticks ExclusiveIdle is %+v, want unknown", n.ExclusiveIdle)
 	}
 
 	// A truncated checkpoint yields no value until it is complete.
 	state(`{"policyName":"static","defaultCpuSet":"0`)
 
 	if n := look(); n.ExclusiveIdle.OK || !strings.Contains(o.snapshot.Problems["exclusive cpus"], "cpu_manager_state") {
-		t.Errorf("%+v, %v", n.ExclusiveIdle, o.snapshot.Problems)
+		t.Errorf("with half a checkpoint ExclusiveIdle is %+v, problems %v; want unknown and cpu_manager_state", n.ExclusiveIdle, o.snapshot.Problems)
 	}
 
 	state(`{"policyName":"static","defaultCpuSet":"3","entries":{"uid":{"main":"9-1"}}}`)
 	if n := look(); n.ExclusiveIdle.OK || o.snapshot.Problems["exclusive cpus"] == "" {
-		t.Errorf("%+v, %v", n.ExclusiveIdle, o.snapshot.Problems)
+		t.Errorf("with an invalid list ExclusiveIdle is %+v, problems %v; want unknown and a problem", n.ExclusiveIdle, o.snapshot.Problems)
 	}
 }
 
@@ -124,17 +124,17 @@ func TestExclusivePods(t *testing.T) {
 	}
 
 	if got := own(); len(got) > 0 {
-		t.Errorf("no CPU manager: %v", got)
+		t.Errorf("without a CPU manager pods %v have exclusive CPUs, want none", got)
 	}
 
 	writeFile(t, filepath.Join(dir, "srv/kubelet", kubeletStateFile), `{"policyName":"static","defaultCpuSet":"0-1","entries":{"x":{"main":"2-3"}}}`)
 	if got := own(); len(got) != 1 || got[0] != guaranteed {
-		t.Errorf("%v, want %s", got, guaranteed)
+		t.Errorf("pods %v have exclusive CPUs, want %s", got, guaranteed)
 	}
 
 	writeFile(t, filepath.Join(dir, "srv/kubelet", kubeletStateFile), `{"policyName":"static","defaultCpuSet":"0-2","entries":{"x":{"main":"3"}}}`)
 	if got := own(); len(got) > 0 {
-		t.Errorf("one of its CPUs is shared: %v", got)
+		t.Errorf("pods %v have exclusive CPUs, want none: one of them is shared", got)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestZones(t *testing.T) {
 	now := time.Now()
 	n := o.Collect(now).Node
 	if len(n.Zones) != 2 || n.Zones[0].ID != 0 || n.Zones[1].ID != 2 || n.Zones[1].Memory.Value != (host.ZoneMemory{Total: 8192000 << 10, Free: 1024000 << 10}) {
-		t.Fatalf("%+v", n.Zones)
+		t.Fatalf("zones are %+v, want 0 and 2 with the recorded memory", n.Zones)
 	}
 
 	writeFile(t, filepath.Join(dir, host.ZonesDir, "node1/meminfo"), "Node 1 MemTotal: 100 kB\nNode 1 MemFree: 10 kB\nNode 1 FilePages: 50 kB\nNode 1 Shmem: 20 kB\n")
@@ -160,7 +160,7 @@ func TestZones(t *testing.T) {
 	}
 
 	if len(n.Zones) != 3 || n.Zones[1].ID != 1 || n.Zones[1].Memory.Value.Used() != 60<<10 || n.Zones[2].Memory.OK || o.snapshot.Problems["numa"] == "" {
-		t.Errorf("%+v, %v", n.Zones, o.snapshot.Problems)
+		t.Errorf("zones are %+v, problems %v; want the new zone 1, and zone 2 unreadable", n.Zones, o.snapshot.Problems)
 	}
 }
 
@@ -172,7 +172,7 @@ func FuzzKubeletState(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) {
 		cpus, static, err := parseKubeletState(content)
 		if err != nil && (static || cpus.Len() > 0) || !static && cpus.Len() > 0 {
-			t.Errorf("%v, %t, %v", cpus, static, err)
+			t.Errorf("parseKubeletState = %v, %t, %v, want CPUs only with a static policy and no error", cpus, static, err)
 		}
 	})
 }

@@ -43,32 +43,32 @@ func TestStalled(t *testing.T) {
 	pressure("1000000")
 
 	if s := look(0); s.CPU.OK || s.Memory.OK || s.IO.OK {
-		t.Errorf("the first look: %+v", s)
+		t.Errorf("in the first round shares are %+v, want unknown", s)
 	}
 
 	pressure("1500000")
 	if s := look(2 * time.Second); !isNear(float64(s.CPU.Value), 0.25) || !isNear(float64(s.Memory.Value), 0.25) || !s.IO.OK {
-		t.Errorf("%+v, want a quarter", s)
+		t.Errorf("shares are %+v, want a quarter", s)
 	}
 
 	pressure("9500000")
 	if s := look(time.Second); s.CPU.Value != 1 {
-		t.Errorf("more than all of the time: %+v", s)
+		t.Errorf("shares are %+v, want at most all of the time", s)
 	}
 
 	pressure("10")
 	if s := look(time.Second); s.CPU.OK {
-		t.Errorf("a counter that went back: %+v", s)
+		t.Errorf("after a decreased counter shares are %+v, want unknown", s)
 	}
 
 	pressure("20")
 	if s := look(-time.Hour); s.CPU.OK {
-		t.Errorf("a clock that was set back: %+v", s)
+		t.Errorf("after the clock was set back shares are %+v, want unknown", s)
 	}
 
 	pressure("500020")
 	if s := look(time.Second); !isNear(float64(s.CPU.Value), 0.5) {
-		t.Errorf("after that: %+v", s)
+		t.Errorf("one round after the clock was set back shares are %+v, want a half", s)
 	}
 	// Without one of the pressure files the stall shares are unknown, the rest of the pod is not.
 	if err := os.Remove(filepath.Join(podFiles(dir, burstable), "io.pressure")); err != nil {
@@ -79,10 +79,10 @@ func TestStalled(t *testing.T) {
 	look(time.Second)
 
 	if s := look(time.Second); s.CPU.OK {
-		t.Errorf("a pod without pressure of disks: %+v", s)
+		t.Errorf("without pressure of disks shares are %+v, want unknown", s)
 	}
 	if p := findPod(&o.snapshot, burstable); !p.UsedCPU.OK || !p.Memory.OK {
-		t.Errorf("%+v", p)
+		t.Errorf("without pressure the pod is %+v, want its CPU and memory", p)
 	}
 
 	rec.To(1)
@@ -111,13 +111,13 @@ func TestCannotRead(t *testing.T) {
 
 	s := o.Collect(now.Add(time.Second))
 	if p := findPod(s, burstable); p.UsedCPU.OK || p.Throttled.OK || !p.Memory.OK || !p.Limit.OK {
-		t.Errorf("%+v", p)
+		t.Errorf("with half a cpu.stat the pod is %+v, want memory and limit only", p)
 	}
 	if p := findPod(s, guaranteed); !p.UsedCPU.OK {
-		t.Errorf("another pod: %+v", p)
+		t.Errorf("another pod is %+v, want its CPU", p)
 	}
 	if !strings.Contains(s.Problems["pods"], "cpu.stat") {
-		t.Errorf("problems: %v", s.Problems)
+		t.Errorf("problems are %v, want cpu.stat", s.Problems)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestVanished(t *testing.T) {
 	o.tree.Close()
 	s := o.Collect(now.Add(time.Second))
 	if p := findPod(s, burstable); p == nil || p.UsedCPU.OK || p.Memory.OK || p.Pressure.Supported() || len(s.Problems) > 0 {
-		t.Errorf("while it goes: %+v, %v", p, s.Problems)
+		t.Errorf("while its cgroup is removed the pod is %+v, problems %v; want no values and no problem", p, s.Problems)
 	}
 	if err := os.RemoveAll(group); err != nil {
 		t.Fatal(err)
@@ -155,12 +155,12 @@ func TestVanished(t *testing.T) {
 
 	s = o.Collect(now.Add(2 * time.Second))
 	if findPod(s, burstable) != nil || len(s.Problems) > 0 {
-		t.Errorf("it is still there: %v", s.Problems)
+		t.Errorf("after its cgroup was removed pods are %+v, problems %v; want the pod gone without a problem", s.Pods, s.Problems)
 	}
 
 	for path := range o.counters {
 		if strings.Contains(path, strings.ReplaceAll(burstable, "-", "_")) {
-			t.Errorf("%s is remembered", path)
+			t.Errorf("counters of %s are kept, want none of a removed cgroup", path)
 		}
 	}
 
@@ -177,7 +177,7 @@ func TestWrongRuntime(t *testing.T) {
 
 		s := newObserver(t, dir).Collect(time.Now())
 		if p := findPod(s, guaranteed); p == nil || len(p.Containers) != 2 || len(s.Problems) > 0 {
-			t.Errorf("%s: %+v, %v", recording, p, s.Problems)
+			t.Errorf("%s: the pod is %+v, problems %v; want 2 containers and no problem", recording, p, s.Problems)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 func TestLatest(t *testing.T) {
 	var latest Latest
 	if s := latest.Load(); s != nil {
-		t.Fatalf("a snapshot before the first look: %+v", s)
+		t.Fatalf("Load() before the first Publish = %+v, want nil", s)
 	}
 
 	rec := hostrecording.ForTest(t, "v2-systemd-containerd")
@@ -30,12 +30,12 @@ func TestLatest(t *testing.T) {
 	for i := range 5 {
 		latest.Publish(o.Collect(now.Add(rec.Moments[1].At + time.Duration(i)*time.Second)))
 		if i == 0 && findPod(latest.Load(), guaranteed).UsedCPU.Value != 500 {
-			t.Errorf("the latest is %+v", findPod(latest.Load(), guaranteed))
+			t.Errorf("Load() has pod %+v, want the published 500m", findPod(latest.Load(), guaranteed))
 		}
 	}
 
 	if !first.At.Equal(now) || first.Node.UsedCPU.OK || len(first.Pods) != 4 || findPod(first, guaranteed).UsedCPU.OK || len(findPod(first, guaranteed).Containers) != 2 {
-		t.Errorf("a loaded snapshot has changed: %+v", first)
+		t.Errorf("a loaded snapshot became %+v, want it unchanged", first)
 	}
 
 	// The copy is complete; this fails for a new field that copyFrom misses.
@@ -44,10 +44,10 @@ func TestLatest(t *testing.T) {
 	latest.Publish(s)
 
 	if got := latest.Load(); !reflect.DeepEqual(got, s) {
-		t.Errorf("%+v is not a copy of %+v", got, s)
+		t.Errorf("Load() = %+v, want a copy of %+v", got, s)
 	}
 	if got := latest.Load(); &got.Pods[0] == &s.Pods[0] || &got.Disks[0] == &s.Disks[0] || &got.Pods[0].Containers[0] == &s.Pods[0].Containers[0] {
-		t.Error("the copy shares its memory")
+		t.Error("the copy shares memory with the snapshot, want its own")
 	}
 }
 
@@ -60,7 +60,7 @@ func TestLatestMakesNoGarbage(t *testing.T) {
 	latest.Publish(s)
 
 	if allocations := testing.AllocsPerRun(20, func() { latest.Publish(s) }); allocations > 0 {
-		t.Errorf("publishing allocates %g times", allocations)
+		t.Errorf("Publish allocates %g times, want 0", allocations)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestLatestConcurrently(t *testing.T) {
 				}
 
 				if s := latest.Load(); s != nil && findPod(s, guaranteed) == nil {
-					t.Error("half a snapshot")
+					t.Error("Load() lacks a pod, want a complete snapshot")
 				}
 			}
 		})

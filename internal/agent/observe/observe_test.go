@@ -55,48 +55,48 @@ func TestRates(t *testing.T) {
 
 	s := o.Collect(now)
 	if s.Node.UsedCPU.OK || findPod(s, guaranteed).UsedCPU.OK || s.Disks[0].Rate.OK || s.Interfaces[0].Rate.OK {
-		t.Error("the first look has rates")
+		t.Error("the first Collect has rates, want none")
 	}
 	if !s.Node.Memory.OK || !findPod(s, guaranteed).Memory.OK {
-		t.Error("the first look has no memory")
+		t.Error("the first Collect has no memory, want it")
 	}
 
 	rec.To(1)
 	s = o.Collect(now.Add(rec.Moments[1].At))
 	if len(s.Problems) > 0 {
-		t.Errorf("problems: %v", s.Problems)
+		t.Errorf("problems are %v, want none", s.Problems)
 	}
 	// 1600 user and 400 system of 4000 ticks, on 4 CPUs.
 	if n := s.Node; !isNear(float64(n.UsedCPU.Value), 2000) || n.CPUs.Value != 4 || n.Memory.Value.Total != 16384000<<10 || n.Load.Value[0] != 1.2 {
-		t.Errorf("node: %+v", n)
+		t.Errorf("the node is %+v, want 2000m of 4 CPUs", n)
 	}
 
 	if p := s.Node.Pressure; !p.CPU.OK || p.CPU.Value.Some.Avg10 != 1.5 || p.IO.Value.Full.Avg60 != 0.1 {
-		t.Errorf("pressure: %+v", p)
+		t.Errorf("pressure is %+v, want the recorded averages", p)
 	}
 
 	p := findPod(s, guaranteed)
 	if p.UsedCPU.Value != 500 || !isNear(float64(p.Throttled.Value), 0.5) || p.Memory.Value.WorkingSet != (512-64)<<20 || p.Limit.Value.Cores() != 0.5 {
-		t.Errorf("pod: %+v", p)
+		t.Errorf("the pod is %+v, want 500m, throttled half of the time, 448 MiB and a limit of half a core", p)
 	}
 	if c := p.Containers[0]; c.UsedCPU.Value != 500 || !c.Limit.OK {
-		t.Errorf("container: %+v", c)
+		t.Errorf("the container is %+v, want 500m and a limit", c)
 	}
 	if p := findPod(s, burstable); p.UsedCPU.Value != 900 || !p.Limit.Value.Unlimited() {
-		t.Errorf("pod: %+v", p)
+		t.Errorf("the pod is %+v, want 900m and no limit", p)
 	}
 
 	// Whole disks only; 100 reads of 8 sectors, 600 writes of 16 in ten seconds.
 	if len(s.Disks) != 1 {
-		t.Fatalf("disks: %+v", s.Disks)
+		t.Fatalf("disks are %+v, want one", s.Disks)
 	}
 
 	if d := s.Disks[0]; d.Name != "nvme0n1" || d.Rate.Value.Reads != 10 || d.Rate.Value.Writes != 60 || d.Rate.Value.ReadBytes != 10*8*512 ||
 		d.Rate.Value.WriteBytes != 60*16*512 || !isNear(float64(d.Rate.Value.Busy), 0.12) {
-		t.Errorf("disk: %+v", d)
+		t.Errorf("the disk is %+v, want nvme0n1 with 10 reads and 60 writes per second", d)
 	}
 	if i := s.Interfaces[0]; len(s.Interfaces) != 1 || i.Name != "eth0" || i.Rate.Value.ReceivedBytes != 1.25e6 || i.Rate.Value.SentBytes != 125e3 {
-		t.Errorf("interface: %+v", i)
+		t.Errorf("interfaces are %+v, want eth0 with 1.25 MB received and 125 kB sent per second", s.Interfaces)
 	}
 }
 
@@ -112,16 +112,16 @@ func TestBack(t *testing.T) {
 
 	s := o.Collect(now.Add(10 * time.Second))
 	if p := findPod(s, guaranteed); s.Node.UsedCPU.OK || p.UsedCPU.OK || p.Throttled.OK || s.Disks[0].Rate.OK || s.Interfaces[0].Rate.OK {
-		t.Errorf("counters that went back have rates: %+v, %+v", s.Node, p)
+		t.Errorf("after decreased counters node %+v and pod %+v, want no rates", s.Node, p)
 	}
 
 	rec.To(1)
 	if s = o.Collect(now.Add(20 * time.Second)); findPod(s, guaranteed).UsedCPU.Value != 500 || !s.Node.UsedCPU.OK {
-		t.Errorf("no rates after counters went back: %+v", s.Node)
+		t.Errorf("one round after decreased counters the node is %+v, want rates", s.Node)
 	}
 	// A clock set back yields no rates.
 	if s = o.Collect(now); s.Span != 0 || findPod(s, guaranteed).UsedCPU.OK {
-		t.Errorf("a clock that was set back: %s", s.Span)
+		t.Errorf("after the clock was set back the span is %s, want 0 and no rates", s.Span)
 	}
 }
 
@@ -140,12 +140,12 @@ func TestLacks(t *testing.T) {
 
 	s := newObserver(t, dir).Collect(time.Now())
 	if s.Node.Pressure.Supported() || s.Node.Memory.OK || s.Node.Load.OK || len(s.Disks)+len(s.Interfaces) > 0 || !s.Node.CPUs.OK || len(s.Pods) != 4 {
-		t.Errorf("%+v", s)
+		t.Errorf("Collect with missing files = %+v, want the CPUs and pods only", s)
 	}
 
-	for _, of := range []string{"pressure cpu", "memory", "load", "disks", "network"} {
-		if s.Problems[of] == "" {
-			t.Errorf("no word of %s: %v", of, s.Problems)
+	for _, subject := range []string{"pressure cpu", "memory", "load", "disks", "network"} {
+		if s.Problems[subject] == "" {
+			t.Errorf("problems are %v, want one of %s", s.Problems, subject)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func TestThisHost(t *testing.T) {
 	defer o.Close()
 
 	if s := o.Collect(time.Now()); !s.Node.CPUs.OK || !s.Node.Memory.OK {
-		t.Errorf("%+v", s.Node)
+		t.Errorf("this host's node is %+v, want its CPUs and memory", s.Node)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestCollectAllocatesLittle(t *testing.T) {
 	look()
 
 	if allocations := testing.AllocsPerRun(20, look); allocations > 40 {
-		t.Errorf("a look allocates %g times", allocations)
+		t.Errorf("Collect allocates %g times, want at most 40", allocations)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestBound(t *testing.T) {
 	}
 
 	if s := newObserver(t, dir).Collect(time.Now()); len(s.Pods) != 504 || len(s.Problems) > 0 {
-		t.Errorf("%d pods, %v", len(s.Pods), s.Problems)
+		t.Errorf("Collect has %d pods, problems %v; want 504 and none", len(s.Pods), s.Problems)
 	}
 }
 

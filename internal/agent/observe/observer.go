@@ -100,14 +100,14 @@ func (o *Observer) Collect(now time.Time) *Snapshot {
 	return s
 }
 
-func (o *Observer) recordProblem(of string, err error) {
+func (o *Observer) recordProblem(subject string, err error) {
 	if err != nil {
-		o.snapshot.Problems[of] = err.Error()
+		o.snapshot.Problems[subject] = err.Error()
 	}
 }
 
 // readFile reads and parses a file; a failure is recorded as a problem, and the value is unknown.
-func readFile[T any](o *Observer, of string, f *host.File, parse func([]byte) (T, error)) Known[T] {
+func readFile[T any](o *Observer, subject string, f *host.File, parse func([]byte) (T, error)) Known[T] {
 	content, err := o.reader.Read(f)
 	if err == nil {
 		var v T
@@ -116,7 +116,7 @@ func readFile[T any](o *Observer, of string, f *host.File, parse func([]byte) (T
 		}
 	}
 
-	o.recordProblem(of, err)
+	o.recordProblem(subject, err)
 	return Known[T]{}
 }
 
@@ -270,10 +270,10 @@ func interfaceCounters(i host.Interface) counterSet {
 }
 
 // filterInPlace removes elements that do not match.
-func filterInPlace[T any](list []T, still func(*T) bool) []T {
+func filterInPlace[T any](list []T, keep func(*T) bool) []T {
 	out := list[:0]
 	for i := range list {
-		if still(&list[i]) {
+		if keep(&list[i]) {
 			out = append(out, list[i])
 		}
 	}

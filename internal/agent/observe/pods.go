@@ -81,7 +81,7 @@ func (o *Observer) collectPods() {
 }
 
 // SetCyclesSource sets the source of cycles per instruction by pod UID. It is called every round.
-func (o *Observer) SetCyclesSource(of func(uid string) (Cycles, bool)) { o.cyclesSource = of }
+func (o *Observer) SetCyclesSource(source func(uid string) (Cycles, bool)) { o.cyclesSource = source }
 
 func (o *Observer) readCycles(uid string) (k Known[Cycles]) {
 	if o.cyclesSource != nil {
@@ -211,25 +211,25 @@ func (o *Observer) collectZones() {
 }
 
 // listZones adds new NUMA nodes and removes those that are gone.
-func (n *Node) listZones(from hostFiles) error {
-	ids, err := from.reader.ListZones(from.root)
+func (n *Node) listZones(files hostFiles) error {
+	ids, err := files.reader.ListZones(files.root)
 	if err != nil {
 		return err
 	}
 
 	ids = ids[:min(len(ids), maxZones)]
 	n.Zones = slices.DeleteFunc(n.Zones, func(z Zone) bool {
-		gone := !slices.Contains(ids, z.ID)
-		if gone {
+		removed := !slices.Contains(ids, z.ID)
+		if removed {
 			z.file.Close()
 		}
 
-		return gone
+		return removed
 	})
 
 	for _, id := range ids {
 		if !slices.ContainsFunc(n.Zones, func(z Zone) bool { return z.ID == id }) {
-			n.Zones = append(n.Zones, Zone{ID: id, file: host.NewFile(from.root.Path(host.ZonesDir, "node"+strconv.Itoa(id), "meminfo"))})
+			n.Zones = append(n.Zones, Zone{ID: id, file: host.NewFile(files.root.Path(host.ZonesDir, "node"+strconv.Itoa(id), "meminfo"))})
 		}
 	}
 

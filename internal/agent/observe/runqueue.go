@@ -147,7 +147,7 @@ func (o *Observer) collectRunQueues() {
 	}
 }
 
-func (o *Observer) collectRunQueue(p *Pod, c *Container, at int) {
+func (o *Observer) collectRunQueue(p *Pod, c *Container, index int) {
 	q := &o.runQueues
 	now := o.snapshot.At
 
@@ -175,7 +175,7 @@ func (o *Observer) collectRunQueue(p *Pod, c *Container, at int) {
 	case due && !q.exhausted:
 		// It comes first in the next round.
 		q.exhausted = true
-		q.nextContainer = at
+		q.nextContainer = index
 	}
 
 	c.RunQueue = w.last
@@ -185,24 +185,26 @@ func (o *Observer) collectRunQueue(p *Pod, c *Container, at int) {
 }
 
 // sample reads the threads of the previous sample, computes their wait time since, and replaces those that have ended.
-func (q *runQueueState) sample(from hostFiles, now time.Time, w *containerThreads) error {
+func (q *runQueueState) sample(files hostFiles, now time.Time, w *containerThreads) error {
 	span := now.Sub(w.sampledAt)
 	first := w.sampledAt.IsZero()
 	w.sampledAt = now
 
 	w.last = Known[RunQueue]{}
-	threads, err := q.listThreads(from, w)
+	threads, err := q.listThreads(files, w)
 	if err != nil || threads == 0 {
 		return err
 	}
 
+	// A reused thread ID may have a lower counter; it counts from the next sample on.
 	sample := RunQueue{At: now, Threads: threads}
+
 	var waited time.Duration
 	w.threads = slices.DeleteFunc(w.threads, func(t threadSample) bool { return !slices.Contains(q.threadIDs, t.id) })
 	for i := range w.threads {
 		t := &w.threads[i]
 		before := t.waited
-		if t.read = q.readThread(from, t) == nil; t.read && t.waited >= before {
+		if t.read = q.readThread(files, t) == nil; t.read && t.waited >= before {
 			waited += t.waited - before
 			sample.Sampled++
 		}
@@ -214,14 +216,14 @@ func (q *runQueueState) sample(from hostFiles, now time.Time, w *containerThread
 		w.last = known(sample)
 	}
 
-	return q.addThreads(from, w)
+	return q.addThreads(files, w)
 }
 
 // listThreads reads the list of a container's threads and returns their number.
-func (q *runQueueState) listThreads(from hostFiles, w *containerThreads) (int, error) {
+func (q *runQueueState) listThreads(files hostFiles, w *containerThreads) (int, error) {
 	q.readsLeft--
 	q.threadIDs = q.threadIDs[:0]
-	content, err := from.reader.Read(&w.list)
+	content, err := files.reader.Read(&w.list)
 	w.list.Close() // It is read rarely, and there is one per container.
 
 	if errors.Is(err, host.ErrGone) {
@@ -249,7 +251,7 @@ func (q *runQueueState) listThreads(from hostFiles, w *containerThreads) (int, e
 }
 
 // addThreads adds threads to the next sample, spread over the list, up to the limit.
-func (q *runQueueState) addThreads(from hostFiles, w *containerThreads) error {
+func (q *runQueueState) addThreads(files hostFiles, w *containerThreads) error {
 	list := q.threadIDs
 	step := max(len(list)/maxSampledThreads, 1)
 	for offset := range step {
@@ -258,8 +260,8 @@ func (q *runQueueState) addThreads(from hostFiles, w *containerThreads) error {
 				continue
 			}
 
-			t := threadSample{id: list[i], file: host.NewSchedStatFile(from.root, list[i])}
-			err := q.readThread(from, &t)
+			t := threadSample{id: list[i], file: host.NewSchedStatFile(files.root, list[i])}
+			err := q.readThread(files, &t)
 			if err == nil {
 				w.threads = append(w.threads, t)
 			} else if !errors.Is(err, host.ErrGone) {
@@ -271,9 +273,9 @@ func (q *runQueueState) addThreads(from hostFiles, w *containerThreads) error {
 	return nil
 }
 
-func (q *runQueueState) readThread(from hostFiles, t *threadSample) error {
+func (q *runQueueState) readThread(files hostFiles, t *threadSample) error {
 	q.readsLeft--
-	content, err := from.reader.Read(&t.file)
+	content, err := files.reader.Read(&t.file)
 	t.file.Close()
 
 	if err != nil {

@@ -71,32 +71,32 @@ func TestRunQueue(t *testing.T) {
 	h.setWaited(t, map[int]int{11: 100, 12: 5000})
 
 	if q := look(time.Second); q.OK {
-		t.Errorf("one sample says %+v", q.Value)
+		t.Errorf("after one sample RunQueue is %+v, want unknown", q.Value)
 	}
 
 	h.setWaited(t, map[int]int{11: 2100, 12: 10000, 13: 99999})
 	if q := look(5 * time.Second); q.OK {
-		t.Errorf("sampled again after five seconds: %+v", q.Value)
+		t.Errorf("after five seconds RunQueue is %+v, want no second sample yet", q.Value)
 	}
 	// Two and five seconds in ten; the third thread is new.
 	if q := look(5 * time.Second); !q.OK || math.Abs(q.Value.Waiting-0.7) > 1e-9 || q.Value.Sampled != 2 || q.Value.Threads != 3 {
-		t.Errorf("%+v", q)
+		t.Errorf("RunQueue is %+v, want 0.7 by 2 of 3 threads", q)
 	}
 
 	// One thread has ended, its ID was reused with a lower counter, and one continues.
 	h.setWaited(t, map[int]int{11: 5, 13: 99999 + 1000})
 
 	if q := look(10 * time.Second); !q.OK || math.Abs(q.Value.Waiting-0.1) > 1e-9 || q.Value.Sampled != 1 || q.Value.Threads != 2 {
-		t.Errorf("%+v", q)
+		t.Errorf("RunQueue is %+v, want 0.1 by 1 of 2 threads", q)
 	}
 	// A sample is reported until the next, for at most a minute.
 	if q := look(time.Second); !q.OK {
-		t.Error("the last sample is gone")
+		t.Error("RunQueue is unknown, want the last sample")
 	}
 
 	h.setWaited(t, map[int]int{})
 	if q := look(10 * time.Second); q.OK {
-		t.Errorf("a container without threads: %+v", q.Value)
+		t.Errorf("without threads RunQueue is %+v, want unknown", q.Value)
 	}
 
 	// A clock set back yields no sample, and sampling continues.
@@ -105,12 +105,12 @@ func TestRunQueue(t *testing.T) {
 	h.setWaited(t, map[int]int{11: 20})
 
 	if q := look(-time.Hour); q.OK {
-		t.Errorf("a clock that was set back: %+v", q.Value)
+		t.Errorf("after the clock was set back RunQueue is %+v, want unknown", q.Value)
 	}
 
 	h.setWaited(t, map[int]int{11: 1020})
 	if q := look(10 * time.Second); !q.OK || math.Abs(q.Value.Waiting-0.1) > 1e-9 {
-		t.Errorf("after that: %+v", q)
+		t.Errorf("one sample after the clock was set back RunQueue is %+v, want 0.1", q)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestRunQueueLacks(t *testing.T) {
 				writeFile(t, filepath.Join(h.dir, "proc/11/schedstat"), test.stat)
 			}
 			if q := look(time.Second); q.OK {
-				t.Errorf("%+v", q.Value)
+				t.Errorf("RunQueue is %+v, want unknown", q.Value)
 			}
 			if got := o.snapshot.Problems["run queue"]; !strings.Contains(got, test.want) || test.want == "" && got != "" {
 				t.Errorf("the problem is %q, want %q", got, test.want)
@@ -146,7 +146,7 @@ func TestRunQueueLacks(t *testing.T) {
 	// A missing file, or disabled sampling, is no problem.
 	o, h, look := newRunQueueFixture(t)
 	if q := look(time.Second); q.OK || o.snapshot.Problems["run queue"] != "" {
-		t.Errorf("%+v, %v", q, o.snapshot.Problems)
+		t.Errorf("without a file RunQueue is %+v, problems %v; want neither", q, o.snapshot.Problems)
 	}
 
 	h.setWaited(t, map[int]int{11: 10})
@@ -154,14 +154,14 @@ func TestRunQueueLacks(t *testing.T) {
 	o.SetRunQueueSampling(WithoutPressure)
 
 	if q := look(10 * time.Second); q.OK {
-		t.Errorf("a pod with pressure is sampled: %+v", q)
+		t.Errorf("a pod with pressure has RunQueue %+v, want unknown", q)
 	}
 
 	o.SetRunQueueSampling(Never)
 	look(10 * time.Second)
 
 	if len(o.runQueues.groups) > 0 {
-		t.Error("state is kept while disabled")
+		t.Error("groups are kept while disabled, want none")
 	}
 }
 
@@ -200,14 +200,14 @@ func TestRunQueueIsBounded(t *testing.T) {
 			if c.RunQueue.OK {
 				sampled++
 				if q := c.RunQueue.Value; q.Sampled > maxSampledThreads || q.Threads != 200 {
-					t.Errorf("%+v", q)
+					t.Errorf("the sample is %+v, want at most %d of 200 threads", q, maxSampledThreads)
 				}
 			}
 		}
 	}
 
 	if sampled != 65 {
-		t.Errorf("%d of 65 containers had a turn within a minute", sampled)
+		t.Errorf("%d containers were sampled within a minute, want 65", sampled)
 	}
 }
 
@@ -227,6 +227,6 @@ func TestOwnThreads(t *testing.T) {
 	}
 
 	if s, err := host.ParseSchedStat(content); err != nil || s.WaitTime < 0 {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("ParseSchedStat of this host = %+v, %v, want a wait time", s, err)
 	}
 }

@@ -216,24 +216,25 @@ func (l *Latest) Load() *Snapshot {
 func copyInto[T any](memory, from []T) []T { return append(memory[:0], from...) }
 
 // copyFrom copies a snapshot into the memory of s.
-func (s *Snapshot) copyFrom(from *Snapshot) {
+func (s *Snapshot) copyFrom(source *Snapshot) {
+	// The memory of containers is reused pod by pod, so that publishing allocates nothing.
 	pods := s.Pods[:cap(s.Pods)]
-	if len(pods) < len(from.Pods) {
-		pods = append(pods, make([]Pod, len(from.Pods)-len(pods))...)
+	if len(pods) < len(source.Pods) {
+		pods = append(pods, make([]Pod, len(source.Pods)-len(pods))...)
 	}
 
-	pods = pods[:len(from.Pods)]
-	for i := range from.Pods {
-		containers := copyInto(pods[i].Containers, from.Pods[i].Containers)
-		pods[i] = from.Pods[i]
+	pods = pods[:len(source.Pods)]
+	for i := range source.Pods {
+		containers := copyInto(pods[i].Containers, source.Pods[i].Containers)
+		pods[i] = source.Pods[i]
 		pods[i].Containers = containers
 	}
 
-	disks := copyInto(s.Disks, from.Disks)
-	interfaces := copyInto(s.Interfaces, from.Interfaces)
-	zones := copyInto(s.Node.Zones, from.Node.Zones)
+	disks := copyInto(s.Disks, source.Disks)
+	interfaces := copyInto(s.Interfaces, source.Interfaces)
+	zones := copyInto(s.Node.Zones, source.Node.Zones)
 	problems := s.Problems
-	*s = *from
+	*s = *source
 	s.Pods = pods
 	s.Disks = disks
 	s.Interfaces = interfaces
@@ -244,6 +245,6 @@ func (s *Snapshot) copyFrom(from *Snapshot) {
 	}
 
 	clear(problems)
-	maps.Copy(problems, from.Problems)
+	maps.Copy(problems, source.Problems)
 	s.Problems = problems
 }

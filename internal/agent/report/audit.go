@@ -85,7 +85,7 @@ type Audit struct {
 // OpenAudit opens the file and creates missing directories. Run writes to it.
 func OpenAudit(cfg AuditConfig) (*Audit, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o750); err != nil {
-		return nil, fmt.Errorf("audit: %w", err)
+		return nil, fmt.Errorf("creating the folder of the audit file: %w", err)
 	}
 
 	a := &Audit{cfg: cfg}
@@ -96,7 +96,7 @@ func OpenAudit(cfg AuditConfig) (*Audit, error) {
 		Clock:          cfg.Clock,
 		Log:            cfg.Log,
 		Beat:           cfg.Beat,
-		FailureMessage: "failed to write the audit file; actions continue and are logged",
+		FailureMessage: "writing the audit file; actions continue and are logged",
 	})
 
 	if err := a.open(); err != nil {
@@ -133,7 +133,7 @@ func (a *Audit) close() error {
 func (a *Audit) open() error {
 	f, err := os.OpenFile(a.cfg.Path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
-		return fmt.Errorf("audit: %w", err)
+		return fmt.Errorf("opening the audit file: %w", err)
 	}
 
 	info, err := f.Stat()
@@ -142,14 +142,15 @@ func (a *Audit) open() error {
 	}
 
 	if err != nil {
-		return errors.Join(fmt.Errorf("audit: %s: %w", a.cfg.Path, err), f.Close())
+		return errors.Join(fmt.Errorf("opening the audit file %s: %w", a.cfg.Path, err), f.Close())
 	}
 
+	// After a kill the last line may be incomplete; the next one must not continue it.
 	torn := false
 	if info.Size() > 0 {
 		var last [1]byte
 		if _, err := f.ReadAt(last[:], info.Size()-1); err != nil && !errors.Is(err, io.EOF) {
-			return errors.Join(fmt.Errorf("audit: %w", err), f.Close())
+			return errors.Join(fmt.Errorf("reading the end of the audit file: %w", err), f.Close())
 		}
 
 		torn = last[0] != '\n'
@@ -170,6 +171,7 @@ func (a *Audit) write(line []byte) error {
 		}
 	}
 
+	// The last rotation or close may have left no file.
 	if a.file == nil {
 		if err := a.open(); err != nil {
 			return err
@@ -187,7 +189,7 @@ func (a *Audit) write(line []byte) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("audit: %w", err)
+		return fmt.Errorf("writing the audit file: %w", err)
 	}
 
 	return nil
@@ -196,14 +198,14 @@ func (a *Audit) write(line []byte) error {
 // rotate replaces the previous file. While it fails nothing is written, so that the disk does not fill.
 func (a *Audit) rotate() error {
 	if err := os.Rename(a.cfg.Path, a.cfg.Path+rotatedSuffix); err != nil {
-		return fmt.Errorf("audit: %w", err)
+		return fmt.Errorf("rotating the audit file: %w", err)
 	}
 
 	last := a.file
 	a.file = nil
 
 	if err := last.Close(); err != nil {
-		return fmt.Errorf("audit: %w", err)
+		return fmt.Errorf("closing the audit file: %w", err)
 	}
 
 	return a.open()

@@ -31,14 +31,14 @@ const (
 // written or ctx ends.
 func NewRecorder(ctx context.Context, client slimclient.Interface, node string) (events record.EventRecorder, end func(ctx context.Context)) {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(record.CorrelatorOptions{BurstSize: burst, QPS: perSecond}))
-	to := &eventSink{EventSinkImpl: typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, last: make(chan struct{})}
-	broadcaster.StartRecordingToSink(to)
+	sink := &eventSink{EventSinkImpl: typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, last: make(chan struct{})}
+	broadcaster.StartRecordingToSink(sink)
 	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component, Host: node})
 
 	return recorder, func(ctx context.Context) {
 		recorder.Event(&corev1.ObjectReference{Kind: endMarker, Name: node}, corev1.EventTypeNormal, endMarker, "")
 		select {
-		case <-to.last:
+		case <-sink.last:
 		case <-ctx.Done():
 		}
 
@@ -105,19 +105,19 @@ type lastEvent struct {
 }
 
 // allow reports whether an event may be written, and how many of its key were dropped since the last one.
-func (l *eventLimiter) allow(key string, now time.Time) (ok bool, kept int) {
+func (l *eventLimiter) allow(key string, now time.Time) (ok bool, suppressed int) {
 	if l.last == nil {
 		l.last = map[string]lastEvent{}
 	}
 
-	m, known := l.last[key]
-	if since := now.Sub(m.at); known && since >= 0 && since < minEventInterval {
-		m.suppressed++
-		l.last[key] = m
+	last, isKnown := l.last[key]
+	if since := now.Sub(last.at); isKnown && since >= 0 && since < minEventInterval {
+		last.suppressed++
+		l.last[key] = last
 		return false, 0
 	}
 
-	if !known && len(l.last) >= maxTracked {
+	if !isKnown && len(l.last) >= maxTracked {
 		l.forget(now)
 		if len(l.last) >= maxTracked {
 			return false, 0
@@ -125,7 +125,7 @@ func (l *eventLimiter) allow(key string, now time.Time) (ok bool, kept int) {
 	}
 
 	l.last[key] = lastEvent{at: now}
-	return true, m.suppressed
+	return true, last.suppressed
 }
 
 // forget drops expired keys.

@@ -42,12 +42,12 @@ func TestRecorderEnds(t *testing.T) {
 	end(ctx)
 	list, err := client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != events || ctx.Err() != nil {
-		t.Errorf("%d of %d events are written, %v, %v", len(list.Items), events, err, ctx.Err())
+		t.Errorf("%d events are written, %v, %v; want %d before the end", len(list.Items), err, ctx.Err(), events)
 	}
 
 	for i := range list.Items {
 		if list.Items[i].Reason != reasonCPURestored {
-			t.Errorf("%+v", list.Items[i])
+			t.Errorf("the event is %+v, want reason %s", list.Items[i], reasonCPURestored)
 		}
 	}
 
@@ -86,7 +86,7 @@ func TestEventTriedAgain(t *testing.T) {
 		// The recorder checks only the type and drops events with this one.
 		_, answered := asRetryable(test.err).(*apierrors.StatusError)
 		if again := test.err != nil && !answered; again != test.again {
-			t.Errorf("%s: tried again %t", name, again)
+			t.Errorf("%s: asRetryable: tried again %t, want %t", name, again, test.again)
 		}
 	}
 }

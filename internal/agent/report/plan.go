@@ -14,68 +14,70 @@ import (
 )
 
 // ReportPlan reports the state of rules and the actions that are not enforced. Enforced actions are reported with their outcome.
-func (t *Reporter) ReportPlan(plan *qos.Plan) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (r *Reporter) ReportPlan(plan *qos.Plan) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 
-	for _, status := range t.rules {
+	for _, status := range r.rules {
 		status.seen = false
 	}
 
 	for i := range plan.Rules {
-		t.reportRule(plan, &plan.Rules[i])
+		r.reportRule(plan, &plan.Rules[i])
 	}
 
-	for name, status := range t.rules {
+	// A deleted rule ends, and its series with it.
+	for name, status := range r.rules {
 		if !status.seen {
-			t.reportEnded(name, status, "the rule was deleted")
-			t.metrics.removeRule(name)
-			delete(t.rules, name)
+			r.reportEnded(name, status, "the rule was deleted")
+			r.metrics.removeRule(name)
+			delete(r.rules, name)
 		}
 	}
 
 	for i := range plan.Previews {
 		p := &plan.Previews[i]
-		t.reportEachOnce(p.Actions, Previewed)
+		r.reportEachOnce(p.Actions, Previewed)
 	}
 
-	t.reportNotEnforced(plan)
-	t.setExecutorMetrics(plan)
+	r.reportNotEnforced(plan)
+	r.setExecutorMetrics(plan)
 }
 
-func (t *Reporter) reportRule(plan *qos.Plan, f *qos.Finding) {
-	status := t.rules[f.Rule]
+func (r *Reporter) reportRule(plan *qos.Plan, f *qos.Finding) {
+	status := r.rules[f.Rule]
 	if status == nil {
 		status = &ruleStatus{key: keyOf(f.Rule), reported: map[string]bool{}}
-		t.rules[f.Rule] = status
+		r.rules[f.Rule] = status
 	}
 
 	status.seen = true
 	status.action = f.Action
 	fires := f.Phase == qos.Firing || f.Phase == qos.Falling || f.Phase == qos.Held
-	t.metrics.setRule(status.key, f, fires)
-	t.setPreviewMetrics(plan, f)
+	r.metrics.setRule(status.key, f, fires)
+	r.setPreviewMetrics(plan, f)
 
 	if status.phase != f.Phase {
-		t.cfg.Log.Info("rule is "+string(f.Phase), "rule", f.Rule, "value", f.Value, "above", f.Threshold, "unit", f.Unit, "count", f.Count, "needed", f.Needed, "why", f.Reason)
+		r.cfg.Log.Info("rule is "+string(f.Phase), "rule", f.Rule, "value", f.Value, "above", f.Threshold, "unit", f.Unit, "count", f.Count, "needed", f.Needed, "why", f.Reason)
 		status.phase = f.Phase
 	}
 
+	// Events are written when a rule begins to fire and when it ends, not at each measurement.
 	switch {
 	case fires && !status.firing:
-		t.reportFiring(plan, f, status)
+		r.reportFiring(plan, f, status)
 	case !fires && status.firing:
 		why := describeMeasurement(f, "not above")
 		if f.Phase == qos.Unknown {
 			why = f.Reason
 		}
 
-		t.reportEnded(f.Rule, status, why)
+		r.reportEnded(f.Rule, status, why)
 	}
 
-	if by := f.Withheld; by != status.withheld && f.Phase == qos.Firing {
-		status.withheld = by
-		t.reportWithheld(f)
+	if f.Withheld != status.withheld && f.Phase == qos.Firing {
+		status.withheld = f.Withheld
+		r.reportWithheld(f)
 	}
 }
 
@@ -90,30 +92,30 @@ func describeMeasurement(f *qos.Finding, side string) string {
 }
 
 // reportFiring reports that a rule fires.
-func (t *Reporter) reportFiring(plan *qos.Plan, f *qos.Finding, status *ruleStatus) {
+func (r *Reporter) reportFiring(plan *qos.Plan, f *qos.Finding, status *ruleStatus) {
 	status.firing = true
-	t.metrics.analyzed.WithLabelValues(keyOf(f.Rule), typeAvoidance).Inc()
+	r.metrics.analyzed.WithLabelValues(keyOf(f.Rule), typeAvoidance).Inc()
 
 	text := fmt.Sprintf("%s triggered action %s: %s", f.Rule, f.Action, describeMeasurement(f, "above"))
-	if doing := t.plannedActions(plan, f); doing != "" {
-		text += "; " + doing
+	if actions := r.plannedActions(plan, f); actions != "" {
+		text += "; " + actions
 	}
 	if f.Reason != "" {
 		text += "; " + f.Reason
 	}
 
-	t.cfg.Log.Info("rule fires", "rule", f.Rule, "action", f.Action, "value", f.Value, "above", f.Threshold, "unit", f.Unit, "preview", f.Preview, "why", f.Reason)
-	r := newRuleRecord(RuleFires, f)
+	r.cfg.Log.Info("rule fires", "rule", f.Rule, "action", f.Action, "value", f.Value, "above", f.Threshold, "unit", f.Unit, "preview", f.Preview, "why", f.Reason)
+	record := newRuleRecord(RuleFires, f)
 	if f.Preview {
-		r.Outcome = Previewed
+		record.Outcome = Previewed
 	}
 
-	t.writeAudit(r)
-	t.writeEvent(qos.PodRef{}, corev1.EventTypeWarning, reasonTriggered, f.Rule, text)
+	r.writeAudit(record)
+	r.writeEvent(qos.PodRef{}, corev1.EventTypeWarning, reasonTriggered, f.Rule, text)
 }
 
 // reportEnded reports that a rule has ended.
-func (t *Reporter) reportEnded(rule string, status *ruleStatus, why string) {
+func (r *Reporter) reportEnded(rule string, status *ruleStatus, why string) {
 	clear(status.reported)
 	status.withheld = qos.NotWithheld
 	if !status.firing {
@@ -121,9 +123,9 @@ func (t *Reporter) reportEnded(rule string, status *ruleStatus, why string) {
 	}
 
 	status.firing = false
-	t.metrics.analyzed.WithLabelValues(keyOf(rule), typeRestore).Inc()
-	t.cfg.Log.Info("rule has ended", "rule", rule, "action", status.action, "why", why)
-	t.writeAudit(Record{
+	r.metrics.analyzed.WithLabelValues(keyOf(rule), typeRestore).Inc()
+	r.cfg.Log.Info("rule has ended", "rule", rule, "action", status.action, "why", why)
+	r.writeAudit(Record{
 		Action:          RuleEnds,
 		Outcome:         Done,
 		Rule:            rule,
@@ -131,21 +133,21 @@ func (t *Reporter) reportEnded(rule string, status *ruleStatus, why string) {
 		Reason:          why,
 	})
 
-	t.writeEvent(qos.PodRef{}, corev1.EventTypeNormal, reasonRestored, rule, fmt.Sprintf("%s restored action %s: %s", rule, status.action, why))
+	r.writeEvent(qos.PodRef{}, corev1.EventTypeNormal, reasonRestored, rule, fmt.Sprintf("%s restored action %s: %s", rule, status.action, why))
 }
 
 // reportWithheld reports why a firing rule evicts no or too few pods, once when that begins.
-func (t *Reporter) reportWithheld(f *qos.Finding) {
+func (r *Reporter) reportWithheld(f *qos.Finding) {
 	if f.Withheld == qos.NotWithheld || f.Withheld == qos.WithheldForMetric {
 		return
 	}
 
-	t.metrics.withheld.WithLabelValues(f.Rule, string(f.Withheld)).Inc()
-	t.cfg.Log.Info("evictions are withheld", "rule", f.Rule, "by", string(f.Withheld), "why", f.Reason)
-	r := newRuleRecord(Evict, f)
-	r.Outcome = Withheld
-	t.writeAudit(r)
-	t.writeEvent(qos.PodRef{}, corev1.EventTypeWarning, reasonWithheld, f.Rule+" "+string(f.Withheld), fmt.Sprintf("%s: %s", f.Rule, f.Reason))
+	r.metrics.withheld.WithLabelValues(f.Rule, string(f.Withheld)).Inc()
+	r.cfg.Log.Info("evictions are withheld", "rule", f.Rule, "by", string(f.Withheld), "why", f.Reason)
+	record := newRuleRecord(Evict, f)
+	record.Outcome = Withheld
+	r.writeAudit(record)
+	r.writeEvent(qos.PodRef{}, corev1.EventTypeWarning, reasonWithheld, f.Rule+" "+string(f.Withheld), fmt.Sprintf("%s: %s", f.Rule, f.Reason))
 }
 
 func newRuleRecord(kind Kind, f *qos.Finding) Record {
@@ -163,7 +165,7 @@ func newRuleRecord(kind Kind, f *qos.Finding) Record {
 }
 
 // plannedActions describes the actions planned for a rule.
-func (t *Reporter) plannedActions(plan *qos.Plan, f *qos.Finding) string {
+func (r *Reporter) plannedActions(plan *qos.Plan, f *qos.Finding) string {
 	actions := plan.Actions
 	var parts []string
 	if f.Preview {
@@ -175,12 +177,13 @@ func (t *Reporter) plannedActions(plan *qos.Plan, f *qos.Finding) string {
 		}
 	}
 
+	// An action that is not enforced is described as one that would be taken.
 	add := func(kind Kind, does, would string, pods []string) {
 		if len(pods) == 0 {
 			return
 		}
 
-		if f.Preview || !t.cfg.Enforced(kind) {
+		if f.Preview || !r.cfg.Enforced(kind) {
 			does = would
 		}
 		parts = append(parts, does+" "+listPods(pods))
@@ -195,9 +198,9 @@ func (t *Reporter) plannedActions(plan *qos.Plan, f *qos.Finding) string {
 }
 
 // podsOfRule returns the pods of a rule's actions.
-func podsOfRule[T any](list []T, rule string, of func(*T) (rule string, pod qos.PodRef)) (pods []string) {
+func podsOfRule[T any](list []T, rule string, ruleAndPod func(*T) (rule string, pod qos.PodRef)) (pods []string) {
 	for i := range list {
-		if name, pod := of(&list[i]); name == rule {
+		if name, pod := ruleAndPod(&list[i]); name == rule {
 			pods = append(pods, pod.String())
 		}
 	}
@@ -207,60 +210,60 @@ func podsOfRule[T any](list []T, rule string, of func(*T) (rule string, pod qos.
 
 // listPods lists the first pods and the number of the others.
 func listPods(pods []string) string {
-	if more := len(pods) - maxNamedPods; more > 0 {
-		return strings.Join(pods[:maxNamedPods], ", ") + fmt.Sprintf(" and %d more", more)
+	if others := len(pods) - maxNamedPods; others > 0 {
+		return strings.Join(pods[:maxNamedPods], ", ") + fmt.Sprintf(" and %d more", others)
 	}
 
 	return strings.Join(pods, ", ")
 }
 
 // reportNotEnforced reports planned actions of kinds that are not enforced.
-func (t *Reporter) reportNotEnforced(plan *qos.Plan) {
+func (r *Reporter) reportNotEnforced(plan *qos.Plan) {
 	actions := plan.Actions
-	if t.cfg.Enforced(CPUThrottle) {
+	if r.cfg.Enforced(CPUThrottle) {
 		actions.Throttles = nil
 	}
-	if t.cfg.Enforced(MemoryThrottle) {
+	if r.cfg.Enforced(MemoryThrottle) {
 		actions.MemoryThrottles = nil
 	}
-	if t.cfg.Enforced(Evict) {
+	if r.cfg.Enforced(Evict) {
 		actions.Evictions = nil
 	}
 
-	t.reportEachOnce(actions, NotEnforced)
-	if t.cfg.Enforced(Taint) || plan.Avoid.Desired == t.avoided {
+	r.reportEachOnce(actions, NotEnforced)
+	if r.cfg.Enforced(Taint) || plan.Avoid.Desired == r.avoided {
 		return
 	}
 
-	t.avoided = plan.Avoid.Desired
+	r.avoided = plan.Avoid.Desired
 	a := Action{Kind: Untaint, Outcome: NotEnforced, Reason: plan.Avoid.Reason}
-	if t.avoided {
+	if r.avoided {
 		a.Kind = Taint
 	}
 
-	t.reportAction(a)
+	r.reportAction(a)
 }
 
 // reportEachOnce reports each action once while its rule fires, since it is planned again at each measurement.
-func (t *Reporter) reportEachOnce(actions qos.Actions, outcome Outcome) {
+func (r *Reporter) reportEachOnce(actions qos.Actions, outcome Outcome) {
 	for i := range actions.Throttles {
 		a := &actions.Throttles[i]
-		t.reportOnce(a.Rule, a.ContainerID, throttleAction(a, outcome))
+		r.reportOnce(a.Rule, a.ContainerID, throttleAction(a, outcome))
 	}
 
 	for i := range actions.MemoryThrottles {
 		a := &actions.MemoryThrottles[i]
-		t.reportOnce(a.Rule, a.ContainerID, memoryThrottleAction(a, outcome))
+		r.reportOnce(a.Rule, a.ContainerID, memoryThrottleAction(a, outcome))
 	}
 
 	for i := range actions.Evictions {
 		a := &actions.Evictions[i]
-		t.reportOnce(a.Rule, a.Pod.UID, evictionAction(a, outcome))
+		r.reportOnce(a.Rule, a.Pod.UID, evictionAction(a, outcome))
 	}
 }
 
-func (t *Reporter) reportOnce(rule, id string, a Action) {
-	status := t.rules[rule]
+func (r *Reporter) reportOnce(rule, id string, a Action) {
+	status := r.rules[rule]
 	key := string(a.Kind) + " " + id
 	if status == nil || status.reported[key] || len(status.reported) >= maxTracked {
 		return
@@ -268,17 +271,17 @@ func (t *Reporter) reportOnce(rule, id string, a Action) {
 
 	status.reported[key] = true
 	if a.Outcome == Previewed {
-		t.metrics.previews.WithLabelValues(rule, string(a.Kind)).Inc()
+		r.metrics.previews.WithLabelValues(rule, string(a.Kind)).Inc()
 	}
 
-	t.reportAction(a)
+	r.reportAction(a)
 }
 
 // setPreviewMetrics sets what the plan of a rule in preview would release.
-func (t *Reporter) setPreviewMetrics(plan *qos.Plan, f *qos.Finding) {
+func (r *Reporter) setPreviewMetrics(plan *qos.Plan, f *qos.Finding) {
 	if !f.Preview {
-		t.metrics.previewCores.DeleteLabelValues(f.Rule)
-		t.metrics.previewBytes.DeleteLabelValues(f.Rule)
+		r.metrics.previewCores.DeleteLabelValues(f.Rule)
+		r.metrics.previewBytes.DeleteLabelValues(f.Rule)
 		return
 	}
 
@@ -305,31 +308,31 @@ func (t *Reporter) setPreviewMetrics(plan *qos.Plan, f *qos.Finding) {
 		}
 	}
 
-	t.metrics.previewCores.WithLabelValues(f.Rule).Set(cores)
-	t.metrics.previewBytes.WithLabelValues(f.Rule).Set(bytes)
+	r.metrics.previewCores.WithLabelValues(f.Rule).Set(cores)
+	r.metrics.previewBytes.WithLabelValues(f.Rule).Set(bytes)
 }
 
 // setExecutorMetrics sets the metrics of the enforced actions.
-func (t *Reporter) setExecutorMetrics(plan *qos.Plan) {
-	t.metrics.analyzer.WithLabelValues("", typeScheduling).Set(boolValue(!plan.Avoid.Desired))
-	if t.cfg.Enforced(Taint) {
-		t.metrics.executor.WithLabelValues(schedule, avoid).Set(boolValue(plan.Avoid.Desired))
-		t.metrics.executor.WithLabelValues(schedule, restore).Set(boolValue(!plan.Avoid.Desired))
+func (r *Reporter) setExecutorMetrics(plan *qos.Plan) {
+	r.metrics.analyzer.WithLabelValues("", typeScheduling).Set(boolValue(!plan.Avoid.Desired))
+	if r.cfg.Enforced(Taint) {
+		r.metrics.executor.WithLabelValues(schedule, avoid).Set(boolValue(plan.Avoid.Desired))
+		r.metrics.executor.WithLabelValues(schedule, restore).Set(boolValue(!plan.Avoid.Desired))
 	}
 
-	if t.cfg.Enforced(CPUThrottle) {
-		takes := false
-		gives := false
+	if r.cfg.Enforced(CPUThrottle) {
+		throttles := false
+		restores := false
 		for i := range plan.Throttles {
-			takes = takes || plan.Throttles[i].Freed > 0
-			gives = gives || plan.Throttles[i].Freed < 0
+			throttles = throttles || plan.Throttles[i].Freed > 0
+			restores = restores || plan.Throttles[i].Freed < 0
 		}
 
-		t.metrics.executor.WithLabelValues(throttle, avoid).Set(boolValue(takes))
-		t.metrics.executor.WithLabelValues(throttle, restore).Set(boolValue(gives))
+		r.metrics.executor.WithLabelValues(throttle, avoid).Set(boolValue(throttles))
+		r.metrics.executor.WithLabelValues(throttle, restore).Set(boolValue(restores))
 	}
 
-	if t.cfg.Enforced(Evict) {
-		t.metrics.executor.WithLabelValues(evict, avoid).Set(boolValue(len(plan.Evictions) > 0))
+	if r.cfg.Enforced(Evict) {
+		r.metrics.executor.WithLabelValues(evict, avoid).Set(boolValue(len(plan.Evictions) > 0))
 	}
 }

@@ -86,32 +86,32 @@ func New(cfg Config) *Reporter {
 }
 
 // Describe implements prometheus.Collector.
-func (t *Reporter) Describe(to chan<- *prometheus.Desc) {
-	for _, c := range t.metrics.collectors() {
+func (r *Reporter) Describe(to chan<- *prometheus.Desc) {
+	for _, c := range r.metrics.collectors() {
 		c.Describe(to)
 	}
 	to <- droppedDesc
 }
 
 // Collect implements prometheus.Collector.
-func (t *Reporter) Collect(to chan<- prometheus.Metric) {
-	for _, c := range t.metrics.collectors() {
+func (r *Reporter) Collect(to chan<- prometheus.Metric) {
+	for _, c := range r.metrics.collectors() {
 		c.Collect(to)
 	}
 
-	if t.cfg.Audit != nil {
-		to <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(t.cfg.Audit.Dropped()))
+	if r.cfg.Audit != nil {
+		to <- prometheus.MustNewConstMetric(droppedDesc, prometheus.CounterValue, float64(r.cfg.Audit.Dropped()))
 	}
 }
 
 var droppedDesc = prometheus.NewDesc("crane_agent_audit_dropped_lines_total", "Lines that could not be written to the audit file.", nil, nil)
 
 // ReportThrottle reports an executed throttle or its error. The first step and the full restore of a container are events.
-func (t *Reporter) ReportThrottle(plan qos.Throttle, err error) {
-	t.reportLimit(throttleAction(&plan, Done), plan.From == plan.Original, plan.To == plan.Original, reasonCPUThrottled, reasonCPURestored, err)
+func (r *Reporter) ReportThrottle(plan qos.Throttle, err error) {
+	r.reportLimit(throttleAction(&plan, Done), plan.From == plan.Original, plan.To == plan.Original, reasonCPUThrottled, reasonCPURestored, err)
 }
 
-func (t *Reporter) reportLimit(a Action, first, restored bool, throttledReason, restoredReason string, err error) {
+func (r *Reporter) reportLimit(a Action, first, restored bool, throttledReason, restoredReason string, err error) {
 	switch {
 	case err != nil:
 		a.Outcome = Failed
@@ -123,16 +123,16 @@ func (t *Reporter) reportLimit(a Action, first, restored bool, throttledReason, 
 		a.EventReason = restoredReason
 	}
 
-	t.ReportAction(a)
+	r.ReportAction(a)
 }
 
 // ReportMemoryThrottle reports an executed memory throttle or its error, like ReportThrottle.
-func (t *Reporter) ReportMemoryThrottle(plan qos.MemoryThrottle, err error) {
-	t.reportLimit(memoryThrottleAction(&plan, Done), plan.From == plan.Original, plan.To == plan.Original, reasonMemoryThrottled, reasonMemoryRestored, err)
+func (r *Reporter) ReportMemoryThrottle(plan qos.MemoryThrottle, err error) {
+	r.reportLimit(memoryThrottleAction(&plan, Done), plan.From == plan.Original, plan.To == plan.Original, reasonMemoryThrottled, reasonMemoryRestored, err)
 }
 
 // ReportEviction reports the outcome of an eviction.
-func (t *Reporter) ReportEviction(o act.EvictionOutcome) {
+func (r *Reporter) ReportEviction(o act.EvictionOutcome) {
 	a := evictionAction(&o.Eviction, Failed)
 	a.Error = o.Reason
 	switch o.Result {
@@ -151,11 +151,11 @@ func (t *Reporter) ReportEviction(o act.EvictionOutcome) {
 	case act.Failed:
 	}
 
-	t.ReportAction(a)
+	r.ReportAction(a)
 }
 
 // ReportTaint reports a change of the taint or its error.
-func (t *Reporter) ReportTaint(o act.TaintOutcome) {
+func (r *Reporter) ReportTaint(o act.TaintOutcome) {
 	a := Action{
 		Kind:        Untaint,
 		Outcome:     Done,
@@ -175,13 +175,13 @@ func (t *Reporter) ReportTaint(o act.TaintOutcome) {
 		a.EventReason = ""
 	}
 
-	t.ReportAction(a)
+	r.ReportAction(a)
 }
 
 // ReportUndo reports the undone entries of a journal at the start or the end of an agent.
-func (t *Reporter) ReportUndo(list []act.Entry, why string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (r *Reporter) ReportUndo(list []act.Entry, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 
 	for i := range list {
 		e := &list[i]
@@ -196,15 +196,16 @@ func (t *Reporter) ReportUndo(list []act.Entry, why string) {
 		a.Pod.Namespace, a.Pod.Name, _ = strings.Cut(e.Subject, "/")
 		for j := range e.Files {
 			if f := &e.Files[j]; !f.Condition {
-				a.From, a.To = join(a.From, f.File+" "+f.Set), join(a.To, f.File+" "+f.Original)
+				a.From = join(a.From, f.File+" "+f.Set)
+				a.To = join(a.To, f.File+" "+f.Original)
 			}
 		}
 
-		t.reportAction(a)
+		r.reportAction(a)
 	}
 
 	if len(list) > 0 {
-		t.writeEvent(qos.PodRef{}, corev1.EventTypeNormal, reasonChangesUndone, why, fmt.Sprintf("%d changes of the host were undone: %s", len(list), why))
+		r.writeEvent(qos.PodRef{}, corev1.EventTypeNormal, reasonChangesUndone, why, fmt.Sprintf("%d changes of the host were undone: %s", len(list), why))
 	}
 }
 
@@ -231,28 +232,28 @@ func join(list, next string) string {
 }
 
 // ReportAction reports any action.
-func (t *Reporter) ReportAction(a Action) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (r *Reporter) ReportAction(a Action) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 
-	t.reportAction(a)
+	r.reportAction(a)
 }
 
-func (t *Reporter) reportAction(a Action) {
-	if a.Action == "" && t.rules[a.Rule] != nil {
-		a.Action = t.rules[a.Rule].action
+func (r *Reporter) reportAction(a Action) {
+	if a.Action == "" && r.rules[a.Rule] != nil {
+		a.Action = r.rules[a.Rule].action
 	}
 
-	t.metrics.countAction(&a)
+	r.metrics.countAction(&a)
 	if a.Outcome == Failed {
 		// A repeated error adds nothing.
-		if ok, _ := t.limits.allow("failed "+string(a.Kind)+" "+a.Pod.UID+" "+a.Container, t.cfg.Clock.Now()); !ok {
+		if ok, _ := r.limits.allow("failed "+string(a.Kind)+" "+a.Pod.UID+" "+a.Container, r.cfg.Clock.Now()); !ok {
 			return
 		}
 	}
 
-	t.writeAudit(a.toRecord())
-	t.logAction(&a)
+	r.writeAudit(a.toRecord())
+	r.logAction(&a)
 
 	if a.EventReason == "" {
 		return
@@ -263,7 +264,7 @@ func (t *Reporter) reportAction(a Action) {
 		kind = corev1.EventTypeWarning
 	}
 
-	t.writeEvent(a.Pod, kind, a.EventReason, a.Container, a.sentence())
+	r.writeEvent(a.Pod, kind, a.EventReason, a.Container, a.sentence())
 }
 
 // sentence describes the action.
@@ -292,17 +293,17 @@ func (a *Action) sentence() string {
 	return text + ": " + a.Reason
 }
 
-func (t *Reporter) writeAudit(r Record) {
-	if t.cfg.Audit == nil {
+func (r *Reporter) writeAudit(record Record) {
+	if r.cfg.Audit == nil {
 		return
 	}
 
-	r.Time = t.cfg.Clock.Now()
-	r.Node = t.cfg.Node
-	t.cfg.Audit.Write(r)
+	record.Time = r.cfg.Clock.Now()
+	record.Node = r.cfg.Node
+	r.cfg.Audit.Write(record)
 }
 
-func (t *Reporter) logAction(a *Action) {
+func (r *Reporter) logAction(a *Action) {
 	values := []any{"action", string(a.Kind), "outcome", string(a.Outcome)}
 	add := func(name, value string) {
 		if value != "" {
@@ -324,33 +325,34 @@ func (t *Reporter) logAction(a *Action) {
 	if a.Grace != nil {
 		add("grace", a.Grace.String())
 	}
-	t.cfg.Log.Info("action", values...)
+	r.cfg.Log.Info("action", values...)
 }
 
 // writeEvent writes an event on a pod, or on the node without one, within the rate limit.
-func (t *Reporter) writeEvent(pod qos.PodRef, kind, reason, of, text string) {
-	if t.cfg.Events == nil {
+func (r *Reporter) writeEvent(pod qos.PodRef, kind, reason, subject, text string) {
+	if r.cfg.Events == nil {
 		return
 	}
 
-	ok, kept := t.limits.allow(reason+" "+pod.UID+" "+of, t.cfg.Clock.Now())
+	ok, suppressed := r.limits.allow(reason+" "+pod.UID+" "+subject, r.cfg.Clock.Now())
 	if !ok {
-		t.metrics.suppressed.Inc()
+		r.metrics.suppressed.Inc()
 		return
 	}
 
 	if len(text) > maxMessageBytes {
 		text = strings.ToValidUTF8(text[:maxMessageBytes], "") + "..."
 	}
-	if kept > 0 {
-		text += fmt.Sprintf(" (%d more times since the last event)", kept)
+	if suppressed > 0 {
+		text += fmt.Sprintf(" (%d more times since the last event)", suppressed)
 	}
 
+	// Events without a pod are those of the node; kubectl describe finds them by the name as UID.
 	regarding := &corev1.ObjectReference{
 		APIVersion: "v1",
 		Kind:       "Node",
-		Name:       t.cfg.Node,
-		UID:        types.UID(t.cfg.Node),
+		Name:       r.cfg.Node,
+		UID:        types.UID(r.cfg.Node),
 	}
 
 	if pod.UID != "" {
@@ -363,5 +365,5 @@ func (t *Reporter) writeEvent(pod qos.PodRef, kind, reason, of, text string) {
 		}
 	}
 
-	t.cfg.Events.Event(regarding, kind, reason, text)
+	r.cfg.Events.Event(regarding, kind, reason, text)
 }

@@ -88,10 +88,10 @@ func newFixture(t *testing.T, enforced ...Kind) *fixture {
 	return s
 }
 
-func newAudit(t *testing.T, path string, most int64, clk *clocktesting.FakeClock) *Audit {
+func newAudit(t *testing.T, path string, maxBytes int64, clk *clocktesting.FakeClock) *Audit {
 	t.Helper()
 
-	a, err := OpenAudit(AuditConfig{Path: path, MaxBytes: most, Clock: clk, Log: logr.Discard(), Beat: func(string) {}})
+	a, err := OpenAudit(AuditConfig{Path: path, MaxBytes: maxBytes, Clock: clk, Log: logr.Discard(), Beat: func(string) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func (s *fixture) records(t *testing.T) (out []Record) {
 	for line := range strings.Lines(string(content)) {
 		var r Record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatalf("%q: %v", line, err)
+			t.Fatalf("the audit file has line %q, want JSON: %v", line, err)
 		}
 
 		out = append(out, r)
@@ -180,7 +180,7 @@ func TestRule(t *testing.T) {
 	s.ReportPlan(&plan)
 
 	if len(s.events.list) > 0 {
-		t.Errorf("reported too early: %v", s.events.list)
+		t.Errorf("a rising rule has events %v, want none", s.events.list)
 	}
 
 	plan.Rules[0] = finding(qos.Firing)
@@ -192,10 +192,10 @@ func TestRule(t *testing.T) {
 	want := "Warning AvoidanceTriggered Node node-1: mixed/cpu triggered action calm-down: 91.25 percent, above 75 percent, 2 times in a row; " +
 		"throttles batch/hog; would evict batch/other; no pod is evicted: 60.0 % of cpu is used, the water mark is 80 %"
 	if len(s.events.list) != 1 || s.events.list[0] != want {
-		t.Errorf("%q\nwant %q", s.events.list, want)
+		t.Errorf("events are %q\nwant %q", s.events.list, want)
 	}
 	if got := s.value(t, `crane_agent_rule_gap_cores{rule="mixed/cpu"}`); got != 0.715 {
-		t.Errorf("gap: %g", got)
+		t.Errorf("the gap is %g cores, want 0.715", got)
 	}
 
 	s.events.reasons()
@@ -206,7 +206,7 @@ func TestRule(t *testing.T) {
 	}
 
 	if len(s.events.list) > 0 {
-		t.Errorf("%d events while it fires: %q", len(s.events.list), s.events.list[0])
+		t.Errorf("%d events while the rule fires, the first %q; want none", len(s.events.list), s.events.list[0])
 	}
 
 	plan = qos.Plan{Rules: []qos.Finding{finding(qos.Calm)}}
@@ -240,7 +240,7 @@ func TestRule(t *testing.T) {
 	records := s.records(t)
 	if len(records) != 3 || records[0].Action != RuleFires || *records[0].Value != 91.25 || *records[0].Threshold != 75 || records[0].Gap != 715 ||
 		records[1].Action != Evict || records[1].Outcome != NotEnforced || records[2].Action != RuleEnds || records[2].Node != "node-1" || records[2].Time.IsZero() {
-		t.Errorf("%+v", records)
+		t.Errorf("records are %+v, want the firing rule, the eviction that is not enforced, and the end", records)
 	}
 }
 
@@ -253,13 +253,13 @@ func TestRuleFlaps(t *testing.T) {
 	}
 
 	if n := len(s.events.list); n < 4 || n > 6 || !strings.Contains(s.events.list[2], "29 more times") {
-		t.Errorf("%d events in two minutes: %q", n, s.events.list)
+		t.Errorf("%d events in two minutes, want 4 to 6, the third with 29 more times: %q", n, s.events.list)
 	}
 	if got := s.value(t, "crane_agent_events_suppressed_total"); got < 110 {
-		t.Errorf("suppressed: %g", got)
+		t.Errorf("%g events are suppressed, want at least 110", got)
 	}
 	if got := s.value(t, `crane_craneAgent_analyzer_status_total{key="mixed.cpu",type="avoidance"}`); got != 61 {
-		t.Errorf("counted: %g", got)
+		t.Errorf("the rule fired %g times, want 61", got)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestRuleDeleted(t *testing.T) {
 	s.ReportPlan(&qos.Plan{})
 
 	if len(s.events.list) != 1 || !strings.HasSuffix(s.events.list[0], "mixed/cpu restored action calm-down: the rule was deleted") {
-		t.Errorf("%q", s.events.list)
+		t.Errorf("events are %q, want the end of the deleted rule", s.events.list)
 	}
 
 	for _, series := range []string{
@@ -279,7 +279,7 @@ func TestRuleDeleted(t *testing.T) {
 		`crane_craneAgent_analyzer_status{key="mixed.cpu",type="avoidance"}`, `crane_craneAgent_analyzer_status_total{key="mixed.cpu",type="avoidance"}`,
 	} {
 		if got := s.value(t, series); got != -1 {
-			t.Errorf("%s is still there: %g", series, got)
+			t.Errorf("%s is %g, want no series of a deleted rule", series, got)
 		}
 	}
 }
@@ -340,10 +340,10 @@ func TestWithheld(t *testing.T) {
 	s.ReportPlan(&plan)
 
 	if got := s.events.reasons(); !slices.Equal(got, []string{"EvictionWithheld"}) {
-		t.Errorf("%v", got)
+		t.Errorf("events have reasons %v, want EvictionWithheld once", got)
 	}
 	if got := s.value(t, `crane_agent_evictions_withheld_total{by="water-mark",rule="mixed/cpu"}`); got != 1 {
-		t.Errorf("counted: %g", got)
+		t.Errorf("withheld evictions are counted %g times, want once", got)
 	}
 }
 
@@ -369,7 +369,7 @@ func TestThrottled(t *testing.T) {
 		"Normal CPURestored Pod batch/hog: container main: limit from 0.7 cores to no limit: the node is calm",
 	}
 	if !slices.Equal(s.events.list, want) {
-		t.Errorf("%q\nwant %q", s.events.list, want)
+		t.Errorf("events are %q\nwant %q", s.events.list, want)
 	}
 
 	for range 100 {
@@ -390,7 +390,7 @@ func TestThrottled(t *testing.T) {
 	records := s.records(t)[1:]
 	if len(records) != 5 || records[0].From != "no limit" || records[0].To != "0.7 cores" || *records[0].FreesCores != 0.3 || records[0].AvoidanceAction != "calm-down" ||
 		records[2].Action != CPURestore || *records[2].FreesCores != -0.21 || records[4].Outcome != Failed || records[4].Error != "no space left" {
-		t.Errorf("%+v", records)
+		t.Errorf("records are %+v, want 5: the steps with their amounts, and the failure last", records)
 	}
 }
 
@@ -416,22 +416,22 @@ func TestEvictions(t *testing.T) {
 		"Warning Evicted Pod batch/hog: evicted with 7s to end; rule mixed/cpu, action calm-down: uses 1024 MiB memory; BestEffort, priority 0",
 	}
 	if !slices.Equal(s.events.list, want) {
-		t.Errorf("%q\nwant %q", s.events.list, want)
+		t.Errorf("events are %q\nwant %q", s.events.list, want)
 	}
 	if got := s.value(t, "crane_craneAgent_executor_evict_total"); got != 1 {
-		t.Errorf("evicted: %g", got)
+		t.Errorf("%g evicted pods are counted, want 1", got)
 	}
 
 	var outcomes []string
 	for _, r := range s.records(t)[1:] {
 		outcomes = append(outcomes, string(r.Outcome))
 		if *r.GraceSeconds != 7 || *r.FreesBytes != 1<<30 || r.UID != "u" || r.OrderedBy != qos.ByMemory || *r.Usage != 1<<30 {
-			t.Errorf("%+v", r)
+			t.Errorf("the record is %+v, want a grace of 7s, 1 GiB and the order by memory", r)
 		}
 	}
 
 	if got := strings.Join(outcomes, " "); got != "refused withheld failed gone done" {
-		t.Error(got)
+		t.Errorf("outcomes are %q, want %q", got, "refused withheld failed gone done")
 	}
 }
 
@@ -447,10 +447,10 @@ func TestTaints(t *testing.T) {
 		"Normal NewPodsWelcome Node node-1: new pods are admitted again: no rule has fired",
 	}
 	if !slices.Equal(s.events.list, want) {
-		t.Errorf("%q\nwant %q", s.events.list, want)
+		t.Errorf("events are %q\nwant %q", s.events.list, want)
 	}
 	if got := s.value(t, `crane_craneAgent_executor_error_total{step="avoid",subcomponent="schedule"}`); got != 1 {
-		t.Error(got)
+		t.Errorf("%g failed taints are counted, want 1", got)
 	}
 }
 
@@ -498,7 +498,7 @@ func TestPreview(t *testing.T) {
 	s.ReportPlan(&qos.Plan{Rules: []qos.Finding{f}, Previews: []qos.Preview{{Rule: f.Rule, Actions: qos.Actions{Throttles: []qos.Throttle{step(qos.Unlimited, 700, qos.Unlimited)}}}}})
 
 	if got := s.value(t, `crane_agent_preview_actions_total{action="cpu-throttle",rule="mixed/cpu"}`); got != 2 {
-		t.Errorf("the second time: %g", got)
+		t.Errorf("%g previewed throttles are counted, want 2", got)
 	}
 
 	outcomes := map[Outcome]int{}
@@ -507,7 +507,7 @@ func TestPreview(t *testing.T) {
 	}
 
 	if outcomes[Previewed] != 5 || outcomes[NotEnforced] > 0 {
-		t.Errorf("%v", outcomes)
+		t.Errorf("outcomes are %v, want 5 previewed and none not enforced", outcomes)
 	}
 }
 
@@ -520,7 +520,7 @@ func TestNotEnforcedTaint(t *testing.T) {
 
 	records := s.records(t)
 	if len(records) != 2 || records[0].Action != Taint || records[1].Action != Untaint || records[0].Outcome != NotEnforced {
-		t.Errorf("%+v", records)
+		t.Errorf("records are %+v, want one taint and one untaint that are not enforced", records)
 	}
 }
 
@@ -534,8 +534,8 @@ func TestAudit(t *testing.T) {
 	}
 
 	clk := clocktesting.NewFakeClock(time.Now())
-	const most = 2000
-	a := newAudit(t, path, most, clk)
+	const maxBytes = 2000
+	a := newAudit(t, path, maxBytes, clk)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -550,25 +550,25 @@ func TestAudit(t *testing.T) {
 	}
 
 	if a.Dropped() > 0 {
-		t.Errorf("%d dropped", a.Dropped())
+		t.Errorf("Dropped() = %d, want 0", a.Dropped())
 	}
 
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 2 {
-		t.Fatalf("%v %v", entries, err)
+		t.Fatalf("the folder has %v, %v, want two files", entries, err)
 	}
 
 	last := ""
 	for _, name := range []string{path + ".1", path} {
 		content, err := os.ReadFile(name)
-		if err != nil || len(content) > most {
-			t.Fatalf("%s: %d bytes, %v", name, len(content), err)
+		if err != nil || len(content) > maxBytes {
+			t.Fatalf("%s has %d bytes, %v, want at most %d", name, len(content), err, maxBytes)
 		}
 
 		for line := range strings.Lines(string(content)) {
 			var r Record
 			if err := json.Unmarshal([]byte(line), &r); err != nil {
-				t.Errorf("%q: %v", line, err)
+				t.Errorf("the file has line %q, want JSON: %v", line, err)
 			}
 
 			last = r.Pod
@@ -576,7 +576,7 @@ func TestAudit(t *testing.T) {
 	}
 
 	if last != "pod-499" {
-		t.Errorf("the last is %s", last)
+		t.Errorf("the last record is of %s, want pod-499", last)
 	}
 }
 
@@ -599,7 +599,7 @@ func TestAuditTorn(t *testing.T) {
 
 	content, err := os.ReadFile(path)
 	if lines := strings.Split(string(content), "\n"); err != nil || len(lines) != 4 || lines[0] != `{"half":` || !json.Valid([]byte(lines[1])) || !json.Valid([]byte(lines[2])) {
-		t.Errorf("%q %v", content, err)
+		t.Errorf("the file is %q, %v, want the partial line and two complete ones", content, err)
 	}
 }
 
@@ -616,7 +616,7 @@ func TestAuditCannotWrite(t *testing.T) {
 	}
 
 	if a.Dropped() != 2*queueSize {
-		t.Errorf("%d dropped", a.Dropped())
+		t.Errorf("Dropped() = %d before Run, want %d", a.Dropped(), 2*queueSize)
 	}
 	// A non-empty directory blocks the name of the old file.
 	if err := os.MkdirAll(path+".1/x", 0o700); err != nil {
@@ -630,11 +630,11 @@ func TestAuditCannotWrite(t *testing.T) {
 	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		return a.Dropped() > 3*queueSize-10, nil
 	}); err != nil {
-		t.Errorf("%d dropped", a.Dropped())
+		t.Errorf("Dropped() = %d, want almost all %d while the disk fails", a.Dropped(), 3*queueSize)
 	}
 
 	if info, err := os.Stat(path); err != nil || info.Size() > 200 {
-		t.Errorf("%v %v", info, err)
+		t.Errorf("the file is %v, %v, want at most 200 bytes", info, err)
 	}
 	if err := os.RemoveAll(path + ".1"); err != nil {
 		t.Fatal(err)
@@ -644,13 +644,13 @@ func TestAuditCannotWrite(t *testing.T) {
 	cancel()
 
 	if err := <-done; err != nil {
-		t.Errorf("it can be written again: %v", err)
+		t.Errorf("Run after the failure = %v, want nil", err)
 	}
 	if content, err := os.ReadFile(path); err != nil || !strings.Contains(string(content), `"taint"`) {
-		t.Errorf("%s %v", content, err)
+		t.Errorf("the file is %s, %v, want the last record", content, err)
 	}
 	if _, err := OpenAudit(AuditConfig{Path: dir, MaxBytes: 200}); err == nil {
-		t.Error("a directory is a file")
+		t.Error("OpenAudit of a directory = nil, want an error")
 	}
 }
 
@@ -660,16 +660,16 @@ func TestLimiter(t *testing.T) {
 	now := time.Now()
 	for i := range 3 * maxTracked {
 		if ok, _ := l.allow(fmt.Sprint(i), now); ok != (i < maxTracked) {
-			t.Fatalf("thing %d: %t", i, ok)
+			t.Fatalf("allow(%d) = %t, want the first %d keys", i, ok, maxTracked)
 		}
 	}
 
 	if ok, _ := l.allow("another", now.Add(minEventInterval)); !ok || len(l.last) != 1 {
-		t.Errorf("after a while: %t, %d remembered", ok, len(l.last))
+		t.Errorf("allow after the interval = %t with %d tracked keys, want true and 1", ok, len(l.last))
 	}
 	// A clock set back suppresses no events.
 	if ok, _ := l.allow("another", now.Add(-time.Hour)); !ok {
-		t.Error("silent for an hour")
+		t.Error("allow after the clock was set back = false, want true")
 	}
 }
 
@@ -679,7 +679,7 @@ func TestUndone(t *testing.T) {
 	s.ReportUndo(nil, "the agent has ended")
 
 	if len(s.events.list) > 0 {
-		t.Errorf("events without an action: %q", s.events.list)
+		t.Errorf("undoing nothing has events %q, want none", s.events.list)
 	}
 
 	s.ReportUndo([]act.Entry{
@@ -691,37 +691,37 @@ func TestUndone(t *testing.T) {
 		t.Errorf("%q, want %q", s.events.list, want)
 	}
 	if got := s.value(t, `crane_craneAgent_executor_status_total{step="restore",subcomponent="throttle"}`); got != 2 {
-		t.Errorf("counted: %g", got)
+		t.Errorf("%g restored throttles are counted, want 2", got)
 	}
 
 	records := s.records(t)
 	if len(records) != 2 || records[0].Action != CPURestore || records[0].Pod != "hog" || records[0].Container != "c1" || records[0].From != "cpu.max 70000 100000" ||
 		records[0].To != "cpu.max max 100000" || records[1].Action != MemoryRestore || !strings.Contains(records[1].Reason, "the agent has ended") {
-		t.Errorf("%+v", records)
+		t.Errorf("records are %+v, want the restored CPU of c1 of pod hog and the memory, with the reason", records)
 	}
 }
 
 // TestOrderedBy checks that audit records have the order of victims and the victim's use in base units.
 func TestOrderedBy(t *testing.T) {
 	for _, test := range []struct {
-		frees float64
-		of    series.Resource
-		by    qos.Criterion
-		want  float64
+		frees     float64
+		resource  series.Resource
+		criterion qos.Criterion
+		want      float64
 	}{
 		{1500, series.CPU, qos.ByCPU, 1.5},
 		{1 << 30, series.Memory, qos.ByMemory, 1 << 30},
 		{300, qos.Disks, qos.ByDiskWrites, 300},
 		{0.4, qos.Disks, qos.ByDiskWait, 0.4},
 	} {
-		a := evictionAction(&qos.Eviction{Freed: test.frees, Resource: test.of, Criterion: test.by}, Done)
+		a := evictionAction(&qos.Eviction{Freed: test.frees, Resource: test.resource, Criterion: test.criterion}, Done)
 		r := a.toRecord()
-		if r.OrderedBy != test.by || r.Usage == nil || *r.Usage != test.want || (r.FreesBytes != nil) != (test.of == series.Memory) || (r.FreesCores != nil) != (test.of == series.CPU) {
-			t.Errorf("%s: %+v", test.by, r)
+		if r.OrderedBy != test.criterion || r.Usage == nil || *r.Usage != test.want || (r.FreesBytes != nil) != (test.resource == series.Memory) || (r.FreesCores != nil) != (test.resource == series.CPU) {
+			t.Errorf("%s: the record is %+v, want a use of %g", test.criterion, r, test.want)
 		}
 	}
 
 	if a := throttleAction(&qos.Throttle{Freed: 5}, Done); a.toRecord().Usage != nil {
-		t.Error("a step of throttling says by what victims were ordered")
+		t.Error("the record of a throttle has a use, want none")
 	}
 }

@@ -91,7 +91,7 @@ func TestDetectOthers(t *testing.T) {
 
 	l, err := Detect(host.Root(dir))
 	if err != nil || l.Version != V1 || l.cpu != l.cpuacct || l.Pods != "kubelet/kubepods" || l.Driver != CgroupFS || l.unified != "" {
-		t.Errorf("v1 with controllers mounted together: %+v, %v", l, err)
+		t.Errorf("Detect with controllers mounted together = %+v, %v, want v1 with kubelet/kubepods", l, err)
 	}
 
 	// v2 is mounted, but its controllers are disabled or on v1.
@@ -105,7 +105,7 @@ func TestDetectOthers(t *testing.T) {
 	}
 
 	if l, err = Detect(host.Root(dir)); err != nil || l.MissingReason("cpu") == "" || l.MissingReason("memory") == "" || l.Pods != "" {
-		t.Errorf("v2 without controllers: %+v, %v", l, err)
+		t.Errorf("Detect of v2 without controllers = %+v, %v, want reasons for missing CPU and memory and no pods", l, err)
 	}
 }
 
@@ -148,15 +148,15 @@ func TestPods(t *testing.T) {
 				t.Errorf("limits %+v and %+v, want half a core and none", p.Stat.Limit, pods[bestEffort].Stat.Limit)
 			}
 
-			has := CPU | Quota | Memory | Pressure
+			parts := CPU | Quota | Memory | Pressure
 			if strings.HasPrefix(name, "v1") {
-				has &^= Pressure // only in a v2 tree
+				parts &^= Pressure // only in a v2 tree
 			}
-			if p.Stat.Has != has || p.Stat.Throttled == 0 || p.Stat.ThrottledTime == 0 || p.Stat.WorkingSet <= 0 || p.Stat.WorkingSet > p.Stat.Used {
-				t.Errorf("%+v", p.Stat)
+			if p.Stat.Has != parts || p.Stat.Throttled == 0 || p.Stat.ThrottledTime == 0 || p.Stat.WorkingSet <= 0 || p.Stat.WorkingSet > p.Stat.Used {
+				t.Errorf("the pod has %+v, want parts %b, throttled time and a working set within the use", p.Stat, parts)
 			}
 			if p.Stat.Has&Pressure != 0 && p.Stat.Stalled.CPU.Some.Total == 0 {
-				t.Errorf("no time stalled for cpu: %+v", p.Stat.Stalled)
+				t.Errorf("stall times are %+v, want time stalled for CPU", p.Stat.Stalled)
 			}
 		})
 	}
@@ -185,7 +185,7 @@ func TestHigh(t *testing.T) {
 		err := tree.Read(0, High)
 		s := findPod(tree, bestEffort).Containers[0].Stat
 		if (s.Has&High != 0) != want.has || want.has && (s.High != want.high || err != nil) || !want.has && err == nil {
-			t.Errorf("%q: %+v, %v", content, s, err)
+			t.Errorf("memory.high %q: read %+v, %v, want %d, valid %t", content, s, err, want.high, want.has)
 		}
 	}
 
@@ -222,7 +222,7 @@ func TestRates(t *testing.T) {
 			t.Errorf("%s: %g cores, want %g", name, cores, want.cores)
 		}
 		if after.Periods <= before.Periods || after.Throttled <= before.Throttled {
-			t.Errorf("%s: periods %d to %d, throttled %d to %d", name, before.Periods, after.Periods, before.Throttled, after.Throttled)
+			t.Errorf("%s: periods %d to %d, throttled %d to %d, want both to grow", name, before.Periods, after.Periods, before.Throttled, after.Throttled)
 		}
 	}
 }
@@ -242,7 +242,7 @@ func TestVanish(t *testing.T) {
 		t.Errorf("reading a pod that vanished: %v", err)
 	}
 	if gone.Stat.Has != 0 {
-		t.Errorf("a pod that vanished has %+v", gone.Stat)
+		t.Errorf("a removed pod has %+v, want no values", gone.Stat)
 	}
 	if pods = readPods(t, tree); pods[bestEffort] != nil || len(pods) != 3 {
 		t.Errorf("%d pods, want 3", len(pods))
@@ -255,7 +255,7 @@ func TestVanish(t *testing.T) {
 	}
 
 	if pods = readPods(t, tree); pods["11111111-2222-3333-4444-555555555555"] == nil || pods["11111111-2222-3333-4444-555555555555"].Stat.Has != 0 {
-		t.Errorf("a new pod without files: %+v", pods)
+		t.Errorf("pods are %+v, want the new one without values", pods)
 	}
 }
 
@@ -296,13 +296,13 @@ func TestParseCPUMax(t *testing.T) {
 		"50000 100000\n": {50 * time.Millisecond, 100 * time.Millisecond},
 	} {
 		if got, err := ParseCPUMax([]byte(text)); err != nil || got != want {
-			t.Errorf("%q: %+v, %v", text, got, err)
+			t.Errorf("ParseCPUMax(%q) = %+v, %v, want %+v", text, got, err, want)
 		}
 	}
 
 	for _, bad := range []string{"", "max\n", "max 0\n", "-1 100000\n", "50000 max\n", "50000 100000"} {
 		if got, err := ParseCPUMax([]byte(bad)); err == nil {
-			t.Errorf("%q is read as %+v", bad, got)
+			t.Errorf("ParseCPUMax(%q) = %+v, want an error", bad, got)
 		}
 	}
 }
@@ -318,12 +318,12 @@ func FuzzNames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string) {
 		for _, d := range []Driver{CgroupFS, Systemd} {
 			if uid := parsePodUID([]byte(name), d); uid != nil && (len(uid) == 0 || strings.ContainsAny(string(uid), "/_ \n")) {
-				t.Errorf("%q is the pod %q", name, uid)
+				t.Errorf("parsePodUID(%q) = %q, want a UID without separators", name, uid)
 			}
 
 			runtime, id := parseContainerID([]byte(name), d)
 			if (runtime == "") != (id == nil) || id != nil && len(id) != idLength {
-				t.Errorf("%q is the container %q of %q", name, id, runtime)
+				t.Errorf("parseContainerID(%q) = %q, %q, want a runtime with an ID of %d bytes, or neither", name, runtime, id, idLength)
 			}
 		}
 	})
@@ -337,7 +337,7 @@ func TestSharedMemory(t *testing.T) {
 	} {
 		var s Stat
 		if _, err := parseMemoryStat([]byte(content), version, &s); err != nil || s.Shared != 10 || s.RSS != 20 || s.Cache != 30 {
-			t.Errorf("%s: %+v, %v", version, s, err)
+			t.Errorf("%s: parseMemoryStat = %+v, %v, want 10 shared, 20 RSS and 30 cache", version, s, err)
 		}
 	}
 }
@@ -352,18 +352,18 @@ func FuzzStat(f *testing.F) {
 		for _, v := range []Version{V1, V2} {
 			var s Stat
 			if err := parseCPUStat(content, v, &s); err == nil && (s.CPUTime < 0 || s.ThrottledTime < 0) {
-				t.Errorf("%+v", s)
+				t.Errorf("parseCPUStat = %+v, want no negative time", s)
 			}
 			if _, err := parseMemoryStat(content, v, &s); err == nil && (s.RSS < 0 || s.Cache < 0) {
-				t.Errorf("%+v", s)
+				t.Errorf("parseMemoryStat = %+v, want no negative amount", s)
 			}
 		}
 
 		if b, err := ParseCPUMax(content); err == nil && (b.Period <= 0 || !b.Unlimited() && b.Quota < 0) {
-			t.Errorf("%+v", b)
+			t.Errorf("ParseCPUMax = %+v, want a positive period and quota", b)
 		}
 		if q, err := parseQuotaV1(content); err == nil && q < -1 {
-			t.Errorf("%d", q)
+			t.Errorf("parseQuotaV1 = %d, want at least -1", q)
 		}
 	})
 }

@@ -116,7 +116,7 @@ func TestCheckLinks(t *testing.T) {
 		}
 
 		if changed := tree.Version() != changes; changed != !slices.Equal(got, last) {
-			t.Fatalf("step %d, %s: version changed: %t", step, what, changed)
+			t.Fatalf("step %d, %s: version changed: %t, want %t as the groups", step, what, changed, !changed)
 		}
 
 		last = got
@@ -148,6 +148,6 @@ func TestLinks(t *testing.T) {
 		t.Errorf("%d links, %v; want %d", after, err, before+1)
 	}
 	if _, err := host.Links(filepath.Join(dir, "nothing")); err == nil {
-		t.Error("what is not there has links")
+		t.Error("Links of a missing directory = nil, want an error")
 	}
 }

@@ -85,6 +85,7 @@ func Detect(root host.Root) (Layout, error) {
 			memory:  findV1Root(base, "memory"),
 		}
 
+		// Only pressure files are in the v2 tree of a hybrid host.
 		if unified := filepath.Join(base, "unified"); pathExists(filepath.Join(unified, "cgroup.controllers")) {
 			l.Version = Hybrid
 			l.unified = unified
@@ -97,7 +98,8 @@ func Detect(root host.Root) (Layout, error) {
 
 	for _, r := range podRoots {
 		if pathExists(filepath.Join(l.cpu, r.path)) {
-			l.Pods, l.Driver = r.path, r.driver
+			l.Pods = r.path
+			l.Driver = r.driver
 			break
 		}
 	}

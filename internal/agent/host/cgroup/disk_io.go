@@ -128,9 +128,11 @@ func (s *diskIOByKind) counters(d DeviceKind) *DiskIO {
 	return nil
 }
 
-func (t *DiskIO) add(o DiskIO) {
-	t.Reads, t.Writes = addSaturating(t.Reads, o.Reads), addSaturating(t.Writes, o.Writes)
-	t.ReadBytes, t.WriteBytes = addSaturating(t.ReadBytes, o.ReadBytes), addSaturating(t.WriteBytes, o.WriteBytes)
+func (d *DiskIO) add(o DiskIO) {
+	d.Reads = addSaturating(d.Reads, o.Reads)
+	d.Writes = addSaturating(d.Writes, o.Writes)
+	d.ReadBytes = addSaturating(d.ReadBytes, o.ReadBytes)
+	d.WriteBytes = addSaturating(d.WriteBytes, o.WriteBytes)
 }
 
 // addSaturating adds without overflow.
@@ -163,6 +165,7 @@ func (f DiskIOFiles) readGroup(r *host.Reader, group string, kind func([]byte) D
 		return s, err
 	}
 
+	// v1 counts bytes and operations in two files.
 	read(fileServiceBytes+f.suffix, func(content []byte) error {
 		return parseServiced(content, kind, &s, func(t *DiskIO) (reads, writes *uint64) { return &t.ReadBytes, &t.WriteBytes })
 	})
@@ -186,8 +189,8 @@ func parseIOStat(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind) 
 			return err
 		}
 
-		into := s.counters(kind(device))
-		if into == nil {
+		sum := s.counters(kind(device))
+		if sum == nil {
 			return nil
 		}
 
@@ -221,7 +224,7 @@ func parseIOStat(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind) 
 			*counter = n
 		}
 
-		into.add(t)
+		sum.add(t)
 		return nil
 	})
 
@@ -251,12 +254,12 @@ func parseServiced(content []byte, kind func([]byte) DeviceKind, s *diskIOByKind
 			return fmt.Errorf("%.40s: %w", what, err)
 		}
 
-		into := s.counters(kind(device))
-		if into == nil {
+		sum := s.counters(kind(device))
+		if sum == nil {
 			return nil
 		}
 
-		switch reads, writes := counters(into); string(what) {
+		switch reads, writes := counters(sum); string(what) {
 		case "Read":
 			*reads = addSaturating(*reads, n)
 		case "Write":

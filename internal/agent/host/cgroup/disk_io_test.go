@@ -49,7 +49,7 @@ func TestParseIOStat(t *testing.T) {
 	for _, bad := range []string{"8:0 rbytes=1", "8 rbytes=1\n", "8:x rbytes=1\n", ":0 rbytes=1\n", "8:0 rbytes=-1\n", "8:0 rbytes=\n", "8:0 wios=18446744073709551616\n", "\n", "\x00\xff\n"} {
 		var s diskIOByKind
 		if err := parseIOStat([]byte(bad), deviceKind, &s); err == nil {
-			t.Errorf("%q is read as %+v", bad, s)
+			t.Errorf("parseIOStat(%q) = %+v, want an error", bad, s)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func TestParseServiced(t *testing.T) {
 	for _, bad := range []string{"Total 0", "8:0 Read\n", "8:0\n", "8:0 Read x\n", "Read 4096\n", "\n"} {
 		var s diskIOByKind
 		if err := parseServiced([]byte(bad), deviceKind, &s, bytes); err == nil {
-			t.Errorf("%q is read as %+v", bad, s)
+			t.Errorf("parseServiced(%q) = %+v, want an error", bad, s)
 		}
 	}
 }
@@ -180,12 +180,12 @@ func FuzzDiskIO(f *testing.F) {
 		if err := parseIOStat(content, deviceKind, &all); err == nil {
 			var once diskIOByKind
 			if err := parseIOStat(content, func([]byte) DeviceKind { return IntermediateDevice }, &once); err != nil || once.total() != (DiskIO{}) {
-				t.Errorf("%q: %+v of no device, %v", content, once, err)
+				t.Errorf("parseIOStat(%q) without counted devices = %+v, %v, want zeros", content, once, err)
 			}
 
 			twice := all
 			if err := parseIOStat(content, deviceKind, &twice); err != nil || twice.total().Reads < all.total().Reads || twice.total().WriteBytes < all.total().WriteBytes {
-				t.Errorf("%q: %+v, twice %+v, %v", content, all, twice, err)
+				t.Errorf("parseIOStat(%q) = %+v, and added again %+v, %v, want no smaller amounts", content, all, twice, err)
 			}
 		}
 
@@ -193,7 +193,7 @@ func FuzzDiskIO(f *testing.F) {
 		_ = parseServiced(content, deviceKind, &served, func(t *DiskIO) (reads, writes *uint64) { return &t.Reads, &t.Writes })
 
 		if served.total().ReadBytes != 0 || served.total().WriteBytes != 0 {
-			t.Errorf("%q: operations are counted as bytes: %+v", content, served)
+			t.Errorf("parseServiced(%q) of operations = %+v, want no bytes", content, served)
 		}
 	})
 }

@@ -89,7 +89,7 @@ const (
 
 func (l Layout) openGroup(path string) *group {
 	g := &group{}
-	at := func(file int, dir, name string) {
+	openFile := func(file int, dir, name string) {
 		if dir == "" {
 			g.missing[file] = true
 			return
@@ -98,25 +98,25 @@ func (l Layout) openGroup(path string) *group {
 		g.files[file] = host.NewFile(filepath.Join(dir, path, name))
 	}
 
-	at(fileCPUStat, l.cpu, "cpu.stat")
+	openFile(fileCPUStat, l.cpu, "cpu.stat")
 	if l.Version == V2 {
 		g.missing[fileCPUUsage] = true
 		g.missing[filePeriod] = true
-		at(fileQuota, l.cpu, "cpu.max")
-		at(fileMemoryUsed, l.memory, "memory.current")
-		at(fileMemoryHigh, l.memory, FileHigh)
+		openFile(fileQuota, l.cpu, "cpu.max")
+		openFile(fileMemoryUsed, l.memory, "memory.current")
+		openFile(fileMemoryHigh, l.memory, FileHigh)
 	} else {
-		at(fileCPUUsage, l.cpuacct, "cpuacct.usage")
-		at(fileQuota, l.cpu, "cpu.cfs_quota_us")
-		at(filePeriod, l.cpu, "cpu.cfs_period_us")
-		at(fileMemoryUsed, l.memory, "memory.usage_in_bytes")
+		openFile(fileCPUUsage, l.cpuacct, "cpuacct.usage")
+		openFile(fileQuota, l.cpu, "cpu.cfs_quota_us")
+		openFile(filePeriod, l.cpu, "cpu.cfs_period_us")
+		openFile(fileMemoryUsed, l.memory, "memory.usage_in_bytes")
 		g.missing[fileMemoryHigh] = true
 	}
 
-	at(fileMemoryStat, l.memory, "memory.stat")
-	at(filePressureCPU, l.unified, "cpu.pressure")
-	at(filePressureMemory, l.unified, "memory.pressure")
-	at(filePressureIO, l.unified, "io.pressure")
+	openFile(fileMemoryStat, l.memory, "memory.stat")
+	openFile(filePressureCPU, l.unified, "cpu.pressure")
+	openFile(filePressureMemory, l.unified, "memory.pressure")
+	openFile(filePressureIO, l.unified, "io.pressure")
 
 	return g
 }

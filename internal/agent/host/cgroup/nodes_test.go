@@ -68,10 +68,10 @@ func TestNodes(t *testing.T) {
 			}
 
 			if s := before[guaranteed]; s.Limit.Cores() != 0.5 || s.Throttled == 0 || s.Stalled.CPU.Some.Total == 0 {
-				t.Errorf("the pod that is held down: %+v", s)
+				t.Errorf("the limited pod has %+v, want half a core, throttling and stall time", s)
 			}
 			if s := before[burstable]; !s.Limit.Unlimited() || s.Cache < 20<<20 || s.Cache > 128<<20 || s.RSS > s.Cache {
-				t.Errorf("the pod with files: %+v", s)
+				t.Errorf("the pod that reads files has %+v, want no limit and more cache than RSS", s)
 			}
 
 			rec.To(1)

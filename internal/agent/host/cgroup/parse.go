@@ -84,6 +84,7 @@ func readQuota(g *group, r *host.Reader, v Version, s *Stat) error {
 		return wrapFileError(g, fileQuota, err)
 	}
 
+	// v1 has quota and period in two files.
 	quota, err := parseQuotaV1(content)
 	if err != nil {
 		return wrapFileError(g, fileQuota, err)
@@ -239,15 +240,15 @@ func toBytes(n uint64) series.Bytes { return series.Bytes(min(n, math.MaxInt64))
 
 func readPressure(g *group, r *host.Reader, _ Version, s *Stat) error {
 	for _, f := range [...]struct {
-		file int
-		into *host.Pressure
+		file     int
+		pressure *host.Pressure
 	}{{filePressureCPU, &s.Stalled.CPU}, {filePressureMemory, &s.Stalled.Memory}, {filePressureIO, &s.Stalled.IO}} {
 		content, err := g.readFile(r, f.file)
 		if err != nil {
 			return err
 		}
 
-		if *f.into, err = host.ParsePressure(content); err != nil {
+		if *f.pressure, err = host.ParsePressure(content); err != nil {
 			return wrapFileError(g, f.file, err)
 		}
 	}
