@@ -87,7 +87,7 @@ func runOnce(t *testing.T, recording string, flags ...string) jsonReport {
 
 	var r jsonReport
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("the output is not JSON: %v: %s", err, out)
 	}
 
 	return r
@@ -97,7 +97,7 @@ func runOnce(t *testing.T, recording string, flags ...string) jsonReport {
 func TestOnce(t *testing.T) {
 	r := runOnce(t, "v2-systemd-containerd", "--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
 	if r.Schema != jsonSchema || r.Node != "node-1" || len(r.Pods) != 4 || *r.UsedCPU != 2 || *r.CPUs != 4 {
-		t.Errorf("%+v", r)
+		t.Errorf("the report is %+v, want node-1 with 4 pods and 2 of 4 cores in use", r)
 	}
 
 	pods := map[string]jsonPod{}
@@ -106,10 +106,10 @@ func TestOnce(t *testing.T) {
 	}
 
 	if p := pods["shop/web"]; *p.UsedCPU != 0.5 || *p.Throttled != 0.5 || *p.Limit != 0.5 || len(p.Allowed) != 0 || p.Class != "Guaranteed" {
-		t.Errorf("web: %+v", p)
+		t.Errorf("pod web is %+v, want half a core, throttled half of the time, Guaranteed without actions", p)
 	}
 	if p := pods["kube-system/proxy-node"]; p.UID != "0d1f2e3c4b5a69788796a5b4c3d2e1f0" {
-		t.Errorf("a static pod is not known by its cgroup: %+v", r.Pods)
+		t.Errorf("pods are %+v, want the static pod known by its cgroup", r.Pods)
 	}
 
 	rules := map[string]jsonRule{}
@@ -118,20 +118,20 @@ func TestOnce(t *testing.T) {
 	}
 
 	if len(rules) != 4 {
-		t.Errorf("rules of other nodes count: %+v", r.Rules)
+		t.Errorf("rules are %+v, want the 4 of this node", r.Rules)
 	}
 	if c := rules["mixed/cpu"]; c.Phase != "firing" || *c.Value != 2000 || c.Above != 1500 || c.Needed != 2 || math.Abs(c.Gap-550) > 1e-6 {
-		t.Errorf("cpu: %+v", c)
+		t.Errorf("the CPU rule is %+v, want it firing at 2000 above 1500 with a gap of 550", c)
 	}
 	if m := rules["mixed/memory"]; m.Above != 50.5 || math.Abs(*m.Value-51.17) > 0.01 {
-		t.Errorf("a threshold with a fraction: %+v", m)
+		t.Errorf("the memory rule is %+v, want 51.17 above a threshold of 50.5", m)
 	}
 
 	if u := rules["mixed/typo"]; u.Phase != "unknown" || u.Value != nil {
-		t.Errorf("an unknown metric: %+v", u)
+		t.Errorf("the rule with an unknown metric is %+v, want no value", u)
 	}
 	if len(r.RuleTrouble) != 1 || !strings.Contains(r.RuleTrouble[0], "cpu_total_usge") {
-		t.Errorf("problems: %v", r.RuleTrouble)
+		t.Errorf("problems are %v, want the misspelled metric", r.RuleTrouble)
 	}
 
 	// The lowest priority first, by a step of a fifth, then the next; all are needed.
@@ -145,16 +145,16 @@ func TestOnce(t *testing.T) {
 
 		seen++
 		if math.Abs(want[th.Pod]-th.To) > 1e-9 || th.Container != "main" || th.From != "no limit" {
-			t.Errorf("throttle: %+v", th)
+			t.Errorf("the throttle is %+v, want container main from no limit to %g cores", th, want[th.Pod])
 		}
 	}
 
 	if seen == 0 || !r.Avoid.Wanted {
-		t.Errorf("nothing is throttled: %+v", r)
+		t.Errorf("the report is %+v, want throttles and the taint", r)
 	}
 	// 114 MiB and a tenth more are needed; the lowest priority has 300 MiB. The static pod is exempt.
 	if len(r.Evictions) != 1 || r.Evictions[0].Pod != "batch/grep" || *r.Evictions[0].Grace != 7 {
-		t.Errorf("evictions: %+v", r.Evictions)
+		t.Errorf("evictions are %+v, want batch/grep with 7s", r.Evictions)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestWaterMarks(t *testing.T) {
 	r := runOnce(t, "v2-systemd-containerd", "--rules", "testdata/rules.yaml", "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed",
 		"--policy-config-path", "../../examples/dynamic-scheduler-policy.yaml")
 	if len(r.Evictions) > 0 {
-		t.Errorf("evictions below the mark: %+v", r.Evictions)
+		t.Errorf("evictions are %+v, want none below the water mark", r.Evictions)
 	}
 
 	reported := false
@@ -172,7 +172,7 @@ func TestWaterMarks(t *testing.T) {
 	}
 
 	if !reported {
-		t.Errorf("no rule has the reason: %+v", r.Rules)
+		t.Errorf("rules are %+v, want the water mark as a reason", r.Rules)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestAlone(t *testing.T) {
 	for _, recording := range []string{"hybrid-cgroupfs", "v2-systemd-containerd", "v2-systemd-crio"} {
 		r := runOnce(t, recording, "--rules", "testdata/rules.yaml")
 		if len(r.Pods) < 3 || r.UsedCPU == nil || len(r.Pressure) != 3 || len(r.Disks) != 1 || len(r.Throttles)+len(r.Evictions) > 0 {
-			t.Errorf("%s: %+v", recording, r)
+			t.Errorf("%s: the report is %+v, want the host's measurements without actions", recording, r)
 		}
 		// All NodeQOS, because the node's labels are unknown.
 		if len(r.Rules) != 5 {
@@ -194,7 +194,7 @@ func TestAlone(t *testing.T) {
 		}
 
 		if !strings.HasPrefix(states["pods"], "on") || !strings.HasPrefix(states["pod-pressure"], "on") || !strings.HasPrefix(states["cpi"], "unsupported: ") {
-			t.Errorf("%s: features %v", recording, states)
+			t.Errorf("%s: features are %v, want pods and pod-pressure on, and cpi unsupported", recording, states)
 		}
 
 		want := "unsupported: cgroup hybrid"
@@ -218,7 +218,7 @@ func TestTable(t *testing.T) {
 		"Would evict batch/grep with a grace period of 7s, which frees 300 MiB, by rule mixed/memory", "which frees 0.050 cores", "calm-down (preview)", "In preview", "New pods would be kept away: yes", "static pod",
 	} {
 		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
+			t.Errorf("the table lacks %q, want it in\n%s", want, out)
 		}
 	}
 }
@@ -259,7 +259,7 @@ func TestScenario(t *testing.T) {
 	o := NewOptions()
 	o.Scenario = "../../test/scenarios/pressure/d05-gives-all-back.txt"
 	if err := Run(t.Context(), o, nil, &out); err != nil || !strings.Contains(out.String(), "the node welcomes new pods again") {
-		t.Errorf("%v:\n%s", err, out.String())
+		t.Errorf("Run of a scenario = %v, want nil and the end of the taint:\n%s", err, out.String())
 	}
 
 	text, err := os.ReadFile(o.Scenario)
@@ -273,6 +273,6 @@ func TestScenario(t *testing.T) {
 	}
 
 	if err := Run(t.Context(), o, nil, &out); err == nil || !strings.Contains(out.String(), "FAILED line") {
-		t.Errorf("%v:\n%s", err, out.String())
+		t.Errorf("Run of a failing scenario = %v, want an error and the failed line:\n%s", err, out.String())
 	}
 }

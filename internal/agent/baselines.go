@@ -47,10 +47,10 @@ func (o *Options) newBaselineStore(log logr.Logger) *baselines.Store {
 // restoredState returns a state with the baselines stored on this host.
 func (o *Options) restoredState(log logr.Logger, now time.Time) *qos.State {
 	state := &qos.State{}
-	if usual := o.newBaselineStore(log); usual != nil {
-		list, err := usual.Load(now)
+	if store := o.newBaselineStore(log); store != nil {
+		list, err := store.Load(now)
 		if err != nil {
-			log.Info("failed to load the baselines of pods", "why", err.Error())
+			log.Error(err, "loading the baselines of pods")
 		}
 
 		state.RestoreBaselines(list)
@@ -60,19 +60,19 @@ func (o *Options) restoredState(log logr.Logger, now time.Time) *qos.State {
 }
 
 // loadBaselines loads the stored baselines and returns the manager that stores new ones, which stops after the loop.
-func (l *loop) loadBaselines(usual *baselines.Store) []Manager {
-	if usual == nil {
+func (l *loop) loadBaselines(store *baselines.Store) []Manager {
+	if store == nil {
 		return nil
 	}
 
-	l.baselines = usual
-	list, err := usual.Load(l.clock.Now())
+	l.baselines = store
+	list, err := store.Load(l.clock.Now())
 	if err != nil {
-		l.log.Info("failed to load the baselines of pods; learning new ones", "why", err.Error())
+		l.log.Error(err, "loading the baselines of pods; learning new ones")
 	}
 
 	l.state.RestoreBaselines(list)
-	return []Manager{usual}
+	return []Manager{store}
 }
 
 // saveBaselines stores the baselines once a minute and at the end.

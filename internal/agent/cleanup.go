@@ -34,7 +34,7 @@ func (o *Options) cleanUp(log logr.Logger, files act.FileWriter, out io.Writer) 
 
 	layout, err := cgroup.Detect(o.hostRoot())
 	if err != nil {
-		return fmt.Errorf("detect cgroups: %w", err)
+		return fmt.Errorf("detecting cgroups: %w", err)
 	}
 
 	unlock, err := environment{Options: o, log: log}.lockStateDir()
@@ -43,6 +43,7 @@ func (o *Options) cleanUp(log logr.Logger, files act.FileWriter, out io.Writer) 
 	}
 	defer unlock()
 
+	// Both journals before the directory: a failed undo needs the record.
 	undone := 0
 	for _, name := range []string{changesFile, memoryFile} {
 		journal, err := act.OpenJournal(filepath.Join(o.StateDir, name), layout, files)
@@ -52,7 +53,7 @@ func (o *Options) cleanUp(log logr.Logger, files act.FileWriter, out io.Writer) 
 
 		undone += len(journal.Entries())
 		if err := journal.UndoAll(); err != nil {
-			return fmt.Errorf("undo the changes in %s: %w", filepath.Join(o.StateDir, name), err)
+			return fmt.Errorf("undoing the changes in %s: %w", filepath.Join(o.StateDir, name), err)
 		}
 	}
 

@@ -36,7 +36,8 @@ const (
 	// answerTimeout bounds the wait for the API server's first answers.
 	answerTimeout = 10 * time.Second
 	// apiQPS and apiBurst bound the requests of one agent, which writes only on changes.
-	apiQPS, apiBurst = 10, 20
+	apiQPS   = 10
+	apiBurst = 20
 )
 
 // ClusterOptions are the flags that select the node and where its state is read from.
@@ -133,8 +134,9 @@ func (o *ClusterOptions) clients(clk clock.Clock) (clients, error) {
 
 	config.UserAgent = "crane-agent/" + version.String()
 	config.QPS = apiQPS
-
 	config.Burst = apiBurst
+
+	// The switch itself must not be stopped by a pause, so it has a client without its own wrapper.
 	direct, err := slimclient.NewForConfig(rest.CopyConfig(config))
 	if err != nil {
 		return clients{}, fmt.Errorf("--kubeconfig: %w", err)
@@ -252,7 +254,7 @@ func (o *ClusterOptions) readOnce(ctx context.Context, log logr.Logger, clk cloc
 	cancel()
 
 	if err := <-ended; err != nil {
-		return nil, nil, fmt.Errorf("ask the API server: %w", err)
+		return nil, nil, fmt.Errorf("querying the API server: %w", err)
 	}
 
 	if state.Node == nil {

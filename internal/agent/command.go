@@ -54,6 +54,7 @@ func NewCommand() *cobra.Command {
 
 // Run runs the mode selected by the flags and prints to out.
 func Run(ctx context.Context, o *Options, clk clock.WithTicker, out io.Writer) error {
+	// Scenarios and recordings need no host; cleaning up needs no cluster.
 	if o.Scenario != "" {
 		return playScenario(o.Scenario, out)
 	}

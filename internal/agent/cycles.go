@@ -42,19 +42,19 @@ func (e environment) countCycles(l *loop) []Manager {
 }
 
 // sensitivePods returns the latency-sensitive pods of a snapshot; nil for no snapshot.
-func sensitivePods(seen *observe.Snapshot, known inventory.Pods, layout cgroup.Layout) []perf.Target {
-	if seen == nil {
+func sensitivePods(snapshot *observe.Snapshot, pods inventory.Pods, layout cgroup.Layout) []perf.Target {
+	if snapshot == nil {
 		return nil
 	}
 
 	var out []perf.Target
-	for i := range seen.Pods {
-		pod, ok := known.Find(seen.Pods[i].UID)
+	for i := range snapshot.Pods {
+		pod, ok := pods.Find(snapshot.Pods[i].UID)
 		if !ok || pod.SensitiveReason == "" {
 			continue
 		}
 
-		if dir, err := layout.PerfDir(seen.Pods[i].Path); err == nil {
+		if dir, err := layout.PerfDir(snapshot.Pods[i].Path); err == nil {
 			out = append(out, perf.Target{UID: pod.UID, Dir: dir})
 		}
 	}

@@ -15,10 +15,10 @@ import (
 func TestSensitivePods(t *testing.T) {
 	n := newInterferenceFixture(t, false)
 	if list := n.parts.countCycles(n.loop); list != nil {
-		t.Errorf("%d managers without the flag", len(list))
+		t.Errorf("countCycles without the flag returned %d managers, want none", len(list))
 	}
 	if n.parts.cyclesUnsupported(&n.parts.layout) != nil {
-		t.Error("it is tried without the flag")
+		t.Error("cyclesUnsupported without the flag returned a check, want nil")
 	}
 
 	sensitive := func() []perf.Target {
@@ -26,7 +26,7 @@ func TestSensitivePods(t *testing.T) {
 	}
 
 	if got := sensitive(); got != nil {
-		t.Errorf("before the first look: %v", got)
+		t.Errorf("before the first measurement the sensitive pods are %v, want none", got)
 	}
 
 	n.tick(1)
@@ -38,19 +38,19 @@ func TestSensitivePods(t *testing.T) {
 	n.parts.Cycles = true
 	list := n.parts.countCycles(n.loop)
 	if len(list) != 1 || list[0].Name() != "cpi" {
-		t.Errorf("%+v", list)
+		t.Errorf("countCycles returned %+v, want the manager cpi", list)
 	}
 
 	n.tick(1)
 	if s := n.parts.latest.Load(); s.Pods[0].Cycles.OK {
-		t.Errorf("cycles of a pod that was never counted: %+v", s.Pods[0].Cycles)
+		t.Errorf("cycles of a pod that was never counted are %+v, want unknown", s.Pods[0].Cycles)
 	}
 
 	// A plain directory is not a cgroup; the reason names it, or the lack of support by this host.
 	if why := n.parts.cyclesUnsupported(&n.parts.layout)(); why == "" {
-		t.Error("a simulated host can count")
+		t.Error("cyclesUnsupported of a simulated host is empty, want a reason")
 	}
 	if n.parts.cyclesUnsupported((*cgroup.Layout)(nil)) != nil {
-		t.Error("it is tried without cgroups")
+		t.Error("cyclesUnsupported without cgroups returned a check, want nil")
 	}
 }

@@ -37,7 +37,7 @@ func TestDiskInterference(t *testing.T) {
 
 	for range 27 {
 		if plan := n.tick(5); len(plan.Throttles)+len(plan.Evictions) > 0 {
-			t.Fatalf("a calm node: %+v", plan)
+			t.Fatalf("the plan of a calm node is %+v, want no action", plan)
 		}
 	}
 
@@ -50,11 +50,11 @@ func TestDiskInterference(t *testing.T) {
 	}
 
 	if len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "hog" || len(plan.Throttles) > 0 || !strings.Contains(plan.Evictions[0].Reason, "for disks, usually") {
-		t.Fatalf("%+v", plan)
+		t.Fatalf("the plan is %+v, want only the eviction of hog with its usual wait", plan)
 	}
 
 	if n.limited("hog") || n.limited("steady") {
-		t.Error("cpu was taken for the sake of disks")
+		t.Error("CPU is limited for a rule on disks, want no limit")
 	}
 }
 
@@ -76,16 +76,16 @@ func TestDiskRule(t *testing.T) {
 		}
 
 		if f := plan.Rules[0]; i > 2 && (f.Phase != qos.Firing || !strings.Contains(f.Reason, "no pod to evict by bytes read from disks: 0 are never evicted, 2 are unmeasured")) {
-			t.Errorf("look %d: %+v", i, f)
+			t.Errorf("measurement %d: the finding is %+v, want it firing with two unmeasured pods", i, f)
 		}
 	}
 
 	if len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "hog" || plan.Evictions[0].Criterion != qos.ByDiskReadBytes || !strings.HasPrefix(plan.Evictions[0].Reason, "reads 80.0 MiB/s from disks; ") {
-		t.Fatalf("%+v", plan)
+		t.Fatalf("the plan is %+v, want the eviction of hog by its bytes read", plan)
 	}
 
 	if len(plan.Throttles) > 0 || n.limited("hog") || n.limited("steady") {
-		t.Error("cpu was taken for the sake of disks")
+		t.Error("CPU is limited for a rule on disks, want no limit")
 	}
 }
 
@@ -139,10 +139,10 @@ func TestBaselinesOutlast(t *testing.T) {
 
 	// --once uses the baselines too.
 	if got := n.parts.restoredState(logr.Discard(), n.clock.Now()).Baselines(); len(got) != 3 || len(got[0].Waits[series.CPU]) < 24 {
-		t.Errorf("%+v", got)
+		t.Errorf("restoredState has %+v, want the baselines of 3 pods", got)
 	}
 	if got := n.parts.restoredState(logr.Discard(), n.clock.Now().Add(time.Hour)).Baselines(); len(got) != 0 {
-		t.Errorf("an hour later: %+v", got)
+		t.Errorf("restoredState an hour later has %+v, want none", got)
 	}
 
 	start("one")
@@ -152,18 +152,18 @@ func TestBaselinesOutlast(t *testing.T) {
 	}
 
 	if !n.limited("hog") || n.limited("steady") {
-		t.Errorf("an agent that was started anew has not acted: %+v", n.tick(1).Rules)
+		t.Errorf("after a restart the findings are %+v, want hog limited and steady not", n.tick(1).Rules)
 	}
 
 	stop()
 	if n.limited("hog") {
-		t.Fatal("not undone")
+		t.Fatal("hog is limited after the end, want no limit")
 	}
 
 	start("two")
 	for range 10 {
 		if plan := n.tick(1); plan.Rules[0].Phase != qos.Unknown {
-			t.Fatalf("what was usual before the host was started anew is used: %+v", plan.Rules)
+			t.Fatalf("after a reboot the findings are %+v, want the baseline unknown", plan.Rules)
 		}
 	}
 
@@ -200,7 +200,7 @@ func TestDryRunBeside(t *testing.T) {
 
 		list := o.restoredState(logr.Discard(), n.clock.Now()).Baselines()
 		if len(list) != 1 {
-			t.Fatalf("%+v", list)
+			t.Fatalf("restoredState has %+v, want one baseline", list)
 		}
 
 		return list[0].UID
@@ -211,7 +211,7 @@ func TestDryRunBeside(t *testing.T) {
 	write(n.parts.Options, "learnt by the one that acts")
 
 	if got := knows(&dry); got != "learnt by the one that acts" {
-		t.Errorf("the dry run knows %q", got)
+		t.Errorf("the dry run restores %q, want the agent's baseline", got)
 	}
 
 	n.want(1, 1, 8)
@@ -222,20 +222,20 @@ func TestDryRunBeside(t *testing.T) {
 
 	after := files(t, dry.StateDir)
 	if len(after) != len(before)+1 || after[dryRunBaselinesFile] == "" {
-		t.Errorf("the dry run has written %d files", len(after)-len(before))
+		t.Errorf("the dry run wrote %d files, want one of its own", len(after)-len(before))
 	}
 
 	for name, content := range before {
 		if after[name] != content {
-			t.Errorf("the dry run has changed %s", name)
+			t.Errorf("the dry run changed %s, want it unchanged", name)
 		}
 	}
 
 	if got := knows(n.parts.Options); got != "learnt by the one that acts" {
-		t.Errorf("the one that acts knows %q", got)
+		t.Errorf("the agent restores %q, want its own baseline", got)
 	}
 	if got := knows(&dry); got != "learnt by the dry run" {
-		t.Errorf("the dry run knows %q", got)
+		t.Errorf("the dry run restores %q, want its own baseline", got)
 	}
 }
 

@@ -68,23 +68,23 @@ func TestHeldAboveTheOffer(t *testing.T) {
 	// All advertised capacity is requested.
 	for range 3 {
 		if f, evictions := finding(); f.Value != 100 || evictions > 0 {
-			t.Fatalf("%+v, %d evictions", f, evictions)
+			t.Fatalf("the finding is %+v with %d evictions, want 100 and none", f, evictions)
 		}
 	}
 
-	bears := series.MilliCPU(2000)
+	offer := series.MilliCPU(2000)
 	known := false
-	l.reclaimable = func() (room elasticrequest.ReclaimableCapacity) {
+	l.reclaimable = func() (capacity elasticrequest.ReclaimableCapacity) {
 		if known {
-			room.CPU = &bears
+			capacity.CPU = &offer
 		}
 
-		return room
+		return capacity
 	}
 
 	for range 3 {
 		if f, evictions := finding(); f.Phase != qos.Unknown && f.Phase != qos.Held || evictions > 0 {
-			t.Fatalf("%+v, %d evictions", f, evictions)
+			t.Fatalf("with unknown capacity the finding is %+v with %d evictions, want unknown or held and none", f, evictions)
 		}
 	}
 
@@ -92,19 +92,19 @@ func TestHeldAboveTheOffer(t *testing.T) {
 	finding()
 
 	if f, evictions := finding(); f.Phase != qos.Firing || f.Value != 150 || evictions != 1 {
-		t.Fatalf("%+v, %d evictions", f, evictions)
+		t.Fatalf("with 2 cores the finding is %+v with %d evictions, want it firing at 150 and one", f, evictions)
 	}
 
-	bears = 0
+	offer = 0
 	if f, _ := finding(); f.Value != 400 {
-		t.Errorf("nothing: %+v", f)
+		t.Errorf("without capacity the finding is %+v, want 400", f)
 	}
 
-	bears = 5000
+	offer = 5000
 	finding()
 
 	if f, evictions := finding(); f.Phase == qos.Firing || f.Value != 60 || evictions > 0 {
-		t.Errorf("%+v, %d evictions", f, evictions)
+		t.Errorf("with 5 cores the finding is %+v with %d evictions, want 60 and none", f, evictions)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestElasticPodsAreLimited(t *testing.T) {
 
 	clk, ok := p.clock.(*clocktesting.FakeClock)
 	if !ok {
-		t.Fatal("another clock")
+		t.Fatalf("the clock is a %T, want a fake one", p.clock)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -158,6 +158,6 @@ func TestElasticPodsAreLimited(t *testing.T) {
 	}
 
 	if m.hogsLimit(t) != "max 100000" || memory() != "max" {
-		t.Errorf("not put back: %s, %s", m.hogsLimit(t), memory())
+		t.Errorf("at the end the limits are %s and %s, want max", m.hogsLimit(t), memory())
 	}
 }

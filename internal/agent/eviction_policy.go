@@ -97,7 +97,7 @@ func (g replicaGuard) blockReason(ctx context.Context, ref qos.PodRef) (string, 
 
 	running, err := g.countRunning(ctx, pod, owner)
 	if err != nil {
-		return "", fmt.Errorf("failed to count the running pods of %s %s/%s: %w", owner.Kind, pod.Namespace, owner.Name, err)
+		return "", fmt.Errorf("counting the running pods of %s %s/%s: %w", owner.Kind, pod.Namespace, owner.Name, err)
 	}
 
 	return policy.ReplicaBlockReason(running), nil
@@ -118,12 +118,14 @@ func (g replicaGuard) countRunning(ctx context.Context, pod *corev1.Pod, owner *
 		}
 
 		for i := range page.Items {
-			if by := metav1.GetControllerOfNoCopy(&page.Items[i]); by != nil && by.UID == owner.UID && page.Items[i].DeletionTimestamp == nil {
+			controller := metav1.GetControllerOfNoCopy(&page.Items[i])
+			if controller != nil && controller.UID == owner.UID && page.Items[i].DeletionTimestamp == nil {
 				running++
 			}
 		}
 
-		if opts.Continue = page.Continue; opts.Continue == "" || running > 1 {
+		opts.Continue = page.Continue
+		if opts.Continue == "" || running > 1 {
 			return running, nil
 		}
 	}

@@ -66,7 +66,7 @@ func TestEvictedKinds(t *testing.T) {
 			}
 
 			if (len(plan.Evictions) == 1) != test.want {
-				t.Errorf("%+v, %+v", plan.Evictions, plan.Rules)
+				t.Errorf("evictions are %+v, findings %+v; want an eviction: %t", plan.Evictions, plan.Rules, test.want)
 			}
 		})
 	}
@@ -135,7 +135,7 @@ func TestLastReplica(t *testing.T) {
 
 		why, err := guard.blockReason(t.Context(), qos.PodRef{UID: inventory.UID(test.pod), Namespace: test.pod.Namespace, Name: test.pod.Name})
 		if err != nil || (why != "") != test.blocked {
-			t.Errorf("%s: %q, %v", name, why, err)
+			t.Errorf("%s: blockReason = %q, %v, want a reason: %t", name, why, err, test.blocked)
 		}
 	}
 
@@ -144,9 +144,9 @@ func TestLastReplica(t *testing.T) {
 
 	guard := replicaGuard{cluster.NewStatic(cluster.State{Pods: []*corev1.Pod{replica(1, nil)}}), client, (&EvictionOptions{}).policyFor}
 	if why, err := guard.blockReason(context.Background(), qos.PodRef{UID: "uid-1"}); err == nil || why != "" || !strings.Contains(err.Error(), "ReplicaSet n/web") {
-		t.Errorf("%q, %v", why, err)
+		t.Errorf("blockReason without an answer = %q, %v, want an error that names ReplicaSet n/web", why, err)
 	}
 	if why, err := guard.blockReason(t.Context(), qos.PodRef{UID: string(types.UID("gone"))}); err != nil || why != "" {
-		t.Errorf("a pod that is gone: %q, %v", why, err)
+		t.Errorf("blockReason of a pod that is gone = %q, %v, want neither", why, err)
 	}
 }

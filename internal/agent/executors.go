@@ -168,47 +168,47 @@ func (e environment) throttlesMemory() bool {
 
 // unthrottled lists resources that trigger evictions but are never throttled. Without enforced evictions it is empty, so that the reported
 // plan shows the full order of actions.
-func (a *executors) unthrottled() map[series.Resource]bool {
-	if a.evictor == nil {
+func (e *executors) unthrottled() map[series.Resource]bool {
+	if e.evictor == nil {
 		return nil
 	}
 
-	return map[series.Resource]bool{series.CPU: a.throttler == nil, series.Memory: a.memory == nil}
+	return map[series.Resource]bool{series.CPU: e.throttler == nil, series.Memory: e.memory == nil}
 }
 
 // drainResults records and reports the outcomes of evictions and memory throttles since the last tick.
-func (a *executors) drainResults(state *qos.State) {
-	if a.memory != nil {
-		for _, o := range a.memory.Drain() {
+func (e *executors) drainResults(state *qos.State) {
+	if e.memory != nil {
+		for _, o := range e.memory.Drain() {
 			if o.Err == nil {
 				state.RecordMemoryThrottle(o.Throttle)
 			}
-			a.reporter.ReportMemoryThrottle(o.Throttle, o.Err)
+			e.reporter.ReportMemoryThrottle(o.Throttle, o.Err)
 		}
 	}
 
-	if a.evictor == nil {
+	if e.evictor == nil {
 		return
 	}
 
-	for _, o := range a.evictor.Drain() {
+	for _, o := range e.evictor.Drain() {
 		o.Record(state)
-		a.reporter.ReportEviction(o)
+		e.reporter.ReportEviction(o)
 	}
 }
 
 // execute executes the enforced actions of a plan. knowsRules reports that the plan is based on all rules.
-func (a *executors) execute(plan *qos.Plan, state *qos.State, snapshot *observe.Snapshot, knowsRules bool) {
-	a.reporter.ReportPlan(plan)
+func (e *executors) execute(plan *qos.Plan, state *qos.State, snapshot *observe.Snapshot, knowsRules bool) {
+	e.reporter.ReportPlan(plan)
 	// Before all rules are known the taint of the previous agent stays.
-	if a.tainter != nil && knowsRules {
-		a.tainter.SetDesired(plan.Avoid.Desired, plan.Avoid.Reason)
+	if e.tainter != nil && knowsRules {
+		e.tainter.SetDesired(plan.Avoid.Desired, plan.Avoid.Reason)
 	}
 
-	if a.evictor != nil {
-		for _, e := range plan.Evictions {
-			if a.evictor.Enqueue(e) {
-				state.BeginEviction(e, plan.At)
+	if e.evictor != nil {
+		for _, eviction := range plan.Evictions {
+			if e.evictor.Enqueue(eviction) {
+				state.BeginEviction(eviction, plan.At)
 			}
 		}
 	}
@@ -218,48 +218,49 @@ func (a *executors) execute(plan *qos.Plan, state *qos.State, snapshot *observe.
 		groups = snapshot.ContainerGroups()
 	}
 
-	if a.memory != nil {
+	if e.memory != nil {
 		for _, t := range plan.MemoryThrottles {
-			if group := groups[t.ContainerID]; group != "" && a.memory.Enqueue(t, group) {
+			if group := groups[t.ContainerID]; group != "" && e.memory.Enqueue(t, group) {
 				state.BeginMemoryThrottle(t)
 			}
 		}
 	}
 
-	if a.throttler != nil {
-		a.executeThrottles(plan, state, groups)
+	if e.throttler != nil {
+		e.executeThrottles(plan, state, groups)
 	}
 }
 
 // executeThrottles changes the CPU limits of containers in the last snapshot.
-func (a *executors) executeThrottles(plan *qos.Plan, state *qos.State, groups map[string]string) {
+func (e *executors) executeThrottles(plan *qos.Plan, state *qos.State, groups map[string]string) {
 	for _, t := range plan.Throttles {
 		err := errors.New("its cgroup is unknown")
 		if group := groups[t.ContainerID]; group != "" {
-			err = a.throttler.Throttle(t, group)
+			err = e.throttler.Throttle(t, group)
 		}
 		if err == nil {
 			state.RecordThrottle(t)
 		}
 
-		a.reporter.ReportThrottle(t, err)
+		e.reporter.ReportThrottle(t, err)
 	}
+	// A container that ended or was changed by others leaves its pod's quota lowered.
 
-	for _, k := range a.throttler.RestoreUntracked(state.IsThrottled) {
+	for _, result := range e.throttler.RestoreUntracked(state.IsThrottled) {
 		done := report.Action{
 			Kind:      report.CPURestore,
 			Outcome:   report.Done,
-			Pod:       k.Pod,
-			Container: k.ContainerID,
+			Pod:       result.Pod,
+			Container: result.ContainerID,
 			Reason:    "another process changed the container's limit, or it is gone: the limits of its pod are restored",
 		}
 
-		if k.Err != nil {
+		if result.Err != nil {
 			done.Outcome = report.Failed
-			done.Error = k.Err.Error()
+			done.Error = result.Err.Error()
 		}
 
-		a.reporter.ReportAction(done)
+		e.reporter.ReportAction(done)
 	}
 }
 
@@ -270,10 +271,10 @@ type drainOnStop struct {
 	drain func()
 }
 
-func (f drainOnStop) Run(ctx context.Context) error {
-	err := f.Manager.Run(ctx)
+func (d drainOnStop) Run(ctx context.Context) error {
+	err := d.Manager.Run(ctx)
 	if ctx.Err() != nil {
-		f.drain()
+		d.drain()
 	}
 
 	return err

@@ -61,7 +61,7 @@ func TestIncompleteRules(t *testing.T) {
 
 		if !test.kept {
 			if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, isGone); err != nil {
-				t.Errorf("%s: the taint stays: %v", name, err)
+				t.Errorf("%s: the taint stays, want it removed: %v", name, err)
 			}
 		}
 
@@ -70,7 +70,7 @@ func TestIncompleteRules(t *testing.T) {
 			t.Error(err)
 		}
 		if gone, err := isGone(t.Context()); err != nil || gone == test.kept {
-			t.Errorf("%s: gone %t, %v", name, gone, err)
+			t.Errorf("%s: the taint is gone: %t, %v; want it kept: %t", name, gone, err, test.kept)
 		}
 	}
 }

@@ -150,7 +150,7 @@ func TestInterference(t *testing.T) {
 
 			for range 27 {
 				if plan := n.tick(5); len(plan.Throttles) > 0 {
-					t.Fatalf("a calm node throttles: %+v", plan.Throttles)
+					t.Fatalf("a calm node has throttles %+v, want none", plan.Throttles)
 				}
 			}
 
@@ -161,7 +161,7 @@ func TestInterference(t *testing.T) {
 			}
 
 			if !n.limited("hog") || n.limited("steady") || n.limited("web") {
-				t.Fatalf("after %d s: the hog's limit %t, that of the steady pod %t; %+v", ticks, n.limited("hog"), n.limited("steady"), n.tick(1).Rules)
+				t.Fatalf("after %d s hog is limited: %t, steady: %t, findings %+v; want only hog within %d s", ticks, n.limited("hog"), n.limited("steady"), n.tick(1).Rules, test.within)
 			}
 
 			for range 30 {
@@ -169,7 +169,7 @@ func TestInterference(t *testing.T) {
 			}
 
 			if got := n.got[containerID("1")].CPU; got < 0.95 || n.limited("steady") {
-				t.Errorf("the web server has %g of the core that it wants; the steady pod is limited: %t", got, n.limited("steady"))
+				t.Errorf("web gets %g of a core, steady is limited: %t; want at least 0.95 and no limit", got, n.limited("steady"))
 			}
 
 			n.want(1, 1, 0.3)
@@ -178,7 +178,7 @@ func TestInterference(t *testing.T) {
 			}
 
 			if n.limited("hog") {
-				t.Error("the hog does not get its cpu back")
+				t.Error("hog is still limited on a calm node, want its CPU restored")
 			}
 		})
 	}
@@ -199,7 +199,7 @@ func TestNoInterference(t *testing.T) {
 	n.want(3, 1, 1.8)
 	for range 20 {
 		if plan := n.tick(1); len(plan.Throttles) > 0 || plan.Rules[0].Phase != qos.Calm {
-			t.Fatalf("%+v", plan)
+			t.Fatalf("the plan is %+v, want a calm rule without throttles", plan)
 		}
 	}
 }

@@ -75,13 +75,13 @@ func TestKernelFaults(t *testing.T) {
 
 		for _, want := range c.want {
 			if !strings.Contains(out, want) {
-				t.Errorf("%s: no %q in\n%s", name, want, out)
+				t.Errorf("%s: the output lacks %q, want it in\n%s", name, want, out)
 			}
 		}
 
 		for _, not := range c.not {
 			if strings.Contains(out, not) {
-				t.Errorf("%s: %q in\n%s", name, not, out)
+				t.Errorf("%s: the output has %q, want it without in\n%s", name, not, out)
 			}
 		}
 	}

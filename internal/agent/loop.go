@@ -153,7 +153,7 @@ func (e environment) openJournal(name string, files act.FileWriter, reporter *re
 
 	journal.Stopped = e.stopped
 	if err != nil {
-		e.log.Info("failed to undo the changes of a previous agent", "error", err.Error())
+		e.log.Error(err, "undoing the changes of a previous agent")
 	}
 
 	undo := journal.UndoAll
@@ -161,7 +161,7 @@ func (e environment) openJournal(name string, files act.FileWriter, reporter *re
 		undo = func() error { return journal.UndoUnless(e.ownsUnit) }
 	}
 	if err := undoJournal(journal, undo, reporter, "left by a previous agent"); err != nil {
-		e.log.Info("failed to undo all changes; will retry at the end", "error", err.Error())
+		e.log.Error(err, "undoing all changes; will retry at the end")
 	}
 
 	return journal, nil
@@ -172,8 +172,8 @@ func undoJournal(journal *act.Journal, undo func() error, reporter *report.Repor
 	before := journal.Entries()
 	err := undo()
 	reporter.ReportUndo(slices.DeleteFunc(before, func(e act.Entry) bool {
-		_, held := journal.Entry(e.Key)
-		return held
+		_, remains := journal.Entry(e.Key)
+		return remains
 	}), why)
 
 	return err
@@ -182,21 +182,23 @@ func undoJournal(journal *act.Journal, undo func() error, reporter *report.Repor
 // refreshPolicy updates policy and pods after a change of the cluster's state.
 func (l *loop) refreshPolicy() {
 	l.policy.WaterMarks = l.waterMarks.file.Content()
-	now := l.view.State()
-	if now == l.clusterState {
+	current := l.view.State()
+	if current == l.clusterState {
 		return
 	}
 
+	// Without a tainter the plan's own decision counts, as if it were executed.
 	if l.clusterState == nil || l.tainter != nil {
-		l.avoided = act.IsTainted(now.Node)
+		l.avoided = act.IsTainted(current.Node)
 	}
 
-	l.clusterState = now
+	l.clusterState = current
 	marks := l.policy.WaterMarks
 	var problems []string
-	l.policy, problems = nodePolicy(now, l.limits)
-	l.policy.WaterMarks, l.policy.Unthrottled = marks, l.unthrottled()
-	l.pods = l.newInventory(now)
+	l.policy, problems = nodePolicy(current, l.limits)
+	l.policy.WaterMarks = marks
+	l.policy.Unthrottled = l.unthrottled()
+	l.pods = l.newInventory(current)
 	l.observer.SetRunQueueSampling(signals.RunQueueSampling(l.policy.Rules))
 	l.observer.SetDiskIOInterval(signals.TransferInterval(l.policy.Rules, l.exported))
 
@@ -222,14 +224,14 @@ func (l *loop) tick(now time.Time) qos.Plan {
 	}
 
 	l.observeStep("look", now)
-	looked := l.clock.Now()
+	collected := l.clock.Now()
 
 	if l.reclaimable != nil {
 		l.pods.SetReclaimable(l.reclaimable())
 	}
 
 	plan := qos.Decide(&l.policy, l.signals.Build(snapshot, l.pods, l.avoided), &l.state)
-	l.observeStep("decide", looked)
+	l.observeStep("decide", collected)
 	decided := l.clock.Now()
 	l.execute(&plan, &l.state, snapshot, rulesComplete(l.clusterState))
 	l.observeStep("act", decided)

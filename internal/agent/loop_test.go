@@ -169,19 +169,19 @@ func TestLoop(t *testing.T) {
 	}
 
 	if got := m.hogsLimit(t); got != "max 100000" {
-		t.Fatalf("a calm node throttles: %s", got)
+		t.Fatalf("on a calm node hog's limit is %s, want none", got)
 	}
 
 	m.hog = 3
 	l.tick(m.run(t))
 
 	if got := m.hogsLimit(t); got != "max 100000" {
-		t.Errorf("throttled after one measurement: %s", got)
+		t.Errorf("after one measurement hog's limit is %s, want none", got)
 	}
 
 	l.tick(m.run(t))
 	if got := m.hogsLimit(t); got == "max 100000" {
-		t.Error("not throttled after two")
+		t.Error("after two measurements hog has no limit, want one")
 	}
 
 	for range 5 {
@@ -199,7 +199,7 @@ func TestLoop(t *testing.T) {
 
 	// 0.1 + 3 cores would exceed the threshold again, so the hog gets the headroom.
 	if m.used > 3 || m.used < 2.7 {
-		t.Errorf("%g of 4 cores are used; the hog's limit is %s", m.used, m.hogsLimit(t))
+		t.Errorf("%g of 4 cores are in use with hog's limit %s, want 2.7 to 3", m.used, m.hogsLimit(t))
 	}
 
 	m.hog = 0.2
@@ -208,7 +208,7 @@ func TestLoop(t *testing.T) {
 	}
 
 	if got := m.hogsLimit(t); got != "max 100000" {
-		t.Errorf("the hog does not get all back: %s", got)
+		t.Errorf("on a calm node hog's limit is %s, want it restored to none", got)
 	}
 }
 
@@ -224,12 +224,12 @@ func TestNextStartUndoes(t *testing.T) {
 	}
 
 	if got := m.hogsLimit(t); got == "max 100000" {
-		t.Fatal("not throttled")
+		t.Fatal("hog has no limit, want one")
 	}
 
 	m.loop(t, state)
 	if got := m.hogsLimit(t); got != "max 100000" {
-		t.Errorf("still %s", got)
+		t.Errorf("after the next start hog's limit is %s, want none", got)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestForeignLimit(t *testing.T) {
 	}
 
 	if weight() == before || m.hogsLimit(t) == "max 100000" {
-		t.Fatalf("not throttled: weight %s, limit %s", weight(), m.hogsLimit(t))
+		t.Fatalf("weight %s, limit %s; want both lowered", weight(), m.hogsLimit(t))
 	}
 
 	m.hog = 0.2
@@ -304,6 +304,6 @@ func TestRunLoop(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("does not end")
+		t.Fatal("Run does not end within a minute, want it to end with its context")
 	}
 }

@@ -38,7 +38,8 @@ const (
 	// startTimeout bounds the wait for a manager to start before the next one is started.
 	startTimeout = 15 * time.Second
 	// minRetry and maxRetry bound the pause after a failure.
-	minRetry, maxRetry = time.Second, time.Minute
+	minRetry = time.Second
+	maxRetry = time.Minute
 	// minStopTime is the least time each manager gets to stop.
 	minStopTime = time.Second
 )
@@ -77,6 +78,7 @@ func (g managerGroup) run(ctx context.Context, list []Manager) error {
 	<-ctx.Done()
 	end := g.clock.Now().Add(g.stopTimeout)
 	var errs []error
+	// Reverse order, so that a manager stops before those that it needs.
 	for _, r := range slices.Backward(started) {
 		r.stop()
 		select {
@@ -94,15 +96,15 @@ func (g managerGroup) run(ctx context.Context, list []Manager) error {
 
 // start runs a manager until it is stopped in its turn; the end of ctx alone does not stop it.
 func (g managerGroup) start(ctx context.Context, m Manager) *runningManager {
-	own, stop := context.WithCancel(context.WithoutCancel(ctx))
+	runCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r := &runningManager{Manager: m, stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
 
 		for pause := minRetry; ; pause = min(2*pause, maxRetry) {
-			began := g.clock.Now()
-			err := m.Run(own)
-			if own.Err() != nil {
+			startedAt := g.clock.Now()
+			err := m.Run(runCtx)
+			if runCtx.Err() != nil {
 				r.err = err
 				return
 			}
@@ -112,13 +114,13 @@ func (g managerGroup) start(ctx context.Context, m Manager) *runningManager {
 				return
 			}
 
-			if g.clock.Since(began) > maxRetry {
+			if g.clock.Since(startedAt) > maxRetry {
 				pause = minRetry
 			}
 
-			g.log.Info("manager failed", "part", m.Name(), "error", err.Error(), "again in", pause.String())
+			g.log.Error(err, "manager failed", "part", m.Name(), "again in", pause.String())
 			select {
-			case <-own.Done():
+			case <-runCtx.Done():
 				return
 			case <-g.clock.After(pause):
 			}
@@ -130,13 +132,13 @@ func (g managerGroup) start(ctx context.Context, m Manager) *runningManager {
 
 // waitStarted waits until a manager has started and reports whether to continue.
 func (g managerGroup) waitStarted(ctx context.Context, r *runningManager) bool {
-	seen := g.heartbeats.Started(r.Name())
-	if seen == nil {
+	startedCh := g.heartbeats.Started(r.Name())
+	if startedCh == nil {
 		return ctx.Err() == nil // It has no heartbeat.
 	}
 
 	select {
-	case <-seen:
+	case <-startedCh:
 	case <-r.done:
 	case <-ctx.Done():
 		return false
@@ -236,8 +238,10 @@ func (e environment) newElasticManagers(access clusterAccess, j journals, report
 			Report: reporter.ReportAction,
 		}
 
+		// The undo manager starts first and so stops after the one whose changes it undoes.
 		if e.limitsElasticPods() {
-			config.Journal, config.MemoryJournal = j.changes, j.memory
+			config.Journal = j.changes
+			config.MemoryJournal = j.memory
 			list = append(list, undoOnStop{j.memory, reporter, e.restart.kept})
 		}
 

@@ -77,7 +77,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 
 	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return holds(), nil }); err != nil {
-		t.Fatalf("%s: %v", what, err)
+		t.Fatalf("waiting for %s: %v", what, err)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestSlowManager(t *testing.T) {
 	until(t, "the start waits", clk.HasWaiters)
 
 	if got := to.all(); slices.Contains(got, "start quick") {
-		t.Errorf("the next does not wait: %v", got)
+		t.Errorf("steps are %v, want the next manager to wait", got)
 	}
 
 	clk.Step(startTimeout)
@@ -176,10 +176,10 @@ func TestFailingManager(t *testing.T) {
 	cancel()
 
 	if err := <-done; err == nil || !strings.Contains(err.Error(), "bad: cannot undo") {
-		t.Errorf("%v", err)
+		t.Errorf("run = %v, want the failed undo of bad", err)
 	}
 	if got := to.all(); slices.Index(got, "stop good") < 0 {
-		t.Errorf("%v", got)
+		t.Errorf("steps are %v, want the stop of good", got)
 	}
 }
 

@@ -135,7 +135,7 @@ func (n *memoryFixture) until(anon int64, what string, wanted func(limit string)
 		limit := n.limit()
 		return limit != "" && wanted(limit), nil // A file being written may be empty.
 	}); err != nil {
-		n.t.Fatalf("%s: the limit is %s: %v", what, n.limit(), err)
+		n.t.Fatalf("%s: the limit is %s, want another: %v", what, n.limit(), err)
 	}
 }
 
@@ -157,12 +157,12 @@ func TestMemoryThrottle(t *testing.T) {
 
 	n.tick(calm)
 	if plan := n.tick(tight); len(plan.MemoryThrottles) > 0 || n.limit() != "max" {
-		t.Errorf("after one measurement: %+v", plan)
+		t.Errorf("after one measurement the plan is %+v with limit %s, want no throttle", plan, n.limit())
 	}
 
 	n.until(tight, "not throttled", func(limit string) bool { return bytes(limit) < 3<<30 })
 	if got := bytes(n.limit()); got < tight {
-		t.Errorf("the limit is %d, below what processes have", got)
+		t.Errorf("the limit is %d, want at least the %d that processes use", got, int64(tight))
 	}
 
 	n.until(calm, "not given back", func(limit string) bool { return limit == "max" })
@@ -170,7 +170,7 @@ func TestMemoryThrottle(t *testing.T) {
 	end()
 
 	if got := n.limit(); got != "max" {
-		t.Errorf("after the end the limit is %s", got)
+		t.Errorf("at the end the limit is %s, want max", got)
 	}
 }
 
@@ -181,12 +181,12 @@ func TestMemoryThrottleWithoutHigh(t *testing.T) {
 	defer end()
 
 	if n.loop.memory != nil {
-		t.Error("memory is changed by a host without memory.high")
+		t.Error("a host without memory.high has a memory throttler, want none")
 	}
 
 	for range 5 {
 		if plan := n.tick(1536 << 20); len(plan.MemoryThrottles) > 0 {
-			t.Errorf("%+v", plan.MemoryThrottles)
+			t.Errorf("memory throttles are %+v, want none", plan.MemoryThrottles)
 		}
 	}
 
@@ -199,7 +199,7 @@ func TestMemoryThrottleWithoutHigh(t *testing.T) {
 	o.Enforce = []string{enforceMemory}
 	for _, f := range o.enforceFeatures(&layout) {
 		if f.Name == "enforce-memory-throttle" && f.String() != "unsupported: cgroup v1" {
-			t.Errorf("%s", f)
+			t.Errorf("the feature is %s, want it unsupported on cgroup v1", f)
 		}
 	}
 }
@@ -215,12 +215,12 @@ func TestOnceMemory(t *testing.T) {
 
 	r := runOnce(t, "v2-systemd-containerd", "--rules", rules, "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
 	if len(r.MemoryThrottles) == 0 || r.MemoryThrottles[0].Rule != "mixed/memory" || r.MemoryThrottles[0].To < 16<<20 || r.MemoryThrottles[0].Container != "main" {
-		t.Errorf("%+v", r.MemoryThrottles)
+		t.Errorf("memory throttles are %+v, want one of container main by rule mixed/memory", r.MemoryThrottles)
 	}
 
 	out, err := run(t, "v2-systemd-containerd", "--dry-run", "--once", "--rules", rules, "--pods", "testdata/pods.yaml", "--node-labels", "pool=mixed")
 	if err != nil || !strings.Contains(out, "Would limit memory of batch/") {
-		t.Errorf("%v:\n%s", err, out)
+		t.Errorf("--once = %v, want a memory limit in\n%s", err, out)
 	}
 }
 
@@ -256,10 +256,10 @@ func TestLeftMemory(t *testing.T) {
 	}
 
 	if _, _, err := newParts(t, m, "--dry-run", "--state-dir="+state); err != nil || high() != "104857600" {
-		t.Errorf("a dry run: %v, the limit is %s", err, high())
+		t.Errorf("the start of a dry run = %v with limit %s, want nil and no change", err, high())
 	}
 	if _, _, err := newParts(t, m, "--enforce=cpu-throttle", "--state-dir="+state); err != nil || high() != "max" {
-		t.Errorf("%v, the limit is %s", err, high())
+		t.Errorf("the start of another agent = %v with limit %s, want nil and max", err, high())
 	}
 
 	// Nothing of an agent that has ended is left by --cleanup, and its record stays while a change cannot be undone.
@@ -274,10 +274,10 @@ func TestLeftMemory(t *testing.T) {
 
 	var out strings.Builder
 	if err := o.cleanUp(logr.Discard(), failingWriter{}, &out); err == nil || high() != "104857600" {
-		t.Errorf("no change can be undone: %v, the limit is %s", err, high())
+		t.Errorf("cleanUp with rejected writes = %v with limit %s, want an error and no change", err, high())
 	}
 	if err := o.cleanUp(logr.Discard(), m.tree, &out); err != nil || high() != "max" || out.String() != "undid 1 changes and removed "+state+"\n" {
-		t.Errorf("%v, the limit is %s: %s", err, high(), out.String())
+		t.Errorf("cleanUp = %v with limit %s and output %q, want nil, max and one undone change", err, high(), out.String())
 	}
 	if _, err := os.Stat(state); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the state directory: %v", err)

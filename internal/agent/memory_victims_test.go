@@ -62,6 +62,6 @@ func TestMemoryVictims(t *testing.T) {
 	}
 
 	if len(plan.Evictions) != 1 || plan.Evictions[0].Pod.Name != "leak" || plan.Evictions[0].Freed != 8*gi {
-		t.Errorf("%+v, %+v", plan.Evictions, plan.Rules)
+		t.Errorf("evictions are %+v, findings %+v; want pod leak with 8 GiB", plan.Evictions, plan.Rules)
 	}
 }

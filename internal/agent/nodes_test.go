@@ -41,13 +41,13 @@ func TestNodes(t *testing.T) {
 			}
 
 			if len(r.Problems) > 0 || r.UsedMemory == nil || len(r.Topology.Zones) != 1 {
-				t.Errorf("problems %v, memory %v, zones %+v", r.Problems, r.UsedMemory, r.Topology)
+				t.Errorf("problems %v, memory %v, zones %+v; want no problem, a value and one zone", r.Problems, r.UsedMemory, r.Topology)
 			}
 
 			checkNodePods(t, r)
 			// A rule selects pod web, which waits for its own limit; the candidates use nothing.
 			if len(r.Rules) != 4 || r.Rules[0].Phase != "firing" || !strings.Contains(r.Rules[0].Why, "2 containers are at their floor") {
-				t.Errorf("rules %+v, throttles %+v", r.Rules, r.Throttles)
+				t.Errorf("rules %+v, throttles %+v; want the first of 4 firing with 2 containers at their floor", r.Rules, r.Throttles)
 			}
 		})
 	}
@@ -63,7 +63,7 @@ func checkNodePods(t *testing.T, r jsonReport) {
 
 	for _, p := range r.Pods {
 		if p.UsedCPU == nil || p.WorkingSet == nil || *p.WorkingSet <= 0 || p.Throttled == nil {
-			t.Errorf("pod %s is not measured: %+v", p.UID, p)
+			t.Errorf("pod %s is %+v, want all values", p.UID, p)
 			continue
 		}
 
@@ -72,10 +72,10 @@ func checkNodePods(t *testing.T, r jsonReport) {
 			t.Errorf("pod %q uses %g cores, want about %g", p.Name, *p.UsedCPU, want)
 		}
 		if held := p.Limit != nil && *p.Limit == 0.5 && *p.Throttled > 0.5; held != (p.Name == "web") {
-			t.Errorf("pod %q: limit %v, throttled %g", p.Name, p.Limit, *p.Throttled)
+			t.Errorf("pod %q: limit %v, throttled %g, want only web held at half a core", p.Name, p.Limit, *p.Throttled)
 		}
 		if touchable := len(p.Allowed) == 2; touchable != (p.Name == "sort" || p.Name == "grep") {
-			t.Errorf("pod %q may be %v", p.Name, p.Allowed)
+			t.Errorf("pod %q has allowed actions %v, want two for sort and grep only", p.Name, p.Allowed)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func observeOnce(ctx context.Context, o *Options, clk clock.WithTicker) (*onceRe
 	observer.Collect(clk.Now())
 	select {
 	case <-ctx.Done():
-		return nil, fmt.Errorf("observe the host: %w", ctx.Err())
+		return nil, fmt.Errorf("observing the host: %w", ctx.Err())
 	case <-clk.After(o.Interval):
 	}
 
@@ -62,8 +62,8 @@ func observeOnce(ctx context.Context, o *Options, clk clock.WithTicker) (*onceRe
 		pods.ReadNamesFromLogs(o.hostRoot())
 	}
 
-	var eyes signals.SignalBuilder
-	observation := eyes.Build(snapshot, pods, act.IsTainted(state.Node))
+	var builder signals.SignalBuilder
+	observation := builder.Build(snapshot, pods, act.IsTainted(state.Node))
 	r := &onceReport{
 		at:          snapshot.At,
 		node:        o.Cluster.nodeName(),
@@ -219,8 +219,8 @@ func freedText(e qos.Eviction) string {
 	return ", which frees " + formatAmount(e.Resource, e.Freed)
 }
 
-func formatAmount(of series.Resource, v float64) string {
-	if of == series.CPU {
+func formatAmount(resource series.Resource, v float64) string {
+	if resource == series.CPU {
 		return fmt.Sprintf("%.3f cores", v/1000)
 	}
 

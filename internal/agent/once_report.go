@@ -158,7 +158,7 @@ func (r *onceReport) writeJSON(w io.Writer) error {
 	enc.SetIndent("", "  ")
 
 	if err := enc.Encode(r.json()); err != nil {
-		return fmt.Errorf("print: %w", err)
+		return fmt.Errorf("printing: %w", err)
 	}
 
 	return nil
@@ -166,6 +166,7 @@ func (r *onceReport) writeJSON(w io.Writer) error {
 
 func (r *onceReport) json() jsonReport {
 	n := &r.snapshot.Node
+	// Empty lists are not null, so that scripts can iterate over them.
 	out := jsonReport{
 		Schema:      jsonSchema,
 		Time:        r.at,
@@ -222,30 +223,30 @@ func (r *onceReport) json() jsonReport {
 	return out
 }
 
-func podOf(seen *observe.Pod, known *qos.Pod) jsonPod {
+func podOf(measured *observe.Pod, pod *qos.Pod) jsonPod {
 	p := jsonPod{
-		UID:       seen.UID,
-		Namespace: known.Namespace,
-		Name:      known.Name,
-		Class:     string(known.Class),
-		Allowed:   known.Allowed,
-		Pressure:  pressuresOf(seen.Pressure),
+		UID:       measured.UID,
+		Namespace: pod.Namespace,
+		Name:      pod.Name,
+		Class:     string(pod.Class),
+		Allowed:   pod.Allowed,
+		Pressure:  pressuresOf(measured.Pressure),
 	}
 
-	if seen.UsedCPU.OK {
-		p.UsedCPU = new(float64(seen.UsedCPU.Value) / 1000)
+	if measured.UsedCPU.OK {
+		p.UsedCPU = new(float64(measured.UsedCPU.Value) / 1000)
 	}
 
-	if seen.Throttled.OK {
-		p.Throttled = new(float64(seen.Throttled.Value))
+	if measured.Throttled.OK {
+		p.Throttled = new(float64(measured.Throttled.Value))
 	}
 
-	if seen.Memory.OK {
-		p.WorkingSet = new(int64(seen.Memory.Value.WorkingSet))
+	if measured.Memory.OK {
+		p.WorkingSet = new(int64(measured.Memory.Value.WorkingSet))
 	}
 
-	if seen.Limit.OK && !seen.Limit.Value.Unlimited() {
-		p.Limit = new(seen.Limit.Value.Cores())
+	if measured.Limit.OK && !measured.Limit.Value.Unlimited() {
+		p.Limit = new(measured.Limit.Value.Cores())
 	}
 
 	return p
@@ -283,6 +284,7 @@ func (r *onceReport) addRules(out *jsonReport) {
 		out.Rules = append(out.Rules, rule)
 	}
 
+	// Amounts of CPU are millicores in plans and cores in the output.
 	r.eachAction(func(preview bool, a qos.Actions) {
 		for _, t := range a.MemoryThrottles {
 			out.MemoryThrottles = append(out.MemoryThrottles, jsonMemory{t.Rule, preview, t.Pod.String(), t.ContainerName, t.From.String(), int64(t.To), int64(t.Freed), int64(t.Reclaim), t.Reason})

@@ -23,7 +23,8 @@ const (
 	// maxRows bounds the rows of pods and devices; -o json has all.
 	maxRows = 30
 	// minOperations and minBytes per second are the least activity of a listed device.
-	minOperations, minBytes = 0.5, 512
+	minOperations = 0.5
+	minBytes      = 512
 )
 
 // writeTable prints the report as tables.
@@ -64,13 +65,13 @@ func (r *onceReport) writeTable(w io.Writer) error {
 		fmt.Fprintf(out, "and %s with less use (-o json has all)\n", series.FormatCount(hidden, "pod"))
 	}
 
-	for _, of := range slices.Sorted(maps.Keys(r.snapshot.Problems)) {
-		fmt.Fprintf(out, "\nNot measured: %s: %s\n", of, r.snapshot.Problems[of])
+	for _, subject := range slices.Sorted(maps.Keys(r.snapshot.Problems)) {
+		fmt.Fprintf(out, "\nNot measured: %s: %s\n", subject, r.snapshot.Problems[subject])
 	}
 
 	r.rules(out)
 	if err := out.Flush(); err != nil {
-		return fmt.Errorf("print: %w", err)
+		return fmt.Errorf("printing: %w", err)
 	}
 
 	return nil
@@ -105,7 +106,8 @@ func (r *onceReport) nodeRows(row func(...any)) {
 			return unknown, unknown
 		}
 
-		s, f := p.Value.Some, p.Value.Full
+		s := p.Value.Some
+		f := p.Value.Full
 		return fmt.Sprintf("%.1f %% / %.1f %%", s.Avg10, s.Avg60), fmt.Sprintf("%.1f %% / %.1f %%", f.Avg10, f.Avg60)
 	}
 
@@ -145,7 +147,7 @@ func (r *onceReport) zoneRows(row func(...any)) {
 func (r *onceReport) deviceRows(row func(...any)) (quiet int) {
 	kib := func(v float64) string { return fmt.Sprintf("%.1f KiB/s", v/1024) }
 	rows := 0
-	shown := func(operations, bytes float64) bool {
+	listed := func(operations, bytes float64) bool {
 		if operations < minOperations && bytes < minBytes || rows >= maxRows {
 			quiet++
 			return false
@@ -156,14 +158,14 @@ func (r *onceReport) deviceRows(row func(...any)) (quiet int) {
 	}
 
 	for i := range r.snapshot.Disks {
-		if d := &r.snapshot.Disks[i]; d.Rate.OK && shown(max(d.Rate.Value.Reads, d.Rate.Value.Writes), max(d.Rate.Value.ReadBytes, d.Rate.Value.WriteBytes)) {
+		if d := &r.snapshot.Disks[i]; d.Rate.OK && listed(max(d.Rate.Value.Reads, d.Rate.Value.Writes), max(d.Rate.Value.ReadBytes, d.Rate.Value.WriteBytes)) {
 			v := d.Rate.Value
 			row(d.Name, kib(v.ReadBytes), kib(v.WriteBytes), fmt.Sprintf("%.0f reads", v.Reads), fmt.Sprintf("%.0f writes", v.Writes), fmt.Sprintf("%.1f %%", 100*float64(v.Busy)))
 		}
 	}
 
 	for i := range r.snapshot.Interfaces {
-		if f := &r.snapshot.Interfaces[i]; f.Rate.OK && shown(max(f.Rate.Value.ReceivedPackets, f.Rate.Value.SentPackets), max(f.Rate.Value.ReceivedBytes, f.Rate.Value.SentBytes)) {
+		if f := &r.snapshot.Interfaces[i]; f.Rate.OK && listed(max(f.Rate.Value.ReceivedPackets, f.Rate.Value.SentPackets), max(f.Rate.Value.ReceivedBytes, f.Rate.Value.SentBytes)) {
 			v := f.Rate.Value
 			row(f.Name, kib(v.ReceivedBytes), kib(v.SentBytes), fmt.Sprintf("%.0f packets", v.ReceivedPackets), fmt.Sprintf("%.0f packets", v.SentPackets), "")
 		}
@@ -178,37 +180,38 @@ func (r *onceReport) podRows(row func(...any)) {
 		order[i] = i
 	}
 
+	// The busiest pods first, because the table ends after maxRows.
 	slices.SortStableFunc(order, func(a, b int) int {
 		return int(r.snapshot.Pods[b].UsedCPU.Value - r.snapshot.Pods[a].UsedCPU.Value)
 	})
 
 	for _, i := range order[:min(len(order), maxRows)] {
-		seen := &r.snapshot.Pods[i]
-		known := &r.observation.Pods[i]
+		measured := &r.snapshot.Pods[i]
+		pod := &r.observation.Pods[i]
 		limit := unknown
 		throttled := unknown
 		memory := unknown
 
-		if l := seen.Limit; l.OK {
+		if l := measured.Limit; l.OK {
 			limit = "none"
 			if !l.Value.Unlimited() {
 				limit = fmt.Sprintf("%.3g", l.Value.Cores())
 			}
 		}
 
-		if seen.Throttled.OK {
-			throttled = fmt.Sprintf("%.0f %%", 100*float64(seen.Throttled.Value))
+		if measured.Throttled.OK {
+			throttled = fmt.Sprintf("%.0f %%", 100*float64(measured.Throttled.Value))
 		}
-		if seen.Memory.OK {
-			memory = mebibytes(seen.Memory.Value.WorkingSet)
+		if measured.Memory.OK {
+			memory = mebibytes(measured.Memory.Value.WorkingSet)
 		}
 
 		stalled := unknown
-		if p := seen.Pressure; p.CPU.OK && p.Memory.OK && p.IO.OK {
+		if p := measured.Pressure; p.CPU.OK && p.Memory.OK && p.IO.OK {
 			stalled = fmt.Sprintf("%.1f / %.1f / %.1f %%", p.CPU.Value.Some.Avg10, p.Memory.Value.Some.Avg10, p.IO.Value.Some.Avg10)
 		}
 
-		row(qos.PodRef{UID: known.UID, Namespace: known.Namespace, Name: known.Name}, known.Class, cores(seen.UsedCPU), limit, throttled, memory, stalled, allowedText(known))
+		row(qos.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}, pod.Class, cores(measured.UsedCPU), limit, throttled, memory, stalled, allowedText(pod))
 	}
 }
 

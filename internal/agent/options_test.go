@@ -55,12 +55,12 @@ func TestFlagsOfGocrane(t *testing.T) {
 	for name, value := range flagsOfGocrane() {
 		f := fs.Lookup(name)
 		if f == nil {
-			t.Errorf("--%s is unknown", name)
+			t.Errorf("--%s is unknown, want every flag of gocrane", name)
 			continue
 		}
 
 		if f.DefValue != value && !slices.Contains(differs, name) {
-			t.Errorf("--%s is %q by default, gocrane's %q", name, f.DefValue, value)
+			t.Errorf("--%s is %q by default, want gocrane's %q", name, f.DefValue, value)
 		}
 	}
 
@@ -68,25 +68,25 @@ func TestFlagsOfGocrane(t *testing.T) {
 	for _, r := range gone {
 		_, warnings, err := parse(t, "--dry-run", "--"+r.Name+"="+r.Default)
 		if err != nil || len(warnings) != 1 || !strings.HasPrefix(warnings[0], "--"+r.Name+" has no effect: ") || r.Replacement == "" {
-			t.Errorf("--%s: %v, %v", r.Name, warnings, err)
+			t.Errorf("--%s: warnings %v, %v; want one that it has no effect", r.Name, warnings, err)
 		}
 	}
 
 	if _, warnings, err := parse(t, "--dry-run", "--max-inactivity=1m"); err != nil || len(warnings) != 0 {
-		t.Errorf("%v, %v", warnings, err)
+		t.Errorf("--max-inactivity: warnings %v, %v; want none", warnings, err)
 	}
 }
 
 func TestGates(t *testing.T) {
 	o, warnings, err := parse(t, "--dry-run", "--feature-gates=Analysis=true,NodeResourceTopology=true")
 	if err != nil || !o.FeatureGates.Enabled(featuregate.NodeResourceTopology) || !o.FeatureGates.Enabled(featuregate.NodeResource) || !o.FeatureGates.Enabled(featuregate.PodResource) || o.FeatureGates.Enabled(featuregate.CraneCPUManager) {
-		t.Errorf("%v, %v", o, err)
+		t.Errorf("parse = %+v, %v, want the named and default gates on, and CraneCPUManager off", o, err)
 	}
 	if !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "Analysis has no effect") }) {
-		t.Errorf("warnings %v", warnings)
+		t.Errorf("warnings are %v, want that Analysis has no effect", warnings)
 	}
 	if _, _, err := parse(t, "--feature-gates=Unheard=true"); err == nil {
-		t.Error("an unknown gate is taken")
+		t.Error("parse of an unknown gate = nil, want an error")
 	}
 }
 
@@ -135,7 +135,7 @@ func TestDocumented(t *testing.T) {
 
 	for _, w := range append(want, enforceKindNames()...) {
 		if !strings.Contains(string(text), "`"+w+"`") {
-			t.Errorf("docs/reference/agent.md does not mention %s", w)
+			t.Errorf("docs/reference/agent.md lacks %s, want every gate and kind", w)
 		}
 	}
 }
@@ -149,7 +149,7 @@ func TestReserves(t *testing.T) {
 
 	marks := policy.Marks[series.Memory]
 	if got := float64(defaultMemoryReserve + marks.Evict); math.Abs(got-1) > 1e-9 {
-		t.Errorf("the reserve and the water mark evict of %v sum to %v", marks.Evict, got)
+		t.Errorf("the reserve and the water mark evict of %v sum up to %v, want 1", marks.Evict, got)
 	}
 
 	for args, want := range map[string]elasticresource.Reserves{

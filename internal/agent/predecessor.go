@@ -31,8 +31,8 @@ const (
 	// requests.
 	predecessorInterval = time.Second
 	predecessorTimeout  = 10 * time.Second
-	// shownQuotas bounds the containers that a note names.
-	shownQuotas = 5
+	// maxNamedQuotas bounds the containers that a note names.
+	maxNamedQuotas = 5
 )
 
 // predecessorManager removes once what gocrane's agent left on the Node. If the agent enforces CPU limits it also restores the quotas that
@@ -81,28 +81,30 @@ func (m predecessorManager) Run(ctx context.Context) error {
 		return nil
 	}
 
+	// The annotation stays on the Node as the record of quotas that could not be restored.
 	quotas := findLeftQuotas(state, snapshot)
-	left := len(quotas) > 0
+
+	quotasLeft := len(quotas) > 0
 	restoreErr := error(nil)
 	if m.enforces(enforceThrottle) && m.changes != nil {
 		restoreErr = m.restoreQuotas(quotas)
-		left = restoreErr != nil
+		quotasLeft = restoreErr != nil
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, predecessorTimeout)
 	defer cancel()
 
-	held := elasticrequest.SumAllocated(state.Pods)
-	cores := (held.CPU + 999) / 1000
+	allocated := elasticrequest.SumAllocated(state.Pods)
+	cores := (allocated.CPU + 999) / 1000
 
-	removed, err := act.RemovePredecessor(ctx, m.access.api.CoreV1().Nodes(), state.Node.Name, !m.enforces(enforceNodeResource), left, corev1.ResourceList{
+	removed, err := act.RemovePredecessor(ctx, m.access.api.CoreV1().Nodes(), state.Node.Name, !m.enforces(enforceNodeResource), quotasLeft, corev1.ResourceList{
 		ensurancev1alpha1.ResourceReclaimedCPU:    *resource.NewQuantity(int64(cores), resource.DecimalSI),
-		ensurancev1alpha1.ResourceReclaimedMemory: *resource.NewQuantity(int64(held.Memory), resource.DecimalSI),
+		ensurancev1alpha1.ResourceReclaimedMemory: *resource.NewQuantity(int64(allocated.Memory), resource.DecimalSI),
 	})
 	if err == nil && !removed.IsEmpty() {
 		m.log.Info("removed what gocrane's agent left on the node", "removed", removed.String())
 	}
-	if err == nil && left && restoreErr == nil {
+	if err == nil && quotasLeft && restoreErr == nil {
 		m.log.Info("CPU quotas that gocrane's agent left stay, because --enforce lacks "+enforceThrottle, "containers", len(quotas))
 	}
 
@@ -113,16 +115,16 @@ func (m predecessorManager) Run(ctx context.Context) error {
 // undoing its change would bring the old quota back. The journal rolls back a rejected write and refuses all while Crane is paused; its
 // entries are forgotten, because the quotas are not lowered again when the agent ends.
 func (m predecessorManager) restoreQuotas(quotas []leftQuota) error {
-	own := map[string]bool{}
+	changedGroups := map[string]bool{}
 	for _, entry := range m.changes.Entries() {
 		for _, file := range entry.Files {
-			own[file.Group] = true
+			changedGroups[file.Group] = true
 		}
 	}
 
 	var errs []error
 	for _, q := range quotas {
-		if own[q.group] {
+		if changedGroups[q.group] {
 			errs = append(errs, fmt.Errorf("%s: its quota was left by gocrane's agent and is changed by this one; it is restored later", q.name()))
 			continue
 		}
@@ -162,22 +164,22 @@ func (o *Options) predecessorNote(state *cluster.State, snapshot *observe.Snapsh
 		return ""
 	}
 
-	left := act.FindPredecessor(state.Node)
+	predecessor := act.FindPredecessor(state.Node)
 	if o.enforces(enforceNodeResource) {
-		left.Resources = nil // They are maintained.
+		predecessor.Resources = nil // They are maintained.
 	}
 
-	if left.IsEmpty() {
+	if predecessor.IsEmpty() {
 		return ""
 	}
 
-	note := fmt.Sprintf("gocrane's agent left %s on the node", left)
+	note := fmt.Sprintf("gocrane's agent left %s on the node", predecessor)
 	if quotas := findLeftQuotas(state, snapshot); len(quotas) > 0 {
-		var shown []string
-		for _, q := range quotas[:min(len(quotas), shownQuotas)] {
-			shown = append(shown, fmt.Sprintf("%s %s instead of %s", q.name(), coresOf(q.now), coresOf(q.limit)))
+		var named []string
+		for _, q := range quotas[:min(len(quotas), maxNamedQuotas)] {
+			named = append(named, fmt.Sprintf("%s %s instead of %s", q.name(), coresOf(q.now), coresOf(q.limit)))
 		}
-		note += fmt.Sprintf(", and %d containers with a lower CPU quota than their limit: %s", len(quotas), strings.Join(shown, ", "))
+		note += fmt.Sprintf(", and %d containers with a lower CPU quota than their limit: %s", len(quotas), strings.Join(named, ", "))
 	}
 
 	return note + "; an agent that does not run dry removes it"
@@ -218,8 +220,8 @@ func findLeftQuotas(state *cluster.State, snapshot *observe.Snapshot) []leftQuot
 	for i := range snapshot.Pods {
 		pod, _ := pods.Find(snapshot.Pods[i].UID)
 		for _, c := range snapshot.Pods[i].Containers {
-			spec, known := pods.Container(pod.UID, c.ID)
-			if !known || !c.Limit.OK || c.Limit.Value.Unlimited() {
+			spec, ok := pods.Container(pod.UID, c.ID)
+			if !ok || !c.Limit.OK || c.Limit.Value.Unlimited() {
 				continue
 			}
 

@@ -80,10 +80,10 @@ func TestPredecessor(t *testing.T) {
 			}
 
 			if cpu := got.Status.Capacity[ensurancev1alpha1.ResourceReclaimedCPU]; (len(got.Spec.Taints) == 0) != test.removes || (len(got.Status.Conditions) == 0) != test.removes || cpu.Value() != test.cpu {
-				t.Errorf("%+v, %+v, %s", got.Spec.Taints, got.Status.Conditions, cpu.String())
+				t.Errorf("taints %+v, conditions %+v, CPU %s; want removed: %t, and %d cores", got.Spec.Taints, got.Status.Conditions, cpu.String(), test.removes, test.cpu)
 			}
 			if !slices.ContainsFunc(log, func(line string) bool { return strings.Contains(line, "interference.crane.io") }) {
-				t.Errorf("%q", log)
+				t.Errorf("log %q, want the taint in it", log)
 			}
 		})
 	}
@@ -242,15 +242,15 @@ func TestQuotasOfPredecessor(t *testing.T) {
 	for _, v1 := range []bool{false, true} {
 		f := newQuotaFixture(t, v1)
 		if got, err := f.run(t); got != "" || err != nil {
-			t.Errorf("a dry run: %q, %v", got, err)
+			t.Errorf("a dry run: annotation %q, %v; want neither", got, err)
 		}
 		if got, err := f.run(t, enforceEvict); got != left || err != nil {
-			t.Errorf("throttling is not enforced: %q, %v", got, err)
+			t.Errorf("without --enforce=cpu-throttle: annotation %q, %v; want %q", got, err, left)
 		}
 
 		f.journal.Stopped = func() bool { return true }
 		if got, err := f.run(t, enforceThrottle); got != left || !errors.Is(err, act.ErrPaused) {
-			t.Errorf("paused: %q, %v", got, err)
+			t.Errorf("while paused: annotation %q, %v; want %q and ErrPaused", got, err, left)
 		}
 
 		f.journal.Stopped = nil
@@ -263,7 +263,7 @@ func TestQuotasOfPredecessor(t *testing.T) {
 		}
 
 		if got, err := f.run(t, enforceThrottle); got != left || err == nil {
-			t.Errorf("with a change of its own: %q, %v", got, err)
+			t.Errorf("beside an own change: annotation %q, %v; want %q and an error", got, err, left)
 		}
 
 		f.expect(t, "beside an own change", 0.3, -1, 1, 0.5)
@@ -272,7 +272,7 @@ func TestQuotasOfPredecessor(t *testing.T) {
 		}
 
 		if got, err := f.run(t, enforceThrottle); got != "" || err != nil {
-			t.Errorf("at last: %q, %v", got, err)
+			t.Errorf("after the own change: annotation %q, %v; want neither", got, err)
 		}
 		if err := f.journal.UndoAll(); err != nil || len(f.journal.Entries()) > 0 {
 			t.Error(err)
@@ -284,7 +284,7 @@ func TestQuotasOfPredecessor(t *testing.T) {
 		f.set(t, 0, 50*time.Millisecond)
 
 		if got, err := f.run(t, enforceThrottle); got != "" || err != nil {
-			t.Errorf("no mark: %q, %v", got, err)
+			t.Errorf("without a mark of gocrane's agent: annotation %q, %v; want neither", got, err)
 		}
 		f.expect(t, "without a mark", 0.5, -1, 1, 0.5)
 	}
@@ -305,7 +305,7 @@ func TestQuotasThatStay(t *testing.T) {
 		change(f.pods[0])
 
 		if got, err := f.run(t, enforceThrottle); got != "" || err != nil {
-			t.Errorf("%s: %q, %v", name, got, err)
+			t.Errorf("%s: annotation %q, %v; want neither", name, got, err)
 		}
 		f.expect(t, name, 0.5, 0.5, 0.5, 0.5)
 	}

@@ -319,7 +319,7 @@ func (c *pressureFixture) stat(name, key string) int64 {
 		}
 	}
 
-	c.t.Fatalf("memory.stat of %s has no %s", name, key)
+	c.t.Fatalf("memory.stat of %s lacks %s, want it", name, key)
 	return 0
 }
 
@@ -356,7 +356,7 @@ func reclaimThenEvict(t *testing.T) {
 	var before, high int64
 	for second := 1; evicted == 0; second++ {
 		if second > 120 {
-			t.Fatalf("no pod is evicted: fired %d, dropped %d", fired, dropped)
+			t.Fatalf("no pod is evicted within 120 s, fired %d, dropped %d; want one", fired, dropped)
 		}
 
 		c.leaks()
@@ -367,10 +367,10 @@ func reclaimThenEvict(t *testing.T) {
 		f := plan.Rules[0]
 		switch {
 		case f.Phase != qos.Firing && f.Value > 0.75 && fired > 0:
-			t.Errorf("%d s: %+v", second, f)
+			t.Errorf("%d s: the finding is %+v, want it firing above 0.75", second, f)
 		case f.Phase != qos.Firing:
 			if len(plan.MemoryThrottles)+len(plan.Evictions) > 0 {
-				t.Fatalf("%d s: something is done for a rule that is %s", second, f.Phase)
+				t.Fatalf("%d s: a rule that is %s has actions, want none", second, f.Phase)
 			}
 
 			continue
@@ -381,7 +381,7 @@ func reclaimThenEvict(t *testing.T) {
 			high = grown
 
 			if f.Value <= 0.75 || before < 3*gibi-mebi || len(plan.MemoryThrottles) == 0 {
-				t.Fatalf("%+v, the reader holds %d", f, before)
+				t.Fatalf("the finding is %+v, the reader has %d bytes; want a throttle above 0.75 with 3 GiB", f, before)
 			}
 		}
 
@@ -393,29 +393,29 @@ func reclaimThenEvict(t *testing.T) {
 		if len(plan.Evictions) > 0 {
 			evicted = second
 			if drops {
-				t.Errorf("%d s: a pod is evicted while page cache is reclaimed", second)
+				t.Errorf("%d s: a pod is evicted while page cache is reclaimed, want one after the other", second)
 			}
 		}
 	}
 
 	if dropped != evicted-1 || evicted-fired > 30 {
-		t.Errorf("fired after %d s, dropped files until %d s, evicted at %d s", fired, dropped, evicted)
+		t.Errorf("fired after %d s, dropped files until %d s, evicted at %d s; want the eviction right after, within 30 s", fired, dropped, evicted)
 	}
 	if left := c.stat("reader", "file"); left > before/10 || c.read("reader", cgroup.FileHigh) == readersHigh {
-		t.Errorf("the reader holds %d MiB of files, its limit is %s", left/mebi, c.read("reader", cgroup.FileHigh))
+		t.Errorf("the reader has %d MiB of files with limit %s, want a tenth and a lower limit", left/mebi, c.read("reader", cgroup.FileHigh))
 	}
 	if grown := c.stat("leak", "anon"); grown <= high || grown > high*3/2 {
-		t.Errorf("the leak has %d MiB, at first %d: it is to be held, and no more", grown/mebi, high/mebi)
+		t.Errorf("the leak has %d MiB, at first %d MiB; want it slowed to at most half more", grown/mebi, high/mebi)
 	}
 
 	c.mu.Lock()
 	if len(c.evicted) != 1 || c.evicted[0].Name != "leak" || *c.evicted[0].DeleteOptions.GracePeriodSeconds != 5 {
-		t.Errorf("%+v", c.evicted)
+		t.Errorf("evictions are %+v, want pod leak with 5s", c.evicted)
 	}
 
 	c.mu.Unlock()
 	if n := c.sawNode(); len(n.Spec.Taints) != 1 {
-		t.Errorf("taints %v", n.Spec.Taints)
+		t.Errorf("taints are %v, want one", n.Spec.Taints)
 	}
 
 	t.Logf("fired after %d s; files dropped for %d s, %d of %d MiB; evicted %d s after it fired", fired, dropped-fired+1, (before-c.stat("reader", "file"))/mebi, before/mebi, evicted-fired)
@@ -435,7 +435,7 @@ func TestEvictWithoutReclaim(t *testing.T) {
 		c := newPressureFixture(t)
 		for second := 1; ; second++ {
 			if second > 60 {
-				t.Fatal("no pod is evicted")
+				t.Fatal("no pod is evicted within 60 s, want one")
 			}
 
 			c.leaks()
@@ -443,7 +443,7 @@ func TestEvictWithoutReclaim(t *testing.T) {
 
 			fires := plan.Rules[0].Phase == qos.Firing
 			if fires != (len(plan.Evictions) == 1) {
-				t.Fatalf("%d s: %+v, %d evictions", second, plan.Rules[0], len(plan.Evictions))
+				t.Fatalf("%d s: the finding is %+v with %d evictions, want one once it fires", second, plan.Rules[0], len(plan.Evictions))
 			}
 			if fires {
 				break
@@ -451,7 +451,7 @@ func TestEvictWithoutReclaim(t *testing.T) {
 		}
 
 		if len(c.evicted) != 1 || c.evicted[0].Name != "leak" || c.read("reader", cgroup.FileHigh) != readersHigh {
-			t.Errorf("%+v, the reader's limit is %s", c.evicted, c.read("reader", cgroup.FileHigh))
+			t.Errorf("evictions are %+v, the reader's limit is %s; want pod leak and no change", c.evicted, c.read("reader", cgroup.FileHigh))
 		}
 	})
 }
@@ -468,7 +468,7 @@ func (c *pressureFixture) calm() {
 
 	for second := 0; c.read("reader", cgroup.FileHigh) != readersHigh || c.read("keeps", cgroup.FileHigh) != "max" || len(c.sawNode().Spec.Taints) > 0; second++ {
 		if second > 180 {
-			c.t.Fatalf("limits %s and %s, taints %v", c.read("reader", cgroup.FileHigh), c.read("keeps", cgroup.FileHigh), c.sawNode().Spec.Taints)
+			c.t.Fatalf("after 180 s limits are %s and %s, taints %v; want everything restored", c.read("reader", cgroup.FileHigh), c.read("keeps", cgroup.FileHigh), c.sawNode().Spec.Taints)
 		}
 
 		c.tick()
@@ -476,7 +476,7 @@ func (c *pressureFixture) calm() {
 
 	c.tick()
 	if len(c.evicted) != 1 || c.read("server", cgroup.FileHigh) != "max" {
-		c.t.Errorf("%d evicted, the server's limit is %s", len(c.evicted), c.read("server", cgroup.FileHigh))
+		c.t.Errorf("%d pods are evicted, the server's limit is %s; want 1 and max", len(c.evicted), c.read("server", cgroup.FileHigh))
 	}
 
 	actions := c.actions()
@@ -488,14 +488,14 @@ func (c *pressureFixture) calm() {
 	for _, w := range want {
 		i := slices.Index(actions, w)
 		if i < 0 || w != "taint done" && w != "untaint done" && i < at {
-			c.t.Errorf("%q is not where it should be in %q", w, actions)
+			c.t.Errorf("actions are %q, want %q in its place", actions, w)
 		}
 
 		at = max(at, i)
 	}
 
 	if i := slices.IndexFunc(actions, func(a string) bool { return strings.HasSuffix(a, " server") }); i >= 0 {
-		c.t.Errorf("the server was touched: %s", actions[i])
+		c.t.Errorf("the server has action %s, want none", actions[i])
 	}
 
 	var reasons []string
@@ -505,7 +505,7 @@ func (c *pressureFixture) calm() {
 
 	for _, r := range []string{"AvoidanceTriggered", "MemoryThrottled", "NewPodsKeptAway", "Evicted", "RestoreTriggered", "MemoryRestored", "NewPodsWelcome"} {
 		if !slices.Contains(reasons, r) {
-			c.t.Errorf("no event %s among %q", r, reasons)
+			c.t.Errorf("events are %q, want %s among them", reasons, r)
 		}
 	}
 }

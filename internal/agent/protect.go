@@ -51,7 +51,8 @@ func protect(c *httpserver.Config, api *rest.Config, node string, log logr.Logge
 
 const (
 	// allowedTTL and deniedTTL are how long a decision of the API server is used.
-	allowedTTL, deniedTTL = time.Minute, 10 * time.Second
+	allowedTTL = time.Minute
+	deniedTTL  = 10 * time.Second
 	// maxDecisions is the maximum number of cached decisions.
 	maxDecisions = 256
 	// maxReviews is the maximum number of concurrent reviews by the API server; further clients are asked to retry.
@@ -110,6 +111,7 @@ func (f *accessFilter) decide(req *http.Request) int {
 		}
 	}
 
+	// A burst of unknown tokens must not load the API server.
 	select {
 	case f.reviews <- struct{}{}:
 		defer func() { <-f.reviews }()
@@ -122,7 +124,7 @@ func (f *accessFilter) decide(req *http.Request) int {
 
 	status, err := f.review(ctx, token, req.URL.Path)
 	if err != nil {
-		f.log.Info("failed to decide on a request", "path", req.URL.Path, "error", err.Error())
+		f.log.Error(err, "deciding on a request", "path", req.URL.Path)
 		return http.StatusInternalServerError
 	}
 
@@ -137,17 +139,17 @@ func (f *accessFilter) decide(req *http.Request) int {
 
 // review requests from the API server the owner of a token and whether it may get a path.
 func (f *accessFilter) review(ctx context.Context, token, path string) (int, error) {
-	who, err := f.client.AuthenticationV1().TokenReviews().Create(ctx,
+	tokenReview, err := f.client.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return 0, errors.New("TokenReview: " + strings.ReplaceAll(err.Error(), token, "TOKEN"))
 	}
 
-	if !who.Status.Authenticated {
+	if !tokenReview.Status.Authenticated {
 		return http.StatusUnauthorized, nil
 	}
 
-	user := who.Status.User
+	user := tokenReview.Status.User
 	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
 	for name, values := range user.Extra {
 		extra[name] = authorizationv1.ExtraValue(values)

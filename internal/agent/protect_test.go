@@ -88,6 +88,6 @@ func TestAccessFilter(t *testing.T) {
 		t.Errorf("status %d with %d further reviews, want errors not to be cached", got, reviews.Load()-before)
 	}
 	if text := log.String(); strings.Contains(text, "broken") || !strings.Contains(text, "TOKEN") {
-		t.Errorf("log %s", text)
+		t.Errorf("log %s, want no token in it", text)
 	}
 }

@@ -30,9 +30,9 @@ func TestRecordedHandover(t *testing.T) {
 
 	r := m.readHandover()
 	if !r.inherited || !r.leftTaint() || r.newer || !r.inheritedUntil().Equal(deadline) {
-		t.Errorf("inherited %t until %s, taint %t, newer %t", r.inherited, r.inheritedUntil(), r.leftTaint(), r.newer)
+		t.Errorf("readHandover: inherited %t until %s, taint %t, newer %t; want both taken over until %s", r.inherited, r.inheritedUntil(), r.leftTaint(), r.newer, deadline)
 	}
 	if m.leftHandover() {
-		t.Error("the marker is still there")
+		t.Error("the marker is still there, want it removed")
 	}
 }

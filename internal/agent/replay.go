@@ -70,6 +70,7 @@ func (o *Options) replay(out io.Writer) error {
 		p.rules = &set
 	}
 
+	// A recording of a killed agent lacks its end; what it has is replayed.
 	err = recording.Read(file, p.replay)
 	if errors.Is(err, recording.ErrTruncated) {
 		fmt.Fprintf(out, "%s: %v\n", o.Replay, err)
@@ -136,20 +137,20 @@ func (p *replayer) replay(e recording.Entry) error {
 }
 
 // refreshPolicy applies a new state of the cluster.
-func (p *replayer) refreshPolicy(said *cluster.State) {
+func (p *replayer) refreshPolicy(current *cluster.State) {
 	if p.rules != nil {
-		said.Rules = *p.rules
-		said.KnowsRules = true
-		said.Problems = nil
+		current.Rules = *p.rules
+		current.KnowsRules = true
+		current.Problems = nil
 	}
 
 	if p.clusterState == nil {
-		p.avoided = act.IsTainted(said.Node)
+		p.avoided = act.IsTainted(current.Node)
 	}
 
-	p.clusterState = said
+	p.clusterState = current
 	var problems []string
-	p.policy, problems = nodePolicy(said, p.limits)
+	p.policy, problems = nodePolicy(current, p.limits)
 	for _, problem := range problems {
 		if !p.problems[problem] {
 			p.printf("cannot use a part of the rules: %s", problem)
@@ -203,7 +204,7 @@ func (p *replayer) printChanges(plan *qos.Plan) {
 
 // printActions prints the actions that were not in the previous plan.
 func (p *replayer) printActions(now map[string]bool, would string, a qos.Actions) {
-	say := func(key, text string) {
+	printOnce := func(key, text string) {
 		now[key] = true
 
 		if !p.reported[key] {
@@ -212,14 +213,14 @@ func (p *replayer) printActions(now map[string]bool, would string, a qos.Actions
 	}
 
 	for _, t := range a.Throttles {
-		say("cpu "+t.Rule+t.ContainerID, fmt.Sprintf("throttle cpu of %s, container %s, from %s to %.3g cores (rule %s): %s", t.Pod, t.ContainerName, t.From, float64(t.To)/1000, t.Rule, t.Reason))
+		printOnce("cpu "+t.Rule+t.ContainerID, fmt.Sprintf("throttle cpu of %s, container %s, from %s to %.3g cores (rule %s): %s", t.Pod, t.ContainerName, t.From, float64(t.To)/1000, t.Rule, t.Reason))
 	}
 
 	for _, t := range a.MemoryThrottles {
-		say("memory "+t.Rule+t.ContainerID, fmt.Sprintf("throttle memory of %s, container %s, from %s to %d bytes (rule %s): %s", t.Pod, t.ContainerName, t.From, int64(t.To), t.Rule, t.Reason))
+		printOnce("memory "+t.Rule+t.ContainerID, fmt.Sprintf("throttle memory of %s, container %s, from %s to %d bytes (rule %s): %s", t.Pod, t.ContainerName, t.From, int64(t.To), t.Rule, t.Reason))
 	}
 
 	for _, e := range a.Evictions {
-		say("evict "+e.Rule+e.Pod.UID, fmt.Sprintf("evict %s (rule %s): %s", e.Pod, e.Rule, e.Reason))
+		printOnce("evict "+e.Rule+e.Pod.UID, fmt.Sprintf("evict %s (rule %s): %s", e.Pod, e.Rule, e.Reason))
 	}
 }

@@ -58,7 +58,7 @@ func recorded(t *testing.T) (file, found string) {
 	cancel()
 
 	if err := recorder.Run(ended); err != nil || recorder.Dropped() > 0 {
-		t.Fatalf("%v, %d snapshots were dropped", err, recorder.Dropped())
+		t.Fatalf("Run = %v with %d dropped snapshots, want nil and none", err, recorder.Dropped())
 	}
 
 	return file, out.String()
@@ -69,14 +69,14 @@ func TestReplay(t *testing.T) {
 	file, found := recorded(t)
 	for _, want := range []string{"rule mixed/cpu: firing", "would throttle cpu of n/hog, container main", "would keep new pods away", "would admit new pods again"} {
 		if !strings.Contains(found, want) {
-			t.Fatalf("the agent does not say %q:\n%s", want, found)
+			t.Fatalf("the loop's changes lack %q, want it in\n%s", want, found)
 		}
 	}
 
 	o := NewOptions()
 	o.Replay = file
 	if errs := o.Validate(); len(errs) > 0 {
-		t.Fatal(errs)
+		t.Fatalf("Validate() = %v, want no error", errs)
 	}
 
 	var again bytes.Buffer
@@ -85,7 +85,7 @@ func TestReplay(t *testing.T) {
 	}
 
 	if got, _, _ := strings.Cut(again.String(), "40 snapshots over 39s"); got != found {
-		t.Errorf("replayed:\n%s\nat the time:\n%s", again.String(), found)
+		t.Errorf("replayed\n%s\nwant\n%s", again.String(), found)
 	}
 
 	o.Cluster.Rules = filepath.Join(t.TempDir(), "rules.yaml")
@@ -95,7 +95,7 @@ func TestReplay(t *testing.T) {
 
 	var other bytes.Buffer
 	if err := o.replay(&other); err != nil || strings.Contains(other.String(), "would ") {
-		t.Errorf("%v; by a rule that nothing is above:\n%s", err, other.String())
+		t.Errorf("replay with a rule that nothing exceeds = %v, want no action in\n%s", err, other.String())
 	}
 }
 
@@ -120,10 +120,10 @@ func TestReplayOfBadFiles(t *testing.T) {
 	}
 
 	if out, err := replay(whole[:len(whole)-20]); err != nil || !strings.Contains(out, "the end is cut off") || !strings.Contains(out, strings.SplitAfter(found, "\n")[0]) {
-		t.Errorf("%v; a recording without its end:\n%s", err, out)
+		t.Errorf("replay without the end = %v, want the first lines and a note in\n%s", err, out)
 	}
 	if out, err := replay(nil); err != nil || !strings.Contains(out, "0 snapshots") {
-		t.Errorf("%v; an empty recording:\n%s", err, out)
+		t.Errorf("replay of an empty recording = %v, want 0 snapshots in\n%s", err, out)
 	}
 	if _, err := replay([]byte("this is not a recording")); err == nil || !strings.Contains(err.Error(), "recording") {
 		t.Errorf("no recording: %v", err)

@@ -47,8 +47,8 @@ type handover struct {
 
 // restart holds what the previous agent left and whether the changes of this one stay at its end. A nil restart has neither.
 type restart struct {
-	// left is the marker that was found; nil for none.
-	left *handover
+	// marker is the marker that was found; nil for none.
+	marker *handover
 	// inherited means that the changes of the previous agent are taken over.
 	inherited bool
 	// newer means that a newer version wrote the marker, which stays: this agent writes none over it.
@@ -65,11 +65,11 @@ func (r *restart) inheritedUntil() time.Time {
 		return time.Time{}
 	}
 
-	return r.left.Deadline
+	return r.marker.Deadline
 }
 
 // leftTaint reports whether the previous agent left its taint to this one.
-func (r *restart) leftTaint() bool { return r != nil && r.left != nil && r.left.Taint }
+func (r *restart) leftTaint() bool { return r != nil && r.marker != nil && r.marker.Taint }
 
 func (e environment) handoverPath() string { return filepath.Join(e.StateDir, handoverFile) }
 
@@ -89,29 +89,29 @@ func (e environment) readHandover() *restart {
 		return r
 	}
 
-	var left handover
+	var marker handover
 	if err == nil {
-		err = durablefile.Open(handoverVersion, content, &left)
+		err = durablefile.Open(handoverVersion, content, &marker)
 	}
 
 	if errors.Is(err, durablefile.ErrNewer) {
-		e.log.Info("keeping the handover of a newer version without using it; undoing the changes of the previous agent and, at the end, of this one",
-			"file", e.handoverPath(), "error", err.Error())
-		return &restart{left: &handover{Taint: true}, newer: true} // The taint may be there.
+		e.log.Error(err, "keeping the handover of a newer version without using it; undoing the changes of the previous agent and, at the end, of this one",
+			"file", e.handoverPath())
+		return &restart{marker: &handover{Taint: true}, newer: true} // The taint may be there.
 	}
 
 	if err != nil {
-		e.log.Info("failed to read what the previous agent left; undoing its changes", "file", e.handoverPath(), "error", err.Error())
-		left = handover{Taint: true} // The taint may be there.
+		e.log.Error(err, "reading what the previous agent left; undoing its changes", "file", e.handoverPath())
+		marker = handover{Taint: true} // The taint may be there.
 	}
 
 	if err := os.Remove(e.handoverPath()); err != nil {
-		e.log.Info("failed to remove the marker of the previous agent", "error", err.Error())
+		e.log.Error(err, "removing the marker of the previous agent", "file", e.handoverPath())
 	}
 
-	r.left = &left
-	until := left.Deadline.Sub(e.clock.Now())
-	r.inherited = until > 0 && until <= maxRestartGrace
+	r.marker = &marker
+	remaining := marker.Deadline.Sub(e.clock.Now())
+	r.inherited = remaining > 0 && remaining <= maxRestartGrace
 
 	return r
 }
@@ -265,7 +265,7 @@ func (l *loop) undoInherited(now time.Time) {
 	}
 
 	if err := errors.Join(errs...); err != nil {
-		l.log.Info("failed to restore limits of the previous agent; retrying", "error", err.Error())
+		l.log.Error(err, "restoring limits of the previous agent; retrying")
 		l.inheritedUntil = now.Add(inheritedRetry)
 	}
 }

@@ -89,11 +89,11 @@ func TestWhenChangesStay(t *testing.T) {
 				t.Error(err)
 			}
 			if m.restart.kept() != (test.why == "") || m.leftHandover() != m.restart.kept() {
-				t.Errorf("kept %t, marker %t", m.restart.kept(), m.leftHandover())
+				t.Errorf("changes are kept: %t, marker %t; want both: %t", m.restart.kept(), m.leftHandover(), test.why == "")
 			}
 
 			if next := m.readHandover(); next.inherited != (test.why == "") || next.leftTaint() != next.inherited || m.leftHandover() {
-				t.Errorf("%+v", next)
+				t.Errorf("readHandover = %+v, want changes taken over: %t, and no marker left", next, test.why == "")
 			}
 		})
 	}
@@ -108,7 +108,7 @@ func TestFollowedInAnotherNamespace(t *testing.T) {
 	})
 
 	if err := m.followed(t.Context()); err == nil {
-		t.Error("a DaemonSet of another namespace follows")
+		t.Error("followed by a DaemonSet of another namespace = nil, want an error")
 	}
 
 	t.Setenv("POD_NAMESPACE", "crane-agent")
@@ -134,7 +134,7 @@ func TestLimitsSurviveRestart(t *testing.T) {
 
 		limit := m.hogsLimit(t)
 		if strings.HasPrefix(limit, "max") {
-			t.Fatalf("the hog is not throttled: %s", limit)
+			t.Fatalf("hog's limit is %s, want one", limit)
 		}
 
 		b.clock.SetTime(m.now)
@@ -148,7 +148,7 @@ func TestLimitsSurviveRestart(t *testing.T) {
 		}
 
 		if err := (undoOnStop{p.changes, p.reporter, p.restart.kept}).Run(ended(t)); err != nil || m.hogsLimit(t) != limit {
-			t.Fatalf("%v: the limit is %s, was %s", err, m.hogsLimit(t), limit)
+			t.Fatalf("the end with kept changes = %v with limit %s, want nil and %s", err, m.hogsLimit(t), limit)
 		}
 
 		return m, b, limit
@@ -159,7 +159,7 @@ func TestLimitsSurviveRestart(t *testing.T) {
 		_, l, _ := b.agent(t, enforceThrottle)
 
 		if m.hogsLimit(t) != limit {
-			t.Errorf("the limit is %s after the start", m.hogsLimit(t))
+			t.Errorf("after the start the limit is %s, want %s as before", m.hogsLimit(t), limit)
 		}
 
 		m.hog = 0.1
@@ -168,7 +168,7 @@ func TestLimitsSurviveRestart(t *testing.T) {
 		}
 
 		if m.hogsLimit(t) != limit {
-			t.Errorf("the limit is %s before the deadline", m.hogsLimit(t))
+			t.Errorf("before the deadline the limit is %s, want %s as before", m.hogsLimit(t), limit)
 		}
 
 		for range 3 {
@@ -176,7 +176,7 @@ func TestLimitsSurviveRestart(t *testing.T) {
 		}
 
 		if got := m.hogsLimit(t); got != "max 100000" {
-			t.Errorf("the limit is %s after the deadline", got)
+			t.Errorf("after the deadline the limit is %s, want none", got)
 		}
 	})
 
@@ -189,10 +189,10 @@ func TestLimitsSurviveRestart(t *testing.T) {
 		}
 
 		if got := m.hogsLimit(t); strings.HasPrefix(got, "max") {
-			t.Errorf("the limit is %s, was %s", got, limit)
+			t.Errorf("the limit is %s, want one as before (%s): the rule fires", got, limit)
 		}
 		if err := (undoOnStop{p.changes, p.reporter, p.restart.kept}).Run(ended(t)); err != nil || m.hogsLimit(t) != "max 100000" {
-			t.Errorf("%v: not the original but %s", err, m.hogsLimit(t))
+			t.Errorf("the end = %v with limit %s, want nil and the original", err, m.hogsLimit(t))
 		}
 	})
 
@@ -202,7 +202,7 @@ func TestLimitsSurviveRestart(t *testing.T) {
 		b.agent(t, enforceThrottle)
 
 		if got := m.hogsLimit(t); got != "max 100000" {
-			t.Errorf("the limit is %s", got)
+			t.Errorf("after an expired handover the limit is %s, want none", got)
 		}
 	})
 
@@ -211,7 +211,7 @@ func TestLimitsSurviveRestart(t *testing.T) {
 		b.agent(t)
 
 		if got := m.hogsLimit(t); got != "max 100000" {
-			t.Errorf("the limit is %s", got)
+			t.Errorf("with another kind enforced the limit is %s, want none", got)
 		}
 	})
 
@@ -223,7 +223,7 @@ func TestLimitsSurviveRestart(t *testing.T) {
 
 		p, _, _ := b.agent(t, enforceThrottle)
 		if got := m.hogsLimit(t); got != "max 100000" || !p.restart.leftTaint() {
-			t.Errorf("the limit is %s", got)
+			t.Errorf("after a damaged marker the limit is %s, taint %t; want none and a possible taint", got, p.restart.leftTaint())
 		}
 	})
 
@@ -241,13 +241,13 @@ func TestLimitsSurviveRestart(t *testing.T) {
 
 		p, _, _ := b.agent(t, enforceThrottle)
 		if got := m.hogsLimit(t); got != "max 100000" || p.restart.inherited || !p.restart.leftTaint() {
-			t.Errorf("the limit is %s, inherited %t", got, p.restart.inherited)
+			t.Errorf("after a newer marker the limit is %s, inherited %t; want none and nothing taken over", got, p.restart.inherited)
 		}
 		if list := p.newRestartManager(clusterAccess{view: b.view, api: &clients{}}, executors{}); len(list) != 0 {
-			t.Error("the agent would write its own marker over it")
+			t.Error("newRestartManager returned a manager, want none: it would overwrite the marker")
 		}
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, newer) {
-			t.Errorf("the marker is %q, %v", got, err)
+			t.Errorf("the newer marker is %q, %v, want it unchanged", got, err)
 		}
 	})
 
@@ -264,7 +264,7 @@ func TestLimitsSurviveRestart(t *testing.T) {
 
 		p, _, _ := b.agent(t, enforceThrottle)
 		if got := m.hogsLimit(t); got != "max 100000" || p.leftHandover() {
-			t.Errorf("the limit is %s, marker %t", got, p.leftHandover())
+			t.Errorf("after an older marker the limit is %s, marker %t; want none and removed", got, p.leftHandover())
 		}
 	})
 }

@@ -68,7 +68,7 @@ type clusterAccess struct {
 func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.FileWriter) error {
 	layout, err := cgroup.Detect(o.hostRoot())
 	if err != nil {
-		return fmt.Errorf("detect cgroups: %w", err)
+		return fmt.Errorf("detecting cgroups: %w", err)
 	}
 
 	e := environment{
@@ -86,6 +86,7 @@ func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.F
 		return err
 	}
 	defer unlock()
+	// Before any journal is opened: the marker decides whether the changes in it are undone or taken over.
 
 	e.restart = e.readHandover()
 	list, err := e.managers(ctx, files)
@@ -124,12 +125,12 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 		return nil, err
 	}
 
-	open, err := e.openJournals(files, reporter)
+	opened, err := e.openJournals(files, reporter)
 	if err != nil {
 		return nil, err
 	}
 
-	executors, beside := e.newExecutors(access, open, files, reporter)
+	executors, actors := e.newExecutors(access, opened, files, reporter)
 	l, err := e.newLoop(access.view, executors)
 	if err != nil {
 		return nil, err
@@ -140,13 +141,13 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 		return nil, err
 	}
 
-	elastic, reclaimable, err := e.newElasticManagers(access, open, reporter)
+	elastic, reclaimable, err := e.newElasticManagers(access, opened, reporter)
 	if err != nil {
 		return nil, err
 	}
 
 	l.reclaimable = reclaimable
-	zones, cpus, err := e.newZoneManagers(access, open.changes, reporter, l.observer.SetExclusiveCPUs)
+	zones, cpus, err := e.newZoneManagers(access, opened.changes, reporter, l.observer.SetExclusiveCPUs)
 	if err != nil {
 		return nil, err
 	}
@@ -157,15 +158,26 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 	}
 
 	var undo []Manager
-	if open.changes != nil {
-		undo = []Manager{undoOnStop{open.changes, reporter, e.restart.kept}}
+	if opened.changes != nil {
+		undo = []Manager{undoOnStop{opened.changes, reporter, e.restart.kept}}
 	}
 
-	list := slices.Concat(watchers, e.newPredecessorManager(access, open.changes, reporter), writers, recorders, l.loadBaselines(e.newBaselineStore(e.log)), e.countCycles(l), beside, undo,
+	list := slices.Concat(watchers, e.newPredecessorManager(access, opened.changes, reporter), writers, recorders, l.loadBaselines(e.newBaselineStore(e.log)), e.countCycles(l), actors, undo,
 		[]Manager{l.waterMarks, publisher}, zones, elastic, []Manager{l}, e.newRestartManager(access, executors))
 
+	// The server is created last, when everything that it serves is registered, and starts first.
+	server, err := e.newServer(ctx, access)
+	if err != nil {
+		return nil, err
+	}
+
+	return append(server, list...), nil
+}
+
+// newServer returns the HTTP server of metrics and probes; none without an address.
+func (e environment) newServer(ctx context.Context, access clusterAccess) ([]Manager, error) {
 	if !e.serves() {
-		return list, nil
+		return nil, nil
 	}
 
 	config := httpserver.Config{
@@ -188,7 +200,7 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 		return nil, err
 	}
 
-	return append([]Manager{server}, list...), nil
+	return []Manager{server}, nil
 }
 
 // newClusterAccess returns the access to the cluster's state and the manager that updates it, if there is an API server.
@@ -240,7 +252,7 @@ func (e environment) lockStateDir() (unlock func(), err error) {
 // leftJournal reports whether a previous agent left a journal, which is undone even if this agent changes less. A dry run changes nothing,
 // unless the previous agent left its changes to it.
 func (e environment) leftJournal(journal string) bool {
-	if e.DryRun && (e.restart == nil || e.restart.left == nil) {
+	if e.DryRun && (e.restart == nil || e.restart.marker == nil) {
 		return false
 	}
 
@@ -283,7 +295,7 @@ func register(e environment, list ...prometheus.Collector) error {
 
 	for _, c := range list {
 		if err := registry.Register(c); err != nil {
-			return fmt.Errorf("register metrics: %w", err)
+			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
 
@@ -293,10 +305,10 @@ func register(e environment, list ...prometheus.Collector) error {
 // undoOnStop undoes the host changes at the end. It starts before all managers that change the host, and so stops after them; managers
 // that wait for the API server at the end stop later.
 type undoOnStop struct {
-	journal *act.Journal
-	teller  *report.Reporter
-	// kept reports that the changes stay, for the next agent.
-	kept func() bool
+	journal  *act.Journal
+	reporter *report.Reporter
+	// keep reports that the changes stay, for the next agent.
+	keep func() bool
 }
 
 // Name implements Manager.
@@ -305,12 +317,12 @@ func (undoOnStop) Name() string { return "undo" }
 // Run implements Manager.
 func (u undoOnStop) Run(ctx context.Context) error {
 	<-ctx.Done()
-	if u.kept() {
+	if u.keep() {
 		return nil
 	}
 
-	if err := undoJournal(u.journal, u.journal.UndoAll, u.teller, reasonAgentEnded); err != nil {
-		return fmt.Errorf("undo at the end: %w", err)
+	if err := undoJournal(u.journal, u.journal.UndoAll, u.reporter, reasonAgentEnded); err != nil {
+		return fmt.Errorf("undoing the changes at the end: %w", err)
 	}
 
 	return nil

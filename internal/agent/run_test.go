@@ -76,7 +76,7 @@ func TestJournalBeforeFirstState(t *testing.T) {
 
 	i := slices.IndexFunc(list, func(m Manager) bool { return m.Name() == "undo" })
 	if undo, ok := list[max(i, 0)].(undoOnStop); !ok || !undo.journal.Paused() {
-		t.Errorf("the journal permits changes, or is not among %s", names(list))
+		t.Errorf("the managers are %s, want undo among them with a paused journal", names(list))
 	}
 }
 
@@ -99,7 +99,7 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%v: %s, want %s", flags, got, want)
 		}
 		if p.needsJournal() != slices.Contains(flags, "--enforce=cpu-throttle") && !strings.Contains(want, "undo") {
-			t.Errorf("%v: a journal: %t", flags, p.needsJournal())
+			t.Errorf("%v: needsJournal() = %t, want it only for --enforce=cpu-throttle", flags, p.needsJournal())
 		}
 	}
 }
@@ -169,7 +169,7 @@ func TestUndoesAtTheEnd(t *testing.T) {
 
 	clk, ok := p.clock.(*clocktesting.FakeClock)
 	if !ok {
-		t.Fatal("another clock")
+		t.Fatalf("the clock is a %T, want a fake one", p.clock)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -193,7 +193,7 @@ func TestUndoesAtTheEnd(t *testing.T) {
 		t.Error(err)
 	}
 	if got := m.hogsLimit(t); got != "max 100000" {
-		t.Errorf("the limit stays: %s", got)
+		t.Errorf("at the end the limit is %s, want none", got)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestTwoAgents(t *testing.T) {
 	defer endSecond()
 
 	if len(second) == 0 {
-		t.Error("two agents run")
+		t.Error("a second agent runs, want an error")
 		endSecond()
 	}
 
@@ -258,7 +258,7 @@ func TestTwoAgents(t *testing.T) {
 
 	third, end := start()
 	if len(third) > 0 {
-		t.Errorf("the next one does not run: %v", <-third)
+		t.Errorf("the next agent ended with %v, want it to run", <-third)
 	}
 
 	end()

@@ -46,7 +46,7 @@ func TestRuntimeHangs(t *testing.T) {
 	}
 
 	if len(r.snapshot.Pods) != 4 || !r.snapshot.Pods[0].UsedCPU.OK {
-		t.Errorf("%d pods: %+v", len(r.snapshot.Pods), r.snapshot.Pods)
+		t.Errorf("the snapshot has %d pods: %+v; want 4 with CPU", len(r.snapshot.Pods), r.snapshot.Pods)
 	}
 
 	said := ""
@@ -57,7 +57,7 @@ func TestRuntimeHangs(t *testing.T) {
 	}
 
 	if !strings.Contains(said, "/run/containerd/containerd.sock") {
-		t.Errorf("runtime: %q", said)
+		t.Errorf("feature runtime is %q, want the socket of containerd", said)
 	}
 	// Connections wait to be accepted.
 	if err := listener.SetDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
@@ -66,6 +66,6 @@ func TestRuntimeHangs(t *testing.T) {
 
 	if c, err := listener.Accept(); err == nil {
 		c.Close()
-		t.Error("the runtime was asked")
+		t.Error("the runtime got a connection, want none")
 	}
 }

@@ -90,6 +90,7 @@ func (o *Options) validateMode() field.ErrorList {
 		return errs
 	}
 
+	// What is executed must be chosen: the default is neither to watch nor to act.
 	if o.DryRun == (len(o.Enforce) > 0) {
 		errs = append(errs, invalid("dry-run", o.DryRun, "must be set together with either --dry-run or --enforce"))
 	}
@@ -232,6 +233,7 @@ func (o *Options) enforceFeatures(layout *cgroup.Layout) []features.Feature {
 	var out []features.Feature
 	for _, k := range enforceKinds() {
 		f := features.Feature{Name: "enforce-" + k.name, State: features.On}
+		// A host that cannot do it explains more than a flag that does not ask for it.
 		why := ""
 		switch {
 		case k.changesHost && layout == nil:
@@ -302,7 +304,7 @@ func (m waterMarks) Run(ctx context.Context) error {
 			m.log.Info("loaded the changed water marks of the scheduler's policy")
 		},
 		Rejected: func(err error) {
-			m.log.Info("failed to load the scheduler's policy; keeping the previous water marks", "error", err.Error())
+			m.log.Error(err, "loading the scheduler's policy; keeping the previous water marks")
 		},
 	})
 

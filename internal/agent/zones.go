@@ -68,7 +68,7 @@ func (o *CPUOptions) validate() field.ErrorList {
 // newZoneManagers returns the managers of the NUMA zones and of the CPUs of containers whose feature gates are on. own receives the
 // function that returns the exclusive CPUs. The CPU manager is nil if its gate is off.
 func (e environment) newZoneManagers(
-	access clusterAccess, journal *act.Journal, reporter *report.Reporter, own func(of func() (cpus numa.CPUSet, ok bool)),
+	access clusterAccess, journal *act.Journal, reporter *report.Reporter, setExclusive func(source func() (cpus numa.CPUSet, ok bool)),
 ) ([]Manager, *cpupinning.Manager, error) {
 	if !e.FeatureGates.Enabled(featuregate.NodeResourceTopology) {
 		return nil, nil, nil
@@ -121,8 +121,9 @@ func (e environment) newZoneManagers(
 	}
 
 	manager := cpupinning.NewManager(cpus)
+	// A dry run assigns none, and the observer must not count them as exclusive.
 	if cpus.Journal != nil {
-		own(manager.ExclusiveCPUs)
+		setExclusive(manager.ExclusiveCPUs)
 	}
 
 	if err := register(e, manager); err != nil {

@@ -94,7 +94,7 @@ func (f DiskIOFiles) Read(r *host.Reader, p *PodGroup, kind func(device []byte) 
 			return DiskIO{}, err
 		}
 
-		sum.whole.add(more.whole)
+		sum.disks.add(more.disks)
 		sum.stacked.add(more.stacked)
 	}
 
@@ -102,16 +102,16 @@ func (f DiskIOFiles) Read(r *host.Reader, p *PodGroup, kind func(device []byte) 
 }
 
 // diskIOByKind sums disk I/O by kind of device.
-type diskIOByKind struct{ whole, stacked DiskIO }
+type diskIOByKind struct{ disks, stacked DiskIO }
 
 // total returns the larger of both kinds: I/O to a stacked device is counted again below it, but there not always for the pod; the
 // threads of RAID 5 write for it.
 func (s diskIOByKind) total() DiskIO {
 	return DiskIO{
-		Reads:      max(s.whole.Reads, s.stacked.Reads),
-		Writes:     max(s.whole.Writes, s.stacked.Writes),
-		ReadBytes:  max(s.whole.ReadBytes, s.stacked.ReadBytes),
-		WriteBytes: max(s.whole.WriteBytes, s.stacked.WriteBytes),
+		Reads:      max(s.disks.Reads, s.stacked.Reads),
+		Writes:     max(s.disks.Writes, s.stacked.Writes),
+		ReadBytes:  max(s.disks.ReadBytes, s.stacked.ReadBytes),
+		WriteBytes: max(s.disks.WriteBytes, s.stacked.WriteBytes),
 	}
 }
 
@@ -119,7 +119,7 @@ func (s diskIOByKind) total() DiskIO {
 func (s *diskIOByKind) counters(d DeviceKind) *DiskIO {
 	switch d {
 	case WholeDisk:
-		return &s.whole
+		return &s.disks
 	case StackedDevice:
 		return &s.stacked
 	case IntermediateDevice:
