@@ -187,6 +187,7 @@ func (o *ClusterOptions) newWatcher(c clients, log logr.Logger, clk clock.WithTi
 
 // staticSource returns the state read from files.
 func (o *ClusterOptions) staticSource() (cluster.Static, error) {
+	// Files may name the pods, the labels, both or neither; what is unknown is noted.
 	state := cluster.State{IgnoreNodeLabels: true, KnowsRules: true, Note: "the pods of the node are unknown (--pods, --kubeconfig): no PodQOS can match, and no pod would be throttled or evicted"}
 	var err error
 	if state.Rules, err = o.readRules(); err != nil {

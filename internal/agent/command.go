@@ -100,7 +100,9 @@ func playScenario(path string, out io.Writer) error {
 		return fmt.Errorf("scenario %s: %w", path, err)
 	}
 
+	// The log is printed before the failures, so that their cause can be read above them.
 	fmt.Fprintln(out, s.Title)
+
 	for _, e := range played.Log {
 		fmt.Fprintf(out, "%8s  %s\n", e.At, e.Text)
 	}

@@ -70,7 +70,7 @@ func TestKernelFaults(t *testing.T) {
 	} {
 		out, err := runWithout(t, c.recording, c.without, append([]string{"--dry-run", "--once"}, c.flags...)...)
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("running %s: %v", name, err)
 		}
 
 		for _, want := range c.want {

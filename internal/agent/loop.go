@@ -91,6 +91,7 @@ func (e environment) newLoop(view cluster.Source, a executors) (*loop, error) {
 	}
 
 	l.observer.SetKubeletDir(e.KubeletRoot)
+	// Each step is a heartbeat and a duration in the metrics.
 	beat := e.heartbeats.Register(l.Name())
 	l.observeStep = func(step string, since time.Time) {
 		beat(step)

@@ -144,6 +144,7 @@ func (r *onceReport) rules(w io.Writer) {
 	r.section(w, []any{"RULE", "METRIC", "VALUE", "THRESHOLD", "NOW", "IF IT LASTS", "ACTION"}, r.ruleRows)
 	fmt.Fprintln(w)
 
+	// Gaps first, then reasons: a rule that does not fire may have only a reason.
 	for i, f := range r.plan.Rules {
 		if f.Gap > 0 {
 			fmt.Fprintf(w, "%s: to release, with a margin: %s; %s is being released, %s would be released now, %s would remain\n",

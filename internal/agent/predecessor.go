@@ -129,8 +129,10 @@ func (m predecessorManager) restoreQuotas(quotas []leftQuota) error {
 			continue
 		}
 
+		// Forgotten after the write, because the quota is not lowered again when the agent ends.
 		key := "predecessor/" + q.containerID
 		err := m.changes.Change(act.Unit{Key: key, Subject: q.name(), Changes: act.QuotaChanges(m.layout.Version, q.group, q.limit)})
+
 		done := report.Action{
 			Kind:      report.CPURestore,
 			Outcome:   report.Done,

@@ -193,6 +193,7 @@ func (p *replayer) printChanges(plan *qos.Plan) {
 		}
 	}
 
+	// An action is planned at each snapshot; only the first of a series is printed.
 	now := map[string]bool{}
 	p.printActions(now, "would", plan.Actions)
 

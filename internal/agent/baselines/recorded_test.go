@@ -14,6 +14,6 @@ import (
 func TestRecordedFile(t *testing.T) {
 	list, err := New(Config{Path: "testdata/baselines-v1-2fe0246b.json", BootID: "one", Log: logr.Discard()}).Load(now())
 	if err != nil || !reflect.DeepEqual(list, learnt()) {
-		t.Errorf("%+v, %v", list, err)
+		t.Errorf("Load = %+v, %v, want %+v", list, err, learnt())
 	}
 }

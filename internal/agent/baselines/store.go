@@ -80,7 +80,7 @@ func BootID(root host.Root) (string, error) {
 	}
 
 	if err != nil {
-		return "", fmt.Errorf("failed to identify the boot of the host: %w", err)
+		return "", fmt.Errorf("identifying the boot of the host: %w", err)
 	}
 
 	return id, nil
@@ -88,14 +88,14 @@ func BootID(root host.Root) (string, error) {
 
 // Load returns the stored baselines, none if there is no file. The error explains why no file is usable. The next save is due a minute
 // later, so that repeated restarts do not renew old data.
-func (k *Store) Load(now time.Time) ([]qos.Baseline, error) {
-	k.mu.Lock()
-	k.last = now
-	k.mu.Unlock()
+func (s *Store) Load(now time.Time) ([]qos.Baseline, error) {
+	s.mu.Lock()
+	s.last = now
+	s.mu.Unlock()
 
 	var newest content
-	var bad error
-	for _, path := range []string{k.config.Path, k.config.AlsoRead} {
+	var loadErr error
+	for _, path := range []string{s.config.Path, s.config.AlsoRead} {
 		if path == "" {
 			continue
 		}
@@ -106,22 +106,23 @@ func (k *Store) Load(now time.Time) ([]qos.Baseline, error) {
 		}
 
 		if err == nil {
-			err = c.validate(k.config.BootID, now)
+			err = c.validate(s.config.BootID, now)
 		}
 
 		switch {
 		case err != nil:
-			bad = errors.Join(bad, fmt.Errorf("%s: %w", path, err))
+			loadErr = errors.Join(loadErr, fmt.Errorf("%s: %w", path, err))
 		case c.At.After(newest.At):
 			newest = c
 		}
 	}
 
+	// One usable file is enough.
 	if !newest.At.IsZero() {
-		bad = nil
+		loadErr = nil
 	}
 
-	return newest.Pods, bad
+	return newest.Pods, loadErr
 }
 
 func readFile(path string) (c content, err error) {
@@ -157,22 +158,22 @@ func (c *content) validate(boot string, now time.Time) error {
 }
 
 // Due reports whether a minute has passed since the last save.
-func (k *Store) Due(now time.Time) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (s *Store) Due(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
-	return k.last.IsZero() || now.Sub(k.last) >= saveInterval || now.Before(k.last)
+	return s.last.IsZero() || now.Sub(s.last) >= saveInterval || now.Before(s.last)
 }
 
 // Save replaces the list to be written next, without waiting for the disk. The list must not be changed afterwards.
-func (k *Store) Save(list []qos.Baseline, now time.Time) {
-	k.mu.Lock()
-	k.next = &content{Boot: k.config.BootID, At: now, Pods: list}
-	k.last = now
-	k.mu.Unlock()
+func (s *Store) Save(list []qos.Baseline, now time.Time) {
+	s.mu.Lock()
+	s.next = &content{Boot: s.config.BootID, At: now, Pods: list}
+	s.last = now
+	s.mu.Unlock()
 
 	select {
-	case k.wake <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
@@ -181,51 +182,51 @@ func (k *Store) Save(list []qos.Baseline, now time.Time) {
 func (*Store) Name() string { return "baselines" }
 
 // Run writes saved lists until ctx ends.
-func (k *Store) Run(ctx context.Context) error {
+func (s *Store) Run(ctx context.Context) error {
 	for {
 		select {
-		case <-k.wake:
+		case <-s.wake:
 		case <-ctx.Done():
-			k.write()
+			s.write()
 			return nil
 		}
 
-		k.write()
+		s.write()
 	}
 }
 
 // write writes a new list and logs the first of repeated errors.
-func (k *Store) write() {
-	k.mu.Lock()
-	c := k.next
-	k.next = nil
-	k.mu.Unlock()
+func (s *Store) write() {
+	s.mu.Lock()
+	c := s.next
+	s.next = nil
+	s.mu.Unlock()
 
-	if c == nil || len(c.Pods) == 0 && k.lastEmpty {
+	if c == nil || len(c.Pods) == 0 && s.lastEmpty {
 		return
 	}
 
-	err := k.replaceFile(c)
+	err := s.replaceFile(c)
 	if errors.Is(err, errNoDirectory) {
 		return
 	}
 
 	switch {
 	case err == nil:
-		k.lastError = ""
-		k.lastEmpty = len(c.Pods) == 0
-	case k.lastError != err.Error():
-		k.lastError = err.Error()
-		k.config.Log.Info("failed to store the baselines of pods", "error", k.lastError)
+		s.lastError = ""
+		s.lastEmpty = len(c.Pods) == 0
+	case s.lastError != err.Error():
+		s.lastError = err.Error()
+		s.config.Log.Error(err, "storing the baselines of pods")
 	}
 }
 
 // errNoDirectory reports a missing directory that may not be created.
 var errNoDirectory = errors.New("no directory")
 
-func (k *Store) replaceFile(c *content) error {
-	dir := filepath.Dir(k.config.Path)
-	if k.config.Mkdir {
+func (s *Store) replaceFile(c *content) error {
+	dir := filepath.Dir(s.config.Path)
+	if s.config.Mkdir {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
@@ -235,12 +236,12 @@ func (k *Store) replaceFile(c *content) error {
 
 	sealed, err := durablefile.Seal(version, c)
 	if err != nil {
-		return fmt.Errorf("%s: %w", k.config.Path, err)
+		return fmt.Errorf("%s: %w", s.config.Path, err)
 	}
 
 	if len(sealed) > maxBytes {
-		return fmt.Errorf("%s: %d bytes are too many", k.config.Path, len(sealed))
+		return fmt.Errorf("%s: %d bytes are too many", s.config.Path, len(sealed))
 	}
 
-	return durablefile.Replace(k.config.Path, sealed)
+	return durablefile.Replace(s.config.Path, sealed)
 }

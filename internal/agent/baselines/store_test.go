@@ -47,15 +47,15 @@ func TestKeep(t *testing.T) {
 	config := Config{Path: filepath.Join(t.TempDir(), "state", "baselines.json"), BootID: "one", Mkdir: true, Log: logr.Discard()}
 	k := New(config)
 	if list, err := k.Load(now()); list != nil || err != nil {
-		t.Errorf("without a file: %v, %v", list, err)
+		t.Errorf("Load without a file = %v, %v, want neither", list, err)
 	}
 	if k.Due(now()) || !k.Due(now().Add(time.Minute)) {
-		t.Error("due at the start, or not a minute after it")
+		t.Error("Due is true at the start or false a minute later, want the opposite")
 	}
 
 	k.Save(learnt(), now())
 	if k.Due(now().Add(59*time.Second)) || !k.Due(now().Add(time.Minute)) || !k.Due(now().Add(-time.Second)) {
-		t.Error("due before a minute is over, or not after it")
+		t.Error("Due is true within a minute of a save, or false after it or a clock set back; want the opposite")
 	}
 
 	run(t, k)
@@ -70,7 +70,7 @@ func TestKeep(t *testing.T) {
 
 	config.BootID = "two"
 	if list, err := New(config).Load(now()); list != nil || err == nil || !strings.Contains(err.Error(), "rebooted") {
-		t.Errorf("of another boot: %v, %v", list, err)
+		t.Errorf("Load after a reboot = %v, %v, want the reboot as error", list, err)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestAlsoRead(t *testing.T) {
 	}
 
 	if list, err := k.Load(now().Add(24 * time.Hour)); list != nil || err == nil || !strings.Contains(err.Error(), own) || !strings.Contains(err.Error(), other) {
-		t.Errorf("both are old: %v, %v", list, err)
+		t.Errorf("Load of two old files = %v, %v, want both in the error", list, err)
 	}
 
 	before, err := os.ReadFile(other)
@@ -171,7 +171,7 @@ func TestBadFiles(t *testing.T) {
 		run(t, k)
 
 		if list, err := k.Load(now()); err != nil || len(list) != 1 {
-			t.Errorf("%s, written again: %v, %v", name, list, err)
+			t.Errorf("%s, written again: Load = %v, %v, want one baseline", name, list, err)
 		}
 	}
 }
@@ -202,21 +202,21 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("logged %q, want the full disk once", logged)
 	}
 	if list, err := k.Load(now()); err != nil || len(list) != 1 {
-		t.Errorf("the file of before: %v, %v", list, err)
+		t.Errorf("Load after a full disk = %v, %v, want the previous baseline", list, err)
 	}
 
 	k.Save(nil, now())
 	run(t, k)
 
 	if list, err := k.Load(now()); err != nil || len(list) != 0 {
-		t.Errorf("with room: %v, %v", list, err)
+		t.Errorf("Load after the disk has space = %v, %v, want an empty list", list, err)
 	}
 }
 
 // TestNoDirectory checks that a missing directory is neither created nor reported without Mkdir.
 func TestNoDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	k := New(Config{Path: filepath.Join(dir, "baselines.json"), BootID: "one", Log: funcr.New(func(_, args string) { t.Error(args) }, funcr.Options{})})
+	k := New(Config{Path: filepath.Join(dir, "baselines.json"), BootID: "one", Log: funcr.New(func(_, args string) { t.Errorf("logged %s, want nothing", args) }, funcr.Options{})})
 	k.Save(learnt(), now())
 	run(t, k)
 
@@ -262,7 +262,7 @@ func TestRunWrites(t *testing.T) {
 func TestBootID(t *testing.T) {
 	dir := t.TempDir()
 	if id, err := BootID(host.Root(dir)); err == nil {
-		t.Errorf("%q without a file", id)
+		t.Errorf("BootID without a file = %q, want an error", id)
 	}
 
 	file := filepath.Join(dir, "proc/sys/kernel/random/boot_id")
@@ -276,7 +276,7 @@ func TestBootID(t *testing.T) {
 		}
 
 		if id, err := BootID(host.Root(dir)); id != want || (err == nil) != (want != "") {
-			t.Errorf("%q: %q, %v", content, id, err)
+			t.Errorf("BootID of %q = %q, %v, want %q", content, id, err, want)
 		}
 	}
 }

@@ -61,31 +61,35 @@ type (
 	watcher func(context.Context, metav1.ListOptions) (watch.Interface, error)
 )
 
-// reflector returns a reflector that updates the cache with the objects that selector selects. client is needed because some test clients support only the older watch protocol.
-func (f *kindCache) reflector(kind any, selector metav1.ListOptions, list lister, follow watcher, client any) *cache.Reflector {
+// reflector returns a reflector that updates the cache with the objects that selector selects. client is needed because some test clients
+// support only the older watch protocol.
+func (k *kindCache) reflector(kind any, selector metav1.ListOptions, list lister, follow watcher, client any) *cache.Reflector {
 	begin := func(ctx context.Context, o *metav1.ListOptions) {
-		o.FieldSelector, o.LabelSelector = selector.FieldSelector, selector.LabelSelector
-		f.waitWhileMissing(ctx)
+		o.FieldSelector = selector.FieldSelector
+		o.LabelSelector = selector.LabelSelector
+		k.waitWhileMissing(ctx)
 	}
+
+	// Every answer is recorded, so that the state lists what is unavailable and why.
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			begin(ctx, &o)
 			out, err := list(ctx, o)
-			f.recordAnswer(ctx, err)
+			k.recordAnswer(ctx, err)
 
 			return out, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			begin(ctx, &o)
 			out, err := follow(ctx, o)
-			f.recordAnswer(ctx, err)
+			k.recordAnswer(ctx, err)
 
 			return out, err
 		},
 	}
 
-	return cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, client), kind, f, cache.ReflectorOptions{
-		Name: f.name, TypeDescription: f.name,
+	return cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, client), kind, k, cache.ReflectorOptions{
+		Name: k.name, TypeDescription: k.name,
 		Backoff: &wait.Backoff{
 			Duration: minRetry,
 			Cap:      maxRetry,
@@ -97,21 +101,21 @@ func (f *kindCache) reflector(kind any, selector metav1.ListOptions, list lister
 }
 
 // waitWhileMissing pauses if the API server does not serve the kind.
-func (f *kindCache) waitWhileMissing(ctx context.Context) {
-	f.w.mu.Lock()
-	missing := !f.missingSince.IsZero()
+func (k *kindCache) waitWhileMissing(ctx context.Context) {
+	k.w.mu.Lock()
+	missing := !k.missingSince.IsZero()
 	if missing {
-		f.missingWait = min(max(2*f.missingWait, minMissingPause), maxMissingPause)
+		k.missingWait = min(max(2*k.missingWait, minMissingPause), maxMissingPause)
 	}
 
-	pause := f.missingWait
-	f.w.mu.Unlock()
+	pause := k.missingWait
+	k.w.mu.Unlock()
 
 	if !missing {
 		return
 	}
 
-	timer := f.w.config.Clock.NewTimer(pause)
+	timer := k.w.config.Clock.NewTimer(pause)
 	defer timer.Stop()
 
 	select {
@@ -121,44 +125,44 @@ func (f *kindCache) waitWhileMissing(ctx context.Context) {
 }
 
 // recordAnswer records whether the API server answers.
-func (f *kindCache) recordAnswer(ctx context.Context, err error) {
+func (k *kindCache) recordAnswer(ctx context.Context, err error) {
 	if err != nil && (ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err)) {
 		return // The watch ends or starts over with a list.
 	}
 
-	f.w.mu.Lock()
-	defer f.w.mu.Unlock()
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
 
-	f.recordMissing(err)
+	k.recordMissing(err)
 	err = withoutRequest(err)
-	if err == nil && f.lastError == nil || err != nil && f.lastError != nil && err.Error() == f.lastError.Error() {
+	if err == nil && k.lastError == nil || err != nil && k.lastError != nil && err.Error() == k.lastError.Error() {
 		return
 	}
 
-	f.lastError = err
-	f.answered = f.answered || err != nil
-	f.w.changed()
+	k.lastError = err
+	k.answered = k.answered || err != nil
+	k.w.changed()
 }
 
 // recordMissing records since when a kind is not served and drops its objects after missingHold.
-func (f *kindCache) recordMissing(err error) {
-	now := f.w.config.Clock.Now()
+func (k *kindCache) recordMissing(err error) {
+	now := k.w.config.Clock.Now()
 	switch {
 	case err == nil:
-		f.missingSince = time.Time{}
-		f.missingWait = 0
+		k.missingSince = time.Time{}
+		k.missingWait = 0
 	case !apierrors.IsNotFound(err): // No statement about the kind.
-	case f.missingSince.IsZero():
-		f.missingSince = now
-	case !slices.Contains(f.w.builtIn(), f) && len(f.items) > 0 && now.Sub(f.missingSince) >= missingHold:
+	case k.missingSince.IsZero():
+		k.missingSince = now
+	case !slices.Contains(k.w.builtIn(), k) && len(k.items) > 0 && now.Sub(k.missingSince) >= missingHold:
 		// Kinds of Kubernetes itself always exist; only something other than an API server denies them.
-		clear(f.items)
-		f.w.changed()
+		clear(k.items)
+		k.w.changed()
 	}
 }
 
 // complete reports that all objects are known or that none can exist.
-func (f *kindCache) complete() bool { return f.synced || apierrors.IsNotFound(f.lastError) }
+func (k *kindCache) complete() bool { return k.synced || apierrors.IsNotFound(k.lastError) }
 
 // withoutRequest strips the request, which differs each time, from an error.
 func withoutRequest(err error) error {
@@ -171,44 +175,44 @@ func withoutRequest(err error) error {
 }
 
 // problem describes the error of the cache; empty for none.
-func (f *kindCache) problem() string {
-	if f.lastError == nil {
+func (k *kindCache) problem() string {
+	if k.lastError == nil {
 		return ""
 	}
 
 	rest := "no objects are known"
 	switch {
-	case len(f.items) > 0:
+	case len(k.items) > 0:
 		rest = "the last known objects are kept"
-	case f.synced:
+	case k.synced:
 		rest = "there are none"
 	}
 
-	if apierrors.IsNotFound(f.lastError) {
-		return fmt.Sprintf("%s: the API server does not serve this kind: its CustomResourceDefinition is not installed; %s", f.name, rest)
+	if apierrors.IsNotFound(k.lastError) {
+		return fmt.Sprintf("%s: the API server does not serve this kind: its CustomResourceDefinition is not installed; %s", k.name, rest)
 	}
 
-	return fmt.Sprintf("%s: watch failed: %v; %s", f.name, f.lastError, rest)
+	return fmt.Sprintf("%s: watch failed: %v; %s", k.name, k.lastError, rest)
 }
 
 // put stores an object without its managed fields.
-func (f *kindCache) put(obj any) error {
+func (k *kindCache) put(obj any) error {
 	o, err := meta.Accessor(obj)
 	if err != nil {
-		return fmt.Errorf("%s: %w", f.name, err)
+		return fmt.Errorf("%s: %w", k.name, err)
 	}
 
 	key := o.GetNamespace() + "/" + o.GetName()
-	if f.selects != nil && !f.selects(obj) {
-		delete(f.items, key)
+	if k.selects != nil && !k.selects(obj) {
+		delete(k.items, key)
 		return nil
 	}
 
 	o.SetManagedFields(nil)
-	f.items[key] = obj
-	if f == f.w.caches.nodes {
+	k.items[key] = obj
+	if k == k.w.caches.nodes {
 		select {
-		case f.w.nodeChanged <- struct{}{}:
+		case k.w.nodeChanged <- struct{}{}:
 		default: // A change is already pending.
 		}
 	}
@@ -217,45 +221,45 @@ func (f *kindCache) put(obj any) error {
 }
 
 // Add implements cache.ReflectorStore.
-func (f *kindCache) Add(obj any) error {
-	f.w.mu.Lock()
-	defer f.w.mu.Unlock()
-	defer f.w.changed()
+func (k *kindCache) Add(obj any) error {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	defer k.w.changed()
 
-	return f.put(obj)
+	return k.put(obj)
 }
 
 // Update implements cache.ReflectorStore.
-func (f *kindCache) Update(obj any) error { return f.Add(obj) }
+func (k *kindCache) Update(obj any) error { return k.Add(obj) }
 
 // Delete implements cache.ReflectorStore.
-func (f *kindCache) Delete(obj any) error {
+func (k *kindCache) Delete(obj any) error {
 	o, err := meta.Accessor(obj)
 	if err != nil {
-		return fmt.Errorf("%s: %w", f.name, err)
+		return fmt.Errorf("%s: %w", k.name, err)
 	}
 
-	f.w.mu.Lock()
-	defer f.w.mu.Unlock()
-	defer f.w.changed()
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	defer k.w.changed()
 
-	delete(f.items, o.GetNamespace()+"/"+o.GetName())
+	delete(k.items, o.GetNamespace()+"/"+o.GetName())
 	return nil
 }
 
 // Replace implements cache.ReflectorStore.
-func (f *kindCache) Replace(list []any, _ string) error {
-	f.w.mu.Lock()
-	defer f.w.mu.Unlock()
-	defer f.w.changed()
+func (k *kindCache) Replace(list []any, _ string) error {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	defer k.w.changed()
 
-	f.synced = true
-	f.answered = true
-	f.lastError = nil
-	clear(f.items)
+	k.synced = true
+	k.answered = true
+	k.lastError = nil
+	clear(k.items)
 
 	for _, obj := range list {
-		if err := f.put(obj); err != nil {
+		if err := k.put(obj); err != nil {
 			return err
 		}
 	}
@@ -264,4 +268,4 @@ func (f *kindCache) Replace(list []any, _ string) error {
 }
 
 // Resync implements cache.ReflectorStore.
-func (f *kindCache) Resync() error { return nil }
+func (k *kindCache) Resync() error { return nil }

@@ -79,8 +79,11 @@ func NewWatcher(c Config) *Watcher {
 	w := &Watcher{config: c, answered: make(chan struct{}), nodeChanged: make(chan struct{}, 1)}
 	w.caches.nodes = w.newCache("Node "+c.Node, func(o any) bool { n, ok := o.(*corev1.Node); return ok && n.Name == c.Node })
 	w.caches.pods = w.newCache("pods", func(o any) bool { p, ok := o.(*corev1.Pod); return ok && p.Spec.NodeName == c.Node })
-	w.caches.namespaces, w.caches.optOuts = w.newCache("namespaces", nil), w.newCache("ConfigMap "+optout.ConfigMapName, nil)
-	w.caches.nodeQOS, w.caches.podQOS, w.caches.actions = w.newCache("NodeQOS", nil), w.newCache("PodQOS", nil), w.newCache("AvoidanceActions", nil)
+	w.caches.namespaces = w.newCache("namespaces", nil)
+	w.caches.optOuts = w.newCache("ConfigMap "+optout.ConfigMapName, nil)
+	w.caches.nodeQOS = w.newCache("NodeQOS", nil)
+	w.caches.podQOS = w.newCache("PodQOS", nil)
+	w.caches.actions = w.newCache("AvoidanceActions", nil)
 
 	return w
 }
@@ -133,20 +136,20 @@ func (w *Watcher) Run(ctx context.Context) error {
 		return nil
 	}
 
-	var running sync.WaitGroup
+	var reflectors sync.WaitGroup
 	// Reflectors log every attempt; logProblems logs changes.
-	quiet := klog.NewContext(ctx, logr.Discard())
+	reflectorCtx := klog.NewContext(ctx, logr.Discard())
 	for _, r := range w.reflectors() {
-		running.Go(func() { r.RunWithContext(quiet) })
+		reflectors.Go(func() { r.RunWithContext(reflectorCtx) })
 	}
 
-	defer running.Wait()
+	defer reflectors.Wait()
 
 	ticker := w.config.Clock.NewTicker(logInterval)
 	defer ticker.Stop()
 
 	answered := w.answered
-	began := w.config.Clock.Now()
+	startedAt := w.config.Clock.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -154,7 +157,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-answered:
 			answered = nil
 		case <-ticker.C():
-			if answered != nil && w.config.Clock.Since(began) < startTimeout {
+			if answered != nil && w.config.Clock.Since(startedAt) < startTimeout {
 				continue // It has not started yet.
 			}
 		}
@@ -188,6 +191,7 @@ func (w *Watcher) reflectors() []*cache.Reflector {
 		return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 	}
 
+	// Only the own node, its pods and objects that opt out are watched: the API server answers thousands of agents.
 	out := []*cache.Reflector{
 		w.caches.nodes.reflector(&corev1.Node{}, named(w.config.Node),
 			func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -239,16 +243,16 @@ func (w *Watcher) logProblems() {
 	defer w.mu.Unlock()
 
 	for _, f := range w.activeCaches() {
-		now := f.problem()
-		switch now {
+		problem := f.problem()
+		switch problem {
 		case f.loggedProblem:
 		case "":
 			w.config.Log.Info("watch recovered", "of", f.name)
 		default:
-			w.config.Log.Info("watch failed", "problem", now)
+			w.config.Log.Info("watch failed", "problem", problem)
 		}
 
-		f.loggedProblem = now
+		f.loggedProblem = problem
 	}
 }
 
@@ -360,13 +364,13 @@ func decode[T any](f *kindCache, s *State) []T {
 			continue
 		}
 
-		var made T
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &made); err != nil {
+		var object T
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &object); err != nil {
 			s.Problems = append(s.Problems, fmt.Sprintf("%s %s cannot be read: %v", o.GetKind(), o.GetName(), err))
 			continue
 		}
 
-		out = append(out, made)
+		out = append(out, object)
 	}
 
 	return out

@@ -101,7 +101,7 @@ func (w *fixture) until(t *testing.T, what string, holds func(*State) bool) {
 		return holds(last), nil
 	})
 	if err != nil {
-		t.Fatalf("%s: node %t, %d pods, rules %+v, problems %q", what, last.Node != nil, len(last.Pods), last.Rules, last.Problems)
+		t.Fatalf("waiting for %s: node %t, %d pods, rules %+v, problems %q", what, last.Node != nil, len(last.Pods), last.Rules, last.Problems)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestOptOut(t *testing.T) {
 	}
 
 	if s := w.State(); s.KnowsPods || len(s.Pods) != 0 {
-		t.Errorf("pods may be changed though it is unknown which have opted out: %+v", s)
+		t.Errorf("State() = %+v, want no pods while it is unknown which have opted out", s)
 	}
 
 	optedOut := func(want ...string) func(*State) bool {
@@ -174,7 +174,7 @@ func TestOptOut(t *testing.T) {
 func TestWatcher(t *testing.T) {
 	w := newFixture(t, nil)
 	if s := w.State(); s.Node != nil || s.KnowsPods || len(s.Problems) != 0 {
-		t.Errorf("a watcher that has heard nothing knows %+v", s)
+		t.Errorf("State() before the first answer = %+v, want nothing known", s)
 	}
 
 	w.start(t)
@@ -185,13 +185,13 @@ func TestWatcher(t *testing.T) {
 
 	s := w.State()
 	if len(w.Pods()) != 2 || s.Pods[0].Name != "a" || s.Pods[1].Name != "b" || s.Pods[0].ManagedFields != nil || w.Node().Name != "node-1" {
-		t.Errorf("pods %v of %v", s.Pods, w.Node())
+		t.Errorf("State() has pods %v and node %v, want a and b without managed fields and node-1", s.Pods, w.Node())
 	}
 	if q := w.Rules().NodeQOS[0].Spec.Rules[0].MetricRule; q.Value.String() != "500m" {
-		t.Errorf("a fraction is lost: %v", q.Value)
+		t.Errorf("the rule's value is %v, want the fraction 500m", q.Value)
 	}
 	if w.State() != s {
-		t.Error("nothing has changed, and the state is another one")
+		t.Error("State() returned another pointer, want the same while nothing changes")
 	}
 
 	ctx := t.Context()
@@ -205,7 +205,7 @@ func TestWatcher(t *testing.T) {
 	})
 
 	if w.State() == s {
-		t.Error("the rules have changed, and the state is the same")
+		t.Error("State() returned the same pointer, want another after a change of rules")
 	}
 	if _, err := objects.Create(ctx, nodeQOS("second", rule("memory_total_usage", "1Gi")), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestDefinitionRemoved(t *testing.T) {
 		rules.recordAnswer(t.Context(), errors.New("connection refused"))
 
 		if s := w.State(); len(s.Rules.NodeQOS) != 1 {
-			t.Errorf("%+v after %s", s.Rules, w.clock.Since(time.Unix(0, 0)))
+			t.Errorf("after %s the rules are %+v, want the last known one", w.clock.Since(time.Unix(0, 0)), s.Rules)
 		}
 		w.clock.Step(missingHold / 4)
 	}
@@ -291,7 +291,7 @@ func TestDefinitionRemoved(t *testing.T) {
 	pods.recordAnswer(t.Context(), gone)
 
 	if s := w.State(); len(s.Rules.NodeQOS) != 0 || len(s.Pods) != 1 || !slices.ContainsFunc(s.Unavailable, func(p string) bool { return strings.HasSuffix(p, "is not installed; there are none") }) {
-		t.Errorf("%+v", s)
+		t.Errorf("after missingHold State() = %+v, want no rules, the pod, and the missing definition", s)
 	}
 
 	pause := func(want time.Duration) {
@@ -353,17 +353,17 @@ func TestHolds(t *testing.T) {
 
 	s := w.State()
 	if len(s.Pods) != 2 || len(s.Unavailable) != 1 || s.Unavailable[0] != "pods: watch failed: connection refused; the last known objects are kept" {
-		t.Errorf("%+v", s)
+		t.Errorf("State() = %+v, want the last known pods and one problem", s)
 	}
 
 	pods.recordAnswer(t.Context(), refused("timeout=6m"))
 	if w.State() != s {
-		t.Error("the same error is another state")
+		t.Error("State() returned another pointer, want the same for the same error")
 	}
 
 	pods.recordAnswer(t.Context(), nil)
 	if s := w.State(); len(s.Pods) != 2 || len(s.Unavailable) != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("State() after the recovery = %+v, want the pods without a problem", s)
 	}
 }
 
@@ -375,7 +375,7 @@ func TestRulesOfAFile(t *testing.T) {
 	w.until(t, "known", func(s *State) bool { return s.Node != nil && s.KnowsPods })
 
 	if s := w.State(); len(s.Rules.NodeQOS) != 0 || len(w.rules.Actions()) != 0 {
-		t.Errorf("%+v, asked for %v", s.Rules, w.rules.Actions())
+		t.Errorf("rules are %+v with requests %v, want those of the file and none", s.Rules, w.rules.Actions())
 	}
 }
 
@@ -413,12 +413,12 @@ func TestSilence(t *testing.T) {
 
 	w.until(t, "the others are known", func(s *State) bool { return s.Node != nil && s.KnowsPods })
 	if w.beats.Load() != 0 {
-		t.Error("it counts as ready before the rules were listed")
+		t.Error("Run called Beat before the rules were listed, want none")
 	}
 
 	w.until(t, "a beat all the same", func(*State) bool { w.clock.Step(logInterval); return w.beats.Load() > 0 })
 	if s := w.State(); s.KnowsRules {
-		t.Error("rules are known before they were listed")
+		t.Error("KnowsRules = true before the rules were listed, want false")
 	}
 }
 
@@ -426,7 +426,7 @@ func TestStatic(t *testing.T) {
 	s := NewStatic(State{Pods: []*corev1.Pod{podOn("x", "a")}, IgnoreNodeLabels: true})
 	again := s.State()
 	if len(s.Pods()) != 1 || s.Node() != nil || len(s.Rules().NodeQOS) != 0 || s.State() != again {
-		t.Errorf("%+v", s.State())
+		t.Errorf("State() = %+v, want one pod and always the same pointer", s.State())
 	}
 }
 
@@ -438,12 +438,12 @@ func TestStartSpread(t *testing.T) {
 
 	select {
 	case <-w.Answered():
-		t.Error("the API server was asked before the wait")
+		t.Error("the watcher has answers before the wait, want none")
 	case <-time.After(100 * time.Millisecond): // A watcher that does not wait has its answers within a few milliseconds.
 	}
 
 	if n := len(w.core.Actions()) + len(w.rules.Actions()); n > 0 {
-		t.Errorf("%d requests before the wait", n)
+		t.Errorf("%d requests before the wait, want none", n)
 	}
 
 	w.clock.Step(time.Minute)

@@ -19,7 +19,7 @@ func TestReplace(t *testing.T) {
 		}
 
 		if got, err := os.ReadFile(path); err != nil || string(got) != content {
-			t.Errorf("%q, %v", got, err)
+			t.Errorf("the file has %q, %v, want %q", got, err, content)
 		}
 	}
 
@@ -42,13 +42,13 @@ func TestReplaceFails(t *testing.T) {
 	}
 
 	if err := Replace(path, []byte("new")); err == nil {
-		t.Error("no error")
+		t.Error("Replace with a blocked temporary file = nil, want an error")
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != "old" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("the file has %q, %v, want the old content", got, err)
 	}
 	if err := Replace(filepath.Join(dir, "nowhere", "state"), nil); err == nil {
-		t.Error("no error without a directory")
+		t.Error("Replace without a directory = nil, want an error")
 	}
 }
 
@@ -60,7 +60,7 @@ func TestSeal(t *testing.T) {
 
 	got := map[string]int{}
 	if err := Open(3, sealed, &got); err != nil || got["a"] != 1 {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("Open = %v, %v, want the sealed content", got, err)
 	}
 
 	for want, bad := range map[string]string{
@@ -100,6 +100,6 @@ func TestLock(t *testing.T) {
 	defer file.Close()
 
 	if _, err := Lock(filepath.Join(dir, "nowhere")); err == nil {
-		t.Error("no error without a directory")
+		t.Error("Lock without a directory = nil, want an error")
 	}
 }

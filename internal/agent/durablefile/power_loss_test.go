@@ -43,10 +43,10 @@ func TestPowerLoss(t *testing.T) {
 			}
 
 			if got := possibleContents(disk, path); !slices.Equal(got, []string{"have new"}) {
-				t.Errorf("afterwards: %v", got)
+				t.Errorf("after Replace the possible contents are %v, want only the new one", got)
 			}
 			if steps < 5 {
-				t.Errorf("%d steps", steps)
+				t.Errorf("Replace took %d steps, want at least 5", steps)
 			}
 		})
 	}

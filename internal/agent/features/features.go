@@ -117,8 +117,8 @@ func List(h Host, s *observe.Snapshot) []Feature {
 	return out
 }
 
-func measured(name string, ok bool, s *observe.Snapshot, of string) Feature {
-	return onIf(name, ok, s.Problems[of])
+func measured(name string, ok bool, s *observe.Snapshot, subject string) Feature {
+	return onIf(name, ok, s.Problems[subject])
 }
 
 func pressure(name string, ok bool, problem string) Feature {
@@ -142,7 +142,9 @@ func (h Host) cgroups(s *observe.Snapshot) []Feature {
 		}
 	}
 
+	// Without these files the host has another cgroup version, or on v2 an old kernel.
 	v2 := l.Version == cgroup.V2
+
 	onV1 := fmt.Sprintf("cgroup %s", l.Version)
 	if v2 {
 		onV1 = "the kernel is too old"

@@ -33,7 +33,7 @@ func report(t *testing.T, dir string) map[string]string {
 	out := map[string]string{}
 	for _, f := range List(Host{Root: host.Root(dir), KubeletRoot: "/var/lib/kubelet", Layout: present, LayoutError: err, UnusedReasons: map[string]string{MemoryHigh: "nobody asks"}}, o.Collect(time.Now())) {
 		if f.State != On && f.Reason == "" {
-			t.Errorf("%s is %s without a reason", f.Name, f.State)
+			t.Errorf("%s is %s without a reason, want one", f.Name, f.State)
 		}
 		out[f.Name] = f.String()
 	}
@@ -104,7 +104,7 @@ func TestReport(t *testing.T) {
 	}
 
 	if got := report(t, dir)["node-pressure"]; got != "unsupported: the kernel was built without PSI, or started with psi=0" {
-		t.Errorf("a kernel without PSI: %q", got)
+		t.Errorf("node-pressure without PSI is %q, want it unsupported by the kernel", got)
 	}
 }
 
@@ -112,11 +112,11 @@ func TestEmptyHost(t *testing.T) {
 	got := report(t, t.TempDir())
 	for name, f := range got {
 		if !strings.HasPrefix(f, string(Unsupported)+": ") {
-			t.Errorf("%s is %q on a host that has nothing", name, f)
+			t.Errorf("%s is %q on an empty host, want it unsupported", name, f)
 		}
 	}
 
 	if !strings.Contains(got["cgroups"], cgroup.ErrNoCgroups.Error()) {
-		t.Errorf("cgroups: %q", got["cgroups"])
+		t.Errorf("cgroups is %q, want %v", got["cgroups"], cgroup.ErrNoCgroups)
 	}
 }

@@ -59,17 +59,17 @@ func NewPublisher(c PublisherConfig) *Publisher { return &Publisher{config: c} }
 func (*Publisher) Name() string { return "features" }
 
 // Run publishes until ctx ends.
-func (a *Publisher) Run(ctx context.Context) error {
-	ticker := a.config.Clock.NewTicker(detectInterval)
+func (p *Publisher) Run(ctx context.Context) error {
+	ticker := p.config.Clock.NewTicker(detectInterval)
 	defer ticker.Stop()
 
 	// The first snapshot is available soon after the start.
-	soon := a.config.Clock.NewTimer(2 * time.Second)
+	soon := p.config.Clock.NewTimer(2 * time.Second)
 	defer soon.Stop()
 
 	for {
-		a.publish(ctx)
-		a.config.Beat("publish")
+		p.publish(ctx)
+		p.config.Beat("publish")
 
 		select {
 		case <-ctx.Done():
@@ -80,15 +80,15 @@ func (a *Publisher) Run(ctx context.Context) error {
 	}
 }
 
-func (a *Publisher) publish(ctx context.Context) {
-	list := a.config.List()
+func (p *Publisher) publish(ctx context.Context) {
+	list := p.config.List()
 	if list == nil {
 		return
 	}
 
-	a.latest.Store(&list)
-	node := a.config.Node()
-	if a.config.Client == nil || node == nil {
+	p.latest.Store(&list)
+	node := p.config.Node()
+	if p.config.Client == nil || node == nil {
 		return
 	}
 
@@ -97,25 +97,26 @@ func (a *Publisher) publish(ctx context.Context) {
 		return
 	}
 
-	now := a.config.Clock.Now()
-	if since := now.Sub(a.lastWrite); since >= 0 && since < minWriteInterval && !a.lastWrite.IsZero() {
+	// Flapping features would otherwise write every ten seconds.
+	now := p.config.Clock.Now()
+	if since := now.Sub(p.lastWrite); since >= 0 && since < minWriteInterval && !p.lastWrite.IsZero() {
 		return
 	}
 
 	if err == nil {
-		err = a.write(ctx, node.Name, text)
+		err = p.write(ctx, node.Name, text)
 	}
 
 	if err == nil {
-		a.lastWrite = now
-		a.failed = false
+		p.lastWrite = now
+		p.failed = false
 		return
 	}
 
-	if !a.failed && ctx.Err() == nil {
-		a.config.Log.Info("failed to write the features to the node; will retry", "error", err.Error())
+	if !p.failed && ctx.Err() == nil {
+		p.config.Log.Error(err, "writing the features to the node; will retry")
 	}
-	a.failed = true
+	p.failed = true
 }
 
 func encode(list []Feature) (string, error) {
@@ -126,24 +127,24 @@ func encode(list []Feature) (string, error) {
 
 	text, err := json.Marshal(all)
 	if err != nil {
-		return "", fmt.Errorf("features: %w", err)
+		return "", fmt.Errorf("encoding the features: %w", err)
 	}
 
 	return string(text), nil
 }
 
-func (a *Publisher) write(ctx context.Context, node, text string) error {
+func (p *Publisher) write(ctx context.Context, node, text string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{ensurancev1alpha1.AnnotationAgentFeatures: text}}})
 	if err != nil {
-		return fmt.Errorf("features: %w", err)
+		return fmt.Errorf("encoding the features: %w", err)
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 
-	_, err = a.config.Client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "crane-agent"})
+	_, err = p.config.Client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "crane-agent"})
 	if err != nil {
-		return fmt.Errorf("annotate node %s: %w", node, err)
+		return fmt.Errorf("annotating node %s: %w", node, err)
 	}
 
 	return nil
@@ -155,8 +156,8 @@ var featureDesc = prometheus.NewDesc("crane_agent_feature", "1 for each feature 
 func (*Publisher) Describe(to chan<- *prometheus.Desc) { to <- featureDesc }
 
 // Collect implements prometheus.Collector.
-func (a *Publisher) Collect(to chan<- prometheus.Metric) {
-	list := a.latest.Load()
+func (p *Publisher) Collect(to chan<- prometheus.Metric) {
+	list := p.latest.Load()
 	if list == nil {
 		return
 	}

@@ -50,7 +50,7 @@ func TestPublish(t *testing.T) {
 	a.publish(t.Context())
 
 	if patches() != 0 || testutil.CollectAndCount(a) != 0 {
-		t.Error("published before anything was detected")
+		t.Errorf("%d patches and %d series before detection, want none", patches(), testutil.CollectAndCount(a))
 	}
 
 	list = []Feature{on("cgroups", "cgroup v2"), unsupported("cpi", "no counters")}
@@ -62,7 +62,7 @@ func TestPublish(t *testing.T) {
 
 	a.publish(t.Context())
 	if patches() != 1 {
-		t.Errorf("%d patches where nothing has changed", patches()-1)
+		t.Errorf("%d more patches while nothing changes, want none", patches()-1)
 	}
 
 	// Flapping does not write each time.
@@ -71,14 +71,14 @@ func TestPublish(t *testing.T) {
 	a.publish(t.Context())
 
 	if patches() != 1 {
-		t.Error("written again within a minute")
+		t.Errorf("%d patches within a minute, want 1", patches())
 	}
 
 	clk.Step(minWriteInterval)
 	a.publish(t.Context())
 
 	if got := read().Annotations[key]; !strings.Contains(got, `"cpi":"on"`) {
-		t.Error(got)
+		t.Errorf("the annotation is %s, want cpi on", got)
 	}
 
 	// The annotation is removed while the API server fails.
@@ -95,7 +95,7 @@ func TestPublish(t *testing.T) {
 	a.publish(t.Context())
 
 	if got := read().Annotations[key]; !strings.Contains(got, `"cpi":"on"`) {
-		t.Errorf("not written after an error: %q", got)
+		t.Errorf("the annotation after an error is %q, want cpi on", got)
 	}
 
 	want := "# HELP crane_agent_feature 1 for each feature in the state that it is in: on, off or unsupported.\n# TYPE crane_agent_feature gauge\n" +
@@ -115,6 +115,6 @@ func TestPublishMetricOnly(t *testing.T) {
 	a.publish(t.Context())
 
 	if testutil.CollectAndCount(a) != 1 {
-		t.Error("the metric has no series")
+		t.Errorf("the metric has %d series, want 1", testutil.CollectAndCount(a))
 	}
 }

@@ -75,16 +75,16 @@ func moduleLabel(part, step string) string {
 }
 
 // Register adds a part and returns the function it calls after each step. From now on a missing beat makes the part overdue.
-func (p *Heartbeats) Register(name string) func(step string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (h *Heartbeats) Register(name string) func(step string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 
-	added := &part{last: p.clock.Now(), started: make(chan struct{}), steps: map[string]time.Time{}}
-	p.parts[name] = added
+	added := &part{last: h.clock.Now(), started: make(chan struct{}), steps: map[string]time.Time{}}
+	h.parts[name] = added
 	return func(step string) {
-		now := p.clock.Now()
-		p.mu.Lock()
-		defer p.mu.Unlock()
+		now := h.clock.Now()
+		h.mu.Lock()
+		defer h.mu.Unlock()
 
 		added.last = now
 		added.steps[step] = now
@@ -96,17 +96,17 @@ func (p *Heartbeats) Register(name string) func(step string) {
 }
 
 // ObserveStep records the duration of a step.
-func (p *Heartbeats) ObserveStep(name, step string, d time.Duration) {
-	p.durations.WithLabelValues(moduleLabel(name, step), "", step).Observe(d.Seconds())
-	p.quantiles.WithLabelValues(moduleLabel(name, step), "", step).Observe(d.Seconds())
+func (h *Heartbeats) ObserveStep(name, step string, d time.Duration) {
+	h.durations.WithLabelValues(moduleLabel(name, step), "", step).Observe(d.Seconds())
+	h.quantiles.WithLabelValues(moduleLabel(name, step), "", step).Observe(d.Seconds())
 }
 
 // Started returns a channel that is closed at the part's first beat; nil for an unknown part.
-func (p *Heartbeats) Started(name string) <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (h *Heartbeats) Started(name string) <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 
-	if part := p.parts[name]; part != nil {
+	if part := h.parts[name]; part != nil {
 		return part.started
 	}
 
@@ -114,22 +114,22 @@ func (p *Heartbeats) Started(name string) <-chan struct{} {
 }
 
 // Remove removes a part that has ended.
-func (p *Heartbeats) Remove(name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (h *Heartbeats) Remove(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 
-	delete(p.parts, name)
+	delete(h.parts, name)
 }
 
 // Overdue lists the parts without a beat for longer than the given time, with the time since.
-func (p *Heartbeats) Overdue(most time.Duration) []string {
-	now := p.clock.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (h *Heartbeats) Overdue(limit time.Duration) []string {
+	now := h.clock.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 
 	var out []string
-	for name, part := range p.parts {
-		if since := now.Sub(part.last); since > most {
+	for name, part := range h.parts {
+		if since := now.Sub(part.last); since > limit {
 			out = append(out, fmt.Sprintf("%s was not seen for %s", name, since.Round(time.Second)))
 		}
 	}
@@ -139,12 +139,12 @@ func (p *Heartbeats) Overdue(most time.Duration) []string {
 }
 
 // NotStarted lists the parts without a beat yet.
-func (p *Heartbeats) NotStarted() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (h *Heartbeats) NotStarted() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 
 	var out []string
-	for name, part := range p.parts {
+	for name, part := range h.parts {
 		if !part.seen {
 			out = append(out, name+" has not begun")
 		}
@@ -158,34 +158,34 @@ var activityDesc = prometheus.NewDesc("crane_craneAgent_last_activity", "Time of
 	labels(), nil)
 
 // Describe implements prometheus.Collector.
-func (p *Heartbeats) Describe(to chan<- *prometheus.Desc) {
+func (h *Heartbeats) Describe(to chan<- *prometheus.Desc) {
 	to <- activityDesc
-	p.durations.Describe(to)
-	p.quantiles.Describe(to)
+	h.durations.Describe(to)
+	h.quantiles.Describe(to)
 }
 
 // Collect implements prometheus.Collector.
-func (p *Heartbeats) Collect(to chan<- prometheus.Metric) {
+func (h *Heartbeats) Collect(to chan<- prometheus.Metric) {
 	type beat struct {
 		name, step string
 		at         time.Time
 	}
 	var all []beat
-	p.mu.Lock()
+	h.mu.Lock()
 
-	for name, part := range p.parts {
+	for name, part := range h.parts {
 		for step, at := range part.steps {
 			all = append(all, beat{name, step, at})
 		}
 	}
 
-	p.mu.Unlock()
+	h.mu.Unlock()
 	slices.SortFunc(all, func(a, b beat) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.step, b.step)) })
 
 	for _, b := range all {
 		to <- prometheus.MustNewConstMetric(activityDesc, prometheus.GaugeValue, float64(b.at.UnixMilli())/1000, moduleLabel(b.name, b.step), "", b.step)
 	}
 
-	p.durations.Collect(to)
-	p.quantiles.Collect(to)
+	h.durations.Collect(to)
+	h.quantiles.Collect(to)
 }

@@ -20,7 +20,7 @@ func TestHeartbeats(t *testing.T) {
 	p.Register("cluster")
 
 	if got := p.NotStarted(); len(got) != 2 || got[0] != "cluster has not begun" {
-		t.Errorf("waiting %v", got)
+		t.Errorf("NotStarted() = %v, want cluster and qos", got)
 	}
 
 	clk.SetTime(time.Unix(1060, 0))
@@ -29,31 +29,31 @@ func TestHeartbeats(t *testing.T) {
 	select {
 	case <-p.Started("qos"):
 	default:
-		t.Error("a part that was seen has not begun")
+		t.Error("Started(qos) is open after a beat, want it closed")
 	}
 
 	if p.Started("unknown") != nil {
-		t.Error("a part that is not there can be waited for")
+		t.Error("Started of an unknown part is a channel, want nil")
 	}
 	if got := p.Overdue(30 * time.Second); len(got) != 1 || got[0] != "cluster was not seen for 1m0s" {
-		t.Errorf("late %v", got)
+		t.Errorf("Overdue(30s) = %v, want cluster for a minute", got)
 	}
 
 	p.Remove("cluster")
 	clk.SetTime(time.Unix(1100, 500e6))
 
 	if got := p.Overdue(time.Minute); len(got) != 0 {
-		t.Errorf("late %v", got)
+		t.Errorf("Overdue(1m) = %v, want none", got)
 	}
 	if got := p.Overdue(30 * time.Second); len(got) != 1 {
-		t.Errorf("late %v", got)
+		t.Errorf("Overdue(30s) = %v, want qos", got)
 	}
 
 	// A clock set back makes no part overdue.
 	clk.SetTime(time.Unix(0, 0))
 
 	if got := p.Overdue(time.Second); len(got) != 0 {
-		t.Errorf("late %v", got)
+		t.Errorf("Overdue(1s) after the clock was set back = %v, want none", got)
 	}
 }
 
@@ -85,7 +85,7 @@ crane_craneAgent_last_activity{module="qos",step="tick",subcomponent=""} 1000.25
 
 	for _, name := range []string{"crane_craneAgent_step_duration_seconds", "crane_craneAgent_step_duration_quantile_summary"} {
 		if n, err := testutil.GatherAndCount(r, name); err != nil || n != 1 {
-			t.Errorf("%s: %d, %v", name, n, err)
+			t.Errorf("%s has %d series, %v, want 1", name, n, err)
 		}
 	}
 }

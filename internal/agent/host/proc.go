@@ -29,6 +29,8 @@ type CPUTimes struct {
 func ParseStat(content []byte) (CPUTimes, error) {
 	var t CPUTimes
 	total := false
+
+	// The first line sums up all CPUs; the others are only counted.
 	err := Lines(content, func(line []byte) error {
 		name, rest := Field(line)
 		if !bytes.HasPrefix(name, []byte("cpu")) {

@@ -94,15 +94,15 @@ func (s *Server) Run(ctx context.Context) error {
 
 	select {
 	case err := <-ended:
-		return fmt.Errorf("serve %s: %w", s.Address(), err)
+		return fmt.Errorf("serving %s: %w", s.Address(), err)
 	case <-ctx.Done():
 	}
 
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 
-	if err := s.server.Shutdown(closing); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("stop serving: %w", err)
+	if err := s.server.Shutdown(shutdownCtx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("shutting down: %w", err)
 	}
 
 	_ = s.server.Close() // Requests still running had their time.
@@ -137,15 +137,15 @@ func Handler(c Config) http.Handler {
 }
 
 // statusPage responds with 200 without problems and with 500 and the problems otherwise.
-func statusPage(wrong func() []string, fine string) http.Handler {
+func statusPage(problems func() []string, text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		if list := wrong(); len(list) > 0 {
+		if list := problems(); len(list) > 0 {
 			w.WriteHeader(http.StatusInternalServerError)
 			fmt.Fprintln(w, strings.Join(list, "\n"))
 			return
 		}
 
-		fmt.Fprint(w, fine)
+		fmt.Fprint(w, text)
 	})
 }

@@ -53,7 +53,7 @@ func serve(t *testing.T, c Config) string {
 				t.Error(err)
 			}
 		case <-time.After(time.Minute):
-			t.Error("does not end")
+			t.Error("Run does not end within a minute, want it to end with its context")
 		}
 	})
 
@@ -74,18 +74,18 @@ func TestPages(t *testing.T) {
 
 	for path, want := range map[string]string{"/health-check": "OK", "/healthz": "OK", "/readyz": "ok"} {
 		if status, body := get(t, url+path); status != http.StatusOK || body != want {
-			t.Errorf("%s: %d %q", path, status, body)
+			t.Errorf("GET %s = %d %q, want 200 %q", path, status, body, want)
 		}
 	}
 
 	if status, body := get(t, url+"/metrics"); status != http.StatusOK || !strings.Contains(body, "probe 7") {
-		t.Errorf("%d %q", status, body)
+		t.Errorf("GET /metrics = %d %q, want 200 with the probe", status, body)
 	}
 
 	sick.Store(true)
 	for _, path := range []string{"/health-check", "/healthz"} {
 		if status, body := get(t, url+path); status != http.StatusInternalServerError || body != "qos was not seen for 6m0s\ncluster was not seen for 7m0s\n" {
-			t.Errorf("%s: %d %q", path, status, body)
+			t.Errorf("GET %s of an unhealthy agent = %d %q, want 500 with both problems", path, status, body)
 		}
 	}
 
@@ -100,7 +100,7 @@ func TestProfiling(t *testing.T) {
 	fine := func() []string { return nil }
 	url := serve(t, Config{Gather: prometheus.NewRegistry(), Unready: fine, Unhealthy: fine, Profiling: true})
 	if status, body := get(t, url+"/debug/pprof/"); status != http.StatusOK || !strings.Contains(body, "goroutine") {
-		t.Errorf("%d %q", status, body)
+		t.Errorf("GET /debug/pprof/ = %d %q, want 200 with the profiles", status, body)
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 
 // Pods holds the pods of a node by UID. The zero value is empty.
 type Pods struct {
-	known map[string]knownPod
+	byUID map[string]knownPod
 	// names holds namespace and name of pods that are otherwise unknown.
 	names map[string][2]string
 	// heldCapacity is the reclaimed capacity requested by all pods, offeredCapacity that of the node.
@@ -53,7 +53,7 @@ const defaultGracePeriod = 30 * time.Second
 // New returns the inventory of a node's pods. allowed returns the actions that may be taken on a pod, exempt why it is never evicted. No
 // action may be taken on a pod that has opted out.
 func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string, exempt func(*corev1.Pod) string) Pods {
-	p := Pods{known: make(map[string]knownPod, len(list)), heldCapacity: elasticrequest.SumAllocated(list)}
+	p := Pods{byUID: make(map[string]knownPod, len(list)), heldCapacity: elasticrequest.SumAllocated(list)}
 	for _, pod := range list {
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue // It has no processes, and its cgroup is about to be removed.
@@ -61,11 +61,11 @@ func New(list []*corev1.Pod, allowed func(*corev1.Pod) []string, exempt func(*co
 
 		uid := UID(pod)
 		if optout.Labelled(pod.Labels) {
-			p.known[uid] = newPod(uid, pod, nil, optout.Reason)
+			p.byUID[uid] = newPod(uid, pod, nil, optout.Reason)
 			continue
 		}
 
-		p.known[uid] = newPod(uid, pod, allowed(pod), exempt(pod))
+		p.byUID[uid] = newPod(uid, pod, allowed(pod), exempt(pod))
 	}
 
 	return p
@@ -81,7 +81,9 @@ func (p *Pods) SetOffered(node *corev1.Node) {
 
 // SetReclaimable sets the reclaimable capacity where it is known more precisely than from the Node's status, which never drops below the
 // requests of pods.
-func (p *Pods) SetReclaimable(room elasticrequest.ReclaimableCapacity) { p.offeredCapacity = room }
+func (p *Pods) SetReclaimable(capacity elasticrequest.ReclaimableCapacity) {
+	p.offeredCapacity = capacity
+}
 
 // Distributed returns the share of the node's reclaimed capacity requested by pods; above 1 if the capacity has shrunk. It is nil for a
 // resource whose capacity is unknown or not offered.
@@ -178,7 +180,7 @@ func newContainer(id string, spec *corev1.Container) qos.Container {
 // MarkSensitive marks latency-sensitive pods by the cpuPriority of their PodQOS: 0 is latency-sensitive, higher values are batch work.
 // Without a PodQOS, Guaranteed pods are latency-sensitive. Pods on reclaimed capacity never are.
 func (p Pods) MarkSensitive(cpuPriority func(*corev1.Pod) (int32, bool)) {
-	for uid, k := range p.known {
+	for uid, k := range p.byUID {
 		priority, ok := cpuPriority(k.Pod)
 		if !ok {
 			continue
@@ -189,13 +191,13 @@ func (p Pods) MarkSensitive(cpuPriority func(*corev1.Pod) (int32, bool)) {
 			k.qos.SensitiveReason = "cpuPriority 0"
 		}
 
-		p.known[uid] = k
+		p.byUID[uid] = k
 	}
 }
 
 // Find returns the pod with the UID and whether the cluster knows it.
 func (p Pods) Find(uid string) (qos.Pod, bool) {
-	if k, ok := p.known[uid]; ok {
+	if k, ok := p.byUID[uid]; ok {
 		return k.qos, true
 	}
 
@@ -208,7 +210,7 @@ func (p Pods) Find(uid string) (qos.Pod, bool) {
 
 // Container returns a container of the pod's spec; false for others, such as the sandbox.
 func (p Pods) Container(uid, id string) (qos.Container, bool) {
-	c, ok := p.known[uid].containers[id]
+	c, ok := p.byUID[uid].containers[id]
 	return c, ok
 }
 

@@ -54,23 +54,23 @@ func TestFind(t *testing.T) {
 	got, ok := p.Find("uid-1")
 	if !ok || got.Namespace != "shop" || got.Name != "web" || got.Priority != 7 || got.Class != qos.Burstable || got.Grace != 20*time.Second ||
 		!got.Started.Equal(time.Unix(100, 0)) || got.ExemptReason != "" || got.Elastic || got.Terminating || len(got.Allowed) != 1 {
-		t.Errorf("%+v, %t", got, ok)
+		t.Errorf("Find = %+v, %t, want shop/web with the properties of its spec", got, ok)
 	}
 	if c, ok := p.Container("uid-1", "abc"); !ok || c.Name != "main" || c.Request != 900 || c.Limit != 1500 {
-		t.Errorf("%+v, %t", c, ok)
+		t.Errorf("Container = %+v, %t, want main with 900m and 1500m", c, ok)
 	}
 
 	for _, id := range []string{"", "y", "sandbox"} {
 		if c, ok := p.Container("uid-1", id); ok {
-			t.Errorf("%q is container %+v", id, c)
+			t.Errorf("Container(%q) = %+v, want none", id, c)
 		}
 	}
 
 	if got, ok := p.Find("unknown"); ok || got.UID != "unknown" {
-		t.Errorf("%+v, %t", got, ok)
+		t.Errorf("Find of an unknown pod = %+v, %t, want its UID and false", got, ok)
 	}
 	if _, ok := (Pods{}).Find("unknown"); ok {
-		t.Error("an empty inventory knows a pod")
+		t.Error("Find in an empty inventory = true, want false")
 	}
 }
 
@@ -90,7 +90,7 @@ func TestKinds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, ok := inventory(pod(test.change)).Find("uid-1"); !ok || !test.holds(got) {
-				t.Errorf("%+v", got)
+				t.Errorf("Find = %+v, %t, want what %s means", got, ok, name)
 			}
 		})
 	}
@@ -100,15 +100,15 @@ func TestKinds(t *testing.T) {
 	}))
 
 	if c, _ := p.Container("uid-1", "abc"); c.Limit != 2000 {
-		t.Errorf("a limit of reclaimed cpu: %+v", c)
+		t.Errorf("the container is %+v, want its reclaimed CPU of 2000m as limit", c)
 	}
-	if p := inventory(pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })); len(p.known) != 0 {
-		t.Error("a pod that has ended counts")
+	if p := inventory(pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })); len(p.byUID) != 0 {
+		t.Error("a terminated pod is in the inventory, want none")
 	}
 
 	p = inventory(pod(func(p *corev1.Pod) { p.Annotations = map[string]string{annotationMirror: "x", annotationHash: "hash"} }))
 	if _, ok := p.Find("hash"); !ok {
-		t.Error("a static pod is not found by the UID that its cgroup has")
+		t.Error("Find of a static pod by its cgroup's UID = false, want true")
 	}
 }
 
@@ -124,14 +124,14 @@ func TestNamesFromLogs(t *testing.T) {
 	p.ReadNamesFromLogs(host.Root(dir))
 
 	if got, ok := p.Find("uid-1"); ok || got.Name != "web-1" || got.Namespace != "shop" || got.Allowed != nil {
-		t.Errorf("%+v, %t", got, ok)
+		t.Errorf("Find = %+v, %t, want the name shop/web-1 of an unknown pod", got, ok)
 	}
 
 	p = Pods{}
 	p.ReadNamesFromLogs(host.Root(filepath.Join(dir, "nowhere")))
 
 	if got, _ := p.Find("uid-1"); got.Name != "" {
-		t.Errorf("%+v", got)
+		t.Errorf("Find without log directories = %+v, want no name", got)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestParse(t *testing.T) {
 
 	for _, bad := range []string{"", "kind: Node\n", "kind: List\nitems: [{kind: Service, metadata: {name: a, uid: b}}]\n", "kind: Pod\nmetadata: {name: a}\n", "kind: List\nitems: 5\n", "{"} {
 		if got, err := Parse([]byte(bad)); err == nil {
-			t.Errorf("%q: %+v", bad, got)
+			t.Errorf("Parse(%q) = %+v, want an error", bad, got)
 		}
 	}
 }

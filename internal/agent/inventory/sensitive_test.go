@@ -65,6 +65,6 @@ func TestDistributed(t *testing.T) {
 	}
 
 	if got := (Pods{}).Distributed(); got.CPU != nil || got.Memory != nil {
-		t.Error("the node is unknown")
+		t.Errorf("Distributed of an unknown node = %+v, want unknown", got)
 	}
 }

@@ -126,8 +126,8 @@ func UnsupportedReason(root host.Root, layout cgroup.Layout) string {
 		return err.Error()
 	}
 
-	if most := 2 * len(cpus); most > maxDescriptors {
-		return fmt.Sprintf("%d CPUs need %d open counters per pod, more than %d", len(cpus), most, maxDescriptors)
+	if needed := 2 * len(cpus); needed > maxDescriptors {
+		return fmt.Sprintf("%d CPUs need %d open counters per pod, more than %d", len(cpus), needed, maxDescriptors)
 	}
 
 	return refusalReason(root, dir, cpus[0], clockEvents(), hardwareEvents())

@@ -130,7 +130,7 @@ func TestClocks(t *testing.T) {
 	}
 
 	if n := countPerfDescriptors(t) - before; n != 2*len(cpus) {
-		t.Errorf("%d descriptors for %d CPUs", n, len(cpus))
+		t.Errorf("%d open descriptors, want %d for %d CPUs", n, 2*len(cpus), len(cpus))
 	}
 
 	start := processCPUTime(t)
@@ -156,18 +156,18 @@ func TestClocks(t *testing.T) {
 
 	// Other processes of the cgroup are counted as well, by both clocks.
 	if all.instructions < 0.5*float64(own) || !ok || ratio < 0.5 || ratio > 2 {
-		t.Errorf("%+v for %s of this process", all, own)
+		t.Errorf("counted %+v, want at least half of the %s of this process and similar clocks", all, own)
 	}
 
 	for i, c := range list {
 		c.close()
 		if _, err := c.read(); err == nil {
-			t.Errorf("counter %d can be read after it was closed", i)
+			t.Errorf("read of closed counter %d = nil, want an error", i)
 		}
 	}
 
 	if n := countPerfDescriptors(t) - before; n != 0 {
-		t.Errorf("%d descriptors are left", n)
+		t.Errorf("%d descriptors are open, want none", n)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestRefused(t *testing.T) {
 	t.Logf("cycles and instructions on this host: %q", refusalReason("/", dir, cpu, clockEvents(), hardwareEvents()))
 	root := t.TempDir()
 	if got := readParanoidLevel(host.Root(root)); !strings.Contains(got, "unknown") {
-		t.Error(got)
+		t.Errorf("readParanoidLevel without a file = %q, want unknown", got)
 	}
 
 	file := filepath.Join(root, "proc/sys/kernel/perf_event_paranoid")
@@ -202,7 +202,7 @@ func TestRefused(t *testing.T) {
 	}
 
 	if got := readParanoidLevel(host.Root(root)); got != "kernel.perf_event_paranoid is 2" {
-		t.Error(got)
+		t.Errorf("readParanoidLevel = %q, want level 2", got)
 	}
 }
 

@@ -147,16 +147,16 @@ func (s *Sampler) wait(ctx context.Context, span time.Duration) bool {
 
 // removeMissing drops the samples of removed pods.
 func (s *Sampler) removeMissing(pods []Target) {
-	here := make(map[string]bool, len(pods))
+	present := make(map[string]bool, len(pods))
 	for _, p := range pods {
-		here[p.UID] = true
+		present[p.UID] = true
 	}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	for uid := range s.samples {
-		if !here[uid] {
+		if !present[uid] {
 			delete(s.samples, uid)
 		}
 	}
@@ -208,23 +208,23 @@ func (s *Sampler) sampleWindow(ctx context.Context, pods []Target) bool {
 func (s *Sampler) openCounters(pods []Target) []podCounters {
 	cpus, err := s.onlineCPUs(s.config.Root)
 	if err != nil {
-		s.problems.Error("counters", "failed to count cycles and instructions of pods", err)
+		s.problems.Error("counters", "counting cycles and instructions of pods", err)
 		return nil
 	}
 
-	room := min(maxDescriptors/(2*len(cpus)), len(pods))
+	count := min(maxDescriptors/(2*len(cpus)), len(pods))
 	start := s.nextPod % len(pods)
 
-	s.nextPod = start + room
-	list := make([]podCounters, 0, room)
-	var first error
-	for i := range room {
+	s.nextPod = start + count
+	list := make([]podCounters, 0, count)
+	var firstErr error
+	for i := range count {
 		c := podCounters{Target: pods[(start+i)%len(pods)]}
 		for _, cpu := range cpus {
 			k, err := s.openCounter(c.Dir, cpu)
 			if err != nil {
-				if s.dirExists(c.Dir) && first == nil {
-					first = err
+				if s.dirExists(c.Dir) && firstErr == nil {
+					firstErr = err
 				}
 
 				c.close() // A sum needs all CPUs.
@@ -237,7 +237,7 @@ func (s *Sampler) openCounters(pods []Target) []podCounters {
 		list = append(list, c)
 	}
 
-	s.problems.Error("counters", "failed to count cycles and instructions of pods", first)
+	s.problems.Error("counters", "counting cycles and instructions of pods", firstErr)
 	return list
 }
 
@@ -247,7 +247,7 @@ func (s *Sampler) recordSample(c *podCounters) {
 	for _, k := range c.counters {
 		n, err := k.read()
 		if err != nil {
-			s.problems.Error("counters", "failed to count cycles and instructions of pods", err)
+			s.problems.Error("counters", "counting cycles and instructions of pods", err)
 			return
 		}
 
@@ -299,16 +299,16 @@ type totals struct {
 
 // add adds the reading of a CPU. It scales the values up to the time enabled, which assumes that the pod behaved the same while its counters
 // were multiplexed out.
-func (s *totals) add(c reading) {
-	s.enabled += c.enabled
+func (t *totals) add(c reading) {
+	t.enabled += c.enabled
 	if c.running <= 0 || c.enabled < c.running {
 		return
 	}
 
 	scale := float64(c.enabled) / float64(c.running)
-	s.running += c.running
-	s.cycles += scale * float64(c.cycles)
-	s.instructions += scale * float64(c.instructions)
+	t.running += c.running
+	t.cycles += scale * float64(c.cycles)
+	t.instructions += scale * float64(c.instructions)
 }
 
 const (
@@ -319,10 +319,10 @@ const (
 )
 
 // cyclesPerInstruction returns false if too little was counted or the counters were multiplexed out nearly all of the time.
-func (s *totals) cyclesPerInstruction() (float64, bool) {
-	if s.running < minRunning || float64(s.running) < minRunningShare*float64(s.enabled) || s.instructions <= 0 || s.cycles <= 0 {
+func (t *totals) cyclesPerInstruction() (float64, bool) {
+	if t.running < minRunning || float64(t.running) < minRunningShare*float64(t.enabled) || t.instructions <= 0 || t.cycles <= 0 {
 		return 0, false
 	}
 
-	return s.cycles / s.instructions, true
+	return t.cycles / t.instructions, true
 }

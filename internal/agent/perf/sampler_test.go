@@ -44,7 +44,7 @@ func TestSum(t *testing.T) {
 		}
 
 		if got, ok := s.cyclesPerInstruction(); got != test.want || ok != test.ok {
-			t.Errorf("%s: %g, %t", name, got, ok)
+			t.Errorf("%s: cyclesPerInstruction = %g, %t, want %g, %t", name, got, ok, test.want, test.ok)
 		}
 	}
 }
@@ -182,17 +182,17 @@ func TestSampler(t *testing.T) {
 
 	b.advance(10)
 	if s, ok := b.sampler.Latest("0"); !ok || s.CyclesPerInstruction != 3 || !s.At.Equal(b.clock.Now()) || b.openGroups() != 0 {
-		t.Errorf("%+v, %t, %d open", s, ok, b.openGroups())
+		t.Errorf("Latest = %+v, %t with %d open counters, want 3 and none", s, ok, b.openGroups())
 	}
 
 	b.advance(34)
 	if b.openGroups() != 0 {
-		t.Errorf("%d are open between two windows", b.openGroups())
+		t.Errorf("%d counters are open between two windows, want none", b.openGroups())
 	}
 
 	b.advance(1)
 	if b.openGroups() != 12 {
-		t.Errorf("%d are open in the second window", b.openGroups())
+		t.Errorf("%d counters are open in the second window, want 12", b.openGroups())
 	}
 
 	// A removed pod loses its counters and its sample.
@@ -208,17 +208,17 @@ func TestSampler(t *testing.T) {
 
 	b.advance(44)
 	if _, ok := b.sampler.Latest("1"); ok || b.openGroups() != 4 {
-		t.Errorf("a pod that is gone has a sample: %t; %d open", ok, b.openGroups())
+		t.Errorf("a removed pod has a sample: %t, with %d open counters; want none and 4", ok, b.openGroups())
 	}
 
 	stop()
 	if b.openGroups() != 0 {
-		t.Errorf("%d are open after the end", b.openGroups())
+		t.Errorf("%d counters are open after the end, want none", b.openGroups())
 	}
 
 	b.clock.Step(2 * maxAge)
 	if _, ok := b.sampler.Latest("0"); ok {
-		t.Error("a sample of long ago is shown")
+		t.Error("Latest of an old sample = true, want false")
 	}
 }
 
@@ -230,12 +230,12 @@ func TestSamplerIsBounded(t *testing.T) {
 	b.advance(3 * 45)
 
 	if b.most > maxDescriptors/2 || b.most < 4*128 {
-		t.Errorf("%d groups of two were open at a time", b.most)
+		t.Errorf("up to %d groups of two were open, want %d to %d", b.most, 4*128, maxDescriptors/2)
 	}
 
 	for i := range 11 {
 		if b.opened[fmt.Sprint("/", i)] == 0 {
-			t.Errorf("pod %d was never counted", i)
+			t.Errorf("pod %d was never counted, want every pod in its turn", i)
 		}
 	}
 }
@@ -250,7 +250,7 @@ func TestSamplerFails(t *testing.T) {
 	b.mu.Lock()
 
 	if len(b.logged) != 1 || !strings.Contains(b.logged[0], "permission denied") {
-		t.Errorf("logged %q", b.logged)
+		t.Errorf("logged %q, want the missing permission once", b.logged)
 	}
 
 	b.err = nil
@@ -258,6 +258,6 @@ func TestSamplerFails(t *testing.T) {
 	b.advance(45 + 10)
 
 	if _, ok := b.sampler.Latest("1"); !ok {
-		t.Error("not tried again")
+		t.Error("Latest after the recovery = false, want another try")
 	}
 }

@@ -72,13 +72,14 @@ func (g groupFiles) pendingQuota(group string, w groupTarget) (pendingChange, er
 
 	now, _, err := g.layout.ReadLimit(g.reader, group)
 	if err != nil {
-		return pendingChange{}, fmt.Errorf("CPU limit: %w", err)
+		return pendingChange{}, fmt.Errorf("reading the CPU limit: %w", err)
 	}
 
 	if now.Period <= 0 {
 		return pendingChange{}, fmt.Errorf("CPU limit: period %s", now.Period)
 	}
 
+	// A lower limit, such as one of a running throttle, is kept.
 	limit := cgroup.NewBandwidth(w.limits.CPU, now.Period)
 	if !now.Unlimited() && now.Quota <= limit.Quota {
 		return pendingChange{}, nil
@@ -147,8 +148,8 @@ func (g groupFiles) pendingWeight(group string, w groupTarget) (pendingChange, e
 func formatShares(m series.MilliCPU) string { return strconv.FormatInt(computeShares(m), 10) }
 
 func computeShares(m series.MilliCPU) int64 {
-	const fewest, most = 2, 262144
-	return min(max(int64(math.Min(float64(m), most*1000))*1024/1000, fewest), most)
+	const minShares, maxShares = 2, 262144
+	return min(max(int64(math.Min(float64(m), maxShares*1000))*1024/1000, minShares), maxShares)
 }
 
 func formatWeight(m series.MilliCPU) string {
@@ -162,6 +163,7 @@ func (g groupFiles) pendingMemory(group string, w groupTarget) (pendingChange, e
 		return pendingChange{}, nil
 	}
 
+	// A lower limit is kept, as for CPU.
 	file := cgroup.FileMemory
 	if g.layout.Version != cgroup.V2 {
 		file = cgroup.FileMemoryV1
@@ -217,7 +219,7 @@ func (g groupFiles) isMemoryLimited(group string, w groupTarget) bool {
 func (g groupFiles) readMemoryUse(group string) (series.Bytes, error) {
 	path, err := g.layout.SettingFile(group, cgroup.FileMemory)
 	if err != nil {
-		return 0, fmt.Errorf("memory use: %w", err)
+		return 0, fmt.Errorf("reading the memory use: %w", err)
 	}
 
 	content, err := g.reader.ReadPath(filepath.Join(filepath.Dir(path), "memory.current"))

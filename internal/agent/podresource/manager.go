@@ -108,18 +108,20 @@ func (m *Manager) reconcile() {
 		return
 	}
 
-	where := snapshot.ContainerGroups()
+	groups := snapshot.ContainerGroups()
 	seen := map[string]bool{}
 	var containers containerCounts
 	for _, pod := range state.Pods {
 		if p := newPlan(pod); p != nil {
-			known := m.reconcilePod(pod, p, where, seen)
-			containers.known += known
-			containers.waiting += len(p.containers) - known
+			started := m.reconcilePod(pod, p, groups, seen)
+			containers.started += started
+			containers.waiting += len(p.containers) - started
 		}
 	}
 
+	// Reports of removed pods are forgotten; a new pod has another UID.
 	m.metrics.setContainers(containers)
+
 	for key := range m.reported {
 		if !seen[key] {
 			delete(m.reported, key)
@@ -135,31 +137,31 @@ func (m *Manager) reconcile() {
 
 // reconcilePod updates the groups of a pod: containers first, since on v1 a pod's limit must not be below theirs. It returns the number of
 // containers with a known group.
-func (m *Manager) reconcilePod(pod *corev1.Pod, p *plan, where map[string]string, seen map[string]bool) (known int) {
+func (m *Manager) reconcilePod(pod *corev1.Pod, p *plan, groups map[string]string, seen map[string]bool) (started int) {
 	ref := qos.PodRef{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
-	above := ""
+	podGroup := ""
 	for id, w := range p.containers {
 		unit := unit{pod: ref, container: p.names[id], owner: id}
 		unit.markSeen(seen)
 
-		group, ok := where[id]
+		group, ok := groups[id]
 		if !ok {
 			continue
 		}
 
-		known++
-		above = path.Dir(group)
+		started++
+		podGroup = path.Dir(group)
 		m.reconcileGroup(unit, group, w)
 	}
 
 	unit := unit{pod: ref, container: podName, owner: ref.UID}
 	unit.markSeen(seen)
 
-	if above != "" {
-		m.reconcileGroup(unit, above, p.pod)
+	if podGroup != "" {
+		m.reconcileGroup(unit, podGroup, p.pod)
 	}
 
-	return known
+	return started
 }
 
 // unit identifies a changed group.
@@ -185,6 +187,7 @@ func (m *Manager) reconcileGroup(u unit, group string, w groupTarget) {
 		m.reportFailure(u, "read", err)
 	}
 
+	// Each aspect has a unit of its own, so that a rejected write does not undo the others.
 	for _, n := range needs {
 		key := u.key(n.aspect)
 		if m.Journal == nil {
@@ -206,6 +209,7 @@ func (m *Manager) reconcileGroup(u unit, group string, w groupTarget) {
 		m.Report(m.newAction(u, n, report.Done))
 	}
 
+	// memory.high only bridges the time until the limit can be set.
 	if m.Journal != nil && m.groups.isMemoryLimited(group, w) {
 		if err := m.MemoryJournal.Undo(u.key(aspectMemoryHigh)); err != nil {
 			m.reportFailure(u, aspectMemoryHigh, err)
@@ -260,7 +264,7 @@ func (m *Manager) undoRemoved(seen map[string]bool) {
 	}
 
 	if err := errors.Join(errs...); err != nil {
-		m.Log.Info("failed to restore limits of removed pods", "error", err.Error())
+		m.Log.Error(err, "restoring limits of removed pods")
 	}
 }
 
@@ -288,10 +292,10 @@ func newMetrics() metrics {
 }
 
 // containerCounts holds the numbers of containers with and without a cgroup.
-type containerCounts struct{ known, waiting int }
+type containerCounts struct{ started, waiting int }
 
 func (m metrics) setContainers(c containerCounts) {
-	m.containers.WithLabelValues("known").Set(float64(c.known))
+	m.containers.WithLabelValues("known").Set(float64(c.started))
 	m.containers.WithLabelValues("waiting").Set(float64(c.waiting))
 }
 

@@ -182,7 +182,7 @@ func TestLimits(t *testing.T) {
 
 		check()
 		if m.readGroupFile(containerGroup("3"), m.quotaFile()) != m.noQuota() {
-			t.Error("a container that asks for nothing has a limit")
+			t.Error("a container without elastic requests has a CPU limit, want none")
 		}
 
 		did := len(m.actions)
@@ -192,7 +192,7 @@ func TestLimits(t *testing.T) {
 
 		// On v1 the shares of one core are the default.
 		if want := map[bool]int{true: 8, false: 9}[v1]; did != want || len(m.actions) != did {
-			t.Errorf("v1 %t: %d actions, then %d more: %+v", v1, did, len(m.actions)-did, m.actions)
+			t.Errorf("v1 %t: %d actions, then %d more: %+v; want %d, then none", v1, did, len(m.actions)-did, m.actions, want)
 		}
 		// Changes by others are reverted.
 		if err := m.tree.Write(m.settingPath(containerGroup("2"), m.quotaFile()), m.noQuota()); err != nil {
@@ -204,7 +204,7 @@ func TestLimits(t *testing.T) {
 		m.stopAgent()
 
 		if after := m.readAllSettings(); after != before {
-			t.Errorf("v1 %t: not all is put back:\n%s\nbefore:\n%s", v1, after, before)
+			t.Errorf("v1 %t: at the end settings are\n%s\nwant\n%s", v1, after, before)
 		}
 	}
 }
@@ -340,7 +340,7 @@ func TestKilled(t *testing.T) {
 		}
 
 		if after := m.readAllSettings(); after != before {
-			t.Errorf("v1 %t: not all is undone:\n%s\nbefore:\n%s", v1, after, before)
+			t.Errorf("v1 %t: after UndoAll settings are\n%s\nwant\n%s", v1, after, before)
 		}
 	}
 }
@@ -362,7 +362,7 @@ func TestUsesMore(t *testing.T) {
 	m.expectFiles(containerGroup("1"), map[string]string{cgroup.FileMemory: "max", cgroup.FileHigh: "1073741824"})
 
 	if got, err := m.tree.Tick(time.Second, []kernel.Load{{Group: containerGroup("1"), Anon: 100 * mi}}); err != nil || got[0].Killed {
-		t.Fatalf("%+v, %v", got, err)
+		t.Fatalf("the step of the kernel = %+v, %v, want no OOM kill", got, err)
 	}
 
 	m.advance()
@@ -396,7 +396,7 @@ func TestEachOnItsOwn(t *testing.T) {
 
 	failures := slices.DeleteFunc(slices.Clone(m.actions), func(a report.Action) bool { return a.Outcome != report.Failed })
 	if refused < 2 || len(failures) != 1 || !strings.Contains(failures[0].Error, "invalid argument") {
-		t.Errorf("refused %d times, reported %+v", refused, failures)
+		t.Errorf("%d writes were refused and reported as %+v, want at least 2 and one report", refused, failures)
 	}
 
 	registry := prometheus.NewPedanticRegistry()
@@ -425,7 +425,7 @@ func TestGone(t *testing.T) {
 	m.advance()
 
 	if n := len(m.journal.Entries()); n == 0 {
-		t.Fatal("nothing in the journal")
+		t.Fatal("the journal has no entries, want those of the pod")
 	}
 
 	for _, c := range []string{"1", "2"} {
@@ -441,7 +441,7 @@ func TestGone(t *testing.T) {
 	}
 
 	if left := append(m.journal.Entries(), m.memoryJournal.Entries()...); len(left) > 0 || len(m.reported) > 0 {
-		t.Errorf("left %+v, reported %v", left, m.reported)
+		t.Errorf("after the pod is gone entries are %+v, reports %v; want none", left, m.reported)
 	}
 	m.expectFiles(podGroup, map[string]string{cgroup.FileMax: "max 100000", cgroup.FileIdle: "0", cgroup.FileWeight: "100"})
 }
@@ -455,10 +455,10 @@ func TestDryRun(t *testing.T) {
 	m.advance()
 
 	if after := m.readAllSettings(); after != before {
-		t.Errorf("writes:\n%s", after)
+		t.Errorf("after a dry run settings are\n%s\nwant\n%s", after, before)
 	}
 	if len(m.actions) != 9 || slices.ContainsFunc(m.actions, func(a report.Action) bool { return a.Outcome != report.NotEnforced }) {
-		t.Errorf("%d actions: %+v", len(m.actions), m.actions)
+		t.Errorf("a dry run reported %d actions: %+v; want 9 that are not enforced", len(m.actions), m.actions)
 	}
 
 	m.stopAgent()
@@ -479,12 +479,12 @@ func TestFullDisk(t *testing.T) {
 	m.advance()
 
 	if after := m.readAllSettings(); after != before {
-		t.Errorf("writes:\n%s", after)
+		t.Errorf("without a journal settings are\n%s\nwant\n%s", after, before)
 	}
 	if len(m.actions) == 0 || m.actions[0].Outcome != report.Failed {
-		t.Errorf("%+v", m.actions)
+		t.Errorf("without a journal actions are %+v, want a failure", m.actions)
 	}
 	if !errors.Is(journal.Change(act.Unit{Key: "x/y", Changes: []act.Change{{Group: podGroup, File: cgroup.FileMax, Value: "1000 100000"}}}), act.ErrJournal) {
-		t.Error("the journal works")
+		t.Error("Change = nil, want ErrJournal of an unusable journal")
 	}
 }

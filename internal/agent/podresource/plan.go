@@ -39,10 +39,10 @@ func newPlan(pod *corev1.Pod) *plan {
 	}
 
 	p := &plan{containers: map[string]groupTarget{}, names: map[string]string{}}
-	own := containersRequestingCPU(pod)
+	requestsCPU := containersRequestingCPU(pod)
 	for _, c := range containers {
 		w := groupTarget{limits: c.Amounts}
-		if !own[c.Name] {
+		if !requestsCPU[c.Name] {
 			w.weight = c.CPU
 		}
 
@@ -52,6 +52,7 @@ func newPlan(pod *corev1.Pod) *plan {
 		}
 	}
 
+	// The sum bounds the pod only if every container has a limit, as in the kubelet.
 	limited, bound := withElasticLimits(pod)
 	limits := podresource.PodLimits(limited, podresource.PodResourcesOptions{})
 	if bound.cpu {
@@ -61,7 +62,7 @@ func newPlan(pod *corev1.Pod) *plan {
 		p.pod.limits.Memory = series.Bytes(limits.Memory().Value())
 	}
 
-	if len(own) == 0 {
+	if len(requestsCPU) == 0 {
 		p.pod.weight = elasticrequest.SumAllocated([]*corev1.Pod{pod}).CPU
 		p.pod.idle = p.pod.weight > 0
 	}
@@ -91,15 +92,16 @@ func withElasticLimits(pod *corev1.Pod) (*corev1.Pod, limitedResources) {
 	out := &corev1.Pod{Spec: corev1.PodSpec{Overhead: pod.Spec.Overhead}}
 	all := limitedResources{true, true}
 	some := limitedResources{}
+	// A container is limited by its ordinary limit, else by its elastic amount.
 
 	limited := func(list []corev1.Container) []corev1.Container {
-		made := make([]corev1.Container, len(list))
+		converted := make([]corev1.Container, len(list))
 		for i := range list {
 			a := elasticrequest.ReadContainer(&list[i])
 			limits := corev1.ResourceList{}
-			own := list[i].Resources.Limits
-			cpu := own[corev1.ResourceCPU]
-			memory := own[corev1.ResourceMemory]
+			ordinary := list[i].Resources.Limits
+			cpu := ordinary[corev1.ResourceCPU]
+			memory := ordinary[corev1.ResourceMemory]
 
 			if cpu.IsZero() {
 				cpu = *resource.NewMilliQuantity(int64(a.CPU), resource.DecimalSI)
@@ -114,12 +116,13 @@ func withElasticLimits(pod *corev1.Pod) (*corev1.Pod, limitedResources) {
 			all.memory = all.memory && !memory.IsZero()
 			some.cpu = some.cpu || a.CPU > 0
 			some.memory = some.memory || a.Memory > 0
-			made[i] = corev1.Container{Name: list[i].Name, RestartPolicy: list[i].RestartPolicy, Resources: corev1.ResourceRequirements{Limits: limits}}
+			converted[i] = corev1.Container{Name: list[i].Name, RestartPolicy: list[i].RestartPolicy, Resources: corev1.ResourceRequirements{Limits: limits}}
 		}
 
-		return made
+		return converted
 	}
 
-	out.Spec.InitContainers, out.Spec.Containers = limited(pod.Spec.InitContainers), limited(pod.Spec.Containers)
+	out.Spec.InitContainers = limited(pod.Spec.InitContainers)
+	out.Spec.Containers = limited(pod.Spec.Containers)
 	return out, limitedResources{all.cpu && some.cpu, all.memory && some.memory}
 }

@@ -81,26 +81,26 @@ func TestPlan(t *testing.T) {
 	}
 
 	if p := newPlan(newPod("u", newContainer("1", "cpu=1"), newContainer("2"))); p != nil {
-		t.Errorf("a pod that claims nothing: %+v", p)
+		t.Errorf("newPlan without elastic requests = %+v, want nil", p)
 	}
 
 	// An init container without a limit leaves the pod unlimited; one above the sum of all others determines the pod's limit.
 	pod := newPod("u", newContainer("1", "elastic-cpu=2"))
 	pod.Spec.InitContainers = []corev1.Container{newContainer("0")}
 	if p := newPlan(pod); p.pod.limits.CPU != 0 {
-		t.Errorf("%+v", p.pod)
+		t.Errorf("the pod's target is %+v, want no CPU limit: an init container has none", p.pod)
 	}
 
 	pod.Spec.InitContainers = []corev1.Container{newContainer("0", "elastic-cpu=5")}
 	if p := newPlan(pod); p.pod.limits.CPU != 5000 || len(p.containers) != 1 {
-		t.Errorf("%+v", p)
+		t.Errorf("newPlan = %+v, want the 5 cores of the init container and one container", p)
 	}
 
 	// A waiting container counts for the pod but has no target.
 	waits := newPod("u", newContainer("1", "elastic-cpu=2"), newContainer("2", "elastic-cpu=4"))
 	waits.Status.ContainerStatuses = waits.Status.ContainerStatuses[:1]
 	if p := newPlan(waits); p.pod.limits.CPU != 6000 || len(p.containers) != 1 {
-		t.Errorf("%+v", p)
+		t.Errorf("newPlan with a waiting container = %+v, want 6 cores and one target", p)
 	}
 }
 

@@ -70,7 +70,7 @@ func New(cfg Config) (*Recorder, error) {
 		QueueSize:      queueSize,
 		Write:          r.write,
 		Close:          r.close,
-		FailureMessage: "failed to write the recording",
+		FailureMessage: "writing the recording",
 		Clock:          cfg.Clock,
 		Log:            cfg.Log,
 		Beat:           cfg.Beat,
@@ -134,7 +134,7 @@ func (r *Recorder) write(line []byte) error {
 // beginFile rotates the file. Only its owner may read the new one, since it names pods and their behavior.
 func (r *Recorder) beginFile() error {
 	if err := r.close(); err != nil {
-		r.cfg.Log.Info("failed to close the recording", "error", err.Error())
+		r.cfg.Log.Error(err, "closing the recording")
 	}
 
 	if err := os.Rename(r.cfg.Path, r.cfg.Path+rotatedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -93,11 +93,11 @@ func TestRecorder(t *testing.T) {
 	finish(t, r)
 	all := read(t, path)
 	if len(all) != 3 || all[0].Cluster == nil || all[1].Cluster != nil || all[2].Cluster == nil || !all[1].Snapshot.At.Equal(start.Add(time.Second)) || all[2].Snapshot.Node.CPUs.Value != 4 {
-		t.Fatalf("recorded: %+v", all)
+		t.Fatalf("the recording has %+v, want 3 snapshots, the first and last with the cluster", all)
 	}
 
 	if p := all[0].Cluster.Pods[0]; p.Labels["app"] != "p" || p.Annotations["kept"] != "yes" || p.Spec.Containers[0].Name != "main" {
-		t.Errorf("the pod is %+v", p)
+		t.Errorf("the pod is %+v, want its labels, annotations and containers", p)
 	}
 
 	zipped, err := os.Open(path)
@@ -113,13 +113,13 @@ func TestRecorder(t *testing.T) {
 
 	var text bytes.Buffer
 	if _, err := text.ReadFrom(zip); err != nil || strings.Contains(text.String(), "hunter2") {
-		t.Errorf("%v; the recording holds what was secret: %s", err, text.String())
+		t.Errorf("the recording has %s, %v, want no secret in it", text.String(), err)
 	}
 	if info, err := zipped.Stat(); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v; others may read it: %v", err, info.Mode())
+		t.Errorf("the file's mode is %v, %v, want 0600", info.Mode(), err)
 	}
 	if first.Pods[0].Spec.Containers[0].Args == nil {
-		t.Error("the state itself was changed")
+		t.Error("the recorded state was changed, want it as before")
 	}
 }
 
@@ -138,7 +138,7 @@ func TestRotation(t *testing.T) {
 	})
 
 	if before, err := os.ReadFile(path + rotatedSuffix); err != nil || string(before) != "of an agent before" {
-		t.Fatalf("%v; what an agent before has left is %q", err, before)
+		t.Fatalf("the previous recording is %q, %v, want it kept", before, err)
 	}
 
 	state := &cluster.State{KnowsPods: true}
@@ -155,16 +155,16 @@ func TestRotation(t *testing.T) {
 
 	cancel()
 	if err := <-ended; err != nil || r.Dropped() > 0 {
-		t.Fatal(err, r.Dropped())
+		t.Fatalf("Run = %v with %d dropped snapshots, want nil and none", err, r.Dropped())
 	}
 
 	for _, p := range []string{path, path + rotatedSuffix} {
 		info, err := os.Stat(p)
 		if err != nil || info.Size() > most {
-			t.Errorf("%v; %s has %d bytes", err, p, info.Size())
+			t.Errorf("%s has %d bytes, %v, want at most %d", p, info.Size(), err, most)
 		}
 		if all := read(t, p); len(all) == 0 || len(all) == looks {
-			t.Errorf("%s has %d looks", p, len(all))
+			t.Errorf("%s has %d snapshots, want a part of %d", p, len(all), looks)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func TestNothingWaits(t *testing.T) {
 
 	all := append(read(t, path+rotatedSuffix), read(t, path)...)
 	if last := all[len(all)-1].Cluster; len(all) != queueSize+1 || last == nil || !last.KnowsPods {
-		t.Errorf("%d looks, the last one with %+v", len(all), last)
+		t.Errorf("the recordings have %d snapshots, the last with %+v; want %d, the last with the cluster", len(all), last, queueSize+1)
 	}
 }
 
@@ -214,7 +214,7 @@ func TestFullDisk(t *testing.T) {
 	cancel()
 
 	if err := r.Run(ctx); err == nil || r.Dropped() != 1 {
-		t.Errorf("%v, %d dropped", err, r.Dropped())
+		t.Errorf("Run = %v with %d dropped snapshots, want an error and 1", err, r.Dropped())
 	}
 }
 
@@ -252,7 +252,7 @@ func TestReadBadFiles(t *testing.T) {
 		looks := 0
 		err := Read(bytes.NewReader(c.content), func(Entry) error { looks++; return nil })
 		if text := errorText(err); c.err == "" && err != nil || !strings.Contains(text, c.err) || looks != c.looks {
-			t.Errorf("%s: %d looks, %v", name, looks, err)
+			t.Errorf("%s: Read = %d snapshots, %v, want %d and %q", name, looks, err, c.looks, c.err)
 		}
 	}
 
@@ -286,7 +286,7 @@ func FuzzRead(f *testing.F) {
 
 		_ = Read(&b, func(e Entry) error {
 			if e.Snapshot == nil {
-				t.Fatal("an entry without a look")
+				t.Fatal("Read returned an entry without a snapshot, want one")
 			}
 
 			return nil

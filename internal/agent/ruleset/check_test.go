@@ -37,12 +37,12 @@ func TestOutOfRange(t *testing.T) {
 
 		policy, problems := set.Policy(nil, qos.DefaultLimits())
 		if len(policy.Rules) != test.rules || !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, want) }) {
-			t.Errorf("%s: %+v, %q", want, policy.Rules, problems)
+			t.Errorf("Policy = %+v, %q, want %d rules and problem %q", policy.Rules, problems, test.rules, want)
 		}
 
 		for _, r := range policy.Rules {
 			if r.Action.Throttle != nil || r.Action.Evict != nil {
-				t.Errorf("%s: the action is taken all the same: %+v", want, r.Action)
+				t.Errorf("%s: the action is %+v, want an ignored one", want, r.Action)
 			}
 		}
 	}
@@ -60,12 +60,12 @@ func TestUnreadablePodQOS(t *testing.T) {
 	if !slices.ContainsFunc(problems, func(p string) bool {
 		return strings.Contains(p, `PodQOS a: scopeSelector.matchExpressions[0]: unknown operator "in"`)
 	}) {
-		t.Errorf("%q", problems)
+		t.Errorf("problems are %q, want the unknown operator", problems)
 	}
 
 	for _, namespace := range []string{"batch", "shop"} {
 		if got := set.PodRules().Allowed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}); got != nil {
-			t.Errorf("allowed in %s: %v", namespace, got)
+			t.Errorf("Allowed in %s = %v, want none by an invalid PodQOS", namespace, got)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestParseList(t *testing.T) {
 		item + "kind: NodeQOS, spec: {rules: [{name: r, metricRule: {name: cpu_total_usage, value: 1}, actionName: a}]}}\n" +
 		item + "kind: PodQOS, spec: {allowedActions: [a]}}\n" + item + "kind: AvoidanceAction, spec: {}}\n"))
 	if err != nil || len(set.NodeQOS) != 1 || len(set.PodQOS) != 1 || len(set.Actions) != 1 || set.NodeQOS[0].Spec.Rules[0].Name != "r" {
-		t.Errorf("%+v, %v", set, err)
+		t.Errorf("Parse of a list = %+v, %v, want one object of each kind", set, err)
 	}
 
 	for want, text := range map[string]string{

@@ -47,19 +47,19 @@ func TestExamplesOfGocrane(t *testing.T) {
 
 		set, err := Parse([]byte(text))
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("Parse of %s: %v", name, err)
 			return nil
 		}
 
 		policy, problems := set.Policy(nil, qos.DefaultLimits())
 		if len(problems) > 0 || len(policy.Rules) != 1 || policy.Rules[0].Action.Name != set.NodeQOS[0].Spec.Rules[0].AvoidanceActionName {
-			t.Errorf("%s: %q, %+v", name, problems, policy.Rules)
+			t.Errorf("%s: problems %q, rules %+v; want one rule with its action and no problem", name, problems, policy.Rules)
 		}
 
 		return nil
 	})
 
 	if err != nil || files == 0 {
-		t.Errorf("%d files, %v", files, err)
+		t.Errorf("read %d files, %v, want at least one", files, err)
 	}
 }

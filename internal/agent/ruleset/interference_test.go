@@ -24,7 +24,7 @@ func TestNoThrottleOfDisks(t *testing.T) {
 		}
 
 		if _, problems := set.Policy(nil, qos.DefaultLimits()); len(problems) != want || want > 0 && !strings.Contains(problems[0], "throttles nothing for "+metric) {
-			t.Errorf("%s: %q", metric, problems)
+			t.Errorf("%s: problems %q, want %d", metric, problems, want)
 		}
 	}
 }
@@ -39,7 +39,7 @@ func TestNothingToTake(t *testing.T) {
 		}
 
 		if _, problems := set.Policy(nil, qos.DefaultLimits()); len(problems) != want || want > 0 && !strings.Contains(problems[0], "does nothing for "+metric) {
-			t.Errorf("%s: %q", metric, problems)
+			t.Errorf("%s: problems %q, want %d", metric, problems, want)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func TestInterferenceExample(t *testing.T) {
 
 	policy, problems := set.Policy(map[string]string{"pool": "mixed"}, qos.DefaultLimits())
 	if len(problems) > 0 || len(policy.Rules) != 3 || !policy.Rules[2].Preview || policy.Rules[2].Metric != qos.InterferenceIO || policy.Rules[2].Action.Evict == nil || policy.Rules[0].Threshold != 0.1 || !policy.Rules[1].Preview || policy.Rules[0].Action.Throttle == nil || policy.Rules[0].Action.ThrottleMemory == nil {
-		t.Errorf("%+v, %q", policy.Rules, problems)
+		t.Errorf("rules %+v, problems %q; want the three of the example", policy.Rules, problems)
 	}
 
 	pod := func(workload string) *corev1.Pod {
@@ -66,9 +66,9 @@ func TestInterferenceExample(t *testing.T) {
 	}
 
 	if p, ok := set.PodRules().CPUPriority(pod("web")); !ok || p != 0 || len(set.PodRules().Allowed(pod("web"))) > 0 {
-		t.Errorf("web: %d, %t, %v", p, ok, set.PodRules().Allowed(pod("web")))
+		t.Errorf("web: priority %d, %t, actions %v; want 0 and none", p, ok, set.PodRules().Allowed(pod("web")))
 	}
 	if allowed := set.PodRules().Allowed(pod("batch")); len(allowed) != 2 || allowed[0] != policy.Rules[0].Action.Name || allowed[1] != policy.Rules[2].Action.Name {
-		t.Errorf("batch: %v", allowed)
+		t.Errorf("batch: actions %v, want those of the first and the third rule", allowed)
 	}
 }

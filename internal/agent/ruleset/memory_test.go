@@ -24,10 +24,10 @@ func TestMemoryThrottle(t *testing.T) {
 
 			policy, problems := set.Policy(nil, qos.DefaultLimits())
 			if len(policy.Rules) != 1 || policy.Rules[0].Action.ThrottleMemory == nil || policy.Rules[0].Action.ThrottleMemory.Reclaim != reclaim {
-				t.Errorf("%s %s: %+v", metric, text, policy.Rules)
+				t.Errorf("%s %s: rules %+v, want one that throttles memory, reclaim %t", metric, text, policy.Rules, reclaim)
 			}
 			if reported := len(problems) == 1 && strings.Contains(problems[0], "throttles no memory"); reported != useless || len(problems) > 1 {
-				t.Errorf("%s %s: %v", metric, text, problems)
+				t.Errorf("%s %s: problems %v, want one without effect: %t", metric, text, problems, useless)
 			}
 		}
 	}

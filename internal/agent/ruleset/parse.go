@@ -28,6 +28,7 @@ func Parse(content []byte) (Set, error) {
 	var set Set
 	for _, o := range flattenLists(objects) {
 		gvk := o.GroupVersionKind()
+		// Manifests of rules often contain other kinds, such as Namespaces.
 		if gvk.Group != ensurancev1alpha1.GroupName {
 			continue
 		}
@@ -89,8 +90,8 @@ func (s *Set) add(o *unstructured.Unstructured) error {
 }
 
 func decode[T any](list []T, o *unstructured.Unstructured, name func(*T) string) ([]T, error) {
-	var made T
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &made, true); err != nil {
+	var object T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &object, true); err != nil {
 		return list, fmt.Errorf("bad object: %w", err)
 	}
 
@@ -98,7 +99,7 @@ func decode[T any](list []T, o *unstructured.Unstructured, name func(*T) string)
 		return list, errors.New("is there twice")
 	}
 
-	return append(list, made), nil
+	return append(list, object), nil
 }
 
 // checkRule validates a rule as the API server does. Rules of a file, or stored before the schema, were not validated, and guessing their

@@ -54,8 +54,9 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 		}
 	}
 
+	// The order of names makes the result, and which of two duplicates counts, independent of the API server.
 	names := map[string]bool{}
-	judges := conflicts{}
+	earlier := conflicts{}
 	list := slices.Clone(s.NodeQOS)
 	slices.SortFunc(list, func(a, b ensurancev1alpha1.NodeQOS) int { return cmp.Compare(a.Name, b.Name) })
 
@@ -95,7 +96,7 @@ func (s Set) Policy(node map[string]string, limits qos.Limits) (policy qos.Polic
 			if actions[rule.Action.Name] == nil {
 				complain("rules[%d].actionName: AvoidanceAction %s does not exist: the rule only taints the node", j, rule.Action.Name)
 			}
-			if other := judges.add(&q.Spec.Rules[j], &rule); other != "" {
+			if other := earlier.add(&q.Spec.Rules[j], &rule); other != "" {
 				complain("rules[%d]: rule %s: both apply, and the one that fires first acts first", j, other)
 			}
 
@@ -111,12 +112,12 @@ type conflicts map[string]*qos.Rule
 
 // add returns how a rule contradicts an earlier one with the same action for the same series. Rules with different actions, such as
 // throttling first and evicting later, do not conflict.
-func (j conflicts) add(r *ensurancev1alpha1.Rule, rule *qos.Rule) string {
+func (c conflicts) add(r *ensurancev1alpha1.Rule, rule *qos.Rule) string {
 	key := rule.Metric + " " + metav1.FormatLabelSelector(r.MetricRule.Selector) + " " + rule.Action.Name
-	other := j[key]
+	other := c[key]
 	switch {
 	case other == nil:
-		j[key] = rule
+		c[key] = rule
 	case other.Threshold != rule.Threshold:
 		return fmt.Sprintf("%s also evaluates %s, above %g and not above %g", other.Name, rule.Metric, other.Threshold, rule.Threshold)
 	case other.Preview != rule.Preview:
@@ -140,8 +141,8 @@ func ineffectiveParts(r *qos.Rule) (out []string) {
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s throttles no memory: %s does not measure memory", r.Action.Name, r.Metric))
 	}
 
-	if most := metric.MaxValue(); ok && r.Threshold >= most {
-		out = append(out, fmt.Sprintf("metricRule.value: %g: %s is %g at most: the rule never fires", r.Threshold, r.Metric, most))
+	if maxValue := metric.MaxValue(); ok && r.Threshold >= maxValue {
+		out = append(out, fmt.Sprintf("metricRule.value: %g: %s is %g at most: the rule never fires", r.Threshold, r.Metric, maxValue))
 	}
 	if t := r.Action.Throttle; t != nil && t.Step == 0 {
 		out = append(out, fmt.Sprintf("actionName: AvoidanceAction %s has stepCPURatio 0: CPU is never throttled", r.Action.Name))
@@ -179,9 +180,8 @@ func newRule(q *ensurancev1alpha1.NodeQOS, r *ensurancev1alpha1.Rule, actions ma
 		return out, fmt.Errorf("%s has no metricRule", r.Name)
 	}
 
-	// Fractions are kept: 0.5 is not 1.
 	out.Metric = m.Name
-
+	// Fractions are kept: 0.5 is not 1.
 	out.Threshold = m.Value.AsApproximateFloat64()
 	if !(out.Threshold > 0) || math.IsInf(out.Threshold, 0) {
 		return out, fmt.Errorf("metricRule.value: %s: must be more than 0", m.Value.String())
@@ -222,6 +222,7 @@ func newAction(name string, a *ensurancev1alpha1.AvoidanceAction) qos.Action {
 		out.CoolDown = time.Duration(*a.Spec.CoolDownSeconds) * time.Second
 	}
 
+	// Percentages become shares.
 	if t := a.Spec.Throttle; t != nil && t.CPUThrottle != nil {
 		const percent = 100
 		out.Throttle = &qos.CPUThrottling{Step: series.Ratio(t.CPUThrottle.StepCPURatio) / percent, Floor: series.Ratio(t.CPUThrottle.MinCPURatio) / percent}

@@ -30,7 +30,7 @@ func TestExample(t *testing.T) {
 
 	policy, problems := set.Policy(map[string]string{"pool": "mixed"}, qos.DefaultLimits())
 	if len(problems) > 0 || len(policy.Rules) != 2 {
-		t.Fatalf("%v, %+v", problems, policy.Rules)
+		t.Fatalf("problems %v, rules %+v; want none and two", problems, policy.Rules)
 	}
 
 	cpu := policy.Rules[0]
@@ -38,27 +38,27 @@ func TestExample(t *testing.T) {
 
 	if cpu.Name != "mixed/cpu-high" || cpu.Threshold != 80 || cpu.TriggerCount != 2 || cpu.RestoreCount != 5 || cpu.Preview || cpu.MaxAge != time.Minute ||
 		cpu.Action.CoolDown != time.Minute || cpu.Action.Throttle.Step != 0.2 || cpu.Action.Throttle.Floor != 0.1 || cpu.Action.Evict != nil {
-		t.Errorf("%+v", cpu)
+		t.Errorf("the CPU rule is %+v, want the settings of the example", cpu)
 	}
 	if !memory.Preview || memory.TriggerCount != 1 || memory.RestoreCount != 1 || *memory.Action.Evict.GracePeriod != time.Minute || memory.Action.Throttle != nil {
-		t.Errorf("%+v", memory)
+		t.Errorf("the memory rule is %+v, want a preview with defaults that evicts within a minute", memory)
 	}
 	if policy, _ = set.Policy(map[string]string{"pool": "other"}, qos.DefaultLimits()); len(policy.Rules) > 0 {
-		t.Errorf("rules for a node that is not selected: %+v", policy.Rules)
+		t.Errorf("rules of another node are %+v, want none", policy.Rules)
 	}
 
 	if policy, _ = set.Policy(nil, qos.DefaultLimits()); len(policy.Rules) != 2 {
-		t.Errorf("rules for a node whose labels are not known: %+v", policy.Rules)
+		t.Errorf("rules without labels are %+v, want all", policy.Rules)
 	}
 
 	batch := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"workload": "batch"}}, Status: corev1.PodStatus{QOSClass: corev1.PodQOSBurstable}}
 	if got := set.PodRules().Allowed(batch); !slices.Equal(got, []string{"throttle-batch", "evict-batch"}) {
-		t.Errorf("allowed on a batch pod: %v", got)
+		t.Errorf("Allowed of a batch pod = %v, want throttle-batch and evict-batch", got)
 	}
 
 	batch.Status.QOSClass = corev1.PodQOSGuaranteed
 	if got := set.PodRules().Allowed(batch); got != nil {
-		t.Errorf("allowed on a Guaranteed pod: %v", got)
+		t.Errorf("Allowed of a Guaranteed pod = %v, want none", got)
 	}
 }
 
@@ -74,10 +74,10 @@ func TestFractions(t *testing.T) {
 
 		policy, problems := set.Policy(nil, qos.DefaultLimits())
 		if len(policy.Rules) != 1 || policy.Rules[0].Threshold != want {
-			t.Errorf("%s: %+v", text, policy.Rules)
+			t.Errorf("%s: rules %+v, want threshold %v", text, policy.Rules, want)
 		}
 		if len(problems) != 1 || !strings.Contains(problems[0], "AvoidanceAction x does not exist") || policy.Rules[0].Action.CoolDown != defaultCoolDown {
-			t.Errorf("a rule without its action: %v, %+v", problems, policy.Rules)
+			t.Errorf("problems %v, rules %+v; want the missing action and the default cool-down", problems, policy.Rules)
 		}
 	}
 }
@@ -100,7 +100,7 @@ spec:
 
 	policy, problems := set.Policy(nil, qos.DefaultLimits())
 	if len(policy.Rules) != 1 || policy.Rules[0].Name != "a/good" || len(problems) != 5 {
-		t.Errorf("%+v, %q", policy.Rules, problems)
+		t.Errorf("rules %+v, problems %q; want only a/good and 5 problems", policy.Rules, problems)
 	}
 
 	for i, want := range []string{"rules[0]: none has no metricRule", "rules[1]", "rules[2]", "rules[3]: metricRule.selector", "rules[4].actionName"} {
@@ -145,7 +145,7 @@ spec: {throttle: {cpuThrottle: {minCPURatio: 10}}}
 
 	policy, problems := set.Policy(nil, qos.DefaultLimits())
 	if len(policy.Rules) != 6 || policy.Rules[0].Threshold != 1000 {
-		t.Errorf("%+v", policy.Rules)
+		t.Errorf("rules are %+v, want 6, the first with threshold 1000", policy.Rules)
 	}
 
 	for i, want := range []string{
@@ -193,10 +193,10 @@ func FuzzParse(f *testing.F) {
 		policy, _ := set.Policy(nil, qos.DefaultLimits())
 		for _, r := range policy.Rules {
 			if !(r.Threshold > 0) || r.TriggerCount < 1 || r.RestoreCount < 1 || r.MaxAge <= 0 {
-				t.Errorf("%+v", r)
+				t.Errorf("the rule is %+v, want positive thresholds, counts and age", r)
 			}
 			if th := r.Action.Throttle; th != nil && !(th.Step >= 0 && th.Step <= 1 && th.Floor >= 0 && th.Floor <= 1) {
-				t.Errorf("%+v", th)
+				t.Errorf("the throttling is %+v, want shares from 0 to 1", th)
 			}
 		}
 	})

@@ -64,6 +64,8 @@ func (s *SignalBuilder) addNode(snapshot *observe.Snapshot) {
 	n := &snapshot.Node
 	out := &s.observation.Node
 	*out = qos.Node{DiskUsageUnavailable: n.DiskIOUnsupported, DiskUsagePartial: n.DiskIOPartial}
+
+	// A value that was not measured has no sample, so that rules on it are unknown and do not fire.
 	if n.CPUs.OK {
 		out.CPUs = series.MilliCPU(1000 * n.CPUs.Value)
 		s.add(ensurancev1alpha1.MetricCPUCoreNumbers, float64(n.CPUs.Value), nil)
@@ -123,8 +125,8 @@ var podPressures = map[string]pressureNames{
 	"cpu": newPressureNames("pod", "cpu"), "memory": newPressureNames("pod", "memory"), "io": newPressureNames("pod", "io"),
 }
 
-func newPressureNames(of, resource string) pressureNames {
-	stem := of + "_pressure_" + resource
+func newPressureNames(prefix, resource string) pressureNames {
+	stem := prefix + "_pressure_" + resource
 	return pressureNames{stem + "_some_avg10_ratio", stem + "_some_avg60_ratio", stem + "_full_avg10_ratio", stem + "_full_avg60_ratio"}
 }
 
@@ -137,7 +139,9 @@ func (s *SignalBuilder) addPressure(names pressureNames, p host.Pressure, labels
 }
 
 func (s *SignalBuilder) addDevices(snapshot *observe.Snapshot) {
-	const kibi, kilobit = 1024, 1000.0 / 8
+	const kibi = 1024
+	const kilobit = 1000.0 / 8
+
 	for i := range snapshot.Disks {
 		d := &snapshot.Disks[i]
 		if !d.Rate.OK {
@@ -190,54 +194,55 @@ func (s *SignalBuilder) deviceLabels(key, name, value string) map[string]string 
 func (s *SignalBuilder) addPods(snapshot *observe.Snapshot, pods inventory.Pods) {
 	s.observation.Pods = s.observation.Pods[:0]
 	s.containerBuffer = s.containerBuffer[:0]
-	var elasticCPU, elasticMemory float64
 
+	var elasticCPU, elasticMemory float64
 	anyElastic := false
 	for i := range snapshot.Pods {
-		seen := &snapshot.Pods[i]
-		pod, known := pods.Find(seen.UID)
-		if !known {
-			pod.Class = qos.Class(seen.Class)
+		measured := &snapshot.Pods[i]
+		pod, isKnown := pods.Find(measured.UID)
+		// Pods of cgroups that the cluster does not know count with their use, and nothing is done to them.
+		if !isKnown {
+			pod.Class = qos.Class(measured.Class)
 		}
 
-		if seen.UsedCPU.OK {
-			pod.UsedCPU = qos.Measurement[series.MilliCPU]{Value: seen.UsedCPU.Value, At: s.observation.At}
+		if measured.UsedCPU.OK {
+			pod.UsedCPU = qos.Measurement[series.MilliCPU]{Value: measured.UsedCPU.Value, At: s.observation.At}
 		}
-		if seen.Memory.OK {
-			pod.UsedMemory = qos.Measurement[series.Bytes]{Value: seen.Memory.Value.Unreclaimable(), At: s.observation.At}
+		if measured.Memory.OK {
+			pod.UsedMemory = qos.Measurement[series.Bytes]{Value: measured.Memory.Value.Unreclaimable(), At: s.observation.At}
 		}
 
 		if pod.Elastic {
 			anyElastic = true
 			elasticCPU += float64(pod.UsedCPU.Value) / 1000
-			elasticMemory += float64(seen.Memory.Value.WorkingSet)
+			elasticMemory += float64(measured.Memory.Value.WorkingSet)
 		}
 
 		labels := s.podLabels(&pod, "", "")
 		pod.Labels = labels
-		pod.ExclusiveCPUs = seen.HasExclusiveCPUs
-		s.addTransfers(&pod, seen)
+		pod.ExclusiveCPUs = measured.HasExclusiveCPUs
+		s.addTransfers(&pod, measured)
 
-		if c := seen.Cycles; c.OK {
+		if c := measured.Cycles; c.OK {
 			s.addAt(c.Value.At, "pod_cycles_per_instruction", c.Value.PerInstruction, labels)
 		}
 
-		s.setStalls(&pod, seen)
-		s.addUse(&seen.Use, labels)
-		seen.Pressure.Each(func(resource string, p host.Pressure) { s.addPressure(podPressures[resource], p, labels) })
-		pod.Containers = s.buildContainers(seen, &pod, pods)
-		s.addPodTotals(&pod, seen)
+		s.setStalls(&pod, measured)
+		s.addUse(&measured.Use, labels)
+		measured.Pressure.Each(func(resource string, p host.Pressure) { s.addPressure(podPressures[resource], p, labels) })
+		pod.Containers = s.buildContainers(measured, &pod, pods)
+		s.addPodTotals(&pod, measured)
 		s.observation.Pods = append(s.observation.Pods, pod)
 	}
 
-	held := pods.Distributed()
-	if held.CPU != nil {
-		s.add(ensurancev1alpha1.MetricExtCPUTotalDistribute, 100*float64(*held.CPU), nil)
-		s.add("node_elastic_cpu_distributed_ratio", float64(*held.CPU), nil)
+	allocated := pods.Distributed()
+	if allocated.CPU != nil {
+		s.add(ensurancev1alpha1.MetricExtCPUTotalDistribute, 100*float64(*allocated.CPU), nil)
+		s.add("node_elastic_cpu_distributed_ratio", float64(*allocated.CPU), nil)
 	}
 
-	if held.Memory != nil {
-		s.add("node_elastic_memory_distributed_ratio", float64(*held.Memory), nil)
+	if allocated.Memory != nil {
+		s.add("node_elastic_memory_distributed_ratio", float64(*allocated.Memory), nil)
 	}
 
 	if anyElastic {
@@ -256,7 +261,9 @@ func (s *SignalBuilder) setStalls(pod *qos.Pod, seen *observe.Pod) {
 		return m
 	}
 
-	pod.StalledCPU, pod.StalledMemory, pod.StalledDisks = measured(seen.StallShares.CPU), measured(seen.StallShares.Memory), measured(seen.StallShares.IO)
+	pod.StalledCPU = measured(seen.StallShares.CPU)
+	pod.StalledMemory = measured(seen.StallShares.Memory)
+	pod.StalledDisks = measured(seen.StallShares.IO)
 	if q := seen.RunQueue(); q.OK && !seen.Pressure.CPU.OK {
 		// Without pressure the waiting time of threads is used: one thread that always waits is a pod that does.
 		pod.StalledCPU = qos.Measurement[series.Ratio]{Value: series.Ratio(min(q.Value.Waiting, 1)), At: q.Value.At}
@@ -273,41 +280,42 @@ func (s *SignalBuilder) setStalls(pod *qos.Pod, seen *observe.Pod) {
 }
 
 // buildContainers returns the containers known to the cluster, without the sandbox.
-func (s *SignalBuilder) buildContainers(seen *observe.Pod, pod *qos.Pod, pods inventory.Pods) []qos.Container {
+func (s *SignalBuilder) buildContainers(measured *observe.Pod, pod *qos.Pod, pods inventory.Pods) []qos.Container {
 	start := len(s.containerBuffer)
-	for i := range seen.Containers {
-		c := &seen.Containers[i]
-		known, ok := pods.Container(seen.UID, c.ID)
+	for i := range measured.Containers {
+		c := &measured.Containers[i]
+		container, ok := pods.Container(measured.UID, c.ID)
 		if !ok {
 			continue
 		}
 
 		if c.Limit.OK {
-			known.Quota = quotaOf(c.Limit.Value)
+			container.Quota = quotaOf(c.Limit.Value)
 		}
 		if c.UsedCPU.OK {
-			known.UsedCPU = qos.Measurement[series.MilliCPU]{Value: c.UsedCPU.Value, At: s.observation.At}
+			container.UsedCPU = qos.Measurement[series.MilliCPU]{Value: c.UsedCPU.Value, At: s.observation.At}
 		}
 
 		if c.Memory.OK {
-			known.MemoryUsage = qos.Measurement[series.Bytes]{Value: c.Memory.Value.Used, At: s.observation.At}
-			known.WorkingSet = qos.Measurement[series.Bytes]{Value: c.Memory.Value.WorkingSet, At: s.observation.At}
+			container.MemoryUsage = qos.Measurement[series.Bytes]{Value: c.Memory.Value.Used, At: s.observation.At}
+			container.WorkingSet = qos.Measurement[series.Bytes]{Value: c.Memory.Value.WorkingSet, At: s.observation.At}
 		}
 
 		if c.High.OK {
-			known.MemoryHigh = qos.MemoryHigh(c.High.Value)
+			container.MemoryHigh = qos.MemoryHigh(c.High.Value)
 		}
 
-		s.containerBuffer = append(s.containerBuffer, known)
-		labels := s.podLabels(pod, c.ID, known.Name)
+		s.containerBuffer = append(s.containerBuffer, container)
+		labels := s.podLabels(pod, c.ID, container.Name)
 		s.addUse(&c.Use, labels)
-		s.add(ensurancev1alpha1.MetricContainerCPULimit, cpuShares(known.Request), labels)
+		s.add(ensurancev1alpha1.MetricContainerCPULimit, cpuShares(container.Request), labels)
 
 		if c.RunQueue.OK {
 			s.addRunQueue(c.RunQueue.Value, labels)
 		}
 	}
 
+	// The capacity is cut, so that a later append of another pod's containers never overwrites these.
 	return s.containerBuffer[start:len(s.containerBuffer):len(s.containerBuffer)]
 }
 

@@ -79,18 +79,18 @@ func value(t *testing.T, o *qos.Observation, name, label, is string) float64 {
 		}
 	}
 
-	t.Errorf("there is no %s with %s=%s", name, label, is)
+	t.Errorf("the observation has no %s with %s=%s, want one", name, label, is)
 	return math.NaN()
 }
 
 // TestUnits checks that each metric has the unit of its name and documentation.
 func TestUnits(t *testing.T) {
 	_, s := snapshot(t, 0)
-	var eyes SignalBuilder
+	var builder SignalBuilder
 
-	o := eyes.Build(s, pods(s), true)
+	o := builder.Build(s, pods(s), true)
 	if !o.Node.Avoided || o.Node.CPUs != 4000 || o.Node.UsedCPU.Value != 2000 {
-		t.Errorf("%+v", o.Node)
+		t.Errorf("the node is %+v, want 2 of 4 cores in use and new pods kept away", o.Node)
 	}
 
 	for _, test := range []struct {
@@ -132,13 +132,13 @@ func TestUnits(t *testing.T) {
 			t.Errorf("%s{%s=%s} = %g, want %g", test.name, test.label, test.is, got, test.want)
 		}
 		if _, ok := qos.Lookup(test.name); !ok {
-			t.Errorf("no rule can name %s", test.name)
+			t.Errorf("Lookup(%s) = false, want a metric that rules can name", test.name)
 		}
 	}
 
 	for name := range o.Samples {
 		if _, ok := qos.Lookup(name); !ok {
-			t.Errorf("no rule can name %s", name)
+			t.Errorf("Lookup(%s) = false, want a metric that rules can name", name)
 		}
 	}
 }
@@ -146,10 +146,10 @@ func TestUnits(t *testing.T) {
 // TestPods checks that a sandbox is not a container and that a quota is in millicores.
 func TestPods(t *testing.T) {
 	_, s := snapshot(t, 0)
-	var eyes SignalBuilder
-	for _, p := range eyes.Build(s, pods(s), false).Pods {
+	var builder SignalBuilder
+	for _, p := range builder.Build(s, pods(s), false).Pods {
 		if len(p.Containers) != 1 || p.Containers[0].Name != "main" || p.UsedCPU.At.IsZero() || p.UsedMemory.Value <= 0 {
-			t.Errorf("%+v", p)
+			t.Errorf("the pod is %+v, want container main and measured CPU and memory", p)
 		}
 
 		want := qos.Unlimited
@@ -162,9 +162,9 @@ func TestPods(t *testing.T) {
 	}
 
 	// Unknown pods have a class and no containers.
-	for _, p := range eyes.Build(s, inventory.Pods{}, false).Pods {
+	for _, p := range builder.Build(s, inventory.Pods{}, false).Pods {
 		if p.Class == "" || len(p.Containers) > 0 || p.Allowed != nil {
-			t.Errorf("%+v", p)
+			t.Errorf("the unknown pod is %+v, want a class only", p)
 		}
 	}
 
@@ -173,8 +173,8 @@ func TestPods(t *testing.T) {
 
 	s.Disks = nil
 	s.Interfaces = nil
-	if o := eyes.Build(s, inventory.Pods{}, false); len(o.Pods) > 0 || len(eyes.labels) > 0 || len(o.Samples["container_cpu_total_usage"]) > 0 {
-		t.Errorf("%d pods, %d labels", len(o.Pods), len(eyes.labels))
+	if o := builder.Build(s, inventory.Pods{}, false); len(o.Pods) > 0 || len(builder.labels) > 0 || len(o.Samples["container_cpu_total_usage"]) > 0 {
+		t.Errorf("without objects there are %d pods and %d labels, want none", len(o.Pods), len(builder.labels))
 	}
 }
 
@@ -193,16 +193,16 @@ func BenchmarkTick110(b *testing.B) {
 	observer, s := snapshot(b, 106)
 	known := pods(s)
 	rules := policy()
-	var eyes SignalBuilder
+	var builder SignalBuilder
 	var state qos.State
 	now := s.At
 	b.ReportAllocs()
 
 	for b.Loop() {
 		now = now.Add(time.Second)
-		o := eyes.Build(observer.Collect(now), known, false)
+		o := builder.Build(observer.Collect(now), known, false)
 		if plan := qos.Decide(&rules, o, &state); len(plan.Rules) != len(rules.Rules) {
-			b.Fatal("a plan without rules")
+			b.Fatalf("the plan has %d rules, want %d", len(plan.Rules), len(rules.Rules))
 		}
 	}
 }

@@ -62,8 +62,11 @@ func (s *SignalBuilder) addPodTotals(pod *qos.Pod, seen *observe.Pod) {
 // cpuShares returns the CPU shares the kubelet requests (MilliCPUToShares of k8s.io/kubernetes/pkg/kubelet/cm). They are not read from
 // cgroup v2, whose runtimes convert them to weights in two indistinguishable ways.
 func cpuShares(request series.MilliCPU) float64 {
-	const one, least, most = 1024, 2, 262144
-	return min(max(float64(int64(request)*one/1000), least), most)
+	const sharesPerCore = 1024
+	const minShares = 2
+	const maxShares = 262144
+
+	return min(max(float64(int64(request)*sharesPerCore/1000), minShares), maxShares)
 }
 
 // zoneLabels returns the cached labels of a NUMA node.
@@ -88,7 +91,7 @@ const (
 )
 
 // TransferInterval returns the interval at which the disk use of pods is read for the rules and, if exported, for metrics; 0 for never.
-func TransferInterval(rules []qos.Rule, shown bool) time.Duration {
+func TransferInterval(rules []qos.Rule, exported bool) time.Duration {
 	if slices.ContainsFunc(rules, func(r qos.Rule) bool {
 		_, ok := qos.Lookup(r.Metric)
 		return ok && r.NeedsPodDiskUsage()
@@ -96,7 +99,7 @@ func TransferInterval(rules []qos.Rule, shown bool) time.Duration {
 		return transfersForRules
 	}
 
-	if shown {
+	if exported {
 		return transfersForMetrics
 	}
 

@@ -33,7 +33,7 @@ func at(t *testing.T, s *observe.Snapshot, uid string) *observe.Pod {
 		}
 	}
 
-	t.Fatal("no pod ", uid)
+	t.Fatalf("the snapshot has no pod %s, want it", uid)
 	return nil
 }
 
@@ -46,7 +46,7 @@ func judged(t *testing.T, o *qos.Observation, uid string) *qos.Pod {
 		}
 	}
 
-	t.Fatal("no pod ", uid)
+	t.Fatalf("the observation has no pod %s, want it", uid)
 	return nil
 }
 
@@ -61,9 +61,9 @@ func TestRareMetrics(t *testing.T) {
 	s.Node.Zones = []observe.Zone{{ID: 2, Memory: known(host.ZoneMemory{Total: 100, Free: 20, PageCache: 30})}}
 	list := pods(s)
 	list.SetOffered(&corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"gocrane.io/cpu": resource.MustParse("8")}}})
-	var eyes SignalBuilder
+	var builder SignalBuilder
 
-	o := eyes.Build(s, list, false)
+	o := builder.Build(s, list, false)
 	for _, test := range []struct {
 		name, label, is string
 		want            float64
@@ -84,7 +84,7 @@ func TestRareMetrics(t *testing.T) {
 
 	for name := range o.Samples {
 		if _, ok := qos.Lookup(name); !ok {
-			t.Errorf("no rule can name %s", name)
+			t.Errorf("Lookup(%s) = false, want a metric that rules can name", name)
 		}
 	}
 
@@ -94,8 +94,8 @@ func TestRareMetrics(t *testing.T) {
 	}
 
 	list.SetOffered(nil)
-	if o := eyes.Build(s, list, false); len(o.Samples["ext_cpu_total_distribute"]) > 0 {
-		t.Error("a share of nothing")
+	if o := builder.Build(s, list, false); len(o.Samples["ext_cpu_total_distribute"]) > 0 {
+		t.Error("a node without elastic CPU has a distributed share, want none")
 	}
 }
 
@@ -117,23 +117,23 @@ func TestStalls(t *testing.T) {
 	p.Throttled = known(series.Ratio(0.1))
 	p.Containers[0].Throttled = known(series.Ratio(0.4))
 	p.HasExclusiveCPUs = true
-	var eyes SignalBuilder
+	var builder SignalBuilder
 
-	q := judged(t, eyes.Build(s, pods(s), false), burstable)
+	q := judged(t, builder.Build(s, pods(s), false), burstable)
 	if q.StalledCPU.Value != 0.3 || q.StalledMemory.Value != 0.2 || q.Throttled.Value != 0.4 || !q.ExclusiveCPUs || !q.StalledCPU.At.Equal(s.At) || q.Labels["PodUid"] != burstable {
-		t.Errorf("%+v", q)
+		t.Errorf("the pod is %+v, want stalls of 0.3 and 0.2, throttled 0.4 and exclusive CPUs", q)
 	}
 
 	p.StallShares = observe.StallShares{}
 	p.Pressure = observe.Pressures{}
 
-	if q = judged(t, eyes.Build(s, pods(s), false), burstable); !q.StalledCPU.At.IsZero() {
-		t.Errorf("without pressure and samples: %+v", q)
+	if q = judged(t, builder.Build(s, pods(s), false), burstable); !q.StalledCPU.At.IsZero() {
+		t.Errorf("without pressure and samples the pod is %+v, want no stall", q)
 	}
 
 	p.Containers[0].RunQueue = known(observe.RunQueue{At: s.At.Add(-time.Second), Waiting: 3, Sampled: 8, Threads: 8})
-	if q = judged(t, eyes.Build(s, pods(s), false), burstable); q.StalledCPU.Value != 1 || !q.StalledCPU.At.Equal(s.At.Add(-time.Second)) {
-		t.Errorf("without pressure: %+v", q)
+	if q = judged(t, builder.Build(s, pods(s), false), burstable); q.StalledCPU.Value != 1 || !q.StalledCPU.At.Equal(s.At.Add(-time.Second)) {
+		t.Errorf("without pressure the pod is %+v, want the stall of its run queue, at most 1", q)
 	}
 }
 
@@ -174,15 +174,15 @@ func TestTick500(t *testing.T) {
 	}
 
 	observer.SetRunQueueSampling(RunQueueSampling(rules.Rules))
-	var eyes SignalBuilder
+	var builder SignalBuilder
 	var state qos.State
 	now := s.At
 
 	tick := func() {
 		now = now.Add(time.Second)
-		o := eyes.Build(observer.Collect(now), list, false)
+		o := builder.Build(observer.Collect(now), list, false)
 		if plan := qos.Decide(&rules, o, &state); len(o.Pods) != 500 || len(plan.Rules) != len(rules.Rules) {
-			t.Fatalf("%d pods, %d rules", len(o.Pods), len(plan.Rules))
+			t.Fatalf("%d pods, %d rules; want 500 and %d", len(o.Pods), len(plan.Rules), len(rules.Rules))
 		}
 	}
 
@@ -191,11 +191,11 @@ func TestTick500(t *testing.T) {
 	}
 
 	if len(s.Problems) > 0 {
-		t.Errorf("problems: %v", s.Problems)
+		t.Errorf("problems are %v, want none", s.Problems)
 	}
 	// A fifth of the pods is listed again per scan, each with a new path.
 	if allocations := testing.AllocsPerRun(2, tick); allocations > 1500 {
-		t.Errorf("a tick allocates %g times", allocations)
+		t.Errorf("a tick allocates %g times, want at most 1500", allocations)
 	}
 }
 
@@ -214,16 +214,16 @@ func BenchmarkInterference110(b *testing.B) {
 		rules.Rules = append(rules.Rules, rule)
 	}
 
-	var eyes SignalBuilder
+	var builder SignalBuilder
 	var state qos.State
 	now := s.At
 	b.ReportAllocs()
 
 	for b.Loop() {
 		now = now.Add(time.Second)
-		o := eyes.Build(observer.Collect(now), list, false)
+		o := builder.Build(observer.Collect(now), list, false)
 		if plan := qos.Decide(&rules, o, &state); len(plan.Rules) != len(rules.Rules) {
-			b.Fatal("a plan without rules")
+			b.Fatalf("the plan has %d rules, want %d", len(plan.Rules), len(rules.Rules))
 		}
 	}
 }

@@ -24,9 +24,9 @@ func TestTransfers(t *testing.T) {
 	s.Node.DiskIOUnsupported = "not by this kernel"
 	s.Node.DiskIOPartial = true
 	p.Cycles = known(observe.Cycles{At: when, PerInstruction: 1.5})
-	var eyes SignalBuilder
+	var builder SignalBuilder
 
-	o := eyes.Build(s, pods(s), false)
+	o := builder.Build(s, pods(s), false)
 	for name, want := range map[string]float64{
 		"pod_cycles_per_instruction": 1.5, "pod_disk_reads_per_second": 10, "pod_disk_writes_per_second": 20, "pod_disk_read_bytes_per_second": 64 << 10, "pod_disk_write_bytes_per_second": 128 << 10,
 	} {
@@ -37,16 +37,16 @@ func TestTransfers(t *testing.T) {
 			t.Errorf("%s: %+v, want one sample of %s", name, list, when)
 		}
 		if _, ok := qos.Lookup(name); !ok {
-			t.Errorf("no rule can name %s", name)
+			t.Errorf("Lookup(%s) = false, want a metric that rules can name", name)
 		}
 	}
 
 	if q := judged(t, o, burstable); q.UsedDisks.Value != 33 || !q.UsedDisks.At.Equal(when) || q.StalledDisks.Value != 0.3 || !q.StalledDisks.At.Equal(s.At) ||
 		q.DiskRates != (qos.DiskRates{Reads: 10, Writes: 20, ReadBytes: 64 << 10, WriteBytes: 128 << 10}) {
-		t.Errorf("%+v", q)
+		t.Errorf("the pod is %+v, want disk work 33 of the sample and a stall of 0.3", q)
 	}
 	if o.Node.DiskUsageUnavailable != "not by this kernel" || !o.Node.DiskUsagePartial {
-		t.Errorf("%+v", o.Node)
+		t.Errorf("the node is %+v, want the reason and partial usage", o.Node)
 	}
 }
 
@@ -59,7 +59,7 @@ func TestTransfersEvery(t *testing.T) {
 			t.Errorf("%s: every %s, want %s", metric, got, want)
 		}
 		if got := TransferInterval(rules, true); got != max(want, 5*time.Second) && got != 15*time.Second {
-			t.Errorf("%s, shown: every %s", metric, got)
+			t.Errorf("%s, exported: every %s, want %s, or 15s without rules", metric, got, max(want, 5*time.Second))
 		}
 	}
 
@@ -71,7 +71,7 @@ func TestTransfersEvery(t *testing.T) {
 	}
 
 	if got := TransferInterval(nil, true); got != 15*time.Second {
-		t.Errorf("shown alone: every %s", got)
+		t.Errorf("TransferInterval(nil, true) = %s, want 15s", got)
 	}
 }
 
@@ -95,20 +95,20 @@ func BenchmarkTransfers110(b *testing.B) {
 	for name, every := range map[string]time.Duration{"never": 0, "shown": transfersForMetrics, "rule": transfersForRules} {
 		b.Run(name, func(b *testing.B) {
 			observer.SetDiskIOInterval(every)
-			var eyes SignalBuilder
+			var builder SignalBuilder
 			var state qos.State
 			b.ReportAllocs()
 
 			for b.Loop() {
 				now = now.Add(time.Second)
-				o := eyes.Build(observer.Collect(now), known, false)
+				o := builder.Build(observer.Collect(now), known, false)
 				if plan := qos.Decide(&rules, o, &state); len(plan.Rules) != len(rules.Rules) {
-					b.Fatal("a plan without rules")
+					b.Fatalf("the plan has %d rules, want %d", len(plan.Rules), len(rules.Rules))
 				}
 			}
 
 			if s := observer.Collect(now); every > 0 && len(s.Problems) > 0 {
-				b.Fatal(s.Problems)
+				b.Fatalf("problems are %v, want none", s.Problems)
 			}
 		})
 	}

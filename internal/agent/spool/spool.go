@@ -79,9 +79,10 @@ func (s *Spool) Run(ctx context.Context) error {
 			}
 
 			s.CountDropped()
+			// A full disk fails for every line; only another cause is news.
 			if logged != err.Error() {
 				logged = err.Error()
-				s.cfg.Log.Info(s.cfg.FailureMessage, "error", logged)
+				s.cfg.Log.Error(err, s.cfg.FailureMessage)
 			}
 		}
 	}
@@ -91,17 +92,17 @@ func (s *Spool) Run(ctx context.Context) error {
 
 // drain writes the queued lines and returns the last error.
 func (s *Spool) drain() error {
-	var failed error
+	var lastErr error
 	for {
 		select {
 		case line := <-s.lines:
 			if err := s.cfg.Write(line); err != nil {
 				s.CountDropped()
-				failed = err
+				lastErr = err
 			}
 
 		default:
-			return errors.Join(failed, s.cfg.Close())
+			return errors.Join(lastErr, s.cfg.Close())
 		}
 	}
 }

@@ -33,13 +33,13 @@ func TestSpool(t *testing.T) {
 	})
 
 	if !s.Enqueue([]byte("a")) || !s.Enqueue([]byte("bad")) || !s.Enqueue([]byte("c")) || s.Enqueue([]byte("d")) {
-		t.Error("there is room for three lines")
+		t.Error("Enqueue of four lines, want three to be queued")
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 
 	if err := s.Run(ctx); !errors.Is(err, full) || closed != 1 || s.Dropped() != 2 || len(written) != 2 || written[1] != "c" {
-		t.Errorf("%v, closed %d times, %d dropped, written %v", err, closed, s.Dropped(), written)
+		t.Errorf("Run = %v, closed %d times, %d dropped, written %v; want the full disk, once, 2, and a and c", err, closed, s.Dropped(), written)
 	}
 }

@@ -68,8 +68,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 
 	out.gauge(podsDesc, float64(len(s.Pods)))
-	for of := range s.Problems {
-		out.gauge(problemDesc, 1, of)
+	for subject := range s.Problems {
+		out.gauge(problemDesc, 1, subject)
 	}
 
 	out.node(&s.Node)
@@ -95,6 +95,7 @@ func (s sink) send(d *prometheus.Desc, kind prometheus.ValueType, v float64, lab
 }
 
 func (s sink) node(n *observe.Node) {
+	// Values that are unknown have no series.
 	if n.CPUs.OK {
 		s.gauge(nodeCPUsDesc, float64(n.CPUs.Value))
 	}
@@ -175,8 +176,9 @@ func (c *Collector) pods(out sink, s *observe.Snapshot) {
 		}
 
 		labels := []string{"", "", p.UID}
-		if known := names[p.UID]; known != nil {
-			labels[0], labels[1] = known.Namespace, known.Name
+		if pod := names[p.UID]; pod != nil {
+			labels[0] = pod.Namespace
+			labels[1] = pod.Name
 		}
 
 		out.pod(p, labels)
@@ -184,6 +186,7 @@ func (c *Collector) pods(out sink, s *observe.Snapshot) {
 }
 
 func (s sink) pod(p *observe.Pod, labels []string) {
+	// Values that are unknown have no series.
 	if p.UsedCPU.OK {
 		s.gauge(podCPUDesc, cores(float64(p.UsedCPU.Value)), labels...)
 	}

@@ -82,12 +82,12 @@ func transferring(latest *observe.Latest) {
 func TestCollect(t *testing.T) {
 	b := newFixture(t, 0)
 	if n := testutil.CollectAndCount(b.collector); n != 0 {
-		t.Errorf("%d series before the first look", n)
+		t.Errorf("%d series before the first snapshot, want none", n)
 	}
 
 	b.observe(t, 0)
 	if n := testutil.CollectAndCount(b.collector, "crane_agent_node_cpu_usage_cores", "crane_agent_pod_cpu_usage_cores"); n != 0 {
-		t.Errorf("%d rates after one look", n)
+		t.Errorf("%d rates after one snapshot, want none", n)
 	}
 
 	b.observe(t, 1)
@@ -198,7 +198,7 @@ crane_agent_pod_disk_writes_per_second{namespace="shop",pod="web",uid="` + guara
 
 	problems, err := testutil.CollectAndLint(b.collector)
 	if err != nil || len(problems) > 0 {
-		t.Errorf("%v, %v", problems, err)
+		t.Errorf("CollectAndLint = %v, %v, want no problem", problems, err)
 	}
 }
 

@@ -280,7 +280,7 @@ func (t *Tree) Read(ofPods, ofContainers Part) error {
 	}
 
 	if first != nil {
-		return fmt.Errorf("failed to read %d cgroups; the first: %w", failed, first)
+		return fmt.Errorf("reading cgroups: %d failed, the first: %w", failed, first)
 	}
 
 	return nil
