@@ -25,7 +25,7 @@ const (
 func (o *Options) newBaselineStore(log logr.Logger) *baselines.Store {
 	boot, err := baselines.BootID(o.hostRoot())
 	if err != nil {
-		log.Info("baselines of pods are not stored", "why", err.Error())
+		log.Error(err, "storing no baselines of pods")
 		return nil
 	}
 

@@ -183,7 +183,7 @@ func (m restartManager) Run(ctx context.Context) error {
 // followed returns why it is not certain that another agent follows on this node; nil if it is: the agent's DaemonSet exists, is not being
 // deleted and selects the node.
 func (m restartManager) followed(ctx context.Context) error {
-	// The own pod names the DaemonSet; only its present state tells whether another pod follows.
+	// The own pod names the DaemonSet; only its present state shows whether another pod follows.
 	namespace := m.Cluster.podNamespace()
 
 	pods := m.access.view.Pods()

@@ -249,7 +249,7 @@ func (w *Watcher) logProblems() {
 		case "":
 			w.config.Log.Info("watch recovered", "of", f.name)
 		default:
-			w.config.Log.Info("watch failed", "problem", problem)
+			w.config.Log.Error(f.lastError, "watch failed", "problem", problem)
 		}
 
 		f.loggedProblem = problem

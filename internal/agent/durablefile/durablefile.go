@@ -115,12 +115,12 @@ type Envelope struct {
 func Seal(version int, value any) ([]byte, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
-		return nil, fmt.Errorf("write: %w", err)
+		return nil, fmt.Errorf("encoding: %w", err)
 	}
 
 	out, err := json.Marshal(Envelope{Version: version, Checksum: checksum(raw), Content: raw})
 	if err != nil {
-		return nil, fmt.Errorf("write: %w", err)
+		return nil, fmt.Errorf("encoding: %w", err)
 	}
 
 	return out, nil

@@ -132,7 +132,7 @@ func (r *resourceAnnotation) previousQuantity() resource.Quantity {
 func (a *nodeAnnotation) encode() (string, error) {
 	raw, err := json.Marshal(a)
 	if err != nil {
-		return "", fmt.Errorf("annotation: %w", err)
+		return "", fmt.Errorf("encoding the annotation: %w", err)
 	}
 
 	return string(raw), nil

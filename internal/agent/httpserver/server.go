@@ -46,7 +46,7 @@ type Config struct {
 	Unhealthy, Unready func() []string
 	// Profiling serves /debug/pprof as well.
 	Profiling bool
-	// Protect wraps the pages that show pods and profiles, to let in authorised clients only; nil for none. The pages of health stay open.
+	// Protect wraps the pages that show pods and profiles, to let in authorized clients only; nil for none. The pages of health stay open.
 	Protect func(http.Handler) http.Handler
 	// TLS is the configuration of the listener; nil for plain HTTP.
 	TLS *tls.Config

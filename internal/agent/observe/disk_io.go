@@ -39,17 +39,17 @@ type diskIOState struct {
 }
 
 type podDiskIO struct {
-	at    time.Time
-	total cgroup.DiskIO
-	rate  Known[DiskIORate]
-	round uint64
+	at          time.Time
+	total       cgroup.DiskIO
+	rate        Known[DiskIORate]
+	measurement uint64
 }
 
-// SetDiskIOInterval sets the sampling interval of the pods' disk I/O from the next round on; 0 disables it. It reads one or two files per
-// pod and is therefore not done in every round.
+// SetDiskIOInterval sets the sampling interval of the pods' disk I/O from the next measurement on; 0 disables it. It reads one or two
+// files per pod and is therefore not done at every measurement.
 func (o *Observer) SetDiskIOInterval(every time.Duration) { o.diskIO.interval = every }
 
-// collectDiskIO samples all pods in the same round, so that samples are comparable, and reports the last sample.
+// collectDiskIO samples all pods in the same measurement, so that samples are comparable, and reports the last sample.
 func (o *Observer) collectDiskIO() {
 	t := &o.diskIO
 	now := o.snapshot.At
@@ -124,11 +124,11 @@ func (o *Observer) sampleDiskIO() {
 		}
 
 		g.update(o.snapshot.At, total)
-		g.round = o.round
+		g.measurement = o.measurement
 	}
 
 	for path, g := range t.groups {
-		if g.round != o.round {
+		if g.measurement != o.measurement {
 			delete(t.groups, path)
 		}
 	}

@@ -37,7 +37,7 @@ type exclusiveState struct {
 	static    bool
 	readError error
 
-	lastTicks, ticks map[int]cpuTicks // by CPU, of the previous and of this round
+	lastTicks, ticks map[int]cpuTicks // by CPU, of the previous and of this measurement
 
 	// cpus holds all exclusive CPUs, pods the UIDs of pods with a container that runs only on them, as of podsCheckedAt.
 	cpus          numa.CPUSet
@@ -50,7 +50,8 @@ type cpuTicks struct{ busy, idle uint64 }
 // SetKubeletDir sets the kubelet's root directory below the host's root; the default is /var/lib/kubelet.
 func (o *Observer) SetKubeletDir(dir string) { o.exclusive.kubeletDir = dir }
 
-// SetExclusiveCPUs adds a source of exclusive CPUs beside the kubelet. It is called every round and returns false while it assigns none.
+// SetExclusiveCPUs adds a source of exclusive CPUs beside the kubelet. It is called at every measurement and returns false
+// while it assigns none.
 func (o *Observer) SetExclusiveCPUs(source func() (cpus numa.CPUSet, ok bool)) {
 	o.exclusive.source = source
 }
@@ -187,7 +188,7 @@ func (o *Observer) runsOnExclusiveCPUs(c Container) bool {
 	return err == nil && cpus.Len() > 0 && cpus.Difference(o.exclusive.cpus).Len() == 0
 }
 
-// measureIdle returns how much of the CPUs was idle since the previous round; unknown if that round measured other CPUs.
+// measureIdle returns how much of the CPUs was idle since the previous measurement; unknown if that measurement measured other CPUs.
 func (w *exclusiveState) measureIdle(files hostFiles, stat *host.File, cpus numa.CPUSet) (Known[series.MilliCPU], error) {
 	if cpus.Len() == 0 {
 		return known(series.MilliCPU(0)), nil
@@ -210,7 +211,7 @@ func (w *exclusiveState) measureIdle(files hostFiles, stat *host.File, cpus numa
 		}
 	}); err != nil {
 		return Known[series.MilliCPU]{}, fmt.Errorf("idle time of exclusive CPUs: %w", err)
-		// A CPU without ticks of both rounds, such as one just brought online, makes the sum incomplete.
+		// A CPU without ticks of both measurements, such as one just brought online, makes the sum incomplete.
 	}
 
 	sum := 0.0

@@ -53,7 +53,7 @@ func TestExclusiveIdle(t *testing.T) {
 
 	state(`{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"main":"1"}},"podEntries":{"other":{"cpuSet":"2-3"}},"checksum":1}`)
 	if n := look(); n.ExclusiveIdle.OK {
-		t.Errorf("in the first round ExclusiveIdle is %+v, want unknown", n.ExclusiveIdle)
+		t.Errorf("in the first measurement ExclusiveIdle is %+v, want unknown", n.ExclusiveIdle)
 	}
 
 	// CPU 1 is a quarter idle, 2 completely; 3 is shared.
@@ -154,7 +154,7 @@ func TestZones(t *testing.T) {
 	writeFile(t, filepath.Join(dir, host.ZonesDir, "node9999/meminfo"), "")
 	writeFile(t, filepath.Join(dir, host.ZonesDir, "power/x"), "")
 
-	for range roundsPerZoneList {
+	for range measurementsPerZoneList {
 		now = now.Add(time.Second)
 		n = o.Collect(now).Node
 	}

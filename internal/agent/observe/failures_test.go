@@ -23,7 +23,7 @@ func podFiles(dir, uid string) string {
 	return matches[0]
 }
 
-// TestStalled checks the stall shares since the previous round, which the kernel's averages do not provide.
+// TestStalled checks the stall shares since the previous measurement, which the kernel's averages do not provide.
 func TestStalled(t *testing.T) {
 	rec := hostrecording.ForTest(t, "v2-systemd-containerd")
 	dir := rec.Dir
@@ -43,7 +43,7 @@ func TestStalled(t *testing.T) {
 	pressure("1000000")
 
 	if s := look(0); s.CPU.OK || s.Memory.OK || s.IO.OK {
-		t.Errorf("in the first round shares are %+v, want unknown", s)
+		t.Errorf("in the first measurement shares are %+v, want unknown", s)
 	}
 
 	pressure("1500000")
@@ -68,7 +68,7 @@ func TestStalled(t *testing.T) {
 
 	pressure("500020")
 	if s := look(time.Second); !isNear(float64(s.CPU.Value), 0.5) {
-		t.Errorf("one round after the clock was set back shares are %+v, want a half", s)
+		t.Errorf("one measurement after the clock was set back shares are %+v, want a half", s)
 	}
 	// Without one of the pressure files the stall shares are unknown, the rest of the pod is not.
 	if err := os.Remove(filepath.Join(podFiles(dir, burstable), "io.pressure")); err != nil {
@@ -121,7 +121,7 @@ func TestCannotRead(t *testing.T) {
 	}
 }
 
-// TestVanished checks that a pod that vanishes between rounds is dropped completely, and that one that vanishes during a round is unknown
+// TestVanished checks that a pod that vanishes between measurements is dropped completely, and that one that vanishes during a measurement is unknown
 // without a problem.
 func TestVanished(t *testing.T) {
 	dir := hostrecording.ForTest(t, "v2-systemd-containerd").Dir

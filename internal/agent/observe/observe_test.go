@@ -100,7 +100,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestBack checks that decreased, unchanged and new counters have no rate until the next round.
+// TestBack checks that decreased, unchanged and new counters have no rate until the next measurement.
 func TestBack(t *testing.T) {
 	rec := hostrecording.ForTest(t, "v2-systemd-containerd")
 	dir := rec.Dir
@@ -117,7 +117,7 @@ func TestBack(t *testing.T) {
 
 	rec.To(1)
 	if s = o.Collect(now.Add(20 * time.Second)); findPod(s, guaranteed).UsedCPU.Value != 500 || !s.Node.UsedCPU.OK {
-		t.Errorf("one round after decreased counters the node is %+v, want rates", s.Node)
+		t.Errorf("one measurement after decreased counters the node is %+v, want rates", s.Node)
 	}
 	// A clock set back yields no rates.
 	if s = o.Collect(now); s.Span != 0 || findPod(s, guaranteed).UsedCPU.OK {
@@ -176,7 +176,7 @@ func recordManyPods(t testing.TB, pods int) string {
 	return dir
 }
 
-// TestCollectAllocatesLittle checks that a round allocates only for the paths of the directories that it lists, a fifth of the pods.
+// TestCollectAllocatesLittle checks that a measurement allocates only for the paths of the directories that it lists, a fifth of the pods.
 func TestCollectAllocatesLittle(t *testing.T) {
 	o := newObserver(t, recordManyPods(t, 8))
 	now := time.Now()
@@ -208,7 +208,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// BenchmarkCollect110 measures a round with 110 pods of a container and a sandbox each.
+// BenchmarkCollect110 measures a measurement with 110 pods of a container and a sandbox each.
 func BenchmarkCollect110(b *testing.B) {
 	o := newObserver(b, recordManyPods(b, 106))
 	now := time.Now()

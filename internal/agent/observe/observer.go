@@ -17,21 +17,21 @@ type hostFiles struct {
 	reader *host.Reader
 }
 
-// Observer measures a host in rounds. Its files stay open. It is not safe for concurrent use.
+// Observer measures a host repeatedly. Its files stay open. It is not safe for concurrent use.
 type Observer struct {
 	hostFiles
 	layout cgroup.Layout
 	tree   *cgroup.Tree
 	files  struct{ stat, meminfo, loadavg, diskstats, netdev, cpu, memory, io host.File }
 
-	snapshot   Snapshot
-	round      uint64
-	lastCPU    Known[host.CPUTimes]
-	counters   map[string]*cpuCounters // by path
-	stallTimes map[string]*stallTotals // by path
-	wholeDisks map[string]bool         // by name
-	runQueues  runQueueState
-	exclusive  exclusiveState
+	snapshot    Snapshot
+	measurement uint64
+	lastCPU     Known[host.CPUTimes]
+	counters    map[string]*cpuCounters // by path
+	stallTimes  map[string]*stallTotals // by path
+	wholeDisks  map[string]bool         // by name
+	runQueues   runQueueState
+	exclusive   exclusiveState
 
 	diskIO       diskIOState
 	cyclesSource func(uid string) (Cycles, bool)
@@ -74,13 +74,13 @@ func (o *Observer) Close() {
 	}
 }
 
-// Collect measures everything at the time now. Rates cover the time since the previous round; a counter that decreased, such as that of a
-// recreated group, yields no rate. The snapshot is valid until the next round.
+// Collect measures everything at the time now. Rates cover the time since the previous measurement; a counter that decreased, such as that
+// of a recreated group, yields no rate. The snapshot is valid until the next measurement.
 func (o *Observer) Collect(now time.Time) *Snapshot {
 	s := &o.snapshot
-	o.round++
+	o.measurement++
 	s.Span = 0
-	if o.round > 1 {
+	if o.measurement > 1 {
 		s.Span = max(now.Sub(s.At), 0)
 	}
 
@@ -185,7 +185,7 @@ func (o *Observer) collectDisks() {
 	}
 
 	o.recordProblem("disks", err)
-	s.Disks = filterInPlace(s.Disks, func(d *Disk) bool { return d.round == o.round })
+	s.Disks = filterInPlace(s.Disks, func(d *Disk) bool { return d.measurement == o.measurement })
 }
 
 func (o *Observer) addDisk(name []byte, now host.Disk) {
@@ -205,7 +205,7 @@ func (o *Observer) addDisk(name []byte, now host.Disk) {
 		d.Rate = Known[DiskRate]{}
 
 		d.last = now
-		d.round = o.round
+		d.measurement = o.measurement
 		if r, ok := computeRates(diskCounters(last), diskCounters(now), s.Span); ok {
 			busy := series.Ratio(min(r[4]/float64(time.Second), 1))
 			d.Rate = known(DiskRate{
@@ -220,7 +220,7 @@ func (o *Observer) addDisk(name []byte, now host.Disk) {
 		return
 	}
 
-	s.Disks = append(s.Disks, Disk{Name: string(name), last: now, round: o.round})
+	s.Disks = append(s.Disks, Disk{Name: string(name), last: now, measurement: o.measurement})
 }
 
 func diskCounters(d host.Disk) counterSet {
@@ -235,7 +235,7 @@ func (o *Observer) collectInterfaces() {
 	}
 
 	o.recordProblem("network", err)
-	s.Interfaces = filterInPlace(s.Interfaces, func(i *Interface) bool { return i.round == o.round })
+	s.Interfaces = filterInPlace(s.Interfaces, func(i *Interface) bool { return i.measurement == o.measurement })
 }
 
 func (o *Observer) addInterface(name []byte, now host.Interface) {
@@ -254,7 +254,7 @@ func (o *Observer) addInterface(name []byte, now host.Interface) {
 		f.Rate = Known[InterfaceRate]{}
 
 		f.last = now
-		f.round = o.round
+		f.measurement = o.measurement
 		if r, ok := computeRates(interfaceCounters(last), interfaceCounters(now), s.Span); ok {
 			f.Rate = known(InterfaceRate{r[0], r[1], r[2], r[3], r[4], r[5]})
 		}
@@ -262,7 +262,7 @@ func (o *Observer) addInterface(name []byte, now host.Interface) {
 		return
 	}
 
-	s.Interfaces = append(s.Interfaces, Interface{Name: string(name), last: now, round: o.round})
+	s.Interfaces = append(s.Interfaces, Interface{Name: string(name), last: now, measurement: o.measurement})
 }
 
 func interfaceCounters(i host.Interface) counterSet {

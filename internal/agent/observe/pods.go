@@ -14,17 +14,17 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// cpuCounters holds a group's counters of the previous round.
+// cpuCounters holds a group's counters of the previous measurement.
 type cpuCounters struct {
 	cpu                time.Duration
 	periods, throttled uint64
-	round              uint64
+	measurement        uint64
 }
 
-// stallTotals holds the stall times of a pod for CPU, memory and disks in the previous round.
+// stallTotals holds the stall times of a pod for CPU, memory and disks in the previous measurement.
 type stallTotals struct {
-	totals [3]time.Duration
-	round  uint64
+	totals      [3]time.Duration
+	measurement uint64
 }
 
 func (o *Observer) collectPods() {
@@ -68,19 +68,19 @@ func (o *Observer) collectPods() {
 	}
 
 	for path, c := range o.counters {
-		if c.round != o.round {
+		if c.measurement != o.measurement {
 			delete(o.counters, path)
 		}
 	}
 
 	for path, w := range o.stallTimes {
-		if w.round != o.round {
+		if w.measurement != o.measurement {
 			delete(o.stallTimes, path)
 		}
 	}
 }
 
-// SetCyclesSource sets the source of cycles per instruction by pod UID. It is called every round.
+// SetCyclesSource sets the source of cycles per instruction by pod UID. It is called at every measurement.
 func (o *Observer) SetCyclesSource(source func(uid string) (Cycles, bool)) { o.cyclesSource = source }
 
 func (o *Observer) readCycles(uid string) (k Known[Cycles]) {
@@ -91,16 +91,16 @@ func (o *Observer) readCycles(uid string) (k Known[Cycles]) {
 	return k
 }
 
-// computeStalls returns the stall shares since the previous round. The kernel's own averages cover ten seconds or more.
+// computeStalls returns the stall shares since the previous measurement. The kernel's own averages cover ten seconds or more.
 func (o *Observer) computeStalls(path string, p *Pressures) StallShares {
 	if !p.CPU.OK || !p.Memory.OK || !p.IO.OK {
-		return StallShares{} // The next round has no previous values.
+		return StallShares{} // The next measurement has no previous values.
 	}
 
-	now := stallTotals{[...]time.Duration{p.CPU.Value.Some.Total, p.Memory.Value.Some.Total, p.IO.Value.Some.Total}, o.round}
+	now := stallTotals{[...]time.Duration{p.CPU.Value.Some.Total, p.Memory.Value.Some.Total, p.IO.Value.Some.Total}, o.measurement}
 	last := o.stallTimes[path]
 	if last == nil {
-		o.stallTimes[path] = &stallTotals{now.totals, now.round} // &now would escape to the heap in every round.
+		o.stallTimes[path] = &stallTotals{now.totals, now.measurement} // &now would escape to the heap in every measurement.
 		return StallShares{}
 	}
 
@@ -133,16 +133,16 @@ func (o *Observer) computeUse(path string, now *cgroup.Stat) Use {
 	}
 
 	if now.Has&cgroup.CPU == 0 {
-		return u // The next round has no previous counters.
+		return u // The next measurement has no previous counters.
 	}
 
 	last := o.counters[path]
 	if last == nil {
 		o.counters[path] = &cpuCounters{
-			cpu:       now.CPUTime,
-			periods:   now.Periods,
-			throttled: now.Throttled,
-			round:     o.round,
+			cpu:         now.CPUTime,
+			periods:     now.Periods,
+			throttled:   now.Throttled,
+			measurement: o.measurement,
 		}
 
 		return u
@@ -163,10 +163,10 @@ func (o *Observer) computeUse(path string, now *cgroup.Stat) Use {
 	}
 
 	*last = cpuCounters{
-		cpu:       now.CPUTime,
-		periods:   now.Periods,
-		throttled: now.Throttled,
-		round:     o.round,
+		cpu:         now.CPUTime,
+		periods:     now.Periods,
+		throttled:   now.Throttled,
+		measurement: o.measurement,
 	}
 
 	return u
@@ -191,14 +191,14 @@ func (p Pressures) Each(f func(resource string, v host.Pressure)) {
 const (
 	// maxZones limits the NUMA nodes that are read.
 	maxZones = 64
-	// roundsPerZoneList is the number of rounds after which NUMA nodes are listed again, because memory may be hot-plugged.
-	roundsPerZoneList = 60
+	// measurementsPerZoneList is the number of measurements after which NUMA nodes are listed again, because memory may be hot-plugged.
+	measurementsPerZoneList = 60
 )
 
 // collectZones reads the memory of every NUMA node.
 func (o *Observer) collectZones() {
 	n := &o.snapshot.Node
-	if o.round%roundsPerZoneList == 1 {
+	if o.measurement%measurementsPerZoneList == 1 {
 		if err := n.listZones(o.hostFiles); err != nil {
 			o.recordProblem("numa", err)
 		}

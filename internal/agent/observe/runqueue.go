@@ -15,9 +15,9 @@ import (
 const (
 	// runQueueInterval is the interval of samples of a container, if the limit of reads allows it.
 	runQueueInterval = 10 * time.Second
-	// maxSampledThreads limits the threads of a container, maxReadsPerRound the files read in a round.
-	maxSampledThreads = 8
-	maxReadsPerRound  = 64
+	// maxSampledThreads limits the threads of a container, maxReadsPerMeasurement the files read in a measurement.
+	maxSampledThreads      = 8
+	maxReadsPerMeasurement = 64
 	// maxReadsPerSample is the maximum number of files of one sample: the thread list, threads of the previous sample and their
 	// replacements.
 	maxReadsPerSample = 1 + 2*maxSampledThreads
@@ -73,11 +73,11 @@ const (
 
 // containerThreads holds the sampled threads of a container.
 type containerThreads struct {
-	list      host.File
-	sampledAt time.Time
-	threads   []threadSample
-	last      Known[RunQueue]
-	round     uint64
+	list        host.File
+	sampledAt   time.Time
+	threads     []threadSample
+	last        Known[RunQueue]
+	measurement uint64
 }
 
 type threadSample struct {
@@ -91,15 +91,15 @@ type threadSample struct {
 type runQueueState struct {
 	sampling      Sampling
 	groups        map[string]*containerThreads // by path
-	nextContainer int                          // container to start with in the next round
-	readsLeft     int                          // in this round
-	exhausted     bool                         // a container has to wait for the next round
+	nextContainer int                          // container to start with in the next measurement
+	readsLeft     int                          // in this measurement
+	exhausted     bool                         // a container has to wait for the next measurement
 	threadIDs     []uint64
 }
 
 var errHiddenThreads = errors.New("threads of another PID namespace: the agent needs the host's (hostPID)")
 
-// SetRunQueueSampling sets the sampling mode from the next round on.
+// SetRunQueueSampling sets the sampling mode from the next measurement on.
 func (o *Observer) SetRunQueueSampling(s Sampling) { o.runQueues.sampling = s }
 
 // collectRunQueues samples the containers that are due and reports the last samples of all.
@@ -111,7 +111,7 @@ func (o *Observer) collectRunQueues() {
 		q.groups = map[string]*containerThreads{}
 	}
 
-	q.readsLeft = maxReadsPerRound
+	q.readsLeft = maxReadsPerMeasurement
 	q.exhausted = false
 
 	containers := 0
@@ -124,7 +124,7 @@ func (o *Observer) collectRunQueues() {
 		start = q.nextContainer % containers
 	}
 
-	// Two passes: from nextContainer to the end, and from the beginning.
+	// Two parts: from nextContainer to the end, and from the beginning.
 	for range 2 {
 		n := 0
 		for i := range o.snapshot.Pods {
@@ -141,7 +141,7 @@ func (o *Observer) collectRunQueues() {
 	}
 
 	for path, w := range q.groups {
-		if w.round != o.round {
+		if w.measurement != o.measurement {
 			delete(q.groups, path)
 		}
 	}
@@ -162,7 +162,7 @@ func (o *Observer) collectRunQueue(p *Pod, c *Container, index int) {
 		q.groups[c.Path] = w
 	}
 
-	w.round = o.round
+	w.measurement = o.measurement
 	if w.sampledAt.After(now) {
 		// The clock was set back.
 		w.sampledAt = time.Time{}
@@ -173,7 +173,7 @@ func (o *Observer) collectRunQueue(p *Pod, c *Container, index int) {
 	case due && q.readsLeft >= maxReadsPerSample:
 		o.recordProblem("run queue", q.sample(o.hostFiles, now, w))
 	case due && !q.exhausted:
-		// It comes first in the next round.
+		// It comes first in the next measurement.
 		q.exhausted = true
 		q.nextContainer = index
 	}

@@ -165,7 +165,7 @@ func TestRunQueueLacks(t *testing.T) {
 	}
 }
 
-// TestRunQueueIsBounded checks the limit of reads per round and that every container is sampled.
+// TestRunQueueIsBounded checks the limit of reads per measurement and that every container is sampled.
 func TestRunQueueIsBounded(t *testing.T) {
 	dir := recordManyPods(t, 30)
 	o := newObserver(t, dir)
@@ -189,8 +189,8 @@ func TestRunQueueIsBounded(t *testing.T) {
 		now = now.Add(time.Second)
 		o.Collect(now)
 
-		if read := maxReadsPerRound - o.runQueues.readsLeft; read > maxReadsPerRound {
-			t.Fatalf("%d files are read in a look, want %d at most", read, maxReadsPerRound)
+		if read := maxReadsPerMeasurement - o.runQueues.readsLeft; read > maxReadsPerMeasurement {
+			t.Fatalf("%d files are read in a look, want %d at most", read, maxReadsPerMeasurement)
 		}
 	}
 

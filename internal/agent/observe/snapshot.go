@@ -21,10 +21,10 @@ type Known[T any] struct {
 
 func known[T any](v T) Known[T] { return Known[T]{Value: v, OK: true} }
 
-// Snapshot is the result of a round. The observer's own is valid until the next round; Latest keeps copies.
+// Snapshot is the result of a measurement. The observer's own is valid until the next measurement; Latest keeps copies.
 type Snapshot struct {
 	At time.Time
-	// Span is the time that rates cover; 0 in the first round, which has none.
+	// Span is the time that rates cover; 0 in the first measurement, which has none.
 	Span       time.Duration
 	Node       Node
 	Disks      []Disk
@@ -83,8 +83,8 @@ type Disk struct {
 	Name string
 	Rate Known[DiskRate]
 
-	last  host.Disk
-	round uint64
+	last        host.Disk
+	measurement uint64
 }
 
 // DiskRate is the activity of a disk per second.
@@ -99,8 +99,8 @@ type Interface struct {
 	Name string
 	Rate Known[InterfaceRate]
 
-	last  host.Interface
-	round uint64
+	last        host.Interface
+	measurement uint64
 }
 
 // InterfaceRate is the traffic of an interface per second.
@@ -116,7 +116,7 @@ type Pod struct {
 	Path string
 	Use
 	Pressure Pressures
-	// StallShares holds the shares of the time since the previous round in which a task of the pod waited, from 0 to 1.
+	// StallShares holds the shares of the time since the previous measurement in which a task of the pod waited, from 0 to 1.
 	StallShares StallShares
 	// HasExclusiveCPUs means that a container runs on exclusive CPUs.
 	HasExclusiveCPUs bool

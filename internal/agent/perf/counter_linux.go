@@ -77,12 +77,12 @@ func (g *eventGroup) read() (reading, error) {
 	var buf [8 * values]byte
 	n, err := unix.Read(g.leader, buf[:])
 	if err != nil {
-		return reading{}, fmt.Errorf("read counters: %w", err)
+		return reading{}, fmt.Errorf("reading counters: %w", err)
 	}
 
 	word := func(i int) uint64 { return binary.NativeEndian.Uint64(buf[8*i:]) }
 	if n != len(buf) || word(0) != 2 {
-		return reading{}, fmt.Errorf("read counters: %d bytes of %d counters instead of %d of 2", n, word(0), len(buf))
+		return reading{}, fmt.Errorf("reading counters: %d bytes of %d counters instead of %d of 2", n, word(0), len(buf))
 	}
 
 	r := reading{

@@ -76,7 +76,7 @@ func (g groupFiles) pendingQuota(group string, w groupTarget) (pendingChange, er
 	}
 
 	if now.Period <= 0 {
-		return pendingChange{}, fmt.Errorf("CPU limit: period %s", now.Period)
+		return pendingChange{}, fmt.Errorf("reading the CPU limit: period is %s", now.Period)
 	}
 
 	// A lower limit, such as one of a running throttle, is kept.

@@ -78,7 +78,7 @@ func New(cfg Config) (*Recorder, error) {
 
 	r.zip = gzip.NewWriter(&r.line)
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o750); err != nil {
-		return nil, fmt.Errorf("record: %w", err)
+		return nil, fmt.Errorf("creating the folder of the recording: %w", err)
 	}
 
 	if err := r.beginFile(); err != nil {
@@ -124,7 +124,7 @@ func (r *Recorder) write(line []byte) error {
 	}
 
 	if _, err := r.file.Write(line); err != nil {
-		return errors.Join(fmt.Errorf("record: %w", err), r.file.Truncate(r.size))
+		return errors.Join(fmt.Errorf("writing the recording: %w", err), r.file.Truncate(r.size))
 	}
 
 	r.size += int64(len(line))
@@ -138,12 +138,12 @@ func (r *Recorder) beginFile() error {
 	}
 
 	if err := os.Rename(r.cfg.Path, r.cfg.Path+rotatedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("record: %w", err)
+		return fmt.Errorf("rotating the recording: %w", err)
 	}
 
 	file, err := os.OpenFile(r.cfg.Path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("record: %w", err)
+		return fmt.Errorf("creating the recording: %w", err)
 	}
 
 	r.file = file

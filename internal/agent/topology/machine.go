@@ -86,7 +86,7 @@ func ReadMachine(root host.Root) (*Machine, error) {
 	s := &sysfsReader{root: root}
 	m := &Machine{}
 
-	// The zones alone tell the CPUs if the list of online ones is unreadable.
+	// The zones alone list the CPUs if the list of online ones is unreadable.
 	online, err := s.reader.OnlineCPUs(root)
 	if err != nil {
 		s.problemf("%v: using those of the zones", err)
