@@ -80,7 +80,7 @@ func (m *Manager) patchNode(ctx context.Context, node *corev1.Node, r *decision,
 		Memory: describeResult(&r.memory),
 	}
 
-	// At the end Previous keeps the offer, from which the next agent resumes.
+	// At the end Previous keeps what was advertised, from which the next agent resumes.
 	if ended {
 		a.CPU.Previous = a.CPU.Advertised
 		a.Memory.Previous = a.Memory.Advertised

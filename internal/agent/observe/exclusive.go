@@ -188,7 +188,7 @@ func (o *Observer) runsOnExclusiveCPUs(c Container) bool {
 	return err == nil && cpus.Len() > 0 && cpus.Difference(o.exclusive.cpus).Len() == 0
 }
 
-// measureIdle returns how much of the CPUs was idle since the previous measurement; unknown if that measurement measured other CPUs.
+// measureIdle returns how much of the CPUs was idle since the previous measurement; unknown if that one covered other CPUs.
 func (w *exclusiveState) measureIdle(files hostFiles, stat *host.File, cpus numa.CPUSet) (Known[series.MilliCPU], error) {
 	if cpus.Len() == 0 {
 		return known(series.MilliCPU(0)), nil
