@@ -35,6 +35,7 @@ func newObjectCaches(ctx context.Context, config *rest.Config) (*objectCaches, e
 		return nil, fmt.Errorf("building the scheme: %w", err)
 	}
 
+	// Predictions of other owners are no metrics of an autoscaler and stay out of memory.
 	managed := labels.SelectorFromSet(labels.Set{autoscalingv1alpha1.LabelManagedBy: autoscalingv1alpha1.ManagedByEffectiveHPA})
 	store, err := cache.New(config, cache.Options{
 		Scheme:                      scheme,
@@ -45,7 +46,6 @@ func newObjectCaches(ctx context.Context, config *rest.Config) (*objectCaches, e
 			&autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler{}: {},
 		},
 	})
-
 	if err != nil {
 		return nil, fmt.Errorf("building the cache: %w", err)
 	}

@@ -59,7 +59,6 @@ func newCertificateKeeper(config *rest.Config, o *Options) (*certificates.Rotato
 		Lifetimes: certificates.DefaultLifetimes(),
 		Clock:     clock.RealClock{},
 	})
-
 	if err != nil {
 		return nil, fmt.Errorf("keeping a certificate: %w", err)
 	}
@@ -80,35 +79,35 @@ type certificateProvider struct {
 var _ dynamiccertificates.CertKeyContentProvider = (*certificateProvider)(nil)
 
 // Name implements dynamiccertificates.CertKeyContentProvider.
-func (k *certificateProvider) Name() string { return "kept-certificate" }
+func (p *certificateProvider) Name() string { return "kept-certificate" }
 
 // CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider.
-func (k *certificateProvider) CurrentCertKeyContent() (cert, key []byte) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (p *certificateProvider) CurrentCertKeyContent() (cert, key []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 
-	return k.cert, k.key
+	return p.cert, p.key
 }
 
 // AddListener implements dynamiccertificates.Notifier.
-func (k *certificateProvider) AddListener(l dynamiccertificates.Listener) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (p *certificateProvider) AddListener(l dynamiccertificates.Listener) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 
-	k.listeners = append(k.listeners, l)
+	p.listeners = append(p.listeners, l)
 }
 
 // refresh adopts a renewed certificate. It returns an error while there is none.
-func (k *certificateProvider) refresh() error {
-	current, err := k.current()
+func (p *certificateProvider) refresh() error {
+	current, err := p.current()
 	if err != nil {
 		return err
 	}
 
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 
-	if current == k.lastCertificate {
+	if current == p.lastCertificate {
 		return nil
 	}
 
@@ -117,10 +116,10 @@ func (k *certificateProvider) refresh() error {
 		return err
 	}
 
-	k.lastCertificate = current
-	k.cert = cert
-	k.key = key
-	for _, l := range k.listeners {
+	p.lastCertificate = current
+	p.cert = cert
+	p.key = key
+	for _, l := range p.listeners {
 		l.Enqueue()
 	}
 
@@ -128,12 +127,12 @@ func (k *certificateProvider) refresh() error {
 }
 
 // run polls the keeper until ctx ends.
-func (k *certificateProvider) run(ctx context.Context) {
+func (p *certificateProvider) run(ctx context.Context) {
 	ticker := time.NewTicker(certificatePollInterval)
 	defer ticker.Stop()
 
 	for {
-		if err := k.refresh(); err != nil {
+		if err := p.refresh(); err != nil {
 			logr.FromContextOrDiscard(ctx).V(1).Info("no serving certificate", "reason", err.Error())
 		}
 
@@ -146,12 +145,12 @@ func (k *certificateProvider) run(ctx context.Context) {
 }
 
 // waitUntilValid returns when the certificate passes the check.
-func (k *certificateProvider) waitUntilValid(ctx context.Context, check func() error) error {
+func (p *certificateProvider) waitUntilValid(ctx context.Context, check func() error) error {
 	ticker := time.NewTicker(certificatePollInterval / 10)
 	defer ticker.Stop()
 
 	for {
-		if check() == nil && k.refresh() == nil {
+		if check() == nil && p.refresh() == nil {
 			return nil
 		}
 

@@ -51,7 +51,8 @@ type sources[S metricSource] struct {
 }
 
 func (s *sources[S]) add(name string, source S) {
-	s.names, s.sources = append(s.names, name), append(s.sources, source)
+	s.names = append(s.names, name)
+	s.sources = append(s.sources, source)
 }
 
 // query calls read with the first source that serves a metric. found is false without one.
@@ -194,6 +195,7 @@ func (a *adapter) addRules(ctx context.Context) error {
 		Clock:        clock.RealClock{},
 	})
 
+	// Series are listed again as soon as the file changes; a file that does not parse leaves the previous rules in force.
 	log := logr.FromContextOrDiscard(ctx).WithName("rules")
 	follow := func(ctx context.Context) error {
 		file.Run(ctx, configfile.Observer[*promadapter.Rules]{
@@ -255,7 +257,6 @@ func (a *adapter) addRemote(context.Context) error {
 		Token:     a.config.BearerToken,
 		TokenFile: a.config.BearerTokenFile,
 	}, a.options.DiscoveryInterval, clock.RealClock{})
-
 	if err != nil {
 		return err
 	}

@@ -221,6 +221,7 @@ func (o *Options) validateRemote() field.ErrorList {
 		}
 	}
 
+	// The adapter would forward each request to itself until its slots are used up.
 	if r.Service == o.Service && r.Namespace == o.Namespace {
 		errs = append(errs, field.Invalid(flagPath("remote-adapter-service-name"), r.Service, "must not be this adapter itself"))
 	}

@@ -131,14 +131,14 @@ func (a *adapter) addCraneMetrics(ctx context.Context) error {
 
 	a.runners = append(a.runners, store.Start)
 	a.addReadyCheck("informers", store.checkSynced)
-	own := &cranemetrics.Provider{
+	forecasts := &cranemetrics.Provider{
 		Reader:      store,
 		CheckSynced: store.checkSynced,
 		Zones:       scalingmetric.NewZones(a.options.CronLocalTime),
 		Clock:       clock.RealClock{},
 	}
 
-	a.external.add("crane", own)
+	a.external.add("crane", forecasts)
 	return nil
 }
 

@@ -53,6 +53,7 @@ func newServer(o *Options, s serverConfig) (*genericapiserver.GenericAPIServer, 
 		return nil, fmt.Errorf("authorization: %w", err)
 	}
 
+	// One review of a whole group replaces those of its metrics.
 	config.Authorization.Authorizer = groupAuthorizer{config.Authorization.Authorizer}
 	if err := o.Server.Audit.ApplyTo(config); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)

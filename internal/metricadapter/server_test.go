@@ -61,7 +61,7 @@ func TestWideRights(t *testing.T) {
 			r := &fakeAuthorizer{allow: c.allow}
 			got, _, err := groupAuthorizer{r}.Authorize(t.Context(), c.attributes)
 			if got != c.want || err != nil || strings.Join(r.asked, ";") != c.asked {
-				t.Errorf("got %v, %v after %q", got, err, r.asked)
+				t.Errorf("Authorize() = %v, %v after the reviews %q, want %v after %q", got, err, r.asked, c.want, c.asked)
 			}
 		})
 	}
@@ -106,20 +106,20 @@ func TestKeptCertificate(t *testing.T) {
 	k.AddListener(l)
 
 	if k.refresh() == nil || l.count != 0 {
-		t.Fatalf("without a certificate: %d notifications", l.count)
+		t.Fatalf("refresh() without a certificate notified %d times, want an error and no notification", l.count)
 	}
 
 	for i := range 2 {
 		current = issue()
 		for range 2 {
 			if err := k.refresh(); err != nil || l.count != i+1 {
-				t.Fatalf("certificate %d: %v, %d notifications", i, err, l.count)
+				t.Fatalf("refresh() with certificate %d = %v after %d notifications, want nil after %d", i, err, l.count, i+1)
 			}
 		}
 
 		got, err := tls.X509KeyPair(k.CurrentCertKeyContent())
 		if err != nil || !got.Leaf.Equal(current.Leaf) {
-			t.Errorf("serving %v, %v", got.Leaf, err)
+			t.Errorf("the certificate is %v, %v, want the current one %v", got.Leaf, err, current.Leaf)
 		}
 	}
 
@@ -127,10 +127,10 @@ func TestKeptCertificate(t *testing.T) {
 	current = nil
 
 	if k.refresh() == nil {
-		t.Error("a missing certificate is no error")
+		t.Error("refresh() after the certificate is gone = nil, want an error")
 	}
 	if got, err := tls.X509KeyPair(k.CurrentCertKeyContent()); err != nil || !got.Leaf.Equal(last) {
-		t.Errorf("serving %v, %v", got.Leaf, err)
+		t.Errorf("the certificate is %v, %v, want the last one %v", got.Leaf, err, last)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestFlags(t *testing.T) {
 	}
 
 	if err := o.Validate().ToAggregate(); err != nil {
-		t.Errorf("the defaults: %v", err)
+		t.Errorf("Validate() of the defaults = %v, want nil", err)
 	}
 
 	err := fs.Parse([]string{
@@ -169,17 +169,17 @@ func TestFlags(t *testing.T) {
 		"--prometheus-adapter-extension-labels", "--remote-adapter-service-namespace", "--remote-adapter-service-port", "--remote-adapter-address", "--log-format",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("nothing of %s in %v", want, err)
+			t.Errorf("Validate() = %v, want an error that names %s", err, want)
 		}
 	}
 
 	if strings.Contains(err.Error(), "--remote-adapter-service-name:") {
-		t.Errorf("a good name is refused: %v", err)
+		t.Errorf("Validate() = %v, want no error for the valid name of the service", err)
 	}
 
 	self := NewOptions()
 	self.Remote = RemoteAdapter{Enabled: true, Namespace: self.Namespace, Service: self.Service, Port: 443}
 	if err := self.Validate().ToAggregate(); err == nil || !strings.Contains(err.Error(), "itself") {
-		t.Errorf("an adapter of itself: %v", err)
+		t.Errorf("Validate() with this adapter as the other one = %v, want an error with %q", err, "itself")
 	}
 }

@@ -78,7 +78,7 @@ func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, sele
 	return &external_metrics.ExternalMetricValueList{Items: []external_metrics.ExternalMetricValue{value}}, nil
 }
 
-func (p *Provider) prediction(ctx context.Context, key scalingmetric.Key, into *external_metrics.ExternalMetricValue) error {
+func (p *Provider) prediction(ctx context.Context, key scalingmetric.Key, value *external_metrics.ExternalMetricValue) error {
 	var list predictionv1alpha1.TimeSeriesPredictionList
 	if err := p.listForTarget(ctx, key, &list); err != nil {
 		return err
@@ -88,14 +88,15 @@ func (p *Provider) prediction(ctx context.Context, key scalingmetric.Key, into *
 		return !key.SelectsPrediction(&tsp) || !predictsMetric(&tsp, key.Identifier)
 	})
 
-	tsp, err := singleObject(into.MetricName, "TimeSeriesPrediction", key, found, func(tsp *predictionv1alpha1.TimeSeriesPrediction) string { return tsp.Name })
+	tsp, err := singleObject(value.MetricName, "TimeSeriesPrediction", key, found, func(tsp *predictionv1alpha1.TimeSeriesPrediction) string { return tsp.Name })
 	if err != nil {
 		return err
 	}
 
+	// An HPA that gets an error keeps its replicas; an old forecast would scale by what is no longer expected.
 	forecast, err := scalingmetric.ActionableForecast(tsp, key.Identifier, p.Clock.Now())
 	if err != nil {
-		message := fmt.Sprintf("%s of %s: TimeSeriesPrediction %s/%s has no forecast to act on: %v", into.MetricName, key.Identifier, tsp.Namespace, tsp.Name, err)
+		message := fmt.Sprintf("%s of %s: TimeSeriesPrediction %s/%s has no forecast to act on: %v", value.MetricName, key.Identifier, tsp.Namespace, tsp.Name, err)
 		if errors.Is(err, scalingmetric.ErrSeveralSeries) {
 			return status.Unprocessable("%s", message)
 		}
@@ -104,9 +105,9 @@ func (p *Provider) prediction(ctx context.Context, key scalingmetric.Key, into *
 	}
 
 	window := int64(forecast.Window.Seconds())
-	into.Value = scalingmetric.NewQuantity(forecast.Value)
-	into.Timestamp = metav1.NewTime(forecast.CreatedAt)
-	into.WindowSeconds = &window
+	value.Value = scalingmetric.NewQuantity(forecast.Value)
+	value.Timestamp = metav1.NewTime(forecast.CreatedAt)
+	value.WindowSeconds = &window
 
 	return nil
 }
@@ -118,7 +119,7 @@ func predictsMetric(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier str
 	})
 }
 
-func (p *Provider) cron(ctx context.Context, key scalingmetric.Key, into *external_metrics.ExternalMetricValue) error {
+func (p *Provider) cron(ctx context.Context, key scalingmetric.Key, value *external_metrics.ExternalMetricValue) error {
 	var list autoscalingv1alpha1.EffectiveHorizontalPodAutoscalerList
 	if err := p.listForTarget(ctx, key, &list); err != nil {
 		return err
@@ -128,22 +129,22 @@ func (p *Provider) cron(ctx context.Context, key scalingmetric.Key, into *extern
 		return !key.SelectsAutoscaler(&ehpa) || len(ehpa.Spec.Crons) == 0
 	})
 
-	ehpa, err := singleObject(into.MetricName, "EffectiveHorizontalPodAutoscaler with crons", key, found,
+	ehpa, err := singleObject(value.MetricName, "EffectiveHorizontalPodAutoscaler with crons", key, found,
 		func(ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler) string { return ehpa.Name })
 	if err != nil {
 		return err
 	}
 
 	now := p.Clock.Now()
-	into.Value = *resource.NewQuantity(int64(scalingmetric.CronReplicas(ehpa, p.Zones, now)), resource.DecimalSI)
-	into.Timestamp = metav1.NewTime(now)
+	value.Value = *resource.NewQuantity(int64(scalingmetric.CronReplicas(ehpa, p.Zones, now)), resource.DecimalSI)
+	value.Timestamp = metav1.NewTime(now)
 
 	return nil
 }
 
 // listForTarget lists the objects of a target without copying them from the cache.
-func (p *Provider) listForTarget(ctx context.Context, key scalingmetric.Key, into client.ObjectList) error {
-	err := p.Reader.List(ctx, into, client.InNamespace(key.TargetNamespace),
+func (p *Provider) listForTarget(ctx context.Context, key scalingmetric.Key, list client.ObjectList) error {
+	err := p.Reader.List(ctx, list, client.InNamespace(key.TargetNamespace),
 		client.MatchingFields{TargetIndex: key.TargetKind + "/" + key.TargetName}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return status.Unavailable("looking for %s %s/%s: %v", key.TargetKind, key.TargetNamespace, key.TargetName, err)
@@ -162,13 +163,13 @@ func singleObject[T any](metric, kind string, key scalingmetric.Key, found []T, 
 		return nil, status.NotFound("%s: there is no %s", what, kind)
 	}
 
-	const shown = 3
-	names := make([]string, 0, shown+1)
-	for i := range found[:min(shown, len(found))] {
+	const maxNames = 3
+	names := make([]string, 0, maxNames+1)
+	for i := range found[:min(maxNames, len(found))] {
 		names = append(names, name(&found[i]))
 	}
 
-	if len(found) > shown {
+	if len(found) > maxNames {
 		names = append(names, "...")
 	}
 

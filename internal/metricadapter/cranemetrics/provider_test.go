@@ -154,7 +154,7 @@ func TestValues(t *testing.T) {
 			}
 
 			if c.metric == predicted && !list.Items[0].Timestamp.Time.Equal(noon().Add(-time.Minute)) {
-				t.Errorf("timestamp %s is not when the forecast was made", list.Items[0].Timestamp)
+				t.Errorf("timestamp is %s, want that of the forecast, %s", list.Items[0].Timestamp, noon().Add(-time.Minute))
 			}
 		})
 	}
@@ -188,12 +188,12 @@ func TestLean(t *testing.T) {
 	got, err := cranemetrics.TrimObject(tsp)
 	lean, ok := got.(*predictionv1alpha1.TimeSeriesPrediction)
 	if err != nil || !ok || lean.ManagedFields != nil || lean.Annotations != nil || len(lean.Status.PredictionMetrics) != 1 {
-		t.Fatalf("got %+v, %v", got, err)
+		t.Fatalf("TrimObject() = %+v, %v, want the status alone", got, err)
 	}
 
 	m := lean.Status.PredictionMetrics[0]
 	if !m.Scaling.Use || m.Scaling.Ledger != "" {
-		t.Errorf("the account is %+v", m.Scaling)
+		t.Errorf("TrimObject() keeps scaling %+v, want Use without the ledger", m.Scaling)
 	}
 
 	for i, s := range m.Prediction[0].Samples {

@@ -28,6 +28,7 @@ func Run(ctx context.Context, name string, clk clock.WithTicker, interval time.D
 			failure = err.Error()
 		}
 
+		// Only changes are logged, so that a source that is away for hours writes one line.
 		if failure != logged && ctx.Err() == nil {
 			logged = failure
 			if failure != "" {

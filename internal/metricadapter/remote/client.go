@@ -81,7 +81,6 @@ func newClient(c Config) (*client, error) {
 
 			return dialer.DialContext(ctx, network, address)
 		}))
-
 	if err != nil {
 		return nil, fmt.Errorf("remote adapter: %w", err)
 	}
@@ -97,7 +96,8 @@ func newClient(c Config) (*client, error) {
 
 // get reads an object. Its errors are API statuses: those of the other adapter about the request are forwarded, and failures to
 // reach it or to be authorized are unavailable.
-func (c *client) get(ctx context.Context, path string, query url.Values, into any) error {
+func (c *client) get(ctx context.Context, path string, query url.Values, answer any) error {
+	// Slots bound the requests that wait for a slow server.
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
@@ -132,7 +132,7 @@ func (c *client) get(ctx context.Context, path string, query url.Values, into an
 		return statusError(resp.StatusCode, body)
 	}
 
-	if err := json.Unmarshal(body, into); err != nil {
+	if err := json.Unmarshal(body, answer); err != nil {
 		return status.Unavailable("remote adapter: not the metrics API: %v", err)
 	}
 
@@ -141,7 +141,7 @@ func (c *client) get(ctx context.Context, path string, query url.Values, into an
 
 // unreachable logs an error, which has the address of the adapter, and returns one for clients, who are tenants.
 func unreachable(ctx context.Context, err error) error {
-	klog.FromContext(ctx).Error(err, "failed to read from the remote adapter")
+	klog.FromContext(ctx).Error(err, "reading from the remote adapter")
 	return status.Unavailable("remote adapter: it cannot be reached; the log of metric-adapter has the reason")
 }
 

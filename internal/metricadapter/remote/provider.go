@@ -112,6 +112,7 @@ func (p *Provider) discover(ctx context.Context) (servedMetrics, error) {
 		s.external = append(s.external, provider.ExternalMetricInfo{Metric: r.Name})
 	}
 
+	// Older adapters serve v1beta1 of the custom metrics alone.
 	list = metav1.APIResourceList{}
 	err := p.client.get(ctx, apiPath(customv1beta2.SchemeGroupVersion), nil, &list)
 	if isNotFound(err) {

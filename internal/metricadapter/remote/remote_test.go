@@ -94,7 +94,7 @@ func TestOldAdapter(t *testing.T) {
 
 	p.served = found
 	if (External{p}).Serves("x") || !(Custom{p}).Serves("x") || fmt.Sprint((Custom{p}).ListAllMetrics()) != "[pods/rps(namespaced)]" {
-		t.Errorf("served %+v", found)
+		t.Errorf("discover() = %+v, want no external metric and pods/rps", found)
 	}
 
 	info := provider.CustomMetricInfo{GroupResource: schema.GroupResource{Resource: "pods"}, Namespaced: true, Metric: "rps"}
@@ -102,15 +102,15 @@ func TestOldAdapter(t *testing.T) {
 
 	value, err := Custom{p}.GetMetricByName(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web-0"}, info, selector)
 	if err != nil || value.Value.String() != "1500m" || value.Metric.Name != "rps" || value.Timestamp.IsZero() {
-		t.Errorf("got %+v, %v", value, err)
+		t.Errorf("GetMetricByName(shop/web-0) = %+v, %v, want rps of 1500m with a timestamp", value, err)
 	}
 	if last := asked[len(asked)-1]; !strings.HasSuffix(last, "?metricLabelSelector=verb%3Dget") {
-		t.Errorf("asked %s", last)
+		t.Errorf("the last request is %s, want the selector of the metric", last)
 	}
 
 	info.GroupResource.Resource = "namespaces"
 	if value, err := (Custom{p}).GetMetricByName(t.Context(), types.NamespacedName{Name: "shop"}, info, labels.Everything()); err != nil || value.Value.String() != "3" {
-		t.Errorf("of a namespace: %+v, %v", value, err)
+		t.Errorf("GetMetricByName(namespace shop) = %+v, %v, want 3", value, err)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestErrorsNameNoAddress(t *testing.T) {
 		p := newTestProvider(t, handler)
 		_, err := External{p}.GetExternalMetric(t.Context(), "shop", labels.Everything(), provider.ExternalMetricInfo{Metric: "x"})
 		if err == nil || strings.Contains(err.Error(), "monitoring") || strings.Contains(err.Error(), "http") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: GetExternalMetric() returned error %v, want one without the address of the other adapter", name, err)
 		}
 	}
 }

@@ -40,19 +40,19 @@ var _ provider.CustomMetricsProvider = Custom{}
 
 // Serves reports whether a rule defines a custom metric.
 func (c Custom) Serves(metric string) bool {
-	rules, listing := c.current()
-	return rules.HasCustom(listing, metric)
+	rules, series := c.current()
+	return rules.HasCustom(series, metric)
 }
 
 // ListAllMetrics implements provider.CustomMetricsProvider.
 func (c Custom) ListAllMetrics() []provider.CustomMetricInfo {
-	rules, listing := c.current()
-	if listing == nil {
+	rules, series := c.current()
+	if series == nil {
 		return nil
 	}
 
 	var all []provider.CustomMetricInfo
-	for _, k := range listing.Custom(rules) {
+	for _, k := range series.Custom(rules) {
 		for _, name := range k.Resources {
 			if r, err := c.Resources.lookupName(name); err == nil {
 				all = append(all, provider.CustomMetricInfo{GroupResource: r.groupResource, Namespaced: r.namespaced, Metric: k.Metric})
@@ -106,11 +106,11 @@ func (c Custom) read(ctx context.Context, namespace string, names []string, info
 		return nil, status.BadRequest("%s: %v", info.Metric, err)
 	}
 
-	rules, listing := c.current()
+	rules, series := c.current()
 	list := &custom_metrics.MetricValueList{}
 	bad := 0
 	for part := range slices.Chunk(names, namesPerQuery) {
-		expr, label, found, err := rules.CustomExpr(listing, info.Metric, promadapter.Objects{
+		expr, label, found, err := rules.CustomExpr(series, info.Metric, promadapter.Objects{
 			Group:     r.groupResource.Group,
 			Resource:  r.singular,
 			Namespace: namespace,
@@ -139,6 +139,7 @@ func (c Custom) read(ctx context.Context, namespace string, names []string, info
 		}
 	}
 
+	// A value that is missing for some objects is missing in the answer: the HPA decides what that means.
 	switch {
 	case len(list.Items) > 0:
 		return list, nil
@@ -165,8 +166,8 @@ func samplesByName(samples []metrics.Sample, label string, names []string) (foun
 			continue
 		}
 
-		if had, twice := found[name]; twice {
-			s.Value += had.Value
+		if previous, twice := found[name]; twice {
+			s.Value += previous.Value
 		}
 		found[name] = s
 	}

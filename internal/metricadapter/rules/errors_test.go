@@ -32,7 +32,6 @@ rules:
   resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
   metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
 `), nil)
-
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +67,7 @@ rules:
 	}, labels.Everything())
 	for name, err := range map[string]error{"external": external, "custom": custom} {
 		if err == nil || strings.Contains(err.Error(), "10.1.2.3") || !strings.Contains(err.Error(), "depth: Prometheus cannot be reached") {
-			t.Errorf("%s: error %v", name, err)
+			t.Errorf("%s: error %v, want one that names the metric and not the address of Prometheus", name, err)
 		}
 	}
 }

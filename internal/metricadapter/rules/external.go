@@ -27,19 +27,19 @@ var _ provider.ExternalMetricsProvider = External{}
 
 // Serves reports whether a rule defines an external metric.
 func (e External) Serves(metric string) bool {
-	rules, listing := e.current()
-	return rules.HasExternal(listing, metric)
+	rules, series := e.current()
+	return rules.HasExternal(series, metric)
 }
 
 // ListAllExternalMetrics implements provider.ExternalMetricsProvider.
 func (e External) ListAllExternalMetrics() []provider.ExternalMetricInfo {
-	rules, listing := e.current()
-	if listing == nil {
+	rules, series := e.current()
+	if series == nil {
 		return nil
 	}
 
 	var all []provider.ExternalMetricInfo
-	for _, k := range listing.External(rules) {
+	for _, k := range series.External(rules) {
 		all = append(all, provider.ExternalMetricInfo{Metric: k.Metric})
 	}
 
@@ -54,8 +54,8 @@ func (e External) GetExternalMetric(ctx context.Context, namespace string, selec
 		return nil, status.BadRequest("%s: %v", info.Metric, err)
 	}
 
-	rules, listing := e.current()
-	expr, found, err := rules.ExternalExpr(listing, info.Metric, namespace, matchers)
+	rules, series := e.current()
+	expr, found, err := rules.ExternalExpr(series, info.Metric, namespace, matchers)
 	switch {
 	case err != nil:
 		return nil, ruleError(info.Metric, err)
@@ -70,6 +70,7 @@ func (e External) GetExternalMetric(ctx context.Context, namespace string, selec
 
 	list := &external_metrics.ExternalMetricValueList{Items: make([]external_metrics.ExternalMetricValue, 0, len(samples))}
 	for _, s := range samples {
+		// A value that is not a number fails the request: leaving it out would lower the sum.
 		value, ok := quantity(s.Value)
 		if !ok {
 			return nil, status.Unavailable("%s: the value of %v is %v, which is not a number", info.Metric, s.Labels, s.Value)

@@ -104,6 +104,7 @@ func (o *Objects) informerFor(r resourceInfo) (*objectInformer, error) {
 		return w, nil
 	}
 
+	// Informers are kept, so their number bounds memory and watches, whatever resources clients name.
 	switch {
 	case o.stopped:
 		return nil, status.Unavailable("the adapter is stopping")

@@ -50,8 +50,8 @@ type Provider struct {
 
 // ruleListing are rules with the series that they find.
 type ruleListing struct {
-	rules   *promadapter.Rules
-	listing *promadapter.Listing
+	rules  *promadapter.Rules
+	series *promadapter.Listing
 }
 
 var errNotQueried = errors.New("the server has not been queried yet")
@@ -87,14 +87,14 @@ func (p *Provider) refresh(ctx context.Context) error {
 	rules := p.Rules()
 	var before *promadapter.Listing
 	if previous := p.found.Load(); previous != nil && previous.rules == rules {
-		before = previous.listing
+		before = previous.series
 	}
 
 	answered := false
 	queried := false
 	var unreachable error // After it no further query is sent, because each would wait for a timeout.
 
-	listing, err := rules.List(ctx, before, func(ctx context.Context, expr string) ([]string, error) {
+	series, err := rules.List(ctx, before, func(ctx context.Context, expr string) ([]string, error) {
 		if unreachable != nil {
 			return nil, unreachable
 		}
@@ -125,7 +125,7 @@ func (p *Provider) refresh(ctx context.Context) error {
 	p.mu.Lock()
 	p.lastError = serverErr
 	p.mu.Unlock()
-	p.found.Store(&ruleListing{rules: rules, listing: listing})
+	p.found.Store(&ruleListing{rules: rules, series: series})
 
 	return errors.Join(err, serverErr)
 }
@@ -134,7 +134,7 @@ func (p *Provider) refresh(ctx context.Context) error {
 func (p *Provider) current() (*promadapter.Rules, *promadapter.Listing) {
 	rules := p.Rules()
 	if k := p.found.Load(); k != nil && k.rules == rules {
-		return rules, k.listing
+		return rules, k.series
 	}
 
 	return rules, nil

@@ -21,12 +21,12 @@ func TestQuantity(t *testing.T) {
 
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		if q, ok := quantity(v); ok {
-			t.Errorf("%v: got %s", v, q.String())
+			t.Errorf("quantity(%v) = %s, want none", v, q.String())
 		}
 	}
 
 	if q, ok := quantity(math.MaxFloat64); !ok || q.Sign() <= 0 {
-		t.Errorf("the largest number: %s, %v", q.String(), ok)
+		t.Errorf("quantity of the largest number = %s, %v, want a positive one", q.String(), ok)
 	}
 }
 
