@@ -244,8 +244,8 @@ func (e *executors) executeThrottles(plan *qos.Plan, state *qos.State, groups ma
 
 		e.reporter.ReportThrottle(t, err)
 	}
-	// A container that ended or was changed by others leaves its pod's quota lowered.
 
+	// A container that ended or was changed by others leaves its pod's quota lowered.
 	for _, result := range e.throttler.RestoreUntracked(state.IsThrottled) {
 		done := report.Action{
 			Kind:      report.CPURestore,

@@ -86,8 +86,8 @@ func runAgent(ctx context.Context, o *Options, clk clock.WithTicker, files act.F
 		return err
 	}
 	defer unlock()
-	// Before any journal is opened: the marker decides whether the changes in it are undone or taken over.
 
+	// Before any journal is opened: the marker decides whether the changes in it are undone or taken over.
 	e.restart = e.readHandover()
 	list, err := e.managers(ctx, files)
 	if err != nil {
@@ -166,7 +166,7 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 		[]Manager{l.waterMarks, publisher}, zones, elastic, []Manager{l}, e.newRestartManager(access, executors))
 
 	// The server is created last, when everything that it serves is registered, and starts first.
-	server, err := e.newServer(ctx, access)
+	server, err := newServer(ctx, e, access)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (e environment) managers(ctx context.Context, files act.FileWriter) ([]Mana
 }
 
 // newServer returns the HTTP server of metrics and probes; none without an address.
-func (e environment) newServer(ctx context.Context, access clusterAccess) ([]Manager, error) {
+func newServer(ctx context.Context, e environment, access clusterAccess) ([]Manager, error) {
 	if !e.serves() {
 		return nil, nil
 	}

@@ -185,8 +185,8 @@ func (m *Manager) applyTargets(targets []containerTarget, decided bool) {
 		m.countWrite(decided)
 		m.config.Log.V(1).Info(m.dryRunVerb("set container CPUs", "would set container CPUs"), "container", target.owner, "cpus", target.cpus.String(), "mems", target.mems)
 	}
-	// A removed container has no target; its unit would otherwise stay in the journal.
 
+	// A removed container has no target; its unit would otherwise stay in the journal.
 	if err := m.cpusets.undoRemoved(ids); err != nil {
 		errs = append(errs, err)
 	}

@@ -92,8 +92,8 @@ func withElasticLimits(pod *corev1.Pod) (*corev1.Pod, limitedResources) {
 	out := &corev1.Pod{Spec: corev1.PodSpec{Overhead: pod.Spec.Overhead}}
 	all := limitedResources{true, true}
 	some := limitedResources{}
-	// A container is limited by its ordinary limit, else by its elastic amount.
 
+	// A container is limited by its ordinary limit, else by its elastic amount.
 	limited := func(list []corev1.Container) []corev1.Container {
 		converted := make([]corev1.Container, len(list))
 		for i := range list {
