@@ -47,12 +47,12 @@ func body(t *testing.T, r io.Reader) string {
 func TestPaths(t *testing.T) {
 	page := body(t, get(t, "/", nil).Body)
 	if !strings.Contains(page, `<div id="app">`) {
-		t.Fatalf("/ is not the page: %s", page)
+		t.Fatalf("GET / = %s, want the page", page)
 	}
 
 	for _, target := range []string{"/overview", "/worklist?sort=saving", "/workload/shop/Deployment/web.v2", "/index.html"} {
 		if got := get(t, target, nil); got.StatusCode != http.StatusOK || body(t, got.Body) != page {
-			t.Errorf("%s: status %d, or not the page", target, got.StatusCode)
+			t.Errorf("GET %s: status %d, want 200 and the page", target, got.StatusCode)
 		}
 	}
 
@@ -68,17 +68,17 @@ func TestPageUsesOwnFiles(t *testing.T) {
 	page := body(t, get(t, "/", nil).Body)
 	references := regexp.MustCompile(`(?:src|href)="([^"]*)"`).FindAllStringSubmatch(page, -1)
 	if len(references) < 3 {
-		t.Fatalf("the page refers to %v", references)
+		t.Fatalf("the page refers to %v, want 3 files or more", references)
 	}
 
 	for _, ref := range references {
 		if got := get(t, ref[1], nil); got.StatusCode != http.StatusOK || strings.HasPrefix(got.Header.Get("Content-Type"), "text/html") {
-			t.Errorf("%s: status %d, type %s", ref[1], got.StatusCode, got.Header.Get("Content-Type"))
+			t.Errorf("GET %s: status %d, type %s, want 200 and no page", ref[1], got.StatusCode, got.Header.Get("Content-Type"))
 		}
 	}
 
 	if regexp.MustCompile(`<style|<script(?:\s+[^>]*)?>[^<]|\sstyle=|\son\w+=`).MatchString(page) {
-		t.Errorf("the page has inline code: %s", page)
+		t.Errorf("the page has inline code, want none: %s", page)
 	}
 }
 
@@ -94,22 +94,22 @@ func TestCaching(t *testing.T) {
 		zipped := get(t, "/"+e.Name(), map[string]string{"Accept-Encoding": "gzip"})
 		z, err := gzip.NewReader(zipped.Body)
 		if err != nil {
-			t.Fatalf("%s: %v", e.Name(), err)
+			t.Fatalf("decompressing %s: %v", e.Name(), err)
 		}
 
 		if body(t, z) != body(t, plain.Body) {
-			t.Errorf("%s: the compressed form has another content", e.Name())
+			t.Errorf("%s: the compressed form differs, want the same content", e.Name())
 		}
 		if immutable := strings.Contains(plain.Header.Get("Cache-Control"), "immutable"); immutable != strings.Contains(e.Name(), "-") {
-			t.Errorf("%s: Cache-Control %q", e.Name(), plain.Header.Get("Cache-Control"))
+			t.Errorf("%s: Cache-Control %q, want immutable for names with a digest alone", e.Name(), plain.Header.Get("Cache-Control"))
 		}
 
 		again := get(t, "/"+e.Name(), map[string]string{"Accept-Encoding": "gzip", "If-None-Match": zipped.Header.Get("Etag")})
 		if again.StatusCode != http.StatusNotModified {
-			t.Errorf("%s: status %d with its tag", e.Name(), again.StatusCode)
+			t.Errorf("%s: status %d with its tag, want 304", e.Name(), again.StatusCode)
 		}
 		if policy := plain.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "script-src 'self';") || strings.Contains(policy, "unsafe") {
-			t.Errorf("%s: policy %q", e.Name(), policy)
+			t.Errorf("%s: policy %q, want own scripts alone", e.Name(), policy)
 		}
 	}
 }
@@ -124,6 +124,6 @@ func TestOnlyReads(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/overview", nil))
 
 	if w.Code != http.StatusMethodNotAllowed {
-		t.Errorf("status %d", w.Code)
+		t.Errorf("POST /overview: status %d, want 405", w.Code)
 	}
 }

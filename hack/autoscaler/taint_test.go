@@ -40,7 +40,7 @@ func TestKarpenterAddsNodeForLoadTaint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			results := simulate(t, loadedNode(c.taints), rejectedPod())
 			if len(results.PodErrors) > 0 {
-				t.Fatalf("Karpenter places no pod: %v", results.PodErrors)
+				t.Fatalf("Karpenter places no pod, want a new node: %v", results.PodErrors)
 			}
 
 			onOld, onAdded := 0, 0

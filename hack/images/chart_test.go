@@ -133,7 +133,7 @@ func TestPushedChart(t *testing.T) {
 		cmd.Env = append(os.Environ(), "HELM="+helm, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 		text, err := cmd.CombinedOutput()
 		if err != nil {
-			t.Fatalf("%s %v: %v: %s", program, args, err, text)
+			t.Fatalf("running %s %v: %v: %s", program, args, err, text)
 		}
 
 		return string(text)

@@ -31,7 +31,7 @@ func TestDockerfile(t *testing.T) {
 		// Settings of this machine are not those of the container.
 		script.Env = append(os.Environ(), "GOENV=off", "GOFLAGS=", "GOWORK=off", "COMMAND="+command, "VERSION="+testVersion)
 		if out, err := script.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", command, err, out)
+			t.Fatalf("running the build of %s: %v: %s", command, err, out)
 		}
 
 		want := filepath.Join(t.TempDir(), binaryPath)
@@ -40,7 +40,7 @@ func TestDockerfile(t *testing.T) {
 		}
 
 		if digest(t, filepath.Join(dir, binaryPath)) != digest(t, want) {
-			t.Errorf("%s: the Dockerfile and make images build different binaries", command)
+			t.Errorf("%s: the Dockerfile and make images build different binaries, want the same", command)
 		}
 	}
 }
@@ -58,7 +58,7 @@ git add -A
 git -c user.name=test -c user.email=test@example.com -c commit.gpgsign=false commit -qm test`, dir)
 
 	if out, err := script.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("committing the checkout: %v: %s", err, out)
 	}
 
 	return dir
@@ -79,7 +79,7 @@ func dockerfileBuild(t *testing.T) string {
 		}
 	}
 
-	t.Fatal("the Dockerfile builds nothing")
+	t.Fatal("the Dockerfile builds nothing, want a command that builds")
 	return ""
 }
 
@@ -89,12 +89,12 @@ func makeLdflags(t *testing.T) string {
 
 	plan, err := exec.CommandContext(t.Context(), "make", "-C", repository, "--dry-run", "--no-print-directory", "images", "VERSION="+testVersion).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v: %s", err, plan)
+		t.Fatalf("running make images: %v: %s", err, plan)
 	}
 
 	flags := regexp.MustCompile(`(?s)-ldflags '([^']+)'`).FindSubmatch(plan)
 	if flags == nil {
-		t.Fatalf("no -ldflags in %s", plan)
+		t.Fatalf("no -ldflags in %s, want some", plan)
 	}
 
 	return string(flags[1])

@@ -64,7 +64,7 @@ func build(t *testing.T, module, out string, more ...string) {
 	}
 
 	if !strings.Contains(table.String(), "linux/arm64") {
-		t.Errorf("no platform in\n%s", table.String())
+		t.Errorf("the table lacks a platform, want linux/arm64:\n%s", table.String())
 	}
 }
 
@@ -88,7 +88,7 @@ func TestSameSourcesSameDigest(t *testing.T) {
 	build(t, newModule(t), second)
 
 	if one, other := rootDigest(t, first), rootDigest(t, second); one != other {
-		t.Errorf("two builds differ:\n%s\n%s", one, other)
+		t.Errorf("two builds have the digests\n%s\n%s, want the same", one, other)
 	}
 	if err := os.WriteFile(filepath.Join(module, "cmd/hello/more.go"), []byte("package main\n\nfunc init() { println(1) }\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestSameSourcesSameDigest(t *testing.T) {
 
 	build(t, module, second)
 	if rootDigest(t, first) == rootDigest(t, second) {
-		t.Error("other sources have the same digest")
+		t.Error("other sources have the same digest, want another")
 	}
 }
 
@@ -115,7 +115,7 @@ func TestReproducible(t *testing.T) {
 
 		export := exec.CommandContext(t.Context(), "sh", "-c", `git -C ../.. archive HEAD | tar -x -C "$0"`, source)
 		if text, err := export.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, text)
+			t.Fatalf("exporting the sources: %v: %s", err, text)
 		}
 
 		args := []string{"--sbom", "--source", source, "--out", out, "--version", testVersion, "--created", "1700000000", "--platforms", "linux/amd64"}
@@ -132,7 +132,7 @@ func TestReproducible(t *testing.T) {
 
 			var document spdxDocument
 			if err := json.Unmarshal(text, &document); err != nil || len(document.Packages) < 2 || len(document.Packages[0].Checksums) != 1 {
-				t.Fatalf("%s: %v in %s", command, err, text)
+				t.Fatalf("SBOM of %s: %v, want 2 packages or more with a checksum: %s", command, err, text)
 			}
 
 			built[i][command] = string(text)
@@ -141,7 +141,7 @@ func TestReproducible(t *testing.T) {
 
 	for command, text := range built[0] {
 		if text != built[1][command] {
-			t.Errorf("two builds of %s differ:\n%s\n%s", command, text, built[1][command])
+			t.Errorf("two builds of %s differ, want the same SBOM:\n%s\n%s", command, text, built[1][command])
 		}
 	}
 }
@@ -177,7 +177,7 @@ func TestPushedImage(t *testing.T) {
 	}
 
 	if len(manifest.Manifests) != 2 {
-		t.Fatalf("%d platforms", len(manifest.Manifests))
+		t.Fatalf("%d platforms, want 2", len(manifest.Manifests))
 	}
 
 	checkLayout(t, filepath.Join(out, "hello"), index)
@@ -217,7 +217,7 @@ func checkLayout(t *testing.T, dir string, pushed v1.ImageIndex) {
 	}
 
 	if len(manifest.Manifests) != 3 || manifest.Manifests[0].Digest != digest || manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != testVersion {
-		t.Errorf("layout: %+v, pushed %s", manifest.Manifests, digest)
+		t.Errorf("layout %+v, want the pushed digest %s first of 3", manifest.Manifests, digest)
 	}
 }
 
@@ -232,12 +232,12 @@ func checkImage(t *testing.T, image v1.Image, machine elf.Machine) {
 	labels := config.Config.Labels
 	if config.Config.User != "65532:65532" || len(config.Config.Entrypoint) != 1 || labels["org.opencontainers.image.version"] != testVersion ||
 		labels["org.opencontainers.image.revision"] != testRevision || labels["org.opencontainers.image.created"] != "2023-11-14T22:13:20Z" {
-		t.Errorf("configuration %+v", config.Config)
+		t.Errorf("configuration %+v, want user 65532 and the labels of the build", config.Config)
 	}
 
 	files := filesOf(t, image)
 	if len(files) != 2 || string(files["etc/ssl/certs/ca-certificates.crt"]) != "authorities\n" {
-		t.Errorf("%d files", len(files))
+		t.Errorf("%d files, want the binary and the authorities", len(files))
 	}
 
 	binary, err := elf.NewFile(bytes.NewReader(files[strings.TrimPrefix(config.Config.Entrypoint[0], "/")]))
@@ -246,10 +246,10 @@ func checkImage(t *testing.T, image v1.Image, machine elf.Machine) {
 	}
 
 	if libraries, _ := binary.ImportedLibraries(); binary.Machine != machine || len(libraries) > 0 {
-		t.Errorf("machine %s, libraries %v", binary.Machine, libraries)
+		t.Errorf("machine %s, libraries %v, want %s without libraries", binary.Machine, libraries, machine)
 	}
 	if !bytes.Contains(files["crane-binary"], []byte(testVersion)) {
-		t.Error("the linker's flags of the command are not used")
+		t.Error("the binary does not have the version, want the linker's flags used")
 	}
 }
 
@@ -280,7 +280,7 @@ func filesOf(t *testing.T, image v1.Image) map[string][]byte {
 			}
 
 			if header.Uid != 0 || header.Mode&0o222 != 0 {
-				t.Errorf("%s: user %d, mode %o", header.Name, header.Uid, header.Mode)
+				t.Errorf("%s: user %d, mode %o, want root and no right to write", header.Name, header.Uid, header.Mode)
 			}
 			if out[header.Name], err = io.ReadAll(archive); err != nil {
 				t.Fatal(err)
@@ -306,7 +306,7 @@ func checkSBOM(t *testing.T, image name.Digest, descriptor v1.Descriptor) {
 	}
 
 	if len(manifest.Manifests) != 1 || manifest.Manifests[0].ArtifactType != string(spdxMediaType) {
-		t.Fatalf("referrers of %s: %+v", image, manifest.Manifests)
+		t.Fatalf("referrers of %s: %+v, want one SBOM", image, manifest.Manifests)
 	}
 
 	artifact, err := remote.Image(image.Context().Digest(manifest.Manifests[0].Digest.String()))
@@ -316,7 +316,7 @@ func checkSBOM(t *testing.T, image name.Digest, descriptor v1.Descriptor) {
 
 	layers, err := artifact.Layers()
 	if err != nil || len(layers) != 1 {
-		t.Fatalf("%d layers: %v", len(layers), err)
+		t.Fatalf("%d layers, %v, want 1", len(layers), err)
 	}
 
 	content, err := layers[0].Compressed()
@@ -332,6 +332,6 @@ func checkSBOM(t *testing.T, image name.Digest, descriptor v1.Descriptor) {
 
 	if document.Version != "SPDX-2.3" || !strings.HasSuffix(document.Namespace, descriptor.Digest.String()) || len(document.Packages) != 2 ||
 		document.Packages[0].Version != testVersion || !strings.HasPrefix(document.Packages[1].Version, "go1.") {
-		t.Errorf("%+v", document)
+		t.Errorf("SBOM %+v, want SPDX-2.3 of the image with two packages", document)
 	}
 }

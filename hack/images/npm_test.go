@@ -65,7 +65,7 @@ func TestNPMPackagesInSBOM(t *testing.T) {
 			if locator := p.References[0].Locator; strings.HasPrefix(locator, "pkg:npm/") {
 				have = append(have, p.ID+" "+locator+" "+p.LicenseDeclared)
 				if !slices.Contains(document.Relationships, spdxRelationship{"SPDXRef-binary", "DEPENDS_ON", p.ID}) {
-					t.Errorf("%s: no relationship of %s", command, p.ID)
+					t.Errorf("%s: no relationship of %s, want one", command, p.ID)
 				}
 			}
 		}
@@ -88,19 +88,19 @@ func TestBundledPackages(t *testing.T) {
 	}
 
 	if err := json.Unmarshal(text, &manifest); err != nil || len(manifest.Dependencies) == 0 {
-		t.Fatalf("%d dependencies: %v", len(manifest.Dependencies), err)
+		t.Fatalf("%d dependencies, %v, want some", len(manifest.Dependencies), err)
 	}
 
 	o := options{source: repository}
 	for command, bundled := range map[string]bool{"crane": true, "craned": false} {
 		have, err := o.npmPackages(t.Context(), command, &v1.Platform{OS: "linux", Architecture: "amd64"})
 		if err != nil || bundled != (len(have) > 0) {
-			t.Errorf("%s: packages %v: %v", command, have, err)
+			t.Errorf("%s: packages %v, %v, want some: %v", command, have, err, bundled)
 		}
 
 		for name, version := range manifest.Dependencies {
 			if bundled && !slices.ContainsFunc(have, func(p npmPackage) bool { return p.name == name && p.version == version && p.license != unknown }) {
-				t.Errorf("%s: no %s@%s in %v", command, name, version, have)
+				t.Errorf("%s: packages %v, want %s@%s with a license", command, have, name, version)
 			}
 		}
 	}

@@ -59,7 +59,7 @@ func TestFieldsAndConstantsAreUsed(t *testing.T) {
 
 	for name := range exempt() {
 		if !program.exempted[name] {
-			t.Errorf("%s is exempt from the check and needs not be", name)
+			t.Errorf("%s is exempt from the check but used, want it taken off the list", name)
 		}
 	}
 }
@@ -252,7 +252,7 @@ func (p *program) checkConstants(t *testing.T, pkg *source) {
 			name = enumeration.Name()
 		}
 		if !p.constants[p.key(c)] && !usedTypes[enumeration] && !p.isExempt(pkg.types.Name()+"."+name) {
-			t.Errorf("%s: no code uses the constant %s", p.fileSet.Position(c.Pos()), c.Name())
+			t.Errorf("%s: no code uses the constant %s, want a use or its removal", p.fileSet.Position(c.Pos()), c.Name())
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestVersionOfTheBinary(t *testing.T) {
 
 	for _, f := range found {
 		if f[1] != want {
-			t.Errorf("%s contains version %s, go.mod %s", ldflagsFile, f[1], want)
+			t.Errorf("%s contains version %s, want %s as in go.mod", ldflagsFile, f[1], want)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func apiPage(t *testing.T, dir string) string {
 
 	paths, err := filepath.Glob(filepath.Join(root, dir, "*.crane.io_*.yaml"))
 	if err != nil || len(paths) < 5 {
-		t.Fatalf("%d definitions: %v", len(paths), err)
+		t.Fatalf("the folder has %d definitions, want 5 or more: %v", len(paths), err)
 	}
 
 	// Analytics is kept for objects of gocrane: the fields that it shares are listed with RecommendationRule.
@@ -45,7 +45,7 @@ func apiPage(t *testing.T, dir string) string {
 
 		var crd apiextensionsv1.CustomResourceDefinition
 		if err := yaml.Unmarshal(content, &crd); err != nil {
-			t.Fatalf("%s: %v", path, err)
+			t.Fatalf("parsing %s: %v", path, err)
 		}
 
 		for _, version := range crd.Spec.Versions {

@@ -25,7 +25,7 @@ func chartPage(t *testing.T, path string) string {
 
 	var values map[string]any
 	if err := yaml.UnmarshalStrict(content, &values); err != nil {
-		t.Fatalf("%s: %v", path, err)
+		t.Fatalf("parsing %s: %v", path, err)
 	}
 
 	var b strings.Builder
@@ -78,7 +78,7 @@ func writeValues(t *testing.T, b *strings.Builder, values map[string]any, commen
 
 		value, ok := valueAt(values, c.path)
 		if !ok {
-			t.Errorf("comment of %s, which is no value", c.path)
+			t.Errorf("comment of %s, which is no value, want a comment of an existing value", c.path)
 		}
 
 		covered[c.path] = true
@@ -120,7 +120,7 @@ func checkCovered(t *testing.T, prefix string, values map[string]any, covered ma
 		case ok && len(nested) > 0:
 			checkCovered(t, prefix+name+".", nested, covered)
 		default:
-			t.Errorf("value %s has no comment", prefix+name)
+			t.Errorf("value %s has no comment, want one", prefix+name)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func markdownFiles(t *testing.T) []string {
 	}
 
 	if len(found) < 10 {
-		t.Fatalf("%d pages only: %v", len(found), found)
+		t.Fatalf("%d pages were found, want 10 or more: %v", len(found), found)
 	}
 
 	return found

@@ -34,12 +34,12 @@ func TestPrintedCommands(t *testing.T) {
 		n += len(blocks)
 
 		for _, problem := range c.check(blocks, content) {
-			t.Errorf("%s: %s", page, problem)
+			t.Errorf("%s: %s, want a command that exists", page, problem)
 		}
 	}
 
 	if n < 30 {
-		t.Errorf("%d commands only", n)
+		t.Errorf("%d commands were found, want 30 or more", n)
 	}
 }
 
@@ -388,9 +388,9 @@ func TestPrintedCommandsFail(t *testing.T) {
 	}
 
 	if problems := c.check(nil, "run `make nothing-like-it` first"); len(problems) != 1 {
-		t.Errorf("inline: %v", problems)
+		t.Errorf("check of a missing target = %v, want one problem", problems)
 	}
 	if got := consoleBlocks("```console\n$ a \\\n  b\noutput\n```\n```sh\n$ c\n```\n"); !slices.Equal(got, []string{"a b"}) {
-		t.Errorf("%q", got)
+		t.Errorf("consoleBlocks() = %q, want the command without its continuation or output", got)
 	}
 }

@@ -231,7 +231,7 @@ func pluginArguments(t *testing.T, dir string) []plugin {
 
 				name, _, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
 				if f.Doc.Text() == "" {
-					t.Errorf("%s.%s has no doc comment", spec.Name.Name, f.Names[0].Name)
+					t.Errorf("%s.%s has no doc comment, want one", spec.Name.Name, f.Names[0].Name)
 				}
 
 				p.fields = append(p.fields, argument{name: name, kind: typeName(f.Type), doc: f.Doc.Text()})
@@ -243,7 +243,7 @@ func pluginArguments(t *testing.T, dir string) []plugin {
 	}
 
 	if len(out) < 2 {
-		t.Fatalf("%s has the arguments of %d plugins only", dir, len(out))
+		t.Fatalf("%s has the arguments of %d plugins, want 2 or more", dir, len(out))
 	}
 
 	return out
@@ -304,7 +304,7 @@ func simulateFlags(t *testing.T) []argument {
 	}
 
 	if len(out) < 5 {
-		t.Fatalf("%d flags of simulate only", len(out))
+		t.Fatalf("%d flags of simulate were found, want 5 or more", len(out))
 	}
 
 	return out

@@ -63,12 +63,12 @@ func difference(got, want string) string {
 func TestDifference(t *testing.T) {
 	for _, c := range []struct{ got, want string }{{"a\nb\n", "a\nc\n"}, {"a\n", "a\nb\n"}, {"", "a"}} {
 		if difference(c.got, c.want) == "" {
-			t.Errorf("%q and %q count as equal", c.got, c.want)
+			t.Errorf("difference(%q, %q) = \"\", want a difference", c.got, c.want)
 		}
 	}
 
 	if d := difference("a\n", "a\n"); d != "" {
-		t.Error(d)
+		t.Errorf("difference() of equal texts = %q, want none", d)
 	}
 }
 

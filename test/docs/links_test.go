@@ -24,7 +24,7 @@ func TestLinks(t *testing.T) {
 			_, err := os.Stat(filepath.Join(root, filepath.FromSlash(p)))
 			return err == nil
 		}) {
-			t.Error(problem)
+			t.Errorf("%s, want links to files and headings that exist", problem)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func TestMap(t *testing.T) {
 
 		folder, name, _ := strings.Cut(inside, "/")
 		if !slices.Contains([]string{"tutorials", "how-to", "reference", "explanation", experiments}, folder) {
-			t.Errorf("%s is in no folder of a kind", page)
+			t.Errorf("%s is in no folder of a kind, want one of tutorials, how-to, reference, explanation and experiments", page)
 		}
 
 		index := "docs/README.md"
@@ -56,7 +56,7 @@ func TestMap(t *testing.T) {
 		}
 
 		if !hasRow(content, link) {
-			t.Errorf("%s does not list %s", index, link)
+			t.Errorf("%s does not list %s, want a row with the link", index, link)
 		}
 
 		if folder == experiments && name != "README.md" && !regexp.MustCompile(`^\d{4}-\d{2}-\d{2}-[a-z-]+\.md$`).MatchString(name) {
@@ -78,13 +78,13 @@ func TestOpening(t *testing.T) {
 		}
 
 		if !opens(readPage(t, page)) {
-			t.Errorf("%s does not start with a title and a sentence", page)
+			t.Errorf("%s starts with something else, want a title and a sentence", page)
 		}
 	}
 
 	for _, bad := range []string{"", "text\n", "# Title\n\n| a | b |\n", "# Title\n\n## Next\n", "# Title\n\n- list\n"} {
 		if opens(bad) {
-			t.Errorf("%q counts as an opening", bad)
+			t.Errorf("opens(%q) = true, want false", bad)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func metricsPage(t *testing.T) string {
 
 	found, unresolved := scanMetrics(t, root)
 	for _, at := range unresolved {
-		t.Errorf("%s: the name, labels or help of this metric cannot be read; use constants", at)
+		t.Errorf("%s: the name, labels or help of this metric cannot be read; use constants, want constants, so that they can be read", at)
 	}
 
 	var b strings.Builder
@@ -41,13 +41,13 @@ Names that start with ` + "`crane_craneAgent_`" + ` are those of gocrane.
 			}
 
 			if strings.TrimSpace(m.help) == "" {
-				t.Errorf("%s has no help", m.name)
+				t.Errorf("%s has no help, want a help text", m.name)
 			}
 			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(m.name), m.kind, strings.Join(labels, ", "), cell(m.help))
 		}
 
 		if n == 0 {
-			t.Errorf("%s has no metrics", binary)
+			t.Errorf("%s has no metrics, want at least one", binary)
 		}
 	}
 
@@ -94,6 +94,6 @@ func TestScanMetrics(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if len(unresolved) != 1 || !strings.Contains(unresolved[0], "metrics.go") {
-		t.Errorf("unresolved: %v", unresolved)
+		t.Errorf("unresolved: %v, want one, in metrics.go", unresolved)
 	}
 }

@@ -17,7 +17,7 @@ func TestAdoptionDemo(t *testing.T) {
 	select {
 	case <-s.done:
 	case <-time.After(2 * bound):
-		t.Fatalf("the demo has not ended after %s", 2*bound)
+		t.Fatalf("the demo has not ended after %s, want its end", 2*bound)
 	}
 
 	if s.err != nil {
@@ -41,7 +41,7 @@ func TestAdoptionDemo(t *testing.T) {
 	}
 
 	if said := shown(s.output(), "kubectl "); strings.Contains(said, "timed out") || strings.Contains(said, "(exit status") {
-		t.Error("a command of the demo failed")
+		t.Error("a command of the demo failed, want all commands to succeed")
 	}
 	s.checkGone(t)
 }

@@ -31,7 +31,7 @@ func checkRefused(t *testing.T, r result, wants ...string) {
 
 	for _, want := range wants {
 		if !strings.Contains(r.errOut, want) {
-			t.Errorf("stderr %q does not contain %q", r.errOut, want)
+			t.Errorf("stderr %q, want it to contain %q", r.errOut, want)
 		}
 	}
 }
@@ -155,7 +155,7 @@ func TestFilesWithFlaws(t *testing.T) {
 	same := func(_ int, line string) string { return line }
 	clean := recommendCSV(t, csvOf(same))
 	if clean.code != 0 {
-		t.Fatal(clean.errOut)
+		t.Fatalf("the flawless file is refused, want exit code 0: %s", clean.errOut)
 	}
 
 	var want amount
@@ -164,7 +164,7 @@ func TestFilesWithFlaws(t *testing.T) {
 	}
 
 	if !want.set || want.value < 0.3 || want.value > 0.5 {
-		t.Fatalf("the flawless file leads to %+v", want)
+		t.Fatalf("the flawless file leads to %+v, want 0.3 to 0.5 cores", want)
 	}
 
 	every := func(n int, replace string) func(int, string) string {
@@ -202,7 +202,7 @@ func TestFilesWithFlaws(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := recommendCSV(t, content)
 			if r.code != 0 {
-				t.Fatalf("exit code %d: %s", r.code, r.errOut)
+				t.Fatalf("exit code %d, want 0: %s", r.code, r.errOut)
 			}
 
 			for _, got := range amounts(t, r.out) {

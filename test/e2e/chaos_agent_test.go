@@ -109,12 +109,12 @@ func (c *chaos) checkThrottled(t *testing.T) {
 	}
 
 	if lower := last == 0 || quota < last; lower && c.stopped(read) {
-		t.Errorf("cruncher is throttled to %g cores from %g while Crane is paused", quota, last)
+		t.Errorf("cruncher is throttled to %g cores from %g while Crane is paused, want no new limit", quota, last)
 	}
 
 	c.throttled = true
 	if quota < chaosRequest-0.001 {
-		t.Errorf("cruncher is throttled to %g cores, below its request of %g", quota, chaosRequest)
+		t.Errorf("cruncher is throttled to %g cores, want at least its request of %g", quota, chaosRequest)
 	}
 }
 

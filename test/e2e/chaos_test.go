@@ -301,7 +301,7 @@ func (c *chaos) checkRecommendations(t *testing.T) {
 		case "Lowering", "Watching":
 			underWay++
 		case "RollingBack", "Held", "Stopped":
-			t.Errorf("%s is %s: %s", r.Name, a.Phase, a.Message)
+			t.Errorf("%s has phase %s, want none that rolled back, is held or has stopped: %s", r.Name, a.Phase, a.Message)
 		}
 
 		if a.Steps > chaosSteps {
@@ -311,7 +311,7 @@ func (c *chaos) checkRecommendations(t *testing.T) {
 
 	for name, uid := range c.recommendations {
 		if present[name] != uid {
-			t.Errorf("Recommendation %s with UID %s is lost; there is %q", name, uid, present[name])
+			t.Errorf("Recommendation %s has UID %q, want %q as before", name, present[name], uid)
 		}
 	}
 
@@ -343,12 +343,12 @@ func (c *chaos) checkPods(t *testing.T) {
 
 			// New since the last check.
 		case size.cpu > before.cpu:
-			t.Errorf("%s was raised from %dm to %dm", p.Name, before.cpu, size.cpu)
+			t.Errorf("%s was raised from %dm to %dm, want steps down only", p.Name, before.cpu, size.cpu)
 
 		case size.cpu < before.cpu:
 			size.lowered = last // or later
 			if c.stopped(last) {
-				t.Errorf("%s was lowered from %dm to %dm while Crane was paused", p.Name, before.cpu, size.cpu)
+				t.Errorf("%s was lowered from %dm to %dm while Crane was paused, want no change", p.Name, before.cpu, size.cpu)
 			}
 
 			// Several steps fit between two checks that are far apart, and a clock that jumps ends a watch.
@@ -358,7 +358,7 @@ func (c *chaos) checkPods(t *testing.T) {
 				steps++
 			}
 			if least := int64(float64(before.cpu)*math.Pow(1-chaosStep, steps)) - 1; size.cpu < least {
-				t.Errorf("%s was lowered from %dm to %dm, below %dm: a step was applied twice", p.Name, before.cpu, size.cpu, least)
+				t.Errorf("%s was lowered from %dm to %dm, want at least %dm: a step was applied twice", p.Name, before.cpu, size.cpu, least)
 			}
 
 			if since := end.Sub(before.lowered); !jumped && !before.lowered.IsZero() && since < chaosWatch {
@@ -387,7 +387,7 @@ func (c *chaos) checkReplicas(t *testing.T) {
 
 	for _, h := range scalers.Items {
 		if h.Spec.ScaleTargetRef.Name == "storefront" && (h.Name != "ehpa-storefront" || h.Spec.MaxReplicas != chaosMaxReplicas || h.Spec.MinReplicas == nil || *h.Spec.MinReplicas != chaosMinReplicas) {
-			t.Errorf("unexpected HPA %s: %+v", h.Name, h.Spec)
+			t.Errorf("HPA %s is %+v, want ehpa-storefront with the replicas of the EffectiveHorizontalPodAutoscaler", h.Name, h.Spec)
 		}
 	}
 }
@@ -412,7 +412,7 @@ func (c *chaos) checkEnd(t *testing.T, workloads int) {
 
 	for sizes(200) != nil && !t.Failed() {
 		if time.Now().After(deadline) {
-			t.Fatal(sizes(200))
+			t.Fatalf("at the end: %v, want all pods at 200m", sizes(200))
 		}
 
 		c.check(t)
@@ -421,7 +421,7 @@ func (c *chaos) checkEnd(t *testing.T, workloads int) {
 
 	for _, p := range c.podsOf(t) {
 		if n := p.Status.ContainerStatuses[0].RestartCount; n > 0 {
-			t.Errorf("%s was restarted %d times", p.Name, n)
+			t.Errorf("%s was restarted %d times, want no restart", p.Name, n)
 		}
 	}
 

@@ -38,7 +38,7 @@ func TestReleasedPrometheusAgrees(t *testing.T) {
 
 	t.Logf("%d numbers, the worst differs by %.3f %%", numbers, worst*100)
 	if numbers < 30 {
-		t.Errorf("only %d numbers were compared", numbers)
+		t.Errorf("%d numbers were compared, want 30 or more", numbers)
 	}
 
 	compare(t, got, want, 0.02)
@@ -61,7 +61,7 @@ func TestHostileSeries(t *testing.T) {
 
 	plain := got["shop/Deployment/plain/app/cpu"]
 	if !plain.set || plain.value < 0.5 || plain.value > 0.75 {
-		t.Fatalf("half a core leads to %+v; all: %v", plain, got)
+		t.Fatalf("half a core leads to %+v, want 0.5 to 0.75; all: %v", plain, got)
 	}
 
 	for _, name := range []string{"shop/Deployment/resets", "shop/Deployment/twice", odd + "/Deployment/" + odd} {

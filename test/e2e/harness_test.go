@@ -79,7 +79,7 @@ func execute(t *testing.T, name string, args ...string) result {
 
 	err := cmd.Run()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		t.Fatalf("%s %v: %v\n%s\n%s", filepath.Base(name), args, err, out.String(), errOut.String())
+		t.Fatalf("running %s %v: %v\n%s\n%s", filepath.Base(name), args, err, out.String(), errOut.String())
 	}
 
 	return result{code: cmd.ProcessState.ExitCode(), out: out.String(), errOut: errOut.String()}
@@ -91,7 +91,7 @@ func run(t *testing.T, name string, args ...string) (stdout, stderr string) {
 
 	r := execute(t, name, args...)
 	if r.code != 0 {
-		t.Fatalf("%s %v: exit code %d\n%s\n%s", filepath.Base(name), args, r.code, r.out, r.errOut)
+		t.Fatalf("%s %v: exit code %d, want 0\n%s\n%s", filepath.Base(name), args, r.code, r.out, r.errOut)
 	}
 
 	return r.out, r.errOut
@@ -174,7 +174,7 @@ func (s *session) awaitOutput(t *testing.T, what, text string) {
 	eventually(t, what, func() error {
 		select {
 		case <-s.done:
-			t.Fatalf("the playground ended (%v):\n%s", s.err, s.output())
+			t.Fatalf("the playground ended (%v), want it running:\n%s", s.err, s.output())
 		default:
 		}
 
@@ -187,7 +187,7 @@ func (s *session) awaitOutput(t *testing.T, what, text string) {
 
 	s.kubeconfig, s.prometheus = value(s.output(), "kubeconfig"), value(s.output(), "prometheus")
 	if s.kubeconfig == "" {
-		t.Fatalf("the playground does not say where it is:\n%s", s.output())
+		t.Fatalf("the playground has not printed its addresses, want a kubeconfig and a Prometheus:\n%s", s.output())
 	}
 }
 
@@ -241,7 +241,7 @@ func (s *session) end(t *testing.T, signal syscall.Signal) {
 	case <-time.After(bound):
 		_ = s.cmd.Process.Kill()
 		<-s.done
-		t.Errorf("the playground did not end within %s after %s", bound, signal)
+		t.Errorf("the playground did not end within %s after %s, want its end", bound, signal)
 	}
 }
 
@@ -267,7 +267,7 @@ func (s *session) interrupt(t *testing.T) {
 
 	s.end(t, syscall.SIGINT)
 	if s.err != nil {
-		t.Errorf("the playground ended with %v after an interrupt:\n%s", s.err, s.output())
+		t.Errorf("the playground ended with %v after an interrupt, want no error:\n%s", s.err, s.output())
 	}
 
 	s.checkGone(t)
@@ -353,7 +353,7 @@ func amounts(t *testing.T, answer string) map[string]amount {
 	}
 
 	if err := json.Unmarshal([]byte(answer), &report); err != nil {
-		t.Fatalf("%v in\n%s", err, answer)
+		t.Fatalf("parsing the report: %v in\n%s", err, answer)
 	}
 
 	all := map[string]amount{}

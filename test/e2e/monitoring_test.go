@@ -140,7 +140,7 @@ func TestAlertsAreQuiet(t *testing.T) {
 	t.Run("normal", func(t *testing.T) {
 		s := start(t, "--nodes", "3", "--workloads", "16", "--days", "8", "--alert-speed", alertSpeed)
 		if fired := watchAlerts(t, s, time.Minute); len(fired) > 0 {
-			t.Errorf("alerts fired: %v", fired)
+			t.Errorf("alerts fired: %v, want none", fired)
 		}
 
 		s.interrupt(t)
@@ -165,7 +165,7 @@ func watchAlerts(t *testing.T, s *session, wait time.Duration) map[string]int {
 
 	<-time.After(wait)
 	if len(query(t, s.prometheus, `crane_leader`)) == 0 {
-		t.Fatal("Prometheus does not scrape craned")
+		t.Fatal("Prometheus has no series crane_leader, want craned scraped")
 	}
 
 	fired := map[string]int{}
@@ -217,11 +217,11 @@ func query(t *testing.T, address, expr string) []alertSeries {
 	}
 
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
-		t.Fatalf("%s: %v", expr, err)
+		t.Fatalf("decoding the answer to %s: %v", expr, err)
 	}
 
 	if answer.Status != "success" {
-		t.Fatalf("%s: %s", expr, answer.Error)
+		t.Fatalf("query %s: %s, want success", expr, answer.Error)
 	}
 
 	return answer.Data.Result

@@ -89,7 +89,7 @@ func checkPatched(t *testing.T, before, after, patch map[string]string) {
 	t.Helper()
 
 	if len(patch) == 0 {
-		t.Fatal("the patch is empty")
+		t.Fatal("the patch is empty, want values to change")
 	}
 
 	for key, want := range patch {
@@ -100,13 +100,13 @@ func checkPatched(t *testing.T, before, after, patch map[string]string) {
 			t.Errorf("%s is %q after the patch, want %s", key, got, want)
 		}
 		if was != "" && same(was, want) {
-			t.Errorf("%s was %s already and is in the patch", key, was)
+			t.Errorf("%s was %s already and is in the patch, want changed values only", key, was)
 		}
 	}
 
 	for key, was := range before {
 		if _, patched := patch[key]; !patched && after[key] != was {
-			t.Errorf("%s was %s, is %q and is not in the patch", key, was, after[key])
+			t.Errorf("%s is %q, want %s as before: it is not in the patch", key, after[key], was)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func testJSONPatch(t *testing.T, s *session) {
 	}
 
 	if len(list) < 2 {
-		t.Fatalf("patches for %d workloads only:\n%s", len(list), out)
+		t.Fatalf("patches for %d workloads, want 2 or more:\n%s", len(list), out)
 	}
 
 	for i, p := range list {
@@ -226,7 +226,7 @@ func testKustomize(t *testing.T, s *session) {
 	}
 
 	if err := yaml.Unmarshal([]byte(component), &parsed); err != nil || len(parsed.Patches) < 2 {
-		t.Fatalf("%v\n%s", err, component)
+		t.Fatalf("parsing the component: %v, want 2 patches or more\n%s", err, component)
 	}
 
 	chosen := parsed.Patches[0]
@@ -268,7 +268,7 @@ func testHelmValues(t *testing.T, s *session) {
 
 	out := patchesFor(t, s, "helm-values", "-n", "payments,search,data")
 	if err := yaml.Unmarshal([]byte(out), &values); err != nil || len(values.Crane) == 0 {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("parsing the values: %v, want a section crane\n%s", err, out)
 	}
 
 	for namespace, kinds := range values.Crane {
@@ -276,7 +276,7 @@ func testHelmValues(t *testing.T, s *session) {
 			for name, containers := range workloads {
 				for container, r := range containers {
 					if len(r.Requests) == 0 {
-						t.Errorf("%s/%s/%s/%s has no requests", namespace, kind, name, container)
+						t.Errorf("%s/%s/%s/%s has no requests, want some", namespace, kind, name, container)
 					}
 				}
 			}
@@ -287,12 +287,12 @@ func testHelmValues(t *testing.T, s *session) {
 func testFailOn(t *testing.T, s *session) {
 	r := execute(t, binary(t, "crane"), "recommend", "--prometheus", s.prometheus, "--kubeconfig", s.kubeconfig, "--fail-on", "over=0%")
 	if r.code != 4 || !strings.Contains(r.errOut, "above the recommendation") {
-		t.Errorf("exit code %d: %s", r.code, r.errOut)
+		t.Errorf("--fail-on over=0%%: exit code %d, want 4 with the reason: %s", r.code, r.errOut)
 	}
 
 	r = execute(t, binary(t, "crane"), "recommend", "--prometheus", s.prometheus, "--kubeconfig", s.kubeconfig, "--fail-on", "over=1000000%")
 	if r.code != 0 {
-		t.Errorf("exit code %d: %s", r.code, r.errOut)
+		t.Errorf("--fail-on over=1000000%%: exit code %d, want 0: %s", r.code, r.errOut)
 	}
 }
 
@@ -300,7 +300,7 @@ func testExplain(t *testing.T, s *session) {
 	out, _ := run(t, binary(t, "crane"), "recommend", "--prometheus", s.prometheus, "--kubeconfig", s.kubeconfig, "--explain", "payments/gateway")
 	for _, want := range []string{"payments/Deployment/gateway", "steps from usage to recommendation", "replay: ", "gocrane", "krr-p99", "a month over all pods", "a month over 2 pods", "cores less"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("the page lacks %q:\n%s", want, out)
+			t.Errorf("the page lacks text, want %q:\n%s", want, out)
 		}
 	}
 
@@ -352,7 +352,7 @@ func testMetricsOnly(t *testing.T, s *session) {
 			}
 
 			if w.Saving.PricedFrom != "nodes of its pods" {
-				t.Errorf("%s is priced from the %s", name, w.Saving.PricedFrom)
+				t.Errorf("%s is priced from the %s, want nodes of its pods", name, w.Saving.PricedFrom)
 			}
 		}
 
@@ -362,19 +362,19 @@ func testMetricsOnly(t *testing.T, s *session) {
 	byAPI := read("--kubeconfig", s.kubeconfig)
 	byMetrics := read()
 	if from := byMetrics.Sources; from.Workloads != "kube-state-metrics" || from.Nodes != "kube-state-metrics" || from.Autoscalers != "kube-state-metrics" || len(from.Missing) > 0 {
-		t.Errorf("sources %+v", from)
+		t.Errorf("sources %+v, want kube-state-metrics for all and nothing missing", from)
 	}
 
 	want := amounts(byAPI)
 	got := amounts(byMetrics)
 	if len(want) < 50 || len(got) != len(want) {
-		t.Errorf("%d amounts by metrics, %d by the API", len(got), len(want))
+		t.Errorf("%d amounts by metrics, want %d as by the API, 50 or more", len(got), len(want))
 	}
 
 	for name, w := range want {
 		// A sample may have been added in between.
 		if g, there := got[name]; !there || math.Abs(g-w) > 0.02*math.Abs(w)+0.01 {
-			t.Errorf("%s: %v by metrics, %v by the API", name, g, w)
+			t.Errorf("%s: %v by metrics, want %v as by the API", name, g, w)
 		}
 	}
 }
@@ -383,16 +383,16 @@ func testMetricsOnly(t *testing.T, s *session) {
 func testHTML(t *testing.T, s *session) {
 	out, _ := run(t, binary(t, "crane"), "recommend", "--prometheus", s.prometheus, "--kubeconfig", s.kubeconfig, "-n", "payments", "-o", "html")
 	if n := strings.Count(out, "<svg "); n < 4 {
-		t.Errorf("%d charts", n)
+		t.Errorf("%d charts, want 4 or more", n)
 	}
 
 	for _, banned := range []string{"src=", "http://", "https://", "NaN", "ZgotmplZ"} {
 		if strings.Contains(out, banned) {
-			t.Errorf("the page has %q", banned)
+			t.Errorf("the page has %q, want it absent", banned)
 		}
 	}
 
 	if all, own := strings.Count(out, "href="), strings.Count(out, `href="#`); all == 0 || all != own {
-		t.Errorf("%d links, %d of them within the page", all, own)
+		t.Errorf("%d links, %d of them within the page, want all within", all, own)
 	}
 }

@@ -47,7 +47,7 @@ func TestPeakDemo(t *testing.T) {
 	})
 
 	if load > low {
-		t.Fatalf("the replicas have risen when the load was %.0f already", load)
+		t.Fatalf("the replicas have risen at a load of %.0f, want the rise before %d", load, low)
 	}
 
 	// The rise was forecast: at this time of the last period the load was about to rise.
@@ -60,21 +60,21 @@ func TestPeakDemo(t *testing.T) {
 	}
 
 	if highest < high {
-		t.Errorf("a period ago the load was %.0f at most in the next 20 minutes", highest)
+		t.Errorf("a period ago the load was %.0f at most in the next 20 minutes, want %d or more", highest, high)
 	}
 	if winner := s.kubectl(t, "get", "ehpa", "storefront", "-n", "shop", "-o", "jsonpath={.spec.metrics[0].type} {.status.autoscaler}"); winner != "External HorizontalPodAutoscaler/ehpa-storefront" {
-		t.Errorf("scaled by %q", winner)
+		t.Errorf("scaled by %q, want the External metric of ehpa-storefront", winner)
 	}
 
 	why := s.kubectl(t, "get", "tsp", "ehpa-storefront", "-n", "shop", "-o", "jsonpath={.status.predictionMetrics[0].scaling.use} {.status.predictionMetrics[0].scaling.why}")
 	if !strings.HasPrefix(why, "true on the past days the ") {
-		t.Errorf("explanation %q", why)
+		t.Errorf("explanation %q, want a use based on the past days", why)
 	}
 
 	served := s.kubectl(t, "get", "--raw", "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/crane_autoscaling_prediction?labelSelector="+
 		"targetKind%3DDeployment,targetName%3Dstorefront,targetNamespace%3Dshop,resourceIdentifier%3Dexternal.shop_requests_per_second")
 	if !strings.Contains(served, `"metricName":"crane_autoscaling_prediction"`) {
-		t.Errorf("the adapter serves %s", served)
+		t.Errorf("the adapter serves %s, want crane_autoscaling_prediction", served)
 	}
 
 	s.interrupt(t)
@@ -112,14 +112,14 @@ func patientPeak(t *testing.T) string {
 		"autoscaling.crane.io/pod-startup: 20s}": "autoscaling.crane.io/pod-startup: 12m}",
 	} {
 		if !strings.Contains(text, was) {
-			t.Fatalf("the demo has no %q", was)
+			t.Fatalf("the demo has no %q, want it", was)
 		}
 
 		text = strings.Replace(text, was, is, 1)
 	}
 
 	if !found {
-		t.Fatal("the demo has no second step")
+		t.Fatal("the demo has no second step, want one")
 	}
 
 	path := filepath.Join(t.TempDir(), "peak.yaml")

@@ -21,7 +21,7 @@ func TestPlaygroundOnceShowsEveryTrace(t *testing.T) {
 				name := fmt.Sprintf("workload-%d", i)
 				line := regexp.MustCompile(`(?m)^.*\b` + name + `\b.*$`).FindString(out)
 				if !regexp.MustCompile(`[1-9][0-9]*m?\s`).MatchString(strings.ReplaceAll(line, name, "")) {
-					t.Errorf("no recommendation for %s: %q\n%s", name, line, out)
+					t.Errorf("recommendation for %s: %q, want an amount\n%s", name, line, out)
 				}
 			}
 		})
@@ -102,7 +102,7 @@ func testInventories(t *testing.T, s *session) {
 	}
 
 	if len(scaled) == 0 {
-		t.Fatal("the playground has no autoscaler")
+		t.Fatal("the playground has no autoscaler, want one")
 	}
 
 	autoscaled := func(key string) bool {
@@ -113,20 +113,20 @@ func testInventories(t *testing.T, s *session) {
 
 	fromMetrics := recommend(t, "--prometheus", s.prometheus)
 	if len(fromMetrics) < 30 {
-		t.Fatalf("numbers for %d containers and resources only: %v", len(fromMetrics), fromMetrics)
+		t.Fatalf("numbers for %d containers and resources, want 30 or more: %v", len(fromMetrics), fromMetrics)
 	}
 
 	for key, want := range fromAPI {
 		if got, ok := fromMetrics[key]; ok && got != want && !autoscaled(key) {
-			t.Errorf("%s: %v with a kubeconfig, %v without", key, want, got)
+			t.Errorf("%s: %v without a kubeconfig, want %v as with one", key, got, want)
 		} else if !ok && !strings.Contains(key, "/CronJob/") { // between runs a CronJob has no pod
-			t.Errorf("%s is not found without a kubeconfig", key)
+			t.Errorf("%s is not found without a kubeconfig, want it as with one", key)
 		}
 	}
 
 	for key := range fromMetrics {
 		if _, ok := fromAPI[key]; !ok {
-			t.Errorf("%s is not found with a kubeconfig", key)
+			t.Errorf("%s is not found with a kubeconfig, want it as without one", key)
 		}
 	}
 }

@@ -27,11 +27,11 @@ func TestKubectlPlugin(t *testing.T) {
 
 	r := execute(t, kubectl, "crane", "recommend", "--from", series, "-o", "csv")
 	if r.code != 3 || !strings.Contains(r.out, ",Series,web,") || !strings.Contains(r.errOut, "nothing to recommend yet") {
-		t.Errorf("exit code %d\n%s\n%s", r.code, r.out, r.errOut)
+		t.Errorf("exit code %d, want 3 with the row of web\n%s\n%s", r.code, r.out, r.errOut)
 	}
 
 	help, _ := run(t, kubectl, "crane", "recommend", "--help")
 	if !strings.Contains(help, "kubectl crane recommend [flags]") {
-		t.Errorf("the help text does not use the plugin name:\n%s", help)
+		t.Errorf("the help text does not use the plugin name, want kubectl crane:\n%s", help)
 	}
 }

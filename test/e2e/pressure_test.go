@@ -4,7 +4,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -98,7 +97,7 @@ func TestPressureDemo(t *testing.T) {
 
 	s.interrupt(t)
 	if quota, err := limit(); err != nil || quota != "max" {
-		t.Errorf("after the end the quota is %s, error %v", quota, err)
+		t.Errorf("after the end the quota is %s, error %v, want max", quota, err)
 	}
 }
 
@@ -113,7 +112,7 @@ func endlessRush(t *testing.T) string {
 
 	text, _, found := strings.Cut(string(content), "- at: 45s\n")
 	if !found || !strings.Contains(text, "        sim.crane.io/duration: 45s\n") {
-		t.Fatal(errors.New("the demo is another than the one that this test is for"))
+		t.Fatal("the demo differs from the one that this test changes, want a step at 45s with a duration of 45s")
 	}
 
 	text = strings.Replace(text, "        sim.crane.io/duration: 45s\n", "", 1)

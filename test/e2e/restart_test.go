@@ -39,7 +39,7 @@ func TestInterruptedStart(t *testing.T) {
 			}
 
 			if entries, err := os.ReadDir(s.state); err != nil || len(entries) > 0 {
-				t.Errorf("left in the temporary directory: %v, %v", entries, err)
+				t.Errorf("left in the temporary directory: %v, %v, want nothing", entries, err)
 			}
 		})
 	}
@@ -60,7 +60,7 @@ func TestHangUp(t *testing.T) {
 	s.checkGone(t)
 
 	if entries, err := os.ReadDir(s.state); err != nil || len(entries) > 0 || s.err != nil {
-		t.Errorf("%v; left in the temporary directory: %v, %v", s.err, entries, err)
+		t.Errorf("the playground ended with %v, want no error; left in the temporary directory: %v, %v, want nothing", s.err, entries, err)
 	}
 }
 
@@ -76,12 +76,12 @@ func TestStateSurvives(t *testing.T) {
 	after := again.objects(t)
 	for name, uid := range before {
 		if after[name] != uid {
-			t.Errorf("%s was %s and is %q", name, uid, after[name])
+			t.Errorf("%s has UID %q, want %s as before", name, after[name], uid)
 		}
 	}
 
 	if len(after) != len(before) {
-		t.Errorf("%d objects before, %d after", len(before), len(after))
+		t.Errorf("%d objects after the restart, want %d as before", len(after), len(before))
 	}
 
 	checkHistory(t, again.prometheus)
@@ -102,7 +102,7 @@ func (s *session) objects(t *testing.T) map[string]string {
 	}
 
 	if len(all) < 10 {
-		t.Fatalf("only these objects: %s", out)
+		t.Fatalf("the objects are %s, want 10 or more", out)
 	}
 
 	return all
@@ -133,7 +133,7 @@ func checkHistory(t *testing.T, prometheus string) {
 
 		for at, v := range values {
 			if !c.check(v) {
-				t.Errorf("%s is %g at %s", c.query, v, at.UTC())
+				t.Errorf("%s is %g at %s, want a value in its range", c.query, v, at.UTC())
 				break
 			}
 		}
@@ -159,7 +159,7 @@ func rangeOf(t *testing.T, prometheus, query string, from, to time.Time) map[tim
 
 	var a promAnswer
 	if err := json.Unmarshal(body, &a); err != nil || len(a.Data.Result) != 1 {
-		t.Fatalf("%s: %v, %s", query, err, body)
+		t.Fatalf("query %s: %v, %s, want one series", query, err, body)
 	}
 
 	values := map[time.Time]float64{}

@@ -228,7 +228,7 @@ func (f *tenants) printCosts(t *testing.T) {
 		start := f.read(t)
 		for i := range worstCount {
 			if err := costly.applyWorst(t.Context(), kind, namespace, i); err != nil {
-				t.Fatalf("%s: %v", kind, err)
+				t.Fatalf("applying the worst %s: %v", kind, err)
 			}
 		}
 

@@ -211,12 +211,12 @@ func TestEveryTenantKindIsMeasured(t *testing.T) {
 
 		kinds = append(kinds, kind)
 		if !strings.Contains(string(page), "\n| `"+kind+"` | ") {
-			t.Errorf("docs/explanation/security.md has no figures of %s", kind)
+			t.Errorf("docs/explanation/security.md has no figures of %s, want a row", kind)
 		}
 	}
 
 	slices.Sort(kinds)
 	if !slices.Equal(kinds, tenantKinds()) {
-		t.Errorf("the namespaced kinds are %v, of which %v are measured", kinds, tenantKinds())
+		t.Errorf("the namespaced kinds are %v, want the measured ones, %v", kinds, tenantKinds())
 	}
 }

@@ -60,7 +60,7 @@ func TestTenants(t *testing.T) {
 	for text := range strings.SplitSeq(cmp.Or(os.Getenv("CRANE_TENANTS_RATES"), "0,1,10"), ",") {
 		rate, err := strconv.ParseFloat(text, 64)
 		if err != nil || rate < 0 {
-			t.Fatalf("CRANE_TENANTS_RATES: %q is not a rate", text)
+			t.Fatalf("CRANE_TENANTS_RATES: %q is no rate, want a number of zero or more", text)
 		}
 
 		rates = append(rates, rate)
@@ -169,7 +169,7 @@ func startTenants(t *testing.T, others int) *tenants {
 
 	slices.Sort(namespaces)
 	if len(f.workloads) < (others+1)*tenantSamples {
-		t.Fatalf("%d Deployments", len(f.workloads))
+		t.Fatalf("%d Deployments, want %d or more", len(f.workloads), (others+1)*tenantSamples)
 	}
 
 	f.honest = f.newTenant(t, slices.Compact(namespaces)...)

@@ -30,7 +30,7 @@ func TestFirstHour(t *testing.T) {
 
 	text, demos, found := strings.Cut(string(page), "## 7. Watch demonstrations")
 	if !found || !strings.Contains(demos, "--demo all") {
-		t.Fatal("the section with the demonstrations is missing")
+		t.Fatal("the section with the demonstrations is missing, want one with --demo all")
 	}
 
 	commands := printedCommands(text)
@@ -66,12 +66,12 @@ func TestFirstHour(t *testing.T) {
 		crane++
 
 		if e.Type == "Warning" {
-			t.Errorf("Warning event of %s on %s %s/%s: %s: %s", component, e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name, e.Reason, e.Message)
+			t.Errorf("Warning event of %s on %s %s/%s: %s: %s, want none", component, e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name, e.Reason, e.Message)
 		}
 	}
 
 	if crane == 0 {
-		t.Errorf("none of %d events is of Crane", len(events.Items))
+		t.Errorf("none of %d events is of Crane, want some", len(events.Items))
 	}
 	s.interrupt(t)
 }
@@ -121,10 +121,10 @@ func (s *session) shell(t *testing.T, commands []string) {
 	}
 
 	if err != nil || len(answers) != len(commands) {
-		t.Fatalf("%v after %d of %d commands", err, len(answers), len(commands))
+		t.Fatalf("%d commands were answered, want %d: %v", len(answers), len(commands), err)
 	}
 
 	if page, err := os.ReadFile(filepath.Join(reports, "crane-report.html")); err != nil || !strings.Contains(string(page), "</html>") {
-		t.Errorf("the report has %d bytes and no end: %v", len(page), err)
+		t.Errorf("the report has %d bytes, want it to end with </html>: %v", len(page), err)
 	}
 }

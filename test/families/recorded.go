@@ -58,7 +58,7 @@ func (f RecordedFamily) Read(tb testing.TB, nth int) []RecordedSeries {
 	for i := 0; i < len(paths); i += nth {
 		s, err := readCSV(paths[i])
 		if err != nil {
-			tb.Fatalf("%s: %v", paths[i], err)
+			tb.Fatalf("reading the series %s: %v", paths[i], err)
 		}
 
 		out = append(out, RecordedSeries{strings.TrimSuffix(filepath.Base(paths[i]), ".csv"), s})

@@ -25,19 +25,19 @@ func TestRecordings(t *testing.T) {
 
 			for path, want := range m.Files {
 				if got, err := os.ReadFile(filepath.Join(dir, path)); err != nil || string(got) != want {
-					t.Errorf("%s at %s: %q, %v", path, m.At, got, err)
+					t.Errorf("%s at %s: %q, %v, want %q", path, m.At, got, err, want)
 				}
 			}
 		}
 	}
 
 	if _, err := Recorded("none"); err == nil {
-		t.Error("an unknown recording is accepted")
+		t.Error("Recorded(\"none\") returned no error, want one")
 	}
 
 	for _, bad := range []string{"", "x\n", "# x\n-- a --\n", "== 1x ==\n", "== 0s ==\nx\n", "== 0s ==\n-- ../a --\nx\n"} {
 		if _, err := Parse(bad); err == nil {
-			t.Errorf("%q is read", bad)
+			t.Errorf("Parse(%q) returned no error, want one", bad)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func VictoriaMetrics(t testing.TB, grid promserver.Grid, series []promserver.Ser
 		}
 
 		if err := response.Body.Close(); err != nil || response.StatusCode >= http.StatusMultipleChoices {
-			t.Fatalf("import of %s: %s, %v", one.Labels, response.Status, err)
+			t.Fatalf("import of %s: %s, %v, want success", one.Labels, response.Status, err)
 		}
 	}
 

@@ -50,13 +50,13 @@ func TestCustomResourceState(t *testing.T) {
 
 	resource := file.Spec.Resources[0]
 	if k := resource.GroupVersionKind; k.Group != crd.Spec.Group || k.Version != crd.Spec.Versions[0].Name || k.Kind != crd.Spec.Names.Kind {
-		t.Errorf("no kind %+v", k)
+		t.Errorf("no kind %+v, want %s", k, crd.Spec.Names.Kind)
 	}
 
 	schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 	check := func(base, path []string) {
 		if !hasField(schema, append(append([]string{}, base...), path...)) {
-			t.Errorf("a Recommendation has no field %s", strings.Join(append(base, path...), "."))
+			t.Errorf("a Recommendation has no field %s, want it", strings.Join(append(base, path...), "."))
 		}
 	}
 

@@ -47,7 +47,7 @@ func TestGenerated(t *testing.T) {
 
 	for _, e := range entries {
 		if !want[e.Name()] {
-			t.Errorf("%s has no definition", e.Name())
+			t.Errorf("%s has no definition, want one", e.Name())
 		}
 	}
 }
@@ -62,7 +62,7 @@ func TestDashboards(t *testing.T) {
 			for _, p := range row.Panels {
 				panels++
 				if titles[p.Title] || p.Title == "" {
-					t.Errorf("%s: two panels %q, or one without title", d.UID, p.Title)
+					t.Errorf("%s: panel %q, want one with a title of its own", d.UID, p.Title)
 				}
 
 				titles[p.Title] = true
@@ -86,12 +86,12 @@ func checkExpression(t *testing.T, known func(string) bool, at, expression strin
 	t.Helper()
 
 	if strings.Contains(regexp.MustCompile(`"\$1"`).ReplaceAllString(expression, ""), "$") {
-		t.Errorf("%s: an unknown variable in %s", at, expression)
+		t.Errorf("%s: an unknown variable in %s, want known ones", at, expression)
 	}
 
 	for _, name := range selectors(t, expression) {
 		if !known(name) && name != "ALERTS" {
-			t.Errorf("%s: no metric %s", at, name)
+			t.Errorf("%s: no metric %s, want it", at, name)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func TestSuccessors(t *testing.T) {
 		for _, match := range row.FindAllStringSubmatch(text, -1) {
 			sections[title]++
 			if !titles[match[1]] {
-				t.Errorf("%s: no panel %s", title, match[1])
+				t.Errorf("%s: no panel %s, want one", title, match[1])
 			}
 		}
 	}

@@ -87,7 +87,7 @@ func selectors(t *testing.T, expression string) []string {
 
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(expression)
 	if err != nil {
-		t.Errorf("%s: %v", expression, err)
+		t.Errorf("parsing %s: %v", expression, err)
 		return nil
 	}
 
@@ -110,12 +110,12 @@ func TestRules(t *testing.T) {
 	for _, r := range readRules(t) {
 		names := selectors(t, r.Expr)
 		if len(names) == 0 {
-			t.Errorf("%s%s reads no metric", r.Alert, r.Record)
+			t.Errorf("%s%s reads no metric, want one or more", r.Alert, r.Record)
 		}
 
 		for _, name := range names {
 			if !known(name) {
-				t.Errorf("%s%s: no metric %s", r.Alert, r.Record, name)
+				t.Errorf("%s%s: no metric %s, want it", r.Alert, r.Record, name)
 			}
 		}
 
@@ -125,12 +125,12 @@ func TestRules(t *testing.T) {
 
 		alerts++
 		if r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" || r.For == "" {
-			t.Errorf("%s: no severity, duration, summary or description", r.Alert)
+			t.Errorf("%s: labels %v, annotations %v, for %q, want a severity, duration, summary and description", r.Alert, r.Labels, r.Annotations, r.For)
 		}
 	}
 
 	if alerts == 0 {
-		t.Error("no alert")
+		t.Error("no alert, want one or more")
 	}
 }
 
@@ -163,7 +163,7 @@ func TestAlertsAreTested(t *testing.T) {
 
 	for _, r := range readRules(t) {
 		if r.Alert != "" && (!fires[r.Alert] || !quiet[r.Alert]) {
-			t.Errorf("%s: test in which it fires %v, in which it does not %v", r.Alert, fires[r.Alert], quiet[r.Alert])
+			t.Errorf("%s: test in which it fires %v, in which it does not %v, want both", r.Alert, fires[r.Alert], quiet[r.Alert])
 		}
 	}
 }
@@ -188,13 +188,13 @@ func TestRunbooks(t *testing.T) {
 			t.Errorf("%s: runbook %q, want %q", r.Alert, r.Annotations["runbook"], want)
 		}
 		if !strings.Contains(sections[r.Alert], "\n    ") && !strings.Contains(sections[r.Alert], "```") {
-			t.Errorf("%s: %s has no section with a command", r.Alert, page)
+			t.Errorf("%s: %s has no section with a command, want one", r.Alert, page)
 		}
 	}
 
 	for title := range sections {
 		if strings.HasPrefix(title, "Crane") && !slices.Contains(alerts, title) {
-			t.Errorf("%s: no alert %s", page, title)
+			t.Errorf("%s: no alert %s, want one", page, title)
 		}
 	}
 }

@@ -71,13 +71,13 @@ func TestEveryRightIsUsed(t *testing.T) {
 
 	for _, account := range []string{"craned", "crane-agent", "metric-adapter", "crane-scheduler"} {
 		if requests[account] == 0 {
-			t.Errorf("the logs in %s have no request of %s", dir, account)
+			t.Errorf("the logs in %s have no request of %s, want some", dir, account)
 		}
 	}
 
 	for _, r := range rights {
 		if _, ok := exceptions[r.String()]; !used[r] && !ok {
-			t.Errorf("no test uses %s", r)
+			t.Errorf("no test uses %s, want one or its removal", r)
 		}
 	}
 
@@ -177,7 +177,7 @@ func readRequests(t *testing.T, dir string, use func(*auditv1.Event)) map[string
 
 	files, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no audit logs in %s: %v", dir, err)
+		t.Fatalf("no audit logs in %s: %v, want some", dir, err)
 	}
 
 	counts := map[string]int{}

@@ -64,7 +64,7 @@ func TestRelease(t *testing.T) {
 
 	if plugin.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || plugin.Kind != "Plugin" || plugin.Metadata.Name != "rightsize" ||
 		plugin.Spec.Version != version || plugin.Spec.ShortDescription == "" || len(plugin.Spec.Platforms) != 2 {
-		t.Errorf("krew manifest: %+v", plugin)
+		t.Errorf("krew manifest: %+v, want rightsize %s with two platforms", plugin, version)
 	}
 
 	for _, p := range plugin.Spec.Platforms {
@@ -85,18 +85,18 @@ func TestRelease(t *testing.T) {
 
 		out, err := exec.CommandContext(t.Context(), files[p.Bin], "version").CombinedOutput()
 		if err != nil || !strings.Contains(string(out), version) {
-			t.Errorf("crane version: %v: %s", err, out)
+			t.Errorf("crane version: %v, want %s: %s", err, version, out)
 		}
 	}
 
 	if notes := read(t, dir, "NOTES.md"); !strings.HasPrefix(notes, "# Crane "+version+"\n") || !strings.Contains(notes, "\n## ") || !strings.Contains(notes, "\n- ") {
-		t.Errorf("release notes: %.200s", notes)
+		t.Errorf("release notes %.200s, want a title with sections and items", notes)
 	}
 
 	again := checksums(t, release(t, host, "windows/amd64"))
 	for file, sum := range sums {
 		if again[file] != sum {
-			t.Errorf("%s: two runs differ", file)
+			t.Errorf("%s: two runs differ, want the same checksum", file)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func release(t *testing.T, platforms ...string) string {
 	dir := t.TempDir()
 	command := exec.CommandContext(t.Context(), "../../hack/release.sh", append([]string{version, dir}, platforms...)...)
 	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("running hack/release.sh: %v: %s", err, out)
 	}
 
 	return dir
@@ -122,7 +122,7 @@ func checksums(t *testing.T, dir string) map[string]string {
 		sum, file, _ := strings.Cut(strings.TrimSpace(line), "  ")
 		actual := sha256.Sum256([]byte(read(t, dir, file)))
 		if hex.EncodeToString(actual[:]) != sum {
-			t.Errorf("SHA256SUMS: %s has another checksum", file)
+			t.Errorf("SHA256SUMS: %s has the checksum %s, want %x", file, sum, actual)
 		}
 
 		sums[file] = sum
@@ -141,7 +141,7 @@ func checkSBOM(t *testing.T, dir string, sums map[string]string, platform, binar
 
 	file := "crane-" + platform + ".spdx.json"
 	if sums[file] == "" {
-		t.Errorf("SHA256SUMS does not have %s", file)
+		t.Errorf("SHA256SUMS does not have %s, want it", file)
 		return
 	}
 
@@ -152,7 +152,7 @@ func checkSBOM(t *testing.T, dir string, sums map[string]string, platform, binar
 
 	sum := sha256.Sum256(content)
 	if !strings.Contains(read(t, dir, file), hex.EncodeToString(sum[:])) {
-		t.Errorf("%s is not the SBOM of the binary in the archive", file)
+		t.Errorf("%s lacks a checksum, want that of the binary in the archive", file)
 	}
 }
 

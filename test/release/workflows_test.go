@@ -56,7 +56,7 @@ func readWorkflow(t *testing.T, name string) (workflow, string) {
 	text := read(t, root, filepath.Join(".github/workflows", name))
 	var out workflow
 	if err := yaml.Unmarshal([]byte(text), &out); err != nil {
-		t.Fatalf("%s: %v", name, err)
+		t.Fatalf("parsing the workflow %s: %v", name, err)
 	}
 
 	return out, text
@@ -78,7 +78,7 @@ func (j job) step(t *testing.T, name string) step {
 
 	i := slices.IndexFunc(j.Steps, func(s step) bool { return s.ID == name || s.Name == name })
 	if i < 0 {
-		t.Fatalf("no step %s", name)
+		t.Fatalf("no step %s, want one", name)
 	}
 
 	return j.Steps[i]
@@ -89,7 +89,7 @@ func (j job) step(t *testing.T, name string) step {
 func TestWorkflows(t *testing.T) {
 	files, err := filepath.Glob(root + "/.github/workflows/*.yaml")
 	if err != nil || len(files) < 2 {
-		t.Fatalf("workflows %v: %v", files, err)
+		t.Fatalf("workflows %v: %v, want two or more", files, err)
 	}
 
 	makefile := read(t, root, "Makefile")
@@ -100,24 +100,24 @@ func TestWorkflows(t *testing.T) {
 	for _, file := range files {
 		w, text := readWorkflow(t, filepath.Base(file))
 		if w.Permissions == nil || len(*w.Permissions) > 0 || len(w.Jobs) == 0 {
-			t.Errorf("%s: permissions %v, %d jobs", file, w.Permissions, len(w.Jobs))
+			t.Errorf("%s: permissions %v, %d jobs, want none and at least one job", file, w.Permissions, len(w.Jobs))
 		}
 
 		for _, match := range uses.FindAllStringSubmatch(text, -1) {
 			if !pinned.MatchString(match[1]) {
-				t.Errorf("%s: %s is not pinned to a commit with its tag in a comment", file, match[1])
+				t.Errorf("%s: %s is not pinned to a commit with its tag in a comment, want it pinned", file, match[1])
 			}
 		}
 
 		for name, j := range w.Jobs {
 			if j.TimeoutMinutes == 0 || len(j.Permissions) == 0 || len(j.Steps) == 0 {
-				t.Errorf("%s: job %s: %+v", file, name, j)
+				t.Errorf("%s: job %s is %+v, want a timeout, permissions and steps", file, name, j)
 			}
 
 			for _, match := range invocation.FindAllStringSubmatch(j.commands(), -1) {
 				for target := range strings.FieldsSeq(match[1]) {
 					if !strings.Contains(target, "=") && !strings.Contains(makefile, "\n"+target+":") {
-						t.Errorf("%s: no target %s in the Makefile", file, target)
+						t.Errorf("%s: no target %s in the Makefile, want one", file, target)
 					}
 				}
 			}
@@ -135,14 +135,14 @@ func TestNightly(t *testing.T) {
 	}
 
 	if len(w.On.Schedule) == 0 || !slices.Contains(all, "make vulncheck audit-web") || !slices.Contains(all, "make nightly") {
-		t.Errorf("schedule %v of %q", w.On.Schedule, all)
+		t.Errorf("schedule %v of %q, want a schedule with vulncheck, audit-web and nightly", w.On.Schedule, all)
 	}
 
 	_, recipe, _ := strings.Cut(read(t, root, "Makefile"), "\nnightly:")
 	recipe, _, _ = strings.Cut(recipe, "\n\n")
 	for _, target := range []string{"test-rbac", "vulncheck audit-web"} {
 		if !strings.Contains(recipe+"\n", "$(MAKE) "+target+"\n") {
-			t.Errorf("make nightly does not run %s: %s", target, recipe)
+			t.Errorf("make nightly is %s, want %s in it", recipe, target)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func releasedNames(t *testing.T) []string {
 
 	images := regexp.MustCompile(`(?m)^IMAGES := (.+)$`).FindStringSubmatch(read(t, root, "Makefile"))
 	if images == nil {
-		t.Fatal("no IMAGES in the Makefile")
+		t.Fatal("no IMAGES in the Makefile, want it")
 	}
 
 	return append(strings.Fields(images[1]), "charts/crane")
@@ -167,7 +167,7 @@ func TestReleaseWorkflow(t *testing.T) {
 	provenance := w.Jobs["provenance"]
 
 	if order := regexp.MustCompile(`(?s)make vulncheck .*make release .*make images .*make push-chart .*cosign sign `); !order.MatchString(release.commands()) {
-		t.Errorf("steps %s", release.commands())
+		t.Errorf("steps %s, want the check before the release, images, chart and signature", release.commands())
 	}
 
 	names := releasedNames(t)
@@ -208,7 +208,7 @@ func TestReleaseWorkflow(t *testing.T) {
 
 	const sign = "Sign images, chart and checksums"
 	if err := run(sign, "FAIL=1"); err == nil {
-		t.Error("the release goes on without a signature")
+		t.Error("the release continues without a signature, want an error")
 	}
 	if err := os.Remove(filepath.Join(dir, "signed")); err != nil {
 		t.Fatal(err)
@@ -221,12 +221,12 @@ func TestReleaseWorkflow(t *testing.T) {
 	signed := strings.Split(strings.TrimSpace(read(t, dir, "signed")), "\n")
 	for _, name := range names {
 		if line := "sign --yes registry.example/crane/" + name + "@" + want[name]; !slices.Contains(signed, line) {
-			t.Errorf("no %q in %q", line, signed)
+			t.Errorf("signed %q, want %q", signed, line)
 		}
 	}
 
 	if len(signed) != len(names)+1 || !strings.HasSuffix(signed[len(signed)-1], "dist/release/SHA256SUMS") {
-		t.Errorf("signed: %q", signed)
+		t.Errorf("signed %q, want each image, the chart and the checksums", signed)
 	}
 
 	if err := run("digests"); err != nil {
@@ -236,7 +236,7 @@ func TestReleaseWorkflow(t *testing.T) {
 	text, ok := strings.CutPrefix(read(t, dir, "output"), "digests=")
 	have := map[string]string{}
 	if err := json.Unmarshal([]byte(text), &have); err != nil || !ok || release.Outputs["digests"] != "${{ steps.digests.outputs.digests }}" {
-		t.Fatalf("outputs %v, %q: %v", release.Outputs, text, err)
+		t.Fatalf("outputs %v, %q, %v, want the digests as JSON", release.Outputs, text, err)
 	}
 
 	for name, digest := range want {
@@ -249,12 +249,12 @@ func TestReleaseWorkflow(t *testing.T) {
 	if !strings.HasPrefix(attest.Uses, "actions/attest-build-provenance@") || attest.With["push-to-registry"] != true ||
 		attest.With["subject-name"] != "${{ env.REGISTRY }}/${{ matrix.name }}" ||
 		attest.With["subject-digest"] != "${{ fromJSON(needs.release.outputs.digests)[matrix.name] }}" {
-		t.Errorf("provenance: %+v", attest)
+		t.Errorf("provenance %+v, want the digest of each image attested", attest)
 	}
 
 	for _, right := range []string{"packages", "id-token", "attestations"} {
 		if provenance.Permissions[right] != "write" {
-			t.Errorf("the provenance needs the permission %s: write: %v", right, provenance.Permissions)
+			t.Errorf("the permissions of the provenance are %v, want %s: write", provenance.Permissions, right)
 		}
 	}
 }

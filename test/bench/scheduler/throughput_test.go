@@ -182,7 +182,7 @@ func (b *bench) measure(side, request, limit string) outcome {
 		case <-p.Done():
 			b.Fatalf("the scheduler ended: %v\n%s", p.Err(), strings.Join(p.LastLines(), "\n"))
 		case <-ctx.Done():
-			b.Fatalf("only %d of %d pods are bound\n%s", seen, b.size.pods, strings.Join(p.LastLines(), "\n"))
+			b.Fatalf("%d pods are bound, want %d\n%s", seen, b.size.pods, strings.Join(p.LastLines(), "\n"))
 		}
 	}
 
@@ -237,7 +237,7 @@ func (b *bench) follow(ctx context.Context) <-chan time.Time {
 
 	factory.StartWithContext(ctx)
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		b.Fatal("pods cannot be watched")
+		b.Fatal("the informer of pods did not sync, want a synced cache")
 	}
 
 	return bound

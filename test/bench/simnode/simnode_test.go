@@ -139,7 +139,7 @@ func untilReady(b *testing.B, plane *controlplane.ControlPlane, pods int) {
 	for event := range watch.ResultChan() {
 		pod, ok := event.Object.(*corev1.Pod)
 		if !ok {
-			b.Fatalf("watch: %+v", event.Object)
+			b.Fatalf("the watch returned %+v, want a pod", event.Object)
 		}
 
 		for _, c := range pod.Status.Conditions {
@@ -153,7 +153,7 @@ func untilReady(b *testing.B, plane *controlplane.ControlPlane, pods int) {
 		}
 	}
 
-	b.Fatal("the watch ended early")
+	b.Fatal("the watch ended early, want it open until all pods are ready")
 }
 
 // BenchmarkStartUp is the time from nothing running until 3,000 pods on 100 nodes are Ready in the API.
@@ -210,7 +210,7 @@ func pause(b *testing.B, d time.Duration) {
 
 	select {
 	case <-b.Context().Done():
-		b.Fatal(b.Context().Err())
+		b.Fatalf("waiting for pods: %v, want them ready before the end of the test", b.Context().Err())
 	case <-time.After(d):
 	}
 }

@@ -39,7 +39,7 @@ func TestAdoption(t *testing.T) {
 		})
 
 		if was, is := pod.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]; is.RestartCount != 0 || is.ContainerID != was.ContainerID || after.UID != pod.UID {
-			t.Errorf("the container was restarted: %+v", is)
+			t.Errorf("the container was restarted: %+v, want the same container in the same pod", is)
 		}
 	})
 

@@ -20,7 +20,7 @@ func testConformance(t *testing.T, cgroups *node.Cgroups) {
 			}
 
 			for _, d := range kernelcases.Differences(c.Steps, got) {
-				t.Error(d)
+				t.Errorf("kernel: %s, want what the fake does", d)
 			}
 		})
 	}

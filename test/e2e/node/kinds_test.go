@@ -31,7 +31,7 @@ func TestCRIO(t *testing.T) {
 	n := node.Start(t, node.Options{Runtime: realnode.CRIO, CPUManagerPolicy: "static", ReservedCPUs: "0"})
 	object, err := n.Client.CoreV1().Nodes().Get(t.Context(), n.Name(), metav1.GetOptions{})
 	if err != nil || !strings.HasPrefix(object.Status.NodeInfo.ContainerRuntimeVersion, "cri-o://") {
-		t.Errorf("the runtime is %q, %v", object.Status.NodeInfo.ContainerRuntimeVersion, err)
+		t.Errorf("the runtime is %q, %v, want cri-o", object.Status.NodeInfo.ContainerRuntimeVersion, err)
 	}
 
 	runSuite(t, n)
@@ -79,7 +79,7 @@ func runSuite(t *testing.T, n *node.Node) *node.Cgroups {
 func testRuns(t *testing.T, n *node.Node) {
 	pod := n.Run(t, n.Pod("runs", "memory-hog", []string{"-mib", "1"}, nil, nil))
 	if pod.Status.PodIP == "" || pod.Spec.NodeName != n.Name() {
-		t.Errorf("the pod has address %q on node %q", pod.Status.PodIP, pod.Spec.NodeName)
+		t.Errorf("the pod has address %q on node %q, want an address and its own node", pod.Status.PodIP, pod.Spec.NodeName)
 	}
 
 	n.Eventually(t, "logs", func() error {
@@ -105,7 +105,7 @@ func testRuns(t *testing.T, n *node.Node) {
 		err = json.Unmarshal([]byte(out), &report)
 	}
 	if err != nil || report.Requests == 0 || report.Errors > 0 {
-		t.Errorf("the API server, from a pod: %q, %v", out, err)
+		t.Errorf("requests to the API server from a pod: %q, %v, want no errors", out, err)
 	}
 }
 
@@ -128,7 +128,7 @@ func testResize(t *testing.T, n *node.Node, cgroups *node.Cgroups) {
 	})
 
 	if s := after.Status.ContainerStatuses[0]; s.RestartCount != 0 || s.ContainerID != pod.Status.ContainerStatuses[0].ContainerID {
-		t.Errorf("the container was restarted by the resize: %+v", s)
+		t.Errorf("the container was restarted by the resize: %+v, want the same container without a restart", s)
 	}
 }
 
@@ -202,7 +202,7 @@ func testThrottle(t *testing.T, n *node.Node, cgroups *node.Cgroups) {
 		// The first report covers the start. A busy machine may give the hog less than its quota, never much more.
 		for _, r := range reports[1:] {
 			if r.Cores > 0.25*1.3 {
-				t.Errorf("the hog used %.2f cores in a second, its quota is 0.25", r.Cores)
+				t.Errorf("the hog used %.2f cores in a second, want its quota of 0.25", r.Cores)
 			}
 		}
 
@@ -301,7 +301,7 @@ func testWrite(t *testing.T, n *node.Node, cgroups *node.Cgroups) {
 
 	n.Eventually(t, "a write", func() error { return cgroups.Write(t, path, value) })
 	if got, err := cgroups.Read(t, path); err != nil || got != want || got == before {
-		t.Errorf("%s holds %q, %v after %q was written; before %q", path, got, err, value, before)
+		t.Errorf("%s holds %q, %v, want %q, written over %q", path, got, err, value, before)
 	}
 
 	n.Eventually(t, "a write that the kernel refuses", func() error {

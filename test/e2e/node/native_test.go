@@ -23,7 +23,7 @@ func TestPodsReachOneAnother(t *testing.T) {
 	nodes := node.StartAll(t, node.Options{Labels: map[string]string{"side": "server"}}, node.Options{})
 	list, err := nodes[0].Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "side=server"})
 	if err != nil || len(list.Items) != 1 || list.Items[0].Name != nodes[0].Name() {
-		t.Errorf("nodes with the label: %v, %v", list, err)
+		t.Errorf("nodes with the label: %v, %v, want one", list, err)
 	}
 
 	server := nodes[0].Run(t, nodes[0].Pod("server", "latency-server", []string{"-work", "100us"}, nil, nil))
@@ -82,7 +82,7 @@ func TestEviction(t *testing.T) {
 
 	after := n.Await(t, keeps, "is there", func(*corev1.Pod) bool { return true })
 	if after.Status.Phase != corev1.PodRunning {
-		t.Errorf("the pod that keeps to its request is %s", after.Status.Phase)
+		t.Errorf("the pod that keeps to its request is %s, want Running", after.Status.Phase)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestZones(t *testing.T) {
 
 	limits, err := cgroups.ContainerLimits(t, pod)
 	if err != nil || limits.CPUs == "" || (runtime.NumCPU() == 2 && limits.CPUs != strings.TrimSpace(string(cpus))) {
-		t.Errorf("the pod has CPUs %q, %v; zone 1 has %q", limits.CPUs, err, cpus)
+		t.Errorf("the pod has CPUs %q, %v, want those of zone 1, %q", limits.CPUs, err, cpus)
 	}
 }
 
@@ -163,6 +163,6 @@ func TestNodeEndsWithKubelet(t *testing.T) {
 		t.Error(err)
 	}
 	if again := node.Start(t, node.Options{Name: "mortal"}); again.Name() != n.Name() {
-		t.Errorf("the next node is %s", again.Name())
+		t.Errorf("the next node is %s, want %s", again.Name(), n.Name())
 	}
 }

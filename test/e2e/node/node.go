@@ -219,7 +219,7 @@ func Open(t testing.TB) *realnode.Cluster {
 	}
 
 	if shared.open == nil {
-		t.Fatal("TestMain does not call node.Main")
+		t.Fatal("TestMain does not call node.Main, want the call")
 	}
 
 	cluster, err := shared.open()

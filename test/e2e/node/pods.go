@@ -150,7 +150,7 @@ func (n *Node) Delete(t testing.TB, pod *corev1.Pod) {
 
 		select {
 		case <-ctx.Done():
-			t.Errorf("delete pod %s: not gone within %s", pod.Name, n.waitTimeout())
+			t.Errorf("pod %s still exists after %s, want it deleted", pod.Name, n.waitTimeout())
 			return
 		case <-time.After(n.pollInterval()):
 		}
@@ -192,14 +192,14 @@ func (n *Node) Eventually(t testing.TB, what string, check func() error) {
 		}
 
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s: %v", what, n.waitTimeout(), err)
+			t.Fatalf("%s: not within %s, want it then: %v", what, n.waitTimeout(), err)
 		}
 
 		select {
 		case <-t.Context().Done():
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("%s: the test ended first: %v", what, err)
 		case <-n.Done():
-			t.Fatalf("%s: node %s has ended: %v", what, n.Name(), err)
+			t.Fatalf("%s: node %s has ended, want it running: %v", what, n.Name(), err)
 		case <-time.After(n.pollInterval()):
 		}
 	}

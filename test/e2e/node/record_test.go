@@ -190,7 +190,7 @@ func (r *recorder) exec(t *testing.T, args ...string) map[string]string {
 	}
 
 	if err != nil {
-		t.Fatalf("%s: %v", args[0], err)
+		t.Fatalf("running %s: %v", args[0], err)
 	}
 
 	return found
@@ -232,7 +232,7 @@ func (r *recorder) scrub(t *testing.T, text string) string {
 
 	put := func(own, other string) {
 		if !strings.Contains(text, own) {
-			t.Errorf("nothing is recorded of %s", own)
+			t.Errorf("the recording lacks %s, want it there", own)
 		}
 		text = strings.ReplaceAll(text, own, other)
 	}

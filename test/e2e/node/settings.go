@@ -40,7 +40,7 @@ func (n *Node) Settings(t testing.TB) map[string]string {
 	})
 
 	if err != nil || len(found) == 0 {
-		t.Fatalf("read settings below %s: %d found, %v", base, len(found), err)
+		t.Fatalf("settings below %s: %d files, %v, want some", base, len(found), err)
 	}
 
 	return found

@@ -129,7 +129,7 @@ func testManagedAutoscaler(t *testing.T) {
 
 	e := f.awaitTarget(120)
 	if !managedBy(e, "craned-adoption-resource") {
-		t.Errorf("craned does not own the target: %v", e.ManagedFields)
+		t.Errorf("craned does not own the target: %v, want it to be the manager", e.ManagedFields)
 	}
 
 	f.awaitPhase("web", adoption.Resting)

@@ -54,7 +54,7 @@ func runDry(t *testing.T, args ...string) dryRun {
 	out, _ := crane(t, 0, append(append([]string{"--dry-run", "-o", "json"}, args...), fastSettings()...)...)
 	var p dryRun
 	if err := json.Unmarshal([]byte(out), &p); err != nil {
-		t.Fatalf("%v in %s", err, out)
+		t.Fatalf("parsing the dry run: %v in %s", err, out)
 	}
 
 	return p
@@ -73,7 +73,7 @@ func testAdoptCommand(t *testing.T) {
 		t.Errorf("the recommendation was written: %v", err)
 	}
 	if len(p.Adoptions) != 1 || len(p.Adoptions[0].Requests) != 3 || !strings.HasPrefix(p.Adoptions[0].Message, "lowering, step 1") {
-		t.Fatalf("%+v", p)
+		t.Fatalf("dry run %+v, want one adoption, lowering in step 1 with 3 requests", p)
 	}
 
 	written := p.Adoptions[0].Requests[0]
@@ -84,14 +84,14 @@ func testAdoptCommand(t *testing.T) {
 
 	planned, err := adoption.ParseState(deployment.Annotations[analysisv1alpha1.AnnotationAdoption])
 	if err != nil || written.Object != "deployments/web" || !written.Force || written.FieldManager != "craned-adoption-resource-state" || deployment.ResourceVersion == "" {
-		t.Fatalf("%+v, %v", written, err)
+		t.Fatalf("the first request is %+v, %v, want a forced apply of the state to deployments/web", written, err)
 	}
 
 	resized := map[string]string{}
 	for _, r := range p.Adoptions[0].Requests[1:] {
 		var pod corev1.Pod
 		if err := json.Unmarshal(r.Body, &pod); err != nil || r.FieldManager != "craned-adoption-resource" || r.Patch != "Apply" || r.Object != "pods/"+pod.Name+"/resize" || pod.ResourceVersion == "" {
-			t.Fatalf("%+v, %v", r, err)
+			t.Fatalf("request %+v, %v, want an apply to the resize subresource of the pod", r, err)
 		}
 
 		resized[string(pod.UID)] = pod.Spec.Containers[0].Resources.Requests.Cpu().String()
@@ -100,44 +100,44 @@ func testAdoptCommand(t *testing.T) {
 	// Without a name, the command covers all Recommendations of the namespace.
 	table, _ := crane(t, 0, append([]string{"--dry-run", "-n", f.Name}, fastSettings()...)...)
 	if !containsAll(table, f.Name+"/web for Deployment "+f.Name+"/web (Resource): lowering, step 1", "2. pods/web-", "from app: cpu 1, memory 512Mi to app: cpu 700m", `"cpu":"700m"`) {
-		t.Error(table)
+		t.Errorf("dry run of the namespace:\n%s\nwant step 1 of web to 700m of CPU", table)
 	}
 
 	asYAML, _ := crane(t, 0, append([]string{"deployment/web", "--dry-run", "-n", f.Name, "-o", "yaml"}, fastSettings()...)...)
 	var again dryRun
 	if err := yaml.Unmarshal([]byte(asYAML), &again); err != nil || len(again.Adoptions) != 1 || len(again.Adoptions[0].Requests) != 3 {
-		t.Errorf("%v: %s", err, asYAML)
+		t.Errorf("dry run as YAML: %v, want one adoption with 3 requests: %s", err, asYAML)
 	}
 
 	if out, _ := crane(t, 0, "web", "-n", f.Name, "--yes"); !containsAll(out, "set to Auto, previously Status", "kubectl patch recommendation web") {
-		t.Error(out)
+		t.Errorf("crane adopt --yes printed %q, want the change to Auto and the command to undo it", out)
 	}
 
 	pods := f.AwaitPods("web", "have the lowered requests", checkRequests("700m", "512Mi"))
 	after := f.state("web")
 	if after.Steps != 1 || !after.Current.Equal(planned.Current) || !after.Previous.Equal(planned.Previous) || !after.Original.Equal(planned.Original) || after.Owner != planned.Owner || after.Recommendation != planned.Recommendation {
-		t.Errorf("craned wrote %+v, the dry run printed %+v", after, planned)
+		t.Errorf("craned wrote %+v, want %+v as in the dry run", after, planned)
 	}
 
 	for _, pod := range pods {
 		if want, ok := resized[string(pod.UID)]; ok {
 			delete(resized, string(pod.UID))
 			if got := pod.Spec.Containers[0].Resources.Requests.Cpu().String(); got != want || pod.Generation != 2 {
-				t.Errorf("pod %s requests %s of CPU, the dry run printed %s", pod.Name, got, want)
+				t.Errorf("pod %s requests %s of CPU, want %s as in the dry run", pod.Name, got, want)
 			}
 		}
 	}
 
 	if len(resized) != 0 {
-		t.Errorf("the dry run printed pods that do not exist: %v", resized)
+		t.Errorf("the dry run printed pods that do not exist: %v, want pods of the workload", resized)
 	}
 
 	f.awaitPhase("web", adoption.Resting)
 	if p := runDry(t, "web", "-n", f.Name); len(p.Adoptions[0].Requests) != 0 || p.Adoptions[0].Phase != "Resting" || p.Adoptions[0].Message != "as recommended" {
-		t.Errorf("dry run after the adoption: %+v", p)
+		t.Errorf("dry run after the adoption: %+v, want no requests and phase Resting", p)
 	}
 	if out, _ := crane(t, 0, "web", "-n", f.Name, "--yes"); !strings.Contains(out, "is already Auto") {
-		t.Error(out)
+		t.Errorf("crane adopt --yes printed %q, want \"is already Auto\"", out)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestAdoptCommandRejects(t *testing.T) {
 		{"missing --yes -n " + f.Name, 3, "no recommendation missing"},
 	} {
 		if _, errOut := crane(t, c.code, strings.Fields(c.args)...); !strings.Contains(errOut, c.want) {
-			t.Errorf("crane adopt %s: %s", c.args, errOut)
+			t.Errorf("crane adopt %s: %s, want %q", c.args, errOut, c.want)
 		}
 	}
 
@@ -187,7 +187,7 @@ func TestAdoptCommandRejects(t *testing.T) {
 		got[name] = a.Refused + " " + a.Message
 
 		if len(a.Requests) != 0 {
-			t.Errorf("%s: %+v", name, a.Requests)
+			t.Errorf("the dry run of %s sends %+v, want no requests", name, a.Requests)
 		}
 	}
 
@@ -208,7 +208,7 @@ func TestAdoptCommandReadsCranedFlags(t *testing.T) {
 	f.recommend("web", analysisv1alpha1.AdoptionTypeStatus, "100m", "512Mi")
 
 	if _, errOut := crane(t, 0, "web", "-n", f.Name, "--dry-run"); !strings.Contains(errOut, "using its defaults") {
-		t.Error(errOut)
+		t.Errorf("stderr %q, want a notice of craned's defaults", errOut)
 	}
 
 	none := int32(0)

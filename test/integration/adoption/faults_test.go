@@ -32,12 +32,12 @@ func TestEverySecondWriteRefused(t *testing.T) {
 	checkGeneration(t, pods, 2)
 
 	if s := f.state("web"); s.Steps != 1 || s.Original.String() != "app: cpu 1, memory 512Mi" {
-		t.Errorf("state %+v", s)
+		t.Errorf("state %+v, want one step from 1 CPU and 512Mi", s)
 	}
 
 	f.awaitEvent("web", "AdoptionStep")
 	if n, err := f.countEvents(t.Context(), "web", "AdoptionStep"); err != nil || n != 1 {
-		t.Errorf("%d events AdoptionStep, %v", n, err)
+		t.Errorf("%d events AdoptionStep, %v, want one", n, err)
 	}
 
 	setAdoptionType(t, rec, analysisv1alpha1.AdoptionTypeStatus)
@@ -78,7 +78,7 @@ func TestAPIServerRestarts(t *testing.T) {
 	f.awaitPhase("web", adoption.Resting)
 
 	if s := f.state("web"); s.Steps != 1 || !s.Original.Equal(before.Original) || !s.StepAt.Equal(before.StepAt) {
-		t.Errorf("state %+v, before the restart %+v", s, before)
+		t.Errorf("state %+v, want the state before the restart, %+v", s, before)
 	}
 	f.AwaitReady("web", 6)
 }
@@ -119,6 +119,6 @@ func TestTargetRecreated(t *testing.T) {
 	f.awaitFirstStep("web")
 
 	if s := f.state("web"); s.Original.String() != "app: cpu 1, memory 512Mi" {
-		t.Errorf("original requests %s", s.Original)
+		t.Errorf("original requests %s, want app: cpu 1, memory 512Mi", s.Original)
 	}
 }

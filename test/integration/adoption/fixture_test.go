@@ -99,12 +99,12 @@ func (f *fixture) checkUntouched(name string) {
 
 	pods := f.Pods(name)
 	if len(pods) == 0 {
-		f.T.Fatalf("%s has no pods", name)
+		f.T.Fatalf("%s has no pods, want one or more", name)
 	}
 
 	checkGeneration(f.T, pods, 1)
 	if s := f.state(name); s.Phase != adoption.Untouched {
-		f.T.Errorf("%s has adoption state %+v", name, s)
+		f.T.Errorf("%s has adoption state %+v, want none", name, s)
 	}
 }
 

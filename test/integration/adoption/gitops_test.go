@@ -52,12 +52,12 @@ func (f *fixture) checkNoDrift(applied *appsv1.Deployment) {
 	}
 
 	if !managedBy(before, "gitops") || len(before.Annotations) < 2 { // One is that of the controller of Deployments.
-		f.T.Errorf("managers %v, annotations %v", before.ManagedFields, before.Annotations)
+		f.T.Errorf("managers %v, annotations %v, want gitops as manager and two annotations", before.ManagedFields, before.Annotations)
 	}
 
 	after := f.applyAsGitOps(applied)
 	if after.Generation != before.Generation || len(after.Annotations) < len(before.Annotations) {
-		f.T.Errorf("a second apply changes generation %d to %d, annotations %v to %v", before.Generation, after.Generation, before.Annotations, after.Annotations)
+		f.T.Errorf("a second apply changes generation %d to %d, annotations %v to %v, want the same generation and annotations", before.Generation, after.Generation, before.Annotations, after.Annotations)
 	}
 }
 

@@ -41,7 +41,7 @@ func testStatefulSet(t *testing.T) {
 	rec := f.recommendTarget(corev1.ObjectReference{APIVersion: "apps/v1", Kind: "StatefulSet", Namespace: f.Name, Name: "db"}, "db", auto, "700m", "1Gi")
 	for _, p := range f.AwaitPods("db", "have the recommended requests", checkRequests("700m", "1Gi")) {
 		if before[p.Name] != string(p.UID) || p.Status.ContainerStatuses[0].RestartCount != 0 {
-			t.Errorf("pod %s was replaced or restarted", p.Name)
+			t.Errorf("pod %s was replaced or restarted, want neither", p.Name)
 		}
 	}
 
@@ -51,7 +51,7 @@ func testStatefulSet(t *testing.T) {
 	}
 
 	if set.Generation != 1 || set.Annotations[analysisv1alpha1.AnnotationAdoption] == "" {
-		t.Errorf("generation %d, annotations %v", set.Generation, set.Annotations)
+		t.Errorf("generation %d, annotations %v, want generation 1 and the adoption state", set.Generation, set.Annotations)
 	}
 	if err := admin.Delete(t.Context(), rec); err != nil {
 		t.Fatal(err)

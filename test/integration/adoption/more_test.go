@@ -35,7 +35,7 @@ func testReplicas(t *testing.T) {
 	}
 
 	if !managedBy(d, "craned-adoption-replicas") {
-		t.Errorf("craned owns no field: %v", d.ManagedFields)
+		t.Errorf("field managers %v, want craned-adoption-replicas", d.ManagedFields)
 	}
 	if err := admin.Delete(t.Context(), rec); err != nil {
 		t.Fatal(err)

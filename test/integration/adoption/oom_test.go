@@ -86,7 +86,7 @@ func TestOOMRecorder(t *testing.T) {
 
 	kills := awaitKills("the kill is recorded")
 	if k := kills[len(kills)-1]; k.Container != "app" || k.Memory != 512<<20 || k.Owner.Kind != "Deployment" || k.Owner.Name != "web" || k.Cause != oom.Killed {
-		t.Errorf("%+v", k)
+		t.Errorf("the last kill is %+v, want container app of Deployment web with 512Mi killed", k)
 	}
 
 	first.Kill()
@@ -110,7 +110,7 @@ func TestOOMRecorder(t *testing.T) {
 	}
 
 	if text := fmt.Sprint(aside.Data); !strings.Contains(text, "please do not touch") {
-		t.Errorf("copy of the unreadable record: %s", text)
+		t.Errorf("copy of the unreadable record: %s, want the original text", text)
 	}
 	// A second one is added to the same ConfigMap.
 	if err := admin.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType, []byte(`{"data":{"data":"nor this"}}`))); err != nil {
@@ -133,7 +133,7 @@ func TestOOMRecorder(t *testing.T) {
 	ids := map[string]bool{}
 	for _, k := range awaitKills("the kills are recorded") {
 		if ids[k.ID] {
-			t.Errorf("%+v is recorded twice", k)
+			t.Errorf("%+v is recorded twice, want once", k)
 		}
 		ids[k.ID] = true
 	}

@@ -32,7 +32,7 @@ func TestPause(t *testing.T) {
 	f.checkUntouched("web")
 
 	if d, err := f.deployment(t.Context(), "web"); err != nil || d.Annotations["analysis.crane.io/resource-recommendation"] != "" {
-		t.Errorf("annotations %v, %v", d.Annotations, err)
+		t.Errorf("annotations %v, %v, want no recommendation", d.Annotations, err)
 	}
 
 	awaitPaused(t, craned, 1)
@@ -91,7 +91,7 @@ func TestPausedPods(t *testing.T) {
 	awaitPaused(t, craned, 1)
 
 	if pod, err := newPod(t.Context()); err != nil || !equality.Semantic.DeepEqual(pod.Spec.Containers[0].Resources, template.Containers[0].Resources) {
-		t.Errorf("paused: a new pod has the resources %+v, error %v", pod.Spec.Containers[0].Resources, err)
+		t.Errorf("paused: a new pod has the resources %+v, error %v, want those of the template", pod.Spec.Containers[0].Resources, err)
 	}
 
 	harness.Delete(t, admin, cm)

@@ -37,7 +37,7 @@ func TestKilledDuringStep(t *testing.T) {
 	first.Kill()
 	before := f.state("web")
 	if before.Steps != 1 {
-		t.Fatalf("state %+v", before)
+		t.Fatalf("state %+v, want one step", before)
 	}
 
 	startCraned(t, "--adoption-pods-at-once=0.1", "--adoption-settle=1m")
@@ -46,7 +46,7 @@ func TestKilledDuringStep(t *testing.T) {
 	checkGeneration(t, pods, 2)
 
 	if s := f.state("web"); s.Steps != 1 || !s.Original.Equal(before.Original) || !s.StepAt.Equal(before.StepAt) {
-		t.Errorf("state %+v, before the restart %+v", s, before)
+		t.Errorf("state %+v, want the state before the restart, %+v", s, before)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestBudget(t *testing.T) {
 
 	for i, at := range steps[1:] {
 		if after := at.Sub(steps[i]); after < watchPeriod {
-			t.Errorf("a step started %s after the previous one, during its watch", after)
+			t.Errorf("a step started %s after the previous one, want at least %s", after, watchPeriod)
 		}
 	}
 

@@ -138,7 +138,7 @@ func TestReaction(t *testing.T) {
 	}
 
 	if s := f.state("web"); len(s.Raised) != 1 || s.Raised[0].Pod != hot || time.Until(s.Raised[0].Until) > time.Hour || s.Phase != adoption.Resting {
-		t.Errorf("state %+v", s)
+		t.Errorf("state %+v, want one raised pod, %s, for an hour", s, hot)
 	}
 
 	setAdoptionType(t, recommendation, analysisv1alpha1.AdoptionTypeStatusAndAnnotation)

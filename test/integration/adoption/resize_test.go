@@ -73,7 +73,7 @@ func testDecrease(t *testing.T) {
 
 	for _, p := range after {
 		if !existing[p.UID] || p.Status.ContainerStatuses[0].RestartCount != 0 {
-			t.Errorf("pod %s was replaced or restarted", p.Name)
+			t.Errorf("pod %s was replaced or restarted, want neither", p.Name)
 		}
 		if p.Generation != 3 { // One change of the spec for each of the two steps.
 			t.Errorf("pod %s has generation %d, want 3: one resize for each step", p.Name, p.Generation)
@@ -82,7 +82,7 @@ func testDecrease(t *testing.T) {
 		if !slices.ContainsFunc(p.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
 			return f.Manager == "craned-adoption-resource" && f.Subresource == "resize" && f.Operation == metav1.ManagedFieldsOperationApply
 		}) {
-			t.Errorf("pod %s: craned owns no field: %v", p.Name, p.ManagedFields)
+			t.Errorf("pod %s has the managers %v, want craned-adoption-resource", p.Name, p.ManagedFields)
 		}
 	}
 
@@ -97,7 +97,7 @@ func testDecrease(t *testing.T) {
 
 	s := f.state("web")
 	if s.Steps != 2 || s.Owner != "owner" || s.Original.String() != "app: cpu 1, memory 512Mi" {
-		t.Errorf("state %+v", s)
+		t.Errorf("state %+v, want two steps and the original requests", s)
 	}
 
 	f.Eventually("an event for each step", func(ctx context.Context) error {
@@ -162,7 +162,7 @@ func testRollback(t *testing.T) {
 	// An OOM kill after the watch of the first step reverts the second step, and the next kill reverts all steps.
 	s := f.state("web")
 	if !s.Current.Equal(s.Previous) || !s.Current.Equal(s.Original) || s.Rollbacks != min(s.Steps, 2) {
-		t.Errorf("state %+v", s)
+		t.Errorf("state %+v, want the original requests after %d rollbacks", s, min(s.Steps, 2))
 	}
 }
 

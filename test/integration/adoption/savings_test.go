@@ -125,7 +125,7 @@ func TestSavings(t *testing.T) {
 		t.Errorf("%v an hour was promised, want %v", got, saved)
 	}
 	if got := second.Accounts[0].Namespaces[forged.Name].Realised; got > 1 || second.Unknown == 0 || second.Accounts[0].Currency != "EUR" {
-		t.Errorf("the forged state saves %v: %+v", got, second)
+		t.Errorf("the forged state saves %v, want at most 1 and an unknown target: %+v", got, second)
 	}
 
 	craned.Stop(t)
@@ -133,7 +133,7 @@ func TestSavings(t *testing.T) {
 
 	third := await(second.ObservedHours)
 	if third.Accounts[0].Namespaces[f.Name].Realised <= now.Realised {
-		t.Errorf("the record was not continued: %+v after %+v", third, second)
+		t.Errorf("the record is %+v after %+v, want a higher saving", third, second)
 	}
 
 	record := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: savingsrecord.ConfigMapName}}

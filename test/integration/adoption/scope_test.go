@@ -47,7 +47,7 @@ func TestClusterScopedTarget(t *testing.T) {
 		}
 
 		if len(rule.Annotations) > 0 {
-			t.Fatalf("the rule has annotations of a tenant: %v", rule.Annotations)
+			t.Fatalf("the rule has annotations of a tenant: %v, want none", rule.Annotations)
 		}
 
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(rec), rec); err != nil {

@@ -118,7 +118,7 @@ func TestThrottlingQuery(t *testing.T) {
 	}
 
 	if got := throttling.Throttled(ctx, podsNamed("bank", "web-1")); got != nil {
-		t.Errorf("share %v from another namespace", *got)
+		t.Errorf("share %v from another namespace, want none", *got)
 	}
 	// After a failed query, the source is not queried for a minute.
 	if err := s.Stop(); err != nil {
@@ -126,19 +126,19 @@ func TestThrottlingQuery(t *testing.T) {
 	}
 
 	if got := throttling.Throttled(ctx, podsNamed("shop", "web-1")); got != nil {
-		t.Errorf("share %v from a stopped server", *got)
+		t.Errorf("share %v from a stopped server, want none", *got)
 	}
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
 
 	if got := throttling.Throttled(ctx, podsNamed("shop", "web-1")); got != nil {
-		t.Errorf("share %v within a minute after a failed query", *got)
+		t.Errorf("share %v within a minute after a failed query, want none", *got)
 	}
 
 	clock.SetTime(now.Add(61 * time.Second))
 	if got := throttling.Throttled(ctx, podsNamed("shop", "web-1")); got == nil {
-		t.Error("no share a minute after a failed query")
+		t.Error("no share a minute after a failed query, want one")
 	}
 }
 

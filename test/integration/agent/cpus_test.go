@@ -107,7 +107,7 @@ func (h *cpuFixture) others() []string {
 	}
 
 	if len(out) == 0 {
-		h.t.Fatal("the recording has no containers")
+		h.t.Fatal("the recording has no containers, want at least one")
 	}
 
 	return out

@@ -146,7 +146,7 @@ func (o *elasticFixture) pass(d time.Duration) {
 		select {
 		case <-o.beats:
 		case <-time.After(waitTimeout):
-			o.t.Fatal("the manager does not go on")
+			o.t.Fatal("the manager sent no beat, want it to continue")
 		}
 	}
 }
@@ -297,7 +297,7 @@ func TestElasticOffer(t *testing.T) {
 	}
 
 	if a := o.account(); a.Phase != "withdrawn" || a.Was != "8" {
-		t.Errorf("%+v", a)
+		t.Errorf("account %+v, want it withdrawn with 8 before", a)
 	}
 
 	o.start()
@@ -343,7 +343,7 @@ func TestElasticForecast(t *testing.T) {
 
 	if tsp.Spec.TargetRef.Name != o.name || tsp.Spec.TargetRef.Kind != "Node" || len(tsp.OwnerReferences) != 1 || tsp.OwnerReferences[0].Name != o.name ||
 		tsp.Spec.PredictionMetrics[0].ExpressionQuery.Expression != `sum(rate(node_cpu_seconds_total{instance="forecast",mode!="idle"}[5m]))` {
-		t.Errorf("%+v", tsp)
+		t.Errorf("the prediction is %+v, want one of the CPU usage of node %s, owned by it", tsp, o.name)
 	}
 
 	o.pass(6 * time.Minute)
@@ -362,10 +362,10 @@ func TestElasticForecast(t *testing.T) {
 	}
 
 	if q := node.Status.Capacity[ensurancev1alpha1.ResourceReclaimedCPU]; !q.IsZero() {
-		t.Errorf("offers %s", &q)
+		t.Errorf("the node offers %s of CPU, want none without a forecast", &q)
 	}
 	if q := node.Status.Capacity[ensurancev1alpha1.ResourceReclaimedMemory]; q.IsZero() {
-		t.Error("offers no memory, of which nobody has asked for a forecast")
+		t.Error("the node offers no memory, want some: memory has no forecast")
 	}
 
 	// 12.5 cores, for a long time.
@@ -387,7 +387,7 @@ func TestElasticForecast(t *testing.T) {
 	o.shows("2")
 
 	if a := o.account(); a.Forecast != "12500m" || a.From != "forecast" {
-		t.Errorf("%+v", a)
+		t.Errorf("account %+v, want the forecast of 12500m", a)
 	}
 
 	// The object follows a changed template.
@@ -410,7 +410,7 @@ func TestElasticForecast(t *testing.T) {
 	})
 
 	if len(tsp.Status.PredictionMetrics) != 1 {
-		t.Error("the status is gone")
+		t.Error("the prediction has no status, want it kept")
 	}
 }
 
@@ -481,7 +481,7 @@ func TestElasticAgent(t *testing.T) {
 	})
 
 	if v, err := a.metric(t.Context(), `crane_agent_elastic_cpu_cores{term="reserve"}`); err != nil || v != "1" {
-		t.Errorf("reserve %s, %v", v, err)
+		t.Errorf("reserve %s, %v, want 1", v, err)
 	}
 
 	a.Stop(t)
@@ -504,6 +504,6 @@ func TestElasticAgent(t *testing.T) {
 	})
 
 	if _, _, _, err := account(t.Context(), "dry"); err == nil {
-		t.Error("a dry run writes to the node")
+		t.Error("a dry run wrote to the node, want no account")
 	}
 }

@@ -200,7 +200,7 @@ func TestOptedOut(t *testing.T) {
 	a.awaitSnapshots(t, 3)
 
 	if got, err := ending(t.Context(), s.c, quiet); err != nil || len(got) > 0 {
-		t.Errorf("%v of a namespace that has opted out are ending, %v", got, err)
+		t.Errorf("%v of a namespace that has opted out are ending, %v, want none", got, err)
 	}
 
 	s.evicted("small")
@@ -246,12 +246,12 @@ func TestEvict(t *testing.T) {
 	s.evicted("large")
 
 	if err := s.c.Get(t.Context(), client.ObjectKeyFromObject(large), large); err != nil || *large.DeletionGracePeriodSeconds != 7 {
-		t.Errorf("%v: grace period %v", err, large.DeletionGracePeriodSeconds)
+		t.Errorf("%v: grace period %v, want 7", err, large.DeletionGracePeriodSeconds)
 	}
 	if !slices.ContainsFunc(large.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Reason == "EvictionByEvictionAPI"
 	}) {
-		t.Errorf("it was not the API of evictions: %+v", large.Status.Conditions)
+		t.Errorf("conditions %+v, want DisruptionTarget by the eviction API", large.Status.Conditions)
 	}
 
 	// No other pod is evicted while it terminates.
@@ -278,13 +278,13 @@ func TestEvict(t *testing.T) {
 		if r["action"] == "evict" && r["outcome"] == "done" {
 			evicted = append(evicted, r["pod"].(string))
 			if r["graceSeconds"] != 7.0 || r["rule"] != "evict/memory" || r["avoidanceAction"] != "evict" || r["node"] != "evict" || r["freesBytes"].(float64) < 500<<20 || r["why"] == "" {
-				t.Errorf("%v", r)
+				t.Errorf("audit record %v, want an eviction with its rule, reason and grace of 7 s", r)
 			}
 		}
 	}
 
 	if !slices.Equal(evicted, []string{"large", "small"}) {
-		t.Errorf("the audit has %v", evicted)
+		t.Errorf("the audit has %v, want large, then small", evicted)
 	}
 }
 
@@ -299,7 +299,7 @@ func auditLines(t *testing.T, path string) (out []map[string]any) {
 	for line := range strings.Lines(string(content)) {
 		r := map[string]any{}
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatalf("%q: %v", line, err)
+			t.Fatalf("parsing the audit line %q: %v", line, err)
 		}
 
 		out = append(out, r)
@@ -429,7 +429,7 @@ func TestEvictAnotherPod(t *testing.T) {
 		})
 
 		if out[0].Result != want || out[0].Pause > 0 {
-			t.Errorf("%s: %+v", name, out)
+			t.Errorf("eviction of %s = %+v, want result %v without a pause", name, out, want)
 		}
 	}
 
@@ -487,7 +487,7 @@ func TestEvictBudget(t *testing.T) {
 
 	var lease coordinationv1.Lease
 	if err := one.c.Get(t.Context(), client.ObjectKey{Namespace: "crane-system", Name: "crane-agent-eviction-0"}, &lease); err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != "evict-one" {
-		t.Fatalf("%v: %+v", err, lease.Spec)
+		t.Fatalf("lease: %v, %+v, want evict-one as holder", err, lease.Spec)
 	}
 
 	// As if an hour had passed.

@@ -108,10 +108,10 @@ func TestEveryFault(t *testing.T) {
 	a.awaitSnapshots(t, 3)
 
 	if n := quiet(); n != before {
-		t.Errorf("%d writes, then %d", before, n)
+		t.Errorf("%d writes, then %d, want no more", before, n)
 	}
 	if now := becomes(t, s.c, s.name, false); !interference(now).LastHeartbeatTime.Equal(&interference(calm).LastHeartbeatTime) {
-		t.Errorf("%+v, then %+v", interference(calm), interference(now))
+		t.Errorf("condition %+v, then %+v, want the same heartbeat", interference(calm), interference(now))
 	}
 	if err := a.Terminate(t); err != nil {
 		t.Error(err)
@@ -121,7 +121,7 @@ func TestEveryFault(t *testing.T) {
 	becomes(t, s.c, s.name, false)
 
 	if n := proxy.Writes("/second/eviction"); n != 2 {
-		t.Errorf("second was evicted at the second time, and asked to go %d times", n)
+		t.Errorf("the eviction of second was requested %d times, want 2", n)
 	}
 	proxy.Check(t)
 }

@@ -127,14 +127,14 @@ func startAgent(t *testing.T, node string, flags ...string) *agent {
 	t.Cleanup(func() {
 		a.Stop(t)
 		if a.Err() != nil && !a.killed {
-			t.Errorf("the agent ended with %v", a.Err())
+			t.Errorf("the agent ended with %v, want no error", a.Err())
 		}
 	})
 
 	eventually(t, "the agent is ready", func(ctx context.Context) error {
 		select {
 		case <-a.Done():
-			t.Fatalf("the agent has ended: %v", a.Err())
+			t.Fatalf("the agent has ended with %v, want it ready", a.Err())
 		default:
 		}
 

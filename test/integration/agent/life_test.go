@@ -101,12 +101,12 @@ func TestHealth(t *testing.T) {
 	a := startAgent(t, "health")
 	for path, want := range map[string]string{"/health-check": "OK", "/healthz": "OK", "/readyz": "ok"} {
 		if body, err := harness.Get(t.Context(), a.url+path); err != nil || body != want {
-			t.Errorf("%s: %q, %v", path, body, err)
+			t.Errorf("GET %s = %q, %v, want %q", path, body, err, want)
 		}
 	}
 
 	if _, err := harness.Get(t.Context(), a.url+"/debug/pprof/"); err == nil {
-		t.Error("profiles are served, and nobody asked for them")
+		t.Error("profiles are served, want them only on request")
 	}
 
 	eventually(t, "metrics", func(ctx context.Context) error {
@@ -159,7 +159,7 @@ func TestAPIServerGoesAway(t *testing.T) {
 	a.awaitLog(t, "watch failed", "NodeQOS", "the last known objects are kept")
 
 	if strings.Contains(a.Log.String(), "rule is calm") {
-		t.Error("a rule has ended with the API server")
+		t.Error("a rule became calm with the API server away, want it firing")
 	}
 	if _, err := harness.Get(t.Context(), a.url+"/healthz"); err != nil {
 		t.Error(err)
@@ -170,7 +170,7 @@ func TestAPIServerGoesAway(t *testing.T) {
 	alone.awaitLog(t, "the node is unknown, so no rule applies")
 
 	if strings.Contains(alone.Log.String(), "rule is firing") {
-		t.Error("a rule fires that nobody can know of")
+		t.Error("a rule fires on an unknown node, want none")
 	}
 
 	back()
@@ -203,7 +203,7 @@ func TestForeignNode(t *testing.T) {
 	a.awaitLog(t, "there is no Node nobody")
 
 	if _, err := harness.Get(t.Context(), a.url+"/health-check"); err != nil {
-		t.Error(errors.Join(errors.New("it is not the agent that is ill"), err))
+		t.Errorf("GET /health-check = %v, want no error: the agent is healthy without a Node", err)
 	}
 }
 

@@ -55,7 +55,7 @@ func TestTaintOutlivesAnUpgrade(t *testing.T) {
 	}
 
 	if n := becomes(t, c, node, true); !interference(n).LastTransitionTime.Equal(&since) {
-		t.Error("the taint came and went")
+		t.Error("the taint came and went, want it kept through the upgrade")
 	}
 	if _, err := os.Stat(marker); err != nil {
 		t.Error(err)

@@ -109,7 +109,7 @@ func TestOwnNodeFields(t *testing.T) {
 		"annotation":       {`{"metadata":{"annotations":{"ensurance.crane.io/elastic-resources":"{}"}}}`, "status"},
 	} {
 		if err := patch(t.Context(), write[0], write[1:]...); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("patching the %s of the agent's own node: %v", name, err)
 		}
 	}
 }

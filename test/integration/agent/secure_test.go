@@ -93,7 +93,7 @@ func TestSecureMetrics(t *testing.T) {
 		resp.Body.Close()
 
 		if resp.StatusCode == http.StatusOK {
-			t.Error("metrics are served without TLS")
+			t.Error("metrics are served without TLS, want a refusal")
 		}
 	}
 }

@@ -5,7 +5,6 @@ package agent_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -113,7 +112,7 @@ func TestTaint(t *testing.T) {
 	harness.Create(t, c, nodeQOS("taint", "taint", halfUsed, "40"), soon("taint"))
 	n := becomes(t, c, "taint", true)
 	if condition := interference(n); !strings.Contains(condition.Message, "rule taint/memory is firing") || condition.Reason != "RuleFires" || condition.LastTransitionTime.IsZero() {
-		t.Errorf("condition %+v", condition)
+		t.Errorf("condition %+v, want the firing rule and its time", condition)
 	}
 
 	awaitEvent(t, c, "Node", "taint", "AvoidanceTriggered", "taint/memory triggered action taint: 50 percent, above 40")
@@ -128,10 +127,10 @@ func TestTaint(t *testing.T) {
 
 	n = becomes(t, c, "taint", false)
 	if condition := interference(n); condition == nil || condition.Reason != "NoRuleFires" {
-		t.Errorf("condition %+v", condition)
+		t.Errorf("condition %+v, want NoRuleFires", condition)
 	}
 	if len(n.Spec.Taints) != written+1 || n.Spec.Taints[0].Key != "dedicated" {
-		t.Errorf("%d taints of others and one of before were set; there are %v", written, n.Spec.Taints)
+		t.Errorf("the node has the taints %v, want %d", n.Spec.Taints, written+1)
 	}
 
 	awaitEvent(t, c, "Node", "taint", "RestoreTriggered", "taint/memory restored action taint: 6.25 percent")
@@ -159,7 +158,7 @@ func TestTaintOutlivesAKill(t *testing.T) {
 	kill(second)
 
 	if n := becomes(t, c, "taint-kill", true); !interference(n).LastTransitionTime.Equal(&since) {
-		t.Error("the taint came and went with an agent, though the cause stayed")
+		t.Error("the taint came and went with an agent, want it kept while the cause stays")
 	}
 
 	h.uses(1000)
@@ -211,7 +210,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 
 	n, err := readNode(t.Context(), c, "taint-dry")
 	if err != nil || isTainted(n) || interference(n) != nil {
-		t.Errorf("%v, %+v", err, n)
+		t.Errorf("node %+v, %v, want no taint and no condition", n, err)
 	}
 
 	var list corev1.EventList
@@ -221,7 +220,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 
 	for i := range list.Items {
 		if list.Items[i].InvolvedObject.Name == "taint-dry" {
-			t.Error(errors.New(list.Items[i].Message))
+			t.Errorf("event %q of the node, want none in a dry run", list.Items[i].Message)
 		}
 	}
 }

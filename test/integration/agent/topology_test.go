@@ -111,7 +111,7 @@ func TestTopologyOfAProcess(t *testing.T) {
 	alone := startAgent(t, "zones", "--feature-gates=NodeResourceTopology=true", "--enforce=cpu-throttle", "--host-root="+h)
 
 	if o := topologyOf(t, zones, "zones", reserves(1)); o.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyNone {
-		t.Errorf("nothing assigns CPUs: %+v", o.CraneManagerPolicy)
+		t.Errorf("policy %+v, want none: nothing assigns CPUs", o.CraneManagerPolicy)
 	}
 	if err := alone.Terminate(t); err != nil {
 		t.Error(err)
@@ -132,20 +132,20 @@ func TestTopologyOfAProcess(t *testing.T) {
 
 	t.Cleanup(func() { harness.Delete(t, zones, o) })
 	if len(o.OwnerReferences) != 1 || o.OwnerReferences[0].UID != node.UID {
-		t.Errorf("%+v", o)
+		t.Errorf("NodeResourceTopology %+v, want the Node as its owner", o)
 	}
 
 	// As the scheduler's plugin reads it.
 	read, err := topologyconv.ReadZones(o)
 	if err != nil || len(read) != 2 || read[0].Name != "node0" || read[1].Name != "node2" || len(read[0].Usable) < 2 || len(read[0].Distances) != 2 {
-		t.Errorf("%+v, %v", read, err)
+		t.Errorf("ReadZones() = %+v, %v, want node0 and node2 with distances", read, err)
 	}
 
 	if err := a.Terminate(t); err != nil {
 		t.Error(err)
 	}
 	if now := topologyOf(t, zones, "zones", reserves(1)); now.ResourceVersion != o.ResourceVersion {
-		t.Errorf("written at the end: %+v", now)
+		t.Errorf("at the end the object is %+v, want it unchanged", now)
 	}
 
 	configureKubelet(t, h, "kubeReserved: {cpu: \"2\"}\ncpuManagerPolicy: static\n")
@@ -153,7 +153,7 @@ func TestTopologyOfAProcess(t *testing.T) {
 
 	o = topologyOf(t, zones, "zones", reserves(2))
 	if o.CraneManagerPolicy.CPUManagerPolicy != topologyv1alpha1.CPUManagerPolicyNone {
-		t.Errorf("the kubelet's policy is static: %+v", o.CraneManagerPolicy)
+		t.Errorf("policy %+v, want none: the kubelet's policy is static", o.CraneManagerPolicy)
 	}
 }
 
@@ -243,14 +243,14 @@ func TestTopologyIsWrittenOnChange(t *testing.T) {
 	}
 
 	if now := k.object(); now.ResourceVersion != made.ResourceVersion || now.Generation != made.Generation {
-		t.Errorf("written though nothing has changed: %+v", now)
+		t.Errorf("without a change the object is %+v, want it not written", now)
 	}
 
 	k.node.Labels[topologyv1alpha1.LabelNodeTopologyAwareness] = "false"
 	k.pass(10 * time.Second)
 
 	if o := k.object(); o.CraneManagerPolicy.TopologyManagerPolicy != topologyv1alpha1.TopologyManagerPolicyNone || o.ResourceVersion == made.ResourceVersion {
-		t.Errorf("%+v", o.CraneManagerPolicy)
+		t.Errorf("policy %+v, want none after the label", o.CraneManagerPolicy)
 	}
 
 	configureKubelet(t, k.host, "reservedSystemCPUs: 0-1\n")
@@ -258,7 +258,7 @@ func TestTopologyIsWrittenOnChange(t *testing.T) {
 
 	o := k.object()
 	if o.Attributes[topologyv1alpha1.AttributeReservedSystemCPUs] != "0-1" || o.Reserved.Cpu().Value() != 2 {
-		t.Errorf("%+v", o)
+		t.Errorf("object %+v, want CPUs 0-1 reserved", o)
 	}
 
 	// Another client adds an attribute and removes a zone.
@@ -270,14 +270,14 @@ func TestTopologyIsWrittenOnChange(t *testing.T) {
 
 	k.pass(time.Hour)
 	if o := k.object(); len(o.Zones) != 2 || o.Attributes["example.com/rack"] != "7" || !k.logged("after a change by another client") {
-		t.Errorf("%+v", o)
+		t.Errorf("object %+v, want two zones and the attribute of another client", o)
 	}
 
 	configureKubelet(t, k.host, "kubeReserved: {memory: 1Gi}\n")
 	k.pass(2 * time.Hour)
 
 	if o := k.object(); len(o.Attributes) != 1 || !o.Reserved.Cpu().IsZero() || o.Reserved.Memory().IsZero() {
-		t.Errorf("%+v", o)
+		t.Errorf("object %+v, want 1Gi of memory reserved and no CPUs", o)
 	}
 }
 
@@ -299,7 +299,7 @@ func TestTopologyOfAnother(t *testing.T) {
 	}
 
 	if o := k.object(); o.ResourceVersion != foreign.ResourceVersion || !k.logged("has another controller") {
-		t.Errorf("%+v", o)
+		t.Errorf("object %+v, want it untouched: it has another controller", o)
 	}
 }
 

@@ -367,7 +367,7 @@ func TestBadObjectsAreRefused(t *testing.T) {
 			object := patched(t, minimal[row.kind], row.patch)
 			_, err := on(object).Create(t.Context(), object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 			if err == nil {
-				t.Fatalf("the API server took it")
+				t.Fatal("the API server accepted the object, want an error")
 			}
 			if !apierrors.IsInvalid(err) {
 				t.Fatalf("want it to be invalid: %v", err)
@@ -382,7 +382,7 @@ func TestBadObjectsAreRefused(t *testing.T) {
 
 	for gvk := range kinds() {
 		if covered[gvk.Kind] == 0 {
-			t.Errorf("no bad object of the kind %s", gvk.Kind)
+			t.Errorf("no bad object of the kind %s, want one", gvk.Kind)
 		}
 	}
 

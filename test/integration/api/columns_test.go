@@ -157,7 +157,7 @@ func printed(t *testing.T, object *unstructured.Unstructured) []string {
 			text = strings.Trim(string(must(json.Marshal(cell))), `"`)
 		}
 		if n := utf8.RuneCountInString(text); n > maxColumn {
-			t.Errorf("column %s has %d characters: %s", column.Name, n, text)
+			t.Errorf("column %s has %d characters, want at most %d: %s", column.Name, n, maxColumn, text)
 		}
 		if column.Priority == 0 {
 			cells = append(cells, text)

@@ -101,7 +101,7 @@ func TestNamesColumnsAndSubresources(t *testing.T) {
 	}
 
 	for kind := range found {
-		t.Errorf("the kind %s is not in the table", kind)
+		t.Errorf("the kind %s is not in the table, want its row", kind)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestDefinitionsInstallWithoutWarning(t *testing.T) {
 		}
 
 		if len(data) > 262144 {
-			t.Errorf("%s has %d bytes: too large for client-side apply", crd.GetName(), len(data))
+			t.Errorf("%s has %d bytes, want at most 262144 for client-side apply", crd.GetName(), len(data))
 		}
 
 		options := metav1.ApplyOptions{FieldManager: "install"}
@@ -199,7 +199,7 @@ func TestDefinitionsInstallWithoutWarning(t *testing.T) {
 	}
 
 	if len(heard.texts) > 0 {
-		t.Errorf("warnings: %q", heard.texts)
+		t.Errorf("warnings: %q, want none", heard.texts)
 	}
 }
 

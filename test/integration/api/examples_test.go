@@ -33,7 +33,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 				}
 
 				if err != nil {
-					t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
+					t.Errorf("creating %s %s: %v", object.GetKind(), object.GetName(), err)
 				}
 			}
 		})

@@ -45,7 +45,7 @@ func TestFixturesUseEveryField(t *testing.T) {
 
 		for _, field := range slices.Sorted(maps.Keys(fields)) {
 			if !used[gvk][field] {
-				t.Errorf("%s: no fixture sets %s", gvk.Kind, field)
+				t.Errorf("no fixture of %s sets %s, want one", gvk.Kind, field)
 			}
 		}
 
@@ -130,15 +130,15 @@ func TestFixturesKeepTheirFormInGo(t *testing.T) {
 
 		typed, err := runtime.Decode(codecs.UniversalDeserializer(), data)
 		if err != nil {
-			t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
+			t.Errorf("decoding %s %s: %v", object.GetKind(), object.GetName(), err)
 			continue
 		}
 
 		if diff := cmp.Diff(jsonValue(t, object), jsonValue(t, typed), quantities); diff != "" {
-			t.Errorf("%s %s changed in Go (-sent +encoded):\n%s", object.GetKind(), object.GetName(), diff)
+			t.Errorf("%s %s changed in Go (-sent +encoded), want no change:\n%s", object.GetKind(), object.GetName(), diff)
 		}
 		if copied := typed.DeepCopyObject(); !reflect.DeepEqual(typed, copied) {
-			t.Errorf("%s %s: the deep copy differs", object.GetKind(), object.GetName())
+			t.Errorf("%s %s: the deep copy differs, want it equal", object.GetKind(), object.GetName())
 		}
 	}
 }
@@ -185,7 +185,7 @@ func TestFixturesComeBack(t *testing.T) {
 		t.Run(object.GetKind()+"/"+object.GetName(), func(t *testing.T) {
 			kind := kinds()[object.GroupVersionKind()]
 			if _, sent := object.Object["status"]; sent != kind.status {
-				t.Fatalf("the fixture has a status: %v, the kind: %v", sent, kind.status)
+				t.Fatalf("the fixture has a status: %v, want %v as for the kind", sent, kind.status)
 			}
 
 			if _, err := apply(t.Context(), object); err != nil {
@@ -204,7 +204,7 @@ func TestFixturesComeBack(t *testing.T) {
 			}
 
 			if diff := cmp.Diff(content(object), content(stored)); diff != "" {
-				t.Errorf("the object changed (-sent +stored):\n%s", diff)
+				t.Errorf("the object changed (-sent +stored), want it unchanged:\n%s", diff)
 			}
 		})
 	}
@@ -236,7 +236,7 @@ func TestSubstituteScales(t *testing.T) {
 	}
 
 	if selector, _, _ := unstructured.NestedString(scale.Object, "status", "selector"); selector != "app=web" {
-		t.Errorf("selector %q of the scale", selector)
+		t.Errorf("the scale has the selector %q, want app=web", selector)
 	}
 	if err := unstructured.SetNestedField(scale.Object, int64(5), "spec", "replicas"); err != nil {
 		t.Fatal(err)
@@ -252,7 +252,7 @@ func TestSubstituteScales(t *testing.T) {
 	}
 
 	if replicas, _, _ := unstructured.NestedInt64(stored.Object, "spec", "replicas"); replicas != 5 {
-		t.Errorf("%d replicas after the scale was set to 5", replicas)
+		t.Errorf("%d replicas after the scale was set, want 5", replicas)
 	}
 }
 
@@ -268,12 +268,12 @@ func TestStatusOnTheMainResourceIsDropped(t *testing.T) {
 
 		stored, err := on(object).Create(t.Context(), object, metav1.CreateOptions{})
 		if err != nil {
-			t.Errorf("%s: %v", object.GetKind(), err)
+			t.Errorf("creating %s: %v", object.GetKind(), err)
 			continue
 		}
 
 		if status, found := stored.Object["status"]; found {
-			t.Errorf("%s: the main resource took the status %v", object.GetKind(), status)
+			t.Errorf("%s: the main resource took the status %v, want none", object.GetKind(), status)
 		}
 	}
 }
@@ -302,7 +302,7 @@ func TestMetricsAndBehaviorSuitAnHPA(t *testing.T) {
 
 		options := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}}
 		if _, err := client.Resource(resource).Namespace(namespace).Create(t.Context(), hpa, options); err != nil {
-			t.Errorf("%s: %v", object.GetName(), err)
+			t.Errorf("creating the HPA of %s: %v", object.GetName(), err)
 		}
 	}
 }

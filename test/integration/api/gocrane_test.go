@@ -98,7 +98,7 @@ func TestObjectsOfGocraneApplyUnchanged(t *testing.T) {
 	}
 
 	for name := range maps.Keys(want) {
-		t.Errorf("no object %s in testdata/gocrane", name)
+		t.Errorf("no object %s in testdata/gocrane, want one", name)
 	}
 }
 

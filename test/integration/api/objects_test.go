@@ -134,7 +134,7 @@ func read(t *testing.T, folder string, except ...string) map[string][]*unstructu
 	}
 
 	if len(files) == 0 {
-		t.Fatalf("no file in %s", folder)
+		t.Fatalf("no file in %s, want at least one", folder)
 	}
 
 	result := map[string][]*unstructured.Unstructured{}
@@ -150,7 +150,7 @@ func read(t *testing.T, folder string, except ...string) map[string][]*unstructu
 
 		objects, err := parse(data)
 		if err != nil {
-			t.Fatalf("%s: %v", file, err)
+			t.Fatalf("parsing %s: %v", file, err)
 		}
 
 		result[filepath.Base(file)] = objects

@@ -46,7 +46,7 @@ func TestSchemaAndReaderAgreeOnDurations(t *testing.T) {
 		duration, parseError := series.ParseDuration(text)
 		readable := parseError == nil && duration > 0
 		if err := create(t, object); (err == nil) != readable {
-			t.Errorf("%q: the reader says %v, %v; the schema %v", text, duration, parseError, err)
+			t.Errorf("%q: the schema returned %v, want what the reader says: %v, %v", text, err, duration, parseError)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func TestSchemaAndReaderAgreeOnNumbers(t *testing.T) {
 
 		readable := parseError == nil && number >= 0 && decimal
 		if err := create(t, object); (err == nil) != readable {
-			t.Errorf("%q: the reader says %v, %v; the schema %v", text, number, parseError, err)
+			t.Errorf("%q: the schema returned %v, want what the reader says: %v, %v", text, err, number, parseError)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestSchemaAcceptsParsedCrons(t *testing.T) {
 	var read []string
 	for tries := 0; len(read) < 1000; tries++ {
 		if tries > 1_000_000 {
-			t.Fatalf("%d expressions of %d tries can be read", len(read), tries)
+			t.Fatalf("%d expressions of %d tries can be read, want 1000", len(read), tries)
 		}
 
 		if expression := someCron(random); parses(expression) {
@@ -91,7 +91,7 @@ func TestSchemaAcceptsParsedCrons(t *testing.T) {
 		var crons []any
 		for i, expression := range batch {
 			if !parses(expression) {
-				t.Errorf("%q cannot be read", expression)
+				t.Errorf("parses(%q) = false, want true", expression)
 			}
 
 			crons = append(crons, map[string]any{
@@ -105,7 +105,7 @@ func TestSchemaAcceptsParsedCrons(t *testing.T) {
 		}
 
 		if err := create(t, object); err != nil {
-			t.Errorf("%q: %v", batch, err)
+			t.Errorf("creating crons %q: %v", batch, err)
 		}
 	}
 }

@@ -54,14 +54,14 @@ func TestPathToTheNextVersion(t *testing.T) {
 			}
 
 			if len(objects) == 0 {
-				t.Fatal("no fixture")
+				t.Fatal("no fixture, want at least one")
 			}
 
 			k.install(t, oldVersion, oldVersion, newVersion)
 			k.install(t, newVersion, oldVersion, newVersion)
 
 			if err := k.tryInstall(t, newVersion, newVersion); err == nil {
-				t.Error("the old version can be removed while objects of it are stored")
+				t.Error("the old version was removed while objects of it are stored, want an error")
 			}
 
 			for _, o := range objects {
@@ -82,7 +82,7 @@ func TestPathToTheNextVersion(t *testing.T) {
 
 				o.SetAPIVersion(have.GetAPIVersion())
 				if diff := cmp.Diff(content(o), content(have)); diff != "" {
-					t.Errorf("%s (-before +after):\n%s", o.GetName(), diff)
+					t.Errorf("%s (-before +after), want no change:\n%s", o.GetName(), diff)
 				}
 			}
 		})
@@ -106,7 +106,7 @@ func nextDefinition(t *testing.T, resource schema.GroupVersionResource) *unstruc
 		}
 	}
 
-	t.Fatalf("no definition of %s", resource)
+	t.Fatalf("no definition of %s, want one", resource)
 	return nil
 }
 
@@ -128,7 +128,7 @@ func (k nextKind) install(t *testing.T, stored string, versions ...string) {
 		_ = unstructured.SetNestedSlice(crd.Object, []any{first}, "spec", "versions")
 
 		if err := served(ctx, crd); err != nil {
-			t.Fatalf("%s of %s: %v", version, crd.GetName(), err)
+			t.Fatalf("serving version %s of %s: %v", version, crd.GetName(), err)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func (k nextKind) rewrite(t *testing.T, o *unstructured.Unstructured) {
 	})
 
 	if err != nil {
-		t.Fatalf("%s is not stored again: %v", o.GetName(), err)
+		t.Fatalf("storing %s again: %v", o.GetName(), err)
 	}
 }
 

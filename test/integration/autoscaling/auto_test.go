@@ -34,7 +34,7 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	e := w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 	if !metav1.IsControlledBy(h, e) || *h.Spec.MinReplicas != 2 || h.Spec.MaxReplicas != 20 || len(h.Spec.Metrics) != 1 ||
 		h.Labels["app.kubernetes.io/managed-by"] != "effective-hpa-controller" || h.Labels["autoscaling.crane.io/effective-hpa-uid"] != string(e.UID) {
-		t.Errorf("HPA %+v %+v", h.ObjectMeta, h.Spec)
+		t.Errorf("HPA %+v %+v, want 2 to 20 replicas, one metric and the labels of its owner", h.ObjectMeta, h.Spec)
 	}
 
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
@@ -44,7 +44,7 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 
 	if m := tsp.Spec.PredictionMetrics; len(m) != 1 || m[0].ResourceIdentifier != "resource.cpu" || m[0].Type != predictionv1alpha1.ResourceQueryMetricType ||
 		tsp.Spec.TargetRef.Name != "web" || tsp.Labels["app.kubernetes.io/target-name"] != "web" {
-		t.Errorf("prediction %+v %+v", tsp.Labels, tsp.Spec)
+		t.Errorf("prediction %+v %+v, want resource.cpu of web alone", tsp.Labels, tsp.Spec)
 	}
 
 	w.awaitCondition("web", "PredictionReady=False/PredictionIgnored")
@@ -76,10 +76,10 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	})
 
 	if p := proposal(e, "prediction of resource.cpu"); p.Replicas == nil || *p.Replicas != 20 || p.Target != "150m" {
-		t.Errorf("proposals %+v", e.Status.Proposals)
+		t.Errorf("proposals %+v, want 20 replicas at 150m", e.Status.Proposals)
 	}
 	if e.Status.Autoscaler != "HorizontalPodAutoscaler/ehpa-web" || e.Status.LastScaleTime == nil {
-		t.Errorf("status %+v", e.Status)
+		t.Errorf("status %+v, want HorizontalPodAutoscaler/ehpa-web and a time", e.Status)
 	}
 
 	target := fmt.Sprintf("targetKind=%q,targetName=%q,targetNamespace=%q", "Deployment", "web", w.Name)
@@ -91,7 +91,7 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 
 	scalings := `crane_autoscaling_hpa_scale_count{name="ehpa-web",namespace="` + w.Name + `",type="ehpa"}`
 	if n, err := w.craned.Metric(t.Context(), scalings); err != nil || n < 1 {
-		t.Errorf("%v scalings are counted: %v", n, err)
+		t.Errorf("%v scalings are counted, %v, want 1 or more", n, err)
 	}
 
 	t.Log("a forecast below what the load asks for changes nothing: current metrics hold 4")
@@ -126,7 +126,7 @@ func TestAutoScalesOnCurrentAndPredictedLoad(t *testing.T) {
 	})
 
 	if got, err := w.replicas(t.Context(), "web"); err != nil || got != 4 {
-		t.Errorf("replicas %d, %v", got, err)
+		t.Errorf("replicas %d, %v, want 4", got, err)
 	}
 
 	t.Log("without prediction its object goes")
@@ -191,7 +191,7 @@ func TestWithoutPromQL(t *testing.T) {
 	w.awaitReplicas("web", 5)
 	e := w.awaitCondition("web", "PredictionReady=False/PredictionIgnored")
 	if got := conditionMessage(e, "PredictionReady"); !strings.Contains(got, "pods.requests: its forecast needs PromQL, and --datasource has no prom") {
-		t.Errorf("PredictionReady: %s", got)
+		t.Errorf("PredictionReady: %s, want that the forecast needs PromQL", got)
 	}
 
 	harness.Await(w.Namespace, &autoscalingv1alpha1.Substitute{}, "ehpa-new", "has a selector", func(s *autoscalingv1alpha1.Substitute) error {

@@ -67,7 +67,7 @@ func TestExamplesOfGocrane(t *testing.T) {
 
 			e := w.awaitCondition(ehpa, "Ready=True/EffectiveHorizontalPodAutoscalerReady")
 			if len(e.Spec.Crons) > 0 && !meta.IsStatusConditionTrue(e.Status.Conditions, autoscalingv1alpha1.ConditionCronReady) {
-				t.Errorf("conditions %+v", e.Status.Conditions)
+				t.Errorf("conditions %+v, want CronReady", e.Status.Conditions)
 			}
 
 			if floor == 0 {

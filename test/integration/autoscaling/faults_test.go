@@ -204,7 +204,7 @@ func TestCrons(t *testing.T) {
 	crons := e.Status.Crons
 	if len(crons) != 3 || !crons[0].Active || crons[0].NextStart == nil || crons[0].NextEnd == nil || crons[1].Active ||
 		!strings.Contains(crons[2].Message, "Europe/Atlantis") {
-		t.Errorf("crons %+v", crons)
+		t.Errorf("crons %+v, want the first of three active and the last without its zone", crons)
 	}
 
 	t.Log("without schedules the floor is the autoscaler's own")
@@ -244,7 +244,7 @@ func TestAPIServerRestarted(t *testing.T) {
 	})
 
 	if h.UID != before.UID {
-		t.Error("the HPA was made anew")
+		t.Error("the HPA was created again, want the one of before the restart")
 	}
 
 	w.awaitCondition("web", "Ready=True/EffectiveHorizontalPodAutoscalerReady")
@@ -269,6 +269,6 @@ func TestNamesThatAreTaken(t *testing.T) {
 	wantMessage(t, e, "Ready", "has another owner")
 
 	if err := w.Get(t.Context(), client.ObjectKeyFromObject(taken), taken); err != nil || taken.Spec.ScaleTargetRef.Name != "other" {
-		t.Errorf("%+v, %v", taken.Spec, err)
+		t.Errorf("spec %+v, %v, want the target other as before", taken.Spec, err)
 	}
 }

@@ -90,18 +90,18 @@ func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
 	})
 
 	if !equality.Semantic.DeepEqual(h.Spec.Metrics, metricsOfAllTypes()) {
-		t.Errorf("metrics %+v", h.Spec.Metrics)
+		t.Errorf("metrics %+v, want those of the autoscaler", h.Spec.Metrics)
 	}
 
 	down, up := h.Spec.Behavior.ScaleDown, h.Spec.Behavior.ScaleUp
 	if *down.StabilizationWindowSeconds != 120 || *down.SelectPolicy != least || len(down.Policies) != 1 || up.Tolerance == nil || up.Tolerance.String() != "50m" {
-		t.Errorf("behaviour %+v %+v", down, up)
+		t.Errorf("behaviour %+v %+v, want the two rules of the autoscaler", down, up)
 	}
 	if h.Labels["team"] != "shop" || h.Labels["other"] != "" || h.Annotations["cost/center"] != "7" || h.Annotations["note"] != "" {
-		t.Errorf("labels %v, annotations %v", h.Labels, h.Annotations)
+		t.Errorf("labels %v, annotations %v, want the propagated ones alone", h.Labels, h.Annotations)
 	}
 	if h.Generation > 2 {
-		t.Errorf("the HPA was written %d times", h.Generation)
+		t.Errorf("the HPA was written %d times, want at most two writes", h.Generation)
 	}
 
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
@@ -120,14 +120,14 @@ func TestEveryMetricAndBehaviourReachesTheHPA(t *testing.T) {
 	for _, m := range tsp.Spec.PredictionMetrics {
 		text, ok := want[m.ResourceIdentifier]
 		if m.ExpressionQuery != nil && m.ExpressionQuery.Expression != text || !ok || (m.ExpressionQuery == nil) != (text == "") {
-			t.Errorf("%s: %+v", m.ResourceIdentifier, m.ExpressionQuery)
+			t.Errorf("metric %s is %+v, want the query %q", m.ResourceIdentifier, m.ExpressionQuery, text)
 		}
 
 		delete(want, m.ResourceIdentifier)
 	}
 
 	if len(want) > 0 {
-		t.Errorf("not forecast: %v", want)
+		t.Errorf("not forecast: %v, want a prediction of each", want)
 	}
 }
 

@@ -72,7 +72,7 @@ func TestMetricNamesPolicy(t *testing.T) {
 		"described object": {object("..", "x")},
 	} {
 		if err := refused(create(t.Context(), metrics...)); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("creating metrics of %s: %v", name, err)
 		}
 	}
 

@@ -62,7 +62,7 @@ func TestPreviewShowsAndScalesNothing(t *testing.T) {
 
 	e := w.awaitExpectedReplicas("web", 6)
 	if *e.Status.CurrentReplicas != 3 || e.Status.Autoscaler != "HorizontalPodAutoscaler/ehpa-web" || e.Status.Winner != "resource.cpu" {
-		t.Errorf("status %+v", e.Status)
+		t.Errorf("status %+v, want 3 replicas and resource.cpu as winner", e.Status)
 	}
 
 	w.wantReplicas("web", 3)
@@ -119,10 +119,10 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	w.awaitCondition("web", "Ready=True/PreviewComputed")
 	e := w.awaitExpectedReplicas("web", 6)
 	if e.Status.Autoscaler != "Preview" || e.Status.Winner != "resource.cpu" || e.Status.Why == "" {
-		t.Errorf("status %+v", e.Status)
+		t.Errorf("status %+v, want a preview with resource.cpu as winner", e.Status)
 	}
 	if p := proposal(e, "resource.cpu"); p.Replicas == nil || *p.Replicas != 6 || p.Current != "120" || p.Target != "60" {
-		t.Errorf("proposals %+v", e.Status.Proposals)
+		t.Errorf("proposals %+v, want 6 replicas at 120 of 60", e.Status.Proposals)
 	}
 
 	w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-web")
@@ -168,7 +168,7 @@ func TestForeignAutoscalersAreNeverFought(t *testing.T) {
 	})
 
 	if *h.Spec.Metrics[0].Resource.Target.AverageUtilization != 90 || h.Annotations[autoscalingv1alpha1.AnnotationAdoptedSpec] != "" {
-		t.Errorf("%+v %+v", h.ObjectMeta, h.Spec)
+		t.Errorf("HPA %+v %+v, want it untouched", h.ObjectMeta, h.Spec)
 	}
 
 	t.Log("when theirs goes, ours comes")
@@ -252,7 +252,7 @@ func TestTwoAutoscalersOnOneTarget(t *testing.T) {
 
 	e := w.awaitCondition("zweite", "Ready=False/TargetTaken")
 	if e.Status.ExpectReplicas != nil {
-		t.Errorf("status %+v", e.Status)
+		t.Errorf("status %+v, want no expected replicas", e.Status)
 	}
 
 	w.AwaitGone(&autoscalingv2.HorizontalPodAutoscaler{}, "ehpa-zweite")

@@ -66,7 +66,7 @@ func TestValuesOfDocs(t *testing.T) {
 	}
 
 	if len(recipes) < 10 || servers < 8 || proxies != 3 {
-		t.Errorf("%d examples, %d with the address of a server, %d with a proxy", len(recipes), servers, proxies)
+		t.Errorf("%d examples, %d with the address of a server, %d with a proxy, want 10 or more, 8 or more and 3", len(recipes), servers, proxies)
 	}
 }
 
@@ -159,7 +159,7 @@ func (r recipe) check(t *testing.T) {
 			accounts++
 			for key, value := range r.values.Craned.ServiceAccountAnnotations {
 				if o.GetAnnotations()[key] != value {
-					t.Errorf("ServiceAccount %s has no annotation %s: %s", name, key, value)
+					t.Errorf("ServiceAccount %s has no annotation %s: %s, want it", name, key, value)
 				}
 			}
 
@@ -197,26 +197,26 @@ func (r recipe) checkReader(t *testing.T, name string, pod corev1.PodTemplateSpe
 
 	for _, arg := range wantArgs {
 		if !slices.Contains(c.Args, arg) {
-			t.Errorf("%s: no %s in %v", name, arg, c.Args)
+			t.Errorf("%s has the arguments %v, want %s", name, c.Args, arg)
 		}
 	}
 
 	for _, secret := range []string{p.TLS.CA.Secret, p.BearerToken.Secret, p.BasicAuth.Secret, p.HeadersSecret.Secret} {
 		if secret != "" && !readsSecret(pod.Spec, secret) {
-			t.Errorf("%s: Secret %s is neither mounted in a directory that a flag names nor in the environment", name, secret)
+			t.Errorf("%s: Secret %s is neither mounted in a directory that a flag names nor in the environment, want one of them", name, secret)
 		}
 	}
 
 	for key, value := range r.values.Craned.PodLabels {
 		if pod.Labels[key] != value {
-			t.Errorf("%s: no label %s: %s", name, key, value)
+			t.Errorf("%s has the labels %v, want %s: %s", name, pod.Labels, key, value)
 		}
 	}
 
 	for _, want := range r.values.Craned.ExtraContainers {
 		i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == want.Name && c.Image == want.Image })
 		if i < 1 {
-			t.Errorf("%s: no container %s", name, want.Name)
+			t.Errorf("%s has no container %s, want one after the first", name, want.Name)
 			continue
 		}
 

@@ -56,20 +56,20 @@ func (f *fixture) distributeAuthorities() map[string]string {
 
 	rules := ignoreRules(f.T)
 	if len(after) != 6 || len(rules) != len(calledBy) {
-		f.Fatalf("%d objects with an authority, %d rules", len(after), len(rules))
+		f.Fatalf("%d objects with an authority, %d rules, want 6 objects and %d rules", len(after), len(rules), len(calledBy))
 	}
 
 	trusted := map[string]string{}
 	for name, o := range after {
 		trusted[name] = authority(o)
 		if trusted[name] == "" {
-			f.Errorf("%s has no authority", name)
+			f.Errorf("%s has no authority, want one", name)
 		}
 		if cmp.Equal(content(before[name], nil), content(o, nil)) {
-			f.Errorf("%s does not change", name)
+			f.Errorf("%s does not change, want its authority to change", name)
 		}
 		if diff := cmp.Diff(content(before[name], rules), content(o, rules)); diff != "" {
-			f.Errorf("%s differs in more than the documented fields:\n%s", name, diff)
+			f.Errorf("%s differs in more than the documented fields, want no other difference:\n%s", name, diff)
 		}
 	}
 
@@ -131,7 +131,7 @@ func (f *fixture) checkTrusted(what string, trusted map[string]string) {
 	}
 
 	if diff := cmp.Diff(trusted, have); diff != "" {
-		f.Errorf("%s changes authorities:\n%s", what, diff)
+		f.Errorf("%s changes authorities, want none:\n%s", what, diff)
 	}
 }
 
@@ -183,7 +183,7 @@ func ignoreRules(t *testing.T) []ignoreRule {
 		}
 	}
 
-	t.Fatal("install.md has no ignoreDifferences")
+	t.Fatal("install.md has no ignoreDifferences, want them")
 	return nil
 }
 

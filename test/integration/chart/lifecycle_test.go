@@ -47,12 +47,12 @@ func TestLifecycle(t *testing.T) {
 
 	f.helm("install", release, f.previousChart(), "--create-namespace", "--values", chart+"/values-full.yaml", "--set", registry)
 	if address := f.prometheusArgument(); address != f.discoveredPrometheus() {
-		t.Errorf("craned reads %s, crane doctor finds %s", address, f.discoveredPrometheus())
+		t.Errorf("craned reads %s, want %s as crane doctor finds", address, f.discoveredPrometheus())
 	}
 
 	f.awaitRules()
 	if f.get("ConfigMap", "v1", "crane-previous") == nil || f.crdTitle() != "previous" {
-		t.Errorf("the previous revision is not installed")
+		t.Error("the previous revision is not installed, want its ConfigMap and its CRDs")
 	}
 
 	trusted := f.distributeAuthorities()
@@ -60,10 +60,10 @@ func TestLifecycle(t *testing.T) {
 
 	f.upgrade()
 	if f.get("ConfigMap", "v1", "crane-previous") != nil {
-		t.Error("the upgrade leaves an object that the chart no longer has")
+		t.Error("the upgrade leaves an object that the chart no longer has, want it removed")
 	}
 	if title := f.crdTitle(); title == "previous" {
-		t.Error("the upgrade does not update the CRDs")
+		t.Error("the upgrade leaves the previous CRDs, want the new title")
 	}
 
 	f.checkTrusted("the upgrade", trusted)
@@ -76,7 +76,7 @@ func TestLifecycle(t *testing.T) {
 
 	f.helm("rollback", release, "1")
 	if f.get("ConfigMap", "v1", "crane-previous") == nil || f.crdTitle() != "previous" {
-		t.Errorf("the previous revision is not restored")
+		t.Error("the previous revision is not restored, want its ConfigMap and its CRDs")
 	}
 
 	// Nor does that of a GitOps controller, once it has taken over.
@@ -107,7 +107,7 @@ func TestAdvisoryInstallation(t *testing.T) {
 		{Group: "autoscaling", Resource: "horizontalpodautoscalers", Verb: "create"},
 	} {
 		if f.mayCraned(right) {
-			t.Errorf("craned may %s %s/%s", right.Verb, right.Resource, right.Subresource)
+			t.Errorf("craned may %s %s/%s, want no such right", right.Verb, right.Resource, right.Subresource)
 		}
 	}
 
@@ -208,7 +208,7 @@ func (f *fixture) edit(path, text, by string) {
 
 	edited := strings.Replace(string(content), text, by, 1)
 	if edited == string(content) {
-		f.Fatalf("%s has no %q", path, text)
+		f.Fatalf("%s has no %q, want it there to replace", path, text)
 	}
 
 	if err := os.WriteFile(path, []byte(edited), 0o600); err != nil {
@@ -290,11 +290,11 @@ func (f *fixture) discoveredPrometheus() string {
 
 	found, err := finder.Find(f.Context())
 	if err != nil || len(found) != 2 {
-		f.Fatalf("found %v: %v", found, err)
+		f.Fatalf("found %v: %v, want two servers", found, err)
 	}
 
 	if found[0].HTTPS || found[0].Path != "" || found[0].Port != 9091 {
-		f.Fatalf("found %+v", found[0])
+		f.Fatalf("found %+v, want port 9091 over HTTP", found[0])
 	}
 
 	return "http://" + found[0].Name + "." + found[0].Namespace + ".svc:9091"
@@ -392,7 +392,7 @@ func (f *fixture) checkRuleChanged() {
 	}
 
 	if interval, _, _ := unstructured.NestedString(rule.Object, "spec", "runInterval"); interval != "3h" {
-		f.Errorf("the upgrade resets a rule that the user has changed: runInterval %s", interval)
+		f.Errorf("after the upgrade runInterval is %s, want 3h as the user has set it", interval)
 	}
 }
 
@@ -464,7 +464,7 @@ func (f *fixture) versions() map[string]string {
 	}
 
 	if len(out) < 50 {
-		f.Fatalf("%d objects", len(out))
+		f.Fatalf("%d objects, want 50 or more", len(out))
 	}
 
 	return out
@@ -474,7 +474,7 @@ func (f *fixture) compareVersions(what string, before map[string]string) {
 	f.Helper()
 
 	if diff := cmp.Diff(before, f.versions()); diff != "" {
-		f.Errorf("%s changes objects:\n%s", what, diff)
+		f.Errorf("%s changes objects, want no change:\n%s", what, diff)
 	}
 }
 
@@ -510,7 +510,7 @@ func (f *fixture) all() []*unstructured.Unstructured {
 				continue
 			}
 			if err != nil {
-				f.Fatalf("%s: %v", r.Name, err)
+				f.Fatalf("listing %s: %v", r.Name, err)
 			}
 
 			for j := range objects.Items {
@@ -540,7 +540,7 @@ func (f *fixture) checkLeft(before map[string]bool, kinds ...string) {
 
 		for _, kind := range kinds {
 			if !seen[kind] {
-				f.Errorf("no %s is kept", kind)
+				f.Errorf("no %s is kept, want one", kind)
 			}
 		}
 

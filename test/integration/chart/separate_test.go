@@ -43,7 +43,7 @@ func separateReleases(t *testing.T) (craned, agents []string) {
 	_, section, _ := strings.Cut(string(page), "\n## Separate the privileged part\n")
 	block := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindStringSubmatch(section)
 	if block == nil {
-		t.Fatal("install.md has no commands for two releases")
+		t.Fatal("install.md has no commands for two releases, want a block of them")
 	}
 
 	var out [][]string
@@ -83,7 +83,7 @@ func daemonSet(t *testing.T, objects []*unstructured.Unstructured) appsv1.Daemon
 
 	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "DaemonSet" })
 	if i < 0 {
-		t.Fatal("the release of the agents has no DaemonSet")
+		t.Fatal("the release of the agents has no DaemonSet, want one")
 	}
 
 	return convert[appsv1.DaemonSet](t, objects[i])
@@ -142,12 +142,12 @@ func TestSeparateAgentsAreGuarded(t *testing.T) {
 
 	for _, expression := range protected {
 		if !strings.Contains(expression, "'kube-node-lease', 'crane-system', 'crane-agent']") {
-			t.Errorf("craned may change the namespace of the agents: %s", expression)
+			t.Errorf("craned may change the namespace of the agents: %s, want it protected", expression)
 		}
 	}
 
 	if len(protected) != 3 || !slices.Equal(skipped, []string{"kube-system", namespace, agentNamespace}) {
-		t.Errorf("%d policies of protected namespaces, new pods are left alone in %v", len(protected), skipped)
+		t.Errorf("%d policies of protected namespaces, new pods are left alone in %v, want 3 policies and both namespaces skipped", len(protected), skipped)
 	}
 }
 
@@ -163,14 +163,14 @@ func TestSeparateAgentsReadCranedsNamespace(t *testing.T) {
 			value = v.ValueFrom.FieldRef.FieldPath
 		}
 		if _, twice := have[v.Name]; twice {
-			t.Errorf("the agents have %s twice", v.Name)
+			t.Errorf("the agents have %s twice, want it once", v.Name)
 		}
 
 		have[v.Name] = value
 	}
 
 	if have["CRANE_SYSTEM_NAMESPACE"] != namespace || have["POD_NAMESPACE"] != "metadata.namespace" {
-		t.Errorf("the environment of the agents is %v", have)
+		t.Errorf("the environment of the agents is %v, want both namespaces", have)
 	}
 
 	bindings := 0
@@ -182,7 +182,7 @@ func TestSeparateAgentsReadCranedsNamespace(t *testing.T) {
 		bindings++
 		for _, s := range convert[rbacv1.RoleBinding](t, o).Subjects {
 			if s.Namespace != set.Namespace || s.Name != set.Spec.Template.Spec.ServiceAccountName {
-				t.Errorf("%s gives rights to %s/%s", nameOf(o), s.Namespace, s.Name)
+				t.Errorf("%s gives rights to %s/%s, want the agent's account", nameOf(o), s.Namespace, s.Name)
 			}
 		}
 	}
@@ -222,7 +222,7 @@ func TestSeparateInstallation(t *testing.T) {
 	}
 
 	if f.may(agentNamespace, "crane-agent", configMaps(namespace, "crane-node-load-policy")) {
-		t.Error("agents may watch all ConfigMaps of the namespace of craned")
+		t.Error("agents may watch all ConfigMaps of the namespace of craned, want a refusal")
 	}
 
 	pod := &corev1.Pod{
@@ -257,7 +257,7 @@ func TestAgentNamespace(t *testing.T) {
 	args := []string{"template", release, chart, "--namespace", "finops", "--set", registry, "--set", server, "--set", "craneAgent.namespace=crane-system-agents"}
 	out := runHelm(t, append(args, "--set", "craneAgent.enabled=false")...)
 	if !strings.Contains(out, "'system:serviceaccount:crane-system-agents:crane-agent'") || strings.Contains(out, "finops-agents") {
-		t.Error("the agents of namespace crane-system-agents are not guarded")
+		t.Error("the agents of namespace crane-system-agents are not guarded, want a guard of their account")
 	}
 	if _, err := tryHelm(t, args...); err == nil || !strings.Contains(err.Error(), "set craneAgent.enabled=false") {
 		t.Errorf("agents of the release with another namespace: %v", err)
@@ -302,7 +302,7 @@ func TestEvictionsNeedTheirGuard(t *testing.T) {
 					right = slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "pods/eviction") })
 
 					if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "nodes/status") }) {
-						t.Error("agents lack their other rights")
+						t.Error("agents lack the right to nodes/status, want it without evictions")
 					}
 				}
 			}

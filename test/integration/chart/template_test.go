@@ -30,7 +30,7 @@ func presets(t *testing.T) []string {
 
 	files, err := filepath.Glob(chart + "/values-*.yaml")
 	if err != nil || len(files) < 3 {
-		t.Fatalf("presets %v: %v", files, err)
+		t.Fatalf("presets %v: %v, want 3 or more", files, err)
 	}
 
 	return files
@@ -40,7 +40,7 @@ func TestLint(t *testing.T) {
 	for _, file := range append(presets(t), chart+"/values.yaml") {
 		out := runHelm(t, "lint", "--strict", chart, "--values", file, "--set", registry, "--set", server)
 		if !strings.Contains(out, "0 chart(s) failed") {
-			t.Errorf("%s: %s", file, out)
+			t.Errorf("helm lint of %s: %s, want 0 failed charts", file, out)
 		}
 	}
 }
@@ -54,7 +54,7 @@ func TestSameObjectsAsConfig(t *testing.T) {
 
 	dashboard, err := manifest.ReadDir(config.Components, "components/dashboard")
 	if err != nil || len(dashboard) < 5 {
-		t.Fatalf("%d objects of the dashboard: %v", len(dashboard), err)
+		t.Fatalf("%d objects of the dashboard, %v, want 5 or more", len(dashboard), err)
 	}
 
 	want = append(want, dashboard...)
@@ -68,17 +68,17 @@ func TestSameObjectsAsConfig(t *testing.T) {
 		delete(rendered, nameOf(o))
 
 		if have == nil {
-			t.Errorf("the chart has no %s", nameOf(o))
+			t.Errorf("the chart has no %s, want it as in config/", nameOf(o))
 			continue
 		}
 
 		if diff := cmp.Diff(withoutRelease(t, o), withoutRelease(t, have)); diff != "" {
-			t.Errorf("%s (-config +chart):\n%s", nameOf(o), diff)
+			t.Errorf("%s (-config +chart), want none:\n%s", nameOf(o), diff)
 		}
 	}
 
 	if len(rendered) > 0 {
-		t.Errorf("config/ does not have %v", slices.Sorted(maps.Keys(rendered)))
+		t.Errorf("the chart has %v, want only what config/ has", slices.Sorted(maps.Keys(rendered)))
 	}
 }
 
@@ -161,7 +161,7 @@ func TestSchemaListsTheValues(t *testing.T) {
 		}
 
 		if err := yaml.UnmarshalStrict(content, into); err != nil {
-			t.Fatalf("%s: %v", path, err)
+			t.Fatalf("parsing %s: %v", path, err)
 		}
 	}
 
@@ -175,13 +175,13 @@ func compareNames(t *testing.T, path string, schema, defs, values map[string]any
 	t.Helper()
 
 	if schema["additionalProperties"] != false {
-		t.Errorf("%s: unknown names are accepted", path)
+		t.Errorf("%s: unknown names are accepted, want a refusal", path)
 	}
 
 	properties, _ := schema["properties"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		if _, ok := values[name]; !ok {
-			t.Errorf("values.yaml has no %s", path+name)
+			t.Errorf("values.yaml has no %s, want every name of the schema", path+name)
 		}
 	}
 
@@ -194,7 +194,7 @@ func compareNames(t *testing.T, path string, schema, defs, values map[string]any
 		nested, isObject := value.(map[string]any)
 		switch {
 		case property == nil:
-			t.Errorf("the schema has no %s", path+name)
+			t.Errorf("the schema has no %s, want every name of values.yaml", path+name)
 		case isObject && property["properties"] != nil && name != "resources":
 			compareNames(t, path+name+".", property, defs, nested)
 		}
@@ -256,22 +256,22 @@ func TestAdvisoryWritesNothingOfOthers(t *testing.T) {
 				allowed := strings.HasSuffix(group, ".crane.io") || group == "events.k8s.io" || strings.HasSuffix(group, "authentication.k8s.io") ||
 					strings.HasSuffix(group, "authorization.k8s.io") || group == "admissionregistration.k8s.io" && len(rule.ResourceNames) > 0
 				if !allowed {
-					t.Errorf("%s may %v %v of group %q", o.GetName(), rule.Verbs, rule.Resources, group)
+					t.Errorf("%s may %v %v of group %q, want no right to write objects of others", o.GetName(), rule.Verbs, rule.Resources, group)
 				}
 			}
 		}
 	}
 
 	if writes == 0 {
-		t.Error("no right to write was found, not even Recommendations")
+		t.Error("no right to write was found, want those to Recommendations")
 	}
 
 	for _, o := range objects {
 		if o.GetKind() == "MutatingWebhookConfiguration" && o.GetName() == "crane-pods" {
-			t.Error("new pods are sent to craned")
+			t.Error("new pods are sent to craned, want no such webhook")
 		}
 		if o.GetKind() == "Deployment" && !slices.Contains(container(t, o).Args, "--controllers=cost,oom,recommendation") {
-			t.Errorf("%s runs with %v", o.GetName(), container(t, o).Args)
+			t.Errorf("%s runs with %v, want the three advisory controllers", o.GetName(), container(t, o).Args)
 		}
 	}
 }
@@ -282,7 +282,7 @@ func TestReleaseNamespace(t *testing.T) {
 	for line := range strings.SplitSeq(out, "\n") {
 		// Descriptions of fields name the default.
 		if strings.Contains(line, "crane-system") && !strings.Contains(line, "description") && strings.Contains(line, ": ") {
-			t.Errorf("line %q", line)
+			t.Errorf("line %q names the default namespace, want finops", line)
 		}
 	}
 }
@@ -319,12 +319,12 @@ prometheus:
 			"--prometheus-headers-file=/etc/prometheus/headers/headers", "--prometheus-adapter-extension-labels=cluster=eu,tenant=a",
 		} {
 			if !slices.Contains(c.Args, arg) {
-				t.Errorf("%s: no %s in %v", o.GetName(), arg, c.Args)
+				t.Errorf("%s has the arguments %v, want %s", o.GetName(), c.Args, arg)
 			}
 		}
 
 		if slices.ContainsFunc(c.Args, func(arg string) bool { return strings.Contains(arg, "PASSWORD") }) {
-			t.Errorf("%s: a password in the arguments, which the list of processes shows: %v", o.GetName(), c.Args)
+			t.Errorf("%s: a password is in the arguments %v, want it in the environment", o.GetName(), c.Args)
 		}
 
 		mounts := map[string]string{}
@@ -334,19 +334,19 @@ prometheus:
 
 		for _, name := range []string{"ca", "client", "token", "headers"} {
 			if mounts["prometheus-"+name] != "/etc/prometheus/"+name {
-				t.Errorf("%s: %s is mounted at %q", o.GetName(), name, mounts["prometheus-"+name])
+				t.Errorf("%s: %s is mounted at %q, want /etc/prometheus/%s", o.GetName(), name, mounts["prometheus-"+name], name)
 			}
 		}
 
 		if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
 			return e.Name == "CRANE_PROMETHEUS_PASSWORD" && e.ValueFrom.SecretKeyRef.Name == "basic" && e.ValueFrom.SecretKeyRef.Key == "password"
 		}) {
-			t.Errorf("%s: environment %v", o.GetName(), c.Env)
+			t.Errorf("%s: environment %v, want the password of Secret basic", o.GetName(), c.Env)
 		}
 	}
 
 	if found != 2 {
-		t.Errorf("%d Deployments", found)
+		t.Errorf("%d Deployments, want 2", found)
 	}
 }
 
@@ -367,13 +367,13 @@ func TestDashboardArguments(t *testing.T) {
 			t.Errorf("arguments (-want +have):\n%s", diff)
 		}
 		if pod := convert[appsv1.Deployment](t, o).Spec.Template.Spec; len(pod.Volumes) != 2 || len(c.VolumeMounts) != 2 {
-			t.Errorf("volumes %+v, mounts %+v", pod.Volumes, c.VolumeMounts)
+			t.Errorf("volumes %+v, mounts %+v, want two of each", pod.Volumes, c.VolumeMounts)
 		}
 
 		return
 	}
 
-	t.Error("no Deployment of the dashboard")
+	t.Error("no Deployment of the dashboard, want one")
 }
 
 // TestStateVolume checks that a given volume takes the place of the emptyDir with the checkpoints, and that no name of a volume occurs twice.
@@ -389,17 +389,17 @@ func TestStateVolume(t *testing.T) {
 		for _, v := range convert[appsv1.Deployment](t, o).Spec.Template.Spec.Volumes {
 			names[v.Name]++
 			if v.Name == "state" && (v.PersistentVolumeClaim == nil || v.PersistentVolumeClaim.ClaimName != "forecasts" || v.EmptyDir != nil) {
-				t.Errorf("volume %+v", v)
+				t.Errorf("volume %+v, want the claim forecasts", v)
 			}
 		}
 
 		if names["state"] != 1 || names["node-load-policy"] != 1 {
-			t.Errorf("volumes %v", names)
+			t.Errorf("volumes %v, want each once", names)
 		}
 	}
 
 	if !found {
-		t.Error("no Deployment craned")
+		t.Error("no Deployment craned, want one")
 	}
 }
 
@@ -412,12 +412,12 @@ func TestNotifications(t *testing.T) {
 			}
 		}
 
-		t.Fatal("no craned")
+		t.Fatal("no craned, want one")
 		return corev1.PodSpec{}
 	}
 
 	if spec := find(); strings.Contains(strings.Join(spec.Containers[0].Args, " "), "notification") {
-		t.Errorf("by default: %v", spec.Containers[0].Args)
+		t.Errorf("default arguments %v, want no notifications", spec.Containers[0].Args)
 	}
 
 	spec := find("--set", "craned.notifications.secret=chat,craned.notifications.slackKey=s,craned.notifications.webhookKey=w,craned.notifications.weeklyReport=Friday 09:00 Asia/Shanghai")
@@ -425,7 +425,7 @@ func TestNotifications(t *testing.T) {
 		"--notification-slack-url-file=/etc/crane-notifications/s", "--notification-webhook-url-file=/etc/crane-notifications/w", "--weekly-report=Friday 09:00 Asia/Shanghai",
 	} {
 		if !slices.Contains(spec.Containers[0].Args, want) {
-			t.Errorf("no %s in %v", want, spec.Containers[0].Args)
+			t.Errorf("arguments %v, want %s", spec.Containers[0].Args, want)
 		}
 	}
 
@@ -433,7 +433,7 @@ func TestNotifications(t *testing.T) {
 		return m.Name == "notifications" && m.MountPath == "/etc/crane-notifications"
 	})
 	if !mounted || !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == "notifications" && v.Secret.SecretName == "chat" }) {
-		t.Errorf("volumes %v, mounts %v", spec.Volumes, spec.Containers[0].VolumeMounts)
+		t.Errorf("volumes %v, mounts %v, want the Secret chat", spec.Volumes, spec.Containers[0].VolumeMounts)
 	}
 }
 
@@ -472,7 +472,7 @@ func TestPodValues(t *testing.T) {
 	workloads, accounts := 0, 0
 	for _, o := range render(t, "--values", values, "--set", "monitoring.monitors=true,monitoring.rules=true,certManager.enabled=true,networkPolicy.enabled=true") {
 		if o.GetKind() != "CustomResourceDefinition" && (o.GetLabels()["owner"] != "me" || o.GetAnnotations()["contact"] != "me") {
-			t.Errorf("%s: labels %v, annotations %v", nameOf(o), o.GetLabels(), o.GetAnnotations())
+			t.Errorf("%s: labels %v, annotations %v, want owner and contact me", nameOf(o), o.GetLabels(), o.GetAnnotations())
 		}
 		if o.GetKind() == "ServiceAccount" && o.GetAnnotations()["role"] == "arn" {
 			accounts++
@@ -488,7 +488,7 @@ func TestPodValues(t *testing.T) {
 
 		c := container(t, o)
 		if c.Image != "registry.example/crane/"+strings.TrimSuffix(o.GetName(), "-dashboard")+"@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" {
-			t.Errorf("image %s", c.Image)
+			t.Errorf("image %s, want the registry and digest of the values", c.Image)
 		}
 
 		ok := c.Args[len(c.Args)-1] == "--v=2" && c.Env[len(c.Env)-1].Name == "EXTRA" && c.VolumeMounts[len(c.VolumeMounts)-1].Name == "extra" &&
@@ -497,12 +497,12 @@ func TestPodValues(t *testing.T) {
 			template.Annotations["note"] == "yes it is" && pod.NodeSelector["pool"] == "system" && len(pod.Tolerations) == 1 &&
 			pod.Affinity != nil && pod.PriorityClassName == "high" && pod.ImagePullSecrets[0].Name == "regcred"
 		if !ok {
-			t.Errorf("%s: a value is not used: %+v", o.GetName(), template)
+			t.Errorf("the pod template of %s is %+v, want every value used", o.GetName(), template)
 		}
 	}
 
 	if workloads != 5 || accounts != 5 {
-		t.Errorf("%d workloads, %d accounts", workloads, accounts)
+		t.Errorf("%d workloads, %d accounts, want 5 of each", workloads, accounts)
 	}
 }
 
@@ -584,7 +584,7 @@ func TestCertManager(t *testing.T) {
 		case "Deployment":
 			pods[o.GetName()] = convert[appsv1.Deployment](t, o).Spec.Template.Spec
 		case "Issuer":
-			t.Error("an Issuer beside that of the values")
+			t.Error("the chart has an Issuer, want the one of the values alone")
 		}
 	}
 
@@ -599,7 +599,7 @@ func TestCertManager(t *testing.T) {
 	}
 
 	if len(injected) != 6 || len(certificates) != 2 {
-		t.Errorf("%d objects with an authority, %d Certificates", len(injected), len(certificates))
+		t.Errorf("%d objects with an authority, %d Certificates, want 6 and 2", len(injected), len(certificates))
 	}
 
 	for deployment, test := range map[string]struct{ service, secret, arg string }{
@@ -618,14 +618,14 @@ func TestCertManager(t *testing.T) {
 		pod := pods[deployment]
 		volume := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == test.secret })
 		if volume < 0 {
-			t.Fatalf("%s has no volume of %s", deployment, test.secret)
+			t.Fatalf("%s has no volume of %s, want one", deployment, test.secret)
 		}
 
 		c := pod.Containers[0]
 		if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
 			return m.Name == pod.Volumes[volume].Name && slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, test.arg+m.MountPath) })
 		}) {
-			t.Errorf("%s: %s does not name a mount of %s: %v", deployment, test.arg, test.secret, c.Args)
+			t.Errorf("%s has the arguments %v, want %s with a mount of %s", deployment, c.Args, test.arg, test.secret)
 		}
 	}
 }
@@ -639,20 +639,20 @@ func TestOpenShift(t *testing.T) {
 		case "Deployment":
 			workloads++
 			if user := convert[appsv1.Deployment](t, o).Spec.Template.Spec.SecurityContext.RunAsUser; user != nil {
-				t.Errorf("%s has user %d", o.GetName(), *user)
+				t.Errorf("%s has user %d, want none", o.GetName(), *user)
 			}
 
 		case "DaemonSet":
 			workloads++
 			volumes, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "volumes")
 			if len(volumes) == 0 {
-				t.Error("the DaemonSet has no volume")
+				t.Error("the DaemonSet has no volume, want the host's")
 			}
 
 			for _, v := range volumes {
 				for kind := range v.(map[string]any) {
 					if kind != "name" && !slices.Contains(allowed, kind) {
-						t.Errorf("volumes of type %s are not allowed", kind)
+						t.Errorf("the DaemonSet has volumes of type %s, want %v", kind, allowed)
 					}
 				}
 			}
@@ -660,7 +660,7 @@ func TestOpenShift(t *testing.T) {
 	}
 
 	if workloads != 5 {
-		t.Errorf("%d workloads", workloads)
+		t.Errorf("%d workloads, want 5", workloads)
 	}
 }
 
@@ -671,7 +671,7 @@ func constraintVolumes(t *testing.T) []string {
 	for _, o := range render(t, "--set", "openshift.enabled=true") {
 		if o.GetKind() == "SecurityContextConstraints" {
 			if users, _, _ := unstructured.NestedStringSlice(o.Object, "users"); !slices.Contains(users, "system:serviceaccount:crane-system:crane-agent") {
-				t.Errorf("users %v", users)
+				t.Errorf("users %v, want the agent's account", users)
 			}
 
 			volumes, _, _ := unstructured.NestedStringSlice(o.Object, "volumes")
@@ -679,7 +679,7 @@ func constraintVolumes(t *testing.T) []string {
 		}
 	}
 
-	t.Fatal("no SecurityContextConstraints")
+	t.Fatal("no SecurityContextConstraints, want one")
 	return nil
 }
 
@@ -698,7 +698,7 @@ func convert[T any](t *testing.T, o *unstructured.Unstructured) T {
 
 	var out T
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &out); err != nil {
-		t.Fatalf("%s: %v", nameOf(o), err)
+		t.Fatalf("converting %s: %v", nameOf(o), err)
 	}
 
 	return out

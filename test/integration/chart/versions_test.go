@@ -31,7 +31,7 @@ func TestOlderVersions(t *testing.T) {
 
 			info, err := server.ServerVersion()
 			if err != nil || info.EmulationMajor+"."+info.EmulationMinor != version {
-				t.Fatalf("the API server emulates %+v: %v", info, err)
+				t.Fatalf("the API server emulates %+v, %v, want %s", info, err, version)
 			}
 
 			// From 1.36 on: the API server does emulate the older version.

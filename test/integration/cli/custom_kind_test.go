@@ -116,7 +116,7 @@ func TestCustomKindPatches(t *testing.T) {
 	out, errOut, code := crane(t, append(args, "kustomize")...)
 	var component struct{ Patches []struct{ Patch string } }
 	if err := yaml.Unmarshal([]byte(out), &component); err != nil || code != 0 || len(component.Patches) != 1 || !strings.Contains(component.Patches[0].Patch, "op: test") {
-		t.Errorf("exit %d, %v: %s\n%s", code, err, errOut, out)
+		t.Errorf("kustomize: exit %d, %v, want one patch with a test: %s\n%s", code, err, errOut, out)
 	}
 
 	out, errOut, code = crane(t, append(args, "json-patch")...)
@@ -126,32 +126,32 @@ func TestCustomKindPatches(t *testing.T) {
 	}
 
 	if err := json.Unmarshal([]byte(out), &list); err != nil || code != 0 || len(list) != 1 || list[0].Target.Name != "own" {
-		t.Fatalf("exit %d, %v: %s\n%s", code, err, errOut, out)
+		t.Fatalf("JSON patch: exit %d, %v, want one of own: %s\n%s", code, err, errOut, out)
 	}
 
 	if !strings.Contains(errOut, "rollouts/Rollout/borrowed is skipped: ") || !strings.Contains(errOut, "Deployment/web (spec.workloadRef)") {
-		t.Errorf("stderr: %s", errOut)
+		t.Errorf("stderr %q, want borrowed skipped for Deployment web", errOut)
 	}
 
 	after, err := rollouts.Patch(t.Context(), "own", types.JSONPatchType, list[0].Patch, metav1.PatchOptions{})
 	if err != nil {
-		t.Fatalf("%v\n%s", err, list[0].Patch)
+		t.Fatalf("patching own: %v\n%s", err, list[0].Patch)
 	}
 
 	got, _, err := unstructured.NestedSlice(after.Object, "spec", "template", "spec", "containers")
 	if err != nil || len(got) != 2 {
-		t.Fatalf("%v, %v", got, err)
+		t.Fatalf("containers after the patch: %v, %v, want 2", got, err)
 	}
 
 	app := unstructured.Unstructured{Object: got[1].(map[string]any)}
 	cpu, _, _ := unstructured.NestedString(app.Object, "resources", "requests", "cpu")
 	image, _, _ := unstructured.NestedString(app.Object, "image")
 	if cpu == "2" || cpu == "" || image != "i" {
-		t.Errorf("after the patch: %v", got)
+		t.Errorf("after the patch: %v, want another CPU request and the same image", got)
 	}
 
 	out, errOut, _ = crane(t, append(args, "strategic-merge")...)
 	if strings.Contains(out, "Rollout") {
-		t.Errorf("a merge of a custom kind:\n%s\n%s", out, errOut)
+		t.Errorf("strategic merge has a custom kind, want none:\n%s\n%s", out, errOut)
 	}
 }

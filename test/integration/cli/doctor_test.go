@@ -28,7 +28,7 @@ func doctor(t *testing.T, args ...string) (findings []finding, errOut string, co
 	out, errOut, code := crane(t, append([]string{"doctor", "-o", "json"}, args...)...)
 	var report struct{ Checks []finding }
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
-		t.Fatalf("%v: %s\n%s", err, out, errOut)
+		t.Fatalf("parsing the report of crane doctor: %v: %s\n%s", err, out, errOut)
 	}
 
 	return report.Checks, errOut, code
@@ -44,48 +44,48 @@ func line(t *testing.T, findings []finding, check string) finding {
 		}
 	}
 
-	t.Fatalf("no line on %q in %+v", check, findings)
+	t.Fatalf("no line on %q in %+v, want one", check, findings)
 	return finding{}
 }
 
 func TestDoctorWithoutPrometheus(t *testing.T) {
 	findings, errOut, code := doctor(t, "--kubeconfig", control.Kubeconfig())
 	if code != 1 || !strings.Contains(errOut, "missing: Prometheus") {
-		t.Errorf("exit %d: %s", code, errOut)
+		t.Errorf("crane doctor: exit %d, want 1 with Prometheus missing: %s", code, errOut)
 	}
 
 	for _, check := range []string{"kubeconfig", "API server", "permissions"} {
 		if f := line(t, findings, check); f.Status != "ok" {
-			t.Errorf("%+v", f)
+			t.Errorf("finding %+v, want status ok", f)
 		}
 	}
 
 	if f := line(t, findings, "API server"); !strings.Contains(f.Detail, control.URL()) || !strings.Contains(f.Detail, "v1.") {
-		t.Errorf("%+v", f)
+		t.Errorf("finding %+v, want the URL and version of the API server", f)
 	}
 
 	f := line(t, findings, "Prometheus")
 	for _, want := range []string{"Thanos", "VictoriaMetrics", "Mimir"} {
 		if !strings.Contains(f.Detail, want) {
-			t.Errorf("what was looked for lacks %s: %s", want, f.Detail)
+			t.Errorf("the detail %q names what was looked for, want %s in it", f.Detail, want)
 		}
 	}
 
 	for _, want := range []string{"kube-prometheus-stack", "--prometheus URL", "--prometheus-service"} {
 		if !strings.Contains(f.Advice, want) {
-			t.Errorf("the advice lacks %s: %s", want, f.Advice)
+			t.Errorf("the advice is %q, want %s in it", f.Advice, want)
 		}
 	}
 
 	out, _, code := crane(t, "doctor", "--kubeconfig", control.Kubeconfig())
 	if code != 1 || !strings.Contains(out, "ADVICE") || !strings.Contains(out, "missing") {
-		t.Errorf("exit %d:\n%s", code, out)
+		t.Errorf("crane doctor: exit %d, want 1 and advice:\n%s", code, out)
 	}
 
 	t.Logf("\n%s", out)
 	if _, errOut, code := crane(t, "recommend", "--kubeconfig", control.Kubeconfig()); code != 1 ||
 		!strings.Contains(errOut, "no Prometheus found") || !strings.Contains(errOut, "--prometheus URL") {
-		t.Errorf("exit %d: %s", code, errOut)
+		t.Errorf("crane recommend: exit %d, want 1 and the flag --prometheus: %s", code, errOut)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestDoctorWithPrometheus(t *testing.T) {
 	prom := servePrometheus(t, history)
 	findings, errOut, code := doctor(t, "--kubeconfig", control.Kubeconfig(), "--prometheus", prom.URL())
 	if code != 0 || errOut != "" {
-		t.Errorf("exit %d: %s", code, errOut)
+		t.Errorf("crane doctor: exit %d, want 0: %s", code, errOut)
 	}
 
 	for check, want := range map[string]string{
@@ -105,10 +105,10 @@ func TestDoctorWithPrometheus(t *testing.T) {
 	}
 
 	if f := line(t, findings, "history"); f.Status != "warn" || !strings.HasPrefix(f.Detail, "9 days") {
-		t.Errorf("%+v", f)
+		t.Errorf("finding %+v, want a warning about 9 days", f)
 	}
 	if f := line(t, findings, "node_cpu_seconds_total"); f.Status != "warn" || !strings.Contains(f.Advice, "node-exporter") {
-		t.Errorf("%+v", f)
+		t.Errorf("finding %+v, want a warning with node-exporter as advice", f)
 	}
 }
 
@@ -117,10 +117,10 @@ func TestDoctorWithoutCluster(t *testing.T) {
 	prom := servePrometheus(t, history)
 	findings, _, code := doctor(t, "--prometheus", prom.URL())
 	if f := line(t, findings, "kubeconfig"); code != 1 || f.Status != "warn" {
-		t.Errorf("exit %d: %+v", code, f)
+		t.Errorf("exit %d, finding %+v, want 1 and a warning", code, f)
 	}
 	if f := line(t, findings, "kube_pod_container_info"); f.Status != "missing" {
-		t.Errorf("%+v", f)
+		t.Errorf("finding %+v, want status missing", f)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestDoctorOfAnEmptyPrometheus(t *testing.T) {
 	prom := servePrometheus(t, "")
 	findings, _, code := doctor(t, "--kubeconfig", control.Kubeconfig(), "--prometheus", prom.URL())
 	if f := line(t, findings, "metrics"); code != 1 || f.Status != "missing" || !strings.Contains(f.Advice, "cadvisor") {
-		t.Errorf("exit %d: %+v", code, f)
+		t.Errorf("exit %d, finding %+v, want 1 and cadvisor as advice", code, f)
 	}
 }
 
@@ -141,10 +141,10 @@ func TestDoctorSaysWhichRightsAreMissing(t *testing.T) {
 	prom := servePrometheus(t, history)
 	findings, errOut, code := doctor(t, "--kubeconfig", kubeconfig, "--prometheus", prom.URL())
 	if code != 1 || !strings.Contains(errOut, "permissions") {
-		t.Errorf("exit %d: %s", code, errOut)
+		t.Errorf("exit %d, want 1 because of permissions: %s", code, errOut)
 	}
 	if f := line(t, findings, "permissions"); f.Status != "missing" || !strings.Contains(f.Detail, "list deployments.apps") || !strings.Contains(f.Advice, "ClusterRole view") {
-		t.Errorf("%+v", f)
+		t.Errorf("finding %+v, want the missing right and the ClusterRole view", f)
 	}
 
 	// Following the advice is sufficient.
@@ -158,7 +158,7 @@ func TestDoctorSaysWhichRightsAreMissing(t *testing.T) {
 	})
 
 	if f := line(t, findings, "permissions"); code != 0 || f.Status != "warn" || !strings.Contains(f.Detail, "nodes") {
-		t.Errorf("exit %d: %s: %+v", code, errOut, f)
+		t.Errorf("exit %d, want 0: %s; finding %+v, want a warning about nodes", code, errOut, f)
 	}
 }
 
@@ -192,9 +192,9 @@ func TestDoctorOfAClusterThatDoesNotAnswer(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	findings, _, code := doctor(t)
 	if f := line(t, findings, "kubeconfig"); code != 1 || f.Status != "missing" || !strings.Contains(f.Advice, "KUBECONFIG") {
-		t.Errorf("exit %d: %+v", code, f)
+		t.Errorf("exit %d, finding %+v, want 1 and KUBECONFIG as advice", code, f)
 	}
 	if f := line(t, findings, "Prometheus"); f.Status != "missing" {
-		t.Errorf("%+v", f)
+		t.Errorf("finding %+v, want status missing", f)
 	}
 }

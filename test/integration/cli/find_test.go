@@ -165,7 +165,7 @@ func request(t *testing.T, out string) float64 {
 	}
 
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("parsing the report of crane recommend: %v: %s", err, out)
 	}
 
 	for _, w := range report.Workloads {
@@ -174,7 +174,7 @@ func request(t *testing.T, out string) float64 {
 		}
 	}
 
-	t.Fatalf("no workload web in %s", out)
+	t.Fatalf("no workload web in %s, want one", out)
 	return 0
 }
 
@@ -195,7 +195,7 @@ func TestRecommendFindsPrometheus(t *testing.T) {
 	args := []string{"recommend", "--kubeconfig", control.Kubeconfig(), "-n", "shop", "-o", "json", "--no-cache"}
 	out, errOut, code := crane(t, args...)
 	if code != 0 {
-		t.Fatalf("exit %d: %s", code, errOut)
+		t.Fatalf("crane recommend: exit %d, want 0: %s", code, errOut)
 	}
 
 	for _, want := range []string{
@@ -203,39 +203,39 @@ func TestRecommendFindsPrometheus(t *testing.T) {
 		"other candidates: monitoring/thanos-query:80", "--prometheus-service",
 	} {
 		if !strings.Contains(errOut, want) {
-			t.Errorf("%q is not in %s", want, errOut)
+			t.Errorf("stderr %s, want %q in it", errOut, want)
 		}
 	}
 
 	if n := prom.posts.Load(); n > 0 {
-		t.Errorf("%d requests with POST", n)
+		t.Errorf("%d requests with POST, want none", n)
 	}
 
 	direct, errOut, code := crane(t, append(args, "--prometheus", prom.URL())...)
 	if code != 0 {
-		t.Fatalf("exit %d: %s", code, errOut)
+		t.Fatalf("crane recommend --prometheus: exit %d, want 0: %s", code, errOut)
 	}
 
 	if got, want := request(t, out), request(t, direct); got != want || got <= 0 {
-		t.Errorf("%v cores through the API server, %v directly", got, want)
+		t.Errorf("%v cores through the API server, want %v as directly", got, want)
 	}
 
 	chosen, errOut, code := crane(t, append(args, "--prometheus-service", "monitoring/thanos-query")...)
 	if code != 0 || request(t, chosen) != request(t, direct) {
-		t.Errorf("exit %d: %s", code, errOut)
+		t.Errorf("--prometheus-service: exit %d, want 0 and the same request: %s", code, errOut)
 	}
 
 	for service, want := range map[string]string{
 		"monitoring/nobody": "not found", "monitoring/thanos-query:81": "no such port", "monitoring": "want NAMESPACE/NAME",
 	} {
 		if _, errOut, code := crane(t, append(args, "--prometheus-service", service)...); code == 0 || !strings.Contains(errOut, want) {
-			t.Errorf("%s: exit %d: %s", service, code, errOut)
+			t.Errorf("--prometheus-service %s: exit %d, want an error with %q: %s", service, code, want, errOut)
 		}
 	}
 
 	findings, errOut, code := doctor(t, "--kubeconfig", control.Kubeconfig())
 	if f := line(t, findings, "Prometheus"); code != 0 || f.Status != "ok" || !strings.Contains(f.Detail, "monitoring/prometheus-server") {
-		t.Errorf("exit %d: %s: %+v", code, errOut, f)
+		t.Errorf("exit %d, want 0: %s; finding %+v, want the server found", code, errOut, f)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestProxyNeedsARight(t *testing.T) {
 	}
 
 	if _, errOut, code := crane(t, "recommend", "--kubeconfig", kubeconfig); code != 1 || !strings.Contains(errOut, "listing the services") || !strings.Contains(errOut, "--prometheus-service") {
-		t.Errorf("exit %d: %s", code, errOut)
+		t.Errorf("crane recommend: exit %d, want 1 and the flag --prometheus-service: %s", code, errOut)
 	}
 
 	bind(t, "viewer", "view")
@@ -266,7 +266,7 @@ func TestProxyNeedsARight(t *testing.T) {
 	})
 
 	if code != 1 || !strings.Contains(errOut, "get services/proxy in namespace monitoring") {
-		t.Errorf("exit %d: %s", code, errOut)
+		t.Errorf("exit %d, want 1 and the missing right to the proxy: %s", code, errOut)
 	}
 }
 
@@ -283,7 +283,7 @@ func TestRecommendKeepsDays(t *testing.T) {
 		out, errOut, code := crane(t, args...)
 		// A busy machine takes longer than the time after which progress is reported.
 		if code != 0 || errOut != "" && !strings.HasPrefix(errOut, "reading the history of 1 workload: ") {
-			t.Fatalf("exit %d: %s", code, errOut)
+			t.Fatalf("crane recommend: exit %d, want 0: %s", code, errOut)
 		}
 
 		asked = append(asked, prom.posts.Load()+prom.gets.Load()-before)
@@ -291,6 +291,6 @@ func TestRecommendKeepsDays(t *testing.T) {
 	}
 
 	if requests[0] != requests[1] || asked[1] >= asked[0] {
-		t.Errorf("requests of %v cores after %v queries", requests, asked)
+		t.Errorf("requests of %v cores after %v queries, want equal requests with fewer queries", requests, asked)
 	}
 }

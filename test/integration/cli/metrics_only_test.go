@@ -116,7 +116,7 @@ func TestMetricsOnly(t *testing.T) {
 
 	out, errOut, code := crane(t, "recommend", "--prometheus", server.URL(), "--no-cache", "--history", "1d", "-o", "json")
 	if code != 0 || strings.Contains(out, `\u00`) {
-		t.Fatalf("exit %d: %s\n%s", code, errOut, out)
+		t.Fatalf("crane recommend: exit %d, want 0: %s\n%s", code, errOut, out)
 	}
 
 	var r recommended
@@ -125,40 +125,40 @@ func TestMetricsOnly(t *testing.T) {
 	}
 
 	if len(r.Workloads) != 3 || r.Prices.Note != "" || len(r.Sources.Missing) > 0 {
-		t.Fatalf("%+v", r)
+		t.Fatalf("report %+v, want three workloads and nothing missing", r)
 	}
 
 	if s := r.Sources; s.History != server.URL() || s.Workloads != "kube-state-metrics" || s.Nodes != s.Workloads || s.Autoscalers != s.Workloads {
-		t.Errorf("sources %+v", s)
+		t.Errorf("sources %+v, want kube-state-metrics for all", s)
 	}
 
 	byName := map[string]int{}
 	for i, w := range r.Workloads {
 		byName[w.Name] = i
 		if w.Saving.PricedFrom != "nodes of its pods" || w.Containers[0].CPU.Current.Request.Quantity != "2" {
-			t.Errorf("%s: %+v", w.Name, w)
+			t.Errorf("workload %s is %+v, want 2 CPUs priced from its nodes", w.Name, w)
 		}
 	}
 
 	spot := r.Workloads[byName["db"]].Saving.Monthly
 	demand := r.Workloads[byName["db2"]].Saving.Monthly
 	if !(spot > 0 && demand > 4*spot && demand < 6*spot) {
-		t.Errorf("on a spot node it saves %v, on demand %v: the default book has a factor of about 4.75", spot, demand)
+		t.Errorf("on a spot node it saves %v, on demand %v, want a factor of about 4.75 as in the default book", spot, demand)
 	}
 
 	cpu := r.Workloads[byName["scaled"]].Containers[0].CPU
 	if cpu.Recommended.Request.Quantity != "2" || len(cpu.Flags) == 0 || cpu.Flags[0].Code != "autoscaled" {
-		t.Errorf("an autoscaled request moved: %+v", cpu)
+		t.Errorf("the autoscaled request is %+v, want 2 with a flag", cpu)
 	}
 
 	out, errOut, code = crane(t, "recommend", "--prometheus", server.URL(), "--no-cache", "--history", "1d")
 	if code != 0 || !strings.Contains(out, "nodes from kube-state-metrics; autoscalers from kube-state-metrics.") || strings.Contains(out, "Missing") {
-		t.Errorf("exit %d: %s\n%s", code, errOut, out)
+		t.Errorf("crane recommend: exit %d, want 0 and its sources: %s\n%s", code, errOut, out)
 	}
 
 	out, errOut, code = crane(t, "cost", "--prometheus", server.URL(), "--by", "node")
 	if code != 0 || !strings.Contains(out, "spot") || !strings.Contains(out, "kube-state-metrics") {
-		t.Errorf("cost: exit %d: %s\n%s", code, errOut, out)
+		t.Errorf("crane cost: exit %d, want 0 with spot nodes: %s\n%s", code, errOut, out)
 	}
 }
 
@@ -171,21 +171,21 @@ func TestMetricsThatLack(t *testing.T) {
 	args := []string{"recommend", "--prometheus", server.URL(), "--no-cache", "--history", "1d"}
 	out, errOut, code := crane(t, args...)
 	if code != 0 {
-		t.Fatalf("exit %d: %s", code, errOut)
+		t.Fatalf("crane recommend: exit %d, want 0: %s", code, errOut)
 	}
 
 	for _, metric := range []string{
 		"kube_pod_container_resource_requests", "kube_node_status_capacity", "kube_node_status_allocatable", "kube_horizontalpodautoscaler_info", "there are no nodes",
 	} {
 		if !strings.Contains(out, metric) {
-			t.Errorf("the output lacks %s:\n%s", metric, out)
+			t.Errorf("the output lacks a missing metric, want %s:\n%s", metric, out)
 		}
 	}
 
 	for _, more := range [][]string{{"--fail-on", "missing"}, {"--only", "over"}} {
 		_, errOut, code = crane(t, append(slices.Clone(args), more...)...)
 		if code != 1 || !strings.Contains(errOut, "which are unknown") {
-			t.Errorf("%v: exit %d: %s", more, code, errOut)
+			t.Errorf("%v: exit %d, want 1 because requests are unknown: %s", more, code, errOut)
 		}
 	}
 
@@ -194,7 +194,7 @@ func TestMetricsThatLack(t *testing.T) {
 
 	out, errOut, code = crane(t, "recommend", "--prometheus", bare.serve(t).URL(), "--no-cache", "--history", "1d")
 	if code != 3 || out != "" || !strings.Contains(errOut, "kube_pod_container_info") {
-		t.Errorf("without kube-state-metrics: exit %d, %q, %s", code, out, errOut)
+		t.Errorf("without kube-state-metrics: exit %d, %q, %s, want 3 and the missing metric", code, out, errOut)
 	}
 }
 
@@ -219,18 +219,18 @@ func TestNamespaceWithoutWorkloads(t *testing.T) {
 	} {
 		out, errOut, code := crane(t, append([]string{"recommend", "--prometheus", server.URL(), "--no-cache"}, c.args...)...)
 		if code != 3 || out != "" || !strings.Contains(errOut, c.want) {
-			t.Errorf("%s: exit %d, %q, %s", c.name, code, out, errOut)
+			t.Errorf("%s: exit %d, %q, %s, want 3 and %q", c.name, code, out, errOut, c.want)
 		}
 	}
 
 	out, errOut, code := crane(t, "recommend", "--prometheus", server.URL(), "--no-cache", "--history", "1d", "-n", "nope,shop")
 	if code != 0 || !strings.Contains(errOut, "Warning: kube-state-metrics reports no pod in namespace nope") || !strings.Contains(out, "StatefulSet/db") {
-		t.Errorf("one of two: exit %d, %s\n%s", code, errOut, out)
+		t.Errorf("one of two: exit %d, want 0 with a warning: %s\n%s", code, errOut, out)
 	}
 
 	out, _, code = crane(t, "recommend", "--prometheus", server.URL(), "--no-cache", "-n", "nope", "-o", "json")
 	var r map[string]any
 	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 3 || !slices.Contains(slices.Collect(maps.Keys(r)), "sources") {
-		t.Errorf("JSON: exit %d, %v, %s", code, err, out)
+		t.Errorf("JSON: exit %d, %v, want 3 and the sources: %s", code, err, out)
 	}
 }

@@ -46,7 +46,7 @@ func TestManifestsApply(t *testing.T) {
 
 	objects := manifests(t)
 	if len(objects) < 20 {
-		t.Fatalf("config/ holds %d objects; the CRDs alone are more", len(objects))
+		t.Fatalf("config/ has %d objects, want 20 or more: the CRDs alone are more", len(objects))
 	}
 
 	if err := applier.Apply(t.Context(), objects...); err != nil {
@@ -78,7 +78,7 @@ func TestKustomizationNamesEveryFile(t *testing.T) {
 	slices.Sort(held)
 
 	if !slices.Equal(named, held) {
-		t.Errorf("kustomization names\n%s\nconfig/ holds\n%s", strings.Join(named, "\n"), strings.Join(held, "\n"))
+		t.Errorf("the kustomization names\n%s\nwant as in config/\n%s", strings.Join(named, "\n"), strings.Join(held, "\n"))
 	}
 }
 
@@ -125,12 +125,12 @@ func TestServicesFindTheirPods(t *testing.T) {
 	}
 
 	if len(deployments) == 0 || len(services) == 0 {
-		t.Fatal("config/ holds no Deployment or no Service")
+		t.Fatalf("config/ has %d Deployments and %d Services, want some of each", len(deployments), len(services))
 	}
 
 	for name, d := range deployments {
 		if account := d.Namespace + "/" + d.Spec.Template.Spec.ServiceAccountName; !accounts[account] {
-			t.Errorf("Deployment %s uses ServiceAccount %s, which config/ does not hold", name, account)
+			t.Errorf("Deployment %s uses ServiceAccount %s, which config/ does not hold, want it there", name, account)
 		}
 	}
 
@@ -139,7 +139,7 @@ func TestServicesFindTheirPods(t *testing.T) {
 			if !slices.ContainsFunc(slices.Collect(maps.Values(deployments)), func(d appsv1.Deployment) bool {
 				return selects(s, d.Spec.Template) && names(d.Spec.Template, port.TargetPort.String())
 			}) {
-				t.Errorf("Service %s: no pod has its labels and a port %s", s.Name, port.TargetPort.String())
+				t.Errorf("Service %s: no pod has its labels and a port %s, want one", s.Name, port.TargetPort.String())
 			}
 		}
 	}
@@ -161,24 +161,24 @@ func TestAgentOfANode(t *testing.T) {
 	}
 
 	if agent == nil || len(agent.Spec.Template.Spec.Containers) != 1 {
-		t.Fatalf("config/ holds no DaemonSet of one container: %+v", agent)
+		t.Fatalf("config/ has the DaemonSet %+v, want one container", agent)
 	}
 
 	pod := agent.Spec.Template.Spec
 	c := pod.Containers[0]
 
 	if !accounts[agent.Namespace+"/"+pod.ServiceAccountName] {
-		t.Errorf("it uses ServiceAccount %s, which config/ does not hold", pod.ServiceAccountName)
+		t.Errorf("it uses ServiceAccount %s, which config/ does not hold, want it there", pod.ServiceAccountName)
 	}
 	if pod.HostPID || pod.HostNetwork || pod.HostIPC || c.SecurityContext.Privileged != nil || len(c.SecurityContext.Capabilities.Add) > 0 || *c.SecurityContext.AllowPrivilegeEscalation {
-		t.Errorf("it may do more than it needs: %+v", c.SecurityContext)
+		t.Errorf("the agent has the security context %+v, want no access to namespaces of the host and no capabilities", c.SecurityContext)
 	}
 	if len(pod.Tolerations) != 1 || pod.Tolerations[0] != (corev1.Toleration{Operator: corev1.TolerationOpExists}) {
-		t.Errorf("it does not run on every node: %+v", pod.Tolerations)
+		t.Errorf("the agent has the tolerations %+v, want it on every node", pod.Tolerations)
 	}
 
 	if !slices.Contains(c.Args, "--dry-run") {
-		t.Errorf("it changes nodes that nobody has asked it to: %v", c.Args)
+		t.Errorf("the agent has the arguments %v, want --dry-run", c.Args)
 	}
 
 	paths := map[string]string{}
@@ -193,7 +193,7 @@ func TestAgentOfANode(t *testing.T) {
 		}
 
 		if v.HostPath == nil {
-			t.Errorf("volume %s is not of the host", v.Name)
+			t.Errorf("volume %s is not of the host, want a host path", v.Name)
 			continue
 		}
 
@@ -212,29 +212,29 @@ func TestAgentOfANode(t *testing.T) {
 		}
 
 		if paths[m.Name] == "" {
-			t.Errorf("mount %s has no volume", m.Name)
+			t.Errorf("mount %s has no volume, want one", m.Name)
 		}
 		if !m.ReadOnly {
 			written = append(written, paths[m.Name])
 		}
 		if m.Name != "state" && m.MountPath != "/host"+paths[m.Name] {
-			t.Errorf("%s is not where --host-root looks for it: %s", paths[m.Name], m.MountPath)
+			t.Errorf("%s is mounted at %s, want it below /host", paths[m.Name], m.MountPath)
 		}
 	}
 
 	if !slices.Equal(covered, []string{"pods", "plugins", "plugins_registry", "device-plugins"}) {
-		t.Errorf("it sees more of the kubelet's directory than it needs: only %v are hidden", covered)
+		t.Errorf("in the kubelet's directory %v are hidden, want all but what the agent reads", covered)
 	}
 
 	slices.Sort(written)
 	if !slices.Equal(written, []string{"/sys/fs/cgroup", "/var/lib/crane-agent"}) {
-		t.Errorf("it writes to %v", written)
+		t.Errorf("the agent writes to %v, want cgroups and its state alone", written)
 	}
 	if !slices.Contains(c.Args, "--metrics-secure=true") || c.LivenessProbe.HTTPGet.Scheme != corev1.URISchemeHTTPS || c.ReadinessProbe.HTTPGet.Scheme != corev1.URISchemeHTTPS {
-		t.Errorf("its metrics are open, or its probes do not speak TLS: %v", c.Args)
+		t.Errorf("the agent has the arguments %v, want metrics and probes over TLS", c.Args)
 	}
 	if c.LivenessProbe.HTTPGet.Path != "/health-check" || c.ReadinessProbe.HTTPGet.Path != "/readyz" || !names(agent.Spec.Template, c.LivenessProbe.HTTPGet.Port.String()) {
-		t.Errorf("probes %+v, %+v", c.LivenessProbe, c.ReadinessProbe)
+		t.Errorf("probes %+v, %+v, want /health-check and /readyz on a named port", c.LivenessProbe, c.ReadinessProbe)
 	}
 }
 

@@ -80,7 +80,7 @@ func TestAgentsHaveTheirPriorityLevel(t *testing.T) {
 
 	for _, account := range []string{"craned", "metric-adapter", "crane-scheduler"} {
 		if got := classify(t, control, account); got[0] == want[0] || got[1] == want[1] || got[0] == "" {
-			t.Errorf("requests of %s have flow schema and priority level %v, those of agents have %v", account, got, want)
+			t.Errorf("requests of %s have flow schema and priority level %v, want other ones than agents, %v", account, got, want)
 		}
 	}
 }
@@ -248,12 +248,12 @@ func TestReplicasAreSpread(t *testing.T) {
 				t.Errorf("%s: topology spread constraints %+v, want %+v", d.Name, got, want)
 			}
 			if got := d.Spec.Template.Spec.PriorityClassName; got != "system-cluster-critical" {
-				t.Errorf("%s has priority class %q", d.Name, got)
+				t.Errorf("%s has priority class %q, want system-cluster-critical", d.Name, got)
 			}
 
 		case "DaemonSet":
 			if got := convert[appsv1.DaemonSet](t, o).Spec.Template.Spec.PriorityClassName; got != "system-node-critical" {
-				t.Errorf("DaemonSet %s has priority class %q", o.GetName(), got)
+				t.Errorf("DaemonSet %s has priority class %q, want system-node-critical", o.GetName(), got)
 			}
 		}
 	}

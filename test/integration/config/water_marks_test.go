@@ -73,7 +73,7 @@ func TestOneWaterMarkPolicy(t *testing.T) {
 			return cm.Data[path.Base(file)], fmt.Sprintf("%s/%s", cm.Name, path.Base(file))
 		}
 
-		t.Errorf("%s is not mounted", file)
+		t.Errorf("%s is not mounted, want a volume", file)
 		return "", ""
 	}
 
@@ -84,7 +84,7 @@ func TestOneWaterMarkPolicy(t *testing.T) {
 			}
 		}
 
-		t.Errorf("there is no --%s", name)
+		t.Errorf("there is no --%s, want one", name)
 		return ""
 	}
 
@@ -94,7 +94,7 @@ func TestOneWaterMarkPolicy(t *testing.T) {
 	_, schedulerFrom := read(&scheduler.Spec.Template.Spec, dynamicPolicyPath(t, config))
 	_, cranedFrom := read(&craned.Spec.Template.Spec, flag(&craned.Spec.Template.Spec, "policy-config-path"))
 	if from == "" || from != schedulerFrom || from != cranedFrom {
-		t.Errorf("the agent reads %q, the scheduler %q, craned %q", from, schedulerFrom, cranedFrom)
+		t.Errorf("the agent reads %q, the scheduler %q, craned %q, want the same ConfigMap", from, schedulerFrom, cranedFrom)
 	}
 
 	policy, err := policyfile.Decode([]byte(text))
@@ -108,12 +108,12 @@ func TestOneWaterMarkPolicy(t *testing.T) {
 		closed[resource] = true
 
 		if evict := policy.Marks[resource].Evict; evict <= limit.Max {
-			t.Errorf("the agent evicts above %v of %s, and the scheduler places pods up to %v", evict, resource, limit.Max)
+			t.Errorf("the agent evicts above %v of %s, want more than %v, up to which the scheduler places pods", evict, resource, limit.Max)
 		}
 	}
 
 	if !closed[series.CPU] || !closed[series.Memory] {
-		t.Errorf("the scheduler has limits for %v", closed)
+		t.Errorf("the scheduler has limits for %v, want CPU and memory", closed)
 	}
 }
 
@@ -142,6 +142,6 @@ func dynamicPolicyPath(t *testing.T, text string) string {
 		}
 	}
 
-	t.Error("the scheduler does not configure Dynamic")
+	t.Error("the scheduler does not configure Dynamic, want an argument with its policy")
 	return ""
 }

@@ -118,7 +118,7 @@ func newExtension(t *testing.T, host string, objects map[string]any) extension {
 
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(caPEM) {
-		t.Fatalf("no certificate in %s", caFile)
+		t.Fatalf("no certificate in %s, want one", caFile)
 	}
 
 	users := make(chan string, 1000)
@@ -206,7 +206,7 @@ func TestAggregatedAPIThroughExternalName(t *testing.T) {
 
 	for _, key := range []string{"client-ca-file", "requestheader-client-ca-file", "requestheader-allowed-names"} {
 		if settings.Data[key] == "" {
-			t.Errorf("no %s in %v", key, settings.Data)
+			t.Errorf("no %s in %v, want a value", key, settings.Data)
 		}
 	}
 }

@@ -98,6 +98,6 @@ func memory(b *testing.B, pid int, field string) float64 {
 		}
 	}
 
-	b.Fatalf("no %s in the status of process %d", field, pid)
+	b.Fatalf("no %s in the status of process %d, want one", field, pid)
 	return 0
 }

@@ -60,10 +60,10 @@ func TestAPIServerStopsAndComesBack(t *testing.T) {
 	}
 
 	if alive(pid) || c.PID(controlplane.APIServer) != 0 {
-		t.Errorf("the API server still runs after its stop")
+		t.Error("the API server still runs after its stop, want its end")
 	}
 	if err := getConfigMap(t.Context(), client, "kept"); err == nil {
-		t.Error("a stopped API server answered")
+		t.Error("a stopped API server answered, want an error")
 	}
 
 	eventually(t, "end of the watch", func(context.Context) error {
@@ -83,13 +83,13 @@ func TestAPIServerStopsAndComesBack(t *testing.T) {
 	}
 
 	if c.URL() != url {
-		t.Errorf("URL is %s after the restart, was %s", c.URL(), url)
+		t.Errorf("URL is %s after the restart, want %s", c.URL(), url)
 	}
 	if err := getConfigMap(t.Context(), client, "kept"); err != nil {
 		t.Errorf("the old client after the restart: %v", err)
 	}
 	if err := c.StartComponent(t.Context(), controlplane.APIServer); err == nil {
-		t.Error("a second start of a running API server was accepted")
+		t.Error("a second start of a running API server returned no error, want one")
 	}
 
 	// The other components survive the restart.
@@ -119,10 +119,10 @@ func TestStoppedComponentDoesNothing(t *testing.T) {
 	}
 
 	if c.PID(controlplane.Scheduler) != 0 {
-		t.Error("a stopped component was restarted")
+		t.Error("a stopped component was restarted, want it stopped")
 	}
 	if err := podsOn(t.Context(), client, "default", 1, true); err == nil {
-		t.Error("the pod was scheduled without a scheduler")
+		t.Error("the pod was scheduled without a scheduler, want it unscheduled")
 	}
 	if err := c.StartComponent(t.Context(), controlplane.Scheduler); err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestStoppedComponentDoesNothing(t *testing.T) {
 
 	eventually(t, "pod on the node", func(ctx context.Context) error { return podsOn(ctx, client, "default", 1, true) })
 	if err := c.StartComponent(t.Context(), controlplane.ControllerManager); err == nil {
-		t.Error("start of an unconfigured component was accepted")
+		t.Error("the start of an unconfigured component returned no error, want one")
 	}
 }
 
@@ -195,7 +195,7 @@ func TestStateSurvivesARestart(t *testing.T) {
 	t.Run("second", func(t *testing.T) {
 		c := controlplanetest.ForTest(t, o)
 		if c.URL() != url {
-			t.Errorf("URL %s, was %s: the port was free", c.URL(), url)
+			t.Errorf("URL %s, want %s: the port was free", c.URL(), url)
 		}
 		if err := getConfigMap(t.Context(), clientFor(t, c.Config()), "kept"); err != nil {
 			t.Error(err)
@@ -208,7 +208,7 @@ func TestStateSurvivesARestart(t *testing.T) {
 
 		review, err := clientFor(t, old).Discovery().ServerVersion()
 		if err != nil {
-			t.Errorf("token of the first run: %v, %v", review, err)
+			t.Errorf("token of the first run: %v, %v, want it accepted", review, err)
 		}
 	})
 }
@@ -228,12 +228,12 @@ func TestStopLeavesNothing(t *testing.T) {
 
 	for _, pid := range pids {
 		if pid == 0 || alive(pid) {
-			t.Errorf("process %d is left", pid)
+			t.Errorf("process %d is left, want its end", pid)
 		}
 	}
 
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is left: %v", dir, err)
+		t.Errorf("%s after the end: %v, want it removed", dir, err)
 	}
 }
 
@@ -254,10 +254,10 @@ func TestComponentThatDiesIsReportedAndRestarted(t *testing.T) {
 		select {
 		case e := <-exits:
 			if e.Name != string(component) || e.PID != pid || e.RestartIn <= 0 {
-				t.Errorf("report %v", e)
+				t.Errorf("report %v, want one of the killed process with a restart", e)
 			}
 		case <-t.Context().Done():
-			t.Fatal("no report")
+			t.Fatal("no report of the killed component, want one")
 		}
 
 		eventually(t, "restart of "+string(component), func(context.Context) error {
@@ -337,7 +337,7 @@ func TestKilledParentLeavesNoChild(t *testing.T) {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		_ = parent.Process.Kill()
-		t.Fatalf("the parent did not start: %v, %v", err, parent.Wait())
+		t.Fatalf("the parent ended with %v, %v, want process IDs", err, parent.Wait())
 	}
 
 	if err := parent.Process.Kill(); err != nil {
@@ -348,7 +348,7 @@ func TestKilledParentLeavesNoChild(t *testing.T) {
 	for field := range strings.FieldsSeq(line) {
 		pid, err := strconv.Atoi(field)
 		if err != nil || pid == 0 {
-			t.Fatalf("the parent printed %q", line)
+			t.Fatalf("the parent printed %q, want process IDs", line)
 		}
 
 		eventually(t, "end of child "+field, func(context.Context) error {

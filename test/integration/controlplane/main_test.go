@@ -40,7 +40,7 @@ func TestReadyz(t *testing.T) {
 
 	body, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(t.Context())
 	if err != nil || string(body) != "ok" {
-		t.Fatalf("/readyz = %q, %v", body, err)
+		t.Fatalf("/readyz = %q, %v, want ok", body, err)
 	}
 
 	version, err := client.Discovery().ServerVersion()

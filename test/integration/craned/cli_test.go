@@ -37,7 +37,7 @@ func crane(t *testing.T, args ...string) (result output, code int, errOut string
 
 	if out.Len() > 0 {
 		if err := json.Unmarshal(out.Bytes(), &result); err != nil {
-			t.Fatalf("%v:\n%s", err, out.String())
+			t.Fatalf("parsing the report of crane recommend: %v:\n%s", err, out.String())
 		}
 	}
 
@@ -59,7 +59,7 @@ func TestRecommendInventories(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, code, errOut := crane(t, append(args, "--prometheus", prom.URL())...)
 			if code != 0 {
-				t.Fatalf("exit %d: %s", code, errOut)
+				t.Fatalf("crane recommend: exit %d, want 0: %s", code, errOut)
 			}
 
 			cpu := map[string]float64{}
@@ -77,19 +77,19 @@ func TestRecommendInventories(t *testing.T) {
 				cpu[w.Kind+"/"+w.Name] = one.CPU.Recommended.Request.Value
 
 				if one.CPU.Current.Request.Value != 1 || one.Memory.Current.Request.Value != 1024*mib {
-					t.Errorf("%s: current requests %+v", w.Name, one)
+					t.Errorf("%s: current requests %+v, want 1 CPU and 1024 MiB", w.Name, one)
 				}
 			}
 
 			// The default policy adds a margin.
 			for name, used := range map[string]float64{"Deployment/web": 0.2, "StatefulSet/db": 1.5} {
 				if v := cpu[name]; v < used || v > 1.3*used {
-					t.Errorf("%s uses %g cores, recommended are %g", name, used, v)
+					t.Errorf("%s uses %g cores, recommended are %g, want that plus a margin", name, used, v)
 				}
 			}
 
 			if v, found := cpu["Deployment/young"]; !found || v != 0 {
-				t.Errorf("the workload with one day of history: %v, %t", v, found)
+				t.Errorf("the workload with one day of history: %v, %t, want it without a recommendation", v, found)
 			}
 		})
 	}
@@ -101,9 +101,9 @@ func TestRecommendWithoutCluster(t *testing.T) {
 	prom := servePrometheus(t)
 	missing := filepath.Join(t.TempDir(), "none")
 	if _, code, errOut := crane(t, "--prometheus", prom.URL(), "--kubeconfig", missing); code != 1 || !strings.Contains(errOut, missing) {
-		t.Errorf("exit %d: %s", code, errOut)
+		t.Errorf("exit %d, want 1 and the path of the kubeconfig: %s", code, errOut)
 	}
 	if _, code, errOut := crane(t, "--prometheus", prom.URL(), "-n", "nowhere"); code != 3 || !strings.Contains(errOut, "no pod in namespace nowhere") {
-		t.Errorf("exit %d: %s", code, errOut)
+		t.Errorf("exit %d, want 3 without a pod in the namespace: %s", code, errOut)
 	}
 }

@@ -79,12 +79,12 @@ func TestNodeAndAutoscalerConstraints(t *testing.T) {
 	near(t, "memory of db, larger than the node", db[corev1.ResourceMemory], 1024*mib)
 
 	if text := recs["shop/db"].Status.Description; !strings.Contains(text, "the largest node has 1 for pods") {
-		t.Errorf("description of db: %s", text)
+		t.Errorf("description of db: %s, want the size of the largest node", text)
 	}
 
 	out, code, errOut := crane(t, "--kubeconfig", control.Kubeconfig(), "-n", "shop", "--prometheus", prom.URL())
 	if code != 0 {
-		t.Fatalf("exit %d: %s", code, errOut)
+		t.Fatalf("crane recommend: exit %d, want 0: %s", code, errOut)
 	}
 
 	for _, w := range out.Workloads {

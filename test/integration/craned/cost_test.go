@@ -97,7 +97,7 @@ func TestCost(t *testing.T) {
 	code := cli.Main([]string{"crane", "cost", "-o", "json", "--kubeconfig", control.Kubeconfig(), "--prometheus", prom.URL(), "--price-book", book},
 		strings.NewReader(""), &out, &stderr)
 	if code != 0 {
-		t.Fatalf("exit %d: %s", code, stderr.String())
+		t.Fatalf("crane cost: exit %d, want 0: %s", code, stderr.String())
 	}
 
 	type total struct{ Total float64 }
@@ -167,7 +167,7 @@ func TestSavingsInStatus(t *testing.T) {
 
 	s := recs["shop/web"].Status.Savings
 	if s == nil || s.Currency != "EUR" || s.CPU.Sign() <= 0 || s.Monthly == "" || s.Monthly[0] == '-' || s.PricedFrom == "" {
-		t.Errorf("savings %+v of %+v", s, recs)
+		t.Errorf("savings %+v of %+v, want a saving in EUR with its source", s, recs)
 	}
 }
 
@@ -178,6 +178,6 @@ func TestBadPriceBook(t *testing.T) {
 	<-craned.Done()
 
 	if text := craned.Log.String(); craned.Err() == nil || !strings.Contains(text, "groups[0].prices.cpu: \"0\": a price must be above zero") {
-		t.Errorf("craned ended with %v and\n%s", craned.Err(), text)
+		t.Errorf("craned ended with %v, want an error about the price:\n%s", craned.Err(), text)
 	}
 }

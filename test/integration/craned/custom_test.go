@@ -76,7 +76,7 @@ func TestCustomKind(t *testing.T) {
 
 	refused := awaitRule(t, c, "games", "SelectorFailed")
 	if m := meta.FindStatusCondition(refused.Status.Conditions, "Ready").Message; !strings.Contains(m, "forbidden") || !strings.Contains(m, "resourceSelectors[0]") {
-		t.Errorf("message %q", m)
+		t.Errorf("message %q, want the refusal and the selector", m)
 	}
 
 	role := &rbacv1.ClusterRole{
@@ -141,6 +141,6 @@ func TestCustomKind(t *testing.T) {
 	if !slices.ContainsFunc(managers, func(m metav1.ManagedFieldsEntry) bool {
 		return m.Manager == "craned-recommendation" && m.Operation == metav1.ManagedFieldsOperationApply
 	}) {
-		t.Errorf("craned does not own the annotation: %v", managers)
+		t.Errorf("field managers %v, want craned-recommendation as owner of the annotation", managers)
 	}
 }

@@ -163,6 +163,6 @@ func TestProfiles(t *testing.T) {
 	}
 
 	if status, _, err := getAs(t.Context(), base+"/debug/pprof/cmdline", token(t, "profiler")); err != nil || status != http.StatusNotFound {
-		t.Errorf("the command line: status %d, %v", status, err)
+		t.Errorf("the command line: status %d, %v, want 404", status, err)
 	}
 }

@@ -37,13 +37,13 @@ func TestPrometheusDownThenUp(t *testing.T) {
 
 	failed := awaitRule(t, c, "down", "DataSourceFailed")
 	if failed.Status.LastUpdateTime != nil || failed.Status.RunNumber != 0 {
-		t.Errorf("a failed run counts as completed: %+v", failed.Status)
+		t.Errorf("after a failed run the status is %+v, want no completed run", failed.Status)
 	}
 	if recs, err := recommendations(t.Context(), c, "down"); err != nil || len(recs) > 0 {
-		t.Errorf("recommendations without history: %v, %v", recs, err)
+		t.Errorf("recommendations without history: %v, %v, want none", recs, err)
 	}
 	if _, err := harness.Get(t.Context(), craned.HealthURL+"/readyz"); err == nil {
-		t.Error("craned is ready while its data source does not answer")
+		t.Error("craned is ready while its data source does not answer, want it unready")
 	}
 
 	eventually(t, "event about the rule", func(ctx context.Context) error {
@@ -68,7 +68,7 @@ func TestPrometheusDownThenUp(t *testing.T) {
 	awaitRule(t, c, "down", "RoundCompleted")
 	recs, err := recommendations(t.Context(), c, "down")
 	if err != nil || harness.ConditionText(recs["shop/web"].Status.Conditions, "Ready") != "True/RecommendationReady" {
-		t.Errorf("after the recovery: %v, %v", recs, err)
+		t.Errorf("after the recovery: %v, %v, want web Ready", recs, err)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestGoodValueSurvivesFailure(t *testing.T) {
 	}
 
 	if a, b := before["shop/web"].Status, after["shop/web"].Status; a.RecommendedValue == "" || a.RecommendedValue != b.RecommendedValue {
-		t.Errorf("the value changed from %q to %q", a.RecommendedValue, b.RecommendedValue)
+		t.Errorf("the value changed from %q to %q, want it kept", a.RecommendedValue, b.RecommendedValue)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestKilledAndRestarted(t *testing.T) {
 		t.Errorf("craned ended with %v", err)
 	}
 	if after := versions(t, c, "again"); !maps.Equal(before, after) {
-		t.Errorf("objects were written again:\nbefore %v\nafter  %v", before, after)
+		t.Errorf("objects were written again:\nbefore %v\nafter %v, want no change", before, after)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestAPIServerRestarted(t *testing.T) {
 	awaitRule(t, c, "after", "RoundCompleted")
 	select {
 	case <-craned.Done():
-		t.Errorf("craned ended: %v", craned.Err())
+		t.Errorf("craned ended: %v, want it running", craned.Err())
 	default:
 	}
 }
@@ -250,7 +250,7 @@ func TestTwoRulesOneWorkload(t *testing.T) {
 
 	for _, e := range all.Items {
 		if e.Regarding.Kind == "Recommendation" && e.Type == corev1.EventTypeWarning {
-			t.Errorf("event on recommendation %s: %s: %s", e.Regarding.Name, e.Reason, e.Note)
+			t.Errorf("event on recommendation %s: %s: %s, want no warning", e.Regarding.Name, e.Reason, e.Note)
 		}
 	}
 
@@ -268,7 +268,7 @@ func TestTwoRulesOneWorkload(t *testing.T) {
 	}
 
 	if got := target.Annotations[analysisv1alpha1.AnnotationResourceRecommendation]; got != annotationOf(adopted) {
-		t.Errorf("annotation %q, adopted recommendation %q", got, adopted.Status.RecommendedValue)
+		t.Errorf("annotation %q, want the value of the adopted recommendation, %q", got, adopted.Status.RecommendedValue)
 	}
 	if _, err := craned.Metrics(t.Context()); err != nil {
 		t.Errorf("metrics with two rules on one workload: %v", err)

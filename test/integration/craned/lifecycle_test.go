@@ -77,7 +77,7 @@ func TestKilledLeaderIsReplaced(t *testing.T) {
 		for p, want := range map[*harness.Craned]string{leader: "crane_leader 1", standby: "crane_leader 0"} {
 			page, err := p.Metrics(t.Context())
 			if err != nil || !containsLine(page, want) {
-				t.Errorf("metrics do not contain %q: %v", want, err)
+				t.Errorf("the metrics lack a line: %v, want %q", err, want)
 			}
 		}
 
@@ -90,7 +90,7 @@ func TestKilledLeaderIsReplaced(t *testing.T) {
 	}
 
 	if took >= most {
-		t.Errorf("the standby took over after %s", took)
+		t.Errorf("the standby took over after %s, want less than %s", took, most)
 	}
 
 	create(t, c, rule("failover", "24h", "shop"))
@@ -130,14 +130,14 @@ func TestLeaseTaken(t *testing.T) {
 	select {
 	case <-craned.Done():
 	case <-time.After(waitTimeout):
-		t.Fatal("craned runs without its lease")
+		t.Fatal("craned runs without its lease, want its end")
 	}
 
 	if craned.Err() == nil || !strings.Contains(craned.Log.String(), "was taken by other") {
-		t.Errorf("craned ended with %v", craned.Err())
+		t.Errorf("craned ended with %v, want the loss of its lease", craned.Err())
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(lease), lease); err != nil || *lease.Spec.HolderIdentity != other {
-		t.Errorf("the lease of the other holder is %+v, %v", lease.Spec, err)
+		t.Errorf("the lease is %+v, %v, want %s as holder", lease.Spec, err, other)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestLostLease(t *testing.T) {
 
 	first, err := holder(t.Context())
 	if err != nil || first == "" {
-		t.Fatalf("the lease is held by %q: %v", first, err)
+		t.Fatalf("the lease is held by %q, %v, want a holder", first, err)
 	}
 
 	began := time.Now()
@@ -175,7 +175,7 @@ func TestLostLease(t *testing.T) {
 	select {
 	case <-leader.Done():
 	case <-time.After(waitTimeout):
-		t.Fatal("the leader runs without a lease")
+		t.Fatal("the leader runs without a lease, want its end")
 	}
 
 	ended := time.Now()
@@ -196,11 +196,11 @@ func TestLostLease(t *testing.T) {
 	t.Logf("the leader ended %s after the last answer, the lease was acquired after %s", ended.Sub(began).Round(100*time.Millisecond), acquired.Sub(began).Round(100*time.Millisecond))
 
 	if !acquired.After(ended) {
-		t.Errorf("the standby acquired the lease at %s, while the leader ran until %s", acquired, ended)
+		t.Errorf("the standby acquired the lease at %s, want it after the end of the leader at %s", acquired, ended)
 	}
 	// A standby retries after 2 to 4.4 s. The rest is for a busy machine.
 	if took := acquired.Sub(began); took > duration+5*retry {
-		t.Errorf("the standby led after %s", took)
+		t.Errorf("the standby led after %s, want at most %s", took, duration+5*retry)
 	}
 
 	create(t, c, rule("lost", "24h", "shop"))
@@ -241,7 +241,7 @@ func TestStopsWithinShutdownTimeout(t *testing.T) {
 	}
 
 	if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
-		t.Errorf("the lease is held by %s", *holder)
+		t.Errorf("the lease is held by %s, want nobody", *holder)
 	}
 }
 
@@ -284,7 +284,7 @@ func TestMetricsAuthentication(t *testing.T) {
 	}
 
 	if page, err := craned.Metrics(t.Context()); err == nil {
-		t.Errorf("metrics without TLS: %.100s", page)
+		t.Errorf("metrics were read without TLS, want an error: %.100s", page)
 	}
 }
 
@@ -305,7 +305,7 @@ func TestProfilesAreOptIn(t *testing.T) {
 
 	for _, elsewhere := range []string{strings.TrimSuffix(with.MetricsURL, "/metrics"), with.HealthURL} {
 		if _, err := harness.Get(t.Context(), elsewhere+"/debug/pprof/"); err == nil {
-			t.Errorf("profiles are served at %s", elsewhere)
+			t.Errorf("profiles are served at %s, want an error", elsewhere)
 		}
 	}
 }
@@ -318,18 +318,18 @@ func TestConfigFile(t *testing.T) {
 	eventually(t, "craned leads", leads(craned))
 
 	if log := craned.Log.String(); !strings.Contains(log, `"msg":"Starting craned"`) {
-		t.Errorf("the file has no effect:\n%.500s", log)
+		t.Errorf("the file has no effect, want logs as JSON:\n%.500s", log)
 	}
 
 	bad := startCraned(t, prom.URL(), "--config="+write(t, "bad.yaml", "controler: [recommendation]\n"))
 	select {
 	case <-bad.Done():
 	case <-time.After(waitTimeout):
-		t.Fatal("craned runs with an invalid file")
+		t.Fatal("craned runs with an invalid file, want its end")
 	}
 
 	if log := bad.Log.String(); bad.Err() == nil || !strings.Contains(log, "controler: Invalid value") {
-		t.Errorf("ended with %v:\n%s", bad.Err(), log)
+		t.Errorf("craned ended with %v, want an error about the field:\n%s", bad.Err(), log)
 	}
 }
 

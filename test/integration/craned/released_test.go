@@ -25,22 +25,22 @@ func TestReleasedPrometheus(t *testing.T) {
 
 	embedded, code, errOut := crane(t, "--prometheus", servePrometheus(t).URL())
 	if code != 0 {
-		t.Fatalf("embedded: exit %d: %s", code, errOut)
+		t.Fatalf("embedded: exit %d, want 0: %s", code, errOut)
 	}
 
 	released, code, errOut := crane(t, "--prometheus", url)
 	if code != 0 {
-		t.Fatalf("released: exit %d: %s", code, errOut)
+		t.Fatalf("released: exit %d, want 0: %s", code, errOut)
 	}
 
 	if len(embedded.Workloads) == 0 || len(embedded.Workloads) != len(released.Workloads) {
-		t.Fatalf("%d workloads with the embedded server, %d with the released one", len(embedded.Workloads), len(released.Workloads))
+		t.Fatalf("%d workloads with the embedded server, want as many as with the released one, %d", len(embedded.Workloads), len(released.Workloads))
 	}
 
 	for i, a := range embedded.Workloads {
 		b := released.Workloads[i]
 		if a.Namespace+a.Kind+a.Name != b.Namespace+b.Kind+b.Name || a.State != b.State {
-			t.Errorf("embedded %v, released %v", a, b)
+			t.Errorf("embedded %v, released %v, want the same workload in the same state", a, b)
 			continue
 		}
 
@@ -52,7 +52,7 @@ func TestReleasedPrometheus(t *testing.T) {
 				"memory": {x.Memory.Recommended.Request.Value, y.Memory.Recommended.Request.Value},
 			} {
 				if math.Abs(pair[0]-pair[1]) > 0.02*pair[0] {
-					t.Errorf("%s of %s/%s: %g embedded, %g released", what, a.Namespace, a.Name, pair[0], pair[1])
+					t.Errorf("%s of %s/%s: %g embedded, %g released, want a difference of 2 %% at most", what, a.Namespace, a.Name, pair[0], pair[1])
 				}
 			}
 		}

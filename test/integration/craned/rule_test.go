@@ -40,7 +40,7 @@ func requested(t *testing.T, patch string) corev1.ResourceList {
 	}
 
 	if err := json.Unmarshal([]byte(patch), &d); err != nil {
-		t.Fatalf("%q: %v", patch, err)
+		t.Fatalf("parsing the patch %q: %v", patch, err)
 	}
 
 	if len(d.Spec.Template.Spec.Containers) != 1 {
@@ -74,7 +74,7 @@ func TestRuleToRecommendations(t *testing.T) {
 
 	done := awaitRule(t, c, "way", "RoundCompleted")
 	if done.Status.LastUpdateTime == nil || done.Status.RunNumber != 1 {
-		t.Errorf("status of the rule: %+v", done.Status)
+		t.Errorf("status of the rule: %+v, want one run with its time", done.Status)
 	}
 
 	recs, err := recommendations(t.Context(), c, "way")
@@ -101,7 +101,7 @@ func TestRuleToRecommendations(t *testing.T) {
 	}
 
 	if r := recs["shop/unheard"]; r.Status.RecommendedValue != "" || r.Status.RecommendedInfo != "" || r.Status.Action != "" {
-		t.Errorf("a workload without history has a recommended value: %+v", r.Status)
+		t.Errorf("a workload without history has the status %+v, want no value", r.Status)
 	}
 
 	t.Run("metrics", func(t *testing.T) {
@@ -153,7 +153,7 @@ func checkReady(t *testing.T, c client.Client, r analysisv1alpha1.Recommendation
 		t.Errorf("currentInfo %s, want %s", r.Status.CurrentInfo, current)
 	}
 	if r.Status.Action != analysisv1alpha1.ActionPatch || r.Status.LastUpdateTime == nil {
-		t.Errorf("status %+v", r.Status)
+		t.Errorf("status %+v, want action Patch and a time", r.Status)
 	}
 
 	cpu := got[corev1.ResourceCPU]
@@ -195,7 +195,7 @@ func checkReady(t *testing.T, c client.Client, r analysisv1alpha1.Recommendation
 	})
 
 	if cpu := target.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); cpu.String() != "1" {
-		t.Errorf("the workload was changed: it requests %s", cpu)
+		t.Errorf("the workload requests %s, want 1: craned must not change it", cpu)
 	}
 }
 

@@ -28,6 +28,6 @@ func TestTenant(t *testing.T) {
 	awaitRule(t, c, "tenant", "RoundCompleted")
 	found, err := recommendations(t.Context(), c, "tenant")
 	if err != nil || found["shop/web"].Status.RecommendedInfo == "" {
-		t.Errorf("%+v, %v", found, err)
+		t.Errorf("recommendations %+v, %v, want one of shop/web", found, err)
 	}
 }

@@ -59,12 +59,12 @@ func TestEverySecondWriteRefused(t *testing.T) {
 	after := versions(t, c, "refused")
 	for key := range before {
 		if strings.HasPrefix(key, "deployment/") && before[key] != after[key] || after[key] == "" {
-			t.Errorf("%s changed from %q to %q", key, before[key], after[key])
+			t.Errorf("%s changed from %q to %q, want each Deployment unchanged and each object there", key, before[key], after[key])
 		}
 	}
 
 	if len(before) != len(after) {
-		t.Errorf("%d objects before, %d after", len(before), len(after))
+		t.Errorf("%d objects after the second run, want %d as before", len(after), len(before))
 	}
 }
 
@@ -102,7 +102,7 @@ func TestSlowPrometheus(t *testing.T) {
 	select {
 	case <-asked:
 	case <-time.After(waitTimeout):
-		t.Fatal("no query")
+		t.Fatal("Prometheus got no query, want one")
 	}
 
 	fast.Store(true)
@@ -110,17 +110,17 @@ func TestSlowPrometheus(t *testing.T) {
 		t.Errorf("liveness: %v", err)
 	}
 	if recs, err := recommendations(t.Context(), c, "slow"); err != nil || len(recs) > 0 {
-		t.Errorf("recommendations before the response: %v, %v", recs, err)
+		t.Errorf("recommendations before the response: %v, %v, want none", recs, err)
 	}
 
 	awaitRule(t, c, "slow", "RoundCompleted")
 	if took := time.Since(began); took < wait {
-		t.Errorf("the run took %s, less than its first query", took)
+		t.Errorf("the run took %s, want at least %s, the time of its first query", took, wait)
 	}
 
 	recs, err := recommendations(t.Context(), c, "slow")
 	if err != nil || harness.ConditionText(recs["shop/web"].Status.Conditions, "Ready") != "True/RecommendationReady" {
-		t.Errorf("after a slow run: %v, %v", recs, err)
+		t.Errorf("after a slow run: %v, %v, want web Ready", recs, err)
 	}
 }
 

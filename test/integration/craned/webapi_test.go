@@ -109,10 +109,10 @@ func TestWebAPI(t *testing.T) {
 			t.Errorf("%s as user %q: status %d, want %d with %q; %v\n%.400s", q.path, q.as, status, q.status, q.want, err, page)
 		}
 		if strings.Contains(q.path, "compromised") && strings.Contains(page, `class="past"`) {
-			t.Errorf("%s shows series of an expression that the template does not have", q.path)
+			t.Errorf("%s shows series of an expression that the template does not have, want none", q.path)
 		}
 		if q.status != http.StatusOK && strings.Contains(page, "recommendedInfo") {
-			t.Errorf("%s returns recommendations to %q", q.path, q.as)
+			t.Errorf("%s returns recommendations to %q, want none", q.path, q.as)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func TestFallsBack(t *testing.T) {
 	})
 
 	if log := craned.Log.String(); !strings.Contains(log, "data source failed; others are preferred during its cooldown") {
-		t.Error("the log does not contain the failure")
+		t.Error("the log does not contain the failure, want it with the cooldown")
 	}
 
 	eventually(t, "ready with one of two sources", func(ctx context.Context) error {
@@ -189,6 +189,6 @@ func TestHistoryFromFiles(t *testing.T) {
 
 	near(t, "cpu from a file", requested(t, recs["shop/web"].Status.RecommendedInfo)["cpu"], 0.4*1.15)
 	if log := craned.Log.String(); !strings.Contains(log, "Left out: --datasource has no prom") {
-		t.Error("the log does not contain the disabled features")
+		t.Error("the log does not contain the disabled features, want them")
 	}
 }

@@ -48,20 +48,20 @@ func TestRights(t *testing.T) {
 
 		var overview contract.Overview
 		if status := c.get(contract.PathOverview, &overview); status != http.StatusOK || overview.Coverage.Workloads != len(c.want) {
-			t.Errorf("overview of %s: status %d, %+v", c.name, status, overview.Coverage)
+			t.Errorf("overview of %s: status %d, %+v, want 200 and %d workloads", c.name, status, overview.Coverage, len(c.want))
 		}
 	}
 
 	var refused contract.ErrorBody
 	if status := eve.get(contract.PathWorklist, &refused); status != http.StatusForbidden || refused.Error.Right != "list recommendations.analysis.crane.io in all namespaces" {
-		t.Errorf("worklist of eve: status %d, %+v", status, refused)
+		t.Errorf("worklist of eve: status %d, %+v, want 403 and the missing right", status, refused)
 	}
 
 	var session contract.Session
 	ann.get(contract.PathSession, &session)
 
 	if !slices.Equal(session.Clusters[0].Rights.Namespaces, []string{"shop"}) || !session.Clusters[0].Rights.Adopt || session.Clusters[0].Rights.ClusterTotals {
-		t.Errorf("rights of ann: %+v", session.Clusters[0].Rights)
+		t.Errorf("rights of ann: %+v, want adoption in shop alone", session.Clusters[0].Rights)
 	}
 
 	for path, want := range map[string][4]int{ // ann, bob, eve, root
@@ -97,17 +97,17 @@ func TestQueriesStayInTheNamespace(t *testing.T) {
 	for _, path := range []string{contract.PathWorkload, contract.PathSeries} {
 		f.takeQueries()
 		if status := ann.get(workloadOf(path, "shop"), nil); status != http.StatusOK {
-			t.Fatalf("%s: status %d", path, status)
+			t.Fatalf("%s: status %d, want 200", path, status)
 		}
 
 		queries := f.takeQueries()
 		if len(queries) == 0 {
-			t.Errorf("%s asks nothing of Prometheus", path)
+			t.Errorf("%s sends no query to Prometheus, want some", path)
 		}
 
 		for _, query := range queries {
 			if !strings.Contains(query, `namespace="shop"`) && !aboutTheServer.MatchString(query) {
-				t.Errorf("%s asks %s", path, query)
+				t.Errorf("%s sends the query %s, want the namespace shop in it", path, query)
 			}
 		}
 	}
@@ -119,7 +119,7 @@ func TestQueriesStayInTheNamespace(t *testing.T) {
 
 	for _, query := range f.takeQueries() {
 		if !strings.Contains(query, `namespace="shop"`) || strings.Contains(strings.ReplaceAll(query, `\"`, ""), `"pay"`) {
-			t.Errorf("%s", query)
+			t.Errorf("query %s, want the namespace shop alone in it", query)
 		}
 	}
 }
@@ -145,14 +145,14 @@ func TestWrites(t *testing.T) {
 	var result contract.ActionResult
 	adopt := contract.ActionRequest{Action: contract.ActionAdopt, Items: []contract.Item{item("shop"), item("pay")}}
 	if status := ann.post(contract.PathAction, adopt, &result); status != http.StatusOK || len(result.Results) != 2 || !result.Results[0].OK {
-		t.Fatalf("status %d, %+v", status, result)
+		t.Fatalf("status %d, %+v, want two results, the first adopted", status, result)
 	}
 
 	if e := result.Results[1].Error; e == nil || e.Reason != contract.ReasonForbidden {
-		t.Errorf("adoption in another namespace: %+v", e)
+		t.Errorf("adoption in another namespace: %+v, want Forbidden", e)
 	}
 	if adoptionOf("shop") != analysisv1alpha1.AdoptionTypeAuto || adoptionOf("pay") != before {
-		t.Errorf("adoption types are %s and %s", adoptionOf("shop"), adoptionOf("pay"))
+		t.Errorf("adoption types are %s in shop and %s in pay, want Auto and %s", adoptionOf("shop"), adoptionOf("pay"), before)
 	}
 
 	for _, want := range []string{
@@ -160,29 +160,29 @@ func TestWrites(t *testing.T) {
 		`"user":"system:serviceaccount:shop:ann","action":"adopt","cluster":"cluster","namespace":"shop","recommendation":"web-resource-1","result":"ok"`,
 	} {
 		if !strings.Contains(f.logged(), want) {
-			t.Errorf("no %s in the log %s", want, f.logged())
+			t.Errorf("the log %s lacks a record, want %s", f.logged(), want)
 		}
 	}
 
 	export := contract.ExportRequest{Format: "csv", Items: []contract.Item{item("shop")}}
 	if status := ann.post(contract.PathExport, export, nil); status != http.StatusOK {
-		t.Errorf("export: status %d", status)
+		t.Errorf("export: status %d, want 200", status)
 	}
 
 	export.Items = append(export.Items, item("pay"))
 	if status := ann.post(contract.PathExport, export, nil); status != http.StatusForbidden {
-		t.Errorf("export of another namespace: status %d", status)
+		t.Errorf("export of another namespace: status %d, want 403", status)
 	}
 
 	rollback := contract.ActionRequest{Action: contract.ActionRollback, Items: []contract.Item{item("shop")}}
 	for name, headers := range map[string][]string{"without the token": {contract.CSRFHeader, ""}, "from another site": {"Sec-Fetch-Site", "cross-site"}} {
 		if status := ann.do(http.MethodPost, contract.PathAction, rollback, nil, headers...); status != http.StatusForbidden {
-			t.Errorf("a write %s: status %d", name, status)
+			t.Errorf("a write %s: status %d, want 403", name, status)
 		}
 	}
 
 	if adoptionOf("shop") != analysisv1alpha1.AdoptionTypeAuto {
-		t.Error("a refused write was made")
+		t.Error("a refused write changed the adoption type, want Auto")
 	}
 }
 
@@ -193,19 +193,19 @@ func TestLogin(t *testing.T) {
 	for _, bad := range []string{"", "nonsense", expired, strings.Repeat("x", 17<<10)} {
 		p := f.browser()
 		if status := p.post(contract.PathLogin, contract.LoginRequest{Token: bad}, nil); status != http.StatusUnauthorized {
-			t.Errorf("login with %.20q: status %d", bad, status)
+			t.Errorf("login with %.20q: status %d, want 401", bad, status)
 		}
 		if status := p.get(contract.PathWorklist, nil); status != http.StatusUnauthorized {
-			t.Errorf("worklist after a refused login: status %d", status)
+			t.Errorf("worklist after a refused login: status %d, want 401", status)
 		}
 	}
 
 	ann := f.login("shop", "ann")
 	if status := ann.post(contract.PathLogout, nil, nil); status != http.StatusOK {
-		t.Errorf("logout: status %d", status)
+		t.Errorf("logout: status %d, want 200", status)
 	}
 	if status := ann.get(contract.PathWorklist, nil); status != http.StatusUnauthorized {
-		t.Errorf("after the logout: status %d", status)
+		t.Errorf("worklist after the logout: status %d, want 401", status)
 	}
 
 	proxied := f.browser()
@@ -214,23 +214,23 @@ func TestLogin(t *testing.T) {
 	proxied.get(contract.PathSession, &session)
 
 	if !session.Authenticated || session.User != "system:serviceaccount:shop:ann" || session.CSRFToken == "" {
-		t.Fatalf("session of a proxy: %+v", session)
+		t.Fatalf("session of a proxy: %+v, want the user of the token", session)
 	}
 
 	if got := proxied.namespaces(); !slices.Equal(got, []string{"shop"}) {
-		t.Errorf("through a proxy: %v", got)
+		t.Errorf("namespaces through a proxy: %v, want shop", got)
 	}
 
 	pause := contract.ActionRequest{Action: contract.ActionPause, DryRun: true, Items: []contract.Item{{Cluster: "cluster", Namespace: "shop", Name: "web-resource-1"}}}
 	if status := proxied.post(contract.PathAction, pause, nil); status != http.StatusForbidden {
-		t.Errorf("a write through a proxy without the token of the session: status %d", status)
+		t.Errorf("a write through a proxy without the token of the session: status %d, want 403", status)
 	}
 
 	renewed := f.browser()
 	renewed.bearer = token(t, "shop", "ann")
 	renewed.csrf = session.CSRFToken
 	if status := renewed.post(contract.PathAction, pause, nil); status != http.StatusOK {
-		t.Errorf("a write after the proxy renewed its token: status %d", status)
+		t.Errorf("a write after the proxy renewed its token: status %d, want 200", status)
 	}
 }
 
@@ -244,7 +244,7 @@ func TestRevokedToken(t *testing.T) {
 	f := serve(t)
 	guest := f.login("shop", "guest")
 	if status := guest.get(contract.PathHealth, nil); status != http.StatusOK {
-		t.Fatalf("health: status %d", status)
+		t.Fatalf("health: status %d, want 200", status)
 	}
 
 	if err := admin.Delete(t.Context(), account); err != nil {
@@ -263,7 +263,7 @@ func TestRevokedToken(t *testing.T) {
 	guest.get(contract.PathSession, &session)
 
 	if session.Authenticated {
-		t.Error("the session of a deleted account goes on")
+		t.Error("the session of a deleted account continues, want its end")
 	}
 }
 
@@ -272,11 +272,11 @@ func TestAPIServerRestarts(t *testing.T) {
 	f := serve(t)
 	ann := f.login("shop", "ann")
 	if status := ann.get(contract.PathHealth, nil); status != http.StatusOK {
-		t.Fatalf("health: status %d", status)
+		t.Fatalf("health: status %d, want 200", status)
 	}
 
 	if got := ann.namespaces(); len(got) != 1 {
-		t.Fatalf("rows %v", got)
+		t.Fatalf("rows %v, want one", got)
 	}
 
 	if err := control.StopComponent(t.Context(), controlplane.APIServer); err != nil {
@@ -285,13 +285,13 @@ func TestAPIServerRestarts(t *testing.T) {
 
 	var refused contract.ErrorBody
 	if status := ann.get(contract.PathHealth, &refused); status != http.StatusServiceUnavailable || refused.Error.Reason != contract.ReasonAPIServerUnavailable {
-		t.Errorf("health without an API server: status %d, %+v", status, refused)
+		t.Errorf("health without an API server: status %d, %+v, want 503", status, refused)
 	}
 	if got := ann.namespaces(); len(got) != 1 {
-		t.Errorf("rows without an API server: %v", got)
+		t.Errorf("rows without an API server: %v, want one", got)
 	}
 	if status := f.browser().post(contract.PathLogin, contract.LoginRequest{Token: "other"}, nil); status != http.StatusServiceUnavailable {
-		t.Errorf("a login without an API server: status %d", status)
+		t.Errorf("a login without an API server: status %d, want 503", status)
 	}
 
 	if err := control.StartComponent(t.Context(), controlplane.APIServer); err != nil {

@@ -102,7 +102,7 @@ func serve(t *testing.T) *fixture {
 
 	line, err := bufio.NewReader(printed).ReadString('\n')
 	if err != nil {
-		t.Fatalf("no address: %q %v, log %s", line, err, f.logged())
+		t.Fatalf("the server printed %q, %v, want its address: log %s", line, err, f.logged())
 	}
 
 	f.address = addressIn(line)
@@ -152,7 +152,7 @@ func (f *fixture) login(namespace, name string) *person {
 	p := f.browser()
 	var session contract.Session
 	if status := p.post(contract.PathLogin, contract.LoginRequest{Token: token(f.t, namespace, name)}, &session); status != http.StatusOK || !session.Authenticated {
-		f.t.Fatalf("login of %s: status %d, %+v", name, status, session)
+		f.t.Fatalf("login of %s: status %d, %+v, want 200", name, status, session)
 	}
 
 	if want := "system:serviceaccount:" + namespace + ":" + name; session.User != want {
@@ -207,7 +207,7 @@ func (p *person) do(method, path string, body, into any, headers ...string) int 
 
 	if into != nil {
 		if err := json.Unmarshal(text, into); err != nil {
-			p.t.Fatalf("%s %s: status %d: %s", method, path, response.StatusCode, text)
+			p.t.Fatalf("%s %s: status %d, %v, want JSON: %s", method, path, response.StatusCode, err, text)
 		}
 	}
 
@@ -220,7 +220,7 @@ func (p *person) namespaces() []string {
 
 	var list contract.Worklist
 	if status := p.get(contract.PathWorklist, &list); status != http.StatusOK {
-		p.t.Fatalf("worklist: status %d", status)
+		p.t.Fatalf("worklist: status %d, want 200", status)
 	}
 
 	var out []string

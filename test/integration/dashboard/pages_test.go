@@ -124,7 +124,7 @@ func TestForecast(t *testing.T) {
 	f.login("shop", "ann").get(path, &out)
 
 	if len(out.Metrics) != 1 || !out.Metrics[0].Ready || !out.Metrics[0].Used || len(out.Notes) != 0 {
-		t.Fatalf("%+v", out)
+		t.Fatalf("forecast %+v, want one metric that is ready and used", out)
 	}
 
 	last := map[string]float64{}
@@ -144,7 +144,7 @@ func TestForecast(t *testing.T) {
 
 	for _, query := range f.takeQueries() {
 		if !strings.Contains(query, `namespace="shop"`) && !aboutTheServer.MatchString(query) {
-			t.Errorf("the history of a forecast asks %s", query)
+			t.Errorf("the history of a forecast sends the query %s, want the namespace shop in it", query)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestCreateRule(t *testing.T) {
 	var out contract.RuleResult
 	request := contract.RuleRequest{YAML: ruleOf("web", "any: true"), DryRun: true}
 	if status := root.post(contract.PathRules, request, &out); status != http.StatusOK || out.Created || out.Selected != 2 || len(out.Rows) != 2 {
-		t.Fatalf("dry run: status %d, %+v", status, out)
+		t.Fatalf("dry run: status %d, %+v, want two rows and nothing created", status, out)
 	}
 
 	rule := &analysisv1alpha1.RecommendationRule{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
@@ -182,7 +182,7 @@ func TestCreateRule(t *testing.T) {
 
 	var refused contract.ErrorBody
 	if status := ann.post(contract.PathRules, request, &refused); status != http.StatusForbidden {
-		t.Errorf("dry run of ann: status %d, %+v", status, refused)
+		t.Errorf("dry run of ann: status %d, %+v, want 403", status, refused)
 	}
 
 	for name, text := range map[string]string{
@@ -190,13 +190,13 @@ func TestCreateRule(t *testing.T) {
 		"an interval": strings.Replace(request.YAML, "24h", "daily", 1), "no YAML": "{",
 	} {
 		if status := root.post(contract.PathRules, contract.RuleRequest{YAML: text, DryRun: true}, nil); status != http.StatusUnprocessableEntity {
-			t.Errorf("%s: status %d", name, status)
+			t.Errorf("%s: status %d, want 422", name, status)
 		}
 	}
 
 	request = contract.RuleRequest{YAML: ruleOf("web", "matchNames: [shop]")}
 	if status := root.post(contract.PathRules, request, &out); status != http.StatusOK || !out.Created || out.Name != "web" {
-		t.Fatalf("creation: status %d, %+v", status, out)
+		t.Fatalf("creation: status %d, %+v, want web created", status, out)
 	}
 
 	t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(t.Context()), rule) })
@@ -204,17 +204,17 @@ func TestCreateRule(t *testing.T) {
 		t.Error(err)
 	}
 	if log := f.logged(); strings.Count(log, `"action":"create rule"`) != 1 || !strings.Contains(log, `"rule":"web"`) {
-		t.Errorf("audit log: %s", log)
+		t.Errorf("audit log: %s, want one record of the creation", log)
 	}
 
 	var list contract.RuleList
 	root.get(contract.PathRules, &list)
 
 	if len(list.Rules) != 1 || len(list.Recommenders) != 10 {
-		t.Errorf("rules: %+v", list)
+		t.Errorf("rules: %+v, want one rule and 10 recommenders", list)
 	}
 	if status := root.post(contract.PathRules, request, nil); status != http.StatusConflict {
-		t.Errorf("the same rule again: status %d", status)
+		t.Errorf("the same rule again: status %d, want 409", status)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestRecords(t *testing.T) {
 	root := f.login("shop", "root")
 	var out contract.Overview
 	if status := root.get(contract.PathOverview, &out); status != http.StatusOK || len(out.Trend) != 0 || out.TrendSource != "" || len(out.OOMKills) != 0 {
-		t.Errorf("without records: status %d, %+v", status, out)
+		t.Errorf("without records: status %d, %+v, want 200 without a trend", status, out)
 	}
 
 	record := &savings.Record{}
@@ -256,27 +256,27 @@ func TestRecords(t *testing.T) {
 	root.get(contract.PathOverview, &out)
 
 	if out.CostWindowSeconds != 3600 || !strings.Contains(out.CostSource, "http://") || len(out.Missing) != 0 {
-		t.Errorf("cost from %q over %d s, missing %+v", out.CostSource, out.CostWindowSeconds, out.Missing)
+		t.Errorf("cost from %q over %d s, missing %+v, want an hour and nothing missing", out.CostSource, out.CostWindowSeconds, out.Missing)
 	}
 	if len(out.Trend) != 2 || out.TrendSource != "ConfigMap crane-system/crane-savings" || *out.Trend[0].ClusterPerMonth != 7300 || *out.Trend[1].RecoverablePerMonth != 3*730 {
-		t.Fatalf("trend from %s: %+v", out.TrendSource, out.Trend)
+		t.Fatalf("trend from %s: %+v, want two days", out.TrendSource, out.Trend)
 	}
 
 	if a := out.Adoption; *a.PromisedPerMonth != 2*730 || *a.RealisedPerMonth != 730 || *a.Promised != 2*48 || *a.Realised != 48 || a.Since != midnight.Add(-48*time.Hour).Unix() {
-		t.Errorf("adoption: %+v", a)
+		t.Errorf("adoption: %+v, want half of what was promised", a)
 	}
 	if len(out.OOMKills) != 1 || out.OOMKills[0].Target != (contract.Target{Cluster: "cluster", Namespace: "shop", Kind: "Deployment", Name: "web"}) || *out.OOMKills[0].MemoryBytes != 1<<30 || out.OOMSource == "" {
-		t.Errorf("kills: %+v", out.OOMKills)
+		t.Errorf("kills: %+v, want one of Deployment web with 1 GiB", out.OOMKills)
 	}
 	if !slices.ContainsFunc(out.Attention, func(a contract.Attention) bool { return a.Reason == "OOMKilled" && a.Target.Name == "web" }) {
-		t.Errorf("attention: %+v", out.Attention)
+		t.Errorf("attention: %+v, want OOMKilled of web", out.Attention)
 	}
 
 	out = contract.Overview{}
 	f.login("shop", "ann").get(contract.PathOverview, &out)
 
 	if len(out.Trend) != 0 || out.OOMKills != nil || out.Money.ClusterPerMonth != nil {
-		t.Errorf("ann reads the records of the cluster: %+v", out)
+		t.Errorf("ann reads the records of the cluster: %+v, want none", out)
 	}
 
 	for part, want := range map[string]string{
@@ -293,7 +293,7 @@ func TestRecords(t *testing.T) {
 	f.login("shop", "ann").get(contract.PathOverview, &out)
 
 	if len(out.Trend) != 2 || len(out.OOMKills) != 1 || len(out.Missing) != 1 {
-		t.Errorf("ann with the right to the records: %d days, %d kills, missing %+v", len(out.Trend), len(out.OOMKills), out.Missing)
+		t.Errorf("ann with the right to the records: %d days, %d kills, missing %+v, want 2, 1 and one missing", len(out.Trend), len(out.OOMKills), out.Missing)
 	}
 }
 
@@ -360,24 +360,24 @@ func TestNodes(t *testing.T) {
 	root := f.login("shop", "root")
 	var out contract.NodeList
 	if status := root.get(contract.PathNodes, &out); status != http.StatusOK || len(out.Nodes) != 1 {
-		t.Fatalf("status %d, %+v", status, out)
+		t.Fatalf("nodes: status %d, want 200 and one node: %+v", status, out)
 	}
 
 	n := out.Nodes[0]
 	if out.WaterMarks["cpu_usage_avg_5m"] != 0.75 || !slices.Equal(n.Above, []string{"cpu_usage_avg_5m"}) || !slices.ContainsFunc(out.Notes, func(s string) bool { return strings.Contains(s, "built-in policy") }) {
-		t.Errorf("water marks %v, above %v, loads %v, notes %v", out.WaterMarks, n.Above, n.Loads, out.Notes)
+		t.Errorf("water marks %v, above %v, loads %v, notes %v, want 0.75 of the built-in policy, which the node exceeds", out.WaterMarks, n.Above, n.Loads, out.Notes)
 	}
 	if len(n.Zones) != 2 || n.Zones[0].CPUMilli != 4000 || *n.Zones[0].CPUAllocatedMilli != 2000 || !slices.Equal(n.Zones[0].Pods, []string{"shop/pinned"}) || *n.Zones[1].CPUAllocatedMilli != 0 {
-		t.Errorf("zones: %+v", n.Zones)
+		t.Errorf("zones: %+v, want two zones, the first with shop/pinned", n.Zones)
 	}
 	if len(n.Events) != 1 || n.Events[0].Kind != "throttled" || !strings.HasPrefix(n.Events[0].Text, "shop/pinned: limit from 2 to 1") || n.CPURequested != 2000 || n.Pods != 1 {
-		t.Errorf("%+v", n)
+		t.Errorf("node %+v, want one throttling of shop/pinned", n)
 	}
 
 	var costs contract.Cost
 	for _, window := range []string{"1h", "7d"} {
 		if status := root.get(contract.PathCost+"?by=label&label=app&window="+window, &costs); status != http.StatusOK || len(costs.Rows) != 1 || costs.Rows[0].Name != "" || costs.Rows[0].Pods != 1 || costs.Rows[0].RequestPerMonth <= 0 {
-			t.Errorf("costs by label over %s: status %d, %+v", window, status, costs)
+			t.Errorf("costs by label over %s: status %d, %+v, want 200 and one row", window, status, costs)
 		}
 	}
 

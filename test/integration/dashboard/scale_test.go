@@ -69,12 +69,12 @@ func TestManyRecommendations(t *testing.T) {
 
 	cold := time.Since(begin)
 	if len(list.Rows) < manyRows {
-		t.Fatalf("%d rows", len(list.Rows))
+		t.Fatalf("%d rows, want %d or more", len(list.Rows), manyRows)
 	}
 
 	before := requestsOf(t)
 	if before["recommendations LIST"] == 0 || before["selfsubjectreviews POST"] == 0 {
-		t.Fatalf("the requests are not counted: %v", before)
+		t.Fatalf("the requests are %v, want Recommendations listed and reviews created", before)
 	}
 
 	looking, _ := errgroup.WithContext(t.Context())
@@ -110,11 +110,11 @@ func TestManyRecommendations(t *testing.T) {
 	t.Logf("%d rows: cold worklist %s, peak memory %d MiB, requests of %d people with 10 pages each: %v", len(list.Rows), cold.Round(time.Millisecond), peak>>20, people, after)
 
 	if peak > memoryAim {
-		t.Errorf("the server used %d MiB, more than %d", peak>>20, memoryAim>>20)
+		t.Errorf("the server used %d MiB, want at most %d", peak>>20, memoryAim>>20)
 	}
 	// All people share what the server lists; it is read again after 30 s.
 	if after["recommendations LIST"] > 200 {
-		t.Errorf("Recommendations were listed in %v requests", after["recommendations LIST"])
+		t.Errorf("Recommendations were listed in %v requests, want at most 200", after["recommendations LIST"])
 	}
 }
 
@@ -167,7 +167,7 @@ func startServer(t *testing.T) (*fixture, int) {
 	t.Cleanup(func() { _ = cmd.Wait() }) // killed with the context of the test
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		t.Fatalf("no address: %v, log %s", err, f.logged())
+		t.Fatalf("the server printed no address, want one: %v, log %s", err, f.logged())
 	}
 
 	f.address = addressIn(line)
@@ -185,7 +185,7 @@ func peakMemory(t *testing.T, pid int) int64 {
 
 	found := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)
 	if found == nil {
-		t.Fatalf("no VmHWM in %s", text)
+		t.Fatalf("no VmHWM in %s, want it there", text)
 	}
 
 	kib, err := strconv.ParseInt(string(found[1]), 10, 64)

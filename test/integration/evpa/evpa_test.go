@@ -61,11 +61,11 @@ func testOff(w *fixture) {
 
 	e := w.await("web", "is ready", condition("Ready", metav1.ConditionTrue, "RecommendationReady", ""))
 	if len(e.Status.Recommendation.ContainerRecommendations) != 1 {
-		w.T.Fatalf("%+v", e.Status.Recommendation)
+		w.T.Fatalf("recommendation %+v, want one container", e.Status.Recommendation)
 	}
 
 	if !strings.HasPrefix(e.Status.Change, "cpu 1 → 2") || !strings.Contains(e.Status.Change, ", memory ") {
-		w.T.Errorf("change %q", e.Status.Change)
+		w.T.Errorf("change %q, want CPU from 1 to 2 and a change of memory", e.Status.Change)
 	}
 
 	c := e.Status.Recommendation.ContainerRecommendations[0]
@@ -73,25 +73,25 @@ func testOff(w *fixture) {
 		w.T.Errorf("target %v, want about 230m", c.Target)
 	}
 	if c.LowerBound.Cpu().Cmp(*c.Target.Cpu()) > 0 || c.UpperBound.Cpu().Cmp(*c.Target.Cpu()) < 0 || c.LowerBound.Memory().IsZero() {
-		w.T.Errorf("bounds %v and %v around %v", c.LowerBound, c.UpperBound, c.Target)
+		w.T.Errorf("bounds %v and %v around %v, want bounds that contain the target", c.LowerBound, c.UpperBound, c.Target)
 	}
 	if c.UncappedTarget.Cpu().Cmp(*c.Target.Cpu()) != 0 {
-		w.T.Errorf("uncapped %v", c.UncappedTarget)
+		w.T.Errorf("uncapped %v, want the target of CPU", c.UncappedTarget)
 	}
 
 	d := decision(e, corev1.ResourceCPU)
 	if d.Action != autoscalingv1alpha1.VerticalActionLower || d.Estimator != "Percentile" || !strings.Contains(d.Reason, "to be lowered from 1") || d.LoweredAt != nil {
-		w.T.Errorf("%+v", d)
+		w.T.Errorf("decision on CPU: %+v, want it lowered later by Percentile", d)
 	}
 	if len(e.Status.ResourceEstimators) != 1 || e.Status.ResourceEstimators[0].Type != "Percentile" || e.Status.ResourceEstimators[0].LastUpdateTime == nil {
-		w.T.Errorf("estimators %+v", e.Status.ResourceEstimators)
+		w.T.Errorf("estimators %+v, want Percentile with a time", e.Status.ResourceEstimators)
 	}
 
 	for _, check := range []error{
 		condition("Applied", metav1.ConditionFalse, "Off", "applies nothing")(e), condition("Estimating", metav1.ConditionTrue, "AllAnswer", "")(e),
 	} {
 		if check != nil {
-			w.T.Error(check)
+			w.T.Errorf("condition: %v, want Applied False and Estimating True", check)
 		}
 	}
 
@@ -128,10 +128,10 @@ func testLearning(w *fixture) {
 
 	e := w.await("new", "has nothing to say", condition("Ready", metav1.ConditionFalse, "NoEstimate", "no use was measured"))
 	if e.Status.Recommendation != nil {
-		w.T.Errorf("%+v", e.Status.Recommendation)
+		w.T.Errorf("recommendation %+v, want none", e.Status.Recommendation)
 	}
 	if d := decision(e, corev1.ResourceCPU); d.Action != autoscalingv1alpha1.VerticalActionNone || d.Request != nil {
-		w.T.Errorf("%+v", d)
+		w.T.Errorf("decision on CPU: %+v, want none", d)
 	}
 
 	w.noRecommendation("new")

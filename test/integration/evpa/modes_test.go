@@ -62,7 +62,7 @@ func testInitial(w *fixture) {
 	after := w.replaced("web", before, 230, 2)
 	for uid := range podUIDs(after) {
 		if before[uid] {
-			w.T.Error("a pod was resized that should have been left alone")
+			w.T.Error("a pod was resized in place, want it replaced")
 		}
 	}
 }
@@ -76,7 +76,7 @@ func testInPlace(w *fixture) {
 
 	e := w.await("web", "rests", condition("Applied", metav1.ConditionTrue, "Resting", ""))
 	if d := decision(e, corev1.ResourceCPU); d.LoweredAt == nil || d.Request == nil || d.Request.MilliValue() > 236 {
-		w.T.Errorf("%+v", d)
+		w.T.Errorf("decision on CPU: %+v, want a lowered request of 236m at most", d)
 	}
 
 	// Off restores requests like a deletion.
@@ -100,7 +100,7 @@ func (w *fixture) samePods(before map[types.UID]bool, after []corev1.Pod) {
 
 	for uid := range podUIDs(after) {
 		if !before[uid] {
-			w.T.Error("a pod was replaced that should have been resized in place")
+			w.T.Error("a pod was replaced, want it resized in place")
 		}
 	}
 }
@@ -116,7 +116,7 @@ func testAuto(w *fixture) {
 
 	for uid := range podUIDs(w.replaced("bare", before, 230, 2)) {
 		if before[uid] {
-			w.T.Error("a BestEffort pod was given requests in place")
+			w.T.Error("a BestEffort pod was given requests in place, want it replaced")
 		}
 	}
 
@@ -191,7 +191,7 @@ func testRecreate(w *fixture) {
 	after := podUIDs(w.replaced("web", before, 230, 3))
 	for uid := range after {
 		if before[uid] {
-			w.T.Error("a pod was resized in place in mode Recreate")
+			w.T.Error("a pod was resized in place in mode Recreate, want it replaced")
 		}
 	}
 

@@ -149,7 +149,7 @@ func testOOMKill(w *fixture) {
 
 	load.relieve(w.Name)
 	if d := decision(e, corev1.ResourceMemory); d.RaisedAt == nil {
-		w.T.Errorf("%+v", d)
+		w.T.Errorf("decision on memory: %+v, want a raise", d)
 	}
 
 	w.AwaitPods("web", "have more memory, and as much more at most", func(pods []corev1.Pod) error {
@@ -197,7 +197,7 @@ func testEstimators(w *fixture) {
 
 	e := w.await("web", "is ready all the same", condition("Ready", metav1.ConditionTrue, "", ""))
 	if d := decision(e, corev1.ResourceCPU); d.Action != autoscalingv1alpha1.VerticalActionHold || d.Estimator != "Percentile" || !strings.Contains(d.Reason, "without that nothing is lowered") {
-		w.T.Errorf("%+v", d)
+		w.T.Errorf("decision on CPU: %+v, want it held by Percentile", d)
 	}
 
 	// The forecast is 1.2 cores for all pods together: 600m for each of two, plus 15 %.
@@ -249,7 +249,7 @@ func testEstimators(w *fixture) {
 	}
 
 	if theirs != 1 {
-		w.T.Errorf("the other's answer is there %d times: %+v", theirs, e.Status.ResourceEstimators)
+		w.T.Errorf("the other estimator has %d answers, want 1: %+v", theirs, e.Status.ResourceEstimators)
 	}
 }
 
@@ -404,12 +404,12 @@ func testSharedDecision(w *fixture) {
 	for _, name := range []string{"web", "scaled"} {
 		e := w.await(name, "is ready", condition("Ready", metav1.ConditionTrue, "", "there is a recommendation"))
 		if got, want := targetsnapshot.VerticalSize(e).Containers["app"], byTarget[name].Containers["app"]; *got.CPURequest != *want.CPURequest || *got.MemoryRequest != *want.MemoryRequest {
-			w.T.Errorf("%s: the vertical autoscaler recommends %v and %v, the rule %v and %v", name, *got.CPURequest, *got.MemoryRequest, *want.CPURequest, *want.MemoryRequest)
+			w.T.Errorf("%s: the vertical autoscaler recommends %v and %v, want %v and %v as the rule", name, *got.CPURequest, *got.MemoryRequest, *want.CPURequest, *want.MemoryRequest)
 		}
 	}
 
 	if cpu := *byTarget["scaled"].Containers["app"].CPURequest; cpu != 1000 {
-		w.T.Errorf("the request on which an autoscaler acts: %v", cpu)
+		w.T.Errorf("the request on which an autoscaler acts is %v, want 1000", cpu)
 	}
 	w.await("own", "names the Recommendation of the rule", condition("Ready", metav1.ConditionTrue, "", "(rule "+w.Name+") recommends cpu of app"))
 }

@@ -62,7 +62,7 @@ func TestEmptySource(t *testing.T) {
 			for name, rec := range recommendations(t.Context(), t, c, r.Name) {
 				action := rec.Status.Action
 				if (action == analysisv1alpha1.ActionDelete || action == analysisv1alpha1.ActionPatch) && name != "pv-released" {
-					t.Errorf("%s: %s: %s", name, action, rec.Status.Description)
+					t.Errorf("%s has action %s, want none without data: %s", name, action, rec.Status.Description)
 				}
 			}
 		})
@@ -83,10 +83,10 @@ func TestFailingSource(t *testing.T) {
 		t.Run(recommender, func(t *testing.T) {
 			r := createRule(t, c, recommender, kind)
 			if cond := awaitReady(t, c, r, "DataSourceFailed"); cond.Status != metav1.ConditionFalse || !strings.Contains(cond.Message, "recommender "+recommender) {
-				t.Errorf("%+v", cond)
+				t.Errorf("condition Ready is %+v, want False with recommender %s", cond, recommender)
 			}
 			if got := recommendations(t.Context(), t, c, r.Name); len(got) > 0 {
-				t.Errorf("recommendations without data: %v", got)
+				t.Errorf("recommendations without data: %v, want none", got)
 			}
 		})
 	}
@@ -101,7 +101,7 @@ func TestLostData(t *testing.T) {
 
 	before := recommendations(t.Context(), t, c, r.Name)["empty"]
 	if before.Status.Action != analysisv1alpha1.ActionDelete {
-		t.Fatalf("%+v", before.Status)
+		t.Fatalf("status %+v, want action Delete", before.Status)
 	}
 
 	stop()
@@ -111,10 +111,10 @@ func TestLostData(t *testing.T) {
 
 	after := recommendations(t.Context(), t, c, r.Name)["empty"]
 	if after.UID != before.UID || after.Status.Action != analysisv1alpha1.ActionDelete || !strings.Contains(after.Status.Description, "The last recommendation is kept") {
-		t.Errorf("%+v", after.Status)
+		t.Errorf("status %+v, want the last recommendation kept", after.Status)
 	}
 	if cond := meta.FindStatusCondition(after.Status.Conditions, analysisv1alpha1.ConditionFailed); cond == nil || cond.Status != metav1.ConditionTrue {
-		t.Errorf("condition Failed: %+v", cond)
+		t.Errorf("condition Failed: %+v, want True", cond)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestTargetInUseAgain(t *testing.T) {
 	awaitReady(t, c, r, "RoundCompleted")
 
 	if rec := recommendations(t.Context(), t, c, r.Name)["lb-orphan"]; rec.Status.Action != analysisv1alpha1.ActionDelete {
-		t.Fatalf("%+v", rec.Status)
+		t.Fatalf("status %+v, want action Delete", rec.Status)
 	}
 
 	m := &objectCreator{ctx: t.Context(), c: c}
@@ -182,7 +182,7 @@ func TestInvalidSettings(t *testing.T) {
 		t.Run(recommender, func(t *testing.T) {
 			r := createRule(t, c, recommender, kind, "no-such-key", "1")
 			if cond := awaitReady(t, c, r, "InvalidRecommender"); !strings.Contains(cond.Message, "no-such-key") {
-				t.Errorf("%+v", cond)
+				t.Errorf("condition Ready is %+v, want the unknown key in its message", cond)
 			}
 		})
 	}
@@ -205,7 +205,7 @@ func TestUnsupportedKinds(t *testing.T) {
 			awaitReady(t, c, r, "RoundCompleted")
 
 			if got := recommendations(t.Context(), t, c, r.Name); len(got) > 0 {
-				t.Errorf("%v", got)
+				t.Errorf("recommendations %v, want none of another kind", got)
 			}
 		})
 	}
@@ -253,7 +253,7 @@ func TestDeletedTarget(t *testing.T) {
 	awaitReady(t, c, r, "RoundCompleted")
 
 	if cond := meta.FindStatusCondition(recommendations(t.Context(), t, c, r.Name)["doomed"].Status.Conditions, "Ready"); cond == nil || cond.Reason != noData {
-		t.Errorf("condition Ready: %+v", cond)
+		t.Errorf("condition Ready: %+v, want its reason to be missing data", cond)
 	}
 	if err := c.Delete(t.Context(), node); err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)

@@ -228,22 +228,22 @@ func checkRecommendations(t *testing.T, recommender string, got map[string]analy
 			t.Errorf("%s: %s %s %q, want %s with %q", name, r.Spec.Type, s.Action, s.Description, w.action, w.description)
 		}
 		if s.RecommendedInfo != w.recommended || s.CurrentInfo != w.current {
-			t.Errorf("%s: recommendedInfo %s\ncurrentInfo %s", name, s.RecommendedInfo, s.CurrentInfo)
+			t.Errorf("%s: recommendedInfo %s\ncurrentInfo %s\nwant %s\nand %s", name, s.RecommendedInfo, s.CurrentInfo, w.recommended, w.current)
 		}
 
 		if notApplicable := meta.IsStatusConditionFalse(s.Conditions, analysisv1alpha1.ConditionApplicable); notApplicable != w.notApplicable {
-			t.Errorf("%s: not applicable: %v", name, notApplicable)
+			t.Errorf("%s: not applicable: %v, want %v", name, notApplicable, w.notApplicable)
 		}
 
 		ok := w.reason == completed
 		if message := r.Annotations[analysisv1alpha1.AnnotationMessage]; (message == analysisv1alpha1.MessageSuccess) != ok {
-			t.Errorf("%s: message %q", name, message)
+			t.Errorf("%s: message %q, want success: %v", name, message, ok)
 		}
 		if r.Labels[analysisv1alpha1.LabelRuleRecommender] != recommender || r.Labels[analysisv1alpha1.LabelTargetName] != name {
-			t.Errorf("%s: labels %v", name, r.Labels)
+			t.Errorf("%s: labels %v, want recommender %s and the target's name", name, r.Labels, recommender)
 		}
 		if r.Spec.TargetRef.Namespace == "" && r.Namespace != "crane-system" {
-			t.Errorf("%s is in namespace %s", name, r.Namespace)
+			t.Errorf("%s is in namespace %s, want crane-system", name, r.Namespace)
 		}
 	}
 }
@@ -334,7 +334,7 @@ func TestRecommenders(t *testing.T) {
 				if w.recommended == "*" { // The value depends on the sizing policy; it only has to differ from the current one.
 					w.recommended = got[name].Status.RecommendedInfo
 					if w.recommended == "" || w.recommended == w.current {
-						t.Errorf("%s: recommendedInfo %s", name, w.recommended)
+						t.Errorf("%s: recommendedInfo %s, want another value than the current one", name, w.recommended)
 					}
 
 					test.want[name] = w

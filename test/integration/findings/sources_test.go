@@ -53,7 +53,7 @@ func TestCombinedSources(t *testing.T) {
 
 				got, exists := recommendations(t.Context(), t, c, r.Name)[found[recommender]]
 				if !exists || got.Status.Action == "" || got.Status.Action == analysisv1alpha1.ActionNone {
-					t.Errorf("%s: %q: %s", found[recommender], got.Status.Action, got.Status.Description)
+					t.Errorf("%s has action %q, want one: %s", found[recommender], got.Status.Action, got.Status.Description)
 				}
 			})
 		}
@@ -63,7 +63,7 @@ func TestCombinedSources(t *testing.T) {
 		startControllersOn(t, func(config *rest.Config) metrics.Capabilities { return newCombinedSource(t, config) })
 		r := createRule(t, c, "Unused", "Deployment")
 		if cond := awaitReady(t, c, r, "DataSourceFailed"); !strings.Contains(cond.Message, "needs Prometheus") {
-			t.Error(cond.Message)
+			t.Errorf("message %q, want the need for Prometheus", cond.Message)
 		}
 	})
 }
@@ -89,14 +89,14 @@ func TestSizingFromPrometheus(t *testing.T) {
 	t.Run("Resource", func(t *testing.T) {
 		s := byType(t, "Resource")
 		if s.Action != analysisv1alpha1.ActionPatch || !strings.Contains(s.RecommendedValue, "containerName: app") || !strings.Contains(s.Description, "app: cpu 1 -> ") {
-			t.Errorf("%+v", s)
+			t.Errorf("status %+v, want a patch of app from 1 CPU", s)
 		}
 	})
 
 	t.Run("Replicas", func(t *testing.T) {
 		// The 95th percentile of a wave up to 4 cores is just below it: 8 pods at half a core.
 		if s := byType(t, "Replicas"); s.RecommendedInfo != `{"spec":{"replicas":8}}` || !strings.Contains(s.Description, "cpu needs 8 pods at 50 % of the requested 1 each") {
-			t.Errorf("%+v", s)
+			t.Errorf("status %+v, want 8 pods at 50 %% of the request", s)
 		}
 	})
 
@@ -105,7 +105,7 @@ func TestSizingFromPrometheus(t *testing.T) {
 		var e autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 		if err := json.Unmarshal([]byte(s.RecommendedInfo), &e); err != nil || s.Action != analysisv1alpha1.ActionCreate ||
 			e.Spec.MinReplicas == nil || *e.Spec.MinReplicas != 8 || !strings.Contains(s.Description, fmt.Sprintf("keep 8 to %d pods", e.Spec.MaxReplicas)) {
-			t.Errorf("%+v: %v", s, err)
+			t.Errorf("status %+v, %v, want an autoscaler with 8 pods or more", s, err)
 		}
 	})
 }

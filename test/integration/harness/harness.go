@@ -94,7 +94,7 @@ func Eventually(ctx context.Context, t testing.TB, bound time.Duration, what str
 
 		select {
 		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %v", what, bound, last)
+			t.Fatalf("%s: not within %s, want it then: %v", what, bound, last)
 		case <-tick.C:
 		}
 	}

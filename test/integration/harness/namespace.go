@@ -147,7 +147,7 @@ func Change[T client.Object](n *Namespace, o T, name string, edit func(T)) {
 	edit(o)
 
 	if !ok {
-		n.T.Fatalf("%T is no object", before)
+		n.T.Fatalf("the copy of %T is no object, want a client.Object", o)
 	}
 
 	if err := n.Patch(n.T.Context(), o, client.MergeFrom(before)); err != nil {

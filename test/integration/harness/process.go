@@ -109,7 +109,7 @@ func (p *Process) Stop(t testing.TB) {
 	case <-p.done:
 	case <-time.After(p.bound):
 		p.Kill()
-		t.Error("the process did not end after SIGTERM")
+		t.Error("the process did not end after SIGTERM, want its end")
 	}
 }
 
@@ -125,7 +125,7 @@ func (p *Process) Terminate(t testing.TB) error {
 	case <-p.done:
 		return p.err
 	case <-time.After(p.bound):
-		t.Fatal("the process did not end after SIGTERM")
+		t.Fatal("the process did not end after SIGTERM, want its end")
 		return nil
 	}
 }

@@ -216,7 +216,7 @@ func (u *Unfriendly) Check(t *testing.T) {
 
 	t.Logf("refused %v, accepted %v", u.refused, u.accepted)
 	if len(u.refused) == 0 || len(u.accepted) == 0 {
-		t.Error("the proxy has refused nothing, or let nothing through")
+		t.Errorf("the proxy refused %d kinds of requests and accepted %d, want some of each", len(u.refused), len(u.accepted))
 	}
 }
 

@@ -209,7 +209,7 @@ func TestRights(t *testing.T) {
 	}
 	// Requests that bypass the API server are rejected.
 	if body, err := a.get(t.Context(), path); err == nil || !strings.Contains(err.Error(), "403") {
-		t.Errorf("anonymous at the adapter itself: %q, %v", body, err)
+		t.Errorf("an anonymous request to the adapter: %q, %v, want 403", body, err)
 	}
 
 	// The requests come from the user of the HPA controller, for metrics that were not requested before.
@@ -229,7 +229,7 @@ func TestRights(t *testing.T) {
 	}
 
 	if cost := a.kubernetesRequests(t) - before; cost > asked/10 {
-		t.Errorf("%d requests for a metric cost %v requests to the Kubernetes API", asked, cost)
+		t.Errorf("%d requests for a metric cost %v requests to the Kubernetes API, want at most a tenth", asked, cost)
 	}
 }
 
@@ -269,7 +269,7 @@ func (a adapter) kubernetesRequests(t *testing.T) float64 {
 	}
 
 	if !found {
-		t.Fatal("the adapter does not count its requests")
+		t.Fatal("the adapter's metrics lack its requests, want a count of them")
 	}
 
 	return sum
@@ -373,7 +373,7 @@ func TestAPIServerRestarted(t *testing.T) {
 
 	select {
 	case <-a.Done():
-		t.Errorf("the adapter ended: %v", a.Err())
+		t.Errorf("the adapter ended: %v, want it running", a.Err())
 	default:
 	}
 }

@@ -79,10 +79,10 @@ func TestKEDA(t *testing.T) {
 
 	values, err := readExternal(t.Context(), externalPath(ns, "s0-workload-"+ns, "scaledobject.keda.sh/name=consumer"))
 	if err != nil || len(values) != 1 || values[0].Value.Value() != 3 {
-		t.Errorf("KEDA's metric through Crane: %v, %v", values, err)
+		t.Errorf("KEDA's metric through Crane: %v, %v, want 3", values, err)
 	}
 	if owner := ownerOfExternalMetrics(t); owner != systemNamespace+"/metric-adapter" {
-		t.Errorf("external.metrics.k8s.io belongs to %s", owner)
+		t.Errorf("external.metrics.k8s.io belongs to %s, want Crane's metric-adapter", owner)
 	}
 
 	// An EffectiveHPA on KEDA's workload leaves it to KEDA.

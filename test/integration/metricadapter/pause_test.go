@@ -83,13 +83,13 @@ func TestPausedAdapter(t *testing.T) {
 					a.Namespace = ns
 				}
 				if may(a) && a.Group != "authentication.k8s.io" && a.Group != "authorization.k8s.io" {
-					t.Errorf("the adapter may %s %s.%s", verb, r.Name, a.Group)
+					t.Errorf("the adapter may %s %s.%s, want no rights", verb, r.Name, a.Group)
 				}
 			}
 		}
 	}
 
 	if own := (authorizationv1.ResourceAttributes{Verb: "update", Resource: "secrets", Namespace: "crane-system", Name: "metric-adapter-certificate"}); !may(own) || checked < 100 {
-		t.Errorf("%d rights are checked, and its certificate is %t", checked, may(own))
+		t.Errorf("%d rights were checked and its certificate is %t, want 100 or more and true", checked, may(own))
 	}
 }

@@ -157,7 +157,7 @@ func TestRulesDefineMetrics(t *testing.T) {
 
 		values, err := readExternal(t.Context(), externalPath(ns, "queue_len_of_mail", "queue=b"))
 		if err != nil || len(values) != 1 || values[0].Value.String() != "3" {
-			t.Errorf("with a selector: %v, %v", values, err)
+			t.Errorf("with a selector: %v, %v, want 3", values, err)
 		}
 	})
 
@@ -213,7 +213,7 @@ func TestRulesDefineMetrics(t *testing.T) {
 
 			for _, name := range want {
 				if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == name }) {
-					t.Errorf("%s does not list %s: %v", group, name, list.APIResources)
+					t.Errorf("%s lists %v, want %s", group, list.APIResources, name)
 				}
 			}
 		}

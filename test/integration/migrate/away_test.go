@@ -46,7 +46,7 @@ func TestAway(t *testing.T) {
 	}
 
 	if plan := away(0, "plan"); !strings.Contains(plan, "release-autoscalers") || !strings.Contains(plan, "after a pause") {
-		t.Errorf("plan: %s", plan)
+		t.Errorf("plan: %s, want both steps in it", plan)
 	}
 
 	away(0, "run", "--dry-run")
@@ -99,7 +99,7 @@ func (f *fixture) checkHPAs() {
 		err := f.client.Get(f.Context(), client.ObjectKeyFromObject(hpa), hpa)
 		if i%10 == 0 { // a preview
 			if !apierrors.IsNotFound(err) {
-				f.Errorf("HPA of the preview %s: %v", name, err)
+				f.Errorf("HPA of the preview %s: %v, want it not found", name, err)
 			}
 			continue
 		}
@@ -110,10 +110,10 @@ func (f *fixture) checkHPAs() {
 		}
 
 		if text := fmt.Sprint(hpa.Object["spec"], hpa.GetLabels(), hpa.GetOwnerReferences()); strings.Contains(text, "crane") || !strings.Contains(text, "maxReplicas:10") || !strings.Contains(text, "averageUtilization:50") {
-			f.Errorf("HPA of %s: %s", name, text)
+			f.Errorf("HPA of %s: %s, want one without Crane and as the user has set it", name, text)
 		}
 		if least := field(hpa, "spec", "minReplicas"); i == 1 && (least != "7" || hpa.GetAnnotations()[migrate.AnnotationMinReplicas] != "2") {
-			f.Errorf("HPA of %s has a minimum of %s, the forecast held 7: %v", name, least, hpa.GetAnnotations())
+			f.Errorf("HPA of %s has a minimum of %s, %v, want the 7 of the forecast", name, least, hpa.GetAnnotations())
 		}
 	}
 }
@@ -131,16 +131,16 @@ func (f *fixture) checkGone() {
 		switch {
 		case ref.Kind == "Deployment" && strings.HasPrefix(ref.Namespace, "app-"): // of users
 		case ref.Namespace == "crane-system" && ref.Kind != "ConfigMap" && ref.Kind != "Secret", strings.Contains(ref.APIVersion, "crane.io"), strings.HasPrefix(text, "map[labels:map[app.kubernetes.io/part-of:crane"):
-			f.Errorf("%s is left: %s", ref, text)
+			f.Errorf("%s is left: %s, want it deleted", ref, text)
 		case ref.Kind == "Node" && (strings.Contains(text, "interference") || strings.Contains(text, "node_hot_value")):
-			f.Errorf("%s has marks: %s", ref, text)
+			f.Errorf("%s has marks: %s, want none", ref, text)
 		case strings.HasPrefix(ref.Kind, "ClusterRole") && strings.Contains(ref.Name, "crane"):
-			f.Errorf("%s is left", ref)
+			f.Errorf("%s is left, want it deleted", ref)
 
 		case ref.Kind == "HorizontalPodAutoscaler":
 			owners := (&object{Object: o}).GetOwnerReferences()
 			if slices.ContainsFunc(owners, func(r metav1.OwnerReference) bool { return strings.Contains(r.APIVersion, "crane.io") }) {
-				f.Errorf("%s would be collected with its owner: %v", ref, owners)
+				f.Errorf("%s would be collected with its owner: %v, want no such owner", ref, owners)
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func TestCheck(t *testing.T) {
 			viewer := f.user("viewer")
 
 			if out, errOut, code := f.crane(reader, "migrate", "check"); code != 3 {
-				t.Fatalf("exit code %d without gocrane: %s%s", code, out, errOut)
+				t.Fatalf("check without gocrane: exit code %d, want 3: %s%s", code, out, errOut)
 			}
 
 			namespace := map[string]string{"yaml": "crane-system", "helm": "finops"}[by]
@@ -34,7 +34,7 @@ func TestCheck(t *testing.T) {
 
 			out, errOut, code := f.crane(reader, "migrate", "check", "-o", "json")
 			if code != 4 {
-				t.Fatalf("exit code %d: %s", code, errOut)
+				t.Fatalf("check: exit code %d, want 4: %s", code, errOut)
 			}
 
 			var report migrate.Report
@@ -48,17 +48,17 @@ func TestCheck(t *testing.T) {
 			for _, format := range []string{"table", "html"} {
 				text, errOut, code := f.crane(reader, "migrate", "check", "-o", format)
 				if code != 4 || !strings.Contains(text, "crane-validating-webhook") || !strings.Contains(text, namespace) || len(text) < 3000 {
-					t.Errorf("%s: exit code %d: %s%s", format, code, text, errOut)
+					t.Errorf("check as %s: exit code %d, want 4 and the webhook: %s%s", format, code, text, errOut)
 				}
 			}
 
 			// What must not be read is reported, and the rest is found.
 			out, errOut, code = f.crane(viewer, "migrate", "check")
 			if code != 4 || !strings.Contains(out, "Unreadable") || !strings.Contains(out, "craned") {
-				t.Errorf("exit code %d: %s%s", code, out, errOut)
+				t.Errorf("check with few rights: exit code %d, want 4 and what is unreadable: %s%s", code, out, errOut)
 			}
 			if _, errOut, code := f.crane(viewer, "migrate", "export", t.TempDir()); code != 1 || !strings.Contains(errOut, "incomplete") {
-				t.Errorf("an incomplete export: exit code %d: %s", code, errOut)
+				t.Errorf("an incomplete export: exit code %d, want 1: %s", code, errOut)
 			}
 		})
 	}
@@ -71,10 +71,10 @@ func (f *fixture) checkItems(report migrate.Report) {
 	found := map[migrate.Ref]migrate.Item{}
 	for _, item := range report.Items {
 		if _, twice := found[item.Ref]; twice {
-			f.Errorf("%s is listed twice", item.Ref)
+			f.Errorf("%s is listed twice, want once", item.Ref)
 		}
 		if item.Fate == "" || item.Component == "" {
-			f.Errorf("%s has no fate or component: %+v", item.Ref, item)
+			f.Errorf("%s has no fate or component: %+v, want both", item.Ref, item)
 		}
 
 		found[item.Ref] = item
@@ -83,7 +83,7 @@ func (f *fixture) checkItems(report migrate.Report) {
 	missing := 0
 	for ref := range f.installation.owned {
 		if _, ok := found[ref]; !ok {
-			f.Errorf("%s is not accounted for", ref)
+			f.Errorf("%s is not accounted for, want a line for it", ref)
 			missing++
 		}
 
@@ -95,7 +95,7 @@ func (f *fixture) checkItems(report migrate.Report) {
 			continue // of gocrane's Deployments, by controllers
 		}
 
-		f.Errorf("%s is not gocrane's", ref)
+		f.Errorf("%s is not gocrane's, want no line for it", ref)
 	}
 
 	f.Logf("%d of %d objects accounted for", len(f.installation.owned)-missing, len(f.installation.owned))
@@ -111,22 +111,22 @@ func (f *fixture) checkFindings(report migrate.Report, by string) {
 
 	for _, reason := range []string{"EVPAActs", "PublicKey", "CronLocalTime", "ElasticPods", "PodsOfScheduler", "RecordingRules", "HostsUnknown", "GocraneBroken"} {
 		if _, ok := has[reason]; !ok {
-			f.Errorf("no finding %s: %+v", reason, report.Findings)
+			f.Errorf("the findings %+v lack a reason, want %s", report.Findings, reason)
 		}
 	}
 
 	if n := len(has["EVPAActs"].Objects); n != 4 {
-		f.Errorf("%d EffectiveVerticalPodAutoscalers act: %v", n, has["EVPAActs"])
+		f.Errorf("%d EffectiveVerticalPodAutoscalers act, want 4: %v", n, has["EVPAActs"])
 	}
 	if !slices.Equal(report.Namespaces, []string{f.installation.namespace}) {
-		f.Errorf("namespaces %v", report.Namespaces)
+		f.Errorf("namespaces %v, want %s alone", report.Namespaces, f.installation.namespace)
 	}
 	if by == "helm" && (len(report.Releases) != 4 || report.Releases[1].Chart != "crane" || report.Releases[1].Revision != 2 || report.Releases[1].ChartVersion != "0.11.0") {
-		f.Errorf("releases %+v", report.Releases)
+		f.Errorf("releases %+v, want 4, the second being crane 0.11.0", report.Releases)
 	}
 
 	if report.Pods != (migrate.PodUse{Scheduled: 1, Topology: 1, Elastic: 1}) {
-		f.Errorf("pods %+v", report.Pods)
+		f.Errorf("pods %+v, want one of each", report.Pods)
 	}
 }
 

@@ -180,7 +180,7 @@ func (f *fixture) startFleet(network *tunnel.Tunnel) {
 	}
 
 	if !serving.ClientCA.AppendCertsFromPEM(f.control.CAPEM()) || !serving.FrontProxyCA.AppendCertsFromPEM(proxies) {
-		f.Fatal("no certificate in the authorities of the control plane")
+		f.Fatal("no certificate in the authorities of the control plane, want one")
 	}
 
 	timing := simnode.DefaultTiming()
@@ -365,16 +365,16 @@ func (f *fixture) checkTakenOver() {
 
 	hpa := f.get("autoscaling/v2", "HorizontalPodAutoscaler", loadNamespace, "ehpa-by-schedule")
 	if field(hpa, "spec", "minReplicas") != "6" || strings.Contains(field(hpa, "spec", "metrics"), "crane_autoscaling_cron") {
-		f.Errorf("Crane's craned did not take over the HPA of by-schedule: %v", hpa.Object["spec"])
+		f.Errorf("the HPA of by-schedule is %v, want the minimum of 6 of Crane's craned", hpa.Object["spec"])
 	}
 
 	prediction := f.get("prediction.crane.io/v1alpha1", "TimeSeriesPrediction", loadNamespace, "ehpa-by-forecast")
 	if metrics := field(prediction, "status", "predictionMetrics"); !strings.Contains(metrics, "skill:") {
-		f.Errorf("Crane's craned made no forecast of by-forecast: %.300s", metrics)
+		f.Errorf("the prediction of by-forecast is %.300s, want a forecast of Crane's craned", metrics)
 	}
 
 	api := f.get("apiregistration.k8s.io/v1", "APIService", "", "v1beta1.external.metrics.k8s.io")
 	if field(api, "spec", "insecureSkipTLSVerify") == "true" || field(api, "spec", "service", "name") != "metric-adapter" {
-		f.Errorf("Crane's metric-adapter does not serve external metrics: %v", api.Object["spec"])
+		f.Errorf("the APIService of external metrics is %v, want Crane's metric-adapter", api.Object["spec"])
 	}
 }

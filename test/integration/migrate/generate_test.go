@@ -114,7 +114,7 @@ func (f *fixture) parse(dir string) []*object {
 
 		objects, err := manifest.ParseString(string(content))
 		if err != nil {
-			f.Fatalf("%s: %v", file, err)
+			f.Fatalf("parsing %s: %v", file, err)
 		}
 
 		out = append(out, objects...)

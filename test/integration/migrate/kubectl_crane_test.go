@@ -64,9 +64,9 @@ func TestKubectlCrane(t *testing.T) {
 	web := f.get("analysis.crane.io/v1alpha1", "Recommendation", "shop", "rule-resource-web")
 	db := f.get("analysis.crane.io/v1alpha1", "Recommendation", "shop", "rule-resource-db")
 	if field(web, "spec", "adoptionType") != "Auto" || web.GetAnnotations()["analysis.crane.io/run-number"] != "0" || db.GetAnnotations()["analysis.crane.io/run-number"] != "" {
-		t.Errorf("web %v, db %v", web.Object, db.GetAnnotations())
+		t.Errorf("web %v, db %v, want web on Auto with run number 0, db untouched", web.Object, db.GetAnnotations())
 	}
 	if help, _, _ := f.crane(f.control.Kubeconfig(), "--help"); strings.Contains(help, "view-recommend") {
-		t.Errorf("help lists the aliases: %s", help)
+		t.Errorf("the help lists the aliases, want none: %s", help)
 	}
 }

@@ -82,7 +82,7 @@ func TestOthers(t *testing.T) {
 
 	for _, o := range objects {
 		if err := f.client.Create(t.Context(), o); err != nil {
-			t.Fatalf("%s: %v", migrate.RefOf(o), err)
+			t.Fatalf("creating %s: %v", migrate.RefOf(o), err)
 		}
 	}
 
@@ -90,7 +90,7 @@ func TestOthers(t *testing.T) {
 	out, errOut, _ := f.crane(f.user("reader"), "migrate", "check", "-o", "json")
 	var report migrate.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
-		t.Fatalf("%v: %s", err, errOut)
+		t.Fatalf("parsing the report of the check: %v: %s", err, errOut)
 	}
 
 	found := map[string]migrate.Import{}
@@ -142,7 +142,7 @@ func TestOthers(t *testing.T) {
 
 		for _, text := range want.manifest {
 			if !strings.Contains(i.Manifest, text) {
-				t.Errorf("%s lacks %q:\n%s", name, text, i.Manifest)
+				t.Errorf("the manifest of %s lacks text, want %q:\n%s", name, text, i.Manifest)
 			}
 		}
 
@@ -150,12 +150,12 @@ func TestOthers(t *testing.T) {
 	}
 
 	for name, i := range found {
-		t.Errorf("%s is unexpected: %+v", name, i)
+		t.Errorf("item %s is %+v, want only the listed ones", name, i)
 	}
 
 	text, _, _ := f.crane(f.control.Kubeconfig(), "migrate", "check")
 	if !strings.Contains(text, "KEDA ScaledObject shop/queue -> nothing; without counterpart: trigger kafka") {
-		t.Errorf("table: %s", text)
+		t.Errorf("table: %s, want the trigger without a counterpart", text)
 	}
 }
 
@@ -165,7 +165,7 @@ func (f *fixture) acceptsManifest(name, text string) {
 
 	objects, err := manifest.ParseString(text)
 	if err != nil {
-		f.Errorf("%s: %v", name, err)
+		f.Errorf("parsing the manifest of %s: %v", name, err)
 	}
 
 	for _, o := range objects {

@@ -42,16 +42,16 @@ func TestRunAndUndo(t *testing.T) {
 	admin := f.control.Kubeconfig()
 
 	if _, errOut, code := f.crane(admin, "migrate", "run", registry); code != 1 || !strings.Contains(errOut, "EVPAActs") {
-		t.Fatalf("without a decision: exit code %d: %s", code, errOut)
+		t.Fatalf("run without a decision: exit code %d, want 1: %s", code, errOut)
 	}
 
 	out, errOut, code := f.crane(admin, "migrate", "plan", registry, imageTag, "--evpa=off")
 	if code != 0 || !strings.Contains(out, "replace-metric-adapter") {
-		t.Fatalf("plan: exit code %d: %s%s", code, out, errOut)
+		t.Fatalf("plan: exit code %d, want 0: %s%s", code, out, errOut)
 	}
 
 	if _, errOut, code := f.crane(admin, "migrate", "run", registry, imageTag, "--evpa=off", "--dry-run"); code != 0 {
-		t.Fatalf("dry run: exit code %d: %s", code, errOut)
+		t.Fatalf("dry run: exit code %d, want 0: %s", code, errOut)
 	}
 
 	f.compare("dry run", before)
@@ -68,13 +68,13 @@ func TestRunAndUndo(t *testing.T) {
 	f.run("finish", 2)
 
 	if out, errOut, code := f.crane(admin, "migrate", "finish", "--yes"); code != 0 || !strings.Contains(out, quotasLeft) {
-		t.Errorf("finish: exit code %d: %s%s", code, out, errOut)
+		t.Errorf("finish: exit code %d, want 0 and the notice of quotas: %s%s", code, out, errOut)
 	}
 	if out, _, code := f.crane(admin, "migrate", "status"); code != 3 || !strings.Contains(out, quotasLeft) {
-		t.Errorf("a migration is recorded after finish: exit code %d: %s", code, out)
+		t.Errorf("status after finish: exit code %d, want 3 without a migration: %s", code, out)
 	}
 	if out, _, code := f.crane(admin, "migrate", "check"); code != 3 {
-		t.Errorf("gocrane is there after finish: exit code %d: %s", code, out)
+		t.Errorf("check after finish: exit code %d, want 3 without gocrane: %s", code, out)
 	}
 }
 
@@ -134,27 +134,27 @@ func (f *fixture) checkPaused() {
 
 	api := f.get("apiregistration.k8s.io/v1", "APIService", "", "v1beta1.external.metrics.k8s.io")
 	if service := field(api, "spec", "service", "name"); service != "metric-adapter" {
-		f.Errorf("external metrics are served by %s", service)
+		f.Errorf("external metrics are served by %s, want metric-adapter", service)
 	}
 
 	service := f.get("v1", "Service", "crane-system", "metric-adapter")
 	if selector := field(service, "spec", "selector"); selector != "map[app.kubernetes.io/name:metric-adapter]" {
-		f.Errorf("Service metric-adapter selects %s", selector)
+		f.Errorf("Service metric-adapter selects %s, want the pods of metric-adapter", selector)
 	}
 
 	craned := f.get("apps/v1", "Deployment", "crane-system", "craned")
 	if args := field(craned, "spec", "template", "spec", "containers"); !strings.Contains(args, "registry.example/crane/craned:v1.2.3") || !strings.Contains(args, "--ehpa-cron-local-time=true") ||
 		!strings.Contains(args, "--recommendation-configuration-file=") || !strings.Contains(args, "--feature-gates=Analysis=true,TimeSeriesPrediction=true,Autoscaling=true") {
-		f.Errorf("craned has %s", args)
+		f.Errorf("craned has %s, want the image and flags of the migration", args)
 	}
 
 	f.get("v1", "Secret", "crane-system", "webhook-server-tls")
 	node := f.get("v1", "Node", "", "node-1")
 	if text := field(node, "spec", "taints") + field(node, "status") + field(node, "metadata", "annotations"); strings.Contains(text, "gocrane.io") || strings.Contains(text, "interference") || strings.Contains(text, "node_hot_value") {
-		f.Errorf("node-1 has %s", text)
+		f.Errorf("node-1 has %s, want no marks of gocrane", text)
 	}
 	if held := field(f.get("v1", "Node", "", "node-0"), "status", "capacity"); !strings.Contains(held, "gocrane.io/cpu:6") || strings.Contains(held, "gocrane.io/memory") {
-		f.Errorf("node-0, where a pod requests gocrane.io/cpu, has %s", held)
+		f.Errorf("node-0, where a pod requests gocrane.io/cpu, has %s, want gocrane.io/cpu:6 alone", held)
 	}
 }
 
@@ -169,12 +169,12 @@ func (f *fixture) checkMigrated() {
 			f.Fatal(err)
 		}
 
-		f.Errorf("check after the migration: exit code %d: %+v", code, report.Items)
+		f.Errorf("check after the migration: exit code %d, want 3: %+v", code, report.Items)
 	}
 
 	status, _, _ := f.crane(f.control.Kubeconfig(), "migrate", "status")
 	if !strings.Contains(status, ": migrated") || strings.Contains(status, "pending") || !strings.Contains(status, quotasLeft) {
-		f.Errorf("status: %s", status)
+		f.Errorf("status: %s, want a migration without pending steps", status)
 	}
 }
 
@@ -227,14 +227,14 @@ func TestOtherNamespace(t *testing.T) {
 
 	service = f.get("apiregistration.k8s.io/v1", "APIService", "", api)
 	if namespace, unverified := field(service, "spec", "service", "namespace"), field(service, "spec", "insecureSkipTLSVerify"); namespace != "crane-system" || unverified != "true" {
-		t.Errorf("external metrics are answered from %s, insecureSkipTLSVerify: %s, before Crane's metric-adapter has written its authority", namespace, unverified)
+		t.Errorf("external metrics are answered from %s, insecureSkipTLSVerify: %s, want crane-system and true before Crane's metric-adapter has written its authority", namespace, unverified)
 	}
 
 	f.get("apps/v1", "Deployment", "crane-system", "metric-adapter")
 	for _, name := range []string{"craned", "metric-adapter"} {
 		o := namespaced("apps/v1", "Deployment", "finops", name, nil)
 		if err := f.client.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
-			t.Errorf("gocrane's %s after the migration: %v", name, err)
+			t.Errorf("gocrane's %s after the migration: %v, want it deleted", name, err)
 		}
 	}
 
@@ -370,7 +370,7 @@ func TestKillAtEveryWrite(t *testing.T) {
 	}
 
 	if len(now) != len(migrated) {
-		t.Errorf("%d objects, %d without interruption", len(now), len(migrated))
+		t.Errorf("%d objects, want %d as without interruption", len(now), len(migrated))
 	}
 
 	t.Logf("survived %d kills of run", kills)
@@ -393,11 +393,11 @@ func (f *fixture) killEach(call func(*migrate.Migration) error) int {
 				return kills // killed after the last write of an undo
 			}
 
-			f.Fatalf("after %d kills: %v", kills, err)
+			f.Fatalf("after %d kills: %v, want a kill or the end", kills, err)
 		}
 
 		if kills > 2000 {
-			f.Fatal("no progress")
+			f.Fatal("more than 2000 kills without an end, want progress")
 		}
 	}
 }
@@ -433,7 +433,7 @@ func TestUndoFromEachStep(t *testing.T) {
 	}
 
 	if len(plan.Steps) < 14 {
-		t.Fatalf("%d steps", len(plan.Steps))
+		t.Fatalf("%d steps, want 14 or more", len(plan.Steps))
 	}
 
 	for _, step := range plan.Steps {
@@ -444,11 +444,11 @@ func TestUndoFromEachStep(t *testing.T) {
 		}}
 
 		if err := f.migration(k).Run(t.Context(), options(), nil, true, false); !errors.Is(err, errKilled) {
-			t.Fatalf("step %s: %v", step.Name, err)
+			t.Fatalf("running until step %s: %v, want a kill", step.Name, err)
 		}
 
 		if err := f.migration(nil).Undo(t.Context()); err != nil {
-			t.Fatalf("step %s: %v", step.Name, err)
+			t.Fatalf("undoing after step %s: %v", step.Name, err)
 		}
 
 		f.settle()

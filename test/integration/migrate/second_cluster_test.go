@@ -33,7 +33,7 @@ func TestSecondCluster(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "export")
 	out, errOut, code := blue.crane(blue.control.Kubeconfig(), "migrate", "export", dir, registry)
 	if code != 0 || !strings.Contains(out, "is Off in") {
-		t.Fatalf("export: exit code %d: %s%s", code, out, errOut)
+		t.Fatalf("export: exit code %d, want 0: %s%s", code, out, errOut)
 	}
 
 	green, c := newLoadedFixture(t)
@@ -44,7 +44,7 @@ func TestSecondCluster(t *testing.T) {
 	green.eventually("craned serves its webhooks", func(ctx context.Context) error { return green.trusted(ctx) })
 
 	if _, errOut, code := green.crane(green.control.Kubeconfig(), "migrate", "check"); code != 3 {
-		t.Errorf("check before the import: exit code %d: %s", code, errOut)
+		t.Errorf("check before the import: exit code %d, want 3: %s", code, errOut)
 	}
 
 	// As the tutorial says.
@@ -63,10 +63,10 @@ func TestSecondCluster(t *testing.T) {
 	green.checkReconciled()
 
 	if _, errOut, code := green.crane(green.control.Kubeconfig(), "migrate", "check"); code != 3 {
-		t.Errorf("check after the import: exit code %d: %s", code, errOut)
+		t.Errorf("check after the import: exit code %d, want 3: %s", code, errOut)
 	}
 	if _, errOut, code := green.crane(green.control.Kubeconfig(), "migrate", "run", registry, imageTag, "--evpa=off"); code != 1 || !strings.Contains(errOut, "gocrane is not installed") {
-		t.Errorf("run without gocrane: exit code %d: %s", code, errOut)
+		t.Errorf("run without gocrane: exit code %d, want 1: %s", code, errOut)
 	}
 }
 
@@ -115,12 +115,12 @@ func (f *fixture) installChart(values string) {
 
 	config := f.get("v1", "ConfigMap", "crane-system", "crane-recommendation-configuration")
 	if !strings.Contains(field(config, "data", "config.yaml"), "kind: RecommendationConfiguration") {
-		f.Errorf("the configuration of recommenders is %v", config.Object["data"])
+		f.Errorf("the configuration of recommenders is %v, want a RecommendationConfiguration", config.Object["data"])
 	}
 
 	craned := f.get("apps/v1", "Deployment", "crane-system", "craned")
 	if args := field(craned, "spec", "template", "spec", "containers"); !strings.Contains(args, "--feature-gates=Analysis=true,TimeSeriesPrediction=true,Autoscaling=true") {
-		f.Errorf("craned has %s", args)
+		f.Errorf("craned has %s, want the feature gates of the values", args)
 	}
 }
 
@@ -172,10 +172,10 @@ func (f *fixture) checkImported(dir string) {
 
 		// The server may add defaults.
 		if diff := cmp.Diff(f.json(want.Object["spec"]), f.json(trimmed(now.Object["spec"], want.Object["spec"]))); diff != "" {
-			f.Errorf("%s differs (-file +cluster):\n%s", migrate.RefOf(want), diff)
+			f.Errorf("%s differs (-file +cluster), want no difference:\n%s", migrate.RefOf(want), diff)
 		}
 		if want.GetKind() == "EffectiveVerticalPodAutoscaler" && field(want, "spec", "updatePolicy", "updateMode") != "Off" {
-			f.Errorf("%s acts: %v", migrate.RefOf(want), want.Object["spec"])
+			f.Errorf("%s acts: %v, want mode Off", migrate.RefOf(want), want.Object["spec"])
 		}
 
 		return nil
@@ -283,10 +283,10 @@ func (f *fixture) checkReconciled() {
 		namespace, name := s.workload(i)
 		w := f.get("apps/v1", "Deployment", namespace, name)
 		if got := field(w, "spec", "replicas"); got != "0" {
-			f.Errorf("%s/%s has %s replicas", namespace, name, got)
+			f.Errorf("%s/%s has %s replicas, want none", namespace, name, got)
 		}
 		if template := field(w, "spec", "template"); !strings.Contains(template, "cpu:500m") {
-			f.Errorf("%s/%s has the template %s", namespace, name, template)
+			f.Errorf("%s/%s has the template %s, want cpu:500m", namespace, name, template)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (f *fixture) snapshot() map[migrate.Ref]map[string]any {
 				continue
 			}
 			if err != nil {
-				f.Fatalf("%s: %v", r.Kind, err)
+				f.Fatalf("listing %s: %v", r.Kind, err)
 			}
 
 			for i := range all.Items {
@@ -115,7 +115,7 @@ func (f *fixture) compare(what string, before map[migrate.Ref]map[string]any) {
 		have, ok := now[ref]
 		if !ok {
 			different++
-			f.Errorf("%s: %s is missing", what, ref)
+			f.Errorf("%s: %s is missing, want it there", what, ref)
 			continue
 		}
 
@@ -125,7 +125,7 @@ func (f *fixture) compare(what string, before map[migrate.Ref]map[string]any) {
 
 		if diff := cmp.Diff(want, have); diff != "" {
 			different++
-			f.Errorf("%s: %s differs (-before +now):\n%s", what, ref, diff)
+			f.Errorf("%s: %s differs (-before +now), want no difference:\n%s", what, ref, diff)
 		}
 
 		delete(now, ref)
@@ -133,7 +133,7 @@ func (f *fixture) compare(what string, before map[migrate.Ref]map[string]any) {
 
 	for ref := range now {
 		different++
-		f.Errorf("%s: %s is new", what, ref)
+		f.Errorf("%s: %s is new, want no other object", what, ref)
 	}
 	f.Logf("%s: %d objects compared, %d differ", what, len(before), different)
 }

@@ -60,7 +60,7 @@ func TestTenant(t *testing.T) {
 
 	for ref := range f.snapshot() {
 		if ref.Namespace == "tenant" && before[ref] == nil {
-			t.Errorf("migrate run wrote %s into the namespace of a tenant", ref)
+			t.Errorf("migrate run wrote %s into the namespace of a tenant, want nothing there", ref)
 		}
 	}
 

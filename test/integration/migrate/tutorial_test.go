@@ -31,13 +31,13 @@ func TestTutorial(t *testing.T) {
 
 	codes := []int{4, 0, 0, 0, 4, 0, 0, 0, 0}
 	if len(commands) != len(codes) {
-		t.Fatalf("%d commands", len(commands))
+		t.Fatalf("%d commands, want %d", len(commands), len(codes))
 	}
 
 	for i, c := range commands {
 		out, errOut, code := f.crane(f.control.Kubeconfig(), strings.Fields(c[1])...)
 		if code != codes[i] {
-			t.Fatalf("crane %s: exit code %d, the page says %d: %s%s", c[1], code, codes[i], out, errOut)
+			t.Fatalf("crane %s: exit code %d, want %d as on the page: %s%s", c[1], code, codes[i], out, errOut)
 		}
 
 		if c[1] == "migrate undo" {
@@ -63,7 +63,7 @@ func (f *fixture) checkExport(dir string) {
 			counts[folder]++
 			content, err := os.ReadFile(path)
 			if folder == "import" && slices.ContainsFunc([]string{"uid:", "resourceVersion:", "ownerReferences:", "\nstatus:"}, func(s string) bool { return strings.Contains(string(content), s) }) {
-				f.Errorf("%s has fields of this cluster:\n%s", path, content)
+				f.Errorf("%s has fields of this cluster, want none:\n%s", path, content)
 			}
 
 			return err
@@ -76,7 +76,7 @@ func (f *fixture) checkExport(dir string) {
 
 	values, err := os.ReadFile(filepath.Join(dir, "values.yaml"))
 	if err != nil || !strings.Contains(string(values), "kind: RecommendationConfiguration") {
-		f.Errorf("the values of the chart lack the configuration of recommenders: %v\n%s", err, values)
+		f.Errorf("the values of the chart lack the configuration of recommenders, want it: %v\n%s", err, values)
 	}
 
 	// The EHPAs, EVPAs, predictions, rules, three objects of ensurance and a ClusterNodePrediction.

@@ -95,7 +95,7 @@ func startCraned(t *testing.T, prometheusURL, policy string, flags ...string) *c
 	c.write(t, policy)
 	t.Cleanup(func() { // runs after the process has been stopped
 		if c.Craned != nil && c.Err() != nil {
-			t.Errorf("craned ended with %v", c.Err())
+			t.Errorf("craned ended with %v, want no error", c.Err())
 		}
 	})
 

@@ -80,12 +80,12 @@ func TestNodesCarryTheirLoad(t *testing.T) {
 
 	one, err := getNode(t.Context(), c, "by-name")
 	if err != nil || one.Annotations["mine"] != "stays" {
-		t.Errorf("annotations of others: %v, %v", one.Annotations, err)
+		t.Errorf("annotations of others: %v, %v, want them kept", one.Annotations, err)
 	}
 
 	stamp := strings.SplitAfter(one.Annotations[cpu], ",")[1]
 	if at, err := time.Parse(time.RFC3339, stamp); err != nil || at.Before(began.Truncate(time.Second)) || at.After(time.Now().Add(time.Second)) {
-		t.Errorf("the time %q is not UTC of between %s and now: %v", stamp, began.UTC(), err)
+		t.Errorf("the time %q, %v, want UTC between %s and now", stamp, err, began.UTC())
 	}
 
 	owners := map[string]bool{}
@@ -94,7 +94,7 @@ func TestNodesCarryTheirLoad(t *testing.T) {
 	}
 
 	if !owners["craned-nodeload"] {
-		t.Errorf("field managers %v", owners)
+		t.Errorf("field managers %v, want craned-nodeload", owners)
 	}
 
 	t.Run("only a material change is written", func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestNodesCarryTheirLoad(t *testing.T) {
 		awaitLoad(t, c, "by-v4", cpu, "0.25000")
 
 		if after := version(t, c, "by-name"); after != before {
-			t.Errorf("a node whose load stands still was written: version %s, then %s", before, after)
+			t.Errorf("a node with constant load has version %s, want %s as before", after, before)
 		}
 	})
 
@@ -122,7 +122,7 @@ func TestNodesCarryTheirLoad(t *testing.T) {
 
 		awaitEvent(t, c, "ConfigMap", "crane-node-load-policy", "LoadNotRead", cpu)
 		if n, err := getNode(t.Context(), c, "by-v4"); err != nil || !strings.HasPrefix(n.Annotations[cpu], "0.25000,") {
-			t.Errorf("without Prometheus the node carries %q, %v", n.Annotations[cpu], err)
+			t.Errorf("without Prometheus the node carries %q, %v, want the last load, 0.25000", n.Annotations[cpu], err)
 		}
 		if err := prom.Start(); err != nil {
 			t.Fatal(err)
@@ -239,9 +239,9 @@ func makeServiceAccount(t *testing.T, c client.Client, namespace string) {
 func TestRefusesABadPolicyAtStart(t *testing.T) {
 	out, err := runToEnd(t, strings.Replace(policy, "weight: 1", "weight: 0", 1))
 	if err == nil || !strings.Contains(out, "spec.priority") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("craned ended with %v, want an error with spec.priority: %s", err, out)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		t.Error("it did not end")
+		t.Error("craned did not end within the bound, want its end")
 	}
 }

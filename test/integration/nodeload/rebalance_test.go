@@ -110,7 +110,7 @@ func TestRebalancing(t *testing.T) {
 		})
 
 		if names, err := left(t.Context()); err != nil || len(names) != 4 {
-			t.Errorf("pods %v, %v", names, err)
+			t.Errorf("pods %v, %v, want 4", names, err)
 		}
 	})
 
@@ -128,7 +128,7 @@ func TestRebalancing(t *testing.T) {
 
 		idle, err := getNode(t.Context(), c, "idle")
 		if err != nil || !strings.Contains(idle.Annotations[nodeload.HoldsKey], ns+"/ReplicaSet/free") {
-			t.Errorf("the target holds %q for the replacement, %v", idle.Annotations[nodeload.HoldsKey], err)
+			t.Errorf("the target holds %q for the replacement, %v, want one of workload free", idle.Annotations[nodeload.HoldsKey], err)
 		}
 
 		// Workload free has one pod left and its budget is used up; the budget of guarded allows no disruption.
@@ -136,7 +136,7 @@ func TestRebalancing(t *testing.T) {
 		awaitEvent(t, c, "Node", "hot", "RebalanceBlocked", "it is the only running pod of its workload")
 
 		if names, err := left(t.Context()); err != nil || len(names) != 3 {
-			t.Errorf("pods %v, %v", names, err)
+			t.Errorf("pods %v, %v, want 3", names, err)
 		}
 	})
 }

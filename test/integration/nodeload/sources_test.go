@@ -180,7 +180,7 @@ func TestSourcesBesidePrometheus(t *testing.T) {
 	})
 
 	if n, err := getNode(t.Context(), c, "unmeasured"); err != nil || n.Annotations[active] != old || n.Annotations[peak] != old {
-		t.Errorf("a node without data has annotations %v, %v", n.Annotations, err)
+		t.Errorf("a node without data has annotations %v, %v, want those from before", n.Annotations, err)
 	}
 
 	// A value with an unchanged timestamp of metrics-server is not written again.

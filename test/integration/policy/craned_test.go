@@ -59,7 +59,7 @@ func try[T client.Object](t *testing.T, craned client.Client, o T, writes map[st
 	for name, w := range writes {
 		changed, ok := o.DeepCopyObject().(T)
 		if !ok {
-			t.Fatal("DeepCopyObject returns another type")
+			t.Fatalf("DeepCopyObject of %T returned another type, want the same", o)
 		}
 
 		w.change(changed)
@@ -68,7 +68,7 @@ func try[T client.Object](t *testing.T, craned client.Client, o T, writes map[st
 			err = checkRefused(err, w.policy)
 		}
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("write %s: %v, want it as the policy says", name, err)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func TestCranedWorkloads(t *testing.T) {
 	for _, kind := range []types.PatchType{types.ApplyPatchType, types.StrategicMergePatchType} {
 		changed := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ordered"}}
 		if err := craned.Patch(t.Context(), changed, client.RawPatch(kind, []byte(body)), client.FieldOwner("craned-adoption")); err != nil {
-			t.Errorf("%s: %v", kind, err)
+			t.Errorf("patching the order of containers with %s: %v", kind, err)
 		}
 	}
 
@@ -550,7 +550,7 @@ func authority(t *testing.T) []byte {
 
 	config := control.Config()
 	if len(config.CAData) == 0 {
-		t.Fatal("the configuration of the API server has no authority")
+		t.Fatal("the configuration of the API server has no authority, want one")
 	}
 
 	return config.CAData

@@ -56,7 +56,7 @@ func newEvaluator(t *testing.T, name string) evaluator {
 		return o.GetName() == name && strings.HasSuffix(o.GetKind(), "Policy")
 	})
 	if at < 0 {
-		t.Fatalf("no policy %s", name)
+		t.Fatalf("no policy %s, want it", name)
 	}
 
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[at].Object, &e.policy); err != nil {
@@ -81,7 +81,7 @@ func (e evaluator) evaluate(expression string, input map[string]any) any {
 
 	ast, issues := e.env.Compile(expression)
 	if issues.Err() != nil {
-		e.t.Fatal(issues.Err())
+		e.t.Fatalf("compiling %s: %v", expression, issues.Err())
 	}
 
 	program, err := e.env.Program(ast)
@@ -244,7 +244,7 @@ func TestEveryFieldIsGuarded(t *testing.T) {
 	} {
 		e := newEvaluator(t, c.policy)
 		if !e.allows(c.subResource, c.object(), c.object()) {
-			t.Fatalf("%s refuses a write without a change", c.policy)
+			t.Fatalf("%s refuses a write without a change, want it allowed", c.policy)
 		}
 
 		for _, field := range append(fieldsOf(reflect.TypeOf(c.of)), "aFieldOfALaterVersion") {

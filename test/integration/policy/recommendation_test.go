@@ -41,7 +41,7 @@ func TestRecommendationTarget(t *testing.T) {
 		"Crane's own":                   web("crane-system"),
 	} {
 		if err := checkRefused(tenant.Create(t.Context(), newRecommendation(namespace, target)), policy); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("target with %s: %v", name, err)
 		}
 	}
 
@@ -87,7 +87,7 @@ func TestRecommendationOwner(t *testing.T) {
 		"labelled":             labelled,
 	} {
 		if err := checkRefused(tenant.Create(t.Context(), rec.DeepCopy()), policy); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("creation %s by a tenant: %v", name, err)
 		}
 		if err := craned.Create(t.Context(), rec); err != nil {
 			t.Errorf("%s, by craned: %v", name, err)

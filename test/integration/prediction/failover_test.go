@@ -110,7 +110,7 @@ func TestFailover(t *testing.T) {
 
 			// A leader that restored its models may still read the samples since.
 			if _, ranges, _ := asked.reset(); ranges != 0 && !volume {
-				t.Errorf("the standby sent %d queries", ranges)
+				t.Errorf("the standby sent %d queries, want none", ranges)
 			}
 
 			killed := time.Now()
@@ -141,7 +141,7 @@ func TestFailover(t *testing.T) {
 			}
 
 			if files, err := os.ReadDir(state); volume && (err != nil || len(files) != failoverSeries) {
-				t.Errorf("the volume has %d checkpoints, %v", len(files), err)
+				t.Errorf("the volume has %d checkpoints, %v, want %d", len(files), err, failoverSeries)
 			}
 		})
 	}

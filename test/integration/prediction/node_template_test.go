@@ -55,6 +55,6 @@ func TestExpressionOfAnAgent(t *testing.T) {
 	})
 
 	if histories, ranges := counts.counts(); histories+ranges > 0 {
-		t.Errorf("%d queries of histories and %d others were sent", histories, ranges)
+		t.Errorf("%d queries of histories and %d others were sent, want none", histories, ranges)
 	}
 }

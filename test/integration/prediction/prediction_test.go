@@ -68,7 +68,7 @@ func TestForecasts(t *testing.T) {
 	} {
 		tsp := await(t, c, client.ObjectKey{Namespace: "shop", Name: name}, ready, metav1.ConditionTrue, predictionv1alpha1.ReasonPredictSucceed)
 		if m := message(tsp, ready); !strings.Contains(m, want) {
-			t.Errorf("%s: message %q lacks %q", name, m, want)
+			t.Errorf("%s: message %q, want %q", name, m, want)
 		}
 
 		checkSamples(t, tsp, 60)
@@ -89,7 +89,7 @@ func TestForecasts(t *testing.T) {
 
 	broken := await(t, c, client.ObjectKeyFromObject(partial), ready, metav1.ConditionFalse, predictionv1alpha1.ReasonPredictPartial)
 	if m := message(broken, ready); !strings.HasPrefix(m, "metrics without a forecast: broken: ") {
-		t.Errorf("partial: message %q", m)
+		t.Errorf("partial: message %q, want the broken metric", m)
 	}
 
 	tsp := &predictionv1alpha1.TimeSeriesPrediction{}
@@ -98,9 +98,9 @@ func TestForecasts(t *testing.T) {
 	}
 
 	if m := tsp.Status.PredictionMetrics; len(m) != 3 || len(m[2].Prediction) != 2 || len(m[2].Prediction[0].Labels) == 0 || len(m[1].Prediction) != 1 {
-		t.Errorf("mixed: %d metrics", len(m))
+		t.Errorf("mixed: %d metrics, want 3, the last with two series", len(m))
 	} else if v, at := value(t, m[1].Prediction[0].Samples[0]), m[1].Prediction[0].Samples[0].Timestamp; math.Abs(v-200*wave(time.Unix(at, 0))) > 30 {
-		t.Errorf("the sum of both zones is forecast as %v, it is %v", v, 200*wave(time.Unix(at, 0)))
+		t.Errorf("the sum of both zones is forecast as %v, want %v", v, 200*wave(time.Unix(at, 0)))
 	}
 
 	checkNoChurn(t, c, craned)
@@ -150,7 +150,7 @@ func checkSamples(t *testing.T, tsp *predictionv1alpha1.TimeSeriesPrediction, st
 	window := int64(tsp.Spec.Window() / time.Second)
 	for _, m := range tsp.Status.PredictionMetrics {
 		if !m.Ready || m.Reason == "" || m.UpdateTime == nil || m.LastSampleTime == nil || len(m.Prediction) == 0 {
-			t.Errorf("%s: %s: ready %v, reason %q, %d series", tsp.Name, m.ResourceIdentifier, m.Ready, m.Reason, len(m.Prediction))
+			t.Errorf("%s: %s: ready %v, reason %q, %d series, want it ready with a reason, times and a series", tsp.Name, m.ResourceIdentifier, m.Ready, m.Reason, len(m.Prediction))
 			continue
 		}
 
@@ -158,15 +158,15 @@ func checkSamples(t *testing.T, tsp *predictionv1alpha1.TimeSeriesPrediction, st
 			first := s.Samples[0].Timestamp
 			last := s.Samples[len(s.Samples)-1].Timestamp
 			if first > now || last < now+window-60 || last > now+2*window {
-				t.Errorf("%s: %s: from %d to %d at %d", tsp.Name, m.ResourceIdentifier, first, last, now)
+				t.Errorf("%s: %s: from %d to %d at %d, want the whole window", tsp.Name, m.ResourceIdentifier, first, last, now)
 			}
 
 			for i, x := range s.Samples {
 				if v := value(t, x); v < 0 || math.IsInf(v, 0) || math.IsNaN(v) || !strings.Contains(x.Value, ".") || len(x.Value)-strings.Index(x.Value, ".") != 6 {
-					t.Errorf("%s: %s: value %q", tsp.Name, m.ResourceIdentifier, x.Value)
+					t.Errorf("%s: %s: value %q, want a number with 5 decimals", tsp.Name, m.ResourceIdentifier, x.Value)
 				}
 				if i > 0 && x.Timestamp-s.Samples[i-1].Timestamp != step {
-					t.Errorf("%s: %s: %d s between samples", tsp.Name, m.ResourceIdentifier, x.Timestamp-s.Samples[i-1].Timestamp)
+					t.Errorf("%s: %s: %d s between samples, want %d", tsp.Name, m.ResourceIdentifier, x.Timestamp-s.Samples[i-1].Timestamp, step)
 				}
 			}
 		}
@@ -214,7 +214,7 @@ func checkNoChurn(t *testing.T, c client.Client, craned *harness.Craned) {
 
 	for name, version := range versions() {
 		if before[name] != version {
-			t.Errorf("%s was written again", name)
+			t.Errorf("%s was written again, want no change", name)
 		}
 	}
 }
@@ -258,17 +258,17 @@ func TestPrometheusGoesAndComesBack(t *testing.T) {
 	aged := await(t, c, key, stale, metav1.ConditionTrue, predictionv1alpha1.ReasonSourceFailed)
 	if m := message(aged, stale); !strings.Contains(m, "resource.cpu: no new samples since ") ||
 		!strings.Contains(m, "Prometheus cannot be reached") || strings.Contains(m, "127.0.0.1") {
-		t.Errorf("message %q", m)
+		t.Errorf("message %q, want the age and the error without an address", m)
 	}
 	if !meta.IsStatusConditionTrue(aged.Status.Conditions, ready) {
-		t.Error("a forecast that is stale is not served")
+		t.Error("a stale forecast is not served, want it Ready")
 	}
 
 	checkSamples(t, aged, 15)
 
 	craned.Stop(t)
 	if files, err := os.ReadDir(state); err != nil || len(files) != 2 {
-		t.Errorf("%d checkpoints, %v", len(files), err)
+		t.Errorf("%d checkpoints, %v, want 2", len(files), err)
 	}
 
 	histories, _ := asked.counts()
@@ -288,7 +288,7 @@ func TestPrometheusGoesAndComesBack(t *testing.T) {
 
 	fresh := await(t, c, key, stale, metav1.ConditionFalse, predictionv1alpha1.ReasonUpToDate)
 	if !meta.IsStatusConditionTrue(fresh.Status.Conditions, ready) {
-		t.Error("not ready after all has recovered")
+		t.Error("not Ready after all has recovered, want it Ready")
 	}
 	if n, _ := asked.counts(); n != histories {
 		t.Errorf("%d histories were read after the restart, want none", n-histories)
@@ -335,7 +335,7 @@ func TestManyShareOneSeries(t *testing.T) {
 
 	// Two range queries for each history, which exceeds the points of one query.
 	if histories, _ := asked.counts(); histories > 2*len(targets) {
-		t.Errorf("%d queries of histories for three series", histories)
+		t.Errorf("%d queries of histories, want at most %d for three series", histories, 2*len(targets))
 	}
 
 	page, err := craned.Metrics(t.Context())
@@ -402,12 +402,12 @@ func TestNodesAreFollowed(t *testing.T) {
 
 	made := await(t, c, client.ObjectKey{Namespace: "nodes", Name: "nodes-node-0"}, ready, metav1.ConditionTrue, predictionv1alpha1.ReasonPredictSucceed)
 	if ref := made.Spec.TargetRef; ref == nil || ref.Kind != "Node" || ref.Name != "node-0" || !metav1.IsControlledBy(made, cnp) {
-		t.Errorf("%+v", made.Spec.TargetRef)
+		t.Errorf("target %+v, want Node node-0 and the ClusterNodePrediction as its owner", made.Spec.TargetRef)
 	}
 
 	first0 := made.Status.PredictionMetrics[0].Prediction[0].Samples[0]
 	if v, used := value(t, first0), wave(time.Unix(first0.Timestamp, 0))/4; math.Abs(v-used) > 0.1 {
-		t.Errorf("node-0 is forecast to use %v, it uses %v", v, used)
+		t.Errorf("node-0 is forecast to use %v, want %v", v, used)
 	}
 
 	// One node is deleted, one changes its labels, and the prediction name of one is in use.

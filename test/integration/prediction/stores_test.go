@@ -112,7 +112,7 @@ func testForecastsOn(t *testing.T, startStore metricstore.Start, flags ...string
 
 	got := forecasts(t, c, startStore(t, w.grid, w.all), flags...)
 	if len(want) < 5 || len(got) != len(want) {
-		t.Errorf("%d forecasts, %d of Prometheus", len(got), len(want))
+		t.Errorf("%d forecasts, want %d as of Prometheus, 5 or more", len(got), len(want))
 	}
 
 	worst, compared := 0.0, 0
@@ -136,7 +136,7 @@ func testForecastsOn(t *testing.T, startStore metricstore.Start, flags ...string
 		compared += n
 
 		if n < len(samples)/2 {
-			t.Errorf("%s: %d of %d samples can be compared", name, n, len(samples))
+			t.Errorf("%s: %d of %d samples can be compared, want half or more", name, n, len(samples))
 		}
 	}
 
@@ -144,6 +144,6 @@ func testForecastsOn(t *testing.T, startStore metricstore.Start, flags ...string
 	t.Logf("%d samples of %d forecasts differ by %.3f %% at most", compared, len(want), 100*worst)
 
 	if worst > 0.02 {
-		t.Errorf("forecasts differ by %.3f %%", 100*worst)
+		t.Errorf("forecasts differ by %.3f %%, want at most 2 %%", 100*worst)
 	}
 }

@@ -132,7 +132,7 @@ func TestEverySecondWriteRefused(t *testing.T) {
 	})
 
 	if f.refused.Load() == 0 {
-		t.Error("no write was rejected")
+		t.Error("no write was rejected, want some")
 	}
 }
 
@@ -242,7 +242,7 @@ func TestCustomKindsThroughScale(t *testing.T) {
 	all := w.recommendations()
 	for name, says := range map[string]string{"Resource/bad": "no selector", "Resource/one": "no scale subresource"} {
 		if d := all[name].Status.Description; !strings.Contains(d, says) || harness.ConditionText(all[name].Status.Conditions, "Failed") != "True/TargetUnreadable" {
-			t.Errorf("%s: description %q", name, d)
+			t.Errorf("%s: description %q, want %q", name, d, says)
 		}
 	}
 }
@@ -260,10 +260,10 @@ func TestKindNotInstalled(t *testing.T) {
 
 	done := w.awaitRule(rule, "SelectorFailed")
 	if m := meta.FindStatusCondition(done.Status.Conditions, "Ready").Message; !strings.Contains(m, "spec.resourceSelectors[1]") || !strings.Contains(m, "Nonesuch") {
-		t.Error(m)
+		t.Errorf("message %q, want the selector and the kind", m)
 	}
 	if r := w.recommendations()["Resource/web"]; harness.ConditionText(r.Status.Conditions, "Ready") != "True/RecommendationReady" {
-		t.Errorf("%+v", r.Status)
+		t.Errorf("status %+v, want it Ready", r.Status)
 	}
 }
 
@@ -315,12 +315,12 @@ func TestTerminatingNamespace(t *testing.T) {
 	w.awaitRule(rule, "RoundCompleted")
 
 	if r := w.recommendations()["Resource/web"]; harness.ConditionText(r.Status.Conditions, "Ready") != "True/RecommendationReady" {
-		t.Errorf("%+v", r.Status)
+		t.Errorf("status %+v, want it Ready", r.Status)
 	}
 
 	var list analysisv1alpha1.RecommendationList
 	if err := w.List(t.Context(), &list, client.InNamespace(leaving.Name)); err != nil || len(list.Items) > 0 {
-		t.Errorf("%d recommendations in a terminating namespace: %v", len(list.Items), err)
+		t.Errorf("%d recommendations in a terminating namespace: %v, want none", len(list.Items), err)
 	}
 }
 
@@ -363,7 +363,7 @@ func TestSlowSource(t *testing.T) {
 	other.awaitRule(quick, "RoundCompleted")
 
 	if len(w.recommendations()) > 0 {
-		t.Error("the slow rule has recommendations before its query has ended")
+		t.Error("the slow rule has recommendations before its query has ended, want none")
 	}
 
 	close(release)
@@ -443,12 +443,12 @@ func TestTwentyThousandPods(t *testing.T) {
 
 	done := w.awaitRule(rule, "RoundCompleted")
 	if m := meta.FindStatusCondition(done.Status.Conditions, "Ready").Message; !strings.HasPrefix(m, fmt.Sprint(bare, " targets")) {
-		t.Error(m)
+		t.Errorf("message %q, want %d targets", m, bare)
 	}
 	if n := len(w.recommendations()); n != bare {
 		t.Errorf("%d recommendations, want %d", n, bare)
 	}
 	if pages.whole.Load() || pages.pages.Load() < 10 {
-		t.Errorf("the list was read in %d pages, one of them without a bound: %t", pages.pages.Load(), pages.whole.Load())
+		t.Errorf("the list was read in %d pages, one of them without a bound: %t, want 10 or more, all bounded", pages.pages.Load(), pages.whole.Load())
 	}
 }

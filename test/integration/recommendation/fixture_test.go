@@ -207,7 +207,7 @@ func (w *fixture) start(s setup) {
 				w.t.Error(err)
 			}
 		case <-time.After(waitTimeout):
-			w.t.Error("the controllers did not stop")
+			w.t.Error("the controllers did not stop within the bound, want their end")
 		}
 	})
 }

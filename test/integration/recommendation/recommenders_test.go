@@ -53,24 +53,24 @@ func TestReplicasAndHPA(t *testing.T) {
 	for name, want := range map[string]string{"web": "10", "cache": "20", "idle": "1"} {
 		r := all["Replicas/"+name]
 		if r.Status.RecommendedValue != "replicasRecommendation:\n  replicas: "+want+"\n" || r.Status.RecommendedInfo != `{"spec":{"replicas":`+want+`}}` {
-			t.Errorf("replicas of %s: %q %q: %s", name, r.Status.RecommendedValue, r.Status.RecommendedInfo, r.Status.Description)
+			t.Errorf("replicas of %s: %q %q, want %s: %s", name, r.Status.RecommendedValue, r.Status.RecommendedInfo, want, r.Status.Description)
 		}
 	}
 
 	if r := all["Replicas/cache"]; r.Status.Action != analysisv1alpha1.ActionPatch || r.Status.CurrentInfo != `{"spec":{"replicas":10}}` ||
 		!strings.Contains(r.Status.Description, "memory 20 pods") || !strings.Contains(r.Status.Description, "Evidence: p95 of cpu") {
-		t.Errorf("the status contains no reason: %+v", r.Status)
+		t.Errorf("status %+v, want the reason for 20 pods", r.Status)
 	}
 	if r := all["Replicas/web"]; r.Status.Action != analysisv1alpha1.ActionNone {
-		t.Errorf("%+v", r.Status)
+		t.Errorf("status %+v, want action None", r.Status)
 	}
 
 	checkHPA(t, all["HPA/web"])
 	if r := all["HPA/idle"]; harness.ConditionText(r.Status.Conditions, "Ready") != "True/RecommendationReady" || r.Status.Action != analysisv1alpha1.ActionNone || r.Status.RecommendedInfo != "" {
-		t.Errorf("an HPA is recommended for an idle workload: %+v", r.Status)
+		t.Errorf("status %+v, want no HPA for an idle workload", r.Status)
 	}
 	if r := all["Resource/web"]; !strings.Contains(r.Status.RecommendedValue, "resourceRequest:") {
-		t.Errorf("%+v", r.Status)
+		t.Errorf("status %+v, want a request", r.Status)
 	}
 
 	w.eventually("metric of the replicas", func(ctx context.Context) error {
@@ -105,7 +105,7 @@ func TestShortHistory(t *testing.T) {
 	} {
 		r := all[name]
 		if harness.ConditionText(r.Status.Conditions, "Ready") != want.ready || harness.ConditionText(r.Status.Conditions, "Learning") != want.learning || r.Status.RecommendedInfo != want.value || !strings.Contains(r.Status.Description, want.says) {
-			t.Errorf("%s: Ready %s, Learning %s, %s: %s", name, harness.ConditionText(r.Status.Conditions, "Ready"), harness.ConditionText(r.Status.Conditions, "Learning"), r.Status.RecommendedInfo, r.Status.Description)
+			t.Errorf("%s: Ready %s, Learning %s, %s, want %s, %s, %s: %s", name, harness.ConditionText(r.Status.Conditions, "Ready"), harness.ConditionText(r.Status.Conditions, "Learning"), r.Status.RecommendedInfo, want.ready, want.learning, want.value, r.Status.Description)
 		}
 	}
 }
@@ -115,22 +115,22 @@ func checkHPA(t *testing.T, r analysisv1alpha1.Recommendation) {
 
 	var e autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler
 	if err := json.Unmarshal([]byte(r.Status.RecommendedInfo), &e); err != nil {
-		t.Fatalf("%+v: %v", r.Status, err)
+		t.Fatalf("parsing the autoscaler of %+v: %v", r.Status, err)
 	}
 
 	to := e.Spec.ScaleTargetRef
 	if r.Status.Action != analysisv1alpha1.ActionCreate || e.Name != "web" || to.Kind != "Deployment" || to.Name != "web" || to.APIVersion != "apps/v1" ||
 		e.Spec.ScaleStrategy != autoscalingv1alpha1.ScaleStrategyPreview || e.Spec.MinReplicas == nil || e.Spec.MaxReplicas < *e.Spec.MinReplicas ||
 		len(e.Spec.Metrics) != 1 || e.Spec.Metrics[0].Resource.Name != corev1.ResourceCPU {
-		t.Errorf("%s: %s", r.Status.Action, r.Status.RecommendedInfo)
+		t.Errorf("action %s, %s, want a preview for Deployment web", r.Status.Action, r.Status.RecommendedInfo)
 	}
 	// The target is a percentage of the request that recommender Resource proposes for the same workload.
 	if !strings.Contains(r.Status.Description, "changes together with it") {
-		t.Error(r.Status.Description)
+		t.Errorf("description %q, want that the target changes together with the request", r.Status.Description)
 	}
 
 	if ref := r.Status.TargetRef; ref == nil || ref.Kind != "EffectiveHorizontalPodAutoscaler" {
-		t.Errorf("target %+v", ref)
+		t.Errorf("target %+v, want an EffectiveHorizontalPodAutoscaler", ref)
 	}
 }
 
@@ -199,18 +199,18 @@ func TestScalePoint(t *testing.T) {
 	owned := all["Resource/owned"]
 
 	if !strings.Contains(foreign.Status.RecommendedInfo, `"cpu":"1"`) || !strings.Contains(foreign.Status.Description, "cpu stays 1 (an autoscaler acts at 50 % of the request") {
-		t.Errorf("the request beside an unmanaged HPA: %+v", foreign.Status)
+		t.Errorf("the request beside an unmanaged HPA: %+v, want 1 CPU kept", foreign.Status)
 	}
 	if owned.Status.Action != analysisv1alpha1.ActionPatch || strings.Contains(owned.Status.RecommendedInfo, `"cpu":"1"`) ||
 		!strings.Contains(owned.Status.Description, "autoscaler owned acts on the utilization of these requests") {
-		t.Errorf("the request beside a managed HPA: %+v", owned.Status)
+		t.Errorf("the request beside a managed HPA: %+v, want another one", owned.Status)
 	}
 	if foreign.Annotations[analysisv1alpha1.AnnotationScalePoint] != "" {
-		t.Error("an unmanaged HPA would be changed")
+		t.Error("the unmanaged HPA has a scale point, want none")
 	}
 
 	if c := harness.ConditionText(owned.Status.Conditions, analysisv1alpha1.ConditionApplicable); c != "absent" {
-		t.Errorf("with a managed HPA: %s", c)
+		t.Errorf("with a managed HPA Applicable is %s, want it absent", c)
 	}
 
 	var point struct {
@@ -222,16 +222,16 @@ func TestScalePoint(t *testing.T) {
 	}
 
 	if err := json.Unmarshal([]byte(owned.Annotations[analysisv1alpha1.AnnotationScalePoint]), &point); err != nil {
-		t.Fatalf("%v: %v", owned.Annotations, err)
+		t.Fatalf("parsing the scale point of %v: %v", owned.Annotations, err)
 	}
 
 	if point.Name != "mine" || len(point.Targets) != 1 || point.Targets[0].Resource != "cpu" || point.Targets[0].From != 50 || point.Targets[0].To <= 50 {
-		t.Errorf("%+v", point)
+		t.Errorf("scale point %+v, want one target of CPU above 50", point)
 	}
 
 	for _, name := range []string{"HPA/foreign", "Replicas/foreign"} {
 		if r := all[name]; harness.ConditionText(r.Status.Conditions, analysisv1alpha1.ConditionApplicable) == "absent" && r.Status.RecommendedInfo != "" {
-			t.Errorf("%s may be applied beside an unmanaged HPA: %+v", name, r.Status)
+			t.Errorf("%s may be applied beside an unmanaged HPA, want it not: %+v", name, r.Status)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func TestRunNumberLowered(t *testing.T) {
 
 	after := w.recommendations()
 	if a, b := before["Resource/api"], after["Resource/api"]; a.ResourceVersion != b.ResourceVersion {
-		t.Error("the other Recommendation was evaluated")
+		t.Error("the other Recommendation was evaluated, want it unchanged")
 	}
 
 	r := w.awaitRule(rule, "RoundCompleted")
@@ -105,7 +105,7 @@ func TestAnalyticsOfClusterScopedKinds(t *testing.T) {
 
 	for _, m := range analytics.Status.Recommendations {
 		if m.TargetRef.Kind != "Deployment" {
-			t.Errorf("Recommendation %s/%s for %s %s", m.Namespace, m.Name, m.TargetRef.Kind, m.TargetRef.Name)
+			t.Errorf("Recommendation %s/%s for %s %s, want Deployments alone", m.Namespace, m.Name, m.TargetRef.Kind, m.TargetRef.Name)
 		}
 	}
 }
@@ -150,12 +150,12 @@ func TestAnalytics(t *testing.T) {
 	w.eventually("the Analytics has a rule", find)
 	if found.Spec.RunInterval != "2h0m0s" || len(found.Spec.NamespaceSelector.MatchNames) != 1 || found.Spec.NamespaceSelector.MatchNames[0] != w.namespace ||
 		!maps.Equal(found.Spec.Recommenders[0].Config, map[string]string{"resource.cpu-request-margin-fraction": "0.15"}) {
-		t.Errorf("%+v", found.Spec)
+		t.Errorf("spec %+v, want the interval, namespace and settings of the Analytics", found.Spec)
 	}
 
 	w.awaitRule(found, "RoundCompleted")
 	if r, there := w.recommendations()["Resource/web"]; !there || r.Labels[analysisv1alpha1.LabelAnalyticsName] != "old-form" {
-		t.Errorf("%+v", r.Labels)
+		t.Errorf("labels %v, want the name of the Analytics", r.Labels)
 	}
 
 	recommendation := w.recommendations()["Resource/web"]
@@ -280,7 +280,7 @@ func TestConfigurationReloaded(t *testing.T) {
 	w.awaitRule(rule, "RoundCompleted")
 
 	if _, there := w.recommendations()["Resource/web"]; !there {
-		t.Error("the rule did not run with the new file")
+		t.Error("the rule did not run with the new file, want a Recommendation")
 	}
 }
 

@@ -93,7 +93,7 @@ func (d *dynamicScheduler) explained(t testing.TB, pod string) nodeload.Explanat
 	body, err := io.ReadAll(reply.Body)
 	var answer struct{ Explanations []nodeload.Explanation }
 	if err != nil || json.Unmarshal(body, &answer) != nil || len(answer.Explanations) != 1 {
-		t.Fatalf("%v: %s", err, body)
+		t.Fatalf("explanation: %v, want one: %s", err, body)
 	}
 
 	return answer.Explanations[0]
@@ -163,7 +163,7 @@ func TestHeldNode(t *testing.T) {
 	})
 
 	if got := b.awaitPlaced("replacement").Spec.NodeName; got != "load-held" {
-		t.Errorf("the replacement is on %s", got)
+		t.Errorf("the replacement is on %s, want load-held", got)
 	}
 
 	b.annotate("load-held", load("0.31000", 0)) // any change makes the scheduler ask again
@@ -183,25 +183,25 @@ func TestHotNode(t *testing.T) {
 		b.pod(name, "100m")
 
 		if pod := b.awaitPlaced(name); pod.Spec.NodeName != "load-cool" {
-			t.Errorf("%s is on %s", name, pod.Spec.NodeName)
+			t.Errorf("%s is on %s, want load-cool", name, pod.Spec.NodeName)
 		}
 	}
 
 	if note := b.event("default", "load-0", "LoadAvoided"); !strings.HasPrefix(note, "1 of 2 nodes had too much load for this pod") {
-		t.Errorf("event %q", note)
+		t.Errorf("event %q, want 1 of 2 nodes", note)
 	}
 
 	e := s.explained(t, "load-0")
 	if len(e.Nodes) != 2 || e.Node != "load-cool" || e.Nodes[1].Name != "load-hot" || e.Nodes[1].Verdict != nodeload.Closed ||
 		!strings.HasPrefix(e.Nodes[1].Reason(), "cpu_usage_avg_5m: load 80.0% + on its way 0.0% + this pod ") {
-		t.Errorf("explained as %+v", e)
+		t.Errorf("explained as %+v, want load-hot closed because of its CPU", e)
 	}
 
 	// The command prints the same.
 	var out, errOut bytes.Buffer
 	if code := cli.Main([]string{"crane", "explain", "scheduling", "load-0", "--scheduler", "http://" + s.explain}, strings.NewReader(""), &out, &errOut); code != 0 ||
 		!strings.Contains(out.String(), "Pod default/load-0: placed on load-cool") || !strings.Contains(out.String(), "load-hot   Closed") {
-		t.Errorf("exit %d, %s\n%s", code, errOut.String(), out.String())
+		t.Errorf("crane explain scheduling: exit %d, want 0: %s\n%s", code, errOut.String(), out.String())
 	}
 
 	// A pod that fits only the hot node stays pending with the reason, and is scheduled before the scheduler's periodic
@@ -214,7 +214,7 @@ func TestHotNode(t *testing.T) {
 	b.awaitPlaced("load-waits")
 
 	if got := s.metric(t, `crane_scheduler_dynamic_nodes{profile="`+s.name+`",state="fresh"}`); got != "2" {
-		t.Errorf("%q nodes are fresh by the metric", got)
+		t.Errorf("%q nodes are fresh by the metric, want 2", got)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestGarbageAnnotations(t *testing.T) {
 
 	for node, pods := range on {
 		if pods > 5 {
-			t.Errorf("%d of 20 pods are on %s: %v", pods, node, on)
+			t.Errorf("%d of 20 pods are on %s, want at most 5: %v", pods, node, on)
 		}
 	}
 
@@ -296,7 +296,7 @@ func TestPolicyReload(t *testing.T) {
 	})
 
 	if note := b.event("crane-system", "crane-node-load-policy", "PolicyRefused"); !strings.Contains(note, "the file is empty") {
-		t.Errorf("event %q", note)
+		t.Errorf("event %q, want that the file is empty", note)
 	}
 
 	b.pod("reload-third", "100m")
@@ -336,7 +336,7 @@ func TestPrometheusGone(t *testing.T) {
 		t.Errorf("%q abstentions are counted, want 8", got)
 	}
 	if e := s.explained(t, "gone-0"); !e.Abstains || e.Stale != 2 {
-		t.Errorf("explained as %+v", e)
+		t.Errorf("explained as %+v, want an abstention with 2 stale nodes", e)
 	}
 }
 

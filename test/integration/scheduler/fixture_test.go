@@ -154,7 +154,7 @@ func startScheduler(t testing.TB, s setup) *scheduler {
 	eventually(t, "crane-scheduler is ready", func() string {
 		select {
 		case <-p.Done():
-			t.Fatalf("crane-scheduler ended: %v\n%s", p.Err(), strings.Join(p.LastLines(), "\n"))
+			t.Fatalf("crane-scheduler ended with %v, want it ready\n%s", p.Err(), strings.Join(p.LastLines(), "\n"))
 		default:
 		}
 
@@ -407,7 +407,7 @@ func (b *fixture) awaitPending(name, reason string) {
 	eventually(b, "pod "+name+" finds no node", func() string {
 		pod := b.get(name)
 		if pod.Spec.NodeName != "" {
-			b.Fatalf("pod %s is on node %s", name, pod.Spec.NodeName)
+			b.Fatalf("pod %s is on node %s, want none", name, pod.Spec.NodeName)
 		}
 
 		if got := unschedulable(pod); !strings.Contains(got, reason) {

@@ -80,10 +80,10 @@ func TestHerd(t *testing.T) {
 
 	// The load of the first node does not depend on the burst: with fewer pods the others stay above the mean.
 	if float64(burst)*estimate < 0.4 {
-		t.Fatalf("a pod is %.4f: the burst does not fill the one node up", estimate)
+		t.Fatalf("a pod is %.4f, want a burst that fills the one node up", estimate)
 	}
 
 	if over > estimate {
-		t.Errorf("the most loaded node is %.4f above the mean, a pod is %.4f: %v", over, estimate, took)
+		t.Errorf("the most loaded node is %.4f above the mean, want at most a pod, %.4f: %v", over, estimate, took)
 	}
 }

@@ -114,7 +114,7 @@ func TestTenantsDoNotWriteTopologyResults(t *testing.T) {
 	for _, subresource := range []string{"ephemeralcontainers", "resize"} {
 		got, err := tenant.Pods(namespace).Patch(ctx, "copied", types.StrategicMergePatchType, annotate(forged), metav1.PatchOptions{}, subresource)
 		if err == nil && got.Annotations[topology.AnnotationPodTopologyResult] != "" {
-			t.Errorf("%s wrote the annotation", subresource)
+			t.Errorf("%s wrote the annotation, want none", subresource)
 		}
 	}
 
@@ -143,7 +143,7 @@ func TestTenantsDoNotWriteTopologyResults(t *testing.T) {
 		t.Errorf("the scheduler cannot bind with the annotation: %v", err)
 	}
 	if got, err := admin.Pods(namespace).Get(ctx, "placed", metav1.GetOptions{}); err != nil || got.Annotations[topology.AnnotationPodTopologyResult] != forged {
-		t.Errorf("the scheduler's annotation is not on the pod: %v, %v", got.Annotations, err)
+		t.Errorf("the pod has the annotations %v, %v, want the scheduler's", got.Annotations, err)
 	}
 
 	for what, value := range map[string]any{"change": "[]", "removal": nil} {

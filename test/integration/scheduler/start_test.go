@@ -57,7 +57,7 @@ func TestBadConfiguration(t *testing.T) {
 			case <-p.Done():
 			case <-time.After(timeout):
 				_ = p.Stop(context.Background())
-				t.Fatal("it starts all the same")
+				t.Fatal("the scheduler starts, want it to end with an error")
 			}
 
 			out := strings.Join(p.LastLines(), "\n")
@@ -89,7 +89,7 @@ func TestMissingDefinition(t *testing.T) {
 	b.pod("before", "2")
 
 	if pod := b.awaitPlaced("before"); zones(t, pod) != "" {
-		t.Errorf("without zones the pod got %q", zones(t, pod))
+		t.Errorf("without zones the pod got %q, want no zones", zones(t, pod))
 	}
 	if got := s.metric(t, "crane_scheduler_topology_available"); got != "0" {
 		t.Errorf("available is %q, want 0", got)
@@ -191,7 +191,7 @@ func TestShippedConfigurations(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			file := data["crane-scheduler"][c.file]
 			if !strings.Contains(file, c.connection) || !strings.Contains(file, "/etc/crane/policy.yaml") {
-				t.Fatalf("%s has changed:\n%s", c.file, file)
+				t.Fatalf("%s has another connection or policy:\n%s\nwant %s", c.file, file, c.connection)
 			}
 
 			kubeconfig := "  kubeconfig: KUBECONFIG\n"
@@ -217,7 +217,7 @@ func TestShippedConfigurations(t *testing.T) {
 			b.pod("shipped-"+c.name, "2")
 
 			if got := zones(t, b.awaitPlaced("shipped-"+c.name)); got != "node0=2" {
-				t.Errorf("the pod has the zones %q", got)
+				t.Errorf("the pod has the zones %q, want node0=2", got)
 			}
 		})
 	}

@@ -81,7 +81,7 @@ func zones(t testing.TB, pod *corev1.Pod) string {
 
 	var list []topology.Zone
 	if err := json.Unmarshal([]byte(s), &list); err != nil {
-		t.Fatalf("annotation %q: %v", s, err)
+		t.Fatalf("parsing the annotation %q: %v", s, err)
 	}
 
 	var parts []string
@@ -116,7 +116,7 @@ func TestWholeCPUs(t *testing.T) {
 		}
 
 		if other, taken := used[pod.Spec.NodeName+zone]; taken {
-			t.Errorf("%s and %s are both in %s of %s, which has 4 CPUs", name, other, zone, pod.Spec.NodeName)
+			t.Errorf("%s and %s are both in %s of %s, want one: it has 4 CPUs", name, other, zone, pod.Spec.NodeName)
 		}
 		used[pod.Spec.NodeName+zone] = name
 	}
@@ -130,17 +130,17 @@ func TestWholeCPUs(t *testing.T) {
 
 	for _, name := range []string{"shared", "part"} {
 		if pod := b.awaitPlaced(name); zones(t, pod) != "" {
-			t.Errorf("pod %s got the zones %q", name, zones(t, pod))
+			t.Errorf("pod %s got the zones %q, want none", name, zones(t, pod))
 		}
 	}
 
 	if pod := b.get("whole-late"); pod.Spec.NodeName != "" {
-		t.Fatalf("whole-late is on %s, which has no zone for it", pod.Spec.NodeName)
+		t.Fatalf("whole-late is on %s, want it pending: no node has a zone for it", pod.Spec.NodeName)
 	}
 
 	b.delete("whole-0")
 	if got := zones(t, b.awaitPlaced("whole-late")); !strings.HasSuffix(got, "=3") {
-		t.Errorf("whole-late has the zones %q", got)
+		t.Errorf("whole-late has the zones %q, want a zone with 3", got)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestOneWrite(t *testing.T) {
 	for e := range events.ResultChan() {
 		pod, ok := e.Object.(*corev1.Pod)
 		if !ok {
-			t.Fatalf("watch: %v", e.Object)
+			t.Fatalf("the watch returned %v, want a pod", e.Object)
 		}
 
 		seen = append(seen, fmt.Sprintf("%s node=%s zones=%s nominated=%s", e.Type, pod.Spec.NodeName, zones(t, pod), pod.Status.NominatedNodeName))
@@ -203,10 +203,10 @@ func TestOddTopologies(t *testing.T) {
 	b.pod("anywhere", "2")
 
 	if pod := b.awaitPlaced("anywhere"); zones(t, pod) != "" {
-		t.Errorf("on a node without zones the pod got %q", zones(t, pod))
+		t.Errorf("on a node without zones the pod got %q, want no zones", zones(t, pod))
 	}
 	if got := s.metric(t, `crane_scheduler_topology_unknown_total{reason="zoneless",result="pass"}`); got == "" || got == "0" {
-		t.Errorf("the metric says %q", got)
+		t.Errorf("the metric says %q, want a count above zero", got)
 	}
 
 	// Strangers' annotations on pods that run do not count.
@@ -244,7 +244,7 @@ func TestOddTopologies(t *testing.T) {
 	}
 
 	if got := zones(t, b.awaitPlaced("named")); got != "node7=4" {
-		t.Errorf("the pod has the zones %q", got)
+		t.Errorf("the pod has the zones %q, want node7=4", got)
 	}
 
 	b.pod("socket-wide", "6", onOdd)
@@ -268,7 +268,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 
 	if got := b.awaitPlaced("three"); got.Spec.NodeName != "first" || zones(t, got) != "node0=3" {
-		t.Errorf("three is on %s with %q", got.Spec.NodeName, zones(t, got))
+		t.Errorf("three is on %s with %q, want first and node0=3", got.Spec.NodeName, zones(t, got))
 	}
 
 	b.node("second", 200, nil)
@@ -277,7 +277,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	b.topology("second", single, []string{"node0"}, 2)
 
 	if got := b.awaitPlaced("two").Spec.NodeName; got != "second" {
-		t.Errorf("two is on %s", got)
+		t.Errorf("two is on %s, want second", got)
 	}
 
 	if err := client.CoreV1().Nodes().Delete(t.Context(), "second", metav1.DeleteOptions{}); err != nil {
@@ -289,7 +289,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	b.delete("three")
 
 	if got := b.awaitPlaced("again").Spec.NodeName; got != "first" {
-		t.Errorf("again is on %s", got)
+		t.Errorf("again is on %s, want first", got)
 	}
 }
 
@@ -311,7 +311,7 @@ func TestPreemption(t *testing.T) {
 	b.pod("urgent", "4", func(p *corev1.Pod) { p.Spec.PriorityClassName = "urgent" })
 
 	if got := zones(t, b.awaitPlaced("urgent")); got != "node0=4" && got != "node1=4" {
-		t.Errorf("urgent has the zones %q", got)
+		t.Errorf("urgent has the zones %q, want one zone with 4", got)
 	}
 
 	left := 0
@@ -347,7 +347,7 @@ func TestRestart(t *testing.T) {
 	startScheduler(t, setup{profile: topologyProfile("{}")})
 
 	if got, held := zones(t, b.awaitPlaced("rest")), zones(t, b.get("held")); got[:len("node0")] == held[:len("node0")] {
-		t.Errorf("rest has %s and held %s, in zones of 4", got, held)
+		t.Errorf("rest has %s and held %s, want different zones of 4", got, held)
 	}
 
 	b.pod("over", "1")
@@ -377,6 +377,6 @@ func TestStaleAnnotationIsReplaced(t *testing.T) {
 
 	stale("without", "100m")
 	if got := zones(t, b.awaitPlaced("without")); got != "" {
-		t.Errorf("without whole CPUs the pod has the zones %q", got)
+		t.Errorf("without whole CPUs the pod has the zones %q, want none", got)
 	}
 }

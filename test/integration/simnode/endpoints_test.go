@@ -77,7 +77,7 @@ func TestMetricsAPI(t *testing.T) {
 	}
 
 	if cpu := one.Containers[0].Usage.Cpu().MilliValue(); cpu != 100 || one.Window.Seconds() != 30 || one.Labels["app"] != "one" {
-		t.Errorf("cpu %dm, window %v, labels %v", cpu, one.Window, one.Labels)
+		t.Errorf("cpu %dm, window %v, labels %v, want 100m, 30 s and one", cpu, one.Window, one.Labels)
 	}
 
 	list, err := client.PodMetricses("").List(t.Context(), metav1.ListOptions{LabelSelector: "app=two"})
@@ -86,7 +86,7 @@ func TestMetricsAPI(t *testing.T) {
 	}
 
 	if len(list.Items) != 1 || list.Items[0].Name != "two" {
-		t.Errorf("label selector: %+v", list.Items)
+		t.Errorf("label selector: %+v, want pod two alone", list.Items)
 	}
 
 	nodes, err := client.NodeMetricses().List(t.Context(), metav1.ListOptions{})
@@ -95,7 +95,7 @@ func TestMetricsAPI(t *testing.T) {
 	}
 
 	if len(nodes.Items) < len(pools())-1 {
-		t.Errorf("%d nodes", len(nodes.Items))
+		t.Errorf("%d nodes, want %d or more", len(nodes.Items), len(pools())-1)
 	}
 	if _, err := client.PodMetricses(ns).Get(t.Context(), "three", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("missing pod: %v", err)
@@ -115,7 +115,7 @@ func TestMetricsAPI(t *testing.T) {
 	}
 
 	if !found {
-		t.Error("metrics.k8s.io is not among the discovered groups")
+		t.Error("metrics.k8s.io is not among the discovered groups, want it")
 	}
 }
 
@@ -189,12 +189,12 @@ func TestKubeletEndpointsThroughTheNodeProxy(t *testing.T) {
 
 	const proxy = "/api/v1/nodes/tight/proxy"
 	if got := raw(t, proxy+"/healthz"); got != "ok" {
-		t.Errorf("healthz: %q", got)
+		t.Errorf("healthz: %q, want ok", got)
 	}
 
 	var pods corev1.PodList
 	if err := json.Unmarshal([]byte(raw(t, proxy+"/pods")), &pods); err != nil || len(pods.Items) == 0 {
-		t.Errorf("pods: %v, %d items", err, len(pods.Items))
+		t.Errorf("pods: %v, %d items, want one or more", err, len(pods.Items))
 	}
 
 	text := raw(t, proxy+"/metrics/cadvisor")
@@ -203,12 +203,12 @@ func TestKubeletEndpointsThroughTheNodeProxy(t *testing.T) {
 		"container_cpu_cfs_periods_total", "container_cpu_cfs_throttled_periods_total", "container_spec_memory_limit_bytes", "machine_cpu_cores",
 	} {
 		if !strings.Contains(text, "\n"+name+"{") && !strings.Contains(text, "\n"+name+" ") {
-			t.Errorf("cadvisor: no %s", name)
+			t.Errorf("cadvisor: no %s, want one", name)
 		}
 	}
 
 	if !strings.Contains(text, `namespace="`+ns+`",pod="web"`) {
-		t.Error("cadvisor: no series of the pod")
+		t.Error("cadvisor: no series of the pod, want one")
 	}
 
 	for path, want := range map[string]string{
@@ -216,7 +216,7 @@ func TestKubeletEndpointsThroughTheNodeProxy(t *testing.T) {
 		"/configz": `"kubeletconfig"`, "/containerLogs/" + ns + "/web/app": "simulated node tight", "/metrics": "kubelet_running_pods",
 	} {
 		if got := raw(t, proxy+path); !strings.Contains(got, want) {
-			t.Errorf("%s: %q is not in %.300q", path, want, got)
+			t.Errorf("%s: %.300q, want %q in it", path, got, want)
 		}
 	}
 
@@ -227,7 +227,7 @@ func TestKubeletEndpointsThroughTheNodeProxy(t *testing.T) {
 
 	logs, err := cluster.client.CoreV1().Pods(ns).GetLogs("web", &corev1.PodLogOptions{}).DoRaw(t.Context())
 	if err != nil || !strings.Contains(string(logs), "writes no log") {
-		t.Errorf("logs: %q, %v", logs, err)
+		t.Errorf("logs: %q, %v, want the notice that it writes no log", logs, err)
 	}
 }
 
@@ -264,10 +264,10 @@ func TestKubeletEndpointAsksWhoCalls(t *testing.T) {
 	}
 
 	if got := status(""); got != http.StatusUnauthorized {
-		t.Errorf("without credentials: %d", got)
+		t.Errorf("without credentials: %d, want 401", got)
 	}
 	if got := status("nonsense"); got != http.StatusUnauthorized {
-		t.Errorf("an invalid token: %d", got)
+		t.Errorf("an invalid token: %d, want 401", got)
 	}
 
 	config, err := cluster.plane.ConfigFor(t.Context(), controlplane.ServiceAccount("kube-system", "default"))
@@ -276,7 +276,7 @@ func TestKubeletEndpointAsksWhoCalls(t *testing.T) {
 	}
 
 	if got := status(config.BearerToken); got != http.StatusForbidden {
-		t.Errorf("a service account without rights: %d", got)
+		t.Errorf("a service account without rights: %d, want 403", got)
 	}
 }
 

@@ -109,7 +109,7 @@ func TestOOMKill(t *testing.T) {
 
 	last := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated
 	if last.Reason != "OOMKilled" || last.ExitCode != 137 {
-		t.Errorf("last state %+v", last)
+		t.Errorf("last state %+v, want OOMKilled with 137", last)
 	}
 
 	podUntil(t, ns, "hungry", "CrashLoopBackOff", func(p *corev1.Pod) bool {
@@ -140,7 +140,7 @@ func TestMemoryPressureEvictsTheWorst(t *testing.T) {
 
 	pod := podUntil(t, ns, "greedy", "evicted", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
 	if pod.Status.Reason != "Evicted" || condition(pod, corev1.DisruptionTarget) == nil {
-		t.Errorf("status %+v", pod.Status)
+		t.Errorf("status %+v, want Evicted with DisruptionTarget", pod.Status)
 	}
 
 	// The node is under pressure for some seconds, which a slow test may miss; the transition time proves it.
@@ -165,7 +165,7 @@ func memoryPressure(ctx context.Context, t *testing.T) corev1.NodeCondition {
 		}
 	}
 
-	t.Fatal("the node has no condition MemoryPressure")
+	t.Fatal("the node has no condition MemoryPressure, want one")
 	return corev1.NodeCondition{}
 }
 
@@ -293,6 +293,6 @@ func TestCrashAndSnapshot(t *testing.T) {
 	})
 
 	if err := cluster.fleet.KillContainer(ns, "web", "none", 1); err == nil {
-		t.Error("no error for a missing container")
+		t.Error("no error for a missing container, want one")
 	}
 }

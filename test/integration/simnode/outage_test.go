@@ -52,10 +52,10 @@ func TestRestartOfTheSimulation(t *testing.T) {
 	a := before.Status.ContainerStatuses[0]
 	b := after.Status.ContainerStatuses[0]
 	if a.ContainerID != b.ContainerID || a.RestartCount != b.RestartCount || !b.Ready || before.Status.PodIP != after.Status.PodIP {
-		t.Errorf("before %+v\nafter %+v", a, b)
+		t.Errorf("before %+v\nafter %+v, want the same container and address", a, b)
 	}
 	if got := raw(t, "/api/v1/nodes/general-1/proxy/healthz"); got != "ok" {
-		t.Errorf("the new endpoint: %q", got)
+		t.Errorf("the new endpoint: %q, want ok", got)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestRestartOfTheAPIServer(t *testing.T) {
 
 	pod := podUntil(t, ns, "web", "restarted meanwhile", func(p *corev1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount == 1 && ready(p) })
 	if last := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ExitCode != 9 {
-		t.Errorf("last state %+v", last)
+		t.Errorf("last state %+v, want exit code 9", last)
 	}
 
 	// As after a restart that took longer than the grace period.

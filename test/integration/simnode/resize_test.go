@@ -62,7 +62,7 @@ func TestResizeInPlace(t *testing.T) {
 
 	pod := podUntil(t, ns, "web", "resized", applied("500m", "256Mi"))
 	if s := pod.Status.ContainerStatuses[0]; s.RestartCount != 0 || !ready(pod) {
-		t.Errorf("it was restarted: %+v", s)
+		t.Errorf("container status %+v, want it ready without a restart", s)
 	}
 
 	cluster.load.use(ns, "app", 0.1, 200<<20)
@@ -86,7 +86,7 @@ func TestResizeRestartsWhereThePolicySaysSo(t *testing.T) {
 	resize(t, ns, "web", "300m", "128Mi")
 
 	if pod := podUntil(t, ns, "web", "CPU resized", applied("300m", "128Mi")); pod.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Error("a CPU resize restarted it")
+		t.Error("a CPU resize restarted it, want no restart")
 	}
 
 	resize(t, ns, "web", "300m", "192Mi")
@@ -105,7 +105,7 @@ func TestResizeDeferredUntilThereIsRoom(t *testing.T) {
 
 	pod := podUntil(t, ns, "first", "Deferred", pending(corev1.PodReasonDeferred))
 	if got := pod.Status.ContainerStatuses[0].Resources.Limits.Cpu().String(); got != "900m" {
-		t.Errorf("CPU limit in force is %s", got)
+		t.Errorf("CPU limit in force is %s, want 900m", got)
 	}
 
 	resize(t, ns, "second", "400m", "128Mi")

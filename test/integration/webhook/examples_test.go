@@ -63,7 +63,7 @@ func TestExamplesOfGocrane(t *testing.T) {
 	}
 
 	for name := range stale {
-		t.Errorf("no file %s", name)
+		t.Errorf("no file %s, want it as in the table", name)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestPreinstalledRules(t *testing.T) {
 
 		_, err = client.Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 		if err != nil || len(w.list) > 0 || o.GetLabels()["analysis.crane.io/recommendation-rule-preinstall"] != "true" {
-			t.Errorf("%s: %v, warnings %q, labels %v", o.GetName(), err, w.list, o.GetLabels())
+			t.Errorf("%s: %v, warnings %q, labels %v, want no warning and the label of preinstalled rules", o.GetName(), err, w.list, o.GetLabels())
 		}
 	}
 

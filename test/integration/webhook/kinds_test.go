@@ -222,7 +222,7 @@ func TestExistingFaults(t *testing.T) {
 
 	label := func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"a": "b"}) }
 	if _, warned, err := update(t.Context(), old, label); err != nil || len(warned) > 0 {
-		t.Errorf("labels: %v, warnings %q", err, warned)
+		t.Errorf("labels: %v, warnings %q, want none", err, warned)
 	}
 
 	set := func(path string, v any) func(*unstructured.Unstructured) {
@@ -235,7 +235,7 @@ func TestExistingFaults(t *testing.T) {
 
 	_, warned, err := update(t.Context(), old, set("spec.maxReplicas", int64(8)))
 	if err != nil || !containsPart(warned, "accepted because it was so before") {
-		t.Errorf("another field: %v, warnings %q", err, warned)
+		t.Errorf("another field: %v, warnings %q, want a warning", err, warned)
 	}
 
 	cron := func(name, zone, start string) any {
@@ -253,6 +253,6 @@ func TestExistingFaults(t *testing.T) {
 	}
 
 	if _, _, err := update(t.Context(), old, set("spec.crons", []any{cron("a", "Mars/Base", "0 8 * * *")})); err == nil {
-		t.Error("a corrected fault was accepted again")
+		t.Error("a corrected fault was accepted again, want an error")
 	}
 }

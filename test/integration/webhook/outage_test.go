@@ -49,7 +49,7 @@ func TestCranedDownBlocksNoPod(t *testing.T) {
 	}
 	// timeoutSeconds is 2; the rest is for a slow machine.
 	if took := time.Since(start); took > 20*time.Second {
-		t.Errorf("craned hangs: the creation of a pod took %s", took)
+		t.Errorf("craned hangs: the creation of a pod took %s, want at most 20 s", took)
 	}
 
 	p.Kill()
@@ -202,7 +202,7 @@ func TestExpiredCertificateIsRenewed(t *testing.T) {
 	awaitWebhooks(t)
 	select {
 	case <-p.Done():
-		t.Error("craned ended")
+		t.Error("craned ended, want it running")
 	default:
 	}
 }
@@ -267,6 +267,6 @@ func TestReplicasAgree(t *testing.T) {
 	})
 
 	if after := versions(); after != before {
-		t.Errorf("a restart changed resource versions %s to %s", before, after)
+		t.Errorf("a restart changed resource versions %s to %s, want no change", before, after)
 	}
 }

@@ -92,7 +92,7 @@ func TestQOSInitializer(t *testing.T) {
 		"with the ignore label": func(p *corev1.Pod) { p.Labels["webhook.crane.io/ignore"] = "" },
 	} {
 		if pod, err := newPod(t.Context(), c, change); err != nil || changed(pod) {
-			t.Errorf("a pod %s was changed, or error %v", name, err)
+			t.Errorf("a pod %s was changed, or error %v, want neither", name, err)
 		}
 	}
 
@@ -161,7 +161,7 @@ func TestWebhooksDisabled(t *testing.T) {
 	})
 
 	if _, err := servedCertificate(ctx, off.webhooks); err == nil {
-		t.Error("webhooks are served")
+		t.Error("webhooks are served, want them off")
 	}
 
 	dir := t.TempDir()
@@ -187,6 +187,6 @@ func TestWebhooksDisabled(t *testing.T) {
 	})
 
 	if _, err := c.CoreV1().Secrets(namespace).Get(ctx, secret, metav1.GetOptions{}); err == nil {
-		t.Error("a Secret was created")
+		t.Error("a Secret was created, want none")
 	}
 }

@@ -60,7 +60,7 @@ func TestRotationFailsNoRequest(t *testing.T) {
 				requests.Add(1)
 				if err != nil {
 					failures.Add(1)
-					t.Errorf("at %s of the fake clock: %v", clk.Now().Format(time.TimeOnly), err)
+					t.Errorf("at %s of the fake clock: %v, want no failure", clk.Now().Format(time.TimeOnly), err)
 				}
 			}
 		})

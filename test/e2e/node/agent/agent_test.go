@@ -78,7 +78,7 @@ func testThrottle(t *testing.T, s fixture) {
 
 		after := s.Await(t, bystander, "is there", func(*corev1.Pod) bool { return true })
 		if after.Status.ContainerStatuses[0].RestartCount != 0 {
-			t.Errorf("the bystander was restarted: %+v", after.Status)
+			t.Errorf("the bystander was restarted: %+v, want no restart of it", after.Status)
 		}
 	})
 }
@@ -125,7 +125,7 @@ func (s fixture) restoreLeftQuotas(t *testing.T, before map[string]string, pods 
 	})
 
 	if lowered := node.ChangedSettings(before, s.Settings(t)); len(lowered) != len(pods) {
-		t.Errorf("quotas are %v, without --enforce=cpu-throttle %d are to stay", lowered, len(pods))
+		t.Errorf("changed quotas are %v, want %d: without --enforce=cpu-throttle they stay", lowered, len(pods))
 	}
 	if ok, err := noted(); !ok || err != nil {
 		t.Errorf("the Node lost its record: %v", err)
@@ -144,7 +144,7 @@ func (s fixture) restoreLeftQuotas(t *testing.T, before map[string]string, pods 
 
 	restoring.remove(t)
 	if lowered := node.ChangedSettings(before, s.Settings(t)); len(lowered) > 0 {
-		t.Errorf("quotas are lowered again at the end of the agent: %v", lowered)
+		t.Errorf("quotas are lowered again at the end of the agent: %v, want none", lowered)
 	}
 }
 
@@ -154,7 +154,7 @@ func (s fixture) onlyOf(t testing.TB, pod *corev1.Pod, before map[string]string)
 
 	others := slices.DeleteFunc(node.ChangedSettings(before, s.Settings(t)), func(c string) bool { return strings.Contains(c, "/pod"+string(pod.UID)+"/") })
 	if len(others) > 0 {
-		t.Errorf("beside %s: %s", pod.Name, strings.Join(others, "; "))
+		t.Errorf("beside %s these settings changed: %s, want none", pod.Name, strings.Join(others, "; "))
 	}
 }
 

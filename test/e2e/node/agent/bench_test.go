@@ -197,7 +197,7 @@ func (s fixture) p99(t testing.TB, client, server *corev1.Pod) time.Duration {
 	}
 
 	if err := json.Unmarshal([]byte(out), &report); err != nil || report.Errors > 0 || report.Requests == 0 {
-		t.Fatalf("%q: %v", out, err)
+		t.Fatalf("the client reported %q, %v, want requests without errors", out, err)
 	}
 
 	return time.Duration(report.P99us) * time.Microsecond
@@ -257,7 +257,7 @@ func (s fixture) breach(t testing.TB, hogs []*corev1.Pod) time.Duration {
 
 	for !s.limited(t, hogs) {
 		if time.Since(begin) > bound {
-			t.Fatalf("no limit within %s", bound)
+			t.Fatalf("no limit within %s, want the hogs throttled", bound)
 		}
 
 		<-time.After(2 * time.Millisecond)

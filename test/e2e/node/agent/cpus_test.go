@@ -55,7 +55,7 @@ func (s fixture) cpusets(t testing.TB) map[string]numa.CPUSet {
 
 		set, err := numa.ParseCPUSet(value)
 		if err != nil {
-			t.Fatalf("%s: %v", file, err)
+			t.Fatalf("parsing the CPUs of %s: %v", file, err)
 		}
 
 		out[path.Dir(file)] = set
@@ -111,7 +111,7 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 	t.Run("after-a-resize", func(t *testing.T) {
 		s.resizeMemory(t, pod, "96Mi")
 		if now := s.awaitAlone(t, pod, 1); now != own {
-			t.Errorf("it runs on %s, and on %s before", now, own)
+			t.Errorf("after a resize it runs on %s, want %s as before", now, own)
 		}
 	})
 
@@ -123,7 +123,7 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 		}
 
 		if now := s.awaitAlone(t, pod, 1); now != own {
-			t.Errorf("it runs on %s, and on %s before", now, own)
+			t.Errorf("it runs on %s, want %s as before", now, own)
 		}
 	})
 
@@ -136,7 +136,7 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 		late := s.Run(t, s.Pod("late", "pause", nil, nil, nil))
 
 		if now := s.awaitAlone(t, pod, 1); now != own {
-			t.Errorf("it runs on %s, and on %s before", now, own)
+			t.Errorf("after the start of another pod it runs on %s, want %s as before", now, own)
 		}
 		s.Delete(t, late)
 	})
@@ -153,7 +153,7 @@ func TestCPUsOfTheirOwn(t *testing.T) {
 
 		for group, cpus := range s.cpusets(t) {
 			if cpus.Len() != s.cpus(t) {
-				t.Errorf("%s still runs on %s", group, cpus)
+				t.Errorf("%s still runs on %s, want all CPUs", group, cpus)
 			}
 		}
 	})

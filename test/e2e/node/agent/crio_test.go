@@ -50,7 +50,7 @@ func testLook(t *testing.T, s fixture) {
 	})
 
 	if c := node.ChangedSettings(before, s.Settings(t)); len(c) > 0 {
-		t.Errorf("a look changed %s", strings.Join(c, "; "))
+		t.Errorf("a look changed %s, want nothing changed", strings.Join(c, "; "))
 	}
 
 	s.Delete(t, busy)

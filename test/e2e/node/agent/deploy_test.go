@@ -86,7 +86,7 @@ func (s fixture) daemonSet(t testing.TB, flags ...string) *appsv1.DaemonSet {
 	}
 
 	if len(set.Spec.Template.Spec.Containers) != 1 {
-		t.Fatalf("config/%s has no DaemonSet of one container: %+v", command, set)
+		t.Fatalf("config/%s has the DaemonSet %+v, want one container", command, set)
 	}
 
 	pod := &set.Spec.Template.Spec

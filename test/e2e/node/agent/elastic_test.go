@@ -84,7 +84,7 @@ func (s fixture) awaitSame(t testing.TB, pod *corev1.Pod) {
 	now := s.Await(t, pod, "is there", func(*corev1.Pod) bool { return true })
 	if now.UID != pod.UID || now.DeletionTimestamp != nil || now.Status.Phase != corev1.PodRunning || len(now.Status.ContainerStatuses) != 1 ||
 		now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID {
-		t.Errorf("%s has not gone on: %+v", pod.Name, now.Status)
+		t.Errorf("%s has the status %+v, want it running in the same container", pod.Name, now.Status)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestElasticAcrossRestarts(t *testing.T) {
 
 	for _, o := range tr.since(seen) {
 		if !holds(o) {
-			t.Errorf("the restart of a kubelet has changed what the node shows: %+v", o)
+			t.Errorf("after the restart of a kubelet the node shows %+v, want what it showed before", o)
 		}
 	}
 
@@ -151,7 +151,7 @@ func TestElasticAcrossRestarts(t *testing.T) {
 	d.remove(t)
 	left := s.awaitOffer(t, tr, "the agent has ended", func(o offered) bool { return o.account.Ended })
 	if !holds(left) || left.cpu.allocatable != 1000 {
-		t.Errorf("an agent that ends leaves %+v", left)
+		t.Errorf("an agent that ends leaves %+v, want the offer as it was", left)
 	}
 
 	s.awaitAsBefore(t, before)
@@ -161,7 +161,7 @@ func TestElasticAcrossRestarts(t *testing.T) {
 
 	next := s.awaitOffer(t, tr, "the next agent", func(o offered) bool { return !o.account.Ended && o.memory.terms.Problem == "" })
 	if want := min(next.memory.amount(left.memory.terms.Was), next.memory.amount(next.memory.terms.Offer)) - next.memory.material(); next.memory.allocatable < want {
-		t.Errorf("it does not go on where the one before was, at %d: %+v, then %+v", want, left.memory, next.memory)
+		t.Errorf("the next agent offers %+v after %+v, want at least %d", next.memory, left.memory, want)
 	}
 
 	// A kubelet that rejects a pod needs time to end it.

@@ -68,7 +68,7 @@ func TestEvict(t *testing.T) {
 	s.deploy(t, "--enforce=evict,taint", "--evict-also=bare-pods", "--collect-interval=500ms")
 
 	if s.tainted(t) {
-		t.Fatal("a calm node has the taint")
+		t.Fatal("a calm node has the taint, want none")
 	}
 
 	s.turn(t, keeps, true)
@@ -80,7 +80,7 @@ func TestEvict(t *testing.T) {
 	select {
 	case <-taints:
 	case <-time.After(bound):
-		t.Fatal("the node has no taint")
+		t.Fatal("the node has no taint, want one while the rule fires")
 	}
 
 	select {
@@ -89,7 +89,7 @@ func TestEvict(t *testing.T) {
 			t.Errorf("evicted with %d s of grace, want 7, those of the action", grace)
 		}
 	case <-time.After(bound):
-		t.Fatal("not evicted")
+		t.Fatal("the pod was not evicted within the bound, want its eviction")
 	}
 
 	s.awaitEvent(t, "AvoidanceTriggered")
@@ -105,7 +105,7 @@ func TestEvict(t *testing.T) {
 	for _, p := range []*corev1.Pod{bystander, keeps} {
 		now := s.Await(t, p, "is there", func(*corev1.Pod) bool { return true })
 		if now.UID != p.UID || now.DeletionTimestamp != nil || now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].RestartCount != 0 {
-			t.Errorf("%s was touched: %+v", p.Name, now)
+			t.Errorf("%s has the status %+v, want it running without a restart", p.Name, now)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (s fixture) switchOf(t testing.TB, hog *corev1.Pod) string {
 
 	found, err := filepath.Glob(s.Path("/var/lib/kubelet/pods/" + string(hog.UID) + "/containers/" + hog.Spec.Containers[0].Name + "/*"))
 	if err != nil || len(found) != 1 {
-		t.Fatalf("switch of %s: %v, %v", hog.Name, found, err)
+		t.Fatalf("switch of %s: %v, %v, want one file", hog.Name, found, err)
 	}
 
 	return found[0]

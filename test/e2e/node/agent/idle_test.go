@@ -78,7 +78,7 @@ func TestElasticPodIsIdle(t *testing.T) {
 
 	delete(want, "pod cpu.weight") // The weight of an idle cgroup is meaningless.
 	if before["pod cpu.idle"] != "0" {
-		t.Fatalf("it is idle before: %v", before)
+		t.Fatalf("before the agent starts the pod has %v, want cpu.idle 0", before)
 	}
 
 	d := s.deploy(t, "--enforce=pod-resource", "--collect-interval=2s")

@@ -41,11 +41,11 @@ func TestKilledAtEachWrite(t *testing.T) {
 	before := s.Settings(t)
 	out, err := exec.CommandContext(t.Context(), node.Binary(t, "static/"+mortal), s.Path("/"), t.TempDir(), node.Group(pod)).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("running %s: %v\n%s", mortal, err, out)
 	}
 
 	if c := node.ChangedSettings(before, s.Settings(t)); len(c) > 0 {
-		t.Errorf("at the end: %s", strings.Join(c, "; "))
+		t.Errorf("at the end these settings differ: %s, want none", strings.Join(c, "; "))
 	}
 
 	writes := map[string]int{"cpu.cfs_burst_us": 2, "cpu.cfs_quota_us": 8, "cpu.shares": 2}
@@ -97,11 +97,11 @@ func TestKilledAtEachWriteOfMemory(t *testing.T) {
 	done := s.Await(t, killer, "has ended", ended)
 	out, err := s.Logs(t, done)
 	if err != nil || done.Status.Phase != corev1.PodSucceeded {
-		t.Fatalf("%s, %v\n%s", done.Status.Phase, err, out)
+		t.Fatalf("the pod ended in phase %s, %v, want Succeeded\n%s", done.Status.Phase, err, out)
 	}
 
 	if c := node.ChangedSettings(before, s.settingsInside(t, look)); len(c) > 0 {
-		t.Errorf("at the end: %s", strings.Join(c, "; "))
+		t.Errorf("at the end these settings differ: %s, want none", strings.Join(c, "; "))
 	}
 	diedAt(t, out, map[string]int{"cpu.max.burst": 2, "cpu.max": 8, "cpu.weight": 2, "memory.reclaim": 2, "memory.high": 5})
 }
@@ -133,7 +133,7 @@ func rounds(t testing.TB, usual, short int) int {
 	if text := os.Getenv(roundsEnv); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {
-			t.Fatalf("%s: %v", roundsEnv, err)
+			t.Fatalf("parsing %s: %v, want a number", roundsEnv, err)
 		}
 
 		return n
@@ -216,13 +216,13 @@ func (s fixture) killed(t *testing.T, before map[string]string, rounds int, grou
 		next.end(t, syscall.SIGTERM)
 
 		if c := node.ChangedSettings(before, s.Settings(t)); len(c) > 0 {
-			t.Fatalf("after the end: %s", strings.Join(c, "; "))
+			t.Fatalf("after the end these settings differ: %s, want none", strings.Join(c, "; "))
 		}
 	}
 
 	t.Logf("killed %d times, %d times with changes in force, %d files at most", rounds, left, most)
 	if left == 0 {
-		t.Error("nothing was ever left to undo: the test does not test")
+		t.Error("no kill left a change to undo, want at least one")
 	}
 }
 
@@ -314,16 +314,16 @@ func (r *agentProcess) end(t testing.TB, signal os.Signal) {
 	t.Helper()
 
 	if err := r.cmd.Process.Signal(signal); err != nil {
-		t.Fatalf("the agent has ended before: %v\n%s", err, r.output())
+		t.Fatalf("signaling the agent: %v, want it running\n%s", err, r.output())
 	}
 
 	select {
 	case err := <-r.done:
 		if err != nil && signal != syscall.SIGKILL {
-			t.Errorf("the agent ended: %v\n%s", err, r.output())
+			t.Errorf("the agent ended with %v, want no error\n%s", err, r.output())
 		}
 	case <-time.After(time.Minute):
 		_ = r.cmd.Process.Kill()
-		t.Fatalf("the agent does not end\n%s", r.output())
+		t.Fatalf("the agent has not ended a minute after the signal, want its end\n%s", r.output())
 	}
 }

@@ -67,7 +67,7 @@ func TestElasticFollowsLoad(t *testing.T) {
 
 	loaded := s.awaitOffer(t, tr, "less memory is on offer", func(o offered) bool { return o.memory.allocatable < calm.memory.allocatable })
 	if need, was := loaded.memory.amount(loaded.memory.terms.Need), calm.memory.amount(calm.memory.terms.Need); need <= was {
-		t.Errorf("%d of memory is needed, %d was", need, was)
+		t.Errorf("%d of memory is needed, want more than %d, as before the load", need, was)
 	}
 
 	s.Eventually(t, "more is held than the node can bear", func() error {
@@ -83,7 +83,7 @@ func TestElasticFollowsLoad(t *testing.T) {
 	})
 
 	if now, err := tr.last(); err != nil || !holds(now) {
-		t.Errorf("%+v, %v", now, err)
+		t.Errorf("the node shows %+v, %v, want the offer under load", now, err)
 	}
 
 	s.awaitSame(t, pod)
@@ -100,7 +100,7 @@ func TestElasticFollowsLoad(t *testing.T) {
 	s.Eventually(t, "the offer is higher than what is shown", func() error { return d.waits(t.Context(), &low.memory) })
 
 	if now, err := tr.last(); err != nil || now.memory.allocatable > low.memory.allocatable {
-		t.Errorf("it rises at once: from %+v to %+v, %v", low, now, err)
+		t.Errorf("the offer changed from %+v to %+v, %v, want no rise at once", low, now, err)
 	}
 	if !testing.Short() {
 		d.rises(t, tr, low.memory.allocatable)
@@ -159,7 +159,7 @@ func (d *deployment) rises(t testing.TB, tr *trace, least int64) {
 		case more.IsZero():
 			more = time.Now()
 		case time.Since(more) > takes:
-			t.Fatalf("for %s %g could be shown, and it shows %+v", takes, stable, now.memory)
+			t.Fatalf("after %s the node shows %+v, want %g", takes, now.memory, stable)
 		}
 
 		<-time.After(time.Second)

@@ -40,7 +40,7 @@ func TestMemoryOfKubelet(t *testing.T) {
 		s.Eventually(t, what, func() error {
 			return compare(read, "memory.high", func(n int64) bool {
 				if n != first && n > mib*mebi && n != second {
-					t.Errorf("%s: memory.high is %d, which is neither the kubelet's nor below it", what, n)
+					t.Errorf("%s: memory.high is %d, want the kubelet's value or one below it", what, n)
 				}
 
 				return ok(n)
@@ -82,7 +82,7 @@ func TestMemoryOfKubelet(t *testing.T) {
 
 	now := s.Await(t, reader, "is there", func(*corev1.Pod) bool { return true })
 	if now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Errorf("the pod has not gone on: %+v", now.Status)
+		t.Errorf("the pod has the status %+v, want it running without a restart", now.Status)
 	}
 }
 

@@ -162,7 +162,7 @@ func TestMemoryPressure(t *testing.T) {
 	}
 
 	if actions, err := n.audit(); err == nil && len(actions) > 0 {
-		t.Fatalf("a calm node: %+v", actions)
+		t.Fatalf("a calm node has the actions %+v, want none", actions)
 	}
 
 	graces := n.graces(t, n.grows)
@@ -216,7 +216,7 @@ func (n *pressureFixture) watch(graces <-chan int64) (s observedPressure) {
 		}
 
 		if high, err := n.file(n.server)("memory.high"); err == nil && high != "max" {
-			n.t.Errorf("the server has a limit of %s", high)
+			n.t.Errorf("the server has a limit of %s, want none", high)
 		}
 
 		return fmt.Errorf("the node uses %s, the reader %s, what grows %s", s.node, s.reader, s.grows)
@@ -263,7 +263,7 @@ func (n *pressureFixture) calmAgain() {
 	for _, p := range others {
 		now := n.Await(n.t, p, "is there", func(*corev1.Pod) bool { return true })
 		if now.UID != p.UID || now.DeletionTimestamp != nil || now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].RestartCount != 0 {
-			n.t.Errorf("%s was touched: %+v", p.Name, now)
+			n.t.Errorf("%s has the status %+v, want it running without a restart", p.Name, now)
 		}
 	}
 }
@@ -290,7 +290,7 @@ func (n *pressureFixture) tellsInOrder(records []report.Record) {
 	first := func(what string, match func(*report.Record) bool) time.Time {
 		i := slices.IndexFunc(records, func(r report.Record) bool { return match(&r) })
 		if i < 0 {
-			n.t.Errorf("the audit file does not tell of %s", what)
+			n.t.Errorf("the audit file has no record of %s, want one", what)
 			return time.Time{}
 		}
 
@@ -310,7 +310,7 @@ func (n *pressureFixture) tellsInOrder(records []report.Record) {
 	ends := first("the end of the rule", func(r *report.Record) bool { return r.Action == report.RuleEnds && r.Time.After(evicted) })
 	given := first("limits that are given back", func(r *report.Record) bool { return done(report.MemoryRestore, "reader")(r) && r.Time.After(evicted) })
 	if !slices.IsSortedFunc([]time.Time{fires, dropped, evicted, ends, given}, time.Time.Compare) || kept.After(evicted) {
-		n.t.Errorf("fires %s, dropped %s, held %s, evicted %s, ends %s, given back %s", fires, dropped, kept, evicted, ends, given)
+		n.t.Errorf("fires %s, dropped %s, held %s, evicted %s, ends %s, given back %s, want them in this order", fires, dropped, kept, evicted, ends, given)
 	}
 
 	var steps int
@@ -318,7 +318,7 @@ func (n *pressureFixture) tellsInOrder(records []report.Record) {
 	for _, r := range records {
 		switch {
 		case r.Pod != "" && !slices.Contains([]string{"reader", "grows", "keeps"}, r.Pod), r.Action == report.Evict && r.Pod != "grows":
-			n.t.Errorf("somebody else was touched: %+v", r)
+			n.t.Errorf("the audit file has %+v, want actions on the three pods and one eviction, of grows", r)
 		case done(report.MemoryThrottle, "reader")(&r) && r.Time.Before(evicted):
 			steps++
 

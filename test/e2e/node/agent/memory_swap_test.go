@@ -88,7 +88,7 @@ func TestMemoryWithSwap(t *testing.T) {
 	n.cgroups = s.Cgroups(t)
 	for pod, may := range map[*corev1.Pod]bool{n.idle: true, n.reader: false} {
 		if most, err := n.file(t, pod, "memory.swap.max"); err != nil || most > 0 != may {
-			t.Fatalf("the kubelet lets %s have %d bytes of swap, %v", pod.Name, most, err)
+			t.Fatalf("the kubelet lets %s have %d bytes of swap, %v, want swap for the idle pod alone", pod.Name, most, err)
 		}
 	}
 
@@ -105,7 +105,7 @@ func TestMemoryWithSwap(t *testing.T) {
 	n.deployment = s.deploy(t, "--enforce=node-resource,memory-throttle,evict", "--evict-also=bare-pods", "--collect-interval=2s")
 	before := n.settled(t, 0)
 	if before.total >= (1536+swap/2)*mebi || before.swapped > mebi {
-		t.Errorf("a node of 1536 MiB and %d of swap: %+v", swap, before)
+		t.Errorf("a node of 1536 MiB and %d of swap is %+v, want memory alone to count", swap, before)
 	}
 
 	// As a kernel short of memory does; it returns an error if it cannot reclaim as much.
@@ -116,7 +116,7 @@ func TestMemoryWithSwap(t *testing.T) {
 	after := n.settled(t, out*mebi)
 	inSwap, err := n.file(t, n.idle, "memory.swap.current")
 	if err != nil || inSwap < out*mebi {
-		t.Fatalf("%d bytes of the idle pod are in swap, %v", inSwap, err)
+		t.Fatalf("%d bytes of the idle pod are in swap, %v, want %d MiB", inSwap, err, out)
 	}
 
 	t.Logf("%d MiB in swap; in use %.0f MiB, was %.0f; elastic resources leave %.0f MiB to others, it was %.0f; by the kernel %.0f MiB in swap",
@@ -139,7 +139,7 @@ func TestMemoryWithSwap(t *testing.T) {
 	})
 
 	if now, err := n.file(t, n.idle, "memory.swap.current"); err != nil || now > inSwap+mebi {
-		t.Errorf("%d bytes of the idle pod are in swap, there were %d, %v", now, inSwap, err)
+		t.Errorf("%d bytes of the idle pod are in swap, %v, want %d as before", now, err, inSwap)
 	}
 
 	s.awaitSame(t, n.idle)
@@ -183,7 +183,7 @@ func (n *swapFixture) undisturbed(t testing.TB, long time.Duration) {
 		for _, pod := range []*corev1.Pod{n.idle, n.reader} {
 			n.awaitSame(t, pod)
 			if high, err := n.cgroups.Read(t, containerDir(n.cgroups, pod)+"/memory.high"); err == nil && high != "max" {
-				t.Fatalf("memory.high of %s is %s", pod.Name, high)
+				t.Fatalf("memory.high of %s is %s, want no limit", pod.Name, high)
 			}
 		}
 	}

@@ -82,7 +82,7 @@ func TestMemory(t *testing.T) {
 
 	now, err := s.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), reader.Name, metav1.GetOptions{})
 	if err != nil || now.Status.Phase != corev1.PodRunning || now.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Errorf("the pod has not gone on: %+v, %v", now.Status, err)
+		t.Errorf("the pod has the status %+v, %v, want it running without a restart", now.Status, err)
 	}
 }
 

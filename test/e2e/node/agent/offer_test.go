@@ -186,7 +186,7 @@ func (s fixture) record(t testing.TB) *trace {
 		<-done
 
 		if len(tr.all) == 0 {
-			t.Error("nothing was seen of what the node offers")
+			t.Error("the watch saw no state of the node, want at least one")
 		}
 
 		for _, err := range tr.errs {

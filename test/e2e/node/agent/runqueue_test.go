@@ -68,7 +68,7 @@ func (s fixture) component(t testing.TB, name string, set *appsv1.DaemonSet) *ap
 
 	var k struct{ Patches []struct{ Patch string } }
 	if err := yaml.Unmarshal(content, &k); err != nil || len(k.Patches) != 1 {
-		t.Fatalf("%v: %s", err, content)
+		t.Fatalf("parsing the component: %v, want one patch: %s", err, content)
 	}
 
 	original, err := yaml.Marshal(set)

@@ -49,7 +49,7 @@ func configMap(t testing.TB, dir, name, key string) string {
 		}
 	}
 
-	t.Fatalf("config/%s has no ConfigMap %s with %s", dir, name, key)
+	t.Fatalf("config/%s has no ConfigMap %s with %s, want one", dir, name, key)
 	return ""
 }
 
@@ -215,10 +215,10 @@ func TestSchedulerAndAgent(t *testing.T) {
 	first := s.Run(t, s.whole("first", half))
 	if result := first.Annotations[topologyv1alpha1.AnnotationPodTopologyResult]; first.Spec.NodeName != s.Name() ||
 		!strings.Contains(result, `"name":"node0"`) || !strings.Contains(result, fmt.Sprintf(`"cpu":"%d"`, half)) || strings.Contains(result, "node1") {
-		t.Errorf("on %s with the zones %s", first.Spec.NodeName, result)
+		t.Errorf("the pod is on %s with the zones %s, want %s and node0 alone", first.Spec.NodeName, result, s.Name())
 	}
 	if got := s.awaitAlone(t, first, half); got != own {
-		t.Errorf("it runs on %s, the zone has %s", got, own)
+		t.Errorf("it runs on %s, want the zone's CPUs %s", got, own)
 	}
 
 	second := s.whole("second", half)
@@ -236,7 +236,7 @@ func TestSchedulerAndAgent(t *testing.T) {
 	s.Delete(t, first)
 	second = s.Await(t, second, "is Ready", isReady)
 	if got := s.awaitAlone(t, second, half); got != own {
-		t.Errorf("it runs on %s, the zone has %s", got, own)
+		t.Errorf("it runs on %s, want the zone's CPUs %s", got, own)
 	}
 
 	s.Delete(t, second)
@@ -253,7 +253,7 @@ func (s fixture) reconfigure(t testing.TB, before, now numa.CPUSet) {
 
 	files, err := filepath.Glob(s.Path("/etc/crane/kubelet.d/*.conf"))
 	if err != nil || len(files) != 1 {
-		t.Fatalf("drop-in files %q, %v", files, err)
+		t.Fatalf("drop-in files %q, %v, want one", files, err)
 	}
 
 	content, err := os.ReadFile(files[0])

@@ -25,7 +25,7 @@ func (s fixture) settingsInside(t testing.TB, watcher *corev1.Pod) map[string]st
 	maps.DeleteFunc(all, func(path, _ string) bool { return !strings.Contains(path, "/pod") })
 
 	if len(all) == 0 {
-		t.Fatal("a node without settings of pods")
+		t.Fatal("the node has no settings of pods, want some")
 	}
 
 	return all

@@ -44,7 +44,7 @@ func (s fixture) kernelZones(t testing.TB, pod *corev1.Pod) (zones []kernelZone,
 	for name, text := range s.walk(t, pod, "/sys/devices/system/cpu", "thread_siblings_list") {
 		cpu, err := strconv.Atoi(strings.TrimPrefix(path.Base(path.Dir(path.Dir(name))), "cpu"))
 		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("the kernel's file %s names no CPU: %v", name, err)
 		}
 
 		siblings[cpu] = set(text)
@@ -111,7 +111,7 @@ func TestRealZones(t *testing.T) {
 	look := s.Run(t, s.Pod("look", "cgroups", []string{"stay"}, nil, nil))
 	kernel, siblings := s.kernelZones(t, look)
 	if len(kernel) != 2 || kernel[0].cpus.String() != "0-3" || kernel[1].cpus.String() != "4-7" || kernel[0].distances[1] != 21 || siblings[4].Len() != 2 {
-		t.Fatalf("the kernel has the zones %+v, and cores of the threads %v", kernel, siblings)
+		t.Fatalf("the kernel has the zones %+v, and cores of the threads %v, want two zones of four CPUs with two threads a core", kernel, siblings)
 	}
 
 	s.deploy(t, append(cpuManager(), "--collect-interval=5s")...)
@@ -125,7 +125,7 @@ func TestRealZones(t *testing.T) {
 	s.asTheKernel(t, nrt, kernel)
 	left := kernel[0].memory + kernel[1].memory - reservedMemory - evicts
 	if n, err := s.Client.CoreV1().Nodes().Get(t.Context(), s.Name(), metav1.GetOptions{}); err != nil || n.Status.Allocatable.Memory().Value() != left {
-		t.Errorf("the node's status leaves %s of memory to pods, the zones %d bytes; %v", n.Status.Allocatable.Memory(), left, err)
+		t.Errorf("the node's status leaves %s of memory to pods, %v, want %d bytes as in the zones", n.Status.Allocatable.Memory(), err, left)
 	}
 
 	for i, want := range []struct{ cpu, memory, reserved int64 }{{0, 0, 4}, {8000 - reservedCPU, left, 1}} {
@@ -182,7 +182,7 @@ func TestRealZones(t *testing.T) {
 
 	for cpu := range own.All() {
 		if siblings[cpu] != own {
-			t.Errorf("it runs on %s, and the threads of CPU %d's core are %s", own, cpu, siblings[cpu])
+			t.Errorf("it runs on %s, want all threads of CPU %d's core, %s", own, cpu, siblings[cpu])
 		}
 	}
 
@@ -217,14 +217,14 @@ func (s fixture) asTheKernel(t testing.TB, nrt *topologyv1alpha1.NodeResourceTop
 		var distances []int64
 		for k, c := range z.Costs {
 			if c.Name != fmt.Sprintf("node%d", k) {
-				t.Errorf("costs of zone %d: %+v", i, z.Costs)
+				t.Errorf("costs of zone %d: %+v, want one for each node in order", i, z.Costs)
 			}
 			distances = append(distances, c.Value)
 		}
 
 		if z.Name != fmt.Sprintf("node%d", i) || !slices.Equal(distances, want.distances) ||
 			z.Resources.Capacity.Cpu().Value() != int64(want.cpus.Len()) || z.Resources.Capacity.Memory().Value() != want.memory {
-			t.Errorf("zone %d is %+v, the kernel says %+v", i, z, want)
+			t.Errorf("zone %d is %+v, want %+v as in the kernel", i, z, want)
 		}
 
 		all += want.memory
@@ -236,6 +236,6 @@ func (s fixture) asTheKernel(t testing.TB, nrt *topologyv1alpha1.NodeResourceTop
 	}
 
 	if got := n.Status.Capacity.Memory().Value(); got != all {
-		t.Errorf("the kubelet finds %d bytes of memory, the zones have %d", got, all)
+		t.Errorf("the kubelet finds %d bytes of memory, want %d as in the zones", got, all)
 	}
 }

@@ -118,12 +118,12 @@ func TestChart(t *testing.T) {
 	cleanNodes(t, chart.Kubeconfig, tag)
 	for i, n := range nodes {
 		if changed := node.ChangedSettings(cgroups[i], n.Settings(t)); len(changed) > 0 {
-			t.Errorf("cgroups of %s are changed: %s", n.Name(), strings.Join(changed, "; "))
+			t.Errorf("cgroups of %s are changed: %s, want none", n.Name(), strings.Join(changed, "; "))
 		}
 
 		for _, left := range []string{agentState, "/var/lib/kubelet/pki/crane-agent-empty"} {
 			if _, err := os.Stat(n.Path(left)); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s on %s: %v", left, n.Name(), err)
+				t.Errorf("%s on %s: %v, want it removed", left, n.Name(), err)
 			}
 		}
 	}
@@ -282,6 +282,6 @@ func cleanNodes(t *testing.T, kubeconfig, tag string) {
 		t.Errorf("crane cleanup node: %v: %s", err, out.String())
 	}
 	if n := strings.Count(out.String(), "removed /host"+agentState); n != replicas {
-		t.Errorf("%d of %d nodes: %s", n, replicas, out.String())
+		t.Errorf("%d nodes were cleaned up, want %d: %s", n, replicas, out.String())
 	}
 }

@@ -76,7 +76,7 @@ func checkConnections(t *testing.T, n *node.Node) {
 	}
 
 	if len(policies.Items) < 4 {
-		t.Errorf("%d NetworkPolicies", len(policies.Items))
+		t.Errorf("%d NetworkPolicies, want 4 or more", len(policies.Items))
 	}
 
 	for i := range policies.Items {
@@ -191,7 +191,7 @@ func endpointPort(t *testing.T, n *node.Node, namespace, name string) int {
 
 	port := serviceTargets(t, n)[netip.AddrPortFrom(address, uint16(s.Spec.Ports[0].Port))]
 	if port == 0 {
-		t.Fatalf("Service %s/%s has no endpoints", namespace, name)
+		t.Fatalf("Service %s/%s has no endpoints, want an address", namespace, name)
 	}
 
 	return port

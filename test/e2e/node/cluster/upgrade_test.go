@@ -141,7 +141,7 @@ func (u *upgrade) end(t *testing.T) {
 		t.Errorf("want 0, at most %d, 0 of some: %v", agentsUnavailable, u.failed)
 	}
 	if now := webhookFailures(t, u.node); now != u.failOpen {
-		t.Errorf("the API server went on without a webhook:\nbefore %s\nafter  %s\n%s", u.failOpen, now, failedCalls(t))
+		t.Errorf("the API server went on without a webhook:\nbefore %s\nafter %s, want no more\n%s", u.failOpen, now, failedCalls(t))
 	}
 }
 

@@ -120,7 +120,7 @@ func startSession(t *testing.T, args ...string) *session {
 	}()
 
 	if s.id == "" {
-		t.Fatalf("the nodes did not come up: %v\n%s", <-s.done, s.out)
+		t.Fatalf("the nodes did not come up: %v, want an address\n%s", <-s.done, s.out)
 	}
 
 	t.Cleanup(func() { _ = s.cmd.Process.Kill() })
@@ -203,7 +203,7 @@ func (s *session) awaitCleanup(t *testing.T) time.Duration {
 		found = s.listRemains(t)
 		return len(found) == 0, nil
 	}); err != nil {
-		t.Fatalf("after %s there is still %s: %v\n%s", cleanupTimeout, strings.Join(found, ", "), err, s.out)
+		t.Fatalf("after %s these remain: %s, want none: %v\n%s", cleanupTimeout, strings.Join(found, ", "), err, s.out)
 	}
 
 	return time.Since(begin)
@@ -231,7 +231,7 @@ func (s *session) runPod(t *testing.T) {
 		pod, last = pods.Get(ctx, "left-behind", metav1.GetOptions{})
 		return last == nil && pod.Status.Phase == corev1.PodRunning, nil
 	}); err != nil {
-		t.Fatalf("the pod does not run: %v: %v, %+v", err, last, pod)
+		t.Fatalf("the pod is %+v, want it running: %v: %v", pod, err, last)
 	}
 }
 
@@ -280,10 +280,10 @@ func TestUpAndDown(t *testing.T) {
 
 	s.runPod(t)
 	if len(s.listRemains(t)) < 4 {
-		t.Errorf("of a running session only %v is seen: the test does not see what it is to see", s.listRemains(t))
+		t.Errorf("listRemains() of a running session = %v, want 4 or more", s.listRemains(t))
 	}
 	if now := hostState(t); !slices.Equal(now, before) {
-		t.Errorf("while nodes run, the machine has\n%v, before\n%v", now, before)
+		t.Errorf("while nodes run, the machine has\n%v, want as before\n%v", now, before)
 	}
 
 	begin := time.Now()
@@ -292,15 +292,15 @@ func TestUpAndDown(t *testing.T) {
 	}
 
 	if err := <-s.done; err != nil {
-		t.Errorf("the end: %v\n%s", err, s.out)
+		t.Errorf("the end: %v, want no error\n%s", err, s.out)
 	}
 
 	t.Logf("ended %s after the signal", time.Since(begin).Round(time.Millisecond))
 	if found := s.listRemains(t); len(found) > 0 {
-		t.Errorf("left: %v", found)
+		t.Errorf("after the end these remain: %v, want none", found)
 	}
 	if now := hostState(t); !slices.Equal(now, before) {
-		t.Errorf("afterwards the machine has\n%v, before\n%v", now, before)
+		t.Errorf("afterwards the machine has\n%v, want as before\n%v", now, before)
 	}
 }
 
@@ -323,10 +323,10 @@ func TestProgramInsideKilled(t *testing.T) {
 	}
 
 	if err := <-s.done; err == nil {
-		t.Error("the command ends well although its program inside was killed")
+		t.Error("the command ended without an error although its program inside was killed, want one")
 	}
 	if found := s.listRemains(t); len(found) > 0 {
-		t.Errorf("left: %v", found)
+		t.Errorf("after the end these remain: %v, want none", found)
 	}
 }
 
@@ -348,17 +348,17 @@ func TestKilledWithWatcher(t *testing.T) {
 
 	next := startSession(t, "--nodes", "1")
 	if found := s.listRemains(t); len(found) > 0 {
-		t.Errorf("the next session left %v of this one", found)
+		t.Errorf("the next session left %v of this one, want none", found)
 	}
 	if len(next.listRemains(t)) == 0 {
-		t.Error("the next session has removed itself")
+		t.Error("the next session has no processes or files, want its own")
 	}
 	if err := next.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 
 	if err := <-next.done; err != nil {
-		t.Errorf("the end of the next session: %v\n%s", err, next.out)
+		t.Errorf("the next session ended with %v, want no error\n%s", err, next.out)
 	}
 }
 
@@ -389,6 +389,6 @@ func findChild(t *testing.T, parent int, name string) int {
 		}
 	}
 
-	t.Fatalf("process %s has no child %s", strconv.Itoa(parent), name)
+	t.Fatalf("process %s has no child %s, want one", strconv.Itoa(parent), name)
 	return 0
 }
