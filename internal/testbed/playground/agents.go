@@ -31,10 +31,10 @@ const (
 const agentPool = "agent"
 
 // agentNodes returns n specs of nodes with an agent.
-func agentNodes(n int, like simnode.NodeSpec) []simnode.NodeSpec {
+func agentNodes(n int, template simnode.NodeSpec) []simnode.NodeSpec {
 	specs := make([]simnode.NodeSpec, n)
 	for i := range specs {
-		specs[i] = like
+		specs[i] = template
 		specs[i].Name = fmt.Sprintf("%s-%02d", agentPool, i+1)
 		specs[i].CPU = *resource.NewQuantity(agentNodeCPU, resource.DecimalSI)
 		specs[i].Memory = *resource.NewQuantity(agentNodeMemory, resource.BinarySI)
@@ -128,7 +128,7 @@ func (p *playground) startAgents(ctx context.Context) error {
 func (p *playground) stopAgents(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(p.agents)) {
 		if err := p.agents[name].Stop(ctx); err != nil {
-			return fmt.Errorf("stop %s: %w", name, err)
+			return fmt.Errorf("stopping %s: %w", name, err)
 		}
 	}
 

@@ -25,9 +25,10 @@ func (o *Options) scrapeInterval() time.Duration {
 func alertRules(speed float64, interval time.Duration) (string, error) {
 	content, err := config.Monitoring.ReadFile("monitoring/rules.yaml")
 	if err != nil {
-		return "", fmt.Errorf("rules of config: %w", err)
+		return "", fmt.Errorf("reading the alert rules: %w", err)
 	}
 
+	// Expressions and labels stay as they are, so only the fields that change are typed.
 	var file struct {
 		Groups []struct {
 			Name     string           `json:"name"`
@@ -37,7 +38,7 @@ func alertRules(speed float64, interval time.Duration) (string, error) {
 	}
 
 	if err := yaml.UnmarshalStrict(content, &file); err != nil {
-		return "", fmt.Errorf("rules of config: %w", err)
+		return "", fmt.Errorf("parsing the alert rules: %w", err)
 	}
 
 	for i := range file.Groups {
@@ -50,7 +51,7 @@ func alertRules(speed float64, interval time.Duration) (string, error) {
 
 			wait, err := model.ParseDuration(text)
 			if err != nil {
-				return "", fmt.Errorf("alert %v: %w", rule["alert"], err)
+				return "", fmt.Errorf("parsing the time of alert %v: %w", rule["alert"], err)
 			}
 
 			scaled := time.Duration(float64(wait) / speed).Truncate(time.Millisecond)

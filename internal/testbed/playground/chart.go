@@ -31,11 +31,14 @@ func (p executor) Chart(ctx context.Context, c demo.Chart) error {
 
 	scale := chart.Scale{PodCapacity: c.PodCapacity, MaxLoad: 1.5 * p.externalLoad.High}
 	p.console.resultf("▒ load   │ capacity of the ready pods, %.0f each", c.PodCapacity)
+
 	start := time.Now()
 	tick := time.NewTicker(c.Every.Duration)
 	defer tick.Stop()
 
+	// The chart ends some time after the load rose, at the latest after its configured duration.
 	var points []chart.Point
+
 	end := min(c.For.Duration, time.Until(p.externalLoad.RiseTime(p.externalLoad.end))+c.After.Duration)
 	for time.Since(start) < max(end, c.Every.Duration) {
 		point, err := p.samplePoint(ctx, c)
@@ -55,6 +58,7 @@ func (p executor) Chart(ctx context.Context, c demo.Chart) error {
 	}
 
 	p.console.resultf("%s", scale.Summary(points, p.externalLoad.IsHigh))
+
 	return p.writeChart(scale, c, points)
 }
 
@@ -62,7 +66,7 @@ func (p executor) Chart(ctx context.Context, c demo.Chart) error {
 func (p executor) samplePoint(ctx context.Context, c demo.Chart) (chart.Point, error) {
 	var d appsv1.Deployment
 	if err := p.client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Deployment}, &d); err != nil {
-		return chart.Point{}, fmt.Errorf("chart: %w", err)
+		return chart.Point{}, fmt.Errorf("chart: reading the Deployment: %w", err)
 	}
 
 	out := chart.Point{Load: p.externalLoad.at(time.Now()), Desired: 1, Ready: d.Status.ReadyReplicas}

@@ -45,7 +45,7 @@ func findDaemonSet(objects []*unstructured.Unstructured, name, node string) (bin
 func findPodTemplate(objects []*unstructured.Unstructured, kind, name string, fields map[string]string) (binarySpec, error) {
 	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name })
 	if i < 0 {
-		return binarySpec{}, fmt.Errorf("config holds no %s %s", kind, name)
+		return binarySpec{}, fmt.Errorf("config contains no %s %s", kind, name)
 	}
 
 	var pod corev1.PodTemplateSpec
@@ -55,7 +55,7 @@ func findPodTemplate(objects []*unstructured.Unstructured, kind, name string, fi
 	}
 
 	if err != nil {
-		return binarySpec{}, fmt.Errorf("%s %s: %w", kind, name, err)
+		return binarySpec{}, fmt.Errorf("reading the pod template of %s %s: %w", kind, name, err)
 	}
 
 	if n := len(pod.Spec.Containers); n != 1 {
@@ -70,15 +70,16 @@ func findPodTemplate(objects []*unstructured.Unstructured, kind, name string, fi
 		args:           c.Args,
 	}
 
-	known := map[string]string{"metadata.namespace": out.namespace}
-	maps.Copy(known, fields)
+	// A pod's environment may refer to its own fields, which the child process does not have.
+	fieldValues := map[string]string{"metadata.namespace": out.namespace}
+	maps.Copy(fieldValues, fields)
 
 	for _, e := range c.Env {
 		value := e.Value
 		if e.ValueFrom != nil {
 			ok := e.ValueFrom.FieldRef != nil
 			if ok {
-				value, ok = known[e.ValueFrom.FieldRef.FieldPath]
+				value, ok = fieldValues[e.ValueFrom.FieldRef.FieldPath]
 			}
 
 			if !ok {
@@ -152,6 +153,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 		return err
 	}
 
+	// Real nodes put the playground in a namespace of its own; this port of the machine is forwarded to it.
 	if port := p.options.port(portCraned); port != 0 {
 		addresses[0] = fmt.Sprintf("127.0.0.1:%d", port)
 	}
@@ -187,6 +189,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 		"webhook-port":              webhookPort,
 	}
 
+	// The flags of a scenario take precedence.
 	if p.options.scenario != nil {
 		maps.Copy(flags, p.options.scenario.Craned)
 	}
@@ -196,6 +199,7 @@ func (p *playground) startCraned(ctx context.Context) error {
 	}
 
 	p.addScrapeTarget(componentCraned, "http://"+addresses[0]+"/metrics")
+
 	return configureWebhooks(ctx, p.applier, d.objects, addresses[3])
 }
 

@@ -45,6 +45,7 @@ func (p *playground) startDashboard(ctx context.Context) error {
 		return err
 	}
 
+	// The dashboard prints its address, which contains a random port and token.
 	address := regexp.MustCompile(`http://\S+token=\S+`)
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, dashboardBound, true, func(context.Context) (bool, error) {
 		started, _ := p.childOf(componentDashboard)
@@ -58,7 +59,7 @@ func (p *playground) startDashboard(ctx context.Context) error {
 	})
 
 	if err != nil {
-		return fmt.Errorf("no address in %s: %w", spec.LogFile, err)
+		return fmt.Errorf("waiting for the dashboard's address in %s: %w", spec.LogFile, err)
 	}
 
 	return nil

@@ -57,6 +57,8 @@ func (p *playground) startPrometheus(ctx context.Context, fail context.CancelCau
 	}
 
 	p.onStop(func(context.Context) error { return p.prometheus.Close() })
+	// The history is complete before live samples follow, because Prometheus drops samples that are out of order.
+
 	written := history{p, objects}
 	if err := written.backfill(ctx); err != nil {
 		return err
@@ -109,6 +111,7 @@ func (p history) backfill(ctx context.Context) error {
 	}
 
 	p.setExternalLoad(past)
+	// Earlier samples exist already: blocks that overlap them would be refused or merged.
 	grid := promserver.Grid{Start: past.Start, End: end, Step: p.options.Step}
 	if last, ok := p.prometheus.LastSample(); ok && last.After(grid.Start) {
 		grid.Start = last.Truncate(p.options.Step).Add(p.options.Step)
@@ -133,6 +136,7 @@ func (p history) backfill(ctx context.Context) error {
 		return err
 	}
 
+	// From here on live counters continue at the values that were written.
 	series.Commit()
 	p.console.progressf("%.1f days of history: %d series, %d samples, %d MiB, written in %s", grid.End.Sub(grid.Start).Hours()/24,
 		stats.Series, stats.Samples, stats.Bytes>>20, stats.Took.Round(10*time.Millisecond))
@@ -155,7 +159,7 @@ func (p history) past(end time.Time) (load.Past, error) {
 
 	start, err := time.Parse(time.RFC3339, string(content))
 	if err != nil {
-		return load.Past{}, fmt.Errorf("%s: %w", file, err)
+		return load.Past{}, fmt.Errorf("parsing %s: %w", file, err)
 	}
 
 	return load.Past{Start: start, End: end}, nil

@@ -45,9 +45,10 @@ func (p *playground) startMetricAdapter(ctx context.Context) error {
 
 	port, err := strconv.Atoi(text)
 	if err != nil {
-		return fmt.Errorf("port of %s: %w", d.name, err)
+		return fmt.Errorf("parsing the port of %s: %w", d.name, err)
 	}
 
+	// The rules of the scenario replace those of config/.
 	rules, err := configMapText(d.objects, d.name, "config.yaml")
 	if err != nil {
 		return err
@@ -75,6 +76,7 @@ func (p *playground) startMetricAdapter(ctx context.Context) error {
 		}
 	}
 
+	// No Service routes to a child process: the API server is pointed to its port on loopback.
 	redirected, err := redirect.MetricAdapter(d.objects, port)
 	if err != nil {
 		return err
@@ -101,7 +103,7 @@ func (p *playground) startMetricAdapter(ctx context.Context) error {
 func awaitExternalMetrics(ctx context.Context, config *rest.Config) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return fmt.Errorf("discovery client: %w", err)
+		return fmt.Errorf("creating the discovery client: %w", err)
 	}
 
 	var last error
@@ -110,7 +112,7 @@ func awaitExternalMetrics(ctx context.Context, config *rest.Config) error {
 		return last == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%s is not served: %w", externalMetrics, last)
+		return fmt.Errorf("waiting for %s: %w", externalMetrics, last)
 	}
 
 	return nil

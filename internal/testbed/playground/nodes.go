@@ -36,9 +36,9 @@ const (
 func nodeSpecs(n int, d load.Demand) []simnode.NodeSpec {
 	nodes := float64(n)
 	cpu := max(leastNodeCPU, headroom*d.CPU/nodes+d.NodeCPU, headroom*d.PodCPU+d.NodeCPU)
-
 	memory := max(leastNodeMemory, headroom*d.Memory/nodes+d.NodeMemory, headroom*d.PodMemory+d.NodeMemory)
 	pods := int(math.Ceil(headroom*float64(d.Pods)/nodes)) + d.PodsPerNode
+
 	specs := make([]simnode.NodeSpec, n)
 	for i := range specs {
 		specs[i] = simnode.NodeSpec{
@@ -57,10 +57,10 @@ func nodeSpecs(n int, d load.Demand) []simnode.NodeSpec {
 }
 
 // spareNodes returns n more nodes of the same size with a taint that no workload tolerates: an unused node pool.
-func spareNodes(n int, like simnode.NodeSpec) []simnode.NodeSpec {
+func spareNodes(n int, template simnode.NodeSpec) []simnode.NodeSpec {
 	specs := make([]simnode.NodeSpec, n)
 	for i := range specs {
-		specs[i] = like
+		specs[i] = template
 		specs[i].Name = fmt.Sprintf("spare-%02d", i+1)
 		specs[i].Labels = map[string]string{"crane.io/nodepool": "spare"}
 		specs[i].Taints = []corev1.Taint{{Key: "crane.io/nodepool", Value: "spare", Effect: corev1.TaintEffectNoSchedule}}
@@ -81,6 +81,7 @@ func (p *playground) startNodes(ctx context.Context, fail context.CancelCauseFun
 		specs = append(specs, spareNodes(p.options.scenario.SpareNodes, specs[0])...)
 	}
 
+	// Agents act on emulated hosts, whose cgroup limits bound the generated load.
 	var use simnode.Load = p.source
 	if p.options.hasAgents() {
 		nodes := agentNodes(p.options.scenario.AgentNodes, specs[0])
@@ -92,6 +93,7 @@ func (p *playground) startNodes(ctx context.Context, fail context.CancelCauseFun
 		specs = append(specs, nodes...)
 	}
 
+	// The API server and Prometheus need the nodes, so wait until all of them serve.
 	p.fleet, err = simnode.New(simnode.Config{
 		Client:  p.control.Config(),
 		Nodes:   specs,
@@ -136,7 +138,7 @@ func newServing(control *controlplane.ControlPlane, through *tunnel.Tunnel) (*si
 	proxyFile, proxyNames := control.FrontProxy()
 	proxyPEM, err := os.ReadFile(proxyFile)
 	if err != nil {
-		return nil, fmt.Errorf("read the front-proxy CA: %w", err)
+		return nil, fmt.Errorf("reading the front-proxy CA: %w", err)
 	}
 
 	proxies := x509.NewCertPool()
@@ -144,6 +146,7 @@ func newServing(control *controlplane.ControlPlane, through *tunnel.Tunnel) (*si
 		return nil, fmt.Errorf("front-proxy CA: %s contains no certificate", proxyFile)
 	}
 
+	// Clients of the kubelets have certificates of the cluster CA; the API server calls metrics.k8s.io as the front proxy.
 	return &simnode.Serving{
 		Cert: func(hosts ...string) (tls.Certificate, error) {
 			cert, key, err := control.IssueServing(hosts...)

@@ -119,6 +119,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 
 // Complete sets defaults that depend on other options or on the machine, and loads the scenario.
 func (o *Options) Complete(fs *pflag.FlagSet) error {
+	// Traces replace the generated workloads unless their number is set.
 	if o.Traces != "" && !fs.Changed("workloads") {
 		o.Workloads = 0
 	}
@@ -136,6 +137,7 @@ func (o *Options) Complete(fs *pflag.FlagSet) error {
 		return nil
 	}
 
+	// A path selects a file, anything else a built-in scenario.
 	var err error
 	if strings.ContainsRune(o.Demo, filepath.Separator) || filepath.Ext(o.Demo) == ".yaml" {
 		var content []byte
@@ -156,6 +158,7 @@ func (o *Options) Complete(fs *pflag.FlagSet) error {
 // Validate reports every option that is out of its range.
 func (o *Options) Validate() error {
 	var errs []error
+	// Every problem is reported at once, not only the first.
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			errs = append(errs, fmt.Errorf(format, args...))

@@ -132,6 +132,7 @@ func ignoreCancellation(ctx context.Context, err error) error {
 
 // start starts everything in order. Background tasks call fail to end the playground with an error.
 func (p *playground) start(ctx context.Context, fail context.CancelCauseFunc) error {
+	// Each phase needs those before it: workloads need nodes, the history needs their pods.
 	for _, phase := range []struct {
 		name string
 		run  func(context.Context) error
@@ -164,6 +165,7 @@ func (p *playground) start(ctx context.Context, fail context.CancelCauseFunc) er
 
 // prepare checks the binaries, creates the data directory and generates the workloads.
 func (p *playground) prepare(context.Context) error {
+	// A missing binary is reported before anything is started.
 	binaries := []string{"controlplane", componentCraned}
 	if p.options.runs(componentCraneScheduler) {
 		binaries = append(binaries, componentCraneScheduler)
@@ -185,6 +187,7 @@ func (p *playground) prepare(context.Context) error {
 		return err
 	}
 
+	// A temporary directory is removed at the end; one of the user keeps its state.
 	if p.dir = cmp.Or(p.options.DataDir, p.options.stateDir()); p.dir == "" {
 		dir, err := os.MkdirTemp("", "crane-playground-")
 		if err != nil {
@@ -205,6 +208,7 @@ func (p *playground) prepare(context.Context) error {
 		return err
 	}
 
+	// From here on libraries of Kubernetes log to a file.
 	log, err := logLibraries(p.dir)
 	if err != nil {
 		return err
@@ -235,6 +239,7 @@ func logLibraries(dir string) (*os.File, error) {
 }
 
 func (p *playground) startControlPlane(ctx context.Context) error {
+	// The API server always runs; --only may exclude the others.
 	var components []controlplane.Component
 	for _, c := range []controlplane.Component{controlplane.ControllerManager, controlplane.Scheduler} {
 		if p.options.runs(string(c)) {
@@ -248,6 +253,8 @@ func (p *playground) startControlPlane(ctx context.Context) error {
 	}
 
 	p.onStop(func(context.Context) error { return p.tunnel.Close() })
+	// The API server reaches simulated kubelets through the tunnel.
+
 	extra := map[controlplane.Component][]string{controlplane.APIServer: p.tunnel.APIServerArgs()}
 	if args := p.options.controllerManagerArgs(); len(args) > 0 {
 		extra[controlplane.ControllerManager] = args
@@ -338,6 +345,7 @@ func (p *playground) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopBound)
 	defer cancel()
 
+	// craned stops first, so that it does not report the end of the others as failures.
 	errs := []error{p.stopChild(ctx, componentCraned)}
 	p.background.Wait()
 

@@ -38,6 +38,7 @@ func Enter(ctx context.Context, o *Options, run func(*Options) error) (int, erro
 		return 0, run(o)
 	}
 
+	// Problems of the machine are reported before the second process starts.
 	if !sandbox.Inside() {
 		if err := doctor.Problems(doctor.CheckNamespaces(ctx)); err != nil {
 			return 1, fmt.Errorf("--real-nodes: this machine cannot run real nodes:\n%w", err)
@@ -49,6 +50,7 @@ func Enter(ctx context.Context, o *Options, run func(*Options) error) (int, erro
 		return 1, fmt.Errorf("--real-nodes: %w", err)
 	}
 
+	// The sandbox returns a status only; the error itself stays in this process.
 	var failure error
 	status, err := sandbox.Enter(sandbox.Options{Kit: set.Kit, Ports: ports}, func(s *sandbox.Session) int {
 		o.session = s
@@ -82,6 +84,7 @@ func (p *playground) startRealNodes(ctx context.Context) error {
 		return err
 	}
 
+	// The nodes have a network of their own, to which the control plane on loopback is relayed.
 	s := p.options.session
 	s.Relay("127.0.0.1")
 
@@ -91,6 +94,8 @@ func (p *playground) startRealNodes(ctx context.Context) error {
 	}
 
 	p.onStop(cluster.Close)
+	// A taint keeps the generated workloads off real nodes.
+
 	wanted := make([]realnode.NodeOptions, p.options.RealNodes)
 	for i := range wanted {
 		wanted[i].Name = fmt.Sprintf("real-%d", i+1)

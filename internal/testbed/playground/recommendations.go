@@ -46,7 +46,7 @@ spec:
     config: {creation-cooldown: 0s}
 `
 
-// waitForRecommendations waits until the rule has finished its first pass and returns its recommendations. While it
+// waitForRecommendations waits until the rule has finished its first run and returns its recommendations. While it
 // waits, it calls progress with their number.
 func waitForRecommendations(
 	ctx context.Context, c client.Client, bound time.Duration, progress func(int),
@@ -70,6 +70,7 @@ func waitForRecommendations(
 		return list.Items, nil
 	}
 
+	// The condition of the rule says more than a timeout.
 	if ready := meta.FindStatusCondition(rule.Status.Conditions, analysisv1alpha1.ConditionReady); ready != nil {
 		return nil, fmt.Errorf("no recommendations: %w; the rule's condition Ready is %s: %s", err, ready.Reason, ready.Message)
 	}
@@ -119,6 +120,7 @@ func rows(items []analysisv1alpha1.Recommendation) ([]row, error) {
 			return nil, err
 		}
 
+		// Without a value the row shows why, so that no workload is missing from the table.
 		if len(proposed) == 0 {
 			base.note = "no value yet"
 			if ready := meta.FindStatusCondition(r.Status.Conditions, analysisv1alpha1.ConditionReady); ready != nil {

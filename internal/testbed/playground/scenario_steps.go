@@ -24,7 +24,10 @@ import (
 const nodePrefix = "node/"
 
 // A command that is shown until its output has a text is repeated at this interval, for this long.
-const showInterval, showTimeout = 2 * time.Second, 2 * time.Minute
+const (
+	showInterval = 2 * time.Second
+	showTimeout  = 2 * time.Minute
+)
 
 // executor runs the steps of a scenario on a playground.
 type executor struct{ *playground }
@@ -53,6 +56,7 @@ func (p executor) Stop(ctx context.Context, component string) error {
 		return p.control.StopComponent(ctx, controlplane.Component(component))
 	}
 
+	// A node is disconnected, not removed: its object and its pods stay in the API.
 	if node, ok := strings.CutPrefix(component, nodePrefix); ok {
 		return p.fleet.FailNode(node)
 	}
@@ -76,6 +80,7 @@ func (p executor) Start(ctx context.Context, component string) error {
 			return notStarted(component)
 		}
 
+		// The process ended with Stop, so the same specification starts a new one.
 		return p.launch(child.spec)
 
 	case componentAPIServer, componentControllerManager, componentScheduler:
@@ -93,7 +98,7 @@ func (p executor) Start(ctx context.Context, component string) error {
 func (p executor) Kill(_ context.Context, component string) error {
 	pid, ok := p.pids()[component]
 	if !ok || component == "playground" {
-		return fmt.Errorf("kill %s: no such child process", component)
+		return fmt.Errorf("killing %s: no such child process", component)
 	}
 
 	return syscall.Kill(pid, syscall.SIGKILL)
@@ -140,7 +145,7 @@ func (p executor) Show(ctx context.Context, args []string, until string) error {
 func repeatUntil(ctx context.Context, until string, run func() []byte) ([]byte, error) {
 	pattern, err := regexp.Compile(until)
 	if err != nil {
-		return nil, fmt.Errorf("until: %w", err)
+		return nil, fmt.Errorf("parsing until: %w", err)
 	}
 
 	var output []byte
@@ -149,6 +154,7 @@ func repeatUntil(ctx context.Context, until string, run func() []byte) ([]byte, 
 		return pattern.Match(output), nil
 	})
 
+	// The caller's cancellation is no failure of the command.
 	switch {
 	case ctx.Err() != nil:
 		return output, ctx.Err()
@@ -199,7 +205,6 @@ func quoteArgs(args []string) string {
 	out := make([]string, len(args))
 	for i, a := range args {
 		out[i] = a
-
 		if a == "" || strings.ContainsAny(a, " \t\n\"'`$&|;<>()*?[]{}\\!#~") {
 			out[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		}

@@ -37,7 +37,9 @@ func (p *playground) startCraneScheduler(ctx context.Context) error {
 		return err
 	}
 
+	// The second address serves explanations, which `crane explain scheduling` and the dashboard read.
 	p.explainAddress = addresses[1]
+
 	file, err := writeSchedulerConfig(p.dir, d, policy, p.explainAddress)
 	if err != nil {
 		return err
@@ -73,9 +75,10 @@ func writeSchedulerConfig(dir string, d deployment, policy, explainAddress strin
 		return "", fmt.Errorf("configuration of %s: %w", componentCraneScheduler, err)
 	}
 
+	// The values are set in the arguments of the plugin; everything else stays as deployed.
 	set := false
-	for _, one := range profiles {
-		profile, _ := one.(map[string]any)
+	for _, item := range profiles {
+		profile, _ := item.(map[string]any)
 		plugins, _ := profile["pluginConfig"].([]any)
 		for _, entry := range plugins {
 			plugin, _ := entry.(map[string]any)
@@ -89,7 +92,7 @@ func writeSchedulerConfig(dir string, d deployment, policy, explainAddress strin
 	}
 
 	if !set {
-		return "", errors.New("config holds no arguments of plugin Dynamic")
+		return "", errors.New("config contains no arguments of plugin Dynamic")
 	}
 
 	c["profiles"] = profiles
@@ -117,7 +120,7 @@ func configMapText(objects []*unstructured.Unstructured, name, key string) (stri
 		return text, nil
 	}
 
-	return "", fmt.Errorf("config holds no ConfigMap %s", name)
+	return "", fmt.Errorf("config contains no ConfigMap %s", name)
 }
 
 // policyPath returns the path of the node-load policy file in the data directory.

@@ -39,7 +39,7 @@ type scraper struct {
 func newScraper(config *rest.Config) (*scraper, error) {
 	certificate, err := tls.X509KeyPair(config.CertData, config.KeyData)
 	if err != nil {
-		return nil, fmt.Errorf("certificate of the administrator: %w", err)
+		return nil, fmt.Errorf("loading the administrator's certificate: %w", err)
 	}
 
 	transport := &http.Transport{TLSClientConfig: &tls.Config{
@@ -73,7 +73,7 @@ func (t *scrapeTargets) registered() []scrapeTarget {
 }
 
 // run stores the metrics of each registered component at an interval until ctx ends.
-func (s *scraper) run(ctx context.Context, interval time.Duration, targets *scrapeTargets, into *promserver.Server, c *console) {
+func (s *scraper) run(ctx context.Context, interval time.Duration, targets *scrapeTargets, server *promserver.Server, c *console) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 
@@ -81,7 +81,7 @@ func (s *scraper) run(ctx context.Context, interval time.Duration, targets *scra
 		for _, target := range targets.registered() {
 			at := s.now()
 			batch := s.scrape(ctx, target)
-			if err := into.Append(ctx, target.url, at, batch); err != nil && ctx.Err() == nil {
+			if err := server.Append(ctx, target.url, at, batch); err != nil && ctx.Err() == nil {
 				c.progressf("scraping %s: %v", target.job, err)
 			}
 		}
@@ -102,13 +102,14 @@ func (s *scraper) scrape(ctx context.Context, target scrapeTarget) []promserver.
 		batch, err = parseMetrics(body, target)
 	}
 
-	up := 1.0
+	health := 1.0
+	// A failed scrape stores nothing but up 0, like Prometheus.
 	if err != nil {
 		batch = nil
-		up = 0
+		health = 0
 	}
 
-	return append(batch, promserver.Sample{Labels: labels.FromStrings("__name__", "up", "job", target.job, "instance", target.url), Value: up})
+	return append(batch, promserver.Sample{Labels: labels.FromStrings("__name__", "up", "job", target.job, "instance", target.url), Value: health})
 }
 
 func (s *scraper) get(ctx context.Context, url string) ([]byte, error) {
@@ -124,7 +125,7 @@ func (s *scraper) get(ctx context.Context, url string) ([]byte, error) {
 	defer response.Body.Close()
 
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: status %s", url, response.Status)
+		return nil, fmt.Errorf("reading %s: status %s", url, response.Status)
 	}
 
 	return io.ReadAll(io.LimitReader(response.Body, scrapeBytes))
@@ -140,9 +141,10 @@ func parseMetrics(page []byte, target scrapeTarget) ([]promserver.Sample, error)
 			return batch, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("metrics of %s: %w", target.job, err)
+			return nil, fmt.Errorf("parsing the metrics of %s: %w", target.job, err)
 		}
 
+		// Help, types and comments carry no sample.
 		if entry != textparse.EntrySeries {
 			continue
 		}

@@ -53,7 +53,9 @@ func (p *playground) printSummary(ctx context.Context) error {
 		return nil
 	}
 
+	// A shell that sources this file talks to the playground.
 	path := filepath.Join(p.dir, environmentFile)
+
 	address := ""
 	if p.prometheus != nil {
 		address = p.prometheus.URL()
@@ -90,7 +92,9 @@ func (p *playground) recommend(ctx context.Context) error {
 		return err
 	}
 
+	// Progress is printed for the first recommendation and then for each hundred.
 	printed := 0
+
 	items, err := waitForRecommendations(ctx, p.client, recommendationsBound, func(n int) {
 		if n >= printed+100 || (printed == 0 && n > 0) {
 			printed = n
@@ -113,7 +117,9 @@ func (p *playground) recommend(ctx context.Context) error {
 
 // reportCapabilities runs the capability probe of craned and crane against the playground's Prometheus.
 func reportCapabilities(ctx context.Context, c *console, address string) {
+	// A failure of the probe is printed and does not end the playground.
 	cfg := prometheus.DefaultConfig()
+
 	cfg.Address = address
 	source, err := prometheus.New(cfg)
 	if err != nil {

@@ -28,6 +28,7 @@ import (
 // workloads returns the generated workloads and those of the traces. Files of the traces' directory that contain no
 // series are reported on the console and skipped.
 func workloads(o *Options, now time.Time, c *console) ([]*load.Workload, error) {
+	// The catalog comes first: with traces it is empty by default.
 	all := load.Catalog(o.Seed, o.Workloads)
 	if o.Traces == "" {
 		return all, nil
@@ -84,6 +85,7 @@ func (p *playground) install(ctx context.Context) error {
 func (p *playground) createWorkloads(ctx context.Context) error {
 	var objects []*unstructured.Unstructured
 	namespaces := map[string]bool{}
+	// Each namespace is applied once, before the first workload in it.
 	for _, w := range p.workloads {
 		if !namespaces[w.Namespace] {
 			namespaces[w.Namespace] = true
@@ -93,7 +95,7 @@ func (p *playground) createWorkloads(ctx context.Context) error {
 		for _, o := range w.Objects() {
 			u, err := toUnstructured(o)
 			if err != nil {
-				return fmt.Errorf("%s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
+				return fmt.Errorf("converting %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 			}
 
 			objects = append(objects, u)
@@ -105,6 +107,7 @@ func (p *playground) createWorkloads(ctx context.Context) error {
 	}
 
 	p.console.progressf("applied %d workloads in %d namespaces", len(p.workloads), len(namespaces))
+	// Without these components no pod would ever run: do not wait.
 	if !p.options.runs(componentControllerManager) || !p.options.runs(componentScheduler) {
 		p.console.progressf("without %s and %s no pod runs, and the history covers empty nodes only", componentControllerManager, componentScheduler)
 		return nil
@@ -132,7 +135,9 @@ func namespace(name string) *unstructured.Unstructured {
 
 // waitForPods waits until as many pods are ready as the workloads define. Pods of CronJobs do not count.
 func (p *playground) waitForPods(ctx context.Context) error {
+	// A CronJob has pods only after its first scheduled time.
 	want := map[string]int{}
+
 	total := 0
 	for _, w := range p.workloads {
 		switch w.Kind {
@@ -164,7 +169,7 @@ func (p *playground) waitForPods(ctx context.Context) error {
 		p.console.progressf("continuing without these pods, which are not ready after %s: %s", podsBound, describeMissing(missing))
 		return nil
 	case err != nil:
-		return fmt.Errorf("waiting until the pods run: %w", err)
+		return fmt.Errorf("waiting for pods to run: %w", err)
 	}
 
 	p.console.progressf("%d pods run", total)
@@ -195,11 +200,11 @@ func missingPods(want map[string]int, pods []corev1.Pod) map[string]int {
 
 // describeMissing lists the first few workloads that miss pods.
 func describeMissing(missing map[string]int) string {
-	const most = 5
+	const maxListed = 5
 	var parts []string
 	for i, key := range slices.Sorted(maps.Keys(missing)) {
-		if i == most {
-			parts = append(parts, fmt.Sprintf("and of %d more workloads", len(missing)-most))
+		if i == maxListed {
+			parts = append(parts, fmt.Sprintf("and of %d more workloads", len(missing)-maxListed))
 			break
 		}
 

@@ -53,7 +53,9 @@ func (s Scale) Summary(points []Point, risen func(load float64) bool) string {
 		return "no samples"
 	}
 
+	// The first rises are compared: a forecast scales before the load, a reaction after it.
 	podsRose := time.Duration(-1)
+
 	loadRose := time.Duration(-1)
 	under := 0
 	for _, p := range points {
@@ -96,7 +98,9 @@ func (s Scale) SVG(w io.Writer, title string, points []Point) error {
 		return nil
 	}
 
+	// The axes fit all values: a load above MaxLoad is drawn as well.
 	end := points[len(points)-1].After.Seconds()
+
 	top := s.MaxLoad
 	for _, p := range points {
 		top = math.Max(top, math.Max(p.Load, float64(max(p.Desired, p.Ready))*s.PodCapacity))
@@ -105,15 +109,17 @@ func (s Scale) SVG(w io.Writer, title string, points []Point) error {
 	x := func(after time.Duration) float64 {
 		return margin + (pictureWidth-2*margin)*after.Seconds()/math.Max(1, end)
 	}
-
 	y := func(v float64) float64 { return pictureHeight - margin - (pictureHeight-2*margin)*v/top }
-	line := func(of func(Point) float64) []svg.Point {
+
+	line := func(value func(Point) float64) []svg.Point {
 		var steps []svg.Point
 		for i, p := range points {
+			// A step keeps its previous value until the next sample.
 			if i > 0 {
-				steps = append(steps, svg.Point{X: x(p.After), Y: y(of(points[i-1]))})
+				steps = append(steps, svg.Point{X: x(p.After), Y: y(value(points[i-1]))})
 			}
-			steps = append(steps, svg.Point{X: x(p.After), Y: y(of(p))})
+
+			steps = append(steps, svg.Point{X: x(p.After), Y: y(value(p))})
 		}
 
 		return steps
@@ -122,13 +128,14 @@ func (s Scale) SVG(w io.Writer, title string, points []Point) error {
 	right := float64(pictureWidth - margin)
 	bottom := float64(pictureHeight - 14)
 	load := line(func(p Point) float64 { return p.Load })
+
 	m := svg.New(pictureWidth, pictureHeight)
 	m.Text(svg.Point{X: margin, Y: 24}, title, "font-size", "15")
 	m.Polygon(slices.Concat([]svg.Point{{X: margin, Y: y(0)}}, load, []svg.Point{{X: right, Y: y(0)}}), "fill", "#cfe3f5")
 	m.Polyline(load, "stroke", "#3b7dbb", "stroke-width", "1.5")
-
 	m.Polyline(line(func(p Point) float64 { return float64(p.Desired) * s.PodCapacity }), "stroke", "#c0392b", "stroke-dasharray", "5 4", "stroke-width", "1.5")
 	m.Polyline(line(func(p Point) float64 { return float64(p.Ready) * s.PodCapacity }), "stroke", "#1e8449", "stroke-width", "2")
+
 	m.Line(svg.Point{X: margin, Y: y(0)}, svg.Point{X: right, Y: y(0)}, "stroke", "black")
 	m.Text(svg.Point{X: margin, Y: bottom}, "load")
 	m.Text(svg.Point{X: 2 * margin, Y: bottom}, "capacity of desired pods", "fill", "#c0392b")
@@ -137,7 +144,7 @@ func (s Scale) SVG(w io.Writer, title string, points []Point) error {
 	m.Text(svg.Point{X: 4, Y: y(top) + 4}, fmt.Sprintf("%.0f", top))
 
 	if _, err := m.WriteTo(w); err != nil {
-		return fmt.Errorf("write chart: %w", err)
+		return fmt.Errorf("writing the chart: %w", err)
 	}
 
 	return nil

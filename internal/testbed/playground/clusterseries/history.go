@@ -53,8 +53,8 @@ func (h *containerHistory) computeWindow(first, n int) {
 
 	h.at = first
 	from := h.grid.Start.Add(time.Duration(first) * h.grid.Step)
-
 	to := h.grid.Start.Add(time.Duration(first+n) * h.grid.Step)
+
 	if !h.from.Before(to) || !h.to.After(from) {
 		h.window = h.window[:0]
 		return
@@ -65,6 +65,7 @@ func (h *containerHistory) computeWindow(first, n int) {
 	}
 
 	h.window = h.window[:n]
+	// Steps carry state from one point to the next, so windows are computed in order.
 	for i := range h.window {
 		t := from.Add(time.Duration(i) * h.grid.Step)
 		if t.Before(h.from) || !t.Before(h.to) {
@@ -86,13 +87,16 @@ func absent() containerPoint {
 // step advances the counters to t.
 func (h *containerHistory) step(t time.Time) {
 	dt := h.grid.Step.Seconds()
+	// A restart since the last step resets the counters of the cgroup.
 	for h.next < len(h.runs) && !h.runs[h.next].After(t) {
-		h.start, dt = h.runs[h.next], t.Sub(h.runs[h.next]).Seconds()
+		h.start = h.runs[h.next]
+		dt = t.Sub(h.start).Seconds()
 		h.state.counters = counters{}
 		h.state.ooms++
 		h.next++
 	}
 
+	// The first step accounts for the time since the start of the run, unless an earlier history did.
 	if !h.begun {
 		h.begun = true
 		if h.start.IsZero() {
@@ -106,6 +110,7 @@ func (h *containerHistory) step(t time.Time) {
 		}
 	}
 
+	// A container of the catalogue has runs that its pod's status does not show.
 	use := h.source.Use(h.pod, h.name, t)
 	if h.container != nil {
 		use = h.source.At(h.container, h.pod.Name, h.start, t)
@@ -120,24 +125,25 @@ func (h *containerHistory) step(t time.Time) {
 	}
 
 	use = use.Within(h.memLimit)
-	s.memory, s.cache = use.Memory, use.Cache
+	s.memory = use.Memory
+	s.cache = use.Cache
 	if h.memLimit > 0 {
 		s.memory = math.Min(s.memory, h.memLimit)
 	}
 
-	got := use.CPU
+	cpu := use.CPU
 	if h.cpuLimit > 0 {
-		got = math.Min(got, h.cpuLimit)
+		cpu = math.Min(cpu, h.cpuLimit)
 		s.periods = math.Round(s.periods + dt/cfsPeriod)
 		if use.CPU > h.cpuLimit {
 			s.throttled = math.Round(s.throttled + dt/cfsPeriod)
-			s.throttledSeconds = binary(s.throttledSeconds + (use.CPU-got)*dt)
+			s.throttledSeconds = binary(s.throttledSeconds + (use.CPU-cpu)*dt)
 		}
 	}
 
-	s.use = got
+	s.use = cpu
 	before := s.cpu
-	s.cpu = binary(s.cpu + got*dt)
+	s.cpu = binary(s.cpu + cpu*dt)
 	s.total += s.cpu - before
 }
 

@@ -107,6 +107,7 @@ func (e *Exporter) liveContainers(to sink, s Snapshot) {
 		}
 	}
 
+	// Forget containers and pods that have ended.
 	for key := range e.runs {
 		if !seenRuns[key] {
 			delete(e.runs, key)
@@ -131,17 +132,21 @@ func (e *Exporter) updateCounters(state kubelet.ContainerState, at time.Time) co
 
 	f := containerValues{memory: math.NaN(), started: unix(r.started), ooms: float64(state.OOMKills)}
 	if state.Use.Known {
-		f.memory, f.cache = state.Use.Memory, state.Use.Cache
+		f.memory = state.Use.Memory
+		f.cache = state.Use.Cache
 	}
+
 	if p := e.pastOf(state); p != nil {
 		f.ooms += float64(p.restarts)
 	}
 
+	// Counters of the node start at zero with its process; the offset makes them continue those of the history.
 	f.cpu = binary(r.offset.cpu + state.CPUSeconds)
 	f.periods = math.Round(r.offset.periods + state.Periods)
 	f.throttled = math.Round(r.offset.throttled + state.ThrottledPeriods)
 	f.throttledSeconds = binary(r.offset.throttledSeconds + state.ThrottledSeconds)
 
+	// The counters of the pod add up the increments, so that restarts of a container do not reset them.
 	delta := math.Max(0, f.cpu-r.cpu)
 	r.cpu = f.cpu
 	p := e.podTotals(state.Pod.UID)

@@ -30,8 +30,11 @@ type machine struct {
 
 func machineOf(n *corev1.Node) machine {
 	m := machine{
-		name: n.Name, cores: n.Status.Capacity.Cpu().AsApproximateFloat64(), memory: n.Status.Capacity.Memory().AsApproximateFloat64(),
+		name:   n.Name,
+		cores:  n.Status.Capacity.Cpu().AsApproximateFloat64(),
+		memory: n.Status.Capacity.Memory().AsApproximateFloat64(),
 	}
+
 	for i := range int(math.Max(1, math.Min(maxCPUs, math.Round(m.cores)))) {
 		m.cpus = append(m.cpus, strconv.Itoa(i))
 	}
@@ -104,14 +107,14 @@ func (m *machine) eachSeries(metric nodeMetric, emit func(name string, pairs ...
 
 // emitScrapes emits the scrape metrics of every target; up is 0 for nodes that are down.
 func emitScrapes(to sink, machines []machine, down map[string]bool) {
-	target := func(job, instance string, up bool) {
-		to("up", boolValue(up), "job", job, "instance", instance)
+	emitTarget := func(job, instance string, reachable bool) {
+		to("up", boolValue(reachable), "job", job, "instance", instance)
 		to("scrape_duration_seconds", scrapeDuration, "job", job, "instance", instance)
 	}
-	target(JobState, stateInstance, true)
 
+	emitTarget(JobState, stateInstance, true)
 	for _, m := range machines {
-		target(JobKubelet, m.name, !down[m.name])
-		target(JobNode, m.name+nodePort, !down[m.name])
+		emitTarget(JobKubelet, m.name, !down[m.name])
+		emitTarget(JobNode, m.name+nodePort, !down[m.name])
 	}
 }

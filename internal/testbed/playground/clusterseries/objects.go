@@ -17,32 +17,41 @@ import (
 func ReadObjects(ctx context.Context, objects client.Reader) (Objects, error) {
 	var o Objects
 	var err error
-	list := func(into client.ObjectList, take func()) {
+
+	// read lists one kind and then calls store; after the first error it does nothing.
+	read := func(list client.ObjectList, store func()) {
 		if err == nil {
-			err = objects.List(ctx, into, client.UnsafeDisableDeepCopy)
-			take()
+			err = objects.List(ctx, list, client.UnsafeDisableDeepCopy)
+			store()
 		}
 	}
 
 	var pods corev1.PodList
-	list(&pods, func() { o.Pods = pointers(pods.Items) })
+	read(&pods, func() { o.Pods = pointers(pods.Items) })
+
 	var nodes corev1.NodeList
-	list(&nodes, func() { o.Nodes = pointers(nodes.Items) })
+	read(&nodes, func() { o.Nodes = pointers(nodes.Items) })
+
 	var deployments appsv1.DeploymentList
-	list(&deployments, func() { o.Deployments = pointers(deployments.Items) })
+	read(&deployments, func() { o.Deployments = pointers(deployments.Items) })
+
 	var replicaSets appsv1.ReplicaSetList
-	list(&replicaSets, func() { o.ReplicaSets = pointers(replicaSets.Items) })
+	read(&replicaSets, func() { o.ReplicaSets = pointers(replicaSets.Items) })
 
 	var statefulSets appsv1.StatefulSetList
-	list(&statefulSets, func() { o.StatefulSets = pointers(statefulSets.Items) })
+	read(&statefulSets, func() { o.StatefulSets = pointers(statefulSets.Items) })
+
 	var daemonSets appsv1.DaemonSetList
-	list(&daemonSets, func() { o.DaemonSets = pointers(daemonSets.Items) })
+	read(&daemonSets, func() { o.DaemonSets = pointers(daemonSets.Items) })
+
 	var jobs batchv1.JobList
-	list(&jobs, func() { o.Jobs = pointers(jobs.Items) })
+	read(&jobs, func() { o.Jobs = pointers(jobs.Items) })
+
 	var cronJobs batchv1.CronJobList
-	list(&cronJobs, func() { o.CronJobs = pointers(cronJobs.Items) })
+	read(&cronJobs, func() { o.CronJobs = pointers(cronJobs.Items) })
+
 	var autoscalers autoscalingv2.HorizontalPodAutoscalerList
-	list(&autoscalers, func() { o.Autoscalers = pointers(autoscalers.Items) })
+	read(&autoscalers, func() { o.Autoscalers = pointers(autoscalers.Items) })
 
 	return o, err
 }

@@ -65,8 +65,8 @@ func (e *Exporter) Backfill(o Objects, past load.Past, grid promserver.Grid) (*H
 		return nil, err
 	}
 
+	// Current Jobs have no past, and pods are added above.
 	rest := o
-	// current ones have no past
 	rest.Jobs = nil
 	rest.Pods = nil
 	newCollector(b.constantSink(grid.Start, grid.End, nil)).emitObjects(&rest)
@@ -329,6 +329,7 @@ func (b *builder) addContainer(pod *corev1.Pod, w *load.Workload, spec *corev1.C
 		memLimit: limit(spec.Resources, corev1.ResourceMemory),
 	}
 
+	// A pod outside the catalogue has one run and a constant use.
 	if w != nil {
 		if c, ok := w.Container(spec.Name); ok {
 			h.container = c
@@ -338,9 +339,11 @@ func (b *builder) addContainer(pod *corev1.Pod, w *load.Workload, spec *corev1.C
 	}
 
 	id := containerID(pod, spec.Name)
+	// The labels are those of live samples; only the values are computed window by window.
 	emit := func(name string, fill func([]float64, int)) {
 		containerSink(func(name string, _ float64, pairs ...string) { b.push(name, pairs, fill) }, pod, pod.Spec.NodeName, spec.Name, spec.Image, id)(name, 0)
 	}
+
 	for _, m := range cadvisorMetrics() {
 		if !m.limited || h.cpuLimit > 0 {
 			emit(m.name, h.fill(m.value))

@@ -70,10 +70,10 @@ func (b *builder) addPredecessor(pod *corev1.Pod, w *load.Workload, until time.T
 
 	before := pod.DeepCopy()
 	before.Name = set.Name + "-" + suffix(5, pod.Name, "earlier")
-
 	before.UID = pastUID(pod.Namespace, before.Name)
 	before.OwnerReferences = []metav1.OwnerReference{controllerRef("ReplicaSet", set.Name)}
 	before.Status.PodIP = ""
+
 	for _, list := range [][]corev1.ContainerStatus{before.Status.ContainerStatuses, before.Status.InitContainerStatuses} {
 		for i := range list {
 			list[i].ContainerID = ""
@@ -96,6 +96,7 @@ func (b *builder) addCronJobs() error {
 			return fmt.Errorf("history of CronJob %s/%s: schedule %q: %w", c.Namespace, c.Name, c.Spec.Schedule, err)
 		}
 
+		// Only the latest runs are kept.
 		var starts []time.Time
 		for t := schedule.Next(b.grid.Start); !t.IsZero() && t.Before(b.grid.End); t = schedule.Next(t) {
 			starts = append(starts, t)
@@ -104,13 +105,14 @@ func (b *builder) addCronJobs() error {
 			}
 		}
 
-		for i, at := range starts {
-			gone := b.grid.End
+		// A finished Job is removed when the third one after it starts.
+		for i, start := range starts {
+			removed := b.grid.End
 			if i+keptRuns < len(starts) {
-				gone = starts[i+keptRuns]
+				removed = starts[i+keptRuns]
 			}
 
-			b.addCronRun(c, at, gone)
+			b.addCronRun(c, start, removed)
 		}
 	}
 
@@ -118,15 +120,17 @@ func (b *builder) addCronJobs() error {
 }
 
 // addCronRun adds one run: a Job with one pod, which runs for the workload's run time and is then kept as Succeeded.
-func (b *builder) addCronRun(c *batchv1.CronJob, at, gone time.Time) {
+func (b *builder) addCronRun(c *batchv1.CronJob, start, removed time.Time) {
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
 		Namespace:         c.Namespace,
-		Name:              fmt.Sprintf("%s-%d", c.Name, at.Unix()/60),
-		CreationTimestamp: metav1.NewTime(at),
+		Name:              fmt.Sprintf("%s-%d", c.Name, start.Unix()/60),
+		CreationTimestamp: metav1.NewTime(start),
 		OwnerReferences:   []metav1.OwnerReference{controllerRef("CronJob", c.Name)},
 	}}
 
-	newCollector(b.constantSink(at, gone, nil)).emitJob(job)
+	newCollector(b.constantSink(start, removed, nil)).emitJob(job)
+
+	// The pod no longer exists: its name, UID and node are derived from the name of the Job.
 	template := c.Spec.JobTemplate.Spec.Template
 	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 	pod.Namespace = c.Namespace
@@ -137,13 +141,14 @@ func (b *builder) addCronRun(c *batchv1.CronJob, at, gone time.Time) {
 	pod.Status.StartTime = &pod.CreationTimestamp
 	pod.Spec.NodeName = b.objects.Nodes[int(digest(pod.Name)[0])%len(b.objects.Nodes)].Name
 
-	end := at.Add(pastRunTime)
+	end := start.Add(pastRunTime)
 	w, _ := b.load.Workload(pod)
 	if w != nil && w.RunTime > 0 {
-		end = at.Add(w.RunTime)
+		end = start.Add(w.RunTime)
 	}
 
-	newCollector(b.constantSink(at, gone, func(name string, pairs []string) (func(time.Time) float64, bool) {
+	// Only the phase changes during the life of the pod.
+	newCollector(b.constantSink(start, removed, func(name string, pairs []string) (func(time.Time) float64, bool) {
 		if name != "kube_pod_status_phase" {
 			return nil, true
 		}
@@ -156,8 +161,9 @@ func (b *builder) addCronRun(c *batchv1.CronJob, at, gone time.Time) {
 
 	histories := make([]*containerHistory, 0, len(pod.Spec.Containers))
 	for i := range pod.Spec.Containers {
-		histories = append(histories, b.addContainer(pod, w, &pod.Spec.Containers[i], at, end))
+		histories = append(histories, b.addContainer(pod, w, &pod.Spec.Containers[i], start, end))
 	}
+
 	b.addPodCgroup(pod, histories, end)
 }
 
@@ -171,6 +177,7 @@ func (b *builder) addPodCgroup(pod *corev1.Pod, histories []*containerHistory, t
 		shares[i] = b.bandwidth(pod, h.name)
 	}
 
+	// A pod receives bytes in proportion to the CPU time of each container.
 	for _, m := range podMetrics() {
 		ended := false
 		fill := func(dst []float64, first int) {
@@ -245,6 +252,7 @@ func (h *nodeHistory) computeWindow(first, n int) {
 	h.window = h.window[:n]
 	clear(h.window)
 
+	// The use of a node is the sum of its containers; gaps count as none.
 	for _, c := range h.containers {
 		c.computeWindow(first, n)
 		for i := range c.window {
@@ -279,6 +287,7 @@ func (b *builder) addNode(m machine) *nodeTotals {
 		h.since = b.grid.Start.Add(-b.grid.Step)
 	}
 
+	// Live counters continue at totals once the last window has been filled.
 	totals := &nodeTotals{since: h.since, until: b.grid.End}
 	b.finish = append(b.finish, func() { totals.busy = h.busy })
 
@@ -286,6 +295,7 @@ func (b *builder) addNode(m machine) *nodeTotals {
 		return totals
 	}
 
+	// The fill functions of all series share the window of the node.
 	for _, metric := range nodeMetrics() {
 		m.eachSeries(metric, func(name string, pairs ...string) {
 			b.push(name, pairs, func(dst []float64, first int) {

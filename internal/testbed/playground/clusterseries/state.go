@@ -26,6 +26,7 @@ func newCollector(to sink) *collector {
 
 // emitObjects emits kube-state-metrics' series of all objects except pods.
 func (c *collector) emitObjects(o *Objects) {
+	// Pods are emitted one by one, because a history replaces some of their values.
 	for _, d := range o.Deployments {
 		emit := c.state.with("namespace", d.Namespace, "deployment", d.Name)
 		emit("kube_deployment_spec_replicas", replicas(d.Spec.Replicas))
@@ -110,6 +111,7 @@ func (c *collector) emitNode(n *corev1.Node) {
 	emit("kube_node_created", created(&n.ObjectMeta))
 	emit("kube_node_spec_unschedulable", boolValue(n.Spec.Unschedulable))
 
+	// kube-state-metrics names the unit of each resource in a label.
 	for _, l := range []struct {
 		metric string
 		list   corev1.ResourceList
@@ -172,6 +174,8 @@ func phases() []corev1.PodPhase {
 func (c *collector) emitPod(pod *corev1.Pod) {
 	emit := c.state.with("namespace", pod.Namespace, "pod", pod.Name, "uid", string(pod.UID))
 	kind, owner, controller := ownerOf(&pod.ObjectMeta)
+
+	// kube_pod_info has an empty owner where kube_pod_owner has none.
 	created := func(v string) string {
 		if v == none {
 			return ""
@@ -190,6 +194,7 @@ func (c *collector) emitPod(pod *corev1.Pod) {
 		emit("kube_pod_start_time", float64(pod.Status.StartTime.Unix()))
 	}
 
+	// Each phase has a series; only that of the current phase is 1.
 	for _, p := range phases() {
 		emit("kube_pod_status_phase", boolValue(p == pod.Status.Phase), "phase", string(p))
 	}

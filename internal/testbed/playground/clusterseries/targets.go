@@ -39,7 +39,11 @@ func metadata(prefixes ...string) []promserver.Metadata {
 
 // families returns the metadata of metrics whose meaning does not follow from their name.
 func families() []promserver.Metadata {
-	const counter, gauge = "counter", "gauge"
+	const (
+		counter = "counter"
+		gauge   = "gauge"
+	)
+
 	return []promserver.Metadata{
 		{Name: "container_cpu_usage_seconds_total", Type: counter, Help: "CPU time used."},
 		{Name: "container_cpu_cfs_periods_total", Type: counter, Help: "Accounting periods in which the limit was in force."},
@@ -93,29 +97,29 @@ func (s sink) with(more ...string) sink {
 
 // labelSet returns sorted labels without empty ones, as in a scrape.
 func labelSet(name string, pairs []string) labels.Labels {
-	kept := make([]labels.Label, 0, len(pairs)/2+1)
-	kept = append(kept, labels.Label{Name: labels.MetricName, Value: name})
+	set := make([]labels.Label, 0, len(pairs)/2+1)
+	set = append(set, labels.Label{Name: labels.MetricName, Value: name})
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
-			kept = append(kept, labels.Label{Name: pairs[i], Value: pairs[i+1]})
+			set = append(set, labels.Label{Name: pairs[i], Value: pairs[i+1]})
 		}
 	}
 
-	return labels.New(kept...)
+	return labels.New(set...)
 }
 
-// collect returns a sink that appends samples to into.
-func collect(into *[]promserver.Sample) sink {
+// collect returns a sink that appends to samples.
+func collect(samples *[]promserver.Sample) sink {
 	return func(name string, value float64, pairs ...string) {
-		*into = append(*into, promserver.Sample{Labels: labelSet(name, pairs), Value: value})
+		*samples = append(*samples, promserver.Sample{Labels: labelSet(name, pairs), Value: value})
 	}
 }
 
 // objectLabels returns an object's labels as kube-state-metrics exposes them: prefixed by label_, with characters that
 // are invalid in label names replaced by underscores.
-func objectLabels(own map[string]string, invalid *regexp.Regexp) []string {
-	pairs := make([]string, 0, 2*len(own))
-	for name, value := range own {
+func objectLabels(values map[string]string, invalid *regexp.Regexp) []string {
+	pairs := make([]string, 0, 2*len(values))
+	for name, value := range values {
 		pairs = append(pairs, "label_"+invalid.ReplaceAllString(name, "_"), value)
 	}
 

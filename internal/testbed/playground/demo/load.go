@@ -66,16 +66,21 @@ func (l *Load) At(t, end time.Time) float64 {
 		since += l.Period.Seconds()
 	}
 
-	up := math.Min(1, since/ramp)
+	rise := math.Min(1, since/ramp)
 	if since > ramp+busy {
-		up = math.Max(0, 1-(since-ramp-busy)/ramp)
+		rise = math.Max(0, 1-(since-ramp-busy)/ramp)
 	}
 
-	// The noise is a function of time.
-	const share, fast, slow = 0.02, 61, 977
+	// The noise is a function of time: history and live samples agree.
+	const (
+		share = 0.02
+		fast  = 61
+		slow  = 977
+	)
+
 	noise := share * (math.Sin(float64(t.Unix())/fast) + math.Sin(float64(t.Unix())/slow))
 
-	return (l.Low + (l.High-l.Low)*up) * (1 + noise)
+	return (l.Low + (l.High-l.Low)*rise) * (1 + noise)
 }
 
 // IsHigh reports whether a load value is above the low level by at least a quarter of the range.

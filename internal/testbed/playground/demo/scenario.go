@@ -150,6 +150,7 @@ func Parse(content []byte) (*Scenario, error) {
 		}
 	}
 
+	// Errors name the step by its index in the file.
 	for i, step := range s.Steps {
 		err := step.validate()
 		if err == nil && step.Chart != nil && s.Load == nil {

@@ -28,6 +28,7 @@ func Catalog(seed uint64, n int) []*Workload {
 			if round > 0 {
 				e.name = fmt.Sprintf("%s-%d", e.name, round+1)
 			}
+
 			workloads = append(workloads, generate(seed, e))
 		}
 	}
@@ -38,6 +39,7 @@ func Catalog(seed uint64, n int) []*Workload {
 // generate draws the sizes of one workload from the seed.
 func generate(seed uint64, e entry) *Workload {
 	key := mix(seed, hashString(e.namespace+"/"+e.name))
+	// The key makes each workload independent of the others and of its place in the catalogue.
 	w := &Workload{Namespace: e.namespace, Name: e.name, Replicas: replicas(e, key)}
 	switch e.controller {
 	case 's':
@@ -100,7 +102,7 @@ func profile(key uint64, e entry) Profile {
 	case Idle:
 		p = idle(key)
 	case Bursty:
-		p.Low, p.High = 0.02, skewed(h(5), 0.3, 1.2)
+		p.High = skewed(h(5), 0.3, 1.2)
 		p.Low = p.High * 0.06
 		p.High *= 0.9
 
@@ -117,11 +119,14 @@ func profile(key uint64, e entry) Profile {
 	case Shift:
 		p.Low = p.High * 0.15
 	case Batch:
-		p.Low, p.High, p.PeakHour = 0.01, skewed(h(5), 0.5, 2), between(h(3), 0, 4)
+		p.Low = 0.01
+		p.High = skewed(h(5), 0.5, 2)
+		p.PeakHour = between(h(3), 0, 4)
 		p.Busy = p.Memory * between(h(8), 0.5, 1.5)
 
 	case Run:
-		p.Low, p.High = 0.1, skewed(h(5), 0.4, 1.5)
+		p.Low = 0.1
+		p.High = skewed(h(5), 0.4, 1.5)
 	case Cache:
 		p.Grow = skewed(h(9), 1000, 4000) * mib
 	case Java:
@@ -130,7 +135,9 @@ func profile(key uint64, e entry) Profile {
 	}
 
 	if e.controller == 'n' { // agents that run on every node are small
-		p.Low, p.High, p.Memory = p.Low*0.08, p.High*0.08, between(h(6), 60, 180)*mib
+		p.Low *= 0.08
+		p.High *= 0.08
+		p.Memory = between(h(6), 60, 180) * mib
 		p.Busy = p.Memory * 0.05
 	}
 

@@ -99,6 +99,7 @@ func catalogue() []entry {
 			kind:       Kind(fields[2]),
 		}
 
+		// Anything else is a schedule, with underscores for spaces.
 		for _, extra := range fields[3:] {
 			switch extra {
 			case "sidecar":

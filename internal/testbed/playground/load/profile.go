@@ -108,8 +108,8 @@ func (p *Profile) level(s float64) float64 {
 
 	case Batch:
 		from := p.PeakHour * hour
-		into := math.Mod(s-from+patternWeek, patternDay)
-		if into >= 0 && into < (1.5+2*unit(mix(p.Seed, 7)))*hour {
+		elapsed := math.Mod(s-from+patternWeek, patternDay)
+		if elapsed >= 0 && elapsed < (1.5+2*unit(mix(p.Seed, 7)))*hour {
 			return 1
 		}
 
@@ -134,15 +134,15 @@ func (p *Profile) daily(s float64) float64 {
 // weekend returns 1 on weekdays and Weekend on Saturday and Sunday, with a transition of two hours around midnight.
 func (p *Profile) weekend(s float64) float64 {
 	// The Unix epoch was a Thursday: Saturday begins two days into its week.
-	into := math.Mod(s-2*patternDay, patternWeek)
-	if into < 0 {
-		into += patternWeek
+	sinceSaturday := math.Mod(s-2*patternDay, patternWeek)
+	if sinceSaturday < 0 {
+		sinceSaturday += patternWeek
 	}
 
 	edge := func(x float64) float64 { return math.Min(1, math.Max(0, x/(2*hour)+0.5)) }
-	inside := math.Min(edge(into), edge(2*patternDay-into))
-	if into > 6*patternDay {
-		inside = edge(into - patternWeek)
+	inside := math.Min(edge(sinceSaturday), edge(2*patternDay-sinceSaturday))
+	if sinceSaturday > 6*patternDay {
+		inside = edge(sinceSaturday - patternWeek)
 	}
 
 	return 1 - (1-p.Weekend)*inside
@@ -160,7 +160,9 @@ func (p *Profile) bursts(pod uint64, s float64) float64 {
 		return 0
 	}
 
+	// The hash of the slot decides whether it contains a burst, and when.
 	slot := math.Floor(s / (30 * minute))
+
 	h := mix(p.Seed, 3, uint64(int64(slot)))
 	if unit(h) >= chance {
 		return 0
@@ -168,8 +170,8 @@ func (p *Profile) bursts(pod uint64, s float64) float64 {
 
 	length := between(mix(h, 1), 2, 12) * minute
 	begin := between(mix(h, 2), 0, 1) * (30*minute - length)
-	into := s - slot*30*minute - begin
-	if into < 0 || into >= length {
+	elapsed := s - slot*30*minute - begin
+	if elapsed < 0 || elapsed >= length {
 		return 0
 	}
 
@@ -184,6 +186,7 @@ func (p *Profile) memory(pod uint64, s, age float64) float64 {
 	}
 
 	age = math.Max(0, age)
+	// A container warms up for some minutes after its start.
 	key := mix(p.Seed, pod, 5)
 	base := p.Memory * (0.96 + 0.08*unit(key))
 	warm := 1 - 0.4*math.Exp(-age/(3*minute))

@@ -48,8 +48,9 @@ func NewTrace(s series.Series, r series.Resource, now float64) (*Trace, error) {
 
 	first := float64(s.Start.Unix())
 	last := first + float64(len(s.Values)-1)*t.step
-
 	t.start = first + math.Ceil((now-last)/patternWeek)*patternWeek
+
+	// Whole weeks keep the weekday, whole days the time of day.
 	t.period = t.span()
 	switch {
 	case t.period >= patternWeek:
@@ -100,19 +101,20 @@ func FromTraces(all []NamedSeries, r series.Resource, speed float64, now time.Ti
 
 	patternNow := max(1, speed) * float64(now.UnixMilli()) / 1000
 	workloads := make([]*Workload, 0, len(all))
-	taken := map[string]bool{}
+	names := map[string]bool{}
 	for _, s := range all {
 		trace, err := NewTrace(s.Series, r, patternNow)
 		if err != nil {
 			return nil, fmt.Errorf("trace %s: %w", s.Name, err)
 		}
 
+		// Two file names may convert to the same object name.
 		name := objectName(s.Name)
-		for i := 2; taken[name]; i++ {
+		for i := 2; names[name]; i++ {
 			name = fmt.Sprintf("%s-%d", objectName(s.Name), i)
 		}
 
-		taken[name] = true
+		names[name] = true
 		workloads = append(workloads, fromTrace(name, trace))
 	}
 
@@ -133,6 +135,7 @@ func fromTrace(name string, trace *Trace) *Workload {
 		Trace:     trace,
 	}
 
+	// The resource that the trace does not measure gets a small, constant use.
 	request := corev1.ResourceList{
 		corev1.ResourceCPU: roundCPU(0.1), corev1.ResourceMemory: roundMemory(256 * mib),
 	}
@@ -154,7 +157,7 @@ func fromTrace(name string, trace *Trace) *Workload {
 
 // objectName converts a file name to a valid name of objects and labels.
 func objectName(file string) string {
-	const most = 50 // a pod's name adds two hashes
+	const maxLength = 50 // a pod's name adds two hashes
 	name := strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
@@ -166,11 +169,12 @@ func objectName(file string) string {
 		}
 	}, file)
 
-	if len(name) > most {
-		name = name[:most]
+	if len(name) > maxLength {
+		name = name[:maxLength]
 	}
 
-	if name = strings.Trim(name, "-"); name == "" {
+	name = strings.Trim(name, "-")
+	if name == "" {
 		return "trace"
 	}
 

@@ -76,6 +76,7 @@ func (w *Workload) controller() client.Object {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{LabelName: w.Name}}
 	replicas := int32(w.Replicas)
 	switch w.Kind {
+	// Parallel, or the pods would start one after the other.
 	case "StatefulSet":
 		return &appsv1.StatefulSet{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: w.Kind},
@@ -147,14 +148,14 @@ func (w *Workload) template() corev1.PodTemplateSpec {
 
 // autoscaler returns an autoscaler with a target of 70 % of the CPU request, a common setting.
 func (w *Workload) autoscaler() *autoscalingv2.HorizontalPodAutoscaler {
-	least := int32(w.Replicas)
+	minReplicas := int32(w.Replicas)
 	target := int32(70)
 	return &autoscalingv2.HorizontalPodAutoscaler{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler"},
 		ObjectMeta: w.meta(),
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: w.Kind, Name: w.Name},
-			MinReplicas:    &least,
+			MinReplicas:    &minReplicas,
 			MaxReplicas:    int32(w.MaxReplicas),
 			Metrics: []autoscalingv2.MetricSpec{{
 				Type: autoscalingv2.ResourceMetricSourceType,
@@ -196,7 +197,8 @@ func Sum(workloads []*Workload) Demand {
 			d.Memory += float64(n) * memory
 		}
 
-		d.PodCPU, d.PodMemory = max(d.PodCPU, cpu), max(d.PodMemory, memory)
+		d.PodCPU = max(d.PodCPU, cpu)
+		d.PodMemory = max(d.PodMemory, memory)
 	}
 
 	return d

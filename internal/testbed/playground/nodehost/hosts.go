@@ -134,6 +134,7 @@ func (s *Set) Follow(containers []simnode.ContainerState) error {
 		running[c.Node][uid] = append(running[c.Node][uid], c)
 	}
 
+	// A failure on one host does not keep the others from being updated.
 	var errs []error
 	for name, h := range s.hosts {
 		if err := h.follow(running[name], s.demand, now); err != nil {
@@ -145,10 +146,11 @@ func (s *Set) Follow(containers []simnode.ContainerState) error {
 }
 
 func (h *host) follow(running map[string][]simnode.ContainerState, wants simnode.Load, now time.Time) error {
+	// A changed pod is removed here and created again below.
 	for uid, was := range h.pods {
 		if !slices.EqualFunc(was, running[uid], same) {
 			if err := h.machine.RemovePod(uid); err != nil {
-				return fmt.Errorf("remove a pod: %w", err)
+				return fmt.Errorf("removing a pod: %w", err)
 			}
 
 			delete(h.pods, uid)
@@ -158,7 +160,7 @@ func (h *host) follow(running map[string][]simnode.ContainerState, wants simnode
 	for uid, containers := range running {
 		if h.pods[uid] == nil {
 			if err := h.machine.AddPod(podOf(containers)); err != nil {
-				return fmt.Errorf("add a pod: %w", err)
+				return fmt.Errorf("adding a pod: %w", err)
 			}
 		}
 
@@ -167,14 +169,14 @@ func (h *host) follow(running map[string][]simnode.ContainerState, wants simnode
 			use := wants.Use(c.Pod, c.Container, now)
 			anon := max(use.Memory-use.Cache, 0)
 			if err := h.machine.SetDemand(uid, bare(c.ID), kernel.Load{CPU: use.CPU, Anon: int64(anon), File: int64(use.Cache)}); err != nil {
-				return fmt.Errorf("load of a pod: %w", err)
+				return fmt.Errorf("setting the load of a pod: %w", err)
 			}
 		}
 	}
 
 	got, err := h.machine.Advance()
 	if err != nil {
-		return fmt.Errorf("advance the machine: %w", err)
+		return fmt.Errorf("advancing the machine: %w", err)
 	}
 
 	// A call at the same time returns nothing.
@@ -196,7 +198,8 @@ func podOf(containers []simnode.ContainerState) kernel.Pod {
 	pod := containers[0].Pod
 	out := kernel.Pod{UID: string(pod.UID), Class: string(pod.Status.QOSClass)}
 	for _, c := range containers {
-		requests, limits := c.Resources.Requests, c.Resources.Limits
+		requests := c.Resources.Requests
+		limits := c.Resources.Limits
 		out.Containers = append(out.Containers, kernel.Container{
 			ID:         bare(c.ID),
 			RequestCPU: requests.Cpu().MilliValue(),
