@@ -58,7 +58,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := parse(t, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v: got %v, want an error that names %s", c.args, err, c.want)
+				t.Errorf("Complete and Validate with %v = %v, want an error that names %s", c.args, err, c.want)
 			}
 		})
 	}
@@ -67,13 +67,13 @@ func TestOptionsOutOfRange(t *testing.T) {
 func TestTracesReplaceTheGenerator(t *testing.T) {
 	dir := t.TempDir()
 	if o, err := parse(t, "--traces", dir); err != nil || o.Workloads != 0 {
-		t.Errorf("--traces alone: %d workloads, %v; want none beside the traces", o.Workloads, err)
+		t.Errorf("options of --traces: %d workloads, error %v; want 0 generated workloads", o.Workloads, err)
 	}
 	if o, err := parse(t, "--traces", dir, "--workloads", "5"); err != nil || o.Workloads != 5 {
-		t.Errorf("--traces with --workloads 5: %d workloads, %v", o.Workloads, err)
+		t.Errorf("options of --traces --workloads 5: %d workloads, error %v; want 5", o.Workloads, err)
 	}
 	if o, err := parse(t); err != nil || o.Workloads != 60 || o.Nodes != 12 || o.Days != 14 {
-		t.Errorf("defaults: %+v, %v", o, err)
+		t.Errorf("options without flags: %+v, error %v; want 60 workloads, 12 nodes, 14 days", o, err)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestOnlyChoosesComponents(t *testing.T) {
 
 	for c, want := range map[string]bool{componentPrometheus: true, componentCraned: true, componentScheduler: false} {
 		if o.runs(c) != want {
-			t.Errorf("runs(%s) = %t with --only prometheus,craned", c, !want)
+			t.Errorf("runs(%s) with --only prometheus,craned = %t, want %t", c, !want, want)
 		}
 	}
 }

@@ -20,15 +20,15 @@ func TestRowsOfKinds(t *testing.T) {
 	} {
 		rec := analysisv1alpha1.Recommendation{Spec: analysisv1alpha1.RecommendationSpec{TargetRef: corev1.ObjectReference{Kind: kind, Name: "nightly"}}}
 		rec.Status.CurrentInfo = patch
-
 		rec.Status.RecommendedValue = "resourceRequest:\n  containers:\n  - {containerName: app, target: {cpu: 1, memory: 512Mi}}\n  - {containerName: proxy, target: {cpu: 1}}\n"
+
 		got, err := rows([]analysisv1alpha1.Recommendation{rec})
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		if len(got) != 2 || got[0].cpuNow != "3" || got[0].memoryNow != "1Gi" || got[1].cpuNow != "2" {
-			t.Errorf("%s: %+v", kind, got)
+			t.Errorf("rows of a %s = %+v, want app with 3 cores and 1Gi now, then proxy with 2 cores now", kind, got)
 		}
 	}
 }

@@ -32,13 +32,13 @@ func TestRepeatUntil(t *testing.T) {
 				return fmt.Appendf(nil, "node-01  0.%d", 50+min(runs, 30))
 			})
 			if (err != nil) != want.failed || string(got) != want.output || time.Since(begin) != want.after {
-				t.Errorf("%q: %q after %s, %v; want %q after %s", until, got, time.Since(begin), err, want.output, want.after)
+				t.Errorf("repeatUntil(%q) = %q after %s, error %v; want %q after %s, error %t", until, got, time.Since(begin), err, want.output, want.after, want.failed)
 			}
 		})
 	}
 
 	if _, err := repeatUntil(t.Context(), "(", nil); err == nil {
-		t.Error("no error for an invalid pattern")
+		t.Error(`repeatUntil("("): no error, want one for the invalid pattern`)
 	}
 }
 
@@ -52,6 +52,6 @@ func TestQuotedArgsSplitBack(t *testing.T) {
 
 	want := strings.Join(args, "\x00") + "\x00"
 	if string(out) != want {
-		t.Errorf("read back %q, want %q", out, want)
+		t.Errorf("a shell splits quoteArgs(%q) into %q, want %q", args, out, want)
 	}
 }

@@ -37,18 +37,19 @@ func TestSchedulerConfiguration(t *testing.T) {
 
 	for _, want := range []string{"kubeconfig: /k/config", "policyConfigPath: " + policy, "explainAddress: 127.0.0.1:4711", "schedulerName: crane-scheduler", "resourceName: crane-scheduler"} {
 		if !strings.Contains(string(content), want) {
-			t.Errorf("want %q in\n%s", want, content)
+			t.Errorf("writeSchedulerConfig: %q is missing, want it in\n%s", want, content)
 		}
 	}
 
 	if strings.Contains(string(content), "/etc/") {
-		t.Errorf("a path of a pod is left in\n%s", content)
+		t.Errorf("writeSchedulerConfig: got a path of a pod, want none below /etc/ in\n%s", content)
 	}
 
 	d, err := findDeployment(objects, componentCraneScheduler)
 	if err != nil || d.serviceAccount != "crane-scheduler" {
-		t.Errorf("deployed as %+v, %v", d, err)
+		t.Errorf("findDeployment(%s) = %+v, error %v; want service account crane-scheduler", componentCraneScheduler, d, err)
 	}
+
 	// A demo replaces the policy; a restart of the scheduler does not restore the original one.
 	if err := (executor{p}).Policy(t.Context(), "changed"); err != nil {
 		t.Fatal(err)
@@ -59,6 +60,6 @@ func TestSchedulerConfiguration(t *testing.T) {
 	}
 
 	if got, err := os.ReadFile(policy); err != nil || string(got) != "changed" {
-		t.Errorf("the policy is %q, %v", got, err)
+		t.Errorf("policy after a restart = %q, error %v; want %q as the demo wrote it", got, err, "changed")
 	}
 }

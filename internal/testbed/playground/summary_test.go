@@ -18,11 +18,11 @@ func TestEnvironment(t *testing.T) {
 	script := environment(filepath.Join(dir, "kubeconfig"), "http://127.0.0.1:9090", dir) + `printf '%s|%s|%s' "$KUBECONFIG" "$CRANE_PROMETHEUS_URL" "${PATH%%:*}"`
 	out, err := exec.CommandContext(t.Context(), "bash", "-c", script).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("running a shell with environment(...): %v; output: %s", err, out)
 	}
 
 	if want := strings.Join([]string{filepath.Join(dir, "kubeconfig"), "http://127.0.0.1:9090", dir}, "|"); string(out) != want {
-		t.Errorf("%s, want %s", out, want)
+		t.Errorf("settings of the shell = %s, want %s", out, want)
 	}
 }
 
@@ -46,13 +46,13 @@ func TestDemosEnd(t *testing.T) {
 		}
 
 		if o.ends() != c.ends {
-			t.Errorf("%+v: ends %v", c, o.ends())
+			t.Errorf("ends() of %+v = %t, want %t", c, o.ends(), c.ends)
 		}
 	}
 
 	o := NewOptions()
 	o.Keep = true
 	if err := o.Validate(); err == nil {
-		t.Error("no error for --keep without --demo")
+		t.Error("Validate with --keep and without --demo: no error, want one")
 	}
 }

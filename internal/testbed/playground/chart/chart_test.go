@@ -31,7 +31,7 @@ func TestRow(t *testing.T) {
 		{Point{time.Second, 5000, 90, 90}, "    1s  load  5000  pods 90 of 90  " + strings.Repeat("▒", 55) + "│"},
 	} {
 		if got := s.Row(c.p); got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
+			t.Errorf("Row(%+v) = %q, want %q", c.p, got, c.want)
 		}
 	}
 }
@@ -51,7 +51,7 @@ func TestSummary(t *testing.T) {
 		"no samples": {nil, "no samples"},
 	} {
 		if got := s.Summary(c.points, risen); !strings.Contains(got, c.want) {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+			t.Errorf("%s: Summary = %q, want a text with %q", name, got, c.want)
 		}
 	}
 }
@@ -68,12 +68,12 @@ func TestSVGIsXML(t *testing.T) {
 			if _, err := d.Token(); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
-				t.Fatalf("%v in %s", err, b.String())
+				t.Fatalf("SVG of %d points: decoding: %v, want valid XML; got\n%s", len(points), err, b.String())
 			}
 		}
 
 		if strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), "%!") {
-			t.Errorf("draws %s", b.String())
+			t.Errorf("SVG of %d points contains NaN or a formatting error, want numbers only; got\n%s", len(points), b.String())
 		}
 	}
 }

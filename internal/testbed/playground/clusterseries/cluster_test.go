@@ -87,7 +87,7 @@ func (c *cluster) place(tb testing.TB, w *load.Workload, at time.Time) {
 			c.objects.Autoscalers = append(c.objects.Autoscalers, o)
 
 		default:
-			tb.Fatalf("%T", o)
+			tb.Fatalf("Objects of %s/%s: got a %T, want a controller or an autoscaler", w.Namespace, w.Name, o)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func (f *fixture) query(t *testing.T, q string, at time.Time) model.Vector {
 
 	v, _, err := f.api.Query(t.Context(), q, at)
 	if err != nil {
-		t.Fatalf("%s: %v", q, err)
+		t.Fatalf("query %s: %v, want a vector", q, err)
 	}
 
 	return v.(model.Vector)
@@ -92,7 +92,7 @@ func (f *fixture) one(t *testing.T, q string, at time.Time) float64 {
 
 	v := f.query(t, q, at)
 	if len(v) != 1 {
-		t.Fatalf("%s: %d results, want 1", q, len(v))
+		t.Fatalf("query %s: %d results, want 1", q, len(v))
 	}
 
 	return float64(v[0].Value)
@@ -111,7 +111,7 @@ func (f *fixture) play(t *testing.T, from time.Time, d time.Duration) time.Time 
 	}
 
 	if st := f.server.AppendStats(); st.OutOfOrder+st.Duplicate+st.TooOld > 0 {
-		t.Errorf("live samples were refused: %+v", st)
+		t.Errorf("AppendStats() = %+v, want no refused live sample", st)
 	}
 
 	return at.Add(-15 * time.Second)
@@ -132,34 +132,35 @@ func TestPastThenLive(t *testing.T) {
 		"container_oom_events_total", "node_cpu_seconds_total", "kube_pod_container_status_restarts_total",
 	} {
 		if v := f.query(t, "resets("+metric+"{"+steady+"}[12m]) > 0", at); len(v) > 0 {
-			t.Errorf("%s is reset where the history ends, as in %s", metric, v[0])
+			t.Errorf("resets of %s where the history ends: %d series such as %s, want 0", metric, len(v), v[0])
 		}
 		if v := f.query(t, "count("+metric+" offset 7m)", at); len(v) == 0 {
-			t.Errorf("%s has no history", metric)
+			t.Errorf("history of %s: no sample, want some", metric)
 		}
 		if v := f.query(t, "count("+metric+")", at); len(v) == 0 {
-			t.Errorf("%s has no live sample", metric)
+			t.Errorf("live part of %s: no sample, want some", metric)
 		}
 	}
 
 	// Live series continue those of the history: nothing that ran at the end has new series.
 	fresh := `count by (__name__, pod) ({job="kubelet", pod!=""} unless ({job="kubelet", pod!=""} offset 7m))`
 	if v := f.query(t, fresh, at); len(v) > 0 {
-		t.Errorf("%d series are new in the live part, such as %s", len(v), v[0])
+		t.Errorf("pods with new series in the live part: %d such as %s, want 0", len(v), v[0])
 	}
 
 	// Use does not jump at the end of the history.
 	before := f.one(t, `sum(rate(container_cpu_usage_seconds_total{container!=""}[10m] offset 7m))`, at)
-
 	after := f.one(t, `sum(rate(container_cpu_usage_seconds_total{container!=""}[5m]))`, at)
+
 	if math.Abs(after-before) > 0.2*before {
-		t.Errorf("CPU of all containers goes from %g to %g at the seam", before, after)
+		t.Errorf("CPU of all containers at the seam goes from %g to %g, want a change of at most 20 %%", before, after)
 	}
 
 	checkUsualQueries(t, f, at)
+
 	memory := f.one(t, `max(abs(1 - container_memory_working_set_bytes{container!="",`+steady+`} / (container_memory_working_set_bytes offset 7m)))`, at)
 	if memory > 0.35 {
-		t.Errorf("a working set changes by %.0f %% at the seam", 100*memory)
+		t.Errorf("largest change of a working set at the seam: %.0f %%, want at most 35 %%", 100*memory)
 	}
 
 	f.checkWorkingSets(t, at)
@@ -237,12 +238,12 @@ func checkUsualQueries(t *testing.T, f *fixture, at time.Time) {
 	} {
 		v := f.query(t, q, at)
 		if len(v) == 0 {
-			t.Errorf("%s returns no sample", q)
+			t.Errorf("query %s returns no sample, want some", q)
 		}
 
 		for _, s := range v {
 			if x := float64(s.Value); math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
-				t.Errorf("%s gives %v", q, x)
+				t.Errorf("query %s returns %v, want a finite number of 0 or more", q, x)
 			}
 		}
 	}
@@ -310,7 +311,7 @@ func (f *fixture) testMetrics(t *testing.T) {
 		kube_node_status_capacity kube_horizontalpodautoscaler_info kube_horizontalpodautoscaler_spec_max_replicas
 		node_cpu_seconds_total node_memory_MemTotal_bytes node_memory_MemAvailable_bytes node_load1 up scrape_duration_seconds`) {
 		if v := f.query(t, "count(present_over_time("+metric+"[1d]))", end); len(v) == 0 {
-			t.Errorf("%s is missing from the history", metric)
+			t.Errorf("history of %s: no sample, want some", metric)
 		}
 	}
 }
@@ -319,28 +320,28 @@ func (f *fixture) testSums(t *testing.T) {
 	at := f.past.End.Add(-time.Minute)
 	pods := f.one(t, `sum(rate(container_cpu_usage_seconds_total{container!=""}[1h]))`, at)
 	if v := f.one(t, `sum(rate(container_cpu_usage_seconds_total{container="",pod!=""}[1h]))`, at); math.Abs(v-pods) > 0.01*pods {
-		t.Errorf("pods' own cgroups use %g, their containers %g", v, pods)
+		t.Errorf("CPU of the cgroups of pods = %g, want %g as their containers use", v, pods)
 	}
 
 	system := 4 * systemCPU
 	if v := f.one(t, `sum(rate(container_cpu_usage_seconds_total{id="/"}[1h]))`, at); math.Abs(v-pods-system) > 0.02*pods {
-		t.Errorf("root cgroups use %g, containers %g and the system %g", v, pods, system)
+		t.Errorf("CPU of the root cgroups = %g, want %g of containers and %g of the system", v, pods, system)
 	}
 	if v := f.one(t, `sum(rate(node_cpu_seconds_total{mode=~"user|system"}[1h]))`, at); math.Abs(v-pods-system) > 0.02*pods {
-		t.Errorf("node-exporter sees %g busy cores, containers use %g and the system %g", v, pods, system)
+		t.Errorf("busy cores of node-exporter = %g, want %g of containers and %g of the system", v, pods, system)
 	}
 	if v := f.one(t, `sum(count by (mode, cpu, instance) (node_cpu_seconds_total{mode="idle"}))`, at); v != 4*32 {
-		t.Errorf("%g CPUs, want %d", v, 4*32)
+		t.Errorf("idle series of node-exporter = %g, want %d, one for each CPU", v, 4*32)
 	}
 
 	if v := f.one(t, `max(100 - avg by (instance) (rate(node_cpu_seconds_total{mode="idle"}[5m])) * 100)`, at); v <= 0 || v >= 100 {
-		t.Errorf("a node is busy for %g %%", v)
+		t.Errorf("share of time of the busiest node = %g %%, want between 0 and 100", v)
 	}
 	if v := f.query(t, `count(container_memory_working_set_bytes > container_spec_memory_limit_bytes and container_spec_memory_limit_bytes > 0)`, at); len(v) > 0 {
-		t.Errorf("a container is over its limit: %v", v)
+		t.Errorf("containers over their limit: %v, want none", v)
 	}
 	if v := f.query(t, `min_over_time(node_memory_MemAvailable_bytes[1d]) <= 0`, at); len(v) > 0 {
-		t.Errorf("a node is full: %v", v)
+		t.Errorf("nodes without available memory: %v, want none", v)
 	}
 }
 
@@ -356,7 +357,7 @@ func (f *fixture) testGenerations(t *testing.T) {
 	}
 
 	if len(v) != rolled || rolled == 0 {
-		t.Errorf("%d Deployments have an earlier ReplicaSet, want %d", len(v), rolled)
+		t.Errorf("Deployments with an earlier ReplicaSet: %d, want %d (at least 1)", len(v), rolled)
 	}
 
 	// At any time a workload has exactly its replicas: a generation ends where the next one starts.
@@ -369,14 +370,14 @@ func (f *fixture) testGenerations(t *testing.T) {
 
 		for _, w := range f.workloads {
 			if w.Kind == "Deployment" && got[w.Namespace+"/"+w.Name] != float64(w.Replicas) {
-				t.Errorf("%s ago %s/%s had %g pods, want %d", ago, w.Namespace, w.Name, got[w.Namespace+"/"+w.Name], w.Replicas)
+				t.Errorf("pods %s before the end of %s/%s: %g, want %d", ago, w.Namespace, w.Name, got[w.Namespace+"/"+w.Name], w.Replicas)
 			}
 		}
 	}
 
 	jobs := f.query(t, `count by (owner_name) (last_over_time(kube_job_owner{owner_kind="CronJob"}[2d]))`, end)
 	if len(jobs) == 0 {
-		t.Error("no job has run")
+		t.Error("Jobs in the history: 0, want some")
 	}
 }
 
@@ -384,10 +385,10 @@ func (f *fixture) testKills(t *testing.T) {
 	end := f.past.End.Add(-time.Minute)
 	kills := f.query(t, `increase(kube_pod_container_status_restarts_total[2d]) > 1 and on (namespace, pod, container) kube_pod_container_status_last_terminated_reason{reason="OOMKilled"} == 1`, end)
 	if len(kills) == 0 {
-		t.Error("no kill for lack of memory in the history")
+		t.Error("OOM kills in the history: 0, want some")
 	}
 	if v := f.query(t, `resets(container_cpu_usage_seconds_total{container!=""}[2d]) > 0 unless on (namespace, pod, container) increase(container_oom_events_total[2d]) > 0`, end); len(v) > 0 {
-		t.Errorf("a counter is reset without a restart: %v", v)
+		t.Errorf("containers whose CPU counter is reset without an OOM kill: %v, want none", v)
 	}
 }
 
@@ -434,15 +435,15 @@ func TestPastGoesOnAfterARestart(t *testing.T) {
 		fmt.Sprintf(`sum(rate(node_cpu_seconds_total{mode=~"user|system"}[10m])) - 4 * %g`, systemCPU),
 	} {
 		if at := f.one(t, q, seam); math.Abs(at-before) > 0.3*before {
-			t.Errorf("%s is %g over the seam, %g before", q, at, before)
+			t.Errorf("query %s over the seam = %g, want about %g as before", q, at, before)
 		}
 	}
 
 	if v := f.one(t, `max(rate(node_cpu_seconds_total{mode="idle"}[10m]))`, seam); v > 1.01 {
-		t.Errorf("a CPU is idle for %g seconds of a second", v)
+		t.Errorf("largest idle time of a CPU = %g s per second, want at most 1.01", v)
 	}
 	if v := f.query(t, `count by (namespace, pod) (changes(kube_pod_created[12h]) > 0)`, now.Add(-time.Minute)); len(v) > 0 {
-		t.Errorf("%d pods have a new creation time after the restart, such as %s", len(v), v[0].Metric)
+		t.Errorf("pods with a new creation time after the restart: %d such as %s, want 0", len(v), v[0].Metric)
 	}
 }
 
@@ -451,16 +452,16 @@ func TestBackfillRefusals(t *testing.T) {
 	e := New(load.NewSource(nil, 1))
 	good := promserver.Grid{Start: now.Add(-time.Hour), End: now, Step: time.Minute}
 	if _, err := e.Backfill(Objects{}, load.Past{Start: good.Start, End: now}, good); err == nil {
-		t.Error("a cluster without nodes is accepted")
+		t.Error("Backfill of a cluster without nodes: no error, want one")
 	}
 	if _, err := e.Backfill(Objects{}, load.Past{Start: now, End: now}, good); err == nil {
-		t.Error("an empty past is accepted")
+		t.Error("Backfill of an empty past: no error, want one")
 	}
 
 	c := newCluster(t, load.Catalog(1, 9), 1, now)
 	c.objects.CronJobs[0].Spec.Schedule = "at noon"
 	if _, err := New(c.source).Backfill(c.objects, load.Past{Start: good.Start, End: now}, good); err == nil || !strings.Contains(err.Error(), "report-nightly") {
-		t.Errorf("error %v, want one that names the CronJob", err)
+		t.Errorf("Backfill with an invalid schedule: %v, want an error that names the CronJob report-nightly", err)
 	}
 }
 
@@ -540,13 +541,13 @@ func TestSeriesAreDeterministic(t *testing.T) {
 	a := read()
 	b := read()
 	if len(a) != len(b) {
-		t.Fatalf("%d series, then %d", len(a), len(b))
+		t.Fatalf("Backfill returned %d series, then %d, want equal numbers", len(a), len(b))
 	}
 
 	for name, v := range a {
 		for i := range v {
 			if math.Float64bits(v[i]) != math.Float64bits(b[name][i]) {
-				t.Fatalf("%s differs at %d: %v and %v", name, i, v[i], b[name][i])
+				t.Fatalf("point %d of %s in the second history = %v, want %v as in the first", i, name, b[name][i], v[i])
 			}
 		}
 	}

@@ -48,7 +48,7 @@ func TestReleasedPrometheusReadsOurBlocks(t *testing.T) {
 		ours := f.query(t, q, at)
 		theirs := vectorOf(t, other, q, at)
 		if len(ours) == 0 || len(ours) != len(theirs) {
-			t.Errorf("%s: %d series here, %d there", q, len(ours), len(theirs))
+			t.Errorf("query %s: %d series from the released Prometheus, want %d as from ours (at least 1)", q, len(theirs), len(ours))
 			continue
 		}
 
@@ -60,7 +60,7 @@ func TestReleasedPrometheusReadsOurBlocks(t *testing.T) {
 		for _, s := range theirs {
 			w, ok := want[s.Metric.String()]
 			if got := float64(s.Value); !ok || math.Abs(got-w) > 1e-9*math.Abs(w)+1e-12 {
-				t.Errorf("%s: %s is %v there, %v here", q, s.Metric, got, w)
+				t.Errorf("query %s: %s of the released Prometheus = %v, want %v as from ours", q, s.Metric, got, w)
 				break
 			}
 		}
@@ -72,7 +72,7 @@ func vectorOf(t *testing.T, c v1.API, q string, at time.Time) model.Vector {
 
 	v, _, err := c.Query(t.Context(), q, at)
 	if err != nil {
-		t.Fatalf("%s: %v", q, err)
+		t.Fatalf("query %s of the released Prometheus: %v, want a vector", q, err)
 	}
 
 	return v.(model.Vector)

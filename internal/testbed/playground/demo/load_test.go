@@ -29,17 +29,17 @@ func TestLoadRises(t *testing.T) {
 	end := time.Date(2026, 3, 4, 10, 1, 17, 0, time.UTC)
 	rises := l.RiseTime(end)
 	if want := end.Add(2 * time.Minute); !rises.Equal(want) {
-		t.Errorf("rises at %s, want %s", rises, want)
+		t.Errorf("RiseTime(%s) = %s, want %s", end, rises, want)
 	}
 
 	for period := -56; period <= 1; period++ {
 		at := rises.Add(time.Duration(period) * 6 * time.Hour)
 		before := l.At(at.Add(-time.Second), end)
 		after := l.At(at.Add(time.Minute), end)
-
 		fallen := l.At(at.Add(3*time.Hour+2*time.Minute), end)
+
 		if l.IsHigh(before) || !l.IsHigh(after) || l.IsHigh(fallen) || math.Abs(before-100) > 5 || math.Abs(after-400) > 20 {
-			t.Fatalf("period %d: %v, %v, %v", period, before, after, fallen)
+			t.Fatalf("At in period %d = %v before the rise, %v after it, %v after the fall; want about 100, about 400, low", period, before, after, fallen)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func TestLoadRefuses(t *testing.T) {
 		edit(l)
 
 		if l.validate() == nil {
-			t.Errorf("%s is accepted", name)
+			t.Errorf("validate of a load with %s: no error, want one", name)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func TestPlayKeepsTheTimes(t *testing.T) {
 
 		want := []string{"0s stop prometheus", "1m30s start prometheus", "1m30s kill craned", "2m0s show get pods", "3m0s policy spec: {}", "4m0s crane explain scheduling a/b"}
 		if !slices.Equal(stage.calls, want) {
-			t.Errorf("played %q, want %q", stage.calls, want)
+			t.Errorf("Play called %q, want %q", stage.calls, want)
 		}
 	})
 }
@@ -89,10 +89,10 @@ func TestPlayEndsAtTheFirstFailure(t *testing.T) {
 
 		stage := &recorder{begin: time.Now(), fail: "start"}
 		if err := s.Play(t.Context(), clock.RealClock{}, stage); err == nil || !strings.Contains(err.Error(), "steps[1]") {
-			t.Errorf("got %v, want the failure of steps[1]", err)
+			t.Errorf("Play with a failing start = %v, want an error that names steps[1]", err)
 		}
 		if len(stage.calls) != 2 {
-			t.Errorf("continued after a failure: %q", stage.calls)
+			t.Errorf("Play with a failing start called %q, want stop and start only", stage.calls)
 		}
 	})
 }
@@ -108,7 +108,7 @@ func TestPlayEndsWithItsContext(t *testing.T) {
 		defer cancel()
 
 		if err := s.Play(ctx, clock.RealClock{}, &recorder{begin: time.Now()}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, want the context's end", err)
+			t.Errorf("Play with a context of 1 s = %v, want %v", err, context.DeadlineExceeded)
 		}
 	})
 }
@@ -125,7 +125,7 @@ func TestParseRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Parse([]byte(c.file)); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want an error that names %q", err, c.want)
+				t.Errorf("Parse(%q) = %v, want an error that names %q", c.file, err, c.want)
 			}
 		})
 	}
@@ -136,13 +136,13 @@ var awkward = regexp.MustCompile(`(?i)\b(nobody|somebody|word by word|could go|a
 
 func TestDemosAreSound(t *testing.T) {
 	if len(Names()) == 0 {
-		t.Fatal("no demo is built in")
+		t.Fatal("Names() is empty, want the built-in demos")
 	}
 
 	for _, name := range Names() {
 		s, err := Demo(name)
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("Demo(%s): %v, want a valid scenario", name, err)
 			continue
 		}
 
@@ -158,20 +158,20 @@ func TestDemosAreSound(t *testing.T) {
 			longest = 10 * time.Minute
 		}
 		if length > longest {
-			t.Errorf("%s: takes %s, want at most %s", name, length, longest)
+			t.Errorf("demo %s takes %s, want at most %s", name, length, longest)
 		}
 		if texts := awkward.FindAllString(fmt.Sprintf("%s %+v", s.Description, s.Steps), -1); len(texts) > 0 {
-			t.Errorf("%s: reword %q", name, texts)
+			t.Errorf("texts of demo %s contain %q, want other words", name, texts)
 		}
 
 		for i, step := range s.Steps {
 			if _, err := manifest.Parse(bytes.NewBufferString(step.Apply)); err != nil {
-				t.Errorf("%s: steps[%d]: %v", name, i, err)
+				t.Errorf("steps[%d] of demo %s: manifest: %v, want a valid one", i, name, err)
 			}
 		}
 	}
 
 	if _, err := Demo("no-such"); err == nil || !strings.Contains(err.Error(), "faults") {
-		t.Errorf("got %v, want an error that lists the demos", err)
+		t.Errorf("Demo(no-such) = %v, want an error that lists the demos", err)
 	}
 }

@@ -22,20 +22,20 @@ func TestCatalogIsDeterministicAndGrows(t *testing.T) {
 	a := Catalog(7, 60)
 	b := Catalog(7, 60)
 	if !reflect.DeepEqual(a, b) {
-		t.Error("equal seeds generate different catalogues")
+		t.Error("Catalog(7, 60) differs from its second call, want equal workloads")
 	}
 
 	if reflect.DeepEqual(a, Catalog(8, 60)) {
-		t.Error("different seeds generate equal catalogues")
+		t.Error("Catalog(8, 60) equals Catalog(7, 60), want other workloads")
 	}
 	if !reflect.DeepEqual(a[:20], Catalog(7, 20)) {
-		t.Error("a larger catalogue changes the smaller one")
+		t.Error("Catalog(7, 20) differs from the first 20 of Catalog(7, 60), want the same workloads")
 	}
 }
 
 func TestCatalogIsRealistic(t *testing.T) {
 	if n := len(catalogue()); n != 60 {
-		t.Errorf("%d lines of the catalogue parse, want 60", n)
+		t.Errorf("catalogue() has %d entries, want 60", n)
 	}
 
 	workloads := Catalog(1, 300)
@@ -47,12 +47,12 @@ func TestCatalogIsRealistic(t *testing.T) {
 	for _, w := range workloads {
 		id := w.Namespace + "/" + w.Name
 		if seen[id] {
-			t.Errorf("%s comes twice", id)
+			t.Errorf("Catalog returned %s twice, want unique names", id)
 		}
 
 		seen[id] = true
 		if msgs := validation.IsDNS1123Label(w.Name); len(msgs) > 0 {
-			t.Errorf("%s: %v", id, msgs)
+			t.Errorf("name of %s: %v, want a DNS label", id, msgs)
 		}
 
 		kinds[w.Kind]++
@@ -64,22 +64,22 @@ func TestCatalogIsRealistic(t *testing.T) {
 		}
 
 		if len(w.Objects()) != 1+min(1, w.MaxReplicas) {
-			t.Errorf("%s: %d objects", id, len(w.Objects()))
+			t.Errorf("Objects of %s returned %d, want a controller and %d autoscalers", id, len(w.Objects()), min(1, w.MaxReplicas))
 		}
 	}
 
 	if kinds["Deployment"] < 200 || kinds["StatefulSet"] < 10 || kinds["DaemonSet"] != 3 || kinds["CronJob"] < 5 {
-		t.Errorf("kinds %v", kinds)
+		t.Errorf("workloads by kind = %v, want 200 Deployments, 10 StatefulSets, 5 CronJobs or more, and 3 DaemonSets", kinds)
 	}
 
 	for _, k := range []Kind{Daily, Weekly, Bursty, Leak, Shift, Idle, Batch, Run, Flat, Cache, Java} {
 		if shapes[k] == 0 {
-			t.Errorf("no workload is %s", k)
+			t.Errorf("Catalog has no profile of kind %s, want at least one", k)
 		}
 	}
 
 	if len(namespaces) != 6 {
-		t.Errorf("%d namespaces, want 6", len(namespaces))
+		t.Errorf("Catalog uses %d namespaces, want 6", len(namespaces))
 	}
 }
 
@@ -91,15 +91,15 @@ func checkContainer(t *testing.T, id string, c Container) {
 		request := amount(c.Request, r)
 		limit := amount(c.Limit, r)
 		if limit > 0 && limit < request {
-			t.Errorf("%s/%s: %s limit %g below request %g", id, c.Name, r, limit, request)
+			t.Errorf("%s limit of %s/%s = %g, want at least its request %g", r, id, c.Name, limit, request)
 		}
 	}
 
 	if limit := bytes(c.Limit); limit > 0 && c.Profile.Kind != Leak && limit < memory {
-		t.Errorf("%s/%s (%s): memory limit %g below its peak %g", id, c.Name, c.Profile.Kind, limit, memory)
+		t.Errorf("memory limit of %s/%s (%s) = %g, want at least its peak %g", id, c.Name, c.Profile.Kind, limit, memory)
 	}
 	if cpu <= 0 || memory <= 0 || cpu > 16 || memory > 16<<30 {
-		t.Errorf("%s/%s: peak %g cores %g bytes", id, c.Name, cpu, memory)
+		t.Errorf("peak of %s/%s = %g cores, %g bytes; want up to 16 cores and 16 GiB", id, c.Name, cpu, memory)
 	}
 }
 
@@ -109,10 +109,10 @@ func TestSumFitsTwelveNodes(t *testing.T) {
 	t.Logf("60 workloads: %+v, %d pods on 12 nodes", d, pods)
 
 	if pods < 110 || pods > 190 {
-		t.Errorf("%d pods, want about 150", pods)
+		t.Errorf("Sum of 60 workloads on 12 nodes: %d pods, want about 150", pods)
 	}
 	if d.CPU/12+d.NodeCPU > 32 || d.Memory/12+d.NodeMemory > 64<<30 {
-		t.Errorf("a node would need %g cores and %g GiB", d.CPU/12+d.NodeCPU, (d.Memory/12+d.NodeMemory)/(1<<30))
+		t.Errorf("Sum needs %g cores and %g GiB for each of 12 nodes, want at most 32 and 64", d.CPU/12+d.NodeCPU, (d.Memory/12+d.NodeMemory)/(1<<30))
 	}
 }
 
@@ -134,10 +134,10 @@ func TestUseIsBoundedAndDeterministic(t *testing.T) {
 
 					u := a.At(c, "pod-x", start, at)
 					if !u.Known || u.CPU <= 0 || u.CPU > peakCPU || u.Memory <= 0 || u.Memory > peakMemory {
-						t.Fatalf("%s/%s %s: %+v, peak %g %g", w.Name, c.Name, c.Profile.Kind, u, peakCPU, peakMemory)
+						t.Fatalf("At of %s/%s (%s) = %+v, want more than 0 and at most %g cores, %g bytes", w.Name, c.Name, c.Profile.Kind, u, peakCPU, peakMemory)
 					}
 					if u != b.At(c, "pod-x", start, at) {
-						t.Fatalf("%s/%s: not deterministic", w.Name, c.Name)
+						t.Fatalf("At of %s/%s differs between sources with the same seed, want equal use", w.Name, c.Name)
 					}
 				}
 			}
@@ -155,7 +155,7 @@ func TestShapes(t *testing.T) {
 			}
 		}
 
-		t.Fatalf("no %s", k)
+		t.Fatalf("Catalog(1, 60) has no profile of kind %s, want one", k)
 		return nil
 	}
 
@@ -174,15 +174,15 @@ func TestShapes(t *testing.T) {
 	weekly := find(Weekly)
 	peak := monday.Add(time.Duration(weekly.Profile.PeakHour * float64(time.Hour)))
 	if day, night := mean(weekly, peak.Add(-time.Hour), 2*time.Hour), mean(weekly, peak.Add(11*time.Hour), 2*time.Hour); day < 2*night {
-		t.Errorf("weekly: %g at the peak, %g twelve hours later", day, night)
+		t.Errorf("mean of weekly = %g at the peak, %g twelve hours later; want at least twice as much at the peak", day, night)
 	}
 	if monday, sunday := mean(weekly, monday, 24*time.Hour), mean(weekly, monday.Add(-24*time.Hour), 24*time.Hour); sunday > 0.8*monday {
-		t.Errorf("weekly: %g on Monday, %g on Sunday", monday, sunday)
+		t.Errorf("mean of weekly = %g on Monday, %g on Sunday; want at most 80 %% on Sunday", monday, sunday)
 	}
 
 	batch := find(Batch)
 	if m := mean(batch, monday, 24*time.Hour); m > 0.35*batch.Profile.High || m < 0.02*batch.Profile.High {
-		t.Errorf("batch: mean %g of %g", m, batch.Profile.High)
+		t.Errorf("mean of batch = %g, want between 2 %% and 35 %% of %g", m, batch.Profile.High)
 	}
 
 	shift := find(Shift)
@@ -195,12 +195,12 @@ func TestShapes(t *testing.T) {
 	}
 
 	if high < 1.5*low {
-		t.Errorf("shift: days between %g and %g", low, high)
+		t.Errorf("daily means of shift are between %g and %g, want a ratio of at least 1.5", low, high)
 	}
 
 	cache := find(Cache)
 	if young, old := s.At(cache, "p", monday, monday.Add(time.Minute)).Memory, s.At(cache, "p", monday, monday.Add(48*time.Hour)).Memory; old < 1.5*young {
-		t.Errorf("cache: %g when young, %g when old", young, old)
+		t.Errorf("memory of cache = %g after a minute, %g after two days; want a growth by half", young, old)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestSpeedCompressesThePatternOnly(t *testing.T) {
 		at := now.Add(time.Duration(i) * time.Minute)
 		same := time.UnixMilli(at.UnixMilli() * 48)
 		if got, want := fast.At(c, "p", at, at), plain.At(c, "p", same, same); got != want {
-			t.Fatalf("at %s: %+v, want %+v of the pattern", at, got, want)
+			t.Fatalf("At(%s) with speed 48 = %+v, want %+v of the pattern", at, got, want)
 		}
 	}
 }
@@ -234,15 +234,15 @@ func TestPastRunsGoOnLive(t *testing.T) {
 
 			leaks++
 			pod := pod(w, "p-1", now.Add(-time.Minute), now.Add(-time.Minute), 0)
-			if _, again := s.Workload(pod); !again {
-				t.Fatal("unknown workload")
+			if _, ok := s.Workload(pod); !ok {
+				t.Fatalf("Workload(%s): none, want %s", pod.Name, w.Name)
 			}
 
 			checkLeak(t, s, w, c, pod, past)
 		}
 
 		if leaks == 0 {
-			t.Error("no leak")
+			t.Error("Catalog(1, 60) has no leak, want one")
 		}
 	}
 }
@@ -254,7 +254,7 @@ func checkLeak(t *testing.T, s *Source, w *Workload, c *Container, pod *corev1.P
 	born := w.Born(past, pod.CreationTimestamp.Time)
 	runs := s.Runs(c, pod.Name, born, past.End)
 	if len(runs) == 0 && past.End.Sub(born).Seconds() > c.Profile.Life.Seconds()/s.speed {
-		t.Errorf("%s: no restart within its life", w.Name)
+		t.Errorf("Runs of %s: none, want a restart within its life", w.Name)
 	}
 
 	for i, start := range runs {
@@ -264,7 +264,7 @@ func checkLeak(t *testing.T, s *Source, w *Workload, c *Container, pod *corev1.P
 
 		before := s.At(c, pod.Name, runs[i-1], start.Add(-time.Second)).Memory
 		if before < 0.9*limit || before > 1.001*limit {
-			t.Errorf("%s: %g bytes before restart %d, limit %g", w.Name, before, i, limit)
+			t.Errorf("memory of %s before restart %d = %g, want about its limit %g", w.Name, i, before, limit)
 		}
 	}
 
@@ -272,25 +272,25 @@ func checkLeak(t *testing.T, s *Source, w *Workload, c *Container, pod *corev1.P
 	live := s.Use(pod, c.Name, at)
 	want := s.At(c, pod.Name, s.lastRun(c, pod.Name, born, past.End), at)
 	if live != want {
-		t.Errorf("%s: live %+v does not continue the past %+v", w.Name, live, want)
+		t.Errorf("Use of %s after the history = %+v, want %+v as in its last run", w.Name, live, want)
 	}
 
 	// It is OOM-killed in time and restarts from its initial size.
 	end := past.End.Add(time.Duration(1.1 * float64(c.Profile.Life) / s.speed))
 	if u := s.Use(pod, c.Name, end); u.Memory <= limit {
-		t.Errorf("%s: %g bytes after more than its life, limit %g", w.Name, u.Memory, limit)
+		t.Errorf("memory of %s after more than its life = %g, want more than its limit %g", w.Name, u.Memory, limit)
 	}
 
 	again := restarted(pod, end)
 	if u := s.Use(again, c.Name, end.Add(time.Second)); u.Memory > 0.6*limit {
-		t.Errorf("%s: %g bytes right after a restart", w.Name, u.Memory)
+		t.Errorf("memory of %s right after a restart = %g, want at most 60 %% of its limit %g", w.Name, u.Memory, limit)
 	}
 
 	newer := restarted(pod, end)
 	newer.CreationTimestamp = metav1.NewTime(end)
 	newer.Status.ContainerStatuses[0].RestartCount = 0
 	if u := s.Use(newer, c.Name, end.Add(time.Second)); u.Memory > 0.6*limit {
-		t.Errorf("%s: %g bytes in a new pod", w.Name, u.Memory)
+		t.Errorf("memory of %s in a new pod = %g, want at most 60 %% of its limit %g", w.Name, u.Memory, limit)
 	}
 }
 
@@ -319,12 +319,12 @@ func TestUncataloguedPodsUseLittle(t *testing.T) {
 
 	u := s.Use(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}}, "c", now)
 	if !u.Known || u.CPU <= 0 || u.Memory <= 0 || u.CPU > 0.1 {
-		t.Errorf("a pod outside the catalogue uses %+v", u)
+		t.Errorf("Use of a pod outside the catalogue = %+v, want more than 0 and at most 0.1 cores", u)
 	}
 
 	annotated := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"sim.crane.io/cpu": "1500m", "sim.crane.io/memory": "1Gi"}}}
 	if u := s.Use(annotated, "c", now); u.CPU != 1.5 || u.Memory != 1<<30 {
-		t.Errorf("a pod with use annotations: %+v", u)
+		t.Errorf("Use of a pod with annotations = %+v, want 1.5 cores and 1 GiB", u)
 	}
 }
 

@@ -42,12 +42,12 @@ func TestTraceShiftKeepsWeekdayAndTime(t *testing.T) {
 
 		last := time.Unix(int64(tr.start+tr.span()-tr.step), 0).UTC()
 		if ahead := last.Sub(at); ahead < 0 || ahead >= 7*24*time.Hour {
-			t.Fatalf("the last sample lies %s after now", ahead)
+			t.Fatalf("last sample of the shifted trace is %s after now, want 0 to 7 days", ahead)
 		}
 
 		before := s.Time(n - 1)
 		if last.Weekday() != before.Weekday() || last.Format(time.TimeOnly) != before.Format(time.TimeOnly) {
-			t.Fatalf("last sample of %s moved to %s", before.Format("Mon 15:04:05"), last.Format("Mon 15:04:05"))
+			t.Fatalf("last sample of %s moved to %s, want the same weekday and time", before.Format("Mon 15:04:05"), last.Format("Mon 15:04:05"))
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestTraceRepeatsWholeWeeks(t *testing.T) {
 		}
 
 		if got := tr.at(tr.start + float64(i)*60 + 59); got != float64(want) {
-			t.Fatalf("minute %d: %v, want %d", i, got, want)
+			t.Fatalf("at(minute %d) = %v, want %d", i, got, want)
 		}
 	}
 }
@@ -89,11 +89,11 @@ func TestShortTraces(t *testing.T) {
 			s := float64(now.Unix()) + float64(i-2500)*1000
 			v := tr.at(s)
 			if v < 0 || v >= float64(n) {
-				t.Fatalf("%d samples: %v", n, v)
+				t.Fatalf("at of a trace of %d samples = %v, want one of its values", n, v)
 			}
 
 			if off := math.Mod(s-tr.start-v*60+20000*patternDay, patternDay); n >= 24*60 && off >= 60 {
-				t.Fatalf("%d samples: at %v a value of another time of day, %v s apart", n, s, off)
+				t.Fatalf("at(%v) of a trace of %d samples: a value %v s apart, want one of the same time of day", s, n, off)
 			}
 		}
 	}
@@ -106,12 +106,12 @@ func TestTraceRefusals(t *testing.T) {
 		"infinite": {Start: now, Step: time.Minute, Values: []float64{math.Inf(1)}},
 	} {
 		if _, err := FromTraces([]NamedSeries{{"broken", s}}, series.CPU, 1, now); err == nil || !strings.Contains(err.Error(), "broken") {
-			t.Errorf("%s: error %v, want one that names the trace", name, err)
+			t.Errorf("FromTraces of a series that is %s = %v, want an error that names the trace", name, err)
 		}
 	}
 
 	if _, err := FromTraces(nil, "disk", 1, now); err == nil {
-		t.Error("an unknown resource is accepted")
+		t.Error("FromTraces for resource disk: no error, want one")
 	}
 }
 
@@ -137,27 +137,27 @@ func TestSharedTraces(t *testing.T) {
 	}
 
 	if len(workloads) != 8 || len(skipped) == 0 {
-		t.Errorf("%d workloads and %d skipped files, want 8 and some", len(workloads), len(skipped))
+		t.Errorf("traces of the directory: %d workloads and %d skipped files, want 8 and some", len(workloads), len(skipped))
 	}
 
 	source := NewSource(workloads, 1)
 	past := Past{Start: now.Add(-14 * 24 * time.Hour), End: now}
 	for i, w := range workloads {
 		if want := fmt.Sprintf("workload-%d", i); w.Name != want {
-			t.Errorf("workload %s, want %s", w.Name, want)
+			t.Errorf("name of workload %d = %s, want %s", i, w.Name, want)
 		}
 
 		c := &w.Containers[0]
 		for at := past.Start; at.Before(now.Add(14 * 24 * time.Hour)); at = at.Add(37 * time.Minute) {
 			u := source.At(c, "p", past.Start, at)
 			if !u.Known || u.CPU > c.Profile.Trace.Peak() || u.CPU > cores(c.Request) {
-				t.Fatalf("%s at %s: %+v of at most %v", w.Name, at, u, c.Profile.Trace.Peak())
+				t.Fatalf("At(%s) of %s = %+v, want at most %v cores and the request", at, w.Name, u, c.Profile.Trace.Peak())
 			}
 		}
 	}
 
 	if d := Sum(workloads); d.PodCPU < 536 {
-		t.Errorf("the largest pod needs %v cores, a trace has 536", d.PodCPU)
+		t.Errorf("Sum: the largest pod needs %v cores, want at least 536", d.PodCPU)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestFromTraces(t *testing.T) {
 		names := []string{"workload-0", "rger---co", "trace-7up", "workload-0-2"}
 		for i, w := range workloads {
 			if w.Name != names[i] || w.Namespace != TraceNamespace {
-				t.Errorf("workload %d is %s/%s, want %s", i, w.Namespace, w.Name, names[i])
+				t.Errorf("FromTraces: workload %d is %s/%s, want %s/%s", i, w.Namespace, w.Name, TraceNamespace, names[i])
 			}
 		}
 
@@ -183,18 +183,18 @@ func TestFromTraces(t *testing.T) {
 		s := NewSource(workloads, 1)
 		tr := w.Containers[0].Profile.Trace
 		if u := s.At(&w.Containers[0], "p", now, time.Unix(int64(tr.start), 0)); u.Known {
-			t.Errorf("a gap is known: %+v", u)
+			t.Errorf("At in a gap = %+v, want an unknown use", u)
 		}
 
 		at := time.Unix(int64(tr.start)+300, 0)
 		u := s.At(&w.Containers[0], "any pod", now, at)
 		if got := map[series.Resource]float64{series.CPU: u.CPU, series.Memory: u.Memory}[r]; got != 5 {
-			t.Errorf("%s: %v at the fifth minute, want 5 for each pod", r, got)
+			t.Errorf("%s at the fifth minute = %v, want 5 for each pod", r, got)
 		}
 
 		d := Sum(workloads)
 		if got := map[series.Resource]float64{series.CPU: d.PodCPU, series.Memory: d.PodMemory}[r]; got < 29999 {
-			t.Errorf("%s: the largest pod needs %v, the trace's peak is 29999", r, got)
+			t.Errorf("Sum: %s of the largest pod = %v, want at least 29999", r, got)
 		}
 	}
 }

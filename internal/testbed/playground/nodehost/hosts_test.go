@@ -66,7 +66,7 @@ func TestLimitsHold(t *testing.T) {
 	step(running)
 
 	if use := set.Use(hog, "app", clk.Now()); use.CPU != 3 || use.Memory != 512<<20 || use.Cache != 128<<20 {
-		t.Errorf("use without a limit: %+v", use)
+		t.Errorf("Use without a limit = %+v, want 3 cores, 512 MiB, 128 MiB of cache", use)
 	}
 
 	limit := group(t, dir)
@@ -76,18 +76,18 @@ func TestLimitsHold(t *testing.T) {
 
 	step(running)
 	if use := set.Use(hog, "app", clk.Now()); use.CPU != 0.5 {
-		t.Errorf("use with a limit of half a core: %v", use.CPU)
+		t.Errorf("Use with a limit of half a core = %v cores, want 0.5", use.CPU)
 	}
 	if use := set.Use(pod("6f3a1c52-0000-4000-8000-000000000002", "n2"), "app", clk.Now()); use.CPU != 3 {
-		t.Errorf("use on another node: %v", use.CPU)
+		t.Errorf("Use on a node without a host = %v cores, want 3", use.CPU)
 	}
 
 	step(nil)
 	if _, err := os.Stat(limit); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("cgroup of a removed pod: %v", err)
+		t.Errorf("stat of the cgroup of a removed pod: %v, want that it does not exist", err)
 	}
 	if use := set.Use(hog, "app", clk.Now()); use.CPU != 3 {
-		t.Errorf("use of a removed pod: %v", use.CPU)
+		t.Errorf("Use of a removed pod = %v cores, want 3", use.CPU)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestRestart(t *testing.T) {
 		}
 
 		if got := filepath.Base(group(t, dir)); !strings.Contains(got, run) {
-			t.Errorf("cgroup %s", got)
+			t.Errorf("cgroup after Follow = %s, want a name with %s", got, run)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func group(t *testing.T, dir string) string {
 
 	found, err := filepath.Glob(filepath.Join(dir, "sys/fs/cgroup/*/*/*/*.scope"))
 	if err != nil || len(found) != 1 {
-		t.Fatalf("groups %v, error %v", found, err)
+		t.Fatalf("container cgroups of the host = %v, error %v; want 1", found, err)
 	}
 
 	return found[0]
