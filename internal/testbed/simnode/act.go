@@ -33,7 +33,7 @@ func (f *Fleet) work(ctx context.Context) {
 		}
 
 		if err := f.step(ctx, key); err != nil && ctx.Err() == nil {
-			f.config.Log.V(1).Info("failed to write pod status, retrying", "pod", key.namespace+"/"+key.name, "reason", err.Error())
+			f.config.Log.V(1).Info("retrying to write a pod's status", "pod", key.namespace+"/"+key.name, "reason", err.Error())
 			f.queue.AddRateLimited(key)
 		} else {
 			f.queue.Forget(key)
@@ -57,6 +57,7 @@ func (f *Fleet) step(ctx context.Context, key podKey) error {
 	}
 
 	now := f.config.Clock.Now()
+	// Only the step is done under the lock; writes to the API server follow.
 	out := m.node.Step(key.uid, now)
 	dirty := m.node.Dirty()
 	events := m.node.Events()
@@ -72,12 +73,13 @@ func (f *Fleet) step(ctx context.Context, key podKey) error {
 		f.queue.AddAfter(key, max(out.Wake.Sub(now), minWake))
 	}
 
+	// The informer may already have another pod of the same name.
 	base, err := f.pods.Pods(key.namespace).Get(key.name)
 	if apierrors.IsNotFound(err) || err == nil && base.UID != key.uid {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("pod %s/%s: %w", key.namespace, key.name, err)
+		return fmt.Errorf("reading pod %s/%s: %w", key.namespace, key.name, err)
 	}
 
 	if err := f.writeStatus(ctx, base, &out.Pod.Status); err != nil {
@@ -99,7 +101,7 @@ func (f *Fleet) writeStatus(ctx context.Context, base *corev1.Pod, want *corev1.
 
 	patch, err := statusPatch(base, want)
 	if err != nil {
-		return fmt.Errorf("pod %s/%s: status patch: %w", base.Namespace, base.Name, err)
+		return fmt.Errorf("computing the status patch of pod %s/%s: %w", base.Namespace, base.Name, err)
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -110,7 +112,7 @@ func (f *Fleet) writeStatus(ctx context.Context, base *corev1.Pod, want *corev1.
 		return nil // deleted, or replaced by another pod of the same name
 	}
 	if err != nil {
-		return fmt.Errorf("pod %s/%s: write status: %w", base.Namespace, base.Name, err)
+		return fmt.Errorf("writing the status of pod %s/%s: %w", base.Namespace, base.Name, err)
 	}
 
 	return nil
@@ -144,7 +146,7 @@ func (f *Fleet) remove(ctx context.Context, pod *corev1.Pod) error {
 	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
 	err := f.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("pod %s/%s: delete: %w", pod.Namespace, pod.Name, err)
+		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 
 	return nil

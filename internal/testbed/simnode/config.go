@@ -108,6 +108,7 @@ func (c Config) complete() (Config, error) {
 		return c, errors.New("simulated nodes: no load")
 	}
 
+	// Everything else has a default.
 	if c.Timing == (Timing{}) {
 		c.Timing = DefaultTiming()
 	}
@@ -159,6 +160,7 @@ func (c Config) validate() error {
 		seen[n.Name] = true
 	}
 
+	// Every problem is reported at once.
 	if c.Serving != nil && !c.Serving.complete() {
 		errs = append(errs, errors.New("serving: Cert, CA and ClientCA are required"))
 	}

@@ -21,7 +21,7 @@ func (f *Fleet) RecoverNode(name string) error {
 
 	pods, err := f.pods.List(labels.Everything())
 	if err != nil {
-		return fmt.Errorf("recover node %s: list its pods: %w", name, err)
+		return fmt.Errorf("recovering node %s: listing its pods: %w", name, err)
 	}
 
 	for _, pod := range pods {

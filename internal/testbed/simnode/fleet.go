@@ -85,12 +85,13 @@ func New(config Config) (*Fleet, error) {
 	rc := rest.CopyConfig(config.Client)
 	rc.QPS = -1
 	rc.RateLimiter = nil
-	rc.ContentType, rc.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
-
+	rc.ContentType = "application/vnd.kubernetes.protobuf"
+	rc.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	rc.UserAgent = "crane-simnode"
+
 	client, err := kubernetes.NewForConfig(rc)
 	if err != nil {
-		return nil, fmt.Errorf("simulated nodes: client: %w", err)
+		return nil, fmt.Errorf("simulated nodes: creating the client: %w", err)
 	}
 
 	return newFleet(config, client), nil
@@ -104,6 +105,7 @@ func newFleet(config Config, client kubernetes.Interface) *Fleet {
 		ready:   make(chan struct{}),
 	}
 
+	// Pods and heartbeats have queues of their own, so that a burst of pods delays no lease.
 	f.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[podKey](200*time.Millisecond, 10*time.Second),
 		workqueue.TypedRateLimitingQueueConfig[podKey]{Clock: config.Clock})
@@ -112,6 +114,7 @@ func newFleet(config Config, client kubernetes.Interface) *Fleet {
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 5*time.Second),
 		workqueue.TypedRateLimitingQueueConfig[string]{Clock: config.Clock})
 
+	// Only bound pods are watched.
 	f.factory = informers.NewSharedInformerFactoryWithOptions(client, 0,
 		informers.WithTransform(stripManagedFields),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
@@ -155,6 +158,7 @@ func (f *Fleet) Ready() <-chan struct{} { return f.ready }
 // server, are retried with backoff.
 func (f *Fleet) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
+	// Deferred calls run in reverse order: stop the work first, then wait for it.
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer f.factory.Shutdown()
@@ -175,6 +179,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 		running.Go(func() { s.Tunnel.Serve(ctx) })
 	}
 
+	// The endpoints serve before the nodes are registered with their ports.
 	servers, err := f.listen(ctx)
 	if err != nil {
 		return err
@@ -196,6 +201,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 		return err
 	}
 
+	// Workers start once all pods have been observed, so that running pods keep their resources.
 	for range f.config.Workers {
 		running.Go(func() { f.work(ctx) })
 	}

@@ -85,16 +85,16 @@ func TestFleetRunsAndRemovesPods(t *testing.T) {
 
 		time.Sleep(3 * time.Second)
 		if got := get(t, client, "web"); got.Status.Phase != corev1.PodRunning || !got.Status.ContainerStatuses[0].Ready {
-			t.Fatalf("web: %+v", got.Status)
+			t.Fatalf("status of web after 3 s = %+v, want Running and ready", got.Status)
 		}
 
 		if got := get(t, client, "elsewhere").Status; got.Phase != "" {
-			t.Errorf("a pod of another node was touched: %+v", got)
+			t.Errorf("status of a pod of another node = %+v, want none", got)
 		}
 
 		time.Sleep(DefaultSample)
 		if s := f.Snapshot(); len(s) != 1 || s[0].Node != "n1" || !s[0].Use.Known || !s[0].Reachable {
-			t.Errorf("snapshot: %+v", s)
+			t.Errorf("Snapshot() = %+v, want one measured container on n1", s)
 		}
 
 		web := get(t, client, "web")
@@ -106,10 +106,10 @@ func TestFleetRunsAndRemovesPods(t *testing.T) {
 
 		time.Sleep(3 * time.Second)
 		if _, err := pods.Get(t.Context(), "web", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("web still exists: %v", err)
+			t.Errorf("Get of the deleted pod web = %v, want that it is not found", err)
 		}
 		if s := f.Snapshot(); len(s) != 0 {
-			t.Errorf("snapshot: %+v", s)
+			t.Errorf("Snapshot() after the deletion = %+v, want none", s)
 		}
 	})
 }
@@ -137,13 +137,13 @@ func TestFleetKeepsLeasesAndFailsNodes(t *testing.T) {
 
 		time.Sleep(time.Minute)
 		if a, b := age("n1"), age("n2"); a > DefaultHeartbeat || b < time.Minute-DefaultHeartbeat {
-			t.Errorf("ages of the leases: %v, of the failed node %v", a, b)
+			t.Errorf("ages of the leases: %v, of the failed node %v; want at most %v, and a minute", a, b, DefaultHeartbeat)
 		}
 		if got := get(t, client, "web").Status; got.Phase != "" {
-			t.Errorf("a failed node started a pod: %+v", got)
+			t.Errorf("status of a pod on a failed node = %+v, want none", got)
 		}
 		if nodes := f.Nodes(); nodes[1].Reachable || !nodes[0].Reachable {
-			t.Errorf("nodes: %+v", nodes)
+			t.Errorf("Nodes() = %+v, want only the first reachable", nodes)
 		}
 
 		if err := f.RecoverNode("n2"); err != nil {
@@ -152,10 +152,10 @@ func TestFleetKeepsLeasesAndFailsNodes(t *testing.T) {
 
 		time.Sleep(3 * time.Second)
 		if got := get(t, client, "web").Status; got.Phase != corev1.PodRunning || age("n2") > DefaultHeartbeat {
-			t.Errorf("after recovery: %s, lease %v", got.Phase, age("n2"))
+			t.Errorf("after RecoverNode: phase %s, lease of %v; want Running and at most %v", got.Phase, age("n2"), DefaultHeartbeat)
 		}
 		if f.FailNode("none") == nil || f.RecoverNode("none") == nil {
-			t.Error("no error for an unknown node")
+			t.Error("FailNode and RecoverNode of an unknown node: no error, want one from each")
 		}
 	})
 }
@@ -197,7 +197,7 @@ func TestFleetReportsAfterUnknownStatus(t *testing.T) {
 		time.Sleep(time.Second)
 
 		if a, b := status("n1"), status("n2"); a != corev1.ConditionTrue || b != corev1.ConditionUnknown {
-			t.Errorf("Ready: %s, of the failed node %s", a, b)
+			t.Errorf("condition Ready = %s, of the failed node %s; want True and Unknown", a, b)
 		}
 	})
 }
@@ -218,14 +218,14 @@ func TestFleetRetries(t *testing.T) {
 
 		time.Sleep(time.Minute)
 		if got := get(t, client, "web").Status; got.Phase != "" {
-			t.Fatalf("it was written: %+v", got)
+			t.Fatalf("status while the API server refuses writes = %+v, want none", got)
 		}
 
 		down.Store(false)
 		time.Sleep(15 * time.Second)
 
 		if got := get(t, client, "web").Status; got.Phase != corev1.PodRunning {
-			t.Errorf("phase %q", got.Phase)
+			t.Errorf("phase after the API server has recovered = %q, want Running", got.Phase)
 		}
 	})
 }
@@ -248,7 +248,7 @@ func TestFleetDistinguishesPodsOfTheSameName(t *testing.T) {
 
 		time.Sleep(3 * time.Second)
 		if s := f.Snapshot(); len(s) != 1 || s[0].Pod.UID != "uid-2" || s[0].Node != "n2" {
-			t.Errorf("snapshot: %+v", s)
+			t.Errorf("Snapshot() = %+v, want the second pod on n2 only", s)
 		}
 	})
 }
@@ -262,10 +262,10 @@ func TestNodeObject(t *testing.T) {
 		}
 
 		if n.Labels[corev1.LabelHostname] != "n1" || n.Labels["pool"] != "p" || n.Labels[corev1.LabelOSStable] != "linux" {
-			t.Errorf("labels %v", n.Labels)
+			t.Errorf("labels of the Node = %v, want those of a kubelet and pool=p", n.Labels)
 		}
 		if got := n.Status.Capacity.Memory().Value() - n.Status.Allocatable.Memory().Value(); got != 100<<20 {
-			t.Errorf("%d bytes are reserved", got)
+			t.Errorf("reserved memory of the Node = %d bytes, want 100 MiB", got)
 		}
 
 		n.Labels["mine"] = "kept"
@@ -280,12 +280,12 @@ func TestNodeObject(t *testing.T) {
 		}
 
 		if n.Labels["mine"] != "kept" || !n.Spec.Unschedulable {
-			t.Error("what others set on the node was lost")
+			t.Errorf("Node after reports: labels %v, unschedulable %t; want mine=kept and true as others set", n.Labels, n.Spec.Unschedulable)
 		}
 
 		ready := n.Status.Conditions[len(n.Status.Conditions)-1]
 		if ready.Type != corev1.NodeReady || ready.Status != corev1.ConditionTrue || time.Since(ready.LastHeartbeatTime.Time) > statusReport+DefaultHeartbeat {
-			t.Errorf("%+v", ready)
+			t.Errorf("last condition = %+v, want Ready, True and a recent heartbeat", ready)
 		}
 	})
 }
@@ -310,7 +310,7 @@ func TestConfigValidation(t *testing.T) {
 		edit(&c)
 
 		if _, err := New(c); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q, got %v", want, err)
+			t.Errorf("New of an invalid configuration = %v, want an error that contains %q", err, want)
 		}
 	}
 }

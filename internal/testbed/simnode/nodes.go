@@ -81,7 +81,7 @@ func (r *nodeReporter) beat(ctx context.Context) {
 		}
 
 		if err := r.report(ctx, r.members[name]); err != nil && ctx.Err() == nil {
-			r.config.Log.V(1).Info("heartbeat failed, retrying", "node", name, "reason", err.Error())
+			r.config.Log.V(1).Info("retrying a heartbeat", "node", name, "reason", err.Error())
 			r.beats.AddRateLimited(name)
 		} else {
 			r.beats.Forget(name)
@@ -96,8 +96,9 @@ func (r *nodeReporter) beat(ctx context.Context) {
 func (r *nodeReporter) report(ctx context.Context, m *member) error {
 	now := r.config.Clock.Now()
 	m.mu.Lock()
+	down := m.down
 
-	down, last := m.down, m.reported
+	last := m.reported
 	if now.Sub(m.renewed) > leaseSeconds*time.Second {
 		last = time.Time{} // the cluster may have set the node to Unknown: report now
 	}
@@ -150,7 +151,7 @@ func (r *nodeReporter) renew(ctx context.Context, name string, now time.Time) er
 	}
 
 	if err != nil {
-		return fmt.Errorf("node %s: renew the lease: %w", name, err)
+		return fmt.Errorf("renewing the lease of node %s: %w", name, err)
 	}
 
 	return nil
@@ -167,15 +168,15 @@ func (r *nodeReporter) writeNode(ctx context.Context, m *member, now time.Time) 
 	switch {
 	case apierrors.IsNotFound(err):
 		if _, err = nodes.Create(ctx, want, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("node %s: register: %w", want.Name, err)
+			return fmt.Errorf("registering node %s: %w", want.Name, err)
 		}
 	case err != nil:
-		return fmt.Errorf("node %s: %w", want.Name, err)
+		return fmt.Errorf("reading node %s: %w", want.Name, err)
 
 	default:
 		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return r.updateNode(ctx, want) })
 		if err != nil {
-			return fmt.Errorf("node %s: report: %w", want.Name, err)
+			return fmt.Errorf("reporting node %s: %w", want.Name, err)
 		}
 	}
 
@@ -198,6 +199,7 @@ func (r *nodeReporter) updateNode(ctx context.Context, want *corev1.Node) error 
 	}
 
 	next := old.DeepCopy()
+	// A condition keeps the time of its last transition.
 	for i := range want.Status.Conditions {
 		c := &want.Status.Conditions[i]
 		for j := range old.Status.Conditions {
@@ -218,6 +220,7 @@ func (r *nodeReporter) updateNode(ctx context.Context, want *corev1.Node) error 
 		}
 	}
 
+	// The controllers of volumes own these fields of the status.
 	volumes, attached := next.Status.VolumesInUse, next.Status.VolumesAttached
 	next.Status = want.Status
 	next.Status.VolumesInUse = volumes
@@ -236,12 +239,12 @@ func (r *nodeReporter) watch(ctx context.Context) error {
 		UpdateFunc: func(_, obj any) { r.onNodeChanged(obj) },
 	})
 	if err != nil {
-		return fmt.Errorf("simulated nodes: watch the nodes: %w", err)
+		return fmt.Errorf("simulated nodes: watching the nodes: %w", err)
 	}
 
 	r.cluster.StartWithContext(ctx)
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return fmt.Errorf("simulated nodes: list the nodes: %w", context.Cause(ctx))
+		return fmt.Errorf("simulated nodes: listing the nodes: %w", context.Cause(ctx))
 	}
 
 	return nil

@@ -77,6 +77,7 @@ func nodeConditions(m *member, now time.Time) []corev1.NodeCondition {
 		}
 	}
 
+	// The simulation has memory pressure only; the other resources are always sufficient.
 	memory := condition(corev1.NodeMemoryPressure, false, "KubeletHasSufficientMemory", "kubelet has sufficient memory available", since)
 	if pressure {
 		memory = condition(corev1.NodeMemoryPressure, true, "KubeletHasInsufficientMemory", "kubelet has insufficient memory available", since)
@@ -115,8 +116,8 @@ func (f *Fleet) measure() {
 
 		before, _ := m.node.Pressure()
 		m.node.Measure(f.config.Load, f.config.Clock.Now())
-
 		after, _ := m.node.Pressure()
+
 		if before != after {
 			m.reported = time.Time{}
 			f.nodes.beats.Add(m.spec.Name)

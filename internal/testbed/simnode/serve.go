@@ -41,10 +41,10 @@ func (s server) serve(ctx context.Context) {
 	}()
 
 	<-ctx.Done()
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 
-	if err := s.http.Shutdown(stop); err != nil {
+	if err := s.http.Shutdown(stopCtx); err != nil {
 		_ = s.http.Close() // close the remaining connections
 	}
 	<-done
@@ -65,11 +65,12 @@ func (f *Fleet) listen(ctx context.Context) ([]server, error) {
 		Now:             f.config.Clock.Now,
 	})
 
+	// The servers are collected here, so that those already open are closed after an error.
 	var servers []server
 	open := func(handler http.Handler, hosts ...string) (int, error) {
 		cert, err := serving.Cert(hosts...)
 		if err != nil {
-			return 0, fmt.Errorf("serving certificate for %v: %w", hosts, err)
+			return 0, fmt.Errorf("issuing the serving certificate for %v: %w", hosts, err)
 		}
 
 		var lc net.ListenConfig
@@ -101,7 +102,7 @@ func (f *Fleet) listen(ctx context.Context) ([]server, error) {
 			err = errors.Join(err, s.listener.Close())
 		}
 
-		return nil, fmt.Errorf("simulated nodes: serve: %w", err)
+		return nil, fmt.Errorf("simulated nodes: serving: %w", err)
 	}
 
 	return servers, nil
@@ -116,7 +117,7 @@ func (f *Fleet) openAll(ctx context.Context, guard *access.Guard, open func(http
 
 		port, err := open(kubeletapi.Handler(guard, nodeSource{f, m}), hosts...)
 		if err != nil {
-			return fmt.Errorf("node %s: %w", m.spec.Name, err)
+			return fmt.Errorf("opening the endpoint of node %s: %w", m.spec.Name, err)
 		}
 
 		m.mu.Lock()
@@ -128,9 +129,10 @@ func (f *Fleet) openAll(ctx context.Context, guard *access.Guard, open func(http
 		return nil
 	}
 
+	// One endpoint serves the metrics of all nodes.
 	port, err := open(metricsapi.Handler(guard, f), append(metricsapi.Hosts(), loopback, "localhost")...)
 	if err != nil {
-		return fmt.Errorf("metrics.k8s.io: %w", err)
+		return fmt.Errorf("opening the endpoint of metrics.k8s.io: %w", err)
 	}
 
 	return metricsapi.Install(ctx, f.client, f.config.Serving.CA, port)

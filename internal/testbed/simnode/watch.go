@@ -19,12 +19,12 @@ func (f *Fleet) watch(ctx context.Context) error {
 	f.factory.StartWithContext(ctx)
 
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return fmt.Errorf("simulated nodes: list the pods: %w", context.Cause(ctx))
+		return fmt.Errorf("simulated nodes: listing the pods: %w", context.Cause(ctx))
 	}
 
 	pods, err := f.pods.List(labels.Everything())
 	if err != nil {
-		return fmt.Errorf("simulated nodes: list the pods: %w", err)
+		return fmt.Errorf("simulated nodes: listing the pods: %w", err)
 	}
 
 	// Running pods keep their resources; only then may others be admitted.
@@ -46,10 +46,10 @@ func (f *Fleet) watch(ctx context.Context) error {
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { f.observed(obj) },
 		UpdateFunc: f.updated,
-		DeleteFunc: func(obj any) { f.gone(obj) },
+		DeleteFunc: func(obj any) { f.forget(obj) },
 	})
 	if err != nil {
-		return fmt.Errorf("simulated nodes: watch the pods: %w", err)
+		return fmt.Errorf("simulated nodes: watching the pods: %w", err)
 	}
 
 	return nil
@@ -66,7 +66,7 @@ func (f *Fleet) updated(oldObj, obj any) {
 	before, okBefore := oldObj.(*corev1.Pod)
 	after, okAfter := obj.(*corev1.Pod)
 	if okBefore && okAfter && before.UID != after.UID {
-		f.gone(before)
+		f.forget(before)
 	}
 
 	f.observed(obj)
@@ -90,7 +90,7 @@ func (f *Fleet) observe(pod *corev1.Pod) {
 	f.queue.Add(keyOf(pod))
 }
 
-func (f *Fleet) gone(obj any) {
+func (f *Fleet) forget(obj any) {
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = tombstone.Obj
 	}

@@ -27,9 +27,9 @@ import (
 // Cache durations of the API server's responses: those of the kubelet for accepted (2 min) and rejected tokens (30 s),
 // and less than its 5 min for allowed requests, to make tests of RBAC faster.
 const (
-	tokenLife = 2 * time.Minute
-	yesLife   = 30 * time.Second
-	noLife    = 10 * time.Second
+	tokenLife   = 2 * time.Minute
+	allowedLife = 30 * time.Second
+	deniedLife  = 10 * time.Second
 )
 
 // maxEntries bounds each cache.
@@ -169,14 +169,14 @@ func (g *Guard) verify(chain []*x509.Certificate, roots *x509.CertPool) bool {
 		return false
 	}
 
-	between := x509.NewCertPool()
+	intermediates := x509.NewCertPool()
 	for _, c := range chain[1:] {
-		between.AddCert(c)
+		intermediates.AddCert(c)
 	}
 
 	_, err := chain[0].Verify(x509.VerifyOptions{
 		Roots:         roots,
-		Intermediates: between,
+		Intermediates: intermediates,
 		CurrentTime:   g.config.Now(),
 		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
@@ -221,7 +221,9 @@ func (g *Guard) review(ctx context.Context, token string) (User, error) {
 		return User{}, errors.New("the bearer token is too long")
 	}
 
+	// The cache has hashes only, so that no token stays in memory.
 	sum := sha256.Sum256([]byte(token))
+
 	key := string(sum[:])
 	if u, ok := g.tokens.Get(key); ok {
 		return u.(User), nil
@@ -230,7 +232,7 @@ func (g *Guard) review(ctx context.Context, token string) (User, error) {
 	reply, err := g.config.Client.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
-		return User{}, fmt.Errorf("review of the bearer token: %w", err)
+		return User{}, fmt.Errorf("reviewing the bearer token: %w", err)
 	}
 
 	if !reply.Status.Authenticated {
@@ -262,7 +264,7 @@ func (g *Guard) authorize(ctx context.Context, u User, right Right) (bool, error
 
 	key, err := json.Marshal(spec)
 	if err != nil {
-		return false, fmt.Errorf("encode the review of user %q: %w", u.Name, err)
+		return false, fmt.Errorf("encoding the review of user %q: %w", u.Name, err)
 	}
 
 	if allowed, ok := g.rights.Get(string(key)); ok {
@@ -272,12 +274,13 @@ func (g *Guard) authorize(ctx context.Context, u User, right Right) (bool, error
 	reply, err := g.config.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
 		&authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("review of the rights of user %q: %w", u.Name, err)
+		return false, fmt.Errorf("reviewing the rights of user %q: %w", u.Name, err)
 	}
 
-	life := noLife
+	// A denial is cached for a shorter time, so that a new grant takes effect soon.
+	life := deniedLife
 	if reply.Status.Allowed {
-		life = yesLife
+		life = allowedLife
 	}
 
 	g.rights.Add(string(key), reply.Status.Allowed, life)

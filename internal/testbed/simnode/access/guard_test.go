@@ -90,11 +90,11 @@ func (a authority) client(t *testing.T, name string, notAfter time.Time, groups 
 
 // fixture is an API server that allows everything to user "friend" and group "friends", and accepts the token "good".
 type fixture struct {
-	users, proxies authority
-	guard          *Guard
-	reviews, asked int
-	broken         bool
-	clock          time.Time
+	users, proxies             authority
+	guard                      *Guard
+	tokenReviews, rightReviews int
+	broken                     bool
+	clock                      time.Time
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -103,7 +103,7 @@ func newFixture(t *testing.T) *fixture {
 	w := &fixture{users: newAuthority(t), proxies: newAuthority(t), clock: now}
 	client := fake.NewClientset()
 	client.PrependReactor("create", "tokenreviews", func(a ktesting.Action) (bool, runtime.Object, error) {
-		w.reviews++
+		w.tokenReviews++
 		r := a.(ktesting.CreateAction).GetObject().(*authenticationv1.TokenReview)
 		if r.Spec.Token == "good" {
 			r.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "friend"}}
@@ -113,7 +113,7 @@ func newFixture(t *testing.T) *fixture {
 	})
 
 	client.PrependReactor("create", "subjectaccessreviews", func(a ktesting.Action) (bool, runtime.Object, error) {
-		w.asked++
+		w.rightReviews++
 		if w.broken {
 			return true, nil, errors.New("the API server is away")
 		}
@@ -198,7 +198,7 @@ func TestWhoMayPass(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got, body := w.call(tc.cert, tc.header); got != tc.want {
-				t.Errorf("got %d %s, want %d", got, body, tc.want)
+				t.Errorf("Protect: status %d %s, want %d", got, body, tc.want)
 			}
 		})
 	}
@@ -209,23 +209,24 @@ func TestAnswersAreRememberedForAWhile(t *testing.T) {
 	header := http.Header{"Authorization": {"Bearer good"}}
 	for range 5 {
 		if got, _ := w.call(nil, header); got != 200 {
-			t.Fatal(got)
+			t.Fatalf("Protect with a good token: status %d, want 200", got)
 		}
 	}
 
-	if w.reviews != 1 || w.asked != 1 {
-		t.Errorf("%d reviews of the token, %d of the right, want 1 each", w.reviews, w.asked)
+	if w.tokenReviews != 1 || w.rightReviews != 1 {
+		t.Errorf("five requests: %d reviews of the token, %d of the right; want 1 each", w.tokenReviews, w.rightReviews)
 	}
 
-	w.clock = w.clock.Add(yesLife + time.Second)
+	w.clock = w.clock.Add(allowedLife + time.Second)
 	w.broken = true
 	if got, body := w.call(nil, header); got != 500 || strings.Contains(body, "good") {
-		t.Errorf("got %d %s", got, body)
+		t.Errorf("Protect without an API server: status %d %s, want 500 without the token", got, body)
 	}
 
-	w.broken, w.clock = false, w.clock.Add(tokenLife)
-	if got, _ := w.call(nil, header); got != 200 || w.reviews != 2 {
-		t.Errorf("got %d after %d reviews", got, w.reviews)
+	w.broken = false
+	w.clock = w.clock.Add(tokenLife)
+	if got, _ := w.call(nil, header); got != 200 || w.tokenReviews != 2 {
+		t.Errorf("Protect after %s: status %d, %d reviews of the token; want 200 and 2", tokenLife, got, w.tokenReviews)
 	}
 }
 
@@ -237,7 +238,7 @@ func TestCacheIsBounded(t *testing.T) {
 		}
 
 		if n := len(c.Keys()); n > maxEntries {
-			t.Errorf("%d entries", n)
+			t.Errorf("cache has %d entries, want at most %d", n, maxEntries)
 		}
 	}
 }

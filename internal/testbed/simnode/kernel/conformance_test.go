@@ -147,7 +147,7 @@ func TestConformance(t *testing.T) {
 		for _, c := range kernelcases.Cases(v1) {
 			t.Run(version(v1)+" "+c.Name, func(t *testing.T) {
 				for _, d := range kernelcases.Differences(c.Steps, conformance.Play(newFake(t, v1), c.Steps)) {
-					t.Error(d)
+					t.Errorf("steps on a Tree: %s; want the result of the table", d)
 				}
 			})
 		}
@@ -169,7 +169,7 @@ func TestConformanceOfV1(t *testing.T) {
 	for _, c := range kernelcases.Cases(true) {
 		t.Run(c.Name, func(t *testing.T) {
 			for _, d := range kernelcases.Differences(c.Steps, conformance.Play(newReal(t), c.Steps)) {
-				t.Error(d)
+				t.Errorf("steps on the real kernel: %s; want the result of the table", d)
 			}
 		})
 	}
@@ -238,9 +238,9 @@ func newReal(t *testing.T) *conformance.Real {
 // confined returns the reason why the table does not apply to groups there: the test process has less than the whole
 // machine.
 func confined(roots map[string]string) string {
-	own, err := numa.ParseCPUSet(text(roots["cpuset"], "cpuset.cpus"))
-	if mems := text(roots["cpuset"], "cpuset.mems"); err != nil || !own.Contains(0) || !own.Contains(1) || !strings.HasPrefix(mems, "0") {
-		return fmt.Sprintf("the table is for CPUs 0 and 1 and zone 0, the test has %s and %s", own, mems)
+	cpus, err := numa.ParseCPUSet(text(roots["cpuset"], "cpuset.cpus"))
+	if mems := text(roots["cpuset"], "cpuset.mems"); err != nil || !cpus.Contains(0) || !cpus.Contains(1) || !strings.HasPrefix(mems, "0") {
+		return fmt.Sprintf("the table is for CPUs 0 and 1 and zone 0, the test has %s and %s", cpus, mems)
 	}
 
 	for dir := filepath.Dir(roots["cpu"]); exists(filepath.Join(dir, fileProcs)); dir = filepath.Dir(dir) {

@@ -20,9 +20,14 @@ const (
 	defaultPeriod = 100_000
 	maxRuntime    = 1 << 44 // maximum of quota plus burst
 
-	minWeight, usualWeight, maxWeight = 1, 100, 10_000
-	minShares, usualShares, maxShares = 2, 1024, 1 << 18
-	idleShares                        = 3
+	minWeight   = 1
+	usualWeight = 100
+	maxWeight   = 10_000
+
+	minShares   = 2
+	usualShares = 1024
+	maxShares   = 1 << 18
+	idleShares  = 3
 )
 
 // cpuRules are the rules of the cpu controller.
@@ -53,6 +58,7 @@ func (r cpuRules) setCPU(dir, name, value string) error {
 		return err
 	}
 
+	// Quota, period and burst are checked together, whichever of them is written.
 	next := now
 	switch {
 	case r.V1 && name == "cpu.cfs_quota_us":
@@ -199,7 +205,7 @@ func (r cpuRules) bandwidth(dir string) (bandwidth, error) {
 		return b, nil // the root has no limit
 	}
 	if err != nil {
-		return b, fmt.Errorf("read: %w", err)
+		return b, fmt.Errorf("reading cpu.max: %w", err)
 	}
 
 	return parseMax(string(content), b)
@@ -225,23 +231,23 @@ func (r cpuRules) check(dir string, b bandwidth) error {
 
 	// tg_cfs_schedulable_down in kernel/sched/core.c checks the whole tree: no limit may exceed that of the nearest
 	// ancestor with one.
-	above := bandwidth{quota: none}
-	for parent := filepath.Dir(dir); r.has(parent, "cpu") && above.quota == none; parent = filepath.Dir(parent) {
+	ancestor := bandwidth{quota: none}
+	for parent := filepath.Dir(dir); r.has(parent, "cpu") && ancestor.quota == none; parent = filepath.Dir(parent) {
 		var err error
-		if above, err = r.bandwidth(parent); err != nil {
+		if ancestor, err = r.bandwidth(parent); err != nil {
 			return err
 		}
 	}
 
-	if above.quota == none {
+	if ancestor.quota == none {
 		return r.below(dir, b)
 	}
 
 	if b.quota == none {
-		return r.below(dir, above)
+		return r.below(dir, ancestor)
 	}
 
-	if b.share() > above.share() {
+	if b.share() > ancestor.share() {
 		return syscall.EINVAL
 	}
 
@@ -261,6 +267,7 @@ func (r cpuRules) below(dir string, b bandwidth) error {
 			return err
 		}
 
+		// A child without a limit has that of its parent.
 		if child.quota == none {
 			child = b
 		}

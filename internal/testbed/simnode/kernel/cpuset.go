@@ -57,7 +57,8 @@ func (r cpusetRules) rootCPUSet() map[string]string {
 func (r cpusetRules) newCPUSet(dir string) map[string]string {
 	files := map[string]string{"cpuset.cpus": "\n", "cpuset.mems": "\n"}
 	if r.V1 {
-		files["cpuset.cpu_exclusive"], files["cpuset.mem_exclusive"] = "0\n", "0\n"
+		files["cpuset.cpu_exclusive"] = "0\n"
+		files["cpuset.mem_exclusive"] = "0\n"
 		return files
 	}
 
@@ -79,14 +80,14 @@ func (r cpusetRules) setCPUSet(dir, name, value string) error {
 
 		list, err := numa.ParseCPUSet(value)
 		cpus, mems := r.machine()
-		has := cpus
-		into := &next.cpus
+		machineList := cpus
+		target := &next.cpus
 		if name == "cpuset.mems" {
-			has = mems
-			into = &next.mems
+			machineList = mems
+			target = &next.mems
 		}
 
-		all, bad := numa.ParseCPUSet(has)
+		all, bad := numa.ParseCPUSet(machineList)
 		if err != nil || bad != nil {
 			return syscall.EINVAL
 		}
@@ -99,7 +100,7 @@ func (r cpusetRules) setCPUSet(dir, name, value string) error {
 			return syscall.EINVAL
 		}
 
-		*into = list
+		*target = list
 		value = list.String()
 
 	case r.V1 && (name == "cpuset.cpu_exclusive" || name == "cpuset.mem_exclusive"):
@@ -186,25 +187,27 @@ func (r cpusetRules) exclusive(dir string, next cpuset) error {
 // if the intersection is empty.
 func (r cpusetRules) effective(dir string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
-		above, err := numa.ParseCPUSet(text(filepath.Dir(dir), file+".effective"))
+		parentSet, err := numa.ParseCPUSet(text(filepath.Dir(dir), file+".effective"))
 		if err != nil {
 			return syscall.EINVAL
 		}
 
-		own, err := numa.ParseCPUSet(text(dir, file))
+		groupSet, err := numa.ParseCPUSet(text(dir, file))
 		if err != nil {
 			return syscall.EINVAL
 		}
 
-		if own = own.Intersection(above); own.Len() == 0 {
-			own = above
+		groupSet = groupSet.Intersection(parentSet)
+		if groupSet.Len() == 0 {
+			groupSet = parentSet
 		}
 
-		if err := set(dir, file+".effective", own.String()); err != nil {
+		if err := set(dir, file+".effective", groupSet.String()); err != nil {
 			return err
 		}
 	}
 
+	// The groups below inherit the change.
 	names, err := subgroups(dir)
 	if err != nil {
 		return err

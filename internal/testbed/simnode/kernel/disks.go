@@ -78,8 +78,8 @@ func (r diskRules) transfer(loads []Load, got []Use, span time.Duration, share f
 			stalled = 1 - share
 			waited = max(waited, stalled)
 
-			by := transferred{int64(g.Read * span.Seconds()), int64(g.Written * span.Seconds())}
-			if err := r.countTransfer(l.Group, by); err != nil {
+			bytes := transferred{int64(g.Read * span.Seconds()), int64(g.Written * span.Seconds())}
+			if err := r.countTransfer(l.Group, bytes); err != nil {
 				return 0, err
 			}
 		}
@@ -87,6 +87,7 @@ func (r diskRules) transfer(loads []Load, got []Use, span time.Duration, share f
 		r.memory().addStall(shares, l.Group, stalled)
 	}
 
+	// Version 1 has no pressure files.
 	if r.V1 {
 		return waited, nil
 	}
@@ -101,7 +102,7 @@ func (r diskRules) transfer(loads []Load, got []Use, span time.Duration, share f
 }
 
 // countTransfer counts I/O in a group and its ancestors; v1 includes the root.
-func (r diskRules) countTransfer(group string, by transferred) error {
+func (r diskRules) countTransfer(group string, transfers transferred) error {
 	root := r.root("blkio")
 	leaf := filepath.Join(root, group)
 	for dir := leaf; strings.HasPrefix(dir, root+"/") || r.V1 && dir == root; dir = filepath.Dir(dir) {
@@ -111,7 +112,7 @@ func (r diskRules) countTransfer(group string, by transferred) error {
 				return err
 			}
 
-			if err := writeFile(filepath.Join(dir, "io.stat"), now.plus(by).stat()); err != nil {
+			if err := writeFile(filepath.Join(dir, "io.stat"), now.plus(transfers).stat()); err != nil {
 				return err
 			}
 
@@ -119,7 +120,7 @@ func (r diskRules) countTransfer(group string, by transferred) error {
 		}
 
 		for i, name := range servedFiles() {
-			// The first file of each pair counts bytes.
+			// The first pair of files counts the group alone, the second includes the groups below.
 			if below := i >= 2; dir != leaf && !below {
 				continue
 			}
@@ -135,7 +136,7 @@ func (r diskRules) countTransfer(group string, by transferred) error {
 			}
 
 			if unit == 1 {
-				bytes = bytes.plus(by) // operations are derived from the bytes counted before
+				bytes = bytes.plus(transfers) // operations are derived from the bytes counted before
 			}
 
 			if err := writeFile(filepath.Join(dir, name), bytes.served(unit)); err != nil {
@@ -155,7 +156,7 @@ func (d transferred) plus(o transferred) transferred {
 func readTransferred(file, format string) (d transferred, err error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return d, fmt.Errorf("count transfers: %w", err)
+		return d, fmt.Errorf("reading transfers: %w", err)
 	}
 
 	if !strings.HasPrefix(string(content), disk) {
@@ -163,7 +164,7 @@ func readTransferred(file, format string) (d transferred, err error) {
 	}
 
 	if _, err := fmt.Sscanf(string(content), format, &d.read, &d.written); err != nil {
-		return d, errors.Join(fmt.Errorf("%s: unexpected content", file), err)
+		return d, errors.Join(fmt.Errorf("parsing transfers of %s: unexpected content", file), err)
 	}
 
 	return d, nil

@@ -17,8 +17,8 @@ const (
 	fileSubtree     = "cgroup.subtree_control"
 )
 
-// known returns the v2 controllers in the kernel's order.
-func known() []string { return []string{"cpuset", "cpu", "io", "memory", "pids"} }
+// knownControllers returns the v2 controllers in the kernel's order.
+func knownControllers() []string { return []string{"cpuset", "cpu", "io", "memory", "pids"} }
 
 // groupRules create groups and delegate controllers and processes to them.
 type groupRules struct{ hierarchy }
@@ -33,16 +33,17 @@ func (t *Tree) Make(group string) error {
 		return err
 	}
 
-	at := ""
+	parent := ""
 	for part := range strings.SplitSeq(group, "/") {
-		if above := filepath.Join(t.hierarchy().root("cpu"), at); !t.V1 {
-			if err := t.hierarchy().groups().delegate(above, "+"+strings.Join(strings.Fields(text(above, fileControllers)), " +")); err != nil {
-				return &os.PathError{Op: "write", Path: filepath.Join(above, fileSubtree), Err: err}
+		parentDir := filepath.Join(t.hierarchy().root("cpu"), parent)
+		if !t.V1 {
+			if err := t.hierarchy().groups().delegate(parentDir, "+"+strings.Join(strings.Fields(text(parentDir, fileControllers)), " +")); err != nil {
+				return &os.PathError{Op: "write", Path: filepath.Join(parentDir, fileSubtree), Err: err}
 			}
 		}
 
-		at = filepath.Join(at, part)
-		if err := t.hierarchy().groups().mkdir(at, true); err != nil {
+		parent = filepath.Join(parent, part)
+		if err := t.hierarchy().groups().mkdir(parent, true); err != nil {
 			return err
 		}
 	}
@@ -112,6 +113,7 @@ func (r groupRules) newFiles(controller, dir string) map[string]string {
 			list = []string{"cpu", "cpuset", "memory", "blkio"}
 		}
 
+		// Version 1 has no delegation: every group has the files of all controllers of its hierarchy.
 		for _, c := range list {
 			maps.Copy(files, r.controlled(c, dir))
 		}
@@ -119,13 +121,14 @@ func (r groupRules) newFiles(controller, dir string) map[string]string {
 		return files
 	}
 
-	have := text(filepath.Dir(dir), fileSubtree)
+	// A v2 group has the controllers that its parent delegates.
+	delegated := text(filepath.Dir(dir), fileSubtree)
 	maps.Copy(files, map[string]string{
-		fileControllers: have + "\n", fileSubtree: "\n", "cpu.stat": cpuStat{}.String(),
+		fileControllers: delegated + "\n", fileSubtree: "\n", "cpu.stat": cpuStat{}.String(),
 		"cpu.pressure": noPressure, "io.pressure": noPressure, "memory.pressure": noPressure,
 	})
 
-	for c := range strings.FieldsSeq(have) {
+	for c := range strings.FieldsSeq(delegated) {
 		maps.Copy(files, r.controlled(c, dir))
 	}
 
@@ -160,7 +163,7 @@ func (r groupRules) makeRoots() error {
 		}
 
 		if !r.V1 {
-			files[fileControllers] = strings.Join(known(), " ") + "\n"
+			files[fileControllers] = strings.Join(knownControllers(), " ") + "\n"
 			files[fileSubtree] = "\n"
 		}
 
@@ -197,6 +200,7 @@ func (r groupRules) delegate(dir, value string) error {
 		return err
 	}
 
+	// Repeating a value changes nothing, even where it could not be enabled now.
 	if slices.Equal(before, after) {
 		return nil
 	}
@@ -227,24 +231,24 @@ func parseSubtree(value string, before []string) ([]string, error) {
 
 	for token := range strings.FieldsSeq(value) {
 		name := strings.TrimLeft(token, "+-")
-		if len(name) != len(token)-1 || !slices.Contains(known(), name) {
+		if len(name) != len(token)-1 || !slices.Contains(knownControllers(), name) {
 			return nil, syscall.EINVAL
 		}
 
 		wanted[name] = token[0] == '+'
 	}
 
-	return slices.DeleteFunc(known(), func(c string) bool { return !wanted[c] }), nil
+	return slices.DeleteFunc(knownControllers(), func(c string) bool { return !wanted[c] }), nil
 }
 
 // vetSubtree returns an error for enabling unavailable controllers, for disabling those that a group below delegates,
 // and for enabling any in groups with processes (cgroup_vet_subtree_control_enable).
 func (r groupRules) vetSubtree(dir string, names, before, after []string) error {
-	have := strings.Fields(text(dir, fileControllers))
-	for _, c := range known() {
+	available := strings.Fields(text(dir, fileControllers))
+	for _, c := range knownControllers() {
 		was := slices.Contains(before, c)
 		is := slices.Contains(after, c)
-		if is && !was && !slices.Contains(have, c) {
+		if is && !was && !slices.Contains(available, c) {
 			return syscall.ENOENT
 		}
 
@@ -279,7 +283,7 @@ func (r groupRules) mayMix(dir string, passed []string) bool {
 
 // controllers replaces the files of a group after a change of its controllers.
 func (r groupRules) controllers(dir string, before, after []string) error {
-	for _, c := range known() {
+	for _, c := range knownControllers() {
 		was := slices.Contains(before, c)
 		is := slices.Contains(after, c)
 		if was == is {

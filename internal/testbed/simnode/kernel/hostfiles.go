@@ -34,10 +34,12 @@ func (m *Machine) fixed() map[string]string {
 		"run/containerd/containerd.sock":       "",
 	}
 
+	// Pressure starts at zero and changes with Advance.
 	for _, resource := range []string{"cpu", "memory", "io"} {
 		files["proc/pressure/"+resource] = noPressure
 	}
 
+	// CPUs and their threads are numbered consecutively within a zone.
 	perZone := (s.CPUs + s.Zones - 1) / s.Zones
 	for c := range s.CPUs {
 		topology := fmt.Sprintf("sys/devices/system/cpu/cpu%d/topology/", c)
@@ -72,11 +74,12 @@ func (m *Machine) cpuinfo() string {
 // show writes the files that change with time.
 func (m *Machine) show(t tick) error {
 	root := strings.Split(m.classGroup("Guaranteed"), "/")[0]
-	pods, err := m.tree.holds(root)
+	pods, err := m.tree.usage(root)
 	if err != nil {
 		return err
 	}
 
+	// Page cache is available, but not free.
 	available := max(m.spec.Memory-m.spec.System.Anon-pods.anon, 0)
 	free := max(available-pods.file()-m.spec.System.File, 0)
 	cached := available - free
@@ -109,6 +112,7 @@ func (m *Machine) show(t tick) error {
 		errs = append(errs, writeFile(filepath.Join(m.dir, name), content))
 	}
 
+	// The waits are averages over the span; there is none before the first Advance.
 	if t.span > 0 {
 		errs = append(errs,
 			addPressure(filepath.Join(m.dir, "proc/pressure/cpu"), t.waited, 0, t.span),

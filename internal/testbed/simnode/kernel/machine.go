@@ -60,7 +60,7 @@ type Machine struct {
 	tree  *Tree
 	clock clock.PassiveClock
 	last  time.Time
-	pods  map[string]*madePod
+	pods  map[string]*runningPod
 	pid   int
 
 	// busy and idle are ticks of 10 ms summed over all CPUs, reads and writes the disk I/O in bytes.
@@ -82,10 +82,10 @@ type Container struct {
 	ID                   string
 	RequestCPU, LimitCPU int64
 	LimitMem             int64
-	Wants                Load // its Group is ignored
+	Demand               Load // its Group is ignored
 }
 
-type madePod struct {
+type runningPod struct {
 	Pod
 	group string
 	pids  map[string]int
@@ -100,7 +100,7 @@ func NewMachine(dir string, spec Spec, clk clock.PassiveClock) (*Machine, error)
 		spec:  spec,
 		clock: clk,
 		last:  clk.Now(),
-		pods:  map[string]*madePod{},
+		pods:  map[string]*runningPod{},
 		pid:   1000,
 	}
 
@@ -122,12 +122,14 @@ func NewMachine(dir string, spec Spec, clk clock.PassiveClock) (*Machine, error)
 		}
 	}
 
+	// The kubelet creates the groups of these classes at its start; Guaranteed pods are in the root group.
 	for _, class := range []string{"Burstable", "BestEffort"} {
 		if err := m.make(m.classGroup(class)); err != nil {
 			return nil, err
 		}
 	}
 
+	// BestEffort gets the smallest weight.
 	weight := "1"
 	if spec.V1 {
 		weight = "2"
@@ -149,15 +151,15 @@ func (m *Machine) make(group string) error {
 		return err
 	}
 
-	at := ""
+	ancestor := ""
 	for part := range strings.SplitSeq(group, "/") {
-		at = filepath.Join(at, part)
+		ancestor = filepath.Join(ancestor, part)
 		for file, value := range map[string]string{"cpuset.cpus": m.tree.CPUs, "cpuset.mems": m.tree.Mems} {
-			if text(filepath.Join(m.tree.hierarchy().root("cpuset"), at), file) != "" {
+			if text(filepath.Join(m.tree.hierarchy().root("cpuset"), ancestor), file) != "" {
 				continue
 			}
 
-			if err := m.set(at, file, value); err != nil {
+			if err := m.set(ancestor, file, value); err != nil {
 				return err
 			}
 		}
@@ -221,14 +223,16 @@ func (m *Machine) ContainerGroup(podGroup, id string) string {
 
 // AddPod creates the cgroups of a pod with the limits that a kubelet sets, and a process in each container.
 func (m *Machine) AddPod(p Pod) error {
-	made := &madePod{
+	pod := &runningPod{
 		Pod:   p,
 		group: m.PodGroup(p.UID, p.Class),
 		pids:  map[string]int{},
 		waits: map[string]time.Duration{},
 	}
 
+	// A pod is limited only if each of its containers is.
 	var sum Container
+
 	unlimited := len(p.Containers) == 0
 	for _, c := range p.Containers {
 		sum.RequestCPU += c.RequestCPU
@@ -240,16 +244,16 @@ func (m *Machine) AddPod(p Pod) error {
 		sum.LimitCPU = 0
 	}
 
-	if err := m.make(made.group); err != nil {
+	if err := m.make(pod.group); err != nil {
 		return err
 	}
 
-	if err := m.limit(made.group, sum); err != nil {
+	if err := m.limit(pod.group, sum); err != nil {
 		return err
 	}
 
 	for _, c := range p.Containers {
-		group := m.ContainerGroup(made.group, c.ID)
+		group := m.ContainerGroup(pod.group, c.ID)
 		if err := m.make(group); err != nil {
 			return err
 		}
@@ -259,12 +263,13 @@ func (m *Machine) AddPod(p Pod) error {
 		}
 
 		m.pid++
-		made.pids[c.ID] = m.pid
+		pod.pids[c.ID] = m.pid
 
 		if err := m.tree.Attach(group, m.pid); err != nil {
 			return err
 		}
 
+		// Each container has one process with one thread, whose ID is that of the process.
 		threads := "cgroup.threads"
 		if m.spec.V1 {
 			threads = "tasks"
@@ -275,7 +280,7 @@ func (m *Machine) AddPod(p Pod) error {
 		}
 	}
 
-	m.pods[p.UID] = made
+	m.pods[p.UID] = pod
 	return nil
 }
 
@@ -314,12 +319,12 @@ func (m *Machine) limit(group string, c Container) error {
 func (m *Machine) SetDemand(uid, container string, l Load) error {
 	p := m.pods[uid]
 	if p == nil {
-		return fmt.Errorf("no pod %s", uid)
+		return fmt.Errorf("unknown pod %s", uid)
 	}
 
 	for i := range p.Containers {
 		if p.Containers[i].ID == container {
-			p.Containers[i].Wants = l
+			p.Containers[i].Demand = l
 			return nil
 		}
 	}
@@ -331,7 +336,7 @@ func (m *Machine) SetDemand(uid, container string, l Load) error {
 func (m *Machine) RemovePod(uid string) error {
 	p := m.pods[uid]
 	if p == nil {
-		return fmt.Errorf("no pod %s", uid)
+		return fmt.Errorf("unknown pod %s", uid)
 	}
 
 	delete(m.pods, uid)
@@ -340,6 +345,7 @@ func (m *Machine) RemovePod(uid string) error {
 		groups = append(groups, m.ContainerGroup(p.group, c.ID))
 	}
 
+	// Containers first: a group with groups below it cannot be removed.
 	for _, group := range append(groups, p.group) {
 		if group != p.group {
 			if err := m.tree.free(group); err != nil {
@@ -373,7 +379,7 @@ func (m *Machine) Advance() (map[string]Use, error) {
 	var ids []string
 	for _, p := range m.pods {
 		for _, c := range p.Containers {
-			l := c.Wants
+			l := c.Demand
 			l.Group = m.ContainerGroup(p.group, c.ID)
 			loads = append(loads, l)
 			ids = append(ids, c.ID)
@@ -397,7 +403,7 @@ func (m *Machine) Advance() (map[string]Use, error) {
 	for _, p := range m.pods {
 		for _, c := range p.Containers {
 			// Unmet demand is the wait time of its threads.
-			p.waits[c.ID] += time.Duration(math.Max(c.Wants.CPU-out[c.ID].CPU, 0) * float64(span))
+			p.waits[c.ID] += time.Duration(math.Max(c.Demand.CPU-out[c.ID].CPU, 0) * float64(span))
 		}
 	}
 

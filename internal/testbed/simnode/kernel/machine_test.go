@@ -32,8 +32,8 @@ func newMachine(t *testing.T, spec Spec) (*Machine, *clocktesting.FakeClock) {
 	}
 
 	for _, p := range []Pod{
-		{UID: webUID, Class: "Burstable", Containers: []Container{{ID: containerID("1"), RequestCPU: 1000, LimitCPU: 2000, LimitMem: 1 << 30, Wants: Load{CPU: 1, Anon: 256 * mebi}}}},
-		{UID: hogUID, Class: "BestEffort", Containers: []Container{{ID: containerID("2"), Wants: Load{CPU: 8, Anon: 512 * mebi, File: 1024 * mebi}}}},
+		{UID: webUID, Class: "Burstable", Containers: []Container{{ID: containerID("1"), RequestCPU: 1000, LimitCPU: 2000, LimitMem: 1 << 30, Demand: Load{CPU: 1, Anon: 256 * mebi}}}},
+		{UID: hogUID, Class: "BestEffort", Containers: []Container{{ID: containerID("2"), Demand: Load{CPU: 8, Anon: 512 * mebi, File: 1024 * mebi}}}},
 	} {
 		if err := m.AddPod(p); err != nil {
 			t.Fatal(err)
@@ -76,40 +76,41 @@ func TestMachine(t *testing.T) {
 			web := got[containerID("1")]
 			hog := got[containerID("2")]
 			if web.CPU != 1 || math.Abs(hog.CPU-3) > 1e-9 {
-				t.Errorf("web has %g cores, the hog %g; want 1 and 3", web.CPU, hog.CPU)
+				t.Errorf("Advance: web has %g cores, the hog %g; want 1 and 3", web.CPU, hog.CPU)
 			}
 			if stat := m.read(t, "proc/stat"); !strings.HasPrefix(stat, "cpu  4000 0 0 0 ") {
-				t.Errorf("%s", stat)
+				t.Errorf("proc/stat = %s, want 4000 busy ticks", stat)
 			}
 
 			// 16 GiB minus 768 MiB; a GiB of it is cache.
 			if info := m.read(t, "proc/meminfo"); !strings.Contains(info, "MemAvailable:   15990784 kB") || !strings.Contains(info, "MemFree:        14942208 kB") {
-				t.Errorf("%s", info)
+				t.Errorf("proc/meminfo = %s, want 15990784 kB available and 14942208 kB free", info)
 			}
 
 			if p := m.read(t, "proc/pressure/cpu"); strings.HasPrefix(p, "some avg10=0.00") {
-				t.Errorf("no stall time: %s", p)
+				t.Errorf("proc/pressure/cpu = %s, want stall time", p)
 			}
+
 			// The web server gets its core whatever the hog demands.
 			if err := m.SetDemand(webUID, containerID("1"), Load{CPU: 4, Anon: 256 * mebi}); err != nil {
 				t.Fatal(err)
 			}
 
 			if web = advance(t, m, clk, time.Second)[containerID("1")]; web.CPU != 2 {
-				t.Errorf("web has %g cores, want its limit of 2", web.CPU)
+				t.Errorf("Advance: web has %g cores, want its limit of 2", web.CPU)
 			}
 			if err := m.RemovePod(hogUID); err != nil {
 				t.Fatal(err)
 			}
 
 			if got = advance(t, m, clk, time.Second); len(got) != 1 {
-				t.Errorf("%v", got)
+				t.Errorf("Advance after RemovePod = %v, want the use of web only", got)
 			}
 			if info := m.read(t, "proc/meminfo"); !strings.Contains(info, "MemAvailable:   16515072 kB") {
-				t.Errorf("the hog's memory stays: %s", info)
+				t.Errorf("proc/meminfo after RemovePod = %s, want 16515072 kB available", info)
 			}
 			if got = advance(t, m, clk, 0); len(got) != 0 {
-				t.Errorf("time that does not pass: %v", got)
+				t.Errorf("Advance at the same time = %v, want no use", got)
 			}
 		})
 	}
@@ -126,13 +127,13 @@ func TestMachineBelowMemoryHigh(t *testing.T) {
 	}
 
 	if got := advance(t, m, clk, time.Second)[containerID("2")]; got.File != 256*mebi || got.Stalled != 0.5 {
-		t.Errorf("%+v", got)
+		t.Errorf("use above memory.high = %+v, want 256 MiB of page cache and half of the time stalled", got)
 	}
 	if p := text(filepath.Join(m.tree.Dir, filepath.Dir(group)), "memory.pressure"); !strings.HasPrefix(p, "some avg10=4.76") {
-		t.Errorf("%s", p)
+		t.Errorf("memory.pressure of the pod = %s, want avg10 4.76", p)
 	}
 	if p := m.read(t, "proc/pressure/memory"); !strings.HasPrefix(p, "some avg10=4.76") || !strings.Contains(p, "full avg10=0.00") {
-		t.Errorf("%s", p)
+		t.Errorf("proc/pressure/memory = %s, want avg10 4.76 for some and 0.00 for full", p)
 	}
 }
 
@@ -149,7 +150,7 @@ func TestMachineZones(t *testing.T) {
 		"sys/fs/cgroup/kubepods/besteffort/cpu.weight":                  "1\n",
 	} {
 		if got := m.read(t, path); got != want {
-			t.Errorf("%s is %q, want %q", path, got, want)
+			t.Errorf("%s = %q, want %q", path, got, want)
 		}
 	}
 }

@@ -20,18 +20,18 @@ const (
 	unlimitedV1 = math.MaxInt64 / page * page
 )
 
-// held is the memory of a group and those below it in bytes.
-type held struct {
+// groupMemory is the memory of a group and those below it in bytes.
+type groupMemory struct {
 	anon, inactive, active int64
 	// refaults counts pages of files that were dropped and re-read.
 	refaults int64
 }
 
-func (h held) file() int64 { return h.inactive + h.active }
-func (h held) sum() int64  { return h.anon + h.file() }
+func (g groupMemory) file() int64 { return g.inactive + g.active }
+func (g groupMemory) sum() int64  { return g.anon + g.file() }
 
-func (h held) plus(o held) held {
-	return held{h.anon + o.anon, h.inactive + o.inactive, h.active + o.active, h.refaults + o.refaults}
+func (g groupMemory) plus(o groupMemory) groupMemory {
+	return groupMemory{g.anon + o.anon, g.inactive + o.inactive, g.active + o.active, g.refaults + o.refaults}
 }
 
 // memoryRules are the rules of the memory controller.
@@ -40,66 +40,67 @@ type memoryRules struct{ hierarchy }
 func (r memoryRules) newMemory() map[string]string {
 	if r.V1 {
 		return map[string]string{
-			"memory.limit_in_bytes": strconv.FormatInt(unlimitedV1, 10) + "\n", "memory.usage_in_bytes": "0\n", "memory.stat": r.memoryStat(held{}),
+			"memory.limit_in_bytes": strconv.FormatInt(unlimitedV1, 10) + "\n", "memory.usage_in_bytes": "0\n", "memory.stat": r.memoryStat(groupMemory{}),
 		}
 	}
 
 	return map[string]string{
-		"memory.current": "0\n", "memory.stat": r.memoryStat(held{}), "memory.high": "max\n", "memory.max": "max\n", "memory.min": "0\n", "memory.low": "0\n",
+		"memory.current": "0\n", "memory.stat": r.memoryStat(groupMemory{}), "memory.high": "max\n", "memory.max": "max\n", "memory.min": "0\n", "memory.low": "0\n",
 		"memory.reclaim": "", "memory.events": events{}.String(),
 	}
 }
 
-func (r memoryRules) memoryStat(h held) string {
+func (r memoryRules) memoryStat(g groupMemory) string {
 	if r.V1 {
 		var b strings.Builder
 		for _, prefix := range []string{"", "total_"} {
 			fmt.Fprintf(&b, "%scache %d\n%srss %d\n%sinactive_file %d\n%sactive_file %d\n%sworkingset_refault %d\n",
-				prefix, h.file(), prefix, h.anon, prefix, h.inactive, prefix, h.active, prefix, h.refaults)
+				prefix, g.file(), prefix, g.anon, prefix, g.inactive, prefix, g.active, prefix, g.refaults)
 		}
 
 		return b.String()
 	}
 
 	return fmt.Sprintf("anon %d\nfile %d\ninactive_anon %d\nactive_anon 0\ninactive_file %d\nactive_file %d\nworkingset_refault_file %d\n",
-		h.anon, h.file(), h.anon, h.inactive, h.active, h.refaults)
+		g.anon, g.file(), g.anon, g.inactive, g.active, g.refaults)
 }
 
-func (r memoryRules) held(dir string) (held, error) {
-	var h held
+func (r memoryRules) usage(dir string) (groupMemory, error) {
+	var g groupMemory
 	content, err := os.ReadFile(filepath.Join(dir, "memory.stat"))
 	if err != nil {
-		return h, fmt.Errorf("read memory: %w", err)
+		return g, fmt.Errorf("reading memory.stat: %w", err)
 	}
 
 	for line := range strings.Lines(string(content)) {
 		var key string
 		var n int64
 		if _, err := fmt.Sscanf(line, "%s %d", &key, &n); err != nil {
-			return h, fmt.Errorf("memory.stat: %w", err)
+			return g, fmt.Errorf("parsing memory.stat: %w", err)
 		}
 
+		// The names are those of version 2 and version 1.
 		switch key {
 		case "anon", "rss":
-			h.anon = n
+			g.anon = n
 		case "inactive_file":
-			h.inactive = n
+			g.inactive = n
 		case "active_file":
-			h.active = n
+			g.active = n
 		case "workingset_refault_file", "workingset_refault":
-			h.refaults = n
+			g.refaults = n
 		}
 	}
 
-	return h, nil
+	return g, nil
 }
 
-// holds returns the memory of a group.
-func (t *Tree) holds(group string) (held, error) {
+// usage returns the memory of a group.
+func (t *Tree) usage(group string) (groupMemory, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
-	return t.hierarchy().memory().held(filepath.Join(t.hierarchy().root("memory"), group))
+	return t.hierarchy().memory().usage(filepath.Join(t.hierarchy().root("memory"), group))
 }
 
 // free releases all memory of a group, as the exit of its processes does.
@@ -108,29 +109,29 @@ func (t *Tree) free(group string) error {
 	defer t.mu.Unlock()
 
 	dir := filepath.Join(t.hierarchy().root("memory"), group)
-	h, err := t.hierarchy().memory().held(dir)
+	g, err := t.hierarchy().memory().usage(dir)
 	if err != nil {
 		return err
 	}
 
-	return t.hierarchy().memory().charge(dir, held{anon: -h.anon, inactive: -h.inactive, active: -h.active})
+	return t.hierarchy().memory().charge(dir, groupMemory{anon: -g.anon, inactive: -g.inactive, active: -g.active})
 }
 
 // charge adds memory to a group and those above it.
-func (r memoryRules) charge(dir string, by held) error {
+func (r memoryRules) charge(dir string, change groupMemory) error {
 	for ; r.has(dir, "memory") && !r.isRoot(dir); dir = filepath.Dir(dir) {
-		h, err := r.held(dir)
+		g, err := r.usage(dir)
 		if err != nil {
 			return err
 		}
 
-		h = h.plus(by)
+		g = g.plus(change)
 		used := "memory.current"
 		if r.V1 {
 			used = "memory.usage_in_bytes"
 		}
 
-		if err := errors.Join(writeFile(filepath.Join(dir, "memory.stat"), r.memoryStat(h)), set(dir, used, strconv.FormatInt(h.sum(), 10))); err != nil {
+		if err := errors.Join(writeFile(filepath.Join(dir, "memory.stat"), r.memoryStat(g)), set(dir, used, strconv.FormatInt(g.sum(), 10))); err != nil {
 			return err
 		}
 	}
@@ -147,14 +148,16 @@ func (r memoryRules) reclaim(dir string, want int64) (freed int64, err error) {
 	}
 
 	if len(names) == 0 {
-		h, err := r.held(dir)
+		g, err := r.usage(dir)
 		if err != nil {
 			return 0, err
 		}
 
-		idle := min(want, h.inactive)
-		used := min(want-idle, h.active)
-		return idle + used, r.charge(dir, held{inactive: -idle, active: -used})
+		// The kernel drops inactive pages first.
+		idle := min(want, g.inactive)
+		used := min(want-idle, g.active)
+
+		return idle + used, r.charge(dir, groupMemory{inactive: -idle, active: -used})
 	}
 
 	for _, name := range names {
@@ -196,27 +199,27 @@ func (r memoryRules) setMemory(dir, name, value string) error {
 		return syscall.EINVAL // page_counter_memparse in mm/page_counter.c
 	}
 
-	shown := "max"
+	text := "max"
 	if limit != none {
-		shown = strconv.FormatInt(limit, 10)
+		text = strconv.FormatInt(limit, 10)
 	}
 
-	if err := set(dir, name, shown); err != nil || limit == none {
+	if err := set(dir, name, text); err != nil || limit == none {
 		return err
 	}
 
-	h, err := r.held(dir)
+	g, err := r.usage(dir)
 	if err != nil {
 		return err
 	}
 
 	// memory_high_write and memory_max_write always set the value. The excess is reclaimed before the write returns;
 	// what remains above memory.max is OOM-killed.
-	if name != "memory.high" && name != "memory.max" || h.sum() <= limit {
+	if name != "memory.high" && name != "memory.max" || g.sum() <= limit {
 		return nil
 	}
 
-	if _, err := r.reclaim(dir, h.sum()-limit); err != nil {
+	if _, err := r.reclaim(dir, g.sum()-limit); err != nil {
 		return err
 	}
 
@@ -238,18 +241,19 @@ func (r memoryRules) setLimit(dir, value string) error {
 		return set(dir, "memory.limit_in_bytes", strconv.FormatInt(unlimitedV1, 10))
 	}
 
-	h, err := r.held(dir)
+	g, err := r.usage(dir)
 	if err != nil {
 		return err
 	}
 
-	if h.sum() > limit {
-		freed, err := r.reclaim(dir, h.sum()-limit)
+	// The limit is set only if reclaim makes the group fit.
+	if g.sum() > limit {
+		freed, err := r.reclaim(dir, g.sum()-limit)
 		if err != nil {
 			return err
 		}
 
-		if h.sum()-freed > limit {
+		if g.sum()-freed > limit {
 			return syscall.EBUSY
 		}
 	}
@@ -257,8 +261,8 @@ func (r memoryRules) setLimit(dir, value string) error {
 	return set(dir, "memory.limit_in_bytes", strconv.FormatInt(limit, 10))
 }
 
-// mostSwappiness is the kernel's MAX_SWAPPINESS.
-const mostSwappiness = 200
+// maxSwappiness is the kernel's MAX_SWAPPINESS.
+const maxSwappiness = 200
 
 // reclaimNow implements memory_reclaim: EAGAIN if less could be reclaimed than requested. Without swap, swappiness has
 // no effect.
@@ -288,23 +292,23 @@ func (r memoryRules) reclaimNow(dir, value string) error {
 func swappiness(key string) bool {
 	text, ok := strings.CutPrefix(key, "swappiness=")
 	n, err := strconv.Atoi(text)
-	return ok && err == nil && n >= 0 && n <= mostSwappiness
+	return ok && err == nil && n >= 0 && n <= maxSwappiness
 }
 
 // kill implements mem_cgroup_out_of_memory: it kills the largest group below until the rest is within the limit.
 func (r memoryRules) kill(dir string, limit int64) error {
 	for {
-		h, err := r.held(dir)
-		if err != nil || h.sum() <= limit {
+		g, err := r.usage(dir)
+		if err != nil || g.sum() <= limit {
 			return err
 		}
 
-		victim, most, err := r.largest(dir)
-		if err != nil || most.sum() == 0 {
+		victim, used, err := r.largest(dir)
+		if err != nil || used.sum() == 0 {
 			return err
 		}
 
-		if err := r.charge(victim, held{anon: -most.anon, inactive: -most.inactive, active: -most.active}); err != nil {
+		if err := r.charge(victim, groupMemory{anon: -used.anon, inactive: -used.inactive, active: -used.active}); err != nil {
 			return err
 		}
 
@@ -314,32 +318,34 @@ func (r memoryRules) kill(dir string, limit int64) error {
 	}
 }
 
-func (r memoryRules) largest(dir string) (string, held, error) {
+func (r memoryRules) largest(dir string) (string, groupMemory, error) {
 	names, err := subgroups(dir)
 	if err != nil {
-		return "", held{}, err
+		return "", groupMemory{}, err
 	}
 
 	if len(names) == 0 {
-		h, err := r.held(dir)
-		return dir, h, err
+		g, err := r.usage(dir)
+		return dir, g, err
 	}
 
+	// Anonymous memory decides: page cache has been reclaimed before.
 	var victim string
-	var most held
+
+	var largest groupMemory
 	for _, name := range names {
-		d, h, err := r.largest(filepath.Join(dir, name))
+		d, g, err := r.largest(filepath.Join(dir, name))
 		if err != nil {
-			return "", held{}, err
+			return "", groupMemory{}, err
 		}
 
-		if victim == "" || h.anon > most.anon {
+		if victim == "" || g.anon > largest.anon {
 			victim = d
-			most = h
+			largest = g
 		}
 	}
 
-	return victim, most, nil
+	return victim, largest, nil
 }
 
 // events is the content of memory.events.
@@ -354,13 +360,13 @@ func (r memoryRules) event(dir string, count func(*events)) error {
 	for ; r.has(dir, "memory") && !r.isRoot(dir) && !r.V1; dir = filepath.Dir(dir) {
 		content, err := os.ReadFile(filepath.Join(dir, "memory.events"))
 		if err != nil {
-			return fmt.Errorf("memory.events: %w", err)
+			return fmt.Errorf("reading memory.events: %w", err)
 		}
 
 		var e events
 		var low, group int64
 		if _, err := fmt.Sscanf(string(content), "low %d\nhigh %d\nmax %d\noom %d\noom_kill %d\noom_group_kill %d\n", &low, &e.high, &e.max, &e.oom, &e.killed, &group); err != nil {
-			return fmt.Errorf("memory.events: %w", err)
+			return fmt.Errorf("parsing memory.events: %w", err)
 		}
 
 		count(&e)
@@ -382,6 +388,7 @@ func parseBytes(value, unlimited string) (int64, bool) {
 		return none, true
 	}
 
+	// Suffixes may be lower case.
 	scale := int64(1)
 	for i, suffix := range []string{"K", "M", "G", "T"} {
 		if rest, ok := strings.CutSuffix(strings.ToUpper(value), suffix); ok {

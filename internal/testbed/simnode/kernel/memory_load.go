@@ -20,7 +20,7 @@ const overrun = 0.01
 // does not fit is repeatedly re-read, which counts as stall time.
 func (r memoryRules) applyMemory(l Load, span time.Duration) (Use, error) {
 	dir := filepath.Join(r.root("memory"), l.Group)
-	now, err := r.held(dir)
+	now, err := r.usage(dir)
 	if err != nil {
 		return Use{}, err
 	}
@@ -30,6 +30,7 @@ func (r memoryRules) applyMemory(l Load, span time.Duration) (Use, error) {
 		return Use{}, err
 	}
 
+	// Memory that exists already stays when memory.high is lowered below it; growth is slowed.
 	anon := max(l.Anon, 0)
 	if soft := max(high, now.anon); high != none && anon > soft {
 		anon = min(anon, soft+int64(overrun*span.Seconds()*float64(high)))
@@ -39,6 +40,7 @@ func (r memoryRules) applyMemory(l Load, span time.Duration) (Use, error) {
 		return Use{Killed: true}, r.die(dir, now)
 	}
 
+	// Page cache gets what anonymous memory leaves.
 	file := max(l.File, 0)
 	for _, limit := range []int64{high, hard} {
 		if limit != none {
@@ -46,7 +48,7 @@ func (r memoryRules) applyMemory(l Load, span time.Duration) (Use, error) {
 		}
 	}
 
-	next := held{anon: anon, active: file / 2, inactive: file - file/2}
+	next := groupMemory{anon: anon, active: file / 2, inactive: file - file/2}
 	wanted := max(l.Anon, 0) + max(l.File, 0)
 	short := wanted - next.sum()
 	got := Use{Anon: anon, File: file}
@@ -57,31 +59,32 @@ func (r memoryRules) applyMemory(l Load, span time.Duration) (Use, error) {
 		}
 	}
 
-	by := held{
+	change := groupMemory{
 		anon:     next.anon - now.anon,
 		inactive: next.inactive - now.inactive,
 		active:   next.active - now.active,
 		refaults: max(short, 0) / page,
 	}
 
-	return got, r.charge(dir, by)
+	return got, r.charge(dir, change)
 }
 
 // ceilings returns the maximum memory of a group under its own memory.high and memory.max and those of its ancestors,
 // given the use of other groups; none for no limit. v1 has only a hard limit.
-func (r memoryRules) ceilings(dir string, own int64) (high, hard int64, err error) {
+func (r memoryRules) ceilings(dir string, loadUsage int64) (high, hard int64, err error) {
 	high = none
 	hard = none
-	for at := dir; r.has(at, "memory") && !r.isRoot(at); at = filepath.Dir(at) {
-		h, err := r.held(at)
+	for group := dir; r.has(group, "memory") && !r.isRoot(group); group = filepath.Dir(group) {
+		g, err := r.usage(group)
 		if err != nil {
 			return 0, 0, err
 		}
 
-		others := h.sum() - own
-		for file, into := range map[string]*int64{"memory.high": &high, "memory.max": &hard, "memory.limit_in_bytes": &hard} {
+		// Siblings below the same ancestor share its limit.
+		others := g.sum() - loadUsage
+		for file, ceiling := range map[string]*int64{"memory.high": &high, "memory.max": &hard, "memory.limit_in_bytes": &hard} {
 			limit := int64(none)
-			if err := number(at, file, &limit); err != nil {
+			if err := number(group, file, &limit); err != nil {
 				return 0, 0, err
 			}
 
@@ -89,8 +92,9 @@ func (r memoryRules) ceilings(dir string, own int64) (high, hard int64, err erro
 				continue
 			}
 
-			if left := max(limit-others, 0); *into == none || left < *into {
-				*into = left
+			remaining := max(limit-others, 0)
+			if *ceiling == none || remaining < *ceiling {
+				*ceiling = remaining
 			}
 		}
 	}
@@ -98,8 +102,8 @@ func (r memoryRules) ceilings(dir string, own int64) (high, hard int64, err erro
 	return high, hard, nil
 }
 
-func (r memoryRules) die(dir string, now held) error {
-	if err := r.charge(dir, held{anon: -now.anon, inactive: -now.inactive, active: -now.active}); err != nil {
+func (r memoryRules) die(dir string, now groupMemory) error {
+	if err := r.charge(dir, groupMemory{anon: -now.anon, inactive: -now.inactive, active: -now.active}); err != nil {
 		return err
 	}
 
@@ -112,14 +116,14 @@ type stalls map[string]struct{ some, full float64 }
 
 func (r memoryRules) addStall(s stalls, group string, share float64) {
 	leaf := filepath.Join(r.root("memory"), group)
-	for at := leaf; r.has(at, "memory") && !r.isRoot(at); at = filepath.Dir(at) {
-		v := s[at]
+	for dir := leaf; r.has(dir, "memory") && !r.isRoot(dir); dir = filepath.Dir(dir) {
+		v := s[dir]
 		v.some = max(v.some, share)
-		if at == leaf {
+		if dir == leaf {
 			v.full = share
 		}
 
-		s[at] = v
+		s[dir] = v
 	}
 }
 
@@ -163,7 +167,10 @@ func (s stall) after(share float64, span time.Duration) stall {
 		keep := math.Exp(-span.Seconds() / over)
 		return avg*keep + 100*share*(1-keep)
 	}
-	s.avg10, s.avg60, s.avg300 = mix(s.avg10, 10), mix(s.avg60, 60), mix(s.avg300, 300)
+
+	s.avg10 = mix(s.avg10, 10)
+	s.avg60 = mix(s.avg60, 60)
+	s.avg300 = mix(s.avg300, 300)
 	s.total += int64(share * float64(span/time.Microsecond))
 
 	return s
@@ -173,7 +180,7 @@ func (s stall) after(share float64, span time.Duration) stall {
 func addPressure(file string, some, full float64, span time.Duration) error {
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return fmt.Errorf("pressure: %w", err)
+		return fmt.Errorf("reading pressure: %w", err)
 	}
 
 	var p pressure
@@ -181,9 +188,11 @@ func addPressure(file string, some, full float64, span time.Duration) error {
 	var kind string
 	if _, err := fmt.Sscanf(string(content), line+line,
 		&kind, &p.some.avg10, &p.some.avg60, &p.some.avg300, &p.some.total, &kind, &p.full.avg10, &p.full.avg60, &p.full.avg300, &p.full.total); err != nil {
-		return fmt.Errorf("pressure: %s: %w", file, err)
+		return fmt.Errorf("parsing pressure of %s: %w", file, err)
 	}
 
-	p.some, p.full = p.some.after(some, span), p.full.after(full, span)
+	p.some = p.some.after(some, span)
+	p.full = p.full.after(full, span)
+
 	return writeFile(file, p.String())
 }

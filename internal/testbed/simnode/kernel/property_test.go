@@ -52,7 +52,7 @@ func TestQuotasHold(t *testing.T) {
 			case errors.Is(err, syscall.EINVAL):
 				refused++
 				if after, _ := os.ReadFile(path); string(after) != string(before) {
-					t.Fatalf("%s = %s is refused and reads %q", path, value, after)
+					t.Fatalf("%s reads %q after a rejected write of %s, want %q as before", path, after, value, before)
 				}
 
 			default:
@@ -62,19 +62,19 @@ func TestQuotasHold(t *testing.T) {
 			for _, g := range groups {
 				b, err := tree.hierarchy().cpu().bandwidth(filepath.Join(tree.Dir, g))
 				if err != nil || b.quota != none && b.burst > b.quota {
-					t.Fatalf("%s has %+v, %v", g, b, err)
+					t.Fatalf("bandwidth(%s) = %+v, error %v; want a burst of at most the quota", g, b, err)
 				}
 
 				for above := filepath.Dir(g); v1 && above != "." && b.quota != none; above = filepath.Dir(above) {
 					if p, _ := tree.hierarchy().cpu().bandwidth(filepath.Join(tree.Dir, above)); p.quota != none && b.quota > p.quota {
-						t.Fatalf("%s has %d, above it %s has %d", g, b.quota, above, p.quota)
+						t.Fatalf("quota of %s = %d, want at most %d as of %s above it", g, b.quota, p.quota, above)
 					}
 				}
 			}
 		}
 
 		if accepted < 40 || refused < 10 {
-			t.Errorf("v1 %t: %d writes accepted and %d rejected", v1, accepted, refused)
+			t.Errorf("random writes with v1 %t: %d accepted and %d rejected, want at least 40 and 10", v1, accepted, refused)
 		}
 	}
 }
@@ -101,14 +101,14 @@ func TestTickConserves(t *testing.T) {
 		for i, g := range got {
 			sum += g.CPU
 			if g.CPU < -1e-9 || g.CPU > loads[i].CPU+1e-9 {
-				t.Fatalf("%+v get %+v", loads, got)
+				t.Fatalf("Tick(%+v) = %+v, want between 0 and the demand for each", loads, got)
 			}
 
 			waits = waits || loads[i].Group != "a/c" && g.CPU < min(loads[i].CPU, 4)-1e-9
 		}
 
 		if sum > 4+1e-9 || waits && sum < 4-1e-9 || got[1].CPU > float64(limit)/100_000+1e-9 {
-			t.Fatalf("%+v get %+v of 4 cores, limit %d", loads, got, limit)
+			t.Fatalf("Tick(%+v) = %+v, want all of 4 cores used while a load waits, and a/c within its limit of %d", loads, got, limit)
 		}
 	}
 }

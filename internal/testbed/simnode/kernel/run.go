@@ -42,7 +42,7 @@ type Use struct {
 // Run runs one group with a demand of cores for a span while all others are idle, and counts its use in it and its
 // ancestors.
 func (t *Tree) Run(group string, cores float64, span time.Duration) (float64, error) {
-	h, err := t.holds(group)
+	h, err := t.usage(group)
 	if err != nil {
 		return 0, err
 	}
@@ -101,7 +101,8 @@ func (t *Tree) tick(span time.Duration, loads []Load, cores float64) (tick, erro
 			out.waited = max(out.waited, 1-b.got/b.demand)
 		}
 
-		out.stalled, out.allStalled = max(out.stalled, got.Stalled), min(out.allStalled, got.Stalled)
+		out.stalled = max(out.stalled, got.Stalled)
+		out.allStalled = min(out.allStalled, got.Stalled)
 		out.got[i] = got
 		h.memory().addStall(waited, l.Group, got.Stalled)
 	}
@@ -111,7 +112,8 @@ func (t *Tree) tick(span time.Duration, loads []Load, cores float64) (tick, erro
 	}
 
 	wanted := transferDemand(loads)
-	if t.transfers = t.transfers || wanted > 0; t.transfers { // Without any disk I/O so far, no file changes.
+	t.transfers = t.transfers || wanted > 0
+	if t.transfers { // Without any disk I/O so far, no file changes.
 		share := 1.0
 		if t.Disk > 0 && wanted > t.Disk {
 			share = t.Disk / wanted // Each load gets the same share of its demand.
@@ -144,7 +146,7 @@ func (r scheduler) branches(loads []Load) (*branch, error) {
 	cpus, _ := r.machine()
 	list, err := numa.ParseCPUSet(cpus)
 	if err != nil {
-		return nil, fmt.Errorf("CPUs of the machine: %w", err)
+		return nil, fmt.Errorf("parsing the CPUs of the machine: %w", err)
 	}
 
 	machine := &branch{
@@ -154,25 +156,26 @@ func (r scheduler) branches(loads []Load) (*branch, error) {
 		weight: 1,
 	}
 
+	// Each load adds its demand to its group; the groups above are created on the way.
 	for _, l := range loads {
-		at := machine
+		parent := machine
 		for part := range strings.SplitSeq(l.Group, "/") {
-			next := at.children[part]
+			next := parent.children[part]
 			if next == nil {
-				if next, err = r.branch(filepath.Join(at.dir, part), at.cpus); err != nil {
+				if next, err = r.branch(filepath.Join(parent.dir, part), parent.cpus); err != nil {
 					return nil, err
 				}
 
-				if at.children == nil {
-					at.children = map[string]*branch{}
+				if parent.children == nil {
+					parent.children = map[string]*branch{}
 				}
-				at.children[part] = next
+				parent.children[part] = next
 			}
 
-			at = next
+			parent = next
 		}
 
-		at.wants += max(l.CPU, 0)
+		parent.wants += max(l.CPU, 0)
 	}
 
 	machine.sumDemand()
@@ -186,7 +189,9 @@ func (r scheduler) branch(dir string, cpus int) (*branch, error) {
 		return nil, err
 	}
 
+	// An idle group competes with a weight far below the default.
 	weight := int64(usualWeight)
+
 	file := "cpu.weight"
 	if r.V1 {
 		file = "cpu.shares"
@@ -202,7 +207,9 @@ func (r scheduler) branch(dir string, cpus int) (*branch, error) {
 		b.weight = float64(idleShares) * usualWeight / usualShares
 	}
 
+	// On version 1 the cpuset of a group is in another hierarchy.
 	sets := filepath.Join(r.root("cpuset"), strings.TrimPrefix(dir, r.root("cpu")))
+
 	file = "cpuset.cpus.effective"
 	if r.V1 {
 		file = "cpuset.cpus"
@@ -286,10 +293,12 @@ func (r scheduler) countBelow(b *branch, span time.Duration) (some, full float64
 		full = min(full, f)
 	}
 
+	// Only a leaf group with a demand has waits of its own.
 	if len(b.children) == 0 {
 		full = 0
 	}
 
+	// All processes of a throttled group wait at the same time; otherwise some of them run.
 	if b.wants > 0 && len(b.children) == 0 {
 		some = 1 - b.got/b.wants
 		if b.throttled() {
@@ -325,7 +334,7 @@ func (s cpuStat) String() string {
 func (r scheduler) countCPU(b *branch, span time.Duration) error {
 	content, err := os.ReadFile(filepath.Join(b.dir, "cpu.stat"))
 	if err != nil {
-		return fmt.Errorf("count cpu: %w", err)
+		return fmt.Errorf("reading cpu.stat: %w", err)
 	}
 
 	var s cpuStat
@@ -338,9 +347,10 @@ func (r scheduler) countCPU(b *branch, span time.Duration) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("count cpu: %w", err)
+		return fmt.Errorf("parsing cpu.stat: %w", err)
 	}
 
+	// Version 1 counts in nanoseconds.
 	unit := time.Microsecond
 	if r.V1 {
 		unit = time.Nanosecond

@@ -109,7 +109,7 @@ func (t *Tree) Remove(group string) error {
 
 	for _, root := range t.hierarchy().roots() {
 		if err := os.RemoveAll(filepath.Join(root, group)); err != nil {
-			return fmt.Errorf("rmdir: %w", err)
+			return fmt.Errorf("removing a group: %w", err)
 		}
 	}
 
@@ -153,7 +153,7 @@ func (t *Tree) Tear(group, file string) error {
 	path := filepath.Join(t.hierarchy().root(controller), group, file)
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("tear: %w", err)
+		return fmt.Errorf("tearing a file: %w", err)
 	}
 
 	return writeFile(path, string(content[:len(content)/2]))
@@ -178,7 +178,7 @@ func (r groupRules) attach(dir, value string) error {
 
 	content, err := os.ReadFile(filepath.Join(dir, fileProcs))
 	if err != nil {
-		return fmt.Errorf("attach: %w", err)
+		return fmt.Errorf("attaching a process: %w", err)
 	}
 
 	return writeFile(filepath.Join(dir, fileProcs), string(content)+value+"\n")
@@ -271,7 +271,7 @@ func (h hierarchy) populated(dir string) bool {
 func subgroups(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("list groups: %w", err)
+		return nil, fmt.Errorf("listing groups: %w", err)
 	}
 
 	var out []string
@@ -302,23 +302,23 @@ func text(dir, file string) string {
 func empty(dir, file string) bool { return text(dir, file) == "" }
 
 // number reads a file with a number; the previous value is kept if the file does not exist. max means none.
-func number(dir, file string, into *int64) error {
+func number(dir, file string, target *int64) error {
 	content, err := os.ReadFile(filepath.Join(dir, file))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read: %w", err)
+		return fmt.Errorf("reading %s: %w", file, err)
 	}
 
 	value := strings.TrimSpace(string(content))
 	if value == "max" {
-		*into = none
+		*target = none
 		return nil
 	}
 
-	if *into, err = strconv.ParseInt(value, 10, 64); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+	if *target, err = strconv.ParseInt(value, 10, 64); err != nil {
+		return fmt.Errorf("parsing %s: %w", file, err)
 	}
 
 	return nil

@@ -79,7 +79,7 @@ func TestRefuses(t *testing.T) {
 			for _, w := range test.writes {
 				file := filepath.Join(tree.Dir, w.file)
 				if err := tree.Write(file, w.value); !errors.Is(err, w.want) {
-					t.Errorf("%s = %s: %v, want %v", w.file, w.value, err, w.want)
+					t.Errorf("Write(%s, %s) = %v, want %v", w.file, w.value, err, w.want)
 				}
 
 				content, _ := os.ReadFile(file)
@@ -97,7 +97,7 @@ func TestEffectiveCPUs(t *testing.T) {
 		t.Helper()
 
 		if got := text(filepath.Join(tree.Dir, group), "cpuset.cpus.effective"); got != want {
-			t.Errorf("%s has %s, want %s", group, got, want)
+			t.Errorf("effective CPUs of %s = %s, want %s", group, got, want)
 		}
 	}
 
@@ -129,12 +129,12 @@ func TestHierarchies(t *testing.T) {
 
 	for _, file := range []string{"cpu,cpuacct/kubepods/podx/cpu.shares", "cpu,cpuacct/kubepods/cpuacct.usage", "memory/kubepods/podx/memory.stat", "cpuset/kubepods/podx/cpuset.cpus"} {
 		if !exists(filepath.Join(base, file)) {
-			t.Errorf("no %s", file)
+			t.Errorf("%s does not exist after Make, want it", file)
 		}
 	}
 
 	if exists(filepath.Join(base, "memory/kubepods/cpu.shares")) {
-		t.Error("files of cpu lie in memory's hierarchy")
+		t.Error("Make created cpu.shares in the hierarchy of memory, want none")
 	}
 	if err := tree.Write(filepath.Join(base, "cpuset/kubepods/cpuset.cpus"), "0-1"); err != nil {
 		t.Error(err)
@@ -146,7 +146,7 @@ func TestRemove(t *testing.T) {
 		tree := newTree(t, v1)
 		for _, group := range []string{"a", "x"} {
 			if err := tree.Remove(group); !errors.Is(err, syscall.EBUSY) {
-				t.Errorf("a group with groups below it: %v", err)
+				t.Errorf("Remove(%s) of a group with groups below it = %v, want %v", group, err, syscall.EBUSY)
 			}
 		}
 
@@ -154,17 +154,17 @@ func TestRemove(t *testing.T) {
 			t.Error(err)
 		}
 		if err := tree.Remove("a/c"); !errors.Is(err, syscall.EBUSY) {
-			t.Errorf("a group with a process: %v", err)
+			t.Errorf("Remove(a/c) of a group with a process = %v, want %v", err, syscall.EBUSY)
 		}
 		if err := tree.Detach("a/c"); err != nil {
 			t.Error(err)
 		}
 
 		if err := tree.Remove("a/c"); err != nil || exists(filepath.Join(tree.Dir, "a/c")) {
-			t.Errorf("%v", err)
+			t.Errorf("Remove(a/c) after Detach = %v, want that its directory is gone", err)
 		}
 		if err := tree.Write(filepath.Join(tree.Dir, "a/c/cpu.idle"), "1"); !errors.Is(err, syscall.ENOENT) {
-			t.Errorf("removed group: %v", err)
+			t.Errorf("Write to a removed group = %v, want %v", err, syscall.ENOENT)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func TestTear(t *testing.T) {
 	}
 
 	if got, err := os.ReadFile(filepath.Join(tree.Dir, "a/b/cpu.max")); err != nil || string(got) != "max 1" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("cpu.max after Tear = %q, error %v; want %q", got, err, "max 1")
 	}
 }
 
@@ -190,7 +190,7 @@ func TestObeysQuota(t *testing.T) {
 
 		put(t, tree, file, value)
 		if got, err := tree.Run("a/b/deep", 2, 10*time.Second); err != nil || math.Abs(got-0.5) > 1e-9 {
-			t.Errorf("%g cores, %v; want 0.5", got, err)
+			t.Errorf("Run with a quota of half a core = %g, error %v; want 0.5", got, err)
 		}
 
 		content, err := os.ReadFile(filepath.Join(tree.Dir, "a/b/cpu.stat"))
@@ -199,7 +199,7 @@ func TestObeysQuota(t *testing.T) {
 			want = "nr_periods 100\nnr_throttled 100\nthrottled_time 15000000000\n"
 		}
 		if err != nil || string(content) != want {
-			t.Errorf("%s, %v; want %s", content, err, want)
+			t.Errorf("cpu.stat = %s, error %v; want %s", content, err, want)
 		}
 
 		if v1 {
@@ -207,10 +207,10 @@ func TestObeysQuota(t *testing.T) {
 		}
 
 		if content, err = os.ReadFile(filepath.Join(tree.Dir, "a/cpu.stat")); err != nil || !strings.HasPrefix(string(content), "usage_usec 5000000\n") {
-			t.Errorf("the parent: %s, %v", content, err)
+			t.Errorf("cpu.stat of the parent = %s, error %v; want a use of 5000000", content, err)
 		}
 		if got := text(filepath.Join(tree.Dir, "a/b/deep"), "cpu.pressure"); !strings.HasPrefix(got, "some avg10=47.41") { // 75 % for 10 s: 75 (1 - 1/e)
-			t.Errorf("%s", got)
+			t.Errorf("cpu.pressure = %s, want avg10 47.41", got)
 		}
 	}
 }
@@ -229,13 +229,13 @@ func TestSharesByWeight(t *testing.T) {
 
 	for i, want := range []float64{3.5 * 100 / 101, 3.5 / 101, 0.5} {
 		if math.Abs(got[i].CPU-want) > 1e-9 {
-			t.Errorf("load %d gets %g, want %g", i, got[i].CPU, want)
+			t.Errorf("Tick: load %d gets %g cores, want %g", i, got[i].CPU, want)
 		}
 	}
 
 	got, err = tree.Tick(time.Second, []Load{{Group: "a/b/deep", CPU: 1}, {Group: "a/c", CPU: 4}})
 	if err != nil || math.Abs(got[0].CPU-1) > 1e-9 || math.Abs(got[1].CPU-3) > 1e-9 {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("Tick with unused shares = %+v, error %v; want 1 and 3 cores", got, err)
 	}
 
 	put(t, tree, "a/b/cpuset.cpus", "0")
@@ -243,7 +243,7 @@ func TestSharesByWeight(t *testing.T) {
 
 	got, err = tree.Tick(time.Second, []Load{{Group: "a/b/deep", CPU: 4}, {Group: "a/c", CPU: 4}})
 	if err != nil || math.Abs(got[0].CPU-1) > 1e-9 || math.Abs(got[1].CPU-3) > 1e-9 {
-		t.Errorf("one CPU: %+v, %v", got, err)
+		t.Errorf("Tick with one CPU for a/b = %+v, error %v; want 1 and 3 cores", got, err)
 	}
 }
 
@@ -266,47 +266,47 @@ func TestObeysMemoryHigh(t *testing.T) {
 	}
 
 	if got := tick(); got[0] != (Use{Anon: 100 * mebi, File: 300 * mebi}) {
-		t.Errorf("%+v", got)
+		t.Errorf("Tick without a limit = %+v, want 100 and 300 MiB", got)
 	}
 
 	put(t, tree, "a/c/memory.high", "200M")
 	if got := text(filepath.Join(tree.Dir, "a/c"), "memory.current"); got != "209715200" {
-		t.Errorf("%s are left, want 200 MiB at once", got)
+		t.Errorf("memory.current after the write of memory.high = %s, want 209715200 at once", got)
 	}
 	if got := tick(); got[0].File != 100*mebi || got[0].Stalled != 0.5 || got[1].Stalled != 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("Tick with memory.high of 200 MiB = %+v, want 100 MiB of page cache, and half of the time stalled for the first only", got)
 	}
 
 	for _, group := range []string{"a", "a/c"} {
 		if got := text(filepath.Join(tree.Dir, group), "memory.pressure"); !strings.HasPrefix(got, "some avg10=4.76") {
-			t.Errorf("%s: %s", group, got)
+			t.Errorf("memory.pressure of %s = %s, want avg10 4.76", group, got)
 		}
 		if got := text(filepath.Join(tree.Dir, group), "memory.current"); got != "209715200" {
-			t.Errorf("%s has %s", group, got)
+			t.Errorf("memory.current of %s = %s, want 209715200", group, got)
 		}
 	}
 
 	if got := text(filepath.Join(tree.Dir, "x"), "memory.pressure"); got != strings.TrimSpace(noPressure) {
-		t.Errorf("a neighbour stalls: %s", got)
+		t.Errorf("memory.pressure of another group = %s, want none", got)
 	}
 
 	// Processes above memory.high grow slowly.
 	load[0].Anon = 300 * mebi
 
 	if got := tick(); got[0].Anon != 202*mebi || got[0].File != 0 || got[0].Stalled < 0.6 {
-		t.Errorf("%+v", got)
+		t.Errorf("Tick with growth above memory.high = %+v, want 202 MiB, no page cache, 60 %% of the time stalled", got)
 	}
 
 	put(t, tree, "a/c/memory.high", "max")
 	if got := tick(); got[0] != (Use{Anon: 300 * mebi, File: 300 * mebi}) {
-		t.Errorf("%+v", got)
+		t.Errorf("Tick after the limit was removed = %+v, want 300 and 300 MiB", got)
 	}
 
 	// The parent's limit leaves what its other groups do not use.
 	put(t, tree, "a/memory.high", "400M")
 
 	if got := tick(); got[0].File != 100*mebi {
-		t.Errorf("%+v", got)
+		t.Errorf("Tick with memory.high of the parent = %+v, want 100 MiB of page cache", got)
 	}
 }
 
@@ -316,15 +316,15 @@ func TestObeysMemoryMax(t *testing.T) {
 
 	got, err := tree.Tick(time.Second, []Load{{Group: "a/c", Anon: 50 * mebi, File: 90 * mebi}})
 	if err != nil || got[0].File != 50*mebi || got[0].Killed {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("Tick with memory.max of 100 MiB = %+v, error %v; want 50 MiB of page cache and no OOM kill", got, err)
 	}
 
 	got, err = tree.Tick(time.Second, []Load{{Group: "a/c", Anon: 101 * mebi}})
 	if err != nil || !got[0].Killed || text(filepath.Join(tree.Dir, "a"), "memory.current") != "0" {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("Tick with more than memory.max = %+v, error %v; want an OOM kill and no memory afterwards", got, err)
 	}
 	if events := text(filepath.Join(tree.Dir, "a"), "memory.events"); !strings.Contains(events, "oom_kill 1") {
-		t.Error(events)
+		t.Errorf("memory.events of the parent = %s, want oom_kill 1", events)
 	}
 
 	// A limit below anonymous memory causes OOM kills as well.
@@ -334,7 +334,7 @@ func TestObeysMemoryMax(t *testing.T) {
 
 	put(t, tree, "x/memory.max", "100M")
 	if events := text(filepath.Join(tree.Dir, "x/y"), "memory.events"); !strings.Contains(events, "oom_kill 1") {
-		t.Error(events)
+		t.Errorf("memory.events of x/y = %s, want oom_kill 1", events)
 	}
 }
 
@@ -347,18 +347,18 @@ func TestReclaim(t *testing.T) {
 	put(t, tree, "a/memory.reclaim", "25M swappiness=0")
 	for _, value := range []string{"1M swappiness=201", "1M swappiness=", "1M willingness=0"} {
 		if err := tree.Write(filepath.Join(tree.Dir, "a/memory.reclaim"), value); !errors.Is(err, syscall.EINVAL) {
-			t.Errorf("%q: %v", value, err)
+			t.Errorf("Write(memory.reclaim, %q) = %v, want %v", value, err, syscall.EINVAL)
 		}
 	}
 
 	if got := text(filepath.Join(tree.Dir, "a"), "memory.current"); got != "15728640" {
-		t.Errorf("%s are left, want 15 MiB", got)
+		t.Errorf("memory.current after a reclaim of 25 MiB = %s, want 15728640", got)
 	}
 	if err := tree.Write(filepath.Join(tree.Dir, "a/memory.reclaim"), "6M"); !errors.Is(err, syscall.EAGAIN) {
-		t.Errorf("more than available: %v", err)
+		t.Errorf("Write(memory.reclaim) of more than available = %v, want %v", err, syscall.EAGAIN)
 	}
 	if got := text(filepath.Join(tree.Dir, "a"), "memory.current"); got != "10485760" {
-		t.Errorf("%s are left, want the processes' 10 MiB", got)
+		t.Errorf("memory.current after the second reclaim = %s, want 10485760 of the processes", got)
 	}
 }
 
@@ -370,12 +370,12 @@ func TestLimitV1(t *testing.T) {
 	}
 
 	if err := tree.Write(filepath.Join(tree.Dir, "a/c/memory.limit_in_bytes"), "9M"); !errors.Is(err, syscall.EBUSY) {
-		t.Errorf("%v", err)
+		t.Errorf("Write of a limit below anonymous memory = %v, want %v", err, syscall.EBUSY)
 	}
 
 	put(t, tree, "a/c/memory.limit_in_bytes", "12M")
 	got, err := tree.Tick(time.Second, []Load{{Group: "a/c", Anon: 10 * mebi, File: 20 * mebi}})
 	if err != nil || got[0].File != 2*mebi {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("Tick with a limit of 12 MiB = %+v, error %v; want 2 MiB of page cache", got, err)
 	}
 }

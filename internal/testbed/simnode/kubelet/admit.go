@@ -73,6 +73,7 @@ func adopt(r *record, now time.Time) bool {
 	r.ip = status.PodIP
 	r.sandbox = r.ip != "" || r.pod.Spec.HostNetwork && len(status.ContainerStatuses) > 0
 
+	// The status is all that is left of the earlier simulation: restore each container from it.
 	byName := map[string]*corev1.ContainerStatus{}
 	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
 		for i := range list {
@@ -90,7 +91,7 @@ func adopt(r *record, now time.Time) bool {
 	adoptResize(r)
 
 	for _, c := range r.list {
-		if c.phase == exited && !c.passed() && r.restarts(c, c.ended.ExitCode) {
+		if c.phase == exited && !c.completed() && r.restarts(c, c.ended.ExitCode) {
 			c.restartAt = now
 		}
 	}
@@ -157,7 +158,9 @@ func adoptResize(r *record) {
 		}
 	}
 
+	// A pending resize is not admitted: what is in effect is also allocated.
 	pending := r.pending != nil
+
 	status := map[string]*corev1.ResourceRequirements{}
 	for _, list := range [][]corev1.ContainerStatus{r.pod.Status.InitContainerStatuses, r.pod.Status.ContainerStatuses} {
 		for i := range list {

@@ -22,14 +22,14 @@ func TestPageCacheIsReclaimed(t *testing.T) {
 		"no cache at all": {Use{Memory: 10}, 5, Use{Memory: 10}},
 	} {
 		if got := c.use.Within(c.limit); got != c.want {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+			t.Errorf("%s: Within(%v) of %+v = %+v, want %+v", name, c.limit, c.use, got, c.want)
 		}
 	}
 
 	if got := (Use{Memory: 1, Cache: 5, Known: true}).sane(); got.Cache != 1 {
-		t.Errorf("more cache than memory: %+v", got)
+		t.Errorf("sane() of more cache than memory = %+v, want a cache of 1", got)
 	}
 	if got := (Use{Memory: 1, Cache: math.NaN(), Known: true}).sane(); got.Known {
-		t.Errorf("an unknown cache: %+v", got)
+		t.Errorf("sane() of a NaN cache = %+v, want an unknown use", got)
 	}
 }

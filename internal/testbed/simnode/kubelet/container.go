@@ -13,6 +13,7 @@ import (
 
 // run advances one container: start, readiness, exit, restart.
 func (n *lifecycle) run(r *record, c *container, now time.Time) {
+	// A container may restart, exit and become ready in one step if all of it is due.
 	if c.phase == exited && !c.restartAt.IsZero() && !now.Before(c.restartAt) {
 		c.restarts++
 		c.last = c.ended
@@ -72,6 +73,7 @@ func (n *lifecycle) replan(r *record) {
 func (n *lifecycle) plan(r *record, c *container) {
 	c.exitAt = time.Time{}
 	c.exitCode = 0
+	// Only containers of apps exit by annotation; sidecars run as long as the pod.
 	switch c.kind {
 	case initContainer:
 		c.exitAt = c.startedAt.Add(n.timing.Init)

@@ -69,6 +69,7 @@ func (n *Node) evictOne(now time.Time) {
 		return
 	}
 
+	// The UID makes the choice deterministic.
 	first := slices.MinFunc(list, func(a, b candidate) int {
 		return cmp.Or(
 			-boolCompare(a.use > a.request, b.use > b.request),
@@ -99,24 +100,24 @@ func candidateOf(r *record) (candidate, bool) {
 
 	request := r.requests[corev1.ResourceMemory]
 	out := candidate{r: r, request: request.AsApproximateFloat64()}
-	known := false
+	measured := false
+	largestExcess := 0.0
 
-	most := 0.0
 	for _, c := range r.list {
 		if c.phase != running || !c.meter.use.Known {
 			continue
 		}
 
-		known = true
+		measured = true
 		out.use += c.meter.use.Memory
 		q := c.allocated.Requests[corev1.ResourceMemory]
-		if over := c.meter.use.Memory - q.AsApproximateFloat64(); over > most {
-			most = over
+		if excess := c.meter.use.Memory - q.AsApproximateFloat64(); excess > largestExcess {
+			largestExcess = excess
 			out.worst = c
 		}
 	}
 
-	return out, known
+	return out, measured
 }
 
 func boolCompare(a, b bool) int {

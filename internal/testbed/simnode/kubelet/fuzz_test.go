@@ -62,12 +62,12 @@ func FuzzObserve(f *testing.F) {
 		for range 20 {
 			out := w.node.Step(pod.UID, w.now)
 			if out.Pod == nil {
-				t.Fatal("the node forgot the pod")
+				t.Fatal("Step returned no pod, want the pod until it is removed")
 			}
 
 			r := rank(out.Pod.Status.Phase)
 			if r < last {
-				t.Fatalf("phase went back to %s", out.Pod.Status.Phase)
+				t.Fatalf("phase after a step = %s, want none before the last one", out.Pod.Status.Phase)
 			}
 
 			last = r

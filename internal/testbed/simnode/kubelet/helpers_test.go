@@ -81,7 +81,7 @@ func (w *fixture) settle(uid types.UID) {
 		uid = dirty[0].UID
 	}
 
-	w.t.Fatal("the node does not settle")
+	w.t.Fatal("pods are still dirty after 100 steps, want that the node settles")
 }
 
 // pass advances time in small steps and steps every pod at each of them.
@@ -106,7 +106,7 @@ func (w *fixture) pod(p *corev1.Pod) *corev1.Pod {
 
 	got, ok := w.api[p.UID]
 	if !ok {
-		w.t.Fatalf("pod %s does not exist", p.Name)
+		w.t.Fatalf("pod %s does not exist, want its object", p.Name)
 	}
 
 	return got

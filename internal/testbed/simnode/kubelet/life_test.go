@@ -17,12 +17,12 @@ func TestPodBecomesReady(t *testing.T) {
 	w.put(p)
 
 	if got := w.pod(p).Status; got.Phase != corev1.PodPending || got.ContainerStatuses[0].State.Waiting.Reason != "ContainerCreating" {
-		t.Fatalf("at first: %+v", got)
+		t.Fatalf("status at first = %+v, want Pending and ContainerCreating", got)
 	}
 
 	w.pass(time.Second)
 	if got := w.pod(p); got.Status.Phase != corev1.PodRunning || isTrue(got, corev1.PodReady) {
-		t.Fatalf("after 1 s: %s, ready %v", got.Status.Phase, isTrue(got, corev1.PodReady))
+		t.Fatalf("after 1 s: phase %s, ready %v; want Running and not ready", got.Status.Phase, isTrue(got, corev1.PodReady))
 	}
 
 	w.pass(time.Second)
@@ -32,16 +32,16 @@ func TestPodBecomesReady(t *testing.T) {
 		corev1.ContainersReady, corev1.PodReady,
 	} {
 		if !isTrue(got, kind) {
-			t.Errorf("condition %s is not True: %+v", kind, got.Status.Conditions)
+			t.Errorf("conditions = %+v, want %s to be True", got.Status.Conditions, kind)
 		}
 	}
 
 	s := got.Status.ContainerStatuses[0]
 	if !s.Ready || !*s.Started || s.Resources == nil || s.AllocatedResources.Cpu().String() != "500m" || s.ContainerID == "" {
-		t.Errorf("container status: %+v", s)
+		t.Errorf("container status = %+v, want ready with resources and an ID", s)
 	}
 	if got.Status.PodIP != "10.192.0.2" || got.Status.ObservedGeneration != 1 || got.Status.StartTime == nil {
-		t.Errorf("status: %+v", got.Status)
+		t.Errorf("status = %+v, want address 10.192.0.2, generation 1 and a start time", got.Status)
 	}
 }
 
@@ -59,27 +59,27 @@ func TestInitContainersRunInOrderAndSidecarsStay(t *testing.T) {
 
 	init := w.pod(p).Status.InitContainerStatuses
 	if init[0].State.Running == nil || init[1].State.Waiting == nil || init[2].State.Waiting == nil {
-		t.Fatalf("first is to run alone: %+v", init)
+		t.Fatalf("init containers at first = %+v, want only first to run", init)
 	}
 
 	if got := w.pod(p).Status; got.ContainerStatuses[0].State.Waiting.Reason != "PodInitializing" || got.Phase != corev1.PodPending {
-		t.Fatalf("the app container waits: %+v", got)
+		t.Fatalf("status at first = %+v, want Pending and PodInitializing", got)
 	}
 
 	w.pass(time.Second)
 	init = w.pod(p).Status.InitContainerStatuses
 	if init[0].State.Terminated == nil || init[1].State.Running == nil || init[2].State.Running == nil {
-		t.Fatalf("then proxy and second: %+v", init)
+		t.Fatalf("init containers after first = %+v, want proxy and second to run", init)
 	}
 
 	w.pass(2 * time.Second)
 	if got := w.pod(p); !isTrue(got, corev1.PodReady) || got.Status.InitContainerStatuses[1].State.Running == nil {
-		t.Fatalf("then the app beside the sidecar: %+v", got.Status)
+		t.Fatalf("status after the init containers = %+v, want ready, with the sidecar running", got.Status)
 	}
 
 	w.pass(3 * time.Second)
 	if got := w.pod(p); got.Status.Phase != corev1.PodSucceeded || got.Status.InitContainerStatuses[1].State.Terminated == nil {
-		t.Fatalf("the sidecar ends with the app: %+v", got.Status)
+		t.Fatalf("status after the app = %+v, want Succeeded, with the sidecar terminated", got.Status)
 	}
 }
 
@@ -93,12 +93,12 @@ func TestFailingInitContainerWithNever(t *testing.T) {
 	w.pass(time.Second)
 
 	if !w.node.Kill("default", "web", "first", 3, w.now) {
-		t.Fatal("first does not run")
+		t.Fatal("Kill(first) = false, want a running container")
 	}
 
 	w.pass(time.Second)
 	if got := w.pod(p).Status; got.Phase != corev1.PodFailed || got.InitContainerStatuses[0].State.Terminated.ExitCode != 3 {
-		t.Fatalf("got %+v", got)
+		t.Fatalf("status after first exited with 3 = %+v, want Failed with that code", got)
 	}
 }
 
@@ -129,10 +129,10 @@ func TestJobPodCompletes(t *testing.T) {
 
 			got := w.pod(p).Status
 			if got.Phase != tc.want || got.ContainerStatuses[0].RestartCount < tc.min {
-				t.Errorf("phase %s, want %s; %d restarts", got.Phase, tc.want, got.ContainerStatuses[0].RestartCount)
+				t.Errorf("phase %s, %d restarts; want %s and at least %d", got.Phase, got.ContainerStatuses[0].RestartCount, tc.want, tc.min)
 			}
 			if tc.code == "256" && w.eventCount("InvalidAnnotation") == 0 {
-				t.Error("the bad annotation is not reported")
+				t.Error("events InvalidAnnotation: 0, want one for the bad annotation")
 			}
 		})
 	}
@@ -147,7 +147,7 @@ func TestBackOffDoublesAndResets(t *testing.T) {
 	var gaps []time.Duration
 	for range 4 {
 		if !w.node.Kill("default", "web", "web", 1, w.now) {
-			t.Fatal("not running")
+			t.Fatal("Kill(web) = false, want a running container")
 		}
 
 		from := w.now
@@ -160,7 +160,7 @@ func TestBackOffDoublesAndResets(t *testing.T) {
 	want := []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second}
 	for i := range want {
 		if gaps[i] != want[i] {
-			t.Errorf("restart %d after %v, want %v", i, gaps[i], want[i])
+			t.Errorf("delay of restart %d = %v, want %v", i, gaps[i], want[i])
 		}
 	}
 
@@ -170,7 +170,7 @@ func TestBackOffDoublesAndResets(t *testing.T) {
 
 	s := w.pod(p).Status.ContainerStatuses[0]
 	if s.State.Running == nil || s.RestartCount != 5 || s.LastTerminationState.Terminated.ExitCode != 1 {
-		t.Errorf("a long run resets the back-off: %+v", s)
+		t.Errorf("container status after a long run and a crash = %+v, want running after 5 restarts", s)
 	}
 }
 
@@ -185,16 +185,16 @@ func TestGracefulDeletion(t *testing.T) {
 	})
 
 	if got := w.pod(p).Status.ContainerStatuses[0]; got.State.Running == nil {
-		t.Fatalf("it gets time to stop: %+v", got)
+		t.Fatalf("container right after the deletion = %+v, want it to run for its grace period", got)
 	}
 
 	w.pass(time.Second)
 	if len(w.api) != 0 || w.eventCount("Killing") != 1 {
-		t.Fatalf("the pod still exists, %d Killing events", w.eventCount("Killing"))
+		t.Fatalf("after the grace period: %d pods, %d Killing events; want 0 and 1", len(w.api), w.eventCount("Killing"))
 	}
 
 	if got := w.node.life.ips.get(); got == "" {
-		t.Error("no address")
+		t.Error("get() of the addresses = none, want the released one")
 	}
 }
 
@@ -205,7 +205,7 @@ func TestActiveDeadline(t *testing.T) {
 	w.pass(4 * time.Second)
 
 	if got := w.pod(p).Status; got.Phase != corev1.PodFailed || got.Reason != "DeadlineExceeded" {
-		t.Fatalf("got %s %s", got.Phase, got.Reason)
+		t.Fatalf("after the deadline: phase %s, reason %s; want Failed, DeadlineExceeded", got.Phase, got.Reason)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestAdmissionRefusesWhatDoesNotFit(t *testing.T) {
 	w.put(b)
 
 	if got := w.pod(b).Status; got.Phase != corev1.PodFailed || got.Reason != "OutOfcpu" {
-		t.Errorf("got %s %s", got.Phase, got.Reason)
+		t.Errorf("pod with too many cores: phase %s, reason %s; want Failed, OutOfcpu", got.Phase, got.Reason)
 	}
 
 	w.put(newPod("c", "500m", "1Gi"))
@@ -224,7 +224,7 @@ func TestAdmissionRefusesWhatDoesNotFit(t *testing.T) {
 	w.put(d)
 
 	if got := w.pod(d).Status; got.Reason != "OutOfpods" {
-		t.Errorf("got %s", got.Reason)
+		t.Errorf("pod above the limit of pods: reason %s, want OutOfpods", got.Reason)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestReadinessGate(t *testing.T) {
 	w.pass(3 * time.Second)
 
 	if got := w.pod(p); isTrue(got, corev1.PodReady) || !isTrue(got, corev1.ContainersReady) {
-		t.Fatal("the gate is closed")
+		t.Fatalf("conditions with a closed gate = %+v, want ContainersReady but not Ready", got.Status.Conditions)
 	}
 
 	w.update(p, func(p *corev1.Pod) {
@@ -245,7 +245,7 @@ func TestReadinessGate(t *testing.T) {
 	})
 
 	if got := w.pod(p); !isTrue(got, corev1.PodReady) || !isTrue(got, "example.org/gate") {
-		t.Fatal("the gate is open")
+		t.Fatalf("conditions with an open gate = %+v, want Ready and the gate's", got.Status.Conditions)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestAdoption(t *testing.T) {
 	b := after.Status.ContainerStatuses[0]
 	if b.RestartCount != a.RestartCount || b.ContainerID != a.ContainerID || !b.Ready || !isTrue(after, corev1.PodReady) ||
 		after.Status.PodIP != before.Status.PodIP || !b.State.Running.StartedAt.Equal(&a.State.Running.StartedAt) {
-		t.Errorf("before %+v, after %+v", a, b)
+		t.Errorf("container after a restart of the simulation = %+v, want %+v as before", b, a)
 	}
 
 	other := newPod("other", "500m", "256Mi")
@@ -275,7 +275,7 @@ func TestAdoption(t *testing.T) {
 	w.pass(2 * time.Second)
 
 	if got := w.pod(other).Status.PodIP; got == before.Status.PodIP || got == "" {
-		t.Errorf("address %q is in use", got)
+		t.Errorf("address of a new pod = %q, want one other than %q", got, before.Status.PodIP)
 	}
 }
 
@@ -295,7 +295,7 @@ func TestAdoptionCountsFromTheRestart(t *testing.T) {
 	w.measure()
 
 	if got := w.node.State().CPUSeconds; got != 5 {
-		t.Errorf("%v CPU seconds ten seconds after the restart, want 5", got)
+		t.Errorf("CPUSeconds ten seconds after the restart = %v, want 5", got)
 	}
 }
 
@@ -323,7 +323,7 @@ func TestAdoptionOfContainersThatAreDown(t *testing.T) {
 
 			got := w.pod(p).Status
 			if got.Phase != tc.want || got.ContainerStatuses[0].RestartCount != tc.restarts {
-				t.Errorf("phase %s, %d restarts", got.Phase, got.ContainerStatuses[0].RestartCount)
+				t.Errorf("phase %s, %d restarts; want %s and %d", got.Phase, got.ContainerStatuses[0].RestartCount, tc.want, tc.restarts)
 			}
 		})
 	}

@@ -35,6 +35,7 @@ func (m *meter) add(u Use, startedAt, now time.Time, limit float64) float64 {
 	}
 
 	m.at = now
+	// The container receives at most its limit; the rest counts as throttled time.
 	demand := u.CPU
 
 	if limit > 0 {
@@ -189,9 +190,9 @@ func (u Use) Within(limit float64) Use {
 		return u
 	}
 
-	given := min(u.Cache, u.Memory-limit)
-	u.Memory = u.Memory - given
-	u.Cache = u.Cache - given
+	reclaimed := min(u.Cache, u.Memory-limit)
+	u.Memory = u.Memory - reclaimed
+	u.Cache = u.Cache - reclaimed
 
 	return u
 }

@@ -186,7 +186,9 @@ func (s shortage) String() string {
 
 // fits compares the pod's requests with the resources that other active pods of the node leave.
 func (n *table) fits(r *record, requests corev1.ResourceList) *shortage {
+	// Terminating pods count until they have ended.
 	used := corev1.ResourceList{}
+
 	count := int64(0)
 	for _, other := range n.pods {
 		if other == r || !other.active() {
@@ -212,17 +214,17 @@ func (n *table) fits(r *record, requests corev1.ResourceList) *shortage {
 
 	for _, name := range admitted {
 		want := requests[name]
-		have := used[name]
+		inUse := used[name]
 		total := n.allocatable[name]
-		sum := have.DeepCopy()
+		sum := inUse.DeepCopy()
 		sum.Add(want)
 
 		if !want.IsZero() && sum.Cmp(total) > 0 {
 			if name == corev1.ResourceCPU {
-				return &shortage{name, want.MilliValue(), have.MilliValue(), total.MilliValue()}
+				return &shortage{name, want.MilliValue(), inUse.MilliValue(), total.MilliValue()}
 			}
 
-			return &shortage{name, want.Value(), have.Value(), total.Value()}
+			return &shortage{name, want.Value(), inUse.Value(), total.Value()}
 		}
 	}
 

@@ -137,15 +137,15 @@ func (r *record) allocate() {
 }
 
 // podRequests returns the pod's requests as the scheduler computes them, with the given container resources.
-func (r *record) podRequests(of func(*container) corev1.ResourceRequirements) corev1.ResourceList {
+func (r *record) podRequests(resources func(*container) corev1.ResourceRequirements) corev1.ResourceList {
 	shadow := &corev1.Pod{Spec: r.pod.Spec}
 	shadow.Spec.Containers = append([]corev1.Container(nil), r.pod.Spec.Containers...)
 	shadow.Spec.InitContainers = append([]corev1.Container(nil), r.pod.Spec.InitContainers...)
 	for _, c := range r.list {
 		if c.kind == appContainer {
-			shadow.Spec.Containers[c.index].Resources = of(c)
+			shadow.Spec.Containers[c.index].Resources = resources(c)
 		} else {
-			shadow.Spec.InitContainers[c.index].Resources = of(c)
+			shadow.Spec.InitContainers[c.index].Resources = resources(c)
 		}
 	}
 
@@ -155,8 +155,8 @@ func (r *record) podRequests(of func(*container) corev1.ResourceRequirements) co
 // resizable reports whether a container can be resized in place: plain init containers cannot.
 func (c *container) resizable() bool { return c.kind != initContainer }
 
-// passed reports whether a plain init container has completed.
-func (c *container) passed() bool {
+// completed reports whether a plain init container has completed.
+func (c *container) completed() bool {
 	return c.kind == initContainer && c.phase == exited && c.ended.ExitCode == 0
 }
 
@@ -215,6 +215,7 @@ func (n *Node) Containers(list []ContainerState, reachable bool) []ContainerStat
 	for _, pod := range n.Pods() {
 		r := n.pods[pod.UID]
 		for _, c := range r.list {
+			// Exporters have no series for containers that do not run.
 			if c.phase != running || !r.active() {
 				continue
 			}
@@ -273,6 +274,7 @@ func (n *Node) State() NodeState {
 		return s
 	}
 
+	// The use of the node is that of its measured containers.
 	s.Use.Known = true
 	for _, r := range n.pods {
 		if !r.active() {

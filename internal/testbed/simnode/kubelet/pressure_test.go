@@ -22,11 +22,11 @@ func TestOOMKillAndRecovery(t *testing.T) {
 
 	s := w.pod(p).Status.ContainerStatuses[0]
 	if s.State.Terminated == nil || s.State.Terminated.Reason != "OOMKilled" || s.State.Terminated.ExitCode != 137 || s.Ready {
-		t.Fatalf("right after: %+v", s.State)
+		t.Fatalf("state right after = %+v, want OOMKilled with 137 and not ready", s.State)
 	}
 
 	if w.eventCount("OOMKilling") != 1 || isTrue(w.pod(p), corev1.PodReady) {
-		t.Error("no event, or still Ready")
+		t.Errorf("after the OOM kill: %d OOMKilling events, Ready %t; want 1 and false", w.eventCount("OOMKilling"), isTrue(w.pod(p), corev1.PodReady))
 	}
 
 	w.load["web"] = Use{CPU: 0.1, Memory: 256 << 20, Known: true}
@@ -35,10 +35,10 @@ func TestOOMKillAndRecovery(t *testing.T) {
 
 	s = w.pod(p).Status.ContainerStatuses[0]
 	if s.RestartCount != 1 || !s.Ready || s.LastTerminationState.Terminated.Reason != "OOMKilled" {
-		t.Errorf("a use of just the limit is allowed: %+v", s)
+		t.Errorf("container with a use of just the limit = %+v, want ready after one restart", s)
 	}
 	if got := w.node.Containers(nil, true); len(got) != 1 || got[0].OOMKills != 1 || got[0].Restarts != 1 {
-		t.Errorf("account: %+v", got)
+		t.Errorf("Containers = %+v, want one with one OOM kill and one restart", got)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestImpossibleUseIsUnknown(t *testing.T) {
 
 			got := w.node.Containers(nil, true)
 			if len(got) != 1 || got[0].Use.Known || got[0].CPUSeconds != 0 || got[0].OOMKills != 0 {
-				t.Errorf("account: %+v", got)
+				t.Errorf("Containers = %+v, want one with an unknown use and no counters", got)
 			}
 		})
 	}
@@ -77,13 +77,13 @@ func TestMeterCapsCPUAndCountsThrottling(t *testing.T) {
 
 	after := w.node.Containers(nil, true)[0]
 	if after.Use.CPU != 0.5 || math.Abs(after.CPUSeconds-before.CPUSeconds-5) > 1e-9 {
-		t.Errorf("use %v, %v seconds more", after.Use.CPU, after.CPUSeconds-before.CPUSeconds)
+		t.Errorf("use %v cores, %v CPU seconds more; want 0.5 and 5", after.Use.CPU, after.CPUSeconds-before.CPUSeconds)
 	}
 	if math.Abs(after.ThrottledPeriods-100) > 1e-9 || math.Abs(after.ThrottledSeconds-15) > 1e-9 || before.ThrottledPeriods != 0 {
-		t.Errorf("throttled %v periods, %v seconds", after.ThrottledPeriods, after.ThrottledSeconds)
+		t.Errorf("throttled for %v periods, %v seconds; want 100 and 15, and none before", after.ThrottledPeriods, after.ThrottledSeconds)
 	}
 	if s := w.node.State(); !s.Use.Known || s.Use.CPU != 0.5 || math.Abs(s.CPUSeconds-after.CPUSeconds) > 1e-9 {
-		t.Errorf("node: %+v", s)
+		t.Errorf("State() of the node = %+v, want 0.5 cores and the CPU seconds of its container", s)
 	}
 }
 
@@ -143,12 +143,12 @@ func TestEvictionOrder(t *testing.T) {
 			for name, p := range tc.pods {
 				s := w.pod(p).Status
 				if evicted := s.Reason == "Evicted" && s.Phase == corev1.PodFailed; evicted != (name == tc.want) {
-					t.Errorf("%s: evicted %v, want %s", name, evicted, tc.want)
+					t.Errorf("pod %s: evicted %v, want only %s to be evicted", name, evicted, tc.want)
 				}
 			}
 
 			if active, _ := w.node.Pressure(); !active || w.eventCount("Evicted") != 1 {
-				t.Errorf("pressure %v, %d events", active, w.eventCount("Evicted"))
+				t.Errorf("Pressure() = %v, %d Evicted events; want true and 1", active, w.eventCount("Evicted"))
 			}
 		})
 	}
@@ -169,14 +169,14 @@ func TestPressureEndsAndKeepsBestEffortOut(t *testing.T) {
 	w.put(best)
 
 	if got := w.pod(best).Status; got.Reason != "Evicted" {
-		t.Errorf("BestEffort under pressure: %s %s", got.Phase, got.Reason)
+		t.Errorf("BestEffort pod under pressure: phase %s, reason %s; want Evicted", got.Phase, got.Reason)
 	}
 
 	w.now = w.now.Add(DefaultTiming().PressureHold)
 	w.measure()
 
 	if active, since := w.node.Pressure(); active || !since.Equal(w.now) {
-		t.Errorf("pressure %v since %v", active, since)
+		t.Errorf("Pressure() = %v since %v, want false since %v", active, since, w.now)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestSpecAndTimingRefuseNonsense(t *testing.T) {
 		edit(&s)
 
 		if s.Validate() == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("Validate of a node with %s: no error, want one", name)
 		}
 	}
 
@@ -202,12 +202,12 @@ func TestSpecAndTimingRefuseNonsense(t *testing.T) {
 	bad := DefaultTiming()
 	bad.BackOffMax = 0
 	if bad.Validate() == nil {
-		t.Error("a back-off that shrinks is accepted")
+		t.Error("Validate of a backoff that shrinks: no error, want one")
 	}
 
 	bad = DefaultTiming()
 	bad.Ready = -1
 	if bad.Validate() == nil || DefaultTiming().Validate() != nil {
-		t.Error("a negative duration is accepted, or the defaults are not")
+		t.Errorf("Validate of a negative duration = %v, of the defaults = %v; want an error only for the first", bad.Validate(), DefaultTiming().Validate())
 	}
 }

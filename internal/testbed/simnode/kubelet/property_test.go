@@ -115,19 +115,19 @@ func check(t *testing.T, w *fixture, prev map[types.UID]*corev1.Pod) {
 	for _, p := range w.node.Pods() {
 		if old, ok := prev[p.UID]; ok {
 			if rank(p.Status.Phase) < rank(old.Status.Phase) || rank(old.Status.Phase) == 2 && p.Status.Phase != old.Status.Phase {
-				t.Fatalf("%s went from %s to %s", p.Name, old.Status.Phase, p.Status.Phase)
+				t.Fatalf("phase of %s went from %s to %s, want no step back", p.Name, old.Status.Phase, p.Status.Phase)
 			}
 
 			for i := range old.Status.ContainerStatuses {
 				if a, b := old.Status.ContainerStatuses[i].RestartCount, p.Status.ContainerStatuses[i].RestartCount; b < a {
-					t.Fatalf("%s: restartCount went from %d to %d", p.Name, a, b)
+					t.Fatalf("restartCount of %s went from %d to %d, want no decrease", p.Name, a, b)
 				}
 			}
 		}
 
 		prev[p.UID] = p
 		if isTrue(p, corev1.PodReady) && (!isTrue(p, corev1.ContainersReady) || p.Status.Phase != corev1.PodRunning) {
-			t.Fatalf("%s is Ready in phase %s", p.Name, p.Status.Phase)
+			t.Fatalf("%s is Ready in phase %s, want Running and ContainersReady", p.Name, p.Status.Phase)
 		}
 
 		if rank(p.Status.Phase) == 2 {
@@ -135,7 +135,7 @@ func check(t *testing.T, w *fixture, prev map[types.UID]*corev1.Pod) {
 		}
 
 		if ip := p.Status.PodIP; ip != "" && ips[ip] != "" {
-			t.Fatalf("%s and %s have the address %s", p.Name, ips[ip], ip)
+			t.Fatalf("%s and %s both have address %s, want distinct ones", p.Name, ips[ip], ip)
 		}
 
 		ips[p.Status.PodIP] = p.Name
@@ -146,6 +146,6 @@ func check(t *testing.T, w *fixture, prev map[types.UID]*corev1.Pod) {
 
 	alloc := w.node.allocatable
 	if cpu.Cmp(*alloc.Cpu()) > 0 || memory.Cmp(*alloc.Memory()) > 0 {
-		t.Fatalf("admitted cpu %s, memory %s of %s, %s", cpu.String(), memory.String(), alloc.Cpu(), alloc.Memory())
+		t.Fatalf("admitted cpu %s, memory %s, want at most %s, %s", cpu.String(), memory.String(), alloc.Cpu(), alloc.Memory())
 	}
 }

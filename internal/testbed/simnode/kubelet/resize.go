@@ -127,6 +127,7 @@ func (n *resizer) admitResize(r *record, now time.Time) {
 		}
 	}
 
+	// Freed resources may admit resizes that were deferred.
 	shrinks := want.Cpu().Cmp(*r.requests.Cpu()) < 0 || want.Memory().Cmp(*r.requests.Memory()) < 0
 	r.requests = want
 	r.pending = nil
@@ -187,6 +188,7 @@ func (n *resizer) applyResize(r *record, now time.Time) {
 		return
 	}
 
+	// All or nothing: a container whose limit cannot shrink yet holds back the whole pod.
 	r.applyAt = time.Time{}
 	for _, c := range r.list {
 		if c.phase == running && !restartsFor(r.spec(c), c, corev1.ResourceMemory) {
@@ -223,7 +225,7 @@ func shrinkBelowUse(c *container) string {
 		return ""
 	}
 
-	if old, had := c.actual.Limits[corev1.ResourceMemory]; had && old.Cmp(limit) <= 0 {
+	if old, limited := c.actual.Limits[corev1.ResourceMemory]; limited && old.Cmp(limit) <= 0 {
 		return ""
 	}
 

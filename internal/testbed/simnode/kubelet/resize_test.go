@@ -44,17 +44,17 @@ func TestResizeIsAdmittedThenApplied(t *testing.T) {
 	got := w.pod(p)
 	if cpu, _, _ := inForce(got); cpu != "500m" || reasonOf(got, corev1.PodResizeInProgress) != "" ||
 		got.Status.ContainerStatuses[0].AllocatedResources.Cpu().String() != "1" {
-		t.Fatalf("admitted, not yet in force: %+v", got.Status)
+		t.Fatalf("status right after the resize = %+v, want 1 core allocated, 500m in effect", got.Status)
 	}
 
 	w.pass(300 * time.Millisecond)
 	got = w.pod(p)
 	if cpu, memory, restarts := inForce(got); cpu != "1" || memory != "512Mi" || restarts != 0 || reasonOf(got, corev1.PodResizeInProgress) != "none" {
-		t.Fatalf("in force: %+v", got.Status)
+		t.Fatalf("status after 300 ms = %+v, want 1 core and 512Mi in effect without a restart", got.Status)
 	}
 
 	if w.eventCount("ResizeStarted") != 1 || w.eventCount("ResizeCompleted") != 1 || got.Status.ObservedGeneration != 2 {
-		t.Errorf("events or generation: %+v", w.seen)
+		t.Errorf("events %+v, generation %d; want ResizeStarted and ResizeCompleted once, and 2", w.seen, got.Status.ObservedGeneration)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestResizeDeferredOrder(t *testing.T) {
 
 	for _, p := range []*corev1.Pod{low, high} {
 		if got := reasonOf(w.pod(p), corev1.PodResizePending); got != corev1.PodReasonDeferred {
-			t.Fatalf("%s: %s", p.Name, got)
+			t.Fatalf("PodResizePending of %s = %s, want %s", p.Name, got, corev1.PodReasonDeferred)
 		}
 	}
 
@@ -83,15 +83,15 @@ func TestResizeDeferredOrder(t *testing.T) {
 	w.pass(time.Second)
 
 	if cpu, _, _ := inForce(w.pod(high)); cpu != "2500m" {
-		t.Errorf("high has %s; it goes first", cpu)
+		t.Errorf("CPU of high = %s, want 2500m: it goes first", cpu)
 	}
 
 	got := w.pod(low)
 	if cpu, _, _ := inForce(got); cpu != "1" || reasonOf(got, corev1.PodResizePending) != corev1.PodReasonDeferred {
-		t.Errorf("low has %s, %s", cpu, reasonOf(got, corev1.PodResizePending))
+		t.Errorf("CPU of low = %s, PodResizePending %s; want 1 and %s", cpu, reasonOf(got, corev1.PodResizePending), corev1.PodReasonDeferred)
 	}
 	if now := findCondition(got.Status.Conditions, corev1.PodResizePending).LastTransitionTime; !now.Equal(&since) {
-		t.Error("the time of the condition moved although it did not change")
+		t.Errorf("time of the unchanged condition = %s, want %s", now, since)
 	}
 
 	w.update(high, func(p *corev1.Pod) {
@@ -101,7 +101,7 @@ func TestResizeDeferredOrder(t *testing.T) {
 	w.pass(2 * time.Second)
 
 	if cpu, _, _ := inForce(w.pod(low)); cpu != "2500m" {
-		t.Errorf("low has %s after the room was made", cpu)
+		t.Errorf("CPU of low after resources were freed = %s, want 2500m", cpu)
 	}
 }
 
@@ -114,17 +114,17 @@ func TestResizeInfeasibleAndReverted(t *testing.T) {
 
 	if got := w.pod(p); reasonOf(got, corev1.PodResizePending) != corev1.PodReasonInfeasible ||
 		!strings.Contains(findCondition(got.Status.Conditions, corev1.PodResizePending).Message, "cpu, requested: 5, capacity: 4") {
-		t.Fatalf("got %+v", got.Status.Conditions)
+		t.Fatalf("conditions = %+v, want PodResizePending with Infeasible and the capacity", got.Status.Conditions)
 	}
 
 	w.pass(time.Second)
 	if w.eventCount("ResizeInfeasible") != 1 {
-		t.Errorf("%d events", w.eventCount("ResizeInfeasible"))
+		t.Errorf("events ResizeInfeasible: %d, want 1", w.eventCount("ResizeInfeasible"))
 	}
 
 	w.update(p, want("1", "256Mi"))
 	if got := reasonOf(w.pod(p), corev1.PodResizePending); got != "none" {
-		t.Errorf("reverted: %s", got)
+		t.Errorf("PodResizePending after the spec was reverted = %s, want none", got)
 	}
 }
 
@@ -140,10 +140,10 @@ func TestStaticCPUPolicyMakesCPUResizeInfeasible(t *testing.T) {
 	w.pass(time.Second)
 
 	if got := reasonOf(w.pod(p), corev1.PodResizePending); got != corev1.PodReasonInfeasible {
-		t.Errorf("Guaranteed: %s", got)
+		t.Errorf("PodResizePending of the Guaranteed pod = %s, want %s", got, corev1.PodReasonInfeasible)
 	}
 	if cpu, _, _ := inForce(w.pod(b)); cpu != "1500m" {
-		t.Errorf("Burstable: %s", cpu)
+		t.Errorf("CPU of the Burstable pod = %s, want 1500m", cpu)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestMemoryShrinkBelowUseWaits(t *testing.T) {
 
 	got := w.pod(p)
 	if cpu, memory, _ := inForce(got); cpu != "500m" || memory != "512Mi" || reasonOf(got, corev1.PodResizeInProgress) != corev1.PodReasonError {
-		t.Fatalf("in force %s %s, %s", cpu, memory, reasonOf(got, corev1.PodResizeInProgress))
+		t.Fatalf("in effect %s, %s, PodResizeInProgress %s; want 500m, 512Mi and an error", cpu, memory, reasonOf(got, corev1.PodResizeInProgress))
 	}
 
 	w.load["web"] = Use{CPU: 0.1, Memory: 200 << 20, Known: true}
@@ -167,10 +167,10 @@ func TestMemoryShrinkBelowUseWaits(t *testing.T) {
 
 	got = w.pod(p)
 	if cpu, memory, _ := inForce(got); cpu != "600m" || memory != "256Mi" || reasonOf(got, corev1.PodResizeInProgress) != "none" {
-		t.Errorf("in force %s %s, %s", cpu, memory, reasonOf(got, corev1.PodResizeInProgress))
+		t.Errorf("in effect %s, %s, PodResizeInProgress %s; want 600m, 256Mi and none", cpu, memory, reasonOf(got, corev1.PodResizeInProgress))
 	}
 	if w.eventCount("ResizeError") != 1 {
-		t.Errorf("%d ResizeError events", w.eventCount("ResizeError"))
+		t.Errorf("events ResizeError: %d, want 1", w.eventCount("ResizeError"))
 	}
 }
 
@@ -187,14 +187,14 @@ func TestResizePolicyRestartsContainer(t *testing.T) {
 	w.pass(time.Second)
 
 	if cpu, _, restarts := inForce(w.pod(p)); cpu != "600m" || restarts != 0 {
-		t.Errorf("CPU: %s, %d restarts", cpu, restarts)
+		t.Errorf("after the resize of CPU: %s, %d restarts; want 600m and 0", cpu, restarts)
 	}
 
 	w.update(p, want("600m", "128Mi"))
 	w.pass(2 * time.Second)
 
 	if _, memory, restarts := inForce(w.pod(p)); memory != "128Mi" || restarts != 1 {
-		t.Errorf("memory: %s, %d restarts; a restart may go below the use", memory, restarts)
+		t.Errorf("after the resize of memory: %s, %d restarts; want 128Mi and 1, as a restart may go below the use", memory, restarts)
 	}
 }
 
@@ -215,6 +215,6 @@ func TestResizeSurvivesRestartOfTheSimulation(t *testing.T) {
 
 	got := w.pod(p)
 	if cpu, _, _ := inForce(got); cpu != "2" || reasonOf(got, corev1.PodResizePending) != corev1.PodReasonDeferred {
-		t.Errorf("in force %s, %s", cpu, reasonOf(got, corev1.PodResizePending))
+		t.Errorf("in effect %s, PodResizePending %s; want 2 and Deferred", cpu, reasonOf(got, corev1.PodResizePending))
 	}
 }

@@ -37,7 +37,8 @@ func render(r *record, hostIP string, now time.Time) {
 	}
 
 	if r.failed != nil {
-		s.Reason, s.Message = r.failed.reason, r.failed.message
+		s.Reason = r.failed.reason
+		s.Message = r.failed.message
 	}
 
 	initialized := r.initialized()
@@ -51,6 +52,7 @@ func render(r *record, hostIP string, now time.Time) {
 	}
 
 	s.Conditions = r.conditions(s, initialized, now)
+	// An unchanged status keeps its object, so that no write follows.
 	if r.status == nil || !equality.Semantic.DeepEqual(r.status, s) {
 		r.status = s
 		r.view = nil
@@ -67,6 +69,7 @@ func (r *record) phase() corev1.PodPhase {
 		return corev1.PodFailed
 	}
 
+	// A pod succeeds if all of its containers except sidecars exited with 0.
 	if r.finished {
 		for _, c := range r.list {
 			if c.kind != sidecar && (c.ended == nil || c.ended.ExitCode != 0) {
@@ -93,7 +96,7 @@ func (r *record) initialized() bool {
 	for _, c := range r.list {
 		switch c.kind {
 		case initContainer:
-			if !c.passed() {
+			if !c.completed() {
 				return false
 			}
 		case sidecar:
@@ -109,18 +112,18 @@ func (r *record) initialized() bool {
 // containerStatus renders one container.
 func (r *record) containerStatus(c *container, initialized bool) corev1.ContainerStatus {
 	spec := r.spec(c)
-	up := c.phase == running
-	started := up && (c.kind != appContainer || spec.StartupProbe == nil || c.ready)
+	isRunning := c.phase == running
+	started := isRunning && (c.kind != appContainer || spec.StartupProbe == nil || c.ready)
 	s := corev1.ContainerStatus{
 		Name:         c.name,
 		Image:        spec.Image,
 		RestartCount: c.restarts,
 		Started:      &started,
-		Ready:        c.ready && up,
+		Ready:        c.ready && isRunning,
 	}
 
 	if c.kind == initContainer {
-		s.Ready = c.passed()
+		s.Ready = c.completed()
 	}
 
 	if c.id != "" {
@@ -129,6 +132,7 @@ func (r *record) containerStatus(c *container, initialized bool) corev1.Containe
 	}
 
 	s.State, s.LastTerminationState.Terminated = r.containerState(c, initialized)
+	// The API shows resources only for containers that have started.
 	if c.id != "" && c.resizable() {
 		s.AllocatedResources = c.allocated.Requests
 		actual := c.actual
@@ -189,9 +193,11 @@ func (r *record) conditions(s *corev1.PodStatus, initialized bool, now time.Time
 	message := "containers with unready status: [" + strings.Join(unready, " ") + "]"
 	switch s.Phase {
 	case corev1.PodSucceeded:
-		reason, message = "PodCompleted", ""
+		reason = "PodCompleted"
+		message = ""
 	case corev1.PodFailed:
-		reason, message = "PodFailed", ""
+		reason = "PodFailed"
+		message = ""
 	}
 
 	ready := !done && initialized && len(unready) == 0
@@ -204,6 +210,7 @@ func (r *record) conditions(s *corev1.PodStatus, initialized bool, now time.Time
 	}
 
 	add(corev1.PodReady, ready, reason, message)
+	// Controllers distinguish evictions from failures of the application by this condition.
 	if r.failed != nil && r.failed.disruption {
 		c := corev1.PodCondition{
 			Type:               corev1.DisruptionTarget,
@@ -250,7 +257,7 @@ func (r *record) lagging() (incomplete, unready []string) {
 	for _, c := range r.list {
 		switch c.kind {
 		case initContainer:
-			if !c.passed() {
+			if !c.completed() {
 				incomplete = append(incomplete, c.name)
 			}
 		default:
@@ -328,13 +335,16 @@ func mergeStatus(base, node *corev1.PodStatus) *corev1.PodStatus {
 	out.Phase = node.Phase
 	out.Reason = node.Reason
 	out.Message = node.Message
-	out.StartTime, out.ObservedGeneration = node.StartTime, node.ObservedGeneration
+	out.StartTime = node.StartTime
+	out.ObservedGeneration = node.ObservedGeneration
+
 	out.HostIP = node.HostIP
 	out.HostIPs = node.HostIPs
 	out.PodIP = node.PodIP
 	out.PodIPs = node.PodIPs
+	out.InitContainerStatuses = node.InitContainerStatuses
+	out.ContainerStatuses = node.ContainerStatuses
 
-	out.InitContainerStatuses, out.ContainerStatuses = node.InitContainerStatuses, node.ContainerStatuses
 	out.Conditions = append([]corev1.PodCondition(nil), node.Conditions...)
 	scheduled := false
 	for _, c := range base.Conditions {
@@ -344,6 +354,7 @@ func mergeStatus(base, node *corev1.PodStatus) *corev1.PodStatus {
 		}
 	}
 
+	// A pod that was bound directly, without a scheduler, lacks this condition.
 	if !scheduled {
 		out.Conditions = append(out.Conditions, corev1.PodCondition{
 			Type:               corev1.PodScheduled,

@@ -40,6 +40,7 @@ func (n *lifecycle) advance(r *record, now time.Time) {
 		return
 	}
 
+	// The pod is complete once no container of the app runs or will restart.
 	alive := false
 	for _, c := range r.list {
 		if c.kind != appContainer {
@@ -85,7 +86,7 @@ func (n *lifecycle) runInit(r *record, now time.Time) bool {
 		}
 
 		n.run(r, c, now)
-		if started || c.passed() || c.kind == sidecar && c.phase == running {
+		if started || c.completed() || c.kind == sidecar && c.phase == running {
 			continue
 		}
 
@@ -140,6 +141,7 @@ func (r *record) fail(v verdict, now time.Time) {
 
 // terminate stops a pod that is being deleted, within its grace period.
 func (n *lifecycle) terminate(r *record, now time.Time) {
+	// The first call sends SIGTERM; later ones wait for the containers to exit.
 	if r.killAt.IsZero() {
 		grace := n.timing.Stop
 		if g := r.pod.DeletionGracePeriodSeconds; g != nil {
@@ -147,10 +149,10 @@ func (n *lifecycle) terminate(r *record, now time.Time) {
 		}
 
 		r.killAt = now.Add(grace)
-		up := false
+		anyRunning := false
 		for _, c := range r.list {
 			if c.phase == running {
-				up = true
+				anyRunning = true
 				n.eventf(r, corev1.EventTypeNormal, "Killing", "Stopping container %s", c.name)
 			}
 
@@ -158,7 +160,7 @@ func (n *lifecycle) terminate(r *record, now time.Time) {
 			c.looping = false
 		}
 
-		if !up {
+		if !anyRunning {
 			r.killAt = now
 		}
 	}
@@ -185,6 +187,7 @@ func (r *record) wake() time.Time {
 		}
 	}
 
+	// A pod that is being deleted has no other transition.
 	switch {
 	case !r.active():
 		return at

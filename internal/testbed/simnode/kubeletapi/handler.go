@@ -52,6 +52,7 @@ func routes(source Source) http.Handler {
 		})
 	}
 
+	// A failed node is unreachable for every client, also for those of existing connections.
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if !source.State().Reachable {
 			http.Error(w, "the simulated node has failed", http.StatusServiceUnavailable)
@@ -76,6 +77,7 @@ func need(req *http.Request, node string) []access.Right {
 		sub = first
 	}
 
+	// The path of a subresource may also be read with nodes/proxy.
 	right := func(sub string) access.Right {
 		return access.Right{Resource: &authorizationv1.ResourceAttributes{
 			Version:     "v1",
@@ -178,6 +180,7 @@ func summary(source Source) *stats.Summary {
 		out.Node.Memory.AvailableBytes = &available
 	}
 
+	// Only measured containers are included, so a pod's sums fit its containers.
 	for _, g := range byPod(source.Containers()) {
 		pod := g[0].Pod
 		p := stats.PodStats{PodRef: stats.PodReference{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)}}

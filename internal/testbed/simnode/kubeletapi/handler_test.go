@@ -81,19 +81,19 @@ func TestMetricsParseAndSayWhatIsMeasured(t *testing.T) {
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		families, err := parser.TextToMetricFamilies(rec.Body)
 		if err != nil {
-			t.Fatalf("%s: %v", path, err)
+			t.Fatalf("GET %s: %v, want metrics in the text format", path, err)
 		}
 
 		for name, value := range names {
 			f := families[name]
 			if f == nil || len(f.GetMetric()) != 1 {
-				t.Errorf("%s: %s has %d series, want 1 (the unsampled container has none)", path, name, len(f.GetMetric()))
+				t.Errorf("GET %s: %s has %d series, want 1 (the unsampled container has none)", path, name, len(f.GetMetric()))
 				continue
 			}
 
 			m := f.GetMetric()[0]
 			if got := m.GetGauge().GetValue() + m.GetCounter().GetValue(); got != value {
-				t.Errorf("%s: %s is %v, want %v", path, name, got, value)
+				t.Errorf("GET %s: %s = %v, want %v", path, name, got, value)
 			}
 		}
 	}
@@ -102,7 +102,7 @@ func TestMetricsParseAndSayWhatIsMeasured(t *testing.T) {
 	labels := `{container="app",id="/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-abc.scope",` +
 		`image="odd\"\\image",name="abc",namespace="shop",pod="web"}`
 	if !strings.Contains(body, "container_memory_rss"+labels) {
-		t.Errorf("labels %s are not in %.400s", labels, body)
+		t.Errorf("GET /metrics/cadvisor = %.400s, want labels %s", body, labels)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestSummary(t *testing.T) {
 
 	if s.Node.NodeName != "n1" || *s.Node.CPU.UsageNanoCores != 5e8 || len(s.Pods) != 1 || len(s.Pods[0].Containers) != 1 ||
 		*s.Pods[0].Memory.WorkingSetBytes != 1<<20 || *s.Node.Memory.AvailableBytes != 8<<30-1<<20 {
-		t.Errorf("%+v", s)
+		t.Errorf("GET /stats/summary = %+v, want n1 with half a core, and one pod with one container of 1 MiB", s)
 	}
 }
 
@@ -137,12 +137,12 @@ func TestOtherPaths(t *testing.T) {
 	} {
 		rec := ask(fixed{}, tc.method, tc.path)
 		if rec.Code != tc.code || !strings.Contains(rec.Body.String(), tc.want) {
-			t.Errorf("%s %s: %d %s", tc.method, tc.path, rec.Code, rec.Body)
+			t.Errorf("%s %s: status %d %s, want %d and a body with %q", tc.method, tc.path, rec.Code, rec.Body, tc.code, tc.want)
 		}
 	}
 
 	if rec := ask(fixed{down: true}, "GET", "/healthz"); rec.Code != http.StatusServiceUnavailable {
-		t.Errorf("failed node: %d", rec.Code)
+		t.Errorf("GET /healthz of a failed node: status %d, want %d", rec.Code, http.StatusServiceUnavailable)
 	}
 }
 
@@ -154,13 +154,13 @@ func TestNeed(t *testing.T) {
 		var got []string
 		for _, r := range need(httptest.NewRequest(http.MethodGet, path, nil), "n1") {
 			if r.Resource.Name != "n1" || r.Resource.Verb != "get" {
-				t.Errorf("%s: %+v", path, r.Resource)
+				t.Errorf("need(GET %s) = %+v, want verb get on node n1", path, r.Resource)
 			}
 			got = append(got, r.Resource.Subresource)
 		}
 
 		if !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", path, got, want)
+			t.Errorf("need(GET %s) = %v, want %v", path, got, want)
 		}
 	}
 }

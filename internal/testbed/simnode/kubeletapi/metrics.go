@@ -41,6 +41,7 @@ func resourceMetrics(source Source) []byte {
 		})
 	}
 
+	// Names and help texts are those of the kubelet.
 	perContainer := func(name, kind, help string, value func(kubelet.ContainerState) float64) {
 		e.add(name, kind, help, func(emit emitter) {
 			each(list, func(c kubelet.ContainerState) {

@@ -83,6 +83,7 @@ func need(req *http.Request) []access.Right {
 		http.MethodPatch: "patch", http.MethodDelete: "delete",
 	}[req.Method]
 
+	// The path is VERSION/KIND[/NAME] or VERSION/namespaces/NAMESPACE/KIND[/NAME].
 	var ns, kind, name string
 	if rest, ok := cutSegments(req.URL.Path, versionPath); ok {
 		if len(rest) >= 3 && rest[0] == "namespaces" {
@@ -91,7 +92,6 @@ func need(req *http.Request) []access.Right {
 		}
 
 		kind = rest[0]
-
 		if len(rest) > 1 {
 			name = rest[1]
 		}
@@ -229,6 +229,7 @@ func (a *api) pods(keep func(*corev1.Pod) bool) []metrics.PodMetrics {
 			n++
 		}
 
+		// A pod without a sample of each running container would show too little.
 		group := all[:n]
 		all = all[n:]
 

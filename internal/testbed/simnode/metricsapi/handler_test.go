@@ -72,7 +72,7 @@ func decode[T any](t *testing.T, rec *httptest.ResponseRecorder) T {
 
 	var v T
 	if err := json.Unmarshal(rec.Body.Bytes(), &v); err != nil || rec.Code != http.StatusOK {
-		t.Fatalf("%d %v: %s", rec.Code, err, rec.Body)
+		t.Fatalf("response %d %s, error %v; want 200 and valid JSON", rec.Code, rec.Body, err)
 	}
 
 	return v
@@ -90,23 +90,23 @@ func TestPodMetrics(t *testing.T) {
 		}
 
 		if got := strings.Join(names, " "); got != want {
-			t.Errorf("%s: %q, want %q", path, got, want)
+			t.Errorf("pods of GET %s = %q, want %q", path, got, want)
 		}
 	}
 
 	two := decode[metrics.PodMetrics](t, request(t, versionPath+"/namespaces/b/pods/two"))
 	if len(two.Containers) != 2 || two.Containers[0].Usage.Cpu().String() != "123456789n" || two.Containers[1].Usage.Memory().String() != "1Mi" {
-		t.Errorf("two: %+v", two.Containers)
+		t.Errorf("metrics of pod two = %+v, want two containers with 123456789n and 1Mi", two.Containers)
 	}
 }
 
 func TestNodeMetrics(t *testing.T) {
 	list := decode[metrics.NodeMetricsList](t, request(t, versionPath+"/nodes?labelSelector=kubernetes.io/os%3Dlinux"))
 	if len(list.Items) != 1 || list.Items[0].Name != "n1" {
-		t.Errorf("nodes that are failed or not measured are left out: %+v", list.Items)
+		t.Errorf("metrics of nodes = %+v, want n1 only, without failed and unmeasured ones", list.Items)
 	}
 	if got := decode[metrics.NodeMetrics](t, request(t, versionPath+"/nodes/n1")); got.Window.Duration != window {
-		t.Errorf("%+v", got)
+		t.Errorf("metrics of n1 = %+v, want a window of %s", got, window)
 	}
 }
 
@@ -118,27 +118,27 @@ func TestBadRequests(t *testing.T) {
 		rec := request(t, versionPath+path)
 		var status metav1.Status
 		if err := json.Unmarshal(rec.Body.Bytes(), &status); rec.Code != want || err != nil || status.Message == "" {
-			t.Errorf("%s: %d, want %d: %s", path, rec.Code, want, rec.Body)
+			t.Errorf("GET %s: status %d %s, want %d with a message", path, rec.Code, rec.Body, want)
 		}
 	}
 }
 
 func TestDiscovery(t *testing.T) {
 	if got := decode[metav1.APIGroupList](t, request(t, "/apis")); len(got.Groups) != 1 || got.Groups[0].Name != Group {
-		t.Errorf("%+v", got)
+		t.Errorf("GET /apis = %+v, want group %s", got, Group)
 	}
 
 	rec := request(t, "/apis", "Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json")
 	if rec.Header().Get("Content-Type") != aggregatedType || !strings.Contains(rec.Body.String(), `"kind":"APIGroupDiscoveryList"`) {
-		t.Errorf("%s: %s", rec.Header().Get("Content-Type"), rec.Body)
+		t.Errorf("GET /apis with aggregated discovery = %s %s, want type %s", rec.Header().Get("Content-Type"), rec.Body, aggregatedType)
 	}
 
 	rec = request(t, "/apis", "Accept", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList")
 	if !strings.Contains(rec.Body.String(), "APIGroupList") {
-		t.Errorf("an older form is answered by the plain list: %s", rec.Body)
+		t.Errorf("GET /apis with an older form of discovery = %s, want the plain list", rec.Body)
 	}
 	if got := decode[metav1.APIResourceList](t, request(t, versionPath)); len(got.APIResources) != 2 {
-		t.Errorf("%+v", got)
+		t.Errorf("resources of the version = %+v, want nodes and pods", got)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestNeed(t *testing.T) {
 		}
 
 		if got != want {
-			t.Errorf("%s: %q, want %q", path, got, want)
+			t.Errorf("need(GET %s) = %q, want %q", path, got, want)
 		}
 	}
 }
@@ -169,12 +169,12 @@ func TestOpenAPI(t *testing.T) {
 		Definitions map[string]any
 	}](t, rec)
 	if len(doc.Paths) != 5 || len(doc.Definitions) != 5 {
-		t.Errorf("%d paths, %d definitions", len(doc.Paths), len(doc.Definitions))
+		t.Errorf("GET /openapi/v2: %d paths, %d definitions; want 5 each", len(doc.Paths), len(doc.Definitions))
 	}
 
 	for _, part := range strings.Split(rec.Body.String(), `"$ref":"#/definitions/`)[1:] {
 		if name, _, _ := strings.Cut(part, `"`); doc.Definitions[name] == nil {
-			t.Errorf("no definition %s", name)
+			t.Errorf("GET /openapi/v2 has no definition %s, want one for each reference", name)
 		}
 	}
 }

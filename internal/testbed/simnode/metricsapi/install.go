@@ -49,20 +49,21 @@ func Install(ctx context.Context, client kubernetes.Interface, ca []byte, port i
 		},
 	}
 
+	// The object is applied without its status.
 	body, err := json.Marshal(struct {
 		metav1.TypeMeta   `json:",inline"`
 		metav1.ObjectMeta `json:"metadata"`
 		Spec              apiregistrationv1.APIServiceSpec `json:"spec"`
 	}{want.TypeMeta, want.ObjectMeta, want.Spec})
 	if err != nil {
-		return fmt.Errorf("encode API service %s: %w", apiService, err)
+		return fmt.Errorf("encoding API service %s: %w", apiService, err)
 	}
 
 	err = client.CoreV1().RESTClient().Patch("application/apply-patch+yaml").
 		AbsPath("/apis/apiregistration.k8s.io/v1/apiservices", apiService).
 		Param("fieldManager", fieldOwner).Param("force", "true").Body(body).Do(ctx).Error()
 	if err != nil {
-		return fmt.Errorf("install API service %s: %w", apiService, err)
+		return fmt.Errorf("installing API service %s: %w", apiService, err)
 	}
 
 	return nil
@@ -87,7 +88,7 @@ func installService(ctx context.Context, client kubernetes.Interface) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("service %s/%s: %w", namespace, serviceName, err)
+		return fmt.Errorf("creating service %s/%s: %w", namespace, serviceName, err)
 	}
 
 	return nil
@@ -192,6 +193,7 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 		{"window", "string", "Length of the window that the usage stands for."},
 	}
 
+	// Lists and objects refer to each other by definition.
 	define := func(name, text string, fields ...field) {
 		definitions[definitionPrefix+name] = schema(name, text, fields)
 	}
@@ -233,6 +235,7 @@ func schema(name, text string, fields []field) map[string]any {
 	}
 
 	s := map[string]any{"type": "object", "description": text, "properties": properties}
+	// A container is no object of the API.
 	if name != "ContainerMetrics" {
 		s["x-kubernetes-group-version-kind"] = []any{gvk(name)}
 		for _, key := range []string{"apiVersion", "kind"} {

@@ -80,6 +80,7 @@ func Open(ctx context.Context, dir string, direct ...string) (*Tunnel, error) {
 		t.direct = append(t.direct, prefix)
 	}
 
+	// A long data directory exceeds the kernel's limit, so the socket gets a directory of its own.
 	socket := filepath.Join(dir, socketName)
 	if len(socket) > maxSocketPath {
 		if t.scratch, err = os.MkdirTemp("", "nodes-"); err != nil {
@@ -99,7 +100,7 @@ func Open(ctx context.Context, dir string, direct ...string) (*Tunnel, error) {
 // open writes the configuration and listens on the socket.
 func (t *Tunnel) open(ctx context.Context, socket string) error {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove the socket of an earlier run: %w", err)
+		return fmt.Errorf("removing the socket of an earlier run: %w", err)
 	}
 
 	body, err := json.MarshalIndent(map[string]any{
@@ -109,7 +110,7 @@ func (t *Tunnel) open(ctx context.Context, socket string) error {
 		}}},
 	}, "", "  ")
 	if err != nil {
-		return fmt.Errorf("encode the configuration: %w", err)
+		return fmt.Errorf("encoding the configuration: %w", err)
 	}
 
 	if err := os.WriteFile(t.config, body, 0o600); err != nil {
@@ -240,17 +241,17 @@ func splice(ctx context.Context, near net.Conn, buffered io.Reader, far net.Conn
 	go carry(far, buffered)
 	go carry(near, far)
 
-	left := 2
+	pending := 2
 	select {
 	case <-ends:
-		left--
+		pending--
 	case <-ctx.Done():
 	}
 
 	_ = near.Close()
 	_ = far.Close()
 
-	for range left {
+	for range pending {
 		<-ends
 	}
 }
@@ -260,7 +261,7 @@ func splice(ctx context.Context, near net.Conn, buffered io.Reader, far net.Conn
 func target(hostPort string, direct []netip.Prefix) (string, error) {
 	host, port, err := net.SplitHostPort(hostPort)
 	if err != nil {
-		return "", fmt.Errorf("host %q: %w", hostPort, err)
+		return "", fmt.Errorf("parsing host %q: %w", hostPort, err)
 	}
 
 	if host == "localhost" {

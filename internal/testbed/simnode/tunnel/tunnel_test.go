@@ -28,12 +28,12 @@ func TestTargets(t *testing.T) {
 	} {
 		got, err := target(host, nil)
 		if got != want || (err == nil) != (want != "") {
-			t.Errorf("%s leads to %q, %v; want %q", host, got, err, want)
+			t.Errorf("target(%q) = %q, error %v; want %q", host, got, err, want)
 		}
 	}
 
 	if a, b := NodeAddress(0), NodeAddress(300); a != "10.190.0.1" || b != "10.190.1.45" {
-		t.Errorf("addresses %s, %s", a, b)
+		t.Errorf("NodeAddress(0), NodeAddress(300) = %s, %s; want 10.190.0.1 and 10.190.1.45", a, b)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestTunnelCarriesBothWaysAndEnds(t *testing.T) {
 
 	var config struct{ Kind string }
 	if err := json.Unmarshal(data, &config); err != nil || config.Kind != "EgressSelectorConfiguration" {
-		t.Errorf("configuration: %v, %s", err, data)
+		t.Errorf("configuration of the API server = %s, error %v; want kind EgressSelectorConfiguration", data, err)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -109,7 +109,7 @@ func TestTunnelCarriesBothWaysAndEnds(t *testing.T) {
 	socket := tun.listener.Addr().String()
 	conn, reader, resp := connection(t, socket, "CONNECT", "10.190.0.7:"+port)
 	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("status %d", resp.StatusCode)
+		t.Fatalf("CONNECT to a node: status %d, want %d", resp.StatusCode, http.StatusOK)
 	}
 
 	if _, err := io.WriteString(conn, "hello\n"); err != nil {
@@ -117,7 +117,7 @@ func TestTunnelCarriesBothWaysAndEnds(t *testing.T) {
 	}
 
 	if line, err := reader.ReadString('\n'); err != nil || line != "hello\n" {
-		t.Errorf("read %q, %v", line, err)
+		t.Errorf("echo through the tunnel = %q, error %v; want %q", line, err, "hello\n")
 	}
 
 	for _, tc := range []struct {
@@ -125,7 +125,7 @@ func TestTunnelCarriesBothWaysAndEnds(t *testing.T) {
 		want         int
 	}{{"CONNECT", "192.0.2.1:80", http.StatusForbidden}, {"GET", "/", http.StatusMethodNotAllowed}, {"CONNECT", "127.0.0.1:1", http.StatusBadGateway}} {
 		if _, _, resp := connection(t, socket, tc.method, tc.host); resp.StatusCode != tc.want {
-			t.Errorf("%s %s: %d, want %d", tc.method, tc.host, resp.StatusCode, tc.want)
+			t.Errorf("%s %s: status %d, want %d", tc.method, tc.host, resp.StatusCode, tc.want)
 		}
 	}
 
@@ -133,7 +133,7 @@ func TestTunnelCarriesBothWaysAndEnds(t *testing.T) {
 	<-served
 
 	if _, err := reader.ReadByte(); err == nil {
-		t.Error("the connection outlives the tunnel")
+		t.Error("read after the end of Serve: no error, want a closed connection")
 	}
 }
 
@@ -155,13 +155,13 @@ func TestOpenAgainAndInALongDirectory(t *testing.T) {
 				t.Error(err)
 			}
 			if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("%s is left: %v", socket, err)
+				t.Errorf("stat of %s after Close = %v, want that it does not exist", socket, err)
 			}
 		}
 	}
 
 	if _, err := Open(t.Context(), filepath.Join(long, "missing")); err == nil {
-		t.Error("no error for a missing directory")
+		t.Error("Open in a missing directory: no error, want one")
 	}
 }
 
@@ -178,7 +178,7 @@ func FuzzTarget(f *testing.F) {
 
 		host, _, err := net.SplitHostPort(got)
 		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
-			t.Errorf("%q leads to %q", s, got)
+			t.Errorf("target(%q) = %q, want an address on loopback", s, got)
 		}
 	})
 }
@@ -186,9 +186,9 @@ func FuzzTarget(f *testing.F) {
 func TestTargetInDirectNetwork(t *testing.T) {
 	direct := []netip.Prefix{netip.MustParsePrefix("10.77.0.0/24")}
 	if got, err := target("10.77.0.11:10250", direct); err != nil || got != "10.77.0.11:10250" {
-		t.Errorf("a node of the direct network leads to %q, %v", got, err)
+		t.Errorf("target of a node in the direct network = %q, error %v; want the address itself", got, err)
 	}
 	if got, err := target("10.77.1.11:10250", direct); err == nil {
-		t.Errorf("an address beside the direct network leads to %q", got)
+		t.Errorf("target of an address beside the direct network = %q, want an error", got)
 	}
 }

@@ -25,7 +25,7 @@ type Real struct {
 	// Holder returns the command of a program that calls Hold.
 	Holder func(what string) *exec.Cmd
 
-	held map[string][]*exec.Cmd
+	processes map[string][]*exec.Cmd
 }
 
 var _ Player = (*Real)(nil)
@@ -37,9 +37,9 @@ func (r *Real) Do(s Step) (string, error) {
 		return "", r.inAll(func(dir string) error { return os.Mkdir(filepath.Join(dir, s.Path), 0o755) })
 	case Remove:
 		return "", r.inAll(func(dir string) error { return rmdir(filepath.Join(dir, s.Path)) })
+
 	case Enter:
 		return "", r.enter(s)
-
 	case Leave:
 		return "", r.leave(s.Path)
 	case Throttled:
@@ -123,7 +123,7 @@ func write(path, value string) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 
 	return nil
@@ -146,6 +146,7 @@ func (r *Real) enter(s Step) error {
 		return fmt.Errorf("enter: %w", err)
 	}
 
+	// A process that cannot enter the group ends; leave ends all others.
 	end := func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -167,28 +168,28 @@ func (r *Real) enter(s Step) error {
 		return fmt.Errorf("enter: no response of the process: %w", err)
 	}
 
-	if r.held == nil {
-		r.held = map[string][]*exec.Cmd{}
+	if r.processes == nil {
+		r.processes = map[string][]*exec.Cmd{}
 	}
 
-	r.held[s.Path] = append(r.held[s.Path], cmd)
+	r.processes[s.Path] = append(r.processes[s.Path], cmd)
 	return nil
 }
 
 // leave kills processes and waits for them, after which they are in no group.
 func (r *Real) leave(group string) error {
-	for _, cmd := range r.held[group] {
+	for _, cmd := range r.processes[group] {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}
 
-	delete(r.held, group)
+	delete(r.processes, group)
 	return nil
 }
 
 // Close kills all processes and removes the groups below the test's.
 func (r *Real) Close() error {
-	for group := range r.held {
+	for group := range r.processes {
 		_ = r.leave(group)
 	}
 
@@ -225,11 +226,12 @@ func removeBelow(dir string) error {
 }
 
 const (
-	// stopsWithin bounds the wait for a throttled group, also on a busy machine; stopsNobody is the time after which a
-	// group counts as not throttled.
-	stopsWithin, stopsNobody = 20 * time.Second, time.Second
-	// looks is the interval between reads.
-	looks = 20 * time.Millisecond
+	// throttledBound bounds the wait for a throttled group, also on a busy machine.
+	throttledBound = 20 * time.Second
+	// unthrottledAfter is the time after which a group without a quota counts as not throttled.
+	unthrottledAfter = time.Second
+	// readInterval is the interval between reads.
+	readInterval = 20 * time.Millisecond
 )
 
 // throttled reports whether quotas throttle a group from now on.
@@ -240,11 +242,11 @@ func (r *Real) throttled(group string) (string, error) {
 	}
 
 	file := filepath.Join(root, group, "cpu.stat")
-	before, limited, err := stopped(file)
-	for begin := time.Now(); err == nil; time.Sleep(looks) {
-		bound := stopsNobody
+	before, limited, err := readThrottling(file)
+	for begin := time.Now(); err == nil; time.Sleep(readInterval) {
+		bound := unthrottledAfter
 		if limited {
-			bound = stopsWithin
+			bound = throttledBound
 		}
 
 		if time.Since(begin) > bound {
@@ -252,7 +254,7 @@ func (r *Real) throttled(group string) (string, error) {
 		}
 
 		var now int64
-		if now, limited, err = stopped(file); now > before {
+		if now, limited, err = readThrottling(file); now > before {
 			return "yes", nil
 		}
 	}
@@ -260,8 +262,8 @@ func (r *Real) throttled(group string) (string, error) {
 	return "", err
 }
 
-// stopped returns the number of throttled periods of a group and whether it has a quota, whose periods are counted.
-func stopped(file string) (times int64, limited bool, err error) {
+// readThrottling returns the number of throttled periods of a group and whether it has a quota, whose periods are counted.
+func readThrottling(file string) (times int64, limited bool, err error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return 0, false, err
