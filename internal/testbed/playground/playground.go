@@ -116,7 +116,7 @@ func Run(ctx context.Context, o *Options, out, errOut io.Writer) (err error) {
 	return ignoreCancellation(ctx, nil)
 }
 
-// ignoreCancellation returns nil if the user cancelled the context, its cause if something else ended it, and err
+// ignoreCancellation returns nil if the user canceled the context, its cause if something else ended it, and err
 // otherwise.
 func ignoreCancellation(ctx context.Context, err error) error {
 	if ctx.Err() == nil {

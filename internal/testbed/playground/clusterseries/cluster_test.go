@@ -29,7 +29,7 @@ type cluster struct {
 	requested []float64 // cores, by node
 }
 
-// newCluster binds the pods of a catalogue to nodes and starts them at the given time.
+// newCluster binds the pods of a catalog to nodes and starts them at the given time.
 func newCluster(tb testing.TB, workloads []*load.Workload, nodes int, at time.Time) *cluster {
 	tb.Helper()
 

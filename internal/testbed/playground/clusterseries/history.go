@@ -23,7 +23,7 @@ type containerPoint struct {
 // containerHistory computes the past of one container window by window, once for all of its series.
 type containerHistory struct {
 	source    *load.Source
-	container *load.Container // nil for a pod outside the catalogue
+	container *load.Container // nil for a pod outside the catalog
 	pod       *corev1.Pod
 	name      string
 	// from and to bound the container's life; runs are the starts of its runs within it, after the first.
@@ -110,7 +110,7 @@ func (h *containerHistory) step(t time.Time) {
 		}
 	}
 
-	// A container of the catalogue has runs that its pod's status does not show.
+	// A container of the catalog has runs that its pod's status does not show.
 	use := h.source.Use(h.pod, h.name, t)
 	if h.container != nil {
 		use = h.source.At(h.container, h.pod.Name, h.start, t)

@@ -329,7 +329,7 @@ func (b *builder) addContainer(pod *corev1.Pod, w *load.Workload, spec *corev1.C
 		memLimit: limit(spec.Resources, corev1.ResourceMemory),
 	}
 
-	// A pod outside the catalogue has one run and a constant use.
+	// A pod outside the catalog has one run and a constant use.
 	if w != nil {
 		if c, ok := w.Container(spec.Name); ok {
 			h.container = c

@@ -167,7 +167,7 @@ func (b *builder) addCronRun(c *batchv1.CronJob, start, removed time.Time) {
 	b.addPodCgroup(pod, histories, end)
 }
 
-// pastRunTime is the run time of CronJobs outside the catalogue.
+// pastRunTime is the run time of CronJobs outside the catalog.
 const pastRunTime = 2 * time.Minute
 
 // addPodCgroup adds the series of a pod's cgroup.

@@ -13,7 +13,7 @@ const mib = 1 << 20
 
 // Catalog returns n generated workloads. Equal seeds generate equal workloads, and a larger n only appends to them.
 func Catalog(seed uint64, n int) []*Workload {
-	base := catalogue()
+	base := catalog()
 	workloads := make([]*Workload, 0, n)
 	for round := 0; len(workloads) < n; round++ {
 		for _, e := range base {
@@ -39,7 +39,7 @@ func Catalog(seed uint64, n int) []*Workload {
 // generate draws the sizes of one workload from the seed.
 func generate(seed uint64, e entry) *Workload {
 	key := mix(seed, hashString(e.namespace+"/"+e.name))
-	// The key makes each workload independent of the others and of its place in the catalogue.
+	// The key makes each workload independent of the others and of its place in the catalog.
 	w := &Workload{Namespace: e.namespace, Name: e.name, Replicas: replicas(e, key)}
 	switch e.controller {
 	case 's':

@@ -34,8 +34,8 @@ func TestCatalogIsDeterministicAndGrows(t *testing.T) {
 }
 
 func TestCatalogIsRealistic(t *testing.T) {
-	if n := len(catalogue()); n != 60 {
-		t.Errorf("catalogue() has %d entries, want 60", n)
+	if n := len(catalog()); n != 60 {
+		t.Errorf("catalog() has %d entries, want 60", n)
 	}
 
 	workloads := Catalog(1, 300)
@@ -313,13 +313,13 @@ func restarted(p *corev1.Pod, at time.Time) *corev1.Pod {
 	return q
 }
 
-func TestUncataloguedPodsUseLittle(t *testing.T) {
+func TestUncatalogedPodsUseLittle(t *testing.T) {
 	s := NewSource(nil, 1)
 	var _ kubelet.Load = s
 
 	u := s.Use(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}}, "c", now)
 	if !u.Known || u.CPU <= 0 || u.Memory <= 0 || u.CPU > 0.1 {
-		t.Errorf("Use of a pod outside the catalogue = %+v, want more than 0 and at most 0.1 cores", u)
+		t.Errorf("Use of a pod outside the catalog = %+v, want more than 0 and at most 0.1 cores", u)
 	}
 
 	annotated := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"sim.crane.io/cpu": "1500m", "sim.crane.io/memory": "1Gi"}}}

@@ -5,7 +5,7 @@ package load
 
 import "strings"
 
-// entry is one line of the catalogue without sizes.
+// entry is one line of the catalog without sizes.
 type entry struct {
 	namespace, name string
 	// controller is d(eployment), s(tatefulset), n (daemonset: one on each node) or c(ronjob).
@@ -17,9 +17,9 @@ type entry struct {
 	schedule string
 }
 
-// catalogueText lists the workloads of an imaginary shop, ordered so that every prefix of the list is a mixture:
+// catalogText lists the workloads of an imaginary shop, ordered so that every prefix of the list is a mixture:
 // namespace/name, controller, kind, then features.
-const catalogueText = `
+const catalogText = `
 shop/checkout d weekly sidecar migrates
 shop/cart d daily scaled
 platform/log-agent n flat
@@ -82,10 +82,10 @@ data/archive d leak
 platform/status-page d daily
 `
 
-// catalogue parses catalogueText. It skips invalid lines; a test checks the count.
-func catalogue() []entry {
+// catalog parses catalogText. It skips invalid lines; a test checks the count.
+func catalog() []entry {
 	var list []entry
-	for line := range strings.Lines(catalogueText) {
+	for line := range strings.Lines(catalogText) {
 		fields := strings.Fields(line)
 		if len(fields) < 3 {
 			continue

@@ -14,21 +14,21 @@ import (
 	"crane.io/crane/internal/testbed/simnode/kubelet"
 )
 
-// Use of a container that is not in the catalogue, such as those of pods that a user creates: cores and bytes.
+// Use of a container that is not in the catalog, such as those of pods that a user creates: cores and bytes.
 const (
 	defaultCPU    = 0.002
 	defaultMemory = 24 << 20
 )
 
-// Annotations with the use of each container of a pod outside the catalogue, as quantities of cores and bytes. They
+// Annotations with the use of each container of a pod outside the catalog, as quantities of cores and bytes. They
 // allow demos with pods that exceed their requests by far.
 const (
 	annotationCPU    = "sim.crane.io/cpu"
 	annotationMemory = "sim.crane.io/memory"
 )
 
-// uncataloguedUse returns the use of a container of a pod outside the catalogue.
-func uncataloguedUse(pod *corev1.Pod) kubelet.Use {
+// uncatalogedUse returns the use of a container of a pod outside the catalog.
+func uncatalogedUse(pod *corev1.Pod) kubelet.Use {
 	use := kubelet.Use{CPU: defaultCPU, Memory: defaultMemory, Known: true}
 	if q, err := resource.ParseQuantity(pod.Annotations[annotationCPU]); err == nil && q.Sign() >= 0 {
 		use.CPU = q.AsApproximateFloat64()
@@ -66,7 +66,7 @@ func NewSource(workloads []*Workload, speed float64) *Source {
 // continue the runs of the history; before SetPast this applies to all pods.
 func (s *Source) SetPast(p Past) { s.past.Store(&p) }
 
-// Workload returns the catalogue entry of a pod, or false if it has none.
+// Workload returns the catalog entry of a pod, or false if it has none.
 func (s *Source) Workload(pod *corev1.Pod) (*Workload, bool) {
 	w, ok := s.byApp[app{pod.Namespace, pod.Labels[LabelName]}]
 	return w, ok
@@ -76,7 +76,7 @@ func (s *Source) Workload(pod *corev1.Pod) (*Workload, bool) {
 func (s *Source) Use(pod *corev1.Pod, container string, at time.Time) kubelet.Use {
 	w, ok := s.Workload(pod)
 	if !ok {
-		return uncataloguedUse(pod)
+		return uncatalogedUse(pod)
 	}
 
 	c := w.container(container)

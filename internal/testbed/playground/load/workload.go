@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Labels that every pod of the catalogue carries. LabelName with the namespace identifies its workload.
+// Labels that every pod of the catalog carries. LabelName with the namespace identifies its workload.
 const (
 	LabelName      = "app.kubernetes.io/name"
 	LabelPartOf    = "app.kubernetes.io/part-of"
@@ -36,7 +36,7 @@ type Container struct {
 	Profile Profile
 }
 
-// Workload is one entry of the catalogue.
+// Workload is one entry of the catalog.
 type Workload struct {
 	// Namespace and Name are unique together. Kind is Deployment, StatefulSet, DaemonSet or CronJob.
 	Namespace, Name string
