@@ -62,14 +62,14 @@ func (a *access) ConfigFor(ctx context.Context, user User) (*rest.Config, error)
 
 	client, err := kubernetes.NewForConfig(a.admin)
 	if err != nil {
-		return nil, fmt.Errorf("client for token of service account %s/%s: %w", user.namespace, user.name, err)
+		return nil, fmt.Errorf("creating the client for the token of service account %s/%s: %w", user.namespace, user.name, err)
 	}
 
 	seconds := int64(tokenLifetime / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	reply, err := client.CoreV1().ServiceAccounts(user.namespace).CreateToken(ctx, user.name, request, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("token of service account %s/%s: %w", user.namespace, user.name, err)
+		return nil, fmt.Errorf("requesting a token of service account %s/%s: %w", user.namespace, user.name, err)
 	}
 
 	config := a.anonymousConfig()
@@ -136,7 +136,9 @@ func (a *access) certificateConfig(user User) (*rest.Config, error) {
 	}
 
 	config := a.anonymousConfig()
-	config.CertData, config.KeyData = pair.CertPEM, pair.KeyPEM
+	config.CertData = pair.CertPEM
+	config.KeyData = pair.KeyPEM
+
 	return config, nil
 }
 
@@ -149,6 +151,7 @@ func (a *access) makeIdentities() error {
 		return err
 	}
 
+	// Aggregated API servers trust only this CA for user headers, so it signs nothing else.
 	frontProxy, err := pki.LoadOrCreate(dir, "front-proxy-ca", "crane-front-proxy", time.Now)
 	if err != nil {
 		return err
@@ -158,6 +161,7 @@ func (a *access) makeIdentities() error {
 		return err
 	}
 
+	// The keys stay; certificates are issued at each start, so that none expires in an old directory.
 	serving, err1 := a.authority.IssueServing(loopback.IP, "localhost", "kubernetes", "kubernetes.default",
 		"kubernetes.default.svc", ServiceIP)
 
@@ -212,15 +216,16 @@ func writeKubeconfig(path, user string, config *rest.Config) error {
 
 	data, err := clientcmd.Write(kubeconfig)
 	if err != nil {
-		return fmt.Errorf("encode kubeconfig of %s: %w", user, err)
+		return fmt.Errorf("encoding the kubeconfig of %s: %w", user, err)
 	}
 
+	// A rename is atomic: components never read half a file.
 	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		return fmt.Errorf("write kubeconfig of %s: %w", user, err)
+		return fmt.Errorf("writing kubeconfig of %s: %w", user, err)
 	}
 
 	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("write kubeconfig of %s: %w", user, err)
+		return fmt.Errorf("writing kubeconfig of %s: %w", user, err)
 	}
 
 	return nil

@@ -45,7 +45,7 @@ func (l layout) writeAuditPolicy() error {
 	}
 
 	if err := os.WriteFile(l.auditPolicy(), []byte(auditPolicy), 0o600); err != nil {
-		return fmt.Errorf("write audit policy: %w", err)
+		return fmt.Errorf("writing the audit policy: %w", err)
 	}
 
 	return nil

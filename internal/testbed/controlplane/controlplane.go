@@ -69,6 +69,7 @@ func (c *ControlPlane) prepare() error {
 		return err
 	}
 
+	// The lock comes before the identities, which another control plane may be writing.
 	c.layout = layout{root: root}
 	if err := errors.Join(c.layout.create(), c.layout.writeAuditPolicy()); err != nil {
 		return err
@@ -153,11 +154,11 @@ func (c *ControlPlane) StartComponent(ctx context.Context, component Component) 
 	defer c.operations.Unlock()
 
 	if !c.options.has(component) {
-		return fmt.Errorf("start %s: not a component of this control plane", component)
+		return fmt.Errorf("starting %s: not a component of this control plane", component)
 	}
 
 	if p := c.process(component); p != nil && p.PID() != 0 {
-		return fmt.Errorf("start %s: runs already", component)
+		return fmt.Errorf("starting %s: runs already", component)
 	}
 
 	exit, err := c.launch(component)
@@ -218,6 +219,7 @@ func (c *ControlPlane) launch(component Component) (<-chan process.Exit, error) 
 		Args:    arguments{c.options, c.layout, c.port}.args(component),
 		Env:     []string{"GOGC=" + gcPercent},
 		LogFile: c.layout.log(component),
+		// Only the first exit is of interest; later ones must not block.
 		OnExit: func(e process.Exit) {
 			select {
 			case exits <- e:

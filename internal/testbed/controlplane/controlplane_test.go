@@ -36,10 +36,10 @@ func TestComplete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o, err := test.options.complete()
 			if test.want == "" && (err != nil || o.Log == nil || o.ReadyTimeout <= 0 || o.Binary != binary) {
-				t.Errorf("options %+v, error %v", o, err)
+				t.Errorf("complete() = %+v, error %v; want defaults and binary %s", o, err, binary)
 			}
 			if test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
-				t.Errorf("error %v, want one with %s", err, test.want)
+				t.Errorf("complete() = %v, want an error with %s", err, test.want)
 			}
 		})
 	}
@@ -53,12 +53,12 @@ func TestBinaryFromEnvironment(t *testing.T) {
 
 	t.Setenv(BinaryEnv, binary)
 	if got, err := findBinary(""); got != binary || err != nil {
-		t.Errorf("binary %q, %v", got, err)
+		t.Errorf("findBinary() = %q, error %v; want %q", got, err, binary)
 	}
 
 	t.Setenv(BinaryEnv, "")
 	if _, err := findBinary(""); err == nil || !strings.Contains(err.Error(), BinaryEnv) {
-		t.Errorf("error %v, want one that names %s", err, BinaryEnv)
+		t.Errorf("findBinary() = %v, want an error that names %s", err, BinaryEnv)
 	}
 }
 
@@ -77,27 +77,27 @@ func TestArgs(t *testing.T) {
 		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,StorageObjectInUseProtection",
 	} {
 		if !slices.Contains(server, want) {
-			t.Errorf("no %s in %q", want, server)
+			t.Errorf("args(APIServer) = %q, want %s in it", server, want)
 		}
 	}
 
 	if server[0] != "apiserver" || server[len(server)-1] != "--v=4" {
-		t.Errorf("arguments %q: want the role first and the extra ones last", server)
+		t.Errorf("args(APIServer) = %q, want the component first and the extra ones last", server)
 	}
 
 	scheduler := c.args(Scheduler)
 	if scheduler[0] != "scheduler" || scheduler[1] != "--" || scheduler[len(scheduler)-1] != "--config=x" {
-		t.Errorf("arguments %q", scheduler)
+		t.Errorf("args(Scheduler) = %q, want scheduler and -- first, the extra one last", scheduler)
 	}
 
 	c.options.Components = []Component{ControllerManager}
 	if slices.ContainsFunc(c.args(APIServer), func(a string) bool { return strings.HasPrefix(a, "--disable-admission") }) {
-		t.Error("admission plugins are disabled although the controller manager runs")
+		t.Error("args(APIServer) with the controller manager disables admission plugins, want none disabled")
 	}
 
 	for _, arg := range c.args(ControllerManager) {
 		if strings.Contains(arg, "profiling") && arg != "--profiling=false" {
-			t.Errorf("profiling: %s", arg)
+			t.Errorf("args(ControllerManager) has %s, want --profiling=false", arg)
 		}
 	}
 }
@@ -105,14 +105,14 @@ func TestArgs(t *testing.T) {
 func TestLastPort(t *testing.T) {
 	l := layout{root: t.TempDir()}
 	if got := l.lastPort(); got != 0 {
-		t.Errorf("port %d without a file", got)
+		t.Errorf("lastPort() without a file = %d, want 0", got)
 	}
 	if err := l.savePort(4321); err != nil {
 		t.Fatal(err)
 	}
 
 	if got := l.lastPort(); got != 4321 {
-		t.Errorf("port %d, want 4321", got)
+		t.Errorf("lastPort() = %d, want 4321", got)
 	}
 
 	for _, text := range []string{"", "x", "-1", "70000", "1 2"} {
@@ -121,7 +121,7 @@ func TestLastPort(t *testing.T) {
 		}
 
 		if got := l.lastPort(); got != 0 {
-			t.Errorf("port %d from %q", got, text)
+			t.Errorf("lastPort() of a file with %q = %d, want 0", text, got)
 		}
 	}
 }

@@ -67,6 +67,7 @@ func (o Options) complete() (Options, error) {
 		}
 	}
 
+	// Arguments of a component that does not run would be ignored silently.
 	for c := range o.ExtraArgs {
 		if c != APIServer && !slices.Contains(o.Components, c) {
 			return o, fmt.Errorf("control plane: extra arguments for component %q, which is not listed in Components", c)
@@ -101,7 +102,7 @@ func findBinary(path string) (string, error) {
 	if path == "" {
 		self, err := os.Executable()
 		if err != nil {
-			return "", fmt.Errorf("find the controlplane binary: %w", err)
+			return "", fmt.Errorf("finding the controlplane binary: %w", err)
 		}
 
 		path = filepath.Join(filepath.Dir(self), "controlplane")
@@ -109,11 +110,12 @@ func findBinary(path string) (string, error) {
 
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return "", fmt.Errorf("find the controlplane binary: %w", err)
+		return "", fmt.Errorf("finding the controlplane binary: %w", err)
 	}
 
+	// A missing binary is reported here, not at the start of the first process.
 	if info, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("find the controlplane binary (set %s, or build ./cmd/controlplane): %w", BinaryEnv, err)
+		return "", fmt.Errorf("finding the controlplane binary (set %s, or build ./cmd/controlplane): %w", BinaryEnv, err)
 	} else if info.IsDir() {
 		return "", fmt.Errorf("the controlplane binary %s is a directory", path)
 	}
@@ -136,7 +138,7 @@ func (l layout) portFile() string { return filepath.Join(l.root, "apiserver.port
 func (l layout) create() error {
 	for _, dir := range []string{"pki", "data", "logs", "kubeconfigs"} {
 		if err := os.MkdirAll(filepath.Join(l.root, dir), 0o700); err != nil {
-			return fmt.Errorf("create state directory: %w", err)
+			return fmt.Errorf("creating the state directory: %w", err)
 		}
 	}
 
@@ -147,7 +149,7 @@ func (l layout) create() error {
 func (l layout) lock() (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(l.root, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("lock state directory: %w", err)
+		return nil, fmt.Errorf("locking state directory: %w", err)
 	}
 
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
@@ -156,7 +158,7 @@ func (l layout) lock() (*os.File, error) {
 			return nil, fmt.Errorf("state directory %s is in use by another control plane", l.root)
 		}
 
-		return nil, fmt.Errorf("lock state directory %s: %w", l.root, err)
+		return nil, fmt.Errorf("locking state directory %s: %w", l.root, err)
 	}
 
 	return f, nil
@@ -179,7 +181,7 @@ func (l layout) lastPort() int {
 
 func (l layout) savePort(port int) error {
 	if err := os.WriteFile(l.portFile(), []byte(strconv.Itoa(port)+"\n"), 0o600); err != nil {
-		return fmt.Errorf("save port: %w", err)
+		return fmt.Errorf("saving the port: %w", err)
 	}
 
 	return nil

@@ -47,10 +47,11 @@ func (c *ControlPlane) startFirstAPIServer(ctx context.Context) error {
 			return c.layout.savePort(c.port)
 		}
 
-		taken := slices.ContainsFunc(c.LastLines(APIServer), func(line string) bool {
+		// Another process may have bound the port between the reservation and the start.
+		portInUse := slices.ContainsFunc(c.LastLines(APIServer), func(line string) bool {
 			return strings.Contains(line, "address already in use")
 		})
-		if !taken || c.options.APIServerPort != 0 || try == portTries {
+		if !portInUse || c.options.APIServerPort != 0 || try == portTries {
 			return err
 		}
 
@@ -85,7 +86,7 @@ func (c *ControlPlane) choosePort(ctx context.Context, try int) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("find a free port: %w", err)
+		return fmt.Errorf("finding a free port: %w", err)
 	}
 
 	c.heldPort = port
@@ -98,16 +99,16 @@ func (c *ControlPlane) releasePort() error {
 		return nil
 	}
 
-	held := c.heldPort
+	reserved := c.heldPort
 	c.heldPort = nil
-	return held.Close()
+	return reserved.Close()
 }
 
 // awaitReady waits until the API server's /readyz succeeds. It returns an error if the process exits first.
 func (c *ControlPlane) awaitReady(ctx context.Context, exits <-chan process.Exit) error {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
-		return fmt.Errorf("client of the API server: %w", err)
+		return fmt.Errorf("creating the client of the API server: %w", err)
 	}
 
 	return c.poll(ctx, "API server ready", []<-chan process.Exit{exits}, func(ctx context.Context) error {
@@ -120,7 +121,7 @@ func (c *ControlPlane) awaitReady(ctx context.Context, exits <-chan process.Exit
 func (c *ControlPlane) awaitUsable(ctx context.Context, exits []<-chan process.Exit) error {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
-		return fmt.Errorf("client of the API server: %w", err)
+		return fmt.Errorf("creating the client of the API server: %w", err)
 	}
 
 	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
@@ -157,17 +158,18 @@ func (c *ControlPlane) poll(ctx context.Context, what string, exits []<-chan pro
 			return nil
 		}
 
+		// An exit explains a failing check better than its last error.
 		for _, exit := range exits {
 			select {
 			case e := <-exit:
-				return fmt.Errorf("wait for %s: %s", what, e)
+				return fmt.Errorf("waiting for %s: %s", what, e)
 			default:
 			}
 		}
 
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w (last: %w)", what, context.Cause(ctx), last)
+			return fmt.Errorf("waiting for %s: %w (last: %w)", what, context.Cause(ctx), last)
 		case <-ticker.C:
 		}
 	}

@@ -26,7 +26,7 @@ type Port struct {
 func Reserve(ctx context.Context, number int) (*Port, error) {
 	p, err := reserve(ctx, number)
 	if err != nil {
-		return nil, fmt.Errorf("reserve port %d of %s: %w", number, IP, err)
+		return nil, fmt.Errorf("reserving port %d of %s: %w", number, IP, err)
 	}
 
 	return p, nil
@@ -41,7 +41,7 @@ func (p *Port) Address() string { return net.JoinHostPort(IP, strconv.Itoa(p.num
 // Close ends the reservation. Listeners on the port are not affected. It must be called once.
 func (p *Port) Close() error {
 	if err := p.close(); err != nil {
-		return fmt.Errorf("release port %d of %s: %w", p.number, IP, err)
+		return fmt.Errorf("releasing port %d of %s: %w", p.number, IP, err)
 	}
 
 	return nil

@@ -17,7 +17,7 @@ import (
 func reserve(_ context.Context, number int) (*Port, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("create socket: %w", err)
+		return nil, fmt.Errorf("creating socket: %w", err)
 	}
 
 	number, err = bind(fd, number)
@@ -35,7 +35,7 @@ func bind(fd, number int) (int, error) {
 	// A requested port may have recently closed connections; an automatically assigned port must have none.
 	if number != 0 {
 		if err := reuse(); err != nil {
-			return 0, fmt.Errorf("share the port: %w", err)
+			return 0, fmt.Errorf("sharing the port: %w", err)
 		}
 	}
 
@@ -44,12 +44,12 @@ func bind(fd, number int) (int, error) {
 	}
 
 	if err := reuse(); err != nil {
-		return 0, fmt.Errorf("share the port: %w", err)
+		return 0, fmt.Errorf("sharing the port: %w", err)
 	}
 
 	name, err := unix.Getsockname(fd)
 	if err != nil {
-		return 0, fmt.Errorf("read the port: %w", err)
+		return 0, fmt.Errorf("reading the port: %w", err)
 	}
 
 	bound, ok := name.(*unix.SockaddrInet4)

@@ -16,7 +16,7 @@ import (
 func hold(ctx context.Context, number int) (*Port, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", net.JoinHostPort(IP, strconv.Itoa(number)))
 	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+		return nil, fmt.Errorf("listening: %w", err)
 	}
 	defer l.Close()
 

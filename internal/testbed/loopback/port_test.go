@@ -44,7 +44,7 @@ func TestServerRestarts(t *testing.T) {
 	p := reservePort(t, 0)
 	for range 3 {
 		if _, err := dial(t, p.Address()); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Fatalf("connection to %s without a listener: %v", p.Address(), err)
+			t.Fatalf("dial of %s without a listener = %v, want %v", p.Address(), err, syscall.ECONNREFUSED)
 		}
 
 		l, err := listen(t, p.Address())
@@ -53,10 +53,10 @@ func TestServerRestarts(t *testing.T) {
 		}
 
 		if _, err := listen(t, p.Address()); !errors.Is(err, syscall.EADDRINUSE) {
-			t.Errorf("a second listener: %v", err)
+			t.Errorf("second listen on %s = %v, want %v", p.Address(), err, syscall.EADDRINUSE)
 		}
 		if _, err := Reserve(t.Context(), p.Number()); !errors.Is(err, syscall.EADDRINUSE) {
-			t.Errorf("reserved while a listener is active: %v", err)
+			t.Errorf("Reserve(%d) with a listener = %v, want %v", p.Number(), err, syscall.EADDRINUSE)
 		}
 
 		out, err := dial(t, p.Address())
@@ -75,7 +75,7 @@ func TestServerRestarts(t *testing.T) {
 	}
 
 	if again := reservePort(t, p.Number()); again.Number() != p.Number() {
-		t.Errorf("port %d, want %d", again.Number(), p.Number())
+		t.Errorf("Reserve(%d) after the listener ended = %d, want the same port", p.Number(), again.Number())
 	}
 }
 
@@ -91,7 +91,7 @@ func TestReservedPortsAreNotAssigned(t *testing.T) {
 	}
 
 	if len(reserved) != 500 {
-		t.Fatalf("%d distinct ports, want 500", len(reserved))
+		t.Fatalf("500 calls of Reserve returned %d distinct ports, want 500", len(reserved))
 	}
 
 	for range 14_000 {
@@ -104,7 +104,7 @@ func TestReservedPortsAreNotAssigned(t *testing.T) {
 		l.Close()
 
 		if reserved[got] {
-			t.Fatalf("reserved port %d was assigned to another listener", got)
+			t.Fatalf("the kernel assigned reserved port %d to a listener, want another one", got)
 		}
 	}
 }

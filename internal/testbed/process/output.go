@@ -44,7 +44,7 @@ func newOutput(path string, lines int) (*output, error) {
 func (o *output) open() error {
 	f, err := os.OpenFile(o.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("open log file: %w", err)
+		return fmt.Errorf("opening log file: %w", err)
 	}
 
 	o.size = 0

@@ -32,12 +32,12 @@ func TestLastLines(t *testing.T) {
 
 			for _, w := range test.writes {
 				if n, err := o.Write([]byte(w)); n != len(w) || err != nil {
-					t.Fatalf("Write = %d, %v", n, err)
+					t.Fatalf("Write(%q) = %d, error %v; want %d", w, n, err, len(w))
 				}
 			}
 
 			if got := o.lastLines(); !slices.Equal(got, test.want) {
-				t.Errorf("lines %q, want %q", got, test.want)
+				t.Errorf("lastLines() = %q, want %q", got, test.want)
 			}
 		})
 	}
@@ -65,7 +65,7 @@ func TestLogFileIsBoundedAndAppended(t *testing.T) {
 			t.Errorf("%s holds %q, %v; want %q", file, got, err, want)
 		}
 		if info, err := os.Stat(file); err == nil && info.Mode().Perm() != 0o600 {
-			t.Errorf("%s has mode %s", file, info.Mode())
+			t.Errorf("%s has mode %s, want 0600", file, info.Mode())
 		}
 	}
 }

@@ -58,7 +58,7 @@ func Start(spec Spec) (*Process, error) {
 
 	out, err := newOutput(spec.LogFile, spec.LastLines)
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
+		return nil, fmt.Errorf("starting %s: %w", spec.Name, err)
 	}
 
 	p := &Process{
@@ -69,11 +69,12 @@ func Start(spec Spec) (*Process, error) {
 		done: make(chan struct{}),
 	}
 
+	// The first start fails synchronously; later ones are retried with backoff.
 	first := make(chan error, 1)
 	go p.supervise(first)
 
 	if err := <-first; err != nil {
-		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
+		return nil, fmt.Errorf("starting %s: %w", spec.Name, err)
 	}
 
 	return p, nil
@@ -94,7 +95,7 @@ func (p *Process) Stop(ctx context.Context) error {
 	defer p.mu.Unlock()
 
 	if p.killed {
-		return fmt.Errorf("stop %s: %w", p.spec.Name, ErrKilled)
+		return fmt.Errorf("stopping %s: %w", p.spec.Name, ErrKilled)
 	}
 
 	return nil
@@ -157,6 +158,7 @@ func (p *Process) supervise(first chan<- error) {
 			return
 		}
 
+		// The exit was not requested: report it and, depending on the policy, restart the program.
 		uptime := time.Since(begin)
 		wait = p.spec.backoff(wait, uptime)
 		p.report(c, err, uptime, wait)
@@ -241,7 +243,7 @@ func (p *Process) setPID(pid int) {
 func (p *Process) launch() (*child, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("create pipe: %w", err)
+		return nil, fmt.Errorf("creating pipe: %w", err)
 	}
 	defer r.Close()
 
@@ -250,7 +252,8 @@ func (p *Process) launch() (*child, error) {
 	cmd.Env = append(append(os.Environ(), ParentPipeEnv+"=stdin"), p.spec.Env...)
 	cmd.Dir = p.spec.Dir
 	cmd.Stdin = r
-	cmd.Stdout, cmd.Stderr = p.out, p.out
+	cmd.Stdout = p.out
+	cmd.Stderr = p.out
 
 	cmd.WaitDelay = pipeDelay
 	cmd.SysProcAttr = sysProcAttr()

@@ -133,20 +133,20 @@ func TestEndsByItself(t *testing.T) {
 
 			var exit *exec.ExitError
 			if errors.As(p.Err(), &exit) != (test.status != 0) || (exit != nil && exit.ExitCode() != test.status) {
-				t.Errorf("error %v, want status %d", p.Err(), test.status)
+				t.Errorf("Err() = %v, want status %d", p.Err(), test.status)
 			}
 			if len(exits) != 1 || exits[0].RestartIn >= 0 || exits[0].PID == 0 {
-				t.Fatalf("reports %+v, want one without restart", exits)
+				t.Fatalf("OnExit got %+v, want one exit without a restart", exits)
 			}
 
 			if want := []string{"out", "err"}; !slices.Equal(exits[0].LastLines, want) {
 				t.Errorf("last lines %q, want %q", exits[0].LastLines, want)
 			}
 			if p.PID() != 0 {
-				t.Errorf("pid %d after the end", p.PID())
+				t.Errorf("PID() after the end = %d, want 0", p.PID())
 			}
 			if err := p.Stop(t.Context()); err != nil {
-				t.Errorf("stop of an ended process: %v", err)
+				t.Errorf("Stop of an ended process = %v, want no error", err)
 			}
 		})
 	}
@@ -163,7 +163,7 @@ func TestStopIsGraceful(t *testing.T) {
 
 	awaitLine(t, p, "bye")
 	if running(pid) || p.Err() != nil {
-		t.Errorf("runs %t, error %v", running(pid), p.Err())
+		t.Errorf("after Stop: runs %t, Err() %v; want false and none", running(pid), p.Err())
 	}
 }
 
@@ -186,7 +186,7 @@ func TestStopKillsTheWholeGroup(t *testing.T) {
 			child := awaitPID(t, p)
 
 			if err := p.Stop(test.ctx); !errors.Is(err, ErrKilled) {
-				t.Errorf("error %v, want ErrKilled", err)
+				t.Errorf("Stop = %v, want ErrKilled", err)
 			}
 			eventually(t, "end of the child", func() bool { return !running(child) })
 		})
@@ -210,12 +210,12 @@ func TestRestartWithBackoff(t *testing.T) {
 
 	for range 4 {
 		if e := <-exits; e.RestartIn < time.Millisecond || e.RestartIn > 4*time.Millisecond || e.Err == nil {
-			t.Errorf("report %+v", e)
+			t.Errorf("OnExit got %+v, want an error and a restart within 1 to 4 ms", e)
 		}
 	}
 
 	if p.Restarts() < 3 || p.Err() != nil {
-		t.Errorf("%d restarts, error %v", p.Restarts(), p.Err())
+		t.Errorf("Restarts() = %d, Err() = %v; want at least 3 and none", p.Restarts(), p.Err())
 	}
 	if err := p.Stop(t.Context()); err != nil {
 		t.Error(err)
@@ -224,7 +224,7 @@ func TestRestartWithBackoff(t *testing.T) {
 	select {
 	case <-p.Done():
 	default:
-		t.Error("Done is open after Stop")
+		t.Error("Done() is open after Stop, want it closed")
 	}
 }
 
@@ -237,7 +237,7 @@ func TestStopDuringBackoff(t *testing.T) {
 	p := start(t, spec)
 
 	if e := <-exited; e.RestartIn != time.Hour {
-		t.Errorf("restart in %s, want 1h", e.RestartIn)
+		t.Errorf("OnExit got a restart in %s, want 1h", e.RestartIn)
 	}
 	if err := p.Stop(t.Context()); err != nil {
 		t.Error(err)
@@ -254,7 +254,7 @@ func TestBackoff(t *testing.T) {
 	}
 
 	if want := []time.Duration{1, 2, 4, 5, 5, 1, 2}; !slices.Equal(got, want) {
-		t.Errorf("waits %v, want %v", got, want)
+		t.Errorf("backoff = %v, want %v", got, want)
 	}
 }
 
@@ -268,7 +268,7 @@ func TestStartErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if p, err := Start(spec); err == nil {
-				t.Errorf("started: %v", p.Stop(t.Context()))
+				t.Errorf("Start of an invalid specification: no error, want one (Stop: %v)", p.Stop(t.Context()))
 			}
 		})
 	}
@@ -286,7 +286,7 @@ func TestEnvironmentAndDirectory(t *testing.T) {
 	}
 
 	if want := []string{"2 stdin", dir}; !slices.Equal(p.LastLines(), want) {
-		t.Errorf("lines %q, want %q", p.LastLines(), want)
+		t.Errorf("LastLines() = %q, want %q", p.LastLines(), want)
 	}
 }
 
@@ -310,7 +310,7 @@ func TestKilledParent(t *testing.T) {
 	_ = parent.Wait()
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
 	if err != nil {
-		t.Fatalf("the parent printed %q", line)
+		t.Fatalf("output of the parent = %q, want a process ID", line)
 	}
 
 	eventually(t, "end of the child", func() bool { return !running(pid) })
@@ -334,7 +334,7 @@ func TestExitWithParentSeesTheEndOfItsStdin(t *testing.T) {
 	}
 
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("the child printed %q, %v", line, err)
+		t.Fatalf("output of the child = %q, error %v; want ready", line, err)
 	}
 
 	if err := in.Close(); err != nil {

@@ -47,7 +47,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 
 	external, err := url.Parse("http://" + s.opts.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("promserver: address %q: %w", s.opts.Listen, err)
+		return nil, fmt.Errorf("promserver: parsing address %q: %w", s.opts.Listen, err)
 	}
 
 	router := route.New()
@@ -68,6 +68,7 @@ func respond(text string) http.HandlerFunc {
 }
 
 func (s *Server) newAPI(gather prometheus.Gatherer, external *url.URL) *v1.API {
+	// Values without a name switch off what this server lacks, such as remote write and the admin API.
 	return v1.NewAPI(
 		s.engine, s.data, nil, nil, s.data,
 		func(context.Context) v1.ScrapePoolsRetriever { return s.targets },
@@ -76,6 +77,7 @@ func (s *Server) newAPI(gather prometheus.Gatherer, external *url.URL) *v1.API {
 			return notifier.NewManager(&notifier.Options{}, model.UTF8Validation, slog.New(slog.DiscardHandler))
 		},
 		func() config.Config { return *s.targets.config },
+
 		map[string]string{
 			"query.max-samples":           fmt.Sprint(s.opts.MaxSamples),
 			"query.timeout":               model.Duration(s.opts.Timeout).String(),
@@ -83,6 +85,7 @@ func (s *Server) newAPI(gather prometheus.Gatherer, external *url.URL) *v1.API {
 			"storage.tsdb.path":           s.opts.Dir,
 			"storage.tsdb.retention.time": model.Duration(s.opts.Retention).String(),
 		},
+
 		v1.GlobalURLOptions{ListenAddress: s.opts.Listen, Host: external.Host, Scheme: external.Scheme},
 		s.ready, s.data, s.opts.Dir, false, false, 0, s.opts.Logger,
 		func(context.Context) v1.RulesRetriever { return s },
@@ -94,6 +97,7 @@ func (s *Server) newAPI(gather prometheus.Gatherer, external *url.URL) *v1.API {
 			Branch:    "HEAD",
 			GoVersion: runtime.Version(),
 		},
+
 		func() []notifications.Notification { return nil },
 		func() (<-chan notifications.Notification, func(), bool) { return nil, nil, false },
 		gather, s.reg, nil, false, nil, false, false, false, false, defaultLookback, false, false, nil, nil,
@@ -116,7 +120,7 @@ func (s *Server) ready(next http.HandlerFunc) http.HandlerFunc {
 func (s *Server) runtimeInfo() (v1.RuntimeInfo, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return v1.RuntimeInfo{}, fmt.Errorf("promserver: host name: %w", err)
+		return v1.RuntimeInfo{}, fmt.Errorf("promserver: reading the host name: %w", err)
 	}
 
 	return v1.RuntimeInfo{
@@ -140,9 +144,10 @@ func (s *Server) startRules() (*rules.Manager, error) {
 
 	db, err := s.data.get()
 	if err != nil {
-		return nil, fmt.Errorf("promserver: rules: %w", err)
+		return nil, fmt.Errorf("promserver: opening the data for rules: %w", err)
 	}
 
+	// Alerts are evaluated but sent nowhere: there is no Alertmanager.
 	m := rules.NewManager(&rules.ManagerOptions{
 		QueryFunc:   rules.EngineQueryFunc(s.engine, db),
 		NotifyFunc:  func(context.Context, string, ...*rules.Alert) {},
@@ -154,7 +159,7 @@ func (s *Server) startRules() (*rules.Manager, error) {
 	})
 
 	if err := m.Update(s.opts.ScrapeInterval, []string{"rules"}, labels.EmptyLabels(), "", nil); err != nil {
-		return nil, fmt.Errorf("promserver: rules: %w", err)
+		return nil, fmt.Errorf("promserver: loading rules: %w", err)
 	}
 
 	go m.Run()

@@ -111,6 +111,7 @@ func WriteBlocks(ctx context.Context, dir string, grid Grid, series []Series) (B
 		return stats, err
 	}
 
+	// One block a day: a query then opens only the days that it covers.
 	written := make([]bool, len(sorted))
 	for first := 0; first < grid.Len(); {
 		n := grid.window(first)
@@ -125,7 +126,7 @@ func WriteBlocks(ctx context.Context, dir string, grid Grid, series []Series) (B
 		}
 
 		if err := b.write(ctx, &stats); err != nil {
-			return stats, fmt.Errorf("promserver: block of %s: %w", grid.time(first).Format(time.DateOnly), err)
+			return stats, fmt.Errorf("promserver: writing the block of %s: %w", grid.time(first).Format(time.DateOnly), err)
 		}
 
 		first += n

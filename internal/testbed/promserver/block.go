@@ -65,9 +65,10 @@ type filledSeries struct {
 func (b *block) write(ctx context.Context, stats *BackfillStats) (err error) {
 	id, err := ulid.New(ulid.Timestamp(b.grid.time(b.first+b.n)), rand.Reader)
 	if err != nil {
-		return fmt.Errorf("block ID: %w", err)
+		return fmt.Errorf("generating the block ID: %w", err)
 	}
 
+	// The block is renamed once it is complete; Prometheus removes unfinished ones.
 	final := filepath.Join(b.dir, id.String())
 	tmp := final + tmpSuffix
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
@@ -116,18 +117,18 @@ func (b *block) write(ctx context.Context, stats *BackfillStats) (err error) {
 // populate writes the chunks and the index of every series.
 func (b *block) populate(ctx context.Context, tmp string) (err error) {
 	if b.chunks, err = chunks.NewWriter(filepath.Join(tmp, "chunks")); err != nil {
-		return fmt.Errorf("chunk writer: %w", err)
+		return fmt.Errorf("creating the chunk writer: %w", err)
 	}
 	defer func() { err = errors.Join(err, b.chunks.Close()) }()
 
 	if b.index, err = index.NewWriter(ctx, filepath.Join(tmp, "index")); err != nil {
-		return fmt.Errorf("index writer: %w", err)
+		return fmt.Errorf("creating the index writer: %w", err)
 	}
 	defer func() { err = errors.Join(err, b.index.Close()) }()
 
 	for _, s := range b.symbols {
 		if err := b.index.AddSymbol(s); err != nil {
-			return fmt.Errorf("symbol %q: %w", s, err)
+			return fmt.Errorf("adding symbol %q: %w", s, err)
 		}
 	}
 
@@ -149,7 +150,7 @@ func (b *block) populate(ctx context.Context, tmp string) (err error) {
 
 	for f := range ready {
 		if err := b.add(f.i, f.values); err != nil {
-			return fmt.Errorf("series %s: %w", b.series[f.i].Labels, err)
+			return fmt.Errorf("adding series %s: %w", b.series[f.i].Labels, err)
 		}
 
 		free <- f.values
@@ -247,27 +248,29 @@ func (b *block) compress(values []float64) error {
 	var (
 		app  chunkenc.Appender
 		open *chunks.Meta
-		in   int
+		n    int // samples of the open chunk
 		err  error
 	)
 
+	// A gap adds no sample but takes its time.
 	t := b.meta.MinTime
+
 	step := b.grid.Step.Milliseconds()
 	for _, v := range values {
 		if !isGap(v) {
-			if open == nil || in == samplesPerChunk {
+			if open == nil || n == samplesPerChunk {
 				if app, err = b.chunk().Appender(); err != nil {
 					return err
 				}
 
 				open = &b.metas[len(b.metas)-1]
-				in = 0
+				n = 0
 				open.MinTime = t
 			}
 
 			app.Append(0, t, v)
 			open.MaxTime = t
-			in++
+			n++
 		}
 
 		t += step
@@ -285,7 +288,7 @@ func (b *block) chunk() *chunkenc.XORChunk {
 
 	c := b.pool[n]
 	head := c.Bytes()[:2]
-	head[0], head[1] = 0, 0
+	clear(head)
 	c.Reset(head)
 	b.metas = append(b.metas, chunks.Meta{Chunk: c})
 
@@ -296,7 +299,7 @@ func (b *block) chunk() *chunkenc.XORChunk {
 func (b *block) writeMeta(tmp string) error {
 	meta, err := json.MarshalIndent(&b.meta, "", "\t")
 	if err != nil {
-		return fmt.Errorf("meta.json: %w", err)
+		return fmt.Errorf("encoding meta.json: %w", err)
 	}
 
 	if err := os.WriteFile(filepath.Join(tmp, "meta.json"), meta, 0o644); err != nil {
@@ -304,7 +307,7 @@ func (b *block) writeMeta(tmp string) error {
 	}
 
 	if _, err := tombstones.WriteFile(slog.New(slog.DiscardHandler), tmp, tombstones.NewMemTombstones()); err != nil {
-		return fmt.Errorf("tombstones: %w", err)
+		return fmt.Errorf("writing tombstones: %w", err)
 	}
 
 	return nil

@@ -48,7 +48,7 @@ func (s *Server) startScraping() (*scrape.Manager, error) {
 	text := fmt.Sprintf("global:\n  scrape_interval: %s\n%s", model.Duration(s.opts.ScrapeInterval), s.opts.ScrapeConfigs)
 	cfg, err := config.Load(text, s.opts.Logger)
 	if err != nil {
-		return nil, fmt.Errorf("promserver: scrape configuration: %w", err)
+		return nil, fmt.Errorf("promserver: loading the scrape configuration: %w", err)
 	}
 
 	groups := map[string][]*targetgroup.Group{}
@@ -65,13 +65,14 @@ func (s *Server) startScraping() (*scrape.Manager, error) {
 
 	manager, err := scrape.NewManager(&scrape.Options{DiscoveryReloadInterval: scrapeReload}, s.opts.Logger, nil, s.data, nil, s.reg)
 	if err != nil {
-		return nil, fmt.Errorf("promserver: scrape: %w", err)
+		return nil, fmt.Errorf("promserver: creating the scrape manager: %w", err)
 	}
 
 	if err := manager.ApplyConfig(cfg); err != nil {
-		return nil, fmt.Errorf("promserver: scrape: %w", err)
+		return nil, fmt.Errorf("promserver: configuring the scrape manager: %w", err)
 	}
 
+	// Static targets never change, so they are sent once instead of by a discovery manager.
 	updates := make(chan map[string][]*targetgroup.Group, 1)
 	updates <- groups
 	go func() {

@@ -87,6 +87,7 @@ func Open(o Options) (*Server, error) {
 		Parser:                   s.parser,
 	})
 
+	// The targets are checked before the data directory is opened.
 	targets, err := newTargetSet(&s.opts)
 	if err != nil {
 		return nil, err
@@ -145,7 +146,7 @@ func (s *Server) Start() error {
 	defer s.mu.Unlock()
 
 	if s.closed {
-		return errors.New("promserver: start after close")
+		return errors.New("promserver: cannot start after Close")
 	}
 
 	if s.http != nil {
@@ -154,7 +155,7 @@ func (s *Server) Start() error {
 
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", s.addr)
 	if err != nil {
-		return fmt.Errorf("promserver: listen: %w", err)
+		return fmt.Errorf("promserver: listening: %w", err)
 	}
 
 	s.addr = l.Addr().String()
@@ -162,6 +163,7 @@ func (s *Server) Start() error {
 		l = tls.NewListener(l, s.opts.TLS)
 	}
 
+	// Rules and scrapes run only while the server listens, like in a real Prometheus.
 	manager, err := s.startRules()
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -215,9 +217,10 @@ func (s *Server) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownGrace)
 	defer cancel()
 
+	// Queries that outlast the grace period are cut off.
 	if err := s.http.Shutdown(ctx); err != nil {
 		if err := s.http.Close(); err != nil {
-			return fmt.Errorf("promserver: stop: %w", err)
+			return fmt.Errorf("promserver: stopping: %w", err)
 		}
 	}
 
@@ -317,6 +320,7 @@ func (o *Options) complete() error {
 			o.MaxSamples, o.Timeout, o.Retention, o.ScrapeInterval)
 	}
 
+	// Everything else has a default.
 	if o.Listen == "" {
 		o.Listen = defaultListen
 	}

@@ -57,7 +57,7 @@ func vector(t *testing.T, c v1.API, query string, at time.Time) model.Vector {
 
 	v, _, err := c.Query(t.Context(), query, at)
 	if err != nil {
-		t.Fatalf("%s: %v", query, err)
+		t.Fatalf("query %s: %v, want a vector", query, err)
 	}
 
 	return v.(model.Vector)
@@ -68,7 +68,7 @@ func scalar(t *testing.T, c v1.API, query string, at time.Time) float64 {
 
 	v := vector(t, c, query, at)
 	if len(v) != 1 {
-		t.Fatalf("%s at %s: %d results, want 1: %v", query, at, len(v), v)
+		t.Fatalf("query %s at %s: %d results, want 1: %v", query, at, len(v), v)
 	}
 
 	return float64(v[0].Value)
@@ -118,10 +118,10 @@ func TestBackfillReadsBack(t *testing.T) {
 	}
 
 	if want := uint64(3000*2 + 3000 - 1899 + 1); stats.Samples != want || stats.Series != 3 || stats.Blocks != 3 {
-		t.Errorf("stats %+v, want %d samples, 3 series, 3 blocks", stats, want)
+		t.Errorf("Backfill = %+v, want %d samples, 3 series, 3 blocks", stats, want)
 	}
 	if s.URL() != url {
-		t.Errorf("URL changed from %s to %s", url, s.URL())
+		t.Errorf("URL() after Backfill = %s, want %s as before", s.URL(), url)
 	}
 
 	c := client(t, s, nil)
@@ -137,10 +137,10 @@ func TestBackfillReadsBack(t *testing.T) {
 		t.Errorf("rate %v, want 0.5 across blocks", got)
 	}
 	if v := vector(t, c, "holes", start.Add(102*time.Minute)); len(v) != 0 {
-		t.Errorf("a series is returned after its staleness marker: %v", v)
+		t.Errorf("query of a series after its staleness marker = %v, want none", v)
 	}
 	if v := vector(t, c, "nothing", at); len(v) != 0 {
-		t.Errorf("a series of gaps is returned: %v", v)
+		t.Errorf("query of a series of gaps = %v, want none", v)
 	}
 
 	r, _, err := c.QueryRange(t.Context(), "wave", v1.Range{Start: start, End: grid.End, Step: 5 * time.Minute})
@@ -149,7 +149,7 @@ func TestBackfillReadsBack(t *testing.T) {
 	}
 
 	if m := r.(model.Matrix); len(m) != 1 || len(m[0].Values) != 601 || string(m[0].Metric["pod"]) != `a"{}` {
-		t.Errorf("range: %v", m)
+		t.Errorf("range query = %v, want one series with 601 values", m)
 	}
 }
 
@@ -186,16 +186,16 @@ func TestBackfillThenLive(t *testing.T) {
 	}
 
 	if got := scalar(t, c, "resets(total[3h])", at); got != 0 {
-		t.Errorf("%v resets at the seam", got)
+		t.Errorf("resets at the seam = %v, want 0", got)
 	}
 	if _, err := s.Backfill(t.Context(), grid, []Series{{Labels: lset, Fill: fill}}); err == nil || !strings.Contains(err.Error(), "overlaps") {
-		t.Errorf("a second backfill over the same time: error %v, want one that says it overlaps", err)
+		t.Errorf("Backfill over existing samples = %v, want an error that says it overlaps", err)
 	}
 
 	// The gap of a restart is backfilled after the samples of the head, without loss.
 	last, ok := s.LastSample()
 	if !ok || !last.Equal(at) {
-		t.Fatalf("last sample %s %v, want %s", last, ok, at)
+		t.Fatalf("LastSample() = %s, %v; want %s", last, ok, at)
 	}
 
 	later := Grid{Start: now.Add(2 * time.Minute), End: now.Add(time.Hour), Step: time.Minute}
@@ -235,7 +235,7 @@ func TestAppendCountsAndEnds(t *testing.T) {
 
 	c := client(t, s, nil)
 	if v := vector(t, c, "x", now.Add(16*time.Second)); len(v) != 1 || v[0].Metric["pod"] != "a" {
-		t.Errorf("after b ended: %v", v)
+		t.Errorf("query after b ended = %v, want a only", v)
 	}
 
 	at(10, Sample{a, 4})
@@ -245,10 +245,10 @@ func TestAppendCountsAndEnds(t *testing.T) {
 	got := s.AppendStats()
 	want := AppendStats{Appended: 4, Stale: 1, OutOfOrder: 1, Duplicate: 1, TooOld: 1}
 	if got != want {
-		t.Errorf("stats %+v, want %+v", got, want)
+		t.Errorf("AppendStats() = %+v, want %+v", got, want)
 	}
 	if err := s.Append(t.Context(), "kubelet", now.Add(time.Minute), []Sample{{labels.FromStrings("__name__", "x", "a", "1", "a", "2"), 1}}); err == nil {
-		t.Error("a duplicate label is accepted")
+		t.Error("Append with a duplicate label: no error, want one")
 	}
 }
 
@@ -275,7 +275,7 @@ func TestStopAndStart(t *testing.T) {
 	}
 
 	if _, _, err := c.Query(t.Context(), "x", now); err == nil {
-		t.Error("a stopped server responds")
+		t.Error("query of a stopped server: no error, want one")
 	}
 
 	add(15)
@@ -287,13 +287,13 @@ func TestStopAndStart(t *testing.T) {
 
 	add(30)
 	if s.URL() != url {
-		t.Errorf("URL %s after start, %s before", s.URL(), url)
+		t.Errorf("URL() after Start = %s, want %s as before", s.URL(), url)
 	}
 	if got := scalar(t, c, "count_over_time(x[5m])", now.Add(time.Minute)); got != 2 {
 		t.Errorf("%v samples, want the 2 appended while it ran", got)
 	}
 	if st := s.AppendStats(); st.Dropped != 1 {
-		t.Errorf("dropped %d, want 1", st.Dropped)
+		t.Errorf("AppendStats().Dropped = %d, want 1", st.Dropped)
 	}
 
 	if err := s.Close(); err != nil {
@@ -301,7 +301,7 @@ func TestStopAndStart(t *testing.T) {
 	}
 
 	if err := s.Start(); err == nil {
-		t.Error("a closed server starts")
+		t.Error("Start of a closed server: no error, want one")
 	}
 }
 
@@ -355,18 +355,18 @@ func TestHTTPAPI(t *testing.T) {
 
 	for name, check := range checks {
 		if ok, err := check(); err != nil || !ok {
-			t.Errorf("%s: ok %v, error %v", name, ok, err)
+			t.Errorf("API %s: as expected %v, error %v; want true and none", name, ok, err)
 		}
 	}
 
 	for path, want := range map[string]string{"/-/healthy": "Healthy", "/-/ready": "Ready", "/metrics": "prometheus_tsdb_head_series 1"} {
 		if code, body := get(t, s.URL()+path); code != 200 || !strings.Contains(body, want) {
-			t.Errorf("%s: %d, no %q in it", path, code, want)
+			t.Errorf("GET %s: status %d, body %.200s; want 200 and a body with %q", path, code, body, want)
 		}
 	}
 
 	if _, _, err := c.Query(ctx, "x_total{", now); err == nil || !strings.Contains(err.Error(), "parse error") {
-		t.Errorf("bad query: %v", err)
+		t.Errorf("query with a syntax error = %v, want a parse error", err)
 	}
 }
 
@@ -436,7 +436,7 @@ func TestMiddleware(t *testing.T) {
 	} {
 		_, err := client(t, tc.s, tc.rt).Buildinfo(t.Context())
 		if (err == nil) != tc.ok {
-			t.Errorf("%s: error %v", tc.name, err)
+			t.Errorf("%s: Buildinfo = %v, want success: %t", tc.name, err, tc.ok)
 		}
 	}
 }
@@ -447,13 +447,13 @@ func TestTLS(t *testing.T) {
 
 	s := open(t, Options{TLS: pair.TLS.Clone()})
 	if !strings.HasPrefix(s.URL(), "https://") {
-		t.Errorf("URL %s", s.URL())
+		t.Errorf("URL() with TLS = %s, want https", s.URL())
 	}
 	if _, err := client(t, s, pair.Client().Transport).Buildinfo(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if _, err := client(t, s, nil).Buildinfo(t.Context()); err == nil {
-		t.Error("a client accepts an untrusted certificate")
+		t.Error("Buildinfo without the CA: no error, want one for the untrusted certificate")
 	}
 }
 
@@ -471,7 +471,7 @@ func TestRules(t *testing.T) {
 	for len(vector(t, c, "doubled == 42", time.Now())) == 0 {
 		select {
 		case <-deadline:
-			t.Fatal("the rule has not been evaluated")
+			t.Fatal("query doubled == 42 is empty after 20 s, want the result of the rule")
 		case <-tick.C:
 		}
 	}
@@ -481,7 +481,7 @@ func TestRules(t *testing.T) {
 	}
 
 	if groups := s.RuleGroups(); len(groups) != 0 {
-		t.Errorf("%d groups of rules are evaluated by a stopped server", len(groups))
+		t.Errorf("RuleGroups() of a stopped server has %d groups, want 0", len(groups))
 	}
 }
 
@@ -493,7 +493,7 @@ func TestRefusals(t *testing.T) {
 		"bad rules": {Dir: t.TempDir(), Rules: "groups: {"},
 	} {
 		if s, err := Open(o); err == nil {
-			t.Errorf("%s: opened", name)
+			t.Errorf("Open with %s: no error, want one", name)
 			s.Close()
 		}
 	}
@@ -513,7 +513,7 @@ func TestRefusals(t *testing.T) {
 		"nameless":   {good, []Series{nameless}},
 	} {
 		if _, err := WriteBlocks(t.Context(), t.TempDir(), tc.grid, tc.series); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("WriteBlocks with %s: no error, want one", name)
 		}
 	}
 
@@ -522,9 +522,9 @@ func TestRefusals(t *testing.T) {
 
 	dir := t.TempDir()
 	if _, err := WriteBlocks(ctx, dir, good, []Series{one}); err == nil {
-		t.Error("a cancelled context writes")
+		t.Error("WriteBlocks with a canceled context: no error, want one")
 	}
 	if n, err := dirSize(dir); err != nil || n != 0 {
-		t.Errorf("%d bytes left behind (%v)", n, err)
+		t.Errorf("size of the directory after the cancellation = %d, error %v; want 0", n, err)
 	}
 }

@@ -33,7 +33,7 @@ type database struct {
 
 func (d *database) open() error {
 	if err := os.MkdirAll(d.dir, 0o755); err != nil {
-		return fmt.Errorf("promserver: data directory: %w", err)
+		return fmt.Errorf("promserver: creating the data directory: %w", err)
 	}
 
 	o := tsdb.DefaultOptions()
@@ -46,7 +46,7 @@ func (d *database) open() error {
 	reg := prometheus.NewRegistry()
 	db, err := tsdb.Open(d.dir, d.opts.Logger, reg, o, nil)
 	if err != nil {
-		return fmt.Errorf("promserver: open %s: %w", d.dir, err)
+		return fmt.Errorf("promserver: opening %s: %w", d.dir, err)
 	}
 
 	d.mu.Lock()
@@ -70,7 +70,7 @@ func (d *database) close() error {
 	}
 
 	if err := db.Close(); err != nil {
-		return fmt.Errorf("promserver: close %s: %w", d.dir, err)
+		return fmt.Errorf("promserver: closing %s: %w", d.dir, err)
 	}
 
 	return nil
@@ -100,7 +100,7 @@ func (d *database) flush() error {
 	}
 
 	if err := db.CompactHead(tsdb.NewRangeHead(head, head.MinTime(), head.MaxTime())); err != nil {
-		return fmt.Errorf("promserver: cut the head: %w", err)
+		return fmt.Errorf("promserver: cutting the head: %w", err)
 	}
 
 	return nil
@@ -268,42 +268,45 @@ func (s *Server) Append(ctx context.Context, source string, ts time.Time, batch 
 
 	db, err := s.data.get()
 	if err != nil {
-		return fmt.Errorf("promserver: append: %w", err)
+		return fmt.Errorf("promserver: appending: %w", err)
 	}
 
 	app := db.Appender(ctx)
 	ms := ts.UnixMilli()
 
+	// References of the last batch save the lookup of the series by labels.
 	before := s.lastBatch[source]
+
 	now := make(map[uint64]liveSeries, len(batch))
 	stats := s.stats
 	for _, sample := range batch {
 		hash := sample.Labels.Hash()
 		ref, err := app.Append(before[hash].ref, sample.Labels, ms, sample.Value)
 		if err := stats.count(err); err != nil {
-			return fmt.Errorf("promserver: append %s: %w", sample.Labels, errors.Join(err, app.Rollback()))
+			return fmt.Errorf("promserver: appending %s: %w", sample.Labels, errors.Join(err, app.Rollback()))
 		}
 
 		now[hash] = liveSeries{labels: sample.Labels, ref: ref}
 	}
 
-	for hash, gone := range before {
+	// As in a scrape, a series that is no longer exposed ends at once.
+	for hash, ended := range before {
 		if _, ok := now[hash]; ok {
 			continue
 		}
 
-		_, err := app.Append(gone.ref, gone.labels, ms, StaleMarker())
+		_, err := app.Append(ended.ref, ended.labels, ms, StaleMarker())
 		if err == nil {
 			stats.Stale++
 		}
 
 		if err := stats.count(err); err != nil {
-			return fmt.Errorf("promserver: end %s: %w", gone.labels, errors.Join(err, app.Rollback()))
+			return fmt.Errorf("promserver: ending %s: %w", ended.labels, errors.Join(err, app.Rollback()))
 		}
 	}
 
 	if err := app.Commit(); err != nil {
-		return fmt.Errorf("promserver: commit %s: %w", source, err)
+		return fmt.Errorf("promserver: committing %s: %w", source, err)
 	}
 
 	s.lastBatch[source] = now

@@ -25,12 +25,13 @@ type targetSet struct {
 func newTargetSet(o *Options) (*targetSet, error) {
 	cfg, err := config.Load(configYAML(o), o.Logger)
 	if err != nil {
-		return nil, fmt.Errorf("promserver: configuration: %w", err)
+		return nil, fmt.Errorf("promserver: loading the configuration: %w", err)
 	}
 
 	t := &targetSet{config: cfg, active: map[string][]*scrape.Target{}}
 	interval := model.Duration(o.ScrapeInterval).String()
 	for _, target := range o.Targets {
+		// The labels are those that Prometheus itself sets before a scrape.
 		b := labels.NewBuilder(labels.EmptyLabels())
 		b.Set(model.AddressLabel, target.Instance).Set(model.InstanceLabel, target.Instance).Set(model.JobLabel, target.Job)
 		b.Set(model.SchemeLabel, "http").Set(model.MetricsPathLabel, "/metrics")
@@ -38,7 +39,7 @@ func newTargetSet(o *Options) (*targetSet, error) {
 
 		pool, err := t.ScrapePoolConfig(target.Job)
 		if err != nil {
-			return nil, fmt.Errorf("promserver: target %s: %w", target.Instance, err)
+			return nil, fmt.Errorf("promserver: reading the job of target %s: %w", target.Instance, err)
 		}
 
 		st := scrape.NewTarget(b.Labels(), pool, model.LabelSet{model.AddressLabel: model.LabelValue(target.Instance)}, nil)

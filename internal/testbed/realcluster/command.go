@@ -64,6 +64,7 @@ func Run(args []string, out, errOut io.Writer) (int, error) {
 		return 2, err
 	}
 
+	// Only the number of nodes can be invalid; the rest is checked where it is used.
 	if flags.NArg() > 0 || o.nodes < 1 || o.nodes > bridge.MaxNodes {
 		return 2, fmt.Errorf("want no arguments and 1 to %d nodes", bridge.MaxNodes)
 	}
@@ -91,6 +92,7 @@ func (o *options) loadImages(ctx context.Context) error {
 		return errors.New("no node runs on this machine: start nodes with `make nodes`")
 	}
 
+	// The nodes belong to other sessions; their sockets are reached through /proc.
 	for _, socket := range sockets {
 		if err := realnode.LoadImages(ctx, socket, Registry, layouts...); err != nil {
 			return err
@@ -162,6 +164,7 @@ func (o *options) up(ctx context.Context) error {
 	}
 
 	o.progressf("images %s/NAME:%s are on the nodes", Registry, tag)
+	// Prometheus and the workloads exist before Crane, so that its first run finds measurements.
 	chart := Chart{
 		Helm:       filepath.Join(filepath.Dir(o.set.Kit), "helm"),
 		Dir:        o.chart,
@@ -217,6 +220,7 @@ func (o *options) startNodes(ctx context.Context) (*realnode.Cluster, []*realnod
 		return nil, nil, err
 	}
 
+	// Only nodes that start afterwards have Services.
 	if err := c.EnableServices(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -227,16 +231,16 @@ func (o *options) startNodes(ctx context.Context) (*realnode.Cluster, []*realnod
 
 // awaitRecommendations waits until a container has a recommended value, and prints all Recommendations.
 func (o *options) awaitRecommendations(ctx context.Context, c *realnode.Cluster) error {
-	for _, of := range []struct {
+	for _, expected := range []struct {
 		what, namespace string
 		workloads       int
 	}{{"the first Recommendations", SampleNamespace, SampleWorkloads}, {"Recommendations for Crane itself", Namespace, OwnWorkloads}} {
-		list, err := AwaitRecommendations(ctx, c, of.namespace, of.workloads, firstBound)
+		list, err := AwaitRecommendations(ctx, c, expected.namespace, expected.workloads, firstBound)
 		if err != nil {
 			return err
 		}
 
-		o.progressf("%s:", of.what)
+		o.progressf("%s:", expected.what)
 		for i := range list {
 			fmt.Fprintf(o.out, "        %s/%s %s: %s\n", list[i].Namespace, list[i].Spec.TargetRef.Name, list[i].Spec.Type, list[i].Status.Change)
 		}
@@ -254,7 +258,7 @@ func AwaitRecommendations(ctx context.Context, c *realnode.Cluster, namespace st
 
 	reader, err := client.New(c.Control().Config(), client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, fmt.Errorf("client of Recommendations: %w", err)
+		return nil, fmt.Errorf("creating the client of Recommendations: %w", err)
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, bound)
@@ -263,6 +267,7 @@ func AwaitRecommendations(ctx context.Context, c *realnode.Cluster, namespace st
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
 
+	// Early Recommendations have no value yet, so they do not count.
 	for {
 		var list analysisv1alpha1.RecommendationList
 		err := reader.List(ctx, &list, client.InNamespace(namespace))

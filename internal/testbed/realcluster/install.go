@@ -66,7 +66,7 @@ func (c Chart) Upgrade(ctx context.Context, args ...string) error {
 func (c Chart) apply(ctx context.Context, verb string, args ...string) error {
 	file := filepath.Join(c.Work, "values.yaml")
 	if err := os.WriteFile(file, values, 0o600); err != nil {
-		return fmt.Errorf("values of the chart: %w", err)
+		return fmt.Errorf("writing the values of the chart: %w", err)
 	}
 
 	return c.Run(ctx, slices.Concat([]string{verb, Release, c.Dir, "--values", file}, args,
@@ -104,7 +104,7 @@ func LoadCrane(ctx context.Context, dir string, nodes ...*realnode.Node) (tag st
 func layoutTag(dir string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(dir, "index.json"))
 	if err != nil {
-		return "", fmt.Errorf("tag of %s: %w", dir, err)
+		return "", fmt.Errorf("reading the tag of %s: %w", dir, err)
 	}
 
 	var index struct {
@@ -114,7 +114,7 @@ func layoutTag(dir string) (string, error) {
 	}
 
 	if err := json.Unmarshal(content, &index); err != nil {
-		return "", fmt.Errorf("tag of %s: %w", dir, err)
+		return "", fmt.Errorf("reading the tag of %s: %w", dir, err)
 	}
 
 	for _, m := range index.Manifests {
@@ -139,12 +139,12 @@ func CreateOwnRule(ctx context.Context, c *realnode.Cluster) error {
 func create(ctx context.Context, c *realnode.Cluster, text string) error {
 	objects, err := manifest.ParseString(text)
 	if err != nil {
-		return fmt.Errorf("objects of the cluster: %w", err)
+		return fmt.Errorf("applying objects of the cluster: %w", err)
 	}
 
 	applier, err := manifest.NewApplier(c.Control().Config(), "cluster")
 	if err != nil {
-		return fmt.Errorf("objects of the cluster: %w", err)
+		return fmt.Errorf("applying objects of the cluster: %w", err)
 	}
 
 	return applier.Apply(ctx, objects...)

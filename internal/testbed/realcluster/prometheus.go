@@ -62,9 +62,10 @@ func StartPrometheus(ctx context.Context, c *realnode.Cluster, dir string, nodes
 
 	reader, err := client.New(c.Control().Config(), client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
-		return nil, fmt.Errorf("client of Prometheus: %w", err)
+		return nil, fmt.Errorf("creating the client of Prometheus: %w", err)
 	}
 
+	// kube-state-metrics does not run: its series are appended by this process.
 	go func() {
 		for ctx.Err() == nil {
 			if err := appendState(ctx, server, reader); err != nil && ctx.Err() == nil {
@@ -84,7 +85,7 @@ func StartPrometheus(ctx context.Context, c *realnode.Cluster, dir string, nodes
 func publishPrometheus(ctx context.Context, client kubernetes.Interface) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Monitoring}}
 	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("create namespace %s: %w", Monitoring, err)
+		return fmt.Errorf("creating namespace %s: %w", Monitoring, err)
 	}
 
 	labels := map[string]string{"app.kubernetes.io/name": PrometheusService}
@@ -100,15 +101,16 @@ func scrapeConfigs(ctx context.Context, c *realnode.Cluster, dir string, nodes [
 	}
 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("directory of Prometheus: %w", err)
+		return "", fmt.Errorf("creating the directory of Prometheus: %w", err)
 	}
 
 	for name, content := range map[string][]byte{"ca.crt": c.Control().CAPEM(), "tls.crt": config.CertData, "tls.key": config.KeyData} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			return "", fmt.Errorf("certificate of Prometheus: %w", err)
+			return "", fmt.Errorf("writing the certificate of Prometheus: %w", err)
 		}
 	}
 
+	// Each kubelet is a target with the name of its node as a label.
 	var b strings.Builder
 	fmt.Fprintf(&b, `scrape_configs:
 - job_name: %s

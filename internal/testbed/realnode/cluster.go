@@ -75,7 +75,7 @@ func Open(ctx context.Context, session *sandbox.Session, control *controlplane.C
 
 	var err error
 	if c.client, err = kubernetes.NewForConfig(control.Config()); err != nil {
-		return nil, fmt.Errorf("client of the control plane: %w", err)
+		return nil, fmt.Errorf("creating the client of the control plane: %w", err)
 	}
 
 	if c.host, err = hostcgroup.Detect(); err != nil {
@@ -92,7 +92,7 @@ func Open(ctx context.Context, session *sandbox.Session, control *controlplane.C
 
 	service, err := netip.ParseAddr(controlplane.ServiceIP)
 	if err != nil {
-		return nil, fmt.Errorf("address of the API server: %w", err)
+		return nil, fmt.Errorf("parsing the address of the API server: %w", err)
 	}
 
 	if err := bridge.Open(ctx, service); err != nil {
@@ -102,7 +102,7 @@ func Open(ctx context.Context, session *sandbox.Session, control *controlplane.C
 	// Kubelets and pods reach the API server at the ClusterIP of service default/kubernetes.
 	var config net.ListenConfig
 	if c.service, err = config.Listen(ctx, "tcp4", net.JoinHostPort(controlplane.ServiceIP, servicePort)); err != nil {
-		return nil, fmt.Errorf("serve the API server to nodes: %w", err)
+		return nil, fmt.Errorf("serving the API server to nodes: %w", err)
 	}
 
 	go sandbox.Serve(c.service, net.JoinHostPort("127.0.0.1", strconv.Itoa(control.Port())))
@@ -111,27 +111,27 @@ func Open(ctx context.Context, session *sandbox.Session, control *controlplane.C
 
 // linkImages links the archive of images into the session: another session with newer binaries removes the cached one.
 func linkImages(session *sandbox.Session, set assets.Set) (string, error) {
-	kept, err := set.Images(testprogram.Names())
+	cached, err := set.Images(testprogram.Names())
 	if err != nil {
 		return "", err
 	}
 
-	own := filepath.Join(session.Dir, "images.tar")
-	if err := os.Link(kept, own); err == nil || errors.Is(err, os.ErrExist) {
-		return own, nil
+	link := filepath.Join(session.Dir, "images.tar")
+	if err := os.Link(cached, link); err == nil || errors.Is(err, os.ErrExist) {
+		return link, nil
 	}
 
 	// The session is on another file system.
-	content, err := os.ReadFile(kept)
+	content, err := os.ReadFile(cached)
 	if err == nil {
-		err = os.WriteFile(own, content, 0o600)
+		err = os.WriteFile(link, content, 0o600)
 	}
 
 	if err != nil {
-		return "", fmt.Errorf("copy the images: %w", err)
+		return "", fmt.Errorf("copying the images: %w", err)
 	}
 
-	return own, nil
+	return link, nil
 }
 
 // HostVersion returns the cgroup version of namespace nodes on a host.
@@ -164,6 +164,7 @@ func (c *Cluster) CheckSupport(ctx context.Context, o NodeOptions) error {
 		return errors.New("nodes in virtual machines have no kube-proxy")
 	}
 
+	// Virtual machines need an emulator, a kernel and, for its driver, systemd.
 	err = errors.Join(doctor.Problems(doctor.CheckMachine(ctx)), c.assets.HasKernel())
 	if o.systemd() {
 		err = errors.Join(err, c.assets.HasSystemd())
@@ -210,6 +211,7 @@ func (c *Cluster) reserve(options []NodeOptions) ([]*Node, error) {
 	var nodes []*Node
 	number := 0
 	for _, o := range options {
+		// The lowest free numbers determine addresses and default names.
 		for number++; c.nodes[number] != nil; number++ {
 		}
 

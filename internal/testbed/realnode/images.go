@@ -20,7 +20,7 @@ import (
 // tags of the layout, such as registry/craned:v1.
 func (n *Node) LoadImages(ctx context.Context, registry string, layouts ...string) error {
 	if n.namespaceNode == nil || n.options.crio() {
-		return fmt.Errorf("load images into %s: supported for nodes in namespaces with containerd", n.Name())
+		return fmt.Errorf("loading images into %s: supported for nodes in namespaces with containerd", n.Name())
 	}
 
 	return LoadImages(ctx, n.Path(containerdSocket), registry, layouts...)
@@ -32,6 +32,7 @@ func LoadImages(ctx context.Context, socket, registry string, layouts ...string)
 		name := registry + "/" + filepath.Base(dir)
 		reader, writer := io.Pipe()
 		go func() { writer.CloseWithError(archive(writer, dir)) }()
+
 		var output bytes.Buffer
 		command := exec.CommandContext(ctx, "ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", "--base-name", name, "-")
 		command.Stdin = reader
@@ -40,7 +41,7 @@ func LoadImages(ctx context.Context, socket, registry string, layouts ...string)
 
 		err := command.Run()
 		if err := errors.Join(err, reader.Close()); err != nil {
-			return fmt.Errorf("load image %s: %w: %s", name, err, strings.TrimSpace(output.String()))
+			return fmt.Errorf("loading image %s: %w: %s", name, err, strings.TrimSpace(output.String()))
 		}
 	}
 
@@ -61,7 +62,7 @@ func archive(to io.Writer, dir string) error {
 func Layouts(dir string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*", "oci-layout"))
 	if err != nil {
-		return nil, fmt.Errorf("find images in %s: %w", dir, err)
+		return nil, fmt.Errorf("finding images in %s: %w", dir, err)
 	}
 
 	if len(files) == 0 {
@@ -80,7 +81,7 @@ func Layouts(dir string) ([]string, error) {
 func RunningNodes() ([]string, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
-		return nil, fmt.Errorf("find running nodes: %w", err)
+		return nil, fmt.Errorf("finding running nodes: %w", err)
 	}
 
 	want := strings.Join([]string{"containerd", "-c", configDir + "/containerd.toml"}, "\x00") + "\x00"

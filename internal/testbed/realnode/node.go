@@ -94,7 +94,7 @@ func (n *Node) LastLogs(lines int) string {
 // NodeOptions.Restart is set. It is not supported for virtual machines.
 func (n *Node) Kill(program string) error {
 	if n.namespaceNode == nil {
-		return fmt.Errorf("kill %s of %s: not supported for virtual machines", program, n.Name())
+		return fmt.Errorf("killing %s of %s: not supported for virtual machines", program, n.Name())
 	}
 
 	return n.namespaceNode.Kill(program)
@@ -113,6 +113,7 @@ func (n *Node) start(ctx context.Context) error {
 		return err
 	}
 
+	// Zones of a real topology come from the emulator instead.
 	if !n.options.RealZones {
 		description.NUMA = n.options.zones()
 	}
@@ -128,7 +129,7 @@ func (n *Node) start(ctx context.Context) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("start %s: %w\n%s", name, err, n.LastLogs(8))
+		return fmt.Errorf("starting %s: %w\n%s", name, err, n.LastLogs(8))
 	}
 
 	c.logf("%s: Ready after %s", name, time.Since(begin).Round(10*time.Millisecond))
@@ -140,6 +141,7 @@ func (n *Node) startNamespaceNode(ctx context.Context, description nodespec.Node
 	description.Hierarchies = c.host.Names()
 
 	description.Unified = c.host.Unified != nil
+	// Files of this machine appear in the node without a copy.
 	description.Binds = map[string]string{kubeletPath: c.assets.Kubelet, imagesPath: c.images}
 	if c.services {
 		description.Binds[kubeProxyPath] = c.assets.KubeProxy()
@@ -152,7 +154,7 @@ func (n *Node) startNamespaceNode(ctx context.Context, description nodespec.Node
 
 	description.Root = filepath.Join(n.LogDir(), "root")
 	if err := os.MkdirAll(description.Root, 0o700); err != nil {
-		return fmt.Errorf("create root directory of %s: %w", n.options.Name, err)
+		return fmt.Errorf("creating the root directory of %s: %w", n.options.Name, err)
 	}
 
 	var err error
@@ -187,6 +189,7 @@ func (n *Node) startMachine(ctx context.Context, description nodespec.Node) erro
 		description.Hierarchies = machineHierarchies()
 	}
 
+	// The emulator attaches to an interface that exists already.
 	tap, err := bridge.AttachTap(ctx, n.number)
 	if err != nil {
 		return err
@@ -236,7 +239,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	errs = append(errs, bridge.Detach(ctx, n.number))
 	err := n.cluster.client.CoreV1().Nodes().Delete(ctx, n.options.Name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		errs = append(errs, fmt.Errorf("delete node %s: %w", n.options.Name, err))
+		errs = append(errs, fmt.Errorf("deleting node %s: %w", n.options.Name, err))
 	}
 
 	n.cluster.mu.Lock()

@@ -73,9 +73,11 @@ func (c *Cluster) nodeSpec(ctx context.Context, i int, o NodeOptions) (nodespec.
 		steps = append(steps, proxyStep(o))
 	}
 
-	users, groups := "", ""
+	users := ""
+	groups := ""
 	if o.systemd() {
-		users, groups = assets.SystemdUsers, assets.SystemdGroups
+		users = assets.SystemdUsers
+		groups = assets.SystemdGroups
 	}
 
 	files["/etc/cni/net.d/10-nodes.conflist"] = nodespec.File{Content: cniConfiguration(i)}
@@ -153,12 +155,12 @@ func (o NodeOptions) service(name string, command ...string) []string {
 func (c *Cluster) identity(ctx context.Context, o NodeOptions, address string) (map[string]nodespec.File, error) {
 	kubeconfig, err := c.kubeconfig(ctx, controlplane.CertificateUser("system:node:"+o.Name, "system:nodes"))
 	if err != nil {
-		return nil, fmt.Errorf("identity of %s: %w", o.Name, err)
+		return nil, fmt.Errorf("issuing the identity of %s: %w", o.Name, err)
 	}
 
 	cert, key, err := c.control.IssueServing(o.Name, address)
 	if err != nil {
-		return nil, fmt.Errorf("identity of %s: %w", o.Name, err)
+		return nil, fmt.Errorf("issuing the identity of %s: %w", o.Name, err)
 	}
 
 	return map[string]nodespec.File{
@@ -255,13 +257,17 @@ func kubeletConfiguration(o NodeOptions, services bool) *kubeletconfig.KubeletCo
 	if o.SwapMiB > 0 {
 		k.MemorySwap.SwapBehavior = "LimitedSwap"
 	}
+
 	if o.OwnCertificate {
-		k.TLSCertFile, k.TLSPrivateKeyFile = "", ""
+		k.TLSCertFile = ""
+		k.TLSPrivateKeyFile = ""
 	}
 
 	if o.Machine {
 		// Periodic work is expensive on an emulated machine.
-		k.NodeStatusUpdateFrequency, k.SyncFrequency, k.CPUManagerReconcilePeriod = seconds(10), seconds(20), seconds(5)
+		k.NodeStatusUpdateFrequency = seconds(10)
+		k.SyncFrequency = seconds(20)
+		k.CPUManagerReconcilePeriod = seconds(5)
 	}
 
 	if len(o.Reserved) > 0 {
@@ -291,7 +297,7 @@ func cniConfiguration(i int) string {
 func containerdConfiguration(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "containerd", "--version").Output()
 	if err != nil {
-		return "", fmt.Errorf("version of containerd: %w", err)
+		return "", fmt.Errorf("reading the version of containerd: %w", err)
 	}
 
 	version := regexp.MustCompile(`\bv?(\d+)\.\d+\.\d+`).FindSubmatch(out)

@@ -118,6 +118,7 @@ func (o NodeOptions) complete(i, hostVersion int) (NodeOptions, error) {
 		}
 	}
 
+	// Another kernel is needed for the other cgroup version and for systemd.
 	o.Machine = o.Machine || o.Cgroup != hostVersion || o.systemd()
 	if o.DiskBytes == 0 {
 		o.DiskBytes = defaultDisk
@@ -144,6 +145,7 @@ func (o NodeOptions) complete(i, hostVersion int) (NodeOptions, error) {
 
 func (o NodeOptions) validate() error {
 	var errs []error
+	// Every problem is reported at once.
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
 			errs = append(errs, fmt.Errorf("node %s: "+format, append([]any{o.Name}, args...)...))

@@ -32,7 +32,7 @@ func TestComplete(t *testing.T) {
 			}
 
 			if got.Machine != test.machine || got.Cgroup != test.cgroup || got.Name != "node-3" {
-				t.Errorf("got %+v, want machine %t with cgroup version %d", got, test.machine, test.cgroup)
+				t.Errorf("complete() = %+v, want machine %t with cgroup version %d", got, test.machine, test.cgroup)
 			}
 		})
 	}
@@ -58,7 +58,7 @@ func TestCompleteRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := test.options.complete(1, 1); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v, want one that names %q", err, test.want)
+				t.Errorf("complete() = %v, want an error that names %q", err, test.want)
 			}
 		})
 	}
@@ -77,13 +77,13 @@ func TestZones(t *testing.T) {
 	} {
 		o := NodeOptions{Machine: true, CPUs: test.cpus, NUMAZones: test.zones}
 		if got := o.zones(); !slices.Equal(got, test.want) {
-			t.Errorf("%d CPUs in %d zones are %v, want %v", test.cpus, test.zones, got, test.want)
+			t.Errorf("zones() of %d CPUs in %d zones = %v, want %v", test.cpus, test.zones, got, test.want)
 		}
 	}
 }
 
 func TestTwoNodesOfOneName(t *testing.T) {
 	if err := checkNames([]NodeOptions{{Name: "a"}, {Name: "b"}, {Name: "a"}}); err == nil {
-		t.Error("no error")
+		t.Error("checkNames of two nodes named a: no error, want one")
 	}
 }

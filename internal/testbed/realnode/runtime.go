@@ -33,12 +33,12 @@ const stepCRIO = "crio"
 func crioFiles(o NodeOptions) (map[string]nodespec.File, error) {
 	runc, err := exec.LookPath("runc")
 	if err != nil {
-		return nil, fmt.Errorf("configuration of CRI-O: %w", err)
+		return nil, fmt.Errorf("writing the configuration of CRI-O: %w", err)
 	}
 
 	conmon, err := exec.LookPath(assets.Conmon)
 	if err != nil {
-		return nil, fmt.Errorf("configuration of CRI-O: %w", err)
+		return nil, fmt.Errorf("writing the configuration of CRI-O: %w", err)
 	}
 
 	if !o.Machine {
@@ -112,7 +112,7 @@ func kubeletFiles(o NodeOptions, services bool) (files map[string]nodespec.File,
 		return map[string]nodespec.File{kubeletConfig: {Content: string(content)}}, []string{"--config", kubeletConfig}, nil
 	}
 
-	// A marshalled KubeletConfiguration would contain zero durations that override the main file.
+	// A marshaled KubeletConfiguration would contain zero durations that override the main file.
 	dropIn, err := json.Marshal(map[string]string{"apiVersion": k.APIVersion, "kind": k.Kind, "reservedSystemCPUs": k.ReservedSystemCPUs})
 	if err != nil {
 		return nil, nil, fmt.Errorf("kubelet configuration: %w", err)

@@ -55,7 +55,7 @@ func (c *Cluster) EnableServices(ctx context.Context) error {
 
 	listener, err := config.Listen(ctx, "tcp4", net.JoinHostPort(bridge.Gateway().String(), servicePort))
 	if err != nil {
-		return fmt.Errorf("serve the API server to nodes: %w", err)
+		return fmt.Errorf("serving the API server to nodes: %w", err)
 	}
 
 	go sandbox.Serve(listener, net.JoinHostPort("127.0.0.1", strconv.Itoa(c.control.Port())))
@@ -65,7 +65,7 @@ func (c *Cluster) EnableServices(ctx context.Context) error {
 
 	port, err := strconv.ParseInt(servicePort, 10, 32)
 	if err != nil {
-		return errors.Join(fmt.Errorf("port of the API server: %w", err), listener.Close())
+		return errors.Join(fmt.Errorf("parsing the port of the API server: %w", err), listener.Close())
 	}
 
 	err = errors.Join(
@@ -91,7 +91,7 @@ func PublishService(ctx context.Context, client kubernetes.Interface, namespace,
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}
 	service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{ClusterIP: clusterIP, Ports: ports}}
 	if _, err := client.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create service %s/%s: %w", namespace, name, err)
+		return fmt.Errorf("creating service %s/%s: %w", namespace, name, err)
 	}
 
 	slice := &discoveryv1.EndpointSlice{
@@ -105,7 +105,7 @@ func PublishService(ctx context.Context, client kubernetes.Interface, namespace,
 	}
 
 	if _, err := client.DiscoveryV1().EndpointSlices(namespace).Create(ctx, slice, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("create endpoints of %s/%s: %w", namespace, name, err)
+		return fmt.Errorf("creating endpoints of %s/%s: %w", namespace, name, err)
 	}
 
 	return nil
@@ -118,7 +118,7 @@ func (c *Cluster) startDNS() error {
 		dnsPort, clusterDomain, c.control.Kubeconfig())
 
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		return fmt.Errorf("start CoreDNS: %w", err)
+		return fmt.Errorf("starting CoreDNS: %w", err)
 	}
 
 	dns, err := process.Start(process.Spec{

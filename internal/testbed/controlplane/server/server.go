@@ -70,7 +70,7 @@ func newComponent(name, component string, upstream func() *cobra.Command) *cobra
 func runUpstream(cmd *cobra.Command, args []string) error {
 	cmd.SetArgs(args)
 	if err := cli.RunNoErrOutput(cmd); err != nil {
-		return fmt.Errorf("run %s: %w", cmd.Name(), err)
+		return fmt.Errorf("running %s: %w", cmd.Name(), err)
 	}
 
 	return nil
@@ -112,17 +112,17 @@ func runAPIServer(dir string, args []string) (err error) {
 	}
 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("create data directory: %w", err)
+		return fmt.Errorf("creating data directory: %w", err)
 	}
 
 	// etcd's sockets are named relative to the working directory.
 	if err := os.Chdir(dir); err != nil {
-		return fmt.Errorf("enter data directory: %w", err)
+		return fmt.Errorf("entering data directory: %w", err)
 	}
 
 	etcd, err := startEtcd()
 	if err != nil {
-		return fmt.Errorf("start etcd in %s: %w", dir, err)
+		return fmt.Errorf("starting etcd in %s: %w", dir, err)
 	}
 	defer func() {
 		etcd.Close()

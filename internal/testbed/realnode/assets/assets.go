@@ -42,7 +42,7 @@ type Set struct {
 func FromDir(bin string) (Set, error) {
 	bin, err := filepath.Abs(bin)
 	if err != nil {
-		return Set{}, fmt.Errorf("find binaries: %w", err)
+		return Set{}, fmt.Errorf("finding binaries: %w", err)
 	}
 
 	s := Set{
@@ -84,7 +84,7 @@ func (s Set) WithCommands(commands ...string) (Set, error) {
 func static(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
+		return fmt.Errorf("reading %s: %w", path, err)
 	}
 
 	for _, p := range f.Progs {
@@ -112,6 +112,7 @@ func ForTest(ctx context.Context, built bool) (Set, error) {
 		return FromDir(filepath.Join(root, "bin"))
 	}
 
+	// Tests of several packages run at the same time: one of them builds at a time.
 	unlock, err := lock(filepath.Join(root, ".cache", "nodes"))
 	if err != nil {
 		return Set{}, err
@@ -121,7 +122,7 @@ func ForTest(ctx context.Context, built bool) (Set, error) {
 	cmd := exec.CommandContext(ctx, "make", "--no-print-directory", "build-nodes")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return Set{}, fmt.Errorf("build the binaries of nodes: %w\n%s", err, out)
+		return Set{}, fmt.Errorf("building the binaries of nodes: %w\n%s", err, out)
 	}
 
 	return FromDir(filepath.Join(root, "bin"))
@@ -131,7 +132,7 @@ func ForTest(ctx context.Context, built bool) (Set, error) {
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
-		return "", fmt.Errorf("find the module: %w", err)
+		return "", fmt.Errorf("finding the module: %w", err)
 	}
 
 	for {
@@ -140,7 +141,7 @@ func moduleRoot() (string, error) {
 		}
 
 		if filepath.Dir(dir) == dir {
-			return "", errors.New("find the module: no go.mod in the working directory or its parents")
+			return "", errors.New("finding the module: no go.mod in the working directory or its parents")
 		}
 
 		dir = filepath.Dir(dir)
@@ -150,17 +151,17 @@ func moduleRoot() (string, error) {
 // lock locks a cache directory until unlock is called or this process ends.
 func lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("lock cache: %w", err)
+		return nil, fmt.Errorf("locking cache: %w", err)
 	}
 
 	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("lock cache: %w", err)
+		return nil, fmt.Errorf("locking cache: %w", err)
 	}
 
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("lock cache: %w", err)
+		return nil, fmt.Errorf("locking cache: %w", err)
 	}
 
 	return func() { f.Close() }, nil
@@ -179,7 +180,7 @@ const CommandPath = "/crane-binary"
 func (s Set) Images(programs []string) (string, error) {
 	kit, err := os.ReadFile(s.Kit)
 	if err != nil {
-		return "", fmt.Errorf("build images: %w", err)
+		return "", fmt.Errorf("building images: %w", err)
 	}
 
 	key := sha256.New()
@@ -192,7 +193,7 @@ func (s Set) Images(programs []string) (string, error) {
 
 	for _, c := range commands {
 		if err := digest(key, s.Commands[c]); err != nil {
-			return "", fmt.Errorf("build images: %w", err)
+			return "", fmt.Errorf("building images: %w", err)
 		}
 	}
 
@@ -243,32 +244,32 @@ func (s Set) cached(name string, key []byte, suffix string, produce func(path st
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("find cached %s: %w", name, err)
+		return "", fmt.Errorf("finding the cached %s: %w", name, err)
 	}
 
 	partial := filepath.Join(s.Cache, ".partial-"+name+suffix)
 	if err := os.RemoveAll(partial); err != nil {
-		return "", fmt.Errorf("build %s: %w", name, err)
+		return "", fmt.Errorf("building %s: %w", name, err)
 	}
 
 	if err := produce(partial); err != nil {
-		return "", fmt.Errorf("build %s: %w", name, errors.Join(err, os.RemoveAll(partial)))
+		return "", fmt.Errorf("building %s: %w", name, errors.Join(err, os.RemoveAll(partial)))
 	}
 
 	old, err := filepath.Glob(filepath.Join(s.Cache, name+"-*"+suffix))
 	if err != nil {
-		return "", fmt.Errorf("build %s: %w", name, err)
+		return "", fmt.Errorf("building %s: %w", name, err)
 	}
 
 	for _, o := range old {
 		// A starting node may have it open, which does not prevent removal.
 		if err := os.RemoveAll(o); err != nil {
-			return "", fmt.Errorf("remove old %s: %w", name, err)
+			return "", fmt.Errorf("removing old %s: %w", name, err)
 		}
 	}
 
 	if err := os.Rename(partial, path); err != nil {
-		return "", fmt.Errorf("build %s: %w", name, err)
+		return "", fmt.Errorf("building %s: %w", name, err)
 	}
 
 	return path, nil
@@ -287,7 +288,7 @@ func digest(key io.Writer, files ...string) error {
 		f.Close()
 
 		if err != nil {
-			return fmt.Errorf("read %s: %w", file, err)
+			return fmt.Errorf("reading %s: %w", file, err)
 		}
 	}
 

@@ -30,22 +30,22 @@ func TestKeep(t *testing.T) {
 
 	first := keep("12345678")
 	if again := keep("12345678"); again != first || made != 1 {
-		t.Errorf("made %d times as %s and %s, want once", made, first, again)
+		t.Errorf("cached twice with one key: built %d times as %s and %s, want once", made, first, again)
 	}
 
 	second := keep("87654321")
 	if _, err := os.Stat(first); !errors.Is(err, os.ErrNotExist) || second == first {
-		t.Errorf("the old version %s still exists beside %s", first, second)
+		t.Errorf("cached with another key: %s and %s, want only the second", first, second)
 	}
 	if _, err := s.cached("thing", []byte("fails!!!"), ".x", func(path string) error {
 		return errors.Join(os.WriteFile(path, nil, 0o600), errors.New("half way"))
 	}); err == nil {
-		t.Error("a failure is no error")
+		t.Error("cached with a failing build: no error, want one")
 	}
 
 	entries, err := filepath.Glob(filepath.Join(s.Cache, "thing-*"))
 	if err != nil || len(entries) != 1 || entries[0] != second {
-		t.Errorf("kept %v, %v; want %s", entries, err, second)
+		t.Errorf("files in the cache = %v, error %v; want %s", entries, err, second)
 	}
 }
 
@@ -57,36 +57,36 @@ func TestCPIO(t *testing.T) {
 
 	got := string(c.bytes())
 	if len(got)%4 != 0 {
-		t.Errorf("%d bytes are no multiple of four", len(got))
+		t.Errorf("the archive has %d bytes, want a multiple of four", len(got))
 	}
 
 	want := "07070100000001000041ed" + strings.Repeat("0", 8*2) + "00000001" + strings.Repeat("0", 8*6) + "0000000200000000d\x00"
 	if !strings.HasPrefix(got, want) {
-		t.Errorf("the directory is %q, want %q", got[:len(want)], want)
+		t.Errorf("entry of the directory = %q, want %q", got[:len(want)], want)
 	}
 
 	_, rest, _ := strings.Cut(got, "070701"+"00000002")
 	if !strings.HasPrefix(rest, "000081ed") || !strings.Contains(rest, "00000005") || !strings.Contains(rest, "d/f\x00") || !strings.Contains(rest, "12345\x00\x00\x00") {
-		t.Errorf("the file is %q", rest)
+		t.Errorf("entry of the file = %q, want mode 81ed, 5 bytes, d/f and padded content", rest)
 	}
 	if !strings.Contains(got, "TRAILER!!!\x00") {
-		t.Error("no trailer")
+		t.Errorf("archive = %q, want a trailer", got)
 	}
 }
 
 func TestLoadOrder(t *testing.T) {
 	o := &loadOrder{modules: map[string]string{}, builtin: "kernel/fs/ext4/ext4.ko\n"}
 	if err := o.add("ext4"); err != nil || len(o.files) != 0 {
-		t.Errorf("a built-in module: %v, %v", o.files, err)
+		t.Errorf("add of a built-in module: files %v, error %v; want none", o.files, err)
 	}
 	if err := o.add("nothing"); err == nil {
-		t.Error("a missing module is not an error")
+		t.Error("add of a missing module: no error, want one")
 	}
 }
 
 func TestStatic(t *testing.T) {
 	if err := static(filepath.Join(t.TempDir(), "nothing")); err == nil {
-		t.Error("a missing program is accepted as static")
+		t.Error("static of a missing program: no error, want one")
 	}
 
 	script := filepath.Join(t.TempDir(), "script")
@@ -95,7 +95,7 @@ func TestStatic(t *testing.T) {
 	}
 
 	if err := static(script); err == nil {
-		t.Error("a script is a static program")
+		t.Error("static of a script: no error, want one")
 	}
 
 	// Dynamically linked programs are not static.
@@ -105,7 +105,7 @@ func TestStatic(t *testing.T) {
 	}
 
 	if err := static("/bin/ls"); err == nil || !strings.Contains(err.Error(), "dynamic linker") {
-		t.Errorf("a dynamic program: %v", err)
+		t.Errorf("static of a dynamic program = %v, want an error that names the dynamic linker", err)
 	}
 }
 
@@ -113,9 +113,9 @@ func TestStatic(t *testing.T) {
 func TestWithCommands(t *testing.T) {
 	s := Set{Kit: filepath.Join(t.TempDir(), "nodekit")}
 	if _, err := s.WithCommands("crane-agent"); err == nil || !strings.Contains(err.Error(), "make build-nodes") {
-		t.Errorf("%v", err)
+		t.Errorf("WithCommands of a missing command = %v, want an error that names make build-nodes", err)
 	}
 	if got, err := s.WithCommands(); err != nil || len(got.Commands) > 0 {
-		t.Errorf("no command: %+v, %v", got.Commands, err)
+		t.Errorf("WithCommands() = %+v, error %v; want no commands", got.Commands, err)
 	}
 }

@@ -59,7 +59,7 @@ func (s Set) Machine(ctx context.Context, contents Contents) (Machine, error) {
 	fmt.Fprintln(key, "console", drivers())
 
 	if err := digest(key, s.Kit, m.Kernel); err != nil {
-		return m, fmt.Errorf("make initrd: %w", err)
+		return m, fmt.Errorf("building the initial file system: %w", err)
 	}
 
 	m.Initrd, err = s.cached("initrd", key.Sum(nil), ".cpio", func(path string) error { return s.writeInitrd(path, tree) })
@@ -74,7 +74,7 @@ func (s Set) Machine(ctx context.Context, contents Contents) (Machine, error) {
 func globOne(pattern string) (string, error) {
 	found, err := filepath.Glob(pattern)
 	if err != nil {
-		return "", fmt.Errorf("look for %s: %w", pattern, err)
+		return "", fmt.Errorf("looking for %s: %w", pattern, err)
 	}
 
 	if len(found) != 1 {
@@ -111,12 +111,12 @@ func (s Set) HasKernel() error {
 func (s Set) kernelTree() (string, error) {
 	tree := os.Getenv(KernelEnv)
 	if tree == "" {
-		kept, err := filepath.Glob(filepath.Join(s.Cache, "kernel-*"))
-		if err != nil || len(kept) != 1 {
+		trees, err := filepath.Glob(filepath.Join(s.Cache, "kernel-*"))
+		if err != nil || len(trees) != 1 {
 			return "", fmt.Errorf("no kernel for virtual machines in %s, and %s is not set", s.Cache, KernelEnv)
 		}
 
-		tree = kept[0]
+		tree = trees[0]
 	}
 
 	_, err := globOne(filepath.Join(tree, "boot", "vmlinuz-*"))
@@ -127,7 +127,7 @@ func (s Set) kernelTree() (string, error) {
 func currentKernel(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "apt-cache", "depends", kernelPackage).Output()
 	if err != nil {
-		return "", fmt.Errorf("find a kernel for virtual machines (set %s to one, or apt-get update): %w", KernelEnv, err)
+		return "", fmt.Errorf("finding a kernel for virtual machines (set %s to one, or apt-get update): %w", KernelEnv, err)
 	}
 
 	for line := range strings.Lines(string(out)) {
@@ -136,7 +136,7 @@ func currentKernel(ctx context.Context) (string, error) {
 		}
 	}
 
-	return "", fmt.Errorf("find a kernel for virtual machines: package %s depends on none (set %s, or apt-get update)", kernelPackage, KernelEnv)
+	return "", fmt.Errorf("finding a kernel for virtual machines: package %s depends on none (set %s, or apt-get update)", kernelPackage, KernelEnv)
 }
 
 func run(ctx context.Context, dir, name string, args ...string) error {
@@ -151,7 +151,8 @@ func run(ctx context.Context, dir, name string, args ...string) error {
 
 // root builds the root file system of machines.
 func (s Set) root(ctx context.Context, c Contents) (string, error) {
-	name, systemd := "root", ""
+	name := "root"
+	systemd := ""
 	files, err := s.rootFiles(ctx, c)
 	if err == nil && c.Systemd {
 		name = "systemdroot"
@@ -164,13 +165,14 @@ func (s Set) root(ctx context.Context, c Contents) (string, error) {
 	}
 
 	if err != nil {
-		return "", fmt.Errorf("build root file system: %w", err)
+		return "", fmt.Errorf("building the root file system: %w", err)
 	}
 
 	if c.CRIO {
 		name = "crio" + name
 	}
 
+	// The key covers the content of every file, so that a new version of a library builds a new image.
 	sources := slices.Sorted(maps.Values(files))
 	key := sha256.New()
 	fmt.Fprintln(key, rootSize)
@@ -180,7 +182,7 @@ func (s Set) root(ctx context.Context, c Contents) (string, error) {
 	}
 
 	if err := digest(key, slices.Compact(sources)...); err != nil {
-		return "", fmt.Errorf("build root file system: %w", err)
+		return "", fmt.Errorf("building the root file system: %w", err)
 	}
 
 	return s.cached(name, key.Sum(nil), ".img", func(path string) error {
@@ -216,7 +218,7 @@ func (s Set) rootFiles(ctx context.Context, c Contents) (map[string]string, erro
 	for _, p := range programs {
 		path, err := exec.LookPath(p)
 		if err != nil {
-			return nil, fmt.Errorf("look for %s: %w", p, err)
+			return nil, fmt.Errorf("looking for %s: %w", p, err)
 		}
 
 		if !slices.Contains(slices.Collect(maps.Values(files)), path) {
@@ -241,14 +243,16 @@ func (s Set) rootFiles(ctx context.Context, c Contents) (map[string]string, erro
 func librariesOf(ctx context.Context, program string, dirs ...string) ([]string, error) {
 	f, err := elf.Open(program)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", program, err)
+		return nil, fmt.Errorf("reading %s: %w", program, err)
 	}
 
 	needed, err := f.ImportedLibraries()
-	if err = errors.Join(err, f.Close()); err != nil || len(needed) == 0 {
+	err = errors.Join(err, f.Close())
+	if err != nil || len(needed) == 0 {
 		return nil, err
 	}
 
+	// The output has lines such as "libc.so.6 => /lib/libc.so.6 (0x7f...)" and the path of the linker.
 	out, err := ldd(ctx, program, dirs)
 	if err != nil {
 		return nil, err
@@ -276,6 +280,7 @@ func createTree(tree string, files map[string]string) error {
 		}
 	}
 
+	// As in Debian, programs and libraries are in /usr, and the old paths are links.
 	for link, to := range map[string]string{"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64", "var/run": "/run"} {
 		if err := os.Symlink(to, filepath.Join(tree, link)); err != nil {
 			return err
@@ -318,12 +323,12 @@ func (s Set) writeInitrd(path, tree string) error {
 		return err
 	}
 
-	has, err := os.ReadFile(builtin)
+	builtinList, err := os.ReadFile(builtin)
 	if err != nil {
 		return err
 	}
 
-	order := &loadOrder{modules: modules, builtin: strings.ReplaceAll(string(has), "-", "_")}
+	order := &loadOrder{modules: modules, builtin: strings.ReplaceAll(string(builtinList), "-", "_")}
 	for _, d := range drivers() {
 		if err := order.add(d); err != nil {
 			return err
@@ -392,6 +397,7 @@ func (o *loadOrder) add(name string) error {
 		return nil
 	}
 
+	// Dependencies come first, because a module cannot be loaded without the symbols it uses.
 	needs, err := dependencies(file)
 	if err != nil {
 		return err
@@ -411,7 +417,7 @@ func (o *loadOrder) add(name string) error {
 func dependencies(file string) ([]string, error) {
 	f, err := elf.Open(file)
 	if err != nil {
-		return nil, fmt.Errorf("read module %s: %w", file, err)
+		return nil, fmt.Errorf("reading module %s: %w", file, err)
 	}
 	defer func() { _ = f.Close() }() // It was only read.
 
@@ -422,7 +428,7 @@ func dependencies(file string) ([]string, error) {
 
 	data, err := section.Data()
 	if err != nil {
-		return nil, fmt.Errorf("read module %s: %w", file, err)
+		return nil, fmt.Errorf("reading module %s: %w", file, err)
 	}
 
 	for entry := range strings.SplitSeq(string(data), "\x00") {

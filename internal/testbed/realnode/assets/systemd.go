@@ -68,12 +68,12 @@ func (s Set) HasSystemd() error {
 
 // systemdTree returns the directory with the unpacked packages.
 func (s Set) systemdTree() (string, error) {
-	kept, err := filepath.Glob(filepath.Join(s.Cache, "systemd-*"))
-	if err != nil || len(kept) != 1 {
+	trees, err := filepath.Glob(filepath.Join(s.Cache, "systemd-*"))
+	if err != nil || len(trees) != 1 {
 		return "", fmt.Errorf("no systemd for virtual machines in %s", s.Cache)
 	}
 
-	return kept[0], nil
+	return trees[0], nil
 }
 
 // unpack downloads packages into a directory.
@@ -147,14 +147,14 @@ func installSystemd(ctx context.Context, systemd, tree string) error {
 
 // systemdFiles returns the libraries of this machine that systemd's programs need in addition to those of its packages.
 func systemdFiles(ctx context.Context, systemd string) (map[string]string, error) {
-	var own []string
+	var packageDirs []string
 	for _, dir := range []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/systemd", "lib/systemd"} {
-		own = append(own, filepath.Join(systemd, dir))
+		packageDirs = append(packageDirs, filepath.Join(systemd, dir))
 	}
 
 	files := map[string]string{}
 	for _, program := range []string{"lib/systemd/systemd", "lib/systemd/systemd-journald", "bin/systemctl", "usr/bin/systemd-run", "usr/bin/dbus-daemon"} {
-		libraries, err := librariesOf(ctx, filepath.Join(systemd, program), own...)
+		libraries, err := librariesOf(ctx, filepath.Join(systemd, program), packageDirs...)
 		if err != nil {
 			return nil, err
 		}

@@ -44,13 +44,13 @@ func TestInstallSystemd(t *testing.T) {
 		"etc/systemd/system/multi-user.target.wants/" + NodeUnit: "ExecStart=/init machine",
 	} {
 		if content, err := os.ReadFile(filepath.Join(tree, name)); err != nil || !strings.Contains(string(content), want) {
-			t.Errorf("%s: %q, %v; want %q", name, content, err, want)
+			t.Errorf("content of %s = %q, error %v; want %q", name, content, err, want)
 		}
 	}
 
 	for name, want := range map[string]string{"lib": "usr/lib", "usr/bin/bus": "dbus-daemon", "etc/systemd/system/default.target": "/lib/systemd/system/multi-user.target"} {
 		if link, err := os.Readlink(filepath.Join(tree, name)); err != nil || link != want {
-			t.Errorf("%s leads to %q, %v; want %q", name, link, err, want)
+			t.Errorf("link %s = %q, error %v; want %q", name, link, err, want)
 		}
 	}
 }
@@ -59,7 +59,7 @@ func TestInstallSystemd(t *testing.T) {
 func TestHasSystemd(t *testing.T) {
 	s := Set{Cache: t.TempDir()}
 	if err := s.HasSystemd(); err == nil || !strings.Contains(err.Error(), "no systemd") {
-		t.Errorf("%v", err)
+		t.Errorf("HasSystemd() without packages = %v, want an error that says there is no systemd", err)
 	}
 	if err := os.Mkdir(filepath.Join(s.Cache, "systemd-1"), 0o755); err != nil {
 		t.Fatal(err)

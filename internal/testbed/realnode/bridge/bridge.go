@@ -56,7 +56,7 @@ func Open(ctx context.Context, addresses ...netip.Addr) error {
 
 	// The setting is specific to this network namespace.
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
-		return fmt.Errorf("route between nodes: %w", err)
+		return fmt.Errorf("routing between nodes: %w", err)
 	}
 
 	return nil
@@ -100,7 +100,7 @@ func ip(ctx context.Context, lines ...string) error {
 	cmd := exec.CommandContext(ctx, "ip", "-batch", "-")
 	cmd.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("network of the nodes: %w: %s", err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("configuring the network of the nodes: %w: %s", err, strings.TrimSpace(string(out)))
 	}
 
 	return nil

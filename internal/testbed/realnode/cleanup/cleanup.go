@@ -49,7 +49,7 @@ type Session struct {
 // Open creates the entry of a session. The lock is released when this process ends.
 func Open(id string) (*Session, error) {
 	if err := os.MkdirAll(BaseDir, 0o700); err != nil {
-		return nil, fmt.Errorf("open session: %w", err)
+		return nil, fmt.Errorf("opening session: %w", err)
 	}
 
 	if err := checkOwner(BaseDir); err != nil {
@@ -57,22 +57,23 @@ func Open(id string) (*Session, error) {
 	}
 
 	s := &Session{dir: filepath.Join(BaseDir, id)}
+	// The entry gets its name when it is locked, so that Sweep never finds it unlocked.
 	fresh := s.dir + ".new"
 	if err := os.Mkdir(fresh, 0o700); err != nil {
-		return nil, fmt.Errorf("open session: %w", err)
+		return nil, fmt.Errorf("opening session: %w", err)
 	}
 
 	var err error
 	if s.lock, err = os.OpenFile(filepath.Join(fresh, lockFile), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("open session: %w", err), os.RemoveAll(fresh))
+		return nil, errors.Join(fmt.Errorf("opening session: %w", err), os.RemoveAll(fresh))
 	}
 
 	if err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock session: %w", err), os.RemoveAll(fresh))
+		return nil, errors.Join(fmt.Errorf("locking session: %w", err), os.RemoveAll(fresh))
 	}
 
 	if err := os.Rename(fresh, s.dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("open session: %w", err), os.RemoveAll(fresh))
+		return nil, errors.Join(fmt.Errorf("opening session: %w", err), os.RemoveAll(fresh))
 	}
 
 	return s, nil
@@ -82,7 +83,7 @@ func Open(id string) (*Session, error) {
 func checkOwner(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return fmt.Errorf("stat %s: %w", dir, err)
+		return fmt.Errorf("checking %s: %w", dir, err)
 	}
 
 	stat, ok := info.Sys().(*syscall.Stat_t)
@@ -100,16 +101,16 @@ func (s *Session) Dir() string { return s.dir }
 func (s *Session) Save(r Record) error {
 	content, err := json.Marshal(r)
 	if err != nil {
-		return fmt.Errorf("write session: %w", err)
+		return fmt.Errorf("writing session: %w", err)
 	}
 
 	name := filepath.Join(s.dir, recordFile)
 	if err := os.WriteFile(name+".new", content, 0o600); err != nil {
-		return fmt.Errorf("write session: %w", err)
+		return fmt.Errorf("writing session: %w", err)
 	}
 
 	if err := os.Rename(name+".new", name); err != nil {
-		return fmt.Errorf("write session: %w", err)
+		return fmt.Errorf("writing session: %w", err)
 	}
 
 	return nil
@@ -137,7 +138,7 @@ func Sweep() error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("list sessions: %w", err)
+		return fmt.Errorf("listing sessions: %w", err)
 	}
 
 	if err := checkOwner(BaseDir); err != nil {
@@ -173,17 +174,18 @@ func clean(dir string) error {
 		return remove(dir)
 	}
 	if err != nil {
-		return fmt.Errorf("clean %s: %w", dir, err)
+		return fmt.Errorf("cleaning %s: %w", dir, err)
 	}
 
 	var r Record
 	if err := json.Unmarshal(content, &r); err != nil {
-		return fmt.Errorf("clean %s: %w", dir, err)
+		return fmt.Errorf("cleaning %s: %w", dir, err)
 	}
 
+	// Root removes these paths: only names of sessions are accepted.
 	for _, path := range append(append([]string{}, r.Group.Dirs...), r.Dirs...) {
 		if !strings.HasPrefix(filepath.Base(path), Prefix) || !filepath.IsAbs(path) || filepath.Clean(path) != path {
-			return fmt.Errorf("clean %s: %q is not a path of a session", dir, path)
+			return fmt.Errorf("cleaning %s: %q is not a path of a session", dir, path)
 		}
 	}
 
@@ -210,7 +212,7 @@ func remove(dir string) error {
 		}
 
 		if time.Now().After(deadline) {
-			return fmt.Errorf("remove %s: %w", dir, err)
+			return fmt.Errorf("removing %s: %w", dir, err)
 		}
 
 		time.Sleep(10 * time.Millisecond)

@@ -50,12 +50,12 @@ func TestCleanRemovesWhatIsListed(t *testing.T) {
 
 	for _, path := range []string{state, group, dir} {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is left", path)
+			t.Errorf("%s exists after clean, want it removed", path)
 		}
 	}
 
 	if err := clean(dir); err != nil {
-		t.Errorf("cleaning again: %v", err)
+		t.Errorf("second clean = %v, want no error", err)
 	}
 }
 
@@ -67,10 +67,10 @@ func TestCleanRejectsForeignPaths(t *testing.T) {
 
 	for _, path := range []string{keep, "relative/" + Prefix + "x", "/tmp/../" + Prefix + "x", ""} {
 		if err := clean(entry(t, Record{Dirs: []string{path}})); err == nil || !strings.Contains(err.Error(), "not a path") {
-			t.Errorf("directory %q: %v, want a refusal", path, err)
+			t.Errorf("clean of directory %q = %v, want an error", path, err)
 		}
 		if err := clean(entry(t, Record{Group: hostcgroup.Group{Dirs: []string{path}}})); err == nil {
-			t.Errorf("cgroup %q is no error", path)
+			t.Errorf("clean of cgroup %q: no error, want one", path)
 		}
 	}
 
@@ -81,7 +81,7 @@ func TestCleanRejectsForeignPaths(t *testing.T) {
 
 func TestWatchRefusesOtherDirectories(t *testing.T) {
 	if err := Watch(t.TempDir(), strings.NewReader("")); err == nil {
-		t.Error("no error")
+		t.Error("Watch of another directory: no error, want one")
 	}
 }
 
@@ -99,6 +99,6 @@ func TestTrusted(t *testing.T) {
 	}
 
 	if err := checkOwner(dir); err == nil {
-		t.Error("a directory that others may write to is trusted")
+		t.Error("checkOwner of a directory that others may write to: no error, want one")
 	}
 }

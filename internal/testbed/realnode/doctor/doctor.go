@@ -165,6 +165,7 @@ func cgroups() Finding {
 	case len(host.V1) > 0 && len(missing) > 0:
 		f.Problem = "no v1 controller " + strings.Join(missing, ", ")
 
+	// Only creating a group shows whether the hierarchies are writable.
 	default:
 		group, err := host.Make(fmt.Sprintf("crane-nodes-probe-%d", os.Getpid()))
 		if err == nil {

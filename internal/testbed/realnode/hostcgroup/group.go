@@ -82,7 +82,7 @@ func setCPUShares(dir string) error {
 	}
 
 	if err := os.WriteFile(file, []byte(strconv.Itoa(taskShares*max(2, runtime.NumCPU()))), 0); err != nil {
-		return fmt.Errorf("create cgroup: set its weight: %w", err)
+		return fmt.Errorf("creating cgroup: setting its weight: %w", err)
 	}
 
 	return nil
@@ -107,7 +107,7 @@ func (g Group) Child(name string) (Group, error) {
 // add creates one directory. A new v1 cpuset initially has neither CPUs nor memory nodes.
 func (g *Group) add(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		return fmt.Errorf("create cgroup: %w", err)
+		return fmt.Errorf("creating cgroup: %w", err)
 	}
 
 	g.Dirs = append(g.Dirs, dir)
@@ -126,7 +126,7 @@ func (g *Group) add(dir string) error {
 		}
 
 		if err != nil {
-			return fmt.Errorf("create cgroup: set its CPUs and memory nodes: %w", err)
+			return fmt.Errorf("creating cgroup: setting its CPUs and memory nodes: %w", err)
 		}
 	}
 
@@ -136,12 +136,12 @@ func (g *Group) add(dir string) error {
 // delegatingParent returns the nearest ancestor of the process's cgroup whose children have all required controllers.
 func delegatingParent(h Hierarchy) (string, error) {
 	for dir := h.Own; ; dir = filepath.Dir(dir) {
-		have, err := words(filepath.Join(dir, "cgroup.subtree_control"))
+		delegated, err := words(filepath.Join(dir, "cgroup.subtree_control"))
 		if err != nil {
-			return "", fmt.Errorf("find a cgroup for nodes: %w", err)
+			return "", fmt.Errorf("finding a cgroup for nodes: %w", err)
 		}
 
-		missing := slices.DeleteFunc(requiredControllers(), func(c string) bool { return slices.Contains(have, c) })
+		missing := slices.DeleteFunc(requiredControllers(), func(c string) bool { return slices.Contains(delegated, c) })
 		if len(missing) == 0 {
 			return dir, nil
 		}
@@ -155,21 +155,21 @@ func delegatingParent(h Hierarchy) (string, error) {
 
 // enableControllers enables all available required controllers for the children of a v2 group.
 func enableControllers(dir string) error {
-	have, err := words(filepath.Join(dir, "cgroup.controllers"))
+	available, err := words(filepath.Join(dir, "cgroup.controllers"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // v1
 	}
 	if err != nil {
-		return fmt.Errorf("enable cgroup controllers: %w", err)
+		return fmt.Errorf("enabling cgroup controllers: %w", err)
 	}
 
 	for _, c := range requiredControllers() {
-		if !slices.Contains(have, c) {
+		if !slices.Contains(available, c) {
 			continue
 		}
 
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+c), 0); err != nil {
-			return fmt.Errorf("enable cgroup controller %s: %w", c, err)
+			return fmt.Errorf("enabling cgroup controller %s: %w", c, err)
 		}
 	}
 
@@ -185,7 +185,7 @@ func words(file string) ([]string, error) {
 func (g Group) Add(pid int) error {
 	for _, dir := range g.Dirs {
 		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
-			return fmt.Errorf("move process %d into cgroup: %w", pid, err)
+			return fmt.Errorf("moving process %d into cgroup: %w", pid, err)
 		}
 	}
 
@@ -208,7 +208,7 @@ func (g Group) Remove(bound time.Duration) error {
 			}
 
 			if time.Now().After(deadline) {
-				errs = append(errs, fmt.Errorf("remove cgroup: %w", err))
+				errs = append(errs, fmt.Errorf("removing cgroup: %w", err))
 				break
 			}
 
@@ -238,6 +238,7 @@ func removeTree(dir string) error {
 		}
 	}
 
+	// Rmdir and not os.RemoveAll, which would try to delete the kernel's files.
 	err = syscall.Rmdir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -39,17 +39,17 @@ type Host struct {
 func Detect() (Host, error) {
 	mounts, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		return Host{}, fmt.Errorf("find cgroups: %w", err)
+		return Host{}, fmt.Errorf("finding cgroups: %w", err)
 	}
 	defer mounts.Close()
 
-	own, err := os.Open("/proc/self/cgroup")
+	membership, err := os.Open("/proc/self/cgroup")
 	if err != nil {
-		return Host{}, fmt.Errorf("find cgroups: %w", err)
+		return Host{}, fmt.Errorf("finding cgroups: %w", err)
 	}
-	defer own.Close()
+	defer membership.Close()
 
-	return parse(mounts, own)
+	return parse(mounts, membership)
 }
 
 // mount is a line of mountinfo about cgroups.
@@ -67,7 +67,7 @@ func parse(mountinfo, membership io.Reader) (Host, error) {
 	for lines.Scan() {
 		fields := strings.SplitN(lines.Text(), ":", 3)
 		if len(fields) != 3 {
-			return Host{}, fmt.Errorf("find cgroups: %q is not a line of /proc/PID/cgroup", lines.Text())
+			return Host{}, fmt.Errorf("finding cgroups: %q is not a line of /proc/PID/cgroup", lines.Text())
 		}
 
 		name := fields[1]
@@ -86,7 +86,7 @@ func parse(mountinfo, membership io.Reader) (Host, error) {
 	}
 
 	if err := lines.Err(); err != nil {
-		return Host{}, fmt.Errorf("find cgroups: %w", err)
+		return Host{}, fmt.Errorf("finding cgroups: %w", err)
 	}
 
 	slices.Reverse(host.V1) // the kernel lists the newest first
@@ -114,7 +114,7 @@ func parseMounts(mountinfo io.Reader) (v1 []mount, v2 *mount, err error) {
 	}
 
 	if err := lines.Err(); err != nil {
-		return nil, nil, fmt.Errorf("find cgroups: %w", err)
+		return nil, nil, fmt.Errorf("finding cgroups: %w", err)
 	}
 
 	return v1, v2, nil
@@ -122,9 +122,9 @@ func parseMounts(mountinfo io.Reader) (v1 []mount, v2 *mount, err error) {
 
 // hasAll reports whether the mount options contain all controllers of name.
 func hasAll(options, name string) bool {
-	have := strings.Split(options, ",")
+	all := strings.Split(options, ",")
 	for part := range strings.SplitSeq(name, ",") {
-		if !slices.Contains(have, part) {
+		if !slices.Contains(all, part) {
 			return false
 		}
 	}
@@ -153,10 +153,10 @@ func (h Host) Names() []string {
 
 // Missing returns the controllers of want that no v1 hierarchy has.
 func (h Host) Missing(want ...string) []string {
-	var have []string
+	var mounted []string
 	for _, name := range h.Names() {
-		have = append(have, strings.Split(name, ",")...)
+		mounted = append(mounted, strings.Split(name, ",")...)
 	}
 
-	return slices.DeleteFunc(want, func(c string) bool { return slices.Contains(have, c) })
+	return slices.DeleteFunc(want, func(c string) bool { return slices.Contains(mounted, c) })
 }

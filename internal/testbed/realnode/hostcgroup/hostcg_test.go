@@ -51,7 +51,7 @@ func TestParse(t *testing.T) {
 			}
 
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("hierarchies (-want +got):\n%s", diff)
+				t.Errorf("parse: hierarchies differ (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -60,7 +60,7 @@ func TestParse(t *testing.T) {
 func TestMissing(t *testing.T) {
 	host := Host{V1: []Hierarchy{{Name: "cpu,cpuacct"}, {Name: "memory"}}}
 	if got := host.Missing("cpu", "cpuset", "memory", "pids"); !slices.Equal(got, []string{"cpuset", "pids"}) {
-		t.Errorf("missing %v, want cpuset and pids", got)
+		t.Errorf("Missing() = %v, want cpuset and pids", got)
 	}
 }
 
@@ -75,7 +75,7 @@ func FuzzParse(f *testing.F) {
 
 		for _, v := range host.V1 {
 			if v.Name == "" {
-				t.Errorf("a hierarchy without a name: %+v", v)
+				t.Errorf("parse returned hierarchy %+v, want a name", v)
 			}
 		}
 	})

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package microvm runs a real node in a small virtual machine, for the cgroup version that the host lacks. The machine
-// is emulated without hardware virtualisation, which is slow but has no host requirements.
+// is emulated without hardware virtualization, which is slow but has no host requirements.
 package microvm
 
 import (
@@ -98,7 +98,7 @@ func Start(ctx context.Context, o Options, report func(nodespec.Report)) (*Machi
 func (m *Machine) start(ctx context.Context, o Options, report func(nodespec.Report)) (booted bool, err error) {
 	reader, writer, err := os.Pipe()
 	if err != nil {
-		return false, fmt.Errorf("create pipe: %w", err)
+		return false, fmt.Errorf("creating pipe: %w", err)
 	}
 	defer reader.Close()
 
@@ -113,6 +113,7 @@ func (m *Machine) start(ctx context.Context, o Options, report func(nodespec.Rep
 		return false, err
 	}
 
+	// Only a boot that hangs before its first message is worth another attempt.
 	reports := progress.NewReader(reader, report)
 	bound := scaleByLoad(bootBound)
 	bootCtx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("not within %s", bound.Round(time.Second)))
@@ -145,7 +146,7 @@ func scaleByLoad(d time.Duration) time.Duration {
 // spawn starts the emulator, which is killed with this process.
 func (m *Machine) spawn(o Options, reports *os.File) error {
 	if err := os.MkdirAll(o.LogDir, 0o700); err != nil {
-		return fmt.Errorf("create log directory: %w", err)
+		return fmt.Errorf("creating log directory: %w", err)
 	}
 
 	config := filepath.Join(o.LogDir, "config.img")
@@ -155,7 +156,7 @@ func (m *Machine) spawn(o Options, reports *os.File) error {
 
 	console, err := os.OpenFile(filepath.Join(o.LogDir, "emulator.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("open log: %w", err)
+		return fmt.Errorf("opening log: %w", err)
 	}
 	defer console.Close()
 
@@ -174,7 +175,7 @@ func (m *Machine) spawn(o Options, reports *os.File) error {
 		defer runtime.UnlockOSThread()
 
 		if err := cmd.Start(); err != nil {
-			started <- fmt.Errorf("start emulator: %w", err)
+			started <- fmt.Errorf("starting emulator: %w", err)
 			return
 		}
 
@@ -192,12 +193,12 @@ func writeConfig(path string, node nodespec.Node) error {
 	node.Clock = time.Now()
 	content, err := json.Marshal(node)
 	if err != nil {
-		return fmt.Errorf("encode node: %w", err)
+		return fmt.Errorf("encoding node: %w", err)
 	}
 
 	content = append(content, make([]byte, sector-len(content)%sector)...)
 	if err := os.WriteFile(path, content, 0o600); err != nil {
-		return fmt.Errorf("configure node: %w", err)
+		return fmt.Errorf("configuring node: %w", err)
 	}
 
 	return nil
@@ -227,6 +228,7 @@ func arguments(o Options, config string) []string {
 		"-device", "virtserialport,chardev=reports,nr=1",
 	}
 
+	// Each program logs to a serial port of its own, after that of the reports.
 	args = append(args, zones(o)...)
 	for i, step := range o.Node.Steps {
 		id := "log" + strconv.Itoa(i)
@@ -267,14 +269,14 @@ func zones(o Options) (args []string) {
 		return nil
 	}
 
-	left := o.MemoryMiB
+	remaining := o.MemoryMiB
 	for i, cpus := range o.Zones {
 		size := o.MemoryMiB / n
 		if i == n-1 {
-			size = left
+			size = remaining
 		}
 
-		left -= size
+		remaining -= size
 		args = append(args,
 			"-object", fmt.Sprintf("memory-backend-ram,id=memory%d,size=%dM", i, size),
 			"-numa", fmt.Sprintf("node,nodeid=%d,cpus=%s,memdev=memory%d", i, cpus, i))
@@ -303,7 +305,7 @@ func (m *Machine) kill() error {
 	<-m.done
 
 	if err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("kill emulator: %w", err)
+		return fmt.Errorf("killing emulator: %w", err)
 	}
 
 	return nil

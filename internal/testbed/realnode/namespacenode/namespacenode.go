@@ -59,33 +59,34 @@ func Start(ctx context.Context, o Options, report func(nodespec.Report)) (*Node,
 		return nil, err
 	}
 
-	c := &Node{group: group, done: make(chan struct{})}
-	reports, err := c.launch(ctx, o)
+	n := &Node{group: group, done: make(chan struct{})}
+	reports, err := n.launch(ctx, o)
 	if err != nil {
-		return nil, errors.Join(err, c.Stop())
+		return nil, errors.Join(err, n.Stop())
 	}
 	defer reports.Close()
 
 	if err := progress.NewReader(reports, report).Await(ctx, nodespec.Up); err != nil {
-		return nil, errors.Join(fmt.Errorf("node: %w", err), c.Stop())
+		return nil, errors.Join(fmt.Errorf("node: %w", err), n.Stop())
 	}
 
-	return c, nil
+	return n, nil
 }
 
 // launch starts the first process and passes it its cgroups, network and configuration.
-func (c *Node) launch(ctx context.Context, o Options) (reports *os.File, err error) {
+func (n *Node) launch(ctx context.Context, o Options) (reports *os.File, err error) {
 	configReader, config, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("create pipe: %w", err)
+		return nil, fmt.Errorf("creating pipe: %w", err)
 	}
 	defer config.Close()
 
 	reports, reportWriter, err := os.Pipe()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("create pipe: %w", err), configReader.Close())
+		return nil, errors.Join(fmt.Errorf("creating pipe: %w", err), configReader.Close())
 	}
 
+	// The process inherits these files in this order, as package nodespec numbers them.
 	files := []*os.File{configReader, reportWriter}
 	defer func() {
 		for _, f := range files {
@@ -98,37 +99,38 @@ func (c *Node) launch(ctx context.Context, o Options) (reports *os.File, err err
 	}()
 
 	if err := os.MkdirAll(o.LogDir, 0o700); err != nil {
-		return reports, fmt.Errorf("create log directory: %w", err)
+		return reports, fmt.Errorf("creating log directory: %w", err)
 	}
 
 	for _, step := range o.Node.Steps {
 		log, err := os.OpenFile(filepath.Join(o.LogDir, step.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
-			return reports, fmt.Errorf("open log: %w", err)
+			return reports, fmt.Errorf("opening log: %w", err)
 		}
 
 		files = append(files, log)
 	}
 
-	if err := c.spawn(o.Kit, files); err != nil {
+	if err := n.spawn(o.Kit, files); err != nil {
 		return reports, err
 	}
 
-	if err := c.group.Add(c.pid); err != nil {
+	// The process waits for its configuration, so cgroups and network are set before anything runs.
+	if err := n.group.Add(n.pid); err != nil {
 		return reports, err
 	}
 
-	if err := o.Attach(ctx, c.pid); err != nil {
+	if err := o.Attach(ctx, n.pid); err != nil {
 		return reports, err
 	}
 
 	description, err := json.Marshal(o.Node)
 	if err != nil {
-		return reports, fmt.Errorf("encode node: %w", err)
+		return reports, fmt.Errorf("encoding node: %w", err)
 	}
 
 	if _, err := config.Write(append([]byte{'\n'}, description...)); err != nil {
-		return reports, fmt.Errorf("configure node: %w", err)
+		return reports, fmt.Errorf("configuring node: %w", err)
 	}
 
 	return reports, nil
@@ -137,7 +139,7 @@ func (c *Node) launch(ctx context.Context, o Options) (reports *os.File, err err
 // spawn starts the first process in new namespaces, except the cgroup namespace, which the process creates after it has
 // been moved to its cgroups. A locked thread waits for it, because the kernel kills the child when the thread that
 // created it exits.
-func (c *Node) spawn(kit string, files []*os.File) error {
+func (n *Node) spawn(kit string, files []*os.File) error {
 	cmd := exec.Command(kit, "init") //nolint:noctx // Stop ends it, not a context
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 	cmd.ExtraFiles = files
@@ -153,32 +155,33 @@ func (c *Node) spawn(kit string, files []*os.File) error {
 		defer runtime.UnlockOSThread()
 
 		if err := cmd.Start(); err != nil {
-			started <- fmt.Errorf("create namespaces: %w", err)
+			started <- fmt.Errorf("creating namespaces: %w", err)
 			return
 		}
 
-		c.pid = cmd.Process.Pid
+		n.pid = cmd.Process.Pid
 		started <- nil
-		c.err = cmd.Wait()
-		close(c.done)
+		n.err = cmd.Wait()
+		close(n.done)
 	}()
 
 	return <-started
 }
 
 // PID returns the ID of the node's first process; /proc/PID/root is its root file system.
-func (c *Node) PID() int { return c.pid }
+func (n *Node) PID() int { return n.pid }
 
 // Done returns a channel that is closed when the node has ended.
-func (c *Node) Done() <-chan struct{} { return c.done }
+func (n *Node) Done() <-chan struct{} { return n.done }
 
 // Kill sends SIGKILL to the child of the first process that runs program.
-func (c *Node) Kill(program string) error {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", c.pid))
+func (n *Node) Kill(program string) error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", n.pid))
 	if err != nil {
-		return fmt.Errorf("kill %s: %w", program, err)
+		return fmt.Errorf("killing %s: %w", program, err)
 	}
 
+	// Each thread of the first process has its own list of children.
 	var children []string
 	for _, t := range threads {
 		if content, err := os.ReadFile(t); err == nil {
@@ -189,7 +192,7 @@ func (c *Node) Kill(program string) error {
 	for _, child := range children {
 		pid, err := strconv.Atoi(child)
 		if err != nil {
-			return fmt.Errorf("kill %s: %w", program, err)
+			return fmt.Errorf("killing %s: %w", program, err)
 		}
 
 		name, err := os.ReadFile(filepath.Join("/proc", child, "comm"))
@@ -198,16 +201,16 @@ func (c *Node) Kill(program string) error {
 		}
 	}
 
-	return fmt.Errorf("kill %s: no child of the first process runs it", program)
+	return fmt.Errorf("killing %s: no child of the first process runs it", program)
 }
 
 // Stop kills the node: with its first process the kernel kills all others and removes mounts and interfaces. Stop also
 // removes the cgroups.
-func (c *Node) Stop() error {
-	if c.pid != 0 {
-		_ = syscall.Kill(c.pid, syscall.SIGKILL)
-		<-c.done
+func (n *Node) Stop() error {
+	if n.pid != 0 {
+		_ = syscall.Kill(n.pid, syscall.SIGKILL)
+		<-n.done
 	}
 
-	return c.group.Remove(removeBound)
+	return n.group.Remove(removeBound)
 }

@@ -37,11 +37,11 @@ const (
 func BootMachine() error {
 	for _, m := range []struct{ kind, to string }{{"devtmpfs", "/dev"}, {"proc", "/proc"}, {"sysfs", "/sys"}} {
 		if err := os.MkdirAll(m.to, 0o755); err != nil {
-			return fmt.Errorf("boot: %w", err)
+			return fmt.Errorf("booting: %w", err)
 		}
 
 		if err := unix.Mount(m.kind, m.to, m.kind, 0, ""); err != nil {
-			return fmt.Errorf("boot: mount %s: %w", m.to, err)
+			return fmt.Errorf("booting: mounting %s: %w", m.to, err)
 		}
 	}
 
@@ -56,22 +56,22 @@ func BootMachine() error {
 
 	const root = "/root"
 	if err := os.MkdirAll(root, 0o755); err != nil {
-		return fmt.Errorf("boot: %w", err)
+		return fmt.Errorf("booting: %w", err)
 	}
 
 	if err := unix.Mount(drive, root, "ext4", unix.MS_NOATIME, ""); err != nil {
-		return fmt.Errorf("boot: mount the root file system: %w", err)
+		return fmt.Errorf("booting: mounting the root file system: %w", err)
 	}
 
 	for _, dir := range []string{"/dev", "/proc", "/sys"} {
 		if err := unix.Mount(dir, root+dir, "", unix.MS_MOVE, ""); err != nil {
-			return fmt.Errorf("boot: move %s: %w", dir, err)
+			return fmt.Errorf("booting: moving %s: %w", dir, err)
 		}
 	}
 
 	// Like switch_root(8), but without freeing the memory of the few initial files.
 	if err := errors.Join(os.Chdir(root), unix.Mount(".", "/", "", unix.MS_MOVE, ""), unix.Chroot("."), os.Chdir("/")); err != nil {
-		return fmt.Errorf("boot: enter the root file system: %w", err)
+		return fmt.Errorf("booting: entering the root file system: %w", err)
 	}
 
 	environment := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
@@ -86,7 +86,7 @@ func BootMachine() error {
 func loadModules() error {
 	entries, err := os.ReadDir(modulesDir)
 	if err != nil {
-		return fmt.Errorf("boot: %w", err)
+		return fmt.Errorf("booting: %w", err)
 	}
 
 	names := make([]string, len(entries))
@@ -94,18 +94,20 @@ func loadModules() error {
 		names[i] = e.Name()
 	}
 
+	// The numbers in the names give the order, in which each module follows its dependencies.
 	slices.Sort(names)
+
 	for _, name := range names {
 		f, err := os.Open(filepath.Join(modulesDir, name))
 		if err != nil {
-			return fmt.Errorf("boot: %w", err)
+			return fmt.Errorf("booting: %w", err)
 		}
 
 		err = unix.FinitModule(int(f.Fd()), "", 0)
 		f.Close()
 
 		if err != nil && !errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("boot: load %s: %w", name, err)
+			return fmt.Errorf("booting: loading %s: %w", name, err)
 		}
 	}
 
@@ -122,7 +124,7 @@ func findPort(number int) (string, error) {
 		}
 
 		if time.Now().After(deadline) {
-			return "", fmt.Errorf("boot: %d ports with number %d, want one", len(found), number)
+			return "", fmt.Errorf("booting: %d ports with number %d, want one", len(found), number)
 		}
 
 		time.Sleep(pollInterval)
@@ -135,7 +137,7 @@ func findDrive(serial string) (string, error) {
 	for {
 		files, err := filepath.Glob("/sys/block/vd?/serial")
 		if err != nil {
-			return "", fmt.Errorf("boot: %w", err)
+			return "", fmt.Errorf("booting: %w", err)
 		}
 
 		for _, f := range files {
@@ -145,7 +147,7 @@ func findDrive(serial string) (string, error) {
 		}
 
 		if time.Now().After(deadline) {
-			return "", fmt.Errorf("boot: no drive with the serial number %s", serial)
+			return "", fmt.Errorf("booting: no drive with the serial number %s", serial)
 		}
 
 		time.Sleep(pollInterval)
@@ -161,7 +163,7 @@ func RunMachine() error {
 
 	reports, err := os.OpenFile(port, os.O_WRONLY, 0)
 	if err != nil {
-		return fmt.Errorf("open reports: %w", err)
+		return fmt.Errorf("opening reports: %w", err)
 	}
 
 	n := &node{reports: reports, begin: time.Now()}
@@ -217,7 +219,7 @@ func (n *node) readDrive() error {
 	if off := time.Until(n.spec.Clock); off.Abs() > clockTolerance {
 		now := unix.NsecToTimeval(n.spec.Clock.UnixNano())
 		if err := unix.Settimeofday(&now); err != nil {
-			return fmt.Errorf("set clock: %w", err)
+			return fmt.Errorf("setting clock: %w", err)
 		}
 
 		n.begin = n.begin.Add(off) // keeps reported durations correct
@@ -238,12 +240,12 @@ func (n *node) mountMachine() error {
 	} {
 		if !strings.HasPrefix(m.to, "/sys") {
 			if err := os.MkdirAll(m.to, 0o755); err != nil {
-				return fmt.Errorf("make %s: %w", m.to, err)
+				return fmt.Errorf("making %s: %w", m.to, err)
 			}
 		}
 
 		if err := unix.Mount(m.kind, m.to, m.kind, 0, m.options); err != nil {
-			return fmt.Errorf("mount %s: %w", m.to, err)
+			return fmt.Errorf("mounting %s: %w", m.to, err)
 		}
 	}
 

@@ -38,14 +38,14 @@ func RunInit() error {
 	// The first byte signals that the cgroups are set; RunInside reads the rest of the stream.
 	var ready [1]byte
 	if _, err := io.ReadFull(os.NewFile(nodespec.ConfigFD, "config"), ready[:]); err != nil {
-		return fmt.Errorf("wait for the cgroups: %w", err)
+		return fmt.Errorf("waiting for the cgroups: %w", err)
 	}
 
 	// Namespaces belong to threads; exec keeps those of the calling thread.
 	runtime.LockOSThread()
 
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
-		return fmt.Errorf("create a cgroup namespace: %w", err)
+		return fmt.Errorf("creating a cgroup namespace: %w", err)
 	}
 
 	return syscall.Exec("/proc/self/exe", []string{os.Args[0], InsideArg}, os.Environ())
@@ -78,15 +78,16 @@ func RunInside() error {
 // read-only. All writes in the node are discarded with its last process.
 func (n *node) enterRoot() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("make mounts private: %w", err)
+		return fmt.Errorf("making mounts private: %w", err)
 	}
 
 	newRoot := n.spec.Root
 	options := fmt.Sprintf("mode=0755,size=%d", n.spec.DiskBytes)
 	if err := unix.Mount("node", newRoot, "tmpfs", 0, options); err != nil {
-		return fmt.Errorf("mount root: %w", err)
+		return fmt.Errorf("mounting root: %w", err)
 	}
 
+	// Programs and libraries of the host; everything else stays outside.
 	binds := map[string]string{}
 	for _, dir := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/etc/alternatives", "/etc/ld.so.cache"} {
 		binds[dir] = dir
@@ -101,20 +102,20 @@ func (n *node) enterRoot() error {
 
 	for _, dir := range []string{"proc", "sys", "dev", "run", "tmp", "etc", "var/lib", "var/log", "var/tmp", "root", ".old"} {
 		if err := os.MkdirAll(filepath.Join(newRoot, dir), 0o755); err != nil {
-			return fmt.Errorf("create root: %w", err)
+			return fmt.Errorf("creating root: %w", err)
 		}
 	}
 
 	if err := os.Symlink("/run", filepath.Join(newRoot, "var/run")); err != nil {
-		return fmt.Errorf("create root: %w", err)
+		return fmt.Errorf("creating root: %w", err)
 	}
 
 	if err := unix.PivotRoot(newRoot, newRoot+"/.old"); err != nil {
-		return fmt.Errorf("enter root: %w", err)
+		return fmt.Errorf("entering root: %w", err)
 	}
 
 	if err := os.Chdir("/"); err != nil {
-		return fmt.Errorf("enter root: %w", err)
+		return fmt.Errorf("entering root: %w", err)
 	}
 
 	if err := n.mountSystem(); err != nil {
@@ -122,7 +123,7 @@ func (n *node) enterRoot() error {
 	}
 
 	if err := unix.Unmount("/.old", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("leave the host's root: %w", err)
+		return fmt.Errorf("leaving the host's root: %w", err)
 	}
 
 	return os.Remove("/.old")
@@ -135,18 +136,19 @@ func bindReadOnly(from, to string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("mount %s in the node: %w", from, err)
+		return fmt.Errorf("mounting %s in the node: %w", from, err)
 	}
 
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return fmt.Errorf("mount %s in the node: %w", from, err)
+		return fmt.Errorf("mounting %s in the node: %w", from, err)
 	}
 
+	// The target of a mount must exist and be of the same kind.
 	switch {
 	case info.Mode()&os.ModeSymlink != 0:
 		target, err := os.Readlink(from)
 		if err != nil {
-			return fmt.Errorf("mount %s in the node: %w", from, err)
+			return fmt.Errorf("mounting %s in the node: %w", from, err)
 		}
 
 		return os.Symlink(target, to)
@@ -158,16 +160,16 @@ func bindReadOnly(from, to string) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("mount %s in the node: %w", from, err)
+		return fmt.Errorf("mounting %s in the node: %w", from, err)
 	}
 
 	if err := unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return fmt.Errorf("mount %s in the node: %w", from, err)
+		return fmt.Errorf("mounting %s in the node: %w", from, err)
 	}
 
 	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 	if err := unix.MountSetattr(unix.AT_FDCWD, to, unix.AT_RECURSIVE, attr); err != nil {
-		return fmt.Errorf("make %s read-only: %w", to, err)
+		return fmt.Errorf("making %s read-only: %w", to, err)
 	}
 
 	return nil
@@ -183,7 +185,7 @@ func (n *node) mountSystem() error {
 		{"tmpfs", "/sys/fs/cgroup", "mode=0755"},
 	} {
 		if err := unix.Mount(m.kind, m.to, m.kind, 0, m.options); err != nil {
-			return fmt.Errorf("mount %s on %s: %w", m.kind, m.to, err)
+			return fmt.Errorf("mounting %s on %s: %w", m.kind, m.to, err)
 		}
 	}
 
@@ -199,7 +201,7 @@ func (n *node) mountCgroups() error {
 	const base = "/sys/fs/cgroup"
 	if len(n.spec.Hierarchies) == 0 {
 		if err := unix.Unmount(base, 0); err != nil {
-			return fmt.Errorf("mount cgroups: %w", err)
+			return fmt.Errorf("mounting cgroups: %w", err)
 		}
 
 		return mountUnified(base)
@@ -208,7 +210,7 @@ func (n *node) mountCgroups() error {
 	for _, h := range n.spec.Hierarchies {
 		dir := filepath.Join(base, strings.TrimPrefix(h, "name="))
 		if err := os.Mkdir(dir, 0o755); err != nil {
-			return fmt.Errorf("mount cgroup hierarchy %s: %w", h, err)
+			return fmt.Errorf("mounting cgroup hierarchy %s: %w", h, err)
 		}
 
 		options := h
@@ -217,13 +219,13 @@ func (n *node) mountCgroups() error {
 		}
 
 		if err := unix.Mount("cgroup", dir, "cgroup", 0, options); err != nil {
-			return fmt.Errorf("mount cgroup hierarchy %s: %w", h, err)
+			return fmt.Errorf("mounting cgroup hierarchy %s: %w", h, err)
 		}
 
 		if names := strings.Split(h, ","); len(names) > 1 {
 			for _, name := range names {
 				if err := os.Symlink(h, filepath.Join(base, name)); err != nil {
-					return fmt.Errorf("mount cgroup hierarchy %s: %w", h, err)
+					return fmt.Errorf("mounting cgroup hierarchy %s: %w", h, err)
 				}
 			}
 		}
@@ -235,11 +237,11 @@ func (n *node) mountCgroups() error {
 
 	dir := filepath.Join(base, "unified")
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		return fmt.Errorf("mount cgroup v2: %w", err)
+		return fmt.Errorf("mounting cgroup v2: %w", err)
 	}
 
 	if err := unix.Mount("cgroup2", dir, "cgroup2", 0, ""); err != nil {
-		return fmt.Errorf("mount cgroup v2: %w", err)
+		return fmt.Errorf("mounting cgroup v2: %w", err)
 	}
 
 	return nil
@@ -248,16 +250,16 @@ func (n *node) mountCgroups() error {
 // mountUnified mounts cgroup v2 and moves this process to the leaf group.
 func mountUnified(base string) error {
 	if err := unix.Mount("cgroup2", base, "cgroup2", 0, ""); err != nil {
-		return fmt.Errorf("mount cgroup v2: %w", err)
+		return fmt.Errorf("mounting cgroup v2: %w", err)
 	}
 
 	group := filepath.Join(base, leaf)
 	if err := os.Mkdir(group, 0o755); err != nil {
-		return fmt.Errorf("create the node's own cgroup: %w", err)
+		return fmt.Errorf("creating the node's own cgroup: %w", err)
 	}
 
 	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0); err != nil {
-		return fmt.Errorf("enter the node's own cgroup: %w", err)
+		return fmt.Errorf("entering the node's own cgroup: %w", err)
 	}
 
 	return nil
@@ -280,11 +282,11 @@ func makeDevices() error {
 	} {
 		path := "/dev/" + d.name
 		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(d.major, d.minor))); err != nil {
-			return fmt.Errorf("create %s: %w", path, err)
+			return fmt.Errorf("creating %s: %w", path, err)
 		}
 
 		if err := os.Chmod(path, 0o666); err != nil {
-			return fmt.Errorf("create %s: %w", path, err)
+			return fmt.Errorf("creating %s: %w", path, err)
 		}
 	}
 
@@ -293,21 +295,22 @@ func makeDevices() error {
 		"ptmx": "pts/ptmx",
 	} {
 		if err := os.Symlink(target, "/dev/"+name); err != nil {
-			return fmt.Errorf("create /dev/%s: %w", name, err)
+			return fmt.Errorf("creating /dev/%s: %w", name, err)
 		}
 	}
 
+	// Terminals, shared memory and message queues belong to the namespaces of the node.
 	for _, m := range []struct{ kind, to, options string }{
 		{"devpts", "/dev/pts", "newinstance,ptmxmode=0666,mode=0620"},
 		{"tmpfs", "/dev/shm", "mode=1777"},
 		{"mqueue", "/dev/mqueue", ""},
 	} {
 		if err := os.Mkdir(m.to, 0o755); err != nil {
-			return fmt.Errorf("create %s: %w", m.to, err)
+			return fmt.Errorf("creating %s: %w", m.to, err)
 		}
 
 		if err := unix.Mount(m.kind, m.to, m.kind, 0, m.options); err != nil {
-			return fmt.Errorf("mount %s: %w", m.to, err)
+			return fmt.Errorf("mounting %s: %w", m.to, err)
 		}
 	}
 
@@ -319,7 +322,7 @@ func makeDevices() error {
 func maskSysctls() error {
 	const dir = "/run/sysctl"
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		return fmt.Errorf("mask sysctls: %w", err)
+		return fmt.Errorf("masking sysctls: %w", err)
 	}
 
 	for name, value := range map[string]string{
@@ -328,12 +331,12 @@ func maskSysctls() error {
 	} {
 		file := filepath.Join(dir, strings.ReplaceAll(name, "/", "."))
 		if err := os.WriteFile(file, []byte(value+"\n"), 0o600); err != nil {
-			return fmt.Errorf("mask sysctl %s: %w", name, err)
+			return fmt.Errorf("masking sysctl %s: %w", name, err)
 		}
 
 		err := unix.Mount(file, "/proc/sys/"+name, "", unix.MS_BIND, "")
 		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("mask sysctl %s: %w", name, err)
+			return fmt.Errorf("masking sysctl %s: %w", name, err)
 		}
 	}
 

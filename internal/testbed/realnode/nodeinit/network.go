@@ -20,7 +20,7 @@ const uplink = "eth0"
 func configureNetwork(address netip.Prefix, gateway netip.Addr) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("open socket: %w", err)
+		return fmt.Errorf("opening socket: %w", err)
 	}
 	defer func() { _ = unix.Close(fd) }()
 
@@ -28,6 +28,7 @@ func configureNetwork(address netip.Prefix, gateway netip.Addr) error {
 		return err
 	}
 
+	// The parent attaches the interface while this process starts.
 	if err := awaitInterface(fd); err != nil {
 		return err
 	}
@@ -36,11 +37,11 @@ func configureNetwork(address netip.Prefix, gateway netip.Addr) error {
 	mask := netip.PrefixFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), address.Bits()).Masked().Addr().As4()
 
 	if err := setAddress(fd, unix.SIOCSIFADDR, ip); err != nil {
-		return fmt.Errorf("address %s: %w", address, err)
+		return fmt.Errorf("setting address %s: %w", address, err)
 	}
 
 	if err := setAddress(fd, unix.SIOCSIFNETMASK, mask); err != nil {
-		return fmt.Errorf("address %s: %w", address, err)
+		return fmt.Errorf("setting address %s: %w", address, err)
 	}
 
 	if err := setUp(fd, uplink); err != nil {
@@ -55,7 +56,7 @@ func awaitInterface(fd int) error {
 	for {
 		request, err := unix.NewIfreq(uplink)
 		if err != nil {
-			return fmt.Errorf("name interface: %w", err)
+			return fmt.Errorf("naming interface: %w", err)
 		}
 
 		err = unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, request)
@@ -63,7 +64,7 @@ func awaitInterface(fd int) error {
 			return nil
 		}
 		if !errors.Is(err, unix.ENODEV) || time.Now().After(deadline) {
-			return fmt.Errorf("interface %s does not exist: %w", uplink, err)
+			return fmt.Errorf("waiting for interface %s: %w", uplink, err)
 		}
 
 		time.Sleep(pollInterval)
@@ -73,11 +74,11 @@ func awaitInterface(fd int) error {
 func setAddress(fd int, command uint, value [4]byte) error {
 	request, err := unix.NewIfreq(uplink)
 	if err != nil {
-		return fmt.Errorf("name interface: %w", err)
+		return fmt.Errorf("naming interface: %w", err)
 	}
 
 	if err := request.SetInet4Addr(value[:]); err != nil {
-		return fmt.Errorf("set address: %w", err)
+		return fmt.Errorf("setting address: %w", err)
 	}
 
 	return unix.IoctlIfreq(fd, command, request)
@@ -86,16 +87,16 @@ func setAddress(fd int, command uint, value [4]byte) error {
 func setUp(fd int, name string) error {
 	request, err := unix.NewIfreq(name)
 	if err != nil {
-		return fmt.Errorf("name interface: %w", err)
+		return fmt.Errorf("naming interface: %w", err)
 	}
 
 	if err := unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, request); err != nil {
-		return fmt.Errorf("bring up %s: %w", name, err)
+		return fmt.Errorf("bringing up %s: %w", name, err)
 	}
 
 	request.SetUint16(request.Uint16() | unix.IFF_UP)
 	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request); err != nil {
-		return fmt.Errorf("bring up %s: %w", name, err)
+		return fmt.Errorf("bringing up %s: %w", name, err)
 	}
 
 	return nil
@@ -131,7 +132,7 @@ func addDefaultRoute(fd int, gateway netip.Addr) error {
 
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCADDRT, uintptr(unsafe.Pointer(&route)))
 	if errno != 0 && !errors.Is(errno, unix.EEXIST) {
-		return fmt.Errorf("default route by %s: %w", gateway, errno)
+		return fmt.Errorf("adding the default route by %s: %w", gateway, errno)
 	}
 
 	return nil

@@ -88,6 +88,7 @@ func (n *node) run() error {
 		}
 	}
 
+	// Steps in the background, such as the import of images, must end before the node is up.
 	if err := n.await(func(s nodespec.Step) bool { return s.Background }); err != nil {
 		return n.fail(nodespec.Up, err)
 	}
@@ -129,30 +130,30 @@ func (n *node) prepare() error {
 		}
 
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
+			return fmt.Errorf("writing %s: %w", name, err)
 		}
 
 		if err := os.WriteFile(name, []byte(f.Content), mode); err != nil {
-			return fmt.Errorf("write %s: %w", name, err)
+			return fmt.Errorf("writing %s: %w", name, err)
 		}
 	}
 
 	// Mounts of pods must propagate to the kubelet and vice versa.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
-		return fmt.Errorf("share mounts: %w", err)
+		return fmt.Errorf("sharing mounts: %w", err)
 	}
 
 	if err := unix.Sethostname([]byte(n.spec.Name)); err != nil {
-		return fmt.Errorf("set host name: %w", err)
+		return fmt.Errorf("setting host name: %w", err)
 	}
 
 	if err := configureNetwork(n.spec.Address, n.spec.Gateway); err != nil {
-		return fmt.Errorf("network: %w", err)
+		return fmt.Errorf("configuring the network: %w", err)
 	}
 
 	// The setting is specific to this network namespace.
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
-		return fmt.Errorf("network: %w", err)
+		return fmt.Errorf("configuring the network: %w", err)
 	}
 
 	return nil
@@ -246,7 +247,7 @@ func (n *node) recordExit(e exit) error {
 func (n *node) awaitSocket(path string) error {
 	deadline := time.Now().Add(socketBound)
 	for {
-		connection, err := net.Dial("unix", path) //nolint:noctx // dialling a local socket does not block
+		connection, err := net.Dial("unix", path) //nolint:noctx // dialing a local socket does not block
 		if err == nil {
 			return connection.Close()
 		}
@@ -277,7 +278,7 @@ func reap() (exit, error) {
 			return e, nil
 		}
 		if !errors.Is(err, unix.EINTR) {
-			return e, fmt.Errorf("wait for children: %w", err)
+			return e, fmt.Errorf("waiting for children: %w", err)
 		}
 	}
 }
@@ -301,22 +302,23 @@ func swapOn(mib int) error {
 
 	f, err := os.OpenFile(swapFile, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {
-		return fmt.Errorf("swap: %w", err)
+		return fmt.Errorf("enabling swap: %w", err)
 	}
 
+	// A swap file must not have holes.
 	size := int64(mib) << 20
 	_, err = f.WriteAt(swapHeader(size, os.Getpagesize()), 0)
 	if err := errors.Join(err, unix.Fallocate(int(f.Fd()), 0, 0, size), f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("swap: %w", err)
+		return fmt.Errorf("enabling swap: %w", err)
 	}
 
 	path, err := unix.BytePtrFromString(swapFile)
 	if err != nil {
-		return fmt.Errorf("swap: %w", err)
+		return fmt.Errorf("enabling swap: %w", err)
 	}
 
 	if _, _, errno := unix.Syscall(unix.SYS_SWAPON, uintptr(unsafe.Pointer(path)), 0, 0); errno != 0 {
-		return fmt.Errorf("swap on: %w", errno)
+		return fmt.Errorf("enabling swap: %w", errno)
 	}
 
 	return nil
@@ -324,7 +326,11 @@ func swapOn(mib int) error {
 
 // swapHeader returns the first page of a swap area, as mkswap(8) writes it: the kernel's union swap_header, version 1.
 func swapHeader(size int64, page int) []byte {
-	const info, magic = 1024, "SWAPSPACE2"
+	const (
+		info  = 1024
+		magic = "SWAPSPACE2"
+	)
+
 	b := make([]byte, page)
 	binary.NativeEndian.PutUint32(b[info:], 1)
 	binary.NativeEndian.PutUint32(b[info+4:], uint32(size/int64(page)-1))

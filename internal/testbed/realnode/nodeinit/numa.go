@@ -16,7 +16,8 @@ import (
 const (
 	numaDir = "/sys/devices/system/node"
 	// near and far are the distances of a zone from itself and from another zone (ACPI SLIT).
-	near, far = 10, 20
+	near = 10
+	far  = 20
 )
 
 // fakeNUMA replaces sysfs' NUMA directory in this node, which the kubelet's CPU and topology managers read, by one with
@@ -28,19 +29,20 @@ func fakeNUMA(zones []string) error {
 
 	total, err := memoryKiB()
 	if err != nil {
-		return fmt.Errorf("fake NUMA zones: %w", err)
+		return fmt.Errorf("faking NUMA zones: %w", err)
 	}
 
 	if err := unix.Mount("numa", numaDir, "tmpfs", 0, "mode=0755,size=1m"); err != nil {
-		return fmt.Errorf("fake NUMA zones: %w", err)
+		return fmt.Errorf("faking NUMA zones: %w", err)
 	}
 
 	for i, cpus := range zones {
 		if err := writeZone(i, len(zones), cpus, total/int64(len(zones))); err != nil {
-			return fmt.Errorf("fake NUMA zone %d: %w", i, err)
+			return fmt.Errorf("faking NUMA zone %d: %w", i, err)
 		}
 	}
 
+	// The kernel writes a single number without a range.
 	all := "0-" + strconv.Itoa(len(zones)-1)
 	if len(zones) == 1 {
 		all = "0"
@@ -48,7 +50,7 @@ func fakeNUMA(zones []string) error {
 
 	for _, name := range []string{"online", "possible", "has_cpu", "has_memory", "has_normal_memory"} {
 		if err := os.WriteFile(filepath.Join(numaDir, name), []byte(all+"\n"), 0o600); err != nil {
-			return fmt.Errorf("fake NUMA zones: %w", err)
+			return fmt.Errorf("faking NUMA zones: %w", err)
 		}
 	}
 
@@ -66,6 +68,7 @@ func writeZone(zone, zones int, cpus string, memoryKiB int64) error {
 		return err
 	}
 
+	// The kubelet finds the CPUs of a zone by these links.
 	for _, cpu := range list {
 		name := "cpu" + strconv.Itoa(cpu)
 		if err := os.Symlink("../../cpu/"+name, filepath.Join(dir, name)); err != nil {

@@ -48,8 +48,8 @@ func RunRuntime(args []string) error {
 		return fmt.Errorf("OCI runtime: %w", err)
 	}
 
-	if file, whole := startFile(args); file != "" {
-		if err := restrictFile(file, whole); err != nil {
+	if file, isBundle := startFile(args); file != "" {
+		if err := restrictFile(file, isBundle); err != nil {
 			return fmt.Errorf("OCI runtime: restrict %s: %w", file, err)
 		}
 	}
@@ -59,7 +59,7 @@ func RunRuntime(args []string) error {
 
 // startFile returns the file that describes what runc starts: a whole container configuration, or one process in an
 // existing container.
-func startFile(args []string) (file string, whole bool) {
+func startFile(args []string) (file string, isBundle bool) {
 	for i, arg := range args {
 		name, value, inline := strings.Cut(arg, "=")
 		if !inline && i+1 < len(args) {
@@ -78,74 +78,75 @@ func startFile(args []string) (file string, whole bool) {
 }
 
 // restrictFile removes settings from the file that this node cannot fulfil.
-func restrictFile(file string, whole bool) error {
-	b, err := detectLimitations("/proc/self/oom_score_adj", "/sys/fs/cgroup")
+func restrictFile(file string, isBundle bool) error {
+	l, err := detectLimitations("/proc/self/oom_score_adj", "/sys/fs/cgroup")
 	if err != nil {
 		return err
 	}
 
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return fmt.Errorf("read: %w", err)
+		return fmt.Errorf("reading: %w", err)
 	}
 
-	within, err := b.apply(content, whole)
-	if err != nil || bytes.Equal(within, content) {
+	restricted, err := l.apply(content, isBundle)
+	if err != nil || bytes.Equal(restricted, content) {
 		return err
 	}
 
-	return os.WriteFile(file, within, 0o600)
+	return os.WriteFile(file, restricted, 0o600)
 }
 
 func detectLimitations(scoreFile, cgroups string) (limitations, error) {
-	own, err := os.ReadFile(scoreFile)
+	score, err := os.ReadFile(scoreFile)
 	if err != nil {
-		return limitations{}, fmt.Errorf("read the own OOM score: %w", err)
+		return limitations{}, fmt.Errorf("reading the OOM score: %w", err)
 	}
 
-	var b limitations
-	if b.ownScore, err = strconv.ParseInt(strings.TrimSpace(string(own)), 10, 64); err != nil {
-		return limitations{}, fmt.Errorf("read the own OOM score: %w", err)
+	var l limitations
+	if l.ownScore, err = strconv.ParseInt(strings.TrimSpace(string(score)), 10, 64); err != nil {
+		return limitations{}, fmt.Errorf("reading the OOM score: %w", err)
 	}
 
-	has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0)
+	granted, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0)
 	if err != nil {
-		return limitations{}, fmt.Errorf("read the capability %s: %w", resource, err)
+		return limitations{}, fmt.Errorf("reading the capability %s: %w", resource, err)
 	}
 
-	b.noResource = has == 0
+	l.noResource = granted == 0
 	_, v2 := os.Stat(filepath.Join(cgroups, "cgroup.controllers"))
 	_, v1 := os.Stat(filepath.Join(cgroups, "hugetlb"))
-	b.noHugetlb = v1 != nil && v2 != nil
+	l.noHugetlb = v1 != nil && v2 != nil
 
-	return b, nil
+	return l, nil
 }
 
 // apply returns content without settings that exceed the limitations, unchanged if there are none.
-func (b limitations) apply(content []byte, whole bool) ([]byte, error) {
+func (l limitations) apply(content []byte, isBundle bool) ([]byte, error) {
+	// Numbers stay as they are written: some exceed a float64.
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.UseNumber()
 
 	var top map[string]any
 	if err := decoder.Decode(&top); err != nil {
-		return nil, fmt.Errorf("parse: %w", err)
+		return nil, fmt.Errorf("parsing: %w", err)
 	}
 
 	process := top
 	changed := false
-	if whole {
+	if isBundle {
 		process, _ = top["process"].(map[string]any)
 		linux, _ := top["linux"].(map[string]any)
 
 		resources, _ := linux["resources"].(map[string]any)
-		if _, limited := resources["hugepageLimits"]; limited && b.noHugetlb {
+		if _, limited := resources["hugepageLimits"]; limited && l.noHugetlb {
 			delete(resources, "hugepageLimits")
 			changed = true
 		}
 	}
 
-	if b.noResource {
-		raised, err := b.raiseScore(process)
+	if l.noResource {
+		raised, err := l.raiseScore(process)
 		if err != nil {
 			return nil, err
 		}
@@ -153,6 +154,7 @@ func (b limitations) apply(content []byte, whole bool) ([]byte, error) {
 		changed = dropResource(process) || raised || changed
 	}
 
+	// Unchanged content keeps its bytes, so that the file is not rewritten.
 	if !changed {
 		return content, nil
 	}
@@ -161,9 +163,9 @@ func (b limitations) apply(content []byte, whole bool) ([]byte, error) {
 }
 
 // raiseScore replaces an OOM score below the own one.
-func (b limitations) raiseScore(process map[string]any) (changed bool, err error) {
-	score, given := process["oomScoreAdj"]
-	if !given {
+func (l limitations) raiseScore(process map[string]any) (changed bool, err error) {
+	score, present := process["oomScoreAdj"]
+	if !present {
 		return false, nil
 	}
 
@@ -177,11 +179,11 @@ func (b limitations) raiseScore(process map[string]any) (changed bool, err error
 		return false, fmt.Errorf("oomScoreAdj: %w", err)
 	}
 
-	if wanted >= b.ownScore {
+	if wanted >= l.ownScore {
 		return false, nil
 	}
 
-	process["oomScoreAdj"] = b.ownScore
+	process["oomScoreAdj"] = l.ownScore
 	return true, nil
 }
 

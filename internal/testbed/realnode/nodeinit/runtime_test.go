@@ -43,14 +43,14 @@ func TestLimitations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := c.bounds.apply([]byte(c.content), !c.process)
 			if err != nil || string(got) != c.want {
-				t.Errorf("got %s, %v; want %s", got, err, c.want)
+				t.Errorf("apply(%s) = %s, error %v; want %s", c.content, got, err, c.want)
 			}
 		})
 	}
 
 	for _, bad := range []string{"", "[]", "1", `{"process": {"oomScoreAdj": "low"}}`, `{"process": {"oomScoreAdj": 0.5}}`} {
 		if got, err := (limitations{noResource: true}).apply([]byte(bad), true); err == nil {
-			t.Errorf("%q: got %s, want an error", bad, got)
+			t.Errorf("apply(%q) = %s, want an error", bad, got)
 		}
 	}
 }
@@ -62,18 +62,18 @@ func TestDetectLimitations(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if b, err := detectLimitations(score, dir); err != nil || b.ownScore != -5 || !b.noHugetlb {
-		t.Errorf("%+v, %v", b, err)
+	if l, err := detectLimitations(score, dir); err != nil || l.ownScore != -5 || !l.noHugetlb {
+		t.Errorf("detectLimitations without hugetlb = %+v, error %v; want score -5 and no hugetlb", l, err)
 	}
 	if err := os.Mkdir(filepath.Join(dir, "hugetlb"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 
-	if b, err := detectLimitations(score, dir); err != nil || b.noHugetlb {
-		t.Errorf("%+v, %v", b, err)
+	if l, err := detectLimitations(score, dir); err != nil || l.noHugetlb {
+		t.Errorf("detectLimitations with hugetlb = %+v, error %v; want hugetlb", l, err)
 	}
-	if b, err := detectLimitations(filepath.Join(dir, "none"), dir); err == nil {
-		t.Errorf("%+v, want an error", b)
+	if l, err := detectLimitations(filepath.Join(dir, "none"), dir); err == nil {
+		t.Errorf("detectLimitations without a score = %+v, want an error", l)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestStartFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if file, whole := startFile(c.args); file != c.file || whole != c.whole {
-				t.Errorf("got %q, %v; want %q, %v", file, whole, c.file, c.whole)
+				t.Errorf("startFile(%q) = %q, %v; want %q, %v", c.args, file, whole, c.file, c.whole)
 			}
 		})
 	}

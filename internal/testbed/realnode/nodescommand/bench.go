@@ -35,9 +35,9 @@ const (
 
 // round is one start and stop of `nodes up`.
 type round struct {
-	up, down time.Duration
-	boots    int // repeated boots of virtual machines after one hung
-	err      error
+	startup, shutdown time.Duration
+	boots             int // repeated boots of virtual machines after one hung
+	err               error
 }
 
 // bench repeatedly starts and stops nodes and prints the durations and the machine's load.
@@ -61,13 +61,13 @@ func bench(o options, out io.Writer) (int, error) {
 
 		if r.err != nil {
 			failed++
-			fmt.Fprintf(out, "round %2d: FAILED after %s: %v\n", i+1, seconds(r.up), r.err)
+			fmt.Fprintf(out, "round %2d: FAILED after %s: %v\n", i+1, seconds(r.startup), r.err)
 			continue
 		}
 
-		fmt.Fprintf(out, "round %2d: Ready after %s, gone after %s, load %s\n", i+1, seconds(r.up), seconds(r.down), load())
-		ups = append(ups, r.up)
-		downs = append(downs, r.down)
+		fmt.Fprintf(out, "round %2d: Ready after %s, gone after %s, load %s\n", i+1, seconds(r.startup), seconds(r.shutdown), load())
+		ups = append(ups, r.startup)
+		downs = append(downs, r.shutdown)
 	}
 
 	after, err := listResources()
@@ -80,6 +80,7 @@ func bench(o options, out io.Writer) (int, error) {
 		fmt.Fprintf(out, "boots of virtual machines that hung and were retried: %d\n", hung)
 	}
 
+	// Whatever exists now and did not before was left behind by a session.
 	leaks := slices.DeleteFunc(after, func(s string) bool { return slices.Contains(before, s) })
 	fmt.Fprintf(out, "left behind: %d %s\n", len(leaks), strings.Join(leaks, " "))
 
@@ -124,7 +125,9 @@ func runRound(o options, idle io.Writer) (r round) {
 		return round{err: err}
 	}
 
+	// The last line of `nodes up` shows that the nodes are Ready.
 	ready := false
+
 	id := ""
 	lines := bufio.NewScanner(stdout)
 	for !ready && lines.Scan() {
@@ -134,7 +137,7 @@ func runRound(o options, idle io.Writer) (r round) {
 		}
 	}
 
-	r.up = time.Since(begin)
+	r.startup = time.Since(begin)
 	if !ready {
 		err := cmd.Wait()
 		r.err = fmt.Errorf("the nodes did not become Ready: %w\n%s", err, progress.String())
@@ -154,7 +157,7 @@ func runRound(o options, idle io.Writer) (r round) {
 		r.boots = strings.Count(progress.String(), microvm.RetryPrefix)
 	}
 
-	r.down = time.Since(begin)
+	r.shutdown = time.Since(begin)
 	return r
 }
 
@@ -202,6 +205,7 @@ func usage(session string) map[string]use {
 		return 0
 	}
 
+	// CPU time and memory are in different hierarchies of version 1; a missing file counts as 0.
 	hierarchies := host.V1
 	if len(hierarchies) == 0 && host.Unified != nil {
 		hierarchies = []hostcgroup.Hierarchy{*host.Unified}
@@ -249,7 +253,7 @@ func listResources() ([]string, error) {
 	for _, pattern := range append(plan.Dirs, cleanup.BaseDir+"/*", filepath.Join(os.TempDir(), cleanup.Prefix+"*")) {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
-			return nil, fmt.Errorf("find %s: %w", pattern, err)
+			return nil, fmt.Errorf("finding %s: %w", pattern, err)
 		}
 
 		found = append(found, paths...)
@@ -257,12 +261,12 @@ func listResources() ([]string, error) {
 
 	interfaces, err := filepath.Glob("/sys/class/net/*")
 	if err != nil {
-		return nil, fmt.Errorf("list interfaces: %w", err)
+		return nil, fmt.Errorf("listing interfaces: %w", err)
 	}
 
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return nil, fmt.Errorf("list mounts: %w", err)
+		return nil, fmt.Errorf("listing mounts: %w", err)
 	}
 
 	found = append(found, interfaces...)
@@ -272,7 +276,7 @@ func listResources() ([]string, error) {
 
 	programs, err := filepath.Glob("/proc/[0-9]*/exe")
 	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
+		return nil, fmt.Errorf("listing processes: %w", err)
 	}
 
 	for _, p := range programs {

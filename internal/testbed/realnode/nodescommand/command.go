@@ -50,6 +50,7 @@ func Run(args []string, out, errOut io.Writer) (int, error) {
 	flags.Usage = func() {
 		fmt.Fprintf(errOut, "nodes up | doctor | bench [flags]\n%s", flags.FlagUsages())
 	}
+
 	flags.IntVar(&o.nodes, "nodes", o.nodes, "number of nodes")
 
 	flags.IntVar(&o.cgroup, "cgroup", 0, "cgroup version of the nodes, 1 or 2; a version other than this machine's requires emulated virtual machines (default: this machine's)")
@@ -77,10 +78,11 @@ func Run(args []string, out, errOut io.Writer) (int, error) {
 		return 2, fmt.Errorf("%d nodes in %d rounds: want 1 to %d nodes and 1 round or more", o.nodes, o.rounds, bridge.MaxNodes)
 	}
 
+	// `make build` puts the other binaries beside this one.
 	if o.binDir == "" {
 		self, err := os.Executable()
 		if err != nil {
-			return 1, fmt.Errorf("find the directory of this binary: %w", err)
+			return 1, fmt.Errorf("finding the directory of this binary: %w", err)
 		}
 
 		o.binDir = filepath.Dir(self)
@@ -101,14 +103,14 @@ func Run(args []string, out, errOut io.Writer) (int, error) {
 // runDoctor prints the requirements that this machine meets and lacks. Virtual machines are optional.
 func runDoctor(out io.Writer) int {
 	ctx := context.Background()
-	capsule := doctor.CheckNamespaces(ctx)
+	namespaces := doctor.CheckNamespaces(ctx)
 	machine := doctor.CheckMachine(ctx)
 	fmt.Fprintln(out, "Nodes in namespaces with this machine's cgroups (required for every kind of node):")
-	doctor.Print(out, capsule)
+	doctor.Print(out, namespaces)
 	fmt.Fprintln(out, "Nodes in emulated virtual machines with the other cgroup version:")
 	doctor.Print(out, machine)
 
-	if doctor.Problems(capsule) != nil {
+	if doctor.Problems(namespaces) != nil {
 		return 1
 	}
 
@@ -127,6 +129,7 @@ func enter(o options, out, errOut io.Writer) (int, error) {
 		return 1, err
 	}
 
+	// Inside there is no route to the outside: download first.
 	if !sandbox.Inside() {
 		if err := fetch(set, o); err != nil {
 			return 1, err
@@ -192,6 +195,7 @@ func up(ctx context.Context, s *sandbox.Session, set assets.Set, o options, begi
 		return err
 	}
 
+	// All nodes are checked before the first one starts.
 	options := make([]realnode.NodeOptions, o.nodes)
 	for i := range options {
 		options[i] = realnode.NodeOptions{

@@ -21,18 +21,18 @@ func TestRunRefuses(t *testing.T) {
 		{"up", "--unknown"},
 	} {
 		if status, err := Run(args, io.Discard, io.Discard); status != 2 || err == nil {
-			t.Errorf("%q: status %d, %v; want 2 and an error", args, status, err)
+			t.Errorf("Run(%q) = %d, error %v; want 2 and an error", args, status, err)
 		}
 	}
 
 	if status, err := Run([]string{"--help"}, io.Discard, io.Discard); status != 0 || err != nil {
-		t.Errorf("--help: status %d, %v", status, err)
+		t.Errorf("Run(--help) = %d, error %v; want 0 and no error", status, err)
 	}
 }
 
 func TestSpread(t *testing.T) {
 	got := spread([]time.Duration{3 * time.Second, time.Second, 2 * time.Second})
 	if want := "median 2.00s, from 1.00s to 3.00s"; got != want {
-		t.Errorf("spread is %q, want %q", got, want)
+		t.Errorf("spread() = %q, want %q", got, want)
 	}
 }

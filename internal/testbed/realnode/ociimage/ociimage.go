@@ -61,7 +61,7 @@ func Write(out io.Writer, images ...Image) error {
 	for _, image := range images {
 		d, err := a.image(image)
 		if err != nil {
-			return fmt.Errorf("image %s: %w", image.Name, err)
+			return fmt.Errorf("writing image %s: %w", image.Name, err)
 		}
 
 		manifests = append(manifests, d)
@@ -95,14 +95,15 @@ func (a *archive) image(i Image) (descriptor, error) {
 		return descriptor{}, err
 	}
 
+	// The configuration names the layer by its digest, the manifest both of them.
 	layerBlob, err := a.blob(typeLayer, content)
 	if err != nil {
 		return descriptor{}, err
 	}
 
-	on := platform{Architecture: i.Architecture, OS: "linux"}
+	target := platform{Architecture: i.Architecture, OS: "linux"}
 	config, err := a.jsonBlob(typeConfig, map[string]any{
-		"architecture": on.Architecture, "os": on.OS,
+		"architecture": target.Architecture, "os": target.OS,
 		"config": map[string]any{"Entrypoint": i.Entrypoint, "WorkingDir": "/"},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{layerBlob.Digest}},
 	})
@@ -113,7 +114,7 @@ func (a *archive) image(i Image) (descriptor, error) {
 	manifest, err := a.jsonBlob(typeManifest, map[string]any{
 		"schemaVersion": 2, "mediaType": typeManifest, "config": config, "layers": []descriptor{layerBlob},
 	})
-	manifest.Platform = &on
+	manifest.Platform = &target
 	manifest.Annotations = map[string]string{nameKey: i.Name}
 
 	return manifest, err
@@ -165,13 +166,14 @@ func layer(files map[string][]byte) ([]byte, error) {
 		names = append(names, name)
 	}
 
+	// Equal files give equal bytes: the order is fixed and times are zero.
 	slices.Sort(names)
 	var content bytes.Buffer
 
 	out := tar.NewWriter(&content)
-	made := map[string]bool{}
+	created := map[string]bool{}
 	for _, name := range append([]string{"/tmp/"}, names...) {
-		if err := makeParents(out, name, made); err != nil {
+		if err := makeParents(out, name, created); err != nil {
 			return nil, err
 		}
 
@@ -191,13 +193,13 @@ func layer(files map[string][]byte) ([]byte, error) {
 	return content.Bytes(), nil
 }
 
-func makeParents(out *tar.Writer, name string, made map[string]bool) error {
+func makeParents(out *tar.Writer, name string, created map[string]bool) error {
 	for i, c := range name {
-		if c != '/' || i == 0 || made[name[:i]] {
+		if c != '/' || i == 0 || created[name[:i]] {
 			continue
 		}
 
-		made[name[:i]] = true
+		created[name[:i]] = true
 		header := &tar.Header{Typeflag: tar.TypeDir, Name: name[1:i] + "/", Mode: 0o755}
 		if err := out.WriteHeader(header); err != nil {
 			return err

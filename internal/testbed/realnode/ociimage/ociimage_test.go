@@ -42,7 +42,7 @@ func unpack(t *testing.T, content []byte) map[string][]byte {
 		}
 
 		if _, twice := files[header.Name]; twice {
-			t.Errorf("%s is in the archive twice", header.Name)
+			t.Errorf("%s is in the archive twice, want each name once", header.Name)
 		}
 		files[header.Name] = data
 	}
@@ -58,7 +58,7 @@ func TestWrite(t *testing.T) {
 	for name, content := range files {
 		if digest, ok := strings.CutPrefix(name, "blobs/sha256/"); ok {
 			if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != digest {
-				t.Errorf("%s has another digest", name)
+				t.Errorf("digest of %s differs from its name, want the digest of the content", name)
 			}
 		}
 	}
@@ -68,25 +68,25 @@ func TestWrite(t *testing.T) {
 	}
 
 	if err := json.Unmarshal(files["index.json"], &index); err != nil || len(index.Manifests) != 2 {
-		t.Fatalf("%d manifests, %v; want 2", len(index.Manifests), err)
+		t.Fatalf("index.json has %d manifests, error %v; want 2", len(index.Manifests), err)
 	}
 
 	layers := map[string]bool{}
 	for i, want := range []string{"crane.local/a:1", "crane.local/b:1"} {
 		d := index.Manifests[i]
 		if d.Annotations[nameKey] != want {
-			t.Errorf("manifest %d is of %q, want %q", i, d.Annotations[nameKey], want)
+			t.Errorf("name of manifest %d = %q, want %q", i, d.Annotations[nameKey], want)
 		}
 
 		var manifest struct{ Layers []descriptor }
 		if err := json.Unmarshal(files["blobs/sha256/"+strings.TrimPrefix(d.Digest, "sha256:")], &manifest); err != nil || len(manifest.Layers) != 1 {
-			t.Fatalf("manifest %d: %+v, %v", i, manifest, err)
+			t.Fatalf("manifest %d = %+v, error %v; want one layer", i, manifest, err)
 		}
 
 		layers[manifest.Layers[0].Digest] = true
 		inside := unpack(t, files["blobs/sha256/"+strings.TrimPrefix(manifest.Layers[0].Digest, "sha256:")])
 		if string(inside["bin/tool"]) != "program" || string(inside["bin/other"]) != "other" {
-			t.Errorf("layer of manifest %d: %q", i, inside)
+			t.Errorf("files of manifest %d = %q, want program and other", i, inside)
 		}
 	}
 
@@ -96,7 +96,7 @@ func TestWrite(t *testing.T) {
 
 	var again bytes.Buffer
 	if err := Write(&again, image("crane.local/a:1"), image("crane.local/b:1")); err != nil || !bytes.Equal(archive.Bytes(), again.Bytes()) {
-		t.Errorf("equal input yields different bytes (%v)", err)
+		t.Errorf("second Write of the same images: error %v, want the same bytes", err)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestWriteRefuses(t *testing.T) {
 			change(&i)
 
 			if err := Write(io.Discard, i); err == nil {
-				t.Error("no error")
+				t.Errorf("Write of an image with %s: no error, want one", name)
 			}
 		})
 	}

@@ -35,6 +35,7 @@ func (r *Reader) Await(ctx context.Context, step string) error {
 	stop := context.AfterFunc(ctx, func() { _ = r.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 
+	// The deadline interrupts a read that would otherwise block until the node reports again.
 	for {
 		line, err := r.lines.ReadBytes('\n')
 		switch {
@@ -43,11 +44,11 @@ func (r *Reader) Await(ctx context.Context, step string) error {
 		case errors.Is(err, io.EOF):
 			return fmt.Errorf("ended after step %q", r.last.Step)
 		case err != nil:
-			return fmt.Errorf("read reports: %w", err)
+			return fmt.Errorf("reading reports: %w", err)
 		}
 
 		if err := json.Unmarshal(line, &r.last); err != nil {
-			return fmt.Errorf("read report %q: %w", line, err)
+			return fmt.Errorf("reading report %q: %w", line, err)
 		}
 
 		if r.report != nil {

@@ -65,7 +65,7 @@ func Enter(o Options, inside func(*Session) int) (int, error) {
 	if description, ok := os.LookupEnv(environment); ok {
 		s, err := initialize(description)
 		if err != nil {
-			return 1, fmt.Errorf("enter namespaces: %w", err)
+			return 1, fmt.Errorf("entering namespaces: %w", err)
 		}
 
 		return inside(s), nil
@@ -96,7 +96,7 @@ func outside(o Options) (status int, err error) {
 
 	reader, alive, err := os.Pipe()
 	if err != nil {
-		return 1, fmt.Errorf("create pipe: %w", err)
+		return 1, fmt.Errorf("creating pipe: %w", err)
 	}
 
 	watcher, err := watch(o.Kit, entry.Dir(), reader)
@@ -106,7 +106,7 @@ func outside(o Options) (status int, err error) {
 	defer func() {
 		alive.Close()
 		if e := watcher.Wait(); e != nil {
-			err = errors.Join(err, fmt.Errorf("clean up after the nodes: %w", e))
+			err = errors.Join(err, fmt.Errorf("cleaning up after the nodes: %w", e))
 			status = max(status, 1)
 		}
 
@@ -130,7 +130,7 @@ func outside(o Options) (status int, err error) {
 func newID() (string, error) {
 	var b [4]byte
 	if _, err := rand.Read(b[:]); err != nil {
-		return "", fmt.Errorf("generate session ID: %w", err)
+		return "", fmt.Errorf("generating session ID: %w", err)
 	}
 
 	return hex.EncodeToString(b[:]), nil
@@ -144,7 +144,7 @@ func watch(kit, entry string, alive *os.File) (*exec.Cmd, error) {
 	cmd.Stdin = alive
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start watcher: %w", err)
+		return nil, fmt.Errorf("starting watcher: %w", err)
 	}
 
 	return cmd, nil
@@ -168,7 +168,7 @@ func prepare(id string, entry *cleanup.Session, ports int) (*Session, []*os.File
 	}
 
 	if err := os.Mkdir(s.Dir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("create session directory: %w", err)
+		return nil, nil, fmt.Errorf("creating session directory: %w", err)
 	}
 
 	if s.Group, err = host.Make(cleanup.Prefix + id); err != nil {
@@ -179,7 +179,7 @@ func prepare(id string, entry *cleanup.Session, ports int) (*Session, []*os.File
 	for range ports {
 		listener, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // the listener lives as long as the session
 		if err != nil {
-			return nil, files, fmt.Errorf("open listener: %w", err)
+			return nil, files, fmt.Errorf("opening listener: %w", err)
 		}
 		defer listener.Close() // the file is a duplicate
 
@@ -190,18 +190,18 @@ func prepare(id string, entry *cleanup.Session, ports int) (*Session, []*os.File
 
 		file, err := tcp.File()
 		if err != nil {
-			return nil, files, fmt.Errorf("open listener: %w", err)
+			return nil, files, fmt.Errorf("opening listener: %w", err)
 		}
 
 		files = append(files, file)
 		_, port, err := net.SplitHostPort(listener.Addr().String())
 		if err != nil {
-			return nil, files, fmt.Errorf("open listener: %w", err)
+			return nil, files, fmt.Errorf("opening listener: %w", err)
 		}
 
 		n, err := strconv.Atoi(port)
 		if err != nil {
-			return nil, files, fmt.Errorf("open listener: %w", err)
+			return nil, files, fmt.Errorf("opening listener: %w", err)
 		}
 
 		s.Ports = append(s.Ports, n)
@@ -214,12 +214,12 @@ func prepare(id string, entry *cleanup.Session, ports int) (*Session, []*os.File
 func (s *Session) run(files []*os.File) (int, error) {
 	description, err := json.Marshal(s)
 	if err != nil {
-		return 1, fmt.Errorf("encode session: %w", err)
+		return 1, fmt.Errorf("encoding session: %w", err)
 	}
 
 	self, err := os.Executable()
 	if err != nil {
-		return 1, fmt.Errorf("find this program: %w", err)
+		return 1, fmt.Errorf("finding this program: %w", err)
 	}
 
 	signals := make(chan os.Signal, 4)
@@ -240,7 +240,7 @@ func (s *Session) run(files []*os.File) (int, error) {
 	}
 
 	if err := cmd.Start(); err != nil {
-		return 1, fmt.Errorf("create namespaces: %w", err)
+		return 1, fmt.Errorf("creating namespaces: %w", err)
 	}
 
 	ended := make(chan struct{})
@@ -267,7 +267,7 @@ func (s *Session) run(files []*os.File) (int, error) {
 	}
 
 	if err != nil {
-		return 1, fmt.Errorf("wait for the program inside: %w", err)
+		return 1, fmt.Errorf("waiting for the program inside: %w", err)
 	}
 
 	return 0, nil
@@ -277,11 +277,11 @@ func (s *Session) run(files []*os.File) (int, error) {
 func initialize(description string) (*Session, error) {
 	var s Session
 	if err := json.Unmarshal([]byte(description), &s); err != nil {
-		return nil, fmt.Errorf("read session: %w", err)
+		return nil, fmt.Errorf("reading session: %w", err)
 	}
 
 	if err := os.Unsetenv(environment); err != nil {
-		return nil, fmt.Errorf("unset session: %w", err)
+		return nil, fmt.Errorf("unsetting session: %w", err)
 	}
 
 	// The descriptor stays open for the life of this process and is not inherited.
@@ -293,22 +293,22 @@ func initialize(description string) (*Session, error) {
 		file.Close()
 
 		if err != nil {
-			return nil, fmt.Errorf("inherit listener: %w", err)
+			return nil, fmt.Errorf("inheriting listener: %w", err)
 		}
 
 		s.listeners = append(s.listeners, listener)
 	}
 
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return nil, fmt.Errorf("make mounts private: %w", err)
+		return nil, fmt.Errorf("making mounts private: %w", err)
 	}
 
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return nil, fmt.Errorf("mount /proc: %w", err)
+		return nil, fmt.Errorf("mounting /proc: %w", err)
 	}
 
 	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil { //nolint:noctx // returns immediately
-		return nil, fmt.Errorf("bring up loopback: %w: %s", err, out)
+		return nil, fmt.Errorf("bringing up loopback: %w: %s", err, out)
 	}
 
 	return &s, nil

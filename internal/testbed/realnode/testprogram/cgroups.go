@@ -37,8 +37,8 @@ func cgroups(args []string, out io.Writer) error {
 	}
 
 	verbs := map[string]struct {
-		least, most int // arguments
-		do          func(args []string) error
+		minArgs, maxArgs int // arguments
+		do               func(args []string) error
 	}{
 		"stay":  {0, 0, func([]string) error { <-terminated(); return nil }},
 		"read":  {1, many, func(args []string) error { return readFiles(args, out) }},
@@ -51,8 +51,8 @@ func cgroups(args []string, out io.Writer) error {
 		"in":    {2, many, func(args []string) error { return become(args[0], args[1:]) }},
 	}
 
-	verb, known := verbs[args[0]]
-	if n := len(args) - 1; !known || n < verb.least || n > verb.most {
+	verb, found := verbs[args[0]]
+	if n := len(args) - 1; !found || n < verb.minArgs || n > verb.maxArgs {
 		return fmt.Errorf("cgroups: cannot %q", args)
 	}
 
@@ -132,7 +132,7 @@ func walk(dir string, names []string, edit func(string) string, out io.Writer) e
 // become executes a command in place of this process. It returns only on error.
 func become(root string, command []string) error {
 	if err := errors.Join(syscall.Chroot(root), os.Chdir("/")); err != nil {
-		return fmt.Errorf("enter %s: %w", root, err)
+		return fmt.Errorf("entering %s: %w", root, err)
 	}
 
 	path, err := exec.LookPath(command[0])

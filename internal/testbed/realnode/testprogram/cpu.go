@@ -39,6 +39,7 @@ func hogCPU(args []string, out io.Writer) error {
 		return fmt.Errorf("cpu-hog: %d threads reporting every %s: want both above zero", *threads, *every)
 	}
 
+	// One more thread for the reports.
 	runtime.GOMAXPROCS(*threads + 1)
 	h := hog{threads: *threads}
 	defer h.stop()
@@ -55,7 +56,9 @@ func hogCPU(args []string, out io.Writer) error {
 		poll = ticker.C
 	}
 
+	// Reports measure what the kernel granted, not what was demanded.
 	used := cpuTime()
+
 	begin := time.Now()
 	for {
 		h.set(*control == "" || switchedOn(*control))
@@ -69,8 +72,8 @@ func hogCPU(args []string, out io.Writer) error {
 
 		u := cpuTime()
 		t := time.Now()
-
 		report := cpuReport{Cores: (u - used).Seconds() / t.Sub(begin).Seconds(), Allowed: allowedCPUs()}
+
 		if err := writeReport(out, report); err != nil {
 			return err
 		}

@@ -43,6 +43,7 @@ func serveLatency(args []string, out io.Writer) error {
 		return err
 	}
 
+	// Closing the listener ends Accept below.
 	done := terminated()
 	go func() {
 		<-done
@@ -136,10 +137,11 @@ func measureLatency(args []string, out io.Writer) error {
 	client := &latencyClient{target: *target, connectOnly: *connect}
 	defer client.close()
 
+	// Requests keep their schedule: the wait of a delayed one counts as latency.
 	gap := time.Duration(float64(time.Second) / *rate)
 	due := time.Now()
-
 	end := time.Now().Add(*period)
+
 	var latencies []int64
 	report := latencyReport{}
 	for sent := 0; *reports == 0 || sent < *reports; {
@@ -214,12 +216,12 @@ func (c *latencyClient) exchange() error {
 		return err
 	}
 
-	one := []byte{0}
-	if _, err := c.connection.Write(one); err != nil {
+	message := []byte{0}
+	if _, err := c.connection.Write(message); err != nil {
 		return err
 	}
 
-	_, err := io.ReadFull(c.connection, one)
+	_, err := io.ReadFull(c.connection, message)
 	return err
 }
 

@@ -52,7 +52,7 @@ func hogMemory(args []string, out io.Writer) error {
 		}
 	}
 
-	take := &allocator{}
+	memory := &allocator{}
 	if *file != "" {
 		f, err := os.Create(*file)
 		if err != nil {
@@ -60,17 +60,17 @@ func hogMemory(args []string, out io.Writer) error {
 		}
 		defer f.Close()
 
-		take.file = f
+		memory.file = f
 	}
 
-	for have := 0; have < *size; {
-		n := min(*step, *size-have)
-		if err := take.block(n << 20); err != nil {
+	for allocated := 0; allocated < *size; {
+		n := min(*step, *size-allocated)
+		if err := memory.block(n << 20); err != nil {
 			return err
 		}
 
-		have += n
-		if err := writeReport(out, memoryReport{MiB: have}); err != nil {
+		allocated += n
+		if err := writeReport(out, memoryReport{MiB: allocated}); err != nil {
 			return err
 		}
 
@@ -82,29 +82,29 @@ func hogMemory(args []string, out io.Writer) error {
 	}
 
 	<-done
-	runtime.KeepAlive(take) // keep the blocks allocated until here
+	runtime.KeepAlive(memory) // keep the blocks allocated until here
 	return nil
 }
 
 // allocator allocates anonymous memory or page cache of a file.
 type allocator struct {
-	file *os.File
-	held [][]byte
+	file   *os.File
+	blocks [][]byte
 }
 
 // block allocates that many bytes.
-func (t *allocator) block(bytes int) error {
+func (a *allocator) block(bytes int) error {
 	block := make([]byte, bytes)
-	if t.file != nil {
-		_, err := t.file.Write(block)
+	if a.file != nil {
+		_, err := a.file.Write(block)
 		// Only written-back pages can be dropped.
-		return errors.Join(err, t.file.Sync())
+		return errors.Join(err, a.file.Sync())
 	}
 
 	for i := 0; i < len(block); i += os.Getpagesize() {
 		block[i] = 1
 	}
 
-	t.held = append(t.held, block)
+	a.blocks = append(a.blocks, block)
 	return nil
 }

@@ -21,12 +21,12 @@ func TestPercentile(t *testing.T) {
 	values := []int64{5, 1, 4, 2, 3}
 	for p, want := range map[float64]int64{0: 1, 0.5: 3, 0.99: 5, 1: 5} {
 		if got := percentile(values, p); got != want {
-			t.Errorf("percentile %g is %d, want %d", p, got, want)
+			t.Errorf("percentile(%g) = %d, want %d", p, got, want)
 		}
 	}
 
 	if got := percentile([]int64{}, 0.5); got != 0 {
-		t.Errorf("of nothing: %d", got)
+		t.Errorf("percentile of no values = %d, want 0", got)
 	}
 }
 
@@ -59,7 +59,7 @@ func TestLatencyOfAServer(t *testing.T) {
 		for range 2 {
 			var r latencyReport
 			if err := lines.Decode(&r); err != nil || r.Requests == 0 || r.Errors != 0 || r.P50 > r.P99 || r.P99 > r.Max {
-				t.Errorf("%s: report %+v, %v", connect, r, err)
+				t.Errorf("report with %s = %+v, error %v; want requests without errors and ordered percentiles", connect, r, err)
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func TestLatencyCountsErrors(t *testing.T) {
 
 	var r latencyReport
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil || r.Requests == 0 || r.Errors != r.Requests {
-		t.Errorf("without a server: %+v, %v", r, err)
+		t.Errorf("report without a server = %+v, error %v; want only errors", r, err)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestCgroups(t *testing.T) {
 	}
 
 	if err := cgroups([]string{"write", file, "1"}, io.Discard); err == nil {
-		t.Error("a missing file was created")
+		t.Error("cgroups write to a missing file: no error, want one")
 	}
 	if err := os.WriteFile(file, []byte("max 100000\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -101,27 +101,27 @@ func TestCgroups(t *testing.T) {
 
 	var out bytes.Buffer
 	if err := cgroups([]string{"read", file, file}, &out); err != nil || out.String() != "max 100000\nmax 100000\n" {
-		t.Errorf("read %q, %v", out.String(), err)
+		t.Errorf("cgroups read = %q, error %v; want the file twice", out.String(), err)
 	}
 
 	out.Reset()
 	if err := cgroups([]string{"walk", dir, "cpu.max"}, &out); err != nil || out.String() != "{\"/a/cpu.max\":\"max 100000\"}\n" {
-		t.Errorf("walked %q, %v", out.String(), err)
+		t.Errorf("cgroups walk = %q, error %v; want the trimmed content by path", out.String(), err)
 	}
 
 	out.Reset()
 	if err := cgroups([]string{"copy", dir, "cpu.max"}, &out); err != nil || out.String() != "{\"/a/cpu.max\":\"max 100000\\n\"}\n" {
-		t.Errorf("copied %q, %v", out.String(), err)
+		t.Errorf("cgroups copy = %q, error %v; want the content by path", out.String(), err)
 	}
 
 	out.Reset()
 	if err := cgroups([]string{"dump", file}, &out); err != nil || out.String() != fmt.Sprintf("{%q:\"max 100000\\n\"}\n", file) {
-		t.Errorf("dumped %q, %v", out.String(), err)
+		t.Errorf("cgroups dump = %q, error %v; want the content by full path", out.String(), err)
 	}
 
 	for _, args := range [][]string{nil, {"stay", "x"}, {"read"}, {"write", file}, {"dump"}, {"copy", dir}, {"in", dir}, {"dance"}} {
 		if err := cgroups(args, io.Discard); err == nil {
-			t.Errorf("%q is no error", args)
+			t.Errorf("cgroups(%q): no error, want one", args)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestMemoryAfter(t *testing.T) {
 	for _, content := range []string{"", "go"} {
 		select {
 		case l := <-line:
-			t.Fatalf("report %q before the start", l)
+			t.Fatalf("report before the start = %q, want none", l)
 		default:
 		}
 
@@ -153,12 +153,12 @@ func TestMemoryAfter(t *testing.T) {
 	select {
 	case l := <-line:
 		if l != "{\"mib\":1}\n" {
-			t.Errorf("report %q", l)
+			t.Errorf("report = %q, want 1 MiB", l)
 		}
 	case err := <-ended:
 		t.Fatal(err)
 	case <-time.After(time.Minute):
-		t.Fatal("no report within a minute")
+		t.Fatal("hogMemory has not reported within a minute, want a report of 1 MiB")
 	}
 
 	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
@@ -174,7 +174,7 @@ func TestMemoryAfter(t *testing.T) {
 func TestSwitch(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "switch")
 	if switchedOn(file) {
-		t.Error("a missing switch file is on")
+		t.Error("switchedOn of a missing file = true, want false")
 	}
 
 	for content, want := range map[string]bool{"": false, "0": false, "1": true, "1\n": true} {
@@ -183,7 +183,7 @@ func TestSwitch(t *testing.T) {
 		}
 
 		if got := switchedOn(file); got != want {
-			t.Errorf("%q is on: %t", content, got)
+			t.Errorf("switchedOn of a file with %q = %t, want %t", content, got, want)
 		}
 	}
 
@@ -191,7 +191,7 @@ func TestSwitch(t *testing.T) {
 	for _, on := range []bool{false, true, true, false, false, true} {
 		h.set(on)
 		if busy := h.end != nil; busy != on {
-			t.Errorf("busy: %t, want %t", busy, on)
+			t.Errorf("busy after set(%t) = %t, want %t", on, busy, on)
 		}
 	}
 
@@ -200,17 +200,17 @@ func TestSwitch(t *testing.T) {
 
 func TestUnknownProgram(t *testing.T) {
 	if err := Run("nothing", nil); err == nil {
-		t.Error("no error")
+		t.Error("Run(nothing): no error, want one")
 	}
 
 	for _, bad := range [][]string{{"-threads", "0"}, {"-every", "0s"}} {
 		if err := hogCPU(bad, io.Discard); err == nil {
-			t.Errorf("cpu-hog %q is no error", bad)
+			t.Errorf("hogCPU(%q): no error, want one", bad)
 		}
 	}
 
 	if err := hogMemory([]string{"-mib", "0"}, io.Discard); err == nil {
-		t.Error("memory-hog of nothing is no error")
+		t.Error("hogMemory of 0 MiB: no error, want one")
 	}
 }
 
@@ -230,7 +230,7 @@ func TestMemoryOfFiles(t *testing.T) {
 		}
 	}
 
-	if info, err := os.Stat(file); err != nil || info.Size() != 2<<20 || len(take.held) > 0 {
-		t.Errorf("%v, %v; %d blocks are held", info, err, len(take.held))
+	if info, err := os.Stat(file); err != nil || info.Size() != 2<<20 || len(take.blocks) > 0 {
+		t.Errorf("file = %v, error %v, %d blocks in memory; want 2 MiB in the file and no blocks", info, err, len(take.blocks))
 	}
 }
