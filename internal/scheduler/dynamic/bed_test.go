@@ -100,7 +100,7 @@ func newFixture(t testing.TB, strategy nodeload.Strategy, nodes ...*corev1.Node)
 
 	all := NewMetrics()
 	if err := all.Register(b.registry.Register); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Register: %v, want no error", err)
 	}
 
 	b.Plugin = &Plugin{
@@ -111,7 +111,7 @@ func newFixture(t testing.TB, strategy nodeload.Strategy, nodes ...*corev1.Node)
 
 	b.Plugin.peers = func() []*Plugin { return []*Plugin{b.Plugin} }
 	if err := b.Plugin.start(all, b.events); err != nil {
-		t.Fatal(err)
+		t.Fatalf("start: %v, want no error", err)
 	}
 
 	for _, n := range nodes {
@@ -126,7 +126,7 @@ func policyOf(t testing.TB, spec nodeload.Spec) *nodeload.Policy {
 
 	p, err := nodeload.NewPolicy(spec)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("NewPolicy: %v, want no error", err)
 	}
 
 	return p
@@ -153,7 +153,7 @@ func (b *fixture) schedule(pod *corev1.Pod) (*state, map[string]string, map[stri
 	_, status := b.PreFilter(ctx, s, pod, b.infos)
 	skip := status.IsSkip()
 	if !skip && !status.IsSuccess() {
-		b.Fatal(status)
+		b.Fatalf("PreFilter of %s = %v, want success or Skip", pod.Name, status)
 	}
 
 	var feasible []fwk.NodeInfo
@@ -161,7 +161,7 @@ func (b *fixture) schedule(pod *corev1.Pod) (*state, map[string]string, map[stri
 		if !skip {
 			if status := b.Filter(ctx, s, pod, info); !status.IsSuccess() {
 				if status.Code() != fwk.UnschedulableAndUnresolvable {
-					b.Fatalf("%s: %v", info.Node().Name, status.Code())
+					b.Fatalf("Filter of %s on %s = %v, want success or UnschedulableAndUnresolvable", pod.Name, info.Node().Name, status.Code())
 				}
 
 				reasons[info.Node().Name] = status.Message()
@@ -180,19 +180,19 @@ func (b *fixture) schedule(pod *corev1.Pod) (*state, map[string]string, map[stri
 	for _, info := range feasible {
 		score, status := b.Score(ctx, s, pod, info)
 		if !status.IsSuccess() {
-			b.Fatal(status)
+			b.Fatalf("Score of %s on %s = %v, want success", pod.Name, info.Node().Name, status)
 		}
 
 		list = append(list, fwk.NodeScore{Name: info.Node().Name, Score: score})
 	}
 
 	if status := b.NormalizeScore(ctx, s, pod, list); !status.IsSuccess() {
-		b.Fatal(status)
+		b.Fatalf("NormalizeScore of %s = %v, want success", pod.Name, status)
 	}
 
 	for _, n := range list {
 		if n.Score < fwk.MinScore || n.Score > fwk.MaxScore {
-			b.Fatalf("%s scores %d", n.Name, n.Score)
+			b.Fatalf("NormalizeScore gives %s %d, want %d to %d", n.Name, n.Score, fwk.MinScore, fwk.MaxScore)
 		}
 
 		scores[n.Name] = n.Score
@@ -215,7 +215,7 @@ func (b *fixture) placePod(pod *corev1.Pod) string {
 
 	if best != "" {
 		if status := b.Reserve(b.Context(), s, pod, best); !status.IsSuccess() {
-			b.Fatal(status)
+			b.Fatalf("Reserve of %s on %s = %v, want success", pod.Name, best, status)
 		}
 	}
 

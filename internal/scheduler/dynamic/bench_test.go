@@ -45,8 +45,8 @@ func newLargeFixture(b testing.TB) *fixture {
 }
 
 // BenchmarkFilterAndScore measures the plugin for one node and one pod: Filter and Score of 5,000 nodes with 30 pods
-// each, with cycle state, explanations and normalising; an operation is one node. best-ns/op is that of the fastest
-// pass over all nodes, which is more stable on a busy machine.
+// each, with cycle state, explanations and normalizing; an operation is one node. best-ns/op is that of the fastest
+// run over all nodes, which is more stable on a busy machine.
 func BenchmarkFilterAndScore(b *testing.B) {
 	bed := newLargeFixture(b)
 	ctx := b.Context()
@@ -62,7 +62,7 @@ func BenchmarkFilterAndScore(b *testing.B) {
 		began := time.Now()
 		for at, info := range bed.infos {
 			if status := bed.Filter(ctx, s, pod, info); !status.IsSuccess() {
-				b.Fatal(status)
+				b.Fatalf("Filter on %s = %v, want success", info.Node().Name, status)
 			}
 
 			score, _ := bed.Score(ctx, s, pod, info)
@@ -115,7 +115,7 @@ func BenchmarkCensus(b *testing.B) {
 	b.ResetTimer()
 
 	for range b.N {
-		bed.take(bed.rules.Load(), bed.infos, bed.clock.Now())
+		bed.takeSnapshot(bed.rules.Load(), bed.infos, bed.clock.Now())
 	}
 }
 
@@ -154,9 +154,9 @@ func BenchmarkNodeChange(b *testing.B) {
 	}
 }
 
-// TestManyAtOnce runs everything that is concurrent in a scheduler, for the race detector: cycles with parallel
+// TestConcurrentUse runs everything that is concurrent in a scheduler, for the race detector: cycles with parallel
 // filters, pod events, policies, queueing hints and explanations.
-func TestManyAtOnce(t *testing.T) {
+func TestConcurrentUse(t *testing.T) {
 	var machines []*corev1.Node
 	for i := range 50 {
 		machines = append(machines, newNode(fmt.Sprint("n-", i), loadAnnotations(float64(i)/60, 0.3, start())))
@@ -188,7 +188,7 @@ func TestManyAtOnce(t *testing.T) {
 	})
 	repeat(func(i int) {
 		if _, err := b.nodeHint(klog.Background(), newPod("waiting", "100m", "1Gi"), machines[0], machines[i%50]); err != nil {
-			t.Error(err)
+			t.Errorf("nodeHint: %v, want no error", err)
 		}
 	})
 

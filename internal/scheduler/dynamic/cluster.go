@@ -33,13 +33,13 @@ type Policies interface {
 
 // cluster is the plugin's state of all nodes.
 type cluster struct {
-	clock    clock.PassiveClock
-	policies Policies
-	strategy nodeload.Strategy
-	minFresh series.Ratio
-	reader   reader
-	log      logr.Logger
-	told     *profileMetrics
+	clock           clock.PassiveClock
+	policies        Policies
+	strategy        nodeload.Strategy
+	minFresh        series.Ratio
+	reader          reader
+	log             logr.Logger
+	snapshotMetrics *profileMetrics
 
 	entries sync.Map // name of a node to *entry
 	rules   atomic.Pointer[nodeload.Rules]
@@ -51,7 +51,7 @@ type cluster struct {
 	objects atomic.Pointer[objects]
 	memos   memos
 
-	mu     sync.Mutex // serialises snapshots
+	mu     sync.Mutex // serializes snapshots
 	number uint64     // guarded by mu
 }
 
@@ -119,15 +119,15 @@ func (c *cluster) currentRules() *nodeload.Rules {
 	next, err := nodeload.NewRules(policy, c.strategy)
 	if err != nil {
 		c.refused.Store(policy)
-		c.log.Error(err, "New policy cannot be used, the old one stays in force")
+		c.log.Error(err, "new policy cannot be used, the old one stays in force")
 		return rules
 	}
 
 	for _, warning := range policy.Warnings {
-		c.log.Info("Policy", "warning", warning)
+		c.log.Info("policy has a warning", "warning", warning)
 	}
 
-	c.told.dropMetrics(rules.Policy, policy)
+	c.snapshotMetrics.dropMetrics(rules.Policy, policy)
 	c.rules.Store(next)
 	return next
 }
@@ -143,10 +143,11 @@ func (c *cluster) summarize(nodes []fwk.NodeInfo) *fleetSnapshot {
 		}
 	}
 
-	return c.take(rules, nodes, now)
+	return c.takeSnapshot(rules, nodes, now)
 }
 
-func (c *cluster) take(rules *nodeload.Rules, list []fwk.NodeInfo, now time.Time) *fleetSnapshot {
+// takeSnapshot reads all nodes: it refreshes their entries, and computes the totals and peaks of the fleet.
+func (c *cluster) takeSnapshot(rules *nodeload.Rules, list []fwk.NodeInfo, now time.Time) *fleetSnapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -159,6 +160,7 @@ func (c *cluster) take(rules *nodeload.Rules, list []fwk.NodeInfo, now time.Time
 	onWay := 0
 	for _, info := range list {
 		object := info.Node()
+		// A node deleted while the list was built has no object.
 		if object == nil {
 			continue
 		}
@@ -178,7 +180,7 @@ func (c *cluster) take(rules *nodeload.Rules, list []fwk.NodeInfo, now time.Time
 	}
 
 	c.dropGoneNodes()
-	taken := &fleetSnapshot{
+	snapshot := &fleetSnapshot{
 		Fleet:   count.Fleet(c.minFresh),
 		size:    len(list),
 		roster:  roster,
@@ -186,11 +188,12 @@ func (c *cluster) take(rules *nodeload.Rules, list []fwk.NodeInfo, now time.Time
 		peaks:   peaks,
 	}
 
+	// Cycles read objects and last without the lock, so they are stored whole.
 	c.objects.Store(&seen)
-	c.last.Store(taken)
-	c.told.recordSnapshot(taken, onWay)
+	c.last.Store(snapshot)
+	c.snapshotMetrics.recordSnapshot(snapshot, onWay)
 
-	return taken
+	return snapshot
 }
 
 // nodeSlots returns the node names and entries, and assigns slots. The names of the last snapshot are shared while
@@ -241,12 +244,12 @@ func (c *cluster) dropGoneNodes() {
 }
 
 // viewOf returns the view of a node in a cycle.
-func (c *cluster) viewOf(taken *fleetSnapshot, e *entry, node *corev1.Node) *view {
-	if v := e.view.Load(); v != nil && v.object == node && v.Rules == taken.Rules {
+func (c *cluster) viewOf(snapshot *fleetSnapshot, e *entry, node *corev1.Node) *view {
+	if v := e.view.Load(); v != nil && v.object == node && v.Rules == snapshot.Rules {
 		return v
 	}
 
-	v := e.refresh(&c.reader, node, taken.Rules, c.clock.Now())
+	v := e.refresh(&c.reader, node, snapshot.Rules, c.clock.Now())
 	c.raise(&v.Node)
 	return v
 }

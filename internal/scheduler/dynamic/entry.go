@@ -26,11 +26,11 @@ type entry struct {
 	// slot is the node's index in the roster of the last snapshot.
 	slot atomic.Int32
 
-	mu       sync.Mutex
-	arrivals nodeload.Arrivals // guarded by mu
-	report   nodeload.Report   // of view.object by view.Rules; guarded by mu
-	varies   [2]nodeload.Deviation
-	uid      types.UID
+	mu         sync.Mutex
+	arrivals   nodeload.Arrivals // guarded by mu
+	report     nodeload.Report   // of view.object by view.Rules; guarded by mu
+	deviations [2]nodeload.Deviation
+	uid        types.UID
 	// holds are the ends of the holds in the node's annotation, also of released ones, by pod; guarded by mu.
 	holds map[string]time.Time
 	// seen is the number of the last snapshot with the node; used by snapshots only.
@@ -42,8 +42,8 @@ type entry struct {
 type view struct {
 	nodeload.Node
 	object *corev1.Node
-	// made is the creation time, in nanoseconds since 1970.
-	made int64
+	// createdNanos is the creation time, in nanoseconds since 1970.
+	createdNanos int64
 }
 
 // reader parses node annotations.
@@ -75,23 +75,24 @@ func (e *entry) read(r *reader, object *corev1.Node, rules *nodeload.Rules, now 
 
 	if e.uid != object.UID {
 		e.uid = object.UID
-		e.varies = [2]nodeload.Deviation{}
+		e.deviations = [2]nodeload.Deviation{}
 	}
 
 	e.readHolds(&r.holds, object, now)
-	report, bad := read(r.format, object, rules)
-	if bad != (nodeload.ParseErrors{}) {
-		r.unreadable(bad)
+	report, parseErrors := read(r.format, object, rules)
+	if parseErrors != (nodeload.ParseErrors{}) {
+		r.unreadable(parseErrors)
 	}
 
+	// The deviation of a node's load is learned from its samples, one gauge per resource.
 	for k, resource := range []series.Resource{series.CPU, series.Memory} {
 		gauge := rules.GaugeSample(resource, report.Samples)
 		// A sample from the future would block all later ones.
 		if !gauge.Time.IsZero() && !gauge.Time.After(now.Add(nodeload.MaxSkew)) {
-			e.varies[k].Add(gauge)
+			e.deviations[k].Add(gauge)
 		}
 
-		report.Deviation[k] = e.varies[k].Ratio()
+		report.Deviation[k] = e.deviations[k].Ratio()
 	}
 
 	e.report = report
@@ -100,7 +101,7 @@ func (e *entry) read(r *reader, object *corev1.Node, rules *nodeload.Rules, now 
 
 // buildView builds the view; the caller holds mu.
 func (e *entry) buildView(object *corev1.Node, rules *nodeload.Rules, now time.Time) *view {
-	v := &view{Node: *rules.NodeAt(e.report, &e.arrivals, now), object: object, made: now.UnixNano()}
+	v := &view{Node: *rules.NodeAt(e.report, &e.arrivals, now), object: object, createdNanos: now.UnixNano()}
 	if old := e.view.Swap(v); old != nil && old.object == object && old.Rules == rules && old.Fresh&^v.Fresh != 0 {
 		e.expired.Store(true)
 	}
@@ -117,7 +118,7 @@ func (e *entry) tick(now time.Time) *nodeload.Node {
 	fresh := v.FreshAt(now)
 	all := uint64(1)<<len(v.Loads) - 1
 
-	aged := now.UnixNano()-v.made >= int64(stalePeriod)
+	aged := now.UnixNano()-v.createdNanos >= int64(stalePeriod)
 	if fresh == v.Fresh && (fresh == all || v.Arriving == 0 || !aged) {
 		return &v.Node
 	}
@@ -155,7 +156,7 @@ func (e *entry) placed(pod string, use nodeload.Amount) *nodeload.Node {
 		return nil
 	}
 
-	next := &view{Node: *v.WithPod(use), object: v.object, made: v.made}
+	next := &view{Node: *v.WithPod(use), object: v.object, createdNanos: v.createdNanos}
 	e.view.Store(next)
 	return &next.Node
 }

@@ -15,12 +15,12 @@ import (
 // Explain returns how the latest attempt to place the pod filtered and scored each node. ok is false if the pod is
 // not among the recorded ones.
 func (p *Plugin) Explain(namespace, name string) (nodeload.Explanation, bool) {
-	noted, ok := p.ring.find(namespace, name)
+	recorded, ok := p.ring.find(namespace, name)
 	if !ok {
 		return nodeload.Explanation{}, false
 	}
 
-	return noted.explain(p.profile), true
+	return recorded.explain(p.profile), true
 }
 
 // Recent lists the pods of the recorded attempts as namespace/name, the latest first, each once.
@@ -75,39 +75,39 @@ func (r *attemptRing) find(namespace, name string) (attemptCopy, bool) {
 }
 
 func (n attemptCopy) explain(profile string) nodeload.Explanation {
-	taken := n.taken
+	snapshot := n.snapshot
 	e := nodeload.Explanation{
 		Pod:      n.namespace + "/" + n.name,
 		Profile:  profile,
 		Attempt:  n.number,
-		Time:     n.at.UTC(),
+		Time:     n.startedAt.UTC(),
 		Outcome:  n.outcome(),
 		Node:     n.node,
 		CPU:      n.use.CPU,
 		Memory:   n.use.Memory,
 		Basis:    n.basis.String(),
-		Exempt:   n.open,
-		Abstains: taken.Abstains(),
-		Strategy: taken.Rules.Strategy.Name,
-		Fresh:    taken.States[nodeload.Fresh],
-		Stale:    taken.States[nodeload.Stale],
-		Absent:   taken.States[nodeload.Absent],
+		Exempt:   n.exempt,
+		Abstains: snapshot.Abstains(),
+		Strategy: snapshot.Rules.Strategy.Name,
+		Fresh:    snapshot.States[nodeload.Fresh],
+		Stale:    snapshot.States[nodeload.Stale],
+		Absent:   snapshot.States[nodeload.Absent],
 	}
 
-	for i, m := range taken.Rules.Policy.Metrics {
-		if !taken.InForce(i) {
+	for i, m := range snapshot.Rules.Policy.Metrics {
+		if !snapshot.InForce(i) {
 			e.LeftOut = append(e.LeftOut, m.Name)
 		}
 	}
 
 	for slot, w := range n.words {
 		// If no node can be closed, a node selected without a score was the only one left by other plugins.
-		if w.filter|w.score == 0 && (!n.clear.Load() || taken.roster[slot] != n.node) {
+		if w.filter|w.score == 0 && (!n.clear.Load() || snapshot.roster[slot] != n.node) {
 			e.NotAsked++
 			continue
 		}
 
-		e.Nodes = append(e.Nodes, n.answer(taken.roster[slot], w))
+		e.Nodes = append(e.Nodes, n.answer(snapshot.roster[slot], w))
 	}
 
 	slices.SortStableFunc(e.Nodes, func(a, b nodeload.NodeExplanation) int {
@@ -146,10 +146,11 @@ func (n attemptCopy) answer(node string, w words) nodeload.NodeExplanation {
 	e := nodeload.NodeExplanation{Name: node, Unknown: (w.filter|w.score)&wasUnknown != 0}
 	switch {
 	case w.filter&wasClosed != 0:
-		limit := n.taken.Rules.Policy.Limits[w.filter>>48&limitBits]
+		limit := n.snapshot.Rules.Policy.Limits[w.filter>>48&limitBits]
 		e.Verdict = nodeload.Closed
-		e.Metric = n.taken.Rules.Policy.Metrics[limit.Metric].Name
-		e.Limit, e.Mark = limit.Max, limit.Mark
+		e.Metric = n.snapshot.Rules.Policy.Metrics[limit.Metric].Name
+		e.Limit = limit.Max
+		e.Mark = limit.Mark
 		e.Load = unfixed(w.filter >> 32)
 		e.OnWay = unsigned(w.filter >> 16)
 		e.Incoming = unfixed(w.filter)
@@ -158,9 +159,8 @@ func (n attemptCopy) answer(node string, w words) nodeload.NodeExplanation {
 		e.Verdict = nodeload.Scored
 		e.Cost = unfixedCost(w.score)
 		e.Load = unfixed(w.score >> 16)
-
 		e.OnWay = unsigned(w.score)
-		e.Incoming = series.Ratio(n.taken.Incoming(n.use))
+		e.Incoming = series.Ratio(n.snapshot.Incoming(n.use))
 		if scale := n.scale.Load(); scale != nil {
 			// Costs are stored with seven decimals; the best must not score below 100 by rounding.
 			score := scale.Score(e.Cost - 1/costUnits)

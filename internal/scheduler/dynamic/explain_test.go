@@ -23,17 +23,17 @@ func TestExplain(t *testing.T) {
 
 	pod := owned(newPod("web", "1", "1Gi"), "StatefulSet", "web")
 	if got := b.placePod(pod); got != "cool" {
-		t.Fatalf("placed on %q", got)
+		t.Fatalf("placed on %q, want cool", got)
 	}
 
 	e, ok := b.Explain("shop", "web")
 	if !ok {
-		t.Fatal("not explained")
+		t.Fatal("Explain(shop, web) found no attempt, want one")
 	}
 
 	if e.Pod != "shop/web" || e.Node != "cool" || e.Outcome != "placed on cool" || e.CPU != 500 || e.Memory != 2<<30 || e.Basis != "history" ||
 		e.Fresh != 3 || e.Absent != 1 || e.Abstains || e.Strategy != nodeload.Spread || e.NotAsked != 0 || len(e.Nodes) != 4 {
-		t.Errorf("%+v", e)
+		t.Errorf("Explain(shop, web) = %+v, want shop/web placed on cool by its history of 500m and 2 GiB, 3 fresh and 1 absent of 4 nodes", e)
 	}
 
 	want := []struct{ name, verdict, score, reason string }{
@@ -50,7 +50,7 @@ func TestExplain(t *testing.T) {
 			score = fmt.Sprint(*n.Score)
 		}
 		if n.Name != w.name || string(n.Verdict) != w.verdict || w.score != "" && w.score != score || n.Reason() != w.reason {
-			t.Errorf("%s %s %s: %q; want %+v", n.Name, n.Verdict, score, n.Reason(), w)
+			t.Errorf("node %d: %s %s %s: %q; want %+v", i, n.Name, n.Verdict, score, n.Reason(), w)
 		}
 	}
 
@@ -61,10 +61,10 @@ func TestExplain(t *testing.T) {
 	b.schedule(pod)
 
 	if e, _ := b.Explain("shop", "web"); e.Nodes[1].Name != "warm" || e.Nodes[1].OnWay >= 0 || !strings.Contains(e.Nodes[1].Reason(), "on its way -") {
-		t.Errorf("after a pod has ended: %s: %s", e.Nodes[1].Name, e.Nodes[1].Reason())
+		t.Errorf("after a pod has ended: %s: %s, want warm with a negative load on its way", e.Nodes[1].Name, e.Nodes[1].Reason())
 	}
 	if _, ok := b.Explain("shop", "other"); ok {
-		t.Error("a pod that nobody tried is explained")
+		t.Error("Explain(shop, other) found an attempt, want none")
 	}
 }
 
@@ -80,13 +80,13 @@ func TestRingIsBounded(t *testing.T) {
 	}
 
 	if n := len(b.ring.attempts); n*20000*answerBytes > ringBytes || n < minAttempts {
-		t.Errorf("%d attempts are kept", n)
+		t.Errorf("%d attempts are kept, want %d or more within %d bytes", n, minAttempts, ringBytes)
 	}
 	if recent := b.Recent(); recent[0] != "shop/web-99" {
-		t.Errorf("the latest is %s", recent[0])
+		t.Errorf("Recent starts with %s, want shop/web-99", recent[0])
 	}
 	if _, ok := b.Explain("shop", "web-0"); ok {
-		t.Error("the first is still there")
+		t.Error("Explain(shop, web-0) found the first attempt, want it dropped")
 	}
 
 	// With fewer nodes more attempts fit.
@@ -99,7 +99,7 @@ func TestRingIsBounded(t *testing.T) {
 		t.Errorf("%d attempts are kept, want %d", n, maxAttempts)
 	}
 	if e, ok := b.Explain("shop", "web-999"); !ok || e.NotAsked != 10 || e.Outcome != "not placed" {
-		t.Errorf("%v %+v", ok, e)
+		t.Errorf("Explain(shop, web-999) = %+v, %v, want 10 nodes not asked and the pod not placed", e, ok)
 	}
 }
 
@@ -132,14 +132,14 @@ func TestHandler(t *testing.T) {
 		{"GET", "localhost", "/", 404, ``},
 	} {
 		if code, body := get(c.method, c.host, c.path); code != c.code || !strings.Contains(body, c.body) {
-			t.Errorf("%s %s at %s: %d %s", c.method, c.path, c.host, code, body)
+			t.Errorf("%s %s at %s = %d %s, want %d with %q", c.method, c.path, c.host, code, body, c.code, c.body)
 		}
 	}
 
 	_, body := get(http.MethodGet, "localhost", ExplainPath+"?pod=shop/web")
 	var got struct{ Explanations []nodeload.Explanation }
 	if err := json.Unmarshal([]byte(body), &got); err != nil || len(got.Explanations) != 1 || !got.Explanations[0].Time.Equal(start()) {
-		t.Errorf("%v: %s", err, body)
+		t.Errorf("the explanation of shop/web is %s (%v), want one of %v", body, err, start())
 	}
 }
 
@@ -158,7 +158,7 @@ func TestServeOnLoopback(t *testing.T) {
 	f.explain(t.Context(), "none")
 
 	if len(f.serving) != 2 {
-		t.Errorf("serving %v", f.serving)
+		t.Errorf("serving on %v, want the address in use and 127.0.0.1:0", f.serving)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestMetricsAreBounded(t *testing.T) {
 	series := func() string {
 		families, err := b.registry.Gather()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Gather: %v, want metrics", err)
 		}
 
 		var all strings.Builder
@@ -196,7 +196,7 @@ func TestMetricsAreBounded(t *testing.T) {
 		"crane_scheduler_dynamic_metric_fresh_nodes metric=cpu_usage_avg_5m profile=test 2\n",
 	} {
 		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
+			t.Errorf("Gather has no %q, want it in\n%s", want, got)
 		}
 	}
 
@@ -209,6 +209,6 @@ func TestMetricsAreBounded(t *testing.T) {
 	b.schedule(newPod("web", "1", "1Gi"))
 
 	if got := series(); strings.Contains(got, "cpu_usage_avg_5m") {
-		t.Errorf("a metric that no policy names is still told:\n%s", got)
+		t.Errorf("Gather still has cpu_usage_avg_5m, want no series of a metric without a policy:\n%s", got)
 	}
 }

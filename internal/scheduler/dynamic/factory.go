@@ -41,12 +41,12 @@ type Factory struct {
 	registries Registries
 	history    *History
 
-	mu       sync.Mutex
-	plugins  []*Plugin                   // guarded by mu; only ever added to
-	policies map[string]*policyfile.File // by path; guarded by mu
-	serving  map[string]bool             // by address; guarded by mu
-	watching bool                        // guarded by mu
-	known    bool                        // metrics are registered; guarded by mu
+	mu         sync.Mutex
+	plugins    []*Plugin                   // guarded by mu; only ever added to
+	policies   map[string]*policyfile.File // by path; guarded by mu
+	serving    map[string]bool             // by address; guarded by mu
+	watching   bool                        // guarded by mu
+	registered bool                        // metrics are registered; guarded by mu
 }
 
 // NewFactory returns a Factory with the given clock.
@@ -74,9 +74,10 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 
 	zone, err := time.LoadLocation(args.TimeZone)
 	if err != nil {
-		return nil, fmt.Errorf("arguments of plugin %s: timeZone: %w", Name, err)
+		return nil, fmt.Errorf("reading the arguments of plugin %s: timeZone: %w", Name, err)
 	}
 
+	// Profiles share the registered metrics and open policy files.
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
@@ -87,7 +88,7 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 	log := klog.FromContext(ctx).WithValues("plugin", Name, "profile", handle.ProfileName())
 	policies, err := f.policy(ctx, args.PolicyConfigPath, handle)
 	if err != nil {
-		return nil, fmt.Errorf("plugin %s: %w", Name, err)
+		return nil, fmt.Errorf("opening the policy of plugin %s: %w", Name, err)
 	}
 
 	p := &Plugin{
@@ -110,17 +111,18 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 	}
 
 	if err := p.start(f.metrics, newRecorder(handle.EventRecorder())); err != nil {
-		return nil, fmt.Errorf("plugin %s: %s: %w", Name, args.PolicyConfigPath, err)
+		return nil, fmt.Errorf("starting plugin %s with policy %s: %w", Name, args.PolicyConfigPath, err)
 	}
 
 	if err := watchInformers(handle.SharedInformerFactory(), p); err != nil {
-		return nil, fmt.Errorf("plugin %s: %w", Name, err)
+		return nil, fmt.Errorf("starting plugin %s: %w", Name, err)
 	}
 
 	f.plugins = append(f.plugins, p)
 	go p.expire(ctx, f.clock)
 	f.explain(ctx, args.ExplainAddress)
 
+	// One watch of Recommendations serves all profiles.
 	if args.History == pluginconfig.HistoryRecommendations && !f.watching && handle.KubeConfig() != nil {
 		f.watching = true
 		go watchRecommendations(ctx, handle.KubeConfig(), f.clock, f.history, f.metrics.workloads.Set)
@@ -129,7 +131,7 @@ func (f *Factory) New(ctx context.Context, obj runtime.Object, handle fwk.Handle
 	return p, nil
 }
 
-// start initialises the derived fields.
+// start initializes the derived fields.
 func (p *Plugin) start(m *Metrics, r recorder) error {
 	rules, err := nodeload.NewRules(p.policies.Policy(), p.strategy)
 	if err != nil {
@@ -138,8 +140,8 @@ func (p *Plugin) start(m *Metrics, r recorder) error {
 
 	p.rules.Store(rules)
 	p.pods.cluster = &p.cluster
-	p.metrics = m.of(p.profile)
-	p.cluster.told = p.metrics
+	p.metrics = m.forProfile(p.profile)
+	p.snapshotMetrics = p.metrics
 	p.reader.unreadable = p.metrics.annotations
 	p.events = newEvents(r, p.clock, m.noEvent.Inc)
 
@@ -150,11 +152,11 @@ func (p *Plugin) start(m *Metrics, r recorder) error {
 // scheduling cycles and a hot node takes effect before the next snapshot.
 func watchInformers(factory informers.SharedInformerFactory, p *Plugin) error {
 	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(p.pods.handler()); err != nil {
-		return fmt.Errorf("following pods: %w", err)
+		return fmt.Errorf("watching pods: %w", err)
 	}
 
 	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(p.nodeHandler()); err != nil {
-		return fmt.Errorf("following nodes: %w", err)
+		return fmt.Errorf("watching nodes: %w", err)
 	}
 
 	return nil
@@ -172,11 +174,11 @@ func (f *Factory) all() []*Plugin {
 
 // register registers the metrics; the caller holds mu.
 func (f *Factory) register() error {
-	if f.known || f.registries.Metrics == nil {
+	if f.registered || f.registries.Metrics == nil {
 		return nil
 	}
 
-	f.known = true
+	f.registered = true
 	if err := f.metrics.Register(f.registries.Metrics); err != nil {
 		return fmt.Errorf("registering the metrics of plugin %s: %w", Name, err)
 	}
@@ -199,7 +201,7 @@ func (f *Factory) policy(ctx context.Context, path string, handle fwk.Handle) (*
 	if f.registries.Policies != nil {
 		if err := f.registries.Policies(file); err != nil {
 			// The metrics of a file have no label that identifies it.
-			klog.FromContext(ctx).V(1).Info("No metrics of this policy file, another one has them", "path", path)
+			klog.FromContext(ctx).V(1).Info("no metrics of this policy file, another file has them", "path", path)
 		}
 	}
 
@@ -226,10 +228,10 @@ const (
 	maxNote = 1000
 )
 
-// PolicyLoaded implements nodeloadpolicy.Observer.
+// PolicyLoaded implements policyfile.Observer.
 func (o *policyObserver) PolicyLoaded(p *nodeload.Policy) {
-	o.log.Info("New policy is in force", "metrics", len(p.Metrics), "limits", len(p.Limits), "weights", len(p.Weights))
-	o.tell(corev1.EventTypeNormal, ReasonPolicyLoaded, fmt.Sprintf("a new policy of %d metrics is in force", len(p.Metrics)))
+	o.log.Info("loaded policy", "metrics", len(p.Metrics), "limits", len(p.Limits), "weights", len(p.Weights))
+	o.emit(corev1.EventTypeNormal, ReasonPolicyLoaded, fmt.Sprintf("a new policy of %d metrics is in force", len(p.Metrics)))
 
 	// Plugins with other files retry once more than needed.
 	for _, plugin := range o.plugins() {
@@ -237,13 +239,13 @@ func (o *policyObserver) PolicyLoaded(p *nodeload.Policy) {
 	}
 }
 
-// PolicyRefused implements nodeloadpolicy.Observer.
+// PolicyRefused implements policyfile.Observer.
 func (o *policyObserver) PolicyRefused(err error) {
-	o.log.Error(err, "New policy is bad, the old one stays in force")
-	o.tell(corev1.EventTypeWarning, ReasonPolicyRefused, "the scheduler keeps the old policy: "+err.Error())
+	o.log.Error(err, "new policy is invalid, the old one stays in force")
+	o.emit(corev1.EventTypeWarning, ReasonPolicyRefused, "the scheduler keeps the old policy: "+err.Error())
 }
 
-func (o *policyObserver) tell(kind, reason, note string) {
+func (o *policyObserver) emit(kind, reason, note string) {
 	if o.events == nil {
 		return
 	}

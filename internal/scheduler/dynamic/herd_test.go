@@ -28,10 +28,10 @@ func TestHerd(t *testing.T) {
 			// The mean is that of the nodes that got pods: until the cold node has filled up, those at 50 % are above
 			// it.
 			if over := overshoot(ours, estimate); over > estimate+1e-9 {
-				t.Errorf("burst of %d, seed %d: a node ends %.4f above the mean, a pod is %.4f", burst, seed, over, estimate)
+				t.Errorf("burst of %d, seed %d: a node ends %.4f above the mean, want %.4f (one pod) or less", burst, seed, over, estimate)
 			}
 			if burst >= 60 && above(theirs) < 5*estimate {
-				t.Errorf("burst of %d: gocrane's formula ends %.4f above the mean: the case is not the one that it should be", burst, above(theirs))
+				t.Errorf("burst of %d: gocrane's formula ends %.4f above the mean, want five pods or more: the case is not the intended one", burst, above(theirs))
 			}
 		}
 	}
@@ -61,8 +61,8 @@ func herd(t *testing.T, count, burst int, seed uint64) (loadOf []float64, estima
 	}
 
 	for i := range burst {
-		if b.placePod(newPod(fmt.Sprintf("burst-%d", i), "100m", "1Gi")) == "" {
-			t.Fatal("not placed")
+		if pod := newPod(fmt.Sprintf("burst-%d", i), "100m", "1Gi"); b.placePod(pod) == "" {
+			t.Fatalf("%s is not placed, want a node", pod.Name)
 		}
 	}
 
@@ -73,7 +73,7 @@ func herd(t *testing.T, count, burst int, seed uint64) (loadOf []float64, estima
 
 	e, ok := b.Explain("shop", fmt.Sprintf("burst-%d", burst-1))
 	if !ok {
-		t.Fatal("not explained")
+		t.Fatalf("Explain found no attempt of burst-%d, want one", burst-1)
 	}
 
 	return loadOf, float64(e.CPU) / 10_000

@@ -46,7 +46,7 @@ func (p *Plugin) nodeHint(logger klog.Logger, pod *corev1.Pod, oldObj, newObj an
 	}
 
 	hint := p.wouldFit(pod, node)
-	logger.V(5).Info("Node changed", "plugin", Name, "pod", klog.KObj(pod), "node", klog.KObj(node), "hint", hint)
+	logger.V(5).Info("node changed", "plugin", Name, "pod", klog.KObj(pod), "node", klog.KObj(node), "hint", hint)
 	return hint, nil
 }
 
@@ -60,21 +60,21 @@ func (p *Plugin) podHint(logger klog.Logger, pod *corev1.Pod, oldObj, newObj any
 		return fwk.QueueSkip, nil
 	}
 
-	gone, ok := oldObj.(*corev1.Pod)
-	if !ok || gone.Spec.NodeName == "" || !p.pods.wasClosed(pod, gone.Spec.NodeName) {
+	deleted, ok := oldObj.(*corev1.Pod)
+	if !ok || deleted.Spec.NodeName == "" || !p.pods.wasClosed(pod, deleted.Spec.NodeName) {
 		return fwk.QueueSkip, nil
 	}
 
 	// The plugin's own handler may get the event later than the queue.
-	p.pods.deleted(gone)
+	p.pods.deleted(deleted)
 
-	v := p.entry(gone.Spec.NodeName).view.Load()
+	v := p.entry(deleted.Spec.NodeName).view.Load()
 	if v == nil {
 		return fwk.QueueSkip, nil
 	}
 
 	hint := p.wouldFit(pod, v.object)
-	logger.V(5).Info("Pod gone", "plugin", Name, "pod", klog.KObj(pod), "gone", klog.KObj(gone), "hint", hint)
+	logger.V(5).Info("pod deleted", "plugin", Name, "pod", klog.KObj(pod), "deleted", klog.KObj(deleted), "hint", hint)
 	return hint, nil
 }
 

@@ -33,10 +33,10 @@ func TestNodeHint(t *testing.T) {
 	stranger := newPod("other", "100m", "1Gi")
 
 	if _, reasons, _ := b.schedule(pod); len(reasons) != 1 {
-		t.Fatal(reasons)
+		t.Fatalf("closed %v, want one node", reasons)
 	}
 
-	relabelled := newNode("cool", loadAnnotations(0.1, 0.2, start()))
+	relabeled := newNode("cool", loadAnnotations(0.1, 0.2, start()))
 	for _, c := range []struct {
 		name     string
 		pod      *corev1.Pod
@@ -47,10 +47,10 @@ func TestNodeHint(t *testing.T) {
 		{"cooled down", pod, hot, newNode("hot", loadAnnotations(0.3, 0.2, start())), fwk.Queue},
 		{"cooled down, but not for this pod", newPod("web", "9", "1Gi"), hot, newNode("hot", loadAnnotations(0.5, 0.2, start())), fwk.QueueSkip},
 		{"its load is unreadable now", pod, hot, newNode("hot", nil), fwk.Queue},
-		{"one that was open all the time", pod, cool, relabelled, fwk.QueueSkip},
+		{"one that was open all the time", pod, cool, relabeled, fwk.QueueSkip},
 		{"a new node", pod, nil, newNode("new", nil), fwk.Queue},
 		{"a new hot node", pod, nil, newNode("new", loadAnnotations(0.9, 0.2, start())), fwk.QueueSkip},
-		{"a pod of which nothing is known", stranger, cool, relabelled, fwk.Queue},
+		{"a pod of which nothing is known", stranger, cool, relabeled, fwk.Queue},
 		{"not a node", pod, nil, "node", fwk.QueueSkip},
 	} {
 		if got, err := b.nodeHint(klog.Background(), c.pod, c.old, c.new); got != c.want || err != nil {
@@ -64,7 +64,7 @@ func TestNodeHint(t *testing.T) {
 	b.schedule(pod)
 
 	if got, _ := b.nodeHint(klog.Background(), pod, hot, newNode("hot", loadAnnotations(0.2, 0.2, start()))); got != fwk.QueueSkip {
-		t.Errorf("a node that was open in the last attempt: %v", got)
+		t.Errorf("nodeHint for a node that was open in the last attempt = %v, want QueueSkip", got)
 	}
 }
 
@@ -73,17 +73,18 @@ func TestPodHint(t *testing.T) {
 	coming := newPod("coming", "2", "1Gi")
 	waiting := newPod("waiting", "1", "1Gi")
 
-	if b.placePod(coming) != "a" {
-		t.Fatal("not placed")
+	if got := b.placePod(coming); got != "a" {
+		t.Fatalf("coming is placed on %q, want a", got)
 	}
 
-	if b.placePod(waiting) != "" {
-		t.Fatal("placed although a has no room")
+	if got := b.placePod(waiting); got != "" {
+		t.Fatalf("waiting is placed on %q, want no node", got)
 	}
 
-	skip := func(name string, gone *corev1.Pod) {
-		if got, _ := b.podHint(klog.Background(), waiting, gone, nil); got != fwk.QueueSkip {
-			t.Errorf("%s: %v", name, got)
+	skip := func(name string, deleted *corev1.Pod) {
+		t.Helper()
+		if got, _ := b.podHint(klog.Background(), waiting, deleted, nil); got != fwk.QueueSkip {
+			t.Errorf("%s: podHint = %v, want QueueSkip", name, got)
 		}
 	}
 
@@ -92,36 +93,36 @@ func TestPodHint(t *testing.T) {
 	skip("a pod of an unknown node", bindTo(newPod("x", "1", "1Gi"), "c"))
 
 	if got, _ := b.podHint(klog.Background(), waiting, bindTo(coming, "a"), nil); got != fwk.Queue {
-		t.Errorf("a pod that was on its way is gone: %v", got)
+		t.Errorf("podHint for an arriving pod that was deleted = %v, want Queue", got)
 	}
 	if got, _ := b.podHint(klog.Background(), waiting, waiting, waiting); got != fwk.Queue {
-		t.Errorf("the pod itself asks for less: %v", got)
+		t.Errorf("podHint for the pod itself with lower requests = %v, want Queue", got)
 	}
 	if got, _ := b.podHint(klog.Background(), waiting, coming, coming); got != fwk.QueueSkip {
-		t.Errorf("another pod asks for less: %v", got)
+		t.Errorf("podHint for another pod with lower requests = %v, want QueueSkip", got)
 	}
 
-	if b.placePod(waiting) != "a" || b.pods.rejected.Len() != 0 {
-		t.Errorf("not placed after all, %d rejected", b.pods.rejected.Len())
+	if got := b.placePod(waiting); got != "a" || b.pods.rejected.Len() != 0 {
+		t.Errorf("waiting is placed on %q with %d rejected pods, want a and 0", got, b.pods.rejected.Len())
 	}
 }
 
 func TestEventsToRegister(t *testing.T) {
 	events, err := (&Plugin{}).EventsToRegister(t.Context())
 	if err != nil || len(events) == 0 {
-		t.Fatal(events, err)
+		t.Fatalf("EventsToRegister = %v, %v, want events", events, err)
 	}
 
 	var taint bool
 	for _, e := range events {
 		if e.QueueingHintFn == nil {
-			t.Errorf("%v has no hint", e.Event)
+			t.Errorf("EventsToRegister lists %v without a hint, want one for each event", e.Event)
 		}
 		taint = taint || e.Event.Resource == fwk.Node && e.Event.ActionType&fwk.UpdateNodeTaint != 0
 	}
 
 	if !taint {
-		t.Error("kube-scheduler would add taint updates without a hint")
+		t.Error("EventsToRegister lacks taint updates, want them with a hint: kube-scheduler would add them without one")
 	}
 }
 
@@ -134,11 +135,11 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 
 	if len(b.events.notes) != eventBurst {
-		t.Fatalf("%d events", len(b.events.notes))
+		t.Fatalf("%d events after a burst, want %d", len(b.events.notes), eventBurst)
 	}
 
 	if want := ReasonLoadAvoided + ": 1 of 2 nodes had too much load for this pod, which is expected to use 1m CPU and 0 MiB; placed on cool"; b.events.notes[0] != want {
-		t.Errorf("%q, want %q", b.events.notes[0], want)
+		t.Errorf("the first event is %q, want %q", b.events.notes[0], want)
 	}
 
 	b.clock.Step(time.Second)
@@ -146,7 +147,7 @@ func TestEventsAreBounded(t *testing.T) {
 	b.placePod(newPod("later", "1m", "1Mi"))
 
 	if len(b.events.notes) != eventBurst+1 {
-		t.Errorf("%d events after another second", len(b.events.notes))
+		t.Errorf("%d events after another second, want %d", len(b.events.notes), eventBurst+1)
 	}
 }
 
@@ -161,19 +162,19 @@ func TestRetryAfterNewPolicy(t *testing.T) {
 	o.PolicyLoaded(b.policies.policy)
 
 	if got != nil {
-		t.Errorf("%v are tried again, and nobody waits", got)
+		t.Errorf("activated %v while no pod waits, want none", got)
 	}
 
 	b.schedule(waiting)
 	o.PolicyLoaded(b.policies.policy)
 
 	if len(got) != 1 || got["shop/waiting"] != waiting {
-		t.Errorf("%v are tried again", got)
+		t.Errorf("activated %v after a new policy, want shop/waiting", got)
 	}
 
 	o.PolicyRefused(errors.New(strings.Repeat("x", 5000)))
 	if n := len(b.events.notes); n != 3 || len(b.events.notes[2]) > 1100 || !strings.HasPrefix(b.events.notes[2], ReasonPolicyRefused) {
-		t.Errorf("%d events, the last %.60q", n, b.events.notes[n-1])
+		t.Errorf("%d events, the last %.60q, want 3 with a truncated %s last", n, b.events.notes[n-1], ReasonPolicyRefused)
 	}
 }
 
@@ -185,14 +186,14 @@ func TestStaleMetricWakes(t *testing.T) {
 	b.activate = func(pods map[string]*corev1.Pod) { woken = append(woken, sortedNames(pods)...) }
 	pod := newPod("web", "100m", "1Gi")
 	if _, reasons, _ := b.schedule(pod); len(reasons) != 2 {
-		t.Fatal(reasons)
+		t.Fatalf("closed %v, want both nodes", reasons)
 	}
 
 	b.clock.Step(7 * time.Minute)
 	b.wake()
 
 	if woken != nil {
-		t.Errorf("%v are tried while the metric counts", woken)
+		t.Errorf("activated %v while the metric is fresh, want none", woken)
 	}
 
 	// The average is stale after eight minutes, the maximum of an hour after twenty.
@@ -205,17 +206,17 @@ func TestStaleMetricWakes(t *testing.T) {
 	b.wake()
 
 	if want := []string{"shop/web"}; !slices.Equal(woken, want) {
-		t.Errorf("%v are tried, want %v", woken, want)
+		t.Errorf("activated %v after the average became stale, want %v", woken, want)
 	}
 	if _, reasons, _ := b.schedule(pod); reasons["hot"] != ErrReasonTooLoaded+"cpu_usage_max_avg_1h" {
-		t.Errorf("closed %v", reasons)
+		t.Errorf("closed %v, want hot by cpu_usage_max_avg_1h", reasons)
 	}
 
 	b.clock.Step(12 * time.Minute)
 	b.wake()
 
 	if _, reasons, _ := b.schedule(pod); len(woken) != 2 || len(reasons) != 0 {
-		t.Errorf("%v are tried; closed still %v", woken, reasons)
+		t.Errorf("activated %v, closed %v, want two activations and no closed node", woken, reasons)
 	}
 
 	b.placePod(pod)
@@ -223,6 +224,6 @@ func TestStaleMetricWakes(t *testing.T) {
 	b.wake()
 
 	if len(woken) != 2 {
-		t.Error("nobody waits, and somebody is tried")
+		t.Errorf("activated %v after the pod was placed, want no further activation", woken)
 	}
 }

@@ -82,7 +82,7 @@ func (e *entry) readHolds(index *holdIndex, object *corev1.Node, now time.Time) 
 	listed := map[string]time.Time{}
 	for _, h := range nodeload.ValidHolds(holds, now) {
 		listed[h.Pod] = h.Until
-		if _, known := e.holds[h.Pod]; !known {
+		if _, indexed := e.holds[h.Pod]; !indexed {
 			e.arrivals.Add(holdKey(h.Pod), h.Use(), time.Time{})
 			index.add(h, e)
 		}
@@ -116,7 +116,7 @@ func (c *cluster) releaseHolds(pod *corev1.Pod) {
 	}
 
 	now := c.clock.Now()
-	for held, e := range c.reader.holds.take(pod.Namespace+"/"+owner.Kind+"/"+owner.Name, now) {
-		e.change(now, func(a *nodeload.Arrivals) bool { return a.Remove(holdKey(held)) })
+	for evicted, e := range c.reader.holds.take(pod.Namespace+"/"+owner.Kind+"/"+owner.Name, now) {
+		e.change(now, func(a *nodeload.Arrivals) bool { return a.Remove(holdKey(evicted)) })
 	}
 }

@@ -21,7 +21,7 @@ func TestHolds(t *testing.T) {
 		if len(holds) > 0 {
 			text, err := nodeload.FormatHolds(holds)
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("FormatHolds: %v, want no error", err)
 			}
 
 			annotations[nodeload.HoldsKey] = text
@@ -32,56 +32,56 @@ func TestHolds(t *testing.T) {
 		b.NodeChanged(node)
 	}
 
-	held := func() float64 { return float64(b.entry("a").view.Load().Loads[0].OnWay) }
-	of := func(name string) nodeload.Hold {
+	heldCPU := func() float64 { return float64(b.entry("a").view.Load().Loads[0].OnWay) }
+	newHold := func(name string) nodeload.Hold {
 		return nodeload.Hold{Pod: "uid-" + name, Workload: "shop/ReplicaSet/" + name, CPU: 2000, Memory: 1 << 30, Until: start().Add(time.Minute)}
 	}
 
-	annotated(start(), of("web"), of("db"))
-	if got := held(); got < 0.399 || got > 0.401 {
-		t.Fatalf("two holds of two of ten cores add %v", got)
+	annotated(start(), newHold("web"), newHold("db"))
+	if got := heldCPU(); got < 0.399 || got > 0.401 {
+		t.Fatalf("two holds of two of ten cores add %v, want 0.4", got)
 	}
 
 	b.schedule(newPod("other", "1", "1Gi"))
 	b.schedule(owned(newPod("job", "1", "1Gi"), "ReplicaSet", "job"))
 
-	if got := held(); got < 0.399 {
-		t.Errorf("pods of other workloads released a hold: %v is left", got)
+	if got := heldCPU(); got < 0.399 {
+		t.Errorf("after pods of other workloads %v is held, want 0.4", got)
 	}
 
 	b.schedule(owned(newPod("web-2", "2", "1Gi"), "ReplicaSet", "web"))
-	if got := held(); got < 0.199 || got > 0.201 {
+	if got := heldCPU(); got < 0.199 || got > 0.201 {
 		t.Errorf("after the replacement was tried %v is held, want 0.2", got)
 	}
 
-	annotated(start().Add(time.Second), of("web"), of("db"))
-	if got := held(); got < 0.199 || got > 0.201 {
-		t.Errorf("a released hold has returned: %v", got)
+	annotated(start().Add(time.Second), newHold("web"), newHold("db"))
+	if got := heldCPU(); got < 0.199 || got > 0.201 {
+		t.Errorf("after the released hold was read again %v is held, want 0.2", got)
 	}
 
 	b.clock.Step(2 * time.Minute)
 	node := newNode("a", loadAnnotations(0.3, 0.3, start()))
 	if got := b.entry("a").preview(&b.reader, node, b.rules.Load(), b.clock.Now()).Loads[0].OnWay; got != 0 {
-		t.Errorf("after its end a hold counts in a hint: %v", got)
+		t.Errorf("preview after the end of the holds = %v on its way, want 0", got)
 	}
 
-	annotated(start().Add(2*time.Second), of("web"), of("db"))
-	if got := held(); got != 0 || b.reader.holds.size.Load() != 0 {
-		t.Errorf("after its end %v is held, %d are indexed", got, b.reader.holds.size.Load())
+	annotated(start().Add(2*time.Second), newHold("web"), newHold("db"))
+	if got := heldCPU(); got != 0 || b.reader.holds.size.Load() != 0 {
+		t.Errorf("after its end %v is held, %d are indexed, want 0 and 0", got, b.reader.holds.size.Load())
 	}
 
-	late := of("web")
+	late := newHold("web")
 	late.Until = start().Add(24 * time.Hour)
 	annotated(start().Add(3*time.Second), late)
 
-	if got := held(); got != 0 {
-		t.Errorf("a hold of a day counts: %v", got)
+	if got := heldCPU(); got != 0 {
+		t.Errorf("with a hold of a day %v is held, want 0", got)
 	}
 
 	node.Annotations[nodeload.HoldsKey] = `[{"pod":"x","workload":"y","cpu":-1}]`
 	b.NodeChanged(node)
 
-	if got := held(); got != 0 {
-		t.Errorf("an invalid annotation counts: %v", got)
+	if got := heldCPU(); got != 0 {
+		t.Errorf("with an invalid annotation %v is held, want 0", got)
 	}
 }

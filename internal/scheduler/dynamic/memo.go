@@ -19,13 +19,13 @@ const maxMemos = 8
 // Placing a pod changes one node; the cached costs of the others are read from one array instead of many views. A
 // memo ends with its snapshot, after a second, so changes by time alone need no invalidation.
 type memos struct {
-	mu    sync.Mutex
-	taken *fleetSnapshot // guarded by mu
-	// once are usages seen once: a cache for a pod without a similar one is useless. Guarded by mu.
-	once []nodeload.Amount
-	uses []nodeload.Amount // guarded by mu
-	// kept are the memos of uses, followed by reusable ones; guarded by mu.
-	kept []memo
+	mu       sync.Mutex
+	snapshot *fleetSnapshot // guarded by mu
+	// seenOnce are usages seen once: a cache for a pod without a similar one is useless. Guarded by mu.
+	seenOnce []nodeload.Amount
+	uses     []nodeload.Amount // guarded by mu
+	// memos are the memos of uses, followed by reusable ones; guarded by mu.
+	memos []memo
 }
 
 // memo is indexed by slot. Cycles of one profile are sequential, and within a cycle each node is evaluated by one
@@ -40,49 +40,50 @@ type cachedScore struct {
 	cost   int64
 }
 
-// of returns the memo of pods with the given usage; nil for the first one.
-func (m *memos) of(taken *fleetSnapshot, use nodeload.Amount) memo {
+// memoFor returns the memo of pods with the given usage; nil for the first one.
+func (m *memos) memoFor(snapshot *fleetSnapshot, use nodeload.Amount) memo {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	if m.taken != taken {
-		m.taken = taken
-		m.once = m.once[:0]
+	if m.snapshot != snapshot {
+		m.snapshot = snapshot
+		m.seenOnce = m.seenOnce[:0]
 		m.uses = m.uses[:0]
 	}
 
 	if i := slices.Index(m.uses, use); i >= 0 {
-		return m.kept[i]
+		return m.memos[i]
 	}
 
+	// A usage gets a memo when it is seen for the second time.
 	switch {
 	case len(m.uses) == maxMemos:
 		return nil
-	case !slices.Contains(m.once, use):
-		if len(m.once) == maxMemos {
-			m.once = m.once[:0]
+	case !slices.Contains(m.seenOnce, use):
+		if len(m.seenOnce) == maxMemos {
+			m.seenOnce = m.seenOnce[:0]
 		}
 
-		m.once = append(m.once, use)
+		m.seenOnce = append(m.seenOnce, use)
 		return nil
 	}
 
 	m.uses = append(m.uses, use)
-	return m.blank(len(m.uses)-1, len(taken.roster))
+	return m.blank(len(m.uses)-1, len(snapshot.roster))
 }
 
 // blank returns an empty memo; the caller holds mu.
 func (m *memos) blank(i, nodes int) memo {
-	if i == len(m.kept) {
-		m.kept = append(m.kept, nil)
+	if i == len(m.memos) {
+		m.memos = append(m.memos, nil)
 	}
-	if cap(m.kept[i]) < nodes {
-		m.kept[i] = make(memo, nodes)
+	if cap(m.memos[i]) < nodes {
+		m.memos[i] = make(memo, nodes)
 	}
 
-	m.kept[i] = m.kept[i][:nodes]
-	clear(m.kept[i])
-	return m.kept[i]
+	m.memos[i] = m.memos[i][:nodes]
+	clear(m.memos[i])
+	return m.memos[i]
 }
 
 // find returns the cached result, or nil if there is none or the node has changed.

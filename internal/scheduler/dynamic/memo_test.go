@@ -57,7 +57,7 @@ func TestMemosTellTheTruth(t *testing.T) {
 
 		c, err := b.cycle(s, pod)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("cycle of %s: %v, want no error", pod.Name, err)
 		}
 
 		for _, info := range b.infos {
@@ -73,7 +73,7 @@ func TestMemosTellTheTruth(t *testing.T) {
 			}
 
 			if slot := e.slot.Load(); c.attempt.answers[slot].score.Load() != scoreWord(parts) {
-				t.Fatalf("step %d: %s is explained by something else", step, info.Node().Name)
+				t.Fatalf("step %d: the recorded score of %s differs from that of its cost, want %#x", step, info.Node().Name, scoreWord(parts))
 			}
 		}
 
@@ -83,6 +83,6 @@ func TestMemosTellTheTruth(t *testing.T) {
 	}
 
 	if remembered < 10_000 {
-		t.Errorf("only %d of some 40,000 scores were remembered", remembered)
+		t.Errorf("%d of some 40,000 scores were cached, want 10,000 or more", remembered)
 	}
 }

@@ -30,6 +30,7 @@ type Metrics struct {
 
 // NewMetrics returns unregistered metrics.
 func NewMetrics() *Metrics {
+	// All vectors have the same prefix and stability.
 	counter := func(name, help string, labels ...string) *metrics.CounterVec {
 		return metrics.NewCounterVec(&metrics.CounterOpts{
 			Namespace:      "crane",
@@ -98,8 +99,8 @@ type profileMetrics struct {
 	unknown metrics.CounterMetric
 }
 
-// of returns the metrics of a profile, after Register.
-func (m *Metrics) of(profile string) *profileMetrics {
+// forProfile returns the metrics of a profile, after Register.
+func (m *Metrics) forProfile(profile string) *profileMetrics {
 	return &profileMetrics{Metrics: m, profile: profile, unknown: m.passed.WithLabelValues(profile)}
 }
 
@@ -114,8 +115,8 @@ func (t *profileMetrics) closed(metric string) { t.closures.WithLabelValues(t.pr
 
 func (t *profileMetrics) passedUnknown() { t.unknown.Inc() }
 
-func (t *profileMetrics) annotations(bad nodeload.ParseErrors) {
-	for fault, n := range map[string]int{"form": bad.Form, "value": bad.Value, "time": bad.Time} {
+func (t *profileMetrics) annotations(parseErrors nodeload.ParseErrors) {
+	for fault, n := range map[string]int{"form": parseErrors.Form, "value": parseErrors.Value, "time": parseErrors.Time} {
 		if n > 0 {
 			t.unreadable.WithLabelValues(t.profile, fault).Add(float64(n))
 		}
@@ -123,18 +124,18 @@ func (t *profileMetrics) annotations(bad nodeload.ParseErrors) {
 }
 
 // recordSnapshot sets the gauges of a snapshot.
-func (t *profileMetrics) recordSnapshot(taken *fleetSnapshot, onWay int) {
+func (t *profileMetrics) recordSnapshot(snapshot *fleetSnapshot, onWay int) {
 	for _, state := range []nodeload.State{nodeload.Fresh, nodeload.Stale, nodeload.Absent} {
-		t.nodes.WithLabelValues(t.profile, state.String()).Set(float64(taken.States[state]))
+		t.nodes.WithLabelValues(t.profile, state.String()).Set(float64(snapshot.States[state]))
 	}
 
-	for i, metric := range taken.Rules.Policy.Metrics {
-		t.metricNodes.WithLabelValues(t.profile, metric.Name).Set(float64(taken.FreshNodes[i]))
+	for i, metric := range snapshot.Rules.Policy.Metrics {
+		t.metricNodes.WithLabelValues(t.profile, metric.Name).Set(float64(snapshot.FreshNodes[i]))
 	}
 
 	t.onWay.WithLabelValues(t.profile).Set(float64(onWay))
-	t.share.WithLabelValues(t.profile, string(series.CPU)).Set(float64(taken.Share.CPU))
-	t.share.WithLabelValues(t.profile, string(series.Memory)).Set(float64(taken.Share.Memory))
+	t.share.WithLabelValues(t.profile, string(series.CPU)).Set(float64(snapshot.Share.CPU))
+	t.share.WithLabelValues(t.profile, string(series.Memory)).Set(float64(snapshot.Share.Memory))
 }
 
 // dropMetrics deletes the series of metrics that a new policy does not have.

@@ -71,8 +71,8 @@ type cycle struct {
 	memo memo
 	// number is the number of the attempt, from 1.
 	number uint64
-	// open means that load does not exclude nodes for the pod.
-	open bool
+	// exempt means that load does not exclude nodes for the pod.
+	exempt bool
 	// wasRejected is set by the first closed node.
 	wasRejected atomic.Bool
 	// attempt records the answers.
@@ -88,10 +88,10 @@ func (c *cycle) Clone() fwk.StateData { return c }
 // the last snapshot.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	c := p.begin(state, pod, nodes)
-	spotless := !c.open && !c.Abstains() && !c.MayClose(c.peaks, c.use)
-	c.attempt.clear.Store(spotless)
+	allOpen := !c.exempt && !c.Abstains() && !c.MayClose(c.peaks, c.use)
+	c.attempt.clear.Store(allOpen)
 
-	if c.open || c.Abstains() || spotless {
+	if c.exempt || c.Abstains() || allOpen {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 
@@ -109,20 +109,20 @@ func (p *Plugin) begin(state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeIn
 		}
 	}
 
-	taken := p.summarize(nodes)
-	use, basis := p.pods.estimate(pod, taken.Share)
+	snapshot := p.summarize(nodes)
+	use, basis := p.pods.estimate(pod, snapshot.Share)
 	c := &cycle{
-		fleetSnapshot: taken,
+		fleetSnapshot: snapshot,
 		objects:       *p.objects.Load(),
 		now:           p.clock.Now().UnixNano(),
 		use:           use,
 		number:        p.attempts.Add(1),
-		open:          isDaemon(pod) || isCritical(pod),
-		memo:          p.memos.of(taken, use),
+		exempt:        isDaemon(pod) || isCritical(pod),
+		memo:          p.memos.memoFor(snapshot, use),
 	}
 
 	c.attempt = p.ring.next(pod, c, basis, p.clock.Now())
-	p.metrics.began(basis, taken.Abstains())
+	p.metrics.began(basis, snapshot.Abstains())
 	state.Write(stateKey, c)
 	p.recent.Store(&recent{state: state, cycle: c})
 
@@ -155,7 +155,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	}
 
 	object := info.Node()
-	if object == nil || c.open {
+	if object == nil || c.exempt {
 		return nil
 	}
 
@@ -224,6 +224,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, pod *corev1.Pod,
 
 	e := p.find(c, object)
 	slot := int(e.slot.Load())
+	// A pod with the same usage may have been scored on this state of the node.
 	if w := c.memo.find(slot, e, object); w != nil {
 		c.attempt.scored(slot, w.word)
 		return w.cost, nil

@@ -31,7 +31,7 @@ func TestHotNodeIsClosedAndCoolOneBest(t *testing.T) {
 		t.Errorf("closed %v, want %v", reasons, want)
 	}
 	if scores["cool"] != 100 || scores["warm"] != 0 {
-		t.Errorf("scores %v", scores)
+		t.Errorf("scores %v, want 100 for cool and 0 for warm", scores)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestGarbageIsUnknown(t *testing.T) {
 		b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.29, 0.3, start())), newNode("b", loadAnnotations(0.31, 0.3, start())), newNode("c", annotations))
 		_, reasons, scores := b.schedule(newPod("web", "100m", "1Gi"))
 		if len(reasons) != 0 || scores["a"] != 100 || scores["c"] == 100 || scores["c"] < scores["b"] {
-			t.Errorf("%.30q: closed %v, scores %v", garbage, reasons, scores)
+			t.Errorf("%.30q: closed %v, scores %v, want none closed and c scored from b's score to below 100", garbage, reasons, scores)
 		}
 	}
 }
@@ -62,13 +62,13 @@ func TestWhoIsExempt(t *testing.T) {
 
 	b := newFixture(t, nodeload.Strategy{}, newNode("hot", loadAnnotations(0.9, 0.2, start())), newNode("hotter", loadAnnotations(0.95, 0.2, start())))
 	if _, reasons, scores := b.schedule(daemon); len(reasons) != 0 || scores != nil {
-		t.Errorf("a DaemonSet's pod: closed %v, scores %v", reasons, scores)
+		t.Errorf("a DaemonSet's pod: closed %v, scores %v, want neither", reasons, scores)
 	}
 	if _, reasons, scores := b.schedule(dns); len(reasons) != 0 || scores["hot"] != 100 {
-		t.Errorf("a critical pod: closed %v, scores %v", reasons, scores)
+		t.Errorf("a critical pod: closed %v, scores %v, want none closed and hot scored 100", reasons, scores)
 	}
 	if _, reasons, _ := b.schedule(newPod("web", "100m", "1Gi")); len(reasons) != 2 {
-		t.Errorf("any other pod: closed %v", reasons)
+		t.Errorf("any other pod: closed %v, want both nodes", reasons)
 	}
 }
 
@@ -78,21 +78,21 @@ func TestAbstains(t *testing.T) {
 	nodes := []*corev1.Node{newNode("a", loadAnnotations(0.9, 0.2, start())), newNode("b", nil), newNode("c", nil)}
 	b := newFixture(t, nodeload.Strategy{}, nodes...)
 	if _, reasons, scores := b.schedule(newPod("web", "100m", "1Gi")); len(reasons) != 0 || scores != nil {
-		t.Errorf("one of three is fresh: closed %v, scores %v", reasons, scores)
+		t.Errorf("one of three is fresh: closed %v, scores %v, want neither", reasons, scores)
 	}
 
 	b.replace(newNode("b", loadAnnotations(0.3, 0.2, start())))
 	b.clock.Step(time.Second)
 
 	if _, reasons, scores := b.schedule(newPod("web", "100m", "1Gi")); len(reasons) != 1 || len(scores) != 2 {
-		t.Errorf("two of three are fresh: closed %v, scores %v", reasons, scores)
+		t.Errorf("two of three are fresh: closed %v, scores %v, want one closed and two scored", reasons, scores)
 	}
 
 	// An hour without Prometheus: everything is stale.
 	b.clock.Step(time.Hour)
 
 	if _, reasons, _ := b.schedule(newPod("web", "100m", "1Gi")); len(reasons) != 0 {
-		t.Errorf("metrics of an hour ago close %v", reasons)
+		t.Errorf("metrics of an hour ago close %v, want no node", reasons)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestFilterWithoutPreFilter(t *testing.T) {
 		t.Error("want the hot node closed and the cool one open")
 	}
 	if _, status := b.Score(t.Context(), s, pod, b.infos[0]); !status.IsSuccess() {
-		t.Error(status)
+		t.Errorf("Score without PreFilter = %v, want success", status)
 	}
 }
 
@@ -117,12 +117,12 @@ func TestReserveAndUnreserve(t *testing.T) {
 	for range 2 {
 		b.Reserve(t.Context(), s, pod, "a")
 		if got := onWay("a"); got <= 0.01 || got > 0.1 {
-			t.Fatalf("on its way to a: %v", got)
+			t.Fatalf("after Reserve %v is on its way to a, want above 0.01 and up to 0.1", got)
 		}
 	}
 
 	if got := b.placePod(newPod("next", "1", "1Gi")); got != "b" {
-		t.Errorf("the next pod goes to %q", got)
+		t.Errorf("the next pod goes to %q, want b", got)
 	}
 
 	for range 2 {
@@ -131,14 +131,14 @@ func TestReserveAndUnreserve(t *testing.T) {
 
 	b.Unreserve(t.Context(), &state{}, newPod("never", "1", "1Gi"), "a")
 	if onWay("a") != 0 || b.entry("a").onWay() != 0 {
-		t.Errorf("on its way to a: %v", onWay("a"))
+		t.Errorf("after Unreserve %v is on its way to a by %d pods, want 0", onWay("a"), b.entry("a").onWay())
 	}
 
 	// The API server shows the placement; the pod does not count twice.
 	b.pods.updated(newPod("next", "1", "1Gi"), bindTo(newPod("next", "1", "1Gi"), "b"))
 
 	if b.entry("b").onWay() != 1 || b.pods.reserved.Len() != 0 {
-		t.Errorf("%d pods on their way to b, %d reserved", b.entry("b").onWay(), b.pods.reserved.Len())
+		t.Errorf("%d pods on their way to b, %d reserved, want 1 and 0", b.entry("b").onWay(), b.pods.reserved.Len())
 	}
 }
 
@@ -157,7 +157,7 @@ func TestPodsOfOthers(t *testing.T) {
 	}{
 		{"made", func() { handler.OnAdd(pending, false) }, 0},
 		{"bound", func() { handler.OnUpdate(pending, bindTo(pending, "a")) }, 1},
-		{"labelled", func() { handler.OnUpdate(bindTo(pending, "a"), bindTo(pending, "a")) }, 1},
+		{"labeled", func() { handler.OnUpdate(bindTo(pending, "a"), bindTo(pending, "a")) }, 1},
 		{"running", func() { handler.OnUpdate(bindTo(pending, "a"), newRunningPod(pending, "a", b.clock.Now())) }, 1},
 		{"an old one seen at start", func() { handler.OnAdd(newRunningPod(newPod("old", "1", "1Gi"), "a", start().Add(-24*time.Hour)), true) }, 1},
 		{"a young one seen at start", func() {
@@ -178,13 +178,13 @@ func TestPodsOfOthers(t *testing.T) {
 
 	// Reserved, bound, and deleted between two watches: the last state that was seen has no node.
 	pod := newPod("unseen", "1", "1Gi")
-	if b.placePod(pod) != "a" || count() != 1 {
-		t.Fatal("not placed")
+	if got := b.placePod(pod); got != "a" || count() != 1 {
+		t.Fatalf("placed on %q with %d pods on their way, want a and 1", got, count())
 	}
 
 	handler.OnDelete(tombstone(pod))
 	if count() != 0 || b.pods.reserved.Len() != 0 || b.pods.rejected.Len() != 0 {
-		t.Errorf("%d on their way, %d reserved, %d rejected", count(), b.pods.reserved.Len(), b.pods.rejected.Len())
+		t.Errorf("%d on their way, %d reserved, %d rejected, want 0 of each", count(), b.pods.reserved.Len(), b.pods.rejected.Len())
 	}
 }
 
@@ -207,7 +207,7 @@ func TestIdlePodsLeaveNoCredit(t *testing.T) {
 	}
 
 	if !closed() {
-		t.Fatal("a node of 80 % is open")
+		t.Fatal("a node of 80 % load is open, want it closed")
 	}
 
 	for i := range 10 {
@@ -215,7 +215,7 @@ func TestIdlePodsLeaveNoCredit(t *testing.T) {
 	}
 
 	if !closed() || onWay() != 0 {
-		t.Errorf("ten idle pods have left a loaded node: closed %t, on its way %v", closed(), onWay())
+		t.Errorf("ten idle pods have left a loaded node: closed %t, on its way %v, want closed and 0", closed(), onWay())
 	}
 
 	// A pod that comes instead counts less than without departures.
@@ -223,7 +223,7 @@ func TestIdlePodsLeaveNoCredit(t *testing.T) {
 	b.NodeChanged(newNode("hot", loadAnnotations(0.8, 0.3, start())))
 
 	if got := onWay(); got != 0 {
-		t.Errorf("a replacement of one of ten departed pods adds %v", got)
+		t.Errorf("a replacement of one of ten departed pods adds %v, want 0", got)
 	}
 
 	b = loaded()
@@ -232,7 +232,7 @@ func TestIdlePodsLeaveNoCredit(t *testing.T) {
 	b.pods.deleted(newRunningPod(owned(newPod("db", "6", "1Gi"), "StatefulSet", "db"), "hot", start().Add(-24*time.Hour)))
 
 	if got := onWay(); got > -0.1 || got < -0.2 {
-		t.Errorf("a pod of a workload that uses up to 30 %% of the node was credited with %v", -got)
+		t.Errorf("a pod of a workload that uses up to 30 %% of the node was credited with %v, want 0.1 to 0.2", -got)
 	}
 }
 
@@ -241,8 +241,8 @@ func TestIdlePodsLeaveNoCredit(t *testing.T) {
 func TestHandOver(t *testing.T) {
 	b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.3, 0.3, start())), newNode("b", loadAnnotations(0.3, 0.3, start())))
 	pod := newPod("web", "1", "1Gi")
-	if b.placePod(pod) != "a" {
-		t.Fatal("not placed on a")
+	if got := b.placePod(pod); got != "a" {
+		t.Fatalf("placed on %q, want a", got)
 	}
 
 	whole := float64(b.entry("a").view.Load().Loads[0].OnWay)
@@ -262,8 +262,8 @@ func TestHandOver(t *testing.T) {
 		}
 	}
 
-	if b.entry("a").onWay() != 0 {
-		t.Error("the pod is still remembered")
+	if got := b.entry("a").onWay(); got != 0 {
+		t.Errorf("%d pods are on their way to a, want 0", got)
 	}
 }
 
@@ -278,12 +278,12 @@ func TestHistoryCounts(t *testing.T) {
 		t.Errorf("on its way: %v, want the 2 cores of the history", got)
 	}
 	if e, _ := b.Explain("shop", "web-5d4f-x"); e.Basis != "history" || e.CPU != 2000 {
-		t.Errorf("explained as %d from %s", e.CPU, e.Basis)
+		t.Errorf("explained as %d from %q, want 2000 from history", e.CPU, e.Basis)
 	}
 
 	b.pods.history.Learn(Workload{"shop", "Deployment", "web"}, nodeload.Amount{})
 	if b.pods.history.Len() != 0 {
-		t.Error("the history does not forget")
+		t.Errorf("the history has %d workloads, want 0", b.pods.history.Len())
 	}
 }
 
@@ -292,7 +292,7 @@ func TestNewPolicy(t *testing.T) {
 	b := newFixture(t, nodeload.Strategy{}, newNode("a", loadAnnotations(0.5, 0.3, start())))
 	pod := newPod("web", "100m", "1Gi")
 	if _, reasons, _ := b.schedule(pod); len(reasons) != 0 {
-		t.Fatalf("closed %v", reasons)
+		t.Fatalf("closed %v, want none", reasons)
 	}
 
 	spec := nodeload.GocraneSpec()
@@ -302,12 +302,12 @@ func TestNewPolicy(t *testing.T) {
 
 	b.policies.policy = policyOf(t, spec)
 	if _, reasons, _ := b.schedule(pod); len(reasons) != 1 {
-		t.Errorf("closed %v by the new policy", reasons)
+		t.Errorf("closed %v by the new policy, want a", reasons)
 	}
 
 	b.policies.policy = &nodeload.Policy{Metrics: make([]nodeload.Metric, 100)}
 	if _, reasons, _ := b.schedule(pod); len(reasons) != 1 {
-		t.Errorf("closed %v after a policy that cannot be used", reasons)
+		t.Errorf("closed %v after a policy that cannot be used, want a still", reasons)
 	}
 }
 
@@ -324,7 +324,7 @@ func TestForgetsNodes(t *testing.T) {
 
 	b.entries.Range(func(name, _ any) bool {
 		if name != "a" {
-			t.Errorf("%v is still remembered", name)
+			t.Errorf("%v still has an entry, want that of a alone", name)
 		}
 
 		return true
@@ -343,7 +343,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	b.schedule(newPod("between", "1", "1Gi"))
 
 	if after := b.last.Load(); after == before || &after.roster[0] != &before.roster[0] {
-		t.Error("the names are not shared")
+		t.Error("two snapshots of the same nodes have rosters of their own, want a shared one")
 	}
 
 	b.infos = []fwk.NodeInfo{b.infos[2], b.infos[1], &nodeInfo{node: newNode("d", loadAnnotations(0.4, 0.2, start()))}}
@@ -363,8 +363,8 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 
 	// A node deleted while the list is read has no object.
-	if taken := b.summarize(append(b.infos, &nodeInfo{})); len(taken.roster) != 3 || taken.Nodes != 3 {
-		t.Errorf("%v of %d nodes", taken.roster, taken.Nodes)
+	if snapshot := b.summarize(append(b.infos, &nodeInfo{})); len(snapshot.roster) != 3 || snapshot.Nodes != 3 {
+		t.Errorf("summarize with a deleted node = roster %v of %d nodes, want 3", snapshot.roster, snapshot.Nodes)
 	}
 }
 
@@ -373,7 +373,7 @@ func TestSignPod(t *testing.T) {
 	sign := func(pod *corev1.Pod) any {
 		fragments, status := p.SignPod(t.Context(), pod)
 		if !status.IsSuccess() || len(fragments) != 1 {
-			t.Fatal(fragments, status)
+			t.Fatalf("SignPod of %s = %v, %v, want one fragment", pod.Name, fragments, status)
 		}
 
 		return fragments[0].Value
@@ -381,14 +381,14 @@ func TestSignPod(t *testing.T) {
 
 	one := sign(newPod("web-1", "1", "1Gi"))
 	if sign(newPod("web-2", "1", "1Gi")) != one {
-		t.Error("equal pods have other signatures")
+		t.Error("SignPod differs for equal pods, want equal signatures")
 	}
 
 	for _, other := range []*corev1.Pod{
 		newPod("web-1", "2", "1Gi"), owned(newPod("web-1", "1", "1Gi"), "StatefulSet", "web"), owned(newPod("web-1", "1", "1Gi"), "DaemonSet", "web"),
 	} {
 		if sign(other) == one {
-			t.Errorf("%+v has the same signature", other.ObjectMeta)
+			t.Errorf("SignPod of %+v = that of web-1, want another signature", other.ObjectMeta)
 		}
 	}
 }
@@ -407,7 +407,7 @@ func TestFilterIsSkipped(t *testing.T) {
 	small := newPod("small", "100m", "1Gi")
 	large := newPod("large", "4", "1Gi")
 	if !skips(small) || skips(large) {
-		t.Errorf("15 points below the limit: a pod of one skips %v, one of thirty %v", skips(small), skips(large))
+		t.Errorf("15 points below the limit: PreFilter skips a pod of one point %v, of thirty points %v, want true and false", skips(small), skips(large))
 	}
 
 	s, _, _ := b.schedule(small)
@@ -417,31 +417,31 @@ func TestFilterIsSkipped(t *testing.T) {
 	b.pods.added(bindTo(newPod("others", "2500m", "1Gi"), "b"))
 
 	if skips(small) {
-		t.Error("what is on its way to the fullest node is not seen")
+		t.Error("PreFilter skips Filter with a full node's pending load, want Filter to run")
 	}
 
 	b.pods.deleted(bindTo(newPod("others", "2500m", "1Gi"), "b"))
 	b.clock.Step(time.Second)
 
 	if !skips(small) {
-		t.Error("a pod that is gone counts")
+		t.Error("PreFilter runs Filter after the pod was deleted, want Skip")
 	}
 
 	b.NodeChanged(newNode("a", loadAnnotations(0.649, 0.3, start())))
 	if skips(small) {
-		t.Error("a new load is not seen before the next look")
+		t.Error("PreFilter skips Filter after a node reported a high load, want Filter to run before the next snapshot")
 	}
 
 	b.clock.Step(time.Second)
 	if !skips(small) {
-		t.Error("the scheduler's own view of the node does not count with the next look")
+		t.Error("PreFilter runs Filter after a snapshot of the scheduler's older view, want Skip")
 	}
 
 	b.replace(newNode("a", nil))
 	b.clock.Step(time.Second)
 
 	if skips(small) {
-		t.Error("a node that says nothing is not asked about")
+		t.Error("PreFilter skips Filter with a node without metrics, want Filter to run")
 	}
 
 	// The only node left by other plugins is selected without a score: it is explained, and the others are not.
@@ -452,7 +452,7 @@ func TestFilterIsSkipped(t *testing.T) {
 	b.Reserve(t.Context(), alone, small, "a")
 
 	if e, ok := b.Explain("shop", "small"); !ok || len(e.Nodes) != 1 || e.Nodes[0].Name != "a" || e.Nodes[0].Verdict != nodeload.Passed || e.NotAsked != 1 {
-		t.Errorf("%+v", e)
+		t.Errorf("Explain(shop, small) = %+v, want a passed and one node not asked", e)
 	}
 }
 

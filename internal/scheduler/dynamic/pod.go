@@ -19,17 +19,17 @@ const systemCritical = 2_000_000_000
 // podRequest returns the requests of the running pod: its containers, sidecars and overhead. Init containers are
 // excluded, because they end before. Requests of the pod as a whole replace those of its containers.
 func podRequest(pod *corev1.Pod) nodeload.PodRequest {
-	var ask nodeload.PodRequest
-	bounded := nodeload.Amount{CPU: 1, Memory: 1} // 1 while every container has a limit.
+	var result nodeload.PodRequest
+	limited := nodeload.Amount{CPU: 1, Memory: 1} // 1 while every container has a limit.
 	add := func(r *corev1.ResourceRequirements) {
 		request := amount(r.Requests)
 		limit := amount(r.Limits)
-		ask.Request.CPU += orLimit(request.CPU, limit.CPU)
-		ask.Request.Memory += orLimit(request.Memory, limit.Memory)
-		ask.Limit.CPU += limit.CPU
-		ask.Limit.Memory += limit.Memory
-		bounded.CPU *= min(limit.CPU, 1)
-		bounded.Memory *= min(limit.Memory, 1)
+		result.Request.CPU += orLimit(request.CPU, limit.CPU)
+		result.Request.Memory += orLimit(request.Memory, limit.Memory)
+		result.Limit.CPU += limit.CPU
+		result.Limit.Memory += limit.Memory
+		limited.CPU *= min(limit.CPU, 1)
+		limited.Memory *= min(limit.Memory, 1)
 	}
 
 	for i := range pod.Spec.Containers {
@@ -43,24 +43,24 @@ func podRequest(pod *corev1.Pod) nodeload.PodRequest {
 	}
 
 	// A pod has a limit only if all of its containers have one.
-	ask.Limit.CPU *= bounded.CPU
-	ask.Limit.Memory *= bounded.Memory
-	if whole := pod.Spec.Resources; whole != nil {
-		override(&ask.Request, whole.Requests)
-		override(&ask.Limit, whole.Limits)
+	result.Limit.CPU *= limited.CPU
+	result.Limit.Memory *= limited.Memory
+	if podLevel := pod.Spec.Resources; podLevel != nil {
+		override(&result.Request, podLevel.Requests)
+		override(&result.Limit, podLevel.Limits)
 	}
 
 	overhead := amount(pod.Spec.Overhead)
-	ask.Request.CPU += overhead.CPU
-	ask.Request.Memory += overhead.Memory
-	if ask.Limit.CPU > 0 {
-		ask.Limit.CPU += overhead.CPU
+	result.Request.CPU += overhead.CPU
+	result.Request.Memory += overhead.Memory
+	if result.Limit.CPU > 0 {
+		result.Limit.CPU += overhead.CPU
 	}
-	if ask.Limit.Memory > 0 {
-		ask.Limit.Memory += overhead.Memory
+	if result.Limit.Memory > 0 {
+		result.Limit.Memory += overhead.Memory
 	}
 
-	return ask
+	return result
 }
 
 // orLimit returns the limit if there is no request, as the API server does.
@@ -79,9 +79,9 @@ func override(a *nodeload.Amount, list corev1.ResourceList) {
 		}
 	}
 
-	whole := amount(list)
-	set(corev1.ResourceCPU, func(resource.Quantity) { a.CPU = whole.CPU })
-	set(corev1.ResourceMemory, func(resource.Quantity) { a.Memory = whole.Memory })
+	total := amount(list)
+	set(corev1.ResourceCPU, func(resource.Quantity) { a.CPU = total.CPU })
+	set(corev1.ResourceMemory, func(resource.Quantity) { a.Memory = total.Memory })
 }
 
 // isDaemon reports whether the pod belongs to a DaemonSet: its node is given, so load must not exclude it.

@@ -34,12 +34,12 @@ func TestWorkloadOf(t *testing.T) {
 		{newPod("p", "1", "1Gi"), "", ""},
 	} {
 		if w := WorkloadOf(c.pod); w.Kind != c.kind || w.Name != c.name {
-			t.Errorf("%v, want %s %s", w, c.kind, c.name)
+			t.Errorf("WorkloadOf(%s) = %v, want %s %s", c.pod.Name, w, c.kind, c.name)
 		}
 	}
 }
 
-func TestAsks(t *testing.T) {
+func TestPodRequest(t *testing.T) {
 	list := func(cpu, memory string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 	}
@@ -63,17 +63,17 @@ func TestAsks(t *testing.T) {
 	}
 
 	if got := podRequest(pod); got != want {
-		t.Errorf("%+v, want %+v", got, want)
+		t.Errorf("podRequest = %+v, want %+v", got, want)
 	}
 
 	pod.Spec.Containers[1].Resources.Limits = nil
 	if got := podRequest(pod); got.Limit != (nodeload.Amount{}) {
-		t.Errorf("limit %+v of a pod that is not bounded", got.Limit)
+		t.Errorf("podRequest of a pod with an unlimited container has limit %+v, want none", got.Limit)
 	}
 
 	pod.Spec.Resources = &corev1.ResourceRequirements{Requests: list("4", "4Gi"), Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}}
 	if got := podRequest(pod); got.Request.CPU != 4010 || got.Limit.CPU != 5010 || got.Limit.Memory != 0 {
-		t.Errorf("%+v of a pod with resources of its own", got)
+		t.Errorf("podRequest of a pod with its own resources = %+v, want 4010m CPU, limited to 5010m, and memory without a limit", got)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestRunningSince(t *testing.T) {
 
 	pod.Status.Phase = corev1.PodPending
 	if !runningSince(pod).IsZero() {
-		t.Error("a pending pod runs")
+		t.Error("runningSince of a pending pod is a time, want zero")
 	}
 }
 
@@ -143,7 +143,7 @@ func TestStartAndEnd(t *testing.T) {
 	}
 }
 
-func TestLearned(t *testing.T) {
+func TestUsageOfRecommendation(t *testing.T) {
 	recommendation := func(kind, value string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "analysis.crane.io/v1alpha1", "kind": "Recommendation",
@@ -170,17 +170,17 @@ func TestLearned(t *testing.T) {
 	} {
 		kept, err := trimRecommendation(recommendation(c.kind, c.value))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: trimRecommendation: %v, want no error", c.name, err)
 		}
 
 		w, use, ok := usageOfRecommendation(kept.(*unstructured.Unstructured))
 		if ok != c.ok || use != c.want || ok && w != (Workload{"shop", "Deployment", web}) {
-			t.Errorf("%s: %v %+v %v", c.name, w, use, ok)
+			t.Errorf("%s: usageOfRecommendation = %v, %+v, %v, want the Deployment shop/web, %+v, %v", c.name, w, use, ok, c.want, c.ok)
 		}
 	}
 
 	kept, _ := trimRecommendation(recommendation("Resource", value))
 	if labels := kept.(*unstructured.Unstructured).GetLabels(); labels != nil {
-		t.Errorf("labels %v are kept", labels)
+		t.Errorf("trimRecommendation keeps labels %v, want none", labels)
 	}
 }

@@ -97,6 +97,7 @@ func (t *podTracker) added(pod *corev1.Pod) {
 		return
 	}
 
+	// The API server shows the pod on its node, so that it is neither reserved nor waiting.
 	t.reserved.Delete(pod.UID)
 	t.rejected.Delete(pod.UID)
 
@@ -138,15 +139,16 @@ func (t *podTracker) updated(old, pod *corev1.Pod) {
 // deleted processes the end of a pod: the load of its node contains it for some time.
 func (t *podTracker) deleted(pod *corev1.Pod) {
 	node := pod.Spec.NodeName
-	if on, was := t.reserved.Load(pod.UID); was || node == "" {
+	reservedNode, reserved := t.reserved.Load(pod.UID)
+	if reserved || node == "" {
 		// The API server never showed it on the node, so it is assumed not to have run.
-		t.remove(pod.UID, cmp.Or(node, on))
+		t.remove(pod.UID, cmp.Or(node, reservedNode))
 		return
 	}
 
 	t.rejected.Delete(pod.UID)
-	e, known := t.cluster.entries.Load(node)
-	if !known {
+	e, ok := t.cluster.entries.Load(node)
+	if !ok {
 		return
 	}
 
@@ -160,8 +162,8 @@ func (t *podTracker) deleted(pod *corev1.Pod) {
 // remove removes a pod from the given node and from the one that it was reserved for: the last state of a pod from
 // an informer may be older than its placement.
 func (t *podTracker) remove(pod types.UID, node string) {
-	if on, was := t.reserved.Load(pod); was && on != node {
-		t.leave(pod, on)
+	if reservedNode, reserved := t.reserved.Load(pod); reserved && reservedNode != node {
+		t.leave(pod, reservedNode)
 	}
 
 	t.reserved.Delete(pod)
@@ -173,8 +175,8 @@ func (t *podTracker) remove(pod types.UID, node string) {
 }
 
 func (t *podTracker) leave(pod types.UID, node string) {
-	e, known := t.cluster.entries.Load(node)
-	if !known {
+	e, ok := t.cluster.entries.Load(node)
+	if !ok {
 		return
 	}
 
@@ -198,9 +200,9 @@ func (t *podTracker) handler() cache.ResourceEventHandler {
 			}
 		},
 		UpdateFunc: func(before, after any) {
-			old, was := before.(*corev1.Pod)
-			pod, is := after.(*corev1.Pod)
-			if was && is {
+			old, oldOK := before.(*corev1.Pod)
+			pod, podOK := after.(*corev1.Pod)
+			if oldOK && podOK {
 				t.updated(old, pod)
 			}
 		},
@@ -222,8 +224,8 @@ func (t *podTracker) estimate(pod *corev1.Pod, share nodeload.Share) (nodeload.A
 // wasClosed reports whether the node was closed in the last attempt of the pod, or later for another. It is true for
 // an unknown pod: an unneeded retry costs a cycle, a missed one five minutes.
 func (t *podTracker) wasClosed(pod *corev1.Pod, node string) bool {
-	last, known := t.rejected.Load(pod.UID)
-	if !known {
+	last, ok := t.rejected.Load(pod.UID)
+	if !ok {
 		return true
 	}
 

@@ -39,6 +39,7 @@ func watchRecommendations(ctx context.Context, kubeconfig *rest.Config, clk cloc
 	ticker := clk.NewTicker(recheckInterval)
 	defer ticker.Stop()
 
+	// The CustomResourceDefinition may be installed later.
 	for first := true; ; first = false {
 		err := haveRecommendations(kubeconfig)
 		if err == nil {
@@ -46,7 +47,7 @@ func watchRecommendations(ctx context.Context, kubeconfig *rest.Config, clk cloc
 		}
 
 		if first {
-			log.V(1).Info("Pods are expected to use a share of their requests: there are no Recommendations to read", "reason", err.Error())
+			log.V(1).Info("no Recommendations to read, pods are expected to use a share of their requests", "reason", err.Error())
 		}
 
 		select {
@@ -58,14 +59,14 @@ func watchRecommendations(ctx context.Context, kubeconfig *rest.Config, clk cloc
 
 	client, err := dynamic.NewForConfig(kubeconfig)
 	if err != nil {
-		log.Error(err, "Recommendations cannot be read")
+		log.Error(err, "building the client of Recommendations")
 		return
 	}
 
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	informer := factory.ForResource(analysisv1alpha1.GroupVersion.WithResource("recommendations")).Informer()
 	if err := followRecommendations(informer, history, size, log); err != nil {
-		log.Error(err, "Recommendations cannot be followed")
+		log.Error(err, "watching Recommendations")
 		return
 	}
 
@@ -75,7 +76,7 @@ func watchRecommendations(ctx context.Context, kubeconfig *rest.Config, clk cloc
 func haveRecommendations(kubeconfig *rest.Config) error {
 	client, err := discovery.NewDiscoveryClientForConfig(kubeconfig)
 	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("building a discovery client: %w", err)
 	}
 
 	_, err = client.ServerResourcesForGroupVersion(analysisv1alpha1.GroupVersion.String())
@@ -89,14 +90,14 @@ func haveRecommendations(kubeconfig *rest.Config) error {
 // followRecommendations updates the history from an informer of Recommendations.
 func followRecommendations(informer cache.SharedIndexInformer, history *History, size func(float64), log klog.Logger) error {
 	if err := informer.SetTransform(trimRecommendation); err != nil {
-		return fmt.Errorf("slimming: %w", err)
+		return fmt.Errorf("setting the transform: %w", err)
 	}
 
-	// The reflector retries with backoff.
-	if err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		log.V(2).Info("Reading Recommendations", "err", err)
-	}); err != nil {
-		return fmt.Errorf("handling errors: %w", err)
+	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		log.V(2).Info("cannot read Recommendations, retrying", "err", err) // The reflector retries with backoff.
+	})
+	if err != nil {
+		return fmt.Errorf("setting the error handler: %w", err)
 	}
 
 	learn := func(obj any) {
@@ -108,7 +109,7 @@ func followRecommendations(informer cache.SharedIndexInformer, history *History,
 		}
 	}
 
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    learn,
 		UpdateFunc: func(_, obj any) { learn(obj) },
 		DeleteFunc: func(obj any) {
@@ -124,9 +125,8 @@ func followRecommendations(informer cache.SharedIndexInformer, history *History,
 			}
 		},
 	})
-
 	if err != nil {
-		return fmt.Errorf("adding a handler: %w", err)
+		return fmt.Errorf("adding the event handler: %w", err)
 	}
 
 	return nil
@@ -139,13 +139,14 @@ func trimRecommendation(obj any) (any, error) {
 		return obj, nil
 	}
 
-	kept := &unstructured.Unstructured{Object: map[string]any{}}
-	kept.SetAPIVersion(u.GetAPIVersion())
-	kept.SetKind(u.GetKind())
-	kept.SetNamespace(u.GetNamespace())
-	kept.SetName(u.GetName())
-	kept.SetUID(u.GetUID())
-	kept.SetResourceVersion(u.GetResourceVersion())
+	// The metadata is what an informer needs: the key and the version.
+	trimmed := &unstructured.Unstructured{Object: map[string]any{}}
+	trimmed.SetAPIVersion(u.GetAPIVersion())
+	trimmed.SetKind(u.GetKind())
+	trimmed.SetNamespace(u.GetNamespace())
+	trimmed.SetName(u.GetName())
+	trimmed.SetUID(u.GetUID())
+	trimmed.SetResourceVersion(u.GetResourceVersion())
 
 	for _, path := range [][]string{{"spec", "type"}, {"spec", "targetRef"}, {"status", "recommendedValue"}} {
 		value, found, err := unstructured.NestedFieldNoCopy(u.Object, path...)
@@ -153,12 +154,12 @@ func trimRecommendation(obj any) (any, error) {
 			continue
 		}
 
-		if err := unstructured.SetNestedField(kept.Object, value, path...); err != nil {
+		if err := unstructured.SetNestedField(trimmed.Object, value, path...); err != nil {
 			return nil, fmt.Errorf("keeping %v of %s/%s: %w", path, u.GetNamespace(), u.GetName(), err)
 		}
 	}
 
-	return kept, nil
+	return trimmed, nil
 }
 
 // usageOfRecommendation returns the recommended resources of a pod of the workload: the sum over all containers. It

@@ -33,11 +33,11 @@ type attemptRing struct {
 type attempt struct {
 	namespace, name string
 	number          uint64
-	at              time.Time
+	startedAt       time.Time
 	use             nodeload.Amount
 	basis           nodeload.Basis
-	open            bool
-	taken           *fleetSnapshot
+	exempt          bool
+	snapshot        *fleetSnapshot
 	node            string // that the pod went to; guarded by attemptRing.mu
 	undone          bool   // the pod went there and was taken off again; guarded by attemptRing.mu
 	// clear means that no node can have been closed, so that Filter was skipped.
@@ -62,23 +62,23 @@ func (r *attemptRing) next(pod *corev1.Pod, c *cycle, basis nodeload.Basis, now 
 		namespace: pod.Namespace,
 		name:      pod.Name,
 		number:    c.number,
-		at:        now,
+		startedAt: now,
 		use:       c.use,
 		basis:     basis,
-		open:      c.open,
-		taken:     c.fleetSnapshot,
+		exempt:    c.exempt,
+		snapshot:  c.fleetSnapshot,
 	}
 
 	size := len(c.roster)
-	room := min(max(ringBytes/(answerBytes*max(size, 1)), minAttempts), maxAttempts)
+	capacity := min(max(ringBytes/(answerBytes*max(size, 1)), minAttempts), maxAttempts)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	if surplus := len(r.attempts) - room + 1; surplus > 0 {
+	if excess := len(r.attempts) - capacity + 1; excess > 0 {
 		// A goroutine that still holds the oldest attempt must not write into reused memory.
 		a.answers = r.attempts[0].answers
 		r.attempts[0].answers = nil
-		r.attempts = append(r.attempts[:0], r.attempts[surplus:]...)
+		r.attempts = append(r.attempts[:0], r.attempts[excess:]...)
 	}
 
 	a.answers = clearAnswers(a.answers, size)
@@ -137,10 +137,10 @@ func (a *attempt) filtered(e *entry, n *nodeload.Node, limit int, unknown bool) 
 
 	if limit != nodeload.Open {
 		a.closed.Add(1)
-		l := a.taken.Rules.Policy.Limits[limit]
+		l := a.snapshot.Rules.Policy.Limits[limit]
 		load := &n.Loads[l.Metric]
 		word |= wasClosed | uint64(limit&limitBits)<<48 | fixed(float64(load.Value))<<32 | signed(float64(load.OnWay))<<16 |
-			fixed(float64(a.taken.Counted(n, a.use, limit)))
+			fixed(float64(a.snapshot.Counted(n, a.use, limit)))
 	}
 
 	a.answers[slot].filter.Store(word)
@@ -177,7 +177,11 @@ func unsigned(word uint64) series.Ratio { return unfixed(word) - signedFrom }
 func unfixed(word uint64) series.Ratio { return series.Ratio(word&0xffff) / 1e4 }
 
 // Costs are kept in 30 bits of ten-millionths from 0 to 107, moved up by 1 as those of Pack and Risk have no sign either.
-const costUnits, costBits = 1e7, 1<<30 - 1
+// Untyped constants, because costs are scaled as floats and masked as words.
+const (
+	costUnits = 1e7
+	costBits  = 1<<30 - 1
+)
 
 func fixedCost(c nodeload.Cost) uint64 {
 	return uint64(min(max(float64(c)*costUnits+0.5, 0), costBits))

@@ -33,7 +33,7 @@ func (f *Factory) explain(ctx context.Context, address string) {
 
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		log.Error(err, "Scheduling is not explained: the address of explainAddress cannot be used")
+		log.Error(err, "listening on explainAddress, scheduling is not explained")
 		return
 	}
 
@@ -49,11 +49,11 @@ func (f *Factory) explain(ctx context.Context, address string) {
 		defer stop()
 
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Error(err, "Scheduling is not explained any more")
+			log.Error(err, "serving explanations, scheduling is no longer explained")
 		}
 	}()
 
-	log.V(1).Info("Scheduling is explained", "url", "http://"+listener.Addr().String()+ExplainPath)
+	log.V(1).Info("serving explanations of scheduling", "url", "http://"+listener.Addr().String()+ExplainPath)
 }
 
 // Handler serves ExplainPath.
@@ -63,6 +63,7 @@ func (f *Factory) Handler() http.Handler {
 	return mux
 }
 
+// answer serves one request; the profiles are asked in turn.
 func (f *Factory) answer(w http.ResponseWriter, r *http.Request) {
 	if !isLocal(r.Host) {
 		write(w, http.StatusForbidden, map[string]string{"error": "this address answers requests from localhost only"})
@@ -70,6 +71,7 @@ func (f *Factory) answer(w http.ResponseWriter, r *http.Request) {
 	}
 
 	pod := r.URL.Query().Get("pod")
+	// Without a pod, the recorded pods are listed.
 	if pod == "" {
 		recent := []string{}
 		for _, p := range f.all() {
@@ -86,19 +88,19 @@ func (f *Factory) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	var found []any
+	var explanations []any
 	for _, p := range f.all() {
 		if e, ok := p.Explain(namespace, name); ok {
-			found = append(found, e)
+			explanations = append(explanations, e)
 		}
 	}
 
-	if len(found) == 0 {
+	if len(explanations) == 0 {
 		write(w, http.StatusNotFound, map[string]string{"error": "the scheduler has no record of a recent attempt to place this pod"})
 		return
 	}
 
-	write(w, http.StatusOK, map[string][]any{"explanations": found})
+	write(w, http.StatusOK, map[string][]any{"explanations": explanations})
 }
 
 // isLocal rejects other host names, so that web pages in a browser on this host cannot read the endpoint by DNS

@@ -29,15 +29,15 @@ func (n *nodeState) unassigned() (verdict, bool) {
 
 // fit reports whether r fits into an account of the node.
 func (n *nodeState) fit(account *numa.Node, r *request) verdict {
-	ask := r.on(n.topology)
-	switch fit := account.Fit(ask); {
+	req := r.on(n.topology)
+	switch fit := account.Fit(req); {
 	case fit == numa.Fits:
 		return fits
-	case fit == numa.NotNow && ask.SingleZone:
+	case fit == numa.NotNow && req.SingleZone:
 		return noZone
 	case fit == numa.NotNow:
 		return tooLittle
-	case ask.SingleZone:
+	case req.SingleZone:
 		return noZoneEver
 	}
 
@@ -57,7 +57,7 @@ func (s *store) accountOf(n *nodeState, info fwk.NodeInfo) *numa.Node {
 	}
 
 	account := n.topology.empty.Clone()
-	read := make(map[types.UID]reading, len(n.read))
+	readings := make(map[types.UID]reading, len(n.readings))
 	seen := map[types.UID]bool{}
 	for _, p := range info.GetPods() {
 		pod := p.GetPod()
@@ -67,10 +67,11 @@ func (s *store) accountOf(n *nodeState, info fwk.NodeInfo) *numa.Node {
 			if a.encoded == encoded && !a.copied {
 				// The annotation has arrived and replaces the assumption.
 				delete(n.assumed, pod.UID)
-				delete(s.where, pod.UID)
-				read[pod.UID] = a.reading
+				delete(s.assumedNodes, pod.UID)
+				readings[pod.UID] = a.reading
 			}
 
+			// The pod is in the view and its annotation is not, or not yet.
 			s.place(account, pod, a.placement)
 			continue
 		}
@@ -79,13 +80,13 @@ func (s *store) accountOf(n *nodeState, info fwk.NodeInfo) *numa.Node {
 			continue
 		}
 
-		was, ok := n.read[pod.UID]
-		if !ok || was.encoded != encoded {
-			was = s.readResult(pod, encoded)
+		parsed, ok := n.readings[pod.UID]
+		if !ok || parsed.encoded != encoded {
+			parsed = s.readResult(pod, encoded)
 		}
 
-		read[pod.UID] = was
-		s.place(account, pod, was.placement)
+		readings[pod.UID] = parsed
+		s.place(account, pod, parsed.placement)
 	}
 
 	// Pods that were reserved since the view was made.
@@ -97,7 +98,7 @@ func (s *store) accountOf(n *nodeState, info fwk.NodeInfo) *numa.Node {
 
 	n.account = account
 	n.generation = info.GetGeneration()
-	n.read = read
+	n.readings = readings
 
 	return account
 }
@@ -105,13 +106,13 @@ func (s *store) accountOf(n *nodeState, info fwk.NodeInfo) *numa.Node {
 // try changes the account to that of a copy of the scheduler's view: without removed pods (a preemption's victims),
 // and with nominated ones on the zones that they would get.
 func (n *nodeState) try(account *numa.Node, v view) {
-	there := make(map[types.UID]bool, len(v.info.GetPods()))
+	present := make(map[types.UID]bool, len(v.info.GetPods()))
 	for _, p := range v.info.GetPods() {
-		there[p.GetPod().UID] = true
+		present[p.GetPod().UID] = true
 	}
 
-	for _, p := range v.own.GetPods() {
-		if uid := p.GetPod().UID; !there[uid] {
+	for _, p := range v.snapshot.GetPods() {
+		if uid := p.GetPod().UID; !present[uid] {
 			account.Remove(string(uid))
 		}
 	}

@@ -74,6 +74,7 @@ func (t *answerTable) grow(n int) {
 
 // answer computes the result of r with an account of the node, nil without assigned zones.
 func (n *nodeState) answer(account *numa.Node, info fwk.NodeInfo, r *request) answer {
+	// The score stays unset until the pod fits: NormalizeScore replaces it by the mean.
 	a := answer{
 		request:    r,
 		info:       infoKey(info),
@@ -99,9 +100,9 @@ func scoreOf(zones int, closeness float64) int64 {
 		return noScore
 	}
 
-	most := float64(fwk.MaxScore) / float64(zones)
-	least := float64(fwk.MaxScore) / float64(zones+1)
-	return int64(math.Round(least + (most-least)*closeness))
+	upper := float64(fwk.MaxScore) / float64(zones)
+	lower := float64(fwk.MaxScore) / float64(zones+1)
+	return int64(math.Round(lower + (upper-lower)*closeness))
 }
 
 // forgetAnswers invalidates the cached answers. The caller holds the write lock, so no answer of the earlier state gets the
@@ -130,6 +131,7 @@ func (s *store) cached(info fwk.NodeInfo, r *request) *answer {
 
 // compute returns the answer to an interned request in view v, and caches it unless v is a trial.
 func (s *store) compute(v view, r *request) *answer {
+	// withAccount holds a lock while the answer is computed, so that its version is that of the account that it read.
 	a := &answer{}
 	table := &s.answers[r.slot]
 	s.withAccount(v, func(n *nodeState, account *numa.Node) {
@@ -137,7 +139,7 @@ func (s *store) compute(v view, r *request) *answer {
 		if n != nil && !v.trial() {
 			a.node = n
 			a.version = n.version.Load()
-			table.grow(s.known)
+			table.grow(s.topologies)
 		}
 	})
 
@@ -169,9 +171,9 @@ func (q *recentRequests) intern(r *request) *request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
-	for _, known := range q.recent {
-		if known.equal(r) {
-			return known
+	for _, earlier := range q.recent {
+		if earlier.equal(r) {
+			return earlier
 		}
 	}
 

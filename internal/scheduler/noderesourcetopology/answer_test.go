@@ -64,7 +64,7 @@ func TestCachedAnswersEqualComputedOnes(t *testing.T) {
 
 		case 1:
 			if rng.IntN(10) == 0 {
-				f.core.topologyGone(klog.Background(), name)
+				f.core.topologyDeleted(klog.Background(), name)
 			}
 
 		case 2, 3, 4:
@@ -92,7 +92,7 @@ func TestCachedAnswersEqualComputedOnes(t *testing.T) {
 			case 2:
 				check(newPod("other", "2"), f.info(p.Spec.NodeName))
 				if _, err := f.podDeleted(klog.Background(), newPod("waiting", "2"), p, nil); err != nil {
-					t.Fatal(err)
+					t.Fatalf("podDeleted: %v, want no error", err)
 				}
 
 				check(newPod("other", "2"), f.info(p.Spec.NodeName)) // before the scheduler's view shows the deletion
@@ -119,7 +119,7 @@ func TestCachedAnswersEqualComputedOnes(t *testing.T) {
 	}
 
 	if cached < 20_000 {
-		t.Errorf("only %d of some 60,000 answers were cached", cached)
+		t.Errorf("%d of some 60,000 answers were cached, want 20,000 or more", cached)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestEqualScoresAreSkipped(t *testing.T) {
 	f.core.topologyChanged(klog.Background(), nrt("d", 4, 4))
 	check("the node does not spread any more", newPod("p", "2"), fwk.Skip)
 	f.core.topologyChanged(klog.Background(), spreading(nrt("d", 4, 4)))
-	f.core.topologyGone(klog.Background(), "d")
+	f.core.topologyDeleted(klog.Background(), "d")
 	check("the node is gone", newPod("p", "2"), fwk.Skip)
 }
 
@@ -179,7 +179,7 @@ func BenchmarkCycle(b *testing.B) {
 					for j := range 10 {
 						pod := newPod(fmt.Sprint(name, "-", j), "1")
 						if s := f.reserve(b, pod, name); !s.IsSuccess() {
-							b.Fatal(s)
+							b.Fatalf("Reserve of %s = %v, want success", pod.Name, s)
 						}
 
 						f.bound(pod, name)
@@ -204,7 +204,7 @@ func BenchmarkCycle(b *testing.B) {
 
 					for _, info := range infos {
 						if s := f.Filter(ctx, state, pod, info); !s.IsSuccess() {
-							b.Fatal(s)
+							b.Fatalf("Filter of %s on %s = %v, want success", pod.Name, info.Node().Name, s)
 						}
 					}
 

@@ -56,7 +56,7 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 	}
 
 	if err := p.bind(ctx, binding); err != nil {
-		return fwk.AsStatus(fmt.Errorf("bind pod %s/%s to node %s: %w", pod.Namespace, pod.Name, node, err))
+		return fwk.AsStatus(fmt.Errorf("binding pod %s/%s to node %s: %w", pod.Namespace, pod.Name, node, err))
 	}
 
 	c.bound.Store(true)
@@ -85,7 +85,7 @@ func (p *Plugin) PostBind(ctx context.Context, state fwk.CycleState, pod *corev1
 	}
 
 	if err := p.writeResult(ctx, pod, zones); err != nil {
-		klog.FromContext(ctx).Error(err, "Pod shares CPUs although it holds zones", "pod", klog.KObj(pod), "node", node)
+		klog.FromContext(ctx).Error(err, "pod shares CPUs although it holds zones", "pod", klog.KObj(pod), "node", node)
 	}
 }
 
@@ -106,7 +106,7 @@ func (p *Plugin) writeResult(ctx context.Context, pod *corev1.Pod, value string)
 	}
 
 	if err != nil {
-		return fmt.Errorf("write annotation %s of pod %s/%s: %w", topology.AnnotationPodTopologyResult, pod.Namespace, pod.Name, err)
+		return fmt.Errorf("writing annotation %s of pod %s/%s: %w", topology.AnnotationPodTopologyResult, pod.Namespace, pod.Name, err)
 	}
 
 	return nil

@@ -52,41 +52,41 @@ func TestBind(t *testing.T) {
 			}
 
 			if !s.IsSuccess() && s.Code() != fwk.Skip {
-				t.Fatal(s)
+				t.Fatalf("Filter and Reserve = %v, want success or Skip", s)
 			}
 
 			r, s := f.PreBindPreFlight(t.Context(), state, c.pod, "n")
 			if c.patched != s.IsSuccess() {
-				t.Fatalf("preflight returns %v", s)
+				t.Fatalf("PreBindPreFlight = %v, want success %t", s, c.patched)
 			}
 
 			if c.patched {
 				if r == nil || !r.AllowParallel {
-					t.Error("the write waits for those of other plugins")
+					t.Errorf("PreBindPreFlight = %+v, want AllowParallel", r)
 				}
 				if s := f.PreBind(t.Context(), state, c.pod, "n"); !s.IsSuccess() {
-					t.Fatal(s)
+					t.Fatalf("PreBind = %v, want success", s)
 				}
 			}
 
 			if s := f.Bind(t.Context(), state, c.pod, "n"); c.skips != (s.Code() == fwk.Skip) || !c.skips && !s.IsSuccess() {
-				t.Fatalf("Bind returns %v", s)
+				t.Fatalf("Bind = %v, want skipped %t, otherwise success", s, c.skips)
 			}
 
 			f.PostBind(t.Context(), state, c.pod, "n")
 			wrote := writes(clients)
 			if wrote.patches != 0 != c.patched || len(wrote.bindings) != 0 == c.skips {
-				t.Errorf("wrote %+v", wrote)
+				t.Errorf("the cycle wrote %+v, want a patch %t and a Binding %t", wrote, c.patched, !c.skips)
 			}
 
 			for _, b := range wrote.bindings {
 				if b.Annotations[topology.AnnotationPodTopologyResult] != c.binding || b.Target.Name != "n" || b.UID != c.pod.UID {
-					t.Errorf("the Binding is %+v", b)
+					t.Errorf("Bind wrote %+v, want pod %s on node n with annotation %s", b, c.pod.UID, c.binding)
 				}
 			}
 
 			if got, err := clients.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{}); err != nil || c.patched && result(got) != "" {
-				t.Errorf("the annotation is still %q (%v)", result(got), err)
+				t.Errorf("the pod's annotation is %q (%v), want it removed", result(got), err)
 			}
 		})
 	}
@@ -104,20 +104,20 @@ func TestFailedBindingLeavesNothing(t *testing.T) {
 	f.api = apiOf{clients}
 	state, _ := f.filter(t, pod, "n")
 	if s := f.Reserve(t.Context(), state, pod, "n"); !s.IsSuccess() {
-		t.Fatal(s)
+		t.Fatalf("Reserve = %v, want success", s)
 	}
 
 	if s := f.Bind(t.Context(), state, pod, "n"); s.Code() != fwk.Error {
-		t.Fatalf("Bind returns %v", s)
+		t.Fatalf("Bind with a refusing API server = %v, want Error", s)
 	}
 
 	f.Unreserve(t.Context(), state, pod, "n")
-	if wrote := writes(clients); wrote.patches != 0 || len(f.core.store.where) != 0 {
-		t.Errorf("wrote %+v, assumed %v", wrote, f.core.store.where)
+	if wrote := writes(clients); wrote.patches != 0 || len(f.core.store.assumedNodes) != 0 {
+		t.Errorf("after Unreserve: wrote %+v and assumes %v, want no patch and no assumption", wrote, f.core.store.assumedNodes)
 	}
 }
 
-// TestOtherBinder checks that a pod with zones which an extender has bound gets its annotation afterwards.
+// TestOtherBinder checks that a pod with zones which an extender has bound gets its annotation afterward.
 func TestOtherBinder(t *testing.T) {
 	f := newPlugin(t, nrt("n", 4))
 	pod := newPod("p", "2")
@@ -126,12 +126,12 @@ func TestOtherBinder(t *testing.T) {
 	f.api = apiOf{clients}
 	state, _ := f.filter(t, pod, "n")
 	if s := f.Reserve(t.Context(), state, pod, "n"); !s.IsSuccess() {
-		t.Fatal(s)
+		t.Fatalf("Reserve = %v, want success", s)
 	}
 
 	f.PostBind(t.Context(), state, pod, "n")
 	if got, err := clients.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{}); err != nil || result(got) != zonesOfTwo {
-		t.Errorf("the annotation is %q (%v)", result(got), err)
+		t.Errorf("PostBind wrote annotation %q (%v), want %s", result(got), err, zonesOfTwo)
 	}
 
 	// A pod that is gone is logged.

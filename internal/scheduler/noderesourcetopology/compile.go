@@ -35,11 +35,12 @@ func compile(t *topology.NodeResourceTopology) (*compiled, error) {
 		singleZone: t.CraneManagerPolicy.TopologyManagerPolicy != topology.TopologyManagerPolicyNone,
 	}
 
-	var err error
-	if c.zones, err = topologyconv.ReadZones(t); err != nil {
+	zones, err := topologyconv.ReadZones(t)
+	if err != nil {
 		return nil, err
 	}
 
+	c.zones = zones
 	c.empty = &numa.Node{}
 	if err := c.empty.SetZones(c.zones); err != nil {
 		return nil, err

@@ -21,11 +21,11 @@ func TestCompile(t *testing.T) {
 	o.Zones = append(o.Zones, topology.Zone{Name: "socket0", Type: topology.ZoneTypeSocket}, topology.Zone{Name: "node1", Type: topology.ZoneTypeNode})
 	c, err := compile(o)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("compile: %v, want no error", err)
 	}
 
 	if len(c.zones) != 2 || c.zones[0].Usable.String() != "cpu=6, memory=1073741824" || !c.managed || !c.singleZone {
-		t.Errorf("got %+v", c)
+		t.Errorf("compile = %+v, want two managed zones, the first with 6 CPUs and 1 GiB, pods on a single zone", c)
 	}
 
 	for what, breakIt := range map[string]func(*topology.NodeResourceTopology){
@@ -41,7 +41,7 @@ func TestCompile(t *testing.T) {
 		breakIt(o)
 
 		if _, err := compile(o); err == nil {
-			t.Errorf("%s: no error", what)
+			t.Errorf("%s: compile returned no error, want one", what)
 		}
 	}
 }
@@ -52,7 +52,7 @@ func BenchmarkFilter(b *testing.B) {
 	for i := range 30 {
 		pod := newPod(string(rune('a'+i)), "1")
 		if s := f.reserve(b, pod, "n"); !s.IsSuccess() {
-			b.Fatal(s)
+			b.Fatalf("Reserve of %s = %v, want success", pod.Name, s)
 		}
 
 		f.bound(pod, "n")

@@ -22,7 +22,7 @@ func newCore() *core {
 	c := &core{waiting: newWaiting(), metrics: newCollectors()}
 	c.store = newStore(func(pod *corev1.Pod, err error) {
 		c.metrics.invalidResult.Inc()
-		klog.Background().V(2).Info("Annotation ignored", "pod", klog.KObj(pod), "annotation", topology.AnnotationPodTopologyResult, "err", err)
+		klog.Background().V(2).Info("ignored an annotation", "pod", klog.KObj(pod), "annotation", topology.AnnotationPodTopologyResult, "err", err)
 	})
 
 	return c
@@ -34,13 +34,13 @@ func (c *core) topologyChanged(log klog.Logger, t *topology.NodeResourceTopology
 	if err != nil {
 		compiled = nil
 		c.metrics.invalidTopology.Inc()
-		log.Info("Node resource topology ignored", "node", t.Name, "err", err)
+		log.Info("ignored a NodeResourceTopology", "node", t.Name, "err", err)
 	}
 
 	c.change(log, t.Name, func() { c.store.setTopology(t.Name, compiled) })
 }
 
-func (c *core) topologyGone(log klog.Logger, node string) {
+func (c *core) topologyDeleted(log klog.Logger, node string) {
 	c.change(log, node, func() { c.store.setTopology(node, nil) })
 }
 
@@ -57,12 +57,12 @@ func (c *core) change(log klog.Logger, node string, f func()) {
 func (c *core) podHandler(log klog.Logger) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) {
-			old, ok := before.(*corev1.Pod)
-			pod, too := after.(*corev1.Pod)
+			old, oldOK := before.(*corev1.Pod)
+			pod, podOK := after.(*corev1.Pod)
 			switch {
-			case !ok || !too:
+			case !oldOK || !podOK: // Not pods; nothing to do.
 			case old.UID != pod.UID:
-				c.podGone(log, old) // deleted and made anew between two looks
+				c.podDeleted(log, old) // It was deleted and created anew between two updates.
 			case old.Spec.NodeName == "" && pod.Spec.NodeName != "":
 				c.waiting.remove(pod.UID)
 			}
@@ -72,13 +72,13 @@ func (c *core) podHandler(log klog.Logger) cache.ResourceEventHandler {
 				obj = last.Obj
 			}
 			if pod, ok := obj.(*corev1.Pod); ok {
-				c.podGone(log, pod)
+				c.podDeleted(log, pod)
 			}
 		},
 	}
 }
 
-func (c *core) podGone(log klog.Logger, pod *corev1.Pod) {
+func (c *core) podDeleted(log klog.Logger, pod *corev1.Pod) {
 	c.waiting.remove(pod.UID)
 	// The scheduler wakes pods after a deletion, possibly before this handler runs.
 	if node := c.store.assumedOn(pod.UID); node != "" {

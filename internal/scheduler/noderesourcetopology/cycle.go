@@ -27,14 +27,14 @@ func newCycle(r *request) *cycle {
 		rejected: &atomic.Bool{},
 		bound:    &atomic.Bool{},
 		reasons: sync.OnceValue(func() map[verdict]string {
-			asked := r.resources.String()
+			requested := r.resources.String()
 			return map[verdict]string{
 				unknown:       reasonUnknown,
 				zoneless:      reasonUnknown,
-				noZone:        fmt.Sprintf(reasonNoZone, asked),
-				noZoneEver:    fmt.Sprintf(reasonNoZoneEver, asked),
-				tooLittle:     fmt.Sprintf(reasonTooLittle, asked),
-				tooLittleEver: fmt.Sprintf(reasonTooLittleEver, asked),
+				noZone:        fmt.Sprintf(reasonNoZone, requested),
+				noZoneEver:    fmt.Sprintf(reasonNoZoneEver, requested),
+				tooLittle:     fmt.Sprintf(reasonTooLittle, requested),
+				tooLittleEver: fmt.Sprintf(reasonTooLittleEver, requested),
 			}
 		}),
 	}

@@ -28,7 +28,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 
 // podDeleted wakes the pod if the deleted pod's zones make it fit.
 func (p *Plugin) podDeleted(_ klog.Logger, pod *corev1.Pod, before, _ any) (fwk.QueueingHint, error) {
-	gone, ok := before.(*corev1.Pod)
+	deleted, ok := before.(*corev1.Pod)
 	if !ok {
 		return fwk.Queue, nil
 	}
@@ -38,21 +38,21 @@ func (p *Plugin) podDeleted(_ klog.Logger, pod *corev1.Pod, before, _ any) (fwk.
 		return fwk.Queue, nil // it has no zone request any more
 	}
 
-	node := gone.Spec.NodeName
-	if node == "" || gone.UID == pod.UID || result(gone) == "" && p.request(gone) == nil {
+	node := deleted.Spec.NodeName
+	if node == "" || deleted.UID == pod.UID || result(deleted) == "" && p.request(deleted) == nil {
 		return fwk.QueueSkip, nil
 	}
 
 	// The departure applies at once, also to the next event before the node is read again.
-	p.core.store.recordDeparture(gone.UID, node)
+	p.core.store.recordDeparture(deleted.UID, node)
 	return hint(p.core.store.fitNow(node, r).passes(p.missing)), nil
 }
 
 // podUpdated wakes the pod if its request has changed.
 func (p *Plugin) podUpdated(_ klog.Logger, pod *corev1.Pod, before, after any) (fwk.QueueingHint, error) {
-	old, ok := before.(*corev1.Pod)
-	changed, too := after.(*corev1.Pod)
-	if !ok || !too {
+	old, oldOK := before.(*corev1.Pod)
+	changed, changedOK := after.(*corev1.Pod)
+	if !oldOK || !changedOK {
 		return fwk.Queue, nil
 	}
 

@@ -28,7 +28,7 @@ func TestHints(t *testing.T) {
 
 	pod := newPod("p", "3")
 	if _, s := f.filter(t, pod, "n"); s.Code() != fwk.Unschedulable {
-		t.Fatal(s)
+		t.Fatalf("Filter of 3 CPUs on a full node = %v, want Unschedulable", s)
 	}
 
 	node := func(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
@@ -60,18 +60,18 @@ func TestHints(t *testing.T) {
 	} {
 		got, err := c.hint(klog.Background(), pod, c.before, c.after)
 		if err != nil || got != c.want {
-			t.Errorf("%s: %v, %v, want %v", c.what, got, err, c.want)
+			t.Errorf("%s: hint = %v, %v, want %v", c.what, got, err, c.want)
 		}
 	}
 
 	events, err := f.EventsToRegister(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("EventsToRegister: %v, want no error", err)
 	}
 
 	for _, e := range events {
 		if e.QueueingHintFn == nil {
-			t.Errorf("%v wakes every pod", e.Event)
+			t.Errorf("EventsToRegister lists %v without a hint, want one for each event", e.Event)
 		}
 	}
 }
@@ -84,7 +84,7 @@ func TestTopologyWakes(t *testing.T) {
 	for _, name := range []string{"three", "five"} {
 		cpus := map[string]string{"three": "3", "five": "5"}[name]
 		if _, s := f.filter(t, newPod(name, cpus), "n"); s.IsSuccess() {
-			t.Fatal("fits already")
+			t.Fatalf("Filter of %s CPUs on a node of 2 succeeded, want a rejection", cpus)
 		}
 	}
 
@@ -97,8 +97,8 @@ func TestTopologyWakes(t *testing.T) {
 		{"another node, as small", func() { f.core.topologyChanged(log, nrt("m", 2)) }, "[]"},
 		{"room for one", func() { f.core.topologyChanged(log, nrt("n", 4)) }, "[default/three]"},
 		{"no more than before", func() { f.core.topologyChanged(log, nrt("n", 3)) }, "[]"},
-		{"the other node is no longer known", func() { f.core.topologyGone(log, "m") }, "[default/five default/three]"},
-		{"it goes once more", func() { f.core.topologyGone(log, "m") }, "[]"},
+		{"the other node is no longer known", func() { f.core.topologyDeleted(log, "m") }, "[default/five default/three]"},
+		{"it goes once more", func() { f.core.topologyDeleted(log, "m") }, "[]"},
 		{"the kubelet takes over", func() { f.core.topologyChanged(log, kubelets(nrt("n", 3))) }, "[default/five]"},
 	} {
 		f.queue.woken = nil
@@ -118,7 +118,7 @@ func TestTopologyWakes(t *testing.T) {
 	h.OnUpdate(newPod("five", "5"), newPod("five", "5", on("m")))
 
 	if n := len(f.core.waiting.pods); n != 0 {
-		t.Errorf("%d pods are remembered", n)
+		t.Errorf("%d pods wait after one was deleted and one placed, want 0", n)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	}
 
 	if len(w.pods) != maxWaiting {
-		t.Errorf("%d pods are remembered, want %d", len(w.pods), maxWaiting)
+		t.Errorf("%d pods wait, want %d", len(w.pods), maxWaiting)
 	}
 }
 
@@ -139,12 +139,12 @@ func TestSignature(t *testing.T) {
 	sign := func(p *corev1.Pod) string {
 		fragments, s := f.SignPod(t.Context(), p)
 		if !s.IsSuccess() {
-			t.Fatal(s)
+			t.Fatalf("SignPod of %s = %v, want success", p.Name, s)
 		}
 
 		out, err := json.Marshal(fragments)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("encoding the signature of %s: %v", p.Name, err)
 		}
 
 		return string(out)
@@ -152,7 +152,7 @@ func TestSignature(t *testing.T) {
 
 	same := sign(newPod("a", "2"))
 	if sign(newPod("b", "2", annotated("x", "y"))) != same || sign(newPod("c", "2", ownedBy("ReplicaSet"))) != same {
-		t.Error("pods that ask the same differ")
+		t.Error("SignPod differs for pods with equal requests, want equal signatures")
 	}
 
 	for what, p := range map[string]*corev1.Pod{
@@ -163,7 +163,7 @@ func TestSignature(t *testing.T) {
 		"a DaemonSet": newPod("a", "2", ownedBy("DaemonSet")),
 	} {
 		if sign(p) == same {
-			t.Errorf("%s: the same signature", what)
+			t.Errorf("%s: SignPod = %s as for the plain pod, want another signature", what, same)
 		}
 	}
 }

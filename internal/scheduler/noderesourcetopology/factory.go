@@ -65,6 +65,8 @@ func (f *Factory) New(ctx context.Context, args runtime.Object, handle fwk.Handl
 	return p, nil
 }
 
+// start watches pods and NodeResourceTopologies for all profiles, at the first call. ready closes after the first list,
+// or after a time without one.
 func (f *Factory) start(ctx context.Context, handle fwk.Handle) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,15 +75,17 @@ func (f *Factory) start(ctx context.Context, handle fwk.Handle) error {
 		return nil
 	}
 
-	if _, err := handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(f.core.podHandler(klog.FromContext(ctx))); err != nil {
-		return fmt.Errorf("plugin %s: watch pods: %w", Name, err)
+	_, err := handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(f.core.podHandler(klog.FromContext(ctx)))
+	if err != nil {
+		return fmt.Errorf("starting plugin %s: watching pods: %w", Name, err)
 	}
 
 	tried, err := f.core.watchTopologies(ctx, handle.KubeConfig())
 	if err != nil {
-		return fmt.Errorf("plugin %s: %w", Name, err)
+		return fmt.Errorf("starting plugin %s: %w", Name, err)
 	}
 
+	// Scheduling goes on without topologies: an API server without them must not block pods with whole CPUs.
 	ready := make(chan struct{})
 	go func() {
 		defer close(ready)

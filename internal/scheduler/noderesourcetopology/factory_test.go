@@ -73,7 +73,7 @@ func TestProfilesShareZones(t *testing.T) {
 	registry.MustRegister(f.Metrics()...)
 
 	if _, err := f.New(ctx, &runtime.Unknown{}, h); err == nil {
-		t.Error("arguments of another type: no error")
+		t.Error("New with arguments of another type returned no error, want one")
 	}
 
 	args := &pluginconfig.NodeResourceTopologyMatchArgs{}
@@ -83,7 +83,7 @@ func TestProfilesShareZones(t *testing.T) {
 	for range 2 {
 		p, err := f.New(ctx, args, h)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("New: %v, want a plugin", err)
 		}
 
 		profiles = append(profiles, fixture{Plugin: p.(*Plugin), nodes: nodes})
@@ -92,25 +92,25 @@ func TestProfilesShareZones(t *testing.T) {
 	select {
 	case <-profiles[1].ready:
 	case <-time.After(readyTimeout / 2):
-		t.Fatal("pods wait although the API server said that there are no topologies")
+		t.Fatal("PreFilter still waits after the API server answered 404, want ready")
 	}
 
 	if asked.Load() == 0 {
-		t.Error("nobody asked for topologies")
+		t.Error("New listed no topologies, want a list request")
 	}
 
 	f.core.topologyChanged(klog.Background(), nrt("n", 4))
 	if s := profiles[0].reserve(t, newPod("a", "3"), "n"); !s.IsSuccess() {
-		t.Fatal(s)
+		t.Fatalf("the first profile's Reserve of 3 of 4 CPUs = %v, want success", s)
 	}
 
 	if s := profiles[1].reserve(t, newPod("b", "3"), "n"); s.Code() != fwk.Unschedulable {
-		t.Errorf("the other profile got 3 of the same 4 CPUs: %v", s)
+		t.Errorf("the second profile's Reserve of 3 of the same 4 CPUs = %v, want Unschedulable", s)
 	}
 
 	families, err := registry.Gather()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Gather: %v, want metrics", err)
 	}
 
 	values := map[string]float64{}
@@ -121,6 +121,6 @@ func TestProfilesShareZones(t *testing.T) {
 	}
 
 	if values["crane_scheduler_topology_nodes"] != 1 || values["crane_scheduler_topology_available"] != 0 {
-		t.Errorf("metrics are %v", values)
+		t.Errorf("Gather = %v, want crane_scheduler_topology_nodes 1 and crane_scheduler_topology_available 0", values)
 	}
 }

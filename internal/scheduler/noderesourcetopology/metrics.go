@@ -16,6 +16,7 @@ type collectors struct {
 
 func newCollectors() *collectors {
 	const subsystem = "crane_scheduler_topology"
+
 	return &collectors{
 		unknown: metrics.NewCounterVec(&metrics.CounterOpts{
 			Subsystem:      subsystem,

@@ -90,17 +90,17 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 		return nil
 	}
 
+	// The verdict is the node's, whether the pod passes depends on the profile.
 	v := p.answer(info, c.request).verdict
-	switch v {
-	case unknown, zoneless:
+	if v == unknown || v == zoneless {
 		p.countUnknown(v)
-	default:
 	}
 
 	if v.passes(p.missing) {
 		return nil
 	}
 
+	// One remembered rejection is enough: a change of any node wakes the pod.
 	if c.reject() {
 		p.core.waiting.add(waiter{
 			pod:     pod,
@@ -124,21 +124,23 @@ func (p *Plugin) answer(info fwk.NodeInfo, r *request) *answer {
 
 // view distinguishes the node of the scheduler's snapshot from its copies for trials.
 func (p *Plugin) view(info fwk.NodeInfo) view {
-	own, err := p.snapshot(info.Node().Name)
+	snapshot, err := p.snapshot(info.Node().Name)
 	if err != nil {
-		own = info // an unlisted node cannot be a copy
+		snapshot = info // An unlisted node cannot be a copy.
 	}
 
-	return view{info: info, own: own, aware: p.aware}
+	return view{info: info, snapshot: snapshot, aware: p.aware}
 }
 
 func (p *Plugin) request(pod *corev1.Pod) *request { return requestOf(pod, p.aware) }
 
 func (p *Plugin) countUnknown(v verdict) {
-	reason, result := "missing", "pass"
+	reason := "missing"
 	if v == zoneless {
 		reason = "zoneless"
 	}
+
+	result := "pass"
 	if p.missing == pluginconfig.MissingTopologyReject {
 		result = "reject"
 	}
@@ -171,17 +173,17 @@ func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
 
 // NormalizeScore gives nodes without assigned zones the mean of the others, which neither attracts nor repels pods.
 func (p *Plugin) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
-	var sum, known int64
+	var sum, count int64
 	for i := range scores {
 		if scores[i].Score != noScore {
 			sum += scores[i].Score
-			known++
+			count++
 		}
 	}
 
 	mean := int64(0)
-	if known > 0 {
-		mean = sum / known
+	if count > 0 {
+		mean = sum / count
 	}
 
 	for i := range scores {

@@ -295,12 +295,12 @@ func TestReserveHoldsAndUnreserveLetsGo(t *testing.T) {
 	f := newPlugin(t, nrt("n", 4, 4))
 	for _, name := range []string{"a", "b"} {
 		if s := f.reserve(t, newPod(name, "3"), "n"); !s.IsSuccess() {
-			t.Fatal(name, s)
+			t.Fatalf("Reserve of %s = %v, want success", name, s)
 		}
 	}
 
 	if s := f.reserve(t, newPod("c", "2"), "n"); s.Code() != fwk.Unschedulable || !strings.Contains(s.Message(), "no zone has cpu=2 free") {
-		t.Fatalf("the third got %v", s)
+		t.Fatalf("Reserve of c without a free zone = %v, want Unschedulable for lack of a zone with 2 free CPUs", s)
 	}
 
 	unreserve := func(name string) {
@@ -312,19 +312,19 @@ func TestReserveHoldsAndUnreserveLetsGo(t *testing.T) {
 	unreserve("nobody")
 
 	if s := f.reserve(t, newPod("c", "2"), "n"); !s.IsSuccess() {
-		t.Fatal("what was let go is not free:", s)
+		t.Fatalf("Reserve after Unreserve of a = %v, want success", s)
 	}
 
 	b := f.bound(newPod("b", "3"), "n")
 	f.info("n").remove("b")
-	f.core.podGone(klog.Background(), b)
+	f.core.podDeleted(klog.Background(), b)
 
 	if s := f.reserve(t, newPod("d", "4"), "n"); !s.IsSuccess() {
-		t.Fatal("what a deleted pod held is not free:", s)
+		t.Fatalf("Reserve after the deletion of b = %v, want success", s)
 	}
 
-	if len(f.core.store.where) != 2 {
-		t.Errorf("%v are assumed, want c and d", f.core.store.where)
+	if len(f.core.store.assumedNodes) != 2 {
+		t.Errorf("assumed are %v, want c and d", f.core.store.assumedNodes)
 	}
 }
 
@@ -334,22 +334,22 @@ func TestReserveTwice(t *testing.T) {
 	state, _ := f.filter(t, newPod("p", "2"), "n")
 	for range 3 {
 		if s := f.Reserve(t.Context(), state, newPod("p", "2"), "n"); !s.IsSuccess() {
-			t.Fatal(s)
+			t.Fatalf("repeated Reserve of p = %v, want success", s)
 		}
 	}
 
 	state, _ = f.filter(t, newPod("q", "2"), "n")
 	if s := f.Reserve(t.Context(), state, newPod("q", "2"), "n"); !s.IsSuccess() {
-		t.Fatal(s)
+		t.Fatalf("Reserve of q on the other 2 CPUs = %v, want success", s)
 	}
 
 	if _, s := f.filter(t, newPod("r", "1"), "n"); s.Code() != fwk.Unschedulable {
-		t.Errorf("4 of 4 CPUs are reserved, and a fifth fits: %v", s)
+		t.Errorf("Filter with 4 of 4 CPUs reserved = %v, want Unschedulable", s)
 	}
 
 	f.info("n").add() // the view changes and still shows none of them
 	if _, s := f.filter(t, newPod("r", "1"), "n"); s.Code() != fwk.Unschedulable {
-		t.Errorf("after a change of the node a fifth fits: %v", s)
+		t.Errorf("Filter with 4 of 4 CPUs reserved, after a change of the node = %v, want Unschedulable", s)
 	}
 }
 
@@ -359,19 +359,19 @@ func TestReserveLooksAgain(t *testing.T) {
 	pod := newPod("p", "3")
 	state, s := f.filter(t, pod, "n")
 	if !s.IsSuccess() {
-		t.Fatal(s)
+		t.Fatalf("Filter = %v, want success", s)
 	}
 
 	other := newPod("other", "2", on("n"), annotated(topology.AnnotationPodTopologyResult, `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"2"}}}]`))
 	f.info("n").add(other)
 
 	if s := f.Reserve(t.Context(), state, pod, "n"); s.Code() != fwk.Unschedulable || s.Message() != reasonTaken {
-		t.Fatalf("got %v", s)
+		t.Fatalf("Reserve after another pod took the zone = %v, want Unschedulable with %q", s, reasonTaken)
 	}
 
 	f.info("n").remove("other")
 	if s := f.Reserve(t.Context(), state, pod, "n"); !s.IsSuccess() {
-		t.Fatal(s)
+		t.Fatalf("Reserve after the other pod left = %v, want success", s)
 	}
 }
 
@@ -381,7 +381,7 @@ func TestAssumedUntilSeen(t *testing.T) {
 	f := newPlugin(t, nrt("n", 4, 4))
 	pod := newPod("p", "4", annotated(topology.AnnotationPodTopologyResult, `[{"name":"node1","type":"Node","resources":{"capacity":{"cpu":"4"}}}]`))
 	if s := f.reserve(t, pod, "n"); !s.IsSuccess() {
-		t.Fatal(s)
+		t.Fatalf("Reserve of p = %v, want success", s)
 	}
 
 	free := func() string {
@@ -394,44 +394,44 @@ func TestAssumedUntilSeen(t *testing.T) {
 		return strings.Join(parts, ", ")
 	}
 
-	if got := free(); got != "node0 cpu=0, node1 cpu=4" || len(f.core.store.where) != 1 {
-		t.Errorf("assumed: free are %s, assumed %v", got, f.core.store.where)
+	if got := free(); got != "node0 cpu=0, node1 cpu=4" || len(f.core.store.assumedNodes) != 1 {
+		t.Errorf("reserved: free are %s, assumed %v, want 4 CPUs of node1 and one assumption", got, f.core.store.assumedNodes)
 	}
 
 	f.bound(pod, "n")
-	if got := free(); got != "node0 cpu=0, node1 cpu=4" || len(f.core.store.where) != 0 || len(f.core.store.state("n").assumed) != 0 {
-		t.Errorf("seen: free are %s, assumed %v", got, f.core.store.where)
+	if got := free(); got != "node0 cpu=0, node1 cpu=4" || len(f.core.store.assumedNodes) != 0 || len(f.core.store.state("n").assumed) != 0 {
+		t.Errorf("annotation seen: free are %s, assumed %v, want 4 CPUs of node1 and no assumption", got, f.core.store.assumedNodes)
 	}
 
 	f.info("n").remove("p")
 	if got := free(); got != "node0 cpu=4, node1 cpu=4" {
-		t.Errorf("gone: free are %s", got)
+		t.Errorf("pod deleted: free are %s, want 4 CPUs in both zones", got)
 	}
 
 	// A copied annotation that happens to be right must not be mistaken for that of the Binding.
 	right := newPod("copy", "4", annotated(topology.AnnotationPodTopologyResult, `[{"name":"node0","type":"Node","resources":{"capacity":{"cpu":"4"}}}]`))
 	if s := f.reserve(t, right, "n"); !s.IsSuccess() {
-		t.Fatal(s)
+		t.Fatalf("Reserve of copy = %v, want success", s)
 	}
 
 	free()
 	if _, s := f.PreBindPreFlight(t.Context(), newCycleState(), right, "n"); s.Code() != fwk.Skip {
-		t.Errorf("the right annotation is to be written again: %v", s)
+		t.Errorf("PreBindPreFlight with the right annotation = %v, want Skip", s)
 	}
 
 	f.info("n").remove("copy")
-	f.core.podGone(klog.Background(), right)
+	f.core.podDeleted(klog.Background(), right)
 
 	// A deleted arriving pod is removed.
 	if s := f.reserve(t, newPod("q", "4"), "n"); !s.IsSuccess() {
-		t.Fatal(s)
+		t.Fatalf("Reserve of q = %v, want success", s)
 	}
 
 	f.info("n").remove("q")
-	f.core.podGone(klog.Background(), newPod("q", "4"))
+	f.core.podDeleted(klog.Background(), newPod("q", "4"))
 
-	if got := free(); got != "node0 cpu=4, node1 cpu=4" || len(f.core.store.where) != 0 {
-		t.Errorf("deleted on its way: free are %s, assumed %v", got, f.core.store.where)
+	if got := free(); got != "node0 cpu=4, node1 cpu=4" || len(f.core.store.assumedNodes) != 0 {
+		t.Errorf("deleted before its binding: free are %s, assumed %v, want 4 CPUs in both zones and no assumption", got, f.core.store.assumedNodes)
 	}
 }
 
@@ -442,7 +442,7 @@ func TestScore(t *testing.T) {
 	f := newPlugin(t, nrt("one", 8), near, spreading(nrt("far", 4, 4)), spreading(nrt("three", 2, 2, 2)), kubelets(nrt("kubelet", 8)))
 	state, s := f.filter(t, newPod("p", "6"), "one")
 	if !s.IsSuccess() {
-		t.Fatal(s)
+		t.Fatalf("Filter = %v, want success", s)
 	}
 
 	got := map[string]int64{}
@@ -450,14 +450,14 @@ func TestScore(t *testing.T) {
 	for _, n := range []string{"one", "near", "far", "three", "kubelet", "unknown"} {
 		score, s := f.Score(t.Context(), state, newPod("p", "6"), f.info(n))
 		if !s.IsSuccess() {
-			t.Fatal(s)
+			t.Fatalf("Score of %s = %v, want success", n, s)
 		}
 
 		list = append(list, fwk.NodeScore{Name: n, Score: score})
 	}
 
 	if s := f.NormalizeScore(t.Context(), state, nil, list); !s.IsSuccess() {
-		t.Fatal(s)
+		t.Fatalf("NormalizeScore = %v, want success", s)
 	}
 
 	for _, n := range list {
@@ -467,7 +467,7 @@ func TestScore(t *testing.T) {
 	// 100; 33.3+16.7·10/11; 33.3+16.7·10/20; 25+8.3·10/20; twice the mean of these.
 	want := map[string]int64{"one": 100, "near": 48, "far": 42, "three": 29, "kubelet": 54, "unknown": 54}
 	if !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+		t.Errorf("NormalizeScore = %v, want %v", got, want)
 	}
 
 	// Where no node is known, all are equal.
@@ -475,10 +475,10 @@ func TestScore(t *testing.T) {
 	f.NormalizeScore(t.Context(), state, nil, list)
 
 	if list[0].Score != 0 || list[1].Score != 0 {
-		t.Errorf("got %v", list)
+		t.Errorf("NormalizeScore without a known node = %v, want 0 for all", list)
 	}
 	if s := f.PreScore(t.Context(), newCycleState(), newPod("p", "500m"), nil); s.Code() != fwk.Skip {
-		t.Errorf("PreScore of a pod without whole CPUs: %v", s)
+		t.Errorf("PreScore of a pod without whole CPUs = %v, want Skip", s)
 	}
 }
 
@@ -487,14 +487,14 @@ func TestTrials(t *testing.T) {
 	f := newPlugin(t, nrt("n", 4))
 	victim := newPod("victim", "3")
 	if s := f.reserve(t, victim, "n"); !s.IsSuccess() {
-		t.Fatal(s)
+		t.Fatalf("Reserve of the victim = %v, want success", s)
 	}
 
 	victim = f.bound(victim, "n")
 	pod := newPod("p", "2")
 	state, s := f.filter(t, pod, "n")
 	if s.Code() != fwk.Unschedulable {
-		t.Fatal("fits already")
+		t.Fatalf("Filter beside the victim = %v, want Unschedulable", s)
 	}
 
 	trial := f.info("n").copy()
@@ -512,10 +512,10 @@ func TestTrials(t *testing.T) {
 	} {
 		step.do()
 		if got := f.Filter(t.Context(), state, pod, trial); got.Code() != step.want {
-			t.Errorf("%s: filter says %v, want %v", step.what, got, step.want)
+			t.Errorf("%s: Filter of the copy = %v, want %v", step.what, got, step.want)
 		}
 		if got := f.Filter(t.Context(), state, pod, f.info("n")); got.Code() != fwk.Unschedulable {
-			t.Errorf("%s: on the node itself filter says %v", step.what, got)
+			t.Errorf("%s: Filter of the node itself = %v, want Unschedulable", step.what, got)
 		}
 	}
 }

@@ -20,14 +20,15 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Po
 
 	info, err := p.snapshot(node)
 	if err != nil {
-		return fwk.AsStatus(fmt.Errorf("look up node %s: %w", node, err))
+		return fwk.AsStatus(fmt.Errorf("looking up node %s: %w", node, err))
 	}
 
 	v, err := p.core.store.assume(pod, p.view(info), c.request)
 	if err != nil {
-		return fwk.AsStatus(fmt.Errorf("hold zones of node %s: %w", node, err))
+		return fwk.AsStatus(fmt.Errorf("holding zones of node %s: %w", node, err))
 	}
 
+	// Another pod may have taken the zones since Filter.
 	if !v.passes(p.missing) {
 		p.core.waiting.add(waiter{
 			pod:     pod,

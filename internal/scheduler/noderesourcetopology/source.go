@@ -35,31 +35,32 @@ func (c *core) watchTopologies(ctx context.Context, config *rest.Config) (<-chan
 		&topology.NodeResourceTopology{}, 0, nil)
 
 	if err := informer.SetTransform(withoutManagedFields); err != nil {
-		return nil, fmt.Errorf("watch node resource topologies: %w", err)
+		return nil, fmt.Errorf("watching NodeResourceTopologies: setting the transform: %w", err)
 	}
 
 	tried := make(chan struct{})
 	once := sync.OnceFunc(func() { close(tried) })
 	var failing atomic.Bool
 
-	if err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+	err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		c.metrics.available.Set(0)
 		// The first failure is logged for the administrator; repetitions at a higher verbosity.
 		if failing.CompareAndSwap(false, true) {
-			klog.FromContext(ctx).Info("Node resource topologies cannot be read; nodes count as unknown to plugin "+Name, "err", err)
+			klog.FromContext(ctx).Info("cannot read NodeResourceTopologies, nodes count as unknown", "plugin", Name, "err", err)
 		} else {
 			cache.DefaultWatchErrorHandler(ctx, r, err)
 		}
 
 		once()
-	}); err != nil {
-		return nil, fmt.Errorf("watch node resource topologies: %w", err)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching NodeResourceTopologies: setting the error handler: %w", err)
 	}
 
 	log := klog.FromContext(ctx)
 	set := func(obj any) {
 		if failing.Swap(false) {
-			log.Info("Node resource topologies can be read again")
+			log.Info("can read NodeResourceTopologies again")
 		}
 
 		c.metrics.available.Set(1)
@@ -80,15 +81,15 @@ func (c *core) watchTopologies(ctx context.Context, config *rest.Config) (<-chan
 				obj = last.Obj
 			}
 			if t, ok := obj.(*topology.NodeResourceTopology); ok {
-				c.topologyGone(log, t.Name)
+				c.topologyDeleted(log, t.Name)
 			}
 		},
 	})
-
 	if err != nil {
-		return nil, fmt.Errorf("watch node resource topologies: %w", err)
+		return nil, fmt.Errorf("watching NodeResourceTopologies: adding the event handler: %w", err)
 	}
 
+	// Without existing topologies no event arrives, so that the first complete list counts as well.
 	go informer.RunWithContext(ctx)
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
@@ -111,15 +112,15 @@ func withoutManagedFields(obj any) (any, error) {
 
 // sameTopology reports whether the fields that compile reads are equal.
 func sameTopology(before, after any) bool {
-	a, ok := before.(*topology.NodeResourceTopology)
-	b, too := after.(*topology.NodeResourceTopology)
-	return ok && too && a.CraneManagerPolicy == b.CraneManagerPolicy && reflect.DeepEqual(a.Zones, b.Zones)
+	a, aOK := before.(*topology.NodeResourceTopology)
+	b, bOK := after.(*topology.NodeResourceTopology)
+	return aOK && bOK && a.CraneManagerPolicy == b.CraneManagerPolicy && reflect.DeepEqual(a.Zones, b.Zones)
 }
 
 func topologyClient(config *rest.Config) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	if err := topology.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("client of node resource topologies: %w", err)
+		return nil, fmt.Errorf("building the client of NodeResourceTopologies: %w", err)
 	}
 
 	config = rest.CopyConfig(config)
@@ -128,11 +129,12 @@ func topologyClient(config *rest.Config) (*rest.RESTClient, error) {
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 
 	// The scheduler's own clients use protobuf, which custom resources do not support.
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	config.ContentType = runtime.ContentTypeJSON
+	config.AcceptContentTypes = runtime.ContentTypeJSON
 
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("client of node resource topologies: %w", err)
+		return nil, fmt.Errorf("building the client of NodeResourceTopologies: %w", err)
 	}
 
 	return client, nil

@@ -21,12 +21,12 @@ import (
 type store struct {
 	mu sync.RWMutex
 	// nodes maps names to *nodeState. It changes under mu and is read without it.
-	nodes     sync.Map
-	where     map[types.UID]string // the node of each assumed placement
-	known     int                  // nodes with a topology
-	spreading atomic.Int64         // nodes that spread pods over zones by policy
-	requests  recentRequests
-	answers   [maxRequests]answerTable
+	nodes        sync.Map
+	assumedNodes map[types.UID]string // the node of each assumed placement
+	topologies   int                  // nodes with a topology
+	spreading    atomic.Int64         // nodes that spread pods over zones by policy
+	requests     recentRequests
+	answers      [maxRequests]answerTable
 	// invalidResult is called for invalid annotations, once each.
 	invalidResult func(*corev1.Pod, error)
 }
@@ -38,7 +38,7 @@ type nodeState struct {
 	// generation of the view that account was read from; meaningless without an account.
 	generation int64
 	assumed    map[types.UID]assumption
-	read       map[types.UID]reading
+	readings   map[types.UID]reading
 	// version increases when the state changes; it is read without the lock.
 	version atomic.Uint64
 }
@@ -59,15 +59,15 @@ type reading struct {
 
 // view is the scheduler's view of a node: that of its snapshot, or a copy for a trial.
 type view struct {
-	info  fwk.NodeInfo
-	own   fwk.NodeInfo          // the one that it schedules by
-	aware []corev1.ResourceName // resources that count of a pod that is only nominated to the node
+	info     fwk.NodeInfo
+	snapshot fwk.NodeInfo          // the node in the scheduler's own snapshot
+	aware    []corev1.ResourceName // resources that count of a pod that is only nominated to the node
 }
 
-func (v view) trial() bool { return v.info != v.own }
+func (v view) trial() bool { return v.info != v.snapshot }
 
 func newStore(invalidResult func(*corev1.Pod, error)) *store {
-	return &store{where: map[types.UID]string{}, invalidResult: invalidResult}
+	return &store{assumedNodes: map[types.UID]string{}, invalidResult: invalidResult}
 }
 
 // state returns the state of a node, or nil.
@@ -86,7 +86,7 @@ func (s *store) setTopology(node string, t *compiled) {
 	n.forgetAnswers()
 
 	if n.topology != nil {
-		s.known--
+		s.topologies--
 	}
 
 	s.spreading.Add(t.spreads() - n.topology.spreads())
@@ -94,13 +94,13 @@ func (s *store) setTopology(node string, t *compiled) {
 
 	if t == nil {
 		n.account = nil
-		n.read = nil
+		n.readings = nil
 		s.dropIfEmpty(node)
 
 		return
 	}
 
-	s.known++
+	s.topologies++
 	if n.account != nil && n.account.SetZones(t.zones) != nil {
 		n.account = nil // not reached: compile has validated the zones
 	}
@@ -128,6 +128,7 @@ func (s *store) dropIfEmpty(name string) {
 // nil without assigned zones. use must change neither. Calls are concurrent unless the state changes.
 func (s *store) withAccount(v view, use func(*nodeState, *numa.Node)) {
 	node := v.info.Node().Name
+	// An account that is up to date is read under the shared lock, because Filter runs for many nodes at once.
 	s.mu.RLock()
 
 	n := s.state(node)
@@ -148,13 +149,14 @@ func (s *store) withAccount(v view, use func(*nodeState, *numa.Node)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
+	// The topology may have changed between the locks.
 	n = s.state(node)
 	if _, unassigned := n.unassigned(); unassigned {
 		use(n, nil)
 		return
 	}
 
-	account := s.accountOf(n, v.own)
+	account := s.accountOf(n, v.snapshot)
 	if v.trial() {
 		m := account.Checkpoint()
 		defer account.Undo(m)
@@ -175,6 +177,7 @@ func (s *store) fitNow(node string, r *request) verdict {
 		return verdict
 	}
 
+	// Before the first view, no pod of the node is known.
 	if n.account == nil {
 		return n.fit(n.topology.empty, r)
 	}
@@ -207,7 +210,7 @@ func (s *store) assume(pod *corev1.Pod, v view, r *request) (verdict, error) {
 		return verdict, nil
 	}
 
-	account := s.accountOf(n, v.own)
+	account := s.accountOf(n, v.snapshot)
 	if verdict := n.fit(account, r); verdict != fits {
 		return verdict, nil
 	}
@@ -224,19 +227,19 @@ func (s *store) assume(pod *corev1.Pod, v view, r *request) (verdict, error) {
 
 	n.forgetAnswers()
 	n.assumed[uid] = assumption{reading: reading{placement: p, encoded: encoded}, copied: encoded == result(pod)}
-	s.where[uid] = node
+	s.assumedNodes[uid] = node
 
 	return fits, nil
 }
 
 // release ends the assumption of a pod.
 func (s *store) release(uid types.UID) {
-	node, ok := s.where[uid]
+	node, ok := s.assumedNodes[uid]
 	if !ok {
 		return
 	}
 
-	delete(s.where, uid)
+	delete(s.assumedNodes, uid)
 	n := s.state(node)
 	n.forgetAnswers()
 	delete(n.assumed, uid)
@@ -260,7 +263,7 @@ func (s *store) assumedOn(uid types.UID) string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 
-	return s.where[uid]
+	return s.assumedNodes[uid]
 }
 
 // result returns the annotation of an arriving pod; empty if it holds no zones.
@@ -280,5 +283,5 @@ func (s *store) knownNodes() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 
-	return s.known
+	return s.topologies
 }

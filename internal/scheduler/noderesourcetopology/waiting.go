@@ -63,7 +63,9 @@ func (w *waiting) during(change func(), helps func(waiter) bool) map[fwk.PodActi
 		}
 	}
 
+	// helps is evaluated twice, because a pod that fitted before is being placed already and needs no wake-up.
 	change()
+
 	var woken map[fwk.PodActivator]map[string]*corev1.Pod
 	for _, p := range before {
 		if !helps(p) {
