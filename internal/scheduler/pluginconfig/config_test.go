@@ -19,7 +19,7 @@ func decode(t *testing.T, pluginConfig string) (runtime.Object, error) {
 
 	scheme := runtime.NewScheme()
 	if err := schedulerv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+		t.Fatalf("AddToScheme: %v, want no error", err)
 	}
 
 	AddToScheme(scheme)
@@ -75,7 +75,7 @@ func TestDynamicArgs(t *testing.T) {
 			}
 
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("DynamicArgsFrom(%s): %v, want no error", c.args, err)
 			}
 
 			if a.PolicyConfigPath != c.want {
@@ -115,11 +115,11 @@ func TestNodeResourceTopologyMatchArgs(t *testing.T) {
 			}
 
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("NodeResourceTopologyMatchArgsFrom(%s): %v, want no error", c.args, err)
 			}
 
 			if strings.Join(a.TopologyAwareResources, ",") != strings.Join(c.want, ",") || a.MissingTopology != c.missing {
-				t.Errorf("got %v, %s", a.TopologyAwareResources, a.MissingTopology)
+				t.Errorf("NodeResourceTopologyMatchArgsFrom(%s) = %v, %s, want %v, %s", c.args, a.TopologyAwareResources, a.MissingTopology, c.want, c.missing)
 			}
 		})
 	}
@@ -130,10 +130,10 @@ func TestNodeResourceTopologyMatchArgs(t *testing.T) {
 func TestArgumentsNeedTheirType(t *testing.T) {
 	for _, obj := range []runtime.Object{nil, &runtime.Unknown{}} {
 		if _, err := DynamicArgsFrom(obj); err == nil || !strings.Contains(err.Error(), "want DynamicArgs") {
-			t.Errorf("DynamicArgsFrom(%T): %v", obj, err)
+			t.Errorf("DynamicArgsFrom(%T): %v, want an error with the type", obj, err)
 		}
 		if _, err := NodeResourceTopologyMatchArgsFrom(obj); err == nil || !strings.Contains(err.Error(), "want NodeResourceTopologyMatchArgs") {
-			t.Errorf("NodeResourceTopologyMatchArgsFrom(%T): %v", obj, err)
+			t.Errorf("NodeResourceTopologyMatchArgsFrom(%T): %v, want an error with the type", obj, err)
 		}
 	}
 }
@@ -144,13 +144,13 @@ func TestDeepCopySharesNothing(t *testing.T) {
 	b.TopologyAwareResources[0] = "memory"
 
 	if a.TopologyAwareResources[0] != "cpu" {
-		t.Error("a change of the copy changed the original")
+		t.Errorf("a change of the copy made the original %v, want cpu", a.TopologyAwareResources)
 	}
 
 	off := (&NodeResourceTopologyMatchArgs{TopologyAwareResources: []string{}}).DeepCopyObject().(*NodeResourceTopologyMatchArgs)
 	SetNodeResourceTopologyMatchDefaults(off)
 
 	if len(off.TopologyAwareResources) != 0 {
-		t.Errorf("the copy of an empty list became %v", off.TopologyAwareResources)
+		t.Errorf("the copy of an empty list became %v, want it empty", off.TopologyAwareResources)
 	}
 }

@@ -48,11 +48,11 @@ func NodeResourceTopologyMatchArgsFrom(obj runtime.Object) (*NodeResourceTopolog
 func argsFrom[T any](obj runtime.Object, plugin string, validate func(*T) field.ErrorList) (*T, error) {
 	a, ok := any(obj).(*T)
 	if !ok {
-		return nil, fmt.Errorf("arguments of plugin %s: got %T, want %sArgs", plugin, obj, plugin)
+		return nil, fmt.Errorf("reading the arguments of plugin %s: got %T, want %sArgs", plugin, obj, plugin)
 	}
 
 	if err := validate(a).ToAggregate(); err != nil {
-		return nil, fmt.Errorf("arguments of plugin %s: %w", plugin, err)
+		return nil, fmt.Errorf("reading the arguments of plugin %s: %w", plugin, err)
 	}
 
 	return a, nil

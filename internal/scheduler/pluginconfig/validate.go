@@ -22,6 +22,7 @@ func ValidateDynamicArgs(a *DynamicArgs) field.ErrorList {
 	if !filepath.IsAbs(a.PolicyConfigPath) {
 		errs = append(errs, field.Invalid(args.Child("policyConfigPath"), a.PolicyConfigPath, "must be an absolute path"))
 	}
+	// Local would mean another time on every machine.
 	if _, err := time.LoadLocation(a.TimeZone); err != nil || a.TimeZone == "Local" {
 		errs = append(errs, field.Invalid(args.Child("timeZone"), a.TimeZone, "must be the IANA name of a time zone that this machine knows, such as UTC or Asia/Shanghai"))
 	}
@@ -45,12 +46,12 @@ func ValidateDynamicArgs(a *DynamicArgs) field.ErrorList {
 	return errs
 }
 
-func validateRange(path *field.Path, value, most int32) field.ErrorList {
-	if 1 <= value && value <= most {
+func validateRange(path *field.Path, value, highest int32) field.ErrorList {
+	if 1 <= value && value <= highest {
 		return nil
 	}
 
-	return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must be from 1 to %d", most))}
+	return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must be from 1 to %d", highest))}
 }
 
 // validateExplainAddress accepts loopback addresses only: the endpoint shows pods and has no authentication.
@@ -59,7 +60,7 @@ func validateExplainAddress(path *field.Path, address string) field.ErrorList {
 		return nil
 	}
 
-	if at, err := netip.ParseAddrPort(address); err == nil && at.Addr().IsLoopback() {
+	if addrPort, err := netip.ParseAddrPort(address); err == nil && addrPort.Addr().IsLoopback() {
 		return nil
 	}
 

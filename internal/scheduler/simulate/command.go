@@ -90,12 +90,12 @@ func NewCommand() *cobra.Command {
 				progress = nil
 			}
 
-			found, err := Run(ctx, o, progress)
+			report, err := Run(ctx, o, progress)
 			if err != nil {
 				return err
 			}
 
-			return found.Write(cmd.OutOrStdout(), o.Output)
+			return report.Write(cmd.OutOrStdout(), o.Output)
 		},
 	}
 
@@ -158,7 +158,7 @@ func load(name string) (*simscenario.Scenario, error) {
 
 	s, err := simscenario.Parse(content)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("parsing %s: %w", name, err)
 	}
 
 	return s, nil

@@ -27,13 +27,13 @@ func scenarioFile(t *testing.T) string {
 
 	content, err := os.ReadFile("simscenario/files/steady.yaml")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the scenario: %v", err)
 	}
 
 	small := strings.NewReplacer("name: steady", "name: small", "count: 1000", "count: 8", "warmUp: 45m, measure: 75m", "warmUp: 10m, measure: 10m").Replace(string(content))
 	path := filepath.Join(t.TempDir(), "small.yaml")
 	if err := os.WriteFile(path, []byte(small), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("writing the scenario: %v", err)
 	}
 
 	return path
@@ -63,12 +63,12 @@ func TestHelp(t *testing.T) {
 	scheduler.SetArgs([]string{"simulate", "--help"})
 
 	if err := scheduler.Execute(); err != nil {
-		t.Fatal(err)
+		t.Fatalf("simulate --help: %v, want no error", err)
 	}
 
-	for want, there := range map[string]bool{"measures how": true, "crane-scheduler simulate [flags]": true, "--scenario strings": true, "--leader-elect": false} {
-		if strings.Contains(out.String(), want) != there {
-			t.Errorf("%s: want %v in\n%s", want, there, out.String())
+	for want, present := range map[string]bool{"measures how": true, "crane-scheduler simulate [flags]": true, "--scenario strings": true, "--leader-elect": false} {
+		if strings.Contains(out.String(), want) != present {
+			t.Errorf("simulate --help has %q: want %t in\n%s", want, present, out.String())
 		}
 	}
 }
@@ -78,34 +78,35 @@ func TestCommand(t *testing.T) {
 	flags := []string{"--scenario", scenarioFile(t), "--seeds", "2", "--delays", "30s,90s", "--policies", "default,spread,oracle"}
 	out, progress, err := run(t, append(flags, "-o", "json", "--parallel", "2")...)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("simulate %v: %v, want no error", flags, err)
 	}
 
 	// Two seeds of two policies that read no metrics, and of one that does at two delays.
 	if n := strings.Count(progress, " run "); n != 2*(2+2) {
-		t.Errorf("%d runs:\n%s", n, progress)
+		t.Errorf("simulate reports %d runs, want 8:\n%s", n, progress)
 	}
 
-	var found summary.Report
-	if err := json.Unmarshal([]byte(out), &found); err != nil {
-		t.Fatal(err)
+	var report summary.Report
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("decoding the report: %v, want JSON:\n%s", err, out)
 	}
 
-	if len(found.Scenarios) != 2 || found.Scenarios[1].Delay != "1m30s" || len(found.Scenarios[0].Rows) != 3 {
-		t.Fatalf("%s", out)
+	if len(report.Scenarios) != 2 || report.Scenarios[1].Delay != "1m30s" || len(report.Scenarios[0].Rows) != 3 {
+		t.Fatalf("simulate = %s, want two delays, the second of 1m30s, with three policies", out)
 	}
 
-	for _, s := range found.Scenarios {
+	for _, s := range report.Scenarios {
 		if s.Rows[0].Summary.SigmaClosed.Mean != 0 || s.Rows[2].Summary.SigmaClosed.Mean != 1 || s.Rows[0].Summary.LikeDefault != 2 {
-			t.Errorf("default closes %v of the gap, the oracle %v", s.Rows[0].Summary.SigmaClosed, s.Rows[2].Summary.SigmaClosed)
+			t.Errorf("default closes %v of the gap, the oracle %v, want 0 and 1", s.Rows[0].Summary.SigmaClosed, s.Rows[2].Summary.SigmaClosed)
 		}
 		if len(s.Rows[1].Runs) != 2 || s.Rows[1].Runs[0].Placed == 0 {
-			t.Errorf("%+v", s.Rows[1])
+			t.Errorf("spread has %+v, want two runs with placed pods", s.Rows[1])
 		}
 	}
 
-	if again, _, err := run(t, append(flags, "-o", "json", "--parallel", "1", "-q")...); err != nil || again != out {
-		t.Errorf("a second run gives another report, %v", err)
+	again, _, err := run(t, append(flags, "-o", "json", "--parallel", "1", "-q")...)
+	if err != nil || again != out {
+		t.Errorf("a repeated run gives another report (%v), want the same:\n%s", err, again)
 	}
 }
 
@@ -114,7 +115,7 @@ func TestFormats(t *testing.T) {
 	for format, want := range map[string]string{"table": "gap closed", "markdown": "| default |", "svg": "</svg>"} {
 		out, progress, err := run(t, append(flags, "-o", format)...)
 		if err != nil || !strings.Contains(out, want) || progress != "" {
-			t.Errorf("%s: %v, %q, progress %q", format, err, out, progress)
+			t.Errorf("-o %s = %q, progress %q, %v, want %q and no progress", format, out, progress, err, want)
 		}
 	}
 }
@@ -137,7 +138,7 @@ func TestBadFlags(t *testing.T) {
 		{[]string{"unexpected"}, "unknown command"},
 	} {
 		if _, _, err := run(t, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v: %v, want an error with %q", c.args, err, c.want)
+			t.Errorf("simulate %v: %v, want an error with %q", c.args, err, c.want)
 		}
 	}
 }
@@ -145,7 +146,7 @@ func TestBadFlags(t *testing.T) {
 func TestHerdCommand(t *testing.T) {
 	for format, want := range map[string]string{"table": "on the idle node", "markdown": "| default |", "json": `"onIdleNode"`} {
 		if out, _, err := run(t, "--herd", "--nodes", "20", "--policies", "default", "-o", format); err != nil || !strings.Contains(out, want) {
-			t.Errorf("%s: %v, %q", format, err, out)
+			t.Errorf("--herd -o %s = %q, %v, want %q", format, out, err, want)
 		}
 	}
 }
@@ -154,7 +155,7 @@ func TestHerdCommand(t *testing.T) {
 func TestTraceAbsent(t *testing.T) {
 	out, _, err := run(t, "--scenario", "trace", "--traces", t.TempDir(), "-q")
 	if err != nil || !strings.Contains(out, "trace: skipped:") || !strings.Contains(out, "cluster-nodes.csv") {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("simulate without a trace = %q, %v, want it skipped for cluster-nodes.csv", out, err)
 	}
 }
 
@@ -164,26 +165,26 @@ func TestPolicies(t *testing.T) {
 	dir := t.TempDir()
 	files, err := openPolicies("", dir)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("openPolicies: %v, want no error", err)
 	}
 
 	builtin, err := policyfile.Builtin()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Builtin: %v, want no error", err)
 	}
 
-	if content, err := os.ReadFile(files.usual.path); err != nil || !bytes.Equal(content, policyfile.BuiltinFile()) || !reflect.DeepEqual(files.usual.read, builtin) {
-		t.Errorf("another policy than the built-in one is simulated, %v", err)
+	if content, err := os.ReadFile(files.usual.path); err != nil || !bytes.Equal(content, policyfile.BuiltinFile()) || !reflect.DeepEqual(files.usual.policy, builtin) {
+		t.Errorf("the simulated policy is %+v (%v), want the built-in one", files.usual.policy, err)
 	}
 
-	read := files.rebalanced.read
-	if !reflect.DeepEqual(read.Weights, builtin.Weights) || read.Marks[series.CPU].Evict >= builtin.Marks[series.CPU].Evict {
-		t.Errorf("rebalancing: %+v", read)
+	rebalanced := files.rebalanced.policy
+	if !reflect.DeepEqual(rebalanced.Weights, builtin.Weights) || rebalanced.Marks[series.CPU].Evict >= builtin.Marks[series.CPU].Evict {
+		t.Errorf("the policy with rebalancing is %+v, want the built-in weights and a lower mark", rebalanced)
 	}
 
 	named, err := openPolicies("../../../examples/dynamic-scheduler-policy.yaml", dir)
-	if err != nil || named.usual != named.rebalanced || named.usual.read.Metrics[1].Name != "cpu_usage_max_avg_1h" {
-		t.Errorf("%+v, %v", named, err)
+	if err != nil || named.usual != named.rebalanced || named.usual.policy.Metrics[1].Name != "cpu_usage_max_avg_1h" {
+		t.Errorf("openPolicies of gocrane's policy = %+v, %v, want that file for both variants", named, err)
 	}
 }
 
@@ -195,10 +196,10 @@ func TestStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	o := &Options{Scenarios: []string{scenarioFile(t)}, Seeds: 2, FirstSeed: 1, Parallel: 1, Policies: []string{"default", "spread", "oracle"}}
 	if _, err := Run(ctx, o, stopper(cancel)); !errors.Is(err, context.Canceled) {
-		t.Errorf("a run that is stopped: %v", err)
+		t.Errorf("Run with a canceled context: %v, want context.Canceled", err)
 	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("%v is left, %v", left, err)
+	if remaining, err := os.ReadDir(dir); err != nil || len(remaining) > 0 {
+		t.Errorf("after Run the folder has %v (%v), want no files", remaining, err)
 	}
 }
 

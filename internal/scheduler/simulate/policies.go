@@ -33,8 +33,8 @@ var rebalancing []byte
 
 // policyFile is a policy file of Crane's plugin: its path and content.
 type policyFile struct {
-	path string
-	read *nodeload.Policy
+	path   string
+	policy *nodeload.Policy
 }
 
 // policyFiles are the files that Crane's plugin is run with.
@@ -54,10 +54,11 @@ type policy struct {
 
 // policies lists all of them.
 func policies(files policyFiles) []policy {
+	// The variants of Crane's plugin differ from its configuration in config/crane-scheduler by one change each.
 	ours := func(strategy string, change func(*engine.Ours)) func(peer.Env) peer.Policy {
 		o := engine.Ours{
 			PolicyPath: files.usual.path,
-			Policy:     files.usual.read,
+			Policy:     files.usual.policy,
 			Strategy:   strategy,
 			Weight:     dynamicWeight,
 			History:    true,
@@ -83,7 +84,7 @@ func policies(files policyFiles) []policy {
 		{name: "spread-no-history", build: ours("Spread", func(o *engine.Ours) { o.History = false })},
 		{name: "spread-rebalanced", build: ours("Spread", func(o *engine.Ours) {
 			o.PolicyPath = files.rebalanced.path
-			o.Policy = files.rebalanced.read
+			o.Policy = files.rebalanced.policy
 			o.Rebalance = true
 		})},
 		{name: oracle, usual: true, blind: true, build: peer.Oracle},
@@ -92,25 +93,25 @@ func policies(files policyFiles) []policy {
 
 // selectPolicies returns the named policies in their default order, or the default ones if none is named.
 func selectPolicies(all []policy, names []string) ([]policy, error) {
-	known := make([]string, len(all))
+	allNames := make([]string, len(all))
 	for i, p := range all {
-		known[i] = p.name
+		allNames[i] = p.name
 	}
 
 	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("policy %q: want some of %s", name, strings.Join(known, ", "))
+		if !slices.Contains(allNames, name) {
+			return nil, fmt.Errorf("policy %q: want some of %s", name, strings.Join(allNames, ", "))
 		}
 	}
 
-	var chosen []policy
+	var selected []policy
 	for _, p := range all {
 		if slices.Contains(names, p.name) || len(names) == 0 && p.usual {
-			chosen = append(chosen, p)
+			selected = append(selected, p)
 		}
 	}
 
-	return chosen, nil
+	return selected, nil
 }
 
 // openPolicies reads the named file, or writes the built-in ones into dir if none is named.
@@ -125,9 +126,10 @@ func openPolicies(named, dir string) (policyFiles, error) {
 		return policyFiles{usual: usual, rebalanced: rebalanced}, err
 	}
 
+	// A file of the user serves both variants: it has the marks that rebalancing shall use.
 	path, err := filepath.Abs(named)
 	if err != nil {
-		return policyFiles{}, fmt.Errorf("path of the policy file: %w", err)
+		return policyFiles{}, fmt.Errorf("resolving the path of the policy file: %w", err)
 	}
 
 	content, err := os.ReadFile(path)
@@ -135,24 +137,24 @@ func openPolicies(named, dir string) (policyFiles, error) {
 		return policyFiles{}, fmt.Errorf("reading the policy file: %w", err)
 	}
 
-	read, err := policyfile.Decode(content)
+	decoded, err := policyfile.Decode(content)
 	if err != nil {
-		return policyFiles{}, fmt.Errorf("policy file %s: %w", named, err)
+		return policyFiles{}, fmt.Errorf("decoding policy file %s: %w", named, err)
 	}
 
-	file := policyFile{path: path, read: read}
+	file := policyFile{path: path, policy: decoded}
 	return policyFiles{usual: file, rebalanced: file}, nil
 }
 
 func putPolicy(path string, content []byte) (policyFile, error) {
-	read, err := policyfile.Decode(content)
+	decoded, err := policyfile.Decode(content)
 	if err != nil {
-		return policyFile{}, fmt.Errorf("built-in policy: %w", err)
+		return policyFile{}, fmt.Errorf("decoding the built-in policy: %w", err)
 	}
 
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		return policyFile{}, fmt.Errorf("writing the policy file: %w", err)
 	}
 
-	return policyFile{path: path, read: read}, nil
+	return policyFile{path: path, policy: decoded}, nil
 }

@@ -32,7 +32,7 @@ import (
 func Run(ctx context.Context, o *Options, progress io.Writer) (*summary.Report, error) {
 	dir, err := os.MkdirTemp("", "crane-simulate-")
 	if err != nil {
-		return nil, fmt.Errorf("making a folder for the policy file: %w", err)
+		return nil, fmt.Errorf("creating a folder for the policy file: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // A small file in the folder for such files.
 
@@ -41,7 +41,7 @@ func Run(ctx context.Context, o *Options, progress io.Writer) (*summary.Report, 
 		return nil, err
 	}
 
-	chosen, err := selectPolicies(policies(files), o.Policies)
+	selected, err := selectPolicies(policies(files), o.Policies)
 	if err != nil {
 		return nil, err
 	}
@@ -51,13 +51,14 @@ func Run(ctx context.Context, o *Options, progress io.Writer) (*summary.Report, 
 		names = simscenario.Names()
 	}
 
-	found := &summary.Report{}
+	report := &summary.Report{}
 	for _, name := range names {
 		s, err := load(name)
 		if err != nil {
 			return nil, err
 		}
 
+		// A trace has its own nodes, which --nodes does not replace.
 		if o.Nodes > 0 && s.Trace == nil {
 			s.Nodes.Count = o.Nodes
 			if err := s.Validate().ToAggregate(); err != nil {
@@ -65,20 +66,20 @@ func Run(ctx context.Context, o *Options, progress io.Writer) (*summary.Report, 
 			}
 		}
 
-		shown, err := (&comparison{
+		results, err := (&comparison{
 			options:  o,
 			scenario: s,
-			policies: chosen,
+			policies: selected,
 			progress: progress,
 		}).run(ctx)
 		if err != nil {
 			return nil, err
 		}
 
-		found.Scenarios = append(found.Scenarios, shown...)
+		report.Scenarios = append(report.Scenarios, results...)
 	}
 
-	return found, nil
+	return report, nil
 }
 
 // comparison is one scenario with all its delays, seeds and policies.
@@ -94,17 +95,21 @@ type comparison struct {
 	ended    int // guarded by mu
 }
 
+// run simulates the scenario, and returns one result for each delay.
 func (c *comparison) run(ctx context.Context) ([]summary.Scenario, error) {
 	worlds := make([]*simcluster.World, c.options.Seeds)
 	seeds := make([]uint64, c.options.Seeds)
 	for i := range seeds {
 		seeds[i] = c.options.FirstSeed + uint64(i)
-		var err error
-		if worlds[i], err = c.world(seeds[i]); errors.Is(err, fs.ErrNotExist) {
+		world, err := c.world(seeds[i])
+		if errors.Is(err, fs.ErrNotExist) {
 			return []summary.Scenario{{Name: c.scenario.Name, Description: c.scenario.Description, Skipped: err.Error()}}, nil
-		} else if err != nil {
+		}
+		if err != nil {
 			return nil, err
 		}
+
+		worlds[i] = world
 	}
 
 	delays := c.options.Delays
@@ -122,16 +127,16 @@ func (c *comparison) run(ctx context.Context) ([]summary.Scenario, error) {
 		names[i] = p.name
 	}
 
-	shown := make([]summary.Scenario, len(delays))
+	scenarios := make([]summary.Scenario, len(delays))
 	for d, delay := range delays {
 		runs := map[string][]quality.Run{}
 		for i, p := range c.policies {
 			runs[p.name] = results[d][i]
 		}
-		shown[d] = summary.NewScenario(c.scenario.Name, c.scenario.Description, delay, len(worlds[0].Nodes), seeds, names, runs, normal, oracle)
+		scenarios[d] = summary.NewScenario(c.scenario.Name, c.scenario.Description, delay, len(worlds[0].Nodes), seeds, names, runs, normal, oracle)
 	}
 
-	return shown, nil
+	return scenarios, nil
 }
 
 // simulate computes results by delay, policy and seed. Policies that read no metrics run once for all delays.
@@ -166,7 +171,7 @@ func (c *comparison) simulate(ctx context.Context, delays []time.Duration, seeds
 					s.Metrics.Delay = metav1.Duration{Duration: delay}
 					run, err := engine.Run(running, &s, worlds[i], seed, policy.build)
 					if err != nil {
-						return fmt.Errorf("policy %s, seed %d, delay %v: %w", policy.name, seed, delay, err)
+						return fmt.Errorf("simulating policy %s, seed %d, delay %v: %w", policy.name, seed, delay, err)
 					}
 
 					for other := range delays {
@@ -217,7 +222,7 @@ func (c *comparison) world(seed uint64) (*simcluster.World, error) {
 	if s.Trace == nil {
 		w, err := simcluster.Generate(s, seed)
 		if err != nil {
-			return nil, fmt.Errorf("world of seed %d: %w", seed, err)
+			return nil, fmt.Errorf("generating the world of seed %d: %w", seed, err)
 		}
 
 		return w, nil
@@ -225,19 +230,19 @@ func (c *comparison) world(seed uint64) (*simcluster.World, error) {
 
 	nodes, err := os.Open(filepath.Join(c.options.Traces, s.Trace.Nodes))
 	if err != nil {
-		return nil, fmt.Errorf("nodes of the trace: %w", err)
+		return nil, fmt.Errorf("opening the nodes of the trace: %w", err)
 	}
 	defer nodes.Close()
 
 	pods, err := os.Open(filepath.Join(c.options.Traces, s.Trace.Pods))
 	if err != nil {
-		return nil, fmt.Errorf("pods of the trace: %w", err)
+		return nil, fmt.Errorf("opening the pods of the trace: %w", err)
 	}
 	defer pods.Close()
 
 	w, err := simcluster.FromTrace(s, nodes, pods, seed)
 	if err != nil {
-		return nil, fmt.Errorf("trace in %s: %w", c.options.Traces, err)
+		return nil, fmt.Errorf("reading the trace in %s: %w", c.options.Traces, err)
 	}
 
 	return w, nil
@@ -253,7 +258,7 @@ const (
 func herd(ctx context.Context, o *Options, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "crane-simulate-")
 	if err != nil {
-		return fmt.Errorf("making a folder for the policy file: %w", err)
+		return fmt.Errorf("creating a folder for the policy file: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // A small file in the folder for such files.
 
@@ -262,54 +267,56 @@ func herd(ctx context.Context, o *Options, out io.Writer) error {
 		return err
 	}
 
-	chosen, err := selectPolicies(policies(files), o.Policies)
+	selected, err := selectPolicies(policies(files), o.Policies)
 	if err != nil {
 		return err
 	}
 
+	// The burst needs one idle node and another.
 	nodes := herdNodes
 	if o.Nodes > 1 {
 		nodes = o.Nodes
 	}
 
-	var found []engine.Herd
-	for _, p := range chosen {
+	var herds []engine.Herd
+	for _, p := range selected {
 		h, err := engine.RunHerd(ctx, nodes, herdPods, p.name, p.build)
 		if err != nil {
 			return err
 		}
 
-		found = append(found, h)
+		herds = append(herds, h)
 	}
 
-	return writeHerd(out, o.Output, found)
+	return writeHerd(out, o.Output, herds)
 }
 
-func writeHerd(out io.Writer, format string, found []engine.Herd) error {
+func writeHerd(out io.Writer, format string, herds []engine.Herd) error {
 	if format == "json" {
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
 
-		if err := encoder.Encode(found); err != nil {
+		if err := encoder.Encode(herds); err != nil {
 			return fmt.Errorf("writing JSON: %w", err)
 		}
 
 		return nil
 	}
 
+	// The fullest node is shown in pods above the mean, because one pod is the best that any policy can reach.
 	t := table.NewWriter()
 	t.Style().Format.Header = text.FormatDefault
 	t.AppendHeader(table.Row{"policy", "pods", "waiting", "on the idle node", "most on one node", "fullest node above the mean, pods"})
 
-	for _, h := range found {
+	for _, h := range herds {
 		t.AppendRow(table.Row{h.Policy, h.Pods, h.Waiting, h.OnIdle, h.Most, fmt.Sprintf("%.2f", h.Above/h.PodShare)})
 	}
 
-	shown := t.Render()
+	rendered := t.Render()
 	if format == "markdown" {
-		shown = t.RenderMarkdown()
+		rendered = t.RenderMarkdown()
 	}
 
-	fmt.Fprintln(out, shown)
+	fmt.Fprintln(out, rendered)
 	return nil
 }

@@ -51,6 +51,7 @@ func (c *cycle) find(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
 		return "", err
 	}
 
+	// One feasible node is selected without scores, as upstream does.
 	switch len(c.feasible) {
 	case 0:
 		return "", nil
@@ -59,7 +60,7 @@ func (c *cycle) find(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
 	}
 
 	if status := c.framework.RunPreScorePlugins(ctx, state, pod, c.feasible); !status.IsSuccess() {
-		return "", fmt.Errorf("PreScore of %s: %w", pod.Name, status.AsError())
+		return "", fmt.Errorf("running PreScore for %s: %w", pod.Name, status.AsError())
 	}
 
 	scores, status := c.framework.RunScorePlugins(ctx, state, pod, c.feasible)
@@ -88,24 +89,25 @@ func (c *cycle) find(ctx context.Context, state fwk.CycleState, pod *corev1.Pod,
 // filter stores the feasible nodes in c.feasible.
 func (c *cycle) filter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) error {
 	c.feasible = c.feasible[:0]
-	only, status, _ := c.framework.RunPreFilterPlugins(ctx, state, pod)
+	allowed, status, _ := c.framework.RunPreFilterPlugins(ctx, state, pod)
 	if status.IsRejected() {
 		return nil
 	}
 	if !status.IsSuccess() {
-		return fmt.Errorf("PreFilter of %s: %w", pod.Name, status.AsError())
+		return fmt.Errorf("running PreFilter for %s: %w", pod.Name, status.AsError())
 	}
 
+	// Nodes are evaluated from where the last cycle ended, until enough are feasible.
 	enough := nodesToFind(c.percentage, len(nodes))
-	looked := 0
+	evaluated := 0
 	for i := range nodes {
 		if len(c.feasible) == enough {
 			break
 		}
 
-		looked++
+		evaluated++
 		info := nodes[(c.next+i)%len(nodes)]
-		if !only.AllNodes() && !only.NodeNames.Has(info.Node().Name) {
+		if !allowed.AllNodes() && !allowed.NodeNames.Has(info.Node().Name) {
 			continue
 		}
 
@@ -117,6 +119,6 @@ func (c *cycle) filter(ctx context.Context, state fwk.CycleState, pod *corev1.Po
 		}
 	}
 
-	c.next = (c.next + looked) % len(nodes)
+	c.next = (c.next + evaluated) % len(nodes)
 	return nil
 }

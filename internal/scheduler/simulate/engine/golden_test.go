@@ -56,20 +56,20 @@ func TestGolden(t *testing.T) {
 
 	if os.Getenv(updateGolden) != "" {
 		if err := os.WriteFile(file, []byte(found.String()), 0o600); err != nil {
-			t.Fatal(err)
+			t.Fatalf("writing %s: %v", file, err)
 		}
 	}
 
 	want, err := os.ReadFile(file)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading %s: %v", file, err)
 	}
 
 	before := strings.Split(string(want), "\n")
 	now := strings.Split(found.String(), "\n")
 	for i := range max(len(before), len(now)) {
 		if i >= len(before) || i >= len(now) || before[i] != now[i] {
-			t.Fatalf("line %d of %s differs (write it anew with %s=1 if that is meant); now:\n%s", i+1, file, updateGolden, found.String())
+			t.Fatalf("line %d of %s differs, want it unchanged (if the change is intended, rewrite the file with %s=1); now:\n%s", i+1, file, updateGolden, found.String())
 		}
 	}
 }
@@ -82,6 +82,6 @@ func TestGocranePolicyDoesNotTrap(t *testing.T) {
 
 	got := run(t, s, 1, ours(t, func(o *engine.Ours) { gocranePolicy(t, o) }))
 	if got.Placed < 500 || got.Waited > float64(got.Placed)/10 {
-		t.Errorf("%d pods were placed and waited for %.0f minutes together", got.Placed, got.Waited)
+		t.Errorf("%d pods were placed and waited for %.0f minutes together, want 500 or more pods, a tenth of a minute each", got.Placed, got.Waited)
 	}
 }

@@ -41,6 +41,7 @@ func RunHerd(ctx context.Context, nodes, size int, name string, policy func(peer
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
 	defer cancel()
 
+	// An outage that begins with the burst freezes the metrics.
 	b := simcluster.NewBurst(nodes, size, frozen)
 	spec := &simscenario.Scenario{Name: "herd", Metrics: simscenario.Metrics{
 		Scrape:  metav1.Duration{Duration: 30 * time.Second},
@@ -57,7 +58,7 @@ func RunHerd(ctx context.Context, nodes, size int, name string, policy func(peer
 		object := sim.object(pod)
 		object.Spec.NodeName = b.Nodes[node].Name
 		if err := sim.cache.AddPod(sim.logger, object); err != nil {
-			return Herd{}, fmt.Errorf("placing what runs already: %w", err)
+			return Herd{}, fmt.Errorf("placing the running pods: %w", err)
 		}
 
 		sim.bind(pod, node, object)
@@ -68,6 +69,7 @@ func RunHerd(ctx context.Context, nodes, size int, name string, policy func(peer
 		sim.policy.Start()
 	}
 
+	// The metrics of the running pods reach the scheduler before the burst.
 	for next, ok := sim.events.next(frozen); ok; next, ok = sim.events.next(frozen) {
 		sim.now = next.at
 		next.do()
@@ -78,7 +80,7 @@ func RunHerd(ctx context.Context, nodes, size int, name string, policy func(peer
 	}
 
 	if sim.err != nil {
-		return Herd{}, fmt.Errorf("herd with %s: %w", name, sim.err)
+		return Herd{}, fmt.Errorf("simulating the burst with %s: %w", name, sim.err)
 	}
 
 	return measureHerd(b, sim.truth, sim.now, name, len(sim.pending)), nil
@@ -93,24 +95,25 @@ func measureHerd(b *simcluster.Burst, truth *simcluster.Truth, now time.Duration
 		PodShare: b.PodShare(),
 	}
 
-	on := make([]int, len(b.Nodes))
+	placed := make([]int, len(b.Nodes))
 	for pod := len(b.On); pod < len(b.Pods); pod++ {
 		if node := truth.NodeOf(pod); node >= 0 {
-			on[node]++
-			h.Most = max(h.Most, on[node])
+			placed[node]++
+			h.Most = max(h.Most, placed[node])
 		}
 	}
 
-	h.OnIdle = on[0]
+	h.OnIdle = placed[0]
 	load := make([]float64, len(b.Nodes))
 	truth.Demand(now, load)
 
-	mean, most := 0.0, 0.0
+	mean := 0.0
+	highest := 0.0
 	for _, l := range load {
 		mean += l / float64(len(load))
-		most = max(most, l)
+		highest = max(highest, l)
 	}
 
-	h.Above = most - mean
+	h.Above = highest - mean
 	return h
 }

@@ -74,35 +74,35 @@ type fakeInformer struct {
 	handlers []cache.ResourceEventHandler
 }
 
-func (t *fakeInformer) add(object any) {
+func (f *fakeInformer) add(object any) {
 	// Store keys are namespace and name, which all objects have: the error cannot occur.
-	if err := t.GetIndexer().Add(object); err == nil {
-		for _, h := range t.handlers {
+	if err := f.GetIndexer().Add(object); err == nil {
+		for _, h := range f.handlers {
 			h.OnAdd(object, false)
 		}
 	}
 }
 
-func (t *fakeInformer) update(old, object any) {
-	if err := t.GetIndexer().Update(object); err == nil {
-		for _, h := range t.handlers {
+func (f *fakeInformer) update(old, object any) {
+	if err := f.GetIndexer().Update(object); err == nil {
+		for _, h := range f.handlers {
 			h.OnUpdate(old, object)
 		}
 	}
 }
 
-func (t *fakeInformer) remove(object any) {
-	if err := t.GetIndexer().Delete(object); err == nil {
-		for _, h := range t.handlers {
+func (f *fakeInformer) remove(object any) {
+	if err := f.GetIndexer().Delete(object); err == nil {
+		for _, h := range f.handlers {
 			h.OnDelete(object)
 		}
 	}
 }
 
 // AddEventHandler implements cache.SharedInformer. The handler gets existing objects at once.
-func (t *fakeInformer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	t.handlers = append(t.handlers, h)
-	for _, object := range t.GetIndexer().List() {
+func (f *fakeInformer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	f.handlers = append(f.handlers, h)
+	for _, object := range f.GetIndexer().List() {
 		h.OnAdd(object, true)
 	}
 
@@ -110,23 +110,23 @@ func (t *fakeInformer) AddEventHandler(h cache.ResourceEventHandler) (cache.Reso
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer; there is no resync.
-func (t *fakeInformer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	return t.AddEventHandler(h)
+func (f *fakeInformer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return f.AddEventHandler(h)
 }
 
 // AddEventHandlerWithOptions implements cache.SharedInformer.
-func (t *fakeInformer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
-	return t.AddEventHandler(h)
+func (f *fakeInformer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	return f.AddEventHandler(h)
 }
 
 // HasSynced implements cache.SharedInformer.
-func (t *fakeInformer) HasSynced() bool { return true }
+func (f *fakeInformer) HasSynced() bool { return true }
 
 // Run implements cache.SharedInformer: nothing has to run.
-func (t *fakeInformer) Run(<-chan struct{}) {}
+func (f *fakeInformer) Run(<-chan struct{}) {}
 
 // RunWithContext implements cache.SharedInformer.
-func (t *fakeInformer) RunWithContext(context.Context) {}
+func (f *fakeInformer) RunWithContext(context.Context) {}
 
 // synced is the registration of a handler.
 type synced struct{}

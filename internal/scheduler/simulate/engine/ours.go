@@ -54,6 +54,7 @@ func (o Ours) Build(env peer.Env) peer.Policy {
 		Start:  w.start,
 	}
 
+	// Rebalancing moves pods, which no other policy does; only the simulation itself offers that.
 	if sim, ok := env.(*simulation); ok && o.Rebalance {
 		r, err := newRebalancer(sim, o.Policy)
 		if err != nil {
@@ -103,23 +104,23 @@ const material = 0.02
 // writer does the work of the node-load controller: it reads each metric for all nodes once per period, and writes a
 // node if a value has changed or is about to expire.
 type writer struct {
-	env    peer.Env
-	policy *nodeload.Policy
-	have   [][]nodeload.Sample
-	rules  []nodeload.ChangeDetector
-	format nodeload.Format
+	env     peer.Env
+	policy  *nodeload.Policy
+	written [][]nodeload.Sample
+	rules   []nodeload.ChangeDetector
+	format  nodeload.Format
 }
 
 func newWriter(env peer.Env, policy *nodeload.Policy) *writer {
 	w := &writer{
-		env:    env,
-		policy: policy,
-		have:   make([][]nodeload.Sample, len(policy.Metrics)),
-		rules:  make([]nodeload.ChangeDetector, len(policy.Metrics)),
+		env:     env,
+		policy:  policy,
+		written: make([][]nodeload.Sample, len(policy.Metrics)),
+		rules:   make([]nodeload.ChangeDetector, len(policy.Metrics)),
 	}
 
 	for i, m := range policy.Metrics {
-		w.have[i] = make([]nodeload.Sample, len(env.World().Nodes))
+		w.written[i] = make([]nodeload.Sample, len(env.World().Nodes))
 		w.rules[i] = nodeload.ChangeDetector{
 			MinChange:  material,
 			Thresholds: policy.Thresholds(i),
@@ -136,16 +137,16 @@ func (w *writer) start() {
 		var tick func()
 		tick = func() {
 			w.env.At(w.env.Now()+m.Period, tick)
-			w.round(i)
+			w.readMetric(i)
 		}
 		w.env.At(w.env.Now(), tick)
 	}
 }
 
-// round reads one metric of all nodes. The readings arrive after the delay, with the time of their newest sample.
-func (w *writer) round(metric int) {
-	read := w.env.Now()
-	if w.env.Meter().Down(read) {
+// readMetric reads one metric of all nodes. The readings arrive after the delay, with the time of their newest sample.
+func (w *writer) readMetric(metric int) {
+	readAt := w.env.Now()
+	if w.env.Meter().Down(readAt) {
 		return
 	}
 
@@ -155,22 +156,22 @@ func (w *writer) round(metric int) {
 	for node := range samples {
 		v, ok := w.env.Meter().Read(name, node)
 		if newest, dated := w.env.Meter().SampleTime(node); ok && dated {
-			samples[node] = nodeload.Sample{Value: series.Ratio(v), Time: clock.Add(newest - read)}
+			samples[node] = nodeload.Sample{Value: series.Ratio(v), Time: clock.Add(newest - readAt)}
 		}
 	}
 
-	w.env.At(read+w.env.Spec().Metrics.Delay.Duration, func() { w.write(metric, samples) })
+	w.env.At(readAt+w.env.Spec().Metrics.Delay.Duration, func() { w.write(metric, samples) })
 }
 
 func (w *writer) write(metric int, samples []nodeload.Sample) {
 	name := w.policy.Metrics[metric].Name
 	now := w.env.WriterClock()
 	for node, next := range samples {
-		if next.Time.IsZero() || w.rules[metric].WriteCause(w.have[metric][node], next, now) == "" {
+		if next.Time.IsZero() || w.rules[metric].WriteCause(w.written[metric][node], next, now) == "" {
 			continue
 		}
 
-		w.have[metric][node] = next
+		w.written[metric][node] = next
 		w.env.Annotate(node, map[string]string{name: w.format.Load(next)})
 	}
 }

@@ -28,7 +28,7 @@ import (
 func unreachableClient() (kubernetes.Interface, error) {
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:0"})
 	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("building a client: %w", err)
 	}
 
 	return client, nil
@@ -38,7 +38,7 @@ func unreachableClient() (kubernetes.Interface, error) {
 func newFramework(ctx context.Context, p peer.Policy, snapshot *internalcache.Snapshot, factory informers.SharedInformerFactory, client kubernetes.Interface) (framework.Framework, error) {
 	config, err := latest.Default()
 	if err != nil {
-		return nil, fmt.Errorf("default configuration of the scheduler: %w", err)
+		return nil, fmt.Errorf("loading the scheduler's default configuration: %w", err)
 	}
 
 	profile := config.Profiles[0]
@@ -61,9 +61,8 @@ func newFramework(ctx context.Context, p peer.Policy, snapshot *internalcache.Sn
 		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
 		frameworkruntime.WithParallelism(1), // one node after the other, so that runs can be repeated
 	)
-
 	if err != nil {
-		return nil, fmt.Errorf("making the framework of the scheduler: %w", err)
+		return nil, fmt.Errorf("building the scheduler's framework: %w", err)
 	}
 
 	return f, nil

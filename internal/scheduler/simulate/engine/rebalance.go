@@ -60,7 +60,7 @@ func (r *rebalancer) attach(p peer.Policy) peer.Policy {
 	start := p.Start
 	p.Start = func() {
 		start()
-		r.sim.At(rebalanceEvery, r.round)
+		r.sim.At(rebalanceEvery, r.run)
 	}
 
 	p.Bound = func(pod, node int) {
@@ -85,8 +85,9 @@ func (r *rebalancer) usual(pod int) nodeload.Amount {
 	return nodeload.Amount{CPU: series.MilliCPU(float64(p.CPU) * w.PerRequest), Memory: r.sim.world.MemoryUse(pod)}
 }
 
-func (r *rebalancer) round() {
-	r.sim.At(r.sim.now+rebalanceEvery, r.round)
+// run evaluates all nodes once, and moves pods off those that stay hot.
+func (r *rebalancer) run() {
+	r.sim.At(r.sim.now+rebalanceEvery, r.run)
 	now := r.sim.Clock()
 
 	count := r.rules.NewCount(now)
@@ -105,6 +106,7 @@ func (r *rebalancer) round() {
 			}
 		}
 
+		// The candidates of cool nodes are never used, and reading them is most of the cost.
 		if len(nodes[i].Hot) > 0 {
 			hot = true
 			nodes[i].Pods = r.candidates(i)

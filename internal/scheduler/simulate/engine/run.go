@@ -121,7 +121,7 @@ func (s *simulation) retry(ctx context.Context) {
 		return
 	}
 
-	still := s.pending[:0]
+	remaining := s.pending[:0]
 	for _, w := range s.pending {
 		if w.next <= s.now && s.err == nil {
 			if s.schedule(ctx, w.pod) {
@@ -132,10 +132,10 @@ func (s *simulation) retry(ctx context.Context) {
 			w.next = s.now + w.pause
 		}
 
-		still = append(still, w)
+		remaining = append(remaining, w)
 	}
 
-	s.pending = still
+	s.pending = remaining
 }
 
 func (s *simulation) arrive(ctx context.Context, pod int) {
@@ -167,6 +167,7 @@ func (s *simulation) schedule(ctx context.Context, pod int) bool {
 		return false
 	}
 
+	// The bound copy is assumed first, as upstream does, so that plugins see the pod on its node during Reserve.
 	bound := object.DeepCopy()
 	bound.Spec.NodeName = name
 	if err := s.cache.AssumePod(s.logger, bound); err != nil {
@@ -183,7 +184,7 @@ func (s *simulation) schedule(ctx context.Context, pod int) bool {
 			return false
 		}
 
-		return s.fail(fmt.Errorf("reserve of %s: %w", object.Name, status.AsError()))
+		return s.fail(fmt.Errorf("reserving a node for %s: %w", object.Name, status.AsError()))
 	}
 
 	s.framework.RunPostBindPlugins(ctx, state, bound, name)
@@ -191,6 +192,7 @@ func (s *simulation) schedule(ctx context.Context, pod int) bool {
 	return s.err == nil
 }
 
+// fail records the first error, which ends the run. It returns false, for callers that report success.
 func (s *simulation) fail(err error) bool {
 	if s.err == nil {
 		s.err = err

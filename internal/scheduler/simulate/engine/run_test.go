@@ -32,7 +32,7 @@ func smallScenario(t *testing.T, name string) *simscenario.Scenario {
 
 	s, err := simscenario.Named(name)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Named(%q): %v, want no error", name, err)
 	}
 
 	s.Nodes.Count = 20
@@ -48,17 +48,17 @@ func policyOf(t *testing.T, relative string) (string, *nodeload.Policy) {
 
 	path, err := filepath.Abs(filepath.Join("../../../..", relative))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("resolving %s: %v", relative, err)
 	}
 
 	content, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading %s: %v", path, err)
 	}
 
 	policy, err := policyfile.Decode(content)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Decode of %s: %v, want no error", path, err)
 	}
 
 	return path, policy
@@ -87,12 +87,12 @@ func run(t *testing.T, s *simscenario.Scenario, seed uint64, p func(peer.Env) pe
 
 	w, err := simcluster.Generate(s, seed)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Generate(%s, %d): %v, want no error", s.Name, seed, err)
 	}
 
 	r, err := engine.Run(t.Context(), s, w, seed, p)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Run of %s with seed %d: %v, want no error", s.Name, seed, err)
 	}
 
 	return r
@@ -112,13 +112,13 @@ func TestRunsRepeat(t *testing.T) {
 		other := run(t, s, 2, p)
 
 		if !reflect.DeepEqual(first, second) {
-			t.Errorf("%s: seed 1 gives %+v, then %+v", name, first, second)
+			t.Errorf("%s: seed 1 gives %+v, then %+v, want the same", name, first, second)
 		}
 		if first.Placements == other.Placements {
-			t.Errorf("%s: two seeds place pods alike", name)
+			t.Errorf("%s: seeds 1 and 2 give placements %s, want different ones", name, first.Placements)
 		}
 		if first.Placed < 200 || !(first.Sigma > 0 && first.Sigma < 0.5) || !(first.Mean > 0.2 && first.Mean < 0.7) || len(first.Course) != 20 {
-			t.Errorf("%s: %+v", name, first)
+			t.Errorf("%s: Run = %+v, want 200 or more pods, sigma up to 0.5, mean 0.2 to 0.7 and 20 minutes", name, first)
 		}
 	}
 }
@@ -130,13 +130,13 @@ func TestOutage(t *testing.T) {
 		got := run(t, s, 1, ours(t, func(o *engine.Ours) { o.Strategy = strategy }))
 		want := run(t, s, 1, peer.Default)
 		if got.Placements != want.Placements {
-			t.Errorf("%s: placements %s, those of the default profile are %s", strategy, got.Placements, want.Placements)
+			t.Errorf("%s: without metrics the placements are %s, want those of the default profile, %s", strategy, got.Placements, want.Placements)
 		}
 	}
 
 	s.Metrics.Outages = nil
 	if got, want := run(t, s, 1, ours(t, nil)), run(t, s, 1, peer.Default); got.Placements == want.Placements {
-		t.Error("with metrics as well: the plugin does nothing")
+		t.Errorf("with metrics the placements are %s, want others than those of the default profile", got.Placements)
 	}
 }
 
@@ -150,7 +150,8 @@ func TestLoadEvensOut(t *testing.T) {
 	spread := run(t, s, 1, ours(t, nil))
 	oracle := run(t, s, 1, peer.Oracle)
 	if !(random.Sigma > normal.Sigma && normal.Sigma > spread.Sigma && normal.Sigma > oracle.Sigma) {
-		t.Errorf("sigma: random %.4f, default %.4f, spread %.4f, oracle %.4f", random.Sigma, normal.Sigma, spread.Sigma, oracle.Sigma)
+		t.Errorf("sigma: random %.4f, default %.4f, spread %.4f, oracle %.4f, want random above default, and default above both others",
+			random.Sigma, normal.Sigma, spread.Sigma, oracle.Sigma)
 	}
 }
 
@@ -172,7 +173,7 @@ func TestRunFails(t *testing.T) {
 	s := smallScenario(t, "steady")
 	w, err := simcluster.Generate(s, 1)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Generate: %v, want no error", err)
 	}
 
 	with := func(b broken) func(peer.Env) peer.Policy {
@@ -182,11 +183,11 @@ func TestRunFails(t *testing.T) {
 	}
 
 	if _, err := engine.Run(t.Context(), s, w, 1, with(broken{})); err == nil {
-		t.Error("a plugin that fails is not heard of")
+		t.Error("Run with a failing plugin returned no error, want one")
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := engine.Run(ctx, s, w, 1, with(broken{stop: cancel})); !errors.Is(err, context.Canceled) {
-		t.Errorf("a run that is stopped: %v", err)
+		t.Errorf("Run with a canceled context: %v, want context.Canceled", err)
 	}
 }

@@ -118,7 +118,7 @@ func newSimulation(ctx context.Context, s *simscenario.Scenario, w *simcluster.W
 func (s *simulation) close() {
 	// A plugin that cannot be closed has nothing that outlives the run's context.
 	if err := s.framework.Close(); err != nil {
-		s.logger.Error(err, "Closing the framework")
+		s.logger.Error(err, "closing the framework")
 	}
 }
 
@@ -151,11 +151,13 @@ func (s *simulation) bind(pod, node int, object *corev1.Pod) {
 	}
 
 	s.placed++
+	// The digest identifies the placements of a run: which pod, which node, when.
 	var record [24]byte
 	binary.LittleEndian.PutUint64(record[:], uint64(pod))
 	binary.LittleEndian.PutUint64(record[8:], uint64(node))
 	binary.LittleEndian.PutUint64(record[16:], uint64(s.now))
 	s.digest.Write(record[:])
+
 	object.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(s.Clock())}}
 	s.pods[pod] = object
 	s.informers.pods.add(object)
@@ -167,6 +169,7 @@ func (s *simulation) bind(pod, node int, object *corev1.Pod) {
 		s.ends[pod] = s.now + s.world.Pods[pod].Lifetime
 	}
 
+	// A moved pod keeps its end, but the event of its earlier placement must not end it.
 	generation := s.generation[pod]
 	s.events.add(s.ends[pod], func() {
 		if s.generation[pod] == generation {

@@ -27,7 +27,7 @@ const (
 // gocrane is the load-aware plugin and the annotating controller of gocrane/crane-scheduler with the policy that it ships, as
 // reference and issues describe them: each metric of each node is written every period (3 min, 15 min, 3 h) and counts five
 // minutes longer; Filter passes what it cannot read and Score counts it as fully used; the hot value comes from a heap of 1,024
-// binding events and is written together with a metric only. Not modelled: its write rate of five a second, from which it falls
+// binding events and is written together with a metric only. Not modeled: its write rate of five a second, from which it falls
 // behind at about 185 nodes, and its time zones. Both would make it worse.
 type gocrane struct {
 	env    Env

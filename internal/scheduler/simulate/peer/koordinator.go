@@ -40,7 +40,7 @@ type koordinator struct {
 // koordNode is what is known of a node.
 type koordNode struct {
 	reported, arrived time.Duration
-	known             bool
+	hasReport         bool
 	cpu, memory       float64
 	// pods are the running pods by index, each with the part of its use that the last report included.
 	pods map[int]float64
@@ -104,15 +104,17 @@ func (k *koordinator) start() {
 	}
 }
 
+// report sends the use of a node and of its pods; it arrives after the delay.
 func (k *koordinator) report(i int) {
-	cpu, ok := k.env.Meter().Read("cpu_usage_avg_5m", i)
-	memory, okMemory := k.env.Meter().Read("mem_usage_avg_5m", i)
+	cpu, cpuOK := k.env.Meter().Read("cpu_usage_avg_5m", i)
+	memory, memoryOK := k.env.Meter().Read("mem_usage_avg_5m", i)
 
 	at := k.env.Now()
-	if !ok || !okMemory || k.env.Meter().Down(at) {
+	if !cpuOK || !memoryOK || k.env.Meter().Down(at) {
 		return
 	}
 
+	// Use is read now and not on arrival, when the pods may be others.
 	used := map[int]float64{}
 	for pod := range k.nodes[i].pods {
 		if u, ok := k.pods[pod].mean(); ok {
@@ -122,10 +124,9 @@ func (k *koordinator) report(i int) {
 
 	k.env.At(at+k.env.Spec().Metrics.Delay.Duration, func() {
 		n := &k.nodes[i]
-		n.known = true
+		n.hasReport = true
 		n.reported = at
 		n.arrived = k.env.Now()
-
 		n.cpu = cpu
 		n.memory = memory
 		n.dirty = true
@@ -211,7 +212,7 @@ func (k *koordinator) expired(i int) bool { return k.env.Now()-k.nodes[i].arrive
 // Filter implements fwk.FilterPlugin.
 func (k *koordinator) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
 	i := index(k.env, info)
-	if !k.nodes[i].known {
+	if !k.nodes[i].hasReport {
 		return nil
 	}
 
@@ -229,7 +230,7 @@ func (k *koordinator) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.Po
 // Score implements fwk.ScorePlugin.
 func (k *koordinator) Score(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	i := index(k.env, info)
-	if !k.nodes[i].known || k.expired(i) {
+	if !k.nodes[i].hasReport || k.expired(i) {
 		return fwk.MinScore, nil
 	}
 

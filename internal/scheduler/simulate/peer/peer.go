@@ -88,22 +88,22 @@ func newReports(env Env, nodes int) *reports {
 
 func (r *reports) cpu(node int) float64 { return r.loads[node] }
 
-func (r *reports) start() { r.env.At(r.env.Now(), r.round) }
+func (r *reports) start() { r.env.At(r.env.Now(), r.collect) }
 
-// round reads all nodes; the values arrive after the delay.
-func (r *reports) round() {
-	r.env.At(r.env.Now()+reportEvery, r.round)
+// collect reads all nodes; the values arrive after the delay.
+func (r *reports) collect() {
+	r.env.At(r.env.Now()+reportEvery, r.collect)
 	if r.env.Meter().Down(r.env.Now()) {
 		return
 	}
 
-	read := make([]float64, len(r.loads))
-	for i := range read {
-		read[i] = r.loads[i]
+	values := make([]float64, len(r.loads))
+	for i := range values {
+		values[i] = r.loads[i]
 		if v, ok := r.env.Meter().Read("cpu_usage_avg_5m", i); ok {
-			read[i] = v
+			values[i] = v
 		}
 	}
 
-	r.env.At(r.env.Now()+r.env.Spec().Metrics.Delay.Duration, func() { copy(r.loads, read) })
+	r.env.At(r.env.Now()+r.env.Spec().Metrics.Delay.Duration, func() { copy(r.loads, values) })
 }

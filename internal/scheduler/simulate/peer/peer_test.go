@@ -32,7 +32,8 @@ type fixture struct {
 func newFixture() *fixture {
 	b := &fixture{spec: &simscenario.Scenario{Metrics: simscenario.Metrics{Scrape: metav1.Duration{Duration: 30 * time.Second}}}}
 	b.world = simcluster.NewBurst(4, 10, 0).World
-	b.truth, b.meter = simcluster.NewTruth(b.world), simcluster.NewMeter(b.spec.Metrics, 4, 1)
+	b.truth = simcluster.NewTruth(b.world)
+	b.meter = simcluster.NewMeter(b.spec.Metrics, 4, 1)
 
 	return b
 }
@@ -68,7 +69,7 @@ func TestGocraneFormula(t *testing.T) {
 	b := newFixture()
 	g, err := Gocrane(b).New(t.Context(), nil, nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Gocrane: %v, want a plugin", err)
 	}
 
 	at := epoch.Format(",2006-01-02T15:04:05Z")
@@ -124,10 +125,10 @@ func TestGocraneHotValue(t *testing.T) {
 
 	// Seven in five minutes are one of five, seven in one minute three of two.
 	if hot := g.hotValues(b.Clock()); hot[1] != 1+3 || hot[0] != 0 {
-		t.Errorf("hot values %v", hot)
+		t.Errorf("hotValues after seven bindings = %v, want 4 on the bound node", hot)
 	}
 	if hot := g.hotValues(b.Clock().Add(2 * time.Minute)); hot[1] != 1 {
-		t.Errorf("after two minutes %v", hot)
+		t.Errorf("hotValues after two minutes = %v, want 1 on the bound node", hot)
 	}
 
 	for range 3 * gocraneHeap {
@@ -135,7 +136,7 @@ func TestGocraneHotValue(t *testing.T) {
 	}
 
 	if len(g.binds) != gocraneHeap {
-		t.Errorf("%d bindings are remembered", len(g.binds))
+		t.Errorf("%d bindings are kept, want %d", len(g.binds), gocraneHeap)
 	}
 }
 
@@ -147,26 +148,27 @@ func TestKoordinatorFormula(t *testing.T) {
 	score := func() int64 { s, _ := k.Score(t.Context(), nil, pod, node(nil)); return s }
 	passes := func() bool { return k.Filter(t.Context(), nil, pod, node(nil)).IsSuccess() }
 	if score() != 0 || !passes() {
-		t.Errorf("a node without a report scores %d, passes %v", score(), passes())
+		t.Errorf("a node without a report scores %d, passes %v, want 0 and true", score(), passes())
 	}
 
-	k.nodes[1].known = true
+	k.nodes[1].hasReport = true
 	k.nodes[1].cpu = 0.5
 	k.nodes[1].memory = 0.2
 
 	cpu := 0.5 + 0.85*500/16000
 	memory := 0.2 + 0.7*256/65536
 	if want := (int64(100*(1-cpu)) + int64(100*(1-memory))) / 2; score() != want {
-		t.Errorf("score %d, want %d", score(), want)
+		t.Errorf("Score = %d, want %d", score(), want)
 	}
+
 	// A pod that is new counts with its estimate, one that was reported with what that is above its use.
 	if err := b.truth.Place(17, 1, 0); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Place: %v, want no error", err)
 	}
 
 	k.bound(17, 1)
 	if got, _ := k.load(16, 1); math.Abs(got-(cpu+0.85*500/16000)) > 1e-9 {
-		t.Errorf("with a new pod the load is %v", got)
+		t.Errorf("load with a new pod = %v, want its estimate added to %v", got, cpu)
 	}
 
 	b.now = 30 * time.Second
@@ -176,25 +178,25 @@ func TestKoordinatorFormula(t *testing.T) {
 	k.nodes[1].pods[17] = 300
 	k.nodes[1].dirty = true
 	if got, _ := k.load(16, 1); math.Abs(got-(cpu+(0.85*500-300)/16000)) > 1e-9 {
-		t.Errorf("with a pod that is reported the load is %v", got)
+		t.Errorf("load with a reported pod = %v, want the excess of its estimate over 300m added to %v", got, cpu)
 	}
 
 	// Once the report is a minute younger than the pod, the pod counts with what was reported alone.
 	k.nodes[1].reported = 2 * time.Minute
 	k.nodes[1].dirty = true
 	if got, _ := k.load(16, 1); math.Abs(got-cpu) > 1e-9 {
-		t.Errorf("with a pod that is old the load is %v", got)
+		t.Errorf("load with an old pod = %v, want %v", got, cpu)
 	}
 
 	k.nodes[1].cpu = 0.7
 	if passes() {
-		t.Error("a node above 65 % passes")
+		t.Error("Filter passes a node above 65 %, want it rejected")
 	}
 
 	k.nodes[1].cpu = 0.1
 	b.now = b.now + koordinatorExpiry + time.Second
 
 	if passes() || score() != 0 {
-		t.Error("a node whose report has expired is taken")
+		t.Errorf("a node with an expired report scores %d, passes %v, want 0 and false", score(), passes())
 	}
 }

@@ -79,13 +79,13 @@ func BestOfTwo(env Env) Policy {
 	best := ""
 	s := &scorer{name: choicesName}
 
+	// Both nodes are drawn once for a pod, so that Score is the same for all nodes of the cycle.
 	s.prepare = func(pod *corev1.Pod, nodes []fwk.NodeInfo) {
 		p := env.Pod(pod)
 		draw := func(i int) string {
 			return nodes[min(len(nodes)-1, int(env.Random(p, -1-i)*float64(len(nodes))))].Node().Name
 		}
 		first := draw(0)
-
 		second := draw(1)
 		best = first
 		if loads.cpu(env.Node(second)) < loads.cpu(env.Node(first)) {
@@ -116,25 +116,26 @@ func Oracle(env Env) Policy {
 	w := env.World()
 	demand := make([]float64, len(w.Nodes))
 	score := make([]int64, len(w.Nodes))
-	var at int64 = -1
+	var computedAt int64 = -1
 	s := &scorer{name: oracleName}
 
 	s.prepare = func(pod *corev1.Pod, nodes []fwk.NodeInfo) {
-		if now := int64(env.Now()); now != at || at < 0 {
+		// Demand covers all nodes and is computed once per moment; bindings within it are added one by one.
+		if now := int64(env.Now()); now != computedAt || computedAt < 0 {
 			env.Truth().Demand(env.Now(), demand)
-			at = now
+			computedAt = now
 		}
 
 		incoming := float64(w.MeanUse(env.Pod(pod), env.Now()))
 		best := -1
-		least := 0.0
+		lowest := 0.0
 		for _, info := range nodes {
 			i := index(env, info)
 			score[i] = fwk.MinScore
 
-			if u := demand[i] + share(incoming, w, i); best < 0 || u < least {
+			if u := demand[i] + share(incoming, w, i); best < 0 || u < lowest {
 				best = i
-				least = u
+				lowest = u
 			}
 		}
 
@@ -143,7 +144,7 @@ func Oracle(env Env) Policy {
 
 	s.score = func(_ *corev1.Pod, info fwk.NodeInfo) int64 { return score[index(env, info)] }
 	bound := func(pod, node int) { demand[node] += share(float64(w.MeanUse(pod, env.Now())), w, node) }
-	removed := func(int, int) { at = -1 }
+	removed := func(int, int) { computedAt = -1 }
 
 	return Policy{
 		Plugin:  oracleName,

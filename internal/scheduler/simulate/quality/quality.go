@@ -21,16 +21,16 @@ const (
 
 // Run is what was measured in one run. Times and shares of CPU are of true use.
 type Run struct {
-	// Sigma is the mean over time of the standard deviation over nodes of CPU utilisation, 0 to 1; Sigma95 its 95th
+	// Sigma is the mean over time of the standard deviation over nodes of CPU utilization, 0 to 1; Sigma95 its 95th
 	// percentile over time.
 	Sigma   float64 `json:"sigma"`
 	Sigma95 float64 `json:"sigma95"`
-	// Mean is the mean CPU utilisation over nodes and time.
+	// Mean is the mean CPU utilization over nodes and time.
 	Mean float64 `json:"mean"`
 	// Hot and Warm are node-minutes above 80 % and above 65 %.
 	Hot  float64 `json:"nodeMinutesAbove80"`
 	Warm float64 `json:"nodeMinutesAbove65"`
-	// Peak is the highest utilisation of a node at a time.
+	// Peak is the highest utilization of a node at a time.
 	Peak float64 `json:"peak"`
 	// Throttled is demand beyond capacity, in core-minutes.
 	Throttled float64 `json:"throttledCoreMinutes"`
@@ -53,10 +53,10 @@ type Run struct {
 
 // Tally adds up samples of a cluster into a Run. The zero Tally is ready.
 type Tally struct {
-	course                      []float64
-	mean, hot, warm, over, used float64
-	peak                        float64
-	minutes                     float64
+	course                           []float64
+	mean, hot, warm, throttled, used float64
+	peak                             float64
+	minutes                          float64
 }
 
 // Add counts one sample that stands for a span of time: the demand for CPU of each node as a share of capacity (above 1 where
@@ -76,7 +76,7 @@ func (t *Tally) Add(demand []float64, milli []int64, inUse int, span time.Durati
 			t.warm += minutes
 		}
 
-		t.over += max(0, d-1) * float64(milli[i]) / 1000 * minutes
+		t.throttled += max(0, d-1) * float64(milli[i]) / 1000 * minutes
 		t.peak = max(t.peak, u)
 	}
 
@@ -105,7 +105,7 @@ func (t *Tally) Run() Run {
 	r.InUse = t.used / t.minutes
 	r.Hot = t.hot
 	r.Warm = t.warm
-	r.Throttled = t.over
+	r.Throttled = t.throttled
 	r.Peak = t.peak
 
 	return r
@@ -120,22 +120,20 @@ type Estimate struct {
 
 // Over estimates the mean of values; NaN and infinite ones are left out. It is zero for none.
 func Over(values []float64) Estimate {
-	kept := make([]float64, 0, len(values))
+	finite := make([]float64, 0, len(values))
 	for _, v := range values {
 		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			kept = append(kept, v)
+			finite = append(finite, v)
 		}
 	}
 
-	if len(kept) == 0 {
+	if len(finite) == 0 {
 		return Estimate{}
 	}
 
-	n := float64(len(kept))
+	n := float64(len(finite))
 	sum := 0.0
-	squares := 0.0
-
-	for _, v := range kept {
+	for _, v := range finite {
 		sum += v
 	}
 
@@ -144,7 +142,9 @@ func Over(values []float64) Estimate {
 		return Estimate{Mean: mean}
 	}
 
-	for _, v := range kept {
+	// Few seeds are usual, so that the interval is Student's and not the normal distribution's.
+	squares := 0.0
+	for _, v := range finite {
 		squares += (v - mean) * (v - mean)
 	}
 
@@ -185,10 +185,10 @@ type Summary struct {
 	LikeDefault int `json:"seedsPlacedLikeDefault"`
 }
 
-// Summarise compares runs seed by seed with those of the default profile and of the oracle; either may be nil, then the
+// Summarize compares runs seed by seed with those of the default profile and of the oracle; either may be nil, then the
 // comparisons with it are zero. All have the same length.
-func Summarise(runs, normal, oracle []Run) Summary {
-	over := func(f func(i int) float64) Estimate {
+func Summarize(runs, normal, oracle []Run) Summary {
+	estimate := func(f func(i int) float64) Estimate {
 		values := make([]float64, len(runs))
 		for i := range values {
 			values[i] = f(i)
@@ -198,22 +198,23 @@ func Summarise(runs, normal, oracle []Run) Summary {
 	}
 
 	s := Summary{
-		Sigma:         over(func(i int) float64 { return runs[i].Sigma }),
-		Hot:           over(func(i int) float64 { return runs[i].Hot }),
-		Warm:          over(func(i int) float64 { return runs[i].Warm }),
-		Mean:          over(func(i int) float64 { return runs[i].Mean }),
-		Throttled:     over(func(i int) float64 { return runs[i].Throttled }),
-		InUse:         over(func(i int) float64 { return runs[i].InUse }),
-		Unschedulable: over(func(i int) float64 { return float64(runs[i].Unschedulable) }),
-		Waited:        over(func(i int) float64 { return runs[i].Waited }),
-		Moves:         over(func(i int) float64 { return float64(runs[i].Moves) }),
+		Sigma:         estimate(func(i int) float64 { return runs[i].Sigma }),
+		Hot:           estimate(func(i int) float64 { return runs[i].Hot }),
+		Warm:          estimate(func(i int) float64 { return runs[i].Warm }),
+		Mean:          estimate(func(i int) float64 { return runs[i].Mean }),
+		Throttled:     estimate(func(i int) float64 { return runs[i].Throttled }),
+		InUse:         estimate(func(i int) float64 { return runs[i].InUse }),
+		Unschedulable: estimate(func(i int) float64 { return float64(runs[i].Unschedulable) }),
+		Waited:        estimate(func(i int) float64 { return runs[i].Waited }),
+		Moves:         estimate(func(i int) float64 { return float64(runs[i].Moves) }),
 	}
 
 	if normal == nil {
 		return s
 	}
 
-	s.SigmaRatio = over(func(i int) float64 { return runs[i].Sigma / normal[i].Sigma })
+	// Ratios and gaps are computed within a seed, because seeds differ more than policies do.
+	s.SigmaRatio = estimate(func(i int) float64 { return runs[i].Sigma / normal[i].Sigma })
 	for i := range runs {
 		if runs[i].Placements == normal[i].Placements {
 			s.LikeDefault++
@@ -221,8 +222,8 @@ func Summarise(runs, normal, oracle []Run) Summary {
 	}
 
 	if oracle != nil {
-		s.SigmaClosed = over(func(i int) float64 { return Closed(normal[i].Sigma, oracle[i].Sigma, runs[i].Sigma) })
-		s.HotClosed = over(func(i int) float64 { return Closed(normal[i].Hot, oracle[i].Hot, runs[i].Hot) })
+		s.SigmaClosed = estimate(func(i int) float64 { return Closed(normal[i].Sigma, oracle[i].Sigma, runs[i].Sigma) })
+		s.HotClosed = estimate(func(i int) float64 { return Closed(normal[i].Hot, oracle[i].Hot, runs[i].Hot) })
 	}
 
 	return s

@@ -104,9 +104,9 @@ func (w *World) drawWorkloads(k simscenario.Workloads, rng *rand.Rand) []float64
 	return shares
 }
 
-// scale scales the mean use per request, weighted by requests and shares, to mean. No workload exceeds mean by more than the factor most.
-func (w *World) scale(shares []float64, mean, most float64) {
-	// The others compensate for what is cut off at the top: two rounds come close, ten are exact for all purposes.
+// scale scales the mean use per request, weighted by requests and shares, to mean. No workload exceeds mean by more than maxFactor.
+func (w *World) scale(shares []float64, mean, maxFactor float64) {
+	// The others compensate for what is cut off at the top: two iterations come close, ten are exact for all purposes.
 	for range 10 {
 		var used, requested float64
 		for i, work := range w.Workloads {
@@ -114,9 +114,9 @@ func (w *World) scale(shares []float64, mean, most float64) {
 			used += shares[i] * float64(work.CPU) * work.PerRequest
 		}
 
-		by := mean * requested / used
+		factor := mean * requested / used
 		for i := range w.Workloads {
-			w.Workloads[i].PerRequest = min(w.Workloads[i].PerRequest*by, most*mean)
+			w.Workloads[i].PerRequest = min(w.Workloads[i].PerRequest*factor, maxFactor*mean)
 		}
 	}
 }
@@ -139,13 +139,13 @@ func (w *World) drawPods(s *simscenario.Scenario, shares []float64, rng *rand.Ra
 
 	batches := newChooser(shares)
 	lifetimes := lifetime{mean: mean, sigma: s.Workloads.Lifetime.Sigma}
-	for made := 0; made < int(running); {
+	for drawn := 0; drawn < int(running); {
 		batches.draw(rng)
 		at := time.Duration(rng.Float64() * float64(fill))
-		for range min(batchSize(s.Workloads.Batch, rng), int(running)-made) {
-			made++
+		for range min(batchSize(s.Workloads.Batch, rng), int(running)-drawn) {
+			drawn++
 			// What is left counts from the start, although it takes some minutes until all have arrived.
-			w.addPod(batches.at, at, max(time.Second, lifetimes.left(rng)-at), s.Workloads.PodSpread, rng)
+			w.addPod(batches.index, at, max(time.Second, lifetimes.remaining(rng)-at), s.Workloads.PodSpread, rng)
 		}
 	}
 
@@ -157,7 +157,7 @@ func (w *World) drawPods(s *simscenario.Scenario, shares []float64, rng *rand.Ra
 
 		batches.draw(rng)
 		for range batchSize(s.Workloads.Batch, rng) {
-			w.addPod(batches.at, at, lifetimes.whole(rng), s.Workloads.PodSpread, rng)
+			w.addPod(batches.index, at, lifetimes.full(rng), s.Workloads.PodSpread, rng)
 		}
 	}
 
@@ -165,10 +165,10 @@ func (w *World) drawPods(s *simscenario.Scenario, shares []float64, rng *rand.Ra
 	return nil
 }
 
-func (w *World) addPod(workload int, at, lives time.Duration, spread float64, rng *rand.Rand) {
+func (w *World) addPod(workload int, at, lifespan time.Duration, spread float64, rng *rand.Rand) {
 	work := &w.Workloads[workload]
 	w.Pods = append(w.Pods, Pod{
-		Workload: workload, CPU: work.CPU, Memory: work.Memory, Arrival: at, Lifetime: lives,
+		Workload: workload, CPU: work.CPU, Memory: work.Memory, Arrival: at, Lifetime: lifespan,
 		// The mean of this lognormal distribution is 1.
 		factor: math.Exp(spread*rng.NormFloat64() - spread*spread/2), seed: rng.Uint64(),
 	})
@@ -189,15 +189,15 @@ type lifetime struct {
 	sigma float64
 }
 
-func (l lifetime) whole(rng *rand.Rand) time.Duration {
+func (l lifetime) full(rng *rand.Rand) time.Duration {
 	return max(time.Second, time.Duration(float64(l.mean)*math.Exp(l.sigma*rng.NormFloat64()-l.sigma*l.sigma/2)))
 }
 
-// left is what is left of the lifetime of a pod that is met at a random time: long ones are met more often, which shifts the
+// remaining is what is left of the lifetime of a pod that is met at a random time: long ones are met more often, which shifts the
 // logarithm by sigma squared, and a uniform part of it is over.
-func (l lifetime) left(rng *rand.Rand) time.Duration {
-	met := float64(l.mean) * math.Exp(l.sigma*rng.NormFloat64()+l.sigma*l.sigma/2)
-	return max(time.Second, time.Duration(met*rng.Float64()))
+func (l lifetime) remaining(rng *rand.Rand) time.Duration {
+	length := float64(l.mean) * math.Exp(l.sigma*rng.NormFloat64()+l.sigma*l.sigma/2)
+	return max(time.Second, time.Duration(length*rng.Float64()))
 }
 
 // pick draws one of items in proportion to its weight.
@@ -219,8 +219,8 @@ func pick[T any](items []T, weight func(T) float64, rng *rand.Rand) T {
 
 // chooser draws indices in proportion to shares.
 type chooser struct {
-	upTo []float64
-	at   int
+	upTo  []float64
+	index int
 }
 
 func newChooser(shares []float64) *chooser {
@@ -236,7 +236,7 @@ func newChooser(shares []float64) *chooser {
 
 func (c *chooser) draw(rng *rand.Rand) {
 	i, _ := slices.BinarySearch(c.upTo, rng.Float64()*c.upTo[len(c.upTo)-1])
-	c.at = min(i, len(c.upTo)-1)
+	c.index = min(i, len(c.upTo)-1)
 }
 
 // Burst is a cluster of which one node idles, and many equal pods that come at once.
@@ -248,11 +248,13 @@ type Burst struct {
 
 // Sizes of the nodes and pods of a burst.
 const (
-	burstCPU, burstMemory = 16_000, 64 << 30
-	burstRequest          = 500
-	burstUse              = 0.6
-	residents             = 4
-	idle, busy            = 0.1, 0.5
+	burstCPU     = 16_000
+	burstMemory  = 64 << 30
+	burstRequest = 500
+	burstUse     = 0.6
+	residents    = 4
+	idle         = 0.1
+	busy         = 0.5
 )
 
 // NewBurst makes nodes of which the first uses 10 % and all others 50 %, whatever their pods request: that is uneven, from 30 to
@@ -266,6 +268,7 @@ func NewBurst(nodes, size int, at time.Duration) *Burst {
 			load = idle
 		}
 
+		// Requests vary between nodes, so that a scheduler that counts requests is misled.
 		requested := 0.3 + 0.3*float64(Hash(0, uint64(i), 0)>>11)/(1<<53)
 		request := series.MilliCPU(requested * burstCPU / residents)
 		b.Workloads = append(b.Workloads, Workload{

@@ -16,7 +16,8 @@ import (
 // maxima of an hour, and kept by their maximum of five minutes for the maxima of a day.
 const (
 	averageOver = 5 * time.Minute
-	hour, daily = time.Hour, 24 * time.Hour
+	hour        = time.Hour
+	daily       = 24 * time.Hour
 )
 
 // Meter is the metrics pipeline: it takes samples of what nodes use, of which some get lost, and answers as a Prometheus with
@@ -93,6 +94,7 @@ func (m *Meter) SampleTime(node int) (time.Duration, bool) {
 // Read is the value of a metric of a node: one of gocrane's recording rules, by its name, as a share of capacity. It is false
 // where Prometheus would have no series.
 func (m *Meter) Read(metric string, node int) (float64, bool) {
+	// The names are those of gocrane's recording rules: the resource, then the window.
 	g := &m.cpu
 	window, ok := strings.CutPrefix(metric, "cpu_usage_")
 	if !ok {
@@ -140,6 +142,7 @@ func newGauge(nodes int, every time.Duration) gauge {
 	}
 }
 
+// add appends a sample of all nodes, and updates the coarser rows that are due.
 func (g *gauge) add(t time.Duration, values []float64, lost []bool) {
 	row := g.samples.advance()
 	for i, v := range values {

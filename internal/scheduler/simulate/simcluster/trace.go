@@ -28,7 +28,7 @@ func FromTrace(s *simscenario.Scenario, nodes, pods io.Reader, seed uint64) (*Wo
 
 	w := empty(s)
 	if err := w.readNodes(nodes); err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Trace.Nodes, err)
+		return nil, fmt.Errorf("reading %s: %w", s.Trace.Nodes, err)
 	}
 
 	rng := rand.New(rand.NewPCG(seed, streamWorkloads))
@@ -40,13 +40,14 @@ func FromTrace(s *simscenario.Scenario, nodes, pods io.Reader, seed uint64) (*Wo
 
 	w.scale(shares, 1, s.Workloads.UsePerRequest.Max)
 	if err := w.readPods(s, pods, newChooser(shares), rand.New(rand.NewPCG(seed, streamPods))); err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Trace.Pods, err)
+		return nil, fmt.Errorf("reading %s: %w", s.Trace.Pods, err)
 	}
 
 	w.scaleToLoad(s)
 	return w, nil
 }
 
+// readNodes appends the nodes of a trace; a row without a name or capacity is an error.
 func (w *World) readNodes(r io.Reader) error {
 	rows, err := newRows(r, "sn", "cpu_milli", "memory_mib")
 	if err != nil {
@@ -57,7 +58,8 @@ func (w *World) readNodes(r io.Reader) error {
 		row, err := rows.next()
 		if errors.Is(err, io.EOF) {
 			break
-		} else if err != nil {
+		}
+		if err != nil {
 			return err
 		}
 
@@ -76,7 +78,7 @@ func (w *World) readNodes(r io.Reader) error {
 	return nil
 }
 
-func (w *World) readPods(s *simscenario.Scenario, r io.Reader, of *chooser, rng *rand.Rand) error {
+func (w *World) readPods(s *simscenario.Scenario, r io.Reader, workloads *chooser, rng *rand.Rand) error {
 	rows, err := newRows(r, "name", "cpu_milli", "memory_mib", "creation_time", "deletion_time")
 	if err != nil {
 		return err
@@ -86,7 +88,8 @@ func (w *World) readPods(s *simscenario.Scenario, r io.Reader, of *chooser, rng 
 		row, err := rows.next()
 		if errors.Is(err, io.EOF) {
 			break
-		} else if err != nil {
+		}
+		if err != nil {
 			return err
 		}
 
@@ -99,28 +102,29 @@ func (w *World) readPods(s *simscenario.Scenario, r io.Reader, of *chooser, rng 
 			return row.wrong("want a request of 0 or more, and a deletion after the creation")
 		}
 
-		at := time.Duration(float64(created-s.Trace.From.Duration) / s.Trace.Compress)
-		lives := max(time.Second, deleted-created)
-		if at < 0 {
+		arrival := time.Duration(float64(created-s.Trace.From.Duration) / s.Trace.Compress)
+		lifespan := max(time.Second, deleted-created)
+		if arrival < 0 {
 			// It came before: there at the start with what is left of its life, if anything is.
-			at, lives = 0, lives+at
+			lifespan += arrival
+			arrival = 0
 		}
 
 		// One draw for each row, kept or not, so that rows do not depend on where the simulation begins.
-		of.draw(rng)
+		workloads.draw(rng)
 		factor := math.Exp(s.Workloads.PodSpread*rng.NormFloat64() - s.Workloads.PodSpread*s.Workloads.PodSpread/2)
 		noise := rng.Uint64()
 
-		if cpu == 0 || lives <= 0 || at >= s.Length() {
+		if cpu == 0 || lifespan <= 0 || arrival >= s.Length() {
 			continue
 		}
 
 		w.Pods = append(w.Pods, Pod{
-			Workload: of.at,
+			Workload: workloads.index,
 			CPU:      cpu,
 			Memory:   memory,
-			Arrival:  at,
-			Lifetime: lives,
+			Arrival:  arrival,
+			Lifetime: lifespan,
 			factor:   factor,
 			seed:     noise,
 		})
@@ -150,9 +154,9 @@ func (w *World) scaleToLoad(s *simscenario.Scenario) {
 		return
 	}
 
-	by := s.Load.Used * float64(w.CPU()) * (to - from).Seconds() / used
+	factor := s.Load.Used * float64(w.CPU()) * (to - from).Seconds() / used
 	for i := range w.Workloads {
-		w.Workloads[i].PerRequest *= by
+		w.Workloads[i].PerRequest *= factor
 	}
 }
 
@@ -194,7 +198,8 @@ func (r *rows) next() (*row, error) {
 	values, err := r.reader.Read()
 	if errors.Is(err, io.EOF) {
 		return nil, io.EOF
-	} else if err != nil {
+	}
+	if err != nil {
 		return nil, fmt.Errorf("reading a line: %w", err)
 	}
 

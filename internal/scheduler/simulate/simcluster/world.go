@@ -84,10 +84,10 @@ func (w *World) CPU() series.MilliCPU {
 
 // smooth is value noise: independent values of variance 1 at whole x, a smooth way between them.
 func smooth(seed uint64, x float64) float64 {
-	whole := math.Floor(x)
-	f := x - whole
-	a := lattice(seed, uint64(int64(whole)))
-	b := lattice(seed, uint64(int64(whole)+1))
+	floor := math.Floor(x)
+	f := x - floor
+	a := lattice(seed, uint64(int64(floor)))
+	b := lattice(seed, uint64(int64(floor)+1))
 	s := f * f * (3 - 2*f)
 
 	return a + (b-a)*s
@@ -99,7 +99,7 @@ func lattice(seed, i uint64) float64 {
 	return (float64(mix(seed^mix(i))>>11)/(1<<53) - 0.5) * width
 }
 
-// mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+// mix is the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9
@@ -124,11 +124,11 @@ var (
 // Truth is where pods run and what nodes really use.
 type Truth struct {
 	w *World
-	// nodeOf is by pod the node, -1 while it does not run; since is when it was placed; at is its index in running.
-	nodeOf  []int32
-	at      []int32
-	since   []time.Duration
-	running []int32
+	// nodeOf is by pod the node, -1 while it does not run; since is when it was placed; runningIndex is its index in running.
+	nodeOf       []int32
+	runningIndex []int32
+	since        []time.Duration
+	running      []int32
 	// requested of each node.
 	requestedCPU    []series.MilliCPU
 	requestedMemory []series.Bytes
@@ -144,7 +144,7 @@ func NewTruth(w *World) *Truth {
 	t := &Truth{
 		w:               w,
 		nodeOf:          make([]int32, len(w.Pods)),
-		at:              make([]int32, len(w.Pods)),
+		runningIndex:    make([]int32, len(w.Pods)),
 		since:           make([]time.Duration, len(w.Pods)),
 		requestedCPU:    make([]series.MilliCPU, len(w.Nodes)),
 		requestedMemory: make([]series.Bytes, len(w.Nodes)),
@@ -161,7 +161,7 @@ func NewTruth(w *World) *Truth {
 	return t
 }
 
-// Place runs a pod on a node from time t on.
+// Place runs a pod on a node from the given time on.
 func (t *Truth) Place(pod, node int, at time.Duration) error {
 	p := &t.w.Pods[pod]
 	n := &t.w.Nodes[node]
@@ -173,7 +173,9 @@ func (t *Truth) Place(pod, node int, at time.Duration) error {
 		return fmt.Errorf("pod %d on %s: %w", pod, n.Name, ErrOverCapacity)
 	}
 
-	t.nodeOf[pod], t.since[pod], t.at[pod] = int32(node), at, int32(len(t.running))
+	t.nodeOf[pod] = int32(node)
+	t.since[pod] = at
+	t.runningIndex[pod] = int32(len(t.running))
 	t.running = append(t.running, int32(pod))
 	t.requestedCPU[node] += p.CPU
 	t.requestedMemory[node] += p.Memory
@@ -198,8 +200,8 @@ func (t *Truth) Remove(pod int) (int, error) {
 
 	p := &t.w.Pods[pod]
 	last := t.running[len(t.running)-1]
-	t.running[t.at[pod]] = last
-	t.at[last] = t.at[pod]
+	t.running[t.runningIndex[pod]] = last
+	t.runningIndex[last] = t.runningIndex[pod]
 	t.running = t.running[:len(t.running)-1]
 	t.nodeOf[pod] = -1
 	t.requestedCPU[node] -= p.CPU
@@ -269,12 +271,12 @@ func (t *Truth) Demand(now time.Duration, share []float64) {
 }
 
 // atTime is the use per request at a time of day.
-func (k *Workload) atTime(of time.Duration) float64 {
-	if k.amplitude == 0 {
-		return k.PerRequest
+func (w *Workload) atTime(timeOfDay time.Duration) float64 {
+	if w.amplitude == 0 {
+		return w.PerRequest
 	}
 
-	return k.PerRequest * (1 + k.amplitude*math.Cos(2*math.Pi*float64(of-k.peak)/float64(day)))
+	return w.PerRequest * (1 + w.amplitude*math.Cos(2*math.Pi*float64(timeOfDay-w.peak)/float64(day)))
 }
 
 // InUse is the number of nodes that run a pod.

@@ -23,7 +23,7 @@ func steady(t *testing.T, nodes int) *simscenario.Scenario {
 
 	s, err := simscenario.Named("steady")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Named(steady): %v, want no error", err)
 	}
 
 	s.Nodes.Count = nodes
@@ -35,7 +35,7 @@ func generate(t *testing.T, s *simscenario.Scenario, seed uint64) *simcluster.Wo
 
 	w, err := simcluster.Generate(s, seed)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Generate(%s, %d): %v, want no error", s.Name, seed, err)
 	}
 
 	return w
@@ -44,10 +44,10 @@ func generate(t *testing.T, s *simscenario.Scenario, seed uint64) *simcluster.Wo
 func TestWorldFollowsFromTheSeed(t *testing.T) {
 	s := steady(t, 20)
 	if a, b := generate(t, s, 1), generate(t, s, 1); !reflect.DeepEqual(a, b) {
-		t.Error("one seed gives two worlds")
+		t.Error("Generate with seed 1 gives two worlds, want one")
 	}
 	if a, b := generate(t, s, 1), generate(t, s, 2); reflect.DeepEqual(a.Pods, b.Pods) {
-		t.Error("two seeds give the same pods")
+		t.Error("Generate with seeds 1 and 2 gives the same pods, want different ones")
 	}
 }
 
@@ -79,7 +79,7 @@ func TestTooManyPods(t *testing.T) {
 	s := steady(t, 20_000)
 	s.Workloads.Lifetime.Mean = metav1.Duration{Duration: time.Minute}
 	if _, err := simcluster.Generate(s, 1); err == nil {
-		t.Error("a world of millions of pods is made")
+		t.Error("Generate of millions of pods returned no error, want one")
 	}
 }
 
@@ -89,14 +89,14 @@ func TestTruthKeepsBooks(t *testing.T) {
 
 	truth := simcluster.NewTruth(w)
 	if _, err := truth.Remove(0); !errors.Is(err, simcluster.ErrNotPlaced) {
-		t.Errorf("a pod that does not run is removed: %v", err)
+		t.Errorf("Remove of a pod that does not run: %v, want ErrNotPlaced", err)
 	}
 	if err := truth.Place(0, 0, 0); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Place: %v, want no error", err)
 	}
 
 	if err := truth.Place(0, 1, 0); !errors.Is(err, simcluster.ErrPlacedTwice) {
-		t.Errorf("a pod runs twice: %v", err)
+		t.Errorf("Place of a running pod: %v, want ErrPlacedTwice", err)
 	}
 
 	var err error
@@ -105,13 +105,13 @@ func TestTruthKeepsBooks(t *testing.T) {
 	}
 
 	if !errors.Is(err, simcluster.ErrOverCapacity) {
-		t.Errorf("a node takes what it has no room for: %v", err)
+		t.Errorf("Place beyond the capacity of a node: %v, want ErrOverCapacity", err)
 	}
 	if node, err := truth.Remove(0); node != 0 || err != nil {
-		t.Errorf("removed from %d, %v", node, err)
+		t.Errorf("Remove = %d, %v, want node 0", node, err)
 	}
 	if truth.InUse() != 1 {
-		t.Errorf("%d nodes in use, want 1", truth.InUse())
+		t.Errorf("InUse() = %d, want 1", truth.InUse())
 	}
 }
 
@@ -121,7 +121,7 @@ func TestSampleAddsUp(t *testing.T) {
 	truth := simcluster.NewTruth(w)
 	for i := range 20 {
 		if err := truth.Place(i, i%5, time.Duration(i)*time.Second); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Place of pod %d: %v, want no error", i, err)
 		}
 	}
 
@@ -144,12 +144,12 @@ func TestSampleAddsUp(t *testing.T) {
 
 				// The noise of variance 0.15² is uniform: it stays within √3 of its deviation.
 				if math.Abs(pod-mean) > 0.27*mean+1 {
-					t.Errorf("at %v pod %d uses %.1f, its mean is %.1f", now, i, pod, mean)
+					t.Errorf("at %v pod %d uses %.1f, want its mean of %.1f with up to 27 %% of noise", now, i, pod, mean)
 				}
 			}
 
 			if got := cpu[node] * float64(w.Nodes[node].CPU); math.Abs(got-use) > 0.01 {
-				t.Errorf("at %v node %d uses %.1f, its pods %.1f", now, node, got, use)
+				t.Errorf("at %v node %d uses %.1f, want the %.1f of its pods", now, node, got, use)
 			}
 		}
 	}
@@ -162,7 +162,7 @@ func TestMeter(t *testing.T) {
 
 	m := simcluster.NewMeter(spec, 2, 1)
 	if _, ok := m.Read("cpu_usage_avg_5m", 0); ok {
-		t.Error("a value before the first sample")
+		t.Error("Read before the first sample returned a value, want none")
 	}
 
 	for at := time.Duration(0); at <= 20*time.Minute; at += 30 * time.Second {
@@ -184,18 +184,18 @@ func TestMeter(t *testing.T) {
 		}
 
 		if !ok || math.Abs(got-want) > 0.07 {
-			t.Errorf("%s is %v, %v, want %v", metric, got, ok, want)
+			t.Errorf("Read(%s) = %v, %v, want %v", metric, got, ok, want)
 		}
 	}
 
 	if got, _ := m.Read("cpu_usage_avg_5m", 1); got != 1 {
-		t.Errorf("a node cannot use more than it has: %v", got)
+		t.Errorf("Read of a node with more demand than capacity = %v, want 1", got)
 	}
 	if _, ok := m.Read("disk_usage_avg_5m", 0); ok {
-		t.Error("a metric that nobody records has a value")
+		t.Error("Read of an unknown metric returned a value, want none")
 	}
 	if !m.Down(time.Hour) || m.Down(time.Hour+time.Minute) || m.Down(0) {
-		t.Error("the outage is not where it should be")
+		t.Error("Down differs from the outage, want true from one hour on, for one minute")
 	}
 }
 
@@ -223,7 +223,7 @@ const traceNodes = "sn,cpu_milli,memory_mib\na,4000,8192\nb,4000,8192\n"
 func TestTrace(t *testing.T) {
 	s, err := simscenario.Named("trace")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Named(trace): %v, want no error", err)
 	}
 
 	s.Trace.From = metav1.Duration{Duration: 1000 * time.Second}
@@ -233,18 +233,18 @@ func TestTrace(t *testing.T) {
 
 	w, err := simcluster.FromTrace(s, strings.NewReader(traceNodes), strings.NewReader(pods), 1)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("FromTrace: %v, want no error", err)
 	}
 
 	if len(w.Nodes) != 2 || len(w.Pods) != 2 {
-		t.Fatalf("%d nodes and %d pods, want 2 and 2", len(w.Nodes), len(w.Pods))
+		t.Fatalf("FromTrace has %d nodes and %d pods, want 2 and 2", len(w.Nodes), len(w.Pods))
 	}
 
 	if p := w.Pods[0]; p.Arrival != 0 || p.Lifetime != 1050*time.Second {
-		t.Errorf("the pod that is there: %+v", p)
+		t.Errorf("the pod that runs already is %+v, want it at the start for 1050 s", p)
 	}
 	if p := w.Pods[1]; p.Arrival != 50*time.Second || p.Lifetime != 100*time.Second {
-		t.Errorf("the pod that comes: %+v", p)
+		t.Errorf("the pod that comes is %+v, want it after 50 s for 100 s", p)
 	}
 
 	for name, bad := range map[string][2]string{
@@ -253,7 +253,7 @@ func TestTrace(t *testing.T) {
 		"one node": {before(traceNodes, "b,"), pods}, "ragged": {traceNodes + "c\n", pods}, "empty": {"", pods},
 	} {
 		if _, err := simcluster.FromTrace(s, strings.NewReader(bad[0]), strings.NewReader(bad[1]), 1); err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: FromTrace returned no error, want one", name)
 		}
 	}
 }
@@ -274,16 +274,16 @@ func TestRealTrace(t *testing.T) {
 
 	s, err := simscenario.Named("trace")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Named(trace): %v, want no error", err)
 	}
 
 	w, err := simcluster.FromTrace(s, nodes, pods, 1)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("FromTrace: %v, want no error", err)
 	}
 
 	if len(w.Nodes) != 1523 || len(w.Pods) < 4000 {
-		t.Errorf("%d nodes and %d pods", len(w.Nodes), len(w.Pods))
+		t.Errorf("FromTrace has %d nodes and %d pods, want 1523 and 4000 or more", len(w.Nodes), len(w.Pods))
 	}
 }
 

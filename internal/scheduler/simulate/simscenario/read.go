@@ -54,7 +54,7 @@ func Named(name string) (*Scenario, error) {
 
 	s, err := Parse(content)
 	if err != nil {
-		return nil, fmt.Errorf("scenario %s: %w", name, err)
+		return nil, fmt.Errorf("parsing scenario %s: %w", name, err)
 	}
 
 	return s, nil
@@ -72,9 +72,10 @@ func Parse(content []byte) (*Scenario, error) {
 		return nil, fmt.Errorf("reading YAML: %w", err)
 	}
 
+	// The converter knows durations and quantities, and reports unknown fields.
 	var tree map[string]any
 	if err := json.Unmarshal(data, &tree); err != nil {
-		return nil, fmt.Errorf("want a mapping of fields: %w", err)
+		return nil, fmt.Errorf("reading the mapping of fields: %w", err)
 	}
 
 	s := &Scenario{}
@@ -87,7 +88,7 @@ func Parse(content []byte) (*Scenario, error) {
 	}
 
 	if err := s.Validate().ToAggregate(); err != nil {
-		return nil, fmt.Errorf("invalid scenario: %w", err)
+		return nil, fmt.Errorf("validating the scenario: %w", err)
 	}
 
 	return s, nil
@@ -95,36 +96,37 @@ func Parse(content []byte) (*Scenario, error) {
 
 // invalidPath returns the path of the value that an error is about, which the converter does not report: the first
 // value without which the error differs.
-func invalidPath(tree map[string]any, about error) string {
-	found := "a field"
-	try := func() bool {
+func invalidPath(tree map[string]any, cause error) string {
+	invalid := "a field"
+	// Without the value that the error is about, conversion succeeds or fails by another error.
+	errorDiffers := func() bool {
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree, &Scenario{})
-		return err == nil || err.Error() != about.Error()
+		return err == nil || err.Error() != cause.Error()
 	}
 
-	var search func(at any, path string) bool
-	search = func(at any, path string) bool {
-		switch at := at.(type) {
+	var search func(node any, path string) bool
+	search = func(node any, path string) bool {
+		switch node := node.(type) {
 		case map[string]any:
-			for _, key := range slices.Sorted(maps.Keys(at)) {
-				value := at[key]
-				below := strings.TrimPrefix(path+"."+key, ".")
-				if search(value, below) {
+			for _, key := range slices.Sorted(maps.Keys(node)) {
+				value := node[key]
+				childPath := strings.TrimPrefix(path+"."+key, ".")
+				if search(value, childPath) {
 					return true
 				}
 
-				delete(at, key)
-				other := try()
-				at[key] = value
+				delete(node, key)
+				differs := errorDiffers()
+				node[key] = value
 
-				if other {
-					found = below
+				if differs {
+					invalid = childPath
 					return true
 				}
 			}
 
 		case []any:
-			for i, value := range at {
+			for i, value := range node {
 				if search(value, fmt.Sprintf("%s[%d]", path, i)) {
 					return true
 				}
@@ -135,7 +137,7 @@ func invalidPath(tree map[string]any, about error) string {
 	}
 
 	search(tree, "")
-	return found
+	return invalid
 }
 
 // Validate checks every field of a scenario. Errors name its path.
@@ -148,6 +150,7 @@ func (s *Scenario) Validate() field.ErrorList {
 	s.Nodes.check(c, field.NewPath("nodes"), s.Trace != nil)
 	s.Workloads.check(c, field.NewPath("workloads"), s.Trace != nil)
 
+	// A trace has its requests; only the use is scaled.
 	load := field.NewPath("load")
 	if s.Trace == nil {
 		c.above(load.Child("requested"), s.Load.Requested, 0, 0.95)
@@ -185,8 +188,8 @@ func (n Nodes) check(c *checker, path *field.Path, traced bool) {
 
 	weights := make([]float64, len(n.Shapes))
 	for i, shape := range n.Shapes {
-		at := path.Child("shapes").Index(i)
-		c.size(at, shape.CPU, shape.Memory)
+		shapePath := path.Child("shapes").Index(i)
+		c.size(shapePath, shape.CPU, shape.Memory)
 		weights[i] = shape.Weight
 	}
 
@@ -198,6 +201,7 @@ func (w Workloads) check(c *checker, path *field.Path, traced bool) {
 		c.invalid(path.Child("count"), w.Count, "must be from 1 to 10,000")
 	}
 
+	// Requests, lifetimes and batches come from the trace, if there is one.
 	if !traced {
 		weights := make([]float64, len(w.Requests))
 		for i, shape := range w.Requests {

@@ -14,20 +14,20 @@ import (
 func TestBuiltinScenarios(t *testing.T) {
 	names := simscenario.Names()
 	if len(names) < 4 {
-		t.Fatalf("scenarios %v", names)
+		t.Fatalf("Names() = %v, want four or more", names)
 	}
 
 	for _, name := range names {
 		s, err := simscenario.Named(name)
 		if err != nil {
-			t.Error(err)
+			t.Errorf("Named(%q): %v, want no error", name, err)
 		} else if s.Name != name || s.Description == "" {
-			t.Errorf("file %s calls itself %q, %q", name, s.Name, s.Description)
+			t.Errorf("Named(%q) is called %q with description %q, want its own name and a description", name, s.Name, s.Description)
 		}
 	}
 
 	if _, err := simscenario.Named("nothing"); !errors.Is(err, simscenario.ErrUnknown) {
-		t.Errorf("a name that is unknown: %v", err)
+		t.Errorf("Named(nothing): %v, want ErrUnknown", err)
 	}
 }
 
@@ -54,7 +54,7 @@ metrics: {scrape: 30s, delay: 30s}
 // TestBadScenarios checks that an error has the path of the field.
 func TestBadScenarios(t *testing.T) {
 	if _, err := simscenario.Parse([]byte(good)); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Parse of the valid scenario: %v, want no error", err)
 	}
 
 	for name, test := range map[string]struct{ from, to, want string }{
@@ -84,17 +84,17 @@ func TestBadScenarios(t *testing.T) {
 	} {
 		text := strings.Replace(good, test.from, test.to, 1)
 		if text == good {
-			t.Fatalf("%s changes nothing", name)
+			t.Fatalf("%s: replacing %q changes nothing, want another text", name, test.from)
 		}
 
 		if _, err := simscenario.Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v, want an error with %q", name, err, test.want)
+			t.Errorf("%s: Parse: %v, want an error with %q", name, err, test.want)
 		}
 	}
 
 	for _, text := range []string{"", "  \n", "[]", "a: b: c"} {
 		if _, err := simscenario.Parse([]byte(text)); err == nil {
-			t.Errorf("%q is taken", text)
+			t.Errorf("Parse(%q) returned no error, want one", text)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := simscenario.Parse([]byte(text))
 		if err == nil && s.Validate().ToAggregate() != nil {
-			t.Fatalf("taken, and invalid: %q", text)
+			t.Fatalf("Parse(%q) returned an invalid scenario, want an error", text)
 		}
 	})
 }

@@ -85,6 +85,7 @@ func markdownHeading(s Scenario) string {
 	return fmt.Sprintf("### %s, metric delay %s\n\n%d nodes, %d seeds. %s\n", s.Name, s.Delay, s.Nodes, len(s.Seeds), s.Description)
 }
 
+// table renders one table for each scenario; skipped ones have their reason instead.
 func (r *Report) table(render func(table.Writer) string, head func(Scenario) string) string {
 	var b strings.Builder
 	for i, s := range r.Scenarios {
@@ -145,7 +146,7 @@ func NewScenario(name, description string, delay time.Duration, nodes int, seeds
 		s.Rows = append(s.Rows, Row{
 			Policy:  p,
 			Runs:    runs[p],
-			Summary: quality.Summarise(runs[p], runs[normal], runs[oracle]),
+			Summary: quality.Summarize(runs[p], runs[normal], runs[oracle]),
 			Course:  meanCourse(runs[p]),
 		})
 	}

@@ -20,23 +20,24 @@ const (
 	panels                  = 3
 )
 
-// palette returns a colour for each policy in turn: dark enough on white and distinguishable by the colour-blind
+// palette returns a color for each policy in turn: dark enough on white and distinguishable by the color-blind
 // (Okabe and Ito).
 func palette(i int) string {
-	colours := [...]string{"#000000", "#e69f00", "#56b4e9", "#009e73", "#cc79a7", "#d55e00", "#0072b2", "#7f7f7f", "#8a6d00", "#5b3a8e"}
-	return colours[i%len(colours)]
+	colors := [...]string{"#000000", "#e69f00", "#56b4e9", "#009e73", "#cc79a7", "#d55e00", "#0072b2", "#7f7f7f", "#8a6d00", "#5b3a8e"}
+	return colors[i%len(colors)]
 }
 
+// svg draws one line of panels for each scenario that was not skipped.
 func (r *Report) svg() string {
-	var shown []Scenario
+	var scenarios []Scenario
 	for _, s := range r.Scenarios {
 		if s.Skipped == "" {
-			shown = append(shown, s)
+			scenarios = append(scenarios, s)
 		}
 	}
 
-	m := svg.New(panels*panelWidth, max(1, len(shown))*panelHeight)
-	for i, s := range shown {
+	m := svg.New(panels*panelWidth, max(1, len(scenarios))*panelHeight)
+	for i, s := range scenarios {
 		m.Group(svg.Point{Y: float64(i * panelHeight)}, func() {
 			title := fmt.Sprintf("%s, metric delay %s: %d nodes, %d seeds", s.Name, s.Delay, s.Nodes, len(s.Seeds))
 			m.Text(svg.Point{X: 12, Y: 18}, title, "font-weight", "bold")
@@ -57,42 +58,43 @@ func (r *Report) svg() string {
 }
 
 // bars draws one bar for each policy with its interval.
-func bars(m *svg.Image, s Scenario, title string, of func(quality.Summary) quality.Estimate) {
-	most := 1e-9
+func bars(m *svg.Image, s Scenario, title string, value func(quality.Summary) quality.Estimate) {
+	highest := 1e-9
 	for _, row := range s.Rows {
-		e := of(row.Summary)
-		most = max(most, e.Mean+e.Interval)
+		e := value(row.Summary)
+		highest = max(highest, e.Mean+e.Interval)
 	}
 
 	m.Text(svg.Point{X: panelLeft, Y: 42}, title, "fill", "#555555")
-	each := float64(plotHeight) / float64(max(1, len(s.Rows)))
-	x := func(v float64) float64 { return panelLeft + plotWidth*max(0, v)/most }
+	barHeight := float64(plotHeight) / float64(max(1, len(s.Rows)))
+	x := func(v float64) float64 { return panelLeft + plotWidth*max(0, v)/highest }
 	for i, row := range s.Rows {
-		e := of(row.Summary)
-		y := panelTop + each*float64(i)
-		m.Text(svg.Point{X: panelLeft - 6, Y: y + each*0.7}, row.Policy, "text-anchor", "end")
-		m.Rect(svg.Point{X: panelLeft, Y: y + each*0.15}, x(e.Mean)-panelLeft, each*0.7, "fill", palette(i), "fill-opacity", "0.75")
-		m.Line(svg.Point{X: x(e.Mean - e.Interval), Y: y + each/2}, svg.Point{X: x(e.Mean + e.Interval), Y: y + each/2}, "stroke", "#333333")
-		m.Text(svg.Point{X: min(x(e.Mean+e.Interval)+4, panelWidth-28), Y: y + each*0.7}, fmt.Sprintf("%.3g", e.Mean), "fill", "#333333")
+		e := value(row.Summary)
+		y := panelTop + barHeight*float64(i)
+		m.Text(svg.Point{X: panelLeft - 6, Y: y + barHeight*0.7}, row.Policy, "text-anchor", "end")
+		m.Rect(svg.Point{X: panelLeft, Y: y + barHeight*0.15}, x(e.Mean)-panelLeft, barHeight*0.7, "fill", palette(i), "fill-opacity", "0.75")
+		m.Line(svg.Point{X: x(e.Mean - e.Interval), Y: y + barHeight/2}, svg.Point{X: x(e.Mean + e.Interval), Y: y + barHeight/2}, "stroke", "#333333")
+		m.Text(svg.Point{X: min(x(e.Mean+e.Interval)+4, panelWidth-28), Y: y + barHeight*0.7}, fmt.Sprintf("%.3g", e.Mean), "fill", "#333333")
 	}
 }
 
 // courses draws sigma over time, one line for each policy.
 func courses(m *svg.Image, s Scenario) {
 	const right = float64(panelWidth - panelRight)
-	most, longest := 1e-9, 0
+	highest := 1e-9 // Above 0, so that an empty chart has a scale.
+	longest := 0
 	for _, row := range s.Rows {
 		longest = max(longest, len(row.Course))
 		for _, v := range row.Course {
-			most = max(most, v)
+			highest = max(highest, v)
 		}
 	}
 
-	y := func(v float64) float64 { return panelTop + plotHeight*(1-v/most) }
+	y := func(v float64) float64 { return panelTop + plotHeight*(1-v/highest) }
 	m.Text(svg.Point{X: panelLeft, Y: 42}, "σ over the measured minutes, points", "fill", "#555555")
 
 	for tick := range 5 {
-		v := most * float64(tick) / 4
+		v := highest * float64(tick) / 4
 		m.Line(svg.Point{X: panelLeft, Y: y(v)}, svg.Point{X: right, Y: y(v)}, "stroke", "#dddddd")
 		m.Text(svg.Point{X: panelLeft - 6, Y: y(v) + 4}, fmt.Sprintf("%.1f", 100*v), "text-anchor", "end")
 	}
