@@ -143,23 +143,23 @@ func addAutoscaling(ctx context.Context, p *dependencies) error {
 
 // newRulesFollower returns the follower of prometheus-adapter's configuration.
 func newRulesFollower(p *dependencies, changed chan<- event.TypedGenericEvent[client.Object]) (*ehpa.RulesWatcher, error) {
-	at := p.Autoscaling.Rules
-	extra, err := prometheus.ParseMatchers(at.ExtensionLabels)
+	location := p.Autoscaling.Rules
+	extra, err := prometheus.ParseMatchers(location.ExtensionLabels)
 	if err != nil {
 		return nil, fmt.Errorf("--prometheus-adapter-extension-labels: %w", err)
 	}
 
 	follower := &ehpa.RulesWatcher{
-		File:          at.File,
-		ConfigMap:     client.ObjectKey{Namespace: at.Namespace, Name: at.Name},
-		Key:           at.Key,
+		File:          location.File,
+		ConfigMap:     client.ObjectKey{Namespace: location.Namespace, Name: location.Name},
+		Key:           location.Key,
 		Reader:        p.mgr.GetAPIReader(),
 		ExtraMatchers: extra,
 		Changed:       changed,
 		Clock:         wallclock.New(),
 	}
 
-	if at.File == "" && at.Name == "" {
+	if location.File == "" && location.Name == "" {
 		return follower, nil
 	}
 

@@ -17,7 +17,7 @@ import (
 // credential. It opens no file.
 func (o *Options) Complete(fs *pflag.FlagSet) []string {
 	for i, name := range o.DataSources {
-		if canonical, known := dataSourceName(name); known {
+		if canonical, ok := dataSourceName(name); ok {
 			o.DataSources[i] = canonical
 		}
 	}

@@ -115,14 +115,14 @@ func setFlag(fs *pflag.FlagSet, f *pflag.Flag, path *field.Path, value any) *fie
 		return nil
 	}
 
-	one := strings.Join(text, ",")
-	if err := fs.Set(f.Name, one); err != nil {
+	joined := strings.Join(text, ",")
+	if err := fs.Set(f.Name, joined); err != nil {
 		// The error of a flag repeats its name and value; only the rest is new.
 		if inner := errors.Unwrap(err); inner != nil {
 			err = inner
 		}
 
-		return field.Invalid(path, one, err.Error())
+		return field.Invalid(path, joined, err.Error())
 	}
 
 	return nil

@@ -83,11 +83,11 @@ func (p *dependencies) predictor(ctx context.Context) (*predictor.Predictor, err
 		return p.models, nil
 	}
 
-	owner, err := addPredictor(ctx, p)
+	models, err := addPredictor(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 
-	p.models = owner
-	return owner, nil
+	p.models = models
+	return models, nil
 }

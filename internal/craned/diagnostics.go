@@ -81,10 +81,10 @@ func addTracing(ctx context.Context, p *dependencies) error {
 
 	err = p.mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
-		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceFlushTimeout)
+		flushCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceFlushTimeout)
 		defer cancel()
 
-		if err := stop(flush); err != nil {
+		if err := stop(flushCtx); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "failed to export the last traces")
 		}
 

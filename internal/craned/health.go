@@ -39,8 +39,8 @@ type sourceHealth struct {
 	err error
 }
 
-func newSourceHealth(name string, ask func(context.Context) error) *sourceHealth {
-	return &sourceHealth{name: name, probe: ask, err: errors.New("not asked yet")}
+func newSourceHealth(name string, probe func(context.Context) error) *sourceHealth {
+	return &sourceHealth{name: name, probe: probe, err: errors.New("not asked yet")}
 }
 
 // Start checks the source until ctx ends.
@@ -62,10 +62,10 @@ func (h *sourceHealth) Start(ctx context.Context) error {
 func (h *sourceHealth) NeedLeaderElection() bool { return false }
 
 func (h *sourceHealth) check(ctx context.Context) {
-	asking, cancel := context.WithTimeout(ctx, sourceCheckTimeout)
+	checkCtx, cancel := context.WithTimeout(ctx, sourceCheckTimeout)
 	defer cancel()
 
-	err := h.probe(asking)
+	err := h.probe(checkCtx)
 	if ctx.Err() != nil {
 		return
 	}
@@ -137,12 +137,12 @@ func (sourceUpCollector) Describe(to chan<- *prometheus.Desc) { to <- upDesc() }
 // Collect implements prometheus.Collector.
 func (g sourceUpCollector) Collect(to chan<- prometheus.Metric) {
 	for _, h := range g {
-		up := 1.0
+		value := 1.0
 		if h.Check(nil) != nil {
-			up = 0
+			value = 0
 		}
 
-		to <- prometheus.MustNewConstMetric(upDesc(), prometheus.GaugeValue, up, h.name)
+		to <- prometheus.MustNewConstMetric(upDesc(), prometheus.GaugeValue, value, h.name)
 	}
 }
 

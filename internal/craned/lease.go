@@ -32,8 +32,8 @@ type lease struct {
 	clock clock.WithDelayedExecution
 	// limit is the time after the start of the last renewal at which this replica must have ended.
 	limit time.Duration
-	// held reports whether this replica has been the holder.
-	held atomic.Bool
+	// leading reports whether this replica has been the holder.
+	leading atomic.Bool
 	// lost receives the reason why this replica is no longer the holder, once.
 	lost chan error
 	// events records changes of the leader.
@@ -47,13 +47,13 @@ type lease struct {
 // newLease returns a lock on a Lease. It has a client of its own, because with the controllers' rate limit a renewal could be
 // late whenever they write much.
 func newLease(config *rest.Config, o *Options) (*lease, error) {
-	own := rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
-	own.RateLimiter = nil
+	leaseConfig := rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
+	leaseConfig.RateLimiter = nil
 
 	// A request that hangs must leave time for another before the deadline.
-	own.Timeout = max(o.LeaderElection.RenewDeadline/2, time.Second)
+	leaseConfig.Timeout = max(o.LeaderElection.RenewDeadline/2, time.Second)
 
-	clients, err := slimclient.NewForConfig(own)
+	clients, err := slimclient.NewForConfig(leaseConfig)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the lease: %w", err)
 	}
@@ -137,8 +137,8 @@ func (l *lease) recordWrite(record resourcelock.LeaderElectionRecord, sent time.
 		return err
 	}
 
-	held := record.HolderIdentity == l.Identity()
-	l.held.Store(held)
+	leads := record.HolderIdentity == l.Identity()
+	l.leading.Store(leads)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -147,7 +147,7 @@ func (l *lease) recordWrite(record resourcelock.LeaderElectionRecord, sent time.
 		l.expiry = nil
 	}
 
-	if held {
+	if leads {
 		l.expiry = l.clock.AfterFunc(l.limit-l.clock.Since(sent), func() {
 			l.report(fmt.Errorf("the lease %s was not renewed for %s", leaderElectionID, l.limit))
 		})
@@ -158,7 +158,7 @@ func (l *lease) recordWrite(record resourcelock.LeaderElectionRecord, sent time.
 
 // observeHolder compares the holder of the lease with the previous one.
 func (l *lease) observeHolder(holder string) {
-	if holder != l.Identity() && l.held.Load() {
+	if holder != l.Identity() && l.leading.Load() {
 		l.report(fmt.Errorf("the lease %s was taken by %s", leaderElectionID, holder))
 	}
 }

@@ -219,20 +219,20 @@ func addPredictor(ctx context.Context, p *dependencies) (*predictor.Predictor, e
 		return nil, fmt.Errorf("--prediction-time-zone: %w", err)
 	}
 
-	owner, err := predictor.New(config)
+	models, err := predictor.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("building the predictor: %w", err)
 	}
 
-	if err := metricsRegistry().Register(owner); err != nil {
+	if err := metricsRegistry().Register(models); err != nil {
 		return nil, fmt.Errorf("registering the metrics of the predictor: %w", err)
 	}
 
-	if err := p.mgr.Add(owner); err != nil {
+	if err := p.mgr.Add(models); err != nil {
 		return nil, fmt.Errorf("adding the predictor: %w", err)
 	}
 
-	return owner, nil
+	return models, nil
 }
 
 // isRequestError reports whether the source refused the query, as opposed to a failing source.

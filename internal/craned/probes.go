@@ -69,7 +69,7 @@ func (p *probes) isLeader() bool {
 	}
 }
 
-func (p *probes) addCheck(to map[string]healthz.Checker, name string, check healthz.Checker) error {
+func (p *probes) addCheck(checks map[string]healthz.Checker, name string, check healthz.Checker) error {
 	if name == "" || check == nil {
 		return errors.New("a check needs a name and a function")
 	}
@@ -77,11 +77,11 @@ func (p *probes) addCheck(to map[string]healthz.Checker, name string, check heal
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	if _, twice := to[name]; twice || name == roleLeader || name == roleStandby {
+	if _, twice := checks[name]; twice || name == roleLeader || name == roleStandby {
 		return fmt.Errorf("there is a check %s already", name)
 	}
 
-	to[name] = check
+	checks[name] = check
 	return nil
 }
 

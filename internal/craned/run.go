@@ -62,7 +62,7 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 
-	stop, err := newPause(config, o)
+	pauseSwitch, err := newPause(config, o)
 	if err != nil {
 		return err
 	}
@@ -83,8 +83,8 @@ func Run(ctx context.Context, o *Options) error {
 		return err
 	}
 
-	p.pause = stop
-	if err := errors.Join(h.Add(stop), h.AddReadyzCheck("pause", stop.Check), metricsRegistry().Register(stop)); err != nil {
+	p.pause = pauseSwitch
+	if err := errors.Join(h.Add(pauseSwitch), h.AddReadyzCheck("pause", pauseSwitch.Check), metricsRegistry().Register(pauseSwitch)); err != nil {
 		return fmt.Errorf("adding the switch that stops writes: %w", err)
 	}
 
@@ -104,7 +104,7 @@ func Run(ctx context.Context, o *Options) error {
 // start runs the manager until it stops or another replica holds its lease. The manager stops at a delay after the end of ctx, during
 // which the replica is not ready.
 func start(ctx context.Context, mgr probedManager, delay time.Duration, clk clock.Clock, lost <-chan error) error {
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	runCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 
 	drain := context.AfterFunc(ctx, func() {
@@ -113,7 +113,7 @@ func start(ctx context.Context, mgr probedManager, delay time.Duration, clk cloc
 			ctrl.LoggerFrom(ctx).Info("Shutting down after a delay", "delay", delay)
 			select {
 			case <-clk.After(delay):
-			case <-running.Done():
+			case <-runCtx.Done():
 			}
 		}
 
@@ -122,7 +122,7 @@ func start(ctx context.Context, mgr probedManager, delay time.Duration, clk cloc
 	defer drain()
 
 	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(running) }()
+	go func() { ended <- mgr.Start(runCtx) }()
 
 	select {
 	case err := <-ended:

@@ -48,7 +48,7 @@ func validateRebalance(s rebalancer.Settings) field.ErrorList {
 		errs = append(errs, field.Invalid(flag("rebalance-cool-down"), s.CoolDown.String(), "must be 0 or more"))
 	}
 
-	for _, at := range []struct {
+	for _, limit := range []struct {
 		name string
 		n    int
 	}{
@@ -57,8 +57,8 @@ func validateRebalance(s rebalancer.Settings) field.ErrorList {
 		{"rebalance-max-moves-per-node", s.PerNode},
 		{"rebalance-max-moves-per-hour", s.PerHour},
 	} {
-		if at.n < 1 {
-			errs = append(errs, field.Invalid(flag(at.name), at.n, "must be 1 or more"))
+		if limit.n < 1 {
+			errs = append(errs, field.Invalid(flag(limit.name), limit.n, "must be 1 or more"))
 		}
 	}
 
@@ -98,12 +98,12 @@ func addScheduling(ctx context.Context, p *dependencies) error {
 			return err
 		}
 
-		from := nodeloadcontroller.Sources{MetricsServer: usages, Forecast: nodeloadcontroller.NewPeaks(owner, wallclock.New())}
+		sources := nodeloadcontroller.Sources{MetricsServer: usages, Forecast: nodeloadcontroller.NewPeaks(owner, wallclock.New())}
 		if p.source != nil {
-			from.Prometheus = p.source
+			sources.Prometheus = p.source
 		}
 
-		writer, err := addNodeLoad(mgr, o, policy, format, from)
+		writer, err := addNodeLoad(mgr, o, policy, format, sources)
 		if err != nil {
 			return err
 		}

@@ -33,13 +33,13 @@ const (
 
 // dataSourceName returns the canonical name of a data source for any of its accepted names.
 func dataSourceName(name string) (string, bool) {
-	known := map[string]string{
+	canonicalNames := map[string]string{
 		dataSourceProm: dataSourceProm, "prometheus": dataSourceProm,
 		dataSourceMetricsServer: dataSourceMetricsServer, "metricsserver": dataSourceMetricsServer, "metrics-server": dataSourceMetricsServer,
 		dataSourceGRPC: dataSourceGRPC, dataSourceCSV: dataSourceCSV,
 	}
 
-	canonical, ok := known[strings.ToLower(strings.TrimSpace(name))]
+	canonical, ok := canonicalNames[strings.ToLower(strings.TrimSpace(name))]
 	return canonical, ok
 }
 
@@ -66,13 +66,13 @@ func newSources(ctx context.Context, mgr manager.Manager, o *Options) (*sources,
 	s := &sources{}
 	var members []fallback.Source
 	for _, name := range o.DataSources {
-		capabilities, ask, err := s.open(mgr, o, name)
+		capabilities, probe, err := s.open(mgr, o, name)
 		if err != nil {
 			return nil, err
 		}
 
 		members = append(members, fallback.Source{Name: name, Capabilities: capabilities})
-		s.health = append(s.health, newSourceHealth(name, ask))
+		s.health = append(s.health, newSourceHealth(name, probe))
 	}
 
 	s.list = fallback.New(fallback.Config{
@@ -153,12 +153,12 @@ func (s *sources) history() metrics.Capabilities {
 }
 
 // selector writes the name of a series as a selector.
-func (s *sources) selector(metric string, own ...prometheus.Matcher) (string, error) {
+func (s *sources) selector(metric string, matchers ...prometheus.Matcher) (string, error) {
 	if s.prom == nil {
 		return "", fmt.Errorf("series %s: --datasource has no %s: %w", metric, dataSourceProm, metrics.ErrUnsupported)
 	}
 
-	return s.prom.Selector(metric, own...)
+	return s.prom.Selector(metric, matchers...)
 }
 
 // newSource opens Prometheus. It sends no request.

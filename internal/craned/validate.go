@@ -134,7 +134,7 @@ func (o *Options) validateDataSources() field.ErrorList {
 
 	for i, name := range o.DataSources {
 		path := flag("datasource").Index(i)
-		if _, known := dataSourceName(name); !known {
+		if _, ok := dataSourceName(name); !ok {
 			errs = append(errs, field.NotSupported(path, name, dataSourceNames()))
 		} else if slices.Contains(o.DataSources[:i], name) {
 			errs = append(errs, field.Duplicate(path, name))

@@ -69,7 +69,7 @@ func addWebAPI(ctx context.Context, p *dependencies) error {
 		return nil
 	}
 
-	who, may, err := webapi.NewDelegatedAuth(p.mgr.GetConfig())
+	authn, authz, err := webapi.NewDelegatedAuth(p.mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("adding the web API: %w", err)
 	}
@@ -79,8 +79,8 @@ func addWebAPI(ctx context.Context, p *dependencies) error {
 		Queries:       p.data.list,
 		MaxPoints:     p.Prometheus.MaxPoints,
 		PastSeries:    p.pastSeries(&controller.NodeTemplates{Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace, Clock: wallclock.New()}),
-		Authenticator: who,
-		Authorizer:    may,
+		Authenticator: authn,
+		Authorizer:    authz,
 		Clock:         wallclock.New(),
 	})
 
@@ -194,10 +194,10 @@ func (p *dependencies) readPast(
 		return nil, fmt.Errorf("metric %s: %w", metric.ResourceIdentifier, err)
 	}
 
-	one, known := byName[target.Name]
-	if !known {
+	past, ok := byName[target.Name]
+	if !ok {
 		return nil, nil
 	}
 
-	return []metrics.LabelledSeries{{Series: one}}, nil
+	return []metrics.LabelledSeries{{Series: past}}, nil
 }

@@ -204,7 +204,7 @@ func newCertificateRotator(p *dependencies) (*certificates.Rotator, error) {
 		return nil, fmt.Errorf("building the client of webhook configurations: %w", err)
 	}
 
-	keeper, err := certificates.New(certificates.Config{
+	rotator, err := certificates.New(certificates.Config{
 		Clients:   clients,
 		Dynamic:   objects,
 		Namespace: p.Namespace,
@@ -223,5 +223,5 @@ func newCertificateRotator(p *dependencies) (*certificates.Rotator, error) {
 		return nil, fmt.Errorf("building the keeper of certificates: %w", err)
 	}
 
-	return keeper, nil
+	return rotator, nil
 }

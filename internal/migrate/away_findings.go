@@ -111,8 +111,8 @@ func (c *craneObjects) templates() []TemplateRequests {
 	for _, pod := range c.pods {
 		for _, o := range pod.GetOwnerReferences() {
 			key := uidKey{pod.GetNamespace(), string(o.UID)}
-			if of, ok := owner[key]; ok {
-				key.uid = of
+			if workload, ok := owner[key]; ok {
+				key.uid = workload
 			}
 
 			byWorkload[key] = append(byWorkload[key], pod)
@@ -139,33 +139,33 @@ func (t TemplateRequests) compare(template map[string]any, pods []*Object) {
 	name, _ := template["name"].(string)
 	want, _, _ := unstructured.NestedMap(template, "resources", "requests")
 	for _, kind := range []string{"cpu", "memory"} {
-		asked, ok := want[kind]
+		templateRequest, ok := want[kind]
 		if !ok {
 			continue // defaults of the namespace may have set it
 		}
 
-		base, err := resource.ParseQuantity(fmt.Sprint(asked))
+		base, err := resource.ParseQuantity(fmt.Sprint(templateRequest))
 		if err != nil {
 			continue
 		}
 
-		var most *resource.Quantity
+		var maxRequest *resource.Quantity
 		for _, pod := range pods {
 			for _, c := range mapsAt(pod, "spec", "containers") {
 				text, ok, _ := unstructured.NestedString(c, "resources", "requests", kind)
-				if q, err := resource.ParseQuantity(text); c["name"] == name && ok && err == nil && (most == nil || q.Cmp(*most) > 0) {
-					most = &q
+				if q, err := resource.ParseQuantity(text); c["name"] == name && ok && err == nil && (maxRequest == nil || q.Cmp(*maxRequest) > 0) {
+					maxRequest = &q
 				}
 			}
 		}
 
-		if most == nil || most.Cmp(base) == 0 {
+		if maxRequest == nil || maxRequest.Cmp(base) == 0 {
 			continue
 		}
 
 		if t.Requests[name] == nil {
 			t.Requests[name] = map[string]string{}
 		}
-		t.Requests[name][kind] = most.String()
+		t.Requests[name][kind] = maxRequest.String()
 	}
 }

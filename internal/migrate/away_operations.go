@@ -38,12 +38,12 @@ func (r releaseHPA) do(ctx context.Context, e *env) error {
 		return e.remove(ctx, r.ref, propagateDefault)
 	}
 
-	least, err := e.minimumOf(ctx, now)
+	minReplicas, err := e.minimumOf(ctx, now)
 	if err != nil {
 		return err
 	}
 
-	return e.edit(ctx, r.ref, func(o *Object) (main, status bool) { return release(o, least), false })
+	return e.edit(ctx, r.ref, func(o *Object) (main, status bool) { return release(o, minReplicas), false })
 }
 
 func (r releaseHPA) undo(ctx context.Context, e *env) error { return e.restore(ctx, r.ref) }
@@ -75,7 +75,7 @@ func (e *env) minimumOf(ctx context.Context, hpa *Object) (int64, error) {
 }
 
 // release removes from an HPA what makes it Crane's. Where a forecast or a schedule may hold replicas, its minimum becomes the replicas that it has.
-func release(o *Object, least int64) bool {
+func release(o *Object, minReplicas int64) bool {
 	if o.GetLabels()[labelManagedBy] != ehpaManager {
 		return false
 	}
@@ -94,12 +94,12 @@ func release(o *Object, least int64) bool {
 	}
 
 	delete(annotations, autoscalingv1alpha1.AnnotationAdoptedSpec)
-	floor := least
-	if len(plain) != len(metrics) || int64At(o, "spec", "minReplicas") > least {
-		floor = min(max(least, int64At(o, "status", "currentReplicas"), int64At(o, "status", "desiredReplicas")), int64At(o, "spec", "maxReplicas"))
+	floor := minReplicas
+	if len(plain) != len(metrics) || int64At(o, "spec", "minReplicas") > minReplicas {
+		floor = min(max(minReplicas, int64At(o, "status", "currentReplicas"), int64At(o, "status", "desiredReplicas")), int64At(o, "spec", "maxReplicas"))
 	}
-	if floor != least {
-		annotations[AnnotationMinReplicas] = strconv.FormatInt(least, 10)
+	if floor != minReplicas {
+		annotations[AnnotationMinReplicas] = strconv.FormatInt(minReplicas, 10)
 	}
 
 	_ = unstructured.SetNestedField(o.Object, floor, "spec", "minReplicas")
@@ -170,8 +170,8 @@ func (d dropObject) undo(ctx context.Context, e *env) error {
 		return err == nil, err
 	})
 
-	status, has := original.Object["status"]
-	if err != nil || !has {
+	status, ok := original.Object["status"]
+	if err != nil || !ok {
 		return err
 	}
 

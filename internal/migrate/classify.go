@@ -83,8 +83,8 @@ func gocraneWorkload(o *Object) bool {
 		command, _, _ := unstructured.NestedStringSlice(container, "command")
 		args, _, _ := unstructured.NestedStringSlice(container, "args")
 
-		entry, known := knownWorkload(o)
-		if known && slices.Contains(append(command, args...), entry) {
+		entry, ok := knownWorkload(o)
+		if ok && slices.Contains(append(command, args...), entry) {
 			return true
 		}
 	}

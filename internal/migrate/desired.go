@@ -58,12 +58,12 @@ var (
 
 // defaultTag returns the tag of the images of a version of this program, which have that version as their tag. Versions without images are
 // an error: unknown ones, and those of builds without a tag.
-func defaultTag(of string) (string, error) {
-	if of == "unknown" || !tagPattern.MatchString(of) || pseudoVersion.MatchString(of) {
-		return "", fmt.Errorf("the version of this crane, %s, is no tag of images: give theirs with --image-tag", of)
+func defaultTag(version string) (string, error) {
+	if version == "unknown" || !tagPattern.MatchString(version) || pseudoVersion.MatchString(version) {
+		return "", fmt.Errorf("the version of this crane, %s, is no tag of images: give theirs with --image-tag", version)
 	}
 
-	return of, nil
+	return version, nil
 }
 
 // editContainers changes the containers of a workload.

@@ -122,8 +122,8 @@ func (e *env) restore(ctx context.Context, ref Ref) error {
 }
 
 // replace creates an object, or replaces it unless equal returns true.
-func (e *env) replace(ctx context.Context, to *Object, equal func(now *Object) bool) error {
-	ref := RefOf(to)
+func (e *env) replace(ctx context.Context, object *Object, equal func(now *Object) bool) error {
+	ref := RefOf(object)
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		now, err := e.get(ctx, ref)
 		if err != nil {
@@ -131,14 +131,14 @@ func (e *env) replace(ctx context.Context, to *Object, equal func(now *Object) b
 		}
 
 		if now == nil {
-			return e.create(ctx, to)
+			return e.create(ctx, object)
 		}
 
 		if equal(now) {
 			return nil
 		}
 
-		update := stripped(to)
+		update := stripped(object)
 		update.SetResourceVersion(now.GetResourceVersion())
 		keepAllocated(now, update)
 
@@ -148,7 +148,7 @@ func (e *env) replace(ctx context.Context, to *Object, equal func(now *Object) b
 				return err
 			}
 
-			return e.create(ctx, to)
+			return e.create(ctx, object)
 		}
 
 		if err != nil && !apierrors.IsConflict(err) {

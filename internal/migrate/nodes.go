@@ -190,9 +190,9 @@ func (m NodeMarks) restore(node *Object) (main, status bool) {
 	}
 
 	for field, values := range map[string]map[string]string{"capacity": m.Capacity, "allocatable": m.Allocatable} {
-		has := stringMapAt(node, "status", field)
+		current := stringMapAt(node, "status", field)
 		for name, quantity := range values {
-			if has[name] != quantity {
+			if current[name] != quantity {
 				status = true
 				_ = unstructured.SetNestedField(node.Object, quantity, "status", field, name)
 			}

@@ -44,15 +44,15 @@ const (
 // Validate reports unknown values.
 func (o Options) Validate() error {
 	var errs []error
-	for _, choice := range []struct{ flag, value, one, other string }{
+	for _, choice := range []struct{ flag, value, first, second string }{
 		{"evpa", o.EVPA, EVPAOff, EVPAAct},
 		{"external-metrics", o.ExternalMetrics, KeepAPI, TakeAPI},
 		{"requests", o.Requests, RequestsPods, RequestsTemplate},
 		{"scheduler", o.Scheduler, Keep, Remove},
 		{"metric-adapter", o.MetricAdapter, Keep, Remove},
 	} {
-		if !slices.Contains([]string{"", choice.one, choice.other}, choice.value) {
-			errs = append(errs, fmt.Errorf("--%s %q: want %s or %s", choice.flag, choice.value, choice.one, choice.other))
+		if !slices.Contains([]string{"", choice.first, choice.second}, choice.value) {
+			errs = append(errs, fmt.Errorf("--%s %q: want %s or %s", choice.flag, choice.value, choice.first, choice.second))
 		}
 	}
 

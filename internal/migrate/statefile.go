@@ -216,7 +216,7 @@ func (f *stateFile) sign(content string) string {
 }
 
 // journal returns a journal whose steps have a state.
-func (f *stateFile) journal(of StepState) *Journal {
+func (f *stateFile) journal(state StepState) *Journal {
 	j := &Journal{
 		Version: journalVersion,
 		Phase:   PhaseRunning,
@@ -227,7 +227,7 @@ func (f *stateFile) journal(of StepState) *Journal {
 	}
 
 	for _, st := range steps(f.State, f.Options) {
-		j.Steps = append(j.Steps, StepRecord{Name: st.name, State: of})
+		j.Steps = append(j.Steps, StepRecord{Name: st.name, State: state})
 	}
 
 	return j

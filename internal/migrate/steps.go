@@ -128,8 +128,8 @@ func (b *builder) evpas() []operation {
 func (b *builder) objects() []operation {
 	var refs []Ref
 	for _, item := range b.state.Items {
-		made := item.Object.GetLabels()[labelManagedBy] == ehpaManager
-		if made && item.Component == componentObjects || item.Object.GetKind() == "Recommendation" || item.Object.GetKind() == "NodeResourceTopology" {
+		generated := item.Object.GetLabels()[labelManagedBy] == ehpaManager
+		if generated && item.Component == componentObjects || item.Object.GetKind() == "Recommendation" || item.Object.GetKind() == "NodeResourceTopology" {
 			refs = append(refs, RefOf(item.Object))
 		}
 	}

@@ -157,14 +157,14 @@ func (e *env) awaitReady(ctx context.Context, workload *Object) error {
 const bridgeName = "metric-adapter-migration"
 
 // bridgeService returns the Service of the pods of a workload.
-func bridgeService(of *Object) *Object {
+func bridgeService(workload *Object) *Object {
 	pods := map[string]any{}
-	for key, value := range stringMapAt(of, "spec", "selector", "matchLabels") {
+	for key, value := range stringMapAt(workload, "spec", "selector", "matchLabels") {
 		pods[key] = value
 	}
 
-	service := serviceRef(of.GetNamespace(), bridgeName).empty()
-	service.SetNamespace(of.GetNamespace())
+	service := serviceRef(workload.GetNamespace(), bridgeName).empty()
+	service.SetNamespace(workload.GetNamespace())
 	service.SetName(bridgeName)
 	service.SetLabels(map[string]string{labelMigration: "bridge"})
 	service.Object["spec"] = map[string]any{
@@ -199,8 +199,8 @@ func (s swapWorkload) bridge(ctx context.Context, e *env, from *Object) error {
 
 // hasEndpoints reports whether the endpoints of the bridge are pods of a workload and one of them is ready. A workload without ready pods needs
 // no bridge.
-func (e *env) hasEndpoints(ctx context.Context, of *Object) (bool, error) {
-	pods, err := e.podsOf(ctx, of)
+func (e *env) hasEndpoints(ctx context.Context, workload *Object) (bool, error) {
+	pods, err := e.podsOf(ctx, workload)
 	if err != nil {
 		return false, err
 	}
@@ -215,7 +215,7 @@ func (e *env) hasEndpoints(ctx context.Context, of *Object) (bool, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSliceList"})
 
-	if err := e.client.List(ctx, list, client.InNamespace(of.GetNamespace()), client.MatchingLabels{"kubernetes.io/service-name": bridgeName}); err != nil {
+	if err := e.client.List(ctx, list, client.InNamespace(workload.GetNamespace()), client.MatchingLabels{"kubernetes.io/service-name": bridgeName}); err != nil {
 		return false, err
 	}
 
@@ -298,11 +298,11 @@ func (m moveAPI) undo(ctx context.Context, e *env) error {
 }
 
 // removeOrphans deletes the ReplicaSets that the deletion of a Deployment has left.
-func (e *env) removeOrphans(ctx context.Context, namespace string, of *Object) error {
+func (e *env) removeOrphans(ctx context.Context, namespace string, deployment *Object) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSetList"})
 
-	if err := e.client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels(stringMapAt(of, "spec", "selector", "matchLabels"))); err != nil {
+	if err := e.client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels(stringMapAt(deployment, "spec", "selector", "matchLabels"))); err != nil {
 		return err
 	}
 

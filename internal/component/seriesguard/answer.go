@@ -125,7 +125,7 @@ func (a *answer) shrink() {
 	clear(a.used)
 	a.total = 0
 
-	kept := a.series[:0]
+	sent := a.series[:0]
 	for _, s := range a.series {
 		if a.used[s.namespace]+s.bytes > a.share {
 			a.leaveOut(s.name, reasonTooMany)
@@ -134,11 +134,11 @@ func (a *answer) shrink() {
 
 		a.used[s.namespace] += s.bytes
 		a.total += s.bytes
-		kept = append(kept, s)
+		sent = append(sent, s)
 	}
 
-	clear(a.series[len(kept):])
-	a.series = kept
+	clear(a.series[len(sent):])
+	a.series = sent
 }
 
 // fairShare returns the largest share of which the sum over all needs, each at most the share, is within a limit.

@@ -94,11 +94,11 @@ func (d defaulter[T]) Handle(_ context.Context, req admission.Request) admission
 
 // newValidatingEndpoint returns the endpoint that validates objects of one kind.
 func newValidatingEndpoint[T client.Object](
-	scheme *runtime.Scheme, kind schema.GroupVersionKind, facts FactReader, look func(T, validation.Facts) validation.Result,
+	scheme *runtime.Scheme, kind schema.GroupVersionKind, facts FactReader, validate func(T, validation.Facts) validation.Result,
 ) Endpoint {
 	return Endpoint{
 		Path: webhookPath("validate", kind), Kind: kind,
-		webhook: admission.WithValidator(scheme, validator[T]{kind: kind.GroupKind(), validate: look, facts: facts}),
+		webhook: admission.WithValidator(scheme, validator[T]{kind: kind.GroupKind(), validate: validate, facts: facts}),
 	}
 }
 
@@ -106,11 +106,11 @@ func newValidatingEndpoint[T client.Object](
 func newDefaultingEndpoint[T any, P interface {
 	*T
 	client.Object
-}](scheme *runtime.Scheme, kind schema.GroupVersionKind, fill func(P)) Endpoint {
+}](scheme *runtime.Scheme, kind schema.GroupVersionKind, setDefaults func(P)) Endpoint {
 	return Endpoint{
 		Path:    webhookPath("mutate", kind),
 		Kind:    kind,
 		Mutates: true,
-		webhook: &admission.Webhook{Handler: defaulter[P]{decoder: admission.NewDecoder(scheme), newObject: func() P { return new(T) }, setDefaults: fill}},
+		webhook: &admission.Webhook{Handler: defaulter[P]{decoder: admission.NewDecoder(scheme), newObject: func() P { return new(T) }, setDefaults: setDefaults}},
 	}
 }

@@ -99,20 +99,20 @@ func (s *Server) Start(ctx context.Context) error {
 
 	// The manager starts webhooks with a context without its logger.
 	ctx, cancel := context.WithCancel(log.IntoContext(ctx, log.FromContext(ctx)))
-	var keeping sync.WaitGroup
-	var kept error
-	keeping.Go(func() {
+	var rotation sync.WaitGroup
+	var rotationErr error
+	rotation.Go(func() {
 		defer cancel() // Without certificates the server cannot serve.
 
-		kept = s.rotator.Run(ctx)
+		rotationErr = s.rotator.Run(ctx)
 	})
 
 	err := s.serve(ctx)
 	cancel()
-	keeping.Wait()
+	rotation.Wait()
 
-	if err == nil && kept != nil {
-		return fmt.Errorf("keeping certificates: %w", kept)
+	if err == nil && rotationErr != nil {
+		return fmt.Errorf("keeping certificates: %w", rotationErr)
 	}
 
 	return err
@@ -129,10 +129,10 @@ func (s *Server) serve(ctx context.Context) error {
 		}
 
 		config = files
-		following, stop := context.WithCancel(ctx)
+		followCtx, stop := context.WithCancel(ctx)
 		var running sync.WaitGroup
 		running.Go(func() {
-			if err := follow(following); err != nil {
+			if err := follow(followCtx); err != nil {
 				log.FromContext(ctx).Error(err, "failed to follow the certificate of webhooks; the present one stays")
 			}
 		})
@@ -158,10 +158,10 @@ func (s *Server) serve(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
+	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 
-	if err := server.Shutdown(closing); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	if err := server.Shutdown(shutdownCtx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("stopping the server of webhooks: %w", err)
 	}
 

@@ -60,8 +60,8 @@ func Parse(data []byte) (Config, error) {
 	}
 
 	var errs []error
-	need := func(is bool, field string) {
-		if !is {
+	need := func(ok bool, field string) {
+		if !ok {
 			errs = append(errs, fmt.Errorf("qosInitializer.%s is needed", field))
 		}
 	}

@@ -48,7 +48,7 @@ func NewDelegatedAuth(config *rest.Config) (authenticator.Request, authorizer.Au
 		Steps:    3,
 	}
 
-	who, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{
+	authn, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{
 		Anonymous:                &apiserver.AnonymousAuthConfig{Enabled: false},
 		CacheTTL:                 tokenTTL,
 		TokenAccessReviewClient:  tokens,
@@ -60,7 +60,7 @@ func NewDelegatedAuth(config *rest.Config) (authenticator.Request, authorizer.Au
 		return nil, nil, fmt.Errorf("building the authenticator: %w", err)
 	}
 
-	may, err := authorizerfactory.DelegatingAuthorizerConfig{
+	authz, err := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: access,
 		AllowCacheTTL:             allowTTL,
 		DenyCacheTTL:              denyTTL,
@@ -70,14 +70,14 @@ func NewDelegatedAuth(config *rest.Config) (authenticator.Request, authorizer.Au
 		return nil, nil, fmt.Errorf("building the authorizer: %w", err)
 	}
 
-	return who, may, nil
+	return authn, authz, nil
 }
 
 // authorize reports whether the user may use a route, and writes the error response otherwise. If the API server fails to decide,
 // access is denied.
 func (a *API) authorize(w http.ResponseWriter, r *http.Request, needs authorizer.AttributesRecord) bool {
 	logger := log.FromContext(r.Context())
-	who, ok, err := a.config.Authenticator.AuthenticateRequest(r)
+	identity, ok, err := a.config.Authenticator.AuthenticateRequest(r)
 	if err != nil {
 		logger.V(1).Info("A token was not accepted", "reason", err.Error())
 	}
@@ -88,7 +88,7 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request, needs authorizer
 		return false
 	}
 
-	needs.User = who.User
+	needs.User = identity.User
 	decision, reason, err := a.config.Authorizer.Authorize(r.Context(), needs)
 	if err != nil {
 		logger.Info("The API server does not say who may use the web API", "reason", err.Error())
@@ -97,8 +97,8 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request, needs authorizer
 	}
 
 	if decision != authorizer.DecisionAllow {
-		logger.V(1).Info("Denied", "user", who.User.GetName(), "reason", reason)
-		writeError(w, http.StatusForbidden, fmt.Sprintf("user %q may not %s", who.User.GetName(), describePermission(needs)))
+		logger.V(1).Info("Denied", "user", identity.User.GetName(), "reason", reason)
+		writeError(w, http.StatusForbidden, fmt.Sprintf("user %q may not %s", identity.User.GetName(), describePermission(needs)))
 		return false
 	}
 

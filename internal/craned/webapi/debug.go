@@ -106,7 +106,7 @@ func (a *API) debug(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("reading the page's template: %w", err)
 	}
 
-	out := &limitedBuffer{left: maxAnswer}
+	out := &limitedBuffer{remaining: maxAnswer}
 	if err := page.Execute(out, p); err != nil {
 		return fmt.Errorf("writing the page: %w", err)
 	}

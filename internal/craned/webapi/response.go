@@ -75,12 +75,12 @@ var errTooLong = errors.New("the answer is too long: ask for less, such as one n
 // limitedBuffer is a buffer with a maximum size.
 type limitedBuffer struct {
 	bytes.Buffer
-	left int
+	remaining int
 }
 
 // Write implements io.Writer.
 func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if b.left -= len(p); b.left < 0 {
+	if b.remaining -= len(p); b.remaining < 0 {
 		return 0, errTooLong
 	}
 
@@ -88,7 +88,7 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 }
 
 func encode(e envelope) ([]byte, error) {
-	out := &limitedBuffer{left: maxAnswer}
+	out := &limitedBuffer{remaining: maxAnswer}
 	if err := json.NewEncoder(out).Encode(e); err != nil {
 		return nil, fmt.Errorf("writing the answer: %w", err)
 	}

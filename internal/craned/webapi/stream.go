@@ -14,8 +14,8 @@ import (
 
 // streamedList is a response whose items are encoded one by one, so that it needs the memory of one item.
 type streamedList struct {
-	// whole is the value without its items, which are null in its JSON.
-	whole any
+	// frame is the value without its items, which are null in its JSON.
+	frame any
 	items reflect.Value
 }
 
@@ -34,16 +34,16 @@ func newStreamedList(data any) (list streamedList, ok bool) {
 		return streamedList{}, false
 	}
 
-	whole := reflect.New(v.Elem().Type()) // A shallow copy: the list may belong to a cache.
-	whole.Elem().Set(v.Elem())
-	whole.Elem().FieldByName("Items").SetZero()
+	frame := reflect.New(v.Elem().Type()) // A shallow copy: the list may belong to a cache.
+	frame.Elem().Set(v.Elem())
+	frame.Elem().FieldByName("Items").SetZero()
 
-	return streamedList{whole: whole.Interface(), items: items}, true
+	return streamedList{frame: frame.Interface(), items: items}, true
 }
 
 // write encodes the list twice: once to learn its size, since a response that has begun cannot become an error, and once to send it.
 func (l streamedList) write(w http.ResponseWriter) error {
-	if err := l.encode(&limitedWriter{left: maxAnswer}); err != nil {
+	if err := l.encode(&limitedWriter{remaining: maxAnswer}); err != nil {
 		return err
 	}
 
@@ -55,22 +55,22 @@ func (l streamedList) write(w http.ResponseWriter) error {
 }
 
 func (l streamedList) encode(w io.Writer) error {
-	frame, err := json.Marshal(envelope{Data: l.whole})
+	encoded, err := json.Marshal(envelope{Data: l.frame})
 	if err != nil {
 		return fmt.Errorf("writing the answer: %w", err)
 	}
 
 	null := []byte("null")
-	if l.whole != nil {
+	if l.frame != nil {
 		null = []byte(`"items":null`)
 	}
 
-	before, after, found := bytes.Cut(frame, null)
+	before, after, found := bytes.Cut(encoded, null)
 	if !found {
-		return fmt.Errorf("writing the answer: no items in %s", frame)
+		return fmt.Errorf("writing the answer: no items in %s", encoded)
 	}
 
-	if l.whole != nil {
+	if l.frame != nil {
 		before = append(bytes.Clone(before), `"items":`...)
 	}
 
@@ -103,11 +103,11 @@ func (l streamedList) encode(w io.Writer) error {
 }
 
 // limitedWriter counts bytes.
-type limitedWriter struct{ left int }
+type limitedWriter struct{ remaining int }
 
 // Write implements io.Writer.
 func (w *limitedWriter) Write(p []byte) (int, error) {
-	if w.left -= len(p); w.left < 0 {
+	if w.remaining -= len(p); w.remaining < 0 {
 		return 0, errTooLong
 	}
 

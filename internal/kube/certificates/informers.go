@@ -153,7 +153,7 @@ func (v *informers) storedSecret() (*corev1.Secret, error) {
 }
 
 // target returns nil if there is none; known is false before the first event of the watch.
-func (v *informers) target(t Target) (o *unstructured.Unstructured, known bool, err error) {
+func (v *informers) target(t Target) (o *unstructured.Unstructured, synced bool, err error) {
 	i := v.targets[t]
 	if !i.HasSynced() {
 		return nil, false, nil

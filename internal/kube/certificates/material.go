@@ -121,8 +121,8 @@ func (m *material) bundle() []byte {
 }
 
 // data returns the new data of the Secret; other keys are kept.
-func (m *material) data(had map[string][]byte) map[string][]byte {
-	out := maps.Clone(had)
+func (m *material) data(current map[string][]byte) map[string][]byte {
+	out := maps.Clone(current)
 	if out == nil {
 		out = map[string][]byte{}
 	}

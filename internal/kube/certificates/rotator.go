@@ -111,16 +111,16 @@ func (k *Rotator) Run(ctx context.Context) error {
 	ctx = logr.NewContext(ctx, log)
 	retry := minRetry
 
-	told := ""
+	reported := ""
 	for {
 		wait := checkInterval
 		if err := k.reconcile(ctx, view); err == nil {
 			retry = minRetry
-			told = ""
+			reported = ""
 		} else if ctx.Err() == nil {
-			if err.Error() != told {
+			if err.Error() != reported {
 				log.Info("Certificates are not as they should be; trying again", "reason", err.Error())
-				told = err.Error()
+				reported = err.Error()
 			}
 
 			wait = retry
@@ -155,14 +155,14 @@ func (k *Rotator) reconcile(ctx context.Context, view *informers) error {
 
 	for range maxSteps {
 		// A target that cannot be patched does not delay the replacement of an expired certificate.
-		trusted, telling := k.distributeBundle(ctx, view, secret, m)
-		if errors.Is(telling, errStale) {
-			return telling
+		trusted, distributeErr := k.distributeBundle(ctx, view, secret, m)
+		if errors.Is(distributeErr, errStale) {
+			return distributeErr
 		}
 
 		d := k.config.Lifetimes.nextStep(m, k.config.Clock.Now(), k.config.Hosts, trusted)
 		if d.step == stepNone {
-			return telling
+			return distributeErr
 		}
 
 		next, err := k.config.Lifetimes.applyStep(d.step, m, k.config.Clock.Now, k.config.Hosts)
@@ -200,17 +200,17 @@ func (k *Rotator) readSecret(ctx context.Context, secret *corev1.Secret) (*mater
 	}
 
 	k.mu.Lock()
-	last := k.current
+	previous := k.current
 	k.mu.Unlock()
 
 	log := logr.FromContextOrDiscard(ctx)
-	if last == nil {
+	if previous == nil {
 		log.Info("The Secret cannot be read; making everything anew", "reason", err.Error())
 		return nil, nil
 	}
 
 	log.Info("The Secret cannot be read; putting back what it held", "reason", err.Error())
-	if _, err := k.writeSecret(ctx, secret, last); err != nil {
+	if _, err := k.writeSecret(ctx, secret, previous); err != nil {
 		return nil, err
 	}
 
@@ -232,25 +232,25 @@ func (k *Rotator) setCurrent(m *material, s step) {
 var errStale = errors.New("the Secret has changed meanwhile")
 
 // writeSecret creates the Secret or updates the version that was read.
-func (k *Rotator) writeSecret(ctx context.Context, had *corev1.Secret, m *material) (*corev1.Secret, error) {
+func (k *Rotator) writeSecret(ctx context.Context, current *corev1.Secret, m *material) (*corev1.Secret, error) {
 	secrets := k.config.Clients.CoreV1().Secrets(k.config.Namespace)
 	var written *corev1.Secret
 	var err error
-	if had == nil {
+	if current == nil {
 		written, err = secrets.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: k.config.Namespace, Name: k.config.Secret},
 			Type:       corev1.SecretTypeTLS, Data: m.data(nil),
 		}, metav1.CreateOptions{FieldManager: k.config.Manager})
 	} else {
-		next := had.DeepCopy() // UID and resourceVersion are those of the version that was read.
-		next.Data = m.data(had.Data)
+		next := current.DeepCopy() // UID and resourceVersion are those of the version that was read.
+		next.Data = m.data(current.Data)
 		written, err = secrets.Update(ctx, next, metav1.UpdateOptions{FieldManager: k.config.Manager})
 	}
 
 	switch {
 	case err == nil:
 		return written, nil
-	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), had != nil && apierrors.IsNotFound(err):
+	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), current != nil && apierrors.IsNotFound(err):
 		return nil, errStale
 	}
 
@@ -267,8 +267,8 @@ func (k *Rotator) distributeBundle(ctx context.Context, view *informers, secret 
 	checked := false
 	var errs []error
 	for _, t := range k.config.Targets {
-		o, known, err := view.target(t)
-		if err != nil || !known {
+		o, synced, err := view.target(t)
+		if err != nil || !synced {
 			return false, err
 		}
 

@@ -169,18 +169,18 @@ func (l Lifetimes) applyStep(s step, m *material, now func() time.Time, hosts []
 		*next = *m
 	}
 
-	at := now()
+	current := now()
 	switch s {
 	case stepNone:
 		return m, nil
 
 	case stepTrim:
-		next.older = slices.DeleteFunc(slices.Clone(m.older), func(c *x509.Certificate) bool { return expiredAt(at)(c) || !m.signedBy(c) })
+		next.older = slices.DeleteFunc(slices.Clone(m.older), func(c *x509.Certificate) bool { return expiredAt(current)(c) || !m.signedBy(c) })
 		return next, nil
 
 	case stepAuthority, stepRecreate:
 		if m != nil {
-			next.older = slices.DeleteFunc(m.authorities(), expiredAt(at))
+			next.older = slices.DeleteFunc(m.authorities(), expiredAt(current))
 			next.older = next.older[:min(len(next.older), maxAuthorities-1)]
 		}
 
@@ -210,8 +210,8 @@ func (l Lifetimes) applyStep(s step, m *material, now func() time.Time, hosts []
 }
 
 // mergeHosts adds the hosts of other replicas, so that replicas do not replace each other's certificate forever.
-func mergeHosts(own, others []string) []string {
-	all := slices.Clone(own)
+func mergeHosts(hosts, others []string) []string {
+	all := slices.Clone(hosts)
 	for _, h := range others {
 		if len(all) < maxHosts && !slices.Contains(all, h) {
 			all = append(all, h)

@@ -64,8 +64,8 @@ type operation struct {
 func (t Target) patch(o *unstructured.Unstructured, bundle []byte) ([]operation, error) {
 	var ops []operation
 	text := base64.StdEncoding.EncodeToString(bundle)
-	put := func(path string, has map[string]any) {
-		if had, _ := has["caBundle"].(string); !sameBundle(had, bundle) {
+	put := func(path string, clientConfig map[string]any) {
+		if current, _ := clientConfig["caBundle"].(string); !sameBundle(current, bundle) {
 			ops = append(ops, operation{"add", path + "/caBundle", text})
 		}
 	}
@@ -111,8 +111,8 @@ func (t Target) patch(o *unstructured.Unstructured, bundle []byte) ([]operation,
 
 // sameBundle compares the base64 bundle of an object with a bundle.
 func sameBundle(text string, bundle []byte) bool {
-	had, err := base64.StdEncoding.DecodeString(text)
-	return err == nil && bytes.Equal(had, bundle)
+	current, err := base64.StdEncoding.DecodeString(text)
+	return err == nil && bytes.Equal(current, bundle)
 }
 
 // apply patches the observed version of the object.

@@ -26,8 +26,8 @@ func All[L any, P interface {
 
 // List reads objects into list and returns a request for each. A cache that cannot be read is stopping; there are no requests
 // then.
-func List(ctx context.Context, reader client.Reader, list client.ObjectList, of ...client.ListOption) []reconcile.Request {
-	if err := reader.List(ctx, list, of...); err != nil {
+func List(ctx context.Context, reader client.Reader, list client.ObjectList, options ...client.ListOption) []reconcile.Request {
+	if err := reader.List(ctx, list, options...); err != nil {
 		return nil
 	}
 

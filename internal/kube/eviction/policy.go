@@ -73,7 +73,7 @@ func (p Policy) ReplicaBlockReason(running int) string {
 const multiplePDBs = "more than one PodDisruptionBudget"
 
 // BlockedByPDB reports whether disruption budgets block an eviction, with the message of the API server.
-func BlockedByPDB(err error) (why string, kept bool) {
+func BlockedByPDB(err error) (message string, blocked bool) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return "", false
@@ -91,11 +91,11 @@ func BlockedByPDB(err error) (why string, kept bool) {
 	for _, c := range s.Details.Causes {
 		if c.Type == policyv1.DisruptionBudgetCause {
 			texts = append(texts, c.Message)
-			kept = true
+			blocked = true
 		}
 	}
 
-	return strings.Join(texts, "; "), kept
+	return strings.Join(texts, "; "), blocked
 }
 
 // OutcomeUnknown reports whether it is unknown if a pod was evicted: the API server's answer is neither success nor a refusal, so

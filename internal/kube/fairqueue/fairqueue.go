@@ -198,9 +198,9 @@ func (q *queue[request]) AddWithOpts(o priorityqueue.AddOpts, items ...request) 
 	}
 
 	for _, item := range items {
-		one := o
-		one.Priority = new(q.priority(class, item))
-		q.PriorityQueue.AddWithOpts(one, item)
+		options := o
+		options.Priority = new(q.priority(class, item))
+		q.PriorityQueue.AddWithOpts(options, item)
 	}
 }
 

@@ -92,10 +92,10 @@ func (s Set) Encode() string {
 	}
 
 	var text string
-	for _, most := range []int{len(s), 1000, 100, 10, 0} {
+	for _, maxEntries := range []int{len(s), 1000, 100, 10, 0} {
 		collapsed := Set{}
 		for w := range s {
-			if perNamespace[w.Namespace] > most {
+			if perNamespace[w.Namespace] > maxEntries {
 				w = Workload{Kind: KindNamespace, Namespace: w.Namespace}
 			}
 			collapsed.Add(w)

@@ -48,11 +48,11 @@ const maxReason = 256
 
 // Switch follows the ConfigMap. It is a prometheus.Collector of the metric crane_paused.
 type Switch struct {
-	client    slimclient.Interface
-	namespace string
-	clock     clock.Clock
-	known     chan struct{}
-	knownOnce sync.Once
+	client     slimclient.Interface
+	namespace  string
+	clock      clock.Clock
+	loaded     chan struct{}
+	loadedOnce sync.Once
 	// overdue is set if the first state is unknown at firstAnswer after Start.
 	overdue atomic.Bool
 
@@ -67,7 +67,7 @@ func New(client slimclient.Interface, namespace string, clk clock.Clock) *Switch
 		client:    client,
 		namespace: namespace,
 		clock:     clk,
-		known:     make(chan struct{}),
+		loaded:    make(chan struct{}),
 	}
 }
 
@@ -102,13 +102,13 @@ func (s *Switch) Start(ctx context.Context) error {
 		select {
 		case <-s.clock.After(firstAnswer):
 			s.overdue.Store(true)
-		case <-s.known:
+		case <-s.loaded:
 		case <-ctx.Done():
 		}
 	})
 
 	if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		s.knownOnce.Do(func() { close(s.known) })
+		s.loadedOnce.Do(func() { close(s.loaded) })
 	}
 
 	running.Wait()
@@ -145,7 +145,7 @@ func (s *Switch) set(paused bool, reason string) {
 	s.mu.Unlock()
 
 	if paused {
-		s.knownOnce.Do(func() { close(s.known) })
+		s.loadedOnce.Do(func() { close(s.loaded) })
 	}
 }
 
@@ -177,7 +177,7 @@ func (s *Switch) Check(*http.Request) error {
 // pending reports whether the first state is unknown and not overdue.
 func (s *Switch) pending() bool {
 	select {
-	case <-s.known:
+	case <-s.loaded:
 		return false
 	default:
 		return !s.overdue.Load()
@@ -223,10 +223,10 @@ func (s *Switch) Wrap(next http.RoundTripper) http.RoundTripper {
 		}
 
 		select {
-		case <-s.known:
+		case <-s.loaded:
 		case <-req.Context().Done():
 		case <-s.clock.After(firstAnswer): // Later writes do not wait again.
-			s.knownOnce.Do(func() { close(s.known) })
+			s.loadedOnce.Do(func() { close(s.loaded) })
 		}
 
 		if !s.Paused() {

@@ -136,9 +136,9 @@ func QOSClass(pod *corev1.Pod) corev1.PodQOSClass {
 	some := false
 	guaranteed := true
 
-	whole := pod.Spec.Resources != nil && (len(pod.Spec.Resources.Requests) > 0 || len(pod.Spec.Resources.Limits) > 0)
+	podLevel := pod.Spec.Resources != nil && (len(pod.Spec.Resources.Requests) > 0 || len(pod.Spec.Resources.Limits) > 0)
 	var all []*corev1.ResourceRequirements
-	if whole {
+	if podLevel {
 		all = append(all, pod.Spec.Resources)
 	} else {
 		for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {

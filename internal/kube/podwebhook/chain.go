@@ -96,18 +96,18 @@ func (c *Chain) Handle(ctx context.Context, req admission.Request) (answer admis
 		}
 	}
 
-	operations, by := c.mutate(ctx, pod, req.Object.Raw)
+	operations, names := c.mutate(ctx, pod, req.Object.Raw)
 	if len(operations) == 0 {
 		return admission.Allowed("")
 	}
 
 	answer = admission.Patched("", operations...)
-	answer.AuditAnnotations = map[string]string{"changed-by": strings.Join(by, ",")}
+	answer.AuditAnnotations = map[string]string{"changed-by": strings.Join(names, ",")}
 	return answer
 }
 
 // mutate returns the operations of all mutators, and the names of those that had some.
-func (c *Chain) mutate(ctx context.Context, pod *corev1.Pod, raw []byte) (all []Operation, by []string) {
+func (c *Chain) mutate(ctx context.Context, pod *corev1.Pod, raw []byte) (all []Operation, names []string) {
 	for _, m := range c.mutators {
 		operations, next, err := callMutator(m, pod, raw)
 		switch {
@@ -123,14 +123,14 @@ func (c *Chain) mutate(ctx context.Context, pod *corev1.Pod, raw []byte) (all []
 		c.calls.WithLabelValues(m.Name(), "changed").Inc()
 		all = append(all, operations...)
 
-		by = append(by, m.Name())
+		names = append(names, m.Name())
 		raw = next
 		if pod, err = decodePod(raw, pod.Namespace); err != nil {
-			return all, by // Handle has decoded it already.
+			return all, names // Handle has decoded it already.
 		}
 	}
 
-	return all, by
+	return all, names
 }
 
 // callMutator calls one mutator and applies its operations to a copy; a panic is an error.

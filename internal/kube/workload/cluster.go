@@ -107,8 +107,8 @@ func (c Cluster) CostPods(use func(namespace, pod string) (cost.Amounts, bool)) 
 			Node:     p.Node, Request: p.Requests,
 		}
 
-		if used, known := use(p.Owner.Namespace, p.Name); known {
-			payer.Usage = &used
+		if usage, ok := use(p.Owner.Namespace, p.Name); ok {
+			payer.Usage = &usage
 		}
 		out = append(out, payer)
 	}

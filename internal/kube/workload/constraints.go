@@ -109,7 +109,7 @@ func (c Constraints) add(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 
 // AutoscalerOf converts a HorizontalPodAutoscaler and returns the workload that it scales.
 func AutoscalerOf(hpa *autoscalingv2.HorizontalPodAutoscaler) Autoscaler {
-	one := Autoscaler{
+	out := Autoscaler{
 		Name:    hpa.Name,
 		Min:     1,
 		Max:     hpa.Spec.MaxReplicas,
@@ -117,13 +117,13 @@ func AutoscalerOf(hpa *autoscalingv2.HorizontalPodAutoscaler) Autoscaler {
 	}
 
 	if hpa.Spec.MinReplicas != nil {
-		one.Min = *hpa.Spec.MinReplicas
+		out.Min = *hpa.Spec.MinReplicas
 	}
 	if owner := metav1.GetControllerOfNoCopy(hpa); owner != nil && owner.Kind == effectiveHPA {
-		one.Owner = owner.Name
+		out.Owner = owner.Name
 	}
 
-	return one
+	return out
 }
 
 // UtilizationTargets returns the share of its request at which an autoscaler scales because of a container; nil if none does. A
@@ -132,22 +132,22 @@ func (c Constraints) UtilizationTargets(ref Ref, container string) *rightsize.HP
 	var out rightsize.HPA
 	for _, a := range c.Autoscalers(ref) {
 		for _, m := range a.Metrics {
-			name, target, ok := containerUtilization(m, container)
+			name, utilization, ok := containerUtilization(m, container)
 			if !ok {
 				continue
 			}
 
-			of := &out.CPUUtilization
+			target := &out.CPUUtilization
 			switch name {
 			case corev1.ResourceCPU:
 			case corev1.ResourceMemory:
-				of = &out.MemoryUtilization
+				target = &out.MemoryUtilization
 			default:
 				continue
 			}
 
-			if *of == 0 || target < *of {
-				*of = target
+			if *target == 0 || utilization < *target {
+				*target = utilization
 			}
 		}
 	}

@@ -130,7 +130,7 @@ func (w Workload) Container(name string) (Container, bool) {
 //
 // The zero value is ready; it is not safe for concurrent use while Add is called.
 type Owners struct {
-	up map[Ref]Ref
+	owners map[Ref]Ref
 }
 
 // Add records the controller of a ReplicaSet or a Job. Objects of other kinds and those without a controller need not be added.
@@ -140,10 +140,10 @@ func (o *Owners) Add(kind string, obj metav1.Object) {
 		return
 	}
 
-	if o.up == nil {
-		o.up = map[Ref]Ref{}
+	if o.owners == nil {
+		o.owners = map[Ref]Ref{}
 	}
-	o.up[Ref{Namespace: obj.GetNamespace(), Kind: kind, Name: obj.GetName()}] = fromOwner(obj.GetNamespace(), ref)
+	o.owners[Ref{Namespace: obj.GetNamespace(), Kind: kind, Name: obj.GetName()}] = fromOwner(obj.GetNamespace(), ref)
 }
 
 // Of returns the workload of a pod; a pod without a controller is its own workload. ok is false for the mirror of a static pod,
@@ -164,7 +164,7 @@ func (o *Owners) Of(pod metav1.Object) (ref Ref, ok bool) {
 	}
 
 	owner := fromOwner(pod.GetNamespace(), controller)
-	if top, found := o.up[Ref{Namespace: owner.Namespace, Kind: owner.Kind, Name: owner.Name}]; found {
+	if top, found := o.owners[Ref{Namespace: owner.Namespace, Kind: owner.Kind, Name: owner.Name}]; found {
 		return top, true
 	}
 

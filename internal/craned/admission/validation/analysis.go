@@ -130,10 +130,10 @@ func ValidateAnalytics(a *analysisv1alpha1.Analytics, f Facts) Result {
 	v.merge(validateRecommender(recommender, f, spec.Child("type")))
 	v.merge(validateCompletionStrategy(a.Spec.CompletionStrategy, spec.Child("completionStrategy")))
 
-	least := int64(analysisv1alpha1.MinAnalyticsPeriod.Seconds())
+	minPeriod := int64(analysisv1alpha1.MinAnalyticsPeriod.Seconds())
 	if s := a.Spec.CompletionStrategy; s != nil && s.CompletionStrategyType == analysisv1alpha1.CompletionStrategyPeriodical && a.Namespace != f.Namespace {
-		if p := ptr.Deref(s.PeriodSeconds, 0); p > 0 && p < least {
-			v.warnf(spec.Child("completionStrategy", "periodSeconds"), "counts as %d, the least outside namespace %s", least, f.Namespace)
+		if p := ptr.Deref(s.PeriodSeconds, 0); p > 0 && p < minPeriod {
+			v.warnf(spec.Child("completionStrategy", "periodSeconds"), "counts as %d, the least outside namespace %s", minPeriod, f.Namespace)
 		}
 	}
 

@@ -91,18 +91,18 @@ func validateMetrics(metrics []autoscalingv2.MetricSpec, path *field.Path) Resul
 	var v Result
 	for i := range metrics {
 		m := &metrics[i]
-		at := path.Index(i)
+		metricPath := path.Index(i)
 		if m.Pods != nil {
-			v.addErrors(validateMetricIdentifier(&m.Pods.Metric, at.Child("pods", "metric"))...)
+			v.addErrors(validateMetricIdentifier(&m.Pods.Metric, metricPath.Child("pods", "metric"))...)
 		}
 
 		if m.Object != nil {
-			v.addErrors(validatePathSegment(m.Object.DescribedObject.Name, at.Child("object", "describedObject", "name"))...)
-			v.addErrors(validateMetricIdentifier(&m.Object.Metric, at.Child("object", "metric"))...)
+			v.addErrors(validatePathSegment(m.Object.DescribedObject.Name, metricPath.Child("object", "describedObject", "name"))...)
+			v.addErrors(validateMetricIdentifier(&m.Object.Metric, metricPath.Child("object", "metric"))...)
 		}
 
 		if m.External != nil {
-			v.addErrors(validateMetricIdentifier(&m.External.Metric, at.Child("external", "metric"))...)
+			v.addErrors(validateMetricIdentifier(&m.External.Metric, metricPath.Child("external", "metric"))...)
 		}
 	}
 

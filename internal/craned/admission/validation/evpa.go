@@ -86,18 +86,18 @@ func isOff(s *autoscalingv1alpha1.ContainerScalingPolicy) bool {
 func validateBounds(p *autoscalingv1alpha1.ContainerResourcePolicy, path *field.Path) Result {
 	var v Result
 	for _, name := range slices.Sorted(maps.Keys(p.MinAllowed)) {
-		least := p.MinAllowed[name]
-		if least.Sign() < 0 {
-			v.addErrors(field.Invalid(path.Child("minAllowed").Key(string(name)), least.String(), "must be 0 or more"))
+		lower := p.MinAllowed[name]
+		if lower.Sign() < 0 {
+			v.addErrors(field.Invalid(path.Child("minAllowed").Key(string(name)), lower.String(), "must be 0 or more"))
 		}
-		if most, ok := p.MaxAllowed[name]; ok && least.Cmp(most) > 0 {
-			v.addErrors(field.Invalid(path.Child("minAllowed").Key(string(name)), least.String(), "must be at most maxAllowed, "+most.String()))
+		if upper, ok := p.MaxAllowed[name]; ok && lower.Cmp(upper) > 0 {
+			v.addErrors(field.Invalid(path.Child("minAllowed").Key(string(name)), lower.String(), "must be at most maxAllowed, "+upper.String()))
 		}
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(p.MaxAllowed)) {
-		if most := p.MaxAllowed[name]; most.Sign() < 0 {
-			v.addErrors(field.Invalid(path.Child("maxAllowed").Key(string(name)), most.String(), "must be 0 or more"))
+		if upper := p.MaxAllowed[name]; upper.Sign() < 0 {
+			v.addErrors(field.Invalid(path.Child("maxAllowed").Key(string(name)), upper.String(), "must be 0 or more"))
 		}
 	}
 
@@ -105,15 +105,15 @@ func validateBounds(p *autoscalingv1alpha1.ContainerResourcePolicy, path *field.
 }
 
 // validateThresholds validates the thresholds of both directions.
-func validateThresholds(up, down *autoscalingv1alpha1.ContainerScalingPolicy, path *field.Path) Result {
+func validateThresholds(scaleUp, scaleDown *autoscalingv1alpha1.ContainerScalingPolicy, path *field.Path) Result {
 	var v Result
-	if up == nil || down == nil {
+	if scaleUp == nil || scaleDown == nil {
 		return v
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(up.MetricThresholds)) {
-		raise := up.MetricThresholds[name].Utilization
-		lower := down.MetricThresholds[name].Utilization
+	for _, name := range slices.Sorted(maps.Keys(scaleUp.MetricThresholds)) {
+		raise := scaleUp.MetricThresholds[name].Utilization
+		lower := scaleDown.MetricThresholds[name].Utilization
 		if raise != nil && lower != nil && *raise < *lower {
 			v.addErrors(field.Invalid(path.Child("scaleUpPolicy", "metricThresholds").Key(string(name)), *raise,
 				"must not be less than that of scaleDownPolicy: the same request would be raised and lowered in turns"))

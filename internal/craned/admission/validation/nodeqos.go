@@ -49,23 +49,23 @@ func validateNodeRule(r *ensurancev1alpha1.Rule, f Facts, path *field.Path) Resu
 	}
 
 	metric := path.Child("metricRule")
-	known, measured := qos.Lookup(m.Name)
+	spec, measured := qos.Lookup(m.Name)
 	if !measured && !slices.Contains(gocraneMetrics(), m.Name) {
 		v.warnf(metric.Child("name"), "the agent measures nothing of this name: the rule never fires")
 	}
 
-	if known.IsDisk() && f.Actions[r.AvoidanceActionName].Throttle != nil {
+	if spec.IsDisk() && f.Actions[r.AvoidanceActionName].Throttle != nil {
 		v.warnf(path.Child("actionName"), "AvoidanceAction %s throttles nothing for %s: disks cannot be throttled, and throttling cpu does not free a disk", r.AvoidanceActionName, m.Name)
 	}
-	if a := f.Actions[r.AvoidanceActionName]; known.NotUsage && (a.Throttle != nil || a.Eviction != nil) {
+	if a := f.Actions[r.AvoidanceActionName]; spec.NotUsage && (a.Throttle != nil || a.Eviction != nil) {
 		v.warnf(path.Child("actionName"), "AvoidanceAction %s does nothing for %s, which does not measure the use of pods: the rule only taints the node", r.AvoidanceActionName, m.Name)
 	}
 
 	v.addErrors(validateLabelSelector(m.Selector, metric.Child("selector"))...)
 	if m.Value.Sign() <= 0 {
 		v.addErrors(field.Invalid(metric.Child("value"), m.Value.String(), "must be more than 0"))
-	} else if most := known.MaxValue(); m.Value.AsApproximateFloat64() >= most {
-		v.warnf(metric.Child("value"), "the rule never fires: the metric is %g at most and the threshold %s", most, m.Value.String())
+	} else if maxValue := spec.MaxValue(); m.Value.AsApproximateFloat64() >= maxValue {
+		v.warnf(metric.Child("value"), "the rule never fires: the metric is %g at most and the threshold %s", maxValue, m.Value.String())
 	}
 
 	return v

@@ -53,18 +53,18 @@ func ValidatePodQOS(q *ensurancev1alpha1.PodQOS, f Facts) Result {
 func validateScope(r ensurancev1alpha1.ScopeSelectorRequirement, path *field.Path) Result {
 	var v Result
 	for i, value := range r.Values {
-		at := path.Child("values").Index(i)
+		valuePath := path.Child("values").Index(i)
 		switch r.ScopeName {
 		case ensurancev1alpha1.ScopePriority:
 			if low, high, err := podqos.ParsePriorityRange(value); err != nil {
-				v.addErrors(field.Invalid(at, value, err.Error()))
+				v.addErrors(field.Invalid(valuePath, value, err.Error()))
 			} else if low > high {
-				v.addErrors(field.Invalid(at, value, "the range is empty: it begins above its end"))
+				v.addErrors(field.Invalid(valuePath, value, "the range is empty: it begins above its end"))
 			}
 
 		case ensurancev1alpha1.ScopeNamespace:
 			for _, msg := range validation.IsDNS1123Label(value) {
-				v.addErrors(field.Invalid(at, value, msg))
+				v.addErrors(field.Invalid(valuePath, value, msg))
 			}
 		}
 	}
@@ -84,9 +84,9 @@ func validateScopesTogether(list []ensurancev1alpha1.ScopeSelectorRequirement, p
 			continue
 		}
 
-		left := map[string]bool{}
+		remaining := map[string]bool{}
 		for _, value := range r.Values {
-			left[value] = true
+			remaining[value] = true
 		}
 
 		for _, other := range list {
@@ -95,10 +95,10 @@ func validateScopesTogether(list []ensurancev1alpha1.ScopeSelectorRequirement, p
 			}
 
 			in := other.Operator == ensurancev1alpha1.ScopeOperatorIn
-			maps.DeleteFunc(left, func(value string, _ bool) bool { return slices.Contains(other.Values, value) != in })
+			maps.DeleteFunc(remaining, func(value string, _ bool) bool { return slices.Contains(other.Values, value) != in })
 		}
 
-		if len(left) == 0 {
+		if len(remaining) == 0 {
 			v.warnf(path.Index(i), "matches no pod: other conditions on %s exclude all of its values", r.ScopeName)
 			return v
 		}

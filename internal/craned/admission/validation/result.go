@@ -63,15 +63,15 @@ func errorKey(e *field.Error) string {
 // Ratchet returns the result of an update: errors that the old object had too become warnings. An object that was stored without
 // the webhook, or before a rule existed, can therefore still be labelled, finalised and corrected step by step.
 func Ratchet(before, after Result) Result {
-	known := map[string]int{}
+	earlier := map[string]int{}
 	for _, e := range before.Errors {
-		known[errorKey(e)]++
+		earlier[errorKey(e)]++
 	}
 
 	out := Result{Warnings: slices.Clone(after.Warnings)}
 	for _, e := range after.Errors {
-		if f := errorKey(e); known[f] > 0 {
-			known[f]--
+		if f := errorKey(e); earlier[f] > 0 {
+			earlier[f]--
 			out.Warnings = append(out.Warnings, e.Error()+" (accepted because it was so before)")
 			continue
 		}

@@ -50,8 +50,8 @@ func ValidateNodeResourceTopology(n *topologyv1alpha1.NodeResourceTopology, _ Fa
 
 // isCircular reports whether a zone is among its own ancestors.
 func isCircular(z *topologyv1alpha1.Zone, zones map[string]*topologyv1alpha1.Zone) bool {
-	for at, seen := z, 0; at != nil && at.Parent != ""; at, seen = zones[at.Parent], seen+1 {
-		if at.Parent == z.Name || seen > len(zones) {
+	for zone, steps := z, 0; zone != nil && zone.Parent != ""; zone, steps = zones[zone.Parent], steps+1 {
+		if zone.Parent == z.Name || steps > len(zones) {
 			return true
 		}
 	}
@@ -69,14 +69,14 @@ func validateZoneResources(r *topologyv1alpha1.ResourceInfo, path *field.Path) R
 	v.addErrors(rejectNegative(r.Allocatable, path.Child("allocatable"))...)
 
 	for _, name := range slices.Sorted(maps.Keys(r.Allocatable)) {
-		has, known := r.Capacity[name]
-		if can := r.Allocatable[name]; known && can.Cmp(has) > 0 {
-			v.addErrors(field.Invalid(path.Child("allocatable").Key(string(name)), can.String(), "must be at most the capacity, "+has.String()))
+		capacity, ok := r.Capacity[name]
+		if allocatable := r.Allocatable[name]; ok && allocatable.Cmp(capacity) > 0 {
+			v.addErrors(field.Invalid(path.Child("allocatable").Key(string(name)), allocatable.String(), "must be at most the capacity, "+capacity.String()))
 		}
 	}
 
-	if has, known := r.Capacity[corev1.ResourceCPU]; known && has.Cmp(*resource.NewQuantity(int64(r.ReservedCPUNums), resource.DecimalSI)) < 0 {
-		v.addErrors(field.Invalid(path.Child("reservedCPUNums"), r.ReservedCPUNums, "must be at most the capacity, "+has.String()))
+	if capacity, ok := r.Capacity[corev1.ResourceCPU]; ok && capacity.Cmp(*resource.NewQuantity(int64(r.ReservedCPUNums), resource.DecimalSI)) < 0 {
+		v.addErrors(field.Invalid(path.Child("reservedCPUNums"), r.ReservedCPUNums, "must be at most the capacity, "+capacity.String()))
 	}
 
 	return v
