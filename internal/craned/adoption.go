@@ -66,55 +66,55 @@ func (a *Adoption) validate() field.ErrorList {
 }
 
 // addTargets adds the index from a target to its Recommendations, which rules, adoption and vertical autoscalers use.
-func addTargets(ctx context.Context, p *dependencies) error {
-	if !p.FeatureGates.Enabled(featuregate.Analysis) && !p.FeatureGates.Enabled(featuregate.Autoscaling) {
+func addTargets(ctx context.Context, d *dependencies) error {
+	if !d.FeatureGates.Enabled(featuregate.Analysis) && !d.FeatureGates.Enabled(featuregate.Autoscaling) {
 		return nil
 	}
 
-	return targetindex.AddIndex(ctx, p.mgr.GetFieldIndexer())
+	return targetindex.AddIndex(ctx, d.mgr.GetFieldIndexer())
 }
 
 // addAdoption adds the controller and the mutator that apply recommended values.
-func addAdoption(ctx context.Context, p *dependencies) error {
-	settings, err := p.Adoption.Settings()
+func addAdoption(ctx context.Context, d *dependencies) error {
+	settings, err := d.Adoption.Settings()
 	if err != nil {
 		return err
 	}
 
-	settings.DryRun = p.Adoption.DryRun
+	settings.DryRun = d.Adoption.DryRun
 	cfg := controller.Config{
 		Settings:        settings,
-		SystemNamespace: p.Namespace,
-		Pause:           p.pause,
+		SystemNamespace: d.Namespace,
+		Pause:           d.pause,
 		Registry:        metricsRegistry(),
 		Clock:           wallclock.New(),
-		Notify:          p.notify,
+		Notify:          d.notify,
 	}
 
-	if p.source != nil {
-		cfg.Reaction = p.source
-		cfg.ReactionInterval = p.Adoption.ReactionInterval
-		cfg.Throttling = &controller.PrometheusThrottling{Querier: p.source, Clock: wallclock.New()}
+	if d.source != nil {
+		cfg.Reaction = d.source
+		cfg.ReactionInterval = d.Adoption.ReactionInterval
+		cfg.Throttling = &controller.PrometheusThrottling{Querier: d.source, Clock: wallclock.New()}
 	}
 
-	if p.recorder != nil {
-		cfg.Kills = p.recorder
-		cfg.Wake = controller.WakeOnKills(p.recorder.OnRecorded)
+	if d.recorder != nil {
+		cfg.Kills = d.recorder
+		cfg.Wake = controller.WakeOnKills(d.recorder.OnRecorded)
 	}
 
-	if err := controller.AddToManager(p.mgr, cfg); err != nil {
+	if err := controller.AddToManager(d.mgr, cfg); err != nil {
 		return fmt.Errorf("adding adoption: %w", err)
 	}
 
-	if !p.Webhook.Enabled || p.Adoption.DryRun {
+	if !d.Webhook.Enabled || d.Adoption.DryRun {
 		return nil
 	}
 
-	find, err := newpods.NewCacheFinder(ctx, p.mgr.GetCache())
+	find, err := newpods.NewCacheFinder(ctx, d.mgr.GetCache())
 	if err != nil {
 		return fmt.Errorf("adding what gives new pods the adopted requests: %w", err)
 	}
 
-	p.mutators = append(p.mutators, newpods.Mutator{FindWorkload: find})
+	d.mutators = append(d.mutators, newpods.Mutator{FindWorkload: find})
 	return nil
 }

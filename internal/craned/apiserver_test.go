@@ -76,56 +76,56 @@ func newFakeAPIServer(t *testing.T) *fakeAPIServer {
 	return m
 }
 
-func (m *fakeAPIServer) stop() {
+func (f *fakeAPIServer) stop() {
 	select {
-	case <-m.closing:
+	case <-f.closing:
 	default:
-		close(m.closing)
-		m.CloseClientConnections()
-		m.Close()
+		close(f.closing)
+		f.CloseClientConnections()
+		f.Close()
 	}
 }
 
 // config returns the configuration of a client that uses JSON, as this server does.
-func (m *fakeAPIServer) config() *rest.Config {
-	return &rest.Config{Host: m.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}
+func (f *fakeAPIServer) config() *rest.Config {
+	return &rest.Config{Host: f.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}
 }
 
 // configMaps answers lists, and watches without an event.
-func (m *fakeAPIServer) configMaps(w http.ResponseWriter, r *http.Request) {
+func (f *fakeAPIServer) configMaps(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("watch") == "" {
-		m.note("list")
+		f.note("list")
 		reply(w, http.StatusOK, map[string]any{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{}})
 		return
 	}
 
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
-		m.note("list")
+		f.note("list")
 		fmt.Fprintln(w, `{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}`)
 	}
 
-	if f, ok := w.(http.Flusher); ok {
-		f.Flush()
+	if flusher, ok := w.(http.Flusher); ok {
+		flusher.Flush()
 	}
 
 	select {
 	case <-r.Context().Done():
-	case <-m.closing:
+	case <-f.closing:
 	}
 }
 
-func (m *fakeAPIServer) putLease(w http.ResponseWriter, r *http.Request) {
+func (f *fakeAPIServer) putLease(w http.ResponseWriter, r *http.Request) {
 	var next coordinationv1.Lease
 	if err := json.NewDecoder(r.Body).Decode(&next); err != nil {
 		replyError(w, http.StatusBadRequest, metav1.StatusReasonBadRequest)
 		return
 	}
 
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 
-	if m.lease != nil && next.ResourceVersion != m.lease.ResourceVersion {
+	if f.lease != nil && next.ResourceVersion != f.lease.ResourceVersion {
 		replyError(w, http.StatusConflict, metav1.StatusReasonConflict)
 		return
 	}
@@ -134,61 +134,61 @@ func (m *fakeAPIServer) putLease(w http.ResponseWriter, r *http.Request) {
 	switch holder := next.Spec.HolderIdentity; {
 	case holder == nil || *holder == "":
 		what = "released"
-	case m.lease == nil || m.lease.Spec.HolderIdentity == nil || *m.lease.Spec.HolderIdentity != *holder:
+	case f.lease == nil || f.lease.Spec.HolderIdentity == nil || *f.lease.Spec.HolderIdentity != *holder:
 		what = "elected"
 	}
 
-	m.keep(&next)
+	f.keep(&next)
 	if what != "renewed" {
-		m.record = append(m.record, what)
+		f.record = append(f.record, what)
 	}
 
-	reply(w, http.StatusOK, m.lease)
+	reply(w, http.StatusOK, f.lease)
 }
 
-func (m *fakeAPIServer) keep(next *coordinationv1.Lease) {
-	m.version++
+func (f *fakeAPIServer) keep(next *coordinationv1.Lease) {
+	f.version++
 	next.Kind = "Lease"
 	next.APIVersion = "coordination.k8s.io/v1"
-	next.ResourceVersion = strconv.Itoa(m.version)
-	m.lease = next
+	next.ResourceVersion = strconv.Itoa(f.version)
+	f.lease = next
 }
 
 // steal sets another holder of the lease.
-func (m *fakeAPIServer) steal(thief string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (f *fakeAPIServer) steal(thief string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 
-	stolen := m.lease.DeepCopy()
+	stolen := f.lease.DeepCopy()
 	now := metav1.NowMicro()
 	stolen.Spec.HolderIdentity = &thief
 	stolen.Spec.RenewTime = &now
-	m.keep(stolen)
+	f.keep(stolen)
 }
 
-func (m *fakeAPIServer) holder() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (f *fakeAPIServer) holder() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 
-	if m.lease == nil || m.lease.Spec.HolderIdentity == nil {
+	if f.lease == nil || f.lease.Spec.HolderIdentity == nil {
 		return ""
 	}
 
-	return *m.lease.Spec.HolderIdentity
+	return *f.lease.Spec.HolderIdentity
 }
 
-func (m *fakeAPIServer) note(what string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (f *fakeAPIServer) note(what string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 
-	m.record = append(m.record, what)
+	f.record = append(f.record, what)
 }
 
-func (m *fakeAPIServer) noted() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (f *fakeAPIServer) noted() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 
-	return strings.Join(m.record, " ")
+	return strings.Join(f.record, " ")
 }
 
 func reply(w http.ResponseWriter, status int, body any) {

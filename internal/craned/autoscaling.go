@@ -106,24 +106,24 @@ func (a *Autoscaling) validate() field.ErrorList {
 }
 
 // addAutoscaling adds the controllers behind EffectiveHorizontalPodAutoscaler and Substitute.
-func addAutoscaling(ctx context.Context, p *dependencies) error {
+func addAutoscaling(ctx context.Context, d *dependencies) error {
 	changed := make(chan event.TypedGenericEvent[client.Object], 1)
-	rules, err := newRulesFollower(p, changed)
+	rules, err := newRulesFollower(d, changed)
 	if err != nil {
 		return err
 	}
 
-	queries := &ehpa.QueryBuilder{Selector: p.data.selector, Pods: prometheus.PodMatchers, Rules: rules.Current}
-	if p.source == nil {
+	queries := &ehpa.QueryBuilder{Selector: d.data.selector, Pods: prometheus.PodMatchers, Rules: rules.Current}
+	if d.source == nil {
 		queries.NoPromQL = fmt.Errorf("its forecast needs PromQL, and --datasource has no %s", dataSourceProm)
 	}
 
-	err = ehpa.AddToManager(ctx, p.mgr, ehpa.Config{
-		Settings:         ehpa.Settings{Propagation: p.Autoscaling.Propagation, Zones: scalingmetric.NewZones(p.Autoscaling.LocalTime)},
+	err = ehpa.AddToManager(ctx, d.mgr, ehpa.Config{
+		Settings:         ehpa.Settings{Propagation: d.Autoscaling.Propagation, Zones: scalingmetric.NewZones(d.Autoscaling.LocalTime)},
 		Queries:          queries,
-		ProbeInterval:    p.Autoscaling.Probe,
-		ProbeGracePeriod: p.Autoscaling.Grace,
-		Mapper:           p.mapper,
+		ProbeInterval:    d.Autoscaling.Probe,
+		ProbeGracePeriod: d.Autoscaling.Grace,
+		Mapper:           d.mapper,
 		Changed:          changed,
 		RuleErrors:       rules.Problem,
 		Registry:         metricsRegistry(),
@@ -134,7 +134,7 @@ func addAutoscaling(ctx context.Context, p *dependencies) error {
 		return fmt.Errorf("adding the controller of effective HPAs: %w", err)
 	}
 
-	if err := substitute.AddToManager(p.mgr, wallclock.New()); err != nil {
+	if err := substitute.AddToManager(d.mgr, wallclock.New()); err != nil {
 		return fmt.Errorf("adding the controller of substitutes: %w", err)
 	}
 
@@ -142,8 +142,8 @@ func addAutoscaling(ctx context.Context, p *dependencies) error {
 }
 
 // newRulesFollower returns the follower of prometheus-adapter's configuration.
-func newRulesFollower(p *dependencies, changed chan<- event.TypedGenericEvent[client.Object]) (*ehpa.RulesWatcher, error) {
-	location := p.Autoscaling.Rules
+func newRulesFollower(d *dependencies, changed chan<- event.TypedGenericEvent[client.Object]) (*ehpa.RulesWatcher, error) {
+	location := d.Autoscaling.Rules
 	extra, err := prometheus.ParseMatchers(location.ExtensionLabels)
 	if err != nil {
 		return nil, fmt.Errorf("--prometheus-adapter-extension-labels: %w", err)
@@ -153,7 +153,7 @@ func newRulesFollower(p *dependencies, changed chan<- event.TypedGenericEvent[cl
 		File:          location.File,
 		ConfigMap:     client.ObjectKey{Namespace: location.Namespace, Name: location.Name},
 		Key:           location.Key,
-		Reader:        p.mgr.GetAPIReader(),
+		Reader:        d.mgr.GetAPIReader(),
 		ExtraMatchers: extra,
 		Changed:       changed,
 		Clock:         wallclock.New(),
@@ -163,7 +163,7 @@ func newRulesFollower(p *dependencies, changed chan<- event.TypedGenericEvent[cl
 		return follower, nil
 	}
 
-	if err := p.mgr.Add(follower); err != nil {
+	if err := d.mgr.Add(follower); err != nil {
 		return nil, fmt.Errorf("adding what follows prometheus-adapter's configuration: %w", err)
 	}
 

@@ -49,33 +49,33 @@ func newCostLedger(mgr manager.Manager, o *Options, usage metrics.UsageReader) (
 }
 
 // addCost adds the controllers that account and export the cost of the cluster, and record what is saved.
-func addCost(_ context.Context, p *dependencies) error {
-	if err := metricsRegistry().Register(p.ledger); err != nil {
+func addCost(_ context.Context, d *dependencies) error {
+	if err := metricsRegistry().Register(d.ledger); err != nil {
 		return fmt.Errorf("registering the metrics of costs: %w", err)
 	}
 
-	if err := p.mgr.Add(p.ledger); err != nil {
+	if err := d.mgr.Add(d.ledger); err != nil {
 		return fmt.Errorf("adding the ledger: %w", err)
 	}
 
 	cfg := savingsrecorder.Config{
-		Ledger:    p.ledger,
-		Live:      p.mgr.GetAPIReader(),
-		Writer:    p.mgr.GetClient(),
-		Pods:      newLiveLister(p.mgr),
-		Namespace: p.Namespace,
-		Interval:  p.CostInterval,
+		Ledger:    d.ledger,
+		Live:      d.mgr.GetAPIReader(),
+		Writer:    d.mgr.GetClient(),
+		Pods:      newLiveLister(d.mgr),
+		Namespace: d.Namespace,
+		Interval:  d.CostInterval,
 		Clock:     wallclock.New(),
-		Notify:    p.notify,
+		Notify:    d.notify,
 	}
 
 	var err error
-	if cfg.Report, err = p.Notifications.schedule(); err != nil {
+	if cfg.Report, err = d.Notifications.schedule(); err != nil {
 		return fmt.Errorf("--weekly-report: %w", err)
 	}
 
-	if p.FeatureGates.Enabled(featuregate.Analysis) {
-		cfg.Recommendations = p.mgr.GetClient()
+	if d.FeatureGates.Enabled(featuregate.Analysis) {
+		cfg.Recommendations = d.mgr.GetClient()
 	}
 
 	recorder := savingsrecorder.New(cfg)
@@ -83,7 +83,7 @@ func addCost(_ context.Context, p *dependencies) error {
 		return fmt.Errorf("registering the metrics of the record of savings: %w", err)
 	}
 
-	if err := p.mgr.Add(recorder); err != nil {
+	if err := d.mgr.Add(recorder); err != nil {
 		return fmt.Errorf("adding the recorder of savings: %w", err)
 	}
 

@@ -78,16 +78,16 @@ func newDependencies(ctx context.Context, mgr probedManager, o *Options) (*depen
 }
 
 // predictor returns the shared predictor. The first call adds it to the manager; it is idle until a feature requests a forecast.
-func (p *dependencies) predictor(ctx context.Context) (*predictor.Predictor, error) {
-	if p.models != nil {
-		return p.models, nil
+func (d *dependencies) predictor(ctx context.Context) (*predictor.Predictor, error) {
+	if d.models != nil {
+		return d.models, nil
 	}
 
-	models, err := addPredictor(ctx, p)
+	models, err := addPredictor(ctx, d)
 	if err != nil {
 		return nil, err
 	}
 
-	p.models = models
+	d.models = models
 	return models, nil
 }

@@ -68,18 +68,18 @@ func profileHandlers() map[string]http.Handler {
 }
 
 // addTracing exports traces until the manager stops.
-func addTracing(ctx context.Context, p *dependencies) error {
-	d := p.Diagnostics
-	if d.TracingEndpoint == "" {
+func addTracing(ctx context.Context, d *dependencies) error {
+	settings := d.Diagnostics
+	if settings.TracingEndpoint == "" {
 		return nil
 	}
 
-	stop, err := tracing.Export(ctx, "craned", version.String(), d.TracingEndpoint, d.TracingSamplingRatePerMillion)
+	stop, err := tracing.Export(ctx, "craned", version.String(), settings.TracingEndpoint, settings.TracingSamplingRatePerMillion)
 	if err != nil {
 		return fmt.Errorf("--tracing-endpoint: %w", err)
 	}
 
-	err = p.mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+	err = d.mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
 		flushCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceFlushTimeout)
 		defer cancel()

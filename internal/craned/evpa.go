@@ -48,19 +48,19 @@ func (v *VerticalAutoscaling) validate() field.ErrorList {
 }
 
 // addVerticalAutoscaling adds the controller behind EffectiveVerticalPodAutoscaler.
-func addVerticalAutoscaling(_ context.Context, p *dependencies) error {
+func addVerticalAutoscaling(_ context.Context, d *dependencies) error {
 	cfg := evpa.Config{
 		// Recorded OOM kills are read besides the history, because they are available at once.
-		History:  profile.Source{Capabilities: p.data.history()},
-		Interval: p.VerticalAutoscaling.Every, HistoryMaxAge: p.VerticalAutoscaling.Fresh,
-		Mapper: p.mapper, Registry: metricsRegistry(), Clock: wallclock.New(),
+		History:  profile.Source{Capabilities: d.data.history()},
+		Interval: d.VerticalAutoscaling.Every, HistoryMaxAge: d.VerticalAutoscaling.Fresh,
+		Mapper: d.mapper, Registry: metricsRegistry(), Clock: wallclock.New(),
 	}
 
-	if p.recorder != nil {
-		cfg.Kills = p.recorder
+	if d.recorder != nil {
+		cfg.Kills = d.recorder
 	}
 
-	if err := evpa.AddToManager(p.mgr, cfg); err != nil {
+	if err := evpa.AddToManager(d.mgr, cfg); err != nil {
 		return fmt.Errorf("adding the controller of effective VPAs: %w", err)
 	}
 

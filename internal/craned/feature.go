@@ -91,13 +91,13 @@ func (o *Options) disabledKinds() map[string]string {
 }
 
 // addFeatures adds the enabled features.
-func addFeatures(ctx context.Context, p *dependencies) error {
+func addFeatures(ctx context.Context, d *dependencies) error {
 	for _, f := range features() {
-		if !p.isEnabled(f) {
+		if !d.isEnabled(f) {
 			continue
 		}
 
-		if err := f.add(ctx, p); err != nil {
+		if err := f.add(ctx, d); err != nil {
 			return err
 		}
 	}

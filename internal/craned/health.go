@@ -44,12 +44,12 @@ func newSourceHealth(name string, probe func(context.Context) error) *sourceHeal
 }
 
 // Start checks the source until ctx ends.
-func (h *sourceHealth) Start(ctx context.Context) error {
+func (s *sourceHealth) Start(ctx context.Context) error {
 	tick := time.NewTicker(sourceCheckInterval)
 	defer tick.Stop()
 
 	for {
-		h.check(ctx)
+		s.check(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -59,41 +59,41 @@ func (h *sourceHealth) Start(ctx context.Context) error {
 }
 
 // NeedLeaderElection returns false: the readiness of a standby depends on the check too.
-func (h *sourceHealth) NeedLeaderElection() bool { return false }
+func (s *sourceHealth) NeedLeaderElection() bool { return false }
 
-func (h *sourceHealth) check(ctx context.Context) {
+func (s *sourceHealth) check(ctx context.Context) {
 	checkCtx, cancel := context.WithTimeout(ctx, sourceCheckTimeout)
 	defer cancel()
 
-	err := h.probe(checkCtx)
+	err := s.probe(checkCtx)
 	if ctx.Err() != nil {
 		return
 	}
 
-	h.mu.Lock()
-	changed := (err == nil) != (h.err == nil)
-	h.err = err
-	h.mu.Unlock()
+	s.mu.Lock()
+	changed := (err == nil) != (s.err == nil)
+	s.err = err
+	s.mu.Unlock()
 
 	if !changed {
 		return
 	}
 
 	if err != nil {
-		log.FromContext(ctx).Info("Data source does not answer", "source", h.name, "reason", err.Error())
+		log.FromContext(ctx).Info("Data source does not answer", "source", s.name, "reason", err.Error())
 		return
 	}
 
-	log.FromContext(ctx).Info("Data source answers", "source", h.name)
+	log.FromContext(ctx).Info("Data source answers", "source", s.name)
 }
 
 // Check returns the last error of the source.
-func (h *sourceHealth) Check(*http.Request) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (s *sourceHealth) Check(*http.Request) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
-	if h.err != nil {
-		return fmt.Errorf("data source %s: %w", h.name, h.err)
+	if s.err != nil {
+		return fmt.Errorf("data source %s: %w", s.name, s.err)
 	}
 
 	return nil
@@ -135,8 +135,8 @@ func upDesc() *prometheus.Desc {
 func (sourceUpCollector) Describe(to chan<- *prometheus.Desc) { to <- upDesc() }
 
 // Collect implements prometheus.Collector.
-func (g sourceUpCollector) Collect(to chan<- prometheus.Metric) {
-	for _, h := range g {
+func (s sourceUpCollector) Collect(to chan<- prometheus.Metric) {
+	for _, h := range s {
 		value := 1.0
 		if h.Check(nil) != nil {
 			value = 0

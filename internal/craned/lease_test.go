@@ -23,14 +23,14 @@ type conflictingLock struct {
 
 func (*conflictingLock) Identity() string { return "me" }
 
-func (l *conflictingLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	return &resourcelock.LeaderElectionRecord{HolderIdentity: l.holder}, nil, nil
+func (c *conflictingLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	return &resourcelock.LeaderElectionRecord{HolderIdentity: c.holder}, nil, nil
 }
 
-func (l *conflictingLock) Update(context.Context, resourcelock.LeaderElectionRecord) error {
-	l.updates++
+func (c *conflictingLock) Update(context.Context, resourcelock.LeaderElectionRecord) error {
+	c.updates++
 
-	if l.updates <= l.conflicts {
+	if c.updates <= c.conflicts {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, "craned", nil)
 	}
 
@@ -117,7 +117,7 @@ type slowLock struct {
 
 func (*slowLock) Identity() string { return "me" }
 
-func (l *slowLock) Update(context.Context, resourcelock.LeaderElectionRecord) error {
-	l.clock.Step(l.slow)
+func (s *slowLock) Update(context.Context, resourcelock.LeaderElectionRecord) error {
+	s.clock.Step(s.slow)
 	return nil
 }

@@ -35,22 +35,22 @@ type testRunnable struct {
 	stuck chan struct{}
 }
 
-func (m *fakeAPIServer) runnable(name string, leader bool) *testRunnable {
-	return &testRunnable{name: name, server: m, leader: leader, started: make(chan struct{})}
+func (f *fakeAPIServer) runnable(name string, leader bool) *testRunnable {
+	return &testRunnable{name: name, server: f, leader: leader, started: make(chan struct{})}
 }
 
-func (p *testRunnable) NeedLeaderElection() bool { return p.leader }
+func (t *testRunnable) NeedLeaderElection() bool { return t.leader }
 
-func (p *testRunnable) Start(ctx context.Context) error {
-	p.server.note(p.name)
-	close(p.started)
+func (t *testRunnable) Start(ctx context.Context) error {
+	t.server.note(t.name)
+	close(t.started)
 	<-ctx.Done()
 
-	if p.stuck != nil {
-		<-p.stuck
+	if t.stuck != nil {
+		<-t.stuck
 	}
 
-	p.server.note("end-" + p.name)
+	t.server.note("end-" + t.name)
 	return nil
 }
 
@@ -80,9 +80,9 @@ type recordingManager struct {
 	started chan context.Context
 }
 
-func (m recordingManager) Start(ctx context.Context) error {
-	m.started <- ctx
-	return m.Manager.Start(ctx)
+func (r recordingManager) Start(ctx context.Context) error {
+	r.started <- ctx
+	return r.Manager.Start(ctx)
 }
 
 func startFixture(t *testing.T, m *fakeAPIServer, shutdown time.Duration, configure func(*Options), add ...manager.Runnable) *fixture {

@@ -32,7 +32,7 @@ const (
 // serveMetrics serves /metrics. A client needs a token with the right to "get /metrics", which the API server checks by a TokenReview and a
 // SubjectAccessReview, both cached for a minute or more. Profiles need the right to get their path. The server of controller-runtime has no
 // bound on connections, and none on reviews.
-func serveMetrics(ctx context.Context, h probedManager, o *Options) error {
+func serveMetrics(ctx context.Context, mgr probedManager, o *Options) error {
 	if o.MetricsBindAddress == "" || o.MetricsBindAddress == "0" {
 		return nil
 	}
@@ -51,7 +51,7 @@ func serveMetrics(ctx context.Context, h probedManager, o *Options) error {
 			}
 		}
 
-		filter, err := filters.WithAuthenticationAndAuthorization(h.GetConfig(), h.GetHTTPClient())
+		filter, err := filters.WithAuthenticationAndAuthorization(mgr.GetConfig(), mgr.GetHTTPClient())
 		if err != nil {
 			return fmt.Errorf("building the access filter of metrics: %w", err)
 		}
@@ -60,7 +60,7 @@ func serveMetrics(ctx context.Context, h probedManager, o *Options) error {
 			return fmt.Errorf("building the access filter of metrics: %w", err)
 		}
 
-		if config, err = servingTLS(h, "metrics-cert-dir", o.MetricsCertDir); err != nil {
+		if config, err = servingTLS(mgr, "metrics-cert-dir", o.MetricsCertDir); err != nil {
 			return err
 		}
 	}
@@ -72,7 +72,7 @@ func serveMetrics(ctx context.Context, h probedManager, o *Options) error {
 
 	shutdown := serverShutdown
 	server := boundedserver.New(limitRequests(maxScrapes, handler), timeout)
-	if err := h.Add(&manager.Server{
+	if err := mgr.Add(&manager.Server{
 		Name:            "metrics",
 		Listener:        listener,
 		Server:          server,

@@ -72,15 +72,15 @@ func (n *Notifications) schedule() (savings.Schedule, error) {
 }
 
 // addNotifications adds a sender for each endpoint.
-func addNotifications(_ context.Context, p *dependencies) error {
+func addNotifications(_ context.Context, d *dependencies) error {
 	counts := notification.NewCounter()
 	var senders []*notification.Sender
 	for _, endpoint := range []struct {
 		flag, file string
 		format     notification.Format
 	}{
-		{"notification-webhook-url-file", p.Notifications.WebhookURLFile, notification.FormatWebhook},
-		{"notification-slack-url-file", p.Notifications.SlackURLFile, notification.FormatSlack},
+		{"notification-webhook-url-file", d.Notifications.WebhookURLFile, notification.FormatWebhook},
+		{"notification-slack-url-file", d.Notifications.SlackURLFile, notification.FormatSlack},
 	} {
 		if endpoint.file == "" {
 			continue
@@ -91,7 +91,7 @@ func addNotifications(_ context.Context, p *dependencies) error {
 		}
 
 		sender := notification.NewSender(endpoint.format, endpoint.file, wallclock.New(), counts)
-		if err := p.mgr.Add(sender); err != nil {
+		if err := d.mgr.Add(sender); err != nil {
 			return fmt.Errorf("adding the sender of notifications: %w", err)
 		}
 
@@ -106,7 +106,7 @@ func addNotifications(_ context.Context, p *dependencies) error {
 		return fmt.Errorf("registering the metric of notifications: %w", err)
 	}
 
-	p.notify = func(e notification.Event) {
+	d.notify = func(e notification.Event) {
 		for _, sender := range senders {
 			sender.Enqueue(e)
 		}

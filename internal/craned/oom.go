@@ -54,8 +54,8 @@ func (o *OOM) validate() field.ErrorList {
 }
 
 // addOOM adds the controller that records OOM kills.
-func addOOM(_ context.Context, p *dependencies) error {
-	clients, err := slimclient.NewForConfig(p.mgr.GetConfig())
+func addOOM(_ context.Context, d *dependencies) error {
+	clients, err := slimclient.NewForConfig(d.mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("building the client of the OOM recorder: %w", err)
 	}
@@ -65,24 +65,24 @@ func addOOM(_ context.Context, p *dependencies) error {
 		return fmt.Errorf("registering the metrics of OOM kills: %w", err)
 	}
 
-	p.recorder = oomcontroller.NewRecorder(oomcontroller.Config{
+	d.recorder = oomcontroller.NewRecorder(oomcontroller.Config{
 		Pods:       clients.CoreV1(),
 		ConfigMaps: clients.CoreV1(),
-		Objects:    p.mgr.GetAPIReader(),
-		Namespace:  p.Namespace,
+		Objects:    d.mgr.GetAPIReader(),
+		Namespace:  d.Namespace,
 		Limits: oom.Limits{
-			Count:        p.OOM.MaxRecords,
+			Count:        d.OOM.MaxRecords,
 			Bytes:        oomBytes,
 			PerContainer: oomPerContainer,
 			Age:          oomAge,
 		},
 		CleanEvery: oomClean,
-		Events:     p.mgr.GetEventRecorder("craned"),
+		Events:     d.mgr.GetEventRecorder("craned"),
 		Metrics:    series,
 		Clock:      wallclock.New(),
 	})
 
-	if err := p.mgr.Add(p.recorder); err != nil {
+	if err := d.mgr.Add(d.recorder); err != nil {
 		return fmt.Errorf("adding the OOM recorder: %w", err)
 	}
 
@@ -90,10 +90,10 @@ func addOOM(_ context.Context, p *dependencies) error {
 }
 
 // combinedKills reads the recorded kills together with those of the source of history.
-func (p *dependencies) combinedKills(source metrics.OOMReader) metrics.OOMReader {
-	if p.recorder == nil {
+func (d *dependencies) combinedKills(source metrics.OOMReader) metrics.OOMReader {
+	if d.recorder == nil {
 		return source
 	}
 
-	return oomcontroller.Reader{Ledger: p.recorder, Other: source}
+	return oomcontroller.Reader{Ledger: d.recorder, Other: source}
 }

@@ -12,16 +12,16 @@ import (
 )
 
 // addOptOuts adds the publisher of the workloads that have opted out, which agents read, and the caches behind it.
-func addOptOuts(ctx context.Context, p *dependencies) error {
+func addOptOuts(ctx context.Context, d *dependencies) error {
 	// The webhook of evictions reads them on every replica.
-	if err := optoutlist.Watch(ctx, p.mgr.GetCache()); err != nil {
+	if err := optoutlist.Watch(ctx, d.mgr.GetCache()); err != nil {
 		return err
 	}
 
-	err := p.mgr.Add(optoutlist.Publisher{
-		Namespace: p.Namespace,
-		Cache:     p.mgr.GetCache(),
-		Client:    p.mgr.GetClient(),
+	err := d.mgr.Add(optoutlist.Publisher{
+		Namespace: d.Namespace,
+		Cache:     d.mgr.GetCache(),
+		Client:    d.mgr.GetClient(),
 		Clock:     wallclock.New(),
 	})
 	if err != nil {

@@ -155,20 +155,20 @@ func (i *Isolation) validate() field.ErrorList {
 }
 
 // isolation returns the restriction of predictions.
-func (p *dependencies) isolation() controller.Isolation {
-	i := p.Isolation
+func (d *dependencies) isolation() controller.Isolation {
+	i := d.Isolation
 	return controller.Isolation{
 		Enabled:         i.Enabled,
 		Label:           i.Label,
-		SystemNamespace: p.Namespace,
+		SystemNamespace: d.Namespace,
 		Unrestricted:    i.Unrestricted,
 		ClusterScope:    i.ClusterScope,
 	}
 }
 
 // addClusterNodePrediction adds the controller behind ClusterNodePrediction.
-func addClusterNodePrediction(ctx context.Context, p *dependencies) error {
-	if err := controller.AddNodesToManager(ctx, p.mgr, p.Namespace, wallclock.New()); err != nil {
+func addClusterNodePrediction(ctx context.Context, d *dependencies) error {
+	if err := controller.AddNodesToManager(ctx, d.mgr, d.Namespace, wallclock.New()); err != nil {
 		return fmt.Errorf("adding the controller of cluster node predictions: %w", err)
 	}
 
@@ -176,21 +176,21 @@ func addClusterNodePrediction(ctx context.Context, p *dependencies) error {
 }
 
 // addTimeSeriesPrediction adds the controller behind TimeSeriesPrediction.
-func addTimeSeriesPrediction(ctx context.Context, p *dependencies) error {
-	owner, err := p.predictor(ctx)
+func addTimeSeriesPrediction(ctx context.Context, d *dependencies) error {
+	models, err := d.predictor(ctx)
 	if err != nil {
 		return err
 	}
 
-	err = controller.AddToManager(p.mgr, controller.Config{
-		Predictor:       owner,
-		Selector:        p.data.selector,
+	err = controller.AddToManager(d.mgr, controller.Config{
+		Predictor:       models,
+		Selector:        d.data.selector,
 		Registry:        metricsRegistry(),
 		Clock:           wallclock.New(),
-		Isolation:       p.isolation(),
-		SystemNamespace: p.Namespace,
-		Frequency:       p.Prediction.UpdateFrequency,
-		MaxConcurrent:   p.Prediction.AtOnce,
+		Isolation:       d.isolation(),
+		SystemNamespace: d.Namespace,
+		Frequency:       d.Prediction.UpdateFrequency,
+		MaxConcurrent:   d.Prediction.AtOnce,
 	})
 
 	if err != nil {
@@ -201,21 +201,21 @@ func addTimeSeriesPrediction(ctx context.Context, p *dependencies) error {
 }
 
 // addPredictor adds the predictor, which owns the models, to the manager.
-func addPredictor(ctx context.Context, p *dependencies) (*predictor.Predictor, error) {
+func addPredictor(ctx context.Context, d *dependencies) (*predictor.Predictor, error) {
 	config := predictor.DefaultConfig()
 	config.Clock = wallclock.New()
-	config.Source = p.data.list
+	config.Source = d.data.list
 	config.IsQueryError = isRequestError
-	config.StateDir, config.MaxSeries = p.Prediction.StateDir, p.Prediction.MaxSeries
-	config.MaxBytes = p.Prediction.MaxMemory.Value()
-	config.MaxNamespaceBytes = p.Prediction.MaxNamespaceMemory.Value()
-	config.Refresh = p.Prediction.Refresh
-	config.StaleAfter = 3 * p.Prediction.Refresh
-	config.ModelUpdate, config.ScalingBudget = p.Prediction.ModelUpdate, p.Prediction.ScalingBudget
+	config.StateDir, config.MaxSeries = d.Prediction.StateDir, d.Prediction.MaxSeries
+	config.MaxBytes = d.Prediction.MaxMemory.Value()
+	config.MaxNamespaceBytes = d.Prediction.MaxNamespaceMemory.Value()
+	config.Refresh = d.Prediction.Refresh
+	config.StaleAfter = 3 * d.Prediction.Refresh
+	config.ModelUpdate, config.ScalingBudget = d.Prediction.ModelUpdate, d.Prediction.ScalingBudget
 
 	config.Log = ctrl.LoggerFrom(ctx).WithName("predictor")
 	var err error
-	if config.TimeZone, err = time.LoadLocation(p.Prediction.TimeZone); err != nil {
+	if config.TimeZone, err = time.LoadLocation(d.Prediction.TimeZone); err != nil {
 		return nil, fmt.Errorf("--prediction-time-zone: %w", err)
 	}
 
@@ -228,7 +228,7 @@ func addPredictor(ctx context.Context, p *dependencies) (*predictor.Predictor, e
 		return nil, fmt.Errorf("registering the metrics of the predictor: %w", err)
 	}
 
-	if err := p.mgr.Add(models); err != nil {
+	if err := d.mgr.Add(models); err != nil {
 		return nil, fmt.Errorf("adding the predictor: %w", err)
 	}
 

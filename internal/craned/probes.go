@@ -119,18 +119,18 @@ type probedManager struct {
 }
 
 // AddHealthzCheck implements manager.Manager.
-func (h probedManager) AddHealthzCheck(name string, check healthz.Checker) error {
-	return h.probes.addCheck(h.probes.live, name, check)
+func (m probedManager) AddHealthzCheck(name string, check healthz.Checker) error {
+	return m.probes.addCheck(m.probes.live, name, check)
 }
 
 // AddReadyzCheck implements manager.Manager. A failing check reports its error at /readyz/NAME.
-func (h probedManager) AddReadyzCheck(name string, check healthz.Checker) error {
-	return h.probes.addCheck(h.probes.ready, name, check)
+func (m probedManager) AddReadyzCheck(name string, check healthz.Checker) error {
+	return m.probes.addCheck(m.probes.ready, name, check)
 }
 
 // serveProbes listens at once, so that an address in use is an error before anything runs, and lets the manager serve with its
 // other servers, before webhooks and caches.
-func serveProbes(ctx context.Context, h probedManager, address string) error {
+func serveProbes(ctx context.Context, mgr probedManager, address string) error {
 	if address == "" || address == "0" {
 		return nil
 	}
@@ -141,12 +141,12 @@ func serveProbes(ctx context.Context, h probedManager, address string) error {
 	}
 
 	timeout := serverShutdown
-	err = h.Add(&manager.Server{
+	err = mgr.Add(&manager.Server{
 		Name:            "health probe",
 		Listener:        listener,
 		ShutdownTimeout: &timeout,
 		Server: &http.Server{
-			Handler:           h.probes.handler(),
+			Handler:           mgr.probes.handler(),
 			ReadHeaderTimeout: probeTimeout,
 			ReadTimeout:       probeTimeout,
 			WriteTimeout:      2 * probeTimeout,

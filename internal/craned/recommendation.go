@@ -20,23 +20,23 @@ import (
 )
 
 // addRecommendation adds the controllers behind RecommendationRule and Recommendation.
-func addRecommendation(ctx context.Context, p *dependencies) error {
-	settings, err := recommendationSettings(ctx, p.Options)
+func addRecommendation(ctx context.Context, d *dependencies) error {
+	settings, err := recommendationSettings(ctx, d.Options)
 	if err != nil {
 		return err
 	}
 
-	p.validateRecommender = func(r analysisv1alpha1.Recommender) error { return settings.Content().Check(r) }
-	history := p.data.history()
-	history.OOM = p.combinedKills(history.OOM)
+	d.validateRecommender = func(r analysisv1alpha1.Recommender) error { return settings.Content().Check(r) }
+	history := d.data.history()
+	history.OOM = d.combinedKills(history.OOM)
 
-	err = controller.AddToManager(ctx, p.mgr, controller.Config{
+	err = controller.AddToManager(ctx, d.mgr, controller.Config{
 		History:   profile.Source{Capabilities: history},
 		Settings:  settings,
-		Reaction:  p.source != nil && p.reactsAsReplayed(),
-		Pricer:    p.ledger,
-		Namespace: p.Namespace,
-		Outdated:  p.RecommendationOutdated,
+		Reaction:  d.source != nil && d.reactsAsReplayed(),
+		Pricer:    d.ledger,
+		Namespace: d.Namespace,
+		Outdated:  d.RecommendationOutdated,
 		Registry:  metricsRegistry(),
 		Clock:     wallclock.New(),
 	})

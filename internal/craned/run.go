@@ -73,22 +73,22 @@ func Run(ctx context.Context, o *Options) error {
 	}
 	defer lock.close()
 
-	h, err := newManager(ctx, config, o, lock)
+	mgr, err := newManager(ctx, config, o, lock)
 	if err != nil {
 		return err
 	}
 
-	p, err := newDependencies(ctx, h, o)
+	p, err := newDependencies(ctx, mgr, o)
 	if err != nil {
 		return err
 	}
 
 	p.pause = pauseSwitch
-	if err := errors.Join(h.Add(pauseSwitch), h.AddReadyzCheck("pause", pauseSwitch.Check), metricsRegistry().Register(pauseSwitch)); err != nil {
+	if err := errors.Join(mgr.Add(pauseSwitch), mgr.AddReadyzCheck("pause", pauseSwitch.Check), metricsRegistry().Register(pauseSwitch)); err != nil {
 		return fmt.Errorf("adding the switch that stops writes: %w", err)
 	}
 
-	if err := addHealth(h, p.data); err != nil {
+	if err := addHealth(mgr, p.data); err != nil {
 		return err
 	}
 
@@ -98,7 +98,7 @@ func Run(ctx context.Context, o *Options) error {
 
 	ctrl.LoggerFrom(ctx).Info("Starting craned", "version", version.String(), "namespace", o.Namespace,
 		"dataSources", o.DataSources, "leaderElection", o.LeaderElection.Enabled)
-	return start(ctx, h, o.ShutdownDelay, wallclock.New(), lock.lost)
+	return start(ctx, mgr, o.ShutdownDelay, wallclock.New(), lock.lost)
 }
 
 // start runs the manager until it stops or another replica holds its lease. The manager stops at a delay after the end of ctx, during
@@ -209,16 +209,16 @@ func newManager(ctx context.Context, config *rest.Config, o *Options, lock *leas
 		return probedManager{}, fmt.Errorf("building the manager: %w", err)
 	}
 
-	h := probedManager{Manager: mgr, probes: newProbes(mgr.Elected())}
-	if err := errors.Join(serveProbes(ctx, h, o.HealthProbeBindAddress), serveMetrics(ctx, h, o)); err != nil {
+	m := probedManager{Manager: mgr, probes: newProbes(mgr.Elected())}
+	if err := errors.Join(serveProbes(ctx, m, o.HealthProbeBindAddress), serveMetrics(ctx, m, o)); err != nil {
 		return probedManager{}, err
 	}
 
-	return h, nil
+	return m, nil
 }
 
-func addHealth(h probedManager, data *sources) error {
-	if err := metricsRegistry().Register(leaderGauge(h.probes.isLeader)); err != nil {
+func addHealth(mgr probedManager, data *sources) error {
+	if err := metricsRegistry().Register(leaderGauge(mgr.probes.isLeader)); err != nil {
 		return fmt.Errorf("registering the metric of the role: %w", err)
 	}
 
@@ -227,16 +227,16 @@ func addHealth(h probedManager, data *sources) error {
 	}
 
 	for _, source := range data.health {
-		if err := h.Add(source); err != nil {
+		if err := mgr.Add(source); err != nil {
 			return fmt.Errorf("adding the look at the data source: %w", err)
 		}
 	}
 
 	for name, check := range map[string]healthz.Checker{
-		"caches":      cachesSynced(h.GetCache()),
+		"caches":      cachesSynced(mgr.GetCache()),
 		"data-source": anySourceHealthy(data.health),
 	} {
-		if err := h.AddReadyzCheck(name, check); err != nil {
+		if err := mgr.AddReadyzCheck(name, check); err != nil {
 			return fmt.Errorf("adding the readiness check: %w", err)
 		}
 	}

@@ -70,8 +70,8 @@ func validateRebalance(s rebalancer.Settings) field.ErrorList {
 }
 
 // addScheduling adds the enabled controllers that support schedulers. All of them use one policy file.
-func addScheduling(ctx context.Context, p *dependencies) error {
-	mgr, o := p.mgr, p.Options
+func addScheduling(ctx context.Context, d *dependencies) error {
+	mgr, o := d.mgr, d.Options
 	policy, err := o.NodeLoad.openPolicy(ctx)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func addScheduling(ctx context.Context, p *dependencies) error {
 
 	follower := nodeloadcontroller.Follower{Policy: policy, Events: mgr.GetEventRecorder("craned"), Namespace: o.Namespace}
 	if o.runsController(nodeLoadController) {
-		owner, err := p.predictor(ctx)
+		owner, err := d.predictor(ctx)
 		if err != nil {
 			return err
 		}
@@ -99,8 +99,8 @@ func addScheduling(ctx context.Context, p *dependencies) error {
 		}
 
 		sources := nodeloadcontroller.Sources{MetricsServer: usages, Forecast: nodeloadcontroller.NewPeaks(owner, wallclock.New())}
-		if p.source != nil {
-			sources.Prometheus = p.source
+		if d.source != nil {
+			sources.Prometheus = d.source
 		}
 
 		writer, err := addNodeLoad(mgr, o, policy, format, sources)
@@ -113,10 +113,10 @@ func addScheduling(ctx context.Context, p *dependencies) error {
 
 	switch {
 	case !o.runsController(rebalanceController):
-	case p.source == nil:
+	case d.source == nil:
 		ctrl.LoggerFrom(ctx).Info("Left out: --datasource has no "+dataSourceProm, "controllers", rebalanceController)
 	default:
-		if err := addRebalance(mgr, o, policy, format, p.source); err != nil {
+		if err := addRebalance(mgr, o, policy, format, d.source); err != nil {
 			return err
 		}
 	}

@@ -64,21 +64,21 @@ func (a *WebAPI) validate() field.ErrorList {
 }
 
 // addWebAPI serves the web API on every replica.
-func addWebAPI(ctx context.Context, p *dependencies) error {
-	if p.WebAPI.BindPort == 0 {
+func addWebAPI(ctx context.Context, d *dependencies) error {
+	if d.WebAPI.BindPort == 0 {
 		return nil
 	}
 
-	authn, authz, err := webapi.NewDelegatedAuth(p.mgr.GetConfig())
+	authn, authz, err := webapi.NewDelegatedAuth(d.mgr.GetConfig())
 	if err != nil {
 		return fmt.Errorf("adding the web API: %w", err)
 	}
 
 	api, err := webapi.New(webapi.Config{
-		Objects:       p.mgr.GetCache(),
-		Queries:       p.data.list,
-		MaxPoints:     p.Prometheus.MaxPoints,
-		PastSeries:    p.pastSeries(&controller.NodeTemplates{Reader: p.mgr.GetAPIReader(), Namespace: p.Namespace, Clock: wallclock.New()}),
+		Objects:       d.mgr.GetCache(),
+		Queries:       d.data.list,
+		MaxPoints:     d.Prometheus.MaxPoints,
+		PastSeries:    d.pastSeries(&controller.NodeTemplates{Reader: d.mgr.GetAPIReader(), Namespace: d.Namespace, Clock: wallclock.New()}),
 		Authenticator: authn,
 		Authorizer:    authz,
 		Clock:         wallclock.New(),
@@ -92,10 +92,10 @@ func addWebAPI(ctx context.Context, p *dependencies) error {
 		return fmt.Errorf("registering the metrics of the web API: %w", err)
 	}
 
-	address := net.JoinHostPort(p.WebAPI.BindAddress, strconv.Itoa(p.WebAPI.BindPort))
+	address := net.JoinHostPort(d.WebAPI.BindAddress, strconv.Itoa(d.WebAPI.BindPort))
 	var config *tls.Config
-	if p.WebAPI.Secure {
-		if config, err = servingTLS(p.mgr, "server-cert-dir", p.WebAPI.CertDir); err != nil {
+	if d.WebAPI.Secure {
+		if config, err = servingTLS(d.mgr, "server-cert-dir", d.WebAPI.CertDir); err != nil {
 			return err
 		}
 	}
@@ -113,7 +113,7 @@ func addWebAPI(ctx context.Context, p *dependencies) error {
 		return ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithName("web-api"))
 	}
 
-	if err := p.mgr.Add(&manager.Server{
+	if err := d.mgr.Add(&manager.Server{
 		Name:            "web API",
 		Listener:        listener,
 		ShutdownTimeout: &timeout,
@@ -146,7 +146,7 @@ func servingTLS(mgr manager.Manager, flag, dir string) (*tls.Config, error) {
 }
 
 // pastSeries returns a function that reads the history of a prediction's metric from the data sources, as far as a forecast may.
-func (p *dependencies) pastSeries(templates *controller.NodeTemplates) webapi.PastSeries {
+func (d *dependencies) pastSeries(templates *controller.NodeTemplates) webapi.PastSeries {
 	return func(
 		ctx context.Context, tsp *predictionv1alpha1.TimeSeriesPrediction, metric *predictionv1alpha1.PredictionMetric, w metrics.Window,
 	) ([]metrics.LabelledSeries, error) {
@@ -154,20 +154,20 @@ func (p *dependencies) pastSeries(templates *controller.NodeTemplates) webapi.Pa
 			return nil, fmt.Errorf("metric %s: %w", metric.ResourceIdentifier, err)
 		}
 
-		return p.readPast(ctx, tsp, metric, w)
+		return d.readPast(ctx, tsp, metric, w)
 	}
 }
 
-func (p *dependencies) readPast(
+func (d *dependencies) readPast(
 	ctx context.Context, tsp *predictionv1alpha1.TimeSeriesPrediction, metric *predictionv1alpha1.PredictionMetric, w metrics.Window,
 ) ([]metrics.LabelledSeries, error) {
-	query, err := controller.QueryOf(tsp, metric, p.data.selector, p.isolation())
+	query, err := controller.QueryOf(tsp, metric, d.data.selector, d.isolation())
 	if err != nil {
 		return nil, fmt.Errorf("metric %s: %w", metric.ResourceIdentifier, err)
 	}
 
 	if query.Expression != "" {
-		return p.data.list.Range(ctx, query.Expression, w)
+		return d.data.list.Range(ctx, query.Expression, w)
 	}
 
 	target := query.Target
@@ -177,10 +177,10 @@ func (p *dependencies) readPast(
 
 	read := func() (map[string]series.Series, error) {
 		if target.Namespace == "" {
-			return p.data.list.NodeUsage(ctx, metrics.NodesRequest{Resource: query.Resource, Names: []string{target.Name}, Window: w})
+			return d.data.list.NodeUsage(ctx, metrics.NodesRequest{Resource: query.Resource, Names: []string{target.Name}, Window: w})
 		}
 
-		return p.data.list.WorkloadUsage(ctx, metrics.WorkloadsRequest{
+		return d.data.list.WorkloadUsage(ctx, metrics.WorkloadsRequest{
 			Resource:  query.Resource,
 			Namespace: target.Namespace,
 			Kind:      target.Kind,

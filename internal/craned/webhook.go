@@ -88,20 +88,20 @@ func (w *Webhook) hosts(namespace string) []string {
 }
 
 // addWebhooks adds the admission webhooks, after all features with a mutator of pods. They are served on every replica.
-func addWebhooks(_ context.Context, p *dependencies) error {
-	if !p.Webhook.Enabled {
+func addWebhooks(_ context.Context, d *dependencies) error {
+	if !d.Webhook.Enabled {
 		return nil
 	}
 
-	chain := newPodChain(p)
+	chain := newPodChain(d)
 	endpoints, err := admission.Endpoints(admission.CachedFacts{
-		Namespace:           p.Namespace,
-		Cache:               p.mgr.GetCache(),
-		ValidateRecommender: p.validateRecommender,
-		DisabledKinds:       p.disabledKinds(),
+		Namespace:           d.Namespace,
+		Cache:               d.mgr.GetCache(),
+		ValidateRecommender: d.validateRecommender,
+		DisabledKinds:       d.disabledKinds(),
 	}, chain, admission.EvictionGuard{
-		Pods: p.mgr.GetAPIReader(), OptOuts: func(ctx context.Context) (optout.Set, error) {
-			return optoutlist.Read(ctx, p.mgr.GetCache(), p.mgr.GetScheme())
+		Pods: d.mgr.GetAPIReader(), OptOuts: func(ctx context.Context) (optout.Set, error) {
+			return optoutlist.Read(ctx, d.mgr.GetCache(), d.mgr.GetScheme())
 		},
 	})
 
@@ -110,13 +110,13 @@ func addWebhooks(_ context.Context, p *dependencies) error {
 	}
 
 	options := admission.ServerOptions{
-		Host:     p.Webhook.Host,
-		Port:     p.Webhook.Port,
-		CertDir:  p.Webhook.CertDir,
-		Draining: p.mgr.probes.draining.Load,
+		Host:     d.Webhook.Host,
+		Port:     d.Webhook.Port,
+		CertDir:  d.Webhook.CertDir,
+		Draining: d.mgr.probes.draining.Load,
 	}
 	if options.CertDir == "" {
-		if options.Rotator, err = newCertificateRotator(p); err != nil {
+		if options.Rotator, err = newCertificateRotator(d); err != nil {
 			return err
 		}
 
@@ -130,11 +130,11 @@ func addWebhooks(_ context.Context, p *dependencies) error {
 		return fmt.Errorf("registering the metrics of pod mutations: %w", err)
 	}
 
-	if err := p.mgr.Add(server); err != nil {
+	if err := d.mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the webhooks: %w", err)
 	}
 
-	if err := p.mgr.AddReadyzCheck("webhooks", server.Check); err != nil {
+	if err := d.mgr.AddReadyzCheck("webhooks", server.Check); err != nil {
 		return fmt.Errorf("adding the readiness check of webhooks: %w", err)
 	}
 
@@ -143,29 +143,29 @@ func addWebhooks(_ context.Context, p *dependencies) error {
 
 // newPodChain returns the chain of the mutators of new pods. Until the state of the switch is known, new pods get the values of their template,
 // as without craned. The readiness check "pause" fails meanwhile, so that the API server calls other replicas through the Service.
-func newPodChain(p *dependencies) *podwebhook.Chain {
-	chain := podwebhook.NewChain(p.mutators, systemNamespace, p.Namespace)
-	chain.Stopped = p.pause.Stopped
+func newPodChain(d *dependencies) *podwebhook.Chain {
+	chain := podwebhook.NewChain(d.mutators, systemNamespace, d.Namespace)
+	chain.Stopped = d.pause.Stopped
 	chain.OptedOut = func(ctx context.Context, pod *corev1.Pod) (bool, error) {
-		return optoutlist.ExcludesPod(ctx, p.mgr.GetCache(), pod)
+		return optoutlist.ExcludesPod(ctx, d.mgr.GetCache(), pod)
 	}
 
 	return chain
 }
 
 // addQOSInitializer adds the mutator of new pods of low CPU priority.
-func addQOSInitializer(ctx context.Context, p *dependencies) error {
-	if !p.Webhook.Enabled {
+func addQOSInitializer(ctx context.Context, d *dependencies) error {
+	if !d.Webhook.Enabled {
 		ctrl.LoggerFrom(ctx).Info("The feature gate QOSInitializer has no effect: webhooks are not served")
 		return nil
 	}
 
-	file, err := configfile.Open(p.Webhook.QOSConfigFile, configfile.DefaultInterval, wallclock.New(), qosinitializer.Parse)
+	file, err := configfile.Open(d.Webhook.QOSConfigFile, configfile.DefaultInterval, wallclock.New(), qosinitializer.Parse)
 	if err != nil {
 		return fmt.Errorf("--qos-config-file: %w", err)
 	}
 
-	log := ctrl.LoggerFrom(ctx).WithValues("file", p.Webhook.QOSConfigFile)
+	log := ctrl.LoggerFrom(ctx).WithValues("file", d.Webhook.QOSConfigFile)
 	follow := onEveryReplica(func(ctx context.Context) error {
 		file.Run(ctx, configfile.Observer[qosinitializer.Config]{
 			Loaded:   func(qosinitializer.Config) { log.Info("QOSConfig loaded") },
@@ -175,14 +175,14 @@ func addQOSInitializer(ctx context.Context, p *dependencies) error {
 		return nil
 	})
 
-	store := qosinitializer.PodQOSLister{Cache: p.mgr.GetCache()}
+	store := qosinitializer.PodQOSLister{Cache: d.mgr.GetCache()}
 	for _, r := range []manager.Runnable{follow, store} {
-		if err := p.mgr.Add(r); err != nil {
+		if err := d.mgr.Add(r); err != nil {
 			return fmt.Errorf("adding the QOSInitializer: %w", err)
 		}
 	}
 
-	p.mutators = append(p.mutators, qosinitializer.Mutator{Config: file.Content, PodQOSs: store.List})
+	d.mutators = append(d.mutators, qosinitializer.Mutator{Config: file.Content, PodQOSs: store.List})
 	return nil
 }
 
@@ -193,13 +193,13 @@ func (f onEveryReplica) Start(ctx context.Context) error { return f(ctx) }
 
 func (onEveryReplica) NeedLeaderElection() bool { return false }
 
-func newCertificateRotator(p *dependencies) (*certificates.Rotator, error) {
-	clients, err := slimclient.NewForConfig(p.mgr.GetConfig())
+func newCertificateRotator(d *dependencies) (*certificates.Rotator, error) {
+	clients, err := slimclient.NewForConfig(d.mgr.GetConfig())
 	if err != nil {
 		return nil, fmt.Errorf("building the client of certificates: %w", err)
 	}
 
-	objects, err := dynamic.NewForConfig(p.mgr.GetConfig())
+	objects, err := dynamic.NewForConfig(d.mgr.GetConfig())
 	if err != nil {
 		return nil, fmt.Errorf("building the client of webhook configurations: %w", err)
 	}
@@ -207,9 +207,9 @@ func newCertificateRotator(p *dependencies) (*certificates.Rotator, error) {
 	rotator, err := certificates.New(certificates.Config{
 		Clients:   clients,
 		Dynamic:   objects,
-		Namespace: p.Namespace,
+		Namespace: d.Namespace,
 		Secret:    certificateSecret,
-		Hosts:     p.Webhook.hosts(p.Namespace),
+		Hosts:     d.Webhook.hosts(d.Namespace),
 		Targets: []certificates.Target{
 			certificates.ValidatingWebhooks(webhookConfig), certificates.MutatingWebhooks(webhookConfig),
 			certificates.MutatingWebhooks(podWebhookConfig),

@@ -125,7 +125,7 @@ func (a *answer) shrink() {
 	clear(a.used)
 	a.total = 0
 
-	sent := a.series[:0]
+	remaining := a.series[:0]
 	for _, s := range a.series {
 		if a.used[s.namespace]+s.bytes > a.share {
 			a.leaveOut(s.name, reasonTooMany)
@@ -134,11 +134,11 @@ func (a *answer) shrink() {
 
 		a.used[s.namespace] += s.bytes
 		a.total += s.bytes
-		sent = append(sent, s)
+		remaining = append(remaining, s)
 	}
 
-	clear(a.series[len(sent):])
-	a.series = sent
+	clear(a.series[len(remaining):])
+	a.series = remaining
 }
 
 // fairShare returns the largest share of which the sum over all needs, each at most the share, is within a limit.

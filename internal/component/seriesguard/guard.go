@@ -143,7 +143,7 @@ func (g *guard) Collect(to chan<- prometheus.Metric) {
 		return
 	}
 
-	sent := a.finish()
+	collected := a.finish()
 	for key, n := range a.leftOut {
 		g.counts.series.WithLabelValues(key.metric, key.reason).Add(float64(n))
 	}
@@ -152,7 +152,7 @@ func (g *guard) Collect(to chan<- prometheus.Metric) {
 		g.log.V(1).Info("left series out of an answer", "leftOut", a.leftOut)
 	}
 
-	for _, s := range sent {
+	for _, s := range collected {
 		to <- s.metric
 	}
 }

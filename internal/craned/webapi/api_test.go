@@ -45,10 +45,10 @@ type fakeAuth struct {
 	wait    func()
 }
 
-func (g *fakeAuth) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
+func (f *fakeAuth) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
 	name, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if g.wait != nil {
-		g.wait()
+	if f.wait != nil {
+		f.wait()
 	}
 
 	if name == "expired" {
@@ -58,14 +58,14 @@ func (g *fakeAuth) AuthenticateRequest(r *http.Request) (*authenticator.Response
 	return &authenticator.Response{User: &user.DefaultInfo{Name: name}}, ok, nil
 }
 
-func (g *fakeAuth) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (f *fakeAuth) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	asked := fmt.Sprintf("%s %s %s%s/%s/%s", a.GetUser().GetName(), a.GetVerb(), a.GetPath(), a.GetNamespace(), a.GetResource(), a.GetName())
-	g.asked = append(g.asked, asked)
-	if g.allowed[a.GetUser().GetName()] {
-		return authorizer.DecisionAllow, "", g.err
+	f.asked = append(f.asked, asked)
+	if f.allowed[a.GetUser().GetName()] {
+		return authorizer.DecisionAllow, "", f.err
 	}
 
-	return authorizer.DecisionNoOpinion, "no rule", g.err
+	return authorizer.DecisionNoOpinion, "no rule", f.err
 }
 
 // fakeSource is a data source.
@@ -76,21 +76,21 @@ type fakeSource struct {
 	wait   func(context.Context)
 }
 
-func (a *fakeSource) Instant(ctx context.Context, query string, at time.Time) ([]metrics.Sample, error) {
-	a.query = query
-	if a.wait != nil {
-		a.wait(ctx)
+func (f *fakeSource) Instant(ctx context.Context, query string, at time.Time) ([]metrics.Sample, error) {
+	f.query = query
+	if f.wait != nil {
+		f.wait(ctx)
 	}
 
-	return []metrics.Sample{{Labels: metrics.Labels{"pod": "a"}, Time: at, Value: 0.25}}, a.err
+	return []metrics.Sample{{Labels: metrics.Labels{"pod": "a"}, Time: at, Value: 0.25}}, f.err
 }
 
-func (a *fakeSource) Range(_ context.Context, query string, w metrics.Window) ([]metrics.LabelledSeries, error) {
-	a.query = query
-	a.window = w
+func (f *fakeSource) Range(_ context.Context, query string, w metrics.Window) ([]metrics.LabelledSeries, error) {
+	f.query = query
+	f.window = w
 	return []metrics.LabelledSeries{{
 		Labels: metrics.Labels{"pod": "a"}, Series: series.Series{Start: w.Start, Step: w.Step, Values: []float64{1, series.Gap(), 3}},
-	}}, a.err
+	}}, f.err
 }
 
 type fixture struct {

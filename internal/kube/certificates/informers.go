@@ -38,20 +38,20 @@ type informers struct {
 const maxLag = 10 * time.Second
 
 // watch starts the watches and returns when the Secret is known to exist or not to exist.
-func (k *Rotator) watch(ctx context.Context) (*informers, error) {
+func (r *Rotator) watch(ctx context.Context) (*informers, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	v := &informers{
-		key:     k.config.Namespace + "/" + k.config.Secret,
+		key:     r.config.Namespace + "/" + r.config.Secret,
 		changed: make(chan struct{}, 1),
 		targets: map[Target]cache.SharedIndexInformer{},
 		stop:    func() { cancel(); running.Wait() },
 	}
 
-	v.secrets = k.newSecretInformer()
+	v.secrets = r.newSecretInformer()
 	informers := []cache.SharedIndexInformer{v.secrets}
-	for _, t := range k.config.Targets {
-		i := dynamicinformer.NewFilteredDynamicInformer(k.config.Dynamic, t.resource, "", 0, cache.Indexers{}, byName(t.name)).Informer()
+	for _, t := range r.config.Targets {
+		i := dynamicinformer.NewFilteredDynamicInformer(r.config.Dynamic, t.resource, "", 0, cache.Indexers{}, byName(t.name)).Informer()
 		v.targets[t] = i
 		informers = append(informers, i)
 	}
@@ -84,9 +84,9 @@ func (k *Rotator) watch(ctx context.Context) (*informers, error) {
 }
 
 // newSecretInformer returns an informer of the Secret. That of client-go links the informers of all kinds.
-func (k *Rotator) newSecretInformer() cache.SharedIndexInformer {
-	secrets := k.config.Clients.CoreV1().Secrets(k.config.Namespace)
-	limit := byName(k.config.Secret)
+func (r *Rotator) newSecretInformer() cache.SharedIndexInformer {
+	secrets := r.config.Clients.CoreV1().Secrets(r.config.Namespace)
+	limit := byName(r.config.Secret)
 	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			limit(&o)
@@ -96,7 +96,7 @@ func (k *Rotator) newSecretInformer() cache.SharedIndexInformer {
 			limit(&o)
 			return secrets.Watch(ctx, o)
 		},
-	}, k.config.Clients), &corev1.Secret{}, 0, cache.Indexers{})
+	}, r.config.Clients), &corev1.Secret{}, 0, cache.Indexers{})
 }
 
 func byName(name string) func(*metav1.ListOptions) {

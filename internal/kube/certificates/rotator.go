@@ -72,27 +72,27 @@ func New(c Config) (*Rotator, error) {
 }
 
 // GetCertificate implements the callback of tls.Config. It fails while there is no certificate.
-func (k *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (r *Rotator) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 
-	if k.current == nil {
+	if r.current == nil {
 		return nil, errors.New("there is no serving certificate yet")
 	}
 
-	return k.current.serving, nil
+	return r.current.serving, nil
 }
 
 // Check returns why a caller would not accept the serving certificate now, nil if it would.
-func (k *Rotator) Check() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (r *Rotator) Check() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 
-	if k.current == nil {
+	if r.current == nil {
 		return errors.New("there is no serving certificate yet")
 	}
 
-	if fault := k.current.servingProblem(k.config.Clock.Now()); fault != "" {
+	if fault := r.current.servingProblem(r.config.Clock.Now()); fault != "" {
 		return errors.New("the serving certificate " + fault)
 	}
 
@@ -100,21 +100,21 @@ func (k *Rotator) Check() error {
 }
 
 // Run watches the Secret and the targets until ctx ends. It returns nil then.
-func (k *Rotator) Run(ctx context.Context) error {
-	view, err := k.watch(ctx)
+func (r *Rotator) Run(ctx context.Context) error {
+	view, err := r.watch(ctx)
 	if err != nil || view == nil {
 		return err
 	}
 	defer view.stop()
 
-	log := logr.FromContextOrDiscard(ctx).WithName("certificates").WithValues("secret", k.config.Namespace+"/"+k.config.Secret)
+	log := logr.FromContextOrDiscard(ctx).WithName("certificates").WithValues("secret", r.config.Namespace+"/"+r.config.Secret)
 	ctx = logr.NewContext(ctx, log)
 	retry := minRetry
 
 	reported := ""
 	for {
 		wait := checkInterval
-		if err := k.reconcile(ctx, view); err == nil {
+		if err := r.reconcile(ctx, view); err == nil {
 			retry = minRetry
 			reported = ""
 		} else if ctx.Err() == nil {
@@ -127,7 +127,7 @@ func (k *Rotator) Run(ctx context.Context) error {
 			retry = min(2*retry, maxRetry)
 		}
 
-		timer := k.config.Clock.NewTimer(wait)
+		timer := r.config.Clock.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -141,43 +141,43 @@ func (k *Rotator) Run(ctx context.Context) error {
 }
 
 // reconcile takes the steps that are possible at this time.
-func (k *Rotator) reconcile(ctx context.Context, view *informers) error {
-	secret, err := view.secret(k.config.Clock.Now())
+func (r *Rotator) reconcile(ctx context.Context, view *informers) error {
+	secret, err := view.secret(r.config.Clock.Now())
 	if err != nil {
 		return err
 	}
 
 	seen := secret
-	m, err := k.readSecret(ctx, secret)
+	m, err := r.readSecret(ctx, secret)
 	if err != nil {
 		return err
 	}
 
 	for range maxSteps {
 		// A target that cannot be patched does not delay the replacement of an expired certificate.
-		trusted, distributeErr := k.distributeBundle(ctx, view, secret, m)
+		trusted, distributeErr := r.distributeBundle(ctx, view, secret, m)
 		if errors.Is(distributeErr, errStale) {
 			return distributeErr
 		}
 
-		d := k.config.Lifetimes.nextStep(m, k.config.Clock.Now(), k.config.Hosts, trusted)
+		d := r.config.Lifetimes.nextStep(m, r.config.Clock.Now(), r.config.Hosts, trusted)
 		if d.step == stepNone {
 			return distributeErr
 		}
 
-		next, err := k.config.Lifetimes.applyStep(d.step, m, k.config.Clock.Now, k.config.Hosts)
+		next, err := r.config.Lifetimes.applyStep(d.step, m, r.config.Clock.Now, r.config.Hosts)
 		if err != nil {
 			return err
 		}
 
 		logr.FromContextOrDiscard(ctx).Info(d.step.String(), "reason", d.reason)
-		if secret, err = k.writeSecret(ctx, secret, next); err != nil {
+		if secret, err = r.writeSecret(ctx, secret, next); err != nil {
 			return err
 		}
 
-		view.markStale(seen, k.config.Clock.Now())
+		view.markStale(seen, r.config.Clock.Now())
 		m = next
-		k.setCurrent(m, d.step)
+		r.setCurrent(m, d.step)
 	}
 
 	return nil
@@ -185,23 +185,23 @@ func (k *Rotator) reconcile(ctx context.Context, view *informers) error {
 
 // readSecret returns the content of the Secret. Invalid content is replaced by the previous one. If the Secret was deleted,
 // everything is issued anew, which is how an administrator requests that.
-func (k *Rotator) readSecret(ctx context.Context, secret *corev1.Secret) (*material, error) {
+func (r *Rotator) readSecret(ctx context.Context, secret *corev1.Secret) (*material, error) {
 	if secret == nil {
 		return nil, nil
 	}
 
-	m, err := parse(secret.Data, k.config.Clock.Now)
+	m, err := parse(secret.Data, r.config.Clock.Now)
 	if err == nil {
 		if m.serving != nil {
-			k.setCurrent(m, stepNone)
+			r.setCurrent(m, stepNone)
 		}
 
 		return m, nil
 	}
 
-	k.mu.Lock()
-	previous := k.current
-	k.mu.Unlock()
+	r.mu.Lock()
+	previous := r.current
+	r.mu.Unlock()
 
 	log := logr.FromContextOrDiscard(ctx)
 	if previous == nil {
@@ -210,7 +210,7 @@ func (k *Rotator) readSecret(ctx context.Context, secret *corev1.Secret) (*mater
 	}
 
 	log.Info("The Secret cannot be read; putting back what it held", "reason", err.Error())
-	if _, err := k.writeSecret(ctx, secret, previous); err != nil {
+	if _, err := r.writeSecret(ctx, secret, previous); err != nil {
 		return nil, err
 	}
 
@@ -218,13 +218,13 @@ func (k *Rotator) readSecret(ctx context.Context, secret *corev1.Secret) (*mater
 }
 
 // setCurrent makes new connections use a certificate.
-func (k *Rotator) setCurrent(m *material, s step) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (r *Rotator) setCurrent(m *material, s step) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 
-	k.current = m
+	r.current = m
 	if s != stepNone {
-		k.renewals[s]++
+		r.renewals[s]++
 	}
 }
 
@@ -232,19 +232,19 @@ func (k *Rotator) setCurrent(m *material, s step) {
 var errStale = errors.New("the Secret has changed meanwhile")
 
 // writeSecret creates the Secret or updates the version that was read.
-func (k *Rotator) writeSecret(ctx context.Context, current *corev1.Secret, m *material) (*corev1.Secret, error) {
-	secrets := k.config.Clients.CoreV1().Secrets(k.config.Namespace)
+func (r *Rotator) writeSecret(ctx context.Context, current *corev1.Secret, m *material) (*corev1.Secret, error) {
+	secrets := r.config.Clients.CoreV1().Secrets(r.config.Namespace)
 	var written *corev1.Secret
 	var err error
 	if current == nil {
 		written, err = secrets.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: k.config.Namespace, Name: k.config.Secret},
+			ObjectMeta: metav1.ObjectMeta{Namespace: r.config.Namespace, Name: r.config.Secret},
 			Type:       corev1.SecretTypeTLS, Data: m.data(nil),
-		}, metav1.CreateOptions{FieldManager: k.config.Manager})
+		}, metav1.CreateOptions{FieldManager: r.config.Manager})
 	} else {
 		next := current.DeepCopy() // UID and resourceVersion are those of the version that was read.
 		next.Data = m.data(current.Data)
-		written, err = secrets.Update(ctx, next, metav1.UpdateOptions{FieldManager: k.config.Manager})
+		written, err = secrets.Update(ctx, next, metav1.UpdateOptions{FieldManager: r.config.Manager})
 	}
 
 	switch {
@@ -254,11 +254,11 @@ func (k *Rotator) writeSecret(ctx context.Context, current *corev1.Secret, m *ma
 		return nil, errStale
 	}
 
-	return nil, fmt.Errorf("writing Secret %s/%s: %w", k.config.Namespace, k.config.Secret, err)
+	return nil, fmt.Errorf("writing Secret %s/%s: %w", r.config.Namespace, r.config.Secret, err)
 }
 
 // distributeBundle patches the bundle into all targets and returns whether all of them have it.
-func (k *Rotator) distributeBundle(ctx context.Context, view *informers, secret *corev1.Secret, m *material) (bool, error) {
+func (r *Rotator) distributeBundle(ctx context.Context, view *informers, secret *corev1.Secret, m *material) (bool, error) {
 	if m == nil {
 		return false, nil
 	}
@@ -266,7 +266,7 @@ func (k *Rotator) distributeBundle(ctx context.Context, view *informers, secret 
 	bundle := m.bundle()
 	checked := false
 	var errs []error
-	for _, t := range k.config.Targets {
+	for _, t := range r.config.Targets {
 		o, synced, err := view.target(t)
 		if err != nil || !synced {
 			return false, err
@@ -284,9 +284,9 @@ func (k *Rotator) distributeBundle(ctx context.Context, view *informers, secret 
 
 		// An outdated Secret must not overwrite a newer bundle.
 		if !checked {
-			now, err := k.config.Clients.CoreV1().Secrets(k.config.Namespace).Get(ctx, k.config.Secret, metav1.GetOptions{})
+			now, err := r.config.Clients.CoreV1().Secrets(r.config.Namespace).Get(ctx, r.config.Secret, metav1.GetOptions{})
 			if err != nil {
-				return false, fmt.Errorf("reading Secret %s/%s: %w", k.config.Namespace, k.config.Secret, err)
+				return false, fmt.Errorf("reading Secret %s/%s: %w", r.config.Namespace, r.config.Secret, err)
 			}
 
 			if now.ResourceVersion != secret.ResourceVersion || now.UID != secret.UID {
@@ -296,7 +296,7 @@ func (k *Rotator) distributeBundle(ctx context.Context, view *informers, secret 
 			checked = true
 		}
 
-		if err := t.apply(ctx, k.config.Dynamic, k.config.Manager, o, ops); err != nil {
+		if err := t.apply(ctx, r.config.Dynamic, r.config.Manager, o, ops); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -316,22 +316,22 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (k *Rotator) Describe(ch chan<- *prometheus.Desc) { ch <- expiryDesc; ch <- renewalsDesc }
+func (r *Rotator) Describe(ch chan<- *prometheus.Desc) { ch <- expiryDesc; ch <- renewalsDesc }
 
 // Collect implements prometheus.Collector.
-func (k *Rotator) Collect(ch chan<- prometheus.Metric) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (r *Rotator) Collect(ch chan<- prometheus.Metric) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 
-	if m := k.current; m != nil {
+	if m := r.current; m != nil {
 		for kind, end := range map[string]float64{
 			"serving": float64(m.serving.Leaf.NotAfter.Unix()), "authority": float64(m.signer.Certificate().NotAfter.Unix()),
 		} {
-			ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, end, k.config.Secret, kind)
+			ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, end, r.config.Secret, kind)
 		}
 	}
 
 	for s, kind := range map[step]string{stepAuthority: "authority", stepServing: "serving", stepTrim: "trim", stepRecreate: "anew"} {
-		ch <- prometheus.MustNewConstMetric(renewalsDesc, prometheus.CounterValue, float64(k.renewals[s]), k.config.Secret, kind)
+		ch <- prometheus.MustNewConstMetric(renewalsDesc, prometheus.CounterValue, float64(r.renewals[s]), r.config.Secret, kind)
 	}
 }

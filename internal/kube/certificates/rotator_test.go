@@ -92,12 +92,12 @@ func webhookConfiguration(n int) *unstructured.Unstructured {
 }
 
 // startRotator runs a Rotator for the duration of the test.
-func (w *fixture) startRotator(t *testing.T) *Rotator {
+func (f *fixture) startRotator(t *testing.T) *Rotator {
 	t.Helper()
 
 	k, err := New(Config{
-		Clients: w.clients, Dynamic: w.dynamic, Namespace: "crane-system", Secret: "certs", Hosts: hosts,
-		Targets: []Target{ValidatingWebhooks("crane"), MutatingWebhooks("not-there")}, Manager: "test", Lifetimes: DefaultLifetimes(), Clock: w.clock,
+		Clients: f.clients, Dynamic: f.dynamic, Namespace: "crane-system", Secret: "certs", Hosts: hosts,
+		Targets: []Target{ValidatingWebhooks("crane"), MutatingWebhooks("not-there")}, Manager: "test", Lifetimes: DefaultLifetimes(), Clock: f.clock,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -117,13 +117,13 @@ func (w *fixture) startRotator(t *testing.T) *Rotator {
 }
 
 // eventually polls, and advances the clock a little at each attempt.
-func (w *fixture) eventually(t *testing.T, what string, check func() error) {
+func (f *fixture) eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 
 	var last error
 	if err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, bound, true, func(context.Context) (bool, error) {
 		if last = check(); last != nil {
-			w.clock.Step(time.Second)
+			f.clock.Step(time.Second)
 		}
 
 		return last == nil, nil
@@ -132,13 +132,13 @@ func (w *fixture) eventually(t *testing.T, what string, check func() error) {
 	}
 }
 
-func (w *fixture) secret() (*corev1.Secret, error) {
-	return w.clients.CoreV1().Secrets("crane-system").Get(context.Background(), "certs", metav1.GetOptions{})
+func (f *fixture) secret() (*corev1.Secret, error) {
+	return f.clients.CoreV1().Secrets("crane-system").Get(context.Background(), "certs", metav1.GetOptions{})
 }
 
 // distributedBundle returns the bundle in the first webhook of the configuration.
-func (w *fixture) distributedBundle() ([]byte, error) {
-	o, err := w.dynamic.Resource(ValidatingWebhooks("").resource).Get(context.Background(), "crane", metav1.GetOptions{})
+func (f *fixture) distributedBundle() ([]byte, error) {
+	o, err := f.dynamic.Resource(ValidatingWebhooks("").resource).Get(context.Background(), "crane", metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (w *fixture) distributedBundle() ([]byte, error) {
 }
 
 // checkServed verifies that a caller with the distributed bundle accepts the served certificate.
-func (w *fixture) checkServed(k *Rotator) error {
+func (f *fixture) checkServed(k *Rotator) error {
 	if err := k.Check(); err != nil {
 		return err
 	}
@@ -173,12 +173,12 @@ func (w *fixture) checkServed(k *Rotator) error {
 		return err
 	}
 
-	bundle, err := w.distributedBundle()
+	bundle, err := f.distributedBundle()
 	if err != nil {
 		return err
 	}
 
-	return verifyServing(bundle, &material{serving: cert}, w.clock.Now())
+	return verifyServing(bundle, &material{serving: cert}, f.clock.Now())
 }
 
 func TestKeeperMakesAndTells(t *testing.T) {

@@ -19,17 +19,17 @@ type Tracker struct {
 }
 
 // Since returns how long the state of an object has lasted; 0 if it starts now.
-func (o *Tracker) Since(name types.NamespacedName, now time.Time) time.Duration {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (t *Tracker) Since(name types.NamespacedName, now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 
-	if o.firstSeen == nil {
-		o.firstSeen = map[types.NamespacedName]time.Time{}
+	if t.firstSeen == nil {
+		t.firstSeen = map[types.NamespacedName]time.Time{}
 	}
 
-	begun, ok := o.firstSeen[name]
+	begun, ok := t.firstSeen[name]
 	if !ok {
-		o.firstSeen[name] = now
+		t.firstSeen[name] = now
 		begun = now
 	}
 
@@ -37,17 +37,17 @@ func (o *Tracker) Since(name types.NamespacedName, now time.Time) time.Duration 
 }
 
 // Forget records that the state of an object has ended, or that the object is gone.
-func (o *Tracker) Forget(name types.NamespacedName) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (t *Tracker) Forget(name types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 
-	delete(o.firstSeen, name)
+	delete(t.firstSeen, name)
 }
 
 // Len returns the number of objects in the state.
-func (o *Tracker) Len() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (t *Tracker) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 
-	return len(o.firstSeen)
+	return len(t.firstSeen)
 }

@@ -31,14 +31,14 @@ type fixture struct {
 
 type object = map[string]any
 
-func (l *fixture) groups() object {
+func (f *fixture) groups() object {
 	group := func(name string) object {
 		version := object{"groupVersion": name + "/v1", "version": "v1"}
 		return object{"name": name, "versions": []object{version}, "preferredVersion": version}
 	}
 
 	all := []object{group("apiextensions.k8s.io")}
-	if l.discoveries.Add(1) > 3 {
+	if f.discoveries.Add(1) > 3 {
 		all = append(all, group("example.org"))
 	}
 
@@ -51,7 +51,7 @@ func resources(gv, name, kind string) object {
 	}}
 }
 
-func (l *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body object
 	code := http.StatusOK
 	switch r.URL.Path {
@@ -59,7 +59,7 @@ func (l *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body = object{"kind": "APIVersions", "versions": []string{}}
 
 	case "/apis":
-		body = l.groups()
+		body = f.groups()
 
 	case "/apis/apiextensions.k8s.io/v1":
 		body = resources("apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition")
@@ -79,7 +79,7 @@ func (l *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	case "/apis/example.org/v1/things":
 		body = object{"kind": "ThingList", "apiVersion": "example.org/v1", "items": []object{}}
-		if l.lists.Add(1) <= 2 {
+		if f.lists.Add(1) <= 2 {
 			code = http.StatusNotFound
 			body = object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": http.StatusNotFound}
 		}

@@ -188,11 +188,11 @@ func NewRules(list []*ensurancev1alpha1.PodQOS) Rules {
 
 // BestMatch returns the most specific PodQOS that matches a pod: the one with more labels, then with a scope, then with more
 // conditions on it, then the first by name. It is nil if none matches.
-func (l Rules) BestMatch(pod *corev1.Pod) *ensurancev1alpha1.PodQOS {
+func (r Rules) BestMatch(pod *corev1.Pod) *ensurancev1alpha1.PodQOS {
 	var best *ensurancev1alpha1.PodQOS
-	for _, r := range l {
-		if r.Matches(pod) && (best == nil || compareSpecificity(r.PodQOS, best) < 0) {
-			best = r.PodQOS
+	for _, rule := range r {
+		if rule.Matches(pod) && (best == nil || compareSpecificity(rule.PodQOS, best) < 0) {
+			best = rule.PodQOS
 		}
 	}
 

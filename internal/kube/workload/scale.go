@@ -49,7 +49,7 @@ type ScaleClient struct {
 }
 
 // Get returns the scale of a workload. The error wraps ErrNoTarget or ErrNoScale if the user has to change something.
-func (t *ScaleClient) Get(ctx context.Context, ref Ref) (Scale, error) {
+func (s *ScaleClient) Get(ctx context.Context, ref Ref) (Scale, error) {
 	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
 	kind := KindOf(ref.APIVersion, ref.Kind)
 	switch {
@@ -57,15 +57,15 @@ func (t *ScaleClient) Get(ctx context.Context, ref Ref) (Scale, error) {
 		return Scale{}, fmt.Errorf("%s %s: an apiVersion is needed for this kind: %w", ref.Kind, ref.Name, ErrNoTarget)
 	case kind == appsv1.SchemeGroupVersion.WithKind("Deployment"):
 		d := &appsv1.Deployment{}
-		err := t.Cached.Get(ctx, key, d)
+		err := s.Cached.Get(ctx, key, d)
 		return scaleFromObject(d, ref.Name, kind, d.Spec.Selector, d.Status.Replicas, err)
 	case kind == appsv1.SchemeGroupVersion.WithKind("StatefulSet"):
-		s := &appsv1.StatefulSet{}
-		err := t.Cached.Get(ctx, key, s)
-		return scaleFromObject(s, ref.Name, kind, s.Spec.Selector, s.Status.Replicas, err)
+		set := &appsv1.StatefulSet{}
+		err := s.Cached.Get(ctx, key, set)
+		return scaleFromObject(set, ref.Name, kind, set.Spec.Selector, set.Status.Replicas, err)
 	}
 
-	return t.readCustom(ctx, key, kind)
+	return s.readCustom(ctx, key, kind)
 }
 
 func scaleFromObject(o client.Object, name string, kind schema.GroupVersionKind, selector *metav1.LabelSelector, counted int32, err error) (Scale, error) {
@@ -97,11 +97,11 @@ func scaleFromObject(o client.Object, name string, kind schema.GroupVersionKind,
 }
 
 // readCustom reads the scale subresource.
-func (t *ScaleClient) readCustom(ctx context.Context, key client.ObjectKey, kind schema.GroupVersionKind) (Scale, error) {
+func (s *ScaleClient) readCustom(ctx context.Context, key client.ObjectKey, kind schema.GroupVersionKind) (Scale, error) {
 	o := newObjectRef(key, kind)
-	scale, err := readScale(ctx, t.Client, o)
+	scale, err := readScale(ctx, s.Client, o)
 	if err != nil {
-		return Scale{}, t.explainMissing(ctx, o, err)
+		return Scale{}, s.explainMissing(ctx, o, err)
 	}
 
 	return Scale{Replicas: scale.Spec.Replicas, CurrentReplicas: scale.Status.Replicas, Selector: scale.Status.Selector}, nil
@@ -154,9 +154,9 @@ func checkScaleNamespace(o client.Object, scale *autoscalingv1.Scale) error {
 }
 
 // Set sets the replicas of a workload through its scale subresource, and returns the previous number.
-func (t *ScaleClient) Set(ctx context.Context, ref Ref, replicas int32) (from int32, err error) {
+func (s *ScaleClient) Set(ctx context.Context, ref Ref, replicas int32) (from int32, err error) {
 	o := newObjectRef(client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, KindOf(ref.APIVersion, ref.Kind))
-	scale, err := readScale(ctx, t.Client, o)
+	scale, err := readScale(ctx, s.Client, o)
 	if err != nil {
 		return 0, fmt.Errorf("reading the scale of %s: %w", ref, err)
 	}
@@ -174,7 +174,7 @@ func (t *ScaleClient) Set(ctx context.Context, ref Ref, replicas int32) (from in
 	body := &unstructured.Unstructured{Object: raw}
 	body.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
 
-	if err := t.Client.SubResource("scale").Update(ctx, o, client.WithSubResourceBody(body)); err != nil {
+	if err := s.Client.SubResource("scale").Update(ctx, o, client.WithSubResourceBody(body)); err != nil {
 		return from, fmt.Errorf("scaling %s to %d: %w", ref, replicas, err)
 	}
 
@@ -182,7 +182,7 @@ func (t *ScaleClient) Set(ctx context.Context, ref Ref, replicas int32) (from in
 }
 
 // explainMissing distinguishes an object that does not exist from one that cannot be scaled: both have no scale.
-func (t *ScaleClient) explainMissing(ctx context.Context, o *unstructured.Unstructured, err error) error {
+func (s *ScaleClient) explainMissing(ctx context.Context, o *unstructured.Unstructured, err error) error {
 	name := o.GetKind() + " " + o.GetName()
 	switch {
 	case errors.Is(err, ErrNoScale):
@@ -196,7 +196,7 @@ func (t *ScaleClient) explainMissing(ctx context.Context, o *unstructured.Unstru
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(o.GroupVersionKind())
 
-	switch get := t.Live.Get(ctx, client.ObjectKeyFromObject(o), found); {
+	switch get := s.Live.Get(ctx, client.ObjectKeyFromObject(o), found); {
 	case get == nil:
 		return fmt.Errorf("%s: %w", name, ErrNoScale)
 	case apierrors.IsNotFound(get) || meta.IsNoMatchError(get):
