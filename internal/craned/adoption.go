@@ -115,6 +115,11 @@ func addAdoption(ctx context.Context, d *dependencies) error {
 		return fmt.Errorf("adding what gives new pods the adopted requests: %w", err)
 	}
 
-	d.mutators = append(d.mutators, newpods.Mutator{FindWorkload: find})
+	mutator := newpods.NewMutator(find)
+	if err := metricsRegistry().Register(mutator); err != nil {
+		return fmt.Errorf("registering the metrics of the adoption of new pods: %w", err)
+	}
+
+	d.mutators = append(d.mutators, mutator)
 	return nil
 }

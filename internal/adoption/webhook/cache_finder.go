@@ -6,9 +6,11 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,23 +32,39 @@ func NewCacheFinder(ctx context.Context, c cache.Cache) (WorkloadFinder, error) 
 		return nil, fmt.Errorf("watching namespaces: %w", err)
 	}
 
-	return func(kind, namespace, name string) (Workload, bool) {
-		asking, cancel := context.WithTimeout(context.Background(), cacheTimeout)
-		defer cancel()
-
-		for _, k := range workload.WatchedKinds() {
-			if k.GVK.Kind != kind {
-				continue
-			}
-
-			var ns corev1.Namespace
-			if c.Get(asking, client.ObjectKey{Namespace: namespace, Name: name}, k.Object) != nil || c.Get(asking, client.ObjectKey{Name: namespace}, &ns) != nil {
-				return Workload{}, false
-			}
-
-			return Workload{Annotations: k.Object.GetAnnotations(), Labels: k.Object.GetLabels(), NamespaceLabels: ns.Labels}, true
-		}
-
-		return Workload{}, false
+	return func(kind, namespace, name string) (Workload, bool, error) {
+		return findWorkload(c, kind, namespace, name)
 	}, nil
+}
+
+// findWorkload reads a workload and its namespace. Only an object that does not exist means "not found": a cache that is not synced may have it.
+func findWorkload(reader client.Reader, kind, namespace, name string) (Workload, bool, error) {
+	kinds := workload.WatchedKinds()
+	i := slices.IndexFunc(kinds, func(k workload.WatchedKind) bool { return k.GVK.Kind == kind })
+	if i < 0 {
+		return Workload{}, false, nil
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), cacheTimeout)
+	defer cancel()
+
+	object := kinds[i].Object
+	err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+	if apierrors.IsNotFound(err) {
+		return Workload{}, false, nil
+	}
+	if err != nil {
+		return Workload{}, false, fmt.Errorf("reading %s %s/%s: %w", kind, namespace, name, err)
+	}
+
+	var ns corev1.Namespace
+	err = reader.Get(ctx, client.ObjectKey{Name: namespace}, &ns)
+	if apierrors.IsNotFound(err) {
+		return Workload{}, false, nil
+	}
+	if err != nil {
+		return Workload{}, false, fmt.Errorf("reading namespace %s: %w", namespace, err)
+	}
+
+	return Workload{Annotations: object.GetAnnotations(), Labels: object.GetLabels(), NamespaceLabels: ns.Labels}, true, nil
 }

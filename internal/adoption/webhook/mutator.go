@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,23 +29,49 @@ type Workload struct {
 	NamespaceLabels     map[string]string
 }
 
-// WorkloadFinder returns a workload from memory; ok is false if it is not there.
-type WorkloadFinder func(kind, namespace, name string) (Workload, bool)
+// WorkloadFinder returns a workload from memory; found is false if it does not exist. After an error it is unknown whether it exists.
+type WorkloadFinder func(kind, namespace, name string) (w Workload, found bool, err error)
 
-// Mutator implements podwebhook.Mutator.
-type Mutator struct{ FindWorkload WorkloadFinder }
+// Mutator implements podwebhook.Mutator and prometheus.Collector.
+type Mutator struct {
+	findWorkload WorkloadFinder
+	readFailures prometheus.Counter
+}
+
+// NewMutator returns a mutator that gives new pods the adopted size of the workload that find returns.
+func NewMutator(find WorkloadFinder) *Mutator {
+	return &Mutator{
+		findWorkload: find,
+		readFailures: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "crane_adoption_pod_read_failures_total",
+			Help: "New pods created without an adopted size because their workload or namespace could not be read.",
+		}),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Mutator) Describe(ch chan<- *prometheus.Desc) { m.readFailures.Describe(ch) }
+
+// Collect implements prometheus.Collector.
+func (m *Mutator) Collect(ch chan<- prometheus.Metric) { m.readFailures.Collect(ch) }
 
 // Name implements podwebhook.Mutator.
-func (Mutator) Name() string { return "adoption" }
+func (*Mutator) Name() string { return "adoption" }
 
-// Mutate implements podwebhook.Mutator. The chain leaves out pods with the label crane.io/opt-out.
-func (m Mutator) Mutate(pod *corev1.Pod) ([]podwebhook.Operation, error) {
+// Mutate implements podwebhook.Mutator. The chain leaves out pods with the label crane.io/opt-out. A pod whose workload cannot be read is
+// created with the resources of its template; the adoption controller resizes it later like any running pod.
+func (m *Mutator) Mutate(pod *corev1.Pod) ([]podwebhook.Operation, error) {
 	kind, name, ok := owner(pod)
 	if !ok {
 		return nil, nil
 	}
 
-	w, ok := m.FindWorkload(kind, pod.Namespace, name)
+	w, ok, err := m.findWorkload(kind, pod.Namespace, name)
+	if err != nil {
+		m.readFailures.Inc()
+		return nil, err
+	}
+
 	if !ok || targetsnapshot.AdoptionDisabled(w.Labels) || targetsnapshot.AdoptionDisabled(w.NamespaceLabels) {
 		return nil, nil
 	}
@@ -62,19 +89,19 @@ var cronJobName = regexp.MustCompile(`^(.+)-[0-9]+$`)
 
 // owner returns the workload of a new pod, from its controller and the naming rules of Kubernetes for ReplicaSets and Jobs.
 func owner(pod *corev1.Pod) (kind, name string, ok bool) {
-	of := metav1.GetControllerOfNoCopy(pod)
-	if of == nil {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if controller == nil {
 		return "", "", false
 	}
 
-	switch of.Kind {
+	switch controller.Kind {
 	case "StatefulSet", "DaemonSet":
-		return of.Kind, of.Name, true
+		return controller.Kind, controller.Name, true
 	case "ReplicaSet":
-		name, ok = strings.CutSuffix(of.Name, "-"+pod.Labels["pod-template-hash"])
+		name, ok = strings.CutSuffix(controller.Name, "-"+pod.Labels["pod-template-hash"])
 		return "Deployment", name, ok
 	case "Job":
-		if m := cronJobName.FindStringSubmatch(of.Name); m != nil {
+		if m := cronJobName.FindStringSubmatch(controller.Name); m != nil {
 			return "CronJob", m[1], true
 		}
 	}
@@ -82,7 +109,7 @@ func owner(pod *corev1.Pod) (kind, name string, ok bool) {
 	return "", "", false
 }
 
-// patchOperations set the adopted size. A container whose resources differ from the original template is left alone, because its
+// patchOperations returns the operations that set the adopted size. A container whose resources differ from the original template is left alone, because its
 // owner has changed it since.
 func patchOperations(pod *corev1.Pod, state adoption.State) []podwebhook.Operation {
 	size, ok := state.NewPodSize()
@@ -92,19 +119,21 @@ func patchOperations(pod *corev1.Pod, state adoption.State) []podwebhook.Operati
 
 	changed := pod.DeepCopy()
 	var out []podwebhook.Operation
-	for _, part := range []struct {
-		path string
-		list []corev1.Container
+	for _, list := range []struct {
+		field      string
+		containers []corev1.Container
 	}{{"initContainers", changed.Spec.InitContainers}, {"containers", changed.Spec.Containers}} {
-		for i := range part.list {
-			c := &part.list[i]
-			to, adopted := size.Containers[c.Name]
-			if !adopted || !sameResources(targetsnapshot.ConvertResources(c.Resources), state.Original.Containers[c.Name]) || sameResources(targetsnapshot.ConvertResources(c.Resources), to) {
+		for i := range list.containers {
+			c := &list.containers[i]
+			current := targetsnapshot.ConvertResources(c.Resources)
+
+			adopted, ok := size.Containers[c.Name]
+			if !ok || !sameResources(current, state.Original.Containers[c.Name]) || sameResources(current, adopted) {
 				continue
 			}
 
-			setResources(&c.Resources, to)
-			out = append(out, podwebhook.Operation{Operation: "add", Path: fmt.Sprintf("/spec/%s/%d/resources", part.path, i), Value: c.Resources})
+			setResources(&c.Resources, adopted)
+			out = append(out, podwebhook.Operation{Operation: "add", Path: fmt.Sprintf("/spec/%s/%d/resources", list.field, i), Value: c.Resources})
 		}
 	}
 
@@ -127,7 +156,7 @@ func sameResources(a, b rightsize.Resources) bool {
 func equalValues[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // setResources sets the adopted amounts and keeps all others.
-func setResources(to *corev1.ResourceRequirements, size rightsize.Resources) {
+func setResources(resources *corev1.ResourceRequirements, size rightsize.Resources) {
 	set := func(list *corev1.ResourceList, name corev1.ResourceName, q *apiresource.Quantity) {
 		if q == nil {
 			return
@@ -139,10 +168,10 @@ func setResources(to *corev1.ResourceRequirements, size rightsize.Resources) {
 		(*list)[name] = *q
 	}
 
-	set(&to.Requests, corev1.ResourceCPU, cpuQuantity(size.CPURequest))
-	set(&to.Requests, corev1.ResourceMemory, memoryQuantity(size.MemoryRequest))
-	set(&to.Limits, corev1.ResourceCPU, cpuQuantity(size.CPULimit))
-	set(&to.Limits, corev1.ResourceMemory, memoryQuantity(size.MemoryLimit))
+	set(&resources.Requests, corev1.ResourceCPU, cpuQuantity(size.CPURequest))
+	set(&resources.Requests, corev1.ResourceMemory, memoryQuantity(size.MemoryRequest))
+	set(&resources.Limits, corev1.ResourceCPU, cpuQuantity(size.CPULimit))
+	set(&resources.Limits, corev1.ResourceMemory, memoryQuantity(size.MemoryLimit))
 }
 
 func cpuQuantity(v *series.MilliCPU) *apiresource.Quantity {

@@ -15,7 +15,7 @@ import (
 	"crane.io/crane/internal/kube/podwebhook"
 )
 
-var _ podwebhook.Mutator = Mutator{}
+var _ podwebhook.Mutator = (*Mutator)(nil)
 
 const watching = `{"phase":"Watching","earlier":{"containers":{"app":{"cpuRequest":1000,"memoryRequest":536870912}}},` +
 	`"before":{"containers":{"app":{"cpuRequest":1000,"memoryRequest":536870912}}},"current":{"containers":{"app":{"cpuRequest":800,"memoryRequest":268435456}}},"steps":1}`
@@ -64,9 +64,9 @@ func TestMutate(t *testing.T) {
 		"nonsense":                 {newPod("1", "512Mi"), Workload{Annotations: map[string]string{"analysis.crane.io/adoption": "{"}}, "null", true},
 		"another container":        {newPod("1", "512Mi", func(p *corev1.Pod) { p.Spec.Containers[1].Name = "x" }), adopted, "null", false},
 	} {
-		m := Mutator{FindWorkload: func(kind, namespace, name string) (Workload, bool) {
-			return c.workload, kind == "Deployment" && namespace == "shop" && name == "web"
-		}}
+		m := NewMutator(func(kind, namespace, name string) (Workload, bool, error) {
+			return c.workload, kind == "Deployment" && namespace == "shop" && name == "web", nil
+		})
 		before := c.pod.DeepCopy()
 
 		got, err := m.Mutate(c.pod)
@@ -76,16 +76,16 @@ func TestMutate(t *testing.T) {
 		}
 
 		if string(text) != c.want || (err != nil) != c.fails {
-			t.Errorf("%s: %s, %v, want %s", name, text, err, c.want)
+			t.Errorf("%s: Mutate = %s, error %v, want %s, error %v", name, text, err, c.want, c.fails)
 		}
 		if !equality.Semantic.DeepEqual(before, c.pod) {
-			t.Errorf("%s: the pod was changed", name)
+			t.Errorf("%s: Mutate changed its argument, want operations alone", name)
 		}
 	}
 }
 
-// TestGuaranteedStays: a Guaranteed pod does not become Burstable.
-func TestGuaranteedStays(t *testing.T) {
+// TestMutate_GuaranteedPod checks that a Guaranteed pod does not become Burstable.
+func TestMutate_GuaranteedPod(t *testing.T) {
 	pod := newPod("1", "512Mi", func(p *corev1.Pod) {
 		p.Spec.Containers = p.Spec.Containers[1:]
 		delete(p.Spec.Containers[0].Resources.Requests, "example.com/card")
@@ -94,24 +94,24 @@ func TestGuaranteedStays(t *testing.T) {
 
 	const state = `{"phase":"Resting","earlier":{"containers":{"app":{"cpuRequest":1000,"cpuLimit":1000,"memoryRequest":536870912,"memoryLimit":536870912}}},` +
 		`"current":{"containers":{"app":{"cpuRequest":800,"cpuLimit":1000,"memoryRequest":536870912,"memoryLimit":536870912}}}}`
-	m := Mutator{FindWorkload: func(string, string, string) (Workload, bool) {
-		return Workload{Annotations: map[string]string{"analysis.crane.io/adoption": state}}, true
-	}}
+	m := NewMutator(func(string, string, string) (Workload, bool, error) {
+		return Workload{Annotations: map[string]string{"analysis.crane.io/adoption": state}}, true, nil
+	})
 
 	if got, err := m.Mutate(pod); err != nil || len(got) != 0 {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("Mutate returned operations %v and error %v for a Guaranteed pod, want none", got, err)
 	}
 }
 
-func TestOwners(t *testing.T) {
+func TestOwner(t *testing.T) {
 	controller := true
-	for of, want := range map[[2]string]string{
+	for parent, want := range map[[2]string]string{
 		{"StatefulSet", "db"}: "StatefulSet db", {"DaemonSet", "log"}: "DaemonSet log", {"Job", "night-29283"}: "CronJob night", {"Job", "now"}: " ",
 		{"ReplicaSet", "other"}: " ",
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Labels:          map[string]string{"pod-template-hash": "5d4f"},
-			OwnerReferences: []metav1.OwnerReference{{Kind: of[0], Name: of[1], Controller: &controller}},
+			OwnerReferences: []metav1.OwnerReference{{Kind: parent[0], Name: parent[1], Controller: &controller}},
 		}}
 
 		kind, name, ok := owner(pod)
@@ -119,7 +119,7 @@ func TestOwners(t *testing.T) {
 			kind, name = "", ""
 		}
 		if got := kind + " " + name; got != want {
-			t.Errorf("%v: %q, want %q", of, got, want)
+			t.Errorf("owner of a pod of %v = %q, want %q", parent, got, want)
 		}
 	}
 }

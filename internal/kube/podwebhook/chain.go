@@ -14,6 +14,8 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -29,7 +31,7 @@ type Mutator interface {
 	// Mutate returns the operations that change the pod; none leaves it unchanged. The pod has the changes of earlier mutators
 	// and its namespace, perhaps no name; Mutate must not change it. Mutate uses only data in memory and does not block. It may
 	// be called twice for one pod, the second time with its own changes. After an error the pod is created without the changes of
-	// this mutator.
+	// this mutator, and its creator gets the error as a warning.
 	Mutate(pod *corev1.Pod) ([]Operation, error)
 }
 
@@ -44,26 +46,40 @@ type Chain struct {
 	// which it returns an error.
 	OptedOut func(context.Context, *corev1.Pod) (bool, error)
 
-	calls *prometheus.CounterVec
+	calls            *prometheus.CounterVec
+	optOutReadErrors prometheus.Counter
+	failureLog       logLimiter
 }
 
 // NewChain returns a chain that does not change the pods of the given namespaces: a pod that Crane itself needs must not depend
 // on Crane.
 func NewChain(mutators []Mutator, spared ...string) *Chain {
 	return &Chain{
-		mutators: mutators, skippedNamespaces: spared,
+		mutators:          mutators,
+		skippedNamespaces: spared,
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "crane_pod_mutations_total",
 			Help: "New pods that a mutator was asked about, by what it did: changed, unchanged or failed.",
 		}, []string{"mutator", "result"}),
+		optOutReadErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "crane_pod_opt_out_read_failures_total",
+			Help: "New pods created unchanged because the labels that may opt them out could not be read.",
+		}),
+		failureLog: logLimiter{clock: clock.RealClock{}},
 	}
 }
 
 // Describe implements prometheus.Collector.
-func (c *Chain) Describe(ch chan<- *prometheus.Desc) { c.calls.Describe(ch) }
+func (c *Chain) Describe(ch chan<- *prometheus.Desc) {
+	c.calls.Describe(ch)
+	c.optOutReadErrors.Describe(ch)
+}
 
 // Collect implements prometheus.Collector.
-func (c *Chain) Collect(ch chan<- prometheus.Metric) { c.calls.Collect(ch) }
+func (c *Chain) Collect(ch chan<- prometheus.Metric) {
+	c.calls.Collect(ch)
+	c.optOutReadErrors.Collect(ch)
+}
 
 // Handle processes a request for one new pod. It always allows the pod, because a denial would take effect under any failure
 // policy.
@@ -88,49 +104,75 @@ func (c *Chain) Handle(ctx context.Context, req admission.Request) (answer admis
 	if c.OptedOut != nil {
 		excluded, err := c.OptedOut(ctx, pod)
 		if err != nil {
-			log.FromContext(ctx).Info("It is unknown whether a pod has opted out; it is created as it is", "reason", err.Error())
+			c.optOutReadErrors.Inc()
+			c.logFailure(ctx, pod, "opt-out", err)
+			return admission.Allowed("").WithWarnings(fmt.Sprintf("crane: the pod is created unchanged: checking its opt-out labels: %v", err))
 		}
 
-		if excluded || err != nil {
+		if excluded {
 			return admission.Allowed("")
 		}
 	}
 
-	operations, names := c.mutate(ctx, pod, req.Object.Raw)
-	if len(operations) == 0 {
-		return admission.Allowed("")
+	result := c.mutate(ctx, pod, req.Object.Raw)
+	if len(result.operations) == 0 {
+		return admission.Allowed("").WithWarnings(result.warnings...)
 	}
 
-	answer = admission.Patched("", operations...)
-	answer.AuditAnnotations = map[string]string{"changed-by": strings.Join(names, ",")}
+	answer = admission.Patched("", result.operations...).WithWarnings(result.warnings...)
+	answer.AuditAnnotations = map[string]string{"changed-by": strings.Join(result.changedBy, ",")}
 	return answer
 }
 
-// mutate returns the operations of all mutators, and the names of those that had some.
-func (c *Chain) mutate(ctx context.Context, pod *corev1.Pod, raw []byte) (all []Operation, names []string) {
+// logFailure logs that a step failed for a pod, once in a minute for the pods of one controller: each pod of a cluster is created through here.
+func (c *Chain) logFailure(ctx context.Context, pod *corev1.Pod, step string, err error) {
+	creator := pod.GenerateName + pod.Name
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		creator = owner.Kind + " " + owner.Name
+	}
+
+	if c.failureLog.allow(strings.Join([]string{step, pod.Namespace, creator}, "/")) {
+		log.FromContext(ctx).Error(err, "creating a pod without the changes of a step", "step", step, "namespace", pod.Namespace, "creator", creator)
+	}
+}
+
+// mutation is what the mutators of a chain do to a pod.
+type mutation struct {
+	operations []Operation
+	// changedBy are the names of the mutators of the operations.
+	changedBy []string
+	// warnings describe the mutators that failed.
+	warnings []string
+}
+
+// mutate calls all mutators.
+func (c *Chain) mutate(ctx context.Context, pod *corev1.Pod, raw []byte) mutation {
+	var out mutation
 	for _, m := range c.mutators {
 		operations, next, err := callMutator(m, pod, raw)
 		switch {
 		case err != nil:
-			log.FromContext(ctx).Info("A mutator of pods failed; its part is left out", "mutator", m.Name(), "reason", err.Error())
 			c.calls.WithLabelValues(m.Name(), "failed").Inc()
+			c.logFailure(ctx, pod, m.Name(), err)
+			out.warnings = append(out.warnings, fmt.Sprintf("crane: the pod is created without the changes of %s: %v", m.Name(), err))
 			continue
+
 		case len(operations) == 0:
 			c.calls.WithLabelValues(m.Name(), "unchanged").Inc()
 			continue
 		}
 
 		c.calls.WithLabelValues(m.Name(), "changed").Inc()
-		all = append(all, operations...)
+		out.operations = append(out.operations, operations...)
+		out.changedBy = append(out.changedBy, m.Name())
 
-		names = append(names, m.Name())
 		raw = next
 		if pod, err = decodePod(raw, pod.Namespace); err != nil {
-			return all, names // Handle has decoded it already.
+			return out // callMutator has decoded it already.
 		}
 	}
 
-	return all, names
+	return out
 }
 
 // callMutator calls one mutator and applies its operations to a copy; a panic is an error.

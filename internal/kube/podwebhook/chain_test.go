@@ -8,15 +8,20 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
@@ -135,6 +140,10 @@ func TestChain(t *testing.T) {
 		t.Errorf("changed by %q", by)
 	}
 
+	if got := answer.Warnings; len(got) != 6 || got[0] != "crane: the pod is created without the changes of error: no" {
+		t.Errorf("Handle returned warnings %q, want one for each of the 6 mutators that fail", got)
+	}
+
 	for name, result := range map[string]string{"one": "changed", "two": "changed", "nothing": "unchanged", "panic": "failed", "no-pod": "failed"} {
 		if n := testutil.ToFloat64(chain.calls.WithLabelValues(name, result)); n != 1 {
 			t.Errorf("%s %s: %v times", name, result, n)
@@ -190,9 +199,64 @@ func TestOptedOut(t *testing.T) {
 			return test.excluded, test.err
 		}
 
-		if answer := chain.Handle(t.Context(), request(t, "shop")); !answer.Allowed || len(answer.Patches) > 0 || called != test.want {
+		answer := chain.Handle(t.Context(), request(t, "shop"))
+		if !answer.Allowed || len(answer.Patches) > 0 || called != test.want {
 			t.Errorf("%s: %+v, %d mutators called, want %d", name, answer, called, test.want)
 		}
+
+		wantWarnings := 0
+		if test.err != nil {
+			wantWarnings = 1
+		}
+		if len(answer.Warnings) != wantWarnings || testutil.ToFloat64(chain.optOutReadErrors) != float64(wantWarnings) {
+			t.Errorf("%s: Handle returned warnings %q and counted %v read failures, want %d", name, answer.Warnings, testutil.ToFloat64(chain.optOutReadErrors), wantWarnings)
+		}
+	}
+}
+
+// TestChain_FailureOfOneMutator checks that the creator of an unchanged pod gets a warning too, and that the log has one line a minute.
+func TestChain_FailureOfOneMutator(t *testing.T) {
+	chain := NewChain([]Mutator{fails("adoption", func(*corev1.Pod) ([]Operation, error) {
+		return nil, errors.New("reading Deployment shop/web: not synced")
+	})})
+	fakeClock := clocktesting.NewFakePassiveClock(time.Now())
+	chain.failureLog.clock = fakeClock
+	lines := 0
+	ctx := log.IntoContext(t.Context(), funcr.New(func(string, string) { lines++ }, funcr.Options{}))
+
+	for _, step := range []struct {
+		wait      time.Duration
+		wantLines int
+	}{{0, 1}, {0, 1}, {59 * time.Second, 1}, {time.Second, 2}} {
+		fakeClock.SetTime(fakeClock.Now().Add(step.wait))
+		answer := chain.Handle(ctx, request(t, "shop"))
+		const want = "crane: the pod is created without the changes of adoption: reading Deployment shop/web: not synced"
+		if !answer.Allowed || len(answer.Patches) > 0 || len(answer.Warnings) != 1 || answer.Warnings[0] != want {
+			t.Errorf("Handle = %+v, want an unchanged pod with the warning %q", answer, want)
+		}
+
+		if lines != step.wantLines {
+			t.Errorf("Handle logged %d lines after %s more, want %d", lines, step.wait, step.wantLines)
+		}
+	}
+}
+
+func TestLogLimiter_Bound(t *testing.T) {
+	fakeClock := clocktesting.NewFakePassiveClock(time.Now())
+	limiter := logLimiter{clock: fakeClock}
+	for i := range maxLoggedKeys {
+		if !limiter.allow(strconv.Itoa(i)) {
+			t.Fatalf("allow(%d) = false, want true for the first %d keys", i, maxLoggedKeys)
+		}
+	}
+
+	if limiter.allow("one more") {
+		t.Errorf("allow of key %d in one minute = true, want false", maxLoggedKeys+1)
+	}
+
+	fakeClock.SetTime(fakeClock.Now().Add(logInterval))
+	if !limiter.allow("one more") || len(limiter.lastLogged) != 1 {
+		t.Errorf("a minute later %d keys are recorded, want the new one alone", len(limiter.lastLogged))
 	}
 }
 
