@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -419,5 +420,30 @@ func TestForgedOwner(t *testing.T) {
 				t.Errorf("error %v, reason %q, want %q", got.err, adopted(got), c.reason)
 			}
 		})
+	}
+}
+
+// TestReconcile_UnreadableState checks that a state that cannot be read is not taken for none: the budget of the target would be released.
+func TestReconcile_UnreadableState(t *testing.T) {
+	got := reconcileOne(t, adoptable("x", analysisv1alpha1.AdoptionTypeStatus), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if key.Name == "unsynced" {
+				return apierrors.NewTimeoutError("the informer is not synced", 1)
+			}
+
+			return c.Get(ctx, key, o, options...)
+		},
+	}, deployment("web"))
+
+	key := webKey
+	key.Name = "unsynced"
+	const want = "reading the adoption state of apps/Deployment/shop/unsynced"
+	if _, err := got.reconciler.Reconcile(t.Context(), key); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Reconcile(%s) returned error %v, want one with %q", key, err, want)
+	}
+
+	key.Name = "missing"
+	if _, err := got.reconciler.Reconcile(t.Context(), key); err != nil {
+		t.Errorf("Reconcile(%s) returned error %v, want none for a target that does not exist", key, err)
 	}
 }

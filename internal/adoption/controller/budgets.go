@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,19 +53,27 @@ func newList(scheme *runtime.Scheme, kind schema.GroupVersionKind) (client.Objec
 	return list, nil
 }
 
-// typesWithState reports, from the cache, for which types a state is stored on the target.
-func (r *Reconciler) typesWithState(ctx context.Context, key targetindex.Key) map[analysisv1alpha1.AnalysisType]bool {
+// typesWithState returns, from the cache, for which types a state is stored on the target; none for a target that does not exist.
+func (r *Reconciler) typesWithState(ctx context.Context, key targetindex.Key) (map[analysisv1alpha1.AnalysisType]bool, error) {
 	out := map[analysisv1alpha1.AnalysisType]bool{}
 	kind, ok := targetsnapshot.SupportedKind(key.Group, key.Kind)
-	if !ok || r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, kind.Object) != nil {
-		return out // The target is gone, or its event follows.
+	if !ok {
+		return out, nil
+	}
+
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, kind.Object)
+	if apierrors.IsNotFound(err) {
+		return out, nil // An event follows if the cache lags.
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the adoption state of %s: %w", key, err)
 	}
 
 	for what, annotation := range targetsnapshot.StateAnnotations() {
 		_, out[what] = kind.Object.GetAnnotations()[annotation]
 	}
 
-	return out
+	return out, nil
 }
 
 func (r *Reconciler) workloadsUnderWay() float64 {

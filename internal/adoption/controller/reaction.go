@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -117,8 +118,8 @@ func (r *Reactor) read(ctx context.Context) {
 	if !r.paused() {
 		var err error
 		if all, err = r.targets(ctx); err != nil {
-			log.Error(err, "failed to list the workloads that react")
-			return
+			log.Error(err, "listing the workloads that react")
+			return // The demands of the last reading stay until they are too old.
 		}
 	}
 
@@ -166,9 +167,16 @@ func (r *Reactor) targets(ctx context.Context) (map[string]reactionTargets, erro
 		rec := &list.Items[i]
 		key := targetindex.KeyOf(rec.Spec.TargetRef)
 		kind, ok := targetsnapshot.SupportedKind(key.Group, key.Kind)
-		if !ok || !reacts(rec, r.systemNamespace) ||
-			r.client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, kind.Object) != nil {
-			continue // The target is gone, or its event follows.
+		if !ok || !reacts(rec, r.systemNamespace) {
+			continue
+		}
+
+		err := r.client.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: key.Name}, kind.Object)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading target %s: %w", key, err)
 		}
 
 		size, raised, ok := targetsnapshot.RequestsInForce(kind.Object)

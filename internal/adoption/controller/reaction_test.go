@@ -43,9 +43,15 @@ type cachedObjects struct {
 
 	deployments     map[client.ObjectKey]*appsv1.Deployment
 	recommendations []analysisv1alpha1.Recommendation
+	// getErr is the result of Get; nil for the object.
+	getErr error
 }
 
 func (c *cachedObjects) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	if c.getErr != nil {
+		return c.getErr
+	}
+
 	if d, ok := o.(*appsv1.Deployment); ok && c.deployments[key] != nil {
 		c.deployments[key].DeepCopyInto(d)
 		return nil
@@ -387,4 +393,25 @@ func BenchmarkReaction(b *testing.B) {
 	}
 
 	b.ReportMetric(testutil.ToFloat64(r.queries.WithLabelValues("succeeded"))/float64(b.N), "queries/op")
+}
+
+// TestReactor_UnreadableTarget checks that the demands stay while a target cannot be read, as opposed to one that does not exist.
+func TestReactor_UnreadableTarget(t *testing.T) {
+	r, objects, use, clk := newTestReactor(t)
+	_, rec := objects.add("shop", "web")
+	r.readNext(t, use, clk, 1.3)
+	before := len(use.queries)
+
+	objects.getErr = apierrors.NewTimeoutError("the informer is not synced", 1)
+	r.readNext(t, use, clk, 0.5)
+	if got := r.demandsOf(shopWeb, rec); len(got) != 1 || len(use.queries) != before {
+		t.Errorf("demandsOf = %v after %d more queries, want the demand of the last reading and no query", got, len(use.queries)-before)
+	}
+
+	objects.getErr = nil
+	clear(objects.deployments)
+	r.readNext(t, use, clk, 0.5)
+	if got := r.demandsOf(shopWeb, rec); len(got) != 0 {
+		t.Errorf("demandsOf = %v for a target that does not exist, want none", got)
+	}
 }

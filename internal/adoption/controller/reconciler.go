@@ -195,9 +195,14 @@ func (r *Reconciler) annotateTargets(
 
 // adoptTypes continues the adoption of each type that has a Recommendation or a stored state.
 func (r *Reconciler) adoptTypes(ctx context.Context, key targetindex.Key, auto recommendationsByType) (map[analysisv1alpha1.AnalysisType]outcome, error) {
+	// Without the states, it is unknown which budgets may be released.
+	stored, err := r.typesWithState(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+
 	outcomes := map[analysisv1alpha1.AnalysisType]outcome{}
 	var errs []error
-	stored := r.typesWithState(ctx, key)
 	for kind := range targetsnapshot.StateAnnotations() {
 		rec := auto[kind]
 		if rec == nil && !stored[kind] {

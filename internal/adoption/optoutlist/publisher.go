@@ -167,8 +167,9 @@ func (p Publisher) watch(ctx context.Context, changed chan<- struct{}) error {
 	return nil
 }
 
+// labelled reports whether an object of an informer has the label crane.io/opt-out.
 func labelled(o any) bool {
-	object, err := meta.Accessor(o)
+	object, err := meta.Accessor(o) // It fails only for values that are no API objects.
 	return err == nil && optout.Labelled(object.GetLabels())
 }
 

@@ -75,6 +75,8 @@ func LoadBudgets(ctx context.Context, book *adoption.BudgetTracker, reader clien
 	return nil
 }
 
+// recordState adds the states of an object to the budgets. A state that cannot be parsed uses none: its target is not changed, and a condition
+// reports it.
 func recordState(book *adoption.BudgetTracker, kind workload.WatchedKind, o client.Object) {
 	s := &TargetSnapshot{Kind: kind, Object: o}
 	for of := range StateAnnotations() {

@@ -85,7 +85,7 @@ func (l SnapshotReader) readNodeRoom(ctx context.Context, name string) (series.M
 }
 
 // RequestsInForce returns the size that the pods of a workload should have, and the requests of single pods that were raised; ok is
-// false if adoption does not act on the workload.
+// false if adoption does not act on the workload. That includes a state that cannot be parsed, which a condition reports.
 func RequestsInForce(o client.Object) (size adoption.Size, raised []adoption.RaisedRequest, ok bool) {
 	state, err := ReadState(o, analysisv1alpha1.AnalysisTypeResource)
 	if err != nil || state.Phase == adoption.Stopped || state.Phase == adoption.Withdrawing || OptedOut(o.GetLabels()) {

@@ -220,7 +220,7 @@ func (l SnapshotReader) readBudgets(ctx context.Context, s *TargetSnapshot) erro
 		b := &list.Items[i]
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if err != nil || !slices.ContainsFunc(s.Pods, func(p corev1.Pod) bool { return selector.Matches(labels.Set(p.Labels)) }) {
-			continue
+			continue // The API server admits no budget with an invalid selector.
 		}
 
 		if allowed := int(b.Status.DisruptionsAllowed); s.disruptionsAllowed < 0 || allowed < s.disruptionsAllowed {

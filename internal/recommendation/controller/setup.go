@@ -161,7 +161,7 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 }
 
 // namespaceOfRule returns a function that returns the namespace of the Analytics that a rule was made of. Any other rule is charged to itself,
-// under a name that no namespace has.
+// under a name that no namespace has; so is one that cannot be read, since Reconcile reads it again and returns the error.
 func namespaceOfRule(reader client.Reader) func(reconcile.Request) string {
 	return func(r reconcile.Request) string {
 		rule := &analysisv1alpha1.RecommendationRule{}

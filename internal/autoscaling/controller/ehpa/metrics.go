@@ -89,6 +89,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
 
+	// Series whose objects cannot be listed are absent from this answer: a value would be wrong, and an error would cost the other metrics too.
 	m.collectHPAs(ctx, ch)
 	m.collectEHPAs(ctx, ch)
 	m.collectPredictions(ctx, ch)

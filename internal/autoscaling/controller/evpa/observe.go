@@ -157,7 +157,11 @@ func (r *Reconciler) readTarget(ctx context.Context, e *autoscalingv1alpha1.Effe
 	key := client.ObjectKey{Namespace: e.Namespace, Name: ref.Name}
 	target, err := r.Lister.Get(ctx, kind, key)
 	if meta.IsNoMatchError(err) {
-		if served, ok := r.servedVersion(kind); ok {
+		served, mappingErr := r.servedVersion(kind)
+		switch {
+		case mappingErr != nil && !meta.IsNoMatchError(mappingErr):
+			err = mappingErr // Another version may be served.
+		case mappingErr == nil && served != kind:
 			target, err = r.Lister.Get(ctx, served, key)
 		}
 	}
@@ -169,15 +173,15 @@ func (r *Reconciler) readTarget(ctx context.Context, e *autoscalingv1alpha1.Effe
 	return target, checkTarget(ref, target, err), nil
 }
 
-// servedVersion returns a kind in the preferred version of those that the API server serves; ok is false if that is no other one.
-func (r *Reconciler) servedVersion(kind schema.GroupVersionKind) (served schema.GroupVersionKind, ok bool) {
+// servedVersion returns a kind in the preferred version of those that the API server serves.
+func (r *Reconciler) servedVersion(kind schema.GroupVersionKind) (schema.GroupVersionKind, error) {
 	meta.MaybeResetRESTMapper(r.Mapper) // The versions may have changed since they were discovered.
 	mapping, err := r.Mapper.RESTMapping(kind.GroupKind())
-	if err != nil || mapping.GroupVersionKind == kind {
-		return kind, false
+	if err != nil {
+		return kind, fmt.Errorf("finding the served version of %s: %w", kind.GroupKind(), err)
 	}
 
-	return mapping.GroupVersionKind, true
+	return mapping.GroupVersionKind, nil
 }
 
 func checkTarget(ref autoscalingv2.CrossVersionObjectReference, target workload.Workload, err error) *problem {

@@ -567,6 +567,9 @@ func TestTargetVersionIsNoLongerServed(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	f.Mapper = failingMapper{f.Mapper}
+	wantCondition(t, f.reconcile(), "Ready", "TargetUnreadable", "finding the served version of Game.example.org: the API server is overloaded")
+
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{served.GroupVersionKind().GroupVersion()})
 	mapper.Add(served.GroupVersionKind(), meta.RESTScopeNamespace)
 
@@ -620,4 +623,11 @@ func TestReleases(t *testing.T) {
 	if err := f.Client.Get(t.Context(), client.ObjectKeyFromObject(e), e); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("it is still there: %v", err)
 	}
+}
+
+// failingMapper is a mapper whose discovery fails.
+type failingMapper struct{ meta.RESTMapper }
+
+func (failingMapper) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
+	return nil, apierrors.NewServiceUnavailable("the API server is overloaded")
 }
