@@ -56,7 +56,8 @@ func (r *RuleReconciler) act(
 	return results
 }
 
-// write creates, updates or deletes the Recommendation of a proposal.
+// write creates, updates or deletes the Recommendation of a proposal. It retries transient errors at once, a few times; what remains is retried
+// after the backoff of the target.
 func (r *RuleReconciler) write(ctx context.Context, p pass, next *proposal) error {
 	if next.plan.State == recommend.Clear {
 		if next.existing == nil {
@@ -104,12 +105,6 @@ func (r *RuleReconciler) write(ctx context.Context, p pass, next *proposal) erro
 
 	r.Metrics.countExecution(rec)
 	return nil
-}
-
-// isTransient reports whether a write may succeed when it is retried at once. Other errors are retried after the backoff of the
-// target.
-func isTransient(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err)
 }
 
 // create creates a Recommendation without its status. It returns nil if the namespace is being deleted.

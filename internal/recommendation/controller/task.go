@@ -62,7 +62,7 @@ type progress struct {
 	number     int32
 	done       map[identity]bool
 	failed     map[identity]failure
-	// selectors is the failure of selectors for passing reasons; selectorsSince is when it began.
+	// selectors is the transient failure of selectors; selectorsSince is when it began.
 	selectors      failure
 	selectorsSince time.Time
 }
@@ -80,7 +80,7 @@ const maxTries = 5
 
 func (f failure) exhausted() bool { return f.tries >= maxTries }
 
-// maxSelectorTries is the number of attempts for selectors that fail for passing reasons, about 50 minutes. A list costs little, and what was
+// maxSelectorTries is the number of attempts for selectors that fail with transient errors, about 50 minutes. A list costs little, and what was
 // evaluated is not evaluated again.
 const maxSelectorTries = 16
 
@@ -147,9 +147,9 @@ func (p *progress) record(results []taskResult, now time.Time) {
 }
 
 // recordSelectors adds the failures of selectors, and returns the time until they are resolved again; ok is false if they are not. A round
-// waits for selectors that fail for passing reasons, but not for longer than limit, the interval of the rule; 0 for no limit.
+// waits for selectors that fail with transient errors, but not for longer than limit, the interval of the rule; 0 for no limit.
 func (p *progress) recordSelectors(failures []error, limit time.Duration, now time.Time) (wait time.Duration, ok bool) {
-	i := slices.IndexFunc(failures, isPassing)
+	i := slices.IndexFunc(failures, isTransient)
 	if i < 0 {
 		p.selectors = failure{}
 		return 0, false

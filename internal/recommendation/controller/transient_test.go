@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 )
@@ -51,7 +53,7 @@ func newFixtureWithFailingKind(t *testing.T, interval string, err error) (*fixtu
 	return f, kinds
 }
 
-// TestSelectorFailsForAWhile checks that a selector that fails for a passing reason is retried before the next round is due, without
+// TestSelectorFailsForAWhile checks that a selector that fails with a transient error is retried before the next round is due, without
 // evaluating the other targets again.
 func TestSelectorFailsForAWhile(t *testing.T) {
 	f, kinds := newFixtureWithFailingKind(t, "24h", apierrors.NewServiceUnavailable("the API server is overloaded"))
@@ -111,26 +113,61 @@ func TestSelectorNeverResolves(t *testing.T) {
 	}
 }
 
-func TestPassingErrors(t *testing.T) {
+// TestIsTransient_Status checks each status code with which the API server refuses a request.
+func TestIsTransient_Status(t *testing.T) {
+	for code, want := range map[int32]bool{
+		http.StatusBadRequest:            false,
+		http.StatusUnauthorized:          false,
+		http.StatusForbidden:             false,
+		http.StatusNotFound:              false,
+		http.StatusMethodNotAllowed:      false,
+		http.StatusNotAcceptable:         false,
+		http.StatusRequestTimeout:        true,
+		http.StatusConflict:              true,
+		http.StatusGone:                  true,
+		http.StatusRequestEntityTooLarge: false,
+		http.StatusUnsupportedMediaType:  false,
+		http.StatusUnprocessableEntity:   false,
+		http.StatusTooManyRequests:       true,
+		http.StatusInternalServerError:   true,
+		http.StatusBadGateway:            true,
+		http.StatusServiceUnavailable:    true,
+		http.StatusGatewayTimeout:        true,
+	} {
+		err := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code}}
+		if got := isTransient(err); got != want {
+			t.Errorf("isTransient(status %d) = %v, want %v", code, got, want)
+		}
+	}
+}
+
+func TestIsTransient(t *testing.T) {
 	kind := schema.GroupResource{Group: "apps", Resource: "statefulsets"}
 	for _, c := range []struct {
 		err  error
 		want bool
 	}{
+		{apierrors.NewConflict(kind, "web", errors.New("the object has been modified")), true},
+		{apierrors.NewServerTimeout(kind, "list", 1), true},
+		{apierrors.NewTimeoutError("the request took too long", 1), true},
 		{apierrors.NewInternalError(errors.New("etcd")), true},
 		{apierrors.NewTooManyRequests("busy", 1), true},
 		{apierrors.NewResourceExpired("the continue token is too old"), true},
 		{&url.Error{Op: "Get", URL: "https://api", Err: errors.New("connection refused")}, true},
+		{&discovery.ErrGroupDiscoveryFailed{}, true},
 		{context.DeadlineExceeded, true},
+		{apierrors.NewAlreadyExists(kind, "web"), false},
 		{apierrors.NewForbidden(kind, "", errors.New("no role")), false},
 		{apierrors.NewNotFound(kind, ""), false},
 		{apierrors.NewBadRequest("a bad selector"), false},
 		{&meta.NoKindMatchError{}, false},
 		{errors.New("labelSelector: invalid operator"), false},
+		{context.Canceled, false},
+		{nil, false},
 	} {
 		for _, err := range []error{c.err, fmt.Errorf("listing: %w", c.err), errors.Join(errors.New("other"), c.err)} {
-			if got := isPassing(err); got != c.want {
-				t.Errorf("%v: passing %v, want %v", err, got, c.want)
+			if got := isTransient(err); got != c.want {
+				t.Errorf("isTransient(%v) = %v, want %v", err, got, c.want)
 			}
 		}
 	}
