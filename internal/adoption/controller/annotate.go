@@ -109,7 +109,7 @@ type annotator struct {
 }
 
 // annotate writes value into the annotation of the target. Conflicts of owners and refusals become the
-// reason of the outcome; errors that may pass, other conflicts included, are returned.
+// reason of the outcome; transient errors, other conflicts included, are returned.
 func (a *annotator) annotate(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, value string) (outcome, error) {
 	annotation, known := annotationOf(rec.Spec.Type)
 	if !known {
@@ -179,7 +179,7 @@ func (a *annotator) applyAnnotation(ctx context.Context, rec *analysisv1alpha1.R
 		return fmt.Errorf("writing annotation %s on %s %s/%s: %w", annotation, ref.Kind, ref.Namespace, ref.Name, err)
 	}
 
-	// No event: the annotation shows the result, and a round over a whole cluster would record one event per workload.
+	// No event: the annotation shows the result, and a run over a whole cluster would record one event per workload.
 	return nil
 }
 

@@ -25,7 +25,7 @@ import (
 // act writes the proposals and deletes obsolete Recommendations, r.Workers at a time. One failed object does not stop the
 // others.
 func (r *RuleReconciler) act(
-	ctx context.Context, p pass, proposals []proposal, obsolete []*analysisv1alpha1.Recommendation,
+	ctx context.Context, b batch, proposals []proposal, obsolete []*analysisv1alpha1.Recommendation,
 ) []taskResult {
 	results := make([]taskResult, len(proposals)+len(obsolete))
 	var group errgroup.Group
@@ -34,7 +34,7 @@ func (r *RuleReconciler) act(
 	for i := range proposals {
 		group.Go(func() error {
 			next := &proposals[i]
-			err := r.write(ctx, p, next)
+			err := r.write(ctx, b, next)
 			if err == nil {
 				err = next.err // Its status explains the failure; now the target is retried.
 			}
@@ -46,7 +46,7 @@ func (r *RuleReconciler) act(
 
 	for i, rec := range obsolete {
 		group.Go(func() error {
-			err := r.remove(ctx, p, rec, reasonNotSelected, rec.Spec.TargetRef.Kind+" "+rec.Spec.TargetRef.Name+" is no longer selected")
+			err := r.remove(ctx, b, rec, reasonNotSelected, rec.Spec.TargetRef.Kind+" "+rec.Spec.TargetRef.Name+" is no longer selected")
 			results[len(proposals)+i] = taskResult{identityOfObject(rec), err}
 			return nil
 		})
@@ -58,18 +58,18 @@ func (r *RuleReconciler) act(
 
 // write creates, updates or deletes the Recommendation of a proposal. It retries transient errors at once, a few times; what remains is retried
 // after the backoff of the target.
-func (r *RuleReconciler) write(ctx context.Context, p pass, next *proposal) error {
+func (r *RuleReconciler) write(ctx context.Context, b batch, next *proposal) error {
 	if next.plan.State == recommend.Clear {
 		if next.existing == nil {
 			return nil
 		}
 
-		return r.remove(ctx, p, next.existing, reasonCleared, next.plan.Description)
+		return r.remove(ctx, b, next.existing, reasonCleared, next.plan.Description)
 	}
 
 	rec := next.existing
 	if rec == nil {
-		created, err := r.create(ctx, p, next)
+		created, err := r.create(ctx, b, next)
 		if err != nil || created == nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (r *RuleReconciler) write(ctx context.Context, p pass, next *proposal) erro
 	}
 
 	err := retry.OnError(retry.DefaultBackoff, isTransient, func() error {
-		err := r.update(ctx, p, next, rec.DeepCopy())
+		err := r.update(ctx, b, next, rec.DeepCopy())
 		if apierrors.IsConflict(err) {
 			fresh := &analysisv1alpha1.Recommendation{}
 			if getErr := r.Live.Get(ctx, client.ObjectKeyFromObject(rec), fresh); getErr != nil {
@@ -97,7 +97,7 @@ func (r *RuleReconciler) write(ctx context.Context, p pass, next *proposal) erro
 
 	if err != nil {
 		if apierrors.IsNotFound(err) {
-			return nil // It was deleted meanwhile; the next round decides again.
+			return nil // It was deleted meanwhile; the next run decides again.
 		}
 
 		return fmt.Errorf("writing recommendation %s/%s for %s: %w", rec.Namespace, rec.Name, next.target.Ref, err)
@@ -108,24 +108,24 @@ func (r *RuleReconciler) write(ctx context.Context, p pass, next *proposal) erro
 }
 
 // create creates a Recommendation without its status. It returns nil if the namespace is being deleted.
-func (r *RuleReconciler) create(ctx context.Context, p pass, next *proposal) (*analysisv1alpha1.Recommendation, error) {
+func (r *RuleReconciler) create(ctx context.Context, b batch, next *proposal) (*analysisv1alpha1.Recommendation, error) {
 	controller := false
 	block := false
 	rec := &analysisv1alpha1.Recommendation{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   next.target.Namespace,
-			Name:        objectName(p.rule.Name, next.id),
-			Labels:      labelsOf(p.rule, next.target, next.id.recommender),
-			Annotations: withoutEmpty(annotationsOf(p, next)),
+			Name:        objectName(b.rule.Name, next.id),
+			Labels:      labelsOf(b.rule, next.target, next.id.recommender),
+			Annotations: withoutEmpty(annotationsOf(b, next)),
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: analysisv1alpha1.GroupVersion.String(), Kind: "RecommendationRule",
-				Name: p.rule.Name, UID: p.rule.UID, Controller: &controller, BlockOwnerDeletion: &block,
+				Name: b.rule.Name, UID: b.rule.UID, Controller: &controller, BlockOwnerDeletion: &block,
 			}},
 		},
 		Spec: analysisv1alpha1.RecommendationSpec{
 			TargetRef:          targetRef(next.target),
 			Type:               analysisv1alpha1.AnalysisType(next.id.recommender),
-			CompletionStrategy: completionStrategyOf(p.schedule),
+			CompletionStrategy: completionStrategyOf(b.schedule),
 		},
 	}
 
@@ -140,7 +140,7 @@ func (r *RuleReconciler) create(ctx context.Context, p pass, next *proposal) (*a
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil, nil
 	case apierrors.IsAlreadyExists(err):
-		return r.readCreated(ctx, p, rec)
+		return r.readCreated(ctx, b, rec)
 	}
 
 	return nil, fmt.Errorf("creating recommendation %s/%s for %s: %w", rec.Namespace, rec.Name, next.target.Ref, err)
@@ -148,14 +148,14 @@ func (r *RuleReconciler) create(ctx context.Context, p pass, next *proposal) (*a
 
 // readCreated returns the existing object of the name of rec. It belongs to the rule if the cache was stale; otherwise it
 // belongs to an earlier rule of the same name, and the garbage collector is about to delete it.
-func (r *RuleReconciler) readCreated(ctx context.Context, p pass, rec *analysisv1alpha1.Recommendation) (*analysisv1alpha1.Recommendation, error) {
+func (r *RuleReconciler) readCreated(ctx context.Context, b batch, rec *analysisv1alpha1.Recommendation) (*analysisv1alpha1.Recommendation, error) {
 	found := &analysisv1alpha1.Recommendation{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(rec), found); err != nil {
 		return nil, fmt.Errorf("reading recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 	}
 
 	for _, owner := range found.OwnerReferences {
-		if owner.UID == p.rule.UID {
+		if owner.UID == b.rule.UID {
 			return found, nil
 		}
 	}
@@ -163,9 +163,9 @@ func (r *RuleReconciler) readCreated(ctx context.Context, p pass, rec *analysisv
 	return nil, fmt.Errorf("recommendation %s/%s exists and does not belong to this rule", rec.Namespace, rec.Name)
 }
 
-// update writes the status of rec, then its metadata, so that an object with the mark of a round has the status of that round.
+// update writes the status of rec, then its metadata, so that an object with the mark of a run has the status of that run.
 // It skips the writes if nothing but evidence has changed, unless the evaluation was requested. It modifies rec.
-func (r *RuleReconciler) update(ctx context.Context, p pass, next *proposal, rec *analysisv1alpha1.Recommendation) error {
+func (r *RuleReconciler) update(ctx context.Context, b batch, next *proposal, rec *analysisv1alpha1.Recommendation) error {
 	before := rec.DeepCopy()
 	rec.Status.RecommendationContent = next.content
 	rec.Status.Savings = next.savings
@@ -195,14 +195,14 @@ func (r *RuleReconciler) update(ctx context.Context, p pass, next *proposal, rec
 		}
 
 		// An update of the whole status costs the API server half of what a patch does, and in a large cluster its CPU time is
-		// most of a round's.
+		// most of a run's.
 		if err := r.Client.Status().Update(ctx, rec); err != nil {
 			return err
 		}
 	}
 
 	before = rec.DeepCopy()
-	rec.Labels = mergeMaps(rec.Labels, labelsOf(p.rule, next.target, next.id.recommender))
+	rec.Labels = mergeMaps(rec.Labels, labelsOf(b.rule, next.target, next.id.recommender))
 	if ref := targetRef(next.target); !sameReference(rec.Spec.TargetRef, ref) {
 		rec.Spec.TargetRef = ref
 	}
@@ -211,7 +211,7 @@ func (r *RuleReconciler) update(ctx context.Context, p pass, next *proposal, rec
 		return nil
 	}
 
-	rec.Annotations = withoutEmpty(mergeMaps(rec.Annotations, annotationsOf(p, next)))
+	rec.Annotations = withoutEmpty(mergeMaps(rec.Annotations, annotationsOf(b, next)))
 	if equality.Semantic.DeepEqual(before, rec) {
 		return nil
 	}
@@ -230,13 +230,13 @@ func equalExceptEvidence(before, after analysisv1alpha1.RecommendationStatus) bo
 }
 
 // remove deletes a Recommendation and emits an event about it.
-func (r *RuleReconciler) remove(ctx context.Context, p pass, rec *analysisv1alpha1.Recommendation, reason, why string) error {
+func (r *RuleReconciler) remove(ctx context.Context, b batch, rec *analysisv1alpha1.Recommendation, reason, why string) error {
 	err := r.Client.Delete(ctx, rec, client.Preconditions{UID: &rec.UID})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting recommendation %s/%s: %w", rec.Namespace, rec.Name, err)
 	}
 
-	r.Events.Eventf(p.rule, rec, corev1.EventTypeNormal, reason, "Delete", "Deleted recommendation %s/%s: %s", rec.Namespace, rec.Name, why)
+	r.Events.Eventf(b.rule, rec, corev1.EventTypeNormal, reason, "Delete", "Deleted recommendation %s/%s: %s", rec.Namespace, rec.Name, why)
 	return nil
 }
 

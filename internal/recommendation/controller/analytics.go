@@ -338,7 +338,7 @@ func (r *AnalyticsReconciler) buildRule(a *analysisv1alpha1.Analytics, recommend
 	return rule
 }
 
-// minPeriod returns the shortest period of an Analytics. That of a tenant is bounded, because each round reads all history.
+// minPeriod returns the shortest period of an Analytics. That of a tenant is bounded, because each run reads all history.
 func (r *AnalyticsReconciler) minPeriod(a *analysisv1alpha1.Analytics) time.Duration {
 	if a.Namespace == r.Namespace {
 		return 0

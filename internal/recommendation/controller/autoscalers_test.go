@@ -25,7 +25,7 @@ func TestAutoscalerOfTarget(t *testing.T) {
 		})
 
 		target := workload.Workload{Ref: workload.Ref{Namespace: "shop", APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}}
-		all, err := f.newPassData(f.clock.Now(), nil).effectiveHPAs(t.Context(), []workload.Workload{target})
+		all, err := f.newRunData(f.clock.Now(), nil).effectiveHPAs(t.Context(), []workload.Workload{target})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,10 +35,10 @@ func spread(namespaces, each int) []client.Object {
 	return out
 }
 
-// TestPasses: a round of many targets has several passes of whole namespaces, and reports its number and its end once.
-func TestPasses(t *testing.T) {
+// TestBatches: a run of many targets has several batches of whole namespaces, and reports its number and its end once.
+func TestBatches(t *testing.T) {
 	f := newFixture(t, append(spread(5, 4), testRule("24h"))...)
-	f.PassSize = 9
+	f.BatchSize = 9
 	var sizes []int
 	for last := 0; ; {
 		r := f.reconcile()
@@ -51,12 +51,12 @@ func TestPasses(t *testing.T) {
 		}
 
 		if reason, _ := f.ready(); reason != "" {
-			t.Errorf("told in the middle of a round: %s", reason)
+			t.Errorf("told in the middle of a run: %s", reason)
 		}
 	}
 
 	if fmt.Sprint(sizes) != "[8 8 4]" {
-		t.Errorf("passes took on %v targets", sizes)
+		t.Errorf("batches took on %v targets", sizes)
 	}
 	if rule := f.rule(); rule.Status.RunNumber != 1 {
 		t.Errorf("%+v", rule.Status)
@@ -67,14 +67,14 @@ func TestPasses(t *testing.T) {
 
 	for _, req := range f.source.asked {
 		if len(req.Namespaces) > 2 {
-			t.Errorf("a pass read %v", req.Namespaces)
+			t.Errorf("a batch read %v", req.Namespaces)
 		}
 	}
 
-	// One namespace that is larger than a pass is one pass.
-	pass, left := splitPass([]task{{id: identity{namespace: "b"}}, {id: identity{namespace: "a"}}, {id: identity{namespace: "a"}}}, 1)
-	if len(pass) != 2 || len(left) != 1 || pass[0].id.namespace != "a" {
-		t.Errorf("%v, %v", pass, left)
+	// One namespace that is larger than a batch is one batch.
+	first, remaining := splitBatch([]task{{id: identity{namespace: "b"}}, {id: identity{namespace: "a"}}, {id: identity{namespace: "a"}}}, 1)
+	if len(first) != 2 || len(remaining) != 1 || first[0].id.namespace != "a" {
+		t.Errorf("splitBatch = %v and %v, want both tasks of namespace a first, then that of b", first, remaining)
 	}
 }
 
@@ -90,10 +90,10 @@ func (f *fixture) objects() int {
 	return len(list.Items)
 }
 
-// TestPassFails: what earlier passes wrote stands, the round goes on where it stopped, and nothing is evaluated twice.
-func TestPassFails(t *testing.T) {
+// TestBatchFails: what earlier batches wrote stands, the run goes on where it stopped, and nothing is evaluated twice.
+func TestBatchFails(t *testing.T) {
 	f := newFixture(t, append(spread(4, 2), testRule("24h"))...)
-	f.PassSize = 4
+	f.BatchSize = 4
 	f.reconcile()
 
 	f.source.fail = func(context.Context) error { return errors.New("down") }
@@ -110,10 +110,10 @@ func TestPassFails(t *testing.T) {
 	}
 }
 
-// TestSpecChangedBetweenPasses: what was evaluated by the old spec is evaluated again by the new one.
-func TestSpecChangedBetweenPasses(t *testing.T) {
+// TestSpecChangedBetweenBatches: what was evaluated by the old spec is evaluated again by the new one.
+func TestSpecChangedBetweenBatches(t *testing.T) {
 	f := newFixture(t, append(spread(2, 2), testRule("24h"))...)
-	f.PassSize = 2
+	f.BatchSize = 2
 	f.reconcile()
 	r := f.rule()
 
@@ -134,7 +134,7 @@ func TestSpecChangedBetweenPasses(t *testing.T) {
 	}
 
 	if n := len(f.source.asked); n != 6 {
-		t.Errorf("%d questions, want 6: the first pass, and both passes of the new spec", n)
+		t.Errorf("%d questions, want 6: the first batch, and both batches of the new spec", n)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestSpecChangedBetweenPasses(t *testing.T) {
 func TestAskedForOnes(t *testing.T) {
 	for text, want := range map[string]bool{"5": false, "6": false, "4": true, "0": true, "-1": true, "": true, "many": true} {
 		rec := &analysisv1alpha1.Recommendation{}
-		rec.Annotations = map[string]string{analysisv1alpha1.AnnotationEvaluatedRound: roundMark(3, 5), analysisv1alpha1.AnnotationRunNumber: text}
+		rec.Annotations = map[string]string{analysisv1alpha1.AnnotationEvaluatedRound: runMark(3, 5), analysisv1alpha1.AnnotationRunNumber: text}
 		if got := evaluationRequested(rec); got != want {
 			t.Errorf("%q: %t", text, got)
 		}
@@ -185,9 +185,9 @@ func TestMissedWish(t *testing.T) {
 // clearing is a recommender that has a finding about a target until clear is set.
 type clearing struct{ clear *bool }
 
-func (clearing) gather(context.Context, *passData, []workload.Workload) error { return nil }
+func (clearing) gather(context.Context, *runData, []workload.Workload) error { return nil }
 
-func (c clearing) decide(*passData, workload.Workload) (decision, error) {
+func (c clearing) decide(*runData, workload.Workload) (decision, error) {
 	if *c.clear {
 		return decision{plan: recommend.Plan{State: recommend.Clear, Description: "It is used again."}}, nil
 	}
@@ -199,7 +199,7 @@ func (c clearing) decide(*passData, workload.Workload) (decision, error) {
 func TestClear(t *testing.T) {
 	isClear := true
 	f := newFixture(t, testRule("24h"), deployment("web"))
-	p := pass{rule: f.rule(), now: f.clock.Now(), number: 1}
+	b := batch{rule: f.rule(), now: f.clock.Now(), number: 1}
 	one := &configuredRecommender{recommender: recommender{name: "Unused", supports: supportsWorkloads}, evaluator: clearing{&isClear}}
 
 	write := func() map[string]analysisv1alpha1.Recommendation {
@@ -212,7 +212,7 @@ func TestClear(t *testing.T) {
 		}
 
 		proposed := next.propose(nil, nil)
-		if err := f.write(t.Context(), p, &proposed); err != nil {
+		if err := f.write(t.Context(), b, &proposed); err != nil {
 			t.Fatal(err)
 		}
 
@@ -327,7 +327,7 @@ func TestUnreadableKeepsValue(t *testing.T) {
 }
 
 // TestBrokenTarget: a target that cannot be read is retried with growing pauses, its status shows the error, and then the
-// round ends without it; one that becomes readable in time is evaluated.
+// run ends without it; one that becomes readable in time is evaluated.
 func TestBrokenTarget(t *testing.T) {
 	for _, heals := range []bool{false, true} {
 		t.Run(fmt.Sprintf("heals %t", heals), func(t *testing.T) {
@@ -382,7 +382,7 @@ func TestBrokenTarget(t *testing.T) {
 	}
 }
 
-// TestFailureForgotten: a round does not wait for a failed target that was deleted.
+// TestFailureForgotten: a run does not wait for a failed target that was deleted.
 func TestFailureForgotten(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("doomed"))
 	f.refuse = func(_ string, o client.Object) error {

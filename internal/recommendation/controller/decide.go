@@ -16,7 +16,7 @@ import (
 	"crane.io/crane/pkg/recommend"
 )
 
-// proposal is what a pass writes for one task.
+// proposal is what a batch writes for one task.
 type proposal struct {
 	task
 	decision
@@ -27,10 +27,10 @@ type proposal struct {
 	err error
 }
 
-// gather lets each recommender read the data for its tasks. Its errors are a passError.
-func (r *RuleReconciler) gather(ctx context.Context, p pass, tasks []task) (*passData, error) {
-	data := r.newPassData(p.now, tasks)
-	for _, recommender := range p.recommenders {
+// gather lets each recommender read the data for its tasks. Its errors are a batchError.
+func (r *RuleReconciler) gather(ctx context.Context, b batch, tasks []task) (*runData, error) {
+	data := r.newRunData(b.now, tasks)
+	for _, recommender := range b.recommenders {
 		var targets []workload.Workload
 		for _, t := range tasks {
 			if t.recommender == recommender {
@@ -48,7 +48,7 @@ func (r *RuleReconciler) gather(ctx context.Context, p pass, tasks []task) (*pas
 				reason = reasonSourceFailed
 			}
 
-			return nil, passError{reason, true, fmt.Errorf("recommender %s: %w", recommender.name, err)}
+			return nil, batchError{reason, true, fmt.Errorf("recommender %s: %w", recommender.name, err)}
 		}
 	}
 
@@ -56,7 +56,7 @@ func (r *RuleReconciler) gather(ctx context.Context, p pass, tasks []task) (*pas
 }
 
 // propose evaluates a task. The proposal for an unreadable target has no plan.
-func (t task) propose(data *passData, unreadable error) proposal {
+func (t task) propose(data *runData, unreadable error) proposal {
 	p := proposal{task: t, message: analysisv1alpha1.MessageSuccess, err: unreadable}
 	if p.err == nil {
 		p.decision, p.err = t.recommender.decide(data, t.target)
@@ -160,13 +160,13 @@ func conditionsOf(p proposal) []condition {
 	return []condition{ready, learning, failed}
 }
 
-// annotationsOf returns the annotations of a Recommendation after a pass.
-func annotationsOf(p pass, proposal *proposal) map[string]string {
+// annotationsOf returns the annotations of a Recommendation after a batch.
+func annotationsOf(b batch, proposal *proposal) map[string]string {
 	out := map[string]string{
-		analysisv1alpha1.AnnotationRunNumber:      strconv.Itoa(int(p.number)),
-		analysisv1alpha1.AnnotationLastStartTime:  p.now.UTC().Format(analysisv1alpha1.LastStartTimeLayout),
+		analysisv1alpha1.AnnotationRunNumber:      strconv.Itoa(int(b.number)),
+		analysisv1alpha1.AnnotationLastStartTime:  b.now.UTC().Format(analysisv1alpha1.LastStartTimeLayout),
 		analysisv1alpha1.AnnotationMessage:        proposal.message,
-		analysisv1alpha1.AnnotationEvaluatedRound: roundMark(p.rule.Generation, p.number),
+		analysisv1alpha1.AnnotationEvaluatedRound: runMark(b.rule.Generation, b.number),
 	}
 
 	maps.Copy(out, proposal.annotations)

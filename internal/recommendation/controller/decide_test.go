@@ -94,8 +94,8 @@ func TestSchedule(t *testing.T) {
 		wait       time.Duration
 		never      bool
 	}{
-		"first round":                   {"24h", nil, nil, 0, false},
-		"first and only round":          {"", nil, nil, 0, false},
+		"first run":                     {"24h", nil, nil, 0, false},
+		"first and only run":            {"", nil, nil, 0, false},
 		"once is enough":                {" ", ago(time.Hour), ready(2, "RoundCompleted"), 0, true},
 		"once, by gocrane":              {"", ago(time.Hour), nil, 0, true},
 		"once, but not all selected":    {"", ago(time.Minute), ready(2, reasonSelectorFailed), 9 * time.Minute, false},

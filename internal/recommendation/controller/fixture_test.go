@@ -112,7 +112,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			Preferred: func() ([]*metav1.APIResourceList, error) { return nil, nil },
 		},
 		History: profile.Source{Capabilities: metrics.Capabilities{Usage: f.source}}, Settings: BuiltinRegistry().DefaultSettings, Namespace: "crane-system",
-		ListTimeout: time.Minute, HistoryTimeout: time.Minute, Workers: 4, PassSize: passSize,
+		ListTimeout: time.Minute, HistoryTimeout: time.Minute, Workers: 4, BatchSize: batchSize,
 		Events: f.events, Metrics: NewMetrics(f.clock.Now, time.Hour), Clock: f.clock,
 		Backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),
 	}

@@ -107,7 +107,7 @@ func TestQuestionsDoNotGrowWithTargets(t *testing.T) {
 	}
 }
 
-// TestSourcesWithoutHours: a source that cannot be asked, or fails, ends the round with a reason and writes nothing.
+// TestSourcesWithoutHours: a source that cannot be asked, or fails, ends the run with a reason and writes nothing.
 func TestSourcesWithoutHours(t *testing.T) {
 	failing := &hourlySource{questions: map[metrics.HourlyMetric]int{}, err: errors.New("server is on fire")}
 	for name, history := range map[string]metrics.Capabilities{
@@ -204,7 +204,7 @@ func TestThrottlePatchTakesNoRequestAway(t *testing.T) {
 }
 
 func TestRoomIsWhatIsLeft(t *testing.T) {
-	w := &passData{}
+	w := &runData{}
 	has := corev1.ResourceList{
 		corev1.ResourceCPU: apiresource.MustParse("4"), corev1.ResourceMemory: apiresource.MustParse("8Gi"), corev1.ResourcePods: apiresource.MustParse("3"),
 	}
@@ -262,9 +262,9 @@ func (r *listRecorder) List(ctx context.Context, list client.ObjectList, opts ..
 	return r.Client.List(ctx, list, opts...)
 }
 
-// TestPassOfOneNamespaceReadsNoOther: what a rule of one namespace costs does not grow with the pods, Services and autoscalers of others. Only a
+// TestBatchOfOneNamespaceReadsNoOther: what a rule of one namespace costs does not grow with the pods, Services and autoscalers of others. Only a
 // recommender of capacity reads all pods.
-func TestPassOfOneNamespaceReadsNoOther(t *testing.T) {
+func TestBatchOfOneNamespaceReadsNoOther(t *testing.T) {
 	for recommender, pods := range map[string]string{"Resource": "", "Unused": "shop", "Replicas": "", "HPA": "", "Throttle": "shop", "Packing": metav1.NamespaceAll} {
 		rule := testRule("")
 		rule.Spec.NamespaceSelector = analysisv1alpha1.NamespaceSelector{MatchNames: []string{"shop"}}

@@ -42,7 +42,7 @@ func (d DiscoveryKinds) Resolve(apiVersion, kind string) ([]schema.GroupVersionK
 		return []schema.GroupVersionKind{gv.WithKind(kind)}, nil
 	}
 
-	// The definition may have been deleted, or serve other versions, since the last pass.
+	// The definition may have been deleted, or serve other versions, since the last batch.
 	meta.MaybeResetRESTMapper(d.Mapper)
 
 	mapping, err := d.Mapper.RESTMapping(gv.WithKind(kind).GroupKind(), gv.Version)

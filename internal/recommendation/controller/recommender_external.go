@@ -47,7 +47,7 @@ type externalEvaluator struct {
 func (e externalEvaluator) usageWindow() time.Duration { return e.needs.Usage }
 func (e externalEvaluator) needsTotals() bool          { return e.needs.Totals }
 
-func (e externalEvaluator) gather(ctx context.Context, d *passData, _ []workload.Workload) error {
+func (e externalEvaluator) gather(ctx context.Context, d *runData, _ []workload.Workload) error {
 	if e.needs.Usage == 0 {
 		_, err := d.constraints(ctx)
 		return err
@@ -58,7 +58,7 @@ func (e externalEvaluator) gather(ctx context.Context, d *passData, _ []workload
 	return err
 }
 
-func (e externalEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
+func (e externalEvaluator) decide(d *runData, target workload.Workload) (decision, error) {
 	recommendation, err := e.evaluation.Recommend(e.observe(d, target))
 	if err != nil {
 		return decision{}, err
@@ -96,8 +96,8 @@ func (e externalEvaluator) decide(d *passData, target workload.Workload) (decisi
 	return out, nil
 }
 
-// observe returns what the pass knows of a target.
-func (e externalEvaluator) observe(d *passData, target workload.Workload) recommend.Observation {
+// observe returns what the batch knows of a target.
+func (e externalEvaluator) observe(d *runData, target workload.Workload) recommend.Observation {
 	out := recommend.Observation{
 		Now: d.historyEnd,
 		Target: recommend.Target{

@@ -25,7 +25,7 @@ type gpuEvaluator struct {
 	devices map[containerKey]map[string]map[string]*gpu.Device
 }
 
-func (e *gpuEvaluator) gather(ctx context.Context, d *passData, targets []workload.Workload) error {
+func (e *gpuEvaluator) gather(ctx context.Context, d *runData, targets []workload.Workload) error {
 	e.devices = map[containerKey]map[string]map[string]*gpu.Device{}
 	if _, err := d.pods(ctx); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (e *gpuEvaluator) device(h metrics.HourlySeries) *gpu.Device {
 	return pods[h.Key.Pod][h.Device]
 }
 
-func (e *gpuEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
+func (e *gpuEvaluator) decide(d *runData, target workload.Workload) (decision, error) {
 	in := gpu.Input{Replicas: int(target.Replicas)}
 	roles := map[string]workload.Role{}
 	for _, ask := range gpuRequestsOf(d.podsOfWorkload(target.Ref)) {

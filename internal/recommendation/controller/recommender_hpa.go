@@ -37,7 +37,7 @@ type hpaEvaluator struct {
 func (e *hpaEvaluator) usageWindow() time.Duration { return e.settings.Replicas.Window }
 func (e *hpaEvaluator) needsTotals() bool          { return true }
 
-func (e *hpaEvaluator) gather(ctx context.Context, d *passData, targets []workload.Workload) error {
+func (e *hpaEvaluator) gather(ctx context.Context, d *runData, targets []workload.Workload) error {
 	if _, err := d.usage(ctx); err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (e *hpaEvaluator) gather(ctx context.Context, d *passData, targets []worklo
 	return err
 }
 
-func (e *hpaEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
+func (e *hpaEvaluator) decide(d *runData, target workload.Workload) (decision, error) {
 	in := hpa.Input{Replicas: d.replicasInput(target), PodCPU: e.podCPU(d, target)}
 	existing, exists := e.existing[identityOf(target.Ref, "")]
 	if exists {
@@ -98,7 +98,7 @@ func encodeEffectiveHPA(plan hpa.Plan, metrics []autoscalingv2.MetricSpec) (stri
 }
 
 // podCPU returns the sum of the 99th percentiles of the containers of a pod, in cores; NaN if it is unknown.
-func (e *hpaEvaluator) podCPU(d *passData, target workload.Workload) float64 {
+func (e *hpaEvaluator) podCPU(d *runData, target workload.Workload) float64 {
 	sum := 0.0
 	for _, c := range target.Containers {
 		if c.Role != workload.Init {

@@ -38,7 +38,7 @@ const (
 	nodeStep = 5 * time.Minute
 )
 
-func (e *idleNodeEvaluator) gather(ctx context.Context, d *passData, targets []workload.Workload) error {
+func (e *idleNodeEvaluator) gather(ctx context.Context, d *runData, targets []workload.Workload) error {
 	if _, err := d.allNodes(ctx); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (e *idleNodeEvaluator) gather(ctx context.Context, d *passData, targets []w
 }
 
 // nodeUsage returns the maximum usage of nodes in each hour, by node name.
-func nodeUsage(ctx context.Context, d *passData, of metrics.UsageKind, targets []workload.Workload, hours int) (map[string]observation.Hours, error) {
+func nodeUsage(ctx context.Context, d *runData, of metrics.UsageKind, targets []workload.Workload, hours int) (map[string]observation.Hours, error) {
 	if d.history.Aggregates == nil {
 		return nil, wrapSourceError(errNoHourlyData)
 	}
@@ -124,7 +124,7 @@ func nodeUsage(ctx context.Context, d *passData, of metrics.UsageKind, targets [
 	return out, nil
 }
 
-func (e *idleNodeEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
+func (e *idleNodeEvaluator) decide(d *runData, target workload.Workload) (decision, error) {
 	i, exists := e.index[target.Name]
 	if !exists {
 		return decision{plan: recommend.ClearPlan("It is gone.")}, nil
@@ -168,7 +168,7 @@ func (e *idleNodeEvaluator) decide(d *passData, target workload.Workload) (decis
 }
 
 // nodeSavings returns the cost of a node; nil if its price is unknown.
-func (d *passData) nodeSavings(n *corev1.Node) *analysisv1alpha1.Savings {
+func (d *runData) nodeSavings(n *corev1.Node) *analysisv1alpha1.Savings {
 	if d.read.prices == nil {
 		return nil
 	}

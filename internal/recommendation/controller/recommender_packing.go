@@ -24,7 +24,7 @@ type packingEvaluator struct {
 }
 
 // gather computes the free capacity first, and reads the usage of workloads that fit nowhere only.
-func (e *packingEvaluator) gather(ctx context.Context, d *passData, targets []workload.Workload) error {
+func (e *packingEvaluator) gather(ctx context.Context, d *runData, targets []workload.Workload) error {
 	if _, err := d.pods(ctx); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (e *packingEvaluator) gather(ctx context.Context, d *passData, targets []wo
 }
 
 // packingInput returns the input for a workload, with its largest pod.
-func packingInput(d *passData, t workload.Workload, capacity []packing.Node) (packing.Input, error) {
+func packingInput(d *runData, t workload.Workload, capacity []packing.Node) (packing.Input, error) {
 	in := packing.Input{Replicas: t.Replicas, Nodes: capacity}
 	if t.Kind == "DaemonSet" {
 		in.Replicas = 0 // It has one pod on each node and needs capacity on no other.
@@ -107,7 +107,7 @@ func packingInput(d *passData, t workload.Workload, capacity []packing.Node) (pa
 	return in, nil
 }
 
-func (e *packingEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
+func (e *packingEvaluator) decide(d *runData, target workload.Workload) (decision, error) {
 	in := e.inputs[target.Ref]
 	var sized resource.Plan
 	if packing.IsBlocked(in) {

@@ -22,12 +22,12 @@ type replicasEvaluator struct{ settings replicas.Settings }
 func (e *replicasEvaluator) usageWindow() time.Duration { return e.settings.Window }
 func (e *replicasEvaluator) needsTotals() bool          { return true }
 
-func (e *replicasEvaluator) gather(ctx context.Context, d *passData, _ []workload.Workload) error {
+func (e *replicasEvaluator) gather(ctx context.Context, d *runData, _ []workload.Workload) error {
 	_, err := d.usage(ctx)
 	return err
 }
 
-func (e *replicasEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
+func (e *replicasEvaluator) decide(d *runData, target workload.Workload) (decision, error) {
 	plan := replicas.Decide(d.replicasInput(target), e.settings)
 	out := decision{plan: plan.Plan}
 	if plan.State != recommend.Ready {
@@ -43,7 +43,7 @@ func (e *replicasEvaluator) decide(d *passData, target workload.Workload) (decis
 }
 
 // replicasInput returns the input of the Replicas and HPA recommenders for a workload.
-func (d *passData) replicasInput(target workload.Workload) replicas.Input {
+func (d *runData) replicasInput(target workload.Workload) replicas.Input {
 	requests, unrequested := target.PodRequests()
 	in := replicas.Input{
 		Replicas:      target.Replicas,

@@ -31,7 +31,7 @@ type resourceEvaluator struct{ policies rightsize.PolicySet }
 
 func (e *resourceEvaluator) usageWindow() time.Duration { return e.policies.Window() }
 
-func (e *resourceEvaluator) gather(ctx context.Context, d *passData, _ []workload.Workload) error {
+func (e *resourceEvaluator) gather(ctx context.Context, d *runData, _ []workload.Workload) error {
 	if err := d.dropOptedOut(ctx); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (e *resourceEvaluator) gather(ctx context.Context, d *passData, _ []workloa
 	return d.readVerticalAutoscalers(ctx)
 }
 
-func (e *resourceEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
+func (e *resourceEvaluator) decide(d *runData, target workload.Workload) (decision, error) {
 	policy, why := e.policies.For(target.Subject())
 	in := d.read.usage.ResourceInput(target, policy, d.now)
 	in.PolicyWhy = why
@@ -104,7 +104,7 @@ func (e *resourceEvaluator) reacts(t task, systemNamespace string) bool {
 }
 
 // dropOptedOut removes the reacting targets of namespaces that opt out of adoption.
-func (d *passData) dropOptedOut(ctx context.Context) error {
+func (d *runData) dropOptedOut(ctx context.Context) error {
 	optedOut := map[string]bool{}
 	for ref := range d.reacting {
 		if _, known := optedOut[ref.Namespace]; !known {
@@ -163,7 +163,7 @@ func calibrationEvidence(plan resource.Plan) []analysisv1alpha1.CalibrationEvide
 }
 
 // bindScalePoint adds the new targets of the autoscaler that change together with the requests.
-func (d *passData) bindScalePoint(out decision, target workload.Ref, changes []resource.TargetChange) (decision, error) {
+func (d *runData) bindScalePoint(out decision, target workload.Ref, changes []resource.TargetChange) (decision, error) {
 	scaler, _ := d.read.constraints.UtilizationAutoscaler(target)
 	if len(changes) == 0 || scaler.Owner == "" {
 		return out, nil
@@ -176,7 +176,7 @@ func (d *passData) bindScalePoint(out decision, target workload.Ref, changes []r
 
 // readVerticalAutoscalers reads the vertical autoscalers of the cluster. There are none where their kind is not served or may not
 // be read.
-func (d *passData) readVerticalAutoscalers(ctx context.Context) error {
+func (d *runData) readVerticalAutoscalers(ctx context.Context) error {
 	if d.verticalAutoscalers != nil {
 		return nil
 	}
@@ -195,7 +195,7 @@ func (d *passData) readVerticalAutoscalers(ctx context.Context) error {
 }
 
 // describeDifferences returns which vertical autoscalers have other requests for the same workload, and why; empty for none.
-func (d *passData) describeDifferences(target workload.Ref, plan resource.Plan) string {
+func (d *runData) describeDifferences(target workload.Ref, plan resource.Plan) string {
 	own := adoption.Size{Containers: map[string]rightsize.Resources{}}
 	for _, c := range plan.Containers {
 		own.Containers[c.Container] = c.Target

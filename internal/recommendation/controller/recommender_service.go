@@ -32,7 +32,7 @@ type serviceEvaluator struct {
 	received, sent map[workloadKey]podTotals
 }
 
-func (e *serviceEvaluator) gather(ctx context.Context, d *passData, targets []workload.Workload) error {
+func (e *serviceEvaluator) gather(ctx context.Context, d *runData, targets []workload.Workload) error {
 	e.services = map[client.ObjectKey]*corev1.Service{}
 	e.endpoints = map[client.ObjectKey]int{}
 
@@ -77,7 +77,7 @@ func (e *serviceEvaluator) gather(ctx context.Context, d *passData, targets []wo
 		thresholdFigure{e.settings.Receive, metrics.PodReceived, &e.received}, thresholdFigure{e.settings.Transmit, metrics.PodSent, &e.sent})
 }
 
-func (e *serviceEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
+func (e *serviceEvaluator) decide(d *runData, target workload.Workload) (decision, error) {
 	key := client.ObjectKey{Namespace: target.Namespace, Name: target.Name}
 	s, exists := e.services[key]
 	if !exists {

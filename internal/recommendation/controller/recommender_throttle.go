@@ -34,7 +34,7 @@ func containerKeyOf(h metrics.HourlySeries) containerKey {
 	return containerKey{workloadKeyOf(h.Key.Workload), h.Key.Container}
 }
 
-func (e *throttleEvaluator) gather(ctx context.Context, d *passData, targets []workload.Workload) error {
+func (e *throttleEvaluator) gather(ctx context.Context, d *runData, targets []workload.Workload) error {
 	if _, err := d.pods(ctx); err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (e *throttleEvaluator) gather(ctx context.Context, d *passData, targets []w
 	return err
 }
 
-func (e *throttleEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
+func (e *throttleEvaluator) decide(d *runData, target workload.Workload) (decision, error) {
 	in := throttle.Input{MaxCPU: e.maxCPU, Guaranteed: allGuaranteed(d.podsOfWorkload(target.Ref))}
 	for _, c := range target.Containers {
 		if c.Role == workload.Init {

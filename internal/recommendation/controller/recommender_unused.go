@@ -18,7 +18,7 @@ type unusedEvaluator struct {
 	cpu, received, sent map[workloadKey]podTotals
 }
 
-func (e *unusedEvaluator) gather(ctx context.Context, d *passData, targets []workload.Workload) error {
+func (e *unusedEvaluator) gather(ctx context.Context, d *runData, targets []workload.Workload) error {
 	if _, err := d.pods(ctx); err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (e *unusedEvaluator) gather(ctx context.Context, d *passData, targets []wor
 		thresholdFigure{e.settings.Transmit, metrics.PodSent, &e.sent})
 }
 
-func (e *unusedEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
+func (e *unusedEvaluator) decide(d *runData, target workload.Workload) (decision, error) {
 	key := workloadKeyOf(target.Ref)
 	in := unused.Input{
 		Replicas: int(target.Replicas),

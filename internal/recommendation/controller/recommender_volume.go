@@ -32,7 +32,7 @@ type volumeEvaluator struct {
 // claim names a PersistentVolumeClaim.
 type claim struct{ namespace, name string }
 
-func (e *volumeEvaluator) gather(ctx context.Context, d *passData, _ []workload.Workload) error {
+func (e *volumeEvaluator) gather(ctx context.Context, d *runData, _ []workload.Workload) error {
 	e.volumes = map[string]*corev1.PersistentVolume{}
 	e.claims = map[claim]string{}
 
@@ -76,7 +76,7 @@ func (e *volumeEvaluator) gather(ctx context.Context, d *passData, _ []workload.
 	return err
 }
 
-func (e *volumeEvaluator) decide(d *passData, target workload.Workload) (decision, error) {
+func (e *volumeEvaluator) decide(d *runData, target workload.Workload) (decision, error) {
 	v, exists := e.volumes[target.Name]
 	if !exists {
 		return decision{plan: recommend.ClearPlan("It is gone.")}, nil

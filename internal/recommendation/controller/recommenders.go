@@ -37,14 +37,14 @@ type recommender struct {
 	configure func(config map[string]string) (evaluator, error)
 }
 
-// evaluator is a recommender with the settings of one rule, for one pass. It holds the data that it gathered.
+// evaluator is a recommender with the settings of one rule, for one batch. It holds the data that it gathered.
 type evaluator interface {
 	// gather reads the data for all targets. The number of its requests does not depend on the number of targets, or grows
-	// by one per batch. An error ends the pass without a write; the pass is retried.
-	gather(ctx context.Context, d *passData, targets []workload.Workload) error
+	// by one per batch. An error ends the batch without a write; the batch is retried.
+	gather(ctx context.Context, d *runData, targets []workload.Workload) error
 	// decide is called after gather, for one target after the other, and changes nothing in the cluster. An error concerns
 	// its target alone, whose last value is kept.
-	decide(d *passData, target workload.Workload) (decision, error)
+	decide(d *runData, target workload.Workload) (decision, error)
 }
 
 // usageConsumer is an evaluator that needs the usage of containers.
@@ -68,7 +68,7 @@ type decision struct {
 	evidence []analysisv1alpha1.CalibrationEvidence
 	// savings is nil if they are unknown.
 	savings *analysisv1alpha1.Savings
-	// pricesUnknown marks decisions without prices, which keep the savings of the last round.
+	// pricesUnknown marks decisions without prices, which keep the savings of the last run.
 	pricesUnknown bool
 	// notApplicable is the reason why a ready recommendation must not be applied; nil if it may.
 	notApplicable *condition

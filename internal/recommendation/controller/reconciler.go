@@ -64,7 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	switch {
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, r.targetGone(ctx, rec)
-	case err != nil && !meta.IsNoMatchError(err) && !errors.Is(err, targetindex.ErrOtherNamespace): // An uninstalled kind may come back; the next round of the rule reports it.
+	case err != nil && !meta.IsNoMatchError(err) && !errors.Is(err, targetindex.ErrOtherNamespace): // An uninstalled kind may come back; the next run of the rule reports it.
 		return ctrl.Result{}, err
 	}
 

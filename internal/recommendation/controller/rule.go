@@ -26,7 +26,7 @@ import (
 	"crane.io/crane/internal/metrics/profile"
 )
 
-// RuleReconciler evaluates the targets of RecommendationRules, pass by pass.
+// RuleReconciler evaluates the targets of RecommendationRules, batch by batch.
 type RuleReconciler struct {
 	// Client reads rules and Recommendations from the cache and writes to the API server.
 	Client client.Client
@@ -40,48 +40,48 @@ type RuleReconciler struct {
 	// Pricer may be nil: then Recommendations have no savings.
 	Pricer Pricer
 
-	// Settings returns the settings in force. Each pass calls it once.
+	// Settings returns the settings in force. Each batch calls it once.
 	Settings func() Settings
 	// Namespace holds the Recommendations of cluster-scoped targets.
 	Namespace string
-	// ListTimeout bounds one list of targets, HistoryTimeout the reading of history in one pass.
+	// ListTimeout bounds one list of targets, HistoryTimeout the reading of history in one batch.
 	ListTimeout, HistoryTimeout time.Duration
 	// Workers is the number of Recommendations that are written at the same time.
 	Workers int
-	// PassSize is the number of targets of one pass, rounded to whole namespaces.
-	PassSize int
+	// BatchSize is the number of targets of one batch, rounded to whole namespaces.
+	BatchSize int
 
 	Events  events.EventRecorder
 	Metrics *Metrics
 	Clock   clock.PassiveClock
-	// Backoff spaces the retries of a pass that failed as a whole.
+	// Backoff spaces the retries of a batch that failed as a whole.
 	Backoff workqueue.TypedRateLimiter[ctrl.Request]
 
 	progress progressStore
 }
 
-// outcome is the result of a pass.
+// outcome is the result of a batch.
 type outcome struct {
 	// condition becomes the Ready condition of the rule; without a type the rule keeps its condition.
 	condition condition
-	// completed is the time at which the round ended, and number its number; zero while it has not ended.
+	// completed is the time at which the run ended, and number its number; zero while it has not ended.
 	completed time.Time
 	number    int32
 	targets   int32
-	// retry requests the same pass again after a backoff; otherwise the rule is reconciled again after wait, or when it
+	// retry requests the same batch again after a backoff; otherwise the rule is reconciled again after wait, or when it
 	// changes if wait is 0.
 	retry bool
 	wait  time.Duration
 }
 
-// passError ends a pass with a False Ready condition.
-type passError struct {
+// batchError ends a batch with a False Ready condition.
+type batchError struct {
 	reason string
 	retry  bool
 	error
 }
 
-// Reconcile implements reconcile.Reconciler. It runs one pass over a rule if the rule is due.
+// Reconcile implements reconcile.Reconciler. It runs one batch of a rule if the rule is due.
 func (r *RuleReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	rule, err := r.read(ctx, req)
 	if apierrors.IsNotFound(err) {
@@ -100,12 +100,12 @@ func (r *RuleReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil // The garbage collector deletes its Recommendations.
 	}
 
-	end, err := r.runPass(ctx, rule)
+	end, err := r.runBatch(ctx, rule)
 	if ctx.Err() != nil {
 		return ctrl.Result{}, nil //nolint:nilerr // the next leader starts where this one ended
 	}
 
-	if failure := (passError{}); errors.As(err, &failure) {
+	if failure := (batchError{}); errors.As(err, &failure) {
 		end = outcome{condition: notReady(failure.reason, failure.Error()), retry: failure.retry}
 	}
 
@@ -114,9 +114,9 @@ func (r *RuleReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	return result, r.patchStatus(ctx, rule, after)
 }
 
-// runPass evaluates the next targets of a rule and writes their Recommendations. Nothing is written unless everything was
-// read. All errors are a passError.
-func (r *RuleReconciler) runPass(ctx context.Context, rule *analysisv1alpha1.RecommendationRule) (_ outcome, err error) {
+// runBatch evaluates the next targets of a rule and writes their Recommendations. Nothing is written unless everything was
+// read. All errors are a batchError.
+func (r *RuleReconciler) runBatch(ctx context.Context, rule *analysisv1alpha1.RecommendationRule) (_ outcome, err error) {
 	ctx, span := tracing.Start(ctx, "recommendation.pass", "rule", rule.Name)
 	defer func() { tracing.End(span, err) }()
 
@@ -124,32 +124,32 @@ func (r *RuleReconciler) runPass(ctx context.Context, rule *analysisv1alpha1.Rec
 		r.Metrics.recordEvaluation(rule, at.Time)
 	}
 
-	p, err := planPass(rule, r.Settings(), r.Clock.Now())
+	b, err := planBatch(rule, r.Settings(), r.Clock.Now())
 	if err != nil {
 		return outcome{}, err
 	}
 
 	found, err := existingRecommendations(ctx, r.Client, rule, r.Namespace)
 	if err != nil {
-		return outcome{}, passError{reasonReadFailed, true, err}
+		return outcome{}, batchError{reasonReadFailed, true, err}
 	}
 
-	progress := r.progress.get(rule, p.number)
-	if p.upToDate && !found.anyRequested() && len(progress.failed) == 0 {
+	progress := r.progress.get(rule, b.number)
+	if b.upToDate && !found.anyRequested() && len(progress.failed) == 0 {
 		r.progress.forget(rule.Name)
-		return outcome{wait: p.wait}, nil
+		return outcome{wait: b.wait}, nil
 	}
 
 	var targets selection
-	if len(p.recommenders) > 0 {
+	if len(b.recommenders) > 0 {
 		if targets, err = r.selectTargets(ctx, rule); err != nil {
-			return outcome{}, passError{reasonReadFailed, true, err}
+			return outcome{}, batchError{reasonReadFailed, true, err}
 		}
 	}
 
-	work := p.split(p.tasks(targets, found, progress), max(1, r.PassSize))
+	work := b.split(b.tasks(targets, found, progress), max(1, r.BatchSize))
 	reading, read := tracing.Start(ctx, "recommendation.gather")
-	data, err := r.gather(reading, p, targets.readable(work.tasks))
+	data, err := r.gather(reading, b, targets.readable(work.tasks))
 	tracing.End(read, err)
 
 	if err != nil {
@@ -157,7 +157,7 @@ func (r *RuleReconciler) runPass(ctx context.Context, rule *analysisv1alpha1.Rec
 	}
 
 	_, decision := tracing.Start(ctx, "recommendation.decide")
-	proposals := p.decide(work.tasks, targets, data)
+	proposals := b.decide(work.tasks, targets, data)
 	tracing.End(decision, nil)
 
 	if ctx.Err() != nil {
@@ -167,12 +167,12 @@ func (r *RuleReconciler) runPass(ctx context.Context, rule *analysisv1alpha1.Rec
 	writing, written := tracing.Start(ctx, "recommendation.act")
 	defer written.End()
 
-	progress.record(r.act(writing, p, proposals, p.obsolete(work, targets, found)), r.Clock.Now())
-	return r.finish(ctx, p, work, targets, progress), nil
+	progress.record(r.act(writing, b, proposals, b.obsolete(work, targets, found)), r.Clock.Now())
+	return r.finish(ctx, b, work, targets, progress), nil
 }
 
 // read returns the rule from the cache. A rule that is due is read from the API server, because the cache may lack the end
-// of the last round.
+// of the last run.
 func (r *RuleReconciler) read(ctx context.Context, req ctrl.Request) (*analysisv1alpha1.RecommendationRule, error) {
 	rule := &analysisv1alpha1.RecommendationRule{}
 	if err := r.Client.Get(ctx, req.NamespacedName, rule); err != nil {
@@ -182,7 +182,7 @@ func (r *RuleReconciler) read(ctx context.Context, req ctrl.Request) (*analysisv
 	when, invalid := parseSchedule(rule)
 	wait, never := when.wait(rule, r.Clock.Now())
 	due := !never && wait <= 0 || hasYoungTargets(rule)
-	if invalid == nil && due { // planPass reports an invalid interval.
+	if invalid == nil && due { // planBatch reports an invalid interval.
 		rule = &analysisv1alpha1.RecommendationRule{}
 		return rule, r.Live.Get(ctx, req.NamespacedName, rule)
 	}
@@ -190,17 +190,17 @@ func (r *RuleReconciler) read(ctx context.Context, req ctrl.Request) (*analysisv
 	return rule, nil
 }
 
-// finish returns the outcome of a pass that wrote everything it could, and of the round if it was the last pass.
-func (r *RuleReconciler) finish(ctx context.Context, p pass, work passWork, targets selection, progress *progress) outcome {
+// finish returns the outcome of a batch that wrote everything it could, and of the run if it was the last batch.
+func (r *RuleReconciler) finish(ctx context.Context, b batch, work batchWork, targets selection, progress *progress) outcome {
 	if len(work.remaining) > 0 {
 		return outcome{wait: time.Millisecond}
 	}
 
 	now := r.Clock.Now()
-	forSelectors, waits := progress.recordSelectors(targets.failures, p.schedule.interval, now)
+	forSelectors, waits := progress.recordSelectors(targets.failures, b.schedule.interval, now)
 	if wait, waits := progress.nextRetry(now); waits {
 		end := outcome{wait: wait}
-		if !p.upToDate { // A requested evaluation does not change the condition of the round.
+		if !b.upToDate { // A requested evaluation does not change the condition of the run.
 			end.condition = progress.failedCondition(reasonWriteFailed)
 		}
 
@@ -209,25 +209,25 @@ func (r *RuleReconciler) finish(ctx context.Context, p pass, work passWork, targ
 
 	if waits {
 		end := outcome{wait: forSelectors}
-		if !p.catchUp {
+		if !b.catchUp {
 			end.condition = notReady(reasonReadFailed, joinErrors(targets.failures))
 		}
 
 		return end
 	}
 
-	r.progress.forget(p.rule.Name)
-	targets.missing = r.missingNamespaces(ctx, p.rule.Spec.NamespaceSelector)
+	r.progress.forget(b.rule.Name)
+	targets.missing = r.missingNamespaces(ctx, b.rule.Spec.NamespaceSelector)
 
-	end := p.complete(work.stats, targets, progress, now)
+	end := b.complete(work.stats, targets, progress, now)
 	if !end.completed.IsZero() {
-		r.Metrics.recordEvaluation(p.rule, end.completed)
+		r.Metrics.recordEvaluation(b.rule, end.completed)
 	}
 
 	return end
 }
 
-// conclude writes an outcome into the status of the rule, emits an event about a failure and schedules the next pass.
+// conclude writes an outcome into the status of the rule, emits an event about a failure and schedules the next batch.
 func (r *RuleReconciler) conclude(req ctrl.Request, rule *analysisv1alpha1.RecommendationRule, end outcome) ctrl.Result {
 	if !end.completed.IsZero() {
 		rule.Status.LastUpdateTime = &metav1.Time{Time: end.completed}
@@ -248,7 +248,7 @@ func (r *RuleReconciler) conclude(req ctrl.Request, rule *analysisv1alpha1.Recom
 }
 
 // patchStatus writes the status of a rule. If the rule has changed meanwhile, the change is kept: the condition names the
-// generation that it is about, and the next pass evaluates the change.
+// generation that it is about, and the next batch evaluates the change.
 func (r *RuleReconciler) patchStatus(ctx context.Context, before, after *analysisv1alpha1.RecommendationRule) error {
 	if equality.Semantic.DeepEqual(before.Status, after.Status) {
 		return nil

@@ -23,12 +23,12 @@ import (
 	analysisv1alpha1 "crane.io/crane/api/analysis/v1alpha1"
 )
 
-// TestRoundAndNothingMore: a round costs a create and a status for each target and asks the source once for each
+// TestRunAndNothingMore: a run costs a create and a status for each target and asks the source once for each
 // resource; until the next is due nothing is read and nothing written.
-func TestRoundAndNothingMore(t *testing.T) {
+func TestRunAndNothingMore(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("unheard"))
 	if r := f.reconcile(); r.RequeueAfter != 24*time.Hour {
-		t.Errorf("the next round in %s", r.RequeueAfter)
+		t.Errorf("the next run in %s", r.RequeueAfter)
 	}
 	if reason, message := f.ready(); reason != reasonRoundCompleted {
 		t.Errorf("%s: %s", reason, message)
@@ -50,7 +50,7 @@ func TestRoundAndNothingMore(t *testing.T) {
 	f.reconcile()
 
 	if n := f.writes.Load(); n != 4 || len(f.source.asked) != 4 {
-		t.Errorf("%d writes and %d questions after the second round, want 4 and 4: it was evaluated and nothing has changed", n, len(f.source.asked))
+		t.Errorf("%d writes and %d questions after the second run, want 4 and 4: it was evaluated and nothing has changed", n, len(f.source.asked))
 	}
 	if got := f.rule().Status.RunNumber; got != 2 {
 		t.Errorf("run number %d", got)
@@ -62,7 +62,7 @@ func TestRoundAndNothingMore(t *testing.T) {
 	f.reconcile()
 
 	if n := f.writes.Load(); n != 6 {
-		t.Errorf("%d writes after the third round, want 6: web has less history", n)
+		t.Errorf("%d writes after the third run, want 6: web has less history", n)
 	}
 	if got := f.all()["web"].Annotations[analysisv1alpha1.AnnotationRunNumber]; got != "3" {
 		t.Errorf("run number %s", got)
@@ -145,7 +145,7 @@ func TestSourceFails(t *testing.T) {
 	}
 }
 
-// TestSourceTooSlow: a source that never answers ends a round by its time limit.
+// TestSourceTooSlow: a source that never answers ends a run by its time limit.
 func TestSourceTooSlow(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	f.HistoryTimeout = time.Millisecond
@@ -158,7 +158,7 @@ func TestSourceTooSlow(t *testing.T) {
 	}
 }
 
-// TestStopping: a round that is cut off by the end of the process reports nothing.
+// TestStopping: a run that is cut off by the end of the process reports nothing.
 func TestStopping(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -173,9 +173,9 @@ func TestStopping(t *testing.T) {
 	}
 }
 
-// TestRoundSurvivesCrash checks that a new process finishes the round of one that crashed before any of its writes, and repeats no
+// TestRunSurvivesCrash checks that a new process finishes the run of one that crashed before any of its writes, and repeats no
 // write.
-func TestRoundSurvivesCrash(t *testing.T) {
+func TestRunSurvivesCrash(t *testing.T) {
 	for survived := range 4 {
 		t.Run(fmt.Sprintf("after %d writes", survived), func(t *testing.T) {
 			f := newFixture(t, testRule("24h"), deployment("web"), deployment("api"))
@@ -214,7 +214,7 @@ func TestRoundSurvivesCrash(t *testing.T) {
 	}
 }
 
-// TestEverySecondWriteFails: conflicts and throttling cost tries, not rounds.
+// TestEverySecondWriteFails: conflicts and throttling cost tries, not runs.
 func TestEverySecondWriteFails(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("api"))
 	f.Workers = 1
@@ -236,7 +236,7 @@ func TestEverySecondWriteFails(t *testing.T) {
 	}
 }
 
-// TestOneObjectCannotBeWritten: after some tries the round counts as done, so that the others are not kept from the
+// TestOneObjectCannotBeWritten: after some tries the run counts as done, so that the others are not kept from the
 // next one.
 func TestOneObjectCannotBeWritten(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("cursed"))
@@ -426,7 +426,7 @@ func TestInvalidInterval(t *testing.T) {
 	}
 }
 
-// TestCacheBehind: a rule whose last round the cache has not seen yet does not run twice.
+// TestCacheBehind: a rule whose last run the cache has not seen yet does not run twice.
 func TestCacheBehind(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"))
 	behind := &analysisv1alpha1.RecommendationRule{}
@@ -449,7 +449,7 @@ func TestCacheBehind(t *testing.T) {
 
 	asked := len(f.source.asked)
 	if r := f.reconcile(); r.RequeueAfter <= 0 || len(f.source.asked) != asked {
-		t.Errorf("next round in %s after %d more questions", r.RequeueAfter, len(f.source.asked)-asked)
+		t.Errorf("next run in %s after %d more questions", r.RequeueAfter, len(f.source.asked)-asked)
 	}
 }
 

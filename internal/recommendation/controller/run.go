@@ -16,16 +16,16 @@ import (
 	"crane.io/crane/internal/kube/workload"
 )
 
-// pass is one pass over a rule. A round evaluates all targets of a rule; it has one pass, or several with passes of other
-// rules in between if there are many targets. A pass is read-only once planned.
-type pass struct {
+// batch is a part of a run. A run evaluates all targets of a rule; it has one batch, or several with batches of other rules in between if there
+// are many targets. A batch is read-only once planned.
+type batch struct {
 	rule *analysisv1alpha1.RecommendationRule
 	now  time.Time
-	// number is that of the round; a round that is retried keeps its number.
+	// number is that of the run; a run that is retried keeps its number.
 	number   int32
 	schedule schedule
-	// catchUp marks a pass over a rule that is not due. It evaluates the targets that were too young in the last round and
-	// those whose evaluation was requested, and keeps the number and the time of that round.
+	// catchUp marks a batch of a rule that is not due. It evaluates the targets that were too young in the last run and
+	// those whose evaluation was requested, and keeps the number and the time of that run.
 	catchUp bool
 	// upToDate marks a rule that is not due and has no young targets left; wait is the time until it is due.
 	upToDate bool
@@ -36,19 +36,19 @@ type pass struct {
 	problems []error
 }
 
-// planPass returns the pass that a rule needs now. Its errors are a passError.
-func planPass(rule *analysisv1alpha1.RecommendationRule, settings Settings, now time.Time) (pass, error) {
-	p := pass{rule: rule, now: now, number: rule.Status.RunNumber + 1}
+// planBatch returns the batch that a rule needs now. Its errors are a batchError.
+func planBatch(rule *analysisv1alpha1.RecommendationRule, settings Settings, now time.Time) (batch, error) {
+	b := batch{rule: rule, now: now, number: rule.Status.RunNumber + 1}
 	var err error
-	if p.schedule, err = parseSchedule(rule); err != nil {
-		return p, passError{reasonInvalidInterval, false, err}
+	if b.schedule, err = parseSchedule(rule); err != nil {
+		return b, batchError{reasonInvalidInterval, false, err}
 	}
 
-	if wait, never := p.schedule.wait(rule, now); never || wait > 0 {
-		p.catchUp = true
-		p.number = rule.Status.RunNumber
-		p.wait = wait
-		p.upToDate = !hasYoungTargets(rule)
+	if wait, never := b.schedule.wait(rule, now); never || wait > 0 {
+		b.catchUp = true
+		b.number = rule.Status.RunNumber
+		b.wait = wait
+		b.upToDate = !hasYoungTargets(rule)
 	}
 
 	named := map[string]bool{}
@@ -59,39 +59,39 @@ func planPass(rule *analysisv1alpha1.RecommendationRule, settings Settings, now 
 		}
 
 		if err != nil {
-			p.problems = append(p.problems, fmt.Errorf("spec.recommenders[%d]: %w", i, err))
+			b.problems = append(b.problems, fmt.Errorf("spec.recommenders[%d]: %w", i, err))
 			continue
 		}
 
 		named[spec.Name] = true
-		p.recommenders = append(p.recommenders, &configured)
+		b.recommenders = append(b.recommenders, &configured)
 	}
 
-	slices.SortStableFunc(p.recommenders, func(a, b *configuredRecommender) int {
-		return cmp.Compare(a.order, b.order)
+	slices.SortStableFunc(b.recommenders, func(x, y *configuredRecommender) int {
+		return cmp.Compare(x.order, y.order)
 	})
 
-	if len(p.recommenders) == 0 && len(p.problems) > 0 {
-		return p, passError{reason: reasonInvalidConfig, error: errors.New(joinErrors(p.problems))}
+	if len(b.recommenders) == 0 && len(b.problems) > 0 {
+		return b, batchError{reason: reasonInvalidConfig, error: errors.New(joinErrors(b.problems))}
 	}
 
-	return p, nil
+	return b, nil
 }
 
-// passWork are the tasks of a pass.
-type passWork struct {
-	// tasks belong to this pass, remaining to the next ones of the round.
+// batchWork are the tasks of a batch.
+type batchWork struct {
+	// tasks belong to this batch, remaining to the next ones of the run.
 	tasks, remaining []task
-	stats            passStats
+	stats            runStats
 }
 
-// tasks returns what the round has still to evaluate.
-func (p pass) tasks(targets selection, found recommendationSet, progress *progress) passWork {
-	var work passWork
+// tasks returns what the run has still to evaluate.
+func (b batch) tasks(targets selection, found recommendationSet, progress *progress) batchWork {
+	var work batchWork
 	evaluated := map[identity]bool{}
 	for _, w := range targets.targets {
 		supported := false
-		for _, recommender := range p.recommenders {
+		for _, recommender := range b.recommenders {
 			if !recommender.supports(w.Ref) {
 				continue
 			}
@@ -101,8 +101,8 @@ func (p pass) tasks(targets selection, found recommendationSet, progress *progre
 
 			t.existing = found.byIdentity[t.id]
 			t.requested = t.existing != nil && evaluationRequested(t.existing)
-			evaluated[t.id] = work.stats.count(p, recommender, w)
-			if evaluated[t.id] && p.isPending(t, progress) {
+			evaluated[t.id] = work.stats.count(b, recommender, w)
+			if evaluated[t.id] && b.isPending(t, progress) {
 				work.tasks = append(work.tasks, t)
 			}
 		}
@@ -116,33 +116,33 @@ func (p pass) tasks(targets selection, found recommendationSet, progress *progre
 	return work
 }
 
-// isPending reports whether a task belongs to the round and has still to be done.
-func (p pass) isPending(t task, progress *progress) bool {
+// isPending reports whether a task belongs to the run and has still to be done.
+func (b batch) isPending(t task, progress *progress) bool {
 	_, failed := progress.failed[t.id]
 	switch {
-	case !progress.isDue(t.id, p.now):
+	case !progress.isDue(t.id, b.now):
 		return false
 	case failed: // The failure is in its status, so it looks evaluated.
 		return true
-	case p.upToDate:
+	case b.upToDate:
 		return t.requested
-	case p.catchUp:
-		return t.requested || t.existing == nil && t.target.Created.Add(t.recommender.cooldown).After(p.rule.Status.LastUpdateTime.Time)
+	case b.catchUp:
+		return t.requested || t.existing == nil && t.target.Created.Add(t.recommender.cooldown).After(b.rule.Status.LastUpdateTime.Time)
 	}
 
-	return t.requested || t.existing == nil || !isEvaluatedIn(t.existing, p.rule.Generation, p.number)
+	return t.requested || t.existing == nil || !isEvaluatedIn(t.existing, b.rule.Generation, b.number)
 }
 
-// split keeps the tasks of the first namespaces, at most size of them or all of one larger namespace, for this pass.
-func (p pass) split(work passWork, size int) passWork {
-	work.tasks, work.remaining = splitPass(work.tasks, size)
+// split keeps the tasks of the first namespaces, at most size of them or all of one larger namespace, for this batch.
+func (b batch) split(work batchWork, size int) batchWork {
+	work.tasks, work.remaining = splitBatch(work.tasks, size)
 	return work
 }
 
 // decide returns a proposal for each task. It changes nothing.
-func (p pass) decide(tasks []task, targets selection, data *passData) []proposal {
+func (b batch) decide(tasks []task, targets selection, data *runData) []proposal {
 	var out []proposal
-	for _, recommender := range p.recommenders { // In order: some recommenders use the decisions of earlier ones.
+	for _, recommender := range b.recommenders { // In order: some recommenders use the decisions of earlier ones.
 		for _, t := range tasks {
 			if t.recommender == recommender {
 				out = append(out, t.propose(data, targets.errorOf(t)))
@@ -154,19 +154,19 @@ func (p pass) decide(tasks []task, targets selection, data *passData) []proposal
 }
 
 // obsolete returns the Recommendations of targets that the rule no longer selects, and duplicates. It returns none before
-// the last pass of a round, and while a selector could not be resolved, since missing targets may still exist.
-func (p pass) obsolete(work passWork, targets selection, found recommendationSet) []*analysisv1alpha1.Recommendation {
-	if len(targets.failures) > 0 || len(work.remaining) > 0 || p.upToDate {
+// the last batch of a run, and while a selector could not be resolved, since missing targets may still exist.
+func (b batch) obsolete(work batchWork, targets selection, found recommendationSet) []*analysisv1alpha1.Recommendation {
+	if len(targets.failures) > 0 || len(work.remaining) > 0 || b.upToDate {
 		return nil
 	}
 
 	invalid := map[string]bool{} // Recommenders that do not run keep their Recommendations.
-	for _, recommender := range p.rule.Spec.Recommenders {
+	for _, recommender := range b.rule.Spec.Recommenders {
 		invalid[recommender.Name] = true
 	}
 
 	selected := map[identity]bool{}
-	for _, recommender := range p.recommenders {
+	for _, recommender := range b.recommenders {
 		delete(invalid, recommender.name)
 		for _, w := range targets.targets {
 			if recommender.supports(w.Ref) && recommender.accepts(w) {
@@ -185,21 +185,21 @@ func (p pass) obsolete(work passWork, targets selection, found recommendationSet
 	return out
 }
 
-// complete returns the outcome of the last pass of a round.
-func (p pass) complete(stats passStats, targets selection, progress *progress, now time.Time) outcome {
-	if p.upToDate {
-		return outcome{wait: p.wait} // The condition stays that of the round.
+// complete returns the outcome of the last batch of a run.
+func (b batch) complete(stats runStats, targets selection, progress *progress, now time.Time) outcome {
+	if b.upToDate {
+		return outcome{wait: b.wait} // The condition stays that of the run.
 	}
 
 	var end outcome
-	if p.catchUp {
-		end.wait = p.schedule.next(p.rule.Status.LastUpdateTime.Time, now)
+	if b.catchUp {
+		end.wait = b.schedule.next(b.rule.Status.LastUpdateTime.Time, now)
 	} else {
 		end = outcome{
 			completed: now,
-			number:    p.number,
+			number:    b.number,
 			targets:   int32(stats.evaluated),
-			wait:      p.schedule.next(now, now),
+			wait:      b.schedule.next(now, now),
 		}
 	}
 
@@ -209,12 +209,12 @@ func (p pass) complete(stats passStats, targets selection, progress *progress, n
 
 	case len(targets.failures) > 0:
 		end.condition = notReady(reasonSelectorFailed, joinErrors(targets.failures))
-		if p.schedule.once {
+		if b.schedule.once {
 			end.wait = retryIncomplete
 		}
 
-	case len(p.problems) > 0:
-		end.condition = notReady(reasonInvalidConfig, joinErrors(p.problems))
+	case len(b.problems) > 0:
+		end.condition = notReady(reasonInvalidConfig, joinErrors(b.problems))
 
 	case len(targets.missing) > 0:
 		end.condition = notReady(reasonNamespaceNotFound, fmt.Sprintf("spec.namespaceSelector.matchNames: %s not found. %s Correct the names, or create the namespaces.",
@@ -266,8 +266,8 @@ func count(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
-// passStats counts the targets of a round, once for each recommender that supports them.
-type passStats struct {
+// runStats counts the targets of a run, once for each recommender that supports them.
+type runStats struct {
 	evaluated int
 	// notAccepted targets are excluded by acceptedResources, unsupported ones are of kinds that no recommender of the rule
 	// supports.
@@ -278,15 +278,15 @@ type passStats struct {
 	cooldown    time.Duration
 }
 
-// count adds a target and reports whether the round evaluates it.
-func (s *passStats) count(p pass, recommender *configuredRecommender, w workload.Workload) bool {
+// count adds a target and reports whether the run evaluates it.
+func (s *runStats) count(b batch, recommender *configuredRecommender, w workload.Workload) bool {
 	switch oldEnoughAt := w.Created.Add(recommender.cooldown); {
 	case !recommender.accepts(w):
 		s.notAccepted++
-	case p.catchUp && w.Created.After(p.rule.Status.LastUpdateTime.Time):
+	case b.catchUp && w.Created.After(b.rule.Status.LastUpdateTime.Time):
 
-		// It belongs to the next round; otherwise new targets could keep a round from ending.
-	case p.now.Before(oldEnoughAt):
+		// It belongs to the next run; otherwise new targets could keep a run from ending.
+	case b.now.Before(oldEnoughAt):
 		s.young++
 		s.cooldown = recommender.cooldown
 		if oldEnoughAt.After(s.oldEnoughAt) {
@@ -302,7 +302,7 @@ func (s *passStats) count(p pass, recommender *configuredRecommender, w workload
 }
 
 // String returns the message of the Ready condition.
-func (s *passStats) String() string {
+func (s *runStats) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s evaluated.", count(s.evaluated, "target was", "targets were"))
 

@@ -20,7 +20,7 @@ const effectiveHPAKind = "EffectiveHorizontalPodAutoscaler"
 
 // effectiveHPAs returns the EffectiveHorizontalPodAutoscalers of some workloads, read from the API server; none if the kind is
 // not installed.
-func (d *passData) effectiveHPAs(ctx context.Context, targets []workload.Workload) (map[identity]autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, error) {
+func (d *runData) effectiveHPAs(ctx context.Context, targets []workload.Workload) (map[identity]autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, error) {
 	wanted := map[identity]bool{}
 	for _, t := range targets {
 		wanted[identityOf(t.Ref, "")] = true

@@ -24,9 +24,9 @@ import (
 // errNoHourlyData means that no data source has hourly figures.
 var errNoHourlyData = errors.New("no data source has hourly figures: this recommender needs Prometheus")
 
-// passData reads the data of one pass. All recommenders of a rule share it, so that each figure is read once, when it is
+// runData reads the data of one batch of a run. All recommenders of a rule share it, so that each figure is read once, when it is
 // first needed. It is not safe for concurrent use.
-type passData struct {
+type runData struct {
 	now time.Time
 	// historyEnd is the start of the current minute, whose samples are not complete.
 	historyEnd time.Time
@@ -63,9 +63,9 @@ type passData struct {
 	plans map[workload.Ref]resource.Plan
 }
 
-// newPassData returns data that has read nothing yet.
-func (r *RuleReconciler) newPassData(now time.Time, tasks []task) *passData {
-	d := &passData{
+// newRunData returns data that has read nothing yet.
+func (r *RuleReconciler) newRunData(now time.Time, tasks []task) *runData {
+	d := &runData{
 		now:            now,
 		historyEnd:     now.Truncate(time.Minute),
 		reader:         r.Client,
@@ -127,7 +127,7 @@ func scopeOf(tasks []task) []string {
 }
 
 // scopes returns the namespaces from which objects are read, the empty one for all.
-func (d *passData) scopes() []string {
+func (d *runData) scopes() []string {
 	if len(d.namespaces) == 0 {
 		return []string{metav1.NamespaceAll}
 	}
@@ -136,7 +136,7 @@ func (d *passData) scopes() []string {
 }
 
 // usage returns the usage of the containers of usageTargets.
-func (d *passData) usage(ctx context.Context) (*profile.Usage, error) {
+func (d *runData) usage(ctx context.Context) (*profile.Usage, error) {
 	if d.read.usage != nil {
 		return d.read.usage, nil
 	}
@@ -167,9 +167,9 @@ func (d *passData) usage(ctx context.Context) (*profile.Usage, error) {
 	return usage, nil
 }
 
-// constraints returns nodes and autoscalers. A pass fails without them, since a changed request changes the behaviour of an
+// constraints returns nodes and autoscalers. A batch fails without them, since a changed request changes the behaviour of an
 // autoscaler.
-func (d *passData) constraints(ctx context.Context) (workload.Constraints, error) {
+func (d *runData) constraints(ctx context.Context) (workload.Constraints, error) {
 	if d.read.constraints != nil {
 		return *d.read.constraints, nil
 	}

@@ -23,7 +23,7 @@ import (
 	"crane.io/crane/pkg/series"
 )
 
-// clusterObjects are the objects that a pass has read, each once.
+// clusterObjects are the objects that a batch has read, each once.
 type clusterObjects struct {
 	pods       []pod
 	podsRead   bool
@@ -74,7 +74,7 @@ type placementRules struct {
 }
 
 // pods returns the pods of the scopes that have not ended.
-func (d *passData) pods(ctx context.Context) ([]pod, error) {
+func (d *runData) pods(ctx context.Context) ([]pod, error) {
 	if d.objects.podsRead {
 		return d.objects.pods, nil
 	}
@@ -147,7 +147,7 @@ func podGPUs(o *corev1.Pod) []gpuRequest {
 }
 
 // podsOfWorkload returns the pods of a workload. It is called after pods.
-func (d *passData) podsOfWorkload(ref workload.Ref) []pod {
+func (d *runData) podsOfWorkload(ref workload.Ref) []pod {
 	var out []pod
 	for _, i := range d.objects.byWorkload[workloadKeyOf(ref)] {
 		out = append(out, d.objects.pods[i])
@@ -177,7 +177,7 @@ func isReady(o *corev1.Pod) bool {
 }
 
 // allNodes returns the nodes, without the fields that no recommender uses.
-func (d *passData) allNodes(ctx context.Context) ([]corev1.Node, error) {
+func (d *runData) allNodes(ctx context.Context) ([]corev1.Node, error) {
 	if d.objects.nodesRead {
 		return d.objects.nodes, nil
 	}
@@ -209,7 +209,7 @@ func (d *passData) allNodes(ctx context.Context) ([]corev1.Node, error) {
 }
 
 // nodeCapacity returns the free capacity of the nodes, in the order of allNodes. It is called after pods and allNodes.
-func (d *passData) nodeCapacity() []packing.Node {
+func (d *runData) nodeCapacity() []packing.Node {
 	byName := make(map[string]int, len(d.objects.nodes))
 	out := make([]packing.Node, len(d.objects.nodes))
 	for i := range d.objects.nodes {
@@ -240,7 +240,7 @@ func (d *passData) nodeCapacity() []packing.Node {
 }
 
 // allowedNodes reports, by the index of a node, whether it accepts a pod regardless of free capacity.
-func (d *passData) allowedNodes(p pod) ([]bool, error) {
+func (d *runData) allowedNodes(p pod) ([]bool, error) {
 	if known, ok := d.objects.allowed[p.placement]; ok {
 		return known, nil
 	}
@@ -264,7 +264,7 @@ func (d *passData) allowedNodes(p pod) ([]bool, error) {
 }
 
 // listEach visits the objects of the kind of an empty list in the scopes, page by page, from the API server.
-func listEach[T client.Object](ctx context.Context, d *passData, empty client.ObjectList, visit func(T)) error {
+func listEach[T client.Object](ctx context.Context, d *runData, empty client.ObjectList, visit func(T)) error {
 	listing, cancel := context.WithTimeout(ctx, d.listTimeout)
 	defer cancel()
 
@@ -303,7 +303,7 @@ func listNamespace[T client.Object](ctx context.Context, from client.Reader, nam
 }
 
 // hourlyFigures reads a figure of everything in the namespaces of the targets, over a number of hours.
-func (d *passData) hourlyFigures(ctx context.Context, of metrics.HourlyMetric, targets []workload.Workload, hours int) ([]metrics.HourlySeries, error) {
+func (d *runData) hourlyFigures(ctx context.Context, of metrics.HourlyMetric, targets []workload.Workload, hours int) ([]metrics.HourlySeries, error) {
 	if d.history.Hourly == nil {
 		return nil, wrapSourceError(errNoHourlyData)
 	}
@@ -336,7 +336,7 @@ func namespacesOf(targets []workload.Workload) []string {
 
 // readHours reads a figure over a number of hours and returns it by key, the maximum of several series of one key.
 func readHours[K comparable](
-	ctx context.Context, d *passData, of metrics.HourlyMetric, targets []workload.Workload, hours int, key func(metrics.HourlySeries) K,
+	ctx context.Context, d *runData, of metrics.HourlyMetric, targets []workload.Workload, hours int, key func(metrics.HourlySeries) K,
 ) (map[K]observation.Hours, error) {
 	list, err := d.hourlyFigures(ctx, of, targets, hours)
 	if err != nil {
@@ -395,7 +395,7 @@ type thresholdFigure struct {
 }
 
 // readPodFigures reads figures of the pods of targets, summed by workload, since deleted pods have no labels to select by.
-func (d *passData) readPodFigures(ctx context.Context, targets []workload.Workload, hours int, figures ...thresholdFigure) error {
+func (d *runData) readPodFigures(ctx context.Context, targets []workload.Workload, hours int, figures ...thresholdFigure) error {
 	for _, f := range figures {
 		if f.limit <= 0 {
 			continue

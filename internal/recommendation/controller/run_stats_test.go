@@ -31,7 +31,7 @@ func coolRule(interval string) *analysisv1alpha1.RecommendationRule {
 }
 
 // TestYoungTargets: targets below the cooldown are counted separately, and are evaluated as soon as they are old enough, for
-// the same round.
+// the same run.
 func TestYoungTargets(t *testing.T) {
 	for _, interval := range []string{"1h", ""} {
 		t.Run("interval "+interval, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestYoungTargets(t *testing.T) {
 				want = 0
 			}
 			if r := f.reconcile(); r.RequeueAfter != want {
-				t.Errorf("the next round in %s, want %s", r.RequeueAfter, want)
+				t.Errorf("the next run in %s, want %s", r.RequeueAfter, want)
 			}
 			if reason, message := f.ready(); reason != reasonRoundCompleted || !strings.HasPrefix(message, "3 targets") {
 				t.Errorf("%s: %s", reason, message)
@@ -82,13 +82,13 @@ func TestYoungTargets(t *testing.T) {
 
 			asked := len(f.source.asked)
 			if r := f.reconcile(); r.RequeueAfter != want || len(f.source.asked) != asked {
-				t.Errorf("once more: the next round in %s, %d questions more", r.RequeueAfter, len(f.source.asked)-asked)
+				t.Errorf("once more: the next run in %s, %d questions more", r.RequeueAfter, len(f.source.asked)-asked)
 			}
 		})
 	}
 }
 
-// TestYoungTargetsOutliveAnOutage: where the targets that were too young cannot be evaluated, a whole round follows.
+// TestYoungTargetsOutliveAnOutage: where the targets that were too young cannot be evaluated, a whole run follows.
 func TestYoungTargetsOutliveAnOutage(t *testing.T) {
 	f := newFixture(t, coolRule(""))
 	if err := f.Client.Create(t.Context(), aged(f, "web", time.Minute)); err != nil {
@@ -136,7 +136,7 @@ recommenders:
 	}
 }
 
-// TestChangedSpecOutlivesAnOutage: a changed rule whose round fails is tried again, whatever its interval.
+// TestChangedSpecOutlivesAnOutage: a changed rule whose run fails is tried again, whatever its interval.
 func TestChangedSpecOutlivesAnOutage(t *testing.T) {
 	for _, interval := range []string{"24h", ""} {
 		t.Run("interval "+interval, func(t *testing.T) {

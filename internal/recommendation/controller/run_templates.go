@@ -37,7 +37,7 @@ type templates struct {
 }
 
 // readTemplates lists the workloads of the watched kinds.
-func (d *passData) readTemplates(ctx context.Context) error {
+func (d *runData) readTemplates(ctx context.Context) error {
 	if d.objects.templates.read {
 		return nil
 	}

@@ -22,15 +22,15 @@ type Pricer interface {
 	Prices(ctx context.Context) (*cost.Tariff, workload.Placement, error)
 }
 
-// priceData is the result of a Pricer for one pass.
+// priceData is the result of a Pricer for one batch.
 type priceData struct {
 	tariff    *cost.Tariff
 	placement workload.Placement
 }
 
-// prices reads the prices. Without them a pass continues: requests do not depend on prices, and the savings of the last
-// round are kept.
-func (d *passData) prices(ctx context.Context) {
+// prices reads the prices. Without them a batch continues: requests do not depend on prices, and the savings of the last
+// run are kept.
+func (d *runData) prices(ctx context.Context) {
 	if d.pricer == nil || d.read.priced {
 		return
 	}

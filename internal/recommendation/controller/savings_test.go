@@ -43,7 +43,7 @@ func (p *pricer) Prices(context.Context) (*cost.Tariff, workload.Placement, erro
 	return tariff, placed, err
 }
 
-// TestSavings checks that a round reports the saving of its change, reads prices once, and keeps the last saving while there are none.
+// TestSavings checks that a run reports the saving of its change, reads prices once, and keeps the last saving while there are none.
 func TestSavings(t *testing.T) {
 	f := newFixture(t, testRule("24h"), deployment("web"), deployment("unheard"))
 	p := &pricer{}
@@ -78,7 +78,7 @@ func TestSavings(t *testing.T) {
 		t.Errorf("without prices %+v, after %d questions", kept, p.asked)
 	}
 	if reason, message := f.ready(); reason != reasonRoundCompleted {
-		t.Errorf("the round without prices: %s: %s", reason, message)
+		t.Errorf("the run without prices: %s: %s", reason, message)
 	}
 }
 

@@ -35,19 +35,19 @@ import (
 )
 
 const (
-	// maxConcurrentPasses bounds the number of rules that run at the same time. A rule that waits for a slow source must not
+	// maxConcurrentBatches bounds the number of rules that run at the same time. A rule that waits for a slow source must not
 	// delay all others, and each holds the profiles of its targets in memory.
-	maxConcurrentPasses = 2
+	maxConcurrentBatches = 2
 	// maxConcurrentRecommendations bounds the number of Recommendations that are reconciled at the same time.
 	maxConcurrentRecommendations = 8
-	// maxConcurrentWrites bounds the number of Recommendations that one pass writes at the same time.
+	// maxConcurrentWrites bounds the number of Recommendations that one batch writes at the same time.
 	maxConcurrentWrites = 10
 	// pageSize is the number of objects per list request of kinds that are not cached.
 	pageSize    = 500
 	listTimeout = time.Minute
-	// historyTimeout bounds the reading of history in one pass.
+	// historyTimeout bounds the reading of history in one batch.
 	historyTimeout = 30 * time.Minute
-	// firstRetry and lastRetry bound the backoff of a failed pass.
+	// firstRetry and lastRetry bound the backoff of a failed batch.
 	firstRetry = 5 * time.Second
 	lastRetry  = 5 * time.Minute
 )
@@ -128,11 +128,11 @@ func addRules(mgr manager.Manager, cfg Config, metrics *Metrics) error {
 	reloaded := make(chan event.GenericEvent, 1)
 	err = builder.ControllerManagedBy(mgr).
 		Named("recommendationrule").
-		// Only changes of the spec lead to a pass; the status is written by this controller.
+		// Only changes of the spec lead to a batch; the status is written by this controller.
 		For(&analysisv1alpha1.RecommendationRule{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&analysisv1alpha1.Recommendation{}, handler.EnqueueRequestsFromMapFunc(mapToRule), builder.WithPredicates(newEvaluationRequests())).
 		WatchesRawSource(ctrlsource.Channel(reloaded, handler.EnqueueRequestsFromMapFunc(enqueue.All[analysisv1alpha1.RecommendationRuleList](mgr.GetClient())))).
-		WithOptions(shares.Options(maxConcurrentPasses, maxConcurrentPasses/2)).
+		WithOptions(shares.Options(maxConcurrentBatches, maxConcurrentBatches/2)).
 		Complete(shares.Reconciler(enqueue.OnConflict(rules)))
 
 	if err != nil {
@@ -232,7 +232,7 @@ func NewRuleReconciler(mgr manager.Manager, cfg Config, metrics *Metrics) (*Rule
 		ListTimeout:    listTimeout,
 		HistoryTimeout: historyTimeout,
 		Workers:        maxConcurrentWrites,
-		PassSize:       passSize,
+		BatchSize:      batchSize,
 		Events:         mgr.GetEventRecorder("craned"),
 		Metrics:        metrics,
 		Clock:          cfg.Clock,

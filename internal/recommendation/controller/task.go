@@ -30,12 +30,12 @@ type task struct {
 	requested bool
 }
 
-// passSize is the number of targets of one pass. It bounds memory and lets other rules run between two passes.
-const passSize = 2000
+// batchSize is the number of targets of one batch. It bounds memory and lets other rules run between two batches.
+const batchSize = 2000
 
-// splitPass sorts tasks by namespace and returns those of the first namespaces, at most size of them or all of one larger
+// splitBatch sorts tasks by namespace and returns those of the first namespaces, at most size of them or all of one larger
 // namespace, and the others.
-func splitPass(pending []task, size int) (pass, remaining []task) {
+func splitBatch(pending []task, size int) (first, remaining []task) {
 	slices.SortStableFunc(pending, func(a, b task) int { return cmp.Compare(a.id.namespace, b.id.namespace) })
 	end := 0
 	for end < len(pending) {
@@ -54,7 +54,7 @@ func splitPass(pending []task, size int) (pass, remaining []task) {
 	return pending[:end], pending[end:]
 }
 
-// progress tracks the round of a rule, so that targets that needed no write are not evaluated twice. After a restart the
+// progress tracks the run of a rule, so that targets that needed no write are not evaluated twice. After a restart the
 // annotations of the Recommendations replace it.
 type progress struct {
 	rule       types.UID
@@ -74,7 +74,7 @@ type failure struct {
 	retryAt time.Time
 }
 
-// maxTries is the number of attempts for a target that cannot be read or written. After that the round ends without it, so
+// maxTries is the number of attempts for a target that cannot be read or written. After that the run ends without it, so
 // that the other targets are evaluated again.
 const maxTries = 5
 
@@ -87,13 +87,13 @@ const maxSelectorTries = 16
 // retryDelay returns the backoff after a number of tries.
 func retryDelay(tries int) time.Duration { return min(firstRetry<<min(tries, 16), lastRetry) }
 
-// progressStore holds the progress of unfinished rounds by the name of their rule.
+// progressStore holds the progress of unfinished runs by the name of their rule.
 type progressStore struct {
 	mu     sync.Mutex
 	byRule map[string]*progress
 }
 
-// get returns the progress of a round. It is empty for a new rule, generation or round number.
+// get returns the progress of a run. It is empty for a new rule, generation or run number.
 func (r *progressStore) get(rule *analysisv1alpha1.RecommendationRule, number int32) *progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +132,7 @@ type taskResult struct {
 	err error
 }
 
-// record adds the results of a pass and schedules the retries of failed tasks, with exponential backoff.
+// record adds the results of a batch and schedules the retries of failed tasks, with exponential backoff.
 func (p *progress) record(results []taskResult, now time.Time) {
 	for _, r := range results {
 		if r.err == nil {
@@ -146,7 +146,7 @@ func (p *progress) record(results []taskResult, now time.Time) {
 	}
 }
 
-// recordSelectors adds the failures of selectors, and returns the time until they are resolved again; ok is false if they are not. A round
+// recordSelectors adds the failures of selectors, and returns the time until they are resolved again; ok is false if they are not. A run
 // waits for selectors that fail with transient errors, but not for longer than limit, the interval of the rule; 0 for no limit.
 func (p *progress) recordSelectors(failures []error, limit time.Duration, now time.Time) (wait time.Duration, ok bool) {
 	i := slices.IndexFunc(failures, isTransient)
@@ -169,12 +169,12 @@ func (p *progress) recordSelectors(failures []error, limit time.Duration, now ti
 	return max(p.selectors.retryAt.Sub(now), time.Second), true
 }
 
-// forgetFailures drops the failures of deleted targets, which would delay the end of the round.
+// forgetFailures drops the failures of deleted targets, which would delay the end of the run.
 func (p *progress) forgetFailures(gone func(identity) bool) {
 	maps.DeleteFunc(p.failed, func(id identity, _ failure) bool { return gone(id) })
 }
 
-// isDue reports whether a task has still to be done in this round and may be tried now.
+// isDue reports whether a task has still to be done in this run and may be tried now.
 func (p *progress) isDue(id identity, now time.Time) bool {
 	f, failed := p.failed[id]
 	return !p.done[id] && (!failed || !f.exhausted() && !f.retryAt.After(now))
@@ -206,15 +206,15 @@ func (p *progress) failedCondition(reason string) condition {
 	return notReady(reason, fmt.Sprintf("%d of %d targets: %s", len(errs), len(errs)+len(p.done), joinErrors(errs)))
 }
 
-// roundMark returns the value of analysisv1alpha1.AnnotationEvaluatedRound.
-func roundMark(generation int64, number int32) string {
+// runMark returns the value of analysisv1alpha1.AnnotationEvaluatedRound.
+func runMark(generation int64, number int32) string {
 	return fmt.Sprintf("%d.%d", generation, number)
 }
 
-// isEvaluatedIn reports whether a round has written a Recommendation completely. The annotation is written with or after the
+// isEvaluatedIn reports whether a run has written a Recommendation completely. The annotation is written with or after the
 // status of an existing object, and before the status of a new one, which then has no conditions yet.
 func isEvaluatedIn(rec *analysisv1alpha1.Recommendation, generation int64, number int32) bool {
-	return rec.Annotations[analysisv1alpha1.AnnotationEvaluatedRound] == roundMark(generation, number) && len(rec.Status.Conditions) > 0
+	return rec.Annotations[analysisv1alpha1.AnnotationEvaluatedRound] == runMark(generation, number) && len(rec.Status.Conditions) > 0
 }
 
 // evaluationRequested reports whether a user lowered or removed the run number of a Recommendation.
@@ -222,7 +222,7 @@ func evaluationRequested(rec *analysisv1alpha1.Recommendation) bool {
 	_, mark, marked := strings.Cut(rec.Annotations[analysisv1alpha1.AnnotationEvaluatedRound], ".")
 	written, err := strconv.ParseInt(mark, 10, 32)
 	if !marked || err != nil {
-		return false // Written by gocrane or an earlier craned: the next round marks it.
+		return false // Written by gocrane or an earlier craned: the next run marks it.
 	}
 
 	number, err := strconv.ParseInt(rec.Annotations[analysisv1alpha1.AnnotationRunNumber], 10, 32)

@@ -53,7 +53,7 @@ func newFixtureWithFailingKind(t *testing.T, interval string, err error) (*fixtu
 	return f, kinds
 }
 
-// TestSelectorFailsForAWhile checks that a selector that fails with a transient error is retried before the next round is due, without
+// TestSelectorFailsForAWhile checks that a selector that fails with a transient error is retried before the next run is due, without
 // evaluating the other targets again.
 func TestSelectorFailsForAWhile(t *testing.T) {
 	f, kinds := newFixtureWithFailingKind(t, "24h", apierrors.NewServiceUnavailable("the API server is overloaded"))
@@ -76,10 +76,10 @@ func TestSelectorFailsForAWhile(t *testing.T) {
 
 	kinds.err = nil
 	if r := f.reconcile(); r.RequeueAfter != 24*time.Hour {
-		t.Errorf("the next round in %s", r.RequeueAfter)
+		t.Errorf("the next run in %s", r.RequeueAfter)
 	}
 	if reason, _ := f.ready(); reason != reasonRoundCompleted || f.rule().Status.RunNumber != 1 || len(f.all()) != 2 {
-		t.Errorf("%s, round %d with %d recommendations", reason, f.rule().Status.RunNumber, len(f.all()))
+		t.Errorf("%s, run %d with %d recommendations", reason, f.rule().Status.RunNumber, len(f.all()))
 	}
 
 	for _, asked := range f.source.asked[2:] {
@@ -89,26 +89,26 @@ func TestSelectorFailsForAWhile(t *testing.T) {
 	}
 }
 
-// TestSelectorNeverResolves checks that a round ends without a selector that fails for good, or for longer than the interval.
+// TestSelectorNeverResolves checks that a run ends without a selector that fails for good, or for longer than the interval.
 func TestSelectorNeverResolves(t *testing.T) {
 	for name, c := range map[string]struct {
 		interval string
 		err      error
-		passes   int
+		batches  int
 	}{
 		"a kind that is not installed":    {"24h", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "StatefulSet"}}, 1},
 		"longer than the interval":        {"1m", apierrors.NewServiceUnavailable("overloaded"), 4},
 		"until the retries are exhausted": {"24h", apierrors.NewServiceUnavailable("overloaded"), maxSelectorTries},
 	} {
 		f, _ := newFixtureWithFailingKind(t, c.interval, c.err)
-		passes := 0
-		for reason := ""; reason != reasonSelectorFailed && passes < 30; passes++ {
+		batches := 0
+		for reason := ""; reason != reasonSelectorFailed && batches < 30; batches++ {
 			f.clock.SetTime(f.clock.Now().Add(f.reconcile().RequeueAfter))
 			reason, _ = f.ready()
 		}
 
-		if passes != c.passes || f.rule().Status.RunNumber != 1 || len(f.all()) != 1 {
-			t.Errorf("%s: round %d ended after %d passes, want %d; %d recommendations", name, f.rule().Status.RunNumber, passes, c.passes, len(f.all()))
+		if batches != c.batches || f.rule().Status.RunNumber != 1 || len(f.all()) != 1 {
+			t.Errorf("%s: run %d ended after %d batches, want %d; %d recommendations", name, f.rule().Status.RunNumber, batches, c.batches, len(f.all()))
 		}
 	}
 }

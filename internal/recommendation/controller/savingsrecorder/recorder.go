@@ -24,8 +24,8 @@ import (
 const (
 	// maxGapIntervals is the number of intervals after which the time since the last sample counts as not observed.
 	maxGapIntervals = 3
-	// roundTimeout bounds one round.
-	roundTimeout = 5 * time.Minute
+	// sampleTimeout bounds the recording of one sample.
+	sampleTimeout = 5 * time.Minute
 )
 
 // Ledger provides the last allocation of the cost of the cluster.
@@ -79,12 +79,12 @@ func (r *Recorder) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C():
-			r.observe(ctx, r.round(ctx))
+			r.observe(ctx, r.recordSample(ctx))
 		}
 	}
 }
 
-// observe counts a round and logs the first of several failures.
+// observe counts the result of a sample and logs the first of several failures.
 func (r *Recorder) observe(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -105,9 +105,9 @@ func (r *Recorder) observe(ctx context.Context, err error) {
 	}
 }
 
-// round records one sample.
-func (r *Recorder) round(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
+// recordSample records one sample.
+func (r *Recorder) recordSample(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
 
 	tariff, allocation, ok := r.cfg.Ledger.Latest()

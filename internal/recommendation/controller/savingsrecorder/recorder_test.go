@@ -49,7 +49,7 @@ func TestWeeklyReport(t *testing.T) {
 			r = newRecorder() // The next leader.
 		}
 
-		r.observe(t.Context(), r.round(t.Context()))
+		r.observe(t.Context(), r.recordSample(t.Context()))
 		clk.Step(5 * time.Minute)
 	}
 
@@ -64,7 +64,7 @@ func TestWeeklyReport(t *testing.T) {
 	}
 
 	ledger.unknown = true
-	r.observe(t.Context(), r.round(t.Context()))
+	r.observe(t.Context(), r.recordSample(t.Context()))
 	ledger.unknown = false
 
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "crane-system", Name: savingsrecord.ConfigMapName}}
@@ -77,7 +77,7 @@ func TestWeeklyReport(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	r.observe(t.Context(), r.round(t.Context()))
+	r.observe(t.Context(), r.recordSample(t.Context()))
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil || object.Data["2026-11"] != "unreadable" {
 		t.Errorf("the unreadable month became %q, %v", object.Data["2026-11"], err)
 	}
