@@ -111,8 +111,8 @@ type annotator struct {
 // annotate writes value into the annotation of the target. Conflicts of owners and refusals become the
 // reason of the outcome; transient errors, other conflicts included, are returned.
 func (a *annotator) annotate(ctx context.Context, rec *analysisv1alpha1.Recommendation, target client.Object, value string) (outcome, error) {
-	annotation, known := annotationOf(rec.Spec.Type)
-	if !known {
+	annotation, supported := annotationOf(rec.Spec.Type)
+	if !supported {
 		return outcome{}, nil
 	}
 

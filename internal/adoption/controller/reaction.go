@@ -191,9 +191,9 @@ func (r *Reactor) targets(ctx context.Context) (map[string]reactionTargets, erro
 			}
 		}
 
-		for _, one := range raised {
-			if one.Until.After(r.clock.Now()) {
-				t.raised[[2]string{one.Pod, one.Container}] = one.CPU
+		for _, request := range raised {
+			if request.Until.After(r.clock.Now()) {
+				t.raised[[2]string{request.Pod, request.Container}] = request.CPU
 			}
 		}
 
@@ -311,9 +311,9 @@ func (t reactionTargets) find(c observedContainer) (targetindex.Key, series.Mill
 		}
 
 		name = name[:i]
-		for _, one := range t[name] {
-			if cpu := one.requests[c.container]; cpu > 0 {
-				return one.key, max(cpu, one.raised[[2]string{c.pod, c.container}])
+		for _, target := range t[name] {
+			if cpu := target.requests[c.container]; cpu > 0 {
+				return target.key, max(cpu, target.raised[[2]string{c.pod, c.container}])
 			}
 		}
 	}
@@ -341,9 +341,9 @@ func (r *Reactor) demandsOf(key targetindex.Key, rec *analysisv1alpha1.Recommend
 	}
 
 	var out []adoption.Demand
-	for _, one := range d.list {
-		if calibrated[one.Container] {
-			out = append(out, one)
+	for _, demand := range d.list {
+		if calibrated[demand.Container] {
+			out = append(out, demand)
 		}
 	}
 

@@ -138,7 +138,7 @@ func (r *Reconciler) reportPause(ctx context.Context, all []analysisv1alpha1.Rec
 	var errs []error
 	for i := range all {
 		rec := &all[i]
-		if _, known := annotationOf(rec.Spec.Type); known && targetsnapshot.Applicable(rec) {
+		if _, supported := annotationOf(rec.Spec.Type); supported && targetsnapshot.Applicable(rec) {
 			adopted := rec.Status.Adoption != nil
 			errs = append(errs, r.reportStatus(ctx, rec, outcome{reason: reasonPaused, message: r.Pause.Message(), adopted: adopted}))
 		}
@@ -222,7 +222,7 @@ func (r *Reconciler) adoptTypes(ctx context.Context, key targetindex.Key, auto r
 
 // annotateTarget writes the annotation of one Recommendation; active is the one of its type that is applied.
 func (r *Reconciler) annotateTarget(ctx context.Context, rec, active *analysisv1alpha1.Recommendation) (outcome, error) {
-	if _, known := annotationOf(rec.Spec.Type); !known {
+	if _, supported := annotationOf(rec.Spec.Type); !supported {
 		return outcome{}, nil // Nothing of this type is written on a target.
 	}
 

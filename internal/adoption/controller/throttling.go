@@ -33,7 +33,7 @@ const (
 
 // Querier evaluates PromQL.
 type Querier interface {
-	Selector(metric string, own ...prometheus.Matcher) (string, error)
+	Selector(metric string, matchers ...prometheus.Matcher) (string, error)
 	Vector(ctx context.Context, query string, at time.Time) ([]metrics.Sample, error)
 }
 

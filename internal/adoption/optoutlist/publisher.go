@@ -43,14 +43,14 @@ func Read(ctx context.Context, from client.Reader, scheme *runtime.Scheme) (opto
 	}
 
 	for _, kind := range workload.WatchedKinds() {
-		made, err := scheme.New(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
+		newList, err := scheme.New(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
 		if err != nil {
 			return nil, fmt.Errorf("a list of %s: %w", kind.GVK.Kind, err)
 		}
 
-		list, ok := made.(client.ObjectList)
+		list, ok := newList.(client.ObjectList)
 		if !ok {
-			return nil, fmt.Errorf("%T is not a list", made)
+			return nil, fmt.Errorf("%T is not a list", newList)
 		}
 
 		if err := from.List(ctx, list, selector, client.UnsafeDisableDeepCopy); err != nil {
@@ -154,8 +154,8 @@ func (p Publisher) watch(ctx context.Context, changed chan<- struct{}) error {
 			AddFunc:    func(o any) { signal(labelled(o)) },
 			UpdateFunc: func(before, after any) { signal(labelled(before) != labelled(after)) },
 			DeleteFunc: func(o any) {
-				if gone, ok := o.(clientcache.DeletedFinalStateUnknown); ok {
-					o = gone.Obj
+				if tombstone, ok := o.(clientcache.DeletedFinalStateUnknown); ok {
+					o = tombstone.Obj
 				}
 				signal(labelled(o))
 			},

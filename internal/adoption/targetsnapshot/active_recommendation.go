@@ -56,13 +56,13 @@ func AutoscalerOwned(ctx context.Context, live client.Reader, all []analysisv1al
 	out := sets.New[client.ObjectKey]()
 	for i := range all {
 		rec := &all[i]
-		of := metav1.GetControllerOfNoCopy(rec)
-		if of == nil || of.Kind != "EffectiveVerticalPodAutoscaler" || !Applicable(rec) {
+		owner := metav1.GetControllerOfNoCopy(rec)
+		if owner == nil || owner.Kind != "EffectiveVerticalPodAutoscaler" || !Applicable(rec) {
 			continue
 		}
 
 		evpa := &autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
-		err := live.Get(ctx, client.ObjectKey{Namespace: rec.Namespace, Name: of.Name}, evpa)
+		err := live.Get(ctx, client.ObjectKey{Namespace: rec.Namespace, Name: owner.Name}, evpa)
 		switch {
 		case apierrors.IsNotFound(err) || err != nil && meta.IsNoMatchError(err):
 			continue
@@ -77,7 +77,7 @@ func AutoscalerOwned(ctx context.Context, live client.Reader, all []analysisv1al
 			Namespace:  evpa.Namespace,
 			Name:       selected.Name,
 		}
-		if evpa.UID == of.UID && isSameObject(ref, rec.Spec.TargetRef) {
+		if evpa.UID == owner.UID && isSameObject(ref, rec.Spec.TargetRef) {
 			out.Insert(client.ObjectKeyFromObject(rec))
 		}
 	}

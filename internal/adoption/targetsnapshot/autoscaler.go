@@ -35,7 +35,7 @@ type targetAutoscaler struct {
 }
 
 // readAutoscaler reads the autoscaler that acts on the utilization of a request or, for replicas, any autoscaler.
-func (l SnapshotReader) readAutoscaler(ctx context.Context, s *TargetSnapshot, of analysisv1alpha1.AnalysisType) error {
+func (l SnapshotReader) readAutoscaler(ctx context.Context, s *TargetSnapshot, analysisType analysisv1alpha1.AnalysisType) error {
 	var list autoscalingv2.HorizontalPodAutoscalerList
 	if err := l.Live.List(ctx, &list, client.InNamespace(s.Object.GetNamespace())); err != nil {
 		return fmt.Errorf("listing the autoscalers of %s: %w", s.Object.GetNamespace(), err)
@@ -44,25 +44,25 @@ func (l SnapshotReader) readAutoscaler(ctx context.Context, s *TargetSnapshot, o
 	s.autoscaler = targetAutoscaler{}
 	for i := range list.Items {
 		ref := list.Items[i].Spec.ScaleTargetRef
-		one := workload.AutoscalerOf(&list.Items[i])
-		if !s.isReferredToBy(ref.APIVersion, ref.Kind, ref.Name) || of == analysisv1alpha1.AnalysisTypeResource && len(one.UtilizationTargets()) == 0 {
+		autoscaler := workload.AutoscalerOf(&list.Items[i])
+		if !s.isReferredToBy(ref.APIVersion, ref.Kind, ref.Name) || analysisType == analysisv1alpha1.AnalysisTypeResource && len(autoscaler.UtilizationTargets()) == 0 {
 			continue
 		}
 
-		utilization := slices.Concat(s.autoscaler.utilization, one.UtilizationTargets())
+		utilization := slices.Concat(s.autoscaler.utilization, autoscaler.UtilizationTargets())
 		if s.autoscaler.name != "" { // It is unknown which of two acts.
-			s.autoscaler = targetAutoscaler{name: s.autoscaler.name + " and " + one.Name, utilization: utilization}
+			s.autoscaler = targetAutoscaler{name: s.autoscaler.name + " and " + autoscaler.Name, utilization: utilization}
 			continue
 		}
 
-		s.autoscaler.name = one.Name
+		s.autoscaler.name = autoscaler.Name
 		s.autoscaler.utilization = utilization
 
-		if of != analysisv1alpha1.AnalysisTypeResource || one.Owner == "" {
+		if analysisType != analysisv1alpha1.AnalysisTypeResource || autoscaler.Owner == "" {
 			continue
 		}
 
-		if err := l.readEffectiveHPA(ctx, s, one.Owner); err != nil {
+		if err := l.readEffectiveHPA(ctx, s, autoscaler.Owner); err != nil {
 			return err
 		}
 	}
@@ -136,11 +136,11 @@ func changes[T comparable](now, wanted *T) bool {
 }
 
 // blockReason returns why a size must not be applied to a target with this autoscaler; now is the size of its pod template.
-func (a targetAutoscaler) blockReason(of analysisv1alpha1.AnalysisType, rec *analysisv1alpha1.Recommendation, now, wanted adoption.Size) BlockReason {
+func (a targetAutoscaler) blockReason(analysisType analysisv1alpha1.AnalysisType, rec *analysisv1alpha1.Recommendation, now, wanted adoption.Size) BlockReason {
 	switch {
 	case a.name == "":
 		return BlockReason{}
-	case of != analysisv1alpha1.AnalysisTypeResource:
+	case analysisType != analysisv1alpha1.AnalysisTypeResource:
 		return BlockReason{ReasonAutoscaled, fmt.Sprintf("HorizontalPodAutoscaler %s sets the replicas of the workload", a.name)}
 	case a.object == nil && !a.actsOn(now, wanted):
 		return BlockReason{}

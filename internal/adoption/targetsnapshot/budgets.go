@@ -79,9 +79,9 @@ func LoadBudgets(ctx context.Context, book *adoption.BudgetTracker, reader clien
 // reports it.
 func recordState(book *adoption.BudgetTracker, kind workload.WatchedKind, o client.Object) {
 	s := &TargetSnapshot{Kind: kind, Object: o}
-	for of := range StateAnnotations() {
-		if state, err := ReadState(o, of); err == nil {
-			book.Set(s.BudgetKey(of), state)
+	for analysisType := range StateAnnotations() {
+		if state, err := ReadState(o, analysisType); err == nil {
+			book.Set(s.BudgetKey(analysisType), state)
 		}
 	}
 }

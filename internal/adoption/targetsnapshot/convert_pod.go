@@ -169,11 +169,11 @@ func memoryAmount(list corev1.ResourceList) *series.Bytes {
 }
 
 // TemplateSize returns the size in a pod template, limited to the containers of another size.
-func TemplateSize(spec *corev1.PodSpec, of adoption.Size) adoption.Size {
+func TemplateSize(spec *corev1.PodSpec, size adoption.Size) adoption.Size {
 	out := adoption.Size{Containers: map[string]rightsize.Resources{}}
 	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range list {
-			if _, wanted := of.Containers[list[i].Name]; wanted {
+			if _, wanted := size.Containers[list[i].Name]; wanted {
 				out.Containers[list[i].Name] = ConvertResources(list[i].Resources)
 			}
 		}

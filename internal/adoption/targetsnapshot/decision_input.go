@@ -154,7 +154,7 @@ func (l SnapshotReader) addDesiredSize(ctx context.Context, s *TargetSnapshot, q
 }
 
 // reachOf returns how a Recommendation reaches pods.
-func reachOf(rec *analysisv1alpha1.Recommendation) (of adoption.Reach, minReplicas int32) {
+func reachOf(rec *analysisv1alpha1.Recommendation) (reach adoption.Reach, minReplicas int32) {
 	if rec.Spec.Adoption == nil {
 		return adoption.InPlace, 0
 	}
@@ -163,10 +163,10 @@ func reachOf(rec *analysisv1alpha1.Recommendation) (of adoption.Reach, minReplic
 		minReplicas = *n
 	}
 	if r := rec.Spec.Adoption.Reach; r != analysisv1alpha1.AdoptionReachInPlace {
-		of = adoption.Reach(r)
+		reach = adoption.Reach(r)
 	}
 
-	return of, minReplicas
+	return reach, minReplicas
 }
 
 // resourceOwner returns the field manager that last set the resources of the target's containers; empty if unknown.

@@ -99,8 +99,8 @@ func addLimits(info string, to map[string]corev1.ResourceRequirements) error {
 	}
 
 	for _, c := range append(patch.Spec.Template.Spec.InitContainers, patch.Spec.Template.Spec.Containers...) {
-		r, known := to[c.Name]
-		if !known {
+		r, ok := to[c.Name]
+		if !ok {
 			continue
 		}
 

@@ -69,15 +69,15 @@ func (p Previewer) Preview(
 		return out, err
 	}
 
-	of := rec.Spec.Type
-	state, err := ReadState(target.Object, of)
+	analysisType := rec.Spec.Type
+	state, err := ReadState(target.Object, analysisType)
 	if err != nil {
-		out.Refused = fmt.Sprintf("annotation %s of the target: %v", StateAnnotations()[of], err)
+		out.Refused = fmt.Sprintf("annotation %s of the target: %v", StateAnnotations()[analysisType], err)
 		return out, nil
 	}
 
 	in, block, err := p.DecisionInput(ctx, target, DecisionRequest{
-		Type:           of,
+		Type:           analysisType,
 		Recommendation: rec,
 		State:          state,
 		Policy:         p.Settings.Policy,
@@ -88,14 +88,14 @@ func (p Previewer) Preview(
 		return out, err
 	}
 
-	entry := target.BudgetKey(of)
+	entry := target.BudgetKey(analysisType)
 	in.Allowance = p.Budgets.AllowanceFor(entry, in.Policy, now)
 	in.Allowance.WindowClosed = p.Settings.WindowClosed(now)
 	out.Phase = state.Phase
 	out.Refused = block.Message
 	out.Plan = adoption.Decide(in)
 	p.Budgets.Set(entry, out.Plan.State)
-	out.Requests, err = target.Requests(of, state, out.Plan)
+	out.Requests, err = target.Requests(analysisType, state, out.Plan)
 
 	return out, err
 }

@@ -65,7 +65,7 @@ func (s *TargetSnapshot) identityWithVersion() *unstructured.Unstructured {
 }
 
 // StateRequest stores the state in its annotation; nil if it is unchanged.
-func (s *TargetSnapshot) StateRequest(of analysisv1alpha1.AnalysisType, before, after adoption.State) (*Request, error) {
+func (s *TargetSnapshot) StateRequest(analysisType analysisv1alpha1.AnalysisType, before, after adoption.State) (*Request, error) {
 	old, err := before.Encode()
 	if err != nil {
 		return nil, err
@@ -79,21 +79,21 @@ func (s *TargetSnapshot) StateRequest(of analysisv1alpha1.AnalysisType, before, 
 	body := s.identityWithVersion()
 	why := "remove the record of the adoption"
 	if text != "" { // An apply without the annotation removes it.
-		body.SetAnnotations(map[string]string{StateAnnotations()[of]: text})
+		body.SetAnnotations(map[string]string{StateAnnotations()[analysisType]: text})
 		why = "record the previous and the new size before pods change"
 	}
 
 	return &Request{
 		Object:  s.Identity(),
 		Type:    types.ApplyPatchType,
-		Manager: FieldManager(of) + "-state",
+		Manager: FieldManager(analysisType) + "-state",
 		Body:    body,
 		Reason:  why,
 	}, nil
 }
 
 // ResizeRequest resizes one pod in place; nil if the snapshot does not contain the pod.
-func (s *TargetSnapshot) ResizeRequest(of analysisv1alpha1.AnalysisType, c adoption.PodResize) *Request {
+func (s *TargetSnapshot) ResizeRequest(analysisType analysisv1alpha1.AnalysisType, c adoption.PodResize) *Request {
 	for i := range s.Pods {
 		if string(s.Pods[i].UID) != c.UID {
 			continue
@@ -109,7 +109,7 @@ func (s *TargetSnapshot) ResizeRequest(of analysisv1alpha1.AnalysisType, c adopt
 			Object:      body,
 			Subresource: "resize",
 			Type:        types.ApplyPatchType,
-			Manager:     FieldManager(of),
+			Manager:     FieldManager(analysisType),
 			Body:        body,
 			Reason:      why,
 		}
@@ -221,7 +221,7 @@ func utilizationTarget(metric any, t adoption.Target) map[string]any {
 
 // TemplateRequest applies the size to the pod template, or restores the template by a merge as its previous field manager, after
 // which Crane owns none of its fields.
-func (s *TargetSnapshot) TemplateRequest(of analysisv1alpha1.AnalysisType, plan adoption.Plan, before adoption.State) *Request {
+func (s *TargetSnapshot) TemplateRequest(analysisType analysisv1alpha1.AnalysisType, plan adoption.Plan, before adoption.State) *Request {
 	body := s.identityWithVersion()
 	spec := jsonObject{"template": TemplatePatch(s.podSpec, *plan.Template)}
 	if s.Kind.GVK.Kind == "CronJob" {
@@ -232,7 +232,7 @@ func (s *TargetSnapshot) TemplateRequest(of analysisv1alpha1.AnalysisType, plan 
 	out := &Request{
 		Object:  s.Identity(),
 		Type:    types.ApplyPatchType,
-		Manager: FieldManager(of),
+		Manager: FieldManager(analysisType),
 		Body:    body,
 		Reason:  "by a roll-out: " + plan.Template.String(),
 	}
@@ -247,15 +247,15 @@ func (s *TargetSnapshot) TemplateRequest(of analysisv1alpha1.AnalysisType, plan 
 
 // Requests returns the requests of a plan in the order in which they are sent. Those to the target name the version of the
 // snapshot; in execution each names the version that the one before produced.
-func (s *TargetSnapshot) Requests(of analysisv1alpha1.AnalysisType, before adoption.State, plan adoption.Plan) ([]Request, error) {
-	state, err := s.StateRequest(of, before, plan.State)
+func (s *TargetSnapshot) Requests(analysisType analysisv1alpha1.AnalysisType, before adoption.State, plan adoption.Plan) ([]Request, error) {
+	state, err := s.StateRequest(analysisType, before, plan.State)
 	if err != nil {
 		return nil, err
 	}
 
 	all := []*Request{state, s.AutoscalerRequest(plan.Targets)}
 	for _, c := range plan.Resizes {
-		all = append(all, s.ResizeRequest(of, c))
+		all = append(all, s.ResizeRequest(analysisType, c))
 	}
 
 	for _, e := range plan.Evictions {
@@ -266,7 +266,7 @@ func (s *TargetSnapshot) Requests(of analysisv1alpha1.AnalysisType, before adopt
 		all = append(all, s.ScaleRequest(*plan.Replicas))
 	}
 	if plan.Template != nil {
-		all = append(all, s.TemplateRequest(of, plan, before))
+		all = append(all, s.TemplateRequest(analysisType, plan, before))
 	}
 
 	var out []Request

@@ -32,13 +32,13 @@ type scalePointShift struct {
 func EncodeScalePoint(owner string, moves []resource.TargetChange) (string, error) {
 	point := scalePoint{Kind: "EffectiveHorizontalPodAutoscaler", Name: owner}
 	for _, m := range moves {
-		of := corev1.ResourceCPU
+		resourceName := corev1.ResourceCPU
 		if m.Memory {
-			of = corev1.ResourceMemory
+			resourceName = corev1.ResourceMemory
 		}
 
 		point.Targets = append(point.Targets, scalePointShift{
-			Resource:  of,
+			Resource:  resourceName,
 			Container: m.Container,
 			From:      m.Percent,
 			To:        m.To,

@@ -70,8 +70,8 @@ func StateAnnotations() map[analysisv1alpha1.AnalysisType]string {
 }
 
 // ReadState returns the state of a type that is stored on an object.
-func ReadState(o metav1.Object, of analysisv1alpha1.AnalysisType) (adoption.State, error) {
-	return adoption.ParseState(o.GetAnnotations()[StateAnnotations()[of]])
+func ReadState(o metav1.Object, analysisType analysisv1alpha1.AnalysisType) (adoption.State, error) {
+	return adoption.ParseState(o.GetAnnotations()[StateAnnotations()[analysisType]])
 }
 
 // Read reads a target and its namespace.
@@ -108,12 +108,12 @@ func (s *TargetSnapshot) String() string {
 }
 
 // BudgetKey returns the key of the target in the budgets.
-func (s *TargetSnapshot) BudgetKey(of analysisv1alpha1.AnalysisType) adoption.Key {
+func (s *TargetSnapshot) BudgetKey(analysisType analysisv1alpha1.AnalysisType) adoption.Key {
 	return adoption.Key{
 		Namespace: s.Object.GetNamespace(),
 		Kind:      s.Kind.GVK.Kind,
 		Name:      s.Object.GetName(),
-		Type:      string(of),
+		Type:      string(analysisType),
 	}
 }
 
@@ -175,7 +175,7 @@ func (l SnapshotReader) readPods(ctx context.Context, s *TargetSnapshot) error {
 
 		for i := range list.Items {
 			pod := &list.Items[i]
-			if of := metav1.GetControllerOfNoCopy(pod); of != nil && owners[of.UID] && !PodEnded(pod) {
+			if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owners[owner.UID] && !PodEnded(pod) {
 				s.Pods = append(s.Pods, *pod)
 			}
 		}
@@ -197,7 +197,7 @@ func (l SnapshotReader) addReplicaSets(ctx context.Context, s *TargetSnapshot, s
 	}
 
 	for i := range list.Items {
-		if of := metav1.GetControllerOfNoCopy(&list.Items[i]); of != nil && of.UID == s.Object.GetUID() {
+		if owner := metav1.GetControllerOfNoCopy(&list.Items[i]); owner != nil && owner.UID == s.Object.GetUID() {
 			owners[list.Items[i].UID] = true
 		}
 	}
@@ -233,9 +233,9 @@ func (l SnapshotReader) readBudgets(ctx context.Context, s *TargetSnapshot) erro
 }
 
 // template returns the present size in the pod template, limited to what the sizes contain.
-func (s *TargetSnapshot) template(of ...adoption.Size) adoption.Size {
+func (s *TargetSnapshot) template(sizes ...adoption.Size) adoption.Size {
 	all := adoption.Size{}
-	for _, size := range of {
+	for _, size := range sizes {
 		if size.Replicas != nil {
 			return adoption.Size{Replicas: new(ptr.Deref(s.replicas, 1))}
 		}

@@ -17,13 +17,13 @@ import (
 )
 
 // VerticalSize returns the requests that a vertical autoscaler recommends; empty for none.
-func VerticalSize(of *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) adoption.Size {
+func VerticalSize(evpa *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) adoption.Size {
 	out := adoption.Size{Containers: map[string]rightsize.Resources{}}
-	if of.Status.Recommendation == nil {
+	if evpa.Status.Recommendation == nil {
 		return out
 	}
 
-	for _, c := range of.Status.Recommendation.ContainerRecommendations {
+	for _, c := range evpa.Status.Recommendation.ContainerRecommendations {
 		var size rightsize.Resources
 		if cpu := series.MilliCPU(c.Target.Cpu().MilliValue()); cpu > 0 {
 			size.CPURequest = &cpu
@@ -41,11 +41,11 @@ func VerticalSize(of *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) adopti
 // DescribeDifference describes the requests of another source of the size of a workload that differ from those of this one by
 // more than 5 %, and why; empty if none differs. name is that of the other source; vertical is the one of the two that is a
 // vertical autoscaler.
-func DescribeDifference(name string, other, own adoption.Size, vertical *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) string {
+func DescribeDifference(name string, other, recommended adoption.Size, vertical *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) string {
 	var parts []string
-	for _, container := range slices.Sorted(maps.Keys(own.Containers)) {
+	for _, container := range slices.Sorted(maps.Keys(recommended.Containers)) {
 		a := other.Containers[container]
-		b := own.Containers[container]
+		b := recommended.Containers[container]
 		if differ(a.CPURequest, b.CPURequest) {
 			parts = append(parts, fmt.Sprintf("cpu of %s %s (here %s)", container, rightsize.FormatCPU(*a.CPURequest), rightsize.FormatCPU(*b.CPURequest)))
 		}

@@ -92,7 +92,7 @@ func (c *Client) ExternalValues(ctx context.Context, namespace, name, selector s
 
 // get reads prefix/segments... and decodes the response, at most maxResponse bytes. Segments come from objects that tenants write and
 // the request has craned's token, so a segment that is not one path segment is refused. Errors wrap scaling.ErrNoMetric.
-func (c *Client) get(ctx context.Context, prefix string, segments []string, params map[string]string, into any) error {
+func (c *Client) get(ctx context.Context, prefix string, segments []string, params map[string]string, out any) error {
 	for _, segment := range segments {
 		if segment == "" {
 			return fmt.Errorf("%w: a name in the metric is empty", scaling.ErrNoMetric)
@@ -103,8 +103,8 @@ func (c *Client) get(ctx context.Context, prefix string, segments []string, para
 		}
 	}
 
-	at := path.Join(append([]string{prefix}, segments...)...)
-	req := c.REST.Get().AbsPath(at)
+	requestPath := path.Join(append([]string{prefix}, segments...)...)
+	req := c.REST.Get().AbsPath(requestPath)
 	for k, v := range params {
 		if v != "" {
 			req = req.Param(k, v)
@@ -120,13 +120,13 @@ func (c *Client) get(ctx context.Context, prefix string, segments []string, para
 	data, err := io.ReadAll(io.LimitReader(body, maxResponse+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: reading the response of %s: %w", scaling.ErrNoMetric, at, err)
+		return fmt.Errorf("%w: reading the response of %s: %w", scaling.ErrNoMetric, requestPath, err)
 	case len(data) > maxResponse:
-		return fmt.Errorf("%w: the response of %s has more than %d MiB", scaling.ErrNoMetric, at, maxResponse>>20)
+		return fmt.Errorf("%w: the response of %s has more than %d MiB", scaling.ErrNoMetric, requestPath, maxResponse>>20)
 	}
 
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("%w: decoding the response of %s: %w", scaling.ErrNoMetric, at, err)
+	if err := json.Unmarshal(data, out); err != nil {
+		return fmt.Errorf("%w: decoding the response of %s: %w", scaling.ErrNoMetric, requestPath, err)
 	}
 
 	return nil

@@ -47,13 +47,13 @@ type Forecast struct {
 // which an HPA with the target of the metric requests pods with the chosen fill (scaling.Plant.EquivalentLoad). Otherwise it is the
 // maximum of the prediction window.
 func ActionableForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string, now time.Time) (Forecast, error) {
-	m, whole, err := latestForecast(tsp, identifier)
+	m, window, err := latestForecast(tsp, identifier)
 	if err != nil {
 		return Forecast{}, err
 	}
 
 	spec := MetricSpec(tsp, identifier)
-	part, err := selectForecast(spec, m, whole)
+	part, err := selectForecast(spec, m, window)
 	if err != nil {
 		return Forecast{}, err
 	}
@@ -85,13 +85,13 @@ func ActionableForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier
 // PeakForecast returns the maximum of the prediction window of one metric of a TimeSeriesPrediction as of now, regardless of its
 // rating, for reservations of expected usage. Its error is the reason why there is none.
 func PeakForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier string, now time.Time) (Forecast, error) {
-	m, whole, err := latestForecast(tsp, identifier)
+	m, window, err := latestForecast(tsp, identifier)
 	if err != nil {
 		return Forecast{}, err
 	}
 
 	samples := m.Prediction[0].Samples
-	peak, err := peakValue(samples, now, whole)
+	peak, err := peakValue(samples, now, window)
 	if err != nil {
 		return Forecast{}, err
 	}
@@ -99,8 +99,8 @@ func PeakForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier strin
 	out := Forecast{
 		Value:     peak,
 		ExpiresAt: time.Unix(samples[len(samples)-1].Timestamp, 0),
-		Window:    whole,
-		Reason:    "the highest of the next " + whole.String(),
+		Window:    window,
+		Reason:    "the highest of the next " + window.String(),
 	}
 
 	if m.UpdateTime != nil {
@@ -122,12 +122,12 @@ func latestForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier str
 		return nil, 0, withReason(ErrNotReady, m.Reason)
 	}
 
-	whole := tsp.Spec.Window()
-	if m.UpdateTime != nil && m.LastSampleTime != nil && m.UpdateTime.Sub(m.LastSampleTime.Time) > whole {
+	window := tsp.Spec.Window()
+	if m.UpdateTime != nil && m.LastSampleTime != nil && m.UpdateTime.Sub(m.LastSampleTime.Time) > window {
 		return nil, 0, fmt.Errorf("the newest sample is of %s: %w", m.LastSampleTime.UTC().Format(time.RFC3339), scaling.ErrOutdated)
 	}
 
-	return m, whole, nil
+	return m, window, nil
 }
 
 // forecastSelection is the usable part of a forecast.
@@ -140,10 +140,10 @@ type forecastSelection struct {
 }
 
 // selectForecast returns the part that the ledger chose, or the whole window without a ledger.
-func selectForecast(spec *predictionv1alpha1.PredictionMetric, m *predictionv1alpha1.PredictionMetricStatus, whole time.Duration) (forecastSelection, error) {
-	out := forecastSelection{window: whole, factor: 1}
+func selectForecast(spec *predictionv1alpha1.PredictionMetric, m *predictionv1alpha1.PredictionMetricStatus, window time.Duration) (forecastSelection, error) {
+	out := forecastSelection{window: window, factor: 1}
 	if spec == nil || spec.Scaling == nil || !usesLedger(spec) {
-		out.reason = "the highest of the next " + whole.String()
+		out.reason = "the highest of the next " + window.String()
 		out.rejection = checkSkill(spec, m)
 		return out, nil
 	}
@@ -250,15 +250,15 @@ func peakValue(samples []predictionv1alpha1.Sample, now time.Time, window time.D
 
 // NewQuantity encodes a value for the metrics API in thousandths, rounded up: 0.9 is 900m, and a positive value is never 0.
 func NewQuantity(v float64) resource.Quantity {
-	const most = float64(math.MaxInt64) / 2
+	const limit = float64(math.MaxInt64) / 2
 	switch {
 	case !(v > 0):
 		return *resource.NewMilliQuantity(0, resource.DecimalSI)
-	case v*1000 < most:
+	case v*1000 < limit:
 		// Floating-point noise above a whole number of thousandths is not rounded up.
 		const slack = 1e-6
 		return *resource.NewMilliQuantity(max(1, int64(math.Ceil(v*1000-slack))), resource.DecimalSI)
 	}
 
-	return *resource.NewQuantity(int64(math.Min(math.Ceil(v), most)), resource.DecimalSI)
+	return *resource.NewQuantity(int64(math.Min(math.Ceil(v), limit)), resource.DecimalSI)
 }

@@ -40,7 +40,7 @@ func ParseKey(selector labels.Selector) (Key, error) {
 		return k, errors.New("the selector selects nothing")
 	}
 
-	into := map[string]*string{
+	fields := map[string]*string{
 		autoscalingv1alpha1.MetricLabelTargetKind:         &k.TargetKind,
 		autoscalingv1alpha1.MetricLabelTargetName:         &k.TargetName,
 		autoscalingv1alpha1.MetricLabelTargetNamespace:    &k.TargetNamespace,
@@ -48,18 +48,18 @@ func ParseKey(selector labels.Selector) (Key, error) {
 	}
 
 	for _, r := range requirements {
-		field := into[r.Key()]
+		field := fields[r.Key()]
 		values := r.Values().UnsortedList()
 
-		one := r.Operator() == selection.Equals || r.Operator() == selection.DoubleEquals || r.Operator() == selection.In
-		if field == nil || !one || len(values) != 1 {
+		isSingle := r.Operator() == selection.Equals || r.Operator() == selection.DoubleEquals || r.Operator() == selection.In
+		if field == nil || !isSingle || len(values) != 1 {
 			return Key{}, fmt.Errorf("selector %q: must have one value for each of targetKind, targetName, targetNamespace and resourceIdentifier", selector)
 		}
 
 		*field = values[0]
 	}
 
-	for label, field := range into {
+	for label, field := range fields {
 		if *field == "" {
 			return Key{}, fmt.Errorf("selector %q: %s is missing", selector, label)
 		}

@@ -258,8 +258,8 @@ func withoutEmpty(m map[string]string) map[string]string {
 	return m
 }
 
-func mergeMaps(into, from map[string]string) map[string]string {
-	out := maps.Clone(into)
+func mergeMaps(base, from map[string]string) map[string]string {
+	out := maps.Clone(base)
 	if out == nil {
 		out = map[string]string{}
 	}

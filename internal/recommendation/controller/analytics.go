@@ -348,7 +348,7 @@ func (r *AnalyticsReconciler) minPeriod(a *analysisv1alpha1.Analytics) time.Dura
 }
 
 // intervalOf returns the interval of a completion strategy in the form of rules, the given one at least; empty for once.
-func intervalOf(s *analysisv1alpha1.CompletionStrategy, least time.Duration) string {
+func intervalOf(s *analysisv1alpha1.CompletionStrategy, minimum time.Duration) string {
 	if s == nil || s.CompletionStrategyType != analysisv1alpha1.CompletionStrategyPeriodical {
 		return ""
 	}
@@ -358,7 +358,7 @@ func intervalOf(s *analysisv1alpha1.CompletionStrategy, least time.Duration) str
 		period = time.Duration(min(*s.PeriodSeconds, int64(time.Duration(1<<63-1)/time.Second))) * time.Second
 	}
 
-	return max(period, least).String()
+	return max(period, minimum).String()
 }
 
 // deleteOrphans deletes the rules of deleted Analytics. If the cache lacks the Analytics of a rule, it lists the metadata of Analytics from the
@@ -390,16 +390,16 @@ func (r *AnalyticsReconciler) deleteOrphans(ctx context.Context) error {
 		return nil
 	}
 
-	var there metav1.PartialObjectMetadataList
-	there.SetGroupVersionKind(analysisv1alpha1.GroupVersion.WithKind("AnalyticsList"))
+	var live metav1.PartialObjectMetadataList
+	live.SetGroupVersionKind(analysisv1alpha1.GroupVersion.WithKind("AnalyticsList"))
 
-	if err := r.Live.List(ctx, &there); err != nil {
+	if err := r.Live.List(ctx, &live); err != nil {
 		return fmt.Errorf("listing analytics: %w", err)
 	}
 
 	uids := map[string]bool{}
-	for i := range there.Items {
-		uids[string(there.Items[i].UID)] = true
+	for i := range live.Items {
+		uids[string(live.Items[i].UID)] = true
 	}
 
 	for _, rule := range suspects {

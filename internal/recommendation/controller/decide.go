@@ -82,9 +82,9 @@ func (p *proposal) status() (analysisv1alpha1.RecommendationContent, *analysisv1
 	content := analysisv1alpha1.RecommendationContent{TargetRef: &ref, Description: p.plan.Explain()}
 	if p.plan.State != recommend.Ready {
 		if p.existing != nil && p.existing.Status.Action != "" {
-			kept := p.existing.Status.RecommendationContent
-			kept.Description = p.plan.Explain() + " The last recommendation is kept."
-			return kept, p.existing.Status.Savings
+			previous := p.existing.Status.RecommendationContent
+			previous.Description = p.plan.Explain() + " The last recommendation is kept."
+			return previous, p.existing.Status.Savings
 		}
 
 		return content, p.savings

@@ -84,13 +84,13 @@ func requestsOfContainer(container string, list corev1.ResourceList) []container
 			break
 		}
 
-		most := float64(maxPlausibleAmount)
+		maxAmount := float64(maxPlausibleAmount)
 		if name == corev1.ResourceCPU {
-			most = maxPlausibleCores
+			maxAmount = maxPlausibleCores
 		}
 
 		amount := amountOf(list[name])
-		if len(name) > maxResourceName || !isWithin(amount, 0, most) {
+		if len(name) > maxResourceName || !isWithin(amount, 0, maxAmount) {
 			continue
 		}
 
@@ -141,11 +141,11 @@ func plausibleEvidence(list []analysisv1alpha1.CalibrationEvidence) []calibratio
 			break
 		}
 
-		known := slices.ContainsFunc(out, func(c calibration) bool { return c.container == e.Container })
+		exists := slices.ContainsFunc(out, func(c calibration) bool { return c.container == e.Container })
 		target, targetErr := strconv.ParseFloat(e.Target, 64)
 
 		achieved, achievedErr := strconv.ParseFloat(e.Achieved, 64)
-		if known || e.Container == "" || len(e.Container) > maxContainerName || targetErr != nil || achievedErr != nil ||
+		if exists || e.Container == "" || len(e.Container) > maxContainerName || targetErr != nil || achievedErr != nil ||
 			!isWithin(target, 0, 1) || !isWithin(achieved, 0, 1) {
 			continue
 		}

@@ -162,17 +162,17 @@ func namespacesToList(s analysisv1alpha1.NamespaceSelector, clusterScoped bool) 
 
 // list visits the objects of one query: workloads with a summary of their pods, others with their metadata only.
 func (r *RuleReconciler) list(ctx context.Context, q workload.Query, visit func(workload.Workload, error)) error {
-	listing, cancel := context.WithTimeout(ctx, r.ListTimeout)
+	listCtx, cancel := context.WithTimeout(ctx, r.ListTimeout)
 	defer cancel()
 
 	if q.Kind.Group == "" && slices.Contains(kindsWithoutPods(), q.Kind.Kind) {
-		return r.Lister.ListIdentities(listing, q, func(w workload.Workload) error {
+		return r.Lister.ListIdentities(listCtx, q, func(w workload.Workload) error {
 			visit(w, nil)
 			return nil
 		})
 	}
 
-	return r.Lister.ListEach(listing, q, func(w workload.Workload, err error) error {
+	return r.Lister.ListEach(listCtx, q, func(w workload.Workload, err error) error {
 		visit(w, err)
 		return nil
 	})
@@ -229,7 +229,7 @@ func existingRecommendations(
 		}
 
 		id := identityOfObject(rec)
-		if _, taken := out.byIdentity[id]; taken {
+		if _, exists := out.byIdentity[id]; exists {
 			out.duplicates = append(out.duplicates, rec)
 			continue
 		}

@@ -32,13 +32,13 @@ func (e *gpuEvaluator) gather(ctx context.Context, d *runData, targets []workloa
 	}
 
 	for _, f := range []struct {
-		of  metrics.HourlyMetric
-		set func(*gpu.Device, observation.Hours)
+		metric metrics.HourlyMetric
+		set    func(*gpu.Device, observation.Hours)
 	}{
 		{metrics.GPUUse, func(d *gpu.Device, h observation.Hours) { d.Use = h }},
 		{metrics.GPUMemory, func(d *gpu.Device, h observation.Hours) { d.Memory = h }},
 	} {
-		list, err := d.hourlyFigures(ctx, f.of, targets, e.settings.Hours)
+		list, err := d.hourlyFigures(ctx, f.metric, targets, e.settings.Hours)
 		if err != nil {
 			return err
 		}
@@ -110,18 +110,18 @@ func (e *gpuEvaluator) decide(d *runData, target workload.Workload) (decision, e
 
 // gpuRequestsOf returns the GPU requests of a workload by container: the largest of its pods, which may have different templates.
 func gpuRequestsOf(pods []pod) []gpuRequest {
-	most := map[string]gpuRequest{}
+	largest := map[string]gpuRequest{}
 	for _, p := range pods {
-		for _, ask := range p.gpus {
-			if ask.count > most[ask.container].count {
-				most[ask.container] = ask
+		for _, request := range p.gpus {
+			if request.count > largest[request.container].count {
+				largest[request.container] = request
 			}
 		}
 	}
 
-	out := make([]gpuRequest, 0, len(most))
-	for _, name := range slices.Sorted(maps.Keys(most)) {
-		out = append(out, most[name])
+	out := make([]gpuRequest, 0, len(largest))
+	for _, name := range slices.Sorted(maps.Keys(largest)) {
+		out = append(out, largest[name])
 	}
 
 	return out

@@ -176,9 +176,9 @@ func (e *hpaEvaluator) metricsOf(target int32, others []autoscalingv2.MetricSpec
 }
 
 // create proposes a new autoscaler with the strategy Preview, in which it does not act.
-func (e *hpaEvaluator) create(out *decision, target workload.Workload, plan hpa.Plan, there []workload.Autoscaler) error {
+func (e *hpaEvaluator) create(out *decision, target workload.Workload, plan hpa.Plan, autoscalers []workload.Autoscaler) error {
 	var others []autoscalingv2.MetricSpec
-	for _, a := range there {
+	for _, a := range autoscalers {
 		others = append(others, a.Metrics...)
 	}
 
@@ -234,13 +234,13 @@ type boundsPatch struct {
 }
 
 // patch proposes new bounds for an existing autoscaler and leaves its other fields alone.
-func (e *hpaEvaluator) patch(out *decision, there autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, plan hpa.Plan) error {
-	metrics := e.metricsOf(plan.Bounds.Target, there.Spec.Metrics)
+func (e *hpaEvaluator) patch(out *decision, existing autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, plan hpa.Plan) error {
+	metrics := e.metricsOf(plan.Bounds.Target, existing.Spec.Metrics)
 	for _, side := range []struct {
-		into *string
-		spec boundsPatch
+		field *string
+		spec  boundsPatch
 	}{
-		{&out.current, boundsPatch{there.Spec.MinReplicas, there.Spec.MaxReplicas, there.Spec.Metrics}},
+		{&out.current, boundsPatch{existing.Spec.MinReplicas, existing.Spec.MaxReplicas, existing.Spec.Metrics}},
 		{&out.recommended, boundsPatch{&plan.Bounds.Min, plan.Bounds.Max, metrics}},
 	} {
 		raw, err := json.Marshal(map[string]boundsPatch{"spec": side.spec})
@@ -248,15 +248,15 @@ func (e *hpaEvaluator) patch(out *decision, there autoscalingv1alpha1.EffectiveH
 			return fmt.Errorf("encoding the patch: %w", err)
 		}
 
-		*side.into = string(raw)
+		*side.field = string(raw)
 	}
 
 	out.appliesTo = &corev1.ObjectReference{
 		APIVersion: autoscalingv1alpha1.GroupVersion.String(),
 		Kind:       effectiveHPAKind,
-		Namespace:  there.Namespace,
-		Name:       there.Name,
-		UID:        there.UID,
+		Namespace:  existing.Namespace,
+		Name:       existing.Name,
+		UID:        existing.UID,
 	}
 
 	var err error

@@ -61,8 +61,8 @@ func (e *idleNodeEvaluator) gather(ctx context.Context, d *runData, targets []wo
 	}
 
 	s := e.settings
-	ofNodes := func(of metrics.HourlyMetric, hours int) (map[string]observation.Hours, error) {
-		return readHours(ctx, d, of, nil, hours, func(h metrics.HourlySeries) string { return h.Key.Node })
+	ofNodes := func(metric metrics.HourlyMetric, hours int) (map[string]observation.Hours, error) {
+		return readHours(ctx, d, metric, nil, hours, func(h metrics.HourlySeries) string { return h.Key.Node })
 	}
 
 	if e.otherPods, err = ofNodes(metrics.NodePods, s.EmptyHours); err != nil {
@@ -95,12 +95,12 @@ func (e *idleNodeEvaluator) gather(ctx context.Context, d *runData, targets []wo
 }
 
 // nodeUsage returns the maximum usage of nodes in each hour, by node name.
-func nodeUsage(ctx context.Context, d *runData, of metrics.UsageKind, targets []workload.Workload, hours int) (map[string]observation.Hours, error) {
+func nodeUsage(ctx context.Context, d *runData, usageKind metrics.UsageKind, targets []workload.Workload, hours int) (map[string]observation.Hours, error) {
 	if d.history.Aggregates == nil {
 		return nil, wrapSourceError(errNoHourlyData)
 	}
 
-	reading, cancel := context.WithTimeout(ctx, d.historyTimeout)
+	readCtx, cancel := context.WithTimeout(ctx, d.historyTimeout)
 	defer cancel()
 
 	out := map[string]observation.Hours{}
@@ -111,7 +111,7 @@ func nodeUsage(ctx context.Context, d *runData, of metrics.UsageKind, targets []
 			names[i] = t.Name
 		}
 
-		found, err := d.history.Aggregates.NodeUsage(reading, metrics.NodesRequest{Resource: of, Names: names, Window: window})
+		found, err := d.history.Aggregates.NodeUsage(readCtx, metrics.NodesRequest{Resource: usageKind, Names: names, Window: window})
 		if err != nil {
 			return nil, wrapSourceError(err)
 		}
@@ -173,8 +173,8 @@ func (d *runData) nodeSavings(n *corev1.Node) *analysisv1alpha1.Savings {
 		return nil
 	}
 
-	quote, known := d.read.prices.tariff.Quote(n.Name)
-	if !known {
+	quote, ok := d.read.prices.tariff.Quote(n.Name)
+	if !ok {
 		return nil
 	}
 
@@ -190,7 +190,7 @@ func (d *runData) nodeSavings(n *corev1.Node) *analysisv1alpha1.Savings {
 // isControlPlane reports whether a node runs the control plane.
 func isControlPlane(n *corev1.Node) bool {
 	for _, key := range []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"} {
-		if _, there := n.Labels[key]; there {
+		if _, ok := n.Labels[key]; ok {
 			return true
 		}
 	}

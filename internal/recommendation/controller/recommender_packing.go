@@ -57,10 +57,10 @@ func (e *packingEvaluator) gather(ctx context.Context, d *runData, targets []wor
 		return err
 	}
 
-	reading, cancel := context.WithTimeout(ctx, d.historyTimeout)
+	readCtx, cancel := context.WithTimeout(ctx, d.historyTimeout)
 	defer cancel()
 
-	e.usage, err = profile.Collect(reading, d.history, profile.Request{
+	e.usage, err = profile.Collect(readCtx, d.history, profile.Request{
 		Workloads:  blocked,
 		End:        d.historyEnd,
 		Length:     e.policies.Window(),
@@ -112,9 +112,9 @@ func (e *packingEvaluator) decide(d *runData, target workload.Workload) (decisio
 	var sized resource.Plan
 	if packing.IsBlocked(in) {
 		policy, why := e.policies.For(target.Subject())
-		of := e.usage.ResourceInput(target, policy, d.now)
-		of.PolicyWhy = why
-		if sized = resource.Decide(of); sized.State == recommend.Ready && !sized.Incomplete {
+		input := e.usage.ResourceInput(target, policy, d.now)
+		input.PolicyWhy = why
+		if sized = resource.Decide(input); sized.State == recommend.Ready && !sized.Incomplete {
 			after := cost.Amounts{CPU: sized.Pod.CPUAfter, Memory: sized.Pod.MemoryAfter, GPU: in.Pod.GPU}
 			in.Resized = &after
 		} else {

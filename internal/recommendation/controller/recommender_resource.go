@@ -107,7 +107,7 @@ func (e *resourceEvaluator) reacts(t task, systemNamespace string) bool {
 func (d *runData) dropOptedOut(ctx context.Context) error {
 	optedOut := map[string]bool{}
 	for ref := range d.reacting {
-		if _, known := optedOut[ref.Namespace]; !known {
+		if _, checked := optedOut[ref.Namespace]; !checked {
 			ns := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
 			if err := d.live.Get(ctx, client.ObjectKey{Name: ref.Namespace}, ns); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("reading namespace %s: %w", ref.Namespace, err)
@@ -182,9 +182,9 @@ func (d *runData) readVerticalAutoscalers(ctx context.Context) error {
 	}
 
 	found := map[workloadKey][]*autoscalingv1alpha1.EffectiveVerticalPodAutoscaler{}
-	err := listEach(ctx, d, &autoscalingv1alpha1.EffectiveVerticalPodAutoscalerList{}, func(one *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
-		key := workloadKey{one.Namespace, one.Spec.TargetRef.Kind, one.Spec.TargetRef.Name}
-		found[key] = append(found[key], one)
+	err := listEach(ctx, d, &autoscalingv1alpha1.EffectiveVerticalPodAutoscalerList{}, func(evpa *autoscalingv1alpha1.EffectiveVerticalPodAutoscaler) {
+		key := workloadKey{evpa.Namespace, evpa.Spec.TargetRef.Kind, evpa.Spec.TargetRef.Name}
+		found[key] = append(found[key], evpa)
 	})
 	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return err
@@ -196,15 +196,15 @@ func (d *runData) readVerticalAutoscalers(ctx context.Context) error {
 
 // describeDifferences returns which vertical autoscalers have other requests for the same workload, and why; empty for none.
 func (d *runData) describeDifferences(target workload.Ref, plan resource.Plan) string {
-	own := adoption.Size{Containers: map[string]rightsize.Resources{}}
+	recommended := adoption.Size{Containers: map[string]rightsize.Resources{}}
 	for _, c := range plan.Containers {
-		own.Containers[c.Container] = c.Target
+		recommended.Containers[c.Container] = c.Target
 	}
 
 	var text strings.Builder
-	for _, one := range d.verticalAutoscalers[workloadKeyOf(target)] {
-		name := "EffectiveVerticalPodAutoscaler " + one.Name
-		if difference := targetsnapshot.DescribeDifference(name, targetsnapshot.VerticalSize(one), own, one); difference != "" {
+	for _, evpa := range d.verticalAutoscalers[workloadKeyOf(target)] {
+		name := "EffectiveVerticalPodAutoscaler " + evpa.Name
+		if difference := targetsnapshot.DescribeDifference(name, targetsnapshot.VerticalSize(evpa), recommended, evpa); difference != "" {
 			text.WriteString(" " + difference + ".")
 		}
 	}

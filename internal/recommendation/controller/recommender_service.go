@@ -117,9 +117,9 @@ func (e *serviceEvaluator) decide(d *runData, target workload.Workload) (decisio
 		}
 	}
 
-	for of := range selected {
-		in.Receive.Add(e.received[of].sum)
-		in.Transmit.Add(e.sent[of].sum)
+	for owner := range selected {
+		in.Receive.Add(e.received[owner].sum)
+		in.Transmit.Add(e.sent[owner].sum)
 	}
 
 	return decision{plan: service.Decide(in, e.settings)}, nil

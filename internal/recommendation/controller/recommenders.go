@@ -113,7 +113,7 @@ func NewRegistry(external ...recommend.Recommender) (Registry, error) {
 
 // indexOf returns the position of a recommender; -1 for an unknown name.
 func (r Registry) indexOf(name string) int {
-	return slices.IndexFunc(r.recommenders, func(one recommender) bool { return one.name == name })
+	return slices.IndexFunc(r.recommenders, func(candidate recommender) bool { return candidate.name == name })
 }
 
 // builtinRecommenders returns Crane's recommenders in evaluation order: HPA follows Resource, whose requests it uses.

@@ -148,26 +148,26 @@ func (r *RuleReconciler) runBatch(ctx context.Context, rule *analysisv1alpha1.Re
 	}
 
 	work := b.split(b.tasks(targets, found, progress), max(1, r.BatchSize))
-	reading, read := tracing.Start(ctx, "recommendation.gather")
-	data, err := r.gather(reading, b, targets.readable(work.tasks))
-	tracing.End(read, err)
+	gatherCtx, gatherSpan := tracing.Start(ctx, "recommendation.gather")
+	data, err := r.gather(gatherCtx, b, targets.readable(work.tasks))
+	tracing.End(gatherSpan, err)
 
 	if err != nil {
 		return outcome{}, err
 	}
 
-	_, decision := tracing.Start(ctx, "recommendation.decide")
+	_, decideSpan := tracing.Start(ctx, "recommendation.decide")
 	proposals := b.decide(work.tasks, targets, data)
-	tracing.End(decision, nil)
+	tracing.End(decideSpan, nil)
 
 	if ctx.Err() != nil {
 		return outcome{}, nil // The process is stopping; nothing was written.
 	}
 
-	writing, written := tracing.Start(ctx, "recommendation.act")
-	defer written.End()
+	actCtx, actSpan := tracing.Start(ctx, "recommendation.act")
+	defer actSpan.End()
 
-	progress.record(r.act(writing, b, proposals, b.obsolete(work, targets, found)), r.Clock.Now())
+	progress.record(r.act(actCtx, b, proposals, b.obsolete(work, targets, found)), r.Clock.Now())
 	return r.finish(ctx, b, work, targets, progress), nil
 }
 

@@ -258,12 +258,12 @@ func namespaceList(names []string) string {
 }
 
 // count returns a number and its noun.
-func count(n int, one, many string) string {
+func count(n int, singular, plural string) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 " + singular
 	}
 
-	return strconv.Itoa(n) + " " + many
+	return strconv.Itoa(n) + " " + plural
 }
 
 // runStats counts the targets of a run, once for each recommender that supports them.

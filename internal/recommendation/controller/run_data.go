@@ -89,8 +89,8 @@ func (r *RuleReconciler) newRunData(now time.Time, tasks []task) *runData {
 		}
 
 		d.window = max(d.window, reader.usageWindow())
-		if whole, asks := t.recommender.evaluator.(totalsConsumer); asks {
-			d.totals = d.totals || whole.needsTotals()
+		if consumer, asks := t.recommender.evaluator.(totalsConsumer); asks {
+			d.totals = d.totals || consumer.needsTotals()
 		}
 		if e, sizes := t.recommender.evaluator.(*resourceEvaluator); sizes && r.Reaction && e.reacts(t, r.Namespace) {
 			d.reacting[t.target.Ref] = true
@@ -112,7 +112,7 @@ const maxScopes = 8
 func scopeOf(tasks []task) []string {
 	distinct := map[string]bool{}
 	for _, t := range tasks {
-		if _, whole := t.recommender.evaluator.(*packingEvaluator); whole {
+		if _, packs := t.recommender.evaluator.(*packingEvaluator); packs {
 			return nil // Pods of all namespaces use the capacity of nodes.
 		}
 
@@ -146,10 +146,10 @@ func (d *runData) usage(ctx context.Context) (*profile.Usage, error) {
 		return nil, err
 	}
 
-	reading, cancel := context.WithTimeout(ctx, d.historyTimeout)
+	readCtx, cancel := context.WithTimeout(ctx, d.historyTimeout)
 	defer cancel()
 
-	usage, err := profile.Collect(reading, d.history, profile.Request{
+	usage, err := profile.Collect(readCtx, d.history, profile.Request{
 		Workloads:  d.usageTargets,
 		End:        d.historyEnd,
 		Length:     d.window,
@@ -174,10 +174,10 @@ func (d *runData) constraints(ctx context.Context) (workload.Constraints, error)
 		return *d.read.constraints, nil
 	}
 
-	listing, cancel := context.WithTimeout(ctx, d.listTimeout)
+	listCtx, cancel := context.WithTimeout(ctx, d.listTimeout)
 	defer cancel()
 
-	limits, err := d.lister.Constraints(listing, d.namespaces)
+	limits, err := d.lister.Constraints(listCtx, d.namespaces)
 	if err != nil {
 		return workload.Constraints{}, fmt.Errorf("reading nodes and autoscalers: %w", err)
 	}

@@ -79,12 +79,12 @@ func (d *runData) pods(ctx context.Context) ([]pod, error) {
 		return d.objects.pods, nil
 	}
 
-	listing, cancel := context.WithTimeout(ctx, d.listTimeout)
+	listCtx, cancel := context.WithTimeout(ctx, d.listTimeout)
 	defer cancel()
 
 	var out []pod
 	byWorkload := map[workloadKey][]int{}
-	err := d.lister.EachPod(listing, d.namespaces, func(o *corev1.Pod, p workload.Pod, mirror bool) error {
+	err := d.lister.EachPod(listCtx, d.namespaces, func(o *corev1.Pod, p workload.Pod, mirror bool) error {
 		placement, err := placementOf(o)
 		if err != nil {
 			return err
@@ -182,17 +182,17 @@ func (d *runData) allNodes(ctx context.Context) ([]corev1.Node, error) {
 		return d.objects.nodes, nil
 	}
 
-	listing, cancel := context.WithTimeout(ctx, d.listTimeout)
+	listCtx, cancel := context.WithTimeout(ctx, d.listTimeout)
 	defer cancel()
 
 	var out []corev1.Node
-	err := d.lister.EachNode(listing, func(n *corev1.Node) error {
-		one := *n // The object belongs to the cache.
-		one.Annotations = nil
-		one.ManagedFields = nil
-		one.Status.Images = nil
-		one.Status.VolumesAttached = nil
-		out = append(out, one)
+	err := d.lister.EachNode(listCtx, func(n *corev1.Node) error {
+		node := *n // The object belongs to the cache.
+		node.Annotations = nil
+		node.ManagedFields = nil
+		node.Status.Images = nil
+		node.Status.VolumesAttached = nil
+		out = append(out, node)
 
 		return nil
 	})
@@ -215,18 +215,18 @@ func (d *runData) nodeCapacity() []packing.Node {
 	for i := range d.objects.nodes {
 		n := &d.objects.nodes[i]
 		byName[n.Name] = i
-		has := workload.AmountsOf(n.Status.Allocatable)
+		allocatable := workload.AmountsOf(n.Status.Allocatable)
 		out[i] = packing.Node{
 			Name:        n.Name,
-			Allocatable: has,
-			Free:        has,
+			Allocatable: allocatable,
+			Free:        allocatable,
 			FreePods:    int(n.Status.Allocatable.Pods().Value()),
 		}
 	}
 
 	for _, p := range d.objects.pods {
-		i, known := byName[p.Node]
-		if !known {
+		i, ok := byName[p.Node]
+		if !ok {
 			continue
 		}
 
@@ -241,8 +241,8 @@ func (d *runData) nodeCapacity() []packing.Node {
 
 // allowedNodes reports, by the index of a node, whether it accepts a pod regardless of free capacity.
 func (d *runData) allowedNodes(p pod) ([]bool, error) {
-	if known, ok := d.objects.allowed[p.placement]; ok {
-		return known, nil
+	if allowed, ok := d.objects.allowed[p.placement]; ok {
+		return allowed, nil
 	}
 
 	var c placementRules
@@ -250,13 +250,13 @@ func (d *runData) allowedNodes(p pod) ([]bool, error) {
 		return nil, fmt.Errorf("pod %s/%s: %w", p.namespace, p.Name, err)
 	}
 
-	like := &corev1.Pod{Spec: corev1.PodSpec{
+	sample := &corev1.Pod{Spec: corev1.PodSpec{
 		NodeSelector: c.NodeSelector, Tolerations: c.Tolerations, Affinity: &corev1.Affinity{NodeAffinity: c.NodeAffinity},
 	}}
 
 	out := make([]bool, len(d.objects.nodes))
 	for i := range d.objects.nodes {
-		out[i] = workload.NodeRejectReason(&d.objects.nodes[i], like) == ""
+		out[i] = workload.NodeRejectReason(&d.objects.nodes[i], sample) == ""
 	}
 
 	d.objects.allowed[p.placement] = out
@@ -265,11 +265,11 @@ func (d *runData) allowedNodes(p pod) ([]bool, error) {
 
 // listEach visits the objects of the kind of an empty list in the scopes, page by page, from the API server.
 func listEach[T client.Object](ctx context.Context, d *runData, empty client.ObjectList, visit func(T)) error {
-	listing, cancel := context.WithTimeout(ctx, d.listTimeout)
+	listCtx, cancel := context.WithTimeout(ctx, d.listTimeout)
 	defer cancel()
 
 	for _, namespace := range d.scopes() {
-		if err := listNamespace(listing, d.live, namespace, empty, visit); err != nil {
+		if err := listNamespace(listCtx, d.live, namespace, empty, visit); err != nil {
 			return err
 		}
 	}
@@ -303,16 +303,16 @@ func listNamespace[T client.Object](ctx context.Context, from client.Reader, nam
 }
 
 // hourlyFigures reads a figure of everything in the namespaces of the targets, over a number of hours.
-func (d *runData) hourlyFigures(ctx context.Context, of metrics.HourlyMetric, targets []workload.Workload, hours int) ([]metrics.HourlySeries, error) {
+func (d *runData) hourlyFigures(ctx context.Context, metric metrics.HourlyMetric, targets []workload.Workload, hours int) ([]metrics.HourlySeries, error) {
 	if d.history.Hourly == nil {
 		return nil, wrapSourceError(errNoHourlyData)
 	}
 
-	reading, cancel := context.WithTimeout(ctx, d.historyTimeout)
+	readCtx, cancel := context.WithTimeout(ctx, d.historyTimeout)
 	defer cancel()
 
-	out, err := d.history.Hourly.Hourly(reading, metrics.HourlyRequest{
-		Metric:     of,
+	out, err := d.history.Hourly.Hourly(readCtx, metrics.HourlyRequest{
+		Metric:     metric,
 		Namespaces: namespacesOf(targets),
 		End:        d.historyEnd,
 		Hours:      hours,
@@ -336,9 +336,9 @@ func namespacesOf(targets []workload.Workload) []string {
 
 // readHours reads a figure over a number of hours and returns it by key, the maximum of several series of one key.
 func readHours[K comparable](
-	ctx context.Context, d *runData, of metrics.HourlyMetric, targets []workload.Workload, hours int, key func(metrics.HourlySeries) K,
+	ctx context.Context, d *runData, metric metrics.HourlyMetric, targets []workload.Workload, hours int, key func(metrics.HourlySeries) K,
 ) (map[K]observation.Hours, error) {
-	list, err := d.hourlyFigures(ctx, of, targets, hours)
+	list, err := d.hourlyFigures(ctx, metric, targets, hours)
 	if err != nil {
 		return nil, err
 	}
@@ -346,8 +346,8 @@ func readHours[K comparable](
 	out := make(map[K]observation.Hours, len(list))
 	for _, h := range list {
 		k := key(h)
-		if known, exists := out[k]; exists {
-			known.Max(h.Values)
+		if previous, exists := out[k]; exists {
+			previous.Max(h.Values)
 			continue
 		}
 
@@ -363,24 +363,24 @@ type podTotals struct{ sum, pods observation.Hours }
 // totalsByWorkload sums a figure of pods by workload.
 func totalsByWorkload(list []metrics.HourlySeries, hours int) map[workloadKey]podTotals {
 	out := map[workloadKey]podTotals{}
-	one := make(observation.Hours, hours)
+	podCount := make(observation.Hours, hours)
 	for _, h := range list {
 		key := workloadKeyOf(h.Key.Workload)
-		of, there := out[key]
-		if !there {
-			of = podTotals{observation.Unknown(hours), observation.Unknown(hours)}
-			out[key] = of
+		totals, ok := out[key]
+		if !ok {
+			totals = podTotals{observation.Unknown(hours), observation.Unknown(hours)}
+			out[key] = totals
 		}
 
-		for i := range one {
-			one[i] = series.Gap()
+		for i := range podCount {
+			podCount[i] = series.Gap()
 			if i < len(h.Values) && observation.IsKnown(h.Values[i]) {
-				one[i] = 1
+				podCount[i] = 1
 			}
 		}
 
-		of.sum.Add(h.Values)
-		of.pods.Add(one)
+		totals.sum.Add(h.Values)
+		totals.pods.Add(podCount)
 	}
 
 	return out
@@ -389,9 +389,9 @@ func totalsByWorkload(list []metrics.HourlySeries, hours int) map[workloadKey]po
 // thresholdFigure is a figure of pods that a recommender compares with a limit.
 type thresholdFigure struct {
 	// limit of 0 or less disables the figure.
-	limit float64
-	of    metrics.HourlyMetric
-	into  *map[workloadKey]podTotals
+	limit  float64
+	metric metrics.HourlyMetric
+	result *map[workloadKey]podTotals
 }
 
 // readPodFigures reads figures of the pods of targets, summed by workload, since deleted pods have no labels to select by.
@@ -401,12 +401,12 @@ func (d *runData) readPodFigures(ctx context.Context, targets []workload.Workloa
 			continue
 		}
 
-		list, err := d.hourlyFigures(ctx, f.of, targets, hours)
+		list, err := d.hourlyFigures(ctx, f.metric, targets, hours)
 		if err != nil {
 			return err
 		}
 
-		*f.into = totalsByWorkload(list, hours)
+		*f.result = totalsByWorkload(list, hours)
 	}
 
 	return nil

@@ -76,41 +76,41 @@ func (t templates) addWorkload(o runtime.Object) {
 	}
 }
 
-func (t templates) add(namespace, name string, of *corev1.PodTemplateSpec) *template {
-	one := template{namespace: namespace, workload: name, labels: of.Labels}
-	for i := range of.Spec.Volumes {
-		if c := of.Spec.Volumes[i].PersistentVolumeClaim; c != nil {
-			one.claims = append(one.claims, c.ClaimName)
+func (t templates) add(namespace, name string, podTemplate *corev1.PodTemplateSpec) *template {
+	added := template{namespace: namespace, workload: name, labels: podTemplate.Labels}
+	for i := range podTemplate.Spec.Volumes {
+		if c := podTemplate.Spec.Volumes[i].PersistentVolumeClaim; c != nil {
+			added.claims = append(added.claims, c.ClaimName)
 		}
 	}
 
-	t.byNamespace[namespace] = append(t.byNamespace[namespace], one)
+	t.byNamespace[namespace] = append(t.byNamespace[namespace], added)
 	return &t.byNamespace[namespace][len(t.byNamespace[namespace])-1]
 }
 
 // addStatefulSet adds a StatefulSet with the claims that it creates. With zero replicas it may use any of them again; otherwise
 // it uses one of each claim template per replica.
 func (t templates) addStatefulSet(s *appsv1.StatefulSet) {
-	one := t.add(s.Namespace, "StatefulSet "+s.Name, &s.Spec.Template)
-	one.ordinalEnd = 1
+	added := t.add(s.Namespace, "StatefulSet "+s.Name, &s.Spec.Template)
+	added.ordinalEnd = 1
 	if s.Spec.Replicas != nil {
-		one.ordinalEnd = int(*s.Spec.Replicas)
+		added.ordinalEnd = int(*s.Spec.Replicas)
 	}
-	if s.Spec.Ordinals != nil && one.ordinalEnd > 0 {
-		one.ordinalEnd += int(s.Spec.Ordinals.Start)
+	if s.Spec.Ordinals != nil && added.ordinalEnd > 0 {
+		added.ordinalEnd += int(s.Spec.Ordinals.Start)
 	}
 
 	for i := range s.Spec.VolumeClaimTemplates {
-		one.claimPrefixes = append(one.claimPrefixes, s.Spec.VolumeClaimTemplates[i].Name+"-"+s.Name+"-")
+		added.claimPrefixes = append(added.claimPrefixes, s.Spec.VolumeClaimTemplates[i].Name+"-"+s.Name+"-")
 	}
 }
 
 // claimUsers returns the workloads whose pods would mount a claim.
 func (t templates) claimUsers(c claim) []string {
 	var out []string
-	for _, one := range t.byNamespace[c.namespace] {
-		if one.usesClaim(c.name) {
-			out = append(out, one.workload)
+	for _, candidate := range t.byNamespace[c.namespace] {
+		if candidate.usesClaim(c.name) {
+			out = append(out, candidate.workload)
 		}
 	}
 
@@ -139,9 +139,9 @@ func (t template) usesClaim(claim string) bool {
 // selectedBy returns the workloads whose pods a selector would match.
 func (t templates) selectedBy(namespace string, selector labels.Selector) []string {
 	var out []string
-	for _, one := range t.byNamespace[namespace] {
-		if selector.Matches(one.labels) {
-			out = append(out, one.workload)
+	for _, candidate := range t.byNamespace[namespace] {
+		if selector.Matches(candidate.labels) {
+			out = append(out, candidate.workload)
 		}
 	}
 

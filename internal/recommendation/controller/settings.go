@@ -83,9 +83,9 @@ func (r Registry) ParseSettings(data []byte) (Settings, error) {
 	}
 
 	// Who builds craned with a recommender wants to use it: the file may restrict it, and need not list it.
-	for _, one := range r.recommenders {
-		if _, listed := s.recommenders[one.name]; one.external && !listed {
-			s.recommenders[one.name] = recommenderSettings{acceptAll: true}
+	for _, candidate := range r.recommenders {
+		if _, listed := s.recommenders[candidate.name]; candidate.external && !listed {
+			s.recommenders[candidate.name] = recommenderSettings{acceptAll: true}
 		}
 	}
 
@@ -101,10 +101,10 @@ func (s Settings) Check(r analysisv1alpha1.Recommender) error {
 
 // configure returns a recommender with the settings of the file, overridden by those of a rule.
 func (s Settings) configure(r analysisv1alpha1.Recommender) (configuredRecommender, error) {
-	base, known := s.recommenders[r.Name]
+	base, ok := s.recommenders[r.Name]
 	i := s.registry.indexOf(r.Name)
 	switch {
-	case !known:
+	case !ok:
 		return configuredRecommender{}, fmt.Errorf("unknown recommender %q: the configuration has %s", r.Name, s.names())
 	case i < 0:
 		return configuredRecommender{}, fmt.Errorf("recommender %q is not served by this version of craned", r.Name)

@@ -91,7 +91,7 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 		return err
 	}
 
-	one := &Reconciler{
+	reconciler := &Reconciler{
 		Client:    mgr.GetClient(),
 		Live:      mgr.GetAPIReader(),
 		Events:    mgr.GetEventRecorder("craned"),
@@ -110,7 +110,7 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 		b = b.Watches(kind.Object, handler.EnqueueRequestsFromMapFunc(mapTargetToRecommendations(mgr.GetClient(), kind.GVK)), builder.WithPredicates(deletionsOnly()))
 	}
 
-	if err := b.Complete(shares.Reconciler(enqueue.OnConflict(one))); err != nil {
+	if err := b.Complete(shares.Reconciler(enqueue.OnConflict(reconciler))); err != nil {
 		return fmt.Errorf("building the controller of recommendations: %w", err)
 	}
 
@@ -190,7 +190,7 @@ func mapToRule(_ context.Context, o client.Object) []reconcile.Request {
 
 // newEvaluationRequests passes updates in which a user lowers the run number of a Recommendation.
 func newEvaluationRequests() predicate.Predicate {
-	asked := func(o client.Object) bool {
+	requested := func(o client.Object) bool {
 		rec, ok := o.(*analysisv1alpha1.Recommendation)
 		return ok && evaluationRequested(rec)
 	}
@@ -199,7 +199,7 @@ func newEvaluationRequests() predicate.Predicate {
 		CreateFunc:  func(event.CreateEvent) bool { return false }, // After a start the rule itself is reconciled.
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return asked(e.ObjectNew) && !asked(e.ObjectOld) },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return requested(e.ObjectNew) && !requested(e.ObjectOld) },
 	}
 }
 

@@ -170,8 +170,8 @@ func (p *progress) recordSelectors(failures []error, limit time.Duration, now ti
 }
 
 // forgetFailures drops the failures of deleted targets, which would delay the end of the run.
-func (p *progress) forgetFailures(gone func(identity) bool) {
-	maps.DeleteFunc(p.failed, func(id identity, _ failure) bool { return gone(id) })
+func (p *progress) forgetFailures(isGone func(identity) bool) {
+	maps.DeleteFunc(p.failed, func(id identity, _ failure) bool { return isGone(id) })
 }
 
 // isDue reports whether a task has still to be done in this run and may be tried now.

@@ -116,7 +116,7 @@ func newForecastCandidate(o observation, m *autoscalingv2.MetricSpec, identifier
 	out := forecastCandidate{predictedMetric: predictedMetric{identifier: identifier}}
 	previous := previousMetric(o.prediction, identifier)
 	query, err := queries.build(o.ehpa, m, identifier)
-	if _, known := queries.Rules(); !known && previous != nil {
+	if _, rulesRead := queries.Rules(); !rulesRead && previous != nil {
 		// Before the rules are read after a start, the previous query stays: another one would start without history.
 		query = *previous.DeepCopy()
 		err = nil

@@ -124,7 +124,7 @@ func desiredHPA(
 	var annotations map[string]string
 	if existing != nil {
 		out = existing.DeepCopy()
-		if _, kept := out.Annotations[autoscalingv1alpha1.AnnotationAdoptedSpec]; !kept && !metav1.IsControlledBy(out, ehpa) {
+		if _, adopted := out.Annotations[autoscalingv1alpha1.AnnotationAdoptedSpec]; !adopted && !metav1.IsControlledBy(out, ehpa) {
 			if before, err := json.Marshal(out.Spec); err == nil {
 				annotations = map[string]string{autoscalingv1alpha1.AnnotationAdoptedSpec: string(before)}
 			}

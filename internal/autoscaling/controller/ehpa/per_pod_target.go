@@ -54,8 +54,8 @@ func resourcePerPodTarget(
 		return resource.Quantity{}, fmt.Errorf("the utilization of %s cannot be forecast: use averageValue", name)
 	}
 
-	request, known := requests[requestKey{name, container}]
-	if !known {
+	request, ok := requests[requestKey{name, container}]
+	if !ok {
 		return resource.Quantity{}, errors.New("what the pods request is unknown")
 	}
 

@@ -95,39 +95,39 @@ func (s *PreviewCalculator) sync(ctx context.Context, h *scaling.History, o obse
 	var input []scaling.Proposal
 	var out decision
 
-	add := func(one proposal, replicas int32, err error) {
-		out.proposals = append(out.proposals, one.status(replicas, err))
+	add := func(entry proposal, replicas int32, err error) {
+		out.proposals = append(out.proposals, entry.status(replicas, err))
 		input = append(input, scaling.Proposal{
-			Metric:   one.name,
+			Metric:   entry.name,
 			Replicas: replicas,
 			Err:      err,
-			Reason:   one.name + " is " + one.current + ", the target " + one.target,
+			Reason:   entry.name + " is " + entry.current + ", the target " + entry.target,
 		})
 	}
 
 	for i := range metrics {
-		one := proposal{name: names[i]}
+		entry := proposal{name: names[i]}
 		var replicas int32
 		v, err := s.Metrics.Read(ctx, o.ehpa.Namespace, o.target.Selector, &metrics[i], o.now)
 		if err == nil {
-			replicas, one.current, one.target, err = replicasFor(&metrics[i], v, o.target, scalingTolerance(behavior))
+			replicas, entry.current, entry.target, err = replicasFor(&metrics[i], v, o.target, scalingTolerance(behavior))
 		}
 
-		add(one, replicas, err)
+		add(entry, replicas, err)
 	}
 
 	for _, c := range p.forecasts.candidates {
-		one := proposal{name: proposalPrediction + c.identifier}
+		entry := proposal{name: proposalPrediction + c.identifier}
 		if c.err != nil {
-			out.proposals = append(out.proposals, one.status(0, c.err))
+			out.proposals = append(out.proposals, entry.status(0, c.err))
 			continue
 		}
 
-		one.current = formatNumber(c.forecast.Value)
-		one.target = c.perPod.String()
-		one.message = c.forecast.Reason
+		entry.current = formatNumber(c.forecast.Value)
+		entry.target = c.perPod.String()
+		entry.message = c.forecast.Reason
 		replicas, err := scaling.ReplicasForTotal(c.forecast.Value, c.perPod.AsApproximateFloat64(), o.target.Replicas, scalingTolerance(behavior))
-		add(one, replicas, err)
+		add(entry, replicas, err)
 	}
 
 	out.proposals = append(out.proposals, cronProposals(p.crons.floor)...)

@@ -21,8 +21,8 @@ func isPropagated(key string, names, prefixes []string) bool {
 
 // mergedMetadata returns the labels or annotations of an object: the existing ones without those that are propagated, then the propagated
 // ones of the owner, then those of the controller.
-func mergedMetadata(have, owner map[string]string, names, prefixes []string, own map[string]string) map[string]string {
-	out := maps.Clone(have)
+func mergedMetadata(current, owner map[string]string, names, prefixes []string, managed map[string]string) map[string]string {
+	out := maps.Clone(current)
 	if out == nil {
 		out = map[string]string{}
 	}
@@ -34,7 +34,7 @@ func mergedMetadata(have, owner map[string]string, names, prefixes []string, own
 		}
 	}
 
-	maps.Copy(out, own)
+	maps.Copy(out, managed)
 	if len(out) == 0 {
 		return nil
 	}

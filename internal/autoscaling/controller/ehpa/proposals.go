@@ -34,7 +34,7 @@ func hpaProposals(hpa *autoscalingv2.HorizontalPodAutoscaler, p plan) []autoscal
 	names := proposalNames(hpa.Spec.Metrics)
 	var out []autoscalingv1alpha1.ReplicaProposal
 	for i := range hpa.Spec.Metrics {
-		one := proposal{name: names[i]}
+		entry := proposal{name: names[i]}
 		r, err := newReading(&hpa.Spec.Metrics[i], metricStatus(hpa, i))
 		if c := p.forecasts.candidate(names[i]); c != nil && err == nil { // The HPA rounds the value.
 			r = reading{
@@ -44,28 +44,28 @@ func hpaProposals(hpa *autoscalingv2.HorizontalPodAutoscaler, p plan) []autoscal
 				totalValue:  true,
 			}
 
-			one.message = c.forecast.Reason
+			entry.message = c.forecast.Reason
 		}
 
-		one.current = r.current.text
-		one.target = r.target.text
+		entry.current = r.current.text
+		entry.target = r.target.text
 
 		var replicas int32
 		if err == nil {
 			replicas, err = r.replicas(hpa.Status.CurrentReplicas, scalingTolerance(hpa.Spec.Behavior))
 		}
 
-		out = append(out, one.status(replicas, err))
+		out = append(out, entry.status(replicas, err))
 	}
 
 	for _, c := range p.forecasts.candidates { // Those that the HPA does not have.
-		one := proposal{name: proposalPrediction + c.identifier}
+		entry := proposal{name: proposalPrediction + c.identifier}
 		err := c.err
 		if err == nil {
 			err = errors.New(p.forecasts.ready.Message)
 		}
-		if !slices.Contains(names, one.name) {
-			out = append(out, one.status(0, err))
+		if !slices.Contains(names, entry.name) {
+			out = append(out, entry.status(0, err))
 		}
 	}
 

@@ -24,11 +24,11 @@ import (
 // configuration, or a default.
 type QueryBuilder struct {
 	// Selector returns a PromQL selector with the matchers of the configuration added.
-	Selector func(metric string, own ...prometheus.Matcher) (string, error)
+	Selector func(metric string, matchers ...prometheus.Matcher) (string, error)
 	// Pods returns matchers that select the pods of a workload by name.
 	Pods func(namespace, kind, name string) []prometheus.Matcher
-	// Rules returns the rules of prometheus-adapter's configuration, nil for none. known is false until they have been read.
-	Rules func() (rules *promadapter.Rules, known bool)
+	// Rules returns the rules of prometheus-adapter's configuration, nil for none. read is false until they have been read.
+	Rules func() (rules *promadapter.Rules, read bool)
 	// NoPromQL is the reason why no source answers PromQL; nil where one does.
 	NoPromQL error
 }

@@ -159,18 +159,18 @@ func (r *Reconciler) isOptedOut(ctx context.Context, namespace string, target wo
 }
 
 // getOwned reads the managed object of a kind into the given one. It returns nil where there is none that the autoscaler controls.
-func getOwned[T client.Object](ctx context.Context, c client.Reader, ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, into T) (T, error) {
+func getOwned[T client.Object](ctx context.Context, c client.Reader, ehpa *autoscalingv1alpha1.EffectiveHorizontalPodAutoscaler, object T) (T, error) {
 	var none T
-	switch err := c.Get(ctx, client.ObjectKey{Namespace: ehpa.Namespace, Name: managedName(ehpa.Name)}, into); {
+	switch err := c.Get(ctx, client.ObjectKey{Namespace: ehpa.Namespace, Name: managedName(ehpa.Name)}, object); {
 	case apierrors.IsNotFound(err):
 		return none, nil
 	case err != nil:
-		return none, fmt.Errorf("reading %T of the autoscaler %s: %w", into, client.ObjectKeyFromObject(ehpa), err)
-	case !metav1.IsControlledBy(into, ehpa):
+		return none, fmt.Errorf("reading %T of the autoscaler %s: %w", object, client.ObjectKeyFromObject(ehpa), err)
+	case !metav1.IsControlledBy(object, ehpa):
 		return none, nil
 	}
 
-	return into, nil
+	return object, nil
 }
 
 // findScalers lists the autoscalers of the target, and the HPAs that the autoscaler controls, and sorts them by their role.

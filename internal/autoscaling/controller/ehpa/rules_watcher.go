@@ -54,7 +54,7 @@ func (f *RulesWatcher) Problem() error {
 }
 
 // Current returns the rules, nil for none. known is false until configured rules have been read.
-func (f *RulesWatcher) Current() (rules *promadapter.Rules, known bool) {
+func (f *RulesWatcher) Current() (rules *promadapter.Rules, read bool) {
 	rules = f.current.Load()
 	return rules, rules != nil || f.File == "" && f.ConfigMap.Name == ""
 }

@@ -110,10 +110,10 @@ func readyCondition(s autoscalerState, sizings []containerSizing) condition.Stat
 
 // describeDifferences returns which Recommendations of rules have other requests for the same target, and why; empty for none.
 func (s autoscalerState) describeDifferences(sizings []containerSizing) string {
-	own := adoption.Size{Containers: map[string]rightsize.Resources{}}
+	applied := adoption.Size{Containers: map[string]rightsize.Resources{}}
 	for _, sizing := range sizings {
 		if sizing.Target > 0 {
-			setAmounts(own, sizing.container, sizing.Resource, sizing.Target, 0)
+			setAmounts(applied, sizing.container, sizing.Resource, sizing.Target, 0)
 		}
 	}
 
@@ -126,7 +126,7 @@ func (s autoscalerState) describeDifferences(sizings []containerSizing) string {
 		}
 
 		name := fmt.Sprintf("Recommendation %s (rule %s)", rec.Name, rec.Labels[analysisv1alpha1.LabelRuleName])
-		if difference := targetsnapshot.DescribeDifference(name, size, own, s.evpa); difference != "" {
+		if difference := targetsnapshot.DescribeDifference(name, size, applied, s.evpa); difference != "" {
 			text.WriteString("; " + difference)
 		}
 	}
@@ -159,8 +159,8 @@ func appliedCondition(s autoscalerState, sizings []containerSizing, point scaleP
 		}
 
 		if status.Adoption != nil && slices.Contains([]adoption.Phase{adoption.Untouched, adoption.Resting}, adoption.Phase(status.Adoption.Phase)) {
-			if held := heldText(sizings); held != "" {
-				return not(reasonHeld, held)
+			if text := heldText(sizings); text != "" {
+				return not(reasonHeld, text)
 			}
 		}
 

@@ -245,8 +245,8 @@ func (r *Reconciler) addExternalEstimates(ctx context.Context, now time.Time, na
 			continue
 		}
 
-		reading, cancel := context.WithTimeout(ctx, externalTimeout)
-		value, err := r.External.ReadValue(reading, namespace, name, x.selector, now)
+		readCtx, cancel := context.WithTimeout(ctx, externalTimeout)
+		value, err := r.External.ReadValue(readCtx, namespace, name, x.selector, now)
 		cancel()
 
 		if err == nil && !(value > 0) {

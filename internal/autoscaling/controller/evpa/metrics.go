@@ -58,20 +58,20 @@ func (m *Metrics) record(namespace string, states []autoscalerState, plans []pla
 			continue
 		}
 
-		for _, one := range plans[i].sizings {
-			if one.Target <= 0 {
+		for _, sizing := range plans[i].sizings {
+			if sizing.Target <= 0 {
 				continue
 			}
 
-			c, _ := s.target.Container(one.container)
+			c, _ := s.target.Container(sizing.container)
 			amount := recommendedAmount{
-				labels:   []string{s.target.APIVersion, s.target.Kind, namespace, s.target.Name, one.container, string(one.Resource)},
-				resource: one.Resource,
-				target:   float64(one.Target),
-				current:  float64(requestAmount(profile.CurrentResources(c), one.Resource)),
+				labels:   []string{s.target.APIVersion, s.target.Kind, namespace, s.target.Name, sizing.container, string(sizing.Resource)},
+				resource: sizing.Resource,
+				target:   float64(sizing.Target),
+				current:  float64(requestAmount(profile.CurrentResources(c), sizing.Resource)),
 			}
 
-			if one.Resource == series.CPU {
+			if sizing.Resource == series.CPU {
 				amount.target = amount.target / 1000
 				amount.current = amount.current / 1000
 			}
@@ -103,20 +103,20 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	defer m.mu.Unlock()
 
 	for _, all := range m.recommendations {
-		for _, one := range all {
-			seriesguard.Send(ch, recommendationDesc, prometheus.GaugeValue, one.target, one.labels...)
+		for _, rec := range all {
+			seriesguard.Send(ch, recommendationDesc, prometheus.GaugeValue, rec.target, rec.labels...)
 			up := cpuUpDesc
 			down := cpuDownDesc
-			if one.resource == series.Memory {
+			if rec.resource == series.Memory {
 				up = memoryUpDesc
 				down = memoryDownDesc
 			}
 
 			switch {
-			case one.target > one.current:
-				seriesguard.Send(ch, up, prometheus.GaugeValue, one.target-one.current, one.labels...)
-			case one.target < one.current:
-				seriesguard.Send(ch, down, prometheus.GaugeValue, one.current-one.target, one.labels...)
+			case rec.target > rec.current:
+				seriesguard.Send(ch, up, prometheus.GaugeValue, rec.target-rec.current, rec.labels...)
+			case rec.target < rec.current:
+				seriesguard.Send(ch, down, prometheus.GaugeValue, rec.current-rec.target, rec.labels...)
 			}
 		}
 	}

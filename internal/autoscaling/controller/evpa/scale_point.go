@@ -32,15 +32,15 @@ func newScalePoint(constraints workload.Constraints, s autoscalerState, sizings 
 	var containers []rightsize.Recommendation
 	size := desiredSize(sizings)
 	for _, c := range s.sizedContainers() {
-		one := rightsize.Recommendation{Container: c.Name, Current: profile.CurrentResources(c), Target: size.Containers[c.Name]}
-		if requestAmount(one.Target, series.CPU) > 0 {
-			one.CPU.Status = rightsize.Ready
+		recommendation := rightsize.Recommendation{Container: c.Name, Current: profile.CurrentResources(c), Target: size.Containers[c.Name]}
+		if requestAmount(recommendation.Target, series.CPU) > 0 {
+			recommendation.CPU.Status = rightsize.Ready
 		}
-		if requestAmount(one.Target, series.Memory) > 0 {
-			one.Memory.Status = rightsize.Ready
+		if requestAmount(recommendation.Target, series.Memory) > 0 {
+			recommendation.Memory.Status = rightsize.Ready
 		}
 
-		containers = append(containers, one)
+		containers = append(containers, recommendation)
 	}
 
 	changes := scaler.TargetChanges(containers)

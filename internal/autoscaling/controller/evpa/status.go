@@ -123,23 +123,23 @@ func setResource(list *corev1.ResourceList, r series.Resource, v int64) {
 func recommendedResources(s autoscalerState, sizings []containerSizing) *autoscalingv1alpha1.RecommendedPodResources {
 	out := &autoscalingv1alpha1.RecommendedPodResources{}
 	for _, c := range s.sizedContainers() {
-		one := autoscalingv1alpha1.RecommendedContainerResources{ContainerName: c.Name, Target: corev1.ResourceList{}}
+		container := autoscalingv1alpha1.RecommendedContainerResources{ContainerName: c.Name, Target: corev1.ResourceList{}}
 		for _, d := range sizings {
 			switch {
 			case d.container != c.Name:
 			case d.Target > 0:
-				setResource(&one.Target, d.Resource, d.Target)
-				setResource(&one.LowerBound, d.Resource, d.Lower)
-				setResource(&one.UpperBound, d.Resource, d.Upper)
-				setResource(&one.UncappedTarget, d.Resource, d.Uncapped)
+				setResource(&container.Target, d.Resource, d.Target)
+				setResource(&container.LowerBound, d.Resource, d.Lower)
+				setResource(&container.UpperBound, d.Resource, d.Upper)
+				setResource(&container.UncappedTarget, d.Resource, d.Uncapped)
 
 			case containerPolicy(s.evpa, c.Name).Controls(d.Resource):
-				keepPreviousResource(s, &one, corev1.ResourceName(d.Resource))
+				keepPreviousResource(s, &container, corev1.ResourceName(d.Resource))
 			}
 		}
 
-		if len(one.Target) > 0 {
-			out.ContainerRecommendations = append(out.ContainerRecommendations, one)
+		if len(container.Target) > 0 {
+			out.ContainerRecommendations = append(out.ContainerRecommendations, container)
 		}
 	}
 
@@ -151,21 +151,21 @@ func recommendedResources(s autoscalerState, sizings []containerSizing) *autosca
 }
 
 // keepPreviousResource copies the amounts of one resource from the previous status.
-func keepPreviousResource(s autoscalerState, one *autoscalingv1alpha1.RecommendedContainerResources, name corev1.ResourceName) {
+func keepPreviousResource(s autoscalerState, container *autoscalingv1alpha1.RecommendedContainerResources, name corev1.ResourceName) {
 	if s.evpa.Status.Recommendation == nil {
 		return
 	}
 
 	for _, last := range s.evpa.Status.Recommendation.ContainerRecommendations {
-		if last.ContainerName != one.ContainerName {
+		if last.ContainerName != container.ContainerName {
 			continue
 		}
 
 		for _, part := range []struct {
 			to   *corev1.ResourceList
 			from corev1.ResourceList
-		}{{&one.Target, last.Target}, {&one.LowerBound, last.LowerBound}, {&one.UpperBound, last.UpperBound}, {&one.UncappedTarget, last.UncappedTarget}} {
-			if q, known := part.from[name]; known {
+		}{{&container.Target, last.Target}, {&container.LowerBound, last.LowerBound}, {&container.UpperBound, last.UpperBound}, {&container.UncappedTarget, last.UncappedTarget}} {
+			if q, ok := part.from[name]; ok {
 				if *part.to == nil {
 					*part.to = corev1.ResourceList{}
 				}
@@ -227,12 +227,12 @@ func newEstimatorStatuses(s autoscalerState, now time.Time) []autoscalingv1alpha
 	var out []autoscalingv1alpha1.ResourceEstimatorStatus
 	for _, name := range ownEstimators() {
 		answer, missing := s.estimatorResult(name)
-		before, known := last[name]
+		before, ok := last[name]
 		switch {
-		case answer == nil && missing && known:
+		case answer == nil && missing && ok:
 			out = append(out, before)
 		case answer == nil:
-		case known && equality.Semantic.DeepEqual(before.Recommendation, answer):
+		case ok && equality.Semantic.DeepEqual(before.Recommendation, answer):
 			out = append(out, before)
 		default:
 			at := metav1.NewTime(now.Truncate(time.Second))
@@ -247,7 +247,7 @@ func newEstimatorStatuses(s autoscalerState, now time.Time) []autoscalingv1alpha
 func (s autoscalerState) estimatorResult(name string) (answer *autoscalingv1alpha1.RecommendedPodResources, missing bool) {
 	out := &autoscalingv1alpha1.RecommendedPodResources{}
 	for _, c := range s.sizedContainers() {
-		one := autoscalingv1alpha1.RecommendedContainerResources{ContainerName: c.Name, Target: corev1.ResourceList{}}
+		container := autoscalingv1alpha1.RecommendedContainerResources{ContainerName: c.Name, Target: corev1.ResourceList{}}
 		for _, r := range vertical.Resources() {
 			for _, e := range s.estimates[c.Name][r] {
 				switch {
@@ -255,15 +255,15 @@ func (s autoscalerState) estimatorResult(name string) (answer *autoscalingv1alph
 				case e.Failure != "" || e.Pending != "":
 					missing = true
 				default:
-					setResource(&one.Target, r, vertical.RoundUp(r, e.Value))
-					setResource(&one.LowerBound, r, vertical.RoundUp(r, e.Lower))
-					setResource(&one.UpperBound, r, vertical.RoundUp(r, e.Upper))
+					setResource(&container.Target, r, vertical.RoundUp(r, e.Value))
+					setResource(&container.LowerBound, r, vertical.RoundUp(r, e.Lower))
+					setResource(&container.UpperBound, r, vertical.RoundUp(r, e.Upper))
 				}
 			}
 		}
 
-		if len(one.Target) > 0 {
-			out.ContainerRecommendations = append(out.ContainerRecommendations, one)
+		if len(container.Target) > 0 {
+			out.ContainerRecommendations = append(out.ContainerRecommendations, container)
 		}
 	}
 

@@ -37,10 +37,10 @@ func (u *usageCache) get(
 		return cached.usage, nil
 	}
 
-	reading, cancel := context.WithTimeout(ctx, historyTimeout)
+	readCtx, cancel := context.WithTimeout(ctx, historyTimeout)
 	defer cancel()
 
-	usage, err := profile.Collect(reading, from, profile.Request{
+	usage, err := profile.Collect(readCtx, from, profile.Request{
 		Workloads:  all,
 		End:        c.now.Truncate(time.Minute),
 		Length:     c.window,

@@ -50,8 +50,8 @@ type Config struct {
 type Ledger struct {
 	cfg Config
 
-	// reading serialises reads; it is locked before mu.
-	reading sync.Mutex
+	// readMu serialises reads; it is locked before mu.
+	readMu sync.Mutex
 
 	mu         sync.Mutex
 	last       *snapshot
@@ -100,19 +100,19 @@ func (l *Ledger) Start(ctx context.Context) error {
 }
 
 func (l *Ledger) refresh(ctx context.Context) {
-	l.reading.Lock()
-	defer l.reading.Unlock()
+	l.readMu.Lock()
+	defer l.readMu.Unlock()
 
-	reading, cancel := context.WithTimeout(ctx, readTimeout)
+	readCtx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 
-	b, err := l.read(reading)
+	b, err := l.read(readCtx)
 	if err == nil {
 		l.setPrices(b) // The prices are complete now; their readers need not wait for the usage.
-		dealt := *b
-		err = l.allocate(reading, &dealt)
+		allocated := *b
+		err = l.allocate(readCtx, &allocated)
 		l.mu.Lock()
-		l.last = &dealt
+		l.last = &allocated
 		l.mu.Unlock()
 	}
 
@@ -182,17 +182,17 @@ func (l *Ledger) Prices(ctx context.Context) (*cost.Tariff, workload.Placement, 
 		return b.tariff, b.placement, nil
 	}
 
-	l.reading.Lock()
-	defer l.reading.Unlock()
+	l.readMu.Lock()
+	defer l.readMu.Unlock()
 
 	if b := l.fresh(); b != nil { // Another goroutine has read meanwhile.
 		return b.tariff, b.placement, nil
 	}
 
-	reading, cancel := context.WithTimeout(ctx, readTimeout)
+	readCtx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 
-	b, err := l.read(reading)
+	b, err := l.read(readCtx)
 	if err == nil {
 		l.setPrices(b)
 		return b.tariff, b.placement, nil

@@ -28,8 +28,8 @@ const (
 
 // costBasis is one of the three measures by which the cost is allocated.
 type costBasis struct {
-	name string
-	of   func(cost.Shares) cost.Split
+	name  string
+	split func(cost.Shares) cost.Split
 }
 
 func costBases(withUse bool) []costBasis {
@@ -75,8 +75,8 @@ func describe() descriptions {
 // Describe implements prometheus.Collector.
 func (l *Ledger) Describe(ch chan<- *prometheus.Desc) {
 	d := describe()
-	for _, one := range []*prometheus.Desc{d.workload, d.namespace, d.nodes, d.idle, d.read, d.failures, d.nodeCPU, d.nodeMemory, d.nodeTotal} {
-		ch <- one
+	for _, desc := range []*prometheus.Desc{d.workload, d.namespace, d.nodes, d.idle, d.read, d.failures, d.nodeCPU, d.nodeMemory, d.nodeTotal} {
+		ch <- desc
 	}
 }
 
@@ -102,14 +102,14 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 
 	for _, m := range costBases(b.withUsage) {
 		for _, w := range limitWorkloads(a.Workloads) {
-			gauge(d.workload, m.of(w.Cost).Total().PerHour(), w.Namespace, w.Kind, w.Name, m.name, a.Currency)
+			gauge(d.workload, m.split(w.Cost).Total().PerHour(), w.Namespace, w.Kind, w.Name, m.name, a.Currency)
 		}
 
 		for _, n := range limitNamespaces(a.Namespaces) {
-			gauge(d.namespace, m.of(n.Cost).Total().PerHour(), n.Namespace, m.name, a.Currency)
+			gauge(d.namespace, m.split(n.Cost).Total().PerHour(), n.Namespace, m.name, a.Currency)
 		}
 
-		idle := m.of(a.Idle)
+		idle := m.split(a.Idle)
 		gauge(d.idle, idle.CPU.PerHour(), "cpu", m.name, a.Currency)
 		gauge(d.idle, idle.Memory.PerHour(), "memory", m.name, a.Currency)
 

@@ -93,8 +93,8 @@ func (m *Metrics) dropUnlisted() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
-	for p, there := range m.pods {
-		if !there {
+	for p, listed := range m.pods {
+		if !listed {
 			m.drop(p)
 		}
 	}

@@ -93,7 +93,7 @@ func NewRecorder(cfg Config) *Recorder {
 
 // OnRecorded registers a function that is called with newly recorded kills, by one goroutine. It must be called before
 // Start.
-func (r *Recorder) OnRecorded(told func([]oom.Kill)) { r.onRecorded = told }
+func (r *Recorder) OnRecorded(callback func([]oom.Kill)) { r.onRecorded = callback }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (r *Recorder) NeedLeaderElection() bool { return true }

@@ -56,12 +56,12 @@ func (r *Recorder) readAdopted(ctx context.Context) (adopted map[workload.Ref]ad
 					continue
 				}
 
-				size, known, err := r.adoptedSize(ctx, o)
+				size, ok, err := r.adoptedSize(ctx, o)
 				if err != nil {
 					return nil, 0, err
 				}
 
-				if !known {
+				if !ok {
 					unknown++
 				}
 
@@ -82,8 +82,8 @@ func (r *Recorder) readAdopted(ctx context.Context) (adopted map[workload.Ref]ad
 	return adopted, unknown, nil
 }
 
-// adoptedSize returns the sizes of a workload; known is false, and the sizes are empty, if they cannot be determined.
-func (r *Recorder) adoptedSize(ctx context.Context, o metav1.Object) (size adoptedSize, known bool, err error) {
+// adoptedSize returns the sizes of a workload; ok is false, and the sizes are empty, if they cannot be determined.
+func (r *Recorder) adoptedSize(ctx context.Context, o metav1.Object) (size adoptedSize, ok bool, err error) {
 	state, err := targetsnapshot.ReadState(o, analysisv1alpha1.AnalysisTypeResource)
 	if err != nil {
 		return adoptedSize{}, false, nil //nolint:nilerr // Adoption reports the unreadable state; here the saving is unknown.
