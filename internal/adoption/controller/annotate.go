@@ -208,6 +208,7 @@ func (a *annotator) ownedByGocrane(ctx context.Context, target *unstructured.Uns
 			continue
 		}
 
+		// Another manager owns the annotation too: it is not taken over.
 		if entry.Manager != gocraneManager || entry.Operation != metav1.ManagedFieldsOperationUpdate || entry.Subresource != "status" {
 			return "", false, nil
 		}

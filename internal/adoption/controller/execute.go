@@ -51,6 +51,7 @@ func (r *Reconciler) execute(ctx context.Context, e execution) (outcome, error) 
 		return o, err
 	}
 
+	// The state is stored, so what follows may fail in part: the next decision compares pods with the state and goes on.
 	remarks, wait, errs := r.changePods(ctx, e)
 	if e.plan.Replicas != nil {
 		errs = append(errs, send(ctx, r.Client, e.target, e.target.ScaleRequest(*e.plan.Replicas)))
@@ -262,6 +263,7 @@ func send(ctx context.Context, c client.Client, target *targetsnapshot.TargetSna
 		return fmt.Errorf("patching %s in %s: %w", request, request.Object.GetNamespace(), err)
 	}
 
+	// A later request of the same plan must not conflict with this one.
 	if toTarget && request.Subresource == "" {
 		target.Object.SetResourceVersion(object.GetResourceVersion())
 	}

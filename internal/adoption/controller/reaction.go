@@ -217,6 +217,7 @@ func reacts(rec *analysisv1alpha1.Recommendation, systemNamespace string) bool {
 
 // query returns the usage of the containers of a namespace that may exceed a request.
 func (r *Reactor) query(ctx context.Context, namespace string, targets reactionTargets, now time.Time) ([]metrics.Sample, error) {
+	// One query serves all workloads of the namespace; observe compares each sample with the request of its container.
 	lowest := series.MilliCPU(math.MaxInt64)
 	for _, named := range targets {
 		for _, t := range named {
@@ -335,6 +336,7 @@ func (r *Reactor) demandsOf(key targetindex.Key, rec *analysisv1alpha1.Recommend
 		return nil
 	}
 
+	// The demands were read earlier, and the Recommendation may have changed since: only calibrated containers react.
 	calibrated := map[string]bool{}
 	for _, c := range rec.Status.Evidence {
 		calibrated[c.Container] = true

@@ -107,6 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key targetindex.Key) (ctrl.R
 		errs = append(errs, r.reportStatus(ctx, rec, outcome{reason: reasonForeignTarget, message: reason.Error()}))
 	}
 
+	// What is applied to pods is reported together with the annotation, in one write of the status.
 	var requeueAfter time.Duration
 	for kind, o := range adopted {
 		requeueAfter = earliest(requeueAfter, o.requeueAfter)

@@ -19,7 +19,8 @@ import (
 const (
 	// causeNodeCapacity is the cause with which the API server refuses a resize that exceeds the capacity of the node, whatever
 	// else runs there; older versions have only the text.
-	causeNodeCapacity, textNodeCapacity = metav1.CauseType("NodeCapacity"), "enough allocatable"
+	causeNodeCapacity = metav1.CauseType("NodeCapacity")
+	textNodeCapacity  = "enough allocatable"
 	// refusalTTL is how long a refusal is valid, maxRefusals how many are kept. A forgotten resize is sent again.
 	refusalTTL  = 10 * time.Minute
 	maxRefusals = 10_000
@@ -67,7 +68,8 @@ func (r *refusals) mark(pods []adoption.Pod, now time.Time) []adoption.Pod {
 		case now.Sub(recorded.at) > refusalTTL:
 			delete(r.byPod, types.UID(p.UID))
 		default:
-			p.Refused, p.RefusedSize = recorded.reason, recorded.size
+			p.Refused = recorded.reason
+			p.RefusedSize = recorded.size
 		}
 	}
 

@@ -60,9 +60,9 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 	r := NewReconciler(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("craned"), cfg.Clock, cfg.Settings)
 	r.Kills = cfg.Kills
 	r.Throttling = cfg.Throttling
-
 	r.SystemNamespace = cfg.SystemNamespace
-	r.Pause, r.Notify = cfg.Pause, cfg.Notify
+	r.Pause = cfg.Pause
+	r.Notify = cfg.Notify
 	if err := cfg.Registry.Register(r.Metrics); err != nil {
 		return fmt.Errorf("registering the metrics of adoption: %w", err)
 	}
@@ -77,6 +77,7 @@ func AddToManager(mgr manager.Manager, cfg Config) error {
 		b = b.Watches(kind.Object, enqueueWorkload(kind.GVK), builder.WithPredicates(relevantChanges()))
 	}
 
+	// OOM kills and load wake the reconciler outside of the watches.
 	wakes := []<-chan event.TypedGenericEvent[targetindex.Key]{cfg.Wake}
 	if cfg.Reaction != nil && cfg.ReactionInterval > 0 {
 		r.Reactor = NewReactor(mgr.GetClient(), cfg.Reaction, cfg.Clock, cfg.Pause.Paused, cfg.SystemNamespace, cfg.ReactionInterval)

@@ -101,6 +101,7 @@ func (r *Reconciler) reportStatus(ctx context.Context, rec *analysisv1alpha1.Rec
 		return err
 	}
 
+	// Only a new reason is worth an event: messages have numbers that change often.
 	if newReason {
 		about, note := o.event(rec)
 		r.Events.Eventf(about, nil, corev1.EventTypeWarning, o.reason, "Adopt", "%s", note)
@@ -230,6 +231,7 @@ func (r *Reconciler) notifyBreakers() {
 	r.breakersNotified = notified
 	r.mu.Unlock()
 
+	// A recipient must not hold up the reconciler, so Notify is called without the lock.
 	for _, b := range opened {
 		where := "of the cluster"
 		if b.Namespace != "" {
@@ -250,6 +252,7 @@ func (r *Reconciler) previewPlan(ctx context.Context, e execution) (outcome, err
 		return o, nil
 	}
 
+	// A dry run stores no state, so the requests are those of the plan without its state.
 	plan := e.plan
 	plan.State = e.before
 	requests, err := e.target.Requests(e.kind, e.before, plan)

@@ -119,7 +119,7 @@ func (p Publisher) Start(ctx context.Context) error {
 
 	for {
 		if err := p.publish(ctx); err != nil && ctx.Err() == nil {
-			ctrl.LoggerFrom(ctx).WithName("opt-outs").Error(err, "failed to publish the list of workloads that have opted out; agents keep the previous one")
+			ctrl.LoggerFrom(ctx).WithName("opt-outs").Error(err, "publishing the list of workloads that have opted out; agents keep the previous one")
 		}
 
 		select {

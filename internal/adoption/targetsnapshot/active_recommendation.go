@@ -77,6 +77,7 @@ func AutoscalerOwned(ctx context.Context, live client.Reader, all []analysisv1al
 			Namespace:  evpa.Namespace,
 			Name:       selected.Name,
 		}
+		// A new autoscaler of the same name has another UID.
 		if evpa.UID == owner.UID && isSameObject(ref, rec.Spec.TargetRef) {
 			out.Insert(client.ObjectKeyFromObject(rec))
 		}

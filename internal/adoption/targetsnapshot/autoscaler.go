@@ -149,6 +149,7 @@ func (a targetAutoscaler) blockReason(analysisType analysisv1alpha1.AnalysisType
 			"and its target is not Crane's to change with it; so neither is applied", a.name)}
 	}
 
+	// Crane's own autoscaler is changed together with the requests, to the targets of the scale point.
 	text := rec.Annotations[analysisv1alpha1.AnnotationScalePoint]
 	if text == "" {
 		return BlockReason{}

@@ -119,6 +119,7 @@ func convertContainer(c *corev1.Container, statuses []corev1.ContainerStatus) ad
 			continue
 		}
 
+		// A container that runs again has its last end in LastTerminationState, one that does not in State.
 		for _, end := range []*corev1.ContainerStateTerminated{s.LastTerminationState.Terminated, s.State.Terminated} {
 			if end == nil {
 				continue

@@ -75,6 +75,7 @@ func DesiredSize(rec *analysisv1alpha1.Recommendation) (adoption.Size, error) {
 		all[c.ContainerName] = corev1.ResourceRequirements{Requests: list}
 	}
 
+	// The value has requests alone, as gocrane writes it; limits are in the patch.
 	if err := addLimits(rec.Status.RecommendedInfo, all); err != nil {
 		return adoption.Size{}, err
 	}

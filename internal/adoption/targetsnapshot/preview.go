@@ -88,6 +88,7 @@ func (p Previewer) Preview(
 		return out, err
 	}
 
+	// The budget is used up as the controller would, so that previews of several workloads add up.
 	entry := target.BudgetKey(analysisType)
 	in.Allowance = p.Budgets.AllowanceFor(entry, in.Policy, now)
 	in.Allowance.WindowClosed = p.Settings.WindowClosed(now)
@@ -115,6 +116,7 @@ func (p Previewer) refusalReason(
 		return "nothing is recommended yet", nil
 	}
 
+	// Another Recommendation of the same target may have precedence.
 	same := []analysisv1alpha1.Recommendation{*rec}
 	for i := range all {
 		o := &all[i]

@@ -253,6 +253,7 @@ func (s *TargetSnapshot) Requests(analysisType analysisv1alpha1.AnalysisType, be
 		return nil, err
 	}
 
+	// The order is that of the controller: the state first, so that a crash in between is continued.
 	all := []*Request{state, s.AutoscalerRequest(plan.Targets)}
 	for _, c := range plan.Resizes {
 		all = append(all, s.ResizeRequest(analysisType, c))

@@ -39,6 +39,7 @@ func ResizePatch(pod *corev1.Pod, to adoption.Size) *unstructured.Unstructured {
 	out.SetKind("Pod")
 	out.SetNamespace(pod.Namespace)
 	out.SetName(pod.Name)
+	// Neither a new pod of the name nor one that changed meanwhile is resized.
 	out.SetUID(pod.UID)
 	out.SetResourceVersion(pod.ResourceVersion)
 

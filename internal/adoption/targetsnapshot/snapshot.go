@@ -157,6 +157,7 @@ func (l SnapshotReader) readPods(ctx context.Context, s *TargetSnapshot) error {
 		return fmt.Errorf("selector of %s: %w", s, err)
 	}
 
+	// A selector may match pods of others, so the owner decides; pods of a Deployment belong to its ReplicaSets.
 	owners := map[types.UID]bool{s.Object.GetUID(): true}
 	if s.Kind.GVK.Kind == "Deployment" {
 		if err := l.addReplicaSets(ctx, s, selector, owners); err != nil {

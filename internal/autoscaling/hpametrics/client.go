@@ -117,6 +117,7 @@ func (c *Client) get(ctx context.Context, prefix string, segments []string, para
 	}
 	defer func() { _ = body.Close() }()
 
+	// One byte more than is allowed shows that a response is too large.
 	data, err := io.ReadAll(io.LimitReader(body, maxResponse+1))
 	switch {
 	case err != nil:

@@ -64,6 +64,7 @@ func ActionableForecast(tsp *predictionv1alpha1.TimeSeriesPrediction, identifier
 		return Forecast{}, err
 	}
 
+	// The reason against a forecast matters only for one that is otherwise complete.
 	if part.rejection != nil {
 		return Forecast{}, part.rejection
 	}

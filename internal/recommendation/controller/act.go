@@ -129,6 +129,7 @@ func (r *RuleReconciler) create(ctx context.Context, b batch, next *proposal) (*
 		},
 	}
 
+	// Cluster-scoped targets have no namespace for their Recommendation.
 	if rec.Namespace == "" {
 		rec.Namespace = r.Namespace
 	}

@@ -154,6 +154,7 @@ func (r *AnalyticsReconciler) Reconcile(ctx context.Context, req ctrl.Request) (
 	rule, err := r.convert(ctx, a, recommender)
 	before := a.DeepCopy()
 
+	// Recommendations that cannot be listed leave those of the last time in the status.
 	outcome := notReady(reasonNotConverted, fmt.Sprint(err))
 	if err == nil {
 		outcome = analyticsCondition(rule, ignored)
@@ -331,6 +332,7 @@ func (r *AnalyticsReconciler) buildRule(a *analysisv1alpha1.Analytics, recommend
 		},
 	}
 
+	// Analytics in Crane's namespace are those of the administrator, and select from all namespaces.
 	if a.Namespace == r.Namespace {
 		rule.Spec.NamespaceSelector = analysisv1alpha1.NamespaceSelector{Any: true}
 	}
@@ -390,6 +392,7 @@ func (r *AnalyticsReconciler) deleteOrphans(ctx context.Context) error {
 		return nil
 	}
 
+	// The cache may lack a new Analytics, so the API server decides before a rule is deleted.
 	var live metav1.PartialObjectMetadataList
 	live.SetGroupVersionKind(analysisv1alpha1.GroupVersion.WithKind("AnalyticsList"))
 

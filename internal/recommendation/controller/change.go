@@ -40,6 +40,7 @@ func formatChange(c analysisv1alpha1.RecommendationContent) string {
 	}
 
 	text := strings.Join(parts, ", ")
+	// Without such a difference the text names the kind of change.
 	switch {
 	case text != "":
 	case c.Action == analysisv1alpha1.ActionPatch && len(after.requests) > 0 && before.sameRequests(after):

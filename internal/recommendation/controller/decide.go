@@ -81,6 +81,7 @@ func (p *proposal) status() (analysisv1alpha1.RecommendationContent, *analysisv1
 	ref := targetRef(p.target)
 	content := analysisv1alpha1.RecommendationContent{TargetRef: &ref, Description: p.plan.Explain()}
 	if p.plan.State != recommend.Ready {
+		// A value that was computed once stays applied while there is no new one.
 		if p.existing != nil && p.existing.Status.Action != "" {
 			previous := p.existing.Status.RecommendationContent
 			previous.Description = p.plan.Explain() + " The last recommendation is kept."

@@ -93,6 +93,7 @@ func labelsOf(rule *analysisv1alpha1.RecommendationRule, w workload.Workload, re
 		labels[key] = labelValue(value)
 	}
 
+	// The labels of the target must not make a Recommendation belong to an Analytics.
 	for _, key := range []string{analysisv1alpha1.LabelAnalyticsName, analysisv1alpha1.LabelAnalyticsUID, analysisv1alpha1.LabelAnalyticsType} {
 		delete(labels, key)
 		if value, ofAnalytics := rule.Labels[key]; ofAnalytics {

@@ -94,6 +94,7 @@ func (d DiscoveryKinds) searchKind(kind string) ([]schema.GroupVersionKind, erro
 		return found, nil
 	}
 
+	// Groups that failed to answer matter only if no other one has the kind.
 	if err != nil {
 		return nil, fmt.Errorf("kind %s: %w", kind, err)
 	}

@@ -197,6 +197,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 			recommender: e.kind,
 		}
 
+		// Recommendations of several rules for one target would be duplicate series.
 		if seen[id] || !e.observed {
 			continue
 		}

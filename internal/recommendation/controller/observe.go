@@ -85,6 +85,7 @@ func (r *RuleReconciler) selectTargets(ctx context.Context, rule *analysisv1alph
 		}
 	}
 
+	// Lists come in any order; evaluations are always in the same one.
 	slices.SortFunc(s.targets, func(a, b workload.Workload) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.APIVersion, b.APIVersion))
@@ -206,6 +207,7 @@ func existingRecommendations(
 		return recommendationSet{}, err
 	}
 
+	// Recommendations that gocrane made for an Analytics have its UID instead of that of a rule.
 	if analytics := rule.Annotations[analysisv1alpha1.AnnotationAnalyticsConversion]; analytics != "" {
 		older, err := recommendationsWithUID(ctx, reader, types.UID(analytics))
 		if err != nil {

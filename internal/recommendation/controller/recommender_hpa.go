@@ -54,6 +54,7 @@ func (e *hpaEvaluator) decide(d *runData, target workload.Workload) (decision, e
 		in.Existing = boundsOf(existing.Spec)
 	}
 
+	// The utilization refers to the request, which the Resource recommender may be about to change.
 	foreign := firstForeignAutoscaler(d.read.constraints.Autoscalers(target.Ref))
 	if plan, decided := d.plans[target.Ref]; decided && plan.State == recommend.Ready && foreign == "" {
 		if cpu := requestAfter(plan); cpu > 0 && cpu != in.Replicas.CPURequest {
@@ -177,6 +178,7 @@ func (e *hpaEvaluator) metricsOf(target int32, others []autoscalingv2.MetricSpec
 
 // create proposes a new autoscaler with the strategy Preview, in which it does not act.
 func (e *hpaEvaluator) create(out *decision, target workload.Workload, plan hpa.Plan, autoscalers []workload.Autoscaler) error {
+	// Other metrics of the existing autoscalers are kept.
 	var others []autoscalingv2.MetricSpec
 	for _, a := range autoscalers {
 		others = append(others, a.Metrics...)

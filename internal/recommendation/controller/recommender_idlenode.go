@@ -60,6 +60,7 @@ func (e *idleNodeEvaluator) gather(ctx context.Context, d *runData, targets []wo
 		e.pods[p.Node] = append(e.pods[p.Node], p)
 	}
 
+	// Figures whose threshold is 0 are not compared, so they are not read.
 	s := e.settings
 	ofNodes := func(metric metrics.HourlyMetric, hours int) (map[string]observation.Hours, error) {
 		return readHours(ctx, d, metric, nil, hours, func(h metrics.HourlySeries) string { return h.Key.Node })

@@ -48,6 +48,7 @@ func (e *packingEvaluator) gather(ctx context.Context, d *runData, targets []wor
 		}
 	}
 
+	// Only blocked workloads are resized, so only their usage is read.
 	if len(blocked) == 0 {
 		return nil
 	}

@@ -65,7 +65,8 @@ func (d *runData) replicasInput(target workload.Workload) replicas.Input {
 // withReplicas returns the decision with a number of pods in gocrane's formats.
 func (d decision) withReplicas(current, recommended int32) (decision, error) {
 	patch := func(n int32) string { return fmt.Sprintf(`{"spec":{"replicas":%d}}`, n) }
-	d.current, d.recommended = patch(current), patch(recommended)
+	d.current = patch(current)
+	d.recommended = patch(recommended)
 
 	raw, err := yaml.Marshal(analysisv1alpha1.ProposedRecommendation{
 		ReplicasRecommendation: &analysisv1alpha1.ReplicasRecommendation{Replicas: &recommended},

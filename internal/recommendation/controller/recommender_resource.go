@@ -63,6 +63,7 @@ func (e *resourceEvaluator) decide(d *runData, target workload.Workload) (decisi
 		annotations: map[string]string{analysisv1alpha1.AnnotationScalePoint: ""},
 	}
 
+	// Two sources of requests for one workload confuse its owner, so differences are named.
 	out.plan.Description += d.describeDifferences(target.Ref, plan)
 	if plan.State != recommend.Ready {
 		return out, nil

@@ -94,6 +94,7 @@ func (e *serviceEvaluator) decide(d *runData, target workload.Workload) (decisio
 		Transmit:  observation.Unknown(e.settings.Hours),
 	}
 
+	// Without a selector there are no pods from which traffic could be read.
 	if !in.Selects {
 		return decision{plan: service.Decide(in, e.settings)}, nil
 	}

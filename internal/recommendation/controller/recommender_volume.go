@@ -58,6 +58,7 @@ func (e *volumeEvaluator) gather(ctx context.Context, d *runData, _ []workload.W
 		return err
 	}
 
+	// A claim is in use if a pod mounts it, or if a template would mount it in its next pod.
 	for _, p := range all {
 		for _, name := range p.claims {
 			key := claim{p.namespace, name}

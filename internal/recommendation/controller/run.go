@@ -44,6 +44,7 @@ func planBatch(rule *analysisv1alpha1.RecommendationRule, settings Settings, now
 		return b, batchError{reasonInvalidInterval, false, err}
 	}
 
+	// A rule that is not due is evaluated for new targets and requests alone.
 	if wait, never := b.schedule.wait(rule, now); never || wait > 0 {
 		b.catchUp = true
 		b.number = rule.Status.RunNumber

@@ -81,6 +81,7 @@ func (r *RuleReconciler) newRunData(now time.Time, tasks []task) *runData {
 
 	d.history.Capabilities = d.history.WithCache()
 	d.namespaces = scopeOf(tasks)
+	// Usage is read once for all recommenders: for each target once, over the longest of their windows.
 	seen := map[identity]bool{}
 	for _, t := range tasks {
 		reader, uses := t.recommender.evaluator.(usageConsumer)

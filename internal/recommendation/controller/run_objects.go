@@ -224,6 +224,7 @@ func (d *runData) nodeCapacity() []packing.Node {
 		}
 	}
 
+	// Pending pods, and pods of nodes that were not listed, use no capacity here.
 	for _, p := range d.objects.pods {
 		i, ok := byName[p.Node]
 		if !ok {

@@ -110,6 +110,7 @@ func (s Settings) configure(r analysisv1alpha1.Recommender) (configuredRecommend
 		return configuredRecommender{}, fmt.Errorf("recommender %q is not served by this version of craned", r.Name)
 	}
 
+	// The rule overrides the configuration of the recommender key by key.
 	config := withoutPrefixes(base.config)
 	maps.Copy(config, withoutPrefixes(r.Config))
 	out := configuredRecommender{recommender: s.registry.recommenders[i], order: i, accepts: func(w workload.Workload) bool {
@@ -222,6 +223,7 @@ func parsePolicy(config map[string]string) (rightsize.Policy, error) {
 		return policy, nil
 	}
 
+	// Other keys are those of gocrane's percentile algorithm.
 	policy, err := rightsize.GocranePolicy(config)
 	if err != nil {
 		return rightsize.Policy{}, fmt.Errorf("config: %w", err)

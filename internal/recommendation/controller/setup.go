@@ -100,6 +100,7 @@ func AddToManager(ctx context.Context, mgr manager.Manager, cfg Config) error {
 		Namespace: cfg.Namespace,
 	}
 
+	// Evaluations share the workers by namespace, so that one tenant cannot occupy all of them.
 	shares := fairqueue.ByNamespace(cfg.Clock)
 	b := builder.ControllerManagedBy(mgr).
 		Named("recommendation").

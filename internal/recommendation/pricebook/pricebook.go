@@ -56,6 +56,7 @@ func Load(path string) (*cost.PriceBook, error) {
 	}
 	defer f.Close()
 
+	// One byte more than is allowed shows that a file is too large.
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("price book %s: %w", path, err)

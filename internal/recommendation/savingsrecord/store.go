@@ -69,6 +69,7 @@ func Update(ctx context.Context, read client.Reader, write client.Writer, namesp
 		return fmt.Errorf("ConfigMap %s/%s: %w", namespace, ConfigMapName, err)
 	}
 
+	// Update has the resource version that was read, so a concurrent change is a conflict.
 	if object == nil {
 		err = write.Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: ConfigMapName}, Data: data,

@@ -94,6 +94,7 @@ func (r *Reconciler) act(ctx context.Context, o observation, p plan) applied {
 		prediction(createOrPatch(ctx, r, o, p.forecasts.prediction, o.prediction, predictionDiffers))
 	}
 
+	// Objects that are no longer wanted are deleted last, so that the target always has an autoscaler.
 	if fine && ready(autoscalingv1alpha1.ReasonFailedReconcileHPA, r.applyHPA(ctx, o, p.hpa)) {
 		if p.substitute == nil && o.substitute != nil {
 			ready(autoscalingv1alpha1.ReasonFailedReconcileSubstitute, r.deleteOwned(ctx, o, o.substitute))
@@ -146,6 +147,7 @@ func (r *Reconciler) applyHPA(ctx context.Context, o observation, want *autoscal
 		}
 	}
 
+	// Only one HPA may remain. An adopted one is given back as it was, others were created by Crane.
 	for _, hpa := range append(o.duplicates, o.hpa) {
 		if hpa == nil || want != nil && hpa.Name == want.Name {
 			continue

@@ -80,6 +80,7 @@ func planForecasts(o observation, queries *QueryBuilder) forecastPlan {
 	out.ready = &condition.State{
 		Type: autoscalingv1alpha1.ConditionPredictionReady, Reason: autoscalingv1alpha1.ReasonPredictionIgnored, Message: strings.Join(ignored, "; "),
 	}
+	// The HPA gets the forecasts only while something serves them: a metric that is missing keeps it from scaling down.
 	switch {
 	case out.prediction == nil:
 		out.ready.Reason = autoscalingv1alpha1.ReasonNothingToPredict

@@ -154,6 +154,7 @@ func (m *Metrics) collectPredictions(ctx context.Context, ch chan<- prometheus.M
 		}
 	}
 
+	// The first of several forecasts of one series is exported, so the most relevant ones come first.
 	slices.SortFunc(all, func(a, b *predictionv1alpha1.TimeSeriesPrediction) int {
 		return cmp.Or(
 			firstOf(targetsOwnNamespace(a), targetsOwnNamespace(b)), firstOf(servesHPA(a), servesHPA(b)),
@@ -297,6 +298,7 @@ func (m *Metrics) watchHPAs(ctx context.Context, informers cache.Informers) erro
 		return fmt.Errorf("watching HPAs: %w", err)
 	}
 
+	// The handler stays until this process stops, or is no longer the leader.
 	<-ctx.Done()
 	return informer.RemoveEventHandler(registration)
 }

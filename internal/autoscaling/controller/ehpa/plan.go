@@ -89,6 +89,7 @@ func decide(o observation, queries *QueryBuilder, settings Settings) plan {
 		p.scalePlan = planAuto(o, problem, p.crons.floor.Replicas, p.forecasts.active, settings.Propagation)
 	}
 
+	// Without an HPA the forecast serves previews alone.
 	if p.hpa == nil && p.forecasts.prediction != nil {
 		removeAdapterLabels(p.forecasts.prediction)
 	}
@@ -147,8 +148,10 @@ func planCrons(o observation, zones *scalingmetric.Zones) cronPlan {
 		ready: &condition.State{Type: autoscalingv1alpha1.ConditionCronReady, OK: true, Reason: autoscalingv1alpha1.ReasonCronsValid},
 	}
 
+	// windows holds the valid crons alone, in their order.
 	for i := range o.ehpa.Spec.Crons {
 		status := autoscalingv1alpha1.CronStatus{Name: o.ehpa.Spec.Crons[i].CronName}
+
 		if err := failed[i]; err != nil {
 			status.Message = condition.Message(err.Error())
 			if out.ready.OK {

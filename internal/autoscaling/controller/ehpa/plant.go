@@ -19,7 +19,8 @@ import (
 const (
 	// metricDelay is the age of the metrics that an HPA reads: metrics-server's resolution of 15 s and a window of the same length.
 	// syncPeriod is that of the HPA controller.
-	metricDelay, syncPeriod = 30 * time.Second, 15 * time.Second
+	metricDelay = 30 * time.Second
+	syncPeriod  = 15 * time.Second
 	// defaultPodStartup is the time until a pod is ready without an annotation; maxPodStartup bounds the annotation.
 	defaultPodStartup, maxPodStartup = time.Minute, time.Hour
 	// defaultTargetFill is the assumed ratio of an average value to the capacity of a pod, which the spec does not contain.

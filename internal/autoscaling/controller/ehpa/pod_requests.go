@@ -81,6 +81,7 @@ func (r *PodRequestReader) Read(
 	last, found := r.readings[name]
 	r.mu.Unlock()
 
+	// Requests change rarely and listing pods is expensive, so a reading is used for a while.
 	if found && last.generation == ehpa.Generation && last.selector == target.Selector && now.Sub(last.readAt) < podRequestsMaxAge {
 		return last.requests, nil
 	}

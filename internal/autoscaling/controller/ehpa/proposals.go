@@ -138,14 +138,18 @@ func newReading(m *autoscalingv2.MetricSpec, current autoscalingv2.MetricValueSt
 	var r reading
 	found := false
 	quantities := func(want, have *resource.Quantity) {
-		if r.target, found = quantityAmount(*want), have != nil; found {
+		found = have != nil
+		r.target = quantityAmount(*want)
+		if found {
 			r.current = quantityAmount(*have)
 		}
 	}
 
 	switch {
 	case target.AverageUtilization != nil:
-		if r.target, found = percentAmount(*target.AverageUtilization), current.AverageUtilization != nil; found {
+		found = current.AverageUtilization != nil
+		r.target = percentAmount(*target.AverageUtilization)
+		if found {
 			r.current = percentAmount(*current.AverageUtilization)
 		}
 	case target.AverageValue != nil:
@@ -242,6 +246,7 @@ func winner(all []autoscalingv1alpha1.ReplicaProposal, desired int32, hpa *autos
 		return name, reason
 	}
 
+	// Conditions of the HPA explain why it does not follow the highest proposal.
 	var limits []string
 	for _, c := range hpa.Status.Conditions {
 		if c.Type == autoscalingv2.ScalingLimited && c.Status == "True" || c.Type == autoscalingv2.AbleToScale && strings.HasPrefix(c.Reason, "ScaleDownStabilized") {

@@ -188,6 +188,8 @@ func (r *Reconciler) findScalers(ctx context.Context, ehpa *autoscalingv1alpha1.
 	}
 
 	out := sortHPAs(ehpa, owned.Items, all.Items)
+
+	// A paused ScaledObject has no HPA by which it would be found.
 	if r.KEDA != nil && out.hpa == nil && out.foreignScaler == "" {
 		found, err := r.KEDA.Find(ctx, now, ehpa.Namespace, ehpa.Spec.ScaleTargetRef)
 		if err != nil {

@@ -53,7 +53,7 @@ func (f *RulesWatcher) Problem() error {
 	return nil
 }
 
-// Current returns the rules, nil for none. known is false until configured rules have been read.
+// Current returns the rules, nil for none. read is false until configured rules have been read.
 func (f *RulesWatcher) Current() (rules *promadapter.Rules, read bool) {
 	rules = f.current.Load()
 	return rules, rules != nil || f.File == "" && f.ConfigMap.Name == ""

@@ -168,6 +168,7 @@ func copyHPACondition(conditions *[]metav1.Condition, o observation, kind autosc
 		return
 	}
 
+	// A message of the HPA has numbers that change with each sync, so it is kept as long as the reason is the same.
 	c := o.hpa.Status.Conditions[i]
 	message := condition.Message(c.Message)
 	if old := meta.FindStatusCondition(*conditions, string(kind)); old != nil && string(old.Status) == string(c.Status) && old.Reason == c.Reason {

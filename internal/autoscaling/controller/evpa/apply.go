@@ -120,6 +120,7 @@ func (r *Reconciler) writeRecommendation(ctx context.Context, s autoscalerState,
 		}
 	}
 
+	// The status is a subresource, so it takes a second request.
 	changed := rec.DeepCopy()
 	if err := s.fillStatus(changed, p, r.Clock.Now()); err != nil {
 		return err
@@ -158,7 +159,8 @@ func (s autoscalerState) fillSpec(rec *analysisv1alpha1.Recommendation, p plan) 
 		UID:        target.UID,
 	}
 
-	rec.Spec.Type, rec.Spec.AdoptionType = analysisv1alpha1.AnalysisTypeResource, analysisv1alpha1.AdoptionTypeAuto
+	rec.Spec.Type = analysisv1alpha1.AnalysisTypeResource
+	rec.Spec.AdoptionType = analysisv1alpha1.AdoptionTypeAuto
 	rec.Spec.Adoption = &analysisv1alpha1.AdoptionSpec{Reach: adoptionReach(s.mode)}
 	if u := s.evpa.Spec.UpdatePolicy; u != nil {
 		rec.Spec.Adoption.MinReplicas = u.MinReplicas
@@ -178,6 +180,7 @@ func (s autoscalerState) fillStatus(rec *analysisv1alpha1.Recommendation, p plan
 		return err
 	}
 
+	// The time is that of the last change of the value, as it is for Recommendations of rules.
 	to := &rec.Status
 	if to.RecommendedValue != value || to.RecommendedInfo != info {
 		to.LastUpdateTime = &metav1.Time{Time: now}

@@ -89,6 +89,7 @@ func readyCondition(s autoscalerState, sizings []containerSizing) condition.Stat
 		}
 	}
 
+	// Some containers may have a recommendation while others still wait for an estimate.
 	switch {
 	case !out.OK:
 		out.Reason = reasonNoEstimate
@@ -158,6 +159,7 @@ func appliedCondition(s autoscalerState, sizings []containerSizing, point scaleP
 			return not(c.Reason, c.Message)
 		}
 
+		// A held size is the reason only while the adoption has nothing under way.
 		if status.Adoption != nil && slices.Contains([]adoption.Phase{adoption.Untouched, adoption.Resting}, adoption.Phase(status.Adoption.Phase)) {
 			if text := heldText(sizings); text != "" {
 				return not(reasonHeld, text)

@@ -73,7 +73,9 @@ func decide(ns namespaceSnapshot, s autoscalerState) plan {
 	}
 
 	if s.applies() {
-		p.action, p.size = writeRecommendation, restoreUncontrolled(desiredSize(p.sizings), s.target, p.sizings, last)
+		p.action = writeRecommendation
+		p.size = restoreUncontrolled(desiredSize(p.sizings), s.target, p.sizings, last)
+		// Without any size, the last one stays in force instead of being withdrawn.
 		if p.size.Empty() {
 			p.action = keepRecommendation
 		}

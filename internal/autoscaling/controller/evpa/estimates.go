@@ -122,6 +122,7 @@ func (r *Reconciler) collectEstimates(ctx context.Context, ns namespaceSnapshot,
 		})
 	}
 
+	// Estimators of others write their answers into the status of the autoscaler.
 	for _, foreign := range s.estimators.foreign {
 		runEstimator(out, containers, both, foreign, func(maxAge time.Duration, sink estimateSink) {
 			addForeignEstimates(ns.now, s.evpa, maxAge, sink)
@@ -212,6 +213,7 @@ func (r *Reconciler) addForecastEstimates(ctx context.Context, now time.Time, s 
 		}
 
 		forecast, err := scalingmetric.ActionableForecast(tsp, identifier, now)
+		// A forecast of the whole workload is divided among its pods.
 		pods := int32(1)
 		if err == nil && !f.perPod {
 			if pods = s.target.Replicas; pods <= 0 {

@@ -71,6 +71,7 @@ func (m *Metrics) record(namespace string, states []autoscalerState, plans []pla
 				current:  float64(requestAmount(profile.CurrentResources(c), sizing.Resource)),
 			}
 
+			// The unit of the metric is cores.
 			if sizing.Resource == series.CPU {
 				amount.target = amount.target / 1000
 				amount.current = amount.current / 1000
@@ -105,18 +106,18 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, all := range m.recommendations {
 		for _, rec := range all {
 			seriesguard.Send(ch, recommendationDesc, prometheus.GaugeValue, rec.target, rec.labels...)
-			up := cpuUpDesc
-			down := cpuDownDesc
+			increase := cpuUpDesc
+			decrease := cpuDownDesc
 			if rec.resource == series.Memory {
-				up = memoryUpDesc
-				down = memoryDownDesc
+				increase = memoryUpDesc
+				decrease = memoryDownDesc
 			}
 
 			switch {
 			case rec.target > rec.current:
-				seriesguard.Send(ch, up, prometheus.GaugeValue, rec.target-rec.current, rec.labels...)
+				seriesguard.Send(ch, increase, prometheus.GaugeValue, rec.target-rec.current, rec.labels...)
 			case rec.target < rec.current:
-				seriesguard.Send(ch, down, prometheus.GaugeValue, rec.current-rec.target, rec.labels...)
+				seriesguard.Send(ch, decrease, prometheus.GaugeValue, rec.current-rec.target, rec.labels...)
 			}
 		}
 	}

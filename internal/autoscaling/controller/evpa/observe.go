@@ -116,6 +116,7 @@ func (r *Reconciler) readAutoscalers(
 			return nil, err
 		}
 
+		// The oldest autoscaler of a target is applied; a VerticalPodAutoscaler would undo its changes.
 		switch older, vpa := oldest[key], vpas[key]; {
 		case older != "":
 			s.applyProblem = &problem{reasonOtherEVPA, fmt.Sprintf("EffectiveVerticalPodAutoscaler %s, which is older, has the same target; only that one is applied", older)}
@@ -237,6 +238,7 @@ func (r *Reconciler) readNamespace(ctx context.Context, namespace string, states
 
 	if r.Kills != nil {
 		out.kills, out.killsErr = r.Kills.Kills(ctx)
+		// The list belongs to the recorder of OOM kills, so a copy is filtered.
 		out.kills = slices.DeleteFunc(slices.Clone(out.kills), func(k oom.Kill) bool { return k.Namespace != namespace })
 	}
 

@@ -69,6 +69,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 
+	// The last autoscaler of a namespace takes its usage and metrics along.
 	if len(active) == 0 {
 		r.usageCache.forget(req.Name)
 		r.Metrics.record(req.Name, nil, nil)

@@ -60,6 +60,7 @@ func formatChange(containers []workload.Container, recommended *autoscalingv1alp
 
 	var before, after workload.Resources
 	for _, c := range containers {
+		// A container without a recommendation keeps its requests.
 		next := c.Requests
 		if cpu, ok := targets[c.Name][corev1.ResourceCPU]; ok {
 			next.CPU = series.MilliCPU(cpu.MilliValue())
@@ -228,6 +229,8 @@ func newEstimatorStatuses(s autoscalerState, now time.Time) []autoscalingv1alpha
 	for _, name := range ownEstimators() {
 		answer, missing := s.estimatorResult(name)
 		before, ok := last[name]
+
+		// An answer that did not change keeps its time, and a failed estimator the last answer.
 		switch {
 		case answer == nil && missing && ok:
 			out = append(out, before)
@@ -248,6 +251,7 @@ func (s autoscalerState) estimatorResult(name string) (answer *autoscalingv1alph
 	out := &autoscalingv1alpha1.RecommendedPodResources{}
 	for _, c := range s.sizedContainers() {
 		container := autoscalingv1alpha1.RecommendedContainerResources{ContainerName: c.Name, Target: corev1.ResourceList{}}
+
 		for _, r := range vertical.Resources() {
 			for _, e := range s.estimates[c.Name][r] {
 				switch {

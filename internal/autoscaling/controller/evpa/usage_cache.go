@@ -37,6 +37,7 @@ func (u *usageCache) get(
 		return cached.usage, nil
 	}
 
+	// The lock is not held while the source answers: other namespaces must not wait.
 	readCtx, cancel := context.WithTimeout(ctx, historyTimeout)
 	defer cancel()
 

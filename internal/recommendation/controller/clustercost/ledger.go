@@ -129,7 +129,7 @@ func (l *Ledger) refresh(ctx context.Context) {
 
 	l.mu.Unlock()
 	if began {
-		ctrl.LoggerFrom(ctx).WithName("cost").Error(err, "failed to refresh the cost of the cluster; further failures are only counted")
+		ctrl.LoggerFrom(ctx).WithName("cost").Error(err, "refreshing the cost of the cluster; further failures are only counted")
 	}
 }
 

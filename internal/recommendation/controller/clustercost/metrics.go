@@ -118,6 +118,7 @@ func (l *Ledger) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 
+	// Nodes of one group have one series; the cost of single nodes is exported for a bounded number of them.
 	type pool struct{ group, capacity string }
 	pools := map[pool]cost.Nanos{}
 	for _, n := range a.Nodes {
@@ -153,6 +154,7 @@ func limitWorkloads(all []cost.WorkloadCost) []cost.WorkloadCost {
 
 	out := slices.Clone(all[:maxSeriesOwners])
 	names := slices.SortedFunc(maps.Keys(sums), cmp.Compare)
+	// If even the sums of namespaces are too many, the last by name share one series.
 	if len(names) > maxSeriesNamespaces {
 		rest := cost.Shares{}
 		for _, ns := range names[maxSeriesNamespaces:] {

@@ -121,6 +121,7 @@ func evictions(pod *corev1.Pod) []oom.Kill {
 		out = append(out, k)
 	}
 
+	// The message may name no container, which is unambiguous where there is only one.
 	if len(out) == 0 && len(pod.Spec.Containers) == 1 {
 		k := killOf(pod, pod.Spec.Containers[0].Name, reasonEvicted)
 		k.Cause = oom.Evicted

@@ -45,6 +45,7 @@ func (c *ownerCache) find(ctx context.Context, s pendingKill, retryable bool) (o
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(schema.FromAPIVersionAndKind(direct.APIVersion, direct.Kind))
 
+	// An owner that cannot be read for good, or after the retries, leaves the ReplicaSet or Job itself as the owner.
 	switch err := c.reader.Get(ctx, client.ObjectKey{Namespace: s.kill.Namespace, Name: direct.Name}, object); {
 	case err != nil && retryable && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err):
 		return direct, fmt.Errorf("reading %s %s, which owns pod %s: %w", direct.Kind, key.Name, s.kill.Pod, err)

@@ -148,6 +148,7 @@ func (r *Recorder) PodUpdated(pod *corev1.Pod) {
 			continue
 		}
 
+		// Kills that do not fit are found again when all pods are listed.
 		if len(r.pending) >= maxPending {
 			r.overflowed = true
 			r.cfg.Metrics.overflowed.Inc()
@@ -202,7 +203,7 @@ func (r *Recorder) write(ctx context.Context) {
 
 		if err != nil {
 			r.cfg.Metrics.failures.Inc()
-			log.Info("failed to write OOM kills", "reason", err.Error(), "retryIn", pause.String())
+			log.Error(err, "writing OOM kills", "retryIn", pause.String())
 			wait = pause
 			pause = min(2*pause, lastRetry)
 			continue

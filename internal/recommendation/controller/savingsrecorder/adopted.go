@@ -132,6 +132,7 @@ func (r *Recorder) addAdopted(ctx context.Context, tariff *cost.Tariff, adopted 
 			return nil
 		}
 
+		// A tenant can write any size into a state: one that no node of the pod can have is not counted.
 		if !fits(size.before, quote.Size) || !fits(size.recommended, quote.Size) {
 			implausible[owner] = true
 			return nil
@@ -188,6 +189,7 @@ func priceOf(price cost.UnitPrice, pod *corev1.Pod, before adoption.Size, after 
 		add(&pod.Spec.Containers[i])
 	}
 
+	// Of the init containers, only sidecars use their requests for as long as the pod runs.
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			add(c)
@@ -247,6 +249,7 @@ func (r *Recorder) addAvailable(ctx context.Context, adopted map[workload.Ref]ad
 			continue
 		}
 
+		// The amount can be written by tenants, so one that exceeds the cost of the cluster is not counted.
 		monthly, err := strconv.ParseFloat(rec.Status.Savings.Monthly, 64)
 		hourly := monthly / cost.HoursPerMonth
 		if err != nil || !(hourly > 0) || hourly > out.Cluster || rec.Status.Savings.Currency != out.Currency {

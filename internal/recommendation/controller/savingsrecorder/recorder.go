@@ -101,7 +101,7 @@ func (r *Recorder) observe(ctx context.Context, err error) {
 
 	r.mu.Unlock()
 	if began {
-		ctrl.LoggerFrom(ctx).WithName("savings").Error(err, "failed to record the savings; further failures are only counted")
+		ctrl.LoggerFrom(ctx).WithName("savings").Error(err, "recording the savings; further failures are only counted")
 	}
 }
 
@@ -161,6 +161,7 @@ func (r *Recorder) sample(ctx context.Context, tariff *cost.Tariff, allocation c
 		out.Namespaces[ns.Namespace] = savings.Amounts{Cost: ns.Cost.Request.Total().PerHour()}
 	}
 
+	// Without Recommendations the sample has costs alone.
 	if r.cfg.Recommendations == nil {
 		return out, nil
 	}
