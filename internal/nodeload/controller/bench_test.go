@@ -92,13 +92,13 @@ func BenchmarkHour5000Nodes(b *testing.B) {
 	cfg.Concurrency = 1
 	client, err := prometheus.New(cfg)
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("New of the Prometheus source: %v, want no error", err)
 	}
 
-	w := newWorld(nodes)
+	w := newCluster(nodes)
 	policy, err := policyfile.Builtin()
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("Builtin: %v, want no error", err)
 	}
 
 	c, err := New(Config{
@@ -106,7 +106,7 @@ func BenchmarkHour5000Nodes(b *testing.B) {
 		Labels: []string{"node", "instance"}, Material: 0.02, Workers: 10, Events: events.NewFakeRecorder(1000), Metrics: NewMetrics(), Clock: clk,
 	})
 	if err != nil {
-		b.Fatal(err)
+		b.Fatalf("New: %v, want a controller", err)
 	}
 
 	clk.SetTime(c.Round(b.Context()))

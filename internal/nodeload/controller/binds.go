@@ -113,12 +113,12 @@ func (b *Binds) PodUpdated(pod *corev1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 
-	to := b.binds
+	target := b.binds
 	if b.next != nil {
-		to = b.next
+		target = b.next
 	}
 
-	add(to, pod, b.clock.Now())
+	add(target, pod, b.clock.Now())
 }
 
 // ListCompleted implements podwatch.Handler.
@@ -140,9 +140,9 @@ func (b *Binds) PodDeleted(pod *corev1.Pod) {
 }
 
 // add counts a pod from its placement.
-func add(to *nodeload.Binds, pod *corev1.Pod, now time.Time) {
+func add(binds *nodeload.Binds, pod *corev1.Pod, now time.Time) {
 	if pod.Spec.NodeName != "" {
-		to.Add(string(pod.UID), pod.Spec.NodeName, scheduledAt(pod), now)
+		binds.Add(string(pod.UID), pod.Spec.NodeName, scheduledAt(pod), now)
 	}
 }
 

@@ -100,7 +100,7 @@ func TestBindsFollowPods(t *testing.T) {
 		synctest.Wait()
 
 		if _, ok := b.Count("n", time.Now()); ok || s.lists != 0 {
-			t.Error("it counts, and lists pods, although nobody has asked")
+			t.Errorf("before Ranges: counting %t after %d lists, want neither", ok, s.lists)
 		}
 
 		b.Ranges([]nodeload.HotRange{{Range: 5 * time.Minute, Count: 1}, {Range: 2 * time.Minute, Count: 1}})
@@ -110,7 +110,7 @@ func TestBindsFollowPods(t *testing.T) {
 
 			synctest.Wait()
 			if got, ok := b.Count("n", time.Now()); !ok || !slices.Equal(got, counts) {
-				t.Errorf("%s: %v, %v, want %v", what, got, ok, counts)
+				t.Errorf("%s: Count = %v, %v, want %v", what, got, ok, counts)
 			}
 		}
 
@@ -130,7 +130,7 @@ func TestBindsFollowPods(t *testing.T) {
 		synctest.Wait()
 
 		if !slices.Equal(s.watches, []string{"100", "150"}) || s.lists != 1 {
-			t.Errorf("after the end of a watch: watched from %v, listed %d times", s.watches, s.lists)
+			t.Errorf("after the end of a watch: watched from %v, listed %d times, want a watch from 150 and one list", s.watches, s.lists)
 		}
 
 		// The resource version is too old: the client lists again, which may fail for a while.

@@ -94,9 +94,9 @@ func New(cfg Config) (*Controller, error) {
 	case cfg.Policy == nil || cfg.Nodes == nil || cfg.Patches == nil || cfg.Clock == nil || cfg.Events == nil || cfg.Metrics == nil:
 		return nil, errors.New("a node-load controller needs a policy, nodes, a writer, events, metrics and a clock")
 	case cfg.Workers < 1:
-		return nil, fmt.Errorf("%d workers: want 1 or more", cfg.Workers)
+		return nil, fmt.Errorf("checking the configuration: %d workers, want 1 or more", cfg.Workers)
 	case !(cfg.Material >= 0 && cfg.Material <= 1):
-		return nil, fmt.Errorf("a material change of %v: want 0 to 1", cfg.Material)
+		return nil, fmt.Errorf("checking the configuration: a material change of %v, want 0 to 1", cfg.Material)
 	case len(cfg.Labels) == 0:
 		return nil, errors.New("no label of series that names a node")
 	}
@@ -150,7 +150,7 @@ func (c *Controller) Round(ctx context.Context) time.Time {
 	var list corev1.NodeList
 	if err := c.cfg.Nodes.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		if ctx.Err() == nil {
-			ctrl.LoggerFrom(ctx).WithName("nodeload").Error(err, "Listing nodes")
+			ctrl.LoggerFrom(ctx).WithName("nodeload").Error(err, "listing nodes")
 		}
 
 		return now.Add(firstRetry)
@@ -159,7 +159,7 @@ func (c *Controller) Round(ctx context.Context) time.Time {
 	nodes := toNodes(list.Items)
 	due := c.schedule.due(c.policy.Metrics, now, missingOnNewNodes(list.Items, now))
 
-	reading, cancel := context.WithTimeout(ctx, roundTimeout)
+	readCtx, cancel := context.WithTimeout(ctx, roundTimeout)
 	r := &reader{
 		sources: c.cfg.Sources,
 		nodes:   nodes,
@@ -168,7 +168,7 @@ func (c *Controller) Round(ctx context.Context) time.Time {
 	}
 
 	c.requestForecasts(nodes)
-	readings := r.read(reading, c.policy.Metrics, due)
+	readings := r.read(readCtx, c.policy.Metrics, due)
 	cancel()
 
 	if ctx.Err() != nil {
@@ -217,7 +217,7 @@ func (c *Controller) applyPolicy(ctx context.Context, now time.Time) {
 	}
 
 	for _, w := range policy.Warnings {
-		ctrl.LoggerFrom(ctx).WithName("nodeload").Info("Policy: " + w)
+		ctrl.LoggerFrom(ctx).WithName("nodeload").Info("policy has a warning", "warning", w)
 	}
 }
 

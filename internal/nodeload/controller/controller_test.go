@@ -68,12 +68,12 @@ func (w *fakeCluster) Vector(_ context.Context, query string, at time.Time) ([]m
 func (w *fakeCluster) sampleTimes(at time.Time) []metrics.Sample {
 	var out []metrics.Sample
 	for i := range w.nodes {
-		taken := at
+		sampleTime := at
 		if w.sampled != nil {
-			taken = w.sampled(i, at)
+			sampleTime = w.sampled(i, at)
 		}
-		if !w.undated && !taken.IsZero() {
-			out = append(out, metrics.Sample{Labels: metrics.Labels{"instance": fmt.Sprintf("n%d:9100", i)}, Value: float64(taken.UnixMilli()) / 1000})
+		if !w.undated && !sampleTime.IsZero() {
+			out = append(out, metrics.Sample{Labels: metrics.Labels{"instance": fmt.Sprintf("n%d:9100", i)}, Value: float64(sampleTime.UnixMilli()) / 1000})
 		}
 	}
 
@@ -160,7 +160,8 @@ func (w *fakeCluster) drain() (queries, patches []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	queries, patches = w.queries, w.patches
+	queries = w.queries
+	patches = w.patches
 	slices.Sort(queries)
 	slices.Sort(patches)
 	w.queries = nil
@@ -176,7 +177,7 @@ func (w *fakeCluster) percent(metric string, values ...float64) {
 	}
 }
 
-func newWorld(nodes int) *fakeCluster {
+func newCluster(nodes int) *fakeCluster {
 	w := &fakeCluster{vectors: map[string][]metrics.Sample{}}
 	for i := range nodes {
 		w.nodes = append(w.nodes, corev1.Node{
@@ -204,7 +205,7 @@ func start(t *testing.T, w *fakeCluster, spec nodeload.Spec) *fixture {
 
 	policy, err := nodeload.NewPolicy(spec)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("NewPolicy: %v, want no error", err)
 	}
 
 	clk := clocktesting.NewFakeClock(begin)
@@ -214,7 +215,7 @@ func start(t *testing.T, w *fakeCluster, spec nodeload.Spec) *fixture {
 		Binds: w, Labels: []string{"instance"}, Material: 0.02, Workers: 3, Events: f.events, Metrics: NewMetrics(), Clock: clk,
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("New: %v, want a controller", err)
 	}
 
 	return f
@@ -240,7 +241,7 @@ func twoMetrics() nodeload.Spec {
 }
 
 func TestOneQueryAMetricAndOnePatchANode(t *testing.T) {
-	w := newWorld(3)
+	w := newCluster(3)
 	w.percent("cpu_usage_avg_5m", 10, 20, 30)
 	w.percent("mem_usage_max_avg_1h", 40, 50, 60)
 	f := start(t, w, twoMetrics())
@@ -248,7 +249,7 @@ func TestOneQueryAMetricAndOnePatchANode(t *testing.T) {
 
 	queries, patches := w.drain()
 	if !slices.Equal(queries, []string{"cpu_usage_avg_5m", "mem_usage_max_avg_1h"}) || !slices.Equal(patches, []string{"n0", "n1", "n2"}) {
-		t.Fatalf("queries %v, patches %v", queries, patches)
+		t.Fatalf("the first Round: queries %v, patches %v, want one query a metric and one patch a node", queries, patches)
 	}
 
 	if want := begin.Add(3 * time.Minute); !next.Equal(want) {
@@ -257,7 +258,7 @@ func TestOneQueryAMetricAndOnePatchANode(t *testing.T) {
 	if got, want := w.nodes[1].Annotations, map[string]string{
 		"cpu_usage_avg_5m": "0.20000,2024-05-01T12:00:00Z", "mem_usage_max_avg_1h": "0.50000,2024-05-01T12:00:00Z",
 	}; !maps.Equal(got, want) {
-		t.Errorf("annotations %v", got)
+		t.Errorf("annotations of n1 %v, want %v", got, want)
 	}
 
 	// One value changes; the others neither change nor expire.
@@ -265,16 +266,18 @@ func TestOneQueryAMetricAndOnePatchANode(t *testing.T) {
 	w.percent("cpu_usage_avg_5m", 10.5, 20, 35)
 	f.Round(t.Context())
 
-	if queries, patches = w.drain(); !slices.Equal(queries, []string{"cpu_usage_avg_5m"}) || !slices.Equal(patches, []string{"n2"}) {
-		t.Errorf("queries %v, patches %v", queries, patches)
+	queries, patches = w.drain()
+	if !slices.Equal(queries, []string{"cpu_usage_avg_5m"}) || !slices.Equal(patches, []string{"n2"}) {
+		t.Errorf("after one change: queries %v, patches %v, want cpu_usage_avg_5m and n2", queries, patches)
 	}
 
 	// The values of the first round expire before the next.
 	f.clock.Step(3 * time.Minute)
 	f.Round(t.Context())
 
-	if _, patches = w.drain(); !slices.Equal(patches, []string{"n0", "n1"}) {
-		t.Errorf("patches %v", patches)
+	_, patches = w.drain()
+	if !slices.Equal(patches, []string{"n0", "n1"}) {
+		t.Errorf("before the values expire: patches %v, want n0 and n1", patches)
 	}
 
 	// Both metrics are read in one round, and a node gets one patch.
@@ -285,13 +288,13 @@ func TestOneQueryAMetricAndOnePatchANode(t *testing.T) {
 	}
 
 	if len(queries) != 2 || len(patches) != 3 {
-		t.Errorf("after 15 minutes: queries %v, patches %v", queries, patches)
+		t.Errorf("after 15 minutes: queries %v, patches %v, want 2 and 3", queries, patches)
 	}
 }
 
-// TestBadSamplesAreToldAndNotWritten checks that no bad sample becomes a zero and that existing annotations stay.
-func TestBadSamplesAreToldAndNotWritten(t *testing.T) {
-	w := newWorld(8)
+// TestBadSamplesAreReportedAndNotWritten checks that no bad sample becomes a zero and that existing annotations stay.
+func TestBadSamplesAreReportedAndNotWritten(t *testing.T) {
+	w := newCluster(8)
 	w.percent("cpu_usage_avg_5m", 10, math.NaN(), -1, math.Inf(1), 1e9, 50, 60)
 	w.vectors["cpu_usage_avg_5m"] = append(w.vectors["cpu_usage_avg_5m"],
 		metrics.Sample{Labels: metrics.Labels{"instance": "n6:9100", "replica": "2"}, Value: 61},
@@ -306,19 +309,19 @@ func TestBadSamplesAreToldAndNotWritten(t *testing.T) {
 	f.Round(t.Context())
 
 	if _, patches := w.drain(); !slices.Equal(patches, []string{"n0", "n5"}) {
-		t.Errorf("patches %v", patches)
+		t.Errorf("patches %v, want n0 and n5", patches)
 	}
 
 	for _, i := range []int{1, 2, 3, 4, 6, 7} {
 		if got := w.nodes[i].Annotations["cpu_usage_avg_5m"]; got != old {
-			t.Errorf("n%d carries %q", i, got)
+			t.Errorf("n%d has %q, want the old %q", i, got, old)
 		}
 	}
 
 	recorded := strings.Join(f.recorded(), "\n")
 	for _, want := range []string{"not a number", "negative", "too large", "two series", "no series"} {
 		if !strings.Contains(recorded, want) {
-			t.Errorf("%q is not recorded in\n%s", want, recorded)
+			t.Errorf("no event has %q, want one in\n%s", want, recorded)
 		}
 	}
 
@@ -339,31 +342,31 @@ func TestBadSamplesAreToldAndNotWritten(t *testing.T) {
 		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="too large"} 1
 		crane_nodeload_nodes{metric="cpu_usage_avg_5m",state="two series"} 1
 	`), "crane_nodeload_unmatched_series", "crane_nodeload_nodes"); err != nil {
-		t.Error(err)
+		t.Errorf("Collect: %v", err)
 	}
 
 	f.clock.Step(3 * time.Minute)
 	f.Round(t.Context())
 
 	if recorded := f.recorded(); len(recorded) > 0 {
-		t.Errorf("recorded again: %v", recorded)
+		t.Errorf("events of the second Round %v, want none", recorded)
 	}
 }
 
 // TestManyBadNodesAreOneEvent checks that a missing exporter does not cause thousands of events.
 func TestManyBadNodesAreOneEvent(t *testing.T) {
-	f := start(t, newWorld(100), nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
+	f := start(t, newCluster(100), nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
 	f.Round(t.Context())
 
 	if recorded := f.recorded(); len(recorded) != 1 || !strings.Contains(recorded[0], "100 of 100 nodes") {
-		t.Errorf("recorded %v", recorded)
+		t.Errorf("events %v, want one about 100 of 100 nodes", recorded)
 	}
 }
 
 // TestDeadExporterLooksStale checks that values are stamped with the time of the newest raw sample, so that those of a
 // dead exporter, which averages contain for minutes, expire by its last sample.
 func TestDeadExporterLooksStale(t *testing.T) {
-	w := newWorld(3)
+	w := newCluster(3)
 	w.percent("cpu_usage_avg_5m", 10, 20, 30)
 	died := begin.Add(-4 * time.Minute)
 	w.sampled = func(node int, at time.Time) time.Time {
@@ -383,25 +386,25 @@ func TestDeadExporterLooksStale(t *testing.T) {
 	}
 
 	if recorded := f.recorded(); len(recorded) != 1 || !strings.Contains(recorded[0], "no recent sample") {
-		t.Errorf("recorded %v", recorded)
+		t.Errorf("events %v, want one about no recent sample", recorded)
 	}
 }
 
 // TestUndatedValuesExpireEarlier checks that missing sample times are reported once and shorten the life of values.
 func TestUndatedValuesExpireEarlier(t *testing.T) {
-	w := newWorld(1)
+	w := newCluster(1)
 	w.percent("cpu_usage_avg_5m", 10)
 	w.undated = true
 	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
 	f.Round(t.Context())
 
 	if got := w.nodes[0].Annotations["cpu_usage_avg_5m"]; got != "0.10000,2024-05-01T11:57:30Z" {
-		t.Errorf("annotation %q", got)
+		t.Errorf("annotation without sample times %q, want a time of 2m30s before now", got)
 	}
 
 	recorded := f.recorded()
 	if len(recorded) != 1 || !strings.Contains(recorded[0], "SampleTimeUnknown") || !strings.Contains(recorded[0], "node_cpu_sample_time_seconds") {
-		t.Errorf("recorded %v", recorded)
+		t.Errorf("events %v, want one SampleTimeUnknown with the query", recorded)
 	}
 
 	gauge := func(value string) {
@@ -411,7 +414,7 @@ func TestUndatedValuesExpireEarlier(t *testing.T) {
 		# HELP crane_nodeload_undated 1 if the sample times of a metric are unknown, so that its values expire earlier, else 0.
 		# TYPE crane_nodeload_undated gauge
 		crane_nodeload_undated{metric="cpu_usage_avg_5m"} `+value+"\n"), "crane_nodeload_undated"); err != nil {
-			t.Error(err)
+			t.Errorf("Collect: %v, want %s", err, value)
 		}
 	}
 
@@ -420,7 +423,7 @@ func TestUndatedValuesExpireEarlier(t *testing.T) {
 	f.Round(t.Context())
 
 	if recorded := f.recorded(); len(recorded) != 0 {
-		t.Errorf("recorded again: %v", recorded)
+		t.Errorf("events of the second Round %v, want none", recorded)
 	}
 
 	w.undated = false
@@ -428,13 +431,13 @@ func TestUndatedValuesExpireEarlier(t *testing.T) {
 	f.Round(t.Context())
 
 	if got := w.nodes[0].Annotations["cpu_usage_avg_5m"]; got != "0.10000,2024-05-01T12:06:00Z" {
-		t.Errorf("with sample times: annotation %q", got)
+		t.Errorf("annotation with sample times %q, want the time of now", got)
 	}
 	gauge("0")
 }
 
 func TestSourceGone(t *testing.T) {
-	w := newWorld(1)
+	w := newCluster(1)
 	w.percent("cpu_usage_avg_5m", 10)
 	w.err = errors.New("connection refused")
 
@@ -443,29 +446,29 @@ func TestSourceGone(t *testing.T) {
 	for _, want := range pauses {
 		next := f.Round(t.Context())
 		if got := next.Sub(f.clock.Now()); got != want {
-			t.Errorf("again in %v, want %v", got, want)
+			t.Errorf("Round is repeated in %v, want %v", got, want)
 		}
 
 		f.clock.SetTime(next)
 	}
 
 	if recorded := f.recorded(); len(recorded) != 1 || !strings.Contains(recorded[0], "connection refused") {
-		t.Errorf("recorded %v", recorded)
+		t.Errorf("events %v, want one with the error", recorded)
 	}
 	if _, patches := w.drain(); len(patches) > 0 {
-		t.Errorf("patches %v", patches)
+		t.Errorf("patches without the source %v, want none", patches)
 	}
 
 	w.err = nil
 	f.Round(t.Context())
 
 	if _, patches := w.drain(); len(patches) != 1 {
-		t.Errorf("after its return: patches %v", patches)
+		t.Errorf("patches after the source is back %v, want one", patches)
 	}
 }
 
 func TestMetricsServer(t *testing.T) {
-	w := newWorld(3)
+	w := newCluster(3)
 	at := begin.Add(-20 * time.Second)
 	w.usages = []Usage{
 		{Node: "n0", Time: at, CPU: resource.MustParse("2500m"), Memory: resource.MustParse("50Gi")},
@@ -479,20 +482,20 @@ func TestMetricsServer(t *testing.T) {
 	f.Round(t.Context())
 
 	if queries, patches := w.drain(); len(queries) != 1 || !slices.Equal(patches, []string{"n0"}) {
-		t.Errorf("queries %v, patches %v", queries, patches)
+		t.Errorf("queries %v, patches %v, want one query and n0", queries, patches)
 	}
 	if got := w.nodes[0].Annotations; got["cpu_now"] != "0.25000,2024-05-01T11:59:40Z" || got["mem_now"] != "0.50000,2024-05-01T11:59:40Z" {
-		t.Errorf("annotations %v", got)
+		t.Errorf("annotations of n0 %v, want a quarter of the CPU and half of the memory", got)
 	}
 
 	recorded := strings.Join(f.recorded(), "\n")
 	if !strings.Contains(recorded, "no capacity") || !strings.Contains(recorded, "not reported") {
-		t.Errorf("recorded %s", recorded)
+		t.Errorf("events %s, want no capacity and not reported", recorded)
 	}
 }
 
 func TestHotValue(t *testing.T) {
-	w := newWorld(3)
+	w := newCluster(3)
 	spec := nodeload.Spec{Hot: nodeload.GocraneSpec().Hot}
 	w.nodes[1].Annotations = map[string]string{"node_hot_value": "4,2024-05-01T11:59:00Z"}
 	w.binds = map[string][]int64{"n0": {10, 3}}
@@ -500,34 +503,34 @@ func TestHotValue(t *testing.T) {
 	next := f.Round(t.Context())
 
 	if got := w.nodes[0].Annotations["node_hot_value"]; got != "3,2024-05-01T12:00:00Z" {
-		t.Errorf("n0 carries %q", got)
+		t.Errorf("hot value of n0 %q, want 3", got)
 	}
 	if got := w.nodes[1].Annotations["node_hot_value"]; got != "0,2024-05-01T12:00:00Z" {
-		t.Errorf("n1 carries %q", got)
+		t.Errorf("hot value of n1 %q, want 0", got)
 	}
 	if _, patches := w.drain(); len(patches) != 2 || next.Sub(begin) != hotInterval {
-		t.Errorf("patches %v, next %v", patches, next)
+		t.Errorf("patches %v, next round at %v, want 2 patches and %v later", patches, next, hotInterval)
 	}
 
 	f.clock.Step(hotInterval)
 	f.Round(t.Context())
 
 	if _, patches := w.drain(); len(patches) != 0 {
-		t.Errorf("nothing has changed: %v", patches)
+		t.Errorf("patches without a change %v, want none", patches)
 	}
 }
 
 // TestYoungNodesNeedNotWait checks that a node added between two readings of a slow metric gets its value with the
 // next fast one.
 func TestYoungNodesNeedNotWait(t *testing.T) {
-	w := newWorld(1)
+	w := newCluster(1)
 	w.percent("cpu_usage_avg_5m", 10, 20)
 	w.percent("mem_usage_max_avg_1h", 10, 20)
 	f := start(t, w, twoMetrics())
 	f.Round(t.Context())
 	w.drain()
 
-	w.nodes = newWorld(2).nodes
+	w.nodes = newCluster(2).nodes
 	w.nodes[1].CreationTimestamp = metav1.NewTime(begin.Add(time.Minute))
 	w.nodes[0].Annotations = map[string]string{
 		"cpu_usage_avg_5m": "0.10000,2024-05-01T12:00:00Z", "mem_usage_max_avg_1h": "0.10000,2024-05-01T12:00:00Z",
@@ -536,26 +539,26 @@ func TestYoungNodesNeedNotWait(t *testing.T) {
 	f.Round(t.Context())
 
 	if queries, patches := w.drain(); len(queries) != 2 || !slices.Equal(patches, []string{"n1"}) || len(w.nodes[1].Annotations) != 2 {
-		t.Errorf("queries %v, patches %v, annotations %v", queries, patches, w.nodes[1].Annotations)
+		t.Errorf("with a new node: queries %v, patches %v, annotations %v, want both metrics for n1", queries, patches, w.nodes[1].Annotations)
 	}
 
 	f.clock.Step(3 * time.Minute)
 	f.Round(t.Context())
 
 	if queries, _ := w.drain(); len(queries) != 1 {
-		t.Errorf("it has it and is asked for again: %v", queries)
+		t.Errorf("queries once the node has its values %v, want one", queries)
 	}
 }
 
 func TestDryRunAndRefusedWrites(t *testing.T) {
-	w := newWorld(2)
+	w := newCluster(2)
 	w.percent("cpu_usage_avg_5m", 10, 20)
 	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
 	f.cfg.DryRun = true
 	f.Round(t.Context())
 
 	if _, patches := w.drain(); len(patches) != 0 || w.nodes[0].Annotations != nil {
-		t.Errorf("a dry run wrote: %v", patches)
+		t.Errorf("patches of a dry run %v, want none", patches)
 	}
 
 	f.cfg.DryRun = false
@@ -567,17 +570,17 @@ func TestDryRunAndRefusedWrites(t *testing.T) {
 	f.Round(t.Context())
 
 	if _, patches := w.drain(); len(patches) != 2 {
-		t.Errorf("after the refusal: %v", patches)
+		t.Errorf("patches after refused ones %v, want two", patches)
 	}
 	if got := testutil.CollectAndCount(f.cfg.Metrics, "crane_nodeload_patches_total"); got != 3 {
-		t.Errorf("%d kinds of patches", got)
+		t.Errorf("%d results of patches, want 3", got)
 	}
 }
 
-// TestGarbageOfStrangers checks that a good value replaces any annotation without a panic.
-func TestGarbageOfStrangers(t *testing.T) {
+// TestInvalidAnnotationsAreReplaced checks that a good value replaces any annotation without a panic.
+func TestInvalidAnnotationsAreReplaced(t *testing.T) {
 	garbage := []string{"", ",", "0.1,2,3", "NaN,2024-05-01T12:00:00Z", "1e308,2024-05-01T12:00:00Z", "0.1,2099-01-01T00:00:00Z", "-1,x", strings.Repeat("9", 300)}
-	w := newWorld(len(garbage))
+	w := newCluster(len(garbage))
 	values := make([]float64, len(garbage))
 	for i, text := range garbage {
 		w.nodes[i].Annotations = map[string]string{"cpu_usage_avg_5m": text, "node_hot_value": text}
@@ -590,21 +593,21 @@ func TestGarbageOfStrangers(t *testing.T) {
 
 	for _, n := range w.nodes {
 		if got := n.Annotations["cpu_usage_avg_5m"]; got != "0.50000,2024-05-01T12:00:00Z" {
-			t.Errorf("%s carries %q", n.Name, got)
+			t.Errorf("%s has %q, want the value that was read", n.Name, got)
 		}
 	}
 }
 
 // TestLocalTimeForOldReaders checks that writer and reader of the annotation use one time zone.
 func TestLocalTimeForOldReaders(t *testing.T) {
-	w := newWorld(1)
+	w := newCluster(1)
 	w.percent("cpu_usage_avg_5m", 10)
 	f := start(t, w, nodeload.Spec{Metrics: twoMetrics().Metrics[:1]})
 	f.cfg.Format = nodeload.Format{Zone: time.FixedZone("Asia/Shanghai", 8*60*60)}
 	f.Round(t.Context())
 
 	if got := w.nodes[0].Annotations["cpu_usage_avg_5m"]; got != "0.10000,2024-05-01T20:00:00Z" {
-		t.Errorf("it carries %q", got)
+		t.Errorf("annotation %q, want the time of the zone", got)
 	}
 
 	w.drain()
@@ -612,14 +615,14 @@ func TestLocalTimeForOldReaders(t *testing.T) {
 	f.Round(t.Context())
 
 	if _, patches := w.drain(); len(patches) != 0 {
-		t.Errorf("it does not understand what it wrote: %v", patches)
+		t.Errorf("patches after its own annotation was read %v, want none", patches)
 	}
 }
 
 // indexedCluster finds nodes by their number, so that the benchmark does not measure the search.
 type indexedCluster struct{ *fakeCluster }
 
-func (q indexedCluster) PatchNode(ctx context.Context, name string, patch []byte) error {
+func (c indexedCluster) PatchNode(ctx context.Context, name string, patch []byte) error {
 	var i int
 	if _, err := fmt.Sscanf(name, "n%d", &i); err != nil {
 		return err
@@ -630,17 +633,17 @@ func (q indexedCluster) PatchNode(ctx context.Context, name string, patch []byte
 		return err
 	}
 
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 
-	annotations := maps.Clone(q.nodes[i].Annotations)
+	annotations := maps.Clone(c.nodes[i].Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
 
 	maps.Copy(annotations, object.Metadata.Annotations)
-	q.nodes[i].Annotations = annotations
-	q.patches = append(q.patches, name)
+	c.nodes[i].Annotations = annotations
+	c.patches = append(c.patches, name)
 
 	return ctx.Err()
 }

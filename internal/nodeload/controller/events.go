@@ -52,9 +52,9 @@ func (c *Controller) regarding() runtime.Object { return policyReference(c.cfg.N
 
 // truncateNote cuts a text to the maximum length of an event note.
 func truncateNote(text string) string {
-	const most = 1000
-	if len(text) > most {
-		return strings.ToValidUTF8(text[:most], "") + "..."
+	const maxLength = 1000
+	if len(text) > maxLength {
+		return strings.ToValidUTF8(text[:maxLength], "") + "..."
 	}
 
 	return text
@@ -69,7 +69,7 @@ func (c *Controller) record(ctx context.Context, nodes []node, readings []readin
 		if r.err != nil {
 			c.cfg.Metrics.queried(m.Name, "failed")
 			if c.schedule.failed(m, now) {
-				log.Error(r.err, "failed to read a metric, existing annotations expire", "metric", m.Name)
+				log.Error(r.err, "reading a metric, existing annotations expire", "metric", m.Name)
 				c.cfg.Events.Eventf(c.regarding(), nil, corev1.EventTypeWarning, reasonQueryFailed, eventAction(m.Name), "%s", truncateNote(m.Name+": "+r.err.Error()))
 			}
 
@@ -88,41 +88,43 @@ func (c *Controller) record(ctx context.Context, nodes []node, readings []readin
 // reportProblems counts the problems of a metric and reports new ones.
 func (c *Controller) reportProblems(ctx context.Context, metric string, nodes []node, r *reading) {
 	counts := map[problem]int{}
-	fresh := map[problem][]int{}
+	newProblems := map[problem][]int{}
 	for i := range nodes {
-		about := problemKey{nodes[i].name, metric}
-		what := r.problems[i]
-		counts[what]++
+		key := problemKey{nodes[i].name, metric}
+		issue := r.problems[i]
+		counts[issue]++
 
-		if what == "" {
-			delete(c.reportedProblems, about)
+		if issue == "" {
+			delete(c.reportedProblems, key)
 			continue
 		}
 
-		if c.reportedProblems[about] != what {
-			c.reportedProblems[about] = what
-			fresh[what] = append(fresh[what], i)
+		// A problem is reported when it begins, not in each round.
+		if c.reportedProblems[key] != issue {
+			c.reportedProblems[key] = issue
+			newProblems[issue] = append(newProblems[issue], i)
 		}
 	}
 
-	c.cfg.Metrics.found(metric, counts, r.unmatched)
-	for what, list := range fresh {
+	c.cfg.Metrics.recordReading(metric, counts, r.unmatched)
+	for issue, list := range newProblems {
 		if len(list) <= maxNodeEvents {
 			for _, i := range list {
 				c.cfg.Events.Eventf(nodeReference(&nodes[i]), nil, corev1.EventTypeWarning, reasonNoValue, eventAction(metric),
-					"%s: %s; its annotation expires", metric, what)
+					"%s: %s; its annotation expires", metric, issue)
 			}
 			continue
 		}
 
+		// One event about all nodes, because the cause is rather the source than the nodes.
 		names := make([]string, maxNodeEvents)
 		for k := range names {
 			names[k] = nodes[list[k]].name
 		}
 
 		text := fmt.Sprintf("%s: %s for %d of %d nodes, such as %s; %d series matched no node",
-			metric, what, len(list), len(nodes), strings.Join(names, ", "), r.unmatched)
-		ctrl.LoggerFrom(ctx).WithName("nodeload").Info(text)
+			metric, issue, len(list), len(nodes), strings.Join(names, ", "), r.unmatched)
+		ctrl.LoggerFrom(ctx).WithName("nodeload").Info("nodes have no value", "metric", metric, "why", text)
 		c.cfg.Events.Eventf(c.regarding(), nil, corev1.EventTypeWarning, reasonNoValue, eventAction(metric), "%s", truncateNote(text))
 	}
 }
@@ -141,7 +143,7 @@ func (c *Controller) reportUndated(ctx context.Context, metric string, r *readin
 	c.reportedUndated[metric] = true
 	text := fmt.Sprintf("%s: the times of its samples are unknown, so that its values expire %s earlier: %s; "+
 		"install the rules of config/nodeload/recording-rules.yaml or set sampleTime", metric, nodeload.UndatedAge, r.undated)
-	ctrl.LoggerFrom(ctx).WithName("nodeload").Info(text)
+	ctrl.LoggerFrom(ctx).WithName("nodeload").Info("sample times are unknown", "metric", metric, "why", text)
 	c.cfg.Events.Eventf(c.regarding(), nil, corev1.EventTypeWarning, reasonUndated, eventAction(metric), "%s", truncateNote(text))
 }
 
@@ -151,14 +153,14 @@ func (c *Controller) forgetNodes(nodes []node) {
 		return
 	}
 
-	there := make(map[string]bool, len(nodes))
+	present := make(map[string]bool, len(nodes))
 	for i := range nodes {
-		there[nodes[i].name] = true
+		present[nodes[i].name] = true
 	}
 
-	for about := range c.reportedProblems {
-		if !there[about.node] {
-			delete(c.reportedProblems, about)
+	for key := range c.reportedProblems {
+		if !present[key.node] {
+			delete(c.reportedProblems, key)
 		}
 	}
 }

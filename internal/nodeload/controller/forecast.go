@@ -63,6 +63,7 @@ func (p *Peaks) Request(nodes []string, resources []series.Resource) {
 	p.nodes = nodes
 	p.resources = resources
 
+	// The predictor answers in the order of the requests.
 	var wanted []nodeResource
 	var requests []predictor.Request
 	for _, r := range resources {
@@ -84,8 +85,8 @@ func (p *Peaks) Request(nodes []string, resources []series.Resource) {
 
 // Peak implements Forecaster: the highest published value of the coming hour, for auto the 0.95 quantile of each
 // minute.
-func (p *Peaks) Peak(node string, of series.Resource) (float64, bool) {
-	key, ok := p.keys[nodeResource{node, of}]
+func (p *Peaks) Peak(node string, resource series.Resource) (float64, bool) {
+	key, ok := p.keys[nodeResource{node, resource}]
 	if !ok {
 		return 0, false
 	}
@@ -102,8 +103,8 @@ func (p *Peaks) Peak(node string, of series.Resource) (float64, bool) {
 	now := p.clock.Now()
 	f := all[0]
 	peak := math.Inf(-1)
-
 	found := false
+	// A value stands for its whole step, so that one that began before now counts until it ends.
 	for i, q := range f.Values {
 		at := f.Start.Add(time.Duration(i) * f.Step)
 		if at.Add(f.Step).After(now) && at.Before(now.Add(horizon)) {

@@ -57,7 +57,7 @@ func TestPeakOfTheComingHour(t *testing.T) {
 	m := &fakePredictor{status: predictor.Status{State: predictor.Ready}, series: []predictor.SeriesForecast{f}, refuse: "c"}
 	p := NewPeaks(m, clocktesting.NewFakePassiveClock(begin))
 	if _, ok := p.Peak("a", series.CPU); ok {
-		t.Error("a peak that nobody asked for")
+		t.Error("Peak before Request returned a value, want none")
 	}
 
 	resources := []series.Resource{series.CPU, series.CPU}
@@ -65,23 +65,23 @@ func TestPeakOfTheComingHour(t *testing.T) {
 	p.Request([]string{"a", "b", "c"}, resources)
 
 	if m.sets != 1 {
-		t.Errorf("asked %d times for the same", m.sets)
+		t.Errorf("Set was called %d times for equal requests, want once", m.sets)
 	}
 	if got, ok := p.Peak("a", series.CPU); !ok || got != 5 {
-		t.Errorf("peak %v, %v, want 5", got, ok)
+		t.Errorf("Peak(a, cpu) = %v, %v, want 5", got, ok)
 	}
 	if _, ok := p.Peak("c", series.CPU); ok {
-		t.Error("a peak of what was refused")
+		t.Error("Peak of a refused request returned a value, want none")
 	}
 
 	if _, ok := p.Peak("a", series.Memory); ok {
-		t.Error("a peak of another resource")
+		t.Error("Peak of another resource returned a value, want none")
 	}
 
 	for _, status := range []predictor.Status{{State: predictor.Pending}, {State: predictor.Ready, Stale: true}} {
 		m.status = status
 		if _, ok := p.Peak("a", series.CPU); ok {
-			t.Errorf("a peak although the state is %+v", status)
+			t.Errorf("Peak with status %+v returned a value, want none", status)
 		}
 	}
 }

@@ -63,9 +63,8 @@ func newMatcher(nodes []corev1.Node, labels []string) *matcher {
 			}
 
 			key := canonical(ip)
-			if other, taken := m.byIP[key]; taken && other != i {
-				i := ambiguous // an address that is reassigned may belong to two nodes for a while
-				m.byIP[key] = i
+			if other, ok := m.byIP[key]; ok && other != i {
+				m.byIP[key] = ambiguous // An address that is reassigned may belong to two nodes for a while.
 				continue
 			}
 
@@ -82,7 +81,7 @@ func canonical(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }
 func (m *matcher) find(labels metrics.Labels) (int, bool) {
 	for _, name := range m.labels {
 		if value := labels[name]; value != "" {
-			if i, ok := m.of(value); ok {
+			if i, ok := m.findValue(value); ok {
 				return i, true
 			}
 		}
@@ -91,8 +90,8 @@ func (m *matcher) find(labels metrics.Labels) (int, bool) {
 	return 0, false
 }
 
-// of finds a node by name or address (v4, or v6 with or without brackets), each with or without a port.
-func (m *matcher) of(value string) (int, bool) {
+// findValue finds a node by name or address (v4, or v6 with or without brackets), each with or without a port.
+func (m *matcher) findValue(value string) (int, bool) {
 	if i, ok := m.lookUp(value); ok {
 		return i, true
 	}

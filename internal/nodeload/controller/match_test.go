@@ -54,7 +54,7 @@ func TestSeriesFindTheirNodes(t *testing.T) {
 			got = nodes[i].Name
 		}
 		if got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
+			t.Errorf("%s: find(%v) = %q, want %q", name, test.labels, got, test.want)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func (m *Metrics) queried(metric, result string) {
 	}
 }
 
-func (m *Metrics) found(metric string, counts map[problem]int, unmatched int) {
+func (m *Metrics) recordReading(metric string, counts map[problem]int, unmatched int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 
@@ -153,6 +153,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		counter(causesDesc, n, string(cause))
 	}
 
+	// A problem without nodes is exported as 0, so that an alert about it ends.
 	for metric, o := range m.last {
 		gauge(unmatchedDesc, float64(o.unmatched), metric)
 		gauge(undatedDesc, map[bool]float64{true: 1}[o.undated], metric)

@@ -48,7 +48,7 @@ func (p *planner) plan(nodes []node, readings []reading, hot func(node string) i
 
 	var out []patch
 	for i := range nodes {
-		one := patch{node: i}
+		change := patch{node: i}
 		for k := range readings {
 			r := &readings[k]
 			if r.err != nil || r.problems[i] != "" {
@@ -56,53 +56,54 @@ func (p *planner) plan(nodes []node, readings []reading, hot func(node string) i
 			}
 
 			if cause := writings[k].WriteCause(p.currentSample(&nodes[i], p.policy.Metrics[r.metric].Name), r.samples[i], p.now); cause != "" {
-				one.causes = append(one.causes, cause)
+				change.causes = append(change.causes, cause)
 			}
 		}
 
 		if hot != nil {
-			p.planHot(&nodes[i], hot(nodes[i].name), &one)
+			p.planHot(&nodes[i], hot(nodes[i].name), &change)
 		}
 
-		if len(one.causes) == 0 {
+		if len(change.causes) == 0 {
 			continue
 		}
 
+		// The node is written anyway, so that newer values below the thresholds are written as well.
 		for k := range readings {
 			r := &readings[k]
 			if r.err == nil && r.problems[i] == "" && p.newer(&nodes[i], r, i) {
-				one.set(p.policy.Metrics[r.metric].Name, p.format.Load(r.samples[i]))
+				change.set(p.policy.Metrics[r.metric].Name, p.format.Load(r.samples[i]))
 			}
 		}
 
-		out = append(out, one)
+		out = append(out, change)
 	}
 
 	return out
 }
 
 // planHot adds the hot value if it is due, or if the node is written anyway and has one.
-func (p *planner) planHot(n *node, want int64, to *patch) {
+func (p *planner) planHot(n *node, want int64, change *patch) {
 	text, present := n.annotations[nodeload.HotValueKey]
-	have, err := p.format.ParseHot(text)
+	current, err := p.format.ParseHot(text)
 	if err != nil {
-		have = nodeload.Hot{}
+		current = nodeload.Hot{}
 	}
 
-	cause := nodeload.HotCause(have, want, p.now, p.interval)
+	cause := nodeload.HotCause(current, want, p.now, p.interval)
 	if cause != "" {
-		to.causes = append(to.causes, cause)
+		change.causes = append(change.causes, cause)
 	}
-	if cause != "" || len(to.causes) > 0 && (present || want > 0) {
-		to.set(nodeload.HotValueKey, p.format.Hot(nodeload.Hot{Value: want, Time: p.now}))
+	if cause != "" || len(change.causes) > 0 && (present || want > 0) {
+		change.set(nodeload.HotValueKey, p.format.Hot(nodeload.Hot{Value: want, Time: p.now}))
 	}
 }
 
-func (t *patch) set(key, value string) {
-	if t.annotations == nil {
-		t.annotations = map[string]string{}
+func (p *patch) set(key, value string) {
+	if p.annotations == nil {
+		p.annotations = map[string]string{}
 	}
-	t.annotations[key] = value
+	p.annotations[key] = value
 }
 
 // currentSample returns the sample in the node's annotation; zero if it cannot be read.

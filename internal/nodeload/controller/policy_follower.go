@@ -55,9 +55,9 @@ type observer struct {
 	log logr.Logger
 }
 
-// PolicyLoaded implements nodeloadpolicy.Observer.
+// PolicyLoaded implements policyfile.Observer.
 func (o observer) PolicyLoaded(p *nodeload.Policy) {
-	o.log.Info("Policy loaded", "metrics", len(p.Metrics))
+	o.log.Info("loaded policy", "metrics", len(p.Metrics))
 	o.Events.Eventf(policyReference(o.Namespace), nil, corev1.EventTypeNormal, reasonPolicyLoaded, actionPolicy, "a new policy of %d metrics is in force", len(p.Metrics))
 
 	if o.Loaded != nil {
@@ -65,7 +65,7 @@ func (o observer) PolicyLoaded(p *nodeload.Policy) {
 	}
 }
 
-// PolicyRefused implements nodeloadpolicy.Observer.
+// PolicyRefused implements policyfile.Observer.
 func (o observer) PolicyRefused(err error) {
 	o.log.Error(err, "invalid policy file, the old policy stays in force")
 	o.Events.Eventf(policyReference(o.Namespace), nil, corev1.EventTypeWarning, reasonPolicyRefused, actionPolicy+"/"+contentHash(err.Error()), "%s", truncateNote("the old policy stays in force: "+err.Error()))

@@ -24,7 +24,7 @@ import (
 type Vectors interface {
 	Vector(ctx context.Context, query string, at time.Time) ([]metrics.Sample, error)
 	// Selector returns the selector of a series name, with the configured matchers.
-	Selector(metric string, own ...prometheus.Matcher) (string, error)
+	Selector(metric string, matchers ...prometheus.Matcher) (string, error)
 }
 
 // Usage is the usage of a node at one time, from metrics-server.
@@ -45,7 +45,7 @@ type Forecaster interface {
 	Request(nodes []string, resources []series.Resource)
 	// Peak returns the highest value of the coming hour in cores or bytes; false if there is no forecast yet or its
 	// samples are stale.
-	Peak(node string, of series.Resource) (value float64, ok bool)
+	Peak(node string, resource series.Resource) (value float64, ok bool)
 }
 
 // problem is why a node has no new value of a metric; empty if it has one.
@@ -98,6 +98,7 @@ type Sources struct {
 // read reads metrics concurrently, each with one query for all nodes; metrics of metrics-server share one request.
 func (r *reader) read(ctx context.Context, list []nodeload.Metric, due []int) []reading {
 	out := make([]reading, len(due))
+	// All metrics of metrics-server come with its one list, which is read when the first of them needs it.
 	usages := sync.OnceValues(func() ([]Usage, error) {
 		if r.sources.MetricsServer == nil {
 			return nil, errNoSource
@@ -109,17 +110,21 @@ func (r *reader) read(ctx context.Context, list []nodeload.Metric, due []int) []
 	var wg sync.WaitGroup
 	for i, metric := range due {
 		wg.Go(func() {
-			one := reading{metric: metric, samples: make([]nodeload.Sample, len(r.nodes)), problems: make([]problem, len(r.nodes))}
+			result := reading{
+				metric:   metric,
+				samples:  make([]nodeload.Sample, len(r.nodes)),
+				problems: make([]problem, len(r.nodes)),
+			}
 			switch m := list[metric]; m.From {
 			case nodeload.FromMetricsServer:
-				one.err = r.fromMetricsServer(m, &one, usages)
+				result.err = r.fromMetricsServer(m, &result, usages)
 			case nodeload.FromForecast:
-				one.err = r.fromForecast(m, &one)
+				result.err = r.fromForecast(m, &result)
 			default:
-				one.err = r.fromPrometheus(ctx, m, &one)
+				result.err = r.fromPrometheus(ctx, m, &result)
 			}
 
-			out[i] = one
+			out[i] = result
 		})
 	}
 
@@ -129,17 +134,19 @@ func (r *reader) read(ctx context.Context, list []nodeload.Metric, due []int) []
 
 var errNoSource = errors.New("the source is not configured")
 
-func (r *reader) fromPrometheus(ctx context.Context, m nodeload.Metric, to *reading) error {
+func (r *reader) fromPrometheus(ctx context.Context, m nodeload.Metric, result *reading) error {
 	if r.sources.Prometheus == nil {
 		return errNoSource
 	}
 
 	query := m.Query
 	if query == "" {
-		var err error
-		if query, err = r.sources.Prometheus.Selector(m.Name); err != nil {
+		selector, err := r.sources.Prometheus.Selector(m.Name)
+		if err != nil {
 			return err
 		}
+
+		query = selector
 	}
 
 	vector, err := r.sources.Prometheus.Vector(ctx, query, r.now)
@@ -147,58 +154,61 @@ func (r *reader) fromPrometheus(ctx context.Context, m nodeload.Metric, to *read
 		return err
 	}
 
-	for i := range to.problems {
-		to.problems[i] = noSeries
+	for i := range result.problems {
+		result.problems[i] = noSeries
 	}
 
 	times, undated := r.sampleTimes(ctx, m)
-	to.undated = undated
+	result.undated = undated
 	seen := make([]bool, len(r.nodes))
 	for _, s := range vector {
 		i, ok := r.match.find(s.Labels)
 		if !ok {
-			to.unmatched++
+			result.unmatched++
 			continue
 		}
 
+		// Two series may be of two exporters or of an old and a new one; neither is better.
 		if seen[i] {
-			to.samples[i] = nodeload.Sample{}
-			to.problems[i] = twoSeries
+			result.samples[i] = nodeload.Sample{}
+			result.problems[i] = twoSeries
 			continue
 		}
 
 		seen[i] = true
+		// Without sample times the value may be as old as Prometheus looks back.
 		at := r.now.Add(-nodeload.UndatedAge)
 		if undated == "" {
 			if times[i].IsZero() {
-				to.samples[i] = nodeload.Sample{}
-				to.problems[i] = noSample
+				result.samples[i] = nodeload.Sample{}
+				result.problems[i] = noSample
 				continue
 			}
 
 			at = times[i]
 		}
 
-		to.set(i, s.Value/100, at)
+		result.set(i, s.Value/100, at)
 	}
 
 	return nil
 }
 
-func (r *reader) fromMetricsServer(m nodeload.Metric, to *reading, usages func() ([]Usage, error)) error {
+func (r *reader) fromMetricsServer(m nodeload.Metric, result *reading, usages func() ([]Usage, error)) error {
 	list, err := usages()
 	if err != nil {
-		return fmt.Errorf("metrics-server: %w", err)
+		return fmt.Errorf("reading metrics-server: %w", err)
 	}
 
-	for i := range to.problems {
-		to.problems[i] = notReported
+	// A node without an entry in the list stays not reported.
+	for i := range result.problems {
+		result.problems[i] = notReported
 	}
 
 	for _, u := range list {
 		i, ok := r.match.byName[u.Node]
 		if !ok {
-			to.unmatched++
+			result.unmatched++
 			continue
 		}
 
@@ -207,13 +217,13 @@ func (r *reader) fromMetricsServer(m nodeload.Metric, to *reading, usages func()
 			used = u.Memory.AsApproximateFloat64()
 		}
 
-		r.share(i, m, used, u.Time, to)
+		r.share(i, m, used, u.Time, result)
 	}
 
 	return nil
 }
 
-func (r *reader) fromForecast(m nodeload.Metric, to *reading) error {
+func (r *reader) fromForecast(m nodeload.Metric, result *reading) error {
 	if r.sources.Forecast == nil {
 		return errNoSource
 	}
@@ -221,40 +231,40 @@ func (r *reader) fromForecast(m nodeload.Metric, to *reading) error {
 	for i := range r.nodes {
 		peak, ok := r.sources.Forecast.Peak(r.nodes[i].name, m.Resource)
 		if !ok {
-			to.problems[i] = noForecast
+			result.problems[i] = noForecast
 			continue
 		}
 
-		r.share(i, m, peak, r.now, to)
+		r.share(i, m, peak, r.now, result)
 	}
 
 	return nil
 }
 
 // share stores usage as a share of the node's capacity.
-func (r *reader) share(i int, m nodeload.Metric, used float64, at time.Time, to *reading) {
+func (r *reader) share(i int, m nodeload.Metric, used float64, at time.Time, result *reading) {
 	capacity := r.nodes[i].capacity[m.Resource]
 	if !(capacity > 0) {
-		to.problems[i] = noCapacity
+		result.problems[i] = noCapacity
 		return
 	}
 
-	to.set(i, used/capacity, at)
+	result.set(i, used/capacity, at)
 }
 
 // set stores a value, or the problem with it.
-func (to *reading) set(i int, v float64, at time.Time) {
-	to.samples[i] = nodeload.Sample{}
+func (r *reading) set(i int, v float64, at time.Time) {
+	r.samples[i] = nodeload.Sample{}
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
-		to.problems[i] = notANumber
+		r.problems[i] = notANumber
 	case v < 0:
-		to.problems[i] = negative
+		r.problems[i] = negative
 	case v > float64(nodeload.MaxLoad):
-		to.problems[i] = tooLarge
+		r.problems[i] = tooLarge
 	default:
-		to.problems[i] = ""
-		to.samples[i] = nodeload.Sample{Value: series.Ratio(v), Time: at}
+		r.problems[i] = ""
+		r.samples[i] = nodeload.Sample{Value: series.Ratio(v), Time: at}
 	}
 }
 

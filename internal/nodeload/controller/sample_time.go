@@ -39,6 +39,7 @@ func (r *reader) sampleTimes(ctx context.Context, m nodeload.Metric) ([]time.Tim
 		query = "max_over_time(" + series + "[" + sampleTimeRange + "])"
 	}
 
+	// Concurrent readers of one query share its result; the query runs outside of the lock.
 	r.times.mu.Lock()
 	if r.times.byQuery == nil {
 		r.times.byQuery = map[string]func() ([]time.Time, string){}
@@ -63,7 +64,7 @@ func (r *reader) readSampleTimes(ctx context.Context, query string) ([]time.Time
 	}
 
 	times := make([]time.Time, len(r.nodes))
-	found := false
+	anyNode := false
 	for _, s := range vector {
 		i, ok := r.match.find(s.Labels)
 		if !ok || !(s.Value > 0 && s.Value < 1e12) {
@@ -77,11 +78,11 @@ func (r *reader) readSampleTimes(ctx context.Context, query string) ([]time.Time
 
 		if times[i].IsZero() || at.Before(times[i]) {
 			times[i] = at
-			found = true
+			anyNode = true
 		}
 	}
 
-	if !found {
+	if !anyNode {
 		return nil, fmt.Sprintf("query %s returns no node", query)
 	}
 

@@ -34,7 +34,7 @@ func newSchedule(start time.Time) *schedule {
 func (s *schedule) due(list []nodeload.Metric, now time.Time, lacks func(metric string) bool) []int {
 	var out, rest []int
 	for i, m := range list {
-		if next, known := s.next[m.Name]; !known || !next.After(now.Add(alignWindow)) {
+		if next, ok := s.next[m.Name]; !ok || !next.After(now.Add(alignWindow)) {
 			out = append(out, i)
 		} else if s.failures[m.Name] == 0 {
 			rest = append(rest, i)
@@ -77,8 +77,8 @@ func (s *schedule) failed(m nodeload.Metric, now time.Time) (first bool) {
 func (s *schedule) earliest(list []nodeload.Metric, now time.Time) time.Time {
 	first := now.Add(time.Hour)
 	for _, m := range list {
-		next, known := s.next[m.Name]
-		if !known {
+		next, ok := s.next[m.Name]
+		if !ok {
 			return now
 		}
 
@@ -92,13 +92,13 @@ func (s *schedule) earliest(list []nodeload.Metric, now time.Time) time.Time {
 
 // retain drops metrics that are not in the policy.
 func (s *schedule) retain(list []nodeload.Metric) {
-	kept := make(map[string]bool, len(list))
+	retained := make(map[string]bool, len(list))
 	for _, m := range list {
-		kept[m.Name] = true
+		retained[m.Name] = true
 	}
 
 	for name := range s.next {
-		if !kept[name] {
+		if !retained[name] {
 			delete(s.next, name)
 			delete(s.failures, name)
 		}

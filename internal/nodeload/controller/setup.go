@@ -22,12 +22,11 @@ type metadataPatcher struct{ client metadata.ResourceInterface }
 
 // NewPatcher returns a Patcher with its own client, so that its rate limit does not delay other writers.
 func NewPatcher(config *rest.Config, qps float32, burst int) (Patcher, error) {
-	own := rest.CopyConfig(config)
-	own.RateLimiter = nil
-	own.QPS = qps
-
-	own.Burst = burst
-	client, err := metadata.NewForConfig(own)
+	nodeConfig := rest.CopyConfig(config)
+	nodeConfig.RateLimiter = nil
+	nodeConfig.QPS = qps
+	nodeConfig.Burst = burst
+	client, err := metadata.NewForConfig(nodeConfig)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of nodes: %w", err)
 	}
@@ -56,7 +55,7 @@ func PatchUnchangedNode(ctx context.Context, p Patcher, n *corev1.Node, annotati
 
 	patch, err := json.Marshal(fields)
 	if err != nil {
-		return fmt.Errorf("writing a patch: %w", err)
+		return fmt.Errorf("encoding a patch: %w", err)
 	}
 
 	if err := p.PatchNode(ctx, n.Name, patch); err != nil {

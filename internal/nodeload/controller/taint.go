@@ -32,20 +32,20 @@ func (c *Controller) updateTaints(ctx context.Context, nodes []corev1.Node, now 
 	tainted := 0
 	for i := range nodes {
 		n := &nodes[i]
-		has := slices.ContainsFunc(n.Spec.Taints, ourTaint)
-		share, known := c.shareOfMark(n, now)
+		isTainted := slices.ContainsFunc(n.Spec.Taints, ourTaint)
+		share, ok := c.shareOfMark(n, now)
 
 		limit := c.cfg.TaintAbove
-		if has {
+		if isTainted {
 			limit -= taintHysteresis
 		}
 
-		want := c.cfg.TaintAbove > 0 && known && share > limit
+		want := c.cfg.TaintAbove > 0 && ok && share > limit
 		if want {
 			tainted++
 		}
 
-		if want == has {
+		if want == isTainted {
 			continue
 		}
 
@@ -56,9 +56,9 @@ func (c *Controller) updateTaints(ctx context.Context, nodes []corev1.Node, now 
 
 		switch err := c.setTaint(ctx, n, want); {
 		case err == nil:
-			log.Info("Changed the taint", "node", n.Name, "taint", TaintKey, "tainted", want, "shareOfMark", float64(share))
+			log.Info("changed the taint", "node", n.Name, "taint", TaintKey, "tainted", want, "shareOfMark", float64(share))
 		case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err): // the next round reads the node again
-			log.Error(err, "failed to change the taint", "node", n.Name)
+			log.Error(err, "changing the taint", "node", n.Name)
 		}
 	}
 
@@ -69,7 +69,7 @@ func ourTaint(t corev1.Taint) bool { return t.Key == TaintKey }
 
 // shareOfMark returns the load of a node as a share of the mark schedule, of the resource in which it is highest;
 // false if no load is known.
-func (c *Controller) shareOfMark(n *corev1.Node, now time.Time) (share series.Ratio, known bool) {
+func (c *Controller) shareOfMark(n *corev1.Node, now time.Time) (share series.Ratio, found bool) {
 	for resource, marks := range c.policy.Marks {
 		gauge, ok := c.policy.Gauge(resource)
 		if !ok || marks.Schedule <= 0 {
@@ -83,10 +83,10 @@ func (c *Controller) shareOfMark(n *corev1.Node, now time.Time) (share series.Ra
 		}
 
 		share = max(share, sample.Value/marks.Schedule)
-		known = true
+		found = true
 	}
 
-	return share, known
+	return share, found
 }
 
 // LoadTaint is the taint of nodes that are too loaded for new pods.

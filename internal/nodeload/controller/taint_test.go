@@ -17,7 +17,7 @@ import (
 // TestTaintAtTheMark follows the taint of nodes by load: it comes above the limit, stays until the load is well below
 // it, leaves other taints alone, and goes when the load is unknown or the setting is off.
 func TestTaintAtTheMark(t *testing.T) {
-	w := newWorld(3)
+	w := newCluster(3)
 	other := corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
 	w.nodes[0].Spec.Taints = []corev1.Taint{other}
 	spec := nodeload.Spec{
@@ -59,7 +59,7 @@ func TestTaintAtTheMark(t *testing.T) {
 	}
 
 	if !slices.Contains(w.nodes[0].Spec.Taints, other) {
-		t.Errorf("another taint is gone: %v", w.nodes[0].Spec.Taints)
+		t.Errorf("taints of n0 %v, want the other taint kept", w.nodes[0].Spec.Taints)
 	}
 
 	w.percent("cpu_usage_avg_5m")
@@ -67,7 +67,7 @@ func TestTaintAtTheMark(t *testing.T) {
 	round()
 
 	if got := tainted(); slices.Contains(got, true) {
-		t.Errorf("with unknown load: tainted %v", got)
+		t.Errorf("with unknown load: tainted %v, want none", got)
 	}
 
 	w.percent("cpu_usage_avg_5m", 90, 90, 90)
@@ -75,7 +75,7 @@ func TestTaintAtTheMark(t *testing.T) {
 	round()
 
 	if got := tainted(); slices.Contains(got, true) {
-		t.Errorf("in a dry run: tainted %v", got)
+		t.Errorf("in a dry run: tainted %v, want none", got)
 	}
 
 	f.cfg.DryRun = false
@@ -89,6 +89,6 @@ func TestTaintAtTheMark(t *testing.T) {
 	round()
 
 	if got := tainted(); slices.Contains(got, true) {
-		t.Errorf("after the setting is off: tainted %v", got)
+		t.Errorf("after the setting is off: tainted %v, want none", got)
 	}
 }

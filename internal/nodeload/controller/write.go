@@ -35,7 +35,7 @@ func mergePatch(uid types.UID, annotations map[string]string) ([]byte, error) {
 		Metadata meta `json:"metadata"`
 	}{meta{uid, annotations}})
 	if err != nil {
-		return nil, fmt.Errorf("writing a patch: %w", err)
+		return nil, fmt.Errorf("encoding a patch: %w", err)
 	}
 
 	return data, nil
@@ -47,6 +47,7 @@ func (c *Controller) write(ctx context.Context, nodes []node, patches []patch) {
 	var next, failed atomic.Int64
 	var first atomic.Pointer[error]
 
+	// The workers take the next patch each; a failure does not stop the others.
 	var wg sync.WaitGroup
 	for range min(c.cfg.Workers, len(patches)) {
 		wg.Go(func() {
@@ -70,7 +71,7 @@ func (c *Controller) write(ctx context.Context, nodes []node, patches []patch) {
 	}
 
 	if err := first.Load(); err != nil && !c.writeFails {
-		log.Error(*err, "failed to write loads, further failures are only counted until a round succeeds", "failed", failed.Load(), "of", len(patches))
+		log.Error(*err, "writing loads, further failures are only counted until a round succeeds", "failed", failed.Load(), "total", len(patches))
 	}
 	c.writeFails = failed.Load() > 0
 }
@@ -90,7 +91,7 @@ func (c *Controller) send(ctx context.Context, n *node, p *patch) error {
 
 	switch err := c.cfg.Patches.PatchNode(ctx, n.name, data); {
 	case err == nil:
-		log.V(1).Info("Wrote", "node", n.name, "annotations", p.annotations, "causes", p.causes)
+		log.V(1).Info("wrote node", "node", n.name, "annotations", p.annotations, "causes", p.causes)
 		c.cfg.Metrics.patched("written", p.causes)
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		c.cfg.Metrics.patched("gone", nil)

@@ -23,7 +23,7 @@ func BuiltinFile() []byte { return bytes.Clone(builtin) }
 func Builtin() (*nodeload.Policy, error) {
 	policy, err := Decode(builtin)
 	if err != nil {
-		return nil, fmt.Errorf("the built-in policy: %w", err)
+		return nil, fmt.Errorf("decoding the built-in policy: %w", err)
 	}
 
 	return policy, nil

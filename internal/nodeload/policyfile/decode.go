@@ -20,7 +20,7 @@ func Decode(content []byte) (*nodeload.Policy, error) {
 
 	policy, err := nodeload.NewPolicy(SpecOf(file))
 	if err != nil {
-		return nil, fmt.Errorf("invalid DynamicSchedulerPolicy: %w", err)
+		return nil, fmt.Errorf("validating the DynamicSchedulerPolicy: %w", err)
 	}
 
 	return policy, nil
@@ -52,6 +52,7 @@ func SpecOf(file *policyv1alpha1.DynamicSchedulerPolicy) nodeload.Spec {
 		spec.Hot = append(spec.Hot, nodeload.HotRange{Range: h.TimeRange.Duration, Count: h.Count})
 	}
 
+	// Marks stays nil for a file without water marks.
 	for resource, marks := range file.Spec.WaterMarks {
 		if spec.Marks == nil {
 			spec.Marks = map[series.Resource]nodeload.WaterMarks{}

@@ -39,17 +39,17 @@ const good = header + `spec:
 func TestDecode(t *testing.T) {
 	p, err := policyfile.Decode([]byte(good))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Decode: %v, want no error", err)
 	}
 
 	if len(p.Metrics) != 2 || p.Metrics[1].From != nodeload.FromMetricsServer || p.Metrics[1].Resource != series.Memory {
-		t.Errorf("metrics %+v", p.Metrics)
+		t.Errorf("metrics %+v, want two, the second of memory from metrics-server", p.Metrics)
 	}
 	if len(p.Limits) != 1 || p.Limits[0] != (nodeload.Limit{Metric: 0, Max: 0.6, Mark: true}) {
-		t.Errorf("limits %+v", p.Limits)
+		t.Errorf("limits %+v, want the mark of 0.6 for the first metric", p.Limits)
 	}
 	if len(p.Weights) != 1 || p.Weights[0].Weight != 1 || len(p.Hot) != 1 || p.Hot[0].Range != 5*time.Minute {
-		t.Errorf("weights %+v, hot %+v", p.Weights, p.Hot)
+		t.Errorf("weights %+v, hot %+v, want a weight of 1 and a range of 5m", p.Weights, p.Hot)
 	}
 }
 
@@ -66,7 +66,7 @@ func write(t *testing.T, path, content string) {
 	t.Helper()
 
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
+		t.Fatalf("writing %s: %v", path, err)
 	}
 }
 
@@ -77,7 +77,7 @@ func TestBadFilesLeaveTheOldInForce(t *testing.T) {
 
 	f, err := policyfile.Open(path, time.Minute, clock.RealClock{})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Open: %v, want no error", err)
 	}
 
 	first := f.Policy()
@@ -97,21 +97,21 @@ func TestBadFilesLeaveTheOldInForce(t *testing.T) {
 		f.Reload(o)
 
 		if len(o.refused) != i+1 || !strings.Contains(o.refused[i], b.want) || !strings.Contains(o.refused[i], path) {
-			t.Fatalf("reported %q, want %q with the path", o.refused, b.want)
+			t.Fatalf("Reload reported %q, want one more with %q and the path", o.refused, b.want)
 		}
 
 		if f.Policy() != first {
-			t.Fatalf("%q is in force", b.content)
+			t.Fatalf("after Reload of %q Policy() is another one, want the old one", b.content)
 		}
 	}
 
 	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
+		t.Fatalf("removing %s: %v", path, err)
 	}
 
 	f.Reload(o)
 	if len(o.refused) != len(bad)+1 || f.Policy() != first {
-		t.Errorf("a file that is gone: reported %q", o.refused[len(bad):])
+		t.Errorf("Reload of a deleted file reported %q, want one error and the old policy", o.refused[len(bad):])
 	}
 
 	if err := testutil.CollectAndCompare(f, strings.NewReader(`
@@ -123,7 +123,7 @@ func TestBadFilesLeaveTheOldInForce(t *testing.T) {
 		# TYPE crane_nodeload_policy_valid gauge
 		crane_nodeload_policy_valid 0
 	`), "crane_nodeload_policy_loads_total", "crane_nodeload_policy_valid"); err != nil {
-		t.Error(err)
+		t.Errorf("Collect: %v", err)
 	}
 
 	// The previous content is not reported as new, but it is valid again.
@@ -131,26 +131,26 @@ func TestBadFilesLeaveTheOldInForce(t *testing.T) {
 	f.Reload(o)
 
 	if len(o.loaded) != 0 {
-		t.Errorf("loaded %v", o.loaded)
+		t.Errorf("Reload of the first content reported policies %v, want none", o.loaded)
 	}
 
 	write(t, path, strings.Replace(good, "0.65", "0.55", 1))
 	f.Reload(o)
 
 	if len(o.loaded) != 1 || f.Policy() != o.loaded[0] || f.Policy().Limits[0].Max != 0.55 {
-		t.Errorf("loaded %+v", o.loaded)
+		t.Errorf("Reload of another limit reported policies %+v, want one with 0.55 in force", o.loaded)
 	}
 }
 
 func TestOpenWantsAGoodFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	if _, err := policyfile.Open(path, time.Minute, clock.RealClock{}); !os.IsNotExist(err) {
-		t.Errorf("no file: %v", err)
+		t.Errorf("Open without a file: %v, want a not-exist error", err)
 	}
 
 	write(t, path, header+"spec: {unknown: 1}")
 	if _, err := policyfile.Open(path, time.Minute, clock.RealClock{}); err == nil || !strings.Contains(err.Error(), "spec.unknown") {
-		t.Errorf("a bad file: %v", err)
+		t.Errorf("Open of an invalid file: %v, want an error with spec.unknown", err)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestFollowsLinks(t *testing.T) {
 	dir := t.TempDir()
 	for name, limit := range map[string]string{"one": "0.65", "two": "0.45"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
+			t.Fatalf("creating a folder: %v", err)
 		}
 
 		write(t, filepath.Join(dir, name, "policy.yaml"), strings.Replace(good, "0.65", limit, 1))
@@ -167,13 +167,13 @@ func TestFollowsLinks(t *testing.T) {
 
 	link := filepath.Join(dir, "data")
 	if err := os.Symlink("one", link); err != nil {
-		t.Fatal(err)
+		t.Fatalf("linking: %v", err)
 	}
 
 	synctest.Test(t, func(t *testing.T) {
 		f, err := policyfile.Open(filepath.Join(link, "policy.yaml"), time.Minute, clock.RealClock{})
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Open: %v, want no error", err)
 		}
 
 		ctx, cancel := context.WithCancel(t.Context())
@@ -186,18 +186,18 @@ func TestFollowsLinks(t *testing.T) {
 
 		next := filepath.Join(dir, "next")
 		if err := os.Symlink("two", next); err != nil {
-			t.Fatal(err)
+			t.Fatalf("linking: %v", err)
 		}
 
 		if err := os.Rename(next, link); err != nil {
-			t.Fatal(err)
+			t.Fatalf("renaming the link: %v", err)
 		}
 
 		<-time.After(61 * time.Second)
 		synctest.Wait()
 
 		if got := f.Policy().Limits[0].Max; got != 0.45 {
-			t.Errorf("the limit is %v", got)
+			t.Errorf("the limit after the link was replaced is %v, want 0.45", got)
 		}
 
 		cancel()

@@ -23,7 +23,7 @@ func TestCacheHeavyNode(t *testing.T) {
 	grid := promserver.Grid{Start: time.Date(2026, 3, 4, 23, 0, 0, 0, time.UTC), End: time.Date(2026, 3, 5, 0, 0, 0, 0, time.UTC), Step: 15 * time.Second}
 	dir := t.TempDir()
 	node := "10.0.0.1"
-	of := func(gib float64, pairs ...string) promserver.Series {
+	newSeries := func(gib float64, pairs ...string) promserver.Series {
 		return promserver.Series{Labels: labels.FromStrings(pairs...), Fill: func(dst []float64, _ int) {
 			for i := range dst {
 				dst[i] = gib * (1 << 30)
@@ -32,21 +32,21 @@ func TestCacheHeavyNode(t *testing.T) {
 	}
 
 	if _, err := promserver.WriteBlocks(t.Context(), dir, grid, []promserver.Series{
-		of(100, "__name__", "machine_memory_bytes", "instance", node+":10250"),
-		of(95, "__name__", "container_memory_working_set_bytes", "id", "/", "instance", node+":10250"),
-		of(100, "__name__", "node_memory_MemTotal_bytes", "instance", node+":9100"),
-		of(60, "__name__", "node_memory_MemAvailable_bytes", "instance", node+":9100"),
+		newSeries(100, "__name__", "machine_memory_bytes", "instance", node+":10250"),
+		newSeries(95, "__name__", "container_memory_working_set_bytes", "id", "/", "instance", node+":10250"),
+		newSeries(100, "__name__", "node_memory_MemTotal_bytes", "instance", node+":9100"),
+		newSeries(60, "__name__", "node_memory_MemAvailable_bytes", "instance", node+":9100"),
 	}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("writing the samples: %v", err)
 	}
 
 	server, err := promserver.Open(promserver.Options{Dir: dir})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("starting Prometheus: %v", err)
 	}
 	defer func() {
 		if err := server.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("stopping Prometheus: %v", err)
 		}
 	}()
 
@@ -54,13 +54,13 @@ func TestCacheHeavyNode(t *testing.T) {
 	config.Address = server.URL()
 	source, err := prometheus.New(config)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("New of the Prometheus source: %v, want no error", err)
 	}
 
 	for name, query := range memoryQueries(t) {
 		got, err := source.Vector(t.Context(), query, grid.End.Add(-grid.Step))
 		if err != nil || len(got) != 1 || math.Abs(got[0].Value-40) > 1e-6 {
-			t.Errorf("%s: %+v, %v, want 40 %%", name, got, err)
+			t.Errorf("%s = %+v, %v, want 40 %%", name, got, err)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func memoryQueries(t *testing.T) map[string]string {
 
 	policy, err := policyfile.Builtin()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Builtin: %v, want no error", err)
 	}
 
 	out := map[string]string{}
@@ -88,7 +88,7 @@ func memoryQueries(t *testing.T) map[string]string {
 	}
 
 	if err := yaml.Unmarshal(shipped(t, "recording-rules.yaml"), &file); err != nil {
-		t.Fatal(err)
+		t.Fatalf("decoding recording-rules.yaml: %v", err)
 	}
 
 	for _, g := range file.Groups {
@@ -100,7 +100,7 @@ func memoryQueries(t *testing.T) map[string]string {
 	}
 
 	if len(out) != 2 {
-		t.Fatalf("%v", out)
+		t.Fatalf("expressions of the memory load %v, want a built-in and a recorded one", out)
 	}
 
 	return out

@@ -41,7 +41,7 @@ func TestSampleTimeOfDeadExporter(t *testing.T) {
 
 	policy, err := policyfile.Builtin()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Builtin: %v, want no error", err)
 	}
 
 	now := time.Unix(40*30, 0)
@@ -50,13 +50,13 @@ func TestSampleTimeOfDeadExporter(t *testing.T) {
 
 		q, err := engine.NewInstantQuery(context.Background(), storage, nil, query, now)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("query %q: %v, want no error", query, err)
 		}
 		defer q.Close()
 
 		vector, err := q.Exec(context.Background()).Vector()
 		if err != nil {
-			t.Fatalf("%s: %v", query, err)
+			t.Fatalf("query %q: %v, want a vector", query, err)
 		}
 
 		out := map[string]float64{}
@@ -71,12 +71,12 @@ func TestSampleTimeOfDeadExporter(t *testing.T) {
 	for _, m := range policy.Metrics {
 		values := read(m.Query)
 		times := read(m.SampleTime)
-		for node, at := range want {
+		for node, sampleTime := range want {
 			if _, ok := values[node]; !ok {
-				t.Errorf("%s of %s has no value", m.Name, node)
+				t.Errorf("%s of %s has no value, want one", m.Name, node)
 			}
-			if times[node] != at {
-				t.Errorf("%s of %s: newest sample at %v, want %v", m.Name, node, times[node], at)
+			if times[node] != sampleTime {
+				t.Errorf("%s of %s: newest sample at %v, want %v", m.Name, node, times[node], sampleTime)
 			}
 		}
 	}

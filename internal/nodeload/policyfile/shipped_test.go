@@ -22,7 +22,7 @@ func shipped(t *testing.T, name string) []byte {
 
 	content, err := config.NodeLoad.ReadFile("nodeload/" + name)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading config/nodeload/%s: %v", name, err)
 	}
 
 	return content
@@ -37,46 +37,47 @@ func TestShippedPolicies(t *testing.T) {
 	}
 
 	if err := yaml.Unmarshal(shipped(t, "configmap.yaml"), &object); err != nil {
-		t.Fatal(err)
+		t.Fatalf("decoding configmap.yaml: %v", err)
 	}
 
 	file, err := os.ReadFile("default.yaml")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading default.yaml: %v", err)
 	}
 
 	_, text, _ := strings.Cut(string(file), "#\n")
 	if object.Data["policy.yaml"] != text {
-		t.Error("config/nodeload/configmap.yaml does not hold internal/nodeload/policyfile/default.yaml")
+		t.Error("config/nodeload/configmap.yaml differs from internal/nodeload/policyfile/default.yaml, want the same policy")
 	}
 
 	builtin, err := policyfile.Builtin()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Builtin: %v, want no error", err)
 	}
 
 	withRules, err := policyfile.Decode(shipped(t, "policy-recording-rules.yaml"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Decode of policy-recording-rules.yaml: %v, want no error", err)
 	}
 
 	p := parser.NewParser(parser.Options{})
 	for i := range builtin.Metrics {
 		if _, err := p.ParseExpr(builtin.Metrics[i].Query); err != nil || builtin.Metrics[i].Query == "" {
-			t.Errorf("%s: query %q: %v", builtin.Metrics[i].Name, builtin.Metrics[i].Query, err)
+			t.Errorf("query %q of %s: %v, want PromQL", builtin.Metrics[i].Query, builtin.Metrics[i].Name, err)
 		}
 		if _, err := p.ParseExpr(builtin.Metrics[i].SampleTime); err != nil || builtin.Metrics[i].SampleTime == "" {
-			t.Errorf("%s: sample time %q: %v", builtin.Metrics[i].Name, builtin.Metrics[i].SampleTime, err)
+			t.Errorf("sample time %q of %s: %v, want PromQL", builtin.Metrics[i].SampleTime, builtin.Metrics[i].Name, err)
 		}
 
-		builtin.Metrics[i].Query, builtin.Metrics[i].SampleTime = "", ""
+		builtin.Metrics[i].Query = ""
+		builtin.Metrics[i].SampleTime = ""
 	}
 
 	if !reflect.DeepEqual(builtin, withRules) {
-		t.Errorf("the built-in policy is\n%+v, that with recording rules\n%+v", builtin, withRules)
+		t.Errorf("the policy with recording rules is\n%+v, want the built-in one\n%+v", withRules, builtin)
 	}
 	if len(builtin.Warnings) > 0 || len(builtin.Limits) != len(builtin.Metrics) {
-		t.Errorf("%+v", builtin)
+		t.Errorf("Builtin() = %+v, want no warnings and a limit for each metric", builtin)
 	}
 }
 
@@ -85,17 +86,17 @@ func TestShippedPolicies(t *testing.T) {
 func TestGocranePolicy(t *testing.T) {
 	content, err := os.ReadFile("../../../examples/dynamic-scheduler-policy.yaml")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("reading the example: %v", err)
 	}
 
 	got, err := policyfile.Decode(content)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Decode of the example: %v, want no error", err)
 	}
 
 	builtin, err := policyfile.Builtin()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Builtin: %v, want no error", err)
 	}
 
 	spec := nodeload.GocraneSpec()
@@ -114,12 +115,12 @@ func TestRecordingRulesServeThePolicies(t *testing.T) {
 	}
 
 	if err := yaml.Unmarshal(shipped(t, "recording-rules.yaml"), &file); err != nil {
-		t.Fatal(err)
+		t.Fatalf("decoding recording-rules.yaml: %v", err)
 	}
 
 	policy, err := policyfile.Decode(shipped(t, "policy-recording-rules.yaml"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Decode of policy-recording-rules.yaml: %v, want no error", err)
 	}
 
 	recorded := map[string]bool{}
@@ -128,20 +129,20 @@ func TestRecordingRulesServeThePolicies(t *testing.T) {
 		for _, r := range g.Rules {
 			recorded[r.Record] = true
 			if _, err := p.ParseExpr(r.Expr); err != nil {
-				t.Errorf("%s: %v", r.Record, err)
+				t.Errorf("rule %s is %q: %v, want PromQL", r.Record, r.Expr, err)
 			}
 		}
 	}
 
 	for _, m := range append(policy.Metrics, nodeload.GocraneSpec().Metrics...) {
 		if !recorded[m.Name] {
-			t.Errorf("%s is read and not recorded", m.Name)
+			t.Errorf("no rule records %s, want one", m.Name)
 		}
 
 		m.Resource = nodeload.ResourceOf(m.Name)
 
 		if !recorded[m.DefaultSampleTime()] {
-			t.Errorf("%s, with the sample times of %s, is read and not recorded", m.DefaultSampleTime(), m.Name)
+			t.Errorf("no rule records %s, the sample times of %s, want one", m.DefaultSampleTime(), m.Name)
 		}
 	}
 }

@@ -84,17 +84,17 @@ func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, no
 	}
 
 	if err := c.hold(ctx, s, m, now); err != nil {
-		log.V(1).Info("the target cannot be held, the pod stays", "err", err)
+		log.V(1).Info("cannot hold the target, the pod stays", "err", err)
 		c.count("not-held", m)
 		return
 	}
 
 	err := c.cfg.Evictor.Evict(ctx, m.Pod.Namespace, m.Pod.Name, types.UID(m.Pod.UID))
-	why, kept := eviction.BlockedByPDB(err)
+	pdbReason, blocked := eviction.BlockedByPDB(err)
 	switch {
 	case err == nil:
-		log.Info("Evicted", "why", text)
-		c.left[departure{workload: m.Pod.Workload, node: node}] = &departureRecord{at: now}
+		log.Info("evicted", "why", text)
+		c.departures[departure{workload: m.Pod.Workload, node: node}] = &departureRecord{at: now}
 		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeNormal, reasonMoved, action, "evicted: %s", text)
 		c.count("evicted", m)
 		c.startCoolDown(node, m.Pod.Workload, now)
@@ -102,15 +102,15 @@ func (c *Controller) move(ctx context.Context, s *snapshot, m rebalance.Move, no
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		c.count("gone", m)
 
-	case kept:
-		log.V(1).Info("a PodDisruptionBudget blocks the eviction", "reason", why)
+	case blocked:
+		log.V(1).Info("eviction blocked by a PodDisruptionBudget", "reason", pdbReason)
 		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeNormal, reasonRefused, action, "not evicted, its PodDisruptionBudget does not allow it: %s", text)
 		c.count("budget", m)
 		c.cooling["workload/"+m.Pod.Workload] = now.Add(c.cfg.Settings.CoolDown)
 
 	default:
 		if !errors.Is(err, context.Canceled) {
-			log.Error(err, "Evicting")
+			log.Error(err, "evicting")
 		}
 
 		c.count("failed", m)
@@ -155,6 +155,7 @@ func (c *Controller) reportRefusals(ctx context.Context, s *snapshot, plan rebal
 		reasons[r.Node] = append(reasons[r.Node], text)
 	}
 
+	// The first pods and their reasons are reported, as far as they fit into an event.
 	for node, list := range reasons {
 		name := s.nodes[node].Name
 		if moved[node] {
@@ -177,12 +178,12 @@ func (c *Controller) reportRefusals(ctx context.Context, s *snapshot, plan rebal
 
 		c.reported[name] = now.Add(max(c.cfg.Settings.CoolDown, c.cfg.Settings.Interval))
 		ctrl.LoggerFrom(ctx).WithName("rebalance").Info("no pod is moved off a hot node", "node", name, "why", text)
-		c.cfg.Events.Eventf(&corev1.ObjectReference{
+		regarding := &corev1.ObjectReference{
 			APIVersion: "v1",
 			Kind:       "Node",
 			Name:       name,
 			UID:        s.nodes[node].UID,
-		}, nil,
-			corev1.EventTypeWarning, reasonNotMovable, action, "the node is hot and no pod is moved: %s", text)
+		}
+		c.cfg.Events.Eventf(regarding, nil, corev1.EventTypeWarning, reasonNotMovable, action, "the node is hot and no pod is moved: %s", text)
 	}
 }

@@ -26,9 +26,9 @@ type answer struct{ err error }
 
 func (a answer) Evict(context.Context, string, string, types.UID) error { return a.err }
 
-// TestAnswers checks the handling of each answer to an eviction. One that may have succeeded counts as a success;
+// TestEvictionResults checks the handling of each answer to an eviction. One that may have succeeded counts as a success;
 // errors of the API server itself are not attributed to a PodDisruptionBudget.
-func TestAnswers(t *testing.T) {
+func TestEvictionResults(t *testing.T) {
 	budget := apierrors.NewTooManyRequests("Cannot evict pod", 10)
 	budget.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "needs 2"}}
 	for name, test := range map[string]struct {
@@ -49,18 +49,19 @@ func TestAnswers(t *testing.T) {
 		recorder := events.NewFakeRecorder(10)
 		c := &Controller{
 			cfg:     Config{Settings: DefaultSettings(), Evictor: answer{test.err}, Events: recorder, Metrics: NewMetrics()},
-			cooling: map[string]time.Time{}, reported: map[string]time.Time{}, left: map[departure]*departureRecord{},
+			cooling: map[string]time.Time{}, reported: map[string]time.Time{}, departures: map[departure]*departureRecord{},
 		}
 		target := &nodePatches{}
 		c.cfg.Patches = target
 		c.cfg.Settings.DryRun = false
-		s := &snapshot{nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "hot"}}, {ObjectMeta: metav1.ObjectMeta{Name: "cold"}}}, held: map[int]bool{}}
+		s := &snapshot{nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "hot"}}, {ObjectMeta: metav1.ObjectMeta{Name: "cold"}}}, heldNodes: map[int]bool{}}
 		c.move(t.Context(), s, rebalance.Move{Pod: rebalance.Pod{Namespace: "shop", Name: "web-1", Workload: "w"}, To: 1}, time.Unix(0, 0))
 
 		_, node := c.cooling["node/hot"]
 		_, workload := c.cooling["workload/w"]
 		if c.cfg.Metrics.moves[[2]string{test.result, ""}] != 1 || node != test.moved || (len(c.moves) == 1) != test.moved || workload != test.resting || (len(recorder.Events) == 1) != test.event {
-			t.Errorf("%s: %v, node rests %t, workload %t, %d moves, %d events", name, c.cfg.Metrics.moves, node, workload, len(c.moves), len(recorder.Events))
+			t.Errorf("%s: %v, node rests %t, workload %t, %d moves, %d events, want result %s, moved %t, resting %t, event %t",
+				name, c.cfg.Metrics.moves, node, workload, len(c.moves), len(recorder.Events), test.result, test.moved, test.resting, test.event)
 		}
 	}
 }
@@ -84,11 +85,11 @@ func TestTargetIsHeld(t *testing.T) {
 		target := &nodePatches{err: patchError}
 		c := &Controller{
 			cfg:     Config{Settings: DefaultSettings(), Evictor: answer{}, Events: events.NewFakeRecorder(10), Metrics: NewMetrics(), Patches: target},
-			cooling: map[string]time.Time{}, reported: map[string]time.Time{}, left: map[departure]*departureRecord{},
+			cooling: map[string]time.Time{}, reported: map[string]time.Time{}, departures: map[departure]*departureRecord{},
 		}
 		c.cfg.Settings.DryRun = false
 
-		return c, target, &snapshot{held: map[int]bool{}, nodes: []corev1.Node{
+		return c, target, &snapshot{heldNodes: map[int]bool{}, nodes: []corev1.Node{
 			{ObjectMeta: metav1.ObjectMeta{Name: "hot"}}, {ObjectMeta: metav1.ObjectMeta{Name: "cold", UID: "u", ResourceVersion: "7"}},
 		}}
 	}
@@ -102,14 +103,14 @@ func TestTargetIsHeld(t *testing.T) {
 
 	want := `cold {"metadata":{"annotations":{"node-load.crane.io/holds":"` + held + `"},"resourceVersion":"7","uid":"u"}}`
 	if !slices.Equal(target.patched, []string{want}) || c.cfg.Metrics.moves[[2]string{"evicted", ""}] != 1 {
-		t.Errorf("patches %v, want %s; moves %v", target.patched, want, c.cfg.Metrics.moves)
+		t.Errorf("patches %v, want %s; moves %v, want one evicted", target.patched, want, c.cfg.Metrics.moves)
 	}
 
 	c, _, s = start(apierrors.NewConflict(corev1.Resource("nodes"), "cold", errors.New("changed")))
 	c.move(t.Context(), s, move, now)
 
 	if c.cfg.Metrics.moves[[2]string{"not-held", ""}] != 1 || len(c.moves) != 0 {
-		t.Errorf("without a hold: %v", c.cfg.Metrics.moves)
+		t.Errorf("without a hold: %v and %d moves, want not-held and none", c.cfg.Metrics.moves, len(c.moves))
 	}
 
 	c, target, s = start(nil)
@@ -117,7 +118,7 @@ func TestTargetIsHeld(t *testing.T) {
 	c.dropExpiredHolds(t.Context(), s.nodes, now)
 
 	if len(target.patched) != 0 {
-		t.Errorf("a valid hold was removed: %v", target.patched)
+		t.Errorf("patches with a valid hold %v, want none", target.patched)
 	}
 
 	c.dropExpiredHolds(t.Context(), s.nodes, now.Add(time.Hour))
@@ -129,7 +130,7 @@ func TestTargetIsHeld(t *testing.T) {
 // TestNoSecondMoveAfterAReturn checks that a pod that has come back to the node that its workload was moved off stays.
 func TestNoSecondMoveAfterAReturn(t *testing.T) {
 	moved := time.Unix(1e9, 0)
-	c := &Controller{cooling: map[string]time.Time{}, left: map[departure]*departureRecord{{workload: "shop/ReplicaSet/web", node: "hot"}: {at: moved}}}
+	c := &Controller{cooling: map[string]time.Time{}, departures: map[departure]*departureRecord{{workload: "shop/ReplicaSet/web", node: "hot"}: {at: moved}}}
 	pod := newPod(func(p *corev1.Pod) {
 		p.Spec.NodeName = "hot"
 		p.CreationTimestamp = metav1.NewTime(moved.Add(-time.Hour))
@@ -137,7 +138,7 @@ func TestNoSecondMoveAfterAReturn(t *testing.T) {
 	c.recordReturns([]*corev1.Pod{pod})
 
 	if why := c.coolDownReason(pod); why != "" {
-		t.Errorf("an older pod of the workload is kept: %s", why)
+		t.Errorf("coolDownReason of an older pod of the workload = %q, want none", why)
 	}
 
 	back := newPod(func(p *corev1.Pod) {
@@ -147,16 +148,16 @@ func TestNoSecondMoveAfterAReturn(t *testing.T) {
 	c.recordReturns([]*corev1.Pod{back})
 
 	if why := c.coolDownReason(back); !strings.Contains(why, "one has come back") {
-		t.Errorf("the pod that has come back may move again: %q", why)
+		t.Errorf("coolDownReason of the pod that has come back = %q, want a reason", why)
 	}
 
 	elsewhere := newPod(func(p *corev1.Pod) { p.Spec.NodeName = "other" })
 	if why := c.coolDownReason(elsewhere); why != "" {
-		t.Errorf("a pod on another node is kept: %s", why)
+		t.Errorf("coolDownReason of a pod on another node = %q, want none", why)
 	}
 
 	c.expire(moved.Add(returnWindow))
-	if len(c.left) != 0 {
-		t.Errorf("%d moves are remembered after a day", len(c.left))
+	if len(c.departures) != 0 {
+		t.Errorf("%d departures after a day, want 0", len(c.departures))
 	}
 }

@@ -88,8 +88,8 @@ type Controller struct {
 	// cooling holds the end of the cool-down of nodes ("node/...") and workloads.
 	cooling map[string]time.Time
 	moves   []time.Time // times of the last hour
-	// left are the moves of the last day by workload and node.
-	left map[departure]*departureRecord
+	// departures are the moves of the last day by workload and node.
+	departures map[departure]*departureRecord
 	// reported holds the time before which nothing more is reported about a node.
 	reported map[string]time.Time
 	failing  bool
@@ -103,14 +103,14 @@ func New(cfg Config) (*Controller, error) {
 	}
 
 	if s.Interval <= 0 || s.Rounds < 1 || s.PerRound < 1 || s.PerNode < 1 || s.PerHour < 1 || s.CoolDown < 0 {
-		return nil, fmt.Errorf("settings of rebalancing out of range: %+v", s)
+		return nil, fmt.Errorf("checking the settings of rebalancing: out of range: %+v", s)
 	}
 
 	return &Controller{
-		cfg:      cfg,
-		cooling:  map[string]time.Time{},
-		reported: map[string]time.Time{},
-		left:     map[departure]*departureRecord{},
+		cfg:        cfg,
+		cooling:    map[string]time.Time{},
+		reported:   map[string]time.Time{},
+		departures: map[departure]*departureRecord{},
 	}, nil
 }
 
@@ -154,6 +154,7 @@ func (c *Controller) Round(ctx context.Context) error {
 	}
 
 	c.expire(now)
+	// Without a water mark no node can be hot.
 	if len(c.rules.Policy.Marks) == 0 {
 		c.cfg.Metrics.hot(0, 0)
 		return nil
@@ -168,6 +169,7 @@ func (c *Controller) Round(ctx context.Context) error {
 	heats, above, due := c.hotNodes(list.Items, now)
 	c.cfg.Metrics.hot(above, len(due))
 
+	// Pods, budgets and usage are read when a node is hot for long enough, which is rare.
 	if len(due) == 0 {
 		return nil
 	}
@@ -177,9 +179,12 @@ func (c *Controller) Round(ctx context.Context) error {
 		return err
 	}
 
-	if s.optedOut, err = c.cfg.OptOuts(ctx); err != nil {
+	optedOut, err := c.cfg.OptOuts(ctx)
+	if err != nil {
 		return err
 	}
+
+	s.optedOut = optedOut
 
 	use, err := c.use(ctx, s, now)
 	if err != nil {
@@ -200,7 +205,7 @@ func (c *Controller) applyPolicy() error {
 
 	rules, err := nodeload.NewRules(policy, nodeload.Strategy{})
 	if err != nil {
-		return fmt.Errorf("the node-load policy: %w", err)
+		return fmt.Errorf("converting the node-load policy: %w", err)
 	}
 
 	c.rules = rules
@@ -216,9 +221,9 @@ func (c *Controller) expire(now time.Time) {
 		}
 	}
 
-	for d, r := range c.left {
+	for d, r := range c.departures {
 		if now.Sub(r.at) >= returnWindow {
-			delete(c.left, d)
+			delete(c.departures, d)
 		}
 	}
 
@@ -229,25 +234,25 @@ func (c *Controller) expire(now time.Time) {
 func (c *Controller) hotNodes(nodes []corev1.Node, now time.Time) (heats [][]rebalance.Heat, above int, due map[int]bool) {
 	heats = make([][]rebalance.Heat, len(nodes))
 	due = map[int]bool{}
-	there := make(map[string]bool, len(nodes))
+	present := make(map[string]bool, len(nodes))
 	for i := range nodes {
-		there[nodes[i].Name] = true
+		present[nodes[i].Name] = true
 		samples, _ := c.rules.Read(c.cfg.Format, nodes[i].Annotations)
-
 		heats[i] = c.streaks.Look(nodes[i].Name, c.rules.Policy, samples, now)
 		if len(heats[i]) > 0 {
 			above++
 		}
 
+		// Only marks that were exceeded in enough readings cause moves.
 		heats[i] = slices.DeleteFunc(heats[i], func(h rebalance.Heat) bool { return h.Rounds < c.cfg.Settings.Rounds })
 		if len(heats[i]) > 0 {
 			due[i] = true
 		}
 	}
 
-	c.streaks.Keep(func(name string) bool { return there[name] })
+	c.streaks.Keep(func(name string) bool { return present[name] })
 	for name := range c.reported {
-		if !there[name] {
+		if !present[name] {
 			delete(c.reported, name)
 		}
 	}
@@ -255,7 +260,8 @@ func (c *Controller) hotNodes(nodes []corev1.Node, now time.Time) (heats [][]reb
 	return heats, above, due
 }
 
-func (c *Controller) look(n *corev1.Node, arrivals *nodeload.Arrivals, now time.Time) *nodeload.Node {
+// nodeLoad returns the load of a node with its arriving pods.
+func (c *Controller) nodeLoad(n *corev1.Node, arrivals *nodeload.Arrivals, now time.Time) *nodeload.Node {
 	samples, _ := c.rules.Read(c.cfg.Format, n.Annotations)
 	return c.rules.NodeAt(nodeload.Report{Capacity: amountOf(n.Status.Capacity), Samples: samples}, arrivals, now)
 }
@@ -277,6 +283,7 @@ func (c *Controller) input(
 	count := c.rules.NewCount(now)
 	byUID := map[string]*corev1.Pod{}
 	for i := range s.nodes {
+		// The holds of earlier moves are pending load, as in plugin Dynamic.
 		holds, _ := nodeload.ParseHolds(s.nodes[i].Annotations[nodeload.HoldsKey])
 		for _, h := range nodeload.ValidHolds(holds, now) {
 			s.arriving[i].Add("hold/"+h.Pod, h.Use(), time.Time{})
@@ -285,7 +292,7 @@ func (c *Controller) input(
 		_, cooling := c.cooling["node/"+s.nodes[i].Name]
 		in.Nodes[i] = rebalance.Node{
 			Name:    s.nodes[i].Name,
-			Load:    c.look(&s.nodes[i], &s.arriving[i], now),
+			Load:    c.nodeLoad(&s.nodes[i], &s.arriving[i], now),
 			Hot:     heats[i],
 			Cooling: cooling,
 		}
@@ -318,7 +325,7 @@ func (c *Controller) blockReason(optedOut optout.Set) func(pod *corev1.Pod, sibl
 
 // coolDownReason returns a reason if the pod's workload lost a pod recently, or if a pod of it has come back to the node.
 func (c *Controller) coolDownReason(pod *corev1.Pod) string {
-	if r := c.left[departureOf(pod)]; r != nil && r.returned {
+	if r := c.departures[departureOf(pod)]; r != nil && r.returned {
 		return "a pod of its workload was moved off this node and one has come back"
 	}
 

@@ -49,14 +49,15 @@ func (s *snapshot) insufficientResource(pod *corev1.Pod, to int) string {
 			continue
 		}
 
-		sum := s.used[to][name].DeepCopy()
-		sum.Add(q)
+		total := s.used[to][name].DeepCopy()
+		total.Add(q)
 
-		if has := allocatable[name]; sum.Cmp(has) > 0 {
+		if limit := allocatable[name]; total.Cmp(limit) > 0 {
 			lacking = append(lacking, fmt.Sprint(name))
 		}
 	}
 
+	// The map of requests has no order; the smallest name makes the reason repeatable.
 	if len(lacking) == 0 {
 		return ""
 	}

@@ -26,8 +26,8 @@ const holdTime = time.Minute
 // the scheduler counts. The resource version is a precondition, so that no other hold is lost.
 func (c *Controller) hold(ctx context.Context, s *snapshot, m rebalance.Move, now time.Time) error {
 	node := &s.nodes[m.To]
-	if s.held[m.To] {
-		return fmt.Errorf("node %s holds the room of another move of this round", node.Name)
+	if s.heldNodes[m.To] {
+		return fmt.Errorf("holding node %s: it is held for another move of this round", node.Name)
 	}
 
 	holds, _ := nodeload.ParseHolds(node.Annotations[nodeload.HoldsKey]) // invalid ones are replaced
@@ -43,7 +43,7 @@ func (c *Controller) hold(ctx context.Context, s *snapshot, m rebalance.Move, no
 		return err
 	}
 
-	s.held[m.To] = true
+	s.heldNodes[m.To] = true
 	return nil
 }
 

@@ -29,7 +29,7 @@ func departureOf(pod *corev1.Pod) departure {
 // scheduler prefers the node for them, and a further move would only disturb them.
 func (c *Controller) recordReturns(pods []*corev1.Pod) {
 	for _, pod := range pods {
-		if r := c.left[departureOf(pod)]; r != nil && !pod.CreationTimestamp.Time.Before(r.at) {
+		if r := c.departures[departureOf(pod)]; r != nil && !pod.CreationTimestamp.Time.Before(r.at) {
 			r.returned = true
 		}
 	}

@@ -45,8 +45,8 @@ type snapshot struct {
 
 	budgets []budget
 	allowed []int32
-	// held are the nodes whose holds this round has changed.
-	held map[int]bool
+	// heldNodes are the nodes whose holds this round has changed.
+	heldNodes map[int]bool
 }
 
 // antiAffinityPod is a pod with a required anti-affinity.
@@ -61,7 +61,7 @@ type budget struct {
 	selector  labels.Selector
 }
 
-// read lists pods and budgets, page by page, and keeps what the decision needs. arrivals counts pods that started
+// read lists pods and budgets, page by page, and keeps what the decision needs. It counts pods that started
 // less than horizon ago as pending.
 func read(ctx context.Context, from client.Reader, nodes []corev1.Node, hot map[int]bool, horizon time.Duration, now time.Time) (*snapshot, error) {
 	s := &snapshot{
@@ -72,7 +72,7 @@ func read(ctx context.Context, from client.Reader, nodes []corev1.Node, hot map[
 		requested: make([]nodeload.Amount, len(nodes)),
 		onHot:     map[int][]*corev1.Pod{},
 		running:   map[string]int{},
-		held:      map[int]bool{},
+		heldNodes: map[int]bool{},
 	}
 
 	index := make(map[string]int, len(nodes))
@@ -81,6 +81,7 @@ func read(ctx context.Context, from client.Reader, nodes []corev1.Node, hot map[
 		s.used[i] = corev1.ResourceList{}
 	}
 
+	// Pages bound the memory: only the pods of hot nodes and those with an anti-affinity are kept.
 	opts := &client.ListOptions{Limit: pageSize}
 	for {
 		list := &corev1.PodList{}
@@ -89,12 +90,13 @@ func read(ctx context.Context, from client.Reader, nodes []corev1.Node, hot map[
 		}
 
 		for i := range list.Items {
-			if at, ok := index[list.Items[i].Spec.NodeName]; ok {
-				s.add(&list.Items[i], at, hot[at], horizon, now)
+			if node, ok := index[list.Items[i].Spec.NodeName]; ok {
+				s.add(&list.Items[i], node, hot[node], horizon, now)
 			}
 		}
 
-		if opts.Continue = list.Continue; opts.Continue == "" {
+		opts.Continue = list.Continue
+		if opts.Continue == "" {
 			break
 		}
 	}
@@ -102,17 +104,17 @@ func read(ctx context.Context, from client.Reader, nodes []corev1.Node, hot map[
 	return s, s.readBudgets(ctx, from)
 }
 
-func (s *snapshot) add(pod *corev1.Pod, at int, hot bool, horizon time.Duration, now time.Time) {
+func (s *snapshot) add(pod *corev1.Pod, node int, hot bool, horizon time.Duration, now time.Time) {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return
 	}
 
 	requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
-	s.addRequests(at, requests)
+	s.addRequests(node, requests)
 	amount := amountOf(requests)
 
-	s.requested[at].CPU += amount.CPU
-	s.requested[at].Memory += amount.Memory
+	s.requested[node].CPU += amount.CPU
+	s.requested[node].Memory += amount.Memory
 	if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
 		s.running[workloadOf(pod)]++
 	}
@@ -126,14 +128,14 @@ func (s *snapshot) add(pod *corev1.Pod, at int, hot bool, horizon time.Duration,
 		use, _ := nodeload.Estimate(nodeload.PodRequest{
 			Request: amount, Limit: amountOf(podresource.PodLimits(pod, podresource.PodResourcesOptions{})),
 		}, nodeload.Amount{}, nodeload.DefaultShare())
-		s.arriving[at].Add(string(pod.UID), use, started)
+		s.arriving[node].Add(string(pod.UID), use, started)
 	}
 
 	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
-		s.repelling = append(s.repelling, antiAffinityPod{affinityCopy(pod), at})
+		s.repelling = append(s.repelling, antiAffinityPod{affinityCopy(pod), node})
 	}
 	if hot {
-		s.onHot[at] = append(s.onHot[at], pod.DeepCopy()) // a copy, so that the page can be freed
+		s.onHot[node] = append(s.onHot[node], pod.DeepCopy()) // a copy, so that the page can be freed
 	}
 }
 
@@ -151,12 +153,12 @@ func affinityCopy(pod *corev1.Pod) *corev1.Pod {
 }
 
 // addRequests adds a pod's requests to its node.
-func (s *snapshot) addRequests(at int, requests corev1.ResourceList) {
-	s.pods[at]++
+func (s *snapshot) addRequests(node int, requests corev1.ResourceList) {
+	s.pods[node]++
 	for name, q := range requests {
-		sum := s.used[at][name]
+		sum := s.used[node][name]
 		sum.Add(q)
-		s.used[at][name] = sum
+		s.used[node][name] = sum
 	}
 }
 
@@ -172,7 +174,7 @@ func (s *snapshot) readBudgets(ctx context.Context, from client.Reader) error {
 			pdb := &list.Items[i]
 			selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
 			if err != nil {
-				selector = labels.Everything() // an invalid selector: it blocks all pods of the namespace
+				selector = labels.Everything() // An invalid selector blocks all pods of the namespace.
 			}
 
 			allowed := pdb.Status.DisruptionsAllowed
@@ -184,7 +186,8 @@ func (s *snapshot) readBudgets(ctx context.Context, from client.Reader) error {
 			s.allowed = append(s.allowed, allowed)
 		}
 
-		if opts.Continue = list.Continue; opts.Continue == "" {
+		opts.Continue = list.Continue
+		if opts.Continue == "" {
 			return nil
 		}
 	}
@@ -204,10 +207,10 @@ func (s *snapshot) budgetsOf(pod *corev1.Pod) []int {
 
 // candidates returns the pods of a hot node as input of the decision.
 func (s *snapshot) candidates(
-	at int, use func(namespace, pod string) (nodeload.Amount, bool), blocked func(pod *corev1.Pod, siblings int) string, why func(*corev1.Pod) string,
+	node int, use func(namespace, pod string) (nodeload.Amount, bool), blocked func(pod *corev1.Pod, siblings int) string, coolDownReason func(*corev1.Pod) string,
 ) []rebalance.Pod {
 	var out []rebalance.Pod
-	for _, pod := range s.onHot[at] {
+	for _, pod := range s.onHot[node] {
 		p := rebalance.Pod{
 			Namespace: pod.Namespace,
 			Name:      pod.Name,
@@ -217,12 +220,13 @@ func (s *snapshot) candidates(
 			Blocked:   blocked(pod, s.running[workloadOf(pod)]),
 		}
 
+		// The eviction API refuses pods with two budgets, and a cool-down ends by itself, so that it comes last.
 		switch {
 		case p.Blocked != "":
 		case len(p.Budgets) > 1:
 			p.Blocked = "it has more than one disruption budget, which the eviction API refuses"
 		default:
-			p.Blocked = why(pod)
+			p.Blocked = coolDownReason(pod)
 		}
 
 		if pod.Spec.Priority != nil {

@@ -38,7 +38,7 @@ func newPod(change func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-func TestWhoMustNotBeMoved(t *testing.T) {
+func TestBlockReason(t *testing.T) {
 	volume := func(v corev1.VolumeSource) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{{VolumeSource: v}} }
 	}
@@ -69,7 +69,8 @@ func TestWhoMustNotBeMoved(t *testing.T) {
 		"opted out":           {func(p *corev1.Pod) { p.Labels["crane.io/opt-out"] = "true" }, 2, "opted out"},
 		"opted out namespace": {func(p *corev1.Pod) { p.Namespace = "quiet" }, 2, "opted out"},
 		"opted out workload": {func(p *corev1.Pod) {
-			p.Labels["pod-template-hash"], p.OwnerReferences[0].Name = "5f", "calm-5f"
+			p.Labels["pod-template-hash"] = "5f"
+			p.OwnerReferences[0].Name = "calm-5f"
 		}, 2, "opted out"},
 		"critical":    {func(p *corev1.Pod) { p.Spec.Priority = &critical }, 2, "critical"},
 		"by requests": {func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" }, 2, "default-scheduler does not read load"},
@@ -92,7 +93,7 @@ func TestWhoMustNotBeMoved(t *testing.T) {
 	} {
 		got := blockReason(newPod(test.change), DefaultSettings().Schedulers, func(ns string) bool { return ns == "kube-system" }, excluded.Excludes, test.siblings)
 		if (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
+			t.Errorf("%s: blockReason = %q, want %q", name, got, test.want)
 		}
 	}
 }
@@ -109,12 +110,12 @@ func withAntiAffinity(app, key string) func(*corev1.Pod) {
 	}
 }
 
-func TestWhereAPodFits(t *testing.T) {
+func TestFits(t *testing.T) {
 	for name, test := range map[string]struct {
-		pod   func(*corev1.Pod)
-		node  func(*corev1.Node)
-		there []func(*corev1.Pod)
-		want  string
+		pod     func(*corev1.Pod)
+		node    func(*corev1.Node)
+		running []func(*corev1.Pod)
+		want    string
 	}{
 		"room":      {nil, nil, nil, ""},
 		"cordoned":  {nil, func(n *corev1.Node) { n.Spec.Unschedulable = true }, nil, "cordoned"},
@@ -174,7 +175,7 @@ func TestWhereAPodFits(t *testing.T) {
 			s.add(other, 0, true, 0, metav1.Now().Time)
 		}
 
-		for i, change := range test.there {
+		for i, change := range test.running {
 			other := newPod(change)
 			other.UID = types.UID(rune('0' + i))
 			s.add(other, 1, false, 0, metav1.Now().Time)
@@ -182,15 +183,15 @@ func TestWhereAPodFits(t *testing.T) {
 
 		got := s.fits(pod, 1)
 		if (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
+			t.Errorf("%s: fits = %q, want %q", name, got, test.want)
 		}
 
 		if got == "" {
 			s.recordMove(pod, 1)
-			if test.there == nil {
+			if test.running == nil {
 				s.recordMove(pod, 1)
 				if again := s.fits(pod, 1); again == "" {
-					t.Errorf("%s: there is room for a third core on a node of two", name)
+					t.Errorf("%s: fits = %q for a third core on a node of two, want a reason", name, again)
 				}
 			}
 		}

@@ -19,7 +19,7 @@ import (
 // Vectors answers instant queries. *prometheus.Source implements it.
 type Vectors interface {
 	Vector(ctx context.Context, query string, at time.Time) ([]metrics.Sample, error)
-	Selector(metric string, own ...prometheus.Matcher) (string, error)
+	Selector(metric string, matchers ...prometheus.Matcher) (string, error)
 }
 
 // Queries of the usage of a pod's containers from cAdvisor's series; %s is the selector. CPU is a five-minute mean,
@@ -43,40 +43,42 @@ func (c *Controller) use(ctx context.Context, s *snapshot, now time.Time) (func(
 
 	slices.Sort(namespaces)
 	namespaces = slices.Compact(namespaces)
-	found := map[podName]nodeload.Amount{}
+	amounts := map[podName]nodeload.Amount{}
 	if len(namespaces) > 0 {
-		if err := c.readUse(ctx, "container_cpu_usage_seconds_total", cpuQuery, namespaces, now, func(name podName, cores float64) {
-			found[name] = nodeload.Amount{CPU: series.MilliCPU(cores * 1000)}
-		}); err != nil {
+		err := c.readUse(ctx, "container_cpu_usage_seconds_total", cpuQuery, namespaces, now, func(name podName, cores float64) {
+			amounts[name] = nodeload.Amount{CPU: series.MilliCPU(cores * 1000)}
+		})
+		if err != nil {
 			return nil, err
 		}
 
-		if err := c.readUse(ctx, "container_memory_rss", memoryQuery, namespaces, now, func(name podName, bytes float64) {
-			amount, ok := found[name]
+		err = c.readUse(ctx, "container_memory_rss", memoryQuery, namespaces, now, func(name podName, bytes float64) {
+			amount, ok := amounts[name]
 			if !ok {
-				return // usage needs both resources
+				return // Usage needs both resources.
 			}
 
 			amount.Memory = series.Bytes(bytes)
-			found[name] = amount
-		}); err != nil {
+			amounts[name] = amount
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
 
 	return func(namespace, pod string) (nodeload.Amount, bool) {
-		amount, ok := found[podName{namespace, pod}]
+		amount, ok := amounts[podName{namespace, pod}]
 		return amount, ok && amount.Memory > 0
 	}, nil
 }
 
 // readUse reads one resource. Invalid values are skipped; namespace names have no characters that need escaping.
-func (c *Controller) readUse(ctx context.Context, metric, query string, namespaces []string, now time.Time, take func(podName, float64)) error {
+func (c *Controller) readUse(ctx context.Context, metric, query string, namespaces []string, now time.Time, store func(podName, float64)) error {
 	selector, err := c.cfg.Usage.Selector(metric,
 		prometheus.Matcher{Label: "container", Op: "!=", Value: ""}, prometheus.Matcher{Label: "container", Op: "!=", Value: "POD"},
 		prometheus.Matcher{Label: "namespace", Op: "=~", Value: strings.Join(namespaces, "|")})
 	if err != nil {
-		return fmt.Errorf("reading the usage of the pods of hot nodes: %w", err)
+		return fmt.Errorf("selecting the usage of the pods of hot nodes: %w", err)
 	}
 
 	list, err := c.cfg.Usage.Vector(ctx, fmt.Sprintf(query, selector), now)
@@ -84,10 +86,10 @@ func (c *Controller) readUse(ctx context.Context, metric, query string, namespac
 		return fmt.Errorf("reading the usage of the pods of hot nodes: %w", err)
 	}
 
-	const most = 1 << 53
+	const maxValue = 1 << 53 // Larger values are no counts of bytes or cores, and overflow.
 	for _, sample := range list {
-		if sample.Value >= 0 && sample.Value < most {
-			take(podName{sample.Labels["namespace"], sample.Labels["pod"]}, sample.Value)
+		if sample.Value >= 0 && sample.Value < maxValue {
+			store(podName{sample.Labels["namespace"], sample.Labels["pod"]}, sample.Value)
 		}
 	}
 

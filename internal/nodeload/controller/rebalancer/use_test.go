@@ -41,10 +41,10 @@ func TestPageCacheIsNotMoved(t *testing.T) {
 	s := &snapshot{onHot: map[int][]*corev1.Pod{0: {{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cache"}}}}}
 	use, err := c.use(t.Context(), s, time.Unix(0, 0))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("use: %v, want no error", err)
 	}
 
 	if got, ok := use("shop", "cache"); !ok || got.CPU != 1000 || got.Memory != 100<<20 {
-		t.Errorf("%+v, %t", got, ok)
+		t.Errorf("use(shop, cache) = %+v, %t, want a core and 100 MiB", got, ok)
 	}
 }
