@@ -78,6 +78,7 @@ func (o *options) writeValues(ctx context.Context, to io.Writer) error {
 	}
 
 	lines := strings.Split(string(values), "\n")
+	// A digest belongs to the repository above it with the same indent.
 	indent := ""
 	image := ""
 

@@ -78,6 +78,7 @@ func newPlatformImage(c imageContent) (platformImage, error) {
 		return platformImage{}, err
 	}
 
+	// Labels, annotations and times come from the options alone: the same sources have the same digest.
 	config = config.DeepCopy()
 	config.OS = c.platform.OS
 	config.Architecture = c.platform.Architecture
@@ -175,8 +176,8 @@ func newSBOM(c imageContent, image v1.Image) (v1.Image, error) {
 // newIndex returns the index of the images of all platforms.
 func newIndex(built []platformImage) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, one := range built {
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: one.image, Descriptor: v1.Descriptor{Platform: one.platform}})
+	for _, p := range built {
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: p.image, Descriptor: v1.Descriptor{Platform: p.platform}})
 	}
 
 	return index, nil
@@ -197,8 +198,8 @@ func writeLayout(dir, version string, index v1.ImageIndex, built []platformImage
 		return err
 	}
 
-	for _, one := range built {
-		if err := path.AppendImage(one.sbom); err != nil {
+	for _, p := range built {
+		if err := path.AppendImage(p.sbom); err != nil {
 			return err
 		}
 	}

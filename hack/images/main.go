@@ -107,13 +107,13 @@ func run(ctx context.Context, args []string, to io.Writer) error {
 func (o *options) image(ctx context.Context, command string, table io.Writer) error {
 	var built []platformImage
 	for text := range strings.SplitSeq(o.platforms, ",") {
-		one, err := o.platformImage(ctx, command, text)
+		p, err := o.platformImage(ctx, command, text)
 		if err != nil {
 			return fmt.Errorf("%s: %w", text, err)
 		}
 
-		built = append(built, one)
-		if err := printImage(table, command, text, one.image); err != nil {
+		built = append(built, p)
+		if err := printImage(table, command, text, p.image); err != nil {
 			return err
 		}
 	}
@@ -248,13 +248,13 @@ func (o *options) pushImage(ctx context.Context, command string, index v1.ImageI
 		return fmt.Errorf("pushing %s: %w", tag, err)
 	}
 
-	for _, one := range built {
-		digest, err := one.sbom.Digest()
+	for _, p := range built {
+		digest, err := p.sbom.Digest()
 		if err != nil {
 			return err
 		}
 
-		if err := remote.Write(tag.Digest(digest.String()), one.sbom, access(ctx)...); err != nil {
+		if err := remote.Write(tag.Digest(digest.String()), p.sbom, access(ctx)...); err != nil {
 			return fmt.Errorf("pushing the SBOM of %s: %w", tag, err)
 		}
 	}

@@ -53,6 +53,7 @@ func contractTypes(dir string) ([]byte, error) {
 				case *ast.ValueSpec:
 					constant(&b, s, unions)
 				case *ast.TypeSpec:
+					// Structs become interfaces where they stand; named strings wait until their constants are known.
 					if st, ok := s.Type.(*ast.StructType); ok {
 						if err := structType(&b, s.Name.Name, st); err != nil {
 							return nil, err
@@ -102,6 +103,7 @@ func structType(b *strings.Builder, name string, st *ast.StructType) error {
 	var fields strings.Builder
 	var parents []string
 	for _, f := range st.Fields.List {
+		// An embedded struct becomes a parent of the interface.
 		if len(f.Names) == 0 {
 			if id, ok := f.Type.(*ast.Ident); ok {
 				parents = append(parents, id.Name)

@@ -47,6 +47,7 @@ func buildBinary(ctx context.Context) (string, error) {
 	}
 
 	path := filepath.Join(bin, "controlplane")
+	// -race=false overrides GOFLAGS: the race detector is for the tests, not for the servers.
 	cmd := exec.CommandContext(ctx, "go", "build", "-race=false", "-ldflags="+strings.TrimSpace(string(ldflags)),
 		"-o", path, "./cmd/controlplane")
 

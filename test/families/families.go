@@ -70,6 +70,7 @@ func weekend(t time.Time) bool { return t.Weekday() == time.Saturday || t.Weekda
 // All returns every family.
 func All() []Family {
 	return []Family{
+		// Values are called in order of time: a state may carry a level from one minute to the next.
 		{Name: "daily", value: func(s *state, t time.Time, _ int) float64 {
 			return (20 + 80*wave(t, 14, 24*time.Hour)) * s.noise(0.1)
 		}},

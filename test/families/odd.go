@@ -39,17 +39,17 @@ func oddShapes() map[string]oddShape {
 	daily := func(r *rand.Rand, hour float64) float64 {
 		return (2 - math.Cos(2*math.Pi*hour/24)) * math.Exp(0.1*r.NormFloat64())
 	}
-	scaled := func(by float64) func(*rand.Rand, float64) float64 {
-		return func(r *rand.Rand, hour float64) float64 { return by * daily(r, hour) }
+	scaled := func(factor float64) func(*rand.Rand, float64) float64 {
+		return func(r *rand.Rand, hour float64) float64 { return factor * daily(r, hour) }
 	}
 
-	after := func(at, before, then float64) func(*rand.Rand, float64) float64 {
+	changing := func(change, before, afterwards float64) func(*rand.Rand, float64) float64 {
 		return func(r *rand.Rand, hour float64) float64 {
-			if hour < at {
+			if hour < change {
 				return before * daily(r, hour)
 			}
 
-			return then * daily(r, hour)
+			return afterwards * daily(r, hour)
 		}
 	}
 
@@ -76,8 +76,8 @@ func oddShapes() map[string]oddShape {
 
 			return daily(r, hour)
 		}},
-		"a rise":   {step, 7, after(100, 1, 5)},
-		"a fall":   {step, 7, after(100, 5, 1)},
+		"a rise":   {step, 7, changing(100, 1, 5)},
+		"a fall":   {step, 7, changing(100, 5, 1)},
 		"a trend":  {step, 7, func(r *rand.Rand, hour float64) float64 { return daily(r, hour) * math.Exp(hour/72) }},
 		"constant": {step, 5, func(*rand.Rand, float64) float64 { return 3 }},
 		"an outage": {step, 7, func(r *rand.Rand, hour float64) float64 {
@@ -128,7 +128,7 @@ func oddShapes() map[string]oddShape {
 
 			return daily(r, hour)
 		}},
-		"one that stops": {step, 7, after(100, 1, 0)},
+		"one that stops": {step, 7, changing(100, 1, 0)},
 		"negative values": {step, 7, func(r *rand.Rand, hour float64) float64 {
 			if r.Float64() < 0.2 {
 				return -daily(r, hour)

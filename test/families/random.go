@@ -98,10 +98,10 @@ func drawProfile(r *rand.Rand) *profile {
 
 	if r.IntN(6) == 0 { // the same each few hours
 		every := []float64{1, 2, 4, 6, 8, 12}[r.IntN(6)]
-		one := bump{every * r.Float64(), between(0.1, 0.5)() * every, between(0.2, 5)(), r.IntN(2) == 0}
+		shape := bump{every * r.Float64(), between(0.1, 0.5)() * every, between(0.2, 5)(), r.IntN(2) == 0}
 		p.bumps = nil
 		for at := 0.0; at < 24; at += every {
-			p.bumps = append(p.bumps, bump{one.hour + at, one.hours, one.height, one.square})
+			p.bumps = append(p.bumps, bump{shape.hour + at, shape.hours, shape.height, shape.square})
 		}
 	}
 
@@ -122,6 +122,7 @@ func drawProfile(r *rand.Rand) *profile {
 }
 
 func (p *profile) at(r *rand.Rand, t time.Time, hours float64) float64 {
+	// Each day draws its level, its delay and whether it is an odd one.
 	if d := int(t.Unix() / 86400); d != p.day {
 		p.day = d
 		p.dayLevel = p.dayMemory*p.dayLevel + math.Sqrt(1-p.dayMemory*p.dayMemory)*p.dayNoise*r.NormFloat64()
@@ -132,6 +133,7 @@ func (p *profile) at(r *rand.Rand, t time.Time, hours float64) float64 {
 		}
 	}
 
+	// A level that wanders slowly, drifts, and now and then shifts for good.
 	keep := math.Exp(-hours / p.slowHours)
 	p.slow = keep*p.slow + math.Sqrt(1-keep*keep)*p.slowNoise*r.NormFloat64()
 	p.level *= math.Exp(p.trend * hours / 24)
@@ -145,6 +147,7 @@ func (p *profile) at(r *rand.Rand, t time.Time, hours float64) float64 {
 		p.grown = 0
 	}
 
+	// The shape of the day: the sum of its bumps, moved by the jitter of the day.
 	load := 0.0
 	hour := float64(t.Unix()%86400) / 3600
 	for _, b := range p.bumps {
@@ -168,6 +171,7 @@ func (p *profile) at(r *rand.Rand, t time.Time, hours float64) float64 {
 		v += p.spikeHeight * r.ExpFloat64()
 	}
 
+	// Outages come last: during one there is no load at all.
 	v *= p.odd
 	if p.out -= hours; p.out > 0 {
 		return 0

@@ -43,6 +43,7 @@ func readCSV(path string) (series.Series, error) {
 		values = append(values, v)
 	}
 
+	// The most frequent distance is the step, as recordings have gaps.
 	step := int64(0)
 	for d, n := range counts {
 		if d > 0 && (n > counts[step] || n == counts[step] && d < step) {
@@ -54,6 +55,7 @@ func readCSV(path string) (series.Series, error) {
 		return series.Series{}, errors.New("fewer than two samples")
 	}
 
+	// Samples go to the nearest cell of the grid; cells without one are gaps.
 	out := series.Series{Start: time.Unix(at[0], 0).UTC(), Step: time.Duration(step) * time.Second}
 	out.Values = make([]float64, (at[len(at)-1]-at[0])/step+1)
 	for i := range out.Values {

@@ -127,7 +127,7 @@ func OnAllCores(all []func()) {
 // LeastLoss returns which of a number of variants has the least sum of losses on the families of other groups, all families alike.
 func LeastLoss(variants int, group string, loss func(family string, variant int) float64) int {
 	best := 0
-	least := math.Inf(1)
+	lowest := math.Inf(1)
 	for k := range variants {
 		sum := 0.0
 		for _, f := range Recorded() {
@@ -136,9 +136,9 @@ func LeastLoss(variants int, group string, loss func(family string, variant int)
 			}
 		}
 
-		if sum < least {
+		if sum < lowest {
 			best = k
-			least = sum
+			lowest = sum
 		}
 	}
 

@@ -20,12 +20,12 @@ func Multiply(rec Recording, dir, uid string, copies int) error {
 				continue
 			}
 
-			made := strings.ReplaceAll(path, pod, fmt.Sprintf("%08x%s", i+1, pod[8:]))
-			if err := writeFile(filepath.Join(dir, made), content); err != nil {
+			copied := strings.ReplaceAll(path, pod, fmt.Sprintf("%08x%s", i+1, pod[8:]))
+			if err := writeFile(filepath.Join(dir, copied), content); err != nil {
 				return err
 			}
 
-			if group, file := filepath.Split(made); strings.HasSuffix(group, ".scope/") {
+			if group, file := filepath.Split(copied); strings.HasSuffix(group, ".scope/") {
 				if err := writeFile(filepath.Join(dir, sandboxOf(group), file), content); err != nil {
 					return err
 				}

@@ -34,7 +34,7 @@ type Moment struct {
 // recording under the cgroup names of another driver or runtime.
 func Recorded(name string) (Recording, error) {
 	if v, ok := variants()[name]; ok {
-		r, err := Recorded(v.of)
+		r, err := Recorded(v.source)
 		return v.rename(r), err
 	}
 
@@ -78,6 +78,7 @@ func Parse(text string) (Recording, error) {
 
 		files := r.Moments[len(r.Moments)-1].Files
 		if name, ok := between(line, "-- "); ok {
+			// Recordings are written to disk, and a path must not leave their directory.
 			if !filepath.IsLocal(name) {
 				return Recording{}, fmt.Errorf("file %q leaves the root", name)
 			}

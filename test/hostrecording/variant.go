@@ -13,16 +13,16 @@ import (
 // v2 tree beside v1's. The contents are equal.
 func variants() map[string]variant {
 	return map[string]variant{
-		"v1-cgroupfs-containerd": {of: "hybrid-cgroupfs", v1: true},
-		"v1-cgroupfs-crio":       {of: "hybrid-cgroupfs", v1: true, prefix: "crio-"},
-		"v1-systemd-containerd":  {of: "hybrid-cgroupfs", v1: true, systemd: true, prefix: "cri-containerd-"},
-		"v1-systemd-crio":        {of: "hybrid-cgroupfs", v1: true, systemd: true, prefix: "crio-"},
-		"v2-cgroupfs-crio":       {of: "v2-systemd-crio", prefix: "crio-"},
+		"v1-cgroupfs-containerd": {source: "hybrid-cgroupfs", v1: true},
+		"v1-cgroupfs-crio":       {source: "hybrid-cgroupfs", v1: true, prefix: "crio-"},
+		"v1-systemd-containerd":  {source: "hybrid-cgroupfs", v1: true, systemd: true, prefix: "cri-containerd-"},
+		"v1-systemd-crio":        {source: "hybrid-cgroupfs", v1: true, systemd: true, prefix: "crio-"},
+		"v2-cgroupfs-crio":       {source: "v2-systemd-crio", prefix: "crio-"},
 	}
 }
 
 type variant struct {
-	of          string
+	source      string
 	v1, systemd bool
 	// prefix is the runtime's prefix of a container ID in cgroup names.
 	prefix string

@@ -88,6 +88,7 @@ func start(t testing.TB, program string, args ...string) (stop func()) {
 		t.Fatal(err)
 	}
 
+	// A store that had to be killed has no state that a test needs.
 	stop = func() {
 		if err := p.Stop(context.WithoutCancel(t.Context())); err != nil && !errors.Is(err, process.ErrKilled) {
 			t.Logf("%s ended: %v", program, err)

@@ -25,8 +25,8 @@ func VictoriaMetrics(t testing.TB, grid promserver.Grid, series []promserver.Ser
 	start(t, program, append([]string{"-storageDataPath=" + t.TempDir(), "-retentionPeriod=100y", "-httpListenAddr=" + address}, flags...)...)
 	await(t, url+"/health", "")
 
-	for _, one := range series {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/api/v1/import", bytes.NewReader(importLine(t, grid, one)))
+	for _, entry := range series {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/api/v1/import", bytes.NewReader(importLine(t, grid, entry)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func VictoriaMetrics(t testing.TB, grid promserver.Grid, series []promserver.Ser
 		}
 
 		if err := response.Body.Close(); err != nil || response.StatusCode >= http.StatusMultipleChoices {
-			t.Fatalf("import of %s: %s, %v, want success", one.Labels, response.Status, err)
+			t.Fatalf("import of %s: %s, %v, want success", entry.Labels, response.Status, err)
 		}
 	}
 

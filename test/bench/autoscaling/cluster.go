@@ -60,6 +60,7 @@ func startCluster(ctx context.Context, o options, dir string) (*cluster, error) 
 }
 
 func (c *cluster) fill(ctx context.Context) error {
+	// No webhook and no metrics server answers in this cluster.
 	kinds := func(kind string) bool {
 		return kind != "MutatingWebhookConfiguration" && kind != "ValidatingWebhookConfiguration" && kind != "APIService"
 	}
@@ -74,6 +75,7 @@ func (c *cluster) fill(ctx context.Context) error {
 	}
 
 	config := c.control.Config()
+	// The client must not be the bottleneck of the set-up.
 	config.QPS, config.Burst = 5000, 5000
 	var err error
 	if c.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
@@ -166,21 +168,22 @@ func (c *cluster) settle(ctx context.Context) error {
 		return err
 	}
 
+	// A status counts as seen when craned has written what follows from it.
 	fmt.Printf("start: %d autoscalers have their HPA and their prediction after %v\n", c.scalers, time.Since(c.began).Round(time.Second))
 	for {
-		left, err := c.unsettled(ctx)
+		remaining, err := c.unsettled(ctx)
 		if err != nil {
 			return err
 		}
 
-		if left == 0 {
+		if remaining == 0 {
 			fmt.Printf("start: all have seen what was decided after %v\n", time.Since(c.began).Round(time.Second))
 			return nil
 		}
 
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d are not ready: %w", left, ctx.Err())
+			return fmt.Errorf("%d are not ready: %w", remaining, ctx.Err())
 		case <-time.After(time.Second):
 		}
 	}
@@ -198,10 +201,11 @@ func (c *cluster) writeStatuses(ctx context.Context, i int) error {
 		}
 	}
 
-	was := h.DeepCopy()
+	unchangedHPA := h.DeepCopy()
 	generation := h.Generation
 	share := int32(percent)
 
+	// The benchmark plays the HPA controller, which does not run.
 	h.Status = autoscalingv2.HorizontalPodAutoscalerStatus{
 		ObservedGeneration: &generation,
 		CurrentReplicas:    replicas,
@@ -214,13 +218,14 @@ func (c *cluster) writeStatuses(ctx context.Context, i int) error {
 		}},
 	}
 
-	if err := c.client.Status().Patch(ctx, h, client.MergeFrom(was)); err != nil {
+	if err := c.client.Status().Patch(ctx, h, client.MergeFrom(unchangedHPA)); err != nil {
 		return err
 	}
 
-	old := tsp.DeepCopy()
+	unchangedPrediction := tsp.DeepCopy()
 	now := metav1.Now()
-	one := predictionv1alpha1.PredictionMetricStatus{
+	// It plays the prediction controller as well: a constant forecast of two hours.
+	status := predictionv1alpha1.PredictionMetricStatus{
 		ResourceIdentifier: "resource.cpu",
 		Ready:              true,
 		Skill:              "0.40",
@@ -237,13 +242,13 @@ func (c *cluster) writeStatuses(ctx context.Context, i int) error {
 	}
 
 	for m := range 120 {
-		one.Prediction[0].Samples = append(one.Prediction[0].Samples, predictionv1alpha1.Sample{
+		status.Prediction[0].Samples = append(status.Prediction[0].Samples, predictionv1alpha1.Sample{
 			Value: "1.20000", Timestamp: now.Add(time.Duration(m) * time.Minute).Unix(),
 		})
 	}
 
-	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{one}
-	return c.client.Status().Patch(ctx, tsp, client.MergeFrom(old))
+	tsp.Status.PredictionMetrics = []predictionv1alpha1.PredictionMetricStatus{status}
+	return c.client.Status().Patch(ctx, tsp, client.MergeFrom(unchangedPrediction))
 }
 
 // unsettled counts the autoscalers whose status is not up to date.
@@ -253,14 +258,14 @@ func (c *cluster) unsettled(ctx context.Context) (int, error) {
 		return 0, err
 	}
 
-	left := 0
+	unsettled := 0
 	for i := range list.Items {
 		s := &list.Items[i].Status
 		predicting := meta.FindStatusCondition(s.Conditions, autoscalingv1alpha1.ConditionPredictionReady)
 		if s.ExpectReplicas == nil || *s.ExpectReplicas != replicas || predicting == nil || predicting.Reason != autoscalingv1alpha1.ReasonMetricsAPIMissing {
-			left++
+			unsettled++
 		}
 	}
 
-	return left, nil
+	return unsettled, nil
 }

@@ -62,13 +62,13 @@ func startCraned(ctx context.Context, o options, c *cluster, scratch string) (*c
 
 // tail returns the end of the log as an error.
 func (d *craned) tail() error {
-	const most = 8 << 10
+	const tailBytes = 8 << 10
 	raw, err := os.ReadFile(d.log.Name())
 	if err != nil {
 		return err
 	}
 
-	return fmt.Errorf("end of the log of craned:\n%s", raw[max(0, len(raw)-most):])
+	return fmt.Errorf("end of the log of craned:\n%s", raw[max(0, len(raw)-tailBytes):])
 }
 
 func (d *craned) stop() error {

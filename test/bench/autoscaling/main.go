@@ -91,10 +91,11 @@ func measureQuiet(ctx context.Context, o options, c *cluster, d *craned) error {
 		return err
 	}
 
-	for _, of := range slices.Sorted(maps.Keys(before)) {
-		fmt.Printf("start: %d writes of %s, ours that make the cluster among them\n", before[of], of)
+	for _, request := range slices.Sorted(maps.Keys(before)) {
+		fmt.Printf("start: %d writes of %s, ours that make the cluster among them\n", before[request], request)
 	}
 
+	// Use and writes are differences between the ends of the quiet period.
 	cpu, err := measure.CPU(d.cmd.Process.Pid)
 	if err != nil {
 		return err
@@ -122,9 +123,9 @@ func measureQuiet(ctx context.Context, o options, c *cluster, d *craned) error {
 	}
 
 	total := int64(0)
-	for _, of := range slices.Sorted(maps.Keys(after)) {
-		if n := after[of] - before[of]; n > 0 {
-			fmt.Printf("quiet: %d writes of %s\n", n, of)
+	for _, request := range slices.Sorted(maps.Keys(after)) {
+		if n := after[request] - before[request]; n > 0 {
+			fmt.Printf("quiet: %d writes of %s\n", n, request)
 			total += n
 		}
 	}

@@ -69,12 +69,14 @@ func (c *cluster) fill(ctx context.Context) error {
 	}
 
 	config := c.control.Config()
+	// The client must not be the bottleneck of the set-up.
 	config.QPS, config.Burst = 5000, 5000
 	var err error
 	if c.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
 
+	// Metrics of the API server are text, which the typed client cannot read.
 	config = rest.CopyConfig(config)
 	config.NegotiatedSerializer = clientgoscheme.Codecs.WithoutConversion()
 

@@ -36,11 +36,12 @@ func openData(ctx context.Context, o options, scratch string) (*data, error) {
 		return nil, fmt.Errorf("building the generator: %w\n%s", err, out)
 	}
 
-	end, kept := keptData(o)
-	if !kept {
+	end, reused := keptData(o)
+	if !reused {
 		end = time.Now().UTC().Truncate(time.Hour).Add(dataAhead)
 	}
 
+	// The shape has to be the same for writing and serving, as it names the directory.
 	args := func(role string) []string {
 		return []string{
 			"-role", role, "-dir", o.dir, "-containers", strconv.Itoa(o.workloads * o.podsPerWorkload),
@@ -50,7 +51,7 @@ func openData(ctx context.Context, o options, scratch string) (*data, error) {
 	}
 
 	d := &data{description: fmt.Sprintf("%d containers, %d days at %v, of an earlier run", o.workloads*o.podsPerWorkload, o.days, o.scrape)}
-	if !kept {
+	if !reused {
 		if err := d.write(ctx, o, end, exec.CommandContext(ctx, tool, args("build")...)); err != nil {
 			return nil, err
 		}

@@ -101,6 +101,7 @@ func run(ctx context.Context, o options) (err error) {
 	m.table.add("data set", data.description, "")
 	m.table.add("cluster", c.description, "")
 
+	// The table is printed after a failure, too: each part takes minutes.
 	for _, part := range []func(context.Context) error{m.pass, m.secondPass, m.measureIdle, m.rollOut} {
 		if err := part(ctx); err != nil {
 			m.table.print()

@@ -113,8 +113,8 @@ func (m *measurement) spent(indent string, d counters) {
 }
 
 // writes notes what was written of each of so many Recommendations.
-func (m *measurement) writes(d counters, of int) {
-	share := func(n int64) string { return fmt.Sprintf("%.3f", float64(n)/float64(max(1, of))) }
+func (m *measurement) writes(d counters, recommendations int) {
+	share := func(n int64) string { return fmt.Sprintf("%.3f", float64(n)/float64(max(1, recommendations))) }
 	others := maps.Clone(d.writes)
 	sum := func(verbs ...string) (n int64) {
 		for _, v := range verbs {
@@ -177,6 +177,7 @@ func (m *measurement) secondPass(ctx context.Context) error {
 		return err
 	}
 
+	// A change of the spec starts a run at once.
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"runInterval":"23h"}}`))
 	rule := &analysisv1alpha1.RecommendationRule{ObjectMeta: metav1.ObjectMeta{Name: ruleName}}
 	if err := m.cluster.client.Patch(ctx, rule, patch); err != nil {
@@ -208,7 +209,7 @@ func (m *measurement) complete(ctx context.Context, what string, round int32, be
 	defer cancel()
 
 	rule := &analysisv1alpha1.RecommendationRule{}
-	told := time.Now()
+	reported := time.Now()
 	for {
 		if err := m.cluster.client.Get(ctx, client.ObjectKey{Name: ruleName}, rule); err != nil {
 			return counters{}, err
@@ -222,7 +223,8 @@ func (m *measurement) complete(ctx context.Context, what string, round int32, be
 			return counters{}, err
 		}
 
-		if time.Since(told) >= progressInterval {
+		// A run takes minutes, so that it reports what has been written since its start.
+		if time.Since(reported) >= progressInterval {
 			now, err := m.count(ctx)
 			if err != nil {
 				return now, err
@@ -230,7 +232,7 @@ func (m *measurement) complete(ctx context.Context, what string, round int32, be
 
 			d := now.since(before).writes
 			logf("%s: %d statuses of %d workloads, %s", what, d["PATCH recommendations/status"]+d["PUT recommendations/status"], m.workloads, now.spent(before))
-			told = time.Now()
+			reported = time.Now()
 		}
 
 		if err := sleep(ctx, time.Second); err != nil {

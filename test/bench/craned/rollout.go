@@ -22,7 +22,7 @@ func (m *measurement) rollOut(ctx context.Context) error {
 		return nil
 	}
 
-	bounded, cancel := context.WithTimeout(ctx, m.rollOutBound)
+	boundedCtx, cancel := context.WithTimeout(ctx, m.rollOutBound)
 	defer cancel()
 
 	began := time.Now()
@@ -32,8 +32,9 @@ func (m *measurement) rollOut(ctx context.Context) error {
 	var early, late int64
 	done := 0
 	for ; done < m.rollOuts; done++ {
-		err := m.cluster.each(bounded, m.rolled, func(ctx context.Context, w int) error { return m.cluster.roll(ctx, w, done) })
-		if errors.Is(bounded.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
+		err := m.cluster.each(boundedCtx, m.rolled, func(ctx context.Context, w int) error { return m.cluster.roll(ctx, w, done) })
+		// Only the bound of the roll-outs ends them early; the end of the benchmark is an error.
+		if errors.Is(boundedCtx.Err(), context.DeadlineExceeded) && ctx.Err() == nil {
 			break
 		}
 
@@ -42,6 +43,7 @@ func (m *measurement) rollOut(ctx context.Context) error {
 		}
 
 		logf("roll-out %d of %d of %d workloads, %v so far", done+1, m.rollOuts, m.rolled, time.Since(began).Round(time.Second))
+		// A leak shows as growth between the first fifth and the last roll-out.
 		if n := done + 1; n%first == 0 || n == m.rollOuts {
 			if late, err = m.heapInUse(ctx); err != nil {
 				return err

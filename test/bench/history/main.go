@@ -53,7 +53,7 @@ func run(ctx context.Context) error {
 	cfg := prometheus.DefaultConfig()
 	flag.IntVar(&cfg.Concurrency, "concurrency", cfg.Concurrency, "queries at once")
 	flag.IntVar(&cfg.MaxSamples, "max-samples", cfg.MaxSamples, "samples in one query")
-	into := flag.String("into", "histograms", "what to read into: histograms of containers, or profiles of workloads as recommendations are made from")
+	target := flag.String("into", "histograms", "what to read into: histograms of containers, or profiles of workloads as recommendations are made from")
 	flag.Parse()
 
 	shape.end = time.Unix(*end, 0).UTC()
@@ -72,9 +72,9 @@ func run(ctx context.Context) error {
 		return measureRecommend(ctx, shape, *dir, *crane)
 
 	case "read":
-		reader, known := map[string]reader{"histograms": readHistograms, "profiles": readProfiles}[*into]
-		if !known {
-			return fmt.Errorf("into %q: want histograms or profiles", *into)
+		reader, ok := map[string]reader{"histograms": readHistograms, "profiles": readProfiles}[*target]
+		if !ok {
+			return fmt.Errorf("into %q: want histograms or profiles", *target)
 		}
 
 		return measureRead(ctx, cfg, shape, *dir, reader)

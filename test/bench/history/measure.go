@@ -39,6 +39,7 @@ func measureRead(ctx context.Context, cfg prometheus.Config, s shape, dir string
 
 	cfg.Address = address
 	cfg.Now = func() time.Time { return s.end }
+	// The server is stopped in any case: its use of resources is known at its end only.
 	results, readErr := read(ctx, cfg, s)
 	usage, err := server.stop()
 
@@ -156,9 +157,9 @@ func report(cfg prometheus.Config, s shape, built promserver.BackfillStats, fres
 	}
 
 	fmt.Println(t.Render())
-	var own syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &own)
-	fmt.Printf("\nreader: peak memory %d MiB, CPU time %v\n", own.Maxrss>>10, cpuTime(&own))
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	fmt.Printf("\nreader: peak memory %d MiB, CPU time %v\n", usage.Maxrss>>10, cpuTime(&usage))
 
 	if server != nil {
 		fmt.Printf("Prometheus: peak memory %d MiB, CPU time %v\n", server.Maxrss>>10, cpuTime(server))

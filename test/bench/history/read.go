@@ -71,6 +71,7 @@ func readHistograms(ctx context.Context, cfg prometheus.Config, s shape) ([]resu
 		all = append(all, histograms)
 	}
 
+	// Histograms of both resources stay referenced until here, so that the peak memory is that of a recommendation.
 	if len(all[0]) != len(all[1]) {
 		return nil, fmt.Errorf("%d containers with CPU, %d with memory", len(all[0]), len(all[1]))
 	}
@@ -96,6 +97,7 @@ func readProfiles(ctx context.Context, cfg prometheus.Config, s shape) ([]result
 	}
 
 	history := source.Capabilities()
+	// Pods and samples are counted on the way, as profiles merge the pods of a workload.
 	seen := &countingReader{UsageReader: history.Usage, pods: map[metrics.ContainerKey]bool{}}
 	begin := time.Now()
 

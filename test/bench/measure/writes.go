@@ -34,7 +34,7 @@ func Writes(ctx context.Context, api rest.Interface) (map[string]int64, error) {
 		}
 
 		verb := label(line, "verb")
-		of := label(line, "resource")
+		resource := label(line, "resource")
 
 		switch verb {
 		case "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION":
@@ -43,12 +43,12 @@ func Writes(ctx context.Context, api rest.Interface) (map[string]int64, error) {
 		}
 
 		// What the API server and its authorization do for themselves is not craned's.
-		if of == "leases" || of == "tokenreviews" || of == "subjectaccessreviews" || of == "serviceaccounts" {
+		if resource == "leases" || resource == "tokenreviews" || resource == "subjectaccessreviews" || resource == "serviceaccounts" {
 			continue
 		}
 
 		if sub := label(line, "subresource"); sub != "" {
-			of += "/" + sub
+			resource += "/" + sub
 		}
 
 		value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
@@ -56,7 +56,7 @@ func Writes(ctx context.Context, api rest.Interface) (map[string]int64, error) {
 			return nil, err
 		}
 
-		out[verb+" "+of] += int64(value)
+		out[verb+" "+resource] += int64(value)
 	}
 
 	return out, lines.Err()

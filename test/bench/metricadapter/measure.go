@@ -48,6 +48,7 @@ func (a *adapter) measure(ctx context.Context, o options) error {
 	}
 
 	through := route{"through the API server", config.Host, config}
+	// The certificate of the adapter is self-signed; only the aggregation layer trusts it.
 	itself := rest.CopyConfig(config)
 	itself.Host = a.address
 	itself.TLSClientConfig.Insecure = true
@@ -166,6 +167,7 @@ func (a *adapter) measureRoute(ctx context.Context, o options, w route) error {
 	}
 
 	began := time.Now()
+	// Each worker has a slice of its own, so that no lock distorts the latencies.
 	took := make([][]time.Duration, o.workers)
 	var next atomic.Int64
 
@@ -268,13 +270,13 @@ func (a *adapter) readFigures(ctx context.Context) (adapterFigures, error) {
 // quantileBound returns the bound of the bucket with a quantile of the observations between two readings.
 func quantileBound(before, after *dto.Histogram, quantile float64) time.Duration {
 	total := float64(after.GetSampleCount() - before.GetSampleCount())
-	had := map[float64]uint64{}
+	earlier := map[float64]uint64{}
 	for _, b := range before.GetBucket() {
-		had[b.GetUpperBound()] = b.GetCumulativeCount()
+		earlier[b.GetUpperBound()] = b.GetCumulativeCount()
 	}
 
 	for _, b := range after.GetBucket() {
-		if float64(b.GetCumulativeCount()-had[b.GetUpperBound()]) >= quantile*total {
+		if float64(b.GetCumulativeCount()-earlier[b.GetUpperBound()]) >= quantile*total {
 			return time.Duration(b.GetUpperBound() * float64(time.Second))
 		}
 	}

@@ -127,6 +127,7 @@ func run(ctx context.Context, nodes int, lasting time.Duration, bin string) (err
 	defer func() { err = errors.Join(err, control.Stop(context.WithoutCancel(ctx))) }()
 
 	config := control.Config()
+	// The client must not be the bottleneck of the set-up.
 	config.QPS, config.Burst = 2000, 2000
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -80,8 +80,8 @@ func run(ctx context.Context, o options) (err error) {
 	const row = "%-16s %-8s %8v %10v %12v %8v\n"
 	fmt.Printf(row, "COMPONENT", "RESOURCE", "SAMPLES", "LARGEST", "RECOMMENDED", "CHART")
 
-	for _, of := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		recommended, recommendErr := recommend(ctx, o.bin, dir, of)
+	for _, resourceName := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		recommended, recommendErr := recommend(ctx, o.bin, dir, resourceName)
 		if recommendErr != nil {
 			return recommendErr
 		}
@@ -89,14 +89,15 @@ func run(ctx context.Context, o options) (err error) {
 		for _, name := range slices.Sorted(maps.Keys(chart)) {
 			r, ok := recommended[name]
 			if !ok {
-				return fmt.Errorf("%s of %s: no recommendation", of, name)
+				return fmt.Errorf("%s of %s: no recommendation", resourceName, name)
 			}
 
-			have := chart[name][of]
-			fmt.Printf(row, name, of, r.samples, r.largest.String(), r.request.String(), have.String())
+			requested := chart[name][resourceName]
+			fmt.Printf(row, name, resourceName, r.samples, r.largest.String(), r.request.String(), requested.String())
 
-			if have.Cmp(r.request) < 0 {
-				err = errors.Join(err, fmt.Errorf("%s: the chart requests %s of %s, less than the recommended %s", name, have.String(), of, r.request.String()))
+			// All requests that are too low are reported, not only the first one.
+			if requested.Cmp(r.request) < 0 {
+				err = errors.Join(err, fmt.Errorf("%s: the chart requests %s of %s, less than the recommended %s", name, requested.String(), resourceName, r.request.String()))
 			}
 		}
 	}
@@ -138,14 +139,15 @@ type recommendation struct {
 }
 
 // recommend runs `crane recommend` on the recording of a resource and returns the result by the name of the process.
-func recommend(ctx context.Context, bin, dir string, of corev1.ResourceName) (map[string]recommendation, error) {
+func recommend(ctx context.Context, bin, dir string, resourceName corev1.ResourceName) (map[string]recommendation, error) {
 	policy := filepath.Join(dir, "policy.yaml")
 	if err := os.WriteFile(policy, []byte(sizingPolicy), 0o600); err != nil {
 		return nil, err
 	}
 
-	command := exec.CommandContext(ctx, filepath.Join(bin, "crane"), "recommend", "--from", filepath.Join(dir, string(of)),
-		"--resource", string(of), "--policy", policy, "-o", "json")
+	// The recommendation is made as a user makes it, with the command and a file for each process.
+	command := exec.CommandContext(ctx, filepath.Join(bin, "crane"), "recommend", "--from", filepath.Join(dir, string(resourceName)),
+		"--resource", string(resourceName), "--policy", policy, "-o", "json")
 	var errOut bytes.Buffer
 
 	command.Stderr = &errOut
@@ -181,16 +183,16 @@ func recommend(ctx context.Context, bin, dir string, of corev1.ResourceName) (ma
 	for _, w := range report.Workloads {
 		for _, c := range w.Containers {
 			var r result
-			if err := json.Unmarshal(c[of], &r); err != nil {
-				return nil, fmt.Errorf("%s of %s: %w", of, w.Name, err)
+			if err := json.Unmarshal(c[resourceName], &r); err != nil {
+				return nil, fmt.Errorf("%s of %s: %w", resourceName, w.Name, err)
 			}
 
 			if r.Recommended.Request.Quantity.IsZero() {
-				return nil, fmt.Errorf("%s of %s: no request is recommended", of, w.Name)
+				return nil, fmt.Errorf("%s of %s: no request is recommended", resourceName, w.Name)
 			}
 
 			results[w.Name] = recommendation{
-				request: r.Recommended.Request.Quantity, largest: quantity(of, r.Evidence.Max), samples: r.Evidence.Samples,
+				request: r.Recommended.Request.Quantity, largest: quantity(resourceName, r.Evidence.Max), samples: r.Evidence.Samples,
 			}
 		}
 	}
@@ -199,8 +201,8 @@ func recommend(ctx context.Context, bin, dir string, of corev1.ResourceName) (ma
 }
 
 // quantity returns cores in thousandths and bytes in MiB.
-func quantity(of corev1.ResourceName, value float64) resource.Quantity {
-	if of == corev1.ResourceCPU {
+func quantity(resourceName corev1.ResourceName, value float64) resource.Quantity {
+	if resourceName == corev1.ResourceCPU {
 		return *resource.NewMilliQuantity(int64(math.Ceil(value*1000)), resource.DecimalSI)
 	}
 

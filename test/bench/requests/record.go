@@ -47,6 +47,7 @@ func record(ctx context.Context, o options, dir string, names []string) (err err
 	command.Stdout = log
 	command.Stderr = log
 
+	// SIGTERM lets the playground stop the processes that it has started.
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = time.Minute
 	if err := command.Start(); err != nil {
@@ -173,8 +174,8 @@ func (r *recorder) sample(now time.Time) error {
 	return nil
 }
 
-func (r *recorder) add(of corev1.ResourceName, name string, at time.Time, value float64) {
-	file := filepath.Join(string(of), name+".csv")
+func (r *recorder) add(resourceName corev1.ResourceName, name string, at time.Time, value float64) {
+	file := filepath.Join(string(resourceName), name+".csv")
 	r.rows[file] = append(r.rows[file], fmt.Sprintf("%d,%g\n", at.Unix(), value))
 }
 

@@ -195,6 +195,7 @@ func StartAll(t testing.TB, options ...Options) []*Node {
 	}
 
 	nodes := make([]*Node, len(started))
+	// A failed test prints what the node has logged before it stops.
 	for i, n := range started {
 		nodes[i] = &Node{Node: n, Client: cluster.Client(), Config: cluster.Control().Config()}
 		t.Cleanup(func() {

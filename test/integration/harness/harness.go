@@ -51,14 +51,14 @@ func Install(ctx context.Context, to *rest.Config, fieldManager string, kind fun
 		return fmt.Errorf("installing config/: %w", err)
 	}
 
-	kept := objects[:0]
+	selected := objects[:0]
 	for _, o := range objects {
 		if o.GetKind() != "Deployment" && o.GetKind() != "DaemonSet" && o.GetKind() != "APIService" && !redirect.IsWebhookConfiguration(o) && kind(o.GetKind()) {
-			kept = append(kept, o)
+			selected = append(selected, o)
 		}
 	}
 
-	if err := applier.Apply(ctx, kept...); err != nil {
+	if err := applier.Apply(ctx, selected...); err != nil {
 		return fmt.Errorf("installing config/: %w", err)
 	}
 
@@ -88,6 +88,7 @@ func Eventually(ctx context.Context, t testing.TB, bound time.Duration, what str
 			return
 		}
 
+		// The error of a check that was cut off says nothing about the state.
 		if ctx.Err() == nil {
 			last = err
 		}

@@ -193,8 +193,8 @@ func InstallWebhooks(t *testing.T, to *rest.Config, admin client.Client, address
 
 // FlatForecast returns the status of a metric that was forecast at a time: one series with a value each minute for two hours for each of
 // values.
-func FlatForecast(identifier, skill string, made time.Time, values ...float64) predictionv1alpha1.PredictionMetricStatus {
-	at := metav1.NewTime(made)
+func FlatForecast(identifier, skill string, updated time.Time, values ...float64) predictionv1alpha1.PredictionMetricStatus {
+	at := metav1.NewTime(updated)
 	out := predictionv1alpha1.PredictionMetricStatus{
 		ResourceIdentifier: identifier,
 		Ready:              true,
@@ -206,7 +206,7 @@ func FlatForecast(identifier, skill string, made time.Time, values ...float64) p
 	const minutes = 120
 	for _, v := range values {
 		text := strings.Fields(strings.Repeat(strconv.FormatFloat(v, 'f', 5, 64)+" ", minutes))
-		out.Prediction = append(out.Prediction, MinuteSeries(made, text))
+		out.Prediction = append(out.Prediction, MinuteSeries(updated, text))
 	}
 
 	return out

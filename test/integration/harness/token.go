@@ -46,6 +46,7 @@ func PodToken(t *testing.T, control *controlplane.ControlPlane, node string) kub
 		}
 	})
 
+	// A token that is bound to the pod names its node, on which admission policies decide.
 	token, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{
 			Kind:       "Pod",
@@ -65,10 +66,10 @@ func PodToken(t *testing.T, control *controlplane.ControlPlane, node string) kub
 	}
 
 	config.BearerToken = token.Status.Token
-	own, err := kubernetes.NewForConfig(config)
+	agentClient, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	return own
+	return agentClient
 }

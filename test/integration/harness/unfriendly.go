@@ -135,6 +135,7 @@ func (u *Unfriendly) Stall() { u.stalled.Store(true) }
 
 // judge returns and counts the fault of a request.
 func (u *Unfriendly) judge(r *http.Request) Fault {
+	// Leases, events and reviews are left alone: a lost lease would end the process under test.
 	if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/leases") || strings.Contains(r.URL.Path, "/events") ||
 		strings.Contains(r.URL.Path, "reviews") {
 		return None
@@ -234,6 +235,7 @@ func (u *Unfriendly) Kubeconfig(t *testing.T, name string, user controlplane.Use
 		t.Fatal(err)
 	}
 
+	// Only a token can pass through the proxy; a client certificate would stay with it.
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: u.url, CertificateAuthorityData: u.authority}
 	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: was.BearerToken}

@@ -103,8 +103,8 @@ func costs() Dashboard {
 		return `sum by (namespace, pod) (` + usage + ` * on (node) group_left () avg by (node) (node_cpu_hourly_cost)) + sum by (namespace, pod) (` + memory + ` / 1024^3 * on (node) group_left () avg by (node) (node_ram_hourly_cost))`
 	}
 	byRequest := hourly(`kube_pod_container_resource_requests{namespace=~"$namespace",resource="cpu"}`, `kube_pod_container_resource_requests{namespace=~"$namespace",resource="memory"}`)
-	byBasis := func(by, metric string) string {
-		return `sum by (` + by + `) (max by (namespace, owner_kind, owner_name, basis) (` + metric + `{namespace=~"$namespace"}))`
+	byBasis := func(labels, metric string) string {
+		return `sum by (` + labels + `) (max by (namespace, owner_kind, owner_name, basis) (` + metric + `{namespace=~"$namespace"}))`
 	}
 	over := func(window string) string {
 		return `sum by (namespace) (max by (namespace) (sum_over_time(crane_cost_namespace_hourly{namespace=~"$namespace",basis="max"}[` + window + `:3m]))) / 20`

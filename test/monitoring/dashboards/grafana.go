@@ -77,6 +77,7 @@ func (d Dashboard) JSON() ([]byte, error) {
 	for _, row := range d.Rows {
 		id++
 		panels = append(panels, object{"id": id, "type": "row", "title": row.Title, "collapsed": false, "panels": list{}, "gridPos": position(0, y, gridWidth, 1)})
+		// Panels flow from left to right and continue below the tallest one of a line.
 		x, tallest := 0, 0
 
 		y++
@@ -155,6 +156,7 @@ func (p Panel) render(id int, grid, source object) object {
 		targets = append(targets, target)
 	}
 
+	// Shares are drawn on a scale from 0, gauges up to 1, so that panels compare.
 	defaults := object{"unit": p.Unit}
 	if p.Unit == "percentunit" {
 		defaults["min"] = 0

@@ -36,8 +36,8 @@ func nodes() Dashboard {
 		cpu    = `(1 - avg by (instance) (rate(node_cpu_seconds_total{mode="idle"}[$__rate_interval])))`
 		memory = `(1 - max by (instance) (node_memory_MemAvailable_bytes) / max by (instance) (node_memory_MemTotal_bytes))`
 	)
-	requested := func(resource, by string) string {
-		return `sum` + by + ` (kube_pod_container_resource_requests{resource="` + resource + `"}) / sum` + by + ` (kube_node_status_allocatable{resource="` + resource + `"})`
+	requested := func(resource, grouping string) string {
+		return `sum` + grouping + ` (kube_pod_container_resource_requests{resource="` + resource + `"}) / sum` + grouping + ` (kube_node_status_allocatable{resource="` + resource + `"})`
 	}
 
 	return Dashboard{

@@ -62,8 +62,8 @@ func load(ctx context.Context, archive string) (err error) {
 		return fmt.Errorf("open the store: %w", err)
 	}
 	defer func() {
-		_, closing := store.Shutdown(false)
-		err = errors.Join(err, closing)
+		_, closeErr := store.Shutdown(false)
+		err = errors.Join(err, closeErr)
 	}()
 
 	// The imported images were built on this machine and are not signed.

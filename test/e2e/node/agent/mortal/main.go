@@ -57,7 +57,7 @@ func runAll(ctx context.Context, l scenario, dir string, out io.Writer) error {
 	}
 
 	l.Journal = filepath.Join(dir, "changes.json")
-	deaths, held := 0, 0
+	deaths, interrupted := 0, 0
 	for _, l.Memory = range []bool{false, true} {
 		if _, can := layout.ReclaimFile(l.Group); l.Memory && !can {
 			continue
@@ -65,7 +65,7 @@ func runAll(ctx context.Context, l scenario, dir string, out io.Writer) error {
 
 		for _, l.DieAfter = range []bool{false, true} {
 			for l.Writes = 0; ; l.Writes++ {
-				died, left, err := l.runOnce(ctx, layout, out)
+				died, changes, err := l.runOnce(ctx, layout, out)
 				if err != nil {
 					return err
 				}
@@ -76,19 +76,19 @@ func runAll(ctx context.Context, l scenario, dir string, out io.Writer) error {
 
 				deaths++
 
-				if left > 0 {
-					held++
+				if changes > 0 {
+					interrupted++
 				}
 			}
 		}
 	}
 
-	_, err = fmt.Fprintf(out, "killed at %d points, at %d with changes in force\n", deaths, held)
+	_, err = fmt.Fprintf(out, "killed at %d points, at %d with changes in force\n", deaths, interrupted)
 	return err
 }
 
-// runOnce runs one scenario and undoes it. left is the number of settings that differed before the undo.
-func (l scenario) runOnce(ctx context.Context, layout cgroup.Layout, out io.Writer) (died bool, left int, err error) {
+// runOnce runs one scenario and undoes it. changes is the number of settings that differed before the undo.
+func (l scenario) runOnce(ctx context.Context, layout cgroup.Layout, out io.Writer) (died bool, changes int, err error) {
 	before, err := readSettings(layout, l.Group)
 	if err != nil {
 		return false, 0, err
@@ -116,19 +116,19 @@ func (l scenario) runOnce(ctx context.Context, layout cgroup.Layout, out io.Writ
 		return false, 0, err
 	}
 
-	left, _ = changed()
+	changes, _ = changed()
 	when := "before"
 	if l.DieAfter {
 		when = "after"
 	}
 
-	if _, err := fmt.Fprintf(out, "killed %s write %d, of %s: %d settings were left\n", when, l.Writes, file, left); err != nil {
-		return true, left, err
+	if _, err := fmt.Fprintf(out, "killed %s write %d, of %s: %d settings were left\n", when, l.Writes, file, changes); err != nil {
+		return true, changes, err
 	}
 
 	_, journal, err := l.openJournal(act.KernelFileWriter{})
 	if err != nil {
-		return true, left, err
+		return true, changes, err
 	}
 
 	err = journal.UndoAll()
@@ -136,8 +136,8 @@ func (l scenario) runOnce(ctx context.Context, layout cgroup.Layout, out io.Writ
 		err = errors.Join(err, fmt.Errorf("the journal holds %d units after it was undone", n))
 	}
 
-	_, not := changed()
-	return true, left, errors.Join(err, not, os.RemoveAll(l.Journal))
+	_, restoreErr := changed()
+	return true, changes, errors.Join(err, restoreErr, os.RemoveAll(l.Journal))
 }
 
 // runProcess runs the scenario in a child process and reports whether SIGKILL ended it, and at which file.

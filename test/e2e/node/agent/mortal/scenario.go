@@ -104,17 +104,17 @@ func newPodRef() qos.PodRef { return qos.PodRef{Namespace: "default", Name: "mor
 
 // changeCPU throttles the container twice, with its pod's quota and weight, and restores a step and then the rest.
 func (l scenario) changeCPU(layout cgroup.Layout, journal *act.Journal) error {
-	const most, half = 400, 0.5 // most is the container's limit in millicores.
+	const limit, half = 400, 0.5 // limit is the container's, in millicores.
 	throttler := act.NewThrottler(layout, journal)
 	for _, step := range []struct {
 		to     qos.Quota
 		weight series.Ratio
-	}{{300, half}, {100, half / 2}, {200, half}, {most, 1}} {
+	}{{300, half}, {100, half / 2}, {200, half}, {limit, 1}} {
 		plan := qos.Throttle{
 			ContainerID: filepath.Base(l.Group),
 			Pod:         newPodRef(),
 			To:          step.to,
-			Original:    most,
+			Original:    limit,
 			Weight:      step.weight,
 		}
 
